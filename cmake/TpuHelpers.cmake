@@ -1,0 +1,60 @@
+# tpu_library(), tpu_executable(), tpu_test(): the only way targets of this project are made, so that
+# flags are the same everywhere. No global flags: everything hangs on the interface target tpu_flags.
+
+add_library(tpu_flags INTERFACE)
+# -ffp-contract=off: g++ would otherwise fuse a*b+c on targets with FMA and break the number law.
+target_compile_options(tpu_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Werror -ffp-contract=off)
+if(TPU_SANITIZE)
+  target_compile_options(tpu_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined
+                         -fno-omit-frame-pointer)
+  target_link_options(tpu_flags INTERFACE -fsanitize=address,undefined)
+endif()
+if(TPU_TSAN)
+  target_compile_options(tpu_flags INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
+  target_link_options(tpu_flags INTERFACE -fsanitize=thread)
+endif()
+
+# tpu_library(<name> SOURCES ... [DEPS ...] [PRIVATE_DEPS ...] [INCLUDE dir])
+# Makes the static library tpu_<name> with the alias tpu::<name>. INCLUDE defaults to the folder itself.
+function(tpu_library name)
+  cmake_parse_arguments(ARG "" "INCLUDE" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  if(NOT ARG_INCLUDE)
+    set(ARG_INCLUDE ${CMAKE_CURRENT_SOURCE_DIR})
+  endif()
+  if(ARG_SOURCES)
+    add_library(tpu_${name} STATIC ${ARG_SOURCES})
+    target_include_directories(tpu_${name} PUBLIC $<BUILD_INTERFACE:${ARG_INCLUDE}>)
+    target_link_libraries(tpu_${name} PUBLIC ${ARG_DEPS} PRIVATE $<BUILD_INTERFACE:tpu_flags> ${ARG_PRIVATE_DEPS})
+  else()
+    add_library(tpu_${name} INTERFACE)
+    target_include_directories(tpu_${name} INTERFACE $<BUILD_INTERFACE:${ARG_INCLUDE}>)
+    target_link_libraries(tpu_${name} INTERFACE ${ARG_DEPS})
+  endif()
+  add_library(tpu::${name} ALIAS tpu_${name})
+endfunction()
+
+# tpu_executable(<name> SOURCES ... [DEPS ...])
+function(tpu_executable name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE tpu_flags ${ARG_DEPS})
+endfunction()
+
+# tpu_test(<name> SOURCES ... [DEPS ...] [LABELS ...] [TIMEOUT seconds] [SYSTEMC])
+# A GoogleTest program; every TEST is its own CTest entry. SYSTEMC: main is tests/sc_test_main.cpp.
+function(tpu_test name)
+  cmake_parse_arguments(ARG "SYSTEMC" "TIMEOUT" "SOURCES;DEPS;LABELS;ARGS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  if(ARG_SYSTEMC)
+    target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/sc_test_main.cpp)
+    target_link_libraries(${name} PRIVATE tpu_flags ${ARG_DEPS} tpu_systemc GTest::gtest GTest::gmock)
+  else()
+    target_link_libraries(${name} PRIVATE tpu_flags ${ARG_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
+  endif()
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+                       PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+endfunction()
