@@ -1,0 +1,139 @@
+// Typed attributes of graph ops: one struct per family of kinds, held in the variant `Attrs`.
+// Which kind carries which struct stands beside each kind in op_kinds.hpp; the verifier checks it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ir/type.hpp"
+
+namespace tpu::compiler {
+
+enum class CompareDirection : uint8_t { kEq, kNe, kGe, kGt, kLe, kLt };
+enum class CompareType : uint8_t { kNone, kFloat, kTotalOrder, kSigned, kUnsigned };
+enum class Precision : uint8_t { kDefault, kHigh, kHighest };
+
+struct NoAttrs {
+  bool operator==(const NoAttrs&) const = default;
+};
+struct ConstantAttrs {
+  Dense value;
+};
+struct DimAttrs {  // iota, concatenate: the dimension
+  int64_t dim = 0;
+  bool operator==(const DimAttrs&) const = default;
+};
+struct DimsAttrs {  // broadcast_in_dim: result dim of each operand dim; transpose: permutation;
+  Dims dims;        // reduce, reverse, map: dimensions; dynamic_slice: slice sizes
+  bool operator==(const DimsAttrs&) const = default;
+};
+struct CompareAttrs {
+  CompareDirection direction = CompareDirection::kEq;
+  CompareType type = CompareType::kNone;
+  bool operator==(const CompareAttrs&) const = default;
+};
+struct DotAttrs {
+  Dims lhs_batch, rhs_batch, lhs_contract, rhs_contract;
+  Precision lhs_precision = Precision::kDefault, rhs_precision = Precision::kDefault;
+  bool operator==(const DotAttrs&) const = default;
+};
+struct SliceAttrs {
+  Dims start, limit, stride;
+  bool operator==(const SliceAttrs&) const = default;
+};
+struct PadAttrs {  // low and high may be negative (crop)
+  Dims low, high, interior;
+  bool operator==(const PadAttrs&) const = default;
+};
+struct WindowAttrs {  // reduce_window, select_and_scatter (dilations all 1 there)
+  Dims size, stride, base_dilation, window_dilation, pad_low, pad_high;
+  bool operator==(const WindowAttrs&) const = default;
+};
+struct ConvAttrs {
+  Dims window_stride, pad_low, pad_high, lhs_dilation, rhs_dilation;
+  std::vector<bool> window_reversal;
+  int64_t input_batch = 0, input_feature = 0;
+  Dims input_spatial;
+  int64_t kernel_input_feature = 0, kernel_output_feature = 0;
+  Dims kernel_spatial;
+  int64_t output_batch = 0, output_feature = 0;
+  Dims output_spatial;
+  int64_t feature_groups = 1, batch_groups = 1;
+  Precision lhs_precision = Precision::kDefault, rhs_precision = Precision::kDefault;
+  bool operator==(const ConvAttrs&) const = default;
+};
+struct GatherAttrs {
+  Dims offset_dims, collapsed_slice_dims, operand_batching_dims, start_indices_batching_dims,
+      start_index_map, slice_sizes;
+  int64_t index_vector_dim = 0;
+  bool indices_are_sorted = false;
+  bool operator==(const GatherAttrs&) const = default;
+};
+struct ScatterAttrs {
+  Dims update_window_dims, inserted_window_dims, input_batching_dims, scatter_indices_batching_dims,
+      scatter_dims_to_operand_dims;
+  int64_t index_vector_dim = 0;
+  bool indices_are_sorted = false, unique_indices = false;
+  bool operator==(const ScatterAttrs&) const = default;
+};
+struct SortAttrs {
+  int64_t dim = 0;
+  bool stable = false;
+  bool operator==(const SortAttrs&) const = default;
+};
+// Groups hold core numbers (partition ids), explicit and without padding: a member of a group takes
+// part with the others of its group, in the given order.
+using Groups = std::vector<std::vector<int64_t>>;
+struct CollectiveAttrs {  // all_reduce, all_gather (dim), reduce_scatter (dim), all_to_all,
+                          // collective_broadcast
+  Groups groups;
+  int64_t channel = 0;
+  int64_t dim = 0;          // all_gather, reduce_scatter; split dimension of all_to_all
+  int64_t concat_dim = 0;   // all_to_all
+  int64_t split_count = 0;  // all_to_all
+  bool operator==(const CollectiveAttrs&) const = default;
+};
+struct PermuteAttrs {  // collective_permute: (source core, target core)
+  std::vector<std::array<int64_t, 2>> pairs;
+  int64_t channel = 0;
+  bool operator==(const PermuteAttrs&) const = default;
+};
+struct BatchNormAttrs {
+  double epsilon = 0;
+  int64_t feature_dim = 0;
+  bool operator==(const BatchNormAttrs&) const = default;
+};
+struct ReducePrecisionAttrs {
+  int64_t exponent_bits = 8, mantissa_bits = 23;
+  bool operator==(const ReducePrecisionAttrs&) const = default;
+};
+struct RngAttrs {  // rng_bit_generator: default, three_fry, philox; rng: uniform, normal
+  std::string algorithm;
+  bool operator==(const RngAttrs&) const = default;
+};
+struct CallAttrs {  // call: callee; composite: name and decomposition
+  std::string callee;
+  std::string composite_name;
+  bool operator==(const CallAttrs&) const = default;
+};
+struct CustomCallAttrs {
+  std::string target;
+  std::string backend_config;
+  bool has_side_effect = false;
+  bool operator==(const CustomCallAttrs&) const = default;
+};
+
+using Attrs = std::variant<NoAttrs, ConstantAttrs, DimAttrs, DimsAttrs, CompareAttrs, DotAttrs,
+                           SliceAttrs, PadAttrs, WindowAttrs, ConvAttrs, GatherAttrs, ScatterAttrs,
+                           SortAttrs, CollectiveAttrs, PermuteAttrs, BatchNormAttrs,
+                           ReducePrecisionAttrs, RngAttrs, CallAttrs, CustomCallAttrs>;
+
+// Same bits of value and same type; constants compare their contents.
+bool attrs_equal(const Attrs& a, const Attrs& b);
+std::string to_string(
+    const Attrs& attrs);  // "" or " {key=value, ...}"; long constants are shortened
+
+}  // namespace tpu::compiler

@@ -1,0 +1,170 @@
+// The graph (level G): what is computed by one core, in SSA form. All cores run the same graph; the
+// shapes of `Function::body` are per core. Plain data: an op owns its results and regions, a region
+// owns its ops in program order, operands are pointers to values of the same or an enclosing
+// region, and users are computed on demand. A Module is movable, not copyable, and shares nothing
+// but constant bytes and locations, so several compilations may run at once.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/attrs.hpp"
+#include "ir/error.hpp"
+#include "ir/op_kinds.hpp"
+#include "ir/type.hpp"
+
+namespace tpu::compiler {
+
+struct Op;
+struct Region;
+
+struct Value {
+  Type type;
+  Op* def = nullptr;        // op that makes it; null for a region argument
+  Region* owner = nullptr;  // region whose argument it is; null for an op result
+  int index = 0;            // position among the op's results or the region's arguments
+
+  bool is_argument() const { return def == nullptr; }
+};
+
+// A region has one block. Its last op is `return`, whose operands are the region's results.
+struct Region {
+  Op* parent = nullptr;  // null for a function body
+  std::vector<std::unique_ptr<Value>> args;
+  std::vector<std::unique_ptr<Op>> ops;
+
+  Region() = default;
+  Region(const Region&) = delete;  // ops point into it
+  Region& operator=(const Region&) = delete;
+
+  Value* add_arg(Type type);
+  // Appends an op; `attrs` may be given later. Regions are added to the op by the caller.
+  Op* append(Kind kind, std::vector<Value*> operands, std::vector<Type> result_types, Attrs attrs,
+             LocRef loc);
+  Op* terminator() const;  // the `return` op; null in an unfinished region
+};
+
+using OpId = uint32_t;  // unique in the module, stable over passes; ops made by passes get new ones
+
+struct Op {
+  Kind kind = Kind::kReturn;
+  OpId id = 0;
+  std::vector<Value*> operands;
+  std::vector<std::unique_ptr<Value>> results;
+  Attrs attrs;
+  std::vector<std::unique_ptr<Region>> regions;
+  LocRef loc;                // never null
+  Region* parent = nullptr;  // region that holds the op
+
+  Value* result(size_t i = 0) const { return results[i].get(); }
+  const Type& type(size_t i = 0) const { return results[i]->type; }
+  const Type& operand_type(size_t i) const { return operands[i]->type; }
+  template <typename T>
+  const T& as() const {
+    return std::get<T>(attrs);
+  }
+  Region* add_region();
+  void add_result(Type type);
+};
+
+// A mesh of cores. Core d sits at the row-major coordinates of device_ids^-1[d]; empty ids = iota.
+struct MeshAxis {
+  std::string name;
+  int64_t size = 1;
+};
+struct Mesh {
+  std::string name;
+  std::vector<MeshAxis> axes;
+  std::vector<int64_t> device_ids;
+
+  int64_t size() const;
+  // Coordinate of core `device` along each axis.
+  Dims coordinates(int64_t device) const;
+};
+
+// How a global array lies on the cores: per dimension the mesh axes that cut it, major first. Axes
+// that cut no dimension hold copies. No entries at all = replicated.
+struct Sharding {
+  std::vector<std::vector<int>>
+      dim_axes;  // indices into Mesh::axes; empty or one entry per dimension
+
+  bool is_replicated() const;
+  int64_t parts(const Mesh& mesh, size_t dim) const;  // number of pieces of dimension `dim`
+  // Which piece of each dimension core `device` holds (0 where not cut).
+  Dims shard_index(const Mesh& mesh, int64_t device, size_t rank) const;
+};
+
+struct ArgInfo {
+  std::string name;  // from the location or `jax.arg_info`; may be empty
+  Type global;       // the array the host sees; the local type is body.args[i]->type
+  Sharding sharding;
+  int alias_result = -1;  // `tf.aliasing_output`: this result takes the argument's memory
+  bool donated = false;   // the argument's memory may be reused (`jax.buffer_donor` or aliasing)
+};
+struct ResultInfo {
+  std::string name;  // from `jax.result_info`; may be empty
+  Type global;
+  Sharding sharding;
+};
+
+struct Function {
+  std::string name;
+  std::vector<ArgInfo> args;        // one per body.args entry
+  std::vector<ResultInfo> results;  // one per operand of the body's return
+  Region body;
+  LocRef loc;
+};
+
+struct Module {
+  std::string name;
+  Mesh mesh;              // no axes: a program for one core
+  int64_t num_cores = 1;  // cores that run the program together (partitions, or replicas of pmap)
+  std::unique_ptr<Function> main;
+  std::vector<std::unique_ptr<Function>> functions;  // callees; empty after the pass `inline`
+  OpId next_id = 1;
+
+  Function* find(const std::string& function_name) const;  // null if there is none
+  // Gives ids to all ops that have none (0); passes call it through the pass manager.
+  void number_ops();
+};
+
+// Users of every value used in the region or inside it, in program order; an op appears once per
+// use.
+using Uses = std::unordered_map<const Value*, std::vector<Op*>>;
+Uses compute_uses(const Region& region);
+
+// Replaces every use of `from` by `to` in the region and the regions inside it.
+void replace_all_uses(Region& region, const Value* from, Value* to);
+void replace_all_uses(Region& region, const std::unordered_map<const Value*, Value*>& map);
+
+// Calls fn(op) for every op, in program order, regions after their op.
+template <typename Fn>
+void walk(const Region& region, Fn&& fn) {
+  for (const auto& op : region.ops) {
+    fn(*op);
+    for (const auto& inner : op->regions) {
+      walk(*inner, fn);
+    }
+  }
+}
+
+// Appends a copy of `op` (with regions) to `to`; operands are looked up in `map`, and results added
+// to it.
+Op* clone_op(const Op& op, Region& to, std::unordered_map<const Value*, Value*>& map);
+
+// For reduce-like regions: the kind of the one op that combines (arg 0, arg 1) in any order and is
+// returned, e.g. kAdd, kMaximum, kAnd. Nothing if the body is anything else.
+std::optional<Kind> simple_reducer(const Region& body);
+
+// True if the op must stay although nobody uses its results (side effects).
+bool has_side_effect(const Op& op);
+
+// Readable and stable: values are numbered in program order. With locations, each op's first source
+// line.
+std::string print(const Module& module, bool with_locations = false);
+std::string print(const Region& region, bool with_locations = false);
+std::string print(const Op& op);
+
+}  // namespace tpu::compiler
