@@ -1,0 +1,43 @@
+// Text of locations and errors.
+#include "ir/error.hpp"
+
+namespace tpu::compiler {
+namespace {
+
+std::string frame_text(const SourceFrame& f) {
+  return f.file + ":" + std::to_string(f.line) + ":" + std::to_string(f.column);
+}
+
+std::string compose(const std::string& message, const std::string& op, const LocRef& loc) {
+  std::string text;
+  if (loc && !loc->frames.empty()) {
+    text += frame_text(loc->frames.front()) + ": ";
+  }
+  if (!op.empty()) {
+    text += op + ": ";
+  }
+  text += message;
+  if (loc && !loc->path.empty()) {
+    text += " [" + loc->path + "]";
+  }
+  return text;
+}
+
+}  // namespace
+
+LocRef unknown_loc() { return std::make_shared<const Loc>(); }
+
+std::string to_string(const Loc& loc) {
+  if (loc.frames.empty()) {
+    return loc.path.empty() ? "<unknown>" : "(" + loc.path + ")";
+  }
+  return frame_text(loc.frames.front()) + (loc.path.empty() ? "" : " (" + loc.path + ")");
+}
+
+Error::Error(std::string message, std::string op, LocRef loc)
+    : std::runtime_error(compose(message, op, loc)),
+      message_(std::move(message)),
+      op_(std::move(op)),
+      loc_(std::move(loc)) {}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,236 @@
+// Building, walking and rewriting the graph; facts about kinds, meshes and shardings.
+#include "ir/graph.hpp"
+
+#include <array>
+
+namespace tpu::compiler {
+namespace {
+
+constexpr std::array kKindNames = {
+#define X(id, name, attrs, in, out, regions) std::string_view(name),
+    TPU_OP_KINDS(X)
+#undef X
+};
+
+}  // namespace
+
+std::string_view kind_name(Kind kind) { return kKindNames.at(static_cast<size_t>(kind)); }
+
+std::optional<Kind> kind_from_name(std::string_view name) {
+  for (size_t i = 0; i < kKindNames.size(); ++i) {
+    if (kKindNames[i] == name) {
+      return static_cast<Kind>(i);
+    }
+  }
+  return std::nullopt;
+}
+
+bool is_elementwise(Kind kind) { return kind >= Kind::kAbs && kind <= Kind::kSelect; }
+bool is_collective(Kind kind) {
+  return kind >= Kind::kAllReduce && kind <= Kind::kCollectivePermute;
+}
+
+Value* Region::add_arg(Type type) {
+  args.push_back(std::make_unique<Value>(
+      Value{std::move(type), nullptr, this, static_cast<int>(args.size())}));
+  return args.back().get();
+}
+
+Op* Region::append(Kind kind, std::vector<Value*> operands, std::vector<Type> result_types,
+                   Attrs attrs, LocRef loc) {
+  ops.push_back(std::make_unique<Op>());
+  Op* op = ops.back().get();
+  op->kind = kind;
+  op->operands = std::move(operands);
+  op->attrs = std::move(attrs);
+  op->loc = loc ? std::move(loc) : unknown_loc();
+  op->parent = this;
+  for (Type& t : result_types) {
+    op->add_result(std::move(t));
+  }
+  return op;
+}
+
+Op* Region::terminator() const {
+  return ops.empty() || ops.back()->kind != Kind::kReturn ? nullptr : ops.back().get();
+}
+
+Region* Op::add_region() {
+  regions.push_back(std::make_unique<Region>());
+  regions.back()->parent = this;
+  return regions.back().get();
+}
+
+void Op::add_result(Type type) {
+  results.push_back(std::make_unique<Value>(
+      Value{std::move(type), this, nullptr, static_cast<int>(results.size())}));
+}
+
+int64_t Mesh::size() const {
+  int64_t n = 1;
+  for (const MeshAxis& a : axes) {
+    n *= a.size;
+  }
+  return n;
+}
+
+Dims Mesh::coordinates(int64_t device) const {
+  int64_t position = device;
+  for (size_t i = 0; i < device_ids.size(); ++i) {
+    if (device_ids[i] == device) {
+      position = static_cast<int64_t>(i);
+    }
+  }
+  Dims coords(axes.size());
+  for (size_t i = axes.size(); i-- > 0;) {
+    coords[i] = position % axes[i].size;
+    position /= axes[i].size;
+  }
+  return coords;
+}
+
+bool Sharding::is_replicated() const {
+  for (const auto& axes : dim_axes) {
+    if (!axes.empty()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+int64_t Sharding::parts(const Mesh& mesh, size_t dim) const {
+  int64_t n = 1;
+  if (dim < dim_axes.size()) {
+    for (const int axis : dim_axes[dim]) {
+      n *= mesh.axes.at(static_cast<size_t>(axis)).size;
+    }
+  }
+  return n;
+}
+
+Dims Sharding::shard_index(const Mesh& mesh, int64_t device, size_t rank) const {
+  const Dims coords = mesh.coordinates(device);
+  Dims index(rank, 0);
+  for (size_t d = 0; d < rank && d < dim_axes.size(); ++d) {
+    for (const int axis : dim_axes[d]) {
+      const auto a = static_cast<size_t>(axis);
+      index[d] = index[d] * mesh.axes.at(a).size + coords.at(a);
+    }
+  }
+  return index;
+}
+
+Function* Module::find(const std::string& function_name) const {
+  if (main && main->name == function_name) {
+    return main.get();
+  }
+  for (const auto& f : functions) {
+    if (f->name == function_name) {
+      return f.get();
+    }
+  }
+  return nullptr;
+}
+
+void Module::number_ops() {
+  const auto number = [this](Op& op) {
+    if (op.id == 0) {
+      op.id = next_id++;
+    }
+  };
+  walk(main->body, number);
+  for (const auto& f : functions) {
+    walk(f->body, number);
+  }
+}
+
+Uses compute_uses(const Region& region) {
+  Uses uses;
+  walk(region, [&](Op& op) {
+    for (const Value* v : op.operands) {
+      uses[v].push_back(&op);
+    }
+  });
+  return uses;
+}
+
+void replace_all_uses(Region& region, const std::unordered_map<const Value*, Value*>& map) {
+  walk(region, [&](Op& op) {
+    for (Value*& v : op.operands) {
+      // Follow chains: the replacement may have been replaced too.
+      for (auto it = map.find(v); it != map.end(); it = map.find(v)) {
+        v = it->second;
+      }
+    }
+  });
+}
+
+void replace_all_uses(Region& region, const Value* from, Value* to) {
+  replace_all_uses(region, std::unordered_map<const Value*, Value*>{{from, to}});
+}
+
+Op* clone_op(const Op& op, Region& to, std::unordered_map<const Value*, Value*>& map) {
+  std::vector<Value*> operands;
+  for (Value* v : op.operands) {
+    const auto it = map.find(v);
+    operands.push_back(it == map.end() ? v : it->second);
+  }
+  std::vector<Type> types;
+  for (const auto& r : op.results) {
+    types.push_back(r->type);
+  }
+  Op* copy = to.append(op.kind, std::move(operands), std::move(types), op.attrs, op.loc);
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    map[op.results[i].get()] = copy->result(i);
+  }
+  for (const auto& region : op.regions) {
+    Region* inner = copy->add_region();
+    for (const auto& arg : region->args) {
+      map[arg.get()] = inner->add_arg(arg->type);
+    }
+    for (const auto& inner_op : region->ops) {
+      clone_op(*inner_op, *inner, map);
+    }
+  }
+  return copy;
+}
+
+std::optional<Kind> simple_reducer(const Region& body) {
+  if (body.args.size() != 2 || body.ops.size() != 2) {
+    return std::nullopt;
+  }
+  const Op& op = *body.ops[0];
+  const Op& ret = *body.ops[1];
+  if (ret.kind != Kind::kReturn || ret.operands.size() != 1 || op.results.size() != 1 ||
+      op.operands.size() != 2 || ret.operands[0] != op.result()) {
+    return std::nullopt;
+  }
+  const Value* a = body.args[0].get();
+  const Value* b = body.args[1].get();
+  const bool both =
+      (op.operands[0] == a && op.operands[1] == b) || (op.operands[0] == b && op.operands[1] == a);
+  switch (op.kind) {
+    case Kind::kAdd:
+    case Kind::kMultiply:
+    case Kind::kMaximum:
+    case Kind::kMinimum:
+    case Kind::kAnd:
+    case Kind::kOr:
+    case Kind::kXor:
+      return both ? std::optional(op.kind) : std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool has_side_effect(const Op& op) {
+  if (op.kind == Kind::kReturn) {
+    return true;
+  }
+  if (op.kind == Kind::kCustomCall) {
+    return op.as<CustomCallAttrs>().has_side_effect;
+  }
+  return false;
+}
+
+}  // namespace tpu::compiler
