@@ -1,0 +1,67 @@
+// The column law against sums written out by hand, its padding rule, and both orders of sums.
+#include "arith/mxu_column.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "operands.hpp"
+
+namespace tpu::spec {
+namespace {
+
+constexpr MxuShape kDefault{};
+constexpr MxuShape kSerial{.chains = 1, .segment_rows = 128};
+constexpr uint16_t kOne = 0x3f80;
+
+TEST(MxuColumn, AddsEvenAndOddChainsOfASegmentBeforeTheRunningValue) {
+  // Even rows: 1, 2^-30, -1; the chain loses 2^-30 (1 + 2^-30 rounds to 1) and ends at 0. Odd rows:
+  // 2^-20.
+  const std::vector<uint16_t> w{bf16_from_f32(1.0f), bf16_from_f32(0x1p-20f),
+                                bf16_from_f32(0x1p-30f), 0, bf16_from_f32(-1.0f)};
+  const std::vector<uint16_t> x(w.size(), kOne);
+  const uint32_t sum = mxu_column_bits(kDefault, w.data(), x.data(), w.size(), f32_bits(3.0f));
+  EXPECT_EQ(sum, f32_bits(3.0f + 0x1p-20f));
+}
+
+TEST(MxuColumn, SegmentsRoundOneByOne) {
+  // 2^24 + 1 rounds back to 2^24 in each of two segments; in one chain 1 + 1 = 2 would count.
+  std::vector<uint16_t> w(64, 0);
+  w[0] = kOne;
+  w[32] = kOne;
+  const std::vector<uint16_t> x(64, kOne);
+  EXPECT_EQ(mxu_column_bits(kDefault, w.data(), x.data(), 64, f32_bits(0x1p24f)),
+            f32_bits(0x1p24f));
+  EXPECT_EQ(mxu_column_bits(kSerial, w.data(), x.data(), 64, f32_bits(0x1p24f)),
+            f32_bits(0x1p24f + 2.0f));
+}
+
+TEST(MxuColumn, PaddingAddsPlusZero) {
+  const uint16_t minus_one = 0xbf80;
+  const uint16_t zero = 0;
+  // -0 as running value and a product of -0: every segment adds +0, so +0 comes out.
+  EXPECT_EQ(mxu_column_bits(kDefault, &minus_one, &zero, 1, kF32SignMask), 0u);
+  EXPECT_EQ(mxu_column_bits(kDefault, nullptr, nullptr, 0, kF32SignMask), 0u);
+  EXPECT_EQ(mxu_column_bits(kDefault, nullptr, nullptr, 0, 1u), 0u);  // a subnormal running value
+}
+
+TEST(MxuColumn, PaddedOperandsGiveTheSameBits) {
+  test::OperandSource source(7);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<uint16_t> w(128, 0);
+    std::vector<uint16_t> x(128, 0);
+    const size_t k = source.next() % 129;
+    for (size_t i = 0; i < k; ++i) {
+      w[i] = source.next_bf16();
+      x[i] = source.next_bf16();
+    }
+    const uint32_t running = source.next();
+    for (const MxuShape& shape : {kDefault, kSerial}) {
+      EXPECT_EQ(mxu_column_bits(shape, w.data(), x.data(), k, running),
+                mxu_column_bits(shape, w.data(), x.data(), 128, running));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tpu::spec
