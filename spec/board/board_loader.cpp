@@ -1,0 +1,207 @@
+// Board file loader. Works on the key table that the generator makes from schema.toml.
+#include "board_loader.hpp"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+namespace tpu::spec {
+namespace {
+
+const BoardKey* find_key(std::string_view section, std::string_view name) {
+  for (const BoardKey& key : kBoardKeys) {
+    if (key.section == section && key.name == name) {
+      return &key;
+    }
+  }
+  return nullptr;
+}
+
+std::string place(const std::string& file, const toml::node& node) {
+  return fmt::format("{}:{}", file, node.source().begin.line);
+}
+
+void check_range(const BoardKey& key, int64_t value, const std::string& where) {
+  if (value < key.min || value > key.max) {
+    throw BoardError(fmt::format("{}: {}.{} = {} is impossible; it must be in {}..{} {}", where, key.section, key.name,
+                                 value, key.min, key.max, key.unit));
+  }
+}
+
+void read_entry(BoardParams& params, const BoardKey& key, const toml::node& node, const std::string& file) {
+  const std::string where = place(file, node);
+  const toml::table* entry = node.as_table();
+  if (entry == nullptr) {
+    throw BoardError(fmt::format("{}: {}.{} must be a table {{ value, unit, origin, source }}", where, key.section, key.name));
+  }
+  for (const auto& [name, unused] : *entry) {
+    static_cast<void>(unused);
+    const std::string_view text = name.str();
+    if (text != "value" && text != "unit" && text != "origin" && text != "source") {
+      throw BoardError(fmt::format("{}: unknown field '{}' of {}.{}; known: value, unit, origin, source", where, text,
+                                   key.section, key.name));
+    }
+  }
+  const auto unit = (*entry)["unit"].value<std::string>();
+  if (!unit || *unit != key.unit) {
+    throw BoardError(fmt::format("{}: {}.{} must have unit \"{}\"", where, key.section, key.name, key.unit));
+  }
+  if (key.number != nullptr) {
+    const auto value = (*entry)["value"].value_exact<int64_t>();
+    if (!value) {
+      throw BoardError(fmt::format("{}: {}.{} must have an integer value", where, key.section, key.name));
+    }
+    check_range(key, *value, where);
+    key.number(params) = *value;
+  } else {
+    const auto value = (*entry)["value"].value_exact<std::string>();
+    if (!value) {
+      throw BoardError(fmt::format("{}: {}.{} must have a string value", where, key.section, key.name));
+    }
+    key.text(params) = *value;
+  }
+}
+
+BoardParams parse(const std::string& text, const std::string& file) {
+  toml::table root;
+  try {
+    root = toml::parse(text, file);
+  } catch (const toml::parse_error& error) {
+    throw BoardError(fmt::format("{}:{}: {}", file, error.source().begin.line, error.description()));
+  }
+  BoardParams params;
+  std::set<const BoardKey*> seen;
+  for (const auto& [section, node] : root) {
+    const toml::table* entries = node.as_table();
+    if (entries == nullptr) {
+      throw BoardError(fmt::format("{}: '{}' must be a section", place(file, node), section.str()));
+    }
+    for (const auto& [name, value] : *entries) {
+      const BoardKey* key = find_key(section.str(), name.str());
+      if (key == nullptr) {
+        throw BoardError(fmt::format("{}: unknown key {}.{}; the keys are listed in docs/timing_model.md",
+                                     place(file, value), section.str(), name.str()));
+      }
+      read_entry(params, *key, value, file);
+      seen.insert(key);
+    }
+  }
+  for (const BoardKey& key : kBoardKeys) {
+    if (!seen.contains(&key)) {
+      throw BoardError(fmt::format("{}: {}.{} is missing", file, key.section, key.name));
+    }
+  }
+  return params;
+}
+
+void apply_override(BoardParams& params, const std::string& text) {
+  const size_t equals = text.find('=');
+  const size_t dot = text.find('.');
+  if (equals == std::string::npos || dot == std::string::npos || dot > equals) {
+    throw BoardError(fmt::format("--set {}: expected section.key=value, for example hbm.gbps_per_chip=450", text));
+  }
+  const std::string section = text.substr(0, dot);
+  const std::string name = text.substr(dot + 1, equals - dot - 1);
+  const std::string value = text.substr(equals + 1);
+  const BoardKey* key = find_key(section, name);
+  if (key == nullptr) {
+    throw BoardError(fmt::format("--set {}: unknown key {}.{}; the keys are listed in docs/timing_model.md", text, section, name));
+  }
+  if (key->number == nullptr) {
+    key->text(params) = value;
+    return;
+  }
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size()) {
+    throw BoardError(fmt::format("--set {}: '{}' is not an integer", text, value));
+  }
+  check_range(*key, number, "--set");
+  key->number(params) = number;
+}
+
+void check_combinations(const BoardParams& params, const std::string& where) {
+  const auto refuse = [&](const std::string& what) { throw BoardError(where + ": " + what); };
+  if (params.board.chips % params.board.torus_x != 0) {
+    refuse("board.chips must be a multiple of board.torus_x");
+  }
+  if (params.board.chips == 3) {
+    refuse("board.chips = 3 is impossible: the torus needs 1, 2 or 4 chips");
+  }
+  if (params.mxu.rows % 32 != 0) {
+    refuse("mxu.rows must be a multiple of 32");
+  }
+  if (params.mxu.rows % params.mxu.segment_rows != 0) {
+    refuse("mxu.rows must be a multiple of mxu.segment_rows");
+  }
+  const bool default_law = params.mxu.chains == 2 && params.mxu.segment_rows == 32;
+  const bool serial_law = params.mxu.chains == 1 && params.mxu.segment_rows == params.mxu.rows;
+  if (!default_law && !serial_law) {
+    refuse("mxu.chains and mxu.segment_rows must be 2 and 32, or 1 and mxu.rows (docs/numerics.md)");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> board_preset_names() {
+  std::vector<std::string> names;
+  for (const BoardPreset& preset : kBoardPresets) {
+    names.emplace_back(preset.name);
+  }
+  return names;
+}
+
+BoardParams load_board(const std::string& name_or_path, const std::vector<std::string>& overrides) {
+  BoardParams params;
+  const bool is_path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".toml");
+  if (is_path) {
+    std::ifstream file(name_or_path, std::ios::binary);
+    if (!file) {
+      throw BoardError(fmt::format("{}: cannot be opened", name_or_path));
+    }
+    std::stringstream text;
+    text << file.rdbuf();
+    params = parse(text.str(), name_or_path);
+  } else {
+    const BoardPreset* found = nullptr;
+    for (const BoardPreset& preset : kBoardPresets) {
+      if (preset.name == name_or_path) {
+        found = &preset;
+      }
+    }
+    if (found == nullptr) {
+      throw BoardError(fmt::format("unknown board '{}'; built in: {}; or give the path of a .toml file", name_or_path,
+                                   fmt::join(board_preset_names(), ", ")));
+    }
+    params = parse(std::string(found->text), name_or_path + ".toml");
+  }
+  for (const std::string& text : overrides) {
+    apply_override(params, text);
+  }
+  check_combinations(params, overrides.empty() ? name_or_path : name_or_path + " with --set");
+  return params;
+}
+
+uint64_t board_hash(const BoardParams& params) {
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  const auto mix = [&hash](std::string_view text) {
+    for (const char c : text) {
+      hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3ULL;
+    }
+  };
+  BoardParams copy = params;
+  for (const BoardKey& key : kBoardKeys) {
+    if (key.section == "host" || key.number == nullptr) {
+      continue;
+    }
+    mix(fmt::format("{}.{}={};", key.section, key.name, key.number(copy)));
+  }
+  return hash;
+}
+
+}  // namespace tpu::spec

@@ -1,0 +1,40 @@
+// Loads board numbers: a built-in preset or a file in the format of spec/board/v3_8.toml, then overrides.
+// Everything is checked: unknown or missing keys, units, ranges and combinations that no board can have.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tpu/spec/board_params.hpp"
+
+namespace tpu::spec {
+
+/// A board file or override that cannot be used; the text says where and what to do.
+class BoardError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// `name_or_path` is a preset ("v3_8", "v2_8") or the path of a board file (recognised by a '/' or ".toml").
+/// `overrides` are "section.key=value". Throws BoardError.
+BoardParams load_board(const std::string& name_or_path, const std::vector<std::string>& overrides = {});
+
+/// Names of the built-in presets.
+std::vector<std::string> board_preset_names();
+
+/// 64-bit FNV-1a hash over every key and value except board.name and the host section: what an executable was compiled for.
+uint64_t board_hash(const BoardParams& params);
+
+/// Total number of cores.
+inline int64_t core_count(const BoardParams& params) {
+  return params.board.chips * params.board.cores_per_chip;
+}
+
+/// Core cycles of `ns` nanoseconds, rounded up.
+inline uint64_t cycles_from_ns(const BoardParams& params, int64_t ns) {
+  return static_cast<uint64_t>((ns * params.core.clock_mhz + 999) / 1000);
+}
+
+}  // namespace tpu::spec

@@ -1,0 +1,43 @@
+// Executable of a core program (.tpuexe): container with magic, length, SHA-256, then a FlatBuffer
+// (spec/formats/tpuexe.fbs). Reading checks everything that later code relies on, so a corrupt file is refused here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tpuexe_generated.h"
+
+namespace tpu::exe {
+
+/// A file that is not a usable executable; the text says why.
+class ExecutableError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Bytes of one element in memory (i1 takes one byte).
+uint64_t elem_bytes(Elem elem);
+
+/// "f32", "bf16", ...
+const char* elem_name(Elem elem);
+
+/// Product of `dims`; throws ExecutableError on negative dims or overflow of 2^62.
+uint64_t element_count(const std::vector<int64_t>& dims);
+
+/// Serialises, with hash.
+std::vector<std::byte> write_executable(const ExecutableT& executable);
+
+/// Parses and checks the whole structure. Does not judge whether a certain board can run it. Throws ExecutableError.
+ExecutableT read_executable(std::span<const std::byte> bytes);
+
+/// As read_executable, from a file; errors name the file.
+ExecutableT load_executable(const std::string& path);
+
+/// Replaces the hash of a container by the right one (for tests that mutate payloads).
+void repair_hash(std::vector<std::byte>& bytes);
+
+}  // namespace tpu::exe

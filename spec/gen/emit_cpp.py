@@ -1,0 +1,154 @@
+"""Emits the C++ headers: isa.hpp, <block>_regs.hpp and board_params.hpp."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from parse import SCALAR_BYTES, Block, BoardKey, Isa, Struct
+
+CPP_TYPES = {"u8": "uint8_t", "i8": "int8_t", "u16": "uint16_t", "i16": "int16_t", "u32": "uint32_t",
+             "i32": "int32_t", "u64": "uint64_t", "i64": "int64_t"}
+HEAD = "// Generated from {source} by spec/gen. Do not edit.\n#pragma once\n\n"
+
+
+def pascal(name: str) -> str:
+    """vpu_kernel -> VpuKernel."""
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+
+
+def cpp_struct(struct: Struct, name: str) -> str:
+    """A struct with checked size and offsets; counted fields are std::array."""
+    lines = [f"/// {struct.desc.splitlines()[0]}", f"struct {name} {{"]
+    for item in struct.fields:
+        base = CPP_TYPES.get(item.type, item.type)
+        full = f"std::array<{base}, {item.count}>" if item.count > 1 else base
+        lines.append(f"  {full} {item.name}{{}};  ///< {item.desc}")
+    lines.append(f"  friend bool operator==(const {name}&, const {name}&) = default;")
+    lines.append("};")
+    lines.append(f"static_assert(sizeof({name}) == {struct.size});")
+    for item in struct.fields:
+        lines.append(f"static_assert(offsetof({name}, {item.name}) == {item.offset});")
+    return "\n".join(lines) + "\n"
+
+
+def field_table(struct: Struct, name: str) -> str:
+    """Rows {name, type, count, offset} for generic printing and parsing."""
+    rows = [f'    FieldInfo{{"{f.name}", FieldType::k{pascal(f.type)}, {f.count}, {f.offset}}},'
+            for f in struct.fields if f.name != "head"]
+    body = "\n".join(rows)
+    return f"inline constexpr std::array<FieldInfo, {len(rows)}> {name} = {{{{\n{body}\n}}}};\n" if rows else (
+        f"inline constexpr std::array<FieldInfo, 0> {name} = {{}};\n")
+
+
+def emit_isa(isa: Isa, out: Path) -> None:
+    """Writes isa.hpp: enums, structs, opcodes, operand tables, VPU slots."""
+    text = [HEAD.format(source="spec/isa/*.toml"),
+            "#include <array>\n#include <cstddef>\n#include <cstdint>\n#include <string_view>\n\n"
+            "namespace tpu::spec {\n",
+            f"inline constexpr uint32_t kIsaVersion = {isa.version};\n"]
+    for enum in isa.enums:
+        values = ", ".join(f"k{pascal(v)} = {i}" for i, v in enumerate(enum.values))
+        text.append(f"/// {enum.desc}\nenum class {enum.name} : uint8_t {{ {values} }};")
+        text.append(f"inline constexpr int k{enum.name}Count = {len(enum.values)};")
+        names = ", ".join(f'"{v}"' for v in enum.values)
+        text.append(f"inline constexpr std::array<std::string_view, {len(enum.values)}> "
+                    f"k{enum.name}Names = {{{names}}};\n")
+    for struct in isa.structs.values():
+        text.append(cpp_struct(struct, struct.name))
+    types = ", ".join(f"k{pascal(t)}" for t in [*SCALAR_BYTES, *isa.structs])
+    text.append(f"/// Type of a field, for generic printing and parsing.\nenum class FieldType : uint8_t {{ {types} }};")
+    text.append("/// One field of a command: name, type, number of elements, byte offset in the command.\n"
+                "struct FieldInfo {\n  std::string_view name;\n  FieldType type;\n  int count;\n  int offset;\n};\n")
+    text.append("/// Engine command opcodes.\nenum class Opcode : uint8_t { "
+                + ", ".join(f"k{pascal(c.name)} = {c.opcode}" for c in isa.commands) + " };\n")
+    for command in isa.commands:
+        name = pascal(command.name) + "Command"
+        text.append(cpp_struct(command.struct, name))
+        text.append(field_table(command.struct, f"k{pascal(command.name)}Fields"))
+    rows = []
+    for command in isa.commands:
+        mask = sum(1 << next(e.values for e in isa.enums if e.name == "Queue").index(q) for q in command.queues)
+        rows.append(f'    CommandInfo{{"{command.name}", Opcode::k{pascal(command.name)}, {mask:#x}, '
+                    f"{command.struct.size}, k{pascal(command.name)}Fields.data(), "
+                    f"static_cast<int>(k{pascal(command.name)}Fields.size())}},")
+    text.append("/// One engine command: mnemonic, queues that take it (bit mask), fixed size in bytes, its fields.\n"
+                "struct CommandInfo {\n  std::string_view name;\n  Opcode opcode;\n  uint32_t queue_mask;\n"
+                "  int bytes;\n  const FieldInfo* fields;\n  int field_count;\n};")
+    text.append(f"inline constexpr std::array<CommandInfo, {len(rows)}> kCommands = {{{{\n" + "\n".join(rows) + "\n}};\n")
+    text.append("/// Sequencer instructions. Word: op u8, rd u8, rs1 u8, rs2 u8, imm i32.\n"
+                "enum class ScalarOp : uint8_t { "
+                + ", ".join(f"k{pascal(i.name)} = {i.opcode}" for i in isa.insns) + " };")
+    text.append("struct ScalarInsn {\n  uint8_t op{};\n  uint8_t rd{};\n  uint8_t rs1{};\n  uint8_t rs2{};\n"
+                "  int32_t imm{};\n  friend bool operator==(const ScalarInsn&, const ScalarInsn&) = default;\n};\n"
+                "static_assert(sizeof(ScalarInsn) == 8);")
+    text.append("struct ScalarInfo {\n  std::string_view name;\n  ScalarOp op;\n  std::string_view form;\n};")
+    rows = [f'    ScalarInfo{{"{i.name}", ScalarOp::k{pascal(i.name)}, "{i.form}"}},' for i in isa.insns]
+    text.append(f"inline constexpr std::array<ScalarInfo, {len(rows)}> kScalarInsns = {{{{\n" + "\n".join(rows) + "\n}};\n")
+    text.append("enum class VpuOp : uint8_t { "
+                + ", ".join(f"k{pascal(o.name)} = {o.opcode}" for o in isa.vpu_ops) + " };")
+    text.append("/// One VPU operation: mnemonic, operand form, slots that it takes a block.\nstruct VpuOpInfo {\n"
+                "  std::string_view name;\n  VpuOp op;\n  std::string_view form;\n  uint8_t alu;\n  uint8_t trans;\n"
+                "  uint8_t load;\n  uint8_t store;\n  uint8_t reduce;\n};")
+    rows = [f'    VpuOpInfo{{"{o.name}", VpuOp::k{pascal(o.name)}, "{o.form}", {o.slots["alu"]}, {o.slots["trans"]}, '
+            f'{o.slots["load"]}, {o.slots["store"]}, {o.slots["reduce"]}}},' for o in isa.vpu_ops]
+    text.append("/// Indexed by opcode - 1.")
+    text.append(f"inline constexpr std::array<VpuOpInfo, {len(rows)}> kVpuOps = {{{{\n" + "\n".join(rows) + "\n}};\n")
+    text.append("}  // namespace tpu::spec\n")
+    (out / "isa.hpp").write_text("\n".join(text))
+
+
+def emit_regs(block: Block, out: Path) -> None:
+    """Writes <block>_regs.hpp: constexpr offsets, field masks and named values."""
+    text = [HEAD.format(source=f"spec/regs/{block.name}.toml"),
+            f"#include <cstdint>\n\n/// {block.desc}\nnamespace tpu::spec::{block.name} {{",
+            f"inline constexpr uint32_t kSize = {block.size:#x};"]
+    for name, (value, desc) in block.values.items():
+        text.append(f"inline constexpr uint32_t k{pascal(name.lower())} = {value:#x};  ///< {desc}")
+    for reg in block.regs:
+        name = pascal(reg.name.lower())
+        text.append(f"inline constexpr uint32_t k{name} = {reg.offset:#x};  ///< {reg.access}: {reg.desc}")
+        if reg.reset:
+            text.append(f"inline constexpr uint32_t k{name}Reset = {reg.reset:#x};")
+        if reg.count > 1:
+            text.append(f"inline constexpr uint32_t k{name}Count = {reg.count};")
+            text.append(f"inline constexpr uint32_t k{name}Stride = {reg.stride};")
+        for item in reg.fields:
+            full = name + pascal(item.name.lower())
+            mask = ((1 << (item.hi - item.lo + 1)) - 1) << item.lo
+            text.append(f"inline constexpr uint32_t k{full}Mask = {mask:#x};  ///< {item.desc}")
+            text.append(f"inline constexpr uint32_t k{full}Shift = {item.lo};")
+    text.append(f"}}  // namespace tpu::spec::{block.name}\n")
+    (out / f"{block.name}_regs.hpp").write_text("\n".join(text))
+
+
+def emit_board(keys: list[BoardKey], presets: dict[str, str], out: Path) -> None:
+    """Writes board_params.hpp: the struct, the key table with pointers to members, the preset texts."""
+    sections: dict[str, list[BoardKey]] = {}
+    for key in keys:
+        sections.setdefault(key.section, []).append(key)
+    text = [HEAD.format(source="spec/board/*.toml"),
+            "#include <array>\n#include <cstdint>\n#include <string>\n#include <string_view>\n\nnamespace tpu::spec {\n",
+            "/// Every number of a board. Units and meanings: spec/board/schema.toml, docs/timing_model.md.",
+            "struct BoardParams {"]
+    for section, items in sections.items():
+        text.append("  struct {")
+        for key in items:
+            kind = "int64_t" if key.type == "int" else "std::string"
+            text.append(f"    {kind} {key.name}{{}};  ///< [{key.unit}] {key.desc}")
+        text.append(f"  }} {section};")
+    text.append("};\n")
+    text.append("/// One key of a board file; exactly one of `number` and `text` is set.\nstruct BoardKey {\n"
+                "  std::string_view section;\n  std::string_view name;\n  std::string_view unit;\n  int64_t min;\n"
+                "  int64_t max;\n  int64_t& (*number)(BoardParams&);\n  std::string& (*text)(BoardParams&);\n};")
+    rows = []
+    for key in keys:
+        getter = f"[](BoardParams& p) -> {'int64_t' if key.type == 'int' else 'std::string'}& " \
+                 f"{{ return p.{key.section}.{key.name}; }}"
+        pair = f"{getter}, nullptr" if key.type == "int" else f"nullptr, {getter}"
+        rows.append(f'    BoardKey{{"{key.section}", "{key.name}", "{key.unit}", {key.min}, {key.max}, {pair}}},')
+    text.append(f"inline constexpr std::array<BoardKey, {len(rows)}> kBoardKeys = {{{{\n" + "\n".join(rows) + "\n}};\n")
+    text.append("/// A board file that is built in.\nstruct BoardPreset {\n  std::string_view name;\n  std::string_view text;\n};")
+    rows = [f'    BoardPreset{{"{name}", R"toml({body})toml"}},' for name, body in presets.items()]
+    text.append(f"inline constexpr std::array<BoardPreset, {len(rows)}> kBoardPresets = {{{{\n" + "\n".join(rows) + "\n}};\n")
+    text.append("}  // namespace tpu::spec\n")
+    (out / "board_params.hpp").write_text("\n".join(text))

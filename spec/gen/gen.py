@@ -1,0 +1,93 @@
+"""The one generator: spec/*.toml -> C++, C and SystemVerilog in a build folder (--out), manual pages in docs/ (--docs).
+
+Standard library only. `--docs --check` writes nothing and fails when a committed page differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import emit_c
+import emit_cpp
+import emit_md
+import emit_sv
+from parse import SpecError, check_board, parse_block, parse_format, parse_isa, parse_schema
+
+SPEC = Path(__file__).resolve().parent.parent
+DOCS = SPEC.parent / "docs"
+BEGIN, END = "<!-- board table: begin (generated) -->\n", "<!-- board table: end -->\n"
+
+
+def read_boards() -> tuple[list, dict, dict]:
+    """Schema keys, checked entries and raw texts of every board file."""
+    keys = parse_schema(SPEC / "board" / "schema.toml")
+    entries, texts = {}, {}
+    for path in sorted((SPEC / "board").glob("*.toml")):
+        if path.stem != "schema":
+            entries[path.stem] = check_board(path, keys)
+            texts[path.stem] = path.read_text()
+    return keys, entries, texts
+
+
+def emit_code(out: Path) -> None:
+    """Writes everything that is compiled."""
+    include = out / "include" / "tpu" / "spec"
+    include.mkdir(parents=True, exist_ok=True)
+    emit_cpp.emit_isa(parse_isa(SPEC / "isa"), include)
+    for path in sorted((SPEC / "regs").glob("*.toml")):
+        block = parse_block(path)
+        emit_cpp.emit_regs(block, include)
+        emit_c.emit_regs(block, include)
+    for path in sorted((SPEC / "formats").glob("*.toml")):
+        emit_c.emit_format(parse_format(path), include)
+    keys, entries, texts = read_boards()
+    emit_cpp.emit_board(keys, texts, include)
+    emit_sv.emit_mxu_pkg(entries["v3_8"], out)
+    (out / "stamp").write_text("")
+
+
+def pages() -> dict[Path, str]:
+    """Committed manual pages and the text that they must hold."""
+    blocks = [parse_block(path) for path in sorted((SPEC / "regs").glob("*.toml"))]
+    formats = [parse_format(path) for path in sorted((SPEC / "formats").glob("*.toml"))]
+    result = {DOCS / "isa.md": emit_md.isa_page(parse_isa(SPEC / "isa")),
+              DOCS / "registers.md": emit_md.registers_page(blocks, formats)}
+    timing = DOCS / "timing_model.md"
+    if timing.exists():
+        text = timing.read_text()
+        if BEGIN not in text or END not in text:
+            raise SpecError(f"{timing}: the markers of the board table are missing")
+        head, rest = text.split(BEGIN, 1)
+        keys, entries, _ = read_boards()
+        result[timing] = head + BEGIN + emit_md.board_table(keys, entries) + END + rest.split(END, 1)[1]
+    return result
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, help="folder for generated code")
+    parser.add_argument("--docs", action="store_true", help="write the pages in docs/")
+    parser.add_argument("--check", action="store_true", help="with --docs: compare only")
+    args = parser.parse_args()
+    try:
+        if args.out:
+            emit_code(args.out)
+        if args.docs:
+            stale = [path for path, text in pages().items() if not path.exists() or path.read_text() != text]
+            if args.check and stale:
+                names = ", ".join(str(path.relative_to(SPEC.parent)) for path in stale)
+                print(f"out of date: {names}; run `python3 spec/gen/gen.py --docs`", file=sys.stderr)
+                return 1
+            for path in stale if not args.check else []:
+                path.write_text(pages()[path])
+    except SpecError as error:
+        print(f"spec: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
