@@ -1,5 +1,5 @@
 // Board file loader. Works on the key table that the generator makes from schema.toml.
-#include "board_loader.hpp"
+#include "board/board_loader.hpp"
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
@@ -28,40 +28,46 @@ std::string place(const std::string& file, const toml::node& node) {
 
 void check_range(const BoardKey& key, int64_t value, const std::string& where) {
   if (value < key.min || value > key.max) {
-    throw BoardError(fmt::format("{}: {}.{} = {} is impossible; it must be in {}..{} {}", where, key.section, key.name,
-                                 value, key.min, key.max, key.unit));
+    throw BoardError(fmt::format("{}: {}.{} = {} is impossible; it must be in {}..{} {}", where,
+                                 key.section, key.name, value, key.min, key.max, key.unit));
   }
 }
 
-void read_entry(BoardParams& params, const BoardKey& key, const toml::node& node, const std::string& file) {
+void read_entry(BoardParams& params, const BoardKey& key, const toml::node& node,
+                const std::string& file) {
   const std::string where = place(file, node);
   const toml::table* entry = node.as_table();
   if (entry == nullptr) {
-    throw BoardError(fmt::format("{}: {}.{} must be a table {{ value, unit, origin, source }}", where, key.section, key.name));
+    throw BoardError(fmt::format("{}: {}.{} must be a table {{ value, unit, origin, source }}",
+                                 where, key.section, key.name));
   }
   for (const auto& [name, unused] : *entry) {
     static_cast<void>(unused);
     const std::string_view text = name.str();
     if (text != "value" && text != "unit" && text != "origin" && text != "source") {
-      throw BoardError(fmt::format("{}: unknown field '{}' of {}.{}; known: value, unit, origin, source", where, text,
-                                   key.section, key.name));
+      throw BoardError(
+          fmt::format("{}: unknown field '{}' of {}.{}; known: value, unit, origin, source", where,
+                      text, key.section, key.name));
     }
   }
   const auto unit = (*entry)["unit"].value<std::string>();
   if (!unit || *unit != key.unit) {
-    throw BoardError(fmt::format("{}: {}.{} must have unit \"{}\"", where, key.section, key.name, key.unit));
+    throw BoardError(
+        fmt::format("{}: {}.{} must have unit \"{}\"", where, key.section, key.name, key.unit));
   }
   if (key.number != nullptr) {
     const auto value = (*entry)["value"].value_exact<int64_t>();
     if (!value) {
-      throw BoardError(fmt::format("{}: {}.{} must have an integer value", where, key.section, key.name));
+      throw BoardError(
+          fmt::format("{}: {}.{} must have an integer value", where, key.section, key.name));
     }
     check_range(key, *value, where);
     key.number(params) = *value;
   } else {
     const auto value = (*entry)["value"].value_exact<std::string>();
     if (!value) {
-      throw BoardError(fmt::format("{}: {}.{} must have a string value", where, key.section, key.name));
+      throw BoardError(
+          fmt::format("{}: {}.{} must have a string value", where, key.section, key.name));
     }
     key.text(params) = *value;
   }
@@ -72,7 +78,8 @@ BoardParams parse(const std::string& text, const std::string& file) {
   try {
     root = toml::parse(text, file);
   } catch (const toml::parse_error& error) {
-    throw BoardError(fmt::format("{}:{}: {}", file, error.source().begin.line, error.description()));
+    throw BoardError(
+        fmt::format("{}:{}: {}", file, error.source().begin.line, error.description()));
   }
   BoardParams params;
   std::set<const BoardKey*> seen;
@@ -84,8 +91,9 @@ BoardParams parse(const std::string& text, const std::string& file) {
     for (const auto& [name, value] : *entries) {
       const BoardKey* key = find_key(section.str(), name.str());
       if (key == nullptr) {
-        throw BoardError(fmt::format("{}: unknown key {}.{}; the keys are listed in docs/timing_model.md",
-                                     place(file, value), section.str(), name.str()));
+        throw BoardError(
+            fmt::format("{}: unknown key {}.{}; the keys are listed in docs/timing_model.md",
+                        place(file, value), section.str(), name.str()));
       }
       read_entry(params, *key, value, file);
       seen.insert(key);
@@ -103,14 +111,17 @@ void apply_override(BoardParams& params, const std::string& text) {
   const size_t equals = text.find('=');
   const size_t dot = text.find('.');
   if (equals == std::string::npos || dot == std::string::npos || dot > equals) {
-    throw BoardError(fmt::format("--set {}: expected section.key=value, for example hbm.gbps_per_chip=450", text));
+    throw BoardError(fmt::format(
+        "--set {}: expected section.key=value, for example hbm.gbps_per_chip=450", text));
   }
   const std::string section = text.substr(0, dot);
   const std::string name = text.substr(dot + 1, equals - dot - 1);
   const std::string value = text.substr(equals + 1);
   const BoardKey* key = find_key(section, name);
   if (key == nullptr) {
-    throw BoardError(fmt::format("--set {}: unknown key {}.{}; the keys are listed in docs/timing_model.md", text, section, name));
+    throw BoardError(
+        fmt::format("--set {}: unknown key {}.{}; the keys are listed in docs/timing_model.md",
+                    text, section, name));
   }
   if (key->number == nullptr) {
     key->text(params) = value;
@@ -142,7 +153,8 @@ void check_combinations(const BoardParams& params, const std::string& where) {
   const bool default_law = params.mxu.chains == 2 && params.mxu.segment_rows == 32;
   const bool serial_law = params.mxu.chains == 1 && params.mxu.segment_rows == params.mxu.rows;
   if (!default_law && !serial_law) {
-    refuse("mxu.chains and mxu.segment_rows must be 2 and 32, or 1 and mxu.rows (docs/numerics.md)");
+    refuse(
+        "mxu.chains and mxu.segment_rows must be 2 and 32, or 1 and mxu.rows (docs/numerics.md)");
   }
 }
 
@@ -158,7 +170,8 @@ std::vector<std::string> board_preset_names() {
 
 BoardParams load_board(const std::string& name_or_path, const std::vector<std::string>& overrides) {
   BoardParams params;
-  const bool is_path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".toml");
+  const bool is_path =
+      name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".toml");
   if (is_path) {
     std::ifstream file(name_or_path, std::ios::binary);
     if (!file) {
@@ -175,8 +188,9 @@ BoardParams load_board(const std::string& name_or_path, const std::vector<std::s
       }
     }
     if (found == nullptr) {
-      throw BoardError(fmt::format("unknown board '{}'; built in: {}; or give the path of a .toml file", name_or_path,
-                                   fmt::join(board_preset_names(), ", ")));
+      throw BoardError(
+          fmt::format("unknown board '{}'; built in: {}; or give the path of a .toml file",
+                      name_or_path, fmt::join(board_preset_names(), ", ")));
     }
     params = parse(std::string(found->text), name_or_path + ".toml");
   }

@@ -1,5 +1,6 @@
-// Loads board numbers: a built-in preset or a file in the format of spec/board/v3_8.toml, then overrides.
-// Everything is checked: unknown or missing keys, units, ranges and combinations that no board can have.
+// Loads board numbers: a built-in preset or a file in the format of spec/board/v3_8.toml, then
+// overrides. Everything is checked: unknown or missing keys, units, ranges and combinations that no
+// board can have.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,16 @@ class BoardError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// `name_or_path` is a preset ("v3_8", "v2_8") or the path of a board file (recognised by a '/' or ".toml").
-/// `overrides` are "section.key=value". Throws BoardError.
-BoardParams load_board(const std::string& name_or_path, const std::vector<std::string>& overrides = {});
+/// `name_or_path` is a preset ("v3_8", "v2_8") or the path of a board file (recognised by a '/' or
+/// ".toml"). `overrides` are "section.key=value". Throws BoardError.
+BoardParams load_board(const std::string& name_or_path,
+                       const std::vector<std::string>& overrides = {});
 
 /// Names of the built-in presets.
 std::vector<std::string> board_preset_names();
 
-/// 64-bit FNV-1a hash over every key and value except board.name and the host section: what an executable was compiled for.
+/// 64-bit FNV-1a hash over every key and value except board.name and the host section: what an
+/// executable was compiled for.
 uint64_t board_hash(const BoardParams& params);
 
 /// Total number of cores.

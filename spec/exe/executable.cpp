@@ -1,5 +1,5 @@
 // Container and checks of executables.
-#include "executable.hpp"
+#include "exe/executable.hpp"
 
 #include <fmt/format.h>
 #include <openssl/sha.h>
@@ -29,9 +29,11 @@ void check(bool condition, const std::string& what) {
   }
 }
 
-void check_tensor(const TensorT& tensor, const ExecutableT& exe, SlotKind kind, size_t index, const std::string& what) {
+void check_tensor(const TensorT& tensor, const ExecutableT& exe, SlotKind kind, size_t index,
+                  const std::string& what) {
   check(tensor.elem <= Elem::MAX, what + " has an unknown element type");
-  check(tensor.global_dims.size() == tensor.local_dims.size() && tensor.global_dims.size() <= 16, what + " has bad ranks");
+  check(tensor.global_dims.size() == tensor.local_dims.size() && tensor.global_dims.size() <= 16,
+        what + " has bad ranks");
   const uint64_t local = element_count(tensor.local_dims);
   static_cast<void>(element_count(tensor.global_dims));
   const size_t rank = tensor.local_dims.size();
@@ -56,7 +58,8 @@ void check_image(const ExecutableT& exe) {
             exe.image.size() == uint64_t{head.header_bytes} + head.code_bytes,
         "image size");
   check(head.slots == exe.slots.size() && head.slots <= 2048, "slot count of the image");
-  check(head.isa_version == exe.isa_version && head.cores == exe.partitions && head.board_hash == exe.board_hash,
+  check(head.isa_version == exe.isa_version && head.cores == exe.partitions &&
+            head.board_hash == exe.board_hash,
         "image header and executable disagree");
   check(uint64_t{head.entry_word} * 8 < head.code_bytes, "entry outside the code");
 }
@@ -79,16 +82,19 @@ void check_executable(const ExecutableT& exe) {
     if (slot.alias_of >= 0) {
       const SlotT& root = *exe.slots[static_cast<size_t>(slot.alias_of)];
       check(slot.kind == SlotKind::result && root.kind == SlotKind::argument && root.alias_of < 0 &&
-                root.bytes >= slot.bytes && exe.args[root.index]->donated_to == static_cast<int64_t>(slot.index),
+                root.bytes >= slot.bytes &&
+                exe.args[root.index]->donated_to == static_cast<int64_t>(slot.index),
             fmt::format("alias of slot {}", i));
     }
     if (slot.kind == SlotKind::constant) {
-      check(exe.constants[slot.index]->data.size() <= slot.bytes, fmt::format("constant of slot {}", i));
+      check(exe.constants[slot.index]->data.size() <= slot.bytes,
+            fmt::format("constant of slot {}", i));
     }
   }
   for (size_t i = 0; i < exe.args.size(); ++i) {
     check_tensor(*exe.args[i], exe, SlotKind::argument, i, fmt::format("argument {}", i));
-    check(exe.args[i]->donated_to >= -1 && exe.args[i]->donated_to < static_cast<int64_t>(exe.results.size()),
+    check(exe.args[i]->donated_to >= -1 &&
+              exe.args[i]->donated_to < static_cast<int64_t>(exe.results.size()),
           fmt::format("donation of argument {}", i));
   }
   for (size_t i = 0; i < exe.results.size(); ++i) {
@@ -99,8 +105,8 @@ void check_executable(const ExecutableT& exe) {
 // The object API leaves absent tables null; the rest of the code relies on there being none.
 void check_present(const Executable& table) {
   const auto all = [](const auto* list) { return list != nullptr; };
-  check(all(table.image()) && all(table.args()) && all(table.results()) && all(table.slots()) && all(table.constants()) &&
-            all(table.ops()),
+  check(all(table.image()) && all(table.args()) && all(table.results()) && all(table.slots()) &&
+            all(table.constants()) && all(table.ops()),
         "a required list is missing");
 }
 
@@ -132,7 +138,8 @@ const char* elem_name(Elem elem) { return EnumNameElem(elem); }
 uint64_t element_count(const std::vector<int64_t>& dims) {
   uint64_t count = 1;
   for (const int64_t dim : dims) {
-    check(dim >= 0 && static_cast<uint64_t>(dim) <= kMaxElements, "a dimension is negative or too large");
+    check(dim >= 0 && static_cast<uint64_t>(dim) <= kMaxElements,
+          "a dimension is negative or too large");
     check(dim == 0 || count <= kMaxElements / static_cast<uint64_t>(dim), "a shape is too large");
     count *= static_cast<uint64_t>(dim);
   }
@@ -167,7 +174,8 @@ ExecutableT read_executable(std::span<const std::byte> bytes) {
   uint64_t size = 0;
   std::memcpy(&size, bytes.data() + 8, sizeof(size));
   if (size != bytes.size() - kHeadBytes) {
-    refuse(fmt::format("truncated executable: {} bytes of payload announced, {} present", size, bytes.size() - kHeadBytes));
+    refuse(fmt::format("truncated executable: {} bytes of payload announced, {} present", size,
+                       bytes.size() - kHeadBytes));
   }
   const auto* payload = reinterpret_cast<const uint8_t*>(bytes.data()) + kHeadBytes;
   std::array<uint8_t, SHA256_DIGEST_LENGTH> hash{};
@@ -188,8 +196,9 @@ ExecutableT read_executable(std::span<const std::byte> bytes) {
   ExecutableT exe;
   GetExecutable(data)->UnPackTo(&exe);
   if (exe.isa_version != spec::kIsaVersion) {
-    refuse(fmt::format("the executable is for ISA version {}, this board has {}; compile the program again",
-                       exe.isa_version, spec::kIsaVersion));
+    refuse(fmt::format(
+        "the executable is for ISA version {}, this board has {}; compile the program again",
+        exe.isa_version, spec::kIsaVersion));
   }
   check_executable(exe);
   return exe;
@@ -200,7 +209,8 @@ ExecutableT load_executable(const std::string& path) {
   if (!file) {
     refuse(path + ": cannot be opened");
   }
-  const std::vector<char> text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::vector<char> text{std::istreambuf_iterator<char>(file),
+                               std::istreambuf_iterator<char>()};
   try {
     return read_executable(std::as_bytes(std::span(text)));
   } catch (const ExecutableError& error) {

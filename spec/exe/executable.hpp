@@ -1,5 +1,6 @@
 // Executable of a core program (.tpuexe): container with magic, length, SHA-256, then a FlatBuffer
-// (spec/formats/tpuexe.fbs). Reading checks everything that later code relies on, so a corrupt file is refused here.
+// (spec/formats/tpuexe.fbs). Reading checks everything that later code relies on, so a corrupt file
+// is refused here.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +32,8 @@ uint64_t element_count(const std::vector<int64_t>& dims);
 /// Serialises, with hash.
 std::vector<std::byte> write_executable(const ExecutableT& executable);
 
-/// Parses and checks the whole structure. Does not judge whether a certain board can run it. Throws ExecutableError.
+/// Parses and checks the whole structure. Does not judge whether a certain board can run it. Throws
+/// ExecutableError.
 ExecutableT read_executable(std::span<const std::byte> bytes);
 
 /// As read_executable, from a file; errors name the file.
