@@ -1,0 +1,140 @@
+// Tile order, offsets and operand packing of MXU jobs: the parts that every engine shares.
+#include "mxu/mxu_engine.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "arith/bf16.hpp"
+#include "mxu/mxu_tiles.hpp"
+
+namespace tpu::model {
+namespace {
+
+uint16_t load_bf16(const uint8_t* address, bool is_bf16) {
+  if (is_bf16) {
+    uint16_t bits;
+    std::memcpy(&bits, address, sizeof bits);
+    return bits;
+  }
+  uint32_t bits;
+  std::memcpy(&bits, address, sizeof bits);
+  return spec::bf16_from_f32_bits(bits);
+}
+
+// Offset of a flattened index in a counted-stride nest (index 0 outermost).
+template <size_t kLevels>
+int64_t nest_offset(int64_t index, const std::array<int64_t, kLevels>& count,
+                    const std::array<int64_t, kLevels>& stride) {
+  int64_t offset = 0;
+  for (size_t level = kLevels; level-- > 0;) {
+    offset += index % count[level] * stride[level];
+    index /= count[level];
+  }
+  return offset;
+}
+
+}  // namespace
+
+spec::MxuExtent mxu_extent(const MxuJob& job) {
+  const auto u = [](int64_t v) { return static_cast<uint64_t>(v); };
+  return {.rows = u(job.rows()),
+          .taps = u(job.taps()),
+          .k = u(job.k()),
+          .n_outer = u(job.n_count[0]),
+          .n_inner = u(job.n_count[1])};
+}
+
+std::vector<MxuJob> mxu_split_rows(const MxuJob& job, int64_t parts, int64_t granule) {
+  const int64_t end = job.row_begin + job.rows();
+  int64_t step = (job.rows() + std::max<int64_t>(parts, 1) - 1) / std::max<int64_t>(parts, 1);
+  step = std::max<int64_t>((step + granule - 1) / granule * granule, 1);
+  std::vector<MxuJob> jobs;
+  for (int64_t row = job.row_begin; row < end; row += step) {
+    jobs.push_back(job);
+    jobs.back().row_begin = row;
+    jobs.back().row_end = std::min(row + step, end);
+  }
+  return jobs;
+}
+
+std::vector<MxuTile> mxu_tiles(const MxuJob& job, const spec::MxuShape& shape) {
+  const auto rows = static_cast<int64_t>(shape.rows);
+  const auto cols = static_cast<int64_t>(shape.cols);
+  std::vector<MxuTile> tiles;
+  for (int64_t t = 0; t < job.taps(); ++t) {
+    const int64_t t_lhs = nest_offset(t, job.t_count, job.t_lhs_stride);
+    const int64_t t_rhs = nest_offset(t, job.t_count, job.t_rhs_stride);
+    for (int64_t k = 0; k < job.k(); k += rows) {
+      int64_t n_tile = 0;
+      for (int64_t n0 = 0; n0 < job.n_count[0]; ++n0) {
+        for (int64_t n1 = 0; n1 < job.n_count[1]; n1 += cols) {
+          tiles.push_back({
+              .lhs_offset = t_lhs + k * job.lhs_element(),
+              .rhs_offset = t_rhs + n0 * job.n_rhs_stride[0] + n1 * job.n_rhs_stride[1],
+              .out_offset = n0 * job.n_out_stride[0] + n1 * job.n_out_stride[1],
+              .k_first = k,
+              .k_rows = std::min(rows, job.k() - k),
+              .cols = std::min(cols, job.n_count[1] - n1),
+              .n_tile = n_tile++,
+              .first = t == 0 && k == 0,
+          });
+        }
+      }
+    }
+  }
+  return tiles;
+}
+
+MxuOffsets mxu_offsets(const MxuJob& job) {
+  MxuOffsets offsets;
+  const int64_t end = job.row_begin + job.rows();
+  for (int64_t row = job.row_begin; row < end; ++row) {
+    offsets.row_lhs.push_back(nest_offset(row, job.m_count, job.m_lhs_stride));
+    offsets.row_out.push_back(nest_offset(row, job.m_count, job.m_out_stride));
+  }
+  for (int64_t k = 0; k < job.k(); ++k) {
+    offsets.k_rhs.push_back(nest_offset(k, job.k_count, job.k_rhs_stride));
+  }
+  return offsets;
+}
+
+void mxu_pack_weights(const MxuJob& job, const MxuOffsets& offsets, const MxuTile& tile,
+                      const spec::MxuShape& shape, uint16_t* weights) {
+  std::fill_n(weights, size_t{shape.rows} * shape.cols, uint16_t{0});
+  for (int64_t k = 0; k < tile.k_rows; ++k) {
+    const uint8_t* source =
+        job.rhs + tile.rhs_offset + offsets.k_rhs[static_cast<size_t>(tile.k_first + k)];
+    uint16_t* row = weights + static_cast<size_t>(k) * shape.cols;
+    for (int64_t n = 0; n < tile.cols; ++n) {
+      row[n] = load_bf16(source + n * job.n_rhs_stride[1], job.rhs_is_bf16);
+    }
+  }
+}
+
+void mxu_pack_row(const MxuJob& job, const MxuOffsets& offsets, const MxuTile& tile,
+                  const spec::MxuShape& shape, size_t row, uint16_t* x) {
+  const uint8_t* source = job.lhs + offsets.row_lhs[row] + tile.lhs_offset;
+  for (int64_t k = 0; k < tile.k_rows; ++k) {
+    x[k] = load_bf16(source + k * job.lhs_element(), job.lhs_is_bf16);
+  }
+  std::fill(x + tile.k_rows, x + shape.rows, uint16_t{0});
+}
+
+void mxu_load_out(const MxuJob& job, const MxuOffsets& offsets, const MxuTile& tile,
+                  const spec::MxuShape& shape, size_t row, uint32_t* bits) {
+  const uint8_t* source = job.out + offsets.row_out[row] + tile.out_offset;
+  for (int64_t n = 0; n < tile.cols; ++n) {
+    std::memcpy(bits + n, source + n * job.n_out_stride[1], sizeof *bits);
+  }
+  std::fill(bits + tile.cols, bits + shape.cols, 0u);
+}
+
+void mxu_store_out(const MxuJob& job, const MxuOffsets& offsets, const MxuTile& tile, size_t row,
+                   const uint32_t* bits) {
+  uint8_t* target = job.out + offsets.row_out[row] + tile.out_offset;
+  for (int64_t n = 0; n < tile.cols; ++n) {
+    std::memcpy(target + n * job.n_out_stride[1], bits + n, sizeof *bits);
+  }
+}
+
+}  // namespace tpu::model

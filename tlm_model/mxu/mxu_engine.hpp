@@ -1,0 +1,77 @@
+// The matrix unit's data work: what a command computes (MxuJob) and the interface of all that
+// compute it (MxuEngine). Engines differ in speed only; their results are equal to the bit
+// (spec/arith/mxu_column.hpp is the law). Time is not here: spec/arith/mxu_timing.hpp gives a
+// command's cycles, whatever engine runs it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "arith/mxu_shape.hpp"
+#include "arith/mxu_timing.hpp"
+
+namespace tpu::model {
+
+// out[m, n] (+)= sum over t, k of lhs[m, t, k] * rhs[t, k, n], addresses by counted strides in
+// bytes (may be negative):
+//   lhs + m.lhs + t.lhs + k * element       (k contiguous)
+//   rhs + t.rhs + k.rhs + n.rhs
+//   out + m.out + n.out                     (f32)
+// In every array index 0 is the outermost loop and the last index the innermost; a count of 1
+// switches a loop off. t, k: ascending; K (k_count flattened) is cut into tiles of shape.rows that
+// never span two t, N into tiles of shape.cols inside the inner n run. Order: t, K tile, n outer, N
+// tile, rows. f32 operands are rounded to bf16. The caller has checked all addresses. out must not
+// overlap lhs or rhs, nor two outputs each other.
+struct MxuJob {
+  const uint8_t* lhs = nullptr;
+  const uint8_t* rhs = nullptr;
+  uint8_t* out = nullptr;
+  bool lhs_is_bf16 = false;  // else f32
+  bool rhs_is_bf16 = false;
+  bool accumulate = false;      // start from out instead of +0
+  bool rhs_transposed = false;  // free of cost and already in the strides; for reports only
+
+  std::array<int64_t, 4> m_count{1, 1, 1, 1}, m_lhs_stride{}, m_out_stride{};
+  std::array<int64_t, 3> t_count{1, 1, 1}, t_lhs_stride{}, t_rhs_stride{};
+  std::array<int64_t, 3> k_count{1, 1, 1}, k_rhs_stride{};
+  std::array<int64_t, 2> n_count{1, 1}, n_rhs_stride{}, n_out_stride{};
+
+  // The part of the flattened rows to compute: [row_begin, row_end); row_end < 0 means all.
+  int64_t row_begin = 0;
+  int64_t row_end = -1;
+
+  uint64_t start_cycle = 0;  // of the command, core cycles; the time base of waveforms, else unused
+
+  int64_t total_rows() const { return m_count[0] * m_count[1] * m_count[2] * m_count[3]; }
+  int64_t rows() const { return (row_end < 0 ? total_rows() : row_end) - row_begin; }
+  int64_t taps() const { return t_count[0] * t_count[1] * t_count[2]; }
+  int64_t k() const { return k_count[0] * k_count[1] * k_count[2]; }
+  int64_t n() const { return n_count[0] * n_count[1]; }
+  int64_t lhs_element() const { return lhs_is_bf16 ? 2 : 4; }
+  int64_t rhs_element() const { return rhs_is_bf16 ? 2 : 4; }
+};
+
+class MxuEngine {
+ public:
+  virtual ~MxuEngine() = default;
+
+  // Computes the job before returning. May be called from any thread; calls on one engine may
+  // overlap, if their outputs do not. Throws std::runtime_error when the engine cannot run (shape,
+  // host, files).
+  virtual void run(const MxuJob& job) = 0;
+
+  virtual const char* name() const = 0;
+
+  // False when a job must arrive whole, since the engine counts its cycles or tiles.
+  virtual bool splittable() const { return true; }
+};
+
+// The job's size for spec::mxu_command_timing.
+spec::MxuExtent mxu_extent(const MxuJob& job);
+
+// Cuts the rows into at most `parts` jobs of nearly equal length, each a multiple of `granule` rows
+// but the last.
+std::vector<MxuJob> mxu_split_rows(const MxuJob& job, int64_t parts, int64_t granule = 1);
+
+}  // namespace tpu::model

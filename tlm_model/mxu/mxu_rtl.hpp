@@ -1,0 +1,59 @@
+// Engine on the Verilated array: packs a job's tiles, streams them through the Verilog and counts
+// its cycles. The feeder knows the array's handshake rules only (when weights may enter, when a
+// running value is there), never the formulas of spec/arith/mxu_timing.hpp; that both agree is what
+// the tests of cycles show.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "mxu/mxu_engine.hpp"
+#include "mxu/rtl_array.hpp"
+
+namespace tpu::model {
+
+// What the array's cycles of one job were, counted from the cycle in which its first weights
+// entered.
+struct MxuRtlCycles {
+  std::vector<uint64_t> starts;  // of each tile: the cycle of its first row
+  uint64_t done_at = 0;          // the last result is stored
+};
+
+// Dumps the tiles [first_tile, first_tile + tiles) of an engine's life to one FST file.
+struct MxuWaveWindow {
+  std::string path;
+  int depth = 1;
+  uint64_t clock_hz = 0;
+  uint64_t first_tile = 0;
+  uint64_t tiles = 1;
+};
+
+class MxuRtlEngine final : public MxuEngine {
+ public:
+  explicit MxuRtlEngine(std::unique_ptr<RtlArray> array);
+
+  void run(const MxuJob& job) override;  // one call at a time, others wait
+  const char* name() const override { return "rtl"; }
+  bool splittable() const override { return false; }
+
+  const spec::MxuShape& shape() const { return array_->shape(); }
+  MxuRtlCycles last_cycles() const;
+  uint64_t tiles_run() const;
+  void set_wave_window(const MxuWaveWindow& window);  // replaces one that was set before
+  // Rows enter only in cycles that a seeded generator picks (1 in `one_in` is held back); 0
+  // switches it off.
+  void set_bubbles(uint32_t one_in, uint64_t seed);
+
+ private:
+  mutable std::mutex mutex_;
+  const std::unique_ptr<RtlArray> array_;
+  MxuRtlCycles cycles_;
+  uint64_t tiles_run_ = 0;
+  std::optional<MxuWaveWindow> window_;
+  uint32_t bubble_one_in_ = 0;
+  uint64_t bubble_state_ = 0;
+};
+
+}  // namespace tpu::model

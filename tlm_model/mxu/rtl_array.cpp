@@ -1,0 +1,32 @@
+// The Verilated array sizes of this build (rtl/CMakeLists.txt). The only file of the model that
+// names RTL.
+#include "mxu/rtl_array.hpp"
+
+#include <Vmxu_128x128_d1.h>
+#include <Vmxu_128x128_d18.h>
+
+#include <stdexcept>
+
+#include "mxu/verilated_array.hpp"
+
+namespace tpu::model {
+
+std::unique_ptr<RtlArray> make_rtl_array(const spec::MxuShape& shape) {
+  constexpr spec::MxuShape kSkew18{.skew = 18};
+  constexpr spec::MxuShape kSkew1{.skew = 1};
+  if (shape == kSkew18) {
+    return std::make_unique<VerilatedArray<Vmxu_128x128_d18>>(shape);
+  }
+  if (shape == kSkew1) {
+    return std::make_unique<VerilatedArray<Vmxu_128x128_d1>>(shape);
+  }
+  const auto text = [](uint32_t v) { return std::to_string(v); };
+  throw std::runtime_error(
+      "mxu: no Verilog array of " + text(shape.rows) + "x" + text(shape.cols) + ", chains " +
+      text(shape.chains) + ", segment_rows " + text(shape.segment_rows) + ", skew " +
+      text(shape.skew) + ", load_pairs " + text(shape.load_pairs) +
+      " in this build; there are 128x128, chains 2, segment_rows 32, load_pairs 1, skew 1 or 18. "
+      "Use the fast engine, or add the size to rtl/CMakeLists.txt and rtl_array.cpp");
+}
+
+}  // namespace tpu::model

@@ -1,0 +1,130 @@
+// RtlArray on a class that Verilator made from rtl/mxu. Included only where such a class is linked.
+// A null input pointer with its flag off leaves the port as it was: the array ignores it.
+#pragma once
+
+#include <verilated.h>
+#include <verilated_fst_c.h>
+
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+
+#include "mxu/rtl_array.hpp"
+
+namespace tpu::model {
+
+template <typename Model>
+class VerilatedArray final : public RtlArray {
+ public:
+  explicit VerilatedArray(const spec::MxuShape& shape) : RtlArray(shape) {
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2")) {
+      throw std::runtime_error(
+          "mxu: the Verilated array needs a host with AVX2; use the fast or scalar engine here");
+    }
+    context_ = std::make_unique<VerilatedContext>();
+    context_->traceEverOn(true);
+    model_ = std::make_unique<Model>(context_.get(), "mxu");
+    if (sizeof model_->w_i != shape.cols * sizeof(uint32_t) ||
+        sizeof model_->x_i != shape.rows / 2 * sizeof(uint32_t)) {
+      throw std::runtime_error("mxu: the Verilated array has another size than its shape");
+    }
+    reset();
+  }
+  ~VerilatedArray() override {
+    close_waves();
+    model_->final();
+  }
+
+  void reset() override {
+    model_->rst_ni = 0;
+    model_->w_valid_i = 0;
+    model_->x_valid_i = 0;
+    model_->x_swap_i = 0;
+    clock();
+    model_->rst_ni = 1;
+  }
+
+  void step(const RtlArrayInput& in) override {
+    model_->w_valid_i = in.w_valid;
+    model_->x_valid_i = in.x_valid;
+    model_->x_swap_i = in.x_swap;
+    if (in.w_valid) {
+      std::memcpy(&model_->w_i[0], in.w, sizeof model_->w_i);
+    }
+    if (in.x_valid) {
+      std::memcpy(&model_->x_i[0], in.x, sizeof model_->x_i);
+      if (in.acc != nullptr) {
+        std::memcpy(&model_->acc_i[0], in.acc, sizeof model_->acc_i);
+      } else {
+        std::memset(&model_->acc_i[0], 0, sizeof model_->acc_i);
+      }
+    }
+    clock();
+  }
+
+  bool y_valid() const override { return model_->y_valid_o != 0; }
+  const uint32_t* y() const override { return &model_->y_o[0]; }
+  bool busy() const override { return model_->busy_o != 0; }
+
+  void open_waves(const WaveOptions& options) override {
+    close_waves();
+    if (options.clock_hz == 0) {
+      throw std::runtime_error("waves: the array's clock frequency is not set");
+    }
+    if (!std::ofstream(options.path, std::ios::binary)) {  // fstapi itself would end the process
+      throw std::runtime_error("waves: cannot write " + options.path);
+    }
+    trace_ = std::make_unique<VerilatedFstC>();
+    trace_->set_time_unit("1ps");
+    trace_->set_time_resolution("1ps");
+    model_->trace(trace_.get(), options.depth);
+    trace_->open(options.path.c_str());
+    clock_hz_ = options.clock_hz;
+    cycle_ = options.start_cycle;
+  }
+  void set_wave_cycle(uint64_t cycle) override {
+    if (cycle > cycle_) {
+      cycle_ = cycle;
+    }
+  }
+  void close_waves() override {
+    if (trace_) {
+      trace_->close();
+      trace_.reset();
+    }
+  }
+
+ private:
+  static constexpr uint64_t kPicosecondsPerSecond = 1'000'000'000'000;
+
+  void clock() {
+    if (trace_) {
+      // Falling edge with the new inputs in the middle of the previous cycle, then the rising edge.
+      const uint64_t rise = picoseconds(2 * cycle_ + 2);
+      model_->clk_i = 0;
+      model_->eval();
+      trace_->dump(picoseconds(2 * cycle_ + 1));
+      model_->clk_i = 1;
+      model_->eval();
+      trace_->dump(rise);
+      ++cycle_;
+      return;
+    }
+    model_->clk_i = 1;
+    model_->eval();
+    model_->clk_i = 0;
+    model_->eval();
+  }
+  uint64_t picoseconds(uint64_t half_cycles) const {
+    return static_cast<uint64_t>(static_cast<unsigned __int128>(half_cycles) *
+                                 kPicosecondsPerSecond / (2 * clock_hz_));
+  }
+
+  std::unique_ptr<VerilatedContext> context_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<VerilatedFstC> trace_;
+  uint64_t clock_hz_ = 0;
+  uint64_t cycle_ = 0;
+};
+
+}  // namespace tpu::model
