@@ -102,14 +102,6 @@ void check_executable(const ExecutableT& exe) {
   }
 }
 
-// The object API leaves absent tables null; the rest of the code relies on there being none.
-void check_present(const Executable& table) {
-  const auto all = [](const auto* list) { return list != nullptr; };
-  check(all(table.image()) && all(table.args()) && all(table.results()) && all(table.slots()) &&
-            all(table.constants()) && all(table.ops()),
-        "a required list is missing");
-}
-
 }  // namespace
 
 uint64_t elem_bytes(Elem elem) {
@@ -192,7 +184,6 @@ ExecutableT read_executable(std::span<const std::byte> bytes) {
   const auto* data = reinterpret_cast<const uint8_t*>(aligned.data());
   flatbuffers::Verifier verifier(data, size, 16, 10'000'000);
   check(VerifyExecutableBuffer(verifier), "the structure is damaged");
-  check_present(*GetExecutable(data));
   ExecutableT exe;
   GetExecutable(data)->UnPackTo(&exe);
   if (exe.isa_version != spec::kIsaVersion) {

@@ -1,0 +1,102 @@
+// Board files: presets, overrides and every kind of mistake with its place.
+#include "board/board_loader.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace tpu::spec {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string preset_text() {
+  for (const BoardPreset& preset : kBoardPresets) {
+    if (preset.name == "v3_8") {
+      return std::string(preset.text);
+    }
+  }
+  return {};
+}
+
+std::string write_board(const std::string& from, const std::string& to) {
+  std::string text = preset_text();
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  text.replace(at, from.size(), to);
+  const std::string path = ::testing::TempDir() + "/board_loader_test.toml";
+  std::ofstream(path) << text;
+  return path;
+}
+
+std::string error_of(const std::string& name, const std::vector<std::string>& overrides = {}) {
+  try {
+    static_cast<void>(load_board(name, overrides));
+  } catch (const BoardError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(BoardLoader, ReadsPresets) {
+  const BoardParams v3 = load_board("v3_8");
+  EXPECT_EQ(v3.core.clock_mhz, 940);
+  EXPECT_EQ(core_count(v3), 8);
+  EXPECT_EQ(load_board("v2_8").core.mxus, 1);
+  EXPECT_NE(board_hash(v3), board_hash(load_board("v2_8")));
+}
+
+TEST(BoardLoader, OverridesChangeValueAndHash) {
+  const BoardParams changed = load_board("v3_8", {"hbm.gbps_per_chip=450"});
+  EXPECT_EQ(changed.hbm.gbps_per_chip, 450);
+  EXPECT_NE(board_hash(changed), board_hash(load_board("v3_8")));
+}
+
+TEST(BoardLoader, HostTimeDoesNotChangeTheHash) {
+  EXPECT_EQ(board_hash(load_board("v3_8", {"host.dispatch_cycles=7"})),
+            board_hash(load_board("v3_8")));
+}
+
+TEST(BoardLoader, NamesUnknownKeyWithLine) {
+  EXPECT_THAT(
+      error_of(write_board("clock_mhz", "clock_ghz")),
+      AllOf(HasSubstr("board_loader_test.toml:11"), HasSubstr("unknown key core.clock_ghz")));
+}
+
+TEST(BoardLoader, RefusesWrongUnitAndImpossibleValue) {
+  EXPECT_THAT(error_of(write_board("unit = \"MHz\"", "unit = \"GHz\"")), HasSubstr("unit \"MHz\""));
+  EXPECT_THAT(error_of(write_board("value = 940", "value = 0")),
+              HasSubstr("core.clock_mhz = 0 is impossible"));
+  EXPECT_THAT(error_of(write_board("value = 940", "value = \"fast\"")), HasSubstr("integer"));
+  EXPECT_THAT(error_of(write_board("value = 940", "value = ")),
+              HasSubstr("board_loader_test.toml:11"));
+}
+
+TEST(BoardLoader, RefusesMissingKey) {
+  std::string text = preset_text();
+  const size_t begin = text.find("clock_mhz");
+  text.erase(begin, text.find('\n', begin) - begin);
+  const std::string path = ::testing::TempDir() + "/board_loader_missing.toml";
+  std::ofstream(path) << text;
+  EXPECT_THAT(error_of(path), HasSubstr("core.clock_mhz is missing"));
+}
+
+TEST(BoardLoader, RefusesBadOverrides) {
+  EXPECT_THAT(error_of("v3_8", {"hbm.gbps"}), HasSubstr("expected section.key=value"));
+  EXPECT_THAT(error_of("v3_8", {"hbm.speed=1"}), HasSubstr("unknown key hbm.speed"));
+  EXPECT_THAT(error_of("v3_8", {"mxu.rows=fast"}), HasSubstr("not an integer"));
+  EXPECT_THAT(error_of("v3_8", {"mxu.rows=40"}), HasSubstr("multiple of 32"));
+  EXPECT_THAT(error_of("v3_8", {"mxu.chains=1"}), HasSubstr("numerics"));
+}
+
+TEST(BoardLoader, NamesPresetsWhenUnknown) {
+  EXPECT_THAT(error_of("v9"), AllOf(HasSubstr("unknown board 'v9'"), HasSubstr("v3_8")));
+  EXPECT_THAT(error_of("/nowhere/board.toml"), HasSubstr("cannot be opened"));
+}
+
+}  // namespace
+}  // namespace tpu::spec

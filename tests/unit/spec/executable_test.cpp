@@ -1,0 +1,116 @@
+// Executables: round trip, and refusal of everything damaged, also when the hash has been repaired.
+#include "exe/executable.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "tpu/spec/isa.hpp"
+#include "tpu/spec/program_image.h"
+
+namespace tpu::exe {
+namespace {
+
+using ::testing::HasSubstr;
+
+ExecutableT sample() {
+  ExecutableT exe;
+  exe.name = "sample";
+  exe.isa_version = spec::kIsaVersion;
+  exe.board_name = "v3_8";
+  exe.board_hash = 42;
+  exe.partitions = 8;
+  tpu_program_image_header_t head{};
+  head.magic = TPU_PROGRAM_MAGIC;
+  head.isa_version = exe.isa_version;
+  head.header_bytes = sizeof(head);
+  head.code_bytes = 8;
+  head.slots = 2;
+  head.cores = 8;
+  head.board_hash = 42;
+  exe.image.resize(sizeof(head) + 8);
+  std::memcpy(exe.image.data(), &head, sizeof(head));
+  exe.image[sizeof(head)] = static_cast<uint8_t>(spec::ScalarOp::kHalt);
+  for (int i = 0; i < 2; ++i) {
+    auto slot = std::make_unique<SlotT>();
+    slot->kind = i == 0 ? SlotKind::argument : SlotKind::result;
+    slot->bytes = 512;
+    exe.slots.push_back(std::move(slot));
+    auto tensor = std::make_unique<TensorT>();
+    tensor->elem = Elem::f32;
+    tensor->global_dims = {16, 8};
+    tensor->local_dims = {2, 8};
+    for (int64_t p = 0; p < 8; ++p) {
+      tensor->offsets.push_back(2 * p);
+      tensor->offsets.push_back(0);
+    }
+    tensor->slot = static_cast<uint32_t>(i);
+    (i == 0 ? exe.args : exe.results).push_back(std::move(tensor));
+  }
+  return exe;
+}
+
+std::string error_of(std::span<const std::byte> bytes) {
+  try {
+    static_cast<void>(read_executable(bytes));
+  } catch (const ExecutableError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Executable, RoundTrip) {
+  const std::vector<std::byte> bytes = write_executable(sample());
+  const ExecutableT back = read_executable(bytes);
+  EXPECT_EQ(back.name, "sample");
+  EXPECT_EQ(back.args.at(0)->offsets.size(), 16U);
+  EXPECT_EQ(write_executable(back), bytes);
+}
+
+TEST(Executable, RefusesTruncationAndFlips) {
+  const std::vector<std::byte> bytes = write_executable(sample());
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_NE(error_of(std::span(bytes).first(size)), "no error") << size;
+  }
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::vector<std::byte> bad = bytes;
+    bad[i] ^= std::byte{0x10};
+    EXPECT_NE(error_of(bad), "no error") << i;
+  }
+}
+
+TEST(Executable, RefusesOtherIsaVersionAndImage) {
+  ExecutableT exe = sample();
+  exe.isa_version += 1;
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("ISA version"));
+  exe = sample();
+  exe.image.pop_back();
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("image size"));
+  exe = sample();
+  exe.args[0]->slot = 1;
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("slot of another kind"));
+  exe = sample();
+  exe.args[0]->offsets[2] = 15;
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("outside the global shape"));
+}
+
+TEST(Executable, MutationsWithRepairedHashNeverCrash) {
+  const std::vector<std::byte> bytes = write_executable(sample());
+  std::mt19937_64 random(1);
+  int refused = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    std::vector<std::byte> bad = bytes;
+    const int changes = 1 + static_cast<int>(random() % 4);
+    for (int c = 0; c < changes; ++c) {
+      bad[48 + random() % (bad.size() - 48)] = static_cast<std::byte>(random() & 0xFF);
+    }
+    repair_hash(bad);
+    refused += error_of(bad) != "no error" ? 1 : 0;
+  }
+  EXPECT_GT(refused, 1000);
+}
+
+}  // namespace
+}  // namespace tpu::exe

@@ -1,0 +1,117 @@
+"""Unit tests of spec/gen: what it refuses, how it lays structs out, that it is deterministic."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
+sys.path.insert(0, str(ROOT / "spec" / "gen"))
+
+import gen  # noqa: E402
+import parse  # noqa: E402
+
+BLOCK = """
+[block]
+name = "unit"
+desc = "A block."
+size = 0x100
+[[reg]]
+name = "CTRL"
+offset = 0x00
+access = "rw"
+desc = "Control."
+[[reg.field]]
+name = "START"
+bits = [0, 0]
+desc = "Go."
+"""
+
+
+class ParseBlock(unittest.TestCase):
+    """Register files."""
+
+    def parse(self, text: str) -> parse.Block:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "unit.toml"
+            path.write_text(text)
+            return parse.parse_block(path)
+
+    def test_reads_registers_and_fields(self) -> None:
+        block = self.parse(BLOCK)
+        self.assertEqual([r.name for r in block.regs], ["CTRL"])
+        self.assertEqual((block.regs[0].fields[0].hi, block.regs[0].fields[0].lo), (0, 0))
+
+    def test_refuses_overlapping_registers(self) -> None:
+        again = BLOCK + '[[reg]]\nname = "OTHER"\noffset = 0\naccess = "ro"\ndesc = "x"\n'
+        with self.assertRaisesRegex(parse.SpecError, "OTHER: overlaps CTRL"):
+            self.parse(again)
+
+    def test_refuses_overlapping_fields(self) -> None:
+        with self.assertRaisesRegex(parse.SpecError, "STOP overlaps"):
+            self.parse(BLOCK + '[[reg.field]]\nname = "STOP"\nbits = [1, 0]\ndesc = "x"\n')
+
+    def test_refuses_register_outside_block(self) -> None:
+        with self.assertRaisesRegex(parse.SpecError, "outside"):
+            self.parse(BLOCK + '[[reg]]\nname = "FAR"\noffset = 0x100\naccess = "ro"\ndesc = "x"\n')
+
+    def test_refuses_unknown_key_and_missing_description(self) -> None:
+        with self.assertRaisesRegex(parse.SpecError, "unknown key"):
+            self.parse(BLOCK.replace('access = "rw"', 'access = "rw"\ncolour = "red"'))
+        with self.assertRaisesRegex(parse.SpecError, "missing key"):
+            self.parse(BLOCK.replace('desc = "Control."', ""))
+
+
+class Layout(unittest.TestCase):
+    """Struct layout."""
+
+    def test_natural_alignment(self) -> None:
+        struct = parse.Struct("s", "d", [parse.Field("a", "u32", 1, ""), parse.Field("b", "u16", 2, "")])
+        parse.layout(struct, {}, "here")
+        self.assertEqual([f.offset for f in struct.fields], [0, 4])
+        self.assertEqual(struct.size, 8)
+
+    def test_refuses_hidden_padding(self) -> None:
+        struct = parse.Struct("s", "d", [parse.Field("a", "u8", 1, ""), parse.Field("b", "u32", 1, "")])
+        with self.assertRaisesRegex(parse.SpecError, "misaligned"):
+            parse.layout(struct, {}, "here")
+
+
+class Boards(unittest.TestCase):
+    """Board files."""
+
+    def check(self, old: str, new: str) -> None:
+        keys = parse.parse_schema(ROOT / "spec" / "board" / "schema.toml")
+        text = (ROOT / "spec" / "board" / "v3_8.toml").read_text()
+        self.assertIn(old, text)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "b.toml"
+            path.write_text(text.replace(old, new, 1))
+            parse.check_board(path, keys)
+
+    def test_refuses_wrong_unit_range_and_unknown_key(self) -> None:
+        with self.assertRaisesRegex(parse.SpecError, "unit must be MHz"):
+            self.check('unit = "MHz"', 'unit = "GHz"')
+        with self.assertRaisesRegex(parse.SpecError, "value must be in"):
+            self.check("value = 940", "value = 0")
+        with self.assertRaisesRegex(parse.SpecError, "unknown"):
+            self.check("clock_mhz", "clock_ghz")
+
+
+class Generator(unittest.TestCase):
+    """The whole output."""
+
+    def test_two_runs_give_the_same_files(self) -> None:
+        with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+            gen.emit_code(Path(first))
+            gen.emit_code(Path(second))
+            names = sorted(p.relative_to(first) for p in Path(first).rglob("*") if p.is_file())
+            self.assertGreater(len(names), 4)
+            for name in names:
+                self.assertEqual((Path(first) / name).read_bytes(), (Path(second) / name).read_bytes(), name)
+
+
+if __name__ == "__main__":
+    unittest.main()
