@@ -1,0 +1,81 @@
+// What a StableHLO portable artifact (VHLO in MLIR bytecode, version 6) holds, as plain tables and
+// an op tree. The reader guarantees well-formed structure only: every index is in range, every
+// operand is defined before. Meaning (versions, defaults, types) is the business of normalise.hpp.
+// All views point into the artifact's bytes, which must outlive the RawModule.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tpu::compiler::bytecode {
+
+enum class Dialect : uint8_t { kBuiltin, kVhlo, kSdy, kOther };
+
+constexpr uint32_t kNone = 0xffffffff;
+
+// One attribute. Which fields are filled depends on (dialect, code); the codes are in codes.hpp.
+struct RawAttr {
+  Dialect dialect = Dialect::kOther;
+  uint32_t code = kNone;        // kNone: a code which this reader does not know
+  std::vector<uint32_t> attrs;  // referenced attributes, in order
+  std::vector<std::pair<uint32_t, uint32_t>> pairs;  // dictionary: name (string attribute), value
+  std::vector<int64_t> ints;  // integers in order; enums and booleans are one integer
+  std::string_view text;
+  std::span<const std::byte> blob;
+  uint32_t type = kNone;
+};
+
+struct RawType {
+  Dialect dialect = Dialect::kOther;
+  uint32_t code = kNone;
+  std::vector<int64_t> shape;
+  std::vector<uint32_t> types;  // element type, tuple members, function inputs then results
+  size_t num_inputs = 0;        // function type: how many of `types` are inputs
+  uint32_t width = 0;           // builtin integer: bits
+  uint32_t signedness = 0;      // builtin integer: 0 signless, 1 signed, 2 unsigned
+};
+
+struct RawOp;
+struct RawArg {
+  uint32_t value = 0;
+  uint32_t type = 0;
+  uint32_t loc = kNone;
+};
+struct RawRegion {  // one block, or none
+  std::vector<RawArg> args;
+  std::vector<RawOp> ops;
+};
+struct RawOp {
+  Dialect dialect = Dialect::kOther;
+  std::string_view name;        // without the dialect, with version: "add_v1"
+  uint32_t loc = kNone;         // attribute index
+  uint32_t dictionary = kNone;  // discardable attributes: a dictionary attribute
+  std::vector<std::pair<std::string_view, uint32_t>> properties;  // name, attribute
+  std::vector<uint32_t> operands;      // value numbers, unique in the module
+  std::vector<uint32_t> results;       // value numbers
+  std::vector<uint32_t> result_types;  // type indices
+  std::vector<RawRegion> regions;
+};
+
+struct RawModule {
+  std::string producer;  // "StableHLO_v1.15.0"
+  std::vector<std::string_view> strings;
+  std::vector<RawType> types;
+  std::vector<RawAttr> attrs;
+  RawOp module;  // builtin.module
+  uint32_t num_values = 0;
+};
+
+// Throws compiler::Error for anything that is not a readable artifact.
+RawModule read_bytecode(std::span<const std::byte> artifact);
+
+// The property names of an op in bytecode order; null if the op is not known.
+const std::vector<std::string_view>* op_properties(Dialect dialect, std::string_view name);
+
+}  // namespace tpu::compiler::bytecode

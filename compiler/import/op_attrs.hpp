@@ -1,0 +1,22 @@
+// Attributes of one VHLO op as the graph's typed struct, versions evened out. Private to the
+// import.
+#pragma once
+
+#include <string>
+
+#include "import/attr_reader.hpp"
+#include "ir/attrs.hpp"
+#include "ir/op_kinds.hpp"
+
+namespace tpu::compiler::frontend {
+
+// `num_cores` expands empty replica groups; `replicas` is the module's mhlo.num_replicas.
+struct CoreCounts {
+  int64_t num_cores = 1;
+  int64_t replicas = 1;
+  int64_t partitions = 1;
+};
+
+Attrs convert_attrs(Kind kind, const OpReader& op, const CoreCounts& cores);
+
+}  // namespace tpu::compiler::frontend

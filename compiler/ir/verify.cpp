@@ -1,0 +1,174 @@
+// Structure of the graph: owners and positions, definition before use, counts, attribute kinds,
+// returns. The type rule of each op is in verify_types.cpp.
+#include "ir/verify.hpp"
+
+#include <set>
+#include <unordered_set>
+
+#include "ir/verify_types.hpp"
+
+namespace tpu::compiler {
+namespace {
+
+struct KindFacts {
+  int operands, results, regions;
+  bool (*attrs_match)(const Attrs&);
+};
+
+constexpr KindFacts kFacts[] = {
+#define X(id, name, attrs, in, out, regions) \
+  {in, out, regions, [](const Attrs& a) { return std::holds_alternative<attrs>(a); }},
+    TPU_OP_KINDS(X)
+#undef X
+};
+
+// Bodies that may use values of the enclosing regions.
+bool may_capture(Kind kind) {
+  return kind == Kind::kWhile || kind == Kind::kIf || kind == Kind::kCase || kind == Kind::kReduce;
+}
+
+class Verifier {
+ public:
+  explicit Verifier(const Module& module) : module_(module) {}
+
+  void run() {
+    if (!module_.main) {
+      throw Error("the module has no main function");
+    }
+    if (!module_.mesh.axes.empty() && module_.mesh.size() != module_.num_cores) {
+      throw Error("the mesh does not have as many devices as the program has cores");
+    }
+    function(*module_.main, true);
+    for (const auto& f : module_.functions) {
+      function(*f, false);
+    }
+  }
+
+ private:
+  void function(const Function& f, bool is_main) {
+    const auto check = [&](bool ok, const std::string& message) {
+      if (!ok) {
+        throw Error("function '" + f.name + "': " + message, "", f.loc);
+      }
+    };
+    visible_.clear();
+    check(f.args.size() == f.body.args.size(), "argument facts and arguments differ in number");
+    region(f.body, nullptr);
+    const Op* ret = f.body.terminator();
+    check(ret != nullptr, "the body does not end with a return");
+    check(f.results.size() == ret->operands.size(), "result facts and results differ in number");
+    if (!is_main) {
+      return;
+    }
+    for (size_t i = 0; i < f.args.size(); ++i) {
+      check(local_matches(f.args[i].global, f.args[i].sharding, f.body.args[i]->type),
+            "argument " + std::to_string(i) + " does not fit its sharding");
+      const int alias = f.args[i].alias_result;
+      check(alias < static_cast<int>(f.results.size()) &&
+                (alias < 0 ||
+                 ret->operands[static_cast<size_t>(alias)]->type == f.body.args[i]->type),
+            "argument " + std::to_string(i) + " is donated to a result of another type");
+    }
+    for (size_t i = 0; i < f.results.size(); ++i) {
+      check(local_matches(f.results[i].global, f.results[i].sharding, ret->operands[i]->type),
+            "result " + std::to_string(i) + " does not fit its sharding");
+    }
+  }
+
+  bool local_matches(const Type& global, const Sharding& sharding, const Type& local) const {
+    if (global.elem != local.elem || global.dims.size() != local.dims.size()) {
+      return false;
+    }
+    for (size_t d = 0; d < global.dims.size(); ++d) {
+      if (local.dims[d] * sharding.parts(module_.mesh, d) != global.dims[d]) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void region(const Region& r, const Op* owner) {
+    std::vector<const Value*> defined;
+    const auto define = [&](const Value* v) {
+      visible_.insert(v);
+      defined.push_back(v);
+    };
+    for (const auto& arg : r.args) {
+      define(arg.get());
+    }
+    for (const auto& op : r.ops) {
+      one_op(*op, r);
+      for (const auto& result : op->results) {
+        define(result.get());
+      }
+    }
+    if (owner != nullptr && r.terminator() == nullptr) {
+      throw_at(*owner, "a region does not end with a return");
+    }
+    for (const Value* v : defined) {
+      visible_.erase(v);
+    }
+  }
+
+  void one_op(const Op& op, const Region& r) {
+    const KindFacts& facts = kFacts[static_cast<size_t>(op.kind)];
+    const auto counts = [&](int wanted, size_t got, const char* what) {
+      if (wanted >= 0 && static_cast<size_t>(wanted) != got) {
+        throw_at(op, "has " + std::to_string(got) + " " + what + ", must have " +
+                         std::to_string(wanted));
+      }
+    };
+    if (!op.loc || op.parent != &r) {
+      throw Error("an op without location or owner", std::string(kind_name(op.kind)), op.loc);
+    }
+    counts(facts.operands, op.operands.size(), "operands");
+    counts(facts.results, op.results.size(), "results");
+    counts(facts.regions, op.regions.size(), "regions");
+    if (!facts.attrs_match(op.attrs)) {
+      throw_at(op, "has attributes of another op");
+    }
+    for (const Value* v : op.operands) {
+      if (v == nullptr || visible_.count(v) == 0) {
+        throw_at(op, "uses a value that is not defined before it or not visible here");
+      }
+    }
+    for (size_t i = 0; i < op.results.size(); ++i) {
+      if (op.results[i]->def != &op || op.results[i]->index != static_cast<int>(i)) {
+        throw_at(op, "has a result that belongs to another op");
+      }
+    }
+    if (op.kind == Kind::kReturn && r.ops.back().get() != &op) {
+      throw_at(op, "stands inside of a region, not at its end");
+    }
+    regions(op);
+    verify_types(op, module_);
+  }
+
+  void regions(const Op& op) {
+    if (may_capture(op.kind)) {
+      for (const auto& inner : op.regions) {
+        region(*inner, &op);
+      }
+      return;
+    }
+    std::unordered_set<const Value*> outside;
+    outside.swap(visible_);
+    for (const auto& inner : op.regions) {
+      region(*inner, &op);
+    }
+    visible_.swap(outside);
+  }
+
+  [[noreturn]] static void throw_at(const Op& op, const std::string& message) {
+    throw Error(message, "stablehlo." + std::string(kind_name(op.kind)), op.loc);
+  }
+
+  const Module& module_;
+  std::unordered_set<const Value*> visible_;
+};
+
+}  // namespace
+
+void verify(const Module& module) { Verifier(module).run(); }
+
+}  // namespace tpu::compiler
