@@ -1,0 +1,65 @@
+// Speed of the control hart's simulator: a loop of loads, stores, branches and multiplies, run in
+// slices as the board model runs it. Prints millions of instructions a second. Usage: hart-bench
+// [seconds]
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "hart.hpp"
+
+namespace {
+
+// for (;;) { for (i = 256; i != 0; --i) { v = *p; if (v & 1) { v = v * 3 + 1; } *p++ = v; } p -=
+// 256; }
+constexpr uint32_t kProgram[] = {
+    0x200004b7,  // outer: lui   s1, 0x20000
+    0x10000413,  //        li    s0, 256
+    0x0004a503,  // inner: lw    a0, 0(s1)
+    0x00157593,  //        andi  a1, a0, 1
+    0x00058863,  //        beqz  a1, even
+    0x00300613,  //        li    a2, 3
+    0x02c50533,  //        mul   a0, a0, a2
+    0x00150513,  //        addi  a0, a0, 1
+    0x00a4a023,  // even:  sw    a0, 0(s1)
+    0x00448493,  //        addi  s1, s1, 4
+    0xfff40413,  //        addi  s0, s0, -1
+    0xfc041ee3,  //        bnez  s0, inner
+    0xfd1ff06f,  //        j     outer
+};
+
+}  // namespace
+
+int main(int argc, char* argv[]) {
+  constexpr uint32_t kCode = 0x1000'0000;
+  constexpr uint64_t kQuantum = 256;
+  const double seconds = argc > 1 ? std::atof(argv[1]) : 0.5;
+  std::vector<uint8_t> code(4096);
+  std::vector<uint8_t> data(4096);
+  std::memcpy(code.data(), kProgram, sizeof kProgram);
+  for (size_t i = 0; i < data.size(); ++i) {
+    data[i] = static_cast<uint8_t>(i * 37);
+  }
+  tpu::model::Hart hart(
+      0, {.taken_branch_cycles = 1, .load_cycles = 1, .mul_cycles = 2, .div_cycles = 16});
+  hart.add_memory({kCode, 4096, code.data(), true, true});
+  hart.add_memory({0x2000'0000, 4096, data.data(), true, false});
+  hart.reset(kCode);
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  double elapsed = 0;
+  while (elapsed < seconds) {
+    for (int i = 0; i < 10'000; ++i) {
+      if (hart.run(kQuantum).reason != tpu::model::HartStop::kBudget) {
+        std::fprintf(stderr, "hart-bench: the loop stopped at pc 0x%08x\n", hart.pc());
+        return 1;
+      }
+    }
+    elapsed = std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+  const double mips = static_cast<double>(hart.instret()) / elapsed / 1e6;
+  std::printf("hart: %.0f million instructions a second (%.2f s)\n", mips, elapsed);
+  return 0;
+}

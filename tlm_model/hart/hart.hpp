@@ -1,0 +1,168 @@
+// Control hart: instruction-set simulator of one RV32IMC + Zicsr core with machine mode only.
+// Pure C++ without SystemC: a wrapper runs it in slices, lets simulated time pass by the cycles
+// that a slice took, and performs device accesses. Tightly coupled memories are host arrays handed
+// in by pointer; every other address of a device window stops the hart before the instruction. Not
+// modelled: pipeline hazards, user mode, physical memory protection, performance event counters.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "hart_insn.hpp"
+
+namespace tpu::model {
+
+// Hart cycles that an instruction costs beyond its one base cycle.
+struct HartTiming {
+  uint32_t taken_branch_cycles;
+  uint32_t load_cycles;
+  uint32_t mul_cycles;
+  uint32_t div_cycles;
+};
+
+// Memory that the hart reaches without the bus. `data` must outlive the hart and hold `size_bytes`.
+struct HartMemory {
+  uint32_t base;
+  uint32_t size_bytes;  // multiple of 4
+  uint8_t* data;
+  bool writable;
+  bool executable;
+};
+
+enum class HartStop : uint8_t {
+  kBudget,  // the cycle budget is used up
+  kMmio,    // stands before a device access: see pending_mmio()
+  kWfi,     // sleeps until an enabled interrupt is pending
+  kTrap,    // an exception inside an exception handler: the hart is dead until reset()
+  kBreak,   // stands before an instruction with a breakpoint; the next run() executes it
+};
+
+struct HartRun {
+  uint64_t cycles;  // hart cycles that passed in this run, stopped instruction not included
+  HartStop reason;
+};
+
+// One device access of the stopped instruction. Naturally aligned.
+struct MmioAccess {
+  uint32_t addr;
+  uint32_t data;  // value to store; for loads 0
+  uint8_t size_bytes;
+  bool write;
+};
+
+// Bits of `mip`/`mie` that are wired.
+enum class HartIrq : uint32_t {
+  kSoftware = 1U << 3,
+  kTimer = 1U << 7,
+  kExternal = 1U << 11,
+};
+
+class Hart {
+ public:
+  Hart(uint32_t hart_id, const HartTiming& timing);
+
+  // Set-up, before the first run. Regions must not overlap; wrong sizes throw
+  // std::invalid_argument.
+  void add_memory(const HartMemory& memory);
+  void add_mmio_window(uint32_t base, uint32_t size_bytes);
+
+  // Registers to their reset state, `pc` to `reset_pc`; memories, breakpoints and counters stay.
+  void reset(uint32_t reset_pc);
+
+  // Runs until at least `budget_cycles` hart cycles passed (one instruction may overshoot) or
+  // another stop. Interrupts are taken at entry, after CSR writes and after `mret`.
+  HartRun run(uint64_t budget_cycles);
+
+  // Device access protocol: after kMmio the wrapper reads pending_mmio(), performs it, and calls
+  // exactly one of complete_mmio() (`rdata`: low-aligned load value) or fail_mmio() (access fault).
+  const MmioAccess& pending_mmio() const { return mmio_; }
+  void complete_mmio(uint32_t rdata);
+  void fail_mmio();
+
+  // Level of an interrupt line; looked at when the next run() begins.
+  void set_irq(HartIrq irq, bool level);
+
+  // True while asleep with no enabled interrupt pending: run() would return kWfi at once.
+  bool sleeping() const { return waiting_ && (mip_ & mie_) == 0; }
+  bool dead() const { return dead_; }
+
+  // Somebody else (DMA, load window) wrote memory: decoded instructions of the range are dropped.
+  void memory_changed(uint32_t addr, uint32_t size_bytes);
+
+  // Time that passed outside run(), so that `mcycle` follows the clock.
+  void advance_cycles(uint64_t cycles) { cycles_ += cycles; }
+
+  // Debug port. Register 0 is the constant zero. CSR reads of unknown numbers return 0.
+  uint32_t reg(unsigned index) const { return regs_.at(index); }
+  void set_reg(unsigned index, uint32_t value);
+  uint32_t pc() const { return pc_; }
+  void set_pc(uint32_t pc);
+  uint32_t csr(uint32_t number) const;
+  uint64_t cycles() const { return cycles_; }
+  uint64_t instret() const { return instret_; }
+  void set_breakpoint(uint32_t addr);
+  void clear_breakpoint(uint32_t addr);
+
+ private:
+  struct Region {
+    HartMemory memory;
+    std::vector<DecodedInsn>
+        code;  // one entry a halfword and one end mark; empty if not executable
+  };
+  struct Window {
+    uint32_t base;
+    uint32_t size_bytes;
+  };
+  enum class Access : uint8_t { kDone, kMmio, kFault };
+
+  Region* find_region(uint32_t addr, uint32_t size_bytes);
+  bool in_window(uint32_t addr, uint32_t size_bytes) const;
+  DecodedInsn decode_at(const Region& region, uint32_t addr) const;
+  void drop_decoded(Region& region, uint32_t addr, uint32_t size_bytes);
+
+  Access load_slow(uint32_t addr, uint32_t size_bytes, uint32_t& value);
+  Access store_slow(uint32_t addr, uint32_t size_bytes, uint32_t value);
+
+  void enter_trap(uint32_t cause, uint32_t tval);
+  bool take_interrupt();
+  void return_from_trap();
+  bool execute_csr(uint32_t raw, uint64_t cycles_now, uint64_t instret_now);
+  bool read_csr(uint32_t number, uint64_t cycles_now, uint64_t instret_now, uint32_t& value) const;
+  bool write_csr(uint32_t number, uint64_t cycles_now, uint64_t instret_now, uint32_t value);
+  HartRun interpret(uint64_t budget_cycles);
+
+  const uint32_t hart_id_;
+  const HartTiming timing_;
+  std::vector<Region> regions_;
+  std::vector<Window> windows_;
+  std::vector<uint32_t> breakpoints_;
+  HartMemory fast_data_{};  // the writable data memory: checked first by loads and stores
+
+  std::array<uint32_t, kRegisterCount + 1> regs_{};  // the last one takes writes to x0
+  uint32_t pc_ = 0;
+  uint64_t cycles_ = 0;
+  uint64_t instret_ = 0;
+  uint64_t carried_cycles_ = 0;  // cost of a completed device access, reported by the next run
+
+  uint32_t mstatus_ = 0;
+  uint32_t mie_ = 0;
+  uint32_t mip_ = 0;
+  uint32_t mtvec_ = 0;
+  uint32_t mscratch_ = 0;
+  uint32_t mepc_ = 0;
+  uint32_t mcause_ = 0;
+  uint32_t mtval_ = 0;
+  uint64_t mcycle_offset_ = 0;    // mcycle = cycles_ + offset, modulo 2^64
+  uint64_t minstret_offset_ = 0;  // as mcycle
+
+  MmioAccess mmio_{};
+  DecodedInsn mmio_insn_{};
+  bool mmio_pending_ = false;
+  bool waiting_ = false;
+  bool dead_ = false;
+  bool in_exception_ = false;     // an exception handler has not returned yet
+  bool skip_breakpoint_ = false;  // the breakpoint at pc_ was reported
+};
+
+}  // namespace tpu::model
