@@ -169,6 +169,7 @@ uint64_t MxuRtlEngine::tiles_run() const {
 
 void MxuRtlEngine::set_wave_window(const MxuWaveWindow& window) {
   const std::lock_guard lock(mutex_);
+  end_window();
   window_ = window;
 }
 
@@ -178,18 +179,29 @@ void MxuRtlEngine::set_bubbles(uint32_t one_in, uint64_t seed) {
   bubble_state_ = seed | 1;
 }
 
+void MxuRtlEngine::begin_window(const MxuJob& job, uint64_t cycle) {
+  array_->open_waves({.path = window_->path,
+                      .depth = window_->depth,
+                      .clock_hz = window_->clock_hz,
+                      .start_cycle = job.start_cycle + cycle});
+  dumping_ = true;
+}
+
+void MxuRtlEngine::end_window() {
+  array_->close_waves();
+  window_.reset();
+  dumping_ = false;
+}
+
 void MxuRtlEngine::run(const MxuJob& job) {
   const std::lock_guard lock(mutex_);
   Feeder feeder(*array_, job);
-  bool dumping = false;
+  if (dumping_) {
+    array_->set_wave_cycle(job.start_cycle);
+  }
   while (!feeder.done()) {
-    if (window_ && !dumping && tiles_run_ + feeder.loading_tile() >= window_->first_tile &&
-        tiles_run_ + feeder.tiles() > window_->first_tile) {
-      array_->open_waves({.path = window_->path,
-                          .depth = window_->depth,
-                          .clock_hz = window_->clock_hz,
-                          .start_cycle = job.start_cycle + feeder.cycle()});
-      dumping = true;
+    if (window_ && !dumping_ && tiles_run_ + feeder.loading_tile() >= window_->first_tile) {
+      begin_window(job, feeder.cycle());
     }
     bool hold = false;
     if (bubble_one_in_ != 0) {
@@ -197,13 +209,10 @@ void MxuRtlEngine::run(const MxuJob& job) {
       hold = (bubble_state_ >> 33) % bubble_one_in_ == 0;
     }
     feeder.step(hold);
-    if (dumping && tiles_run_ + feeder.collected_tiles() >= window_->first_tile + window_->tiles) {
-      array_->close_waves();
-      window_.reset();
-      dumping = false;
+    if (dumping_ && tiles_run_ + feeder.collected_tiles() >= window_->first_tile + window_->tiles) {
+      end_window();
     }
   }
-  array_->close_waves();
   tiles_run_ += feeder.tiles();
   cycles_ = feeder.cycles();
 }

@@ -21,7 +21,9 @@ struct MxuRtlCycles {
   uint64_t done_at = 0;          // the last result is stored
 };
 
-// Dumps the tiles [first_tile, first_tile + tiles) of an engine's life to one FST file.
+// Dumps the tiles [first_tile, first_tile + tiles) of an engine's life to one FST file, from the
+// first tile's weights to the last tile's results. Between jobs no time is dumped; the file is
+// complete once the window or the engine ends.
 struct MxuWaveWindow {
   std::string path;
   int depth = 1;
@@ -47,11 +49,15 @@ class MxuRtlEngine final : public MxuEngine {
   void set_bubbles(uint32_t one_in, uint64_t seed);
 
  private:
+  void begin_window(const MxuJob& job, uint64_t cycle);
+  void end_window();
+
   mutable std::mutex mutex_;
   const std::unique_ptr<RtlArray> array_;
   MxuRtlCycles cycles_;
   uint64_t tiles_run_ = 0;
   std::optional<MxuWaveWindow> window_;
+  bool dumping_ = false;
   uint32_t bubble_one_in_ = 0;
   uint64_t bubble_state_ = 0;
 };

@@ -1,4 +1,5 @@
-// Makes MXU jobs with their own memory, for tests: packed, or with random strides, types and value classes.
+// Makes MXU jobs with their own memory, for tests: packed, or with random strides, types and value
+// classes.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +49,8 @@ struct OwnedJob {
 
   model::MxuJob on(std::vector<uint32_t>& target) const {
     model::MxuJob j = job;
-    j.out = reinterpret_cast<uint8_t*>(target.data()) + (job.out - reinterpret_cast<const uint8_t*>(out.data()));
+    j.out = reinterpret_cast<uint8_t*>(target.data()) +
+            (job.out - reinterpret_cast<const uint8_t*>(out.data()));
     return j;
   }
 };
@@ -99,7 +101,9 @@ inline OwnedJob packed_job(const PackedShape& s, uint64_t seed, Values values) {
 // Every loop of the job in use, with gaps and negative strides.
 inline OwnedJob strided_job(uint64_t seed, Values values) {
   std::mt19937_64 rng(seed);
-  const auto upto = [&rng](int64_t n) { return static_cast<int64_t>(rng() % static_cast<uint64_t>(n)) + 1; };
+  const auto upto = [&rng](int64_t n) {
+    return static_cast<int64_t>(rng() % static_cast<uint64_t>(n)) + 1;
+  };
   OwnedJob owned;
   model::MxuJob& job = owned.job;
   job.lhs_is_bf16 = rng() % 2 != 0;

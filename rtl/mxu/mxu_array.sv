@@ -1,0 +1,124 @@
+// Structural view of the matrix unit: the same ports, latency and bits as mxu.sv, built of PE instances and delay lines.
+// This is the view to read, to lay out and to synthesise; its simulation is about twenty times slower than the folded one.
+
+module mxu_array #(
+    parameter int unsigned Rows = 32,
+    parameter int unsigned Cols = 8,
+    parameter int unsigned Skew = 18
+) (
+    input  logic        clk_i,
+    input  logic        rst_ni,
+    input  logic        w_valid_i,
+    input  logic [31:0] w_i      [Cols],
+    input  logic        x_valid_i,
+    input  logic        x_swap_i,
+    input  logic [31:0] x_i      [Rows/2],
+    input  logic [31:0] acc_i    [Cols],
+    output logic        y_valid_o,
+    output logic [31:0] y_o      [Cols],
+    output logic        busy_o
+);
+
+  localparam int unsigned Pairs = Rows / 2;
+  localparam int unsigned SegmentPairs = 16;
+  localparam int unsigned Segments = Rows / 32;
+  localparam int unsigned LastStart = (Segments - 1) * Skew + SegmentPairs - 1;
+  localparam int unsigned Latency = (Segments - 1) * Skew + 18 + Cols;
+  localparam int unsigned BusyBits = $clog2(Latency + 1);
+
+  // Valid, swap and weight enables on their way to later pairs and columns; bit 0 is this cycle's input.
+  logic [LastStart:0] x_valid_line, x_swap_line;
+  logic [Cols-1:0] w_line;
+  logic [LastStart:0] x_valid_q, x_swap_q;
+  logic [Cols-1:0] w_valid_q;
+  logic [BusyBits-1:0] busy_q;
+
+  assign x_valid_line = (x_valid_q << 1) | (LastStart + 1)'(x_valid_i);
+  assign x_swap_line = (x_swap_q << 1) | ((LastStart + 1)'(x_swap_i) & (LastStart + 1)'(x_valid_i));
+  assign w_line = (w_valid_q << 1) | Cols'(w_valid_i);
+
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      x_valid_q <= '0;
+      x_swap_q <= '0;
+      w_valid_q <= '0;
+      busy_q <= '0;
+    end else begin
+      x_valid_q <= x_valid_line;
+      x_swap_q <= x_swap_line;
+      w_valid_q <= w_line;
+      if (x_valid_i || w_valid_i) busy_q <= BusyBits'(Latency);
+      else if (busy_q != '0) busy_q <= busy_q - 1'b1;
+    end
+  end
+
+  // x between columns: index j is what enters column j.
+  logic [Pairs-1:0] x_valid [Cols+1];
+  logic [Pairs-1:0] x_swap [Cols+1];
+  logic [31:0] x [Cols+1][Pairs];
+  logic [Cols-1:0] col_valid;
+
+  for (genvar p = 0; p < Pairs; p++) begin : g_skew
+    localparam int unsigned Start = (p / SegmentPairs) * Skew + p % SegmentPairs;
+    assign x_valid[0][p] = x_valid_line[Start];
+    assign x_swap[0][p] = x_swap_line[Start];
+    delay_line #(
+        .Width(32),
+        .Cycles(Start)
+    ) u_x (
+        .clk_i,
+        .data_i(x_i[p]),
+        .data_o(x[0][p])
+    );
+  end
+
+  for (genvar j = 0; j < Cols; j++) begin : g_col
+    logic [31:0] w_skewed, acc_skewed, run;
+    delay_line #(
+        .Width(32),
+        .Cycles(j)
+    ) u_w (
+        .clk_i,
+        .data_i(w_i[j]),
+        .data_o(w_skewed)
+    );
+    delay_line #(
+        .Width(32),
+        .Cycles(j + 18)
+    ) u_acc (
+        .clk_i,
+        .data_i(acc_i[j]),
+        .data_o(acc_skewed)
+    );
+    mxu_col #(
+        .Rows(Rows),
+        .Skew(Skew)
+    ) u_col (
+        .clk_i,
+        .rst_ni,
+        .w_shift_i(w_line[j]),
+        .w_i(w_skewed),
+        .x_valid_i(x_valid[j]),
+        .x_swap_i(x_swap[j]),
+        .x_i(x[j]),
+        .x_valid_o(x_valid[j+1]),
+        .x_swap_o(x_swap[j+1]),
+        .x_o(x[j+1]),
+        .acc_i(acc_skewed),
+        .valid_o(col_valid[j]),
+        .run_o(run)
+    );
+    delay_line #(
+        .Width(32),
+        .Cycles(Cols - 1 - j)
+    ) u_y (
+        .clk_i,
+        .data_i(run),
+        .data_o(y_o[j])
+    );
+  end
+
+  assign y_valid_o = col_valid[Cols-1];
+  assign busy_o = (busy_q != '0) | x_valid_i | w_valid_i;
+
+endmodule

@@ -1,0 +1,41 @@
+// Fast engine of the matrix unit: packs operands once a command, then runs register-blocked kernels
+// of the host's SIMD (AVX2, AVX-512, AMX). Same bits as the scalar reference on every host: two
+// chains a segment of 32 rows, as spec/arith/mxu_column.hpp says; the serial law (chains = 1) runs
+// on the reference engine.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mxu/mxu_engine.hpp"
+#include "mxu/mxu_fast_kernels.hpp"
+
+namespace tpu::model {
+
+enum class MxuSimd { kScalar, kAvx2, kAvx512, kAmx };
+
+// What this host can run, best last; never empty.
+std::vector<MxuSimd> mxu_host_simd();
+
+// "scalar", "avx2", "avx512", "amx"; "" or "auto" gives the host's best. Throws std::runtime_error
+// on an unknown name and on one that this host lacks, naming those it has.
+MxuSimd mxu_simd_from_name(const std::string& name);
+const char* mxu_simd_name(MxuSimd simd);
+
+class MxuFastEngine : public MxuEngine {
+ public:
+  MxuFastEngine(const spec::MxuShape& shape, MxuSimd simd);
+
+  void run(const MxuJob& job) override;
+  const char* name() const override { return "fast"; }
+  MxuSimd simd() const { return simd_; }
+
+ private:
+  const spec::MxuShape shape_;
+  const MxuSimd simd_;
+  const MxuKernelSet* kernels_ = nullptr;  // null: reference
+  std::unique_ptr<MxuEngine> reference_;
+};
+
+}  // namespace tpu::model

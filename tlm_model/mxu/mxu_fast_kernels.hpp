@@ -1,0 +1,70 @@
+// The part of the fast engine that is compiled once per instruction set. Plain structs and function
+// pointers only: a unit built for a newer instruction set must not instantiate library templates
+// that others could link to.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tpu::model {
+
+inline constexpr int64_t kMxuSegment = 32;  // rows of a segment under the two-chain law
+
+// A run of at most 32 consecutive k of one tile; k = 0 is the padding segment that stands for all
+// empty ones.
+struct MxuSegment {
+  int64_t lhs_offset;  // bytes from a row's base
+  int64_t rhs_tap;     // bytes, of the tap
+  int64_t k_first;     // index into k_rhs
+  int64_t k;           // 0..32
+};
+
+// Columns [first, first + count) of one n panel: consecutive in the inner run.
+struct MxuPanel {
+  int64_t rhs_offset;  // bytes of the first column
+  int64_t out_offset;
+  int64_t count;  // 1..nr
+};
+
+// Everything a kernel set needs for one (K block, row block, column block); all arrays are the
+// engine's scratch.
+struct MxuBlockArgs {
+  const uint8_t* lhs;
+  const uint8_t* rhs;
+  uint8_t* out;
+  bool lhs_is_bf16;
+  bool rhs_is_bf16;
+  const int64_t* row_lhs;  // byte offsets of the block's rows
+  const int64_t* row_out;
+  int64_t rows;
+  const MxuSegment* segments;
+  int64_t segment_count;
+  const int64_t* k_rhs;  // byte offsets of every k of a tap
+  int64_t n_rhs_stride;  // bytes between columns of the inner run
+  int64_t n_out_stride;
+  const MxuPanel* panels;
+  int64_t panel_count;
+  bool zero_start;  // else start from out
+  bool last;        // canonicalise NaN
+  void* packed_lhs;
+  void* packed_rhs;
+};
+
+struct MxuKernelSet {
+  int64_t nr;              // columns of a panel
+  int64_t row_granule;     // rows that packing pads to
+  int64_t block_segments;  // segments of a K block
+  int64_t block_rows;      // rows packed at once
+  int64_t block_panels;    // panels packed at once
+  size_t (*lhs_bytes)(int64_t rows, int64_t segments);
+  size_t (*rhs_bytes)(int64_t panels, int64_t segments);
+  void (*pack_lhs)(const MxuBlockArgs&);
+  void (*pack_rhs)(const MxuBlockArgs&);
+  void (*multiply)(const MxuBlockArgs&);
+};
+
+const MxuKernelSet* mxu_kernels_avx2();
+const MxuKernelSet* mxu_kernels_avx512();
+const MxuKernelSet* mxu_kernels_amx();  // null when the process may not use the tiles
+
+}  // namespace tpu::model

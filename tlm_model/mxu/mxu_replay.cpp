@@ -1,0 +1,190 @@
+// Dump, replay and bisection of single tiles, see mxu_replay.hpp.
+#include "mxu/mxu_replay.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <iomanip>
+#include <ostream>
+#include <stdexcept>
+
+#include "mxu/mxu_rtl.hpp"
+#include "mxu/mxu_scalar.hpp"
+
+namespace tpu::model {
+namespace {
+
+constexpr char kMagic[8] = {'T', 'P', 'U', 'T', 'I', 'L', 'E', '1'};
+constexpr uint64_t kMaxRows = uint64_t{1} << 24;  // of a tile in a file: refuses a corrupt count
+
+template <typename T>
+void put(std::ostream& out, const T* data, size_t count) {
+  out.write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(count * sizeof(T)));
+}
+
+template <typename T>
+void get(std::istream& in, T* data, size_t count) {
+  in.read(reinterpret_cast<char*>(data), static_cast<std::streamsize>(count * sizeof(T)));
+}
+
+template <typename T>
+void get_vector(std::istream& in, std::vector<T>& data, size_t count) {
+  data.resize(count);
+  get(in, data.data(), count);
+}
+
+uint64_t count_differences(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b) {
+  uint64_t count = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    count += a[i] != b[i] ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace
+
+MxuJob mxu_tile_job(const MxuTileData& tile, std::vector<uint32_t>& running) {
+  const int64_t rows = tile.shape.rows;
+  const int64_t cols = tile.shape.cols;
+  MxuJob job;
+  job.lhs = reinterpret_cast<const uint8_t*>(tile.x.data());
+  job.rhs = reinterpret_cast<const uint8_t*>(tile.weights.data());
+  job.out = reinterpret_cast<uint8_t*>(running.data());
+  job.lhs_is_bf16 = true;
+  job.rhs_is_bf16 = true;
+  job.accumulate = true;
+  job.start_cycle = tile.start_cycle;
+  job.m_count[3] = static_cast<int64_t>(tile.rows);
+  job.m_lhs_stride[3] = rows * 2;
+  job.m_out_stride[3] = cols * 4;
+  job.k_count[2] = rows;
+  job.k_rhs_stride[2] = cols * 2;
+  job.n_count[1] = cols;
+  job.n_rhs_stride[1] = 2;
+  job.n_out_stride[1] = 4;
+  return job;
+}
+
+std::vector<uint32_t> mxu_run_tile(MxuEngine& engine, const MxuTileData& tile) {
+  std::vector<uint32_t> running = tile.running;
+  engine.run(mxu_tile_job(tile, running));
+  return running;
+}
+
+int mxu_first_differing_k(MxuEngine& a, MxuEngine& b, const MxuTileData& tile, uint64_t row,
+                          uint64_t col) {
+  const size_t rows = tile.shape.rows;
+  const size_t cols = tile.shape.cols;
+  MxuTileData prefix{.shape = tile.shape, .ordinal = tile.ordinal, .rows = 1};
+  prefix.x.assign(tile.x.begin() + static_cast<ptrdiff_t>(row * rows),
+                  tile.x.begin() + static_cast<ptrdiff_t>((row + 1) * rows));
+  prefix.running.assign(tile.running.begin() + static_cast<ptrdiff_t>(row * cols),
+                        tile.running.begin() + static_cast<ptrdiff_t>((row + 1) * cols));
+  prefix.weights.assign(rows * cols, 0);
+  const std::vector<uint16_t> x = prefix.x;
+  prefix.x.assign(rows, 0);
+  for (size_t k = 0; k < rows; ++k) {
+    std::copy_n(&tile.weights[k * cols], cols, &prefix.weights[k * cols]);
+    prefix.x[k] = x[k];
+    if (mxu_run_tile(a, prefix)[col] != mxu_run_tile(b, prefix)[col]) {
+      return static_cast<int>(k);
+    }
+  }
+  return -1;
+}
+
+void mxu_write_dump(const std::string& path, const MxuTileDump& dump) {
+  std::ofstream out(path, std::ios::binary);
+  const MxuTileData& t = dump.tile;
+  const uint32_t shape[6] = {t.shape.rows,         t.shape.cols, t.shape.chains,
+                             t.shape.segment_rows, t.shape.skew, t.shape.load_pairs};
+  const uint64_t counts[2] = {t.ordinal, t.rows};
+  put(out, kMagic, sizeof kMagic);
+  put(out, shape, 6);
+  put(out, counts, 2);
+  put(out, t.weights.data(), t.weights.size());
+  put(out, t.x.data(), t.x.size());
+  put(out, t.running.data(), t.running.size());
+  put(out, dump.rtl.data(), dump.rtl.size());
+  put(out, dump.engine.data(), dump.engine.size());
+  out.flush();
+  if (!out) {
+    throw std::runtime_error("mxu: cannot write the tile to " + path);
+  }
+}
+
+MxuTileDump mxu_read_dump(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) {
+    throw std::runtime_error("mxu: cannot read " + path);
+  }
+  char magic[sizeof kMagic] = {};
+  uint32_t shape[6] = {};
+  uint64_t counts[2] = {};
+  get(in, magic, sizeof magic);
+  get(in, shape, 6);
+  get(in, counts, 2);
+  if (!in || std::memcmp(magic, kMagic, sizeof kMagic) != 0) {
+    throw std::runtime_error("mxu: " + path + " is not a tile dump");
+  }
+  MxuTileDump dump;
+  MxuTileData& t = dump.tile;
+  t.shape = {shape[0], shape[1], shape[2], shape[3], shape[4], shape[5]};
+  t.ordinal = counts[0];
+  t.rows = counts[1];
+  constexpr uint32_t kMaxSide = 1u << 12;
+  if (spec::mxu_shape_error(t.shape) || t.shape.rows > kMaxSide || t.shape.cols > kMaxSide ||
+      t.rows == 0 || t.rows > kMaxRows) {
+    throw std::runtime_error("mxu: " + path + " has impossible sizes");
+  }
+  const size_t outputs = t.rows * t.shape.cols;
+  get_vector(in, t.weights, size_t{t.shape.rows} * t.shape.cols);
+  // The rest grows with the row count: believe it only as far as the file goes.
+  const auto here = in.tellg();
+  in.seekg(0, std::ios::end);
+  const auto rest = static_cast<uint64_t>(in.tellg() - here);
+  if (!in || rest != t.rows * t.shape.rows * 2 + outputs * 12) {
+    throw std::runtime_error("mxu: " + path + " is truncated or has extra bytes");
+  }
+  in.seekg(here);
+  get_vector(in, t.x, t.rows * t.shape.rows);
+  get_vector(in, t.running, outputs);
+  get_vector(in, dump.rtl, outputs);
+  get_vector(in, dump.engine, outputs);
+  if (!in) {
+    throw std::runtime_error("mxu: cannot read all of " + path);
+  }
+  return dump;
+}
+
+uint64_t mxu_replay(const std::string& path, const std::string& waves_path, uint64_t clock_hz,
+                    std::ostream& out) {
+  const MxuTileDump dump = mxu_read_dump(path);
+  MxuRtlEngine rtl(make_rtl_array(dump.tile.shape));
+  if (!waves_path.empty()) {
+    rtl.set_wave_window({.path = waves_path, .depth = 1, .clock_hz = clock_hz, .tiles = 1});
+  }
+  MxuScalarEngine law(dump.tile.shape, /*use_host_fma=*/false);
+  const std::vector<uint32_t> rtl_result = mxu_run_tile(rtl, dump.tile);
+  const std::vector<uint32_t> law_result = mxu_run_tile(law, dump.tile);
+  const uint64_t differences = count_differences(rtl_result, law_result);
+  out << "tile " << dump.tile.ordinal << ": " << dump.tile.rows << " rows, " << rtl_result.size()
+      << " outputs\n"
+      << "  Verilog against the law:            " << differences << " differ\n"
+      << "  recorded Verilog against Verilog:   " << count_differences(dump.rtl, rtl_result)
+      << " differ\n"
+      << "  recorded engine against the law:    " << count_differences(dump.engine, law_result)
+      << " differ\n";
+  for (size_t i = 0; i < law_result.size(); ++i) {
+    if (dump.engine[i] != law_result[i] || rtl_result[i] != law_result[i]) {
+      out << "  first: row " << i / dump.tile.shape.cols << ", column " << i % dump.tile.shape.cols
+          << std::hex << std::setfill('0') << ": law " << std::setw(8) << law_result[i]
+          << ", Verilog " << std::setw(8) << rtl_result[i] << ", recorded engine " << std::setw(8)
+          << dump.engine[i] << std::dec << std::setfill(' ') << "\n";
+      break;
+    }
+  }
+  return differences;
+}
+
+}  // namespace tpu::model
