@@ -4,6 +4,7 @@
 #include <charconv>
 #include <stdexcept>
 
+#include "mxu/mxu_fast.hpp"
 #include "mxu/mxu_rtl.hpp"
 #include "mxu/mxu_scalar.hpp"
 
@@ -21,7 +22,7 @@ uint64_t sample_of(const std::string& kind) {
 }
 
 std::unique_ptr<MxuEngine> make_fast(const MxuEngineOptions& options) {
-  return std::make_unique<MxuScalarEngine>(options.shape);
+  return std::make_unique<MxuFastEngine>(options.shape, mxu_simd_from_name(options.simd));
 }
 
 }  // namespace

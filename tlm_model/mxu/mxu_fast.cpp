@@ -1,5 +1,6 @@
-// Blocking of the fast engine: K blocks outermost (ascending, so that every output sums in the law's order), then
-// column blocks, then row blocks; packing once per block, kernels inside. See mxu_fast.hpp.
+// Blocking of the fast engine: K blocks outermost (ascending, so that every output sums in the
+// law's order), then column blocks, then row blocks; packing once per block, kernels inside. See
+// mxu_fast.hpp.
 #include "mxu/mxu_fast.hpp"
 
 #include <algorithm>
@@ -37,7 +38,8 @@ class Scratch {
 };
 
 struct Plan {
-  std::vector<MxuSegment> segments;  // in the order of the sum, a padding segment behind every short tile
+  std::vector<MxuSegment>
+      segments;  // in the order of the sum, a padding segment behind every short tile
   std::vector<MxuPanel> panels;
 };
 
@@ -46,8 +48,10 @@ void plan_segments(const MxuJob& job, const spec::MxuShape& shape, Plan& plan) {
   for (int64_t t0 = 0; t0 < job.t_count[0]; ++t0) {
     for (int64_t t1 = 0; t1 < job.t_count[1]; ++t1) {
       for (int64_t t2 = 0; t2 < job.t_count[2]; ++t2) {
-        const int64_t lhs = t0 * job.t_lhs_stride[0] + t1 * job.t_lhs_stride[1] + t2 * job.t_lhs_stride[2];
-        const int64_t rhs = t0 * job.t_rhs_stride[0] + t1 * job.t_rhs_stride[1] + t2 * job.t_rhs_stride[2];
+        const int64_t lhs =
+            t0 * job.t_lhs_stride[0] + t1 * job.t_lhs_stride[1] + t2 * job.t_lhs_stride[2];
+        const int64_t rhs =
+            t0 * job.t_rhs_stride[0] + t1 * job.t_rhs_stride[1] + t2 * job.t_rhs_stride[2];
         for (int64_t tile = 0; tile < job.k(); tile += tile_rows) {
           const int64_t end = std::min(job.k(), tile + tile_rows);
           for (int64_t k = tile; k < end; k += kMxuSegment) {
@@ -76,8 +80,8 @@ void plan_panels(const MxuJob& job, int64_t nr, Plan& plan) {
 }
 
 bool has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512dq");
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
 bool has_amx() {
@@ -88,7 +92,8 @@ bool has_amx() {
   __asm__("cpuid" : "=a"(eax), "=b"(ebx), "=c"(ecx), "=d"(edx) : "a"(7), "c"(0));
   constexpr unsigned kAmxBf16 = 1U << 22;
   constexpr unsigned kAmxTile = 1U << 24;
-  return (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0 && has_avx512() && mxu_kernels_amx() != nullptr;
+  return (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0 && has_avx512() &&
+         mxu_kernels_amx() != nullptr;
 }
 
 }  // namespace
@@ -136,7 +141,8 @@ MxuSimd mxu_simd_from_name(const std::string& name) {
   throw std::runtime_error("--simd " + name + ": this host has " + names);
 }
 
-MxuFastEngine::MxuFastEngine(const spec::MxuShape& shape, MxuSimd simd) : shape_(shape), simd_(simd) {
+MxuFastEngine::MxuFastEngine(const spec::MxuShape& shape, MxuSimd simd)
+    : shape_(shape), simd_(simd) {
   const bool two_chains = shape.chains == 2 && shape.segment_rows == kMxuSegment;
   if (two_chains && simd == MxuSimd::kAvx2) {
     kernels_ = mxu_kernels_avx2();

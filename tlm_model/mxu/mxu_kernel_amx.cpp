@@ -1,6 +1,7 @@
-// AMX kernels of the fast engine: 32x32 blocks (2x2 result tiles) that stay in tile registers over a whole K block.
-// One TDPBF16PS is one segment of the number law: pairs (even, odd) of bf16, two chains from +0, their sum added to
-// the running value. Operands are packed as tiles of 1 KiB: lhs [16 rows][32 k], rhs [16 pairs][16 columns][2].
+// AMX kernels of the fast engine: 32x32 blocks (2x2 result tiles) that stay in tile registers over
+// a whole K block. One TDPBF16PS is one segment of the number law: pairs (even, odd) of bf16, two
+// chains from +0, their sum added to the running value. Operands are packed as tiles of 1 KiB: lhs
+// [16 rows][32 k], rhs [16 pairs][16 columns][2].
 #include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,7 +29,8 @@ inline __m256i round_f32(__m512i bits) {
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
   __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
   const __mmask16 small = _mm512_testn_epi32_mask(bits, _mm512_set1_epi32(0x7f800000));
-  rounded = _mm512_mask_and_epi32(rounded, small, bits, _mm512_set1_epi32(static_cast<int>(0x80000000U)));
+  rounded =
+      _mm512_mask_and_epi32(rounded, small, bits, _mm512_set1_epi32(static_cast<int>(0x80000000U)));
   const __m512i magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff));
   const __mmask16 nan = _mm512_cmpgt_epi32_mask(magnitude, _mm512_set1_epi32(0x7f800000));
   rounded = _mm512_mask_set1_epi32(rounded, nan, 0x7fc00000);
@@ -75,10 +77,12 @@ void amx_pack_lhs(const MxuBlockArgs& a) {
 
 // One row pair of 16 columns: even and odd elements interleaved.
 inline __m512i interleave(__m256i even, __m256i odd) {
-  return _mm512_or_si512(_mm512_cvtepu16_epi32(even), _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
+  return _mm512_or_si512(_mm512_cvtepu16_epi32(even),
+                         _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
 }
 
-void pack_rhs_segment(const MxuBlockArgs& a, const MxuPanel& panel, const MxuSegment& segment, uint8_t* to) {
+void pack_rhs_segment(const MxuBlockArgs& a, const MxuPanel& panel, const MxuSegment& segment,
+                      uint8_t* to) {
   const int64_t element = a.rhs_is_bf16 ? 2 : 4;
   const uint8_t* base = a.rhs + panel.rhs_offset + segment.rhs_tap;
   const int64_t* k_rhs = a.k_rhs + segment.k_first;
@@ -93,15 +97,18 @@ void pack_rhs_segment(const MxuBlockArgs& a, const MxuPanel& panel, const MxuSeg
       for (int64_t k = 0; k < kMxuSegment; k += 2) {
         const uint8_t* from = base + first * element;
         const __m256i zero = _mm256_setzero_si256();
-        const __m256i even = k < segment.k ? load_bf16(from + k_rhs[k], a.rhs_is_bf16, count) : zero;
-        const __m256i odd = k + 1 < segment.k ? load_bf16(from + k_rhs[k + 1], a.rhs_is_bf16, count) : zero;
+        const __m256i even =
+            k < segment.k ? load_bf16(from + k_rhs[k], a.rhs_is_bf16, count) : zero;
+        const __m256i odd =
+            k + 1 < segment.k ? load_bf16(from + k_rhs[k + 1], a.rhs_is_bf16, count) : zero;
         _mm512_storeu_si512(to + k * 32, interleave(even, odd));
       }
       continue;
     }
     std::memset(to, 0, kTileBytes);
-    const bool run = segment.k == 1 || (k_rhs[1] - k_rhs[0] == element &&
-                                        k_rhs[segment.k - 1] - k_rhs[0] == (segment.k - 1) * element);
+    const bool run =
+        segment.k == 1 || (k_rhs[1] - k_rhs[0] == element &&
+                           k_rhs[segment.k - 1] - k_rhs[0] == (segment.k - 1) * element);
     for (int64_t n = 0; n < count; ++n) {
       const uint8_t* from = base + (first + n) * a.n_rhs_stride;
       alignas(64) uint16_t column[kMxuSegment] = {};
@@ -109,7 +116,8 @@ void pack_rhs_segment(const MxuBlockArgs& a, const MxuPanel& panel, const MxuSeg
         const __m256i low = load_bf16(from + k_rhs[0], a.rhs_is_bf16, segment.k);
         _mm256_store_si256(reinterpret_cast<__m256i*>(column), low);
         if (segment.k > 16) {
-          const __m256i high = load_bf16(from + k_rhs[0] + 16 * element, a.rhs_is_bf16, segment.k - 16);
+          const __m256i high =
+              load_bf16(from + k_rhs[0] + 16 * element, a.rhs_is_bf16, segment.k - 16);
           _mm256_store_si256(reinterpret_cast<__m256i*>(column + 16), high);
         }
       } else {
@@ -133,9 +141,10 @@ void amx_pack_rhs(const MxuBlockArgs& a) {
   }
 }
 
-// Running values of one 32x32 block in c (row pitch in floats), lower = more than 16 rows, right = more than 16 columns.
-void block(const uint8_t* lhs, const uint8_t* rhs, int64_t segments, float* c, int64_t pitch, bool zero_start, bool lower,
-           bool right) {
+// Running values of one 32x32 block in c (row pitch in floats), lower = more than 16 rows, right =
+// more than 16 columns.
+void block(const uint8_t* lhs, const uint8_t* rhs, int64_t segments, float* c, int64_t pitch,
+           bool zero_start, bool lower, bool right) {
   const auto stride = static_cast<int>(pitch * 4);
   if (zero_start) {
     _tile_zero(0);
@@ -193,7 +202,8 @@ void canonicalise(float* row, int64_t count) {
   }
 }
 
-void edge_load(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64_t rows, float* edge) {
+void edge_load(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64_t rows,
+               float* edge) {
   for (int64_t i = 0; i < rows; ++i) {
     const uint8_t* out = a.out + a.row_out[row + i] + panel.out_offset;
     for (int64_t n = 0; n < panel.count; ++n) {
@@ -202,7 +212,8 @@ void edge_load(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64_
   }
 }
 
-void edge_store(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64_t rows, const float* edge) {
+void edge_store(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64_t rows,
+                const float* edge) {
   for (int64_t i = 0; i < rows; ++i) {
     uint8_t* out = a.out + a.row_out[row + i] + panel.out_offset;
     if (a.n_out_stride == 4) {
@@ -215,7 +226,8 @@ void edge_store(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64
   }
 }
 
-// Row pitch in floats when the 32 rows lie evenly apart, so that tiles can be loaded and stored in place; else 0.
+// Row pitch in floats when the 32 rows lie evenly apart, so that tiles can be loaded and stored in
+// place; else 0.
 int64_t even_pitch(const MxuBlockArgs& a, int64_t row) {
   const int64_t pitch = a.row_out[row + 1] - a.row_out[row];
   for (int64_t i = 2; i < kSide; ++i) {
@@ -248,7 +260,8 @@ void amx_multiply(const MxuBlockArgs& a) {
         std::memset(edge, 0, sizeof(edge));
         edge_load(a, panel, row, rows, edge);
       }
-      block(lhs + row / kSide * step, rhs + p * step, a.segment_count, c, pitch, a.zero_start, rows > 16, panel.count > 16);
+      block(lhs + row / kSide * step, rhs + p * step, a.segment_count, c, pitch, a.zero_start,
+            rows > 16, panel.count > 16);
       if (a.last) {
         for (int64_t i = 0; i < rows; ++i) {
           canonicalise(c + i * pitch, panel.count);
@@ -266,7 +279,9 @@ size_t amx_lhs_bytes(int64_t rows, int64_t segments) {
   return static_cast<size_t>((rows + kSide - 1) / kSide * segments * 2 * kTileBytes);
 }
 
-size_t amx_rhs_bytes(int64_t panels, int64_t segments) { return static_cast<size_t>(panels * segments * 2 * kTileBytes); }
+size_t amx_rhs_bytes(int64_t panels, int64_t segments) {
+  return static_cast<size_t>(panels * segments * 2 * kTileBytes);
+}
 
 // Linux gives the tile state to a process that asks for it.
 bool tiles_permitted() {

@@ -1,0 +1,110 @@
+// The fast engine gives the reference's bits on every instruction set of the host, for packed and
+// strided jobs of every value class, across its block sizes.
+#include "mxu/mxu_fast.hpp"
+
+#include <gtest/gtest.h>
+
+#include "mxu/mxu_factory.hpp"
+#include "mxu/mxu_scalar.hpp"
+#include "mxu_job_source.hpp"
+
+namespace tpu::model {
+namespace {
+
+using test::OwnedJob;
+using test::Values;
+
+constexpr Values kAllValues[] = {Values::kNormal, Values::kSpecial, Values::kUnderflow,
+                                 Values::kOverflow, Values::kAnyBits};
+
+void expect_same(const OwnedJob& owned, const std::string& what) {
+  const spec::MxuShape shape;
+  MxuScalarEngine reference(shape);
+  std::vector<uint32_t> wanted = owned.out;
+  reference.run(owned.on(wanted));
+  for (const MxuSimd simd : mxu_host_simd()) {
+    MxuFastEngine engine(shape, simd);
+    std::vector<uint32_t> got = owned.out;
+    engine.run(owned.on(got));
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i], wanted[i]) << what << ", " << mxu_simd_name(simd) << ", element " << i;
+    }
+  }
+}
+
+TEST(MxuFast, MatchesReferenceOnPackedShapes) {
+  uint64_t seed = 0;
+  for (const test::PackedShape& shape :
+       {test::PackedShape{.rows = 1, .k = 1, .n = 1},
+        {.rows = 25, .k = 784, .n = 512},
+        {.rows = 13, .k = 130, .n = 33},
+        {.rows = 33, .k = 96, .n = 47, .lhs_bf16 = true},
+        {.rows = 31, .k = 31, .n = 129, .rhs_bf16 = true, .accumulate = true},
+        {.rows = 70, .k = 257, .n = 64, .lhs_bf16 = true, .rhs_bf16 = true},
+        {.rows = 64, .k = 1100, .n = 96, .accumulate = true}}) {
+    for (const Values values : kAllValues) {
+      ++seed;
+      expect_same(test::packed_job(shape, seed, values), "seed " + std::to_string(seed));
+    }
+  }
+}
+
+TEST(MxuFast, MatchesReferenceAcrossRowAndPanelBlocks) {
+  expect_same(test::packed_job({.rows = 530, .k = 40, .n = 70}, 1, Values::kNormal), "rows");
+  expect_same(test::packed_job({.rows = 5, .k = 40, .n = 1100}, 2, Values::kNormal), "panels");
+  expect_same(test::packed_job({.rows = 40, .k = 2304, .n = 40}, 3, Values::kNormal), "segments");
+}
+
+TEST(MxuFast, MatchesReferenceOnStridedJobs) {
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    expect_same(test::strided_job(seed, kAllValues[seed % 5]), "seed " + std::to_string(seed));
+  }
+}
+
+// Weights loaded transposed: k is contiguous in memory, columns lie apart.
+TEST(MxuFast, MatchesReferenceOnTransposedWeights) {
+  for (const bool bf16 : {false, true}) {
+    OwnedJob owned =
+        test::packed_job({.rows = 40, .k = 200, .n = 72, .rhs_bf16 = bf16}, 5, Values::kSpecial);
+    owned.job.k_rhs_stride[2] = owned.job.rhs_element();
+    owned.job.n_rhs_stride[1] = 200 * owned.job.rhs_element();
+    owned.job.rhs_transposed = true;
+    expect_same(owned, bf16 ? "bf16" : "f32");
+  }
+}
+
+TEST(MxuFast, RowSplitsGiveTheSameBits) {
+  const OwnedJob owned = test::packed_job({.rows = 100, .k = 300, .n = 50}, 6, Values::kNormal);
+  for (const MxuSimd simd : mxu_host_simd()) {
+    MxuFastEngine engine(spec::MxuShape{}, simd);
+    std::vector<uint32_t> whole = owned.out;
+    engine.run(owned.on(whole));
+    std::vector<uint32_t> parts = owned.out;
+    for (const MxuJob& part : mxu_split_rows(owned.on(parts), 3)) {
+      engine.run(part);
+    }
+    EXPECT_EQ(parts, whole) << mxu_simd_name(simd);
+  }
+}
+
+TEST(MxuFast, SerialLawRunsOnTheReference) {
+  const spec::MxuShape serial{.chains = 1, .segment_rows = 128};
+  const OwnedJob owned = test::packed_job({.rows = 9, .k = 300, .n = 20}, 7, Values::kNormal);
+  MxuScalarEngine reference(serial);
+  std::vector<uint32_t> wanted = owned.out;
+  reference.run(owned.on(wanted));
+  for (const MxuSimd simd : mxu_host_simd()) {
+    std::vector<uint32_t> got = owned.out;
+    MxuFastEngine(serial, simd).run(owned.on(got));
+    EXPECT_EQ(got, wanted);
+  }
+}
+
+TEST(MxuFast, UnknownSimdNamesTheHosts) {
+  EXPECT_THROW(static_cast<void>(mxu_simd_from_name("sse9")), std::runtime_error);
+  EXPECT_EQ(mxu_simd_from_name("scalar"), MxuSimd::kScalar);
+  EXPECT_EQ(mxu_simd_from_name("auto"), mxu_host_simd().back());
+}
+
+}  // namespace
+}  // namespace tpu::model
