@@ -1,0 +1,120 @@
+// The vector unit's work: one vpu_kernel command = a VPU program with its loops, masks and
+// operands. Checks the command, computes its data in VMEM, gives its cycles. No SystemC: core/
+// wraps it into a module. Law: spec/isa/vpu.toml, spec/isa/commands.toml, docs/numerics.md.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tpu/spec/board_params.hpp"
+#include "tpu/spec/isa.hpp"
+#include "vpu/vpu_program.hpp"
+#include "vpu/vpu_simd.hpp"
+
+namespace tpu::model {
+
+/// Cycles from the start of the command: when the next command of the queue may start, and when the
+/// results are in VMEM.
+struct VpuCycles {
+  uint64_t free_at = 0;
+  uint64_t done_at = 0;
+};
+
+/// Bytes [begin, end) of VMEM that one access of the kernel may touch.
+struct VpuFootprint {
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool write = false;
+  int access = 0;
+};
+
+/// Immutable after construction: run() and run_range() may be called from any thread.
+class VpuKernel {
+ public:
+  /// `bases`: per access the resolved address (offset + scalar register) in VMEM, or the start
+  /// value of an index access. `scalars`: low halves of the registers that command.scalar names.
+  /// The program must outlive the kernel. Throws VpuError when the command is malformed.
+  VpuKernel(const VpuProgram& program, const spec::VpuKernelCommand& command,
+            std::span<const spec::VpuAccess> accesses, std::span<const int64_t> bases,
+            const std::array<uint32_t, kVpuScalars>& scalars);
+
+  /// Empty when the kernel is legal; else what is wrong with it (loop counts, operand spaces and
+  /// types, alignment, bytes outside of VMEM). run() needs a legal kernel.
+  std::string check(uint64_t vmem_bytes) const;
+
+  /// Every load and store with the bytes that it covers (one interval each, holes included). Of a
+  /// legal kernel.
+  std::vector<VpuFootprint> footprints() const;
+
+  /// Computes the whole command. `vmem` is the core's VMEM.
+  void run(uint8_t* vmem, VpuSimd simd = vpu_best_simd()) const;
+
+  /// A kernel whose iterations of the outermost loop with a count above 1 touch neither each
+  /// other's registers nor memory can be cut: run_range() over any partition of [0, split_count()),
+  /// in any order or in parallel, equals run().
+  bool can_split() const;
+  uint64_t split_count() const;
+  void run_range(uint8_t* vmem, uint64_t begin, uint64_t end, VpuSimd simd = vpu_best_simd()) const;
+
+  /// Cost of a software-pipelined loop: per execution of a section its busiest slot.
+  VpuCycles cycles(const spec::BoardParams& params) const;
+
+  /// Executions of a section in the whole command.
+  uint64_t executions(int section) const;
+  /// Lane operations of the whole command, full blocks counted: for host statistics.
+  uint64_t lane_operations() const;
+
+ private:
+  friend class VpuRunner;
+
+  struct Operand {
+    spec::Space space = spec::Space::kNone;
+    uint8_t type = 0;
+    int64_t base = 0;
+    std::array<int64_t, kVpuLoops> loop{};
+    int64_t sub = 0;
+    int64_t lane = 0;
+  };
+  // Offsets of the first bytes of the elements touched, inclusive.
+  struct Interval {
+    int64_t low = 0;
+    int64_t high = 0;
+  };
+
+  // Lanes of an axis that an instruction touches: every `every`-th of the first `limit`.
+  struct Lanes {
+    int limit = 0;
+    int every = 1;
+  };
+
+  bool empty() const;
+  int split_loop() const;
+  std::string check_loops() const;
+  std::string check_access(const spec::VpuInsn& insn, int section, uint64_t vmem_bytes) const;
+  std::string check_alignment(const Operand& operand) const;
+  Interval interval(const spec::VpuInsn& insn, int section, int fixed_loop) const;
+  Interval axis(const Operand& operand, int section, int loop, int block, uint32_t total,
+                int64_t stride, Lanes touched, int fixed_loop) const;
+  std::vector<VpuFootprint> footprints_with(int fixed_loop) const;
+  uint64_t insn_slots(const spec::VpuInsn& insn, uint8_t slots,
+                      const spec::BoardParams& params) const;
+
+  const VpuProgram* program_;
+  std::array<uint32_t, kVpuLoops> loops_{};
+  uint32_t rows_ = 0;
+  uint32_t cols_ = 0;
+  int row_loop_ = -1;  // -1: none
+  int col_loop_ = -1;
+  bool flat_ = false;
+  int access_count_ = 0;
+  std::array<Operand, kVpuMaxAccesses> operands_{};
+  std::array<uint32_t, kVpuScalars> scalars_{};
+};
+
+/// Bytes of an element in memory; 0 for types that the vector unit does not load (i64, ui64).
+int vpu_element_bytes(uint8_t elem);
+
+}  // namespace tpu::model

@@ -1,0 +1,274 @@
+// Block functions of all instructions and their table. For the vpu_ops_*.cpp files only.
+#pragma once
+
+#include "vpu/vpu_memory_ops.hpp"
+
+namespace tpu::model {
+namespace {
+
+// ---- lane-wise instructions
+template <U (*Op)(U)>
+void unary(const VpuOpArgs& args) {
+  for (int s = 0; s < args.dense_rows; ++s) {
+    const int row = s * kRowWords;
+    for (int i = row; i < row + args.dense_lanes; i += kVpuWidth) {
+      store_lanes(args.rd + i, Op(load_lanes(args.rs1 + i)));
+    }
+  }
+}
+
+template <U (*Op)(U, U)>
+void binary(const VpuOpArgs& args) {
+  for (int s = 0; s < args.dense_rows; ++s) {
+    const int row = s * kRowWords;
+    for (int i = row; i < row + args.dense_lanes; i += kVpuWidth) {
+      store_lanes(args.rd + i, Op(load_lanes(args.rs1 + i), load_lanes(args.rs2 + i)));
+    }
+  }
+}
+
+template <U (*Op)(U, U, U)>
+void ternary(const VpuOpArgs& args) {
+  for (int s = 0; s < args.dense_rows; ++s) {
+    const int row = s * kRowWords;
+    for (int i = row; i < row + args.dense_lanes; i += kVpuWidth) {
+      store_lanes(args.rd + i,
+                  Op(load_lanes(args.rs1 + i), load_lanes(args.rs2 + i), load_lanes(args.rs3 + i)));
+    }
+  }
+}
+
+template <uint32_t (*Op)(uint32_t, uint32_t)>
+void scalar_binary(const VpuOpArgs& args) {
+  for (int s = 0; s < args.dense_rows; ++s) {
+    const int row = s * kRowWords;
+    for (int i = row; i < row + args.dense_lanes; ++i) {
+      args.rd[i] = Op(args.rs1[i], args.rs2[i]);
+    }
+  }
+}
+
+U identity(U a) { return a; }
+
+void splat_imm(const VpuOpArgs& args) {
+  for (int s = 0; s < args.dense_rows; ++s) {
+    for (int i = 0; i < args.dense_lanes; i += kVpuWidth) {
+      store_lanes(args.rd + s * kRowWords + i, T::splat_u(args.imm));
+    }
+  }
+}
+
+template <int Order>
+U compare_f(U a, U b) {
+  return compare<Order>(T::value(a), T::value(b));
+}
+template <int Order>
+U compare_s(U a, U b) {
+  return compare<Order>(T::as_signed(a), T::as_signed(b));
+}
+template <int Order>
+U compare_u(U a, U b) {
+  return compare<Order>(a, b);
+}
+
+void op_cmp_f(const VpuOpArgs& args) {
+  static constexpr VpuOpFn kByOrder[] = {binary<compare_f<0>>, binary<compare_f<1>>,
+                                         binary<compare_f<2>>, binary<compare_f<3>>,
+                                         binary<compare_f<4>>, binary<compare_f<5>>};
+  kByOrder[args.imm](args);
+}
+void op_cmp_s(const VpuOpArgs& args) {
+  static constexpr VpuOpFn kByOrder[] = {binary<compare_s<0>>, binary<compare_s<1>>,
+                                         binary<compare_s<2>>, binary<compare_s<3>>,
+                                         binary<compare_s<4>>, binary<compare_s<5>>};
+  kByOrder[args.imm](args);
+}
+void op_cmp_u(const VpuOpArgs& args) {
+  static constexpr VpuOpFn kByOrder[] = {binary<compare_u<0>>, binary<compare_u<1>>,
+                                         binary<compare_u<2>>, binary<compare_u<3>>,
+                                         binary<compare_u<4>>, binary<compare_u<5>>};
+  kByOrder[args.imm](args);
+}
+
+// ---- rare instructions, lane by lane
+uint32_t div_u(uint32_t a, uint32_t b) { return b == 0 ? 0xffffffffu : a / b; }
+uint32_t rem_u(uint32_t a, uint32_t b) { return b == 0 ? a : a % b; }
+uint32_t magnitude_i(uint32_t a) { return (a & kSign) != 0 ? 0u - a : a; }
+uint32_t div_s(uint32_t a, uint32_t b) {
+  const uint32_t quotient = div_u(magnitude_i(a), magnitude_i(b));
+  return b == 0 ? 0xffffffffu : (((a ^ b) & kSign) != 0 ? 0u - quotient : quotient);
+}
+uint32_t rem_s(uint32_t a, uint32_t b) {
+  const uint32_t remainder = rem_u(magnitude_i(a), magnitude_i(b));
+  return (a & kSign) != 0 ? 0u - remainder : remainder;
+}
+
+// Exact remainder by long division of the significands, 32 bits of quotient at a time.
+uint32_t rem_f(uint32_t a, uint32_t b) {
+  const uint32_t x = canonical_word(a) & kMagnitude;
+  const uint32_t y = canonical_word(b) & kMagnitude;
+  if (x >= kExponent || y > kExponent || y == 0) {
+    return kNanBits;
+  }
+  const uint32_t sign = a & kSign;
+  if (x < y) {
+    return sign | x;
+  }
+  const auto exponent_y = static_cast<int>(y >> 23);
+  int shift = static_cast<int>(x >> 23) - exponent_y;
+  const uint64_t divisor = (y & 0x7fffffu) | 0x800000u;
+  uint64_t rest = ((x & 0x7fffffu) | 0x800000u) % divisor;
+  while (shift > 0 && rest != 0) {
+    const int step = shift < 32 ? shift : 32;
+    rest = (rest << step) % divisor;
+    shift -= step;
+  }
+  if (rest == 0) {
+    return sign;
+  }
+  const int up = __builtin_clzll(rest) - 40;  // to bit 23
+  const int exponent = exponent_y - up;
+  if (exponent < 1) {
+    return sign;
+  }
+  return sign | (static_cast<uint32_t>(exponent) << 23) |
+         (static_cast<uint32_t>(rest << up) & 0x7fffffu);
+}
+
+// ---- reductions
+template <U (*Op)(U, U)>
+void reduce_lanes(const VpuOpArgs& args) {
+  for (int s = 0; s < args.rows; ++s) {
+    alignas(64) uint32_t work[kRowWords + 16];
+    for (int i = 0; i < kRowWords; i += kVpuWidth) {
+      store_lanes(work + i, load_lanes(args.rs1 + s * kRowWords + i));
+    }
+    for (int i = kRowWords; i < kRowWords + 16; i += kVpuWidth) {
+      store_lanes(work + i, U{});
+    }
+    // Words beyond `half` are computed too where half < kVpuWidth; nobody reads them.
+    for (int half = kRowWords / 2; half > 0; half /= 2) {
+      for (int i = 0; i < half; i += kVpuWidth) {
+        store_lanes(work + i, Op(load_lanes(work + i), load_lanes(work + i + half)));
+      }
+    }
+    for (int i = 0; i < kRowWords; i += kVpuWidth) {
+      store_lanes(args.rd + s * kRowWords + i, T::splat_u(work[0]));
+    }
+  }
+}
+
+template <U (*Op)(U, U)>
+void reduce_sublanes(const VpuOpArgs& args) {
+  const int lanes = args.flat ? kRowWords : args.lanes;
+  for (int i = 0; i < lanes; i += kVpuWidth) {
+    U x[8];
+    for (int s = 0; s < 8; ++s) {
+      x[s] = load_lanes(args.rs1 + s * kRowWords + i);
+    }
+    for (int half = 4; half > 0; half /= 2) {
+      for (int s = 0; s < half; ++s) {
+        x[s] = Op(x[s], x[s + half]);
+      }
+    }
+    for (int s = 0; s < 8; ++s) {
+      store_lanes(args.rd + s * kRowWords + i, x[0]);
+    }
+  }
+}
+
+void op_lred(const VpuOpArgs& args) {
+  static constexpr VpuOpFn kByReduction[] = {
+      reduce_lanes<add_f>, reduce_lanes<mul_f>, reduce_lanes<min_f>, reduce_lanes<max_f>,
+      reduce_lanes<add_i>, reduce_lanes<mul_i>, reduce_lanes<min_s>, reduce_lanes<max_s>,
+      reduce_lanes<min_u>, reduce_lanes<max_u>, reduce_lanes<and_i>, reduce_lanes<or_i>,
+      reduce_lanes<xor_i>};
+  VpuOpArgs whole = args;
+  whole.rows = args.flat ? 8 : args.rows;
+  kByReduction[args.imm](whole);
+}
+void op_sred(const VpuOpArgs& args) {
+  static constexpr VpuOpFn kByReduction[] = {
+      reduce_sublanes<add_f>, reduce_sublanes<mul_f>, reduce_sublanes<min_f>,
+      reduce_sublanes<max_f>, reduce_sublanes<add_i>, reduce_sublanes<mul_i>,
+      reduce_sublanes<min_s>, reduce_sublanes<max_s>, reduce_sublanes<min_u>,
+      reduce_sublanes<max_u>, reduce_sublanes<and_i>, reduce_sublanes<or_i>,
+      reduce_sublanes<xor_i>};
+  kByReduction[args.imm](args);
+}
+
+constexpr VpuOpFn kFunctions[] = {
+    nullptr,
+    op_load,
+    op_store,
+    op_index,
+    splat_imm,  // scalar
+    splat_imm,  // imm
+    unary<identity>,
+    op_maskid,
+    binary<add_f>,
+    binary<sub_f>,
+    binary<mul_f>,
+    binary<min_f>,
+    binary<max_f>,
+    binary<div_f>,
+    scalar_binary<rem_f>,
+    binary<pow_f>,
+    ternary<fma_f>,
+    unary<abs_f>,
+    unary<neg_f>,
+    unary<sign_f>,
+    unary<floor_f>,
+    unary<ceil_f>,
+    unary<round_afz_f>,
+    unary<round_rne_f>,
+    unary<rbf16>,
+    unary<sqrt_f>,
+    unary<rsqrt_f>,
+    unary<exp_f>,
+    unary<log_f>,
+    unary<tanh_f>,
+    unary<logistic_f>,
+    unary<expm1_f>,
+    unary<log1p_f>,
+    op_cmp_f,
+    op_cmp_s,
+    op_cmp_u,
+    ternary<select_u>,
+    binary<add_i>,
+    binary<sub_i>,
+    binary<and_i>,
+    binary<or_i>,
+    binary<xor_i>,
+    binary<shl>,
+    binary<shr>,
+    binary<sar>,
+    binary<min_s>,
+    binary<max_s>,
+    binary<min_u>,
+    binary<max_u>,
+    binary<mul_i>,
+    binary<mulhi_u>,
+    scalar_binary<div_s>,
+    scalar_binary<div_u>,
+    scalar_binary<rem_s>,
+    scalar_binary<rem_u>,
+    unary<not_i>,
+    unary<neg_i>,
+    unary<abs_i>,
+    unary<sign_i>,
+    unary<popcnt>,
+    unary<clz>,
+    unary<f2i>,
+    unary<f2u>,
+    unary<i2f>,
+    unary<u2f>,
+    op_lred,
+    op_sred,
+};
+constexpr size_t kFunctionCount = sizeof kFunctions / sizeof kFunctions[0];
+static_assert(kFunctionCount == static_cast<size_t>(spec::VpuOp::kSred) + 1);
+static_assert(kFunctionCount == sizeof spec::kVpuOps / sizeof spec::kVpuOps[0] + 1);
+
+}  // namespace
+}  // namespace tpu::model

@@ -1,0 +1,198 @@
+// The interpreter: walks the loops of a kernel and executes its sections block by block, one call
+// per instruction and block. Masked lanes that nobody can see are not computed: those beyond the
+// kernel's rows and columns, and in tail blocks those of sections whose registers stay inside;
+// never where a reduction looks across them.
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "arith/flush_mode.hpp"
+#include "vpu/vpu_kernel.hpp"
+#include "vpu/vpu_ops.hpp"
+
+namespace tpu::model {
+namespace {
+
+using spec::VpuInsn;
+using spec::VpuOp;
+
+constexpr int kGranule = 16;  // words of the widest vector
+
+struct alignas(64) RegisterFile {
+  std::array<std::array<uint32_t, kVpuBlock>, kVpuRegisters> words;
+};
+
+RegisterFile& register_file() {
+  thread_local const auto file = std::make_unique<RegisterFile>();
+  return *file;
+}
+
+VpuOpTable table_of(VpuSimd simd) {
+  switch (simd) {
+    case VpuSimd::kAvx2:
+      return vpu_ops_avx2();
+    case VpuSimd::kAvx512:
+      return vpu_ops_avx512();
+    case VpuSimd::kScalar:
+      break;
+  }
+  return vpu_ops_scalar();
+}
+
+int round_up(int lanes) { return (lanes + kGranule - 1) / kGranule * kGranule; }
+
+}  // namespace
+
+class VpuRunner {
+ public:
+  VpuRunner(const VpuKernel& kernel, uint8_t* vmem, VpuSimd simd)
+      : kernel_(kernel), vmem_(vmem), table_(table_of(simd)), file_(register_file()) {
+    const VpuProgram& program = *kernel.program_;
+    const int block_cols = kernel.flat_ ? kVpuBlock : kVpuLanes;
+    sees_rows_ = program.has_op(VpuOp::kSred) || (kernel.flat_ && program.has_op(VpuOp::kLred));
+    sees_cols_ = program.has_op(VpuOp::kLred) || (kernel.flat_ && program.has_op(VpuOp::kSred));
+    max_rows_ = kernel.flat_ ? 1 : (sees_rows_ ? kVpuSublanes : clip(kernel.rows_, kVpuSublanes));
+    max_lanes_ = sees_cols_ ? block_cols : clip(kernel.cols_, block_cols);
+    for (int s = 0; s < kVpuSections; ++s) {
+      SectionInfo& info = sections_[static_cast<size_t>(s)];
+      info.insns = program.section(s);
+      const bool local = program.section_is_local(s);
+      const bool lred = program.section_has_op(s, VpuOp::kLred);
+      const bool sred = program.section_has_op(s, VpuOp::kSred);
+      info.clip_rows = local && !sred;
+      info.clip_lanes = local && !lred && !(kernel.flat_ && sred);
+    }
+  }
+
+  // Iterations [begin, end) of `loop`; the loops around it run once.
+  void run(int loop, uint32_t begin, uint32_t end) {
+    std::array<uint32_t, kVpuLoops> first{};
+    std::array<uint32_t, kVpuLoops> last = kernel_.loops_;
+    first[static_cast<size_t>(loop)] = begin;
+    last[static_cast<size_t>(loop)] = end;
+    section(VpuSection::kPre);
+    for (index_[0] = first[0]; index_[0] < last[0]; ++index_[0]) {
+      section(VpuSection::kEnter0);
+      for (index_[1] = first[1]; index_[1] < last[1]; ++index_[1]) {
+        section(VpuSection::kEnter1);
+        for (index_[2] = first[2]; index_[2] < last[2]; ++index_[2]) {
+          section(VpuSection::kEnter2);
+          for (index_[3] = first[3]; index_[3] < last[3]; ++index_[3]) {
+            section(VpuSection::kBody);
+          }
+          section(VpuSection::kLeave2);
+        }
+        section(VpuSection::kLeave1);
+      }
+      section(VpuSection::kLeave0);
+    }
+    section(VpuSection::kPost);
+  }
+
+ private:
+  struct SectionInfo {
+    std::span<const VpuInsn> insns;
+    bool clip_rows = false;
+    bool clip_lanes = false;
+  };
+
+  static int clip(uint32_t value, int limit) {
+    return static_cast<int>(std::min(value, static_cast<uint32_t>(limit)));
+  }
+
+  // Index of a loop as the section sees it: 0 outside of the loop.
+  uint32_t seen_index(int loop, int depth) const {
+    return loop >= 0 && loop < depth ? index_[static_cast<size_t>(loop)] : 0;
+  }
+
+  void section(VpuSection which) {
+    const SectionInfo& info = sections_[static_cast<size_t>(which)];
+    if (info.insns.empty()) {
+      return;
+    }
+    const int depth = kVpuSectionDepth[static_cast<size_t>(which)];
+    const int block_cols = kernel_.flat_ ? kVpuBlock : kVpuLanes;
+    const uint32_t row = seen_index(kernel_.row_loop_, depth) * kVpuSublanes;
+    const uint32_t col = seen_index(kernel_.col_loop_, depth) * static_cast<uint32_t>(block_cols);
+    VpuOpArgs args{};
+    args.flat = kernel_.flat_;
+    args.valid_rows = kernel_.flat_ ? 1 : clip(kernel_.rows_ - row, kVpuSublanes);
+    args.valid_lanes = clip(kernel_.cols_ - col, block_cols);
+    args.rows = info.clip_rows ? std::min(max_rows_, args.valid_rows) : max_rows_;
+    args.lanes = round_up(info.clip_lanes ? std::min(max_lanes_, args.valid_lanes) : max_lanes_);
+    const bool joined = args.lanes == kVpuLanes;
+    args.dense_rows = joined ? 1 : args.rows;
+    args.dense_lanes = joined ? args.rows * args.lanes : args.lanes;
+    for (const VpuInsn& insn : info.insns) {
+      execute(insn, depth, args);
+    }
+  }
+
+  void execute(const VpuInsn& insn, int depth, VpuOpArgs& args) {
+    const auto reg = [this](uint32_t number) { return file_.words[number % kVpuRegisters].data(); };
+    args.rd = reg(insn.rd);
+    args.rs1 = reg(insn.rs1);
+    args.rs2 = reg(insn.rs2);
+    args.rs3 = reg(insn.imm & 0xffu);
+    args.imm = insn.imm;
+    switch (static_cast<VpuOp>(insn.op)) {
+      case VpuOp::kLoad:
+      case VpuOp::kStore:
+      case VpuOp::kIndex:
+        set_operand(kernel_.operands_[insn.imm], insn, depth, args);
+        break;
+      case VpuOp::kScalar:
+        args.imm = kernel_.scalars_[insn.imm];
+        break;
+      default:
+        break;
+    }
+    table_.functions[insn.op](args);
+  }
+
+  void set_operand(const VpuKernel::Operand& operand, const VpuInsn& insn, int depth,
+                   VpuOpArgs& args) const {
+    int64_t offset = operand.base;
+    for (int d = 0; d < depth; ++d) {
+      const auto i = static_cast<size_t>(d);
+      offset += operand.loop[i] * index_[i];
+    }
+    args.sub = operand.sub;
+    args.lane = operand.lane;
+    if (static_cast<VpuOp>(insn.op) == VpuOp::kIndex) {
+      args.imm = static_cast<uint32_t>(offset);
+    } else {
+      args.address = vmem_ + offset;
+      args.type = operand.type;
+      args.mode = insn.rs2;
+    }
+  }
+
+  const VpuKernel& kernel_;
+  uint8_t* vmem_;
+  VpuOpTable table_;
+  RegisterFile& file_;
+  bool sees_rows_ = false;  // some instruction reads across masked sublanes
+  bool sees_cols_ = false;
+  int max_rows_ = 0;
+  int max_lanes_ = 0;
+  std::array<SectionInfo, kVpuSections> sections_{};
+  std::array<uint32_t, kVpuLoops> index_{};
+};
+
+void VpuKernel::run(uint8_t* vmem, VpuSimd simd) const {
+  if (!empty()) {
+    const spec::ScopedFlushMode flush;
+    VpuRunner(*this, vmem, simd).run(0, 0, loops_[0]);
+  }
+}
+
+void VpuKernel::run_range(uint8_t* vmem, uint64_t begin, uint64_t end, VpuSimd simd) const {
+  if (begin < end) {
+    const spec::ScopedFlushMode flush;
+    VpuRunner(*this, vmem, simd)
+        .run(split_loop(), static_cast<uint32_t>(begin), static_cast<uint32_t>(end));
+  }
+}
+
+}  // namespace tpu::model

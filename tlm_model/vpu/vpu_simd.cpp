@@ -1,0 +1,74 @@
+// Host detection for the vector unit.
+#include "vpu/vpu_simd.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "vpu/vpu_program.hpp"
+
+namespace tpu::model {
+namespace {
+
+bool host_has(VpuSimd simd) {
+  switch (simd) {
+    case VpuSimd::kScalar:
+      return true;
+    case VpuSimd::kAvx2:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    case VpuSimd::kAvx512:
+      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+             __builtin_cpu_supports("fma");
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<VpuSimd> vpu_host_simds() {
+  std::vector<VpuSimd> result;
+  for (const VpuSimd simd : {VpuSimd::kScalar, VpuSimd::kAvx2, VpuSimd::kAvx512}) {
+    if (host_has(simd)) {
+      result.push_back(simd);
+    }
+  }
+  return result;
+}
+
+VpuSimd vpu_best_simd() {
+  static const VpuSimd best = vpu_host_simds().back();
+  return best;
+}
+
+std::string_view vpu_simd_name(VpuSimd simd) {
+  switch (simd) {
+    case VpuSimd::kScalar:
+      return "scalar";
+    case VpuSimd::kAvx2:
+      return "avx2";
+    case VpuSimd::kAvx512:
+      return "avx512";
+  }
+  return "?";
+}
+
+VpuSimd vpu_simd_from_name(std::string_view name) {
+  if (name.empty() || name == "auto") {
+    return vpu_best_simd();
+  }
+  const std::string_view wanted = name == "amx" ? std::string_view("avx512") : name;
+  for (const VpuSimd simd : {VpuSimd::kScalar, VpuSimd::kAvx2, VpuSimd::kAvx512}) {
+    if (vpu_simd_name(simd) != wanted) {
+      continue;
+    }
+    if (!host_has(simd)) {
+      throw VpuError(fmt::format("--simd {}: this host lacks the instructions; it has up to {}",
+                                 name, vpu_simd_name(vpu_best_simd())));
+    }
+    return simd;
+  }
+  throw VpuError(fmt::format("--simd {}: unknown; take scalar, avx2, avx512, amx or auto", name));
+}
+
+}  // namespace tpu::model
