@@ -226,7 +226,8 @@ struct Transcendental {
   static Parity parity_of(F y) {
     const F a = clamp(abs(y), 0.0f, 16777216.0f);  // from there on all numbers are even
     const U n = T::trunc(select(a == a, a, k(0.0f)));
-    return {(n & 1u) != U{}, a != T::to_float(n)};
+    const F whole = T::to_float(n);
+    return {T::both((n & 1u) != U{}, a == whole), a != whole};
   }
 };
 
