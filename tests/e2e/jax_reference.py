@@ -1,0 +1,83 @@
+"""Runs an exported program with JAX on the CPU: as it is (f32), or with dot operands rounded to bf16 and f32 sums.
+
+This is the oracle of the comparison tests: the very StableHLO graph that the board compiles, with a reduce_precision
+put in front of every f32 operand of dot_general when the board's operand precision is wanted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+import numpy as np
+from jax._src.interpreters import mlir as jax_mlir
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import hlo
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+
+def _round_dots(block: ir.Block) -> None:
+    """Inserts reduce_precision<8, 7> before the f32 operands of every dot_general below `block`."""
+    for op in list(block.operations):
+        if op.operation.name == "stablehlo.dot_general":
+            with ir.InsertionPoint(op), op.operation.location:
+                for index, operand in enumerate(op.operation.operands):
+                    if str(ir.RankedTensorType(operand.type).element_type) == "f32":
+                        rounded = hlo.reduce_precision(operand, exponent_bits=ir.IntegerAttr.get(
+                            ir.IntegerType.get_signless(32), 8), mantissa_bits=ir.IntegerAttr.get(
+                            ir.IntegerType.get_signless(32), 7))
+                        op.operation.operands[index] = rounded
+        for region in op.operation.regions:
+            for inner in region.blocks:
+                _round_dots(inner)
+
+
+def with_bf16_dots(exported: jax.export.Exported) -> jax.export.Exported:
+    """The same program with dot operands rounded to bf16."""
+    with jax_mlir.make_ir_context(), ir.Location.unknown():
+        module = ir.Module.parse(exported.mlir_module())
+        _round_dots(module.body)
+        data = jax_mlir.module_to_bytecode(module)
+        version = hlo.get_version_from_compatibility_requirement(hlo.StablehloCompatibilityRequirement.WEEK_4)
+        from jax._src.lib import _jax
+
+        data = _jax.mlir.serialize_portable_artifact(data, version, True)
+    return dataclasses.replace(exported, mlir_module_serialized=data)
+
+
+def run(exported: jax.export.Exported, arrays: Sequence[np.ndarray], round_dots: bool) -> list[np.ndarray]:
+    """Results in flattened order for arguments in flattened order."""
+    program = with_bf16_dots(exported) if round_dots else exported
+    arguments = list(arrays)
+    if exported.nr_devices > 1:
+        mesh = jax.sharding.Mesh(np.array(jax.devices()[: exported.nr_devices]), ("data",))
+        arguments = [jax.device_put(a, NamedSharding(mesh, P())) for a in arrays]
+    args, kwargs = jax.tree.unflatten(program.in_tree, arguments)
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(jax.jit(program.call)(*args, **kwargs))]
+
+
+def relative_l2(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """|ours - theirs| / |theirs| in f64; the plain distance when theirs is zero."""
+    a, b = ours.astype(np.float64), theirs.astype(np.float64)
+    norm = float(np.linalg.norm(b))
+    gap = float(np.linalg.norm(a - b))
+    return gap / norm if norm > 0 else gap
+
+
+def save_inputs(folder: Path, arrays: Sequence[np.ndarray]) -> list[str]:
+    """Writes in0.npy, in1.npy, ... and returns the --in options of `tpuboard run`. bf16 becomes raw 2-byte items."""
+    folder.mkdir(parents=True, exist_ok=True)
+    options: list[str] = []
+    for index, array in enumerate(arrays):
+        path = folder / f"in{index}.npy"
+        raw = np.asarray(array)
+        np.save(path, raw.view("V2") if raw.dtype.name == "bfloat16" else raw)
+        options += ["--in", f"{index}={path}"]
+    return options
