@@ -207,9 +207,11 @@ struct Transcendental {
     F product_low = T::fma(high, k(kLog2eHigh), k(0.0f) - product);
     product_low = T::fma(high, k(kLog2eLow), product_low);
     product_low = T::fma(low, k(kLog2eHigh), product_low);
+    const F log = product + product_low;  // the larger first, in both sums
+    const F log_low = product_low - (log - product);
     const F exponent = T::to_float(m.exponent);
-    const F sum = exponent + product;
-    return {sum, product_low + (product - (sum - exponent))};
+    const F sum = exponent + log;
+    return {sum, log_low + (log - (sum - exponent))};
   }
   // 2^(high + low) for |high| < 200.
   static F exp2_pair(F high, F low) {
