@@ -1,0 +1,175 @@
+// Random kernels (loops, sections, masks, strides, types, store modes) against the plain reference
+// on all SIMD widths of this host, whole and cut into ranges: VMEM must be equal to the byte.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "vpu_builder.hpp"
+
+namespace tpu::model {
+namespace {
+
+constexpr size_t kMemory = 1 << 20;
+constexpr int kRegistersUsed = 7;
+
+class Generator {
+ public:
+  explicit Generator(uint64_t seed) : random_(seed) {}
+
+  KernelBuilder make() {
+    make_shape();
+    make_accesses();
+    for (int s = 0; s < kVpuSections; ++s) {
+      const bool wanted = s == static_cast<int>(Section::kBody) || random_.below(3) == 0;
+      const uint32_t count = wanted ? 1 + random_.below(6) : 0;
+      for (uint32_t i = 0; i < count; ++i) {
+        make_insn(static_cast<Section>(s));
+      }
+    }
+    return b_;
+  }
+
+ private:
+  void make_shape() {
+    for (auto& count : b_.command.loops) {
+      count = random_.below(3) == 0 ? 1 + random_.below(3) : 1;
+    }
+    if (random_.below(3) == 0) {
+      b_.flat(1 + random_.below(3000));
+      return;
+    }
+    const auto row_loop = static_cast<uint8_t>(random_.below(4));
+    const auto col_loop = static_cast<uint8_t>((row_loop + 1 + random_.below(3)) % 4);
+    b_.shape(1 + random_.below(30), 1 + random_.below(300), row_loop, col_loop);
+    if (b_.command.rows <= 8 && random_.below(2) == 0) {
+      b_.command.row_loop = 255;
+    }
+    if (b_.command.cols <= 128 && random_.below(2) == 0) {
+      b_.command.col_loop = 255;
+    }
+  }
+
+  void make_accesses() {
+    static constexpr std::array kTypes = {Elem::kF32, Elem::kF32,  Elem::kBf16,
+                                          Elem::kI32, Elem::kI8,   Elem::kUi8,
+                                          Elem::kI1,  Elem::kUi16, Elem::kI16};
+    const bool flat = b_.command.head.flags != 0;
+    for (int i = 0; i < 6; ++i) {
+      const Elem type = kTypes[random_.below(kTypes.size())];
+      const int bytes = vpu_element_bytes(static_cast<uint8_t>(type));
+      const int64_t base = 0x20000 + 0x20000 * i;
+      if (random_.below(2) == 0) {
+        flat ? b_.vector(base, type) : b_.matrix(base, type);
+        continue;
+      }
+      static constexpr std::array kLane = {0, 1, -1, 3};
+      std::array<int32_t, 4> loop{};
+      for (auto& stride : loop) {
+        stride = (static_cast<int32_t>(random_.below(2000)) - 1000) * bytes;
+      }
+      b_.access(base, type, loop, static_cast<int32_t>(random_.below(300)) * bytes,
+                kLane[random_.below(kLane.size())] * bytes);
+    }
+    index_ = b_.access(random_.next(), Elem::kI32, {1000, 100, 10, 1}, 77, 3, spec::Space::kNone);
+  }
+
+  int source() { return defined_[random_.below(static_cast<uint32_t>(defined_.size()))]; }
+
+  void make_insn(Section section) {
+    const int rd = static_cast<int>(random_.below(kRegistersUsed));
+    const uint32_t choice = defined_.empty() ? random_.below(4) : random_.below(16);
+    if (choice < 3) {
+      b_.add(section, VpuOp::kLoad, rd, 0, 0, random_.below(6));
+    } else if (choice == 3) {
+      b_.add(section, VpuOp::kIndex, rd, 0, 0, index_);
+    } else if (choice < 7) {
+      b_.add(section, VpuOp::kStore, 0, source(), random_.below(3) == 0 ? random_.below(4) : 0,
+             random_.below(6));
+      return;
+    } else if (choice == 7 && random_.below(3) == 0) {
+      b_.add(section, random_.below(2) == 0 ? VpuOp::kLred : VpuOp::kSred, rd, source(), 0,
+             random_.below(spec::kVpuReduceCount));
+    } else if (choice == 8) {
+      b_.add(section, VpuOp::kMaskid, rd, source(), 0, random_.word());
+    } else {
+      make_lane_op(section, rd);
+    }
+    defined_.push_back(rd);
+  }
+
+  void make_lane_op(Section section, int rd) {
+    const spec::VpuOpInfo* info = nullptr;
+    do {
+      info = &spec::kVpuOps[random_.below(spec::kVpuOps.size())];
+    } while (info->load + info->store + info->reduce != 0 || info->op == VpuOp::kIndex ||
+             info->op == VpuOp::kMaskid);
+    const VpuForm form = vpu_form(info->op);
+    uint32_t imm = random_.below(4);
+    imm = form.rs3 ? static_cast<uint32_t>(source()) : imm;
+    const int rs1 = form.rs1 ? source() : 0;
+    const int rs2 = form.rs2 ? source() : 0;
+    b_.add(section, info->op, rd, rs1, rs2, imm);
+  }
+
+  Random random_;
+  KernelBuilder b_;
+  std::vector<int> defined_;
+  uint32_t index_ = 0;
+};
+
+std::vector<uint8_t> start_memory(uint64_t seed) {
+  std::vector<uint8_t> vmem(kMemory);
+  Random random(seed);
+  for (size_t i = 0; i < kMemory; i += 4) {
+    const uint32_t word = random.word();
+    std::memcpy(vmem.data() + i, &word, 4);
+  }
+  return vmem;
+}
+
+void run_in_parts(const VpuKernel& kernel, uint8_t* vmem, VpuSimd simd) {
+  const uint64_t count = kernel.split_count();
+  for (uint64_t part = 0; part < count; ++part) {  // last first
+    kernel.run_range(vmem, count - 1 - part, count - part, simd);
+  }
+}
+
+TEST(VpuRandom, KernelsEqualReferenceOnAllWidths) {
+  const char* chosen = std::getenv("TPU_TEST_SEED");
+  const uint64_t first = chosen != nullptr ? std::strtoull(chosen, nullptr, 10) : 1;
+  const uint64_t seeds = chosen != nullptr ? 1 : 1500;
+  int legal = 0;
+  int split = 0;
+  const std::vector<uint8_t> start = start_memory(99);
+  for (uint64_t seed = first; seed < first + seeds; ++seed) {
+    const KernelBuilder b = Generator(seed).make();
+    const VpuProgram program = b.program();
+    const VpuKernel kernel = b.kernel(program);
+    if (!kernel.check(kMemory).empty()) {
+      continue;
+    }
+    ++legal;
+    std::vector<uint8_t> expected = start;
+    b.machine(program, expected.data()).run();
+    for (const VpuSimd simd : vpu_host_simds()) {
+      std::vector<uint8_t> vmem = start;
+      kernel.run(vmem.data(), simd);
+      ASSERT_TRUE(vmem == expected)
+          << "TPU_TEST_SEED=" << seed << " on " << vpu_simd_name(simd) << ", first byte "
+          << std::ranges::mismatch(vmem, expected).in1 - vmem.begin();
+    }
+    if (kernel.can_split() && kernel.split_count() > 1) {
+      ++split;
+      std::vector<uint8_t> vmem = start;
+      run_in_parts(kernel, vmem.data(), vpu_best_simd());
+      ASSERT_TRUE(vmem == expected) << "in parts, TPU_TEST_SEED=" << seed;
+    }
+  }
+  if (chosen == nullptr) {
+    EXPECT_GT(legal, 1000);
+    EXPECT_GT(split, 20);
+  }
+}
+
+}  // namespace
+}  // namespace tpu::model
