@@ -51,20 +51,6 @@ std::string display_name(const RawOp& op) {
   }
 }
 
-LocRef under(const LocRef& outer, const LocRef& inner) {
-  if (!outer) {
-    return inner;
-  }
-  auto loc = std::make_shared<Loc>(*inner);
-  if (!outer->path.empty()) {
-    loc->path = loc->path.empty() ? outer->path : outer->path + "/" + loc->path;
-  }
-  if (loc->frames.empty()) {
-    loc->frames = outer->frames;
-  }
-  return loc;
-}
-
 class Normaliser {
  public:
   Normaliser(const bytecode::RawModule& raw, const std::string& name)
@@ -94,7 +80,11 @@ class Normaliser {
     convert_main(*main->second);
     for (const auto& [function_name, op] : functions_) {
       if (function_name != "main" && !contains_manual(*op)) {
-        convert_function(*op);
+        try {
+          convert_function(*op);
+        } catch (const Error& e) {
+          throw Error(e.message(), e.op(), nested_loc(caller_loc(function_name), e.loc()));
+        }
       }
     }
     out_.mesh = shardings_.mesh();
@@ -113,7 +103,7 @@ class Normaliser {
   };
 
   OpReader open(const RawOp& op) {
-    return {tables_, op, display_name(op), under(outer_loc_, tables_.loc(op.loc))};
+    return {tables_, op, display_name(op), nested_loc(outer_loc_, tables_.loc(op.loc))};
   }
 
   void core_counts() {
@@ -173,6 +163,24 @@ class Normaliser {
     return nullptr;
   }
 
+  // Where the function is called first; null if it is not.
+  LocRef caller_loc(const std::string& callee) const {
+    LocRef found;
+    const auto look = [&](const Function& f) {
+      walk(f.body, [&](const Op& op) {
+        const auto* call = std::get_if<CallAttrs>(&op.attrs);
+        if (!found && call != nullptr && call->callee == callee) {
+          found = op.loc;
+        }
+      });
+    };
+    look(*out_.main);
+    for (const auto& f : out_.functions) {
+      look(*f);
+    }
+    return found;
+  }
+
   static const RawRegion& body_of(const RawOp& op, const OpReader& reader) {
     if (op.regions.size() != 1 || op.regions[0].ops.empty()) {
       reader.fail("the body is missing");
@@ -191,7 +199,7 @@ class Normaliser {
     const auto arg_attrs = tables_.array(reader.property("arg_attrs"));
     for (size_t i = 0; i < body.args.size(); ++i) {
       const auto& arg = body.args[i];
-      const Type type = arg_type(reader, arg.type, i);
+      const Type type = arg_type(reader, body, i);
       values_[arg.value] = f.body.add_arg(type);
       ArgInfo info;
       info.name = tables_.loc(arg.loc)->path;
@@ -218,12 +226,36 @@ class Normaliser {
     assign_donations(f);
   }
 
-  Type arg_type(const OpReader& reader, uint32_t type, size_t i) const {
+  // Arguments have no place in the source: an error names the first op that uses the argument.
+  Type arg_type(const OpReader& reader, const RawRegion& body, size_t i) {
     try {
-      return reader.type(type);
+      return reader.type(body.args[i].type);
     } catch (const Error& e) {
-      reader.fail("argument " + std::to_string(i) + ": " + e.message());
+      const std::string& name = tables_.loc(body.args[i].loc)->path;
+      const std::string message = "argument " + std::to_string(i) +
+                                  (name.empty() ? "" : " ('" + name + "')") + ": " + e.message();
+      std::set<uint32_t> names = {body.args[i].value};
+      if (const RawOp* user = first_use(body, names)) {
+        open(*user).fail(message);
+      }
+      reader.fail(message);
     }
+  }
+
+  // First op with a source line that uses one of the values, casts looked through.
+  const RawOp* first_use(const RawRegion& region, std::set<uint32_t>& names) {
+    for (const RawOp& op : region.ops) {
+      for (const uint32_t v : op.operands) {
+        if (names.count(v) == 0) {
+          continue;
+        }
+        if (op.dialect != Dialect::kBuiltin && !tables_.loc(op.loc)->frames.empty()) {
+          return &op;
+        }
+        names.insert(op.results.begin(), op.results.end());
+      }
+    }
+    return nullptr;
   }
 
   void read_arg_attrs(const OpReader& reader, uint32_t dictionary, ArgInfo& info, Layout& layout) {
@@ -292,7 +324,7 @@ class Normaliser {
     f->name = reader.text("sym_name");
     f->loc = reader.loc();
     for (size_t i = 0; i < body.args.size(); ++i) {
-      const Type type = arg_type(reader, body.args[i].type, i);
+      const Type type = arg_type(reader, body, i);
       values_[body.args[i].value] = f->body.add_arg(type);
       f->args.push_back({"", type, {}, -1, false});
     }
@@ -526,6 +558,10 @@ class Normaliser {
     for (const uint32_t t : op.result_types) {
       types.push_back(reader.type(t));
     }
+    if ((*kind == Kind::kPartitionId || *kind == Kind::kReplicaId) && types.size() == 1) {
+      define_results(reader, core_number(reader, *kind, types[0], to));
+      return;
+    }
     Op* out = to.append(*kind, operands(reader), std::move(types),
                         convert_attrs(*kind, reader, cores_), reader.loc());
     if (*kind == Kind::kCustomCall) {
@@ -538,6 +574,16 @@ class Normaliser {
       convert_regions(reader, *out);
     }
     define_results(reader, *out);
+  }
+
+  // The core's own number is partition_id; the id that does not count cores is 0.
+  const Op& core_number(const OpReader& reader, Kind kind, const Type& type, Region& to) const {
+    const int64_t ids = kind == Kind::kPartitionId ? cores_.partitions : cores_.replicas;
+    if (ids == 1) {
+      return *to.append(Kind::kConstant, {}, {type}, ConstantAttrs{make_splat_int(type, 0)},
+                        reader.loc());
+    }
+    return *to.append(Kind::kPartitionId, {}, {type}, NoAttrs{}, reader.loc());
   }
 
   void convert_regions_of_call(const OpReader& reader) const {

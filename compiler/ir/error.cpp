@@ -34,6 +34,20 @@ std::string to_string(const Loc& loc) {
   return frame_text(loc.frames.front()) + (loc.path.empty() ? "" : " (" + loc.path + ")");
 }
 
+LocRef nested_loc(const LocRef& outer, const LocRef& inner) {
+  if (!outer || !inner) {
+    return outer ? outer : inner;
+  }
+  auto loc = std::make_shared<Loc>(*inner);
+  if (!outer->path.empty()) {
+    loc->path = loc->path.empty() ? outer->path : outer->path + "/" + loc->path;
+  }
+  if (loc->frames.empty()) {
+    loc->frames = outer->frames;
+  }
+  return loc;
+}
+
 Error::Error(std::string message, std::string op, LocRef loc)
     : std::runtime_error(compose(message, op, loc)),
       message_(std::move(message)),

@@ -27,6 +27,10 @@ LocRef unknown_loc();
 std::string to_string(
     const Loc& loc);  // "train.py:12:7 (jit(step)/add)", "<unknown>" without facts
 
+// Location of an op that was written at `inner` and reached through `outer` (a call, a shard_map):
+// paths are joined, and a missing call stack is taken from outside. Null `outer` gives `inner`.
+LocRef nested_loc(const LocRef& outer, const LocRef& inner);
+
 // What the compiler throws for anything it cannot read or compile.
 class Error : public std::runtime_error {
  public:

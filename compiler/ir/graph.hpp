@@ -164,6 +164,7 @@ bool has_side_effect(const Op& op);
 // Readable and stable: values are numbered in program order. With locations, each op's first source
 // line.
 std::string print(const Module& module, bool with_locations = false);
+// A region or op alone: arguments are numbered first, values from outside are "%?".
 std::string print(const Region& region, bool with_locations = false);
 std::string print(const Op& op);
 

@@ -13,7 +13,7 @@ namespace tpu::compiler {
   X(kConstant, "constant", ConstantAttrs, 0, 1, 0)              \
   X(kIota, "iota", DimAttrs, 0, 1, 0)                           \
   X(kPartitionId, "partition_id", NoAttrs, 0, 1, 0)             \
-  X(kReplicaId, "replica_id", NoAttrs, 0, 1, 0)                 \
+  X(kReplicaId, "replica_id", NoAttrs, 0, 1, 0) /* import makes it partition_id */ \
   /* elementwise, one operand */                                \
   X(kAbs, "abs", NoAttrs, 1, 1, 0)                              \
   X(kCbrt, "cbrt", NoAttrs, 1, 1, 0)                            \

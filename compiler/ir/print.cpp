@@ -211,6 +211,12 @@ class Printer {
     }
   }
 
+  void name_args(const Region& r) {
+    for (const auto& arg : r.args) {
+      define(arg.get());
+    }
+  }
+
   void print_region(const Region& r, int depth) {
     for (const auto& op : r.ops) {
       print_op(*op, depth);
@@ -344,6 +350,7 @@ std::string print(const Module& module, bool with_locations) {
 
 std::string print(const Region& region, bool with_locations) {
   Printer p(with_locations);
+  p.name_args(region);
   p.print_region(region, 0);
   return p.text();
 }

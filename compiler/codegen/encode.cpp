@@ -1,0 +1,78 @@
+// Writes the wire form: the structs of spec/isa are the layout, so every command is copied whole.
+#include "codegen/encode.hpp"
+
+#include <cstring>
+
+#include "ir/error.hpp"
+
+#include "tpu/spec/program_image.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+template <typename T>
+void put(std::vector<std::byte>& out, const T& value) {
+  const auto* p = reinterpret_cast<const std::byte*>(&value);
+  out.insert(out.end(), p, p + sizeof(T));
+}
+
+size_t command_bytes(const Command& c) {
+  return std::visit([](const auto& b) { return sizeof(b); }, c.body) +
+         c.accesses.size() * sizeof(spec::VpuAccess);
+}
+
+}  // namespace
+
+std::vector<std::byte> encode_image(const Listing& listing, const ImageInfo& info) {
+  size_t bytes = 0;
+  for (const Item& item : listing.items) {
+    const auto* c = std::get_if<Command>(&item);
+    bytes += c == nullptr ? sizeof(spec::ScalarInsn) : command_bytes(*c);
+  }
+  std::vector<uint32_t> program_offset;
+  for (const VpuProgram& p : listing.programs) {
+    program_offset.push_back(static_cast<uint32_t>(bytes));
+    bytes += sizeof(p.header) + p.code.size() * sizeof(spec::VpuInsn);
+  }
+  tpu_program_image_header_t header{};
+  header.magic = TPU_PROGRAM_MAGIC;
+  header.isa_version = spec::kIsaVersion;
+  header.header_bytes = sizeof(header);
+  header.code_bytes = static_cast<uint32_t>(bytes);
+  header.slots = info.slots;
+  header.cores = info.cores;
+  header.board_hash = info.board_hash;
+  std::vector<std::byte> out;
+  out.reserve(sizeof(header) + bytes);
+  put(out, header);
+  for (const Item& item : listing.items) {
+    if (const auto* insn = std::get_if<spec::ScalarInsn>(&item)) {
+      put(out, *insn);
+      continue;
+    }
+    Command c = std::get<Command>(item);
+    const size_t words = command_bytes(c) / 8;
+    if (words > 255 || command_bytes(c) % 8 != 0) {
+      throw Error("an engine command has " + std::to_string(words) + " words; at most 255 fit");
+    }
+    c.head().words = static_cast<uint8_t>(words);
+    if (auto* kernel = std::get_if<spec::VpuKernelCommand>(&c.body)) {
+      kernel->program = program_offset[static_cast<size_t>(c.program)];
+      kernel->accesses = static_cast<uint8_t>(c.accesses.size());
+    }
+    std::visit([&](const auto& b) { put(out, b); }, c.body);
+    for (const spec::VpuAccess& a : c.accesses) {
+      put(out, a);
+    }
+  }
+  for (const VpuProgram& p : listing.programs) {
+    put(out, p.header);
+    for (const spec::VpuInsn& insn : p.code) {
+      put(out, insn);
+    }
+  }
+  return out;
+}
+
+}  // namespace tpu::compiler

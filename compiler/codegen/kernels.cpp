@@ -1,0 +1,668 @@
+// Greedy fusion in program order: an elementwise op joins the first kernel, behind all producers of
+// its operands, whose nest still fits with it. Ops on arguments alone wait until somebody needs
+// them. Collectives of equal kind that do not depend on each other form one bucket.
+#include "codegen/kernels.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <unordered_set>
+
+namespace tpu::compiler {
+
+namespace {
+
+constexpr size_t kMaxOps = 48;       // of one loop kernel; more would run out of registers
+constexpr size_t kMaxAccesses = 14;  // loads; stores and indices share the limit of the command
+constexpr int64_t kEagerElements = 1024;  // kernels up to this size are placed as early as possible
+
+[[noreturn]] void unsupported(const Op& op, const std::string& why) {
+  throw Error(why, std::string(kind_name(op.kind)), op.loc);
+}
+
+bool is_reducer(Kind kind) {
+  switch (kind) {
+    case Kind::kAdd:
+    case Kind::kMultiply:
+    case Kind::kMaximum:
+    case Kind::kMinimum:
+    case Kind::kAnd:
+    case Kind::kOr:
+    case Kind::kXor:
+      return true;
+    default:
+      return false;
+  }
+}
+
+class Fuser {
+ public:
+  explicit Fuser(const Module& module) : module_(module) {
+    context_.is_copied = [this](const Value* v) { return copied_.contains(v); };
+    uses_ = compute_uses(module.main->body);
+    program_.made_ops = std::make_unique<Region>();
+  }
+
+  KernelProgram run() {
+    for (const Op* op : bucket_order()) {
+      visit(op);
+    }
+    const Op* ret = module_.main->body.terminator();
+    for (size_t i = 0; i < ret->operands.size(); ++i) {
+      place_result(ret->operands[i], i);
+    }
+    finish();
+    return std::move(program_);
+  }
+
+ private:
+  // Program order, but collectives of one bucket move behind the last operand of the bucket.
+  std::vector<const Op*> bucket_order() {
+    const Region& body = module_.main->body;
+    std::map<const Op*, int> level;
+    std::map<std::string, std::vector<const Op*>> groups;
+    for (const auto& op : body.ops) {
+      int l = 0;
+      for (const Value* v : op->operands) {
+        if (v->def != nullptr) {
+          l = std::max(l, level[v->def] + (v->def->kind == Kind::kAllReduce ? 1 : 0));
+        }
+      }
+      level[op.get()] = l;
+      if (op->kind == Kind::kAllReduce) {
+        groups[std::to_string(l) + bucket_key(*op)].push_back(op.get());
+      }
+    }
+    std::map<const Op*, size_t> bucket_of;
+    for (auto& [key, ops] : groups) {
+      for (const Op* op : ops) {
+        bucket_of[op] = program_.buckets.size();
+      }
+      program_.buckets.push_back(ops);
+    }
+    std::vector<const Op*> order;
+    std::unordered_set<const Op*> done;
+    std::vector<size_t> missing(program_.buckets.size());
+    for (size_t b = 0; b < missing.size(); ++b) {
+      missing[b] = program_.buckets[b].size();
+    }
+    std::set<const Op*> waiting;
+    const auto ready = [&](const Op* op) {
+      return std::all_of(op->operands.begin(), op->operands.end(), [&](const Value* v) {
+        return v->def == nullptr || done.contains(v->def);
+      });
+    };
+    std::vector<const Op*> pending;
+    for (const auto& op : body.ops) {
+      pending.push_back(op.get());
+    }
+    std::vector<std::vector<const Op*>> collected(program_.buckets.size());
+    while (!pending.empty()) {
+      std::vector<const Op*> later;
+      for (const Op* op : pending) {
+        if (!ready(op)) {
+          later.push_back(op);
+          continue;
+        }
+        if (op->kind == Kind::kAllReduce) {
+          const size_t b = bucket_of[op];
+          collected[b].push_back(op);
+          if (--missing[b] > 0) {
+            continue;
+          }
+          order.push_back(op);  // stands for the whole bucket
+          done.insert(collected[b].begin(), collected[b].end());
+          continue;
+        }
+        done.insert(op);
+        if (op->kind != Kind::kReturn) {
+          order.push_back(op);
+        }
+      }
+      if (later.size() == pending.size()) {
+        throw Error("the graph is not in an order of dependence");
+      }
+      pending = std::move(later);
+    }
+    for (const Op* op : order) {
+      if (op->kind == Kind::kAllReduce) {
+        bucket_at_[op] = bucket_of[op];
+      }
+    }
+    return order;
+  }
+
+  static std::string bucket_key(const Op& op) {
+    const auto& a = op.as<CollectiveAttrs>();
+    std::string key;
+    for (const auto& group : a.groups) {
+      key += '|';
+      for (const int64_t g : group) {
+        key += std::to_string(g) + ',';
+      }
+    }
+    const auto reducer = simple_reducer(*op.regions.at(0));
+    if (!reducer || !is_reducer(*reducer)) {
+      unsupported(op, "the reduction body must be one add, multiply, maximum, minimum, and or or");
+    }
+    return key + std::string(kind_name(*reducer)) +
+           std::string(elem_name(op.operand_type(0).elem));
+  }
+
+  void visit(const Op* op) {
+    if (is_cheap(op->kind)) {
+      return;
+    }
+    if (is_elementwise(op->kind)) {
+      place_or_float(op);
+      return;
+    }
+    switch (op->kind) {
+      case Kind::kReduce:
+        place_reduce(op);
+        return;
+      case Kind::kDotGeneral:
+        place_dot(op);
+        return;
+      case Kind::kConcatenate:
+        place_concatenate(op);
+        return;
+      case Kind::kAllReduce:
+        place_all_reduce(op);
+        return;
+      default:
+        unsupported(*op, "this op is not supported by the core compiler");
+    }
+  }
+
+  int position(const Value* v) const {  // of the kernel that makes the value; -1: from outside
+    const auto it = made_by_.find(v);
+    return it == made_by_.end() ? -1 : it->second->order;
+  }
+
+  // Latest kernel that any operand, seen through views and waiting ops, comes from.
+  int latest(const Value* v, bool& waits) const {
+    const Value* root = view_root(v, context_);
+    if (root->def == nullptr || made_by_.contains(root) || is_cheap(root->def->kind)) {
+      return position(root);
+    }
+    waits = true;
+    return latest_of(*root->def);
+  }
+  int latest_of(const Op& op) const {
+    int pos = -1;
+    bool waits = false;
+    for (const Value* v : op.operands) {
+      pos = std::max(pos, latest(v, waits));
+    }
+    return pos;
+  }
+
+  void place_or_float(const Op* op) {
+    if (latest_of(*op) < 0 && op->type().count() > kEagerElements) {
+      return;  // waits for a consumer
+    }
+    place_loop(op);
+  }
+
+  // Places the waiting ops that `v` needs. Element-by-element operands of `consumer` are placed
+  // near it: not before kernel `from`.
+  void need(const Value* v, int from) {
+    const Value* root = view_root(v, context_);
+    if (root->def == nullptr || made_by_.contains(root) || is_cheap(root->def->kind)) {
+      return;
+    }
+    place_loop(root->def, from);
+  }
+
+  void place_loop(const Op* op, int from = -1) {
+    if (made_by_.contains(op->result())) {
+      return;
+    }
+    const int pos = std::max(from, is_cheap(op->kind) ? latest_of_copy(op) : latest_of(*op));
+    for (const Value* v : op->operands) {
+      need(v, v->type.count() == op->type().count() ? pos : -1);
+    }
+    const Dims& domain = op->kind == Kind::kReduce ? op->operand_type(0).dims : op->type().dims;
+    put(op, domain, std::max(from, is_cheap(op->kind) ? latest_of_copy(op) : latest_of(*op)));
+  }
+
+  int latest_of_copy(const Op* op) const {
+    return op->operands.empty() ? -1 : latest_of(*op);
+  }
+
+  // Adds the op to a kernel at or behind `pos`, or makes a new one.
+  void put(const Op* op, const Dims& domain, int pos) {
+    const int64_t count = Type{Elem::kF32, domain}.count();
+    for (Kernel& k : program_.kernels) {
+      if (k.order < pos || k.kind != KernelClass::kLoop || k.ops.size() >= kMaxOps ||
+          Type{Elem::kF32, k.domain}.count() != count) {
+        continue;
+      }
+      std::vector<const Op*> ops = k.ops;
+      ops.push_back(op);
+      if (joins(k, ops, domain)) {
+        made_by_[op->result()] = &k;
+        return;
+      }
+    }
+    Kernel fresh;
+    fresh.kind = KernelClass::kLoop;
+    fresh.domain = domain;
+    fresh.ops = {op};
+    fresh.nest = nest_or_copy(fresh.ops, domain);
+    Kernel* k = insert(std::move(fresh), count <= kEagerElements ? behind(op, pos) : -1);
+    made_by_[op->result()] = k;
+  }
+
+  // The place of a small kernel: directly behind its latest producer.
+  int behind(const Op* op, int pos) const {
+    bool waits = false;
+    int at = pos;
+    for (const Value* v : op->operands) {
+      at = std::max(at, latest(v, waits));
+    }
+    return at + 1;
+  }
+
+  bool joins(Kernel& k, const std::vector<const Op*>& ops, const Dims& domain) {
+    try {
+      auto nest = build_nest(ops, has_reduce(ops) ? domain : k.domain, context_);
+      if (!nest || nest->accesses.size() > kMaxAccesses) {
+        return false;
+      }
+      if (has_reduce(ops) && domain != k.domain) {
+        return false;
+      }
+      for (const NestAccess& a : nest->accesses) {
+        if (position(a.value) >= k.order) {
+          return false;
+        }
+      }
+      k.ops = ops;
+      k.nest = std::move(*nest);
+      return true;
+    } catch (const NeedsCopy&) {
+      return false;
+    }
+  }
+
+  static bool has_reduce(const std::vector<const Op*>& ops) {
+    return std::any_of(ops.begin(), ops.end(),
+                       [](const Op* op) { return op->kind == Kind::kReduce; });
+  }
+
+  // Builds a nest of its own for an op; operands that cannot be read by strides are copied first.
+  Nest nest_or_copy(const std::vector<const Op*>& ops, const Dims& domain) {
+    for (int tries = 0; tries < 16; ++tries) {
+      try {
+        auto nest = build_nest(ops, domain, context_);
+        if (nest) {
+          return std::move(*nest);
+        }
+        const Op* op = ops.at(0);
+        if (op->kind != Kind::kReduce || copied_.contains(op->operands[0]) ||
+            !is_cheap(op->operands[0]->def->kind)) {
+          unsupported(*op, "the operands of this op cannot be read in one loop nest");
+        }
+        copy(op->operands[0]);
+      } catch (const NeedsCopy& n) {
+        copy(n.value);
+      }
+    }
+    unsupported(*ops.at(0), "the views in front of this op cannot be read by strides");
+  }
+
+  // Gives a view, iota or constant a buffer.
+  void copy(const Value* v) {
+    if (copied_.contains(v) || made_by_.contains(v) || v->def == nullptr ||
+        !is_cheap(v->def->kind)) {
+      return;
+    }
+    place_loop(v->def);
+    copied_.insert(v);
+  }
+
+  Kernel* insert(Kernel kernel, int at) {
+    const int n = static_cast<int>(program_.kernels.size());
+    auto it = program_.kernels.end();
+    if (at >= 0 && at < n) {
+      it = std::next(program_.kernels.begin(), at);
+    }
+    it = program_.kernels.insert(it, std::move(kernel));
+    int order = 0;
+    for (Kernel& k : program_.kernels) {
+      k.order = order++;
+    }
+    return &*it;
+  }
+
+  void place_reduce(const Op* op) {
+    const auto reducer = simple_reducer(*op->regions.at(0));
+    if (op->operands.size() != 2 || !reducer || !is_reducer(*reducer)) {
+      unsupported(*op,
+                  "a reduce must have one operand and a body of one add, multiply, maximum, "
+                  "minimum, and, or or xor");
+    }
+    need(op->operands[1], -1);
+    place_loop(op);
+  }
+
+  // A value that must lie dense in a buffer: an op result, or a copy of a view.
+  const Value* dense(const Value* v) {
+    need(v, -1);
+    try {
+      const NestAccess a = resolve_view(v, context_);
+      if (a.view.offset == 0 && a.view.stride == row_major_strides(v->type.dims) &&
+          a.value->type.count() == v->type.count()) {
+        return a.value;
+      }
+    } catch (const NeedsCopy&) {
+      // Not a strided view of anything: copied below.
+    }
+    copy(v);
+    return v;
+  }
+
+  void place_concatenate(const Op* op) {
+    Kernel k;
+    k.kind = KernelClass::kConcatenate;
+    k.ops = {op};
+    k.out = op->result();
+    for (const Value* v : op->operands) {
+      k.reads.push_back(dense(v));
+    }
+    k.writes = {k.out};
+    made_by_[op->result()] = insert(std::move(k), -1);
+  }
+
+  void place_all_reduce(const Op* op) {
+    Kernel k;
+    k.kind = KernelClass::kAllReduce;
+    k.ops = program_.buckets[bucket_at_.at(op)];
+    for (const Op* o : k.ops) {
+      for (size_t i = 0; i < o->operands.size(); ++i) {
+        k.reads.push_back(dense(o->operands[i]));
+        k.writes.push_back(o->result(i));
+      }
+    }
+    const std::vector<const Value*> writes = k.writes;
+    Kernel* at = insert(std::move(k), -1);
+    for (const Value* v : writes) {
+      made_by_[v] = at;
+    }
+  }
+
+  void place_dot(const Op* op) {
+    for (const Value* v : op->operands) {
+      if (v->type.elem != Elem::kF32 && v->type.elem != Elem::kBf16) {
+        unsupported(*op, "dot_general takes f32 and bf16 operands only; convert " +
+                             std::string(elem_name(v->type.elem)) + " first");
+      }
+      need(v, -1);
+    }
+    const auto& a = op->as<DotAttrs>();
+    if (a.lhs_precision != Precision::kDefault || a.rhs_precision != Precision::kDefault) {
+      unsupported(*op, "precision high and highest are not supported; use the default precision");
+    }
+    Kernel k;
+    k.kind = KernelClass::kContract;
+    k.ops = {op};
+    k.out = op->result();
+    const Op* turn = folded_transpose(op);
+    if (turn != nullptr) {
+      k.out = turn->result();
+      copied_.insert(turn->result());
+    }
+    k.dot = contraction(*op, turn != nullptr);
+    k.reads = {k.dot.lhs, k.dot.rhs};
+    k.writes = {k.out};
+    Kernel* at = insert(std::move(k), -1);
+    made_by_[op->result()] = at;
+    made_by_[at->out] = at;
+  }
+
+  // A transpose [1,0] that is the only reader of a 2-D dot: the dot writes its result directly.
+  const Op* folded_transpose(const Op* op) const {
+    const auto it = uses_.find(op->result());
+    if (it == uses_.end() || it->second.size() != 1 || op->type().rank() != 2) {
+      return nullptr;
+    }
+    const Op* user = it->second.front();
+    return user->kind == Kind::kTranspose && user->as<DimsAttrs>().dims == Dims{1, 0} ? user
+                                                                                      : nullptr;
+  }
+
+  // An operand as a strided view of a buffer.
+  NestAccess operand(const Value* v) {
+    try {
+      return resolve_view(v, context_);
+    } catch (const NeedsCopy&) {
+      copy(v);
+      return {v, {0, row_major_strides(v->type.dims)}};
+    }
+  }
+
+  static void merge_dims(std::vector<Contraction::Dim>& dims) {
+    std::erase_if(dims, [](const Contraction::Dim& d) { return d.n == 1; });
+    for (size_t i = dims.size(); i-- > 1;) {
+      const auto& in = dims[i];
+      auto& out = dims[i - 1];
+      if (out.lhs == in.n * in.lhs && out.rhs == in.n * in.rhs && out.out == in.n * in.out) {
+        dims[i].n *= out.n;
+        dims.erase(dims.begin() + static_cast<ptrdiff_t>(i) - 1);
+      }
+    }
+  }
+
+  // Loops of the contraction over buffers that the matrix unit can read: rows with contiguous
+  // contraction (or contiguous rows: the transpose unit turns them), weights as a plain matrix.
+  Contraction contraction(const Op& op, bool turned) {
+    std::array<Side, 2> side;
+    for (size_t i = 0; i < 2; ++i) {
+      const NestAccess a = operand(op.operands[i]);
+      side[i] = {a.value, a.view.offset, a.view.stride};
+    }
+    for (int tries = 0; tries < 2; ++tries) {
+      Contraction c = make_contraction(op, side);
+      if (turned) {
+        turn(c);
+      }
+      for (auto* dims : {&c.batch, &c.m, &c.n, &c.k}) {
+        merge_dims(*dims);
+      }
+      const bool one_k = c.k.size() <= 1;
+      const bool k_runs = c.k.empty() || c.k[0].lhs == 1;
+      const bool m_runs = c.m.empty() || c.m[0].lhs == 1;
+      const bool lhs_ok = one_k && c.m.size() <= 1 && (k_runs || m_runs) && forward(c.k, c.m);
+      const bool rhs_ok = one_k && c.n.size() <= 1 && forward(c.k, c.n);
+      if (lhs_ok && rhs_ok) {
+        return c;
+      }
+      if (!lhs_ok) {
+        side[turned ? 1 : 0] = arrange(op, turned ? 1 : 0, true);
+      }
+      if (!rhs_ok) {
+        side[turned ? 0 : 1] = arrange(op, turned ? 0 : 1, false);
+      }
+    }
+    unsupported(op, "the dims of this dot_general cannot be brought into matrix order");
+  }
+
+  // out[n, m] = sum rhs[k, n] * lhs[m, k]: the sides change places.
+  static void turn(Contraction& c) {
+    const int64_t rows = Contraction::count(c.m), cols = Contraction::count(c.n);
+    for (auto& d : c.m) {
+      d.out /= cols;
+    }
+    for (auto& d : c.n) {
+      d.out *= rows;
+    }
+    std::swap(c.lhs, c.rhs);
+    std::swap(c.lhs_offset, c.rhs_offset);
+    std::swap(c.m, c.n);
+    for (auto* dims : {&c.batch, &c.m, &c.n, &c.k}) {
+      for (auto& d : *dims) {
+        std::swap(d.lhs, d.rhs);
+      }
+    }
+  }
+
+  static bool forward(const std::vector<Contraction::Dim>& a,
+                      const std::vector<Contraction::Dim>& b) {
+    const auto positive = [](const Contraction::Dim& d) { return d.lhs >= 0 && d.rhs >= 0; };
+    return std::all_of(a.begin(), a.end(), positive) && std::all_of(b.begin(), b.end(), positive);
+  }
+
+  struct Side {
+    const Value* buffer = nullptr;
+    int64_t offset = 0;
+    Dims strides;  // along the dims of the operand
+  };
+
+  static Dims free_dims(int64_t rank, const Dims& batch, const Dims& contract) {
+    Dims free;
+    for (int64_t d = 0; d < rank; ++d) {
+      if (std::find(batch.begin(), batch.end(), d) == batch.end() &&
+          std::find(contract.begin(), contract.end(), d) == contract.end()) {
+        free.push_back(d);
+      }
+    }
+    return free;
+  }
+
+  // Copies an operand into the order batch, rows, contraction (rows side) or batch, contraction,
+  // columns.
+  Side arrange(const Op& op, size_t i, bool rows_side) {
+    Value* v = op.operands[i];
+    const auto& a = op.as<DotAttrs>();
+    const Dims& batch = i == 0 ? a.lhs_batch : a.rhs_batch;
+    const Dims& contract = i == 0 ? a.lhs_contract : a.rhs_contract;
+    const Dims free = free_dims(v->type.rank(), batch, contract);
+    Dims perm = batch;
+    const Dims& second = rows_side ? free : contract;
+    const Dims& third = rows_side ? contract : free;
+    perm.insert(perm.end(), second.begin(), second.end());
+    perm.insert(perm.end(), third.begin(), third.end());
+    Type type{v->type.elem, {}};
+    for (const int64_t d : perm) {
+      type.dims.push_back(v->type.dims[static_cast<size_t>(d)]);
+    }
+    Op* made = program_.made_ops->append(Kind::kTranspose, {v}, {type}, DimsAttrs{perm}, op.loc);
+    copy(made->result());
+    Side side{made->result(), 0, Dims(perm.size())};
+    const Dims pitch = row_major_strides(type.dims);
+    for (size_t d = 0; d < perm.size(); ++d) {
+      side.strides[static_cast<size_t>(perm[d])] = pitch[d];
+    }
+    return side;
+  }
+
+  static Contraction make_contraction(const Op& op, const std::array<Side, 2>& side) {
+    const auto& a = op.as<DotAttrs>();
+    Contraction c;
+    c.lhs = side[0].buffer;
+    c.rhs = side[1].buffer;
+    c.lhs_offset = side[0].offset;
+    c.rhs_offset = side[1].offset;
+    const Dims &ls = side[0].strides, &rs = side[1].strides;
+    const Dims &ld = op.operand_type(0).dims, &rd = op.operand_type(1).dims;
+    const Dims os = row_major_strides(op.type().dims);
+    const auto at = [](const Dims& v, int64_t d) { return v[static_cast<size_t>(d)]; };
+    size_t o = 0;
+    for (size_t i = 0; i < a.lhs_batch.size(); ++i) {
+      c.batch.push_back({at(ld, a.lhs_batch[i]), at(ls, a.lhs_batch[i]), at(rs, a.rhs_batch[i]),
+                         os[o++]});
+    }
+    for (const int64_t d : free_dims(op.operand_type(0).rank(), a.lhs_batch, a.lhs_contract)) {
+      c.m.push_back({at(ld, d), at(ls, d), 0, os[o++]});
+    }
+    for (const int64_t d : free_dims(op.operand_type(1).rank(), a.rhs_batch, a.rhs_contract)) {
+      c.n.push_back({at(rd, d), 0, at(rs, d), os[o++]});
+    }
+    for (size_t i = 0; i < a.lhs_contract.size(); ++i) {
+      c.k.push_back({at(ld, a.lhs_contract[i]), at(ls, a.lhs_contract[i]),
+                     at(rs, a.rhs_contract[i]), 0});
+    }
+    return c;
+  }
+
+  void place_result(const Value* v, size_t index) {
+    Kernel k;
+    k.kind = KernelClass::kCopyOut;
+    k.out = v;
+    k.result = index;
+    k.reads = {dense(v)};
+    insert(std::move(k), -1);
+  }
+
+  // Which values need buffers, and what every loop kernel reads and writes.
+  void finish() {
+    std::set<const Value*> read;
+    for (Kernel& k : program_.kernels) {
+      if (k.kind == KernelClass::kLoop) {
+        for (const NestAccess& a : k.nest.accesses) {
+          k.reads.push_back(a.value);
+        }
+      }
+      read.insert(k.reads.begin(), k.reads.end());
+    }
+    for (Kernel& k : program_.kernels) {
+      if (k.kind == KernelClass::kLoop) {
+        for (const Op* op : k.ops) {
+          if (read.contains(op->result())) {
+            k.writes.push_back(op->result());
+          }
+        }
+      }
+    }
+  }
+
+  const Module& module_;
+  NestContext context_;
+  Uses uses_;
+  KernelProgram program_;
+  std::map<const Value*, Kernel*> made_by_;
+  std::set<const Value*> copied_;
+  std::map<const Op*, size_t> bucket_at_;
+};
+
+}  // namespace
+
+int64_t Contraction::count(const std::vector<Dim>& dims) {
+  int64_t n = 1;
+  for (const Dim& d : dims) {
+    n *= d.n;
+  }
+  return n;
+}
+
+KernelProgram make_kernels(const Module& module) { return Fuser(module).run(); }
+
+std::string print(const KernelProgram& program) {
+  static constexpr std::array kNames = {"loop", "contract", "concatenate", "all_reduce", "copy_out"};
+  std::string out;
+  for (const Kernel& k : program.kernels) {
+    out += std::to_string(k.order) + ": " + kNames[static_cast<size_t>(k.kind)];
+    if (k.kind == KernelClass::kLoop) {
+      for (const Loop& l : k.nest.loops) {
+        out += (l.reduced ? " r" : " ") + std::to_string(l.n);
+      }
+    }
+    if (k.kind == KernelClass::kContract) {
+      out += " b" + std::to_string(Contraction::count(k.dot.batch)) + " m" +
+             std::to_string(Contraction::count(k.dot.m)) + " n" +
+             std::to_string(Contraction::count(k.dot.n)) + " k" +
+             std::to_string(Contraction::count(k.dot.k));
+    }
+    out += " (" + std::to_string(k.reads.size()) + " read, " + std::to_string(k.writes.size()) +
+           " written):";
+    for (const Op* op : k.ops) {
+      out += ' ' + std::string(kind_name(op->kind));
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+}  // namespace tpu::compiler

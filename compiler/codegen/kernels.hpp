@@ -1,0 +1,57 @@
+// Kernels (level K): the graph cut into loop kernels (fused elementwise and reduce), contractions,
+// concatenations and collectives, in the order in which they run, and the buffers between them.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codegen/nest.hpp"
+#include "ir/graph.hpp"
+
+namespace tpu::compiler {
+
+enum class KernelClass : uint8_t { kLoop, kContract, kConcatenate, kAllReduce, kCopyOut };
+
+// out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n]; strides in elements of the operand's
+// buffer. Loops are merged; k in the order of the contracting dims.
+struct Contraction {
+  const Value* lhs = nullptr;
+  const Value* rhs = nullptr;
+  int64_t lhs_offset = 0, rhs_offset = 0;
+  struct Dim {
+    int64_t n = 1, lhs = 0, rhs = 0, out = 0;
+  };
+  std::vector<Dim> batch, m, n, k;
+
+  static int64_t count(const std::vector<Dim>& dims);
+};
+
+struct Kernel {
+  KernelClass kind = KernelClass::kLoop;
+  std::vector<const Op*> ops;  // loop: in program order; others: one op, all_reduce: the bucket
+  Dims domain;                 // loop
+  Nest nest;                   // loop
+  Contraction dot;             // contract
+  const Value* out = nullptr;  // contract: the value written (a transpose may be folded in)
+  size_t result = 0;           // copy_out: result number
+  int order = 0;
+  std::vector<const Value*> reads, writes;  // buffers
+};
+
+struct KernelProgram {
+  std::list<Kernel> kernels;
+  std::vector<std::vector<const Op*>> buckets;  // all_reduce ops that travel together
+  std::unique_ptr<Region> made_ops;             // transposes that the fusion added
+};
+
+// Cuts the graph into kernels. Throws Error for an op that cannot be compiled.
+KernelProgram make_kernels(const Module& module);
+
+std::string print(const KernelProgram& program);  // for --dump-after=kernels
+
+}  // namespace tpu::compiler

@@ -1,0 +1,91 @@
+// The command listing (level C): engine commands and sequencer instructions of one core program in
+// issue order, before semaphores are inserted and addresses of VPU programs are known. Kernel
+// lowering appends to it; insert_semaphores orders it; encode turns it into code.
+// Every command says which bytes it touches: from its fields, or from a window where an address
+// depends on a register.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "exe/executable.hpp"
+
+#include "tpu/spec/isa.hpp"
+
+namespace tpu::compiler {
+
+// Bytes [lo, hi) of a memory; with pitch > 0 only the bytes lo + r * pitch + [0, width).
+struct MemRange {
+  spec::Space space = spec::Space::kVmem;
+  int slot = 0;  // HBM: binding slot (the root of an alias chain); VMEM and SMEM: 0
+  int64_t lo = 0, hi = 0;
+  int64_t pitch = 0, width = 0;
+  bool write = false;
+};
+
+// True if both may touch the same byte (read or write is not looked at).
+bool ranges_overlap(const MemRange& a, const MemRange& b);
+
+struct VpuProgram {
+  spec::VpuProgramHeader header;
+  std::vector<spec::VpuInsn> code;
+  bool operator==(const VpuProgram&) const = default;
+};
+
+struct Command {
+  std::variant<spec::NopCommand, spec::MatmulCommand, spec::VpuKernelCommand,
+               spec::TransposeCommand, spec::DmaCommand, spec::FillCommand>
+      body;
+  std::vector<spec::VpuAccess> accesses;  // vpu_kernel only
+  int program = -1;                       // vpu_kernel: index into Listing::programs
+  // Ranges in place of operands whose address depends on a register, and of what other cores do.
+  std::vector<MemRange> windows;
+  // Index of a command on another queue that is done when this one starts, by a wait that is
+  // already in the header (answers of another core); -1 for none.
+  int implies = -1;
+
+  spec::CommandHeader& head();
+  const spec::CommandHeader& head() const;
+  spec::Queue queue() const { return static_cast<spec::Queue>(head().queue); }
+};
+
+using Item = std::variant<spec::ScalarInsn, Command>;
+
+struct SlotInfo {
+  exe::SlotKind kind = exe::SlotKind::scratch;
+  uint64_t bytes = 0;
+  uint32_t index = 0;
+  int alias_of = -1;
+  std::string name;
+};
+
+struct Listing {
+  std::vector<Item> items;
+  std::vector<VpuProgram> programs;
+  std::vector<SlotInfo> slots;
+
+  int root_slot(int slot) const;  // follows alias_of
+  int add_program(VpuProgram program);
+  int append(Command command);  // returns the item index
+  void append(spec::ScalarOp op, int rd, int rs1, int rs2, int32_t imm);
+};
+
+// A command of type T with its header filled in.
+template <typename T>
+T make_command(spec::Opcode opcode, spec::Queue queue, uint32_t op_id) {
+  T c{};
+  c.head.opcode = static_cast<uint8_t>(opcode);
+  c.head.queue = static_cast<uint8_t>(queue);
+  c.head.op_id = op_id;
+  return c;
+}
+
+spec::Addr vmem_addr(int64_t offset);
+spec::Addr hbm_addr(int slot, int64_t offset);
+
+// All bytes that a command may read or write on its own core.
+std::vector<MemRange> memory_ranges(const Listing& listing, const Command& command);
+
+}  // namespace tpu::compiler

@@ -1,0 +1,194 @@
+// Dependence edges by byte ranges, transitive reduction by vector clocks, semaphores per queue pair.
+#include "codegen/semaphores.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "ir/error.hpp"
+
+namespace tpu::compiler {
+
+namespace {
+
+constexpr size_t kQueues = spec::kQueueCount;
+using Clock = std::array<int, kQueues>;  // latest item of each queue known to be done; -1: none
+
+void join(Clock& a, const Clock& b) {
+  for (size_t q = 0; q < kQueues; ++q) {
+    a[q] = std::max(a[q], b[q]);
+  }
+}
+
+// Past accesses of one memory; accesses that a later dense write covers are forgotten.
+class History {
+ public:
+  void conflicts(const MemRange& range, std::vector<int>& out) const {
+    for (const Entry& e : entries_) {
+      if ((e.range.write || range.write) && ranges_overlap(e.range, range)) {
+        out.push_back(e.item);
+      }
+    }
+  }
+
+  void add(const MemRange& range, int item) {
+    if (range.write && range.pitch == 0) {
+      std::erase_if(entries_, [&](const Entry& e) {
+        return e.range.lo >= range.lo && e.range.hi <= range.hi;
+      });
+    }
+    entries_.push_back({range, item});
+  }
+
+ private:
+  struct Entry {
+    MemRange range;
+    int item;
+  };
+  std::vector<Entry> entries_;
+};
+
+class Inserter {
+ public:
+  Inserter(Listing& listing, int limit) : listing_(listing), limit_(limit) {
+    for (Clock& c : known_) {
+      c.fill(-1);
+    }
+    pair_.fill(-1);
+  }
+
+  SyncResult run() {
+    const size_t n = listing_.items.size();
+    waits_.resize(n);
+    signals_.resize(n);
+    clock_.resize(n);
+    for (size_t i = 0; i < n; ++i) {
+      if (const auto* command = std::get_if<Command>(&listing_.items[i])) {
+        visit(static_cast<int>(i), *command);
+      }
+    }
+    rewrite();
+    result_.semaphores = next_;
+    return std::move(result_);
+  }
+
+ private:
+  int queue_of(int item) const {
+    const auto& c = std::get<Command>(listing_.items[static_cast<size_t>(item)]);
+    return static_cast<int>(c.queue());
+  }
+
+  void visit(int item, const Command& command) {
+    const auto q = static_cast<size_t>(command.queue());
+    Clock& known = known_[q];
+    if (command.implies >= 0) {
+      join(known, clock_[static_cast<size_t>(command.implies)]);
+    }
+    const std::vector<MemRange> ranges = memory_ranges(listing_, command);
+    std::vector<int> before;
+    for (const MemRange& r : ranges) {
+      history_[{r.space, r.slot}].conflicts(r, before);
+    }
+    std::sort(before.begin(), before.end(), std::greater<>());
+    before.erase(std::unique(before.begin(), before.end()), before.end());
+    for (const int producer : before) {
+      const int p = queue_of(producer);
+      if (static_cast<size_t>(p) == q || known[static_cast<size_t>(p)] >= producer) {
+        continue;
+      }
+      const int sem = semaphore(p, static_cast<int>(q));
+      waits_[static_cast<size_t>(item)].push_back(sem);
+      signals_[static_cast<size_t>(producer)].push_back(sem);
+      result_.edges.push_back({producer, item});
+      join(known, clock_[static_cast<size_t>(producer)]);
+    }
+    known[q] = item;
+    clock_[static_cast<size_t>(item)] = known;
+    for (const MemRange& r : ranges) {
+      history_[{r.space, r.slot}].add(r, item);
+    }
+  }
+
+  int semaphore(int from, int to) {
+    int& sem = pair_[static_cast<size_t>(from) * kQueues + static_cast<size_t>(to)];
+    if (sem < 0) {
+      if (next_ >= limit_) {
+        throw Error("the program needs more semaphores than the board has (" +
+                    std::to_string(limit_) + " left for queue pairs); raise core.semaphores");
+      }
+      sem = next_++;
+    }
+    return sem;
+  }
+
+  Command nop_like(const Command& c) const {
+    Command nop;
+    nop.body = make_command<spec::NopCommand>(spec::Opcode::kNop, c.queue(), c.head().op_id);
+    return nop;
+  }
+
+  // Puts waits and signals into the headers; what does not fit goes to nops of the same queue.
+  void rewrite() {
+    std::vector<Item> out;
+    for (size_t i = 0; i < listing_.items.size(); ++i) {
+      Item& item = listing_.items[i];
+      if (!std::holds_alternative<Command>(item)) {
+        out.push_back(std::move(item));
+        continue;
+      }
+      Command& command = std::get<Command>(item);
+      std::vector<int> waits = waits_[i], signals = signals_[i];
+      put_waits(command, waits);
+      while (!waits.empty()) {
+        Command nop = nop_like(command);
+        put_waits(nop, waits);
+        out.emplace_back(std::move(nop));
+      }
+      put_signals(command, signals);
+      const Command like = nop_like(command);
+      out.push_back(std::move(item));
+      while (!signals.empty()) {
+        Command nop = like;
+        put_signals(nop, signals);
+        out.emplace_back(std::move(nop));
+      }
+    }
+    listing_.items = std::move(out);
+  }
+
+  static void put_waits(Command& c, std::vector<int>& sems) {
+    for (spec::Wait& w : c.head().wait) {
+      if ((w.flags & 1) == 0 && !sems.empty()) {
+        w = {static_cast<uint8_t>(sems.back()), 3, 1};
+        sems.pop_back();
+      }
+    }
+  }
+
+  static void put_signals(Command& c, std::vector<int>& sems) {
+    for (spec::Signal& s : c.head().signal) {
+      if ((s.flags & 1) == 0 && !sems.empty()) {
+        s = {static_cast<uint8_t>(sems.back()), 1, 1, 0};
+        sems.pop_back();
+      }
+    }
+  }
+
+  Listing& listing_;
+  const int limit_;
+  int next_ = 0;
+  std::array<int, kQueues * kQueues> pair_;
+  std::array<Clock, kQueues> known_;
+  std::vector<Clock> clock_;
+  std::vector<std::vector<int>> waits_, signals_;
+  std::map<std::pair<spec::Space, int>, History> history_;
+  SyncResult result_;
+};
+
+}  // namespace
+
+SyncResult insert_semaphores(Listing& listing, int limit) {
+  return Inserter(listing, limit).run();
+}
+
+}  // namespace tpu::compiler

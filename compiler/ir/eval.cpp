@@ -1,0 +1,50 @@
+// Dispatch of single ops to their evaluation, and conversions between constants and arrays.
+#include "ir/eval.hpp"
+
+namespace tpu::compiler {
+
+Tensor make_tensor(const Type& type) {
+  return {type, std::vector<std::byte>(static_cast<size_t>(type.bytes()))};
+}
+
+Tensor to_tensor(const Dense& dense) { return {dense.type, dense.expanded()}; }
+
+Dense to_dense(Tensor tensor) { return make_dense(tensor.type, std::move(tensor.data)); }
+
+bool can_eval(Kind kind) {
+  switch (kind) {
+    case Kind::kCbrt:
+    case Kind::kCosine:
+    case Kind::kSine:
+    case Kind::kTan:
+    case Kind::kAtan2:
+      return false;
+    case Kind::kConstant:
+    case Kind::kIota:
+    case Kind::kBroadcastInDim:
+    case Kind::kTranspose:
+    case Kind::kReshape:
+    case Kind::kSlice:
+    case Kind::kReverse:
+    case Kind::kConcatenate:
+    case Kind::kPad:
+    case Kind::kDynamicSlice:
+    case Kind::kDynamicUpdateSlice:
+    case Kind::kDotGeneral:
+      return true;
+    default:
+      return is_elementwise(kind);
+  }
+}
+
+Tensor eval_op(const Op& op, const Tensors& operands, const EvalOptions& options) {
+  if (op.kind == Kind::kDotGeneral) {
+    return eval::dot(op, operands, options);
+  }
+  if (is_elementwise(op.kind)) {
+    return eval::elementwise(op, operands, op.type().dims);
+  }
+  return eval::shape(op, operands);
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,51 @@
+// Evaluates single ops on plain arrays under the number law: the semantics of the graph, for the
+// interpreter and for constant folding. Shapes are taken as verified. Float results obey the law
+// only while a spec::ScopedFlushMode is alive (the callers' duty). Ops with regions and collectives
+// are the interpreter's.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "arith/mxu_shape.hpp"
+#include "ir/graph.hpp"
+
+namespace tpu::compiler {
+
+// Row-major, memory layout of the core (i1 is one byte).
+struct Tensor {
+  Type type;
+  std::vector<std::byte> data;  // type.bytes() bytes
+};
+
+Tensor make_tensor(const Type& type);  // zeros
+Tensor to_tensor(const Dense& dense);
+Dense to_dense(Tensor tensor);
+
+enum class DotMode : uint8_t {
+  kMxuLaw,  // operands rounded to bf16, sums in the order of the matrix unit
+  kDouble,  // operands rounded to bf16, exact products, sums in double: for comparisons with a
+            // tolerance
+};
+struct EvalOptions {
+  DotMode dots = DotMode::kMxuLaw;
+  spec::MxuShape mxu;
+};
+
+using Tensors = std::vector<const Tensor*>;
+
+// True if eval_op can evaluate the kind.
+bool can_eval(Kind kind);
+
+// Evaluates an op without regions; one result. An op which the interpreter lacks is a
+// compiler::Error.
+Tensor eval_op(const Op& op, const Tensors& operands, const EvalOptions& options);
+
+// Groups of eval_op, by file. Private to ir/.
+namespace eval {
+Tensor elementwise(const Op& op, const Tensors& operands, const Dims& result_dims);
+Tensor shape(const Op& op, const Tensors& operands);
+Tensor dot(const Op& op, const Tensors& operands, const EvalOptions& options);
+}  // namespace eval
+
+}  // namespace tpu::compiler

@@ -1,0 +1,449 @@
+// Elementwise ops on arrays. Floats are computed in f32 and rounded to the result's type; integers
+// are computed in 64 bits and wrapped. Division by zero, shifts and NaN follow StableHLO as JAX
+// runs it.
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "arith/f32.hpp"
+#include "arith/transcendental.hpp"
+#include "ir/lanes.hpp"
+
+namespace tpu::compiler::eval {
+namespace {
+
+// Host scalars as lanes of the law's transcendentals; exact while the host flushes subnormals.
+struct ScalarLane {
+  using F = float;
+  using U = uint32_t;
+  using I = int32_t;
+  using M = bool;
+  static F splat(float v) { return v; }
+  static F fma(F a, F b, F c) { return std::fma(a, b, c); }
+  static F sqrt(F x) { return std::sqrt(x); }
+  static F select(M m, F a, F b) { return m ? a : b; }
+  static U select(M m, U a, U b) { return m ? a : b; }
+  static U bits(F x) { return std::bit_cast<U>(x); }
+  static F value(U x) { return std::bit_cast<F>(x); }
+  static U sra(U x, int n) { return static_cast<U>(static_cast<I>(x) >> n); }
+  static F to_float(U x) { return static_cast<F>(static_cast<I>(x)); }
+  static U trunc(F x) { return static_cast<U>(static_cast<I>(x)); }
+  static M both(M a, M b) { return a && b; }
+  static M either(M a, M b) { return a || b; }
+};
+using Law = spec::Transcendental<ScalarLane>;
+
+int width_of(Elem e) { return e == Elem::kI1 ? 1 : static_cast<int>(elem_bytes(e) * 8); }
+
+// Value of the low `width` bits, unsigned.
+uint64_t low_bits(int64_t v, int width) {
+  return width == 64 ? static_cast<uint64_t>(v)
+                     : static_cast<uint64_t>(v) & ((uint64_t{1} << width) - 1);
+}
+
+float sign_of(float x) {
+  if (std::isnan(x) || x == 0) {
+    return canonical(x);
+  }
+  return x > 0 ? 1.0f : -1.0f;
+}
+
+float flip(float x, uint32_t and_mask, uint32_t xor_mask) {
+  return spec::f32_from_bits((spec::f32_bits(canonical(x)) & and_mask) ^ xor_mask);
+}
+
+float unary_float(Kind kind, float x) {
+  switch (kind) {
+    case Kind::kAbs:
+      return flip(x, spec::kF32MagnitudeMask, 0);
+    case Kind::kNegate:
+      return std::isnan(x) ? x : flip(x, ~0u, spec::kF32SignMask);
+    case Kind::kSign:
+      return sign_of(x);
+    case Kind::kSqrt:
+      return std::sqrt(x);
+    case Kind::kRsqrt:
+      return Law::rsqrt(x);
+    case Kind::kExp:
+      return Law::exp(x);
+    case Kind::kExpm1:
+      return Law::expm1(x);
+    case Kind::kLog:
+      return Law::log(x);
+    case Kind::kLog1p:
+      return Law::log1p(x);
+    case Kind::kTanh:
+      return Law::tanh(x);
+    case Kind::kLogistic:
+      return Law::logistic(x);
+    case Kind::kFloor:
+      return std::floor(canonical(x));
+    case Kind::kCeil:
+      return std::ceil(canonical(x));
+    case Kind::kRoundEven:
+      return std::nearbyint(canonical(x));
+    case Kind::kRoundAfz:
+      return std::round(canonical(x));
+    default:
+      return canonical(x);
+  }
+}
+
+int64_t unary_int(Kind kind, int64_t x, Elem e) {
+  const int width = width_of(e);
+  const uint64_t bits = low_bits(x, width);
+  switch (kind) {
+    case Kind::kAbs:
+      return is_signed(e) && x < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(x)) : x;
+    case Kind::kNegate:
+      return static_cast<int64_t>(-static_cast<uint64_t>(x));
+    case Kind::kSign:
+      return x == 0 ? 0 : (is_signed(e) && x < 0 ? -1 : 1);
+    case Kind::kNot:
+      return e == Elem::kI1 ? (x ^ 1) : ~x;
+    case Kind::kPopcnt:
+      return std::popcount(bits);
+    case Kind::kClz:
+      return std::countl_zero(bits) - (64 - width);
+    default:
+      return x;
+  }
+}
+
+float binary_float(Kind kind, float a, float b) {
+  switch (kind) {
+    case Kind::kAdd:
+      return a + b;
+    case Kind::kSubtract:
+      return a - b;
+    case Kind::kMultiply:
+      return a * b;
+    case Kind::kDivide:
+      return a / b;
+    case Kind::kPower:
+      return Law::pow(a, b);
+    case Kind::kRemainder:
+      return std::fmod(canonical(a), canonical(b));
+    case Kind::kMaximum:
+    case Kind::kMinimum: {
+      a = canonical(a);
+      b = canonical(b);
+      if (std::isnan(a) || std::isnan(b)) {
+        return std::numeric_limits<float>::quiet_NaN();
+      }
+      const bool a_less = a < b || (a == b && std::signbit(a));
+      return (kind == Kind::kMaximum) == a_less ? b : a;
+    }
+    default:
+      return a;
+  }
+}
+
+int64_t power_int(int64_t base, int64_t exponent, Elem e) {
+  if (is_signed(e) && exponent < 0) {
+    return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
+  }
+  uint64_t result = 1;
+  auto b = static_cast<uint64_t>(base);
+  for (auto n = static_cast<uint64_t>(exponent); n != 0; n >>= 1) {
+    result *= (n & 1) != 0 ? b : 1;
+    b *= b;
+  }
+  return static_cast<int64_t>(result);
+}
+
+int64_t divide_int(Kind kind, int64_t a, int64_t b, Elem e) {
+  const bool quotient = kind == Kind::kDivide;
+  if (b == 0) {
+    return quotient ? -1 : a;
+  }
+  if (!is_signed(e)) {
+    const auto x = static_cast<uint64_t>(a);
+    const auto y = static_cast<uint64_t>(b);
+    return static_cast<int64_t>(quotient ? x / y : x % y);
+  }
+  if (b == -1) {
+    return quotient ? static_cast<int64_t>(-static_cast<uint64_t>(a)) : 0;
+  }
+  return quotient ? a / b : a % b;
+}
+
+int64_t shift_int(Kind kind, int64_t a, int64_t b, Elem e) {
+  const int width = width_of(e);
+  const uint64_t amount = low_bits(b, width);
+  const bool too_far = amount >= static_cast<uint64_t>(width);
+  if (kind == Kind::kShiftLeft) {
+    return too_far ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << amount);
+  }
+  if (kind == Kind::kShiftRightLogical) {
+    return too_far ? 0 : static_cast<int64_t>(low_bits(a, width) >> amount);
+  }
+  // Arithmetic: the sign bit of the element, also for unsigned types.
+  const int64_t extended =
+      width == 64 ? a : static_cast<int64_t>(low_bits(a, width) << (64 - width)) >> (64 - width);
+  return extended >> (too_far ? 63 : static_cast<int>(amount));
+}
+
+bool less(int64_t a, int64_t b, Elem e) {
+  return is_signed(e) ? a < b : static_cast<uint64_t>(a) < static_cast<uint64_t>(b);
+}
+
+int64_t binary_int(Kind kind, int64_t a, int64_t b, Elem e) {
+  const bool flag = e == Elem::kI1;
+  const auto x = static_cast<uint64_t>(a);
+  const auto y = static_cast<uint64_t>(b);
+  switch (kind) {
+    case Kind::kAdd:
+      return flag ? (a | b) : static_cast<int64_t>(x + y);
+    case Kind::kSubtract:
+      return static_cast<int64_t>(x - y);
+    case Kind::kMultiply:
+      return flag ? (a & b) : static_cast<int64_t>(x * y);
+    case Kind::kDivide:
+    case Kind::kRemainder:
+      return divide_int(kind, a, b, e);
+    case Kind::kMaximum:
+      return less(a, b, e) ? b : a;
+    case Kind::kMinimum:
+      return less(b, a, e) ? b : a;
+    case Kind::kPower:
+      return power_int(a, b, e);
+    case Kind::kAnd:
+      return a & b;
+    case Kind::kOr:
+      return a | b;
+    case Kind::kXor:
+      return a ^ b;
+    default:
+      return shift_int(kind, a, b, e);
+  }
+}
+
+template <typename T, typename Less>
+bool compare_values(CompareDirection d, T a, T b, Less lt) {
+  switch (d) {
+    case CompareDirection::kEq:
+      return a == b;
+    case CompareDirection::kNe:
+      return a != b;
+    case CompareDirection::kGe:
+      return lt(b, a) || a == b;
+    case CompareDirection::kGt:
+      return lt(b, a);
+    case CompareDirection::kLe:
+      return lt(a, b) || a == b;
+    default:
+      return lt(a, b);
+  }
+}
+
+// Orders all floats: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
+int32_t total_order_key(float x) {
+  const auto bits = std::bit_cast<int32_t>(x);
+  return bits < 0 ? bits ^ 0x7fffffff : bits;
+}
+
+Tensor compare(const Op& op, const Tensors& in, const Dims& dims) {
+  const auto& a = op.as<CompareAttrs>();
+  const Elem e = in[0]->type.elem;
+  Tensor out = make_tensor({Elem::kI1, dims});
+  std::vector<int64_t> r(static_cast<size_t>(out.type.count()));
+  if (is_float(e)) {
+    const auto x = load_floats(*in[0]);
+    const auto y = load_floats(*in[1]);
+    for (size_t i = 0; i < r.size(); ++i) {
+      r[i] =
+          a.type == CompareType::kTotalOrder
+              ? compare_values(a.direction, total_order_key(x[i]), total_order_key(y[i]),
+                               std::less<int32_t>())
+              : compare_values(a.direction, canonical(x[i]), canonical(y[i]), std::less<float>());
+    }
+  } else {
+    const auto x = load_ints(*in[0]);
+    const auto y = load_ints(*in[1]);
+    for (size_t i = 0; i < r.size(); ++i) {
+      r[i] = compare_values(a.direction, x[i], y[i],
+                            [e](int64_t p, int64_t q) { return less(p, q, e); });
+    }
+  }
+  store_ints(r, out);
+  return out;
+}
+
+int64_t to_int(float x, Elem e) {
+  if (std::isnan(x)) {
+    return 0;
+  }
+  const int width = width_of(e);
+  const double v = std::trunc(static_cast<double>(x));
+  const double high = std::ldexp(1.0, is_signed(e) ? width - 1 : width);  // first value too large
+  const double low = is_signed(e) ? -high : 0.0;
+  if (v >= high) {
+    return is_signed(e) ? static_cast<int64_t>(low_bits(-1, width - 1))
+                        : static_cast<int64_t>(low_bits(-1, width));
+  }
+  if (v <= low) {
+    return is_signed(e) ? std::numeric_limits<int64_t>::min() >> (64 - width) : 0;
+  }
+  return v < 0 ? static_cast<int64_t>(v) : static_cast<int64_t>(static_cast<uint64_t>(v));
+}
+
+Tensor convert(const Tensor& in, const Type& type) {
+  Tensor out = make_tensor(type);
+  const Elem to = type.elem;
+  if (is_float(in.type.elem)) {
+    const auto x = load_floats(in);
+    if (is_float(to)) {
+      std::vector<float> y(x.size());
+      for (size_t i = 0; i < x.size(); ++i) {
+        y[i] = canonical(x[i]);
+      }
+      store_floats(y, out);
+      return out;
+    }
+    std::vector<int64_t> y(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      y[i] = to == Elem::kI1 ? !(canonical(x[i]) == 0) : to_int(canonical(x[i]), to);
+    }
+    store_ints(y, out);
+    return out;
+  }
+  auto x = load_ints(in);
+  if (is_float(to)) {
+    std::vector<float> y(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      y[i] = in.type.elem == Elem::kU64 ? static_cast<float>(static_cast<uint64_t>(x[i]))
+                                        : static_cast<float>(x[i]);
+    }
+    store_floats(y, out);
+    return out;
+  }
+  if (to == Elem::kI1) {
+    for (int64_t& v : x) {
+      v = v != 0;
+    }
+  }
+  store_ints(x, out);
+  return out;
+}
+
+Tensor select(const Tensors& in) {
+  Tensor out = *in[2];
+  const auto p = load_ints(*in[0]);
+  const auto size = static_cast<size_t>(elem_bytes(out.type.elem));
+  const size_t n = out.data.size() / size;
+  for (size_t i = 0; i < n; ++i) {
+    if (p[p.size() == 1 ? 0 : i] != 0) {
+      std::memcpy(out.data.data() + i * size, in[1]->data.data() + i * size, size);
+    }
+  }
+  return out;
+}
+
+Tensor clamp(const Tensors& in) {
+  Tensor out = make_tensor(in[1]->type);
+  const Elem e = out.type.elem;
+  const auto run = [&](const auto& low, auto x, const auto& high, auto pick) {
+    for (size_t i = 0; i < x.size(); ++i) {
+      x[i] = pick(Kind::kMaximum, x[i], low[low.size() == 1 ? 0 : i]);
+      x[i] = pick(Kind::kMinimum, x[i], high[high.size() == 1 ? 0 : i]);
+    }
+    return x;
+  };
+  if (is_float(e)) {
+    store_floats(run(load_floats(*in[0]), load_floats(*in[1]), load_floats(*in[2]), binary_float),
+                 out);
+  } else {
+    const auto pick = [e](Kind k, int64_t a, int64_t b) { return binary_int(k, a, b, e); };
+    store_ints(run(load_ints(*in[0]), load_ints(*in[1]), load_ints(*in[2]), pick), out);
+  }
+  return out;
+}
+
+Tensor reduce_precision(const Op& op, const Tensor& in) {
+  const auto& a = op.as<ReducePrecisionAttrs>();
+  if (a.exponent_bits != 8 || a.mantissa_bits != 7) {
+    throw Error("only bfloat16 (8 exponent, 7 mantissa bits) is supported",
+                "stablehlo.reduce_precision", op.loc);
+  }
+  const Tensor narrow = convert(in, {Elem::kBf16, in.type.dims});
+  return convert(narrow, in.type);
+}
+
+Tensor unary(Kind kind, const Tensor& in, Elem to) {
+  Tensor out = make_tensor({to, in.type.dims});
+  if (!is_float(in.type.elem)) {
+    auto x = load_ints(in);
+    for (int64_t& v : x) {
+      v = unary_int(kind, v, in.type.elem);
+    }
+    store_ints(x, out);
+    return out;
+  }
+  auto x = load_floats(in);
+  if (kind == Kind::kIsFinite) {
+    std::vector<int64_t> y(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      y[i] = std::isfinite(x[i]);
+    }
+    store_ints(y, out);
+    return out;
+  }
+  for (float& v : x) {
+    v = canonical(unary_float(kind, v));
+  }
+  store_floats(x, out);
+  return out;
+}
+
+Tensor binary(Kind kind, const Tensors& in, const Type& type) {
+  Tensor out = make_tensor(type);
+  if (is_float(type.elem)) {
+    auto x = load_floats(*in[0]);
+    const auto y = load_floats(*in[1]);
+    for (size_t i = 0; i < x.size(); ++i) {
+      x[i] = canonical(binary_float(kind, x[i], y[i]));
+    }
+    store_floats(x, out);
+  } else {
+    auto x = load_ints(*in[0]);
+    const auto y = load_ints(*in[1]);
+    for (size_t i = 0; i < x.size(); ++i) {
+      x[i] = binary_int(kind, x[i], y[i], type.elem);
+    }
+    store_ints(x, out);
+  }
+  return out;
+}
+
+}  // namespace
+
+Tensor elementwise(const Op& op, const Tensors& in, const Dims& dims) {
+  switch (op.kind) {
+    case Kind::kCbrt:
+    case Kind::kCosine:
+    case Kind::kSine:
+    case Kind::kTan:
+    case Kind::kAtan2:
+      throw Error("this op is not supported", "stablehlo." + std::string(kind_name(op.kind)),
+                  op.loc);
+    case Kind::kCompare:
+      return compare(op, in, dims);
+    case Kind::kSelect:
+      return select(in);
+    case Kind::kClamp:
+      return clamp(in);
+    case Kind::kConvert:
+      return convert(*in[0], {op.type().elem, dims});
+    case Kind::kReducePrecision:
+      return reduce_precision(op, *in[0]);
+    case Kind::kBitcastConvert:
+      return {op.type(), in[0]->data};
+    default:
+      return in.size() == 1 ? unary(op.kind, *in[0], op.type().elem)
+                            : binary(op.kind, in, {op.type().elem, dims});
+  }
+}
+
+}  // namespace tpu::compiler::eval

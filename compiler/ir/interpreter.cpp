@@ -1,0 +1,531 @@
+// Interpreter: regions, reductions, control flow and collectives over all cores; single ops are
+// eval.cpp's.
+#include "ir/interpreter.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+
+#include "arith/flush_mode.hpp"
+#include "ir/lanes.hpp"
+
+namespace tpu::compiler {
+namespace {
+
+using Ref = std::shared_ptr<const Tensor>;
+using Env = std::unordered_map<const Value*, Ref>;
+
+[[noreturn]] void fail(const Op& op, const std::string& message) {
+  throw Error(message, "stablehlo." + std::string(kind_name(op.kind)), op.loc);
+}
+
+Ref share(Tensor t) { return std::make_shared<const Tensor>(std::move(t)); }
+
+struct Core {
+  int64_t id = 0;
+  Env env;
+};
+using Cores = std::vector<Core*>;
+
+// Evaluates a body of scalar ops on whole arrays at once: every scalar becomes `count` lanes.
+class LiftedBody {
+ public:
+  LiftedBody(const Op& owner, const Region& body, int64_t count, const Env& outer)
+      : owner_(owner), body_(body), lanes_{count}, outer_(outer) {}
+
+  std::vector<Tensor> run(const std::vector<const Tensor*>& args) {
+    values_.clear();
+    for (size_t i = 0; i < args.size(); ++i) {
+      values_[body_.args[i].get()] = share({{args[i]->type.elem, lanes_}, args[i]->data});
+    }
+    for (const auto& op : body_.ops) {
+      std::vector<Ref> refs;
+      Tensors in;
+      for (const Value* v : op->operands) {
+        refs.push_back(get(v));
+        in.push_back(refs.back().get());
+      }
+      if (op->kind == Kind::kReturn) {
+        std::vector<Tensor> out;
+        for (const Tensor* t : in) {
+          out.push_back(*t);
+        }
+        return out;
+      }
+      values_[op->result()] = share(evaluate(*op, in));
+    }
+    fail(owner_, "the body does not end with a return");
+  }
+
+ private:
+  Tensor evaluate(const Op& op, const Tensors& in) const {
+    if (op.kind == Kind::kConstant) {
+      return splat(to_tensor(op.as<ConstantAttrs>().value));
+    }
+    if (op.kind == Kind::kReshape || op.kind == Kind::kBroadcastInDim) {
+      return *in[0];  // scalar to scalar
+    }
+    if (!is_elementwise(op.kind)) {
+      fail(op, "the interpreter takes only elementwise ops in a reduction's body");
+    }
+    return eval::elementwise(op, in, lanes_);
+  }
+
+  Tensor splat(const Tensor& scalar) const {
+    return to_tensor({{scalar.type.elem, lanes_},
+                      true,
+                      std::make_shared<const std::vector<std::byte>>(scalar.data)});
+  }
+
+  Ref get(const Value* v) {
+    const auto it = values_.find(v);
+    if (it != values_.end()) {
+      return it->second;
+    }
+    const auto outer = outer_.find(v);
+    if (outer == outer_.end()) {
+      fail(owner_, "the body uses a value that is not known");
+    }
+    return values_[v] = share(splat(*outer->second));
+  }
+
+  const Op& owner_;
+  const Region& body_;
+  Dims lanes_;
+  const Env& outer_;
+  Env values_;
+};
+
+class Interpreter {
+ public:
+  Interpreter(const Module& module, const EvalOptions& options)
+      : module_(module), options_(options) {}
+
+  std::vector<std::vector<Tensor>> run(const std::vector<std::vector<Tensor>>& args) {
+    const Region& body = module_.main->body;
+    std::vector<Core> storage(static_cast<size_t>(module_.num_cores));
+    Cores cores;
+    if (args.size() != storage.size()) {
+      throw Error("the program runs on " + std::to_string(storage.size()) +
+                  " cores but arguments are given for " + std::to_string(args.size()));
+    }
+    for (size_t c = 0; c < storage.size(); ++c) {
+      storage[c].id = static_cast<int64_t>(c);
+      if (args[c].size() != body.args.size()) {
+        throw Error("the program takes " + std::to_string(body.args.size()) + " arguments, not " +
+                    std::to_string(args[c].size()));
+      }
+      for (size_t i = 0; i < args[c].size(); ++i) {
+        if (args[c][i].type != body.args[i]->type) {
+          throw Error("argument " + std::to_string(i) + " must be " +
+                      to_string(body.args[i]->type) + ", not " + to_string(args[c][i].type));
+        }
+        storage[c].env[body.args[i].get()] = share(args[c][i]);
+      }
+      cores.push_back(&storage[c]);
+    }
+    const auto results = region(body, cores);
+    std::vector<std::vector<Tensor>> out(storage.size());
+    for (size_t c = 0; c < out.size(); ++c) {
+      for (const Ref& r : results[c]) {
+        out[c].push_back(*r);
+      }
+    }
+    return out;
+  }
+
+ private:
+  using Results = std::vector<std::vector<Ref>>;  // [core of the list][value]
+
+  Results region(const Region& r, const Cores& cores) {
+    for (const auto& op : r.ops) {
+      if (op->kind == Kind::kReturn) {
+        return gather_values(op->operands, cores);
+      }
+      one_op(*op, cores);
+    }
+    throw Error("a region does not end with a return");
+  }
+
+  static Results gather_values(const std::vector<Value*>& values, const Cores& cores) {
+    Results out;
+    for (const Core* core : cores) {
+      out.emplace_back();
+      for (const Value* v : values) {
+        out.back().push_back(core->env.at(v));
+      }
+    }
+    return out;
+  }
+
+  void one_op(const Op& op, const Cores& cores) {
+    if (is_collective(op.kind)) {
+      collective(op, cores);
+      return;
+    }
+    switch (op.kind) {
+      case Kind::kWhile:
+        return loop(op, cores);
+      case Kind::kIf:
+      case Kind::kCase:
+        return branch(op, cores);
+      case Kind::kOptimizationBarrier:
+        for (Core* core : cores) {
+          for (size_t i = 0; i < op.operands.size(); ++i) {
+            core->env[op.result(i)] = core->env.at(op.operands[i]);
+          }
+        }
+        return;
+      default:
+        break;
+    }
+    for (Core* core : cores) {
+      Tensors in;
+      for (const Value* v : op.operands) {
+        in.push_back(core->env.at(v).get());
+      }
+      if (op.kind == Kind::kReduce) {
+        auto out = reduce(op, in, core->env);
+        for (size_t i = 0; i < out.size(); ++i) {
+          core->env[op.result(i)] = share(std::move(out[i]));
+        }
+      } else if (op.kind == Kind::kPartitionId || op.kind == Kind::kReplicaId) {
+        core->env[op.result()] = share(to_tensor(make_splat_int(op.type(), core->id)));
+      } else {
+        core->env[op.result()] = share(eval_op(op, in, options_));
+      }
+    }
+  }
+
+  // Operands with the reduced dimensions in front, so that step r is one dense block.
+  static std::vector<Tensor> reduce(const Op& op, const Tensors& in, const Env& env) {
+    const size_t n = op.results.size();
+    const Dims& dims = op.as<DimsAttrs>().dims;
+    Dims order = dims;
+    int64_t steps = 1;
+    for (const int64_t d : dims) {
+      steps *= in[0]->type.dims[static_cast<size_t>(d)];
+    }
+    for (int64_t d = 0; d < in[0]->type.rank(); ++d) {
+      if (std::find(dims.begin(), dims.end(), d) == dims.end()) {
+        order.push_back(d);
+      }
+    }
+    const int64_t count = op.type().count();
+    LiftedBody body(op, *op.regions[0], count, env);
+    std::vector<Tensor> blocks, acc;
+    for (size_t i = 0; i < n; ++i) {
+      blocks.push_back(permuted(*in[i], order));
+      acc.push_back(block_of(blocks[i], 0, steps == 0 ? 0 : count));
+    }
+    const auto combine = [&](const std::vector<Tensor>& with) {
+      std::vector<const Tensor*> args;
+      for (const Tensor& t : acc) {
+        args.push_back(&t);
+      }
+      for (const Tensor& t : with) {
+        args.push_back(&t);
+      }
+      acc = body.run(args);
+    };
+    for (int64_t s = 1; s < steps; ++s) {
+      std::vector<Tensor> x;
+      for (const Tensor& b : blocks) {
+        x.push_back(block_of(b, s, count));
+      }
+      combine(x);
+    }
+    std::vector<Tensor> init;
+    for (size_t i = 0; i < n; ++i) {
+      init.push_back(to_tensor({{in[n + i]->type.elem, {count}},
+                                true,
+                                std::make_shared<const std::vector<std::byte>>(in[n + i]->data)}));
+    }
+    if (steps == 0) {
+      acc = std::move(init);
+    } else {
+      combine(init);
+    }
+    for (size_t i = 0; i < n; ++i) {
+      acc[i].type = op.type(i);
+    }
+    return acc;
+  }
+
+  static Tensor permuted(const Tensor& t, const Dims& order) {
+    Region scratch;
+    Value* v = scratch.add_arg(t.type);
+    Type type{t.type.elem, {}};
+    for (const int64_t d : order) {
+      type.dims.push_back(t.type.dims[static_cast<size_t>(d)]);
+    }
+    const Op* op = scratch.append(Kind::kTranspose, {v}, {type}, DimsAttrs{order}, unknown_loc());
+    return eval::shape(*op, {&t});
+  }
+
+  static Tensor block_of(const Tensor& t, int64_t index, int64_t count) {
+    Tensor out = make_tensor({t.type.elem, {count}});
+    if (!out.data.empty()) {
+      std::memcpy(out.data.data(), t.data.data() + static_cast<size_t>(index) * out.data.size(),
+                  out.data.size());
+    }
+    return out;
+  }
+
+  static void set_args(const Region& r, Core& core, const std::vector<Ref>& values) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      core.env[r.args[i].get()] = values[i];
+    }
+  }
+
+  // Cores whose condition has become false wait for the others.
+  void loop(const Op& op, const Cores& cores) {
+    std::unordered_map<Core*, std::vector<Ref>> state;
+    const Results start = gather_values(op.operands, cores);
+    for (size_t c = 0; c < cores.size(); ++c) {
+      state[cores[c]] = start[c];
+    }
+    Cores active = cores;
+    while (!active.empty()) {
+      for (Core* core : active) {
+        set_args(*op.regions[0], *core, state[core]);
+      }
+      const Results go = region(*op.regions[0], active);
+      Cores still;
+      for (size_t c = 0; c < active.size(); ++c) {
+        if (eval::int_at(*go[c][0], 0) != 0) {
+          still.push_back(active[c]);
+        }
+      }
+      active = still;
+      for (Core* core : active) {
+        set_args(*op.regions[1], *core, state[core]);
+      }
+      if (!active.empty()) {
+        const Results next = region(*op.regions[1], active);
+        for (size_t c = 0; c < active.size(); ++c) {
+          state[active[c]] = next[c];
+        }
+      }
+    }
+    for (Core* core : cores) {
+      for (size_t i = 0; i < op.results.size(); ++i) {
+        core->env[op.result(i)] = state[core][i];
+      }
+    }
+  }
+
+  void branch(const Op& op, const Cores& cores) {
+    std::vector<Cores> taken(op.regions.size());
+    for (Core* core : cores) {
+      const int64_t v = eval::int_at(*core->env.at(op.operands[0]), 0);
+      const auto last = static_cast<int64_t>(op.regions.size()) - 1;
+      const int64_t r = op.kind == Kind::kIf ? (v != 0 ? 0 : 1) : (v < 0 || v > last ? last : v);
+      taken[static_cast<size_t>(r)].push_back(core);
+    }
+    for (size_t r = 0; r < taken.size(); ++r) {
+      if (taken[r].empty()) {
+        continue;
+      }
+      const Results out = region(*op.regions[r], taken[r]);
+      for (size_t c = 0; c < taken[r].size(); ++c) {
+        for (size_t i = 0; i < op.results.size(); ++i) {
+          taken[r][c]->env[op.result(i)] = out[c][i];
+        }
+      }
+    }
+  }
+
+  void collective(const Op& op, const Cores& cores) {
+    if (static_cast<int64_t>(cores.size()) != module_.num_cores) {
+      fail(op,
+           "a collective is reached by some cores only: the condition around it must be uniform");
+    }
+    if (op.kind == Kind::kCollectivePermute) {
+      for (Core* core : cores) {
+        core->env[op.result()] = share(make_tensor(op.type()));
+      }
+      for (const auto& p : op.as<PermuteAttrs>().pairs) {
+        cores[static_cast<size_t>(p[1])]->env[op.result()] =
+            cores[static_cast<size_t>(p[0])]->env.at(op.operands[0]);
+      }
+      return;
+    }
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      for (const auto& group : op.as<CollectiveAttrs>().groups) {
+        std::vector<Ref> parts;
+        for (const int64_t core : group) {
+          parts.push_back(cores[static_cast<size_t>(core)]->env.at(op.operands[i]));
+        }
+        for (size_t g = 0; g < group.size(); ++g) {
+          cores[static_cast<size_t>(group[g])]->env[op.result(i)] = share(member(op, i, parts, g));
+        }
+      }
+    }
+  }
+
+  // What member `g` of a group gets.
+  Tensor member(const Op& op, size_t result, const std::vector<Ref>& parts, size_t g) const {
+    const auto& a = op.as<CollectiveAttrs>();
+    switch (op.kind) {
+      case Kind::kAllReduce:
+        return combined(op, parts);
+      case Kind::kReduceScatter:
+        return part(combined(op, parts), a.dim, parts.size(), g);
+      case Kind::kAllGather:
+        return joined(parts, a.dim, op.type(result));
+      case Kind::kAllToAll: {
+        std::vector<Ref> pieces;
+        for (const Ref& p : parts) {
+          pieces.push_back(share(part(*p, a.dim, parts.size(), g)));
+        }
+        return joined(pieces, a.concat_dim, op.type(result));
+      }
+      case Kind::kCollectiveBroadcast:
+        return *parts[0];
+      default:
+        fail(op, "the interpreter does not know this op");
+    }
+  }
+
+  // Pairwise: ((0+1)+(2+3))+((4+5)+(6+7)); a lone last part goes up unchanged.
+  static Tensor combined(const Op& op, const std::vector<Ref>& parts) {
+    std::vector<Tensor> level;
+    for (const Ref& p : parts) {
+      level.push_back(*p);
+    }
+    const Type type = parts[0]->type;
+    const Env none;
+    LiftedBody body(op, *op.regions[0], type.count(), none);
+    while (level.size() > 1) {
+      std::vector<Tensor> next;
+      for (size_t i = 0; i + 1 < level.size(); i += 2) {
+        next.push_back(std::move(body.run({&level[i], &level[i + 1]})[0]));
+      }
+      if (level.size() % 2 != 0) {
+        next.push_back(std::move(level.back()));
+      }
+      level = std::move(next);
+    }
+    level[0].type = type;
+    return std::move(level[0]);
+  }
+
+  static Tensor part(const Tensor& t, int64_t dim, size_t parts, size_t index) {
+    const auto d = static_cast<size_t>(dim);
+    Type type = t.type;
+    type.dims[d] /= static_cast<int64_t>(parts);
+    SliceAttrs a{Dims(type.dims.size(), 0), type.dims, Dims(type.dims.size(), 1)};
+    a.start[d] = type.dims[d] * static_cast<int64_t>(index);
+    a.limit[d] = a.start[d] + type.dims[d];
+    Region scratch;
+    Value* v = scratch.add_arg(t.type);
+    return eval::shape(*scratch.append(Kind::kSlice, {v}, {type}, a, unknown_loc()), {&t});
+  }
+
+  static Tensor joined(const std::vector<Ref>& parts, int64_t dim, const Type& type) {
+    Region scratch;
+    std::vector<Value*> values;
+    Tensors in;
+    for (const Ref& p : parts) {
+      values.push_back(scratch.add_arg(p->type));
+      in.push_back(p.get());
+    }
+    return eval::shape(
+        *scratch.append(Kind::kConcatenate, values, {type}, DimAttrs{dim}, unknown_loc()), in);
+  }
+
+  const Module& module_;
+  const EvalOptions& options_;
+};
+
+// Calls fn(offset in global, offset in local, bytes of a run) for each innermost run of a shard.
+void for_each_run(const Type& global, const Type& local, const Dims& shard,
+                  const std::function<void(size_t, size_t, size_t)>& fn) {
+  const auto size = static_cast<size_t>(elem_bytes(global.elem));
+  const Dims strides = row_major_strides(global.dims);
+  const size_t rank = local.dims.size();
+  const int64_t run = rank == 0 ? 1 : local.dims[rank - 1];
+  const int64_t count = local.count();
+  Dims at(rank, 0);
+  for (int64_t i = 0; i < count; i += run) {
+    int64_t to = 0;
+    for (size_t d = 0; d < rank; ++d) {
+      to += (shard[d] * local.dims[d] + at[d]) * strides[d];
+    }
+    fn(static_cast<size_t>(to) * size, static_cast<size_t>(i) * size,
+       static_cast<size_t>(run) * size);
+    for (size_t d = rank - (rank > 0 ? 1 : 0); d-- > 0;) {
+      if (++at[d] < local.dims[d]) {
+        break;
+      }
+      at[d] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::vector<Tensor>> interpret(const Module& module,
+                                           const std::vector<std::vector<Tensor>>& args,
+                                           const EvalOptions& options) {
+  const spec::ScopedFlushMode flush;
+  return Interpreter(module, options).run(args);
+}
+
+std::vector<std::vector<Tensor>> split_arguments(const Module& module,
+                                                 const std::vector<Tensor>& global) {
+  const Function& f = *module.main;
+  if (global.size() != f.args.size()) {
+    throw Error("the program takes " + std::to_string(f.args.size()) + " arguments, not " +
+                std::to_string(global.size()));
+  }
+  std::vector<std::vector<Tensor>> out(static_cast<size_t>(module.num_cores));
+  for (size_t c = 0; c < out.size(); ++c) {
+    for (size_t i = 0; i < global.size(); ++i) {
+      if (global[i].type != f.args[i].global) {
+        throw Error("argument " + std::to_string(i) + " must be " + to_string(f.args[i].global) +
+                    ", not " + to_string(global[i].type));
+      }
+      Tensor local = make_tensor(f.body.args[i]->type);
+      const Dims shard = f.args[i].sharding.shard_index(module.mesh, static_cast<int64_t>(c),
+                                                        local.type.dims.size());
+      for_each_run(global[i].type, local.type, shard, [&](size_t from, size_t to, size_t n) {
+        std::memcpy(local.data.data() + to, global[i].data.data() + from, n);
+      });
+      out[c].push_back(std::move(local));
+    }
+  }
+  return out;
+}
+
+std::vector<Tensor> join_results(const Module& module,
+                                 const std::vector<std::vector<Tensor>>& per_core) {
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < module.main->results.size(); ++i) {
+    const ResultInfo& info = module.main->results[i];
+    Tensor global = make_tensor(info.global);
+    std::vector<bool> written(global.data.size());
+    for (size_t c = 0; c < per_core.size(); ++c) {
+      const Tensor& local = per_core[c].at(i);
+      const Dims shard =
+          info.sharding.shard_index(module.mesh, static_cast<int64_t>(c), local.type.dims.size());
+      for_each_run(info.global, local.type, shard, [&](size_t to, size_t from, size_t n) {
+        if (n != 0 && written[to] &&
+            std::memcmp(global.data.data() + to, local.data.data() + from, n) != 0) {
+          throw Error("result " + std::to_string(i) + " is replicated but core " +
+                      std::to_string(c) + " holds another value than a core before it");
+        }
+        std::memcpy(global.data.data() + to, local.data.data() + from, n);
+        if (n != 0) {
+          written[to] = true;
+        }
+      });
+    }
+    out.push_back(std::move(global));
+  }
+  return out;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,23 @@
+// Element access for evaluation: floats as float (bf16 widened), integers and i1 as int64_t (ui64
+// by its bits). Stores round floats to the element type and wrap integers to its width. Private to
+// ir/.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/eval.hpp"
+
+namespace tpu::compiler::eval {
+
+std::vector<float> load_floats(const Tensor& t);
+std::vector<int64_t> load_ints(const Tensor& t);
+void store_floats(const std::vector<float>& values, Tensor& t);
+void store_ints(const std::vector<int64_t>& values, Tensor& t);
+
+// One element, for scalars such as indices and predicates.
+int64_t int_at(const Tensor& t, size_t i);
+
+float canonical(float x);  // NaN with the law's bits, subnormals to zero
+
+}  // namespace tpu::compiler::eval

@@ -1,0 +1,172 @@
+// Pass `canonicalise`, rules on values and bodies: see canonicalise.hpp. The rules on shapes are in
+// canonicalise_shape.cpp, those on dot_general in canonicalise_dot.cpp.
+#include "passes/canonicalise.hpp"
+
+#include <cmath>
+
+#include "passes/canonicalise_rules.hpp"
+
+namespace tpu::compiler {
+namespace {
+
+constexpr int kMaxRounds = 16;  // every rule shrinks or lowers the graph, so rounds are few
+
+Value* broadcast_scalar(Value* v, const Type& like, Rewriter& rw) {
+  if (v->type.dims == like.dims) {
+    return v;
+  }
+  return rw.make(Kind::kBroadcastInDim, {v}, {v->type.elem, like.dims}, DimsAttrs{});
+}
+
+std::vector<Value*> clamp(Op& op, Rewriter& rw) {
+  const Type& t = op.type();
+  Value* low = broadcast_scalar(op.operands[0], t, rw);
+  Value* high = broadcast_scalar(op.operands[2], t, rw);
+  Value* raised = rw.make(Kind::kMaximum, {op.operands[1], low}, t);
+  return {rw.make(Kind::kMinimum, {raised, high}, t)};
+}
+
+std::vector<Value*> select(Op& op, Rewriter& rw) {
+  if (op.operands[1] == op.operands[2]) {
+    return {op.operands[1]};
+  }
+  const Dense* predicate = constant_of(op.operands[0]);
+  if (predicate != nullptr && (predicate->splat || predicate->type.count() == 1)) {
+    return {op.operands[predicate->as_int(0) != 0 ? 1 : 2]};
+  }
+  if (op.operand_type(0).dims != op.type().dims) {
+    Value* p = broadcast_scalar(op.operands[0], op.type(), rw);
+    return {rw.make(Kind::kSelect, {p, op.operands[1], op.operands[2]}, op.type())};
+  }
+  return {};
+}
+
+// x / 2^k = x * 2^-k to the bit, as long as neither number is subnormal.
+std::vector<Value*> divide(Op& op, Rewriter& rw) {
+  const Dense* divisor = constant_of(op.operands[1]);
+  if (divisor == nullptr || !is_float(op.type().elem) ||
+      !(divisor->splat || divisor->type.count() == 1)) {
+    return {};
+  }
+  int exponent = 0;
+  const double mantissa = std::frexp(divisor->as_double(0), &exponent);
+  constexpr int kLimit = 120;
+  if (std::abs(mantissa) != 0.5 || exponent > kLimit || exponent < -kLimit) {
+    return {};
+  }
+  Value* reciprocal = rw.constant(make_splat(op.type(), 1.0 / divisor->as_double(0)));
+  return {rw.make(Kind::kMultiply, {op.operands[0], reciprocal}, op.type())};
+}
+
+bool is_splat_int(const Value* v, int64_t wanted) {
+  const Dense* d = constant_of(v);
+  return d != nullptr && is_integer(d->type.elem) && (d->splat || d->type.count() == 1) &&
+         d->as_int(0) == wanted;
+}
+
+// Floats are left alone: x + 0 and x * 1 flush subnormals and change -0 or NaN bits.
+std::vector<Value*> integer_identity(Op& op) {
+  const int64_t neutral = op.kind == Kind::kMultiply ? 1 : 0;
+  if (is_splat_int(op.operands[1], neutral)) {
+    return {op.operands[0]};
+  }
+  if (op.kind != Kind::kSubtract && is_splat_int(op.operands[0], neutral)) {
+    return {op.operands[1]};
+  }
+  return {};
+}
+
+std::vector<Value*> split_collective(Op& op, Rewriter& rw) {
+  if (op.operands.size() < 2) {
+    return {};
+  }
+  std::vector<Value*> out;
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    Value* v = rw.make(op.kind, {op.operands[i]}, op.type(i), op.attrs);
+    for (const auto& body : op.regions) {
+      Region* copy = v->def->add_region();
+      std::unordered_map<const Value*, Value*> map;
+      for (const auto& arg : body->args) {
+        map[arg.get()] = copy->add_arg(arg->type);
+      }
+      for (const auto& inner : body->ops) {
+        clone_op(*inner, *copy, map);
+      }
+    }
+    out.push_back(v);
+  }
+  return out;
+}
+
+std::vector<Value*> reduce(Op& op, Rewriter& rw) {
+  int64_t reduced = 1;
+  for (const int64_t d : op.as<DimsAttrs>().dims) {
+    reduced *= op.operand_type(0).dims[static_cast<size_t>(d)];
+  }
+  if (op.as<DimsAttrs>().dims.empty() || reduced != 1 || op.results.size() != 1) {
+    return {};
+  }
+  const auto body = simple_reducer(*op.regions[0]);
+  if (!body) {
+    return {};
+  }
+  Value* x = op.operands[0];
+  if (x->type.dims != op.type().dims) {
+    x = rw.make(Kind::kReshape, {x}, op.type());
+  }
+  return {rw.make(*body, {x, broadcast_scalar(op.operands[1], op.type(), rw)}, op.type())};
+}
+
+std::vector<Value*> apply(Op& op, Rewriter& rw, const Uses& uses) {
+  switch (op.kind) {
+    case Kind::kConvert:
+      return op.operand_type(0) == op.type() ? op.operands : std::vector<Value*>{};
+    case Kind::kOptimizationBarrier:
+      return op.operands;
+    case Kind::kClamp:
+      return clamp(op, rw);
+    case Kind::kSelect:
+      return select(op, rw);
+    case Kind::kDivide:
+      return divide(op, rw);
+    case Kind::kAdd:
+    case Kind::kSubtract:
+    case Kind::kMultiply:
+      return integer_identity(op);
+    case Kind::kReduce:
+      return reduce(op, rw);
+    case Kind::kAllReduce:
+    case Kind::kAllGather:
+      return split_collective(op, rw);
+    case Kind::kDotGeneral:
+      return rules::dot_general(op, rw);
+    case Kind::kTranspose: {
+      auto out = rules::transpose(op, rw);
+      return out.empty() ? rules::transpose_of_dot(op, rw, uses) : out;
+    }
+    default:
+      return rules::shape(op, rw);
+  }
+}
+
+}  // namespace
+
+bool canonicalise(Module& module) {
+  bool any = false;
+  const auto run = [&any](Region& region) {
+    bool changed = true;
+    for (int round = 0; changed && round < kMaxRounds; ++round) {
+      const Uses uses = compute_uses(region);
+      Rewriter rw;
+      changed = rw.run(region, [&](Op& op, Rewriter& r) { return apply(op, r, uses); });
+      any = any || changed;
+    }
+  };
+  run(module.main->body);
+  for (const auto& f : module.functions) {
+    run(f->body);
+  }
+  return any;
+}
+
+}  // namespace tpu::compiler

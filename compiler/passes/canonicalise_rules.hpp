@@ -1,0 +1,18 @@
+// Rules of the pass `canonicalise` by group. Private to the pass. Each returns the replacing
+// values, or nothing if it does not apply.
+#pragma once
+
+#include "passes/rewriter.hpp"
+
+namespace tpu::compiler::rules {
+
+// reshape, broadcast_in_dim, slice, pad, reverse, concatenate.
+std::vector<Value*> shape(Op& op, Rewriter& rw);
+std::vector<Value*> transpose(Op& op, Rewriter& rw);
+
+// Transposed operands of a dot_general.
+std::vector<Value*> dot_general(Op& op, Rewriter& rw);
+// Transposed result of a dot_general that has no other user.
+std::vector<Value*> transpose_of_dot(Op& op, Rewriter& rw, const Uses& uses);
+
+}  // namespace tpu::compiler::rules

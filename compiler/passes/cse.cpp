@@ -1,0 +1,110 @@
+// Pass `cse`: see cse.hpp. One forward sweep; operands are replaced before an op is looked up.
+#include "passes/cse.hpp"
+
+#include <algorithm>
+
+namespace tpu::compiler {
+namespace {
+
+bool opens_scope(Kind kind) {
+  return kind == Kind::kWhile || kind == Kind::kIf || kind == Kind::kCase;
+}
+
+std::string region_text(const Op& op) {
+  std::string text;
+  for (const auto& r : op.regions) {
+    for (const auto& arg : r->args) {
+      text += to_string(arg->type);
+    }
+    text += "{" + print(*r) + "}";
+  }
+  return text;
+}
+
+// Ops with regions compare by the text of the regions, so they must not use values from outside
+// ("%?").
+bool is_mergeable(const Op& op) {
+  if (has_side_effect(op) || op.kind == Kind::kRng || opens_scope(op.kind)) {
+    return false;
+  }
+  return op.regions.empty() || region_text(op).find("%?") == std::string::npos;
+}
+
+size_t hash_of(const Op& op) {
+  size_t h = static_cast<size_t>(op.kind);
+  const auto mix = [&h](size_t v) { h = h * 0x9e3779b97f4a7c15u + v + (h >> 29); };
+  for (const Value* v : op.operands) {
+    mix(std::hash<const void*>()(v));
+  }
+  mix(std::hash<std::string>()(to_string(op.attrs)));
+  for (const auto& r : op.results) {
+    mix(std::hash<std::string>()(to_string(r->type)));
+  }
+  return h;
+}
+
+bool same(const Op& a, const Op& b) {
+  if (a.kind != b.kind || a.operands != b.operands || a.results.size() != b.results.size() ||
+      a.regions.size() != b.regions.size() || !attrs_equal(a.attrs, b.attrs)) {
+    return false;
+  }
+  for (size_t i = 0; i < a.results.size(); ++i) {
+    if (a.type(i) != b.type(i)) {
+      return false;
+    }
+  }
+  return a.regions.empty() || region_text(a) == region_text(b);
+}
+
+class Merger {
+ public:
+  using Table = std::unordered_multimap<size_t, Op*>;
+
+  size_t run(Region& region, Table table) {
+    for (auto& owner : region.ops) {
+      Op& op = *owner;
+      for (Value*& v : op.operands) {
+        const auto it = replaced_.find(v);
+        v = it == replaced_.end() ? v : it->second;
+      }
+      for (auto& inner : op.regions) {
+        run(*inner, opens_scope(op.kind) ? table : Table());
+      }
+      if (!is_mergeable(op)) {
+        continue;
+      }
+      const size_t h = hash_of(op);
+      const auto [first, last] = table.equal_range(h);
+      const auto match =
+          std::find_if(first, last, [&](const auto& entry) { return same(*entry.second, op); });
+      if (match == last) {
+        table.emplace(h, &op);
+        continue;
+      }
+      for (size_t i = 0; i < op.results.size(); ++i) {
+        replaced_[op.result(i)] = match->second->result(i);
+      }
+      graveyard_.push_back(std::move(owner));
+      ++merged_;
+    }
+    std::erase(region.ops, nullptr);
+    return merged_;
+  }
+
+ private:
+  std::unordered_map<const Value*, Value*> replaced_;
+  std::vector<std::unique_ptr<Op>> graveyard_;  // keeps the keys of replaced_ alive
+  size_t merged_ = 0;
+};
+
+}  // namespace
+
+size_t merge_common_ops(Module& module) {
+  size_t merged = Merger().run(module.main->body, {});
+  for (const auto& f : module.functions) {
+    merged += Merger().run(f->body, {});
+  }
+  return merged;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,91 @@
+// Pass `fold`: see fold.hpp. The arithmetic is that of the interpreter, so it obeys the number law.
+#include "passes/fold.hpp"
+
+#include <algorithm>
+
+#include "arith/flush_mode.hpp"
+#include "ir/eval.hpp"
+#include "passes/rewriter.hpp"
+
+namespace tpu::compiler {
+namespace {
+
+bool is_foldable(const Op& op) {
+  switch (op.kind) {
+    case Kind::kConstant:
+    case Kind::kIota:  // cheaper to make than to load
+    case Kind::kDotGeneral:
+    case Kind::kBitcastConvert:
+    case Kind::kReducePrecision:
+      return false;
+    default:
+      return can_eval(op.kind);
+  }
+}
+
+// One repeated element in, one repeated element out: evaluated once.
+std::vector<Value*> fold_splat(const Op& op, const std::vector<const Dense*>& in, Rewriter& rw) {
+  std::vector<Tensor> ones;
+  Tensors refs;
+  for (const Dense* d : in) {
+    Dense one = *d;
+    one.type.dims = {};
+    one.splat = false;
+    one.data = std::make_shared<const std::vector<std::byte>>(
+        d->data->begin(), d->data->begin() + static_cast<std::ptrdiff_t>(elem_bytes(d->type.elem)));
+    ones.push_back(to_tensor(one));
+  }
+  for (const Tensor& t : ones) {
+    refs.push_back(&t);
+  }
+  Tensor value = eval::elementwise(op, refs, {});
+  const Type type{value.type.elem, op.type().dims};
+  return {rw.constant({type, type.count() != 1,
+                       std::make_shared<const std::vector<std::byte>>(std::move(value.data))})};
+}
+
+std::vector<Value*> fold(Op& op, Rewriter& rw) {
+  if (!is_foldable(op) || op.operands.empty()) {
+    return {};
+  }
+  std::vector<const Dense*> in;
+  for (const Value* v : op.operands) {
+    in.push_back(constant_of(v));
+    if (in.back() == nullptr) {
+      return {};
+    }
+  }
+  const bool uniform = std::all_of(in.begin(), in.end(),
+                                   [](const Dense* d) { return d->splat || d->type.count() == 1; });
+  if (uniform && is_elementwise(op.kind) && op.type().count() > 0) {
+    return fold_splat(op, in, rw);
+  }
+  if (op.type().count() > kMaxFoldedElements) {
+    return {};
+  }
+  std::vector<Tensor> tensors;
+  Tensors refs;
+  for (const Dense* d : in) {
+    if (d->type.count() > kMaxFoldedElements && d->splat) {
+      return {};  // not worth expanding
+    }
+    tensors.push_back(to_tensor(*d));
+  }
+  for (const Tensor& t : tensors) {
+    refs.push_back(&t);
+  }
+  return {rw.constant(to_dense(eval_op(op, refs, {})))};
+}
+
+}  // namespace
+
+bool fold_constants(Module& module) {
+  const spec::ScopedFlushMode flush;
+  bool any = Rewriter().run(module.main->body, fold);
+  for (const auto& f : module.functions) {
+    any = Rewriter().run(f->body, fold) || any;
+  }
+  return any;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,57 @@
+// Forward sweep with replacement: see rewriter.hpp.
+#include "passes/rewriter.hpp"
+
+namespace tpu::compiler {
+
+const Dense* constant_of(const Value* value) {
+  return value->def != nullptr && value->def->kind == Kind::kConstant
+             ? &value->def->as<ConstantAttrs>().value
+             : nullptr;
+}
+
+bool Rewriter::run(Region& region, const Pattern& pattern) {
+  changed_ = false;
+  sweep(region, pattern);
+  replaced_.clear();
+  graveyard_.clear();
+  return changed_;
+}
+
+void Rewriter::sweep(Region& region, const Pattern& pattern) {
+  std::vector<std::unique_ptr<Op>> old;
+  old.swap(region.ops);
+  for (auto& op : old) {
+    for (Value*& v : op->operands) {
+      const auto it = replaced_.find(v);
+      v = it == replaced_.end() ? v : it->second;
+    }
+    for (auto& inner : op->regions) {
+      sweep(*inner, pattern);
+    }
+    region_ = &region;
+    current_ = op.get();
+    const std::vector<Value*> values = pattern(*op, *this);
+    if (values.empty()) {
+      region.ops.push_back(std::move(op));
+      continue;
+    }
+    changed_ = true;
+    for (size_t i = 0; i < op->results.size(); ++i) {
+      replaced_[op->result(i)] = values.at(i);
+    }
+    graveyard_.push_back(std::move(op));
+  }
+}
+
+Value* Rewriter::make(Kind kind, std::vector<Value*> operands, Type type, Attrs attrs) {
+  return region_
+      ->append(kind, std::move(operands), {std::move(type)}, std::move(attrs), current_->loc)
+      ->result();
+}
+
+Value* Rewriter::constant(Dense value) {
+  const Type type = value.type;
+  return make(Kind::kConstant, {}, type, ConstantAttrs{std::move(value)});
+}
+
+}  // namespace tpu::compiler
