@@ -10,19 +10,24 @@ add_library(tpu_verilated STATIC EXCLUDE_FROM_ALL ${VERILATOR_INCLUDE_DIR}/veril
 target_include_directories(tpu_verilated SYSTEM PUBLIC ${VERILATOR_INCLUDE_DIR}
                            ${VERILATOR_INCLUDE_DIR}/vltstd)
 target_compile_definitions(tpu_verilated PUBLIC VM_COVERAGE=0 VM_SC=0 VM_TRACE=1 VM_TRACE_FST=1 VM_TRACE_VCD=0)
-target_compile_options(tpu_verilated PRIVATE -w)
+target_compile_options(tpu_verilated PRIVATE -g0 -w)
 target_link_libraries(tpu_verilated PUBLIC ZLIB::ZLIB Threads::Threads)
 
-# tpu_verilate(<name> TOP module SOURCES ... [PARAMETERS Rows=128 ...] [ARGS ...])
+# tpu_verilate(<name> TOP module SOURCES ... [PARAMETERS Rows=128 ...] [ARGS ...] [OPTIMIZE -O1])
 # Makes tpu_<name> (alias tpu::<name>) with the class V<name> in V<name>.h. FST tracing is compiled in and costs
-# nothing until a trace is opened.
+# nothing until a trace is opened. OPTIMIZE (default -O3) goes to the C++ compiler: code without loops, as of instance
+# arrays, takes minutes at -O3 and gains little.
 function(tpu_verilate name)
-  cmake_parse_arguments(ARG "" "TOP" "SOURCES;PARAMETERS;ARGS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TOP;OPTIMIZE" "SOURCES;PARAMETERS;ARGS" ${ARGN})
+  if(NOT ARG_OPTIMIZE)
+    set(ARG_OPTIMIZE -O3)
+  endif()
   set(dir ${CMAKE_CURRENT_BINARY_DIR}/${name}.verilated)
   set(overrides ${ARG_PARAMETERS})
   list(TRANSFORM overrides PREPEND -G)
   add_custom_command(
     OUTPUT ${dir}/V${name}__all.cpp ${dir}/V${name}.h
+    COMMAND ${CMAKE_COMMAND} -E rm -rf ${dir}  # files of an earlier run would be joined too
     # Small --unroll-count keeps the loops over columns, which the compiler then vectorises.
     COMMAND ${VERILATOR_PROGRAM} --cc --trace-fst --trace-max-array 128 -O3 --unroll-count 4 --unroll-stmts 100
             --top-module ${ARG_TOP} ${overrides} --prefix V${name} --Mdir ${dir} ${ARG_ARGS} ${ARG_SOURCES}
@@ -34,7 +39,7 @@ function(tpu_verilate name)
   target_include_directories(tpu_${name} SYSTEM PUBLIC ${dir})
   # AVX2 code: 3 to 5 times as many cycles a second as baseline x86-64, same bits (integers only). Programs check the
   # host at run time before they step an array (tlm_model/mxu/verilated_array.hpp).
-  target_compile_options(tpu_${name} PRIVATE -O3 -march=x86-64-v3 -w)
+  target_compile_options(tpu_${name} PRIVATE ${ARG_OPTIMIZE} -march=x86-64-v3 -g0 -w)
   target_link_libraries(tpu_${name} PUBLIC tpu_verilated)
   add_library(tpu::${name} ALIAS tpu_${name})
 endfunction()

@@ -2,6 +2,7 @@
 // Round to nearest even; subnormal inputs are zero; a result below the smallest normal after rounding is zero of its
 // sign; NaN results are 0x7fc00000. Branch-free and with 32-bit locals only: synthesis gets plain muxes and adders, and
 // a Verilated loop over lanes vectorises. The law as C++: spec/arith/f32.hpp.
+// TPU_ONE_COPY keeps one C++ copy of each datapath, which instance arrays need to compile in seconds.
 
 package fp32_pkg;
 
@@ -75,6 +76,9 @@ package fp32_pkg;
   endfunction
 
   function automatic logic [31:0] add(input logic [31:0] a, input logic [31:0] c);
+`ifdef TPU_ONE_COPY
+    /* verilator no_inline_task */
+`endif
     logic [31:0] ex, fr;
     ex = (a >> 23) & 32'hff;
     fr = a & 32'h007f_ffff;
@@ -87,6 +91,9 @@ package fp32_pkg;
   // two 8-bit significands is exact and its exponent stays unbounded until after the addition.
   function automatic logic [31:0] fma_bf16(input logic [31:0] a, input logic [31:0] b,
                                            input logic [31:0] c);
+`ifdef TPU_ONE_COPY
+    /* verilator no_inline_task */
+`endif
     logic [31:0] ea, eb, fa, fb, p, top, m, e, z, inf_a, inf_b, nan;
     ea    = (a >> 7) & 32'hff;
     eb    = (b >> 7) & 32'hff;

@@ -180,10 +180,16 @@ void MxuRtlEngine::set_bubbles(uint32_t one_in, uint64_t seed) {
 }
 
 void MxuRtlEngine::begin_window(const MxuJob& job, uint64_t cycle) {
-  array_->open_waves({.path = window_->path,
-                      .depth = window_->depth,
-                      .clock_hz = window_->clock_hz,
-                      .start_cycle = job.start_cycle + cycle});
+  try {
+    array_->open_waves({.path = window_->path,
+                        .depth = window_->depth,
+                        .clock_hz = window_->clock_hz,
+                        .start_cycle = job.start_cycle + cycle});
+  } catch (...) {
+    window_.reset();  // later jobs run without waves
+    array_->reset();
+    throw;
+  }
   dumping_ = true;
 }
 
