@@ -1,0 +1,130 @@
+// Board: opens a board over a transport, boots its cores and hands out devices, memory and
+// programs. Copies of a Board share it. All calls may come from any thread; calls of one board take
+// effect one after the other, at the board's present time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tpu/executable.hpp"
+
+namespace tpu::driver {
+
+class Transport;
+struct HostMemory;
+struct TransportRequest;
+
+/// Makes the connection to a board; the memory outlives it.
+using TransportFactory =
+    std::function<std::unique_ptr<Transport>(const TransportRequest&, HostMemory&)>;
+
+struct OpenOptions {
+  std::string preset = "v3_8";         ///< preset or path of a board file
+  std::vector<std::string> overrides;  ///< "section.key=value"
+  std::string transport = "sim";       ///< "sim": the simulated board; "null": a firmware double
+  TransportFactory factory;            ///< used instead of `transport` when set
+
+  // For the simulated board; see `tpuboard run --help`.
+  std::vector<std::pair<std::string, std::string>>
+      mxu;           ///< {instance glob, fast|rtl|lockstep[:1/N]}
+  int threads = 0;   ///< host threads; 0: one per host core
+  std::string simd;  ///< empty: the best that the host has
+  bool no_data = false;
+  bool check = false;
+  std::string trace_path;
+  std::string waves_path;
+
+  std::vector<std::byte> firmware;  ///< empty: the image that is built in
+};
+
+struct DeviceInfo {
+  int id = 0;    ///< TPU:id
+  int chip = 0;  ///< function id of the PCIe endpoint
+  int core = 0;  ///< core of the chip
+  int x = 0;     ///< coordinates of the chip in the torus
+  int y = 0;
+  uint64_t hbm_bytes = 0;
+  uint64_t hbm_used = 0;
+};
+
+/// Performance counters of one core at one cycle, since its reset.
+struct CoreCounters {
+  uint64_t cycles = 0;
+  uint64_t run_cycles = 0;
+  uint64_t idle_cycles = 0;
+  uint64_t commands = 0;
+  uint64_t instructions = 0;  ///< scalar instructions of core programs
+  uint64_t mxu_flops = 0;
+  uint64_t hart_instructions =
+      0;                      ///< of the control hart (debug port of the transport; 0: unknown)
+  std::vector<uint64_t> all;  ///< every counter, in the order of spec/regs/perf.toml
+};
+
+/// Board-wide figures. `lockstep_*` come from the transport's debug port.
+struct BoardCounters {
+  uint64_t now_cycles = 0;
+  std::vector<CoreCounters> cores;
+  uint64_t lockstep_tiles = 0;
+  uint64_t lockstep_mismatches = 0;
+  std::string lockstep_text;  ///< first mismatch: tile, row, k, both bit patterns, replay command
+  uint64_t late_calls = 0;    ///< calls that arrived while board time was passing
+  uint64_t repeated_doorbells = 0;  ///< recoveries from lost doorbells
+  uint64_t recoveries = 0;          ///< times that held cores were resumed
+};
+
+enum class CloseMode : uint8_t { kDrain, kCancel };
+
+class Board {
+ public:
+  Board() = default;
+  /// Boots all cores; throws on any failure.
+  static Board open(const OpenOptions& options = {});
+
+  bool valid() const { return impl_ != nullptr; }
+  std::vector<DeviceInfo> devices() const;
+  const std::string& name() const;
+  double clock_hz() const;
+  uint64_t hash() const;
+  /// Peak matmul operations of one core and cycle.
+  uint64_t peak_flops_per_cycle() const;
+
+  /// Loads a program from a file or from bytes. A program for one core goes to `device`, others to
+  /// all devices from 0 on.
+  Executable load(const std::string& path, int device = 0) const;
+  Executable load(std::span<const std::byte> bytes, int device = 0) const;
+
+  /// Uploads; the bytes are copied before the call returns.
+  Buffer put(int device, const HostView& host) const;
+  /// Fills with zero bits.
+  Buffer zeros(int device, DType dtype, const Shape& shape) const;
+  /// Copy in the same core's memory.
+  Buffer clone(const Buffer& source) const;
+  /// The same array on the first `count` devices (0: all).
+  Array replicate(const HostView& host, int count = 0) const;
+  /// Dimension `dim` cut into equal parts over the first `count` devices (0: all).
+  Array shard(const HostView& host, int count = 0, size_t dim = 0) const;
+
+  /// Board time in core cycles.
+  uint64_t now() const;
+  /// Snapshot; waits for its completion.
+  BoardCounters counters() const;
+  /// Waits until everything that was submitted is over; errors stay with their events.
+  void synchronize() const;
+
+  /// Ends the use of the board; called by the last handle with kCancel when not called before.
+  void close(CloseMode mode = CloseMode::kDrain) const;
+
+  const std::shared_ptr<BoardImpl>& impl() const { return impl_; }
+
+ private:
+  explicit Board(std::shared_ptr<BoardImpl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<BoardImpl> impl_;
+};
+
+}  // namespace tpu::driver

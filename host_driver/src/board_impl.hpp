@@ -1,0 +1,200 @@
+// BoardImpl: the state behind a Board. One lock, taken in the order of arrival, guards everything
+// here; the thread that waits holds it while board time passes (pump), so calls of other threads
+// take effect when the board is parked at an interrupt. Files: board_open (boot), board_submit
+// (rings), board_pump (completions, waiting), board_recover (faults), program (load and launch).
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "board/board_loader.hpp"
+#include "src/device_memory.hpp"
+#include "src/event_state.hpp"
+#include "src/host_arena.hpp"
+#include "src/operation.hpp"
+#include "tpu/board.hpp"
+#include "tpu/spec/rings.h"
+#include "transport/transport.hpp"
+
+namespace tpu::driver {
+
+/// Mutex that serves its callers in the order of arrival.
+class FifoMutex {
+ public:
+  /// Returns true when the caller had to wait.
+  bool lock();
+  void unlock();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable turn_;
+  uint64_t next_ticket_ = 0;
+  uint64_t serving_ = 0;
+};
+
+/// What the driver knows of one core.
+struct Device {
+  int id = 0;
+  int chip = 0;
+  int core = 0;  // on the chip
+  std::shared_ptr<DeviceMemory> memory;
+
+  uint64_t cmd_iova = 0;
+  uint64_t cpl_iova = 0;
+  std::span<std::byte> cmd_ring;
+  std::span<std::byte> cpl_ring;
+  uint32_t tail = 0;      // commands ever written
+  uint32_t rung = 0;      // value of the last doorbell
+  uint32_t cpl_head = 0;  // completions ever read
+  uint32_t epoch = 0;
+  std::array<uint32_t, kLanes> sent{};          // commands ever appended, by lane
+  std::array<uint32_t, kLanes> done{};          // commands ever completed, by lane
+  std::deque<std::shared_ptr<Command>> window;  // by seq from tail - window.size(); null: completed
+  size_t open = 0;                              // not completed
+  size_t launches = 0;                          // not completed
+  bool held = false;                            // waits for RESUME
+  std::array<bool, TPU_MAX_PROGRAMS> program_used{};
+};
+
+struct LoadedProgram;
+
+class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
+ public:
+  static std::shared_ptr<BoardImpl> open(const OpenOptions& options);
+  ~BoardImpl();
+
+  /// Holds the board lock; on release it runs the callbacks of events that became ready.
+  class Entry {
+   public:
+    explicit Entry(BoardImpl& board, bool is_call = true);
+    ~Entry();
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+   private:
+    BoardImpl& board_;
+  };
+
+  const spec::BoardParams& params() const { return params_; }
+  uint64_t hash() const { return hash_; }
+  std::vector<DeviceInfo> device_infos();
+  size_t device_count() const { return devices_.size(); }
+
+  // All below take the lock themselves.
+  void wait(EventState& event);
+  void synchronize();
+  BoardCounters counters();
+  uint64_t now();
+  void close(CloseMode mode);
+  /// One staging copy, one buffer on each device. `alloc_bytes`: room wanted, at least the data.
+  std::vector<Buffer> upload(const std::vector<int>& devices, const HostView& host,
+                             uint64_t alloc_bytes, const std::string& label);
+  Buffer zeros(int device, DType dtype, const Shape& shape);
+  Buffer clone(const std::shared_ptr<BufferState>& source);
+  Event read(const std::shared_ptr<BufferState>& source, std::span<std::byte> out);
+  std::shared_ptr<LoadedProgram> load(std::span<const std::byte> bytes, const std::string& name,
+                                      int device);
+  RunResult launch(const std::shared_ptr<LoadedProgram>& program,
+                   const std::vector<Array>& arguments, const RunOptions& options);
+
+  /// Any thread, any lock: the program's ids may be reused.
+  void retire(const LoadedProgram& program);
+
+ private:
+  friend class Entry;
+  BoardImpl() = default;
+
+  // board_open.cpp
+  void connect(const OpenOptions& options);
+  void check_chips();
+  void boot(const std::vector<int>& ids, bool retried);
+  void load_firmware(const std::vector<int>& ids);
+  std::vector<int> await_state(const std::vector<int>& ids, uint32_t wanted);
+  void set_up_rings(Device& device);
+  uint64_t page(const Device& device, uint64_t offset) const;
+  uint32_t read_core(const Device& device, uint64_t offset);
+  void write_core(const Device& device, uint64_t offset, uint32_t value);
+
+  // board_submit.cpp
+  void check_usable() const;
+  Device& device_at(int id);
+  std::shared_ptr<EventState> make_event();
+  std::shared_ptr<Operation> begin(const std::string& what);
+  void add(const std::shared_ptr<Operation>& op, std::shared_ptr<Command> command);
+  void seal(const std::shared_ptr<Operation>& op);
+  void submit_gang(const std::shared_ptr<Operation>& op);
+  bool has_room(const Device& device, bool launch) const;
+  void append(const std::shared_ptr<Command>& command);
+  void ring_doorbell(Device& device);
+  void finish(Operation& op, ErrorPtr error);
+  std::shared_ptr<Allocation> allocate(int device, uint64_t bytes, const std::string& label);
+  std::shared_ptr<StagingRange> stage(uint64_t bytes);
+  std::shared_ptr<BufferState> make_buffer(int device, DType dtype, const Shape& shape,
+                                           std::shared_ptr<Allocation> memory,
+                                           std::shared_ptr<EventState> ready);
+
+  // board_pump.cpp
+  bool pump();
+  bool run_board();
+  bool drain();
+  bool drain_device(Device& device);
+  void complete(Device& device, const tpu_completion_t& completion);
+  void report(const std::shared_ptr<Command>& command, uint16_t status);
+  void stalled();
+  bool anything_open() const;
+  void break_board(const ErrorPtr& error);
+  void set_event(EventState& event, ErrorPtr error);
+  void run_until_idle();
+
+  // board_recover.cpp
+  void recover();
+  void collect_held();
+  bool reboot_dead();
+  void resume_held();
+  void judge_launch(const std::shared_ptr<Operation>& op,
+                    std::vector<std::shared_ptr<Operation>>& again);
+  void resend(std::vector<std::shared_ptr<Operation>>& launches);
+  void abort_launches();
+  tpu_fault_record_t read_fault(const Device& device);
+
+  // program.cpp
+  void place_program(LoadedProgram& program);
+  void send_load(LoadedProgram& program, size_t partition, const std::shared_ptr<Operation>& op);
+  void collect_retired();
+
+  spec::BoardParams params_;
+  uint64_t hash_ = 0;
+  std::vector<std::byte> firmware_;
+  uint32_t firmware_entry_ = 0;
+  std::shared_ptr<HostArena> arena_;
+  std::unique_ptr<Transport> transport_;
+  std::vector<Device> devices_;
+  std::vector<std::weak_ptr<LoadedProgram>> programs_;
+
+  FifoMutex mutex_;
+  std::vector<std::pair<EventCallback, ErrorPtr>> callbacks_;
+  std::vector<std::shared_ptr<Operation>>
+      failed_launches_;  // all cores reported, judged in recover()
+  std::vector<std::shared_ptr<Command>> retry_;
+  uint64_t op_count_ = 0;
+  uint32_t launch_count_ = 0;
+  bool closed_ = false;
+  ErrorPtr broken_;
+  std::string stall_text_;
+  int stalls_ = 0;  // quiescent runs without progress, one after the other
+  std::atomic<bool> running_{false};
+  std::atomic<uint64_t> late_calls_{0};
+  uint64_t repeated_doorbells_ = 0;
+  uint64_t recoveries_ = 0;
+
+  std::mutex retired_mutex_;  // leaf lock
+  std::vector<std::pair<int, uint16_t>> retired_;
+};
+
+}  // namespace tpu::driver

@@ -1,0 +1,375 @@
+// Completions and waiting. The thread that waits pumps: it lets board time pass until an interrupt,
+// drains all completion rings, sets events, recovers from faults, and looks again.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/board_impl.hpp"
+#include "src/fault_text.hpp"
+#include "src/program.hpp"
+#include "tpu/spec/core_page_regs.hpp"
+#include "tpu/spec/perf_regs.hpp"
+
+namespace tpu::driver {
+
+bool FifoMutex::lock() {
+  std::unique_lock<std::mutex> guard(mutex_);
+  const uint64_t ticket = next_ticket_++;
+  const bool waits = ticket != serving_;
+  turn_.wait(guard, [&] { return ticket == serving_; });
+  return waits;
+}
+
+void FifoMutex::unlock() {
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    ++serving_;
+  }
+  turn_.notify_all();
+}
+
+BoardImpl::Entry::Entry(BoardImpl& board, bool is_call) : board_(board) {
+  const bool late = board_.running_.load();
+  if (board_.mutex_.lock() && late && is_call) {
+    ++board_.late_calls_;
+  }
+}
+
+BoardImpl::Entry::~Entry() {
+  auto callbacks = std::move(board_.callbacks_);
+  board_.callbacks_.clear();
+  board_.mutex_.unlock();
+  for (const auto& [callback, error] : callbacks) {
+    run_event_callback(callback, error);
+  }
+}
+
+void BoardImpl::set_event(EventState& event, ErrorPtr error) {
+  for (EventCallback& callback : event.set(error)) {
+    callbacks_.emplace_back(std::move(callback), error);
+  }
+}
+
+bool BoardImpl::anything_open() const {
+  return std::any_of(devices_.begin(), devices_.end(),
+                     [](const Device& device) { return device.open > 0; });
+}
+
+// After this every call throws `error`, and nothing waits any more.
+void BoardImpl::break_board(const ErrorPtr& error) {
+  if (broken_) {
+    return;
+  }
+  broken_ = error;
+  for (Device& device : devices_) {
+    std::vector<std::shared_ptr<Operation>> ops;
+    for (const auto& command : device.window) {
+      if (command) {
+        ops.push_back(command->op.lock());
+      }
+    }
+    device.window.clear();
+    device.open = device.launches = 0;
+    for (const auto& op : ops) {
+      if (op) {
+        finish(*op, error);
+      }
+    }
+  }
+  for (const auto& command : std::exchange(retry_, {})) {
+    if (const auto op = command->op.lock()) {
+      finish(*op, error);
+    }
+  }
+  for (const auto& op : std::exchange(failed_launches_, {})) {
+    finish(*op, error);
+  }
+}
+
+// One park of the board. Returns false when it is quiescent (or broke).
+bool BoardImpl::run_board() {
+  try {
+    running_ = true;
+    const RunOutcome outcome = transport_->run();
+    running_ = false;
+    return !outcome.quiescent;
+  } catch (const std::exception& error) {
+    running_ = false;
+    break_board(std::make_shared<Error>(ErrorCode::kInternal,
+                                        fmt::format("the board model failed: {}", error.what())));
+    return false;
+  }
+}
+
+// Returns true when something was completed.
+bool BoardImpl::pump() {
+  if (broken_) {
+    return false;
+  }
+  bool progress = drain();
+  if (!progress) {
+    const bool moving = run_board();
+    progress = drain();
+    if (progress) {
+      stalls_ = 0;
+    } else if (!moving && !broken_ && anything_open()) {
+      stalled();
+    }
+  }
+  recover();
+  return progress;
+}
+
+bool BoardImpl::drain() {
+  bool progress = false;
+  for (Device& device : devices_) {
+    progress = drain_device(device) || progress;
+  }
+  return progress;
+}
+
+bool BoardImpl::drain_device(Device& device) {
+  bool progress = false;
+  while (!broken_) {
+    constexpr uint32_t kMask = (1u << TPU_CPL_RING_LOG2) - 1;
+    tpu_completion_t completion;
+    std::memcpy(&completion,
+                device.cpl_ring.data() + (device.cpl_head & kMask) * TPU_CPL_ENTRY_BYTES,
+                sizeof(completion));
+    const bool lap_even = ((device.cpl_head >> TPU_CPL_RING_LOG2) & 1) == 0;
+    const bool phase = (completion.flags & TPU_CPL_FLAG_PHASE) != 0;
+    if (phase != lap_even) {
+      break;
+    }
+    ++device.cpl_head;
+    progress = true;
+    complete(device, completion);
+  }
+  return progress;
+}
+
+void BoardImpl::complete(Device& device, const tpu_completion_t& completion) {
+  const uint32_t first = device.tail - static_cast<uint32_t>(device.window.size());
+  const uint32_t place = completion.seq - first;
+  if (place >= device.window.size() || device.window[place] == nullptr) {
+    break_board(std::make_shared<Error>(
+        ErrorCode::kInternal,
+        fmt::format("completion of command {} that is not in flight (status {})", completion.seq,
+                    completion.status),
+        ErrorPlace{.device = device.id, .op = {}, .source = {}}));
+    return;
+  }
+  if ((completion.flags & TPU_CPL_FLAG_MORE) != 0) {
+    return;
+  }
+  const std::shared_ptr<Command> command = std::move(device.window[place]);
+  device.window[place] = nullptr;
+  --device.open;
+  device.launches -= command->opcode == TPU_OP_LAUNCH ? 1 : 0;
+  ++device.done[command->lane];
+  while (!device.window.empty() && device.window.front() == nullptr) {
+    device.window.pop_front();
+  }
+  if (completion.status != TPU_STATUS_OK && status_holds(completion.status, command->opcode)) {
+    device.held = true;
+  }
+  if (const auto op = command->op.lock()) {
+    op->end_cycle = std::max(op->end_cycle, completion.cycle);
+  }
+  report(command, completion.status);
+}
+
+void BoardImpl::report(const std::shared_ptr<Command>& command, uint16_t status) {
+  const auto op = command->op.lock();
+  if (!op || op->finished) {
+    return;
+  }
+  op->status[command->index] = status;
+  if (op->launch()) {
+    --op->open;
+    if (op->open == 0) {
+      const bool good = std::all_of(op->status.begin(), op->status.end(),
+                                    [](uint16_t s) { return s == TPU_STATUS_OK; });
+      if (good) {
+        finish(*op, nullptr);
+      } else {
+        failed_launches_.push_back(op);
+      }
+    }
+    return;
+  }
+  const bool corrupt = status == TPU_STATUS_BAD_CRC || status == TPU_STATUS_BAD_SEQ;
+  if (status == TPU_STATUS_FLUSHED || status == kStatusLost ||
+      (corrupt && command->attempts == 0)) {
+    command->attempts += corrupt ? 1 : 0;
+    retry_.push_back(command);
+    return;
+  }
+  --op->open;
+  if (status == TPU_STATUS_OK) {
+    if (command->good) {
+      command->good();
+    }
+  } else if (!op->error) {
+    op->error = status_error(status, op->what, command->device);
+  }
+  if (op->open == 0 && op->sealed) {
+    finish(*op, op->error);
+  }
+}
+
+// Nothing is in flight on the board and something waits: repeat the doorbells (absolute counts, so
+// this is harmless), then take the launches off, then give up.
+void BoardImpl::stalled() {
+  ++stalls_;
+  if (stalls_ == 1) {
+    for (Device& device : devices_) {
+      if (device.open > 0) {
+        write_core(device, spec::core_page::kCmdTail, device.tail);
+        ++repeated_doorbells_;
+      }
+    }
+    return;
+  }
+  if (stalls_ == 2) {
+    stall_text_ = transport_->stats().waits_text;
+    if (reboot_dead()) {
+      return;
+    }
+    abort_launches();
+    return;
+  }
+  break_board(std::make_shared<Error>(
+      ErrorCode::kTimeout,
+      fmt::format("the board does not answer: nothing is in flight and commands are open{}{}",
+                  stall_text_.empty() ? "" : "\n", stall_text_)));
+}
+
+void BoardImpl::wait(EventState& event) {
+  while (!event.done.load(std::memory_order_acquire)) {
+    const Entry entry(*this, false);
+    if (!event.done.load()) {
+      if (broken_) {
+        set_event(event, broken_);
+      } else if (!pump() && !anything_open() && retry_.empty() && !event.done.load()) {
+        set_event(event, std::make_shared<Error>(ErrorCode::kInternal,
+                                                 "nothing in flight can make this event ready"));
+      }
+    }
+  }
+}
+
+void BoardImpl::run_until_idle() {
+  while (!broken_ && (anything_open() || !retry_.empty() || !failed_launches_.empty())) {
+    pump();
+  }
+}
+
+void BoardImpl::synchronize() {
+  const Entry entry(*this);
+  run_until_idle();
+  check_usable();
+}
+
+uint64_t BoardImpl::now() {
+  const Entry entry(*this, false);
+  return transport_->now();
+}
+
+std::vector<DeviceInfo> BoardImpl::device_infos() {
+  std::vector<DeviceInfo> infos;
+  for (const Device& device : devices_) {
+    DeviceInfo info;
+    info.id = device.id;
+    info.chip = device.chip;
+    info.core = device.core;
+    info.x = static_cast<int>(device.chip % params_.board.torus_x);
+    info.y = static_cast<int>(device.chip / params_.board.torus_x);
+    info.hbm_bytes = static_cast<uint64_t>(params_.hbm.gib_per_core) << 30;
+    info.hbm_used = device.memory->used();
+    infos.push_back(info);
+  }
+  return infos;
+}
+
+BoardCounters BoardImpl::counters() {
+  namespace perf = spec::perf;
+  const Entry entry(*this);
+  check_usable();
+  constexpr uint64_t kBytes = uint64_t{perf::kCounters} * sizeof(uint64_t);
+  std::vector<std::shared_ptr<StagingRange>> staged;
+  std::vector<std::shared_ptr<Operation>> ops;
+  for (const Device& device : devices_) {
+    staged.push_back(stage(kBytes));
+    auto command = std::make_shared<Command>();
+    command->device = device.id;
+    command->keep = {staged.back()};
+    tpu_command_read_counters_t read{};
+    read.iova = staged.back()->iova();
+    read.bytes = kBytes;
+    set_payload(*command, TPU_OP_READ_COUNTERS, TPU_LANE_LAUNCH, read);
+    ops.push_back(begin(fmt::format("reading counters of TPU:{}", device.id)));
+    add(ops.back(), std::move(command));
+    seal(ops.back());
+  }
+  run_until_idle();
+  check_usable();
+  BoardCounters result;
+  const TransportStats stats = transport_->stats();
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i]->event->error) {
+      throw Error(*ops[i]->event->error);
+    }
+    CoreCounters core;
+    core.all.resize(perf::kCounters);
+    std::memcpy(core.all.data(), staged[i]->bytes().data(), kBytes);
+    core.cycles = core.all[perf::kCycles];
+    core.run_cycles = core.all[perf::kRunCycles];
+    core.idle_cycles = core.all[perf::kIdleCycles];
+    core.commands = core.all[perf::kCommands];
+    core.instructions = core.all[perf::kInstructions];
+    core.mxu_flops = core.all[perf::kMxuFlops];
+    core.hart_instructions = i < stats.hart_instructions.size() ? stats.hart_instructions[i] : 0;
+    result.cores.push_back(std::move(core));
+  }
+  result.now_cycles = transport_->now();
+  result.lockstep_tiles = stats.lockstep_tiles;
+  result.lockstep_mismatches = stats.lockstep_mismatches;
+  result.lockstep_text = stats.lockstep_text;
+  result.late_calls = late_calls_;
+  result.repeated_doorbells = repeated_doorbells_;
+  result.recoveries = recoveries_;
+  return result;
+}
+
+void BoardImpl::close(CloseMode mode) {
+  const Entry entry(*this, false);
+  if (closed_) {
+    return;
+  }
+  closed_ = true;
+  if (!broken_) {
+    if (mode == CloseMode::kCancel) {
+      abort_launches();
+    }
+    run_until_idle();
+  }
+  if (!broken_) {
+    for (const Device& device : devices_) {
+      write_core(device, spec::core_page::kQueueEn, 0);
+    }
+  }
+  break_board(std::make_shared<Error>(ErrorCode::kInvalidArgument, "the board is closed"));
+  transport_.reset();
+}
+
+BoardImpl::~BoardImpl() {
+  try {
+    close(CloseMode::kCancel);
+  } catch (const std::exception&) {
+    // Nobody is left who could be told.
+  }
+}
+
+}  // namespace tpu::driver

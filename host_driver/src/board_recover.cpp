@@ -1,0 +1,279 @@
+// Recovery: cores that are HELD after a failed command have flushed what was queued. When all of it
+// has come back, the fault records are read, the cores resumed with a new epoch, and what never
+// started is sent again in the old order, unless one of its inputs was lost.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "src/board_impl.hpp"
+#include "src/fault_text.hpp"
+#include "src/program.hpp"
+#include "tpu/spec/core_page_regs.hpp"
+
+namespace tpu::driver {
+namespace {
+
+namespace core_page = spec::core_page;
+
+constexpr int kMaxLaunchAttempts = 4;
+constexpr int kMaxResumePolls = 20000;
+
+bool any_is(const Operation& op, uint16_t status) {
+  return std::find(op.status.begin(), op.status.end(), status) != op.status.end();
+}
+
+ErrorPtr failed_input(const Operation& op) {
+  for (const auto& input : op.inputs) {
+    if (input->failed()) {
+      return input->error;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+tpu_fault_record_t BoardImpl::read_fault(const Device& device) {
+  std::array<uint32_t, sizeof(tpu_fault_record_t) / 4> words{};
+  for (size_t i = 0; i < words.size(); ++i) {
+    words[i] = read_core(device, core_page::kFaultRecord + i * core_page::kFaultRecordStride);
+  }
+  tpu_fault_record_t record;
+  std::memcpy(&record, words.data(), sizeof(record));
+  return record;
+}
+
+// Lets time pass until every held core has reported all that was queued on it.
+void BoardImpl::collect_held() {
+  const auto open_on_held = [&] {
+    return std::any_of(devices_.begin(), devices_.end(),
+                       [](const Device& device) { return device.held && device.open > 0; });
+  };
+  while (!broken_ && open_on_held()) {
+    const bool moving = run_board();
+    if (drain()) {
+      stalls_ = 0;
+    } else if (!moving) {
+      stalled();
+    }
+  }
+}
+
+void BoardImpl::resume_held() {
+  for (Device& device : devices_) {
+    if (device.held) {
+      write_core(device, core_page::kResume, device.epoch + 1);
+    }
+  }
+  for (Device& device : devices_) {
+    if (!device.held) {
+      continue;
+    }
+    int polls = 0;
+    while (read_core(device, core_page::kEpoch) != device.epoch + 1) {
+      if (++polls > kMaxResumePolls) {
+        break_board(
+            std::make_shared<Error>(ErrorCode::kTimeout, "the core does not resume after a fault",
+                                    ErrorPlace{.device = device.id, .op = {}, .source = {}}));
+        return;
+      }
+    }
+    ++device.epoch;
+    device.held = false;
+  }
+}
+
+// All cores of a failed launch have reported: is it to be sent again, given back or lost?
+void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
+                             std::vector<std::shared_ptr<Operation>>& again) {
+  size_t worst = 0;
+  bool refused = false;
+  for (size_t i = 0; i < op->status.size(); ++i) {
+    if (status_refused(op->status[i])) {
+      worst = i;
+      refused = true;
+      break;
+    }
+    if (op->status[i] == TPU_STATUS_FAULT || op->status[i] == kStatusLost) {
+      worst = i;
+    }
+  }
+  Command& first = *op->commands[worst];
+  if (refused) {
+    const bool corrupt =
+        op->status[worst] == TPU_STATUS_BAD_CRC || op->status[worst] == TPU_STATUS_BAD_SEQ;
+    if (corrupt && first.attempts++ == 0) {
+      again.push_back(op);
+      return;
+    }
+    op->give_back();
+    finish(*op, status_error(op->status[worst], op->what, first.device));
+    return;
+  }
+  // A core that never started the launch kept the whole gang from its first step.
+  if (any_is(*op, TPU_STATUS_FLUSHED)) {
+    if (first.attempts++ < kMaxLaunchAttempts) {
+      again.push_back(op);
+      return;
+    }
+    op->give_back();
+    finish(*op,
+           std::make_shared<Error>(ErrorCode::kInternal, op->what + ": flushed again and again"));
+    return;
+  }
+  const Device& device = devices_[static_cast<size_t>(first.device)];
+  const tpu_fault_record_t record = read_fault(device);
+  if (record.launch_id == op->launch_id && record.code == TPU_FAULT_GANG_MISMATCH) {
+    op->give_back();
+  }
+  if (record.launch_id != op->launch_id) {
+    finish(*op,
+           std::make_shared<Error>(
+               ErrorCode::kDeviceFault,
+               fmt::format("{}: {}{}{}", op->what, status_name(op->status[worst]),
+                           op->stall_text.empty() ? "" : ": nothing in flight\n", op->stall_text),
+               ErrorPlace{.device = device.id, .op = {}, .source = {}}));
+    return;
+  }
+  finish(*op, fault_error(record, op->program->exe, device.id, op->stall_text));
+}
+
+void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
+  std::vector<std::pair<std::shared_ptr<Operation>, std::shared_ptr<Command>>> work;
+  for (const auto& op : launches) {
+    work.emplace_back(op, nullptr);
+  }
+  for (const auto& command : std::exchange(retry_, {})) {
+    if (const auto op = command->op.lock(); op && !op->finished) {
+      work.emplace_back(op, command);
+    }
+  }
+  std::stable_sort(work.begin(), work.end(), [](const auto& a, const auto& b) {
+    return a.first->number != b.first->number
+               ? a.first->number < b.first->number
+               : a.second && b.second && a.second->index < b.second->index;
+  });
+  for (const auto& [op, command] : work) {
+    const ErrorPtr error = broken_ ? broken_ : failed_input(*op);
+    if (error) {
+      finish(*op, error);
+      continue;
+    }
+    if (command) {
+      op->status[command->index] = kStatusOpen;
+      append(command);
+      continue;
+    }
+    op->open = op->commands.size();
+    std::fill(op->status.begin(), op->status.end(), kStatusOpen);
+    for (const auto& each : op->commands) {
+      append(each);
+    }
+  }
+  for (Device& device : devices_) {
+    ring_doorbell(device);
+  }
+}
+
+void BoardImpl::recover() {
+  const bool held = std::any_of(devices_.begin(), devices_.end(),
+                                [](const Device& device) { return device.held; });
+  if (broken_ || (!held && failed_launches_.empty() && retry_.empty())) {
+    return;
+  }
+  collect_held();
+  if (broken_) {
+    return;
+  }
+  ++recoveries_;
+  std::vector<std::shared_ptr<Operation>> again;
+  auto failed = std::exchange(failed_launches_, {});
+  std::sort(failed.begin(), failed.end(),
+            [](const auto& a, const auto& b) { return a->number < b->number; });
+  for (const auto& op : failed) {
+    judge_launch(op, again);
+  }
+  resume_held();
+  resend(again);
+  stall_text_.clear();
+}
+
+// Takes the launches that are in flight off the board, oldest of each core first.
+void BoardImpl::abort_launches() {
+  std::set<uint32_t> aborted;
+  for (const Device& device : devices_) {
+    for (const auto& command : device.window) {
+      const auto op = command ? command->op.lock() : nullptr;
+      if (!op || !op->launch()) {
+        continue;
+      }
+      op->aborted_by_host = true;
+      op->stall_text = stall_text_;
+      if (aborted.insert(op->launch_id).second) {
+        write_core(device, core_page::kAbort, op->launch_id);
+      }
+      break;
+    }
+  }
+}
+
+// Harts that are dead get a reset and a fresh boot; what was open on them is known not to go on.
+bool BoardImpl::reboot_dead() {
+  std::vector<int> dead;
+  for (const Device& device : devices_) {
+    const uint32_t state = read_core(device, core_page::kFwState) & core_page::kFwStateStateMask;
+    if (state == core_page::kStateDead) {
+      dead.push_back(device.id);
+    }
+  }
+  if (dead.empty()) {
+    return false;
+  }
+  for (const int id : dead) {
+    Device& device = devices_[static_cast<size_t>(id)];
+    const auto window = std::exchange(device.window, {});
+    device.open = device.launches = 0;
+    for (const auto& command : window) {
+      const auto op = command ? command->op.lock() : nullptr;
+      if (!op) {
+        continue;
+      }
+      if (op->launch() && op->open == 1 && op->stall_text.empty()) {
+        op->stall_text = "the control hart of this core died and was started again";
+      }
+      report(command, kStatusLost);
+    }
+  }
+  // Launches are judged before the reset clears the fault records.
+  std::vector<std::shared_ptr<Operation>> again;
+  for (const auto& op : std::exchange(failed_launches_, {})) {
+    judge_launch(op, again);
+  }
+  failed_launches_ = std::move(again);
+  try {
+    boot(dead, false);
+  } catch (const Error& error) {
+    break_board(std::make_shared<Error>(error));
+    return true;
+  }
+  for (const auto& weak : programs_) {
+    const auto program = weak.lock();
+    if (!program) {
+      continue;
+    }
+    for (size_t p = 0; p < program->parts.size(); ++p) {
+      const int id = program->parts[p].device;
+      if (std::find(dead.begin(), dead.end(), id) == dead.end()) {
+        continue;
+      }
+      const auto op = begin(fmt::format("loading {} again", program->exe.name));
+      send_load(*program, p, op);
+      seal(op);
+    }
+  }
+  return true;
+}
+
+}  // namespace tpu::driver

@@ -1,0 +1,57 @@
+// Bookkeeping of HBM ranges. Address 0 is left out, so that a zero base always means "not bound".
+#include "src/device_memory.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace tpu::driver {
+
+DeviceMemory::DeviceMemory(int device, uint64_t bytes)
+    : device_(device),
+      capacity_(bytes - RangeAllocator::kPage),
+      ranges_(RangeAllocator::kPage, capacity_) {}
+
+uint64_t DeviceMemory::used() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return ranges_.used();
+}
+
+std::string DeviceMemory::largest(size_t count) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  std::vector<const Allocation*> all(live_.begin(), live_.end());
+  std::sort(all.begin(), all.end(), [](const Allocation* a, const Allocation* b) {
+    return a->bytes() != b->bytes() ? a->bytes() > b->bytes() : a->address() < b->address();
+  });
+  std::string text;
+  for (size_t i = 0; i < std::min(count, all.size()); ++i) {
+    text += fmt::format("\n  {:>14} bytes  {}", all[i]->bytes(), all[i]->label());
+  }
+  return text;
+}
+
+std::shared_ptr<Allocation> Allocation::make(const std::shared_ptr<DeviceMemory>& memory,
+                                             uint64_t bytes, std::string label) {
+  std::unique_lock<std::mutex> guard(memory->mutex_);
+  const auto address = memory->ranges_.allocate(bytes);
+  if (!address) {
+    return nullptr;
+  }
+  auto* made = new Allocation(memory, *address, bytes, std::move(label));
+  memory->live_.insert(made);
+  guard.unlock();
+  return std::shared_ptr<Allocation>(made);
+}
+
+Allocation::Allocation(std::shared_ptr<DeviceMemory> memory, uint64_t address, uint64_t bytes,
+                       std::string label)
+    : memory_(std::move(memory)), address_(address), bytes_(bytes), label_(std::move(label)) {}
+
+Allocation::~Allocation() {
+  const std::lock_guard<std::mutex> guard(memory_->mutex_);
+  memory_->ranges_.free(address_);
+  memory_->live_.erase(this);
+}
+
+}  // namespace tpu::driver

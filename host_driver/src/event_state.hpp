@@ -1,0 +1,36 @@
+// State behind an Event. Set once; readable without the board lock.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tpu/error.hpp"
+
+namespace tpu::driver {
+
+class BoardImpl;
+using ErrorPtr = std::shared_ptr<const Error>;
+using EventCallback = std::function<void(ErrorPtr)>;
+
+struct EventState {
+  std::weak_ptr<BoardImpl> board;
+  std::atomic<bool> done{false};
+  ErrorPtr error;  // written before `done`
+
+  std::mutex mutex;  // leaf lock: guards callbacks and the change of `done`
+  std::vector<EventCallback> callbacks;
+
+  bool failed() const { return done.load(std::memory_order_acquire) && error != nullptr; }
+
+  /// Sets the event; the caller runs the returned callbacks when it holds no lock.
+  std::vector<EventCallback> set(ErrorPtr result);
+};
+
+/// True on a thread that is inside an on_ready callback.
+bool in_event_callback();
+void run_event_callback(const EventCallback& callback, const ErrorPtr& error);
+
+}  // namespace tpu::driver

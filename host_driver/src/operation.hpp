@@ -1,0 +1,90 @@
+// Operation: one call of the user that is in flight; Command: one ring entry of it. A copy may be
+// many commands on one core, a launch is one command on each core of the gang.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/device_memory.hpp"
+#include "src/event_state.hpp"
+#include "tpu/buffer.hpp"
+#include "tpu/spec/rings.h"
+
+namespace tpu::driver {
+
+struct Operation;
+struct LoadedProgram;
+
+struct Command {
+  /// Payload by opcode; head and CRC are filled in when it is appended to a ring.
+  std::array<std::byte, TPU_CMD_ENTRY_BYTES> wire{};
+  int device = 0;
+  uint16_t opcode = 0;
+  uint16_t flags = TPU_CMD_FLAG_INTERRUPT;
+  uint8_t lane = 0;
+  uint32_t seq = 0;
+  int attempts = 0;
+  std::vector<std::shared_ptr<Allocation>> reads;
+  std::vector<std::shared_ptr<Allocation>> writes;
+  std::vector<std::shared_ptr<void>> keep;  ///< staging memory
+  std::weak_ptr<Operation> op;
+  size_t index = 0;            ///< in the operation
+  std::function<void()> good;  ///< under the board lock, when completed OK
+};
+
+/// Not yet reported.
+constexpr uint16_t kStatusOpen = 0xFFFF;
+/// The core was reset before it reported.
+constexpr uint16_t kStatusLost = 0xFFFE;
+
+struct Operation {
+  uint64_t number = 0;  ///< order of submission on the board
+  std::string what;     ///< for error texts
+  std::vector<std::shared_ptr<Command>> commands;
+  std::vector<uint16_t> status;
+  size_t open = 0;
+  bool sealed = false;  ///< no more commands will be added
+  bool finished = false;
+  ErrorPtr error;                                   ///< first failure of a command
+  std::vector<std::shared_ptr<EventState>> inputs;  ///< when one failed, so does this
+  std::shared_ptr<EventState> event;
+  uint64_t end_cycle = 0;
+
+  // Launches only.
+  std::shared_ptr<LoadedProgram> program;
+  uint32_t launch_id = 0;
+  std::function<void()> give_back;  ///< makes donated buffers live again
+  bool aborted_by_host = false;
+  std::string stall_text;
+
+  bool launch() const { return program != nullptr; }
+};
+
+/// The buffer behind a handle.
+struct BufferState {
+  std::shared_ptr<BoardImpl> board;
+  int device = 0;
+  DType dtype = DType::kF32;
+  Shape shape;
+  uint64_t bytes = 0;
+  std::shared_ptr<Allocation> memory;
+  std::shared_ptr<EventState> ready;
+  std::atomic<bool> live{true};
+};
+
+/// Writes `payload` (a struct of rings.h) as the command's entry.
+template <typename Payload>
+void set_payload(Command& command, uint16_t opcode, uint8_t lane, const Payload& payload) {
+  static_assert(sizeof(Payload) == TPU_CMD_ENTRY_BYTES);
+  const auto bytes = std::as_bytes(std::span<const Payload, 1>(&payload, 1));
+  std::copy(bytes.begin(), bytes.end(), command.wire.begin());
+  command.opcode = opcode;
+  command.lane = lane;
+}
+
+}  // namespace tpu::driver

@@ -1,0 +1,406 @@
+// Loading and launching core programs.
+#include "src/program.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "src/board_impl.hpp"
+#include "src/crc32c.hpp"
+#include "tpu/spec/isa.hpp"
+
+namespace tpu::driver {
+namespace {
+
+Error invalid(const std::string& text) { return Error(ErrorCode::kInvalidArgument, text); }
+
+ParameterInfo parameter(const exe::TensorT& tensor, uint32_t partitions) {
+  ParameterInfo info;
+  info.name = tensor.name;
+  info.dtype = static_cast<DType>(tensor.elem);
+  info.shape = tensor.global_dims;
+  info.layout.local = tensor.local_dims;
+  info.layout.replicated = tensor.replicated;
+  const size_t rank = tensor.local_dims.size();
+  for (size_t p = 0; p < partitions; ++p) {
+    const auto first = tensor.offsets.begin() + static_cast<ptrdiff_t>(p * rank);
+    info.layout.offsets.emplace_back(first, first + static_cast<ptrdiff_t>(rank));
+  }
+  info.donated_to = tensor.donated_to;
+  return info;
+}
+
+std::string argument_text(size_t index, const ParameterInfo& info) {
+  return info.name.empty() ? fmt::format("argument {}", index)
+                           : fmt::format("argument {} ({})", index, info.name);
+}
+
+}  // namespace
+
+LoadedProgram::~LoadedProgram() {
+  if (const auto owner = board.lock()) {
+    owner->retire(*this);
+  }
+}
+
+void BoardImpl::retire(const LoadedProgram& program) {
+  if (!program.loaded) {
+    return;
+  }
+  const std::lock_guard<std::mutex> guard(retired_mutex_);
+  for (const LoadedProgram::Part& part : program.parts) {
+    retired_.emplace_back(part.device, part.id);
+  }
+}
+
+// The code of a retired program may be overwritten from now on: launches that use it are over,
+// since they hold the program.
+void BoardImpl::collect_retired() {
+  std::vector<std::pair<int, uint16_t>> retired;
+  {
+    const std::lock_guard<std::mutex> guard(retired_mutex_);
+    retired = std::exchange(retired_, {});
+  }
+  for (const auto& [id, program_id] : retired) {
+    auto command = std::make_shared<Command>();
+    command->device = id;
+    tpu_command_unload_t unload{};
+    unload.program_id = program_id;
+    set_payload(*command, TPU_OP_UNLOAD_PROGRAM, TPU_LANE_LAUNCH, unload);
+    const auto op = begin(fmt::format("unloading program {}", program_id));
+    add(op, std::move(command));
+    seal(op);
+    devices_[static_cast<size_t>(id)].program_used[program_id] = false;
+  }
+  std::erase_if(programs_, [](const auto& weak) { return weak.expired(); });
+}
+
+std::shared_ptr<LoadedProgram> BoardImpl::load(std::span<const std::byte> bytes,
+                                               const std::string& name, int device) {
+  auto program = std::make_shared<LoadedProgram>();
+  try {
+    program->exe = exe::read_executable(bytes);
+  } catch (const exe::ExecutableError& error) {
+    throw invalid(fmt::format("{}: {}", name, error.what()));
+  }
+  const exe::ExecutableT& exe = program->exe;
+  if (exe.partitions > devices_.size()) {
+    throw invalid(fmt::format("{}: the program needs {} cores, this board has {}", name,
+                              exe.partitions, devices_.size()));
+  }
+  if (exe.board_hash != hash_) {
+    throw invalid(
+        fmt::format("{}: compiled for another board ({}, hash {:016x}; this board is {}, "
+                    "hash {:016x}); compile it again with the same board file",
+                    name, exe.board_name, exe.board_hash, params_.board.name, hash_));
+  }
+  const Entry entry(*this);
+  check_usable();
+  device_at(device);
+  program->board = weak_from_this();
+  for (const auto& tensor : exe.args) {
+    program->arguments.push_back(parameter(*tensor, exe.partitions));
+  }
+  for (const auto& tensor : exe.results) {
+    program->results.push_back(parameter(*tensor, exe.partitions));
+  }
+  for (uint32_t p = 0; p < exe.partitions; ++p) {
+    LoadedProgram::Part part;
+    part.device = exe.partitions == 1 ? device : static_cast<int>(p);
+    program->parts.push_back(std::move(part));
+  }
+  collect_retired();
+  place_program(*program);
+  program->loaded = true;
+  programs_.push_back(program);
+  return program;
+}
+
+void BoardImpl::place_program(LoadedProgram& program) {
+  const exe::ExecutableT& exe = program.exe;
+  for (LoadedProgram::Part& part : program.parts) {
+    part.code = allocate(part.device, exe.image.size(), fmt::format("code of {}", exe.name));
+    part.slots.resize(exe.slots.size());
+    for (size_t s = 0; s < exe.slots.size(); ++s) {
+      const exe::SlotT& slot = *exe.slots[s];
+      if (slot.kind == exe::SlotKind::constant || slot.kind == exe::SlotKind::scratch) {
+        part.slots[s] = allocate(
+            part.device, slot.bytes,
+            fmt::format("{} {} of {}", exe::EnumNameSlotKind(slot.kind), slot.index, exe.name));
+      }
+    }
+  }
+  // Nothing is sent before all memory is there, so a failed load changes nothing.
+  for (LoadedProgram::Part& part : program.parts) {
+    auto& used = devices_[static_cast<size_t>(part.device)].program_used;
+    const auto free = std::find(used.begin(), used.end(), false);
+    if (free == used.end()) {
+      throw Error(ErrorCode::kResourceExhausted,
+                  fmt::format("all {} program ids are taken; drop executables that are not needed",
+                              used.size()),
+                  {.device = part.device, .op = {}, .source = {}});
+    }
+    part.id = static_cast<uint16_t>(free - used.begin());
+  }
+  std::vector<std::shared_ptr<Operation>> ops;
+  for (size_t p = 0; p < program.parts.size(); ++p) {
+    LoadedProgram::Part& part = program.parts[p];
+    devices_[static_cast<size_t>(part.device)].program_used[part.id] = true;
+    ops.push_back(begin(fmt::format("loading {}", exe.name)));
+    send_load(program, p, ops.back());
+    seal(ops.back());
+  }
+  for (const auto& op : ops) {
+    while (!op->event->done.load() && !broken_) {
+      pump();
+    }
+    if (op->event->error) {
+      for (const LoadedProgram::Part& part : program.parts) {
+        devices_[static_cast<size_t>(part.device)].program_used[part.id] = false;
+      }
+      throw Error(*op->event->error);
+    }
+  }
+}
+
+// LOAD_PROGRAM and the constants of one core.
+void BoardImpl::send_load(LoadedProgram& program, size_t partition,
+                          const std::shared_ptr<Operation>& op) {
+  const exe::ExecutableT& exe = program.exe;
+  LoadedProgram::Part& part = program.parts[partition];
+  const auto copy_in = [&](std::span<const uint8_t> data) {
+    const auto staged = stage(data.size());
+    std::memcpy(staged->bytes().data(), data.data(), data.size());
+    return staged;
+  };
+  const auto image = copy_in(exe.image);
+  auto command = std::make_shared<Command>();
+  command->device = part.device;
+  command->writes = {part.code};
+  command->keep = {image};
+  tpu_command_load_t load{};
+  load.image_iova = image->iova();
+  load.hbm_dst = part.code->address();
+  load.bytes = exe.image.size();
+  load.image_crc = crc32c(image->bytes());
+  load.program_id = part.id;
+  load.isa_version = exe.isa_version;
+  set_payload(*command, TPU_OP_LOAD_PROGRAM, TPU_LANE_LAUNCH, load);
+  add(op, std::move(command));
+  for (size_t s = 0; s < exe.slots.size(); ++s) {
+    if (exe.slots[s]->kind != exe::SlotKind::constant) {
+      continue;
+    }
+    const auto& data = exe.constants[exe.slots[s]->index]->data;
+    if (data.empty()) {
+      continue;
+    }
+    const auto staged = copy_in(data);
+    auto upload = std::make_shared<Command>();
+    upload->device = part.device;
+    upload->writes = {part.slots[s]};
+    upload->keep = {staged};
+    tpu_command_copy_t copy{};
+    copy.src = staged->iova();
+    copy.dst = part.slots[s]->address();
+    copy.bytes = data.size();
+    copy.kind = TPU_COPY_H2D;
+    set_payload(*upload, TPU_OP_COPY, TPU_LANE_UP, copy);
+    add(op, std::move(upload));
+  }
+}
+
+namespace {
+
+// Everything that can be wrong with the arguments of a launch, before anything is sent.
+void check_arguments(const LoadedProgram& program, const std::vector<Array>& arguments,
+                     const RunOptions& options) {
+  const exe::ExecutableT& exe = program.exe;
+  if (arguments.size() != program.arguments.size()) {
+    throw invalid(fmt::format("{} takes {} arguments, {} were given", exe.name,
+                              program.arguments.size(), arguments.size()));
+  }
+  if (options.steps == 0) {
+    throw invalid("a launch has at least one step");
+  }
+  const bool donates = std::any_of(program.arguments.begin(), program.arguments.end(),
+                                   [](const ParameterInfo& info) { return info.donated_to >= 0; });
+  if (options.steps > 1 && !donates) {
+    throw invalid(fmt::format("{} donates no argument, so {} steps would all compute the same",
+                              exe.name, options.steps));
+  }
+  std::set<const BufferState*> donated;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const ParameterInfo& info = program.arguments[i];
+    const Array& array = arguments[i];
+    const std::string what = argument_text(i, info);
+    if (!array.valid()) {
+      throw invalid(fmt::format("{} is empty", what));
+    }
+    if (array.dtype() != info.dtype || array.shape() != info.shape) {
+      throw invalid(fmt::format("{} must be {}, not {}", what, type_text(info.dtype, info.shape),
+                                type_text(array.dtype(), array.shape())));
+    }
+    if (array.parts().size() != program.parts.size() || array.layout().local != info.layout.local ||
+        array.layout().offsets != info.layout.offsets) {
+      throw invalid(
+          fmt::format("{} does not lie on the cores as the program wants it; use "
+                      "Executable::put()",
+                      what));
+    }
+    for (size_t p = 0; p < array.parts().size(); ++p) {
+      const BufferState& buffer = *array.parts()[p].state();
+      if (buffer.device != program.parts[p].device) {
+        throw invalid(fmt::format("part {} of {} lies on TPU:{}, the program runs on TPU:{}", p,
+                                  what, buffer.device, program.parts[p].device));
+      }
+      if (!buffer.live) {
+        throw invalid(fmt::format("{} was donated or deleted", what));
+      }
+      if (buffer.memory->capacity() < exe.slots[exe.args[i]->slot]->bytes) {
+        throw invalid(fmt::format("{} has less memory than its slot; use Executable::put()", what));
+      }
+      if (info.donated_to >= 0) {
+        donated.insert(&buffer);
+      }
+    }
+  }
+  std::set<const BufferState*> seen;
+  for (const Array& array : arguments) {
+    for (const Buffer& part : array.parts()) {
+      if (!seen.insert(part.state().get()).second && donated.contains(part.state().get())) {
+        throw invalid("a buffer is donated and used for a second argument of the same launch");
+      }
+    }
+  }
+}
+
+// What one core of a launch binds.
+struct Binding {
+  std::vector<tpu_slot_entry_t> table;
+  std::vector<std::shared_ptr<Allocation>> reads;
+  std::vector<std::shared_ptr<Allocation>> writes;
+};
+
+}  // namespace
+
+RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
+                            const std::vector<Array>& given, const RunOptions& options) {
+  const exe::ExecutableT& exe = program->exe;
+  std::vector<Array> arguments = given;
+  check_arguments(*program, arguments, options);
+  for (const size_t keep : options.keep) {
+    if (keep >= arguments.size()) {
+      throw invalid(fmt::format("cannot keep argument {}: there are {}", keep, arguments.size()));
+    }
+    if (program->arguments[keep].donated_to >= 0) {
+      std::vector<Buffer> copies;
+      for (const Buffer& part : arguments[keep].parts()) {
+        copies.push_back(clone(part.state()));
+      }
+      const Array& old = arguments[keep];
+      arguments[keep] = Array(old.dtype(), old.shape(), old.layout(), std::move(copies));
+    }
+  }
+
+  const Entry entry(*this);
+  check_usable();
+  check_arguments(*program, arguments, options);  // another thread may have donated in between
+  const auto op = begin(fmt::format("launch of {}", exe.name));
+  op->program = program;
+  uint32_t mask = 0;
+  for (const LoadedProgram::Part& part : program->parts) {
+    mask |= 1u << part.device;
+  }
+  std::vector<std::vector<Buffer>> outputs(exe.results.size());
+  std::vector<std::shared_ptr<BufferState>> donated;
+  for (size_t p = 0; p < program->parts.size(); ++p) {
+    const LoadedProgram::Part& part = program->parts[p];
+    Binding binding;
+    binding.table.resize(exe.slots.size());
+    binding.reads.push_back(part.code);
+    std::vector<std::shared_ptr<Allocation>> slots = part.slots;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const auto& buffer = arguments[i].parts()[p].state();
+      slots[exe.args[i]->slot] = buffer->memory;
+      binding.reads.push_back(buffer->memory);
+      op->inputs.push_back(buffer->ready);
+      if (program->arguments[i].donated_to >= 0) {
+        donated.push_back(buffer);
+      }
+    }
+    for (size_t r = 0; r < exe.results.size(); ++r) {
+      const uint32_t s = exe.results[r]->slot;
+      const exe::SlotT& slot = *exe.slots[s];
+      slots[s] = slot.alias_of >= 0 ? slots[static_cast<size_t>(slot.alias_of)]
+                                    : allocate(part.device, slot.bytes,
+                                               fmt::format("result {} of {}", r, exe.name));
+      binding.writes.push_back(slots[s]);
+      outputs[r].emplace_back(make_buffer(part.device, program->results[r].dtype,
+                                          program->results[r].layout.local, slots[s], op->event));
+    }
+    for (size_t s = 0; s < exe.slots.size(); ++s) {
+      tpu_slot_entry_t& row = binding.table[s];
+      row.mode = slots[s] ? TPU_SLOT_FIXED : TPU_SLOT_NULL;
+      row.base = slots[s] ? slots[s]->address() : 0;
+      row.size = slots[s] ? exe.slots[s]->bytes : 0;
+      if (exe.slots[s]->kind == exe::SlotKind::scratch) {
+        binding.writes.push_back(slots[s]);
+      } else if (exe.slots[s]->kind == exe::SlotKind::constant) {
+        binding.reads.push_back(slots[s]);
+      }
+    }
+    const auto table = stage(std::max<size_t>(1, binding.table.size()) * sizeof(tpu_slot_entry_t));
+    std::memcpy(table->bytes().data(), binding.table.data(),
+                binding.table.size() * sizeof(tpu_slot_entry_t));
+    auto command = std::make_shared<Command>();
+    command->device = part.device;
+    command->reads = std::move(binding.reads);
+    command->writes = std::move(binding.writes);
+    command->keep = {table};
+    tpu_command_launch_t wire{};
+    wire.table_iova = table->iova();
+    wire.program_id = part.id;
+    wire.slots = static_cast<uint16_t>(exe.slots.size());
+    wire.steps = options.steps;
+    wire.core_mask = static_cast<uint8_t>(mask);
+    wire.replica = static_cast<uint8_t>(p);
+    wire.table_crc = crc32c(table->bytes().first(binding.table.size() * sizeof(tpu_slot_entry_t)));
+    set_payload(*command, TPU_OP_LAUNCH, TPU_LANE_LAUNCH, wire);
+    op->commands.push_back(std::move(command));
+  }
+  // The id is given when no more waiting can happen but for room in the rings, which keeps the
+  // order.
+  op->launch_id = ++launch_count_;
+  for (const auto& command : op->commands) {
+    tpu_command_launch_t wire;
+    std::memcpy(&wire, command->wire.data(), sizeof(wire));
+    wire.launch_id = op->launch_id;
+    wire.gang_tag = static_cast<uint16_t>(op->launch_id);
+    std::memcpy(command->wire.data(), &wire, sizeof(wire));
+  }
+  for (const auto& buffer : donated) {
+    buffer->live = false;
+  }
+  std::vector<std::weak_ptr<BufferState>> back(donated.begin(), donated.end());
+  op->give_back = [back] {
+    for (const auto& weak : back) {
+      if (const auto buffer = weak.lock()) {
+        buffer->live = true;
+      }
+    }
+  };
+  submit_gang(op);
+
+  RunResult result;
+  for (size_t r = 0; r < outputs.size(); ++r) {
+    const ParameterInfo& info = program->results[r];
+    result.outputs.emplace_back(info.dtype, info.shape, info.layout, std::move(outputs[r]));
+  }
+  result.done = Event(op->event);
+  return result;
+}
+
+}  // namespace tpu::driver

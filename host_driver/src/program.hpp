@@ -1,0 +1,40 @@
+// LoadedProgram: an executable on its cores: image, constants and scratch in HBM, program ids.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exe/executable.hpp"
+#include "src/operation.hpp"
+#include "tpu/executable.hpp"
+
+namespace tpu::driver {
+
+struct LoadedProgram {
+  ~LoadedProgram();
+
+  /// What one core holds.
+  struct Part {
+    int device = 0;
+    uint16_t id = 0;
+    std::shared_ptr<Allocation> code;
+    std::vector<std::shared_ptr<Allocation>> slots;  ///< constants and scratch by slot, else null
+    std::vector<std::shared_ptr<EventState>> ready;  ///< uploads of constants
+  };
+
+  std::weak_ptr<BoardImpl> board;
+  exe::ExecutableT exe;
+  std::vector<ParameterInfo> arguments;
+  std::vector<ParameterInfo> results;
+  std::vector<Part> parts;
+  bool loaded = false;
+};
+
+/// The program behind a handle.
+struct ExecutableState {
+  std::shared_ptr<BoardImpl> board;
+  std::shared_ptr<LoadedProgram> program;
+};
+
+}  // namespace tpu::driver

@@ -1,0 +1,47 @@
+// Allocator of address ranges: best fit, 512-byte aligned, ranges of 64 KiB and more aligned to
+// pages, so that the board's page store can share them. It only counts addresses: the memory is
+// elsewhere (HBM of a core, the staging arena). Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace tpu::driver {
+
+class RangeAllocator {
+ public:
+  static constexpr uint64_t kAlign = 512;
+  static constexpr uint64_t kPage = 65536;
+
+  /// Hands out [base, base + size).
+  RangeAllocator(uint64_t base, uint64_t size);
+
+  /// Address of a range of at least `bytes` (0 counts as 1); nullopt when no hole fits.
+  std::optional<uint64_t> allocate(uint64_t bytes);
+
+  /// Gives back an address that allocate() returned.
+  void free(uint64_t address);
+
+  uint64_t used() const { return used_; }
+  uint64_t capacity() const { return capacity_; }
+  uint64_t largest_hole() const;
+  size_t allocations() const { return taken_.size(); }
+
+  /// Size that `bytes` takes up.
+  static uint64_t rounded(uint64_t bytes);
+
+ private:
+  void add_hole(uint64_t address, uint64_t size);
+  void remove_hole(std::map<uint64_t, uint64_t>::iterator hole);
+
+  uint64_t capacity_;
+  uint64_t used_ = 0;
+  std::map<uint64_t, uint64_t> holes_;               // address -> size
+  std::set<std::pair<uint64_t, uint64_t>> by_size_;  // {size, address}
+  std::map<uint64_t, uint64_t> taken_;               // address -> size
+};
+
+}  // namespace tpu::driver

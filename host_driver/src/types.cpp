@@ -1,0 +1,92 @@
+// Names and sizes of element types, and the text of errors.
+#include "tpu/types.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "tpu/error.hpp"
+
+namespace tpu::driver {
+namespace {
+
+struct DTypeRow {
+  const char* name;
+  uint64_t bytes;
+};
+constexpr std::array<DTypeRow, 11> kDTypes = {{{"f32", 4},
+                                               {"bf16", 2},
+                                               {"i32", 4},
+                                               {"ui32", 4},
+                                               {"i8", 1},
+                                               {"ui8", 1},
+                                               {"i1", 1},
+                                               {"i16", 2},
+                                               {"ui16", 2},
+                                               {"i64", 8},
+                                               {"ui64", 8}}};
+constexpr uint64_t kMaxElements = uint64_t{1} << 62;
+
+std::string decorated(ErrorCode code, const std::string& message, const ErrorPlace& place) {
+  std::string text = fmt::format("{}: {}", error_code_name(code), message);
+  if (place.device >= 0) {
+    text += fmt::format(" [TPU:{}]", place.device);
+  }
+  if (!place.op.empty()) {
+    text += fmt::format(" [op {}]", place.op);
+  }
+  if (!place.source.empty()) {
+    text += fmt::format(" [at {}]", place.source);
+  }
+  return text;
+}
+
+}  // namespace
+
+uint64_t dtype_bytes(DType dtype) { return kDTypes.at(static_cast<size_t>(dtype)).bytes; }
+
+const char* dtype_name(DType dtype) { return kDTypes.at(static_cast<size_t>(dtype)).name; }
+
+uint64_t element_count(const Shape& shape) {
+  uint64_t count = 1;
+  for (const int64_t dim : shape) {
+    if (dim < 0) {
+      throw Error(ErrorCode::kInvalidArgument, fmt::format("dimension {} is negative", dim));
+    }
+    if (dim != 0 && count > kMaxElements / static_cast<uint64_t>(dim)) {
+      throw Error(ErrorCode::kInvalidArgument, "the shape has more than 2^62 elements");
+    }
+    count *= static_cast<uint64_t>(dim);
+  }
+  return count;
+}
+
+std::string type_text(DType dtype, const Shape& shape) {
+  return fmt::format("{}[{}]", dtype_name(dtype), fmt::join(shape, ","));
+}
+
+const char* error_code_name(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+      return "InvalidArgument";
+    case ErrorCode::kUnimplemented:
+      return "Unimplemented";
+    case ErrorCode::kResourceExhausted:
+      return "ResourceExhausted";
+    case ErrorCode::kDeviceFault:
+      return "DeviceFault";
+    case ErrorCode::kTimeout:
+      return "Timeout";
+    case ErrorCode::kInternal:
+      return "Internal";
+  }
+  return "Unknown";
+}
+
+Error::Error(ErrorCode code, const std::string& message, ErrorPlace place)
+    : std::runtime_error(decorated(code, message, place)),
+      code_(code),
+      message_(message),
+      place_(std::move(place)) {}
+
+}  // namespace tpu::driver

@@ -1,0 +1,81 @@
+// Transport: how the driver reaches a board, and nothing more: register accesses to the BARs of
+// each chip, host memory that the board reads and writes by DMA, interrupts, and board time that
+// passes only inside run() and read32(). Implementations: null (firmware double), sim (the SystemC
+// board).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tpu/spec/board_params.hpp"
+
+namespace tpu::driver {
+
+/// Host memory as the board sees it.
+struct HostMemory {
+  virtual ~HostMemory() = default;
+  /// Bytes at `iova`; empty when the range is not registered (the board sees a master abort).
+  virtual std::span<std::byte> span(uint64_t iova, uint64_t bytes, bool write) = 0;
+};
+
+/// What a board is made from.
+struct TransportRequest {
+  spec::BoardParams params;
+  std::vector<std::pair<std::string, std::string>> mxu;
+  int threads = 0;
+  std::string simd;
+  bool no_data = false;
+  bool check = false;
+  std::string trace_path;
+  std::string waves_path;
+};
+
+/// Why run() came back.
+struct RunOutcome {
+  bool quiescent = false;     ///< nothing is in flight: only a host call can change anything
+  std::vector<uint32_t> msi;  ///< vectors raised since the last call, a bit mask for each chip
+};
+
+/// Debug port: read-only figures that are no part of the board's interface to a driver.
+struct TransportStats {
+  std::vector<uint64_t> hart_instructions;  ///< of each core; empty when unknown
+  uint64_t lockstep_tiles = 0;
+  uint64_t lockstep_mismatches = 0;
+  std::string lockstep_text;
+  std::string waits_text;  ///< who waits for whom, one line a queue; empty when nothing waits
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  /// Reads a register; board time passes until the response is there. Unmapped offsets read all
+  /// ones.
+  virtual uint32_t read32(int chip, int bar, uint64_t offset) = 0;
+  /// Posted write: reaches the board after the link's delay, in order with other writes to that
+  /// chip.
+  virtual void write32(int chip, int bar, uint64_t offset, uint32_t value) = 0;
+  virtual void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data) = 0;
+
+  /// Lets board time pass until an interrupt arrived or the board is quiescent. Throws
+  /// std::exception when the model itself broke.
+  virtual RunOutcome run() = 0;
+
+  /// Board time in core cycles.
+  virtual uint64_t now() = 0;
+
+  virtual TransportStats stats() = 0;
+};
+
+/// The simulated board; null when this build has no model.
+std::unique_ptr<Transport> make_sim_transport(const TransportRequest& request, HostMemory& memory);
+
+/// A board without time whose launches do nothing: outputs keep what was in memory.
+std::unique_ptr<Transport> make_null_transport(const TransportRequest& request, HostMemory& memory);
+
+}  // namespace tpu::driver
