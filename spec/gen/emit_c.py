@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from emit_cpp import CPP_TYPES
-from parse import Block, Format
+from parse import Block, Format, Isa
 
 GUARD = "/* Generated from {source} by spec/gen. Do not edit. */\n#ifndef {guard}\n#define {guard}\n\n"
 
@@ -30,6 +30,13 @@ def emit_regs(block: Block, out: Path) -> None:
             text.append(f"#define {upper}_{reg.name}_{item.name}_SHIFT {item.lo}u")
     text.append("\n#endif\n")
     (out / f"{block.name}_regs.h").write_text("\n".join(text))
+
+
+def emit_isa(isa: Isa, out: Path) -> None:
+    """Writes isa.h: what the firmware checks of a program."""
+    text = [GUARD.format(source="spec/isa/*.toml", guard="TPU_ISA_H"),
+            f"#define TPU_ISA_VERSION {isa.version}u /* version of the core ISA */", "\n#endif\n"]
+    (out / "isa.h").write_text("\n".join(text))
 
 
 def emit_format(fmt: Format, out: Path) -> None:

@@ -35,7 +35,9 @@ def emit_code(out: Path) -> None:
     """Writes everything that is compiled."""
     include = out / "include" / "tpu" / "spec"
     include.mkdir(parents=True, exist_ok=True)
-    emit_cpp.emit_isa(parse_isa(SPEC / "isa"), include)
+    isa = parse_isa(SPEC / "isa")
+    emit_cpp.emit_isa(isa, include)
+    emit_c.emit_isa(isa, include)
     for path in sorted((SPEC / "regs").glob("*.toml")):
         block = parse_block(path)
         emit_cpp.emit_regs(block, include)
