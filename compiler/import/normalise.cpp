@@ -235,24 +235,32 @@ class Normaliser {
       const std::string message = "argument " + std::to_string(i) +
                                   (name.empty() ? "" : " ('" + name + "')") + ": " + e.message();
       std::set<uint32_t> names = {body.args[i].value};
-      if (const RawOp* user = first_use(body, names)) {
+      if (const RawOp* user = first_use(body, names, 0)) {
         open(*user).fail(message);
       }
       reader.fail(message);
     }
   }
 
-  // First op with a source line that uses one of the values, casts looked through.
-  const RawOp* first_use(const RawRegion& region, std::set<uint32_t>& names) {
+  // First op with a source line that uses one of the values; casts and calls are looked through.
+  const RawOp* first_use(const RawRegion& region, std::set<uint32_t>& names, int depth) {
     for (const RawOp& op : region.ops) {
-      for (const uint32_t v : op.operands) {
-        if (names.count(v) == 0) {
+      for (size_t i = 0; i < op.operands.size(); ++i) {
+        if (names.count(op.operands[i]) == 0) {
           continue;
         }
         if (op.dialect != Dialect::kBuiltin && !tables_.loc(op.loc)->frames.empty()) {
           return &op;
         }
         names.insert(op.results.begin(), op.results.end());
+        const RawOp* callee = called_function(op);
+        if (callee != nullptr && callee->regions.size() == 1 && depth < kMaxCallDepth &&
+            i < callee->regions[0].args.size()) {
+          std::set<uint32_t> inner = {callee->regions[0].args[i].value};
+          if (const RawOp* user = first_use(callee->regions[0], inner, depth + 1)) {
+            return user;
+          }
+        }
       }
     }
     return nullptr;

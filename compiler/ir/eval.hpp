@@ -23,9 +23,9 @@ Tensor to_tensor(const Dense& dense);
 Dense to_dense(Tensor tensor);
 
 enum class DotMode : uint8_t {
-  kMxuLaw,  // operands rounded to bf16, sums in the order of the matrix unit
-  kDouble,  // operands rounded to bf16, exact products, sums in double: for comparisons with a
-            // tolerance
+  kMxuLaw,    // operands rounded to bf16, sums in the order of the matrix unit
+  kDouble,    // operands rounded to bf16, sums in double: free of the order of sums
+  kUnrounded  // operands as they are, sums in double: what plain f32 arithmetic means
 };
 struct EvalOptions {
   DotMode dots = DotMode::kMxuLaw;

@@ -104,8 +104,10 @@ Tensor dot(const Op& op, const Tensors& in, const EvalOptions& options) {
   }
   Packed l = pack(*in[0], a.lhs_batch, a.lhs_contract);
   Packed r = pack(*in[1], a.rhs_batch, a.rhs_contract);
-  const bool one_pass =
-      a.lhs_precision == Precision::kDefault && a.rhs_precision == Precision::kDefault;
+  // Precision high and highest come close to unrounded operands.
+  const bool one_pass = a.lhs_precision == Precision::kDefault &&
+                        a.rhs_precision == Precision::kDefault &&
+                        options.dots != DotMode::kUnrounded;
   if (one_pass) {
     round_to_bf16(l.values);
     round_to_bf16(r.values);

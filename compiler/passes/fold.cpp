@@ -44,6 +44,19 @@ std::vector<Value*> fold_splat(const Op& op, const std::vector<const Dense*>& in
                        std::make_shared<const std::vector<std::byte>>(std::move(value.data))})};
 }
 
+// Results of equal elements become a repeated element.
+Dense shortened(Tensor t) {
+  const auto size = static_cast<size_t>(elem_bytes(t.type.elem));
+  const bool uniform = t.type.count() > 1 &&
+                       std::equal(t.data.begin() + static_cast<std::ptrdiff_t>(size), t.data.end(),
+                                  t.data.begin());
+  if (!uniform) {
+    return to_dense(std::move(t));
+  }
+  t.data.resize(size);
+  return {t.type, true, std::make_shared<const std::vector<std::byte>>(std::move(t.data))};
+}
+
 std::vector<Value*> fold(Op& op, Rewriter& rw) {
   if (!is_foldable(op) || op.operands.empty()) {
     return {};
@@ -74,7 +87,7 @@ std::vector<Value*> fold(Op& op, Rewriter& rw) {
   for (const Tensor& t : tensors) {
     refs.push_back(&t);
   }
-  return {rw.constant(to_dense(eval_op(op, refs, {})))};
+  return {rw.constant(shortened(eval_op(op, refs, {})))};
 }
 
 }  // namespace

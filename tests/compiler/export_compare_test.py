@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""Exports the artifacts of tests/data again and compares them with the checked-in files, byte by byte.
+
+Usage: export_compare_test.py --data TESTS_DATA. Exits with 77 (skipped) if the packages of
+requirements.txt are not installed in the stated versions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+
+
+def missing_package(requirements: Path) -> str | None:
+    for line in requirements.read_text().split():
+        name, version = line.split("==")
+        try:
+            found = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            return f"{name} is not installed"
+        if found != version:
+            return f"{name} is {found}, not {version}"
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    args = parser.parse_args()
+    reason = missing_package(args.data / "requirements.txt")
+    if reason:
+        print(f"skipped: {reason}")
+        return 77
+    with tempfile.TemporaryDirectory() as folder:
+        script = args.data / "export_graphs.py"
+        subprocess.run([sys.executable, str(script), "--out-dir", folder], check=True)
+        fresh = {p.name: p.read_bytes() for p in Path(folder).glob("*.mlirbc")}
+    kept = {p.name: p.read_bytes() for p in args.data.glob("*.mlirbc")}
+    different = sorted(n for n in fresh.keys() | kept.keys() if fresh.get(n) != kept.get(n))
+    for name in different:
+        print(f"differs: {name}; run tests/data/export_graphs.py")
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

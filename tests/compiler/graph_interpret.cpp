@@ -1,0 +1,80 @@
+// graph-interpret: runs a StableHLO artifact through import, passes and the graph interpreter. Test
+// tool, for comparing the compiler's front half with JAX. Arrays are raw little-endian row-major
+// files (i1 a byte). Usage: graph-interpret PROGRAM.mlirbc OUT_DIR [--no-passes] [--unrounded]
+// ARG0.bin ARG1.bin ... Writes OUT_DIR/0.bin, ... and prints the type of each result, one a line.
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "import/import.hpp"
+#include "ir/interpreter.hpp"
+#include "passes/inline.hpp"
+#include "passes/pass_manager.hpp"
+
+namespace {
+
+using namespace tpu::compiler;
+
+Tensor read_tensor(const std::string& path, const Type& type) {
+  std::ifstream file(path, std::ios::binary);
+  const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), {});
+  if (!file || static_cast<int64_t>(bytes.size()) != type.bytes()) {
+    throw Error("'" + path + "' does not hold " + to_string(type));
+  }
+  Tensor t = make_tensor(type);
+  if (!bytes.empty()) {
+    std::memcpy(t.data.data(), bytes.data(), bytes.size());
+  }
+  return t;
+}
+
+void run(const std::vector<std::string>& args) {
+  bool passes = true;
+  EvalOptions options;
+  std::vector<std::string> files;
+  for (const std::string& a : args) {
+    if (a == "--no-passes") {
+      passes = false;
+    } else if (a == "--unrounded") {
+      options.dots = DotMode::kUnrounded;
+    } else {
+      files.push_back(a);
+    }
+  }
+  Module module = import_vhlo_file(files.at(0));
+  if (passes) {
+    run_passes(module, canonical_passes());
+  } else {
+    inline_calls(module);
+  }
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < module.main->args.size(); ++i) {
+    inputs.push_back(read_tensor(files.at(2 + i), module.main->args[i].global));
+  }
+  const auto results =
+      join_results(module, interpret(module, split_arguments(module, inputs), options));
+  for (size_t i = 0; i < results.size(); ++i) {
+    std::ofstream out(files.at(1) + "/" + std::to_string(i) + ".bin", std::ios::binary);
+    out.write(reinterpret_cast<const char*>(results[i].data.data()),
+              static_cast<std::streamsize>(results[i].data.size()));
+    std::cout << to_string(results[i].type) << "\n";
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    std::cerr << "usage: graph-interpret PROGRAM.mlirbc OUT_DIR [--no-passes] [--unrounded] "
+                 "ARG.bin ...\n";
+    return 2;
+  }
+  try {
+    run(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::exception& e) {
+    std::cerr << "graph-interpret: " << e.what() << "\n";
+    return 1;
+  }
+  return 0;
+}
