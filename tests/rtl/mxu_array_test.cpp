@@ -2,9 +2,10 @@
 // against the folded one.
 #include <gtest/gtest.h>
 
-#include <cstdio>
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "arith/mxu_column.hpp"
 #include "mxu/mxu_rtl.hpp"
@@ -208,6 +209,30 @@ INSTANTIATE_TEST_SUITE_P(Views, MxuViews,
                            return std::string(param_info.param.first);
                          });
 
+TEST(MxuArrays, TwoRunAtOnceOnTwoThreads) {
+  const OwnedJob owned = test::packed_job({60, 300, 40, true, true}, 8, Values::kSpecial);
+  std::vector<uint32_t> expected = owned.out;
+  MxuScalarEngine({.cols = 16}).run(owned.on(expected));
+  std::array<std::vector<uint32_t>, 2> actual{owned.out, owned.out};
+  std::vector<std::unique_ptr<MxuRtlEngine>> engines;  // made here, run elsewhere
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    engines.push_back(std::make_unique<MxuRtlEngine>(make_test_array("128x16_d18")));
+  }
+  for (size_t i = 0; i < actual.size(); ++i) {
+    threads.emplace_back([&, i] {
+      for (int repeat = 0; repeat < 3; ++repeat) {
+        engines[i]->run(owned.on(actual[i]));
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(actual[0], expected);
+  EXPECT_EQ(actual[1], expected);
+}
+
 TEST(MxuWaves, WritesAnFstOfTheTileWindow) {
   const auto path = std::filesystem::path(testing::TempDir()) / "mxu_window.fst";
   {
@@ -222,13 +247,33 @@ TEST(MxuWaves, WritesAnFstOfTheTileWindow) {
   std::filesystem::remove(path);
 }
 
-TEST(MxuWaves, AnUnwritablePathIsAnErrorAndTheEngineStaysUsable) {
+TEST(MxuWaves, AnUnwritablePathIsAnErrorAtOnce) {
   MxuRtlEngine rtl(make_test_array("32x8"));
   OwnedJob owned = test::packed_job({4, 64, 16, true, true}, 1, Values::kNormal);
-  rtl.set_wave_window({.path = "/nonexistent/folder/x.fst", .clock_hz = 1'000'000});
-  EXPECT_THROW(rtl.run(owned.job), std::runtime_error);
+  EXPECT_THROW(rtl.set_wave_window({.path = "/nonexistent/folder/x.fst", .clock_hz = 1'000'000}),
+               std::runtime_error);
   rtl.run(owned.job);
   EXPECT_EQ(rtl.tiles_run(), 4u);
+  EXPECT_EQ(rtl.wave_error(), "");
+}
+
+TEST(MxuWaves, AFullDiskEndsTheDumpAndNothingElse) {
+  const auto path = std::filesystem::path(testing::TempDir()) / "mxu_full.fst";
+  const auto array = make_test_array("32x8");
+  model::WaveOptions options{.path = path, .clock_hz = 1'000'000};
+  options.min_free_bytes = UINT64_MAX;
+  EXPECT_THROW(array->open_waves(options), std::runtime_error);
+  options.min_free_bytes = std::filesystem::space(testing::TempDir()).available - (4u << 20);
+  array->open_waves(options);
+  const auto filler = path.string() + ".filler";
+  std::ofstream(filler, std::ios::binary) << std::string(64u << 20, 'x');  // the disk fills up
+  for (int cycle = 0; cycle < 1100; ++cycle) {
+    array->step({});
+  }
+  EXPECT_NE(array->wave_error().find("nearly full"), std::string::npos);
+  EXPECT_GT(std::filesystem::file_size(path), 100u);  // what was dumped so far is complete
+  std::filesystem::remove(filler);
+  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -54,6 +54,7 @@ class MxuLockstepEngine final : public MxuEngine {
   MxuLockstepCounts counts() const;
   // Counts tiles that went through the Verilog, not those of the command.
   void set_wave_window(const MxuWaveWindow& window) { rtl_.set_wave_window(window); }
+  std::string wave_error() const { return rtl_.wave_error(); }
 
  private:
   void check_column(const MxuJob& job, const std::vector<MxuTile>& tiles, int64_t n_tile,

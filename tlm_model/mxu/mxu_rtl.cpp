@@ -2,6 +2,7 @@
 #include "mxu/mxu_rtl.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "mxu/mxu_tiles.hpp"
 
@@ -153,6 +154,14 @@ class Feeder {
   uint64_t cycle_ = 0;
 };
 
+WaveOptions wave_options(const MxuWaveWindow& window) {
+  return {.path = window.path,
+          .depth = window.depth,
+          .clock_hz = window.clock_hz,
+          .start_cycle = 0,
+          .min_free_bytes = window.min_free_bytes};
+}
+
 }  // namespace
 
 MxuRtlEngine::MxuRtlEngine(std::unique_ptr<RtlArray> array) : array_(std::move(array)) {}
@@ -169,8 +178,15 @@ uint64_t MxuRtlEngine::tiles_run() const {
 
 void MxuRtlEngine::set_wave_window(const MxuWaveWindow& window) {
   const std::lock_guard lock(mutex_);
+  check_wave_file(wave_options(window));
   end_window();
+  wave_error_.clear();
   window_ = window;
+}
+
+std::string MxuRtlEngine::wave_error() const {
+  const std::lock_guard lock(mutex_);
+  return wave_error_.empty() ? array_->wave_error() : wave_error_;
 }
 
 void MxuRtlEngine::set_bubbles(uint32_t one_in, uint64_t seed) {
@@ -180,21 +196,22 @@ void MxuRtlEngine::set_bubbles(uint32_t one_in, uint64_t seed) {
 }
 
 void MxuRtlEngine::begin_window(const MxuJob& job, uint64_t cycle) {
+  WaveOptions options = wave_options(*window_);
+  options.start_cycle = job.start_cycle + cycle;
   try {
-    array_->open_waves({.path = window_->path,
-                        .depth = window_->depth,
-                        .clock_hz = window_->clock_hz,
-                        .start_cycle = job.start_cycle + cycle});
-  } catch (...) {
-    window_.reset();  // later jobs run without waves
-    array_->reset();
-    throw;
+    array_->open_waves(options);
+    dumping_ = true;
+  } catch (const std::runtime_error& error) {
+    wave_error_ = error.what();
+    window_.reset();
   }
-  dumping_ = true;
 }
 
 void MxuRtlEngine::end_window() {
   array_->close_waves();
+  if (wave_error_.empty()) {
+    wave_error_ = array_->wave_error();
+  }
   window_.reset();
   dumping_ = false;
 }

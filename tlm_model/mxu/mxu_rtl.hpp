@@ -30,6 +30,7 @@ struct MxuWaveWindow {
   uint64_t clock_hz = 0;
   uint64_t first_tile = 0;
   uint64_t tiles = 1;
+  uint64_t min_free_bytes = WaveOptions{}.min_free_bytes;
 };
 
 class MxuRtlEngine final : public MxuEngine {
@@ -43,7 +44,10 @@ class MxuRtlEngine final : public MxuEngine {
   const spec::MxuShape& shape() const { return array_->shape(); }
   MxuRtlCycles last_cycles() const;
   uint64_t tiles_run() const;
-  void set_wave_window(const MxuWaveWindow& window);  // replaces one that was set before
+  // Replaces a window that was set before. Throws std::runtime_error at once if the file cannot be
+  // written; a dump that fails later ends alone, no job does, and wave_error() says why.
+  void set_wave_window(const MxuWaveWindow& window);
+  std::string wave_error() const;
   // Rows enter only in cycles that a seeded generator picks (1 in `one_in` is held back); 0
   // switches it off.
   void set_bubbles(uint32_t one_in, uint64_t seed);
@@ -58,6 +62,7 @@ class MxuRtlEngine final : public MxuEngine {
   uint64_t tiles_run_ = 0;
   std::optional<MxuWaveWindow> window_;
   bool dumping_ = false;
+  std::string wave_error_;
   uint32_t bubble_one_in_ = 0;
   uint64_t bubble_state_ = 0;
 };

@@ -5,11 +5,25 @@
 #include <Vmxu_128x128_d1.h>
 #include <Vmxu_128x128_d18.h>
 
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
 
 #include "mxu/verilated_array.hpp"
 
 namespace tpu::model {
+
+void check_wave_file(const WaveOptions& options) {
+  if (options.clock_hz == 0) {
+    throw std::runtime_error("waves: the array's clock frequency is not set");
+  }
+  if (!std::ofstream(options.path, std::ios::binary)) {
+    throw std::runtime_error("waves: cannot write " + options.path);
+  }
+  if (std::filesystem::space(options.path).available < options.min_free_bytes) {
+    throw std::runtime_error("waves: the disk is nearly full; free some space: " + options.path);
+  }
+}
 
 std::unique_ptr<RtlArray> make_rtl_array(const spec::MxuShape& shape) {
   constexpr spec::MxuShape kSkew18{.skew = 18};

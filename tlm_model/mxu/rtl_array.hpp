@@ -27,7 +27,13 @@ struct WaveOptions {
   int depth = 1;             // levels of hierarchy below the array's top
   uint64_t clock_hz = 0;     // of the array, for the time base
   uint64_t start_cycle = 0;  // simulated time of the first cycle dumped
+  // Dumping stops before the disk has less room: the FST writer ends the whole process on a full
+  // disk.
+  uint64_t min_free_bytes = uint64_t{64} << 20;
 };
+
+// Throws std::runtime_error if a dump to options.path could not begin. Creates the file.
+void check_wave_file(const WaveOptions& options);
 
 class RtlArray {
  public:
@@ -42,11 +48,13 @@ class RtlArray {
   virtual const uint32_t* y() const = 0;  // cols words, valid until the next step
   virtual bool busy() const = 0;
 
-  // Dumps every cycle from here on; throws std::runtime_error when the file cannot be written.
+  // Dumps every cycle from here on; throws std::runtime_error as check_wave_file does.
   virtual void open_waves(const WaveOptions& options) = 0;
   virtual void set_wave_cycle(
       uint64_t cycle) = 0;  // simulated time of the next step; must not go back
   virtual void close_waves() = 0;
+  // Why the last dump ended early; empty if it did not.
+  virtual const std::string& wave_error() const = 0;
 
  protected:
   explicit RtlArray(const spec::MxuShape& shape) : shape_(shape) {}

@@ -6,8 +6,9 @@
 #include <verilated_fst_c.h>
 
 #include <cstring>
-#include <fstream>
+#include <filesystem>
 #include <stdexcept>
+#include <string>
 
 #include "mxu/rtl_array.hpp"
 
@@ -68,18 +69,14 @@ class VerilatedArray final : public RtlArray {
 
   void open_waves(const WaveOptions& options) override {
     close_waves();
-    if (options.clock_hz == 0) {
-      throw std::runtime_error("waves: the array's clock frequency is not set");
-    }
-    if (!std::ofstream(options.path, std::ios::binary)) {  // fstapi itself would end the process
-      throw std::runtime_error("waves: cannot write " + options.path);
-    }
+    check_wave_file(options);
+    wave_error_.clear();
+    waves_ = options;
     trace_ = std::make_unique<VerilatedFstC>();
     trace_->set_time_unit("1ps");
     trace_->set_time_resolution("1ps");
     model_->trace(trace_.get(), options.depth);
     trace_->open(options.path.c_str());
-    clock_hz_ = options.clock_hz;
     cycle_ = options.start_cycle;
   }
   void set_wave_cycle(uint64_t cycle) override {
@@ -93,6 +90,7 @@ class VerilatedArray final : public RtlArray {
       trace_.reset();
     }
   }
+  const std::string& wave_error() const override { return wave_error_; }
 
  private:
   static constexpr uint64_t kPicosecondsPerSecond = 1'000'000'000'000;
@@ -108,6 +106,7 @@ class VerilatedArray final : public RtlArray {
       model_->eval();
       trace_->dump(rise);
       ++cycle_;
+      watch_disk();
       return;
     }
     model_->clk_i = 1;
@@ -115,15 +114,26 @@ class VerilatedArray final : public RtlArray {
     model_->clk_i = 0;
     model_->eval();
   }
+  void watch_disk() {
+    constexpr uint64_t kEvery = 1024;  // cycles; a full array writes at most a few MiB in these
+    std::error_code error;
+    if (cycle_ % kEvery == 0 &&
+        std::filesystem::space(waves_.path, error).available < waves_.min_free_bytes) {
+      wave_error_ = "waves: stopped at cycle " + std::to_string(cycle_) +
+                    ", the disk is nearly full; free some space: " + waves_.path;
+      close_waves();
+    }
+  }
   uint64_t picoseconds(uint64_t half_cycles) const {
     return static_cast<uint64_t>(static_cast<unsigned __int128>(half_cycles) *
-                                 kPicosecondsPerSecond / (2 * clock_hz_));
+                                 kPicosecondsPerSecond / (2 * waves_.clock_hz));
   }
 
   std::unique_ptr<VerilatedContext> context_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<VerilatedFstC> trace_;
-  uint64_t clock_hz_ = 0;
+  WaveOptions waves_;
+  std::string wave_error_;
   uint64_t cycle_ = 0;
 };
 
