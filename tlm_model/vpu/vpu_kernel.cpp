@@ -203,7 +203,7 @@ std::string VpuKernel::check_access(const VpuInsn& insn, int section, uint64_t v
   if (std::string text = check_alignment(operand); !text.empty()) {
     return fmt::format("{}: {}", place, text);
   }
-  if (std::llabs(operand.base) > kMaxBase) {
+  if (operand.base < -kMaxBase || operand.base > kMaxBase) {
     return fmt::format("{}: address {:#x} lies outside of VMEM", place, operand.base);
   }
   const Interval range = interval(insn, section, -1);
