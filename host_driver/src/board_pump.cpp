@@ -66,7 +66,7 @@ void BoardImpl::break_board(const ErrorPtr& error) {
     std::vector<std::shared_ptr<Operation>> ops;
     for (const auto& command : device.window) {
       if (command) {
-        ops.push_back(command->op.lock());
+        ops.push_back(command->op);
       }
     }
     device.window.clear();
@@ -78,7 +78,7 @@ void BoardImpl::break_board(const ErrorPtr& error) {
     }
   }
   for (const auto& command : std::exchange(retry_, {})) {
-    if (const auto op = command->op.lock()) {
+    if (const auto op = command->op) {
       finish(*op, error);
     }
   }
@@ -174,14 +174,14 @@ void BoardImpl::complete(Device& device, const tpu_completion_t& completion) {
   if (completion.status != TPU_STATUS_OK && status_holds(completion.status, command->opcode)) {
     device.held = true;
   }
-  if (const auto op = command->op.lock()) {
+  if (const auto op = command->op) {
     op->end_cycle = std::max(op->end_cycle, completion.cycle);
   }
   report(command, completion.status);
 }
 
 void BoardImpl::report(const std::shared_ptr<Command>& command, uint16_t status) {
-  const auto op = command->op.lock();
+  const auto op = command->op;
   if (!op || op->finished) {
     return;
   }

@@ -146,7 +146,7 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
     work.emplace_back(op, nullptr);
   }
   for (const auto& command : std::exchange(retry_, {})) {
-    if (const auto op = command->op.lock(); op && !op->finished) {
+    if (const auto op = command->op; op && !op->finished) {
       work.emplace_back(op, command);
     }
   }
@@ -159,6 +159,8 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
     const ErrorPtr error = broken_ ? broken_ : failed_input(*op);
     if (error) {
       finish(*op, error);
+    }
+    if (op->finished) {
       continue;
     }
     if (command) {
@@ -205,7 +207,7 @@ void BoardImpl::abort_launches() {
   std::set<uint32_t> aborted;
   for (const Device& device : devices_) {
     for (const auto& command : device.window) {
-      const auto op = command ? command->op.lock() : nullptr;
+      const auto op = command ? command->op : nullptr;
       if (!op || !op->launch()) {
         continue;
       }
@@ -236,7 +238,7 @@ bool BoardImpl::reboot_dead() {
     const auto window = std::exchange(device.window, {});
     device.open = device.launches = 0;
     for (const auto& command : window) {
-      const auto op = command ? command->op.lock() : nullptr;
+      const auto op = command ? command->op : nullptr;
       if (!op) {
         continue;
       }

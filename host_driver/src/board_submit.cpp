@@ -204,7 +204,11 @@ void BoardImpl::finish(Operation& op, ErrorPtr error) {
     command->keep.clear();
     command->good = nullptr;
   }
+  const auto commands = std::move(op.commands);
   op.commands.clear();
+  for (const auto& command : commands) {
+    command->op.reset();
+  }
 }
 
 std::shared_ptr<Allocation> BoardImpl::allocate(int device, uint64_t bytes,

@@ -15,8 +15,6 @@ namespace {
 
 namespace core_page = spec::core_page;
 
-constexpr uint64_t kPieceBytes = 65536;
-
 template <typename Payload>
 Payload payload(std::span<const std::byte> wire) {
   Payload result;
@@ -115,12 +113,7 @@ uint16_t NullTransport::execute(Core& core, const Pending& command) {
       if (!inside(fill.dst, fill.bytes, core.hbm.bytes())) {
         return TPU_STATUS_HBM_RANGE;
       }
-      std::vector<uint32_t> words(std::min(fill.bytes, kPieceBytes) / 4, fill.pattern);
-      for (uint64_t at = 0; at < fill.bytes; at += kPieceBytes) {
-        core.hbm.write(
-            fill.dst + at,
-            std::as_bytes(std::span(words).first(std::min(kPieceBytes, fill.bytes - at) / 4)));
-      }
+      core.hbm.fill(fill.dst, fill.bytes, fill.pattern);
       return TPU_STATUS_OK;
     }
     case TPU_OP_READ_COUNTERS: {

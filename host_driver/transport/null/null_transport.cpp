@@ -44,6 +44,20 @@ void NullHbm::write(uint64_t at, std::span<const std::byte> data) {
   }
 }
 
+void NullHbm::fill(uint64_t at, uint64_t bytes, uint32_t pattern) {
+  const std::vector<uint32_t> words(kPage / sizeof(pattern), pattern);
+  while (bytes > 0) {
+    const uint64_t run = std::min(kPage - at % kPage, bytes);
+    if (run == kPage && pattern == 0) {
+      pages_.erase(at / kPage);
+    } else {
+      write(at, std::as_bytes(std::span(words)).first(run));
+    }
+    at += run;
+    bytes -= run;
+  }
+}
+
 NullTransport::NullTransport(const TransportRequest& request, HostMemory& memory)
     : params_(request.params), hash_(spec::board_hash(request.params)), memory_(memory) {
   for (int64_t i = 0; i < spec::core_count(params_); ++i) {

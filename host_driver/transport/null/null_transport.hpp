@@ -24,6 +24,8 @@ class NullHbm {
   uint64_t bytes() const { return bytes_; }
   void read(uint64_t at, std::span<std::byte> out) const;
   void write(uint64_t at, std::span<const std::byte> data);
+  /// Repeats a 32-bit pattern; whole pages of zero are dropped.
+  void fill(uint64_t at, uint64_t bytes, uint32_t pattern);
 
  private:
   static constexpr uint64_t kPage = 65536;
