@@ -34,7 +34,7 @@ def emit_regs(block: Block, out: Path) -> None:
 
 def emit_isa(isa: Isa, out: Path) -> None:
     """Writes isa.h: what the firmware checks of a program."""
-    text = [GUARD.format(source="spec/isa/*.toml", guard="TPU_ISA_H"),
+    text = [GUARD.format(source="spec/isa", guard="TPU_ISA_H"),
             f"#define TPU_ISA_VERSION {isa.version}u /* version of the core ISA */", "\n#endif\n"]
     (out / "isa.h").write_text("\n".join(text))
 
