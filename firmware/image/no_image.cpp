@@ -1,0 +1,11 @@
+// Stands in for the generated image where no RISC-V cross compiler was found at configure time.
+#include "firmware_image.hpp"
+
+namespace tpu::firmware {
+
+const Image& image() {
+  static const Image instance{};
+  return instance;
+}
+
+}  // namespace tpu::firmware

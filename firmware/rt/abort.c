@@ -1,0 +1,182 @@
+/* Faults and aborts: record, stop, wait until the engines are idle, clear, drain with the gang,
+   report. A gang whose first step was never released has no traffic in flight, so it does not drain
+   together. */
+#include "dev/gsync.h"
+#include "dev/sysctl.h"
+#include "rt/fw.h"
+#include "tpu/spec/fault_regs.h"
+
+#define RECORD_WORDS (sizeof(tpu_fault_record_t) / 4u)
+#define ENGINE_HART 8u
+#define ENGINE_HOST_DMA 9u
+
+typedef union record {
+  tpu_fault_record_t fields;
+  uint32_t words[RECORD_WORDS];
+} record_t;
+
+static void write_record(record_t* record) {
+  record->fields.fault_seq = ++fw.fault_seq;
+  record->fields.core = fw.core;
+  record->fields.launch_id = fw.run.launch_id;
+  record->fields.step = fw.run.step;
+  record->fields.mask = fw.run.mask;
+  for (uint32_t i = 0; i < RECORD_WORDS; ++i) {
+    mmio_write32(REG_AT(SYSCTL, FAULT_RECORD, i), record->words[i]);
+  }
+  REG_WRITE(SYSCTL, FAULT_SEQ, fw.fault_seq);
+  fw.run.recorded = 1;
+}
+
+/* The record that the engines left. */
+static void record_engine_fault(void) {
+  record_t record;
+  for (uint32_t i = 0; i < RECORD_WORDS; ++i) {
+    record.words[i] = mmio_read32(REG_AT(FAULT, RECORD, i));
+  }
+  REG_WRITE(FAULT, VALID, 1);
+  record.fields.origin = fw.core;
+  write_record(&record);
+}
+
+static void record_own_fault(uint32_t code, uint32_t engine, uint32_t detail, uint32_t origin) {
+  record_t record = {.words = {0}};
+  record.fields.code = (uint16_t)code;
+  record.fields.engine = (uint8_t)engine;
+  record.fields.cycle = timer_now();
+  record.fields.detail = detail;
+  record.fields.origin = (uint8_t)origin;
+  write_record(&record);
+}
+
+static void enter_drain(void) {
+  fw.run.state = RUN_DRAIN;
+  if (!seq_stop()) {
+    abort_engines_idle();
+    return;
+  }
+  timer_arm(timer_now() + (uint64_t)fw.default_watchdog_kcycles * FW_CYCLES_PER_KCYCLE);
+}
+
+/* This core is where the gang fails. `code`: FAULT_NONE if an engine left the record. */
+void abort_own_fault(uint32_t code) {
+  if (code == TPU_FAULT_NONE) {
+    if (fw.run.state == RUN_DRAIN || fw.run.state == RUN_DRAIN_BARRIER) {
+      return; /* the first fault of a launch is kept */
+    }
+    record_engine_fault();
+  } else {
+    record_own_fault(code, ENGINE_HOST_DMA, 0, fw.core);
+  }
+  if (fw.run.state == RUN_NONE) {
+    fw_hold(); /* remote traffic that belongs to no launch */
+    seq_reset();
+    return;
+  }
+  fw.run.origin = 1;
+  gsync_abort(fw.run.tag, fw.run.mask, TPU_GSYNC_CODE_FAULT);
+  enter_drain();
+}
+
+/* What an abort by somebody else is called in this core's record; FAULT: the origin has the record.
+ */
+static void record_abort(uint32_t info) {
+  const uint32_t code = (info & TPU_GSYNC_ABORT_INFO_CODE_MASK) >> TPU_GSYNC_ABORT_INFO_CODE_SHIFT;
+  const uint32_t origin =
+      (info & TPU_GSYNC_ABORT_INFO_ORIGIN_MASK) >> TPU_GSYNC_ABORT_INFO_ORIGIN_SHIFT;
+  switch (code) {
+    case TPU_GSYNC_CODE_HOST:
+      record_own_fault(TPU_FAULT_HOST_ABORT, ENGINE_HART, 0, origin);
+      break;
+    case TPU_GSYNC_CODE_NOT_STARTED:
+      record_own_fault(TPU_FAULT_NOT_STARTED, ENGINE_HART, 0, origin);
+      break;
+    case TPU_GSYNC_CODE_MISMATCH:
+      record_own_fault(TPU_FAULT_GANG_MISMATCH, ENGINE_HART, TPU_STATUS_GANG_MISMATCH, origin);
+      break;
+    case TPU_GSYNC_CODE_HART:
+      record_own_fault(TPU_FAULT_PEER_LOST, ENGINE_HART, TPU_STATUS_PEER_LOST, origin);
+      break;
+    default:
+      break;
+  }
+}
+
+void abort_received(void) {
+  const uint32_t state = REG_READ(GSYNC, STATE);
+  const uint32_t info = REG_READ(GSYNC, ABORT_INFO);
+  if ((state & TPU_GSYNC_STATE_ABORTED_MASK) == 0 ||
+      (info & TPU_GSYNC_ABORT_INFO_TAG_MASK) != fw.run.tag) {
+    return;
+  }
+  switch (fw.run.state) {
+    case RUN_NONE:
+      /* A peer failed in its last step, which is complete here: it must not wait for this core. */
+      fw_hold();
+      fw.run.late = 1;
+      fw.run.state = RUN_DRAIN_BARRIER;
+      gsync_arrive(TPU_GSYNC_KIND_DRAIN, fw.run.step);
+      return;
+    case RUN_DRAIN:
+    case RUN_DRAIN_BARRIER:
+      return; /* the echo of this core's own abort */
+    default:
+      break;
+  }
+  if (fw.run.state == RUN_BARRIER && (state & TPU_GSYNC_STATE_RELEASED_MASK) != 0) {
+    fw.run.started = 1;
+  }
+  record_abort(info);
+  enter_drain();
+}
+
+void abort_engines_idle(void) {
+  if (fw.run.state != RUN_DRAIN) {
+    return;
+  }
+  timer_disarm();
+  seq_reset();
+  REG_WRITE(INFEED, WANT, 0);
+  if (!fw.run.started) {
+    abort_drained(false);
+    return;
+  }
+  fw.run.state = RUN_DRAIN_BARRIER;
+  gsync_arrive(TPU_GSYNC_KIND_DRAIN, fw.run.step);
+}
+
+/* The engines did not become idle in time: they are reset all the same. */
+void abort_timeout(void) { abort_engines_idle(); }
+
+void abort_drained(bool peer_lost) {
+  fw_run_t* run = &fw.run;
+  run->state = RUN_NONE;
+  REG_WRITE(GSYNC, MASK, 0);
+  if (run->late) {
+    run->late = 0;
+    return;
+  }
+  if (peer_lost && !run->recorded) {
+    record_own_fault(TPU_FAULT_PEER_LOST, ENGINE_HART, TPU_STATUS_PEER_LOST, fw.core);
+  }
+  fw_complete(run->seq, run->origin ? TPU_STATUS_FAULT : TPU_STATUS_ABORTED, 0, run->step);
+}
+
+/* From the trap handler, on its own stack: the rest of the firmware is not trusted any more. */
+void fault_record_hart(uint32_t mepc, uint32_t mcause, uint32_t mtval) {
+  record_t record = {.words = {0}};
+  record.fields.code = TPU_FAULT_FW_TRAP;
+  record.fields.engine = ENGINE_HART;
+  record.fields.cycle = timer_now();
+  record.fields.hart_mepc = mepc;
+  record.fields.hart_mcause = mcause;
+  record.fields.hart_mtval = mtval;
+  record.fields.origin = fw.core;
+  write_record(&record);
+  if (fw.run.state != RUN_NONE) {
+    gsync_abort(fw.run.tag, fw.run.mask, TPU_GSYNC_CODE_HART);
+  }
+  sysctl_set_state(TPU_CORE_PAGE_STATE_DEAD, mcause & 0xFFFFu);
+  REG_WRITE(SYSCTL, MSI, SYSCTL_MSI_EVENT);
+  REG_WRITE(SYSCTL, MSI, SYSCTL_MSI_CHIP);
+}

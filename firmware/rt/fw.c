@@ -1,0 +1,173 @@
+/* The firmware's heart: boot handshake, dispatch of interrupt sources, state and HELD/RESUME. */
+#include "rt/fw.h"
+
+#include "dev/gsync.h"
+#include "dev/hostdma.h"
+#include "dev/sysctl.h"
+
+fw_t fw;
+
+#define ALL_SOURCES                                                                       \
+  (TPU_IRQ_DOORBELL | TPU_IRQ_HOST_DMA | TPU_IRQ_BARRIER | TPU_IRQ_PROGRAM_DONE |         \
+   TPU_IRQ_ENGINE_FAULT | TPU_IRQ_ABORT | TPU_IRQ_INFEED | TPU_IRQ_TIMER | TPU_IRQ_HOST | \
+   TPU_IRQ_ENGINES_IDLE)
+#define ABI_MAJOR_SHIFT 16
+
+uint64_t fw_address(const void* member) {
+#ifdef TPU_FW_HOST
+  return TPU_HART_DTCM_BASE + (uint64_t)((const char*)member - (const char*)&fw);
+#else
+  return (uint64_t)(uintptr_t)member;
+#endif
+}
+
+/* Events tell the host about states that it waits for; READY <-> RUN is not one of them. */
+static void set_state(uint32_t state, bool event) {
+  if (fw.state == state) {
+    return;
+  }
+  fw.state = state;
+  sysctl_set_state(state, 0);
+  if (event) {
+    REG_WRITE(SYSCTL, MSI, SYSCTL_MSI_EVENT);
+  }
+}
+
+void fw_boot(uint32_t build) {
+  const uint32_t id = REG_READ(SYSCTL, CORE_ID);
+  fw.core = (uint8_t)((id & TPU_SYSCTL_CORE_ID_CORE_MASK) >> TPU_SYSCTL_CORE_ID_CORE_SHIFT);
+  fw.cores = (uint8_t)((id & TPU_SYSCTL_CORE_ID_CORES_MASK) >> TPU_SYSCTL_CORE_ID_CORES_SHIFT);
+  fw.default_watchdog_kcycles = REG_READ(SYSCTL, WATCHDOG_KCYCLES);
+  REG_WRITE(GSYNC, PEER_TIMEOUT, fw.default_watchdog_kcycles);
+  REG_WRITE(SYSCTL, EPOCH, fw.epoch);
+  REG_WRITE(SYSCTL, FW_ABI, TPU_RING_ABI);
+  REG_WRITE(SYSCTL, FW_BUILD, build);
+  REG_WRITE(IRQ, ENABLE, ALL_SOURCES);
+  if (REG_READ(SYSCTL, ID) != TPU_SYSCTL_BLOCK_ID || REG_READ(SEQ, ID) != TPU_SEQ_ID_VALUE) {
+    fw.state = TPU_CORE_PAGE_STATE_DEAD;
+    sysctl_set_state(TPU_CORE_PAGE_STATE_DEAD, 1);
+    REG_WRITE(SYSCTL, MSI, SYSCTL_MSI_EVENT);
+    return;
+  }
+  set_state(TPU_CORE_PAGE_STATE_HANDSHAKE, true);
+}
+
+/* The host may set up rings until they are served; a wrong version can be mended and tried again.
+ */
+static void handshake(void) {
+  if (fw.serving || fw.state == TPU_CORE_PAGE_STATE_DEAD || REG_READ(SYSCTL, QUEUE_EN) == 0) {
+    return;
+  }
+  const uint32_t host_abi = REG_READ(SYSCTL, HOST_ABI);
+  if ((host_abi >> ABI_MAJOR_SHIFT) != (TPU_RING_ABI >> ABI_MAJOR_SHIFT)) {
+    set_state(TPU_CORE_PAGE_STATE_ABI_MISMATCH, true);
+    return;
+  }
+  ring_open();
+  if (fw.serving) {
+    set_state(TPU_CORE_PAGE_STATE_READY, true);
+  }
+}
+
+void fw_hold(void) { fw.held = 1; }
+
+static bool quiet(void) {
+  return fw.run.state == RUN_NONE && !fw.active[TPU_LANE_LAUNCH] && !fw.active[TPU_LANE_UP] &&
+         !fw.active[TPU_LANE_DOWN] && fw.prep.state != PREP_FETCHING;
+}
+
+static void try_resume(void) {
+  if (!fw.held || fw.resume != fw.epoch + 1 || !quiet()) {
+    return;
+  }
+  fw.epoch = fw.resume;
+  fw.held = 0;
+  fw.fetch_failed = 0;
+  fw.infeed_full = fw.infeed_free = fw.outfeed_full = fw.outfeed_free = 0;
+  REG_WRITE(INFEED, FULL, 0);
+  REG_WRITE(INFEED, FREE, 0);
+  REG_WRITE(INFEED, WANT, 0);
+  REG_WRITE(SYSCTL, EPOCH, fw.epoch);
+}
+
+/* Lets everything that can go on go on. */
+static void progress(void) {
+  bool changed;
+  do {
+    ring_fetch();
+    changed = lane_pump();
+    if (fw.run.state == RUN_FEED) {
+      launch_step_ready();
+    }
+    if (fw.held) {
+      const uint32_t epoch = fw.epoch;
+      try_resume();
+      changed = changed || fw.epoch != epoch;
+    }
+  } while (changed);
+  launch_prefetch();
+}
+
+static void show_state(void) {
+  if (!fw.serving) {
+    return;
+  }
+  if (fw.run.state == RUN_DRAIN || fw.run.state == RUN_DRAIN_BARRIER) {
+    set_state(TPU_CORE_PAGE_STATE_DRAIN, false);
+  } else if (fw.run.state != RUN_NONE) {
+    set_state(TPU_CORE_PAGE_STATE_RUN, false);
+  } else if (fw.held) {
+    set_state(TPU_CORE_PAGE_STATE_HELD, true);
+  } else {
+    set_state(TPU_CORE_PAGE_STATE_READY, fw.state == TPU_CORE_PAGE_STATE_HELD);
+  }
+}
+
+static void dma_event(void) {
+  const uint32_t done = hostdma_take_done();
+  if ((done & (1u << TPU_HOSTDMA_CTX_COMMAND)) != 0) {
+    ring_fetched();
+  }
+  if ((done & (1u << TPU_HOSTDMA_CTX_UP)) != 0) {
+    copy_done(TPU_LANE_UP);
+  }
+  if ((done & (1u << TPU_HOSTDMA_CTX_DOWN)) != 0) {
+    copy_done(TPU_LANE_DOWN);
+  }
+  if ((done & (1u << TPU_HOSTDMA_CTX_SPARE)) != 0) {
+    program_loaded();
+  }
+  if ((done & (1u << TPU_HOSTDMA_CTX_TABLE)) != 0) {
+    launch_table_done();
+  }
+}
+
+/* An abort goes before the end of a program, so that a gang ends alike on its cores; a release goes
+   before an abort, since it tells whether the step was started anywhere. */
+void fw_dispatch(uint32_t sources) {
+  REG_WRITE(SYSCTL, HEARTBEAT, ++fw.heartbeat);
+  if ((sources & TPU_IRQ_HOST) != 0) {
+    handshake();
+    fw.resume = REG_READ(SYSCTL, RESUME);
+  }
+  if (!fw.serving) {
+    return;
+  }
+  if ((sources & TPU_IRQ_HOST_DMA) != 0) {
+    dma_event();
+  }
+  if ((sources & TPU_IRQ_BARRIER) != 0) {
+    launch_released();
+  }
+  if ((sources & TPU_IRQ_ABORT) != 0) {
+    abort_received();
+  }
+  if ((sources & (TPU_IRQ_PROGRAM_DONE | TPU_IRQ_ENGINE_FAULT | TPU_IRQ_ENGINES_IDLE)) != 0) {
+    launch_program_event();
+  }
+  if ((sources & TPU_IRQ_TIMER) != 0) {
+    abort_timeout();
+  }
+  progress();
+  show_state();
+}

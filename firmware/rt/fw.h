@@ -1,0 +1,202 @@
+/* State of the firmware and the calls between its parts. One core, one hart, one ring pair.
+   Everything is an event-driven state machine: a handler never waits, it leaves a state behind and
+   the interrupt that ends the wait brings the next call. No heap, no recursion, no division. main
+   loop -> fw_dispatch(irq sources) -> ring / copy / launch / program handlers -> fw_progress()
+   Rings, commands and statuses: spec/formats/rings.toml. */
+#ifndef TPU_FIRMWARE_RT_FW_H
+#define TPU_FIRMWARE_RT_FW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dev/seq.h"
+#include "tpu/spec/perf_regs.h"
+#include "tpu/spec/rings.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FW_LANES 3u
+#define FW_WINDOW_MASK (TPU_CMD_WINDOW - 1u)
+#define FW_CYCLES_PER_KCYCLE 1024u
+
+/* What starting a command returns beside STATUS_*. */
+#define FW_PENDING 0xFFFEu /* started; fw_complete() follows */
+#define FW_WAIT 0xFFFFu    /* cannot start yet; tried again after the next event */
+
+typedef union fw_command {
+  tpu_command_head_t head;
+  tpu_command_load_t load;
+  tpu_command_unload_t unload;
+  tpu_command_launch_t launch;
+  tpu_command_copy_t copy;
+  tpu_command_fill_t fill;
+  tpu_command_read_counters_t read_counters;
+  tpu_command_nop_t nop;
+  tpu_command_set_t set;
+  uint32_t words[TPU_CMD_ENTRY_BYTES / 4];
+} fw_command_t;
+
+typedef enum fw_entry_state { ENTRY_QUEUED, ENTRY_RUNNING, ENTRY_DONE } fw_entry_state_t;
+
+typedef struct fw_entry {
+  uint8_t lane;
+  uint8_t state;   /* fw_entry_state_t */
+  uint16_t status; /* STATUS_OK, or why it may not run (found when it was fetched) */
+} fw_entry_t;
+
+typedef struct fw_program {
+  uint64_t hbm;     /* offset of the image; a multiple of SLOT_ALIGN */
+  uint32_t version; /* counts loads */
+  uint16_t slots;
+  uint8_t cores;
+  uint8_t loaded;
+} fw_program_t;
+
+/* The launch that is bound next: its slot table goes into the idle bank. */
+typedef enum prep_state { PREP_NONE, PREP_FETCHING, PREP_DONE } prep_state_t;
+typedef struct fw_prep {
+  uint32_t seq;
+  uint8_t state;   /* prep_state_t */
+  uint8_t dropped; /* flushed while its table was on the way */
+  uint8_t bank;
+  uint16_t status; /* PREP_DONE: STATUS_OK or why it is refused */
+} fw_prep_t;
+
+/* The launch that runs. */
+typedef enum run_state {
+  RUN_NONE,
+  RUN_FEED,          /* waits for an infeed batch or an outfeed slot */
+  RUN_BARRIER,       /* arrived in front of a step */
+  RUN_PROGRAM,       /* the sequencer runs */
+  RUN_DRAIN,         /* aborted: engines not idle yet */
+  RUN_DRAIN_BARRIER, /* aborted: waits for the gang */
+} run_state_t;
+typedef struct fw_run {
+  uint32_t seq;
+  uint32_t launch_id;
+  uint32_t step;
+  uint32_t steps;
+  uint64_t watchdog_cycles;
+  uint16_t tag;
+  uint16_t flags; /* CMD_FLAG_* */
+  uint8_t mask;
+  uint8_t state;    /* run_state_t */
+  uint8_t started;  /* step 0 was released: the gang must drain together */
+  uint8_t origin;   /* this core found the fault */
+  uint8_t recorded; /* a fault record was written for this launch */
+  uint8_t late;     /* drains a gang whose launch is completed here */
+  uint8_t bank;     /* slot bank of the last launch */
+} fw_run_t;
+
+typedef struct fw {
+  /* Targets of host DMA: commands land here, completions and counters leave from here. */
+  fw_command_t window[TPU_CMD_WINDOW];
+  tpu_completion_t completion;
+  uint32_t counters[2 * TPU_PERF_COUNTERS];
+
+  fw_entry_t entry[TPU_CMD_WINDOW];
+  fw_program_t programs[TPU_MAX_PROGRAMS];
+
+  uint64_t cmd_base;
+  uint64_t cpl_base;
+  uint32_t cmd_mask; /* entries - 1 */
+  uint32_t cpl_log2;
+  uint32_t fetched;        /* commands fetched: absolute count */
+  uint32_t fetching;       /* commands of the fetch under way */
+  uint32_t oldest;         /* first command that is not done */
+  uint32_t cpl_tail;       /* completions written: absolute count */
+  uint32_t next[FW_LANES]; /* where the search for a lane's next command goes on */
+  uint32_t done[FW_LANES]; /* commands completed: absolute counts */
+  uint32_t active_seq[FW_LANES];
+  uint8_t active[FW_LANES];
+
+  uint8_t serving;      /* rings are set up */
+  uint8_t held;         /* after a failed command, until RESUME */
+  uint8_t fetch_failed; /* the command ring cannot be read */
+  uint8_t core;
+  uint8_t cores;
+  uint32_t state; /* last STATE_* written */
+  uint32_t epoch;
+  uint32_t resume; /* last RESUME seen */
+  uint32_t heartbeat;
+  uint32_t fault_seq;
+  uint32_t loads;
+  uint32_t default_watchdog_kcycles;
+  uint32_t trace; /* SET_TRACE */
+
+  /* Batches and outputs since the last resume; differences are what counts. */
+  uint32_t infeed_full;
+  uint32_t infeed_free;
+  uint32_t outfeed_full;
+  uint32_t outfeed_free;
+
+  fw_prep_t prep;
+  fw_run_t run;
+} fw_t;
+
+extern fw_t fw;
+
+static inline fw_command_t* fw_command(uint32_t seq) { return &fw.window[seq & FW_WINDOW_MASK]; }
+static inline fw_entry_t* fw_entry(uint32_t seq) { return &fw.entry[seq & FW_WINDOW_MASK]; }
+static inline bool reached(uint32_t count, uint32_t wanted) {
+  return (int32_t)(count - wanted) >= 0;
+}
+/* Hart address of a member of `fw`, for DMA. */
+uint64_t fw_address(const void* member);
+
+/* fw.c */
+void fw_boot(uint32_t build);
+void fw_dispatch(uint32_t sources);
+void fw_hold(void);
+
+/* ring.c */
+void ring_open(void);
+void ring_fetch(void);
+void ring_fetched(void);
+void ring_post(uint32_t seq, uint32_t status, uint32_t flags, uint32_t step, bool interrupt);
+
+/* lane.c */
+void fw_complete(uint32_t seq, uint32_t status, uint32_t flags, uint32_t step);
+/* Starts or flushes whatever can be; true when something changed. */
+bool lane_pump(void);
+/* First command of lane LAUNCH that has not been started; false: none fetched. */
+bool lane_next_launch(uint32_t* seq);
+
+/* copy.c: COPY and FILL. */
+uint32_t copy_start(uint32_t seq);
+uint32_t fill_start(uint32_t seq);
+void copy_done(uint32_t lane);
+
+/* program.c: LOAD_PROGRAM, UNLOAD_PROGRAM. */
+uint32_t program_load(uint32_t seq);
+void program_loaded(void);
+uint32_t program_unload(uint32_t seq);
+
+/* misc.c: NOP, SET, READ_COUNTERS. */
+uint32_t nop_check(const fw_command_t* command);
+uint32_t set_execute(const fw_command_t* command);
+uint32_t read_counters(const fw_command_t* command);
+
+/* launch.c */
+uint32_t launch_start(uint32_t seq);
+void launch_prefetch(void);
+void launch_table_done(void);
+void launch_refused(const fw_command_t* command, uint32_t seq);
+void launch_step_ready(void);
+void launch_released(void);
+void launch_program_event(void);
+
+/* abort.c */
+void abort_own_fault(uint32_t code);
+void abort_received(void);
+void abort_engines_idle(void);
+void abort_timeout(void);
+void abort_drained(bool peer_lost);
+void fault_record_hart(uint32_t mepc, uint32_t mcause, uint32_t mtval);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

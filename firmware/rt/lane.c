@@ -1,0 +1,148 @@
+/* Three in-order lanes over the window of fetched commands. A command starts when it is the first
+   of its lane and its three waits hold; it is flushed when the core is HELD or its epoch is over.
+   Every command completes once and counts in its lane, whatever its status. */
+#include "dev/gsync.h"
+#include "rt/fw.h"
+
+/* Statuses that tell the host about a refused command but stop nothing behind it. */
+static bool holds(uint32_t opcode, uint32_t entry_status, uint32_t status) {
+  if (status == TPU_STATUS_OK || status == TPU_STATUS_FLUSHED) {
+    return false;
+  }
+  if (entry_status != TPU_STATUS_OK) {
+    return true; /* the entry itself is wrong: its opcode says nothing */
+  }
+  return opcode != TPU_OP_LOAD_PROGRAM && opcode != TPU_OP_UNLOAD_PROGRAM && opcode != TPU_OP_NOP &&
+         opcode != TPU_OP_READ_COUNTERS;
+}
+
+void fw_complete(uint32_t seq, uint32_t status, uint32_t flags, uint32_t step) {
+  fw_entry_t* entry = fw_entry(seq);
+  const fw_command_t* command = fw_command(seq);
+  const bool asked = (command->head.flags & TPU_CMD_FLAG_INTERRUPT) != 0;
+  ring_post(seq, status, flags, step, asked || status != TPU_STATUS_OK);
+  if (holds(command->head.opcode, entry->status, status)) {
+    fw_hold();
+  }
+  entry->state = ENTRY_DONE;
+  fw.active[entry->lane] = 0;
+  ++fw.done[entry->lane];
+  while (fw.oldest != fw.fetched && fw_entry(fw.oldest)->state == ENTRY_DONE) {
+    ++fw.oldest;
+  }
+}
+
+/* Moves fw.next[lane] to the lane's next command that is not done or running. */
+static bool lane_next(uint32_t lane, uint32_t* seq) {
+  uint32_t at = fw.next[lane];
+  while (at != fw.fetched && (fw_entry(at)->lane != lane || fw_entry(at)->state != ENTRY_QUEUED)) {
+    ++at;
+  }
+  fw.next[lane] = at;
+  *seq = at;
+  return at != fw.fetched;
+}
+
+bool lane_next_launch(uint32_t* seq) { return lane_next(TPU_LANE_LAUNCH, seq); }
+
+static void flush(uint32_t seq, uint32_t status) {
+  if (fw_entry(seq)->status == TPU_STATUS_OK && fw_command(seq)->head.opcode == TPU_OP_LAUNCH) {
+    launch_refused(fw_command(seq), seq);
+  }
+  fw_complete(seq, status, 0, 0);
+}
+
+static uint32_t start(uint32_t seq) {
+  const fw_command_t* command = fw_command(seq);
+  switch (command->head.opcode) {
+    case TPU_OP_LOAD_PROGRAM:
+      return program_load(seq);
+    case TPU_OP_UNLOAD_PROGRAM:
+      return program_unload(seq);
+    case TPU_OP_LAUNCH:
+      return launch_start(seq);
+    case TPU_OP_COPY:
+      return copy_start(seq);
+    case TPU_OP_FILL:
+      return fill_start(seq);
+    case TPU_OP_READ_COUNTERS:
+      return read_counters(command);
+    case TPU_OP_NOP:
+      return nop_check(command);
+    default:
+      return set_execute(command);
+  }
+}
+
+/* HELD: commands of a later epoch wait for the resume that they were written for. */
+static bool must_flush(const fw_command_t* command, uint32_t entry_status, bool* wait) {
+  *wait = false;
+  if (!fw.held) {
+    return entry_status == TPU_STATUS_OK && command->head.epoch != fw.epoch;
+  }
+  if (entry_status != TPU_STATUS_OK) {
+    return true;
+  }
+  if (!reached(fw.epoch, command->head.epoch)) {
+    *wait = true;
+    return false;
+  }
+  const bool kept =
+      (command->head.flags & TPU_CMD_FLAG_KEEP_ON_FLUSH) != 0 &&
+      (command->head.opcode == TPU_OP_NOP || command->head.opcode == TPU_OP_READ_COUNTERS);
+  return !kept || command->head.epoch != fw.epoch;
+}
+
+static bool waits_hold(const tpu_command_head_t* head) {
+  return reached(fw.done[TPU_LANE_LAUNCH], head->wait_launch) &&
+         reached(fw.done[TPU_LANE_UP], head->wait_up) &&
+         reached(fw.done[TPU_LANE_DOWN], head->wait_down);
+}
+
+static bool pump_one(uint32_t lane) {
+  uint32_t seq;
+  if (fw.active[lane] || !lane_next(lane, &seq)) {
+    return false;
+  }
+  const fw_command_t* command = fw_command(seq);
+  fw_entry_t* entry = fw_entry(seq);
+  bool wait;
+  if (must_flush(command, entry->status, &wait)) {
+    flush(seq, TPU_STATUS_FLUSHED);
+    return true;
+  }
+  if (wait) {
+    return false;
+  }
+  if (entry->status != TPU_STATUS_OK) {
+    fw_complete(seq, entry->status, 0, 0);
+    return true;
+  }
+  if (!waits_hold(&command->head)) {
+    return false;
+  }
+  const uint32_t status = start(seq);
+  if (status == FW_WAIT) {
+    return false;
+  }
+  if (status == FW_PENDING) {
+    entry->state = ENTRY_RUNNING;
+    fw.active[lane] = 1;
+    fw.active_seq[lane] = seq;
+  } else if (status != TPU_STATUS_OK) {
+    flush(seq, status); /* a refused launch tells its gang */
+  } else {
+    fw_complete(seq, status, 0, 0);
+  }
+  return true;
+}
+
+bool lane_pump(void) {
+  bool changed = false;
+  for (uint32_t lane = 0; lane < FW_LANES; ++lane) {
+    while (pump_one(lane)) {
+      changed = true;
+    }
+  }
+  return changed;
+}

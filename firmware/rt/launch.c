@@ -1,0 +1,228 @@
+/* LAUNCH: binding (checks, slot table into the idle bank) ahead of time, then n steps, each behind
+   a gang barrier. The slot table goes by DMA; the sequencer checks and resolves it, so the cost of
+   a launch does not depend on the number of slots. prepare -> start -> { FEED -> BARRIER -> PROGRAM
+   } x steps -> completion; abort.c takes over on faults */
+#include "dev/gsync.h"
+#include "dev/hostdma.h"
+#include "dev/sysctl.h"
+#include "rt/fw.h"
+
+static uint32_t count_bits(uint32_t mask) {
+  uint32_t count = 0;
+  for (; mask != 0; mask &= mask - 1u) {
+    ++count;
+  }
+  return count;
+}
+
+static uint32_t check_launch(const tpu_command_launch_t* launch) {
+  const uint32_t mask = launch->core_mask;
+  if (launch->program_id >= TPU_MAX_PROGRAMS || launch->slots > TPU_MAX_SLOTS ||
+      launch->steps == 0 || launch->reserved != 0 || ((mask >> fw.core) & 1u) == 0 ||
+      (mask >> fw.cores) != 0 || launch->gang_tag != (launch->launch_id & 0xFFFFu)) {
+    return TPU_STATUS_BAD_FIELD;
+  }
+  const fw_program_t* program = &fw.programs[launch->program_id];
+  if (!program->loaded) {
+    return TPU_STATUS_NO_PROGRAM;
+  }
+  if (program->cores != count_bits(mask) || launch->replica >= program->cores) {
+    return TPU_STATUS_BAD_FIELD;
+  }
+  return launch->slots < program->slots ? TPU_STATUS_NO_SLOT : TPU_STATUS_OK;
+}
+
+/* Checks the launch and sends for its slot table. The context and the idle bank are free. */
+static void prepare(uint32_t seq) {
+  const tpu_command_launch_t* launch = &fw_command(seq)->launch;
+  fw.prep.seq = seq;
+  fw.prep.bank = fw.run.bank ^ 1u;
+  fw.prep.status = (uint16_t)check_launch(launch);
+  fw.prep.state = PREP_DONE;
+  if (fw.prep.status != TPU_STATUS_OK || launch->slots == 0) {
+    return;
+  }
+  const hostdma_transfer_t transfer = {
+      .host = launch->table_iova,
+      .local = fw.prep.bank * TPU_SLOT_BANK_BYTES,
+      .bytes = (uint32_t)launch->slots * sizeof(tpu_slot_entry_t),
+      .control = HOSTDMA_CONTROL(FROM_HOST, SLOTS) | TPU_HOSTDMA_START_CRC_MASK,
+  };
+  fw.prep.state = PREP_FETCHING;
+  hostdma_start(TPU_HOSTDMA_CTX_TABLE, &transfer);
+}
+
+void launch_table_done(void) {
+  if (fw.prep.state != PREP_FETCHING) {
+    return;
+  }
+  if (fw.prep.dropped) {
+    fw.prep.dropped = 0;
+    fw.prep.state = PREP_NONE;
+    return;
+  }
+  const tpu_command_launch_t* launch = &fw_command(fw.prep.seq)->launch;
+  fw.prep.state = PREP_DONE;
+  const uint32_t error = hostdma_error(TPU_HOSTDMA_CTX_TABLE);
+  if (error != 0) {
+    fw.prep.status = (uint16_t)error;
+  } else if (hostdma_crc(TPU_HOSTDMA_CTX_TABLE) != launch->table_crc ||
+             seq_check_slots(fw.prep.bank, launch->slots) >= 0) {
+    fw.prep.status = TPU_STATUS_NO_SLOT;
+  }
+}
+
+void launch_prefetch(void) {
+  uint32_t seq;
+  if (fw.held || fw.prep.state != PREP_NONE || !lane_next_launch(&seq)) {
+    return;
+  }
+  /* What runs in front of it may still register its program. */
+  if (fw.active[TPU_LANE_LAUNCH] &&
+      fw_command(fw.active_seq[TPU_LANE_LAUNCH])->head.opcode != TPU_OP_LAUNCH) {
+    return;
+  }
+  const fw_command_t* command = fw_command(seq);
+  if (fw_entry(seq)->status == TPU_STATUS_OK && command->head.opcode == TPU_OP_LAUNCH &&
+      command->head.epoch == fw.epoch) {
+    prepare(seq);
+  }
+}
+
+/* A launch that will not run, for whatever reason: its gang must not wait for this core. */
+void launch_refused(const fw_command_t* command, uint32_t seq) {
+  if (fw.prep.state != PREP_NONE && fw.prep.seq == seq) {
+    if (fw.prep.state == PREP_FETCHING) {
+      fw.prep.dropped = 1;
+    } else {
+      fw.prep.state = PREP_NONE;
+    }
+  }
+  const uint32_t mask = command->launch.core_mask;
+  if ((mask & ~(1u << fw.core)) != 0) {
+    gsync_abort(command->launch.gang_tag, mask, TPU_GSYNC_CODE_NOT_STARTED);
+  }
+}
+
+static void bind(uint32_t seq) {
+  const tpu_command_launch_t* launch = &fw_command(seq)->launch;
+  const fw_program_t* program = &fw.programs[launch->program_id];
+  const uint32_t kcycles =
+      launch->watchdog_kcycles != 0 ? launch->watchdog_kcycles : fw.default_watchdog_kcycles;
+  fw_run_t* run = &fw.run;
+  run->seq = seq;
+  run->launch_id = launch->launch_id;
+  run->step = 0;
+  run->steps = launch->steps;
+  run->watchdog_cycles = (uint64_t)kcycles * FW_CYCLES_PER_KCYCLE;
+  run->tag = launch->gang_tag;
+  run->flags = launch->head.flags;
+  run->mask = launch->core_mask;
+  run->started = run->origin = run->recorded = 0;
+  run->bank = fw.prep.bank;
+  const seq_setup_t setup = {
+      .program = program->hbm,
+      .version = program->version,
+      .slot_bank = fw.prep.bank,
+      .slots = launch->slots,
+      .replica = launch->replica,
+      .cores = program->cores,
+      .mask = launch->core_mask,
+      .tag = launch->gang_tag,
+      .launch_id = launch->launch_id,
+      .watchdog_cycles = run->watchdog_cycles,
+  };
+  seq_configure(&setup);
+  gsync_join(run->tag, run->mask);
+}
+
+uint32_t launch_start(uint32_t seq) {
+  if (fw.run.state != RUN_NONE || fw.prep.state == PREP_FETCHING) {
+    return FW_WAIT;
+  }
+  if (fw.prep.state == PREP_NONE || fw.prep.seq != seq) {
+    prepare(seq);
+    if (fw.prep.state == PREP_FETCHING) {
+      return FW_WAIT;
+    }
+  }
+  fw.prep.state = PREP_NONE;
+  if (fw.prep.status != TPU_STATUS_OK) {
+    return fw.prep.status;
+  }
+  bind(seq);
+  fw.run.state = RUN_FEED;
+  launch_step_ready();
+  return FW_PENDING;
+}
+
+/* RUN_FEED: arrives at the step's barrier when its batch is there and an output slot is free. */
+void launch_step_ready(void) {
+  const bool infeed = (fw.run.flags & TPU_CMD_FLAG_INFEED) != 0;
+  const bool outfeed = (fw.run.flags & TPU_CMD_FLAG_OUTFEED) != 0;
+  if ((infeed && fw.infeed_full == fw.infeed_free) ||
+      (outfeed && fw.outfeed_full - fw.outfeed_free >= TPU_INFEED_DEPTH)) {
+    if (fw.held) {
+      abort_own_fault(TPU_FAULT_HOST_DMA); /* the copies that it waits for were flushed */
+    } else if (infeed) {
+      REG_WRITE(INFEED, WANT, fw.infeed_free + 1u);
+    }
+    return;
+  }
+  if (infeed) {
+    REG_WRITE(INFEED, WANT, 0);
+  }
+  fw.run.state = RUN_BARRIER;
+  gsync_arrive(TPU_GSYNC_KIND_STEP, fw.run.step);
+}
+
+void launch_released(void) {
+  const uint32_t state = REG_READ(GSYNC, STATE);
+  const bool released = (state & TPU_GSYNC_STATE_RELEASED_MASK) != 0;
+  const bool lost = (state & TPU_GSYNC_STATE_PEER_LOST_MASK) != 0;
+  if (fw.run.state == RUN_BARRIER && released) {
+    fw.run.started = 1;
+    if ((state & TPU_GSYNC_STATE_ABORTED_MASK) == 0) {
+      fw.run.state = RUN_PROGRAM;
+      seq_start(fw.run.step);
+    }
+  } else if (fw.run.state == RUN_DRAIN_BARRIER && (released || lost)) {
+    abort_drained(lost);
+  }
+}
+
+static void step_done(void) {
+  fw_run_t* run = &fw.run;
+  ++run->step;
+  if ((run->flags & TPU_CMD_FLAG_INFEED) != 0) {
+    ++fw.infeed_free;
+    REG_WRITE(INFEED, POP, 1);
+  }
+  if ((run->flags & TPU_CMD_FLAG_OUTFEED) != 0) {
+    ++fw.outfeed_full;
+  }
+  if (run->step == run->steps) {
+    run->state = RUN_NONE;
+    fw_complete(run->seq, TPU_STATUS_OK, TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP, run->step);
+    return;
+  }
+  if ((run->flags & TPU_CMD_FLAG_OUTFEED) != 0) {
+    ring_post(run->seq, TPU_STATUS_OK, TPU_CPL_FLAG_MORE | TPU_CPL_FLAG_STEP, run->step,
+              (run->flags & TPU_CMD_FLAG_INTERRUPT) != 0);
+  }
+  run->state = RUN_FEED;
+  launch_step_ready();
+}
+
+void launch_program_event(void) {
+  const uint32_t causes = seq_take_causes();
+  if ((causes & TPU_SEQ_IRQ_STATUS_FAULT_MASK) != 0) {
+    abort_own_fault(TPU_FAULT_NONE);
+  }
+  if ((causes & TPU_SEQ_IRQ_STATUS_DRAINED_MASK) != 0) {
+    abort_engines_idle();
+  }
+  if ((causes & TPU_SEQ_IRQ_STATUS_DONE_MASK) != 0 && fw.run.state == RUN_PROGRAM) {
+    step_done();
+  }
+}
