@@ -5,8 +5,8 @@
 // added to the running value, which enters the column as acc_i. Law: spec/arith/mxu_column.hpp.
 //
 // Flow, one row of x and acc a cycle, bubbles anywhere, no back pressure:
-//   * weights: w_valid_i with the LAST pair first, one pair a cycle, into a shadow chain; x_swap_i with the first row of
-//     a tile takes them over. That row may enter one cycle after the last pair. The next tile's weights may enter
+//   * weights: w_valid_i with the LAST pair first, one pair a cycle, into a shadow chain; x_swap_i with the first row
+//     of a tile takes them over. That row may enter one cycle after the last pair. The next tile's weights may enter
 //     (Rows/32-1)*Skew + 15 cycles after it (spec/arith/mxu_timing.hpp).
 //   * results: y_valid_o comes (Rows/32-1)*Skew + 18 + Cols cycles after x_valid_i, all columns aligned.
 //   * busy_o is low when nothing moves: the clock may then stop.

@@ -1,5 +1,6 @@
-// Structural view of the matrix unit: the same ports, latency and bits as mxu.sv, built of PE instances and delay lines.
-// This is the view to read, to lay out and to synthesise; its simulation is about twenty times slower than the folded one.
+// Structural view of the matrix unit: the same ports, latency and bits as mxu.sv, built of PE instances and delay
+// lines. This is the view to read, to lay out and to synthesise; its simulation is about twenty
+// times slower than the folded one.
 
 module mxu_array #(
     parameter int unsigned Rows = 32,

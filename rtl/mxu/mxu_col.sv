@@ -1,4 +1,5 @@
-// One column of the matrix unit: Rows/2 PEs, a segment adder for every 16 of them, and the running value down the column.
+// One column of the matrix unit: Rows/2 PEs, a segment adder for every 16 of them, and the running value on its
+// way down.
 // x, valid and swap of each pair come from the column to the left and leave to the right, a cycle later.
 
 module mxu_col #(

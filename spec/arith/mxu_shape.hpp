@@ -15,7 +15,7 @@ struct MxuShape {
   uint32_t chains = 2;         // partial sums in a segment; chain c takes rows r = c mod chains
   uint32_t segment_rows = 32;  // rows between two additions to the running value
   uint32_t skew = 18;          // D: cycles between the starts of two segments
-  uint32_t load_pairs = 1;     // weight row pairs that enter a cycle
+  uint32_t load_rows = 2;      // weight rows that enter a cycle
 
   constexpr uint32_t segments() const { return rows / segment_rows; }
   bool operator==(const MxuShape&) const = default;
@@ -24,8 +24,8 @@ struct MxuShape {
 // The reason why no array has this shape, or nothing.
 inline std::optional<std::string> mxu_shape_error(const MxuShape& shape) {
   if (shape.rows == 0 || shape.cols == 0 || shape.chains == 0 || shape.segment_rows == 0 ||
-      shape.skew == 0 || shape.load_pairs == 0) {
-    return "mxu: rows, cols, chains, segment_rows, skew and load_pairs must be at least 1";
+      shape.skew == 0 || shape.load_rows == 0) {
+    return "mxu: rows, cols, chains, segment_rows, skew and load_rows must be at least 1";
   }
   if (shape.rows % shape.segment_rows != 0) {
     return "mxu: rows must be a multiple of segment_rows";
@@ -33,8 +33,8 @@ inline std::optional<std::string> mxu_shape_error(const MxuShape& shape) {
   if (shape.segment_rows % shape.chains != 0) {
     return "mxu: segment_rows must be a multiple of chains";
   }
-  if (shape.rows % (2 * shape.load_pairs) != 0) {
-    return "mxu: rows must be a multiple of twice load_pairs";
+  if (shape.rows % shape.load_rows != 0) {
+    return "mxu: rows must be a multiple of load_rows";
   }
   return std::nullopt;
 }

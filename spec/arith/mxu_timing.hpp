@@ -2,7 +2,7 @@
 // start, when the result is there. Offsets are core cycles from the command's start; a tile's start
 // is the cycle in which its first row enters. The constants come from the RTL (rtl/mxu) and a test
 // compares both, exactly:
-//   load      the weights of a tile enter one row pair a cycle (times load_pairs), behind the tile
+//   load      the weights of a tile enter load_rows a cycle, behind the tile
 //   that streams latency   L: a row that enters in cycle c leaves in cycle c + L swap gap  G: the
 //   next tile's weights may enter G cycles after this tile's first row
 // A tile that accumulates starts at least L + 1 cycles after the tile whose result it takes.
@@ -19,7 +19,7 @@
 
 namespace tpu::spec {
 
-constexpr uint64_t mxu_load_cycles(const MxuShape& s) { return s.rows / (2 * s.load_pairs); }
+constexpr uint64_t mxu_load_cycles(const MxuShape& s) { return s.rows / s.load_rows; }
 
 // Stages of a segment's chains, the additions between chains, the addition to the running value,
 // the way right.

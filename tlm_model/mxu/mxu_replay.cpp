@@ -97,7 +97,7 @@ void mxu_write_dump(const std::string& path, const MxuTileDump& dump) {
   std::ofstream out(path, std::ios::binary);
   const MxuTileData& t = dump.tile;
   const uint32_t shape[6] = {t.shape.rows,         t.shape.cols, t.shape.chains,
-                             t.shape.segment_rows, t.shape.skew, t.shape.load_pairs};
+                             t.shape.segment_rows, t.shape.skew, t.shape.load_rows};
   const uint64_t counts[2] = {t.ordinal, t.rows};
   put(out, kMagic, sizeof kMagic);
   put(out, shape, 6);

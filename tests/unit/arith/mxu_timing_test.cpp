@@ -11,6 +11,7 @@ TEST(MxuTiming, ConstantsOfTheFullArray) {
   const MxuShape skew18{};
   const MxuShape skew1{.skew = 1};
   EXPECT_EQ(mxu_load_cycles(skew18), 64u);
+  EXPECT_EQ(mxu_load_cycles(MxuShape{.load_rows = 1}), 128u);
   EXPECT_EQ(mxu_latency(skew18), 200u);
   EXPECT_EQ(mxu_latency(skew1), 149u);
   EXPECT_EQ(mxu_swap_gap(skew18), 69u);
