@@ -20,7 +20,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 import optax  # noqa: E402
 from jax import lax  # noqa: E402
-from jax.sharding import Mesh, PartitionSpec as P  # noqa: E402
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P  # noqa: E402
 
 F32 = jnp.float32
 I32 = jnp.int32
@@ -152,6 +152,21 @@ def cholesky(x):
     return jnp.linalg.cholesky(x)
 
 
+def fft(x):
+    return jnp.abs(jnp.fft.fft(x)[0])
+
+
+def auto_sharding(x):
+    return x * 2.0 + jnp.sum(x)
+
+
+def outside_ops(scale, x):
+    inner = jax.shard_map(lambda s, v: (v * s, lax.psum(v, "data")), mesh=mesh8(),
+                          in_specs=(P(), P("data")), out_specs=(P("data"), P()), check_vma=False)
+    scaled, total = inner(jnp.exp(scale), x)
+    return scaled, total * 0.5
+
+
 def table() -> dict:
     sgd = optax.sgd(0.1)
     momentum = optax.sgd(0.1, momentum=0.9)
@@ -174,6 +189,10 @@ def table() -> dict:
         "collectives_2d": (jax.jit(collectives_2d), (arg((4, 8)),)),
         "control": (jax.jit(control), (arg((2, 6)), arg((), I32))),
         "conv_grad": (jax.jit(jax.grad(conv_net, (0, 1))), (arg((1, 6, 6, 2)), arg((3, 3, 2, 3)))),
+        "outside_ops": (jax.jit(outside_ops), (arg(()), arg((16, 3)))),
+        "bad_fft": (jax.jit(fft), (arg((8,)),)),
+        "bad_auto_sharding": (
+            jax.jit(auto_sharding, in_shardings=NamedSharding(mesh8(), P("data"))), (arg((16,)),)),
         "bad_f16": (jax.jit(f16_add), (arg((2,), jnp.float16),)),
         "bad_cholesky": (jax.jit(cholesky), (arg((3, 3)),)),
     }
@@ -183,6 +202,12 @@ def export_dynamic() -> bytes:
     (n,) = jax.export.symbolic_shape("n")
     f = jax.jit(lambda x: x * 2.0)
     return jax.export.export(f)(jax.ShapeDtypeStruct((n, 3), F32)).mlir_module_serialized
+
+
+def export_f64() -> bytes:
+    with jax.enable_x64(True):
+        f = jax.jit(lambda x: x * 2.0)
+        return jax.export.export(f)(jax.ShapeDtypeStruct((3,), jnp.float64)).mlir_module_serialized
 
 
 def main() -> None:
@@ -198,6 +223,7 @@ def main() -> None:
         (args.out_dir / f"{name}.mlirbc").write_bytes(exported.mlir_module_serialized)
         if args.text:
             (args.out_dir / f"{name}.mlir").write_text(exported.mlir_module())
+    (args.out_dir / "bad_f64.mlirbc").write_bytes(export_f64())
     (args.out_dir / "bad_dynamic.mlirbc").write_bytes(export_dynamic())
 
 

@@ -1,0 +1,175 @@
+// The artifacts of tests/data through the import: shapes, shardings, donation, locations, constants, and the
+// errors for what the board cannot do.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "import/import.hpp"
+#include "ir/interpreter.hpp"
+#include "ir/verify.hpp"
+#include "passes/pass_manager.hpp"
+
+namespace tpu::compiler {
+namespace {
+
+using testing::HasSubstr;
+
+Module load(const std::string& name) {
+  return import_vhlo_file(std::string(TPU_TEST_DATA) + "/" + name + ".mlirbc");
+}
+
+std::string error_of(const std::string& name) {
+  try {
+    load(name);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+size_t count(const Module& m, Kind kind) {
+  size_t n = 0;
+  walk(m.main->body, [&](const Op& op) { n += op.kind == kind; });
+  return n;
+}
+
+TEST(Import, DenseLayer) {
+  const Module m = load("dense");
+  EXPECT_EQ(m.name, "dense");
+  EXPECT_EQ(m.num_cores, 1);
+  ASSERT_EQ(m.main->args.size(), 3u);
+  EXPECT_EQ(m.main->args[1].name, "w");
+  EXPECT_EQ(to_string(m.main->body.args[1]->type), "f32[7,3]");
+  EXPECT_EQ(count(m, Kind::kDotGeneral), 1u);
+  EXPECT_EQ(count(m, Kind::kTanh), 1u);
+}
+
+TEST(Import, LocationsNameTheUsersLineAndThePath) {
+  const Module m = load("dense");
+  for (const auto& op : m.main->body.ops) {
+    if (op->kind == Kind::kTanh) {
+      ASSERT_GE(op->loc->frames.size(), 2u);
+      EXPECT_EQ(op->loc->frames[0].file, "export_graphs.py");
+      EXPECT_EQ(op->loc->frames[0].function, "dense");
+      EXPECT_EQ(op->loc->frames[1].function, "main");
+      EXPECT_GT(op->loc->frames[0].line, 0u);
+      EXPECT_EQ(op->loc->path, "jit(dense)/tanh");
+    }
+  }
+}
+
+TEST(Import, ShardMapBecomesTheProgramOfOneCore) {
+  const Module m = load("mlp_adam");
+  EXPECT_EQ(m.num_cores, 8);
+  ASSERT_EQ(m.mesh.axes.size(), 1u);
+  EXPECT_EQ(m.mesh.axes[0].name, "data");
+  ASSERT_EQ(m.main->args.size(), 21u);
+  EXPECT_EQ(to_string(m.main->args[19].global), "f32[16,12]");
+  EXPECT_EQ(to_string(m.main->body.args[19]->type), "f32[2,12]");
+  EXPECT_EQ(m.main->args[19].sharding.parts(m.mesh, 0), 8);
+  EXPECT_TRUE(m.main->args[0].sharding.is_replicated());
+  EXPECT_EQ(count(m, Kind::kAllReduce), 7u);
+  EXPECT_EQ(m.main->results.size(), 20u);
+}
+
+TEST(Import, DonatedArgumentsTakeTheirResults) {
+  const Module m = load("mlp_adam");
+  for (int i = 0; i < 19; ++i) {
+    EXPECT_TRUE(m.main->args[static_cast<size_t>(i)].donated);
+    EXPECT_EQ(m.main->args[static_cast<size_t>(i)].alias_result, i);
+  }
+  EXPECT_FALSE(m.main->args[19].donated);
+}
+
+TEST(Import, MeshesOfTwoAxes) {
+  const Module m = load("collectives_2d");
+  EXPECT_EQ(to_string(m.main->body.args[0]->type), "f32[2,2]");
+  EXPECT_EQ(m.main->args[0].sharding.dim_axes, (std::vector<std::vector<int>>{{0}, {1}}));
+  EXPECT_EQ(m.main->results[0].sharding.dim_axes, (std::vector<std::vector<int>>{{}, {1}}));
+  const Op& first = *m.main->body.ops[0];
+  EXPECT_EQ(first.as<CollectiveAttrs>().groups, (Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
+}
+
+TEST(Import, Constants) {
+  Module m = load("constants");
+  run_passes(m, canonical_passes());
+  std::vector<const Dense*> values;
+  for (const Value* v : m.main->body.terminator()->operands) {
+    values.push_back(&v->def->as<ConstantAttrs>().value);
+  }
+  EXPECT_EQ(values[0]->as_double(11), 11.0);
+  EXPECT_EQ(values[1]->as_int(5), 7);
+  EXPECT_EQ(values[2]->as_int(0), 1);
+  EXPECT_EQ(values[2]->as_int(1), 0);
+  EXPECT_EQ(values[3]->as_double(1), -2.0);
+  EXPECT_EQ(values[4]->as_int(2), 3);
+  EXPECT_EQ(values[5]->type.count(), 0);
+  EXPECT_EQ(values[6]->as_int(0), -1);
+}
+
+TEST(Import, ControlFlowAndComposites) {
+  const Module m = load("control");
+  EXPECT_EQ(count(m, Kind::kWhile), 2u);
+  EXPECT_EQ(count(m, Kind::kCase), 1u);
+  EXPECT_EQ(count(m, Kind::kComposite), 1u);
+  EXPECT_EQ(m.functions.size(), 2u);
+}
+
+TEST(Import, ConvolutionsAndWindows) {
+  const Module m = load("conv_grad");
+  EXPECT_EQ(count(m, Kind::kConvolution), 3u);
+  EXPECT_EQ(count(m, Kind::kSelectAndScatter), 1u);
+}
+
+TEST(Import, RefusesF16WithTheUsersLine) {
+  const std::string e = error_of("bad_f16");
+  EXPECT_THAT(e, HasSubstr("export_graphs.py:"));
+  EXPECT_THAT(e, HasSubstr("stablehlo.add"));
+  EXPECT_THAT(e, HasSubstr("element type f16 is not supported by the TPU; use bfloat16"));
+}
+
+TEST(Import, RefusesDynamicShapes) {
+  const std::string e = error_of("bad_dynamic");
+  EXPECT_THAT(e, HasSubstr("export_graphs.py:"));
+  EXPECT_THAT(e, HasSubstr("dynamic shapes are not supported"));
+}
+
+TEST(Import, RefusesUnknownCustomCalls) {
+  const std::string e = error_of("bad_cholesky");
+  EXPECT_THAT(e, HasSubstr("export_graphs.py:"));
+  EXPECT_THAT(e, HasSubstr("stablehlo.custom_call"));
+  EXPECT_THAT(e, HasSubstr("lapack_spotrf_ffi"));
+}
+
+TEST(Import, RefusesUnsupportedOps) {
+  const std::string e = error_of("bad_fft");
+  EXPECT_THAT(e, HasSubstr("export_graphs.py:"));
+  EXPECT_THAT(e, HasSubstr("stablehlo.fft"));
+}
+
+TEST(Import, RefusesF64) { EXPECT_THAT(error_of("bad_f64"), HasSubstr("f64 is not supported by the TPU; use float32")); }
+
+TEST(Import, RefusesAutomaticPartitioning) {
+  EXPECT_THAT(error_of("bad_auto_sharding"), HasSubstr("automatic partitioning is not supported"));
+}
+
+TEST(Import, ReplicatedOpsOutsideOfShardMapRunOnEveryCore) {
+  Module m = load("outside_ops");
+  run_passes(m, canonical_passes());
+  EXPECT_EQ(m.num_cores, 8);
+  EXPECT_EQ(to_string(m.main->body.args[1]->type), "f32[2,3]");
+  EXPECT_TRUE(m.main->args[0].sharding.is_replicated());
+}
+
+TEST(Import, SaysHowToMakeAnArtifact) {
+  try {
+    const std::string text = "module @m {}";
+    import_vhlo(std::as_bytes(std::span(text)), "text");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("mlir_module_serialized"));
+  }
+  EXPECT_THROW(import_vhlo_file("/nonexistent.mlirbc"), Error);
+}
+
+}  // namespace
+}  // namespace tpu::compiler

@@ -1,0 +1,152 @@
+// The verifier: each rule is broken once, and the error names the op and its source line.
+#include "ir/verify.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "graph_builder.hpp"
+
+namespace tpu::compiler {
+namespace {
+
+using test::f32;
+using test::GraphBuilder;
+using test::i1;
+using test::i32;
+using testing::HasSubstr;
+
+std::string error_of(const Module& m) {
+  try {
+    verify(m);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// One op on arguments of the given types; the error text or "".
+std::string check(Kind kind, const std::vector<Type>& in, const Type& out,
+                  const Attrs& attrs = NoAttrs{}) {
+  GraphBuilder b;
+  std::vector<Value*> args;
+  for (const Type& t : in) {
+    args.push_back(b.arg(t));
+  }
+  return error_of(b.done({b.op(kind, args, out, attrs)}));
+}
+
+TEST(Verify, AcceptsWhatIsRight) {
+  EXPECT_EQ(check(Kind::kAdd, {f32({2}), f32({2})}, f32({2})), "");
+  EXPECT_EQ(check(Kind::kCompare, {i32({2}), i32({2})}, i1({2}), CompareAttrs{}), "");
+  EXPECT_EQ(check(Kind::kSelect, {i1({}), f32({2}), f32({2})}, f32({2})), "");
+  EXPECT_EQ(check(Kind::kPad, {f32({3}), f32({})}, f32({6}), PadAttrs{{1}, {0}, {1}}), "");
+  EXPECT_EQ(check(Kind::kSlice, {f32({7})}, f32({2}), SliceAttrs{{1}, {6}, {3}}), "");
+  EXPECT_EQ(check(Kind::kDotGeneral, {f32({5, 2, 3}), f32({5, 3, 4})}, f32({5, 2, 4}),
+                  DotAttrs{{0}, {0}, {2}, {1}}),
+            "");
+}
+
+TEST(Verify, NamesOpAndLine) {
+  const std::string e = check(Kind::kAdd, {f32({2}), f32({3})}, f32({2}));
+  EXPECT_THAT(e, HasSubstr("test.py:1:1: stablehlo.add: the operands must have one type"));
+  EXPECT_THAT(e, HasSubstr("(f32[2], f32[3]) -> f32[2]"));
+}
+
+TEST(Verify, ElementTypes) {
+  EXPECT_THAT(check(Kind::kExp, {i32({2})}, i32({2})), HasSubstr("must take floats"));
+  EXPECT_THAT(check(Kind::kAnd, {f32({2}), f32({2})}, f32({2})), HasSubstr("integers or i1"));
+  EXPECT_THAT(check(Kind::kConvert, {f32({2})}, i32({3})), HasSubstr("one shape"));
+  EXPECT_THAT(check(Kind::kSelect, {f32({2}), f32({2}), f32({2})}, f32({2})),
+              HasSubstr("predicate"));
+}
+
+TEST(Verify, Shapes) {
+  EXPECT_THAT(check(Kind::kReshape, {f32({2, 3})}, f32({5})), HasSubstr("as many elements"));
+  EXPECT_THAT(check(Kind::kTranspose, {f32({2, 3})}, f32({3, 2}), DimsAttrs{{1, 1}}),
+              HasSubstr("repeat"));
+  EXPECT_THAT(check(Kind::kTranspose, {f32({2, 3})}, f32({2, 3}), DimsAttrs{{1, 0}}),
+              HasSubstr("must be f32[3,2]"));
+  EXPECT_THAT(check(Kind::kBroadcastInDim, {f32({3})}, f32({2, 4}), DimsAttrs{{1}}),
+              HasSubstr("does not fit"));
+  EXPECT_THAT(check(Kind::kSlice, {f32({4})}, f32({3}), SliceAttrs{{2}, {5}, {1}}),
+              HasSubstr("cut outside"));
+  EXPECT_THAT(check(Kind::kConcatenate, {f32({2, 3}), f32({2, 4})}, f32({4, 3}), DimAttrs{0}),
+              HasSubstr("differ in another dimension"));
+  EXPECT_THAT(check(Kind::kIota, {}, f32({}), DimAttrs{0}), HasSubstr("dimension to count"));
+}
+
+TEST(Verify, Dots) {
+  EXPECT_THAT(
+      check(Kind::kDotGeneral, {f32({2, 3}), f32({4, 5})}, f32({2, 5}), DotAttrs{{}, {}, {1}, {0}}),
+      HasSubstr("sizes of a pair"));
+  EXPECT_THAT(
+      check(Kind::kDotGeneral, {f32({2, 3}), f32({3, 5})}, f32({5, 2}), DotAttrs{{}, {}, {1}, {0}}),
+      HasSubstr("shape [2,5]"));
+  EXPECT_THAT(
+      check(Kind::kDotGeneral, {f32({2, 3}), f32({3, 5})}, f32({2, 5}), DotAttrs{{}, {}, {2}, {0}}),
+      HasSubstr("out of range"));
+}
+
+TEST(Verify, ReductionBodies) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({2, 3}));
+  Value* zero = b.constant(f32({}), 0);
+  Value* r = b.reduce(x, zero, {0}, f32({3}), Kind::kAdd);
+  Module& m = b.done({r});
+  EXPECT_EQ(error_of(m), "");
+  r->def->regions[0]->ops.back()->operands.clear();
+  EXPECT_THAT(error_of(m), HasSubstr("the body returns the wrong number of values"));
+}
+
+TEST(Verify, DefinitionBeforeUse) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({}));
+  Value* y = b.op(Kind::kNegate, {x}, f32({}));
+  Value* z = b.op(Kind::kNegate, {y}, f32({}));
+  Module& m = b.done({z});
+  std::swap(b.region().ops[0], b.region().ops[1]);
+  EXPECT_THAT(error_of(m), HasSubstr("not defined before it"));
+}
+
+TEST(Verify, ClosedBodiesSeeNothingOutside) {
+  GraphBuilder b(8);
+  Value* x = b.arg(f32({}));
+  Value* sum =
+      b.with_body(b.op(Kind::kAllReduce, {x}, f32({}), CollectiveAttrs{{{0, 1, 2, 3, 4, 5, 6, 7}}}),
+                  Kind::kAdd);
+  Module& m = b.done({sum});
+  EXPECT_EQ(error_of(m), "");
+  sum->def->regions[0]->ops[0]->operands[0] = x;
+  EXPECT_THAT(error_of(m), HasSubstr("not visible here"));
+}
+
+TEST(Verify, CollectiveGroupsHoldEveryCoreOnce) {
+  const auto with = [](Groups groups) {
+    GraphBuilder b(4);
+    Value* x = b.arg(f32({}));
+    CollectiveAttrs a;
+    a.groups = std::move(groups);
+    return error_of(b.done({b.with_body(b.op(Kind::kAllReduce, {x}, f32({}), a), Kind::kAdd)}));
+  };
+  EXPECT_EQ(with({{0, 1}, {2, 3}}), "");
+  EXPECT_THAT(with({{0, 1}, {2, 2}}), HasSubstr("in two groups"));
+  EXPECT_THAT(with({{0, 1}}), HasSubstr("every core"));
+  EXPECT_THAT(with({{0, 1}, {2, 4}}), HasSubstr("core 4 does not exist"));
+}
+
+TEST(Verify, AttributesAndCounts) {
+  EXPECT_THAT(check(Kind::kAdd, {f32({2})}, f32({2})), HasSubstr("has 1 operands, must have 2"));
+  EXPECT_THAT(check(Kind::kTranspose, {f32({2})}, f32({2})), HasSubstr("attributes of another op"));
+}
+
+TEST(Verify, DonationNeedsEqualTypes) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({2}));
+  Value* y = b.op(Kind::kReshape, {x}, f32({2, 1}));
+  Module& m = b.done({y});
+  m.main->args[0].alias_result = 0;
+  EXPECT_THAT(error_of(m), HasSubstr("donated to a result of another type"));
+}
+
+}  // namespace
+}  // namespace tpu::compiler
