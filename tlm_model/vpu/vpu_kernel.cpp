@@ -181,34 +181,37 @@ std::string VpuKernel::check_alignment(const Operand& operand) const {
 }
 
 std::string VpuKernel::check_access(const VpuInsn& insn, int section, uint64_t vmem_bytes) const {
+  const std::string text = access_problem(insn, section, vmem_bytes);
+  return text.empty() ? text
+                      : fmt::format("vpu_kernel: access {} ({} in {}): {}", insn.imm,
+                                    spec::kVpuOps[insn.op - 1u].name,
+                                    kVpuSectionNames[static_cast<size_t>(section)], text);
+}
+
+std::string VpuKernel::access_problem(const VpuInsn& insn, int section, uint64_t vmem_bytes) const {
   const Operand& operand = operands_[insn.imm];
-  const std::string_view op_name = spec::kVpuOps[insn.op - 1u].name;
-  const std::string place = fmt::format("vpu_kernel: access {} ({} in {})", insn.imm, op_name,
-                                        kVpuSectionNames[static_cast<size_t>(section)]);
+  const std::string_view space = spec::kSpaceNames[static_cast<size_t>(operand.space)];
   if (!is_memory_op(insn)) {
-    return operand.space == Space::kNone
-               ? std::string()
-               : fmt::format("{}: an index has space none, not {}", place,
-                             spec::kSpaceNames[static_cast<size_t>(operand.space)]);
+    return operand.space == Space::kNone ? std::string()
+                                         : fmt::format("an index has space none, not {}", space);
   }
   if (operand.space != Space::kVmem) {
-    return fmt::format("{}: operands lie in vmem, not in {}; copy them by DMA first", place,
-                       spec::kSpaceNames[static_cast<size_t>(operand.space)]);
+    return fmt::format("operands lie in vmem, not in {}; copy them by DMA first", space);
   }
   const int bytes = vpu_element_bytes(operand.type);
   if (bytes == 0) {
-    return fmt::format("{}: type {}: use two accesses of i32 with lane stride 8", place,
+    return fmt::format("type {}: use two accesses of i32 with lane stride 8",
                        spec::kElemNames[operand.type]);
   }
   if (std::string text = check_alignment(operand); !text.empty()) {
-    return fmt::format("{}: {}", place, text);
+    return text;
   }
   if (operand.base < -kMaxBase || operand.base > kMaxBase) {
-    return fmt::format("{}: address {:#x} lies outside of VMEM", place, operand.base);
+    return fmt::format("address {:#x} lies outside of VMEM", operand.base);
   }
   const Interval range = interval(insn, section, -1);
   if (range.low < 0 || range.high + bytes > static_cast<int64_t>(vmem_bytes)) {
-    return fmt::format("{}: bytes [{}, {}) lie outside of VMEM ({} bytes)", place, range.low,
+    return fmt::format("bytes [{}, {}) lie outside of VMEM ({} bytes)", range.low,
                        range.high + bytes, vmem_bytes);
   }
   return {};

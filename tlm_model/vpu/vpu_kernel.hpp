@@ -94,6 +94,7 @@ class VpuKernel {
   int split_loop() const;
   std::string check_loops() const;
   std::string check_access(const spec::VpuInsn& insn, int section, uint64_t vmem_bytes) const;
+  std::string access_problem(const spec::VpuInsn& insn, int section, uint64_t vmem_bytes) const;
   std::string check_alignment(const Operand& operand) const;
   Interval interval(const spec::VpuInsn& insn, int section, int fixed_loop) const;
   Interval axis(const Operand& operand, int section, int loop, int block, uint32_t total,
