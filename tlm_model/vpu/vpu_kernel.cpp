@@ -80,29 +80,29 @@ VpuKernel::VpuKernel(const VpuProgram& program, const spec::VpuKernelCommand& co
       row_loop_(decode_loop(command.row_loop, "row_loop")),
       col_loop_(decode_loop(command.col_loop, "col_loop")),
       flat_((command.head.flags & kFlagFlat) != 0),
-      access_count_(static_cast<int>(accesses.size())),
       scalars_(scalars) {
   if (accesses.size() > kVpuMaxAccesses || accesses.size() != command.accesses ||
       bases.size() != accesses.size()) {
     throw VpuError(fmt::format("vpu_kernel: {} accesses given, {} in the command (at most {})",
                                accesses.size(), command.accesses, kVpuMaxAccesses));
   }
-  if (program.accesses() > access_count_) {
+  if (program.accesses() > command.accesses) {
     throw VpuError(fmt::format("vpu_kernel: the program uses access {}, the command has {}",
-                               program.accesses() - 1, access_count_));
+                               program.accesses() - 1, command.accesses));
   }
+  operands_.reserve(accesses.size());
   for (size_t i = 0; i < accesses.size(); ++i) {
     const spec::VpuAccess& access = accesses[i];
     if (access.addr.space >= spec::kSpaceCount || access.type >= spec::kElemCount) {
       throw VpuError(fmt::format("vpu_kernel: access {}: space {} or type {} does not exist", i,
                                  access.addr.space, access.type));
     }
-    operands_[i] = {static_cast<Space>(access.addr.space),
-                    access.type,
-                    bases[i],
-                    {access.loop[0], access.loop[1], access.loop[2], access.loop[3]},
-                    access.sub,
-                    access.lane};
+    operands_.push_back({static_cast<Space>(access.addr.space),
+                         access.type,
+                         bases[i],
+                         {access.loop[0], access.loop[1], access.loop[2], access.loop[3]},
+                         access.sub,
+                         access.lane});
   }
 }
 

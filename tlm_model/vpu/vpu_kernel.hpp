@@ -110,8 +110,7 @@ class VpuKernel {
   int row_loop_ = -1;  // -1: none
   int col_loop_ = -1;
   bool flat_ = false;
-  int access_count_ = 0;
-  std::array<Operand, kVpuMaxAccesses> operands_{};
+  std::vector<Operand> operands_;
   std::array<uint32_t, kVpuScalars> scalars_{};
 };
 
