@@ -1,5 +1,5 @@
-// The artifacts of tests/data through the import: shapes, shardings, donation, locations, constants, and the
-// errors for what the board cannot do.
+// The artifacts of tests/data through the import: shapes, shardings, donation, locations,
+// constants, and the errors for what the board cannot do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -140,13 +140,15 @@ TEST(Import, RefusesUnknownCustomCalls) {
   EXPECT_THAT(e, HasSubstr("lapack_spotrf_ffi"));
 }
 
-TEST(Import, RefusesUnsupportedOps) {
-  const std::string e = error_of("bad_fft");
+TEST(Import, RefusesComplexNumbers) {
+  const std::string e = error_of("bad_complex");
   EXPECT_THAT(e, HasSubstr("export_graphs.py:"));
-  EXPECT_THAT(e, HasSubstr("stablehlo.fft"));
+  EXPECT_THAT(e, HasSubstr("complex64 is not supported by the TPU"));
 }
 
-TEST(Import, RefusesF64) { EXPECT_THAT(error_of("bad_f64"), HasSubstr("f64 is not supported by the TPU; use float32")); }
+TEST(Import, RefusesF64) {
+  EXPECT_THAT(error_of("bad_f64"), HasSubstr("f64 is not supported by the TPU; use float32"));
+}
 
 TEST(Import, RefusesAutomaticPartitioning) {
   EXPECT_THAT(error_of("bad_auto_sharding"), HasSubstr("automatic partitioning is not supported"));

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 
@@ -32,6 +33,37 @@ TEST(DamagedArtifact, OtherBytecodeVersionsAreNamed) {
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), testing::HasSubstr("bytecode version 1 is not supported"));
   }
+}
+
+// The name of an op is a string of the file: another name of the same length is another op.
+std::string error_with_op(const std::string& name) {
+  std::vector<char> all = read("dense");
+  const std::string old = "tanh_v2";
+  const auto at = std::search(all.begin(), all.end(), old.begin(), old.end());
+  EXPECT_NE(at, all.end());
+  std::copy(name.begin(), name.end(), at);
+  try {
+    import_vhlo(std::as_bytes(std::span(all)), "renamed");
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(DamagedArtifact, UnknownOpsAreNamedWithTheirLine) {
+  const std::string e = error_with_op("tanq_v2");
+  EXPECT_THAT(e, testing::HasSubstr("export_graphs.py:"));
+  EXPECT_THAT(e, testing::HasSubstr(
+                     "stablehlo.tanq: this op is not known (tanq_v2, artifact of StableHLO_v"));
+}
+
+TEST(DamagedArtifact, VersionsOfOpsFromTheFutureAreNamed) {
+  EXPECT_THAT(error_with_op("tanh_v9"), testing::HasSubstr("this op is not known (tanh_v9"));
+}
+
+TEST(DamagedArtifact, OpsThatTheGraphCannotExpressAreNamed) {
+  // The properties differ, so the reader may refuse them first; either way it is an Error.
+  EXPECT_NE(error_with_op("send_v2"), "");
 }
 
 TEST(DamagedArtifact, LeavesNothingBehind) {

@@ -48,7 +48,7 @@ std::vector<float> binary(Kind kind, const std::vector<float>& x, const std::vec
 }
 
 std::vector<int32_t> integers(Kind kind, const std::vector<int32_t>& x,
-                            const std::vector<int32_t>& y) {
+                              const std::vector<int32_t>& y) {
   GraphBuilder b;
   const Type t = i32({static_cast<int64_t>(x.size())});
   Value* p = b.arg(t);
@@ -82,8 +82,10 @@ TEST(Interpreter, MaximumOrdersZerosAndKeepsNan) {
 
 TEST(Interpreter, IntegerDivisionNeverTraps) {
   constexpr int32_t kMin = std::numeric_limits<int32_t>::min();
-  EXPECT_THAT(integers(Kind::kDivide, {7, -7, 5, kMin}, {2, 2, 0, -1}), ElementsAre(3, -3, -1, kMin));
-  EXPECT_THAT(integers(Kind::kRemainder, {7, -7, 5, kMin}, {2, 2, 0, -1}), ElementsAre(1, -1, 5, 0));
+  EXPECT_THAT(integers(Kind::kDivide, {7, -7, 5, kMin}, {2, 2, 0, -1}),
+              ElementsAre(3, -3, -1, kMin));
+  EXPECT_THAT(integers(Kind::kRemainder, {7, -7, 5, kMin}, {2, 2, 0, -1}),
+              ElementsAre(1, -1, 5, 0));
 }
 
 TEST(Interpreter, WideShiftsGiveZeroOrSign) {

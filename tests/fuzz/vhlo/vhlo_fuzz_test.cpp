@@ -1,0 +1,103 @@
+// 10,000 damaged artifacts (flipped bits, changed bytes, cuts, spliced pieces) through import and
+// passes: each is refused with compiler::Error or compiled, nothing else. The same seed gives the
+// same inputs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "import/import.hpp"
+#include "passes/pass_manager.hpp"
+
+namespace tpu::compiler {
+namespace {
+
+constexpr int kMutations = 10000;
+constexpr uint32_t kSeed = 20240601;
+
+using Bytes = std::vector<std::byte>;
+
+std::vector<Bytes> corpus() {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(TPU_TEST_DATA)) {
+    if (entry.path().extension() == ".mlirbc") {
+      paths.push_back(entry.path());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<Bytes> out;
+  for (const auto& path : paths) {
+    std::ifstream file(path, std::ios::binary);
+    const std::vector<char> text((std::istreambuf_iterator<char>(file)), {});
+    const auto bytes = std::as_bytes(std::span(text));
+    out.emplace_back(bytes.begin(), bytes.end());
+  }
+  return out;
+}
+
+class Mutator {
+ public:
+  explicit Mutator(uint32_t seed) : random_(seed) {}
+
+  Bytes mutate(const Bytes& original) {
+    Bytes b = original;
+    const size_t changes = 1 + below(4);
+    for (size_t i = 0; i < changes && !b.empty(); ++i) {
+      const size_t at = below(b.size());
+      switch (below(6)) {
+        case 0:
+        case 1:
+          b[at] ^= static_cast<std::byte>(1u << below(8));
+          break;
+        case 2:
+          b[at] = static_cast<std::byte>(below(256));
+          break;
+        case 3:
+          b.resize(at);
+          break;
+        case 4: {  // a piece of the file over another
+          const size_t n = std::min({below(16) + 1, b.size() - at, b.size()});
+          const size_t from = below(b.size() - n + 1);
+          std::copy_n(Bytes(b.begin() + static_cast<std::ptrdiff_t>(from), b.end()).begin(), n,
+                      b.begin() + static_cast<std::ptrdiff_t>(at));
+          break;
+        }
+        default:
+          b.insert(b.begin() + static_cast<std::ptrdiff_t>(at), static_cast<std::byte>(below(256)));
+          break;
+      }
+    }
+    return b;
+  }
+
+ private:
+  size_t below(size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random_); }
+  std::mt19937 random_;
+};
+
+TEST(VhloFuzz, DamagedArtifactsAreRefusedOrCompiled) {
+  const std::vector<Bytes> seeds = corpus();
+  ASSERT_GE(seeds.size(), 10u);
+  Mutator mutator(kSeed);
+  int refused = 0;
+  for (int i = 0; i < kMutations; ++i) {
+    const Bytes input = mutator.mutate(seeds[static_cast<size_t>(i) % seeds.size()]);
+    try {
+      Module m = import_vhlo(input, "fuzz");
+      run_passes(m, canonical_passes());
+    } catch (const Error&) {
+      ++refused;
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << "mutation " << i << " of seed " << kSeed << ": " << e.what();
+    }
+  }
+  std::printf("--seed=%u: %d of %d inputs refused\n", kSeed, refused, kMutations);
+  EXPECT_GT(refused, kMutations / 4);
+  EXPECT_LT(refused, kMutations);
+}
+
+}  // namespace
+}  // namespace tpu::compiler
