@@ -12,6 +12,11 @@ namespace {
 
 constexpr uint32_t kNoOpcode = 0;
 
+// A cycle lasts 10^6 / MHz picoseconds; only the whole time is rounded, so nothing drifts.
+uint64_t picoseconds(uint64_t cycle, uint64_t clock_mhz) {
+  return static_cast<uint64_t>(static_cast<unsigned __int128>(cycle) * 1'000'000U / clock_mhz);
+}
+
 std::string_view opcode_name(int64_t opcode) {
   for (const spec::CommandInfo& info : spec::kCommands) {
     if (static_cast<int64_t>(info.opcode) == opcode) {
@@ -25,6 +30,7 @@ std::string_view opcode_name(int64_t opcode) {
 
 BoardWaves::BoardWaves(const BoardWavesOptions& options)
     : fst_(std::make_unique<FstProcess>(options.path)),
+      clock_mhz_(options.clock_mhz),
       first_step_(options.first_step),
       last_step_(options.first_step + options.step_count) {
   declare(options);
@@ -146,7 +152,7 @@ void BoardWaves::write_window() {
   for (const Event& event : events_) {
     const uint64_t cycle = std::max(event.cycle, last_cycle_);
     if (first || cycle != now) {
-      fst_->time(cycle);
+      fst_->time(picoseconds(cycle, clock_mhz_));
       now = cycle;
       first = false;
     }

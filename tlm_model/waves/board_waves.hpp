@@ -19,6 +19,7 @@ struct BoardWavesOptions {
   std::string path;  // FILE.fst; FILE.gtkw is written beside it
   uint32_t chips = 4;
   uint32_t cores_per_chip = 2;
+  uint64_t clock_mhz = 0;   // of the core, to give times in picoseconds
   uint64_t first_step = 0;  // steps are counted over the whole run, from 0
   uint64_t step_count = 1;  // steps to write
 };
@@ -65,6 +66,7 @@ class BoardWaves final : public TraceSink {
   std::vector<uint8_t> is_opcode_;  // by signal
   std::vector<int64_t> value_;      // last written, by signal
   std::vector<Event> events_;
+  uint64_t clock_mhz_;
   uint64_t first_step_;
   uint64_t last_step_;
   uint64_t step_ = 0;

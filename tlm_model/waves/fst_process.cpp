@@ -40,7 +40,7 @@ class Writer {
     if (fst == nullptr) {
       return 1;
     }
-    fstWriterSetTimescale(fst, -9);
+    fstWriterSetTimescale(fst, -12);
     fstWriterSetPackType(fst, FST_WR_PT_LZ4);
     const bool complete = copy_records(fst);
     fstWriterClose(fst);
@@ -254,9 +254,9 @@ uint32_t FstProcess::add_string(std::string_view name) {
   return signals_++;
 }
 
-void FstProcess::time(uint64_t cycle) {
+void FstProcess::time(uint64_t picoseconds) {
   put(&kTime, 1);
-  put(&cycle, sizeof(cycle));
+  put(&picoseconds, sizeof(picoseconds));
 }
 
 void FstProcess::set_bits(uint32_t signal, uint64_t value) {

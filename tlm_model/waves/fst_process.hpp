@@ -14,7 +14,7 @@ namespace tpu::model {
 
 class FstProcess {
  public:
-  // Creates `path`. Time unit: one core cycle, labelled 1 ns. Throws std::runtime_error when the
+  // Creates `path`; times are picoseconds. Throws std::runtime_error when the
   // file cannot be created.
   explicit FstProcess(const std::string& path);
   ~FstProcess();  // finishes; errors are lost, so call finish() to see them
@@ -28,7 +28,7 @@ class FstProcess {
   uint32_t add_string(std::string_view name);
 
   // Times never go back.
-  void time(uint64_t cycle);
+  void time(uint64_t picoseconds);
   void set_bits(uint32_t signal, uint64_t value);
   void set_string(uint32_t signal, std::string_view value);
 

@@ -128,8 +128,12 @@ TEST(FstProcess, FullDiskIsAnErrorOfTheWavesOnly) {
 
 TEST(BoardWaves, WritesTheWindowInOrderOfTime) {
   const std::string path = temp_file("board.fst");
-  BoardWaves waves(
-      {.path = path, .chips = 1, .cores_per_chip = 1, .first_step = 1, .step_count = 1});
+  BoardWaves waves({.path = path,
+                    .chips = 1,
+                    .cores_per_chip = 1,
+                    .clock_mhz = 1000,
+                    .first_step = 1,
+                    .step_count = 1});
   for (uint64_t step = 0; step < 3; ++step) {
     const uint64_t t = 1000 * step;
     waves.program(t, 0, true);
@@ -142,12 +146,12 @@ TEST(BoardWaves, WritesTheWindowInOrderOfTime) {
   const Changes changes = read_fst(path);
   const auto& busy = changes.at("board.chip0.core0.mxu0.busy");
   EXPECT_EQ(std::vector<Change>(busy.end() - 2, busy.end()),
-            (std::vector<Change>{{1010, "1"}, {1090, "0"}}));
+            (std::vector<Change>{{1010000, "1"}, {1090000, "0"}}));
   const auto& opcode = changes.at("board.chip0.core0.vpu.opcode");
-  EXPECT_EQ(opcode[opcode.size() - 2], (Change{1050, "vpu_kernel"}));
+  EXPECT_EQ(opcode[opcode.size() - 2], (Change{1050000, "vpu_kernel"}));
   for (const auto& [name, list] : changes) {
     for (const Change& change : list) {
-      EXPECT_TRUE(change.time == 0 || (change.time >= 1000 && change.time <= 1200))
+      EXPECT_TRUE(change.time == 0 || (change.time >= 1000000 && change.time <= 1200000))
           << name << " " << change.time;
     }
   }
