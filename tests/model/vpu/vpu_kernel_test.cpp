@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <thread>
 
 #include "board/board_loader.hpp"
 #include "vpu_builder.hpp"
@@ -254,6 +255,25 @@ TEST(VpuKernel, RangesMakeTheWhole) {
   ASSERT_EQ(kernel.split_count(), 3u);
   kernel.run_range(parts.data(), 2, 3);
   kernel.run_range(parts.data(), 0, 2);
+  EXPECT_TRUE(whole == parts);
+}
+
+TEST(VpuKernel, RangesMayRunInParallel) {
+  const KernelBuilder b = elementwise(0x80000, 100 * 1024);
+  const VpuProgram program = b.program();
+  const VpuKernel kernel = b.kernel(program);
+  std::vector<uint8_t> whole = matrix_memory(100 * 1024, 7);
+  std::vector<uint8_t> parts = whole;
+  ASSERT_EQ(kernel.check(whole.size()), "");
+  kernel.run(whole.data());
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back(
+        [&, t] { kernel.run_range(parts.data(), t * 25, (t + 1) * 25, vpu_best_simd()); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
   EXPECT_TRUE(whole == parts);
 }
 
