@@ -52,7 +52,8 @@ function(tpu_test name)
     target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/sc_test_main.cpp)
     target_link_libraries(${name} PRIVATE tpu_flags ${ARG_DEPS} tpu_systemc GTest::gtest GTest::gmock)
   else()
-    target_link_libraries(${name} PRIVATE tpu_flags ${ARG_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
+    # gtest_main comes first: SystemC's library has a main() of its own, which must not win.
+    target_link_libraries(${name} PRIVATE tpu_flags GTest::gtest_main ${ARG_DEPS} GTest::gtest GTest::gmock)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60

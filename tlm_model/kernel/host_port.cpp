@@ -1,0 +1,166 @@
+// Host port: mailbox, gate process and kernel thread. SystemC is entered on the kernel thread
+// alone.
+#include "kernel/host_port.hpp"
+
+#include <atomic>
+#include <systemc>
+#include <utility>
+
+// SystemC's library wants this symbol. The simulation is started by kernel_thread(), so it has
+// nothing to do; a program with an sc_main of its own replaces it.
+__attribute__((weak)) int sc_main(int /*argc*/, char* /*argv*/[]) { return 0; }
+
+namespace tpu::model {
+namespace {
+
+std::atomic<bool> kernel_used{false};
+
+constexpr int kSpins = 2000;  // about 20 us: cheaper than a sleep when the host answers at once
+
+}  // namespace
+
+struct HostPort::Gate : sc_core::sc_module {
+  SC_HAS_PROCESS(Gate);
+  Gate(sc_core::sc_module_name name, HostPort& owner) : sc_module(name), port(owner) {
+    SC_THREAD(gate_thread);
+    set_stack_size(0x40000);
+  }
+
+  void gate_thread() {
+    for (;;) {
+      while (sc_core::sc_pending_activity_at_current_time()) {
+        wait(sc_core::SC_ZERO_TIME);  // the cycle ends before the host sees it
+      }
+      const std::function<void()>* job = port.take();
+      if (job == nullptr) {
+        sc_core::sc_stop();
+        return;
+      }
+      std::exception_ptr error;
+      try {
+        (*job)();
+      } catch (const sc_core::sc_unwind_exception&) {
+        throw;
+      } catch (...) {
+        error = std::current_exception();
+      }
+      port.reply(error);
+    }
+  }
+
+  HostPort& port;
+};
+
+HostPort::HostPort(std::function<std::shared_ptr<void>()> elaborate) {
+  if (kernel_used.exchange(true)) {
+    throw KernelError(
+        "this process has had a simulated board already: SystemC has one kernel a process; use "
+        "another process "
+        "for another board");
+  }
+  thread_ = std::thread([this, make = std::move(elaborate)] { kernel_thread(make); });
+  std::unique_lock lock(mutex_);
+  reply_cv_.wait(lock, [this] { return parked_ || ended_; });
+  if (ended_) {
+    const std::string text = end_text_;
+    lock.unlock();
+    thread_.join();
+    throw KernelError(text);
+  }
+}
+
+HostPort::~HostPort() { close(); }
+
+void HostPort::kernel_thread(const std::function<std::shared_ptr<void>()>& elaborate) {
+  std::string text = "the board is closed";
+  try {
+    sc_core::sc_report_handler::set_actions("/OSCI/SystemC", sc_core::SC_DO_NOTHING);
+    sc_core::sc_report_handler::set_actions(sc_core::SC_INFO, sc_core::SC_DO_NOTHING);
+    sc_core::sc_report_handler::set_actions(sc_core::SC_WARNING, sc_core::SC_DO_NOTHING);
+    sc_core::sc_report_handler::set_actions(sc_core::SC_ERROR, sc_core::SC_THROW);
+    sc_core::sc_report_handler::set_actions(sc_core::SC_FATAL, sc_core::SC_THROW);
+    Gate gate("host_port", *this);
+    const std::shared_ptr<void> board = elaborate();
+    sc_core::sc_start();
+    if (sc_core::sc_get_status() != sc_core::SC_STOPPED) {
+      text = "the simulation ran out of events while the host waited for it";
+    }
+    fail(text);
+  } catch (const sc_core::sc_report& report) {
+    fail(std::string("simulation error: ") + report.what());
+  } catch (const std::exception& error) {
+    fail(std::string("simulation error: ") + error.what());
+  } catch (...) {
+    fail("simulation error of unknown kind");
+  }
+}
+
+void HostPort::fail(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  end_text_ = text;
+  reply_cv_.notify_all();
+}
+
+const std::function<void()>* HostPort::take() {
+  std::unique_lock lock(mutex_);
+  if (!parked_) {
+    parked_ = true;
+    reply_cv_.notify_all();
+  }
+  for (int spin = 0; spin < kSpins && job_ == nullptr && !closing_; ++spin) {
+    lock.unlock();
+    __builtin_ia32_pause();
+    lock.lock();
+  }
+  request_cv_.wait(lock, [this] { return job_ != nullptr || closing_; });
+  return closing_ ? nullptr : std::exchange(job_, nullptr);
+}
+
+void HostPort::reply(std::exception_ptr error) {
+  const std::lock_guard lock(mutex_);
+  error_ = std::move(error);
+  done_ = true;
+  reply_cv_.notify_all();
+}
+
+void HostPort::call(const std::function<void()>& job) {
+  std::unique_lock lock(mutex_);
+  reply_cv_.wait(lock, [this] { return ended_ || closing_ || !busy_; });
+  if (ended_ || closing_) {
+    throw KernelError(ended_ ? end_text_ : "the board is closed");
+  }
+  busy_ = true;
+  done_ = false;
+  job_ = &job;
+  request_cv_.notify_one();
+  for (int spin = 0; spin < kSpins && !done_ && !ended_; ++spin) {
+    lock.unlock();
+    __builtin_ia32_pause();
+    lock.lock();
+  }
+  reply_cv_.wait(lock, [this] { return done_ || ended_; });
+  busy_ = false;
+  reply_cv_.notify_all();
+  if (!done_) {
+    throw KernelError(end_text_);
+  }
+  if (error_) {
+    std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+}
+
+void HostPort::close() {
+  {
+    std::unique_lock lock(mutex_);
+    reply_cv_.wait(lock, [this] { return ended_ || !busy_; });
+    closing_ = true;
+    request_cv_.notify_all();
+    reply_cv_.notify_all();
+  }
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+}  // namespace tpu::model

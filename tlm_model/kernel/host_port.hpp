@@ -1,0 +1,63 @@
+// Host port: the one place where host threads and the SystemC kernel meet. A kernel thread of its
+// own runs the simulation; a gate process parks it in a mailbox whenever nobody asks for simulated
+// time. A call is a piece of code that runs inside the gate process, at the end of the present
+// cycle, and may wait for simulated time.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+namespace tpu::model {
+
+// The kernel thread ended with an error; every later call ends with the same text.
+class KernelError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class HostPort {
+ public:
+  // Starts the kernel thread, which calls `elaborate` (build all modules; what it returns lives as
+  // long as the simulation) and then simulates. Returns when the gate is parked for the first time.
+  // Throws KernelError when elaboration fails, or when this process has had a board already:
+  // SystemC has one kernel a process.
+  explicit HostPort(std::function<std::shared_ptr<void>()> elaborate);
+  ~HostPort();  // as close()
+  HostPort(const HostPort&) = delete;
+  HostPort& operator=(const HostPort&) = delete;
+
+  // Runs `job` in the gate process and returns when it is done; calls of several threads take
+  // turns. What the job throws is thrown here. Throws KernelError when the kernel is gone.
+  void call(const std::function<void()>& job);
+
+  // Stops the simulation and joins the kernel thread; later calls throw.
+  void close();
+
+ private:
+  struct Gate;
+
+  void kernel_thread(const std::function<std::shared_ptr<void>()>& elaborate);
+  const std::function<void()>* take();  // gate side: blocks until a job or close
+  void reply(std::exception_ptr error);
+  void fail(const std::string& text);
+
+  std::mutex mutex_;
+  std::condition_variable request_cv_;
+  std::condition_variable reply_cv_;
+  const std::function<void()>* job_ = nullptr;
+  bool busy_ = false;    // a job is posted or runs
+  bool done_ = false;    // its reply stands in error_
+  bool parked_ = false;  // the gate reached its mailbox for the first time
+  bool closing_ = false;
+  bool ended_ = false;  // the kernel thread is gone
+  std::exception_ptr error_;
+  std::string end_text_;
+  std::thread thread_;
+};
+
+}  // namespace tpu::model

@@ -1,0 +1,42 @@
+// What the control processors of a board share: each other's gsync blocks and HBM. Filled by the
+// board's wiring before the simulation starts.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernel/activity.hpp"
+#include "kernel/fluid_share.hpp"
+#include "kernel/hbm_if.hpp"
+#include "kernel/remote_if.hpp"
+
+namespace tpu::model {
+
+// Packet of the control channel: 32 bytes on the link, priority over data, so only latency counts.
+struct ControlPacket {
+  enum class Type : uint8_t { kArrive, kRelease, kAbortRequest, kAbort };
+  Type type;
+  uint8_t kind;    // gsync KIND_*
+  uint8_t code;    // gsync CODE_*
+  uint8_t origin;  // core that began the abort
+  uint16_t tag;
+  uint32_t mask;
+  uint32_t step;
+};
+
+class ControlIf {
+ public:
+  virtual ~ControlIf() = default;
+  // A packet that arrives at cycle `at`.
+  virtual void control_packet(uint64_t at, uint32_t from, const ControlPacket& packet) = 0;
+};
+
+struct Fabric {
+  IciIf* ici = nullptr;
+  FluidShare* share = nullptr;
+  Activity* activity = nullptr;
+  std::vector<ControlIf*> control;  // by core
+  std::vector<HbmIf*> hbm;          // by core
+};
+
+}  // namespace tpu::model

@@ -1,0 +1,109 @@
+// Gang barrier and abort of a core. Arrivals go to the root (lowest core of the mask), which
+// compares them, counts and releases; an abort goes to the root, which spreads it once and
+// remembers the last tags. Cost: latency of the control channel. Law: spec/regs/gsync.toml.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <set>
+#include <systemc>
+#include <tuple>
+#include <vector>
+
+#include "mgmt/fabric.hpp"
+#include "mgmt/irq.hpp"
+#include "mgmt/reg_block.hpp"
+
+namespace tpu::model {
+
+// What an abort does to the core around the block.
+class GsyncOwner {
+ public:
+  virtual ~GsyncOwner() = default;
+  virtual void stop_sequencer() = 0;
+};
+
+class Gsync : public sc_core::sc_module, public RegBlock, public ControlIf {
+ public:
+  SC_HAS_PROCESS(Gsync);
+  Gsync(sc_core::sc_module_name name, uint32_t core, Fabric& fabric, Irq& irq, GsyncOwner& owner);
+
+  void reset();
+  // Aborts the gang that this core is in (TAG, MASK); nothing when it is in none.
+  void abort_running(uint32_t code);
+  void abort_if_tag(uint16_t tag, uint32_t code);
+
+  bool read(uint32_t offset, uint32_t& value) override;
+  bool write(uint32_t offset, uint32_t value) override;
+  void control_packet(uint64_t at, uint32_t from, const ControlPacket& packet) override;
+
+ private:
+  struct Barrier {  // at the root, while arrivals are missing
+    uint16_t tag;
+    uint8_t kind;
+    uint32_t step;
+    uint32_t mask;
+    uint32_t arrived;
+  };
+  struct Aborted {  // at the root
+    bool valid;
+    uint16_t tag;
+    uint8_t origin;
+    uint8_t code;
+  };
+  struct Arrival {
+    uint64_t at;
+    uint32_t from;
+    uint64_t number;
+    ControlPacket packet;
+    bool operator<(const Arrival& other) const {
+      return std::tie(at, from, number) < std::tie(other.at, other.from, other.number);
+    }
+  };
+
+  void inbox_method();
+  void timeout_method();
+  void arrive(uint32_t kind);
+  void send(uint32_t to, const ControlPacket& packet);
+  void send_abort(uint16_t tag, uint32_t mask, uint32_t code);
+  void handle(uint32_t from, const ControlPacket& packet);
+  void root_arrival(uint32_t from, const ControlPacket& packet);
+  void root_mismatch(uint32_t from, const ControlPacket& packet, const Barrier& other);
+  void root_abort(const ControlPacket& packet);
+  const Aborted* find_aborted(uint16_t tag) const;
+  void released(const ControlPacket& packet);
+  void aborted(const ControlPacket& packet);
+  uint32_t root_of(uint32_t mask) const;
+  uint32_t state() const;
+
+  static constexpr size_t kAbortedKept = 64;
+
+  const uint32_t core_;
+  Fabric& fabric_;
+  Irq& irq_;
+  GsyncOwner& owner_;
+
+  uint32_t tag_ = 0;
+  uint32_t mask_ = 0;
+  uint32_t step_ = 0;
+  uint32_t abort_tag_ = 0;
+  uint32_t abort_mask_ = 0;
+  uint32_t abort_info_ = 0;
+  uint32_t abort_count_ = 0;
+  uint32_t peer_timeout_ = 0;
+  uint32_t waiting_kind_ = 0;
+  bool waiting_ = false;
+  bool released_ = false;
+  bool aborted_ = false;
+  bool peer_lost_ = false;
+
+  std::vector<Barrier> barriers_;
+  std::array<Aborted, kAbortedKept> aborted_tags_{};
+  size_t next_aborted_ = 0;
+  std::set<Arrival> inbox_;
+  uint64_t packets_ = 0;
+  sc_core::sc_event inbox_event_{"inbox_event"};
+  sc_core::sc_event timeout_event_{"timeout_event"};
+};
+
+}  // namespace tpu::model

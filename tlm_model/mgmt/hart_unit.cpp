@@ -1,0 +1,118 @@
+// Control hart in simulated time: the slice loop.
+#include "mgmt/hart_unit.hpp"
+
+#include <utility>
+
+#include "kernel/cycles.hpp"
+
+namespace tpu::model {
+namespace {
+
+HartTiming timing_of(const spec::BoardParams& params) {
+  const auto cycles = [](int64_t value) { return static_cast<uint32_t>(value); };
+  return {.taken_branch_cycles = cycles(params.mgmt.taken_branch_cycles),
+          .load_cycles = cycles(params.mgmt.load_cycles),
+          .mul_cycles = cycles(params.mgmt.mul_cycles),
+          .div_cycles = cycles(params.mgmt.div_cycles)};
+}
+
+}  // namespace
+
+HartUnit::HartUnit(sc_core::sc_module_name name, uint32_t hart_id, const spec::BoardParams& params,
+                   Irq& irq, Activity& activity, std::function<void()> on_dead)
+    : sc_module(name),
+      params_(params),
+      irq_(irq),
+      awake_(activity),
+      on_dead_(std::move(on_dead)),
+      hart_(hart_id, timing_of(params)) {
+  SC_THREAD(hart_thread);
+}
+
+void HartUnit::set_run(bool run, uint32_t reset_pc) {
+  if (run == run_) {
+    return;
+  }
+  run_ = run;
+  ++generation_;
+  reset_pc_ = reset_pc;
+  if (run) {
+    hart_.reset(reset_pc);
+    awake_.set(true);
+  }
+  control_event_.notify(sc_core::SC_ZERO_TIME);
+}
+
+void HartUnit::set_halt(bool halt) {
+  halt_ = halt;
+  control_event_.notify(sc_core::SC_ZERO_TIME);
+}
+
+void HartUnit::hart_thread() {
+  for (;;) {
+    if (!run_ || halt_ || hart_.dead()) {
+      awake_.set(false);
+      wait(control_event_);
+      continue;
+    }
+    hart_.set_irq(HartIrq::kExternal, irq_.line());
+    if (hart_.sleeping()) {
+      awake_.set(false);
+      const uint64_t asleep_at = now_cycles();
+      wait(irq_.event() | control_event_);
+      hart_.advance_cycles((now_cycles() - asleep_at) /
+                           static_cast<uint64_t>(params_.mgmt.clock_divider));
+      continue;
+    }
+    awake_.set(true);
+    step();
+  }
+}
+
+void HartUnit::pass(uint64_t hart_cycles) {
+  if (hart_cycles != 0) {
+    wait(from_cycles(hart_cycles * static_cast<uint64_t>(params_.mgmt.clock_divider)));
+  }
+}
+
+void HartUnit::step() {
+  const uint32_t generation = generation_;
+  const HartRun slice = hart_.run(static_cast<uint64_t>(params_.mgmt.quantum));
+  if (slice.reason != HartStop::kMmio) {
+    pass(slice.cycles);
+    if (slice.reason == HartStop::kTrap && generation == generation_) {
+      on_dead_();
+    }
+    return;
+  }
+  // The device sees the access when the instructions before it and the bus have taken their time.
+  const auto bus_cycles = static_cast<uint64_t>(params_.mgmt.mmio_cycles);
+  pass(slice.cycles + bus_cycles);
+  if (generation != generation_ || !run_) {
+    return;
+  }
+  hart_.advance_cycles(bus_cycles);
+  uint32_t data = hart_.pending_mmio().data;
+  if (device_access(hart_.pending_mmio(), data)) {
+    hart_.complete_mmio(data);
+  } else {
+    hart_.fail_mmio();
+  }
+}
+
+bool HartUnit::device_access(const MmioAccess& access, uint32_t& data) {
+  tlm::tlm_generic_payload txn;
+  sc_core::sc_time delay;
+  txn.set_command(access.write ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
+  txn.set_address(access.addr);
+  txn.set_data_ptr(reinterpret_cast<unsigned char*>(&data));
+  txn.set_data_length(access.size_bytes);
+  txn.set_streaming_width(access.size_bytes);
+  bus_isock->b_transport(txn, delay);
+  if (delay != sc_core::SC_ZERO_TIME) {
+    wait(delay);
+  }
+  return txn.is_response_ok();
+}
+
+}  // namespace tpu::model

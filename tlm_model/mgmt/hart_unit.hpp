@@ -1,0 +1,54 @@
+// Control hart in simulated time: runs the instruction-set simulator in slices, lets the cycles
+// pass, and performs its device accesses on the bus. A hart in WFI or in reset costs no event.
+// Interrupts are looked at between slices.
+#pragma once
+
+#include <tlm_utils/simple_initiator_socket.h>
+
+#include <cstdint>
+#include <functional>
+#include <systemc>
+
+#include "hart.hpp"
+#include "kernel/activity.hpp"
+#include "mgmt/irq.hpp"
+#include "tpu/spec/board_params.hpp"
+
+namespace tpu::model {
+
+class HartUnit : public sc_core::sc_module {
+ public:
+  SC_HAS_PROCESS(HartUnit);
+  tlm_utils::simple_initiator_socket<HartUnit> bus_isock{"bus_isock"};
+
+  // `on_dead` is called once when the hart has taken a trap inside a trap handler.
+  HartUnit(sc_core::sc_module_name name, uint32_t hart_id, const spec::BoardParams& params,
+           Irq& irq, Activity& activity, std::function<void()> on_dead);
+
+  Hart& hart() { return hart_; }
+  const Hart& hart() const { return hart_; }
+
+  // Level of the run control: a rise starts at `reset_pc`, a fall holds the hart in reset.
+  void set_run(bool run, uint32_t reset_pc);
+  void set_halt(bool halt);
+  bool running() const { return run_; }
+
+ private:
+  void hart_thread();
+  void step();
+  bool device_access(const MmioAccess& access, uint32_t& data);
+  void pass(uint64_t hart_cycles);
+
+  const spec::BoardParams& params_;
+  Irq& irq_;
+  ActivityFlag awake_;
+  const std::function<void()> on_dead_;
+  Hart hart_;
+  bool run_ = false;
+  bool halt_ = false;
+  uint32_t generation_ = 0;  // counts starts, so that an old slice does not act on a new run
+  uint32_t reset_pc_ = 0;
+  sc_core::sc_event control_event_{"control_event"};
+};
+
+}  // namespace tpu::model

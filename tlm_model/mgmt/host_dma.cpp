@@ -1,0 +1,424 @@
+// Host DMA: registers, contexts, transfers.
+#include "mgmt/host_dma.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "board/board_loader.hpp"
+#include "kernel/cycles.hpp"
+#include "mgmt/crc32c.hpp"
+#include "tpu/spec/hart_map.h"
+#include "tpu/spec/irq_regs.hpp"
+#include "tpu/spec/rings.h"
+
+namespace tpu::model {
+
+namespace regs = spec::hostdma;
+
+namespace {
+
+constexpr uint64_t kCrcPiece = 64 * 1024;
+constexpr uint32_t kContextBytes = regs::kStartStride;
+
+uint32_t field(uint32_t value, uint32_t mask, uint32_t shift) { return (value & mask) >> shift; }
+uint32_t direction(uint32_t start) {
+  return field(start, regs::kStartDirMask, regs::kStartDirShift);
+}
+uint32_t space(uint32_t start) {
+  return field(start, regs::kStartSpaceMask, regs::kStartSpaceShift);
+}
+uint32_t peer(uint32_t start) { return field(start, regs::kStartPeerMask, regs::kStartPeerShift); }
+
+bool inside(uint64_t at, uint64_t bytes, uint64_t size) {
+  return bytes <= size && at <= size - bytes;
+}
+
+void set_low(uint64_t& target, uint32_t value) {
+  target = (target & ~uint64_t{0xFFFFFFFF}) | value;
+}
+void set_high(uint64_t& target, uint32_t value) {
+  target = (target & 0xFFFFFFFF) | static_cast<uint64_t>(value) << 32;
+}
+
+std::span<uint8_t> as_u8(std::span<std::byte> data) {
+  return {reinterpret_cast<uint8_t*>(data.data()), data.size()};
+}
+std::span<const uint8_t> as_u8(std::span<const std::byte> data) {
+  return {reinterpret_cast<const uint8_t*>(data.data()), data.size()};
+}
+
+}  // namespace
+
+HostDma::HostDma(sc_core::sc_module_name name, const spec::BoardParams& params, uint32_t core,
+                 int completion_vector, Fabric& fabric, Irq& irq, HostDmaOwner& owner)
+    : sc_module(name),
+      params_(params),
+      core_(core),
+      completion_vector_(completion_vector),
+      fabric_(fabric),
+      irq_(irq),
+      owner_(owner) {
+  for (uint32_t index = 0; index < kContexts; ++index) {
+    sc_core::sc_spawn([this, index] { context_thread(index); },
+                      sc_core::sc_gen_unique_name("context_thread"));
+  }
+}
+
+void HostDma::reset() {
+  for (Context& context : contexts_) {
+    ++context.generation;
+    context.host = context.local = context.bytes = 0;
+    context.pattern = context.crc = context.entry_bad = context.error = 0;
+  }
+  done_ = 0;
+}
+
+bool HostDma::read(uint32_t offset, uint32_t& value) {
+  if (offset == regs::kDone) {
+    value = done_;
+    return true;
+  }
+  if (offset == regs::kActive) {
+    value = 0;
+    for (uint32_t i = 0; i < kContexts; ++i) {
+      value |= contexts_[i].busy ? 1U << i : 0;
+    }
+    return true;
+  }
+  if (offset >= kContexts * kContextBytes) {
+    return false;
+  }
+  const Context& context = contexts_[offset / kContextBytes];
+  switch (offset % kContextBytes) {
+    case regs::kHostLo:
+      value = static_cast<uint32_t>(context.host);
+      return true;
+    case regs::kHostHi:
+      value = static_cast<uint32_t>(context.host >> 32);
+      return true;
+    case regs::kLocalLo:
+      value = static_cast<uint32_t>(context.local);
+      return true;
+    case regs::kLocalHi:
+      value = static_cast<uint32_t>(context.local >> 32);
+      return true;
+    case regs::kLenLo:
+      value = static_cast<uint32_t>(context.bytes);
+      return true;
+    case regs::kLenHi:
+      value = static_cast<uint32_t>(context.bytes >> 32);
+      return true;
+    case regs::kPattern:
+      value = context.pattern;
+      return true;
+    case regs::kStatus:
+      value = (context.busy ? regs::kStatusBusyMask : 0) | context.error << regs::kStatusErrorShift;
+      return true;
+    case regs::kCrcOut:
+      value = context.crc;
+      return true;
+    case regs::kEntryBad:
+      value = context.entry_bad;
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool HostDma::write(uint32_t offset, uint32_t value) {
+  if (offset == regs::kDone) {
+    done_ &= ~value;
+    return true;
+  }
+  if (offset >= kContexts * kContextBytes) {
+    return false;
+  }
+  Context& context = contexts_[offset / kContextBytes];
+  const uint32_t reg = offset % kContextBytes;
+  if (reg == regs::kStart) {
+    start(offset / kContextBytes, value);
+    return true;
+  }
+  if (context.busy && reg <= regs::kPattern) {
+    context.error = regs::kErrBusy;  // the running transfer keeps its registers
+    return true;
+  }
+  switch (reg) {
+    case regs::kHostLo:
+      set_low(context.host, value);
+      return true;
+    case regs::kHostHi:
+      set_high(context.host, value);
+      return true;
+    case regs::kLocalLo:
+      set_low(context.local, value);
+      return true;
+    case regs::kLocalHi:
+      set_high(context.local, value);
+      return true;
+    case regs::kLenLo:
+      set_low(context.bytes, value);
+      return true;
+    case regs::kLenHi:
+      set_high(context.bytes, value);
+      return true;
+    case regs::kPattern:
+      context.pattern = value;
+      return true;
+    default:
+      return false;
+  }
+}
+
+void HostDma::start(uint32_t index, uint32_t value) {
+  Context& context = contexts_[index];
+  if (context.busy) {
+    context.error = regs::kErrBusy;
+    return;
+  }
+  context.start = value;
+  context.error = regs::kErrNone;
+  if (post(context)) {
+    return;
+  }
+  context.busy = true;
+  fabric_.activity->begin();
+  context.started.notify(sc_core::SC_ZERO_TIME);
+}
+
+// A small write from TCM leaves at once; false when the transfer is none.
+bool HostDma::post(Context& context) {
+  if (direction(context.start) != regs::kDirToHost || space(context.start) != regs::kSpaceTcm ||
+      context.bytes > regs::kPostedBytes) {
+    return false;
+  }
+  const std::span<const std::byte> data = owner_.tcm(context.local, context.bytes);
+  if (data.size() < context.bytes) {
+    return false;  // takes the ordinary way, which reports the error
+  }
+  if ((context.start & regs::kStartCrcMask) != 0) {
+    crc_of(context, data);
+  }
+  const bool msi = (context.start & regs::kStartMsiMask) != 0;
+  host_port->post_host(context.host, {data.begin(), data.end()},
+                       msi ? completion_vector_ : HostBus::kNoMsi);
+  return true;
+}
+
+void HostDma::context_thread(uint32_t index) {
+  Context& context = contexts_[index];
+  for (;;) {
+    wait(context.started);
+    const uint32_t generation = context.generation;
+    const uint32_t error = run(context);
+    context.busy = false;
+    if (context.generation == generation) {
+      context.error = error;
+      done_ |= 1U << index;
+      irq_.raise(spec::irq::kHostDma);
+    }
+    fabric_.activity->end();
+  }
+}
+
+uint32_t HostDma::check(const Context& context) const {
+  const uint64_t hbm_bytes = fabric_.hbm[core_]->bytes();
+  const uint32_t dir = direction(context.start);
+  const bool words = context.bytes % 4 == 0 && context.local % 4 == 0;
+  if (dir == regs::kDirD2d) {
+    if (peer(context.start) >= fabric_.hbm.size()) {
+      return regs::kErrRange;
+    }
+    const uint64_t peer_bytes = fabric_.hbm[peer(context.start)]->bytes();
+    const bool apart = peer(context.start) != core_ ||
+                       context.local >= context.host + context.bytes ||
+                       context.host >= context.local + context.bytes;
+    const bool good = inside(context.host, context.bytes, hbm_bytes) &&
+                      inside(context.local, context.bytes, peer_bytes) && apart;
+    return good ? regs::kErrNone : regs::kErrRange;
+  }
+  switch (space(context.start)) {
+    case regs::kSpaceHbm:
+      if (dir == regs::kDirFill && !words) {
+        return regs::kErrAlign;
+      }
+      return inside(context.local, context.bytes, hbm_bytes) ? regs::kErrNone : regs::kErrRange;
+    case regs::kSpaceTcm:
+      return dir != regs::kDirFill &&
+                     owner_.tcm(context.local, context.bytes).size() >= context.bytes
+                 ? regs::kErrNone
+                 : regs::kErrRange;
+    case regs::kSpaceSlots:
+      if (!words) {
+        return regs::kErrAlign;
+      }
+      return dir == regs::kDirFromHost && inside(context.local, context.bytes,
+                                                 TPU_SLOT_BANKS * uint64_t{TPU_SLOT_BANK_BYTES})
+                 ? regs::kErrNone
+                 : regs::kErrRange;
+    default:
+      return regs::kErrRange;
+  }
+}
+
+uint32_t HostDma::run(Context& context) {
+  context.entry_bad = 0;
+  if (const uint32_t error = check(context); error != regs::kErrNone) {
+    return error;
+  }
+  if (context.bytes == 0) {
+    context.crc = Crc32c::of({});
+    return regs::kErrNone;
+  }
+  switch (direction(context.start)) {
+    case regs::kDirFromHost:
+      return run_from_host(context);
+    case regs::kDirToHost:
+      return run_to_host(context);
+    case regs::kDirCrc:
+      run_crc(context);
+      return regs::kErrNone;
+    case regs::kDirFill:
+      run_fill(context);
+      return regs::kErrNone;
+    case regs::kDirD2d:
+      run_d2d(context);
+      return regs::kErrNone;
+    default:
+      return regs::kErrRange;
+  }
+}
+
+void HostDma::crc_of(Context& context, std::span<const std::byte> data) {
+  context.crc = Crc32c::of(data);
+}
+
+// Bytes from the host reach their place.
+void HostDma::take(Context& context, std::span<const std::byte> data) {
+  if ((context.start & regs::kStartCrcMask) != 0) {
+    crc_of(context, data);
+  }
+  if ((context.start & regs::kStartEntriesMask) != 0) {
+    constexpr size_t kChecked = TPU_CMD_ENTRY_BYTES - sizeof(uint32_t);
+    for (size_t i = 0; i < data.size() / TPU_CMD_ENTRY_BYTES && i < 32; ++i) {
+      const std::span<const std::byte> entry =
+          data.subspan(i * TPU_CMD_ENTRY_BYTES, TPU_CMD_ENTRY_BYTES);
+      uint32_t stored = 0;
+      std::memcpy(&stored, entry.data() + kChecked, sizeof stored);
+      context.entry_bad |= stored == Crc32c::of(entry.first(kChecked)) ? 0 : 1U << i;
+    }
+  }
+  switch (space(context.start)) {
+    case regs::kSpaceHbm:
+      fabric_.hbm[core_]->write(context.local, as_u8(data));
+      break;
+    case regs::kSpaceSlots:
+      owner_.write_slots(context.local, data);
+      break;
+    default:
+      std::memcpy(owner_.tcm(context.local, context.bytes).data(), data.data(), data.size());
+      owner_.tcm_changed(context.local, context.bytes);
+      break;
+  }
+}
+
+uint32_t HostDma::run_from_host(Context& context) {
+  const ResourceId hbm = fabric_.hbm[core_]->bandwidth();
+  const size_t shared = space(context.start) == regs::kSpaceHbm ? 1 : 0;
+  const uint32_t generation = context.generation;
+  const bool good = host_port->read_host(context.host, context.bytes, std::span(&hbm, shared),
+                                         [&](std::span<const std::byte> data) {
+                                           if (context.generation == generation) {
+                                             take(context, data);
+                                           }
+                                         });
+  return good ? regs::kErrNone : regs::kErrHostAddr;
+}
+
+uint32_t HostDma::run_to_host(Context& context) {
+  const ResourceId hbm = fabric_.hbm[core_]->bandwidth();
+  const bool from_hbm = space(context.start) == regs::kSpaceHbm;
+  const uint32_t generation = context.generation;
+  const auto source = [&](std::span<std::byte> data) {
+    if (context.generation != generation) {
+      return;
+    }
+    if (from_hbm) {
+      fabric_.hbm[core_]->read(context.local, as_u8(data));
+    } else {
+      std::memcpy(data.data(), owner_.tcm(context.local, context.bytes).data(), data.size());
+    }
+    if ((context.start & regs::kStartCrcMask) != 0) {
+      crc_of(context, data);
+    }
+  };
+  if (!host_port->write_host(context.host, context.bytes, std::span(&hbm, from_hbm ? 1 : 0),
+                             source)) {
+    return regs::kErrHostAddr;
+  }
+  if ((context.start & regs::kStartMsiMask) != 0 && context.generation == generation) {
+    host_port->post_msi(completion_vector_);
+  }
+  return regs::kErrNone;
+}
+
+void HostDma::flow(uint64_t bytes, const std::function<void(Flow&)>& path) {
+  Flow flow;
+  sc_core::sc_event done("done");
+  flow.set_bytes(bytes);
+  flow.set_event(&done);
+  path(flow);
+  fabric_.share->start(flow);
+  wait(done);
+}
+
+void HostDma::run_crc(Context& context) {
+  HbmIf& hbm = *fabric_.hbm[core_];
+  Crc32c crc;
+  if (space(context.start) == regs::kSpaceTcm) {
+    const auto rate = static_cast<uint64_t>(params_.mgmt.crc_bytes_per_cycle);
+    wait(from_cycles((context.bytes + rate - 1) / rate));
+    crc.add(owner_.tcm(context.local, context.bytes));
+  } else {
+    flow(context.bytes, [&](Flow& f) { f.add(hbm.bandwidth()); });
+    std::vector<std::byte> piece(kCrcPiece);
+    for (uint64_t at = 0; at < context.bytes; at += kCrcPiece) {
+      const std::span<std::byte> part =
+          std::span(piece).first(std::min(kCrcPiece, context.bytes - at));
+      hbm.read(context.local + at, as_u8(part));
+      crc.add(part);
+    }
+  }
+  context.crc = crc.value();
+}
+
+void HostDma::run_fill(const Context& context) {
+  HbmIf& hbm = *fabric_.hbm[core_];
+  const uint32_t generation = context.generation;
+  wait(from_cycles(spec::cycles_from_ns(params_, params_.dma.local_fixed_ns)));
+  flow(context.bytes, [&](Flow& f) { f.add(hbm.bandwidth()); });
+  if (context.generation == generation) {
+    hbm.fill(context.local, context.bytes, context.pattern);
+  }
+}
+
+void HostDma::run_d2d(const Context& context) {
+  HbmIf& source = *fabric_.hbm[core_];
+  const uint32_t to = peer(context.start);
+  HbmIf& target = *fabric_.hbm[to];
+  const uint32_t generation = context.generation;
+  wait(from_cycles(to == core_ ? spec::cycles_from_ns(params_, params_.dma.local_fixed_ns)
+                               : fabric_.ici->data_latency(core_, to)));
+  flow(context.bytes, [&](Flow& f) {
+    f.add(source.bandwidth());
+    if (to != core_) {
+      fabric_.ici->add_path(core_, to, f);
+    }
+    f.add(target.bandwidth());
+  });
+  if (context.generation == generation) {
+    target.copy_from(source, context.host, context.local, context.bytes);
+  }
+}
+
+}  // namespace tpu::model

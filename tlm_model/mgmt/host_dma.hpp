@@ -1,0 +1,87 @@
+// Host DMA of a core: six contexts that move ranges between host memory, TCM, slot banks and HBM,
+// with CRC-32C. Bytes over PCIe, HBM and links share their bandwidth with everything else. Law:
+// spec/regs/hostdma.toml. Not modelled: the ports of the TCM.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <systemc>
+#include <vector>
+
+#include "kernel/activity.hpp"
+#include "mgmt/fabric.hpp"
+#include "mgmt/irq.hpp"
+#include "mgmt/reg_block.hpp"
+#include "pcie/host_bus.hpp"
+#include "tpu/spec/board_params.hpp"
+#include "tpu/spec/hostdma_regs.hpp"
+
+namespace tpu::model {
+
+// Memories around the block.
+class HostDmaOwner {
+ public:
+  virtual ~HostDmaOwner() = default;
+  // Bytes of TCM at a hart address; empty when the range is not inside one memory.
+  virtual std::span<std::byte> tcm(uint64_t address, uint64_t bytes) = 0;
+  virtual void tcm_changed(uint64_t address, uint64_t bytes) = 0;
+  // False: outside of the slot banks.
+  virtual bool write_slots(uint64_t offset, std::span<const std::byte> data) = 0;
+};
+
+class HostDma : public sc_core::sc_module, public RegBlock {
+ public:
+  sc_core::sc_port<HostBus> host_port{"host_port"};
+
+  HostDma(sc_core::sc_module_name name, const spec::BoardParams& params, uint32_t core,
+          int completion_vector, Fabric& fabric, Irq& irq, HostDmaOwner& owner);
+
+  // Contexts forget their transfers; bytes that are under way are dropped when they arrive.
+  void reset();
+  bool read(uint32_t offset, uint32_t& value) override;
+  bool write(uint32_t offset, uint32_t value) override;
+
+ private:
+  static constexpr uint32_t kContexts = spec::hostdma::kContexts;
+
+  struct Context {
+    uint64_t host = 0;
+    uint64_t local = 0;
+    uint64_t bytes = 0;
+    uint32_t pattern = 0;
+    uint32_t start = 0;
+    uint32_t crc = 0;
+    uint32_t entry_bad = 0;
+    uint32_t error = 0;
+    uint32_t generation = 0;  // counts resets
+    bool busy = false;
+    sc_core::sc_event started;
+  };
+
+  void context_thread(uint32_t index);
+  void start(uint32_t index, uint32_t value);
+  bool post(Context& context);
+  uint32_t run(Context& context);
+  uint32_t check(const Context& context) const;
+  uint32_t run_from_host(Context& context);
+  uint32_t run_to_host(Context& context);
+  void run_crc(Context& context);
+  void run_fill(const Context& context);
+  void run_d2d(const Context& context);
+  void take(Context& context, std::span<const std::byte> data);
+  void crc_of(Context& context, std::span<const std::byte> data);
+  void flow(uint64_t bytes, const std::function<void(Flow&)>& path);
+
+  const spec::BoardParams& params_;
+  const uint32_t core_;
+  const int completion_vector_;
+  Fabric& fabric_;
+  Irq& irq_;
+  HostDmaOwner& owner_;
+  std::array<Context, kContexts> contexts_;
+  uint32_t done_ = 0;
+};
+
+}  // namespace tpu::model

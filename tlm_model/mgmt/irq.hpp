@@ -1,0 +1,38 @@
+// Interrupt sources of a control hart: latched edges, one enable each, one line. Law:
+// spec/regs/irq.toml.
+#pragma once
+
+#include <cstdint>
+#include <systemc>
+
+#include "mgmt/reg_block.hpp"
+
+namespace tpu::model {
+
+class Irq : public RegBlock {
+ public:
+  void raise(uint32_t sources) {
+    pending_ |= sources;
+    changed();
+  }
+  bool line() const { return (pending_ & enable_) != 0; }
+  // Notified (delta) when the line may have risen.
+  const sc_core::sc_event& event() const { return event_; }
+  void reset() { pending_ = enable_ = 0; }
+
+  bool read(uint32_t offset, uint32_t& value) override;
+  bool write(uint32_t offset, uint32_t value) override;
+
+ private:
+  void changed() {
+    if (line()) {
+      event_.notify(sc_core::SC_ZERO_TIME);
+    }
+  }
+
+  uint32_t pending_ = 0;
+  uint32_t enable_ = 0;
+  sc_core::sc_event event_{"irq_event"};
+};
+
+}  // namespace tpu::model

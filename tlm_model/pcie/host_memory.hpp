@@ -1,0 +1,17 @@
+// Host memory as the board sees it over PCIe. Implemented by the driver's transport or by a test.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tpu::model {
+
+struct HostMemory {
+  virtual ~HostMemory() = default;
+  // Bytes at `iova`, empty when the range is not registered: the board sees a master abort. Called
+  // on the kernel thread; the span is used before simulated time goes on.
+  virtual std::span<std::byte> span(uint64_t iova, uint64_t bytes, bool write) = 0;
+};
+
+}  // namespace tpu::model

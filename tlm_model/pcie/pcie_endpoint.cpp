@@ -1,0 +1,306 @@
+// PCIe endpoint: BAR decode, two ordered wires, DMA flows.
+#include "pcie/pcie_endpoint.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "board/board_loader.hpp"
+#include "tpu/spec/chip_page_regs.hpp"
+#include "tpu/spec/core_page_regs.hpp"
+
+namespace tpu::model {
+
+namespace chip_page = spec::chip_page;
+namespace core_page = spec::core_page;
+
+namespace {
+constexpr uint32_t kAllOnes = 0xFFFFFFFF;
+}
+
+PcieEndpoint::PcieEndpoint(sc_core::sc_module_name name, const spec::BoardParams& params,
+                           const ChipIdentity& identity, HostMemory& memory, FluidShare& share,
+                           Activity& activity)
+    : sc_module(name),
+      core_isock("core_isock", static_cast<size_t>(params.board.cores_per_chip)),
+      params_(params),
+      identity_(identity),
+      memory_(memory),
+      share_(share),
+      activity_(activity),
+      latency_(spec::cycles_from_ns(params, params.pcie.latency_ns)),
+      down_link_(share.add_resource_gbps(params.pcie.gbps_per_chip, 100, params.core.clock_mhz)),
+      up_link_(share.add_resource_gbps(params.pcie.gbps_per_chip, 100, params.core.clock_mhz)) {
+  SC_THREAD(downstream_thread);
+  SC_THREAD(upstream_thread);
+}
+
+uint64_t PcieEndpoint::wire_cycles(uint64_t bytes) const {
+  const auto per_kilocycle = static_cast<uint64_t>(params_.pcie.gbps_per_chip) * 1000 * 1000 /
+                             static_cast<uint64_t>(params_.core.clock_mhz);
+  return (bytes * 1000 + per_kilocycle - 1) / per_kilocycle;
+}
+
+void PcieEndpoint::host_write(int bar, uint64_t offset, std::span<const std::byte> data) {
+  down_free_at_ = std::max(down_free_at_, now_cycles()) + wire_cycles(data.size());
+  activity_.begin();
+  down_.push_back(
+      {down_free_at_ + latency_, bar, offset, {data.begin(), data.end()}, nullptr, nullptr});
+  down_event_.notify(sc_core::SC_ZERO_TIME);
+}
+
+uint32_t PcieEndpoint::host_read(int bar, uint64_t offset) {
+  uint32_t result = kAllOnes;
+  sc_core::sc_event answered("answered");
+  const uint64_t at = std::max(down_free_at_, now_cycles()) + latency_;
+  activity_.begin();
+  down_.push_back({at, bar, offset, {}, &result, &answered});
+  down_event_.notify(sc_core::SC_ZERO_TIME);
+  wait(answered);
+  // The response pushes what the device has posted so far.
+  wait(from_cycles(std::max(now_cycles() + latency_, up_last_at_) - now_cycles()));
+  return result;
+}
+
+void PcieEndpoint::downstream_thread() {
+  for (;;) {
+    if (down_.empty()) {
+      wait(down_event_);
+      continue;
+    }
+    const uint64_t at = down_.front().at;
+    if (at > now_cycles()) {
+      wait(from_cycles(at - now_cycles()));
+    }
+    Downstream request = std::move(down_.front());
+    down_.pop_front();
+    perform(request);
+    activity_.end();
+  }
+}
+
+void PcieEndpoint::perform(Downstream& request) {
+  if (request.answered == nullptr) {
+    write_bar(request.bar, request.offset, request.data);
+    return;
+  }
+  *request.result = read_bar(request.bar, request.offset);
+  request.answered->notify(sc_core::SC_ZERO_TIME);
+}
+
+bool PcieEndpoint::core_access(size_t core, uint64_t offset, std::span<std::byte> data,
+                               bool write) {
+  tlm::tlm_generic_payload txn;
+  sc_core::sc_time delay;
+  txn.set_command(write ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
+  txn.set_address(offset);
+  txn.set_data_ptr(reinterpret_cast<unsigned char*>(data.data()));
+  txn.set_data_length(static_cast<unsigned>(data.size()));
+  txn.set_streaming_width(static_cast<unsigned>(data.size()));
+  core_isock[core]->b_transport(txn, delay);
+  return txn.is_response_ok();
+}
+
+void PcieEndpoint::write_bar(int bar, uint64_t offset, std::span<std::byte> data) {
+  if (bar == 2) {
+    load_window(offset, data);
+    return;
+  }
+  uint32_t value = 0;
+  if (bar != 0 || data.size() != sizeof value || offset % sizeof value != 0) {
+    ++errors_;
+    return;
+  }
+  std::memcpy(&value, data.data(), sizeof value);
+  if (offset < chip_page::kSize) {
+    write_chip_page(offset, value);
+    return;
+  }
+  const uint64_t core = offset / core_page::kStride - 1;
+  const uint64_t inner = offset % core_page::kStride;
+  if (offset >= core_page::kBase && core < core_isock.size() && inner < core_page::kSize) {
+    core_access(core, inner, data, true);
+  }
+}
+
+uint32_t PcieEndpoint::read_bar(int bar, uint64_t offset) {
+  if (bar != 0 || offset % 4 != 0) {
+    return kAllOnes;
+  }
+  if (offset < chip_page::kSize) {
+    return read_chip_page(offset);
+  }
+  const uint64_t core = offset / core_page::kStride - 1;
+  const uint64_t inner = offset % core_page::kStride;
+  uint32_t value = kAllOnes;
+  if (offset >= core_page::kBase && core < core_isock.size() && inner < core_page::kSize &&
+      !core_access(core, inner, std::as_writable_bytes(std::span(&value, 1)), false)) {
+    value = kAllOnes;
+  }
+  return value;
+}
+
+void PcieEndpoint::load_window(uint64_t offset, std::span<std::byte> data) {
+  const bool broadcast = offset >= core_page::kLoadBroadcast;
+  const uint64_t inner =
+      broadcast ? offset - core_page::kLoadBroadcast : offset % core_page::kLoadStride;
+  const uint64_t first = broadcast ? 0 : offset / core_page::kLoadStride;
+  const uint64_t last = broadcast ? core_isock.size() : first + 1;
+  for (uint64_t core = first; core < last; ++core) {
+    if (core >= core_isock.size() || !core_access(core, kCoreLoadWindow + inner, data, true)) {
+      ++errors_;
+    }
+  }
+}
+
+uint32_t PcieEndpoint::read_chip_page(uint64_t offset) {
+  switch (offset) {
+    case chip_page::kMagic:
+      return chip_page::kMagicTpub;
+    case chip_page::kHwAbi:
+      return chip_page::kHwAbiMajor << chip_page::kHwAbiMajorShift | chip_page::kHwAbiMinor;
+    case chip_page::kChipId:
+      return identity_.index << chip_page::kChipIdIndexShift |
+             identity_.x << chip_page::kChipIdXShift | identity_.y << chip_page::kChipIdYShift;
+    case chip_page::kCores:
+      return static_cast<uint32_t>(params_.board.cores_per_chip);
+    case chip_page::kHbmMib:
+      return static_cast<uint32_t>(params_.hbm.gib_per_core * 1024);
+    case chip_page::kClockKhz:
+      return static_cast<uint32_t>(params_.core.clock_mhz * 1000);
+    case chip_page::kBoardHashLo:
+      return static_cast<uint32_t>(identity_.board_hash);
+    case chip_page::kBoardHashHi:
+      return static_cast<uint32_t>(identity_.board_hash >> 32);
+    case chip_page::kTimeLo:
+      time_high_ = static_cast<uint32_t>(now_cycles() >> 32);
+      return static_cast<uint32_t>(now_cycles());
+    case chip_page::kTimeHi:
+      return time_high_;
+    case chip_page::kIrqPending:
+      return irq_pending_;
+    case chip_page::kIrqMask:
+      return irq_mask_;
+    case chip_page::kErrCount:
+      return errors_;
+    default:
+      return kAllOnes;
+  }
+}
+
+void PcieEndpoint::write_chip_page(uint64_t offset, uint32_t value) {
+  if (offset == chip_page::kIrqPending) {
+    irq_pending_ &= ~value;
+  } else if (offset == chip_page::kIrqMask) {
+    irq_mask_ = value;
+    for (int vector = 0; vector < static_cast<int>(chip_page::kMsiVectors); ++vector) {
+      if ((held_ & ~irq_mask_ & 1U << vector) != 0) {
+        held_ &= ~(1U << vector);
+        post_msi(vector);
+      }
+    }
+  } else if (offset == chip_page::kChipReset && (value & 1) != 0) {
+    irq_pending_ = irq_mask_ = held_ = errors_ = 0;
+    uint32_t reset = core_page::kCoreCtrlCoreResetMask;
+    for (size_t core = 0; core < core_isock.size(); ++core) {
+      core_access(core, core_page::kCoreCtrl, std::as_writable_bytes(std::span(&reset, 1)), true);
+    }
+  }
+}
+
+void PcieEndpoint::upstream_thread() {
+  for (;;) {
+    if (up_.empty()) {
+      wait(up_event_);
+      continue;
+    }
+    const uint64_t at = up_.front().at;
+    if (at > now_cycles()) {
+      wait(from_cycles(at - now_cycles()));
+    }
+    const Upstream write = std::move(up_.front());
+    up_.pop_front();
+    if (!write.data.empty()) {
+      const std::span<std::byte> host = memory_.span(write.iova, write.data.size(), true);
+      if (host.size() < write.data.size()) {
+        ++errors_;
+      } else {
+        std::memcpy(host.data(), write.data.data(), write.data.size());
+      }
+    }
+    if (write.vector != kNoMsi) {
+      deliver(write.vector);
+    }
+    activity_.end();
+  }
+}
+
+void PcieEndpoint::deliver(int vector) {
+  irq_pending_ |= 1U << vector;
+  if ((irq_mask_ & 1U << vector) != 0) {
+    held_ |= 1U << vector;
+    return;
+  }
+  delivered_ |= 1U << vector;
+  msi_event_.notify(sc_core::SC_ZERO_TIME);
+}
+
+uint32_t PcieEndpoint::take_msi() { return std::exchange(delivered_, 0); }
+
+void PcieEndpoint::post_host(uint64_t iova, std::vector<std::byte> data, int vector) {
+  up_last_at_ = std::max(up_last_at_, now_cycles() + latency_) + wire_cycles(data.size());
+  activity_.begin();
+  up_.push_back({up_last_at_, iova, std::move(data), vector});
+  up_event_.notify(sc_core::SC_ZERO_TIME);
+}
+
+void PcieEndpoint::post_msi(int vector) { post_host(0, {}, vector); }
+
+void PcieEndpoint::flow(uint64_t bytes, ResourceId link, std::span<const ResourceId> local) {
+  Flow flow;
+  sc_core::sc_event done("done");
+  flow.set_bytes(bytes);
+  flow.set_event(&done);
+  flow.add(link);
+  for (const ResourceId id : local) {
+    flow.add(id);
+  }
+  share_.start(flow);
+  wait(done);
+}
+
+bool PcieEndpoint::read_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
+                             const std::function<void(std::span<const std::byte>)>& sink) {
+  wait(from_cycles(latency_));  // the request
+  bool good = memory_.span(iova, bytes, false).size() >= bytes;
+  if (good) {
+    flow(bytes, down_link_, local);
+  }
+  wait(from_cycles(latency_));
+  if (good) {
+    const std::span<const std::byte> host = memory_.span(iova, bytes, false);
+    good = host.size() >= bytes;
+    if (good) {
+      sink(host.first(bytes));
+    }
+  }
+  errors_ += good ? 0U : 1U;
+  return good;
+}
+
+bool PcieEndpoint::write_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
+                              const std::function<void(std::span<std::byte>)>& source) {
+  bool good = memory_.span(iova, bytes, true).size() >= bytes;
+  if (good) {
+    flow(bytes, up_link_, local);
+    const std::span<std::byte> host = memory_.span(iova, bytes, true);
+    good = host.size() >= bytes;
+    if (good) {
+      source(host.first(bytes));
+    }
+  }
+  errors_ += good ? 0U : 1U;
+  return good;
+}
+
+}  // namespace tpu::model

@@ -1,0 +1,111 @@
+// PCIe endpoint of a chip: BAR0 (chip page here, core pages behind core_isock), BAR2 (load windows
+// of the cores), DMA to host memory, MSI. Posted writes of one direction stay in order; a read
+// passes no posted write in front of it, and its response pushes the posted writes of the device.
+// Latency and bandwidth: docs/timing_model.md. Not modelled: TLP headers, credits, link training.
+#pragma once
+
+#include <tlm_utils/simple_initiator_socket.h>
+
+#include <cstdint>
+#include <deque>
+#include <systemc>
+
+#include "kernel/activity.hpp"
+#include "kernel/cycles.hpp"
+#include "pcie/host_bus.hpp"
+#include "pcie/host_memory.hpp"
+#include "tpu/spec/board_params.hpp"
+
+namespace tpu::model {
+
+// Offsets that a core's host_tsock answers: its BAR0 page from 0, its load window from kLoadWindow.
+inline constexpr uint64_t kCoreLoadWindow = 0x100000;
+
+struct ChipIdentity {
+  uint32_t index;
+  uint32_t x;
+  uint32_t y;
+  uint64_t board_hash;
+};
+
+class PcieEndpoint : public sc_core::sc_module, public HostBus {
+ public:
+  SC_HAS_PROCESS(PcieEndpoint);
+  sc_core::sc_vector<tlm_utils::simple_initiator_socket<PcieEndpoint>> core_isock;
+
+  PcieEndpoint(sc_core::sc_module_name name, const spec::BoardParams& params,
+               const ChipIdentity& identity, HostMemory& memory, FluidShare& share,
+               Activity& activity);
+
+  // Host side, called in the gate process. A posted write takes no host time; a read waits for its
+  // response.
+  void host_write(int bar, uint64_t offset, std::span<const std::byte> data);
+  uint32_t host_read(int bar, uint64_t offset);
+  // Vectors delivered since the last call, one bit each.
+  uint32_t take_msi();
+  bool msi_pending() const { return delivered_ != 0; }
+  const sc_core::sc_event& msi_event() const { return msi_event_; }
+
+  // HostBus.
+  bool read_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
+                 const std::function<void(std::span<const std::byte>)>& sink) override;
+  bool write_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
+                  const std::function<void(std::span<std::byte>)>& source) override;
+  void post_host(uint64_t iova, std::vector<std::byte> data, int vector) override;
+  void post_msi(int vector) override;
+
+ private:
+  struct Downstream {  // towards the chip
+    uint64_t at;
+    int bar;
+    uint64_t offset;
+    std::vector<std::byte> data;  // empty: a read
+    uint32_t* result;
+    sc_core::sc_event* answered;
+  };
+  struct Upstream {  // towards the host
+    uint64_t at;
+    uint64_t iova;
+    std::vector<std::byte> data;
+    int vector;
+  };
+
+  void downstream_thread();
+  void upstream_thread();
+  void perform(Downstream& request);
+  void write_bar(int bar, uint64_t offset, std::span<std::byte> data);
+  uint32_t read_bar(int bar, uint64_t offset);
+  bool core_access(size_t core, uint64_t offset, std::span<std::byte> data, bool write);
+  uint32_t read_chip_page(uint64_t offset);
+  void write_chip_page(uint64_t offset, uint32_t value);
+  void load_window(uint64_t offset, std::span<std::byte> data);
+  void deliver(int vector);
+  void flow(uint64_t bytes, ResourceId link, std::span<const ResourceId> local);
+  uint64_t wire_cycles(uint64_t bytes) const;
+
+  const spec::BoardParams& params_;
+  const ChipIdentity identity_;
+  HostMemory& memory_;
+  FluidShare& share_;
+  Activity& activity_;
+  const uint64_t latency_;
+  ResourceId down_link_;
+  ResourceId up_link_;
+
+  std::deque<Downstream> down_;
+  std::deque<Upstream> up_;
+  uint64_t down_free_at_ = 0;  // the wire towards the chip is free
+  uint64_t up_last_at_ = 0;    // landing of the last posted write
+  sc_core::sc_event down_event_{"down_event"};
+  sc_core::sc_event up_event_{"up_event"};
+  sc_core::sc_event msi_event_{"msi_event"};
+
+  uint32_t time_high_ = 0;
+  uint32_t irq_pending_ = 0;
+  uint32_t irq_mask_ = 0;
+  uint32_t held_ = 0;  // masked vectors that were sent
+  uint32_t delivered_ = 0;
+  uint32_t errors_ = 0;
+};
+
+}  // namespace tpu::model
