@@ -159,7 +159,7 @@ void abort_drained(bool peer_lost) {
   if (peer_lost && !run->recorded) {
     record_own_fault(TPU_FAULT_PEER_LOST, ENGINE_HART, TPU_STATUS_PEER_LOST, fw.core);
   }
-  fw_complete(run->seq, run->origin ? TPU_STATUS_FAULT : TPU_STATUS_ABORTED, 0, run->step);
+  fw_complete_launch(run->origin ? TPU_STATUS_FAULT : TPU_STATUS_ABORTED, 0);
 }
 
 /* From the trap handler, on its own stack: the rest of the firmware is not trusted any more. */

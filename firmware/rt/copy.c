@@ -23,7 +23,7 @@ static bool copy_fields_good(const tpu_command_copy_t* copy) {
 }
 
 uint32_t copy_start(uint32_t seq) {
-  const tpu_command_copy_t* copy = &fw_command(seq)->copy;
+  const tpu_command_copy_t* copy = &command_at(seq)->copy;
   if (!copy_fields_good(copy)) {
     return TPU_STATUS_BAD_FIELD;
   }
@@ -60,7 +60,7 @@ uint32_t copy_start(uint32_t seq) {
 }
 
 uint32_t fill_start(uint32_t seq) {
-  const tpu_command_fill_t* fill = &fw_command(seq)->fill;
+  const tpu_command_fill_t* fill = &command_at(seq)->fill;
   if (fill->reserved != 0 || fill->reserved2[0] != 0 || fill->reserved2[1] != 0) {
     return TPU_STATUS_BAD_FIELD;
   }
@@ -79,7 +79,7 @@ void copy_done(uint32_t lane) {
     return;
   }
   const uint32_t seq = fw.active_seq[lane];
-  const tpu_command_copy_t* copy = &fw_command(seq)->copy;
+  const tpu_command_copy_t* copy = &command_at(seq)->copy;
   const uint32_t status = hostdma_error(kContext[lane]);
   const bool completes_batch = copy->head.opcode == TPU_OP_COPY && copy->feed_more == 0;
   if (status == TPU_STATUS_OK && completes_batch) {
@@ -91,5 +91,5 @@ void copy_done(uint32_t lane) {
       ++fw.outfeed_free;
     }
   }
-  fw_complete(seq, status, 0, 0);
+  fw_complete(seq, status);
 }

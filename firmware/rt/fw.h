@@ -111,6 +111,7 @@ typedef struct fw {
   uint32_t done[FW_LANES]; /* commands completed: absolute counts */
   uint32_t active_seq[FW_LANES];
   uint8_t active[FW_LANES];
+  uint8_t launch_active; /* what lane LAUNCH runs is a LAUNCH: state in `run`, not in the window */
 
   uint8_t serving;      /* rings are set up */
   uint8_t held;         /* after a failed command, until RESUME */
@@ -138,8 +139,8 @@ typedef struct fw {
 
 extern fw_t fw;
 
-static inline fw_command_t* fw_command(uint32_t seq) { return &fw.window[seq & FW_WINDOW_MASK]; }
-static inline fw_entry_t* fw_entry(uint32_t seq) { return &fw.entry[seq & FW_WINDOW_MASK]; }
+static inline fw_command_t* command_at(uint32_t seq) { return &fw.window[seq & FW_WINDOW_MASK]; }
+static inline fw_entry_t* entry_at(uint32_t seq) { return &fw.entry[seq & FW_WINDOW_MASK]; }
 static inline bool reached(uint32_t count, uint32_t wanted) {
   return (int32_t)(count - wanted) >= 0;
 }
@@ -158,7 +159,10 @@ void ring_fetched(void);
 void ring_post(uint32_t seq, uint32_t status, uint32_t flags, uint32_t step, bool interrupt);
 
 /* lane.c */
-void fw_complete(uint32_t seq, uint32_t status, uint32_t flags, uint32_t step);
+void fw_complete(uint32_t seq, uint32_t status);
+/* As fw_complete for the launch in `run`, whose window entry is free for others since it was bound.
+ */
+void fw_complete_launch(uint32_t status, uint32_t flags);
 /* Starts or flushes whatever can be; true when something changed. */
 bool lane_pump(void);
 /* First command of lane LAUNCH that has not been started; false: none fetched. */

@@ -16,26 +16,43 @@ static bool holds(uint32_t opcode, uint32_t entry_status, uint32_t status) {
          opcode != TPU_OP_READ_COUNTERS;
 }
 
-void fw_complete(uint32_t seq, uint32_t status, uint32_t flags, uint32_t step) {
-  fw_entry_t* entry = fw_entry(seq);
-  const fw_command_t* command = fw_command(seq);
-  const bool asked = (command->head.flags & TPU_CMD_FLAG_INTERRUPT) != 0;
+static void report(uint32_t lane, uint32_t seq, bool asked, uint32_t status, uint32_t flags,
+                   uint32_t step) {
   ring_post(seq, status, flags, step, asked || status != TPU_STATUS_OK);
-  if (holds(command->head.opcode, entry->status, status)) {
-    fw_hold();
-  }
+  fw.active[lane] = 0;
+  ++fw.done[lane];
+}
+
+static void retire(fw_entry_t* entry) {
   entry->state = ENTRY_DONE;
-  fw.active[entry->lane] = 0;
-  ++fw.done[entry->lane];
-  while (fw.oldest != fw.fetched && fw_entry(fw.oldest)->state == ENTRY_DONE) {
+  while (fw.oldest != fw.fetched && entry_at(fw.oldest)->state == ENTRY_DONE) {
     ++fw.oldest;
   }
+}
+
+void fw_complete(uint32_t seq, uint32_t status) {
+  fw_entry_t* entry = entry_at(seq);
+  const tpu_command_head_t* head = &command_at(seq)->head;
+  if (holds(head->opcode, entry->status, status)) {
+    fw_hold();
+  }
+  report(entry->lane, seq, (head->flags & TPU_CMD_FLAG_INTERRUPT) != 0, status, 0, 0);
+  retire(entry);
+}
+
+void fw_complete_launch(uint32_t status, uint32_t flags) {
+  if (status != TPU_STATUS_OK) {
+    fw_hold();
+  }
+  fw.launch_active = 0;
+  report(TPU_LANE_LAUNCH, fw.run.seq, (fw.run.flags & TPU_CMD_FLAG_INTERRUPT) != 0, status, flags,
+         fw.run.step);
 }
 
 /* Moves fw.next[lane] to the lane's next command that is not done or running. */
 static bool lane_next(uint32_t lane, uint32_t* seq) {
   uint32_t at = fw.next[lane];
-  while (at != fw.fetched && (fw_entry(at)->lane != lane || fw_entry(at)->state != ENTRY_QUEUED)) {
+  while (at != fw.fetched && (entry_at(at)->lane != lane || entry_at(at)->state != ENTRY_QUEUED)) {
     ++at;
   }
   fw.next[lane] = at;
@@ -46,14 +63,14 @@ static bool lane_next(uint32_t lane, uint32_t* seq) {
 bool lane_next_launch(uint32_t* seq) { return lane_next(TPU_LANE_LAUNCH, seq); }
 
 static void flush(uint32_t seq, uint32_t status) {
-  if (fw_entry(seq)->status == TPU_STATUS_OK && fw_command(seq)->head.opcode == TPU_OP_LAUNCH) {
-    launch_refused(fw_command(seq), seq);
+  if (entry_at(seq)->status == TPU_STATUS_OK && command_at(seq)->head.opcode == TPU_OP_LAUNCH) {
+    launch_refused(command_at(seq), seq);
   }
-  fw_complete(seq, status, 0, 0);
+  fw_complete(seq, status);
 }
 
 static uint32_t start(uint32_t seq) {
-  const fw_command_t* command = fw_command(seq);
+  const fw_command_t* command = command_at(seq);
   switch (command->head.opcode) {
     case TPU_OP_LOAD_PROGRAM:
       return program_load(seq);
@@ -104,8 +121,8 @@ static bool pump_one(uint32_t lane) {
   if (fw.active[lane] || !lane_next(lane, &seq)) {
     return false;
   }
-  const fw_command_t* command = fw_command(seq);
-  fw_entry_t* entry = fw_entry(seq);
+  const fw_command_t* command = command_at(seq);
+  fw_entry_t* entry = entry_at(seq);
   bool wait;
   if (must_flush(command, entry->status, &wait)) {
     flush(seq, TPU_STATUS_FLUSHED);
@@ -115,7 +132,7 @@ static bool pump_one(uint32_t lane) {
     return false;
   }
   if (entry->status != TPU_STATUS_OK) {
-    fw_complete(seq, entry->status, 0, 0);
+    fw_complete(seq, entry->status);
     return true;
   }
   if (!waits_hold(&command->head)) {
@@ -129,10 +146,15 @@ static bool pump_one(uint32_t lane) {
     entry->state = ENTRY_RUNNING;
     fw.active[lane] = 1;
     fw.active_seq[lane] = seq;
+    if (command->head.opcode == TPU_OP_LAUNCH) {
+      /* `run` holds all of it: a long launch must not keep its own feeds out of the window. */
+      fw.launch_active = 1;
+      retire(entry);
+    }
   } else if (status != TPU_STATUS_OK) {
     flush(seq, status); /* a refused launch tells its gang */
   } else {
-    fw_complete(seq, status, 0, 0);
+    fw_complete(seq, status);
   }
   return true;
 }

@@ -34,7 +34,7 @@ static uint32_t check_launch(const tpu_command_launch_t* launch) {
 
 /* Checks the launch and sends for its slot table. The context and the idle bank are free. */
 static void prepare(uint32_t seq) {
-  const tpu_command_launch_t* launch = &fw_command(seq)->launch;
+  const tpu_command_launch_t* launch = &command_at(seq)->launch;
   fw.prep.seq = seq;
   fw.prep.bank = fw.run.bank ^ 1u;
   fw.prep.status = (uint16_t)check_launch(launch);
@@ -61,7 +61,7 @@ void launch_table_done(void) {
     fw.prep.state = PREP_NONE;
     return;
   }
-  const tpu_command_launch_t* launch = &fw_command(fw.prep.seq)->launch;
+  const tpu_command_launch_t* launch = &command_at(fw.prep.seq)->launch;
   fw.prep.state = PREP_DONE;
   const uint32_t error = hostdma_error(TPU_HOSTDMA_CTX_TABLE);
   if (error != 0) {
@@ -78,12 +78,11 @@ void launch_prefetch(void) {
     return;
   }
   /* What runs in front of it may still register its program. */
-  if (fw.active[TPU_LANE_LAUNCH] &&
-      fw_command(fw.active_seq[TPU_LANE_LAUNCH])->head.opcode != TPU_OP_LAUNCH) {
+  if (fw.active[TPU_LANE_LAUNCH] && !fw.launch_active) {
     return;
   }
-  const fw_command_t* command = fw_command(seq);
-  if (fw_entry(seq)->status == TPU_STATUS_OK && command->head.opcode == TPU_OP_LAUNCH &&
+  const fw_command_t* command = command_at(seq);
+  if (entry_at(seq)->status == TPU_STATUS_OK && command->head.opcode == TPU_OP_LAUNCH &&
       command->head.epoch == fw.epoch) {
     prepare(seq);
   }
@@ -105,7 +104,7 @@ void launch_refused(const fw_command_t* command, uint32_t seq) {
 }
 
 static void bind(uint32_t seq) {
-  const tpu_command_launch_t* launch = &fw_command(seq)->launch;
+  const tpu_command_launch_t* launch = &command_at(seq)->launch;
   const fw_program_t* program = &fw.programs[launch->program_id];
   const uint32_t kcycles =
       launch->watchdog_kcycles != 0 ? launch->watchdog_kcycles : fw.default_watchdog_kcycles;
@@ -203,7 +202,7 @@ static void step_done(void) {
   }
   if (run->step == run->steps) {
     run->state = RUN_NONE;
-    fw_complete(run->seq, TPU_STATUS_OK, TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP, run->step);
+    fw_complete_launch(TPU_STATUS_OK, TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP);
     return;
   }
   if ((run->flags & TPU_CMD_FLAG_OUTFEED) != 0) {

@@ -9,7 +9,7 @@
 #define WORD_BYTES 4u
 
 uint32_t program_load(uint32_t seq) {
-  const tpu_command_load_t* load = &fw_command(seq)->load;
+  const tpu_command_load_t* load = &command_at(seq)->load;
   if (load->program_id >= TPU_MAX_PROGRAMS || load->reserved != 0 ||
       load->bytes < sizeof(tpu_program_image_header_t) || (load->bytes >> 32) != 0) {
     return TPU_STATUS_BAD_FIELD;
@@ -59,11 +59,11 @@ static uint32_t check_header(const tpu_program_image_header_t* header, uint64_t 
 }
 
 void program_loaded(void) {
-  if (!fw.active[TPU_LANE_LAUNCH]) {
+  if (!fw.active[TPU_LANE_LAUNCH] || fw.launch_active) {
     return;
   }
   const uint32_t seq = fw.active_seq[TPU_LANE_LAUNCH];
-  const tpu_command_load_t* load = &fw_command(seq)->load;
+  const tpu_command_load_t* load = &command_at(seq)->load;
   if (load->head.opcode != TPU_OP_LOAD_PROGRAM) {
     return;
   }
@@ -84,11 +84,11 @@ void program_loaded(void) {
       program->loaded = 1;
     }
   }
-  fw_complete(seq, status, 0, 0);
+  fw_complete(seq, status);
 }
 
 uint32_t program_unload(uint32_t seq) {
-  const tpu_command_unload_t* unload = &fw_command(seq)->unload;
+  const tpu_command_unload_t* unload = &command_at(seq)->unload;
   uint32_t reserved = unload->reserved2[0] | unload->reserved2[1] | unload->reserved2[2];
   for (uint32_t i = 0; i < sizeof unload->reserved / sizeof unload->reserved[0]; ++i) {
     reserved |= unload->reserved[i];
@@ -100,9 +100,9 @@ uint32_t program_unload(uint32_t seq) {
     return TPU_STATUS_NO_PROGRAM;
   }
   for (uint32_t at = seq + 1; at != fw.fetched; ++at) {
-    if (fw_entry(at)->state == ENTRY_QUEUED && fw_entry(at)->status == TPU_STATUS_OK &&
-        fw_command(at)->head.opcode == TPU_OP_LAUNCH &&
-        fw_command(at)->launch.program_id == unload->program_id) {
+    if (entry_at(at)->state == ENTRY_QUEUED && entry_at(at)->status == TPU_STATUS_OK &&
+        command_at(at)->head.opcode == TPU_OP_LAUNCH &&
+        command_at(at)->launch.program_id == unload->program_id) {
       return TPU_STATUS_BUSY;
     }
   }

@@ -48,7 +48,7 @@ void ring_fetch(void) {
   count = min_u32(count, TPU_CMD_WINDOW - (fw.fetched & FW_WINDOW_MASK));
   const hostdma_transfer_t transfer = {
       .host = fw.cmd_base + (uint64_t)(fw.fetched & fw.cmd_mask) * TPU_CMD_ENTRY_BYTES,
-      .local = fw_address(fw_command(fw.fetched)),
+      .local = fw_address(command_at(fw.fetched)),
       .bytes = count * TPU_CMD_ENTRY_BYTES,
       .control = HOSTDMA_CONTROL(FROM_HOST, TCM) | TPU_HOSTDMA_START_ENTRIES_MASK,
   };
@@ -97,12 +97,12 @@ void ring_fetched(void) {
   const uint32_t bad = hostdma_entry_bad(TPU_HOSTDMA_CTX_COMMAND);
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t seq = fw.fetched + i;
-    fw_entry_t* entry = fw_entry(seq);
-    const uint32_t status = check_entry(fw_command(seq), seq, ((bad >> i) & 1u) != 0);
+    fw_entry_t* entry = entry_at(seq);
+    const uint32_t status = check_entry(command_at(seq), seq, ((bad >> i) & 1u) != 0);
     entry->status = (uint16_t)status;
     entry->state = ENTRY_QUEUED;
     /* Nothing in a corrupt entry is believed: it fails in lane LAUNCH. */
-    entry->lane = (uint8_t)(status == TPU_STATUS_OK ? lane_of(fw_command(seq)) : TPU_LANE_LAUNCH);
+    entry->lane = (uint8_t)(status == TPU_STATUS_OK ? lane_of(command_at(seq)) : TPU_LANE_LAUNCH);
   }
   fw.fetched += count;
   REG_WRITE(SYSCTL, CMD_FETCHED, fw.fetched);

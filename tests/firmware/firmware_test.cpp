@@ -1,0 +1,690 @@
+// The firmware's portable part on the host: rings, lanes, statuses, launches, faults, HELD and
+// RESUME.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "dev/mmio.h"
+#include "mock_device.hpp"
+#include "ring_host.hpp"
+#include "rt/fw.h"
+#include "tpu/spec/gsync_regs.h"
+
+namespace tpu::test {
+namespace {
+MockDevice* g_device = nullptr;  // what the register access of the firmware reaches
+}
+}  // namespace tpu::test
+
+extern "C" uint32_t mmio_read32(uint32_t addr) { return tpu::test::g_device->read(addr); }
+extern "C" void mmio_write32(uint32_t addr, uint32_t value) {
+  tpu::test::g_device->write(addr, value);
+}
+
+namespace tpu::test {
+namespace {
+
+constexpr uint32_t kBuild = 0x1234'5678;
+constexpr uint8_t kAlone = 1U << MockDevice::kCore;
+
+class FirmwareTest : public ::testing::Test {
+ protected:
+  FirmwareTest() : host_(device_) {
+    g_device = &device_;
+    fw = fw_t{};
+    device_.tcm = [](uint64_t addr, uint64_t bytes) -> std::span<uint8_t> {
+      const uint64_t offset = addr - TPU_HART_DTCM_BASE;
+      if (offset > sizeof fw || bytes > sizeof fw - offset) {
+        return {};
+      }
+      return {reinterpret_cast<uint8_t*>(&fw) + offset, bytes};
+    };
+    fw_boot(kBuild);
+  }
+  ~FirmwareTest() override {
+    EXPECT_EQ(device_.bad_accesses, 0U);
+    EXPECT_EQ(device_.dma_escapes, 0U);
+  }
+
+  uint32_t state() { return device_.sys(TPU_SYSCTL_FW_STATE_OFFSET) & 0xFFU; }
+  void open(uint32_t cmd_log2 = 8, uint32_t cpl_log2 = 9, uint32_t count = 0) {
+    host_.open(cmd_log2, cpl_log2, count);
+    dispatch();
+    ASSERT_EQ(state(), TPU_CORE_PAGE_STATE_READY);
+  }
+  void dispatch() {
+    while (device_.irq_line()) {
+      fw_dispatch(device_.read(TPU_HART_IRQ_BASE + TPU_IRQ_TAKE_OFFSET));
+    }
+  }
+  void settle() {
+    dispatch();
+    while (device_.settle_one()) {
+      dispatch();
+    }
+  }
+  // Doorbell, everything to its end, completions by seq.
+  std::map<uint32_t, tpu_completion_t> run() {
+    host_.doorbell();
+    settle();
+    return taken();
+  }
+  std::map<uint32_t, tpu_completion_t> taken() {
+    std::map<uint32_t, tpu_completion_t> result;
+    for (const tpu_completion_t& entry : host_.take()) {
+      if ((entry.flags & TPU_CPL_FLAG_MORE) == 0) {
+        EXPECT_TRUE(result.emplace(entry.seq, entry).second) << "seq completes twice";
+      }
+    }
+    return result;
+  }
+  template <typename Command>
+  uint32_t status_of(Command command, uint32_t opcode, uint32_t flags = 0) {
+    const uint32_t seq = host_.put(command, opcode, flags);
+    const auto done = run();
+    return done.count(seq) != 0 ? done.at(seq).status : 0xFFFFU;
+  }
+  void load_program(uint32_t slots = 3, uint32_t cores = 1, uint16_t id = 5) {
+    ASSERT_EQ(status_of(host_.image(slots, cores, id, 0x4000), TPU_OP_LOAD_PROGRAM), TPU_STATUS_OK);
+  }
+  tpu_command_copy_t upload(uint64_t src, uint64_t dst, uint64_t bytes) {
+    tpu_command_copy_t copy{};
+    copy.src = src;
+    copy.dst = dst;
+    copy.bytes = bytes;
+    copy.kind = TPU_COPY_H2D;
+    return copy;
+  }
+
+  MockDevice device_;
+  RingHost host_;
+};
+
+TEST_F(FirmwareTest, HandshakeReportsVersionAndBuildAndWaitsForTheHost) {
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_HANDSHAKE);
+  EXPECT_EQ(device_.sys(TPU_SYSCTL_FW_ABI_OFFSET), TPU_RING_ABI);
+  EXPECT_EQ(device_.sys(TPU_SYSCTL_FW_BUILD_OFFSET), kBuild);
+  EXPECT_EQ(device_.event_msis, 1U);
+  open();
+  EXPECT_EQ(device_.event_msis, 2U);
+}
+
+TEST_F(FirmwareTest, OtherMajorVersionIsRefusedAndCanBeMended) {
+  host_.open(8, 9, 0, TPU_RING_ABI + 0x10000);
+  dispatch();
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_ABI_MISMATCH);
+  host_.open(8, 9, 0, TPU_RING_ABI + 1);  // another minor version is fine
+  dispatch();
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_READY);
+}
+
+TEST_F(FirmwareTest, CommandsWrapBothRingsAndTheCounts) {
+  open(5, 6, 0xFFFFFFF0U);
+  for (int batch = 0; batch < 60; ++batch) {
+    std::vector<uint32_t> seqs;
+    for (int i = 0; i < 1 + batch % 32; ++i) {  // up to an exactly full ring
+      seqs.push_back(host_.put(tpu_command_nop_t{}, TPU_OP_NOP));
+    }
+    const auto done = run();
+    ASSERT_EQ(done.size(), seqs.size());
+    for (const uint32_t seq : seqs) {
+      ASSERT_EQ(done.at(seq).status, TPU_STATUS_OK);
+    }
+  }
+  EXPECT_EQ(device_.sys(TPU_SYSCTL_CMD_FETCHED_OFFSET), host_.tail);
+}
+
+TEST_F(FirmwareTest, OddDoorbellsDoNothing) {
+  open();
+  host_.put(tpu_command_nop_t{}, TPU_OP_NOP);
+  EXPECT_EQ(run().size(), 1U);
+  for (const uint32_t tail :
+       {host_.tail, host_.tail - 1, host_.tail + 0x80000000U, host_.tail + 257}) {
+    device_.sys(TPU_SYSCTL_CMD_TAIL_OFFSET) = tail;
+    device_.raise(TPU_IRQ_DOORBELL);
+    settle();
+    EXPECT_TRUE(host_.take().empty());
+  }
+  host_.put(tpu_command_nop_t{}, TPU_OP_NOP);
+  EXPECT_EQ(run().size(), 1U);
+}
+
+TEST_F(FirmwareTest, LostDoorbellInterruptIsMadeGoodAtTheNextEvent) {
+  open();
+  host_.put(tpu_command_nop_t{}, TPU_OP_NOP);
+  device_.sys(TPU_SYSCTL_CMD_TAIL_OFFSET) = host_.written;  // register written, no interrupt
+  device_.raise(TPU_IRQ_HOST);
+  settle();
+  EXPECT_EQ(host_.take().size(), 1U);
+}
+
+TEST_F(FirmwareTest, InterruptIsSentWhenAskedForAndOnErrors) {
+  open();
+  EXPECT_EQ(status_of(tpu_command_nop_t{}, TPU_OP_NOP), TPU_STATUS_OK);
+  EXPECT_EQ(device_.completion_msis, 0U);
+  EXPECT_EQ(status_of(tpu_command_nop_t{}, TPU_OP_NOP, TPU_CMD_FLAG_INTERRUPT), TPU_STATUS_OK);
+  EXPECT_EQ(device_.completion_msis, 1U);
+  EXPECT_EQ(status_of(tpu_command_nop_t{}, 99), TPU_STATUS_BAD_OPCODE);
+  EXPECT_EQ(device_.completion_msis, 2U);
+}
+
+TEST_F(FirmwareTest, WrongEntriesHoldTheCoreAndFlushWhatFollows) {
+  struct Case {
+    const char* name;
+    uint32_t status;
+    std::function<void()> put;
+  };
+  const auto raw = [&](size_t byte, uint8_t flip, bool mend) {
+    tpu_command_nop_t nop{};
+    nop.head.opcode = TPU_OP_NOP;
+    nop.head.seq = host_.written;
+    nop.head.epoch = host_.epoch;
+    std::vector<uint8_t> bytes(TPU_CMD_ENTRY_BYTES);
+    std::memcpy(bytes.data(), &nop, bytes.size());
+    const uint32_t crc = crc32c(std::span(bytes).first(60));
+    std::memcpy(&bytes[60], &crc, 4);
+    bytes[byte] ^= flip;
+    host_.put_bytes(bytes, mend);
+  };
+  const Case cases[] = {
+      {"crc", TPU_STATUS_BAD_CRC, [&] { raw(30, 1, false); }},
+      {"seq", TPU_STATUS_BAD_SEQ, [&] { raw(4, 1, true); }},
+      {"opcode", TPU_STATUS_BAD_OPCODE, [&] { raw(0, 0x40, true); }},
+      {"flags", TPU_STATUS_BAD_FIELD, [&] { raw(3, 0x80, true); }},
+  };
+  open();
+  for (const Case& c : cases) {
+    const uint32_t seq = host_.written;
+    c.put();
+    host_.put(tpu_command_nop_t{}, TPU_OP_NOP);
+    host_.put(tpu_command_nop_t{}, TPU_OP_NOP, TPU_CMD_FLAG_KEEP_ON_FLUSH);
+    host_.put(upload(0x40000, 0, 64), TPU_OP_COPY);
+    const auto done = run();
+    ASSERT_EQ(done.size(), 4U) << c.name;
+    EXPECT_EQ(done.at(seq).status, c.status) << c.name;
+    EXPECT_EQ(done.at(seq + 1).status, TPU_STATUS_FLUSHED) << c.name;
+    EXPECT_EQ(done.at(seq + 2).status, TPU_STATUS_OK) << c.name;
+    EXPECT_EQ(done.at(seq + 3).status, TPU_STATUS_FLUSHED) << c.name;
+    EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_HELD);
+    host_.resume();
+    EXPECT_EQ(status_of(tpu_command_nop_t{}, TPU_OP_NOP), TPU_STATUS_OK);
+    EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_READY);
+    EXPECT_EQ(device_.sys(TPU_SYSCTL_EPOCH_OFFSET), host_.epoch);
+  }
+}
+
+TEST_F(FirmwareTest, CommandsOfAnOldEpochAreFlushedWithoutHolding) {
+  open();
+  EXPECT_EQ(status_of(tpu_command_nop_t{}, 77), TPU_STATUS_BAD_OPCODE);
+  host_.resume();
+  dispatch();
+  --host_.epoch;
+  EXPECT_EQ(status_of(tpu_command_nop_t{}, TPU_OP_NOP), TPU_STATUS_FLUSHED);
+  ++host_.epoch;
+  EXPECT_EQ(status_of(tpu_command_nop_t{}, TPU_OP_NOP), TPU_STATUS_OK);
+}
+
+TEST_F(FirmwareTest, CopiesMoveBytesAndReportAddressErrors) {
+  open();
+  for (size_t i = 0; i < 100; ++i) {
+    device_.host[0x40000 + i] = static_cast<uint8_t>(i + 1);
+  }
+  EXPECT_EQ(status_of(upload(0x40000, 0x100, 100), TPU_OP_COPY), TPU_STATUS_OK);
+  EXPECT_EQ(device_.hbm[0x100 + 99], 100);
+  tpu_command_copy_t down{};
+  down.src = 0x100;
+  down.dst = 0x50000;
+  down.bytes = 100;
+  down.kind = TPU_COPY_D2H;
+  EXPECT_EQ(status_of(down, TPU_OP_COPY), TPU_STATUS_OK);
+  EXPECT_EQ(device_.host[0x50000 + 99], 100);
+  tpu_command_fill_t fill{};
+  fill.dst = 0x200;
+  fill.bytes = 8;
+  fill.pattern = 0xA5A5A5A5;
+  EXPECT_EQ(status_of(fill, TPU_OP_FILL), TPU_STATUS_OK);
+  EXPECT_EQ(device_.hbm[0x207], 0xA5);
+  const auto held = [&](uint32_t wanted, uint32_t status) {
+    EXPECT_EQ(status, wanted);
+    EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_HELD);
+    host_.resume();
+    dispatch();
+  };
+  held(TPU_STATUS_HOST_ADDR, status_of(upload(MockDevice::kHostBytes - 4, 0, 8), TPU_OP_COPY));
+  held(TPU_STATUS_HBM_RANGE, status_of(upload(0, MockDevice::kHbmBytes - 4, 8), TPU_OP_COPY));
+  fill.bytes = 6;
+  held(TPU_STATUS_ALIGN, status_of(fill, TPU_OP_FILL));
+  down.kind = 3;
+  held(TPU_STATUS_BAD_FIELD, status_of(down, TPU_OP_COPY));
+}
+
+TEST_F(FirmwareTest, LanesWaitForEachOtherInAllCombinations) {
+  open();
+  // A batch of an upload, a download and a NOP; each of the 27 tuples of waits on what came before.
+  for (uint32_t combination = 0; combination < 27; ++combination) {
+    const uint32_t base[3] = {fw.done[0], fw.done[1], fw.done[2]};
+    host_.put(upload(0x40000, 0, 16), TPU_OP_COPY);
+    tpu_command_copy_t down{};
+    down.dst = 0x50000;
+    down.bytes = 16;
+    down.kind = TPU_COPY_D2H;
+    host_.put(down, TPU_OP_COPY);
+    tpu_command_nop_t nop{};
+    nop.head.wait_launch = base[0];
+    nop.head.wait_up = base[1] + (combination % 3 != 0 ? 1 : 0);
+    nop.head.wait_down = base[2] + (combination / 3 % 3 != 0 ? 1 : 0);
+    const uint32_t seq = host_.put(nop, TPU_OP_NOP);
+    host_.doorbell();
+    do {  // a fetch ends at the window's end: there may be two
+      dispatch();
+    } while (device_.finish_dma(TPU_HOSTDMA_CTX_COMMAND));
+    const bool needs_up = combination % 3 != 0;
+    const bool needs_down = combination / 3 % 3 != 0;
+    EXPECT_EQ(taken().count(seq), needs_up || needs_down ? 0U : 1U);
+    device_.finish_dma(TPU_HOSTDMA_CTX_UP);
+    dispatch();
+    EXPECT_EQ(taken().count(seq), needs_up && !needs_down ? 1U : 0U);
+    settle();
+    EXPECT_EQ(taken().count(seq), needs_down ? 1U : 0U);
+  }
+}
+
+TEST_F(FirmwareTest, ProgramsAreRegisteredOnlyWhenGood) {
+  open();
+  tpu_command_load_t load = host_.image(3, 1, 5, 0x4000);
+  load.image_crc ^= 1;
+  EXPECT_EQ(status_of(load, TPU_OP_LOAD_PROGRAM), TPU_STATUS_BAD_PROGRAM);
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_READY);  // a refused load holds nothing
+  EXPECT_FALSE(fw.programs[5].loaded);
+  load = host_.image(3, 1, 5, 0x4000);
+  load.isa_version = 2;
+  EXPECT_EQ(status_of(load, TPU_OP_LOAD_PROGRAM), TPU_STATUS_ISA_MISMATCH);
+  load = host_.image(3, 1, 64, 0x4000);
+  EXPECT_EQ(status_of(load, TPU_OP_LOAD_PROGRAM), TPU_STATUS_BAD_FIELD);
+  load = host_.image(3, 1, 5, 0x4004);
+  EXPECT_EQ(status_of(load, TPU_OP_LOAD_PROGRAM), TPU_STATUS_ALIGN);
+  // Right CRC, wrong header, word by word.
+  for (size_t word = 0; word < 8; ++word) {
+    load = host_.image(3, 1, 5, 0x4000);
+    device_.host[RingHost::kImage + 4 * word + 3] ^= 0x40;
+    load.image_crc = crc32c(std::span(device_.host).subspan(RingHost::kImage, load.bytes));
+    EXPECT_NE(status_of(load, TPU_OP_LOAD_PROGRAM), TPU_STATUS_OK) << word;
+    EXPECT_FALSE(fw.programs[5].loaded);
+  }
+  load_program();
+  EXPECT_EQ(status_of(host_.image(3, 1, 5, 0x8000), TPU_OP_LOAD_PROGRAM), TPU_STATUS_BUSY);
+  tpu_command_unload_t unload{};
+  unload.program_id = 5;
+  EXPECT_EQ(status_of(unload, TPU_OP_UNLOAD_PROGRAM), TPU_STATUS_OK);
+  EXPECT_EQ(status_of(unload, TPU_OP_UNLOAD_PROGRAM), TPU_STATUS_NO_PROGRAM);
+}
+
+TEST_F(FirmwareTest, UnloadIsBusyWhileALaunchOfTheWindowNamesTheProgram) {
+  open();
+  load_program();
+  tpu_command_unload_t unload{};
+  unload.program_id = 5;
+  const uint32_t seq = host_.put(unload, TPU_OP_UNLOAD_PROGRAM);
+  host_.put(host_.launch(5, 3, 1, 1, kAlone), TPU_OP_LAUNCH);
+  const auto done = run();
+  EXPECT_EQ(done.at(seq).status, TPU_STATUS_BUSY);
+  EXPECT_EQ(done.at(seq + 1).status, TPU_STATUS_OK);
+}
+
+TEST_F(FirmwareTest, LaunchRunsItsStepsBehindBarriers) {
+  open();
+  load_program();
+  const uint32_t seq = host_.put(host_.launch(5, 3, 0x10007, 4, kAlone), TPU_OP_LAUNCH);
+  const auto done = run();
+  ASSERT_EQ(done.size(), 1U);
+  EXPECT_EQ(done.at(seq).status, TPU_STATUS_OK);
+  EXPECT_EQ(done.at(seq).step, 4U);
+  EXPECT_EQ(done.at(seq).flags & (TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP),
+            TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP);
+  EXPECT_EQ(device_.steps_started, (std::vector<uint32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(device_.seq[TPU_SEQ_PROGRAM_LO_OFFSET / 4], 0x4000U);
+  EXPECT_EQ(device_.seq[TPU_SEQ_TAG_OFFSET / 4], 7U);
+  EXPECT_EQ(device_.seq[TPU_SEQ_WATCHDOG_LO_OFFSET / 4], 10U * 1024U);
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_READY);
+}
+
+TEST_F(FirmwareTest, NextLaunchIsBoundIntoTheOtherBankWhileOneRuns) {
+  open();
+  load_program();
+  host_.put(host_.launch(5, 3, 1, 1, kAlone), TPU_OP_LAUNCH);
+  host_.put(host_.launch(5, 3, 2, 1, kAlone), TPU_OP_LAUNCH);
+  host_.doorbell();
+  dispatch();
+  device_.finish_dma(TPU_HOSTDMA_CTX_COMMAND);
+  dispatch();
+  device_.finish_dma(TPU_HOSTDMA_CTX_TABLE);
+  dispatch();
+  const uint32_t bank = device_.seq[TPU_SEQ_SLOT_BANK_OFFSET / 4];
+  EXPECT_TRUE(device_.barrier_waiting);
+  EXPECT_TRUE(device_.dma_busy(TPU_HOSTDMA_CTX_TABLE));
+  EXPECT_EQ(device_.contexts[TPU_HOSTDMA_CTX_TABLE].local, (bank ^ 1U) * TPU_SLOT_BANK_BYTES);
+  settle();
+  EXPECT_EQ(taken().size(), 2U);
+  EXPECT_EQ(device_.seq[TPU_SEQ_SLOT_BANK_OFFSET / 4], bank ^ 1U);
+}
+
+TEST_F(FirmwareTest, RefusedLaunchTellsItsGangAndHolds) {
+  struct Case {
+    uint32_t status;
+    std::function<void(tpu_command_launch_t&)> spoil;
+  };
+  const Case cases[] = {
+      {TPU_STATUS_NO_PROGRAM, [](tpu_command_launch_t& l) { l.program_id = 6; }},
+      {TPU_STATUS_NO_SLOT, [](tpu_command_launch_t& l) { l.slots = 2; }},
+      {TPU_STATUS_NO_SLOT, [](tpu_command_launch_t& l) { l.table_crc ^= 1; }},
+      {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.steps = 0; }},
+      {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.gang_tag ^= 1; }},
+      {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.slots = 2049; }},
+      {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.replica = 2; }},
+      {TPU_STATUS_HOST_ADDR, [](tpu_command_launch_t& l) { l.table_iova = 1ULL << 40; }},
+  };
+  open();
+  load_program(3, 2);
+  uint32_t launch_id = 100;
+  for (const Case& c : cases) {
+    tpu_command_launch_t launch = host_.launch(5, 3, ++launch_id, 1, kAlone | 1U);
+    c.spoil(launch);
+    EXPECT_EQ(status_of(launch, TPU_OP_LAUNCH), c.status);
+    EXPECT_EQ(device_.programs_started, 0U);
+    ASSERT_FALSE(device_.aborts_sent.empty());
+    EXPECT_EQ(device_.aborts_sent.back().code, TPU_GSYNC_CODE_NOT_STARTED);
+    EXPECT_EQ(device_.aborts_sent.back().tag, uint32_t{launch.gang_tag});
+    EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_HELD);
+    host_.resume();
+    dispatch();
+  }
+  device_.bad_slot = 1;
+  EXPECT_EQ(status_of(host_.launch(5, 3, 200, 1, kAlone | 1U), TPU_OP_LAUNCH), TPU_STATUS_NO_SLOT);
+}
+
+TEST_F(FirmwareTest, FaultIsRecordedDrainedAndHeld) {
+  open();
+  load_program();
+  const uint32_t seq = host_.put(host_.launch(5, 3, 9, 3, kAlone), TPU_OP_LAUNCH);
+  host_.put(host_.launch(5, 3, 10, 1, kAlone), TPU_OP_LAUNCH);
+  host_.doorbell();
+  dispatch();
+  while (device_.programs_started < 2) {  // into step 1
+    ASSERT_TRUE(device_.settle_one());
+    dispatch();
+  }
+  tpu_fault_record_t record{};
+  record.code = TPU_FAULT_VMEM_RANGE;
+  record.op_id = 321;
+  device_.fault_program(record);
+  dispatch();
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_DRAIN);
+  ASSERT_EQ(device_.aborts_sent.size(), 1U);
+  EXPECT_EQ(device_.aborts_sent[0].code, TPU_GSYNC_CODE_FAULT);
+  device_.abort(9, MockDevice::kCore, TPU_GSYNC_CODE_FAULT);  // the echo
+  dispatch();
+  EXPECT_FALSE(device_.barrier_waiting);
+  device_.drained();
+  dispatch();
+  EXPECT_TRUE(device_.barrier_waiting);
+  EXPECT_EQ(device_.barrier_kind, TPU_GSYNC_KIND_DRAIN);
+  EXPECT_EQ(device_.seq_resets, 1U);
+  settle();
+  const auto done = taken();
+  EXPECT_EQ(done.at(seq).status, TPU_STATUS_FAULT);
+  EXPECT_EQ(done.at(seq).step, 1U);
+  EXPECT_EQ(done.at(seq).fault_seq, 1U);
+  EXPECT_EQ(done.at(seq + 1).status, TPU_STATUS_FLUSHED);
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_HELD);
+  tpu_fault_record_t seen;
+  std::memcpy(&seen, &device_.sys(TPU_SYSCTL_FAULT_RECORD_OFFSET), sizeof seen);
+  EXPECT_EQ(seen.fault_seq, 1U);
+  EXPECT_EQ(seen.code, TPU_FAULT_VMEM_RANGE);
+  EXPECT_EQ(seen.op_id, 321U);
+  EXPECT_EQ(seen.launch_id, 9U);
+  EXPECT_EQ(seen.step, 1U);
+  EXPECT_EQ(seen.core, MockDevice::kCore);
+  host_.resume();
+  EXPECT_EQ(status_of(host_.launch(5, 3, 11, 1, kAlone), TPU_OP_LAUNCH), TPU_STATUS_OK);
+}
+
+TEST_F(FirmwareTest, AbortByAPeerEndsAbortedInEveryState) {
+  open();
+  load_program(3, 2);
+  uint32_t launch_id = 0;
+  for (const bool released : {false, true}) {
+    const uint32_t seq = host_.put(host_.launch(5, 3, ++launch_id, 1, kAlone | 1U), TPU_OP_LAUNCH);
+    host_.doorbell();
+    dispatch();
+    while (!device_.barrier_waiting) {
+      ASSERT_TRUE(device_.finish_any_dma());
+      dispatch();
+    }
+    if (released) {
+      device_.release();
+      dispatch();
+      EXPECT_TRUE(device_.program_running);
+    }
+    device_.barrier_waiting = false;
+    device_.abort(launch_id, 0, TPU_GSYNC_CODE_FAULT);
+    dispatch();
+    if (released) {
+      device_.drained();
+      dispatch();
+      EXPECT_TRUE(device_.barrier_waiting);
+      device_.release();
+      dispatch();
+    } else {
+      EXPECT_FALSE(device_.barrier_waiting);  // no step ran anywhere: nothing to drain
+    }
+    const auto done = taken();
+    ASSERT_EQ(done.count(seq), 1U);
+    EXPECT_EQ(done.at(seq).status, TPU_STATUS_ABORTED);
+    EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_HELD);
+    host_.resume();
+    dispatch();
+    EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_READY);
+  }
+}
+
+TEST_F(FirmwareTest, AbortAfterTheLastStepDrainsAndHolds) {
+  open();
+  load_program(3, 2);
+  EXPECT_EQ(status_of(host_.launch(5, 3, 4, 1, kAlone | 1U), TPU_OP_LAUNCH), TPU_STATUS_OK);
+  device_.abort(4, 0, TPU_GSYNC_CODE_FAULT);
+  dispatch();
+  EXPECT_TRUE(device_.barrier_waiting);
+  EXPECT_EQ(device_.barrier_kind, TPU_GSYNC_KIND_DRAIN);
+  device_.release();
+  dispatch();
+  EXPECT_TRUE(host_.take().empty());
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_HELD);
+}
+
+TEST_F(FirmwareTest, FeedsAreDoubleBufferedOverManySteps) {
+  constexpr uint32_t kSteps = 20;
+  open();
+  load_program();
+  const uint32_t flags = TPU_CMD_FLAG_INFEED | TPU_CMD_FLAG_OUTFEED;
+  const uint32_t launch = host_.put(host_.launch(5, 3, 9, kSteps, kAlone), TPU_OP_LAUNCH, flags);
+  std::vector<tpu_completion_t> all;
+  uint32_t copies = 0;
+  uint32_t more = 0;
+  for (uint32_t step = 0; step < kSteps; ++step) {
+    host_.put(upload(0x40000, 0, 16), TPU_OP_COPY, TPU_CMD_FLAG_INFEED);
+    tpu_command_copy_t down{};
+    down.dst = 0x50000;
+    down.bytes = 16;
+    down.kind = TPU_COPY_D2H;
+    host_.put(down, TPU_OP_COPY, TPU_CMD_FLAG_OUTFEED);
+    host_.doorbell();
+    dispatch();
+    while (device_.settle_one()) {
+      EXPECT_LE(fw.infeed_full - fw.infeed_free, TPU_INFEED_DEPTH);
+      EXPECT_LE(fw.outfeed_full - fw.outfeed_free, TPU_INFEED_DEPTH);
+      dispatch();
+    }
+    for (const tpu_completion_t& entry : host_.take()) {
+      EXPECT_EQ(entry.status, TPU_STATUS_OK);
+      if ((entry.flags & TPU_CPL_FLAG_MORE) != 0) {
+        EXPECT_EQ(entry.seq, launch);
+        EXPECT_EQ(entry.step, ++more);
+      } else if (entry.seq == launch) {
+        EXPECT_EQ(entry.step, kSteps);
+      } else {
+        ++copies;
+      }
+    }
+    EXPECT_EQ(device_.programs_started, step + 1);  // starves until the next batch comes
+  }
+  EXPECT_EQ(more, kSteps - 1);
+  EXPECT_EQ(copies, 2 * kSteps);
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_READY);
+}
+
+TEST_F(FirmwareTest, LaunchWhoseInfeedFailedIsAborted) {
+  open();
+  load_program();
+  const uint32_t launch =
+      host_.put(host_.launch(5, 3, 9, 2, kAlone), TPU_OP_LAUNCH, TPU_CMD_FLAG_INFEED);
+  host_.put(upload(1ULL << 40, 0, 16), TPU_OP_COPY, TPU_CMD_FLAG_INFEED);
+  const auto done = run();
+  EXPECT_EQ(done.at(launch + 1).status, TPU_STATUS_HOST_ADDR);
+  EXPECT_EQ(done.at(launch).status, TPU_STATUS_FAULT);
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_HELD);
+}
+
+TEST_F(FirmwareTest, CountersComeFromOneSnapshot) {
+  open();
+  tpu_command_read_counters_t read{};
+  read.iova = 0x60000;
+  read.bytes = 24;
+  read.first = 4;
+  EXPECT_EQ(status_of(read, TPU_OP_READ_COUNTERS), TPU_STATUS_OK);
+  uint64_t values[3];
+  std::memcpy(values, &device_.host[0x60000], sizeof values);
+  EXPECT_EQ(values[0], 1004U);
+  EXPECT_EQ(values[2], 1006U);
+  read.first = TPU_PERF_COUNTERS - 2;
+  EXPECT_EQ(status_of(read, TPU_OP_READ_COUNTERS), TPU_STATUS_BAD_FIELD);
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_READY);
+}
+
+TEST_F(FirmwareTest, SetKnowsItsKeys) {
+  open();
+  tpu_command_set_t set{};
+  set.key = TPU_SET_WATCHDOG;
+  set.value = 77;
+  EXPECT_EQ(status_of(set, TPU_OP_SET), TPU_STATUS_OK);
+  EXPECT_EQ(fw.default_watchdog_kcycles, 77U);
+  set.key = 99;
+  EXPECT_EQ(status_of(set, TPU_OP_SET), TPU_STATUS_BAD_FIELD);
+}
+
+// Random bytes in entries, CRC mended or not, random doorbells, random order of what the device
+// ends. No access may leave its memory, each seq completes at most once, and the core stays usable.
+// A ring that deadlocks by its own waits is what a host resets the core for: the board is booted
+// again now and then.
+class FirmwareFuzzTest : public FirmwareTest {
+ protected:
+  uint32_t pick(uint32_t count) { return static_cast<uint32_t>(random_() % count); }
+
+  void reboot() {
+    fw = fw_t{};
+    host_.epoch = 0;
+    device_.sys(TPU_SYSCTL_RESUME_OFFSET) = 0;
+    device_.reset();
+    fw_boot(kBuild);
+    completed_.clear();
+    open(6, 9, static_cast<uint32_t>(random_()));
+    load_program();
+  }
+
+  void put_entry() {
+    std::vector<uint8_t> bytes(TPU_CMD_ENTRY_BYTES);
+    for (uint8_t& byte : bytes) {
+      byte = pick(3) == 0 ? static_cast<uint8_t>(random_()) : 0;
+    }
+    if (pick(3) == 0) {
+      tpu_command_launch_t launch =
+          host_.launch(5, 3, static_cast<uint32_t>(random_()), 1 + pick(4), kAlone);
+      launch.head.opcode = TPU_OP_LAUNCH;
+      launch.slots = static_cast<uint16_t>(launch.slots + pick(20) / 19);
+      std::memcpy(bytes.data(), &launch, sizeof launch);
+    }
+    if (pick(8) != 0) {
+      tpu_command_head_t head{};
+      std::memcpy(&head, bytes.data(), sizeof head);
+      head.opcode = static_cast<uint16_t>(head.opcode == TPU_OP_LAUNCH ? TPU_OP_LAUNCH : pick(10));
+      head.flags = static_cast<uint16_t>(pick(16) == 0 ? pick(16) : 0);
+      head.seq = host_.written;
+      head.epoch = host_.epoch + pick(40) / 39;
+      head.wait_launch = fw.done[0] + pick(50) / 49;
+      head.wait_up = fw.done[1] + pick(50) / 49;
+      head.wait_down = fw.done[2] - pick(5);
+      std::memcpy(bytes.data(), &head, sizeof head);
+    }
+    host_.put_bytes(bytes, pick(16) != 0);
+  }
+
+  void random_events() {
+    for (uint32_t i = 0; i < 12; ++i) {
+      const uint32_t kind = pick(12);
+      if (kind < 6) {
+        device_.finish_dma(pick(TPU_HOSTDMA_CONTEXTS));
+      } else if (kind == 6) {
+        device_.raise(static_cast<uint32_t>(random_()) & 0x3FFU);  // interrupts out of nowhere
+      } else if (kind == 7 && device_.program_running) {
+        device_.fault_program({});
+      } else if (kind == 8 && pick(8) == 0) {
+        device_.abort(fw.run.tag, pick(8), 1 + pick(5));
+      } else {
+        device_.settle_one();
+      }
+      dispatch();
+    }
+  }
+
+  std::mt19937 random_{7};
+  std::map<uint32_t, unsigned> completed_;
+};
+
+TEST_F(FirmwareFuzzTest, RandomRingContentsNeverBreakTheFirmware) {
+  unsigned completions = 0;
+  for (int round = 0; round < 4000; ++round) {
+    if (round % 40 == 0) {
+      reboot();
+    }
+    for (uint32_t i = pick(6); i > 0 && host_.written - fw.oldest < 64; --i) {
+      put_entry();
+    }
+    if (pick(10) == 0) {
+      device_.sys(TPU_SYSCTL_CMD_TAIL_OFFSET) = host_.tail - pick(5);
+      device_.raise(TPU_IRQ_DOORBELL);
+      dispatch();
+    }
+    host_.doorbell();
+    random_events();
+    settle();
+    for (const tpu_completion_t& entry : host_.take()) {
+      if ((entry.flags & TPU_CPL_FLAG_MORE) == 0) {
+        ASSERT_EQ(++completed_[entry.seq], 1U) << "seq " << entry.seq << " completed twice";
+        ++completions;
+      }
+    }
+    if (state() == TPU_CORE_PAGE_STATE_HELD) {
+      host_.resume();
+      settle();
+    }
+    ASSERT_LE(fw.fetched - fw.oldest, TPU_CMD_WINDOW);
+    ASSERT_TRUE(state() == TPU_CORE_PAGE_STATE_READY || state() == TPU_CORE_PAGE_STATE_HELD ||
+                state() == TPU_CORE_PAGE_STATE_RUN)
+        << state();
+  }
+  EXPECT_GT(completions, 4000U);
+  EXPECT_GT(device_.programs_started, 500U);
+}
+
+}  // namespace
+}  // namespace tpu::test
