@@ -231,7 +231,7 @@ class Normaliser {
     try {
       return reader.type(body.args[i].type);
     } catch (const Error& e) {
-      const std::string& name = tables_.loc(body.args[i].loc)->path;
+      const std::string name = tables_.loc(body.args[i].loc)->path;
       const std::string message = "argument " + std::to_string(i) +
                                   (name.empty() ? "" : " ('" + name + "')") + ": " + e.message();
       std::set<uint32_t> names = {body.args[i].value};

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -81,7 +82,9 @@ class Mutator {
 TEST(VhloFuzz, DamagedArtifactsAreRefusedOrCompiled) {
   const std::vector<Bytes> seeds = corpus();
   ASSERT_GE(seeds.size(), 10u);
-  Mutator mutator(kSeed);
+  const char* chosen = std::getenv("TPU_FUZZ_SEED");
+  const uint32_t seed = chosen != nullptr ? static_cast<uint32_t>(std::stoul(chosen)) : kSeed;
+  Mutator mutator(seed);
   int refused = 0;
   for (int i = 0; i < kMutations; ++i) {
     const Bytes input = mutator.mutate(seeds[static_cast<size_t>(i) % seeds.size()]);
@@ -91,10 +94,10 @@ TEST(VhloFuzz, DamagedArtifactsAreRefusedOrCompiled) {
     } catch (const Error&) {
       ++refused;
     } catch (const std::exception& e) {
-      ADD_FAILURE() << "mutation " << i << " of seed " << kSeed << ": " << e.what();
+      ADD_FAILURE() << "mutation " << i << " of seed " << seed << ": " << e.what();
     }
   }
-  std::printf("--seed=%u: %d of %d inputs refused\n", kSeed, refused, kMutations);
+  std::printf("--seed=%u: %d of %d inputs refused\n", seed, refused, kMutations);
   EXPECT_GT(refused, kMutations / 4);
   EXPECT_LT(refused, kMutations);
 }
