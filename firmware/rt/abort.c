@@ -151,6 +151,7 @@ void abort_timeout(void) { abort_engines_idle(); }
 void abort_drained(bool peer_lost) {
   fw_run_t* run = &fw.run;
   run->state = RUN_NONE;
+  fw.dirty = 1;
   REG_WRITE(GSYNC, MASK, 0);
   if (run->late) {
     run->late = 0;

@@ -69,7 +69,10 @@ static void handshake(void) {
   }
 }
 
-void fw_hold(void) { fw.held = 1; }
+void fw_hold(void) {
+  fw.held = 1;
+  fw.dirty = 1;
+}
 
 static bool quiet(void) {
   return fw.run.state == RUN_NONE && !fw.active[TPU_LANE_LAUNCH] && !fw.active[TPU_LANE_UP] &&
@@ -82,6 +85,7 @@ static void try_resume(void) {
   }
   fw.epoch = fw.resume;
   fw.held = 0;
+  fw.dirty = 1;
   fw.fetch_failed = 0;
   fw.infeed_full = fw.infeed_free = fw.outfeed_full = fw.outfeed_free = 0;
   REG_WRITE(INFEED, FULL, 0);
@@ -90,22 +94,24 @@ static void try_resume(void) {
   REG_WRITE(SYSCTL, EPOCH, fw.epoch);
 }
 
-/* Lets everything that can go on go on. */
+/* Lets everything that can go on go on. Most events (a barrier, the end of a step) change nothing
+   that a queued command waits for: the lanes are looked at only when something did. */
 static void progress(void) {
-  bool changed;
+  const bool any = fw.dirty != 0;
   do {
     ring_fetch();
-    changed = lane_pump();
+    if (fw.dirty) {
+      fw.dirty = 0;
+      lane_pump();
+    }
     if (fw.run.state == RUN_FEED) {
       launch_step_ready();
     }
-    if (fw.held) {
-      const uint32_t epoch = fw.epoch;
-      try_resume();
-      changed = changed || fw.epoch != epoch;
-    }
-  } while (changed);
-  launch_prefetch();
+    try_resume();
+  } while (fw.dirty);
+  if (any) {
+    launch_prefetch();
+  }
 }
 
 static void show_state(void) {

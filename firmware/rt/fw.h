@@ -113,6 +113,7 @@ typedef struct fw {
   uint8_t active[FW_LANES];
   uint8_t launch_active; /* what lane LAUNCH runs is a LAUNCH: state in `run`, not in the window */
 
+  uint8_t dirty;        /* something changed that a waiting command may wait for */
   uint8_t serving;      /* rings are set up */
   uint8_t held;         /* after a failed command, until RESUME */
   uint8_t fetch_failed; /* the command ring cannot be read */
@@ -163,8 +164,8 @@ void fw_complete(uint32_t seq, uint32_t status);
 /* As fw_complete for the launch in `run`, whose window entry is free for others since it was bound.
  */
 void fw_complete_launch(uint32_t status, uint32_t flags);
-/* Starts or flushes whatever can be; true when something changed. */
-bool lane_pump(void);
+/* Starts or flushes whatever can be. */
+void lane_pump(void);
 /* First command of lane LAUNCH that has not been started; false: none fetched. */
 bool lane_next_launch(uint32_t* seq);
 

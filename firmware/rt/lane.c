@@ -21,6 +21,7 @@ static void report(uint32_t lane, uint32_t seq, bool asked, uint32_t status, uin
   ring_post(seq, status, flags, step, asked || status != TPU_STATUS_OK);
   fw.active[lane] = 0;
   ++fw.done[lane];
+  fw.dirty = 1;
 }
 
 static void retire(fw_entry_t* entry) {
@@ -159,12 +160,9 @@ static bool pump_one(uint32_t lane) {
   return true;
 }
 
-bool lane_pump(void) {
-  bool changed = false;
+void lane_pump(void) {
   for (uint32_t lane = 0; lane < FW_LANES; ++lane) {
     while (pump_one(lane)) {
-      changed = true;
     }
   }
-  return changed;
 }

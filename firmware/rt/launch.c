@@ -56,6 +56,7 @@ void launch_table_done(void) {
   if (fw.prep.state != PREP_FETCHING) {
     return;
   }
+  fw.dirty = 1;
   if (fw.prep.dropped) {
     fw.prep.dropped = 0;
     fw.prep.state = PREP_NONE;
@@ -193,6 +194,7 @@ void launch_released(void) {
 static void step_done(void) {
   fw_run_t* run = &fw.run;
   ++run->step;
+  fw.dirty |= (run->flags & (TPU_CMD_FLAG_INFEED | TPU_CMD_FLAG_OUTFEED)) != 0;
   if ((run->flags & TPU_CMD_FLAG_INFEED) != 0) {
     ++fw.infeed_free;
     REG_WRITE(INFEED, POP, 1);

@@ -105,6 +105,7 @@ void ring_fetched(void) {
     entry->lane = (uint8_t)(status == TPU_STATUS_OK ? lane_of(command_at(seq)) : TPU_LANE_LAUNCH);
   }
   fw.fetched += count;
+  fw.dirty = 1;
   REG_WRITE(SYSCTL, CMD_FETCHED, fw.fetched);
 }
 
