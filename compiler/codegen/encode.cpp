@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "ir/error.hpp"
-
 #include "tpu/spec/program_image.h"
 
 namespace tpu::compiler {

@@ -8,12 +8,15 @@
 #include <set>
 #include <unordered_set>
 
+#include "codegen/vpu_gen.hpp"
+
 namespace tpu::compiler {
 
 namespace {
 
 constexpr size_t kMaxOps = 48;       // of one loop kernel; more would run out of registers
 constexpr size_t kMaxAccesses = 14;  // loads; stores and indices share the limit of the command
+constexpr size_t kMaxCommandAccesses = 24;  // of a vpu_kernel command
 constexpr int64_t kEagerElements = 1024;  // kernels up to this size are placed as early as possible
 
 [[noreturn]] void unsupported(const Op& op, const std::string& why) {
@@ -145,8 +148,7 @@ class Fuser {
     if (!reducer || !is_reducer(*reducer)) {
       unsupported(op, "the reduction body must be one add, multiply, maximum, minimum, and or or");
     }
-    return key + std::string(kind_name(*reducer)) +
-           std::string(elem_name(op.operand_type(0).elem));
+    return key + std::string(kind_name(*reducer)) + std::string(elem_name(op.operand_type(0).elem));
   }
 
   void visit(const Op* op) {
@@ -227,9 +229,7 @@ class Fuser {
     put(op, domain, std::max(from, is_cheap(op->kind) ? latest_of_copy(op) : latest_of(*op)));
   }
 
-  int latest_of_copy(const Op* op) const {
-    return op->operands.empty() ? -1 : latest_of(*op);
-  }
+  int latest_of_copy(const Op* op) const { return op->operands.empty() ? -1 : latest_of(*op); }
 
   // Adds the op to a kernel at or behind `pos`, or makes a new one.
   void put(const Op* op, const Dims& domain, int pos) {
@@ -571,8 +571,8 @@ class Fuser {
     const auto at = [](const Dims& v, int64_t d) { return v[static_cast<size_t>(d)]; };
     size_t o = 0;
     for (size_t i = 0; i < a.lhs_batch.size(); ++i) {
-      c.batch.push_back({at(ld, a.lhs_batch[i]), at(ls, a.lhs_batch[i]), at(rs, a.rhs_batch[i]),
-                         os[o++]});
+      c.batch.push_back(
+          {at(ld, a.lhs_batch[i]), at(ls, a.lhs_batch[i]), at(rs, a.rhs_batch[i]), os[o++]});
     }
     for (const int64_t d : free_dims(op.operand_type(0).rank(), a.lhs_batch, a.lhs_contract)) {
       c.m.push_back({at(ld, d), at(ls, d), 0, os[o++]});
@@ -581,8 +581,8 @@ class Fuser {
       c.n.push_back({at(rd, d), 0, at(rs, d), os[o++]});
     }
     for (size_t i = 0; i < a.lhs_contract.size(); ++i) {
-      c.k.push_back({at(ld, a.lhs_contract[i]), at(ls, a.lhs_contract[i]),
-                     at(rs, a.rhs_contract[i]), 0});
+      c.k.push_back(
+          {at(ld, a.lhs_contract[i]), at(ls, a.lhs_contract[i]), at(rs, a.rhs_contract[i]), 0});
     }
     return c;
   }
@@ -596,9 +596,55 @@ class Fuser {
     insert(std::move(k), -1);
   }
 
-  // Which values need buffers, and what every loop kernel reads and writes.
+  // Cuts loop kernels that one command cannot hold: too many operands or live values.
   void finish() {
+    find_buffers();
+    for (auto it = program_.kernels.begin(); it != program_.kernels.end();) {
+      if (it->kind != KernelClass::kLoop || it->ops.size() < 2 || fits_command(*it)) {
+        ++it;
+        continue;
+      }
+      const auto half = static_cast<ptrdiff_t>(it->ops.size() / 2);
+      Kernel rest;
+      rest.kind = KernelClass::kLoop;
+      rest.domain = it->domain;
+      rest.ops.assign(it->ops.begin() + half, it->ops.end());
+      it->ops.resize(static_cast<size_t>(half));
+      it->nest = nest_or_copy(it->ops, it->domain);
+      rest.nest = nest_or_copy(rest.ops, rest.domain);
+      insert(std::move(rest), it->order + 1);
+      find_buffers();
+    }
+  }
+
+  static bool fits_command(const Kernel& k) {
+    VpuGenOptions o;
+    for (size_t n = 0; n < k.nest.nodes.size(); ++n) {
+      if (std::find(k.writes.begin(), k.writes.end(), k.nest.nodes[n].op->result()) !=
+          k.writes.end()) {
+        o.stores.push_back(static_cast<int>(n));
+      }
+    }
+    o.last = false;  // with the accumulators' carry
+    const int loops = static_cast<int>(k.nest.loops.size());
+    o.col_loop = loops - 1;
+    o.row_loop = loops - 2;
+    try {
+      return generate_vpu(k.nest, o).roles.size() <= kMaxCommandAccesses;
+    } catch (const OutOfRegisters&) {
+      return false;
+    }
+  }
+
+  // Which values need buffers, and what every loop kernel reads and writes.
+  void find_buffers() {
     std::set<const Value*> read;
+    for (Kernel& k : program_.kernels) {
+      if (k.kind == KernelClass::kLoop) {
+        k.reads.clear();
+        k.writes.clear();
+      }
+    }
     for (Kernel& k : program_.kernels) {
       if (k.kind == KernelClass::kLoop) {
         for (const NestAccess& a : k.nest.accesses) {
@@ -640,7 +686,8 @@ int64_t Contraction::count(const std::vector<Dim>& dims) {
 KernelProgram make_kernels(const Module& module) { return Fuser(module).run(); }
 
 std::string print(const KernelProgram& program) {
-  static constexpr std::array kNames = {"loop", "contract", "concatenate", "all_reduce", "copy_out"};
+  static constexpr std::array kNames = {"loop", "contract", "concatenate", "all_reduce",
+                                        "copy_out"};
   std::string out;
   for (const Kernel& k : program.kernels) {
     out += std::to_string(k.order) + ": " + kNames[static_cast<size_t>(k.kind)];

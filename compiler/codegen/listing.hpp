@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "exe/executable.hpp"
-
 #include "tpu/spec/isa.hpp"
 
 namespace tpu::compiler {

@@ -47,14 +47,15 @@ struct Node {
 };
 
 struct Nest {
-  std::vector<Loop> loops;  // in the order of the domain's memory, outermost first; none for 1 element
+  std::vector<Loop>
+      loops;  // in the order of the domain's memory, outermost first; none for 1 element
   std::vector<NestAccess> accesses;
   std::vector<View> indexes;  // i32 affine values
   std::vector<Node> nodes;
   bool has_reduce = false;
 
   int64_t elements() const;
-  View identity() const;  // row-major over all loops
+  View identity() const;         // row-major over all loops
   Dims reduced_strides() const;  // row-major over the kept loops, 0 in reduced ones
 };
 

@@ -1,4 +1,5 @@
-// Dependence edges by byte ranges, transitive reduction by vector clocks, semaphores per queue pair.
+// Dependence edges by byte ranges, transitive reduction by vector clocks, semaphores per queue
+// pair.
 #include "codegen/semaphores.hpp"
 
 #include <algorithm>
@@ -187,8 +188,6 @@ class Inserter {
 
 }  // namespace
 
-SyncResult insert_semaphores(Listing& listing, int limit) {
-  return Inserter(listing, limit).run();
-}
+SyncResult insert_semaphores(Listing& listing, int limit) { return Inserter(listing, limit).run(); }
 
 }  // namespace tpu::compiler

@@ -1,0 +1,94 @@
+// tpuc: compiles a StableHLO portable artifact to an executable.
+// Exit codes: 0 done, 1 the program cannot be compiled, 2 wrong usage.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+
+#include "board/board_loader.hpp"
+#include "codegen/codegen.hpp"
+#include "import/import.hpp"
+#include "passes/pass_manager.hpp"
+
+namespace {
+
+using tpu::compiler::Error;
+using tpu::compiler::Module;
+
+struct Arguments {
+  std::string input, output, board = "v3_8";
+  std::vector<std::string> overrides, dumps;
+  bool verbose = false;
+};
+
+bool wants(const Arguments& a, const std::string& stage) {
+  return std::find(a.dumps.begin(), a.dumps.end(), stage) != a.dumps.end();
+}
+
+void write_file(const std::string& path, const std::vector<std::byte>& bytes) {
+  std::ofstream out(path, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(bytes.data()),
+            static_cast<std::streamsize>(bytes.size()));
+  out.close();
+  if (!out) {
+    throw Error("cannot write " + path);
+  }
+}
+
+void compile(const Arguments& a) {
+  const tpu::spec::BoardParams board = tpu::spec::load_board(a.board, a.overrides);
+  Module module = tpu::compiler::import_vhlo_file(a.input);
+  tpu::compiler::PassOptions passes;
+  passes.after = [&](const std::string& pass, const Module& m) {
+    if (wants(a, pass)) {
+      std::cout << "// after " << pass << "\n" << print(m, true) << "\n";
+    }
+  };
+  run_passes(module, tpu::compiler::canonical_passes(), passes);
+  tpu::compiler::CodegenOptions codegen;
+  codegen.dump = [&](const std::string& stage, const std::string& text) {
+    if (wants(a, stage)) {
+      std::cout << "// " << stage << "\n" << text << "\n";
+    }
+  };
+  const tpu::exe::ExecutableT executable = compile_graph(module, board, codegen);
+  const std::vector<std::byte> bytes = tpu::exe::write_executable(executable);
+  if (!a.output.empty()) {
+    write_file(a.output, bytes);
+  }
+  if (a.verbose) {
+    std::cout << a.input << ": " << executable.partitions << " cores, " << executable.ops.size()
+              << " kernels, code " << executable.image.size() << " bytes, HBM "
+              << executable.hbm_bytes << " bytes, VMEM peak " << executable.vmem_peak_bytes
+              << " bytes, about " << executable.estimated_cycles << " cycles\n";
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Compiles a StableHLO portable artifact (jax.export) to a tpuboard executable."};
+  Arguments a;
+  app.set_version_flag("--version", "tpuc " TPU_VERSION);
+  app.add_option("program", a.input, "PROGRAM.mlirbc")->required();
+  app.add_option("-o,--output", a.output, "OUT.tpuexe");
+  app.add_option("--board", a.board, "board preset or file")->capture_default_str();
+  app.add_option("--set", a.overrides, "board override section.key=value")->allow_extra_args(false);
+  app.add_option("--dump-after", a.dumps,
+                 "print the program after a pass (import, inline, simplify, kernels, listing, ..)")
+      ->allow_extra_args(false);
+  app.add_flag("-v,--verbose", a.verbose, "print sizes and the estimated time");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  try {
+    compile(a);
+    return 0;
+  } catch (const std::exception& e) {
+    std::cerr << "tpuc: error: " << e.what() << "\n";
+    return 1;
+  }
+}

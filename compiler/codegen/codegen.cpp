@@ -1,0 +1,119 @@
+// Pipeline of the back half: kernels, commands, semaphores, image, executable.
+#include "codegen/codegen.hpp"
+
+#include <algorithm>
+
+#include "board/board_loader.hpp"
+#include "codegen/emitter.hpp"
+#include "codegen/encode.hpp"
+#include "codegen/estimate.hpp"
+#include "codegen/semaphores.hpp"
+
+namespace tpu::compiler {
+
+namespace {
+
+std::unique_ptr<exe::TensorT> tensor(const Module& module, const Type& global, const Type& local,
+                                     const Sharding& sharding, const std::string& name, int slot) {
+  auto t = std::make_unique<exe::TensorT>();
+  t->name = name;
+  t->elem = static_cast<exe::Elem>(isa_elem(local.elem));
+  t->global_dims = global.dims;
+  t->local_dims = local.dims;
+  t->replicated = sharding.is_replicated();
+  t->slot = static_cast<uint32_t>(slot);
+  for (int64_t core = 0; core < module.num_cores; ++core) {
+    const Dims index = t->replicated ? Dims(local.dims.size(), 0)
+                                     : sharding.shard_index(module.mesh, core, local.dims.size());
+    for (size_t d = 0; d < local.dims.size(); ++d) {
+      t->offsets.push_back(index[d] * local.dims[d]);
+    }
+  }
+  return t;
+}
+
+void check_cores(const Module& module, const spec::BoardParams& board) {
+  if (module.num_cores != 1 && module.num_cores != spec::core_count(board)) {
+    throw Error("the program runs on " + std::to_string(module.num_cores) + " cores; board " +
+                board.board.name + " runs programs of 1 or " +
+                std::to_string(spec::core_count(board)));
+  }
+}
+
+}  // namespace
+
+exe::ExecutableT compile_graph(const Module& module, const spec::BoardParams& board,
+                               const CodegenOptions& options) {
+  check_cores(module, board);
+  const KernelProgram kernels = make_kernels(module);
+  if (options.dump) {
+    options.dump("kernels", print(kernels));
+  }
+  Emitter emitter(module, kernels, board);
+  emitter.run();
+  Listing& listing = emitter.listing;
+  listing.slots[static_cast<size_t>(emitter.scratch_slot())].bytes = emitter.scratch_bytes();
+  const SyncResult sync = insert_semaphores(listing, emitter.first_remote_semaphore());
+
+  exe::ExecutableT e;
+  e.name = module.name;
+  e.isa_version = spec::kIsaVersion;
+  e.board_name = board.board.name;
+  e.board_hash = spec::board_hash(board);
+  e.partitions = static_cast<uint32_t>(module.num_cores);
+  ImageInfo info;
+  info.slots = static_cast<uint32_t>(listing.slots.size());
+  info.cores = e.partitions;
+  info.board_hash = e.board_hash;
+  const std::vector<std::byte> image = encode_image(listing, info);
+  e.image.resize(image.size());
+  std::transform(image.begin(), image.end(), e.image.begin(),
+                 [](std::byte b) { return static_cast<uint8_t>(b); });
+  const Function& main = *module.main;
+  const Op* ret = main.body.terminator();
+  const auto args = main.body.args.size();
+  for (size_t i = 0; i < args; ++i) {
+    e.args.push_back(tensor(module, main.args[i].global, main.body.args[i]->type,
+                            main.args[i].sharding, main.args[i].name, static_cast<int>(i)));
+    e.args.back()->donated_to = main.args[i].alias_result;
+  }
+  for (size_t i = 0; i < ret->operands.size(); ++i) {
+    e.results.push_back(tensor(module, main.results[i].global, ret->operands[i]->type,
+                               main.results[i].sharding, main.results[i].name,
+                               static_cast<int>(args + i)));
+  }
+  for (const SlotInfo& s : listing.slots) {
+    auto slot = std::make_unique<exe::SlotT>();
+    slot->kind = s.kind;
+    slot->bytes = s.bytes;
+    slot->index = s.index;
+    slot->alias_of = s.alias_of;
+    e.slots.push_back(std::move(slot));
+    e.hbm_bytes += s.alias_of < 0 ? s.bytes : 0;
+  }
+  if (e.hbm_bytes > static_cast<uint64_t>(board.hbm.gib_per_core) << 30) {
+    throw Error("the program needs " + std::to_string(e.hbm_bytes) + " bytes of HBM, a core has " +
+                std::to_string(board.hbm.gib_per_core) +
+                " GiB; largest buffers:" + emitter.largest_buffers());
+  }
+  for (const std::vector<std::byte>& bytes : emitter.constants) {
+    auto c = std::make_unique<exe::ConstantT>();
+    for (const std::byte b : bytes) {
+      c->data.push_back(static_cast<uint8_t>(b));
+    }
+    e.constants.push_back(std::move(c));
+  }
+  for (const exe::OpInfoT& op : emitter.ops) {
+    e.ops.push_back(std::make_unique<exe::OpInfoT>(op));
+  }
+  e.matmul_flops = emitter.matmul_flops;
+  e.vmem_peak_bytes = static_cast<uint64_t>(emitter.vmem_peak());
+  e.estimated_cycles = estimate_cycles(listing, board);
+  if (options.dump) {
+    options.dump("listing", print(listing));
+  }
+  (void)sync;
+  return e;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,93 @@
+// DMA commands: copies with merged strides, cut into pieces that overlap with their consumers.
+#include <algorithm>
+
+#include "codegen/emitter.hpp"
+
+namespace tpu::compiler {
+
+namespace {
+
+constexpr int64_t kPieceBytes = 512 * 1024;
+
+spec::Queue queue_for(const spec::Addr& dst) {
+  return static_cast<spec::Space>(dst.space) == spec::Space::kHbm ? spec::Queue::kDmaOut
+                                                                  : spec::Queue::kDmaIn;
+}
+
+void merge(std::vector<CopyDim>& dims) {
+  std::erase_if(dims, [](const CopyDim& d) { return d.n == 1; });
+  for (size_t i = dims.size(); i-- > 1;) {
+    const CopyDim& in = dims[i];
+    const CopyDim& out = dims[i - 1];
+    if (out.src == in.n * in.src && out.dst == in.n * in.dst) {
+      dims[i].n *= out.n;
+      dims.erase(dims.begin() + static_cast<ptrdiff_t>(i) - 1);
+    }
+  }
+}
+
+}  // namespace
+
+spec::Addr Emitter::hbm(const Buffer& b, int64_t byte) const {
+  return hbm_addr(b.slot, b.offset + byte);
+}
+
+// More than five strides: the outermost ones become commands of their own.
+void Emitter::copy(const spec::Addr& src, const spec::Addr& dst, int64_t elem_bytes,
+                   std::vector<CopyDim> dims, uint32_t op_id) {
+  merge(dims);
+  if (dims.size() > 5) {
+    const CopyDim outer = dims.front();
+    dims.erase(dims.begin());
+    for (int64_t i = 0; i < outer.n; ++i) {
+      spec::Addr s = src, d = dst;
+      s.offset += i * outer.src;
+      d.offset += i * outer.dst;
+      copy(s, d, elem_bytes, dims, op_id);
+    }
+    return;
+  }
+  auto c = make_command<spec::DmaCommand>(spec::Opcode::kDma, queue_for(dst), op_id);
+  c.src = src;
+  c.dst = dst;
+  c.elem_bytes = static_cast<uint32_t>(elem_bytes);
+  c.counts.fill(1);
+  const size_t shift = 5 - dims.size();
+  for (size_t i = 0; i < dims.size(); ++i) {
+    c.counts[shift + i] = static_cast<uint32_t>(dims[i].n);
+    c.src_strides[shift + i] = dims[i].src;
+    c.dst_strides[shift + i] = dims[i].dst;
+  }
+  if (dims.empty()) {
+    c.src_strides[4] = c.dst_strides[4] = elem_bytes;
+  }
+  Command command;
+  command.body = c;
+  listing.append(std::move(command));
+}
+
+void Emitter::copy_bytes(const spec::Addr& src, const spec::Addr& dst, int64_t bytes,
+                         int64_t elem_bytes, uint32_t op_id) {
+  for (int64_t at = 0; at < bytes; at += kPieceBytes) {
+    spec::Addr s = src, d = dst;
+    s.offset += at;
+    d.offset += at;
+    const int64_t n = std::min(kPieceBytes, bytes - at) / elem_bytes;
+    copy(s, d, elem_bytes, {{n, elem_bytes, elem_bytes}}, op_id);
+  }
+}
+
+void Emitter::fill(const spec::Addr& dst, int64_t elem_bytes, int64_t count, uint64_t pattern,
+                   uint32_t op_id) {
+  auto c = make_command<spec::FillCommand>(spec::Opcode::kFill, queue_for(dst), op_id);
+  c.dst = dst;
+  c.elem_bytes = static_cast<uint32_t>(elem_bytes);
+  c.counts = {1, 1, 1, 1, static_cast<uint32_t>(count)};
+  c.dst_strides[4] = elem_bytes;
+  c.pattern = pattern;
+  Command command;
+  command.body = c;
+  listing.append(std::move(command));
+}
+
+}  // namespace tpu::compiler

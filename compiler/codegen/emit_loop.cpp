@@ -1,0 +1,554 @@
+// Loop kernels: operands that are not in VMEM are streamed through it tile by tile, two slots each.
+// Tiles cut the loops from the outside in, in the order of the command (kept loops, then reduced
+// ones), so that a cut never changes the order of a sum.
+#include <algorithm>
+#include <cstdlib>
+
+#include "codegen/emitter.hpp"
+
+namespace tpu::compiler {
+
+namespace {
+
+constexpr int64_t kPieceBytes = 512 * 1024;  // of one streamed operand and tile
+constexpr int64_t kLanes = 128, kSublanes = 8, kFlatBlock = 1024;  // the register of the ISA
+constexpr int64_t kBlockBytes = kFlatBlock * 4;
+
+// A part of a buffer as it lies in VMEM: element strides along the loops, and the copy that loads
+// or stores it.
+struct Piece {
+  int64_t first = 0;   // element of the buffer that the copy starts at
+  int64_t origin = 0;  // element index in the piece of the tile's first iteration
+  int64_t elements = 0;
+  Dims stride;                // in the piece, per loop
+  std::vector<CopyDim> dims;  // in elements: src = buffer, dst = piece
+};
+
+Piece make_piece(const View& view, const Dims& start, const Dims& count) {
+  Piece p;
+  int64_t base = view.offset, lo = 0, hi = 0, product = 1, step = 0;
+  bool forward = true;
+  std::vector<size_t> loops;
+  for (size_t l = 0; l < count.size(); ++l) {
+    const int64_t s = view.stride[l];
+    base += s * start[l];
+    if (s == 0 || count[l] == 1) {
+      continue;
+    }
+    (s < 0 ? lo : hi) += s * (count[l] - 1);
+    product *= count[l];
+    forward = forward && s > 0;
+    step = step == 0 ? std::abs(s) : std::min(step, std::abs(s));
+    loops.push_back(l);
+  }
+  const int64_t span = hi - lo + 1;
+  if (!forward || step > 1 || span <= 2 * product) {
+    p.first = base + lo;
+    p.origin = -lo;
+    p.elements = span;
+    p.stride = view.stride;
+    p.dims = {{span, 1, 1}};
+    return p;
+  }
+  std::sort(loops.begin(), loops.end(),
+            [&](size_t a, size_t b) { return view.stride[a] < view.stride[b]; });
+  p.first = base;
+  p.stride.assign(count.size(), 0);
+  p.elements = 1;
+  for (const size_t l : loops) {
+    p.stride[l] = p.elements;
+    p.dims.insert(p.dims.begin(), {count[l], view.stride[l], p.elements});
+    p.elements *= count[l];
+  }
+  return p;
+}
+
+}  // namespace
+
+// An operand that goes through VMEM in pieces.
+struct Emitter::Stream {
+  const Value* value = nullptr;
+  View view;
+  int64_t slot_bytes = 0;
+  std::vector<int64_t> slots;
+};
+
+struct Emitter::LoopPlan {
+  VpuGenOptions options;
+  std::vector<int> order;          // of the loops in the command
+  Dims tile;                       // iterations of a tile per loop
+  std::vector<int> in_stream;      // per access: index of its stream, -1: resident
+  std::map<int, int> out_stream;   // node -> stream
+  std::vector<Stream> streams;     // inputs first
+  std::set<const Value*> whole;    // inputs and outputs that lie in VMEM as a whole
+  std::set<const Value*> forced;   // values that must be streamed: no room
+  std::vector<int64_t> temporary;  // VMEM to give back
+  int64_t carry = -1;              // accumulators between tiles
+  int64_t carry_bytes = 0;
+  bool cut_reduce = false;
+};
+
+namespace {
+
+// Granule of a cut, so that blocks stay whole.
+int64_t granule(const VpuGenOptions& o, int loop) {
+  if (o.flat) {
+    return kFlatBlock;
+  }
+  return loop == o.row_loop ? kSublanes : loop == o.col_loop ? kLanes : 1;
+}
+
+void choose_roles(const Nest& nest, VpuGenOptions& o) {
+  const int n = static_cast<int>(nest.loops.size());
+  if (n <= 1) {
+    o.flat = true;
+    o.col_loop = n - 1;
+    return;
+  }
+  o.col_loop = n - 1;
+  o.row_loop = n - 2;
+}
+
+Dims row_major_view(const Nest& nest, bool reduce_result) {
+  return reduce_result ? nest.reduced_strides() : nest.identity().stride;
+}
+
+}  // namespace
+
+bool Emitter::tile_fits(const LoopPlan& plan, int64_t piece_limit) const {
+  const Dims zero(plan.tile.size(), 0);
+  int64_t total = 0;
+  for (const Stream& s : plan.streams) {
+    const int64_t bytes =
+        make_piece(s.view, zero, plan.tile).elements * elem_bytes(s.value->type.elem);
+    if (bytes > piece_limit) {
+      return false;
+    }
+    total += 2 * round_up(bytes, kAlign);
+  }
+  return total <= board_.core.vmem_kib * 1024 * 5 / 8;
+}
+
+// Chooses iterations per tile. False if even the smallest tile does not fit.
+bool Emitter::cut_tiles(const Kernel& k, LoopPlan& plan, int64_t piece_limit) const {
+  const Nest& nest = k.nest;
+  plan.tile.clear();
+  for (const Loop& l : nest.loops) {
+    plan.tile.push_back(l.n);
+  }
+  const size_t excess = plan.order.size() > 4 ? plan.order.size() - 4 : 0;
+  for (size_t i = 0; i < excess; ++i) {
+    if (nest.loops[static_cast<size_t>(plan.order[i])].reduced) {
+      throw Error("a reduction with this many separate runs of dimensions is not supported",
+                  std::string(kind_name(k.ops.back()->kind)), k.ops.back()->loc);
+    }
+    plan.tile[static_cast<size_t>(plan.order[i])] = 1;
+  }
+  for (const bool fine : {false, true}) {
+    for (const int l : plan.order) {
+      const Loop& loop = nest.loops[static_cast<size_t>(l)];
+      int64_t& c = plan.tile[static_cast<size_t>(l)];
+      const int64_t g = fine && !loop.reduced ? 1 : granule(plan.options, l);
+      while (!tile_fits(plan, piece_limit) && c > g) {
+        c = std::max(g, round_up((c + 1) / 2, g) < c ? round_up((c + 1) / 2, g) : c - g);
+      }
+    }
+    if (tile_fits(plan, piece_limit)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Decides what is whole in VMEM and what streams. False: try again with a value forced to stream.
+bool Emitter::plan_loop(const Kernel& k, LoopPlan& plan) {
+  plan.in_stream.assign(k.nest.accesses.size(), -1);
+  plan.out_stream.clear();
+  plan.streams.clear();
+  plan.whole.clear();
+  const int64_t small = std::min<int64_t>(64 * 1024, resident_limit() / 4);
+  int64_t whole_bytes = 0;
+  const auto stays = [&](const Buffer& b) {
+    if (plan.forced.contains(b.value)) {
+      return false;
+    }
+    return b.vmem >= 0 || b.bytes <= small ||
+           (next_read(b) != INT32_MAX && b.bytes <= resident_limit());
+  };
+  const auto whole = [&](Buffer& b) {
+    if (plan.whole.insert(b.value).second) {
+      whole_bytes += b.bytes;
+    }
+  };
+  for (size_t i = 0; i < k.nest.accesses.size(); ++i) {
+    Buffer& b = buffer(k.nest.accesses[i].value);
+    if (stays(b)) {
+      whole(b);
+      continue;
+    }
+    plan.in_stream[i] = static_cast<int>(plan.streams.size());
+    plan.streams.push_back({b.value, k.nest.accesses[i].view, 0, {}});
+  }
+  for (size_t n = 0; n < k.nest.nodes.size(); ++n) {
+    const Op* op = k.nest.nodes[n].op;
+    if (std::find(k.writes.begin(), k.writes.end(), op->result()) == k.writes.end()) {
+      continue;
+    }
+    Buffer& b = buffer(op->result());
+    if (stays(b)) {
+      whole(b);
+      continue;
+    }
+    plan.out_stream[static_cast<int>(n)] = static_cast<int>(plan.streams.size());
+    plan.streams.push_back(
+        {b.value, {0, row_major_view(k.nest, op->kind == Kind::kReduce)}, 0, {}});
+  }
+  return whole_bytes <= board_.core.vmem_kib * 1024 * 3 / 4;
+}
+
+void Emitter::place_loop_buffers(const Kernel& k, LoopPlan& plan, uint32_t id) {
+  for (const Value* v : plan.whole) {
+    pinned_.insert(&buffer(v));
+  }
+  for (const Value* v : plan.whole) {
+    Buffer& b = buffer(v);
+    if (b.vmem >= 0) {
+      continue;
+    }
+    if (std::find(k.writes.begin(), k.writes.end(), v) != k.writes.end()) {
+      b.vmem = take(b.bytes);
+    } else {
+      load(b, id);
+    }
+  }
+  const Dims zero(plan.tile.size(), 0);
+  bool many = false;
+  for (size_t l = 0; l < plan.tile.size(); ++l) {
+    many = many || plan.tile[l] < k.nest.loops[l].n;
+    plan.cut_reduce =
+        plan.cut_reduce || (k.nest.loops[l].reduced && plan.tile[l] < k.nest.loops[l].n);
+  }
+  for (Stream& s : plan.streams) {
+    // The last tile may be longer by less than a granule.
+    Dims longest = plan.tile;
+    for (size_t l = 0; l < longest.size(); ++l) {
+      longest[l] =
+          std::min(k.nest.loops[l].n, longest[l] + granule(plan.options, static_cast<int>(l)) - 1);
+    }
+    s.slot_bytes = make_piece(s.view, zero, longest).elements * elem_bytes(s.value->type.elem);
+    for (int i = 0; i < (many ? 2 : 1); ++i) {
+      s.slots.push_back(take(s.slot_bytes));
+      plan.temporary.push_back(s.slots.back());
+    }
+  }
+  if (plan.cut_reduce) {
+    int64_t blocks = 1;
+    for (size_t l = 0; l < plan.tile.size(); ++l) {
+      if (!k.nest.loops[l].reduced) {
+        const int64_t g = granule(plan.options, static_cast<int>(l));
+        blocks *= (plan.tile[l] + 2 * g - 2) / g;
+      }
+    }
+    int64_t reduces = 0;
+    for (const Node& n : k.nest.nodes) {
+      reduces += n.op->kind == Kind::kReduce ? 1 : 0;
+    }
+    plan.carry_bytes = blocks * kBlockBytes;
+    plan.carry = take(plan.carry_bytes * reduces);
+    plan.temporary.push_back(plan.carry);
+  }
+}
+
+void Emitter::release_loop(LoopPlan& plan) {
+  for (const int64_t address : plan.temporary) {
+    give(address);
+  }
+  plan.temporary.clear();
+  for (Stream& s : plan.streams) {
+    s.slots.clear();
+  }
+  pinned_.clear();
+}
+
+void Emitter::emit_empty(const Kernel& k, uint32_t id) {
+  for (const Value* v : k.writes) {
+    if (v->type.count() == 0) {
+      continue;
+    }
+    const Operand* init = nullptr;
+    for (const Node& n : k.nest.nodes) {
+      if (n.op->result() == v && n.op->kind == Kind::kReduce) {
+        init = &n.in[1];
+      }
+    }
+    if (init == nullptr || init->kind != Operand::Kind::kImmediate) {
+      throw Error("an empty reduction needs a constant init value",
+                  std::string(kind_name(v->def->kind)), v->def->loc);
+    }
+    Buffer& b = buffer(v);
+    b.vmem = take(b.bytes);
+    const bool half = v->type.elem == Elem::kBf16;
+    fill(vmem_addr(b.vmem), elem_bytes(v->type.elem), v->type.count(),
+         half ? init->immediate >> 16 : init->immediate, id);
+    if (b.must_store) {
+      store(b, id);
+    }
+  }
+}
+
+void Emitter::emit_loop(const Kernel& k) {
+  const uint32_t id = op_id(k);
+  if (k.nest.elements() == 0) {
+    emit_empty(k, id);
+    return;
+  }
+  LoopPlan plan;
+  choose_roles(k.nest, plan.options);
+  plan.order = command_order(k.nest);
+  for (size_t n = 0; n < k.nest.nodes.size(); ++n) {
+    if (std::find(k.writes.begin(), k.writes.end(), k.nest.nodes[n].op->result()) !=
+        k.writes.end()) {
+      plan.options.stores.push_back(static_cast<int>(n));
+    }
+  }
+  if (plan.options.stores.empty()) {
+    return;
+  }
+  int64_t piece = std::min(kPieceBytes, board_.core.vmem_kib * 1024 / 16);
+  for (;;) {
+    const bool fits = plan_loop(k, plan) && cut_tiles(k, plan, piece);
+    if (fits) {
+      try {
+        place_loop_buffers(k, plan, id);
+        break;
+      } catch (const VmemFull&) {
+        release_loop(plan);
+      }
+    }
+    // Too much at once: the largest whole buffer streams; then smaller pieces.
+    const Value* largest = nullptr;
+    for (const Value* v : plan.whole) {
+      if (largest == nullptr || buffer(v).bytes > buffer(largest).bytes) {
+        largest = v;
+      }
+    }
+    if (largest != nullptr && buffer(largest).bytes > piece) {
+      Buffer& b = buffer(largest);
+      if (b.vmem >= 0) {
+        const bool made_here =
+            std::find(k.writes.begin(), k.writes.end(), largest) != k.writes.end();
+        if (!b.in_hbm && !made_here) {
+          store(b, id);
+        }
+        give(b.vmem);
+        b.vmem = -1;
+      }
+      plan.forced.insert(largest);
+    } else if (piece > 1024) {
+      piece /= 2;
+    } else {
+      too_large(k);
+    }
+  }
+  // Tiles in lexicographic order of the command's loops.
+  std::vector<int64_t> tiles;
+  for (const int l : plan.order) {
+    const int64_t n = k.nest.loops[static_cast<size_t>(l)].n, c = plan.tile[static_cast<size_t>(l)];
+    int64_t t = (n + c - 1) / c;
+    if (t > 1 && n % c != 0 && n % c < granule(plan.options, l)) {
+      --t;  // a tail shorter than a block goes with the tile before it
+    }
+    tiles.push_back(t);
+  }
+  std::vector<int64_t> at(tiles.size(), 0);
+  for (int64_t number = 0;; ++number) {
+    Dims start(plan.tile.size(), 0), count(plan.tile.size(), 1);
+    bool first = true, last = true;
+    for (size_t i = 0; i < tiles.size(); ++i) {
+      const auto l = static_cast<size_t>(plan.order[i]);
+      start[l] = at[i] * plan.tile[l];
+      count[l] = at[i] == tiles[i] - 1 ? k.nest.loops[l].n - start[l] : plan.tile[l];
+      if (k.nest.loops[l].reduced) {
+        first = first && at[i] == 0;
+        last = last && at[i] == tiles[i] - 1;
+      }
+    }
+    emit_tile(k, plan, start, count, first, last, number, id);
+    size_t i = tiles.size();
+    while (i > 0 && ++at[i - 1] == tiles[i - 1]) {
+      at[--i] = 0;
+    }
+    if (i == 0) {
+      break;
+    }
+  }
+  for (const Value* v : k.writes) {
+    Buffer& b = buffer(v);
+    if (b.vmem >= 0 && b.must_store) {
+      store(b, id);
+    } else if (b.vmem < 0) {
+      b.in_hbm = true;  // the tiles went home one by one
+    }
+  }
+  release_loop(plan);
+}
+
+void Emitter::emit_tile(const Kernel& k, LoopPlan& plan, const Dims& start, const Dims& count,
+                        bool first, bool last, int64_t number, uint32_t id) {
+  const Nest& nest = k.nest;
+  VpuGenOptions options = plan.options;
+  options.first = first;
+  options.last = last;
+  const VpuGenResult gen = generate_vpu(nest, options);
+
+  auto c = make_command<spec::VpuKernelCommand>(spec::Opcode::kVpuKernel, spec::Queue::kVpu, id);
+  c.head.flags = options.flat ? 1 : 0;
+  c.row_loop = c.col_loop = 255;
+  c.loops.fill(1);
+  c.rows = c.cols = 1;
+  // Loops of the command: the innermost four of the order; outer ones have one iteration here.
+  const size_t skip = plan.order.size() > 4 ? plan.order.size() - 4 : 0;
+  const size_t shift = 4 - (plan.order.size() - skip);
+  std::vector<int> place(nest.loops.size(), -1);
+  for (size_t i = skip; i < plan.order.size(); ++i) {
+    place[static_cast<size_t>(plan.order[i])] = static_cast<int>(shift + i - skip);
+  }
+  if (nest.loops.empty()) {
+    c.col_loop = 3;
+  }
+  for (size_t l = 0; l < nest.loops.size(); ++l) {
+    const int64_t g = granule(options, static_cast<int>(l));
+    if (place[l] < 0) {
+      continue;
+    }
+    c.loops[static_cast<size_t>(place[l])] = static_cast<uint32_t>((count[l] + g - 1) / g);
+    if (static_cast<int>(l) == options.col_loop) {
+      c.col_loop = static_cast<uint8_t>(place[l]);
+      c.cols = static_cast<uint32_t>(count[l]);
+    } else if (static_cast<int>(l) == options.row_loop) {
+      c.row_loop = static_cast<uint8_t>(place[l]);
+      c.rows = static_cast<uint32_t>(count[l]);
+    }
+  }
+  const auto strides = [&](spec::VpuAccess& a, const Dims& stride, int64_t bytes) {
+    for (size_t l = 0; l < nest.loops.size(); ++l) {
+      const auto s = static_cast<int32_t>(stride[l] * bytes);
+      if (place[l] >= 0) {
+        a.loop[static_cast<size_t>(place[l])] =
+            s * static_cast<int32_t>(granule(options, static_cast<int>(l)));
+      }
+      if (static_cast<int>(l) == options.col_loop) {
+        a.lane = s;
+      } else if (static_cast<int>(l) == options.row_loop) {
+        a.sub = s;
+      }
+    }
+  };
+  const auto offset_at_start = [&](const View& v) {
+    int64_t offset = v.offset;
+    for (size_t l = 0; l < nest.loops.size(); ++l) {
+      offset += v.stride[l] * start[l];
+    }
+    return offset;
+  };
+  struct Out {
+    const Stream* stream;
+    Piece piece;
+    int64_t address;
+  };
+  std::vector<Out> outs;
+  const auto operand = [&](const Value* v, const View& view, int stream, bool write) {
+    spec::VpuAccess a{};
+    const int64_t bytes = elem_bytes(v->type.elem);
+    a.type = static_cast<uint8_t>(isa_elem(v->type.elem));
+    if (stream < 0) {
+      a.addr = vmem_addr(buffer(v).vmem + offset_at_start(view) * bytes);
+      strides(a, view.stride, bytes);
+      return a;
+    }
+    const Stream& s = plan.streams[static_cast<size_t>(stream)];
+    const Piece p = make_piece(view, start, count);
+    const int64_t slot = s.slots[static_cast<size_t>(number) % s.slots.size()];
+    a.addr = vmem_addr(slot + p.origin * bytes);
+    strides(a, p.stride, bytes);
+    if (write) {
+      outs.push_back({&s, p, slot});
+      return a;
+    }
+    std::vector<CopyDim> dims = p.dims;
+    for (CopyDim& d : dims) {
+      d.src *= bytes;
+      d.dst *= bytes;
+    }
+    copy(hbm(buffer(v), p.first * bytes), vmem_addr(slot), bytes, dims, id);
+    return a;
+  };
+  Command command;
+  int carries = 0;
+  for (const AccessRole& role : gen.roles) {
+    spec::VpuAccess a{};
+    const auto i = static_cast<size_t>(role.index);
+    switch (role.kind) {
+      case AccessRole::Kind::kLoad:
+        a = operand(nest.accesses[i].value, nest.accesses[i].view, plan.in_stream[i], false);
+        break;
+      case AccessRole::Kind::kIndex:
+        a.addr.offset = offset_at_start(nest.indexes[i]);
+        a.type = static_cast<uint8_t>(spec::Elem::kI32);
+        strides(a, nest.indexes[i].stride, 1);
+        break;
+      case AccessRole::Kind::kStore:
+      case AccessRole::Kind::kReduceStore: {
+        const Op* op = nest.nodes[i].op;
+        const View view{0, row_major_view(nest, op->kind == Kind::kReduce)};
+        const auto it = plan.out_stream.find(role.index);
+        a = operand(op->result(), view, it == plan.out_stream.end() ? -1 : it->second, true);
+        break;
+      }
+      case AccessRole::Kind::kCarry: {
+        a.addr = vmem_addr(plan.carry + carries++ * plan.carry_bytes);
+        a.type = static_cast<uint8_t>(is_float(nest.nodes[i].op->type().elem) ? spec::Elem::kF32
+                                                                              : spec::Elem::kI32);
+        int64_t pitch = kBlockBytes;
+        for (int d = 3; d >= 0; --d) {
+          for (size_t l = 0; l < place.size(); ++l) {
+            if (place[l] == d && !nest.loops[l].reduced) {
+              a.loop[static_cast<size_t>(d)] = static_cast<int32_t>(pitch);
+              pitch *= c.loops[static_cast<size_t>(d)];
+            }
+          }
+        }
+        a.sub = options.flat ? 0 : static_cast<int32_t>(kLanes * 4);
+        a.lane = 4;
+        break;
+      }
+    }
+    command.accesses.push_back(a);
+  }
+  if (gen.uses_partition) {
+    c.scalar[0] = kPartitionRegister;
+  }
+  command.program = listing.add_program(gen.program);
+  command.body = c;
+  listing.append(std::move(command));
+  if (nest.has_reduce && !last) {
+    outs.erase(
+        std::remove_if(outs.begin(), outs.end(),
+                       [](const Out& o) { return o.stream->value->def->kind == Kind::kReduce; }),
+        outs.end());
+  }
+  for (const Out& o : outs) {
+    Buffer& b = buffer(o.stream->value);
+    give_home(b);
+    const int64_t bytes = elem_bytes(o.stream->value->type.elem);
+    std::vector<CopyDim> dims = o.piece.dims;
+    for (CopyDim& d : dims) {
+      std::swap(d.src, d.dst);
+      d.src *= bytes;
+      d.dst *= bytes;
+    }
+    copy(vmem_addr(o.address), hbm(b, o.piece.first * bytes), bytes, dims, id);
+  }
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,91 @@
+// Runs through the kernels in order; op table.
+#include "codegen/emitter.hpp"
+
+#include <algorithm>
+
+namespace tpu::compiler {
+
+Emitter::Emitter(const Module& module, const KernelProgram& kernels, const spec::BoardParams& board)
+    : module_(module),
+      kernels_(kernels),
+      board_(board),
+      vmem_(board.core.vmem_kib * 1024),
+      scratch_(board.hbm.gib_per_core << 30),
+      remote_semaphores_(static_cast<int>(board.core.semaphores)) {}
+
+void Emitter::run() {
+  make_slots();
+  plan_results();
+  listing.append(spec::ScalarOp::kRid, kPartitionRegister, 0, 0, 0);
+  for (const Kernel& k : kernels_.kernels) {
+    now_ = k.order;
+    running_op_ = op_id(k);
+    switch (k.kind) {
+      case KernelClass::kLoop:
+        emit_loop(k);
+        break;
+      case KernelClass::kContract:
+        emit_dot(k);
+        break;
+      case KernelClass::kConcatenate:
+        emit_concatenate(k);
+        break;
+      case KernelClass::kAllReduce:
+        emit_all_reduce(k);
+        break;
+      case KernelClass::kCopyOut:
+        emit_copy_out(k);
+        break;
+    }
+    drop_dead();
+  }
+  listing.append(spec::ScalarOp::kHalt, 0, 0, 0, 0);
+}
+
+// One entry per kernel: the names of its ops, the source line of the last one that has any.
+uint32_t Emitter::op_id(const Kernel& k) {
+  if (!ops.empty() && static_cast<size_t>(k.order) < ops.size()) {
+    return static_cast<uint32_t>(k.order);
+  }
+  exe::OpInfoT info;
+  constexpr size_t kNames = 6;
+  for (size_t i = 0; i < k.ops.size() && i < kNames; ++i) {
+    info.name += (i == 0 ? "" : "+") + std::string(kind_name(k.ops[i]->kind));
+  }
+  if (k.ops.size() > kNames) {
+    info.name += "+" + std::to_string(k.ops.size() - kNames) + " more";
+  }
+  if (k.kind == KernelClass::kCopyOut) {
+    info.name = "result " + std::to_string(k.result);
+  }
+  for (const Op* op : k.ops) {
+    if (!op->loc->frames.empty()) {
+      info.file = op->loc->frames[0].file;
+      info.line = op->loc->frames[0].line;
+      info.column = op->loc->frames[0].column;
+    }
+  }
+  if (k.kind == KernelClass::kContract) {
+    info.flops =
+        static_cast<uint64_t>(2 * Contraction::count(k.dot.batch) * Contraction::count(k.dot.m) *
+                              Contraction::count(k.dot.n) * Contraction::count(k.dot.k));
+  }
+  ops.push_back(info);
+  return static_cast<uint32_t>(ops.size() - 1);
+}
+
+void Emitter::too_large(const Kernel& k) const {
+  const Op* op = k.ops.empty() ? nullptr : k.ops.back();
+  std::string text = "the smallest tile of this op does not fit into VMEM (" +
+                     std::to_string(board_.core.vmem_kib) + " KiB); it touches";
+  for (const Value* v : k.reads) {
+    text += ' ' + to_string(v->type);
+  }
+  for (const Value* v : k.writes) {
+    text += ' ' + to_string(v->type);
+  }
+  throw Error(text, op == nullptr ? "" : std::string(kind_name(op->kind)),
+              op == nullptr ? nullptr : op->loc);
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,173 @@
+// Emitter: kernels to commands. Holds what all kernel classes share: buffers and where they lie
+// (HBM home, VMEM copy), VMEM and scratch allocation, DMA helpers, the op table. Kernels are
+// emitted one after the other into one listing; overlap comes from the queues alone.
+// VMEM works as a compiler-managed cache: buffers that will be read again stay while there is room;
+// when there is none, the one with the farthest next read goes (stored first if HBM lacks it).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "codegen/kernels.hpp"
+#include "codegen/listing.hpp"
+#include "codegen/vpu_gen.hpp"
+#include "tpu/spec/board_params.hpp"
+
+namespace tpu::compiler {
+
+// First-fit allocator of byte ranges; the search starts behind the last allocation, so that freed
+// bytes rest and later loads need not wait for their last readers.
+class RangeAllocator {
+ public:
+  explicit RangeAllocator(int64_t size);
+  int64_t take(int64_t bytes);  // -1: no hole is large enough
+  void give(int64_t address);
+  int64_t used() const { return used_; }
+  int64_t peak_end() const { return peak_end_; }
+
+ private:
+  std::map<int64_t, int64_t> free_;  // address -> bytes
+  std::map<int64_t, int64_t> taken_;
+  int64_t cursor_ = 0, used_ = 0, peak_end_ = 0;
+};
+
+struct Buffer {
+  const Value* value = nullptr;
+  int64_t bytes = 0;
+  int slot = -1;  // HBM home; -1: none yet
+  int64_t offset = 0;
+  bool in_hbm = false;      // the home holds the value
+  bool scratch = false;     // the home is an allocation of the scratch slot
+  bool must_store = false;  // the home is a result
+  int64_t vmem = -1;        // address of the whole value, -1: not in VMEM
+  std::vector<int> reads;   // kernels that read it, ascending
+};
+
+struct ReducePiece;  // emit_collective.cpp
+
+struct VmemFull {};  // thrown by Emitter::take
+
+// One counted stride pair of a copy.
+struct CopyDim {
+  int64_t n = 1, src = 0, dst = 0;  // bytes
+};
+
+class Emitter {
+ public:
+  Emitter(const Module& module, const KernelProgram& kernels, const spec::BoardParams& board);
+
+  void run();
+
+  Listing listing;
+  std::vector<exe::OpInfoT> ops;
+  std::vector<std::vector<std::byte>> constants;
+  uint64_t matmul_flops = 0;
+  int64_t vmem_peak() const { return vmem_.peak_end(); }
+  uint64_t scratch_bytes() const { return static_cast<uint64_t>(scratch_.peak_end()); }
+  int scratch_slot() const { return scratch_slot_; }
+  int first_remote_semaphore() const { return remote_semaphores_; }
+  // Buffers in HBM, largest first, for the message of a program that does not fit.
+  std::string largest_buffers() const;
+
+ private:
+  // memory.cpp
+  void make_slots();
+  void plan_results();
+  bool result_may_overwrite(const Value* result, int slot) const;
+  Buffer& buffer(const Value* v) { return buffers_.at(v); }
+  int next_read(const Buffer& b) const;  // kernel behind the current one, INT_MAX: none
+  int64_t take(int64_t bytes);           // VMEM; evicts; throws VmemFull
+  void give(int64_t address);
+  // Buffers at several addresses of one allocation: it goes back with the last of them.
+  void share(int64_t allocation, const std::vector<Buffer*>& inside);
+  bool evict_one();
+  void give_home(Buffer& b);
+  void store(Buffer& b, uint32_t op_id);  // VMEM copy to HBM home
+  void load(Buffer& b, uint32_t op_id);   // HBM home to a VMEM copy of its own
+  void drop_dead();
+  int64_t resident_limit() const;  // buffers up to this size may stay in VMEM as a whole
+
+  // dma.cpp
+  void copy(const spec::Addr& src, const spec::Addr& dst, int64_t elem_bytes,
+            std::vector<CopyDim> dims, uint32_t op_id);
+  void copy_bytes(const spec::Addr& src, const spec::Addr& dst, int64_t bytes, int64_t elem_bytes,
+                  uint32_t op_id);
+  void fill(const spec::Addr& dst, int64_t elem_bytes, int64_t count, uint64_t pattern,
+            uint32_t op_id);
+  spec::Addr hbm(const Buffer& b, int64_t byte = 0) const;
+
+  uint32_t op_id(const Kernel& k);
+  [[noreturn]] void too_large(const Kernel& k) const;
+
+  // emit_loop.cpp
+  struct Stream;
+  struct LoopPlan;
+  void emit_loop(const Kernel& k);
+  void emit_empty(const Kernel& k, uint32_t id);
+  bool plan_loop(const Kernel& k, LoopPlan& plan);
+  bool cut_tiles(const Kernel& k, LoopPlan& plan, int64_t piece_limit) const;
+  bool tile_fits(const LoopPlan& plan, int64_t piece_limit) const;
+  void place_loop_buffers(const Kernel& k, LoopPlan& plan, uint32_t id);
+  void emit_tile(const Kernel& k, LoopPlan& plan, const Dims& start, const Dims& count, bool first,
+                 bool last, int64_t number, uint32_t id);
+  void release_loop(LoopPlan& plan);
+
+  // emit_dot.cpp
+  struct DotPlan;
+  void emit_dot(const Kernel& k);
+  void plan_dot(const Kernel& k, DotPlan& p);
+  void dot_tile(const Kernel& k, DotPlan& p, int64_t batch, uint32_t id);
+  void matmul(const DotPlan& p, int64_t lhs, int64_t rhs, int64_t out, int64_t rows, int64_t cols,
+              int64_t depth, bool accumulate, uint32_t id);
+  void convert_tile(int64_t from, int64_t to, int64_t count, uint32_t id);
+
+  // emit_move.cpp
+  void emit_concatenate(const Kernel& k);
+  void emit_copy_out(const Kernel& k);
+  void save_overwritten_arguments(uint32_t id);
+
+  // emit_collective.cpp
+  void emit_all_reduce(const Kernel& k);
+  int peer_register(int64_t mask);
+  int dimension_semaphores(int64_t mask);
+  int grant(int64_t mask, const MemRange& range, uint32_t id);
+  void send(int64_t mask, const spec::Addr& src, const spec::Addr& dst, int64_t bytes, int64_t unit,
+            const MemRange& reads, uint32_t id);
+  void receive(int64_t mask, const MemRange& range, int granted, uint32_t id);
+  void combine(const ReducePiece& p, const spec::Addr& a, const spec::Addr& b,
+               const spec::Addr& out, int64_t bytes, std::vector<MemRange> windows);
+  void exchange_doubling(ReducePiece& p);
+  void half_registers(const ReducePiece& p);
+  void exchange_halving(ReducePiece& p);
+
+  const Module& module_;
+  const KernelProgram& kernels_;
+  const spec::BoardParams& board_;
+  std::map<const Value*, Buffer> buffers_;
+  std::vector<const Value*> result_home_;  // value whose home is result slot i, or null
+  RangeAllocator vmem_;
+  RangeAllocator scratch_;
+  int scratch_slot_ = -1;
+  int first_result_slot_ = 0;
+  int now_ = 0;  // order of the running kernel
+  std::set<const Buffer*> pinned_;
+  std::map<int64_t, int64_t> shared_;  // address of a buffer -> allocation that it lies in
+  bool arguments_saved_ = false;
+  uint32_t running_op_ = 0;
+  std::map<int64_t, int> remote_;  // mask -> semaphore of credits; +1: of arrivals
+  int remote_semaphores_;
+  std::map<int64_t, int> peers_;  // mask -> register
+};
+
+inline constexpr int kPartitionRegister = 1;    // replica id of the core
+inline constexpr int kFirstPeerRegister = 2;    // .. 8: replica id xor mask
+inline constexpr int kFirstOffsetRegister = 9;  // addresses that differ between cores
+inline constexpr int64_t kAlign = 512;
+
+inline int64_t round_up(int64_t n, int64_t m) { return (n + m - 1) / m * m; }
+
+}  // namespace tpu::compiler

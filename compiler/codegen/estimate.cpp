@@ -1,0 +1,193 @@
+// Cost formulas of spec/isa/commands.toml in closed form, and a pass over the listing in order.
+#include "codegen/estimate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+
+#include "arith/mxu_timing.hpp"
+#include "board/board_loader.hpp"
+
+namespace tpu::compiler {
+
+namespace {
+
+using spec::BoardParams;
+
+struct Cost {
+  uint64_t busy = 1;  // until the next command of the queue may start
+  uint64_t done = 1;  // until the result is there
+};
+
+Cost cost(const BoardParams&, const Command&, const Listing&, const spec::NopCommand&) {
+  return {};
+}
+
+Cost cost(const BoardParams& b, const Command&, const Listing&, const spec::MatmulCommand& c) {
+  spec::MxuShape s;
+  s.rows = static_cast<uint32_t>(b.mxu.rows);
+  s.cols = static_cast<uint32_t>(b.mxu.cols);
+  s.chains = static_cast<uint32_t>(b.mxu.chains);
+  s.segment_rows = static_cast<uint32_t>(b.mxu.segment_rows);
+  s.skew = static_cast<uint32_t>(b.mxu.skew);
+  s.load_rows = static_cast<uint32_t>(b.mxu.weight_rows_per_cycle);
+  spec::MxuExtent e;
+  e.rows = uint64_t{c.m[0]} * c.m[1] * c.m[2] * c.m[3];
+  e.taps = uint64_t{c.t[0]} * c.t[1] * c.t[2];
+  e.k = uint64_t{c.k[0]} * c.k[1] * c.k[2];
+  e.n_outer = c.n[0];
+  e.n_inner = c.n[1];
+  const spec::MxuCommandTiming t = spec::mxu_command_timing(s, e);
+  return {t.free_at, t.done_at};
+}
+
+Cost cost(const BoardParams& b, const Command& cmd, const Listing& l,
+          const spec::VpuKernelCommand& c) {
+  const VpuProgram& p = l.programs[static_cast<size_t>(cmd.program)];
+  static constexpr std::array<int, 9> kDepth = {0, 1, 2, 3, 4, 3, 2, 1, 0};
+  uint64_t total = static_cast<uint64_t>(b.vpu.kernel_start_cycles);
+  size_t at = 0;
+  for (size_t s = 0; s < 9; ++s) {
+    int64_t alu = 0, load = 0, store = 0, trans = 0, reduce = 0;
+    for (int i = 0; i < p.header.section[s]; ++i) {
+      const spec::VpuOpInfo& op = spec::kVpuOps[static_cast<size_t>(p.code[at++].op) - 1];
+      alu += op.alu;
+      load += op.load;
+      store += op.store;
+      trans += op.trans;
+      reduce += op.reduce;
+    }
+    uint64_t runs = 1;
+    for (size_t d = 0; d < static_cast<size_t>(kDepth[s]); ++d) {
+      runs *= c.loops[d];
+    }
+    const int64_t busiest = std::max(
+        {(alu + b.vpu.alus - 1) / b.vpu.alus, (load + b.vpu.load_slots - 1) / b.vpu.load_slots,
+         (store + b.vpu.store_slots - 1) / b.vpu.store_slots, trans * b.vpu.transcendental_interval,
+         reduce * b.vpu.reduce_interval});
+    total += runs * static_cast<uint64_t>(busiest);
+  }
+  return {total, total + static_cast<uint64_t>(b.vpu.pipeline_latency)};
+}
+
+Cost cost(const BoardParams& b, const Command&, const Listing&, const spec::TransposeCommand& c) {
+  const int64_t rows = c.rows, cols = c.cols;
+  uint64_t total = 0;
+  for (int64_t r = 0; r < rows; r += b.mxu.rows) {
+    for (int64_t k = 0; k < cols; k += b.mxu.cols) {
+      total += static_cast<uint64_t>(
+          std::max(std::min(b.mxu.rows, rows - r), std::min(b.mxu.cols, cols - k)));
+    }
+  }
+  total *= c.batch;
+  return {total, total + static_cast<uint64_t>(b.xlu.latency)};
+}
+
+uint64_t stream_cycles(const BoardParams& b, int64_t bytes, int64_t gbps, int64_t percent) {
+  const int64_t per_us = gbps * percent * 10;  // bytes per microsecond
+  return static_cast<uint64_t>((bytes * b.core.clock_mhz + per_us - 1) /
+                               std::max<int64_t>(per_us, 1));
+}
+
+Cost dma_cost(const BoardParams& b, const spec::CommandHeader& head, int64_t bytes, bool uses_hbm) {
+  if (head.queue == static_cast<uint8_t>(spec::Queue::kDmaRemote)) {
+    const uint64_t wire = stream_cycles(b, bytes, b.ici.link_gbps, b.ici.efficiency_percent);
+    return {wire, wire + spec::cycles_from_ns(b, b.ici.hop_ns)};
+  }
+  if (!uses_hbm) {
+    const auto move = static_cast<uint64_t>(bytes / b.dma.local_bytes_per_cycle + 1);
+    return {move, move + spec::cycles_from_ns(b, b.dma.local_fixed_ns)};
+  }
+  const uint64_t wire = stream_cycles(b, bytes, b.hbm.gbps_per_chip / b.board.cores_per_chip,
+                                      b.hbm.efficiency_percent);
+  const bool in = head.queue == static_cast<uint8_t>(spec::Queue::kDmaIn);
+  return {wire, wire + spec::cycles_from_ns(b, in ? b.dma.in_fixed_ns : b.dma.out_fixed_ns)};
+}
+
+int64_t box_bytes(const std::array<uint32_t, 5>& counts, uint32_t elem) {
+  int64_t n = elem;
+  for (const uint32_t c : counts) {
+    n *= c;
+  }
+  return n;
+}
+
+Cost cost(const BoardParams& b, const Command&, const Listing&, const spec::DmaCommand& c) {
+  constexpr auto kHbm = static_cast<uint8_t>(spec::Space::kHbm);
+  return dma_cost(b, c.head, box_bytes(c.counts, c.elem_bytes),
+                  c.src.space == kHbm || c.dst.space == kHbm);
+}
+
+Cost cost(const BoardParams& b, const Command&, const Listing&, const spec::FillCommand& c) {
+  return dma_cost(b, c.head, box_bytes(c.counts, c.elem_bytes),
+                  c.dst.space == static_cast<uint8_t>(spec::Space::kHbm));
+}
+
+}  // namespace
+
+uint64_t estimate_cycles(const Listing& listing, const BoardParams& board) {
+  std::array<uint64_t, spec::kQueueCount> free{}, done{};
+  std::array<std::deque<uint64_t>, 256> signals;
+  uint64_t issue = 0, end = 0;
+  for (const Item& item : listing.items) {
+    const auto* c = std::get_if<Command>(&item);
+    if (c == nullptr) {
+      ++issue;
+      continue;
+    }
+    issue += static_cast<uint64_t>(board.core.issue_cycles);
+    const auto q = static_cast<size_t>(c->queue());
+    uint64_t start = std::max(issue, free[q]);
+    for (const spec::Wait& w : c->head().wait) {
+      if ((w.flags & 1) != 0 && !signals[w.sem].empty()) {
+        start = std::max(start, signals[w.sem].front());
+        signals[w.sem].pop_front();
+      }
+    }
+    const Cost k =
+        std::visit([&](const auto& body) { return cost(board, *c, listing, body); }, c->body);
+    free[q] = start + k.busy;
+    done[q] = std::max(done[q], start + k.done);
+    end = std::max(end, done[q]);
+    for (const spec::Signal& s : c->head().signal) {
+      if ((s.flags & 1) != 0) {
+        signals[s.sem].push_back(done[q] + static_cast<uint64_t>(board.core.semaphore_cycles));
+      }
+    }
+  }
+  return end;
+}
+
+std::string print(const Listing& listing) {
+  std::string out;
+  for (size_t i = 0; i < listing.items.size(); ++i) {
+    out += std::to_string(i) + ": ";
+    if (const auto* insn = std::get_if<spec::ScalarInsn>(&listing.items[i])) {
+      out += spec::kScalarInsns[static_cast<size_t>(insn->op) - 32].name;
+      out += '\n';
+      continue;
+    }
+    const auto& c = std::get<Command>(listing.items[i]);
+    out += std::string(spec::kQueueNames[c.head().queue]) + ' ' +
+           std::string(spec::kCommands[c.body.index()].name) + " op " +
+           std::to_string(c.head().op_id);
+    for (const spec::Wait& w : c.head().wait) {
+      out += (w.flags & 1) != 0 ? " wait " + std::to_string(w.sem) : "";
+    }
+    for (const spec::Signal& s : c.head().signal) {
+      out += (s.flags & 1) != 0
+                 ? " signal " + std::to_string(s.sem) + ((s.flags & 2) != 0 ? "@" : "")
+                 : "";
+    }
+    for (const MemRange& r : memory_ranges(listing, c)) {
+      out += (r.write ? " W" : " R") +
+             std::string(spec::kSpaceNames[static_cast<size_t>(r.space)]) +
+             (r.space == spec::Space::kHbm ? std::to_string(r.slot) : "") + "[" +
+             std::to_string(r.lo) + "," + std::to_string(r.hi) + ")";
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+}  // namespace tpu::compiler

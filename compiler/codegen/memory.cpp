@@ -1,0 +1,293 @@
+// Buffers: slots, homes of results, VMEM as a cache with farthest-next-read eviction.
+#include <algorithm>
+#include <climits>
+
+#include "codegen/emitter.hpp"
+
+namespace tpu::compiler {
+
+RangeAllocator::RangeAllocator(int64_t size) { free_[0] = size; }
+
+int64_t RangeAllocator::take(int64_t bytes) {
+  bytes = std::max(round_up(bytes, kAlign), kAlign);
+  const auto fits = [&](const auto& hole) { return hole.second >= bytes; };
+  auto it = std::find_if(free_.lower_bound(cursor_), free_.end(), fits);
+  if (it == free_.end()) {
+    it = std::find_if(free_.begin(), free_.end(), fits);
+  }
+  if (it == free_.end()) {
+    return -1;
+  }
+  const auto [address, size] = *it;
+  free_.erase(it);
+  if (size > bytes) {
+    free_[address + bytes] = size - bytes;
+  }
+  taken_[address] = bytes;
+  used_ += bytes;
+  cursor_ = address + bytes;
+  peak_end_ = std::max(peak_end_, cursor_);
+  return address;
+}
+
+void RangeAllocator::give(int64_t address) {
+  const auto it = taken_.find(address);
+  int64_t lo = address, bytes = it->second;
+  used_ -= bytes;
+  taken_.erase(it);
+  auto next = free_.lower_bound(lo);
+  if (next != free_.end() && next->first == lo + bytes) {
+    bytes += next->second;
+    next = free_.erase(next);
+  }
+  if (next != free_.begin()) {
+    const auto prev = std::prev(next);
+    if (prev->first + prev->second == lo) {
+      prev->second += bytes;
+      return;
+    }
+  }
+  free_[lo] = bytes;
+}
+
+int64_t Emitter::resident_limit() const { return board_.core.vmem_kib * 1024 / 4; }
+
+// Slots: arguments, results, constants, scratch.
+void Emitter::make_slots() {
+  const Function& main = *module_.main;
+  const auto add = [&](exe::SlotKind kind, int64_t bytes, size_t index, const std::string& name) {
+    SlotInfo s;
+    s.kind = kind;
+    s.bytes = static_cast<uint64_t>(bytes);
+    s.index = static_cast<uint32_t>(index);
+    s.name = name;
+    listing.slots.push_back(s);
+    return static_cast<int>(listing.slots.size()) - 1;
+  };
+  const auto home = [&](const Value* v, int slot) {
+    Buffer& b = buffers_[v];
+    b.value = v;
+    b.bytes = v->type.bytes();
+    b.slot = slot;
+    b.in_hbm = true;
+  };
+  for (size_t i = 0; i < main.body.args.size(); ++i) {
+    const Value* v = main.body.args[i].get();
+    home(v, add(exe::SlotKind::argument, v->type.bytes(), i, main.args[i].name));
+  }
+  first_result_slot_ = static_cast<int>(listing.slots.size());
+  const Op* ret = main.body.terminator();
+  for (size_t i = 0; i < ret->operands.size(); ++i) {
+    add(exe::SlotKind::result, ret->operands[i]->type.bytes(), i, main.results[i].name);
+  }
+  for (size_t i = 0; i < main.args.size(); ++i) {
+    const int r = main.args[i].alias_result;
+    if (r >= 0) {
+      listing.slots[static_cast<size_t>(first_result_slot_ + r)].alias_of = static_cast<int>(i);
+    }
+  }
+  for (const Kernel& k : kernels_.kernels) {
+    for (const Value* v : k.reads) {
+      if (v->def == nullptr || v->def->kind != Kind::kConstant || buffers_.contains(v) ||
+          std::any_of(kernels_.kernels.begin(), kernels_.kernels.end(), [&](const Kernel& w) {
+            return std::find(w.writes.begin(), w.writes.end(), v) != w.writes.end();
+          })) {
+        continue;
+      }
+      const size_t n = constants.size();
+      constants.push_back(v->def->as<ConstantAttrs>().value.expanded());
+      home(v, add(exe::SlotKind::constant, v->type.bytes(), n, "constant " + std::to_string(n)));
+    }
+  }
+  scratch_slot_ = add(exe::SlotKind::scratch, 0, 0, "scratch");
+  for (const Kernel& k : kernels_.kernels) {
+    for (const Value* v : k.writes) {
+      Buffer& b = buffers_[v];
+      b.value = v;
+      b.bytes = v->type.bytes();
+    }
+    for (const Value* v : k.reads) {
+      buffers_.at(v).reads.push_back(k.order);
+    }
+  }
+}
+
+// A result lies in the slot of an argument: it may be written where it is made only if nobody reads
+// the argument afterwards; a loop kernel may read it element by element at the same time.
+bool Emitter::result_may_overwrite(const Value* result, int slot) const {
+  const int root = listing.root_slot(slot);
+  if (root == slot) {
+    return true;
+  }
+  const Value* argument = module_.main->body.args[static_cast<size_t>(root)].get();
+  const auto made =
+      std::find_if(kernels_.kernels.begin(), kernels_.kernels.end(), [&](const Kernel& k) {
+        return std::find(k.writes.begin(), k.writes.end(), result) != k.writes.end();
+      });
+  if (made == kernels_.kernels.end()) {
+    return false;
+  }
+  const auto it = buffers_.find(argument);
+  const int last = it == buffers_.end() || it->second.reads.empty() ? -1 : it->second.reads.back();
+  if (last != made->order) {
+    return last < made->order;
+  }
+  if (made->kind != KernelClass::kLoop || made->nest.has_reduce ||
+      argument->type.bytes() != result->type.bytes() ||
+      made->nest.elements() != argument->type.count()) {
+    return false;
+  }
+  const View all = made->nest.identity();
+  return std::all_of(made->nest.accesses.begin(), made->nest.accesses.end(),
+                     [&](const NestAccess& a) { return a.value != argument || a.view == all; });
+}
+
+void Emitter::plan_results() {
+  const Op* ret = module_.main->body.terminator();
+  result_home_.assign(ret->operands.size(), nullptr);
+  for (const Kernel& k : kernels_.kernels) {
+    if (k.kind != KernelClass::kCopyOut) {
+      continue;
+    }
+    Buffer& b = buffers_.at(k.reads[0]);
+    const int slot = first_result_slot_ + static_cast<int>(k.result);
+    if (b.slot < 0 && result_may_overwrite(k.reads[0], slot)) {
+      b.slot = slot;
+      b.must_store = true;
+      result_home_[k.result] = k.reads[0];
+    }
+  }
+}
+
+int Emitter::next_read(const Buffer& b) const {
+  const auto it = std::upper_bound(b.reads.begin(), b.reads.end(), now_);
+  return it == b.reads.end() ? INT_MAX : *it;
+}
+
+bool Emitter::evict_one() {
+  // The running kernel may still read its operands: they count as the nearest.
+  const auto when = [this](const Buffer& b) {
+    const auto it = std::lower_bound(b.reads.begin(), b.reads.end(), now_);
+    return it == b.reads.end() ? INT_MAX : *it;
+  };
+  Buffer* victim = nullptr;
+  for (auto& [v, b] : buffers_) {
+    if (b.vmem >= 0 && !pinned_.contains(&b) && (victim == nullptr || when(b) > when(*victim))) {
+      victim = &b;
+    }
+  }
+  if (victim == nullptr) {
+    return false;
+  }
+  if (!victim->in_hbm && (when(*victim) != INT_MAX || victim->must_store)) {
+    store(*victim, running_op_);
+  }
+  give(victim->vmem);
+  victim->vmem = -1;
+  return true;
+}
+
+int64_t Emitter::take(int64_t bytes) {
+  for (;;) {
+    const int64_t address = vmem_.take(bytes);
+    if (address >= 0) {
+      return address;
+    }
+    if (!evict_one()) {
+      throw VmemFull{};
+    }
+  }
+}
+
+void Emitter::share(int64_t allocation, const std::vector<Buffer*>& inside) {
+  for (const Buffer* b : inside) {
+    shared_[b->vmem] = allocation;
+  }
+}
+
+void Emitter::give(int64_t address) {
+  const auto it = shared_.find(address);
+  if (it == shared_.end()) {
+    vmem_.give(address);
+    return;
+  }
+  const int64_t allocation = it->second;
+  shared_.erase(it);
+  if (std::none_of(shared_.begin(), shared_.end(),
+                   [&](const auto& s) { return s.second == allocation; })) {
+    vmem_.give(allocation);
+  }
+}
+
+void Emitter::give_home(Buffer& b) {
+  if (b.slot < 0) {
+    b.slot = scratch_slot_;
+    b.scratch = true;
+    b.offset = scratch_.take(b.bytes);
+    if (b.offset < 0) {
+      throw Error("the program needs more HBM than a core has; largest buffers: " +
+                  largest_buffers());
+    }
+  }
+}
+
+void Emitter::store(Buffer& b, uint32_t id) {
+  give_home(b);
+  copy_bytes(vmem_addr(b.vmem), hbm(b), b.bytes, elem_bytes(b.value->type.elem), id);
+  b.in_hbm = true;
+}
+
+void Emitter::load(Buffer& b, uint32_t id) {
+  if (b.vmem >= 0) {
+    return;
+  }
+  if (!b.in_hbm) {
+    throw Error("internal: a buffer is read before it is written");
+  }
+  b.vmem = take(b.bytes);
+  copy_bytes(hbm(b), vmem_addr(b.vmem), b.bytes, elem_bytes(b.value->type.elem), id);
+}
+
+void Emitter::drop_dead() {
+  for (auto& [v, b] : buffers_) {
+    if (next_read(b) != INT_MAX) {
+      continue;
+    }
+    if (b.vmem >= 0) {
+      give(b.vmem);
+      b.vmem = -1;
+    }
+    if (b.scratch && b.slot >= 0 && b.in_hbm) {
+      scratch_.give(b.offset);
+      b.scratch = false;
+      b.in_hbm = false;
+    }
+  }
+}
+
+std::string Emitter::largest_buffers() const {
+  std::vector<std::pair<int64_t, std::string>> list;
+  for (const SlotInfo& s : listing.slots) {
+    if (s.alias_of < 0 && s.kind != exe::SlotKind::scratch) {
+      list.push_back({static_cast<int64_t>(s.bytes),
+                      std::string(exe::EnumNameSlotKind(s.kind)) + " " + std::to_string(s.index) +
+                          (s.name.empty() ? "" : " (" + s.name + ")")});
+    }
+  }
+  for (const auto& [v, b] : buffers_) {
+    if (b.scratch) {
+      list.push_back({b.bytes, "temporary " + to_string(v->type) + " of " +
+                                   (v->def == nullptr ? "?"
+                                                      : std::string(kind_name(v->def->kind)) +
+                                                            " at " + to_string(*v->def->loc))});
+    }
+  }
+  std::sort(list.begin(), list.end(), std::greater<>());
+  std::string out;
+  for (size_t i = 0; i < std::min<size_t>(list.size(), 8); ++i) {
+    out += "\n  " + std::to_string(list[i].first) + " bytes: " + list[i].second;
+  }
+  return out;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,172 @@
+// Compiles a graph, runs it on the untimed machine and compares with the graph interpreter.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "arith/bf16.hpp"
+#include "arith/flush_mode.hpp"
+#include "board/board_loader.hpp"
+#include "codegen/codegen.hpp"
+#include "ir/interpreter.hpp"
+#include "untimed_core.hpp"
+
+namespace tpu::compiler::test {
+
+struct RunOptions {
+  std::vector<std::string> overrides;  // of the board
+  std::string board = "v3_8";
+  // Of a float, relative to the larger of 1 and the value: sums of the two may differ in order,
+  // and transcendentals by a few units in the last place. 0: equal bits.
+  double tolerance = 2e-5;
+  uint32_t data_seed = 1;
+  std::vector<uint32_t> order_seeds = {0, 7};  // of the untimed machine
+  double low = -2, high = 2;                   // of random floats
+  bool small_integers = false;                 // floats are integers: every sum is exact
+};
+
+inline Tensor random_tensor(const Type& type, std::mt19937& random, const RunOptions& o) {
+  Tensor t = make_tensor(type);
+  std::uniform_real_distribution<float> real(static_cast<float>(o.low), static_cast<float>(o.high));
+  for (int64_t i = 0; i < type.count(); ++i) {
+    std::byte* p = t.data.data() + i * elem_bytes(type.elem);
+    float f = real(random);
+    if (o.small_integers) {
+      f = std::round(f);
+    }
+    switch (type.elem) {
+      case Elem::kF32:
+        std::memcpy(p, &f, 4);
+        break;
+      case Elem::kBf16: {
+        const uint16_t h = spec::bf16_from_f32(f);
+        std::memcpy(p, &h, 2);
+        break;
+      }
+      case Elem::kI1:
+        *p = static_cast<std::byte>(random() & 1u);
+        break;
+      default: {
+        const auto v = static_cast<int64_t>(random() % 10u);
+        std::memcpy(p, &v, static_cast<size_t>(elem_bytes(type.elem)));
+        break;
+      }
+    }
+  }
+  return t;
+}
+
+inline double element(const Tensor& t, int64_t i) {
+  Dense d;
+  d.type = t.type;
+  d.data = std::make_shared<const std::vector<std::byte>>(t.data);
+  return is_float(t.type.elem) ? d.as_double(i) : static_cast<double>(d.as_int(i));
+}
+
+inline void expect_near(const Tensor& want, const Tensor& got, double tolerance,
+                        const std::string& what) {
+  ASSERT_EQ(want.data.size(), got.data.size()) << what;
+  if (want.data == got.data) {
+    return;
+  }
+  Dense a = to_dense(want), b = to_dense(got);
+  int shown = 0;
+  const double slack = want.type.elem == Elem::kBf16 ? std::max(tolerance, 1e-2) : tolerance;
+  for (int64_t i = 0; i < want.type.count() && shown < 3; ++i) {
+    if (!is_float(want.type.elem)) {
+      if (a.as_int(i) != b.as_int(i)) {
+        ADD_FAILURE() << what << "[" << i << "]: want " << a.as_int(i) << " got " << b.as_int(i);
+        ++shown;
+      }
+      continue;
+    }
+    const double x = a.as_double(i), y = b.as_double(i);
+    const bool same = (std::isnan(x) && std::isnan(y)) || x == y ||
+                      std::abs(x - y) <= slack * std::max(1.0, std::abs(x));
+    if (!same ||
+        (tolerance == 0 && std::memcmp(a.element(i), b.element(i),
+                                       static_cast<size_t>(elem_bytes(want.type.elem))) != 0)) {
+      ADD_FAILURE() << what << "[" << i << "]: want " << x << " got " << y;
+      ++shown;
+    }
+  }
+}
+
+struct Outcome {
+  exe::ExecutableT executable;
+  std::vector<std::vector<Tensor>> results;  // [core][result]
+  int64_t commands = 0;
+};
+
+inline Outcome run_executable(const Module& module, exe::ExecutableT executable,
+                              const spec::BoardParams& board,
+                              const std::vector<std::vector<Tensor>>& args, uint32_t order_seed) {
+  tpu::test::UntimedOptions untimed;
+  untimed.seed = order_seed;
+  Outcome out;
+  out.executable = std::move(executable);
+  tpu::test::UntimedMachine machine(out.executable, board, untimed);
+  for (size_t c = 0; c < args.size(); ++c) {
+    for (size_t i = 0; i < args[c].size(); ++i) {
+      std::vector<uint8_t> bytes(args[c][i].data.size());
+      std::memcpy(bytes.data(), args[c][i].data.data(), bytes.size());
+      machine.set_argument(static_cast<int>(c), i, bytes);
+    }
+  }
+  machine.run();
+  const Op* ret = module.main->body.terminator();
+  for (size_t c = 0; c < args.size(); ++c) {
+    out.results.emplace_back();
+    for (size_t i = 0; i < ret->operands.size(); ++i) {
+      Tensor t = make_tensor(ret->operands[i]->type);
+      const std::vector<uint8_t> bytes = machine.result(static_cast<int>(c), i);
+      std::memcpy(t.data.data(), bytes.data(), t.data.size());
+      out.results[c].push_back(std::move(t));
+    }
+  }
+  out.commands = machine.commands();
+  return out;
+}
+
+inline std::vector<std::vector<Tensor>> random_arguments(const Module& module,
+                                                         const RunOptions& o) {
+  std::mt19937 random(o.data_seed);
+  std::vector<Tensor> global;
+  for (const ArgInfo& a : module.main->args) {
+    global.push_back(random_tensor(a.global, random, o));
+  }
+  return split_arguments(module, global);
+}
+
+// Compiles once; runs with every order seed; compares every result of every core.
+inline Outcome check_graph(const Module& module, const RunOptions& o = {}) {
+  const spec::BoardParams board = spec::load_board(o.board, o.overrides);
+  const auto args = random_arguments(module, o);
+  std::vector<std::vector<Tensor>> want;
+  {
+    const spec::ScopedFlushMode flush;
+    EvalOptions eval;
+    eval.mxu.rows = static_cast<uint32_t>(board.mxu.rows);
+    eval.mxu.chains = static_cast<uint32_t>(board.mxu.chains);
+    eval.mxu.segment_rows = static_cast<uint32_t>(board.mxu.segment_rows);
+    want = interpret(module, args, eval);
+  }
+  Outcome last;
+  for (const uint32_t seed : o.order_seeds) {
+    Outcome got = run_executable(module, compile_graph(module, board), board, args, seed);
+    for (size_t c = 0; c < want.size(); ++c) {
+      for (size_t i = 0; i < want[c].size(); ++i) {
+        expect_near(want[c][i], got.results[c][i], o.tolerance,
+                    "core " + std::to_string(c) + " result " + std::to_string(i));
+      }
+    }
+    last = std::move(got);
+  }
+  return last;
+}
+
+}  // namespace tpu::compiler::test
