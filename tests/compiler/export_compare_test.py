@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exports the artifacts of tests/data again and compares them with the checked-in files, byte by byte.
+"""Exports the artifacts of tests/data again and compares them with the checked-in files.
 
 Usage: export_compare_test.py --data TESTS_DATA. Exits with 77 (skipped) if the packages of
 requirements.txt are not installed in the stated versions.

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Compares the compiler's front half with JAX on the CPU: import, passes and the graph interpreter.
 
-Usage: jax_compare_test.py --tool GRAPH_INTERPRET --data TESTS_DATA. Exits with 77 (skipped) without JAX.
-The passes must not change a bit: every program is interpreted with and without them, dots by the law
-of the matrix unit. Against JAX dots are taken without rounding of operands; integers must be equal,
+Usage: jax_compare_test.py --tool GRAPH_INTERPRET --data TESTS_DATA. Exits with 77
+(skipped) without JAX. The passes must not change a bit: every program is interpreted with and
+without them, dots by the law of the matrix unit. Against JAX dots are taken without rounding of
+operands; integers must be equal,
 floats within the bounds of CASES, which leave room for another order of f32 sums.
 """
 
@@ -25,10 +26,10 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-# Largest relative L2 distance of an output.
+# Largest relative L2 distance of an output; sums of mixed signs lose digits.
 CASES = {
     "dense": 1e-6, "mlp_sgd": 1e-6, "mlp_momentum": 1e-5, "mlp_adam": 1e-5, "elementwise": 1e-6,
-    "shapes": 0.0, "reductions": 1e-6, "dots": 1e-6, "constants": 0.0, "bf16_dense": 4e-3,
+    "shapes": 0.0, "reductions": 1e-5, "dots": 1e-6, "constants": 0.0, "bf16_dense": 4e-3,
     "collectives": 1e-6, "collectives_2d": 1e-6, "integers": 0.0,
 }
 DTYPES = {"i1": np.bool_, "i8": np.int8, "i32": np.int32, "ui32": np.uint32, "f32": np.float32,
@@ -42,11 +43,12 @@ def random_input(spec: jax.ShapeDtypeStruct, rng: np.random.Generator) -> np.nda
         return rng.integers(0, 2**32, spec.shape, dtype=np.uint64).astype(spec.dtype)
     if np.issubdtype(spec.dtype, np.integer):
         return rng.integers(0, 4, spec.shape).astype(spec.dtype)
-    return rng.uniform(0.1, 1.0, spec.shape).astype(spec.dtype) * rng.choice([-1, 1], spec.shape).astype(
-        spec.dtype)
+    sign = rng.choice([-1, 1], spec.shape).astype(spec.dtype)
+    return rng.uniform(0.1, 1.0, spec.shape).astype(spec.dtype) * sign
 
 
-def interpret(tool: Path, program: Path, inputs: list[np.ndarray], flags: list[str]) -> list[np.ndarray]:
+def interpret(tool: Path, program: Path, inputs: list[np.ndarray],
+              flags: list[str]) -> list[np.ndarray]:
     with tempfile.TemporaryDirectory() as folder:
         files = []
         for i, value in enumerate(inputs):

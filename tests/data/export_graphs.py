@@ -93,13 +93,14 @@ def reductions(x, i, m):
 
 
 def dots(a, b, v):
-    return (a @ b, jnp.einsum("ij,kj->ik", a, a), jnp.einsum("ij,ik->jk", a, a), a @ v, jnp.outer(v, v),
+    return (a @ b, jnp.einsum("ij,kj->ik", a, a), jnp.einsum("ij,ik->jk", a, a), a @ v,
+            jnp.outer(v, v),
             jnp.einsum("bij,bjk->bik", a.reshape(2, 2, 6), b.reshape(2, 6, 4)[:, :, :3]))
 
 
 def integers(a, b, u, v):
-    return (a * b - a, a // (b + 1), a % (b + 1), -a, jnp.abs(a - 2), jnp.sign(a - 1), u * v + u, u ^ v, u & ~v,
-            u << (v & 31), u >> (v & 31), lax.population_count(u), lax.clz(u), jnp.minimum(u, v),
+    return (a * b - a, a // (b + 1), a % (b + 1), -a, jnp.abs(a - 2), jnp.sign(a - 1),
+            u * v + u, u ^ v, u & ~v, u << (v & 31), u >> (v & 31), lax.population_count(u), lax.clz(u), jnp.minimum(u, v),
             jnp.maximum(a, b), u < v, a >= b, u.astype(F32), (a.astype(F32) * 1.5).astype(I32),
             a.astype(jnp.bool_), lax.div(a, b), lax.rem(a, b))
 
@@ -179,7 +180,8 @@ def table() -> dict:
         "mlp_adam": mlp_step(adam, sizes, 16),
         "elementwise": (jax.jit(elementwise), (arg((3, 5)), arg((3, 5)))),
         "shapes": (jax.jit(shapes), (arg((2, 3, 5)), arg((5,), I32))),
-        "reductions": (jax.jit(reductions), (arg((4, 6)), arg((4, 6), I32), arg((4, 6), jnp.bool_))),
+        "reductions": (jax.jit(reductions),
+                       (arg((4, 6)), arg((4, 6), I32), arg((4, 6), jnp.bool_))),
         "dots": (jax.jit(dots), (arg((4, 6)), arg((6, 8)), arg((6,)))),
         "integers": (jax.jit(integers), (arg((9,), I32), arg((9,), I32), arg((9,), jnp.uint32),
                                          arg((9,), jnp.uint32))),
@@ -216,7 +218,7 @@ def main() -> None:
     parser.add_argument("--text", action="store_true", help="also write the StableHLO text")
     args = parser.parse_args()
     args.out_dir.mkdir(parents=True, exist_ok=True)
-    # Locations name the script without its folder, so that the artifacts do not depend on the machine.
+    # Locations name the script without its folder: artifacts must not depend on the machine.
     jax.config.update("jax_hlo_source_file_canonicalization_regex", ".*/")
     for name, (fn, inputs) in table().items():
         exported = jax.export.export(fn)(*inputs)

@@ -1,0 +1,160 @@
+// The interface of the program: arguments and results of main with their shardings and donations,
+// and where to point at when an argument is refused. See normaliser.hpp.
+#include "import/normaliser.hpp"
+
+namespace tpu::compiler::frontend {
+
+using bytecode::Dialect;
+using bytecode::kNone;
+
+LocRef Normaliser::caller_loc(const std::string& callee) const {
+  LocRef found;
+  const auto look = [&](const Function& f) {
+    walk(f.body, [&](const Op& op) {
+      const auto* call = std::get_if<CallAttrs>(&op.attrs);
+      if (!found && call != nullptr && call->callee == callee) {
+        found = op.loc;
+      }
+    });
+  };
+  look(*out_.main);
+  for (const auto& f : out_.functions) {
+    look(*f);
+  }
+  return found;
+}
+
+void Normaliser::convert_main(const RawOp& op) {
+  const OpReader reader = open(op);
+  const RawRegion& body = body_of(op, reader);
+  out_.main = std::make_unique<Function>();
+  Function& f = *out_.main;
+  f.name = "main";
+  f.loc = reader.loc();
+  layouts_.assign(raw_.num_values, {});
+  const auto arg_attrs = tables_.array(reader.property("arg_attrs"));
+  for (size_t i = 0; i < body.args.size(); ++i) {
+    const auto& arg = body.args[i];
+    const Type type = arg_type(reader, body, i);
+    values_[arg.value] = f.body.add_arg(type);
+    ArgInfo info;
+    info.name = tables_.loc(arg.loc)->path;
+    info.global = type;
+    Layout& layout = layouts_[arg.value];
+    layout.global = type;
+    layout.argument = static_cast<int>(i);
+    if (arg_attrs && i < arg_attrs->size()) {
+      read_arg_attrs(reader, (*arg_attrs)[i], info, layout);
+    }
+    f.args.push_back(std::move(info));
+  }
+  at_top_ = true;
+  convert_ops(body, f.body);
+  at_top_ = false;
+  finish_results(reader, body.ops.back(), f);
+  for (const auto& arg : body.args) {
+    const Layout& layout = layouts_[arg.value];
+    auto& info = f.args[static_cast<size_t>(layout.argument)];
+    info.sharding = layout.sharding;
+    f.body.args[static_cast<size_t>(layout.argument)]->type =
+        local_type(reader, info.global, shardings_.mesh(), info.sharding);
+  }
+  assign_donations(f);
+}
+
+Type Normaliser::arg_type(const OpReader& reader, const RawRegion& body, size_t i) {
+  try {
+    return reader.type(body.args[i].type);
+  } catch (const Error& e) {
+    const std::string name = tables_.loc(body.args[i].loc)->path;
+    const std::string message = "argument " + std::to_string(i) +
+                                (name.empty() ? "" : " ('" + name + "')") + ": " + e.message();
+    std::set<uint32_t> names = {body.args[i].value};
+    if (const RawOp* user = first_use(body, names, 0)) {
+      open(*user).fail(message);
+    }
+    reader.fail(message);
+  }
+}
+
+const RawOp* Normaliser::first_use(const RawRegion& region, std::set<uint32_t>& names, int depth) {
+  for (const RawOp& op : region.ops) {
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      if (names.count(op.operands[i]) == 0) {
+        continue;
+      }
+      if (op.dialect != Dialect::kBuiltin && !tables_.loc(op.loc)->frames.empty()) {
+        return &op;
+      }
+      names.insert(op.results.begin(), op.results.end());
+      const RawOp* callee = called_function(op);
+      if (callee != nullptr && callee->regions.size() == 1 && depth < kMaxCallDepth &&
+          i < callee->regions[0].args.size()) {
+        std::set<uint32_t> inner = {callee->regions[0].args[i].value};
+        if (const RawOp* user = first_use(callee->regions[0], inner, depth + 1)) {
+          return user;
+        }
+      }
+    }
+  }
+  return nullptr;
+}
+
+void Normaliser::read_arg_attrs(const OpReader& reader, uint32_t dictionary, ArgInfo& info,
+                                Layout& layout) {
+  if (const auto alias = tables_.integer(tables_.entry(dictionary, "tf.aliasing_output"))) {
+    info.alias_result = static_cast<int>(*alias);
+    info.donated = true;
+  }
+  if (tables_.integer(tables_.entry(dictionary, "jax.buffer_donor")).value_or(0) != 0) {
+    info.donated = true;
+  }
+  const uint32_t sharding = tables_.entry(dictionary, "sdy.sharding");
+  if (sharding != kNone) {
+    layout.sharding = shardings_.tensor(reader, sharding, info.global.dims.size());
+    layout.decided = true;
+  }
+}
+
+void Normaliser::finish_results(const OpReader& reader, const RawOp& ret, Function& f) {
+  const auto res_attrs = tables_.array(reader.property("res_attrs"));
+  for (size_t i = 0; i < ret.operands.size(); ++i) {
+    Layout& l = layout(ret.operands[i]);
+    l.decided = true;  // an argument that is returned as it is and not used: replicated
+    ResultInfo info{"", l.global, l.sharding};
+    if (res_attrs && i < res_attrs->size()) {
+      const uint32_t dictionary = (*res_attrs)[i];
+      info.name = tables_.text(tables_.entry(dictionary, "jax.result_info")).value_or("");
+      const uint32_t wanted = tables_.entry(dictionary, "sdy.sharding");
+      if (wanted != kNone) {
+        const Sharding s = shardings_.tensor(reader, wanted, info.global.dims.size());
+        if (s.dim_axes != info.sharding.dim_axes) {
+          reader.fail(
+              "result " + std::to_string(i) +
+              " is wanted in another sharding than jax.shard_map gives; make out_specs and the "
+              "sharding of the result equal");
+        }
+      }
+    }
+    f.results.push_back(std::move(info));
+  }
+}
+
+void Normaliser::assign_donations(Function& f) {
+  std::set<int> taken;
+  for (const ArgInfo& a : f.args) {
+    taken.insert(a.alias_result);
+  }
+  for (ArgInfo& a : f.args) {
+    for (size_t r = 0; a.donated && a.alias_result < 0 && r < f.results.size(); ++r) {
+      const ResultInfo& result = f.results[r];
+      if (taken.count(static_cast<int>(r)) == 0 && result.global == a.global &&
+          result.sharding.dim_axes == a.sharding.dim_axes) {
+        a.alias_result = static_cast<int>(r);
+        taken.insert(a.alias_result);
+      }
+    }
+  }
+}
+
+}  // namespace tpu::compiler::frontend

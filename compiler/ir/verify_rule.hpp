@@ -1,0 +1,58 @@
+// Checks one op's types: elementwise ops and data movement in verify_types.cpp, ops with bodies,
+// contractions and collectives in verify_bodies.cpp. Private to the verifier.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "ir/graph.hpp"
+
+namespace tpu::compiler {
+
+class TypeRule {
+ public:
+  TypeRule(const Op& op, const Module& module) : op_(op), module_(module) {}
+  void run();
+
+ private:
+  void check(bool ok, const std::string& message) const;
+  const Type& in(size_t i) const { return op_.operand_type(i); }
+  const Type& out(size_t i = 0) const { return op_.type(i); }
+  void check_result(const Dims& dims, Elem e) const;
+
+  // Dimension numbers: in [0, rank), none twice.
+  void check_dims(const Dims& dims, int64_t rank, const char* what) const;
+  void check_sizes(std::initializer_list<const Dims*> lists, int64_t size) const;
+  void unary() const;
+  void bitcast() const;
+  void binary() const;
+  void other() const;
+  void movement() const;
+  void slice() const;
+  void pad() const;
+  void concatenate() const;
+  void dynamic_slice() const;
+
+  // Bodies take the element types of the given values, twice if `pairs`, and give them back.
+  void check_body(const Region& body, const std::vector<Elem>& elems, size_t copies) const;
+  void reduce() const;
+  void control() const;
+  void call() const;
+  void dot() const;
+
+  // Positions of a window over `n` elements.
+  static int64_t positions(int64_t n, int64_t size, int64_t stride, int64_t low, int64_t high,
+                           int64_t base, int64_t dilation);
+  void convolution() const;
+  void window() const;
+  void gather() const;
+  void scatter() const;
+  void sort() const;
+  void collective() const;
+
+  const Op& op_;
+  const Module& module_;
+};
+
+}  // namespace tpu::compiler

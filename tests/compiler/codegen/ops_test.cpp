@@ -1,0 +1,326 @@
+// Op matrix: shapes that do not fit blocks, tiles or VMEM; every op class alone and fused; boards
+// with little VMEM, so that rings, spills and carried accumulators happen.
+#include "../../unit/compiler/graph_builder.hpp"
+#include "run_compiled.hpp"
+
+namespace tpu::compiler::test {
+namespace {
+
+const std::vector<std::string> kSmallVmem = {"core.vmem_kib=64"};
+
+Type bf16(Dims dims) { return {Elem::kBf16, std::move(dims)}; }
+
+Value* dot(GraphBuilder& b, Value* x, Value* y, DotAttrs a, Type out) {
+  return b.op(Kind::kDotGeneral, {x, y}, std::move(out), std::move(a));
+}
+
+DotAttrs contract(Dims lhs, Dims rhs, Dims lhs_batch = {}, Dims rhs_batch = {}) {
+  DotAttrs a;
+  a.lhs_contract = std::move(lhs);
+  a.rhs_contract = std::move(rhs);
+  a.lhs_batch = std::move(lhs_batch);
+  a.rhs_batch = std::move(rhs_batch);
+  return a;
+}
+
+struct DotCase {
+  int64_t m, k, n;
+};
+
+class Dot : public testing::TestWithParam<DotCase> {};
+
+TEST_P(Dot, EqualsTheLawInEveryLayout) {
+  const auto [m, k, n] = GetParam();
+  for (const bool lhs_turned : {false, true}) {
+    for (const bool rhs_turned : {false, true}) {
+      for (const bool small : {false, true}) {
+        GraphBuilder b;
+        Value* x = b.arg(lhs_turned ? f32({k, m}) : f32({m, k}));
+        Value* y = b.arg(rhs_turned ? f32({n, k}) : f32({k, n}));
+        Value* z = dot(b, x, y, contract({lhs_turned ? 0 : 1}, {rhs_turned ? 1 : 0}), f32({m, n}));
+        RunOptions o;
+        o.tolerance = 0;
+        if (small) {
+          o.overrides = kSmallVmem;
+        }
+        SCOPED_TRACE(std::string(lhs_turned ? "lhs turned " : "") +
+                     (rhs_turned ? "rhs turned " : "") + (small ? "64 KiB" : ""));
+        check_graph(b.done({z}), o);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Dot,
+                         testing::Values(DotCase{1, 1, 1}, DotCase{25, 784, 10},
+                                         DotCase{7, 127, 129}, DotCase{129, 128, 300},
+                                         DotCase{300, 1, 7}, DotCase{1, 300, 257},
+                                         DotCase{130, 257, 1}, DotCase{64, 256, 512}));
+
+TEST(DotGeneral, BatchesOuterProductsAndManyDims) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({3, 5, 7}));
+  Value* y = b.arg(f32({3, 7, 4}));
+  Value* batched = dot(b, x, y, contract({2}, {1}, {0}, {0}), f32({3, 5, 4}));
+  Value* u = b.arg(f32({9}));
+  Value* v = b.arg(f32({130}));
+  Value* outer = dot(b, u, v, contract({}, {}), f32({9, 130}));
+  Value* inner = dot(b, v, v, contract({0}, {0}), f32({}));
+  Value* two = dot(b, x, y, contract({0, 2}, {0, 1}), f32({5, 4}));
+  Value* odd = dot(b, x, y, contract({2}, {1}), f32({3, 5, 3, 4}));
+  Value* middle = b.arg(f32({6, 2, 11, 3}));
+  Value* w = b.arg(f32({11, 4, 6}));
+  Value* mid = dot(b, middle, w, contract({2, 0}, {0, 2}), f32({2, 3, 4}));
+  Value* swapped_batch = dot(b, middle, w, contract({2}, {0}, {0}, {2}), f32({6, 2, 3, 4}));
+  RunOptions o;
+  o.tolerance = 0;
+  check_graph(b.done({batched, outer, inner, two, odd, mid, swapped_batch}), o);
+}
+
+TEST(DotGeneral, Bf16InAndOut) {
+  for (const bool small : {false, true}) {
+    GraphBuilder b;
+    Value* x = b.arg(bf16({70, 300}));
+    Value* y = b.arg(bf16({300, 200}));
+    Value* z = dot(b, x, y, contract({1}, {0}), bf16({70, 200}));
+    Value* f = dot(b, x, y, contract({1}, {0}), f32({70, 200}));
+    RunOptions o;
+    o.tolerance = 0;
+    if (small) {
+      o.overrides = kSmallVmem;
+    }
+    check_graph(b.done({z, f}), o);
+  }
+}
+
+TEST(DotGeneral, TransposedResultAndViewsAreFoldedIn) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({25, 130}));
+  Value* y = b.arg(f32({25, 40}));
+  Value* z = dot(b, y, x, contract({0}, {0}), f32({40, 130}));
+  Value* t = b.op(Kind::kTranspose, {z}, f32({130, 40}), DimsAttrs{{1, 0}});
+  Value* r = b.op(Kind::kReshape, {b.arg(f32({5, 5, 130}))}, f32({25, 130}));
+  Value* s = b.op(Kind::kSlice, {r}, f32({10, 64}), SliceAttrs{{3, 5}, {23, 69}, {2, 1}});
+  Value* q = dot(b, s, t, contract({1}, {0}, {}, {}), f32({10, 40}));
+  (void)q;
+  Value* p = b.op(Kind::kSlice, {t}, f32({64, 40}), SliceAttrs{{2, 0}, {130, 40}, {2, 1}});
+  Value* u = dot(b, s, p, contract({1}, {0}), f32({10, 40}));
+  RunOptions o;
+  o.tolerance = 0;
+  b.region().ops.erase(std::find_if(b.region().ops.begin(), b.region().ops.end(),
+                                    [&](const auto& op) { return op.get() == q->def; }));
+  check_graph(b.done({t, u}), o);
+}
+
+TEST(DotGeneral, OneOrTwoUnitsGiveTheSameBits) {
+  for (const char* units : {"core.mxus=1", "core.mxus=2"}) {
+    GraphBuilder b;
+    Value* z = dot(b, b.arg(f32({100, 500})), b.arg(f32({500, 300})), contract({1}, {0}),
+                   f32({100, 300}));
+    RunOptions o;
+    o.tolerance = 0;
+    o.overrides = {units};
+    check_graph(b.done({z}), o);
+  }
+}
+
+struct ReduceCase {
+  Dims shape, dims;
+};
+
+class Reduce : public testing::TestWithParam<ReduceCase> {};
+
+TEST_P(Reduce, EveryKindAndType) {
+  const ReduceCase& c = GetParam();
+  Dims kept;
+  for (size_t d = 0; d < c.shape.size(); ++d) {
+    if (std::find(c.dims.begin(), c.dims.end(), static_cast<int64_t>(d)) == c.dims.end()) {
+      kept.push_back(c.shape[d]);
+    }
+  }
+  for (const bool small : {false, true}) {
+    GraphBuilder b;
+    Value* x = b.arg(f32(c.shape));
+    Value* n = b.arg(i32(c.shape));
+    Value* p = b.arg(i1(c.shape));
+    Value* e = b.op(Kind::kMultiply, {x, x}, f32(c.shape));
+    const auto init = [&](Elem t, double v) { return b.constant(Type{t, {}}, v); };
+    const std::vector<Value*> results = {
+        b.reduce(x, init(Elem::kF32, 0), c.dims, f32(kept), Kind::kAdd),
+        b.reduce(e, init(Elem::kF32, 3), c.dims, f32(kept), Kind::kAdd),
+        b.reduce(x, init(Elem::kF32, -INFINITY), c.dims, f32(kept), Kind::kMaximum),
+        b.reduce(x, init(Elem::kF32, INFINITY), c.dims, f32(kept), Kind::kMinimum),
+        b.reduce(n, init(Elem::kI32, 0), c.dims, i32(kept), Kind::kAdd),
+        b.reduce(n, init(Elem::kI32, -5), c.dims, i32(kept), Kind::kMaximum),
+        b.reduce(p, init(Elem::kI1, 1), c.dims, i1(kept), Kind::kAnd),
+        b.reduce(p, init(Elem::kI1, 0), c.dims, i1(kept), Kind::kOr)};
+    RunOptions o;
+    o.small_integers = true;  // every sum is exact: bits do not depend on the order
+    o.tolerance = 0;
+    if (small) {
+      o.overrides = {"core.vmem_kib=32"};
+    }
+    SCOPED_TRACE(small ? "32 KiB" : "16 MiB");
+    check_graph(b.done(results), o);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, Reduce,
+    testing::Values(ReduceCase{{1}, {0}}, ReduceCase{{7}, {0}}, ReduceCase{{129}, {0}},
+                    ReduceCase{{3000}, {0}}, ReduceCase{{25, 10}, {0}}, ReduceCase{{25, 10}, {1}},
+                    ReduceCase{{25, 10}, {0, 1}}, ReduceCase{{300, 129}, {0}},
+                    ReduceCase{{129, 300}, {1}}, ReduceCase{{7, 1, 127}, {0, 1}},
+                    ReduceCase{{5, 6, 7, 8}, {1, 3}}, ReduceCase{{5, 6, 7, 8}, {0, 2}},
+                    ReduceCase{{9, 130, 11}, {1}}, ReduceCase{{2, 3, 140, 5}, {0, 1, 3}}));
+
+TEST(Loops, BroadcastTransposeReshapeSliceReverse) {
+  for (const bool small : {false, true}) {
+    GraphBuilder b;
+    Value* x = b.arg(f32({30, 7, 129}));
+    Value* row = b.arg(f32({129}));
+    Value* col = b.arg(f32({30}));
+    Value* br = b.op(Kind::kBroadcastInDim, {row}, f32({30, 7, 129}), DimsAttrs{{2}});
+    Value* bc = b.op(Kind::kBroadcastInDim, {col}, f32({30, 7, 129}), DimsAttrs{{0}});
+    Value* sum = b.op(Kind::kAdd, {b.op(Kind::kMultiply, {x, br}, x->type), bc}, x->type);
+    Value* t = b.op(Kind::kTranspose, {sum}, f32({129, 30, 7}), DimsAttrs{{2, 0, 1}});
+    Value* flat = b.op(Kind::kReshape, {t}, f32({129, 210}));
+    Value* neg = b.op(Kind::kNegate, {flat}, f32({129, 210}));
+    Value* again = b.op(Kind::kReshape, {x}, f32({210, 129}));
+    Value* cut = b.op(Kind::kSlice, {again}, f32({50, 42}), SliceAttrs{{3, 1}, {203, 127}, {4, 3}});
+    Value* rev = b.op(Kind::kReverse, {cut}, f32({50, 42}), DimsAttrs{{0, 1}});
+    Value* deep = b.op(Kind::kReshape, {b.op(Kind::kTranspose, {again}, f32({129, 210}),
+                                             DimsAttrs{{1, 0}})}, f32({30, 7, 129}));
+    Value* mixed = b.op(Kind::kSubtract, {deep, bc}, x->type);
+    RunOptions o;
+    o.tolerance = 0;
+    if (small) {
+      o.overrides = kSmallVmem;
+    }
+    check_graph(b.done({sum, neg, rev, mixed, t}), o);
+  }
+}
+
+TEST(Loops, IotaSelectCompareConvert) {
+  GraphBuilder b;
+  Value* labels = b.arg(i32({25}));
+  Value* at = b.op(Kind::kIota, {}, i32({25, 10}), DimAttrs{1});
+  Value* spread = b.op(Kind::kBroadcastInDim, {labels}, i32({25, 10}), DimsAttrs{{0}});
+  Value* hit = b.op(Kind::kCompare, {at, spread}, i1({25, 10}),
+                    CompareAttrs{CompareDirection::kEq, CompareType::kSigned});
+  Value* hot = b.op(Kind::kConvert, {hit}, f32({25, 10}));
+  Value* half = b.op(Kind::kConvert, {hot}, bf16({25, 10}));
+  Value* rows = b.op(Kind::kIota, {}, f32({25, 10}), DimAttrs{0});
+  Value* pick = b.op(Kind::kSelect, {hit, rows, hot}, f32({25, 10}));
+  Value* count = b.op(Kind::kConvert, {pick}, i32({25, 10}));
+  Value* unsigned_count = b.op(Kind::kConvert, {count}, {Elem::kU32, {25, 10}});
+  Value* no = b.op(Kind::kNot, {hit}, i1({25, 10}));
+  RunOptions o;
+  o.tolerance = 0;
+  check_graph(b.done({hit, hot, half, pick, count, unsigned_count, no, at}), o);
+}
+
+TEST(Loops, LargerThanVmemStreamsInPlaceAndOutOfPlace) {
+  GraphBuilder b;
+  const Type t = f32({90, 1000});
+  Value* w = b.arg(t);
+  Value* m = b.arg(t);
+  Value* g = b.arg(t);
+  Value* scale = b.arg(f32({}));
+  Value* s = b.op(Kind::kBroadcastInDim, {scale}, t, DimsAttrs{{}});
+  Value* m2 = b.op(Kind::kAdd, {b.op(Kind::kMultiply, {m, s}, t), g}, t);
+  Value* w2 = b.op(Kind::kSubtract, {w, m2}, t);
+  Module& module = b.done({w2, m2});
+  module.main->args[0].alias_result = 0;
+  module.main->args[1].alias_result = 1;
+  RunOptions o;
+  o.tolerance = 0;
+  o.overrides = kSmallVmem;
+  const Outcome out = check_graph(module, o);
+  EXPECT_EQ(out.executable.slots[4]->alias_of, 0);
+  EXPECT_GT(out.commands, 20);
+}
+
+TEST(Results, SwappedDonatedArgumentsAndRepeatedResults) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({300}));
+  Value* y = b.arg(f32({300}));
+  Value* s = b.op(Kind::kAdd, {x, y}, f32({300}));
+  Module& module = b.done({y, x, s, s, x});
+  module.main->args[0].alias_result = 0;
+  module.main->args[1].alias_result = 1;
+  RunOptions o;
+  o.tolerance = 0;
+  check_graph(module, o);
+}
+
+TEST(Results, DonatedArgumentReadAfterItsResultIsMade) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({40, 30}));
+  Value* n = b.op(Kind::kNegate, {x}, f32({40, 30}));
+  Value* d = dot(b, n, x, contract({1}, {1}), f32({40, 40}));
+  Value* t = b.op(Kind::kTranspose, {x}, f32({30, 40}), DimsAttrs{{1, 0}});
+  Value* e = b.op(Kind::kExp, {t}, f32({30, 40}));
+  Module& module = b.done({n, d, e});
+  module.main->args[0].alias_result = 0;
+  RunOptions o;
+  check_graph(module, o);
+}
+
+TEST(Moves, ConcatenateEveryDim) {
+  for (int64_t dim = 0; dim < 3; ++dim) {
+    GraphBuilder b;
+    Dims other{4, 5, 6}, sum{4, 5, 6};
+    other[static_cast<size_t>(dim)] = 3;
+    sum[static_cast<size_t>(dim)] += 3 + other[static_cast<size_t>(dim)];
+    Value* x = b.arg(f32({4, 5, 6}));
+    Value* y = b.arg(f32(other));
+    Value* c = b.constant(f32(other), 2.5);
+    Value* z = b.op(Kind::kConcatenate, {x, y, c}, f32(sum), DimAttrs{dim});
+    RunOptions o;
+    o.tolerance = 0;
+    check_graph(b.done({z, b.op(Kind::kNegate, {z}, f32(sum))}), o);
+  }
+}
+
+TEST(Empty, DimsOfZero) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({0, 5}));
+  Value* y = b.op(Kind::kNegate, {x}, f32({0, 5}));
+  Value* s = b.reduce(x, b.constant(f32({}), 3), {0}, f32({5}), Kind::kAdd);
+  Value* d = dot(b, x, x, contract({0}, {0}), f32({5, 5}));
+  RunOptions o;
+  o.tolerance = 0;
+  check_graph(b.done({y, s, d}), o);
+}
+
+TEST(Errors, NameTheOpAndItsLine) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({4}));
+  Value* y = b.op(Kind::kSine, {x}, f32({4}));
+  const Module& m = b.done({y});
+  try {
+    compile_graph(m, spec::load_board("v3_8"));
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("test.py:1"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("sine"), std::string::npos) << e.what();
+  }
+}
+
+TEST(Errors, ListTheLargestBuffersOfAProgramThatDoesNotFit) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({1 << 20, 4096}));
+  Value* y = b.op(Kind::kNegate, {x}, x->type);
+  const Module& m = b.done({y});
+  try {
+    compile_graph(m, spec::load_board("v3_8"));
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("17179869184 bytes: argument 0"), std::string::npos)
+        << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace tpu::compiler::test
