@@ -1,0 +1,255 @@
+// Wiring of a TensorCore, and what it offers to its peers and to debuggers.
+#include "core/core.hpp"
+
+#include "tpu/spec/fault_regs.hpp"
+#include "tpu/spec/rings.h"
+#include "tpu/spec/seq_regs.hpp"
+
+namespace tpu::model {
+
+Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardParams& params,
+           const CoreServices& services, uint64_t hbm_bytes)
+    : sc_module(name),
+      core_id_(core_id),
+      params_(params),
+      local_bandwidth_(
+          services.fluid.add_resource(static_cast<uint64_t>(params.dma.local_bytes_per_cycle), 1)) {
+  make_memories(hbm_bytes);
+  if (services.no_data) {
+    smem_unknown_.assign(smem_->bytes() / 4, false);
+  }
+  seq_ =
+      std::make_unique<Sequencer>("seq", core_id, params_, services.activity, counters_, launch_);
+  sem_ = std::make_unique<Semaphores>("sem", params_, services.activity, counters_);
+  make_engines(services);
+  fault_ =
+      std::make_unique<FaultUnit>("fault", core_id, launch_, queues_, [this] { seq_->on_fault(); });
+  perf_ = std::make_unique<PerfUnit>("perf", [this] { return counters(); });
+  std::vector<Engine*> engines = {vpu_.get(), xlu_.get()};
+  for (auto& mxu : mxus_) {
+    engines.push_back(mxu.get());
+  }
+  for (auto& dma : dmas_) {
+    dma->hbm_port(hbm_port);
+    engines.push_back(dma.get());
+  }
+  for (Engine* engine : engines) {
+    bind_engine(*engine);
+  }
+  sem_->fault_port(*fault_);
+  seq_->fault_port(*fault_);
+  seq_->hbm_port(hbm_port);
+  seq_->done_irq_o(done_irq_o);
+  seq_->fault_irq_o(fault_irq_o);
+  seq_->drained_irq_o(drained_irq_o);
+  seq_->connect({.queues = queues_,
+                 .semaphores = sem_.get(),
+                 .smem = smem_.get(),
+                 .slots = slots_.get(),
+                 .programs = &services.programs,
+                 .trace = services.trace,
+                 .smem_unknown = services.no_data ? &smem_unknown_ : nullptr});
+  remote_export(static_cast<RemoteIf&>(*this));
+}
+
+Core::~Core() = default;
+
+void Core::make_memories(uint64_t hbm_bytes) {
+  vmem_ =
+      std::make_unique<LocalMemory>("vmem", static_cast<uint64_t>(params_.core.vmem_kib) * 1024);
+  smem_ =
+      std::make_unique<LocalMemory>("smem", static_cast<uint64_t>(params_.core.smem_kib) * 1024);
+  slots_ = std::make_unique<Slots>("slots", hbm_bytes);
+}
+
+void Core::make_engines(const CoreServices& services) {
+  const EngineContext context{.core_id = core_id_,
+                              .params = params_,
+                              .activity = services.activity,
+                              .pool = services.pool,
+                              .trace = services.trace,
+                              .perf = counters_,
+                              .launch = launch_,
+                              .no_data = services.no_data};
+  const auto slot_of = [](spec::Queue queue) { return static_cast<size_t>(queue); };
+  for (size_t i = 0; i < static_cast<size_t>(params_.core.mxus); ++i) {
+    const std::string unit = "mxu" + std::to_string(i);
+    mxus_.push_back(std::make_unique<Mxu>(unit.c_str(), static_cast<spec::Queue>(i), context,
+                                          vmem_->data(), vmem_->bytes(),
+                                          services.make_mxu(std::string(name()) + "." + unit)));
+    queues_[i] = mxus_.back().get();
+  }
+  vpu_ = std::make_unique<Vpu>("vpu", context, vmem_->data(), vmem_->bytes(), services.vpu_simd);
+  queues_[slot_of(spec::Queue::kVpu)] = vpu_.get();
+  xlu_ = std::make_unique<Xlu>("xlu", context, vmem_->data(), vmem_->bytes());
+  queues_[slot_of(spec::Queue::kXlu)] = xlu_.get();
+  const DmaResources resources{.vmem = vmem_->data(),
+                               .vmem_bytes = vmem_->bytes(),
+                               .smem = smem_->data(),
+                               .smem_bytes = smem_->bytes(),
+                               .smem_unknown = services.no_data ? &smem_unknown_ : nullptr,
+                               .slots = slots_.get(),
+                               .fluid = &services.fluid,
+                               .local = local_bandwidth_};
+  for (const spec::Queue queue :
+       {spec::Queue::kDmaIn, spec::Queue::kDmaOut, spec::Queue::kDmaRemote}) {
+    dmas_.push_back(
+        std::make_unique<Dma>(spec::kQueueNames[slot_of(queue)].data(), queue, context, resources));
+    queues_[slot_of(queue)] = dmas_.back().get();
+  }
+}
+
+void Core::bind_engine(Engine& engine) {
+  engine.sem_port(*sem_);
+  engine.fault_port(*fault_);
+  engine.ici_port(ici_port);
+}
+
+PerfUnit::Values Core::counters() const {
+  PerfUnit::Values values = counters_.value;
+  seq_->add_times(values);
+  const uint64_t now = values[spec::perf::kCycles];
+  const uint64_t busy =
+      counters_.any_busy_cycles + (counters_.busy_engines != 0 ? now - counters_.busy_since : 0);
+  const uint64_t run = values[spec::perf::kRunCycles];
+  values[spec::perf::kStallCycles] = run - std::min(run, busy);
+  return values;
+}
+
+// Write or signal of a peer: taken while its gang is the one bound here.
+bool Core::accept_remote(uint16_t tag, RemoteTarget::Status* status) {
+  if (tag == launch_.tag && launch_.tag_open) {
+    return true;
+  }
+  const auto age = static_cast<int16_t>(static_cast<uint16_t>(launch_.tag - tag));
+  if (age >= 0) {  // an older gang, or this one after its end
+    sem_->count_stale();
+    *status = RemoteTarget::Status::kDropped;
+    return false;
+  }
+  *status = RemoteTarget::Status::kStray;
+  FaultInfo info;
+  info.code = TPU_FAULT_REMOTE_STRAY;
+  info.detail = spec::fault::kDetailTagUnknown;
+  info.address = tag;
+  fault_->raise(info, "packet of gang " + std::to_string(tag) + " arrived, bound is " +
+                          std::to_string(launch_.tag));
+  return false;
+}
+
+RemoteTarget Core::remote_target(uint16_t tag, const spec::Addr& address, int64_t low,
+                                 int64_t high) {
+  RemoteTarget target;
+  if (!accept_remote(tag, &target.status)) {
+    return target;
+  }
+  const auto inside = [&](uint64_t size) {
+    const __int128 at = address.offset;
+    return at + low >= 0 && at + high <= static_cast<__int128>(size);
+  };
+  target.base = static_cast<uint64_t>(address.offset);
+  switch (static_cast<spec::Space>(address.space)) {
+    case spec::Space::kVmem:
+      target.memory = vmem_->data();
+      target.status =
+          inside(vmem_->bytes()) ? RemoteTarget::Status::kOk : RemoteTarget::Status::kBadRange;
+      return target;
+    case spec::Space::kSmem:
+      target.memory = smem_->data();
+      target.status =
+          inside(smem_->bytes()) ? RemoteTarget::Status::kOk : RemoteTarget::Status::kBadRange;
+      return target;
+    default: {
+      const Slots::Range slot = slots_->resolve(launch_, address.slot);
+      if (!slot.ok || !inside(slot.size)) {
+        target.status = RemoteTarget::Status::kBadSlot;
+        return target;
+      }
+      target.hbm = hbm_port.operator->();
+      target.base += slot.base;
+      target.status = RemoteTarget::Status::kOk;
+      return target;
+    }
+  }
+}
+
+void Core::remote_signal(uint16_t tag, uint8_t semaphore, uint32_t value) {
+  RemoteTarget::Status status{};
+  if (accept_remote(tag, &status)) {
+    sem_->add(semaphore, value);
+  }
+}
+
+void Core::remote_received(uint64_t bytes) { counters_.add(spec::perf::kIciReceivedBytes, bytes); }
+
+bool Core::quiet() const {
+  for (const CommandQueueIf* queue : queues_) {
+    if (queue != nullptr && !queue->idle()) {
+      return false;
+    }
+  }
+  return seq_->state() != spec::seq::kStateRunning && sem_->settled();
+}
+
+std::string Core::describe_waits() const {
+  std::string text;
+  const std::string prefix = "core " + std::to_string(core_id_) + " ";
+  if (const std::string stall = seq_->stall_text(); !stall.empty()) {
+    text += prefix + stall + "\n";
+  }
+  for (size_t i = 0; i < queues_.size(); ++i) {
+    const QueueHead head = queues_[i] != nullptr ? queues_[i]->head() : QueueHead{};
+    if (head.command == nullptr) {
+      continue;
+    }
+    text += prefix + std::string(spec::kQueueNames[i]) + " head (word " +
+            std::to_string(head.command->pc) + ", op " + std::to_string(head.command->op_id) +
+            "): ";
+    if (!head.waiting) {
+      text += "started\n";
+      continue;
+    }
+    text += "waits for semaphore " + std::to_string(head.semaphore) +
+            " >= " + std::to_string(head.wanted) + " (is " +
+            std::to_string(sem_->value(head.semaphore)) + ")";
+    describe_signallers(head.semaphore, text);
+    text += "\n";
+  }
+  return text;
+}
+
+// Names the next command that would signal the semaphore: queued here, not issued yet, or of
+// another core.
+void Core::describe_signallers(uint32_t semaphore, std::string& text) const {
+  const auto signals = [semaphore](const DecodedCommand& command) {
+    for (const spec::Signal& signal : command.signal) {
+      if ((signal.flags & 1) != 0 && signal.sem == semaphore && (signal.flags & 2) == 0) {
+        return true;
+      }
+    }
+    return false;
+  };
+  for (size_t i = 0; i < queues_.size(); ++i) {
+    for (size_t at = 0; queues_[i] != nullptr && queues_[i]->queued(at) != nullptr; ++at) {
+      const DecodedCommand& command = *queues_[i]->queued(at)->command;
+      if (signals(command)) {
+        text += ", which " + std::string(spec::kQueueNames[i]) + " would signal (word " +
+                std::to_string(command.pc) + ", op " + std::to_string(command.op_id) + ", " +
+                std::to_string(at) + " commands behind the head)";
+        return;
+      }
+    }
+  }
+  if (seq_->program() != nullptr) {
+    for (const DecodedCommand& command : seq_->program()->commands()) {
+      if (signals(command) && command.pc >= seq_->pc()) {
+        text += ", which the command at word " + std::to_string(command.pc) + " (op " +
+                std::to_string(command.op_id) + ", not issued yet) would signal";
+        return;
+      }
+    }
+  }
+  text += ", which no local command ahead signals (another core, or none)";
+}
+
+}  // namespace tpu::model

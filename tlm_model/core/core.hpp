@@ -1,0 +1,112 @@
+// TensorCore: sequencer, semaphores, engines, VMEM, SMEM, binding slots, fault record and counters,
+// wired together. Its HBM and the interconnect are outside (chip and board bind the ports); so is
+// the control hart, which reaches the core through the register sockets, the slot memory and the
+// interrupt lines.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <systemc>
+#include <vector>
+
+#include "core/engines/dma.hpp"
+#include "core/engines/mxu.hpp"
+#include "core/engines/vpu.hpp"
+#include "core/engines/xlu.hpp"
+#include "core/fault_unit.hpp"
+#include "core/perf_unit.hpp"
+#include "core/ports.hpp"
+#include "core/semaphores.hpp"
+#include "core/sequencer.hpp"
+#include "core/slots.hpp"
+#include "kernel/local_memory.hpp"
+#include "kernel/remote_if.hpp"
+
+namespace tpu::model {
+
+// What the cores of a board share; all of it outlives them.
+struct CoreServices {
+  Activity& activity;
+  JobPool& pool;
+  FluidShare& fluid;
+  ProgramCache& programs;
+  TraceSink* trace = nullptr;  // may be null
+  bool no_data = false;        // timing only: no command's data are computed
+  VpuSimd vpu_simd = vpu_best_simd();
+  // Makes the engines of the MXU with this SystemC path ("board.chip0.core1.mxu0").
+  std::function<MxuUnit(const std::string& path)> make_mxu;
+};
+
+class Core : public sc_core::sc_module, private RemoteIf {
+ public:
+  sc_core::sc_port<HbmIf> hbm_port{"hbm_port"};  // own bank
+  sc_core::sc_port<IciIf> ici_port{"ici_port"};
+  sc_core::sc_export<RemoteIf> remote_export{"remote_export"};  // for the interconnect
+  sc_core::sc_out<bool> done_irq_o{"done_irq_o"};
+  sc_core::sc_out<bool> fault_irq_o{"fault_irq_o"};
+  sc_core::sc_out<bool> drained_irq_o{"drained_irq_o"};
+
+  Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardParams& params,
+       const CoreServices& services, uint64_t hbm_bytes);
+  ~Core() override;
+
+  // Register blocks, each 4 KiB (spec/regs): bind to csr_tsock. Memories: bind to mem_tsock.
+  Sequencer& seq() { return *seq_; }
+  Semaphores& sem() { return *sem_; }
+  FaultUnit& fault() { return *fault_; }
+  PerfUnit& perf() { return *perf_; }
+  Slots& slots() { return *slots_; }
+  LocalMemory& vmem() { return *vmem_; }
+  LocalMemory& smem() { return *smem_; }
+  Mxu& mxu(size_t index) { return *mxus_[index]; }
+  size_t mxus() const { return mxus_.size(); }
+
+  void reset() { seq_->reset(); }
+  uint32_t core_id() const { return core_id_; }
+
+  // Debug port: all counters of spec/regs/perf.toml at this cycle.
+  PerfUnit::Values counters() const;
+  // Nothing queued, in flight or on its way, and no program running.
+  bool quiet() const;
+  // Who waits for whom: one line for the sequencer and each queue that is not empty. Empty when
+  // quiet.
+  std::string describe_waits() const;
+  // Queues in order of spec::Queue; null where the core lacks the engine.
+  const CommandQueueIf* queue(size_t index) const { return queues_[index]; }
+
+ private:
+  RemoteTarget remote_target(uint16_t tag, const spec::Addr& address, int64_t low,
+                             int64_t high) override;
+  void remote_signal(uint16_t tag, uint8_t semaphore, uint32_t value) override;
+  void remote_received(uint64_t bytes) override;
+  bool accept_remote(uint16_t tag, RemoteTarget::Status* status);
+
+  void make_memories(uint64_t hbm_bytes);
+  void make_engines(const CoreServices& services);
+  void bind_engine(Engine& engine);
+  void describe_signallers(uint32_t semaphore, std::string& text) const;
+
+  const uint32_t core_id_;
+  const spec::BoardParams params_;
+  PerfCounters counters_;
+  LaunchState launch_;
+  std::vector<bool> smem_unknown_;
+  ResourceId local_bandwidth_;
+
+  std::unique_ptr<LocalMemory> vmem_;
+  std::unique_ptr<LocalMemory> smem_;
+  std::unique_ptr<Slots> slots_;
+  std::unique_ptr<Sequencer> seq_;
+  std::unique_ptr<Semaphores> sem_;
+  std::unique_ptr<FaultUnit> fault_;
+  std::unique_ptr<PerfUnit> perf_;
+  std::vector<std::unique_ptr<Mxu>> mxus_;
+  std::unique_ptr<Vpu> vpu_;
+  std::unique_ptr<Xlu> xlu_;
+  std::vector<std::unique_ptr<Dma>> dmas_;
+  std::array<CommandQueueIf*, spec::kQueueCount> queues_{};
+};
+
+}  // namespace tpu::model

@@ -1,0 +1,290 @@
+// Life of a command in an engine.
+#include "core/engine.hpp"
+
+#include <algorithm>
+
+#include "kernel/cycles.hpp"
+#include "tpu/spec/fault_regs.hpp"
+#include "tpu/spec/rings.h"
+
+namespace tpu::model {
+namespace {
+
+constexpr bool valid(uint8_t flags) { return (flags & 1) != 0; }
+constexpr bool takes(const spec::Wait& wait) { return (wait.flags & 2) != 0; }
+constexpr bool is_remote(const spec::Signal& signal) { return (signal.flags & 2) != 0; }
+
+}  // namespace
+
+Engine::Engine(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context,
+               size_t in_flight)
+    : sc_module(name),
+      context_(context),
+      unit_(static_cast<int>(queue)),
+      queue_(static_cast<size_t>(context.params.core.queue_depth)),
+      flights_(in_flight),
+      activity_(context.activity) {
+  for (size_t i = 0; i < flights_.size(); ++i) {
+    flights_[i].index = i;
+  }
+  SC_METHOD(run_method);
+  sensitive << wake_event_;
+  dont_initialize();
+}
+
+void Engine::push() {
+  ++queue_count_;
+  if (queue_count_ == 1) {
+    head_waits_ = false;
+    wake_event_.notify(sc_core::SC_ZERO_TIME);
+  }
+}
+
+void Engine::stop() {
+  stopped_ = true;
+  queue_count_ = 0;
+  head_waits_ = false;
+  wake_event_.notify(sc_core::SC_ZERO_TIME);
+}
+
+QueueHead Engine::head() const {
+  if (flight_count_ != 0) {
+    return {flights_[flight_head_].queued.command, false, 0, 0};
+  }
+  if (queue_count_ != 0) {
+    return {queue_[queue_head_].command, head_waits_, head_semaphore_, head_wanted_};
+  }
+  return {};
+}
+
+void Engine::run_method() {
+  const uint64_t now = now_cycles();
+  while (finish_due(now) || start_head(now)) {
+  }
+  update_activity(now);
+  const uint64_t wake = next_wake(now);
+  if (wake != kNever) {
+    next_trigger(from_cycles(wake - now), wake_event_);
+  } else {
+    next_trigger(wake_event_);
+  }
+}
+
+// Finishes the oldest started command if its time has come. Commands are done in order.
+bool Engine::finish_due(uint64_t now) {
+  if (flight_count_ == 0) {
+    return false;
+  }
+  Flight& flight = flights_[flight_head_];
+  settle(flight);
+  if (flight.done_at > now) {
+    return false;
+  }
+  flight.done_at = now;
+  const bool has_work =
+      !flight.queued.command->empty && flight.queued.command->opcode != spec::Opcode::kNop;
+  if (has_work) {
+    finish_command(flight);
+  }
+  flight_head_ = (flight_head_ + 1) % flights_.size();
+  --flight_count_;
+  ++context_.perf.progress;
+  context_.perf.add(spec::perf::kCommands, 1);
+  context_.perf.add(spec::perf::kMxu0Commands + static_cast<uint32_t>(unit_), 1);
+  if (!stopped_) {
+    send_signals(flight);
+  }
+  report(flight);
+  notify_progress();
+  return true;
+}
+
+bool Engine::start_head(uint64_t now) {
+  if (queue_count_ == 0 || stopped_ || now < next_start_ || flight_count_ == flights_.size()) {
+    return false;
+  }
+  const QueuedCommand& queued = queue_[queue_head_];
+  if (now < earliest_start(queued) || !waits_met(queued)) {
+    return false;
+  }
+  Flight& flight = flights_[(flight_head_ + flight_count_) % flights_.size()];
+  flight.queued = queued;
+  begin(flight, now);
+  return !stopped_;
+}
+
+// All waits hold: takes what they take. Else registers for the first that does not.
+bool Engine::waits_met(const QueuedCommand& queued) {
+  const auto& waits = queued.command->wait;
+  head_waits_ = false;
+  if (queued.command->bad != 0) {
+    return true;  // faults at its start
+  }
+  for (const spec::Wait& wait : waits) {
+    if (!valid(wait.flags)) {
+      continue;
+    }
+    if (!sem_port->claim(wait.sem, unit_)) {
+      FaultInfo info;
+      info.code = TPU_FAULT_SEM_TWO_WAITERS;
+      info.unit = unit_;
+      info.pc = queued.command->pc;
+      info.op_id = queued.command->op_id;
+      info.semaphore = wait.sem;
+      info.wanted = wait.value;
+      info.value = sem_port->value(wait.sem);
+      fault_port->raise(info, "semaphore " + std::to_string(wait.sem) + " has two waiting queues");
+      return false;
+    }
+    if (sem_port->value(wait.sem) < wait.value) {
+      head_waits_ = true;
+      head_semaphore_ = wait.sem;
+      head_wanted_ = wait.value;
+      sem_port->wake_when(wait.sem, wait.value, wake_event_);
+      return false;
+    }
+  }
+  for (const spec::Wait& wait : waits) {
+    if (valid(wait.flags) && takes(wait)) {
+      sem_port->take(wait.sem, wait.value);
+      ++context_.perf.progress;
+    }
+  }
+  return true;
+}
+
+void Engine::begin(Flight& flight, uint64_t now) {
+  const DecodedCommand& command = *flight.queued.command;
+  flight.start = now;
+  flight.free_at = now + 1;
+  flight.done_at = now + 1;
+  queue_head_ = (queue_head_ + 1) % queue_.size();
+  --queue_count_;
+  ++flight_count_;
+  bool ok = true;
+  if (command.bad != 0) {
+    FaultInfo info = fault_at(flight, TPU_FAULT_DESCRIPTOR);
+    info.detail = command.bad;
+    fault_port->raise(info, command.bad_text);
+    ok = false;
+  } else if (command.opcode == spec::Opcode::kNop || command.empty) {
+    flight.done_at = now + std::max<uint64_t>(1, control_latency(flight.queued));
+  } else {
+    ok = start_command(flight);
+  }
+  if (!ok) {  // nothing was started: the record is given back
+    --flight_count_;
+    return;
+  }
+  if (flight.done_at != kNever && flight_count_ > 1) {
+    const Flight& previous = flights_[(flight_head_ + flight_count_ - 2) % flights_.size()];
+    if (previous.done_at != kNever) {
+      flight.done_at = std::max(flight.done_at, previous.done_at);
+    }
+  }
+  next_start_ = flight.free_at;
+  if (flight_count_ == 1) {
+    busy_since_ = now;
+    context_.perf.engine_busy(now);
+  }
+  if (context_.trace != nullptr) {
+    context_.trace->busy(now, context_.core_id, static_cast<uint32_t>(unit_),
+                         static_cast<uint8_t>(command.opcode), true);
+  }
+  notify_progress();
+}
+
+// Time that a command without data takes to reach the farthest core it signals.
+uint32_t Engine::control_latency(const QueuedCommand& queued) const {
+  uint64_t latency = 0;
+  for (size_t i = 0; i < queued.command->signal.size(); ++i) {
+    const spec::Signal& signal = queued.command->signal[i];
+    if (valid(signal.flags) && is_remote(signal) && queued.signal_peer[i] < ici_port->cores()) {
+      latency =
+          std::max(latency, ici_port->control_latency(context_.core_id, queued.signal_peer[i]));
+    }
+  }
+  return static_cast<uint32_t>(latency);
+}
+
+void Engine::send_signals(const Flight& flight) {
+  const QueuedCommand& queued = flight.queued;
+  for (size_t i = 0; i < queued.command->signal.size(); ++i) {
+    const spec::Signal& signal = queued.command->signal[i];
+    if (!valid(signal.flags)) {
+      continue;
+    }
+    if (!is_remote(signal)) {
+      sem_port->add(signal.sem, signal.value);
+      continue;
+    }
+    const uint32_t peer = queued.signal_peer[i];
+    if (peer >= ici_port->cores() || (context_.launch.mask >> peer & 1) == 0) {
+      FaultInfo info = fault_at(flight, TPU_FAULT_REMOTE_STRAY);
+      info.detail = spec::fault::kDetailPeerOutside;
+      info.address = peer;
+      fault_port->raise(info,
+                        "signal to core " + std::to_string(peer) + ", which is not in the gang");
+      return;
+    }
+    ici_port->peer(peer).remote_signal(context_.launch.tag, signal.sem, signal.value);
+  }
+}
+
+void Engine::report(const Flight& flight) {
+  if (flight_count_ == 0) {
+    context_.perf.add(spec::perf::kMxu0BusyCycles + static_cast<uint32_t>(unit_),
+                      flight.done_at - busy_since_);
+    context_.perf.engine_idle(flight.done_at);
+  }
+  if (context_.trace == nullptr) {
+    return;
+  }
+  const DecodedCommand& command = *flight.queued.command;
+  const auto queue = static_cast<uint8_t>(unit_);
+  const auto opcode = static_cast<uint8_t>(command.opcode);
+  context_.trace->busy(flight.done_at, context_.core_id, queue, opcode, false);
+  context_.trace->command({.issued = flight.queued.issued_at,
+                           .start = flight.start,
+                           .free_at = flight.free_at,
+                           .done = flight.done_at,
+                           .pc = command.pc,
+                           .op_id = command.op_id,
+                           .step = context_.launch.step,
+                           .core = static_cast<uint8_t>(context_.core_id),
+                           .queue = queue,
+                           .opcode = opcode});
+}
+
+uint64_t Engine::next_wake(uint64_t now) const {
+  uint64_t wake = kNever;
+  if (flight_count_ != 0) {
+    wake = flights_[flight_head_].done_at;
+  }
+  if (queue_count_ != 0 && !stopped_ && !head_waits_ && flight_count_ < flights_.size()) {
+    wake = std::min(wake, std::max(next_start_, earliest_start(queue_[queue_head_])));
+  }
+  return wake == kNever ? kNever : std::max(wake, now);
+}
+
+void Engine::update_activity(uint64_t now) {
+  // A head that waits only for time counts; one that waits for a semaphore does not.
+  activity_.set(flight_count_ != 0 || (next_wake(now) != kNever));
+}
+
+void Engine::notify_progress() {
+  if (watched_) {
+    progress_event_.notify(sc_core::SC_ZERO_TIME);
+  }
+}
+
+FaultInfo Engine::fault_at(const Flight& flight, uint16_t code) const {
+  FaultInfo info;
+  info.code = code;
+  info.unit = unit_;
+  info.pc = flight.queued.command->pc;
+  info.op_id = flight.queued.command->op_id;
+  return info;
+}
+
+}  // namespace tpu::model

@@ -1,0 +1,121 @@
+// Shell of every engine of a core: an in-order command queue and the life of a command: wait at the
+// head, start, free (the next may start), done (results visible, signals sent, in order). The
+// engine adds cost and data work by the hooks start_command and finish_command. One SystemC method;
+// a command costs three or four activations.
+#pragma once
+
+#include <cstdint>
+#include <systemc>
+#include <vector>
+
+#include "core/ports.hpp"
+#include "core/program.hpp"
+#include "kernel/activity.hpp"
+#include "kernel/job_pool.hpp"
+#include "kernel/remote_if.hpp"
+#include "kernel/trace.hpp"
+
+namespace tpu::model {
+
+// What all engines of a core share; references outlive the engines.
+struct EngineContext {
+  uint32_t core_id;
+  const spec::BoardParams& params;
+  Activity& activity;
+  JobPool& pool;
+  TraceSink* trace;  // may be null
+  PerfCounters& perf;
+  const LaunchState& launch;
+  bool no_data;
+};
+
+class Engine : public sc_core::sc_module, public CommandQueueIf {
+ public:
+  SC_HAS_PROCESS(Engine);
+  sc_core::sc_port<SemaphoreIf> sem_port{"sem_port"};
+  sc_core::sc_port<FaultIf> fault_port{"fault_port"};
+  sc_core::sc_port<IciIf, 1, sc_core::SC_ZERO_OR_MORE_BOUND> ici_port{
+      "ici_port"};  // remote signals
+
+  Engine(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context,
+         size_t in_flight);
+
+  bool full() const override { return queue_count_ == queue_.size(); }
+  QueuedCommand& next_slot() override {
+    return queue_[(queue_head_ + queue_count_) % queue_.size()];
+  }
+  void push() override;
+  bool idle() const override { return queue_count_ == 0 && flight_count_ == 0; }
+  bool in_flight() const override { return flight_count_ != 0; }
+  QueueHead head() const override;
+  const QueuedCommand* queued(size_t index) const override {
+    return index < queue_count_ ? &queue_[(queue_head_ + index) % queue_.size()] : nullptr;
+  }
+  void watch(bool on) override { watched_ = on; }
+  const sc_core::sc_event& progress_event() const override { return progress_event_; }
+  void stop() override;
+  void resume() override { stopped_ = false; }
+
+ protected:
+  // A started command. done_at may be kNever until the engine knows it (settle).
+  struct Flight {
+    QueuedCommand queued;
+    size_t index = 0;  // of this record, for data that belongs to it
+    uint64_t start = 0;
+    uint64_t free_at = 0;
+    uint64_t done_at = 0;
+  };
+
+  // Starts the work of a checked, non-empty command at the present cycle and sets free_at and
+  // done_at. Returns false after raising a fault.
+  virtual bool start_command(Flight& flight) = 0;
+  // Called before the head of the flight is looked at: sets done_at if it has become known.
+  virtual void settle(Flight& /*flight*/) {}
+  // At done_at, before signals: joins the work, gives back what was pinned.
+  virtual void finish_command(Flight& flight) = 0;
+  // Earliest cycle at which the head may start beside the predecessor's free_at.
+  virtual uint64_t earliest_start(const QueuedCommand& /*queued*/) const { return 0; }
+
+  FaultInfo fault_at(const Flight& flight, uint16_t code) const;
+  const EngineContext& context() const { return context_; }
+  const Flight* newest_flight() const {
+    return flight_count_ == 0 ? nullptr
+                              : &flights_[(flight_head_ + flight_count_ - 1) % flights_.size()];
+  }
+  sc_core::sc_event& wake_event() { return wake_event_; }
+  size_t flight_capacity() const { return flights_.size(); }
+
+ private:
+  void run_method();
+  bool finish_due(uint64_t now);
+  bool start_head(uint64_t now);
+  bool waits_met(const QueuedCommand& queued);
+  void begin(Flight& flight, uint64_t now);
+  void send_signals(const Flight& flight);
+  void report(const Flight& flight);
+  uint64_t next_wake(uint64_t now) const;
+  uint32_t control_latency(const QueuedCommand& queued) const;
+  void update_activity(uint64_t now);
+  void notify_progress();
+
+  const EngineContext context_;
+  const int unit_;
+  std::vector<QueuedCommand> queue_;
+  size_t queue_head_ = 0;
+  size_t queue_count_ = 0;
+  std::vector<Flight> flights_;
+  size_t flight_head_ = 0;
+  size_t flight_count_ = 0;
+  uint64_t next_start_ = 0;
+  uint64_t busy_since_ = 0;
+  bool head_waits_ = false;
+  uint32_t head_semaphore_ = 0;
+  uint32_t head_wanted_ = 0;
+  bool stopped_ = false;
+  bool watched_ = false;
+  ActivityFlag activity_;
+  sc_core::sc_event wake_event_{"wake_event"};
+  sc_core::sc_event progress_event_{"progress_event"};
+};
+
+}  // namespace tpu::model

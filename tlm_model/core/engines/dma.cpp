@@ -1,0 +1,235 @@
+// Transfers: places of the operands, time, data.
+#include "core/engines/dma.hpp"
+
+#include <algorithm>
+
+#include "board/board_loader.hpp"
+#include "core/operand_check.hpp"
+#include "kernel/cycles.hpp"
+#include "tpu/spec/fault_regs.hpp"
+#include "tpu/spec/rings.h"
+
+namespace tpu::model {
+namespace {
+
+constexpr uint64_t kPartBytes = 1 << 20;
+
+}  // namespace
+
+Dma::Dma(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context,
+         const DmaResources& resources)
+    : Engine(name, queue, context, static_cast<size_t>(context.params.dma.in_flight)),
+      resources_(resources),
+      in_fixed_(spec::cycles_from_ns(context.params, context.params.dma.in_fixed_ns)),
+      out_fixed_(spec::cycles_from_ns(context.params, context.params.dma.out_fixed_ns)),
+      local_fixed_(spec::cycles_from_ns(context.params, context.params.dma.local_fixed_ns)),
+      transfers_(flight_capacity()) {
+  for (Transfer& transfer : transfers_) {
+    transfer.flow.set_event(&wake_event());
+  }
+}
+
+bool Dma::range_fault(const Flight& flight, uint16_t code, const Operand& operand, uint64_t base) {
+  FaultInfo info = fault_at(flight, code);
+  info.address = operand_first(operand, base);
+  info.length = operand_length(operand);
+  info.slot = operand.address.slot;
+  fault_port->raise(info, "DMA operand outside of its memory or slot");
+  return false;
+}
+
+bool Dma::place_local(const Flight& flight, const Operand& operand, int64_t addend, Place* place) {
+  uint64_t at = 0;
+  switch (static_cast<spec::Space>(operand.address.space)) {
+    case spec::Space::kVmem:
+      if (!operand_in(operand, addend, resources_.vmem_bytes, &at)) {
+        return range_fault(flight, TPU_FAULT_VMEM_RANGE, operand, at);
+      }
+      place->flat = resources_.vmem + at;
+      break;
+    case spec::Space::kSmem:
+      if (!operand_in(operand, addend, resources_.smem_bytes, &at)) {
+        return range_fault(flight, TPU_FAULT_SMEM_RANGE, operand, at);
+      }
+      place->flat = resources_.smem + at;
+      break;
+    default: {
+      const Slots::Range slot = resources_.slots->resolve(context().launch, operand.address.slot);
+      if (!slot.ok || !operand_in(operand, addend, slot.size, &at)) {
+        return range_fault(flight, TPU_FAULT_SLOT_RANGE, operand, at);
+      }
+      place->hbm = hbm_port.operator->();
+      at += slot.base;
+      break;
+    }
+  }
+  place->base = at;
+  return true;
+}
+
+bool Dma::place_remote(const Flight& flight, const Operand& operand, int64_t addend, Place* place,
+                       bool* dropped) {
+  const uint32_t peer = flight.queued.peer;
+  if (peer >= ici_port->cores() || (context().launch.mask >> peer & 1) == 0) {
+    FaultInfo info = fault_at(flight, TPU_FAULT_REMOTE_STRAY);
+    info.detail = spec::fault::kDetailPeerOutside;
+    info.address = peer;
+    fault_port->raise(info,
+                      "transfer to core " + std::to_string(peer) + ", which is not in the gang");
+    return false;
+  }
+  spec::Addr address = operand.address;
+  address.offset += addend;
+  const RemoteTarget target = ici_port->peer(peer).remote_target(
+      context().launch.tag, address, operand.extent.low, operand.extent.high);
+  const auto at = static_cast<uint64_t>(address.offset);
+  switch (target.status) {
+    case RemoteTarget::Status::kOk:
+      place->flat = target.memory == nullptr ? nullptr : target.memory + target.base;
+      place->hbm = target.hbm;
+      place->base = target.base;
+      return true;
+    case RemoteTarget::Status::kDropped:
+    case RemoteTarget::Status::kStray:
+      *dropped = true;
+      return true;
+    case RemoteTarget::Status::kBadSlot:
+      return range_fault(flight, TPU_FAULT_SLOT_RANGE, operand, at);
+    default:
+      return range_fault(flight,
+                         operand.address.space == static_cast<uint8_t>(spec::Space::kSmem)
+                             ? TPU_FAULT_SMEM_RANGE
+                             : TPU_FAULT_VMEM_RANGE,
+                         operand, at);
+  }
+}
+
+bool Dma::start_command(Flight& flight) {
+  const auto& plan = std::get<DmaPlan>(flight.queued.command->plan);
+  Transfer& transfer = transfers_[flight.index];
+  transfer.dropped = false;
+  transfer.src_hbm = transfer.dst_hbm = nullptr;
+  Place src;
+  Place dst;
+  const int64_t dst_addend = flight.queued.addend[plan.is_fill ? 0 : 1];
+  if (!plan.is_fill && !place_local(flight, plan.src, flight.queued.addend[0], &src)) {
+    return false;
+  }
+  if (plan.remote ? !place_remote(flight, plan.dst, dst_addend, &dst, &transfer.dropped)
+                  : !place_local(flight, plan.dst, dst_addend, &dst)) {
+    return false;
+  }
+  start_flow(flight, plan, src, dst, transfer);
+  count_bytes(plan, src, dst, flight);
+  if (context().no_data) {
+    if (resources_.smem_unknown != nullptr && !plan.remote &&
+        plan.dst.address.space == static_cast<uint8_t>(spec::Space::kSmem)) {
+      const uint64_t first = operand_first(plan.dst, dst.base);
+      const uint64_t last = first + operand_length(plan.dst);
+      for (uint64_t byte = first; byte < last; byte = (byte / 4 + 1) * 4) {
+        (*resources_.smem_unknown)[byte / 4] = true;
+      }
+    }
+  } else if (!transfer.dropped) {
+    start_work(flight, plan, src, dst, transfer);
+  }
+  const uint64_t now = now_cycles();
+  flight.free_at = now + 1;
+  flight.done_at = kNever;
+  return true;
+}
+
+void Dma::start_flow(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
+                     Transfer& transfer) {
+  Flow& flow = transfer.flow;
+  flow.clear();
+  flow.set_bytes(std::max(plan.src_bytes, plan.dst_bytes));
+  transfer.fixed_cycles = 0;
+  if (src.hbm != nullptr) {
+    flow.add(src.hbm->bandwidth());
+    transfer.fixed_cycles += in_fixed_;
+  }
+  if (dst.hbm != nullptr) {
+    flow.add(dst.hbm->bandwidth());
+    transfer.fixed_cycles += out_fixed_;
+  }
+  if (plan.remote) {
+    ici_port->add_path(context().core_id, flight.queued.peer, flow);
+    transfer.fixed_cycles += ici_port->data_latency(context().core_id, flight.queued.peer);
+  } else if (src.hbm == nullptr && dst.hbm == nullptr) {
+    flow.add(resources_.local);
+    transfer.fixed_cycles += local_fixed_;
+  }
+  resources_.fluid->start(flow);
+}
+
+MemoryView Dma::view(const Place& place, const DmaPlan& plan, BoxSide side, PageSet& pages) {
+  if (place.hbm == nullptr) {
+    return {.flat = place.flat};
+  }
+  const ByteExtent extent = box_extent(plan.box, side);
+  pages.open(place.base + static_cast<uint64_t>(extent.low),
+             place.base + static_cast<uint64_t>(extent.high) - 1);
+  for_each_range(plan.box, side, int64_t{1} << PageSet::kPageShift,
+                 [&](int64_t offset, uint64_t bytes, bool whole) {
+                   place.hbm->pin(pages, place.base + static_cast<uint64_t>(offset), bytes,
+                                  side == BoxSide::kDst, whole);
+                 });
+  return {.pages = &pages, .base = place.base};
+}
+
+void Dma::start_work(const Flight& /*flight*/, const DmaPlan& plan, const Place& src,
+                     const Place& dst, Transfer& transfer) {
+  MemoryView from;
+  if (!plan.is_fill) {
+    from = view(src, plan, BoxSide::kSrc, transfer.src_pages);
+    transfer.src_hbm = src.hbm;
+  }
+  const MemoryView to = view(dst, plan, BoxSide::kDst, transfer.dst_pages);
+  transfer.dst_hbm = dst.hbm;
+  const uint64_t cuts =
+      plan.box.levels == 0 ? plan.box.total_bytes / kPartBytes + 1 : plan.box.count[0];
+  const auto parts =
+      static_cast<int>(std::min({plan.box.total_bytes / kPartBytes + 1,
+                                 static_cast<uint64_t>(context().pool.threads()), cuts}));
+  transfer.work.prepare(plan, from, to, parts);
+  context().pool.launch(strand_, transfer.work);
+}
+
+void Dma::count_bytes(const DmaPlan& plan, const Place& src, const Place& dst,
+                      const Flight& flight) {
+  PerfCounters& perf = context().perf;
+  if (src.hbm != nullptr) {
+    perf.add(spec::perf::kHbmReadBytes, plan.src_bytes);
+  }
+  if (dst.hbm != nullptr && !plan.remote) {
+    perf.add(spec::perf::kHbmWriteBytes, plan.dst_bytes);
+  }
+  if (plan.remote) {
+    perf.add(spec::perf::kIciSentBytes, plan.box.total_bytes);
+    ici_port->peer(flight.queued.peer).remote_received(plan.box.total_bytes);
+  }
+}
+
+void Dma::settle(Flight& flight) {
+  const Transfer& transfer = transfers_[flight.index];
+  if (flight.done_at == kNever && !transfer.flow.active()) {
+    flight.done_at = transfer.flow.done_at() + transfer.fixed_cycles;
+  }
+}
+
+void Dma::finish_command(Flight& flight) {
+  Transfer& transfer = transfers_[flight.index];
+  if (context().no_data || transfer.dropped) {
+    return;
+  }
+  context().pool.join(transfer.work);
+  if (transfer.src_hbm != nullptr) {
+    transfer.src_hbm->unpin(transfer.src_pages);
+  }
+  if (transfer.dst_hbm != nullptr) {
+    transfer.dst_hbm->unpin(transfer.dst_pages);
+  }
+}
+
+}  // namespace tpu::model

@@ -1,0 +1,101 @@
+// One DMA queue of a core (in, out or remote): strided copies and fills between HBM, VMEM, SMEM and
+// the memories of other cores. A transfer = its bytes, rounded up to granules, at the fluid share
+// of what it passes, then a fixed time. dma.in_flight transfers overlap. Law: docs/timing_model.md.
+#pragma once
+
+#include <vector>
+
+#include "core/engine.hpp"
+#include "core/slots.hpp"
+#include "core/strided_box.hpp"
+#include "kernel/fluid_share.hpp"
+#include "kernel/hbm_if.hpp"
+
+namespace tpu::model {
+
+// Memories and bandwidths that the DMA queues of a core share.
+struct DmaResources {
+  uint8_t* vmem;
+  uint64_t vmem_bytes;
+  uint8_t* smem;
+  uint64_t smem_bytes;
+  std::vector<bool>* smem_unknown;  // by word: written by a transfer whose data were skipped
+                                    // (no-data runs), or null
+  const Slots* slots;
+  FluidShare* fluid;
+  ResourceId local;  // on-chip copies of this core
+};
+
+class Dma : public Engine {
+ public:
+  sc_core::sc_port<HbmIf> hbm_port{"hbm_port"};
+
+  Dma(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context,
+      const DmaResources& resources);
+
+ protected:
+  bool start_command(Flight& flight) override;
+  void settle(Flight& flight) override;
+  void finish_command(Flight& flight) override;
+
+ private:
+  class Work : public Job {
+   public:
+    void prepare(const DmaPlan& plan, const MemoryView& src, const MemoryView& dst, int parts) {
+      plan_ = &plan;
+      src_ = src;
+      dst_ = dst;
+      parts_count_ = parts;
+      set_parts(parts);
+    }
+    void run_part(int part) override {
+      if (plan_->is_fill) {
+        fill_box(plan_->box, plan_->pattern, dst_, part, parts_count_);
+      } else {
+        copy_box(plan_->box, src_, dst_, part, parts_count_);
+      }
+    }
+
+   private:
+    const DmaPlan* plan_ = nullptr;
+    MemoryView src_, dst_;
+    int parts_count_ = 1;
+  };
+
+  // Where an operand lies on this board.
+  struct Place {
+    uint8_t* flat = nullptr;
+    HbmIf* hbm = nullptr;
+    uint64_t base = 0;  // address of offset 0 of the box
+  };
+  // What a flight holds beside its job.
+  struct Transfer {
+    Flow flow;
+    Work work;
+    PageSet src_pages, dst_pages;
+    HbmIf* src_hbm = nullptr;
+    HbmIf* dst_hbm = nullptr;
+    uint64_t fixed_cycles = 0;
+    bool dropped = false;  // the receiver's gang is over: time passes, nothing is written
+  };
+
+  bool place_local(const Flight& flight, const Operand& operand, int64_t addend, Place* place);
+  bool place_remote(const Flight& flight, const Operand& operand, int64_t addend, Place* place,
+                    bool* dropped);
+  bool range_fault(const Flight& flight, uint16_t code, const Operand& operand, uint64_t base);
+  void start_flow(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
+                  Transfer& transfer);
+  void start_work(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
+                  Transfer& transfer);
+  void count_bytes(const DmaPlan& plan, const Place& src, const Place& dst, const Flight& flight);
+  MemoryView view(const Place& place, const DmaPlan& plan, BoxSide side, PageSet& pages);
+
+  const DmaResources resources_;
+  const uint64_t in_fixed_;
+  const uint64_t out_fixed_;
+  const uint64_t local_fixed_;
+  JobStrand strand_;
+  std::vector<Transfer> transfers_;  // by flight
+};
+
+}  // namespace tpu::model

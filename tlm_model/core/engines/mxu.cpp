@@ -1,0 +1,104 @@
+// Matmul commands: checks, time, data.
+#include "core/engines/mxu.hpp"
+
+#include <algorithm>
+
+#include "core/operand_check.hpp"
+#include "kernel/cycles.hpp"
+#include "tpu/spec/rings.h"
+
+namespace tpu::model {
+namespace {
+
+// Commands that can overlap: a result leaves the array a few hundred cycles after the next command
+// may start.
+constexpr size_t kInFlight = 16;
+// Work of a part that is worth a thread of its own, in multiply-adds.
+constexpr uint64_t kPartFlops = 8'000'000;
+constexpr int64_t kRowGranule = 16;
+
+}  // namespace
+
+void Mxu::Work::prepare(MxuEngine& engine, const MxuJob& job, int parts) {
+  engine_ = &engine;
+  if (parts <= 1) {
+    jobs_.assign(1, job);
+  } else {
+    jobs_ = mxu_split_rows(job, parts, kRowGranule);
+  }
+  set_parts(static_cast<int>(jobs_.size()));
+}
+
+Mxu::Mxu(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context,
+         uint8_t* vmem, uint64_t vmem_bytes, MxuUnit unit)
+    : Engine(name, queue, context, kInFlight),
+      vmem_(vmem),
+      vmem_bytes_(vmem_bytes),
+      unit_(std::move(unit)),
+      work_(kInFlight) {}
+
+MxuEngine& Mxu::engine_for_step() {
+  const uint32_t step = context().launch.step;
+  const bool inside = step >= unit_.first_step && step <= unit_.last_step;
+  return inside || !unit_.outside ? *unit_.engine : *unit_.outside;
+}
+
+// The first tile of a command that accumulates takes results of its predecessor on the same output.
+uint64_t Mxu::earliest_start(const QueuedCommand& queued) const {
+  const Flight* previous = newest_flight();
+  const auto* plan = std::get_if<MatmulPlan>(&queued.command->plan);
+  if (previous == nullptr || plan == nullptr || !plan->job.accumulate) {
+    return 0;
+  }
+  const auto* before = std::get_if<MatmulPlan>(&previous->queued.command->plan);
+  if (before == nullptr) {
+    return 0;
+  }
+  const int64_t at = plan->out.address.offset + queued.addend[0];
+  const int64_t before_at = before->out.address.offset + previous->queued.addend[0];
+  const bool overlap = at + plan->out.extent.low < before_at + before->out.extent.high &&
+                       before_at + before->out.extent.low < at + plan->out.extent.high;
+  return overlap ? previous->done_at - std::min(previous->done_at, plan->timing.load) : 0;
+}
+
+bool Mxu::start_command(Flight& flight) {
+  const auto& plan = std::get<MatmulPlan>(flight.queued.command->plan);
+  const std::array<const Operand*, 3> operands = {&plan.out, &plan.lhs, &plan.rhs};
+  std::array<uint64_t, 3> base{};
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!operand_in(*operands[i], flight.queued.addend[i], vmem_bytes_, &base[i])) {
+      FaultInfo info = fault_at(flight, TPU_FAULT_VMEM_RANGE);
+      info.address = operand_first(*operands[i], base[i]);
+      info.length = operand_length(*operands[i]);
+      fault_port->raise(info, "matmul operand outside of VMEM");
+      return false;
+    }
+  }
+  const uint64_t now = now_cycles();
+  flight.free_at = now + plan.timing.free_at;
+  flight.done_at = now + plan.timing.done_at;
+  context().perf.add(spec::perf::kMxuFlops, plan.flops);
+  if (context().no_data) {
+    return true;
+  }
+  MxuJob job = plan.job;
+  job.out = vmem_ + base[0];
+  job.lhs = vmem_ + base[1];
+  job.rhs = vmem_ + base[2];
+  job.start_cycle = now;
+  MxuEngine& engine = engine_for_step();
+  const auto worth = static_cast<int>(std::min<uint64_t>(plan.flops / (2 * kPartFlops) + 1, 64));
+  const int parts = engine.splittable() ? std::min(context().pool.threads(), worth) : 1;
+  Work& work = work_[flight.index];
+  work.prepare(engine, job, parts);
+  context().pool.launch(strand_, work);
+  return true;
+}
+
+void Mxu::finish_command(Flight& flight) {
+  if (!context().no_data) {
+    context().pool.join(work_[flight.index]);
+  }
+}
+
+}  // namespace tpu::model

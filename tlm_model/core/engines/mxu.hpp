@@ -1,0 +1,55 @@
+// Matrix unit of a core as a SystemC block: queue, cycle law (spec/arith/mxu_timing.hpp), and the
+// data work of whatever MxuEngine it was given. Long commands are split by rows over the host
+// threads.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/engine.hpp"
+#include "mxu/mxu_engine.hpp"
+
+namespace tpu::model {
+
+// What computes one MXU's commands: `engine` in steps [first_step, last_step], `outside` (if any)
+// in all others.
+struct MxuUnit {
+  std::unique_ptr<MxuEngine> engine;
+  std::unique_ptr<MxuEngine> outside;
+  uint32_t first_step = 0;
+  uint32_t last_step = UINT32_MAX;
+};
+
+class Mxu : public Engine {
+ public:
+  Mxu(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context, uint8_t* vmem,
+      uint64_t vmem_bytes, MxuUnit unit);
+
+  MxuEngine& engine() { return *unit_.engine; }
+
+ protected:
+  bool start_command(Flight& flight) override;
+  void finish_command(Flight& flight) override;
+  uint64_t earliest_start(const QueuedCommand& queued) const override;
+
+ private:
+  class Work : public Job {
+   public:
+    void prepare(MxuEngine& engine, const MxuJob& job, int parts);
+    void run_part(int part) override { engine_->run(jobs_[static_cast<size_t>(part)]); }
+
+   private:
+    MxuEngine* engine_ = nullptr;
+    std::vector<MxuJob> jobs_;
+  };
+
+  MxuEngine& engine_for_step();
+
+  uint8_t* const vmem_;
+  const uint64_t vmem_bytes_;
+  MxuUnit unit_;
+  JobStrand strand_;
+  std::vector<Work> work_;  // by flight
+};
+
+}  // namespace tpu::model

@@ -1,0 +1,98 @@
+// VPU commands: kernels with registers resolved, time, data.
+#include "core/engines/vpu.hpp"
+
+#include <algorithm>
+
+#include "kernel/cycles.hpp"
+#include "tpu/spec/fault_regs.hpp"
+#include "tpu/spec/rings.h"
+
+namespace tpu::model {
+namespace {
+
+constexpr size_t kInFlight = 16;
+// Work of a part that is worth a thread of its own, in lane operations.
+constexpr uint64_t kPartOperations = 2'000'000;
+
+}  // namespace
+
+void Vpu::Work::prepare(const VpuKernel& kernel, uint8_t* vmem, VpuSimd simd, int parts) {
+  kernel_ = &kernel;
+  vmem_ = vmem;
+  simd_ = simd;
+  split_ = parts > 1 ? kernel.split_count() : 0;
+  parts_count_ = static_cast<int>(
+      std::min<uint64_t>(static_cast<uint64_t>(parts), std::max<uint64_t>(split_, 1)));
+  set_parts(parts_count_);
+}
+
+void Vpu::Work::run_part(int part) {
+  if (parts_count_ == 1) {
+    kernel_->run(vmem_, simd_);
+    return;
+  }
+  const auto p = static_cast<uint64_t>(part);
+  const auto n = static_cast<uint64_t>(parts_count_);
+  kernel_->run_range(vmem_, split_ * p / n, split_ * (p + 1) / n, simd_);
+}
+
+Vpu::Vpu(sc_core::sc_module_name name, const EngineContext& context, uint8_t* vmem,
+         uint64_t vmem_bytes, VpuSimd simd)
+    : Engine(name, spec::Queue::kVpu, context, kInFlight),
+      vmem_(vmem),
+      vmem_bytes_(vmem_bytes),
+      simd_(simd),
+      work_(kInFlight) {}
+
+// The kernel of the command; null after a fault.
+const VpuKernel* Vpu::resolve(const VpuPlan& plan, Flight& flight, Work& work) {
+  if (!plan.dynamic) {
+    return &*plan.fixed;
+  }
+  std::array<int64_t, kMaxOperands> bases{};
+  for (size_t i = 0; i < plan.accesses.size(); ++i) {
+    bases[i] = plan.accesses[i].addr.offset + flight.queued.addend[i];
+  }
+  work.own.emplace(*plan.program, plan.command, plan.accesses,
+                   std::span(bases).first(plan.accesses.size()), flight.queued.scalars);
+  const std::string error = work.own->check(vmem_bytes_);
+  if (!error.empty()) {
+    FaultInfo info = fault_at(flight, TPU_FAULT_VMEM_RANGE);
+    info.detail = spec::fault::kDetailVpuProgram;
+    fault_port->raise(info, error);
+    return nullptr;
+  }
+  return &*work.own;
+}
+
+bool Vpu::start_command(Flight& flight) {
+  const auto& plan = std::get<VpuPlan>(flight.queued.command->plan);
+  Work& work = work_[flight.index];
+  const VpuKernel* kernel = resolve(plan, flight, work);
+  if (kernel == nullptr) {
+    return false;
+  }
+  const uint64_t now = now_cycles();
+  flight.free_at = now + std::max<uint64_t>(plan.cycles.free_at, 1);
+  flight.done_at = now + std::max<uint64_t>(plan.cycles.done_at, 1);
+  if (context().no_data) {
+    return true;
+  }
+  int parts = 1;
+  if (context().pool.threads() > 1 && kernel->can_split()) {
+    const uint64_t worth = kernel->lane_operations() / kPartOperations + 1;
+    parts = static_cast<int>(
+        std::min<uint64_t>(worth, static_cast<uint64_t>(context().pool.threads())));
+  }
+  work.prepare(*kernel, vmem_, simd_, parts);
+  context().pool.launch(strand_, work);
+  return true;
+}
+
+void Vpu::finish_command(Flight& flight) {
+  if (!context().no_data) {
+    context().pool.join(work_[flight.index]);
+  }
+}
+
+}  // namespace tpu::model

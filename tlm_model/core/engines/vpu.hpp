@@ -1,0 +1,47 @@
+// Vector unit of a core as a SystemC block: queue, cost and data work of vpu_kernel commands
+// (tlm_model/vpu).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/engine.hpp"
+#include "vpu_kernel.hpp"
+
+namespace tpu::model {
+
+class Vpu : public Engine {
+ public:
+  Vpu(sc_core::sc_module_name name, const EngineContext& context, uint8_t* vmem,
+      uint64_t vmem_bytes, VpuSimd simd);
+
+ protected:
+  bool start_command(Flight& flight) override;
+  void finish_command(Flight& flight) override;
+
+ private:
+  class Work : public Job {
+   public:
+    // `kernel` outlives the job.
+    void prepare(const VpuKernel& kernel, uint8_t* vmem, VpuSimd simd, int parts);
+    void run_part(int part) override;
+    std::optional<VpuKernel> own;  // kernel of a command whose operands come from registers
+
+   private:
+    const VpuKernel* kernel_ = nullptr;
+    uint8_t* vmem_ = nullptr;
+    VpuSimd simd_{};
+    uint64_t split_ = 0;
+    int parts_count_ = 1;
+  };
+
+  const VpuKernel* resolve(const VpuPlan& plan, Flight& flight, Work& work);
+
+  uint8_t* const vmem_;
+  const uint64_t vmem_bytes_;
+  const VpuSimd simd_;
+  JobStrand strand_;
+  std::vector<Work> work_;  // by flight
+};
+
+}  // namespace tpu::model

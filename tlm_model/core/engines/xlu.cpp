@@ -1,0 +1,58 @@
+// Transpose commands.
+#include "core/engines/xlu.hpp"
+
+#include <algorithm>
+
+#include "core/operand_check.hpp"
+#include "kernel/cycles.hpp"
+#include "tpu/spec/rings.h"
+
+namespace tpu::model {
+namespace {
+
+constexpr size_t kInFlight = 16;
+constexpr uint64_t kPartBytes = 1 << 20;
+
+}  // namespace
+
+Xlu::Xlu(sc_core::sc_module_name name, const EngineContext& context, uint8_t* vmem,
+         uint64_t vmem_bytes)
+    : Engine(name, spec::Queue::kXlu, context, kInFlight),
+      vmem_(vmem),
+      vmem_bytes_(vmem_bytes),
+      work_(kInFlight) {}
+
+bool Xlu::start_command(Flight& flight) {
+  const auto& plan = std::get<TransposePlan>(flight.queued.command->plan);
+  uint64_t src = 0;
+  uint64_t dst = 0;
+  const bool src_ok = operand_in(plan.src, flight.queued.addend[0], vmem_bytes_, &src);
+  if (!src_ok || !operand_in(plan.dst, flight.queued.addend[1], vmem_bytes_, &dst)) {
+    FaultInfo info = fault_at(flight, TPU_FAULT_VMEM_RANGE);
+    info.address = src_ok ? operand_first(plan.dst, dst) : operand_first(plan.src, src);
+    info.length = operand_length(src_ok ? plan.dst : plan.src);
+    fault_port->raise(info, "transpose operand outside of VMEM");
+    return false;
+  }
+  const uint64_t now = now_cycles();
+  flight.free_at = now + plan.busy_cycles;
+  flight.done_at = flight.free_at + static_cast<uint64_t>(context().params.xlu.latency);
+  if (!context().no_data) {
+    const TransposeShape& s = plan.shape;
+    const uint64_t bytes = s.batch * s.rows * s.cols * s.elem_bytes;
+    const auto parts = static_cast<int>(std::min(
+        {bytes / kPartBytes + 1, static_cast<uint64_t>(context().pool.threads()), s.rows}));
+    Work& work = work_[flight.index];
+    work.prepare(s, vmem_ + src, vmem_ + dst, parts);
+    context().pool.launch(strand_, work);
+  }
+  return true;
+}
+
+void Xlu::finish_command(Flight& flight) {
+  if (!context().no_data) {
+    context().pool.join(work_[flight.index]);
+  }
+}
+
+}  // namespace tpu::model

@@ -1,0 +1,45 @@
+// Cross-lane unit of a core: transposes in VMEM. One block of rows x columns takes max(rows,
+// columns) cycles.
+#pragma once
+
+#include <vector>
+
+#include "core/engine.hpp"
+
+namespace tpu::model {
+
+class Xlu : public Engine {
+ public:
+  Xlu(sc_core::sc_module_name name, const EngineContext& context, uint8_t* vmem,
+      uint64_t vmem_bytes);
+
+ protected:
+  bool start_command(Flight& flight) override;
+  void finish_command(Flight& flight) override;
+
+ private:
+  class Work : public Job {
+   public:
+    void prepare(const TransposeShape& shape, const uint8_t* src, uint8_t* dst, int parts) {
+      shape_ = shape;
+      src_ = src;
+      dst_ = dst;
+      parts_count_ = parts;
+      set_parts(parts);
+    }
+    void run_part(int part) override { transpose_box(shape_, src_, dst_, part, parts_count_); }
+
+   private:
+    TransposeShape shape_;
+    const uint8_t* src_ = nullptr;
+    uint8_t* dst_ = nullptr;
+    int parts_count_ = 1;
+  };
+
+  uint8_t* const vmem_;
+  const uint64_t vmem_bytes_;
+  JobStrand strand_;
+  std::vector<Work> work_;  // by flight
+};
+
+}  // namespace tpu::model

@@ -1,0 +1,96 @@
+// Filling and reading of the fault record.
+#include "core/fault_unit.hpp"
+
+#include <cstring>
+
+#include "core/program.hpp"
+#include "kernel/cycles.hpp"
+#include "tpu/spec/fault_regs.hpp"
+
+namespace tpu::model {
+
+static_assert(sizeof(tpu_fault_record_t) == spec::fault::kRecordBytes);
+
+FaultUnit::FaultUnit(sc_core::sc_module_name name, uint32_t core_id, const LaunchState& launch,
+                     Heads heads, std::function<void()> on_fault)
+    : RegisterBlock(name),
+      core_id_(core_id),
+      launch_(launch),
+      heads_(heads),
+      on_fault_(std::move(on_fault)) {}
+
+void FaultUnit::raise(const FaultInfo& info, std::string text) {
+  ++count_;
+  if (!valid_) {
+    valid_ = true;
+    text_ = std::move(text);
+    fill(info);
+  }
+  on_fault_();
+}
+
+void FaultUnit::fill(const FaultInfo& info) {
+  record_ = {};
+  record_.fault_seq = count_;
+  record_.code = info.code;
+  record_.engine = static_cast<uint8_t>(info.unit);
+  record_.core = static_cast<uint8_t>(core_id_);
+  record_.launch_id = launch_.launch;
+  record_.step = launch_.step;
+  record_.cycle = now_cycles();
+  record_.pc = info.pc;
+  record_.op_id = info.op_id;
+  record_.address = info.address;
+  record_.length = info.length;
+  record_.slot = info.slot;
+  record_.detail = info.detail;
+  record_.origin = static_cast<uint8_t>(core_id_);
+  record_.mask = static_cast<uint8_t>(launch_.mask);
+  for (size_t i = 0; i < heads_.size(); ++i) {
+    const QueueHead head = heads_[i] != nullptr ? heads_[i]->head() : QueueHead{};
+    if (head.command != nullptr) {
+      record_.heads[i].opcode = static_cast<uint8_t>(head.command->opcode);
+      record_.heads[i].state = static_cast<uint8_t>(head.waiting ? spec::fault::kQueueWaiting
+                                                                 : spec::fault::kQueueRunning);
+      record_.heads[i].sem = static_cast<uint16_t>(head.semaphore);
+    }
+  }
+  record_.sem_id = info.semaphore;
+  record_.sem_wanted = info.wanted;
+  record_.sem_value = info.value;
+}
+
+void FaultUnit::clear() {
+  valid_ = false;
+  record_ = {};
+  text_.clear();
+}
+
+uint32_t FaultUnit::read_register(uint32_t offset) const {
+  if (offset < spec::fault::kRecordBytes) {
+    uint32_t word;
+    std::memcpy(&word, reinterpret_cast<const uint8_t*>(&record_) + offset, sizeof word);
+    return word;
+  }
+  switch (offset) {
+    case spec::fault::kValid:
+      return valid_ ? 1 : 0;
+    case spec::fault::kCount:
+      return count_;
+    default:
+      return kUndefined;
+  }
+}
+
+void FaultUnit::write_register(uint32_t offset, uint32_t value) {
+  if (offset == spec::fault::kValid && (value & 1) != 0) {
+    clear();
+  } else if (offset == spec::fault::kRaise) {
+    FaultInfo info;
+    info.code = static_cast<uint16_t>(value);
+    info.detail = value >> 16;
+    raise(info, "raised by the control hart");
+  }
+}
+
+}  // namespace tpu::model

@@ -1,0 +1,52 @@
+// Fault record of a core: keeps the first fault of a launch with everything the driver needs to
+// name the op, and tells the sequencer to stop. Record layout: fault_record in
+// spec/formats/rings.toml.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <systemc>
+
+#include "core/ports.hpp"
+#include "kernel/register_block.hpp"
+#include "tpu/spec/rings.h"
+
+namespace tpu::model {
+
+class FaultUnit : public RegisterBlock, public FaultIf {
+ public:
+  // Queues in order of spec::Queue, null where the core lacks the engine; for the record's heads.
+  using Heads = std::array<CommandQueueIf*, spec::kQueueCount>;
+
+  // `on_fault` is called for every fault, after the record is filled.
+  FaultUnit(sc_core::sc_module_name name, uint32_t core_id, const LaunchState& launch, Heads heads,
+            std::function<void()> on_fault);
+
+  void raise(const FaultInfo& info, std::string text) override;
+  // Drops the record; START does.
+  void clear();
+
+  bool valid() const { return valid_; }
+  const tpu_fault_record_t& record() const { return record_; }
+  const std::string& text() const { return text_; }  // of the kept fault, for people
+
+ protected:
+  uint32_t read_register(uint32_t offset) const override;
+  void write_register(uint32_t offset, uint32_t value) override;
+
+ private:
+  void fill(const FaultInfo& info);
+
+  const uint32_t core_id_;
+  const LaunchState& launch_;
+  const Heads heads_;
+  const std::function<void()> on_fault_;
+  tpu_fault_record_t record_{};
+  bool valid_ = false;
+  uint32_t count_ = 0;
+  std::string text_;
+};
+
+}  // namespace tpu::model

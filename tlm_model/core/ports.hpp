@@ -1,0 +1,131 @@
+// The typed ports by which the blocks of a core meet: sequencer -> engine queues, engines ->
+// semaphores and fault unit, everybody -> counters. Interfaces and plain records only; core.cpp
+// binds them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <systemc>
+
+#include "tpu/spec/isa.hpp"
+#include "tpu/spec/perf_regs.hpp"
+
+namespace tpu::model {
+
+struct DecodedCommand;
+
+inline constexpr int kSequencerUnit =
+    spec::kQueueCount;  // number of the sequencer beside the queues
+inline constexpr int kUnits = spec::kQueueCount + 1;
+inline constexpr size_t kMaxOperands = 24;
+
+// A command in an engine queue, scalar registers resolved.
+struct QueuedCommand {
+  const DecodedCommand* command = nullptr;
+  uint64_t issued_at = 0;
+  std::array<int64_t, kMaxOperands> addend{};  // added to the offset of operand i
+  std::array<uint32_t, 4> scalars{};           // vpu_kernel
+  uint32_t peer = 0;                           // dma_remote
+  std::array<uint32_t, 2> signal_peer{};
+};
+
+// State of a queue's head, for fault records and deadlock reports.
+struct QueueHead {
+  const DecodedCommand* command = nullptr;  // null: empty
+  bool waiting = false;                     // for `semaphore`
+  uint32_t semaphore = 0;
+  uint32_t wanted = 0;
+};
+
+// An engine's queue as the sequencer sees it.
+class CommandQueueIf : public virtual sc_core::sc_interface {
+ public:
+  virtual bool full() const = 0;
+  // Slot to fill, then push(). Only when not full.
+  virtual QueuedCommand& next_slot() = 0;
+  virtual void push() = 0;
+  virtual bool idle() const = 0;       // nothing queued, nothing in flight
+  virtual bool in_flight() const = 0;  // a command is started and not done
+  virtual QueueHead head() const = 0;
+  // i-th queued command behind the head, null beyond the end.
+  virtual const QueuedCommand* queued(size_t index) const = 0;
+  // Notified (delta) when a command leaves the queue or is done, while watched.
+  virtual void watch(bool on) = 0;
+  virtual const sc_core::sc_event& progress_event() const = 0;
+  // Drops queued commands; started ones end without signals.
+  virtual void stop() = 0;
+  // Permits commands again, after stop().
+  virtual void resume() = 0;
+};
+
+class SemaphoreIf : public virtual sc_core::sc_interface {
+ public:
+  virtual uint32_t value(uint32_t semaphore) const = 0;
+  // Names `unit` as the one that waits for this semaphore in this program; false if another does.
+  virtual bool claim(uint32_t semaphore, int unit) = 0;
+  // Notifies `wake` when the value is at least `wanted`. One waiter a semaphore; replaced by the
+  // next call.
+  virtual void wake_when(uint32_t semaphore, uint32_t wanted, sc_core::sc_event& wake) = 0;
+  virtual void take(uint32_t semaphore, uint32_t amount) = 0;
+  // Visible core.semaphore_cycles later.
+  virtual void add(uint32_t semaphore, uint32_t amount) = 0;
+};
+
+struct FaultInfo {
+  uint16_t code = 0;  // FAULT_* of spec/formats/rings.toml
+  int unit = kSequencerUnit;
+  uint32_t pc = 0;
+  uint32_t op_id = 0;
+  uint64_t address = 0;
+  uint64_t length = 0;
+  uint32_t slot = 0;
+  uint32_t detail = 0;
+  uint32_t semaphore = 0;
+  uint32_t wanted = 0;
+  uint32_t value = 0;
+};
+
+class FaultIf : public virtual sc_core::sc_interface {
+ public:
+  // Keeps the first fault of a launch and stops the core. `text`, if any, says more for people.
+  virtual void raise(const FaultInfo& info, std::string text = {}) = 0;
+};
+
+// What the engines need of the running launch; kept by the sequencer.
+struct LaunchState {
+  uint32_t step = 0;
+  uint32_t replica = 0;
+  uint32_t cores = 0;
+  uint32_t mask = 0;
+  uint16_t tag = 0;
+  uint32_t launch = 0;
+  uint32_t slot_bank = 0;
+  uint32_t slot_count = 0;
+  bool tag_open = false;  // remote packets with `tag` are taken
+};
+
+// Counters of spec/regs/perf.toml, updated in place by the blocks.
+struct PerfCounters {
+  std::array<uint64_t, spec::perf::kCounters> value{};
+  uint64_t progress = 0;  // changes with every command done and semaphore change, for the watchdog
+
+  void add(uint32_t counter, uint64_t amount) { value[counter] += amount; }
+  // Engines report when their first command starts and when their last one is done.
+  void engine_busy(uint64_t now) {
+    if (busy_engines++ == 0) {
+      busy_since = now;
+    }
+  }
+  void engine_idle(uint64_t now) {
+    if (--busy_engines == 0) {
+      any_busy_cycles += now - busy_since;
+    }
+  }
+
+  uint32_t busy_engines = 0;
+  uint64_t busy_since = 0;
+  uint64_t any_busy_cycles = 0;
+};
+
+}  // namespace tpu::model

@@ -1,0 +1,112 @@
+// Decoder of core programs: follows the control flow from the entry, so that VPU programs and
+// constants between the instructions are never taken for code.
+#include "core/program.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/program_decoder.hpp"
+#include "tpu/spec/program_image.h"
+
+namespace tpu::model {
+namespace {
+
+uint64_t fnv1a(std::span<const std::byte> bytes) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const std::byte b : bytes) {
+    hash = (hash ^ static_cast<uint64_t>(b)) * 0x100000001b3u;
+  }
+  return hash;
+}
+
+bool ends_flow(const spec::ScalarInsn& insn) {
+  const auto op = static_cast<spec::ScalarOp>(insn.op);
+  return op == spec::ScalarOp::kHalt || op == spec::ScalarOp::kJmp;
+}
+
+bool has_target(const spec::ScalarInsn& insn) {
+  const auto op = static_cast<spec::ScalarOp>(insn.op);
+  return op == spec::ScalarOp::kJmp || op == spec::ScalarOp::kBeq || op == spec::ScalarOp::kBne ||
+         op == spec::ScalarOp::kBlt || op == spec::ScalarOp::kBge;
+}
+
+}  // namespace
+
+Program::Program(std::vector<std::byte> code, uint32_t entry, uint32_t slots,
+                 const spec::BoardParams& params)
+    : code_(std::move(code)), entry_(entry), slots_(slots), item_of_word_(code_.size() / 8, -1) {
+  ProgramDecoder decoder(*this, params);
+  std::vector<uint64_t> open = {entry_};
+  while (!open.empty()) {
+    uint64_t word = open.back();
+    open.pop_back();
+    while (word < item_of_word_.size() && item_of_word_[word] < 0) {
+      item_of_word_[word] = static_cast<int32_t>(items_.size());
+      items_.push_back(decoder.decode_item(static_cast<uint32_t>(word)));
+      const ProgramItem& item = items_.back();
+      if (item.kind == ProgramItem::Kind::kIllegal) {
+        break;
+      }
+      if (item.kind == ProgramItem::Kind::kScalar) {
+        if (has_target(item.insn)) {
+          open.push_back(static_cast<uint32_t>(item.insn.imm));
+        }
+        if (ends_flow(item.insn)) {
+          break;
+        }
+      }
+      word = item.next;
+    }
+  }
+}
+
+std::optional<ImageError> Program::check_header(std::span<const std::byte> bytes) {
+  tpu_program_image_header_t header;
+  if (bytes.size() < sizeof header) {
+    return ImageError{"image shorter than its header"};
+  }
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.magic != TPU_PROGRAM_MAGIC) {
+    return ImageError{"no program image at this address (wrong magic)"};
+  }
+  if (header.isa_version != spec::kIsaVersion) {
+    return ImageError{"program is for ISA version " + std::to_string(header.isa_version) +
+                      ", this core has " + std::to_string(spec::kIsaVersion)};
+  }
+  if (header.header_bytes != sizeof header || header.code_bytes % 8 != 0 ||
+      header.code_bytes == 0 || header.entry_word >= header.code_bytes / 8) {
+    return ImageError{"program image header is inconsistent"};
+  }
+  return std::nullopt;
+}
+
+std::shared_ptr<const Program> ProgramCache::get(std::span<const std::byte> image) {
+  tpu_program_image_header_t header;
+  std::memcpy(&header, image.data(), sizeof header);
+  const std::span<const std::byte> code = image.subspan(sizeof header);
+  const uint64_t hash = fnv1a(image);
+  const auto [first, last] = programs_.equal_range(hash);
+  for (auto it = first; it != last; ++it) {
+    const std::shared_ptr<const Program> program = it->second.lock();
+    if (program && program->entry() == header.entry_word && program->slots() == header.slots &&
+        std::ranges::equal(program->code(), code)) {
+      return program;
+    }
+  }
+  std::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
+  auto program = std::make_shared<const Program>(std::vector<std::byte>(code.begin(), code.end()),
+                                                 header.entry_word, header.slots, params_);
+  programs_.emplace(hash, program);
+  return program;
+}
+
+spec::MxuShape mxu_shape(const spec::BoardParams& params) {
+  return {.rows = static_cast<uint32_t>(params.mxu.rows),
+          .cols = static_cast<uint32_t>(params.mxu.cols),
+          .chains = static_cast<uint32_t>(params.mxu.chains),
+          .segment_rows = static_cast<uint32_t>(params.mxu.segment_rows),
+          .skew = static_cast<uint32_t>(params.mxu.skew),
+          .load_rows = static_cast<uint32_t>(params.mxu.weight_rows_per_cycle)};
+}
+
+}  // namespace tpu::model

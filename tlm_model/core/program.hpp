@@ -1,0 +1,148 @@
+// A core program decoded once: instructions by word, and per engine command everything that does
+// not depend on slots or scalar registers (extents of operands, cost, VPU programs), so that
+// starting a command is cheap. Immutable and shared by all cores that run the same image. No
+// SystemC.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "arith/mxu_shape.hpp"
+#include "arith/mxu_timing.hpp"
+#include "core/strided_box.hpp"
+#include "mxu/mxu_engine.hpp"
+#include "tpu/spec/board_params.hpp"
+#include "tpu/spec/isa.hpp"
+#include "vpu_kernel.hpp"
+
+namespace tpu::model {
+
+// An operand of a command and the bytes [low, high) that it touches, relative to the address.
+struct Operand {
+  spec::Addr address;
+  ByteExtent extent;
+};
+
+struct MatmulPlan {
+  MxuJob job;  // pointers unset
+  Operand out, lhs, rhs;
+  spec::MxuCommandTiming timing;
+  uint64_t flops = 0;
+};
+
+struct VpuPlan {
+  const VpuProgram* program = nullptr;
+  spec::VpuKernelCommand command;
+  std::vector<spec::VpuAccess> accesses;
+  bool dynamic = false;            // bases or scalars come from registers
+  std::optional<VpuKernel> fixed;  // the kernel, unless dynamic
+  VpuCycles cycles;
+};
+
+struct TransposePlan {
+  TransposeShape shape;
+  Operand src, dst;
+  uint64_t busy_cycles = 0;
+};
+
+// dma and fill.
+struct DmaPlan {
+  StridedBox box;
+  Operand src, dst;
+  bool is_fill = false;
+  bool remote = false;
+  uint64_t pattern = 0;
+  uint64_t src_bytes = 0;  // granules
+  uint64_t dst_bytes = 0;
+};
+
+struct DecodedCommand {
+  uint32_t pc = 0;
+  uint32_t op_id = 0;
+  spec::Opcode opcode{};
+  uint8_t queue = 0;
+  uint8_t peer_reg = 0;
+  bool empty = false;  // a count is 0: nothing to do
+  uint32_t bad = 0;    // DETAIL_* of a malformed descriptor: faults at start
+  std::string bad_text;
+  int operands = 0;  // addresses in the order of the struct
+  std::array<uint8_t, 24> operand_reg{};
+  std::array<uint8_t, 4> scalar_reg{};
+  std::array<spec::Wait, 2> wait{};
+  std::array<spec::Signal, 2> signal{};
+  std::variant<std::monostate, MatmulPlan, VpuPlan, TransposePlan, DmaPlan> plan;
+};
+
+// One word position that can be reached.
+struct ProgramItem {
+  enum class Kind : uint8_t { kIllegal, kScalar, kCommand };
+  Kind kind = Kind::kIllegal;
+  spec::ScalarInsn insn{};
+  uint32_t command = 0;  // index
+  uint32_t next = 0;     // word behind it
+};
+
+// An image that cannot be run at all; `text` says why.
+struct ImageError {
+  std::string text;
+};
+
+class Program {
+ public:
+  // `code` starts behind the image header. Never fails: bad instructions and commands fault when
+  // they are reached.
+  Program(std::vector<std::byte> code, uint32_t entry, uint32_t slots,
+          const spec::BoardParams& params);
+
+  // Checks the image header (magic, version, lengths, entry).
+  static std::optional<ImageError> check_header(std::span<const std::byte> header);
+
+  uint32_t entry() const { return entry_; }
+  uint32_t slots() const { return slots_; }
+  // Null when no reachable instruction starts at the word.
+  const ProgramItem* item(uint64_t word) const {
+    return word < item_of_word_.size() && item_of_word_[word] >= 0
+               ? &items_[static_cast<size_t>(item_of_word_[word])]
+               : nullptr;
+  }
+  const DecodedCommand& command(uint32_t index) const { return commands_[index]; }
+  const std::deque<DecodedCommand>& commands() const { return commands_; }
+  std::span<const std::byte> code() const { return code_; }
+
+ private:
+  friend class ProgramDecoder;
+
+  const std::vector<std::byte> code_;
+  const uint32_t entry_;
+  const uint32_t slots_;
+  std::vector<int32_t> item_of_word_;
+  std::vector<ProgramItem> items_;
+  std::deque<DecodedCommand> commands_;
+  std::map<uint32_t, VpuProgram> vpu_programs_;  // by byte offset
+};
+
+// Decoded programs of a board by content: the cores of a gang load the same image.
+class ProgramCache {
+ public:
+  explicit ProgramCache(const spec::BoardParams& params) : params_(params) {}
+  // `image` = header and code; its header has been checked.
+  std::shared_ptr<const Program> get(std::span<const std::byte> image);
+
+ private:
+  const spec::BoardParams params_;
+  std::unordered_multimap<uint64_t, std::weak_ptr<const Program>> programs_;
+};
+
+spec::MxuShape mxu_shape(const spec::BoardParams& params);
+
+}  // namespace tpu::model

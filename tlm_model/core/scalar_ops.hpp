@@ -1,0 +1,23 @@
+// Meaning of the sequencer's register-only instructions (spec/isa/scalar.toml): no memory, no time,
+// no SystemC.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "tpu/spec/isa.hpp"
+
+namespace tpu::model {
+
+using ScalarRegisters = std::array<uint64_t, 32>;
+
+// Value that an arithmetic instruction writes to rd.
+uint64_t scalar_result(const spec::ScalarInsn& insn, const ScalarRegisters& x);
+
+enum class ScalarClass : uint8_t { kArithmetic, kBranch, kOther };
+ScalarClass scalar_class(spec::ScalarOp op);
+
+// A branch or jump is taken.
+bool scalar_taken(const spec::ScalarInsn& insn, const ScalarRegisters& x);
+
+}  // namespace tpu::model

@@ -1,0 +1,132 @@
+// Semaphore values, their waiters and the delay of signals.
+#include "core/semaphores.hpp"
+
+#include <algorithm>
+
+#include "kernel/cycles.hpp"
+#include "tpu/spec/rings.h"
+#include "tpu/spec/sem_regs.hpp"
+
+namespace tpu::model {
+
+Semaphores::Semaphores(sc_core::sc_module_name name, const spec::BoardParams& params,
+                       Activity& activity, PerfCounters& perf)
+    : RegisterBlock(name),
+      delay_(static_cast<uint64_t>(params.core.semaphore_cycles)),
+      perf_(perf),
+      activity_(activity),
+      entries_(static_cast<size_t>(params.core.semaphores)) {
+  SC_METHOD(apply_method);
+  sensitive << pending_event_;
+  dont_initialize();
+}
+
+bool Semaphores::claim(uint32_t semaphore, int unit) {
+  Entry& entry = entries_[semaphore];
+  if (entry.waiter < 0) {
+    entry.waiter = unit;
+  }
+  return entry.waiter == unit;
+}
+
+void Semaphores::wake_when(uint32_t semaphore, uint32_t wanted, sc_core::sc_event& wake) {
+  entries_[semaphore].wanted = wanted;
+  entries_[semaphore].wake = &wake;
+}
+
+void Semaphores::add(uint32_t semaphore, uint32_t amount) {
+  if (delay_ == 0) {
+    apply(semaphore, amount);
+    return;
+  }
+  const bool first = pending_.empty();
+  pending_.push_back({now_cycles() + delay_, semaphore, amount});
+  if (first) {
+    activity_.set(true);
+    pending_event_.notify(from_cycles(delay_));
+  }
+}
+
+void Semaphores::apply_method() {
+  const uint64_t now = now_cycles();
+  while (!pending_.empty() && pending_.front().at <= now) {
+    const Pending next = pending_.front();
+    pending_.pop_front();
+    apply(next.semaphore, next.amount);
+  }
+  settled_event_.notify(sc_core::SC_ZERO_TIME);
+  if (pending_.empty()) {
+    activity_.set(false);
+  } else {
+    pending_event_.notify(from_cycles(pending_.front().at - now));
+  }
+}
+
+void Semaphores::apply(uint32_t semaphore, uint32_t amount) {
+  Entry& entry = entries_[semaphore];
+  ++perf_.progress;
+  if (entry.value + amount > kLimit) {
+    FaultInfo info;
+    info.code = TPU_FAULT_SEM_OVERFLOW;
+    info.semaphore = semaphore;
+    info.wanted = amount;
+    info.value = entry.value;
+    fault_port->raise(
+        info, "semaphore " + std::to_string(semaphore) + " would exceed " + std::to_string(kLimit));
+    return;
+  }
+  entry.value += amount;
+  if (entry.wake != nullptr && entry.value >= entry.wanted) {
+    entry.wake->notify(sc_core::SC_ZERO_TIME);
+    entry.wake = nullptr;
+  }
+}
+
+uint32_t Semaphores::first_nonzero() const {
+  const auto it = std::ranges::find_if(entries_, [](const Entry& e) { return e.value != 0; });
+  return static_cast<uint32_t>(it - entries_.begin());
+}
+
+void Semaphores::clear() {
+  for (Entry& entry : entries_) {
+    entry = Entry{};
+  }
+  pending_.clear();
+  pending_event_.cancel();
+  activity_.set(false);
+}
+
+void Semaphores::forget_waiters() {
+  for (Entry& entry : entries_) {
+    entry.waiter = -1;
+    entry.wake = nullptr;
+  }
+}
+
+uint32_t Semaphores::read_register(uint32_t offset) const {
+  if (offset < spec::sem::kValue + spec::sem::kValueCount * spec::sem::kValueStride) {
+    const uint32_t index = (offset - spec::sem::kValue) / spec::sem::kValueStride;
+    return index < entries_.size() ? entries_[index].value : 0;
+  }
+  switch (offset) {
+    case spec::sem::kNonzero:
+      return static_cast<uint32_t>(
+          std::ranges::count_if(entries_, [](const Entry& e) { return e.value != 0; }));
+    case spec::sem::kFirstNonzero:
+      return first_nonzero() < count() ? first_nonzero() : kUndefined;
+    case spec::sem::kCount:
+      return count();
+    case spec::sem::kStale:
+      return stale_;
+    default:
+      return kUndefined;
+  }
+}
+
+void Semaphores::write_register(uint32_t offset, uint32_t /*value*/) {
+  if (offset == spec::sem::kClear) {
+    clear();
+  }
+}
+
+}  // namespace tpu::model

@@ -1,0 +1,74 @@
+// The core's counting semaphores. A signal becomes visible core.semaphore_cycles after it was made;
+// all of one cycle count together, so results do not depend on the order of processes. One unit
+// waits for a semaphore in a program.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <systemc>
+#include <vector>
+
+#include "core/ports.hpp"
+#include "kernel/activity.hpp"
+#include "kernel/register_block.hpp"
+#include "tpu/spec/board_params.hpp"
+
+namespace tpu::model {
+
+class Semaphores : public RegisterBlock, public SemaphoreIf {
+ public:
+  SC_HAS_PROCESS(Semaphores);
+  sc_core::sc_port<FaultIf> fault_port{"fault_port"};
+
+  Semaphores(sc_core::sc_module_name name, const spec::BoardParams& params, Activity& activity,
+             PerfCounters& perf);
+
+  uint32_t value(uint32_t semaphore) const override { return entries_[semaphore].value; }
+  bool claim(uint32_t semaphore, int unit) override;
+  void wake_when(uint32_t semaphore, uint32_t wanted, sc_core::sc_event& wake) override;
+  void take(uint32_t semaphore, uint32_t amount) override { entries_[semaphore].value -= amount; }
+  void add(uint32_t semaphore, uint32_t amount) override;
+
+  // No signal is on its way.
+  bool settled() const { return pending_.empty(); }
+  // Notified (delta) when signals became visible.
+  const sc_core::sc_event& settled_event() const { return settled_event_; }
+  uint32_t count() const { return static_cast<uint32_t>(entries_.size()); }
+  // Lowest that is not zero, or count().
+  uint32_t first_nonzero() const;
+  void clear();
+  void forget_waiters();  // a new program starts
+  void count_stale() { ++stale_; }
+
+ protected:
+  uint32_t read_register(uint32_t offset) const override;
+  void write_register(uint32_t offset, uint32_t value) override;
+
+ private:
+  static constexpr uint32_t kLimit = 65535;
+  struct Entry {
+    uint32_t value = 0;
+    uint32_t wanted = 0;
+    int waiter = -1;  // unit
+    sc_core::sc_event* wake = nullptr;
+  };
+  struct Pending {
+    uint64_t at;
+    uint32_t semaphore;
+    uint32_t amount;
+  };
+
+  void apply_method();
+  void apply(uint32_t semaphore, uint32_t amount);
+
+  const uint64_t delay_;
+  PerfCounters& perf_;
+  ActivityFlag activity_;
+  std::vector<Entry> entries_;
+  std::deque<Pending> pending_;  // in order of time
+  uint32_t stale_ = 0;
+  sc_core::sc_event pending_event_{"pending_event"};
+  sc_core::sc_event settled_event_{"settled_event"};
+};
+
+}  // namespace tpu::model

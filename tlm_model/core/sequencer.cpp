@@ -1,0 +1,356 @@
+// Execution of the core program: scalar instructions, issue, stalls, end.
+#include "core/sequencer.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernel/cycles.hpp"
+#include "tpu/spec/fault_regs.hpp"
+#include "tpu/spec/rings.h"
+#include "tpu/spec/seq_regs.hpp"
+
+namespace tpu::model {
+namespace {
+
+namespace seq = spec::seq;
+// Scalar instructions without an interaction before the sequencer lets simulated time catch up.
+constexpr int kMaxRun = 4096;
+
+}  // namespace
+
+Sequencer::Sequencer(sc_core::sc_module_name name, uint32_t core_id,
+                     const spec::BoardParams& params, Activity& activity, PerfCounters& perf,
+                     LaunchState& launch)
+    : RegisterBlock(name),
+      core_id_(core_id),
+      params_(params),
+      perf_(perf),
+      launch_(launch),
+      activity_(activity),
+      state_(seq::kStateIdle),
+      irq_enable_(seq::kIrqEnableReset) {
+  SC_METHOD(run_method);
+  sensitive << wake_event_;
+  dont_initialize();
+  SC_METHOD(watchdog_method);
+  sensitive << watchdog_event_;
+  dont_initialize();
+  SC_METHOD(irq_method);
+  sensitive << irq_event_;
+  dont_initialize();
+}
+
+void Sequencer::run_method() {
+  if (draining_) {
+    check_drained();
+  }
+  if (state_ != seq::kStateRunning) {
+    if (!draining_) {
+      next_trigger(wake_event_);
+    }
+    return;
+  }
+  const uint64_t now = now_cycles();
+  end_stall();
+  time_ = std::max(time_, now);
+  while (state_ == seq::kStateRunning && step_until_wait(now)) {
+  }
+}
+
+// Executes until the sequencer's clock has to wait for simulated time or for an event; then the
+// trigger is set and the result is false.
+bool Sequencer::step_until_wait(uint64_t now) {
+  for (int budget = kMaxRun; budget > 0; --budget) {
+    const ProgramItem* item = program_->item(pc_);
+    if (item == nullptr || item->kind == ProgramItem::Kind::kIllegal) {
+      scalar_fault(TPU_FAULT_ILLEGAL_INSN, 0, "no instruction at word " + std::to_string(pc_));
+      next_trigger(wake_event_);
+      return false;
+    }
+    const bool is_command = item->kind == ProgramItem::Kind::kCommand;
+    const auto op = static_cast<spec::ScalarOp>(item->insn.op);
+    if (!is_command && scalar_class(op) != ScalarClass::kOther) {
+      execute_scalar(*item);
+      continue;
+    }
+    if (!charged_) {
+      charged_ = true;
+      time_ += static_cast<uint64_t>(is_command ? params_.core.issue_cycles : 0);
+    }
+    if (time_ > now) {
+      break;
+    }
+    if (!execute_timed(*item, now)) {
+      return false;
+    }
+    charged_ = false;
+  }
+  next_trigger(from_cycles(std::max<uint64_t>(time_ - now, 1)), wake_event_);
+  return false;
+}
+
+void Sequencer::execute_scalar(const ProgramItem& item) {
+  perf_.add(spec::perf::kInstructions, 1);
+  if (scalar_class(static_cast<spec::ScalarOp>(item.insn.op)) == ScalarClass::kArithmetic) {
+    set_register(item.insn.rd, scalar_result(item.insn, x_));
+    pc_ = item.next;
+    time_ += 1;
+    return;
+  }
+  const bool taken = scalar_taken(item.insn, x_);
+  pc_ = taken ? static_cast<uint32_t>(item.insn.imm) : item.next;
+  time_ += static_cast<uint64_t>(taken ? params_.core.branch_cycles : 1);
+}
+
+// An instruction that others see or that sees others, at the present cycle. False: stalled, or the
+// program is over.
+bool Sequencer::execute_timed(const ProgramItem& item, uint64_t now) {
+  if (item.kind == ProgramItem::Kind::kCommand) {
+    if (!issue(program_->command(item.command), now)) {
+      return false;
+    }
+    pc_ = item.next;
+    return true;
+  }
+  using Op = spec::ScalarOp;
+  const spec::ScalarInsn& insn = item.insn;
+  const auto amount = static_cast<uint32_t>(insn.imm);
+  switch (static_cast<Op>(insn.op)) {
+    case Op::kHalt:
+      return halt();
+    case Op::kLds32:
+    case Op::kLds64:
+    case Op::kSts32:
+      if (!execute_memory(insn)) {
+        return false;
+      }
+      break;
+    case Op::kRid:
+      set_register(insn.rd, launch_.replica);
+      time_ += 1;
+      break;
+    case Op::kNrep:
+      set_register(insn.rd, launch_.cores);
+      time_ += 1;
+      break;
+    case Op::kStep:
+      set_register(insn.rd, launch_.step);
+      time_ += 1;
+      break;
+    case Op::kSwait:
+      if (!parts_.semaphores->claim(insn.rs1, kSequencerUnit)) {
+        scalar_fault(TPU_FAULT_SEM_TWO_WAITERS, insn.rs1,
+                     "semaphore " + std::to_string(insn.rs1) + " has two waiting queues");
+        return false;
+      }
+      if (parts_.semaphores->value(insn.rs1) < amount) {
+        parts_.semaphores->wake_when(insn.rs1, amount, wake_event_);
+        stall(Stall::kSemaphore);
+        next_trigger(wake_event_);
+        return false;
+      }
+      parts_.semaphores->take(insn.rs1, amount);
+      time_ += 1;
+      break;
+    case Op::kSsignal:
+      parts_.semaphores->add(insn.rs1, amount);
+      time_ += 1;
+      break;
+    default:  // markb, marke
+      if (parts_.trace != nullptr) {
+        parts_.trace->mark(now, core_id_, amount, static_cast<Op>(insn.op) == Op::kMarkb);
+      }
+      break;
+  }
+  perf_.add(spec::perf::kInstructions, 1);
+  pc_ = item.next;
+  return state_ == seq::kStateRunning;
+}
+
+bool Sequencer::execute_memory(const spec::ScalarInsn& insn) {
+  const auto op = static_cast<spec::ScalarOp>(insn.op);
+  const uint64_t length = op == spec::ScalarOp::kLds64 ? 8 : 4;
+  const uint64_t address = x_[insn.rs1] + static_cast<uint64_t>(static_cast<int64_t>(insn.imm));
+  if (address > parts_.smem->bytes() || length > parts_.smem->bytes() - address) {
+    scalar_fault(TPU_FAULT_SMEM_RANGE, 0, "scalar access outside of SMEM", address, length);
+    return false;
+  }
+  uint8_t* at = parts_.smem->data() + address;
+  const auto mark_known = [&](bool check) {
+    for (uint64_t word = address / 4;
+         parts_.smem_unknown != nullptr && word <= (address + length - 1) / 4; ++word) {
+      if (check && (*parts_.smem_unknown)[word]) {
+        return false;
+      }
+      (*parts_.smem_unknown)[word] = false;
+    }
+    return true;
+  };
+  if (op == spec::ScalarOp::kSts32) {
+    const auto value = static_cast<uint32_t>(x_[insn.rs2]);
+    std::memcpy(at, &value, sizeof value);
+    mark_known(false);
+    time_ += 1;
+    return true;
+  }
+  if (!mark_known(true)) {
+    scalar_fault(
+        TPU_FAULT_DESCRIPTOR, spec::fault::kDetailNoData,
+        "the program's control flow depends on data, which a timing-only run does not compute",
+        address, length);
+    return false;
+  }
+  if (length == 8) {
+    uint64_t value;
+    std::memcpy(&value, at, sizeof value);
+    set_register(insn.rd, value);
+  } else {
+    int32_t value;
+    std::memcpy(&value, at, sizeof value);
+    set_register(insn.rd, static_cast<uint64_t>(static_cast<int64_t>(value)));
+  }
+  time_ += static_cast<uint64_t>(params_.core.smem_load_cycles);
+  return true;
+}
+
+bool Sequencer::issue(const DecodedCommand& command, uint64_t now) {
+  CommandQueueIf* queue =
+      command.queue < parts_.queues.size() ? parts_.queues[command.queue] : nullptr;
+  if (queue == nullptr) {
+    FaultInfo info;
+    info.code = TPU_FAULT_DESCRIPTOR;
+    info.pc = command.pc;
+    info.op_id = command.op_id;
+    info.detail = spec::fault::kDetailOpcodeQueue;
+    fault_port->raise(info, command.bad_text);
+    return false;
+  }
+  if (queue->full()) {
+    stalled_queue_ = command.queue;
+    queue->watch(true);
+    stall(Stall::kQueueFull);
+    next_trigger(queue_events_[command.queue]);
+    return false;
+  }
+  fill_slot(command, queue->next_slot(), now);
+  queue->push();
+  ++issued_;
+  return true;
+}
+
+void Sequencer::fill_slot(const DecodedCommand& command, QueuedCommand& slot, uint64_t now) {
+  slot.command = &command;
+  slot.issued_at = now;
+  if (command.bad != 0) {
+    return;
+  }
+  for (size_t i = 0; i < static_cast<size_t>(command.operands); ++i) {
+    slot.addend[i] = static_cast<int64_t>(x_[command.operand_reg[i]]);
+  }
+  if (command.opcode == spec::Opcode::kVpuKernel) {
+    for (size_t i = 0; i < slot.scalars.size(); ++i) {
+      slot.scalars[i] = static_cast<uint32_t>(x_[command.scalar_reg[i]]);
+    }
+  }
+  if (command.queue == static_cast<uint8_t>(spec::Queue::kDmaRemote)) {
+    slot.peer = static_cast<uint32_t>(std::min<uint64_t>(x_[command.peer_reg], UINT32_MAX));
+    for (size_t i = 0; i < slot.signal_peer.size(); ++i) {
+      const uint8_t reg = command.signal[i].peer_reg;
+      slot.signal_peer[i] =
+          reg < 32 ? static_cast<uint32_t>(std::min<uint64_t>(x_[reg], UINT32_MAX)) : 0;
+    }
+  }
+}
+
+// Ends the program once everything is done.
+bool Sequencer::halt() {
+  if (!engines_idle() || !parts_.semaphores->settled()) {
+    for (CommandQueueIf* queue : parts_.queues) {
+      if (queue != nullptr) {
+        queue->watch(true);
+      }
+    }
+    stall(Stall::kHalt);
+    next_trigger(engine_events_);
+    return false;
+  }
+  const uint32_t left = parts_.semaphores->first_nonzero();
+  if (left < parts_.semaphores->count()) {
+    FaultInfo info;
+    info.code = TPU_FAULT_SEM_NONZERO_AT_END;
+    info.pc = pc_;
+    info.semaphore = left;
+    info.value = parts_.semaphores->value(left);
+    fault_port->raise(info, "semaphore " + std::to_string(left) + " is " +
+                                std::to_string(info.value) + " at the end of the program");
+    return false;
+  }
+  finish_program();
+  return false;
+}
+
+void Sequencer::stall(Stall why) {
+  stall_ = why;
+  stall_since_ = now_cycles();
+  activity_.set(false);
+}
+
+void Sequencer::end_stall() {
+  if (stall_ == Stall::kNone) {
+    return;
+  }
+  if (stall_ != Stall::kHalt) {
+    perf_.add(spec::perf::kIssueStallCycles, now_cycles() - stall_since_);
+  }
+  if (stall_ == Stall::kQueueFull) {
+    parts_.queues[stalled_queue_]->watch(false);
+  } else if (stall_ == Stall::kHalt) {
+    for (CommandQueueIf* queue : parts_.queues) {
+      if (queue != nullptr) {
+        queue->watch(false);
+      }
+    }
+  }
+  stall_ = Stall::kNone;
+  activity_.set(true);
+}
+
+void Sequencer::scalar_fault(uint16_t code, uint32_t detail, std::string text, uint64_t address,
+                             uint64_t length) {
+  FaultInfo info;
+  info.code = code;
+  info.pc = pc_;
+  info.detail = detail;
+  info.address = address;
+  info.length = length;
+  if (code == TPU_FAULT_SEM_TWO_WAITERS) {
+    info.semaphore = detail;
+    info.value = parts_.semaphores->value(detail);
+  }
+  fault_port->raise(info, std::move(text));
+}
+
+bool Sequencer::engines_idle() const {
+  return std::ranges::all_of(
+      parts_.queues, [](const CommandQueueIf* queue) { return queue == nullptr || queue->idle(); });
+}
+
+std::string Sequencer::stall_text() const {
+  switch (stall_) {
+    case Stall::kQueueFull:
+      return "sequencer at word " + std::to_string(pc_) + ": queue " +
+             std::string(spec::kQueueNames[stalled_queue_]) + " is full";
+    case Stall::kSemaphore: {
+      const spec::ScalarInsn& insn = program_->item(pc_)->insn;
+      return "sequencer at word " + std::to_string(pc_) + ": waits for semaphore " +
+             std::to_string(insn.rs1) + " >= " + std::to_string(insn.imm) + " (is " +
+             std::to_string(parts_.semaphores->value(insn.rs1)) + ")";
+    }
+    case Stall::kHalt:
+      return "sequencer at halt: waits for the engines";
+    default:
+      return {};
+  }
+}
+
+}  // namespace tpu::model

@@ -1,0 +1,147 @@
+// Sequencer of a core: runs a program image from HBM. Executes scalar instructions, resolves
+// registers and issues commands to the engine queues; a full queue or `swait` stalls it, nothing
+// else does. `halt` waits for all engines and checks the semaphores. Also the control interface of
+// the core (spec/regs/seq.toml), the watchdog, and the state that a launch has. Not modelled:
+// instruction fetch from HBM (the image is decoded at START).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <systemc>
+#include <vector>
+
+#include "core/ports.hpp"
+#include "core/program.hpp"
+#include "core/scalar_ops.hpp"
+#include "core/semaphores.hpp"
+#include "core/slots.hpp"
+#include "kernel/activity.hpp"
+#include "kernel/hbm_if.hpp"
+#include "kernel/register_block.hpp"
+#include "kernel/trace.hpp"
+
+namespace tpu::model {
+
+class FaultUnit;
+
+// Blocks that the sequencer drives, all of the same core.
+struct SequencerParts {
+  std::array<CommandQueueIf*, spec::kQueueCount> queues;  // null: engine missing
+  Semaphores* semaphores;
+  LocalMemory* smem;
+  const Slots* slots;
+  ProgramCache* programs;
+  TraceSink* trace;                 // may be null
+  std::vector<bool>* smem_unknown;  // no-data runs, else null
+};
+
+class Sequencer : public RegisterBlock {
+ public:
+  SC_HAS_PROCESS(Sequencer);
+  sc_core::sc_port<HbmIf> hbm_port{"hbm_port"};
+  sc_core::sc_port<FaultIf> fault_port{"fault_port"};
+  sc_core::sc_out<bool> done_irq_o{"done_irq_o"};
+  sc_core::sc_out<bool> fault_irq_o{"fault_irq_o"};
+  sc_core::sc_out<bool> drained_irq_o{"drained_irq_o"};
+
+  Sequencer(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardParams& params,
+            Activity& activity, PerfCounters& perf, LaunchState& launch);
+
+  void connect(const SequencerParts& parts);
+  // Called by the fault unit after it has kept the record.
+  void on_fault();
+  // Registers, state and engines as after power-on; HBM, VMEM and slot banks stay.
+  void reset();
+
+  uint32_t state() const { return state_; }
+  uint32_t pc() const { return pc_; }
+  const Program* program() const { return program_.get(); }
+  // What it waits for, or an empty text. For deadlock reports.
+  std::string stall_text() const;
+  // Counters of running and stalled cycles up to now are added to `values`.
+  void add_times(std::array<uint64_t, spec::perf::kCounters>& values) const;
+
+ protected:
+  uint32_t read_register(uint32_t offset) const override;
+  void write_register(uint32_t offset, uint32_t value) override;
+
+ private:
+  enum class Stall { kNone, kQueueFull, kSemaphore, kHalt };
+
+  void run_method();
+  void watchdog_method();
+  void irq_method();
+
+  void start();
+  bool load_program();
+  void abort();
+  void stop(uint32_t state);
+  void finish_program();
+  void check_drained();
+  bool engines_idle() const;
+
+  bool step_until_wait(uint64_t now);  // true: continue in this cycle
+  void execute_scalar(const ProgramItem& item);
+  bool execute_memory(const spec::ScalarInsn& insn);
+  bool execute_timed(const ProgramItem& item, uint64_t now);
+  bool issue(const DecodedCommand& command, uint64_t now);
+  void fill_slot(const DecodedCommand& command, QueuedCommand& slot, uint64_t now);
+  bool halt();
+  void stall(Stall why);  // the caller sets the trigger
+  void end_stall();
+  void set_register(uint8_t rd, uint64_t value) {
+    if (rd != 0) {
+      x_[rd] = value;
+    }
+  }
+  void scalar_fault(uint16_t code, uint32_t detail, std::string text, uint64_t address = 0,
+                    uint64_t length = 0);
+
+  const uint32_t core_id_;
+  const spec::BoardParams params_;
+  PerfCounters& perf_;
+  LaunchState& launch_;
+  SequencerParts parts_{};
+  ActivityFlag activity_;
+
+  uint32_t state_;
+  bool refused_ = false;
+  bool draining_ = false;
+  uint32_t irq_status_ = 0;
+  uint32_t irq_enable_;
+  uint64_t program_address_ = 0;
+  uint32_t program_version_ = 0;
+  uint32_t slot_result_ = 0;
+  uint64_t watchdog_cycles_ = 0;
+
+  struct Loaded {
+    uint32_t version;
+    std::shared_ptr<const Program> program;
+  };
+  std::map<uint64_t, Loaded> loaded_;  // by image address
+  std::shared_ptr<const Program> program_;
+
+  ScalarRegisters x_{};
+  uint32_t pc_ = 0;
+  uint64_t time_ = 0;     // the sequencer's own clock, at or after the present cycle
+  bool charged_ = false;  // the instruction at pc_ has had its cycles
+  Stall stall_ = Stall::kNone;
+  uint8_t stalled_queue_ = 0;
+  uint64_t stall_since_ = 0;
+  uint32_t issued_ = 0;
+  uint64_t run_since_ = 0;
+  uint64_t first_start_ = UINT64_MAX;
+  uint64_t seen_progress_ = 0;
+
+  std::array<sc_core::sc_event_or_list, spec::kQueueCount>
+      queue_events_;                         // progress of a queue, or wake
+  sc_core::sc_event_or_list engine_events_;  // progress of any engine, settled semaphores, or wake
+  sc_core::sc_event wake_event_{"wake_event"};
+  sc_core::sc_event watchdog_event_{"watchdog_event"};
+  sc_core::sc_event irq_event_{"irq_event"};
+};
+
+}  // namespace tpu::model

@@ -1,0 +1,370 @@
+// Control side of the sequencer: registers, start, stop, watchdog, interrupts.
+#include <algorithm>
+
+#include "core/sequencer.hpp"
+#include "kernel/cycles.hpp"
+#include "tpu/spec/fault_regs.hpp"
+#include "tpu/spec/program_image.h"
+#include "tpu/spec/rings.h"
+#include "tpu/spec/seq_regs.hpp"
+
+namespace tpu::model {
+namespace {
+
+namespace seq = spec::seq;
+
+uint64_t with_low(uint64_t value, uint32_t low) { return (value & ~uint64_t{0xffffffff}) | low; }
+uint64_t with_high(uint64_t value, uint32_t high) {
+  return (value & 0xffffffff) | static_cast<uint64_t>(high) << 32;
+}
+
+}  // namespace
+
+void Sequencer::connect(const SequencerParts& parts) {
+  parts_ = parts;
+  engine_events_ |= wake_event_;
+  engine_events_ |= parts_.semaphores->settled_event();
+  for (size_t i = 0; i < parts_.queues.size(); ++i) {
+    if (parts_.queues[i] != nullptr) {
+      queue_events_[i] |= wake_event_;
+      queue_events_[i] |= parts_.queues[i]->progress_event();
+      engine_events_ |= parts_.queues[i]->progress_event();
+    }
+  }
+}
+
+void Sequencer::start() {
+  refused_ = state_ == seq::kStateRunning || !engines_idle();
+  if (refused_) {
+    return;
+  }
+  draining_ = false;
+  irq_status_ = 0;
+  irq_event_.notify(sc_core::SC_ZERO_TIME);
+  parts_.semaphores->forget_waiters();
+  for (CommandQueueIf* queue : parts_.queues) {
+    if (queue != nullptr) {
+      queue->resume();
+    }
+  }
+  const uint64_t now = now_cycles();
+  state_ = seq::kStateRunning;
+  run_since_ = now;
+  first_start_ = std::min(first_start_, now);
+  x_ = {};
+  time_ = now;
+  charged_ = false;
+  stall_ = Stall::kNone;
+  issued_ = 0;
+  if (parts_.trace != nullptr) {
+    parts_.trace->program(now, core_id_, true);
+  }
+  activity_.set(true);
+  if (!load_program()) {
+    return;
+  }
+  pc_ = program_->entry();
+  seen_progress_ = perf_.progress;
+  if (watchdog_cycles_ != 0) {
+    watchdog_event_.cancel();
+    watchdog_event_.notify(from_cycles(watchdog_cycles_));
+  }
+  wake_event_.notify(sc_core::SC_ZERO_TIME);
+}
+
+// Checks slots and image; decodes the image unless this address and version are known.
+bool Sequencer::load_program() {
+  pc_ = 0;
+  const auto refuse = [this](uint32_t detail, std::string text, uint32_t slot = 0) {
+    FaultInfo info;
+    info.code = TPU_FAULT_DESCRIPTOR;
+    info.detail = detail;
+    info.slot = slot;
+    info.address = program_address_;
+    fault_port->raise(info, std::move(text));
+    return false;
+  };
+  const uint32_t bad = parts_.slots->check(launch_.slot_bank, launch_.slot_count);
+  if (bad < launch_.slot_count) {
+    return refuse(spec::fault::kDetailSlotTable,
+                  "slot " + std::to_string(bad) + " of the table is wrong", bad);
+  }
+  const auto known = loaded_.find(program_address_);
+  if (known != loaded_.end() && known->second.version == program_version_) {
+    program_ = known->second.program;
+    return true;
+  }
+  tpu_program_image_header_t header{};
+  const uint64_t size = hbm_port->bytes();
+  if (program_address_ > size || sizeof header > size - program_address_) {
+    return refuse(spec::fault::kDetailImage, "program address outside of HBM");
+  }
+  const auto header_bytes = std::as_writable_bytes(std::span(&header, 1));
+  hbm_port->read(program_address_,
+                 {reinterpret_cast<uint8_t*>(header_bytes.data()), header_bytes.size()});
+  if (const auto error = Program::check_header(header_bytes); error) {
+    return refuse(spec::fault::kDetailImage, error->text);
+  }
+  std::vector<std::byte> image(sizeof header + header.code_bytes);
+  if (image.size() > size - program_address_) {
+    return refuse(spec::fault::kDetailImage, "program image leaves HBM");
+  }
+  hbm_port->read(program_address_, {reinterpret_cast<uint8_t*>(image.data()), image.size()});
+  program_ = parts_.programs->get(image);
+  loaded_[program_address_] = {program_version_, program_};
+  return true;
+}
+
+void Sequencer::abort() {
+  launch_.tag_open = false;
+  if (state_ == seq::kStateRunning || draining_) {
+    if (state_ == seq::kStateRunning) {
+      stop(seq::kStateAborted);
+    }
+    return;
+  }
+  // Nothing runs: the hart still gets its DRAINED.
+  state_ = seq::kStateAborted;
+  draining_ = true;
+  wake_event_.notify(sc_core::SC_ZERO_TIME);
+}
+
+void Sequencer::on_fault() {
+  launch_.tag_open = false;
+  irq_status_ |= seq::kIrqStatusFaultMask;
+  irq_event_.notify(sc_core::SC_ZERO_TIME);
+  if (state_ == seq::kStateRunning) {
+    stop(seq::kStateFaulted);
+  } else if (state_ != seq::kStateAborted && !draining_) {
+    state_ = seq::kStateFaulted;
+    draining_ = true;
+    wake_event_.notify(sc_core::SC_ZERO_TIME);
+  }
+}
+
+void Sequencer::stop(uint32_t state) {
+  const uint64_t now = now_cycles();
+  end_stall();
+  state_ = state;
+  perf_.add(spec::perf::kRunCycles, now - run_since_);
+  if (parts_.trace != nullptr) {
+    parts_.trace->program(now, core_id_, false);
+  }
+  watchdog_event_.cancel();
+  for (CommandQueueIf* queue : parts_.queues) {
+    if (queue != nullptr) {
+      queue->stop();
+    }
+  }
+  draining_ = true;
+  activity_.set(false);
+  wake_event_.notify(sc_core::SC_ZERO_TIME);
+}
+
+void Sequencer::finish_program() {
+  const uint64_t now = now_cycles();
+  state_ = seq::kStateDone;
+  perf_.add(spec::perf::kRunCycles, now - run_since_);
+  perf_.add(spec::perf::kPrograms, 1);
+  ++perf_.progress;
+  if (parts_.trace != nullptr) {
+    parts_.trace->program(now, core_id_, false);
+  }
+  watchdog_event_.cancel();
+  irq_status_ |= seq::kIrqStatusDoneMask;
+  irq_event_.notify(sc_core::SC_ZERO_TIME);
+  activity_.set(false);
+  next_trigger(wake_event_);
+}
+
+// After a stop: DRAINED once every engine is idle.
+void Sequencer::check_drained() {
+  if (engines_idle()) {
+    draining_ = false;
+    for (CommandQueueIf* queue : parts_.queues) {
+      if (queue != nullptr) {
+        queue->watch(false);
+      }
+    }
+    irq_status_ |= seq::kIrqStatusDrainedMask;
+    irq_event_.notify(sc_core::SC_ZERO_TIME);
+    return;
+  }
+  for (CommandQueueIf* queue : parts_.queues) {
+    if (queue != nullptr) {
+      queue->watch(true);
+    }
+  }
+  next_trigger(engine_events_);
+}
+
+void Sequencer::watchdog_method() {
+  if (state_ != seq::kStateRunning || watchdog_cycles_ == 0) {
+    return;
+  }
+  const bool busy = std::ranges::any_of(parts_.queues, [](const CommandQueueIf* queue) {
+    return queue != nullptr && queue->in_flight();
+  });
+  if (!busy && activity_.active() == false && seen_progress_ == perf_.progress) {
+    scalar_fault(TPU_FAULT_WATCHDOG, 0, stall_text());
+    return;
+  }
+  seen_progress_ = perf_.progress;
+  watchdog_event_.notify(from_cycles(watchdog_cycles_));
+}
+
+void Sequencer::irq_method() {
+  const uint32_t active = irq_status_ & irq_enable_;
+  done_irq_o.write((active & seq::kIrqStatusDoneMask) != 0);
+  fault_irq_o.write((active & seq::kIrqStatusFaultMask) != 0);
+  drained_irq_o.write((active & seq::kIrqStatusDrainedMask) != 0);
+}
+
+void Sequencer::reset() {
+  if (state_ == seq::kStateRunning) {
+    stop(seq::kStateIdle);
+  }
+  for (CommandQueueIf* queue : parts_.queues) {
+    if (queue != nullptr) {
+      queue->stop();
+    }
+  }
+  parts_.semaphores->clear();
+  parts_.smem->clear();
+  state_ = seq::kStateIdle;
+  draining_ = false;
+  refused_ = false;
+  irq_status_ = 0;
+  irq_enable_ = seq::kIrqEnableReset;
+  loaded_.clear();
+  launch_ = {};
+  watchdog_cycles_ = 0;
+  irq_event_.notify(sc_core::SC_ZERO_TIME);
+}
+
+void Sequencer::add_times(std::array<uint64_t, spec::perf::kCounters>& values) const {
+  const uint64_t now = now_cycles();
+  values[spec::perf::kCycles] = now;
+  if (state_ == seq::kStateRunning) {
+    values[spec::perf::kRunCycles] += now - run_since_;
+  }
+  if (first_start_ != UINT64_MAX) {
+    values[spec::perf::kIdleCycles] = now - first_start_ - values[spec::perf::kRunCycles];
+  }
+}
+
+uint32_t Sequencer::read_register(uint32_t offset) const {
+  switch (offset) {
+    case seq::kId:
+      return seq::kIdValue;
+    case seq::kState:
+      return state_ | (engines_idle() ? 0 : seq::kStateBusyMask) |
+             (refused_ ? seq::kStateRefusedMask : 0);
+    case seq::kIrqStatus:
+      return irq_status_;
+    case seq::kIrqEnable:
+      return irq_enable_;
+    case seq::kProgramLo:
+      return static_cast<uint32_t>(program_address_);
+    case seq::kProgramHi:
+      return static_cast<uint32_t>(program_address_ >> 32);
+    case seq::kProgramVersion:
+      return program_version_;
+    case seq::kSlotBank:
+      return launch_.slot_bank;
+    case seq::kSlotCount:
+      return launch_.slot_count;
+    case seq::kSlotResult:
+      return slot_result_;
+    case seq::kStep:
+      return launch_.step;
+    case seq::kReplica:
+      return launch_.replica;
+    case seq::kCores:
+      return launch_.cores;
+    case seq::kMask:
+      return launch_.mask;
+    case seq::kTag:
+      return launch_.tag;
+    case seq::kLaunch:
+      return launch_.launch;
+    case seq::kWatchdogLo:
+      return static_cast<uint32_t>(watchdog_cycles_);
+    case seq::kWatchdogHi:
+      return static_cast<uint32_t>(watchdog_cycles_ >> 32);
+    case seq::kPc:
+      return pc_;
+    case seq::kCommands:
+      return issued_;
+    default:
+      return kUndefined;
+  }
+}
+
+void Sequencer::write_register(uint32_t offset, uint32_t value) {
+  switch (offset) {
+    case seq::kStart:
+      return start();
+    case seq::kAbort:
+      return abort();
+    case seq::kReset:
+      return reset();
+    case seq::kIrqStatus:
+      irq_status_ &= ~value;
+      return irq_event_.notify(sc_core::SC_ZERO_TIME);
+    case seq::kIrqEnable:
+      irq_enable_ = value;
+      return irq_event_.notify(sc_core::SC_ZERO_TIME);
+    case seq::kProgramLo:
+      program_address_ = with_low(program_address_, value);
+      break;
+    case seq::kProgramHi:
+      program_address_ = with_high(program_address_, value);
+      break;
+    case seq::kProgramVersion:
+      program_version_ = value;
+      break;
+    case seq::kSlotBank:
+      launch_.slot_bank = value % seq::kSlotBanks;
+      break;
+    case seq::kSlotCount:
+      launch_.slot_count = std::min(value, seq::kSlotEntries);
+      break;
+    case seq::kSlotCheck: {
+      const uint32_t count = std::min(value & seq::kSlotCheckCountMask, seq::kSlotEntries);
+      const uint32_t bad =
+          parts_.slots->check((value & seq::kSlotCheckBankMask) != 0 ? 1 : 0, count);
+      slot_result_ = bad < count ? (bad | seq::kSlotResultBadMask) : 0;
+      break;
+    }
+    case seq::kStep:
+      launch_.step = value;
+      break;
+    case seq::kReplica:
+      launch_.replica = value;
+      break;
+    case seq::kCores:
+      launch_.cores = value;
+      break;
+    case seq::kMask:
+      launch_.mask = value;
+      break;
+    case seq::kTag:
+      launch_.tag = static_cast<uint16_t>(value);
+      launch_.tag_open = true;
+      break;
+    case seq::kLaunch:
+      launch_.launch = value;
+      break;
+    case seq::kWatchdogLo:
+      watchdog_cycles_ = with_low(watchdog_cycles_, value);
+      break;
+    case seq::kWatchdogHi:
+      watchdog_cycles_ = with_high(watchdog_cycles_, value);
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace tpu::model

@@ -1,0 +1,93 @@
+// Binding slots of a core: two banks of slot entries (written by the host DMA through the memory
+// socket) and the rule that makes an address of an entry. Layout and modes:
+// spec/formats/rings.toml.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "core/ports.hpp"
+#include "kernel/local_memory.hpp"
+#include "tpu/spec/rings.h"
+#include "tpu/spec/seq_regs.hpp"
+
+namespace tpu::model {
+
+class Slots : public LocalMemory {
+ public:
+  struct Range {
+    bool ok = false;
+    uint64_t base = 0;
+    uint64_t size = 0;
+  };
+
+  Slots(sc_core::sc_module_name name, uint64_t hbm_bytes)
+      : LocalMemory(name, uint64_t{spec::seq::kSlotBanks} * spec::seq::kSlotBankBytes),
+        hbm_bytes_(hbm_bytes) {}
+
+  // Where slot `index` lies in this step; not ok when it is unbound.
+  Range resolve(const LaunchState& launch, uint32_t index) const {
+    if (index >= launch.slot_count) {
+      return {};
+    }
+    const tpu_slot_entry_t e = entry(launch.slot_bank, index);
+    switch (e.mode) {
+      case TPU_SLOT_FIXED:
+        return {true, e.base, e.size};
+      case TPU_SLOT_INFEED:
+      case TPU_SLOT_OUTFEED:
+        return {true, e.base + uint64_t{launch.step % e.depth} * e.stride, e.size};
+      case TPU_SLOT_PINGPONG:
+        return {true, launch.step % 2 == 0 ? e.base : e.alt_base, e.size};
+      default:
+        return {};
+    }
+  }
+
+  // First bad entry of [0, count), or count.
+  uint32_t check(uint32_t bank, uint32_t count) const {
+    for (uint32_t i = 0; i < count; ++i) {
+      if (!entry_ok(entry(bank, i))) {
+        return i;
+      }
+    }
+    return count;
+  }
+
+ private:
+  tpu_slot_entry_t entry(uint32_t bank, uint32_t index) const {
+    tpu_slot_entry_t e;
+    std::memcpy(&e,
+                data() + uint64_t{bank} * spec::seq::kSlotBankBytes + uint64_t{index} * sizeof e,
+                sizeof e);
+    return e;
+  }
+  bool range_ok(uint64_t base, uint64_t size) const {
+    return base % TPU_SLOT_ALIGN == 0 && base <= hbm_bytes_ && size <= hbm_bytes_ - base;
+  }
+  bool entry_ok(const tpu_slot_entry_t& e) const {
+    if (e.mode == TPU_SLOT_NULL) {
+      return true;
+    }
+    if (!range_ok(e.base, e.size)) {
+      return false;
+    }
+    switch (e.mode) {
+      case TPU_SLOT_FIXED:
+        return true;
+      case TPU_SLOT_INFEED:
+      case TPU_SLOT_OUTFEED:
+        return e.depth > 0 && range_ok(e.base, e.size + uint64_t{e.depth - 1u} * e.stride);
+      case TPU_SLOT_PINGPONG:
+        return range_ok(e.alt_base, e.size);
+      default:
+        return false;
+    }
+  }
+
+  const uint64_t hbm_bytes_;
+};
+
+static_assert(sizeof(tpu_slot_entry_t) == spec::seq::kSlotEntryBytes);
+
+}  // namespace tpu::model

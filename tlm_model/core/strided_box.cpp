@@ -1,0 +1,298 @@
+// Copies of strided boxes between flat memory and paged HBM.
+#include "core/strided_box.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tpu::model {
+namespace {
+
+constexpr uint64_t kPageBytes = uint64_t{1} << PageSet::kPageShift;
+
+uint8_t* address_of(const MemoryView& view, int64_t offset) {
+  return view.pages == nullptr ? view.flat + offset
+                               : view.pages->at(view.base + static_cast<uint64_t>(offset));
+}
+
+// Bytes from `offset` on that are contiguous in host memory.
+uint64_t contiguous_from(const MemoryView& view, int64_t offset) {
+  return view.pages == nullptr
+             ? UINT64_MAX
+             : kPageBytes - ((view.base + static_cast<uint64_t>(offset)) & PageSet::kPageMask);
+}
+
+void copy_run(const MemoryView& src, int64_t src_offset, const MemoryView& dst, int64_t dst_offset,
+              uint64_t bytes) {
+  while (bytes > 0) {
+    const uint64_t part =
+        std::min({bytes, contiguous_from(src, src_offset), contiguous_from(dst, dst_offset)});
+    std::memcpy(address_of(dst, dst_offset), address_of(src, src_offset), part);
+    src_offset += static_cast<int64_t>(part);
+    dst_offset += static_cast<int64_t>(part);
+    bytes -= part;
+  }
+}
+
+// `bytes` is a multiple of `elem`; the pattern is repeated from its low byte.
+void fill_run(uint64_t pattern, uint32_t elem, const MemoryView& dst, int64_t offset,
+              uint64_t bytes) {
+  uint64_t phase = 0;
+  while (bytes > 0) {
+    const uint64_t part = std::min(bytes, contiguous_from(dst, offset));
+    uint8_t* out = address_of(dst, offset);
+    if (pattern == 0) {
+      std::memset(out, 0, part);
+    } else {
+      for (uint64_t i = 0; i < part; ++i) {
+        out[i] = static_cast<uint8_t>(pattern >> (8 * ((phase + i) % elem)));
+      }
+    }
+    phase += part;
+    offset += static_cast<int64_t>(part);
+    bytes -= part;
+  }
+}
+
+template <typename T>
+void copy_elements(uint64_t count, const uint8_t* src, int64_t src_stride, uint8_t* dst,
+                   int64_t dst_stride) {
+  for (uint64_t i = 0; i < count; ++i) {
+    T value;
+    std::memcpy(&value, src, sizeof value);
+    std::memcpy(dst, &value, sizeof value);
+    src += src_stride;
+    dst += dst_stride;
+  }
+}
+
+// Innermost level of single elements between flat memories.
+void copy_level(const StridedBox& box, const uint8_t* src, uint8_t* dst) {
+  const auto l = static_cast<size_t>(box.levels - 1);
+  switch (box.run_bytes) {
+    case 1:
+      return copy_elements<uint8_t>(box.count[l], src, box.src[l], dst, box.dst[l]);
+    case 2:
+      return copy_elements<uint16_t>(box.count[l], src, box.src[l], dst, box.dst[l]);
+    case 4:
+      return copy_elements<uint32_t>(box.count[l], src, box.src[l], dst, box.dst[l]);
+    case 8:
+      return copy_elements<uint64_t>(box.count[l], src, box.src[l], dst, box.dst[l]);
+    default:
+      for (uint64_t i = 0; i < box.count[l]; ++i) {
+        std::memcpy(dst, src, box.run_bytes);
+        src += box.src[l];
+        dst += box.dst[l];
+      }
+  }
+}
+
+// Runs body(src offset, dst offset) for the box's loops [first level, last), outermost level cut to
+// [begin, end).
+template <typename Body>
+void for_each_index(const StridedBox& box, int levels, uint64_t begin, uint64_t end, Body body) {
+  std::array<uint64_t, StridedBox::kMaxLevels> index{};
+  index[0] = begin;
+  if (levels > 0 && begin >= end) {
+    return;
+  }
+  for (;;) {
+    int64_t src = 0;
+    int64_t dst = 0;
+    for (int level = 0; level < levels; ++level) {
+      const auto l = static_cast<size_t>(level);
+      src += static_cast<int64_t>(index[l]) * box.src[l];
+      dst += static_cast<int64_t>(index[l]) * box.dst[l];
+    }
+    body(src, dst);
+    int level = levels - 1;
+    while (level >= 0) {
+      const auto l = static_cast<size_t>(level);
+      if (++index[l] < (level == 0 ? end : box.count[l])) {
+        break;
+      }
+      index[l] = 0;
+      --level;
+    }
+    if (level < 0) {
+      return;
+    }
+  }
+}
+
+struct PartRange {
+  uint64_t begin, end;
+};
+PartRange part_of(uint64_t total, int part, int parts) {
+  const auto p = static_cast<uint64_t>(part);
+  const auto n = static_cast<uint64_t>(parts);
+  return {total * p / n, total * (p + 1) / n};
+}
+
+}  // namespace
+
+StridedBox normalise_box(uint32_t elem_bytes, const std::array<uint32_t, 5>& counts,
+                         const std::array<int64_t, 5>* src_strides,
+                         const std::array<int64_t, 5>& dst_strides) {
+  StridedBox box;
+  box.elem_bytes = elem_bytes;
+  box.run_bytes = elem_bytes;
+  box.total_bytes = elem_bytes;
+  for (const uint32_t count : counts) {
+    box.total_bytes *= count;
+  }
+  if (box.total_bytes == 0) {
+    return box;
+  }
+  // From the innermost loop outwards: what continues the run or the level before is merged.
+  for (size_t i = counts.size(); i-- > 0;) {
+    const uint64_t count = counts[i];
+    const int64_t dst = dst_strides[i];
+    if (count == 1) {
+      continue;
+    }
+    const bool is_fill = src_strides == nullptr;
+    const auto run = static_cast<int64_t>(box.run_bytes);
+    if (box.levels == 0 && dst == run && (is_fill || (*src_strides)[i] == run)) {
+      box.run_bytes *= count;
+      continue;
+    }
+    const int64_t src = is_fill ? 0 : (*src_strides)[i];
+    if (box.levels > 0) {
+      const auto l = static_cast<size_t>(box.levels - 1);
+      const auto inner = static_cast<int64_t>(box.count[l]);
+      if (dst == box.dst[l] * inner && (is_fill || src == box.src[l] * inner)) {
+        box.count[l] *= count;
+        continue;
+      }
+    }
+    const auto l = static_cast<size_t>(box.levels++);
+    box.count[l] = count;
+    box.src[l] = src;
+    box.dst[l] = dst;
+  }
+  std::reverse(box.count.begin(), box.count.begin() + box.levels);
+  std::reverse(box.src.begin(), box.src.begin() + box.levels);
+  std::reverse(box.dst.begin(), box.dst.begin() + box.levels);
+  return box;
+}
+
+ByteExtent box_extent(const StridedBox& box, BoxSide side) {
+  ByteExtent extent{0, static_cast<int64_t>(box.run_bytes)};
+  const auto& stride = side == BoxSide::kSrc ? box.src : box.dst;
+  for (size_t l = 0; l < static_cast<size_t>(box.levels); ++l) {
+    const int64_t reach = static_cast<int64_t>(box.count[l] - 1) * stride[l];
+    (reach < 0 ? extent.low : extent.high) += reach;
+  }
+  return extent;
+}
+
+uint64_t box_granule_bytes(const StridedBox& box, BoxSide side, uint64_t granule) {
+  if (box.total_bytes == 0) {
+    return 0;
+  }
+  const auto& stride = side == BoxSide::kSrc ? box.src : box.dst;
+  uint64_t run = box.run_bytes;
+  for (size_t l = static_cast<size_t>(box.levels); l-- > 0;) {
+    if (stride[l] != static_cast<int64_t>(run)) {
+      break;
+    }
+    run *= box.count[l];
+  }
+  return box.total_bytes / run * ((run + granule - 1) / granule * granule);
+}
+
+bool box_contiguous(const StridedBox& box, BoxSide side) {
+  const auto& stride = side == BoxSide::kSrc ? box.src : box.dst;
+  auto run = static_cast<int64_t>(box.run_bytes);
+  for (size_t l = static_cast<size_t>(box.levels); l-- > 0;) {
+    if (stride[l] != run) {
+      return false;
+    }
+    run *= static_cast<int64_t>(box.count[l]);
+  }
+  return true;
+}
+
+void copy_box(const StridedBox& box, const MemoryView& src, const MemoryView& dst, int part,
+              int parts) {
+  if (box.levels == 0) {
+    const PartRange r = part_of(box.run_bytes, part, parts);
+    copy_run(src, static_cast<int64_t>(r.begin), dst, static_cast<int64_t>(r.begin),
+             r.end - r.begin);
+    return;
+  }
+  const PartRange r = part_of(box.count[0], part, parts);
+  if (src.pages == nullptr && dst.pages == nullptr && box.levels > 1) {
+    for_each_index(box, box.levels - 1, r.begin, r.end, [&](int64_t from, int64_t to) {
+      copy_level(box, src.flat + from, dst.flat + to);
+    });
+    return;
+  }
+  for_each_index(box, box.levels, r.begin, r.end,
+                 [&](int64_t from, int64_t to) { copy_run(src, from, dst, to, box.run_bytes); });
+}
+
+void fill_box(const StridedBox& box, uint64_t pattern, const MemoryView& dst, int part, int parts) {
+  if (box.elem_bytes < 8) {
+    pattern &= (uint64_t{1} << (8 * box.elem_bytes)) - 1;
+  }
+  if (box.levels == 0) {
+    const PartRange r = part_of(box.run_bytes / box.elem_bytes, part, parts);
+    fill_run(pattern, box.elem_bytes, dst, static_cast<int64_t>(r.begin * box.elem_bytes),
+             (r.end - r.begin) * box.elem_bytes);
+    return;
+  }
+  const PartRange r = part_of(box.count[0], part, parts);
+  for_each_index(box, box.levels, r.begin, r.end, [&](int64_t, int64_t to) {
+    fill_run(pattern, box.elem_bytes, dst, to, box.run_bytes);
+  });
+}
+
+namespace {
+
+template <typename T>
+void transpose_rows(const TransposeShape& s, const uint8_t* src, uint8_t* dst, uint64_t row_begin,
+                    uint64_t row_end) {
+  constexpr uint64_t kTile = 32;
+  for (uint64_t r0 = row_begin; r0 < row_end; r0 += kTile) {
+    for (uint64_t c0 = 0; c0 < s.cols; c0 += kTile) {
+      for (uint64_t c = c0; c < std::min(c0 + kTile, s.cols); ++c) {
+        uint8_t* out =
+            dst + static_cast<int64_t>(c) * s.dst_pitch + static_cast<int64_t>(r0 * sizeof(T));
+        const uint8_t* in =
+            src + static_cast<int64_t>(r0) * s.src_pitch + static_cast<int64_t>(c * sizeof(T));
+        for (uint64_t r = r0; r < std::min(r0 + kTile, row_end);
+             ++r, in += s.src_pitch, out += sizeof(T)) {
+          std::memcpy(out, in, sizeof(T));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void transpose_box(const TransposeShape& shape, const uint8_t* src, uint8_t* dst, int part,
+                   int parts) {
+  const PartRange rows = part_of(shape.rows, part, parts);
+  for (uint64_t b = 0; b < shape.batch; ++b) {
+    const uint8_t* in = src + static_cast<int64_t>(b) * shape.src_batch;
+    uint8_t* out = dst + static_cast<int64_t>(b) * shape.dst_batch;
+    switch (shape.elem_bytes) {
+      case 1:
+        transpose_rows<uint8_t>(shape, in, out, rows.begin, rows.end);
+        break;
+      case 2:
+        transpose_rows<uint16_t>(shape, in, out, rows.begin, rows.end);
+        break;
+      case 4:
+        transpose_rows<uint32_t>(shape, in, out, rows.begin, rows.end);
+        break;
+      default:
+        transpose_rows<uint64_t>(shape, in, out, rows.begin, rows.end);
+        break;
+    }
+  }
+}
+
+}  // namespace tpu::model

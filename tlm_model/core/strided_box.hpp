@@ -1,0 +1,106 @@
+// Counted-stride boxes of DMA commands: normal form, extents, cost in granules, and the copy
+// itself. No SystemC.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "kernel/page_set.hpp"
+
+namespace tpu::model {
+
+// Normal form of a box of elements on two sides: `levels` counted strides (outermost first), inside
+// them a run of `run_bytes` that is contiguous on both sides. A fill has no source; its strides
+// there are zero.
+struct StridedBox {
+  static constexpr int kMaxLevels = 5;
+
+  int levels = 0;
+  std::array<uint64_t, kMaxLevels> count{};
+  std::array<int64_t, kMaxLevels> src{};  // bytes
+  std::array<int64_t, kMaxLevels> dst{};
+  uint64_t run_bytes = 0;
+  uint32_t elem_bytes = 0;
+  uint64_t total_bytes = 0;  // 0: empty box
+};
+
+StridedBox normalise_box(uint32_t elem_bytes, const std::array<uint32_t, 5>& counts,
+                         const std::array<int64_t, 5>* src_strides,
+                         const std::array<int64_t, 5>& dst_strides);
+
+// Bytes [low, high) that one side touches, relative to its address.
+struct ByteExtent {
+  int64_t low = 0;
+  int64_t high = 0;
+};
+enum class BoxSide { kSrc, kDst };
+ByteExtent box_extent(const StridedBox& box, BoxSide side);
+
+// Bytes that a side costs: each of its contiguous runs rounded up to granules.
+uint64_t box_granule_bytes(const StridedBox& box, BoxSide side, uint64_t granule);
+
+// One side is a single run without holes.
+bool box_contiguous(const StridedBox& box, BoxSide side);
+
+// Calls body(offset, bytes, whole) for ranges that together cover what one side touches; strides of
+// a page or more are walked, smaller ones covered by their bounding range (then whole is false).
+template <typename Body>
+void for_each_range(const StridedBox& box, BoxSide side, int64_t page_bytes, Body body) {
+  const auto& stride = side == BoxSide::kSrc ? box.src : box.dst;
+  std::array<int, StridedBox::kMaxLevels> walked{};
+  int walked_count = 0;
+  int64_t low = 0;
+  int64_t high = static_cast<int64_t>(box.run_bytes);
+  for (int level = 0; level < box.levels; ++level) {
+    const auto l = static_cast<size_t>(level);
+    if (stride[l] >= page_bytes || stride[l] <= -page_bytes) {
+      walked[static_cast<size_t>(walked_count++)] = level;
+    } else {
+      const int64_t reach = static_cast<int64_t>(box.count[l] - 1) * stride[l];
+      (reach < 0 ? low : high) += reach;
+    }
+  }
+  const bool whole = box_contiguous(box, side);
+  std::array<uint64_t, StridedBox::kMaxLevels> index{};
+  for (;;) {
+    int64_t offset = low;
+    for (int i = 0; i < walked_count; ++i) {
+      const auto l = static_cast<size_t>(walked[static_cast<size_t>(i)]);
+      offset += static_cast<int64_t>(index[static_cast<size_t>(i)]) * stride[l];
+    }
+    body(offset, static_cast<uint64_t>(high - low), whole);
+    int i = walked_count - 1;
+    while (i >= 0 && ++index[static_cast<size_t>(i)] ==
+                         box.count[static_cast<size_t>(walked[static_cast<size_t>(i)])]) {
+      index[static_cast<size_t>(i--)] = 0;
+    }
+    if (i < 0) {
+      return;
+    }
+  }
+}
+
+// Bytes of an operand: flat memory, or pages of an HBM (then `base` is the address there).
+struct MemoryView {
+  uint8_t* flat = nullptr;  // address of operand offset 0
+  const PageSet* pages = nullptr;
+  uint64_t base = 0;
+};
+
+// Copies part `part` of `parts` of the box; parts cut the outermost level (or the run, if there is
+// none).
+void copy_box(const StridedBox& box, const MemoryView& src, const MemoryView& dst, int part,
+              int parts);
+// Writes the low elem_bytes of `pattern` to every element of the destination.
+void fill_box(const StridedBox& box, uint64_t pattern, const MemoryView& dst, int part, int parts);
+
+// dst[b][c][r] = src[b][r][c], part of the batch or of the rows. Elements of 1, 2, 4 or 8 bytes.
+struct TransposeShape {
+  uint32_t elem_bytes = 4;
+  uint64_t batch = 1, rows = 1, cols = 1;
+  int64_t src_pitch = 0, dst_pitch = 0, src_batch = 0, dst_batch = 0;
+};
+void transpose_box(const TransposeShape& shape, const uint8_t* src, uint8_t* dst, int part,
+                   int parts);
+
+}  // namespace tpu::model

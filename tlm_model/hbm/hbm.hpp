@@ -1,0 +1,69 @@
+// HBM of a chip: one bank of contents a core, one bandwidth shared by all that the chip's cores and
+// host DMA move. Time lies in the flows (kernel/fluid_share); the sockets and HbmIf move bytes at
+// once. Not modelled: DRAM pages, refresh, ECC.
+#pragma once
+
+#include <tlm_utils/simple_target_socket.h>
+
+#include <cstdint>
+#include <systemc>
+#include <tlm>
+
+#include "hbm/hbm_store.hpp"
+#include "kernel/fluid_share.hpp"
+#include "kernel/hbm_if.hpp"
+#include "tpu/spec/board_params.hpp"
+
+namespace tpu::model {
+
+// Contents of one core.
+class HbmBank : public sc_core::sc_module, public HbmIf {
+ public:
+  // Memory transactions with addresses from 0; no delay is added. Byte enables and streaming are
+  // refused.
+  tlm_utils::simple_target_socket_optional<HbmBank> mem_tsock{"mem_tsock"};
+
+  HbmBank(sc_core::sc_module_name name, PagePool& pool, uint64_t bytes, ResourceId bandwidth);
+
+  uint64_t bytes() const override { return store_.bytes(); }
+  ResourceId bandwidth() const override { return bandwidth_; }
+  void read(uint64_t address, std::span<uint8_t> data) const override {
+    store_.read(address, data);
+  }
+  void write(uint64_t address, std::span<const uint8_t> data) override {
+    store_.write(address, data);
+  }
+  void fill(uint64_t address, uint64_t bytes, uint32_t pattern) override {
+    store_.fill(address, bytes, pattern);
+  }
+  void copy_from(const HbmIf& source, uint64_t source_address, uint64_t address,
+                 uint64_t bytes) override;
+  void pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, bool overwrite) override {
+    store_.pin(set, address, bytes, write, overwrite);
+  }
+  void unpin(PageSet& set) override { store_.unpin(set); }
+
+ private:
+  void b_transport_mem(tlm::tlm_generic_payload& txn, sc_core::sc_time& delay);
+  unsigned transport_dbg_mem(tlm::tlm_generic_payload& txn);
+
+  HbmStore store_;
+  const ResourceId bandwidth_;
+};
+
+class Hbm : public sc_core::sc_module {
+ public:
+  // The pool is shared by all chips, so that pages can be shared between any two cores.
+  Hbm(sc_core::sc_module_name name, const spec::BoardParams& params, PagePool& pool,
+      FluidShare& fluid);
+
+  HbmBank& bank(size_t core) { return banks_[core]; }
+  size_t banks() const { return banks_.size(); }
+  ResourceId bandwidth() const { return bandwidth_; }
+
+ private:
+  const ResourceId bandwidth_;
+  sc_core::sc_vector<HbmBank> banks_;
+};
+
+}  // namespace tpu::model

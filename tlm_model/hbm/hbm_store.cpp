@@ -1,0 +1,137 @@
+// Page table walks of the HBM store.
+#include "hbm/hbm_store.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tpu::model {
+namespace {
+
+// Calls body(page index, offset in the page, bytes, bytes done before) for each page of a range.
+template <typename Body>
+void for_each_page(uint64_t address, uint64_t bytes, Body body) {
+  for (uint64_t done = 0; done < bytes;) {
+    const uint64_t offset = (address + done) % kHbmPageBytes;
+    const uint64_t part = std::min(bytes - done, kHbmPageBytes - offset);
+    body((address + done) / kHbmPageBytes, offset, part, done);
+    done += part;
+  }
+}
+
+}  // namespace
+
+static_assert(kHbmPageBytes == uint64_t{1} << PageSet::kPageShift);
+
+HbmStore::HbmStore(PagePool& pool, uint64_t bytes)
+    : pool_(pool), table_(bytes / kHbmPageBytes, nullptr) {}
+
+HbmStore::~HbmStore() {
+  for (HbmPage* page : table_) {
+    if (page != nullptr) {
+      pool_.drop_owner(page);
+    }
+  }
+}
+
+void HbmStore::read(uint64_t address, std::span<uint8_t> data) const {
+  for_each_page(
+      address, data.size(), [&](uint64_t page, uint64_t offset, uint64_t part, uint64_t done) {
+        const uint8_t* source = table_[page] != nullptr ? table_[page]->data : pool_.zero_page();
+        std::memcpy(data.data() + done, source + offset, part);
+      });
+}
+
+void HbmStore::write(uint64_t address, std::span<const uint8_t> data) {
+  for_each_page(
+      address, data.size(), [&](uint64_t page, uint64_t offset, uint64_t part, uint64_t done) {
+        std::memcpy(writable(page, part == kHbmPageBytes) + offset, data.data() + done, part);
+      });
+}
+
+void HbmStore::fill(uint64_t address, uint64_t bytes, uint32_t pattern) {
+  for_each_page(address, bytes, [&](uint64_t page, uint64_t offset, uint64_t part, uint64_t done) {
+    if (pattern == 0 && part == kHbmPageBytes) {
+      if (table_[page] != nullptr) {
+        pool_.drop_owner(table_[page]);
+        table_[page] = nullptr;
+      }
+      return;
+    }
+    uint8_t* target = writable(page, part == kHbmPageBytes) + offset;
+    for (uint64_t i = 0; i < part; ++i) {
+      target[i] = static_cast<uint8_t>(pattern >> (8 * ((done + i) % 4)));
+    }
+  });
+}
+
+void HbmStore::copy_from(const HbmStore& source, uint64_t source_address, uint64_t address,
+                         uint64_t bytes) {
+  for_each_page(address, bytes, [&](uint64_t page, uint64_t offset, uint64_t part, uint64_t done) {
+    const uint64_t from = source_address + done;
+    HbmPage* shared = source.table_[from / kHbmPageBytes];
+    if (part == kHbmPageBytes && from % kHbmPageBytes == 0 &&
+        (shared == nullptr || shared->write_pins == 0)) {
+      if (shared != nullptr) {
+        ++shared->owners;
+      }
+      if (table_[page] != nullptr) {
+        pool_.drop_owner(table_[page]);
+      }
+      table_[page] = shared;
+      return;
+    }
+    source.read(from, {writable(page, part == kHbmPageBytes) + offset, part});
+  });
+}
+
+void HbmStore::pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, bool overwrite) {
+  set.write_ = write;
+  for_each_page(address, bytes, [&](uint64_t page, uint64_t, uint64_t part, uint64_t) {
+    uint8_t*& data = set.data_[page - set.first_page_];
+    if (data != nullptr) {
+      return;
+    }
+    if (write) {
+      data = writable(page, overwrite && part == kHbmPageBytes);
+    } else if (table_[page] == nullptr) {
+      data = const_cast<uint8_t*>(pool_.zero_page());  // readers only
+      return;
+    } else {
+      data = table_[page]->data;
+    }
+    ++(write ? table_[page]->write_pins : table_[page]->read_pins);
+    set.pinned_.push_back(table_[page]);
+  });
+}
+
+void HbmStore::unpin(PageSet& set) {
+  for (HbmPage* page : set.pinned_) {
+    pool_.unpin(page, set.write_);
+  }
+  set.pinned_.clear();
+}
+
+bool HbmStore::present(uint64_t address, uint64_t bytes) const {
+  bool found = false;
+  for_each_page(address, bytes, [&](uint64_t page, uint64_t, uint64_t, uint64_t) {
+    found = found || table_[page] != nullptr;
+  });
+  return found;
+}
+
+uint8_t* HbmStore::writable(uint64_t page, bool overwrite) {
+  HbmPage*& entry = table_[page];
+  if (entry == nullptr) {
+    entry = pool_.make(!overwrite);
+  } else if (entry->owners > 1) {
+    HbmPage* own = pool_.make(false);
+    if (!overwrite) {
+      std::memcpy(own->data, entry->data, kHbmPageBytes);
+    }
+    pool_.drop_owner(entry);
+    entry = own;
+  }
+  return entry->data;
+}
+
+}  // namespace tpu::model

@@ -1,0 +1,50 @@
+// Contents of one core's HBM: a sparse table of 64 KiB pages, shared copy-on-write between stores
+// of the same pool. An absent page reads as zero. Addresses are checked by the caller. Jobs of
+// engines reach the bytes through a PageSet that is resolved (and unshared, for writes) when the
+// command starts. No time here; kernel thread only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "hbm/page_pool.hpp"
+#include "kernel/page_set.hpp"
+
+namespace tpu::model {
+
+class HbmStore {
+ public:
+  // `bytes` is a multiple of the page size.
+  HbmStore(PagePool& pool, uint64_t bytes);
+  ~HbmStore();
+  HbmStore(const HbmStore&) = delete;
+  HbmStore& operator=(const HbmStore&) = delete;
+
+  uint64_t bytes() const { return static_cast<uint64_t>(table_.size()) * kHbmPageBytes; }
+
+  void read(uint64_t address, std::span<uint8_t> data) const;
+  void write(uint64_t address, std::span<const uint8_t> data);
+  // Repeats the pattern, low byte first; whole pages of zero are dropped instead.
+  void fill(uint64_t address, uint64_t bytes, uint32_t pattern);
+  // Copies from `source` (may be this store); whole pages are shared when both sides are
+  // page-aligned. Ranges must not overlap.
+  void copy_from(const HbmStore& source, uint64_t source_address, uint64_t address, uint64_t bytes);
+
+  // Adds the pages of [address, address + bytes) to `set`, pinned for one job. With `write` they
+  // are made and unshared; `overwrite` promises that every byte of the range is written, so that
+  // old contents need not be copied.
+  void pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, bool overwrite);
+  void unpin(PageSet& set);
+
+  // True if any byte of the range lies in a page that exists (for checks and tests).
+  bool present(uint64_t address, uint64_t bytes) const;
+
+ private:
+  uint8_t* writable(uint64_t page, bool overwrite);
+
+  PagePool& pool_;
+  std::vector<HbmPage*> table_;
+};
+
+}  // namespace tpu::model

@@ -1,0 +1,19 @@
+// Simulated time: one unit of sc_time (its raw value) is one core cycle, so every time is an exact
+// integer and no clock period in picoseconds exists. Seconds = cycles / core.clock_mhz. Never
+// convert sc_time by a unit such as SC_NS.
+#pragma once
+
+#include <cstdint>
+#include <systemc>
+
+namespace tpu::model {
+
+inline constexpr uint64_t kNever = UINT64_MAX;
+
+inline sc_core::sc_time from_cycles(uint64_t cycles) {
+  return sc_core::sc_time::from_value(cycles);
+}
+inline uint64_t to_cycles(const sc_core::sc_time& time) { return time.value(); }
+inline uint64_t now_cycles() { return sc_core::sc_time_stamp().value(); }
+
+}  // namespace tpu::model

@@ -1,0 +1,30 @@
+// What the engines and the host DMA of a core see of its HBM: contents without time, and the id of
+// the shared bandwidth that their flows pass.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <systemc>
+
+#include "kernel/fluid_share.hpp"
+#include "kernel/page_set.hpp"
+
+namespace tpu::model {
+
+class HbmIf : public virtual sc_core::sc_interface {
+ public:
+  virtual uint64_t bytes() const = 0;
+  virtual ResourceId bandwidth() const = 0;
+
+  // See HbmStore. Ranges must lie inside bytes().
+  virtual void read(uint64_t address, std::span<uint8_t> data) const = 0;
+  virtual void write(uint64_t address, std::span<const uint8_t> data) = 0;
+  virtual void fill(uint64_t address, uint64_t bytes, uint32_t pattern) = 0;
+  // `source` may be another core's HBM of the same board.
+  virtual void copy_from(const HbmIf& source, uint64_t source_address, uint64_t address,
+                         uint64_t bytes) = 0;
+  virtual void pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, bool overwrite) = 0;
+  virtual void unpin(PageSet& set) = 0;
+};
+
+}  // namespace tpu::model

@@ -1,0 +1,83 @@
+// Host threads that do the data work of engine commands: a job is launched when its command starts
+// in simulated time and joined when simulated time reaches its end. Jobs of one strand (an engine
+// queue) run in order; a job may be cut into parts that run side by side. What a job computes never
+// depends on the number of threads (contract: programs order themselves by semaphores). No SystemC
+// here. Job and Strand are owned by the caller and reused; nothing allocates after start-up.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace tpu::model {
+
+class JobStrand;
+
+// One piece of data work. run_part is called once for every part in [0, parts), from any thread,
+// under FTZ|DAZ.
+class Job {
+ public:
+  virtual ~Job() = default;
+  virtual void run_part(int part) = 0;
+
+ protected:
+  void set_parts(int parts) { parts_ = parts; }
+
+ private:
+  friend class JobPool;
+  JobStrand* strand_ = nullptr;
+  Job* next_ = nullptr;        // in the strand
+  Job* next_ready_ = nullptr;  // in the pool's list of jobs with unclaimed parts
+  int parts_ = 1;
+  int claimed_ = 0;
+  int finished_ = 0;
+  bool in_flight_ = false;
+  std::exception_ptr error_;
+};
+
+// Order of the jobs of one engine queue.
+class JobStrand {
+ private:
+  friend class JobPool;
+  Job* head_ = nullptr;  // running or ready
+  Job* tail_ = nullptr;
+};
+
+class JobPool {
+ public:
+  // `threads` counts the calling thread too, which helps while it joins; 1 runs every job inside
+  // launch().
+  explicit JobPool(int threads);
+  ~JobPool();
+  JobPool(const JobPool&) = delete;
+  JobPool& operator=(const JobPool&) = delete;
+
+  // Queues the job behind the others of its strand. The job must not be in flight.
+  void launch(JobStrand& strand, Job& job);
+  // Returns when the job is done, and rethrows what it threw. Returns at once for a job that is not
+  // in flight.
+  void join(Job& job);
+
+  int threads() const { return threads_; }
+
+ private:
+  void worker();
+  void push_ready(Job& job);              // lock held
+  Job* claim(Job* preferred, int* part);  // lock held
+  void run_claimed(std::unique_lock<std::mutex>& lock, Job& job, int part);
+  void finish(Job& job);  // lock held
+
+  const int threads_;
+  std::mutex mutex_;
+  std::condition_variable work_cv_;
+  std::condition_variable done_cv_;
+  Job* ready_head_ = nullptr;
+  Job* ready_tail_ = nullptr;
+  bool stop_ = false;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace tpu::model

@@ -1,0 +1,64 @@
+// Plain memory of a block (VMEM, SMEM, slot banks) behind a TLM-2.0 target: zero at power-on, no
+// time of its own. Engines of the same core use data(); everybody else the socket.
+#pragma once
+
+#include <sys/mman.h>
+#include <tlm_utils/simple_target_socket.h>
+
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <systemc>
+#include <tlm>
+
+namespace tpu::model {
+
+class LocalMemory : public sc_core::sc_module {
+ public:
+  tlm_utils::simple_target_socket_optional<LocalMemory> mem_tsock{"mem_tsock"};
+
+  LocalMemory(sc_core::sc_module_name name, uint64_t bytes) : sc_module(name), bytes_(bytes) {
+    void* map = mmap(nullptr, bytes_ + kGuardBytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) {
+      throw std::bad_alloc();
+    }
+    data_ = static_cast<uint8_t*>(map);
+    mem_tsock.register_b_transport(this, &LocalMemory::b_transport_mem);
+    mem_tsock.register_transport_dbg(this, &LocalMemory::transport_dbg_mem);
+  }
+  ~LocalMemory() override { munmap(data_, bytes_ + kGuardBytes); }
+
+  uint8_t* data() { return data_; }
+  const uint8_t* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
+  void clear() { std::memset(data_, 0, bytes_); }
+
+ private:
+  static constexpr uint64_t kGuardBytes = 4096;  // wide host loads at the end stay mapped
+
+  void b_transport_mem(tlm::tlm_generic_payload& txn, sc_core::sc_time& /*delay*/) {
+    const bool done =
+        txn.get_byte_enable_ptr() == nullptr && transport_dbg_mem(txn) == txn.get_data_length();
+    txn.set_response_status(done ? tlm::TLM_OK_RESPONSE : tlm::TLM_ADDRESS_ERROR_RESPONSE);
+  }
+
+  unsigned transport_dbg_mem(tlm::tlm_generic_payload& txn) {
+    const uint64_t length = txn.get_data_length();
+    if (txn.get_address() > bytes_ || length > bytes_ - txn.get_address()) {
+      return 0;
+    }
+    uint8_t* at = data_ + txn.get_address();
+    if (txn.is_read()) {
+      std::memcpy(txn.get_data_ptr(), at, length);
+    } else if (txn.is_write()) {
+      std::memcpy(at, txn.get_data_ptr(), length);
+    }
+    return txn.get_data_length();
+  }
+
+  const uint64_t bytes_;
+  uint8_t* data_ = nullptr;
+};
+
+}  // namespace tpu::model

@@ -1,0 +1,37 @@
+// Host addresses of the pages of an HBM range that one job in flight uses. Filled by the HBM at a
+// command's start, given back at its end. Reused from command to command, so that nothing allocates
+// in steady state.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tpu::model {
+
+struct HbmPage;
+
+class PageSet {
+ public:
+  static constexpr unsigned kPageShift = 16;
+  static constexpr uint64_t kPageMask = (uint64_t{1} << kPageShift) - 1;
+
+  // Opens the set for the pages that cover [first_byte, last_byte].
+  void open(uint64_t first_byte, uint64_t last_byte) {
+    first_page_ = first_byte >> kPageShift;
+    data_.assign((last_byte >> kPageShift) - first_page_ + 1, nullptr);
+  }
+  uint8_t* at(uint64_t address) const {
+    return data_[(address >> kPageShift) - first_page_] + (address & kPageMask);
+  }
+  bool has(uint64_t page) const { return data_[page - first_page_] != nullptr; }
+
+ private:
+  friend class HbmStore;
+  uint64_t first_page_ = 0;
+  std::vector<uint8_t*> data_;  // by page; null where the job does not go
+  std::vector<HbmPage*> pinned_;
+  bool write_ = false;
+};
+
+}  // namespace tpu::model
