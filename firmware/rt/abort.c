@@ -49,8 +49,25 @@ static void record_own_fault(uint32_t code, uint32_t engine, uint32_t detail, ui
   write_record(&record);
 }
 
+/* The engines are idle. The origin waits for the echo of its own abort: arriving before it would
+   leave a barrier that the abort then breaks. */
+static void drain_with_gang(void) {
+  if (fw.run.started && (REG_READ(GSYNC, STATE) & TPU_GSYNC_STATE_ABORTED_MASK) == 0) {
+    return;
+  }
+  seq_reset();
+  REG_WRITE(INFEED, WANT, 0);
+  if (!fw.run.started) {
+    abort_drained(false);
+    return;
+  }
+  fw.run.state = RUN_DRAIN_BARRIER;
+  gsync_arrive(TPU_GSYNC_KIND_DRAIN, fw.run.step);
+}
+
 static void enter_drain(void) {
   fw.run.state = RUN_DRAIN;
+  fw.run.idle = 0;
   if (!seq_stop()) {
     abort_engines_idle();
     return;
@@ -117,9 +134,13 @@ void abort_received(void) {
       fw.run.state = RUN_DRAIN_BARRIER;
       gsync_arrive(TPU_GSYNC_KIND_DRAIN, fw.run.step);
       return;
-    case RUN_DRAIN:
+    case RUN_DRAIN: /* the echo of this core's own abort */
+      if (fw.run.idle) {
+        drain_with_gang();
+      }
+      return;
     case RUN_DRAIN_BARRIER:
-      return; /* the echo of this core's own abort */
+      return;
     default:
       break;
   }
@@ -131,18 +152,12 @@ void abort_received(void) {
 }
 
 void abort_engines_idle(void) {
-  if (fw.run.state != RUN_DRAIN) {
+  if (fw.run.state != RUN_DRAIN || fw.run.idle) {
     return;
   }
   timer_disarm();
-  seq_reset();
-  REG_WRITE(INFEED, WANT, 0);
-  if (!fw.run.started) {
-    abort_drained(false);
-    return;
-  }
-  fw.run.state = RUN_DRAIN_BARRIER;
-  gsync_arrive(TPU_GSYNC_KIND_DRAIN, fw.run.step);
+  fw.run.idle = 1;
+  drain_with_gang();
 }
 
 /* The engines did not become idle in time: they are reset all the same. */

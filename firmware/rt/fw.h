@@ -86,6 +86,7 @@ typedef struct fw_run {
   uint8_t started;  /* step 0 was released: the gang must drain together */
   uint8_t origin;   /* this core found the fault */
   uint8_t recorded; /* a fault record was written for this launch */
+  uint8_t idle;     /* RUN_DRAIN: the engines are idle, the abort has not come back */
   uint8_t late;     /* drains a gang whose launch is completed here */
   uint8_t bank;     /* slot bank of the last launch */
 } fw_run_t;

@@ -422,10 +422,10 @@ TEST_F(FirmwareTest, FaultIsRecordedDrainedAndHeld) {
   EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_DRAIN);
   ASSERT_EQ(device_.aborts_sent.size(), 1U);
   EXPECT_EQ(device_.aborts_sent[0].code, TPU_GSYNC_CODE_FAULT);
-  device_.abort(9, MockDevice::kCore, TPU_GSYNC_CODE_FAULT);  // the echo
-  dispatch();
-  EXPECT_FALSE(device_.barrier_waiting);
   device_.drained();
+  dispatch();
+  EXPECT_FALSE(device_.barrier_waiting);  // not before its own abort has come back
+  device_.abort(9, MockDevice::kCore, TPU_GSYNC_CODE_FAULT);
   dispatch();
   EXPECT_TRUE(device_.barrier_waiting);
   EXPECT_EQ(device_.barrier_kind, TPU_GSYNC_KIND_DRAIN);
@@ -466,7 +466,6 @@ TEST_F(FirmwareTest, AbortByAPeerEndsAbortedInEveryState) {
       dispatch();
       EXPECT_TRUE(device_.program_running);
     }
-    device_.barrier_waiting = false;
     device_.abort(launch_id, 0, TPU_GSYNC_CODE_FAULT);
     dispatch();
     if (released) {

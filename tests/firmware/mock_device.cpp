@@ -50,7 +50,7 @@ void MockDevice::reset() {
   irq_pending = irq_enable = dma_done = 0;
   gsync = {};
   seq[TPU_SEQ_IRQ_STATUS_OFFSET / 4] = 0;
-  program_running = draining = barrier_waiting = timer_armed = false;
+  program_running = draining = barrier_waiting = echo_pending = timer_armed = false;
   sys(TPU_SYSCTL_QUEUE_EN_OFFSET) = 0;
 }
 
@@ -333,6 +333,7 @@ void MockDevice::write_gsync(uint32_t offset, uint32_t value) {
   switch (offset) {
     case TPU_GSYNC_TAG_OFFSET:
       state &= ~TPU_GSYNC_STATE_ABORTED_MASK;
+      echo_pending = false;
       return;
     case TPU_GSYNC_ARRIVE_OFFSET:
       state &= ~(TPU_GSYNC_STATE_RELEASED_MASK | TPU_GSYNC_STATE_PEER_LOST_MASK);
@@ -342,6 +343,9 @@ void MockDevice::write_gsync(uint32_t offset, uint32_t value) {
     case TPU_GSYNC_ABORT_OFFSET:
       aborts_sent.push_back(
           {gsync[TPU_GSYNC_ABORT_TAG_OFFSET / 4], gsync[TPU_GSYNC_ABORT_MASK_OFFSET / 4], value});
+      echo_pending = aborts_sent.back().tag == gsync[TPU_GSYNC_TAG_OFFSET / 4] &&
+                     gsync[TPU_GSYNC_MASK_OFFSET / 4] != 0 &&
+                     (state & TPU_GSYNC_STATE_ABORTED_MASK) == 0;
       return;
     default:
       return;
@@ -355,6 +359,12 @@ void MockDevice::release() {
 }
 
 void MockDevice::abort(uint32_t tag, uint32_t origin, uint32_t code) {
+  echo_pending = false;
+  if (gsync[TPU_GSYNC_MASK_OFFSET / 4] == 0 ||
+      (gsync[TPU_GSYNC_STATE_OFFSET / 4] & TPU_GSYNC_STATE_ABORTED_MASK) != 0) {
+    return;  // in no gang, or aborted already
+  }
+  barrier_waiting = false;
   gsync[TPU_GSYNC_STATE_OFFSET / 4] |= TPU_GSYNC_STATE_ABORTED_MASK;
   gsync[TPU_GSYNC_ABORT_INFO_OFFSET / 4] =
       tag | origin << TPU_GSYNC_ABORT_INFO_ORIGIN_SHIFT | code << TPU_GSYNC_ABORT_INFO_CODE_SHIFT;
@@ -385,6 +395,10 @@ void MockDevice::drained() {
 
 bool MockDevice::settle_one() {
   if (finish_any_dma()) {
+    return true;
+  }
+  if (echo_pending) {
+    abort(aborts_sent.back().tag, kCore, aborts_sent.back().code);
     return true;
   }
   if (barrier_waiting) {

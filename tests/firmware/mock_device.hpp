@@ -78,6 +78,7 @@ class MockDevice {
   bool program_running = false;
   bool draining = false;  // the sequencer was stopped
   bool barrier_waiting = false;
+  bool echo_pending = false;  // this core's abort of its own gang has not come back from the root
   uint32_t barrier_kind = 0;
   int32_t bad_slot = -1;  // what SLOT_CHECK finds
   tpu_fault_record_t record{};
