@@ -2,104 +2,14 @@
 // RESUME.
 #include <gtest/gtest.h>
 
-#include <map>
-#include <random>
+#include <functional>
 
-#include "dev/mmio.h"
-#include "mock_device.hpp"
-#include "ring_host.hpp"
-#include "rt/fw.h"
+#include "firmware_fixture.hpp"
 #include "tpu/spec/gsync_regs.h"
+#include "tpu/spec/perf_regs.h"
 
 namespace tpu::test {
 namespace {
-MockDevice* g_device = nullptr;  // what the register access of the firmware reaches
-}
-}  // namespace tpu::test
-
-extern "C" uint32_t mmio_read32(uint32_t addr) { return tpu::test::g_device->read(addr); }
-extern "C" void mmio_write32(uint32_t addr, uint32_t value) {
-  tpu::test::g_device->write(addr, value);
-}
-
-namespace tpu::test {
-namespace {
-
-constexpr uint32_t kBuild = 0x1234'5678;
-constexpr uint8_t kAlone = 1U << MockDevice::kCore;
-
-class FirmwareTest : public ::testing::Test {
- protected:
-  FirmwareTest() : host_(device_) {
-    g_device = &device_;
-    fw = fw_t{};
-    device_.tcm = [](uint64_t addr, uint64_t bytes) -> std::span<uint8_t> {
-      const uint64_t offset = addr - TPU_HART_DTCM_BASE;
-      if (offset > sizeof fw || bytes > sizeof fw - offset) {
-        return {};
-      }
-      return {reinterpret_cast<uint8_t*>(&fw) + offset, bytes};
-    };
-    fw_boot(kBuild);
-  }
-  ~FirmwareTest() override {
-    EXPECT_EQ(device_.bad_accesses, 0U);
-    EXPECT_EQ(device_.dma_escapes, 0U);
-  }
-
-  uint32_t state() { return device_.sys(TPU_SYSCTL_FW_STATE_OFFSET) & 0xFFU; }
-  void open(uint32_t cmd_log2 = 8, uint32_t cpl_log2 = 9, uint32_t count = 0) {
-    host_.open(cmd_log2, cpl_log2, count);
-    dispatch();
-    ASSERT_EQ(state(), TPU_CORE_PAGE_STATE_READY);
-  }
-  void dispatch() {
-    while (device_.irq_line()) {
-      fw_dispatch(device_.read(TPU_HART_IRQ_BASE + TPU_IRQ_TAKE_OFFSET));
-    }
-  }
-  void settle() {
-    dispatch();
-    while (device_.settle_one()) {
-      dispatch();
-    }
-  }
-  // Doorbell, everything to its end, completions by seq.
-  std::map<uint32_t, tpu_completion_t> run() {
-    host_.doorbell();
-    settle();
-    return taken();
-  }
-  std::map<uint32_t, tpu_completion_t> taken() {
-    std::map<uint32_t, tpu_completion_t> result;
-    for (const tpu_completion_t& entry : host_.take()) {
-      if ((entry.flags & TPU_CPL_FLAG_MORE) == 0) {
-        EXPECT_TRUE(result.emplace(entry.seq, entry).second) << "seq completes twice";
-      }
-    }
-    return result;
-  }
-  template <typename Command>
-  uint32_t status_of(Command command, uint32_t opcode, uint32_t flags = 0) {
-    const uint32_t seq = host_.put(command, opcode, flags);
-    const auto done = run();
-    return done.count(seq) != 0 ? done.at(seq).status : 0xFFFFU;
-  }
-  void load_program(uint32_t slots = 3, uint32_t cores = 1, uint16_t id = 5) {
-    ASSERT_EQ(status_of(host_.image(slots, cores, id, 0x4000), TPU_OP_LOAD_PROGRAM), TPU_STATUS_OK);
-  }
-  tpu_command_copy_t upload(uint64_t src, uint64_t dst, uint64_t bytes) {
-    tpu_command_copy_t copy{};
-    copy.src = src;
-    copy.dst = dst;
-    copy.bytes = bytes;
-    copy.kind = TPU_COPY_H2D;
-    return copy;
-  }
-
-  MockDevice device_;
-  RingHost host_;
-};
 
 TEST_F(FirmwareTest, HandshakeReportsVersionAndBuildAndWaitsForTheHost) {
   EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_HANDSHAKE);
@@ -579,110 +489,6 @@ TEST_F(FirmwareTest, SetKnowsItsKeys) {
   EXPECT_EQ(fw.default_watchdog_kcycles, 77U);
   set.key = 99;
   EXPECT_EQ(status_of(set, TPU_OP_SET), TPU_STATUS_BAD_FIELD);
-}
-
-// Random bytes in entries, CRC mended or not, random doorbells, random order of what the device
-// ends. No access may leave its memory, each seq completes at most once, and the core stays usable.
-// A ring that deadlocks by its own waits is what a host resets the core for: the board is booted
-// again now and then.
-class FirmwareFuzzTest : public FirmwareTest {
- protected:
-  uint32_t pick(uint32_t count) { return static_cast<uint32_t>(random_() % count); }
-
-  void reboot() {
-    fw = fw_t{};
-    host_.epoch = 0;
-    device_.sys(TPU_SYSCTL_RESUME_OFFSET) = 0;
-    device_.reset();
-    fw_boot(kBuild);
-    completed_.clear();
-    open(6, 9, static_cast<uint32_t>(random_()));
-    load_program();
-  }
-
-  void put_entry() {
-    std::vector<uint8_t> bytes(TPU_CMD_ENTRY_BYTES);
-    for (uint8_t& byte : bytes) {
-      byte = pick(3) == 0 ? static_cast<uint8_t>(random_()) : 0;
-    }
-    if (pick(3) == 0) {
-      tpu_command_launch_t launch =
-          host_.launch(5, 3, static_cast<uint32_t>(random_()), 1 + pick(4), kAlone);
-      launch.head.opcode = TPU_OP_LAUNCH;
-      launch.slots = static_cast<uint16_t>(launch.slots + pick(20) / 19);
-      std::memcpy(bytes.data(), &launch, sizeof launch);
-    }
-    if (pick(8) != 0) {
-      tpu_command_head_t head{};
-      std::memcpy(&head, bytes.data(), sizeof head);
-      head.opcode = static_cast<uint16_t>(head.opcode == TPU_OP_LAUNCH ? TPU_OP_LAUNCH : pick(10));
-      head.flags = static_cast<uint16_t>(pick(16) == 0 ? pick(16) : 0);
-      head.seq = host_.written;
-      head.epoch = host_.epoch + pick(40) / 39;
-      head.wait_launch = fw.done[0] + pick(50) / 49;
-      head.wait_up = fw.done[1] + pick(50) / 49;
-      head.wait_down = fw.done[2] - pick(5);
-      std::memcpy(bytes.data(), &head, sizeof head);
-    }
-    host_.put_bytes(bytes, pick(16) != 0);
-  }
-
-  void random_events() {
-    for (uint32_t i = 0; i < 12; ++i) {
-      const uint32_t kind = pick(12);
-      if (kind < 6) {
-        device_.finish_dma(pick(TPU_HOSTDMA_CONTEXTS));
-      } else if (kind == 6) {
-        device_.raise(static_cast<uint32_t>(random_()) & 0x3FFU);  // interrupts out of nowhere
-      } else if (kind == 7 && device_.program_running) {
-        device_.fault_program({});
-      } else if (kind == 8 && pick(8) == 0) {
-        device_.abort(fw.run.tag, pick(8), 1 + pick(5));
-      } else {
-        device_.settle_one();
-      }
-      dispatch();
-    }
-  }
-
-  std::mt19937 random_{7};
-  std::map<uint32_t, unsigned> completed_;
-};
-
-TEST_F(FirmwareFuzzTest, RandomRingContentsNeverBreakTheFirmware) {
-  unsigned completions = 0;
-  for (int round = 0; round < 4000; ++round) {
-    if (round % 40 == 0) {
-      reboot();
-    }
-    for (uint32_t i = pick(6); i > 0 && host_.written - fw.oldest < 64; --i) {
-      put_entry();
-    }
-    if (pick(10) == 0) {
-      device_.sys(TPU_SYSCTL_CMD_TAIL_OFFSET) = host_.tail - pick(5);
-      device_.raise(TPU_IRQ_DOORBELL);
-      dispatch();
-    }
-    host_.doorbell();
-    random_events();
-    settle();
-    for (const tpu_completion_t& entry : host_.take()) {
-      if ((entry.flags & TPU_CPL_FLAG_MORE) == 0) {
-        ASSERT_EQ(++completed_[entry.seq], 1U) << "seq " << entry.seq << " completed twice";
-        ++completions;
-      }
-    }
-    if (state() == TPU_CORE_PAGE_STATE_HELD) {
-      host_.resume();
-      settle();
-    }
-    ASSERT_LE(fw.fetched - fw.oldest, TPU_CMD_WINDOW);
-    ASSERT_TRUE(state() == TPU_CORE_PAGE_STATE_READY || state() == TPU_CORE_PAGE_STATE_HELD ||
-                state() == TPU_CORE_PAGE_STATE_RUN)
-        << state();
-  }
-  EXPECT_GT(completions, 4000U);
-  EXPECT_GT(device_.programs_started, 500U);
 }
 
 }  // namespace
