@@ -22,6 +22,8 @@ ALLOWED = {
     "host_driver/transport/sim": {"host_driver", "spec", "tlm_model"},
     "host_driver/cli": {"host_driver", "spec", "compiler", "tlm_model"},
 }
+# The firmware as data (a generated array): the driver uploads it, the model's mask ROM holds it.
+OPEN_HEADERS = {"firmware_image.hpp"}
 # Blocks of the model meet in the files that wire; their headers stay apart.
 BLOCKS = {"mxu", "vpu", "hart", "hbm", "ici", "pcie", "mgmt"}
 
@@ -69,7 +71,7 @@ def main() -> int:
         where = path.relative_to(ROOT).as_posix()
         for name in INCLUDE.findall(path.read_text(encoding="utf-8")):
             owner = header_owner(name, path, headers)
-            if owner is not None and owner not in allowed:
+            if owner is not None and owner not in allowed and name not in OPEN_HEADERS:
                 errors.append(f"{where}: may not include {name} of {owner}/")
             first = name.split("/")[0]
             mine = block_of(where)
