@@ -1,0 +1,297 @@
+// The whole board with the real firmware: boot, copies, launches of hand-made programs on one core
+// and as gangs, several steps, faults and what survives them, deadlock, idle harts.
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "board_bench.hpp"
+
+namespace tpu::model {
+namespace {
+
+namespace core_page = spec::core_page;
+using Image = ProgramImage;
+
+// out = in, through VMEM, with a semaphore between the two queues.
+std::vector<std::byte> copy_program(uint32_t words, uint32_t cores) {
+  Image image(2, cores);
+  spec::DmaCommand in = Image::dma(Image::hbm(0), Image::vmem(256), words);
+  in.head.signal[0] = Image::signal(3);
+  image.command(in, spec::Opcode::kDma, spec::Queue::kDmaIn, 1);
+  spec::DmaCommand out = Image::dma(Image::vmem(256), Image::hbm(1), words);
+  out.head.wait[0] = Image::wait(3);
+  image.command(out, spec::Opcode::kDma, spec::Queue::kDmaOut, 2);
+  image.scalar(spec::ScalarOp::kHalt);
+  return image.bytes();
+}
+
+void expect_all_ok(BoardBench& bench, const std::map<uint32_t, uint32_t>& seqs) {
+  for (const auto& [core, seq] : seqs) {
+    EXPECT_EQ(bench.wait(core, seq).status, TPU_STATUS_OK) << "core " << core;
+  }
+}
+
+TEST(Board, BootsAllCoresWithTheFirmware) {
+  BoardBench bench;
+  EXPECT_EQ(bench.host.read32(0, 0, spec::chip_page::kMagic), spec::chip_page::kMagicTpub);
+  bench.boot();
+  for (uint32_t core = 0; core < bench.cores(); ++core) {
+    EXPECT_EQ(bench.state(core), core_page::kStateReady);
+    EXPECT_EQ(bench.read(core, core_page::kFwBuild), firmware::image().build);
+    EXPECT_EQ(bench.read(core, core_page::kFwAbi), TPU_RING_ABI);
+  }
+  EXPECT_TRUE(bench.host.run().quiescent);
+}
+
+TEST(Board, RefusesACorruptFirmwareImage) {
+  BoardBench bench;
+  const auto bytes = std::as_bytes(firmware::image().bytes);
+  bench.host.write_block(0, 2, 0, bytes);
+  bench.write(0, core_page::kBootEntry, TPU_HART_ITCM_BASE);
+  bench.write(0, core_page::kBootLen, static_cast<uint32_t>(bytes.size()));
+  bench.write(0, core_page::kBootCrc, firmware::image().crc32c ^ 1);
+  bench.write(0, core_page::kCoreCtrl, core_page::kCoreCtrlHartRunMask);
+  while (!bench.host.run().quiescent) {
+  }
+  EXPECT_EQ(bench.state(0), core_page::kStateBadImage);
+}
+
+TEST(Board, CopiesThroughTheRings) {
+  BoardBench bench;
+  bench.boot();
+  constexpr uint32_t kBytes = 100'003;
+  const uint64_t source = bench.arena.take(kBytes);
+  const uint64_t target = bench.arena.take(kBytes);
+  for (uint32_t i = 0; i < kBytes; ++i) {
+    bench.arena.put<uint8_t>(source + i, static_cast<uint8_t>(i * 31));
+  }
+  EXPECT_EQ(bench.copy(2, TPU_COPY_H2D, source, 0x10000, kBytes).status, TPU_STATUS_OK);
+  EXPECT_EQ(bench.copy(2, TPU_COPY_D2D, 0x10000, 0x80000, kBytes, 5).status, TPU_STATUS_OK);
+  EXPECT_EQ(bench.copy(5, TPU_COPY_D2H, 0x80000, target, kBytes).status, TPU_STATUS_OK);
+  for (uint32_t i = 0; i < kBytes; ++i) {
+    ASSERT_EQ(bench.arena.get<uint8_t>(target + i), static_cast<uint8_t>(i * 31)) << i;
+  }
+}
+
+TEST(Board, ForeignHostAddressFailsTheCommandOnly) {
+  BoardBench bench;
+  bench.boot();
+  EXPECT_EQ(bench.copy(0, TPU_COPY_H2D, 0x10, 0, 64).status, TPU_STATUS_HOST_ADDR);
+  EXPECT_EQ(bench.state(0), core_page::kStateHeld);
+  bench.resume(0);
+  const uint64_t source = bench.arena.take(64);
+  EXPECT_EQ(bench.copy(0, TPU_COPY_H2D, source, 0, 64).status, TPU_STATUS_OK);
+}
+
+TEST(Board, RunsAProgramOnOneCore) {
+  BoardBench bench;
+  bench.boot();
+  constexpr uint32_t kWords = 5000;
+  const uint64_t source = bench.arena.take(kWords * 4);
+  const uint64_t target = bench.arena.take(kWords * 4);
+  for (uint32_t i = 0; i < kWords; ++i) {
+    bench.arena.put(source + 4 * i, i * 2654435761U);
+  }
+  ASSERT_EQ(bench.load(6, 4, 0x200000, copy_program(kWords, 1)).status, TPU_STATUS_OK);
+  ASSERT_EQ(bench.copy(6, TPU_COPY_H2D, source, 0x10000, kWords * 4).status, TPU_STATUS_OK);
+  const auto seqs =
+      bench.launch(1U << 6, 4, {fixed_slot(0x10000, kWords * 4), fixed_slot(0x40000, kWords * 4)});
+  expect_all_ok(bench, seqs);
+  ASSERT_EQ(bench.copy(6, TPU_COPY_D2H, 0x40000, target, kWords * 4).status, TPU_STATUS_OK);
+  for (uint32_t i = 0; i < kWords; ++i) {
+    ASSERT_EQ(bench.arena.get<uint32_t>(target + 4 * i), i * 2654435761U) << i;
+  }
+}
+
+// Core r sends its word to core (r + 1) mod 8 and waits for its neighbour's.
+TEST(Board, GangOfEightPassesDataAround) {
+  BoardBench bench;
+  bench.boot();
+  Image image(2, 8);
+  spec::DmaCommand in = Image::dma(Image::hbm(0), Image::vmem(0), 1);
+  in.head.signal[0] = Image::signal(1);
+  image.command(in, spec::Opcode::kDma, spec::Queue::kDmaIn, 1);
+  image.scalar(spec::ScalarOp::kRid, 4);
+  image.scalar(spec::ScalarOp::kAddi, 4, 4, 0, 1);
+  image.scalar(spec::ScalarOp::kLi, 5, 0, 0, 7);
+  image.scalar(spec::ScalarOp::kAnd, 4, 4, 5);
+  spec::DmaCommand send = Image::dma(Image::vmem(0), Image::vmem(4096), 1);
+  send.peer_reg = 4;
+  send.head.wait[0] = Image::wait(1);
+  send.head.signal[0] = {.sem = 2, .flags = 3, .value = 1, .peer_reg = 4};
+  image.command(send, spec::Opcode::kDma, spec::Queue::kDmaRemote, 2);
+  spec::DmaCommand out = Image::dma(Image::vmem(4096), Image::hbm(1), 1);
+  out.head.wait[0] = Image::wait(2);
+  image.command(out, spec::Opcode::kDma, spec::Queue::kDmaOut, 3);
+  image.scalar(spec::ScalarOp::kHalt);
+
+  const uint64_t words = bench.arena.take(4096);
+  for (uint32_t core = 0; core < 8; ++core) {
+    ASSERT_EQ(bench.load(core, 0, 0x200000, image.bytes()).status, TPU_STATUS_OK);
+    bench.arena.put(words + 64 * core, 100 + core);
+    ASSERT_EQ(bench.copy(core, TPU_COPY_H2D, words + 64 * core, 0x1000, 4).status, TPU_STATUS_OK);
+  }
+  expect_all_ok(bench, bench.launch(0xFF, 0, {fixed_slot(0x1000, 4), fixed_slot(0x2000, 4)}));
+  for (uint32_t core = 0; core < 8; ++core) {
+    ASSERT_EQ(bench.copy(core, TPU_COPY_D2H, 0x2000, words + 2048, 4).status, TPU_STATUS_OK);
+    EXPECT_EQ(bench.arena.get<uint32_t>(words + 2048), 100 + (core + 7) % 8);
+  }
+}
+
+TEST(Board, LaunchCostsFewInstructions) {
+  BoardBench bench;
+  bench.boot();
+  for (uint32_t core = 0; core < 8; ++core) {
+    ASSERT_EQ(bench.load(core, 0, 0x200000, copy_program(64, 8)).status, TPU_STATUS_OK);
+  }
+  std::vector<tpu_slot_entry_t> slots(48, fixed_slot(0x40000, 256));
+  slots[0] = fixed_slot(0x10000, 256);
+  expect_all_ok(bench, bench.launch(0xFF, 0, slots));
+  const BoardStats before = bench.host.stats();
+  constexpr uint32_t kLaunches = 10;
+  std::map<uint32_t, uint32_t> last;
+  for (uint32_t i = 0; i < kLaunches; ++i) {
+    last = bench.launch(0xFF, 0, slots);
+  }
+  expect_all_ok(bench, last);
+  const BoardStats after = bench.host.stats();
+  const uint64_t per_launch =
+      (after.cores[3].hart_instructions - before.cores[3].hart_instructions) / kLaunches;
+  RecordProperty("instructions_per_launch", static_cast<int>(per_launch));
+  std::cout << "instructions per launch: " << per_launch << "\n";
+  EXPECT_LT(per_launch, 3000U);
+  EXPECT_GT(per_launch, 100U);
+}
+
+TEST(Board, RunsSeveralStepsInOneLaunch) {
+  BoardBench bench;
+  bench.boot();
+  // Counts in HBM: step k writes k at slot 0 + 4 k.
+  Image image(1, 1);
+  image.scalar(spec::ScalarOp::kStep, 4);
+  image.scalar(spec::ScalarOp::kMuli, 4, 4, 0, 4);
+  spec::FillCommand fill{};
+  fill.dst = Image::hbm(0);
+  fill.dst.reg = 4;
+  fill.elem_bytes = 4;
+  fill.counts = {1, 1, 1, 1, 1};
+  fill.pattern = 0x77;
+  image.command(fill, spec::Opcode::kFill, spec::Queue::kDmaOut, 1);
+  image.scalar(spec::ScalarOp::kHalt);
+  ASSERT_EQ(bench.load(0, 0, 0x200000, image.bytes()).status, TPU_STATUS_OK);
+  const auto seqs = bench.launch(1, 0, {fixed_slot(0x10000, 64)}, 11);
+  const tpu_completion_t done = bench.wait(0, seqs.at(0));
+  EXPECT_EQ(done.status, TPU_STATUS_OK);
+  EXPECT_EQ(done.step, 11U);
+  const uint64_t target = bench.arena.take(64);
+  ASSERT_EQ(bench.copy(0, TPU_COPY_D2H, 0x10000, target, 64).status, TPU_STATUS_OK);
+  for (uint32_t i = 0; i < 16; ++i) {
+    EXPECT_EQ(bench.arena.get<uint32_t>(target + 4 * i), i < 11 ? 0x77U : 0U);
+  }
+}
+
+TEST(Board, FaultOfOneCoreAbortsTheGangAndTheBoardGoesOn) {
+  BoardBench bench;
+  bench.boot();
+  constexpr uint32_t kWords = 64;
+  for (uint32_t core = 0; core < 8; ++core) {
+    ASSERT_EQ(bench.load(core, 0, 0x200000, copy_program(kWords, 8)).status, TPU_STATUS_OK);
+  }
+  Image bad(2, 8);  // core 5 alone leaves its slot
+  bad.scalar(spec::ScalarOp::kRid, 4);
+  bad.scalar(spec::ScalarOp::kLi, 5, 0, 0, 5);
+  bad.scalar(spec::ScalarOp::kSub, 6, 4, 5);
+  bad.scalar(spec::ScalarOp::kBne, 0, 6, 0, 4 + static_cast<int32_t>(sizeof(spec::DmaCommand) / 8));
+  bad.command(Image::dma(Image::hbm(0), Image::vmem(0), kWords + 1), spec::Opcode::kDma,
+              spec::Queue::kDmaIn, 9);
+  bad.scalar(spec::ScalarOp::kHalt);
+  for (uint32_t core = 0; core < 8; ++core) {
+    ASSERT_EQ(bench.load(core, 1, 0x300000, bad.bytes()).status, TPU_STATUS_OK);
+  }
+  const std::vector<tpu_slot_entry_t> slots = {fixed_slot(0x10000, kWords * 4),
+                                               fixed_slot(0x20000, kWords * 4)};
+  const auto seqs = bench.launch(0xFF, 1, slots);
+  for (const auto& [core, seq] : seqs) {
+    EXPECT_EQ(bench.wait(core, seq).status, core == 5 ? TPU_STATUS_FAULT : TPU_STATUS_ABORTED)
+        << core;
+  }
+  tpu_fault_record_t record{};
+  for (uint32_t i = 0; i < sizeof record / 4; ++i) {
+    const uint32_t word = bench.read(5, core_page::kFaultRecord + 4 * i);
+    std::memcpy(reinterpret_cast<char*>(&record) + 4 * i, &word, 4);
+  }
+  EXPECT_EQ(record.code, TPU_FAULT_SLOT_RANGE);
+  EXPECT_EQ(record.core, 5);
+  EXPECT_EQ(record.op_id, 9U);
+  EXPECT_EQ(record.engine, static_cast<uint8_t>(spec::Queue::kDmaIn));
+  for (uint32_t core = 0; core < 8; ++core) {
+    bench.resume(core);
+  }
+  expect_all_ok(bench, bench.launch(0xFF, 0, slots));
+}
+
+TEST(Board, DeadlockIsQuiescenceWithAReport) {
+  BoardBench bench;
+  bench.boot();
+  Image image(0, 1);
+  spec::NopCommand nop{};
+  nop.head.wait[0] = Image::wait(17);
+  image.command(nop, spec::Opcode::kNop, spec::Queue::kVpu, 3);
+  image.scalar(spec::ScalarOp::kHalt);
+  ASSERT_EQ(bench.load(1, 0, 0x200000, image.bytes()).status, TPU_STATUS_OK);
+  const auto seqs = bench.launch(2, 0, {});
+  while (!bench.host.run().quiescent) {
+  }
+  EXPECT_FALSE(bench.drain(1));
+  EXPECT_NE(bench.host.stats().waits_text.find("semaphore 17"), std::string::npos)
+      << bench.host.stats().waits_text;
+  bench.write(1, core_page::kAbort, 1);  // launch id
+  EXPECT_EQ(bench.wait(1, seqs.at(1)).status, TPU_STATUS_ABORTED);
+  bench.resume(1);
+}
+
+TEST(Board, IdleHartsCostNoHostTime) {
+  BoardBench bench;
+  bench.boot();
+  const BoardStats before = bench.host.stats();
+  const uint64_t cycle = bench.host.now();
+  const auto start = std::chrono::steady_clock::now();
+  constexpr int kReads = 1000;
+  for (int i = 0; i < kReads; ++i) {
+    bench.read(0, core_page::kFwState);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+  EXPECT_GT(bench.host.now() - cycle, kReads * 900U);
+  const BoardStats after = bench.host.stats();
+  for (uint32_t core = 0; core < 8; ++core) {
+    EXPECT_EQ(after.cores[core].hart_instructions, before.cores[core].hart_instructions);
+    EXPECT_TRUE(after.cores[core].hart_sleeping);
+  }
+}
+
+TEST(Board, SameCallsGiveTheSameCycles) {
+  // The number is fixed by the run itself: two boards cannot live in one process, so the test
+  // compares with a copy of the figures that a second run of the same commands on this board gives
+  // after a reset of all cores.
+  BoardBench bench;
+  std::array<uint64_t, 2> cycles{};
+  for (uint64_t& taken : cycles) {
+    const uint64_t start = bench.host.now();
+    bench.boot();
+    const uint64_t source = bench.arena.take(4096);
+    bench.copy(3, TPU_COPY_H2D, source, 0x1000, 4096);
+    taken = bench.host.now() - start;
+    bench.forget();
+  }
+  EXPECT_EQ(cycles[0], cycles[1]);
+}
+
+TEST(Board, RefusesOptionsThatCannotBe) {
+  HostArena arena(4096);
+  BoardOptions options = BoardBench::default_options();
+  options.mxu = {{"board.chip9.core0.mxu0", "fast"}};
+  EXPECT_THROW(BoardHost(options, arena), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace tpu::model

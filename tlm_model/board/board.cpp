@@ -1,0 +1,102 @@
+// Wiring of the board, and its debug port.
+#include "board/board.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include "board/board_loader.hpp"
+
+namespace tpu::model {
+namespace {
+
+int thread_count(int asked) {
+  return asked > 0 ? asked : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+
+Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemory& memory,
+             std::span<const uint8_t> rom)
+    : sc_module(name),
+      options_(options),
+      fluid_("fluid"),
+      mxu_select_(options_),
+      trace_(options_),
+      pool_(thread_count(options.threads)),
+      programs_(options_.params),
+      ici_("ici", options_.params, fluid_),
+      core_services_{
+          .activity = activity_,
+          .pool = pool_,
+          .fluid = fluid_,
+          .programs = programs_,
+          .trace = trace_.wanted() ? &trace_ : nullptr,
+          .no_data = options.no_data,
+          .vpu_simd = vpu_simd_from_name(options.simd),
+          .make_mxu = [this](const std::string& path) { return mxu_select_.make(path); }} {
+  const spec::BoardParams& params = options_.params;
+  const auto chips = static_cast<uint32_t>(params.board.chips);
+  const auto torus_x = static_cast<uint32_t>(params.board.torus_x);
+  const auto cores = static_cast<size_t>(spec::core_count(params));
+  fabric_.ici = &ici_;
+  fabric_.share = &fluid_;
+  fabric_.activity = &activity_;
+  fabric_.control.resize(cores);
+  fabric_.hbm.resize(cores);
+  const ChipServices services{core_services_, pages_, fabric_, console_, memory, rom};
+  for (uint32_t chip = 0; chip < chips; ++chip) {
+    const ChipIdentity identity{chip, chip % torus_x, chip / torus_x, spec::board_hash(params)};
+    chips_.push_back(std::make_unique<Chip>(("chip" + std::to_string(chip)).c_str(), params,
+                                            identity, services, ici_));
+    for (size_t core = 0; core < chips_.back()->cores(); ++core) {
+      Core& unit = chips_.back()->core(core);
+      ici_.core_port[unit.core_id()].bind(unit.remote_export);
+    }
+  }
+}
+
+Board::~Board() = default;
+
+void Board::add_core_stats(Chip& chip, size_t index, BoardStats& stats) const {
+  Core& core = chip.core(index);
+  const Hart& hart = chip.mgmt(index).hart();
+  CoreStats figures;
+  figures.hart_instructions = hart.instret();
+  figures.hart_cycles = hart.cycles();
+  figures.hart_pc = hart.pc();
+  figures.hart_sleeping = hart.sleeping();
+  const PerfUnit::Values counters = core.counters();
+  figures.counters.assign(counters.begin(), counters.end());
+  stats.cores.push_back(std::move(figures));
+  stats.waits_text += core.describe_waits();
+  if (core.fault().valid() && !core.fault().text().empty()) {
+    stats.fault_text +=
+        "core " + std::to_string(core.core_id()) + ": " + core.fault().text() + "\n";
+  }
+}
+
+BoardStats Board::stats() {
+  BoardStats stats;
+  for (const auto& chip : chips_) {
+    for (size_t core = 0; core < chip->cores(); ++core) {
+      add_core_stats(*chip, core, stats);
+    }
+  }
+  const MxuLockstepCounts lockstep = mxu_select_.counts();
+  stats.lockstep_tiles = lockstep.tiles;
+  stats.lockstep_mismatches = lockstep.mismatches;
+  stats.lockstep_text = mxu_select_.mismatch_text();
+  stats.console.assign(console_.lines().begin(), console_.lines().end());
+  stats.waves_error = mxu_select_.wave_error();
+  return stats;
+}
+
+std::string Board::finish_files() {
+  std::string error = trace_.finish();
+  if (error.empty()) {
+    error = mxu_select_.wave_error();
+  }
+  return error;
+}
+
+}  // namespace tpu::model

@@ -1,0 +1,52 @@
+// The board: four chips on a 2x2 torus, a PCIe link each, and what they share: bandwidth, host
+// threads, HBM pages, decoded programs, traces. Read board.cpp and chip.cpp as the block diagram.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <systemc>
+#include <vector>
+
+#include "board/board_host.hpp"
+#include "board/mxu_select.hpp"
+#include "board/trace_tee.hpp"
+#include "chip/chip.hpp"
+#include "ici/ici.hpp"
+
+namespace tpu::model {
+
+class Board : public sc_core::sc_module {
+ public:
+  // Throws std::runtime_error for options that this host or board cannot follow.
+  Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemory& memory,
+        std::span<const uint8_t> rom);
+  ~Board() override;
+
+  size_t chips() const { return chips_.size(); }
+  Chip& chip(size_t index) { return *chips_[index]; }
+  Activity& activity() { return activity_; }
+
+  BoardStats stats();
+  // Completes trace and wave files; what went wrong with them, or nothing.
+  std::string finish_files();
+
+ private:
+  void add_core_stats(Chip& chip, size_t index, BoardStats& stats) const;
+
+  const BoardOptions options_;
+  Activity activity_;
+  FluidShare fluid_;
+  MxuSelect mxu_select_;
+  TraceTee trace_;
+  JobPool pool_;
+  PagePool pages_;
+  ProgramCache programs_;
+  ConsoleLog console_;
+  Ici ici_;
+  Fabric fabric_;
+  CoreServices core_services_;
+  std::vector<std::unique_ptr<Chip>> chips_;
+};
+
+}  // namespace tpu::model

@@ -1,0 +1,131 @@
+// The host's calls, each a piece of code in the gate process of the kernel thread.
+#include "board/board_host.hpp"
+
+#include "board/board.hpp"
+#include "firmware_image.hpp"
+#include "kernel/host_port.hpp"
+
+namespace tpu::model {
+
+struct BoardHost::Impl {
+  Impl(const BoardOptions& options, HostMemory& memory)
+      : port([this, &options, &memory]() -> std::shared_ptr<void> {
+          if (firmware::image().rom.empty()) {
+            throw std::runtime_error(
+                "this build has no firmware (no RISC-V cross compiler was found when it was "
+                "configured): a board "
+                "cannot boot; install gcc-riscv64-unknown-elf and picolibc-riscv64-unknown-elf and "
+                "build again");
+          }
+          auto made = std::make_shared<Board>("board", options, memory, firmware::image().rom);
+          board = made.get();
+          return made;
+        }) {}
+
+  PcieEndpoint& pcie(int chip) {
+    if (chip < 0 || static_cast<size_t>(chip) >= board->chips()) {
+      throw std::out_of_range("chip " + std::to_string(chip) + ": the board has chips 0 to " +
+                              std::to_string(board->chips() - 1));
+    }
+    return board->chip(static_cast<size_t>(chip)).pcie();
+  }
+
+  RunOutcome run();
+  bool msi_pending();
+
+  Board* board = nullptr;  // lives on the kernel thread until close
+  HostPort port;
+  bool closed = false;
+};
+
+BoardHost::BoardHost(const BoardOptions& options, HostMemory& memory)
+    : impl_(std::make_unique<Impl>(options, memory)) {}
+
+BoardHost::~BoardHost() {
+  try {
+    close();
+  } catch (const std::exception&) {
+    // Who wants to know calls close().
+  }
+}
+
+uint32_t BoardHost::read32(int chip, int bar, uint64_t offset) {
+  uint32_t value = 0;
+  impl_->port.call([&] { value = impl_->pcie(chip).host_read(bar, offset); });
+  return value;
+}
+
+void BoardHost::write32(int chip, int bar, uint64_t offset, uint32_t value) {
+  write_block(chip, bar, offset, std::as_bytes(std::span(&value, 1)));
+}
+
+void BoardHost::write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data) {
+  impl_->port.call([&] { impl_->pcie(chip).host_write(bar, offset, data); });
+}
+
+bool BoardHost::Impl::msi_pending() {
+  for (size_t chip = 0; chip < board->chips(); ++chip) {
+    if (board->chip(chip).pcie().msi_pending()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+RunOutcome BoardHost::Impl::run() {
+  sc_core::sc_event_or_list wake;
+  for (size_t chip = 0; chip < board->chips(); ++chip) {
+    wake |= board->chip(chip).pcie().msi_event();
+  }
+  wake |= board->activity().quiet_event();
+  RunOutcome outcome;
+  for (;;) {
+    while (sc_core::sc_pending_activity_at_current_time()) {
+      sc_core::wait(sc_core::SC_ZERO_TIME);
+    }
+    outcome.quiescent = board->activity().quiet();
+    if (outcome.quiescent || msi_pending()) {
+      break;
+    }
+    sc_core::wait(wake);
+  }
+  for (size_t chip = 0; chip < board->chips(); ++chip) {
+    outcome.msi.push_back(board->chip(chip).pcie().take_msi());
+  }
+  return outcome;
+}
+
+RunOutcome BoardHost::run() {
+  RunOutcome outcome;
+  impl_->port.call([&] { outcome = impl_->run(); });
+  return outcome;
+}
+
+uint64_t BoardHost::now() {
+  uint64_t cycles = 0;
+  impl_->port.call([&] { cycles = now_cycles(); });
+  return cycles;
+}
+
+BoardStats BoardHost::stats() {
+  BoardStats stats;
+  impl_->port.call([&] { stats = impl_->board->stats(); });
+  return stats;
+}
+
+std::string BoardHost::close() {
+  if (impl_->closed) {
+    return {};
+  }
+  impl_->closed = true;
+  std::string error;
+  try {
+    impl_->port.call([&] { error = impl_->board->finish_files(); });
+  } catch (const std::exception& broken) {
+    error = broken.what();
+  }
+  impl_->port.close();
+  return error;
+}
+
+}  // namespace tpu::model

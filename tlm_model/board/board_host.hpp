@@ -1,0 +1,99 @@
+// The board as a host sees it: the public entry of the model. A board lives on its own kernel
+// thread; simulated time passes only inside read32() and run(). Calls may come from any thread and
+// take turns. No SystemC types here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pcie/host_memory.hpp"
+#include "tpu/spec/board_params.hpp"
+
+namespace tpu::model {
+
+struct BoardOptions {
+  spec::BoardParams params;
+  // Engine of matrix units by instance path, later entries win: {"board.chip0.core0.mxu*",
+  // "lockstep:1/1000"}. Mode: fast | scalar | rtl | lockstep[:1/N], with "@A..B" only in steps A to
+  // B of a launch (fast elsewhere).
+  std::vector<std::pair<std::string, std::string>> mxu;
+  int threads = 0;         // host threads that do data work; 0: as many as the host has
+  std::string simd;        // of the fast engines: auto (or empty) | scalar | avx2 | avx512 | amx
+  bool no_data = false;    // timing only: no data work in the engines
+  bool check = false;      // run-time checks of programs
+  std::string trace_path;  // one text line an engine command; empty: none
+  std::string waves_path;  // FST of board-level signals; empty: none
+  uint64_t waves_first_step = 0;
+  uint64_t waves_steps = 1;
+  std::string mxu_waves_path;  // FST of the first Verilog matrix unit; empty: none
+  uint64_t mxu_waves_first_tile = 0;
+  uint64_t mxu_waves_tiles = 4;
+  std::string lockstep_dump_prefix = "mxu";  // path prefix of tile dumps at a mismatch
+};
+
+// Why run() came back.
+struct RunOutcome {
+  bool quiescent = false;     // nothing is in flight: only a host call can change anything
+  std::vector<uint32_t> msi;  // by chip: vectors delivered since the last call, one bit each
+};
+
+struct CoreStats {
+  uint64_t hart_instructions = 0;
+  uint64_t hart_cycles = 0;
+  uint32_t hart_pc = 0;
+  bool hart_sleeping = false;
+  std::vector<uint64_t> counters;  // by index of spec/regs/perf.toml
+};
+
+// Debug port: figures that are no part of the interface to a driver.
+struct BoardStats {
+  std::vector<CoreStats> cores;
+  uint64_t lockstep_tiles = 0;
+  uint64_t lockstep_mismatches = 0;
+  std::string lockstep_text;  // the mismatches, for people
+  std::string waits_text;     // who waits for whom, one line a queue; empty when nothing waits
+  std::string fault_text;     // what the cores' fault units say of the records they hold
+  std::vector<std::string> console;  // last text lines of the firmware
+  std::string waves_error;
+};
+
+class BoardHost {
+ public:
+  // Builds the board. Throws std::runtime_error (bad options, files that cannot be created, a
+  // second board in this process).
+  BoardHost(const BoardOptions& options, HostMemory& memory);
+  ~BoardHost();
+  BoardHost(const BoardHost&) = delete;
+  BoardHost& operator=(const BoardHost&) = delete;
+
+  // All calls throw KernelError (kernel/host_port.hpp) when the model itself broke, then and later.
+
+  // Register read; simulated time passes until the response has come. Undefined offsets read all
+  // ones.
+  uint32_t read32(int chip, int bar, uint64_t offset);
+  // Posted writes: no simulated time passes here.
+  void write32(int chip, int bar, uint64_t offset, uint32_t value);
+  void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data);
+
+  // Lets simulated time pass until at least one MSI has arrived and all events of that cycle are
+  // done, or nothing is in flight.
+  RunOutcome run();
+
+  uint64_t now();  // core cycles
+  BoardStats stats();
+
+  // Ends the simulation and completes trace and wave files. Returns what went wrong with them, or
+  // nothing.
+  std::string close();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tpu::model

@@ -1,0 +1,58 @@
+// One chip: cores, each with its control processor, their HBM and the PCIe endpoint. This file
+// wires; the blocks' own headers say what they do.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <systemc>
+#include <vector>
+
+#include "core/core.hpp"
+#include "hbm/hbm.hpp"
+#include "mgmt/mgmt.hpp"
+#include "pcie/pcie_endpoint.hpp"
+
+namespace tpu::model {
+
+// What the chips of a board share; outlives them.
+struct ChipServices {
+  const CoreServices& core;
+  PagePool& pages;
+  Fabric& fabric;
+  ConsoleLog& console;
+  HostMemory& host_memory;
+  std::span<const uint8_t> rom;
+};
+
+class Chip : public sc_core::sc_module {
+ public:
+  // Adds its HBM banks and gsync blocks to the fabric.
+  Chip(sc_core::sc_module_name name, const spec::BoardParams& params, const ChipIdentity& identity,
+       const ChipServices& services, IciIf& ici);
+  ~Chip() override;
+
+  PcieEndpoint& pcie() { return *pcie_; }
+  Core& core(size_t index) { return *lanes_[index].core; }
+  const Mgmt& mgmt(size_t index) const { return *lanes_[index].mgmt; }
+  size_t cores() const { return lanes_.size(); }
+
+ private:
+  // A core, its control processor, and the lines between them.
+  struct Lane {
+    std::unique_ptr<Core> core;
+    std::unique_ptr<Mgmt> mgmt;
+    std::unique_ptr<sc_core::sc_signal<bool>> done;
+    std::unique_ptr<sc_core::sc_signal<bool>> fault;
+    std::unique_ptr<sc_core::sc_signal<bool>> drained;
+  };
+
+  void make_lane(size_t index, const spec::BoardParams& params, const ChipIdentity& identity,
+                 const ChipServices& services, IciIf& ici);
+
+  std::unique_ptr<Hbm> hbm_;
+  std::unique_ptr<PcieEndpoint> pcie_;
+  std::vector<Lane> lanes_;
+};
+
+}  // namespace tpu::model
