@@ -58,13 +58,55 @@ std::vector<Value*> divide(Op& op, Rewriter& rw) {
   return {rw.make(Kind::kMultiply, {op.operands[0], reciprocal}, op.type())};
 }
 
+bool is_positive_zero(const Value* v) {
+  const Dense* d = constant_of(v);
+  return d != nullptr && is_float(d->type.elem) && (d->splat || d->type.count() == 1) &&
+         d->as_double(0) == 0 && !std::signbit(d->as_double(0));
+}
+
 bool is_splat_int(const Value* v, int64_t wanted) {
   const Dense* d = constant_of(v);
   return d != nullptr && is_integer(d->type.elem) && (d->splat || d->type.count() == 1) &&
          d->as_int(0) == wanted;
 }
 
-// Floats are left alone: x + 0 and x * 1 flush subnormals and change -0 or NaN bits.
+// True if no element can be -0 or break the law (subnormal, other NaN bits): adding +0 changes
+// nothing then.
+bool is_never_negative_zero(const Value* v, int depth) {
+  constexpr int kMaxSteps = 8;
+  if (v->def == nullptr || depth > kMaxSteps || !is_float(v->type.elem)) {
+    return false;
+  }
+  const Op& op = *v->def;
+  switch (op.kind) {
+    case Kind::kDotGeneral:  // the running sum of a column starts at +0
+    case Kind::kExp:
+      return true;
+    case Kind::kReduce:  // sums start at +0 and end with the initial value
+      return op.results.size() == 1 && simple_reducer(*op.regions[0]) == Kind::kAdd &&
+             is_positive_zero(op.operands[1]);
+    case Kind::kAdd:
+      return is_positive_zero(op.operands[1]) || is_positive_zero(op.operands[0]);
+    case Kind::kReshape:
+    case Kind::kTranspose:
+    case Kind::kBroadcastInDim:
+    case Kind::kSlice:
+      return is_never_negative_zero(op.operands[0], depth + 1);
+    default:
+      return false;
+  }
+}
+
+std::vector<Value*> float_plus_zero(Op& op) {
+  for (const size_t i : {0u, 1u}) {
+    if (is_positive_zero(op.operands[1 - i]) && is_never_negative_zero(op.operands[i], 0)) {
+      return {op.operands[i]};
+    }
+  }
+  return {};
+}
+
+// Other floats are left alone: x + 0 and x * 1 flush subnormals and change -0 or NaN bits.
 std::vector<Value*> integer_identity(Op& op) {
   const int64_t neutral = op.kind == Kind::kMultiply ? 1 : 0;
   if (is_splat_int(op.operands[1], neutral)) {
@@ -130,6 +172,7 @@ std::vector<Value*> apply(Op& op, Rewriter& rw, const Uses& uses) {
     case Kind::kDivide:
       return divide(op, rw);
     case Kind::kAdd:
+      return is_float(op.type().elem) ? float_plus_zero(op) : integer_identity(op);
     case Kind::kSubtract:
     case Kind::kMultiply:
       return integer_identity(op);

@@ -19,6 +19,7 @@
 // value.
 // - all_reduce and all_gather of several operands: one op each.
 // - divide by a power of two: multiply by its reciprocal, which is exact.
+// - x + 0 where x cannot be -0 (sums, dots, exponentials).
 // - select with a constant predicate or equal choices; integer x + 0, x * 1, x - 0.
 #pragma once
 

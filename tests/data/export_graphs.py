@@ -100,7 +100,8 @@ def dots(a, b, v):
 
 def integers(a, b, u, v):
     return (a * b - a, a // (b + 1), a % (b + 1), -a, jnp.abs(a - 2), jnp.sign(a - 1),
-            u * v + u, u ^ v, u & ~v, u << (v & 31), u >> (v & 31), lax.population_count(u), lax.clz(u), jnp.minimum(u, v),
+            u * v + u, u ^ v, u & ~v, u << (v & 31), u >> (v & 31),
+            lax.population_count(u), lax.clz(u), jnp.minimum(u, v),
             jnp.maximum(a, b), u < v, a >= b, u.astype(F32), (a.astype(F32) * 1.5).astype(I32),
             a.astype(jnp.bool_), lax.div(a, b), lax.rem(a, b))
 
@@ -168,6 +169,19 @@ def outside_ops(scale, x):
     return scaled, total * 0.5
 
 
+def scale_rows(x):
+    return jax.shard_map(lambda v: v * 2.0, mesh=mesh8(), in_specs=P("data"), out_specs=P("data"),
+                         check_vma=False)(x)
+
+
+def sharded_outside(x):
+    return jnp.tanh(scale_rows(x))
+
+
+def shard_map_in_loop(x):
+    return lax.fori_loop(0, 3, lambda i, v: scale_rows(v), x)
+
+
 def table() -> dict:
     sgd = optax.sgd(0.1)
     momentum = optax.sgd(0.1, momentum=0.9)
@@ -192,6 +206,8 @@ def table() -> dict:
         "control": (jax.jit(control), (arg((2, 6)), arg((), I32))),
         "conv_grad": (jax.jit(jax.grad(conv_net, (0, 1))), (arg((1, 6, 6, 2)), arg((3, 3, 2, 3)))),
         "outside_ops": (jax.jit(outside_ops), (arg(()), arg((16, 3)))),
+        "bad_sharded_outside": (jax.jit(sharded_outside), (arg((16, 3)),)),
+        "bad_shard_map_in_loop": (jax.jit(shard_map_in_loop), (arg((16, 3)),)),
         "bad_complex": (jax.jit(fft), (arg((8,)),)),
         "bad_auto_sharding": (
             jax.jit(auto_sharding, in_shardings=NamedSharding(mesh8(), P("data"))), (arg((16,)),)),

@@ -115,8 +115,8 @@ TEST(DotGeneral, TransposedResultAndViewsAreFoldedIn) {
 TEST(DotGeneral, OneOrTwoUnitsGiveTheSameBits) {
   for (const char* units : {"core.mxus=1", "core.mxus=2"}) {
     GraphBuilder b;
-    Value* z = dot(b, b.arg(f32({100, 500})), b.arg(f32({500, 300})), contract({1}, {0}),
-                   f32({100, 300}));
+    Value* z =
+        dot(b, b.arg(f32({100, 500})), b.arg(f32({500, 300})), contract({1}, {0}), f32({100, 300}));
     RunOptions o;
     o.tolerance = 0;
     o.overrides = {units};
@@ -158,9 +158,9 @@ TEST_P(Reduce, EveryKindAndType) {
     o.small_integers = true;  // every sum is exact: bits do not depend on the order
     o.tolerance = 0;
     if (small) {
-      o.overrides = {"core.vmem_kib=32"};
+      o.overrides = kSmallVmem;
     }
-    SCOPED_TRACE(small ? "32 KiB" : "16 MiB");
+    SCOPED_TRACE(small ? "64 KiB" : "16 MiB");
     check_graph(b.done(results), o);
   }
 }
@@ -189,8 +189,9 @@ TEST(Loops, BroadcastTransposeReshapeSliceReverse) {
     Value* again = b.op(Kind::kReshape, {x}, f32({210, 129}));
     Value* cut = b.op(Kind::kSlice, {again}, f32({50, 42}), SliceAttrs{{3, 1}, {203, 127}, {4, 3}});
     Value* rev = b.op(Kind::kReverse, {cut}, f32({50, 42}), DimsAttrs{{0, 1}});
-    Value* deep = b.op(Kind::kReshape, {b.op(Kind::kTranspose, {again}, f32({129, 210}),
-                                             DimsAttrs{{1, 0}})}, f32({30, 7, 129}));
+    Value* deep =
+        b.op(Kind::kReshape, {b.op(Kind::kTranspose, {again}, f32({129, 210}), DimsAttrs{{1, 0}})},
+             f32({30, 7, 129}));
     Value* mixed = b.op(Kind::kSubtract, {deep, bc}, x->type);
     RunOptions o;
     o.tolerance = 0;

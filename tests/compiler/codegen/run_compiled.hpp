@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 
@@ -155,9 +156,15 @@ inline Outcome check_graph(const Module& module, const RunOptions& o = {}) {
     eval.mxu.segment_rows = static_cast<uint32_t>(board.mxu.segment_rows);
     want = interpret(module, args, eval);
   }
+  CodegenOptions codegen;  // TPU_TEST_DUMP=1 prints kernels and commands
+  if (std::getenv("TPU_TEST_DUMP") != nullptr) {
+    codegen.dump = [](const std::string& stage, const std::string& text) {
+      std::printf("// %s\n%s\n", stage.c_str(), text.c_str());
+    };
+  }
   Outcome last;
   for (const uint32_t seed : o.order_seeds) {
-    Outcome got = run_executable(module, compile_graph(module, board), board, args, seed);
+    Outcome got = run_executable(module, compile_graph(module, board, codegen), board, args, seed);
     for (size_t c = 0; c < want.size(); ++c) {
       for (size_t i = 0; i < want[c].size(); ++i) {
         expect_near(want[c][i], got.results[c][i], o.tolerance,

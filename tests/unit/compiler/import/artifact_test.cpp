@@ -154,6 +154,19 @@ TEST(Import, RefusesAutomaticPartitioning) {
   EXPECT_THAT(error_of("bad_auto_sharding"), HasSubstr("automatic partitioning is not supported"));
 }
 
+TEST(Import, RefusesOpsOnShardedArraysOutsideOfShardMap) {
+  const std::string e = error_of("bad_sharded_outside");
+  EXPECT_THAT(e, HasSubstr("export_graphs.py:"));
+  EXPECT_THAT(e,
+              HasSubstr("stablehlo.tanh: an op outside of jax.shard_map works on a sharded array"));
+}
+
+TEST(Import, RefusesShardMapInLoops) {
+  const std::string e = error_of("bad_shard_map_in_loop");
+  EXPECT_THAT(e, HasSubstr("export_graphs.py:"));
+  EXPECT_THAT(e, HasSubstr("put the loop or branch inside of the shard_map"));
+}
+
 TEST(Import, ReplicatedOpsOutsideOfShardMapRunOnEveryCore) {
   Module m = load("outside_ops");
   run_passes(m, canonical_passes());

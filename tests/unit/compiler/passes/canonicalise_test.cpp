@@ -150,6 +150,28 @@ TEST(Canonicalise, FloatZeroIsNotNeutralButIntegerZeroIs) {
   EXPECT_EQ(canonical(b.done({f, one})), "constant add return");
 }
 
+TEST(Canonicalise, ZeroIsNeutralToSums) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({3, 4}));
+  Value* zero = b.constant(f32({}), 0);
+  Value* sum = b.reduce(x, zero, {0}, f32({4}), Kind::kAdd);
+  Value* row = b.op(Kind::kReshape, {sum}, f32({1, 4}));
+  EXPECT_EQ(canonical(b.done({b.reduce(row, zero, {0}, f32({4}), Kind::kAdd)})),
+            "constant reduce return");
+}
+
+TEST(Canonicalise, ZeroIsNotNeutralToSumsFromNegativeZeroOrMaxima) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({3, 4}));
+  Value* zero = b.constant(f32({4}), 0);
+  Value* minus = b.constant(f32({}), -0.0);
+  Value* sum = b.reduce(x, minus, {0}, f32({4}), Kind::kAdd);
+  Value* top = b.reduce(x, b.constant(f32({}), 0), {0}, f32({4}), Kind::kMaximum);
+  Value* y = b.op(Kind::kAdd, {sum, zero}, f32({4}));
+  Value* z = b.op(Kind::kAdd, {zero, top}, f32({4}));
+  EXPECT_EQ(canonical(b.done({y, z})), "constant constant reduce constant reduce add add return");
+}
+
 TEST(Canonicalise, TransposeGoesIntoTheDot) {
   GraphBuilder b;
   Value* x = b.arg(f32({5, 2}));
