@@ -197,13 +197,16 @@ TEST(Board, FaultOfOneCoreAbortsTheGangAndTheBoardGoesOn) {
   for (uint32_t core = 0; core < 8; ++core) {
     ASSERT_EQ(bench.load(core, 0, 0x200000, copy_program(kWords, 8)).status, TPU_STATUS_OK);
   }
-  Image bad(2, 8);  // core 5 alone leaves its slot
+  Image bad(2, 8);  // core 5 leaves its slot
   bad.scalar(spec::ScalarOp::kRid, 4);
   bad.scalar(spec::ScalarOp::kLi, 5, 0, 0, 5);
   bad.scalar(spec::ScalarOp::kSub, 6, 4, 5);
   bad.scalar(spec::ScalarOp::kBne, 0, 6, 0, 4 + static_cast<int32_t>(sizeof(spec::DmaCommand) / 8));
   bad.command(Image::dma(Image::hbm(0), Image::vmem(0), kWords + 1), spec::Opcode::kDma,
               spec::Queue::kDmaIn, 9);
+  spec::NopCommand nop{};  // the others wait for what never comes
+  nop.head.wait[0] = Image::wait(9);
+  bad.command(nop, spec::Opcode::kNop, spec::Queue::kVpu);
   bad.scalar(spec::ScalarOp::kHalt);
   for (uint32_t core = 0; core < 8; ++core) {
     ASSERT_EQ(bench.load(core, 1, 0x300000, bad.bytes()).status, TPU_STATUS_OK);
