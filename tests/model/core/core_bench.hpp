@@ -1,0 +1,220 @@
+// Test bench of the core: any number of cores with their HBM and interconnect, driven through
+// register sockets as the control harts would. No harts, no PCIe.
+#pragma once
+
+#include <tlm_utils/simple_initiator_socket.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <systemc>
+#include <tlm>
+#include <vector>
+
+#include "board/board_loader.hpp"
+#include "core/core.hpp"
+#include "hbm/hbm.hpp"
+#include "ici/ici.hpp"
+#include "kernel/cycles.hpp"
+#include "mxu/mxu_scalar.hpp"
+#include "program_builder.hpp"
+#include "tpu/spec/rings.h"
+#include "tpu/spec/seq_regs.hpp"
+
+namespace tpu::model::test {
+
+class RecordingSink final : public TraceSink {
+ public:
+  void command(const CommandTrace& c) override { commands.push_back(c); }
+  void mark(uint64_t cycle, uint32_t, uint32_t op_id, bool begin) override {
+    marks.push_back({cycle, op_id, begin});
+  }
+  struct Mark {
+    uint64_t cycle;
+    uint32_t op_id;
+    bool begin;
+  };
+  std::vector<CommandTrace> commands;
+  std::vector<Mark> marks;
+};
+
+struct BenchOptions {
+  std::vector<std::string> overrides;
+  int threads = 1;
+  bool no_data = false;
+  bool trace = true;
+};
+
+class CoreBench : public sc_core::sc_module {
+ public:
+  using Options = BenchOptions;
+
+  explicit CoreBench(sc_core::sc_module_name name, const Options& options = {})
+      : sc_module(name),
+        params(spec::load_board("v3_8", options.overrides)),
+        pool(options.threads),
+        programs(params) {
+    const auto cores_per_chip = static_cast<size_t>(params.board.cores_per_chip);
+    const CoreServices services{.activity = activity,
+                                .pool = pool,
+                                .fluid = fluid,
+                                .programs = programs,
+                                .trace = options.trace ? &sink : nullptr,
+                                .no_data = options.no_data,
+                                .make_mxu = [this](const std::string& path) {
+                                  mxu_paths.push_back(path);
+                                  MxuUnit unit;
+                                  unit.engine =
+                                      std::make_unique<MxuScalarEngine>(mxu_shape(params));
+                                  return unit;
+                                }};
+    for (size_t chip = 0; chip < static_cast<size_t>(params.board.chips); ++chip) {
+      hbms.push_back(
+          std::make_unique<Hbm>(("hbm" + std::to_string(chip)).c_str(), params, pages, fluid));
+    }
+    ici = std::make_unique<Ici>("ici", params, fluid);
+    irqs.init(3 * hbms.size() * cores_per_chip);
+    for (uint32_t id = 0; id < hbms.size() * cores_per_chip; ++id) {
+      HbmBank& bank = hbms[id / cores_per_chip]->bank(id % cores_per_chip);
+      cores.push_back(std::make_unique<Core>(("core" + std::to_string(id)).c_str(), id, params,
+                                             services, bank.bytes()));
+      Core& core = *cores.back();
+      core.hbm_port(bank);
+      core.ici_port(*ici);
+      ici->core_port[id](core.remote_export);
+      core.done_irq_o(irqs[3 * id]);
+      core.fault_irq_o(irqs[3 * id + 1]);
+      core.drained_irq_o(irqs[3 * id + 2]);
+      bind(bank.mem_tsock);
+      for (RegisterBlock* block :
+           {static_cast<RegisterBlock*>(&core.seq()), static_cast<RegisterBlock*>(&core.sem()),
+            static_cast<RegisterBlock*>(&core.fault()),
+            static_cast<RegisterBlock*>(&core.perf())}) {
+        bind(block->csr_tsock);
+      }
+      for (LocalMemory* memory :
+           {&core.vmem(), &core.smem(), static_cast<LocalMemory*>(&core.slots())}) {
+        bind(memory->mem_tsock);
+      }
+    }
+  }
+
+  // Socket numbers of a core, in the order of binding.
+  enum Port : size_t { kHbm, kSeq, kSem, kFault, kPerf, kVmem, kSmem, kSlots, kPorts };
+
+  void access(uint32_t core, Port port, bool write, uint64_t address, void* data, size_t bytes) {
+    if (!elaborated_) {
+      elaborated_ = true;
+      sc_core::sc_start(sc_core::SC_ZERO_TIME);
+    }
+    tlm::tlm_generic_payload txn;
+    sc_core::sc_time delay;
+    txn.set_command(write ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
+    txn.set_address(address);
+    txn.set_data_ptr(static_cast<unsigned char*>(data));
+    txn.set_data_length(static_cast<unsigned>(bytes));
+    txn.set_streaming_width(static_cast<unsigned>(bytes));
+    (*sockets_[core * kPorts + port])->b_transport(txn, delay);
+    if (txn.get_response_status() != tlm::TLM_OK_RESPONSE) {
+      throw std::runtime_error("access refused: " + txn.get_response_string());
+    }
+  }
+  void write32(uint32_t core, Port port, uint32_t offset, uint32_t value) {
+    access(core, port, true, offset, &value, sizeof value);
+  }
+  uint32_t read32(uint32_t core, Port port, uint32_t offset) {
+    uint32_t value = 0;
+    access(core, port, false, offset, &value, sizeof value);
+    return value;
+  }
+  template <typename T>
+  void write(uint32_t core, Port port, uint64_t address, const std::vector<T>& data) {
+    access(core, port, true, address, const_cast<T*>(data.data()), data.size() * sizeof(T));
+  }
+  template <typename T>
+  std::vector<T> read(uint32_t core, Port port, uint64_t address, size_t count) {
+    std::vector<T> data(count);
+    access(core, port, false, address, data.data(), count * sizeof(T));
+    return data;
+  }
+
+  // Slot `index` of bank 0: `bytes` at HBM address `base`.
+  void bind_slot(uint32_t core, uint32_t index, uint64_t base, uint64_t bytes,
+                 uint8_t mode = TPU_SLOT_FIXED) {
+    tpu_slot_entry_t e{};
+    e.base = base, e.size = bytes, e.mode = mode;
+    access(core, kSlots, true, uint64_t{index} * sizeof e, &e, sizeof e);
+  }
+  // Loads the image at kImage and sets identity registers; `start` then runs it.
+  void load(uint32_t core, const std::vector<uint8_t>& image, uint32_t slots, uint32_t mask,
+            uint16_t tag = 7) {
+    write(core, kHbm, kImage, image);
+    write32(core, kSeq, spec::seq::kProgramLo, static_cast<uint32_t>(kImage));
+    write32(core, kSeq, spec::seq::kProgramHi, static_cast<uint32_t>(kImage >> 32));
+    write32(core, kSeq, spec::seq::kProgramVersion, ++version_);
+    write32(core, kSeq, spec::seq::kSlotBank, 0);
+    write32(core, kSeq, spec::seq::kSlotCount, slots);
+    write32(core, kSeq, spec::seq::kReplica, core);
+    write32(core, kSeq, spec::seq::kCores, static_cast<uint32_t>(cores.size()));
+    write32(core, kSeq, spec::seq::kMask, mask);
+    write32(core, kSeq, spec::seq::kTag, tag);
+  }
+  void start(uint32_t core) { write32(core, kSeq, spec::seq::kStart, 1); }
+  uint32_t state(uint32_t core) {
+    return read32(core, kSeq, spec::seq::kState) & spec::seq::kStateCodeMask;
+  }
+  tpu_fault_record_t fault_record(uint32_t core) {
+    tpu_fault_record_t record{};
+    access(core, kFault, false, 0, &record, sizeof record);
+    return record;
+  }
+  // Runs until nothing is in flight.
+  void run() {
+    while (true) {
+      sc_core::sc_start(from_cycles(quantum));
+      if (activity.quiet()) {
+        return;
+      }
+    }
+  }
+  const CommandTrace& traced(uint32_t core, spec::Queue queue, size_t index = 0) const {
+    for (const CommandTrace& c : sink.commands) {
+      if (c.core == core && c.queue == static_cast<uint8_t>(queue) && index-- == 0) {
+        return c;
+      }
+    }
+    throw std::runtime_error("no such command in the trace");
+  }
+  uint64_t cycles(int64_t ns) const { return spec::cycles_from_ns(params, ns); }
+
+  static constexpr uint64_t kImage = uint64_t{5} << 30;  // above 4 GiB
+  uint64_t quantum = 1'000'000;
+  spec::BoardParams params;
+  Activity activity;
+  JobPool pool;
+  PagePool pages;
+  FluidShare fluid{"fluid"};
+  ProgramCache programs;
+  RecordingSink sink;
+  std::vector<std::string> mxu_paths;
+  std::vector<std::unique_ptr<Hbm>> hbms;
+  std::unique_ptr<Ici> ici;
+  sc_core::sc_vector<sc_core::sc_signal<bool>> irqs{"irqs"};
+  std::vector<std::unique_ptr<Core>> cores;
+
+ private:
+  using Initiator = tlm_utils::simple_initiator_socket<CoreBench>;
+
+  template <typename Target>
+  void bind(Target& target) {
+    sockets_.push_back(
+        std::make_unique<Initiator>(("isock" + std::to_string(sockets_.size())).c_str()));
+    sockets_.back()->bind(target);
+  }
+
+  std::vector<std::unique_ptr<Initiator>> sockets_;
+  uint32_t version_ = 0;
+  bool elaborated_ = false;
+};
+
+}  // namespace tpu::model::test
