@@ -91,6 +91,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void synchronize();
   BoardCounters counters();
   uint64_t now();
+  std::vector<uint64_t> hart_instructions();
   void close(CloseMode mode);
   /// One staging copy, one buffer on each device. `alloc_bytes`: room wanted, at least the data.
   std::vector<Buffer> upload(const std::vector<int>& devices, const HostView& host,
@@ -172,6 +173,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   uint64_t hash_ = 0;
   std::vector<std::byte> firmware_;
   uint32_t firmware_entry_ = 0;
+  uint32_t firmware_build_ = 0;  // what FW_BUILD must say; 0: not known
   std::shared_ptr<HostArena> arena_;
   std::unique_ptr<Transport> transport_;
   std::vector<Device> devices_;

@@ -71,12 +71,19 @@ void BoardImpl::connect(const OpenOptions& options) {
   request.check = options.check;
   request.trace_path = options.trace_path;
   request.waves_path = options.waves_path;
+  request.waves_first_step = options.waves_first_step;
+  request.waves_steps = options.waves_steps;
+  request.mxu_waves_path = options.mxu_waves_path;
+  request.mxu_waves_first_tile = options.mxu_waves_first_tile;
+  request.mxu_waves_tiles = options.mxu_waves_tiles;
   params_ = request.params;
   hash_ = spec::board_hash(params_);
 
   const FirmwareImage image = built_in_firmware();
   firmware_ = options.firmware.empty() ? image.bytes : options.firmware;
   firmware_entry_ = image.entry;
+  firmware_build_ =
+      options.firmware.empty() && options.transport == "sim" && !options.factory ? image.build : 0;
   if (firmware_.empty()) {
     if (options.transport != "null") {
       throw Error(ErrorCode::kUnimplemented,
@@ -236,6 +243,12 @@ void BoardImpl::boot(const std::vector<int>& ids, bool retried) {
           fmt::format("the firmware speaks ring formats {}.{}, this driver {}.{}", abi >> 16,
                       abi & 0xFFFF, TPU_RING_ABI >> 16, TPU_RING_ABI & 0xFFFF),
           id);
+    }
+    const uint32_t build = read_core(device, core_page::kFwBuild);
+    if (firmware_build_ != 0 && build != firmware_build_) {
+      throw internal(fmt::format("the firmware that runs is build {:08x}, {:08x} was loaded", build,
+                                 firmware_build_),
+                     id);
     }
     set_up_rings(device);
   }

@@ -274,7 +274,14 @@ void BoardImpl::synchronize() {
 
 uint64_t BoardImpl::now() {
   const Entry entry(*this, false);
+  check_usable();
   return transport_->now();
+}
+
+std::vector<uint64_t> BoardImpl::hart_instructions() {
+  const Entry entry(*this, false);
+  check_usable();
+  return transport_->stats().hart_instructions;
 }
 
 std::vector<DeviceInfo> BoardImpl::device_infos() {
@@ -361,7 +368,14 @@ void BoardImpl::close(CloseMode mode) {
     }
   }
   break_board(std::make_shared<Error>(ErrorCode::kInvalidArgument, "the board is closed"));
-  transport_.reset();
+  std::string trouble;
+  if (transport_) {
+    trouble = transport_->close();
+    transport_.reset();
+  }
+  if (!trouble.empty()) {
+    throw Error(ErrorCode::kInternal, trouble);
+  }
 }
 
 BoardImpl::~BoardImpl() {

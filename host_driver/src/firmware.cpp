@@ -1,11 +1,34 @@
-// Adapter to the library tpu::firmware_image, which the firmware build makes when there is a RISC-V
-// compiler.
+// Adapter to the library tpu::firmware_image, which the firmware build makes.
 #include "src/firmware.hpp"
 
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <array>
+
+#include "firmware_image.hpp"
+#include "tpu/error.hpp"
 #include "tpu/spec/hart_map.h"
 
 namespace tpu::driver {
 
-FirmwareImage built_in_firmware() { return {{}, TPU_HART_ITCM_BASE}; }
+FirmwareImage built_in_firmware() {
+  const firmware::Image& image = firmware::image();
+  FirmwareImage result;
+  result.entry = TPU_HART_ITCM_BASE;
+  if (image.bytes.empty()) {
+    return result;
+  }
+  std::array<uint8_t, SHA256_DIGEST_LENGTH> hash{};
+  SHA256(image.bytes.data(), image.bytes.size(), hash.data());
+  if (!std::equal(hash.begin(), hash.end(), image.sha256.begin(), image.sha256.end())) {
+    throw Error(ErrorCode::kInternal,
+                "firmware image corrupt: it does not match the SHA-256 beside it");
+  }
+  const auto bytes = std::as_bytes(image.bytes);
+  result.bytes.assign(bytes.begin(), bytes.end());
+  result.build = image.build;
+  return result;
+}
 
 }  // namespace tpu::driver

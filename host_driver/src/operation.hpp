@@ -32,9 +32,9 @@ struct Command {
   std::vector<std::shared_ptr<Allocation>> reads;
   std::vector<std::shared_ptr<Allocation>> writes;
   std::vector<std::shared_ptr<void>> keep;  ///< staging memory
-  std::shared_ptr<Operation> op;  ///< the cycle is cut when the operation is finished
-  size_t index = 0;            ///< in the operation
-  std::function<void()> good;  ///< under the board lock, when completed OK
+  std::shared_ptr<Operation> op;            ///< the cycle is cut when the operation is finished
+  size_t index = 0;                         ///< in the operation
+  std::function<void()> good;               ///< under the board lock, when completed OK
 };
 
 /// Not yet reported.

@@ -33,6 +33,11 @@ struct TransportRequest {
   bool check = false;
   std::string trace_path;
   std::string waves_path;
+  uint64_t waves_first_step = 0;
+  uint64_t waves_steps = 1;
+  std::string mxu_waves_path;
+  uint64_t mxu_waves_first_tile = 0;
+  uint64_t mxu_waves_tiles = 4;
 };
 
 /// Why run() came back.
@@ -70,6 +75,9 @@ class Transport {
   virtual uint64_t now() = 0;
 
   virtual TransportStats stats() = 0;
+
+  /// Ends the board and completes its files; returns what went wrong with them, or nothing.
+  virtual std::string close() { return {}; }
 };
 
 /// The simulated board; null when this build has no model.

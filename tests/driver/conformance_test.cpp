@@ -1,5 +1,5 @@
-// What every transport must give: boot, copies, launches, donation, order, backpressure and ring wrap,
-// errors that change nothing. Programs only halt, so that the same suite runs on all boards.
+// What every transport must give: boot, copies, launches, donation, order, backpressure and ring
+// wrap, errors that change nothing. Programs only halt, so that the same suite runs on all boards.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -84,8 +84,7 @@ TEST_P(Conformance, ReplicatesAndShards) {
   EXPECT_EQ(cut.to_host().bytes, sent.bytes);
   const Array columns = board_.shard(counting(DType::kU8, {3, 16}), 4, 1);
   EXPECT_EQ(columns.to_host().bytes, counting(DType::kU8, {3, 16}).bytes);
-  EXPECT_EQ(code_of([&] { board_.shard(counting(DType::kU8, {7})); }),
-            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { board_.shard(counting(DType::kU8, {7})); }), ErrorCode::kInvalidArgument);
 }
 
 TEST_P(Conformance, DifferenceBetweenReplicasIsAnError) {
@@ -139,8 +138,8 @@ TEST_P(Conformance, GangOfEightRunsManyStepsInFlight) {
   }
   EXPECT_EQ(state.to_host().bytes, sent.bytes);
   EXPECT_TRUE(last.done.ready());
-  const RunResult many = program.run({state, program.put(1, counting(DType::kI32, {10}))},
-                                     {.steps = 5, .keep = {}});
+  const RunResult many =
+      program.run({state, program.put(1, counting(DType::kI32, {10}))}, {.steps = 5, .keep = {}});
   EXPECT_EQ(many.outputs[0].to_host().bytes, sent.bytes);
 }
 
@@ -231,7 +230,9 @@ TEST_P(Conformance, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
   EXPECT_TRUE(refused({board_.replicate(counting(DType::kF32, {8, 4})), y}));
   EXPECT_TRUE(refused({board_.shard(counting(DType::kI32, {8, 4})), y}));
   EXPECT_TRUE(refused({Array(), y}));
-  EXPECT_EQ(code_of([&] { program.put(0, counting(DType::kF32, {4, 8})); }),
+  EXPECT_EQ(code_of([&] {
+              program.put(0, counting(DType::kF32, {4, 8}));
+            }),
             ErrorCode::kInvalidArgument);
   EXPECT_EQ(code_of([&] { program.put(2, counting(DType::kF32, {4})); }),
             ErrorCode::kInvalidArgument);

@@ -1,5 +1,6 @@
-// Executables for driver tests, made by hand: programs that halt at once, with arguments and results of
-// the wanted types. A result that takes over a donated argument has its contents after the launch.
+// Executables for driver tests, made by hand: programs that halt at once, with arguments and
+// results of the wanted types. A result that takes over a donated argument has its contents after
+// the launch.
 #pragma once
 
 #include <cstring>

@@ -38,7 +38,12 @@ struct OpenOptions {
   bool no_data = false;
   bool check = false;
   std::string trace_path;
-  std::string waves_path;
+  std::string waves_path;         ///< FST of board-level signals
+  uint64_t waves_first_step = 0;  ///< of the launches, counted together
+  uint64_t waves_steps = 1;
+  std::string mxu_waves_path;  ///< FST of the first Verilog matrix unit
+  uint64_t mxu_waves_first_tile = 0;
+  uint64_t mxu_waves_tiles = 4;
 
   std::vector<std::byte> firmware;  ///< empty: the image that is built in
 };
@@ -114,6 +119,9 @@ class Board {
   uint64_t now() const;
   /// Snapshot; waits for its completion.
   BoardCounters counters() const;
+  /// Instructions of each control hart so far, from the debug port: costs no board time. May be
+  /// empty.
+  std::vector<uint64_t> hart_instructions() const;
   /// Waits until everything that was submitted is over; errors stay with their events.
   void synchronize() const;
 

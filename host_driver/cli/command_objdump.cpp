@@ -1,0 +1,19 @@
+// tpuboard objdump: what is in an executable.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/commands.hpp"
+#include "cli/program_file.hpp"
+
+namespace tpu::driver {
+
+void add_objdump_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("objdump", "Print an executable as text");
+  auto path = std::make_shared<std::string>();
+  command->add_option("program", *path, "Executable")->required()->type_name("OUT.tpuexe");
+  command->callback([path] { fmt::print("{}", program_listing(*path)); });
+}
+
+}  // namespace tpu::driver

@@ -1,0 +1,167 @@
+// tpuboard run: one launch of any executable, NumPy files in and out.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.hpp"
+#include "cli/digest.hpp"
+#include "cli/measure.hpp"
+#include "cli/npy.hpp"
+#include "cli/options.hpp"
+#include "cli/program_file.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::driver {
+namespace {
+
+struct RunArguments {
+  BoardArguments board;
+  std::string program;
+  std::vector<std::string> inputs;
+  std::string out_dir;
+  std::string json;
+};
+
+// "0=a.npy" -> file of each argument. Wrong numbers are wrong usage; the program is not known yet.
+std::map<size_t, std::string> input_files(const std::vector<std::string>& texts) {
+  std::map<size_t, std::string> files;
+  for (const std::string& text : texts) {
+    const auto [number, path] = split_assignment(text, "--in");
+    size_t index = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
+    if (error != std::errc() || end != number.data() + number.size()) {
+      throw UsageError(fmt::format("--in {}: expected NUMBER=FILE.npy", text));
+    }
+    if (!files.emplace(index, path).second) {
+      throw UsageError(fmt::format("--in {}: argument {} is given twice", text, index));
+    }
+  }
+  return files;
+}
+
+std::vector<HostArray> read_inputs(const Executable& program,
+                                   const std::map<size_t, std::string>& files) {
+  const auto& parameters = program.arguments();
+  std::vector<HostArray> inputs;
+  for (const auto& [index, path] : files) {
+    if (index >= parameters.size()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("--in {}={}: {} takes {} arguments, numbered from 0", index, path,
+                              program.name(), parameters.size()));
+    }
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const ParameterInfo& info = parameters[i];
+    const auto file = files.find(i);
+    if (file == files.end()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("argument {} ({}{}{}) of {} is not given; use --in {}=FILE.npy", i,
+                              info.name, info.name.empty() ? "" : ", ",
+                              type_text(info.dtype, info.shape), program.name(), i));
+    }
+    HostArray array = read_npy(file->second);
+    if (array.dtype != info.dtype || array.shape != info.shape) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{}: argument {} must be {}, the file holds {}", file->second, i,
+                      type_text(info.dtype, info.shape), type_text(array.dtype, array.shape)));
+    }
+    inputs.push_back(std::move(array));
+  }
+  return inputs;
+}
+
+void write_json(const std::string& path, const Window& window, double wall_seconds,
+                const std::string& digest, const Board& board) {
+  nlohmann::ordered_json json;
+  json["sim_cycles"] = window.cycles();
+  json["sim_cycles_per_core"] = window.run_cycles();
+  json["sim_seconds"] = window.seconds();
+  json["wall_seconds"] = wall_seconds;
+  json["mxu_utilization"] = window.mxu_utilization();
+  json["idle"] = window.idle();
+  json["instructions_per_hart"] = window.hart_instructions();
+  json["engine_commands"] = window.commands();
+  json["digest"] = digest;
+  json["lockstep"] = {{"tiles", window.last().lockstep_tiles},
+                      {"mismatches", window.last().lockstep_mismatches}};
+  json["late_calls"] = window.last().late_calls;
+  json["board"] = board.name();
+  const std::string text = json.dump(2) + "\n";
+  write_file(path, std::as_bytes(std::span(text)));
+}
+
+void run(const RunArguments& arguments) {
+  const std::map<size_t, std::string> files = input_files(arguments.inputs);
+  const OpenOptions options = open_options(arguments.board);
+  const std::vector<std::byte> image = program_bytes(arguments.program, options);
+  const Board board = Board::open(options);
+  const Executable program = board.load(image);
+  const std::vector<HostArray> inputs = read_inputs(program, files);
+  std::vector<Array> placed;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    placed.push_back(program.put(i, inputs[i]));
+  }
+  for (const Array& array : placed) {
+    array.wait();
+  }
+  Window window(board, program.partitions());
+  window.open();
+  const auto start = std::chrono::steady_clock::now();
+  const RunResult result = program.run(placed);
+  result.done.wait();
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+  window.close();
+
+  if (!arguments.out_dir.empty()) {
+    std::filesystem::create_directories(arguments.out_dir);
+  }
+  Digest digest;
+  for (size_t k = 0; k < result.outputs.size(); ++k) {
+    const HostArray output = result.outputs[k].to_host_checked(fmt::format("output {}", k));
+    digest.add(output);
+    if (!arguments.out_dir.empty()) {
+      write_npy(fmt::format("{}/{}.npy", arguments.out_dir, k), output);
+    }
+  }
+  const std::string hash = digest.finish();
+  if (!arguments.json.empty()) {
+    write_json(arguments.json, window, wall.count(), hash, board);
+  }
+  fmt::print("{}: {} cycles, {:.3f} us, MXU {:.2f} %, idle {:.2f} %, digest {}\n", program.name(),
+             window.cycles(), window.seconds() * 1e6, window.mxu_utilization() * 100,
+             window.idle() * 100, hash.substr(0, 16));
+  const BoardCounters last = window.last();
+  board.close();
+  if (last.lockstep_mismatches > 0) {
+    throw Error(ErrorCode::kInternal,
+                fmt::format("{} of {} lockstep tiles differ\n{}", last.lockstep_mismatches,
+                            last.lockstep_tiles, last.lockstep_text));
+  }
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("run", "Run an executable once");
+  auto arguments = std::make_shared<RunArguments>();
+  command->add_option("program", arguments->program, "Executable made by tpuc")
+      ->required()
+      ->type_name("OUT.tpuexe");
+  command->add_option("--in", arguments->inputs, "Argument as a NumPy file: NUMBER=FILE.npy")
+      ->allow_extra_args(false)
+      ->type_name("K=FILE.npy");
+  command->add_option("--out-dir", arguments->out_dir, "Folder for the outputs 0.npy, 1.npy, ...")
+      ->type_name("DIR");
+  command->add_option("--json", arguments->json, "Figures of the run")->type_name("FILE");
+  add_board_options(*command, arguments->board);
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace tpu::driver

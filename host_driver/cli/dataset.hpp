@@ -1,0 +1,43 @@
+// Examples of a training run: files in, split, order of epochs, batches as the program wants them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/train_config.hpp"
+#include "tpu/executable.hpp"
+
+namespace tpu::driver {
+
+class Dataset {
+ public:
+  /// `images`: the program's argument, [batch, ...]. Throws InvalidArgument when the files do not
+  /// fit.
+  Dataset(const TrainConfig& config, const ParameterInfo& images);
+
+  size_t train_count() const { return train_.size(); }
+  size_t eval_count() const { return eval_.size(); }
+
+  /// Training examples in the order of an epoch (from 0 on).
+  std::vector<uint32_t> epoch_order(uint32_t epoch) const;
+  const std::vector<uint32_t>& eval_order() const { return eval_; }
+
+  /// Examples `order[first .. first + count)` as argument `info`; rows beyond `count` are zero.
+  HostArray image_batch(const ParameterInfo& info, const std::vector<uint32_t>& order, size_t first,
+                        size_t count) const;
+  HostArray label_batch(const ParameterInfo& info, const std::vector<uint32_t>& order, size_t first,
+                        size_t count) const;
+
+ private:
+  HostArray images_;  // [examples, pixels]
+  std::vector<int32_t> labels_;
+  uint64_t split_seed_;
+  std::vector<uint32_t> train_;
+  std::vector<uint32_t> eval_;
+};
+
+/// Converts f32 to bf16, to nearest even; NaN stays NaN.
+uint16_t bf16_from_f32(float value);
+
+}  // namespace tpu::driver

@@ -1,0 +1,28 @@
+// SHA-256 over arrays: how two runs are compared. The bytes that are hashed stand in
+// docs/host_driver.md.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tpu/types.hpp"
+
+namespace tpu::driver {
+
+class Digest {
+ public:
+  Digest();
+  ~Digest();
+  Digest(const Digest&) = delete;
+  Digest& operator=(const Digest&) = delete;
+
+  void add(const HostView& array);
+  /// Hexadecimal; ends the digest.
+  std::string finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tpu::driver

@@ -1,0 +1,48 @@
+// Windows of board time.
+#include "cli/measure.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tpu::driver {
+
+Window::Window(const Board& board, size_t cores)
+    : board_(board), cores_(cores), run_cycles_(cores), hart_instructions_(cores) {}
+
+void Window::open() {
+  last_ = board_.counters();
+  start_ = board_.now();
+  harts_at_start_ = board_.hart_instructions();
+}
+
+void Window::close() {
+  cycles_ += board_.now() - start_;
+  const std::vector<uint64_t> harts = board_.hart_instructions();
+  const BoardCounters end = board_.counters();
+  for (size_t i = 0; i < cores_; ++i) {
+    run_cycles_[i] += end.cores[i].run_cycles - last_.cores[i].run_cycles;
+    flops_ += end.cores[i].mxu_flops - last_.cores[i].mxu_flops;
+    commands_ += end.cores[i].commands - last_.cores[i].commands;
+    if (i < harts.size()) {
+      hart_instructions_[i] += harts[i] - harts_at_start_[i];
+    }
+  }
+  last_ = end;
+}
+
+double Window::seconds() const { return static_cast<double>(cycles_) / board_.clock_hz(); }
+
+double Window::mxu_utilization() const {
+  const double peak = static_cast<double>(board_.peak_flops_per_cycle()) *
+                      static_cast<double>(cycles_) * static_cast<double>(cores_);
+  return peak > 0 ? static_cast<double>(flops_) / peak : 0.0;
+}
+
+double Window::idle() const {
+  const double all = static_cast<double>(cycles_) * static_cast<double>(cores_);
+  const auto run =
+      static_cast<double>(std::accumulate(run_cycles_.begin(), run_cycles_.end(), uint64_t{0}));
+  return all > 0 ? std::max(0.0, 1.0 - run / all) : 0.0;
+}
+
+}  // namespace tpu::driver

@@ -1,0 +1,45 @@
+// Figures over a window of board time: from two snapshots of the board's counters.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tpu/board.hpp"
+
+namespace tpu::driver {
+
+/// Sums over one or more windows. Definitions: docs/host_driver.md, "Figures".
+class Window {
+ public:
+  /// Figures of the first `cores` cores.
+  Window(const Board& board, size_t cores);
+
+  /// Starts a window at the present board time; waits for a snapshot of the counters.
+  void open();
+  /// Ends it. Nothing is waited for between the last wait of the caller and the end of the window.
+  void close();
+
+  uint64_t cycles() const { return cycles_; }
+  std::vector<uint64_t> run_cycles() const { return run_cycles_; }
+  std::vector<uint64_t> hart_instructions() const { return hart_instructions_; }
+  uint64_t commands() const { return commands_; }
+  double seconds() const;
+  double mxu_utilization() const;
+  double idle() const;
+
+  const BoardCounters& last() const { return last_; }
+
+ private:
+  Board board_;
+  size_t cores_;
+  BoardCounters last_;
+  uint64_t start_ = 0;
+  std::vector<uint64_t> harts_at_start_;
+  uint64_t cycles_ = 0;
+  uint64_t flops_ = 0;
+  uint64_t commands_ = 0;
+  std::vector<uint64_t> run_cycles_;
+  std::vector<uint64_t> hart_instructions_;
+};
+
+}  // namespace tpu::driver

@@ -1,0 +1,27 @@
+// NumPy .npy files: dense little-endian arrays in C order, header versions 1 to 3.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tpu/types.hpp"
+
+namespace tpu::driver {
+
+/// Parses a file's bytes; `name` is for error texts. bf16 are 2-byte raw items. Throws
+/// InvalidArgument.
+HostArray parse_npy(std::span<const std::byte> bytes, const std::string& name);
+HostArray read_npy(const std::string& path);
+
+/// Version 1.0 (2.0 when the header is long).
+std::vector<std::byte> format_npy(const HostView& array);
+/// Throws Internal when the file cannot be written (for example: disk full).
+void write_npy(const std::string& path, const HostView& array);
+
+/// Whole file; throws InvalidArgument when it cannot be read.
+std::vector<std::byte> read_file(const std::string& path);
+void write_file(const std::string& path, std::span<const std::byte> bytes);
+
+}  // namespace tpu::driver

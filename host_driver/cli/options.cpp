@@ -1,0 +1,143 @@
+// Options of the board.
+#include "cli/options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+namespace tpu::driver {
+namespace {
+
+std::optional<uint64_t> whole_number(std::string_view digits) {
+  uint64_t n = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+  if (error != std::errc() || end != digits.data() + digits.size()) {
+    return std::nullopt;
+  }
+  return n;
+}
+
+// "A..B" with A <= B.
+std::optional<std::pair<uint64_t, uint64_t>> range_of(std::string_view text) {
+  const size_t dots = text.find("..");
+  if (dots == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const auto first = whole_number(text.substr(0, dots));
+  const auto last = whole_number(text.substr(dots + 2));
+  if (!first || !last || *first > *last) {
+    return std::nullopt;
+  }
+  return std::pair(*first, *last);
+}
+
+std::pair<uint64_t, uint64_t> need_range(const std::string& text, const char* option) {
+  const auto range = range_of(text);
+  if (!range) {
+    throw UsageError(fmt::format("{} {}: expected A..B with A <= B", option, text));
+  }
+  return *range;
+}
+
+bool valid_mxu_mode(std::string_view mode) {
+  const size_t at = mode.find('@');
+  if (at != std::string_view::npos) {
+    if (!range_of(mode.substr(at + 1))) {
+      return false;
+    }
+    mode = mode.substr(0, at);
+  }
+  constexpr std::string_view kSampled = "lockstep:1/";
+  if (mode.starts_with(kSampled)) {
+    return whole_number(mode.substr(kSampled.size())).value_or(0) > 0;
+  }
+  return mode == "fast" || mode == "scalar" || mode == "rtl" || mode == "lockstep";
+}
+
+}  // namespace
+
+void add_board_options(CLI::App& command, BoardArguments& arguments) {
+  command.add_option("--board", arguments.board, "Board preset or file")->capture_default_str();
+  command.add_option("--set", arguments.set, "Board number: section.key=value (repeatable)")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  command
+      .add_option(
+          "--mxu", arguments.mxu,
+          "Matrix units by instance path: GLOB=fast|rtl|lockstep[:1/N][@A..B] (repeatable), for "
+          "example board.chip0.core0.mxu0=lockstep:1/100")
+      ->allow_extra_args(false)
+      ->type_name("GLOB=MODE");
+  command.add_option("--threads", arguments.threads, "Host threads (0: one per host core)")
+      ->check(CLI::Range(0, 1024))
+      ->type_name("N");
+  command.add_option("--simd", arguments.simd, "Instruction set of the fast engines")
+      ->check(CLI::IsMember({"scalar", "avx2", "avx512", "amx"}));
+  command.add_flag("--no-data", arguments.no_data, "Time only: no data work is done");
+  command.add_flag("--check", arguments.check, "Check programs for unsynchronised accesses");
+  command.add_option("--trace", arguments.trace, "One text line for each engine command")
+      ->type_name("FILE.txt");
+  command.add_option("--waves", arguments.waves, "Board-level signals")->type_name("FILE.fst");
+  command.add_option("--waves-steps", arguments.waves_steps, "Steps in --waves, first and last")
+      ->capture_default_str()
+      ->type_name("A..B");
+  command
+      .add_option("--mxu-waves", arguments.mxu_waves, "Signals of the first Verilog matrix unit")
+      ->type_name("FILE.fst");
+  command
+      .add_option("--mxu-waves-tiles", arguments.mxu_waves_tiles,
+                  "Tiles in --mxu-waves, first and last")
+      ->capture_default_str()
+      ->type_name("A..B");
+  command.add_option("--transport", arguments.transport, "sim, or null: a board without time")
+      ->check(CLI::IsMember({"sim", "null"}))
+      ->capture_default_str();
+}
+
+std::pair<std::string, std::string> split_assignment(const std::string& text,
+                                                     const std::string& option) {
+  const size_t equals = text.find('=');
+  if (equals == 0 || equals == std::string::npos || equals + 1 == text.size()) {
+    throw UsageError(fmt::format("{} {}: expected KEY=VALUE", option, text));
+  }
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+OpenOptions open_options(const BoardArguments& arguments) {
+  OpenOptions options;
+  options.preset = arguments.board;
+  options.transport = arguments.transport;
+  for (const std::string& text : arguments.set) {
+    split_assignment(text, "--set");
+    options.overrides.push_back(text);
+  }
+  for (const std::string& text : arguments.mxu) {
+    const auto [glob, mode] = split_assignment(text, "--mxu");
+    if (!valid_mxu_mode(mode)) {
+      throw UsageError(
+          fmt::format("--mxu {}: '{}' is no mode; use fast, scalar, rtl, lockstep or lockstep:1/N, "
+                      "and @A..B for steps",
+                      text, mode));
+    }
+    options.mxu.emplace_back(glob, mode);
+  }
+  options.threads = arguments.threads;
+  options.simd = arguments.simd;
+  options.no_data = arguments.no_data;
+  options.check = arguments.check;
+  options.trace_path = arguments.trace;
+  options.waves_path = arguments.waves;
+  const auto steps = need_range(arguments.waves_steps, "--waves-steps");
+  options.waves_first_step = steps.first;
+  options.waves_steps = steps.second - steps.first + 1;
+  options.mxu_waves_path = arguments.mxu_waves;
+  const auto tiles = need_range(arguments.mxu_waves_tiles, "--mxu-waves-tiles");
+  options.mxu_waves_first_tile = tiles.first;
+  options.mxu_waves_tiles = tiles.second - tiles.first + 1;
+  return options;
+}
+
+}  // namespace tpu::driver

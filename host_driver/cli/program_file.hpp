@@ -1,0 +1,19 @@
+// Programs as files: .tpuexe as they are, .mlirbc through the compiler when this build has it.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tpu/board.hpp"
+
+namespace tpu::driver {
+
+/// Bytes of an executable for the board of `options`. Throws Error.
+std::vector<std::byte> program_bytes(const std::string& path, const OpenOptions& options);
+
+/// Listing of an executable: header, parameters, slots, ops, and the code when this build has the
+/// disassembler. Throws Error.
+std::string program_listing(const std::string& path);
+
+}  // namespace tpu::driver

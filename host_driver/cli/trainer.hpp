@@ -1,0 +1,82 @@
+// Trainer: runs a train program over a dataset and an eval program over the held-out examples.
+// Keeps a few launches in flight, so that uploads and losses do not make the board wait.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/dataset.hpp"
+#include "cli/measure.hpp"
+#include "tpu/board.hpp"
+
+namespace tpu::driver {
+
+struct EvalResult {
+  double accuracy = 0;
+  std::optional<double> loss;
+};
+
+struct EpochResult {
+  int64_t epoch = 0;  ///< from 1 on
+  double train_loss = 0;
+  std::optional<EvalResult> eval;
+};
+
+/// Called after each step whose loss has come back.
+struct Progress {
+  int64_t epoch = 0;
+  int64_t step = 0;
+  int64_t steps = 0;
+  float loss = 0;
+};
+
+class Trainer {
+ public:
+  /// Checks the programs against the convention of docs/host_driver.md; throws InvalidArgument.
+  Trainer(const Board& board, const TrainConfig& config, Executable train,
+          std::optional<Executable> eval);
+
+  void train(int64_t max_steps, const std::function<void(const Progress&)>& progress,
+             const std::function<void(const EpochResult&)>& epoch_done);
+  EvalResult evaluate();
+
+  int64_t planned_steps(int64_t max_steps) const;
+  const std::vector<float>& losses() const { return losses_; }
+  const std::vector<EpochResult>& epochs() const { return epochs_; }
+  const Window& window() const { return window_; }
+  const Board& board() const { return board_; }
+  const Executable& program() const { return train_; }
+
+  /// The state on the host, compared over the cores.
+  std::vector<HostArray> state();
+
+ private:
+  struct InFlight {
+    float loss = 0;
+    Event ready;
+  };
+
+  void check_train() const;
+  void check_eval() const;
+  std::vector<HostArray> initial_state() const;
+  void submit(const std::vector<uint32_t>& order, size_t first);
+  void take_loss(const Progress& at, const std::function<void(const Progress&)>& progress);
+
+  Board board_;
+  const TrainConfig& config_;
+  Executable train_;
+  std::optional<Executable> eval_;
+  size_t leaves_;
+  Dataset data_;
+  std::vector<Array> state_;
+  std::deque<InFlight> in_flight_;
+  std::vector<float> losses_;
+  std::vector<EpochResult> epochs_;
+  Window window_;
+};
+
+}  // namespace tpu::driver

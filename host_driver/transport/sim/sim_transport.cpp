@@ -1,0 +1,88 @@
+// The simulated board as a transport: a thin adapter on the model's public entry. Links in the only
+// edge between driver and model.
+#include <fmt/format.h>
+
+#include "board/board_host.hpp"
+#include "tpu/error.hpp"
+#include "transport/transport.hpp"
+
+namespace tpu::driver {
+namespace {
+
+struct MemoryAdapter : model::HostMemory {
+  explicit MemoryAdapter(driver::HostMemory& host) : memory(host) {}
+  std::span<std::byte> span(uint64_t iova, uint64_t bytes, bool write) override {
+    return memory.span(iova, bytes, write);
+  }
+  driver::HostMemory& memory;
+};
+
+model::BoardOptions board_options(const TransportRequest& request) {
+  model::BoardOptions options;
+  options.params = request.params;
+  options.mxu = request.mxu;
+  options.threads = request.threads;
+  options.simd = request.simd;
+  options.no_data = request.no_data;
+  options.check = request.check;
+  options.trace_path = request.trace_path;
+  options.waves_path = request.waves_path;
+  options.waves_first_step = request.waves_first_step;
+  options.waves_steps = request.waves_steps;
+  options.mxu_waves_path = request.mxu_waves_path;
+  options.mxu_waves_first_tile = request.mxu_waves_first_tile;
+  options.mxu_waves_tiles = request.mxu_waves_tiles;
+  return options;
+}
+
+class SimTransport : public Transport {
+ public:
+  SimTransport(const TransportRequest& request, HostMemory& memory)
+      : memory_(memory), board_(board_options(request), memory_) {}
+
+  uint32_t read32(int chip, int bar, uint64_t offset) override {
+    return board_.read32(chip, bar, offset);
+  }
+  void write32(int chip, int bar, uint64_t offset, uint32_t value) override {
+    board_.write32(chip, bar, offset, value);
+  }
+  void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data) override {
+    board_.write_block(chip, bar, offset, data);
+  }
+  RunOutcome run() override {
+    model::RunOutcome outcome = board_.run();
+    return {outcome.quiescent, std::move(outcome.msi)};
+  }
+  uint64_t now() override { return board_.now(); }
+  std::string close() override { return board_.close(); }
+
+  TransportStats stats() override {
+    model::BoardStats from = board_.stats();
+    TransportStats stats;
+    for (const model::CoreStats& core : from.cores) {
+      stats.hart_instructions.push_back(core.hart_instructions);
+    }
+    stats.lockstep_tiles = from.lockstep_tiles;
+    stats.lockstep_mismatches = from.lockstep_mismatches;
+    stats.lockstep_text = std::move(from.lockstep_text);
+    stats.waits_text = std::move(from.waits_text);
+    return stats;
+  }
+
+ private:
+  MemoryAdapter memory_;
+  model::BoardHost board_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_sim_transport(const TransportRequest& request, HostMemory& memory) {
+  try {
+    return std::make_unique<SimTransport>(request, memory);
+  } catch (const std::runtime_error& error) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("the board cannot be built: {}", error.what()));
+  }
+}
+
+}  // namespace tpu::driver

@@ -1,0 +1,84 @@
+// Range allocator: alignment, best fit, joining of holes, against a plain model of taken ranges.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "src/range_allocator.hpp"
+
+namespace tpu::driver {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+TEST(RangeAllocator, AlignsSmallAndLargeRanges) {
+  RangeAllocator ranges(RangeAllocator::kPage, kMiB);
+  const auto small = ranges.allocate(1);
+  const auto large = ranges.allocate(RangeAllocator::kPage);
+  ASSERT_TRUE(small && large);
+  EXPECT_EQ(*small % RangeAllocator::kAlign, 0u);
+  EXPECT_EQ(*large % RangeAllocator::kPage, 0u);
+  EXPECT_EQ(ranges.used(), RangeAllocator::kAlign + RangeAllocator::kPage);
+}
+
+TEST(RangeAllocator, TakesTheSmallestHoleThatFits) {
+  RangeAllocator ranges(0, 64 * 512);
+  const auto a = ranges.allocate(4 * 512);
+  const auto b = ranges.allocate(512);
+  const auto c = ranges.allocate(2 * 512);
+  const auto d = ranges.allocate(512);
+  ASSERT_TRUE(a && b && c && d);
+  ranges.free(*a);
+  ranges.free(*c);
+  EXPECT_EQ(ranges.allocate(2 * 512), c);
+  EXPECT_EQ(ranges.allocate(3 * 512), a);
+}
+
+TEST(RangeAllocator, RefusesWhatDoesNotFitAndSurvives) {
+  RangeAllocator ranges(0, kMiB);
+  EXPECT_FALSE(ranges.allocate(kMiB + 1));
+  EXPECT_FALSE(ranges.allocate(~uint64_t{0}));
+  const auto all = ranges.allocate(kMiB);
+  ASSERT_TRUE(all);
+  EXPECT_FALSE(ranges.allocate(1));
+  ranges.free(*all);
+  EXPECT_EQ(ranges.largest_hole(), kMiB);
+  ranges.free(12345);  // not handed out: ignored
+  EXPECT_EQ(ranges.used(), 0u);
+}
+
+TEST(RangeAllocator, NeverOverlapsAndJoinsEverythingInTheEnd) {
+  constexpr unsigned kSeed = 7;
+  std::mt19937 random(kSeed);
+  RangeAllocator ranges(RangeAllocator::kPage, 16 * kMiB);
+  std::map<uint64_t, uint64_t> taken;
+  for (int i = 0; i < 20000; ++i) {
+    if (taken.empty() || random() % 5 < 3) {
+      const uint64_t bytes = random() % 3 == 0 ? random() % kMiB : random() % 4096;
+      const auto at = ranges.allocate(bytes);
+      if (!at) {
+        continue;
+      }
+      const uint64_t size = RangeAllocator::rounded(bytes);
+      EXPECT_GE(*at, RangeAllocator::kPage);
+      EXPECT_LE(*at + size, RangeAllocator::kPage + 16 * kMiB);
+      const auto next = taken.lower_bound(*at);
+      ASSERT_TRUE(next == taken.end() || next->first >= *at + size);
+      ASSERT_TRUE(next == taken.begin() || std::prev(next)->first + std::prev(next)->second <= *at);
+      taken.emplace(*at, size);
+    } else {
+      auto victim = taken.begin();
+      std::advance(victim, random() % taken.size());
+      ranges.free(victim->first);
+      taken.erase(victim);
+    }
+  }
+  for (const auto& [at, size] : taken) {
+    ranges.free(at);
+  }
+  EXPECT_EQ(ranges.used(), 0u);
+  EXPECT_EQ(ranges.largest_hole(), 16 * kMiB);
+}
+
+}  // namespace
+}  // namespace tpu::driver

@@ -1,0 +1,153 @@
+// NumPy files: what NumPy writes is read, what we write reads back, anything else is a clear error.
+#include "cli/npy.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "cli/digest.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::driver {
+namespace {
+
+std::vector<std::byte> file(const std::string& header, size_t data_bytes, char major = 1) {
+  std::string text = "\x93NUMPY";
+  text += major;
+  text += '\0';
+  text += static_cast<char>(header.size() & 0xFF);
+  text += static_cast<char>(header.size() >> 8);
+  if (major > 1) {
+    text += std::string(2, '\0');
+  }
+  text += header;
+  for (size_t i = 0; i < data_bytes; ++i) {
+    text += static_cast<char>(i + 1);
+  }
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string refusal(const std::vector<std::byte>& bytes) {
+  try {
+    parse_npy(bytes, "x.npy");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.message();
+  }
+  return "accepted";
+}
+
+TEST(Npy, ReadsAllVersionsAndTypes) {
+  struct Case {
+    const char* descr;
+    DType dtype;
+  };
+  for (const Case& c :
+       {Case{"<f4", DType::kF32}, Case{"<V2", DType::kBf16}, Case{"|V2", DType::kBf16},
+        Case{"<i4", DType::kI32}, Case{"<u4", DType::kU32}, Case{"|i1", DType::kI8},
+        Case{"|u1", DType::kU8}, Case{"|b1", DType::kI1}, Case{"<i2", DType::kI16},
+        Case{"<u2", DType::kU16}, Case{"<i8", DType::kI64}, Case{"<u8", DType::kU64}}) {
+    for (const char major : {1, 2, 3}) {
+      const auto bytes = file(std::string("{'descr': '") + c.descr +
+                                  "', 'fortran_order': False, 'shape': (2, 3), }      \n",
+                              6 * dtype_bytes(c.dtype), major);
+      const HostArray array = parse_npy(bytes, "x.npy");
+      EXPECT_EQ(array.dtype, c.dtype);
+      EXPECT_EQ(array.shape, (Shape{2, 3}));
+      EXPECT_EQ(array.bytes.front(), std::byte{1});
+      EXPECT_EQ(array.bytes.size(), 6 * dtype_bytes(c.dtype));
+    }
+  }
+}
+
+TEST(Npy, ReadsScalarsVectorsAndEmptyArrays) {
+  const auto shape_of = [](const std::string& shape, size_t bytes) {
+    return parse_npy(
+               file("{\"shape\": " + shape + ", \"fortran_order\": False, \"descr\": \"<f4\"}\n",
+                    bytes),
+               "x")
+        .shape;
+  };
+  EXPECT_EQ(shape_of("()", 4), Shape{});
+  EXPECT_EQ(shape_of("(5,)", 20), Shape{5});
+  EXPECT_EQ(shape_of("(0, 7)", 0), (Shape{0, 7}));
+}
+
+TEST(Npy, WritesWhatItReads) {
+  for (const Shape& shape : {Shape{}, Shape{0}, Shape{3}, Shape{2, 5, 1}, Shape(40, 1)}) {
+    for (int type = 0; type <= static_cast<int>(DType::kU64); ++type) {
+      HostArray array{static_cast<DType>(type), shape, {}};
+      array.bytes.resize(element_count(shape) * dtype_bytes(array.dtype), std::byte{0x5A});
+      const auto bytes = format_npy(array);
+      const HostArray back = parse_npy(bytes, "x");
+      EXPECT_EQ((bytes.size() - array.bytes.size()) % 64, 0u);
+      EXPECT_EQ(back.dtype, array.dtype);
+      EXPECT_EQ(back.shape, array.shape);
+      EXPECT_EQ(back.bytes, array.bytes);
+    }
+  }
+}
+
+TEST(Npy, RefusesWithReasons) {
+  const auto with = [](const std::string& descr, const std::string& order,
+                       const std::string& shape) {
+    return refusal(file(
+        "{'descr': '" + descr + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }\n",
+        8));
+  };
+  EXPECT_NE(with("<f8", "False", "(1,)").find("'<f8' is not supported"), std::string::npos);
+  EXPECT_NE(with(">f4", "False", "(2,)").find("'>f4' is not supported"), std::string::npos);
+  EXPECT_NE(with("<f4", "True", "(2, 1)").find("Fortran"), std::string::npos);
+  EXPECT_NE(with("<f4", "False", "(3,)").find("needs 3 elements"), std::string::npos);
+  EXPECT_NE(with("<f4", "False", "(1,)").find("holds 8 bytes"), std::string::npos);
+  EXPECT_NE(with("<f4", "False", "(-2,)"), "accepted");
+  EXPECT_NE(with("<f4", "False", "(4611686018427387904, 8)"), "accepted");
+  EXPECT_NE(with("<f4", "False", "(99999999999999999999,)"), "accepted");
+  EXPECT_NE(with("<f4", "False", "2"), "accepted");
+  EXPECT_NE(refusal({}).find("not a NumPy"), std::string::npos);
+  EXPECT_NE(refusal(file("{'descr': '<f4'}", 0)).find("damaged"), std::string::npos);
+  EXPECT_NE(refusal(file("{'x': 1}", 0)).find("unknown key"), std::string::npos);
+  EXPECT_NE(refusal(file("{'descr': [('a', '<f4')], }", 0)).find("structured"), std::string::npos);
+  EXPECT_NE(refusal(file("", 0, 9)).find("version 9"), std::string::npos);
+  EXPECT_THROW(read_npy("/nowhere/a.npy"), Error);
+  EXPECT_THROW(write_npy("/nowhere/a.npy", HostArray{}), Error);
+}
+
+TEST(Npy, SurvivesMutations) {
+  constexpr unsigned kSeed = 3;
+  std::mt19937 random(kSeed);
+  HostArray array{DType::kF32, {4, 4}, std::vector<std::byte>(64)};
+  const auto good = format_npy(array);
+  for (int i = 0; i < 20000; ++i) {
+    auto bytes = good;
+    for (unsigned n = random() % 4 + 1; n > 0; --n) {
+      bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+    }
+    bytes.resize(random() % 3 == 0 ? random() % (bytes.size() + 1) : bytes.size());
+    try {
+      const HostArray read = parse_npy(bytes, "x");
+      EXPECT_EQ(read.bytes.size(), element_count(read.shape) * dtype_bytes(read.dtype));
+    } catch (const Error&) {
+    }
+  }
+}
+
+TEST(Digest, IsThatOfTheDocumentedBytes) {
+  // printf 'f32\0' + u64 1 + u64 2 + 8 bytes 0..7, through sha256sum.
+  HostArray array{DType::kF32, {2}, {}};
+  for (int i = 0; i < 8; ++i) {
+    array.bytes.push_back(static_cast<std::byte>(i));
+  }
+  Digest digest;
+  digest.add(array);
+  EXPECT_EQ(digest.finish(), "e35143c4095be4ac3f4f7ffde0931b2bb905a235f4946f2fd995c6517267776b");
+  Digest other;
+  array.shape = {1, 2};
+  other.add(array);
+  EXPECT_NE(other.finish(), "e35143c4095be4ac3f4f7ffde0931b2bb905a235f4946f2fd995c6517267776b");
+}
+
+}  // namespace
+}  // namespace tpu::driver
