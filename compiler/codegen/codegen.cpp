@@ -40,17 +40,33 @@ void check_cores(const Module& module, const spec::BoardParams& board) {
   }
 }
 
+// Kernels whose tiles do not fit into VMEM are cut in two until they do.
+std::unique_ptr<Emitter> emit(const Module& module, KernelProgram& kernels,
+                              const spec::BoardParams& board) {
+  for (;;) {
+    auto emitter = std::make_unique<Emitter>(module, kernels, board);
+    try {
+      emitter->run();
+      return emitter;
+    } catch (const KernelTooLarge& e) {
+      if (!split_kernel(kernels, e.order)) {
+        throw;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 exe::ExecutableT compile_graph(const Module& module, const spec::BoardParams& board,
                                const CodegenOptions& options) {
   check_cores(module, board);
-  const KernelProgram kernels = make_kernels(module);
+  KernelProgram kernels = make_kernels(module);
+  const std::unique_ptr<Emitter> emitted = emit(module, kernels, board);
+  Emitter& emitter = *emitted;
   if (options.dump) {
     options.dump("kernels", print(kernels));
   }
-  Emitter emitter(module, kernels, board);
-  emitter.run();
   Listing& listing = emitter.listing;
   listing.slots[static_cast<size_t>(emitter.scratch_slot())].bytes = emitter.scratch_bytes();
   const SyncResult sync = insert_semaphores(listing, emitter.first_remote_semaphore());

@@ -27,7 +27,6 @@ struct Piece {
 Piece make_piece(const View& view, const Dims& start, const Dims& count) {
   Piece p;
   int64_t base = view.offset, lo = 0, hi = 0, product = 1, step = 0;
-  bool forward = true;
   std::vector<size_t> loops;
   for (size_t l = 0; l < count.size(); ++l) {
     const int64_t s = view.stride[l];
@@ -37,12 +36,13 @@ Piece make_piece(const View& view, const Dims& start, const Dims& count) {
     }
     (s < 0 ? lo : hi) += s * (count[l] - 1);
     product *= count[l];
-    forward = forward && s > 0;
     step = step == 0 ? std::abs(s) : std::min(step, std::abs(s));
     loops.push_back(l);
   }
+  // One run, holes and all, if it is not much longer: a DMA of single elements costs a granule
+  // each.
   const int64_t span = hi - lo + 1;
-  if (!forward || step > 1 || span <= 2 * product) {
+  if (span <= (step > 1 ? 8 : 2) * product) {
     p.first = base + lo;
     p.origin = -lo;
     p.elements = span;
@@ -50,8 +50,9 @@ Piece make_piece(const View& view, const Dims& start, const Dims& count) {
     p.dims = {{span, 1, 1}};
     return p;
   }
-  std::sort(loops.begin(), loops.end(),
-            [&](size_t a, size_t b) { return view.stride[a] < view.stride[b]; });
+  std::sort(loops.begin(), loops.end(), [&](size_t a, size_t b) {
+    return std::abs(view.stride[a]) < std::abs(view.stride[b]);
+  });
   p.first = base;
   p.stride.assign(count.size(), 0);
   p.elements = 1;
@@ -96,6 +97,13 @@ int64_t granule(const VpuGenOptions& o, int loop) {
     return kFlatBlock;
   }
   return loop == o.row_loop ? kSublanes : loop == o.col_loop ? kLanes : 1;
+}
+
+// Accumulators pass from tile to tile as whole blocks, so a reduced tail shorter than a block goes
+// with the tile before it: iterations that this adds.
+int64_t short_tail(const Loop& loop, int64_t tile, int64_t block) {
+  const int64_t tail = loop.n % tile;
+  return loop.reduced && loop.n > tile && tail < block ? tail : 0;
 }
 
 void choose_roles(const Nest& nest, VpuGenOptions& o) {
@@ -229,11 +237,10 @@ void Emitter::place_loop_buffers(const Kernel& k, LoopPlan& plan, uint32_t id) {
         plan.cut_reduce || (k.nest.loops[l].reduced && plan.tile[l] < k.nest.loops[l].n);
   }
   for (Stream& s : plan.streams) {
-    // The last tile may be longer by less than a granule.
     Dims longest = plan.tile;
     for (size_t l = 0; l < longest.size(); ++l) {
-      longest[l] =
-          std::min(k.nest.loops[l].n, longest[l] + granule(plan.options, static_cast<int>(l)) - 1);
+      longest[l] +=
+          short_tail(k.nest.loops[l], plan.tile[l], granule(plan.options, static_cast<int>(l)));
     }
     s.slot_bytes = make_piece(s.view, zero, longest).elements * elem_bytes(s.value->type.elem);
     for (int i = 0; i < (many ? 2 : 1); ++i) {
@@ -355,8 +362,8 @@ void Emitter::emit_loop(const Kernel& k) {
   for (const int l : plan.order) {
     const int64_t n = k.nest.loops[static_cast<size_t>(l)].n, c = plan.tile[static_cast<size_t>(l)];
     int64_t t = (n + c - 1) / c;
-    if (t > 1 && n % c != 0 && n % c < granule(plan.options, l)) {
-      --t;  // a tail shorter than a block goes with the tile before it
+    if (short_tail(k.nest.loops[static_cast<size_t>(l)], c, granule(plan.options, l)) > 0) {
+      --t;
     }
     tiles.push_back(t);
   }

@@ -84,8 +84,9 @@ void Emitter::too_large(const Kernel& k) const {
   for (const Value* v : k.writes) {
     text += ' ' + to_string(v->type);
   }
-  throw Error(text, op == nullptr ? "" : std::string(kind_name(op->kind)),
-              op == nullptr ? nullptr : op->loc);
+  throw KernelTooLarge(Error(text, op == nullptr ? "" : std::string(kind_name(op->kind)),
+                             op == nullptr ? nullptr : op->loc),
+                       k.order);
 }
 
 }  // namespace tpu::compiler

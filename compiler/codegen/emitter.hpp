@@ -51,6 +51,12 @@ struct ReducePiece;  // emit_collective.cpp
 
 struct VmemFull {};  // thrown by Emitter::take
 
+// The operands of a kernel do not fit into VMEM even in the smallest tiles.
+struct KernelTooLarge : Error {
+  KernelTooLarge(const Error& error, int kernel) : Error(error), order(kernel) {}
+  int order;
+};
+
 // One counted stride pair of a copy.
 struct CopyDim {
   int64_t n = 1, src = 0, dst = 0;  // bytes

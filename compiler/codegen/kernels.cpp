@@ -8,15 +8,12 @@
 #include <set>
 #include <unordered_set>
 
-#include "codegen/vpu_gen.hpp"
-
 namespace tpu::compiler {
 
 namespace {
 
 constexpr size_t kMaxOps = 48;       // of one loop kernel; more would run out of registers
 constexpr size_t kMaxAccesses = 14;  // loads; stores and indices share the limit of the command
-constexpr size_t kMaxCommandAccesses = 24;  // of a vpu_kernel command
 constexpr int64_t kEagerElements = 1024;  // kernels up to this size are placed as early as possible
 
 [[noreturn]] void unsupported(const Op& op, const std::string& why) {
@@ -330,10 +327,7 @@ class Fuser {
       it = std::next(program_.kernels.begin(), at);
     }
     it = program_.kernels.insert(it, std::move(kernel));
-    int order = 0;
-    for (Kernel& k : program_.kernels) {
-      k.order = order++;
-    }
+    renumber(program_);
     return &*it;
   }
 
@@ -598,68 +592,12 @@ class Fuser {
 
   // Cuts loop kernels that one command cannot hold: too many operands or live values.
   void finish() {
-    find_buffers();
-    for (auto it = program_.kernels.begin(); it != program_.kernels.end();) {
-      if (it->kind != KernelClass::kLoop || it->ops.size() < 2 || fits_command(*it)) {
-        ++it;
-        continue;
-      }
-      const auto half = static_cast<ptrdiff_t>(it->ops.size() / 2);
-      Kernel rest;
-      rest.kind = KernelClass::kLoop;
-      rest.domain = it->domain;
-      rest.ops.assign(it->ops.begin() + half, it->ops.end());
-      it->ops.resize(static_cast<size_t>(half));
-      it->nest = nest_or_copy(it->ops, it->domain);
-      rest.nest = nest_or_copy(rest.ops, rest.domain);
-      insert(std::move(rest), it->order + 1);
-      find_buffers();
-    }
-  }
-
-  static bool fits_command(const Kernel& k) {
-    VpuGenOptions o;
-    for (size_t n = 0; n < k.nest.nodes.size(); ++n) {
-      if (std::find(k.writes.begin(), k.writes.end(), k.nest.nodes[n].op->result()) !=
-          k.writes.end()) {
-        o.stores.push_back(static_cast<int>(n));
-      }
-    }
-    o.last = false;  // with the accumulators' carry
-    const int loops = static_cast<int>(k.nest.loops.size());
-    o.col_loop = loops - 1;
-    o.row_loop = loops - 2;
-    try {
-      return generate_vpu(k.nest, o).roles.size() <= kMaxCommandAccesses;
-    } catch (const OutOfRegisters&) {
-      return false;
-    }
-  }
-
-  // Which values need buffers, and what every loop kernel reads and writes.
-  void find_buffers() {
-    std::set<const Value*> read;
-    for (Kernel& k : program_.kernels) {
-      if (k.kind == KernelClass::kLoop) {
-        k.reads.clear();
-        k.writes.clear();
-      }
-    }
-    for (Kernel& k : program_.kernels) {
-      if (k.kind == KernelClass::kLoop) {
-        for (const NestAccess& a : k.nest.accesses) {
-          k.reads.push_back(a.value);
-        }
-      }
-      read.insert(k.reads.begin(), k.reads.end());
-    }
-    for (Kernel& k : program_.kernels) {
-      if (k.kind == KernelClass::kLoop) {
-        for (const Op* op : k.ops) {
-          if (read.contains(op->result())) {
-            k.writes.push_back(op->result());
-          }
-        }
+    program_.copied = copied_;
+    find_buffers(program_);
+    for (size_t order = 0; order < program_.kernels.size();) {
+      const Kernel& k = *std::next(program_.kernels.begin(), static_cast<ptrdiff_t>(order));
+      if (fits_command(k) || !split_kernel(program_, k.order)) {
+        ++order;
       }
     }
   }

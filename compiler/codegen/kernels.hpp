@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,20 @@ struct Kernel {
 struct KernelProgram {
   std::list<Kernel> kernels;
   std::vector<std::vector<const Op*>> buckets;  // all_reduce ops that travel together
+  std::set<const Value*> copied;                // views and constants with a buffer of their own
   std::unique_ptr<Region> made_ops;             // transposes that the fusion added
 };
+
+// Fills `reads` and `writes` of the loop kernels: what crosses kernels needs a buffer.
+void find_buffers(KernelProgram& program);
+void renumber(KernelProgram& program);
+
+// True if one command can hold the loop kernel (operands, registers). Others are always true.
+bool fits_command(const Kernel& kernel);
+
+// Cuts loop kernel `order` into two halves, the second behind the first. False for other kernels
+// and for those of one op.
+bool split_kernel(KernelProgram& program, int order);
 
 // Cuts the graph into kernels. Throws Error for an op that cannot be compiled.
 KernelProgram make_kernels(const Module& module);

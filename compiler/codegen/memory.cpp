@@ -100,6 +100,15 @@ void Emitter::make_slots() {
     }
   }
   scratch_slot_ = add(exe::SlotKind::scratch, 0, 0, "scratch");
+  int64_t bytes = 0;
+  for (const SlotInfo& s : listing.slots) {
+    bytes += s.alias_of < 0 ? static_cast<int64_t>(s.bytes) : 0;
+  }
+  if (bytes > board_.hbm.gib_per_core << 30) {
+    throw Error("arguments, results and constants need " + std::to_string(bytes) +
+                " bytes of HBM, a core has " + std::to_string(board_.hbm.gib_per_core) +
+                " GiB; largest buffers:" + largest_buffers());
+  }
   for (const Kernel& k : kernels_.kernels) {
     for (const Value* v : k.writes) {
       Buffer& b = buffers_[v];

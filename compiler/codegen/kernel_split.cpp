@@ -1,0 +1,109 @@
+// Limits of one loop kernel and cutting it in two; which values need buffers.
+#include <algorithm>
+#include <set>
+
+#include "codegen/kernels.hpp"
+#include "codegen/vpu_gen.hpp"
+
+namespace tpu::compiler {
+
+namespace {
+
+constexpr size_t kMaxCommandAccesses = 24;  // of a vpu_kernel command
+
+bool writes(const Kernel& k, const Value* v) {
+  return std::find(k.writes.begin(), k.writes.end(), v) != k.writes.end();
+}
+
+}  // namespace
+
+void renumber(KernelProgram& program) {
+  int order = 0;
+  for (Kernel& k : program.kernels) {
+    k.order = order++;
+  }
+}
+
+void find_buffers(KernelProgram& program) {
+  std::set<const Value*> read;
+  for (Kernel& k : program.kernels) {
+    if (k.kind == KernelClass::kLoop) {
+      k.reads.clear();
+      k.writes.clear();
+      for (const NestAccess& a : k.nest.accesses) {
+        k.reads.push_back(a.value);
+      }
+    }
+    read.insert(k.reads.begin(), k.reads.end());
+  }
+  for (Kernel& k : program.kernels) {
+    if (k.kind == KernelClass::kLoop) {
+      for (const Op* op : k.ops) {
+        if (read.contains(op->result())) {
+          k.writes.push_back(op->result());
+        }
+      }
+    }
+  }
+}
+
+bool fits_command(const Kernel& k) {
+  if (k.kind != KernelClass::kLoop) {
+    return true;
+  }
+  VpuGenOptions o;
+  for (size_t n = 0; n < k.nest.nodes.size(); ++n) {
+    if (writes(k, k.nest.nodes[n].op->result())) {
+      o.stores.push_back(static_cast<int>(n));
+    }
+  }
+  const int loops = static_cast<int>(k.nest.loops.size());
+  o.flat = loops <= 1;
+  o.col_loop = loops - 1;
+  o.row_loop = o.flat ? -1 : loops - 2;
+  try {
+    for (const bool last : {false, true}) {
+      o.last = last;
+      o.first = !last;  // with the accumulators' carry
+      if (generate_vpu(k.nest, o).roles.size() > kMaxCommandAccesses) {
+        return false;
+      }
+    }
+    return true;
+  } catch (const OutOfRegisters&) {
+    return false;
+  }
+}
+
+bool split_kernel(KernelProgram& program, int order) {
+  const auto it = std::next(program.kernels.begin(), order);
+  if (it->kind != KernelClass::kLoop || it->ops.size() < 2) {
+    return false;
+  }
+  NestContext context;
+  context.is_copied = [&program](const Value* v) { return program.copied.contains(v); };
+  const auto half = static_cast<ptrdiff_t>(it->ops.size() / 2);
+  Kernel rest;
+  rest.kind = KernelClass::kLoop;
+  rest.domain = it->domain;
+  rest.ops.assign(it->ops.begin() + half, it->ops.end());
+  const std::vector<const Op*> first(it->ops.begin(), it->ops.begin() + half);
+  try {
+    auto a = build_nest(first, it->domain, context);
+    auto b = build_nest(rest.ops, it->domain, context);
+    if (!a || !b) {
+      return false;
+    }
+    it->ops = first;
+    it->nest = std::move(*a);
+    rest.nest = std::move(*b);
+  } catch (const NeedsCopy&) {
+    return false;
+  }
+  program.kernels.insert(std::next(it), std::move(rest));
+  renumber(program);
+  find_buffers(program);
+  return true;
+}
+
+}  // namespace tpu::compiler
