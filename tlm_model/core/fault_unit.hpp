@@ -25,8 +25,7 @@ class FaultUnit : public RegisterBlock, public FaultIf {
             std::function<void()> on_fault);
 
   void raise(const FaultInfo& info, std::string text) override;
-  // Drops the record; START does.
-  void clear();
+  void clear() override;
 
   bool valid() const { return valid_; }
   const tpu_fault_record_t& record() const { return record_; }

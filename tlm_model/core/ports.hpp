@@ -90,6 +90,8 @@ class FaultIf : public virtual sc_core::sc_interface {
  public:
   // Keeps the first fault of a launch and stops the core. `text`, if any, says more for people.
   virtual void raise(const FaultInfo& info, std::string text = {}) = 0;
+  // Drops the record; START does.
+  virtual void clear() = 0;
 };
 
 // What the engines need of the running launch; kept by the sequencer.

@@ -41,6 +41,7 @@ void Sequencer::start() {
   draining_ = false;
   irq_status_ = 0;
   irq_event_.notify(sc_core::SC_ZERO_TIME);
+  fault_port->clear();
   parts_.semaphores->forget_waiters();
   for (CommandQueueIf* queue : parts_.queues) {
     if (queue != nullptr) {
@@ -229,6 +230,7 @@ void Sequencer::reset() {
       queue->stop();
     }
   }
+  fault_port->clear();
   parts_.semaphores->clear();
   parts_.smem->clear();
   state_ = seq::kStateIdle;

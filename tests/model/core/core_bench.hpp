@@ -19,6 +19,7 @@
 #include "mxu/mxu_scalar.hpp"
 #include "program_builder.hpp"
 #include "tpu/spec/rings.h"
+#include "tpu/spec/sem_regs.hpp"
 #include "tpu/spec/seq_regs.hpp"
 
 namespace tpu::model::test {
@@ -39,7 +40,7 @@ class RecordingSink final : public TraceSink {
 };
 
 struct BenchOptions {
-  std::vector<std::string> overrides;
+  std::vector<std::string> overrides = {};
   int threads = 1;
   bool no_data = false;
   bool trace = true;

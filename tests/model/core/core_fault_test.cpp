@@ -1,0 +1,299 @@
+// What goes wrong in a core: every fault with its record, deadlock reports, abort, watchdog,
+// restart afterwards.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core_bench.hpp"
+#include "tpu/spec/fault_regs.hpp"
+
+namespace tpu::model::test {
+namespace {
+
+using spec::Queue;
+const std::vector<std::string> kOneCore = {"board.chips=1", "board.torus_x=1",
+                                           "board.cores_per_chip=1"};
+
+class CoreFault : public ::testing::Test {
+ protected:
+  // Runs the program; slot 0 has 4 KiB.
+  void run(ProgramBuilder& p) {
+    bench.bind_slot(0, 0, 0x10000, 4096);
+    bench.load(0, p.image(1), 1, 1);
+    bench.write32(0, CoreBench::kSeq, spec::seq::kLaunch, 55);
+    bench.write32(0, CoreBench::kSeq, spec::seq::kStep, 3);
+    bench.start(0);
+    bench.run();
+  }
+  void expect_fault(uint16_t code, Queue queue) { expect_fault(code, static_cast<uint8_t>(queue)); }
+  void expect_fault(uint16_t code, uint8_t engine = 7) {
+    EXPECT_EQ(bench.state(0), spec::seq::kStateFaulted);
+    EXPECT_TRUE(bench.irqs[1].read());
+    EXPECT_TRUE(bench.irqs[2].read());
+    const tpu_fault_record_t record = bench.fault_record(0);
+    EXPECT_EQ(record.code, code) << bench.cores[0]->fault().text();
+    EXPECT_EQ(record.engine, engine);
+    EXPECT_EQ(record.launch_id, 55u);
+    EXPECT_EQ(record.step, 3u);
+    EXPECT_NE(bench.cores[0]->fault().text(), "");
+  }
+  CoreBench bench{"board", {.overrides = kOneCore}};
+};
+
+TEST_F(CoreFault, VmemRange) {
+  ProgramBuilder p;
+  const int64_t end = bench.params.core.vmem_kib * 1024;
+  p.nop(Queue::kDmaIn, Sync());
+  const uint32_t word = p.here();
+  p.copy(Queue::kDmaIn, hbm(0, 0), vmem(end - 256), 512, Sync());
+  p.halt();
+  run(p);
+  expect_fault(TPU_FAULT_VMEM_RANGE, Queue::kDmaIn);
+  const tpu_fault_record_t record = bench.fault_record(0);
+  EXPECT_EQ(record.pc, word);
+  EXPECT_EQ(record.address, static_cast<uint64_t>(end - 256));
+  EXPECT_EQ(record.length, 512u);
+}
+
+TEST_F(CoreFault, SlotRangeAndUnboundSlot) {
+  ProgramBuilder p;
+  p.copy(Queue::kDmaOut, vmem(0), hbm(0, 4000), 97, Sync());
+  p.halt();
+  run(p);
+  expect_fault(TPU_FAULT_SLOT_RANGE, Queue::kDmaOut);
+  EXPECT_EQ(bench.fault_record(0).address, 4000u);
+  ProgramBuilder q;
+  q.copy(Queue::kDmaOut, vmem(0), hbm(9, 0), 4, Sync());
+  q.halt();
+  run(q);
+  expect_fault(TPU_FAULT_SLOT_RANGE, Queue::kDmaOut);
+  EXPECT_EQ(bench.fault_record(0).slot, 9u);
+}
+
+TEST_F(CoreFault, NegativeStridesAreChecked) {
+  ProgramBuilder p;
+  spec::DmaCommand c;
+  c.src = hbm(0, 0), c.dst = vmem(60), c.elem_bytes = 4;
+  c.counts = {1, 1, 1, 1, 17};
+  c.src_strides = {0, 0, 0, 0, 4};
+  c.dst_strides = {0, 0, 0, 0, -4};
+  p.command(c, spec::Opcode::kDma, Queue::kDmaIn, Sync());
+  p.halt();
+  run(p);
+  expect_fault(TPU_FAULT_VMEM_RANGE, Queue::kDmaIn);
+  EXPECT_EQ(bench.fault_record(0).address, static_cast<uint64_t>(-4));
+  EXPECT_EQ(bench.fault_record(0).length, 68u);
+}
+
+TEST_F(CoreFault, SmemRangeOfLoad) {
+  ProgramBuilder p;
+  p.scalar(spec::ScalarOp::kLds64, 1, 0, 0,
+           static_cast<int32_t>(bench.params.core.smem_kib * 1024 - 4));
+  p.halt();
+  run(p);
+  expect_fault(TPU_FAULT_SMEM_RANGE);
+}
+
+TEST_F(CoreFault, IllegalInstructionAndRunningOffTheCode) {
+  ProgramBuilder p;
+  p.scalar(static_cast<spec::ScalarOp>(200));
+  run(p);
+  expect_fault(TPU_FAULT_ILLEGAL_INSN);
+  ProgramBuilder q;
+  q.scalar(spec::ScalarOp::kJmp, 0, 0, 0, 1000);
+  run(q);
+  expect_fault(TPU_FAULT_ILLEGAL_INSN);
+  EXPECT_EQ(bench.fault_record(0).pc, 1000u);
+}
+
+TEST_F(CoreFault, DescriptorRules) {
+  struct Case {
+    uint32_t detail;
+    std::function<void(ProgramBuilder&)> make;
+  };
+  const std::vector<Case> cases = {
+      {spec::fault::kDetailOpcodeQueue,
+       [](ProgramBuilder& p) {
+         p.command(spec::FillCommand{}, spec::Opcode::kFill, Queue::kXlu, Sync());
+       }},
+      {spec::fault::kDetailSemaphore,
+       [](ProgramBuilder& p) { p.nop(Queue::kXlu, Sync().signal(200)); }},
+      {spec::fault::kDetailSemaphore,
+       [](ProgramBuilder& p) { p.nop(Queue::kXlu, Sync().remote(1, 0)); }},
+      {spec::fault::kDetailRegister,
+       [](ProgramBuilder& p) { p.copy(Queue::kDmaIn, hbm(0, 0), vmem(0, 40), 4, Sync()); }},
+      {spec::fault::kDetailSpace,
+       [](ProgramBuilder& p) { p.copy(Queue::kDmaIn, vmem(0), hbm(0, 0), 4, Sync()); }},
+      {spec::fault::kDetailType,
+       [](ProgramBuilder& p) {
+         spec::FillCommand c;
+         c.dst = vmem(0), c.elem_bytes = 3, c.counts = {1, 1, 1, 1, 1};
+         p.command(c, spec::Opcode::kFill, Queue::kDmaIn, Sync());
+       }},
+      {spec::fault::kDetailVpuProgram,
+       [](ProgramBuilder& p) {
+         p.unary_kernel(static_cast<spec::VpuOp>(250), 0, 4096, 64, Sync());
+       }},
+  };
+  for (const Case& c : cases) {
+    ProgramBuilder p;
+    c.make(p);
+    p.halt();
+    run(p);
+    EXPECT_EQ(bench.fault_record(0).code, TPU_FAULT_DESCRIPTOR);
+    EXPECT_EQ(bench.fault_record(0).detail, c.detail) << bench.cores[0]->fault().text();
+    EXPECT_EQ(bench.fault_record(0).pc, 0u);
+  }
+}
+
+TEST_F(CoreFault, SemaphoreRules) {
+  ProgramBuilder nonzero;
+  nonzero.nop(Queue::kVpu, Sync().signal(6, 2));
+  nonzero.halt();
+  run(nonzero);
+  expect_fault(TPU_FAULT_SEM_NONZERO_AT_END);
+  EXPECT_EQ(bench.fault_record(0).sem_id, 6u);
+  EXPECT_EQ(bench.fault_record(0).sem_value, 2u);
+
+  bench.write32(0, CoreBench::kSem, spec::sem::kClear, 1);
+  ProgramBuilder two;
+  two.nop(Queue::kVpu, Sync().wait(6));
+  two.nop(Queue::kXlu, Sync().wait(6));
+  two.halt();
+  run(two);
+  expect_fault(TPU_FAULT_SEM_TWO_WAITERS, Queue::kXlu);
+
+  ProgramBuilder overflow;
+  for (int i = 0; i < 2; ++i) {
+    overflow.scalar(spec::ScalarOp::kSsignal, 0, 7, 0, 40000);
+  }
+  overflow.halt();
+  run(overflow);
+  expect_fault(TPU_FAULT_SEM_OVERFLOW);
+}
+
+TEST_F(CoreFault, BadImageAndBadSlotTable) {
+  ProgramBuilder p;
+  p.halt();
+  auto image = p.image(1);
+  image[0] ^= 1;
+  bench.load(0, image, 0, 1);
+  bench.start(0);
+  bench.run();
+  EXPECT_EQ(bench.fault_record(0).detail, spec::fault::kDetailImage);
+  bench.load(0, p.image(1), 1, 1);
+  bench.bind_slot(0, 0, 0x10001, 4096);
+  bench.write32(0, CoreBench::kSeq, spec::seq::kSlotCheck, 1);
+  EXPECT_EQ(bench.read32(0, CoreBench::kSeq, spec::seq::kSlotResult),
+            spec::seq::kSlotResultBadMask);
+  bench.start(0);
+  bench.run();
+  EXPECT_EQ(bench.fault_record(0).detail, spec::fault::kDetailSlotTable);
+}
+
+// The core is usable after a fault; commands in flight ended without signals.
+TEST_F(CoreFault, RunsAgainAfterAFault) {
+  ProgramBuilder bad;
+  bad.copy(Queue::kDmaIn, hbm(0, 0), vmem(0), 4096, Sync().signal(1));
+  bad.copy(Queue::kDmaIn, hbm(0, 4096), vmem(0), 4096, Sync());
+  bad.halt();
+  run(bad);
+  expect_fault(TPU_FAULT_SLOT_RANGE, Queue::kDmaIn);
+  EXPECT_EQ(bench.read32(0, CoreBench::kSem, spec::sem::kNonzero), 0u);
+  ProgramBuilder good;
+  good.copy(Queue::kDmaIn, hbm(0, 0), vmem(0), 4096, Sync());
+  good.halt();
+  run(good);
+  EXPECT_EQ(bench.state(0), spec::seq::kStateDone);
+  EXPECT_EQ(bench.fault_record(0).code, 0u);
+  EXPECT_TRUE(bench.irqs[0].read());
+  EXPECT_FALSE(bench.irqs[1].read());
+}
+
+TEST_F(CoreFault, DeadlockIsQuietAndToldInWords) {
+  ProgramBuilder p;
+  p.nop(Queue::kVpu, Sync().wait(3).signal(4));
+  p.nop(Queue::kXlu, Sync().wait(4).signal(3));
+  p.halt();
+  run(p);
+  EXPECT_TRUE(bench.activity.quiet());
+  EXPECT_EQ(bench.state(0), spec::seq::kStateRunning);
+  EXPECT_FALSE(bench.cores[0]->quiet());
+  const std::string text = bench.cores[0]->describe_waits();
+  EXPECT_NE(text.find("vpu head (word 0, op"), std::string::npos) << text;
+  EXPECT_NE(text.find("waits for semaphore 3 >= 1 (is 0), which xlu would signal"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("halt"), std::string::npos) << text;
+
+  bench.write32(0, CoreBench::kSeq, spec::seq::kAbort, 1);
+  bench.run();
+  EXPECT_EQ(bench.state(0), spec::seq::kStateAborted);
+  EXPECT_TRUE(bench.irqs[2].read());
+  EXPECT_FALSE(bench.irqs[1].read());
+  EXPECT_TRUE(bench.cores[0]->quiet());
+}
+
+TEST_F(CoreFault, WatchdogSeesNoProgressButToleratesLongCommands) {
+  ProgramBuilder p;
+  p.copy(Queue::kDmaIn, hbm(0, 0), vmem(0), 4096, Sync());
+  p.nop(Queue::kVpu, Sync().wait(3));
+  p.halt();
+  bench.write32(0, CoreBench::kSeq, spec::seq::kWatchdogLo, 100);  // shorter than the transfer
+  bench.bind_slot(0, 0, 0x10000, 4096);
+  bench.load(0, p.image(1), 1, 1);
+  bench.start(0);
+  bench.run();
+  sc_core::sc_start(from_cycles(10000));
+  EXPECT_EQ(bench.state(0), spec::seq::kStateFaulted);
+  const tpu_fault_record_t record = bench.fault_record(0);
+  EXPECT_EQ(record.code, TPU_FAULT_WATCHDOG);
+  EXPECT_GT(record.cycle, bench.cycles(bench.params.dma.in_fixed_ns));
+  EXPECT_EQ(record.heads[2].state, spec::fault::kQueueWaiting);
+  EXPECT_EQ(record.heads[2].sem, 3u);
+}
+
+TEST_F(CoreFault, AbortLetsStartedCommandsEndWithoutSignals) {
+  ProgramBuilder p;
+  p.copy(Queue::kDmaIn, hbm(0, 0), vmem(0), 4096, Sync().signal(1));
+  p.nop(Queue::kVpu, Sync().wait(1));
+  p.halt();
+  bench.bind_slot(0, 0, 0x10000, 4096);
+  bench.load(0, p.image(1), 1, 1);
+  bench.start(0);
+  sc_core::sc_start(from_cycles(50));
+  bench.write32(0, CoreBench::kSeq, spec::seq::kAbort, 1);
+  sc_core::sc_start(from_cycles(1));
+  EXPECT_NE(bench.read32(0, CoreBench::kSeq, spec::seq::kState) & spec::seq::kStateBusyMask, 0u);
+  EXPECT_FALSE(bench.irqs[2].read());
+  bench.start(0);  // refused while busy
+  EXPECT_NE(bench.read32(0, CoreBench::kSeq, spec::seq::kState) & spec::seq::kStateRefusedMask, 0u);
+  bench.run();
+  EXPECT_EQ(bench.state(0), spec::seq::kStateAborted);
+  EXPECT_TRUE(bench.irqs[2].read());
+  EXPECT_EQ(bench.read32(0, CoreBench::kSem, spec::sem::kNonzero), 0u);
+  EXPECT_EQ(bench.cores[0]->counters()[spec::perf::kCommands], 1u);
+}
+
+TEST(CoreNoData, TimesAreEqualAndDataDependentControlFlowIsRefused) {
+  CoreBench bench("board", {.overrides = kOneCore, .no_data = true});
+  ProgramBuilder p;
+  p.copy(Queue::kDmaIn, hbm(0, 0), smem(0), 8, Sync().signal(1));
+  p.scalar(spec::ScalarOp::kSwait, 0, 1, 0, 1);
+  p.scalar(spec::ScalarOp::kSts32, 0, 0, 0, 0);
+  p.scalar(spec::ScalarOp::kLds32, 1, 0, 0, 0);  // written by the sequencer: known
+  p.scalar(spec::ScalarOp::kLds32, 1, 0, 0, 4);  // came from HBM: not known
+  p.halt();
+  bench.bind_slot(0, 0, 0x10000, 4096);
+  bench.load(0, p.image(1), 1, 1);
+  bench.start(0);
+  bench.run();
+  EXPECT_EQ(bench.fault_record(0).code, TPU_FAULT_DESCRIPTOR);
+  EXPECT_EQ(bench.fault_record(0).detail, spec::fault::kDetailNoData);
+  EXPECT_EQ(bench.fault_record(0).address, 4u);
+}
+
+}  // namespace
+}  // namespace tpu::model::test

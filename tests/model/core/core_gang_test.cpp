@@ -1,0 +1,174 @@
+// Several cores: remote transfers and signals over the interconnect, gang tags, paths, equal
+// results on any number of host threads.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "core_bench.hpp"
+
+namespace tpu::model::test {
+namespace {
+
+using spec::Queue;
+
+std::vector<uint32_t> numbers(size_t count, uint32_t seed) {
+  std::vector<uint32_t> data(count);
+  for (uint32_t& v : data) {
+    seed = seed * 1664525u + 1013904223u;
+    v = seed;
+  }
+  return data;
+}
+
+// Every core sends its VMEM block to core (id + shift) mod cores, waits for its own arrival, stores
+// it to HBM.
+ProgramBuilder shift_program(uint32_t cores, int32_t shift, uint32_t bytes) {
+  ProgramBuilder p;
+  p.copy(Queue::kDmaIn, hbm(0, 0), vmem(0), bytes, Sync().signal(1));
+  p.scalar(spec::ScalarOp::kRid, 1);
+  p.scalar(spec::ScalarOp::kAddi, 1, 1, 0, shift);
+  p.scalar(spec::ScalarOp::kAndi, 1, 1, 0, static_cast<int32_t>(cores - 1));
+  p.copy(Queue::kDmaRemote, vmem(0), vmem(0x100000), bytes, Sync().wait(1).remote(2, 1), 1);
+  p.copy(Queue::kDmaOut, vmem(0x100000), hbm(1, 0), bytes, Sync().wait(2));
+  p.halt();
+  return p;
+}
+
+TEST(CoreGang, TwoCoresOfAChipExchange) {
+  constexpr uint32_t kBytes = 1 << 16;
+  CoreBench bench("board", {.overrides = {"board.chips=1", "board.torus_x=1"}});
+  const auto image = shift_program(2, 1, kBytes).image(2);
+  for (uint32_t core = 0; core < 2; ++core) {
+    bench.write(core, CoreBench::kHbm, 0, numbers(kBytes / 4, core));
+    bench.bind_slot(core, 0, 0, kBytes);
+    bench.bind_slot(core, 1, 0x100000, kBytes);
+    bench.load(core, image, 2, 3);
+  }
+  bench.start(0);
+  bench.start(1);
+  bench.run();
+  for (uint32_t core = 0; core < 2; ++core) {
+    ASSERT_EQ(bench.state(core), spec::seq::kStateDone) << bench.cores[core]->fault().text();
+    EXPECT_EQ(bench.read<uint32_t>(core, CoreBench::kHbm, 0x100000, kBytes / 4),
+              numbers(kBytes / 4, 1 - core));
+    // 64 KiB over a core port of 160 GB/s, then the latency inside a chip.
+    const CommandTrace& sent = bench.traced(core, Queue::kDmaRemote);
+    const double stream = kBytes / (160.0 * 1000 / 940);
+    EXPECT_NEAR(static_cast<double>(sent.done - sent.start),
+                stream + static_cast<double>(bench.cycles(bench.params.ici.local_ns)), 2);
+    EXPECT_EQ(bench.traced(core, Queue::kDmaOut).start,
+              bench.traced(1 - core, Queue::kDmaRemote).done + 1);
+    const auto counters = bench.cores[core]->counters();
+    EXPECT_EQ(counters[spec::perf::kIciSentBytes], kBytes);
+    EXPECT_EQ(counters[spec::perf::kIciReceivedBytes], kBytes);
+  }
+}
+
+class CoreGangShift : public ::testing::TestWithParam<int> {};
+
+// Bits and cycles are the same whatever the number of host threads.
+TEST_P(CoreGangShift, EightCoresOverTheTorus) {
+  constexpr uint32_t kBytes = 1 << 16;
+  const int threads = GetParam();
+  CoreBench bench("board", {.threads = threads});
+  const auto image = shift_program(8, 7, kBytes).image(2);
+  for (uint32_t core = 0; core < 8; ++core) {
+    bench.write(core, CoreBench::kHbm, 0, numbers(kBytes / 4, core));
+    bench.bind_slot(core, 0, 0, kBytes);
+    bench.bind_slot(core, 1, 0x100000, kBytes);
+    bench.load(core, image, 2, 0xff);
+  }
+  for (uint32_t core = 0; core < 8; ++core) {
+    bench.start(core);
+  }
+  bench.run();
+  for (uint32_t core = 0; core < 8; ++core) {
+    ASSERT_EQ(bench.state(core), spec::seq::kStateDone) << bench.cores[core]->fault().text();
+    EXPECT_EQ(bench.read<uint32_t>(core, CoreBench::kHbm, 0x100000, kBytes / 4),
+              numbers(kBytes / 4, (core + 1) % 8));
+    const CommandTrace& sent = bench.traced(core, Queue::kDmaRemote);
+    const uint32_t to = (core + 7) % 8;
+    const uint32_t hops = bench.ici->hops(core, to);
+    // Odd cores send inside their chip. Chips 0 -> 3 and 2 -> 1 are diagonal; the others neighbours
+    // in x.
+    EXPECT_EQ(hops, core % 2 == 1 ? 0u : (core == 0 || core == 4 ? 2u : 1u));
+    const double rate = hops == 0 ? 160.0 * 1000 / 940 : 82.0 * 0.85 * 1000 / 940;
+    EXPECT_NEAR(static_cast<double>(sent.done - sent.start),
+                kBytes / rate + static_cast<double>(bench.ici->data_latency(core, to)), 2);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Threads, CoreGangShift, ::testing::Values(1, 2, 4));
+
+TEST(CoreGang, RemoteWriteToHbmUsesTheSlotsOfThePeer) {
+  constexpr uint32_t kBytes = 4096;
+  CoreBench bench("board", {.overrides = {"board.chips=1", "board.torus_x=1"}});
+  ProgramBuilder sender;
+  sender.li(1, 1);
+  sender.copy(Queue::kDmaRemote, hbm(0, 0), hbm(1, 64), kBytes, Sync().remote(5, 1), 1);
+  sender.halt();
+  ProgramBuilder receiver;
+  receiver.nop(Queue::kVpu, Sync().wait(5));
+  receiver.halt();
+  for (uint32_t core = 0; core < 2; ++core) {
+    bench.bind_slot(core, 0, 0x10000, kBytes);
+    bench.bind_slot(core, 1, core == 0 ? 0x20000 : 0x777780, kBytes + 64);
+  }
+  bench.write(0, CoreBench::kHbm, 0x10000, numbers(kBytes / 4, 9));
+  bench.load(0, sender.image(2), 2, 3);
+  bench.load(1, receiver.image(2), 2, 3);
+  bench.start(0);
+  bench.start(1);
+  bench.run();
+  ASSERT_EQ(bench.state(0), spec::seq::kStateDone) << bench.cores[0]->fault().text();
+  ASSERT_EQ(bench.state(1), spec::seq::kStateDone) << bench.cores[1]->fault().text();
+  EXPECT_EQ(bench.read<uint32_t>(1, CoreBench::kHbm, 0x777780 + 64, kBytes / 4),
+            numbers(kBytes / 4, 9));
+}
+
+TEST(CoreGang, SignalArrivesBeforeThePeerStarts) {
+  CoreBench bench("board", {.overrides = {"board.chips=1", "board.torus_x=1"}});
+  ProgramBuilder sender;
+  sender.li(1, 1);
+  sender.nop(Queue::kDmaRemote, Sync().remote(5, 1));
+  sender.halt();
+  ProgramBuilder receiver;
+  receiver.nop(Queue::kVpu, Sync().wait(5));
+  receiver.halt();
+  bench.load(0, sender.image(), 0, 3);
+  bench.load(1, receiver.image(), 0, 3);
+  bench.start(0);
+  bench.run();
+  EXPECT_EQ(bench.read32(1, CoreBench::kSem, 5 * 4), 1u);
+  bench.start(1);
+  bench.run();
+  EXPECT_EQ(bench.state(1), spec::seq::kStateDone);
+  const CommandTrace& sent = bench.traced(0, Queue::kDmaRemote);
+  EXPECT_EQ(sent.done - sent.start, bench.cycles(bench.params.ici.control_hop_ns));
+}
+
+TEST(CoreGang, StaleTagIsDroppedAndUnknownTagFaults) {
+  CoreBench bench("board", {.overrides = {"board.chips=1", "board.torus_x=1"}});
+  ProgramBuilder sender;
+  sender.li(1, 1);
+  sender.copy(Queue::kDmaRemote, vmem(0), vmem(64), 64, Sync().remote(5, 1), 1);
+  sender.halt();
+  bench.write(0, CoreBench::kVmem, 0, numbers(16, 1));
+  bench.load(0, sender.image(), 0, 3, 20);
+  bench.write32(1, CoreBench::kSeq, spec::seq::kTag, 21);  // the peer is one launch ahead
+  bench.start(0);
+  bench.run();
+  EXPECT_EQ(bench.state(0), spec::seq::kStateDone);
+  EXPECT_EQ(bench.read32(1, CoreBench::kSem, 5 * 4), 0u);
+  EXPECT_EQ(bench.read32(1, CoreBench::kSem, spec::sem::kStale), 2u);
+  EXPECT_EQ(bench.read<uint32_t>(1, CoreBench::kVmem, 64, 16), std::vector<uint32_t>(16, 0));
+
+  bench.write32(1, CoreBench::kSeq, spec::seq::kTag,
+                19);  // behind: the packets are of no gang it knows
+  bench.start(0);
+  bench.run();
+  EXPECT_EQ(bench.state(1), spec::seq::kStateFaulted);
+  EXPECT_EQ(bench.fault_record(1).code, TPU_FAULT_REMOTE_STRAY);
+}
+
+}  // namespace
+}  // namespace tpu::model::test
