@@ -291,7 +291,7 @@ void TypeRule::dynamic_slice() const {
 }
 
 int64_t TypeRule::positions(int64_t n, int64_t size, int64_t stride, int64_t low, int64_t high,
-                        int64_t base, int64_t dilation) {
+                            int64_t base, int64_t dilation) {
   const int64_t dilated = n == 0 ? 0 : (n - 1) * base + 1;
   const int64_t reach = size == 0 ? 0 : (size - 1) * dilation + 1;
   const int64_t padded = low + dilated + high;

@@ -47,9 +47,9 @@ std::vector<Value*> fold_splat(const Op& op, const std::vector<const Dense*>& in
 // Results of equal elements become a repeated element.
 Dense shortened(Tensor t) {
   const auto size = static_cast<size_t>(elem_bytes(t.type.elem));
-  const bool uniform = t.type.count() > 1 &&
-                       std::equal(t.data.begin() + static_cast<std::ptrdiff_t>(size), t.data.end(),
-                                  t.data.begin());
+  const bool uniform =
+      t.type.count() > 1 &&
+      std::equal(t.data.begin() + static_cast<std::ptrdiff_t>(size), t.data.end(), t.data.begin());
   if (!uniform) {
     return to_dense(std::move(t));
   }
