@@ -1,11 +1,13 @@
-// tpuc: compiles a StableHLO portable artifact to an executable.
+// tpuc: compiles a StableHLO portable artifact to an executable; assembles and disassembles.
 // Exit codes: 0 done, 1 the program cannot be compiled, 2 wrong usage.
 #include <CLI/CLI.hpp>
-#include <chrono>
-#include <cstdio>
+#include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 
+#include "asm/assembler.hpp"
+#include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
 #include "codegen/codegen.hpp"
 #include "import/import.hpp"
@@ -19,7 +21,7 @@ using tpu::compiler::Module;
 struct Arguments {
   std::string input, output, board = "v3_8";
   std::vector<std::string> overrides, dumps;
-  bool verbose = false;
+  bool verbose = false, assemble = false, disassemble = false;
 };
 
 bool wants(const Arguments& a, const std::string& stage) {
@@ -34,6 +36,36 @@ void write_file(const std::string& path, const std::vector<std::byte>& bytes) {
   if (!out) {
     throw Error("cannot write " + path);
   }
+}
+
+std::string read_text(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) {
+    throw Error("cannot read " + path);
+  }
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+void assemble_file(const Arguments& a) {
+  const tpu::spec::BoardParams board = tpu::spec::load_board(a.board, a.overrides);
+  const tpu::exe::ExecutableT e = tpu::compiler::assemble(read_text(a.input), a.input, board);
+  const std::vector<std::byte> bytes = tpu::exe::write_executable(e);
+  tpu::exe::read_executable(bytes);  // refuses what no driver would load
+  if (!a.output.empty()) {
+    write_file(a.output, bytes);
+  }
+}
+
+void disassemble_file(const Arguments& a) {
+  const std::string text = tpu::compiler::disassemble(tpu::exe::load_executable(a.input));
+  if (a.output.empty()) {
+    std::cout << text;
+    return;
+  }
+  std::vector<std::byte> bytes(text.size());
+  std::transform(text.begin(), text.end(), bytes.begin(),
+                 [](char c) { return static_cast<std::byte>(c); });
+  write_file(a.output, bytes);
 }
 
 void compile(const Arguments& a) {
@@ -78,6 +110,9 @@ int main(int argc, char** argv) {
   app.add_option("--dump-after", a.dumps,
                  "print the program after a pass (import, inline, simplify, kernels, listing, ..)")
       ->allow_extra_args(false);
+  auto* assemble = app.add_flag("--asm", a.assemble, "the input is assembly text, not an artifact");
+  app.add_flag("--disasm", a.disassemble, "prints the executable PROGRAM as assembly text")
+      ->excludes(assemble);
   app.add_flag("-v,--verbose", a.verbose, "print sizes and the estimated time");
   try {
     app.parse(argc, argv);
@@ -85,7 +120,13 @@ int main(int argc, char** argv) {
     return app.exit(e) == 0 ? 0 : 2;
   }
   try {
-    compile(a);
+    if (a.assemble) {
+      assemble_file(a);
+    } else if (a.disassemble) {
+      disassemble_file(a);
+    } else {
+      compile(a);
+    }
     return 0;
   } catch (const std::exception& e) {
     std::cerr << "tpuc: error: " << e.what() << "\n";

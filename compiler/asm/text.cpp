@@ -1,0 +1,344 @@
+// Printing and parsing of single values.
+#include "asm/text.hpp"
+
+#include <charconv>
+#include <cstring>
+
+namespace tpu::compiler::text {
+
+using spec::FieldInfo;
+using spec::FieldType;
+
+namespace {
+
+[[noreturn]] void fail(const std::string& what) { throw Error(what); }
+
+size_t scalar_size(FieldType t) {
+  switch (t) {
+    case FieldType::kU8:
+    case FieldType::kI8:
+      return 1;
+    case FieldType::kU16:
+    case FieldType::kI16:
+      return 2;
+    case FieldType::kU32:
+    case FieldType::kI32:
+      return 4;
+    case FieldType::kU64:
+    case FieldType::kI64:
+      return 8;
+    case FieldType::kAddr:
+      return sizeof(spec::Addr);
+    default:
+      fail("a field type that has no text form");
+  }
+}
+
+bool is_signed(FieldType t) {
+  return t == FieldType::kI8 || t == FieldType::kI16 || t == FieldType::kI32 ||
+         t == FieldType::kI64;
+}
+
+std::string print_scalar(FieldType t, const std::byte* p) {
+  if (t == FieldType::kAddr) {
+    spec::Addr a;
+    std::memcpy(&a, p, sizeof a);
+    return print_address(a);
+  }
+  const size_t bytes = scalar_size(t);
+  uint64_t v = 0;
+  std::memcpy(&v, p, bytes);
+  if (is_signed(t)) {
+    const auto shift = static_cast<int>(64 - 8 * bytes);
+    return std::to_string(static_cast<int64_t>(v << shift) >> shift);
+  }
+  return std::to_string(v);
+}
+
+void parse_scalar(FieldType t, std::string_view s, std::byte* p) {
+  if (t == FieldType::kAddr) {
+    const spec::Addr a = parse_address(s);
+    std::memcpy(p, &a, sizeof a);
+    return;
+  }
+  const size_t bytes = scalar_size(t);
+  const int64_t v = parse_number(s);
+  if (bytes < 8) {
+    const int64_t top = int64_t{1} << (8 * bytes);
+    const bool fits = is_signed(t) ? v >= -top / 2 && v < top / 2 : v >= 0 && v < top;
+    if (!fits) {
+      fail("value " + std::string(s) + " does not fit into " + std::to_string(bytes) + " bytes");
+    }
+  }
+  std::memcpy(p, &v, bytes);
+}
+
+// Cuts "a:b:c".
+std::vector<std::string_view> parts(std::string_view s, char at) {
+  std::vector<std::string_view> out;
+  for (;;) {
+    const size_t i = s.find(at);
+    out.push_back(s.substr(0, i));
+    if (i == std::string_view::npos) {
+      return out;
+    }
+    s.remove_prefix(i + 1);
+  }
+}
+
+int64_t in_range(std::string_view s, int64_t limit, std::string_view what) {
+  const int64_t v = parse_number(s);
+  if (v < 0 || v >= limit) {
+    fail(std::string(what) + " " + std::string(s) + " is not in 0.." + std::to_string(limit - 1));
+  }
+  return v;
+}
+
+}  // namespace
+
+std::string quote(std::string_view s) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string out = "\"";
+  for (const char c : s) {
+    const auto u = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (u < 0x20 || u >= 0x7f) {
+      out += "\\x";
+      out += kHex[u >> 4];
+      out += kHex[u & 15];
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string parse_string(std::string_view s) {
+  if (s.size() < 2 || s.front() != '"' || s.back() != '"') {
+    fail("expected a string in quotes, found " + std::string(s));
+  }
+  std::string out;
+  for (size_t i = 1; i + 1 < s.size(); ++i) {
+    if (s[i] != '\\') {
+      out += s[i];
+      continue;
+    }
+    if (i + 2 >= s.size()) {
+      fail("a backslash ends the string");
+    }
+    if (s[i + 1] == 'x' && i + 3 < s.size()) {
+      out += static_cast<char>(parse_number("0x" + std::string(s.substr(i + 2, 2))));
+      i += 3;
+    } else {
+      out += s[++i];
+    }
+  }
+  return out;
+}
+
+std::string print_address(const spec::Addr& a) {
+  std::string out = a.space < spec::kSpaceCount ? std::string(spec::kSpaceNames[a.space])
+                                                : std::to_string(a.space);
+  if (a.space == static_cast<uint8_t>(spec::Space::kHbm) || a.slot != 0) {
+    out += "[" + std::to_string(a.slot) + "]";
+  }
+  out += (a.offset < 0 ? "" : "+") + std::to_string(a.offset);
+  if (a.reg != 0) {
+    out += "+r" + std::to_string(a.reg);
+  }
+  return out;
+}
+
+spec::Addr parse_address(std::string_view s) {
+  spec::Addr a{};
+  size_t i = s.find_first_of("[+-");
+  if (i == std::string_view::npos) {
+    fail("expected an address such as hbm[0]+64 or vmem+0+r5, found " + std::string(s));
+  }
+  a.space = static_cast<uint8_t>(parse_name(s.substr(0, i), spec::kSpaceNames, "memory"));
+  if (s[i] == '[') {
+    const size_t end = s.find(']', i);
+    if (end == std::string_view::npos) {
+      fail("missing ] in address " + std::string(s));
+    }
+    a.slot = static_cast<uint16_t>(in_range(s.substr(i + 1, end - i - 1), 65536, "slot"));
+    i = end + 1;
+  }
+  std::string_view rest = s.substr(i);
+  const size_t reg = rest.find("+r");
+  if (reg != std::string_view::npos) {
+    a.reg = static_cast<uint8_t>(parse_register(rest.substr(reg + 1)));
+    rest = rest.substr(0, reg);
+  }
+  if (!rest.empty() && rest.front() == '+') {
+    rest.remove_prefix(1);
+  }
+  a.offset = rest.empty() ? 0 : parse_number(rest);
+  return a;
+}
+
+bool field_is_zero(const FieldInfo& f, const std::byte* base) {
+  const size_t bytes = scalar_size(f.type) * static_cast<size_t>(f.count);
+  for (size_t i = 0; i < bytes; ++i) {
+    if (base[static_cast<size_t>(f.offset) + i] != std::byte{0}) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string print_field(const FieldInfo& f, const std::byte* base) {
+  const std::byte* p = base + f.offset;
+  if (f.count == 1) {
+    return print_scalar(f.type, p);
+  }
+  std::string out = "[";
+  for (int i = 0; i < f.count; ++i) {
+    out += (i == 0 ? "" : ",") +
+           print_scalar(f.type, p + scalar_size(f.type) * static_cast<size_t>(i));
+  }
+  return out + "]";
+}
+
+void parse_field(const FieldInfo& f, std::string_view value, std::byte* base) {
+  std::byte* p = base + f.offset;
+  if (f.count == 1) {
+    parse_scalar(f.type, value, p);
+    return;
+  }
+  if (value.size() < 2 || value.front() != '[' || value.back() != ']') {
+    fail("field " + std::string(f.name) + " takes a list of " + std::to_string(f.count));
+  }
+  const auto list = parts(value.substr(1, value.size() - 2), ',');
+  if (list.size() != static_cast<size_t>(f.count)) {
+    fail("field " + std::string(f.name) + " takes " + std::to_string(f.count) + " values, found " +
+         std::to_string(list.size()));
+  }
+  for (size_t i = 0; i < list.size(); ++i) {
+    parse_scalar(f.type, list[i], p + scalar_size(f.type) * i);
+  }
+}
+
+std::string print_wait(const spec::Wait& w) {
+  return std::to_string(w.sem) + ":" + std::to_string(w.value) +
+         ((w.flags & 2) != 0 ? ":take" : "");
+}
+
+std::string print_signal(const spec::Signal& s) {
+  return std::to_string(s.sem) + ":" + std::to_string(s.value) +
+         ((s.flags & 2) != 0 ? ":r" + std::to_string(s.peer_reg) : "");
+}
+
+spec::Wait parse_wait(std::string_view s) {
+  const auto p = parts(s, ':');
+  if (p.size() < 2 || p.size() > 3 || (p.size() == 3 && p[2] != "take")) {
+    fail("a wait is SEMAPHORE:VALUE or SEMAPHORE:VALUE:take, found " + std::string(s));
+  }
+  return {static_cast<uint8_t>(in_range(p[0], 256, "semaphore")),
+          static_cast<uint8_t>(p.size() == 3 ? 3 : 1),
+          static_cast<uint16_t>(in_range(p[1], 65536, "value"))};
+}
+
+spec::Signal parse_signal(std::string_view s) {
+  const auto p = parts(s, ':');
+  if (p.size() < 2 || p.size() > 3) {
+    fail("a signal is SEMAPHORE:VALUE, with :rN for another core, found " + std::string(s));
+  }
+  return {static_cast<uint8_t>(in_range(p[0], 256, "semaphore")),
+          static_cast<uint8_t>(p.size() == 3 ? 3 : 1),
+          static_cast<uint8_t>(in_range(p[1], 256, "value")),
+          static_cast<uint8_t>(p.size() == 3 ? parse_register(p[2]) : 0)};
+}
+
+int64_t parse_number(std::string_view s) {
+  const bool negative = !s.empty() && s.front() == '-';
+  std::string_view digits = negative ? s.substr(1) : s;
+  const bool hex = digits.starts_with("0x");
+  if (hex) {
+    digits.remove_prefix(2);
+  }
+  uint64_t v = 0;
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), v, hex ? 16 : 10);
+  if (digits.empty() || error != std::errc{} || end != digits.data() + digits.size()) {
+    fail("expected a number, found '" + std::string(s) + "'");
+  }
+  return static_cast<int64_t>(negative ? ~v + 1 : v);
+}
+
+int parse_register(std::string_view s) {
+  if (s.empty() || s.front() != 'r') {
+    fail("expected a register such as r5, found '" + std::string(s) + "'");
+  }
+  return static_cast<int>(in_range(s.substr(1), 32, "register"));
+}
+
+std::vector<int64_t> parse_list(std::string_view s) {
+  if (s.size() < 2 || s.front() != '[' || s.back() != ']') {
+    fail("expected a list such as [1,2], found " + std::string(s));
+  }
+  std::vector<int64_t> out;
+  if (s.size() > 2) {
+    for (const std::string_view p : parts(s.substr(1, s.size() - 2), ',')) {
+      out.push_back(parse_number(p));
+    }
+  }
+  return out;
+}
+
+int parse_name(std::string_view s, const std::string_view* names, size_t count,
+               std::string_view what) {
+  for (size_t i = 0; i < count; ++i) {
+    if (names[i] == s) {
+      return static_cast<int>(i);
+    }
+  }
+  fail("unknown " + std::string(what) + " '" + std::string(s) + "'");
+}
+
+std::vector<std::string> split(std::string_view line) {
+  std::vector<std::string> out;
+  std::string word;
+  bool quoted = false;
+  int depth = 0;
+  const auto flush = [&] {
+    if (!word.empty()) {
+      out.push_back(word);
+      word.clear();
+    }
+  };
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (quoted) {
+      word += c;
+      if (c == '\\' && i + 1 < line.size()) {
+        word += line[++i];
+      } else if (c == '"') {
+        quoted = false;
+      }
+      continue;
+    }
+    if (c == ';' || c == '#') {
+      break;
+    }
+    if (depth == 0 && (c == ' ' || c == '\t' || c == ',' || c == '\r')) {
+      flush();
+      continue;
+    }
+    if (depth > 0 && c == ' ') {
+      continue;
+    }
+    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+    quoted = c == '"';
+    word += c;
+  }
+  if (quoted) {
+    fail("missing quote at the end of a string");
+  }
+  flush();
+  return out;
+}
+
+}  // namespace tpu::compiler::text

@@ -1,0 +1,57 @@
+// Tokens and values of the assembly text, shared by assembler and disassembler.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/error.hpp"
+#include "tpu/spec/isa.hpp"
+
+namespace tpu::compiler::text {
+
+// Sections of a vector program, in order.
+inline constexpr std::string_view kSections[9] = {"pre",    "enter0", "enter1", "enter2", "body",
+                                                  "leave2", "leave1", "leave0", "post"};
+
+std::string quote(std::string_view s);  // with \" \\ \n and \xNN escapes
+
+std::string print_address(const spec::Addr& a);  // "hbm[3]+64+r5", "vmem+0", "none+12"
+spec::Addr parse_address(std::string_view s);
+
+// Value of one field of a struct in memory, and back; arrays are "[a,b]".
+bool field_is_zero(const spec::FieldInfo& f, const std::byte* base);
+std::string print_field(const spec::FieldInfo& f, const std::byte* base);
+void parse_field(const spec::FieldInfo& f, std::string_view value, std::byte* base);
+
+std::string print_wait(const spec::Wait& w);      // "3:1:take"
+std::string print_signal(const spec::Signal& s);  // "3:1", "3:1:r2" when remote
+spec::Wait parse_wait(std::string_view s);
+spec::Signal parse_signal(std::string_view s);
+
+int64_t parse_number(std::string_view s);  // throws Error
+int parse_register(std::string_view s);    // "r5"
+std::vector<int64_t> parse_list(std::string_view s);
+std::string parse_string(std::string_view s);
+int parse_name(std::string_view s, const std::string_view* names, size_t count,
+               std::string_view what);
+
+// One statement cut at spaces and commas; quotes and brackets keep together.
+std::vector<std::string> split(std::string_view line);
+
+template <size_t N>
+int parse_name(std::string_view s, const std::array<std::string_view, N>& names,
+               std::string_view what) {
+  return parse_name(s, names.data(), N, what);
+}
+
+// Fields of a VpuAccess beside `addr` and `type`, which have forms of their own.
+inline constexpr std::array<spec::FieldInfo, 3> kAccessFields = {{
+    {"loop", spec::FieldType::kI32, 4, offsetof(spec::VpuAccess, loop)},
+    {"sub", spec::FieldType::kI32, 1, offsetof(spec::VpuAccess, sub)},
+    {"lane", spec::FieldType::kI32, 1, offsetof(spec::VpuAccess, lane)},
+}};
+
+}  // namespace tpu::compiler::text
