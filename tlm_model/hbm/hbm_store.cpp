@@ -123,7 +123,7 @@ uint8_t* HbmStore::writable(uint64_t page, bool overwrite) {
   HbmPage*& entry = table_[page];
   if (entry == nullptr) {
     entry = pool_.make(!overwrite);
-  } else if (entry->owners > 1) {
+  } else if (entry->owners > 1 || entry->left) {  // others read it, or jobs of one who left it
     HbmPage* own = pool_.make(false);
     if (!overwrite) {
       std::memcpy(own->data, entry->data, kHbmPageBytes);

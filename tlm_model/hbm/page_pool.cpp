@@ -51,16 +51,19 @@ HbmPage* PagePool::make(bool zeroed) {
 
 void PagePool::drop_owner(HbmPage* page) {
   --page->owners;
+  page->left = page->read_pins != 0 || page->write_pins != 0;
   release_if_unused(page);
 }
 
 void PagePool::unpin(HbmPage* page, bool write) {
   --(write ? page->write_pins : page->read_pins);
+  page->left = page->left && (page->read_pins != 0 || page->write_pins != 0);
   release_if_unused(page);
 }
 
 void PagePool::release_if_unused(HbmPage* page) {
   if (page->owners == 0 && page->read_pins == 0 && page->write_pins == 0) {
+    page->left = false;
     used_.push_back(page);
     --in_use_;
   }

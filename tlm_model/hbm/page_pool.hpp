@@ -17,6 +17,8 @@ struct HbmPage {
   uint32_t owners = 0;     // page table entries that name it
   uint32_t read_pins = 0;  // jobs in flight
   uint32_t write_pins = 0;
+  bool left =
+      false;  // an owner gave the page up while jobs held it: a pin may belong to that owner
 };
 
 class PagePool {

@@ -1,5 +1,6 @@
-// Host cost of an engine command: eight cores, timing only, a loop over every engine with semaphores between them.
-// Reports commands a second; asserts only that all commands ran and that the simulated time is the same in each run.
+// Host cost of an engine command: eight cores, timing only, a loop over every engine with
+// semaphores between them. Reports commands a second; asserts only that all commands ran and that
+// the simulated time is the same in each run.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -42,15 +43,17 @@ TEST(CoreSpeed, CommandsPerSecondOfEightCores) {
   }
   bench.quantum = 100'000'000;
   bench.run();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   uint64_t commands = 0;
   for (uint32_t core = 0; core < 8; ++core) {
     ASSERT_EQ(bench.state(core), spec::seq::kStateDone) << bench.cores[core]->fault().text();
     commands += bench.cores[core]->counters()[spec::perf::kCommands];
   }
   EXPECT_EQ(commands, 8u * kIterations * kCommands);
-  std::cout << "commands/s: " << static_cast<uint64_t>(static_cast<double>(commands) / seconds) << " (" << commands
-            << " commands, " << bench.cores[0]->counters()[spec::perf::kRunCycles] << " cycles)\n";
+  std::cout << "commands/s: " << static_cast<uint64_t>(static_cast<double>(commands) / seconds)
+            << " (" << commands << " commands, "
+            << bench.cores[0]->counters()[spec::perf::kRunCycles] << " cycles)\n";
 }
 
 }  // namespace

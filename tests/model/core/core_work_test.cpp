@@ -1,0 +1,204 @@
+// Data work of the core without SystemC: strided copies, fills and transposes against plain loops,
+// in any number of parts and over HBM pages; the thread pool's order and errors.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+#include "core/strided_box.hpp"
+#include "hbm/hbm_store.hpp"
+#include "kernel/job_pool.hpp"
+
+namespace tpu::model {
+namespace {
+
+struct RandomBox {
+  uint32_t elem;
+  std::array<uint32_t, 5> counts;
+  std::array<int64_t, 5> src, dst;
+  int64_t src_base, dst_base;  // so that all offsets are inside
+};
+
+RandomBox random_box(std::mt19937& random) {
+  RandomBox b;
+  b.elem = 1u << random() % 4;
+  int64_t src_step = b.elem;
+  int64_t dst_step = b.elem;
+  b.src_base = b.dst_base = 0;
+  for (size_t i = 5; i-- > 0;) {
+    b.counts[i] = random() % 3 == 0 ? 1u : static_cast<uint32_t>(random() % 5 + 1);
+    b.src[i] = src_step + (random() % 3 == 0 ? static_cast<int64_t>(random() % 9) * b.elem : 0);
+    b.dst[i] = dst_step + (random() % 3 == 0 ? static_cast<int64_t>(random() % 9) * b.elem : 0);
+    src_step = b.src[i] * b.counts[i];
+    dst_step = b.dst[i] * b.counts[i];
+    if (random() % 4 == 0) {  // backwards
+      b.dst_base += (b.counts[i] - 1) * b.dst[i];
+      b.dst[i] = -b.dst[i];
+    }
+    if (random() % 6 == 0) {
+      b.src[i] = 0;  // broadcast
+    }
+  }
+  return b;
+}
+
+template <typename Body>
+void for_each_element(const RandomBox& b, Body body) {
+  std::array<uint32_t, 5> i{};
+  for (i[0] = 0; i[0] < b.counts[0]; ++i[0])
+    for (i[1] = 0; i[1] < b.counts[1]; ++i[1])
+      for (i[2] = 0; i[2] < b.counts[2]; ++i[2])
+        for (i[3] = 0; i[3] < b.counts[3]; ++i[3])
+          for (i[4] = 0; i[4] < b.counts[4]; ++i[4]) {
+            int64_t src = b.src_base, dst = b.dst_base;
+            for (size_t k = 0; k < 5; ++k) {
+              src += i[k] * b.src[k];
+              dst += i[k] * b.dst[k];
+            }
+            body(src, dst);
+          }
+}
+
+// The HBM side starts shortly before a page border, so that runs and elements cross it.
+TEST(StridedBox, CopiesAndFillsAsPlainLoopsDo) {
+  constexpr size_t kBytes = 1 << 18;
+  constexpr uint64_t kHbmBase = kHbmPageBytes - 37;
+  std::mt19937 random(7);
+  PagePool pool;
+  for (int round = 0; round < 300; ++round) {
+    const RandomBox b = random_box(random);
+    std::vector<uint8_t> src(kBytes), expected(kBytes, 0xee);
+    for (uint8_t& v : src) {
+      v = static_cast<uint8_t>(random());
+    }
+    const bool is_fill = round % 5 == 0;
+    const uint64_t pattern = is_fill && round % 10 == 0 ? 0 : 0x8877665544332211u;
+    for_each_element(b, [&](int64_t from, int64_t to) {
+      for (uint32_t i = 0; i < b.elem; ++i) {
+        expected[static_cast<size_t>(to) + i] =
+            is_fill ? static_cast<uint8_t>(pattern >> (8 * i)) : src[static_cast<size_t>(from) + i];
+      }
+    });
+    const StridedBox box = normalise_box(b.elem, b.counts, is_fill ? nullptr : &b.src, b.dst);
+    const int parts = static_cast<int>(random() % 3 + 1);
+    std::vector<uint8_t> got(kBytes, 0xee);
+    MemoryView from{.flat = src.data() + b.src_base};
+    MemoryView to{.flat = got.data() + b.dst_base};
+    HbmStore store(pool, 8 * kHbmPageBytes);
+    PageSet pages;
+    const bool paged = round % 2 == 0;
+    if (paged) {
+      store.write(kHbmBase, got);
+      const uint64_t base = kHbmBase + static_cast<uint64_t>(b.dst_base);
+      const ByteExtent extent = box_extent(box, BoxSide::kDst);
+      pages.open(base + static_cast<uint64_t>(extent.low),
+                 base + static_cast<uint64_t>(extent.high) - 1);
+      for_each_range(box, BoxSide::kDst, kHbmPageBytes,
+                     [&](int64_t offset, uint64_t bytes, bool whole) {
+                       store.pin(pages, base + static_cast<uint64_t>(offset), bytes, true, whole);
+                     });
+      to = {.pages = &pages, .base = base};
+    }
+    for (int part = 0; part < parts; ++part) {
+      is_fill ? fill_box(box, pattern, to, part, parts) : copy_box(box, from, to, part, parts);
+    }
+    if (paged) {
+      store.unpin(pages);
+      store.read(kHbmBase, got);
+    }
+    ASSERT_EQ(got, expected) << "round " << round;
+  }
+}
+
+TEST(StridedBox, MergesDenseLoopsAndCountsGranules) {
+  const std::array<int64_t, 5> dense = {0, 0, 4096, 64, 4};
+  const StridedBox box = normalise_box(4, {1, 1, 8, 64, 16}, &dense, dense);
+  EXPECT_EQ(box.levels, 0);
+  EXPECT_EQ(box.run_bytes, 8u * 4096);
+  EXPECT_EQ(box_granule_bytes(box, BoxSide::kSrc, 512), 8u * 4096);
+  const std::array<int64_t, 5> gaps = {0, 0, 0, 1000, 4};
+  const StridedBox rows = normalise_box(4, {1, 1, 1, 10, 20}, &gaps, {0, 0, 0, 80, 4});
+  EXPECT_EQ(rows.run_bytes, 80u);
+  EXPECT_EQ(box_granule_bytes(rows, BoxSide::kSrc, 512), 10u * 512);
+  EXPECT_EQ(box_granule_bytes(rows, BoxSide::kDst, 512), 1024u);
+}
+
+TEST(StridedBox, TransposeInParts) {
+  for (const uint32_t elem : {1u, 2u, 4u, 8u}) {
+    const TransposeShape s{.elem_bytes = elem,
+                           .batch = 2,
+                           .rows = 37,
+                           .cols = 53,
+                           .src_pitch = 60 * elem,
+                           .dst_pitch = 40 * elem,
+                           .src_batch = 37 * 60 * elem,
+                           .dst_batch = 53 * 40 * elem};
+    std::vector<uint8_t> src(2 * 37 * 60 * elem), dst(2 * 53 * 40 * elem, 0);
+    std::mt19937 random(elem);
+    for (uint8_t& v : src) {
+      v = static_cast<uint8_t>(random());
+    }
+    for (int part = 0; part < 3; ++part) {
+      transpose_box(s, src.data(), dst.data(), part, 3);
+    }
+    for (size_t b = 0; b < 2; ++b)
+      for (size_t r = 0; r < 37; ++r)
+        for (size_t c = 0; c < 53; ++c)
+          for (size_t i = 0; i < elem; ++i) {
+            ASSERT_EQ(dst[((b * 53 + c) * 40 + r) * elem + i],
+                      src[((b * 37 + r) * 60 + c) * elem + i]);
+          }
+  }
+}
+
+class CountingJob : public Job {
+ public:
+  CountingJob() { set_parts(4); }
+  void run_part(int part) override {
+    order->fetch_add(1);
+    seen_at[static_cast<size_t>(part)] = order->load();
+    if (fail && part == 2) {
+      throw std::runtime_error("part 2");
+    }
+  }
+  std::atomic<int>* order = nullptr;
+  std::array<int, 4> seen_at{};
+  bool fail = false;
+};
+
+TEST(JobPool, RunsAStrandInOrderAndReportsErrors) {
+  for (const int threads : {2, 4}) {
+    JobPool pool(threads);
+    for (int round = 0; round < 200; ++round) {
+      std::atomic<int> order = 0;
+      std::array<CountingJob, 8> jobs;
+      JobStrand strand;
+      for (CountingJob& job : jobs) {
+        job.order = &order;
+        pool.launch(strand, job);
+      }
+      for (CountingJob& job : jobs) {
+        pool.join(job);
+      }
+      for (size_t i = 1; i < jobs.size(); ++i) {
+        EXPECT_GT(*std::ranges::min_element(jobs[i].seen_at),
+                  *std::ranges::max_element(jobs[i - 1].seen_at) - 1);
+      }
+      EXPECT_EQ(order.load(), 32);
+    }
+    std::atomic<int> order = 0;
+    JobStrand strand;
+    CountingJob bad;
+    bad.order = &order;
+    bad.fail = true;
+    pool.launch(strand, bad);
+    EXPECT_THROW(pool.join(bad), std::runtime_error);
+  }
+}
+
+}  // namespace
+}  // namespace tpu::model
