@@ -30,5 +30,18 @@ INSTANTIATE_TEST_SUITE_P(All, Artifact,
                                          "mlp_sgd", "mlp_momentum", "mlp_adam"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
+TEST(MnistStep, TrainsAndEvaluatesAsTheGraphSays) {
+  for (const char* name : {"train_step", "eval_step"}) {
+    Module m = import_vhlo_file(std::string(TPU_EXAMPLES) + "/mnist_mlp/" + name + ".mlirbc");
+    run_passes(m, canonical_passes());
+    RunOptions o;
+    o.order_seeds = {3};
+    o.low = 0;  // second moments of Adam are not negative
+    o.high = 0.05;
+    const Outcome out = check_graph(m, o);
+    EXPECT_LT(out.commands, 400) << name;
+  }
+}
+
 }  // namespace
 }  // namespace tpu::compiler::test

@@ -1,0 +1,102 @@
+// Loop nests: views become strides, loops merge, reduces keep the loops of their input's shape.
+#include "codegen/nest.hpp"
+
+#include <gtest/gtest.h>
+
+#include "../graph_builder.hpp"
+#include "codegen/kernels.hpp"
+
+namespace tpu::compiler::test {
+namespace {
+
+NestContext nothing_copied() {
+  NestContext c;
+  c.is_copied = [](const Value*) { return false; };
+  return c;
+}
+
+TEST(Nest, BroadcastIsStrideZeroAndDenseDimsMerge) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({3, 4, 5}));
+  Value* row = b.arg(f32({5}));
+  Value* wide = b.op(Kind::kBroadcastInDim, {row}, f32({3, 4, 5}), DimsAttrs{{2}});
+  Value* y = b.op(Kind::kAdd, {x, wide}, f32({3, 4, 5}));
+  const auto nest = build_nest({y->def}, {3, 4, 5}, nothing_copied());
+  ASSERT_TRUE(nest);
+  ASSERT_EQ(nest->loops.size(), 2u);
+  EXPECT_EQ(nest->loops[0].n, 12);
+  EXPECT_EQ(nest->accesses[0].view.stride, (Dims{5, 1}));
+  EXPECT_EQ(nest->accesses[1].view.stride, (Dims{0, 1}));
+}
+
+TEST(Nest, ReshapeSplitsLoops) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({7, 4}));
+  Value* t = b.op(Kind::kTranspose, {x}, f32({4, 7}), DimsAttrs{{1, 0}});
+  Value* flat = b.op(Kind::kReshape, {t}, f32({28}));
+  Value* y = b.op(Kind::kNegate, {flat}, f32({28}));
+  const auto nest = build_nest({y->def}, {28}, nothing_copied());
+  ASSERT_TRUE(nest);
+  ASSERT_EQ(nest->loops.size(), 2u);
+  EXPECT_EQ(nest->loops[0].n, 4);
+  EXPECT_EQ(nest->accesses[0].view.stride, (Dims{1, 4}));
+}
+
+TEST(Nest, SliceAndReverseAreOffsets) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({10, 6}));
+  Value* s = b.op(Kind::kSlice, {x}, f32({4, 2}), SliceAttrs{{1, 1}, {9, 4}, {2, 2}});
+  Value* r = b.op(Kind::kReverse, {s}, f32({4, 2}), DimsAttrs{{0}});
+  Value* y = b.op(Kind::kNegate, {r}, f32({4, 2}));
+  const auto nest = build_nest({y->def}, {4, 2}, nothing_copied());
+  ASSERT_TRUE(nest);
+  EXPECT_EQ(nest->accesses[0].view.offset, 7 * 6 + 1);
+  EXPECT_EQ(nest->accesses[0].view.stride, (Dims{-12, 2}));
+}
+
+TEST(Nest, ReduceKeepsTheRunsOfItsShape) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({2, 3, 4, 5}));
+  Value* zero = b.constant(f32({}), 0);
+  Value* y = b.reduce(x, zero, {1, 2}, f32({2, 5}), Kind::kAdd);
+  const auto nest = build_nest({y->def}, {2, 3, 4, 5}, nothing_copied());
+  ASSERT_TRUE(nest);
+  ASSERT_EQ(nest->loops.size(), 3u);
+  EXPECT_EQ(nest->loops[1].n, 12);
+  EXPECT_TRUE(nest->loops[1].reduced);
+  EXPECT_EQ(nest->reduced_strides(), (Dims{5, 0, 1}));
+  // A broadcast inside the reduced run cannot join: the run must stay one loop.
+  Value* three = b.arg(f32({3}));
+  Value* wide = b.op(Kind::kBroadcastInDim, {three}, f32({2, 3, 4, 5}), DimsAttrs{{1}});
+  Value* p = b.op(Kind::kMultiply, {x, wide}, x->type);
+  Value* z = b.reduce(p, zero, {1, 2}, f32({2, 5}), Kind::kAdd);
+  EXPECT_FALSE(build_nest({p->def, z->def}, {2, 3, 4, 5}, nothing_copied()));
+}
+
+TEST(Kernels, ElementwiseChainsAndReducesFuse) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({25, 10}));
+  Value* e = b.op(Kind::kExp, {x}, f32({25, 10}));
+  Value* s = b.reduce(e, b.constant(f32({}), 0), {1}, f32({25}), Kind::kAdd);
+  Value* wide = b.op(Kind::kBroadcastInDim, {s}, f32({25, 10}), DimsAttrs{{0}});
+  Value* y = b.op(Kind::kDivide, {e, wide}, f32({25, 10}));
+  const KernelProgram k = make_kernels(b.done({y}));
+  ASSERT_EQ(k.kernels.size(), 3u) << print(k);
+  EXPECT_EQ(k.kernels.front().ops.size(), 2u);
+}
+
+TEST(Kernels, CollectivesOfOneKindShareABucket) {
+  GraphBuilder b(8);
+  std::vector<Value*> sums;
+  for (int i = 0; i < 3; ++i) {
+    Value* x = b.arg(f32({i + 1}));
+    Value* n = b.op(Kind::kNegate, {x}, f32({i + 1}));
+    sums.push_back(
+        b.with_body(b.op(Kind::kAllReduce, {n}, f32({i + 1}), CollectiveAttrs{}), Kind::kAdd));
+  }
+  const KernelProgram k = make_kernels(b.done(sums));
+  EXPECT_EQ(k.buckets.size(), 1u) << print(k);
+}
+
+}  // namespace
+}  // namespace tpu::compiler::test
