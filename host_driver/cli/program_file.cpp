@@ -1,8 +1,9 @@
-// The only place where the command meets the compiler's library.
+// Listings follow the order of the file's tables.
 #include "cli/program_file.hpp"
 
 #include <fmt/format.h>
 
+#include "cli/compile.hpp"
 #include "cli/npy.hpp"
 #include "exe/executable.hpp"
 #include "tpu/error.hpp"
@@ -65,13 +66,11 @@ exe::ExecutableT read(const std::string& path) {
 
 }  // namespace
 
-std::vector<std::byte> program_bytes(const std::string& path, const OpenOptions& /*options*/) {
-  if (!path.ends_with(".mlirbc") && !path.ends_with(".mlir")) {
-    return read_file(path);
+std::vector<std::byte> program_bytes(const std::string& path, const OpenOptions& options) {
+  if (path.ends_with(".mlirbc")) {
+    return compile_file(path, options.preset, options.overrides);
   }
-  read_file(path);
-  throw Error(ErrorCode::kUnimplemented,
-              fmt::format("{}: this build has no compiler; give a .tpuexe made by tpuc", path));
+  return read_file(path);
 }
 
 std::string program_listing(const std::string& path) { return header_listing(read(path)); }

@@ -1,4 +1,4 @@
-// Programs as files: .tpuexe as they are, .mlirbc through the compiler when this build has it.
+// Programs as files: .tpuexe as they are, .mlirbc through the compiler.
 #pragma once
 
 #include <cstddef>

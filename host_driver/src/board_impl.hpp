@@ -53,6 +53,7 @@ struct Device {
   uint32_t rung = 0;      // value of the last doorbell
   uint32_t cpl_head = 0;  // completions ever read
   uint32_t epoch = 0;
+  uint32_t boots = 0;  // lane counts begin again with each
   std::array<uint32_t, kLanes> sent{};          // commands ever appended, by lane
   std::array<uint32_t, kLanes> done{};          // commands ever completed, by lane
   std::deque<std::shared_ptr<Command>> window;  // by seq from tail - window.size(); null: completed
@@ -129,6 +130,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::shared_ptr<Operation> begin(const std::string& what);
   void add(const std::shared_ptr<Operation>& op, std::shared_ptr<Command> command);
   void seal(const std::shared_ptr<Operation>& op);
+  void give_launch_id(Operation& op);
   void submit_gang(const std::shared_ptr<Operation>& op);
   bool has_room(const Device& device, bool launch) const;
   void append(const std::shared_ptr<Command>& command);

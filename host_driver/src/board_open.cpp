@@ -218,6 +218,7 @@ void BoardImpl::set_up_rings(Device& device) {
   device.window.clear();
   device.open = device.launches = 0;
   device.held = false;
+  ++device.boots;
   const auto low = [](uint64_t v) { return static_cast<uint32_t>(v); };
   const auto high = [](uint64_t v) { return static_cast<uint32_t>(v >> 32); };
   write_core(device, core_page::kHostAbi, TPU_RING_ABI);

@@ -125,8 +125,9 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
   }
   const Device& device = devices_[static_cast<size_t>(first.device)];
   const tpu_fault_record_t record = read_fault(device);
-  if (record.launch_id == op->launch_id && record.code == TPU_FAULT_GANG_MISMATCH) {
-    op->give_back();
+  if (record.launch_id == op->launch_id &&
+      (record.code == TPU_FAULT_GANG_MISMATCH || record.code == TPU_FAULT_NOT_STARTED)) {
+    op->give_back();  // no step ran
   }
   if (record.launch_id != op->launch_id) {
     finish(*op,
@@ -168,6 +169,8 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
       append(command);
       continue;
     }
+    // The board remembers aborted gangs by their tag, so the launch needs a fresh id.
+    give_launch_id(*op);
     op->open = op->commands.size();
     std::fill(op->status.begin(), op->status.end(), kStatusOpen);
     for (const auto& each : op->commands) {

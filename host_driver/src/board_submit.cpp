@@ -22,12 +22,23 @@ bool reached(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) >= 0; 
 
 void raise_waits(const Allocation::LanePoints& points, const Device& device,
                  std::array<uint32_t, kLanes>& waits) {
+  if (points.boot != device.boots) {
+    return;
+  }
   for (size_t lane = 0; lane < kLanes; ++lane) {
-    if (points.set[lane] && !reached(device.done[lane], points.count[lane]) &&
-        !reached(waits[lane], points.count[lane])) {
+    if (points.set[lane] && !reached(waits[lane], points.count[lane])) {
       waits[lane] = points.count[lane];
     }
   }
+}
+
+void set_point(Allocation::LanePoints& points, const Device& device, size_t lane, uint32_t point) {
+  if (points.boot != device.boots) {
+    points = {};
+    points.boot = device.boots;
+  }
+  points.count[lane] = point;
+  points.set[lane] = true;
 }
 
 ErrorPtr failed_input(const Operation& op) {
@@ -147,14 +158,12 @@ void BoardImpl::append(const std::shared_ptr<Command>& command) {
   const size_t lane = command->lane;
   const uint32_t point = ++device.sent[lane];
   for (const auto& range : command->reads) {
-    range->readers.count[lane] = point;
-    range->readers.set[lane] = true;
+    set_point(range->readers, device, lane, point);
   }
   for (const auto& range : command->writes) {
     range->readers = {};
     range->writers = {};
-    range->writers.count[lane] = point;
-    range->writers.set[lane] = true;
+    set_point(range->writers, device, lane, point);
   }
 
   command->seq = device.tail;

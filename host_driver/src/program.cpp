@@ -286,6 +286,17 @@ struct Binding {
 
 }  // namespace
 
+void BoardImpl::give_launch_id(Operation& op) {
+  op.launch_id = ++launch_count_;
+  for (const auto& command : op.commands) {
+    tpu_command_launch_t wire;
+    std::memcpy(&wire, command->wire.data(), sizeof(wire));
+    wire.launch_id = op.launch_id;
+    wire.gang_tag = static_cast<uint16_t>(op.launch_id);
+    std::memcpy(command->wire.data(), &wire, sizeof(wire));
+  }
+}
+
 RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
                             const std::vector<Array>& given, const RunOptions& options) {
   const exe::ExecutableT& exe = program->exe;
@@ -373,14 +384,7 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
   }
   // The id is given when no more waiting can happen but for room in the rings, which keeps the
   // order.
-  op->launch_id = ++launch_count_;
-  for (const auto& command : op->commands) {
-    tpu_command_launch_t wire;
-    std::memcpy(&wire, command->wire.data(), sizeof(wire));
-    wire.launch_id = op->launch_id;
-    wire.gang_tag = static_cast<uint16_t>(op->launch_id);
-    std::memcpy(command->wire.data(), &wire, sizeof(wire));
-  }
+  give_launch_id(*op);
   for (const auto& buffer : donated) {
     buffer->live = false;
   }

@@ -155,22 +155,21 @@ class CliTrain : public Cli {
   void SetUp() override {
     Cli::SetUp();
     ProgramBuilder train(8);
-    train.argument(DType::kF32, {6});
+    train.argument(DType::kF32, {});
     train.argument(DType::kF32, {4, 3});
     train.argument(DType::kF32, {16, 4}, true);
     train.argument(DType::kI32, {16}, true);
-    train.result(DType::kF32, {6}, false, 0);
+    train.result(DType::kF32, {}, false, 0);
     train.result(DType::kF32, {4, 3}, false, 1);
     train.result(DType::kF32, {});
     write_file(path("train.tpuexe"), train.bytes());
     ProgramBuilder eval(8);
-    eval.argument(DType::kF32, {6});
+    eval.argument(DType::kF32, {});
     eval.argument(DType::kF32, {4, 3});
     eval.argument(DType::kF32, {24, 4}, true);
     eval.argument(DType::kI32, {24}, true);
     eval.argument(DType::kF32, {24}, true);
-    eval.result(DType::kF32, {});
-    eval.result(DType::kF32, {});
+    eval.result(DType::kF32, {}, false, 0);  // "correct" is state leaf 0, one a batch
     write_file(path("eval.tpuexe"), eval.bytes());
     write_npy(path("images.npy"), counting(DType::kU8, {100, 2, 2}));
     save("labels.u8", std::string(100, '\3'));
@@ -186,7 +185,7 @@ train = "train.tpuexe"
 eval = "eval.tpuexe"
 [state]
 seed = 3
-init = ["zeros", "he_normal"]
+init = ["ones", "he_normal"]
 [data]
 images = "images.npy"
 labels = "labels.u8"
@@ -204,9 +203,9 @@ TEST_F(CliTrain, RunsEpochsAndWritesReportAndCheckpoint) {
   auto json = nlohmann::json::parse(std::ifstream(path("a/run.json")));
   EXPECT_EQ(json["steps"], 12);  // 70 examples: 4 batches an epoch
   EXPECT_EQ(json["epochs"].size(), 3u);
-  EXPECT_EQ(json["test_accuracy"], 0.0);
+  EXPECT_DOUBLE_EQ(json["test_accuracy"], 2.0 / 30);  // two batches of 24
   EXPECT_EQ(json["losses"].size(), 12u);
-  EXPECT_EQ(read_npy(path("a/ck/0.npy")).shape, Shape{6});
+  EXPECT_EQ(read_npy(path("a/ck/0.npy")).shape, Shape{});
   const HostArray weights = read_npy(path("a/ck/1.npy"));
   EXPECT_EQ(weights.shape, (Shape{4, 3}));
   ASSERT_EQ(call(train_call("b")), 0) << error_;
@@ -243,7 +242,7 @@ TEST_F(CliTrain, NamesWhatDoesNotFitTheConvention) {
     EXPECT_EQ(call(train_call("x")), 1);
     EXPECT_NE(error_.find(text), std::string::npos) << error_;
   };
-  refused("\"zeros\", ", "", "state.init has 1 entries, halt_program has 2 state leaves");
+  refused("\"ones\", ", "", "state.init has 1 entries, halt_program has 2 state leaves");
   refused("batch = 16", "batch = 8", "must be the images, f32, bf16 or ui8 [8,...]");
   refused("\"eval.tpuexe\"", "\"train.tpuexe\"", "eval program takes the first state leaves");
   refused("\"train.tpuexe\"", "\"eval.tpuexe\"", "a train program takes state leaves");

@@ -49,7 +49,7 @@ TEST(Npy, ReadsAllVersionsAndTypes) {
         Case{"<i4", DType::kI32}, Case{"<u4", DType::kU32}, Case{"|i1", DType::kI8},
         Case{"|u1", DType::kU8}, Case{"|b1", DType::kI1}, Case{"<i2", DType::kI16},
         Case{"<u2", DType::kU16}, Case{"<i8", DType::kI64}, Case{"<u8", DType::kU64}}) {
-    for (const char major : {1, 2, 3}) {
+    for (const char major : {char{1}, char{2}, char{3}}) {
       const auto bytes = file(std::string("{'descr': '") + c.descr +
                                   "', 'fortran_order': False, 'shape': (2, 3), }      \n",
                               6 * dtype_bytes(c.dtype), major);

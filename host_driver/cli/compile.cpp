@@ -1,0 +1,24 @@
+// The same steps as tpuc, in memory.
+#include "cli/compile.hpp"
+
+#include "board/board_loader.hpp"
+#include "codegen/codegen.hpp"
+#include "import/import.hpp"
+#include "passes/pass_manager.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::driver {
+
+std::vector<std::byte> compile_file(const std::string& path, const std::string& board,
+                                    const std::vector<std::string>& overrides) {
+  try {
+    const spec::BoardParams params = spec::load_board(board, overrides);
+    compiler::Module module = compiler::import_vhlo_file(path);
+    run_passes(module, compiler::canonical_passes(), compiler::PassOptions());
+    return exe::write_executable(compile_graph(module, params));
+  } catch (const std::exception& error) {
+    throw Error(ErrorCode::kInvalidArgument, path + ": " + error.what());
+  }
+}
+
+}  // namespace tpu::driver
