@@ -1,6 +1,7 @@
 // Writes the wire form: the structs of spec/isa are the layout, so every command is copied whole.
 #include "codegen/encode.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "ir/error.hpp"
@@ -13,7 +14,9 @@ namespace {
 template <typename T>
 void put(std::vector<std::byte>& out, const T& value) {
   const auto* p = reinterpret_cast<const std::byte*>(&value);
-  out.insert(out.end(), p, p + sizeof(T));
+  const size_t at = out.size();
+  out.resize(at + sizeof(T));
+  std::copy_n(p, sizeof(T), out.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
 size_t command_bytes(const Command& c) {
