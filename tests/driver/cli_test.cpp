@@ -251,7 +251,7 @@ TEST_F(CliTrain, NamesWhatDoesNotFitTheConvention) {
   refused("eval_count = 30", "eval_count = 100", "leaves no example of 100 for training");
   refused("eval_count = 30", "eval_count = 90", "10 training examples are less than one batch");
   refused("he_normal", "file:images.npy", "state leaf 1 must be f32[4,3], the file holds");
-  refused("train.tpuexe", "train.mlirbc", "cannot be opened");
+  refused("train.tpuexe", "train.mlirbc", "train.mlirbc: cannot open");
 }
 
 }  // namespace
