@@ -24,7 +24,8 @@ struct Piece {
   std::vector<CopyDim> dims;  // in elements: src = buffer, dst = piece
 };
 
-Piece make_piece(const View& view, const Dims& start, const Dims& count) {
+// `exact`: without holes, since a store must not write what is between the elements.
+Piece make_piece(const View& view, const Dims& start, const Dims& count, bool exact) {
   Piece p;
   int64_t base = view.offset, lo = 0, hi = 0, product = 1, step = 0;
   std::vector<size_t> loops;
@@ -42,7 +43,7 @@ Piece make_piece(const View& view, const Dims& start, const Dims& count) {
   // One run, holes and all, if it is not much longer: a DMA of single elements costs a granule
   // each.
   const int64_t span = hi - lo + 1;
-  if (span <= (step > 1 ? 8 : 2) * product) {
+  if (span <= (exact ? 1 : step > 1 ? 8 : 2) * product) {
     p.first = base + lo;
     p.origin = -lo;
     p.elements = span;
@@ -70,6 +71,7 @@ Piece make_piece(const View& view, const Dims& start, const Dims& count) {
 struct Emitter::Stream {
   const Value* value = nullptr;
   View view;
+  bool output = false;
   int64_t slot_bytes = 0;
   std::vector<int64_t> slots;
 };
@@ -128,7 +130,7 @@ bool Emitter::tile_fits(const LoopPlan& plan, int64_t piece_limit) const {
   int64_t total = 0;
   for (const Stream& s : plan.streams) {
     const int64_t bytes =
-        make_piece(s.view, zero, plan.tile).elements * elem_bytes(s.value->type.elem);
+        make_piece(s.view, zero, plan.tile, s.output).elements * elem_bytes(s.value->type.elem);
     if (bytes > piece_limit) {
       return false;
     }
@@ -195,7 +197,7 @@ bool Emitter::plan_loop(const Kernel& k, LoopPlan& plan) {
       continue;
     }
     plan.in_stream[i] = static_cast<int>(plan.streams.size());
-    plan.streams.push_back({b.value, k.nest.accesses[i].view, 0, {}});
+    plan.streams.push_back({b.value, k.nest.accesses[i].view, false, 0, {}});
   }
   for (size_t n = 0; n < k.nest.nodes.size(); ++n) {
     const Op* op = k.nest.nodes[n].op;
@@ -209,7 +211,7 @@ bool Emitter::plan_loop(const Kernel& k, LoopPlan& plan) {
     }
     plan.out_stream[static_cast<int>(n)] = static_cast<int>(plan.streams.size());
     plan.streams.push_back(
-        {b.value, {0, row_major_view(k.nest, op->kind == Kind::kReduce)}, 0, {}});
+        {b.value, {0, row_major_view(k.nest, op->kind == Kind::kReduce)}, true, 0, {}});
   }
   return whole_bytes <= board_.core.vmem_kib * 1024 * 3 / 4;
 }
@@ -242,7 +244,8 @@ void Emitter::place_loop_buffers(const Kernel& k, LoopPlan& plan, uint32_t id) {
       longest[l] +=
           short_tail(k.nest.loops[l], plan.tile[l], granule(plan.options, static_cast<int>(l)));
     }
-    s.slot_bytes = make_piece(s.view, zero, longest).elements * elem_bytes(s.value->type.elem);
+    s.slot_bytes =
+        make_piece(s.view, zero, longest, s.output).elements * elem_bytes(s.value->type.elem);
     for (int i = 0; i < (many ? 2 : 1); ++i) {
       s.slots.push_back(take(s.slot_bytes));
       plan.temporary.push_back(s.slots.back());
@@ -474,7 +477,7 @@ void Emitter::emit_tile(const Kernel& k, LoopPlan& plan, const Dims& start, cons
       return a;
     }
     const Stream& s = plan.streams[static_cast<size_t>(stream)];
-    const Piece p = make_piece(view, start, count);
+    const Piece p = make_piece(view, start, count, write);
     const int64_t slot = s.slots[static_cast<size_t>(number) % s.slots.size()];
     a.addr = vmem_addr(slot + p.origin * bytes);
     strides(a, p.stride, bytes);

@@ -326,6 +326,7 @@ std::optional<Nest> build_nest(const std::vector<const Op*>& ops, const Dims& do
   for (const int64_t n : domain) {
     loops.push_back({n, false});
   }
+  bool seen = false;  // a reduce: the others must have the same reduced dims
   for (const Op* op : ops) {
     if (op->kind == Kind::kReduce) {
       const Dims& dims = op->as<DimsAttrs>().dims;
@@ -339,13 +340,13 @@ std::optional<Nest> build_nest(const std::vector<const Op*>& ops, const Dims& do
       for (const int64_t d : dims) {
         mine[static_cast<size_t>(d)].reduced = true;
       }
-      const bool first = std::none_of(loops.begin(), loops.end(), [](Loop l) { return l.reduced; });
       for (size_t l = 0; l < loops.size(); ++l) {
-        if (!first && mine[l].reduced != loops[l].reduced && loops[l].n != 1) {
+        if (seen && mine[l].reduced != loops[l].reduced && loops[l].n != 1) {
           return std::nullopt;
         }
       }
       loops = mine;
+      seen = true;
     }
   }
   for (;;) {

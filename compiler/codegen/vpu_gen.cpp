@@ -62,12 +62,9 @@ class Generator {
     for (const Loop& l : nest.loops) {
       reduced += l.reduced ? 1 : 0;
     }
-    if (nest.has_reduce) {
-      // Sections around the reduced loops, which are the innermost ones (at least one).
-      const int r = std::max(reduced, 1);
-      enter_ = kBody - r;
-      leave_ = kBody + r;
-    }
+    // Sections around the reduced loops, which are the innermost ones.
+    enter_ = static_cast<int>(kBody) - reduced;
+    leave_ = static_cast<int>(kBody) + reduced;
   }
 
   VpuGenResult run() {
@@ -134,6 +131,13 @@ class Generator {
     const Kind kind = *simple_reducer(*op.regions[0]);
     const uint32_t identity = reduce_identity(op, kind, elem);
     const VpuOp combine = reduce_op(op, kind, elem);
+    if (enter_ == leave_) {  // reduced dims of one element only
+      VpuSelector body(sections_[kBody], next_);
+      const int x = operand(node.in[0], elem, kBody);
+      const int one = body.make(VpuOp::kImm, -1, -1, -1, identity);
+      finish(n, node, body.make(combine, one, x), combine, identity);
+      return;
+    }
     VpuSelector enter(sections_[static_cast<size_t>(enter_)], next_);
     const int carry = options_.first && options_.last ? -1 : access({AccessRole::Kind::kCarry, n});
     const int acc = next_++;
@@ -161,15 +165,22 @@ class Generator {
     if (reduces_sublanes()) {
       y = leave.make(VpuOp::kSred, y, 0, 0, tree);
     }
+    finish(n, node, y, combine, identity);
+  }
+
+  // Combines the init value last, and stores.
+  void finish(int n, const Node& node, int y, VpuOp combine, uint32_t identity) {
+    const auto section = static_cast<size_t>(leave_);
+    VpuSelector leave(sections_[section], next_);
     const Operand& init = node.in[1];
     if (init.kind != Operand::Kind::kImmediate || init.immediate != identity) {
-      const int i = operand(init, elem, static_cast<size_t>(leave_));
+      const int i = operand(init, node.op->type().elem, section);
       y = leave.make(combine, y, i, 0, 0);
     }
     using Mode = spec::VpuStoreMode;
     const Mode mode = reduces_lanes() ? (reduces_sublanes() ? Mode::kElement0 : Mode::kLane0)
                                       : (reduces_sublanes() ? Mode::kSublane0 : Mode::kAll);
-    store(y, access({AccessRole::Kind::kReduceStore, n}), mode, static_cast<size_t>(leave_));
+    store(y, access({AccessRole::Kind::kReduceStore, n}), mode, section);
   }
 
   bool loop_reduced(int l) const { return l >= 0 && nest_.loops[static_cast<size_t>(l)].reduced; }

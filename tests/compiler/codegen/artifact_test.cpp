@@ -24,11 +24,29 @@ TEST_P(Artifact, ComputesWhatTheGraphSays) {
   check_graph(m, o);
 }
 
+TEST_P(Artifact, ComputesTheSameInLittleVmem) {
+  RunOptions o;
+  o.overrides = {"core.vmem_kib=64"};
+  o.order_seeds = {9};
+  check_graph(load_artifact(GetParam()), o);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Artifact,
                          testing::Values("dense", "elementwise", "dots", "shapes", "constants",
                                          "bf16_dense", "integers", "collectives", "collectives_2d",
                                          "mlp_sgd", "mlp_momentum", "mlp_adam"),
                          [](const auto& param_info) { return std::string(param_info.param); });
+
+TEST(MnistStep, SpillsAndStreamsInLittleVmem) {
+  Module m = import_vhlo_file(std::string(TPU_EXAMPLES) + "/mnist_mlp/train_step.mlirbc");
+  run_passes(m, canonical_passes());
+  RunOptions o;
+  o.order_seeds = {4};
+  o.low = 0;
+  o.high = 0.05;
+  o.overrides = {"core.vmem_kib=1024"};
+  check_graph(m, o);
+}
 
 TEST(MnistStep, TrainsAndEvaluatesAsTheGraphSays) {
   for (const char* name : {"train_step", "eval_step"}) {
