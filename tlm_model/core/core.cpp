@@ -48,6 +48,7 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
                  .slots = slots_.get(),
                  .programs = &services.programs,
                  .trace = services.trace,
+                 .checker = services.checker,
                  .smem_unknown = services.no_data ? &smem_unknown_ : nullptr});
   remote_export(static_cast<RemoteIf&>(*this));
 }
@@ -68,6 +69,7 @@ void Core::make_engines(const CoreServices& services) {
                               .activity = services.activity,
                               .pool = services.pool,
                               .trace = services.trace,
+                              .checker = services.checker,
                               .perf = counters_,
                               .launch = launch_,
                               .no_data = services.no_data};

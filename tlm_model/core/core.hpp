@@ -32,8 +32,9 @@ struct CoreServices {
   JobPool& pool;
   FluidShare& fluid;
   ProgramCache& programs;
-  TraceSink* trace = nullptr;  // may be null
-  bool no_data = false;        // timing only: no command's data are computed
+  TraceSink* trace = nullptr;      // may be null
+  RaceChecker* checker = nullptr;  // happens-before checks (--check); may be null
+  bool no_data = false;            // timing only: no command's data are computed
   VpuSimd vpu_simd = vpu_best_simd();
   // Makes the engines of the MXU with this SystemC path ("board.chip0.core1.mxu0").
   std::function<MxuUnit(const std::string& path)> make_mxu;

@@ -41,6 +41,9 @@ void Engine::push() {
 }
 
 void Engine::stop() {
+  if (context_.checker != nullptr) {
+    context_.checker->drop(context_.core_id, static_cast<uint32_t>(unit_));
+  }
   stopped_ = true;
   queue_count_ = 0;
   head_waits_ = false;
@@ -144,7 +147,15 @@ bool Engine::waits_met(const QueuedCommand& queued) {
       return false;
     }
   }
+  if (context_.checker != nullptr) {
+    context_.checker->begin(context_.core_id, static_cast<uint32_t>(unit_), queued.command->pc,
+                            queued.command->op_id);
+  }
   for (const spec::Wait& wait : waits) {
+    if (valid(wait.flags) && context_.checker != nullptr) {
+      context_.checker->take(context_.core_id, static_cast<uint32_t>(unit_), wait.sem, wait.value,
+                             takes(wait));
+    }
     if (valid(wait.flags) && takes(wait)) {
       sem_port->take(wait.sem, wait.value);
       ++context_.perf.progress;
@@ -183,6 +194,9 @@ void Engine::begin(Flight& flight, uint64_t now) {
     }
   }
   next_start_ = flight.free_at;
+  if (context_.checker != nullptr) {
+    context_.checker->launched(context_.core_id, static_cast<uint32_t>(unit_), flight.index);
+  }
   if (flight_count_ == 1) {
     busy_since_ = now;
     context_.perf.engine_busy(now);
@@ -213,6 +227,13 @@ void Engine::send_signals(const Flight& flight) {
     const spec::Signal& signal = queued.command->signal[i];
     if (!valid(signal.flags)) {
       continue;
+    }
+    if (context_.checker != nullptr) {
+      const uint32_t to = is_remote(signal) ? queued.signal_peer[i] : context_.core_id;
+      if (to < ici_port->cores()) {
+        context_.checker->signal(context_.core_id, static_cast<uint32_t>(unit_), flight.index, to,
+                                 signal.sem, signal.value);
+      }
     }
     if (!is_remote(signal)) {
       sem_port->add(signal.sem, signal.value);

@@ -12,6 +12,7 @@
 #include "core/program.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/job_pool.hpp"
+#include "kernel/race_checker.hpp"
 #include "kernel/remote_if.hpp"
 #include "kernel/trace.hpp"
 
@@ -23,7 +24,8 @@ struct EngineContext {
   const spec::BoardParams& params;
   Activity& activity;
   JobPool& pool;
-  TraceSink* trace;  // may be null
+  TraceSink* trace;      // may be null
+  RaceChecker* checker;  // may be null
   PerfCounters& perf;
   const LaunchState& launch;
   bool no_data;
@@ -78,6 +80,12 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
 
   FaultInfo fault_at(const Flight& flight, uint16_t code) const;
   const EngineContext& context() const { return context_; }
+  // Reports to the checker; only when there is one.
+  void note_access(uint32_t owner, RaceChecker::Memory memory, uint64_t address, uint64_t bytes,
+                   bool write) {
+    context_.checker->access(context_.core_id, static_cast<uint32_t>(unit_), owner, memory, address,
+                             bytes, write);
+  }
   const Flight* newest_flight() const {
     return flight_count_ == 0 ? nullptr
                               : &flights_[(flight_head_ + flight_count_ - 1) % flights_.size()];

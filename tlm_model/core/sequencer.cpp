@@ -150,9 +150,15 @@ bool Sequencer::execute_timed(const ProgramItem& item, uint64_t now) {
         return false;
       }
       parts_.semaphores->take(insn.rs1, amount);
+      if (parts_.checker != nullptr) {
+        parts_.checker->take(core_id_, RaceChecker::kSequencer, insn.rs1, amount, true);
+      }
       time_ += 1;
       break;
     case Op::kSsignal:
+      if (parts_.checker != nullptr) {
+        parts_.checker->scalar_signal(core_id_, insn.rs1, amount);
+      }
       parts_.semaphores->add(insn.rs1, amount);
       time_ += 1;
       break;
@@ -174,6 +180,10 @@ bool Sequencer::execute_memory(const spec::ScalarInsn& insn) {
   if (address > parts_.smem->bytes() || length > parts_.smem->bytes() - address) {
     scalar_fault(TPU_FAULT_SMEM_RANGE, 0, "scalar access outside of SMEM", address, length);
     return false;
+  }
+  if (parts_.checker != nullptr) {
+    parts_.checker->access(core_id_, RaceChecker::kSequencer, core_id_, RaceChecker::Memory::kSmem,
+                           address, length, op == spec::ScalarOp::kSts32);
   }
   uint8_t* at = parts_.smem->data() + address;
   const auto mark_known = [&](bool check) {
@@ -234,6 +244,9 @@ bool Sequencer::issue(const DecodedCommand& command, uint64_t now) {
   }
   fill_slot(command, queue->next_slot(), now);
   queue->push();
+  if (parts_.checker != nullptr) {
+    parts_.checker->issue(core_id_, command.queue);
+  }
   ++issued_;
   return true;
 }

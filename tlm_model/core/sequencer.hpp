@@ -20,6 +20,7 @@
 #include "core/slots.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/hbm_if.hpp"
+#include "kernel/race_checker.hpp"
 #include "kernel/register_block.hpp"
 #include "kernel/trace.hpp"
 
@@ -35,6 +36,7 @@ struct SequencerParts {
   const Slots* slots;
   ProgramCache* programs;
   TraceSink* trace;                 // may be null
+  RaceChecker* checker;             // may be null
   std::vector<bool>* smem_unknown;  // no-data runs, else null
 };
 

@@ -60,6 +60,9 @@ void Sequencer::start() {
   if (parts_.trace != nullptr) {
     parts_.trace->program(now, core_id_, true);
   }
+  if (parts_.checker != nullptr) {
+    parts_.checker->program_start(core_id_, launch_.mask, launch_.launch, launch_.step);
+  }
   activity_.set(true);
   if (!load_program()) {
     return;

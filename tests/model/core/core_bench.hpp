@@ -44,6 +44,7 @@ struct BenchOptions {
   int threads = 1;
   bool no_data = false;
   bool trace = true;
+  bool check = false;
 };
 
 class CoreBench : public sc_core::sc_module {
@@ -54,13 +55,16 @@ class CoreBench : public sc_core::sc_module {
       : sc_module(name),
         params(spec::load_board("v3_8", options.overrides)),
         pool(options.threads),
-        programs(params) {
+        programs(params),
+        checker(static_cast<uint32_t>(spec::core_count(params)),
+                static_cast<uint32_t>(params.core.semaphores)) {
     const auto cores_per_chip = static_cast<size_t>(params.board.cores_per_chip);
     const CoreServices services{.activity = activity,
                                 .pool = pool,
                                 .fluid = fluid,
                                 .programs = programs,
                                 .trace = options.trace ? &sink : nullptr,
+                                .checker = options.check ? &checker : nullptr,
                                 .no_data = options.no_data,
                                 .make_mxu = [this](const std::string& path) {
                                   mxu_paths.push_back(path);
@@ -196,6 +200,7 @@ class CoreBench : public sc_core::sc_module {
   PagePool pages;
   FluidShare fluid{"fluid"};
   ProgramCache programs;
+  RaceChecker checker;
   RecordingSink sink;
   std::vector<std::string> mxu_paths;
   std::vector<std::unique_ptr<Hbm>> hbms;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "board/board_loader.hpp"
+#include "core/access_walk.hpp"
 #include "core/operand_check.hpp"
 #include "kernel/cycles.hpp"
 #include "tpu/spec/fault_regs.hpp"
@@ -119,6 +120,9 @@ bool Dma::start_command(Flight& flight) {
                   : !place_local(flight, plan.dst, dst_addend, &dst)) {
     return false;
   }
+  if (context().checker != nullptr) {
+    note_accesses(flight, plan, src, dst, transfer.dropped);
+  }
   start_flow(flight, plan, src, dst, transfer);
   count_bytes(plan, src, dst, flight);
   if (context().no_data) {
@@ -194,6 +198,31 @@ void Dma::start_work(const Flight& /*flight*/, const DmaPlan& plan, const Place&
                                  static_cast<uint64_t>(context().pool.threads()), cuts}));
   transfer.work.prepare(plan, from, to, parts);
   context().pool.launch(strand_, transfer.work);
+}
+
+void Dma::note_accesses(const Flight& flight, const DmaPlan& plan, const Place& src,
+                        const Place& dst, bool dropped) {
+  const auto memory_of = [](const Operand& operand) {
+    switch (static_cast<spec::Space>(operand.address.space)) {
+      case spec::Space::kVmem:
+        return RaceChecker::Memory::kVmem;
+      case spec::Space::kSmem:
+        return RaceChecker::Memory::kSmem;
+      default:
+        return RaceChecker::Memory::kHbm;
+    }
+  };
+  if (!plan.is_fill) {
+    visit_box(plan.box, BoxSide::kSrc, src.base, [&](uint64_t address, uint64_t bytes, bool) {
+      note_access(context().core_id, memory_of(plan.src), address, bytes, false);
+    });
+  }
+  if (!dropped) {
+    const uint32_t owner = plan.remote ? flight.queued.peer : context().core_id;
+    visit_box(plan.box, BoxSide::kDst, dst.base, [&](uint64_t address, uint64_t bytes, bool) {
+      note_access(owner, memory_of(plan.dst), address, bytes, true);
+    });
+  }
 }
 
 void Dma::count_bytes(const DmaPlan& plan, const Place& src, const Place& dst,

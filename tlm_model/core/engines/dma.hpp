@@ -87,6 +87,8 @@ class Dma : public Engine {
                   Transfer& transfer);
   void start_work(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
                   Transfer& transfer);
+  void note_accesses(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
+                     bool dropped);
   void count_bytes(const DmaPlan& plan, const Place& src, const Place& dst, const Flight& flight);
   MemoryView view(const Place& place, const DmaPlan& plan, BoxSide side, PageSet& pages);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/access_walk.hpp"
 #include "core/operand_check.hpp"
 #include "kernel/cycles.hpp"
 #include "tpu/spec/rings.h"
@@ -73,6 +74,12 @@ bool Mxu::start_command(Flight& flight) {
       fault_port->raise(info, "matmul operand outside of VMEM");
       return false;
     }
+  }
+  if (context().checker != nullptr) {
+    visit_matmul(
+        plan, base[0], base[1], base[2], [this](uint64_t address, uint64_t bytes, bool write) {
+          note_access(context().core_id, RaceChecker::Memory::kVmem, address, bytes, write);
+        });
   }
   const uint64_t now = now_cycles();
   flight.free_at = now + plan.timing.free_at;

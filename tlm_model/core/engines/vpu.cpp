@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/access_walk.hpp"
 #include "kernel/cycles.hpp"
 #include "tpu/spec/fault_regs.hpp"
 #include "tpu/spec/rings.h"
@@ -71,6 +72,15 @@ bool Vpu::start_command(Flight& flight) {
   const VpuKernel* kernel = resolve(plan, flight, work);
   if (kernel == nullptr) {
     return false;
+  }
+  if (context().checker != nullptr) {
+    std::array<int64_t, kMaxOperands> bases{};
+    for (size_t i = 0; i < plan.accesses.size(); ++i) {
+      bases[i] = plan.accesses[i].addr.offset + flight.queued.addend[i];
+    }
+    visit_vpu(plan, bases, [this](uint64_t address, uint64_t bytes, bool write) {
+      note_access(context().core_id, RaceChecker::Memory::kVmem, address, bytes, write);
+    });
   }
   const uint64_t now = now_cycles();
   flight.free_at = now + std::max<uint64_t>(plan.cycles.free_at, 1);

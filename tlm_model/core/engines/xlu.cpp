@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/access_walk.hpp"
 #include "core/operand_check.hpp"
 #include "kernel/cycles.hpp"
 #include "tpu/spec/rings.h"
@@ -33,6 +34,11 @@ bool Xlu::start_command(Flight& flight) {
     info.length = operand_length(src_ok ? plan.dst : plan.src);
     fault_port->raise(info, "transpose operand outside of VMEM");
     return false;
+  }
+  if (context().checker != nullptr) {
+    visit_transpose(plan, src, dst, [this](uint64_t address, uint64_t bytes, bool write) {
+      note_access(context().core_id, RaceChecker::Memory::kVmem, address, bytes, write);
+    });
   }
   const uint64_t now = now_cycles();
   flight.free_at = now + plan.busy_cycles;
