@@ -25,7 +25,8 @@ HartUnit::HartUnit(sc_core::sc_module_name name, uint32_t hart_id, const spec::B
       irq_(irq),
       awake_(activity),
       on_dead_(std::move(on_dead)),
-      hart_(hart_id, timing_of(params)) {
+      hart_(hart_id, timing_of(params)),
+      watchdog_cycles_(static_cast<uint64_t>(params.mgmt.watchdog_us * params.core.clock_mhz)) {
   SC_THREAD(hart_thread);
 }
 
@@ -34,6 +35,8 @@ void HartUnit::set_run(bool run, uint32_t reset_pc) {
     return;
   }
   run_ = run;
+  lost_ = false;
+  awake_since_ = now_cycles();
   ++generation_;
   reset_pc_ = reset_pc;
   if (run) {
@@ -50,9 +53,10 @@ void HartUnit::set_halt(bool halt) {
 
 void HartUnit::hart_thread() {
   for (;;) {
-    if (!run_ || halt_ || hart_.dead()) {
+    if (!run_ || halt_ || lost_ || hart_.dead()) {
       awake_.set(false);
       wait(control_event_);
+      awake_since_ = now_cycles();
       continue;
     }
     hart_.set_irq(HartIrq::kExternal, irq_.line());
@@ -60,12 +64,17 @@ void HartUnit::hart_thread() {
       awake_.set(false);
       const uint64_t asleep_at = now_cycles();
       wait(irq_.event() | control_event_);
+      awake_since_ = now_cycles();
       hart_.advance_cycles((now_cycles() - asleep_at) /
                            static_cast<uint64_t>(params_.mgmt.clock_divider));
       continue;
     }
     awake_.set(true);
     step();
+    if (now_cycles() - awake_since_ > watchdog_cycles_ && run_ && !hart_.dead()) {
+      lost_ = true;
+      on_dead_();
+    }
   }
 }
 

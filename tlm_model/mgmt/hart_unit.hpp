@@ -21,7 +21,7 @@ class HartUnit : public sc_core::sc_module {
   SC_HAS_PROCESS(HartUnit);
   tlm_utils::simple_initiator_socket<HartUnit> bus_isock{"bus_isock"};
 
-  // `on_dead` is called once when the hart has taken a trap inside a trap handler.
+  // `on_dead` is called once when the hart has taken a trap inside a trap handler, or is lost.
   HartUnit(sc_core::sc_module_name name, uint32_t hart_id, const spec::BoardParams& params,
            Irq& irq, Activity& activity, std::function<void()> on_dead);
 
@@ -32,6 +32,7 @@ class HartUnit : public sc_core::sc_module {
   void set_run(bool run, uint32_t reset_pc);
   void set_halt(bool halt);
   bool running() const { return run_; }
+  bool lost() const { return lost_; }
 
  private:
   void hart_thread();
@@ -46,6 +47,9 @@ class HartUnit : public sc_core::sc_module {
   Hart hart_;
   bool run_ = false;
   bool halt_ = false;
+  bool lost_ = false;
+  const uint64_t watchdog_cycles_;
+  uint64_t awake_since_ = 0;
   uint32_t generation_ = 0;  // counts starts, so that an old slice does not act on a new run
   uint32_t reset_pc_ = 0;
   sc_core::sc_event control_event_{"control_event"};

@@ -212,9 +212,14 @@ void Mgmt::hart_died() {
   record.engine = kEngineHart;
   record.core = static_cast<uint8_t>(place_.core);
   record.cycle = now_cycles();
-  record.hart_mepc = hart_unit_.hart().csr(kMepc);
-  record.hart_mcause = hart_unit_.hart().csr(kMcause);
-  record.hart_mtval = hart_unit_.hart().csr(kMtval);
+  if (hart_unit_.lost()) {
+    record.hart_mepc = hart_unit_.hart().pc();
+    record.detail = TPU_STATUS_TIMEOUT;
+  } else {
+    record.hart_mepc = hart_unit_.hart().csr(kMepc);
+    record.hart_mcause = hart_unit_.hart().csr(kMcause);
+    record.hart_mtval = hart_unit_.hart().csr(kMtval);
+  }
   record.origin = record.core;
   std::memcpy(&page_.record_word(0), &record, sizeof record);
   page_.set_reg(spec::core_page::kFaultSeq, number);

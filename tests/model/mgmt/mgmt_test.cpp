@@ -349,6 +349,23 @@ TEST(Mgmt, DeadHartLeavesARecordAndTellsTheChip) {
   EXPECT_EQ(bench.take_msi(2), 1U << chip_page::kMsiEvent | 1U << chip_page::kMsiChip);
 }
 
+TEST(Mgmt, HartThatNeverSleepsIsLost) {
+  MgmtBench bench;
+  HartProgram program;
+  program.raw(rv::kNop);
+  program.raw(rv::jal(0, 0));
+  bench.start(1, program);
+  while (bench.run()) {  // ends: the hart is stopped
+    bench.take_msi(0);
+  }
+  EXPECT_GE(bench.now(),
+            static_cast<uint64_t>(bench.params.mgmt.watchdog_us * bench.params.core.clock_mhz));
+  EXPECT_EQ(bench.read_page(1, core_page::kFwState), core_page::kStateDead);
+  EXPECT_EQ(bench.read_page(1, core_page::kFaultRecord + 56), TPU_HART_ITCM_BASE + 4);  // mepc
+  EXPECT_EQ(bench.read_page(1, core_page::kFaultRecord + 52), TPU_STATUS_TIMEOUT);      // detail
+  EXPECT_NE(bench.read32(0, chip_page::kIrqPending) & 1U << chip_page::kMsiChip, 0U);
+}
+
 TEST(HostPort, SecondBoardInAProcessIsRefused) {
   MgmtBench bench;
   EXPECT_THROW(MgmtBench{}, KernelError);
