@@ -24,6 +24,10 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
       trace_(options_),
       pool_(thread_count(options.threads)),
       programs_(options_.params),
+      checker_(options.check ? std::make_unique<RaceChecker>(
+                                   static_cast<uint32_t>(spec::core_count(options_.params)),
+                                   static_cast<uint32_t>(options_.params.core.semaphores))
+                             : nullptr),
       ici_("ici", options_.params, fluid_),
       core_services_{
           .activity = activity_,
@@ -31,6 +35,7 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
           .fluid = fluid_,
           .programs = programs_,
           .trace = trace_.wanted() ? &trace_ : nullptr,
+          .checker = checker_.get(),
           .no_data = options.no_data,
           .vpu_simd = vpu_simd_from_name(options.simd),
           .make_mxu = [this](const std::string& path) { return mxu_select_.make(path); }} {
@@ -80,6 +85,12 @@ BoardStats Board::stats() {
   for (const auto& chip : chips_) {
     for (size_t core = 0; core < chip->cores(); ++core) {
       add_core_stats(*chip, core, stats);
+    }
+  }
+  if (checker_) {
+    stats.check_findings = checker_->count();
+    for (const std::string& finding : checker_->findings()) {
+      stats.check_text += finding + "\n";
     }
   }
   const MxuLockstepCounts lockstep = mxu_select_.counts();

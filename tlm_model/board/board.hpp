@@ -42,6 +42,7 @@ class Board : public sc_core::sc_module {
   JobPool pool_;
   PagePool pages_;
   ProgramCache programs_;
+  std::unique_ptr<RaceChecker> checker_;  // with --check
   ConsoleLog console_;
   Ici ici_;
   Fabric fabric_;

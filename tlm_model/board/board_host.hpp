@@ -55,9 +55,11 @@ struct BoardStats {
   std::vector<CoreStats> cores;
   uint64_t lockstep_tiles = 0;
   uint64_t lockstep_mismatches = 0;
-  std::string lockstep_text;  // the mismatches, for people
-  std::string waits_text;     // who waits for whom, one line a queue; empty when nothing waits
-  std::string fault_text;     // what the cores' fault units say of the records they hold
+  std::string lockstep_text;    // the mismatches, for people
+  std::string waits_text;       // who waits for whom, one line a queue; empty when nothing waits
+  uint64_t check_findings = 0;  // of the happens-before checker (check)
+  std::string check_text;       // the first of them, one a line
+  std::string fault_text;       // what the cores' fault units say of the records they hold
   std::vector<std::string> console;  // last text lines of the firmware
   std::string waves_error;
 };
