@@ -1,12 +1,16 @@
-// all_reduce by pairwise exchange: partner = core id xor mask, masks ascending (core, x, y), own
-// value plus the partner's. Small buckets: doubling (whole bucket every time). Large ones: halving,
-// after which every core owns a part, then the way back. Both sum each element by the same tree
-// ((0+1)+(2+3))+((4+5)+(6+7)), so neither bucketing nor size changes a bit.
+// all_reduce by pairwise exchange: partner = core id xor mask, own value plus the partner's.
+// Small buckets: doubling, masks ascending (core, x, y), the whole bucket every time; the sum of an
+// element is ((0+1)+(2+3))+((4+5)+(6+7)). Large ones: halving, after which every core owns a part,
+// then the way back. On all eight cores, core 0's half of the bucket goes x before y and core 1's
+// half y before x, so that both links of a chip are busy; its sum is ((0+1)+(4+5))+((2+3)+(6+7)).
+// Large buckets are cut into pieces that follow each other through the stages. Cuts and halves
+// depend on the values' sizes and the board alone.
 //
 // A transfer writes memory of another core, so its owner grants it first (credit: a nop of the
 // remote queue whose signal goes to the partner), the sender takes the credit, and the arrival is
-// a wait of the receiver's VPU queue. Credits and arrivals have one semaphore per mask; both sides
-// use them in the same order, since they run the same program.
+// a wait of the receiver's VPU queue. Credits and arrivals have a pair of semaphores for each
+// partner role (`channel`: a mask of doubling, a stage of halving); both sides use them in the same
+// order, since they run the same program.
 #include <algorithm>
 
 #include "codegen/emitter.hpp"
@@ -14,20 +18,25 @@
 
 namespace tpu::compiler {
 
-namespace {
-
-constexpr int64_t kSmallBytes = 64 * 1024;
-constexpr int kKeepRegister = kFirstOffsetRegister;      // per stage: bytes to the half kept
-constexpr int kSendRegister = kFirstOffsetRegister + 3;  // per stage: bytes to the half sent
-constexpr int kWholeRegister =
-    kFirstOffsetRegister + 6;  // per stage: the part owned, in the bucket
-
 // Masks that generate all groups, in reduced form (each has a highest bit that no other has), and
 // those bits. Groups must be the cosets of one set of masks.
 struct Exchange {
   std::vector<int64_t> masks;
   std::vector<int> bits;
 };
+
+namespace {
+
+constexpr int64_t kSmallBytes = 64 * 1024;
+constexpr int64_t kPieceBytes = 512 * 1024;          // of a bucket: enough for a link's bandwidth
+constexpr int64_t kStageChannel = int64_t{1} << 32;  // channels of halving stages; below: masks
+// Registers, one for each stage.
+constexpr int kKeepRegister = kFirstOffsetRegister;           // bytes to the half kept
+constexpr int kSendRegister = kFirstOffsetRegister + 3;       // bytes to the half sent
+constexpr int kWholeRegister = kFirstOffsetRegister + 6;      // bytes to the part owned
+constexpr int kStagePeerRegister = kFirstOffsetRegister + 9;  // partner
+constexpr int kStageBitRegister = kFirstOffsetRegister + 12;  // 0: keeps the first half
+constexpr int kTemporaryRegister = kFirstOffsetRegister + 15;
 
 int top_bit(int64_t mask) { return 63 - __builtin_clzll(static_cast<uint64_t>(mask)); }
 
@@ -112,8 +121,9 @@ struct ReducePiece {
   uint8_t type = 0;
   int program = -1;
   uint32_t id = 0;
-  std::vector<int64_t> landing;  // per stage
-  int64_t result = 0;            // where the sum ends up
+  std::vector<int64_t> landing;    // per stage
+  std::vector<int> granted, back;  // items that grant the landing areas and the way back
+  int64_t own = 0;                 // where the running sum lies
 };
 
 int Emitter::peer_register(int64_t mask) {
@@ -126,48 +136,48 @@ int Emitter::peer_register(int64_t mask) {
   return it->second;
 }
 
-// Two semaphores per mask, from the top of the board's: credits, then arrivals.
-int Emitter::dimension_semaphores(int64_t mask) {
-  auto it = remote_.find(mask);
+// Two semaphores per channel, from the top of the board's: credits, then arrivals.
+int Emitter::channel_semaphores(int64_t channel) {
+  auto it = remote_.find(channel);
   if (it == remote_.end()) {
     remote_semaphores_ -= 2;
-    it = remote_.emplace(mask, remote_semaphores_).first;
+    it = remote_.emplace(channel, remote_semaphores_).first;
   }
   return it->second;
 }
 
 // Tells the partner that it may write `range` of this core. Returns the item.
-int Emitter::grant(int64_t mask, const MemRange& range, uint32_t id) {
-  const int sem = dimension_semaphores(mask), peer = peer_register(mask);
+int Emitter::grant(const Link& link, const MemRange& range, uint32_t id) {
   auto c = make_command<spec::NopCommand>(spec::Opcode::kNop, spec::Queue::kDmaRemote, id);
-  c.head.signal[0] = {static_cast<uint8_t>(sem), 3, 1, static_cast<uint8_t>(peer)};
+  c.head.signal[0] = {static_cast<uint8_t>(channel_semaphores(link.channel)), 3, 1,
+                      static_cast<uint8_t>(link.peer)};
   Command command;
   command.body = c;
   command.windows = {range};
   return listing.append(std::move(command));
 }
 
-void Emitter::send(int64_t mask, const spec::Addr& src, const spec::Addr& dst, int64_t bytes,
+void Emitter::send(const Link& link, const spec::Addr& src, const spec::Addr& dst, int64_t bytes,
                    int64_t unit, const MemRange& reads, uint32_t id) {
-  const int sem = dimension_semaphores(mask), peer = peer_register(mask);
+  const int sem = channel_semaphores(link.channel);
   auto c = make_command<spec::DmaCommand>(spec::Opcode::kDma, spec::Queue::kDmaRemote, id);
   c.src = src;
   c.dst = dst;
   c.elem_bytes = static_cast<uint32_t>(unit);
   c.counts = {1, 1, 1, 1, static_cast<uint32_t>(bytes / unit)};
   c.src_strides[4] = c.dst_strides[4] = unit;
-  c.peer_reg = static_cast<uint8_t>(peer);
+  c.peer_reg = static_cast<uint8_t>(link.peer);
   c.head.wait[0] = {static_cast<uint8_t>(sem), 3, 1};
-  c.head.signal[0] = {static_cast<uint8_t>(sem + 1), 3, 1, static_cast<uint8_t>(peer)};
+  c.head.signal[0] = {static_cast<uint8_t>(sem + 1), 3, 1, static_cast<uint8_t>(link.peer)};
   Command command;
   command.body = c;
   command.windows = {reads};
   listing.append(std::move(command));
 }
 
-void Emitter::receive(int64_t mask, const MemRange& range, int granted, uint32_t id) {
+void Emitter::receive(const Link& link, const MemRange& range, int granted, uint32_t id) {
   auto c = make_command<spec::NopCommand>(spec::Opcode::kNop, spec::Queue::kVpu, id);
-  c.head.wait[0] = {static_cast<uint8_t>(dimension_semaphores(mask) + 1), 3, 1};
+  c.head.wait[0] = {static_cast<uint8_t>(channel_semaphores(link.channel) + 1), 3, 1};
   Command command;
   command.body = c;
   command.windows = {range};
@@ -202,36 +212,59 @@ void Emitter::combine(const ReducePiece& p, const spec::Addr& a, const spec::Add
 }
 
 void Emitter::exchange_doubling(ReducePiece& p) {
-  std::vector<int> granted;
+  const auto link = [&](size_t s) {
+    const int64_t mask = p.exchange->masks[s];
+    return Link{mask, peer_register(mask)};
+  };
   for (size_t s = 0; s < p.exchange->masks.size(); ++s) {
     p.landing.push_back(take(p.bytes));
-    granted.push_back(grant(p.exchange->masks[s], vmem_range(p.landing[s], p.bytes, true), p.id));
+    p.granted.push_back(grant(link(s), vmem_range(p.landing[s], p.bytes, true), p.id));
   }
-  int64_t own = p.bucket;
   for (size_t s = 0; s < p.exchange->masks.size(); ++s) {
-    const int64_t mask = p.exchange->masks[s], there = p.landing[s];
-    send(mask, vmem_addr(own), vmem_addr(there), p.bytes, p.elem_bytes,
-         vmem_range(own, p.bytes, false), p.id);
-    receive(mask, vmem_range(there, p.bytes, true), granted[s], p.id);
+    const int64_t there = p.landing[s];
+    send(link(s), vmem_addr(p.own), vmem_addr(there), p.bytes, p.elem_bytes,
+         vmem_range(p.own, p.bytes, false), p.id);
+    receive(link(s), vmem_range(there, p.bytes, true), p.granted[s], p.id);
     // The sum replaces what arrived: the bucket may still be on its way out.
-    combine(p, vmem_addr(own), vmem_addr(there), vmem_addr(there), p.bytes, {});
-    own = there;
+    combine(p, vmem_addr(p.own), vmem_addr(there), vmem_addr(there), p.bytes, {});
+    p.own = there;
   }
-  p.result = own;
 }
 
-// Registers of all stages: which half this core keeps, and where its part lies in the bucket.
-void Emitter::half_registers(const ReducePiece& p) {
+// Partner and half of every stage. Stages 1 and 2 of all eight cores change places on odd cores:
+// t = (a xor b) and odd gives a xor t or b xor t.
+void Emitter::stage_registers(const Exchange& e) {
   using spec::ScalarOp;
-  for (size_t s = 0; s < p.exchange->masks.size(); ++s) {
-    const int keep = kKeepRegister + static_cast<int>(s),
-              sent = kSendRegister + static_cast<int>(s),
-              whole = kWholeRegister + static_cast<int>(s);
-    const auto half = static_cast<int32_t>(p.bytes >> (s + 1));
-    listing.append(ScalarOp::kShri, keep, kPartitionRegister, 0, p.exchange->bits[s]);
-    listing.append(ScalarOp::kAndi, keep, keep, 0, 1);
-    listing.append(ScalarOp::kXori, sent, keep, 0, 1);
-    listing.append(ScalarOp::kMuli, keep, keep, 0, half);
+  for (size_t s = 0; s < e.masks.size(); ++s) {
+    const int bit = kStageBitRegister + static_cast<int>(s);
+    const int peer = kStagePeerRegister + static_cast<int>(s);
+    listing.append(ScalarOp::kShri, bit, kPartitionRegister, 0, e.bits[s]);
+    listing.append(ScalarOp::kAndi, bit, bit, 0, 1);
+    listing.append(ScalarOp::kXori, peer, kPartitionRegister, 0, static_cast<int32_t>(e.masks[s]));
+  }
+  if (e.masks != std::vector<int64_t>{1, 2, 4}) {
+    return;
+  }
+  for (const int pair : {kStageBitRegister + 1, kStagePeerRegister + 1}) {
+    listing.append(ScalarOp::kAndi, kTemporaryRegister + 1, kPartitionRegister, 0, 1);
+    listing.append(ScalarOp::kSub, kTemporaryRegister + 1, 0, kTemporaryRegister + 1, 0);
+    listing.append(ScalarOp::kXor, kTemporaryRegister, pair, pair + 1, 0);
+    listing.append(ScalarOp::kAnd, kTemporaryRegister, kTemporaryRegister, kTemporaryRegister + 1,
+                   0);
+    listing.append(ScalarOp::kXor, pair, pair, kTemporaryRegister, 0);
+    listing.append(ScalarOp::kXor, pair + 1, pair + 1, kTemporaryRegister, 0);
+  }
+}
+
+// Offsets of one size of piece: which half this core keeps, and where its part lies in the piece.
+void Emitter::half_registers(const Exchange& e, int64_t bytes) {
+  using spec::ScalarOp;
+  for (size_t s = 0; s < e.masks.size(); ++s) {
+    const int n = static_cast<int>(s);
+    const int keep = kKeepRegister + n, sent = kSendRegister + n, whole = kWholeRegister + n;
+    const auto half = static_cast<int32_t>(bytes >> (s + 1));
+    listing.append(ScalarOp::kMuli, keep, kStageBitRegister + n, 0, half);
+    listing.append(ScalarOp::kXori, sent, kStageBitRegister + n, 0, 1);
     listing.append(ScalarOp::kMuli, sent, sent, 0, half);
     if (s == 0) {
       listing.append(ScalarOp::kAddi, whole, keep, 0, 0);
@@ -241,47 +274,86 @@ void Emitter::half_registers(const ReducePiece& p) {
   }
 }
 
-void Emitter::exchange_halving(ReducePiece& p) {
-  const std::vector<int64_t>& masks = p.exchange->masks;
-  const size_t stages = masks.size();
-  half_registers(p);
-  std::vector<int> granted;
-  for (size_t s = 0; s < stages; ++s) {
+Emitter::Link Emitter::stage_link(size_t stage) {
+  return {kStageChannel + static_cast<int64_t>(stage),
+          kStagePeerRegister + static_cast<int>(stage)};
+}
+
+// Stage s < n of halving, or stage s - n of the way back: sends.
+void Emitter::halving_send(ReducePiece& p, size_t s) {
+  const size_t n = p.exchange->masks.size();
+  if (s < n) {
     const int64_t bytes = p.bytes >> (s + 1);
-    p.landing.push_back(take(bytes));
-    granted.push_back(grant(masks[s], vmem_range(p.landing[s], bytes, true), p.id));
+    send(stage_link(s), offset_by(vmem_addr(p.own), kSendRegister + static_cast<int>(s)),
+         vmem_addr(p.landing[s]), bytes, p.elem_bytes, vmem_range(p.own, 2 * bytes, false), p.id);
+    return;
   }
-  const MemRange read_all = vmem_range(p.bucket, p.bytes, false);
+  const size_t back = 2 * n - 1 - s;
+  const spec::Addr part = offset_by(vmem_addr(p.bucket), kWholeRegister + static_cast<int>(back));
+  send(stage_link(back), part, part, p.bytes >> (back + 1), p.elem_bytes,
+       vmem_range(p.bucket, p.bytes, false), p.id);
+}
+
+// The other side of the same stage: the arrival, and the sum on the way down.
+void Emitter::halving_receive(ReducePiece& p, size_t s) {
+  const size_t n = p.exchange->masks.size();
   const MemRange write_all = vmem_range(p.bucket, p.bytes, true);
-  std::vector<int> back;
-  int64_t own = p.bucket;
-  for (size_t s = 0; s < stages; ++s) {
-    const int64_t bytes = p.bytes >> (s + 1), there = p.landing[s];
-    const MemRange source = vmem_range(own, 2 * bytes, false);
-    send(masks[s], offset_by(vmem_addr(own), kSendRegister + static_cast<int>(s)), vmem_addr(there),
-         bytes, p.elem_bytes, source, p.id);
-    receive(masks[s], vmem_range(there, bytes, true), granted[s], p.id);
-    const bool last = s + 1 == stages;
-    const spec::Addr kept = offset_by(vmem_addr(own), kKeepRegister + static_cast<int>(s));
-    // The last sum goes home; before that, sums replace what arrived.
-    const spec::Addr out =
-        last ? offset_by(vmem_addr(p.bucket), kWholeRegister + static_cast<int>(s))
-             : vmem_addr(there);
-    combine(p, kept, vmem_addr(there), out, bytes,
-            last ? std::vector{source, write_all} : std::vector{source});
-    if (s == 0) {
-      for (const int64_t mask : masks) {
-        back.push_back(grant(mask, write_all, p.id));
+  if (s >= n) {
+    const size_t back = 2 * n - 1 - s;
+    receive(stage_link(back), write_all, p.back[back], p.id);
+    return;
+  }
+  const int64_t bytes = p.bytes >> (s + 1), there = p.landing[s];
+  const MemRange source = vmem_range(p.own, 2 * bytes, false);
+  receive(stage_link(s), vmem_range(there, bytes, true), p.granted[s], p.id);
+  const bool last = s + 1 == n;
+  const spec::Addr kept = offset_by(vmem_addr(p.own), kKeepRegister + static_cast<int>(s));
+  // The last sum goes home; before that, sums replace what arrived.
+  const spec::Addr out = last ? offset_by(vmem_addr(p.bucket), kWholeRegister + static_cast<int>(s))
+                              : vmem_addr(there);
+  combine(p, kept, vmem_addr(there), out, bytes,
+          last ? std::vector{source, write_all} : std::vector{source});
+  if (s == 0) {  // nothing of the bucket is needed any more
+    for (size_t back = 0; back < n; ++back) {
+      p.back.push_back(grant(stage_link(back), write_all, p.id));
+    }
+  }
+  p.own = there;
+}
+
+// Pieces go through the stages one behind the other; all sends of a round stand before its
+// arrivals.
+void Emitter::exchange_halving(std::vector<ReducePiece>& pieces) {
+  const Exchange& e = *pieces[0].exchange;
+  const size_t stages = e.masks.size(), steps = 2 * stages;
+  stage_registers(e);
+  half_registers(e, pieces[0].bytes);
+  for (ReducePiece& p : pieces) {
+    for (size_t s = 0; s < stages; ++s) {
+      const int64_t bytes = p.bytes >> (s + 1);
+      p.landing.push_back(take(bytes));
+    }
+  }
+  for (ReducePiece& p : pieces) {
+    for (size_t s = 0; s < stages; ++s) {
+      p.granted.push_back(
+          grant(stage_link(s), vmem_range(p.landing[s], p.bytes >> (s + 1), true), p.id));
+    }
+  }
+  for (size_t round = 0; round < pieces.size() + steps - 1; ++round) {
+    for (const bool sends : {true, false}) {
+      for (size_t i = 0; i < pieces.size(); ++i) {
+        if (round < i || round - i >= steps) {
+          continue;
+        }
+        if (sends) {
+          halving_send(pieces[i], round - i);
+        } else {
+          halving_receive(pieces[i], round - i);
+        }
       }
     }
-    own = there;
   }
-  for (size_t s = stages; s-- > 0;) {
-    const spec::Addr part = offset_by(vmem_addr(p.bucket), kWholeRegister + static_cast<int>(s));
-    send(masks[s], part, part, p.bytes >> (s + 1), p.elem_bytes, read_all, p.id);
-    receive(masks[s], write_all, back[s], p.id);
-  }
-  p.result = p.bucket;
 }
 
 namespace {
@@ -336,31 +408,40 @@ void Emitter::emit_all_reduce(const Kernel& k) {
   const int64_t unit = elem_bytes(elem);
   const auto stages = static_cast<int64_t>(exchange.masks.size());
   const int64_t grain = kAlign << stages;
-  const int64_t limit = std::max(board_.core.vmem_kib * 1024 / 8 / grain, int64_t{1}) * grain;
+  const int64_t vmem = board_.core.vmem_kib * 1024;
+  const int64_t limit = std::max(vmem / 4 / grain, int64_t{1}) * grain;
   for (const std::vector<Share>& shares : cut_pieces(k, limit)) {
+    const int64_t used = shares.back().at + shares.back().bytes;
+    const bool halving = stages > 0 && used > kSmallBytes;
+    const int64_t count = halving ? (used + kPieceBytes - 1) / kPieceBytes : 1;
     ReducePiece p;
     p.exchange = &exchange;
-    const int64_t used = shares.back().at + shares.back().bytes;
-    p.bytes = round_up(used, grain);
+    p.bytes = round_up((used + count - 1) / count, grain);
     p.elem_bytes = unit;
     p.type = static_cast<uint8_t>(isa_elem(elem));
     p.program = program;
     p.id = id;
+    int64_t result = 0, bucket = 0;
+    std::vector<ReducePiece> pieces;
     try {
-      p.bucket = take(p.bytes);
+      result = bucket = take(p.bytes * count);
+      for (int64_t i = 0; i < count; ++i) {
+        p.bucket = p.own = bucket + i * p.bytes;
+        pieces.push_back(p);
+      }
       for (const Share& s : shares) {
         const Buffer& b = buffer(k.reads[s.value]);
-        spec::Addr src = b.vmem >= 0 ? vmem_addr(b.vmem + s.from) : hbm(b, s.from);
-        copy_bytes(src, vmem_addr(p.bucket + s.at), s.bytes, unit, id);
+        const spec::Addr src = b.vmem >= 0 ? vmem_addr(b.vmem + s.from) : hbm(b, s.from);
+        copy_bytes(src, vmem_addr(bucket + s.at), s.bytes, unit, id);
       }
-      if (used < p.bytes) {
-        fill(vmem_addr(p.bucket + used), unit, (p.bytes - used) / unit, 0, id);
+      if (used < p.bytes * count) {
+        fill(vmem_addr(bucket + used), unit, (p.bytes * count - used) / unit, 0, id);
       }
-      p.result = p.bucket;
-      if (stages > 0 && p.bytes <= kSmallBytes) {
-        exchange_doubling(p);
+      if (halving) {
+        exchange_halving(pieces);
       } else if (stages > 0) {
-        exchange_halving(p);
+        exchange_doubling(pieces[0]);
+        result = pieces[0].own;
       }
     } catch (const VmemFull&) {
       too_large(k);
@@ -370,27 +451,29 @@ void Emitter::emit_all_reduce(const Kernel& k) {
       Buffer& b = buffer(k.writes[s.value]);
       const bool complete = s.bytes == b.bytes && b.bytes <= resident_limit();
       if (complete) {
-        b.vmem = p.result + s.at;
+        b.vmem = result + s.at;
         inside.push_back(&b);
         if (b.must_store) {
           store(b, id);
         }
       } else {
         give_home(b);
-        copy_bytes(vmem_addr(p.result + s.at), hbm(b, s.from), s.bytes, unit, id);
+        copy_bytes(vmem_addr(result + s.at), hbm(b, s.from), s.bytes, unit, id);
         b.in_hbm = b.in_hbm || s.from + s.bytes == b.bytes;
       }
     }
-    // Buffers inside the piece share its memory; the rest goes back.
-    std::vector<int64_t> areas = p.landing;
-    areas.push_back(p.bucket);
+    // Buffers inside the bucket share its memory; the rest goes back.
+    std::vector<int64_t> areas{bucket};
+    for (const ReducePiece& piece : pieces) {
+      areas.insert(areas.end(), piece.landing.begin(), piece.landing.end());
+    }
     for (const int64_t area : areas) {
-      if (area != p.result || inside.empty()) {
+      if (area != result || inside.empty()) {
         give(area);
       }
     }
     if (!inside.empty()) {
-      share(p.result, inside);
+      share(result, inside);
     }
   }
 }

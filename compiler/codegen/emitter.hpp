@@ -48,6 +48,7 @@ struct Buffer {
 };
 
 struct ReducePiece;  // emit_collective.cpp
+struct Exchange;
 
 struct VmemFull {};  // thrown by Emitter::take
 
@@ -139,16 +140,24 @@ class Emitter {
   // emit_collective.cpp
   void emit_all_reduce(const Kernel& k);
   int peer_register(int64_t mask);
-  int dimension_semaphores(int64_t mask);
-  int grant(int64_t mask, const MemRange& range, uint32_t id);
-  void send(int64_t mask, const spec::Addr& src, const spec::Addr& dst, int64_t bytes, int64_t unit,
-            const MemRange& reads, uint32_t id);
-  void receive(int64_t mask, const MemRange& range, int granted, uint32_t id);
+  struct Link {       // to a partner
+    int64_t channel;  // names its semaphores
+    int peer;         // register with its core id
+  };
+  int channel_semaphores(int64_t channel);
+  int grant(const Link& link, const MemRange& range, uint32_t id);
+  void send(const Link& link, const spec::Addr& src, const spec::Addr& dst, int64_t bytes,
+            int64_t unit, const MemRange& reads, uint32_t id);
+  void receive(const Link& link, const MemRange& range, int granted, uint32_t id);
   void combine(const ReducePiece& p, const spec::Addr& a, const spec::Addr& b,
                const spec::Addr& out, int64_t bytes, std::vector<MemRange> windows);
   void exchange_doubling(ReducePiece& p);
-  void half_registers(const ReducePiece& p);
-  void exchange_halving(ReducePiece& p);
+  void stage_registers(const Exchange& e);
+  void half_registers(const Exchange& e, int64_t bytes);
+  static Link stage_link(size_t stage);
+  void halving_send(ReducePiece& p, size_t s);
+  void halving_receive(ReducePiece& p, size_t s);
+  void exchange_halving(std::vector<ReducePiece>& pieces);
 
   const Module& module_;
   const KernelProgram& kernels_;
@@ -164,7 +173,7 @@ class Emitter {
   std::map<int64_t, int64_t> shared_;  // address of a buffer -> allocation that it lies in
   bool arguments_saved_ = false;
   uint32_t running_op_ = 0;
-  std::map<int64_t, int> remote_;  // mask -> semaphore of credits; +1: of arrivals
+  std::map<int64_t, int> remote_;  // channel -> semaphore of credits; +1: of arrivals
   int remote_semaphores_;
   std::map<int64_t, int> peers_;  // mask -> register
 };

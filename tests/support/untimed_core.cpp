@@ -290,6 +290,15 @@ struct UntimedMachine::State {
       case ScalarOp::kSub:
         out = rs1 - rs2;
         break;
+      case ScalarOp::kAnd:
+        out = rs1 & rs2;
+        break;
+      case ScalarOp::kOr:
+        out = rs1 | rs2;
+        break;
+      case ScalarOp::kXor:
+        out = rs1 ^ rs2;
+        break;
       case ScalarOp::kXori:
         out = rs1 ^ imm;
         break;
