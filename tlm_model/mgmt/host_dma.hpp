@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "kernel/activity.hpp"
+#include "kernel/host_bus.hpp"
 #include "mgmt/fabric.hpp"
 #include "mgmt/irq.hpp"
 #include "mgmt/reg_block.hpp"
-#include "pcie/host_bus.hpp"
 #include "tpu/spec/board_params.hpp"
 #include "tpu/spec/hostdma_regs.hpp"
 

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "kernel/cycles.hpp"
-#include "pcie/pcie_endpoint.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/gsync_regs.hpp"
 #include "tpu/spec/hart_map.h"

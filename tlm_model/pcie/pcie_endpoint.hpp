@@ -12,14 +12,11 @@
 
 #include "kernel/activity.hpp"
 #include "kernel/cycles.hpp"
-#include "pcie/host_bus.hpp"
+#include "kernel/host_bus.hpp"
 #include "pcie/host_memory.hpp"
 #include "tpu/spec/board_params.hpp"
 
 namespace tpu::model {
-
-// Offsets that a core's host_tsock answers: its BAR0 page from 0, its load window from kLoadWindow.
-inline constexpr uint64_t kCoreLoadWindow = 0x100000;
 
 struct ChipIdentity {
   uint32_t index;

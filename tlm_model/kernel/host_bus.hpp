@@ -13,6 +13,9 @@
 
 namespace tpu::model {
 
+// Offsets that a core's host_tsock answers: its BAR0 page from 0, its load window from kLoadWindow.
+inline constexpr uint64_t kCoreLoadWindow = 0x100000;
+
 class HostBus : public virtual sc_core::sc_interface {
  public:
   static constexpr int kNoMsi = -1;
