@@ -1,6 +1,7 @@
 // The same steps as tpuc, in memory.
 #include "cli/compile.hpp"
 
+#include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
 #include "codegen/codegen.hpp"
 #include "import/import.hpp"
@@ -18,6 +19,15 @@ std::vector<std::byte> compile_file(const std::string& path, const std::string& 
     return exe::write_executable(compile_graph(module, params));
   } catch (const std::exception& error) {
     throw Error(ErrorCode::kInvalidArgument, path + ": " + error.what());
+  }
+}
+
+std::string disassemble_program(const exe::ExecutableT& program) {
+  try {
+    return compiler::disassemble(program);
+  } catch (const std::exception& error) {
+    throw Error(ErrorCode::kInvalidArgument,
+                program.name + ": the code cannot be listed: " + error.what());
   }
 }
 

@@ -5,11 +5,16 @@
 #include <string>
 #include <vector>
 
+#include "exe/executable.hpp"
+
 namespace tpu::driver {
 
 /// Compiles a StableHLO portable artifact for a board. Throws Error (InvalidArgument) with the
 /// compiler's text.
 std::vector<std::byte> compile_file(const std::string& path, const std::string& board,
                                     const std::vector<std::string>& overrides);
+
+/// Assembly text of a program. Throws Error (InvalidArgument).
+std::string disassemble_program(const exe::ExecutableT& program);
 
 }  // namespace tpu::driver

@@ -73,6 +73,9 @@ std::vector<std::byte> program_bytes(const std::string& path, const OpenOptions&
   return read_file(path);
 }
 
-std::string program_listing(const std::string& path) { return header_listing(read(path)); }
+std::string program_listing(const std::string& path) {
+  const exe::ExecutableT exe = read(path);
+  return header_listing(exe) + "\n" + disassemble_program(exe);
+}
 
 }  // namespace tpu::driver

@@ -12,8 +12,8 @@ namespace tpu::driver {
 /// Bytes of an executable for the board of `options`. Throws Error.
 std::vector<std::byte> program_bytes(const std::string& path, const OpenOptions& options);
 
-/// Listing of an executable: header, parameters, slots, ops, and the code when this build has the
-/// disassembler. Throws Error.
+/// Listing of an executable: header, parameters, slots, ops, then the code as assembly text. Throws
+/// Error.
 std::string program_listing(const std::string& path);
 
 }  // namespace tpu::driver

@@ -1,0 +1,103 @@
+// Bad core programs on the simulated board, through driver, PCIe and firmware: what the user is
+// told, and that the board and every other buffer survive. Programs are written by hand.
+#include <gtest/gtest.h>
+
+#include "asm/assembler.hpp"
+#include "board/board_loader.hpp"
+#include "tests/driver/program_builder.hpp"
+#include "tpu/tpu.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using test::counting;
+
+// Copies its argument to its result through VMEM.
+constexpr const char* kGood = R"(
+.program "good"
+.slot argument bytes=4096
+.slot result bytes=4096
+.arg "x" elem=i32 global=[1024] slot=0
+.result "y" elem=i32 global=[1024] slot=1
+  dma_in.dma signal=0:1 src=hbm[0]+0 dst=vmem+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  dma_out.dma wait=0:1:take signal=1:1 src=vmem+0 dst=hbm[1]+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  swait r1, r0, 1
+  halt
+)";
+
+class SimFailure : public ::testing::Test {
+ protected:
+  void SetUp() override { board_ = Board::open(); }
+  void TearDown() override { board_.close(); }
+
+  Executable load(const std::string& text) {
+    const auto exe = compiler::assemble(text, "test.s", spec::load_board("v3_8"));
+    return board_.load(exe::write_executable(exe), 3);
+  }
+
+  static std::string changed(const std::string& from, const std::string& to) {
+    std::string text = kGood;
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.replace(at, from.size(), to);
+  }
+
+  // Runs `text`, expects a fault that says `part`, and that the argument and the board live on.
+  std::shared_ptr<const Error> expect_fault(const std::string& text, const std::string& part) {
+    const Executable bad = load(text);
+    const Executable good = load(kGood);
+    const HostArray sent = counting(DType::kI32, {1024});
+    const Array argument = bad.put(0, sent);
+    const RunResult result = bad.run({argument});
+    const RunResult behind = good.run({argument});
+    const auto error = result.done.wait_for_error();
+    EXPECT_NE(error, nullptr);
+    if (error) {
+      EXPECT_EQ(error->code(), ErrorCode::kDeviceFault) << error->what();
+      EXPECT_EQ(error->place().device, 3);
+      EXPECT_NE(error->message().find(part), std::string::npos) << error->what();
+    }
+    EXPECT_EQ(behind.outputs[0].to_host().bytes, sent.bytes);
+    EXPECT_EQ(argument.to_host().bytes, sent.bytes);
+    EXPECT_EQ(board_.put(0, sent).to_host().bytes, sent.bytes);
+    return error;
+  }
+
+  Board board_;
+};
+
+TEST_F(SimFailure, GoodProgramCopies) {
+  const Executable good = load(kGood);
+  const HostArray sent = counting(DType::kI32, {1024});
+  EXPECT_EQ(good.run({good.put(0, sent)}).outputs[0].to_host().bytes, sent.bytes);
+}
+
+TEST_F(SimFailure, AccessOutsideOfASlotNamesIt) {
+  expect_fault(changed("dst=hbm[1]+0", "dst=hbm[1]+64"), "SLOT_RANGE");
+}
+
+TEST_F(SimFailure, AccessOutsideOfVmemNamesIt) {
+  expect_fault(changed("dst=vmem+0", "dst=vmem+16777215"), "VMEM_RANGE");
+}
+
+TEST_F(SimFailure, FaultCarriesOpAndSourceLine) {
+  std::string text = changed("dst=hbm[1]+0", "dst=hbm[1]+64");
+  text.replace(text.find("  dma_in"), 0, ".op \"copy\" file=\"model.py\" line=42\n");
+  const auto error = expect_fault(text, "engine dma_out");
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(error->place().op, "copy");
+  EXPECT_EQ(error->place().source, "model.py:42");
+}
+
+TEST_F(SimFailure, DeadlockSaysWhoWaits) {
+  const auto error = expect_fault(changed("wait=0:1:take", "wait=0:2:take"), "dma_out");
+  ASSERT_NE(error, nullptr);
+  EXPECT_NE(error->message().find("semaphore 0"), std::string::npos) << error->what();
+}
+
+TEST_F(SimFailure, SemaphoreLeftOverAtTheEnd) {
+  expect_fault(changed("signal=1:1", "signal=1:2"), "SEM_NONZERO_AT_END");
+}
+
+}  // namespace
+}  // namespace tpu::driver
