@@ -284,6 +284,68 @@ TEST(Moves, ConcatenateEveryDim) {
   }
 }
 
+// Sums over groups of cores, from one element to several pieces, with exact sums.
+TEST(Collectives, EverySizeGroupAndKind) {
+  const std::vector<Groups> all = {{{0, 1, 2, 3, 4, 5, 6, 7}},
+                                   {{0, 1}, {2, 3}, {4, 5}, {6, 7}},
+                                   {{0, 2, 4, 6}, {1, 3, 5, 7}},
+                                   {{0, 3}, {1, 2}, {4, 7}, {5, 6}},
+                                   {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}}};
+  for (const Groups& groups : all) {
+    for (const int64_t count : {1, 300, 40000, 400000}) {
+      if (count > 40000 && groups.size() > 2) {
+        continue;
+      }
+      GraphBuilder b(8);
+      b.module().mesh.name = "mesh";
+      b.module().mesh.axes = {{"d", 8}};
+      Value* x = b.arg(f32({count}));
+      b.module().main->args[0].global.dims[0] = 8 * count;
+      b.module().main->args[0].sharding.dim_axes = {{0}};
+      CollectiveAttrs a;
+      a.groups = groups;
+      Value* s = b.with_body(b.op(Kind::kAllReduce, {x}, x->type, a), Kind::kAdd);
+      Value* m = b.with_body(b.op(Kind::kAllReduce, {x}, x->type, a), Kind::kMaximum);
+      Value* y = b.op(Kind::kAdd, {s, m}, x->type);
+      Module& module = b.done({s, y});
+      for (ResultInfo& r : module.main->results) {
+        r.global.dims[0] = 8 * count;
+        r.sharding.dim_axes = {{0}};
+      }
+      RunOptions o;
+      o.small_integers = true;
+      o.tolerance = 0;
+      o.order_seeds = {count > 1000 ? 0u : 3u};
+      SCOPED_TRACE(std::to_string(groups.size()) + " groups, " + std::to_string(count));
+      check_graph(module, o);
+    }
+  }
+}
+
+TEST(Collectives, AllCoresGetTheSameBitsOfInexactSums) {
+  GraphBuilder b(8);
+  b.module().mesh.axes = {{"d", 8}};
+  Value* x = b.arg(f32({50000}));
+  b.module().main->args[0].global.dims[0] = 400000;
+  b.module().main->args[0].sharding.dim_axes = {{0}};
+  CollectiveAttrs a;
+  a.groups = {{0, 1, 2, 3, 4, 5, 6, 7}};
+  Value* s = b.with_body(b.op(Kind::kAllReduce, {x}, x->type, a), Kind::kAdd);
+  const Outcome out = check_graph(b.done({s}));
+  for (size_t core = 1; core < 8; ++core) {
+    EXPECT_EQ(out.results[core][0].data, out.results[0][0].data) << core;
+  }
+}
+
+TEST(Collectives, OddGroupsAreAnError) {
+  GraphBuilder b(8);
+  CollectiveAttrs a;
+  a.groups = {{0, 1, 2}, {3, 4, 5}, {6, 7}};
+  Value* x = b.arg(f32({4}));
+  Value* s = b.with_body(b.op(Kind::kAllReduce, {x}, x->type, a), Kind::kAdd);
+  EXPECT_THROW(compile_graph(b.done({s}), spec::load_board("v3_8")), Error);
+}
+
 TEST(Empty, DimsOfZero) {
   GraphBuilder b;
   Value* x = b.arg(f32({0, 5}));

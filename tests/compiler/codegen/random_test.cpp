@@ -265,12 +265,14 @@ void run_seed(uint32_t seed) {
   }
 }
 
+constexpr uint32_t kSeeds = 300;
+
 TEST(RandomGraphs, EqualTheInterpreter) {
   if (const char* seed = std::getenv("TPU_TEST_SEED"); seed != nullptr) {
     run_seed(static_cast<uint32_t>(std::stoul(seed)));
     return;
   }
-  for (uint32_t seed = 1; seed <= 300 && !HasFailure(); ++seed) {
+  for (uint32_t seed = 1; seed <= kSeeds && !HasFailure(); ++seed) {
     run_seed(seed);
   }
 }
