@@ -38,8 +38,12 @@ struct BoardHost::Impl {
   bool closed = false;
 };
 
-BoardHost::BoardHost(const BoardOptions& options, HostMemory& memory)
-    : impl_(std::make_unique<Impl>(options, memory)) {}
+BoardHost::BoardHost(const BoardOptions& options, HostMemory& memory) {
+  // Mistakes in the options are found before the process's only kernel is used up.
+  MxuSelect check_patterns(options);
+  vpu_simd_from_name(options.simd);
+  impl_ = std::make_unique<Impl>(options, memory);
+}
 
 BoardHost::~BoardHost() {
   try {
@@ -114,7 +118,7 @@ BoardStats BoardHost::stats() {
 }
 
 std::string BoardHost::close() {
-  if (impl_->closed) {
+  if (impl_ == nullptr || impl_->closed) {
     return {};
   }
   impl_->closed = true;

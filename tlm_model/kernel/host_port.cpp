@@ -65,6 +65,9 @@ HostPort::HostPort(std::function<std::shared_ptr<void>()> elaborate) {
     const std::string text = end_text_;
     lock.unlock();
     thread_.join();
+    if (start_error_) {
+      std::rethrow_exception(start_error_);
+    }
     throw KernelError(text);
   }
 }
@@ -80,7 +83,13 @@ void HostPort::kernel_thread(const std::function<std::shared_ptr<void>()>& elabo
     sc_core::sc_report_handler::set_actions(sc_core::SC_ERROR, sc_core::SC_THROW);
     sc_core::sc_report_handler::set_actions(sc_core::SC_FATAL, sc_core::SC_THROW);
     Gate gate("host_port", *this);
-    const std::shared_ptr<void> board = elaborate();
+    std::shared_ptr<void> board;
+    try {
+      board = elaborate();
+    } catch (...) {
+      start_error_ = std::current_exception();
+      throw;
+    }
     sc_core::sc_start();
     if (sc_core::sc_get_status() != sc_core::SC_STOPPED) {
       text = "the simulation ran out of events while the host waited for it";

@@ -57,6 +57,7 @@ class HostPort {
   bool ended_ = false;  // the kernel thread is gone
   std::exception_ptr error_;
   std::string end_text_;
+  std::exception_ptr start_error_;  // elaboration failed
   std::thread thread_;
 };
 

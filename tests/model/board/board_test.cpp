@@ -289,11 +289,27 @@ TEST(Board, SameCallsGiveTheSameCycles) {
   EXPECT_EQ(cycles[0], cycles[1]);
 }
 
-TEST(Board, RefusesOptionsThatCannotBe) {
+TEST(Board, RefusesOptionsThatCannotBeAndThenOpens) {
   HostArena arena(4096);
-  BoardOptions options = BoardBench::default_options();
-  options.mxu = {{"board.chip9.core0.mxu0", "fast"}};
-  EXPECT_THROW(BoardHost(options, arena), std::runtime_error);
+  const auto error_of = [&](const std::string& pattern, const std::string& mode,
+                            const std::string& simd) {
+    BoardOptions options = BoardBench::default_options();
+    options.mxu = {{pattern, mode}};
+    options.simd = simd;
+    try {
+      BoardHost host(options, arena);
+    } catch (const std::runtime_error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(error_of("board.chip9.core0.mxu0", "fast", "").find("matches no matrix unit"),
+            std::string::npos);
+  EXPECT_NE(error_of("board.*", "quick", "").find("quick"), std::string::npos);
+  EXPECT_NE(error_of("board.*", "fast@x..2", "").find("steps"), std::string::npos);
+  EXPECT_NE(error_of("board.*", "fast", "mmx"), "");
+  BoardBench bench;
+  EXPECT_EQ(bench.host.read32(0, 0, spec::chip_page::kMagic), spec::chip_page::kMagicTpub);
 }
 
 }  // namespace
