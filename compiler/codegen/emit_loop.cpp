@@ -78,15 +78,15 @@ struct Emitter::Stream {
 
 struct Emitter::LoopPlan {
   VpuGenOptions options;
-  std::vector<int> order;          // of the loops in the command
-  Dims tile;                       // iterations of a tile per loop
-  std::vector<int> in_stream;      // per access: index of its stream, -1: resident
-  std::map<int, int> out_stream;   // node -> stream
-  std::vector<Stream> streams;     // inputs first
-  std::set<const Value*> whole;    // inputs and outputs that lie in VMEM as a whole
-  std::set<const Value*> forced;   // values that must be streamed: no room
-  std::vector<int64_t> temporary;  // VMEM to give back
-  int64_t carry = -1;              // accumulators between tiles
+  std::vector<int> order;           // of the loops in the command
+  Dims tile;                        // iterations of a tile per loop
+  std::vector<int> in_stream;       // per access: index of its stream, -1: resident
+  std::map<int, int> out_stream;    // node -> stream
+  std::vector<Stream> streams;      // inputs first
+  std::vector<const Value*> whole;  // inputs and outputs that lie in VMEM as a whole
+  std::set<const Value*> forced;    // values that must be streamed: no room
+  std::vector<int64_t> temporary;   // VMEM to give back
+  int64_t carry = -1;               // accumulators between tiles
   int64_t carry_bytes = 0;
   bool cut_reduce = false;
 };
@@ -186,7 +186,8 @@ bool Emitter::plan_loop(const Kernel& k, LoopPlan& plan) {
            (next_read(b) != INT32_MAX && b.bytes <= resident_limit());
   };
   const auto whole = [&](Buffer& b) {
-    if (plan.whole.insert(b.value).second) {
+    if (std::find(plan.whole.begin(), plan.whole.end(), b.value) == plan.whole.end()) {
+      plan.whole.push_back(b.value);
       whole_bytes += b.bytes;
     }
   };

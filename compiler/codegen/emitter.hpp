@@ -37,6 +37,7 @@ class RangeAllocator {
 
 struct Buffer {
   const Value* value = nullptr;
+  int number = 0;  // in order of creation
   int64_t bytes = 0;
   int slot = -1;  // HBM home; -1: none yet
   int64_t offset = 0;
@@ -85,6 +86,7 @@ class Emitter {
   void make_slots();
   void plan_results();
   bool result_may_overwrite(const Value* result, int slot) const;
+  Buffer& new_buffer(const Value* v);
   Buffer& buffer(const Value* v) { return buffers_.at(v); }
   int next_read(const Buffer& b) const;  // kernel behind the current one, INT_MAX: none
   int64_t take(int64_t bytes);           // VMEM; evicts; throws VmemFull
@@ -162,8 +164,9 @@ class Emitter {
   const Module& module_;
   const KernelProgram& kernels_;
   const spec::BoardParams& board_;
-  std::map<const Value*, Buffer> buffers_;
-  std::vector<const Value*> result_home_;  // value whose home is result slot i, or null
+  std::map<const Value*, Buffer> buffers_;  // for look-up only: pointers have no stable order
+  std::vector<Buffer*> ordered_;            // by number, for everything that walks over buffers
+  std::vector<const Value*> result_home_;   // value whose home is result slot i, or null
   RangeAllocator vmem_;
   RangeAllocator scratch_;
   int scratch_slot_ = -1;

@@ -8,6 +8,8 @@
 #include <set>
 #include <unordered_set>
 
+#include "codegen/contraction.hpp"
+
 namespace tpu::compiler {
 
 namespace {
@@ -437,39 +439,17 @@ class Fuser {
     }
   }
 
-  static void merge_dims(std::vector<Contraction::Dim>& dims) {
-    std::erase_if(dims, [](const Contraction::Dim& d) { return d.n == 1; });
-    for (size_t i = dims.size(); i-- > 1;) {
-      const auto& in = dims[i];
-      auto& out = dims[i - 1];
-      if (out.lhs == in.n * in.lhs && out.rhs == in.n * in.rhs && out.out == in.n * in.out) {
-        dims[i].n *= out.n;
-        dims.erase(dims.begin() + static_cast<ptrdiff_t>(i) - 1);
-      }
-    }
-  }
-
   // Loops of the contraction over buffers that the matrix unit can read: rows with contiguous
   // contraction (or contiguous rows: the transpose unit turns them), weights as a plain matrix.
   Contraction contraction(const Op& op, bool turned) {
-    std::array<Side, 2> side;
+    std::array<ContractionSide, 2> side;
     for (size_t i = 0; i < 2; ++i) {
       const NestAccess a = operand(op.operands[i]);
       side[i] = {a.value, a.view.offset, a.view.stride};
     }
     for (int tries = 0; tries < 2; ++tries) {
-      Contraction c = make_contraction(op, side);
-      if (turned) {
-        turn(c);
-      }
-      for (auto* dims : {&c.batch, &c.m, &c.n, &c.k}) {
-        merge_dims(*dims);
-      }
-      const bool one_k = c.k.size() <= 1;
-      const bool k_runs = c.k.empty() || c.k[0].lhs == 1;
-      const bool m_runs = c.m.empty() || c.m[0].lhs == 1;
-      const bool lhs_ok = one_k && c.m.size() <= 1 && (k_runs || m_runs) && forward(c.k, c.m);
-      const bool rhs_ok = one_k && c.n.size() <= 1 && forward(c.k, c.n);
+      Contraction c = make_contraction(op, side, turned);
+      const bool lhs_ok = rows_can_stream(c), rhs_ok = weights_can_load(c);
       if (lhs_ok && rhs_ok) {
         return c;
       }
@@ -483,51 +463,9 @@ class Fuser {
     unsupported(op, "the dims of this dot_general cannot be brought into matrix order");
   }
 
-  // out[n, m] = sum rhs[k, n] * lhs[m, k]: the sides change places.
-  static void turn(Contraction& c) {
-    const int64_t rows = Contraction::count(c.m), cols = Contraction::count(c.n);
-    for (auto& d : c.m) {
-      d.out /= cols;
-    }
-    for (auto& d : c.n) {
-      d.out *= rows;
-    }
-    std::swap(c.lhs, c.rhs);
-    std::swap(c.lhs_offset, c.rhs_offset);
-    std::swap(c.m, c.n);
-    for (auto* dims : {&c.batch, &c.m, &c.n, &c.k}) {
-      for (auto& d : *dims) {
-        std::swap(d.lhs, d.rhs);
-      }
-    }
-  }
-
-  static bool forward(const std::vector<Contraction::Dim>& a,
-                      const std::vector<Contraction::Dim>& b) {
-    const auto positive = [](const Contraction::Dim& d) { return d.lhs >= 0 && d.rhs >= 0; };
-    return std::all_of(a.begin(), a.end(), positive) && std::all_of(b.begin(), b.end(), positive);
-  }
-
-  struct Side {
-    const Value* buffer = nullptr;
-    int64_t offset = 0;
-    Dims strides;  // along the dims of the operand
-  };
-
-  static Dims free_dims(int64_t rank, const Dims& batch, const Dims& contract) {
-    Dims free;
-    for (int64_t d = 0; d < rank; ++d) {
-      if (std::find(batch.begin(), batch.end(), d) == batch.end() &&
-          std::find(contract.begin(), contract.end(), d) == contract.end()) {
-        free.push_back(d);
-      }
-    }
-    return free;
-  }
-
   // Copies an operand into the order batch, rows, contraction (rows side) or batch, contraction,
   // columns.
-  Side arrange(const Op& op, size_t i, bool rows_side) {
+  ContractionSide arrange(const Op& op, size_t i, bool rows_side) {
     Value* v = op.operands[i];
     const auto& a = op.as<DotAttrs>();
     const Dims& batch = i == 0 ? a.lhs_batch : a.rhs_batch;
@@ -544,41 +482,12 @@ class Fuser {
     }
     Op* made = program_.made_ops->append(Kind::kTranspose, {v}, {type}, DimsAttrs{perm}, op.loc);
     copy(made->result());
-    Side side{made->result(), 0, Dims(perm.size())};
+    ContractionSide side{made->result(), 0, Dims(perm.size())};
     const Dims pitch = row_major_strides(type.dims);
     for (size_t d = 0; d < perm.size(); ++d) {
       side.strides[static_cast<size_t>(perm[d])] = pitch[d];
     }
     return side;
-  }
-
-  static Contraction make_contraction(const Op& op, const std::array<Side, 2>& side) {
-    const auto& a = op.as<DotAttrs>();
-    Contraction c;
-    c.lhs = side[0].buffer;
-    c.rhs = side[1].buffer;
-    c.lhs_offset = side[0].offset;
-    c.rhs_offset = side[1].offset;
-    const Dims &ls = side[0].strides, &rs = side[1].strides;
-    const Dims &ld = op.operand_type(0).dims, &rd = op.operand_type(1).dims;
-    const Dims os = row_major_strides(op.type().dims);
-    const auto at = [](const Dims& v, int64_t d) { return v[static_cast<size_t>(d)]; };
-    size_t o = 0;
-    for (size_t i = 0; i < a.lhs_batch.size(); ++i) {
-      c.batch.push_back(
-          {at(ld, a.lhs_batch[i]), at(ls, a.lhs_batch[i]), at(rs, a.rhs_batch[i]), os[o++]});
-    }
-    for (const int64_t d : free_dims(op.operand_type(0).rank(), a.lhs_batch, a.lhs_contract)) {
-      c.m.push_back({at(ld, d), at(ls, d), 0, os[o++]});
-    }
-    for (const int64_t d : free_dims(op.operand_type(1).rank(), a.rhs_batch, a.rhs_contract)) {
-      c.n.push_back({at(rd, d), 0, at(rs, d), os[o++]});
-    }
-    for (size_t i = 0; i < a.lhs_contract.size(); ++i) {
-      c.k.push_back(
-          {at(ld, a.lhs_contract[i]), at(ls, a.lhs_contract[i]), at(rs, a.rhs_contract[i]), 0});
-    }
-    return c;
   }
 
   void place_result(const Value* v, size_t index) {
@@ -612,14 +521,6 @@ class Fuser {
 };
 
 }  // namespace
-
-int64_t Contraction::count(const std::vector<Dim>& dims) {
-  int64_t n = 1;
-  for (const Dim& d : dims) {
-    n *= d.n;
-  }
-  return n;
-}
 
 KernelProgram make_kernels(const Module& module) { return Fuser(module).run(); }
 

@@ -52,6 +52,18 @@ void RangeAllocator::give(int64_t address) {
 
 int64_t Emitter::resident_limit() const { return board_.core.vmem_kib * 1024 / 4; }
 
+Buffer& Emitter::new_buffer(const Value* v) {
+  const auto [it, fresh] = buffers_.try_emplace(v);
+  Buffer& b = it->second;
+  if (fresh) {
+    b.value = v;
+    b.bytes = v->type.bytes();
+    b.number = static_cast<int>(ordered_.size());
+    ordered_.push_back(&b);
+  }
+  return b;
+}
+
 // Slots: arguments, results, constants, scratch.
 void Emitter::make_slots() {
   const Function& main = *module_.main;
@@ -65,9 +77,7 @@ void Emitter::make_slots() {
     return static_cast<int>(listing.slots.size()) - 1;
   };
   const auto home = [&](const Value* v, int slot) {
-    Buffer& b = buffers_[v];
-    b.value = v;
-    b.bytes = v->type.bytes();
+    Buffer& b = new_buffer(v);
     b.slot = slot;
     b.in_hbm = true;
   };
@@ -111,9 +121,7 @@ void Emitter::make_slots() {
   }
   for (const Kernel& k : kernels_.kernels) {
     for (const Value* v : k.writes) {
-      Buffer& b = buffers_[v];
-      b.value = v;
-      b.bytes = v->type.bytes();
+      new_buffer(v);
     }
     for (const Value* v : k.reads) {
       buffers_.at(v).reads.push_back(k.order);
@@ -180,9 +188,9 @@ bool Emitter::evict_one() {
     return it == b.reads.end() ? INT_MAX : *it;
   };
   Buffer* victim = nullptr;
-  for (auto& [v, b] : buffers_) {
-    if (b.vmem >= 0 && !pinned_.contains(&b) && (victim == nullptr || when(b) > when(*victim))) {
-      victim = &b;
+  for (Buffer* b : ordered_) {
+    if (b->vmem >= 0 && !pinned_.contains(b) && (victim == nullptr || when(*b) > when(*victim))) {
+      victim = b;
     }
   }
   if (victim == nullptr) {
@@ -258,7 +266,8 @@ void Emitter::load(Buffer& b, uint32_t id) {
 }
 
 void Emitter::drop_dead() {
-  for (auto& [v, b] : buffers_) {
+  for (Buffer* at : ordered_) {
+    Buffer& b = *at;
     if (next_read(b) != INT_MAX) {
       continue;
     }

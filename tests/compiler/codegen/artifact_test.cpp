@@ -37,6 +37,18 @@ INSTANTIATE_TEST_SUITE_P(All, Artifact,
                                          "mlp_sgd", "mlp_momentum", "mlp_adam"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
+TEST(MnistStep, CompilesToTheSameBytesEveryTime) {
+  const spec::BoardParams board = spec::load_board("v3_8", {"core.vmem_kib=2048"});
+  std::vector<std::byte> first;
+  for (int i = 0; i < 3; ++i) {
+    Module m = import_vhlo_file(std::string(TPU_EXAMPLES) + "/mnist_mlp/train_step.mlirbc");
+    run_passes(m, canonical_passes());
+    const std::vector<std::byte> bytes = exe::write_executable(compile_graph(m, board));
+    EXPECT_TRUE(first.empty() || bytes == first) << i;
+    first = bytes;
+  }
+}
+
 TEST(MnistStep, SpillsAndStreamsInLittleVmem) {
   Module m = import_vhlo_file(std::string(TPU_EXAMPLES) + "/mnist_mlp/train_step.mlirbc");
   run_passes(m, canonical_passes());
