@@ -144,6 +144,10 @@ void run(const RunArguments& arguments) {
                 fmt::format("{} of {} lockstep tiles differ\n{}", last.lockstep_mismatches,
                             last.lockstep_tiles, last.lockstep_text));
   }
+  if (last.check_findings > 0) {
+    throw Error(ErrorCode::kInternal, fmt::format("{} unsynchronised accesses in the program\n{}",
+                                                  last.check_findings, last.check_text));
+  }
 }
 
 }  // namespace

@@ -344,6 +344,8 @@ BoardCounters BoardImpl::counters() {
   result.lockstep_tiles = stats.lockstep_tiles;
   result.lockstep_mismatches = stats.lockstep_mismatches;
   result.lockstep_text = stats.lockstep_text;
+  result.check_findings = stats.check_findings;
+  result.check_text = stats.check_text;
   result.late_calls = late_calls_;
   result.repeated_doorbells = repeated_doorbells_;
   result.recoveries = recoveries_;

@@ -52,7 +52,9 @@ struct TransportStats {
   uint64_t lockstep_tiles = 0;
   uint64_t lockstep_mismatches = 0;
   std::string lockstep_text;
-  std::string waits_text;  ///< who waits for whom, one line a queue; empty when nothing waits
+  uint64_t check_findings = 0;  ///< unsynchronised accesses found (TransportRequest::check)
+  std::string check_text;       ///< the first of them, one a line
+  std::string waits_text;       ///< who waits for whom, one line a queue; empty when nothing waits
 };
 
 class Transport {

@@ -71,14 +71,16 @@ struct CoreCounters {
   std::vector<uint64_t> all;  ///< every counter, in the order of spec/regs/perf.toml
 };
 
-/// Board-wide figures. `lockstep_*` come from the transport's debug port.
+/// Board-wide figures. `lockstep_*` and `check_*` come from the transport's debug port.
 struct BoardCounters {
   uint64_t now_cycles = 0;
   std::vector<CoreCounters> cores;
   uint64_t lockstep_tiles = 0;
   uint64_t lockstep_mismatches = 0;
-  std::string lockstep_text;  ///< first mismatch: tile, row, k, both bit patterns, replay command
-  uint64_t late_calls = 0;    ///< calls that arrived while board time was passing
+  std::string lockstep_text;    ///< first mismatch: tile, row, k, both bit patterns, replay command
+  uint64_t check_findings = 0;  ///< unsynchronised accesses that BoardOptions::check found
+  std::string check_text;       ///< the first of them: commands, bytes, memory; one a line
+  uint64_t late_calls = 0;      ///< calls that arrived while board time was passing
   uint64_t repeated_doorbells = 0;  ///< recoveries from lost doorbells
   uint64_t recoveries = 0;          ///< times that held cores were resumed
 };

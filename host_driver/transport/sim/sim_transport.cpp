@@ -65,6 +65,8 @@ class SimTransport : public Transport {
     stats.lockstep_tiles = from.lockstep_tiles;
     stats.lockstep_mismatches = from.lockstep_mismatches;
     stats.lockstep_text = std::move(from.lockstep_text);
+    stats.check_findings = from.check_findings;
+    stats.check_text = std::move(from.check_text);
     stats.waits_text = std::move(from.waits_text);
     return stats;
   }
