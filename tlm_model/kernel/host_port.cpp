@@ -15,7 +15,13 @@ namespace {
 
 std::atomic<bool> kernel_used{false};
 
-constexpr int kSpins = 2000;  // about 20 us: cheaper than a sleep when the host answers at once
+constexpr int kSpins = 2000;  // about 20 us: cheaper than a sleep when the other side is quick
+
+void spin_until(const std::atomic<bool>& flag) {
+  for (int spin = 0; spin < kSpins && !flag.load(std::memory_order_acquire); ++spin) {
+    __builtin_ia32_pause();
+  }
+}
 
 }  // namespace
 
@@ -108,6 +114,7 @@ void HostPort::fail(const std::string& text) {
   const std::lock_guard lock(mutex_);
   ended_ = true;
   end_text_ = text;
+  answered_.store(true, std::memory_order_release);
   reply_cv_.notify_all();
 }
 
@@ -117,12 +124,11 @@ const std::function<void()>* HostPort::take() {
     parked_ = true;
     reply_cv_.notify_all();
   }
-  for (int spin = 0; spin < kSpins && job_ == nullptr && !closing_; ++spin) {
-    lock.unlock();
-    __builtin_ia32_pause();
-    lock.lock();
-  }
+  lock.unlock();
+  spin_until(posted_);
+  lock.lock();
   request_cv_.wait(lock, [this] { return job_ != nullptr || closing_; });
+  posted_.store(false, std::memory_order_relaxed);
   return closing_ ? nullptr : std::exchange(job_, nullptr);
 }
 
@@ -130,6 +136,7 @@ void HostPort::reply(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
   error_ = std::move(error);
   done_ = true;
+  answered_.store(true, std::memory_order_release);
   reply_cv_.notify_all();
 }
 
@@ -142,12 +149,12 @@ void HostPort::call(const std::function<void()>& job) {
   busy_ = true;
   done_ = false;
   job_ = &job;
+  answered_.store(false, std::memory_order_relaxed);
+  posted_.store(true, std::memory_order_release);
   request_cv_.notify_one();
-  for (int spin = 0; spin < kSpins && !done_ && !ended_; ++spin) {
-    lock.unlock();
-    __builtin_ia32_pause();
-    lock.lock();
-  }
+  lock.unlock();
+  spin_until(answered_);
+  lock.lock();
   reply_cv_.wait(lock, [this] { return done_ || ended_; });
   busy_ = false;
   reply_cv_.notify_all();
@@ -164,6 +171,7 @@ void HostPort::close() {
     std::unique_lock lock(mutex_);
     reply_cv_.wait(lock, [this] { return ended_ || !busy_; });
     closing_ = true;
+    posted_.store(true, std::memory_order_release);
     request_cv_.notify_all();
     reply_cv_.notify_all();
   }

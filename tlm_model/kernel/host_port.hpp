@@ -4,6 +4,7 @@
 // cycle, and may wait for simulated time.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -45,6 +46,10 @@ class HostPort {
   const std::function<void()>* take();  // gate side: blocks until a job or close
   void reply(std::exception_ptr error);
   void fail(const std::string& text);
+
+  // Hints for the side that spins before it sleeps; the truth is under the mutex.
+  std::atomic<bool> posted_{false};
+  std::atomic<bool> answered_{false};
 
   std::mutex mutex_;
   std::condition_variable request_cv_;
