@@ -37,6 +37,17 @@ INSTANTIATE_TEST_SUITE_P(All, Artifact,
                                          "mlp_sgd", "mlp_momentum", "mlp_adam"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
+TEST(MnistStep, RunsOnABoardWithOneMatrixUnit) {
+  RunOptions o;
+  o.board = "v2_8";
+  o.order_seeds = {6};
+  const Outcome two = check_graph(load_artifact("mlp_adam"));
+  const Outcome one = check_graph(load_artifact("mlp_adam"), o);
+  for (size_t i = 0; i < one.results[0].size(); ++i) {
+    EXPECT_EQ(one.results[0][i].data, two.results[0][i].data) << "result " << i;
+  }
+}
+
 TEST(MnistStep, CompilesToTheSameBytesEveryTime) {
   const spec::BoardParams board = spec::load_board("v3_8", {"core.vmem_kib=2048"});
   std::vector<std::byte> first;

@@ -1,0 +1,61 @@
+// Tiles of loop kernels: what a piece of an operand looks like in VMEM, and the plan of one kernel.
+// Private to emit_loop.cpp (planning) and emit_tile.cpp (commands of one tile).
+#pragma once
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "codegen/emitter.hpp"
+
+namespace tpu::compiler {
+
+// The vector register of the ISA.
+inline constexpr int64_t kLanes = 128, kSublanes = 8, kFlatBlock = 1024;
+inline constexpr int64_t kBlockBytes = kFlatBlock * 4;
+
+// A part of a buffer as it lies in VMEM: element strides along the loops, and the copy that loads
+// or stores it.
+struct Piece {
+  int64_t first = 0;   // element of the buffer that the copy starts at
+  int64_t origin = 0;  // element index in the piece of the tile's first iteration
+  int64_t elements = 0;
+  Dims stride;                // in the piece, per loop
+  std::vector<CopyDim> dims;  // in elements: src = buffer, dst = piece
+};
+
+// The piece of the tile of `count` iterations from `start`.
+// `exact`: without holes, since a store must not write what is between the elements.
+Piece make_piece(const View& view, const Dims& start, const Dims& count, bool exact);
+
+// Granule of a cut, so that blocks stay whole.
+int64_t granule(const VpuGenOptions& options, int loop);
+
+// Strides of what a node stores: dense over all loops, or over the kept ones.
+Dims store_strides(const Nest& nest, bool reduce_result);
+
+// An operand that goes through VMEM in pieces.
+struct Emitter::Stream {
+  const Value* value = nullptr;
+  View view;
+  bool output = false;
+  int64_t slot_bytes = 0;
+  std::vector<int64_t> slots;
+};
+
+struct Emitter::LoopPlan {
+  VpuGenOptions options;
+  std::vector<int> order;           // of the loops in the command
+  Dims tile;                        // iterations of a tile per loop
+  std::vector<int> in_stream;       // per access: index of its stream, -1: resident
+  std::map<int, int> out_stream;    // node -> stream
+  std::vector<Stream> streams;      // inputs first
+  std::vector<const Value*> whole;  // inputs and outputs that lie in VMEM as a whole
+  std::set<const Value*> forced;    // values that must be streamed: no room
+  std::vector<int64_t> temporary;   // VMEM to give back
+  int64_t carry = -1;               // accumulators between tiles
+  int64_t carry_bytes = 0;
+  bool cut_reduce = false;
+};
+
+}  // namespace tpu::compiler
