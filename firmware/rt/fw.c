@@ -165,11 +165,12 @@ void fw_dispatch(uint32_t sources) {
   if ((sources & TPU_IRQ_BARRIER) != 0) {
     launch_released();
   }
-  if ((sources & TPU_IRQ_ABORT) != 0) {
-    abort_received();
-  }
+  /* Before the abort: a fault of this core's engines comes together with the echo of its abort. */
   if ((sources & (TPU_IRQ_PROGRAM_DONE | TPU_IRQ_ENGINE_FAULT | TPU_IRQ_ENGINES_IDLE)) != 0) {
     launch_program_event();
+  }
+  if ((sources & TPU_IRQ_ABORT) != 0) {
+    abort_received();
   }
   if ((sources & TPU_IRQ_TIMER) != 0) {
     abort_timeout();
