@@ -1,0 +1,86 @@
+// The command tpuc: exit codes and messages, as a user sees them.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+namespace {
+
+struct Result {
+  int code = -1;
+  std::string text;
+};
+
+Result tpuc(const std::string& arguments) {
+  const std::string command = std::string(TPUC) + " " + arguments + " 2>&1";
+  FILE* pipe = popen(command.c_str(), "r");
+  Result r;
+  std::array<char, 4096> buffer;
+  for (size_t n = 0; (n = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
+    r.text.append(buffer.data(), n);
+  }
+  r.code = WEXITSTATUS(pclose(pipe));
+  return r;
+}
+
+std::string data(const std::string& name) { return std::string(TPU_TEST_DATA) + "/" + name; }
+
+class Tpuc : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        std::filesystem::path(testing::TempDir()) /
+        ("tpuc_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string out(const std::string& name) const { return (folder_ / name).string(); }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(Tpuc, CompilesAndRoundTripsThroughText) {
+  const Result c = tpuc(data("dense.mlirbc") + " -v -o " + out("a.tpuexe"));
+  EXPECT_EQ(c.code, 0) << c.text;
+  EXPECT_NE(c.text.find("1 cores"), std::string::npos) << c.text;
+  EXPECT_EQ(tpuc("--disasm " + out("a.tpuexe") + " -o " + out("a.s")).code, 0);
+  EXPECT_EQ(tpuc("--asm " + out("a.s") + " -o " + out("b.tpuexe")).code, 0);
+  const auto a = std::filesystem::file_size(out("a.tpuexe"));
+  EXPECT_EQ(a, std::filesystem::file_size(out("b.tpuexe")));
+}
+
+TEST_F(Tpuc, DumpsStages) {
+  const Result r = tpuc(data("dense.mlirbc") + " --dump-after kernels --dump-after listing");
+  EXPECT_EQ(r.code, 0);
+  EXPECT_NE(r.text.find("contract b1"), std::string::npos) << r.text;
+  EXPECT_NE(r.text.find("mxu0 matmul"), std::string::npos) << r.text;
+}
+
+TEST_F(Tpuc, RefusesWithOneLineThatNamesTheOp) {
+  for (const char* name : {"bad_f16.mlirbc", "bad_f64.mlirbc", "bad_dynamic.mlirbc"}) {
+    const Result r = tpuc(data(name) + " -o " + out("x.tpuexe"));
+    EXPECT_EQ(r.code, 1) << name;
+    EXPECT_EQ(r.text.rfind("tpuc: error: ", 0), 0u) << r.text;
+    EXPECT_FALSE(std::filesystem::exists(out("x.tpuexe"))) << "a failed compile leaves no file";
+  }
+  const Result r = tpuc(data("control.mlirbc") + " -o " + out("x.tpuexe"));
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.text.find("while"), std::string::npos) << r.text;
+  EXPECT_NE(r.text.find(".py:"), std::string::npos) << r.text;
+}
+
+TEST_F(Tpuc, WrongUsageAndFiles) {
+  EXPECT_EQ(tpuc("").code, 2);
+  EXPECT_EQ(tpuc("--no-such-flag x").code, 2);
+  EXPECT_EQ(tpuc("/no/such/file.mlirbc").code, 1);
+  EXPECT_EQ(tpuc(data("dense.mlirbc") + " -o /no/such/folder/x.tpuexe").code, 1);
+  const Result r = tpuc(data("dense.mlirbc") + " --set core.no_such_key=1");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.text.find("no_such_key"), std::string::npos) << r.text;
+  EXPECT_EQ(tpuc("--version").code, 0);
+}
+
+}  // namespace
