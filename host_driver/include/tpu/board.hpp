@@ -78,7 +78,7 @@ struct BoardCounters {
   uint64_t lockstep_tiles = 0;
   uint64_t lockstep_mismatches = 0;
   std::string lockstep_text;    ///< first mismatch: tile, row, k, both bit patterns, replay command
-  uint64_t check_findings = 0;  ///< unsynchronised accesses that BoardOptions::check found
+  uint64_t check_findings = 0;  ///< unsynchronised accesses that OpenOptions::check found
   std::string check_text;       ///< the first of them: commands, bytes, memory; one a line
   uint64_t late_calls = 0;      ///< calls that arrived while board time was passing
   uint64_t repeated_doorbells = 0;  ///< recoveries from lost doorbells
