@@ -69,7 +69,7 @@ exe::ExecutableT compile_graph(const Module& module, const spec::BoardParams& bo
   }
   Listing& listing = emitter.listing;
   listing.slots[static_cast<size_t>(emitter.scratch_slot())].bytes = emitter.scratch_bytes();
-  const SyncResult sync = insert_semaphores(listing, emitter.first_remote_semaphore());
+  insert_semaphores(listing, emitter.first_remote_semaphore());
 
   exe::ExecutableT e;
   e.name = module.name;
@@ -128,7 +128,6 @@ exe::ExecutableT compile_graph(const Module& module, const spec::BoardParams& bo
   if (options.dump) {
     options.dump("listing", print(listing));
   }
-  (void)sync;
   return e;
 }
 
