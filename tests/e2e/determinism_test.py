@@ -1,0 +1,88 @@
+"""One training step gives the same bits and cycles whatever runs it: host threads, SIMD width, fast engine, Verilog in
+all 16 matrix units, lockstep, two runs. Usage: determinism_test.py --bin DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import jax_reference as reference
+
+import jax
+import numpy as np
+
+EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "mnist_mlp"
+sys.path.insert(0, str(EXAMPLE))
+
+import export as model
+import optax
+
+ALL_UNITS = "board.*"
+
+
+def host_simd(tools: Path, exe: Path, inputs: list[str], folder: Path) -> list[str]:
+    """The SIMD levels that this host accepts."""
+    levels = []
+    for level in ("scalar", "avx2", "avx512", "amx"):
+        done = subprocess.run([str(tools / "tpuboard"), "run", str(exe), *inputs, "--out-dir", str(folder), "--simd", level],
+                              capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            levels.append(level)
+        elif "this host has" not in done.stderr:
+            raise SystemExit(f"--simd {level}: {done.stderr}")
+    return levels
+
+
+def figures(tools: Path, exe: Path, inputs: list[str], folder: Path, options: list[str]) -> dict:
+    """The JSON figures of one run."""
+    path = folder / "figures.json"
+    subprocess.run([str(tools / "tpuboard"), "run", str(exe), *inputs, "--out-dir", str(folder), "--json", str(path),
+                    *options], check=True, stdout=subprocess.DEVNULL)
+    return json.loads(path.read_text())
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=Path, required=True)
+    args = parser.parse_args()
+    rng = np.random.default_rng(5)
+    params = model.init_params(5)
+    arrays = [np.asarray(leaf) for leaf in jax.tree.leaves((params, optax.adam(model.LEARNING_RATE).init(params)))]
+    arrays += [rng.random((model.BATCH, model.LAYERS[0]), dtype=np.float32),
+               rng.integers(0, 10, model.BATCH).astype(np.int32)]
+    errors = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        exe = folder / "train_step.tpuexe"
+        subprocess.run([str(args.bin / "tpuc"), str(EXAMPLE / "train_step.mlirbc"), "-o", str(exe)], check=True)
+        inputs = reference.save_inputs(folder, arrays)
+        first = figures(args.bin, exe, inputs, folder, [])
+        variants = [[], ["--threads", "1"], ["--threads", "2"], ["--threads", "4"], ["--check"]]
+        variants += [["--simd", level] for level in host_simd(args.bin, exe, inputs, folder)]
+        variants += [["--mxu", f"{ALL_UNITS}=rtl"], ["--mxu", f"{ALL_UNITS}=lockstep:1/3", "--threads", "3"]]
+        for options in variants:
+            run = figures(args.bin, exe, inputs, folder, options)
+            same = all(run[key] == first[key] for key in ("digest", "sim_cycles", "sim_cycles_per_core",
+                                                          "instructions_per_hart"))
+            print(f"{'same' if same else 'DIFFERENT'}: {' '.join(options) or 'again'} ({run['wall_seconds']:.1f} s, "
+                  f"lockstep {run['lockstep']})", flush=True)
+            if not same or run["lockstep"]["mismatches"] != 0:
+                errors.append(" ".join(options))
+            if "lockstep" in " ".join(options) and run["lockstep"]["tiles"] < 10:
+                errors.append("too few tiles in lockstep")
+        timing = figures(args.bin, exe, inputs, folder, ["--no-data"])
+        if timing["sim_cycles"] != first["sim_cycles"]:
+            errors.append("--no-data has other cycles")
+    for error in errors:
+        print(f"FAILED {error}", file=sys.stderr)
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
