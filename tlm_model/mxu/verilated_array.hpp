@@ -88,6 +88,9 @@ class VerilatedArray final : public RtlArray {
     if (trace_) {
       trace_->close();
       trace_.reset();
+      // A dumped cycle ends with the clock high; without this the next rising edge would be lost.
+      model_->clk_i = 0;
+      model_->eval();
     }
   }
   const std::string& wave_error() const override { return wave_error_; }
