@@ -210,7 +210,7 @@ uint64_t board_hash(const BoardParams& params) {
   };
   BoardParams copy = params;
   for (const BoardKey& key : kBoardKeys) {
-    if (key.section == "host" || key.number == nullptr) {
+    if (!key.structural || key.number == nullptr) {
       continue;
     }
     mix(fmt::format("{}.{}={};", key.section, key.name, key.number(copy)));

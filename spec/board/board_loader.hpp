@@ -26,8 +26,8 @@ BoardParams load_board(const std::string& name_or_path,
 /// Names of the built-in presets.
 std::vector<std::string> board_preset_names();
 
-/// 64-bit FNV-1a hash over every key and value except board.name and the host section: what an
-/// executable was compiled for.
+/// 64-bit FNV-1a hash over the structural keys: what a compiled program depends on. Boards that
+/// differ in speeds and latencies alone have the same hash and run each other's executables.
 uint64_t board_hash(const BoardParams& params);
 
 /// Total number of cores.

@@ -139,13 +139,14 @@ def emit_board(keys: list[BoardKey], presets: dict[str, str], out: Path) -> None
     text.append("};\n")
     text.append("/// One key of a board file; exactly one of `number` and `text` is set.\nstruct BoardKey {\n"
                 "  std::string_view section;\n  std::string_view name;\n  std::string_view unit;\n  int64_t min;\n"
-                "  int64_t max;\n  int64_t& (*number)(BoardParams&);\n  std::string& (*text)(BoardParams&);\n};")
+                "  int64_t max;\n  bool structural;  ///< compiled programs depend on it\n  int64_t& (*number)(BoardParams&);\n  std::string& (*text)(BoardParams&);\n};")
     rows = []
     for key in keys:
         getter = f"[](BoardParams& p) -> {'int64_t' if key.type == 'int' else 'std::string'}& " \
                  f"{{ return p.{key.section}.{key.name}; }}"
         pair = f"{getter}, nullptr" if key.type == "int" else f"nullptr, {getter}"
-        rows.append(f'    BoardKey{{"{key.section}", "{key.name}", "{key.unit}", {key.min}, {key.max}, {pair}}},')
+        rows.append(f'    BoardKey{{"{key.section}", "{key.name}", "{key.unit}", {key.min}, {key.max}, '
+                    f'{"true" if key.structural else "false"}, {pair}}},')
     text.append(f"inline constexpr std::array<BoardKey, {len(rows)}> kBoardKeys = {{{{\n" + "\n".join(rows) + "\n}};\n")
     text.append("/// A board file that is built in.\nstruct BoardPreset {\n  std::string_view name;\n  std::string_view text;\n};")
     rows = [f'    BoardPreset{{"{name}", R"toml({body})toml"}},' for name, body in presets.items()]

@@ -345,6 +345,7 @@ class BoardKey:
     min: int
     max: int
     desc: str
+    structural: bool
 
 
 def parse_schema(path: Path) -> list[BoardKey]:
@@ -353,10 +354,10 @@ def parse_schema(path: Path) -> list[BoardKey]:
     for section, entries in load(path).items():
         for name, entry in entries.items():
             where = f"{path}: {section}.{name}"
-            check_keys(entry, {"type", "unit", "min", "max", "desc"}, {"type", "unit", "desc"}, where)
+            check_keys(entry, {"type", "unit", "min", "max", "desc", "structural"}, {"type", "unit", "desc"}, where)
             require(entry["type"] in BOARD_TYPES, where, f"type must be one of {sorted(BOARD_TYPES)}")
             keys.append(BoardKey(section, name, entry["type"], entry["unit"], entry.get("min", 0),
-                                 entry.get("max", 0), entry["desc"]))
+                                 entry.get("max", 0), entry["desc"], entry.get("structural", False)))
     return keys
 
 
