@@ -1,44 +1,68 @@
-// Fast MXU engine against OpenBLAS sgemm, both on one thread in the same run, packing included.
-// Usage: mxu_bench [size] ; for the AVX2 comparison run it with OPENBLAS_CORETYPE=Haswell.
+// Fast MXU engine against OpenBLAS sgemm on one thread in the same run: f32 operands in memory to
+// f32 result, packing included. OpenBLAS is loaded at run time; without it only the engine is
+// timed. Usage: mxu-bench [--size N] [--simd scalar|avx2|avx512|amx] [--json].
+// OPENBLAS_CORETYPE=Haswell in the environment makes OpenBLAS use AVX2.
+#include <dlfcn.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <random>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "mxu/mxu_fast.hpp"
 
-#ifdef TPU_HAVE_OPENBLAS
-extern "C" {
-void cblas_sgemm(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
-                 const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc);
-void openblas_set_num_threads(int count);
-char* openblas_get_corename();
-}
-#endif
-
 namespace {
 
-template <class F>
-double best_seconds(F&& run) {
-  double best = 1e9;
-  for (int i = 0; i < 15; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    run();
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    best = std::min(best, took.count());
+using Sgemm = void (*)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
+                       const float* a, int lda, const float* b, int ldb, float beta, float* c,
+                       int ldc);
+
+struct OpenBlas {
+  Sgemm sgemm = nullptr;  // null: not installed
+  std::string core;
+};
+
+OpenBlas load_openblas() {
+  OpenBlas blas;
+  void* library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return blas;
   }
-  return best;
+  using SetThreads = void (*)(int);
+  using CoreName = char* (*)();
+  const auto set_threads = reinterpret_cast<SetThreads>(dlsym(library, "openblas_set_num_threads"));
+  const auto core_name = reinterpret_cast<CoreName>(dlsym(library, "openblas_get_corename"));
+  blas.sgemm = reinterpret_cast<Sgemm>(dlsym(library, "cblas_sgemm"));
+  if (set_threads == nullptr || core_name == nullptr) {
+    blas.sgemm = nullptr;
+    return blas;
+  }
+  set_threads(1);
+  blas.core = core_name();
+  return blas;
 }
 
-}  // namespace
+template <class F>
+void keep_best(double& best, F&& run) {
+  const auto begin = std::chrono::steady_clock::now();
+  run();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  best = std::min(best, took.count());
+}
 
-int main(int argc, char** argv) {
-  const int64_t n = argc > 1 ? std::atoll(argv[1]) : 512;
-  if (n < 1 || n > 8192) {
-    std::fprintf(stderr, "mxu_bench: size must be 1..8192\n");
-    return 2;
-  }
+struct Figures {
+  double ours = 0;    // operations a second
+  double theirs = 0;  // 0: no OpenBLAS
+};
+
+// Best of many runs of each, taken in turns, so that both see the same host.
+Figures measure(int64_t n, tpu::model::MxuSimd simd, const OpenBlas& blas) {
+  constexpr int kRounds = 25;
   const auto count = static_cast<size_t>(n * n);
   std::vector<float> a(count);
   std::vector<float> b(count);
@@ -49,18 +73,6 @@ int main(int argc, char** argv) {
     a[i] = normal(random);
     b[i] = normal(random);
   }
-  const double flops =
-      2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
-  double theirs = 0;
-#ifdef TPU_HAVE_OPENBLAS
-  openblas_set_num_threads(1);
-  const int size = static_cast<int>(n);
-  theirs = flops / best_seconds([&] {
-             cblas_sgemm(101, 111, 111, size, size, size, 1, a.data(), size, b.data(), size, 0,
-                         c.data(), size);
-           });
-  std::printf("openblas sgemm (%s): %.1f GFLOP/s\n", openblas_get_corename(), theirs * 1e-9);
-#endif
   tpu::model::MxuJob job;
   job.lhs = reinterpret_cast<const uint8_t*>(a.data());
   job.rhs = reinterpret_cast<const uint8_t*>(b.data());
@@ -68,18 +80,84 @@ int main(int argc, char** argv) {
   job.m_count[3] = job.k_count[2] = job.n_count[1] = n;
   job.m_lhs_stride[3] = job.m_out_stride[3] = job.k_rhs_stride[2] = n * 4;
   job.n_rhs_stride[1] = job.n_out_stride[1] = 4;
-  for (const tpu::model::MxuSimd simd : tpu::model::mxu_host_simd()) {
-    if (simd == tpu::model::MxuSimd::kScalar) {
-      continue;
+  tpu::model::MxuFastEngine engine(tpu::spec::MxuShape{}, simd);
+  constexpr double kNever = 1e9;
+  double ours = kNever;
+  double theirs = kNever;
+  const int size = static_cast<int>(n);
+  for (int round = 0; round < kRounds; ++round) {
+    keep_best(ours, [&] { engine.run(job); });
+    if (blas.sgemm != nullptr) {
+      constexpr int kRowMajor = 101;
+      constexpr int kNoTrans = 111;
+      keep_best(theirs, [&] {
+        blas.sgemm(kRowMajor, kNoTrans, kNoTrans, size, size, size, 1, a.data(), size, b.data(),
+                   size, 0, c.data(), size);
+      });
     }
-    tpu::model::MxuFastEngine engine(tpu::spec::MxuShape{}, simd);
-    const double ours = flops / best_seconds([&] { engine.run(job); });
-    std::printf("mxu %-7s %lld^3: %.1f GFLOP/s", tpu::model::mxu_simd_name(simd),
-                static_cast<long long>(n), ours * 1e-9);
-    if (theirs > 0) {
-      std::printf(", %.2f x openblas", ours / theirs);
+  }
+  const double flops =
+      2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
+  return {flops / ours, blas.sgemm != nullptr ? flops / theirs : 0};
+}
+
+void print(const Figures& figures, int64_t n, const char* simd, const OpenBlas& blas, bool json) {
+  if (json) {
+    std::printf(
+        "{\"simd\": \"%s\", \"size\": %lld, \"mxu_gflops\": %.3f, \"openblas_gflops\": %.3f, "
+        "\"openblas_core\": \"%s\"}\n",
+        simd, static_cast<long long>(n), figures.ours * 1e-9, figures.theirs * 1e-9,
+        blas.core.c_str());
+    return;
+  }
+  std::printf("mxu %-7s %lld^3: %.1f GFLOP/s", simd, static_cast<long long>(n),
+              figures.ours * 1e-9);
+  if (figures.theirs > 0) {
+    std::printf(", %.2f x OpenBLAS sgemm (%s, %.1f GFLOP/s)", figures.ours / figures.theirs,
+                blas.core.c_str(), figures.theirs * 1e-9);
+  }
+  std::printf("\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int64_t n = 512;
+  std::string simd;
+  bool json = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string option = argv[i];
+    const bool has_value = i + 1 < argc;
+    if (option == "--json") {
+      json = true;
+    } else if (option == "--size" && has_value) {
+      n = std::atoll(argv[++i]);
+    } else if (option == "--simd" && has_value) {
+      simd = argv[++i];
+    } else {
+      std::fprintf(stderr, "usage: mxu-bench [--size N] [--simd NAME] [--json]\n");
+      return 2;
     }
-    std::printf("\n");
+  }
+  if (n < 1 || n > 8192) {
+    std::fprintf(stderr, "mxu-bench: --size must be 1..8192\n");
+    return 2;
+  }
+  try {
+    const OpenBlas blas = load_openblas();
+    std::vector<tpu::model::MxuSimd> wanted = tpu::model::mxu_host_simd();
+    if (!simd.empty()) {
+      wanted = {tpu::model::mxu_simd_from_name(simd)};
+    }
+    for (const tpu::model::MxuSimd each : wanted) {
+      if (simd.empty() && each == tpu::model::MxuSimd::kScalar && wanted.size() > 1) {
+        continue;  // minutes for little
+      }
+      print(measure(n, each, blas), n, tpu::model::mxu_simd_name(each), blas, json);
+    }
+  } catch (const std::runtime_error& error) {
+    std::fprintf(stderr, "mxu-bench: %s\n", error.what());
+    return 1;
   }
   return 0;
 }

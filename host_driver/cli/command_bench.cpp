@@ -1,16 +1,23 @@
-// tpuboard bench: how fast the simulation runs on this host. Prints one figure a line with its bar,
-// where there is one. Figures of single engines come from the benchmark programs beside tpuboard.
+// tpuboard bench: how fast the simulation runs on this host; one figure a line with its bar. The
+// board runs here; matrix engine and control hart alone run in the programs mxu-bench and
+// hart-bench beside tpuboard, because OpenBLAS takes its instruction set from the environment at
+// start.
 #include <fmt/format.h>
+#include <sys/wait.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
-#include <cstdlib>
+#include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <memory>
-#include <numeric>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/commands.hpp"
 #include "cli/measure.hpp"
+#include "cli/npy.hpp"
 #include "cli/options.hpp"
 #include "cli/program_file.hpp"
 #include "tpu/error.hpp"
@@ -18,90 +25,243 @@
 namespace tpu::driver {
 namespace {
 
-constexpr double kCommandsBar = 200000;
-constexpr uint64_t kInstructionsBar = 20000;
+using Json = nlohmann::ordered_json;
+
+constexpr double kMxuBar = 0.7;             // times OpenBLAS
+constexpr double kHartBar = 50;             // million instructions a second
+constexpr double kInstructionsBar = 20000;  // a launch
+constexpr double kCommandsBar = 200000;     // a second
 
 struct BenchArguments {
   BoardArguments board;
   std::string program;
-  int64_t launches = 50;
+  std::string json;
+  int64_t launches = 100;
+  bool with_data = false;
 };
 
-// Launches `program` again and again on zeros; donated state goes round.
-void bench_program(const Board& board, const Executable& program, int64_t launches) {
-  std::vector<Array> arguments;
-  for (size_t i = 0; i < program.arguments().size(); ++i) {
-    const ParameterInfo& info = program.arguments()[i];
-    HostArray zero{info.dtype, info.shape, {}};
-    zero.bytes.resize(element_count(info.shape) * dtype_bytes(info.dtype));
-    arguments.push_back(program.put(i, zero));
+// Figures as lines and as JSON: {name: {value, unit, bar, met}}.
+class Report {
+ public:
+  void figure(const std::string& key, const std::string& what, double value, int digits,
+              const std::string& unit) {
+    fmt::print("{:<52}{:>12.{}f}  {}\n", what, value, digits, unit);
+    json_[key] = {{"value", value}, {"unit", unit}};
+    std::fflush(stdout);
   }
-  board.synchronize();
-  Window window(board, program.partitions());
-  window.open();
-  const auto start = std::chrono::steady_clock::now();
-  RunResult result;
-  for (int64_t n = 0; n < launches; ++n) {
-    result = program.run(arguments);
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      const int to = program.arguments()[i].donated_to;
-      if (to >= 0) {
-        arguments[i] = result.outputs[static_cast<size_t>(to)];
-      }
-    }
+
+  // `bar` is a lower limit, or an upper one when `at_most`.
+  void figure(const std::string& key, const std::string& what, double value, int digits,
+              const std::string& unit, double bar, bool at_most) {
+    const bool met = at_most ? value <= bar : value >= bar;
+    fmt::print("{:<52}{:>12.{}f}  {:<22} bar: at {} {:.{}f}  {}\n", what, value, digits, unit,
+               at_most ? "most" : "least", bar, bar < 1 ? 1 : 0, met ? "met" : "MISSED");
+    json_[key] = {
+        {"value", value}, {"unit", unit}, {at_most ? "at_most" : "at_least", bar}, {"met", met}};
+    std::fflush(stdout);
   }
-  result.done.wait();
-  const double wall =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  window.close();
-  const auto n = static_cast<double>(launches);
-  fmt::print("{:<44} {:>14.0f}\n", "launches a second of host time", n / wall);
-  fmt::print("{:<44} {:>14.0f}  bar {:.0f} with --no-data\n",
-             "engine commands a second of host time", static_cast<double>(window.commands()) / wall,
-             kCommandsBar);
-  fmt::print("{:<44} {:>14.1f}\n", "simulated us a launch", window.seconds() / n * 1e6);
-  fmt::print("{:<44} {:>14.2f}\n", "MXU %", 100 * window.mxu_utilization());
-  fmt::print("{:<44} {:>14.2f}\n", "idle %", 100 * window.idle());
-  const auto harts = window.hart_instructions();
-  const uint64_t all = std::accumulate(harts.begin(), harts.end(), uint64_t{0});
-  fmt::print("{:<44} {:>14.0f}  bar {}\n", "hart instructions a launch and core",
-             static_cast<double>(all) / n / static_cast<double>(harts.size()), kInstructionsBar);
+
+  void missing(const std::string& key, const std::string& what, const std::string& why) {
+    fmt::print("{:<52}{:>12}  {}\n", what, "-", why);
+    json_[key] = {{"value", nullptr}, {"why", why}};
+  }
+
+  const Json& json() const { return json_; }
+
+ private:
+  Json json_;
+};
+
+std::filesystem::path program_folder() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
 }
 
-// Programs named tpuboard-bench-* beside this one, in the order of their names.
-void bench_siblings() {
-  const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  std::vector<std::filesystem::path> programs;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (entry.is_regular_file() && name.find("-bench") != std::string::npos) {
-      programs.push_back(entry.path());
+// Runs a benchmark program beside this one; the JSON object it prints. Null when it is not there.
+Json helper(const std::string& name, const std::string& arguments,
+            const std::string& environment = {}) {
+  const std::filesystem::path program = program_folder() / name;
+  if (!std::filesystem::exists(program)) {
+    return nullptr;
+  }
+  const std::string command =
+      fmt::format("{} '{}' --json {}", environment, program.string(), arguments);
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) {
+    throw Error(ErrorCode::kInternal, fmt::format("cannot run {}", command));
+  }
+  std::string text;
+  char part[512];
+  while (std::fgets(part, sizeof part, pipe) != nullptr) {
+    text += part;
+  }
+  const int status = pclose(pipe);
+  const Json json = Json::parse(text, nullptr, false);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || json.is_discarded()) {
+    throw Error(ErrorCode::kInternal, fmt::format("{} failed", command));
+  }
+  return json;
+}
+
+const char* const kBuildThem = "not beside tpuboard; build with cmake --workflow --preset release";
+
+// x86-64 instruction sets of the matrix engine that this host has, as /proc/cpuinfo names them.
+std::vector<std::string> host_simd() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string word;
+  std::set<std::string> flags;
+  while (file >> word) {
+    flags.insert(word);
+  }
+  std::vector<std::string> names;
+  if (flags.contains("avx2") && flags.contains("fma")) {
+    names.emplace_back("avx2");
+  }
+  if (flags.contains("avx512f") && flags.contains("avx512bw") && flags.contains("avx512vl") &&
+      flags.contains("avx512dq")) {
+    names.emplace_back("avx512");
+  }
+  return names;
+}
+
+void bench_mxu(Report& report, const std::string& simd) {
+  const std::string what = fmt::format("MXU engine 512^3, 1 thread, {}", simd);
+  const std::string core = simd == "avx2" ? "OPENBLAS_CORETYPE=Haswell" : "";
+  const Json json = helper("mxu-bench", "--simd " + simd, "OPENBLAS_NUM_THREADS=1 " + core);
+  const std::string key = "mxu_" + simd;
+  if (json.is_null()) {
+    report.missing(key, what, std::string("mxu-bench is ") + kBuildThem);
+    return;
+  }
+  const double ours = json["mxu_gflops"];
+  const double theirs = json["openblas_gflops"];
+  report.figure(key + "_gflops", what, ours, 1, "GFLOP/s");
+  const std::string against = fmt::format("  against OpenBLAS sgemm, {}", simd);
+  if (theirs <= 0) {
+    report.missing(key + "_against_openblas", against,
+                   "OpenBLAS is missing; install it with: apt-get install libopenblas0-pthread");
+    return;
+  }
+  report.figure("openblas_" + simd + "_gflops",
+                fmt::format("  OpenBLAS sgemm ({})", json["openblas_core"].get<std::string>()),
+                theirs, 1, "GFLOP/s");
+  report.figure(key + "_against_openblas", against, ours / theirs, 2, "x", kMxuBar, false);
+}
+
+void bench_hart(Report& report) {
+  const std::string what = "control hart, loop of loads, stores, branches, mul";
+  const Json json = helper("hart-bench", "");
+  if (json.is_null()) {
+    report.missing("hart_mips", what, std::string("hart-bench is ") + kBuildThem);
+    return;
+  }
+  report.figure("hart_mips", what, json["hart_mips"], 0, "M instructions/s", kHartBar, false);
+}
+
+// The demo's step, where the source tree is around; empty otherwise.
+std::string demo_step() {
+  const auto root = program_folder().parent_path().parent_path().parent_path();
+  const auto graph = root / "examples" / "mnist_mlp" / "train_step.mlirbc";
+  return std::filesystem::exists(graph) ? graph.string() : std::string();
+}
+
+struct Arguments {
+  const Executable& program;
+  std::vector<Array> arrays;
+
+  explicit Arguments(const Executable& of) : program(of) {
+    for (size_t i = 0; i < program.arguments().size(); ++i) {
+      const ParameterInfo& info = program.arguments()[i];
+      HostArray zero{info.dtype, info.shape, {}};
+      zero.bytes.resize(element_count(info.shape) * dtype_bytes(info.dtype));
+      arrays.push_back(program.put(i, zero));
     }
   }
-  std::sort(programs.begin(), programs.end());
-  for (const auto& program : programs) {
-    fmt::print("-- {}\n", program.filename().string());
-    std::fflush(stdout);
-    const std::string command = "'" + program.string() + "'";
-    if (std::system(command.c_str()) != 0) {
-      throw Error(ErrorCode::kInternal, fmt::format("{} failed", program.string()));
+
+  // Launches again and again; donated state goes round.
+  void launch(int64_t times) {
+    RunResult result;
+    for (int64_t n = 0; n < times; ++n) {
+      result = program.run(arrays);
+      for (size_t i = 0; i < arrays.size(); ++i) {
+        const int to = program.arguments()[i].donated_to;
+        if (to >= 0) {
+          arrays[i] = result.outputs[static_cast<size_t>(to)];
+        }
+      }
     }
+    result.done.wait();
   }
+};
+
+void bench_program(Report& report, const BenchArguments& arguments, const std::string& path) {
+  OpenOptions options = open_options(arguments.board);
+  options.no_data = !arguments.with_data;
+  const std::vector<std::byte> image = program_bytes(path, options);
+  const Board board = Board::open(options);
+  const Executable program = board.load(image);
+  Arguments inputs(program);
+  inputs.launch(1);
+  board.synchronize();
+  Window window(board, program.partitions());
+  constexpr int kParts = 5;
+  double launches_a_second = 0;
+  double commands_a_second = 0;
+  uint64_t commands = 0;
+  const int64_t part = std::max<int64_t>(1, arguments.launches / kParts);
+  for (int n = 0; n < kParts; ++n) {
+    window.open();
+    const auto start = std::chrono::steady_clock::now();
+    inputs.launch(part);
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+    window.close();
+    launches_a_second = std::max(launches_a_second, static_cast<double>(part) / wall.count());
+    commands_a_second = std::max(commands_a_second,
+                                 static_cast<double>(window.commands() - commands) / wall.count());
+    commands = window.commands();
+  }
+  const auto launches = static_cast<double>(kParts * part);
+  const auto harts = window.hart_instructions();
+  const double most = static_cast<double>(*std::max_element(harts.begin(), harts.end()));
+  report.figure("instructions_per_launch", "hart instructions a launch of the step, busiest hart",
+                most / launches, 0, "", kInstructionsBar, true);
+  const std::string what =
+      fmt::format("engine commands a second{}", arguments.with_data ? "" : ", --no-data");
+  if (arguments.with_data) {
+    report.figure("engine_commands", what, commands_a_second, 0, "/s");
+  } else {
+    report.figure("engine_commands", what, commands_a_second, 0, "/s", kCommandsBar, false);
+  }
+  report.figure("launches", "  launches of the step a second", launches_a_second, 1, "/s");
+  report.figure("commands_per_launch", "  engine commands a launch",
+                static_cast<double>(commands) / launches, 0, "");
+  report.figure("sim_us_per_launch", "  simulated time a launch", window.seconds() / launches * 1e6,
+                1, "us");
+  board.close();
 }
 
 void bench(const BenchArguments& arguments) {
-  const OpenOptions options = open_options(arguments.board);
-  const auto start = std::chrono::steady_clock::now();
-  if (!arguments.program.empty()) {
-    const std::vector<std::byte> image = program_bytes(arguments.program, options);
-    const Board board = Board::open(options);
-    const double wall =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    fmt::print("{:<44} {:>14.3f}\n", "seconds to open the board", wall);
-    bench_program(board, board.load(image), arguments.launches);
-    board.close();
+  Report report;
+  const std::vector<std::string> simds = host_simd();
+  if (simds.empty()) {
+    report.missing("mxu_avx2", "MXU engine 512^3, 1 thread", "this host has neither AVX2 nor more");
   }
-  bench_siblings();
+  for (const std::string& simd : simds) {
+    if (arguments.board.simd.empty() || arguments.board.simd == simd) {
+      bench_mxu(report, simd);
+    }
+  }
+  bench_hart(report);
+  const std::string path = arguments.program.empty() ? demo_step() : arguments.program;
+  if (path.empty()) {
+    report.missing("engine_commands", "board model",
+                   "name a program: tpuboard bench PROGRAM.mlirbc");
+  } else {
+    bench_program(report, arguments, path);
+  }
+  if (!arguments.json.empty()) {
+    const std::string text = report.json().dump(2) + "\n";
+    write_file(arguments.json, std::as_bytes(std::span(text)));
+  }
 }
 
 }  // namespace
@@ -112,11 +272,15 @@ void add_bench_command(CLI::App& app) {
   auto arguments = std::make_shared<BenchArguments>();
   command
       ->add_option("program", arguments->program,
-                   "Executable or graph to launch again and again on zeros")
+                   "Executable or graph to launch again and again on zeros; without it the demo's "
+                   "step, examples/mnist_mlp/train_step.mlirbc")
       ->type_name("PROGRAM");
   command->add_option("--launches", arguments->launches, "Launches of the program")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
       ->capture_default_str();
+  command->add_flag("--with-data", arguments->with_data,
+                    "Do the arithmetic too; without it as with --no-data");
+  command->add_option("--json", arguments->json, "The figures as JSON")->type_name("FILE");
   add_board_options(*command, arguments->board);
   command->callback([arguments] { bench(*arguments); });
 }

@@ -99,7 +99,11 @@ void write_json(const std::string& path, const Window& window, double wall_secon
 
 void run(const RunArguments& arguments) {
   const std::map<size_t, std::string> files = input_files(arguments.inputs);
-  const OpenOptions options = open_options(arguments.board);
+  OpenOptions options = open_options(arguments.board);
+  if (!arguments.out_dir.empty()) {
+    std::filesystem::create_directories(arguments.out_dir);
+    options.tile_folder = arguments.out_dir;
+  }
   const std::vector<std::byte> image = program_bytes(arguments.program, options);
   const Board board = Board::open(options);
   const Executable program = board.load(image);
@@ -119,12 +123,12 @@ void run(const RunArguments& arguments) {
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
   window.close();
 
-  if (!arguments.out_dir.empty()) {
-    std::filesystem::create_directories(arguments.out_dir);
-  }
   Digest digest;
   for (size_t k = 0; k < result.outputs.size(); ++k) {
-    const HostArray output = result.outputs[k].to_host_checked(fmt::format("output {}", k));
+    // Without data the cores compute nothing, so that their copies may well differ.
+    const HostArray output = options.no_data
+                                 ? result.outputs[k].to_host()
+                                 : result.outputs[k].to_host_checked(fmt::format("output {}", k));
     digest.add(output);
     if (!arguments.out_dir.empty()) {
       write_npy(fmt::format("{}/{}.npy", arguments.out_dir, k), output);

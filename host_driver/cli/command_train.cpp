@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "cli/commands.hpp"
 #include "cli/digest.hpp"
@@ -35,41 +37,38 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// One line that is written over on a terminal; nothing but epoch lines elsewhere.
+// Loss, simulated time a step, MXU % and idle % while the run goes on: one line that is written
+// over on a terminal, one line an epoch elsewhere.
 class ProgressBar {
  public:
   explicit ProgressBar(const Trainer& trainer)
-      : trainer_(trainer), terminal_(isatty(fileno(stdout)) != 0), start_(Clock::now()) {
-    start_cycles_ = trainer.board().now();
-  }
+      : trainer_(trainer), terminal_(isatty(fileno(stdout)) != 0), start_(Clock::now()) {}
 
   void step(const Progress& at) {
     constexpr double kMinSeconds = 0.1;
-    constexpr int64_t kWidth = 24;
-    if (!terminal_ || (seconds_since(shown_) < kMinSeconds && at.step != at.steps)) {
+    if (!terminal_) {
+      return;
+    }
+    if (at.epoch != epoch_) {
+      begin_epoch(at);
+    } else if (seconds_since(shown_) < kMinSeconds && at.step != at.steps) {
       return;
     }
     shown_ = Clock::now();
-    const auto done = static_cast<size_t>(kWidth * at.step / at.steps);
-    const double cycles = static_cast<double>(trainer_.board().now() - start_cycles_);
-    const double steps = static_cast<double>(at.step);
-    fmt::print(
-        "\r[{:<{}}] {}/{}  epoch {}  loss {:.4f}  {:.1f} us/step  MXU {:.2f} %  {:.1f} "
-        "steps/s \x1b[K",
-        std::string(done, '#'), kWidth, at.step, at.steps, at.epoch, at.loss,
-        cycles / steps / trainer_.board().clock_hz() * 1e6,
-        100.0 * steps * static_cast<double>(trainer_.program().matmul_flops()) /
-            (cycles * static_cast<double>(trainer_.board().peak_flops_per_cycle())),
-        steps / seconds_since(start_));
+    const int64_t width = 24;
+    const auto done = static_cast<size_t>(width * at.step / at.steps);
+    fmt::print("\r[{:<{}}] {}/{}  epoch {}{}{}  {:.1f} steps/s\x1b[K", std::string(done, '#'),
+               width, at.step, at.steps, at.epoch, loss_text(at.loss), live_figures(at.step),
+               static_cast<double>(at.step) / seconds_since(start_));
     std::fflush(stdout);
   }
 
   void epoch(const EpochResult& result) {
     const Window& window = trainer_.window();
     const double steps = static_cast<double>(trainer_.losses().size());
-    fmt::print("{}epoch {:>3}  loss {:.4f}  {:.1f} us/step  MXU {:.2f} %  idle {:.2f} %",
-               terminal_ ? "\r\x1b[K" : "", result.epoch, result.train_loss,
-               window.seconds() / steps * 1e6, 100 * window.mxu_utilization(), 100 * window.idle());
+    fmt::print("{}epoch {:>3}{}{}", terminal_ ? "\r\x1b[K" : "", result.epoch,
+               loss_text(result.train_loss),
+               figures(window.seconds() / steps, window.mxu_utilization(), window.idle()));
     if (result.eval) {
       fmt::print("  test accuracy {:.2f} %", 100 * result.eval->accuracy);
     }
@@ -78,11 +77,59 @@ class ProgressBar {
   }
 
  private:
+  std::string loss_text(double loss) const {
+    return trainer_.has_data() ? fmt::format("  loss {:.4f}", loss) : std::string();
+  }
+
+  static std::string figures(double seconds, double mxu, double idle) {
+    return fmt::format("  {:.1f} us/step  MXU {:.2f} %  idle {:.2f} %", seconds * 1e6, 100 * mxu,
+                       100 * idle);
+  }
+
+  // Windows of the board's time are measured by epoch; within one the debug port tells the same
+  // without taking board time. Its first step only starts the clock.
+  void begin_epoch(const Progress& at) {
+    epoch_ = at.epoch;
+    first_step_ = at.step;
+    first_cycle_ = trainer_.board().now();
+    first_run_ = run_cycles();
+  }
+
+  uint64_t run_cycles() const {
+    const std::vector<uint64_t> cores = trainer_.board().run_cycles();
+    const auto used = std::min<size_t>(cores.size(), trainer_.program().partitions());
+    return std::accumulate(cores.begin(), cores.begin() + static_cast<ptrdiff_t>(used),
+                           uint64_t{0});
+  }
+
+  // Since the first step of the epoch; of the epochs before while there is nothing else to tell.
+  std::string live_figures(int64_t step) const {
+    const Window& window = trainer_.window();
+    const Board& board = trainer_.board();
+    const auto cycles = static_cast<double>(board.now() - first_cycle_);
+    if (step == first_step_ || cycles <= 0) {
+      const int64_t before = first_step_ - 1;
+      return before < 1 ? std::string()
+                        : figures(window.seconds() / static_cast<double>(before),
+                                  window.mxu_utilization(), window.idle());
+    }
+    const auto steps = static_cast<double>(step - first_step_);
+    const double core_cycles = cycles * trainer_.program().partitions();
+    const auto run = static_cast<double>(run_cycles() - first_run_);
+    const double mxu = steps * static_cast<double>(trainer_.program().matmul_flops()) /
+                       (cycles * static_cast<double>(board.peak_flops_per_cycle()));
+    return figures(cycles / steps / board.clock_hz(), mxu,
+                   std::clamp(1.0 - run / core_cycles, 0.0, 1.0));
+  }
+
   const Trainer& trainer_;
   bool terminal_;
   Clock::time_point start_;
   Clock::time_point shown_;
-  uint64_t start_cycles_ = 0;
+  int64_t epoch_ = 0;
+  int64_t first_step_ = 0;
+  uint64_t first_cycle_ = 0;
+  uint64_t first_run_ = 0;
 };
 
 nlohmann::ordered_json number_or_null(const std::optional<double>& value) {
@@ -98,7 +145,8 @@ nlohmann::ordered_json report(const Trainer& trainer, const TrainArguments& argu
   json["test_accuracy"] =
       number_or_null(last.eval ? std::optional(last.eval->accuracy) : std::nullopt);
   json["test_loss"] = number_or_null(last.eval ? last.eval->loss : std::nullopt);
-  json["train_loss"] = last.train_loss;
+  const bool has_data = trainer.has_data();
+  json["train_loss"] = number_or_null(has_data ? std::optional(last.train_loss) : std::nullopt);
   json["steps"] = trainer.losses().size();
   json["sim_seconds_per_step"] = window.seconds() / steps;
   json["sim_cycles_per_step"] = static_cast<double>(window.cycles()) / steps;
@@ -119,11 +167,11 @@ nlohmann::ordered_json report(const Trainer& trainer, const TrainArguments& argu
   for (const EpochResult& epoch : trainer.epochs()) {
     json["epochs"].push_back(
         {{"epoch", epoch.epoch},
-         {"train_loss", epoch.train_loss},
+         {"train_loss", number_or_null(has_data ? std::optional(epoch.train_loss) : std::nullopt)},
          {"test_accuracy",
           number_or_null(epoch.eval ? std::optional(epoch.eval->accuracy) : std::nullopt)}});
   }
-  json["losses"] = trainer.losses();
+  json["losses"] = has_data ? trainer.losses() : std::vector<float>();
   return json;
 }
 
@@ -152,7 +200,10 @@ void train(const TrainArguments& arguments) {
   const auto start = Clock::now();
   TrainConfig config = load_train_config(arguments.config);
   config.epochs = arguments.epochs > 0 ? arguments.epochs : config.epochs;
-  const OpenOptions options = open_options(arguments.board);
+  OpenOptions options = open_options(arguments.board);
+  const std::filesystem::path out(arguments.out);
+  std::filesystem::create_directories(out);
+  options.tile_folder = arguments.out;
   const std::vector<std::byte> train_image = program_bytes(config.train, options);
   const std::vector<std::byte> eval_image =
       config.eval.empty() ? std::vector<std::byte>() : program_bytes(config.eval, options);
@@ -161,7 +212,7 @@ void train(const TrainArguments& arguments) {
   if (!eval_image.empty()) {
     eval = board.load(eval_image);
   }
-  Trainer trainer(board, config, board.load(train_image), eval);
+  Trainer trainer(board, config, board.load(train_image), eval, !options.no_data);
   ProgressBar bar(trainer);
   trainer.train(
       arguments.steps, [&](const Progress& at) { bar.step(at); },
@@ -173,8 +224,6 @@ void train(const TrainArguments& arguments) {
     digest.add(leaf);
   }
   const std::string hash = digest.finish();
-  const std::filesystem::path out(arguments.out);
-  std::filesystem::create_directories(out);
   if (!config.checkpoint.empty()) {
     write_checkpoint(out / config.checkpoint, state, trainer.losses().size(), hash);
   }

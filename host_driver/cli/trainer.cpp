@@ -111,11 +111,12 @@ HostArray he_normal(const ParameterInfo& info, uint64_t seed, size_t leaf) {
 }  // namespace
 
 Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train,
-                 std::optional<Executable> eval)
+                 std::optional<Executable> eval, bool has_data)
     : board_(board),
       config_(config),
       train_(std::move(train)),
       eval_(std::move(eval)),
+      has_data_(has_data),
       leaves_([this] {
         check_train();
         return train_.arguments().size() - 2;
@@ -288,7 +289,7 @@ void Trainer::train(int64_t max_steps, const std::function<void(const Progress&)
         static_cast<double>(losses_.size() - first_loss);
     const bool last = submitted == planned;
     const bool due = config_.eval_every > 0 && (epoch + 1) % config_.eval_every == 0;
-    if (eval_ && (last || due)) {
+    if (eval_ && has_data_ && (last || due)) {
       result.eval = evaluate();
     }
     epochs_.push_back(result);
@@ -337,7 +338,8 @@ EvalResult Trainer::evaluate() {
 std::vector<HostArray> Trainer::state() {
   std::vector<HostArray> leaves;
   for (size_t i = 0; i < state_.size(); ++i) {
-    leaves.push_back(state_[i].to_host_checked(fmt::format("state leaf {}", i)));
+    leaves.push_back(has_data_ ? state_[i].to_host_checked(fmt::format("state leaf {}", i))
+                               : state_[i].to_host());
   }
   return leaves;
 }

@@ -37,8 +37,10 @@ struct Progress {
 class Trainer {
  public:
   /// Checks the programs against the convention of docs/host_driver.md; throws InvalidArgument.
+  /// `has_data`: false for a board that computes nothing; then replicas are not compared, and there
+  /// are no losses and no accuracy.
   Trainer(const Board& board, const TrainConfig& config, Executable train,
-          std::optional<Executable> eval);
+          std::optional<Executable> eval, bool has_data = true);
 
   void train(int64_t max_steps, const std::function<void(const Progress&)>& progress,
              const std::function<void(const EpochResult&)>& epoch_done);
@@ -50,8 +52,9 @@ class Trainer {
   const Window& window() const { return window_; }
   const Board& board() const { return board_; }
   const Executable& program() const { return train_; }
+  bool has_data() const { return has_data_; }
 
-  /// The state on the host, compared over the cores.
+  /// The state on the host, compared over the cores when the board computes.
   std::vector<HostArray> state();
 
  private:
@@ -70,6 +73,7 @@ class Trainer {
   const TrainConfig& config_;
   Executable train_;
   std::optional<Executable> eval_;
+  const bool has_data_;
   size_t leaves_;
   Dataset data_;
   std::vector<Array> state_;

@@ -76,6 +76,7 @@ void BoardImpl::connect(const OpenOptions& options) {
   request.mxu_waves_path = options.mxu_waves_path;
   request.mxu_waves_first_tile = options.mxu_waves_first_tile;
   request.mxu_waves_tiles = options.mxu_waves_tiles;
+  request.tile_folder = options.tile_folder;
   params_ = request.params;
   hash_ = spec::board_hash(params_);
   if (params_.host.dispatch_cycles != 0) {

@@ -284,6 +284,12 @@ std::vector<uint64_t> BoardImpl::hart_instructions() {
   return transport_->stats().hart_instructions;
 }
 
+std::vector<uint64_t> BoardImpl::run_cycles() {
+  const Entry entry(*this, false);
+  check_usable();
+  return transport_->stats().run_cycles;
+}
+
 std::vector<DeviceInfo> BoardImpl::device_infos() {
   std::vector<DeviceInfo> infos;
   for (const Device& device : devices_) {

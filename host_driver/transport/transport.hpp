@@ -38,6 +38,7 @@ struct TransportRequest {
   std::string mxu_waves_path;
   uint64_t mxu_waves_first_tile = 0;
   uint64_t mxu_waves_tiles = 4;
+  std::string tile_folder;
 };
 
 /// Why run() came back.
@@ -49,6 +50,7 @@ struct RunOutcome {
 /// Debug port: read-only figures that are no part of the board's interface to a driver.
 struct TransportStats {
   std::vector<uint64_t> hart_instructions;  ///< of each core; empty when unknown
+  std::vector<uint64_t> run_cycles;         ///< with a program running, of each core; as above
   uint64_t lockstep_tiles = 0;
   uint64_t lockstep_mismatches = 0;
   std::string lockstep_text;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <stdexcept>
 
 namespace tpu::model {
@@ -155,8 +156,8 @@ void MxuLockstepEngine::report(MxuMismatch mismatch, const MxuTileDump& dump) {
   }
   std::string replay;
   if (number <= options_.max_dumps) {
-    const std::string path =
-        options_.dump_prefix + "-tile" + std::to_string(mismatch.tile) + ".tile";
+    const std::string path = std::filesystem::absolute(options_.dump_prefix + "-tile" +
+                                                       std::to_string(mismatch.tile) + ".tile");
     try {
       mxu_write_dump(path, dump);
       mismatch.dump_path = path;

@@ -8,6 +8,7 @@
 #include <ostream>
 #include <stdexcept>
 
+#include "mxu/mxu_fast.hpp"
 #include "mxu/mxu_rtl.hpp"
 #include "mxu/mxu_scalar.hpp"
 
@@ -157,34 +158,44 @@ MxuTileDump mxu_read_dump(const std::string& path) {
   return dump;
 }
 
-uint64_t mxu_replay(const std::string& path, const std::string& waves_path, uint64_t clock_hz,
-                    std::ostream& out) {
+MxuReplayResult mxu_replay(const std::string& path, const std::string& waves_path,
+                           uint64_t clock_hz, std::ostream& out) {
   const MxuTileDump dump = mxu_read_dump(path);
-  MxuRtlEngine rtl(make_rtl_array(dump.tile.shape));
+  const spec::MxuShape& shape = dump.tile.shape;
+  MxuScalarEngine law_engine(shape, /*use_host_fma=*/false);
+  const std::vector<uint32_t> law = mxu_run_tile(law_engine, dump.tile);
+  out << "tile " << dump.tile.ordinal << ": " << dump.tile.rows << " rows, " << law.size()
+      << " outputs; differences from the number law:\n";
+  const auto compare = [&](const std::string& what, const std::vector<uint32_t>& bits) {
+    const uint64_t differences = count_differences(bits, law);
+    out << "  " << std::left << std::setw(20) << what << std::right << std::setw(8) << differences;
+    if (differences > 0) {
+      const auto at = static_cast<size_t>(
+          std::mismatch(bits.begin(), bits.end(), law.begin()).first - bits.begin());
+      out << "; first: row " << at / shape.cols << ", column " << at % shape.cols << std::hex
+          << std::setfill('0') << ": 0x" << std::setw(8) << bits[at] << ", the law gives 0x"
+          << std::setw(8) << law[at] << std::dec << std::setfill(' ');
+    }
+    out << "\n";
+    return differences;
+  };
+  MxuReplayResult result;
+  result.recorded_verilog = compare("recorded Verilog", dump.rtl);
+  result.recorded_engine = compare("recorded engine", dump.engine);
+  MxuRtlEngine rtl(make_rtl_array(shape));
   if (!waves_path.empty()) {
     rtl.set_wave_window({.path = waves_path, .depth = 1, .clock_hz = clock_hz, .tiles = 1});
   }
-  MxuScalarEngine law(dump.tile.shape, /*use_host_fma=*/false);
-  const std::vector<uint32_t> rtl_result = mxu_run_tile(rtl, dump.tile);
-  const std::vector<uint32_t> law_result = mxu_run_tile(law, dump.tile);
-  const uint64_t differences = count_differences(rtl_result, law_result);
-  out << "tile " << dump.tile.ordinal << ": " << dump.tile.rows << " rows, " << rtl_result.size()
-      << " outputs\n"
-      << "  Verilog against the law:            " << differences << " differ\n"
-      << "  recorded Verilog against Verilog:   " << count_differences(dump.rtl, rtl_result)
-      << " differ\n"
-      << "  recorded engine against the law:    " << count_differences(dump.engine, law_result)
-      << " differ\n";
-  for (size_t i = 0; i < law_result.size(); ++i) {
-    if (dump.engine[i] != law_result[i] || rtl_result[i] != law_result[i]) {
-      out << "  first: row " << i / dump.tile.shape.cols << ", column " << i % dump.tile.shape.cols
-          << std::hex << std::setfill('0') << ": law " << std::setw(8) << law_result[i]
-          << ", Verilog " << std::setw(8) << rtl_result[i] << ", recorded engine " << std::setw(8)
-          << dump.engine[i] << std::dec << std::setfill(' ') << "\n";
-      break;
-    }
+  result.verilog = compare("Verilog now", mxu_run_tile(rtl, dump.tile));
+  for (const MxuSimd simd : mxu_host_simd()) {
+    MxuFastEngine engine(shape, simd);
+    result.engines += compare(std::string("fast ") + mxu_simd_name(simd) + " now",
+                              mxu_run_tile(engine, dump.tile));
   }
-  return differences;
+  if (const std::string error = rtl.wave_error(); !error.empty()) {
+    throw std::runtime_error(error);
+  }
+  return result;
 }
 
 }  // namespace tpu::model

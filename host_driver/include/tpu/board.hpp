@@ -44,6 +44,7 @@ struct OpenOptions {
   std::string mxu_waves_path;  ///< FST of the first Verilog matrix unit
   uint64_t mxu_waves_first_tile = 0;
   uint64_t mxu_waves_tiles = 4;
+  std::string tile_folder;  ///< for tiles of lockstep mismatches; empty: the working directory
 
   std::vector<std::byte> firmware;  ///< empty: the image that is built in
 };
@@ -124,6 +125,9 @@ class Board {
   /// Instructions of each control hart so far, from the debug port: costs no board time. May be
   /// empty.
   std::vector<uint64_t> hart_instructions() const;
+  /// Cycles of each core with a program running, as of the last program that ended; from the same
+  /// port.
+  std::vector<uint64_t> run_cycles() const;
   /// Waits until everything that was submitted is over; errors stay with their events.
   void synchronize() const;
 

@@ -2,8 +2,11 @@
 // edge between driver and model.
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "board/board_host.hpp"
 #include "tpu/error.hpp"
+#include "tpu/spec/perf_regs.hpp"
 #include "transport/transport.hpp"
 
 namespace tpu::driver {
@@ -32,6 +35,8 @@ model::BoardOptions board_options(const TransportRequest& request) {
   options.mxu_waves_path = request.mxu_waves_path;
   options.mxu_waves_first_tile = request.mxu_waves_first_tile;
   options.mxu_waves_tiles = request.mxu_waves_tiles;
+  options.lockstep_dump_prefix =
+      (std::filesystem::path(request.tile_folder) / options.lockstep_dump_prefix).string();
   return options;
 }
 
@@ -61,6 +66,7 @@ class SimTransport : public Transport {
     TransportStats stats;
     for (const model::CoreStats& core : from.cores) {
       stats.hart_instructions.push_back(core.hart_instructions);
+      stats.run_cycles.push_back(core.counters.at(spec::perf::kRunCycles));
     }
     stats.lockstep_tiles = from.lockstep_tiles;
     stats.lockstep_mismatches = from.lockstep_mismatches;

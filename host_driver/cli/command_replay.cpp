@@ -1,0 +1,59 @@
+// tpuboard mxu-replay: a tile that lockstep found to differ, again, through the Verilog, the fast
+// engines and the number law.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+
+#include "board/board_loader.hpp"
+#include "cli/commands.hpp"
+#include "cli/options.hpp"
+#include "mxu/mxu_replay.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::driver {
+namespace {
+
+struct ReplayArguments {
+  std::string tile;
+  std::string waves;
+  std::string board = "v3_8";
+};
+
+void replay(const ReplayArguments& arguments) {
+  const spec::BoardParams params = spec::load_board(arguments.board);
+  const auto clock_hz = static_cast<uint64_t>(params.core.clock_mhz) * 1'000'000;
+  const model::MxuReplayResult result =
+      model::mxu_replay(arguments.tile, arguments.waves, clock_hz, std::cout);
+  std::cout.flush();
+  if (result.verilog > 0 || result.engines > 0) {
+    throw Error(ErrorCode::kInternal,
+                fmt::format("{}: the engines do not agree on this tile", arguments.tile));
+  }
+  if (!result.agree()) {
+    throw Error(ErrorCode::kInternal,
+                fmt::format("{}: the engines agree now; the recorded results do not agree with "
+                            "them",
+                            arguments.tile));
+  }
+  fmt::print("all agree\n");
+}
+
+}  // namespace
+
+void add_replay_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "mxu-replay", "Run a tile of a lockstep mismatch again; exit code 0 when all agree");
+  auto arguments = std::make_shared<ReplayArguments>();
+  command->add_option("tile", arguments->tile, "File that the mismatch report names")
+      ->required()
+      ->type_name("FILE.tile");
+  command->add_option("--waves", arguments->waves, "Signals of the Verilog matrix unit")
+      ->type_name("FILE.fst");
+  command->add_option("--board", arguments->board, "Board preset or file, for the clock")
+      ->capture_default_str();
+  command->callback([arguments] { replay(*arguments); });
+}
+
+}  // namespace tpu::driver
