@@ -24,7 +24,20 @@ constexpr KindFacts kFacts[] = {
 
 // Bodies that may use values of the enclosing regions.
 bool may_capture(Kind kind) {
-  return kind == Kind::kWhile || kind == Kind::kIf || kind == Kind::kCase || kind == Kind::kReduce;
+  switch (kind) {
+    case Kind::kWhile:
+    case Kind::kIf:
+    case Kind::kCase:
+    case Kind::kReduce:
+    case Kind::kReduceWindow:
+    case Kind::kSelectAndScatter:
+    case Kind::kScatter:
+    case Kind::kSort:
+    case Kind::kMap:
+      return true;
+    default:
+      return false;
+  }
 }
 
 class Verifier {

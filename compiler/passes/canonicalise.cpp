@@ -159,7 +159,16 @@ std::vector<Value*> reduce(Op& op, Rewriter& rw) {
   return {rw.make(*body, {x, broadcast_scalar(op.operands[1], op.type(), rw)}, op.type())};
 }
 
+// A result without elements needs no arithmetic; a view of nothing has no strides either.
+std::vector<Value*> no_elements(const Op& op, Rewriter& rw) {
+  const bool empty = op.kind != Kind::kConstant && op.results.size() == 1 && op.type().count() == 0;
+  return empty ? std::vector<Value*>{rw.constant(make_splat(op.type(), 0))} : std::vector<Value*>{};
+}
+
 std::vector<Value*> apply(Op& op, Rewriter& rw, const Uses& uses) {
+  if (auto out = no_elements(op, rw); !out.empty()) {
+    return out;
+  }
   switch (op.kind) {
     case Kind::kConvert:
       return op.operand_type(0) == op.type() ? op.operands : std::vector<Value*>{};

@@ -134,6 +134,8 @@ def movement() -> list[Case]:
                  lax.broadcasted_iota(jnp.int32, v.shape, 0), (_ints(9, 140),)),
             Case("iota_f32", lambda v: v + jnp.arange(300, dtype=jnp.float32), (_random(300),)),
             Case("constant_array", lambda v: v * jnp.asarray(_random(12, 20, seed=9)), (_random(12, 20),)),
+            *(Case(f"broadcast_empty_{'x'.join(map(str, shape))}", lambda v: jnp.broadcast_to(v, (2, *v.shape)),
+                   (_random(*shape),)) for shape in ((0,), (3, 0), (0, 5), (1, 0, 2))),
             Case("constant_only", lambda v: (v, jnp.full((3, 4), 7, jnp.int32)), (_random(2),)),
             Case("identity", lambda v: v, (_random(11),)),
             Case("returned_twice", lambda v: (v + 1, v + 1, v), (_random(11),)),
