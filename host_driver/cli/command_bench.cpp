@@ -104,7 +104,7 @@ Json helper(const std::string& name, const std::string& arguments,
 
 const char* const kBuildThem = "not beside tpuboard; build with cmake --workflow --preset release";
 
-// x86-64 instruction sets of the matrix engine that this host has, as /proc/cpuinfo names them.
+// Instruction sets of the matrix engine that this host has, as /proc/cpuinfo names them.
 std::vector<std::string> host_simd() {
   std::ifstream file("/proc/cpuinfo");
   std::string word;
@@ -119,6 +119,9 @@ std::vector<std::string> host_simd() {
   if (flags.contains("avx512f") && flags.contains("avx512bw") && flags.contains("avx512vl") &&
       flags.contains("avx512dq")) {
     names.emplace_back("avx512");
+  }
+  if (names.size() == 2 && flags.contains("amx_tile") && flags.contains("amx_bf16")) {
+    names.emplace_back("amx");
   }
   return names;
 }

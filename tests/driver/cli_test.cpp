@@ -9,6 +9,8 @@
 
 #include "cli/commands.hpp"
 #include "cli/npy.hpp"
+#include "mxu/mxu_replay.hpp"
+#include "mxu/mxu_scalar.hpp"
 #include "tests/driver/program_builder.hpp"
 
 namespace tpu::driver {
@@ -81,7 +83,7 @@ TEST_F(Cli, WrongUsageEndsWithTwo) {
 }
 
 TEST_F(Cli, VersionAndHelpAreEverywhere) {
-  for (const char* command : {"devices", "run", "train", "objdump", "bench"}) {
+  for (const char* command : {"devices", "run", "train", "objdump", "bench", "mxu-replay"}) {
     EXPECT_EQ(call({command, "--version"}), 0);
     EXPECT_NE(out_.find("tpuboard 0."), std::string::npos);
     EXPECT_EQ(call({command, "--help"}), 0);
@@ -138,6 +140,48 @@ TEST_F(Cli, RunNamesWhatIsWrongWithInputs) {
   EXPECT_EQ(call({"run", path("p.tpuexe"), "--in", x, "--in", b, "--out-dir", "/proc/nowhere",
                   "--transport", "null"}),
             1);
+}
+
+TEST_F(Cli, ReplayTellsWhetherATileAgrees) {
+  model::MxuTileDump dump;
+  dump.tile.rows = 2;
+  dump.tile.weights.assign(128 * 128, 0x3f80);  // ones
+  dump.tile.x.assign(2 * 128, 0x4000);          // twos
+  dump.tile.running.assign(2 * 128, 0);
+  model::MxuScalarEngine engine(dump.tile.shape);
+  dump.rtl = dump.engine = model::mxu_run_tile(engine, dump.tile);
+  model::mxu_write_dump(path("good.tile"), dump);
+  EXPECT_EQ(call({"mxu-replay", path("good.tile"), "--waves", path("tile.fst")}), 0) << error_;
+  EXPECT_NE(out_.find("all agree"), std::string::npos) << out_;
+  EXPECT_GT(std::filesystem::file_size(path("tile.fst")), 1000u);
+
+  dump.engine[128 + 5] ^= 1;
+  model::mxu_write_dump(path("bad.tile"), dump);
+  EXPECT_EQ(call({"mxu-replay", path("bad.tile")}), 1);
+  EXPECT_NE(out_.find("first: row 1, column 5: 0x43800001, the law gives 0x43800000"),
+            std::string::npos)
+      << out_;
+  EXPECT_NE(error_.find("the engines agree now; the recorded results do not"), std::string::npos);
+
+  save("none.tile", "no tile");
+  EXPECT_EQ(call({"mxu-replay", path("none.tile")}), 1);
+  EXPECT_NE(error_.find("is not a tile dump"), std::string::npos) << error_;
+  EXPECT_EQ(call({"mxu-replay", path("missing.tile")}), 1);
+  EXPECT_EQ(call({"mxu-replay"}), 2);
+}
+
+// The engines' programs are not beside the test: their lines say what to build.
+TEST_F(Cli, BenchReportsFiguresAndWhatIsMissing) {
+  save_program();
+  ASSERT_EQ(call({"bench", path("p.tpuexe"), "--transport", "null", "--launches", "5", "--json",
+                  path("bench.json")}),
+            0)
+      << error_;
+  EXPECT_NE(out_.find("--preset release"), std::string::npos) << out_;
+  const auto json = nlohmann::json::parse(std::ifstream(path("bench.json")));
+  EXPECT_TRUE(json["hart_mips"]["value"].is_null());
+  EXPECT_EQ(json["engine_commands"]["at_least"], 200000);
+  EXPECT_EQ(json["instructions_per_launch"]["at_most"], 20000);
 }
 
 TEST_F(Cli, ObjdumpListsAProgram) {
@@ -223,6 +267,19 @@ TEST_F(CliTrain, RunsEpochsAndWritesReportAndCheckpoint) {
   save("c.toml", config);
   ASSERT_EQ(call(train_call("d")), 0) << error_;
   EXPECT_NE(json["digest"], nlohmann::json::parse(std::ifstream(path("d/run.json")))["digest"]);
+}
+
+TEST_F(CliTrain, WithoutDataThereAreNoLossesAndNoAccuracy) {
+  auto arguments = train_call("a");
+  arguments.emplace_back("--no-data");
+  ASSERT_EQ(call(arguments), 0) << error_;
+  EXPECT_EQ(out_.find("loss"), std::string::npos) << out_;
+  EXPECT_EQ(out_.find("accuracy"), std::string::npos) << out_;
+  const auto json = nlohmann::json::parse(std::ifstream(path("a/run.json")));
+  EXPECT_EQ(json["steps"], 12);
+  EXPECT_TRUE(json["test_accuracy"].is_null());
+  EXPECT_TRUE(json["train_loss"].is_null());
+  EXPECT_TRUE(json["losses"].empty());
 }
 
 TEST_F(CliTrain, StepsAndEpochsCutTheRun) {

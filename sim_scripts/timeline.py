@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Draws one launch of one core as an SVG timeline: a row for each engine queue, colour by opcode, time in microseconds.
+
+Input is the text file of `tpuboard run|train --trace FILE.txt`, one line an engine command:
+`start end core queue opcode op=N pc=N step=N free=N`, times in core cycles. The clock is a number of the board: see
+`tpuboard devices`. A launch begins where no queue of the core had work for --gap cycles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+QUEUE_ORDER = ["dma_in", "mxu0", "mxu1", "vpu", "xlu", "dma_out", "dma_remote"]
+PALETTE = ["#4477aa", "#cc6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#ee8866", "#777777"]
+OPCODE_COLOURS = {"dma": "#4477aa", "fill": "#66ccee", "matmul": "#cc6677", "vpu_kernel": "#228833",
+                  "transpose": "#ccbb44", "nop": "#bbbbbb"}
+WIDTH, LEFT, RIGHT, TOP, ROW, BAR = 1180, 96, 66, 56, 30, 20
+
+
+@dataclass
+class Command:
+    """One line of the trace."""
+
+    start: int
+    end: int
+    core: int
+    queue: str
+    opcode: str
+    fields: str
+
+
+def read_trace(path: Path, core: int) -> list[Command]:
+    """Commands of one core in the order of their start."""
+    commands = []
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            words = line.split()
+            try:
+                command = Command(int(words[0]), int(words[1]), int(words[2]), words[3], words[4], " ".join(words[5:7]))
+            except (IndexError, ValueError):
+                raise SystemExit(f"timeline: {path}:{number}: not a line of a trace: {line.strip()[:60]!r}") from None
+            if command.core == core:
+                commands.append(command)
+    return sorted(commands, key=lambda each: (each.start, each.end))
+
+
+def launches(commands: list[Command], gap: int) -> list[list[Command]]:
+    """Cuts where nothing ran for `gap` cycles."""
+    parts: list[list[Command]] = []
+    busy_until = -gap - 1
+    for command in commands:
+        if command.start - busy_until > gap:
+            parts.append([])
+        parts[-1].append(command)
+        busy_until = max(busy_until, command.end)
+    return parts
+
+
+def busy_cycles(commands: list[Command]) -> int:
+    """Cycles in which at least one of the commands runs."""
+    total, until = 0, 0
+    for command in commands:
+        total += max(0, command.end - max(command.start, until))
+        until = max(until, command.end)
+    return total
+
+
+def nice_step(span: float) -> float:
+    """Distance of ticks: 1, 2 or 5 times a power of ten, about twelve of them."""
+    step = 1e-3
+    while True:
+        for factor in (1, 2, 5):
+            if span / (step * factor) <= 14:
+                return step * factor
+        step *= 10
+
+
+def lanes(commands: list[Command]) -> list[tuple[Command, int]]:
+    """Commands of one queue overlap where a queue is pipelined: two lanes in turns keep them apart."""
+    ends = [0, 0]
+    placed = []
+    for command in commands:
+        lane = 0 if ends[0] <= command.start or ends[0] <= ends[1] else 1
+        ends[lane] = max(ends[lane], command.end)
+        placed.append((command, lane))
+    return placed
+
+
+def draw(commands: list[Command], clock_mhz: float, title: str) -> str:
+    """The SVG text."""
+    first = min(command.start for command in commands)
+    last = max(command.end for command in commands)
+    span = max(1, last - first)
+    scale = (WIDTH - LEFT - RIGHT) / span
+    names = {command.queue for command in commands}
+    queues = [name for name in QUEUE_ORDER if name in names] + sorted(names - set(QUEUE_ORDER))
+    opcodes = sorted({command.opcode for command in commands})
+    spare = [colour for colour in PALETTE if colour not in OPCODE_COLOURS.values()] or PALETTE
+    colour = {name: OPCODE_COLOURS.get(name, spare[i % len(spare)]) for i, name in enumerate(opcodes)}
+    bottom = TOP + ROW * len(queues)
+    height = bottom + 62
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12">',
+        f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
+        f'<text x="{LEFT}" y="22" font-size="15">{escape(title)}</text>',
+        f'<text x="{WIDTH - RIGHT + 8}" y="{TOP - 8}" fill="#555">busy</text>',
+    ]
+    microseconds = span / clock_mhz
+    step = nice_step(microseconds)
+    tick = 0.0
+    while tick <= microseconds:
+        x = LEFT + tick * clock_mhz * scale
+        out.append(f'<path d="M{x:.1f} {TOP}V{bottom}" stroke="#ddd"/>')
+        out.append(f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle" fill="#555">{tick:g}</text>')
+        tick = round(tick + step, 6)
+    out.append(f'<text x="{WIDTH - RIGHT + 8}" y="{bottom + 16}" fill="#555">us</text>')
+    for row, queue in enumerate(queues):
+        mine = [command for command in commands if command.queue == queue]
+        y = TOP + ROW * row
+        out.append(f'<text x="{LEFT - 8}" y="{y + 19}" text-anchor="end">{escape(queue)}</text>')
+        share = 100 * busy_cycles(mine) / span
+        out.append(f'<text x="{WIDTH - RIGHT + 8}" y="{y + 19}" fill="#555">{share:.0f} %</text>')
+        out.append(f'<path d="M{LEFT} {y + ROW}H{WIDTH - RIGHT}" stroke="#eee"/>')
+        for command, lane in lanes(mine):
+            x = LEFT + (command.start - first) * scale
+            width = max(0.6, (command.end - command.start) * scale)
+            top = y + (ROW - BAR) // 2 + lane * BAR // 2
+            tip = f"{command.opcode} {command.fields}, {(command.end - command.start) / clock_mhz:.2f} us"
+            out.append(f'<rect x="{x:.1f}" y="{top}" width="{width:.1f}" height="{BAR // 2}" '
+                       f'fill="{colour[command.opcode]}"><title>{escape(tip)}</title></rect>')
+    x = LEFT
+    for name in opcodes:
+        out.append(f'<rect x="{x}" y="{bottom + 34}" width="12" height="12" fill="{colour[name]}"/>')
+        out.append(f'<text x="{x + 17}" y="{bottom + 45}">{escape(name)}</text>')
+        x += 40 + 8 * len(name)
+    out.append("</svg>")
+    return "\n".join(out) + "\n"
+
+
+def main() -> int:
+    """Reads the command line, writes the picture."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("trace", type=Path, help="file made by --trace")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="SVG file to write")
+    parser.add_argument("--core", type=int, default=0, help="TPU number (default 0)")
+    parser.add_argument("--launch", type=int, default=0, help="which launch of the trace (default 0, the first)")
+    parser.add_argument("--gap", type=int, default=1000, help="cycles without work that part launches (default 1000)")
+    parser.add_argument("--clock-mhz", type=float, required=True, help="core clock of the board (core.clock_mhz)")
+    parser.add_argument("--title", help="headline of the picture")
+    arguments = parser.parse_args()
+    try:
+        commands = read_trace(arguments.trace, arguments.core)
+    except OSError as error:
+        raise SystemExit(f"timeline: {error}") from None
+    parts = launches(commands, arguments.gap)
+    if arguments.launch >= len(parts):
+        raise SystemExit(f"timeline: {arguments.trace} holds {len(parts)} launches of core {arguments.core}")
+    chosen = parts[arguments.launch]
+    cycles = max(command.end for command in chosen) - min(command.start for command in chosen)
+    title = arguments.title or f"TPU:{arguments.core}, one launch"
+    title += f": {len(chosen)} engine commands, {cycles / arguments.clock_mhz:.1f} us"
+    arguments.out.write_text(draw(chosen, arguments.clock_mhz, title), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
