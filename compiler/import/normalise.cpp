@@ -60,7 +60,7 @@ Module Normaliser::run() {
       try {
         convert_function(*op);
       } catch (const Error& e) {
-        throw Error(e.message(), e.op(), nested_loc(caller_loc(function_name), e.loc()));
+        throw Error(e.message(), e.op(), nested_loc(caller_loc(*op), e.loc()));
       }
     }
   }

@@ -7,21 +7,37 @@ namespace tpu::compiler::frontend {
 using bytecode::Dialect;
 using bytecode::kNone;
 
-LocRef Normaliser::caller_loc(const std::string& callee) const {
+LocRef Normaliser::caller_loc(const RawOp& callee) {
+  std::set<const RawOp*> seen;
+  return caller_loc(callee, seen);
+}
+
+LocRef Normaliser::caller_loc(const RawOp& callee, std::set<const RawOp*>& seen) {
   LocRef found;
-  const auto look = [&](const Function& f) {
-    walk(f.body, [&](const Op& op) {
-      const auto* call = std::get_if<CallAttrs>(&op.attrs);
-      if (!found && call != nullptr && call->callee == callee) {
-        found = op.loc;
-      }
-    });
-  };
-  look(*out_.main);
-  for (const auto& f : out_.functions) {
-    look(*f);
+  for (const auto& [name, function] : functions_) {
+    const RawOp* call = call_of(callee, *function);
+    if (call == nullptr || !seen.insert(function).second) {
+      continue;
+    }
+    const LocRef own = tables_.loc(call->loc);
+    found = own->frames.empty() ? nested_loc(caller_loc(*function, seen), own) : own;
+    if (!found->frames.empty()) {
+      break;
+    }
   }
   return found;
+}
+
+const RawOp* Normaliser::call_of(const RawOp& callee, const RawOp& within) const {
+  for (const RawRegion& region : within.regions) {
+    for (const RawOp& op : region.ops) {
+      const RawOp* call = called_function(op) == &callee ? &op : call_of(callee, op);
+      if (call != nullptr) {
+        return call;
+      }
+    }
+  }
+  return nullptr;
 }
 
 void Normaliser::convert_main(const RawOp& op) {

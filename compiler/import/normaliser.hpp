@@ -59,8 +59,11 @@ class Normaliser {
   bool contains_manual(const RawOp& op);
   const RawOp* called_function(const RawOp& op) const;
 
-  // Where the function is called first; null if it is not.
-  LocRef caller_loc(const std::string& callee) const;
+  // Where the function is called, with a source line if any chain of callers has one; null if it is
+  // not called.
+  LocRef caller_loc(const RawOp& callee);
+  LocRef caller_loc(const RawOp& callee, std::set<const RawOp*>& seen);
+  const RawOp* call_of(const RawOp& callee, const RawOp& within) const;
   static const RawRegion& body_of(const RawOp& op, const OpReader& reader);
   void convert_main(const RawOp& op);
 
