@@ -1,0 +1,108 @@
+"""Programs that tpuc must refuse: exit code 1, the operation and the line of this file that asked for it, no output.
+
+Usage: refused_test.py --bin DIR [--only SUBSTRING]
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax_reference  # noqa: F401  (eight CPU devices; before JAX)
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import PartitionSpec as P
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program of one lambda, which must stand in one line together with the operation that is refused."""
+
+    name: str
+    words: tuple[str, ...]  # all must be in the message
+    function: Callable
+    inputs: tuple
+    sharded: bool = False  # the function is the body of a shard_map over 8 devices, its input and result split
+
+
+VECTOR = np.arange(8, dtype=np.float32)
+MATRIX = np.arange(64, dtype=np.float32).reshape(8, 8)
+
+
+def cases() -> list[Case]:
+    """Operations outside of multilayer perceptrons, unknown types, unsupported forms of supported operations."""
+    return [
+        Case("sort", ("sort",), lambda v: jnp.sort(v), (VECTOR,)),
+        Case("top_k", ("sort",), lambda v: lax.top_k(v, 3), (VECTOR,)),
+        Case("argmax", ("reduce",), lambda v: jnp.argmax(v), (VECTOR,)),
+        Case("cumsum", ("reduce_window",), lambda v: jnp.cumsum(v), (VECTOR,)),
+        Case("gather", ("gather",), lambda v, i: v[i], (VECTOR, np.array([1, 3], np.int32))),
+        Case("scatter", ("scatter",), lambda v, i: v.at[i].add(1.0), (VECTOR, np.array([1, 3], np.int32))),
+        Case("dynamic_slice", ("dynamic_slice",), lambda v, i: lax.dynamic_slice(v, (i,), (2,)), (VECTOR, np.int32(1))),
+        Case("pad", ("pad",), lambda v: jnp.pad(v, 2), (VECTOR,)),
+        Case("while", ("while",), lambda v: lax.fori_loop(0, 3, lambda i, c: c + 1, v), (VECTOR,)),
+        Case("scan", ("while",), lambda v: lax.scan(lambda c, x: (c + x, c), 0.0, v), (VECTOR,)),
+        Case("cond", ("case",), lambda v: lax.cond(v[0] > 0, lambda x: x, lambda x: -x, v), (VECTOR,)),
+        Case("convolution", ("convolution",), lambda v: jnp.convolve(v, v), (VECTOR,)),
+        Case("cosine", ("cosine",), lambda v: jnp.cos(v), (VECTOR,)),
+        Case("custom_call", ("custom_call", "lapack"), lambda m: jnp.linalg.inv(m), (MATRIX,)),
+        Case("f16", ("f16", "bfloat16"), lambda v: v.astype(jnp.float16), (VECTOR,)),
+        Case("f8", ("f8",), lambda v: v.astype(jnp.float8_e4m3fn), (VECTOR,)),
+        Case("complex", ("complex",), lambda v: lax.complex(v, v), (VECTOR,)),
+        Case("i8", ("i8",), lambda v: v.astype(jnp.int8), (VECTOR,)),
+        Case("dot_i32", ("dot_general", "i32"), lambda m: m @ m, (MATRIX.astype(np.int32),)),
+        Case("dot_highest", ("dot_general", "precision"), lambda m: jnp.dot(m, m, precision="highest"), (MATRIX,)),
+        Case("all_gather", ("all_gather",), lambda m: lax.all_gather(m, "data", tiled=True), (MATRIX,), sharded=True),
+        Case("ppermute", ("collective_permute",), lambda m: lax.ppermute(m, "data", [(0, 1)]), (MATRIX,), sharded=True),
+    ]
+
+
+def check(case: Case, tools: Path, folder: Path) -> str | None:
+    """Text of a failure, or None."""
+    function = case.function
+    if case.sharded:
+        mesh = jax.sharding.Mesh(np.array(jax.devices()[:8]), ("data",))
+        function = jax.shard_map(function, mesh=mesh, in_specs=P("data"), out_specs=P("data"), check_vma=False)
+    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in case.inputs]
+    exported = jax.export.export(jax.jit(function), platforms=["cpu"])(*shapes)
+    program, executable = folder / f"{case.name}.mlirbc", folder / f"{case.name}.tpuexe"
+    program.write_bytes(exported.mlir_module_serialized)
+    done = subprocess.run([str(tools / "tpuc"), str(program), "-o", str(executable)], capture_output=True, text=True,
+                          check=False, timeout=60)
+    if done.returncode != 1:
+        return f"exit code {done.returncode}: {done.stderr.strip()}"
+    place = f"{Path(__file__).name}:{case.function.__code__.co_firstlineno}:"
+    missing = [word for word in (place, *case.words) if word not in done.stderr]
+    if missing:
+        return f"the message lacks {missing}: {done.stderr.strip()}"
+    return "an executable was written" if executable.exists() else None
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=Path, required=True)
+    parser.add_argument("--only", default="")
+    args = parser.parse_args()
+    chosen = [case for case in cases() if args.only in case.name]
+    failed = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        for case in chosen:
+            problem = check(case, args.bin, Path(scratch))
+            if problem:
+                failed += 1
+                print(f"FAILED {case.name}: {problem}", flush=True)
+    print(f"{len(chosen) - failed} passed, {failed} failed")
+    return 1 if failed or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
