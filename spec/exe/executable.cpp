@@ -64,6 +64,21 @@ void check_image(const ExecutableT& exe) {
   check(uint64_t{head.entry_word} * 8 < head.code_bytes, "entry outside the code");
 }
 
+// FlatBuffers' verifier does not look at the alignment of the elements of a vector.
+void check_alignment(const Executable& exe) {
+  const auto aligned = [](const flatbuffers::Vector<int64_t>* values) {
+    return values == nullptr || reinterpret_cast<uintptr_t>(values->Data()) % alignof(int64_t) == 0;
+  };
+  for (const auto* tensors : {exe.args(), exe.results()}) {
+    for (flatbuffers::uoffset_t i = 0; tensors != nullptr && i < tensors->size(); ++i) {
+      const Tensor* tensor = tensors->Get(i);
+      check(aligned(tensor->global_dims()) && aligned(tensor->local_dims()) &&
+                aligned(tensor->offsets()),
+            "the structure is damaged (alignment)");
+    }
+  }
+}
+
 void check_executable(const ExecutableT& exe) {
   check(exe.partitions >= 1 && exe.partitions <= kMaxPartitions, "partition count");
   check_image(exe);
@@ -169,6 +184,7 @@ ExecutableT read_executable(std::span<const std::byte> bytes) {
     refuse(fmt::format("truncated executable: {} bytes of payload announced, {} present", size,
                        bytes.size() - kHeadBytes));
   }
+  check(size > 0, "no payload");
   const auto* payload = reinterpret_cast<const uint8_t*>(bytes.data()) + kHeadBytes;
   std::array<uint8_t, SHA256_DIGEST_LENGTH> hash{};
   SHA256(payload, size, hash.data());
@@ -184,6 +200,7 @@ ExecutableT read_executable(std::span<const std::byte> bytes) {
   const auto* data = reinterpret_cast<const uint8_t*>(aligned.data());
   flatbuffers::Verifier verifier(data, size, 16, 10'000'000);
   check(VerifyExecutableBuffer(verifier), "the structure is damaged");
+  check_alignment(*GetExecutable(data));
   ExecutableT exe;
   GetExecutable(data)->UnPackTo(&exe);
   if (exe.isa_version != spec::kIsaVersion) {
