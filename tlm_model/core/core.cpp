@@ -20,7 +20,7 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
   }
   seq_ =
       std::make_unique<Sequencer>("seq", core_id, params_, services.activity, counters_, launch_);
-  sem_ = std::make_unique<Semaphores>("sem", params_, services.activity, counters_);
+  sem_ = std::make_unique<Semaphores>("sem", params_, services.activity);
   make_engines(services);
   fault_ =
       std::make_unique<FaultUnit>("fault", core_id, launch_, queues_, [this] { seq_->on_fault(); });
@@ -179,6 +179,7 @@ void Core::remote_signal(uint16_t tag, uint8_t semaphore, uint32_t value) {
   RemoteTarget::Status status{};
   if (accept_remote(tag, &status)) {
     sem_->add(semaphore, value);
+    ++counters_.progress;
   }
 }
 

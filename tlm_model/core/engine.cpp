@@ -88,10 +88,10 @@ bool Engine::finish_due(uint64_t now) {
       !flight.queued.command->empty && flight.queued.command->opcode != spec::Opcode::kNop;
   if (has_work) {
     finish_command(flight);
+    ++context_.perf.progress;
   }
   flight_head_ = (flight_head_ + 1) % flights_.size();
   --flight_count_;
-  ++context_.perf.progress;
   context_.perf.add(spec::perf::kCommands, 1);
   context_.perf.add(spec::perf::kMxu0Commands + static_cast<uint32_t>(unit_), 1);
   if (!stopped_) {
@@ -158,7 +158,6 @@ bool Engine::waits_met(const QueuedCommand& queued) {
     }
     if (valid(wait.flags) && takes(wait)) {
       sem_port->take(wait.sem, wait.value);
-      ++context_.perf.progress;
     }
   }
   return true;

@@ -110,7 +110,9 @@ struct LaunchState {
 // Counters of spec/regs/perf.toml, updated in place by the blocks.
 struct PerfCounters {
   std::array<uint64_t, spec::perf::kCounters> value{};
-  uint64_t progress = 0;  // changes with every command done and semaphore change, for the watchdog
+  // For the watchdog: changes with every command that did work and every signal from another core,
+  // so that an endless loop of scalar instructions, nops and own signals is no progress.
+  uint64_t progress = 0;
 
   void add(uint32_t counter, uint64_t amount) { value[counter] += amount; }
   // Engines report when their first command starts and when their last one is done.

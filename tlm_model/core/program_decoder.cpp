@@ -220,6 +220,30 @@ void ProgramDecoder::add_operand(DecodedCommand& command, const spec::Addr& addr
   }
 }
 
+void ProgramDecoder::check_cycles(DecodedCommand& command, Wide cycles) const {
+  const Wide limit = static_cast<Wide>(params_.mgmt.watchdog_us) * params_.core.clock_mhz;
+  if (cycles > limit) {
+    mark_bad(command, spec::fault::kDetailType,
+             "the counts make a command of " + std::to_string(static_cast<double>(cycles)) +
+                 " cycles, longer than the watchdog (" +
+                 std::to_string(static_cast<int64_t>(limit)) + ")");
+  }
+}
+
+// A transfer must end within the watchdog at the full bandwidth of HBM, and must not write the same
+// bytes again and again.
+void ProgramDecoder::check_box(DecodedCommand& command, const std::array<uint32_t, 5>& counts,
+                               const std::array<int64_t, 5>& dst_strides,
+                               const DmaPlan& plan) const {
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] > 1 && dst_strides[i] == 0) {
+      mark_bad(command, spec::fault::kDetailType, "a destination stride of 0 repeats writes");
+    }
+  }
+  const Wide bytes = std::max(plan.src_bytes, plan.dst_bytes);
+  check_cycles(command, bytes * params_.core.clock_mhz / (params_.hbm.gbps_per_chip * 1000));
+}
+
 void ProgramDecoder::decode_matmul(const spec::MatmulCommand& c, DecodedCommand& command) {
   for (const spec::Addr* address : {&c.out, &c.lhs, &c.rhs}) {
     add_operand(command, *address);
@@ -240,6 +264,12 @@ void ProgramDecoder::decode_matmul(const spec::MatmulCommand& c, DecodedCommand&
     mark_bad(command, spec::fault::kDetailType, "matmul larger than any memory");
   }
   command.empty = rows == 0 || taps == 0 || k == 0 || n == 0;
+  if (command.bad == 0 && !command.empty) {
+    const Wide tiles = taps * ((k + shape_.rows - 1) / shape_.rows) * c.n[0] *
+                       ((c.n[1] + shape_.cols - 1) / shape_.cols);
+    check_cycles(command, std::min(tiles, kMaxElements) *
+                              spec::mxu_interval(shape_, static_cast<uint64_t>(rows)));
+  }
   if (command.bad != 0 || command.empty) {
     return;
   }
@@ -318,7 +348,17 @@ void ProgramDecoder::decode_vpu(const std::byte* bytes, DecodedCommand& command)
   try {
     plan.program = vpu_program(plan.command.program);
     VpuKernel kernel(*plan.program, plan.command, plan.accesses, bases, {});
+    const std::string loops = kernel.check_loops();
+    if (!loops.empty()) {
+      return mark_bad(command, spec::fault::kDetailVpuProgram, loops);
+    }
     plan.cycles = kernel.cycles(params_);
+    // Instructions without a slot cost no cycle, but a loop's turn is never free of work.
+    check_cycles(command, std::max(plan.cycles.free_at,
+                                   kernel.executions(static_cast<int>(VpuSection::kBody))));
+    if (command.bad != 0) {
+      return;
+    }
     if (!plan.dynamic) {
       const std::string error = kernel.check(static_cast<uint64_t>(params_.core.vmem_kib) * 1024);
       if (!error.empty()) {
@@ -376,6 +416,7 @@ void ProgramDecoder::decode_transpose(const spec::TransposeCommand& c, DecodedCo
   uint64_t cycles = full_r * full_c * lanes;
   cycles += (rest_r != 0 ? full_c * lanes : 0) + (rest_c != 0 ? full_r * lanes : 0);
   cycles += rest_r != 0 && rest_c != 0 ? std::max(rest_r, rest_c) : 0;
+  check_cycles(command, static_cast<Wide>(cycles) * c.batch);
   plan.busy_cycles = cycles * c.batch;
   command.plan = plan;
 }
@@ -432,6 +473,7 @@ void ProgramDecoder::decode_dma(const spec::DmaCommand& c, DecodedCommand& comma
   const auto granule = static_cast<uint64_t>(params_.dma.granule_bytes);
   plan.src_bytes = box_granule_bytes(plan.box, BoxSide::kSrc, granule);
   plan.dst_bytes = box_granule_bytes(plan.box, BoxSide::kDst, granule);
+  check_box(command, c.counts, c.dst_strides, plan);
   command.plan = plan;
 }
 
@@ -461,6 +503,7 @@ void ProgramDecoder::decode_fill(const spec::FillCommand& c, DecodedCommand& com
   plan.box = normalise_box(c.elem_bytes, c.counts, nullptr, c.dst_strides);
   plan.dst_bytes =
       box_granule_bytes(plan.box, BoxSide::kDst, static_cast<uint64_t>(params_.dma.granule_bytes));
+  check_box(command, c.counts, c.dst_strides, plan);
   command.plan = plan;
 }
 

@@ -1,6 +1,7 @@
 // Decoding of single instructions and commands into the records of program.hpp.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "core/program.hpp"
@@ -25,6 +26,10 @@ class ProgramDecoder {
   void decode_fill(const spec::FillCommand& c, DecodedCommand& command);
   void check_header(const spec::CommandHeader& head, DecodedCommand& command) const;
   void check_dma_spaces(DecodedCommand& command, const DmaPlan& plan) const;
+  // Marks a command bad that alone takes longer than the watchdog.
+  void check_cycles(DecodedCommand& command, __int128 cycles) const;
+  void check_box(DecodedCommand& command, const std::array<uint32_t, 5>& counts,
+                 const std::array<int64_t, 5>& dst_strides, const DmaPlan& plan) const;
   void add_operand(DecodedCommand& command, const spec::Addr& address) const;
   const VpuProgram* vpu_program(uint32_t offset);
 

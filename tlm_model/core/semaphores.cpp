@@ -10,10 +10,9 @@
 namespace tpu::model {
 
 Semaphores::Semaphores(sc_core::sc_module_name name, const spec::BoardParams& params,
-                       Activity& activity, PerfCounters& perf)
+                       Activity& activity)
     : RegisterBlock(name),
       delay_(static_cast<uint64_t>(params.core.semaphore_cycles)),
-      perf_(perf),
       activity_(activity),
       entries_(static_cast<size_t>(params.core.semaphores)) {
   SC_METHOD(apply_method);
@@ -64,7 +63,6 @@ void Semaphores::apply_method() {
 
 void Semaphores::apply(uint32_t semaphore, uint32_t amount) {
   Entry& entry = entries_[semaphore];
-  ++perf_.progress;
   if (entry.value + amount > kLimit) {
     FaultInfo info;
     info.code = TPU_FAULT_SEM_OVERFLOW;

@@ -20,8 +20,7 @@ class Semaphores : public RegisterBlock, public SemaphoreIf {
   SC_HAS_PROCESS(Semaphores);
   sc_core::sc_port<FaultIf> fault_port{"fault_port"};
 
-  Semaphores(sc_core::sc_module_name name, const spec::BoardParams& params, Activity& activity,
-             PerfCounters& perf);
+  Semaphores(sc_core::sc_module_name name, const spec::BoardParams& params, Activity& activity);
 
   uint32_t value(uint32_t semaphore) const override { return entries_[semaphore].value; }
   bool claim(uint32_t semaphore, int unit) override;
@@ -62,7 +61,6 @@ class Semaphores : public RegisterBlock, public SemaphoreIf {
   void apply(uint32_t semaphore, uint32_t amount);
 
   const uint64_t delay_;
-  PerfCounters& perf_;
   ActivityFlag activity_;
   std::vector<Entry> entries_;
   std::deque<Pending> pending_;  // in order of time

@@ -209,8 +209,12 @@ void Sequencer::watchdog_method() {
   const bool busy = std::ranges::any_of(parts_.queues, [](const CommandQueueIf* queue) {
     return queue != nullptr && queue->in_flight();
   });
-  if (!busy && activity_.active() == false && seen_progress_ == perf_.progress) {
-    scalar_fault(TPU_FAULT_WATCHDOG, 0, stall_text());
+  if (!busy && seen_progress_ == perf_.progress) {
+    scalar_fault(
+        TPU_FAULT_WATCHDOG, 0,
+        stall_ == Stall::kNone
+            ? "the program runs scalar instructions only, now at word " + std::to_string(pc_)
+            : stall_text());
     return;
   }
   seen_progress_ = perf_.progress;

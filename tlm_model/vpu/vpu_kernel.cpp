@@ -131,6 +131,9 @@ std::string VpuKernel::check(uint64_t vmem_bytes) const {
 }
 
 std::string VpuKernel::check_loops() const {
+  if (empty()) {
+    return {};
+  }
   uint64_t blocks = 1;
   for (const uint32_t count : loops_) {
     blocks *= count;

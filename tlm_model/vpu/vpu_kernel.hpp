@@ -45,6 +45,9 @@ class VpuKernel {
   /// types, alignment, bytes outside of VMEM). run() needs a legal kernel.
   std::string check(uint64_t vmem_bytes) const;
 
+  /// The part of check() that looks at loop counts, rows and columns alone.
+  std::string check_loops() const;
+
   /// Every load and store with the bytes that it covers (one interval each, holes included). Of a
   /// legal kernel.
   std::vector<VpuFootprint> footprints() const;
@@ -92,7 +95,6 @@ class VpuKernel {
 
   bool empty() const;
   int split_loop() const;
-  std::string check_loops() const;
   std::string check_access(const spec::VpuInsn& insn, int section, uint64_t vmem_bytes) const;
   std::string access_problem(const spec::VpuInsn& insn, int section, uint64_t vmem_bytes) const;
   std::string check_alignment(const Operand& operand) const;
