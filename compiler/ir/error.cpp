@@ -1,11 +1,25 @@
 // Text of locations and errors.
 #include "ir/error.hpp"
 
+#include <algorithm>
+
 namespace tpu::compiler {
 namespace {
 
 std::string frame_text(const SourceFrame& f) {
   return f.file + ":" + std::to_string(f.line) + ":" + std::to_string(f.column);
+}
+
+// True for a file of an installed Python package: the user will look for a line of their own.
+bool is_library(const SourceFrame& f) {
+  return f.file.find("/site-packages/") != std::string::npos ||
+         f.file.find("/dist-packages/") != std::string::npos;
+}
+
+std::string caller_text(const Loc& loc) {
+  const auto own = std::find_if_not(loc.frames.begin(), loc.frames.end(), is_library);
+  return own == loc.frames.begin() || own == loc.frames.end() ? ""
+                                                              : ", called from " + frame_text(*own);
 }
 
 std::string compose(const std::string& message, const std::string& op, const LocRef& loc) {
@@ -19,6 +33,9 @@ std::string compose(const std::string& message, const std::string& op, const Loc
   text += message;
   if (loc && !loc->path.empty()) {
     text += " [" + loc->path + "]";
+  }
+  if (loc) {
+    text += caller_text(*loc);
   }
   return text;
 }

@@ -18,6 +18,7 @@ import jax_reference  # noqa: F401  (eight CPU devices; before JAX)
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
@@ -45,6 +46,8 @@ def cases() -> list[Case]:
         Case("argmax", ("reduce",), lambda v: jnp.argmax(v), (VECTOR,)),
         Case("cumsum", ("reduce_window",), lambda v: jnp.cumsum(v), (VECTOR,)),
         Case("gather", ("gather",), lambda v, i: v[i], (VECTOR, np.array([1, 3], np.int32))),
+        Case("in_library", ("gather", "called from"), lambda m, i: optax.losses.softmax_cross_entropy_with_integer_labels(m, i),
+             (MATRIX, np.arange(8, dtype=np.int32))),
         Case("scatter", ("scatter",), lambda v, i: v.at[i].add(1.0), (VECTOR, np.array([1, 3], np.int32))),
         Case("dynamic_slice", ("dynamic_slice",), lambda v, i: lax.dynamic_slice(v, (i,), (2,)), (VECTOR, np.int32(1))),
         Case("pad", ("pad",), lambda v: jnp.pad(v, 2), (VECTOR,)),
