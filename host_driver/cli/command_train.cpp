@@ -1,5 +1,6 @@
 // tpuboard train: a training run from a configuration file; progress, run.json, checkpoint.
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -55,11 +56,21 @@ class ProgressBar {
       return;
     }
     shown_ = Clock::now();
-    const int64_t width = 24;
-    const auto done = static_cast<size_t>(width * at.step / at.steps);
-    fmt::print("\r[{:<{}}] {}/{}  epoch {}{}{}  {:.1f} steps/s\x1b[K", std::string(done, '#'),
-               width, at.step, at.steps, at.epoch, loss_text(at.loss), live_figures(at.step),
-               static_cast<double>(at.step) / seconds_since(start_));
+    std::string text =
+        fmt::format(" {}/{}{}{}", at.step, at.steps, loss_text(at.loss), live_figures(at.step));
+    // A line that is longer than the terminal could not be written over: what matters least goes.
+    const size_t columns = terminal_columns();
+    for (const std::string& extra :
+         {fmt::format("  epoch {}", at.epoch),
+          fmt::format("  {:.1f} steps/s", static_cast<double>(at.step) / seconds_since(start_))}) {
+      constexpr size_t kShortBar = 12;
+      text += text.size() + extra.size() + kShortBar < columns ? extra : std::string();
+    }
+    constexpr size_t kLongBar = 24;
+    constexpr size_t kBrackets = 3;  // and the last column stays free
+    const size_t width = std::min(kLongBar, columns - std::min(columns, text.size() + kBrackets));
+    const size_t done = width * static_cast<size_t>(at.step) / static_cast<size_t>(at.steps);
+    fmt::print("\r[{:<{}}]{}\x1b[K", std::string(done, '#'), width, text);
     std::fflush(stdout);
   }
 
@@ -77,6 +88,12 @@ class ProgressBar {
   }
 
  private:
+  static size_t terminal_columns() {
+    constexpr size_t kUsual = 80;
+    winsize size{};
+    return ioctl(fileno(stdout), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
+  }
+
   std::string loss_text(double loss) const {
     return trainer_.has_data() ? fmt::format("  loss {:.4f}", loss) : std::string();
   }

@@ -53,7 +53,7 @@ struct Device {
   uint32_t rung = 0;      // value of the last doorbell
   uint32_t cpl_head = 0;  // completions ever read
   uint32_t epoch = 0;
-  uint32_t boots = 0;  // lane counts begin again with each
+  uint32_t boots = 0;                           // lane counts begin again with each
   std::array<uint32_t, kLanes> sent{};          // commands ever appended, by lane
   std::array<uint32_t, kLanes> done{};          // commands ever completed, by lane
   std::deque<std::shared_ptr<Command>> window;  // by seq from tail - window.size(); null: completed
