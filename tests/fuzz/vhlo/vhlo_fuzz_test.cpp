@@ -1,6 +1,6 @@
 // 10,000 damaged artifacts (flipped bits, changed bytes, cuts, spliced pieces) through import and
-// passes, under sanitizers: each is refused with compiler::Error or compiled, nothing else. The same
-// seed gives the same inputs (TPU_FUZZ_SEED chooses another).
+// passes, under sanitizers: each is refused with compiler::Error or compiled, nothing else. The
+// same seed gives the same inputs (TPU_FUZZ_SEED chooses another).
 #include <gtest/gtest.h>
 
 #include <algorithm>
