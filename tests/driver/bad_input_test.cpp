@@ -1,0 +1,266 @@
+// Bad input at the command line, as a user meets it: tpuc and tpuboard end with exit code 1, a
+// message that says what is wrong, and leave no results behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "cli/npy.hpp"
+#include "exe/executable.hpp"
+#include "tests/driver/program_builder.hpp"
+#include "tpu/spec/program_image.h"
+
+namespace tpu::driver {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Copies its argument to its result through VMEM.
+constexpr const char* kCopy = R"(
+.program "copy"
+.slot argument bytes=256
+.slot result bytes=256
+.arg "x" elem=i32 global=[64] slot=0
+.result "y" elem=i32 global=[64] slot=1
+.op "copy" file="model.py" line=42
+start:
+  dma_in.dma op=0 signal=0:1 src=hbm[0]+0 dst=vmem+0 elem_bytes=4 counts=[1,1,1,1,64] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  dma_out.dma op=0 wait=0:1:take src=vmem+0 dst=hbm[1]+0 elem_bytes=4 counts=[1,1,1,1,64] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  halt
+)";
+
+struct Result {
+  int code = -1;
+  std::string text;  // both streams
+};
+
+Result call(const std::string& command) {
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  Result r;
+  std::array<char, 4096> buffer;
+  for (size_t n = 0; (n = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
+    r.text.append(buffer.data(), n);
+  }
+  r.code = WEXITSTATUS(pclose(pipe));
+  return r;
+}
+
+class BadInput : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::temp_directory_path() /
+              (std::string("tpu_bad_input_") + info->name() + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+    write_npy(path("i.npy"), test::counting(DType::kI32, {64}));
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  static std::vector<std::byte> graph(const std::string& name) {
+    return read_file(std::string(TPU_TEST_DATA) + "/" + name + ".mlirbc");
+  }
+
+  Result tpuc(const std::string& arguments) const {
+    return call(std::string(TPUC) + " " + arguments);
+  }
+  // Runs an executable of the folder on i.npy.
+  Result run(const std::string& program, const std::string& more = "") const {
+    return call(std::string(TPUBOARD) + " run " + path(program) + " --in 0=" + path("i.npy") +
+                " --out-dir " + path("out") + " " + more);
+  }
+
+  void assemble(std::string text, const std::string& from, const std::string& to,
+                const std::string& name, const std::string& more = "") const {
+    const size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    std::ofstream(path("p.s")) << text.replace(at, from.size(), to);
+    const Result made = tpuc("--asm " + path("p.s") + " -o " + path(name) + " " + more);
+    ASSERT_EQ(made.code, 0) << made.text;
+  }
+
+  // One line, the command's name first.
+  static void expect_refused(const Result& r, const std::string& part) {
+    EXPECT_EQ(r.code, 1) << r.text;
+    EXPECT_TRUE(r.text.starts_with("tpu")) << r.text;
+    EXPECT_EQ(std::ranges::count(r.text, '\n'), 1) << r.text;
+    EXPECT_THAT(r.text, HasSubstr(part));
+  }
+
+  // The board faulted; results are not written.
+  void expect_fault(const Result& r, const std::vector<std::string>& parts) const {
+    EXPECT_EQ(r.code, 1) << r.text;
+    EXPECT_THAT(r.text, HasSubstr("DeviceFault"));
+    for (const std::string& part : parts) {
+      EXPECT_THAT(r.text, HasSubstr(part));
+    }
+    EXPECT_FALSE(std::filesystem::exists(path("out/0.npy")));
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(BadInput, DamagedGraphs) {
+  std::vector<std::byte> bytes = graph("dense");
+  write_file(path("cut.mlirbc"), std::span(bytes).first(bytes.size() / 2));
+  expect_refused(tpuc(path("cut.mlirbc") + " -o " + path("x.tpuexe")), "the artifact is damaged");
+  bytes[0] ^= std::byte{0x20};
+  write_file(path("flip.mlirbc"), bytes);
+  expect_refused(tpuc(path("flip.mlirbc") + " -o " + path("x.tpuexe")), "not a StableHLO");
+  expect_refused(run("flip.mlirbc"), "flip.mlirbc");
+  EXPECT_FALSE(std::filesystem::exists(path("x.tpuexe")));
+}
+
+TEST_F(BadInput, UnknownOpIsNamedWithItsLine) {
+  std::vector<std::byte> bytes = graph("dense");
+  const std::string old = "tanh_v2";
+  const auto same = [](std::byte b, char c) { return b == static_cast<std::byte>(c); };
+  const auto at = std::search(bytes.begin(), bytes.end(), old.begin(), old.end(), same);
+  ASSERT_NE(at, bytes.end());
+  at[3] = static_cast<std::byte>('q');
+  write_file(path("op.mlirbc"), bytes);
+  expect_refused(tpuc(path("op.mlirbc") + " -o " + path("x.tpuexe")), "tanq: this op is not known");
+}
+
+TEST_F(BadInput, DamagedExecutables) {
+  assemble(kCopy, "start:", "", "good.tpuexe");
+  std::vector<std::byte> bytes = read_file(path("good.tpuexe"));
+  write_file(path("cut.tpuexe"), std::span(bytes).first(bytes.size() - 9));
+  expect_refused(run("cut.tpuexe"), "truncated executable");
+  expect_refused(call(std::string(TPUBOARD) + " objdump " + path("cut.tpuexe")),
+                 "cut.tpuexe: truncated executable");
+  bytes[bytes.size() / 2] ^= std::byte{1};
+  write_file(path("flip.tpuexe"), bytes);
+  expect_refused(run("flip.tpuexe"), "SHA-256 does not match");
+  expect_refused(tpuc("--disasm " + path("flip.tpuexe")), "SHA-256 does not match");
+}
+
+TEST_F(BadInput, OtherIsaVersion) {
+  assemble(kCopy, "start:", "", "good.tpuexe");
+  exe::ExecutableT exe = exe::read_executable(read_file(path("good.tpuexe")));
+  tpu_program_image_header_t header;
+  std::memcpy(&header, exe.image.data(), sizeof header);
+  header.isa_version = ++exe.isa_version;
+  std::memcpy(exe.image.data(), &header, sizeof header);
+  write_file(path("isa.tpuexe"), exe::write_executable(exe));
+  expect_refused(run("isa.tpuexe"), "is for ISA version");
+}
+
+TEST_F(BadInput, BiggerBoard) {
+  const Result made =
+      tpuc(std::string(TPU_TEST_DATA) + "/mlp_sgd.mlirbc -o " + path("eight.tpuexe"));
+  ASSERT_EQ(made.code, 0) << made.text;
+  expect_refused(run("eight.tpuexe", "--set board.chips=2 --set board.torus_x=2"),
+                 "the program needs 8 cores, this board has 4");
+  assemble(kCopy, "start:", "", "one.tpuexe");
+  expect_refused(run("one.tpuexe", "--set core.vmem_kib=8192"), "compiled for another board");
+}
+
+TEST_F(BadInput, WrongArrays) {
+  assemble(kCopy, "start:", "", "good.tpuexe");
+  const auto run_with = [&](const std::string& inputs) {
+    return call(std::string(TPUBOARD) + " run " + path("good.tpuexe") + " " + inputs);
+  };
+  write_npy(path("short.npy"), test::counting(DType::kI32, {63}));
+  write_npy(path("float.npy"), test::counting(DType::kF32, {64}));
+  std::vector<std::byte> cut = read_file(path("i.npy"));
+  write_file(path("cut.npy"), std::span(cut).first(cut.size() - 1));
+  expect_refused(run_with("--in 0=" + path("short.npy")),
+                 "must be i32[64], the file holds i32[63]");
+  expect_refused(run_with("--in 0=" + path("float.npy")),
+                 "must be i32[64], the file holds f32[64]");
+  expect_refused(run_with("--in 0=" + path("cut.npy")), "cut.npy");
+  expect_refused(run_with(""), "argument 0 (x, i32[64]) of copy is not given");
+  expect_refused(run_with("--in 0=" + path("i.npy") + " --in 1=" + path("i.npy")),
+                 "takes 1 arguments");
+  expect_refused(run_with("--in 0=" + path("none.npy")), "none.npy: cannot be opened");
+}
+
+TEST_F(BadInput, MissingFiles) {
+  expect_refused(run("none.tpuexe"), "none.tpuexe");
+  expect_refused(tpuc(path("none.mlirbc")), "none.mlirbc");
+  expect_refused(tpuc("--asm " + path("none.s")), "none.s");
+  expect_refused(call(std::string(TPUBOARD) + " train " + path("none.toml")), "none.toml");
+  expect_refused(call(std::string(TPUBOARD) + " devices --board " + path("none.toml")),
+                 "none.toml: cannot be opened");
+}
+
+TEST_F(BadInput, BoardFiles) {
+  const auto devices = [&](const std::string& arguments) {
+    return call(std::string(TPUBOARD) + " devices " + arguments);
+  };
+  std::ifstream preset(TPU_BOARD_FILE);
+  const std::string text{std::istreambuf_iterator<char>(preset), std::istreambuf_iterator<char>()};
+  const auto save = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    const size_t at = changed.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    std::ofstream(path("board.toml")) << changed.replace(at, from.size(), to);
+  };
+  save("clock_mhz", "clock_ghz");
+  expect_refused(devices("--board " + path("board.toml")), "unknown key core.clock_ghz");
+  expect_refused(tpuc(std::string(TPU_TEST_DATA) + "/dense.mlirbc --board " + path("board.toml")),
+                 "unknown key core.clock_ghz");
+  save("clock_mhz = { value = 940", "clock_mhz = { value = -1");
+  expect_refused(devices("--board " + path("board.toml")), "core.clock_mhz = -1 is impossible");
+  // The matrix unit loads two weight rows a cycle; its Verilog knows nothing else.
+  expect_refused(devices("--set mxu.weight_rows_per_cycle=1"),
+                 "mxu.weight_rows_per_cycle = 1 is impossible");
+}
+
+TEST_F(BadInput, DeadlockSaysWhoWaitsForWhom) {
+  assemble(kCopy, "wait=0:1:take", "wait=3:1:take", "lock.tpuexe");
+  expect_fault(run("lock.tpuexe"), {"dma_out", "waits for semaphore 3 >= 1 (is 0)"});
+}
+
+TEST_F(BadInput, EndlessLoopMeetsTheWatchdog) {
+  const std::string board = "--set mgmt.watchdog_us=50";
+  assemble(kCopy, "  halt", "again:\n  ssignal r9, 1\n  swait r9, r0, 1\n  jmp again\n",
+           "endless.tpuexe", board);
+  expect_fault(run("endless.tpuexe", board), {"WATCHDOG"});
+  assemble(kCopy, "  halt", "again:\n  addi r1, r1, 1\n  jmp again\n", "scalar.tpuexe", board);
+  expect_fault(run("scalar.tpuexe", board), {"WATCHDOG", "engine sequencer", "model.py:42"});
+}
+
+TEST_F(BadInput, BadDescriptorNamesOpAndSourceLine) {
+  assemble(kCopy, "dst=hbm[1]+0", "dst=hbm[1]+4", "range.tpuexe");
+  expect_fault(run("range.tpuexe"), {"SLOT_RANGE", "copy", "model.py:42"});
+  assemble(kCopy, "src=hbm[0]+0 dst=vmem+0", "src=vmem+0 dst=hbm[0]+0", "space.tpuexe");
+  expect_fault(run("space.tpuexe"), {"DESCRIPTOR", "copy", "model.py:42"});
+}
+
+TEST_F(BadInput, FullDiskWhileWritingWaves) {
+  assemble(kCopy, "start:", R"(
+  li r3, 20000
+again:
+  xlu.nop
+  vpu.nop
+  addi r3, r3, -1
+  bne r3, r0, again
+)",
+           "long.tpuexe");
+  // Files of the command may have 1 KiB: enough for the results, not for the waves.
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  const rlimit small{.rlim_cur = 1024, .rlim_max = old.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Result r = run("long.tpuexe", "--waves " + path("w.fst"));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+  EXPECT_THAT(r.text, HasSubstr("w.fst")) << r.code;
+  EXPECT_EQ(read_npy(path("out/0.npy")).bytes, test::counting(DType::kI32, {64}).bytes);
+}
+
+}  // namespace
+}  // namespace tpu::driver
