@@ -74,9 +74,10 @@ void BoardWaves::declare(const BoardWavesOptions& options) {
   value_.resize(is_depth_.size());
 }
 
-void BoardWaves::write_save_file(const BoardWavesOptions& options) const {
+void BoardWaves::write_save_file(const BoardWavesOptions& options) {
   const std::filesystem::path wave(options.path);
-  std::ofstream file(std::filesystem::path(wave).replace_extension(".gtkw"));
+  const std::filesystem::path save = std::filesystem::path(wave).replace_extension(".gtkw");
+  std::ofstream file(save);
   file << "[dumpfile] \"" << wave.filename().string() << "\"\n[timestart] 0\n[size] 1600 900\n";
   for (uint32_t chip = 0; chip < options.chips; ++chip) {
     for (uint32_t core = 0; core < options.cores_per_chip; ++core) {
@@ -88,6 +89,9 @@ void BoardWaves::write_save_file(const BoardWavesOptions& options) const {
              << path << "." << queue << ".opcode\n";
       }
     }
+  }
+  if (!file.flush()) {
+    error_ = "waves: writing " + save.string() + " failed (is the disk full?)";
   }
 }
 
@@ -175,7 +179,8 @@ void BoardWaves::write_window() {
 std::string BoardWaves::finish() {
   if (fst_ != nullptr) {
     write_window();
-    error_ = fst_->finish();
+    const std::string error = fst_->finish();
+    error_ = error.empty() ? error_ : error;
     fst_.reset();
   }
   return error_;

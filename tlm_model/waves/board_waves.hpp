@@ -55,7 +55,7 @@ class BoardWaves final : public TraceSink {
   };
 
   void declare(const BoardWavesOptions& options);
-  void write_save_file(const BoardWavesOptions& options) const;
+  void write_save_file(const BoardWavesOptions& options);
   void add(uint64_t cycle, uint32_t signal, int64_t value);
   void write_window();
   bool open() const { return fst_ != nullptr && step_ >= first_step_ && step_ < last_step_; }
