@@ -97,7 +97,7 @@ std::string record_text(const tpu_fault_record_t& record) {
       text += fmt::format(", slot {}", record.slot);
     }
   }
-  if (about_semaphores(record.code)) {
+  if (about_semaphores(record.code) && (record.sem_wanted != 0 || record.sem_value != 0)) {
     text += fmt::format(", semaphore {}: wanted {}, has {}", record.sem_id, record.sem_wanted,
                         record.sem_value);
   }
