@@ -11,7 +11,6 @@
 #include <map>
 #include <random>
 
-#include "board/board_loader.hpp"
 #include "exe/executable.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/spec/program_image.h"
@@ -36,12 +35,6 @@ class BoardFuzz : public ::testing::Test {
  protected:
   void SetUp() override {
     exe_ = exe::read_executable(read_file(TPU_TANH_LAYER));
-    // The same code on a board that differs in its watchdog only.
-    exe_.board_hash = spec::board_hash(spec::load_board("v3_8", {kShortWatchdog}));
-    tpu_program_image_header_t header;
-    std::memcpy(&header, exe_.image.data(), sizeof header);
-    header.board_hash = exe_.board_hash;
-    std::memcpy(exe_.image.data(), &header, sizeof header);
     OpenOptions options;
     options.overrides = {kShortWatchdog};
     board_ = Board::open(options);
