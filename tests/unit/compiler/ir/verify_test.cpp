@@ -120,6 +120,23 @@ TEST(Verify, ClosedBodiesSeeNothingOutside) {
   EXPECT_THAT(error_of(m), HasSubstr("not visible here"));
 }
 
+TEST(Verify, SortMayUseValuesOfTheOutside) {
+  GraphBuilder b;
+  Value* limit = b.arg(f32({}));
+  Value* x = b.arg(f32({4}));
+  Value* sorted = b.op(Kind::kSort, {x}, f32({4}), SortAttrs{});
+  Module& m = b.done({sorted});
+  Region* body = sorted->def->add_region();
+  Value* first = body->add_arg(f32({}));
+  body->add_arg(f32({}));
+  const LocRef loc = sorted->def->loc;
+  const Type truth{Elem::kI1, {}};
+  Op* less = body->append(Kind::kCompare, {first, limit}, {truth},
+                          CompareAttrs{CompareDirection::kLt, CompareType::kFloat}, loc);
+  body->append(Kind::kReturn, {less->result()}, {}, NoAttrs{}, loc);
+  EXPECT_EQ(error_of(m), "");
+}
+
 TEST(Verify, CollectiveGroupsHoldEveryCoreOnce) {
   const auto with = [](Groups groups) {
     GraphBuilder b(4);

@@ -59,6 +59,16 @@ std::string canonical(Module& m) {
   return kinds(m);
 }
 
+TEST(Canonicalise, ResultsWithoutElementsAreConstants) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({0, 5}));
+  Value* y = b.op(Kind::kBroadcastInDim, {x}, f32({2, 0, 5}), DimsAttrs{{1, 2}});
+  Value* z = b.op(Kind::kNegate, {y}, f32({2, 0, 5}));
+  const std::string left = canonical(b.done({z}));
+  EXPECT_EQ(left.find("broadcast"), std::string::npos) << left;
+  EXPECT_EQ(left.find("negate"), std::string::npos) << left;
+}
+
 TEST(Canonicalise, InteriorPaddingStays) {
   GraphBuilder b;
   Value* v = b.arg(f32({2}));
