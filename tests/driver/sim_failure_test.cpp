@@ -99,5 +99,18 @@ TEST_F(SimFailure, SemaphoreLeftOverAtTheEnd) {
   expect_fault(changed("signal=1:1", "signal=1:2"), "SEM_NONZERO_AT_END");
 }
 
+// An image that is no program: the board does not open, and says why.
+TEST(SimFirmware, UselessImageIsRefused) {
+  OpenOptions options;
+  options.firmware.assign(4096, std::byte{0xff});
+  try {
+    Board::open(options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInternal) << error.what();
+    EXPECT_NE(error.message().find("does not boot"), std::string::npos) << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace tpu::driver
