@@ -132,6 +132,19 @@ TEST_F(CoreFault, DescriptorRules) {
          c.dst = vmem(0), c.elem_bytes = 3, c.counts = {1, 1, 1, 1, 1};
          p.command(c, spec::Opcode::kFill, Queue::kDmaIn, Sync());
        }},
+      {spec::fault::kDetailType,  // as large as a billion commands, all of it on one byte
+       [](ProgramBuilder& p) {
+         spec::FillCommand c;
+         c.dst = vmem(0), c.elem_bytes = 4, c.counts = {1u << 30, 1, 1, 1, 1};
+         p.command(c, spec::Opcode::kFill, Queue::kDmaIn, Sync());
+       }},
+      {spec::fault::kDetailType,  // rows without a stride: fits VMEM, but never ends
+       [](ProgramBuilder& p) {
+         spec::MatmulCommand c{};
+         c.out = vmem(0), c.lhs = vmem(4096), c.rhs = vmem(8192);
+         c.m = {1, 1, 1, 1u << 31}, c.t = {1, 1, 1}, c.k = {1, 1, 128}, c.n = {1, 128};
+         p.command(c, spec::Opcode::kMatmul, Queue::kMxu0, Sync());
+       }},
       {spec::fault::kDetailVpuProgram,
        [](ProgramBuilder& p) {
          p.unary_kernel(static_cast<spec::VpuOp>(250), 0, 4096, 64, Sync());
@@ -253,6 +266,21 @@ TEST_F(CoreFault, WatchdogSeesNoProgressButToleratesLongCommands) {
   EXPECT_GT(record.cycle, bench.cycles(bench.params.dma.in_fixed_ns));
   EXPECT_EQ(record.heads[2].state, spec::fault::kQueueWaiting);
   EXPECT_EQ(record.heads[2].sem, 3u);
+}
+
+// Scalar instructions, nops and signals to itself are no progress.
+TEST_F(CoreFault, WatchdogEndsLoopsThatDoNothing) {
+  ProgramBuilder p;
+  p.nop(Queue::kXlu, Sync());
+  p.scalar(spec::ScalarOp::kSsignal, 0, 5, 0, 1);
+  p.scalar(spec::ScalarOp::kSwait, 0, 5, 0, 1);
+  p.scalar(spec::ScalarOp::kJmp, 0, 0, 0, 0);
+  bench.write32(0, CoreBench::kSeq, spec::seq::kWatchdogLo, 5000);
+  bench.load(0, p.image(1), 1, 1);
+  bench.start(0);
+  sc_core::sc_start(from_cycles(20000));
+  EXPECT_EQ(bench.state(0), spec::seq::kStateFaulted);
+  EXPECT_EQ(bench.fault_record(0).code, TPU_FAULT_WATCHDOG);
 }
 
 TEST_F(CoreFault, AbortLetsStartedCommandsEndWithoutSignals) {

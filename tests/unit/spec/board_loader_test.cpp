@@ -93,6 +93,7 @@ TEST(BoardLoader, RefusesBadOverrides) {
   EXPECT_THAT(error_of("v3_8", {"hbm.gbps"}), HasSubstr("expected section.key=value"));
   EXPECT_THAT(error_of("v3_8", {"hbm.speed=1"}), HasSubstr("unknown key hbm.speed"));
   EXPECT_THAT(error_of("v3_8", {"mxu.rows=fast"}), HasSubstr("not an integer"));
+  EXPECT_THAT(error_of("v3_8", {"mxu.weight_rows_per_cycle=1"}), HasSubstr("impossible"));
   EXPECT_THAT(error_of("v3_8", {"mxu.rows=40"}), HasSubstr("multiple of 32"));
   EXPECT_THAT(error_of("v3_8", {"mxu.chains=1"}), HasSubstr("numerics"));
 }

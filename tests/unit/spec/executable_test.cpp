@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -79,6 +80,14 @@ TEST(Executable, RefusesTruncationAndFlips) {
     bad[i] ^= std::byte{0x10};
     EXPECT_NE(error_of(bad), "no error") << i;
   }
+}
+
+TEST(Executable, RefusesAnEmptyPayloadWithARightHash) {
+  std::vector<std::byte> bytes = write_executable(sample());
+  bytes.resize(48);  // magic, length, hash
+  std::fill_n(bytes.begin() + 8, 8, std::byte{0});
+  repair_hash(bytes);
+  EXPECT_THAT(error_of(bytes), HasSubstr("no payload"));
 }
 
 TEST(Executable, RefusesOtherIsaVersionAndImage) {
