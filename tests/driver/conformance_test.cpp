@@ -251,7 +251,9 @@ TEST_P(Conformance, ProgramsOfOtherBoardsAndIsasAreRefused) {
     }
   };
   refused(ProgramBuilder(16).bytes(), "needs 16 cores, this board has 8");
-  refused(ProgramBuilder(1, "v3_8", {"mxu.skew=17"}).bytes(), "compiled for another board");
+  refused(ProgramBuilder(1, "v3_8", {"core.vmem_kib=8192"}).bytes(), "compiled for another board");
+  board_.load(
+      ProgramBuilder(1, "v3_8", {"hbm.gbps_per_chip=450"}).bytes());  // differs in speed alone
   ProgramBuilder isa(1);
   isa.exe().isa_version += 1;
   refused(isa.bytes(), "ISA version");
