@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from pathlib import Path
 
 import emit_c
@@ -31,8 +32,8 @@ def read_boards() -> tuple[list, dict, dict]:
     return keys, entries, texts
 
 
-def emit_code(out: Path) -> None:
-    """Writes everything that is compiled."""
+def emit_all(out: Path) -> None:
+    """Writes everything that is compiled into an empty folder."""
     include = out / "include" / "tpu" / "spec"
     include.mkdir(parents=True, exist_ok=True)
     isa = parse_isa(SPEC / "isa")
@@ -47,6 +48,17 @@ def emit_code(out: Path) -> None:
     keys, entries, texts = read_boards()
     emit_cpp.emit_board(keys, texts, include)
     emit_sv.emit_mxu_pkg(entries["v3_8"], out)
+
+
+def emit_code(out: Path) -> None:
+    """As emit_all, but files that do not change keep their time, so that builds compile only what depends on a change."""
+    with tempfile.TemporaryDirectory() as folder:
+        emit_all(Path(folder))
+        for made in sorted(path for path in Path(folder).rglob("*") if path.is_file()):
+            target = out / made.relative_to(folder)
+            if not target.exists() or target.read_bytes() != made.read_bytes():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(made.read_bytes())
     (out / "stamp").write_text("")
 
 

@@ -113,5 +113,20 @@ class Generator(unittest.TestCase):
                 self.assertEqual((Path(first) / name).read_bytes(), (Path(second) / name).read_bytes(), name)
 
 
+class Incremental(unittest.TestCase):
+    """What a second run touches."""
+
+    def test_unchanged_files_keep_their_time(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            gen.emit_code(Path(folder))
+            isa = Path(folder) / "include" / "tpu" / "spec" / "isa.hpp"
+            board = isa.with_name("board_params.hpp")
+            before = isa.stat().st_mtime_ns
+            board.write_text("stale")
+            gen.emit_code(Path(folder))
+            self.assertEqual(isa.stat().st_mtime_ns, before)
+            self.assertNotEqual(board.read_text(), "stale")
+
+
 if __name__ == "__main__":
     unittest.main()
