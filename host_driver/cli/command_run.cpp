@@ -141,17 +141,8 @@ void run(const RunArguments& arguments) {
   fmt::print("{}: {} cycles, {:.3f} us, MXU {:.2f} %, idle {:.2f} %, digest {}\n", program.name(),
              window.cycles(), window.seconds() * 1e6, window.mxu_utilization() * 100,
              window.idle() * 100, hash.substr(0, 16));
-  const BoardCounters last = window.last();
   board.close();
-  if (last.lockstep_mismatches > 0) {
-    throw Error(ErrorCode::kInternal,
-                fmt::format("{} of {} lockstep tiles differ\n{}", last.lockstep_mismatches,
-                            last.lockstep_tiles, last.lockstep_text));
-  }
-  if (last.check_findings > 0) {
-    throw Error(ErrorCode::kInternal, fmt::format("{} unsynchronised accesses in the program\n{}",
-                                                  last.check_findings, last.check_text));
-  }
+  require_clean(window.last());
 }
 
 }  // namespace

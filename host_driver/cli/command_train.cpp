@@ -249,17 +249,8 @@ void train(const TrainArguments& arguments) {
   if (!arguments.json.empty()) {
     write_json(arguments.json, json);
   }
-  const BoardCounters last = trainer.window().last();
   board.close();
-  if (last.lockstep_mismatches > 0) {
-    throw Error(ErrorCode::kInternal,
-                fmt::format("{} of {} lockstep tiles differ\n{}", last.lockstep_mismatches,
-                            last.lockstep_tiles, last.lockstep_text));
-  }
-  if (last.check_findings > 0) {
-    throw Error(ErrorCode::kInternal, fmt::format("{} unsynchronised accesses in the program\n{}",
-                                                  last.check_findings, last.check_text));
-  }
+  require_clean(trainer.window().last());
 }
 
 }  // namespace

@@ -1,8 +1,12 @@
 // Windows of board time.
 #include "cli/measure.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
+
+#include "tpu/error.hpp"
 
 namespace tpu::driver {
 
@@ -43,6 +47,18 @@ double Window::idle() const {
   const auto run =
       static_cast<double>(std::accumulate(run_cycles_.begin(), run_cycles_.end(), uint64_t{0}));
   return all > 0 ? std::max(0.0, 1.0 - run / all) : 0.0;
+}
+
+void require_clean(const BoardCounters& counters) {
+  if (counters.lockstep_mismatches > 0) {
+    throw Error(ErrorCode::kInternal,
+                fmt::format("{} of {} lockstep tiles differ\n{}", counters.lockstep_mismatches,
+                            counters.lockstep_tiles, counters.lockstep_text));
+  }
+  if (counters.check_findings > 0) {
+    throw Error(ErrorCode::kInternal, fmt::format("{} unsynchronised accesses in the program\n{}",
+                                                  counters.check_findings, counters.check_text));
+  }
 }
 
 }  // namespace tpu::driver

@@ -42,4 +42,8 @@ class Window {
   std::vector<uint64_t> hart_instructions_;
 };
 
+/// Throws Error (Internal) when lockstep tiles differ from the Verilog or the happens-before
+/// checker found something: the results of such a run are not to be trusted.
+void require_clean(const BoardCounters& counters);
+
 }  // namespace tpu::driver
