@@ -6,9 +6,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <random>
 
 #include "asm/disassembler.hpp"
@@ -16,6 +13,7 @@
 #include "core/program.hpp"
 #include "exe/executable.hpp"
 #include "ir/error.hpp"
+#include "tests/fuzz/corpus.hpp"
 #include "tpu/spec/program_image.h"
 
 namespace tpu {
@@ -32,23 +30,7 @@ uint32_t fuzz_seed() {
   return chosen != nullptr ? static_cast<uint32_t>(std::stoul(chosen)) : 20240602;
 }
 
-std::vector<Bytes> corpus() {
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(TPU_PROGRAMS)) {
-    if (entry.path().extension() == ".tpuexe") {
-      paths.push_back(entry.path());
-    }
-  }
-  std::sort(paths.begin(), paths.end());
-  std::vector<Bytes> out;
-  for (const auto& path : paths) {
-    std::ifstream file(path, std::ios::binary);
-    const std::vector<char> text((std::istreambuf_iterator<char>(file)), {});
-    const auto bytes = std::as_bytes(std::span(text));
-    out.emplace_back(bytes.begin(), bytes.end());
-  }
-  return out;
-}
+std::vector<Bytes> corpus() { return test::fuzz_corpus(TPU_PROGRAMS, ".tpuexe"); }
 
 class Mutator {
  public:

@@ -5,13 +5,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <random>
 
 #include "import/import.hpp"
 #include "passes/pass_manager.hpp"
+#include "tests/fuzz/corpus.hpp"
 
 namespace tpu::compiler {
 namespace {
@@ -21,23 +19,7 @@ constexpr uint32_t kSeed = 20240601;
 
 using Bytes = std::vector<std::byte>;
 
-std::vector<Bytes> corpus() {
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(TPU_TEST_DATA)) {
-    if (entry.path().extension() == ".mlirbc") {
-      paths.push_back(entry.path());
-    }
-  }
-  std::sort(paths.begin(), paths.end());
-  std::vector<Bytes> out;
-  for (const auto& path : paths) {
-    std::ifstream file(path, std::ios::binary);
-    const std::vector<char> text((std::istreambuf_iterator<char>(file)), {});
-    const auto bytes = std::as_bytes(std::span(text));
-    out.emplace_back(bytes.begin(), bytes.end());
-  }
-  return out;
-}
+std::vector<Bytes> corpus() { return test::fuzz_corpus(TPU_TEST_DATA, ".mlirbc"); }
 
 class Mutator {
  public:
