@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -81,3 +82,18 @@ def save_inputs(folder: Path, arrays: Sequence[np.ndarray]) -> list[str]:
         np.save(path, raw.view("V2") if raw.dtype.name == "bfloat16" else raw)
         options += ["--in", f"{index}={path}"]
     return options
+
+
+def compile_and_run(tools: Path, folder: Path, exported: jax.export.Exported, inputs: Sequence[np.ndarray],
+                    *options: str) -> str | None:
+    """Compiles with tpuc and runs with `tpuboard run` and `options`; 0.npy, 1.npy, ... lie in `folder` then. Text of
+    a failure, or None."""
+    (folder / "p.mlirbc").write_bytes(exported.mlir_module_serialized)
+    commands = [[str(tools / "tpuc"), str(folder / "p.mlirbc"), "-o", str(folder / "p.tpuexe")],
+                [str(tools / "tpuboard"), "run", str(folder / "p.tpuexe"), *save_inputs(folder, inputs),
+                 "--out-dir", str(folder), *options]]
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        if done.returncode != 0:
+            return f"{Path(command[0]).name} exited {done.returncode}: {(done.stderr or done.stdout).strip()[-400:]}"
+    return None

@@ -6,7 +6,6 @@ Usage: op_matrix_test.py --bin DIR [--only SUBSTRING] [--group NAME] [--keep DIR
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -51,15 +50,10 @@ def run_case(case: op_cases.Case, tools: Path, folder: Path) -> str | None:
     folder.mkdir(parents=True, exist_ok=True)
     shapes = [jax.ShapeDtypeStruct(np.shape(x), x.dtype) for x in case.inputs]
     exported = jax.export.export(jax.jit(case.function, keep_unused=True), platforms=["cpu"])(*shapes)
-    (folder / "p.mlirbc").write_bytes(exported.mlir_module_serialized)
     inputs = [np.asarray(x) for x in case.inputs]
-    commands = [[str(tools / "tpuc"), str(folder / "p.mlirbc"), "-o", str(folder / "p.tpuexe")],
-                [str(tools / "tpuboard"), "run", str(folder / "p.tpuexe"), *reference.save_inputs(folder, inputs),
-                 "--out-dir", str(folder)]]
-    for command in commands:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-        if done.returncode != 0:
-            return f"{Path(command[0]).name} exited {done.returncode}: {(done.stderr or done.stdout).strip()[-400:]}"
+    failure = reference.compile_and_run(tools, folder, exported, inputs)
+    if failure:
+        return failure
     expected = reference.run(exported, inputs, round_dots=case.l2 is not None)
     for index, theirs in enumerate(expected):
         problem = compare(case, np.load(folder / f"{index}.npy"), theirs)

@@ -9,7 +9,6 @@ Usage: train_matrix_test.py --bin DIR [--only SUBSTRING] [--keep DIR]
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -42,15 +41,10 @@ def run_case(case: train_cases.TrainCase, tools: Path, folder: Path) -> str | No
     shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), arguments)
     step = jax.jit(function, keep_unused=True, donate_argnums=(0, 1) if case.donate else ())
     exported = jax.export.export(step, platforms=["cpu"])(*shapes)
-    (folder / "p.mlirbc").write_bytes(exported.mlir_module_serialized)
     inputs = [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)]
-    commands = [[str(tools / "tpuc"), str(folder / "p.mlirbc"), "-o", str(folder / "p.tpuexe")],
-                [str(tools / "tpuboard"), "run", str(folder / "p.tpuexe"), *reference.save_inputs(folder, inputs),
-                 "--out-dir", str(folder), "--check"]]
-    for command in commands:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-        if done.returncode != 0:
-            return f"{Path(command[0]).name} exited {done.returncode}: {(done.stderr or done.stdout).strip()[-400:]}"
+    failure = reference.compile_and_run(tools, folder, exported, inputs, "--check")
+    if failure:
+        return failure
     for index, theirs in enumerate(reference.run(exported, inputs, round_dots=True)):
         problem = compare(case, np.load(folder / f"{index}.npy"), theirs)
         if problem:
