@@ -11,7 +11,7 @@
 #include "board/board_loader.hpp"
 #include "codegen/codegen.hpp"
 #include "import/import.hpp"
-#include "passes/pass_manager.hpp"
+#include "lower/lower.hpp"
 
 namespace {
 
@@ -77,7 +77,7 @@ void compile(const Arguments& a) {
       std::cout << "// after " << pass << "\n" << print(m, true) << "\n";
     }
   };
-  run_passes(module, tpu::compiler::canonical_passes(), passes);
+  run_passes(module, tpu::compiler::compile_passes(), passes);
   tpu::compiler::CodegenOptions codegen;
   codegen.dump = [&](const std::string& stage, const std::string& text) {
     if (wants(a, stage)) {

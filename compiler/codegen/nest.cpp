@@ -115,6 +115,16 @@ View through(const Op& op, const View& view, const std::vector<Loop>& loops) {
         }
         break;
       }
+      case Kind::kWindow: {
+        const auto& a = op.as<WindowViewAttrs>();
+        const View &position = r[j], &tap = r[to.size() + j];
+        index[j].offset = position.offset * a.stride[j] + tap.offset * a.dilation[j];
+        index[j].stride = position.stride;
+        for (size_t l = 0; l < loops.size(); ++l) {
+          index[j].stride[l] = position.stride[l] * a.stride[j] + tap.stride[l] * a.dilation[j];
+        }
+        break;
+      }
       default: {  // reverse
         const Dims& rev = op.as<DimsAttrs>().dims;
         index[j] = r[j];
@@ -138,6 +148,7 @@ bool is_view(Kind kind) {
     case Kind::kTranspose:
     case Kind::kSlice:
     case Kind::kReverse:
+    case Kind::kWindow:
     case Kind::kOptimizationBarrier:
       return true;
     default:

@@ -1,9 +1,9 @@
 // Loop nests (level K): what one fused elementwise / reduce kernel reads at which loop indices.
 //   before   y = add(x, broadcast_in_dim(b))           x f32[25,512], b f32[512]
 //   after    loops [25][512]; accesses x (512,1), b (0,1); node 0 = add(access 0, access 1)
-// Views (broadcast, reshape, transpose, slice, reverse), iota and splat constants vanish into
-// strides. Loops are merged maximally; with a reduce, exactly to the alternating kept / reduced
-// runs of its input shape, so that the order of a sum depends on shapes alone.
+// Views (broadcast, reshape, transpose, slice, reverse, window), iota and splat constants vanish
+// into strides. Loops are merged maximally; with a reduce, exactly to the alternating kept /
+// reduced runs of its input shape, so that the order of a sum depends on shapes alone.
 #pragma once
 
 #include <cstdint>

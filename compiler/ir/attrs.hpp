@@ -52,6 +52,12 @@ struct WindowAttrs {  // reduce_window, select_and_scatter (dilations all 1 ther
   Dims size, stride, base_dilation, window_dilation, pad_low, pad_high;
   bool operator==(const WindowAttrs&) const = default;
 };
+// window: result rank 2r; y[o_0..o_{r-1}, k_0..k_{r-1}] = x[o_d * stride_d + k_d * dilation_d]. The
+// operand is padded already, so every position is inside it.
+struct WindowViewAttrs {
+  Dims size, stride, dilation;
+  bool operator==(const WindowViewAttrs&) const = default;
+};
 struct ConvAttrs {
   Dims window_stride, pad_low, pad_high, lhs_dilation, rhs_dilation;
   std::vector<bool> window_reversal;
@@ -126,10 +132,11 @@ struct CustomCallAttrs {
   bool operator==(const CustomCallAttrs&) const = default;
 };
 
-using Attrs = std::variant<NoAttrs, ConstantAttrs, DimAttrs, DimsAttrs, CompareAttrs, DotAttrs,
-                           SliceAttrs, PadAttrs, WindowAttrs, ConvAttrs, GatherAttrs, ScatterAttrs,
-                           SortAttrs, CollectiveAttrs, PermuteAttrs, BatchNormAttrs,
-                           ReducePrecisionAttrs, RngAttrs, CallAttrs, CustomCallAttrs>;
+using Attrs =
+    std::variant<NoAttrs, ConstantAttrs, DimAttrs, DimsAttrs, CompareAttrs, DotAttrs, SliceAttrs,
+                 PadAttrs, WindowAttrs, WindowViewAttrs, ConvAttrs, GatherAttrs, ScatterAttrs,
+                 SortAttrs, CollectiveAttrs, PermuteAttrs, BatchNormAttrs, ReducePrecisionAttrs,
+                 RngAttrs, CallAttrs, CustomCallAttrs>;
 
 // Same bits of value and same type; constants compare their contents.
 bool attrs_equal(const Attrs& a, const Attrs& b);

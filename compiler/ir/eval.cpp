@@ -28,6 +28,7 @@ bool can_eval(Kind kind) {
     case Kind::kReverse:
     case Kind::kConcatenate:
     case Kind::kPad:
+    case Kind::kWindow:
     case Kind::kDynamicSlice:
     case Kind::kDynamicUpdateSlice:
     case Kind::kDotGeneral:

@@ -88,6 +88,18 @@ Tensor reverse(const Op& op, const Tensor& in) {
   return strided_copy(in, op.type(), step, offset);
 }
 
+Tensor window(const Op& op, const Tensor& in) {
+  const auto& a = op.as<WindowViewAttrs>();
+  const Dims strides = row_major_strides(in.type.dims);
+  Dims step;
+  for (const Dims* unit : {&a.stride, &a.dilation}) {
+    for (size_t d = 0; d < strides.size(); ++d) {
+      step.push_back(strides[d] * (*unit)[d]);
+    }
+  }
+  return strided_copy(in, op.type(), step, 0);
+}
+
 // Copies all of `in` into `out` at `start` (which fits).
 void paste(const Tensor& in, const Dims& start, Tensor& out) {
   const Dims strides = row_major_strides(out.type.dims);
@@ -196,6 +208,8 @@ Tensor shape(const Op& op, const Tensors& in) {
       return slice(op, *in[0]);
     case Kind::kReverse:
       return reverse(op, *in[0]);
+    case Kind::kWindow:
+      return window(op, *in[0]);
     case Kind::kConcatenate:
       return concatenate(op, in);
     case Kind::kPad:

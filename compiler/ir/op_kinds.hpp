@@ -72,6 +72,8 @@ namespace tpu::compiler {
   X(kReverse, "reverse", DimsAttrs, 1, 1, 0)                    \
   X(kSlice, "slice", SliceAttrs, 1, 1, 0)                       \
   X(kTranspose, "transpose", DimsAttrs, 1, 1, 0)                \
+  /* view of every window: made by the pass `lower`, never imported */ \
+  X(kWindow, "window", WindowViewAttrs, 1, 1, 0)                \
   X(kOptimizationBarrier, "optimization_barrier", NoAttrs, -1, -1, 0) \
   /* contraction */                                             \
   X(kDotGeneral, "dot_general", DotAttrs, 2, 1, 0)              \

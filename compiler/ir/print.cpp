@@ -115,6 +115,11 @@ struct AttrPrinter {
     f.add("pad_low", a.pad_low);
     f.add("pad_high", a.pad_high);
   }
+  void operator()(const WindowViewAttrs& a) {
+    f.add("size", a.size);
+    f.add("stride", a.stride);
+    f.add("dilation", a.dilation);
+  }
   void operator()(const ConvAttrs& a) {
     f.add("stride", a.window_stride);
     f.add("pad_low", a.pad_low);

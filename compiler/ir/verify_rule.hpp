@@ -31,6 +31,7 @@ class TypeRule {
   void movement() const;
   void slice() const;
   void pad() const;
+  void window_view() const;
   void concatenate() const;
   void dynamic_slice() const;
 

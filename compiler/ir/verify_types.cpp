@@ -219,6 +219,8 @@ void TypeRule::movement() const {
       return check(in(0) == out(), "operand and result must have one type");
     case Kind::kSlice:
       return slice();
+    case Kind::kWindow:
+      return window_view();
     case Kind::kPad:
       return pad();
     case Kind::kConcatenate:
@@ -255,6 +257,19 @@ void TypeRule::pad() const {
     want.push_back(
         std::max<int64_t>(0, a.low[i] + a.high[i] + n + (n > 0 ? (n - 1) * a.interior[i] : 0)));
   }
+  check_result(want, in(0).elem);
+}
+
+void TypeRule::window_view() const {
+  const auto& a = op_.as<WindowViewAttrs>();
+  check_sizes({&a.size, &a.stride, &a.dilation}, in(0).rank());
+  Dims want;
+  for (size_t d = 0; d < a.size.size(); ++d) {
+    check(a.size[d] > 0 && a.stride[d] > 0 && a.dilation[d] > 0,
+          "window sizes, strides and dilations must be positive");
+    want.push_back(positions(in(0).dims[d], a.size[d], a.stride[d], 0, 0, 1, a.dilation[d]));
+  }
+  want.insert(want.end(), a.size.begin(), a.size.end());
   check_result(want, in(0).elem);
 }
 

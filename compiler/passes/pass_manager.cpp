@@ -7,26 +7,9 @@
 #include "passes/dce.hpp"
 #include "passes/fold.hpp"
 #include "passes/inline.hpp"
+#include "passes/simplify.hpp"
 
 namespace tpu::compiler {
-namespace {
-
-constexpr int kMaxRounds = 8;
-
-// The passes open chances for each other; two or three rounds are usual.
-void simplify(Module& module) {
-  for (int round = 0; round < kMaxRounds; ++round) {
-    bool changed = canonicalise(module);
-    changed = fold_constants(module) || changed;
-    changed = merge_common_ops(module) != 0 || changed;
-    changed = remove_dead_ops(module) != 0 || changed;
-    if (!changed) {
-      return;
-    }
-  }
-}
-
-}  // namespace
 
 const std::vector<Pass>& canonical_passes() {
   static const std::vector<Pass> passes = {

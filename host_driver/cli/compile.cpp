@@ -5,7 +5,7 @@
 #include "board/board_loader.hpp"
 #include "codegen/codegen.hpp"
 #include "import/import.hpp"
-#include "passes/pass_manager.hpp"
+#include "lower/lower.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -15,7 +15,7 @@ std::vector<std::byte> compile_file(const std::string& path, const std::string& 
   try {
     const spec::BoardParams params = spec::load_board(board, overrides);
     compiler::Module module = compiler::import_vhlo_file(path);
-    run_passes(module, compiler::canonical_passes(), compiler::PassOptions());
+    run_passes(module, compiler::compile_passes(), compiler::PassOptions());
     return exe::write_executable(compile_graph(module, params));
   } catch (const std::exception& error) {
     throw Error(ErrorCode::kInvalidArgument, path + ": " + error.what());

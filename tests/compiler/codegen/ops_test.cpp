@@ -357,6 +357,23 @@ TEST(Empty, DimsOfZero) {
   check_graph(b.done({y, s, d}), o);
 }
 
+// The window view is read by strides, in VMEM as a whole and in streamed tiles.
+TEST(Window, OverlappingTapsAreReducedWithoutACopy) {
+  for (const bool small : {false, true}) {
+    GraphBuilder b;
+    const Type in = f32({3, 17, 19, 5}), view = f32({3, 8, 9, 5, 1, 3, 2, 1}),
+               out = f32({3, 8, 9, 5});
+    Value* x = b.arg(in);
+    Value* w =
+        b.op(Kind::kWindow, {x}, view, WindowViewAttrs{{1, 3, 2, 1}, {1, 2, 2, 1}, {1, 1, 2, 1}});
+    Value* s = b.reduce(w, b.constant(f32({}), 0), {4, 5, 6, 7}, out, Kind::kAdd);
+    Value* m = b.reduce(w, b.constant(f32({}), -5), {4, 5, 6, 7}, out, Kind::kMaximum);
+    RunOptions o;
+    o.overrides = small ? kSmallVmem : std::vector<std::string>{};
+    check_graph(b.done({s, m}), o);
+  }
+}
+
 TEST(Errors, NameTheOpAndItsLine) {
   GraphBuilder b;
   Value* x = b.arg(f32({4}));

@@ -14,6 +14,8 @@
 #include "board/board_loader.hpp"
 #include "codegen/codegen.hpp"
 #include "ir/interpreter.hpp"
+#include "ir/verify.hpp"
+#include "lower/lower.hpp"
 #include "untimed_core.hpp"
 
 namespace tpu::compiler::test {
@@ -143,8 +145,9 @@ inline std::vector<std::vector<Tensor>> random_arguments(const Module& module,
   return split_arguments(module, global);
 }
 
-// Compiles once; runs with every order seed; compares every result of every core.
-inline Outcome check_graph(const Module& module, const RunOptions& o = {}) {
+// Interprets, lowers, compiles once; runs with every order seed; compares every result of every
+// core.
+inline Outcome check_graph(Module& module, const RunOptions& o = {}) {
   const spec::BoardParams board = spec::load_board(o.board, o.overrides);
   const auto args = random_arguments(module, o);
   std::vector<std::vector<Tensor>> want;
@@ -156,6 +159,9 @@ inline Outcome check_graph(const Module& module, const RunOptions& o = {}) {
     eval.mxu.segment_rows = static_cast<uint32_t>(board.mxu.segment_rows);
     want = interpret(module, args, eval);
   }
+  lower(module);
+  module.number_ops();
+  verify(module);
   CodegenOptions codegen;  // TPU_TEST_DUMP=1 prints kernels and commands
   if (std::getenv("TPU_TEST_DUMP") != nullptr) {
     codegen.dump = [](const std::string& stage, const std::string& text) {

@@ -1,0 +1,41 @@
+// Dispatch of the pass `lower`: see lower.hpp.
+#include "lower/lower.hpp"
+
+#include "passes/simplify.hpp"
+
+namespace tpu::compiler {
+namespace {
+
+constexpr int kMaxRounds = 16;  // families build on each other at most a few levels deep
+
+std::vector<Value*> lower_op(Op& op, Rewriter&) {
+  switch (op.kind) {
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+bool lower(Module& module) {
+  bool any = false;
+  bool changed = true;
+  for (int round = 0; changed && round < kMaxRounds; ++round) {
+    Rewriter rw;
+    changed = rw.run(module.main->body, lower_op);
+    any = any || changed;
+  }
+  return any;
+}
+
+const std::vector<Pass>& compile_passes() {
+  static const std::vector<Pass> passes = [] {
+    std::vector<Pass> all = canonical_passes();
+    all.push_back({"lower", [](Module& m) { lower(m); }});
+    all.push_back({"simplify_lowered", simplify});
+    return all;
+  }();
+  return passes;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,28 @@
+// Pass `lower`: replaces ops that code generation has no kernel for by ops that it has.
+//   before   y = batch_norm_inference(x, scale, offset, mean, variance)
+//   after    broadcasts, subtract, rsqrt, multiply, add
+// One file per family of ops; each function returns the values that replace the op, or nothing if
+// the op may stay as it is. What a family makes may be lowered again by another.
+#pragma once
+
+#include <vector>
+
+#include "passes/pass_manager.hpp"
+#include "passes/rewriter.hpp"
+
+namespace tpu::compiler {
+
+// True if anything was replaced.
+bool lower(Module& module);
+
+// All passes in front of code generation: canonical_passes(), lower, and simplify again.
+const std::vector<Pass>& compile_passes();
+
+namespace lowering {
+
+// Each file `lower_<family>.cpp` offers `std::vector<Value*> <family>(Op&, Rewriter&)`, declared
+// here and called by lower.cpp for its kinds.
+
+}  // namespace lowering
+
+}  // namespace tpu::compiler
