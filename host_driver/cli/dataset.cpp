@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <cstring>
 #include <limits>
 
+#include "cli/bf16.hpp"
 #include "cli/npy.hpp"
 #include "cli/random.hpp"
 #include "tpu/error.hpp"
@@ -65,14 +65,6 @@ int64_t integer(const HostArray& array, size_t index, const std::string& path) {
 }
 
 }  // namespace
-
-uint16_t bf16_from_f32(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) {
-    return 0x7FC0;
-  }
-  return static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
-}
 
 Dataset::Dataset(const TrainConfig& config, const ParameterInfo& images)
     : split_seed_(config.split_seed) {

@@ -37,7 +37,4 @@ class Dataset {
   std::vector<uint32_t> eval_;
 };
 
-/// Converts f32 to bf16, to nearest even; NaN stays NaN.
-uint16_t bf16_from_f32(float value);
-
 }  // namespace tpu::driver

@@ -139,15 +139,19 @@ std::vector<Init> parse_init(const std::string& entry, const std::string& folder
                          kMaxInitEntries));
     }
   }
-  constexpr std::array<std::pair<std::string_view, InitKind>, 3> kKinds = {
-      {{"zeros", InitKind::kZeros}, {"ones", InitKind::kOnes}, {"he_normal", InitKind::kHeNormal}}};
+  constexpr std::array<std::pair<std::string_view, InitKind>, 4> kKinds = {
+      {{"zeros", InitKind::kZeros},
+       {"ones", InitKind::kOnes},
+       {"he_normal", InitKind::kHeNormal},
+       {"glorot_uniform", InitKind::kGlorotUniform}}};
   for (const auto& [name, value] : kKinds) {
     if (name == kind) {
       return std::vector<Init>(static_cast<size_t>(count), Init{value, {}});
     }
   }
-  refuse(
-      fmt::format("init \"{}\" is unknown; known: zeros, ones, he_normal, file:PATH.npy", entry));
+  refuse(fmt::format(
+      "init \"{}\" is unknown; known: zeros, ones, he_normal, glorot_uniform, file:PATH.npy",
+      entry));
 }
 
 TrainConfig parse_train_config(const std::string& text, const std::string& name,

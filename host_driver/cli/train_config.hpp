@@ -9,7 +9,7 @@
 
 namespace tpu::driver {
 
-enum class InitKind : uint8_t { kZeros, kOnes, kHeNormal, kFile };
+enum class InitKind : uint8_t { kZeros, kOnes, kHeNormal, kGlorotUniform, kFile };
 
 struct Init {
   InitKind kind = InitKind::kZeros;

@@ -4,12 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 
-#include "cli/npy.hpp"
-#include "cli/random.hpp"
+#include "cli/initial_state.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -58,54 +56,6 @@ float scalar(const HostArray& array) {
   float value = 0;
   std::memcpy(&value, array.bytes.data(), sizeof(value));
   return value;
-}
-
-template <typename Value>
-void fill(HostArray& array, Value value) {
-  for (size_t at = 0; at < array.bytes.size(); at += sizeof(value)) {
-    std::memcpy(array.bytes.data() + at, &value, sizeof(value));
-  }
-}
-
-HostArray ones(const ParameterInfo& info) {
-  HostArray array{info.dtype, info.shape, {}};
-  array.bytes.resize(element_count(info.shape) * dtype_bytes(info.dtype));
-  switch (info.dtype) {
-    case DType::kF32:
-      fill(array, 1.0f);
-      break;
-    case DType::kBf16:
-      fill(array, bf16_from_f32(1.0f));
-      break;
-    default:
-      for (size_t at = 0; at < array.bytes.size(); at += dtype_bytes(info.dtype)) {
-        array.bytes[at] = std::byte{1};
-      }
-  }
-  return array;
-}
-
-HostArray he_normal(const ParameterInfo& info, uint64_t seed, size_t leaf) {
-  if (info.dtype != DType::kF32 && info.dtype != DType::kBf16) {
-    refuse(fmt::format("state leaf {}: he_normal makes f32 or bf16, the program wants {}", leaf,
-                       type_of(info)));
-  }
-  const uint64_t count = element_count(info.shape);
-  const uint64_t last =
-      info.shape.empty() ? 1 : static_cast<uint64_t>(std::max<int64_t>(info.shape.back(), 1));
-  const double fan_in = static_cast<double>(std::max<uint64_t>(count / last, 1));
-  const double deviation = std::sqrt(2.0 / fan_in);
-  const RandomStream stream(seed, RandomPurpose::kState, static_cast<uint32_t>(leaf));
-  HostArray array{info.dtype, info.shape, {}};
-  const uint64_t element = dtype_bytes(info.dtype);
-  array.bytes.resize(count * element);
-  for (uint64_t i = 0; i < count; ++i) {
-    const auto value = static_cast<float>(stream.normal(i) * deviation);
-    const uint16_t half = bf16_from_f32(value);
-    const void* bits = info.dtype == DType::kF32 ? static_cast<const void*>(&value) : &half;
-    std::memcpy(array.bytes.data() + i * element, bits, element);
-  }
-  return array;
 }
 
 }  // namespace
@@ -201,27 +151,7 @@ std::vector<HostArray> Trainer::initial_state() const {
   std::vector<HostArray> leaves;
   for (size_t i = 0; i < leaves_; ++i) {
     const ParameterInfo& info = train_.arguments()[i];
-    const Init& init = config_.init[i];
-    switch (init.kind) {
-      case InitKind::kZeros: {
-        HostArray zero{info.dtype, info.shape, {}};
-        zero.bytes.resize(element_count(info.shape) * dtype_bytes(info.dtype));
-        leaves.push_back(std::move(zero));
-        break;
-      }
-      case InitKind::kOnes:
-        leaves.push_back(ones(info));
-        break;
-      case InitKind::kHeNormal:
-        leaves.push_back(he_normal(info, config_.seed, i));
-        break;
-      case InitKind::kFile:
-        leaves.push_back(read_npy(init.path));
-        if (leaves.back().dtype != info.dtype || leaves.back().shape != info.shape) {
-          refuse(fmt::format("{}: state leaf {} must be {}, the file holds {}", init.path, i,
-                             type_of(info), type_text(leaves.back().dtype, leaves.back().shape)));
-        }
-    }
+    leaves.push_back(initial_leaf(config_.init[i], info.dtype, info.shape, config_.seed, i));
   }
   return leaves;
 }

@@ -13,7 +13,7 @@ eval = "sub/eval.mlirbc"
 
 [state]
 seed = 3
-init = ["zeros", "he_normal*2", "ones", "file:w.npy"]
+init = ["zeros", "he_normal*2", "ones", "file:w.npy", "glorot_uniform"]
 
 [data]
 images = "images.npy"
@@ -49,10 +49,11 @@ TEST(TrainConfig, ReadsEveryKey) {
   EXPECT_EQ(config.train, "dir/train.tpuexe");
   EXPECT_EQ(config.eval, "dir/sub/eval.mlirbc");
   EXPECT_EQ(config.seed, 3u);
-  ASSERT_EQ(config.init.size(), 5u);
+  ASSERT_EQ(config.init.size(), 6u);
   EXPECT_EQ(config.init[2].kind, InitKind::kHeNormal);
   EXPECT_EQ(config.init[4].kind, InitKind::kFile);
   EXPECT_EQ(config.init[4].path, "dir/w.npy");
+  EXPECT_EQ(config.init[5].kind, InitKind::kGlorotUniform);
   EXPECT_EQ(config.labels, "/abs/labels.u8");
   EXPECT_EQ(config.split_seed, 7u);
   EXPECT_EQ(config.eval_count, 10u);

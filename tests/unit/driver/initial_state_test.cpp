@@ -1,0 +1,88 @@
+// Rules of initial values: ranges and spread by shape, bits by index, what is refused.
+#include "cli/initial_state.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "cli/bf16.hpp"
+#include "cli/random.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::driver {
+namespace {
+
+constexpr uint64_t kSeed = 11;
+
+std::vector<float> values_of(const HostArray& array) {
+  EXPECT_EQ(array.dtype, DType::kF32);
+  std::vector<float> values(array.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), array.bytes.data(), array.bytes.size());
+  return values;
+}
+
+std::vector<float> glorot(const Shape& shape, size_t leaf = 0) {
+  return values_of(initial_leaf({InitKind::kGlorotUniform, {}}, DType::kF32, shape, kSeed, leaf));
+}
+
+// All inside of the limit, close to it on both sides, and with the variance limit^2 / 3.
+void expect_uniform(const std::vector<float>& values, double limit) {
+  const auto count = static_cast<double>(values.size());
+  double mean = 0;
+  double square = 0;
+  float least = values[0];
+  float most = values[0];
+  for (const float x : values) {
+    mean += static_cast<double>(x) / count;
+    square += static_cast<double>(x) * static_cast<double>(x) / count;
+    least = std::min(least, x);
+    most = std::max(most, x);
+  }
+  EXPECT_LE(static_cast<double>(most), limit);
+  EXPECT_GE(static_cast<double>(least), -limit);
+  EXPECT_GT(static_cast<double>(most), limit * (1 - 20 / count));
+  EXPECT_LT(static_cast<double>(least), -limit * (1 - 20 / count));
+  // Five standard errors of a uniform distribution.
+  EXPECT_NEAR(mean, 0, 5 * limit / std::sqrt(3 * count));
+  EXPECT_NEAR(square, limit * limit / 3, 5 * limit * limit * std::sqrt(4.0 / 45 / count));
+}
+
+TEST(GlorotUniform, TakesItsLimitFromTheFansOfTheShape) {
+  expect_uniform(glorot({300, 100}), std::sqrt(6.0 / 400));
+  expect_uniform(glorot({3, 3, 16, 64}), std::sqrt(6.0 / (9 * (16 + 64))));
+  expect_uniform(glorot({3, 3, 1, 256}), std::sqrt(6.0 / (9 * (1 + 256))));
+  expect_uniform(glorot({5, 20, 80}), std::sqrt(6.0 / (5 * (20 + 80))));
+  expect_uniform(glorot({5000}), std::sqrt(6.0 / 10000));
+  EXPECT_LE(std::fabs(glorot({})[0]), std::sqrt(3.0f));
+  EXPECT_TRUE(glorot({0, 4}).empty());
+}
+
+TEST(GlorotUniform, IsTheDocumentedFunctionOfItsStream) {
+  const std::vector<float> values = glorot({2, 4}, 5);
+  const RandomStream stream(kSeed, RandomPurpose::kState, 5);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double u = stream.uniform(i);  // limit = sqrt(6 / 6) = 1
+    EXPECT_EQ(values[i], static_cast<float>(2 * u - 1)) << i;
+  }
+  EXPECT_NE(glorot({2, 4}, 6), values);
+}
+
+TEST(InitialLeaf, RoundsToBf16AndRefusesIntegers) {
+  const Init rule{InitKind::kGlorotUniform, {}};
+  const HostArray half = initial_leaf(rule, DType::kBf16, {2, 4}, kSeed, 5);
+  const std::vector<float> values = glorot({2, 4}, 5);
+  for (size_t i = 0; i < values.size(); ++i) {
+    uint16_t bits = 0;
+    std::memcpy(&bits, half.bytes.data() + 2 * i, sizeof bits);
+    EXPECT_EQ(bits, bf16_from_f32(values[i]));
+  }
+  for (const InitKind kind : {InitKind::kGlorotUniform, InitKind::kHeNormal}) {
+    EXPECT_THROW(initial_leaf({kind, {}}, DType::kI32, {2, 4}, kSeed, 0), Error);
+  }
+  EXPECT_EQ(values_of(initial_leaf({InitKind::kOnes, {}}, DType::kF32, {2}, kSeed, 0)),
+            (std::vector<float>{1, 1}));
+}
+
+}  // namespace
+}  // namespace tpu::driver
