@@ -79,11 +79,35 @@ void Emitter::copy_bytes(const spec::Addr& src, const spec::Addr& dst, int64_t b
 
 void Emitter::fill(const spec::Addr& dst, int64_t elem_bytes, int64_t count, uint64_t pattern,
                    uint32_t op_id) {
+  fill_box(dst, elem_bytes, {{count, elem_bytes, elem_bytes}}, pattern, op_id);
+}
+
+void Emitter::fill_box(const spec::Addr& dst, int64_t elem_bytes, std::vector<CopyDim> dims,
+                       uint64_t pattern, uint32_t op_id) {
+  for (CopyDim& d : dims) {
+    d.src = d.dst;
+  }
+  merge(dims);
+  if (dims.size() > 5) {
+    const CopyDim outer = dims.front();
+    dims.erase(dims.begin());
+    for (int64_t i = 0; i < outer.n; ++i) {
+      spec::Addr d = dst;
+      d.offset += i * outer.dst;
+      fill_box(d, elem_bytes, dims, pattern, op_id);
+    }
+    return;
+  }
   auto c = make_command<spec::FillCommand>(spec::Opcode::kFill, queue_for(dst), op_id);
   c.dst = dst;
   c.elem_bytes = static_cast<uint32_t>(elem_bytes);
-  c.counts = {1, 1, 1, 1, static_cast<uint32_t>(count)};
+  c.counts.fill(1);
   c.dst_strides[4] = elem_bytes;
+  const size_t shift = 5 - dims.size();
+  for (size_t i = 0; i < dims.size(); ++i) {
+    c.counts[shift + i] = static_cast<uint32_t>(dims[i].n);
+    c.dst_strides[shift + i] = dims[i].dst;
+  }
   c.pattern = pattern;
   Command command;
   command.body = c;

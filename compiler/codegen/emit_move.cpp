@@ -6,6 +6,19 @@
 
 namespace tpu::compiler {
 
+bool Emitter::place_moved(Buffer& out) {
+  if (out.bytes <= resident_limit()) {
+    try {
+      out.vmem = take(out.bytes);
+      return true;
+    } catch (const VmemFull&) {
+      out.vmem = -1;
+    }
+  }
+  give_home(out);
+  return false;
+}
+
 void Emitter::emit_concatenate(const Kernel& k) {
   const uint32_t id = op_id(k);
   const Op& op = *k.ops[0];
@@ -17,17 +30,7 @@ void Emitter::emit_concatenate(const Kernel& k) {
     (d < dim ? outer : inner) *= d == dim ? 1 : op.type().dims[d];
   }
   pinned_ = {&out};
-  const bool whole = out.bytes <= resident_limit();
-  if (whole) {
-    try {
-      out.vmem = take(out.bytes);
-    } catch (const VmemFull&) {
-      out.vmem = -1;
-    }
-  }
-  if (out.vmem < 0) {
-    give_home(out);
-  }
+  place_moved(out);
   int64_t at = 0;
   for (size_t i = 0; i < k.reads.size(); ++i) {
     Buffer& b = buffer(k.reads[i]);

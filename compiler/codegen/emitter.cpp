@@ -30,6 +30,9 @@ void Emitter::run() {
       case KernelClass::kConcatenate:
         emit_concatenate(k);
         break;
+      case KernelClass::kPad:
+        emit_pad(k);
+        break;
       case KernelClass::kAllReduce:
         emit_all_reduce(k);
         break;

@@ -64,6 +64,14 @@ struct CopyDim {
   int64_t n = 1, src = 0, dst = 0;  // bytes
 };
 
+// Where the operand's elements of one dimension go in a padded result.
+struct PadRange {
+  int64_t first = 0;  // element of the operand that lands first
+  int64_t n = 0;      // elements that land; the others are cropped
+  int64_t at = 0;     // position of the first in the result
+  int64_t step = 1;   // between positions
+};
+
 class Emitter {
  public:
   Emitter(const Module& module, const KernelProgram& kernels, const spec::BoardParams& board);
@@ -107,6 +115,9 @@ class Emitter {
                   uint32_t op_id);
   void fill(const spec::Addr& dst, int64_t elem_bytes, int64_t count, uint64_t pattern,
             uint32_t op_id);
+  // `dims`: n and dst.
+  void fill_box(const spec::Addr& dst, int64_t elem_bytes, std::vector<CopyDim> dims,
+                uint64_t pattern, uint32_t op_id);
   spec::Addr hbm(const Buffer& b, int64_t byte = 0) const;
 
   uint32_t op_id(const Kernel& k);
@@ -134,7 +145,14 @@ class Emitter {
               int64_t depth, bool accumulate, uint32_t id);
   void convert_tile(int64_t from, int64_t to, int64_t count, uint32_t id);
 
+  // emit_pad.cpp
+  void emit_pad(const Kernel& k);
+  void fill_around(const Op& op, const spec::Addr& out, const std::vector<PadRange>& ranges,
+                   uint64_t pattern, uint32_t id);
+  void fill_from_memory(const Buffer& value, const Buffer& out, uint32_t id);
+
   // emit_move.cpp
+  bool place_moved(Buffer& out);  // whole in VMEM if there is room, else at its home
   void emit_concatenate(const Kernel& k);
   void emit_copy_out(const Kernel& k);
   void save_overwritten_arguments(uint32_t id);

@@ -168,6 +168,9 @@ class Fuser {
       case Kind::kConcatenate:
         place_concatenate(op);
         return;
+      case Kind::kPad:
+        place_pad(op);
+        return;
       case Kind::kAllReduce:
         place_all_reduce(op);
         return;
@@ -372,6 +375,41 @@ class Fuser {
     made_by_[op->result()] = insert(std::move(k), -1);
   }
 
+  // Reads the operand through its views as long as one move can follow them in long runs. An
+  // operand without elements is not read; neither is a constant padding value.
+  void place_pad(const Op* op) {
+    Kernel k;
+    k.kind = KernelClass::kPad;
+    k.ops = {op};
+    k.out = op->result();
+    const Value* x = op->operands[0];
+    if (x->type.count() > 0) {
+      need(x, -1);
+      NestAccess a = operand(x);
+      if (!ends_in_a_run(a.view, x->type.dims)) {
+        copy(x);
+        a = {x, {0, row_major_strides(x->type.dims)}};
+      }
+      k.source = a.view;
+      k.reads.push_back(a.value);
+    }
+    const Value* value = op->operands[1];
+    if (value->def == nullptr || value->def->kind != Kind::kConstant) {
+      k.reads.push_back(dense(value));
+    }
+    k.writes = {k.out};
+    made_by_[op->result()] = insert(std::move(k), -1);
+  }
+
+  static bool ends_in_a_run(const View& view, const Dims& dims) {
+    for (size_t d = dims.size(); d-- > 0;) {
+      if (dims[d] != 1) {
+        return view.stride[d] == 1;
+      }
+    }
+    return true;
+  }
+
   void place_all_reduce(const Op* op) {
     Kernel k;
     k.kind = KernelClass::kAllReduce;
@@ -525,8 +563,8 @@ class Fuser {
 KernelProgram make_kernels(const Module& module) { return Fuser(module).run(); }
 
 std::string print(const KernelProgram& program) {
-  static constexpr std::array kNames = {"loop", "contract", "concatenate", "all_reduce",
-                                        "copy_out"};
+  static constexpr std::array kNames = {"loop", "contract",   "concatenate",
+                                        "pad",  "all_reduce", "copy_out"};
   std::string out;
   for (const Kernel& k : program.kernels) {
     out += std::to_string(k.order) + ": " + kNames[static_cast<size_t>(k.kind)];

@@ -16,7 +16,7 @@
 
 namespace tpu::compiler {
 
-enum class KernelClass : uint8_t { kLoop, kContract, kConcatenate, kAllReduce, kCopyOut };
+enum class KernelClass : uint8_t { kLoop, kContract, kConcatenate, kPad, kAllReduce, kCopyOut };
 
 // out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n]; strides in elements of the operand's
 // buffer. Loops are merged; k in the order of the contracting dims.
@@ -39,6 +39,7 @@ struct Kernel {
   Nest nest;                   // loop
   Contraction dot;             // contract
   const Value* out = nullptr;  // contract: the value written (a transpose may be folded in)
+  View source;                 // pad: strides of reads[0] along the operand's dims
   size_t result = 0;           // copy_out: result number
   int order = 0;
   std::vector<const Value*> reads, writes;  // buffers
