@@ -50,7 +50,6 @@ def cases() -> list[Case]:
              (MATRIX, np.arange(8, dtype=np.int32))),
         Case("scatter", ("scatter",), lambda v, i: v.at[i].add(1.0), (VECTOR, np.array([1, 3], np.int32))),
         Case("dynamic_slice", ("dynamic_slice",), lambda v, i: lax.dynamic_slice(v, (i,), (2,)), (VECTOR, np.int32(1))),
-        Case("pad", ("pad",), lambda v: jnp.pad(v, 2), (VECTOR,)),
         Case("while", ("while",), lambda v: lax.fori_loop(0, 3, lambda i, c: c + 1, v), (VECTOR,)),
         Case("scan", ("while",), lambda v: lax.scan(lambda c, x: (c + x, c), 0.0, v), (VECTOR,)),
         Case("cond", ("case",), lambda v: lax.cond(v[0] > 0, lambda x: x, lambda x: -x, v), (VECTOR,)),
