@@ -104,6 +104,9 @@ std::string record_text(const tpu_fault_record_t& record) {
   if (record.code == TPU_FAULT_FW_TRAP) {
     text += fmt::format(", mepc {:#010x}, mcause {:#x}, mtval {:#010x}", record.hart_mepc,
                         record.hart_mcause, record.hart_mtval);
+  } else if (record.detail != 0 &&
+             (record.code == TPU_FAULT_SLOT_RANGE || record.code == TPU_FAULT_VMEM_RANGE)) {
+    text += fmt::format(", record {} of the list", record.detail - 1);
   } else if (record.detail != 0) {
     text += fmt::format(", detail {:#x}", record.detail);
   }

@@ -66,6 +66,18 @@ struct DmaPlan {
   uint64_t dst_bytes = 0;
 };
 
+// dma_indexed: the window is the box of `transfer`, whose operands are the whole sides.
+struct IndexedPlan {
+  DmaPlan transfer;
+  Operand list;
+  ByteExtent window;  // of the indexed side, from where a list value points
+  bool scatter = false;
+  uint32_t records = 0;
+  uint32_t unit = 0;
+  int64_t record_stride = 0;
+  int64_t span = 0;
+};
+
 struct DecodedCommand {
   uint32_t pc = 0;
   uint32_t op_id = 0;
@@ -80,7 +92,7 @@ struct DecodedCommand {
   std::array<uint8_t, 4> scalar_reg{};
   std::array<spec::Wait, 2> wait{};
   std::array<spec::Signal, 2> signal{};
-  std::variant<std::monostate, MatmulPlan, VpuPlan, TransposePlan, DmaPlan> plan;
+  std::variant<std::monostate, MatmulPlan, VpuPlan, TransposePlan, DmaPlan, IndexedPlan> plan;
 };
 
 // One word position that can be reached.

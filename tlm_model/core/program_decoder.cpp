@@ -177,6 +177,9 @@ void ProgramDecoder::decode_body(const spec::CommandHeader& head, const std::byt
     case spec::Opcode::kFill:
       decode_fill(load_struct<spec::FillCommand>(bytes), command);
       break;
+    case spec::Opcode::kDmaIndexed:
+      decode_indexed(load_struct<spec::DmaIndexedCommand>(bytes), command);
+      break;
   }
 }
 
@@ -504,6 +507,75 @@ void ProgramDecoder::decode_fill(const spec::FillCommand& c, DecodedCommand& com
   plan.dst_bytes =
       box_granule_bytes(plan.box, BoxSide::kDst, static_cast<uint64_t>(params_.dma.granule_bytes));
   check_box(command, c.counts, c.dst_strides, plan);
+  command.plan = plan;
+}
+
+// The indexed side is bounded by its span, whatever the list says; every record is checked at
+// start.
+void ProgramDecoder::decode_indexed(const spec::DmaIndexedCommand& c, DecodedCommand& command) {
+  IndexedPlan plan;
+  DmaPlan& transfer = plan.transfer;
+  for (const spec::Addr* address : {&c.src, &c.dst, &c.list}) {
+    add_operand(command, *address);
+  }
+  transfer.src.address = c.src;
+  transfer.dst.address = c.dst;
+  plan.list.address = c.list;
+  check_dma_spaces(command, transfer);
+  if (!is_vmem(c.list)) {
+    mark_bad(command, spec::fault::kDetailSpace, "the list of an indexed transfer lies in VMEM");
+  }
+  plan.scatter = (c.head.flags & 1) != 0;
+  plan.records = c.records;
+  plan.unit = c.unit;
+  plan.record_stride = c.record_stride;
+  plan.span = c.span;
+  const auto stride_ok = [](int64_t s) { return s < kOffsetLimit && s > -kOffsetLimit; };
+  const Wide elements = product(c.counts);
+  if ((c.elem_bytes != 1 && c.elem_bytes != 2 && c.elem_bytes != 4 && c.elem_bytes != 8) ||
+      elements * c.records > kMaxElements || !std::ranges::all_of(c.src_strides, stride_ok) ||
+      !std::ranges::all_of(c.dst_strides, stride_ok) || !stride_ok(c.record_stride) || c.span < 0 ||
+      c.span >= kOffsetLimit) {
+    mark_bad(command, spec::fault::kDetailType, "element size, counts, strides or span");
+  }
+  command.empty = elements == 0 || c.records == 0;
+  if (command.bad != 0 || command.empty) {
+    return;
+  }
+  const auto& indexed_strides = plan.scatter ? c.dst_strides : c.src_strides;
+  const auto& other_strides = plan.scatter ? c.src_strides : c.dst_strides;
+  ExtentSum indexed, other;
+  std::array<uint32_t, 5> counts{1, 1, 1, 1, 1}, all{c.records, 1, 1, 1, 1};
+  std::array<int64_t, 5> src{}, dst{}, dense{c.record_stride, 0, 0, 0, 0};
+  for (size_t i = 0; i < c.counts.size(); ++i) {
+    indexed.add(c.counts[i], indexed_strides[i]);
+    other.add(c.counts[i], other_strides[i]);
+    counts[i + 1] = all[i + 1] = c.counts[i];
+    src[i + 1] = c.src_strides[i];
+    dst[i + 1] = c.dst_strides[i];
+    dense[i + 1] = other_strides[i];
+  }
+  other.add(c.records, c.record_stride);
+  indexed.add_bytes(c.elem_bytes);
+  other.add_bytes(c.elem_bytes);
+  plan.window = indexed.get();
+  plan.list.extent = {0, int64_t{4} * c.records};
+  (plan.scatter ? transfer.dst : transfer.src).extent = {0, c.span};
+  (plan.scatter ? transfer.src : transfer.dst).extent = other.get();
+  transfer.box = normalise_box(c.elem_bytes, counts, &src, dst);
+  const auto granule = static_cast<uint64_t>(params_.dma.granule_bytes);
+  const uint64_t windows =
+      c.records *
+      box_granule_bytes(transfer.box, plan.scatter ? BoxSide::kDst : BoxSide::kSrc, granule);
+  const uint64_t rest =
+      box_granule_bytes(normalise_box(c.elem_bytes, all, nullptr, dense), BoxSide::kDst, granule);
+  transfer.src_bytes = plan.scatter ? rest : windows;
+  transfer.dst_bytes = plan.scatter ? windows : rest;
+  if (!plan.scatter) {
+    dst[0] = c.record_stride;
+    counts[0] = c.records;
+  }
+  check_box(command, counts, dst, transfer);
   command.plan = plan;
 }
 

@@ -24,6 +24,7 @@ class ProgramDecoder {
   void decode_transpose(const spec::TransposeCommand& c, DecodedCommand& command);
   void decode_dma(const spec::DmaCommand& c, DecodedCommand& command);
   void decode_fill(const spec::FillCommand& c, DecodedCommand& command);
+  void decode_indexed(const spec::DmaIndexedCommand& c, DecodedCommand& command);
   void check_header(const spec::CommandHeader& head, DecodedCommand& command) const;
   void check_dma_spaces(DecodedCommand& command, const DmaPlan& plan) const;
   // Marks a command bad that alone takes longer than the watchdog.

@@ -106,6 +106,9 @@ bool Dma::place_remote(const Flight& flight, const Operand& operand, int64_t add
 }
 
 bool Dma::start_command(Flight& flight) {
+  if (const auto* indexed = std::get_if<IndexedPlan>(&flight.queued.command->plan)) {
+    return start_indexed(flight, *indexed);
+  }
   const auto& plan = std::get<DmaPlan>(flight.queued.command->plan);
   Transfer& transfer = transfers_[flight.index];
   transfer.dropped = false;

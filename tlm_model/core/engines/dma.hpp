@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/engine.hpp"
+#include "core/indexed_box.hpp"
 #include "core/slots.hpp"
 #include "core/strided_box.hpp"
 #include "kernel/fluid_share.hpp"
@@ -43,13 +44,24 @@ class Dma : public Engine {
    public:
     void prepare(const DmaPlan& plan, const MemoryView& src, const MemoryView& dst, int parts) {
       plan_ = &plan;
+      indexed_ = nullptr;
+      src_ = src;
+      dst_ = dst;
+      parts_count_ = parts;
+      set_parts(parts);
+    }
+    void prepare(const IndexedBox& indexed, const MemoryView& src, const MemoryView& dst,
+                 int parts) {
+      indexed_ = &indexed;
       src_ = src;
       dst_ = dst;
       parts_count_ = parts;
       set_parts(parts);
     }
     void run_part(int part) override {
-      if (plan_->is_fill) {
+      if (indexed_ != nullptr) {
+        copy_records(*indexed_, src_, dst_, part, parts_count_);
+      } else if (plan_->is_fill) {
         fill_box(plan_->box, plan_->pattern, dst_, part, parts_count_);
       } else {
         copy_box(plan_->box, src_, dst_, part, parts_count_);
@@ -58,6 +70,7 @@ class Dma : public Engine {
 
    private:
     const DmaPlan* plan_ = nullptr;
+    const IndexedBox* indexed_ = nullptr;  // in place of plan_
     MemoryView src_, dst_;
     int parts_count_ = 1;
   };
@@ -72,12 +85,23 @@ class Dma : public Engine {
   struct Transfer {
     Flow flow;
     Work work;
+    IndexedBox indexed;  // dma_indexed
     PageSet src_pages, dst_pages;
     HbmIf* src_hbm = nullptr;
     HbmIf* dst_hbm = nullptr;
     uint64_t fixed_cycles = 0;
     bool dropped = false;  // the receiver's gang is over: time passes, nothing is written
   };
+
+  // dma_indexed.cpp
+  bool start_indexed(Flight& flight, const IndexedPlan& plan);
+  bool read_list(const Flight& flight, const IndexedPlan& plan, uint64_t at, uint64_t indexed_base,
+                 IndexedBox& box);
+  void note_indexed(const IndexedPlan& plan, const IndexedBox& box, uint64_t list, const Place& src,
+                    const Place& dst);
+  MemoryView indexed_view(const Place& place, const IndexedBox& box, BoxSide side, PageSet& pages);
+  void start_indexed_work(const IndexedPlan& plan, const Place& src, const Place& dst,
+                          Transfer& transfer);
 
   bool place_local(const Flight& flight, const Operand& operand, int64_t addend, Place* place);
   bool place_remote(const Flight& flight, const Operand& operand, int64_t addend, Place* place,

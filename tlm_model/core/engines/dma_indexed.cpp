@@ -1,0 +1,186 @@
+// Transfers by an index list: the list is read, checked and kept when the command starts, so that
+// nothing that happens to its memory afterwards can lead a copy astray.
+#include <algorithm>
+#include <cstring>
+
+#include "core/access_walk.hpp"
+#include "core/engines/dma.hpp"
+#include "core/operand_check.hpp"
+#include "kernel/cycles.hpp"
+#include "tpu/spec/fault_regs.hpp"
+#include "tpu/spec/rings.h"
+
+namespace tpu::model {
+namespace {
+
+constexpr uint64_t kPartBytes = 1 << 20;
+
+RaceChecker::Memory memory_of(const Operand& operand) {
+  switch (static_cast<spec::Space>(operand.address.space)) {
+    case spec::Space::kVmem:
+      return RaceChecker::Memory::kVmem;
+    case spec::Space::kSmem:
+      return RaceChecker::Memory::kSmem;
+    default:
+      return RaceChecker::Memory::kHbm;
+  }
+}
+
+uint16_t range_code(const Operand& operand) {
+  switch (memory_of(operand)) {
+    case RaceChecker::Memory::kVmem:
+      return TPU_FAULT_VMEM_RANGE;
+    case RaceChecker::Memory::kSmem:
+      return TPU_FAULT_SMEM_RANGE;
+    default:
+      return TPU_FAULT_SLOT_RANGE;
+  }
+}
+
+}  // namespace
+
+bool Dma::read_list(const Flight& flight, const IndexedPlan& plan, uint64_t at,
+                    uint64_t indexed_base, IndexedBox& box) {
+  // The list may come from a transfer of this queue that is not joined yet.
+  for (Transfer& transfer : transfers_) {
+    context().pool.join(transfer.work);
+  }
+  box.window = plan.transfer.box;
+  box.scatter = plan.scatter;
+  box.unit = plan.unit;
+  box.record_stride = plan.record_stride;
+  box.list.resize(plan.records);
+  std::memcpy(box.list.data(), resources_.vmem + at, box.list.size() * sizeof(int32_t));
+  const uint64_t bad = first_outside(box, plan.window, plan.span);
+  if (bad == plan.records) {
+    return true;
+  }
+  const Operand& indexed = plan.scatter ? plan.transfer.dst : plan.transfer.src;
+  FaultInfo info = fault_at(flight, range_code(indexed));
+  info.address = indexed_base + static_cast<uint64_t>(box.list[bad] * box.unit + plan.window.low);
+  info.length = static_cast<uint64_t>(plan.window.high - plan.window.low);
+  info.slot = indexed.address.slot;
+  info.detail = spec::fault::kDetailRecord + static_cast<uint32_t>(bad);
+  fault_port->raise(info, "record " + std::to_string(bad) + " of an indexed transfer, list value " +
+                              std::to_string(box.list[bad]) + ", lies outside of the " +
+                              std::to_string(plan.span) + " bytes that it may touch");
+  return false;
+}
+
+bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
+  Transfer& transfer = transfers_[flight.index];
+  transfer.dropped = false;
+  transfer.src_hbm = transfer.dst_hbm = nullptr;
+  Place src, dst;
+  uint64_t list = 0;
+  if (!place_local(flight, plan.transfer.src, flight.queued.addend[0], &src) ||
+      !place_local(flight, plan.transfer.dst, flight.queued.addend[1], &dst)) {
+    return false;
+  }
+  if (!operand_in(plan.list, flight.queued.addend[2], resources_.vmem_bytes, &list)) {
+    return range_fault(flight, TPU_FAULT_VMEM_RANGE, plan.list, list);
+  }
+  if (!context().no_data) {
+    const Operand& indexed = plan.scatter ? plan.transfer.dst : plan.transfer.src;
+    const auto base =
+        static_cast<uint64_t>(indexed.address.offset + flight.queued.addend[plan.scatter ? 1 : 0]);
+    if (!read_list(flight, plan, list, base, transfer.indexed)) {
+      return false;
+    }
+    if (context().checker != nullptr) {
+      note_indexed(plan, transfer.indexed, list, src, dst);
+    }
+  }
+  start_flow(flight, plan.transfer, src, dst, transfer);
+  count_bytes(plan.transfer, src, dst, flight);
+  if (!context().no_data) {
+    start_indexed_work(plan, src, dst, transfer);
+  } else if (resources_.smem_unknown != nullptr && dst.hbm == nullptr &&
+             memory_of(plan.transfer.dst) == RaceChecker::Memory::kSmem) {
+    const uint64_t last =
+        operand_first(plan.transfer.dst, dst.base) + operand_length(plan.transfer.dst);
+    for (uint64_t word = operand_first(plan.transfer.dst, dst.base) / 4; word * 4 < last; ++word) {
+      (*resources_.smem_unknown)[word] = true;
+    }
+  }
+  flight.free_at = now_cycles() + 1;
+  flight.done_at = kNever;
+  return true;
+}
+
+void Dma::note_indexed(const IndexedPlan& plan, const IndexedBox& box, uint64_t list,
+                       const Place& src, const Place& dst) {
+  const uint32_t me = context().core_id;
+  note_access(me, RaceChecker::Memory::kVmem, list, box.list.size() * sizeof(int32_t), false);
+  const auto note = [&](BoxSide side, const Operand& operand, uint64_t base) {
+    const bool write = side == BoxSide::kDst;
+    for (size_t r = 0; r < box.list.size(); ++r) {
+      const int64_t offset = side == box.indexed_side()
+                                 ? box.list[r] * box.unit
+                                 : static_cast<int64_t>(r) * box.record_stride;
+      if (box.list[r] != -1) {
+        visit_box(box.window, side, base + static_cast<uint64_t>(offset),
+                  [&](uint64_t address, uint64_t bytes, bool) {
+                    note_access(me, memory_of(operand), address, bytes, write);
+                  });
+      }
+    }
+  };
+  note(BoxSide::kSrc, plan.transfer.src, src.base);
+  note(BoxSide::kDst, plan.transfer.dst, dst.base);
+}
+
+// Pins the pages of all windows on one side.
+MemoryView Dma::indexed_view(const Place& place, const IndexedBox& box, BoxSide side,
+                             PageSet& pages) {
+  if (place.hbm == nullptr) {
+    return {.flat = place.flat};
+  }
+  const auto offset = [&](size_t r) {
+    return side == box.indexed_side() ? box.list[r] * box.unit
+                                      : static_cast<int64_t>(r) * box.record_stride;
+  };
+  bool any = false;
+  int64_t low = 0, high = 0;
+  for (size_t r = 0; r < box.list.size(); ++r) {
+    if (box.list[r] != -1) {
+      low = any ? std::min(low, offset(r)) : offset(r);
+      high = any ? std::max(high, offset(r)) : offset(r);
+      any = true;
+    }
+  }
+  if (!any) {
+    return {.pages = &pages, .base = place.base};
+  }
+  const ByteExtent window = box_extent(box.window, side);
+  pages.open(place.base + static_cast<uint64_t>(low + window.low),
+             place.base + static_cast<uint64_t>(high + window.high) - 1);
+  for (size_t r = 0; r < box.list.size(); ++r) {
+    if (box.list[r] == -1) {
+      continue;
+    }
+    const uint64_t base = place.base + static_cast<uint64_t>(offset(r));
+    for_each_range(box.window, side, int64_t{1} << PageSet::kPageShift,
+                   [&](int64_t at, uint64_t bytes, bool whole) {
+                     place.hbm->pin(pages, base + static_cast<uint64_t>(at), bytes,
+                                    side == BoxSide::kDst, whole);
+                   });
+  }
+  return {.pages = &pages, .base = place.base};
+}
+
+void Dma::start_indexed_work(const IndexedPlan& plan, const Place& src, const Place& dst,
+                             Transfer& transfer) {
+  const IndexedBox& box = transfer.indexed;
+  const MemoryView from = indexed_view(src, box, BoxSide::kSrc, transfer.src_pages);
+  const MemoryView to = indexed_view(dst, box, BoxSide::kDst, transfer.dst_pages);
+  transfer.src_hbm = src.hbm;
+  transfer.dst_hbm = dst.hbm;
+  const uint64_t bytes = box.window.total_bytes * box.list.size();
+  const uint64_t parts = std::min(
+      {bytes / kPartBytes + 1, box.list.size(), static_cast<uint64_t>(context().pool.threads())});
+  transfer.work.prepare(box, from, to, plan.scatter ? 1 : static_cast<int>(parts));
+  context().pool.launch(strand_, transfer.work);
+}
+
+}  // namespace tpu::model
