@@ -2,8 +2,6 @@
 // f32 result, packing included. OpenBLAS is loaded at run time; without it only the engine is
 // timed. Usage: mxu-bench [--size N] [--simd scalar|avx2|avx512|amx] [--json].
 // OPENBLAS_CORETYPE=Haswell in the environment makes OpenBLAS use AVX2.
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -15,37 +13,12 @@
 #include <vector>
 
 #include "mxu/mxu_fast.hpp"
+#include "openblas.hpp"
 
 namespace {
 
-using Sgemm = void (*)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
-                       const float* a, int lda, const float* b, int ldb, float beta, float* c,
-                       int ldc);
-
-struct OpenBlas {
-  Sgemm sgemm = nullptr;  // null: not installed
-  std::string core;
-};
-
-OpenBlas load_openblas() {
-  OpenBlas blas;
-  void* library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    return blas;
-  }
-  using SetThreads = void (*)(int);
-  using CoreName = char* (*)();
-  const auto set_threads = reinterpret_cast<SetThreads>(dlsym(library, "openblas_set_num_threads"));
-  const auto core_name = reinterpret_cast<CoreName>(dlsym(library, "openblas_get_corename"));
-  blas.sgemm = reinterpret_cast<Sgemm>(dlsym(library, "cblas_sgemm"));
-  if (set_threads == nullptr || core_name == nullptr) {
-    blas.sgemm = nullptr;
-    return blas;
-  }
-  set_threads(1);
-  blas.core = core_name();
-  return blas;
-}
+using tpu::benchmarks::load_openblas;
+using tpu::benchmarks::OpenBlas;
 
 template <class F>
 void keep_best(double& best, F&& run) {
@@ -88,11 +61,9 @@ Figures measure(int64_t n, tpu::model::MxuSimd simd, const OpenBlas& blas) {
   for (int round = 0; round < kRounds; ++round) {
     keep_best(ours, [&] { engine.run(job); });
     if (blas.sgemm != nullptr) {
-      constexpr int kRowMajor = 101;
-      constexpr int kNoTrans = 111;
       keep_best(theirs, [&] {
-        blas.sgemm(kRowMajor, kNoTrans, kNoTrans, size, size, size, 1, a.data(), size, b.data(),
-                   size, 0, c.data(), size);
+        blas.sgemm(OpenBlas::kRowMajor, OpenBlas::kNoTrans, OpenBlas::kNoTrans, size, size, size, 1,
+                   a.data(), size, b.data(), size, 0, c.data(), size);
       });
     }
   }

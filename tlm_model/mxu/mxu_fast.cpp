@@ -9,8 +9,8 @@
 #include <stdexcept>
 
 #include "arith/flush_mode.hpp"
+#include "mxu/mxu_fast_plan.hpp"
 #include "mxu/mxu_scalar.hpp"
-#include "mxu/mxu_tiles.hpp"
 
 namespace tpu::model {
 namespace {
@@ -37,47 +37,105 @@ class Scratch {
   size_t size_ = 0;
 };
 
-struct Plan {
-  std::vector<MxuSegment>
-      segments;  // in the order of the sum, a padding segment behind every short tile
-  std::vector<MxuPanel> panels;
+// What a thread keeps between jobs.
+struct Workspace {
+  MxuFastPlan plan;
+  Scratch lhs, rhs, rounded;
+  std::vector<const float*> row_at;
+  std::vector<int64_t> segment_at;
 };
 
-void plan_segments(const MxuJob& job, const spec::MxuShape& shape, Plan& plan) {
-  const auto tile_rows = static_cast<int64_t>(shape.rows);
-  for (int64_t t0 = 0; t0 < job.t_count[0]; ++t0) {
-    for (int64_t t1 = 0; t1 < job.t_count[1]; ++t1) {
-      for (int64_t t2 = 0; t2 < job.t_count[2]; ++t2) {
-        const int64_t lhs =
-            t0 * job.t_lhs_stride[0] + t1 * job.t_lhs_stride[1] + t2 * job.t_lhs_stride[2];
-        const int64_t rhs =
-            t0 * job.t_rhs_stride[0] + t1 * job.t_rhs_stride[1] + t2 * job.t_rhs_stride[2];
-        for (int64_t tile = 0; tile < job.k(); tile += tile_rows) {
-          const int64_t end = std::min(job.k(), tile + tile_rows);
-          for (int64_t k = tile; k < end; k += kMxuSegment) {
-            plan.segments.push_back({.lhs_offset = lhs + k * job.lhs_element(),
-                                     .rhs_tap = rhs,
-                                     .k_first = k,
-                                     .k = std::min(kMxuSegment, end - k)});
-          }
-          if (end - tile <= tile_rows - kMxuSegment) {
-            plan.segments.push_back({.lhs_offset = 0, .rhs_tap = 0, .k_first = 0, .k = 0});
-          }
-        }
+Workspace& workspace() {
+  thread_local Workspace space;
+  return space;
+}
+
+// One job on one kernel set: K blocks outermost, then column blocks, then row blocks.
+class FastRun {
+ public:
+  FastRun(const MxuJob& job, const MxuKernelSet& set, Workspace& space)
+      : set_(set), space_(space), plan_(space.plan) {
+    args_.lhs = job.lhs;
+    args_.rhs = job.rhs;
+    args_.out = job.out;
+    args_.lhs_is_bf16 = job.lhs_is_bf16;
+    args_.rhs_is_bf16 = job.rhs_is_bf16;
+    args_.k_rhs = plan_.k_rhs.data();
+    args_.n_rhs_stride = job.n_rhs_stride[1];
+    args_.n_out_stride = job.n_out_stride[1];
+    rows_ = static_cast<int64_t>(plan_.row_lhs.size());
+    space.row_at.resize(plan_.row_lhs.size());
+    space.segment_at.resize(plan_.segments.size());
+    if (set.round_range != nullptr) {
+      const MxuLhsRange range = plan_.lhs_range(job);
+      if (range.use) {
+        round_lhs(job, range);
       }
     }
   }
-}
 
-void plan_panels(const MxuJob& job, int64_t nr, Plan& plan) {
-  for (int64_t outer = 0; outer < job.n_count[0]; ++outer) {
-    for (int64_t n = 0; n < job.n_count[1]; n += nr) {
-      plan.panels.push_back({.rhs_offset = outer * job.n_rhs_stride[0] + n * job.n_rhs_stride[1],
-                             .out_offset = outer * job.n_out_stride[0] + n * job.n_out_stride[1],
-                             .count = std::min(nr, job.n_count[1] - n)});
+  void run(bool accumulate) {
+    const auto segment_count = static_cast<int64_t>(plan_.segments.size());
+    const auto panel_count = static_cast<int64_t>(plan_.panels.size());
+    for (int64_t s = 0; s < segment_count; s += set_.block_segments) {
+      args_.segments = plan_.segments.data() + s;
+      args_.segment_at = space_.segment_at.data() + s;
+      args_.segment_count = std::min(set_.block_segments, segment_count - s);
+      args_.zero_start = s == 0 && !accumulate;
+      args_.last = s + args_.segment_count == segment_count;
+      args_.k = 0;
+      for (int64_t i = 0; i < args_.segment_count; ++i) {
+        args_.k += args_.segments[i].k;
+      }
+      for (int64_t p = 0; p < panel_count; p += set_.block_panels) {
+        args_.panels = plan_.panels.data() + p;
+        args_.panel_count = std::min(set_.block_panels, panel_count - p);
+        args_.packed_rhs = space_.rhs.get(set_.rhs_bytes(args_.panel_count, args_.segment_count));
+        set_.pack_rhs(args_);
+        row_blocks(p == 0);
+      }
     }
   }
-}
+
+ private:
+  // Rows and segments point into the rounded range.
+  void round_lhs(const MxuJob& job, const MxuLhsRange& range) {
+    const int64_t element = job.lhs_element();
+    auto* rounded =
+        static_cast<float*>(space_.rounded.get(static_cast<size_t>(range.count) * sizeof(float)));
+    set_.round_range(job.lhs + range.first, job.lhs_is_bf16, range.count, rounded);
+    const int64_t base = plan_.segments.front().lhs_offset;
+    for (size_t row = 0; row < space_.row_at.size(); ++row) {
+      space_.row_at[row] = rounded + (plan_.row_lhs[row] + base - range.first) / element;
+    }
+    for (size_t s = 0; s < space_.segment_at.size(); ++s) {
+      space_.segment_at[s] = (plan_.segments[s].lhs_offset - base) / element;
+    }
+    in_range_ = true;
+  }
+
+  // All rows with the panels that are packed. A single row block stays packed over all panels.
+  void row_blocks(bool first_panels) {
+    for (int64_t row = 0; row < rows_; row += set_.block_rows) {
+      args_.row_lhs = plan_.row_lhs.data() + row;
+      args_.row_out = plan_.row_out.data() + row;
+      args_.row_at = space_.row_at.data() + row;
+      args_.rows = std::min(set_.block_rows, rows_ - row);
+      if (!in_range_ && (first_panels || rows_ > set_.block_rows)) {
+        args_.packed_lhs = space_.lhs.get(set_.lhs_bytes(args_.rows, args_.segment_count));
+        set_.pack_lhs(args_);
+      }
+      set_.multiply(args_);
+    }
+  }
+
+  const MxuKernelSet& set_;
+  Workspace& space_;
+  const MxuFastPlan& plan_;
+  MxuBlockArgs args_{};
+  int64_t rows_ = 0;
+  bool in_range_ = false;
+};
 
 bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -161,49 +219,13 @@ void MxuFastEngine::run(const MxuJob& job) {
     reference_->run(job);
     return;
   }
-  const MxuKernelSet& set = *kernels_;
-  const spec::ScopedFlushMode flush;
-  const MxuOffsets offsets = mxu_offsets(job);
-  const auto rows = static_cast<int64_t>(offsets.row_lhs.size());
-  Plan plan;
-  plan_segments(job, shape_, plan);
-  plan_panels(job, set.nr, plan);
-  if (rows == 0 || plan.panels.empty() || plan.segments.empty()) {
+  Workspace& space = workspace();
+  space.plan.make(job, shape_, kernels_->nr);
+  if (space.plan.row_lhs.empty() || space.plan.panels.empty() || space.plan.segments.empty()) {
     return;
   }
-  static thread_local Scratch lhs_scratch;
-  static thread_local Scratch rhs_scratch;
-  const auto segment_count = static_cast<int64_t>(plan.segments.size());
-  const auto panel_count = static_cast<int64_t>(plan.panels.size());
-  MxuBlockArgs args{};
-  args.lhs = job.lhs;
-  args.rhs = job.rhs;
-  args.out = job.out;
-  args.lhs_is_bf16 = job.lhs_is_bf16;
-  args.rhs_is_bf16 = job.rhs_is_bf16;
-  args.k_rhs = offsets.k_rhs.data();
-  args.n_rhs_stride = job.n_rhs_stride[1];
-  args.n_out_stride = job.n_out_stride[1];
-  for (int64_t s = 0; s < segment_count; s += set.block_segments) {
-    args.segments = plan.segments.data() + s;
-    args.segment_count = std::min(set.block_segments, segment_count - s);
-    args.zero_start = s == 0 && !job.accumulate;
-    args.last = s + args.segment_count == segment_count;
-    for (int64_t p = 0; p < panel_count; p += set.block_panels) {
-      args.panels = plan.panels.data() + p;
-      args.panel_count = std::min(set.block_panels, panel_count - p);
-      args.packed_rhs = rhs_scratch.get(set.rhs_bytes(args.panel_count, args.segment_count));
-      set.pack_rhs(args);
-      for (int64_t row = 0; row < rows; row += set.block_rows) {
-        args.row_lhs = offsets.row_lhs.data() + row;
-        args.row_out = offsets.row_out.data() + row;
-        args.rows = std::min(set.block_rows, rows - row);
-        args.packed_lhs = lhs_scratch.get(set.lhs_bytes(args.rows, args.segment_count));
-        set.pack_lhs(args);
-        set.multiply(args);
-      }
-    }
-  }
+  const spec::ScopedFlushMode flush;
+  FastRun(job, *kernels_, space).run(job.accumulate);
 }
 
 }  // namespace tpu::model

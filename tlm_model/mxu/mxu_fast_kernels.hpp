@@ -10,20 +10,23 @@ namespace tpu::model {
 
 inline constexpr int64_t kMxuSegment = 32;  // rows of a segment under the two-chain law
 
-// A run of at most 32 consecutive k of one tile; k = 0 is the padding segment that stands for all
-// empty ones.
+// A run of at most 32 consecutive k of one tile.
 struct MxuSegment {
   int64_t lhs_offset;  // bytes from a row's base
   int64_t rhs_tap;     // bytes, of the tap
   int64_t k_first;     // index into k_rhs
-  int64_t k;           // 0..32
+  int64_t k;           // 1..32
+  bool pad;            // empty segments follow in its tile: they add +0 to the running value
 };
 
-// Columns [first, first + count) of one n panel: consecutive in the inner run.
+// At most nr columns of the result that are computed together. Consecutive in the inner n run
+// (n_rhs_stride and n_out_stride apart) unless the two lists give each column's place.
 struct MxuPanel {
-  int64_t rhs_offset;  // bytes of the first column
+  int64_t rhs_offset;  // bytes of the first column; 0 with lists
   int64_t out_offset;
-  int64_t count;  // 1..nr
+  int64_t count;               // 1..nr
+  const int64_t* rhs_columns;  // bytes by column, or null
+  const int64_t* out_columns;
 };
 
 // Everything a kernel set needs for one (K block, row block, column block); all arrays are the
@@ -39,6 +42,7 @@ struct MxuBlockArgs {
   int64_t rows;
   const MxuSegment* segments;
   int64_t segment_count;
+  int64_t k;             // of all segments
   const int64_t* k_rhs;  // byte offsets of every k of a tap
   int64_t n_rhs_stride;  // bytes between columns of the inner run
   int64_t n_out_stride;
@@ -48,11 +52,15 @@ struct MxuBlockArgs {
   bool last;        // canonicalise NaN
   void* packed_lhs;
   void* packed_rhs;
+  // Sets with round_range: where each row's operands lie, rounded and widened to f32, and where
+  // each segment begins in a row (in floats). Written by pack_lhs, or by the engine when it has
+  // rounded a whole range of lhs.
+  const float** row_at;
+  int64_t* segment_at;
 };
 
 struct MxuKernelSet {
   int64_t nr;              // columns of a panel
-  int64_t row_granule;     // rows that packing pads to
   int64_t block_segments;  // segments of a K block
   int64_t block_rows;      // rows packed at once
   int64_t block_panels;    // panels packed at once
@@ -61,6 +69,9 @@ struct MxuKernelSet {
   void (*pack_lhs)(const MxuBlockArgs&);
   void (*pack_rhs)(const MxuBlockArgs&);
   void (*multiply)(const MxuBlockArgs&);
+  // Rounds `count` consecutive elements to bf16 and widens them; null when multiply needs lhs in
+  // another form.
+  void (*round_range)(const uint8_t* from, bool is_bf16, int64_t count, float* to);
 };
 
 const MxuKernelSet* mxu_kernels_avx2();

@@ -1,263 +1,288 @@
 // Kernels of the fast engine for FMA instruction sets, as templates over a vector type V (AVX2 or
-// AVX-512). Operands are rounded to bf16 and widened to f32 when they are packed. A segment runs
-// its even chain over all accumulators of a block, keeps them aside, then its odd chain, so that
-// every register serves one chain. Included by one unit per instruction set; everything is internal
-// to it.
+// AVX-512): blocks of up to kRows rows by kVectors vectors of columns. A segment runs its even
+// chain over all accumulators of a block, keeps them aside, then its odd chain, so that every
+// register serves one chain. Included by one unit per instruction set; everything is internal to
+// it.
 #pragma once
 
-#include <cstring>
-
-#include "mxu/mxu_fast_kernels.hpp"
+#include "mxu/mxu_fma_pack.hpp"
 
 namespace tpu::model {
 namespace {
 
-// Row pitch of packed lhs in floats: 16 extra keep the rows of a block out of the same cache sets.
-inline int64_t lhs_pitch(int64_t segments) { return segments * kMxuSegment + 16; }
+// What a block computes: rows of lhs by pointer, a packed panel, running values by pointer.
+struct BlockArgs {
+  const float* const* rows;
+  const int64_t* segment_at;
+  const MxuSegment* segments;
+  int64_t segment_count;
+  const float* rhs;
+  float* const* out;
+  bool zero_start;
+  bool last;
+};
 
-inline uint32_t round_bits(uint32_t bits) {
-  const uint32_t exponent = bits & 0x7f800000U;
-  const uint32_t mantissa = bits & 0x007fffffU;
-  if (exponent == 0) {
-    return bits & 0x80000000U;
-  }
-  if (exponent == 0x7f800000U) {
-    return mantissa != 0 ? 0x7fc00000U : bits;
-  }
-  return (bits + 0x7fffU + ((bits >> 16) & 1U)) & 0xffff0000U;
-}
+// `steps` terms of one chain over MR rows and NV vectors of columns; a[i] and b begin at its first
+// k.
+template <class V, int MR, int NV>
+struct Chain {
+  using F = typename V::F;
+  static constexpr int64_t kWidth = V::kWidth * NV;
 
-inline float load_rounded(const uint8_t* at, bool is_bf16) {
-  uint32_t bits = 0;
-  if (is_bf16) {
-    uint16_t half = 0;
-    std::memcpy(&half, at, sizeof(half));
-    bits = static_cast<uint32_t>(half) << 16;
-  } else {
-    std::memcpy(&bits, at, sizeof(bits));
-    bits = round_bits(bits);
-  }
-  float value = 0;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
-// `count` consecutive elements, rounded and widened.
-template <class V>
-void copy_rounded(const uint8_t* from, bool is_bf16, int64_t count, float* to) {
-  int64_t i = 0;
-  if (is_bf16) {
-    for (; i + V::kWidth <= count; i += V::kWidth) {
-      V::store(to + i, V::widen_bf16(from + i * 2));
+  static inline __attribute__((always_inline)) void step(const float* const (&a)[MR], int64_t k,
+                                                         const float* b, F (&acc)[MR][NV]) {
+    F w[NV];
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) {
+      w[v] = V::load(b + v * V::kWidth);
     }
-    for (; i < count; ++i) {
-      to[i] = load_rounded(from + i * 2, true);
-    }
-  } else {
-    for (; i + V::kWidth <= count; i += V::kWidth) {
-      V::store(to + i, V::round_f32(from + i * 4));
-    }
-    for (; i < count; ++i) {
-      to[i] = load_rounded(from + i * 4, false);
-    }
-  }
-}
-
-template <class V>
-void fma_pack_lhs(const MxuBlockArgs& a) {
-  const int64_t pitch = lhs_pitch(a.segment_count);
-  const int64_t padded = (a.rows + V::kRows - 1) / V::kRows * V::kRows;
-  auto* packed = static_cast<float*>(a.packed_lhs);
-  for (int64_t row = 0; row < padded; ++row) {
-    float* to = packed + row * pitch;
-    for (int64_t s = 0; s < a.segment_count; ++s, to += kMxuSegment) {
-      const MxuSegment& segment = a.segments[s];
-      const int64_t k = row < a.rows ? segment.k : 0;
-      if (k > 0) {
-        copy_rounded<V>(a.lhs + a.row_lhs[row] + segment.lhs_offset, a.lhs_is_bf16, k, to);
-      }
-      for (int64_t i = k; i < kMxuSegment; ++i) {
-        to[i] = 0.0F;
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) {
+      const F x = V::broadcast(a[i] + k);
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) {
+        acc[i][v] = V::fma(x, w[v], acc[i][v]);
       }
     }
   }
-}
 
-template <class V>
-void fma_pack_rhs(const MxuBlockArgs& a) {
-  constexpr int64_t nr = V::kWidth * 2;
-  auto* to = static_cast<float*>(a.packed_rhs);
-  const int64_t element = a.rhs_is_bf16 ? 2 : 4;
-  for (int64_t p = 0; p < a.panel_count; ++p) {
-    const MxuPanel& panel = a.panels[p];
-    for (int64_t s = 0; s < a.segment_count; ++s, to += kMxuSegment * nr) {
-      const MxuSegment& segment = a.segments[s];
-      const uint8_t* base = a.rhs + panel.rhs_offset + segment.rhs_tap;
-      const int64_t* k_rhs = a.k_rhs + segment.k_first;
-      if (a.n_rhs_stride == element || panel.count == 1) {
-        for (int64_t k = 0; k < segment.k; ++k) {
-          copy_rounded<V>(base + k_rhs[k], a.rhs_is_bf16, panel.count, to + k * nr);
-          for (int64_t n = panel.count; n < nr; ++n) {
-            to[k * nr + n] = 0.0F;
-          }
-        }
-      } else {
-        // Columns lie apart (transposed load): read along k, write across.
-        float column[kMxuSegment];
-        for (int64_t n = 0; n < panel.count; ++n) {
-          const uint8_t* from = base + n * a.n_rhs_stride;
-          const bool run = segment.k > 1 &&
-                           k_rhs[segment.k - 1] - k_rhs[0] == (segment.k - 1) * element &&
-                           k_rhs[1] - k_rhs[0] == element;
-          if (run) {
-            copy_rounded<V>(from + k_rhs[0], a.rhs_is_bf16, segment.k, column);
-          } else {
-            for (int64_t k = 0; k < segment.k; ++k) {
-              column[k] = load_rounded(from + k_rhs[k], a.rhs_is_bf16);
-            }
-          }
-          for (int64_t k = 0; k < segment.k; ++k) {
-            to[k * nr + n] = column[k];
-          }
-        }
-        for (int64_t k = 0; k < segment.k; ++k) {
-          for (int64_t n = panel.count; n < nr; ++n) {
-            to[k * nr + n] = 0.0F;
-          }
-        }
+  static inline __attribute__((always_inline)) void clear(F (&acc)[MR][NV]) {
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) {
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) {
+        acc[i][v] = V::zero();
       }
-      std::memset(to + segment.k * nr, 0,
-                  static_cast<size_t>((kMxuSegment - segment.k) * nr) * sizeof(float));
     }
   }
-}
 
-// One chain (even: first = 0, odd: 1) of a segment over MR rows and two vectors of columns.
-template <class V, int MR>
-inline __attribute__((always_inline)) void chain(const float* a, int64_t pitch, const float* b,
-                                                 typename V::F (&acc)[MR][2]) {
+  // All 16 terms.
+  static inline __attribute__((always_inline)) void whole(const float* const (&a)[MR],
+                                                          int64_t first, const float* b,
+                                                          F (&acc)[MR][NV]) {
+    clear(acc);
 #pragma GCC unroll 16
+    for (int64_t k = 0; k < kMxuSegment; k += 2) {
+      step(a, first + k, b + k * kWidth, acc);
+    }
+  }
+
+  // Fewer: the terms that are left out are +0 x +0, which together turn a -0 into +0.
+  static inline __attribute__((always_inline)) void part(const float* const (&a)[MR], int64_t first,
+                                                         const float* b, int64_t steps,
+                                                         F (&acc)[MR][NV]) {
+    clear(acc);
+    for (int64_t k = 0; k < 2 * steps; k += 2) {
+      step(a, first + k, b + k * kWidth, acc);
+    }
+    if (steps < kMxuSegment / 2) {
+#pragma GCC unroll 8
+      for (int i = 0; i < MR; ++i) {
+#pragma GCC unroll 4
+        for (int v = 0; v < NV; ++v) {
+          acc[i][v] = V::add(acc[i][v], V::zero());
+        }
+      }
+    }
+  }
+};
+
+// One segment: running = running + (even + odd).
+template <class V, int MR, int NV, bool kWhole>
+inline __attribute__((always_inline)) void add_segment(const BlockArgs& args, int64_t at,
+                                                       int64_t terms, const float* b) {
+  using C = Chain<V, MR, NV>;
+  float even[MR][C::kWidth] __attribute__((aligned(64)));
+  typename V::F acc[MR][NV];
+  const float* a[MR];
+#pragma GCC unroll 8
   for (int i = 0; i < MR; ++i) {
-    acc[i][0] = V::zero();
-    acc[i][1] = V::zero();
+    a[i] = args.rows[i] + at;
   }
-  for (int k = 0; k < 16; ++k, a += 2, b += 4 * V::kWidth) {
-    const typename V::F w0 = V::load(b);
-    const typename V::F w1 = V::load(b + V::kWidth);
-#pragma GCC unroll 16
-    for (int i = 0; i < MR; ++i) {
-      const typename V::F x = V::broadcast(a + i * pitch);
-      acc[i][0] = V::fma(x, w0, acc[i][0]);
-      acc[i][1] = V::fma(x, w1, acc[i][1]);
+  if constexpr (kWhole) {
+    C::whole(a, 0, b, acc);
+  } else {
+    C::part(a, 0, b, (terms + 1) / 2, acc);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < MR; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) {
+      V::store(even[i] + v * V::kWidth, acc[i][v]);
+    }
+  }
+  if constexpr (kWhole) {
+    C::whole(a, 1, b + C::kWidth, acc);
+  } else {
+    C::part(a, 1, b + C::kWidth, terms / 2, acc);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < MR; ++i) {
+    float* c = args.out[i];
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) {
+      const typename V::F sum = V::add(V::load(even[i] + v * V::kWidth), acc[i][v]);
+      V::storeu(c + v * V::kWidth, V::add(V::loadu(c + v * V::kWidth), sum));
     }
   }
 }
 
-// c[i] points to 2 * kWidth running values of row i.
-template <class V, int MR>
-void block(const float* a, int64_t pitch, const float* b, int64_t segments, float* const* c,
-           bool zero_start, bool last) {
-  constexpr int64_t width = V::kWidth;
-  float even[MR][2 * V::kWidth] __attribute__((aligned(64)));
-  typename V::F acc[MR][2];
-  for (int64_t s = 0; s < segments; ++s, a += kMxuSegment, b += kMxuSegment * 2 * width) {
-    chain<V, MR>(a, pitch, b, acc);
-#pragma GCC unroll 16
-    for (int i = 0; i < MR; ++i) {
-      V::store(even[i], acc[i][0]);
-      V::store(even[i] + width, acc[i][1]);
+// out = f(out) over a block.
+template <class V, class F>
+inline __attribute__((always_inline)) void for_out(const BlockArgs& args, int rows, int vectors,
+                                                   F f) {
+  for (int i = 0; i < rows; ++i) {
+    for (int v = 0; v < vectors; ++v) {
+      float* c = args.out[i] + v * V::kWidth;
+      V::storeu(c, f(c));
     }
-    chain<V, MR>(a + 1, pitch, b + 2 * width, acc);
-    const bool start = zero_start && s == 0;
-    const bool finish = last && s + 1 == segments;
-#pragma GCC unroll 16
-    for (int i = 0; i < MR; ++i) {
-#pragma GCC unroll 2
-      for (int v = 0; v < 2; ++v) {
-        const typename V::F sum = V::add(V::load(even[i] + v * width), acc[i][v]);
-        typename V::F running = V::add(start ? V::zero() : V::loadu(c[i] + v * width), sum);
-        if (finish) {
-          running = V::canonical(running);
-        }
-        V::storeu(c[i] + v * width, running);
-      }
+  }
+}
+
+template <class V, int MR, int NV>
+void block(const BlockArgs& args) {
+  if (args.zero_start) {
+    for_out<V>(args, MR, NV, [](const float*) { return V::zero(); });
+  }
+  const float* b = args.rhs;
+  for (int64_t s = 0; s < args.segment_count; ++s) {
+    const MxuSegment& segment = args.segments[s];
+    if (segment.k == kMxuSegment) {
+      add_segment<V, MR, NV, true>(args, args.segment_at[s], kMxuSegment, b);
+    } else {
+      add_segment<V, MR, NV, false>(args, args.segment_at[s], segment.k, b);
     }
+    if (segment.pad) {
+      for_out<V>(args, MR, NV, [](const float* c) { return V::add(V::loadu(c), V::zero()); });
+    }
+    b += segment.k * NV * V::kWidth;
+  }
+  if (args.last) {
+    for_out<V>(args, MR, NV, [](const float* c) { return V::canonical(V::loadu(c)); });
   }
 }
 
 template <class V>
-using BlockFn = void (*)(const float*, int64_t, const float*, int64_t, float* const*, bool, bool);
+using BlockFn = void (*)(const BlockArgs&);
 
+// By rows and vectors, 1-based.
 template <class V>
 struct BlockTable {
-  BlockFn<V> fn[13] = {};
+  BlockFn<V> fn[7][5] = {};
+  template <int NV>
+  constexpr void fill() {
+    fn[1][NV] = block<V, 1, NV>;
+    fn[2][NV] = block<V, 2, NV>;
+    fn[3][NV] = block<V, 3, NV>;
+    fn[4][NV] = block<V, 4, NV>;
+    fn[5][NV] = block<V, 5, NV>;
+    fn[6][NV] = block<V, 6, NV>;
+  }
   constexpr BlockTable() {
-    fn[1] = block<V, 1>;
-    fn[2] = block<V, 2>;
-    fn[3] = block<V, 3>;
-    fn[4] = block<V, 4>;
-    fn[5] = block<V, 5>;
-    fn[6] = block<V, 6>;
-    if constexpr (V::kRows == 12) {
-      fn[7] = block<V, 7>;
-      fn[8] = block<V, 8>;
-      fn[9] = block<V, 9>;
-      fn[10] = block<V, 10>;
-      fn[11] = block<V, 11>;
-      fn[12] = block<V, 12>;
+    fill<1>();
+    fill<2>();
+    if constexpr (V::kVectors == 4) {
+      fill<3>();
+      fill<4>();
+    }
+  }
+};
+
+constexpr int64_t kBlockRows = 6;
+
+// Running values of a block that cannot be computed in place: columns apart, or fewer than whole
+// vectors.
+template <class V>
+struct Edge {
+  static constexpr int64_t kPitch = V::kWidth * V::kVectors;
+  float values[kBlockRows][kPitch] __attribute__((aligned(64)));
+
+  static int64_t column(const MxuBlockArgs& a, const MxuPanel& panel, int64_t n) {
+    return panel.out_columns != nullptr ? panel.out_columns[n] : n * a.n_out_stride;
+  }
+  void load(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64_t rows) {
+    for (int64_t i = 0; i < rows; ++i) {
+      const uint8_t* out = a.out + a.row_out[row + i] + panel.out_offset;
+      std::memset(values[i], 0, sizeof values[i]);
+      for (int64_t n = 0; n < panel.count; ++n) {
+        std::memcpy(&values[i][n], out + column(a, panel, n), sizeof(float));
+      }
+    }
+  }
+  void store(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64_t rows) const {
+    for (int64_t i = 0; i < rows; ++i) {
+      uint8_t* out = a.out + a.row_out[row + i] + panel.out_offset;
+      for (int64_t n = 0; n < panel.count; ++n) {
+        std::memcpy(out + column(a, panel, n), &values[i][n], sizeof(float));
+      }
     }
   }
 };
 
 template <class V>
-void fma_multiply(const MxuBlockArgs& a) {
+void multiply_panel(const MxuBlockArgs& a, const MxuPanel& panel, const float* rhs) {
   static constexpr BlockTable<V> table;
-  constexpr int64_t nr = V::kWidth * 2;
-  const int64_t pitch = lhs_pitch(a.segment_count);
-  const auto* lhs = static_cast<const float*>(a.packed_lhs);
-  const auto* rhs = static_cast<const float*>(a.packed_rhs);
-  float edge[12][nr] __attribute__((aligned(64)));
-  for (int64_t p = 0; p < a.panel_count; ++p) {
-    const MxuPanel& panel = a.panels[p];
-    const float* b = rhs + p * a.segment_count * kMxuSegment * nr;
-    const bool direct = panel.count == nr && a.n_out_stride == 4;
-    for (int64_t row = 0; row < a.rows; row += V::kRows) {
-      const int64_t mr = a.rows - row < V::kRows ? a.rows - row : V::kRows;
-      float* c[12];
-      for (int64_t i = 0; i < mr; ++i) {
-        uint8_t* out = a.out + a.row_out[row + i] + panel.out_offset;
-        c[i] = direct ? reinterpret_cast<float*>(out) : edge[i];
-        if (!direct && !a.zero_start) {
-          for (int64_t n = 0; n < nr; ++n) {
-            edge[i][n] = 0.0F;
-            if (n < panel.count) {
-              std::memcpy(&edge[i][n], out + n * a.n_out_stride, sizeof(float));
-            }
-          }
-        }
-      }
-      table.fn[mr](lhs + row * pitch, pitch, b, a.segment_count, c, a.zero_start, a.last);
-      if (!direct) {
-        for (int64_t i = 0; i < mr; ++i) {
-          uint8_t* out = a.out + a.row_out[row + i] + panel.out_offset;
-          for (int64_t n = 0; n < panel.count; ++n) {
-            std::memcpy(out + n * a.n_out_stride, &edge[i][n], sizeof(float));
-          }
-        }
-      }
+  const int64_t vectors = (panel.count + V::kWidth - 1) / V::kWidth;
+  const bool direct =
+      panel.count == vectors * V::kWidth && panel.out_columns == nullptr && a.n_out_stride == 4;
+  Edge<V> edge;
+  float* out[kBlockRows];
+  BlockArgs args{.rows = nullptr,
+                 .segment_at = a.segment_at,
+                 .segments = a.segments,
+                 .segment_count = a.segment_count,
+                 .rhs = rhs,
+                 .out = out,
+                 .zero_start = a.zero_start,
+                 .last = a.last};
+  // Blocks of nearly equal height: 25 rows are five blocks of five.
+  const int64_t blocks = (a.rows + kBlockRows - 1) / kBlockRows;
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int64_t row = a.rows * block / blocks;
+    const int64_t rows = a.rows * (block + 1) / blocks - row;
+    for (int64_t i = 0; i < rows; ++i) {
+      out[i] = direct ? reinterpret_cast<float*>(a.out + a.row_out[row + i] + panel.out_offset)
+                      : edge.values[i];
+      __builtin_prefetch(out[i], 1);
+    }
+    if (!direct && !a.zero_start) {
+      edge.load(a, panel, row, rows);
+    }
+    args.rows = a.row_at + row;
+    table.fn[rows][vectors](args);
+    if (!direct) {
+      edge.store(a, panel, row, rows);
     }
   }
 }
 
 template <class V>
-size_t fma_lhs_bytes(int64_t rows, int64_t segments) {
-  return static_cast<size_t>((rows + V::kRows - 1) / V::kRows * V::kRows * lhs_pitch(segments)) *
-         sizeof(float);
+void fma_multiply(const MxuBlockArgs& a) {
+  const auto* rhs = static_cast<const float*>(a.packed_rhs);
+  for (int64_t p = 0; p < a.panel_count; ++p) {
+    multiply_panel<V>(a, a.panels[p], rhs);
+    rhs += a.k * panel_width(a.panels[p], V::kWidth);
+  }
+}
+
+template <class V>
+void fma_pack_rhs(const MxuBlockArgs& a) {
+  constexpr int64_t nr = V::kWidth * V::kVectors;
+  if (a.rhs_is_bf16) {
+    pack_panels<true>(a, nr, V::kWidth);
+  } else {
+    pack_panels<false>(a, nr, V::kWidth);
+  }
+}
+
+inline size_t fma_lhs_bytes(int64_t rows, int64_t segments) {
+  return static_cast<size_t>(rows * lhs_pitch(segments)) * sizeof(float);
 }
 
 template <class V>
 size_t fma_rhs_bytes(int64_t panels, int64_t segments) {
-  return static_cast<size_t>(panels * segments * kMxuSegment * V::kWidth * 2) * sizeof(float);
+  return static_cast<size_t>(panels * segments * kMxuSegment * V::kWidth * V::kVectors) *
+         sizeof(float);
 }
 
 }  // namespace

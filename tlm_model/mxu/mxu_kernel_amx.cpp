@@ -81,6 +81,14 @@ inline __m512i interleave(__m256i even, __m256i odd) {
                          _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
 }
 
+inline int64_t rhs_column(const MxuBlockArgs& a, const MxuPanel& panel, int64_t n) {
+  return panel.rhs_columns != nullptr ? panel.rhs_columns[n] : n * a.n_rhs_stride;
+}
+
+inline int64_t out_column(const MxuBlockArgs& a, const MxuPanel& panel, int64_t n) {
+  return panel.out_columns != nullptr ? panel.out_columns[n] : n * a.n_out_stride;
+}
+
 void pack_rhs_segment(const MxuBlockArgs& a, const MxuPanel& panel, const MxuSegment& segment,
                       uint8_t* to) {
   const int64_t element = a.rhs_is_bf16 ? 2 : 4;
@@ -89,11 +97,11 @@ void pack_rhs_segment(const MxuBlockArgs& a, const MxuPanel& panel, const MxuSeg
   for (int64_t half = 0; half < 2; ++half, to += kTileBytes) {
     const int64_t first = half * 16;
     const int64_t count = panel.count - first < 16 ? panel.count - first : 16;
-    if (count <= 0 || segment.k == 0) {
+    if (count <= 0) {
       std::memset(to, 0, kTileBytes);
       continue;
     }
-    if (a.n_rhs_stride == element) {
+    if (panel.rhs_columns == nullptr && a.n_rhs_stride == element) {
       for (int64_t k = 0; k < kMxuSegment; k += 2) {
         const uint8_t* from = base + first * element;
         const __m256i zero = _mm256_setzero_si256();
@@ -110,7 +118,7 @@ void pack_rhs_segment(const MxuBlockArgs& a, const MxuPanel& panel, const MxuSeg
         segment.k == 1 || (k_rhs[1] - k_rhs[0] == element &&
                            k_rhs[segment.k - 1] - k_rhs[0] == (segment.k - 1) * element);
     for (int64_t n = 0; n < count; ++n) {
-      const uint8_t* from = base + (first + n) * a.n_rhs_stride;
+      const uint8_t* from = base + rhs_column(a, panel, first + n);
       alignas(64) uint16_t column[kMxuSegment] = {};
       if (run) {
         const __m256i low = load_bf16(from + k_rhs[0], a.rhs_is_bf16, segment.k);
@@ -143,8 +151,9 @@ void amx_pack_rhs(const MxuBlockArgs& a) {
 
 // Running values of one 32x32 block in c (row pitch in floats), lower = more than 16 rows, right =
 // more than 16 columns.
-void block(const uint8_t* lhs, const uint8_t* rhs, int64_t segments, float* c, int64_t pitch,
-           bool zero_start, bool lower, bool right) {
+void block(const uint8_t* lhs, const uint8_t* rhs, const MxuSegment* segments,
+           int64_t segment_count, float* c, int64_t pitch, bool zero_start, bool lower,
+           bool right) {
   const auto stride = static_cast<int>(pitch * 4);
   if (zero_start) {
     _tile_zero(0);
@@ -163,7 +172,7 @@ void block(const uint8_t* lhs, const uint8_t* rhs, int64_t segments, float* c, i
       _tile_loadd(3, c + 16 * pitch + 16, stride);
     }
   }
-  for (int64_t s = 0; s < segments; ++s, lhs += 2 * kTileBytes, rhs += 2 * kTileBytes) {
+  for (int64_t s = 0; s < segment_count; ++s, lhs += 2 * kTileBytes, rhs += 2 * kTileBytes) {
     _tile_loadd(4, lhs, 64);
     _tile_loadd(6, rhs, 64);
     _tile_dpbf16ps(0, 4, 6);
@@ -177,6 +186,14 @@ void block(const uint8_t* lhs, const uint8_t* rhs, int64_t segments, float* c, i
       if (right) {
         _tile_dpbf16ps(3, 5, 7);
       }
+    }
+    if (segments[s].pad) {  // an empty segment: +0 to every running value
+      _tile_zero(4);
+      _tile_zero(6);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(1, 4, 6);
+      _tile_dpbf16ps(2, 4, 6);
+      _tile_dpbf16ps(3, 4, 6);
     }
   }
   _tile_stored(0, c, stride);
@@ -207,7 +224,7 @@ void edge_load(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64_
   for (int64_t i = 0; i < rows; ++i) {
     const uint8_t* out = a.out + a.row_out[row + i] + panel.out_offset;
     for (int64_t n = 0; n < panel.count; ++n) {
-      std::memcpy(edge + i * kSide + n, out + n * a.n_out_stride, sizeof(float));
+      std::memcpy(edge + i * kSide + n, out + out_column(a, panel, n), sizeof(float));
     }
   }
 }
@@ -216,12 +233,12 @@ void edge_store(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64
                 const float* edge) {
   for (int64_t i = 0; i < rows; ++i) {
     uint8_t* out = a.out + a.row_out[row + i] + panel.out_offset;
-    if (a.n_out_stride == 4) {
+    if (panel.out_columns == nullptr && a.n_out_stride == 4) {
       std::memcpy(out, edge + i * kSide, static_cast<size_t>(panel.count) * sizeof(float));
       continue;
     }
     for (int64_t n = 0; n < panel.count; ++n) {
-      std::memcpy(out + n * a.n_out_stride, edge + i * kSide + n, sizeof(float));
+      std::memcpy(out + out_column(a, panel, n), edge + i * kSide + n, sizeof(float));
     }
   }
 }
@@ -249,7 +266,8 @@ void amx_multiply(const MxuBlockArgs& a) {
     const MxuPanel& panel = a.panels[p];
     for (int64_t row = 0; row < a.rows; row += kSide) {
       const int64_t rows = a.rows - row < kSide ? a.rows - row : kSide;
-      const bool whole = rows == kSide && panel.count == kSide && a.n_out_stride == 4;
+      const bool whole = rows == kSide && panel.count == kSide && panel.out_columns == nullptr &&
+                         a.n_out_stride == 4;
       const int64_t direct = whole ? even_pitch(a, row) : 0;
       float* c = edge;
       int64_t pitch = kSide;
@@ -260,8 +278,8 @@ void amx_multiply(const MxuBlockArgs& a) {
         std::memset(edge, 0, sizeof(edge));
         edge_load(a, panel, row, rows, edge);
       }
-      block(lhs + row / kSide * step, rhs + p * step, a.segment_count, c, pitch, a.zero_start,
-            rows > 16, panel.count > 16);
+      block(lhs + row / kSide * step, rhs + p * step, a.segments, a.segment_count, c, pitch,
+            a.zero_start, rows > 16, panel.count > 16);
       if (a.last) {
         for (int64_t i = 0; i < rows; ++i) {
           canonicalise(c + i * pitch, panel.count);
@@ -295,7 +313,6 @@ bool tiles_permitted() {
 const MxuKernelSet* mxu_kernels_amx() {
   static const bool permitted = tiles_permitted();
   static constexpr MxuKernelSet set = {.nr = kSide,
-                                       .row_granule = kSide,
                                        .block_segments = 32,
                                        .block_rows = 512,
                                        .block_panels = 32,
@@ -303,7 +320,8 @@ const MxuKernelSet* mxu_kernels_amx() {
                                        .rhs_bytes = amx_rhs_bytes,
                                        .pack_lhs = amx_pack_lhs,
                                        .pack_rhs = amx_pack_rhs,
-                                       .multiply = amx_multiply};
+                                       .multiply = amx_multiply,
+                                       .round_range = nullptr};
   return permitted ? &set : nullptr;
 }
 

@@ -73,6 +73,42 @@ TEST(MxuFast, MatchesReferenceOnTransposedWeights) {
   }
 }
 
+// Windows of an image: taps overlap in lhs, so that its range is rounded once; the weights' taps
+// run backwards, K is cut at odd places and short inner runs of columns share a panel.
+TEST(MxuFast, MatchesReferenceOnOverlappingTaps) {
+  uint64_t seed = 0;
+  for (const bool bf16 : {false, true}) {
+    for (const int64_t channels : {1, 3, 20, 33, 130, 160}) {
+      for (const Values values : kAllValues) {
+        constexpr int64_t kSide = 7, kWindow = 3, kOut = 23;
+        const int64_t e = bf16 ? 2 : 4;
+        OwnedJob owned = test::packed_job({.rows = kSide * kSide,
+                                           .k = channels,
+                                           .n = kWindow * kWindow * kOut,
+                                           .lhs_bf16 = bf16,
+                                           .rhs_bf16 = bf16,
+                                           .accumulate = channels % 2 == 0},
+                                          ++seed, values);
+        MxuJob& job = owned.job;
+        constexpr int64_t kRows = kSide - kWindow + 1;
+        job.m_count = {1, 1, kRows, kRows};
+        job.m_lhs_stride = {0, 0, kSide * channels * e, channels * e};
+        job.m_out_stride = {0, 0, kRows * kOut * 4, kOut * 4};
+        job.t_count = {1, kWindow, kWindow};
+        job.t_lhs_stride = {0, kSide * channels * e, channels * e};
+        job.t_rhs_stride = {0, -kWindow * kOut * e, -kOut * e};
+        job.rhs += (kWindow * kWindow - 1) * kOut * e;
+        job.n_count = {1, kOut};
+        expect_same(owned, "seed " + std::to_string(seed));
+        job.n_count = {4, 3};
+        job.n_rhs_stride = {5 * e, e};
+        job.n_out_stride = {5 * 4, 4};
+        expect_same(owned, "short runs, seed " + std::to_string(seed));
+      }
+    }
+  }
+}
+
 TEST(MxuFast, RowSplitsGiveTheSameBits) {
   const OwnedJob owned = test::packed_job({.rows = 100, .k = 300, .n = 50}, 6, Values::kNormal);
   for (const MxuSimd simd : mxu_host_simd()) {

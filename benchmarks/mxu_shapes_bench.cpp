@@ -1,0 +1,363 @@
+// Fast MXU engine on the commands of a convnet's training step, one thread: what the compiler makes
+// of convolutions and dense layers (counted strides, taps, transposed operands, short K), each
+// against OpenBLAS sgemm of the same M, K, N on dense operands in the same run. Several windows of
+// operands are used in turn, so that they come from memory as in a step.
+// Usage: mxu-shapes-bench [--simd NAME] [--only TEXT] [--rounds N] [--json]
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "mxu/mxu_fast.hpp"
+#include "openblas.hpp"
+
+namespace {
+
+using tpu::benchmarks::OpenBlas;
+using tpu::model::MxuJob;
+
+constexpr int64_t kF32 = 4;
+
+// A command on operands that begin at byte 0 of three arrays (or at an offset), and its sizes.
+struct Shape {
+  std::string name;
+  MxuJob job;
+  int64_t lhs_floats = 0;
+  int64_t rhs_floats = 0;
+  int64_t out_floats = 0;
+  int64_t rhs_first = 0;  // float where the first element lies (negative strides)
+};
+
+// Rows of an image [height][pitch][channels] as M, taps kh x kw, K = channels.
+Shape conv_forward(int64_t images, bool join_kw) {
+  constexpr int64_t side = 24;
+  constexpr int64_t in = 26;
+  constexpr int64_t c = 256;
+  Shape s;
+  s.name = "conv2 forward, " + std::to_string(images) +
+           (join_kw ? " image, K runs of 768" : " image, K runs of 256");
+  MxuJob& j = s.job;
+  j.m_count = {1, images, side, side};
+  j.m_lhs_stride = {0, in * in * c * kF32, in * c * kF32, c * kF32};
+  j.m_out_stride = {0, side * side * c * kF32, side * c * kF32, c * kF32};
+  j.t_count = {1, 3, join_kw ? 1 : 3};
+  j.t_lhs_stride = {0, in * c * kF32, c * kF32};
+  j.t_rhs_stride = {0, 3 * c * c * kF32, c * c * kF32};
+  j.k_count = {1, 1, join_kw ? 3 * c : c};
+  j.k_rhs_stride = {0, 0, c * kF32};
+  j.n_count = {1, 128};
+  j.n_rhs_stride = {0, kF32};
+  j.n_out_stride = {0, kF32};
+  s.lhs_floats = images * in * in * c;
+  s.rhs_floats = 9 * c * c;
+  s.out_floats = images * side * side * c;
+  return s;
+}
+
+// dy padded by two, weights reversed over the taps and transposed.
+Shape conv_input_gradient(int64_t images) {
+  constexpr int64_t side = 26;
+  constexpr int64_t in = 28;
+  constexpr int64_t c = 256;
+  Shape s;
+  s.name = "conv2 input gradient, " + std::to_string(images) + " image";
+  MxuJob& j = s.job;
+  j.m_count = {1, images, side, side};
+  j.m_lhs_stride = {0, in * in * c * kF32, in * c * kF32, c * kF32};
+  j.m_out_stride = {0, side * side * c * kF32, side * c * kF32, c * kF32};
+  j.t_count = {1, 3, 3};
+  j.t_lhs_stride = {0, in * c * kF32, c * kF32};
+  j.t_rhs_stride = {0, -3 * c * c * kF32, -c * c * kF32};
+  j.k_count = {1, 1, c};
+  j.k_rhs_stride = {0, 0, kF32};
+  j.n_count = {1, 128};
+  j.n_rhs_stride = {0, c * kF32};
+  j.n_out_stride = {0, kF32};
+  j.rhs_transposed = true;
+  s.rhs_first = 8 * c * c;
+  s.lhs_floats = images * in * in * c;
+  s.rhs_floats = 9 * c * c;
+  s.out_floats = images * side * side * c;
+  return s;
+}
+
+// dy transposed [channels][pixels]; K = pixels of the images, N = a run of kw x ci.
+Shape conv_weight_gradient(int64_t images) {
+  constexpr int64_t side = 24;
+  constexpr int64_t in = 26;
+  constexpr int64_t c = 256;
+  const int64_t k = images * side * side;
+  Shape s;
+  s.name = "conv2 weight gradient, " + std::to_string(images) + " image";
+  MxuJob& j = s.job;
+  j.accumulate = true;
+  j.m_count = {1, 1, 1, c};
+  j.m_lhs_stride = {0, 0, 0, k * kF32};
+  j.m_out_stride = {0, 0, 0, 768 * kF32};
+  j.k_count = {images, side, side};
+  j.k_rhs_stride = {in * in * c * kF32, in * c * kF32, c * kF32};
+  j.n_count = {1, 384};
+  j.n_rhs_stride = {0, kF32};
+  j.n_out_stride = {0, kF32};
+  s.lhs_floats = c * k;
+  s.rhs_floats = images * in * in * c;
+  s.out_floats = c * 768;
+  return s;
+}
+
+Shape dense(const std::string& name, int64_t m, int64_t k, int64_t n, int64_t rhs_pitch,
+            bool transposed, bool accumulate) {
+  Shape s;
+  s.name = name;
+  MxuJob& j = s.job;
+  j.accumulate = accumulate;
+  j.m_count[3] = m;
+  j.m_lhs_stride[3] = k * kF32;
+  j.m_out_stride[3] = n * kF32;
+  j.k_count[2] = k;
+  j.k_rhs_stride[2] = transposed ? kF32 : rhs_pitch * kF32;
+  j.n_count[1] = n;
+  j.n_rhs_stride[1] = transposed ? rhs_pitch * kF32 : kF32;
+  j.n_out_stride[1] = kF32;
+  j.rhs_transposed = transposed;
+  s.lhs_floats = m * k;
+  s.rhs_floats = (transposed ? n : k) * rhs_pitch;
+  s.out_floats = m * n;
+  return s;
+}
+
+// One channel in: taps are the rows of the window, K its columns.
+Shape conv1_forward(int64_t images) {
+  constexpr int64_t side = 26;
+  constexpr int64_t in = 28;
+  constexpr int64_t c = 256;
+  Shape s;
+  s.name = "conv1 forward, " + std::to_string(images) + " image, 3 taps of K = 3";
+  MxuJob& j = s.job;
+  j.m_count = {1, images, side, side};
+  j.m_lhs_stride = {0, in * in * kF32, in * kF32, kF32};
+  j.m_out_stride = {0, side * side * c * kF32, side * c * kF32, c * kF32};
+  j.t_count = {1, 1, 3};
+  j.t_lhs_stride = {0, 0, in * kF32};
+  j.t_rhs_stride = {0, 0, 3 * c * kF32};
+  j.k_count = {1, 1, 3};
+  j.k_rhs_stride = {0, 0, c * kF32};
+  j.n_count = {1, 128};
+  j.n_rhs_stride = {0, kF32};
+  j.n_out_stride = {0, kF32};
+  s.lhs_floats = images * in * in;
+  s.rhs_floats = 9 * c;
+  s.out_floats = images * side * side * c;
+  return s;
+}
+
+Shape conv1_weight_gradient(int64_t images) {
+  constexpr int64_t side = 26;
+  constexpr int64_t in = 28;
+  const int64_t k = images * side * side;
+  Shape s;
+  s.name = "conv1 weight gradient, " + std::to_string(images) + " image";
+  MxuJob& j = s.job;
+  j.accumulate = true;
+  j.m_count[3] = 128;
+  j.m_lhs_stride[3] = k * kF32;
+  j.m_out_stride[3] = 9 * kF32;
+  j.k_count = {images, side, side};
+  j.k_rhs_stride = {in * in * kF32, in * kF32, kF32};
+  j.n_count = {3, 3};
+  j.n_rhs_stride = {in * kF32, kF32};
+  j.n_out_stride = {3 * kF32, kF32};
+  s.lhs_floats = 128 * k;
+  s.rhs_floats = images * in * in;
+  s.out_floats = 128 * 9;
+  return s;
+}
+
+std::vector<Shape> all_shapes() {
+  return {
+      conv_forward(1, false),
+      conv_forward(1, true),
+      conv_forward(3, false),
+      conv_input_gradient(1),
+      conv_input_gradient(3),
+      conv_weight_gradient(1),
+      conv_weight_gradient(4),
+      dense("dense1 forward, K = 4096", 25, 4096, 128, 256, false, true),
+      dense("dense1 input gradient, N = 4096", 25, 256, 4096, 256, true, false),
+      dense("dense1 weight gradient, M = 4096", 4096, 25, 128, 256, false, false),
+      dense("dense2 forward", 25, 256, 128, 128, false, false),
+      conv1_forward(1),
+      conv1_forward(5),
+      conv1_weight_gradient(5),
+      dense("512 x 128 x 128", 512, 128, 128, 128, false, false),
+      dense("512^3", 512, 512, 512, 512, false, false),
+      dense("2048^3", 2048, 2048, 2048, 2048, false, false),
+  };
+}
+
+// Windows of operands in one buffer; f32 normals.
+struct Operands {
+  explicit Operands(const Shape& shape) : windows(count(shape)) {
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    const auto fill = [&](std::vector<float>& to, int64_t floats) {
+      std::vector<float> once(static_cast<size_t>(std::min<int64_t>(floats, 1 << 16)));
+      for (float& x : once) {
+        x = normal(random);
+      }
+      to.resize(static_cast<size_t>(floats * windows));
+      for (size_t i = 0; i < to.size(); ++i) {
+        to[i] = once[i % once.size()];
+      }
+    };
+    fill(lhs, shape.lhs_floats);
+    fill(rhs, shape.rhs_floats);
+    fill(out, shape.out_floats);
+  }
+  // Enough of them to fill 96 MiB, at most 16.
+  static int64_t count(const Shape& s) {
+    const int64_t bytes = (s.lhs_floats + s.rhs_floats + s.out_floats) * kF32;
+    return std::clamp<int64_t>((int64_t{96} << 20) / bytes, 1, 16);
+  }
+  MxuJob job(const Shape& shape, int64_t round) {
+    const int64_t w = round % windows;
+    MxuJob j = shape.job;
+    j.lhs = reinterpret_cast<const uint8_t*>(lhs.data() + w * shape.lhs_floats);
+    j.rhs = reinterpret_cast<const uint8_t*>(rhs.data() + w * shape.rhs_floats + shape.rhs_first);
+    j.out = reinterpret_cast<uint8_t*>(out.data() + w * shape.out_floats);
+    return j;
+  }
+  const int64_t windows;
+  std::vector<float> lhs, rhs, out;
+};
+
+// Time of this thread alone: other work on the host does not count.
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+template <class F>
+double seconds(F&& run) {
+  const double begin = thread_seconds();
+  run();
+  return thread_seconds() - begin;
+}
+
+double best(const std::vector<double>& times) {
+  return *std::min_element(times.begin(), times.end());
+}
+
+struct Options {
+  std::string simd;
+  std::string only;
+  int rounds = 40;
+  bool json = false;
+};
+
+// Best of the rounds of each side, taken in turns. Prints one line.
+void measure(const Shape& shape, tpu::model::MxuSimd simd, const OpenBlas& blas,
+             const Options& options, bool first) {
+  Operands operands(shape);
+  tpu::model::MxuFastEngine engine(tpu::spec::MxuShape{}, simd);
+  const int64_t m = shape.job.rows();
+  const int64_t k = shape.job.taps() * shape.job.k();
+  const int64_t n = shape.job.n();
+  const double flops =
+      2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n);
+  const int rounds =
+      std::max(3, std::min(options.rounds, static_cast<int>(options.rounds * 1e9 / flops)));
+  std::vector<float> a(static_cast<size_t>(m * k), 0.5F);
+  std::vector<float> b(static_cast<size_t>(k * n), 0.25F);
+  std::vector<float> c(static_cast<size_t>(m * n), 0.0F);
+  std::vector<double> ours;
+  std::vector<double> theirs;
+  for (int round = 0; round < rounds; ++round) {
+    const MxuJob job = operands.job(shape, round);
+    ours.push_back(seconds([&] { engine.run(job); }));
+    if (blas.sgemm != nullptr) {
+      theirs.push_back(seconds([&] {
+        blas.sgemm(OpenBlas::kRowMajor, OpenBlas::kNoTrans, OpenBlas::kNoTrans, static_cast<int>(m),
+                   static_cast<int>(n), static_cast<int>(k), 1, a.data(), static_cast<int>(k),
+                   b.data(), static_cast<int>(n), 0, c.data(), static_cast<int>(n));
+      }));
+    }
+  }
+  const double gflops = flops / best(ours) * 1e-9;
+  const double blas_gflops = theirs.empty() ? 0 : flops / best(theirs) * 1e-9;
+  if (options.json) {
+    std::printf(
+        "%s\n  {\"name\": \"%s\", \"simd\": \"%s\", \"m\": %lld, \"k\": %lld, \"n\": %lld, "
+        "\"mxu_gflops\": %.3f, "
+        "\"openblas_gflops\": %.3f}",
+        first ? "" : ",", shape.name.c_str(), tpu::model::mxu_simd_name(simd),
+        static_cast<long long>(m), static_cast<long long>(k), static_cast<long long>(n), gflops,
+        blas_gflops);
+  } else {
+    std::printf("%-44s %6lld %6lld %6lld %9.1f us %8.1f GFLOP/s", shape.name.c_str(),
+                static_cast<long long>(m), static_cast<long long>(k), static_cast<long long>(n),
+                best(ours) * 1e6, gflops);
+    if (!theirs.empty()) {
+      std::printf("  sgemm %8.1f  %5.2f x", blas_gflops, gflops / blas_gflops);
+    }
+    std::printf("\n");
+  }
+  std::fflush(stdout);
+}
+
+int run(const Options& options) {
+  const OpenBlas blas = tpu::benchmarks::load_openblas();
+  const tpu::model::MxuSimd simd = tpu::model::mxu_simd_from_name(options.simd);
+  if (options.json) {
+    std::printf("[");
+  } else {
+    std::printf("%s engine; OpenBLAS: %s\n%-44s %6s %6s %6s\n", tpu::model::mxu_simd_name(simd),
+                blas.sgemm != nullptr ? blas.core.c_str() : "not installed", "command", "M", "K",
+                "N");
+  }
+  bool first = true;
+  for (const Shape& shape : all_shapes()) {
+    if (shape.name.find(options.only) != std::string::npos) {
+      measure(shape, simd, blas, options, first);
+      first = false;
+    }
+  }
+  if (options.json) {
+    std::printf("\n]\n");
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string option = argv[i];
+    const bool has_value = i + 1 < argc;
+    if (option == "--json") {
+      options.json = true;
+    } else if (option == "--simd" && has_value) {
+      options.simd = argv[++i];
+    } else if (option == "--only" && has_value) {
+      options.only = argv[++i];
+    } else if (option == "--rounds" && has_value) {
+      options.rounds = std::max(1, std::atoi(argv[++i]));
+    } else {
+      std::fprintf(stderr,
+                   "usage: mxu-shapes-bench [--simd NAME] [--only TEXT] [--rounds N] [--json]\n");
+      return 2;
+    }
+  }
+  try {
+    return run(options);
+  } catch (const std::runtime_error& error) {
+    std::fprintf(stderr, "mxu-shapes-bench: %s\n", error.what());
+    return 1;
+  }
+}

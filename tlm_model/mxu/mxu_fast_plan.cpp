@@ -1,0 +1,139 @@
+// Cutting of jobs for the fast engine.
+#include "mxu/mxu_fast_plan.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace tpu::model {
+namespace {
+
+// Appends the offsets of indices [begin, end) of a counted-stride nest (index 0 outermost).
+template <size_t kLevels>
+void add_offsets(const std::array<int64_t, kLevels>& count,
+                 const std::array<int64_t, kLevels>& stride, int64_t begin, int64_t end,
+                 std::vector<int64_t>& to) {
+  constexpr size_t kInner = kLevels - 1;
+  std::array<int64_t, kLevels> index{};
+  int64_t rest = begin;
+  for (size_t level = kLevels; level-- > 0;) {
+    index[level] = rest % count[level];
+    rest /= count[level];
+  }
+  to.clear();
+  while (begin < end) {
+    int64_t offset = 0;
+    for (size_t level = 0; level < kLevels; ++level) {
+      offset += index[level] * stride[level];
+    }
+    const int64_t run = std::min(end - begin, count[kInner] - index[kInner]);
+    for (int64_t i = 0; i < run; ++i) {
+      to.push_back(offset + i * stride[kInner]);
+    }
+    begin += run;
+    index[kInner] = 0;
+    for (size_t level = kInner; level-- > 0 && ++index[level] == count[level];) {
+      index[level] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+void MxuFastPlan::make(const MxuJob& job, const spec::MxuShape& shape, int64_t nr) {
+  const int64_t end = job.row_begin + job.rows();
+  add_offsets(job.m_count, job.m_lhs_stride, job.row_begin, end, row_lhs);
+  add_offsets(job.m_count, job.m_out_stride, job.row_begin, end, row_out);
+  add_offsets(job.k_count, job.k_rhs_stride, 0, job.k(), k_rhs);
+  make_segments(job, static_cast<int64_t>(shape.rows));
+  make_panels(job, nr);
+}
+
+void MxuFastPlan::make_segments(const MxuJob& job, int64_t tile_rows) {
+  segments.clear();
+  for (int64_t t0 = 0; t0 < job.t_count[0]; ++t0) {
+    for (int64_t t1 = 0; t1 < job.t_count[1]; ++t1) {
+      for (int64_t t2 = 0; t2 < job.t_count[2]; ++t2) {
+        const int64_t lhs =
+            t0 * job.t_lhs_stride[0] + t1 * job.t_lhs_stride[1] + t2 * job.t_lhs_stride[2];
+        const int64_t rhs =
+            t0 * job.t_rhs_stride[0] + t1 * job.t_rhs_stride[1] + t2 * job.t_rhs_stride[2];
+        for (int64_t tile = 0; tile < job.k(); tile += tile_rows) {
+          const int64_t end = std::min(job.k(), tile + tile_rows);
+          for (int64_t k = tile; k < end; k += kMxuSegment) {
+            segments.push_back({.lhs_offset = lhs + k * job.lhs_element(),
+                                .rhs_tap = rhs,
+                                .k_first = k,
+                                .k = std::min(kMxuSegment, end - k),
+                                .pad = false});
+          }
+          segments.back().pad = end - tile <= tile_rows - kMxuSegment;
+        }
+      }
+    }
+  }
+}
+
+void MxuFastPlan::make_panels(const MxuJob& job, int64_t nr) {
+  panels.clear();
+  const int64_t outer_count = job.n_count[0];
+  const int64_t inner = job.n_count[1];
+  if (inner >= nr || outer_count == 1) {
+    for (int64_t outer = 0; outer < outer_count; ++outer) {
+      for (int64_t n = 0; n < inner; n += nr) {
+        panels.push_back({.rhs_offset = outer * job.n_rhs_stride[0] + n * job.n_rhs_stride[1],
+                          .out_offset = outer * job.n_out_stride[0] + n * job.n_out_stride[1],
+                          .count = std::min(nr, inner - n),
+                          .rhs_columns = nullptr,
+                          .out_columns = nullptr});
+      }
+    }
+    return;
+  }
+  // Short inner runs: columns of several fill a panel. Each column sums on its own, so this changes
+  // no result.
+  const int64_t columns = job.n();
+  columns_.resize(static_cast<size_t>(2 * columns));
+  int64_t* const rhs = columns_.data();
+  int64_t* const out = rhs + columns;
+  for (int64_t n = 0; n < columns; ++n) {
+    rhs[n] = n / inner * job.n_rhs_stride[0] + n % inner * job.n_rhs_stride[1];
+    out[n] = n / inner * job.n_out_stride[0] + n % inner * job.n_out_stride[1];
+  }
+  for (int64_t n = 0; n < columns; n += nr) {
+    panels.push_back({.rhs_offset = 0,
+                      .out_offset = 0,
+                      .count = std::min(nr, columns - n),
+                      .rhs_columns = rhs + n,
+                      .out_columns = out + n});
+  }
+}
+
+// Worth it when the range is hardly larger than what a packed copy would hold (it is much smaller
+// when taps overlap), and when rows do not lie so far apart that they meet in the same cache sets.
+MxuLhsRange MxuFastPlan::lhs_range(const MxuJob& job) const {
+  constexpr int64_t kMaxElements = int64_t{1} << 20;
+  constexpr int64_t kMaxRowPitch = 800;  // elements
+  const int64_t element = job.lhs_element();
+  const auto rows = std::minmax_element(row_lhs.begin(), row_lhs.end());
+  int64_t low = segments.front().lhs_offset;
+  int64_t high = low;
+  bool aligned = true;
+  for (const MxuSegment& segment : segments) {
+    low = std::min(low, segment.lhs_offset);
+    high = std::max(high, segment.lhs_offset + segment.k * element);
+    aligned = aligned && (segment.lhs_offset - segments.front().lhs_offset) % element == 0;
+  }
+  for (const int64_t row : row_lhs) {
+    aligned = aligned && (row - row_lhs.front()) % element == 0;
+  }
+  MxuLhsRange range;
+  range.first = low + *rows.first;
+  range.count = (high + *rows.second - range.first) / element;
+  const int64_t packed = static_cast<int64_t>(row_lhs.size()) * job.taps() * job.k();
+  const int64_t pitch = row_lhs.size() < 2 ? 0 : std::llabs(row_lhs[1] - row_lhs[0]) / element;
+  range.use = aligned && range.count <= kMaxElements && range.count <= packed + packed / 4 &&
+              pitch <= kMaxRowPitch;
+  return range;
+}
+
+}  // namespace tpu::model

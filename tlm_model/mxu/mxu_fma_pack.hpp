@@ -1,0 +1,270 @@
+// Packing for the FMA kernels: operands rounded to bf16 and widened to f32, in 256-bit vectors on
+// AVX2 and AVX-512 hosts alike. Needs flush mode (DAZ rounds subnormals to signed zeros). Included
+// by one unit per instruction set; everything is internal to it.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "mxu/mxu_fast_kernels.hpp"
+
+namespace tpu::model {
+namespace {
+
+constexpr int64_t kVec = 8;
+
+template <bool kBf16>
+struct Element {
+  static constexpr int64_t kBytes = kBf16 ? 2 : 4;
+
+  // Eight elements. Any NaN becomes some NaN: results are canonicalised.
+  static __m256 load(const uint8_t* from) {
+    if constexpr (kBf16) {
+      const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+      return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+    } else {
+      const __m256 raw = _mm256_loadu_ps(reinterpret_cast<const float*>(from));
+      __m256 one = _mm256_set1_ps(1.0F);
+      __asm__("" : "+x"(one));                   // the compiler would drop a product with 1
+      const __m256 x = _mm256_mul_ps(raw, one);  // subnormals to zero
+      const __m256i bits = _mm256_castps_si256(x);
+      const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+      const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+      const __m256i rounded =
+          _mm256_and_si256(sum, _mm256_set1_epi32(static_cast<int>(0xffff0000U)));
+      return _mm256_or_ps(_mm256_castsi256_ps(rounded), _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    }
+  }
+
+  static float load_one(const uint8_t* from) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, from, kBytes);
+    if constexpr (kBf16) {
+      bits <<= 16;
+    } else {
+      const uint32_t magnitude = bits & 0x7fffffffU;
+      if (magnitude < 0x00800000U) {
+        bits &= 0x80000000U;
+      } else if (magnitude > 0x7f800000U) {
+        bits = 0x7fc00000U;
+      } else {
+        bits = (bits + 0x7fffU + ((bits >> 16) & 1U)) & 0xffff0000U;
+      }
+    }
+    float value = 0;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+  }
+
+  static void copy(const uint8_t* from, int64_t count, float* to) {
+    int64_t i = 0;
+    for (; i + kVec <= count; i += kVec) {
+      _mm256_storeu_ps(to + i, load(from + i * kBytes));
+    }
+    for (; i < count; ++i) {
+      to[i] = load_one(from + i * kBytes);
+    }
+  }
+};
+
+void fma_round_range(const uint8_t* from, bool is_bf16, int64_t count, float* to) {
+  if (is_bf16) {
+    Element<true>::copy(from, count, to);
+  } else {
+    Element<false>::copy(from, count, to);
+  }
+}
+
+// Row pitch of packed lhs in floats: 16 extra keep the rows of a block out of the same cache sets.
+inline int64_t lhs_pitch(int64_t segments) { return segments * kMxuSegment + 16; }
+
+template <bool kBf16>
+void pack_rows(const MxuBlockArgs& a) {
+  const int64_t pitch = lhs_pitch(a.segment_count);
+  auto* packed = static_cast<float*>(a.packed_lhs);
+  int64_t at = 0;
+  for (int64_t s = 0; s < a.segment_count; ++s) {
+    a.segment_at[s] = at;
+    at += a.segments[s].k;
+  }
+  for (int64_t row = 0; row < a.rows; ++row) {
+    const uint8_t* from = a.lhs + a.row_lhs[row];
+    float* to = packed + row * pitch;
+    a.row_at[row] = to;
+    for (int64_t s = 0; s < a.segment_count;) {
+      // Segments of a tap follow each other in memory: one run.
+      const int64_t first = a.segments[s].lhs_offset;
+      int64_t k = 0;
+      do {
+        k += a.segments[s++].k;
+      } while (s < a.segment_count &&
+               a.segments[s].lhs_offset == first + k * Element<kBf16>::kBytes);
+      Element<kBf16>::copy(from + first, k, to);
+      to += k;
+    }
+  }
+}
+
+void fma_pack_lhs(const MxuBlockArgs& a) {
+  if (a.lhs_is_bf16) {
+    pack_rows<true>(a);
+  } else {
+    pack_rows<false>(a);
+  }
+}
+
+inline void transpose8(__m256 (&r)[kVec]) {
+  const __m256 a0 = _mm256_unpacklo_ps(r[0], r[1]);
+  const __m256 a1 = _mm256_unpackhi_ps(r[0], r[1]);
+  const __m256 a2 = _mm256_unpacklo_ps(r[2], r[3]);
+  const __m256 a3 = _mm256_unpackhi_ps(r[2], r[3]);
+  const __m256 a4 = _mm256_unpacklo_ps(r[4], r[5]);
+  const __m256 a5 = _mm256_unpackhi_ps(r[4], r[5]);
+  const __m256 a6 = _mm256_unpacklo_ps(r[6], r[7]);
+  const __m256 a7 = _mm256_unpackhi_ps(r[6], r[7]);
+  const __m256 b0 = _mm256_shuffle_ps(a0, a2, 0x44);
+  const __m256 b1 = _mm256_shuffle_ps(a0, a2, 0xee);
+  const __m256 b2 = _mm256_shuffle_ps(a1, a3, 0x44);
+  const __m256 b3 = _mm256_shuffle_ps(a1, a3, 0xee);
+  const __m256 b4 = _mm256_shuffle_ps(a4, a6, 0x44);
+  const __m256 b5 = _mm256_shuffle_ps(a4, a6, 0xee);
+  const __m256 b6 = _mm256_shuffle_ps(a5, a7, 0x44);
+  const __m256 b7 = _mm256_shuffle_ps(a5, a7, 0xee);
+  r[0] = _mm256_permute2f128_ps(b0, b4, 0x20);
+  r[1] = _mm256_permute2f128_ps(b1, b5, 0x20);
+  r[2] = _mm256_permute2f128_ps(b2, b6, 0x20);
+  r[3] = _mm256_permute2f128_ps(b3, b7, 0x20);
+  r[4] = _mm256_permute2f128_ps(b0, b4, 0x31);
+  r[5] = _mm256_permute2f128_ps(b1, b5, 0x31);
+  r[6] = _mm256_permute2f128_ps(b2, b6, 0x31);
+  r[7] = _mm256_permute2f128_ps(b3, b7, 0x31);
+}
+
+// A segment of one panel: `width` floats a k, columns beyond the panel zero.
+template <bool kBf16>
+struct PanelPacker {
+  using E = Element<kBf16>;
+  const MxuBlockArgs& a;
+  const MxuPanel& panel;
+  const MxuSegment& segment;
+  int64_t width;
+  float* to;
+
+  int64_t column(int64_t n) const {
+    return panel.rhs_columns != nullptr ? panel.rhs_columns[n] : n * a.n_rhs_stride;
+  }
+
+  void pack() const {
+    const uint8_t* base = a.rhs + panel.rhs_offset + segment.rhs_tap;
+    const int64_t* k_rhs = a.k_rhs + segment.k_first;
+    if (panel.rhs_columns == nullptr && a.n_rhs_stride == E::kBytes) {
+      for (int64_t k = 0; k < segment.k; ++k) {
+        E::copy(base + k_rhs[k], panel.count, to + k * width);
+        clear(to + k * width);
+      }
+      return;
+    }
+    const bool run =
+        segment.k == 1 || (k_rhs[1] - k_rhs[0] == E::kBytes &&
+                           k_rhs[segment.k - 1] - k_rhs[0] == (segment.k - 1) * E::kBytes);
+    if (run) {
+      pack_transposed(base + k_rhs[0]);
+      return;
+    }
+    for (int64_t k = 0; k < segment.k; ++k) {
+      for (int64_t n = 0; n < panel.count; ++n) {
+        to[k * width + n] = E::load_one(base + k_rhs[k] + column(n));
+      }
+      clear(to + k * width);
+    }
+  }
+
+  void clear(float* row) const {
+    for (int64_t n = panel.count; n < width; ++n) {
+      row[n] = 0.0F;
+    }
+  }
+
+  // Columns lie apart and k is contiguous: 8x8 transposes.
+  void pack_transposed(const uint8_t* base) const {
+    alignas(32) float edge[kVec][kMxuSegment] = {};
+    for (int64_t n = 0; n < width; n += kVec) {
+      const int64_t columns = panel.count - n < kVec ? panel.count - n : kVec;
+      const bool whole = columns == kVec && segment.k % kVec == 0;
+      for (int64_t i = 0; i < kVec && !whole; ++i) {
+        const int64_t k = i < columns ? segment.k : 0;
+        if (k > 0) {
+          E::copy(base + column(n + i), k, edge[i]);
+        }
+        std::memset(edge[i] + k, 0, static_cast<size_t>(kMxuSegment - k) * sizeof(float));
+      }
+      for (int64_t k = 0; k < segment.k; k += kVec) {
+        __m256 r[kVec];
+        for (int64_t i = 0; i < kVec; ++i) {
+          r[i] =
+              whole ? E::load(base + column(n + i) + k * E::kBytes) : _mm256_load_ps(edge[i] + k);
+        }
+        transpose8(r);
+        for (int64_t i = 0; i < kVec && k + i < segment.k; ++i) {
+          _mm256_storeu_ps(to + (k + i) * width + n, r[i]);
+        }
+      }
+    }
+  }
+};
+
+// Full panels side by side: whole rows of rhs are read once, in order.
+template <bool kBf16>
+void pack_wide(const MxuBlockArgs& a, int64_t nr, const MxuPanel* panels, int64_t count,
+               float* to) {
+  const int64_t panel_floats = a.k * nr;
+  for (int64_t s = 0; s < a.segment_count; ++s) {
+    const MxuSegment& segment = a.segments[s];
+    const uint8_t* base = a.rhs + panels[0].rhs_offset + segment.rhs_tap;
+    for (int64_t k = 0; k < segment.k; ++k, to += nr) {
+      const uint8_t* from = base + a.k_rhs[segment.k_first + k];
+      float* row = to;
+      for (int64_t p = 0; p < count; ++p, row += panel_floats) {
+        for (int64_t n = 0; n < nr; n += kVec, from += kVec * Element<kBf16>::kBytes) {
+          _mm256_store_ps(row + n, Element<kBf16>::load(from));
+        }
+      }
+    }
+  }
+}
+
+// Floats of a packed row of the panel: whole vectors of the kernel.
+inline int64_t panel_width(const MxuPanel& panel, int64_t vector) {
+  return (panel.count + vector - 1) / vector * vector;
+}
+
+// Panels follow each other, each [k][width].
+template <bool kBf16>
+void pack_panels(const MxuBlockArgs& a, int64_t nr, int64_t vector) {
+  auto* to = static_cast<float*>(a.packed_rhs);
+  const bool rows = a.n_rhs_stride == Element<kBf16>::kBytes;
+  for (int64_t p = 0; p < a.panel_count;) {
+    int64_t side = 0;  // full panels that follow each other in memory
+    while (rows && p + side < a.panel_count && a.panels[p + side].rhs_columns == nullptr &&
+           a.panels[p + side].count == nr &&
+           a.panels[p + side].rhs_offset == a.panels[p].rhs_offset + side * nr * a.n_rhs_stride) {
+      ++side;
+    }
+    if (side > 0) {
+      pack_wide<kBf16>(a, nr, a.panels + p, side, to);
+      to += side * a.k * nr;
+      p += side;
+      continue;
+    }
+    const int64_t width = panel_width(a.panels[p], vector);
+    for (int64_t s = 0; s < a.segment_count; ++s) {
+      PanelPacker<kBf16>{a, a.panels[p], a.segments[s], width, to}.pack();
+      to += a.segments[s].k * width;
+    }
+    ++p;
+  }
+}
+
+}  // namespace
+}  // namespace tpu::model
