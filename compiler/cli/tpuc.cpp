@@ -79,11 +79,13 @@ void compile(const Arguments& a) {
   };
   run_passes(module, tpu::compiler::compile_passes(), passes);
   tpu::compiler::CodegenOptions codegen;
-  codegen.dump = [&](const std::string& stage, const std::string& text) {
-    if (wants(a, stage)) {
-      std::cout << "// " << stage << "\n" << text << "\n";
-    }
-  };
+  if (!a.dumps.empty()) {  // the text is made for every stage once somebody listens
+    codegen.dump = [&](const std::string& stage, const std::string& text) {
+      if (wants(a, stage)) {
+        std::cout << "// " << stage << "\n" << text << "\n";
+      }
+    };
+  }
   const tpu::exe::ExecutableT executable = compile_graph(module, board, codegen);
   const std::vector<std::byte> bytes = tpu::exe::write_executable(executable);
   if (!a.output.empty()) {

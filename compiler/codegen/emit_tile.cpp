@@ -60,10 +60,16 @@ Dims store_strides(const Nest& nest, bool reduce_result) {
 void Emitter::emit_tile(const Kernel& k, LoopPlan& plan, const Dims& start, const Dims& count,
                         bool first, bool last, int64_t number, uint32_t id) {
   const Nest& nest = k.nest;
-  VpuGenOptions options = plan.options;
-  options.first = first;
-  options.last = last;
-  const VpuGenResult gen = generate_vpu(nest, options);
+  const VpuGenOptions& options = plan.options;
+  LoopPlan::Program& program = plan.programs[(first ? 1u : 0u) | (last ? 2u : 0u)];
+  if (program.number < 0) {
+    VpuGenOptions of_tile = options;
+    of_tile.first = first;
+    of_tile.last = last;
+    program.generated = generate_vpu(nest, of_tile);
+    program.number = listing.add_program(program.generated.program);
+  }
+  const VpuGenResult& gen = program.generated;
 
   auto c = make_command<spec::VpuKernelCommand>(spec::Opcode::kVpuKernel, spec::Queue::kVpu, id);
   c.head.flags = options.flat ? 1 : 0;
@@ -192,7 +198,7 @@ void Emitter::emit_tile(const Kernel& k, LoopPlan& plan, const Dims& start, cons
   if (gen.uses_partition) {
     c.scalar[0] = kPartitionRegister;
   }
-  command.program = listing.add_program(gen.program);
+  command.program = program.number;
   command.body = c;
   listing.append(std::move(command));
   if (nest.has_reduce && !last) {

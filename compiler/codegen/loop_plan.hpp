@@ -2,6 +2,7 @@
 // Private to emit_loop.cpp (planning) and emit_tile.cpp (commands of one tile).
 #pragma once
 
+#include <array>
 #include <map>
 #include <set>
 #include <vector>
@@ -56,6 +57,12 @@ struct Emitter::LoopPlan {
   int64_t carry = -1;               // accumulators between tiles
   int64_t carry_bytes = 0;
   bool cut_reduce = false;
+  // Programs by first (1) and last (2) tile of a reduction; all tiles of a kind share one.
+  struct Program {
+    VpuGenResult generated;
+    int number = -1;  // in the listing; -1: not made yet
+  };
+  std::array<Program, 4> programs;
 };
 
 }  // namespace tpu::compiler

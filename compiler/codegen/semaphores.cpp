@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 
+#include "codegen/access_history.hpp"
 #include "ir/error.hpp"
 
 namespace tpu::compiler {
@@ -20,34 +21,6 @@ void join(Clock& a, const Clock& b) {
     a[q] = std::max(a[q], b[q]);
   }
 }
-
-// Past accesses of one memory; accesses that a later dense write covers are forgotten.
-class History {
- public:
-  void conflicts(const MemRange& range, std::vector<int>& out) const {
-    for (const Entry& e : entries_) {
-      if ((e.range.write || range.write) && ranges_overlap(e.range, range)) {
-        out.push_back(e.item);
-      }
-    }
-  }
-
-  void add(const MemRange& range, int item) {
-    if (range.write && range.pitch == 0) {
-      std::erase_if(entries_, [&](const Entry& e) {
-        return e.range.lo >= range.lo && e.range.hi <= range.hi;
-      });
-    }
-    entries_.push_back({range, item});
-  }
-
- private:
-  struct Entry {
-    MemRange range;
-    int item;
-  };
-  std::vector<Entry> entries_;
-};
 
 class Inserter {
  public:
@@ -106,7 +79,7 @@ class Inserter {
     known[q] = item;
     clock_[static_cast<size_t>(item)] = known;
     for (const MemRange& r : ranges) {
-      history_[{r.space, r.slot}].add(r, item);
+      history_[{r.space, r.slot}].add(r, item, q);
     }
   }
 
@@ -182,7 +155,7 @@ class Inserter {
   std::array<Clock, kQueues> known_;
   std::vector<Clock> clock_;
   std::vector<std::vector<int>> waits_, signals_;
-  std::map<std::pair<spec::Space, int>, History> history_;
+  std::map<std::pair<spec::Space, int>, AccessHistory> history_;
   SyncResult result_;
 };
 

@@ -1,9 +1,9 @@
 """Exports the convnet of the TPU guide on MNIST as StableHLO portable artifacts, for 8 cores and for 1 core.
 
-Conv2D(256, 3, relu), Conv2D(256, 3, relu), Flatten, Dense(256, relu), Dense(128, relu), Dense(10) on images [28, 28, 1];
-convolutions without padding, glorot-uniform weights, zero biases, Adam, sparse categorical cross-entropy of integer
-labels, global batch 200. For 8 cores it is data parallel with jax.shard_map: 25 examples a core, lax.pmean of loss and
-gradients. 38 million parameters, nearly all in the first dense layer.
+Conv2D(256, 3, relu), Conv2D(256, 3, relu), Flatten, Dense(256, relu), Dense(128, relu), Dense(10) on images of
+[28, 28, 1]; convolutions without padding, glorot-uniform weights, zero biases, Adam, sparse categorical cross-entropy
+of integer labels, global batch 200. For 8 cores it is data parallel with jax.shard_map: 25 examples a core, lax.pmean
+of loss and gradients. 38 million parameters, nearly all in the first dense layer.
 
 train_step.mlirbc, train_step_1core.mlirbc: arguments = leaves of (params, Adam state), images f32[200,28,28,1],
 labels i32[200]; results = new leaves in the same order, then the loss f32[]. State is donated.

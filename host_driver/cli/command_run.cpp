@@ -1,4 +1,4 @@
-// tpuboard run: one launch of any executable, NumPy files in and out.
+// tpuboard run: one launch of any executable (or some), NumPy files in and out.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "cli/commands.hpp"
 #include "cli/digest.hpp"
@@ -26,6 +27,7 @@ struct RunArguments {
   std::vector<std::string> inputs;
   std::string out_dir;
   std::string json;
+  int64_t launches = 1;
 };
 
 // "0=a.npy" -> file of each argument. Wrong numbers are wrong usage; the program is not known yet.
@@ -45,8 +47,9 @@ std::map<size_t, std::string> input_files(const std::vector<std::string>& texts)
   return files;
 }
 
+// `zeros`: stand in for what is not given.
 std::vector<HostArray> read_inputs(const Executable& program,
-                                   const std::map<size_t, std::string>& files) {
+                                   const std::map<size_t, std::string>& files, bool zeros) {
   const auto& parameters = program.arguments();
   std::vector<HostArray> inputs;
   for (const auto& [index, path] : files) {
@@ -59,6 +62,12 @@ std::vector<HostArray> read_inputs(const Executable& program,
   for (size_t i = 0; i < parameters.size(); ++i) {
     const ParameterInfo& info = parameters[i];
     const auto file = files.find(i);
+    if (file == files.end() && zeros) {
+      HostArray zero{info.dtype, info.shape, {}};
+      zero.bytes.resize(element_count(info.shape) * dtype_bytes(info.dtype));
+      inputs.push_back(std::move(zero));
+      continue;
+    }
     if (file == files.end()) {
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("argument {} ({}{}{}) of {} is not given; use --in {}=FILE.npy", i,
@@ -77,13 +86,37 @@ std::vector<HostArray> read_inputs(const Executable& program,
   return inputs;
 }
 
-void write_json(const std::string& path, const Window& window, double wall_seconds,
+// Launches one after the other; donated arguments are replaced by their results. Host seconds of
+// each.
+std::vector<double> launch(const Executable& program, std::vector<Array> arguments, int64_t times,
+                           RunResult& result) {
+  std::vector<double> seconds;
+  for (int64_t n = 0; n < times; ++n) {
+    for (size_t i = 0; n > 0 && i < arguments.size(); ++i) {
+      const int to = program.arguments()[i].donated_to;
+      if (to >= 0) {
+        arguments[i] = result.outputs[static_cast<size_t>(to)];
+      }
+    }
+    result = {};
+    const auto start = std::chrono::steady_clock::now();
+    result = program.run(arguments);
+    result.done.wait();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    seconds.push_back(took.count());
+  }
+  return seconds;
+}
+
+void write_json(const std::string& path, const Window& window, const std::vector<double>& seconds,
                 const std::string& digest, const Board& board) {
   nlohmann::ordered_json json;
   json["sim_cycles"] = window.cycles();
   json["sim_cycles_per_core"] = window.run_cycles();
   json["sim_seconds"] = window.seconds();
-  json["wall_seconds"] = wall_seconds;
+  json["launches"] = seconds.size();
+  json["wall_seconds"] = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+  json["launch_seconds"] = seconds;
   json["mxu_utilization"] = window.mxu_utilization();
   json["idle"] = window.idle();
   json["instructions_per_hart"] = window.hart_instructions();
@@ -107,7 +140,7 @@ void run(const RunArguments& arguments) {
   const std::vector<std::byte> image = program_bytes(arguments.program, options);
   const Board board = Board::open(options);
   const Executable program = board.load(image);
-  const std::vector<HostArray> inputs = read_inputs(program, files);
+  const std::vector<HostArray> inputs = read_inputs(program, files, options.no_data);
   std::vector<Array> placed;
   for (size_t i = 0; i < inputs.size(); ++i) {
     placed.push_back(program.put(i, inputs[i]));
@@ -117,10 +150,9 @@ void run(const RunArguments& arguments) {
   }
   Window window(board, program.partitions());
   window.open();
-  const auto start = std::chrono::steady_clock::now();
-  const RunResult result = program.run(placed);
-  result.done.wait();
-  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+  RunResult result;
+  const std::vector<double> seconds =
+      launch(program, std::move(placed), arguments.launches, result);
   window.close();
 
   Digest digest;
@@ -136,7 +168,7 @@ void run(const RunArguments& arguments) {
   }
   const std::string hash = digest.finish();
   if (!arguments.json.empty()) {
-    write_json(arguments.json, window, wall.count(), hash, board);
+    write_json(arguments.json, window, seconds, hash, board);
   }
   fmt::print("{}: {} cycles, {:.3f} us, MXU {:.2f} %, idle {:.2f} %, digest {}\n", program.name(),
              window.cycles(), window.seconds() * 1e6, window.mxu_utilization() * 100,
@@ -153,12 +185,19 @@ void add_run_command(CLI::App& app) {
   command->add_option("program", arguments->program, "Executable made by tpuc")
       ->required()
       ->type_name("OUT.tpuexe");
-  command->add_option("--in", arguments->inputs, "Argument as a NumPy file: NUMBER=FILE.npy")
+  command
+      ->add_option("--in", arguments->inputs,
+                   "Argument as a NumPy file: NUMBER=FILE.npy; with --no-data it may be left out")
       ->allow_extra_args(false)
       ->type_name("K=FILE.npy");
   command->add_option("--out-dir", arguments->out_dir, "Folder for the outputs 0.npy, 1.npy, ...")
       ->type_name("DIR");
   command->add_option("--json", arguments->json, "Figures of the run")->type_name("FILE");
+  command
+      ->add_option("--launches", arguments->launches,
+                   "Launches one after the other; results take the place of donated arguments")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
+      ->capture_default_str();
   add_board_options(*command, arguments->board);
   command->callback([arguments] { run(*arguments); });
 }

@@ -188,6 +188,7 @@ nlohmann::ordered_json report(const Trainer& trainer, const TrainArguments& argu
          {"test_accuracy",
           number_or_null(epoch.eval ? std::optional(epoch.eval->accuracy) : std::nullopt)}});
   }
+  json["step_seconds"] = trainer.step_seconds();
   json["losses"] = has_data ? trainer.losses() : std::vector<float>();
   return json;
 }

@@ -176,6 +176,9 @@ void Trainer::take_loss(const Progress& at, const std::function<void(const Progr
   in_flight_.front().ready.wait();
   losses_.push_back(in_flight_.front().loss);
   in_flight_.pop_front();
+  const auto when = std::chrono::steady_clock::now();
+  step_seconds_.push_back(std::chrono::duration<double>(when - last_loss_).count());
+  last_loss_ = when;
   Progress now = at;
   now.step = static_cast<int64_t>(losses_.size());
   now.loss = losses_.back();
@@ -201,6 +204,7 @@ void Trainer::train(int64_t max_steps, const std::function<void(const Progress&)
     const size_t first_loss = losses_.size();
     const Progress at{.epoch = epoch + 1, .step = 0, .steps = planned, .loss = 0};
     window_.open();
+    last_loss_ = std::chrono::steady_clock::now();
     for (size_t first = 0; first + batch <= order.size() && submitted < planned; first += batch) {
       submit(order, first);
       ++submitted;

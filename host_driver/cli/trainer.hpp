@@ -2,6 +2,7 @@
 // Keeps a few launches in flight, so that uploads and losses do not make the board wait.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -48,6 +49,8 @@ class Trainer {
 
   int64_t planned_steps(int64_t max_steps) const;
   const std::vector<float>& losses() const { return losses_; }
+  /// Host time between the losses of two steps; of an epoch's first step, since its start.
+  const std::vector<double>& step_seconds() const { return step_seconds_; }
   const std::vector<EpochResult>& epochs() const { return epochs_; }
   const Window& window() const { return window_; }
   const Board& board() const { return board_; }
@@ -79,6 +82,8 @@ class Trainer {
   std::vector<Array> state_;
   std::deque<InFlight> in_flight_;
   std::vector<float> losses_;
+  std::vector<double> step_seconds_;
+  std::chrono::steady_clock::time_point last_loss_;
   std::vector<EpochResult> epochs_;
   Window window_;
 };

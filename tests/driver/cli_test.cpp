@@ -117,6 +117,19 @@ TEST_F(Cli, RunWritesOutputsAndFigures) {
   EXPECT_EQ(json["digest"].get<std::string>().size(), 64u);
 }
 
+TEST_F(Cli, RunLaunchesAgainAndTakesZerosWithoutData) {
+  save_program();
+  ASSERT_EQ(call({"run", path("p.tpuexe"), "--in", "0=" + path("x.npy"), "--in",
+                  "1=" + path("b.npy"), "--out-dir", path("out"), "--json", path("r.json"),
+                  "--transport", "null", "--launches", "3"}),
+            0)
+      << error_;
+  EXPECT_EQ(read_file(path("out/0.npy")), read_file(path("x.npy")));
+  EXPECT_EQ(nlohmann::json::parse(std::ifstream(path("r.json")))["launch_seconds"].size(), 3u);
+  EXPECT_EQ(call({"run", path("p.tpuexe"), "--transport", "null", "--no-data"}), 0) << error_;
+  EXPECT_EQ(call({"run", path("p.tpuexe"), "--launches", "0"}), 2);
+}
+
 TEST_F(Cli, RunNamesWhatIsWrongWithInputs) {
   save_program();
   const auto refused = [&](const std::vector<std::string>& inputs, const std::string& text) {
@@ -250,6 +263,7 @@ TEST_F(CliTrain, RunsEpochsAndWritesReportAndCheckpoint) {
   EXPECT_EQ(json["epochs"].size(), 3u);
   EXPECT_DOUBLE_EQ(json["test_accuracy"], 2.0 / 30);  // two batches of 24
   EXPECT_EQ(json["losses"].size(), 12u);
+  EXPECT_EQ(json["step_seconds"].size(), 12u);
   EXPECT_EQ(read_npy(path("a/ck/0.npy")).shape, Shape{});
   const HostArray weights = read_npy(path("a/ck/1.npy"));
   EXPECT_EQ(weights.shape, (Shape{4, 3}));

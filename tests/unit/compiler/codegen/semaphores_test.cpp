@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
 #include <set>
 
@@ -17,7 +18,8 @@
 namespace tpu::compiler {
 namespace {
 
-Listing random_listing(uint32_t seed, int commands) {
+// `unit`: bytes between the places where ranges begin and end.
+Listing random_listing(uint32_t seed, int commands, int64_t unit = 64) {
   std::mt19937 random(seed);
   Listing l;
   for (int i = 0; i < commands; ++i) {
@@ -26,8 +28,8 @@ Listing random_listing(uint32_t seed, int commands) {
         spec::Opcode::kNop, static_cast<spec::Queue>(random() % spec::kQueueCount), 0);
     for (int r = 0; r < 3; ++r) {
       MemRange m;
-      m.lo = static_cast<int64_t>(random() % 20) * 64;
-      m.hi = m.lo + 64 * static_cast<int64_t>(1 + random() % 3);
+      m.lo = static_cast<int64_t>(random() % 20) * unit;
+      m.hi = m.lo + unit * static_cast<int64_t>(1 + random() % 3);
       if (random() % 4 == 0) {  // every second row of 32 bytes
         m.pitch = 64;
         m.width = 32;
@@ -84,8 +86,10 @@ int unordered(const Listing& l, const std::vector<SyncEdge>& edges) {
 }
 
 TEST(Semaphores, RandomListingsAreOrderedWithoutSuperfluousEdges) {
-  for (uint32_t seed = 1; seed <= 20; ++seed) {
-    const Listing before = random_listing(seed, 60);
+  // Ranges inside of one page of the history, of a few pages, and of more than it keeps by page.
+  constexpr std::array<int64_t, 3> kUnits = {64, 100000, 3000000};
+  for (uint32_t seed = 1; seed <= 30; ++seed) {
+    const Listing before = random_listing(seed, 60, kUnits[seed % kUnits.size()]);
     Listing after = before;
     const SyncResult sync = insert_semaphores(after, 128);
     ASSERT_EQ(unordered(before, sync.edges), 0) << "seed " << seed;

@@ -1,0 +1,129 @@
+"""Exports a ResNet-50 training step (flax, version 1.5 of the network) as a StableHLO portable artifact.
+
+224x224x3 images, 1,000 classes; bf16 activations, f32 parameters; batch norm with the statistics of each core's batch;
+label smoothing 0.1, L2 1e-4 on the weights, SGD with momentum 0.9. Data parallel over 8 cores with jax.shard_map:
+lax.pmean of loss, gradients and running statistics. 25.6 million parameters, 24.6 GFLOP an image.
+
+Arguments: leaves of (params, momentum, running statistics), images bf16[8*batch,224,224,3], labels i32[8*batch];
+results: the new leaves, loss f32[]. State is donated.
+
+Needs requirements.txt beside this file. Usage: resnet50.py --out FILE.mlirbc [--batch N] [--image N] [--stages A,B,C,D]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from functools import partial
+from pathlib import Path
+
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+os.environ["JAX_PLATFORMS"] = "cpu"
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+from jax.sharding import PartitionSpec as P
+
+# Source locations in the artifact: names without the folders of one machine.
+jax.config.update("jax_hlo_source_file_canonicalization_regex", r"^.*/(site-packages|benchmarks)/")
+
+CORES = 8
+CLASSES = 1000
+STAGES = (3, 4, 6, 3)
+WEIGHT_DECAY = 1e-4
+LABEL_SMOOTHING = 0.1
+
+
+class Bottleneck(nn.Module):
+    """1x1, 3x3 (with the stride), 1x1 to four times the features; projected shortcut where the shape changes."""
+
+    features: int
+    stride: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """One block."""
+        conv = partial(nn.Conv, use_bias=False, dtype=jnp.bfloat16)
+        norm = partial(nn.BatchNorm, use_running_average=False, momentum=0.9, epsilon=1e-5, dtype=jnp.bfloat16)
+        y = nn.relu(norm()(conv(self.features, (1, 1))(x)))
+        y = nn.relu(norm()(conv(self.features, (3, 3), (self.stride, self.stride))(y)))
+        y = norm(scale_init=nn.initializers.zeros)(conv(4 * self.features, (1, 1))(y))
+        if x.shape != y.shape:
+            x = norm()(conv(4 * self.features, (1, 1), (self.stride, self.stride))(x))
+        return nn.relu(x + y)
+
+
+class ResNet(nn.Module):
+    """7x7/2, max pool 3x3/2, stages of bottlenecks with 64, 128, ... features, mean over the image, dense layer."""
+
+    stages: tuple[int, ...] = STAGES
+    classes: int = CLASSES
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Logits in f32."""
+        x = nn.Conv(64, (7, 7), (2, 2), padding=[(3, 3), (3, 3)], use_bias=False, dtype=jnp.bfloat16)(x)
+        x = nn.relu(nn.BatchNorm(use_running_average=False, momentum=0.9, epsilon=1e-5, dtype=jnp.bfloat16)(x))
+        x = nn.max_pool(x, (3, 3), (2, 2), padding="SAME")
+        for stage, blocks in enumerate(self.stages):
+            for block in range(blocks):
+                x = Bottleneck(64 << stage, 2 if stage > 0 and block == 0 else 1)(x)
+        x = jnp.mean(x, axis=(1, 2))
+        return nn.Dense(self.classes, dtype=jnp.bfloat16)(x).astype(jnp.float32)
+
+
+def make_step(model: ResNet, optimizer: optax.GradientTransformation):
+    """(params, momentum, statistics, images, labels) -> (params, momentum, statistics, loss), of one core."""
+
+    def step(params, momentum, statistics, images, labels):
+        def loss_of(p):
+            logits, updated = model.apply({"params": p, "batch_stats": statistics}, images, mutable=["batch_stats"])
+            target = optax.smooth_labels(jax.nn.one_hot(labels, model.classes), LABEL_SMOOTHING)
+            decay = sum(jnp.sum(w * w) for w in jax.tree.leaves(p) if w.ndim > 1)
+            loss = jnp.mean(optax.softmax_cross_entropy(logits, target)) + 0.5 * WEIGHT_DECAY * decay
+            return loss, updated["batch_stats"]
+
+        (loss, statistics), grads = jax.value_and_grad(loss_of, has_aux=True)(params)
+        loss, grads, statistics = lax.pmean((loss, grads, statistics), "data")
+        updates, momentum = optimizer.update(grads, momentum, params)
+        return optax.apply_updates(params, updates), momentum, statistics, loss
+
+    return step
+
+
+def export_step(batch: int, image: int = 224, stages: tuple[int, ...] = STAGES, classes: int = CLASSES,
+                platform: str = "tpu") -> jax.export.Exported:
+    """The training step of 8 cores with `batch` images each."""
+    model = ResNet(stages, classes)
+    optimizer = optax.sgd(0.1, momentum=0.9)
+    images = jax.ShapeDtypeStruct((CORES * batch, image, image, 3), jnp.bfloat16)
+    labels = jax.ShapeDtypeStruct((CORES * batch,), jnp.int32)
+    variables = jax.eval_shape(model.init, jax.random.key(0), jax.ShapeDtypeStruct((1, image, image, 3), jnp.bfloat16))
+    params, statistics = variables["params"], variables["batch_stats"]
+    momentum = jax.eval_shape(optimizer.init, params)
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:CORES]), ("data",))
+    step = jax.shard_map(make_step(model, optimizer), mesh=mesh, in_specs=(P(), P(), P(), P("data"), P("data")),
+                         out_specs=P(), check_vma=False)
+    return jax.export.export(jax.jit(step, donate_argnums=(0, 1, 2), keep_unused=True), platforms=[platform])(
+        params, momentum, statistics, images, labels)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--batch", type=int, default=128, help="images a core")
+    parser.add_argument("--image", type=int, default=224, help="height and width")
+    parser.add_argument("--stages", default=",".join(map(str, STAGES)), help="blocks of each stage")
+    args = parser.parse_args()
+    exported = export_step(args.batch, args.image, tuple(map(int, args.stages.split(","))))
+    args.out.write_bytes(exported.mlir_module_serialized)
+    print(f"{args.out}: {len(exported.mlir_module_serialized)} bytes")
+
+
+if __name__ == "__main__":
+    main()

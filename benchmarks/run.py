@@ -1,0 +1,352 @@
+"""Runs the benchmark table: the simulation against JAX, OpenBLAS, oneDNN and NumPy on this host, each pair in one run,
+and simulated step times against measurements of real boards.
+
+Builds what is missing (preset release; JAX and flax in build/venv), prints a Markdown table with the host's CPU, and
+writes JSON: {name: {ours, theirs, ratio, unit, ...}}. What this host cannot run has null and a reason.
+
+  convnet_step     seconds of a training step of examples/mnist_convnet, all host cores; theirs: the same step in JAX
+  mxu_2048         2048^3 matmul through tpuc and tpuboard, one thread, DMA and tiling included; theirs: OpenBLAS sgemm
+  mxu_512_amx      512^3 on the matrix engine with AMX, one thread; theirs: oneDNN's bf16 matmul
+  vpu_chain        10 elementwise operations on 16 M f32, all host cores; theirs: NumPy
+  resnet50_v3_8    simulated ms of a ResNet-50 training step, batch 128 a core; theirs: measured on a real v3-8
+  resnet50_v2_8    the same on v2-8
+
+Usage: run.py [--only NAME ...] [--json FILE] [--markdown FILE] [--bin DIR] [--python FILE] [--rounds N]
+Needs Python 3.11 alone; NumPy, JAX and flax are in the environment that it makes. Exit code 1 when something failed to
+run; a bar that is missed is told in the table alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().parent
+CONVNET_STEPS = 5  # a round; the first one is not counted
+MATMUL_LAUNCHES = 6
+CHAIN_LAUNCHES = 8
+RESNET_BATCH = 128
+REAL_STEP_MS = {"v3_8": 137.4, "v2_8": 228.8}  # ResNet-50, batch 128 a core, MLPerf v0.5 logs
+RESNET_BAND = 0.35
+RESNET_WALL_SECONDS = 60
+
+
+class Skipped(Exception):
+    """Why a benchmark cannot run here."""
+
+
+@dataclass
+class Result:
+    """A line of the table. `ratio`: how many times faster ours is; of simulated times, ours / theirs."""
+
+    ours: float | None
+    theirs: float | None
+    ratio: float | None
+    unit: str
+    bar: str
+    met: bool | None = None
+    note: str = ""
+    reason: str | None = None  # of null
+    failed: bool = False
+
+
+def cpu_flags() -> set[str]:
+    """Features of the host's CPU as the kernel names them."""
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("flags"):
+            return set(line.split(":", 1)[1].split())
+    return set()
+
+
+def cpu_name() -> str:
+    """Model name, cores in use and the best instruction set that counts here."""
+    name = platform.processor()
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            name = line.split(":", 1)[1].strip()
+            break
+    return f"{name}, {len(os.sched_getaffinity(0))} cores, {host_simd().upper()}"
+
+
+def host_simd() -> str:
+    """avx2, avx512 or amx."""
+    flags = cpu_flags()
+    if not {"avx512f", "avx512bw", "avx512vl", "avx512dq"} <= flags:
+        return "avx2"
+    return "amx" if {"amx_tile", "amx_bf16"} <= flags else "avx512"
+
+
+class Bench:
+    """Where things are, and how they are run."""
+
+    def __init__(self, args: argparse.Namespace, scratch: Path) -> None:
+        self.bin: Path = args.bin
+        self.python: Path = args.python
+        self.rounds: int = args.rounds
+        self.scratch = scratch
+
+    def call(self, command: list[str | Path], **environment: str) -> str:
+        """Standard output of a command; its error text when it fails."""
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False,
+                              env=os.environ | environment)
+        if done.returncode != 0:
+            text = (done.stderr or done.stdout).strip()[-600:]
+            raise RuntimeError(f"{Path(command[0]).name} {command[1]} exited {done.returncode}: {text}")
+        return done.stdout
+
+    def reference(self, *arguments: str | Path, **environment: str) -> dict:
+        """What references.py prints."""
+        return json.loads(self.call([self.python, HERE / "references.py", *arguments], **environment))
+
+    def compile(self, graph: Path, *options: str) -> Path:
+        """An executable."""
+        out = self.scratch / f"{graph.stem}.tpuexe"
+        self.call([self.bin / "tpuc", graph, "-o", out, *options])
+        return out
+
+    def launch(self, executable: Path, launches: int, inputs: list[Path], *options: str) -> dict:
+        """Figures of `tpuboard run`."""
+        figures = self.scratch / "run.json"
+        given = [text for i, path in enumerate(inputs) for text in ("--in", f"{i}={path}")]
+        self.call([self.bin / "tpuboard", "run", executable, "--launches", str(launches), "--json", figures, *given,
+                   *options])
+        return json.loads(figures.read_text(encoding="utf-8"))
+
+
+def write_normal(path: Path, shape: tuple[int, ...], seed: int) -> Path:
+    """A NumPy file of f32 values between -2 and 2 (this interpreter has no NumPy)."""
+    import array
+    import random
+
+    source = random.Random(seed)
+    block = array.array("f", (source.uniform(-2, 2) for _ in range(1 << 16)))
+    count = 1
+    for size in shape:
+        count *= size
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({''.join(f'{n}, ' for n in shape)}), }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    with path.open("wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
+        for start in range(0, count, len(block)):
+            file.write(block[: min(len(block), count - start)].tobytes())
+    return path
+
+
+def speed(ours: float, theirs: float, unit: str, least: float, note: str) -> Result:
+    """Seconds: a ratio above 1 says that ours is faster; other units are rates."""
+    ratio = theirs / ours if unit == "s" else ours / theirs
+    return Result(ours, theirs, ratio, unit, f"at least {least} x", ratio >= least, note)
+
+
+def convnet_step(bench: Bench) -> Result:
+    """`tpuboard train` and JAX in turns; the median step of each round, the best round of each."""
+    data = ROOT / "out" / "data" / "mnist"
+    subprocess.run([sys.executable, str(ROOT / "sim_scripts" / "fetch_mnist.py"), "--out", str(data)], check=True)
+    example = ROOT / "examples" / "mnist_convnet"
+    bench.compile(example / "train_step.mlirbc")
+    config = bench.scratch / "train.toml"
+    lines = (example / "train.toml.in").read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if not line.startswith(("eval =", "checkpoint ="))]
+    text = "\n".join(kept).replace("@OUT@", str(bench.scratch)).replace("@DATA@", str(data))
+    config.write_text(text, encoding="utf-8")
+    ours, theirs = [], []
+    what = ""
+    for _ in range(bench.rounds):
+        out = bench.scratch / "train"
+        bench.call([bench.bin / "tpuboard", "train", config, "--steps", str(CONVNET_STEPS), "--out", out])
+        run = json.loads((out / "run.json").read_text(encoding="utf-8"))
+        ours.append(median(run["step_seconds"][1:]))
+        jax = bench.reference("convnet", str(CONVNET_STEPS), data)
+        theirs.append(median(jax["step_seconds"][1:]))
+        what = f"{jax['what']}; simulated {run['sim_seconds_per_step'] * 1e3:.2f} ms a step"
+    return speed(min(ours), min(theirs), "s", {"avx2": 1.1, "avx512": 1.5, "amx": 3.0}[host_simd()], what)
+
+
+def median(values: list[float]) -> float:
+    """Of at least one value."""
+    return sorted(values)[len(values) // 2]
+
+
+def mxu_2048(bench: Bench) -> Result:
+    """One thread and one instruction set on both sides."""
+    size = 2048
+    flags = cpu_flags()
+    simd, core = ("avx512", "SkylakeX") if "avx512f" in flags else ("avx2", "Haswell")
+    graph = bench.scratch / "matmul.mlirbc"
+    bench.reference("export-matmul", str(size), graph)
+    program = bench.compile(graph)
+    inputs = [write_normal(bench.scratch / f"m{i}.npy", (size, size), i) for i in range(2)]
+    ours, theirs = [], []
+    what = ""
+    for _ in range(bench.rounds):
+        run = bench.launch(program, MATMUL_LAUNCHES, inputs, "--threads", "1", "--simd", simd)
+        ours.append(min(run["launch_seconds"][1:]))
+        blas = bench.reference("sgemm", str(size), str(MATMUL_LAUNCHES), OPENBLAS_NUM_THREADS="1",
+                               OPENBLAS_CORETYPE=core)
+        theirs.append(blas["seconds"])
+        what = blas["what"]
+    gflop = 2 * size**3 * 1e-9
+    return speed(gflop / min(ours), gflop / min(theirs), "GFLOP/s", 0.7, f"{simd}; {what}")
+
+
+def mxu_512_amx(bench: Bench) -> Result:
+    """Both in one process."""
+    if host_simd() != "amx":
+        raise Skipped("this host has no AMX")
+    program = bench.bin / "onednn-bench"
+    if not program.exists():
+        raise Skipped("onednn-bench was not built; install oneDNN with: apt-get install libdnnl-dev")
+    run = json.loads(bench.call([program, "--size", "512"], OMP_NUM_THREADS="1"))
+    return speed(run["mxu_gflops"], run["onednn_gflops"], "GFLOP/s", 0.5, f"oneDNN {run['onednn']}")
+
+
+def vpu_chain(bench: Bench) -> Result:
+    """All host threads on our side; NumPy has one."""
+    graph = bench.scratch / "chain.mlirbc"
+    bench.reference("export-chain", graph)
+    program = bench.compile(graph)
+    inputs = [write_normal(bench.scratch / f"v{i}.npy", (1 << 24,), i) for i in range(2)]
+    ours, theirs = [], []
+    what = ""
+    for _ in range(bench.rounds):
+        ours.append(min(bench.launch(program, CHAIN_LAUNCHES, inputs)["launch_seconds"][1:]))
+        numpy = bench.reference("chain", str(CHAIN_LAUNCHES))
+        theirs.append(numpy["seconds"])
+        what = numpy["what"]
+    return speed(min(ours), min(theirs), "s", 3.0, what)
+
+
+def resnet50(bench: Bench, board: str) -> Result:
+    """Timing only: no data work is done."""
+    graph = bench.scratch / "resnet50.mlirbc"
+    if not graph.exists():
+        bench.call([bench.python, HERE / "resnet50.py", "--out", graph, "--batch", str(RESNET_BATCH)])
+    start = time.perf_counter()
+    program = bench.compile(graph, "--board", board)
+    compiled = time.perf_counter() - start
+    run = bench.launch(program, 1, [], "--board", board, "--no-data")
+    wall = time.perf_counter() - start
+    ours, theirs = run["sim_seconds"] * 1e3, REAL_STEP_MS[board]
+    note = (f"MXU {run['mxu_utilization'] * 100:.1f} %; host {wall:.1f} s (at most {RESNET_WALL_SECONDS} s), of it "
+            f"tpuc {compiled:.1f} s")
+    met = abs(ours / theirs - 1) <= RESNET_BAND and wall <= RESNET_WALL_SECONDS
+    return Result(ours, theirs, ours / theirs, "ms", f"within {RESNET_BAND * 100:.0f} %", met, note)
+
+
+BENCHMARKS: dict[str, tuple[str, str, Callable[[Bench], Result]]] = {
+    "convnet_step": ("training step of the MNIST convnet, batch 200", "s", convnet_step),
+    "mxu_2048": ("2048^3 matmul, one core's program, one thread", "GFLOP/s", mxu_2048),
+    "mxu_512_amx": ("512^3 on the matrix engine, AMX, one thread", "GFLOP/s", mxu_512_amx),
+    "vpu_chain": ("10 elementwise operations on 16 M f32", "s", vpu_chain),
+    "resnet50_v3_8": ("ResNet-50 step, batch 128 a core, simulated", "ms", lambda bench: resnet50(bench, "v3_8")),
+    "resnet50_v2_8": ("the same on v2-8", "ms", lambda bench: resnet50(bench, "v2_8")),
+}
+
+
+def measure(bench: Bench, name: str) -> Result:
+    """A result, or null with the reason."""
+    _, unit, function = BENCHMARKS[name]
+    try:
+        return function(bench)
+    except Skipped as skipped:
+        return Result(None, None, None, unit, "", reason=str(skipped))
+    except (RuntimeError, subprocess.CalledProcessError) as error:
+        return Result(None, None, None, unit, "", reason=" ".join(str(error).split()), failed=True)
+
+
+def number(value: float | None) -> str:
+    """Three digits or a dash."""
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def markdown(results: dict[str, Result]) -> str:
+    """The table."""
+    lines = [f"Host: {cpu_name()}.", "", "| what | ours | theirs | ratio | bar | |", "|---|---|---|---|---|---|"]
+    for name, r in results.items():
+        title = f"`{name}`: {BENCHMARKS[name][0]}"
+        cells = [title, "-", "-", "-", r.bar or "-", f"{'failed' if r.failed else 'skipped'}: {r.reason}"]
+        if r.reason is None:
+            verdict = "met" if r.met else "MISSED"
+            cells = [title, f"{number(r.ours)} {r.unit}", f"{number(r.theirs)} {r.unit}", number(r.ratio), r.bar,
+                     f"{verdict}; {r.note}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def build(args: argparse.Namespace) -> None:
+    """The release preset, unless --bin says where programs are."""
+    if args.bin is not None:
+        return
+    print("== building (preset release; the log is build/benchmarks.log)", file=sys.stderr, flush=True)
+    (ROOT / "build").mkdir(exist_ok=True)
+    log = ROOT / "build" / "benchmarks.log"
+    with log.open("w", encoding="utf-8") as file:
+        done = subprocess.run(["cmake", "--workflow", "--preset", "release"], cwd=ROOT, stdout=file, stderr=file,
+                              check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"run.py: the build failed; the log is {log}")
+    args.bin = ROOT / "build" / "release" / "bin"
+
+
+def make_python(args: argparse.Namespace) -> None:
+    """The environment of sim_scripts/test, with flax, unless --python names one."""
+    if args.python is not None:
+        return
+    folder = ROOT / "build" / "venv"
+    wanted = HERE / "requirements.txt"
+    stamp = folder / "benchmarks.txt"
+    args.python = folder / "bin" / "python"
+    if stamp.exists() and stamp.read_bytes() == wanted.read_bytes():
+        return
+    print("== installing JAX and flax (build/venv)", file=sys.stderr, flush=True)
+    if not args.python.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        shutil.copy(ROOT / "examples" / "mnist_mlp" / "requirements.txt", folder / "requirements.txt")
+    subprocess.run([str(args.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r",
+                    str(wanted)], check=True)
+    shutil.copy(wanted, stamp)
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", choices=list(BENCHMARKS), metavar="NAME", help="repeatable")
+    parser.add_argument("--json", type=Path, help="figures as JSON")
+    parser.add_argument("--markdown", type=Path, help="the table")
+    parser.add_argument("--bin", type=Path, help="folder of tpuc and tpuboard; nothing is built then")
+    parser.add_argument("--python", type=Path, help="interpreter with the packages of requirements.txt")
+    parser.add_argument("--rounds", type=int, default=2, help="turns of each pair (default 2)")
+    args = parser.parse_args()
+    build(args)
+    make_python(args)
+    results: dict[str, Result] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        bench = Bench(args, Path(scratch))
+        for name in args.only or BENCHMARKS:
+            print(f"== {name}", file=sys.stderr, flush=True)
+            results[name] = measure(bench, name)
+    table = markdown(results)
+    print(table, end="")
+    if args.markdown is not None:
+        args.markdown.write_text(table, encoding="utf-8")
+    if args.json is not None:
+        figures = {name: asdict(r) for name, r in results.items()}
+        args.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    return 1 if any(r.failed for r in results.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
