@@ -18,6 +18,8 @@ int64_t short_tail(const Loop& loop, int64_t tile, int64_t block) {
   return loop.reduced && loop.n > tile && tail < block ? tail : 0;
 }
 
+// Rows and columns of blocks: the innermost loops. Where those would leave most lanes empty, others
+// take their place; not with a reduction, whose order depends on them.
 void choose_roles(const Nest& nest, VpuGenOptions& o) {
   const int n = static_cast<int>(nest.loops.size());
   if (n <= 1) {
@@ -27,6 +29,53 @@ void choose_roles(const Nest& nest, VpuGenOptions& o) {
   }
   o.col_loop = n - 1;
   o.row_loop = n - 2;
+  if (nest.has_reduce) {
+    return;
+  }
+  const auto lanes_used = [&](int row, int col) {
+    const auto used = [](int64_t count, int64_t block) {
+      return static_cast<double>(count) / static_cast<double>(round_up(count, block));
+    };
+    return used(nest.loops[static_cast<size_t>(row)].n, kSublanes) *
+           used(nest.loops[static_cast<size_t>(col)].n, kLanes);
+  };
+  constexpr double kWorth = 2;  // lanes at a stride are slower to load
+  double best = lanes_used(o.row_loop, o.col_loop) * kWorth;
+  for (int col = n; col-- > 0;) {
+    for (int row = n; row-- > 0;) {
+      if (row != col && lanes_used(row, col) > best) {
+        best = lanes_used(row, col);
+        o.row_loop = row;
+        o.col_loop = col;
+      }
+    }
+  }
+}
+
+// The command holds four loops: kept loops of few iterations go outside of it.
+std::vector<int> choose_order(const Nest& nest, const VpuGenOptions& o) {
+  constexpr size_t kCommandLoops = 4;
+  std::vector<int> order = command_order(nest);
+  size_t outside = 0;
+  for (size_t excess = order.size(); excess > kCommandLoops; --excess) {
+    size_t least = order.size();
+    for (size_t i = outside; i < order.size(); ++i) {
+      const Loop& loop = nest.loops[static_cast<size_t>(order[i])];
+      const bool fixed = loop.reduced || order[i] == o.row_loop || order[i] == o.col_loop;
+      if (!fixed &&
+          (least == order.size() || loop.n < nest.loops[static_cast<size_t>(order[least])].n)) {
+        least = i;
+      }
+    }
+    if (least == order.size()) {
+      break;
+    }
+    const auto begin = order.begin();
+    std::rotate(begin + static_cast<ptrdiff_t>(outside), begin + static_cast<ptrdiff_t>(least),
+                begin + static_cast<ptrdiff_t>(least) + 1);
+    ++outside;
+  }
+  return order;
 }
 
 }  // namespace
@@ -221,7 +270,7 @@ void Emitter::emit_loop(const Kernel& k) {
   }
   LoopPlan plan;
   choose_roles(k.nest, plan.options);
-  plan.order = command_order(k.nest);
+  plan.order = choose_order(k.nest, plan.options);
   for (size_t n = 0; n < k.nest.nodes.size(); ++n) {
     if (std::find(k.writes.begin(), k.writes.end(), k.nest.nodes[n].op->result()) !=
         k.writes.end()) {

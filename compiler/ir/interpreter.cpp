@@ -9,93 +9,25 @@
 
 #include "arith/flush_mode.hpp"
 #include "ir/lanes.hpp"
+#include "ir/lifted_body.hpp"
 
 namespace tpu::compiler {
 namespace {
 
-using Ref = std::shared_ptr<const Tensor>;
-using Env = std::unordered_map<const Value*, Ref>;
+using eval::Env;
+using eval::LiftedBody;
+using eval::Ref;
+using eval::share;
 
 [[noreturn]] void fail(const Op& op, const std::string& message) {
   throw Error(message, "stablehlo." + std::string(kind_name(op.kind)), op.loc);
 }
-
-Ref share(Tensor t) { return std::make_shared<const Tensor>(std::move(t)); }
 
 struct Core {
   int64_t id = 0;
   Env env;
 };
 using Cores = std::vector<Core*>;
-
-// Evaluates a body of scalar ops on whole arrays at once: every scalar becomes `count` lanes.
-class LiftedBody {
- public:
-  LiftedBody(const Op& owner, const Region& body, int64_t count, const Env& outer)
-      : owner_(owner), body_(body), lanes_{count}, outer_(outer) {}
-
-  std::vector<Tensor> run(const std::vector<const Tensor*>& args) {
-    values_.clear();
-    for (size_t i = 0; i < args.size(); ++i) {
-      values_[body_.args[i].get()] = share({{args[i]->type.elem, lanes_}, args[i]->data});
-    }
-    for (const auto& op : body_.ops) {
-      std::vector<Ref> refs;
-      Tensors in;
-      for (const Value* v : op->operands) {
-        refs.push_back(get(v));
-        in.push_back(refs.back().get());
-      }
-      if (op->kind == Kind::kReturn) {
-        std::vector<Tensor> out;
-        for (const Tensor* t : in) {
-          out.push_back(*t);
-        }
-        return out;
-      }
-      values_[op->result()] = share(evaluate(*op, in));
-    }
-    fail(owner_, "the body does not end with a return");
-  }
-
- private:
-  Tensor evaluate(const Op& op, const Tensors& in) const {
-    if (op.kind == Kind::kConstant) {
-      return splat(to_tensor(op.as<ConstantAttrs>().value));
-    }
-    if (op.kind == Kind::kReshape || op.kind == Kind::kBroadcastInDim) {
-      return *in[0];  // scalar to scalar
-    }
-    if (!is_elementwise(op.kind)) {
-      fail(op, "the interpreter takes only elementwise ops in a reduction's body");
-    }
-    return eval::elementwise(op, in, lanes_);
-  }
-
-  Tensor splat(const Tensor& scalar) const {
-    return to_tensor({{scalar.type.elem, lanes_},
-                      true,
-                      std::make_shared<const std::vector<std::byte>>(scalar.data)});
-  }
-
-  Ref get(const Value* v) {
-    const auto it = values_.find(v);
-    if (it != values_.end()) {
-      return it->second;
-    }
-    const auto outer = outer_.find(v);
-    if (outer == outer_.end()) {
-      fail(owner_, "the body uses a value that is not known");
-    }
-    return values_[v] = share(splat(*outer->second));
-  }
-
-  const Op& owner_;
-  const Region& body_;
-  Dims lanes_;
-  const Env& outer_;
-  Env values_;
-};
 
 class Interpreter {
  public:
@@ -185,8 +117,9 @@ class Interpreter {
       for (const Value* v : op.operands) {
         in.push_back(core->env.at(v).get());
       }
-      if (op.kind == Kind::kReduce) {
-        auto out = reduce(op, in, core->env);
+      if (op.kind == Kind::kReduce || eval::has_whole_op(op.kind)) {
+        auto out = op.kind == Kind::kReduce ? reduce(op, in, core->env)
+                                            : eval::whole_op(op, in, core->env);
         for (size_t i = 0; i < out.size(); ++i) {
           core->env[op.result(i)] = share(std::move(out[i]));
         }
@@ -219,22 +152,22 @@ class Interpreter {
       blocks.push_back(permuted(*in[i], order));
       acc.push_back(block_of(blocks[i], 0, steps == 0 ? 0 : count));
     }
-    const auto combine = [&](const std::vector<Tensor>& with) {
+    const auto combined = [&](const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
       std::vector<const Tensor*> args;
-      for (const Tensor& t : acc) {
+      for (const Tensor& t : a) {
         args.push_back(&t);
       }
-      for (const Tensor& t : with) {
+      for (const Tensor& t : b) {
         args.push_back(&t);
       }
-      acc = body.run(args);
+      return body.run(args);
     };
     for (int64_t s = 1; s < steps; ++s) {
       std::vector<Tensor> x;
       for (const Tensor& b : blocks) {
         x.push_back(block_of(b, s, count));
       }
-      combine(x);
+      acc = combined(acc, x);
     }
     std::vector<Tensor> init;
     for (size_t i = 0; i < n; ++i) {
@@ -245,7 +178,7 @@ class Interpreter {
     if (steps == 0) {
       acc = std::move(init);
     } else {
-      combine(init);
+      acc = simple_reducer(*op.regions[0]) ? combined(acc, init) : combined(init, acc);
     }
     for (size_t i = 0; i < n; ++i) {
       acc[i].type = op.type(i);

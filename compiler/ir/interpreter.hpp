@@ -1,9 +1,9 @@
 // Runs the graph on plain arrays for all cores in lockstep: the oracle of passes and code
 // generation. No tiles, no time, no memory limits. Sums of reductions run in ascending order of the
-// reduced elements and the initial value is combined last; sums over cores are a pairwise tree over
+// reduced elements and the initial value is combined last (first, if the body is more than one op);
+// sums over cores are a pairwise tree over
 // ascending core numbers. Code generation may order sums otherwise, so compare those with a
-// tolerance. Not covered (a compiler::Error): convolution, windows, gather, scatter, sort, batch
-// norm, random bits.
+// tolerance. Not covered (a compiler::Error): convolution, gather, scatter, random bits.
 #pragma once
 
 #include <vector>

@@ -8,8 +8,24 @@ namespace {
 
 constexpr int kMaxRounds = 16;  // families build on each other at most a few levels deep
 
-std::vector<Value*> lower_op(Op& op, Rewriter&) {
+std::vector<Value*> lower_op(Op& op, Rewriter& rw) {
   switch (op.kind) {
+    case Kind::kReduce:
+      return lowering::reduce(op, rw);
+    case Kind::kReduceWindow:
+      return lowering::reduce_window(op, rw);
+    case Kind::kSelectAndScatter:
+      return lowering::select_and_scatter(op, rw);
+    case Kind::kSort:
+      return lowering::sort(op, rw);
+    case Kind::kCompare:
+      return lowering::compare_total_order(op, rw);
+    case Kind::kBatchNormTraining:
+    case Kind::kBatchNormInference:
+    case Kind::kBatchNormGrad:
+      return lowering::batch_norm(op, rw);
+    case Kind::kMap:
+      return lowering::map(op, rw);
     default:
       return {};
   }

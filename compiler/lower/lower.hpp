@@ -22,6 +22,13 @@ namespace lowering {
 
 // Each file `lower_<family>.cpp` offers `std::vector<Value*> <family>(Op&, Rewriter&)`, declared
 // here and called by lower.cpp for its kinds.
+std::vector<Value*> reduce(Op& op, Rewriter& rw);
+std::vector<Value*> reduce_window(Op& op, Rewriter& rw);
+std::vector<Value*> select_and_scatter(Op& op, Rewriter& rw);
+std::vector<Value*> sort(Op& op, Rewriter& rw);
+std::vector<Value*> compare_total_order(Op& op, Rewriter& rw);
+std::vector<Value*> batch_norm(Op& op, Rewriter& rw);
+std::vector<Value*> map(Op& op, Rewriter& rw);
 
 }  // namespace lowering
 

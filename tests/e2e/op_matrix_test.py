@@ -1,11 +1,12 @@
-"""Exports every case of op_cases.py, compiles it with tpuc, runs it with `tpuboard run`, compares with JAX.
+"""Exports every case of a module like op_cases.py, compiles it with tpuc, runs it with `tpuboard run`, compares with JAX.
 
-Usage: op_matrix_test.py --bin DIR [--only SUBSTRING] [--group NAME] [--keep DIR]
+Usage: op_matrix_test.py --bin DIR [--cases MODULE] [--only SUBSTRING] [--check] [--group NAME] [--keep DIR]
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 import tempfile
 from pathlib import Path
@@ -45,13 +46,13 @@ def compare(case: op_cases.Case, ours: np.ndarray, theirs: np.ndarray) -> str | 
     return None if np.array_equal(ours, theirs) else f"{int((ours != theirs).sum())} elements differ"
 
 
-def run_case(case: op_cases.Case, tools: Path, folder: Path) -> str | None:
+def run_case(case: op_cases.Case, tools: Path, folder: Path, *options: str) -> str | None:
     """Text of a failure, or None."""
     folder.mkdir(parents=True, exist_ok=True)
     shapes = [jax.ShapeDtypeStruct(np.shape(x), x.dtype) for x in case.inputs]
     exported = jax.export.export(jax.jit(case.function, keep_unused=True), platforms=["cpu"])(*shapes)
     inputs = [np.asarray(x) for x in case.inputs]
-    failure = reference.compile_and_run(tools, folder, exported, inputs)
+    failure = reference.compile_and_run(tools, folder, exported, inputs, *options)
     if failure:
         return failure
     expected = reference.run(exported, inputs, round_dots=case.l2 is not None)
@@ -66,16 +67,20 @@ def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=Path, required=True)
+    parser.add_argument("--cases", default="op_cases", help="module with the cases")
     parser.add_argument("--only", default="")
+    parser.add_argument("--check", action="store_true", help="with the race checker")
     parser.add_argument("--group", default="")
     parser.add_argument("--keep", type=Path)
     args = parser.parse_args()
-    cases = getattr(op_cases, args.group)() if args.group else op_cases.all_cases()
+    module = importlib.import_module(args.cases)
+    cases = getattr(module, args.group or "all_cases")()
     cases = [case for case in cases if args.only in case.name]
     failed = 0
     with tempfile.TemporaryDirectory() as scratch:
         for case in cases:
-            problem = run_case(case, args.bin, (args.keep or Path(scratch)) / case.name.replace("/", "_"))
+            problem = run_case(case, args.bin, (args.keep or Path(scratch)) / case.name.replace("/", "_"),
+                               *(["--check"] if args.check else []))
             if problem:
                 failed += 1
                 print(f"FAILED {case.name}: {problem}", flush=True)

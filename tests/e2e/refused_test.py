@@ -41,10 +41,6 @@ MATRIX = np.arange(64, dtype=np.float32).reshape(8, 8)
 def cases() -> list[Case]:
     """Operations outside of multilayer perceptrons, unknown types, unsupported forms of supported operations."""
     return [
-        Case("sort", ("sort",), lambda v: jnp.sort(v), (VECTOR,)),
-        Case("top_k", ("sort",), lambda v: lax.top_k(v, 3), (VECTOR,)),
-        Case("argmax", ("reduce",), lambda v: jnp.argmax(v), (VECTOR,)),
-        Case("cumsum", ("reduce_window",), lambda v: jnp.cumsum(v), (VECTOR,)),
         Case("gather", ("gather",), lambda v, i: v[i], (VECTOR, np.array([1, 3], np.int32))),
         Case("in_library", ("gather", "called from"), lambda m, i: optax.losses.softmax_cross_entropy_with_integer_labels(m, i),
              (MATRIX, np.arange(8, dtype=np.int32))),
