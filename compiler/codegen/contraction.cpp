@@ -2,6 +2,7 @@
 #include "codegen/contraction.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace tpu::compiler {
 
@@ -16,7 +17,49 @@ Dims free_dims(int64_t rank, const Dims& batch, const Dims& contract) {
   return free;
 }
 
-namespace {
+OutPieces pieces_of(const Dims& from, const Dims& dims, const Dims& strides) {
+  // Dims of the view by their stride in `from`, innermost first.
+  std::vector<size_t> order;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d] > 1) {
+      order.push_back(d);
+    }
+  }
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return strides[a] < strides[b]; });
+  const Dims pitch = row_major_strides(dims);
+  OutPieces out(from.size());
+  size_t at = 0;
+  int64_t used = 1, linear = 1;  // iterations of dims[order[at]] taken, elements of `from` so far
+  for (size_t f = from.size(); f-- > 0;) {
+    int64_t rest = from[f];
+    while (rest > 1) {
+      if (at == order.size()) {
+        return {};
+      }
+      const size_t d = order[at];
+      if (strides[d] * used != linear) {
+        return {};
+      }
+      const int64_t n = std::min(rest, dims[d] / used);
+      if (rest % n != 0 || (dims[d] / used) % n != 0) {
+        return {};
+      }
+      out[f].insert(out[f].begin(), {n, pitch[d] * used});
+      rest /= n;
+      used *= n;
+      linear *= n;
+      if (used == dims[d]) {
+        ++at;
+        used = 1;
+      }
+    }
+    if (out[f].empty()) {
+      out[f] = {{from[f], 1}};
+    }
+  }
+  return out;
+}
 
 void merge_dims(std::vector<Contraction::Dim>& dims) {
   std::erase_if(dims, [](const Contraction::Dim& d) { return d.n == 1; });
@@ -30,31 +73,8 @@ void merge_dims(std::vector<Contraction::Dim>& dims) {
   }
 }
 
-// out[n, m] = sum rhs[k, n] * lhs[m, k]: the sides change places.
-void turn(Contraction& c) {
-  const int64_t rows = Contraction::count(c.m), cols = Contraction::count(c.n);
-  for (auto& d : c.m) {
-    d.out /= cols;
-  }
-  for (auto& d : c.n) {
-    d.out *= rows;
-  }
-  std::swap(c.lhs, c.rhs);
-  std::swap(c.lhs_offset, c.rhs_offset);
-  std::swap(c.m, c.n);
-  for (auto* dims : {&c.batch, &c.m, &c.n, &c.k}) {
-    for (auto& d : *dims) {
-      std::swap(d.lhs, d.rhs);
-    }
-  }
-}
-
-bool forward(const std::vector<Contraction::Dim>& a, const std::vector<Contraction::Dim>& b) {
-  const auto positive = [](const Contraction::Dim& d) { return d.lhs >= 0 && d.rhs >= 0; };
-  return std::all_of(a.begin(), a.end(), positive) && std::all_of(b.begin(), b.end(), positive);
-}
-
-Contraction loops_of(const Op& op, const std::array<ContractionSide, 2>& side) {
+Contraction make_contraction(const Op& op, const std::array<ContractionSide, 2>& side,
+                             const OutPieces& out) {
   const auto& a = op.as<DotAttrs>();
   Contraction c;
   c.lhs = side[0].buffer;
@@ -63,18 +83,24 @@ Contraction loops_of(const Op& op, const std::array<ContractionSide, 2>& side) {
   c.rhs_offset = side[1].offset;
   const Dims &ls = side[0].strides, &rs = side[1].strides;
   const Dims &ld = op.operand_type(0).dims, &rd = op.operand_type(1).dims;
-  const Dims os = row_major_strides(op.type().dims);
   const auto at = [](const Dims& v, int64_t d) { return v[static_cast<size_t>(d)]; };
   size_t o = 0;
+  const auto add = [&](std::vector<Contraction::Dim>& dims, int64_t n, int64_t lhs, int64_t rhs) {
+    int64_t inner = n;
+    for (const OutPiece& p : out[o]) {
+      inner /= std::max<int64_t>(p.n, 1);
+      dims.push_back({p.n, lhs * inner, rhs * inner, p.stride});
+    }
+    ++o;
+  };
   for (size_t i = 0; i < a.lhs_batch.size(); ++i) {
-    c.batch.push_back(
-        {at(ld, a.lhs_batch[i]), at(ls, a.lhs_batch[i]), at(rs, a.rhs_batch[i]), os[o++]});
+    add(c.batch, at(ld, a.lhs_batch[i]), at(ls, a.lhs_batch[i]), at(rs, a.rhs_batch[i]));
   }
   for (const int64_t d : free_dims(op.operand_type(0).rank(), a.lhs_batch, a.lhs_contract)) {
-    c.m.push_back({at(ld, d), at(ls, d), 0, os[o++]});
+    add(c.m, at(ld, d), at(ls, d), 0);
   }
   for (const int64_t d : free_dims(op.operand_type(1).rank(), a.rhs_batch, a.rhs_contract)) {
-    c.n.push_back({at(rd, d), 0, at(rs, d), os[o++]});
+    add(c.n, at(rd, d), 0, at(rs, d));
   }
   for (size_t i = 0; i < a.lhs_contract.size(); ++i) {
     c.k.push_back(
@@ -83,28 +109,25 @@ Contraction loops_of(const Op& op, const std::array<ContractionSide, 2>& side) {
   return c;
 }
 
-}  // namespace
-
-Contraction make_contraction(const Op& op, const std::array<ContractionSide, 2>& side,
-                             bool turned) {
-  Contraction c = loops_of(op, side);
-  if (turned) {
-    turn(c);
-  }
+Contraction swapped(Contraction c) {
+  std::swap(c.lhs, c.rhs);
+  std::swap(c.lhs_offset, c.rhs_offset);
+  std::swap(c.m, c.n);
   for (auto* dims : {&c.batch, &c.m, &c.n, &c.k}) {
-    merge_dims(*dims);
+    for (auto& d : *dims) {
+      std::swap(d.lhs, d.rhs);
+    }
   }
   return c;
 }
 
-bool rows_can_stream(const Contraction& c) {
-  const bool k_runs = c.k.empty() || c.k[0].lhs == 1;
-  const bool m_runs = c.m.empty() || c.m[0].lhs == 1;
-  return c.k.size() <= 1 && c.m.size() <= 1 && (k_runs || m_runs) && forward(c.k, c.m);
-}
-
 bool weights_can_load(const Contraction& c) {
-  return c.k.size() <= 1 && c.n.size() <= 1 && forward(c.k, c.n);
+  constexpr int64_t kFew = 128;
+  const auto runs = [](const std::vector<Contraction::Dim>& dims) {
+    return std::any_of(dims.begin(), dims.end(),
+                       [](const Contraction::Dim& d) { return d.n > 1 && std::abs(d.rhs) == 1; });
+  };
+  return Contraction::count(c.n) * Contraction::count(c.k) <= kFew || runs(c.n) || runs(c.k);
 }
 
 int64_t Contraction::count(const std::vector<Dim>& dims) {

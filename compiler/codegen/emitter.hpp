@@ -48,6 +48,8 @@ struct Buffer {
   std::vector<int> reads;   // kernels that read it, ascending
 };
 
+struct Block;        // contraction_plan.hpp
+struct BoxLoop;      // tile_box.hpp
 struct ReducePiece;  // emit_collective.cpp
 struct Exchange;
 
@@ -136,13 +138,31 @@ class Emitter {
                  bool last, int64_t number, uint32_t id);
   void release_loop(LoopPlan& plan);
 
-  // emit_dot.cpp
+  // emit_contraction.cpp
   struct DotPlan;
+  struct Tile;
   void emit_dot(const Kernel& k);
-  void plan_dot(const Kernel& k, DotPlan& p);
-  void dot_tile(const Kernel& k, DotPlan& p, int64_t batch, uint32_t id);
-  void matmul(const DotPlan& p, int64_t lhs, int64_t rhs, int64_t out, int64_t rows, int64_t cols,
-              int64_t depth, bool accumulate, uint32_t id);
+  void fill_result(Buffer& out, uint32_t id);
+  void place_dot(const Kernel& k, DotPlan& p, uint32_t id);
+  void drop_copy(Buffer& b, bool stays, uint32_t id);
+  void place_tiles(const Kernel& k, DotPlan& p, uint32_t id);
+  static std::vector<BoxLoop> box_loops(const std::vector<Contraction::Dim>& free, const Block& a,
+                                        const std::vector<Contraction::Dim>& k, const Block& b,
+                                        int64_t Contraction::Dim::*stride);
+  Tile operand_tile(const Buffer& b, int64_t base, bool whole, int64_t slot,
+                    const std::vector<BoxLoop>& loops, size_t free, uint32_t id);
+  Tile gather_tile(const Tile& from, const Block& m, const Block& k, bool k_inside, int64_t bytes,
+                   int64_t slot, uint32_t id);
+  void transpose(int64_t src, int64_t dst, int64_t bytes, int64_t rows, int64_t cols,
+                 int64_t src_pitch, int64_t dst_pitch, uint32_t id);
+  Tile turn_tile(const Tile& from, const Block& m, const Block& k, int64_t bytes, int64_t slot,
+                 uint32_t id);
+  void dot_batch(const Kernel& k, DotPlan& p, const Block& batch, uint32_t id);
+  Tile sum_tile(const Kernel& k, const DotPlan& p, const Block& m, const Block& n, int64_t base);
+  void finish_block(const Kernel& k, DotPlan& p, const Tile& sums, const Block& m, const Block& n,
+                    int64_t base, uint32_t id);
+  void matmul(const DotPlan& p, const Tile& left, const Tile& right, const Tile& out,
+              const Block& m, const Block& n, const Block& k, bool accumulate, uint32_t id);
   void convert_tile(int64_t from, int64_t to, int64_t count, uint32_t id);
 
   // emit_pad.cpp

@@ -443,12 +443,9 @@ class Fuser {
     k.kind = KernelClass::kContract;
     k.ops = {op};
     k.out = op->result();
-    const Op* turn = folded_transpose(op);
-    if (turn != nullptr) {
-      k.out = turn->result();
-      copied_.insert(turn->result());
-    }
-    k.dot = contraction(*op, turn != nullptr);
+    OutPieces out = pieces_of(op->type().dims, op->type().dims, row_major_strides(op->type().dims));
+    fold_views(op, k.out, out);
+    k.dot = contraction(*op, out);
     k.reads = {k.dot.lhs, k.dot.rhs};
     k.writes = {k.out};
     Kernel* at = insert(std::move(k), -1);
@@ -456,15 +453,36 @@ class Fuser {
     made_by_[at->out] = at;
   }
 
-  // A transpose [1,0] that is the only reader of a 2-D dot: the dot writes its result directly.
-  const Op* folded_transpose(const Op* op) const {
-    const auto it = uses_.find(op->result());
-    if (it == uses_.end() || it->second.size() != 1 || op->type().rank() != 2) {
-      return nullptr;
+  // Transposes and reshapes behind a dot, each the only reader of the one before: the dot writes
+  // the last of them directly.
+  void fold_views(const Op* op, const Value*& out, OutPieces& pieces) {
+    bool moved = false;
+    for (const Value* v = op->result();;) {
+      const auto it = uses_.find(v);
+      if (it == uses_.end() || it->second.size() != 1 ||
+          (it->second.front()->kind != Kind::kTranspose &&
+           it->second.front()->kind != Kind::kReshape)) {
+        break;
+      }
+      moved = moved || it->second.front()->kind == Kind::kTranspose;
+      v = it->second.front()->result();
+      OutPieces next;
+      try {
+        const NestAccess a = resolve_view(v, context_);
+        next = pieces_of(op->type().dims, v->type.dims, a.view.stride);
+      } catch (const NeedsCopy&) {
+      }
+      if (next.empty() && op->type().rank() > 0) {
+        break;
+      }
+      if (moved) {
+        out = v;
+        pieces = next;
+      }
     }
-    const Op* user = it->second.front();
-    return user->kind == Kind::kTranspose && user->as<DimsAttrs>().dims == Dims{1, 0} ? user
-                                                                                      : nullptr;
+    if (out != op->result()) {
+      copied_.insert(out);
+    }
   }
 
   // An operand as a strided view of a buffer.
@@ -477,28 +495,20 @@ class Fuser {
     }
   }
 
-  // Loops of the contraction over buffers that the matrix unit can read: rows with contiguous
-  // contraction (or contiguous rows: the transpose unit turns them), weights as a plain matrix.
-  Contraction contraction(const Op& op, bool turned) {
+  // Loops of the contraction over buffers. Weights that run neither along their columns nor along
+  // the contraction are copied first; rows of any order can be brought in.
+  Contraction contraction(const Op& op, const OutPieces& out) {
     std::array<ContractionSide, 2> side;
     for (size_t i = 0; i < 2; ++i) {
       const NestAccess a = operand(op.operands[i]);
       side[i] = {a.value, a.view.offset, a.view.stride};
     }
-    for (int tries = 0; tries < 2; ++tries) {
-      Contraction c = make_contraction(op, side, turned);
-      const bool lhs_ok = rows_can_stream(c), rhs_ok = weights_can_load(c);
-      if (lhs_ok && rhs_ok) {
-        return c;
-      }
-      if (!lhs_ok) {
-        side[turned ? 1 : 0] = arrange(op, turned ? 1 : 0, true);
-      }
-      if (!rhs_ok) {
-        side[turned ? 0 : 1] = arrange(op, turned ? 0 : 1, false);
-      }
+    Contraction c = make_contraction(op, side, out);
+    if (!weights_can_load(c) && !weights_can_load(swapped(c))) {
+      side[1] = arrange(op, 1, false);
+      c = make_contraction(op, side, out);
     }
-    unsupported(op, "the dims of this dot_general cannot be brought into matrix order");
+    return c;
   }
 
   // Copies an operand into the order batch, rows, contraction (rows side) or batch, contraction,

@@ -106,8 +106,10 @@ class Box {
       width_ += (dims_[i].count - 1) * dims_[i].stride;
       ++i;
     }
-    if (i + 1 == dims_.size()) {
-      range_.pitch = dims_[i].stride;
+    if (i < dims_.size() &&
+        std::all_of(dims_.begin() + static_cast<ptrdiff_t>(i), dims_.end(),
+                    [&](const Dim& d) { return d.stride % dims_[i].stride == 0; })) {
+      range_.pitch = dims_[i].stride;  // all outer strides are multiples of this one
       range_.width = width_;
     }
     range_.hi = range_.lo + width_;

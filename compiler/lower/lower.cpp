@@ -10,6 +10,10 @@ constexpr int kMaxRounds = 16;  // families build on each other at most a few le
 
 std::vector<Value*> lower_op(Op& op, Rewriter& rw) {
   switch (op.kind) {
+    case Kind::kConvolution:
+      return lowering::convolution(op, rw);
+    case Kind::kDotGeneral:
+      return lowering::dot_general(op, rw);
     case Kind::kReduce:
       return lowering::reduce(op, rw);
     case Kind::kReduceWindow:

@@ -22,6 +22,8 @@ namespace lowering {
 
 // Each file `lower_<family>.cpp` offers `std::vector<Value*> <family>(Op&, Rewriter&)`, declared
 // here and called by lower.cpp for its kinds.
+std::vector<Value*> convolution(Op& op, Rewriter& rw);
+std::vector<Value*> dot_general(Op& op, Rewriter& rw);
 std::vector<Value*> reduce(Op& op, Rewriter& rw);
 std::vector<Value*> reduce_window(Op& op, Rewriter& rw);
 std::vector<Value*> select_and_scatter(Op& op, Rewriter& rw);

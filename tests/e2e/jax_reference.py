@@ -27,7 +27,7 @@ from jax.sharding import PartitionSpec as P
 def _round_dots(block: ir.Block) -> None:
     """Inserts reduce_precision<8, 7> before the f32 operands of every dot_general below `block`."""
     for op in list(block.operations):
-        if op.operation.name == "stablehlo.dot_general":
+        if op.operation.name == "stablehlo.dot_general" or op.operation.name == "stablehlo.convolution":
             with ir.InsertionPoint(op), op.operation.location:
                 for index, operand in enumerate(op.operation.operands):
                     if str(ir.RankedTensorType(operand.type).element_type) == "f32":

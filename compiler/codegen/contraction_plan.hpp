@@ -1,0 +1,57 @@
+// Tiles of one contraction: how its loops are cut, what lies in VMEM. Private to
+// contraction_plan.cpp (choice) and emit_contraction.cpp (commands).
+#pragma once
+
+#include "codegen/contraction.hpp"
+#include "codegen/tile_box.hpp"
+
+namespace tpu::compiler {
+
+// A cut of nested loops: loops outside of `axis` go one by one, those inside stay whole, `axis`
+// goes in pieces of `size`.
+struct Cut {
+  size_t axis = 0;
+  int64_t size = 1;
+};
+
+// Ranges of nested loops in one block.
+struct Block {
+  Dims start, count;
+
+  int64_t iterations() const;
+  bool operator==(const Block&) const = default;
+};
+
+// All blocks of a cut, in the order of the loops.
+std::vector<Block> blocks_of(const std::vector<Contraction::Dim>& dims, const Cut& cut);
+
+// What a plan may put into VMEM, and what already lies there.
+struct TileLimits {
+  int64_t budget = 0;  // bytes for blocks
+  bool lhs_whole = false, rhs_whole = false, out_whole = false;
+  bool narrow_out = false;  // bf16 result: f32 sums first
+  bool direct_out = false;  // sums go straight to the whole output
+};
+
+struct TileChoice {
+  Cut m, n, k;
+  bool rows_outside = false;  // order of the tile loops: rows, columns, k; else columns, rows, k
+  double cycles = 0;
+};
+
+// The cheapest cut; nothing if none fits.
+std::optional<TileChoice> choose_tiles(const Mapping& w, const TileLimits& limits,
+                                       const spec::BoardParams& board);
+
+// Cycles of one block on the matrix units.
+struct UnitShare {
+  enum class By { kNone, kOuterColumns, kColumns, kRows } by = By::kNone;
+  int64_t first = 0;  // iterations of the shared dim on the first unit
+  double cycles = 0;
+};
+// Columns are shared if both units get a tile, else rows; k never is. The dims are those of the
+// block.
+UnitShare share_units(const std::vector<int64_t>& m, const std::vector<int64_t>& n, int64_t k_tiles,
+                      const spec::BoardParams& board);
+
+}  // namespace tpu::compiler
