@@ -76,21 +76,42 @@ class Chooser {
     hbm_ = per_chip / static_cast<double>(board.board.cores_per_chip * board.core.clock_mhz);
   }
 
+  // Of the cuts within 2 % of the cheapest, the one with the fewest commands.
   std::optional<TileChoice> run() {
     const auto rows = candidates(c_.m, 4, [&](size_t a) { return a + 1 == c_.m.size() ? 8 : 1; });
     const auto cols = candidates(
         c_.n, 2, [&](size_t a) { return a + 1 == c_.n.size() ? board_.mxu.cols : int64_t{1}; });
-    std::optional<TileChoice> best = search(rows, cols);
-    if (!best) {  // down to single rows and columns
+    search(rows, cols);
+    if (found_.empty()) {  // down to single rows and columns
       const auto one = [](size_t) { return int64_t{1}; };
-      best = search(candidates(c_.m, 4, one), candidates(c_.n, 2, one));
+      search(candidates(c_.m, 4, one), candidates(c_.n, 2, one));
     }
-    return best;
+    if (found_.empty()) {
+      return std::nullopt;
+    }
+    constexpr double kEqual = 1.02;
+    const auto cheaper = [](const Found& a, const Found& b) {
+      return a.choice.cycles < b.choice.cycles;
+    };
+    const double limit =
+        std::min_element(found_.begin(), found_.end(), cheaper)->choice.cycles * kEqual;
+    const Found* best = nullptr;
+    for (const Found& f : found_) {
+      if (f.choice.cycles <= limit && (best == nullptr || f.commands < best->commands ||
+                                       (f.commands == best->commands && cheaper(f, *best)))) {
+        best = &f;
+      }
+    }
+    return best->choice;
   }
 
  private:
-  std::optional<TileChoice> search(const std::vector<Cut>& rows, const std::vector<Cut>& cols) {
-    std::optional<TileChoice> best;
+  struct Found {
+    TileChoice choice;
+    double commands = 0;
+  };
+
+  void search(const std::vector<Cut>& rows, const std::vector<Cut>& cols) {
     for (const Cut& k : depths()) {
       std::vector<Load> right;
       for (const Cut& n : cols) {
@@ -99,11 +120,10 @@ class Chooser {
       for (const Cut& m : rows) {
         const Load left = load(c_.m, m, k, &CDim::lhs, c_.lhs, limits_.lhs_whole);
         for (size_t i = 0; i < cols.size(); ++i) {
-          weigh({m, cols[i], k, false, 0}, left, right[i], best);
+          weigh({m, cols[i], k, false, 0}, left, right[i]);
         }
       }
     }
-    return best;
   }
 
   std::vector<Cut> depths() const {
@@ -154,8 +174,7 @@ class Chooser {
     return taps * ceil_div(k, board_.mxu.rows);
   }
 
-  void weigh(TileChoice t, const Load& left, const Load& right,
-             std::optional<TileChoice>& best) const {
+  void weigh(TileChoice t, const Load& left, const Load& right) {
     const Block m = largest(c_.m, t.m), n = largest(c_.n, t.n), k = largest(c_.k, t.k);
     const int64_t mb = block_count(c_.m, t.m), nb = block_count(c_.n, t.n),
                   kb = block_count(c_.k, t.k);
@@ -179,8 +198,10 @@ class Chooser {
       return;
     }
     // Cycles.
+    const double filled = static_cast<double>(Contraction::count(c_.m)) /
+                          static_cast<double>(mb * rows);  // the last block may be shorter
     const double mxu = share_units(m.count, n.count, k_tiles(t.k), board_).cycles *
-                       static_cast<double>(mb * nb * kb);
+                       static_cast<double>(mb * nb * kb) * filled;
     const double out_bytes =
         limits_.out_whole
             ? 0
@@ -193,16 +214,15 @@ class Chooser {
       const int64_t rhs_again = rows_outside ? (nb * kb == 1 ? 1 : mb) : (kb == 1 ? 1 : mb);
       const auto lhs_loads = static_cast<double>(mb * kb * lhs_again),
                  rhs_loads = static_cast<double>(nb * kb * rhs_again);
-      const double dma = lhs_loads * left.cycles + rhs_loads * right.cycles + out_bytes / hbm_;
+      const double dma =
+          lhs_loads * left.cycles * filled + rhs_loads * right.cycles + out_bytes / hbm_;
       const double first =
           left.cycles + right.cycles + out_bytes / hbm_ / static_cast<double>(mb * nb);
       const double commands = static_cast<double>(mb * nb * kb) + (left.bytes > 0 ? lhs_loads : 0) +
                               (right.bytes > 0 ? rhs_loads : 0);
       t.rows_outside = rows_outside;
       t.cycles = std::max({mxu, dma, lhs_loads * turn}) + first + 60 * commands;
-      if (!best || t.cycles < best->cycles) {
-        best = t;
-      }
+      found_.push_back({t, commands});
     }
   }
 
@@ -211,6 +231,7 @@ class Chooser {
   const TileLimits& limits_;
   const spec::BoardParams& board_;
   double hbm_ = 1;  // bytes a cycle
+  std::vector<Found> found_;
 };
 
 }  // namespace

@@ -52,14 +52,17 @@ Value* flatten(Builder& b, Value* v, const Dims& batch, const Dims& contract, Di
 
 Value* on_vectors(const Op& op, Builder& b) {
   const auto& a = op.as<DotAttrs>();
-  const auto in = contraction_operands(b, op.operands[0], op.operands[1], op.type().elem);
+  // Narrow integers in 32 bits: the low bits of sums and products are the same.
+  const Elem result = op.type().elem;
+  const Elem wide = elem_bytes(result) >= 4 ? result : is_signed(result) ? Elem::kI32 : Elem::kU32;
+  const auto in = contraction_operands(b, op.operands[0], op.operands[1], wide);
   Dims m, n;
   Value* x = flatten(b, in[0], a.lhs_batch, a.lhs_contract, m);
   Value* y = flatten(b, in[1], a.rhs_batch, a.rhs_contract, n);
   const Dims box = {x->type.dims[0], x->type.dims[1], x->type.dims[2], y->type.dims[2]};
   Value* product = b.mul(b.broadcast(x, box, {0, 1, 2}), b.broadcast(y, box, {0, 1, 3}));
-  Value* sum = b.reduce(Kind::kAdd, product, b.splat_int({op.type().elem, {}}, 0), {0});
-  return b.reshape(sum, op.type().dims);
+  Value* sum = b.reduce(Kind::kAdd, product, b.splat_int({wide, {}}, 0), {0});
+  return b.reshape(b.convert(sum, result), op.type().dims);
 }
 
 }  // namespace

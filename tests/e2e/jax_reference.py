@@ -1,7 +1,7 @@
 """Runs an exported program with JAX on the CPU: as it is (f32), or with dot operands rounded to bf16 and f32 sums.
 
 This is the oracle of the comparison tests: the very StableHLO graph that the board compiles, with a reduce_precision
-put in front of every f32 operand of dot_general when the board's operand precision is wanted.
+put in front of every f32 operand of dot_general and convolution when the board's operand precision is wanted.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from jax.sharding import PartitionSpec as P
 
 
 def _round_dots(block: ir.Block) -> None:
-    """Inserts reduce_precision<8, 7> before the f32 operands of every dot_general below `block`."""
+    """Inserts reduce_precision<8, 7> before the f32 operands of every contraction of default precision below `block`."""
     for op in list(block.operations):
-        if op.operation.name == "stablehlo.dot_general" or op.operation.name == "stablehlo.convolution":
+        attributes = op.operation.attributes
+        precision = str(attributes["precision_config"]) if "precision_config" in attributes else ""
+        if op.operation.name in ("stablehlo.dot_general", "stablehlo.convolution") and "HIGH" not in precision:
             with ir.InsertionPoint(op), op.operation.location:
                 for index, operand in enumerate(op.operation.operands):
                     if str(ir.RankedTensorType(operand.type).element_type) == "f32":

@@ -87,6 +87,45 @@ TEST(Verify, Dots) {
       HasSubstr("out of range"));
 }
 
+ConvAttrs images(int64_t feature_groups = 1, int64_t batch_groups = 1) {
+  ConvAttrs a;
+  a.window_stride = a.lhs_dilation = a.rhs_dilation = {1, 1};
+  a.pad_low = a.pad_high = {0, 0};
+  a.window_reversal = {false, false};
+  a.input_batch = a.output_batch = 0;
+  a.input_feature = a.output_feature = 3;
+  a.input_spatial = a.output_spatial = {1, 2};
+  a.kernel_spatial = {0, 1};
+  a.kernel_input_feature = 2;
+  a.kernel_output_feature = 3;
+  a.feature_groups = feature_groups;
+  a.batch_groups = batch_groups;
+  return a;
+}
+
+TEST(Verify, Convolutions) {
+  const auto conv = [](Dims x, Dims w, Dims y, const ConvAttrs& a) {
+    return check(Kind::kConvolution, {f32(std::move(x)), f32(std::move(w))}, f32(std::move(y)), a);
+  };
+  EXPECT_EQ(conv({2, 5, 6, 4}, {3, 3, 4, 8}, {2, 3, 4, 8}, images()), "");
+  EXPECT_EQ(conv({2, 5, 6, 4}, {3, 3, 2, 8}, {2, 3, 4, 8}, images(2)), "");
+  EXPECT_EQ(conv({4, 5, 6, 4}, {3, 3, 4, 8}, {2, 3, 4, 8}, images(1, 2)), "");
+  const char* groups = "the numbers of channels do not fit the groups";
+  EXPECT_THAT(conv({2, 5, 6, 4}, {3, 3, 3, 8}, {2, 3, 4, 8}, images()), HasSubstr(groups));
+  EXPECT_THAT(conv({2, 5, 6, 4}, {3, 3, 2, 7}, {2, 3, 4, 7}, images(2)), HasSubstr(groups));
+  EXPECT_THAT(conv({3, 5, 6, 4}, {3, 3, 4, 8}, {1, 3, 4, 8}, images(1, 2)), HasSubstr(groups));
+  EXPECT_THAT(conv({2, 5, 6, 4}, {3, 3, 4, 8}, {2, 3, 5, 8}, images()),
+              HasSubstr("wrong size in spatial dimension 1"));
+  ConvAttrs a = images();
+  a.pad_low = {-4, 0};  // nothing is left: no position, not a negative number of them
+  EXPECT_EQ(conv({2, 5, 6, 4}, {3, 3, 4, 8}, {2, 0, 4, 8}, a), "");
+  a.window_stride = {0, 1};
+  EXPECT_THAT(conv({2, 5, 6, 4}, {3, 3, 4, 8}, {2, 0, 4, 8}, a), HasSubstr("must be positive"));
+  a = images();
+  a.kernel_spatial = {0, 0};
+  EXPECT_THAT(conv({2, 5, 6, 4}, {3, 3, 4, 8}, {2, 3, 4, 8}, a), HasSubstr("dimension numbers"));
+}
+
 TEST(Verify, ReductionBodies) {
   GraphBuilder b;
   Value* x = b.arg(f32({2, 3}));
