@@ -36,6 +36,12 @@ void Emitter::run() {
       case KernelClass::kAllReduce:
         emit_all_reduce(k);
         break;
+      case KernelClass::kExchange:
+        emit_exchange(k);
+        break;
+      case KernelClass::kIndexed:
+        emit_indexed(k);
+        break;
       case KernelClass::kCopyOut:
         emit_copy_out(k);
         break;

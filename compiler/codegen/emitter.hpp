@@ -177,13 +177,39 @@ class Emitter {
   void emit_copy_out(const Kernel& k);
   void save_overwritten_arguments(uint32_t id);
 
-  // emit_collective.cpp
-  void emit_all_reduce(const Kernel& k);
-  int peer_register(int64_t mask);
+  // emit_indexed.cpp
+  void emit_indexed(const Kernel& k);
+  struct IndexedMove;
+  void emit_indexed_read(const Kernel& k, uint32_t id);
+  void emit_indexed_write(const Kernel& k, uint32_t id);
+  void indexed_moves(const IndexedMove& m, const Kernel& k, uint32_t id);
+  void indexed_command(const IndexedMove& m, int64_t list, int64_t first, int64_t records,
+                       uint32_t id);
+  void place_result(Buffer& out);
+  bool may_take(const Kernel& k, const Buffer& from) const;
+  void copy_of(Buffer& from, Buffer& to, bool may_take, uint32_t id);
+
+  // emit_exchange.cpp
   struct Link {       // to a partner
     int64_t channel;  // names its semaphores
     int peer;         // register with its core id
   };
+  void emit_exchange(const Kernel& k);
+  void look_up(int reg, const std::vector<int64_t>& values);
+  int64_t permutation_channel(const std::vector<int64_t>& to);
+  Link permutation_link(const std::vector<int64_t>& to, bool back);
+  MemRange whole_range(const Buffer& b, bool write) const;
+  void move_box(const Link* link, const spec::Addr& src, const spec::Addr& dst, int64_t elem_bytes,
+                const std::vector<CopyDim>& dims, const std::vector<MemRange>& windows,
+                uint32_t id);
+  struct PieceLayout;
+  static PieceLayout piece_layout(const Op& op, size_t i);
+  void exchange_pieces(const Op& op, size_t i, const Buffer& in, const Buffer& out, uint32_t id);
+  void permute(const Op& op, const Buffer& in, const Buffer& out, uint32_t id);
+
+  // emit_collective.cpp
+  void emit_all_reduce(const Kernel& k);
+  int peer_register(int64_t mask);
   int channel_semaphores(int64_t channel);
   int grant(const Link& link, const MemRange& range, uint32_t id);
   void send(const Link& link, const spec::Addr& src, const spec::Addr& dst, int64_t bytes,
@@ -216,7 +242,8 @@ class Emitter {
   uint32_t running_op_ = 0;
   std::map<int64_t, int> remote_;  // channel -> semaphore of credits; +1: of arrivals
   int remote_semaphores_;
-  std::map<int64_t, int> peers_;  // mask -> register
+  std::map<int64_t, int> peers_;                          // mask -> register
+  std::map<std::vector<int64_t>, int64_t> permutations_;  // target by core -> number of its channel
 };
 
 inline constexpr int kPartitionRegister = 1;    // replica id of the core

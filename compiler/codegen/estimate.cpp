@@ -118,6 +118,23 @@ Cost cost(const BoardParams& b, const Command&, const Listing&, const spec::DmaC
                   c.src.space == kHbm || c.dst.space == kHbm);
 }
 
+// Every record costs its windows' runs in whole granules.
+Cost cost(const BoardParams& b, const Command&, const Listing&, const spec::DmaIndexedCommand& c) {
+  constexpr auto kHbm = static_cast<uint8_t>(spec::Space::kHbm);
+  const auto& strides = (c.head.flags & 1) != 0 ? c.dst_strides : c.src_strides;
+  int64_t run = c.elem_bytes, runs = c.records;
+  size_t i = c.counts.size();
+  while (i > 0 && (strides[i - 1] == run || c.counts[i - 1] == 1)) {
+    run *= c.counts[--i];
+  }
+  while (i > 0) {
+    runs *= c.counts[--i];
+  }
+  const int64_t granule = b.dma.granule_bytes;
+  return dma_cost(b, c.head, runs * ((run + granule - 1) / granule * granule),
+                  c.src.space == kHbm || c.dst.space == kHbm);
+}
+
 Cost cost(const BoardParams& b, const Command&, const Listing&, const spec::FillCommand& c) {
   return dma_cost(b, c.head, box_bytes(c.counts, c.elem_bytes),
                   c.dst.space == static_cast<uint8_t>(spec::Space::kHbm));

@@ -174,6 +174,16 @@ class Fuser {
       case Kind::kAllReduce:
         place_all_reduce(op);
         return;
+      case Kind::kAllGather:
+      case Kind::kAllToAll:
+      case Kind::kCollectivePermute:
+        place_dense(op, KernelClass::kExchange);
+        return;
+      case Kind::kIndexedRead:
+      case Kind::kIndexedWrite:
+      case Kind::kIndexedCombine:
+        place_dense(op, KernelClass::kIndexed);
+        return;
       default:
         unsupported(*op, "this op is not supported by the core compiler");
     }
@@ -410,6 +420,24 @@ class Fuser {
     return true;
   }
 
+  // A kernel of one op whose operands and results lie dense in buffers.
+  void place_dense(const Op* op, KernelClass kind) {
+    Kernel k;
+    k.kind = kind;
+    k.ops = {op};
+    k.out = op->result();
+    for (const Value* v : op->operands) {
+      k.reads.push_back(dense(v));
+    }
+    for (const auto& r : op->results) {
+      k.writes.push_back(r.get());
+    }
+    Kernel* at = insert(std::move(k), -1);
+    for (const auto& r : op->results) {
+      made_by_[r.get()] = at;
+    }
+  }
+
   void place_all_reduce(const Op* op) {
     Kernel k;
     k.kind = KernelClass::kAllReduce;
@@ -573,8 +601,8 @@ class Fuser {
 KernelProgram make_kernels(const Module& module) { return Fuser(module).run(); }
 
 std::string print(const KernelProgram& program) {
-  static constexpr std::array kNames = {"loop", "contract",   "concatenate",
-                                        "pad",  "all_reduce", "copy_out"};
+  static constexpr std::array kNames = {"loop",       "contract", "concatenate", "pad",
+                                        "all_reduce", "copy_out", "indexed",     "exchange"};
   std::string out;
   for (const Kernel& k : program.kernels) {
     out += std::to_string(k.order) + ": " + kNames[static_cast<size_t>(k.kind)];

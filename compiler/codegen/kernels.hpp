@@ -16,7 +16,16 @@
 
 namespace tpu::compiler {
 
-enum class KernelClass : uint8_t { kLoop, kContract, kConcatenate, kPad, kAllReduce, kCopyOut };
+enum class KernelClass : uint8_t {
+  kLoop,
+  kContract,
+  kConcatenate,
+  kPad,
+  kAllReduce,
+  kCopyOut,
+  kIndexed,
+  kExchange
+};
 
 // out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n]; strides in elements of the operand's
 // buffer. Loops are merged; k in the order of the contracting dims.

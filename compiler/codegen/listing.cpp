@@ -230,6 +230,22 @@ void add(const Listing& l, const Command&, const spec::DmaCommand& c, std::vecto
   }
 }
 
+// The indexed side may be touched anywhere in its span.
+void add(const Listing& l, const Command&, const spec::DmaIndexedCommand& c,
+         std::vector<MemRange>& out) {
+  const bool scatter = (c.head.flags & 1) != 0;
+  Box list(l, c.list, 4), span(l, scatter ? c.dst : c.src, c.span);
+  Box other(l, scatter ? c.src : c.dst, c.elem_bytes);
+  for (size_t i = 0; i < 4; ++i) {
+    other.dim(c.counts[i], scatter ? c.src_strides[i] : c.dst_strides[i]);
+  }
+  other.dim(c.records, c.record_stride);
+  list.dim(c.records, 4);
+  list.finish(false, out);
+  (scatter ? other : span).finish(false, out);
+  (scatter ? span : other).finish(true, out);
+}
+
 void add(const Listing& l, const Command&, const spec::FillCommand& c, std::vector<MemRange>& out) {
   Box d(l, c.dst, c.elem_bytes);
   for (size_t i = 0; i < 5; ++i) {

@@ -35,7 +35,7 @@ struct VpuProgram {
 
 struct Command {
   std::variant<spec::NopCommand, spec::MatmulCommand, spec::VpuKernelCommand,
-               spec::TransposeCommand, spec::DmaCommand, spec::FillCommand>
+               spec::TransposeCommand, spec::DmaCommand, spec::FillCommand, spec::DmaIndexedCommand>
       body;
   std::vector<spec::VpuAccess> accesses;  // vpu_kernel only
   int program = -1;                       // vpu_kernel: index into Listing::programs

@@ -149,6 +149,10 @@ bool Emitter::result_may_overwrite(const Value* result, int slot) const {
   if (last != made->order) {
     return last < made->order;
   }
+  if (made->kind == KernelClass::kIndexed && made->ops[0]->kind == Kind::kIndexedWrite) {
+    return made->reads[0] == argument &&
+           std::count(made->reads.begin(), made->reads.end(), argument) == 1;
+  }
   if (made->kind != KernelClass::kLoop || made->nest.has_reduce ||
       argument->type.bytes() != result->type.bytes() ||
       made->nest.elements() != argument->type.count()) {

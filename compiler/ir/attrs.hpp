@@ -85,6 +85,14 @@ struct ScatterAttrs {
   bool indices_are_sorted = false, unique_indices = false;
   bool operator==(const ScatterAttrs&) const = default;
 };
+// indexed_read(table, list), indexed_write(target, list, updates), indexed_combine(targets.., list,
+// updates..): entry i of the i32 list is the element of the table or target where window i begins,
+// -1 (not for indexed_read) an update that is left out. Windows have the table's rank; results and
+// updates have the shape list.dims + window. Updates are made in the order of the list.
+struct IndexedAttrs {
+  Dims window;
+  bool operator==(const IndexedAttrs&) const = default;
+};
 struct SortAttrs {
   int64_t dim = 0;
   bool stable = false;
@@ -134,7 +142,7 @@ struct CustomCallAttrs {
 
 using Attrs =
     std::variant<NoAttrs, ConstantAttrs, DimAttrs, DimsAttrs, CompareAttrs, DotAttrs, SliceAttrs,
-                 PadAttrs, WindowAttrs, WindowViewAttrs, ConvAttrs, GatherAttrs, ScatterAttrs,
+                 PadAttrs, WindowAttrs, WindowViewAttrs, ConvAttrs, GatherAttrs, ScatterAttrs, IndexedAttrs,
                  SortAttrs, CollectiveAttrs, PermuteAttrs, BatchNormAttrs, ReducePrecisionAttrs,
                  RngAttrs, CallAttrs, CustomCallAttrs>;
 

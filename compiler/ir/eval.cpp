@@ -29,6 +29,9 @@ bool can_eval(Kind kind) {
     case Kind::kConcatenate:
     case Kind::kPad:
     case Kind::kWindow:
+    case Kind::kGather:
+    case Kind::kIndexedRead:
+    case Kind::kIndexedWrite:
     case Kind::kDynamicSlice:
     case Kind::kDynamicUpdateSlice:
     case Kind::kDotGeneral:
@@ -41,6 +44,12 @@ bool can_eval(Kind kind) {
 Tensor eval_op(const Op& op, const Tensors& operands, const EvalOptions& options) {
   if (op.kind == Kind::kDotGeneral) {
     return eval::dot(op, operands, options);
+  }
+  if (op.kind == Kind::kGather) {
+    return eval::gather(op, operands);
+  }
+  if (op.kind == Kind::kIndexedRead || op.kind == Kind::kIndexedWrite) {
+    return eval::indexed_move(op, operands);
   }
   if (is_elementwise(op.kind)) {
     return eval::elementwise(op, operands, op.type().dims);

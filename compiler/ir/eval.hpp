@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "arith/mxu_shape.hpp"
@@ -45,6 +46,12 @@ Tensor eval_op(const Op& op, const Tensors& operands, const EvalOptions& options
 namespace eval {
 Tensor elementwise(const Op& op, const Tensors& operands, const Dims& result_dims);
 Tensor shape(const Op& op, const Tensors& operands);
+Tensor gather(const Op& op, const Tensors& operands);
+Tensor indexed_move(const Op& op, const Tensors& operands);  // indexed_read, indexed_write
+// scatter and indexed_combine. `body` makes new elements of (old.., updates..), one array each.
+using CombineBody = std::function<std::vector<Tensor>(const std::vector<const Tensor*>&)>;
+std::vector<Tensor> scatter(const Op& op, const Tensors& operands, const CombineBody& body);
+int64_t scatter_window_elements(const Op& op);
 Tensor dot(const Op& op, const Tensors& operands, const EvalOptions& options);
 }  // namespace eval
 

@@ -123,6 +123,12 @@ class Interpreter {
         for (size_t i = 0; i < out.size(); ++i) {
           core->env[op.result(i)] = share(std::move(out[i]));
         }
+      } else if (op.kind == Kind::kScatter || op.kind == Kind::kIndexedCombine) {
+        LiftedBody body(op, *op.regions[0], eval::scatter_window_elements(op), core->env);
+        auto out = eval::scatter(op, in, [&](const auto& args) { return body.run(args); });
+        for (size_t i = 0; i < out.size(); ++i) {
+          core->env[op.result(i)] = share(std::move(out[i]));
+        }
       } else if (op.kind == Kind::kPartitionId || op.kind == Kind::kReplicaId) {
         core->env[op.result()] = share(to_tensor(make_splat_int(op.type(), core->id)));
       } else {

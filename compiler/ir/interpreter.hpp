@@ -3,7 +3,7 @@
 // reduced elements and the initial value is combined last (first, if the body is more than one op);
 // sums over cores are a pairwise tree over
 // ascending core numbers. Code generation may order sums otherwise, so compare those with a
-// tolerance. Not covered (a compiler::Error): convolution, gather, scatter, random bits.
+// tolerance. Not covered (a compiler::Error): convolution, random bits.
 #pragma once
 
 #include <vector>

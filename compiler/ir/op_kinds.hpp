@@ -83,6 +83,10 @@ namespace tpu::compiler {
   X(kReduceWindow, "reduce_window", WindowAttrs, -1, -1, 1)     \
   X(kSelectAndScatter, "select_and_scatter", WindowAttrs, 3, 1, 2) \
   X(kScatter, "scatter", ScatterAttrs, -1, -1, 1)               \
+  /* moves and updates of windows by a list of element offsets: made by the pass `lower` */ \
+  X(kIndexedRead, "indexed_read", IndexedAttrs, 2, 1, 0)        \
+  X(kIndexedWrite, "indexed_write", IndexedAttrs, 3, 1, 0)      \
+  X(kIndexedCombine, "indexed_combine", IndexedAttrs, -1, -1, 1) \
   X(kSort, "sort", SortAttrs, -1, -1, 1)                        \
   X(kMap, "map", DimsAttrs, -1, 1, 1)                           \
   X(kWhile, "while", NoAttrs, -1, -1, 2)                        \

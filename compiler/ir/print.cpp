@@ -155,6 +155,7 @@ struct AttrPrinter {
     f.add("map", a.scatter_dims_to_operand_dims);
     f.add("index_vector_dim", a.index_vector_dim);
   }
+  void operator()(const IndexedAttrs& a) { f.add("window", a.window); }
   void operator()(const SortAttrs& a) {
     f.add("dim", a.dim);
     f.add("stable", a.stable);

@@ -32,6 +32,7 @@ bool may_capture(Kind kind) {
     case Kind::kReduceWindow:
     case Kind::kSelectAndScatter:
     case Kind::kScatter:
+    case Kind::kIndexedCombine:
     case Kind::kSort:
     case Kind::kMap:
       return true;

@@ -196,55 +196,6 @@ void TypeRule::window() const {
   check_body(*op_.regions[0], elems, 2);
 }
 
-void TypeRule::gather() const {
-  const auto& a = op_.as<GatherAttrs>();
-  const int64_t rank = in(0).rank();
-  check(is_integer(in(1).elem) && in(0).elem == out().elem, "indices must be integers");
-  check_sizes({&a.slice_sizes}, rank);
-  Dims gone = a.collapsed_slice_dims;
-  gone.insert(gone.end(), a.operand_batching_dims.begin(), a.operand_batching_dims.end());
-  check_dims(gone, rank, "the collapsed dimensions");
-  check_dims(a.start_index_map, rank, "the index map");
-  check_dims(a.offset_dims, out().rank(), "the offset dimensions");
-  check(a.index_vector_dim >= 0 && a.index_vector_dim <= in(1).rank() &&
-            a.offset_dims.size() + gone.size() == in(0).dims.size() &&
-            a.operand_batching_dims.size() == a.start_indices_batching_dims.size(),
-        "the dimension numbers do not fit");
-  const int64_t vector_size =
-      a.index_vector_dim == in(1).rank() ? 1 : in(1).dims[static_cast<size_t>(a.index_vector_dim)];
-  check(vector_size == static_cast<int64_t>(a.start_index_map.size()),
-        "the index vectors have the wrong length");
-  for (size_t i = 0; i < a.slice_sizes.size(); ++i) {
-    check(a.slice_sizes[i] >= 0 && a.slice_sizes[i] <= in(0).dims[i],
-          "a slice is larger than the operand");
-  }
-  const int64_t batch_rank = in(1).rank() - (a.index_vector_dim < in(1).rank() ? 1 : 0);
-  check(out().rank() == batch_rank + static_cast<int64_t>(a.offset_dims.size()),
-        "the result has the wrong rank");
-}
-
-void TypeRule::scatter() const {
-  const auto& a = op_.as<ScatterAttrs>();
-  const size_t n = op_.results.size();
-  check(n > 0 && op_.operands.size() == 2 * n + 1, "needs an update per operand");
-  check(is_integer(in(n).elem), "indices must be integers");
-  std::vector<Elem> elems;
-  for (size_t i = 0; i < n; ++i) {
-    check(in(i) == out(i) && in(i).dims == in(0).dims && in(n + 1 + i).elem == in(i).elem,
-          "operands, updates and results do not fit");
-    elems.push_back(in(i).elem);
-  }
-  Dims gone = a.inserted_window_dims;
-  gone.insert(gone.end(), a.input_batching_dims.begin(), a.input_batching_dims.end());
-  check_dims(gone, in(0).rank(), "the inserted dimensions");
-  check_dims(a.scatter_dims_to_operand_dims, in(0).rank(), "the index map");
-  check_dims(a.update_window_dims, in(n + 1).rank(), "the window dimensions");
-  check(a.index_vector_dim >= 0 && a.index_vector_dim <= in(n).rank() &&
-            a.update_window_dims.size() + gone.size() == in(0).dims.size(),
-        "the dimension numbers do not fit");
-  check_body(*op_.regions[0], elems, 2);
-}
-
 void TypeRule::sort() const {
   const int64_t dim = op_.as<SortAttrs>().dim;
   check(!op_.operands.empty() && op_.operands.size() == op_.results.size(),

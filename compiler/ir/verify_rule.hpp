@@ -49,6 +49,7 @@ class TypeRule {
   void window() const;
   void gather() const;
   void scatter() const;
+  void indexed() const;
   void sort() const;
   void collective() const;
 

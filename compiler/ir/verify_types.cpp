@@ -180,6 +180,10 @@ void TypeRule::other() const {
       return gather();
     case Kind::kScatter:
       return scatter();
+    case Kind::kIndexedRead:
+    case Kind::kIndexedWrite:
+    case Kind::kIndexedCombine:
+      return indexed();
     case Kind::kSort:
       return sort();
     default:

@@ -30,6 +30,18 @@ std::vector<Value*> lower_op(Op& op, Rewriter& rw) {
       return lowering::batch_norm(op, rw);
     case Kind::kMap:
       return lowering::map(op, rw);
+    case Kind::kAllGather:
+    case Kind::kAllReduce:
+    case Kind::kAllToAll:
+    case Kind::kCollectiveBroadcast:
+    case Kind::kReduceScatter:
+      return lowering::collective(op, rw);
+    case Kind::kCollectivePermute:
+      return lowering::permute(op, rw);
+    case Kind::kGather:
+      return lowering::gather(op, rw);
+    case Kind::kScatter:
+      return lowering::scatter(op, rw);
     default:
       return {};
   }

@@ -32,6 +32,11 @@ std::vector<Value*> compare_total_order(Op& op, Rewriter& rw);
 std::vector<Value*> batch_norm(Op& op, Rewriter& rw);
 std::vector<Value*> map(Op& op, Rewriter& rw);
 
+std::vector<Value*> collective(Op& op, Rewriter& rw);
+std::vector<Value*> permute(Op& op, Rewriter& rw);
+std::vector<Value*> gather(Op& op, Rewriter& rw);
+std::vector<Value*> scatter(Op& op, Rewriter& rw);
+
 }  // namespace lowering
 
 }  // namespace tpu::compiler

@@ -104,6 +104,9 @@ Decoded Program::command_at(size_t word) {
     case spec::Opcode::kFill:
       d.body.body = read<spec::FillCommand>(code, at);
       break;
+    case spec::Opcode::kDmaIndexed:
+      d.body.body = read<spec::DmaIndexedCommand>(code, at);
+      break;
     default:
       throw UntimedError("unknown opcode " + std::to_string(code[at]));
   }
@@ -311,6 +314,9 @@ struct UntimedMachine::State {
       case ScalarOp::kShri:
         out = rs1 >> imm;
         break;
+      case ScalarOp::kSeq:
+        out = rs1 == rs2 ? 1 : 0;
+        break;
       case ScalarOp::kRid:
         out = static_cast<uint64_t>(&c - cores.data());
         break;
@@ -402,6 +408,11 @@ struct UntimedMachine::State {
         const size_t peer = q.regs[d->peer_reg];
         note(cores.at(peer), peer, agent, number, there, clock);
       }
+    }
+    if (auto* d = std::get_if<spec::DmaIndexedCommand>(&resolved.body)) {
+      fix(d->src);
+      fix(d->dst);
+      fix(d->list);
     }
     note(c, core, agent, number, resolved, clock);
   }
@@ -539,6 +550,33 @@ struct UntimedMachine::State {
       }
       std::memmove(at(to, d.dst, t, run), at(c, d.src, s, run), static_cast<size_t>(run));
     });
+  }
+
+  void work(Core& c, const Queued& q, const spec::DmaIndexedCommand& d) {
+    const bool scatter = (d.head.flags & 1) != 0;
+    for (int64_t r = 0; r < d.records; ++r) {
+      int32_t value = 0;
+      std::memcpy(&value, at(c, d.list, address(q, d.list) + 4 * r, 4), 4);
+      if (value == -1) {
+        continue;
+      }
+      const int64_t place = int64_t{value} * d.unit;
+      for_box({1, d.counts[0], d.counts[1], d.counts[2], d.counts[3]},
+              [&](const std::array<uint32_t, 5>& i) {
+                int64_t s = scatter ? r * d.record_stride : place;
+                int64_t t = scatter ? place : r * d.record_stride;
+                for (size_t k = 0; k < 4; ++k) {
+                  s += i[k + 1] * d.src_strides[k];
+                  t += i[k + 1] * d.dst_strides[k];
+                }
+                const int64_t indexed = scatter ? t : s, e = d.elem_bytes;
+                if (indexed < 0 || indexed + e > d.span) {
+                  throw UntimedError("a list value leads outside of its span");
+                }
+                std::memmove(at(c, d.dst, address(q, d.dst) + t, e),
+                             at(c, d.src, address(q, d.src) + s, e), static_cast<size_t>(e));
+              });
+    }
   }
 
   void work(Core& c, const Queued& q, const spec::FillCommand& f) {

@@ -1,0 +1,141 @@
+// Collectives that move pieces between cores, over groups of every kind, against the interpreter;
+// random orders of the queues of all cores find missing credits.
+#include "../../unit/compiler/graph_builder.hpp"
+#include "run_compiled.hpp"
+
+namespace tpu::compiler::test {
+namespace {
+
+const std::vector<Groups> kAllGroups = {{{0, 1, 2, 3, 4, 5, 6, 7}},
+                                        {{7, 2, 5, 0, 3, 6, 1, 4}},
+                                        {{0, 1}, {2, 3}, {4, 5}, {6, 7}},
+                                        {{0, 2, 4, 6}, {1, 3, 5, 7}},
+                                        {{0, 3}, {1, 5}, {2, 7}, {4, 6}},
+                                        {{0, 1, 2, 4}, {3, 5, 6, 7}},
+                                        {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}}};
+
+// A program of 8 cores whose arguments and results are split along dimension 0.
+class Cores {
+ public:
+  Cores() : b(8) {
+    b.module().mesh.name = "mesh";
+    b.module().mesh.axes = {{"d", 8}};
+  }
+  Value* arg(Type type) {
+    Value* v = b.arg(type);
+    ArgInfo& info = b.module().main->args.back();
+    info.global.dims[0] *= 8;
+    info.sharding.dim_axes.assign(type.dims.size(), {});
+    info.sharding.dim_axes[0] = {0};
+    return v;
+  }
+  Module& done(const std::vector<Value*>& results) {
+    Module& m = b.done(results);
+    for (ResultInfo& r : m.main->results) {
+      r.sharding.dim_axes.assign(r.global.dims.size(), {});
+      r.global.dims[0] *= 8;
+      r.sharding.dim_axes[0] = {0};
+    }
+    return m;
+  }
+  GraphBuilder b;
+};
+
+CollectiveAttrs groups_of(const Groups& groups, int64_t dim, int64_t concat = 0,
+                          bool split = false) {
+  CollectiveAttrs a;
+  a.groups = groups;
+  a.dim = dim;
+  a.concat_dim = concat;
+  a.split_count = split ? static_cast<int64_t>(groups[0].size()) : 0;
+  return a;
+}
+
+RunOptions exact(uint32_t seed, bool small) {
+  RunOptions o;
+  o.tolerance = 0;
+  o.small_integers = true;
+  o.order_seeds = {0, seed};
+  if (small) {
+    o.overrides = {"core.vmem_kib=64"};
+  }
+  return o;
+}
+
+TEST(Exchange, AllGatherAndAllToAll) {
+  uint32_t seed = 1;
+  for (const Groups& groups : kAllGroups) {
+    const auto n = static_cast<int64_t>(groups[0].size());
+    for (const bool small : {false, true}) {
+      for (const int64_t dim : {0, 1, 2}) {
+        if (small && (dim + seed) % 3 != 0) {
+          ++seed;
+          continue;
+        }
+        Cores c;
+        Value* x = c.arg(f32({8, 16, small ? 136 : 8}));
+        Value* h = c.arg({Elem::kBf16, {3, 5}});
+        Type gathered = x->type, moved = x->type, h_gathered = h->type;
+        gathered.dims[static_cast<size_t>(dim)] *= n;
+        h_gathered.dims[1] *= n;
+        const int64_t concat = (dim + 1) % 3;
+        moved.dims[static_cast<size_t>(dim)] /= n;
+        moved.dims[static_cast<size_t>(concat)] *= n;
+        Value* g = c.b.op(Kind::kAllGather, {x}, gathered, groups_of(groups, dim));
+        Value* t = c.b.op(Kind::kAllToAll, {x}, moved, groups_of(groups, dim, concat, true));
+        Value* same = c.b.op(Kind::kAllToAll, {x}, x->type, groups_of(groups, dim, dim, true));
+        Value* hg = c.b.op(Kind::kAllGather, {h}, h_gathered, groups_of(groups, 1));
+        Value* y = c.b.op(Kind::kAdd, {same, x}, x->type);
+        SCOPED_TRACE(to_string(Attrs(groups_of(groups, dim))) + (small ? " small" : ""));
+        check_graph(c.done({g, t, y, hg}), exact(++seed, small));
+      }
+    }
+  }
+}
+
+TEST(Exchange, ReducesOverAnyGroups) {
+  uint32_t seed = 1;
+  for (const Groups& groups : kAllGroups) {
+    const auto n = static_cast<int64_t>(groups[0].size());
+    Cores c;
+    Value* x = c.arg(f32({3, 16, 5}));
+    Value* i = c.arg({Elem::kI32, {8}});
+    Value* s = c.b.with_body(
+        c.b.op(Kind::kReduceScatter, {x}, f32({3, 16 / n, 5}), groups_of(groups, 1)), Kind::kAdd);
+    Value* a =
+        c.b.with_body(c.b.op(Kind::kAllReduce, {x}, x->type, groups_of(groups, 0)), Kind::kMaximum);
+    Value* o =
+        c.b.with_body(c.b.op(Kind::kAllReduce, {i}, i->type, groups_of(groups, 0)), Kind::kOr);
+    Value* first = c.b.op(Kind::kCollectiveBroadcast, {x}, x->type, groups_of(groups, 0));
+    SCOPED_TRACE(to_string(Attrs(groups_of(groups, 0))));
+    check_graph(c.done({s, a, o, first}), exact(++seed, false));
+  }
+}
+
+TEST(Exchange, PermutesWithAndWithoutHoles) {
+  using Pairs = std::vector<std::array<int64_t, 2>>;
+  const std::vector<Pairs> all = {{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}, {7, 0}},
+                                  {{0, 1}},
+                                  {{1, 0}, {0, 1}, {5, 5}},
+                                  {{0, 7}, {7, 3}, {3, 2}},
+                                  {{0, 4}, {1, 5}, {2, 6}, {3, 7}, {4, 0}, {5, 1}, {6, 2}, {7, 3}},
+                                  {}};
+  uint32_t seed = 1;
+  for (const Pairs& pairs : all) {
+    for (const bool small : {false, true}) {
+      Cores c;
+      Value* x = c.arg(f32({3, small ? 7000 : 50}));
+      Value* h = c.arg({Elem::kI1, {7}});
+      PermuteAttrs a;
+      a.pairs = pairs;
+      Value* y = c.b.op(Kind::kCollectivePermute, {x}, x->type, a);
+      Value* z = c.b.op(Kind::kCollectivePermute, {y}, x->type, a);
+      Value* b = c.b.op(Kind::kCollectivePermute, {h}, h->type, a);
+      SCOPED_TRACE(to_string(Attrs(a)) + (small ? " small" : ""));
+      check_graph(c.done({y, z, b}), exact(++seed, small));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tpu::compiler::test

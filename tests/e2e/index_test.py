@@ -1,0 +1,141 @@
+"""Gather and scatter as JAX programs make them: embeddings, cross-entropy, .at[] updates, take, one-hot; against JAX.
+
+Usage: index_test.py --bin DIR [--only SUBSTRING] [--keep DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from op_matrix_test import run_case  # sets up JAX's environment
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+from op_cases import Case
+
+
+def _random(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def _ints(*shape: int, low: int, high: int, seed: int = 0, dtype: type = np.int32) -> np.ndarray:
+    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
+
+
+def reads() -> list[Case]:
+    """take, indexing, take_along_axis, embeddings, batched gathers."""
+    x, table = _random(50, 8), _random(3000, 64)
+    inside, outside = _ints(7, 3, low=0, high=50), _ints(7, 3, low=-120, high=120, seed=1)
+    tokens = _ints(16, 32, low=0, high=3000, seed=2)
+    cases = [Case(f"take_{mode}", lambda v, i, m=mode: jnp.take(v, i, axis=0, mode=m),
+                  (x, outside)) for mode in ("clip", "fill", "wrap")]
+    cases += [Case(f"take_axis1_{mode}", lambda v, i, m=mode: jnp.take(v, i, axis=1, mode=m), (table, outside))
+              for mode in ("clip", "fill")]
+    cases += [
+        Case("rows", lambda v, i: v[i], (x, inside)),
+        Case("rows_negative", lambda v, i: v[i], (x, _ints(9, low=-50, high=0))),
+        Case("one_row", lambda v, i: v[i], (x, np.int32(7))),
+        Case("element", lambda v, i, j: v[i, j], (x, np.int32(49), np.int32(-1))),
+        Case("elements", lambda v, i, j: v[i, j], (x, _ints(9, low=0, high=50), _ints(9, low=0, high=8))),
+        Case("columns", lambda v, i: v[:, i], (x, _ints(5, low=0, high=8))),
+        Case("mixed", lambda v, i, j: v[i, 1:3, j],
+             (_random(6, 5, 7), _ints(4, low=0, high=6), _ints(4, low=0, high=7))),
+        Case("embedding", lambda v, i: v[i], (table, tokens)),
+        Case("embedding_bf16", lambda v, i: v.astype(jnp.bfloat16)[i], (table, tokens)),
+        Case("take_along_0", lambda v, i: jnp.take_along_axis(v, i, axis=0), (x, _ints(4, 8, low=0, high=50))),
+        Case("take_along_1", lambda v, i: jnp.take_along_axis(v, i, axis=1), (x, _ints(50, 3, low=-8, high=8))),
+        Case("take_along_wide", lambda v, i: jnp.take_along_axis(v, i, axis=1),
+             (_random(20, 3000), _ints(20, 30, low=0, high=3000))),
+        Case("vmap_rows", jax.vmap(lambda v, i: v[i]), (_random(5, 40, 6), _ints(5, 7, low=0, high=40))),
+        Case("vmap_dynamic", jax.vmap(lambda v, i: lax.dynamic_slice(v, (i, 0), (3, 4))),
+             (_random(5, 20, 6), _ints(5, low=-3, high=30))),
+        Case("u8_index", lambda v, i: v[i], (x, _ints(30, low=0, high=50, dtype=np.uint8))),
+        Case("u32_index", lambda v, i: jnp.take(v, i, axis=0, mode="clip"),
+             (x, _ints(30, low=0, high=90, dtype=np.uint32))),
+        Case("bool_table", lambda v, i: (v > 0)[i], (x, inside)),
+        Case("specials", lambda v, i: v[i],
+             (np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 3.0], np.float32), _ints(40, low=0, high=6))),
+        Case("empty_list", lambda v, i: v[i], (x, np.zeros((0,), np.int32))),
+        Case("diagonal", lambda v: jnp.diagonal(v), (_random(9, 9),)),
+        Case("one_hot", lambda i: jax.nn.one_hot(i, 10), (_ints(25, low=-2, high=12),)),
+        Case("used_twice", lambda v, i: v[i] * 2 + jnp.sum(v[i], axis=-1, keepdims=True), (x, inside), l2=1e-6),
+    ]
+    return cases
+
+
+def writes() -> list[Case]:
+    """.at[] updates with duplicates and indices outside, gradients of reads."""
+    x = _random(50, 8)
+    index, many = _ints(30, low=-60, high=70), _ints(4096, low=0, high=10, seed=1)
+    rows, values = _random(30, 8, seed=2), _random(30, seed=3)
+    pair = _ints(30, low=0, high=50, seed=4), _ints(30, low=0, high=8, seed=5)
+    cases = [Case(f"at_{name}", lambda v, i, u, n=name: getattr(v.at[i], n)(u), (x, index, rows), l2=1e-6)
+             for name in ("set", "add", "max", "min", "multiply")]
+    cases += [Case(f"at_{name}_{mode}", lambda v, i, u, n=name, m=mode: getattr(v.at[i], n)(u, mode=m),
+                   (x, index, rows), l2=1e-6)
+              for name in ("set", "add") for mode in ("drop", "clip")]
+    cases += [Case(f"at_large_{name}", lambda v, i, u, n=name: getattr(v.at[i], n)(u),
+                   (_random(2000, 40), _ints(500, low=0, high=60), _random(500, 40)), l2=1e-6)
+              for name in ("set", "add", "max", "multiply")]
+    cases += [
+        Case("at_pairs", lambda v, i, j, u: v.at[i, j].add(u), (x, *pair, values), l2=1e-6),
+        Case("at_pairs_set", lambda v, i, j, u: v.at[i, j].set(u), (x, *pair, values)),
+        Case("at_column", lambda v, i, u: v.at[:, i].set(u), (x, np.int32(3), _random(50))),
+        Case("at_row_add", lambda v, i, u: v.at[i].add(u), (x, np.int32(-1), _random(8))),
+        Case("at_row_outside", lambda v, i, u: v.at[i].set(u), (x, np.int32(50), _random(8))),
+        Case("at_i32", lambda i: jnp.zeros(10, jnp.int32).at[i].add(1), (many,)),
+        Case("bincount", lambda i: jnp.bincount(i, length=16), (many,)),
+        Case("at_unique", lambda v, i, u: v.at[i].multiply(u, unique_indices=True),
+             (_random(2000, 40), np.arange(0, 2000, 7, dtype=np.int32), _random(286, 40)), l2=1e-6),
+        Case("at_window", lambda v, i, u: v.at[i, 2:5].add(u),
+             (_random(400, 300), _ints(90, low=0, high=20), _random(90, 3)), l2=1e-6),
+        Case("at_apply", lambda v, i: v.at[i].apply(jnp.abs), (x, _ints(20, low=0, high=50))),
+        Case("vmap_at", jax.vmap(lambda v, i, u: v.at[i].add(u)),
+             (_random(5, 40), _ints(5, 7, low=0, high=40), _random(5, 7)), l2=1e-6),
+        Case("at_bf16", lambda v, i, u: v.astype(jnp.bfloat16).at[i].max(u.astype(jnp.bfloat16)), (x, index, rows)),
+        Case("at_nan", lambda v, i, u: v.at[i].min(u), (x, index, np.where(rows > 1, np.nan, rows))),
+        Case("embedding_grad", jax.grad(lambda v, i: jnp.sum(v[i] ** 2)),
+             (_random(3000, 64), _ints(16, 32, low=0, high=3000)), l2=1e-6),
+        Case("embedding_grad_equal", jax.grad(lambda v, i: jnp.sum(v[i] ** 2)),
+             (_random(3000, 64), np.full((64,), 5, np.int32)), l2=1e-6),
+        Case("take_along_grad", jax.grad(lambda v, i: jnp.sum(jnp.take_along_axis(v, i, axis=1) ** 2)),
+             (_random(20, 3000), _ints(20, 30, low=0, high=90)), l2=1e-6),
+        Case("cross_entropy", lambda z, i: optax.softmax_cross_entropy_with_integer_labels(z, i).mean(),
+             (_random(25, 10), _ints(25, low=0, high=10)), l2=1e-5),
+        Case("cross_entropy_grad",
+             jax.grad(lambda z, i: optax.softmax_cross_entropy_with_integer_labels(z, i).mean()),
+             (_random(25, 10), _ints(25, low=0, high=10)), l2=1e-5),
+        Case("cross_entropy_wide_grad",
+             jax.value_and_grad(lambda z, i: optax.softmax_cross_entropy_with_integer_labels(z, i).mean()),
+             (_random(25, 1000), _ints(25, low=0, high=1000)), l2=1e-5),
+    ]
+    return cases
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=Path, required=True)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--keep", type=Path)
+    args = parser.parse_args()
+    cases = [case for case in reads() + writes() if args.only in case.name]
+    failed = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        for case in cases:
+            problem = run_case(case, args.bin, (args.keep or Path(scratch)) / case.name)
+            if problem:
+                failed += 1
+                print(f"FAILED {case.name}: {problem}", flush=True)
+    print(f"{len(cases) - failed} passed, {failed} failed")
+    return 1 if failed or not cases else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
