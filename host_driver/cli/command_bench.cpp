@@ -19,6 +19,7 @@
 #include "cli/measure.hpp"
 #include "cli/npy.hpp"
 #include "cli/options.hpp"
+#include "cli/profile.hpp"
 #include "cli/program_file.hpp"
 #include "tpu/error.hpp"
 
@@ -67,6 +68,7 @@ class Report {
   }
 
   const Json& json() const { return json_; }
+  void add(const std::string& key, Json value) { json_[key] = std::move(value); }
 
  private:
   Json json_;
@@ -198,7 +200,7 @@ struct Arguments {
 
 void bench_program(Report& report, const BenchArguments& arguments, const std::string& path) {
   OpenOptions options = open_options(arguments.board);
-  options.no_data = !arguments.with_data;
+  options.no_data = !arguments.with_data && !options.profile;
   const std::vector<std::byte> image = program_bytes(path, options);
   const Board board = Board::open(options);
   const Executable program = board.load(image);
@@ -211,6 +213,7 @@ void bench_program(Report& report, const BenchArguments& arguments, const std::s
   double commands_a_second = 0;
   uint64_t commands = 0;
   const int64_t part = std::max<int64_t>(1, arguments.launches / kParts);
+  ProfileWindow profile(board);
   for (int n = 0; n < kParts; ++n) {
     window.open();
     const auto start = std::chrono::steady_clock::now();
@@ -223,13 +226,14 @@ void bench_program(Report& report, const BenchArguments& arguments, const std::s
     commands = window.commands();
   }
   const auto launches = static_cast<double>(kParts * part);
+  profile.close();
   const auto harts = window.hart_instructions();
   const double most = static_cast<double>(*std::max_element(harts.begin(), harts.end()));
   report.figure("instructions_per_launch", "hart instructions a launch of the step, busiest hart",
                 most / launches, 0, "", kInstructionsBar, true);
   const std::string what =
-      fmt::format("engine commands a second{}", arguments.with_data ? "" : ", --no-data");
-  if (arguments.with_data) {
+      fmt::format("engine commands a second{}", options.no_data ? ", --no-data" : "");
+  if (!options.no_data) {
     report.figure("engine_commands", what, commands_a_second, 0, "/s");
   } else {
     report.figure("engine_commands", what, commands_a_second, 0, "/s", kCommandsBar, false);
@@ -239,6 +243,10 @@ void bench_program(Report& report, const BenchArguments& arguments, const std::s
                 static_cast<double>(commands) / launches, 0, "");
   report.figure("sim_us_per_launch", "  simulated time a launch", window.seconds() / launches * 1e6,
                 1, "us");
+  if (options.profile) {
+    profile.print(launches);
+    report.add("profile", profile.json(launches));
+  }
   board.close();
 }
 

@@ -15,6 +15,7 @@
 #include "cli/measure.hpp"
 #include "cli/npy.hpp"
 #include "cli/options.hpp"
+#include "cli/profile.hpp"
 #include "cli/program_file.hpp"
 #include "tpu/error.hpp"
 
@@ -150,9 +151,11 @@ void run(const RunArguments& arguments) {
   }
   Window window(board, program.partitions());
   window.open();
+  ProfileWindow profile(board);
   RunResult result;
   const std::vector<double> seconds =
       launch(program, std::move(placed), arguments.launches, result);
+  profile.close();
   window.close();
 
   Digest digest;
@@ -173,6 +176,7 @@ void run(const RunArguments& arguments) {
   fmt::print("{}: {} cycles, {:.3f} us, MXU {:.2f} %, idle {:.2f} %, digest {}\n", program.name(),
              window.cycles(), window.seconds() * 1e6, window.mxu_utilization() * 100,
              window.idle() * 100, hash.substr(0, 16));
+  profile.print(static_cast<double>(arguments.launches));
   board.close();
   require_clean(window.last());
 }

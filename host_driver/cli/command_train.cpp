@@ -16,6 +16,7 @@
 #include "cli/digest.hpp"
 #include "cli/npy.hpp"
 #include "cli/options.hpp"
+#include "cli/profile.hpp"
 #include "cli/program_file.hpp"
 #include "cli/trainer.hpp"
 #include "tpu/error.hpp"
@@ -232,10 +233,12 @@ void train(const TrainArguments& arguments) {
   }
   Trainer trainer(board, config, board.load(train_image), eval, !options.no_data);
   ProgressBar bar(trainer);
+  ProfileWindow profile(board);
   trainer.train(
       arguments.steps, [&](const Progress& at) { bar.step(at); },
       [&](const EpochResult& result) { bar.epoch(result); });
 
+  profile.close();
   const std::vector<HostArray> state = trainer.state();
   Digest digest;
   for (const HostArray& leaf : state) {
@@ -250,6 +253,7 @@ void train(const TrainArguments& arguments) {
   if (!arguments.json.empty()) {
     write_json(arguments.json, json);
   }
+  profile.print(std::max<double>(1, static_cast<double>(trainer.losses().size())));
   board.close();
   require_clean(trainer.window().last());
 }

@@ -78,6 +78,8 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
       ->check(CLI::IsMember({"scalar", "avx2", "avx512", "amx"}));
   command.add_flag("--no-data", arguments.no_data, "Time only: no data work is done");
   command.add_flag("--check", arguments.check, "Check programs for unsynchronised accesses");
+  command.add_flag("--profile", arguments.profile,
+                   "Count where the host's time goes and print the table at the end");
   command.add_option("--trace", arguments.trace, "One text line for each engine command")
       ->type_name("FILE.txt");
   command.add_option("--waves", arguments.waves, "Board-level signals")->type_name("FILE.fst");
@@ -128,6 +130,7 @@ OpenOptions open_options(const BoardArguments& arguments) {
   options.simd = arguments.simd;
   options.no_data = arguments.no_data;
   options.check = arguments.check;
+  options.profile = arguments.profile;
   options.trace_path = arguments.trace;
   options.waves_path = arguments.waves;
   const auto steps = need_range(arguments.waves_steps, "--waves-steps");

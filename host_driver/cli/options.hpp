@@ -28,6 +28,7 @@ struct BoardArguments {
   std::string simd;
   bool no_data = false;
   bool check = false;
+  bool profile = false;
   std::string trace;
   std::string waves;
   std::string waves_steps = "0..0";

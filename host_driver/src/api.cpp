@@ -269,6 +269,7 @@ Array Board::shard(const HostView& host, int count, size_t dim) const {
 uint64_t Board::now() const { return need(impl_).now(); }
 std::vector<uint64_t> Board::hart_instructions() const { return need(impl_).hart_instructions(); }
 std::vector<uint64_t> Board::run_cycles() const { return need(impl_).run_cycles(); }
+std::vector<HostWorkTime> Board::profile() const { return need(impl_).profile(); }
 BoardCounters Board::counters() const { return need(impl_).counters(); }
 void Board::synchronize() const { need(impl_).synchronize(); }
 void Board::close(CloseMode mode) const { need(impl_).close(mode); }

@@ -94,6 +94,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   uint64_t now();
   std::vector<uint64_t> hart_instructions();
   std::vector<uint64_t> run_cycles();
+  std::vector<HostWorkTime> profile();
   void close(CloseMode mode);
   /// One staging copy, one buffer on each device. `alloc_bytes`: room wanted, at least the data.
   std::vector<Buffer> upload(const std::vector<int>& devices, const HostView& host,

@@ -69,6 +69,7 @@ void BoardImpl::connect(const OpenOptions& options) {
   request.simd = options.simd;
   request.no_data = options.no_data;
   request.check = options.check;
+  request.profile = options.profile;
   request.trace_path = options.trace_path;
   request.waves_path = options.waves_path;
   request.waves_first_step = options.waves_first_step;

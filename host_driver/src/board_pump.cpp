@@ -290,6 +290,12 @@ std::vector<uint64_t> BoardImpl::run_cycles() {
   return transport_->stats().run_cycles;
 }
 
+std::vector<HostWorkTime> BoardImpl::profile() {
+  const Entry entry(*this, false);
+  check_usable();
+  return transport_->stats().profile;
+}
+
 std::vector<DeviceInfo> BoardImpl::device_infos() {
   std::vector<DeviceInfo> infos;
   for (const Device& device : devices_) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "tpu/board.hpp"
 #include "tpu/spec/board_params.hpp"
 
 namespace tpu::driver {
@@ -31,6 +32,7 @@ struct TransportRequest {
   std::string simd;
   bool no_data = false;
   bool check = false;
+  bool profile = false;
   std::string trace_path;
   std::string waves_path;
   uint64_t waves_first_step = 0;
@@ -54,9 +56,10 @@ struct TransportStats {
   uint64_t lockstep_tiles = 0;
   uint64_t lockstep_mismatches = 0;
   std::string lockstep_text;
-  uint64_t check_findings = 0;  ///< unsynchronised accesses found (TransportRequest::check)
-  std::string check_text;       ///< the first of them, one a line
-  std::string waits_text;       ///< who waits for whom, one line a queue; empty when nothing waits
+  uint64_t check_findings = 0;        ///< unsynchronised accesses found (TransportRequest::check)
+  std::string check_text;             ///< the first of them, one a line
+  std::vector<HostWorkTime> profile;  ///< with TransportRequest::profile
+  std::string waits_text;  ///< who waits for whom, one line a queue; empty when nothing waits
 };
 
 class Transport {

@@ -4,6 +4,7 @@
 #include "board/board.hpp"
 #include "firmware_image.hpp"
 #include "kernel/host_port.hpp"
+#include "kernel/host_profile.hpp"
 
 namespace tpu::model {
 
@@ -30,6 +31,15 @@ struct BoardHost::Impl {
     return board->chip(static_cast<size_t>(chip)).pcie();
   }
 
+  // A call, its time counted as the kernel thread's.
+  template <class F>
+  void call(F body) {
+    port.call([&body] {
+      const HostTimer timer(HostWork::kBoard);
+      body();
+    });
+  }
+
   RunOutcome run();
   bool msi_pending();
 
@@ -42,6 +52,9 @@ BoardHost::BoardHost(const BoardOptions& options, HostMemory& memory) {
   // Mistakes in the options are found before the process's only kernel is used up.
   MxuSelect check_patterns(options);
   vpu_simd_from_name(options.simd);
+  if (options.profile) {
+    HostProfile::enable();
+  }
   impl_ = std::make_unique<Impl>(options, memory);
 }
 
@@ -55,7 +68,7 @@ BoardHost::~BoardHost() {
 
 uint32_t BoardHost::read32(int chip, int bar, uint64_t offset) {
   uint32_t value = 0;
-  impl_->port.call([&] { value = impl_->pcie(chip).host_read(bar, offset); });
+  impl_->call([&] { value = impl_->pcie(chip).host_read(bar, offset); });
   return value;
 }
 
@@ -64,7 +77,7 @@ void BoardHost::write32(int chip, int bar, uint64_t offset, uint32_t value) {
 }
 
 void BoardHost::write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data) {
-  impl_->port.call([&] { impl_->pcie(chip).host_write(bar, offset, data); });
+  impl_->call([&] { impl_->pcie(chip).host_write(bar, offset, data); });
 }
 
 bool BoardHost::Impl::msi_pending() {
@@ -101,19 +114,27 @@ RunOutcome BoardHost::Impl::run() {
 
 RunOutcome BoardHost::run() {
   RunOutcome outcome;
-  impl_->port.call([&] { outcome = impl_->run(); });
+  impl_->call([&] { outcome = impl_->run(); });
   return outcome;
 }
 
 uint64_t BoardHost::now() {
   uint64_t cycles = 0;
-  impl_->port.call([&] { cycles = now_cycles(); });
+  impl_->call([&] { cycles = now_cycles(); });
   return cycles;
 }
 
 BoardStats BoardHost::stats() {
   BoardStats stats;
-  impl_->port.call([&] { stats = impl_->board->stats(); });
+  impl_->call([&] { stats = impl_->board->stats(); });
+  if (HostProfile::enabled()) {
+    const HostProfile::Counters counters = HostProfile::read();
+    for (size_t i = 0; i < kHostWorks; ++i) {
+      stats.profile.push_back({std::string(kHostWorkInfo[i].name),
+                               std::string(kHostWorkInfo[i].unit), counters[i].nanoseconds,
+                               counters[i].count, counters[i].amount});
+    }
+  }
   return stats;
 }
 
@@ -124,7 +145,7 @@ std::string BoardHost::close() {
   impl_->closed = true;
   std::string error;
   try {
-    impl_->port.call([&] { error = impl_->board->finish_files(); });
+    impl_->call([&] { error = impl_->board->finish_files(); });
   } catch (const std::exception& broken) {
     error = broken.what();
   }

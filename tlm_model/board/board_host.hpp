@@ -33,6 +33,7 @@ struct BoardOptions {
   std::string mxu_waves_path;  // FST of the first Verilog matrix unit; empty: none
   uint64_t mxu_waves_first_tile = 0;
   uint64_t mxu_waves_tiles = 4;
+  bool profile = false;                      // count the host's time (BoardStats::profile)
   std::string lockstep_dump_prefix = "mxu";  // path prefix of tile dumps at a mismatch
 };
 
@@ -50,6 +51,15 @@ struct CoreStats {
   std::vector<uint64_t> counters;  // by index of spec/regs/perf.toml
 };
 
+// Host time of one kind of work since the board was made (kernel/host_profile.hpp).
+struct HostWorkStats {
+  std::string name;
+  std::string unit;  // of amount
+  uint64_t nanoseconds = 0;
+  uint64_t count = 0;
+  uint64_t amount = 0;
+};
+
 // Debug port: figures that are no part of the interface to a driver.
 struct BoardStats {
   std::vector<CoreStats> cores;
@@ -62,6 +72,7 @@ struct BoardStats {
   std::string fault_text;       // what the cores' fault units say of the records they hold
   std::vector<std::string> console;  // last text lines of the firmware
   std::string waves_error;
+  std::vector<HostWorkStats> profile;  // with BoardOptions::profile
 };
 
 class BoardHost {

@@ -1,13 +1,18 @@
 // Copies of strided boxes between flat memory and paged HBM.
 #include "core/strided_box.hpp"
 
+#include <emmintrin.h>
+
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace tpu::model {
 namespace {
 
 constexpr uint64_t kPageBytes = uint64_t{1} << PageSet::kPageShift;
+constexpr uint64_t kStreamBytes = 256 * 1024;  // of a whole copy
+constexpr uint64_t kStreamRun = 1024;          // of its runs
 
 uint8_t* address_of(const MemoryView& view, int64_t offset) {
   return view.pages == nullptr ? view.flat + offset
@@ -21,33 +26,63 @@ uint64_t contiguous_from(const MemoryView& view, int64_t offset) {
              : kPageBytes - ((view.base + static_cast<uint64_t>(offset)) & PageSet::kPageMask);
 }
 
+// Large copies into HBM go around the caches: nobody reads them soon, and a line that is written
+// whole need not be fetched first.
+void stream_copy(uint8_t* to, const uint8_t* from, uint64_t bytes) {
+  const uint64_t head = (16 - reinterpret_cast<uintptr_t>(to) % 16) % 16;
+  std::memcpy(to, from, head);
+  uint64_t at = head;
+  for (; at + 64 <= bytes; at += 64) {
+    const auto* in = reinterpret_cast<const __m128i*>(from + at);
+    auto* out = reinterpret_cast<__m128i*>(to + at);
+    const __m128i a = _mm_loadu_si128(in);
+    const __m128i b = _mm_loadu_si128(in + 1);
+    const __m128i c = _mm_loadu_si128(in + 2);
+    const __m128i d = _mm_loadu_si128(in + 3);
+    _mm_stream_si128(out, a);
+    _mm_stream_si128(out + 1, b);
+    _mm_stream_si128(out + 2, c);
+    _mm_stream_si128(out + 3, d);
+  }
+  std::memcpy(to + at, from + at, bytes - at);
+}
+
 void copy_run(const MemoryView& src, int64_t src_offset, const MemoryView& dst, int64_t dst_offset,
-              uint64_t bytes) {
+              uint64_t bytes, bool stream) {
   while (bytes > 0) {
     const uint64_t part =
         std::min({bytes, contiguous_from(src, src_offset), contiguous_from(dst, dst_offset)});
-    std::memcpy(address_of(dst, dst_offset), address_of(src, src_offset), part);
+    if (stream && part >= kStreamRun) {
+      stream_copy(address_of(dst, dst_offset), address_of(src, src_offset), part);
+    } else {
+      std::memcpy(address_of(dst, dst_offset), address_of(src, src_offset), part);
+    }
     src_offset += static_cast<int64_t>(part);
     dst_offset += static_cast<int64_t>(part);
     bytes -= part;
   }
 }
 
-// `bytes` is a multiple of `elem`; the pattern is repeated from its low byte.
+// `bytes` is a multiple of `elem`, which divides 8; the pattern is repeated from its low byte.
 void fill_run(uint64_t pattern, uint32_t elem, const MemoryView& dst, int64_t offset,
               uint64_t bytes) {
-  uint64_t phase = 0;
+  for (uint32_t width = elem; width < 8; width *= 2) {
+    pattern |= pattern << (8 * width);
+  }
   while (bytes > 0) {
     const uint64_t part = std::min(bytes, contiguous_from(dst, offset));
     uint8_t* out = address_of(dst, offset);
     if (pattern == 0) {
       std::memset(out, 0, part);
     } else {
-      for (uint64_t i = 0; i < part; ++i) {
-        out[i] = static_cast<uint8_t>(pattern >> (8 * ((phase + i) % elem)));
+      uint64_t at = 0;
+      for (; at + 8 <= part; at += 8) {
+        std::memcpy(out + at, &pattern, 8);
       }
+      std::memcpy(out + at, &pattern, part - at);
+      const auto turned = static_cast<int>(8 * (part - at));  // where the next page goes on
+      pattern = std::rotr(pattern, turned);
     }
-    phase += part;
     offset += static_cast<int64_t>(part);
     bytes -= part;
   }
@@ -82,6 +117,42 @@ void copy_level(const StridedBox& box, const uint8_t* src, uint8_t* dst) {
         std::memcpy(dst, src, box.run_bytes);
         src += box.src[l];
         dst += box.dst[l];
+      }
+  }
+}
+
+// Innermost level of short runs where a side lies in pages: a run that stays inside its pages is
+// copied by its pointers.
+template <typename T>
+void copy_paged_elements(const StridedBox& box, const MemoryView& src, int64_t from,
+                         const MemoryView& dst, int64_t to) {
+  const auto l = static_cast<size_t>(box.levels - 1);
+  for (uint64_t i = 0; i < box.count[l]; ++i, from += box.src[l], to += box.dst[l]) {
+    if (contiguous_from(src, from) >= sizeof(T) && contiguous_from(dst, to) >= sizeof(T)) {
+      T value;
+      std::memcpy(&value, address_of(src, from), sizeof value);
+      std::memcpy(address_of(dst, to), &value, sizeof value);
+    } else {
+      copy_run(src, from, dst, to, sizeof(T), false);
+    }
+  }
+}
+
+void copy_paged_level(const StridedBox& box, const MemoryView& src, int64_t from,
+                      const MemoryView& dst, int64_t to, bool stream) {
+  const auto l = static_cast<size_t>(box.levels - 1);
+  switch (box.run_bytes) {
+    case 1:
+      return copy_paged_elements<uint8_t>(box, src, from, dst, to);
+    case 2:
+      return copy_paged_elements<uint16_t>(box, src, from, dst, to);
+    case 4:
+      return copy_paged_elements<uint32_t>(box, src, from, dst, to);
+    case 8:
+      return copy_paged_elements<uint64_t>(box, src, from, dst, to);
+    default:
+      for (uint64_t i = 0; i < box.count[l]; ++i, from += box.src[l], to += box.dst[l]) {
+        copy_run(src, from, dst, to, box.run_bytes, stream);
       }
   }
 }
@@ -215,21 +286,35 @@ bool box_contiguous(const StridedBox& box, BoxSide side) {
 
 void copy_box(const StridedBox& box, const MemoryView& src, const MemoryView& dst, int part,
               int parts) {
+  const bool stream = dst.pages != nullptr && box.total_bytes >= kStreamBytes;
   if (box.levels == 0) {
     const PartRange r = part_of(box.run_bytes, part, parts);
     copy_run(src, static_cast<int64_t>(r.begin), dst, static_cast<int64_t>(r.begin),
-             r.end - r.begin);
-    return;
-  }
-  const PartRange r = part_of(box.count[0], part, parts);
-  if (src.pages == nullptr && dst.pages == nullptr && box.levels > 1) {
+             r.end - r.begin, stream);
+  } else if (box.levels == 1) {
+    const PartRange r = part_of(box.count[0], part, parts);
+    StridedBox some = box;
+    some.count[0] = r.end - r.begin;
+    const auto begin = static_cast<int64_t>(r.begin);
+    if (src.pages == nullptr && dst.pages == nullptr) {
+      copy_level(some, src.flat + begin * box.src[0], dst.flat + begin * box.dst[0]);
+    } else {
+      copy_paged_level(some, src, begin * box.src[0], dst, begin * box.dst[0], stream);
+    }
+  } else {
+    const PartRange r = part_of(box.count[0], part, parts);
+    const bool flat = src.pages == nullptr && dst.pages == nullptr;
     for_each_index(box, box.levels - 1, r.begin, r.end, [&](int64_t from, int64_t to) {
-      copy_level(box, src.flat + from, dst.flat + to);
+      if (flat) {
+        copy_level(box, src.flat + from, dst.flat + to);
+      } else {
+        copy_paged_level(box, src, from, dst, to, stream);
+      }
     });
-    return;
   }
-  for_each_index(box, box.levels, r.begin, r.end,
-                 [&](int64_t from, int64_t to) { copy_run(src, from, dst, to, box.run_bytes); });
+  if (stream) {
+    _mm_sfence();  // before the end of the job is told to other threads
+  }
 }
 
 void fill_box(const StridedBox& box, uint64_t pattern, const MemoryView& dst, int part, int parts) {

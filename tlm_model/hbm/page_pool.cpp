@@ -1,31 +1,18 @@
 // Page pool on anonymous memory maps.
 #include "hbm/page_pool.hpp"
 
-#include <sys/mman.h>
-
 #include <cstring>
-#include <new>
+
+#include "kernel/host_pages.hpp"
 
 namespace tpu::model {
-namespace {
 
-void* map_pages(size_t pages) {
-  void* chunk = mmap(nullptr, pages * kHbmPageBytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (chunk == MAP_FAILED) {
-    throw std::bad_alloc();
-  }
-  return chunk;
-}
-
-}  // namespace
-
-PagePool::PagePool() : zero_page_(static_cast<uint8_t*>(map_pages(1))) {}
+PagePool::PagePool() : zero_page_(map_host_pages(kHbmPageBytes)) {}
 
 PagePool::~PagePool() {
-  munmap(zero_page_, kHbmPageBytes);
+  unmap_host_pages(zero_page_, kHbmPageBytes);
   for (void* chunk : chunks_) {
-    munmap(chunk, kChunkPages * kHbmPageBytes);
+    unmap_host_pages(chunk, kChunkPages * kHbmPageBytes);
   }
 }
 
@@ -70,7 +57,7 @@ void PagePool::release_if_unused(HbmPage* page) {
 }
 
 void PagePool::grow() {
-  auto* chunk = static_cast<uint8_t*>(map_pages(kChunkPages));
+  uint8_t* chunk = map_host_pages(kChunkPages * kHbmPageBytes);
   chunks_.push_back(chunk);
   for (size_t i = kChunkPages; i-- > 0;) {
     pages_.push_back(HbmPage{.data = chunk + i * kHbmPageBytes});

@@ -3,6 +3,7 @@
 #include "kernel/job_pool.hpp"
 
 #include "arith/flush_mode.hpp"
+#include "kernel/host_profile.hpp"
 
 namespace tpu::model {
 
@@ -30,6 +31,7 @@ void JobPool::launch(JobStrand& strand, Job& job) {
   job.next_ = nullptr;
   if (threads_ == 1) {
     const spec::ScopedFlushMode flush;
+    const HostTimer timer(HostWork::kJoinWork);
     for (int part = 0; part < job.parts_; ++part) {
       job.run_part(part);
     }
@@ -56,8 +58,10 @@ void JobPool::join(Job& job) {
     int part = 0;
     if (Job* work = claim(&job, &part); work != nullptr) {
       const spec::ScopedFlushMode flush;
+      const HostTimer timer(HostWork::kJoinWork);
       run_claimed(lock, *work, part);
     } else {
+      const HostTimer timer(HostWork::kJoinWait);
       done_cv_.wait(lock);
     }
   }

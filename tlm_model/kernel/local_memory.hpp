@@ -2,14 +2,14 @@
 // time of its own. Engines of the same core use data(); everybody else the socket.
 #pragma once
 
-#include <sys/mman.h>
 #include <tlm_utils/simple_target_socket.h>
 
 #include <cstdint>
 #include <cstring>
-#include <new>
 #include <systemc>
 #include <tlm>
+
+#include "kernel/host_pages.hpp"
 
 namespace tpu::model {
 
@@ -18,16 +18,11 @@ class LocalMemory : public sc_core::sc_module {
   tlm_utils::simple_target_socket_optional<LocalMemory> mem_tsock{"mem_tsock"};
 
   LocalMemory(sc_core::sc_module_name name, uint64_t bytes) : sc_module(name), bytes_(bytes) {
-    void* map = mmap(nullptr, bytes_ + kGuardBytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map == MAP_FAILED) {
-      throw std::bad_alloc();
-    }
-    data_ = static_cast<uint8_t*>(map);
+    data_ = map_host_pages(bytes_ + kGuardBytes);
     mem_tsock.register_b_transport(this, &LocalMemory::b_transport_mem);
     mem_tsock.register_transport_dbg(this, &LocalMemory::transport_dbg_mem);
   }
-  ~LocalMemory() override { munmap(data_, bytes_ + kGuardBytes); }
+  ~LocalMemory() override { unmap_host_pages(data_, bytes_ + kGuardBytes); }
 
   uint8_t* data() { return data_; }
   const uint8_t* data() const { return data_; }

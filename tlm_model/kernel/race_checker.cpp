@@ -143,15 +143,30 @@ void RaceChecker::access(uint32_t core, uint32_t unit, uint32_t owner, Memory me
   split(map, high);
   auto it = split(map, low);
   const auto first = it;
-  bool hole = it == map.end() || it->first != low;
+  uint64_t hole = high;  // the first bytes that nothing has written: [hole, hole_end)
+  uint64_t hole_end = high;
+  const auto unwritten = [&](uint64_t begin, uint64_t end) {
+    if (hole == high) {
+      hole = begin;
+      hole_end = end;
+    } else if (hole_end == begin) {
+      hole_end = end;
+    }
+  };
   uint64_t reached = low;
   for (; it != map.end() && it->first < high; ++it) {
-    hole = hole || it->first != reached;
     check_cell(me, owner, memory, it->first, it->second, write);
-    hole = hole || !it->second.written;
+    if (it->first != reached) {
+      unwritten(reached, it->first);
+    }
+    if (!it->second.written) {
+      unwritten(it->first, it->second.end);
+    }
     reached = it->second.end;
   }
-  hole = hole || reached < high;
+  if (reached < high) {
+    unwritten(reached, high);
+  }
   if (write) {  // one cell for all of it
     map.erase(first, it);
     Cell cell;
@@ -162,8 +177,8 @@ void RaceChecker::access(uint32_t core, uint32_t unit, uint32_t owner, Memory me
     map[low] = cell;
     return;
   }
-  if (hole && memory == Memory::kVmem) {
-    report("reads bytes that nothing has written", me, me, 0, owner, memory, low, high);
+  if (hole < high && memory == Memory::kVmem) {
+    report("reads bytes that nothing has written", me, me, 0, owner, memory, hole, hole_end);
   }
   if (core != owner) {
     return;  // no command reads another core's memory

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernel/cycles.hpp"
+#include "kernel/host_profile.hpp"
 
 namespace tpu::model {
 namespace {
@@ -86,7 +87,10 @@ void HartUnit::pass(uint64_t hart_cycles) {
 
 void HartUnit::step() {
   const uint32_t generation = generation_;
-  const HartRun slice = hart_.run(static_cast<uint64_t>(params_.mgmt.quantum));
+  const HartRun slice = [this] {
+    const HostTimer timer(HostWork::kHart, 1);
+    return hart_.run(static_cast<uint64_t>(params_.mgmt.quantum));
+  }();
   if (slice.reason != HartStop::kMmio) {
     pass(slice.cycles);
     if (slice.reason == HartStop::kTrap && generation == generation_) {

@@ -4,11 +4,11 @@
 #include "mxu/mxu_fast.hpp"
 
 #include <algorithm>
-#include <cstdlib>
-#include <new>
 #include <stdexcept>
 
 #include "arith/flush_mode.hpp"
+#include "kernel/host_pages.hpp"
+#include "kernel/host_profile.hpp"
 #include "mxu/mxu_fast_plan.hpp"
 #include "mxu/mxu_scalar.hpp"
 
@@ -18,22 +18,28 @@ namespace {
 // Scratch of one thread; grows, never shrinks, so that no job allocates in the steady state.
 class Scratch {
  public:
-  ~Scratch() { std::free(data_); }
+  Scratch() = default;
+  ~Scratch() { release(); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
   void* get(size_t bytes) {
     if (bytes > size_) {
-      std::free(data_);
-      size_ = (bytes + 4095) / 4096 * 4096;
-      data_ = std::aligned_alloc(4096, size_);
-      if (data_ == nullptr) {
-        size_ = 0;
-        throw std::bad_alloc();
-      }
+      release();
+      const size_t size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+      data_ = map_host_pages(size);
+      size_ = size;
     }
     return data_;
   }
 
  private:
-  void* data_ = nullptr;
+  void release() {
+    if (size_ != 0) {
+      unmap_host_pages(data_, size_);
+      size_ = 0;
+    }
+  }
+  uint8_t* data_ = nullptr;
   size_t size_ = 0;
 };
 
@@ -91,7 +97,7 @@ class FastRun {
         args_.panels = plan_.panels.data() + p;
         args_.panel_count = std::min(set_.block_panels, panel_count - p);
         args_.packed_rhs = space_.rhs.get(set_.rhs_bytes(args_.panel_count, args_.segment_count));
-        set_.pack_rhs(args_);
+        pack_rhs();
         row_blocks(p == 0);
       }
     }
@@ -100,6 +106,7 @@ class FastRun {
  private:
   // Rows and segments point into the rounded range.
   void round_lhs(const MxuJob& job, const MxuLhsRange& range) {
+    const HostTimer timer(HostWork::kMxuPack);
     const int64_t element = job.lhs_element();
     auto* rounded =
         static_cast<float*>(space_.rounded.get(static_cast<size_t>(range.count) * sizeof(float)));
@@ -114,6 +121,11 @@ class FastRun {
     in_range_ = true;
   }
 
+  void pack_rhs() {
+    const HostTimer timer(HostWork::kMxuPack);
+    set_.pack_rhs(args_);
+  }
+
   // All rows with the panels that are packed. A single row block stays packed over all panels.
   void row_blocks(bool first_panels) {
     for (int64_t row = 0; row < rows_; row += set_.block_rows) {
@@ -123,6 +135,7 @@ class FastRun {
       args_.rows = std::min(set_.block_rows, rows_ - row);
       if (!in_range_ && (first_panels || rows_ > set_.block_rows)) {
         args_.packed_lhs = space_.lhs.get(set_.lhs_bytes(args_.rows, args_.segment_count));
+        const HostTimer timer(HostWork::kMxuPack);
         set_.pack_lhs(args_);
       }
       set_.multiply(args_);

@@ -13,6 +13,7 @@ namespace tpu::model {
 namespace {
 
 constexpr int64_t kVec = 8;
+constexpr int64_t kAhead = 8;  // rows that are fetched before they are packed
 
 template <bool kBf16>
 struct Element {
@@ -188,7 +189,8 @@ struct PanelPacker {
 
   // Columns lie apart and k is contiguous: 8x8 transposes.
   void pack_transposed(const uint8_t* base) const {
-    alignas(32) float edge[kVec][kMxuSegment] = {};
+    alignas(32) float edge[kVec][kMxuSegment];
+    const int64_t next = width * a.n_rhs_stride;  // the panel that follows, as a rule
     for (int64_t n = 0; n < width; n += kVec) {
       const int64_t columns = panel.count - n < kVec ? panel.count - n : kVec;
       const bool whole = columns == kVec && segment.k % kVec == 0;
@@ -198,6 +200,10 @@ struct PanelPacker {
           E::copy(base + column(n + i), k, edge[i]);
         }
         std::memset(edge[i] + k, 0, static_cast<size_t>(kMxuSegment - k) * sizeof(float));
+      }
+      for (int64_t i = 0; i < columns; ++i) {
+        __builtin_prefetch(base + column(n + i) + next);
+        __builtin_prefetch(base + column(n + i) + next + 64);
       }
       for (int64_t k = 0; k < segment.k; k += kVec) {
         __m256 r[kVec];
@@ -224,8 +230,11 @@ void pack_wide(const MxuBlockArgs& a, int64_t nr, const MxuPanel* panels, int64_
     const uint8_t* base = a.rhs + panels[0].rhs_offset + segment.rhs_tap;
     for (int64_t k = 0; k < segment.k; ++k, to += nr) {
       const uint8_t* from = base + a.k_rhs[segment.k_first + k];
+      const uint8_t* ahead =
+          base + a.k_rhs[segment.k_first + (k + kAhead < segment.k ? k + kAhead : segment.k - 1)];
       float* row = to;
       for (int64_t p = 0; p < count; ++p, row += panel_floats) {
+        __builtin_prefetch(ahead + p * nr * Element<kBf16>::kBytes);
         for (int64_t n = 0; n < nr; n += kVec, from += kVec * Element<kBf16>::kBytes) {
           _mm256_store_ps(row + n, Element<kBf16>::load(from));
         }

@@ -6,35 +6,54 @@
 namespace tpu::model {
 namespace {
 
-// ---- lane-wise instructions
+// ---- lane-wise instructions. Pointers and counts are copied first: stores of lanes could change
+// them for all that the compiler knows.
 template <U (*Op)(U)>
 void unary(const VpuOpArgs& args) {
-  for (int s = 0; s < args.dense_rows; ++s) {
-    const int row = s * kRowWords;
-    for (int i = row; i < row + args.dense_lanes; i += kVpuWidth) {
-      store_lanes(args.rd + i, Op(load_lanes(args.rs1 + i)));
+  uint32_t* rd = args.rd;
+  const uint32_t* rs1 = args.rs1;
+  const int rows = args.dense_rows;
+  const int lanes = args.dense_lanes;
+  for (int s = 0; s < rows; ++s, rd += kRowWords, rs1 += kRowWords) {
+#pragma GCC unroll 4
+    for (int i = 0; i < lanes; i += kVpuWidth) {
+      store_lanes(rd + i, Op(load_lanes(rs1 + i)));
     }
   }
 }
 
 template <U (*Op)(U, U)>
 void binary(const VpuOpArgs& args) {
-  for (int s = 0; s < args.dense_rows; ++s) {
-    const int row = s * kRowWords;
-    for (int i = row; i < row + args.dense_lanes; i += kVpuWidth) {
-      store_lanes(args.rd + i, Op(load_lanes(args.rs1 + i), load_lanes(args.rs2 + i)));
+  uint32_t* rd = args.rd;
+  const uint32_t* rs1 = args.rs1;
+  const uint32_t* rs2 = args.rs2;
+  const int rows = args.dense_rows;
+  const int lanes = args.dense_lanes;
+  for (int s = 0; s < rows; ++s, rd += kRowWords, rs1 += kRowWords, rs2 += kRowWords) {
+#pragma GCC unroll 4
+    for (int i = 0; i < lanes; i += kVpuWidth) {
+      store_lanes(rd + i, Op(load_lanes(rs1 + i), load_lanes(rs2 + i)));
     }
   }
 }
 
 template <U (*Op)(U, U, U)>
 void ternary(const VpuOpArgs& args) {
-  for (int s = 0; s < args.dense_rows; ++s) {
-    const int row = s * kRowWords;
-    for (int i = row; i < row + args.dense_lanes; i += kVpuWidth) {
-      store_lanes(args.rd + i,
-                  Op(load_lanes(args.rs1 + i), load_lanes(args.rs2 + i), load_lanes(args.rs3 + i)));
+  uint32_t* rd = args.rd;
+  const uint32_t* rs1 = args.rs1;
+  const uint32_t* rs2 = args.rs2;
+  const uint32_t* rs3 = args.rs3;
+  const int rows = args.dense_rows;
+  const int lanes = args.dense_lanes;
+  for (int s = 0; s < rows; ++s) {
+#pragma GCC unroll 4
+    for (int i = 0; i < lanes; i += kVpuWidth) {
+      store_lanes(rd + i, Op(load_lanes(rs1 + i), load_lanes(rs2 + i), load_lanes(rs3 + i)));
     }
+    rd += kRowWords;
+    rs1 += kRowWords;
+    rs2 += kRowWords;
+    rs3 += kRowWords;
   }
 }
 
@@ -51,9 +70,14 @@ void scalar_binary(const VpuOpArgs& args) {
 U identity(U a) { return a; }
 
 void splat_imm(const VpuOpArgs& args) {
-  for (int s = 0; s < args.dense_rows; ++s) {
-    for (int i = 0; i < args.dense_lanes; i += kVpuWidth) {
-      store_lanes(args.rd + s * kRowWords + i, T::splat_u(args.imm));
+  uint32_t* rd = args.rd;
+  const U value = T::splat_u(args.imm);
+  const int rows = args.dense_rows;
+  const int lanes = args.dense_lanes;
+  for (int s = 0; s < rows; ++s, rd += kRowWords) {
+#pragma GCC unroll 4
+    for (int i = 0; i < lanes; i += kVpuWidth) {
+      store_lanes(rd + i, value);
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <vector>
 
 #include "arith/flush_mode.hpp"
 #include "vpu/vpu_kernel.hpp"
@@ -18,8 +19,19 @@ using spec::VpuOp;
 
 constexpr int kGranule = 16;  // words of the widest vector
 
+// An instruction as the runner executes it.
+struct Step {
+  VpuInsn insn;
+  VpuOpFn function;
+  bool writes = false;    // a register
+  bool operand = false;   // has an address or an index
+  bool in_place = false;  // a load whose register may be the memory itself for a full block
+};
+
+// Of a thread.
 struct alignas(64) RegisterFile {
   std::array<std::array<uint32_t, kVpuBlock>, kVpuRegisters> words;
+  std::vector<Step> steps;
 };
 
 RegisterFile& register_file() {
@@ -39,6 +51,18 @@ VpuOpTable table_of(VpuSimd simd) {
   return vpu_ops_scalar();
 }
 
+bool is_op(const VpuInsn& insn, VpuOp op) { return static_cast<VpuOp>(insn.op) == op; }
+
+bool is_constant(const VpuInsn& insn) {
+  return is_op(insn, VpuOp::kImm) || is_op(insn, VpuOp::kScalar);
+}
+
+bool reads(const VpuInsn& insn, uint8_t number) {
+  const VpuForm form = vpu_form(static_cast<VpuOp>(insn.op));
+  return (form.rs1 && insn.rs1 == number) || (form.rs2 && insn.rs2 == number) ||
+         (form.rs3 && (insn.imm & 0xffu) == number);
+}
+
 int round_up(int lanes) { return (lanes + kGranule - 1) / kGranule * kGranule; }
 
 }  // namespace
@@ -53,15 +77,10 @@ class VpuRunner {
     sees_cols_ = program.has_op(VpuOp::kLred) || (kernel.flat_ && program.has_op(VpuOp::kSred));
     max_rows_ = kernel.flat_ ? 1 : (sees_rows_ ? kVpuSublanes : clip(kernel.rows_, kVpuSublanes));
     max_lanes_ = sees_cols_ ? block_cols : clip(kernel.cols_, block_cols);
-    for (int s = 0; s < kVpuSections; ++s) {
-      SectionInfo& info = sections_[static_cast<size_t>(s)];
-      info.insns = program.section(s);
-      const bool local = program.section_is_local(s);
-      const bool lred = program.section_has_op(s, VpuOp::kLred);
-      const bool sred = program.section_has_op(s, VpuOp::kSred);
-      info.clip_rows = local && !sred;
-      info.clip_lanes = local && !lred && !(kernel.flat_ && sred);
+    for (size_t i = 0; i < reg_.size(); ++i) {
+      reg_[i] = file_.words[i].data();
     }
+    make_steps(program);
   }
 
   // Iterations [begin, end) of `loop`; the loops around it run once.
@@ -70,6 +89,7 @@ class VpuRunner {
     std::array<uint32_t, kVpuLoops> last = kernel_.loops_;
     first[static_cast<size_t>(loop)] = begin;
     last[static_cast<size_t>(loop)] = end;
+    set_constants();
     section(VpuSection::kPre);
     for (index_[0] = first[0]; index_[0] < last[0]; ++index_[0]) {
       section(VpuSection::kEnter0);
@@ -91,10 +111,97 @@ class VpuRunner {
 
  private:
   struct SectionInfo {
-    std::span<const VpuInsn> insns;
+    size_t first = 0;  // of its steps
+    size_t count = 0;
     bool clip_rows = false;
     bool clip_lanes = false;
   };
+
+  void make_steps(const VpuProgram& program) {
+    std::array<int, kVpuRegisters> writers{};
+    for (int s = 0; s < kVpuSections; ++s) {
+      for (const VpuInsn& insn : program.section(s)) {
+        writers[insn.rd] += vpu_form(static_cast<VpuOp>(insn.op)).rd ? 1 : 0;
+      }
+    }
+    footprints_ = kernel_.footprints();
+    file_.steps.clear();
+    for (int s = 0; s < kVpuSections; ++s) {
+      SectionInfo& info = sections_[static_cast<size_t>(s)];
+      const std::span<const VpuInsn> insns = program.section(s);
+      const bool local = program.section_is_local(s);
+      const bool lred = program.section_has_op(s, VpuOp::kLred);
+      const bool sred = program.section_has_op(s, VpuOp::kSred);
+      info.clip_rows = local && !sred;
+      info.clip_lanes = local && !lred && !(kernel_.flat_ && sred);
+      info.first = file_.steps.size();
+      for (size_t i = 0; i < insns.size(); ++i) {
+        const VpuInsn& insn = insns[i];
+        if (is_constant(insn) && writers[insn.rd] == 1) {
+          constants_.push_back(insn);  // the same in every block
+          continue;
+        }
+        file_.steps.push_back({.insn = insn,
+                               .function = table_.functions[insn.op],
+                               .writes = vpu_form(static_cast<VpuOp>(insn.op)).rd,
+                               .operand = vpu_form(static_cast<VpuOp>(insn.op)).access,
+                               .in_place = local && can_stay(insns, i)});
+      }
+      info.count = file_.steps.size() - info.first;
+    }
+  }
+
+  // True when the register that insns[at] loads may be the memory itself until it is written again:
+  // whole words in order, and no store that could change them while they are read.
+  bool can_stay(std::span<const VpuInsn> insns, size_t at) const {
+    const VpuInsn& load = insns[at];
+    if (!is_op(load, VpuOp::kLoad)) {
+      return false;
+    }
+    const VpuKernel::Operand& from = kernel_.operands_[load.imm];
+    const bool dense =
+        from.lane == 4 && (kernel_.flat_ || max_rows_ == 1 || from.sub == kVpuLanes * int64_t{4});
+    if (!dense || vpu_element_bytes(from.type) != 4) {
+      return false;
+    }
+    size_t last = at;  // last reader
+    for (size_t i = at + 1; i < insns.size(); ++i) {
+      last = reads(insns[i], load.rd) ? i : last;
+      if (vpu_form(static_cast<VpuOp>(insns[i].op)).rd && insns[i].rd == load.rd) {
+        break;
+      }
+    }
+    for (size_t i = at + 1; i <= last; ++i) {
+      if (is_op(insns[i], VpuOp::kStore) && overlap(load.imm, insns[i].imm)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool overlap(uint32_t a, uint32_t b) const {
+    for (const VpuFootprint& x : footprints_) {
+      for (const VpuFootprint& y : footprints_) {
+        if (x.access == static_cast<int>(a) && y.access == static_cast<int>(b) && x.begin < y.end &&
+            y.begin < x.end) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  void set_constants() {
+    VpuOpArgs args{};
+    args.flat = kernel_.flat_;
+    args.rows = args.dense_rows = 1;
+    args.lanes = args.dense_lanes = kVpuBlock;
+    for (const VpuInsn& insn : constants_) {
+      args.rd = reg_[insn.rd];
+      args.imm = is_op(insn, VpuOp::kScalar) ? kernel_.scalars_[insn.imm] : insn.imm;
+      table_.functions[insn.op](args);
+    }
+  }
 
   static int clip(uint32_t value, int limit) {
     return static_cast<int>(std::min(value, static_cast<uint32_t>(limit)));
@@ -107,7 +214,7 @@ class VpuRunner {
 
   void section(VpuSection which) {
     const SectionInfo& info = sections_[static_cast<size_t>(which)];
-    if (info.insns.empty()) {
+    if (info.count == 0) {
       return;
     }
     const int depth = kVpuSectionDepth[static_cast<size_t>(which)];
@@ -123,31 +230,32 @@ class VpuRunner {
     const bool joined = args.lanes == kVpuLanes;
     args.dense_rows = joined ? 1 : args.rows;
     args.dense_lanes = joined ? args.rows * args.lanes : args.lanes;
-    for (const VpuInsn& insn : info.insns) {
-      execute(insn, depth, args);
+    const bool full = args.valid_rows >= args.rows && args.valid_lanes == args.lanes;
+    const Step* step = file_.steps.data() + info.first;
+    for (size_t i = 0; i < info.count; ++i, ++step) {
+      execute(*step, depth, full, args);
     }
   }
 
-  void execute(const VpuInsn& insn, int depth, VpuOpArgs& args) {
-    const auto reg = [this](uint32_t number) { return file_.words[number % kVpuRegisters].data(); };
-    args.rd = reg(insn.rd);
-    args.rs1 = reg(insn.rs1);
-    args.rs2 = reg(insn.rs2);
-    args.rs3 = reg(insn.imm & 0xffu);
+  void execute(const Step& step, int depth, bool full, VpuOpArgs& args) {
+    const VpuInsn& insn = step.insn;
+    args.rs1 = reg_[insn.rs1 % kVpuRegisters];
+    args.rs2 = reg_[insn.rs2 % kVpuRegisters];
+    args.rs3 = reg_[insn.imm % kVpuRegisters];
     args.imm = insn.imm;
-    switch (static_cast<VpuOp>(insn.op)) {
-      case VpuOp::kLoad:
-      case VpuOp::kStore:
-      case VpuOp::kIndex:
-        set_operand(kernel_.operands_[insn.imm], insn, depth, args);
-        break;
-      case VpuOp::kScalar:
-        args.imm = kernel_.scalars_[insn.imm];
-        break;
-      default:
-        break;
+    if (step.operand) {
+      set_operand(kernel_.operands_[insn.imm], insn, depth, args);
+      if (step.in_place && full) {
+        reg_[insn.rd] = reinterpret_cast<uint32_t*>(args.address);
+        return;
+      }
+    } else if (is_op(insn, VpuOp::kScalar)) {
+      args.imm = kernel_.scalars_[insn.imm];
     }
-    table_.functions[insn.op](args);
+    if (step.writes) {
+      args.rd = reg_[insn.rd] = file_.words[insn.rd].data();
+    }
+    step.function(args);
   }
 
   void set_operand(const VpuKernel::Operand& operand, const VpuInsn& insn, int depth,
@@ -174,6 +282,9 @@ class VpuRunner {
   RegisterFile& file_;
   bool sees_rows_ = false;  // some instruction reads across masked sublanes
   bool sees_cols_ = false;
+  std::array<uint32_t*, kVpuRegisters> reg_{};  // where each register is: file or memory
+  std::vector<VpuFootprint> footprints_;
+  std::vector<VpuInsn> constants_;
   int max_rows_ = 0;
   int max_lanes_ = 0;
   std::array<SectionInfo, kVpuSections> sections_{};

@@ -37,6 +37,7 @@ struct OpenOptions {
   std::string simd;  ///< empty: the best that the host has
   bool no_data = false;
   bool check = false;
+  bool profile = false;  ///< count the host's time: Board::profile()
   std::string trace_path;
   std::string waves_path;         ///< FST of board-level signals
   uint64_t waves_first_step = 0;  ///< of the launches, counted together
@@ -86,6 +87,15 @@ struct BoardCounters {
   uint64_t recoveries = 0;          ///< times that held cores were resumed
 };
 
+/// Host time that the simulation spent on one kind of work, summed over its threads.
+struct HostWorkTime {
+  std::string name;
+  std::string unit;  ///< of `amount`; empty when only time is counted
+  double seconds = 0;
+  uint64_t count = 0;
+  uint64_t amount = 0;
+};
+
 enum class CloseMode : uint8_t { kDrain, kCancel };
 
 class Board {
@@ -128,6 +138,8 @@ class Board {
   /// Cycles of each core with a program running, as of the last program that ended; from the same
   /// port.
   std::vector<uint64_t> run_cycles() const;
+  /// With OpenOptions::profile, since the board was opened; from the same port. Empty otherwise.
+  std::vector<HostWorkTime> profile() const;
   /// Waits until everything that was submitted is over; errors stay with their events.
   void synchronize() const;
 

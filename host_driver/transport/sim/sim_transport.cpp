@@ -28,6 +28,7 @@ model::BoardOptions board_options(const TransportRequest& request) {
   options.simd = request.simd;
   options.no_data = request.no_data;
   options.check = request.check;
+  options.profile = request.profile;
   options.trace_path = request.trace_path;
   options.waves_path = request.waves_path;
   options.waves_first_step = request.waves_first_step;
@@ -71,6 +72,11 @@ class SimTransport : public Transport {
     stats.lockstep_tiles = from.lockstep_tiles;
     stats.lockstep_mismatches = from.lockstep_mismatches;
     stats.lockstep_text = std::move(from.lockstep_text);
+    for (model::HostWorkStats& work : from.profile) {
+      stats.profile.push_back({std::move(work.name), std::move(work.unit),
+                               static_cast<double>(work.nanoseconds) * 1e-9, work.count,
+                               work.amount});
+    }
     stats.check_findings = from.check_findings;
     stats.check_text = std::move(from.check_text);
     stats.waits_text = std::move(from.waits_text);

@@ -114,6 +114,41 @@ TEST(StridedBox, CopiesAndFillsAsPlainLoopsDo) {
   }
 }
 
+// Copies that are large enough to go around the caches, at any alignment and across pages.
+TEST(StridedBox, LargeCopiesIntoHbm) {
+  constexpr uint32_t kRows = 150, kRun = 2999;
+  constexpr int64_t kSrcPitch = kRun + 5, kDstPitch = kRun + 100;
+  constexpr uint64_t kBytes = kRows * kDstPitch;
+  std::mt19937 random(9);
+  std::vector<uint8_t> src(kRows * kSrcPitch);
+  for (uint8_t& v : src) {
+    v = static_cast<uint8_t>(random());
+  }
+  const std::array<int64_t, 5> src_strides = {0, 0, 0, kSrcPitch, 1};
+  const StridedBox box =
+      normalise_box(1, {1, 1, 1, kRows, kRun}, &src_strides, {0, 0, 0, kDstPitch, 1});
+  std::vector<uint8_t> expected(kBytes, 0x5a);
+  for (size_t row = 0; row < kRows; ++row) {
+    std::copy_n(src.begin() + static_cast<int64_t>(row) * kSrcPitch, kRun,
+                expected.begin() + static_cast<int64_t>(row) * kDstPitch);
+  }
+  PagePool pool;
+  for (const uint64_t base : {0, 1, 37, 60001}) {
+    HbmStore store(pool, 16 * kHbmPageBytes);
+    std::vector<uint8_t> got(kBytes, 0x5a);
+    store.write(base, got);
+    PageSet pages;
+    pages.open(base, base + kBytes - 1);
+    store.pin(pages, base, kBytes, true, false);
+    for (int part = 0; part < 2; ++part) {
+      copy_box(box, {.flat = src.data()}, {.pages = &pages, .base = base}, part, 2);
+    }
+    store.unpin(pages);
+    store.read(base, got);
+    EXPECT_EQ(got, expected) << base;
+  }
+}
+
 TEST(StridedBox, MergesDenseLoopsAndCountsGranules) {
   const std::array<int64_t, 5> dense = {0, 0, 4096, 64, 4};
   const StridedBox box = normalise_box(4, {1, 1, 8, 64, 16}, &dense, dense);

@@ -65,6 +65,42 @@ TEST(VpuKernel, TailLanesLeaveMemoryAlone) {
   EXPECT_TRUE(vmem == before);  // nothing else was written
 }
 
+// A register keeps what it has loaded when a store changes that memory: in place, one lane further,
+// and by a store of the loaded register itself; for full blocks and for tails.
+TEST(VpuKernel, RegistersKeepWhatWasLoaded) {
+  for (const uint32_t elements : {1024u, 2048u, 3000u}) {
+    for (const int64_t shift : {-4, 0, 4, 128}) {
+      for (int form = 0; form < 3; ++form) {
+        KernelBuilder b;
+        b.flat(elements);
+        const uint32_t in = b.vector(4096, Elem::kI32);
+        const uint32_t shifted = b.vector(4096 + shift, Elem::kI32);
+        const uint32_t out = b.vector(0x20000, Elem::kI32);
+        b.add(Section::kBody, VpuOp::kLoad, 0, 0, 0, in);
+        if (form == 0) {  // stored while it is still read
+          b.add(Section::kBody, VpuOp::kNegI, 1, 0);
+          b.add(Section::kBody, VpuOp::kStore, 0, 1, 0, shifted);
+          b.add(Section::kBody, VpuOp::kAddI, 2, 0, 1);
+          b.add(Section::kBody, VpuOp::kStore, 0, 2, 0, out);
+        } else if (form == 1) {  // moved
+          b.add(Section::kBody, VpuOp::kStore, 0, 0, 0, shifted);
+        } else {  // the result takes the register's place
+          b.add(Section::kBody, VpuOp::kNegI, 0, 0);
+          b.add(Section::kBody, VpuOp::kStore, 0, 0, 0, shifted);
+          b.add(Section::kBody, VpuOp::kStore, 0, 0, 0, in);
+        }
+        std::vector<uint8_t> vmem = matrix_memory(8192, elements);
+        std::vector<uint8_t> expected = vmem;
+        run(b, vmem);
+        const VpuProgram program = b.program();
+        b.machine(program, expected.data()).run();
+        EXPECT_TRUE(vmem == expected)
+            << elements << " elements, shift " << shift << ", form " << form;
+      }
+    }
+  }
+}
+
 TEST(VpuKernel, StoreModesWriteTheirLanesOnly) {
   for (uint32_t mode = 0; mode < spec::kVpuStoreModeCount; ++mode) {
     KernelBuilder b;

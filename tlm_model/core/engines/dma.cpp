@@ -21,6 +21,9 @@ Dma::Dma(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& c
          const DmaResources& resources)
     : Engine(name, queue, context, static_cast<size_t>(context.params.dma.in_flight)),
       resources_(resources),
+      kind_(queue == spec::Queue::kDmaIn    ? HostWork::kDmaIn
+            : queue == spec::Queue::kDmaOut ? HostWork::kDmaOut
+                                            : HostWork::kDmaRemote),
       in_fixed_(spec::cycles_from_ns(context.params, context.params.dma.in_fixed_ns)),
       out_fixed_(spec::cycles_from_ns(context.params, context.params.dma.out_fixed_ns)),
       local_fixed_(spec::cycles_from_ns(context.params, context.params.dma.local_fixed_ns)),
@@ -174,6 +177,7 @@ MemoryView Dma::view(const Place& place, const DmaPlan& plan, BoxSide side, Page
   if (place.hbm == nullptr) {
     return {.flat = place.flat};
   }
+  const HostTimer timer(HostWork::kPages, plan.box.total_bytes);
   const ByteExtent extent = box_extent(plan.box, side);
   pages.open(place.base + static_cast<uint64_t>(extent.low),
              place.base + static_cast<uint64_t>(extent.high) - 1);
@@ -200,11 +204,13 @@ void Dma::start_work(const Flight& /*flight*/, const DmaPlan& plan, const Place&
       static_cast<int>(std::min({plan.box.total_bytes / kPartBytes + 1,
                                  static_cast<uint64_t>(context().pool.threads()), cuts}));
   transfer.work.prepare(plan, from, to, parts);
+  transfer.work.count_as(plan.is_fill ? HostWork::kFill : kind_, plan.box.total_bytes);
   context().pool.launch(strand_, transfer.work);
 }
 
 void Dma::note_accesses(const Flight& flight, const DmaPlan& plan, const Place& src,
                         const Place& dst, bool dropped) {
+  const HostTimer timer(HostWork::kChecker);
   const auto memory_of = [](const Operand& operand) {
     switch (static_cast<spec::Space>(operand.address.space)) {
       case spec::Space::kVmem:

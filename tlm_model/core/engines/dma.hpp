@@ -11,6 +11,7 @@
 #include "core/strided_box.hpp"
 #include "kernel/fluid_share.hpp"
 #include "kernel/hbm_if.hpp"
+#include "kernel/host_profile.hpp"
 
 namespace tpu::model {
 
@@ -42,6 +43,11 @@ class Dma : public Engine {
  private:
   class Work : public Job {
    public:
+    // For the host's profile.
+    void count_as(HostWork kind, uint64_t bytes) {
+      kind_ = kind;
+      bytes_ = bytes;
+    }
     void prepare(const DmaPlan& plan, const MemoryView& src, const MemoryView& dst, int parts) {
       plan_ = &plan;
       indexed_ = nullptr;
@@ -59,6 +65,7 @@ class Dma : public Engine {
       set_parts(parts);
     }
     void run_part(int part) override {
+      const HostTimer timer(kind_, bytes_ / static_cast<uint64_t>(parts_count_));
       if (indexed_ != nullptr) {
         copy_records(*indexed_, src_, dst_, part, parts_count_);
       } else if (plan_->is_fill) {
@@ -70,6 +77,8 @@ class Dma : public Engine {
 
    private:
     const DmaPlan* plan_ = nullptr;
+    HostWork kind_ = HostWork::kDmaIn;
+    uint64_t bytes_ = 0;
     const IndexedBox* indexed_ = nullptr;  // in place of plan_
     MemoryView src_, dst_;
     int parts_count_ = 1;
@@ -117,6 +126,7 @@ class Dma : public Engine {
   MemoryView view(const Place& place, const DmaPlan& plan, BoxSide side, PageSet& pages);
 
   const DmaResources resources_;
+  const HostWork kind_;
   const uint64_t in_fixed_;
   const uint64_t out_fixed_;
   const uint64_t local_fixed_;

@@ -110,6 +110,7 @@ bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
 
 void Dma::note_indexed(const IndexedPlan& plan, const IndexedBox& box, uint64_t list,
                        const Place& src, const Place& dst) {
+  const HostTimer timer(HostWork::kChecker);
   const uint32_t me = context().core_id;
   note_access(me, RaceChecker::Memory::kVmem, list, box.list.size() * sizeof(int32_t), false);
   const auto note = [&](BoxSide side, const Operand& operand, uint64_t base) {
@@ -180,6 +181,7 @@ void Dma::start_indexed_work(const IndexedPlan& plan, const Place& src, const Pl
   const uint64_t parts = std::min(
       {bytes / kPartBytes + 1, box.list.size(), static_cast<uint64_t>(context().pool.threads())});
   transfer.work.prepare(box, from, to, plan.scatter ? 1 : static_cast<int>(parts));
+  transfer.work.count_as(HostWork::kDmaIndexed, plan.transfer.box.total_bytes * box.list.size());
   context().pool.launch(strand_, transfer.work);
 }
 

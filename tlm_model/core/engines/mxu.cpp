@@ -6,6 +6,7 @@
 #include "core/access_walk.hpp"
 #include "core/operand_check.hpp"
 #include "kernel/cycles.hpp"
+#include "kernel/host_profile.hpp"
 #include "tpu/spec/rings.h"
 
 namespace tpu::model {
@@ -17,6 +18,8 @@ constexpr size_t kInFlight = 16;
 // Work of a part that is worth a thread of its own, in multiply-adds.
 constexpr uint64_t kPartFlops = 8'000'000;
 constexpr int64_t kRowGranule = 16;
+// Every part packs all of rhs: fewer rows than this are not worth it.
+constexpr int64_t kPartRows = 96;
 
 }  // namespace
 
@@ -28,6 +31,13 @@ void Mxu::Work::prepare(MxuEngine& engine, const MxuJob& job, int parts) {
     jobs_ = mxu_split_rows(job, parts, kRowGranule);
   }
   set_parts(static_cast<int>(jobs_.size()));
+}
+
+void Mxu::Work::run_part(int part) {
+  const MxuJob& job = jobs_[static_cast<size_t>(part)];
+  const HostTimer timer(HostWork::kMxu,
+                        static_cast<uint64_t>(2 * job.rows() * job.taps() * job.k() * job.n()));
+  engine_->run(job);
 }
 
 Mxu::Mxu(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context,
@@ -76,6 +86,7 @@ bool Mxu::start_command(Flight& flight) {
     }
   }
   if (context().checker != nullptr) {
+    const HostTimer timer(HostWork::kChecker);
     visit_matmul(
         plan, base[0], base[1], base[2], [this](uint64_t address, uint64_t bytes, bool write) {
           note_access(context().core_id, RaceChecker::Memory::kVmem, address, bytes, write);
@@ -94,8 +105,11 @@ bool Mxu::start_command(Flight& flight) {
   job.rhs = vmem_ + base[2];
   job.start_cycle = now;
   MxuEngine& engine = engine_for_step();
-  const auto worth = static_cast<int>(std::min<uint64_t>(plan.flops / (2 * kPartFlops) + 1, 64));
-  const int parts = engine.splittable() ? std::min(context().pool.threads(), worth) : 1;
+  const auto worth =
+      std::min(static_cast<int64_t>(plan.flops / (2 * kPartFlops)), job.rows() / kPartRows);
+  const int parts = engine.splittable()
+                        ? static_cast<int>(std::clamp<int64_t>(worth, 1, context().pool.threads()))
+                        : 1;
   Work& work = work_[flight.index];
   work.prepare(engine, job, parts);
   context().pool.launch(strand_, work);

@@ -36,7 +36,7 @@ class Mxu : public Engine {
   class Work : public Job {
    public:
     void prepare(MxuEngine& engine, const MxuJob& job, int parts);
-    void run_part(int part) override { engine_->run(jobs_[static_cast<size_t>(part)]); }
+    void run_part(int part) override;
 
    private:
     MxuEngine* engine_ = nullptr;

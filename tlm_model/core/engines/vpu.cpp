@@ -5,6 +5,7 @@
 
 #include "core/access_walk.hpp"
 #include "kernel/cycles.hpp"
+#include "kernel/host_profile.hpp"
 #include "tpu/spec/fault_regs.hpp"
 #include "tpu/spec/rings.h"
 
@@ -28,6 +29,8 @@ void Vpu::Work::prepare(const VpuKernel& kernel, uint8_t* vmem, VpuSimd simd, in
 }
 
 void Vpu::Work::run_part(int part) {
+  const HostTimer timer(HostWork::kVpu,
+                        kernel_->lane_operations() / static_cast<uint64_t>(parts_count_));
   if (parts_count_ == 1) {
     kernel_->run(vmem_, simd_);
     return;
@@ -74,6 +77,7 @@ bool Vpu::start_command(Flight& flight) {
     return false;
   }
   if (context().checker != nullptr) {
+    const HostTimer timer(HostWork::kChecker);
     std::array<int64_t, kMaxOperands> bases{};
     for (size_t i = 0; i < plan.accesses.size(); ++i) {
       bases[i] = plan.accesses[i].addr.offset + flight.queued.addend[i];

@@ -36,6 +36,7 @@ bool Xlu::start_command(Flight& flight) {
     return false;
   }
   if (context().checker != nullptr) {
+    const HostTimer timer(HostWork::kChecker);
     visit_transpose(plan, src, dst, [this](uint64_t address, uint64_t bytes, bool write) {
       note_access(context().core_id, RaceChecker::Memory::kVmem, address, bytes, write);
     });

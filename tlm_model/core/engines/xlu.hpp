@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/engine.hpp"
+#include "kernel/host_profile.hpp"
 
 namespace tpu::model {
 
@@ -27,7 +28,12 @@ class Xlu : public Engine {
       parts_count_ = parts;
       set_parts(parts);
     }
-    void run_part(int part) override { transpose_box(shape_, src_, dst_, part, parts_count_); }
+    void run_part(int part) override {
+      const HostTimer timer(HostWork::kTranspose, shape_.batch * shape_.rows * shape_.cols *
+                                                      shape_.elem_bytes /
+                                                      static_cast<uint64_t>(parts_count_));
+      transpose_box(shape_, src_, dst_, part, parts_count_);
+    }
 
    private:
     TransposeShape shape_;
