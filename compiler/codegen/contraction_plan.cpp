@@ -179,6 +179,9 @@ class Chooser {
     const int64_t mb = block_count(c_.m, t.m), nb = block_count(c_.n, t.n),
                   kb = block_count(c_.k, t.k);
     const int64_t rows = m.iterations(), cols = n.iterations(), depth = k.iterations();
+    if (limits_.whole_vectors && !fills_vectors(t, mb, rows)) {
+      return;
+    }
     // VMEM.
     const auto slots = [](int64_t loads) { return loads > 1 ? 2 : 1; };
     const int64_t l = elem_bytes(c_.lhs->type.elem);
@@ -194,6 +197,7 @@ class Chooser {
       int64_t copies = 1 + (limits_.narrow_out ? 1 : 0) + (w_.turn_out ? 1 : 0);
       need += out * copies * slots(mb * nb);
     }
+    need += rows * cols * limits_.epilogue_bytes * slots(mb * nb);
     if (need > limits_.budget) {
       return;
     }
@@ -210,6 +214,9 @@ class Chooser {
     const auto lane = static_cast<double>(board_.mxu.cols);
     const double turn = w_.turns() ? static_cast<double>(rows * depth) / lane : 0;
     for (const bool rows_outside : {false, true}) {
+      if (rows_outside && limits_.whole_vectors && nb > 1) {
+        continue;  // reductions are carried along the rows
+      }
       const int64_t lhs_again = rows_outside ? (kb == 1 ? 1 : nb) : (mb * kb == 1 ? 1 : nb);
       const int64_t rhs_again = rows_outside ? (nb * kb == 1 ? 1 : mb) : (kb == 1 ? 1 : mb);
       const auto lhs_loads = static_cast<double>(mb * kb * lhs_again),
@@ -224,6 +231,16 @@ class Chooser {
       t.cycles = std::max({mxu, dma, lhs_loads * turn}) + first + 60 * commands;
       found_.push_back({t, commands});
     }
+  }
+
+  // Blocks of rows that are whole vectors, the last one at least one of them.
+  bool fills_vectors(const TileChoice& t, int64_t mb, int64_t rows) const {
+    constexpr int64_t kSublanes = 8;
+    const CDim* cut = c_.m.empty() ? nullptr : &c_.m[t.m.axis];
+    const int64_t tail = cut == nullptr ? 0 : cut->n % t.m.size * (rows / t.m.size);
+    return mb == 1 ||
+           (rows % kSublanes == 0 &&
+            (tail == 0 || (t.m.axis == 0 && tail >= kSublanes) || tail % kSublanes == 0));
   }
 
   const Mapping& w_;

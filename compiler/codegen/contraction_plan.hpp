@@ -31,6 +31,9 @@ struct TileLimits {
   bool lhs_whole = false, rhs_whole = false, out_whole = false;
   bool narrow_out = false;  // bf16 result: f32 sums first
   bool direct_out = false;  // sums go straight to the whole output
+  // Of an epilogue: bytes that it streams for an element of the block; rows must fill vectors.
+  int64_t epilogue_bytes = 0;
+  bool whole_vectors = false;
 };
 
 struct TileChoice {
@@ -53,5 +56,33 @@ struct UnitShare {
 // block.
 UnitShare share_units(const std::vector<int64_t>& m, const std::vector<int64_t>& n, int64_t k_tiles,
                       const spec::BoardParams& board);
+
+// A block of a contraction as iterations of its epilogue's nest (epilogue.hpp).
+struct NestBlock {
+  Dims start, count;
+  Dims stride;  // per loop, in elements of the block's tile
+};
+
+// A block of an operand in VMEM: address of its element at indices 0; strides in bytes of the free
+// dims and of the k dims.
+struct Emitter::Tile {
+  int64_t address = 0;
+  Dims free, k;
+};
+
+struct Emitter::DotPlan {
+  Mapping w;
+  TileLimits limits;
+  TileChoice choice;
+  std::vector<Block> m, n, k;
+  std::array<int64_t, 2> lhs{-1, -1}, gathered{-1, -1}, turned{-1, -1}, rhs{-1, -1}, sum{-1, -1},
+      narrow{-1, -1}, flipped{-1, -1};
+  std::vector<int64_t> temporary;
+  size_t lhs_count = 0, rhs_count = 0, out_count = 0;
+  // With an epilogue: its plan, and its box for each block in the order of the blocks.
+  LoopPlan* epilogue = nullptr;
+  std::vector<NestBlock> boxes;
+  bool stores_sums = false;  // the sums go to HBM too
+};
 
 }  // namespace tpu::compiler

@@ -39,25 +39,22 @@ int64_t offset_of(const std::vector<CDim>& dims, const Block& b, int64_t CDim::*
 
 }  // namespace
 
-// A block of an operand in VMEM: address of its element at indices 0; strides in bytes of the free
-// dims and of the k dims.
-struct Emitter::Tile {
-  int64_t address = 0;
-  Dims free, k;
-};
-
-struct Emitter::DotPlan {
-  Mapping w;
-  TileLimits limits;
-  TileChoice choice;
-  std::vector<Block> m, n, k;
-  std::array<int64_t, 2> lhs{-1, -1}, gathered{-1, -1}, turned{-1, -1}, rhs{-1, -1}, sum{-1, -1},
-      narrow{-1, -1}, flipped{-1, -1};
-  std::vector<int64_t> temporary;
-  size_t lhs_count = 0, rhs_count = 0, out_count = 0;
-};
-
 void Emitter::emit_dot(const Kernel& k) {
+  if (k.after == nullptr) {
+    emit_sums(k);
+    return;
+  }
+  // If nobody else reads the sums, they take memory only if the epilogue cannot work on blocks.
+  k.after->order = k.order;
+  Buffer& sums = new_buffer(k.out);
+  sums.reads.insert(sums.reads.begin(), k.order);
+  if (!emit_fused(k)) {
+    emit_sums(k);
+    emit_loop(*k.after);
+  }
+}
+
+void Emitter::emit_sums(const Kernel& k) {
   const uint32_t id = op_id(k);
   Buffer& out = buffer(k.out);
   if (out.bytes == 0) {
@@ -72,25 +69,26 @@ void Emitter::emit_dot(const Kernel& k) {
     return;
   }
   place_dot(k, p, id);
+  all_batches(k, p, id);
+  if (!p.limits.out_whole) {
+    out.in_hbm = true;
+  } else if (out.must_store) {
+    store(out, id);
+  }
+  for (const int64_t address : p.temporary) {
+    give(address);
+  }
+  pinned_.clear();
+}
+
+void Emitter::all_batches(const Kernel& k, DotPlan& p, uint32_t id) {
   const std::vector<CDim>& batch = p.w.c.batch;
-  const Block all{Dims(batch.size(), 0), Dims(batch.size(), 1)};
   for (const Block& b : blocks_of(batch, {batch.empty() ? 0 : batch.size() - 1, 1})) {
     dot_batch(k, p, b, id);
   }
   matmul_flops +=
       static_cast<uint64_t>(2 * Contraction::count(k.dot.batch) * Contraction::count(k.dot.m) *
                             Contraction::count(k.dot.n) * Contraction::count(k.dot.k));
-  if (p.limits.out_whole) {
-    if (out.must_store) {
-      store(out, id);
-    }
-  } else {
-    out.in_hbm = true;
-  }
-  for (const int64_t address : p.temporary) {
-    give(address);
-  }
-  pinned_.clear();
 }
 
 void Emitter::fill_result(Buffer& out, uint32_t id) {
@@ -451,7 +449,19 @@ Emitter::Tile Emitter::sum_tile(const Kernel& k, const DotPlan& p, const Block& 
   return t;
 }
 
-// The sums of a block are complete: narrower elements, transposed, home.
+// Strides of a block's dims in the tile that goes home, in elements: as the sums, or turned.
+void Emitter::final_strides(const DotPlan& p, const Tile& sums, const Block& m, const Block& n,
+                            Dims& m_at, Dims& n_at) {
+  const int64_t rows = m.iterations(), cols = n.iterations();
+  for (const int64_t s : sums.free) {
+    m_at.push_back(p.w.turn_out ? s / 4 / cols : s / 4);
+  }
+  for (const int64_t s : sums.k) {
+    n_at.push_back(p.w.turn_out ? s / 4 * rows : s / 4);
+  }
+}
+
+// The sums of a block are complete: narrower elements, transposed, home (or to the epilogue).
 void Emitter::finish_block(const Kernel& k, DotPlan& p, const Tile& sums, const Block& m,
                            const Block& n, int64_t base, uint32_t id) {
   if (p.limits.direct_out) {
@@ -466,29 +476,24 @@ void Emitter::finish_block(const Kernel& k, DotPlan& p, const Tile& sums, const 
     convert_tile(from, p.narrow[slot], rows * cols, id);
     from = p.narrow[slot];
   }
-  Dims m_at, n_at;  // strides in bytes of the block at `from`
-  for (const int64_t s : sums.free) {
-    m_at.push_back(s / 4 * bytes);
-  }
-  for (const int64_t s : sums.k) {
-    n_at.push_back(s / 4 * bytes);
-  }
   if (p.w.turn_out) {  // [rows][cols] to [cols][rows]
     transpose(from, p.flipped[slot], bytes, rows, cols, cols * bytes, rows * bytes, id);
     from = p.flipped[slot];
-    for (int64_t& s : m_at) {
-      s /= cols;
-    }
-    for (int64_t& s : n_at) {
-      s *= rows;
+  }
+  if (p.epilogue != nullptr) {
+    finish_fused(k, p, from, id);
+    if (!p.stores_sums) {
+      return;
     }
   }
+  Dims m_at, n_at;
+  final_strides(p, sums, m, n, m_at, n_at);
   std::vector<CopyDim> dims;
   for (size_t i = 0; i < c.m.size(); ++i) {
-    dims.push_back({m.count[i], m_at[i], c.m[i].out * bytes});
+    dims.push_back({m.count[i], m_at[i] * bytes, c.m[i].out * bytes});
   }
   for (size_t i = 0; i < c.n.size(); ++i) {
-    dims.push_back({n.count[i], n_at[i], c.n[i].out * bytes});
+    dims.push_back({n.count[i], n_at[i] * bytes, c.n[i].out * bytes});
   }
   std::stable_sort(dims.begin(), dims.end(),
                    [](const CopyDim& a, const CopyDim& b) { return a.dst > b.dst; });

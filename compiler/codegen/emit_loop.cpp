@@ -18,6 +18,8 @@ int64_t short_tail(const Loop& loop, int64_t tile, int64_t block) {
   return loop.reduced && loop.n > tile && tail < block ? tail : 0;
 }
 
+}  // namespace
+
 // Rows and columns of blocks: the innermost loops. Where those would leave most lanes empty, others
 // take their place; not with a reduction, whose order depends on them.
 void choose_roles(const Nest& nest, VpuGenOptions& o) {
@@ -77,8 +79,6 @@ std::vector<int> choose_order(const Nest& nest, const VpuGenOptions& o) {
   }
   return order;
 }
-
-}  // namespace
 
 bool Emitter::tile_fits(const LoopPlan& plan, int64_t piece_limit) const {
   const Dims zero(plan.tile.size(), 0);
@@ -148,6 +148,10 @@ bool Emitter::plan_loop(const Kernel& k, LoopPlan& plan) {
   };
   for (size_t i = 0; i < k.nest.accesses.size(); ++i) {
     Buffer& b = buffer(k.nest.accesses[i].value);
+    if (b.value == plan.from_tile) {
+      plan.in_stream[i] = kFromTile;
+      continue;
+    }
     if (stays(b)) {
       whole(b);
       continue;

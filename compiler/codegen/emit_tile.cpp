@@ -131,6 +131,11 @@ void Emitter::emit_tile(const Kernel& k, LoopPlan& plan, const Dims& start, cons
     spec::VpuAccess a{};
     const int64_t bytes = elem_bytes(v->type.elem);
     a.type = static_cast<uint8_t>(isa_elem(v->type.elem));
+    if (stream == kFromTile) {
+      a.addr = vmem_addr(plan.tile_at);
+      strides(a, plan.tile_stride, bytes);
+      return a;
+    }
     if (stream < 0) {
       a.addr = vmem_addr(buffer(v).vmem + offset_at_start(view) * bytes);
       strides(a, view.stride, bytes);

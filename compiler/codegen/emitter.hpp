@@ -142,6 +142,8 @@ class Emitter {
   struct DotPlan;
   struct Tile;
   void emit_dot(const Kernel& k);
+  void emit_sums(const Kernel& k);
+  void all_batches(const Kernel& k, DotPlan& p, uint32_t id);
   void fill_result(Buffer& out, uint32_t id);
   void place_dot(const Kernel& k, DotPlan& p, uint32_t id);
   void drop_copy(Buffer& b, bool stays, uint32_t id);
@@ -158,12 +160,20 @@ class Emitter {
   Tile turn_tile(const Tile& from, const Block& m, const Block& k, int64_t bytes, int64_t slot,
                  uint32_t id);
   void dot_batch(const Kernel& k, DotPlan& p, const Block& batch, uint32_t id);
+  static void final_strides(const DotPlan& p, const Tile& sums, const Block& m, const Block& n,
+                            Dims& m_at, Dims& n_at);
   Tile sum_tile(const Kernel& k, const DotPlan& p, const Block& m, const Block& n, int64_t base);
   void finish_block(const Kernel& k, DotPlan& p, const Tile& sums, const Block& m, const Block& n,
                     int64_t base, uint32_t id);
   void matmul(const DotPlan& p, const Tile& left, const Tile& right, const Tile& out,
               const Block& m, const Block& n, const Block& k, bool accumulate, uint32_t id);
   void convert_tile(int64_t from, int64_t to, int64_t count, uint32_t id);
+
+  // emit_epilogue.cpp
+  bool emit_fused(const Kernel& k);
+  bool place_fused(const Kernel& k, DotPlan& p, uint32_t id);
+  bool fused_boxes(const Kernel& k, DotPlan& p);
+  void finish_fused(const Kernel& k, DotPlan& p, int64_t tile, uint32_t id);
 
   // emit_pad.cpp
   void emit_pad(const Kernel& k);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "codegen/epilogue.hpp"
 #include "codegen/kernels.hpp"
 #include "codegen/vpu_gen.hpp"
 
@@ -76,6 +77,9 @@ bool fits_command(const Kernel& k) {
 }
 
 bool split_kernel(KernelProgram& program, int order) {
+  if (split_epilogue(program, order)) {
+    return true;
+  }
   const auto it = std::next(program.kernels.begin(), order);
   if (it->kind != KernelClass::kLoop || it->ops.size() < 2) {
     return false;

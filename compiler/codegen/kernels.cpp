@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "codegen/contraction.hpp"
+#include "codegen/epilogue.hpp"
 
 namespace tpu::compiler {
 
@@ -585,6 +586,7 @@ class Fuser {
         ++order;
       }
     }
+    fuse_epilogues(program_);
   }
 
   const Module& module_;

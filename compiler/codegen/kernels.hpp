@@ -52,6 +52,7 @@ struct Kernel {
   size_t result = 0;           // copy_out: result number
   int order = 0;
   std::vector<const Value*> reads, writes;  // buffers
+  std::shared_ptr<Kernel> after;  // contract: loop kernel that works on its blocks (epilogue.hpp)
 };
 
 struct KernelProgram {

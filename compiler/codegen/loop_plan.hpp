@@ -32,6 +32,14 @@ Piece make_piece(const View& view, const Dims& start, const Dims& count, bool ex
 // Granule of a cut, so that blocks stay whole.
 int64_t granule(const VpuGenOptions& options, int loop);
 
+// `in_stream` of the operand that is a block of sums.
+inline constexpr int kFromTile = -2;
+
+// Loops on sublanes and lanes.
+void choose_roles(const Nest& nest, VpuGenOptions& options);
+// Order of the loops in a command.
+std::vector<int> choose_order(const Nest& nest, const VpuGenOptions& options);
+
 // Strides of what a node stores: dense over all loops, or over the kept ones.
 Dims store_strides(const Nest& nest, bool reduce_result);
 
@@ -57,6 +65,10 @@ struct Emitter::LoopPlan {
   int64_t carry = -1;               // accumulators between tiles
   int64_t carry_bytes = 0;
   bool cut_reduce = false;
+  // Epilogue: the operand that is a block of sums in VMEM, and where the block at hand lies.
+  const Value* from_tile = nullptr;
+  int64_t tile_at = 0;
+  Dims tile_stride;  // elements, per loop
   // Programs by first (1) and last (2) tile of a reduction; all tiles of a kind share one.
   struct Program {
     VpuGenResult generated;

@@ -144,6 +144,42 @@ def contraction_types() -> list[Case]:
     return cases
 
 
+def _batch_norm(x: jax.Array, w: jax.Array, scale: jax.Array, shift: jax.Array) -> tuple:
+    y = _conv((1, 1), "SAME")(x, w).astype(jnp.float32)
+    mean = y.mean((0, 1, 2))
+    variance = (y * y).mean((0, 1, 2)) - mean * mean
+    return jax.nn.relu((y - mean) * lax.rsqrt(variance + 1e-5) * scale + shift), mean
+
+
+def epilogues() -> list[Case]:
+    """Loops that work on the blocks of a contraction: bias, activation, masks, sums over rows, several readers."""
+    def layer(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
+        return jax.nn.relu(_conv((1, 1), "VALID")(x, w) + b)
+
+    def both(x: jax.Array, w: jax.Array, b: jax.Array, dy: jax.Array) -> tuple:
+        y, pull = jax.vjp(layer, x, w, b)
+        return y, *pull(dy)
+
+    def network(x: jax.Array, w1: jax.Array, b1: jax.Array, w2: jax.Array, b2: jax.Array) -> tuple:
+        return jax.grad(lambda *p: jnp.mean(layer(layer(x, p[0], p[1]), p[2], p[3]) ** 2), (0, 1, 2, 3))(w1, b1, w2, b2)
+
+    half = [jnp.asarray(v, jnp.bfloat16) for v in (_random(4, 12, 12, 16), _random(3, 3, 16, 32, seed=1), _random(32, seed=2))]
+    cases = [Case("layer_gradients", both, (_random(4, 12, 12, 16), _random(3, 3, 16, 32, seed=1), _random(32, seed=2),
+                                            _random(4, 10, 10, 32, seed=3)), l2=NEAR),
+             Case("network", network, (_random(5, 14, 14, 1), _random(3, 3, 1, 40, seed=1), _random(40, seed=2),
+                                       _random(3, 3, 40, 24, seed=3, scale=0.1), _random(24, seed=4)), l2=2e-5),
+             Case("layer_bf16", layer, tuple(half), l2=BF16),
+             Case("batch_norm", _batch_norm, (_random(24, 32, 32, 16), _random(3, 3, 16, 64, seed=1), _random(64, seed=2),
+                                              _random(64, seed=3)), l2=NEAR)]
+    for m, k, n in ((100, 64, 200), (1000, 64, 200), (25, 30, 300), (5000, 64, 300), (1, 7, 1), (9, 1, 130)):
+        x, w, r = _random(m, k), _random(k, n, seed=1), _random(m, n, seed=2)
+        cases += [Case(f"residual_{m}x{n}", lambda p, q, z: (p @ q + z, (p @ q + z).sum(0)), (x, w, r), l2=NEAR),
+                  Case(f"kept_{m}x{n}", lambda p, q: (p @ q, jnp.tanh(p @ q), (p @ q).max(0)), (x, w), l2=NEAR),
+                  Case(f"softmax_{m}x{n}", lambda p, q: jax.nn.softmax(p @ q * 0.1), (x, w), l2=NEAR),
+                  Case(f"transposed_{m}x{n}", lambda p, q, z: jnp.maximum((p @ q).T, z.T), (x, w, r), l2=NEAR)]
+    return cases
+
+
 def all_cases() -> list[Case]:
     """Every case."""
-    return convolutions() + random_convolutions() + contraction_types()
+    return convolutions() + random_convolutions() + contraction_types() + epilogues()
