@@ -208,13 +208,13 @@ void bench_program(Report& report, const BenchArguments& arguments, const std::s
   inputs.launch(1);
   board.synchronize();
   Window window(board, program.partitions());
-  constexpr int kParts = 5;
+  const int64_t parts = std::min<int64_t>(5, arguments.launches);
   double launches_a_second = 0;
   double commands_a_second = 0;
   uint64_t commands = 0;
-  const int64_t part = std::max<int64_t>(1, arguments.launches / kParts);
+  const int64_t part = std::max<int64_t>(1, arguments.launches / parts);
   ProfileWindow profile(board);
-  for (int n = 0; n < kParts; ++n) {
+  for (int64_t n = 0; n < parts; ++n) {
     window.open();
     const auto start = std::chrono::steady_clock::now();
     inputs.launch(part);
@@ -225,7 +225,7 @@ void bench_program(Report& report, const BenchArguments& arguments, const std::s
                                  static_cast<double>(window.commands() - commands) / wall.count());
     commands = window.commands();
   }
-  const auto launches = static_cast<double>(kParts * part);
+  const auto launches = static_cast<double>(parts * part);
   profile.close();
   const auto harts = window.hart_instructions();
   const double most = static_cast<double>(*std::max_element(harts.begin(), harts.end()));

@@ -43,8 +43,16 @@ class Scratch {
   size_t size_ = 0;
 };
 
+// Consecutive segments whose operands are packed together.
+struct KBlock {
+  int64_t first;
+  int64_t count;
+  int64_t k;
+};
+
 // What a thread keeps between jobs.
 struct Workspace {
+  std::vector<KBlock> k_blocks;
   MxuFastPlan plan;
   Scratch lhs, rhs, rounded;
   std::vector<const float*> row_at;
@@ -56,7 +64,9 @@ Workspace& workspace() {
   return space;
 }
 
-// One job on one kernel set: K blocks outermost, then column blocks, then row blocks.
+// One job on one kernel set. Blocks of columns outermost, then of rows, then K: what a block of
+// rows reads and sums stays in the second-level cache over all of K, while packed rhs streams by.
+// rhs is packed once a column block when several blocks of rows use it.
 class FastRun {
  public:
   FastRun(const MxuJob& job, const MxuKernelSet& set, Workspace& space)
@@ -81,24 +91,29 @@ class FastRun {
   }
 
   void run(bool accumulate) {
-    const auto segment_count = static_cast<int64_t>(plan_.segments.size());
     const auto panel_count = static_cast<int64_t>(plan_.panels.size());
-    for (int64_t s = 0; s < segment_count; s += set_.block_segments) {
-      args_.segments = plan_.segments.data() + s;
-      args_.segment_at = space_.segment_at.data() + s;
-      args_.segment_count = std::min(set_.block_segments, segment_count - s);
-      args_.zero_start = s == 0 && !accumulate;
-      args_.last = s + args_.segment_count == segment_count;
-      args_.k = 0;
-      for (int64_t i = 0; i < args_.segment_count; ++i) {
-        args_.k += args_.segments[i].k;
+    make_k_blocks();
+    const int64_t step = panels_at_once();
+    for (int64_t p = 0; p < panel_count; p += step) {
+      args_.panels = plan_.panels.data() + p;
+      args_.panel_count = std::min(step, panel_count - p);
+      const int64_t outer = rows_at_once();
+      const bool keep = rows_ > outer;
+      if (keep) {
+        for (const KBlock& block : space_.k_blocks) {
+          pack_rhs(block, true);
+        }
       }
-      for (int64_t p = 0; p < panel_count; p += set_.block_panels) {
-        args_.panels = plan_.panels.data() + p;
-        args_.panel_count = std::min(set_.block_panels, panel_count - p);
-        args_.packed_rhs = space_.rhs.get(set_.rhs_bytes(args_.panel_count, args_.segment_count));
-        pack_rhs();
-        row_blocks(p == 0);
+      for (int64_t row = 0; row < rows_; row += outer) {
+        const int64_t end = std::min(row + outer, rows_);
+        for (const KBlock& block : space_.k_blocks) {
+          if (!keep) {
+            pack_rhs(block, false);
+          }
+          use(block, accumulate);
+          args_.packed_rhs = packed_rhs(block, keep);
+          row_blocks(row, end, p == 0);
+        }
       }
     }
   }
@@ -121,21 +136,72 @@ class FastRun {
     in_range_ = true;
   }
 
-  void pack_rhs() {
+  void make_k_blocks() {
+    const auto segment_count = static_cast<int64_t>(plan_.segments.size());
+    space_.k_blocks.clear();
+    for (int64_t s = 0; s < segment_count; s += set_.block_segments) {
+      KBlock block{.first = s, .count = std::min(set_.block_segments, segment_count - s), .k = 0};
+      for (int64_t i = 0; i < block.count; ++i) {
+        block.k += plan_.segments[static_cast<size_t>(s + i)].k;
+      }
+      space_.k_blocks.push_back(block);
+    }
+  }
+
+  // As many as packed rhs of all K may have room for; few where lhs needs no packing for each
+  // column block, so that more rows stay in the cache together.
+  int64_t panels_at_once() const {
+    constexpr size_t kRoom = size_t{4} << 20;
+    constexpr int64_t kFewColumns = 128;
+    const size_t each = set_.rhs_bytes(1, static_cast<int64_t>(plan_.segments.size()));
+    return std::clamp<int64_t>(static_cast<int64_t>(kRoom / each), 1,
+                               in_range_ ? kFewColumns / set_.nr : set_.block_panels);
+  }
+
+  // Rows whose running values take a part of the second-level cache; whole row blocks.
+  int64_t rows_at_once() const {
+    constexpr int64_t kRoom = 128 * 1024;
+    const int64_t row_bytes = args_.panel_count * set_.nr * static_cast<int64_t>(sizeof(float));
+    return std::clamp<int64_t>(kRoom / row_bytes / set_.block_rows, 1,
+                               set_.outer_rows / set_.block_rows) *
+           set_.block_rows;
+  }
+
+  void use(const KBlock& block, bool accumulate) {
+    args_.segments = plan_.segments.data() + block.first;
+    args_.segment_at = space_.segment_at.data() + block.first;
+    args_.segment_count = block.count;
+    args_.k = block.k;
+    args_.zero_start = block.first == 0 && !accumulate;
+    args_.last = block.first + block.count == static_cast<int64_t>(plan_.segments.size());
+  }
+
+  // Place of a block's packed rhs; with `all`, every K block has one of its own.
+  void* packed_rhs(const KBlock& block, bool all) {
+    const auto segments = all ? static_cast<int64_t>(plan_.segments.size()) : block.count;
+    auto* base = static_cast<uint8_t*>(space_.rhs.get(set_.rhs_bytes(args_.panel_count, segments)));
+    return base + (all ? set_.rhs_bytes(args_.panel_count, block.first) : 0);
+  }
+
+  void pack_rhs(const KBlock& block, bool all) {
     const HostTimer timer(HostWork::kMxuPack);
+    use(block, true);
+    args_.packed_rhs = packed_rhs(block, all);
     set_.pack_rhs(args_);
   }
 
-  // All rows with the panels that are packed. A single row block stays packed over all panels.
-  void row_blocks(bool first_panels) {
-    for (int64_t row = 0; row < rows_; row += set_.block_rows) {
+  // Rows [begin, end) with the panels that are packed. With one K block, a single row block stays
+  // packed over all panels.
+  void row_blocks(int64_t begin, int64_t end, bool first_panels) {
+    const bool packed = !first_panels && rows_ <= set_.block_rows && space_.k_blocks.size() == 1;
+    for (int64_t row = begin; row < end; row += set_.block_rows) {
       args_.row_lhs = plan_.row_lhs.data() + row;
       args_.row_out = plan_.row_out.data() + row;
       args_.row_at = space_.row_at.data() + row;
-      args_.rows = std::min(set_.block_rows, rows_ - row);
-      if (!in_range_ && (first_panels || rows_ > set_.block_rows)) {
-        args_.packed_lhs = space_.lhs.get(set_.lhs_bytes(args_.rows, args_.segment_count));
+      args_.rows = std::min(set_.block_rows, end - row);
+      if (!in_range_ && !packed) {
         const HostTimer timer(HostWork::kMxuPack);
+        args_.packed_lhs = space_.lhs.get(set_.lhs_bytes(args_.rows, args_.segment_count));
         set_.pack_lhs(args_);
       }
       set_.multiply(args_);

@@ -63,6 +63,7 @@ struct MxuKernelSet {
   int64_t nr;              // columns of a panel
   int64_t block_segments;  // segments of a K block
   int64_t block_rows;      // rows packed at once
+  int64_t outer_rows;      // rows that go through all of K together, at most
   int64_t block_panels;    // panels packed at once
   size_t (*lhs_bytes)(int64_t rows, int64_t segments);
   size_t (*rhs_bytes)(int64_t panels, int64_t segments);

@@ -109,10 +109,10 @@ void MxuFastPlan::make_panels(const MxuJob& job, int64_t nr) {
 }
 
 // Worth it when the range is hardly larger than what a packed copy would hold (it is much smaller
-// when taps overlap), and when rows do not lie so far apart that they meet in the same cache sets.
+// when taps overlap), and when rows do not meet in the same cache sets.
 MxuLhsRange MxuFastPlan::lhs_range(const MxuJob& job) const {
   constexpr int64_t kMaxElements = int64_t{1} << 20;
-  constexpr int64_t kMaxRowPitch = 800;  // elements
+  constexpr int64_t kBadPitch = 512;  // elements: multiples of it share few cache sets
   const int64_t element = job.lhs_element();
   const auto rows = std::minmax_element(row_lhs.begin(), row_lhs.end());
   int64_t low = segments.front().lhs_offset;
@@ -132,7 +132,7 @@ MxuLhsRange MxuFastPlan::lhs_range(const MxuJob& job) const {
   const int64_t packed = static_cast<int64_t>(row_lhs.size()) * job.taps() * job.k();
   const int64_t pitch = row_lhs.size() < 2 ? 0 : std::llabs(row_lhs[1] - row_lhs[0]) / element;
   range.use = aligned && range.count <= kMaxElements && range.count <= packed + packed / 4 &&
-              pitch <= kMaxRowPitch;
+              (pitch < kBadPitch || pitch % kBadPitch != 0);
   return range;
 }
 

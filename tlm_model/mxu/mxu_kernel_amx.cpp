@@ -315,6 +315,7 @@ const MxuKernelSet* mxu_kernels_amx() {
   static constexpr MxuKernelSet set = {.nr = kSide,
                                        .block_segments = 32,
                                        .block_rows = 512,
+                                       .outer_rows = 512,
                                        .block_panels = 32,
                                        .lhs_bytes = amx_lhs_bytes,
                                        .rhs_bytes = amx_rhs_bytes,

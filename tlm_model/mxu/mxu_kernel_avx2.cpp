@@ -30,6 +30,7 @@ const MxuKernelSet* mxu_kernels_avx2() {
   static constexpr MxuKernelSet set = {.nr = 16,
                                        .block_segments = 8,
                                        .block_rows = 48,
+                                       .outer_rows = 192,
                                        .block_panels = 32,
                                        .lhs_bytes = fma_lhs_bytes,
                                        .rhs_bytes = fma_rhs_bytes<Avx2>,

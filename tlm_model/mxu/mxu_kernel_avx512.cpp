@@ -30,6 +30,7 @@ const MxuKernelSet* mxu_kernels_avx512() {
   static constexpr MxuKernelSet set = {.nr = 64,
                                        .block_segments = 8,
                                        .block_rows = 96,
+                                       .outer_rows = 384,
                                        .block_panels = 8,
                                        .lhs_bytes = fma_lhs_bytes,
                                        .rhs_bytes = fma_rhs_bytes<Avx512>,

@@ -53,6 +53,10 @@ TEST(MxuFast, MatchesReferenceAcrossRowAndPanelBlocks) {
   expect_same(test::packed_job({.rows = 530, .k = 40, .n = 70}, 1, Values::kNormal), "rows");
   expect_same(test::packed_job({.rows = 5, .k = 40, .n = 1100}, 2, Values::kNormal), "panels");
   expect_same(test::packed_job({.rows = 40, .k = 2304, .n = 40}, 3, Values::kNormal), "segments");
+  expect_same(test::packed_job({.rows = 250, .k = 1300, .n = 600}, 4, Values::kNormal), "all");
+  expect_same(
+      test::packed_job({.rows = 450, .k = 290, .n = 150, .accumulate = true}, 5, Values::kSpecial),
+      "all, accumulated");
 }
 
 TEST(MxuFast, MatchesReferenceOnStridedJobs) {
