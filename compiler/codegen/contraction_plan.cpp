@@ -341,4 +341,12 @@ std::optional<TileChoice> choose_tiles(const Mapping& w, const TileLimits& limit
   return Chooser(w, limits, board).run();
 }
 
+int64_t offset_of(const std::vector<CDim>& dims, const Block& b, int64_t CDim::*stride) {
+  int64_t at = 0;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    at += b.start[i] * (dims[i].*stride);
+  }
+  return at;
+}
+
 }  // namespace tpu::compiler

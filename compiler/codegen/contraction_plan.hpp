@@ -25,6 +25,10 @@ struct Block {
 // All blocks of a cut, in the order of the loops.
 std::vector<Block> blocks_of(const std::vector<Contraction::Dim>& dims, const Cut& cut);
 
+// Offset of a block's first iteration, with the given stride of each dim.
+int64_t offset_of(const std::vector<Contraction::Dim>& dims, const Block& b,
+                  int64_t Contraction::Dim::*stride);
+
 // What a plan may put into VMEM, and what already lies there.
 struct TileLimits {
   int64_t budget = 0;  // bytes for blocks
