@@ -20,19 +20,25 @@ int64_t short_tail(const Loop& loop, int64_t tile, int64_t block) {
 
 }  // namespace
 
-// Rows and columns of blocks: the innermost loops. Where those would leave most lanes empty, others
-// take their place; not with a reduction, whose order depends on them.
+// Rows and columns of blocks: the innermost loops.
 void choose_roles(const Nest& nest, VpuGenOptions& o) {
   const int n = static_cast<int>(nest.loops.size());
-  if (n <= 1) {
-    o.flat = true;
-    o.col_loop = n - 1;
-    return;
-  }
+  o.flat = n <= 1;
   o.col_loop = n - 1;
-  o.row_loop = n - 2;
-  if (nest.has_reduce) {
-    return;
+  if (n > 1) {
+    o.row_loop = n - 2;
+  }
+}
+
+namespace {
+
+// Where the innermost loops would leave most lanes empty, others take their place (not outer ones:
+// tiles cut those); not with a reduction, whose order depends on them. True if the roles have
+// changed.
+bool fill_lanes(const Nest& nest, VpuGenOptions& o) {
+  const int n = static_cast<int>(nest.loops.size());
+  if (o.flat || nest.has_reduce) {
+    return false;
   }
   const auto lanes_used = [&](int row, int col) {
     const auto used = [](int64_t count, int64_t block) {
@@ -41,18 +47,32 @@ void choose_roles(const Nest& nest, VpuGenOptions& o) {
     return used(nest.loops[static_cast<size_t>(row)].n, kSublanes) *
            used(nest.loops[static_cast<size_t>(col)].n, kLanes);
   };
-  constexpr double kWorth = 2;  // lanes at a stride are slower to load
+  constexpr double kWorth = 2, kBetter = 1.25;  // lanes at a stride are slower to load
+  const VpuGenOptions before = o;
+  const int outermost = std::max(n - 3, 0);
   double best = lanes_used(o.row_loop, o.col_loop) * kWorth;
-  for (int col = n; col-- > 0;) {
-    for (int row = n; row-- > 0;) {
+  for (int col = n; col-- > outermost;) {
+    for (int row = n; row-- > outermost;) {
       if (row != col && lanes_used(row, col) > best) {
-        best = lanes_used(row, col);
+        best = lanes_used(row, col) * kBetter;
         o.row_loop = row;
         o.col_loop = col;
       }
     }
   }
+  return o.row_loop != before.row_loop || o.col_loop != before.col_loop;
 }
+
+// True if a tile is shorter than a block.
+bool cuts_blocks(const Nest& nest, const VpuGenOptions& o, const Dims& tile) {
+  const auto cut = [&](int l) {
+    const int64_t n = nest.loops[static_cast<size_t>(l)].n;
+    return tile[static_cast<size_t>(l)] < std::min(n, granule(o, l));
+  };
+  return cut(o.row_loop) || cut(o.col_loop);
+}
+
+}  // namespace
 
 // The command holds four loops: kept loops of few iterations go outside of it.
 std::vector<int> choose_order(const Nest& nest, const VpuGenOptions& o) {
@@ -84,8 +104,8 @@ bool Emitter::tile_fits(const LoopPlan& plan, int64_t piece_limit) const {
   const Dims zero(plan.tile.size(), 0);
   int64_t total = 0;
   for (const Stream& s : plan.streams) {
-    const int64_t bytes =
-        make_piece(s.view, zero, plan.tile, s.output).elements * elem_bytes(s.value->type.elem);
+    const int64_t bytes = make_piece(s.view, zero, plan.tile, s.output, s.reach).elements *
+                          elem_bytes(s.value->type.elem);
     if (bytes > piece_limit) {
       return false;
     }
@@ -107,10 +127,9 @@ bool Emitter::cut_tiles(const Kernel& k, LoopPlan& plan, int64_t piece_limit) co
       throw Error("a reduction with this many separate runs of dimensions is not supported",
                   std::string(kind_name(k.ops.back()->kind)), k.ops.back()->loc);
     }
-    plan.tile[static_cast<size_t>(plan.order[i])] = 1;
   }
   for (const bool fine : {false, true}) {
-    for (const int l : plan.order) {
+    for (const int l : plan.cut_order) {
       const Loop& loop = nest.loops[static_cast<size_t>(l)];
       int64_t& c = plan.tile[static_cast<size_t>(l)];
       const int64_t g = fine && !loop.reduced ? 1 : granule(plan.options, l);
@@ -123,6 +142,41 @@ bool Emitter::cut_tiles(const Kernel& k, LoopPlan& plan, int64_t piece_limit) co
     }
   }
   return false;
+}
+
+// Accesses that differ in their offset alone (taps of a window) share the stream of access `first`
+// if they lie so close that one dense run for all of them is read faster.
+void Emitter::join_stream(const Nest& nest, size_t first, LoopPlan& plan) {
+  const NestAccess& a = nest.accesses[first];
+  int64_t lo = a.view.offset, hi = lo, points = 1, span = 1, longest = 0;
+  for (size_t l = 0; l < nest.loops.size(); ++l) {
+    const int64_t s = std::abs(a.view.stride[l]);
+    if (s != 0 && nest.loops[l].n > 1) {
+      points *= nest.loops[l].n;
+      span += s * (nest.loops[l].n - 1);
+      longest = std::max(longest, s);
+    }
+  }
+  std::vector<size_t> members;
+  for (size_t i = first + 1; i < nest.accesses.size(); ++i) {
+    const NestAccess& other = nest.accesses[i];
+    if (other.value == a.value && other.view.stride == a.view.stride) {
+      members.push_back(i);
+      lo = std::min(lo, other.view.offset);
+      hi = std::max(hi, other.view.offset);
+    }
+  }
+  const auto taps = static_cast<int64_t>(members.size()) + 1;
+  const int64_t bytes = (hi - lo) * elem_bytes(a.value->type.elem);
+  if (members.empty() || hi - lo > 2 * longest || 4 * bytes > plan.piece_limit ||
+      span + hi - lo > 2 * taps * points) {
+    return;
+  }
+  for (const size_t i : members) {
+    plan.in_stream[i] = plan.in_stream[first];
+  }
+  plan.streams.back().view.offset = lo;
+  plan.streams.back().reach = hi - lo;
 }
 
 // Decides what is whole in VMEM and what streams. False: try again with a value forced to stream.
@@ -156,8 +210,12 @@ bool Emitter::plan_loop(const Kernel& k, LoopPlan& plan) {
       whole(b);
       continue;
     }
+    if (plan.in_stream[i] >= 0) {
+      continue;  // with an access before it
+    }
     plan.in_stream[i] = static_cast<int>(plan.streams.size());
-    plan.streams.push_back({b.value, k.nest.accesses[i].view, false, 0, {}});
+    plan.streams.push_back({b.value, k.nest.accesses[i].view, false, 0, 0, {}});
+    join_stream(k.nest, i, plan);
   }
   for (size_t n = 0; n < k.nest.nodes.size(); ++n) {
     const Op* op = k.nest.nodes[n].op;
@@ -171,7 +229,7 @@ bool Emitter::plan_loop(const Kernel& k, LoopPlan& plan) {
     }
     plan.out_stream[static_cast<int>(n)] = static_cast<int>(plan.streams.size());
     plan.streams.push_back(
-        {b.value, {0, store_strides(k.nest, op->kind == Kind::kReduce)}, true, 0, {}});
+        {b.value, {0, store_strides(k.nest, op->kind == Kind::kReduce)}, true, 0, 0, {}});
   }
   return whole_bytes <= board_.core.vmem_kib * 1024 * 3 / 4;
 }
@@ -204,8 +262,8 @@ void Emitter::place_loop_buffers(const Kernel& k, LoopPlan& plan, uint32_t id) {
       longest[l] +=
           short_tail(k.nest.loops[l], plan.tile[l], granule(plan.options, static_cast<int>(l)));
     }
-    s.slot_bytes =
-        make_piece(s.view, zero, longest, s.output).elements * elem_bytes(s.value->type.elem);
+    s.slot_bytes = make_piece(s.view, zero, longest, s.output, s.reach).elements *
+                   elem_bytes(s.value->type.elem);
     for (int i = 0; i < (many ? 2 : 1); ++i) {
       s.slots.push_back(take(s.slot_bytes));
       plan.temporary.push_back(s.slots.back());
@@ -274,7 +332,9 @@ void Emitter::emit_loop(const Kernel& k) {
   }
   LoopPlan plan;
   choose_roles(k.nest, plan.options);
+  bool other_lanes = fill_lanes(k.nest, plan.options);
   plan.order = choose_order(k.nest, plan.options);
+  plan.cut_order = command_order(k.nest);
   for (size_t n = 0; n < k.nest.nodes.size(); ++n) {
     if (std::find(k.writes.begin(), k.writes.end(), k.nest.nodes[n].op->result()) !=
         k.writes.end()) {
@@ -286,7 +346,15 @@ void Emitter::emit_loop(const Kernel& k) {
   }
   int64_t piece = std::min(kPieceBytes, board_.core.vmem_kib * 1024 / 16);
   for (;;) {
-    const bool fits = plan_loop(k, plan) && cut_tiles(k, plan, piece);
+    plan.piece_limit = piece;
+    const bool planned = plan_loop(k, plan);
+    const bool fits = planned && cut_tiles(k, plan, piece);
+    if (planned && other_lanes && cuts_blocks(k.nest, plan.options, plan.tile)) {
+      choose_roles(k.nest, plan.options);
+      plan.order = choose_order(k.nest, plan.options);
+      other_lanes = false;
+      continue;
+    }
     if (fits) {
       try {
         place_loop_buffers(k, plan, id);
@@ -322,7 +390,7 @@ void Emitter::emit_loop(const Kernel& k) {
   }
   // Tiles in lexicographic order of the command's loops.
   std::vector<int64_t> tiles;
-  for (const int l : plan.order) {
+  for (const int l : plan.cut_order) {
     const int64_t n = k.nest.loops[static_cast<size_t>(l)].n, c = plan.tile[static_cast<size_t>(l)];
     int64_t t = (n + c - 1) / c;
     if (short_tail(k.nest.loops[static_cast<size_t>(l)], c, granule(plan.options, l)) > 0) {
@@ -335,7 +403,7 @@ void Emitter::emit_loop(const Kernel& k) {
     Dims start(plan.tile.size(), 0), count(plan.tile.size(), 1);
     bool first = true, last = true;
     for (size_t i = 0; i < tiles.size(); ++i) {
-      const auto l = static_cast<size_t>(plan.order[i]);
+      const auto l = static_cast<size_t>(plan.cut_order[i]);
       start[l] = at[i] * plan.tile[l];
       count[l] = at[i] == tiles[i] - 1 ? k.nest.loops[l].n - start[l] : plan.tile[l];
       if (k.nest.loops[l].reduced) {

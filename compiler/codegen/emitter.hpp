@@ -131,6 +131,7 @@ class Emitter {
   void emit_loop(const Kernel& k);
   void emit_empty(const Kernel& k, uint32_t id);
   bool plan_loop(const Kernel& k, LoopPlan& plan);
+  static void join_stream(const Nest& nest, size_t first, LoopPlan& plan);
   bool cut_tiles(const Kernel& k, LoopPlan& plan, int64_t piece_limit) const;
   bool tile_fits(const LoopPlan& plan, int64_t piece_limit) const;
   void place_loop_buffers(const Kernel& k, LoopPlan& plan, uint32_t id);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "codegen/contraction.hpp"
@@ -204,12 +205,17 @@ class Fuser {
     waits = true;
     return latest_of(*root->def);
   }
+  // Long chains may wait, with two paths an op: what is known stays known until a kernel changes.
   int latest_of(const Op& op) const {
+    if (const auto it = latest_.find(&op); it != latest_.end()) {
+      return it->second;
+    }
     int pos = -1;
     bool waits = false;
     for (const Value* v : op.operands) {
       pos = std::max(pos, latest(v, waits));
     }
+    latest_[&op] = pos;
     return pos;
   }
 
@@ -256,6 +262,7 @@ class Fuser {
       ops.push_back(op);
       if (joins(k, ops, domain)) {
         made_by_[op->result()] = &k;
+        latest_.clear();
         return;
       }
     }
@@ -344,6 +351,7 @@ class Fuser {
     }
     it = program_.kernels.insert(it, std::move(kernel));
     renumber(program_);
+    latest_.clear();
     return &*it;
   }
 
@@ -594,6 +602,7 @@ class Fuser {
   Uses uses_;
   KernelProgram program_;
   std::map<const Value*, Kernel*> made_by_;
+  mutable std::unordered_map<const Op*, int> latest_;  // of latest_of, until the kernels change
   std::set<const Value*> copied_;
   std::map<const Op*, size_t> bucket_at_;
 };

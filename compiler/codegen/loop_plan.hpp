@@ -26,8 +26,10 @@ struct Piece {
 };
 
 // The piece of the tile of `count` iterations from `start`.
-// `exact`: without holes, since a store must not write what is between the elements.
-Piece make_piece(const View& view, const Dims& start, const Dims& count, bool exact);
+// `exact`: without holes, since a store must not write what is between the elements. `reach` > 0:
+// runs with this many elements behind their last one, for accesses at other offsets.
+Piece make_piece(const View& view, const Dims& start, const Dims& count, bool exact,
+                 int64_t reach = 0);
 
 // Granule of a cut, so that blocks stay whole.
 int64_t granule(const VpuGenOptions& options, int loop);
@@ -48,14 +50,17 @@ struct Emitter::Stream {
   const Value* value = nullptr;
   View view;
   bool output = false;
+  int64_t reach = 0;  // input of several accesses (taps of a window): largest offset behind `view`
   int64_t slot_bytes = 0;
   std::vector<int64_t> slots;
 };
 
 struct Emitter::LoopPlan {
   VpuGenOptions options;
-  std::vector<int> order;           // of the loops in the command
+  std::vector<int> order;           // of the loops: outside of the command, then in it
+  std::vector<int> cut_order;       // in which tiles follow each other
   Dims tile;                        // iterations of a tile per loop
+  int64_t piece_limit = 0;          // bytes of one operand and tile
   std::vector<int> in_stream;       // per access: index of its stream, -1: resident
   std::map<int, int> out_stream;    // node -> stream
   std::vector<Stream> streams;      // inputs first

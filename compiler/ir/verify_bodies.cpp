@@ -179,6 +179,10 @@ void TypeRule::window() const {
                              a.base_dilation[i], a.window_dilation[i]));
   }
   if (op_.kind == Kind::kSelectAndScatter) {
+    for (size_t i = 0; i < a.size.size(); ++i) {
+      check(a.base_dilation[i] == 1 && a.window_dilation[i] == 1, "dilations must be 1");
+    }
+    select_body(*op_.regions[0]);
     check(in(1) == Type{in(0).elem, want} && in(2) == Type{in(0).elem, {}} && out() == in(0),
           "the source must be " + to_string(Type{in(0).elem, want}));
     check_body(*op_.regions[1], {in(0).elem}, 2);
@@ -196,6 +200,45 @@ void TypeRule::window() const {
   check_body(*op_.regions[0], elems, 2);
 }
 
+void TypeRule::select_body(const Region& body) const {
+  const Type scalar{in(0).elem, {}};
+  check(body.args.size() == 2 && body.args[0]->type == scalar && body.args[1]->type == scalar &&
+            body.terminator() != nullptr && body.terminator()->operands.size() == 1 &&
+            body.terminator()->operands[0]->type == Type{Elem::kI1, {}},
+        "the selection must take two elements and return i1");
+}
+
+void TypeRule::map() const {
+  const Region& body = *op_.regions[0];
+  check(!op_.operands.empty() && body.args.size() == op_.operands.size(),
+        "the body must take an element of each operand");
+  for (size_t i = 0; i < op_.operands.size(); ++i) {
+    check(in(i).dims == out().dims && body.args[i]->type == Type{in(i).elem, {}},
+          "operands and result must have one shape");
+  }
+  check(body.terminator() != nullptr && body.terminator()->operands.size() == 1 &&
+            body.terminator()->operands[0]->type == Type{out().elem, {}},
+        "the body must return an element of the result");
+}
+
+// Operands and results beside those of the first one's shape hold a value per feature.
+void TypeRule::batch_norm() const {
+  const auto& a = op_.as<BatchNormAttrs>();
+  check(is_float(in(0).elem), "must take floats");
+  check(a.feature_dim >= 0 && a.feature_dim < in(0).rank(),
+        "the feature dimension " + std::to_string(a.feature_dim) + " is out of range");
+  const Type feature{in(0).elem, {in(0).dims[static_cast<size_t>(a.feature_dim)]}};
+  const bool grad = op_.kind == Kind::kBatchNormGrad;
+  for (size_t i = 1; i < op_.operands.size(); ++i) {
+    const Type& want = grad && i == 4 ? in(0) : feature;
+    check(in(i) == want, "operand " + std::to_string(i) + " must be " + to_string(want));
+  }
+  for (size_t i = 0; i < op_.results.size(); ++i) {
+    const Type& want = i == 0 ? in(0) : feature;
+    check(out(i) == want, "result " + std::to_string(i) + " must be " + to_string(want));
+  }
+}
+
 void TypeRule::sort() const {
   const int64_t dim = op_.as<SortAttrs>().dim;
   check(!op_.operands.empty() && op_.operands.size() == op_.results.size(),
@@ -205,6 +248,10 @@ void TypeRule::sort() const {
     check(in(i).dims == in(0).dims && in(i) == out(i), "the operands must have one shape");
   }
   const Region& body = *op_.regions[0];
+  for (size_t i = 0; i < body.args.size(); ++i) {
+    check(i / 2 < op_.operands.size() && body.args[i]->type == Type{in(i / 2).elem, {}},
+          "the comparator must take two elements of each operand and return i1");
+  }
   check(body.args.size() == 2 * op_.operands.size() && body.terminator() != nullptr &&
             body.terminator()->operands.size() == 1 &&
             body.terminator()->operands[0]->type == Type{Elem::kI1, {}},

@@ -50,7 +50,10 @@ class TypeRule {
   void gather() const;
   void scatter() const;
   void indexed() const;
+  void select_body(const Region& body) const;
   void sort() const;
+  void map() const;
+  void batch_norm() const;
   void collective() const;
 
   const Op& op_;

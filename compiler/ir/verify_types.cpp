@@ -186,6 +186,12 @@ void TypeRule::other() const {
       return indexed();
     case Kind::kSort:
       return sort();
+    case Kind::kMap:
+      return map();
+    case Kind::kBatchNormTraining:
+    case Kind::kBatchNormInference:
+    case Kind::kBatchNormGrad:
+      return batch_norm();
     default:
       return movement();
   }

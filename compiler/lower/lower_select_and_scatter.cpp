@@ -39,7 +39,11 @@ class ScatterLowering {
     }
   }
 
-  Value* run() { return scattered(chosen_taps()); }
+  // The numbers travel as bytes if they fit.
+  Value* run() {
+    const bool small = weight_.empty() || weight_[0] * overlap_[0] * a_.stride[0] <= 128;
+    return scattered(b_.convert(chosen_taps(), small ? Elem::kI8 : Elem::kI32));
+  }
 
  private:
   int64_t code(const Dims& tap) const {
@@ -141,7 +145,7 @@ class ScatterLowering {
         wanted = b_.add(wanted, b_.mul(b_.iota(codes, phase[d]), b_.splat_int(codes, weight_[d])));
       }
     }
-    chosen = around(chosen, b_.splat_int({Elem::kI32, {}}, -1), positions);
+    chosen = around(chosen, b_.splat_int({chosen->type.elem, {}}, -1), positions);
     Value* source = around(op_.operands[1], b_.splat_int({e, {}}, 0), positions);
     Value* sum = b_.broadcast_scalar(op_.operands[2], domain);
     Dims back(in_.size(), 0);  // from the window that starts furthest before the position
@@ -152,7 +156,8 @@ class ScatterLowering {
         limit.push_back(back[d] + positions[d]);
         tap.push_back((overlap_[d] - 1 - back[d]) * a_.stride[d]);
       }
-      Value* c = b_.broadcast(b_.slice(chosen, start, limit), domain, where);
+      Value* c =
+          b_.convert(b_.broadcast(b_.slice(chosen, start, limit), domain, where), Elem::kI32);
       Value* g = b_.broadcast(b_.slice(source, start, limit), domain, where);
       Value* mine =
           b_.compare(CompareDirection::kEq, c, b_.add(wanted, b_.splat_int(codes, code(tap))));

@@ -29,7 +29,12 @@ class WindowLowering {
 
   Arrays run() {
     for (size_t d = 0; d < out_.size(); ++d) {
-      lengthen(d);
+      if (a_.base_dilation[d] > 1 && a_.stride[d] == 1 && a_.window_dilation[d] == 1 &&
+          folder_.simple() && x_[0]->type.dims[d] > 0) {
+        dilated_dim(d);
+      } else {
+        lengthen(d);
+      }
     }
     pad();
     reduce_whole_dims();
@@ -76,6 +81,48 @@ class WindowLowering {
       return;
     }
     a_.size[d] = size;
+  }
+
+  // Positions over a dilated input (gradients of pools), cut into (element, phase): a window meets
+  // the same elements in every phase, but which of them are inside depends on the phase.
+  void dilated_dim(size_t d) {
+    const auto dim = static_cast<int64_t>(d);
+    const int64_t b = a_.base_dilation[d], low = a_.pad_low[d], size = a_.size[d];
+    const int64_t n = (out_[d] + b - 1) / b;
+    const auto floor_div = [b](int64_t x) { return x >= 0 ? x / b : -((b - 1 - x) / b); };
+    const int64_t first = -floor_div(low), last = floor_div(size - 1 - low + b - 1);
+    const Dims zero(out_.size(), 0);
+    const int64_t before = std::max<int64_t>(-first, 0);
+    const int64_t behind = std::max<int64_t>(n + last - x_[0]->type.dims[d], 0);
+    const Elem e = x_[0]->type.elem;
+    Value* x = b_.pad(x_[0], rw_.constant(identity_of(*folder_.simple(), {e, {}})),
+                      with_dim(zero, dim, before), with_dim(zero, dim, behind));
+    Dims domain = with_dim(x->type.dims, dim, n), where;
+    domain.insert(domain.begin() + dim + 1, b);
+    for (int64_t i = 0; i < static_cast<int64_t>(out_.size()); ++i) {
+      where.push_back(i <= dim ? i : i + 1);
+    }
+    Value* nothing = rw_.constant(identity_of(*folder_.simple(), {e, domain}));
+    Value* phase = b_.iota({Elem::kI32, domain}, dim + 1);
+    Value* sum = nullptr;
+    for (int64_t i = first; i <= last; ++i) {
+      Value* part = b_.broadcast(b_.slice_dim(x, dim, before + i, before + i + n), domain, where);
+      const int64_t tap = i * b + low;  // of phase 0; it falls by one a phase
+      const auto bound = [&](int64_t v) { return b_.splat_int(phase->type, v); };
+      if (tap - b + 1 < 0) {
+        part = b_.select(b_.compare(CompareDirection::kLe, phase, bound(tap)), part, nothing);
+      }
+      if (tap >= size) {
+        part =
+            b_.select(b_.compare(CompareDirection::kGt, phase, bound(tap - size)), part, nothing);
+      }
+      sum = sum == nullptr ? part : b_.binary(*folder_.simple(), sum, part);
+    }
+    Value* flat = b_.reshape(sum == nullptr ? nothing : sum, with_dim(x->type.dims, dim, n * b));
+    x_[0] = b_.slice_dim(flat, dim, 0, out_[d]);
+    a_.pad_low[d] = a_.pad_high[d] = 0;
+    a_.base_dilation[d] = 1;
+    done(d);
   }
 
   // Padding counts for nothing in the reductions that the vector unit knows; any other body gets

@@ -204,5 +204,61 @@ TEST(Verify, DonationNeedsEqualTypes) {
   EXPECT_THAT(error_of(m), HasSubstr("donated to a result of another type"));
 }
 
+WindowAttrs window_of(int64_t size, int64_t stride, int64_t dilation = 1) {
+  return {{size}, {stride}, {1}, {dilation}, {0}, {0}};
+}
+
+std::string check_with_body(Kind kind, const std::vector<Type>& in, const Type& out,
+                            const Attrs& attrs, Kind body) {
+  GraphBuilder b;
+  std::vector<Value*> args;
+  for (const Type& t : in) {
+    args.push_back(b.arg(t));
+  }
+  return error_of(b.done({b.with_body(b.op(kind, args, out, attrs), body)}));
+}
+
+TEST(Verify, Windows) {
+  const auto check_window = [](const WindowAttrs& a, const Dims& out) {
+    return check_with_body(Kind::kReduceWindow, {f32({5}), f32({})}, f32(out), a, Kind::kAdd);
+  };
+  EXPECT_EQ(check_window(window_of(3, 1), {3}), "");
+  EXPECT_EQ(check_window(window_of(9, 1), {0}), "");  // larger than the input: no position
+  EXPECT_THAT(check_window(window_of(9, 1), {1}), HasSubstr("must have the shape [0]"));
+  EXPECT_THAT(check_window(window_of(3, 2), {3}), HasSubstr("must have the shape [2]"));
+  EXPECT_THAT(check_window(window_of(0, 1), {5}), HasSubstr("must be positive"));
+  EXPECT_THAT(check_window(window_of(3, 0), {5}), HasSubstr("must be positive"));
+  EXPECT_THAT(check_window(window_of(3, 1, 0), {5}), HasSubstr("must be positive"));
+  EXPECT_THAT(check_with_body(Kind::kReduceWindow, {f32({5}), i32({})}, f32({3}), window_of(3, 1),
+                              Kind::kAdd),
+              HasSubstr("result 0"));
+}
+
+TEST(Verify, BatchNorm) {
+  const std::vector<Type> in = {f32({4, 3}), f32({3}), f32({3}), f32({3}), f32({3})};
+  const auto check_norm = [](const std::vector<Type>& types, int64_t feature) {
+    return check(Kind::kBatchNormInference, types, types[0], BatchNormAttrs{0.1, feature});
+  };
+  EXPECT_EQ(check_norm(in, 1), "");
+  EXPECT_THAT(check_norm(in, 0), HasSubstr("operand 1 must be f32[4]"));
+  EXPECT_THAT(check_norm(in, 2), HasSubstr("feature dimension 2 is out of range"));
+  EXPECT_THAT(check_norm({i32({4, 3}), i32({3}), i32({3}), i32({3}), i32({3})}, 1),
+              HasSubstr("must take floats"));
+}
+
+TEST(Verify, MapsAndSorts) {
+  EXPECT_EQ(check_with_body(Kind::kMap, {f32({4}), f32({4})}, f32({4}), DimsAttrs{{0}}, Kind::kAdd),
+            "");
+  EXPECT_THAT(
+      check_with_body(Kind::kMap, {f32({4}), f32({5})}, f32({4}), DimsAttrs{{0}}, Kind::kAdd),
+      HasSubstr("one shape"));
+  EXPECT_THAT(check_with_body(Kind::kMap, {f32({4})}, f32({4}), DimsAttrs{{0}}, Kind::kAdd),
+              HasSubstr("an element of each operand"));
+  EXPECT_THAT(check_with_body(Kind::kSort, {f32({4})}, f32({4}), SortAttrs{0, true}, Kind::kAdd),
+              HasSubstr("return i1"));
+  EXPECT_THAT(check_with_body(Kind::kSort, {f32({4})}, f32({4}), SortAttrs{1, true}, Kind::kAdd),
+              HasSubstr("out of range"));
+}
+
 }  // namespace
 }  // namespace tpu::compiler
