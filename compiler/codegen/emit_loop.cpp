@@ -32,10 +32,10 @@ void choose_roles(const Nest& nest, VpuGenOptions& o) {
 
 namespace {
 
-// Where the innermost loops would leave most lanes empty, others take their place (not outer ones:
-// tiles cut those); not with a reduction, whose order depends on them. True if the roles have
-// changed.
-bool fill_lanes(const Nest& nest, VpuGenOptions& o) {
+// Where the innermost loops would leave most lanes empty, others take their place (tiles cut those
+// in front of `outermost`); not with a reduction, whose order depends on them. True if the roles
+// have changed.
+bool fill_lanes(const Nest& nest, int outermost, VpuGenOptions& o) {
   const int n = static_cast<int>(nest.loops.size());
   if (o.flat || nest.has_reduce) {
     return false;
@@ -49,7 +49,6 @@ bool fill_lanes(const Nest& nest, VpuGenOptions& o) {
   };
   constexpr double kWorth = 2, kBetter = 1.25;  // lanes at a stride are slower to load
   const VpuGenOptions before = o;
-  const int outermost = std::max(n - 3, 0);
   double best = lanes_used(o.row_loop, o.col_loop) * kWorth;
   for (int col = n; col-- > outermost;) {
     for (int row = n; row-- > outermost;) {
@@ -332,7 +331,7 @@ void Emitter::emit_loop(const Kernel& k) {
   }
   LoopPlan plan;
   choose_roles(k.nest, plan.options);
-  bool other_lanes = fill_lanes(k.nest, plan.options);
+  bool other_lanes = fill_lanes(k.nest, 0, plan.options);
   plan.order = choose_order(k.nest, plan.options);
   plan.cut_order = command_order(k.nest);
   for (size_t n = 0; n < k.nest.nodes.size(); ++n) {
@@ -349,6 +348,14 @@ void Emitter::emit_loop(const Kernel& k) {
     plan.piece_limit = piece;
     const bool planned = plan_loop(k, plan);
     const bool fits = planned && cut_tiles(k, plan, piece);
+    const int inner = std::max(static_cast<int>(k.nest.loops.size()) - 3, 0);
+    if (planned && other_lanes && !plan.streams.empty() &&
+        std::min(plan.options.row_loop, plan.options.col_loop) < inner) {
+      choose_roles(k.nest, plan.options);
+      other_lanes = fill_lanes(k.nest, inner, plan.options);
+      plan.order = choose_order(k.nest, plan.options);
+      continue;
+    }
     if (planned && other_lanes && cuts_blocks(k.nest, plan.options, plan.tile)) {
       choose_roles(k.nest, plan.options);
       plan.order = choose_order(k.nest, plan.options);

@@ -74,6 +74,9 @@ Folder::Folder(Rewriter& rw, const Region& body) : b_(rw), body_(body) {
 }
 
 Arrays Folder::combine(const Arrays& a, const Arrays& b) {
+  if (simple_) {  // also on elements that were widened
+    return {b_.binary(*simple_, a[0], b[0])};
+  }
   Arrays args = a;
   args.insert(args.end(), b.begin(), b.end());
   return b_.apply(body_, args, a[0]->type.dims);

@@ -25,6 +25,13 @@ class WindowLowering {
     const auto n = static_cast<ptrdiff_t>(op.results.size());
     x_.assign(op.operands.begin(), op.operands.begin() + n);
     init_.assign(op.operands.begin() + n, op.operands.end());
+    // 8 and 16 bits: wrapping sums have the same low bits in 32.
+    const Elem e = op.type().elem;
+    if (folder_.simple() && is_integer(e) && elem_bytes(e) < 4) {
+      const Elem wide = is_signed(e) ? Elem::kI32 : Elem::kU32;
+      x_[0] = b_.convert(x_[0], wide);
+      init_[0] = b_.convert(init_[0], wide);
+    }
   }
 
   Arrays run() {
@@ -55,7 +62,11 @@ class WindowLowering {
         }
       }
     }
-    return folder_.with_initial(init_, fold_taps());
+    Arrays out = folder_.with_initial(init_, fold_taps());
+    for (size_t i = 0; i < out.size(); ++i) {
+      out[i] = b_.convert(out[i], op_.type(i).elem);
+    }
+    return out;
   }
 
  private:

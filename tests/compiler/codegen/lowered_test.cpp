@@ -212,6 +212,22 @@ TEST(LoweredWindow, BoolsAndBf16) {
       options(false));
 }
 
+// Sums wrap, the largest and smallest are those of the type.
+TEST(LoweredWindow, NarrowIntegers) {
+  for (const Elem e : {Elem::kI8, Elem::kU8, Elem::kI16, Elem::kU16}) {
+    GraphBuilder b;
+    Value* x = b.arg({e, {9, 300}});
+    Value* high = b.constant({e, {}}, 100);
+    std::vector<Value*> out;
+    for (const Kind kind : {Kind::kAdd, Kind::kMultiply, Kind::kMaximum, Kind::kMinimum}) {
+      out.push_back(pool(b, x, high, kind, window({2, 40}, {1, 3}, {1, 5}, {0, 0})));
+      out.push_back(b.reduce(x, high, {1}, {e, {9}}, kind));
+    }
+    SCOPED_TRACE(elem_name(e));
+    check_lowered(b.done(out), options(false));
+  }
+}
+
 // Pools of the usual sizes: one pad, one kernel each.
 TEST(LoweredWindow, TakesFewCommands) {
   GraphBuilder b;
