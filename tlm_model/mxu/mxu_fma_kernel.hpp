@@ -87,10 +87,19 @@ struct Chain {
   }
 };
 
-// One segment: running = running + (even + odd).
+// What a short segment does beside its sum: commands of one short K (first = last) then pass over
+// the results once.
+struct Ends {
+  bool start;
+  bool pad;
+  bool last;
+};
+
+// One segment: running = running + (even + odd). Only short ones look at `ends`.
 template <class V, int MR, int NV, bool kWhole>
 inline __attribute__((always_inline)) void add_segment(const BlockArgs& args, int64_t at,
-                                                       int64_t terms, const float* b) {
+                                                       int64_t terms, const float* b,
+                                                       const Ends& ends) {
   using C = Chain<V, MR, NV>;
   float even[MR][C::kWidth] __attribute__((aligned(64)));
   typename V::F acc[MR][NV];
@@ -122,7 +131,13 @@ inline __attribute__((always_inline)) void add_segment(const BlockArgs& args, in
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) {
       const typename V::F sum = V::add(V::load(even[i] + v * V::kWidth), acc[i][v]);
-      V::storeu(c + v * V::kWidth, V::add(V::loadu(c + v * V::kWidth), sum));
+      if constexpr (kWhole) {
+        V::storeu(c + v * V::kWidth, V::add(V::loadu(c + v * V::kWidth), sum));
+      } else {
+        typename V::F running = V::add(ends.start ? V::zero() : V::loadu(c + v * V::kWidth), sum);
+        running = ends.pad ? V::add(running, V::zero()) : running;
+        V::storeu(c + v * V::kWidth, ends.last ? V::canonical(running) : running);
+      }
     }
   }
 }
@@ -141,24 +156,27 @@ inline __attribute__((always_inline)) void for_out(const BlockArgs& args, int ro
 
 template <class V, int MR, int NV>
 void block(const BlockArgs& args) {
-  if (args.zero_start) {
-    for_out<V>(args, MR, NV, [](const float*) { return V::zero(); });
-  }
   const float* b = args.rhs;
   for (int64_t s = 0; s < args.segment_count; ++s) {
     const MxuSegment& segment = args.segments[s];
-    if (segment.k == kMxuSegment) {
-      add_segment<V, MR, NV, true>(args, args.segment_at[s], kMxuSegment, b);
+    const Ends ends{.start = args.zero_start && s == 0,
+                    .pad = segment.pad,
+                    .last = args.last && s + 1 == args.segment_count};
+    if (segment.k != kMxuSegment) {
+      add_segment<V, MR, NV, false>(args, args.segment_at[s], segment.k, b, ends);
     } else {
-      add_segment<V, MR, NV, false>(args, args.segment_at[s], segment.k, b);
-    }
-    if (segment.pad) {
-      for_out<V>(args, MR, NV, [](const float* c) { return V::add(V::loadu(c), V::zero()); });
+      if (ends.start) {
+        for_out<V>(args, MR, NV, [](const float*) { return V::zero(); });
+      }
+      add_segment<V, MR, NV, true>(args, args.segment_at[s], kMxuSegment, b, ends);
+      if (ends.pad) {
+        for_out<V>(args, MR, NV, [](const float* c) { return V::add(V::loadu(c), V::zero()); });
+      }
+      if (ends.last) {
+        for_out<V>(args, MR, NV, [](const float* c) { return V::canonical(V::loadu(c)); });
+      }
     }
     b += segment.k * NV * V::kWidth;
-  }
-  if (args.last) {
-    for_out<V>(args, MR, NV, [](const float* c) { return V::canonical(V::loadu(c)); });
   }
 }
 
