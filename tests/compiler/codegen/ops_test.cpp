@@ -1,6 +1,7 @@
 // Op matrix: shapes that do not fit blocks, tiles or VMEM; every op class alone and fused; boards
 // with little VMEM, so that rings, spills and carried accumulators happen.
 #include "../../unit/compiler/graph_builder.hpp"
+#include "codegen/kernels.hpp"
 #include "run_compiled.hpp"
 
 namespace tpu::compiler::test {
@@ -371,6 +372,36 @@ TEST(Window, OverlappingTapsAreReducedWithoutACopy) {
     RunOptions o;
     o.overrides = small ? kSmallVmem : std::vector<std::string>{};
     check_graph(b.done({s, m}), o);
+  }
+}
+
+// Activation and sums over rows run on the blocks of the matmul; neither its tiles nor the
+// number of matrix units may show in the bits.
+TEST(Epilogue, SumsDoNotDependOnTiles) {
+  std::vector<std::vector<Tensor>> first;
+  for (const std::vector<std::string>& overrides : std::vector<std::vector<std::string>>{
+           {}, {"core.vmem_kib=512"}, {"core.vmem_kib=128"}, {"core.mxus=1"}}) {
+    GraphBuilder b;
+    Value* x = b.arg(f32({1000, 300}));
+    Value* w = b.arg(f32({300, 200}));
+    Value* zero = b.constant(f32({1000, 200}), 0);
+    Value* d = dot(b, x, w, contract({1}, {0}), f32({1000, 200}));
+    Value* y = b.op(Kind::kMaximum, {d, zero}, d->type);
+    Value* s = b.reduce(y, b.constant(f32({}), 0), {0}, f32({200}), Kind::kAdd);
+    RunOptions o;
+    o.overrides = overrides;
+    o.tolerance = 1e-3;  // of the sums of 1,000 rows
+    Module& m = b.done({y, s});
+    if (first.empty()) {
+      EXPECT_EQ(make_kernels(m).kernels.size(), 3u) << print(make_kernels(m));  // 2 copy_out
+    }
+    const Outcome out = check_graph(m, o);
+    if (first.empty()) {
+      first = out.results;
+    }
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(out.results[0][i].data, first[0][i].data) << "result " << i;
+    }
   }
 }
 
