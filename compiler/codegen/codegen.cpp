@@ -17,15 +17,16 @@ std::unique_ptr<exe::TensorT> tensor(const Module& module, const Type& global, c
                                      const Sharding& sharding, const std::string& name, int slot) {
   auto t = std::make_unique<exe::TensorT>();
   t->name = name;
-  t->elem = static_cast<exe::Elem>(isa_elem(local.elem));
+  t->elem = static_cast<exe::Elem>(isa_elem(global.elem));
   t->global_dims = global.dims;
-  t->local_dims = local.dims;
+  t->local_dims = Dims(local.dims.begin(),  // without the words of a 64-bit element
+                       local.dims.begin() + static_cast<ptrdiff_t>(global.dims.size()));
   t->replicated = sharding.is_replicated();
   t->slot = static_cast<uint32_t>(slot);
   for (int64_t core = 0; core < module.num_cores; ++core) {
-    const Dims index = t->replicated ? Dims(local.dims.size(), 0)
-                                     : sharding.shard_index(module.mesh, core, local.dims.size());
-    for (size_t d = 0; d < local.dims.size(); ++d) {
+    const Dims index = t->replicated ? Dims(global.dims.size(), 0)
+                                     : sharding.shard_index(module.mesh, core, global.dims.size());
+    for (size_t d = 0; d < global.dims.size(); ++d) {
       t->offsets.push_back(index[d] * local.dims[d]);
     }
   }

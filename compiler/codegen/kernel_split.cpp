@@ -16,6 +16,13 @@ bool writes(const Kernel& k, const Value* v) {
   return std::find(k.writes.begin(), k.writes.end(), v) != k.writes.end();
 }
 
+bool made_before(const KernelProgram& program, int order, const Value* v) {
+  return std::any_of(program.kernels.begin(), program.kernels.end(), [&](const Kernel& k) {
+    return k.order < order &&
+           (k.out == v || std::find(k.ops.begin(), k.ops.end(), v->def) != k.ops.end());
+  });
+}
+
 }  // namespace
 
 void renumber(KernelProgram& program) {
@@ -84,8 +91,14 @@ bool split_kernel(KernelProgram& program, int order) {
   if (it->kind != KernelClass::kLoop || it->ops.size() < 2) {
     return false;
   }
+  // A copy that is made later than here (it came after these ops were placed) is looked through.
   NestContext context;
-  context.is_copied = [&program](const Value* v) { return program.copied.contains(v); };
+  std::vector<const Op*> here;
+  context.is_copied = [&](const Value* v) {
+    return program.copied.contains(v) &&
+           (made_before(program, order, v) ||
+            std::find(here.begin(), here.end(), v->def) != here.end());
+  };
   const auto half = static_cast<ptrdiff_t>(it->ops.size() / 2);
   Kernel rest;
   rest.kind = KernelClass::kLoop;
@@ -94,6 +107,7 @@ bool split_kernel(KernelProgram& program, int order) {
   const std::vector<const Op*> first(it->ops.begin(), it->ops.begin() + half);
   try {
     auto a = build_nest(first, it->domain, context);
+    here = first;
     auto b = build_nest(rest.ops, it->domain, context);
     if (!a || !b) {
       return false;

@@ -33,12 +33,18 @@ class VpuSelector {
   // Instructions of an elementwise graph op on 32-bit lanes. Throws Error for what lanes cannot do.
   int elementwise(const Op& op, const std::vector<int>& in);
 
+  // Integers that live in less than 32 bits wrap to their width; `with_sign`: as signed ones.
+  int narrow(int x, Elem to, bool with_sign = false);
+
  private:
   int unary(const Op& op, int x);
   int binary(const Op& op, int a, int b);
   int compare(const Op& op, int a, int b);
   int convert(const Op& op, int x);
-  int narrow(int x, Elem to);
+  int unsigned_bits(int x, Elem e);
+  int bitcast(const Op& op, int x);
+  int reduce_precision(const Op& op, int x);
+  int total_order(int x);
   int imm(uint32_t bits) { return make(spec::VpuOp::kImm, -1, -1, -1, bits); }
 
   std::vector<VirtualInsn>& out_;

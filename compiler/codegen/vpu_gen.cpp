@@ -226,6 +226,8 @@ class Generator {
             if (elem == Elem::kBf16) {
               r = here.make(VpuOp::kRbf16, r, -1, -1, 0);
             }
+          } else {
+            r = here.narrow(r, elem);  // a long iota of a narrow type wraps
           }
           indexes_[key] = r;
         }

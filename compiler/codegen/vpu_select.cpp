@@ -11,8 +11,10 @@ using spec::VpuOp;
 namespace {
 
 [[noreturn]] void refuse(const Op& op, Elem e) {
-  throw Error("not supported on " + std::string(elem_name(e)), std::string(kind_name(op.kind)),
-              op.loc);
+  const bool wide = elem_bytes(e) == 8;
+  throw Error(
+      "not supported on " + std::string(elem_name(e)) + (wide ? "; use 32-bit integers" : ""),
+      std::string(kind_name(op.kind)), op.loc);
 }
 
 // f32 and bf16, signed, unsigned and i1 forms of an op; kLoad marks "does not exist".
@@ -24,9 +26,11 @@ VpuOp pick(const Op& op, const Forms& forms, Elem e) {
   VpuOp out = VpuOp::kLoad;
   if (is_float(e)) {
     out = forms.f;
-  } else if (e == Elem::kI32) {
+  } else if (elem_bytes(e) == 8) {
+    refuse(op, e);
+  } else if (is_signed(e)) {
     out = forms.s;
-  } else if (e == Elem::kU32) {
+  } else if (is_unsigned(e)) {
     out = forms.u;
   } else if (e == Elem::kI1) {
     out = forms.b;
@@ -46,6 +50,16 @@ Forms unary_forms(Kind kind) {
       return {VpuOp::kNegF, VpuOp::kNegI, VpuOp::kNegI, kNone};
     case Kind::kSign:
       return {VpuOp::kSignF, VpuOp::kSignI, kNone, kNone};
+    case Kind::kSine:
+      return {VpuOp::kSinF};
+    case Kind::kCosine:
+      return {VpuOp::kCosF};
+    case Kind::kTan:
+      return {VpuOp::kTanF};
+    case Kind::kCbrt:
+      return {VpuOp::kCbrtF};
+    case Kind::kErf:
+      return {VpuOp::kErfF};
     case Kind::kNot:
       return {kNone, VpuOp::kNot, VpuOp::kNot, kNone};
     case Kind::kPopcnt:
@@ -99,7 +113,11 @@ Forms binary_forms(Kind kind) {
     case Kind::kMinimum:
       return {VpuOp::kMinF, VpuOp::kMinS, VpuOp::kMinU, VpuOp::kAnd};
     case Kind::kPower:
-      return {VpuOp::kPowF};
+      return {VpuOp::kPowF, VpuOp::kPowS, VpuOp::kPowU, kNone};
+    case Kind::kAtan2:
+      return {VpuOp::kAtan2F};
+    case Kind::kMultiplyHigh:
+      return {kNone, kNone, VpuOp::kMulhiU, kNone};
     case Kind::kAnd:
       return {kNone, VpuOp::kAnd, VpuOp::kAnd, VpuOp::kAnd};
     case Kind::kOr:
@@ -114,6 +132,26 @@ Forms binary_forms(Kind kind) {
       return {kNone, VpuOp::kShr, VpuOp::kShr, kNone};
     default:
       return {};
+  }
+}
+
+// True if lanes of 32 bits may hold bits beyond the width of a narrow integer afterwards.
+bool may_leave_width(Kind kind) {
+  switch (kind) {
+    case Kind::kAdd:
+    case Kind::kSubtract:
+    case Kind::kMultiply:
+    case Kind::kDivide:
+    case Kind::kPower:
+    case Kind::kNegate:
+    case Kind::kAbs:
+    case Kind::kNot:
+    case Kind::kShiftLeft:
+    case Kind::kShiftRightLogical:
+    case Kind::kShiftRightArith:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -159,7 +197,10 @@ int VpuSelector::elementwise(const Op& op, const std::vector<int>& in) {
       out = in.size() == 1 ? unary(op, in[0]) : binary(op, in[0], in[1]);
       break;
   }
-  return e == Elem::kBf16 ? make(VpuOp::kRbf16, out) : out;
+  if (e == Elem::kBf16) {
+    return make(VpuOp::kRbf16, out);
+  }
+  return may_leave_width(op.kind) && is_integer(e) ? narrow(out, e) : out;
 }
 
 int VpuSelector::unary(const Op& op, int x) {
@@ -180,21 +221,17 @@ int VpuSelector::unary(const Op& op, int x) {
       }
       refuse(op, e);
     case Kind::kBitcastConvert:
-      if (elem_bytes(e) == 4 && elem_bytes(op.type().elem) == 4) {
-        return x;
+      return bitcast(op, x);
+    case Kind::kReducePrecision:
+      return reduce_precision(op, x);
+    case Kind::kClz:
+      if (elem_bytes(e) < 4) {
+        const int zeros = make(VpuOp::kClz, unsigned_bits(x, e));
+        return make(VpuOp::kSubI, zeros, imm(static_cast<uint32_t>(32 - 8 * elem_bytes(e))));
       }
-      refuse(op, e);
-    case Kind::kReducePrecision: {
-      const auto& a = op.as<ReducePrecisionAttrs>();
-      if (a.exponent_bits == 8 && a.mantissa_bits == 7) {
-        return make(VpuOp::kRbf16, x);
-      }
-      if (a.exponent_bits == 8 && a.mantissa_bits == 23) {
-        return x;
-      }
-      throw Error("only bfloat16 (8, 7) and float32 (8, 23) are supported",
-                  std::string(kind_name(op.kind)), op.loc);
-    }
+      break;
+    case Kind::kPopcnt:
+      return make(pick(op, unary_forms(op.kind), e), unsigned_bits(x, e));
     default:
       break;
   }
@@ -202,16 +239,83 @@ int VpuSelector::unary(const Op& op, int x) {
 }
 
 int VpuSelector::binary(const Op& op, int a, int b) {
-  return make(pick(op, binary_forms(op.kind), op.operand_type(0).elem), a, b);
+  const Elem e = op.operand_type(0).elem;
+  const VpuOp form = pick(op, binary_forms(op.kind), e);
+  if (op.kind == Kind::kShiftRightLogical) {
+    a = unsigned_bits(a, e);
+  } else if (op.kind == Kind::kShiftRightArith && is_unsigned(e)) {
+    a = narrow(a, e, true);
+  }
+  return make(form, a, b);
+}
+
+// The element's own bits, zeros above them: signed values fill their register with the sign.
+int VpuSelector::unsigned_bits(int x, Elem e) {
+  return is_signed(e) && elem_bytes(e) < 4
+             ? make(VpuOp::kAnd, x, imm((1u << (8 * elem_bytes(e))) - 1))
+             : x;
+}
+
+// Types of one size. A bf16 value stands in the upper half of its register.
+int VpuSelector::bitcast(const Op& op, int x) {
+  const Elem from = op.operand_type(0).elem, to = op.type().elem;
+  if (elem_bytes(from) != elem_bytes(to) || elem_bytes(from) == 8) {
+    refuse(op, from);
+  }
+  if (from == Elem::kBf16 && to != Elem::kBf16) {
+    return make(is_signed(to) ? VpuOp::kSar : VpuOp::kShr, x, imm(16));
+  }
+  if (to == Elem::kBf16 && from != Elem::kBf16) {
+    return make(VpuOp::kShl, x, imm(16));
+  }
+  if (to == Elem::kI1 || from == Elem::kI1) {
+    return to == from ? x : convert(op, x);
+  }
+  return from == to || elem_bytes(to) == 4 ? x : narrow(x, to);
+}
+
+// As XLA does it: significand to nearest even, then exponents beyond the range give infinity or a
+// zero. NaN stays NaN.
+int VpuSelector::reduce_precision(const Op& op, int x) {
+  const auto& a = op.as<ReducePrecisionAttrs>();
+  if (a.exponent_bits == 8 && a.mantissa_bits == 7) {
+    return make(VpuOp::kRbf16, x);
+  }
+  if (a.exponent_bits >= 8 && a.mantissa_bits >= 23) {
+    return x;
+  }
+  int y = x;
+  if (a.mantissa_bits < 23) {
+    const auto cut = static_cast<uint32_t>(23 - a.mantissa_bits);
+    const int odd = make(VpuOp::kAnd, make(VpuOp::kShr, y, imm(cut)), imm(1));
+    const int bias = make(VpuOp::kAddI, odd, imm((1u << (cut - 1)) - 1));
+    y = make(VpuOp::kAnd, make(VpuOp::kAddI, y, bias), imm(~((1u << cut) - 1)));
+  }
+  if (a.exponent_bits < 8) {
+    const uint32_t half = (1u << (a.exponent_bits - 1)) - 1;
+    const int exponent = make(VpuOp::kAnd, y, imm(kInfF));
+    const int sign = make(VpuOp::kAnd, y, imm(0x80000000u));
+    const int over = make(VpuOp::kCmpU, exponent, imm((127 + half) << 23), -1,
+                          static_cast<uint32_t>(spec::VpuCompare::kGt));
+    const int under = make(VpuOp::kCmpU, exponent, imm((127 - half) << 23), -1,
+                           static_cast<uint32_t>(spec::VpuCompare::kLe));
+    y = make(VpuOp::kSelect, over, make(VpuOp::kOr, sign, imm(kInfF)), y);
+    y = make(VpuOp::kSelect, under, sign, y);
+  }
+  const int is_nan = make(VpuOp::kCmpF, x, x, -1, static_cast<uint32_t>(spec::VpuCompare::kNe));
+  y = make(VpuOp::kSelect, is_nan, imm(0x7fc00000u), y);
+  return make(VpuOp::kAddF, y, imm(0x80000000u));  // subnormal numbers become zeros of their sign
+}
+
+// Orders the bits of floats as signed integers: -NaN < -inf < .. < -0 < +0 < .. < inf < NaN.
+int VpuSelector::total_order(int x) {
+  const int below = make(VpuOp::kShr, make(VpuOp::kSar, x, imm(31)), imm(1));
+  return make(VpuOp::kXor, x, below);
 }
 
 int VpuSelector::compare(const Op& op, int a, int b) {
   const auto& attrs = op.as<CompareAttrs>();
   const Elem e = op.operand_type(0).elem;
-  if (attrs.type == CompareType::kTotalOrder) {
-    throw Error("total order of floats is not supported; compare with type FLOAT", "compare",
-                op.loc);
-  }
   spec::VpuCompare how{};
   switch (attrs.direction) {
     case CompareDirection::kEq:
@@ -233,18 +337,23 @@ int VpuSelector::compare(const Op& op, int a, int b) {
       how = spec::VpuCompare::kLt;
       break;
   }
-  const VpuOp f = pick(op, {VpuOp::kCmpF, VpuOp::kCmpS, VpuOp::kCmpU, VpuOp::kCmpU}, e);
+  VpuOp f = pick(op, {VpuOp::kCmpF, VpuOp::kCmpS, VpuOp::kCmpU, VpuOp::kCmpU}, e);
+  if (attrs.type == CompareType::kTotalOrder && is_float(e)) {
+    a = total_order(a);
+    b = total_order(b);
+    f = VpuOp::kCmpS;
+  }
   return make(f, a, b, -1, static_cast<uint32_t>(how));
 }
 
-// Integers that live in less than 32 bits wrap to their width.
-int VpuSelector::narrow(int x, Elem to) {
+int VpuSelector::narrow(int x, Elem to, bool with_sign) {
   const int64_t bytes = elem_bytes(to);
   if (bytes == 4) {
     return x;
   }
   const int shift = imm(static_cast<uint32_t>(32 - 8 * bytes));
-  return make(is_signed(to) ? VpuOp::kSar : VpuOp::kShr, make(VpuOp::kShl, x, shift), shift);
+  return make(with_sign || is_signed(to) ? VpuOp::kSar : VpuOp::kShr, make(VpuOp::kShl, x, shift),
+              shift);
 }
 
 int VpuSelector::convert(const Op& op, int x) {
@@ -262,16 +371,25 @@ int VpuSelector::convert(const Op& op, int x) {
     return to == Elem::kBf16 && from != Elem::kBf16 ? make(VpuOp::kRbf16, f) : f;
   }
   if (is_float(from)) {
-    if (elem_bytes(to) != 4) {
-      refuse(op, to);
+    const int wide = make(is_signed(to) ? VpuOp::kF2i : VpuOp::kF2u, x);
+    if (elem_bytes(to) == 4) {
+      return wide;
     }
-    return make(is_signed(to) ? VpuOp::kF2i : VpuOp::kF2u, x);
+    const int bits = static_cast<int>(8 * elem_bytes(to));
+    if (!is_signed(to)) {
+      return make(VpuOp::kMinU, wide, imm((1u << bits) - 1));
+    }
+    const uint32_t top = (1u << (bits - 1)) - 1;
+    return make(VpuOp::kMaxS, make(VpuOp::kMinS, wide, imm(top)), imm(~top));
   }
   return narrow(x, to);
 }
 
 uint32_t reduce_identity(const Op& op, Kind kind, Elem elem) {
   const bool f = is_float(elem);
+  const int bits = static_cast<int>(8 * elem_bytes(elem));
+  const uint32_t lowest = is_signed(elem) ? ~0u << (bits - 1) : 0;
+  const uint32_t highest = elem == Elem::kI1 ? 1 : is_signed(elem) ? ~lowest : ~0u >> (32 - bits);
   switch (kind) {
     case Kind::kAdd:
     case Kind::kOr:
@@ -282,9 +400,9 @@ uint32_t reduce_identity(const Op& op, Kind kind, Elem elem) {
     case Kind::kAnd:
       return elem == Elem::kI1 ? 1 : ~0u;
     case Kind::kMaximum:
-      return f ? (kInfF | 0x80000000u) : (elem == Elem::kI32 ? 0x80000000u : 0u);
+      return f ? (kInfF | 0x80000000u) : lowest;
     case Kind::kMinimum:
-      return f ? kInfF : (elem == Elem::kI32 ? 0x7fffffffu : (elem == Elem::kI1 ? 1u : ~0u));
+      return f ? kInfF : highest;
     default:
       refuse(op, elem);
   }

@@ -13,12 +13,6 @@ Dense to_dense(Tensor tensor) { return make_dense(tensor.type, std::move(tensor.
 
 bool can_eval(Kind kind) {
   switch (kind) {
-    case Kind::kCbrt:
-    case Kind::kCosine:
-    case Kind::kSine:
-    case Kind::kTan:
-    case Kind::kAtan2:
-      return false;
     case Kind::kConstant:
     case Kind::kIota:
     case Kind::kBroadcastInDim:

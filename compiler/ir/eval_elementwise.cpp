@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "arith/f32.hpp"
-#include "arith/transcendental.hpp"
+#include "arith/trigonometric.hpp"
 #include "ir/lanes.hpp"
 
 namespace tpu::compiler::eval {
@@ -31,8 +31,9 @@ struct ScalarLane {
   static U trunc(F x) { return static_cast<U>(static_cast<I>(x)); }
   static M both(M a, M b) { return a && b; }
   static M either(M a, M b) { return a || b; }
+  static bool any(M m) { return m; }
 };
-using Law = spec::Transcendental<ScalarLane>;
+using Law = spec::Trigonometric<ScalarLane>;
 
 int width_of(Elem e) { return e == Elem::kI1 ? 1 : static_cast<int>(elem_bytes(e) * 8); }
 
@@ -77,6 +78,16 @@ float unary_float(Kind kind, float x) {
       return Law::tanh(x);
     case Kind::kLogistic:
       return Law::logistic(x);
+    case Kind::kSine:
+      return Law::sin(x);
+    case Kind::kCosine:
+      return Law::cos(x);
+    case Kind::kTan:
+      return Law::tan(x);
+    case Kind::kCbrt:
+      return Law::cbrt(x);
+    case Kind::kErf:
+      return Law::erf(x);
     case Kind::kFloor:
       return std::floor(canonical(x));
     case Kind::kCeil:
@@ -123,6 +134,8 @@ float binary_float(Kind kind, float a, float b) {
       return a / b;
     case Kind::kPower:
       return Law::pow(a, b);
+    case Kind::kAtan2:
+      return Law::atan2(a, b);
     case Kind::kRemainder:
       return std::fmod(canonical(a), canonical(b));
     case Kind::kMaximum:
@@ -215,6 +228,8 @@ int64_t binary_int(Kind kind, int64_t a, int64_t b, Elem e) {
       return a | b;
     case Kind::kXor:
       return a ^ b;
+    case Kind::kMultiplyHigh:
+      return static_cast<int64_t>((low_bits(a, 32) * low_bits(b, 32)) >> 32);
     default:
       return shift_int(kind, a, b, e);
   }
@@ -361,14 +376,41 @@ Tensor clamp(const Tensors& in) {
   return out;
 }
 
+// Rounds the significand to nearest even, then lets the exponent overflow to infinity or underflow
+// to zero: there are no subnormal numbers in the narrow format.
+uint32_t reduced(uint32_t bits, int64_t exponent_bits, int64_t mantissa_bits) {
+  if (spec::f32_is_nan(bits)) {
+    return spec::kF32CanonicalNan;
+  }
+  if (mantissa_bits < 23) {
+    const uint32_t last = uint32_t{1} << (23 - mantissa_bits);
+    bits += (last >> 1) - 1 + ((bits & last) != 0 ? 1 : 0);
+    bits &= ~(last - 1);
+  }
+  if (exponent_bits < 8) {
+    const uint32_t bias = (uint32_t{1} << (exponent_bits - 1)) - 1;
+    const uint32_t exponent = bits & spec::kF32Infinity;
+    const uint32_t sign = bits & spec::kF32SignMask;
+    if (exponent > ((127 + bias) << 23)) {
+      return sign | spec::kF32Infinity;
+    }
+    if (exponent <= ((127 - bias) << 23)) {
+      return sign;
+    }
+  }
+  return bits;
+}
+
 Tensor reduce_precision(const Op& op, const Tensor& in) {
   const auto& a = op.as<ReducePrecisionAttrs>();
-  if (a.exponent_bits != 8 || a.mantissa_bits != 7) {
-    throw Error("only bfloat16 (8 exponent, 7 mantissa bits) is supported",
-                "stablehlo.reduce_precision", op.loc);
+  auto x = load_floats(in);
+  for (float& v : x) {
+    v = canonical(
+        spec::f32_from_bits(reduced(spec::f32_bits(v), a.exponent_bits, a.mantissa_bits)));
   }
-  const Tensor narrow = convert(in, {Elem::kBf16, in.type.dims});
-  return convert(narrow, in.type);
+  Tensor out = make_tensor(in.type);
+  store_floats(x, out);
+  return out;
 }
 
 Tensor unary(Kind kind, const Tensor& in, Elem to) {
@@ -421,13 +463,6 @@ Tensor binary(Kind kind, const Tensors& in, const Type& type) {
 
 Tensor elementwise(const Op& op, const Tensors& in, const Dims& dims) {
   switch (op.kind) {
-    case Kind::kCbrt:
-    case Kind::kCosine:
-    case Kind::kSine:
-    case Kind::kTan:
-    case Kind::kAtan2:
-      throw Error("this op is not supported", "stablehlo." + std::string(kind_name(op.kind)),
-                  op.loc);
     case Kind::kCompare:
       return compare(op, in, dims);
     case Kind::kSelect:

@@ -20,6 +20,7 @@ namespace tpu::compiler {
   X(kCeil, "ceil", NoAttrs, 1, 1, 0)                            \
   X(kConvert, "convert", NoAttrs, 1, 1, 0)                      \
   X(kCosine, "cosine", NoAttrs, 1, 1, 0)                        \
+  X(kErf, "erf", NoAttrs, 1, 1, 0) /* internal: the composite chlo.erf */ \
   X(kClz, "count_leading_zeros", NoAttrs, 1, 1, 0)              \
   X(kExp, "exponential", NoAttrs, 1, 1, 0)                      \
   X(kExpm1, "exponential_minus_one", NoAttrs, 1, 1, 0)          \
@@ -50,6 +51,7 @@ namespace tpu::compiler {
   X(kMaximum, "maximum", NoAttrs, 2, 1, 0)                      \
   X(kMinimum, "minimum", NoAttrs, 2, 1, 0)                      \
   X(kMultiply, "multiply", NoAttrs, 2, 1, 0)                    \
+  X(kMultiplyHigh, "multiply_high", NoAttrs, 2, 1, 0) /* internal: high half of ui32 products */ \
   X(kOr, "or", NoAttrs, 2, 1, 0)                                \
   X(kPower, "power", NoAttrs, 2, 1, 0)                          \
   X(kRemainder, "remainder", NoAttrs, 2, 1, 0)                  \

@@ -90,7 +90,10 @@ class Verifier {
   }
 
   bool local_matches(const Type& global, const Sharding& sharding, const Type& local) const {
-    if (global.elem != local.elem || global.dims.size() != local.dims.size()) {
+    // 64-bit elements may be split in words already: [.., 2].
+    const bool split = elem_bytes(global.elem) == 8 && local.elem == Elem::kU32 &&
+                       local.dims.size() == global.dims.size() + 1 && local.dims.back() == 2;
+    if (!split && (global.elem != local.elem || global.dims.size() != local.dims.size())) {
       return false;
     }
     for (size_t d = 0; d < global.dims.size(); ++d) {

@@ -39,6 +39,10 @@ Value* Builder::convert(Value* x, Elem elem) {
   return x->type.elem == elem ? x : rw_.make(Kind::kConvert, {x}, {elem, x->type.dims});
 }
 
+Value* Builder::bitcast(Value* x, Type type) {
+  return x->type == type ? x : rw_.make(Kind::kBitcastConvert, {x}, std::move(type));
+}
+
 Value* Builder::splat(const Type& type, double value) {
   return rw_.constant(make_splat(type, value));
 }

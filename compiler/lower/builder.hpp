@@ -28,6 +28,7 @@ class Builder {
   Value* compare(CompareDirection direction, Value* a, Value* b);  // by the element type
   Value* select(Value* predicate, Value* on_true, Value* on_false);
   Value* convert(Value* x, Elem elem);  // the value itself if it has the type
+  Value* bitcast(Value* x, Type type);  // bitcast_convert; the value itself if it has the type
 
   // Constants of any shape.
   Value* splat(const Type& type, double value);

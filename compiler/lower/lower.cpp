@@ -1,7 +1,9 @@
 // Dispatch of the pass `lower`: see lower.hpp.
 #include "lower/lower.hpp"
 
+#include "lower/lower_wide.hpp"
 #include "passes/simplify.hpp"
+#include "passes/unroll.hpp"
 
 namespace tpu::compiler {
 namespace {
@@ -42,6 +44,8 @@ std::vector<Value*> lower_op(Op& op, Rewriter& rw) {
       return lowering::gather(op, rw);
     case Kind::kScatter:
       return lowering::scatter(op, rw);
+    case Kind::kBitcastConvert:
+      return lowering::bitcast(op, rw);
     default:
       return {};
   }
@@ -63,6 +67,17 @@ bool lower(Module& module) {
 const std::vector<Pass>& compile_passes() {
   static const std::vector<Pass> passes = [] {
     std::vector<Pass> all = canonical_passes();
+    all.push_back({"unroll", [](Module& m) {
+                     if (unroll_loops(m)) {
+                       simplify(m);
+                     }
+                   }});
+    all.push_back({"split_wide", [](Module& m) {
+                     Rewriter().run(m.main->body, lowering::random);
+                     if (split_wide(m)) {
+                       simplify(m);
+                     }
+                   }});
     all.push_back({"lower", [](Module& m) { lower(m); }});
     all.push_back({"simplify_lowered", simplify});
     return all;

@@ -36,6 +36,8 @@ std::vector<Value*> collective(Op& op, Rewriter& rw);
 std::vector<Value*> permute(Op& op, Rewriter& rw);
 std::vector<Value*> gather(Op& op, Rewriter& rw);
 std::vector<Value*> scatter(Op& op, Rewriter& rw);
+std::vector<Value*> bitcast(Op& op, Rewriter& rw);  // types of different sizes
+std::vector<Value*> random(Op& op, Rewriter& rw);   // makes 64-bit integers: run in split_wide
 
 }  // namespace lowering
 

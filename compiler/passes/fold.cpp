@@ -15,9 +15,9 @@ bool is_foldable(const Op& op) {
     case Kind::kConstant:
     case Kind::kIota:  // cheaper to make than to load
     case Kind::kDotGeneral:
-    case Kind::kBitcastConvert:
-    case Kind::kReducePrecision:
       return false;
+    case Kind::kBitcastConvert:
+      return elem_bytes(op.operand_type(0).elem) == elem_bytes(op.type().elem);
     default:
       return can_eval(op.kind);
   }

@@ -26,6 +26,7 @@ class Inliner {
         fail(*op, "the program has more than " + std::to_string(kMaxOps) +
                       " ops when calls are expanded");
       }
+      make_own_op(*op);
       if (op->kind == Kind::kCall || op->kind == Kind::kComposite) {
         expand(*op, r, depth);
         // Uses further down are still resolved through the call's results.
@@ -42,6 +43,16 @@ class Inliner {
  private:
   [[noreturn]] static void fail(const Op& op, const std::string& message) {
     throw Error(message, "stablehlo." + std::string(kind_name(op.kind)), op.loc);
+  }
+
+  // Composites that the core has an op for; others are what their decomposition says.
+  static void make_own_op(Op& op) {
+    if (op.kind == Kind::kComposite && op.as<CallAttrs>().composite_name == "chlo.erf" &&
+        op.operands.size() == 1 && op.results.size() == 1 && is_float(op.type().elem) &&
+        op.type() == op.operand_type(0)) {
+      op.kind = Kind::kErf;
+      op.attrs = NoAttrs{};
+    }
   }
 
   Value* resolve(Value* v) const {

@@ -24,6 +24,13 @@ class Rewriter {
   Value* make(Kind kind, std::vector<Value*> operands, Type type, Attrs attrs = NoAttrs{});
   Value* constant(Dense value);
 
+  // For walkers of their own: what is made from now on goes to the end of `region`, with the
+  // location of `op`, which must outlive that.
+  void place(Region& region, const Op& op) {
+    region_ = &region;
+    current_ = &op;
+  }
+
   // Records a change made in place, so that `run` returns true.
   void changed() { changed_ = true; }
 

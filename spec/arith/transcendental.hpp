@@ -8,7 +8,7 @@
 // T provides the types F (f32 lanes), U (uint32), I (int32), M (result of a comparison) with the
 // usual operators, and: splat(float) -> F, fma(F, F, F), sqrt(F), select(M, a, b) for F and U,
 // bits(F) -> U, value(U) -> F, sra(U, n) -> U (arithmetic shift), to_float(U) -> F (signed, exact
-// below 2^24), trunc(F) -> U (of 0 <= x <= 2^24), both(M, M), either(M, M).
+// below 2^24), trunc(F) -> U (of 0 <= x <= 2^24), both(M, M), either(M, M), any(M) -> bool.
 #pragma once
 
 #include <cstdint>
@@ -104,7 +104,51 @@ struct Transcendental {
     return finish(r);
   }
 
- private:
+  static F cbrt(F x) {
+    const F a = abs(x);
+    const U bits = T::bits(a);
+    // a = m * 2^(3j) with m in [1, 8); the exponent's third by multiplication, exact below 2^16.
+    const U third = (((bits >> 23u) + 2u) * 43691u) >> 17u;
+    const U j = third - 43u;
+    const F m = T::value(bits - ((j * 3u) << 23u));
+    F y = T::fma(k(-1.466986723e-2f), m, k(2.680692673e-1f));
+    y = T::fma(y, m, k(7.625103593e-1f));  // within 1.6 %
+    const F cube = y * y * y;
+    y = y * ((cube + m + m) / (cube + cube + m));  // within 2^-17
+    const F square = y * y;
+    const F rest = T::fma(y, y, k(0.0f) - square);
+    const F miss = T::fma(k(0.0f) - rest, y, T::fma(k(0.0f) - square, y, m));  // m - y^3
+    y = y + miss / (square * 3.0f);
+    y = y * power_of_two(j);
+    y = select(a == k(0.0f), k(0.0f), select(a == k(kInf), a, y));
+    return finish(select(x == x, copy_sign(y, x), x));
+  }
+
+  static F erf(F x) {
+    const F a = abs(x);
+    const F z = a * a;
+    F p = T::fma(k(8.513248031e-5f), z, k(-8.175677503e-4f));
+    p = T::fma(p, z, k(5.203863140e-3f));
+    p = T::fma(p, z, k(-2.686051093e-2f));
+    p = T::fma(p, z, k(1.128371507e-1f));
+    p = T::fma(p, z, k(-3.761263490e-1f));
+    p = T::fma(p, z, k(1.283791661e-1f));
+    const F small = T::fma(p, a, a);
+    // 1 - exp(-g), g = -log(1 - erf(a)); from 4 on the result is 1.
+    const F b = clamp(a, 0.85f, 4.0f);
+    F g = T::fma(k(2.014800339e-5f), b, k(-4.236125969e-4f));
+    g = T::fma(g, b, k(4.119041841e-3f));
+    g = T::fma(g, b, k(-2.498406917e-2f));
+    g = T::fma(g, b, k(1.080735549e-1f));
+    g = T::fma(g, b, k(6.335318089e-1f));
+    g = T::fma(g, b, k(1.129424930e+0f));
+    g = T::fma(g, b, k(-1.562954276e-4f));
+    const F large = k(1.0f) - exp_core(k(0.0f) - g);
+    const F y = copy_sign(select(a < k(0.875f), small, large), x);
+    return finish(select(x == x, y, x));
+  }
+
+ protected:
   struct Split {
     F mantissa;  // in [sqrt(1/2), sqrt(2))
     U exponent;  // signed
@@ -231,6 +275,15 @@ struct Transcendental {
     const F whole = T::to_float(n);
     return {T::both((n & 1u) != U{}, a == whole), a != whole};
   }
+  // High 32 bits of the product of two 32-bit numbers.
+  static U mul_high(U a, U b) {
+    const U al = a & 0xffffu, ah = a >> 16u, bl = b & 0xffffu, bh = b >> 16u;
+    const U middle = ah * bl + ((al * bl) >> 16u);
+    const U other = al * bh + (middle & 0xffffu);
+    return ah * bh + (middle >> 16u) + (other >> 16u);
+  }
+  static U one_if(M m) { return select(m, U{} + 1u, U{}); }
+  static U select(M m, U a, U b) { return T::select(m, a, b); }
 };
 
 }  // namespace tpu::spec

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "arith/f32.hpp"
-#include "arith/transcendental.hpp"
+#include "arith/trigonometric.hpp"
 
 namespace tpu::spec {
 
@@ -59,6 +59,7 @@ struct LawLane {
   static constexpr U select(bool m, U a, U b) { return m ? a : b; }
   static constexpr bool both(bool a, bool b) { return a && b; }
   static constexpr bool either(bool a, bool b) { return a || b; }
+  static constexpr bool any(bool m) { return m; }
   static constexpr U bits(F x) { return x.bits(); }
   static constexpr F value(U x) { return F::from_bits(x); }
   static constexpr U sra(U x, int n) { return static_cast<U>(static_cast<int32_t>(x) >> n); }
@@ -72,7 +73,7 @@ struct LawLane {
   static constexpr F sqrt(F x) { return F::from_bits(f32_sqrt_bits(x.bits())); }
 };
 
-using LawFunctions = Transcendental<LawLane>;
+using LawFunctions = Trigonometric<LawLane>;
 
 }  // namespace detail
 
@@ -96,6 +97,25 @@ inline uint32_t f32_tanh_bits(uint32_t x) {
 }
 inline uint32_t f32_logistic_bits(uint32_t x) {
   return detail::LawFunctions::logistic(detail::LawF32::from_bits(x)).bits();
+}
+inline uint32_t f32_sin_bits(uint32_t x) {
+  return detail::LawFunctions::sin(detail::LawF32::from_bits(x)).bits();
+}
+inline uint32_t f32_cos_bits(uint32_t x) {
+  return detail::LawFunctions::cos(detail::LawF32::from_bits(x)).bits();
+}
+inline uint32_t f32_tan_bits(uint32_t x) {
+  return detail::LawFunctions::tan(detail::LawF32::from_bits(x)).bits();
+}
+inline uint32_t f32_cbrt_bits(uint32_t x) {
+  return detail::LawFunctions::cbrt(detail::LawF32::from_bits(x)).bits();
+}
+inline uint32_t f32_erf_bits(uint32_t x) {
+  return detail::LawFunctions::erf(detail::LawF32::from_bits(x)).bits();
+}
+inline uint32_t f32_atan2_bits(uint32_t y, uint32_t x) {
+  return detail::LawFunctions::atan2(detail::LawF32::from_bits(y), detail::LawF32::from_bits(x))
+      .bits();
 }
 inline uint32_t f32_pow_bits(uint32_t x, uint32_t y) {
   return detail::LawFunctions::pow(detail::LawF32::from_bits(x), detail::LawF32::from_bits(y))

@@ -1,6 +1,6 @@
 """Exports every case of a module like op_cases.py, compiles it with tpuc, runs it with `tpuboard run`, compares with JAX.
 
-Usage: op_matrix_test.py --bin DIR [--cases MODULE] [--only SUBSTRING] [--check] [--group NAME] [--keep DIR]
+Usage: op_matrix_test.py --bin DIR [--cases MODULE] [--only SUBSTRING] [--check] [--x64] [--group NAME] [--keep DIR]
 """
 
 from __future__ import annotations
@@ -68,11 +68,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=Path, required=True)
     parser.add_argument("--cases", default="op_cases", help="module with the cases")
+    parser.add_argument("--x64", action="store_true", help="64-bit types as jax_enable_x64 makes them")
     parser.add_argument("--only", default="")
     parser.add_argument("--check", action="store_true", help="with the race checker")
     parser.add_argument("--group", default="")
     parser.add_argument("--keep", type=Path)
     args = parser.parse_args()
+    jax.config.update("jax_enable_x64", args.x64)
     module = importlib.import_module(args.cases)
     cases = getattr(module, args.group or "all_cases")()
     cases = [case for case in cases if args.only in case.name]

@@ -46,12 +46,12 @@ def cases() -> list[Case]:
         Case("while", ("while",), lambda v: lax.fori_loop(0, 3, lambda i, c: c + 1, v), (VECTOR,)),
         Case("scan", ("while",), lambda v: lax.scan(lambda c, x: (c + x, c), 0.0, v), (VECTOR,)),
         Case("cond", ("case",), lambda v: lax.cond(v[0] > 0, lambda x: x, lambda x: -x, v), (VECTOR,)),
-        Case("cosine", ("cosine",), lambda v: jnp.cos(v), (VECTOR,)),
+        Case("rng", ("rng", "jax.random"), lambda v: lax.rng_uniform(v[0], v[1], (4,)), (VECTOR,)),
         Case("custom_call", ("custom_call", "lapack"), lambda m: jnp.linalg.inv(m), (MATRIX,)),
         Case("f16", ("f16", "bfloat16"), lambda v: v.astype(jnp.float16), (VECTOR,)),
         Case("f8", ("f8",), lambda v: v.astype(jnp.float8_e4m3fn), (VECTOR,)),
         Case("complex", ("complex",), lambda v: lax.complex(v, v), (VECTOR,)),
-        Case("i8", ("i8",), lambda v: v.astype(jnp.int8), (VECTOR,)),
+        Case("i4", ("i4",), lambda v: v.astype(jnp.int4), (VECTOR,)),
     ]
 
 

@@ -2,14 +2,14 @@
 // spec/isa/vpu.toml mean under the number law. For the vpu_ops_*.cpp files only.
 #pragma once
 
-#include "arith/transcendental.hpp"
+#include "arith/trigonometric.hpp"
 #include "vpu/vpu_lanes.hpp"
 
 namespace tpu::model {
 namespace {
 
 using T = VectorLanes;
-using Functions = spec::Transcendental<VectorLanes>;
+using Functions = spec::Trigonometric<VectorLanes>;
 
 constexpr uint32_t kSign = 0x80000000u;
 constexpr uint32_t kMagnitude = 0x7fffffffu;
@@ -101,6 +101,12 @@ inline U tanh_f(U a) { return T::bits(Functions::tanh(T::value(a))); }
 inline U logistic_f(U a) { return T::bits(Functions::logistic(T::value(a))); }
 inline U expm1_f(U a) { return T::bits(Functions::expm1(T::value(a))); }
 inline U log1p_f(U a) { return T::bits(Functions::log1p(T::value(a))); }
+inline U sin_f(U a) { return T::bits(Functions::sin(T::value(a))); }
+inline U cos_f(U a) { return T::bits(Functions::cos(T::value(a))); }
+inline U tan_f(U a) { return T::bits(Functions::tan(T::value(a))); }
+inline U cbrt_f(U a) { return T::bits(Functions::cbrt(T::value(a))); }
+inline U erf_f(U a) { return T::bits(Functions::erf(T::value(a))); }
+inline U atan2_f(U a, U b) { return T::bits(Functions::atan2(T::value(a), T::value(b))); }
 inline U pow_f(U a, U b) { return T::bits(Functions::pow(T::value(a), T::value(b))); }
 
 // ---- comparisons: `Order` is a VpuCompare

@@ -24,6 +24,19 @@ struct VectorLanes {
   static U select(M m, U a, U b) { return m ? a : b; }
   static M both(M a, M b) { return a & b; }
   static M either(M a, M b) { return a | b; }
+  static bool any(M m) {
+#if TPU_VPU_WIDTH == 16
+    return _mm512_test_epi32_mask(reinterpret_cast<__m512i>(m), reinterpret_cast<__m512i>(m)) != 0;
+#elif TPU_VPU_WIDTH == 8
+    return _mm256_movemask_epi8(reinterpret_cast<__m256i>(m)) != 0;
+#else
+    int seen = 0;
+    for (int i = 0; i < kVpuWidth; ++i) {
+      seen |= m[i];
+    }
+    return seen != 0;
+#endif
+  }
   static U bits(F x) { return reinterpret_cast<U>(x); }
   static F value(U x) { return reinterpret_cast<F>(x); }
   static I as_signed(U x) { return reinterpret_cast<I>(x); }

@@ -127,6 +127,21 @@ uint32_t rem_s(uint32_t a, uint32_t b) {
   return (a & kSign) != 0 ? 0u - remainder : remainder;
 }
 
+uint32_t pow_u(uint32_t base, uint32_t exponent) {
+  uint32_t result = 1;
+  for (; exponent != 0; exponent >>= 1) {
+    result *= (exponent & 1u) != 0 ? base : 1u;
+    base *= base;
+  }
+  return result;
+}
+uint32_t pow_s(uint32_t base, uint32_t exponent) {
+  if ((exponent & kSign) == 0 || base == 1 || base == ~0u) {
+    return pow_u(base, exponent);  // of -1 only the lowest bit of the exponent counts
+  }
+  return 0;
+}
+
 // Exact remainder by long division of the significands, 32 bits of quotient at a time.
 uint32_t rem_f(uint32_t a, uint32_t b) {
   const uint32_t x = canonical_word(a) & kMagnitude;
@@ -289,9 +304,17 @@ constexpr VpuOpFn kFunctions[] = {
     unary<u2f>,
     op_lred,
     op_sred,
+    unary<sin_f>,
+    unary<cos_f>,
+    unary<tan_f>,
+    binary<atan2_f>,
+    unary<cbrt_f>,
+    unary<erf_f>,
+    scalar_binary<pow_s>,
+    scalar_binary<pow_u>,
 };
 constexpr size_t kFunctionCount = sizeof kFunctions / sizeof kFunctions[0];
-static_assert(kFunctionCount == static_cast<size_t>(spec::VpuOp::kSred) + 1);
+static_assert(kFunctionCount == static_cast<size_t>(spec::VpuOp::kPowU) + 1);
 static_assert(kFunctionCount == sizeof spec::kVpuOps / sizeof spec::kVpuOps[0] + 1);
 
 }  // namespace

@@ -143,6 +143,18 @@ inline uint32_t lane_op(VpuOp op, uint32_t a, uint32_t b, uint32_t c, uint32_t i
       return spec::f32_expm1_bits(a);
     case VpuOp::kLog1pF:
       return spec::f32_log1p_bits(a);
+    case VpuOp::kSinF:
+      return spec::f32_sin_bits(a);
+    case VpuOp::kCosF:
+      return spec::f32_cos_bits(a);
+    case VpuOp::kTanF:
+      return spec::f32_tan_bits(a);
+    case VpuOp::kAtan2F:
+      return spec::f32_atan2_bits(a, b);
+    case VpuOp::kCbrtF:
+      return spec::f32_cbrt_bits(a);
+    case VpuOp::kErfF:
+      return spec::f32_erf_bits(a);
     case VpuOp::kCmpF:
       return compare(as_float(a), as_float(b), imm) ? 1 : 0;
     case VpuOp::kCmpS:
@@ -184,6 +196,17 @@ inline uint32_t lane_op(VpuOp op, uint32_t a, uint32_t b, uint32_t c, uint32_t i
     case VpuOp::kRemS:
     case VpuOp::kRemU:
       return divide_i(op, a, b);
+    case VpuOp::kPowS:
+    case VpuOp::kPowU: {
+      if (op == VpuOp::kPowS && sb < 0) {
+        return a == 1 || (sa == -1 && sb % 2 == 0) ? 1 : (sa == -1 ? ~0u : 0);
+      }
+      uint32_t r = 1;
+      for (uint32_t bit = 32; bit-- > 0;) {
+        r = r * r * ((b >> bit & 1) != 0 ? a : 1);
+      }
+      return r;
+    }
     case VpuOp::kNot:
       return ~a;
     case VpuOp::kNegI:

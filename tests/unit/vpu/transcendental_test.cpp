@@ -69,6 +69,18 @@ double truth(VpuOp op, double x, double y) {
       return std::expm1(x);
     case VpuOp::kLog1pF:
       return std::log1p(x);
+    case VpuOp::kSinF:
+      return std::sin(x);
+    case VpuOp::kCosF:
+      return std::cos(x);
+    case VpuOp::kTanF:
+      return std::tan(x);
+    case VpuOp::kAtan2F:
+      return std::atan2(x, y);
+    case VpuOp::kCbrtF:
+      return std::cbrt(x);
+    case VpuOp::kErfF:
+      return std::erf(x);
     default:
       return static_cast<double>(
           std::pow(static_cast<long double>(x), static_cast<long double>(y)));
@@ -118,15 +130,21 @@ struct Bound {
   VpuOp op;
   double ulp;
 };
-constexpr std::array<Bound, 8> kBounds = {{{VpuOp::kSqrtF, 0.5},
-                                           {VpuOp::kRsqrtF, 1.6},
-                                           {VpuOp::kExpF, 1.1},
-                                           {VpuOp::kLogF, 0.9},
-                                           {VpuOp::kTanhF, 1.4},
-                                           {VpuOp::kLogisticF, 2.5},
-                                           {VpuOp::kExpm1F, 1.6},
-                                           {VpuOp::kLog1pF, 1.6}}};
+constexpr std::array<Bound, 13> kBounds = {{{VpuOp::kSqrtF, 0.5},
+                                            {VpuOp::kRsqrtF, 1.6},
+                                            {VpuOp::kExpF, 1.1},
+                                            {VpuOp::kLogF, 0.9},
+                                            {VpuOp::kTanhF, 1.4},
+                                            {VpuOp::kLogisticF, 2.5},
+                                            {VpuOp::kExpm1F, 1.6},
+                                            {VpuOp::kLog1pF, 1.6},
+                                            {VpuOp::kSinF, 1.0},
+                                            {VpuOp::kCosF, 1.0},
+                                            {VpuOp::kTanF, 2.5},
+                                            {VpuOp::kCbrtF, 0.6},
+                                            {VpuOp::kErfF, 1.5}}};
 constexpr double kPowBound = 8;
+constexpr double kAtan2Bound = 2;
 
 const char* name_of(VpuOp op) { return spec::kVpuOps[static_cast<size_t>(op) - 1].name.data(); }
 
@@ -157,11 +175,13 @@ TEST_P(Transcendental, ErrorStaysInBoundOverAllFloats) {
 // Every float around the places where a function changes its method or its range ends.
 TEST_P(Transcendental, ErrorStaysInBoundAtEdges) {
   const auto [op, bound] = GetParam();
-  constexpr std::array<float, 24> kEdges = {
+  constexpr std::array<float, 36> kEdges = {
       1.0f,           2.0f,          0.5f,        0.70710678f, 1.41421356f,   0.625f,
       0.34657359f,    1.0397f,       9.0f,        10.0f,       16.635532f,    17.32868f,
       18.0f,          87.336544f,    88.72284f,   103.97f,     104.0f,        89.0f,
-      1.1754944e-38f, 3.4028235e38f, 16777216.0f, 0.0001f,     5.9604645e-8f, 0.41421354f};
+      1.1754944e-38f, 3.4028235e38f, 16777216.0f, 0.0001f,     5.9604645e-8f, 0.41421354f,
+      0.78539816f,    1.57079633f,   3.14159265f, 4.71238898f, 6.28318531f,   65536.0f,
+      102943.7f,      0.875f,        3.9192059f,  4.0f,        8.0f,          1.0e22f};
   Worst worst;
   Block block;
   for (const float edge : kEdges) {
@@ -251,6 +271,74 @@ TEST(TranscendentalPow, SpecialValuesAreThoseOfIeee754) {
   }
 }
 
+// Quotients of all sizes, a quarter of them near the places where the octant changes.
+void fill_atan2(Block& block, uint64_t seed) {
+  for (uint32_t i = 0; i < kBlock; ++i) {
+    const uint64_t n = (seed * kBlock + i) * 2 + 77;
+    block.x[i] = mix(n);
+    block.y[i] = mix(n + 1);
+    if (i % 4 != 0) {
+      constexpr std::array<double, 4> kTurns = {0.41421356, 1.0, 2.41421356, 3.7};
+      const double wide = static_cast<double>(static_cast<int>(mix(n + 2) % 2000) - 1000);
+      const double factor =
+          i % 4 == 1 ? kTurns[i / 4 % 4] * (1 + wide * 1e-7) : std::exp2(wide / 40);
+      block.y[i] = (block.y[i] & 0x807fffffu) | (70 + mix(n + 3) % 110) << 23;
+      block.x[i] = spec::f32_bits(static_cast<float>(as_double(block.y[i]) * factor));
+      block.x[i] ^= mix(n + 4) & spec::kF32SignMask;
+    }
+  }
+}
+
+TEST(TranscendentalAtan2, ErrorStaysInBound) {
+  Worst worst;
+  Block block;
+  for (uint64_t seed = 0; seed < 1500; ++seed) {
+    fill_atan2(block, seed);
+    measure(VpuOp::kAtan2F, block, worst);
+  }
+  std::printf("atan2_f: largest error %.3f ulp at %08x, %08x\n", worst.ulp, worst.x, worst.y);
+  EXPECT_LE(worst.ulp, kAtan2Bound) << std::hex << worst.x << ' ' << worst.y;
+}
+
+TEST(TranscendentalAtan2, SpecialValuesAreThoseOfIeee754) {
+  Block block;
+  size_t count = 0;
+  for (const float y :
+       {0.0f, -0.0f, 1.0f, -1.0f, 1e-40f, 3e38f, 1.2e-38f, INFINITY, -INFINITY, NAN}) {
+    for (const float x : {0.0f, -0.0f, 1.0f, -1.0f, -1e-40f, 3e38f, -3e38f, 1.2e-38f, -1.2e-38f,
+                          INFINITY, -INFINITY, NAN}) {
+      block.x[count] = spec::f32_bits(y);
+      block.y[count] = spec::f32_bits(x);
+      ++count;
+    }
+  }
+  for (const VpuSimd simd : vpu_host_simds()) {
+    evaluate(VpuOp::kAtan2F, block, simd);
+    for (size_t i = 0; i < count; ++i) {
+      const double y = as_double(block.x[i]), x = as_double(block.y[i]);
+      EXPECT_LE(error_ulp(block.out[i], std::atan2(y, x)), kAtan2Bound)
+          << "atan2(" << y << ", " << x << ") = " << spec::f32_from_bits(block.out[i]);
+    }
+  }
+}
+
+// Arguments of all sizes that lie next to a multiple of pi/2: nearly all bits cancel.
+TEST(TranscendentalTrigonometric, ArgumentsNextToMultiplesOfHalfPi) {
+  constexpr long double kHalfPi = 1.57079632679489661923132169163975144L;
+  Block block;
+  Worst worst;
+  for (const VpuOp op : {VpuOp::kSinF, VpuOp::kCosF, VpuOp::kTanF}) {
+    for (uint64_t seed = 0; seed < 200; ++seed) {
+      for (uint32_t i = 0; i < kBlock; ++i) {
+        const uint64_t n = 1 + mix(seed * kBlock + i) % (1u << (1 + i % 31));
+        block.x[i] = spec::f32_bits(static_cast<float>(static_cast<long double>(n) * kHalfPi));
+      }
+      measure(op, block, worst);
+    }
+    EXPECT_LE(worst.ulp, 2.5) << name_of(op) << std::hex << ' ' << worst.x;
+  }
+}
+
 uint32_t law(VpuOp op, uint32_t x, uint32_t y) {
   switch (op) {
     case VpuOp::kSqrtF:
@@ -269,6 +357,18 @@ uint32_t law(VpuOp op, uint32_t x, uint32_t y) {
       return spec::f32_expm1_bits(x);
     case VpuOp::kLog1pF:
       return spec::f32_log1p_bits(x);
+    case VpuOp::kSinF:
+      return spec::f32_sin_bits(x);
+    case VpuOp::kCosF:
+      return spec::f32_cos_bits(x);
+    case VpuOp::kTanF:
+      return spec::f32_tan_bits(x);
+    case VpuOp::kAtan2F:
+      return spec::f32_atan2_bits(x, y);
+    case VpuOp::kCbrtF:
+      return spec::f32_cbrt_bits(x);
+    case VpuOp::kErfF:
+      return spec::f32_erf_bits(x);
     default:
       return spec::f32_pow_bits(x, y);
   }
@@ -277,8 +377,10 @@ uint32_t law(VpuOp op, uint32_t x, uint32_t y) {
 TEST(TranscendentalLaw, AllWidthsEqualTheIntegerLaw) {
   Block block;
   for (uint64_t seed = 0; seed < 40; ++seed) {
-    for (const VpuOp op : {VpuOp::kSqrtF, VpuOp::kRsqrtF, VpuOp::kExpF, VpuOp::kLogF, VpuOp::kTanhF,
-                           VpuOp::kLogisticF, VpuOp::kExpm1F, VpuOp::kLog1pF, VpuOp::kPowF}) {
+    for (const VpuOp op :
+         {VpuOp::kSqrtF, VpuOp::kRsqrtF, VpuOp::kExpF, VpuOp::kLogF, VpuOp::kTanhF,
+          VpuOp::kLogisticF, VpuOp::kExpm1F, VpuOp::kLog1pF, VpuOp::kPowF, VpuOp::kSinF,
+          VpuOp::kCosF, VpuOp::kTanF, VpuOp::kAtan2F, VpuOp::kCbrtF, VpuOp::kErfF}) {
       fill_pow(block, seed);
       for (uint32_t i = 0; op != VpuOp::kPowF && i < kBlock; ++i) {
         // Exponents from 2^-30 to 2^30 in three of four: where the functions bend.
@@ -309,7 +411,7 @@ TEST(TranscendentalSpecial, ZerosInfinitiesAndNans) {
     float x;
     float expected;
   };
-  const std::array<Case, 44> cases = {
+  const std::array<Case, 67> cases = {
       {{VpuOp::kExpF, 0.0f, 1.0f},      {VpuOp::kExpF, -0.0f, 1.0f},
        {VpuOp::kExpF, kInf, kInf},      {VpuOp::kExpF, -kInf, 0.0f},
        {VpuOp::kExpF, 88.8f, kInf},     {VpuOp::kExpF, -88.0f, 0.0f},
@@ -331,7 +433,19 @@ TEST(TranscendentalSpecial, ZerosInfinitiesAndNans) {
        {VpuOp::kLog1pF, -kInf, NAN},    {VpuOp::kRsqrtF, 0.0f, kInf},
        {VpuOp::kRsqrtF, -0.0f, -kInf},  {VpuOp::kRsqrtF, -1.0f, NAN},
        {VpuOp::kRsqrtF, kInf, 0.0f},    {VpuOp::kSqrtF, -0.0f, -0.0f},
-       {VpuOp::kSqrtF, -1.0f, NAN},     {VpuOp::kSqrtF, kInf, kInf}}};
+       {VpuOp::kSqrtF, -1.0f, NAN},     {VpuOp::kSqrtF, kInf, kInf},
+       {VpuOp::kSinF, 0.0f, 0.0f},      {VpuOp::kSinF, -0.0f, -0.0f},
+       {VpuOp::kSinF, kInf, NAN},       {VpuOp::kSinF, -kInf, NAN},
+       {VpuOp::kSinF, NAN, NAN},        {VpuOp::kSinF, -1e-40f, -0.0f},
+       {VpuOp::kCosF, -0.0f, 1.0f},     {VpuOp::kCosF, 1e-40f, 1.0f},
+       {VpuOp::kCosF, kInf, NAN},       {VpuOp::kCosF, NAN, NAN},
+       {VpuOp::kTanF, -0.0f, -0.0f},    {VpuOp::kTanF, -kInf, NAN},
+       {VpuOp::kTanF, NAN, NAN},        {VpuOp::kCbrtF, -0.0f, -0.0f},
+       {VpuOp::kCbrtF, -27.0f, -3.0f},  {VpuOp::kCbrtF, kInf, kInf},
+       {VpuOp::kCbrtF, -kInf, -kInf},   {VpuOp::kCbrtF, -1e-40f, -0.0f},
+       {VpuOp::kCbrtF, NAN, NAN},       {VpuOp::kErfF, -0.0f, -0.0f},
+       {VpuOp::kErfF, kInf, 1.0f},      {VpuOp::kErfF, -kInf, -1.0f},
+       {VpuOp::kErfF, NAN, NAN}}};
   Block block;
   for (const VpuSimd simd : vpu_host_simds()) {
     for (const Case& c : cases) {
