@@ -6,16 +6,25 @@
 namespace tpu::compiler {
 namespace {
 
-// A tile is some hundred KiB in HBM and VMEM: few pages each, few tiles a page.
-constexpr int64_t kPageBytes = 64 * 1024;
-constexpr int64_t kMaxPages = 64;
+// A tile is some hundred KiB in HBM and VMEM: few small pages each, few tiles a page. Windows of
+// convolutions and whole buffers reach over megabytes.
+constexpr int64_t kSmallPage = int64_t{64} << 10, kLargePage = int64_t{16} << 20;
+constexpr int64_t kMostPages = 64;
 
-int64_t page_of(int64_t address) {
-  return address >= 0 ? address / kPageBytes : -((-address + kPageBytes - 1) / kPageBytes);
+struct PageSpan {
+  int64_t first = 0, last = -1;
+};
+
+PageSpan pages_of(const MemRange& range, int64_t bytes) {
+  const auto page = [bytes](int64_t address) {
+    return address >= 0 ? address / bytes : -((-address + bytes - 1) / bytes);
+  };
+  return {page(range.lo), page(range.hi - 1)};
 }
 
-bool is_wide(const MemRange& range) {
-  return range.hi <= range.lo || page_of(range.hi - 1) - page_of(range.lo) >= kMaxPages;
+bool few(const MemRange& range, int64_t bytes) {
+  const PageSpan span = pages_of(range, bytes);
+  return range.hi > range.lo && span.last - span.first < kMostPages;
 }
 
 // Every byte of `inner` is in `outer`.
@@ -35,22 +44,46 @@ bool covers(const MemRange& outer, const MemRange& inner) {
 // Entries whose pages meet those of `range`; an entry of several pages may come several times.
 template <typename F>
 void AccessHistory::for_each_near(const MemRange& range, F f) const {
-  for (const uint32_t index : wide_) {
-    f(index);
-  }
-  if (is_wide(range)) {
+  const auto visit = [&](const Pages& pages, int64_t bytes) {
+    const PageSpan span = pages_of(range, bytes);
+    for (int64_t page = span.first; page <= span.last; ++page) {
+      const auto found = pages.find(page);
+      if (found != pages.end()) {
+        std::for_each(found->second.begin(), found->second.end(), f);
+      }
+    }
+  };
+  std::for_each(whole_.begin(), whole_.end(), f);
+  if (!few(range, kLargePage)) {
     for (uint32_t index = 0; index < entries_.size(); ++index) {
       f(index);
     }
     return;
   }
-  for (int64_t page = page_of(range.lo); page <= page_of(range.hi - 1); ++page) {
-    const auto found = pages_.find(page);
-    if (found != pages_.end()) {
-      for (const uint32_t index : found->second) {
-        f(index);
-      }
+  visit(wide_, kLargePage);
+  if (few(range, kSmallPage)) {
+    visit(small_, kSmallPage);
+  } else {
+    visit(large_, kLargePage);
+  }
+}
+
+// The lists that an entry of `range` is in.
+template <typename F>
+void AccessHistory::for_each_list(const MemRange& range, F f) {
+  const auto visit = [&](Pages& pages, int64_t bytes) {
+    const PageSpan span = pages_of(range, bytes);
+    for (int64_t page = span.first; page <= span.last; ++page) {
+      f(pages[page]);
     }
+  };
+  if (few(range, kSmallPage)) {
+    visit(small_, kSmallPage);
+    visit(large_, kLargePage);
+  } else if (few(range, kLargePage)) {
+    visit(wide_, kLargePage);
+  } else {
+    f(whole_);
   }
 }
 
@@ -73,23 +106,10 @@ void AccessHistory::forget_covered(const MemRange& range, size_t queue) {
       free_.push_back(index);
     }
   });
-  if (free_.size() == free_before) {
-    return;
-  }
-  // All pages of a covered entry are pages of `range`.
-  const auto dead = [&](uint32_t index) { return !entries_[index].live; };
-  std::erase_if(wide_, dead);
-  if (is_wide(range)) {
-    for (auto& [page, indices] : pages_) {
-      std::erase_if(indices, dead);
-    }
-    return;
-  }
-  for (int64_t page = page_of(range.lo); page <= page_of(range.hi - 1); ++page) {
-    const auto found = pages_.find(page);
-    if (found != pages_.end()) {
-      std::erase_if(found->second, dead);
-    }
+  for (size_t i = free_before; i < free_.size(); ++i) {
+    for_each_list(entries_[free_[i]].range, [&](std::vector<uint32_t>& list) {
+      std::erase_if(list, [&](uint32_t index) { return !entries_[index].live; });
+    });
   }
 }
 
@@ -103,13 +123,7 @@ void AccessHistory::add(const MemRange& range, int item, size_t queue) {
     free_.pop_back();
     entries_[index] = {range, item, queue, true};
   }
-  if (is_wide(range)) {
-    wide_.push_back(index);
-    return;
-  }
-  for (int64_t page = page_of(range.lo); page <= page_of(range.hi - 1); ++page) {
-    pages_[page].push_back(index);
-  }
+  for_each_list(range, [&](std::vector<uint32_t>& list) { list.push_back(index); });
 }
 
 }  // namespace tpu::compiler

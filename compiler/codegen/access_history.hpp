@@ -27,16 +27,21 @@ class AccessHistory {
     size_t queue = 0;
     bool live = true;
   };
-  using Page = std::vector<uint32_t>;
+  // Entries by number of the page; looked up only, never walked through.
+  using Pages = std::unordered_map<int64_t, std::vector<uint32_t>>;
 
+  template <typename F>
+  void for_each_list(const MemRange& range, F f);
   template <typename F>
   void for_each_near(const MemRange& range, F f) const;
   void forget_covered(const MemRange& range, size_t queue);
 
   std::vector<Entry> entries_;
-  std::vector<uint32_t> free_;               // of entries_, to be used again
-  std::unordered_map<int64_t, Page> pages_;  // looked up only, never walked through
-  Page wide_;                                // entries of many pages, and of no byte
+  std::vector<uint32_t> free_;   // of entries_, to be used again
+  Pages small_;                  // entries of few small pages
+  Pages large_;                  // the same entries by large pages
+  Pages wide_;                   // entries of many small pages, by large pages
+  std::vector<uint32_t> whole_;  // entries of many large pages, and of no byte
 };
 
 }  // namespace tpu::compiler

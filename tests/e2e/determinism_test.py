@@ -1,5 +1,6 @@
 """One training step gives the same bits and cycles whatever runs it: host threads, SIMD width, fast engine, Verilog in
-all 16 matrix units, lockstep, two runs. Usage: determinism_test.py --bin DIR
+all 16 matrix units, lockstep, two runs. Of the perceptron of examples/mnist_mlp, or of a small convnet.
+Usage: determinism_test.py --bin DIR [--model mlp|convnet]
 """
 
 from __future__ import annotations
@@ -16,11 +17,7 @@ import jax_reference as reference
 import jax
 import numpy as np
 
-EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "mnist_mlp"
-sys.path.insert(0, str(EXAMPLE))
-
-import export as model
-import optax
+EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 
 ALL_UNITS = "board.*"
 
@@ -46,21 +43,49 @@ def figures(tools: Path, exe: Path, inputs: list[str], folder: Path, options: li
     return json.loads(path.read_text())
 
 
-def main() -> int:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=Path, required=True)
-    args = parser.parse_args()
+def mlp_step() -> tuple[bytes, list[np.ndarray]]:
+    """The example's graph and its arguments."""
+    sys.path.insert(0, str(EXAMPLES / "mnist_mlp"))
+    import export as model
+    import optax
+
     rng = np.random.default_rng(5)
     params = model.init_params(5)
     arrays = [np.asarray(leaf) for leaf in jax.tree.leaves((params, optax.adam(model.LEARNING_RATE).init(params)))]
     arrays += [rng.random((model.BATCH, model.LAYERS[0]), dtype=np.float32),
                rng.integers(0, 10, model.BATCH).astype(np.int32)]
+    return (EXAMPLES / "mnist_mlp" / "train_step.mlirbc").read_bytes(), arrays
+
+
+def convnet_step() -> tuple[bytes, list[np.ndarray]]:
+    """The example's function with few channels, on two small images a core."""
+    sys.path.insert(0, str(EXAMPLES / "mnist_convnet"))
+    import export as model
+    import optax
+
+    rng = np.random.default_rng(5)
+    image, batch = (9, 10, 1), 16
+    shapes = model.weight_shapes(image, channels=(24, 40), dense=(20, 12, 10))
+    params = model.init_params(5, shapes)
+    arrays = [np.asarray(leaf) for leaf in jax.tree.leaves((params, optax.adam(model.LEARNING_RATE).init(params)))]
+    arrays += [rng.random((batch, *image), dtype=np.float32), rng.integers(0, 10, batch).astype(np.int32)]
+    program = model.export_train_step(model.CORES, shapes=shapes, image=image, batch=batch)
+    return program.mlir_module_serialized, arrays
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=Path, required=True)
+    parser.add_argument("--model", choices=("mlp", "convnet"), default="mlp")
+    args = parser.parse_args()
+    graph, arrays = mlp_step() if args.model == "mlp" else convnet_step()
     errors = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         exe = folder / "train_step.tpuexe"
-        subprocess.run([str(args.bin / "tpuc"), str(EXAMPLE / "train_step.mlirbc"), "-o", str(exe)], check=True)
+        (folder / "train_step.mlirbc").write_bytes(graph)
+        subprocess.run([str(args.bin / "tpuc"), str(folder / "train_step.mlirbc"), "-o", str(exe)], check=True)
         inputs = reference.save_inputs(folder, arrays)
         first = figures(args.bin, exe, inputs, folder, [])
         variants = [[], ["--threads", "1"], ["--threads", "2"], ["--threads", "4"], ["--check"]]

@@ -1,0 +1,111 @@
+"""Training steps of the convnet example on the board against JAX on the CPU.
+
+A small variant with odd sizes, on 8 cores and on 1, after 0 and 3 steps from the same state: every output within
+relative L2 1e-3, the loss within 1e-4 of the same graph with operands of dots and convolutions rounded to bf16 (why
+these bounds: train_step_test.py), with the checker for unsynchronised accesses on. --full: one step of the example.
+
+Usage: convnet_step_test.py --bin DIR [--full --data DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import jax_reference as reference
+
+import jax
+import numpy as np
+
+EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "mnist_convnet"
+sys.path.insert(0, str(EXAMPLE))
+
+import export as model
+import optax
+
+IMAGE = (13, 12, 1)
+SHAPES = model.weight_shapes(IMAGE, channels=(20, 24), dense=(33, 17, 10))
+BATCH = 24
+STEPS = (0, 3)
+
+
+def check(errors: list[str], what: str, value: float, bound: float) -> None:
+    """Prints a figure and notes it when it is out of bounds."""
+    print(f"{what}: {value:.3g} (at most {bound:g})", flush=True)
+    if not value <= bound:
+        errors.append(what)
+
+
+def first_state(shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
+    """Leaves of the initial state."""
+    params = model.init_params(3, shapes)
+    return [np.asarray(leaf) for leaf in jax.tree.leaves((params, optax.adam(model.LEARNING_RATE).init(params)))]
+
+
+def board_step(tools: Path, exe: Path, folder: Path, arrays: list[np.ndarray], *options: str) -> list[np.ndarray]:
+    """One step on the board."""
+    subprocess.run([str(tools / "tpuboard"), "run", str(exe), *reference.save_inputs(folder, arrays),
+                    "--out-dir", str(folder), *options], check=True, stdout=subprocess.DEVNULL)
+    return [np.load(folder / f"{index}.npy") for index in range(len(arrays) - 1)]
+
+
+def compare(errors: list[str], what: str, ours: list[np.ndarray], theirs: list[np.ndarray]) -> None:
+    """All outputs of a step; the loss is the last one."""
+    gaps = [reference.relative_l2(a, b) for a, b in zip(ours[:-1], theirs[:-1], strict=True)]
+    check(errors, f"{what}: largest relative L2 of {len(gaps)} outputs", max(gaps), 1e-3)
+    check(errors, f"{what}: loss", abs(float(ours[-1]) / float(theirs[-1]) - 1), 1e-4)
+
+
+def check_small(errors: list[str], tools: Path, folder: Path, cores: int) -> None:
+    """Single steps from equal state."""
+    rng = np.random.default_rng(cores)
+    program = model.export_train_step(cores, "cpu", shapes=SHAPES, image=IMAGE, batch=BATCH)
+    folder.mkdir()
+    graph, exe = folder / "step.mlirbc", folder / "step.tpuexe"
+    graph.write_bytes(program.mlir_module_serialized)
+    subprocess.run([str(tools / "tpuc"), str(graph), "-o", str(exe)], check=True)
+    state = first_state(SHAPES)
+    for step in range(max(STEPS) + 1):
+        arrays = [*state, rng.random((BATCH, *IMAGE), dtype=np.float32), rng.integers(0, 10, BATCH).astype(np.int32)]
+        theirs = reference.run(program, arrays, round_dots=True)
+        if step in STEPS:
+            compare(errors, f"{cores} cores, step {step}", board_step(tools, exe, folder, arrays, "--check"), theirs)
+        state = theirs[:-1]
+
+
+def check_full(errors: list[str], tools: Path, folder: Path, data: Path) -> None:
+    """The example's own graph of 8 cores against its function on one CPU device: the mean over the cores is the mean
+    over the batch."""
+    images = np.load(data / "images.npy")[: model.BATCH].reshape(model.BATCH, *model.IMAGE)
+    labels = np.load(data / "labels.npy")[: model.BATCH]
+    arrays = [*first_state(model.weight_shapes()), images, labels]
+    exe = folder / "train_step.tpuexe"
+    subprocess.run([str(tools / "tpuc"), str(EXAMPLE / "train_step.mlirbc"), "-o", str(exe)], check=True)
+    ours = board_step(tools, exe, folder, arrays)
+    compare(errors, "the example", ours, reference.run(model.export_train_step(1, "cpu"), arrays, round_dots=True))
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=Path, required=True)
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--data", type=Path)
+    args = parser.parse_args()
+    errors: list[str] = []
+    with tempfile.TemporaryDirectory() as name:
+        if args.full:
+            check_full(errors, args.bin, Path(name), args.data)
+        else:
+            for cores in (1, model.CORES):
+                check_small(errors, args.bin, Path(name) / str(cores), cores)
+    for error in errors:
+        print(f"FAILED {error}", file=sys.stderr)
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
