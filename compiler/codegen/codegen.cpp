@@ -44,12 +44,17 @@ void check_cores(const Module& module, const spec::BoardParams& board) {
 // Kernels whose tiles do not fit into VMEM are cut in two until they do.
 std::unique_ptr<Emitter> emit(const Module& module, KernelProgram& kernels,
                               const spec::BoardParams& board) {
+  int64_t lock_limit = board.core.vmem_kib * 1024 / 4;
   for (;;) {
-    auto emitter = std::make_unique<Emitter>(module, kernels, board);
+    auto emitter = std::make_unique<Emitter>(module, kernels, board, lock_limit);
     try {
       emitter->run();
       return emitter;
     } catch (const KernelTooLarge& e) {
+      if (emitter->locks_values()) {
+        lock_limit = lock_limit < 4096 ? 0 : lock_limit / 4;
+        continue;
+      }
       if (!split_kernel(kernels, e.order)) {
         throw;
       }

@@ -64,7 +64,7 @@ void Emitter::all_batches(const Kernel& k, DotPlan& p, uint32_t id) {
   }
   matmul_flops +=
       static_cast<uint64_t>(2 * Contraction::count(k.dot.batch) * Contraction::count(k.dot.m) *
-                            Contraction::count(k.dot.n) * Contraction::count(k.dot.k));
+                            Contraction::count(k.dot.n) * Contraction::count(k.dot.k) * times_);
 }
 
 void Emitter::fill_result(Buffer& out, uint32_t id) {
@@ -181,7 +181,7 @@ void Emitter::place_tiles(const Kernel& k, DotPlan& p, uint32_t id) {
   Buffer &lhs = buffer(w.c.lhs), &rhs = buffer(w.c.rhs), &out = buffer(k.out);
   const int64_t l = elem_bytes(w.c.lhs->type.elem), r = elem_bytes(w.c.rhs->type.elem);
   if (p.limits.out_whole && out.vmem < 0) {
-    out.vmem = take(out.bytes);
+    out.vmem = place(out);
   }
   if (p.limits.lhs_whole) {
     load(lhs, id);

@@ -30,7 +30,7 @@ struct Emitter::IndexedMove {
 void Emitter::place_result(Buffer& out) {
   if (out.bytes <= resident_limit()) {
     try {
-      out.vmem = take(out.bytes);
+      out.vmem = place(out);
       return;
     } catch (const VmemFull&) {
       out.vmem = -1;
@@ -165,7 +165,8 @@ bool Emitter::may_take(const Kernel& k, const Buffer& from) const {
   const Value& v = *from.value;
   const Region* region = k.ops[0]->parent;
   const bool here = v.def != nullptr ? v.def->parent == region
-                                     : v.owner == region && region->parent == nullptr;
+                                     : v.owner == region && (region->parent == nullptr ||
+                                                             is_carried_here(from));
   return here && next_read(from) == INT32_MAX &&
          std::count(k.reads.begin(), k.reads.end(), &v) == 1;
 }
@@ -175,8 +176,7 @@ void Emitter::copy_of(Buffer& from, Buffer& to, bool may_take, uint32_t id) {
   const bool home_needed = from.must_store && !from.in_hbm;
   const bool alone = !shared_.contains(from.vmem);  // not in an allocation with others
   if (may_take && from.vmem >= 0 && alone && !home_needed) {
-    to.vmem = from.vmem;
-    from.vmem = -1;
+    take_vmem(from, to);
     return;
   }
   if (may_take && from.vmem < 0 && from.scratch && to.slot < 0) {

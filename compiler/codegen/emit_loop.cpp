@@ -243,7 +243,7 @@ void Emitter::place_loop_buffers(const Kernel& k, LoopPlan& plan, uint32_t id) {
       continue;
     }
     if (std::find(k.writes.begin(), k.writes.end(), v) != k.writes.end()) {
-      b.vmem = take(b.bytes);
+      b.vmem = place(b);
     } else {
       load(b, id);
     }
@@ -313,7 +313,7 @@ void Emitter::emit_empty(const Kernel& k, uint32_t id) {
                   std::string(kind_name(v->def->kind)), v->def->loc);
     }
     Buffer& b = buffer(v);
-    b.vmem = take(b.bytes);
+    b.vmem = place(b);
     const bool half = v->type.elem == Elem::kBf16;
     fill(vmem_addr(b.vmem), elem_bytes(v->type.elem), v->type.count(),
          half ? init->immediate >> 16 : init->immediate, id);
@@ -373,6 +373,9 @@ void Emitter::emit_loop(const Kernel& k) {
     // Too much at once: the largest whole buffer streams; then smaller pieces.
     const Value* largest = nullptr;
     for (const Value* v : plan.whole) {
+      if (buffer(v).locked) {
+        continue;
+      }
       if (largest == nullptr || buffer(v).bytes > buffer(largest).bytes) {
         largest = v;
       }

@@ -9,7 +9,7 @@ namespace tpu::compiler {
 bool Emitter::place_moved(Buffer& out) {
   if (out.bytes <= resident_limit()) {
     try {
-      out.vmem = take(out.bytes);
+      out.vmem = place(out);
       return true;
     } catch (const VmemFull&) {
       out.vmem = -1;

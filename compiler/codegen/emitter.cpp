@@ -5,56 +5,80 @@
 
 namespace tpu::compiler {
 
-Emitter::Emitter(const Module& module, const KernelProgram& kernels, const spec::BoardParams& board)
+Emitter::Emitter(const Module& module, const KernelProgram& kernels, const spec::BoardParams& board,
+                 int64_t lock_limit)
     : module_(module),
       kernels_(kernels),
       board_(board),
       vmem_(board.core.vmem_kib * 1024),
       scratch_(board.hbm.gib_per_core << 30),
-      remote_semaphores_(static_cast<int>(board.core.semaphores)) {}
+      remote_semaphores_(static_cast<int>(board.core.semaphores)),
+      lock_limit_(lock_limit) {}
 
 void Emitter::run() {
   make_slots();
   plan_results();
   listing.append(spec::ScalarOp::kRid, kPartitionRegister, 0, 0, 0);
   for (const Kernel& k : kernels_.kernels) {
-    now_ = k.order;
-    running_op_ = op_id(k);
-    switch (k.kind) {
-      case KernelClass::kLoop:
-        emit_loop(k);
-        break;
-      case KernelClass::kContract:
-        emit_dot(k);
-        break;
-      case KernelClass::kConcatenate:
-        emit_concatenate(k);
-        break;
-      case KernelClass::kPad:
-        emit_pad(k);
-        break;
-      case KernelClass::kAllReduce:
-        emit_all_reduce(k);
-        break;
-      case KernelClass::kExchange:
-        emit_exchange(k);
-        break;
-      case KernelClass::kIndexed:
-        emit_indexed(k);
-        break;
-      case KernelClass::kCopyOut:
-        emit_copy_out(k);
-        break;
-    }
-    drop_dead();
+    emit_kernel(k);
   }
   listing.append(spec::ScalarOp::kHalt, 0, 0, 0, 0);
 }
 
+void Emitter::emit_kernel(const Kernel& k) {
+  if (k.kind == KernelClass::kYield) {
+    return;  // the owner of the region does it
+  }
+  now_ = k.order;
+  running_op_ = op_id(k);
+  switch (k.kind) {
+    case KernelClass::kLoop:
+      emit_loop(k);
+      break;
+    case KernelClass::kContract:
+      emit_dot(k);
+      break;
+    case KernelClass::kConcatenate:
+      emit_concatenate(k);
+      break;
+    case KernelClass::kPad:
+      emit_pad(k);
+      break;
+    case KernelClass::kAllReduce:
+      emit_all_reduce(k);
+      break;
+    case KernelClass::kExchange:
+      emit_exchange(k);
+      break;
+    case KernelClass::kIndexed:
+      emit_indexed(k);
+      break;
+    case KernelClass::kCopyOut:
+      emit_copy_out(k);
+      break;
+    case KernelClass::kDynamicSlice:
+      emit_dynamic_slice(k);
+      break;
+    case KernelClass::kDynamicUpdate:
+      emit_dynamic_update(k);
+      break;
+    case KernelClass::kWhile:
+      emit_while(k);
+      break;
+    case KernelClass::kBranch:
+      emit_branch(k);
+      break;
+    case KernelClass::kYield:
+      break;
+  }
+  drop_dead();
+}
+
 // One entry per kernel: the names of its ops, the source line of the last one that has any.
 uint32_t Emitter::op_id(const Kernel& k) {
-  if (!ops.empty() && static_cast<size_t>(k.order) < ops.size()) {
-    return static_cast<uint32_t>(k.order);
+  const auto [it, fresh] = op_ids_.try_emplace(k.order, static_cast<uint32_t>(ops.size()));
+  if (!fresh) {
+    return it->second;
   }
   exe::OpInfoT info;
   constexpr size_t kNames = 6;
@@ -77,10 +101,10 @@ uint32_t Emitter::op_id(const Kernel& k) {
   if (k.kind == KernelClass::kContract) {
     info.flops =
         static_cast<uint64_t>(2 * Contraction::count(k.dot.batch) * Contraction::count(k.dot.m) *
-                              Contraction::count(k.dot.n) * Contraction::count(k.dot.k));
+                              Contraction::count(k.dot.n) * Contraction::count(k.dot.k) * times_);
   }
   ops.push_back(info);
-  return static_cast<uint32_t>(ops.size() - 1);
+  return it->second;
 }
 
 void Emitter::too_large(const Kernel& k) const {

@@ -46,6 +46,8 @@ struct Buffer {
   bool must_store = false;  // the home is a result
   int64_t vmem = -1;        // address of the whole value, -1: not in VMEM
   std::vector<int> reads;   // kernels that read it, ascending
+  bool locked = false;      // stays where it is until the region around it ends
+  int64_t target = -1;      // VMEM home of the carried value that it will be
 };
 
 struct Block;        // contraction_plan.hpp
@@ -76,7 +78,9 @@ struct PadRange {
 
 class Emitter {
  public:
-  Emitter(const Module& module, const KernelProgram& kernels, const spec::BoardParams& board);
+  // `lock_limit`: bytes of VMEM that may keep values over the iterations of loops.
+  Emitter(const Module& module, const KernelProgram& kernels, const spec::BoardParams& board,
+          int64_t lock_limit);
 
   void run();
 
@@ -87,19 +91,26 @@ class Emitter {
   int64_t vmem_peak() const { return vmem_.peak_end(); }
   uint64_t scratch_bytes() const { return static_cast<uint64_t>(scratch_.peak_end()); }
   int scratch_slot() const { return scratch_slot_; }
+  bool locks_values() const { return locked_bytes_ > 0; }  // at the end, or where it failed
   int first_remote_semaphore() const { return remote_semaphores_; }
   // Buffers in HBM, largest first, for the message of a program that does not fit.
   std::string largest_buffers() const;
 
  private:
+  void emit_kernel(const Kernel& k);
+
   // memory.cpp
   void make_slots();
+  void find_reads();
   void plan_results();
   bool result_may_overwrite(const Value* result, int slot) const;
+  // True if `made` may be written where `old` lies: nobody of the program reads `old` afterwards.
+  bool may_replace(const KernelProgram& program, const Value* made, const Value* old) const;
   Buffer& new_buffer(const Value* v);
   Buffer& buffer(const Value* v) { return buffers_.at(v); }
   int next_read(const Buffer& b) const;  // kernel behind the current one, INT_MAX: none
   int64_t take(int64_t bytes);           // VMEM; evicts; throws VmemFull
+  int64_t place(Buffer& b);              // VMEM for a result: its target, or what take() finds
   void give(int64_t address);
   // Buffers at several addresses of one allocation: it goes back with the last of them.
   void share(int64_t allocation, const std::vector<Buffer*>& inside);
@@ -188,6 +199,69 @@ class Emitter {
   void emit_copy_out(const Kernel& k);
   void save_overwritten_arguments(uint32_t id);
 
+  // scalar_code.cpp
+  void insn(spec::ScalarOp op, int rd, int rs1, int rs2, int32_t imm) {
+    listing.append(op, rd, rs1, rs2, imm);
+  }
+  void load_immediate(int reg, int64_t value);
+  void wrap(int reg, Elem elem);
+  void scalar(const Value* v, int reg);  // computed by the sequencer
+  void scalar_binary(const Op& op, int reg);
+  // Scalars that lie in buffers: to SMEM, then the sequencer waits for them.
+  void fetch_scalars(const std::vector<NestAccess>& from, uint32_t id);
+  void read_scalar(size_t index, Elem elem, int reg);
+  void control(Control::Kind kind, int label = -1, int64_t trips = -1);
+  void branch(spec::ScalarOp op, int rs1, int rs2, int label);
+  int new_label() { return listing.labels++; }
+
+  // emit_dynamic.cpp
+  void emit_dynamic_slice(const Kernel& k);
+  void emit_dynamic_update(const Kernel& k);
+  bool update_in_place(const Kernel& k);
+  int64_t start_address(const Kernel& k, const Dims& strides, size_t first, const Dims& sizes,
+                        uint32_t id);
+  void copy_window(const spec::Addr& src, const spec::Addr& dst, int64_t unit,
+                   std::vector<CopyDim> dims, const MemRange& window, uint32_t id);
+
+  // emit_regions.cpp
+  struct Place {  // of a buffer's bytes
+    bool vmem = true;
+    int slot = -1;
+    int64_t at = -1;
+    bool operator==(const Place&) const = default;
+  };
+  struct Move {
+    Place src, dst;
+    int64_t bytes = 0, unit = 1;
+  };
+  Place place_of(const Buffer& b) const;
+  spec::Addr address(const Place& p) const;
+  bool overlap(const Place& a, int64_t a_bytes, const Place& b, int64_t b_bytes) const;
+  void move_all(std::vector<Move> moves, uint32_t id);
+  bool is_carried_here(const Buffer& b) const;  // argument of a loop's body, in its VMEM home
+  void take_vmem(Buffer& from, Buffer& to);     // `to` lies where `from` has been
+  bool lock(Buffer& b);                         // false: over the limit
+  void unlock(Buffer& b);
+  std::vector<Buffer*> settle(const Kernel& k, bool preload, uint32_t id);
+  void give_region_home(Buffer& out);
+  void end_region_home(Buffer& out, uint32_t id);
+  void aim_at_home(const KernelProgram& region, const Value* made, const Value* old,
+                   const Buffer& home);
+  const Kernel& emit_region(const KernelProgram& region);
+  void yield(const Kernel& yield, const Op& owner, uint32_t id);
+  void clean_region(const KernelProgram& region);
+
+  // emit_control.cpp
+  void emit_while(const Kernel& k);
+  void place_carried(const Kernel& k, uint32_t id);
+  void enter_body(const Kernel& k, const Region& args);
+  void leave_body(const Kernel& k, const Region& args);
+  void counter_value(const Value* counter, int64_t smem, uint32_t id);
+  void emit_body(const Kernel& k, uint32_t id);
+  void emit_counted(const Kernel& k, uint32_t id);
+  void emit_conditional(const Kernel& k, uint32_t id);
+  void emit_branch(const Kernel& k);
+
   // emit_indexed.cpp
   void emit_indexed(const Kernel& k);
   struct IndexedMove;
@@ -255,11 +329,20 @@ class Emitter {
   int remote_semaphores_;
   std::map<int64_t, int> peers_;                          // mask -> register
   std::map<std::vector<int64_t>, int64_t> permutations_;  // target by core -> number of its channel
+  std::map<int, uint32_t> op_ids_;                        // by order of the kernel
+  const int64_t lock_limit_;
+  int64_t locked_bytes_ = 0;
+  std::set<int64_t> homes_;                   // VMEM addresses of carried values
+  std::map<const Value*, int64_t> counters_;  // body argument -> address in SMEM
+  int64_t times_ = 1;                         // iterations of the counted loops around
 };
 
 inline constexpr int kPartitionRegister = 1;    // replica id of the core
 inline constexpr int kFirstPeerRegister = 2;    // .. 8: replica id xor mask
 inline constexpr int kFirstOffsetRegister = 9;  // addresses that differ between cores
+inline constexpr int kAddressRegister = 26;     // of a dynamic slice
+inline constexpr int kScalarRegister = 27;      // .. 30: integer expressions
+inline constexpr int kLimitRegister = 31;
 inline constexpr int64_t kAlign = 512;
 
 inline int64_t round_up(int64_t n, int64_t m) { return (n + m - 1) / m * m; }

@@ -24,14 +24,51 @@ size_t command_bytes(const Command& c) {
          c.accesses.size() * sizeof(spec::VpuAccess);
 }
 
+bool is_branch(const Item& item) {
+  const auto* c = std::get_if<Control>(&item);
+  return c != nullptr && c->kind == Control::Kind::kBranch;
+}
+
+size_t item_bytes(const Item& item) {
+  if (const auto* c = std::get_if<Command>(&item)) {
+    return command_bytes(*c);
+  }
+  return std::holds_alternative<spec::ScalarInsn>(item) || is_branch(item)
+             ? sizeof(spec::ScalarInsn)
+             : 0;
+}
+
+// Word index of every label.
+std::vector<int64_t> label_words(const Listing& listing) {
+  std::vector<int64_t> words(static_cast<size_t>(listing.labels), -1);
+  size_t bytes = 0;
+  for (const Item& item : listing.items) {
+    if (const auto* c = std::get_if<Control>(&item); c && c->kind == Control::Kind::kLabel) {
+      words.at(static_cast<size_t>(c->label)) = static_cast<int64_t>(bytes / 8);
+    }
+    bytes += item_bytes(item);
+  }
+  return words;
+}
+
+spec::ScalarInsn resolved(const Control& branch, const std::vector<int64_t>& labels) {
+  const int64_t word = labels.at(static_cast<size_t>(branch.label));
+  if (word < 0) {
+    throw Error("internal: a branch goes to a label that is nowhere");
+  }
+  spec::ScalarInsn insn = branch.insn;
+  insn.imm = static_cast<int32_t>(word);
+  return insn;
+}
+
 }  // namespace
 
 std::vector<std::byte> encode_image(const Listing& listing, const ImageInfo& info) {
   size_t bytes = 0;
   for (const Item& item : listing.items) {
-    const auto* c = std::get_if<Command>(&item);
-    bytes += c == nullptr ? sizeof(spec::ScalarInsn) : command_bytes(*c);
+    bytes += item_bytes(item);
   }
+  const std::vector<int64_t> labels = label_words(listing);
   std::vector<uint32_t> program_offset;
   for (const VpuProgram& p : listing.programs) {
     program_offset.push_back(static_cast<uint32_t>(bytes));
@@ -51,6 +88,12 @@ std::vector<std::byte> encode_image(const Listing& listing, const ImageInfo& inf
   for (const Item& item : listing.items) {
     if (const auto* insn = std::get_if<spec::ScalarInsn>(&item)) {
       put(out, *insn);
+      continue;
+    }
+    if (const auto* control = std::get_if<Control>(&item)) {
+      if (control->kind == Control::Kind::kBranch) {
+        put(out, resolved(*control, labels));
+      }
       continue;
     }
     Command c = std::get<Command>(item);

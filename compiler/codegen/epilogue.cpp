@@ -83,8 +83,9 @@ void fuse_epilogues(KernelProgram& program) {
 }
 
 bool split_epilogue(KernelProgram& program, int order) {
-  const auto it = std::next(program.kernels.begin(), order);
-  if (it->after == nullptr) {
+  const auto it = std::find_if(program.kernels.begin(), program.kernels.end(),
+                               [&](const Kernel& k) { return k.order == order; });
+  if (it == program.kernels.end() || it->after == nullptr) {
     return false;
   }
   Kernel loop = *it->after;

@@ -142,46 +142,149 @@ Cost cost(const BoardParams& b, const Command&, const Listing&, const spec::Fill
 
 }  // namespace
 
-uint64_t estimate_cycles(const Listing& listing, const BoardParams& board) {
-  std::array<uint64_t, spec::kQueueCount> free{}, done{};
-  std::array<std::deque<uint64_t>, 256> signals;
-  uint64_t issue = 0, end = 0;
-  for (const Item& item : listing.items) {
-    const auto* c = std::get_if<Command>(&item);
-    if (c == nullptr) {
-      ++issue;
-      continue;
+namespace {
+
+class Estimator {
+ public:
+  Estimator(const Listing& listing, const BoardParams& board) : listing_(listing), board_(board) {}
+
+  uint64_t run() {
+    for (const Item& item : listing_.items) {
+      std::visit([this](const auto& i) { step(i); }, item);
     }
-    issue += static_cast<uint64_t>(board.core.issue_cycles);
-    const auto q = static_cast<size_t>(c->queue());
-    uint64_t start = std::max(issue, free[q]);
-    for (const spec::Wait& w : c->head().wait) {
-      if ((w.flags & 1) != 0 && !signals[w.sem].empty()) {
-        start = std::max(start, signals[w.sem].front());
-        signals[w.sem].pop_front();
+    return std::max(end_, issue_);
+  }
+
+ private:
+  struct Scope {
+    int64_t trips;  // of a loop; alternatives: 1
+    bool choice;
+    uint64_t start, longest;
+  };
+
+  void step(const spec::ScalarInsn& insn) {
+    ++issue_;
+    if (insn.op != static_cast<uint8_t>(spec::ScalarOp::kSwait)) {
+      return;
+    }
+    std::deque<uint64_t>& queue = signals_[insn.rs1];
+    for (int32_t i = 0; i < insn.imm && !queue.empty(); ++i) {
+      issue_ = std::max(issue_, queue.front());
+      queue.pop_front();
+    }
+  }
+
+  // Pieces are drained at their ends, so a scope is over when its last instruction is.
+  void step(const Control& control) {
+    switch (control.kind) {
+      case Control::Kind::kBranch:
+        issue_ += static_cast<uint64_t>(board_.core.branch_cycles);
+        break;
+      case Control::Kind::kLoop:
+        scopes_.push_back({std::max<int64_t>(control.trips, 1), false, issue_, 0});
+        break;
+      case Control::Kind::kChoice:
+        scopes_.push_back({1, true, issue_, 0});
+        break;
+      case Control::Kind::kArm:
+        scopes_.back().longest = std::max(scopes_.back().longest, issue_);
+        issue_ = scopes_.back().start;
+        free_.fill(issue_);
+        done_.fill(issue_);
+        break;
+      case Control::Kind::kEnd: {
+        const Scope s = scopes_.back();
+        scopes_.pop_back();
+        issue_ = s.choice ? std::max(s.longest, issue_)
+                          : issue_ + (issue_ - s.start) * static_cast<uint64_t>(s.trips - 1);
+        break;
+      }
+      default:
+        break;
+    }
+  }
+
+  void step(const Command& c) {
+    issue_ += static_cast<uint64_t>(board_.core.issue_cycles);
+    const auto q = static_cast<size_t>(c.queue());
+    uint64_t start = std::max(issue_, free_[q]);
+    for (const spec::Wait& w : c.head().wait) {
+      if ((w.flags & 1) != 0 && !signals_[w.sem].empty()) {
+        start = std::max(start, signals_[w.sem].front());
+        signals_[w.sem].pop_front();
       }
     }
     const Cost k =
-        std::visit([&](const auto& body) { return cost(board, *c, listing, body); }, c->body);
-    free[q] = start + k.busy;
-    done[q] = std::max(done[q], start + k.done);
-    end = std::max(end, done[q]);
-    for (const spec::Signal& s : c->head().signal) {
+        std::visit([&](const auto& body) { return cost(board_, c, listing_, body); }, c.body);
+    free_[q] = start + k.busy;
+    done_[q] = std::max(done_[q], start + k.done);
+    end_ = std::max(end_, done_[q]);
+    for (const spec::Signal& s : c.head().signal) {
       if ((s.flags & 1) != 0) {
-        signals[s.sem].push_back(done[q] + static_cast<uint64_t>(board.core.semaphore_cycles));
+        signals_[s.sem].push_back(done_[q] + static_cast<uint64_t>(board_.core.semaphore_cycles));
       }
     }
   }
-  return end;
+
+  const Listing& listing_;
+  const BoardParams& board_;
+  std::array<uint64_t, spec::kQueueCount> free_{}, done_{};
+  std::array<std::deque<uint64_t>, 256> signals_;
+  std::vector<Scope> scopes_;
+  uint64_t issue_ = 0, end_ = 0;
+};
+
+const char* control_name(Control::Kind kind) {
+  static constexpr std::array kNames = {"drain", "wait for", "label", "branch",
+                                        "loop",  "choice",   "arm",   "end"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::string text_of(const spec::ScalarInsn& insn) {
+  std::string out(spec::kScalarInsns[static_cast<size_t>(insn.op) - 32].name);
+  out += " rd=" + std::to_string(insn.rd) + " rs1=" + std::to_string(insn.rs1) +
+         " rs2=" + std::to_string(insn.rs2) + " imm=" + std::to_string(insn.imm);
+  return out;
+}
+
+std::string text_of(const Control& c) {
+  std::string out = control_name(c.kind);
+  switch (c.kind) {
+    case Control::Kind::kLabel:
+      return out + " L" + std::to_string(c.label);
+    case Control::Kind::kBranch:
+      return text_of(c.insn) + " -> L" + std::to_string(c.label);
+    case Control::Kind::kLoop:
+      return out + (c.trips < 0 ? "" : " " + std::to_string(c.trips) + " times");
+    default:
+      return out;
+  }
+}
+
+}  // namespace
+
+uint64_t estimate_cycles(const Listing& listing, const BoardParams& board) {
+  return Estimator(listing, board).run();
 }
 
 std::string print(const Listing& listing) {
   std::string out;
+  int depth = 0;
   for (size_t i = 0; i < listing.items.size(); ++i) {
-    out += std::to_string(i) + ": ";
+    const auto* control = std::get_if<Control>(&listing.items[i]);
+    using Kind = Control::Kind;
+    const bool outdents =
+        control != nullptr && (control->kind == Kind::kEnd || control->kind == Kind::kArm);
+    out += std::to_string(i) + ": " +
+           std::string(2 * static_cast<size_t>(depth - (outdents ? 1 : 0)), ' ');
     if (const auto* insn = std::get_if<spec::ScalarInsn>(&listing.items[i])) {
-      out += spec::kScalarInsns[static_cast<size_t>(insn->op) - 32].name;
-      out += '\n';
+      out += text_of(*insn) + '\n';
+      continue;
+    }
+    if (control != nullptr) {
+      depth += control->kind == Kind::kLoop || control->kind == Kind::kChoice ? 1 : 0;
+      depth -= control->kind == Kind::kEnd ? 1 : 0;
+      out += text_of(*control) + '\n';
       continue;
     }
     const auto& c = std::get<Command>(listing.items[i]);

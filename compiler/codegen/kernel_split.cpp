@@ -25,12 +25,24 @@ bool made_before(const KernelProgram& program, int order, const Value* v) {
 
 }  // namespace
 
-void renumber(KernelProgram& program) {
-  int order = 0;
+namespace {
+
+int number(KernelProgram& program, int order) {
   for (Kernel& k : program.kernels) {
     k.order = order++;
+    for (const auto& region : k.regions) {
+      if (region) {
+        order = number(*region, order);
+      }
+    }
+    k.end = k.regions.empty() ? k.order : order++;
   }
+  return order;
 }
+
+}  // namespace
+
+void renumber(KernelProgram& program) { number(program, 0); }
 
 void find_buffers(KernelProgram& program) {
   std::set<const Value*> read;
@@ -83,12 +95,23 @@ bool fits_command(const Kernel& k) {
   }
 }
 
-bool split_kernel(KernelProgram& program, int order) {
-  if (split_epilogue(program, order)) {
+namespace {
+
+bool split(KernelProgram& program, int order) {
+  const auto it = std::find_if(program.kernels.begin(), program.kernels.end(),
+                               [&](const Kernel& k) { return order <= k.end; });
+  if (it == program.kernels.end()) {
+    return false;
+  }
+  for (const auto& region : it->regions) {
+    if (region && split(*region, order)) {
+      return true;
+    }
+  }
+  if (it->order == order && split_epilogue(program, order)) {
     return true;
   }
-  const auto it = std::next(program.kernels.begin(), order);
-  if (it->kind != KernelClass::kLoop || it->ops.size() < 2) {
+  if (it->order != order || it->kind != KernelClass::kLoop || it->ops.size() < 2) {
     return false;
   }
   // A copy that is made later than here (it came after these ops were placed) is looked through.
@@ -119,9 +142,16 @@ bool split_kernel(KernelProgram& program, int order) {
     return false;
   }
   program.kernels.insert(std::next(it), std::move(rest));
-  renumber(program);
   find_buffers(program);
   return true;
+}
+
+}  // namespace
+
+bool split_kernel(KernelProgram& program, int order) {
+  const bool done = split(program, order);
+  renumber(program);
+  return done;
 }
 
 }  // namespace tpu::compiler

@@ -11,6 +11,7 @@
 
 #include "codegen/contraction.hpp"
 #include "codegen/epilogue.hpp"
+#include "codegen/place_control.hpp"
 
 namespace tpu::compiler {
 
@@ -39,36 +40,70 @@ bool is_reducer(Kind kind) {
   }
 }
 
-class Fuser {
+class Fuser : public RegionFuser {
  public:
-  explicit Fuser(const Module& module) : module_(module) {
-    context_.is_copied = [this](const Value* v) { return copied_.contains(v); };
-    uses_ = compute_uses(module.main->body);
+  Fuser(const Region& region, const ControlFacts& facts, Fuser* parent, bool uniform)
+      : region_(region), facts_(facts), parent_(parent), uniform_(uniform) {
+    context_.is_copied = [this](const Value* v) { return is_copied(v); };
+    uses_ = compute_uses(region);
     program_.made_ops = std::make_unique<Region>();
+    for (const auto& op : region.ops) {
+      local_.insert(op.get());
+    }
   }
 
   KernelProgram run() {
     for (const Op* op : bucket_order()) {
       visit(op);
     }
-    const Op* ret = module_.main->body.terminator();
-    for (size_t i = 0; i < ret->operands.size(); ++i) {
-      place_result(ret->operands[i], i);
+    const Op* ret = region_.terminator();
+    if (parent_ == nullptr) {
+      for (size_t i = 0; i < ret->operands.size(); ++i) {
+        place_result(ret->operands[i], i);
+      }
+    } else {
+      const Op& owner = *region_.parent;
+      const CountedLoop* loop = facts_.counted(owner);
+      place_yield(*ret, loop == nullptr ? std::nullopt : std::optional(loop->index), *this);
     }
     finish();
     return std::move(program_);
   }
 
+  void ready(const Value* v) override { need(v, -1); }
+  const Value* packed(const Value* v) override { return dense(v); }
+  NestAccess strided(const Value* v) override { return operand(v); }
+  void add(Kernel kernel) override {
+    const std::vector<const Value*> writes = kernel.writes;
+    Kernel* at = insert(std::move(kernel), -1);
+    for (const Value* v : writes) {
+      made_by_[v] = at;
+    }
+  }
+  KernelProgram fuse(const Region& region, bool uniform) override {
+    return Fuser(region, facts_, this, uniform).run();
+  }
+
  private:
+  bool is_copied(const Value* v) const {
+    return copied_.contains(v) || (parent_ != nullptr && parent_->is_copied(v));
+  }
+  // True if the op stands in this region (or was made for it), so that its value is made here.
+  bool is_local(const Op* op) const {
+    return local_.contains(op) || op->parent == program_.made_ops.get();
+  }
+
   // Program order, but collectives of one bucket move behind the last operand of the bucket.
   std::vector<const Op*> bucket_order() {
-    const Region& body = module_.main->body;
+    const Region& body = region_;
     std::map<const Op*, int> level;
+    std::map<const Op*, std::vector<Value*>> inputs;
     std::map<std::string, std::vector<const Op*>> groups;
     for (const auto& op : body.ops) {
       int l = 0;
-      for (const Value* v : op->operands) {
-        if (v->def != nullptr) {
+      inputs[op.get()] = dependencies(*op);
+      for (const Value* v : inputs[op.get()]) {
+        if (v->def != nullptr && is_local(v->def)) {
           l = std::max(l, level[v->def] + (v->def->kind == Kind::kAllReduce ? 1 : 0));
         }
       }
@@ -92,8 +127,9 @@ class Fuser {
     }
     std::set<const Op*> waiting;
     const auto ready = [&](const Op* op) {
-      return std::all_of(op->operands.begin(), op->operands.end(), [&](const Value* v) {
-        return v->def == nullptr || done.contains(v->def);
+      const std::vector<Value*>& in = inputs.at(op);
+      return std::all_of(in.begin(), in.end(), [&](const Value* v) {
+        return v->def == nullptr || done.contains(v->def) || !is_local(v->def);
       });
     };
     std::vector<const Op*> pending;
@@ -153,8 +189,14 @@ class Fuser {
   }
 
   void visit(const Op* op) {
-    if (is_cheap(op->kind)) {
+    if (is_cheap(op->kind) || facts_.skipped(*op)) {
       return;
+    }
+    if (is_collective(op->kind) && !uniform_) {
+      unsupported(*op,
+                  "a collective inside while, if or case needs a condition that is the same on all "
+                  "cores: make it from replicated values or from results of all_reduce over all "
+                  "cores");
     }
     if (is_elementwise(op->kind)) {
       place_or_float(op);
@@ -186,6 +228,17 @@ class Fuser {
       case Kind::kIndexedCombine:
         place_dense(op, KernelClass::kIndexed);
         return;
+      case Kind::kDynamicSlice:
+        place_dynamic_slice(*op, facts_, *this);
+        return;
+      case Kind::kDynamicUpdateSlice:
+        place_dynamic_update(*op, facts_, *this);
+        return;
+      case Kind::kWhile:
+      case Kind::kIf:
+      case Kind::kCase:
+        place_control(*op, facts_, uniform_, *this);
+        return;
       default:
         unsupported(*op, "this op is not supported by the core compiler");
     }
@@ -199,7 +252,8 @@ class Fuser {
   // Latest kernel that any operand, seen through views and waiting ops, comes from.
   int latest(const Value* v, bool& waits) const {
     const Value* root = view_root(v, context_);
-    if (root->def == nullptr || made_by_.contains(root) || is_cheap(root->def->kind)) {
+    if (root->def == nullptr || made_by_.contains(root) || is_cheap(root->def->kind) ||
+        !is_local(root->def)) {
       return position(root);
     }
     waits = true;
@@ -230,7 +284,8 @@ class Fuser {
   // near it: not before kernel `from`.
   void need(const Value* v, int from) {
     const Value* root = view_root(v, context_);
-    if (root->def == nullptr || made_by_.contains(root) || is_cheap(root->def->kind)) {
+    if (root->def == nullptr || made_by_.contains(root) || is_cheap(root->def->kind) ||
+        !is_local(root->def)) {
       return;
     }
     place_loop(root->def, from);
@@ -321,7 +376,7 @@ class Fuser {
           return std::move(*nest);
         }
         const Op* op = ops.at(0);
-        if (op->kind != Kind::kReduce || copied_.contains(op->operands[0]) ||
+        if (op->kind != Kind::kReduce || is_copied(op->operands[0]) ||
             !is_cheap(op->operands[0]->def->kind)) {
           unsupported(*op, "the operands of this op cannot be read in one loop nest");
         }
@@ -333,8 +388,12 @@ class Fuser {
     unsupported(*ops.at(0), "the views in front of this op cannot be read by strides");
   }
 
-  // Gives a view, iota or constant a buffer.
+  // Gives a view, iota or constant a buffer: in the region where it is defined.
   void copy(const Value* v) {
+    if (v->def != nullptr && !is_local(v->def)) {
+      parent_->copy(v);
+      return;
+    }
     if (copied_.contains(v) || made_by_.contains(v) || v->def == nullptr ||
         !is_cheap(v->def->kind)) {
       return;
@@ -344,10 +403,10 @@ class Fuser {
   }
 
   Kernel* insert(Kernel kernel, int at) {
-    const int n = static_cast<int>(program_.kernels.size());
     auto it = program_.kernels.end();
-    if (at >= 0 && at < n) {
-      it = std::next(program_.kernels.begin(), at);
+    if (at >= 0) {
+      it = std::find_if(program_.kernels.begin(), program_.kernels.end(),
+                        [&](const Kernel& k) { return k.order >= at; });
     }
     it = program_.kernels.insert(it, std::move(kernel));
     renumber(program_);
@@ -586,18 +645,24 @@ class Fuser {
 
   // Cuts loop kernels that one command cannot hold: too many operands or live values.
   void finish() {
-    program_.copied = copied_;
+    for (const Fuser* f = this; f != nullptr; f = f->parent_) {
+      program_.copied.insert(f->copied_.begin(), f->copied_.end());
+    }
     find_buffers(program_);
-    for (size_t order = 0; order < program_.kernels.size();) {
-      const Kernel& k = *std::next(program_.kernels.begin(), static_cast<ptrdiff_t>(order));
+    for (size_t i = 0; i < program_.kernels.size();) {
+      const Kernel& k = *std::next(program_.kernels.begin(), static_cast<ptrdiff_t>(i));
       if (fits_command(k) || !split_kernel(program_, k.order)) {
-        ++order;
+        ++i;
       }
     }
     fuse_epilogues(program_);
   }
 
-  const Module& module_;
+  const Region& region_;
+  const ControlFacts& facts_;
+  Fuser* parent_;  // of the region around this one
+  const bool uniform_;
+  std::unordered_set<const Op*> local_;
   NestContext context_;
   Uses uses_;
   KernelProgram program_;
@@ -609,14 +674,19 @@ class Fuser {
 
 }  // namespace
 
-KernelProgram make_kernels(const Module& module) { return Fuser(module).run(); }
+KernelProgram make_kernels(const Module& module) {
+  return Fuser(module.main->body, ControlFacts(module), nullptr, true).run();
+}
 
-std::string print(const KernelProgram& program) {
-  static constexpr std::array kNames = {"loop",       "contract", "concatenate", "pad",
-                                        "all_reduce", "copy_out", "indexed",     "exchange"};
+namespace {
+
+std::string print_program(const KernelProgram& program, const std::string& indent) {
+  static constexpr std::array kNames = {
+      "loop",     "contract",      "concatenate",    "pad",   "all_reduce", "copy_out", "indexed",
+      "exchange", "dynamic_slice", "dynamic_update", "while", "branch",     "yield"};
   std::string out;
   for (const Kernel& k : program.kernels) {
-    out += std::to_string(k.order) + ": " + kNames[static_cast<size_t>(k.kind)];
+    out += indent + std::to_string(k.order) + ": " + kNames[static_cast<size_t>(k.kind)];
     if (k.kind == KernelClass::kLoop) {
       for (const Loop& l : k.nest.loops) {
         out += (l.reduced ? " r" : " ") + std::to_string(l.n);
@@ -633,9 +703,21 @@ std::string print(const KernelProgram& program) {
     for (const Op* op : k.ops) {
       out += ' ' + std::string(kind_name(op->kind));
     }
+    if (k.counted) {
+      out += ", " + std::to_string(k.counted->trips) + " times";
+    }
     out += '\n';
+    for (const auto& region : k.regions) {
+      if (region) {
+        out += indent + "  region:\n" + print_program(*region, indent + "  ");
+      }
+    }
   }
   return out;
 }
+
+}  // namespace
+
+std::string print(const KernelProgram& program) { return print_program(program, ""); }
 
 }  // namespace tpu::compiler

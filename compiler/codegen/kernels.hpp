@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "codegen/nest.hpp"
+#include "ir/control.hpp"
 #include "ir/graph.hpp"
 
 namespace tpu::compiler {
@@ -24,7 +25,12 @@ enum class KernelClass : uint8_t {
   kAllReduce,
   kCopyOut,
   kIndexed,
-  kExchange
+  kExchange,
+  kDynamicSlice,
+  kDynamicUpdate,
+  kWhile,
+  kBranch,
+  kYield
 };
 
 // out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n]; strides in elements of the operand's
@@ -41,16 +47,25 @@ struct Contraction {
   static int64_t count(const std::vector<Dim>& dims);
 };
 
+struct KernelProgram;
+
 struct Kernel {
   KernelClass kind = KernelClass::kLoop;
-  std::vector<const Op*> ops;  // loop: in program order; others: one op, all_reduce: the bucket
-  Dims domain;                 // loop
-  Nest nest;                   // loop
-  Contraction dot;             // contract
-  const Value* out = nullptr;  // contract: the value written (a transpose may be folded in)
-  View source;                 // pad: strides of reads[0] along the operand's dims
-  size_t result = 0;           // copy_out: result number
-  int order = 0;
+  std::vector<const Op*> ops;      // loop: in program order; others: one op, all_reduce: the bucket
+  Dims domain;                     // loop
+  Nest nest;                       // loop
+  Contraction dot;                 // contract
+  const Value* out = nullptr;      // contract: the value written (a transpose may be folded in)
+  View source;                     // pad: strides of reads[0] along the operand's dims
+  size_t result = 0;               // copy_out: result number
+  NestAccess view;                 // dynamic_slice: operand; dynamic_update: update
+  std::vector<NestAccess> starts;  // of dynamic slices, predicate of a branch; no value: see the op
+  // while: initial values; yield: results of the region; null: the sequencer counts it
+  std::vector<const Value*> carried;
+  std::vector<std::shared_ptr<KernelProgram>> regions;  // condition: null if the loop is counted
+  std::vector<const Value*> captures;  // buffers from outside that the regions read; also in reads
+  std::optional<CountedLoop> counted;  // while
+  int order = 0, end = 0;  // place in the program, regions included; end: behind the regions
   std::vector<const Value*> reads, writes;  // buffers
   std::shared_ptr<Kernel> after;  // contract: loop kernel that works on its blocks (epilogue.hpp)
 };
@@ -64,13 +79,27 @@ struct KernelProgram {
 
 // Fills `reads` and `writes` of the loop kernels: what crosses kernels needs a buffer.
 void find_buffers(KernelProgram& program);
+// Orders of all kernels, those of regions between their owner's `order` and `end`.
 void renumber(KernelProgram& program);
+
+// Calls fn(kernel) in order, kernels of regions behind their owner.
+template <typename Fn>
+void for_each_kernel(const KernelProgram& program, Fn&& fn) {
+  for (const Kernel& k : program.kernels) {
+    fn(k);
+    for (const auto& region : k.regions) {
+      if (region) {
+        for_each_kernel(*region, fn);
+      }
+    }
+  }
+}
 
 // True if one command can hold the loop kernel (operands, registers). Others are always true.
 bool fits_command(const Kernel& kernel);
 
-// Cuts loop kernel `order` into two halves, the second behind the first. False for other kernels
-// and for those of one op.
+// Cuts loop kernel `order` (of any region) into two halves, the second behind the first. False for
+// other kernels and for those of one op.
 bool split_kernel(KernelProgram& program, int order);
 
 // Cuts the graph into kernels. Throws Error for an op that cannot be compiled.

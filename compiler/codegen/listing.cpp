@@ -53,6 +53,15 @@ void Listing::append(spec::ScalarOp op, int rd, int rs1, int rs2, int32_t imm) {
                                       static_cast<uint8_t>(rs1), static_cast<uint8_t>(rs2), imm});
 }
 
+void Listing::append(Control control) { items.emplace_back(control); }
+
+spec::Addr smem_addr(int64_t offset) {
+  spec::Addr a{};
+  a.space = static_cast<uint8_t>(Space::kSmem);
+  a.offset = offset;
+  return a;
+}
+
 spec::Addr vmem_addr(int64_t offset) {
   spec::Addr a{};
   a.space = static_cast<uint8_t>(Space::kVmem);

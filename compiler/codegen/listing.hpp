@@ -50,7 +50,27 @@ struct Command {
   spec::Queue queue() const { return static_cast<spec::Queue>(head().queue); }
 };
 
-using Item = std::variant<spec::ScalarInsn, Command>;
+// What stands between the straight-line pieces of a listing. Scopes (loop, choice, arm, end) are
+// for readers and estimates; they make no code.
+struct Control {
+  enum class Kind : uint8_t {
+    kDrain,   // ends a piece: the sequencer waits until all commands before it are done
+    kWait,    // the sequencer waits for command `item`
+    kLabel,   // place of `label`; a drain stands before it
+    kBranch,  // `insn` with `label` as target; a drain stands before it
+    kLoop,    // opens the scope of a loop of `trips` iterations (-1: not known)
+    kChoice,  // opens a scope of alternatives, each behind its kArm
+    kArm,
+    kEnd  // closes a scope
+  };
+  Kind kind = Kind::kDrain;
+  int label = -1;
+  int item = -1;
+  int64_t trips = -1;
+  spec::ScalarInsn insn{};
+};
+
+using Item = std::variant<spec::ScalarInsn, Command, Control>;
 
 struct SlotInfo {
   exe::SlotKind kind = exe::SlotKind::scratch;
@@ -69,6 +89,8 @@ struct Listing {
   int add_program(VpuProgram program);
   int append(Command command);  // returns the item index
   void append(spec::ScalarOp op, int rd, int rs1, int rs2, int32_t imm);
+  void append(Control control);
+  int labels = 0;  // given out
 };
 
 // A command of type T with its header filled in.
@@ -82,6 +104,7 @@ T make_command(spec::Opcode opcode, spec::Queue queue, uint32_t op_id) {
 }
 
 spec::Addr vmem_addr(int64_t offset);
+spec::Addr smem_addr(int64_t offset);
 spec::Addr hbm_addr(int slot, int64_t offset);
 
 // All bytes that a command may read or write on its own core.

@@ -96,19 +96,20 @@ void Emitter::make_slots() {
       listing.slots[static_cast<size_t>(first_result_slot_ + r)].alias_of = static_cast<int>(i);
     }
   }
-  for (const Kernel& k : kernels_.kernels) {
+  std::set<const Value*> written;
+  for_each_kernel(kernels_,
+                  [&](const Kernel& k) { written.insert(k.writes.begin(), k.writes.end()); });
+  for_each_kernel(kernels_, [&](const Kernel& k) {
     for (const Value* v : k.reads) {
       if (v->def == nullptr || v->def->kind != Kind::kConstant || buffers_.contains(v) ||
-          std::any_of(kernels_.kernels.begin(), kernels_.kernels.end(), [&](const Kernel& w) {
-            return std::find(w.writes.begin(), w.writes.end(), v) != w.writes.end();
-          })) {
+          written.contains(v)) {
         continue;
       }
       const size_t n = constants.size();
       constants.push_back(v->def->as<ConstantAttrs>().value.expanded());
       home(v, add(exe::SlotKind::constant, v->type.bytes(), n, "constant " + std::to_string(n)));
     }
-  }
+  });
   scratch_slot_ = add(exe::SlotKind::scratch, 0, 0, "scratch");
   int64_t bytes = 0;
   for (const SlotInfo& s : listing.slots) {
@@ -119,13 +120,31 @@ void Emitter::make_slots() {
                 " bytes of HBM, a core has " + std::to_string(board_.hbm.gib_per_core) +
                 " GiB; largest buffers:" + largest_buffers());
   }
-  for (const Kernel& k : kernels_.kernels) {
+  find_reads();
+}
+
+// What a region takes from outside is read until the region's end, whatever runs inside.
+void Emitter::find_reads() {
+  for_each_kernel(kernels_, [&](const Kernel& k) {
     for (const Value* v : k.writes) {
       new_buffer(v);
     }
+    for (size_t r = 0; r < k.regions.size(); ++r) {
+      for (const auto& a : k.ops[0]->regions[r]->args) {
+        new_buffer(a.get());
+      }
+    }
+  });
+  for_each_kernel(kernels_, [&](const Kernel& k) {
     for (const Value* v : k.reads) {
       buffers_.at(v).reads.push_back(k.order);
     }
+    for (const Value* v : k.captures) {
+      buffers_.at(v).reads.push_back(k.end);
+    }
+  });
+  for (Buffer* b : ordered_) {
+    std::sort(b->reads.begin(), b->reads.end());
   }
 }
 
@@ -137,30 +156,47 @@ bool Emitter::result_may_overwrite(const Value* result, int slot) const {
     return true;
   }
   const Value* argument = module_.main->body.args[static_cast<size_t>(root)].get();
+  return may_replace(kernels_, result, argument);
+}
+
+bool Emitter::may_replace(const KernelProgram& program, const Value* made_value,
+                          const Value* old) const {
   const auto made =
-      std::find_if(kernels_.kernels.begin(), kernels_.kernels.end(), [&](const Kernel& k) {
-        return std::find(k.writes.begin(), k.writes.end(), result) != k.writes.end();
+      std::find_if(program.kernels.begin(), program.kernels.end(), [&](const Kernel& k) {
+        return std::find(k.writes.begin(), k.writes.end(), made_value) != k.writes.end();
       });
-  if (made == kernels_.kernels.end()) {
+  if (made == program.kernels.end()) {
     return false;
   }
-  const auto it = buffers_.find(argument);
+  const auto it = buffers_.find(old);
   const int last = it == buffers_.end() || it->second.reads.empty() ? -1 : it->second.reads.back();
   if (last != made->order) {
     return last < made->order;
   }
-  if (made->kind == KernelClass::kIndexed && made->ops[0]->kind == Kind::kIndexedWrite) {
-    return made->reads[0] == argument &&
-           std::count(made->reads.begin(), made->reads.end(), argument) == 1;
+  switch (made->kind) {
+    case KernelClass::kLoop: {
+      if (made->nest.has_reduce || old->type.bytes() != made_value->type.bytes() ||
+          made->nest.elements() != old->type.count()) {
+        return false;
+      }
+      const View all = made->nest.identity();
+      return std::all_of(made->nest.accesses.begin(), made->nest.accesses.end(),
+                         [&](const NestAccess& a) { return a.value != old || a.view == all; });
+    }
+    case KernelClass::kIndexed:
+      return made->ops[0]->kind == Kind::kIndexedWrite && made->reads[0] == old &&
+             std::count(made->reads.begin(), made->reads.end(), old) == 1;
+    case KernelClass::kDynamicUpdate:
+      return made->reads[0] == old && std::count(made->reads.begin(), made->reads.end(), old) == 1;
+    case KernelClass::kWhile: {
+      const auto at = std::find(made->carried.begin(), made->carried.end(), old);
+      return std::count(made->reads.begin(), made->reads.end(), old) == 1 &&
+             at != made->carried.end() &&
+             made->ops[0]->result(static_cast<size_t>(at - made->carried.begin())) == made_value;
+    }
+    default:
+      return false;
   }
-  if (made->kind != KernelClass::kLoop || made->nest.has_reduce ||
-      argument->type.bytes() != result->type.bytes() ||
-      made->nest.elements() != argument->type.count()) {
-    return false;
-  }
-  const View all = made->nest.identity();
-  return std::all_of(made->nest.accesses.begin(), made->nest.accesses.end(),
-                     [&](const NestAccess& a) { return a.value != argument || a.view == all; });
 }
 
 void Emitter::plan_results() {
@@ -193,7 +229,8 @@ bool Emitter::evict_one() {
   };
   Buffer* victim = nullptr;
   for (Buffer* b : ordered_) {
-    if (b->vmem >= 0 && !pinned_.contains(b) && (victim == nullptr || when(*b) > when(*victim))) {
+    if (b->vmem >= 0 && !b->locked && !pinned_.contains(b) &&
+        (victim == nullptr || when(*b) > when(*victim))) {
       victim = b;
     }
   }
@@ -218,6 +255,14 @@ int64_t Emitter::take(int64_t bytes) {
       throw VmemFull{};
     }
   }
+}
+
+int64_t Emitter::place(Buffer& b) {
+  if (b.target < 0) {
+    return take(b.bytes);
+  }
+  b.locked = true;
+  return b.target;
 }
 
 void Emitter::share(int64_t allocation, const std::vector<Buffer*>& inside) {
@@ -272,7 +317,7 @@ void Emitter::load(Buffer& b, uint32_t id) {
 void Emitter::drop_dead() {
   for (Buffer* at : ordered_) {
     Buffer& b = *at;
-    if (next_read(b) != INT_MAX) {
+    if (next_read(b) != INT_MAX || b.locked) {
       continue;
     }
     if (b.vmem >= 0) {

@@ -14,6 +14,8 @@ namespace tpu::compiler {
 namespace {
 
 constexpr size_t kQueues = spec::kQueueCount;
+constexpr size_t kSequencer = kQueues;  // as a waiting unit
+constexpr size_t kUnits = kQueues + 1;
 using Clock = std::array<int, kQueues>;  // latest item of each queue known to be done; -1: none
 
 void join(Clock& a, const Clock& b) {
@@ -28,6 +30,7 @@ class Inserter {
     for (Clock& c : known_) {
       c.fill(-1);
     }
+    last_.fill(-1);
     pair_.fill(-1);
   }
 
@@ -39,6 +42,8 @@ class Inserter {
     for (size_t i = 0; i < n; ++i) {
       if (const auto* command = std::get_if<Command>(&listing_.items[i])) {
         visit(static_cast<int>(i), *command);
+      } else if (const auto* control = std::get_if<Control>(&listing_.items[i])) {
+        visit(static_cast<int>(i), *control);
       }
     }
     rewrite();
@@ -52,9 +57,64 @@ class Inserter {
     return static_cast<int>(c.queue());
   }
 
+  // Boundaries and waits of the sequencer. What it knows, all later commands know.
+  void visit(int item, const Control& control) {
+    switch (control.kind) {
+      case Control::Kind::kDrain:
+        drain(item);
+        break;
+      case Control::Kind::kWait: {
+        const int p = queue_of(control.item);
+        if (known_[kSequencer][static_cast<size_t>(p)] < control.item) {
+          order(control.item, item, semaphore(p, kSequencer));
+          join(known_[kSequencer], clock_[static_cast<size_t>(control.item)]);
+        }
+        break;
+      }
+      case Control::Kind::kLabel:
+      case Control::Kind::kBranch:
+        if (!drained_) {
+          throw Error("internal: a branch or label stands inside a straight-line piece");
+        }
+        break;
+      default:
+        break;
+    }
+  }
+
+  // One wait for the last commands of all queues, without those that another one of them knows.
+  void drain(int item) {
+    std::array<size_t, kQueues> latest_first{};
+    for (size_t q = 0; q < kQueues; ++q) {
+      latest_first[q] = q;
+    }
+    std::sort(latest_first.begin(), latest_first.end(),
+              [this](size_t a, size_t b) { return last_[a] > last_[b]; });
+    Clock& known = known_[kSequencer];
+    for (const size_t q : latest_first) {
+      if (last_[q] > known[q]) {
+        if (drain_ < 0) {
+          drain_ = take_semaphore();
+        }
+        order(last_[q], item, drain_);
+        join(known, clock_[static_cast<size_t>(last_[q])]);
+      }
+    }
+    history_.clear();
+    drained_ = true;
+  }
+
+  void order(int from, int to, int sem) {
+    waits_[static_cast<size_t>(to)].push_back(sem);
+    signals_[static_cast<size_t>(from)].push_back(sem);
+    result_.edges.push_back({from, to});
+  }
+
   void visit(int item, const Command& command) {
+    drained_ = false;
     const auto q = static_cast<size_t>(command.queue());
     Clock& known = known_[q];
+    join(known, known_[kSequencer]);
     if (command.implies >= 0) {
       join(known, clock_[static_cast<size_t>(command.implies)]);
     }
@@ -70,27 +130,29 @@ class Inserter {
       if (static_cast<size_t>(p) == q || known[static_cast<size_t>(p)] >= producer) {
         continue;
       }
-      const int sem = semaphore(p, static_cast<int>(q));
-      waits_[static_cast<size_t>(item)].push_back(sem);
-      signals_[static_cast<size_t>(producer)].push_back(sem);
-      result_.edges.push_back({producer, item});
+      order(producer, item, semaphore(p, q));
       join(known, clock_[static_cast<size_t>(producer)]);
     }
     known[q] = item;
+    last_[q] = item;
     clock_[static_cast<size_t>(item)] = known;
     for (const MemRange& r : ranges) {
       history_[{r.space, r.slot}].add(r, item, q);
     }
   }
 
-  int semaphore(int from, int to) {
-    int& sem = pair_[static_cast<size_t>(from) * kQueues + static_cast<size_t>(to)];
+  int take_semaphore() {
+    if (next_ >= limit_) {
+      throw Error("the program needs more semaphores than the board has (" +
+                  std::to_string(limit_) + " left for queue pairs); raise core.semaphores");
+    }
+    return next_++;
+  }
+
+  int semaphore(int from, size_t to) {
+    int& sem = pair_[static_cast<size_t>(from) * kUnits + to];
     if (sem < 0) {
-      if (next_ >= limit_) {
-        throw Error("the program needs more semaphores than the board has (" +
-                    std::to_string(limit_) + " left for queue pairs); raise core.semaphores");
-      }
-      sem = next_++;
+      sem = take_semaphore();
     }
     return sem;
   }
@@ -108,6 +170,11 @@ class Inserter {
       Item& item = listing_.items[i];
       if (!std::holds_alternative<Command>(item)) {
         out.push_back(std::move(item));
+        if (!waits_[i].empty()) {  // all on one semaphore
+          out.emplace_back(spec::ScalarInsn{static_cast<uint8_t>(spec::ScalarOp::kSwait), 0,
+                                            static_cast<uint8_t>(waits_[i].front()), 0,
+                                            static_cast<int32_t>(waits_[i].size())});
+        }
         continue;
       }
       Command& command = std::get<Command>(item);
@@ -151,8 +218,11 @@ class Inserter {
   Listing& listing_;
   const int limit_;
   int next_ = 0;
-  std::array<int, kQueues * kQueues> pair_;
-  std::array<Clock, kQueues> known_;
+  int drain_ = -1;  // semaphore
+  bool drained_ = true;
+  std::array<int, kUnits * kUnits> pair_;
+  std::array<Clock, kUnits> known_;
+  std::array<int, kQueues> last_;  // latest item of each queue
   std::vector<Clock> clock_;
   std::vector<std::vector<int>> waits_, signals_;
   std::map<std::pair<spec::Space, int>, AccessHistory> history_;

@@ -6,6 +6,9 @@
 // first), so what stays is the transitive reduction. One semaphore for each ordered pair of queues:
 // a kept edge is one signal of 1 and one wait that takes 1; the k-th wait meets the k-th signal,
 // since both queues are in order. All semaphores are zero at the end.
+// A drain ends a straight-line piece: the sequencer waits for the last command of every queue (by
+// one semaphore, which counts them), so all semaphores are zero there and nothing is carried over a
+// label or branch. Waits of the sequencer for single commands have a semaphore for each queue.
 #pragma once
 
 #include "codegen/listing.hpp"

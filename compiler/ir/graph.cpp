@@ -230,7 +230,13 @@ bool has_side_effect(const Op& op) {
   if (op.kind == Kind::kCustomCall) {
     return op.as<CustomCallAttrs>().has_side_effect;
   }
-  return false;
+  bool inside = false;
+  for (const auto& region : op.regions) {
+    walk(*region, [&](const Op& o) {
+      inside = inside || (o.kind == Kind::kCustomCall && o.as<CustomCallAttrs>().has_side_effect);
+    });
+  }
+  return inside;
 }
 
 }  // namespace tpu::compiler

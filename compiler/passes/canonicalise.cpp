@@ -190,6 +190,13 @@ std::vector<Value*> apply(Op& op, Rewriter& rw, const Uses& uses) {
     case Kind::kAllReduce:
     case Kind::kAllGather:
       return split_collective(op, rw);
+    case Kind::kWhile:
+      return rules::while_loop(op, rw, uses);
+    case Kind::kIf:
+    case Kind::kCase:
+      return rules::branch(op, rw, uses);
+    case Kind::kDynamicSlice:
+      return rules::dynamic_slice(op, rw);
     case Kind::kDotGeneral:
       return rules::dot_general(op, rw);
     case Kind::kTranspose: {

@@ -20,6 +20,10 @@
 // - all_reduce and all_gather of several operands: one op each.
 // - divide by a power of two: multiply by its reciprocal, which is exact.
 // - x + 0 where x cannot be -0 (sums, dots, exponentials).
+// - while: carried values that never change are taken from outside, those that nobody needs go, a
+//   counter's last value is a constant, a loop that never runs is its operands.
+// - if, case: a known branch is taken; results that nobody needs, or that are the same in all
+//   branches, go. dynamic_slice with constant starts: slice.
 // - select with a constant predicate or equal choices; integer x + 0, x * 1, x - 0.
 #pragma once
 

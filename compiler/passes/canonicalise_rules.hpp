@@ -15,4 +15,9 @@ std::vector<Value*> dot_general(Op& op, Rewriter& rw);
 // Transposed result of a dot_general that has no other user.
 std::vector<Value*> transpose_of_dot(Op& op, Rewriter& rw, const Uses& uses);
 
+// Control flow.
+std::vector<Value*> while_loop(Op& op, Rewriter& rw, const Uses& uses);
+std::vector<Value*> branch(Op& op, Rewriter& rw, const Uses& uses);
+std::vector<Value*> dynamic_slice(Op& op, Rewriter& rw);
+
 }  // namespace tpu::compiler::rules

@@ -49,6 +49,12 @@ Value* Rewriter::make(Kind kind, std::vector<Value*> operands, Type type, Attrs 
       ->result();
 }
 
+Op* Rewriter::make_op(Kind kind, std::vector<Value*> operands, std::vector<Type> types,
+                      Attrs attrs) {
+  return region_->append(kind, std::move(operands), std::move(types), std::move(attrs),
+                         current_->loc);
+}
+
 Value* Rewriter::constant(Dense value) {
   const Type type = value.type;
   return make(Kind::kConstant, {}, type, ConstantAttrs{std::move(value)});

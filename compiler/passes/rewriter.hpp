@@ -23,6 +23,9 @@ class Rewriter {
   // Makes an op at the place of the one under treatment, with its location.
   Value* make(Kind kind, std::vector<Value*> operands, Type type, Attrs attrs = NoAttrs{});
   Value* constant(Dense value);
+  Op* make_op(Kind kind, std::vector<Value*> operands, std::vector<Type> types, Attrs attrs);
+  // Where ops are made at present.
+  Region& region() { return *region_; }
 
   // For walkers of their own: what is made from now on goes to the end of `region`, with the
   // location of `op`, which must outlive that.

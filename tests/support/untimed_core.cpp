@@ -1,6 +1,7 @@
 // Untimed machine: decoding, scheduling, data work, happens-before check.
 #include "untimed_core.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <deque>
@@ -157,6 +158,7 @@ struct Past {
 struct Queued {
   const Decoded* decoded = nullptr;
   std::array<uint64_t, 32> regs{};
+  Clock issued;  // what the sequencer knew
 };
 
 struct Core {
@@ -169,6 +171,7 @@ struct Core {
   std::array<Semaphore, 256> sem;
   std::array<int, kQueues> issued{};
   std::array<Clock, kQueues> clock;
+  Clock sequencer;
   std::map<std::pair<Space, int>, std::vector<Past>> past;
   int64_t commands = 0;
 };
@@ -222,6 +225,7 @@ struct UntimedMachine::State {
     for (Clock& k : c.clock) {
       k.assign(static_cast<size_t>(exe.partitions) * kQueues, -1);
     }
+    c.sequencer = c.clock[0];
   }
 
   std::vector<uint8_t>& memory(Core& c, const spec::Addr& a) {
@@ -261,23 +265,117 @@ struct UntimedMachine::State {
       if (q.size() >= static_cast<size_t>(board.core.queue_depth)) {
         return false;
       }
-      q.push_back({&d, c.regs});
+      q.push_back({&d, c.regs, c.sequencer});
       c.pc += d.body.head().words;
       ++c.commands;
       return true;
     }
-    scalar(c, d.insn);
-    return true;
+    return scalar(c, d.insn);
   }
 
-  void scalar(Core& c, const ScalarInsn& i) {
+  // Bytes of SMEM that the sequencer may touch now: no write of an engine to them is unordered.
+  uint8_t* scalar_memory(Core& c, uint64_t address, int64_t bytes) {
+    spec::Addr a{};
+    a.space = static_cast<uint8_t>(Space::kSmem);
+    const auto lo = static_cast<int64_t>(address);
+    MemRange range;
+    range.space = Space::kSmem;
+    range.lo = lo;
+    range.hi = lo + bytes;
+    for (const Past& p : c.past[{Space::kSmem, 0}]) {
+      if (options.check_order && ranges_overlap(p.range, range) &&
+          c.sequencer[static_cast<size_t>(p.agent)] < p.number) {
+        throw UntimedError("the sequencer touches SMEM [" + std::to_string(lo) + "," +
+                           std::to_string(range.hi) + ") before command " +
+                           std::to_string(p.number) + " of an engine is known to be done");
+      }
+    }
+    return at(c, a, lo, bytes);
+  }
+
+  static bool taken(const Core& c, const ScalarInsn& i) {
+    const auto a = static_cast<int64_t>(c.regs[i.rs1]), b = static_cast<int64_t>(c.regs[i.rs2]);
+    switch (static_cast<ScalarOp>(i.op)) {
+      case ScalarOp::kBeq:
+        return a == b;
+      case ScalarOp::kBne:
+        return a != b;
+      case ScalarOp::kBlt:
+        return a < b;
+      case ScalarOp::kBge:
+        return a >= b;
+      default:
+        return true;
+    }
+  }
+
+  // False: stalled, or over.
+  bool scalar(Core& c, const ScalarInsn& i) {
     const auto rs1 = c.regs[i.rs1], rs2 = c.regs[i.rs2];
     const auto imm = static_cast<uint64_t>(int64_t{i.imm});
     uint64_t out = 0;
     switch (static_cast<ScalarOp>(i.op)) {
       case ScalarOp::kHalt:
         c.halted = true;
-        return;
+        return false;
+      case ScalarOp::kJmp:
+      case ScalarOp::kBeq:
+      case ScalarOp::kBne:
+      case ScalarOp::kBlt:
+      case ScalarOp::kBge:
+        c.pc = taken(c, i) ? static_cast<size_t>(i.imm) : c.pc + 1;
+        return true;
+      case ScalarOp::kSwait: {
+        Semaphore& s = c.sem[i.rs1];
+        if (s.value < i.imm) {
+          return false;
+        }
+        s.value -= i.imm;
+        for (int n = 0; n < i.imm; ++n) {
+          join(c.sequencer, s.signals.front());
+          s.signals.pop_front();
+        }
+        break;
+      }
+      case ScalarOp::kLds32: {
+        int32_t v;
+        std::memcpy(&v, scalar_memory(c, rs1 + imm, 4), 4);
+        out = static_cast<uint64_t>(int64_t{v});
+        break;
+      }
+      case ScalarOp::kLds64:
+        std::memcpy(&out, scalar_memory(c, rs1 + imm, 8), 8);
+        break;
+      case ScalarOp::kSts32:
+        std::memcpy(scalar_memory(c, rs1 + imm, 4), &rs2, 4);
+        break;
+      case ScalarOp::kMarkb:
+      case ScalarOp::kMarke:
+        break;
+      case ScalarOp::kLih:
+        out = imm << 32 | (c.regs[i.rd] & 0xffffffffu);
+        break;
+      case ScalarOp::kMul:
+        out = rs1 * rs2;
+        break;
+      case ScalarOp::kSari:
+        out = static_cast<uint64_t>(static_cast<int64_t>(rs1) >> imm);
+        break;
+      case ScalarOp::kMin:
+        out = static_cast<uint64_t>(std::min(static_cast<int64_t>(rs1), static_cast<int64_t>(rs2)));
+        break;
+      case ScalarOp::kMax:
+        out = static_cast<uint64_t>(std::max(static_cast<int64_t>(rs1), static_cast<int64_t>(rs2)));
+        break;
+      case ScalarOp::kSlt:
+        out = static_cast<int64_t>(rs1) < static_cast<int64_t>(rs2) ? 1 : 0;
+        break;
+      case ScalarOp::kSltu:
+        out = rs1 < rs2 ? 1 : 0;
+        break;
+      case ScalarOp::kSeq:
+        out = rs1 == rs2 ? 1 : 0;
+        break;
       case ScalarOp::kLi:
         out = imm;
         break;
@@ -330,6 +428,7 @@ struct UntimedMachine::State {
       c.regs[i.rd] = out;
     }
     ++c.pc;
+    return true;
   }
 
   // ---- queues
@@ -353,6 +452,7 @@ struct UntimedMachine::State {
     const auto core = static_cast<size_t>(&c - cores.data());
     const size_t agent = core * kQueues + static_cast<size_t>(queue);
     Clock& clock = c.clock[static_cast<size_t>(queue)];
+    join(clock, q.issued);
     for (const spec::Wait& w : head.wait) {
       if ((w.flags & 1) == 0) {
         continue;

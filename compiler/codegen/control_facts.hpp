@@ -1,0 +1,48 @@
+// What code generation knows about control flow before kernels are made: loops with a counter,
+// integers that the sequencer computes by itself, values that may differ between cores.
+#pragma once
+
+#include <map>
+#include <set>
+#include <unordered_set>
+
+#include "ir/control.hpp"
+
+namespace tpu::compiler {
+
+// Registers of the sequencer that an expression may take.
+inline constexpr int kScalarRegisters = 4;
+
+class ControlFacts {
+ public:
+  explicit ControlFacts(const Module& module);
+
+  // Loops whose trip count is known and whose last counter value nobody reads.
+  const CountedLoop* counted(const Op& op) const;
+
+  // True if the sequencer can compute the scalar: counters, constants, partition_id, and integer
+  // arithmetic on them.
+  bool on_sequencer(const Value* v) const;
+  // Ops that only serve such scalars: no kernel computes them.
+  bool skipped(const Op& op) const { return skipped_.contains(&op); }
+
+  // True if the value may differ between the cores of the program.
+  bool varies(const Value* v) const { return varying_.contains(v); }
+
+ private:
+  int registers(const Value* v) const;  // needed; more than kScalarRegisters: not possible
+  void find_skipped(const Module& module);
+  bool serves_sequencer(const Op& user, const Value* v) const;
+  void find_varying(const Module& module);
+  bool spread(const Region& region);
+  bool spread_control(const Op& op);
+  bool mark(const Value* v) { return varying_.insert(v).second; }
+
+  int64_t cores_ = 1;
+  std::map<const Op*, CountedLoop> counted_;
+  std::set<const Value*> counters_;
+  std::unordered_set<const Op*> skipped_;
+  std::unordered_set<const Value*> varying_;
+};
+
+}  // namespace tpu::compiler

@@ -1,0 +1,172 @@
+// Free values of regions, and the counter pattern of lax.fori_loop and lax.scan.
+#include "ir/control.hpp"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace tpu::compiler {
+
+namespace {
+
+const Dense* scalar_constant(const Value* v) {
+  if (v->def == nullptr || v->def->kind != Kind::kConstant || v->type.count() != 1) {
+    return nullptr;
+  }
+  return &v->def->as<ConstantAttrs>().value;
+}
+
+// The constant that body argument `arg` grows by every time, 0 if it does not.
+int64_t step_of(const Value* arg, const Value* next) {
+  if (next->def == nullptr || next->type != arg->type) {
+    return 0;
+  }
+  const Op& op = *next->def;
+  const bool minus = op.kind == Kind::kSubtract;
+  if (op.kind != Kind::kAdd && !minus) {
+    return 0;
+  }
+  for (const size_t i : {0u, 1u}) {
+    const Dense* c = scalar_constant(op.operands[i]);
+    if (c != nullptr && op.operands[1 - i] == arg && (!minus || i == 1)) {
+      return minus ? -c->as_int(0) : c->as_int(0);
+    }
+  }
+  return 0;
+}
+
+CompareDirection mirrored(CompareDirection d) {
+  switch (d) {
+    case CompareDirection::kLt:
+      return CompareDirection::kGt;
+    case CompareDirection::kLe:
+      return CompareDirection::kGe;
+    case CompareDirection::kGt:
+      return CompareDirection::kLt;
+    case CompareDirection::kGe:
+      return CompareDirection::kLe;
+    default:
+      return d;
+  }
+}
+
+// Iterations until `first + n * step` no longer compares true with `limit`; -1: never, or not by
+// stepping over the limit.
+int64_t count_trips(CompareDirection direction, int64_t first, int64_t step, int64_t limit) {
+  int64_t distance = 0;  // to the first value that ends the loop, in the direction of the step
+  switch (direction) {
+    case CompareDirection::kLt:
+    case CompareDirection::kLe:
+      distance = limit - first + (direction == CompareDirection::kLe ? 1 : 0);
+      break;
+    case CompareDirection::kGt:
+    case CompareDirection::kGe:
+      distance = first - limit + (direction == CompareDirection::kGe ? 1 : 0);
+      step = -step;
+      break;
+    case CompareDirection::kNe:
+      distance = limit - first;
+      if (step < 0) {
+        distance = -distance;
+        step = -step;
+      }
+      if (distance < 0 || distance % step != 0) {
+        return -1;
+      }
+      break;
+    default:
+      return -1;
+  }
+  if (distance <= 0) {
+    return 0;
+  }
+  return step > 0 ? (distance + step - 1) / step : -1;
+}
+
+}  // namespace
+
+std::vector<Value*> free_values(const Op& op) {
+  std::unordered_set<const Value*> inside, seen;
+  const auto add_args = [&](const Op& o) {
+    for (const auto& r : o.regions) {
+      for (const auto& a : r->args) {
+        inside.insert(a.get());
+      }
+    }
+  };
+  std::vector<Value*> out;
+  add_args(op);
+  for (const auto& r : op.regions) {
+    walk(*r, [&](Op& o) {
+      for (const auto& v : o.results) {
+        inside.insert(v.get());
+      }
+      add_args(o);
+    });
+  }
+  for (const auto& r : op.regions) {
+    walk(*r, [&](Op& o) {
+      for (Value* v : o.operands) {
+        if (!inside.contains(v) && seen.insert(v).second) {
+          out.push_back(v);
+        }
+      }
+    });
+  }
+  return out;
+}
+
+std::vector<Value*> dependencies(const Op& op) {
+  std::vector<Value*> out = op.operands;
+  if (!op.regions.empty()) {
+    const std::vector<Value*> free = free_values(op);
+    out.insert(out.end(), free.begin(), free.end());
+  }
+  return out;
+}
+
+std::optional<CountedLoop> counted_loop(const Op& op) {
+  if (op.kind != Kind::kWhile) {
+    return std::nullopt;
+  }
+  const Region &cond = *op.regions.at(0), &body = *op.regions.at(1);
+  const Op *test = cond.terminator(), *ret = body.terminator();
+  const Op* compare = test->operands.at(0)->def;
+  if (compare == nullptr || compare->kind != Kind::kCompare) {
+    return std::nullopt;
+  }
+  CompareDirection direction = compare->as<CompareAttrs>().direction;
+  const Value* counter = compare->operands[0];
+  const Dense* limit = scalar_constant(compare->operands[1]);
+  if (limit == nullptr) {
+    counter = compare->operands[1];
+    limit = scalar_constant(compare->operands[0]);
+    direction = mirrored(direction);
+  }
+  if (limit == nullptr || counter->owner != &cond || !counter->type.is_scalar() ||
+      (counter->type.elem != Elem::kI32 && counter->type.elem != Elem::kU32)) {
+    return std::nullopt;
+  }
+  CountedLoop out;
+  out.index = static_cast<size_t>(counter->index);
+  const Dense* first = scalar_constant(op.operands[out.index]);
+  out.step = step_of(body.args[out.index].get(), ret->operands[out.index]);
+  if (first == nullptr || out.step == 0) {
+    return std::nullopt;
+  }
+  const bool is_unsigned = counter->type.elem == Elem::kU32;
+  const auto value = [&](const Dense* d) {
+    return is_unsigned ? d->as_int(0) & 0xffffffff : d->as_int(0);
+  };
+  out.step = static_cast<int32_t>(out.step);  // adding 2^32 - 1 is a step back
+  out.first = value(first);
+  out.trips = count_trips(direction, out.first, out.step, value(limit));
+  // The counter must not wrap around before the loop ends.
+  const int64_t lowest = is_unsigned ? 0 : INT32_MIN,
+                highest = is_unsigned ? UINT32_MAX : INT32_MAX;
+  if (out.trips < 0 || out.last() < lowest || out.last() > highest) {
+    return std::nullopt;
+  }
+  return out;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,28 @@
+// Facts about ops with regions that run: while, if, case.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "ir/graph.hpp"
+
+namespace tpu::compiler {
+
+// Values that the op's regions use and that are made outside of the op, in order of first use.
+std::vector<Value*> free_values(const Op& op);
+
+// Operands and free values: what must be known before the op.
+std::vector<Value*> dependencies(const Op& op);
+
+// A while whose trip count is known: carried value `index` goes from `first` by `step` each time,
+// and the condition compares it with a constant.
+//   while (i = 0; i < 5) { ...; i + 1 }      first 0, step 1, trips 5
+struct CountedLoop {
+  size_t index = 0;
+  int64_t first = 0, step = 0, trips = 0;
+
+  int64_t last() const { return first + trips * step; }  // value after the loop
+};
+std::optional<CountedLoop> counted_loop(const Op& op);
+
+}  // namespace tpu::compiler

@@ -1,0 +1,218 @@
+// Rules of the pass `canonicalise` on while, if, case and dynamic slices. No op leaves the region
+// that it stands in, except those of a branch that is known to be taken.
+//   while (a = x, b = y) cond(b) { return a, f(a, b) }  =>  while (b = y) cond(b) { return f(x, b)
+//   }
+#include <algorithm>
+#include <unordered_set>
+
+#include "ir/control.hpp"
+#include "passes/canonicalise_rules.hpp"
+
+namespace tpu::compiler::rules {
+
+namespace {
+
+using Live = std::unordered_set<const Value*>;
+
+// Adds to `live` everything in the region that is needed for what is in it.
+void trace_back(const Region& region, Live& live) {
+  for (auto it = region.ops.rbegin(); it != region.ops.rend(); ++it) {
+    const Op& op = **it;
+    const bool used = std::any_of(op.results.begin(), op.results.end(),
+                                  [&](const auto& r) { return live.contains(r.get()); });
+    if (op.kind != Kind::kReturn && (used || has_side_effect(op))) {
+      const std::vector<Value*> in = dependencies(op);
+      live.insert(in.begin(), in.end());
+    }
+  }
+}
+
+// Which carried values matter: for the condition, for a result that is used, or for another one
+// that matters.
+std::vector<bool> live_carried(const Op& op, const Uses& uses) {
+  const Region &cond = *op.regions[0], &body = *op.regions[1];
+  const size_t n = op.operands.size();
+  std::vector<bool> out(n);
+  Live needed{cond.terminator()->operands[0]};
+  trace_back(cond, needed);
+  for (size_t i = 0; i < n; ++i) {
+    out[i] = needed.contains(cond.args[i].get()) || uses.contains(op.result(i));
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    Live live;
+    for (size_t i = 0; i < n; ++i) {
+      if (out[i]) {
+        live.insert(body.terminator()->operands[i]);
+      }
+    }
+    trace_back(body, live);
+    for (size_t i = 0; i < n; ++i) {
+      if (!out[i] && live.contains(body.args[i].get())) {
+        out[i] = changed = true;
+      }
+    }
+  }
+  return out;
+}
+
+template <typename T>
+void keep(std::vector<T>& list, const std::vector<bool>& kept) {
+  size_t to = 0;
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (kept[i]) {
+      if (to != i) {
+        list[to] = std::move(list[i]);
+      }
+      ++to;
+    }
+  }
+  list.resize(to);
+}
+
+void keep_args(Region& region, const std::vector<bool>& kept) {
+  keep(region.args, kept);
+  for (size_t i = 0; i < region.args.size(); ++i) {
+    region.args[i]->index = static_cast<int>(i);
+  }
+}
+
+// The op again with some of its results and the same regions.
+Op* rebuilt(Op& op, std::vector<Value*> operands, const std::vector<bool>& kept, Rewriter& rw) {
+  std::vector<Type> types;
+  for (size_t i = 0; i < kept.size(); ++i) {
+    if (kept[i]) {
+      types.push_back(op.type(i));
+    }
+  }
+  Op* made = rw.make_op(op.kind, std::move(operands), std::move(types), op.attrs);
+  made->regions = std::move(op.regions);
+  for (const auto& r : made->regions) {
+    r->parent = made;
+    keep(r->terminator()->operands, kept);
+  }
+  return made;
+}
+
+// Takes the ops of a region to the place of its op; the values that it returns.
+std::vector<Value*> taken(const Region& region, Rewriter& rw) {
+  std::unordered_map<const Value*, Value*> map;
+  for (const auto& op : region.ops) {
+    if (op->kind != Kind::kReturn) {
+      clone_op(*op, rw.region(), map);
+    }
+  }
+  std::vector<Value*> out;
+  for (Value* v : region.terminator()->operands) {
+    const auto it = map.find(v);
+    out.push_back(it == map.end() ? v : it->second);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Value*> while_loop(Op& op, Rewriter& rw, const Uses& uses) {
+  const auto counted = counted_loop(op);
+  if (counted && counted->trips == 0) {
+    return op.operands;
+  }
+  Region &cond = *op.regions[0], &body = *op.regions[1];
+  const size_t n = op.operands.size();
+  const std::vector<bool> live = live_carried(op, uses);
+  std::vector<Value*> values(n, nullptr);
+  std::vector<bool> kept(n, true);
+  std::unordered_map<const Value*, Value*> invariant;
+  for (size_t i = 0; i < n; ++i) {
+    Value* init = op.operands[i];
+    const bool same = body.terminator()->operands[i] == body.args[i].get();
+    if (same || !live[i]) {
+      kept[i] = false;
+      values[i] = init;
+      invariant[body.args[i].get()] = init;
+      invariant[cond.args[i].get()] = init;
+    }
+  }
+  const bool known = counted && uses.contains(op.result(counted->index));
+  if (std::all_of(kept.begin(), kept.end(), [](bool k) { return k; }) && !known) {
+    return {};
+  }
+  replace_all_uses(cond, invariant);
+  replace_all_uses(body, invariant);
+  std::vector<Value*> operands = op.operands;
+  keep(operands, kept);
+  // The condition returns one value, whatever is carried.
+  Value* test = cond.terminator()->operands[0];
+  Op* made = rebuilt(op, std::move(operands), kept, rw);
+  made->regions[0]->terminator()->operands = {test};
+  for (const auto& r : made->regions) {
+    keep_args(*r, kept);
+  }
+  size_t at = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (kept[i]) {
+      values[i] = made->result(at++);
+    }
+  }
+  if (known) {
+    values[counted->index] =
+        rw.constant(make_splat_int(values[counted->index]->type, counted->last()));
+  }
+  return values;
+}
+
+std::vector<Value*> branch(Op& op, Rewriter& rw, const Uses& uses) {
+  if (const Dense* c = constant_of(op.operands[0]); c != nullptr) {
+    const int64_t v = c->as_int(0), last = static_cast<int64_t>(op.regions.size()) - 1;
+    const int64_t r = op.kind == Kind::kIf ? (v != 0 ? 0 : 1) : (v < 0 || v > last ? last : v);
+    return taken(*op.regions[static_cast<size_t>(r)], rw);
+  }
+  if (op.regions.size() == 1) {
+    return taken(*op.regions[0], rw);
+  }
+  const size_t n = op.results.size();
+  std::vector<bool> kept(n);
+  std::vector<Value*> values(n, nullptr);
+  for (size_t i = 0; i < n; ++i) {
+    Value* v = op.regions[0]->terminator()->operands[i];
+    const auto same = [&](const auto& r) { return r->terminator()->operands[i] == v; };
+    const bool outside = v->def == nullptr || v->def->parent != op.regions[0].get();
+    const bool all = outside && std::all_of(op.regions.begin(), op.regions.end(), same);
+    kept[i] = !all && uses.contains(op.result(i));
+    values[i] = all ? v : nullptr;
+  }
+  if (std::all_of(kept.begin(), kept.end(), [](bool k) { return k; })) {
+    return {};
+  }
+  const Op* made = rebuilt(op, op.operands, kept, rw);
+  size_t at = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (kept[i]) {
+      values[i] = made->result(at++);
+    } else if (values[i] == nullptr) {
+      values[i] = op.operands[0];  // nobody asks
+    }
+  }
+  return values;
+}
+
+// Constant starts: a slice, clamped as the op says.
+std::vector<Value*> dynamic_slice(Op& op, Rewriter& rw) {
+  const Dims &from = op.operand_type(0).dims, &sizes = op.as<DimsAttrs>().dims;
+  SliceAttrs a;
+  for (size_t d = 0; d < from.size(); ++d) {
+    const Dense* c = constant_of(op.operands[1 + d]);
+    if (c == nullptr && sizes[d] != from[d]) {
+      return {};
+    }
+    const int64_t start = c == nullptr ? 0 : c->as_int(0);
+    const bool huge = c != nullptr && c->type.elem == Elem::kU64 && start < 0;
+    const int64_t limit = from[d] - sizes[d];
+    a.start.push_back(huge ? limit : std::clamp<int64_t>(start, 0, limit));
+    a.limit.push_back(a.start.back() + sizes[d]);
+    a.stride.push_back(1);
+  }
+  return {rw.make(Kind::kSlice, {op.operands[0]}, op.type(), a)};
+}
+
+}  // namespace tpu::compiler::rules
