@@ -111,8 +111,8 @@ void Emitter::place_dot(const Kernel& k, DotPlan& p, uint32_t id) {
     }
     // The largest whole operand goes; then smaller tiles.
     std::array<std::pair<int64_t, bool*>, 3> wholes = {
-        {{t.lhs_whole ? lhs.bytes : 0, &t.lhs_whole},
-         {t.rhs_whole ? rhs.bytes : 0, &t.rhs_whole},
+        {{t.lhs_whole && !lhs.locked ? lhs.bytes : 0, &t.lhs_whole},
+         {t.rhs_whole && !rhs.locked ? rhs.bytes : 0, &t.rhs_whole},
          {t.out_whole ? out.bytes : 0, &t.out_whole}}};
     const auto largest =
         std::max_element(wholes.begin(), wholes.end(),

@@ -89,7 +89,7 @@ void Emitter::leave_body(const Kernel& k, const Region& region) {
       continue;
     }
     Buffer& arg = buffer(region.args[i].get());
-    if (arg.vmem >= 0 && !homes_.contains(arg.vmem)) {
+    if (arg.vmem >= 0) {
       give(arg.vmem);
     }
     arg.vmem = arg.slot = -1;
@@ -138,7 +138,6 @@ void Emitter::emit_body(const Kernel& k, uint32_t id) {
   const Op& op = *k.ops[0];
   const KernelProgram& body = *k.regions[1];
   const Region& region = *op.regions[1];
-  insn(ScalarOp::kMarkb, 0, 0, 0, static_cast<int32_t>(id));
   enter_body(k, region);
   const Kernel& end = body.kernels.back();
   for (size_t i = 0; i < end.carried.size(); ++i) {
@@ -150,8 +149,8 @@ void Emitter::emit_body(const Kernel& k, uint32_t id) {
   yield(emit_region(body), op, id);
   clean_region(body);
   leave_body(k, region);
-  insn(ScalarOp::kMarke, 0, 0, 0, static_cast<int32_t>(id));
   control(Control::Kind::kDrain);
+  insn(ScalarOp::kMarke, 0, 0, 0, static_cast<int32_t>(id));
 }
 
 void Emitter::emit_counted(const Kernel& k, uint32_t id) {
@@ -170,6 +169,7 @@ void Emitter::emit_counted(const Kernel& k, uint32_t id) {
   control(Control::Kind::kLabel, top);
   control(Control::Kind::kLoop, -1, loop.trips);
   times_ *= loop.trips;
+  insn(ScalarOp::kMarkb, 0, 0, 0, static_cast<int32_t>(id));
   counter_value(counter, smem, id);
   emit_body(k, id);
   times_ /= loop.trips;
@@ -198,6 +198,7 @@ void Emitter::emit_conditional(const Kernel& k, uint32_t id) {
   control(Control::Kind::kDrain);
   control(Control::Kind::kLabel, top);
   control(Control::Kind::kLoop);
+  insn(ScalarOp::kMarkb, 0, 0, 0, static_cast<int32_t>(id));
   enter_body(k, condition);
   const Kernel& end = emit_region(*k.regions[0]);
   now_ = end.order;
@@ -212,6 +213,7 @@ void Emitter::emit_conditional(const Kernel& k, uint32_t id) {
   branch(ScalarOp::kJmp, 0, 0, top);
   control(Control::Kind::kEnd);
   control(Control::Kind::kLabel, out);
+  insn(ScalarOp::kMarke, 0, 0, 0, static_cast<int32_t>(id));
 }
 
 void Emitter::emit_while(const Kernel& k) {
@@ -244,6 +246,7 @@ void Emitter::emit_branch(const Kernel& k) {
   const std::vector<Buffer*> locked = settle(k, false, id);
   const auto arms = static_cast<int64_t>(op.regions.size());
   control(Control::Kind::kDrain);
+  insn(ScalarOp::kMarkb, 0, 0, 0, static_cast<int32_t>(id));
   if (k.starts[0].value == nullptr) {
     scalar(op.operands[0], kScalarRegister);
   } else {
@@ -288,6 +291,7 @@ void Emitter::emit_branch(const Kernel& k) {
   }
   control(Control::Kind::kEnd);
   control(Control::Kind::kLabel, out);
+  insn(ScalarOp::kMarke, 0, 0, 0, static_cast<int32_t>(id));
   for (Buffer* b : locked) {
     unlock(*b);
   }

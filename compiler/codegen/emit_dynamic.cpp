@@ -135,7 +135,7 @@ bool Emitter::update_in_place(const Kernel& k) {
   Buffer &in = buffer(k.reads[0]), &out = buffer(k.out);
   const bool read_too = std::count(k.reads.begin(), k.reads.end(), k.reads[0]) > 1;
   if (next_read(in) != INT32_MAX || read_too || in.must_store ||
-      (in.locked && !is_carried_here(in))) {
+      (in.locked && in.value->def == nullptr && !is_carried_here(in))) {
     return false;
   }
   if (in.vmem >= 0) {

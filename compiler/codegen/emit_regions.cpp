@@ -254,7 +254,7 @@ void Emitter::clean_region(const KernelProgram& region) {
     for (const Value* v : k.writes) {
       Buffer& b = buffer(v);
       b.locked = false;
-      if (b.vmem >= 0 && !homes_.contains(b.vmem)) {
+      if (b.vmem >= 0) {
         give(b.vmem);
       }
       b.vmem = -1;

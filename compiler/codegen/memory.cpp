@@ -272,6 +272,9 @@ void Emitter::share(int64_t allocation, const std::vector<Buffer*>& inside) {
 }
 
 void Emitter::give(int64_t address) {
+  if (homes_.contains(address)) {
+    return;  // a carried value's, whatever lies there now
+  }
   const auto it = shared_.find(address);
   if (it == shared_.end()) {
     vmem_.give(address);

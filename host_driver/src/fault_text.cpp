@@ -6,6 +6,7 @@
 #include <array>
 #include <memory>
 
+#include "tpu/spec/fault_regs.hpp"
 #include "tpu/spec/isa.hpp"
 
 namespace tpu::driver {
@@ -91,6 +92,14 @@ std::string record_text(const tpu_fault_record_t& record) {
   std::string text =
       fmt::format("{}: {} (engine {}, pc {}, step {}, cycle {})", fault.name, fault.meaning,
                   engine_name(record.engine), record.pc, record.step, record.cycle);
+  if (record.code == TPU_FAULT_WATCHDOG && record.detail == spec::fault::kDetailStepLimit) {
+    text = fmt::format("WATCHDOG: the step does not end (pc {}, step {}, cycle {})", record.pc,
+                       record.step, record.cycle);
+    if (record.length != 0) {
+      text += fmt::format(", now in iteration {} of the loop", record.length);
+    }
+    return text + "; a longer mgmt.watchdog_us allows longer steps" + heads_text(record);
+  }
   if (record.length != 0 || record.address != 0) {
     text += fmt::format(", address {:#x}, {} bytes", record.address, record.length);
     if (record.code == TPU_FAULT_SLOT_RANGE) {

@@ -27,9 +27,9 @@ def slices() -> list[Case]:
         cases.append(Case(f"slice_{i}_{j}", lambda v, a, b: lax.dynamic_slice(v, (a, b), (3, 17)) * 2, (m, *at)))
         cases.append(Case(f"update_{i}_{j}", lambda v, u, a, b: lax.dynamic_update_slice(v, u, (a, b)),
                           (m, _random(2, 5, seed=1), *at)))
-    for kind in (np.int8, np.uint8, np.int16, np.uint16, np.uint32):
+    for kind in (np.uint8, np.uint16, np.uint32):
         cases.append(Case(f"slice_{kind.__name__}", lambda v, a: lax.dynamic_slice(v, (a, a), (4, 4)),
-                          (m, np.asarray(200 if kind in (np.uint8, np.uint32) else 100, kind))))
+                          (m, np.asarray(200, kind))))
         cases.append(Case(f"slice_negative_{kind.__name__}", lambda v, a: lax.dynamic_slice(v, (a, a), (4, 4)),
                           (m, np.asarray(-1).astype(kind))))
     big = _random(1500, 1000)
@@ -47,7 +47,7 @@ def slices() -> list[Case]:
         Case("index_from_data", lambda v, k: lax.dynamic_index_in_dim(v, jnp.sum(k), 0), (m, np.arange(4, dtype=np.int32))),
         Case("slice_bf16", lambda v, a: lax.dynamic_slice(v.astype(jnp.bfloat16), (a, a), (2, 3)), (m, _i32(3))),
         Case("slice_bool", lambda v, a: lax.dynamic_slice(v > 0, (a, a), (2, 3)), (m, _i32(3))),
-        Case("slice_i8", lambda v, a: lax.dynamic_slice(v.astype(jnp.int8), (a, a), (2, 3)), (m * 20, _i32(3))),
+        Case("slice_i8", lambda v, a: lax.dynamic_slice(v, (a, a), (2, 3)), ((m * 20).astype(np.int8), _i32(3))),
         Case("slice_one", lambda v, a: lax.dynamic_slice(v, (a,), (1,)), (_random(1), _i32(3))),
         Case("slice_rank6", lambda v, a: lax.dynamic_slice(v, (a,) * 6, (2, 1, 2, 1, 2, 2)), (_random(3, 2, 4, 3, 4, 5), _i32(1))),
         Case("update_empty", lambda v, u, a: lax.dynamic_update_slice(v, u, (a,)), (_random(5), _random(0), _i32(1))),
@@ -87,7 +87,8 @@ def loops() -> list[Case]:
         Case("big_carry", lambda x: lax.fori_loop(0, 3, lambda i, c: c * 0.5 + 1, x), (big,)),
         Case("big_carry_two", lambda x: lax.fori_loop(0, 3, lambda i, s: (s[0] + s[1], s[0] * 0.5), (x, x + 1)), (big,), l2=1e-6),
         Case("outer_value", lambda x, w: lax.fori_loop(0, 3, lambda i, c: c + w * x, x), (v, v * 0.5), l2=1e-6),
-        Case("update_loop", lambda x: lax.fori_loop(0, 5, lambda i, c: c.at[i].set(c[i] * 2 + i.astype(jnp.float32)), x), (m,), l2=1e-6),
+        Case("update_loop", lambda x: lax.fori_loop(0, 5, lambda i, c: lax.dynamic_update_index_in_dim(
+            c, c[i] * 2 + i.astype(jnp.float32), i, 0), x), (m,), l2=1e-6),
         Case("update_loop_dynamic", lambda x, n: lax.fori_loop(
             1, n, lambda i, c: lax.dynamic_update_index_in_dim(c, c[i - 1] + c[i], i, 0), x), (m, _i32(9))),
         Case("update_then_reverse", lambda x: lax.fori_loop(0, 3, lambda i, c: lax.rev(
@@ -97,7 +98,7 @@ def loops() -> list[Case]:
         Case("nested_fori", lambda x: lax.fori_loop(0, 3, lambda i, c: lax.fori_loop(
             0, 4, lambda j, d: d + (i * 10 + j).astype(jnp.float32), c), x), (v,)),
         Case("nested_update", lambda x: lax.fori_loop(0, 4, lambda i, c: lax.fori_loop(
-            0, 3, lambda j, d: d.at[i, j].set(d[j, i] + 1), c), x), (m,)),
+            0, 3, lambda j, d: lax.dynamic_update_slice(d, lax.dynamic_slice(d, (j, i), (1, 1)) + 1, (i, j)), c), x), (m,)),
         Case("nested_dynamic", lambda n: lax.fori_loop(0, n, lambda i, c: lax.fori_loop(
             0, i, lambda j, d: d + j, c), jnp.int32(0)), (_i32(7),)),
         Case("while_in_scan", lambda x: lax.scan(lambda c, r: (c + 1, lax.while_loop(

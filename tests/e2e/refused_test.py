@@ -42,10 +42,6 @@ def cases() -> list[Case]:
     """Operations outside of multilayer perceptrons, unknown types, unsupported forms of supported operations."""
     return [
         Case("in_library", ("f16", "called from"), lambda m: optax.tree.cast(m, jnp.float16), (MATRIX,)),
-        Case("dynamic_slice", ("dynamic_slice",), lambda v, i: lax.dynamic_slice(v, (i,), (2,)), (VECTOR, np.int32(1))),
-        Case("while", ("while",), lambda v: lax.fori_loop(0, 3, lambda i, c: c + 1, v), (VECTOR,)),
-        Case("scan", ("while",), lambda v: lax.scan(lambda c, x: (c + x, c), 0.0, v), (VECTOR,)),
-        Case("cond", ("case",), lambda v: lax.cond(v[0] > 0, lambda x: x, lambda x: -x, v), (VECTOR,)),
         Case("rng", ("rng", "jax.random"), lambda v: lax.rng_uniform(v[0], v[1], (4,)), (VECTOR,)),
         Case("custom_call", ("custom_call", "lapack"), lambda m: jnp.linalg.inv(m), (MATRIX,)),
         Case("f16", ("f16", "bfloat16"), lambda v: v.astype(jnp.float16), (VECTOR,)),

@@ -163,6 +163,11 @@ bool Sequencer::execute_timed(const ProgramItem& item, uint64_t now) {
       time_ += 1;
       break;
     default:  // markb, marke
+      if (static_cast<Op>(insn.op) == Op::kMarkb) {
+        marks_.begin(amount);
+      } else {
+        marks_.end();
+      }
       if (parts_.trace != nullptr) {
         parts_.trace->mark(now, core_id_, amount, static_cast<Op>(insn.op) == Op::kMarkb);
       }
@@ -336,6 +341,9 @@ void Sequencer::scalar_fault(uint16_t code, uint32_t detail, std::string text, u
   info.detail = detail;
   info.address = address;
   info.length = length;
+  if (const LoopMarks::Position at = marks_.innermost(); at.iteration != 0) {
+    info.op_id = at.op;
+  }
   if (code == TPU_FAULT_SEM_TWO_WAITERS) {
     info.semaphore = detail;
     info.value = parts_.semaphores->value(detail);

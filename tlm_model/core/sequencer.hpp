@@ -13,6 +13,7 @@
 #include <systemc>
 #include <vector>
 
+#include "core/loop_marks.hpp"
 #include "core/ports.hpp"
 #include "core/program.hpp"
 #include "core/scalar_ops.hpp"
@@ -75,6 +76,7 @@ class Sequencer : public RegisterBlock {
 
   void run_method();
   void watchdog_method();
+  void step_too_long();
   void irq_method();
 
   void start();
@@ -137,6 +139,7 @@ class Sequencer : public RegisterBlock {
   uint64_t run_since_ = 0;
   uint64_t first_start_ = UINT64_MAX;
   uint64_t seen_progress_ = 0;
+  LoopMarks marks_;
 
   std::array<sc_core::sc_event_or_list, spec::kQueueCount>
       queue_events_;                         // progress of a queue, or wake

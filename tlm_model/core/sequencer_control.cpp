@@ -12,6 +12,8 @@ namespace tpu::model {
 namespace {
 
 namespace seq = spec::seq;
+// A step may run this many times as long as the watchdog allows without progress.
+constexpr uint64_t kStepWatchdogs = 1000;
 
 uint64_t with_low(uint64_t value, uint32_t low) { return (value & ~uint64_t{0xffffffff}) | low; }
 uint64_t with_high(uint64_t value, uint32_t high) {
@@ -57,6 +59,7 @@ void Sequencer::start() {
   charged_ = false;
   stall_ = Stall::kNone;
   issued_ = 0;
+  marks_.clear();
   if (parts_.trace != nullptr) {
     parts_.trace->program(now, core_id_, true);
   }
@@ -217,8 +220,29 @@ void Sequencer::watchdog_method() {
             : stall_text());
     return;
   }
+  if (now_cycles() - run_since_ >= kStepWatchdogs * watchdog_cycles_) {
+    step_too_long();
+    return;
+  }
   seen_progress_ = perf_.progress;
   watchdog_event_.notify(from_cycles(watchdog_cycles_));
+}
+
+// Commands work and end, but the step does not: a loop that never ends.
+void Sequencer::step_too_long() {
+  const LoopMarks::Position at = marks_.innermost();
+  FaultInfo info;
+  info.code = TPU_FAULT_WATCHDOG;
+  info.pc = pc_;
+  info.detail = spec::fault::kDetailStepLimit;
+  info.op_id = at.op;
+  info.length = at.iteration;
+  fault_port->raise(info,
+                    "the step has run for " + std::to_string(now_cycles() - run_since_) +
+                        " cycles and does not end" +
+                        (at.iteration == 0 ? std::string()
+                                           : ", now in iteration " + std::to_string(at.iteration) +
+                                                 " of op " + std::to_string(at.op)));
 }
 
 void Sequencer::irq_method() {

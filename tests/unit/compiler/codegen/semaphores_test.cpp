@@ -132,6 +132,57 @@ TEST(Semaphores, CountsBalanceAndEachHasOneProducerAndOneWaiter) {
   }
 }
 
+// Between two drains every semaphore goes from zero to zero, and a label or branch stands only at a
+// drain.
+TEST(Semaphores, EveryPieceBalances) {
+  Listing l;
+  for (uint32_t piece = 0; piece < 6; ++piece) {
+    for (Item& item : random_listing(100 + piece, 40).items) {
+      l.items.push_back(std::move(item));
+    }
+    Control wait;
+    wait.kind = Control::Kind::kWait;
+    wait.item = static_cast<int>(l.items.size()) - 7;
+    l.append(wait);
+    l.append(Control{});
+  }
+  insert_semaphores(l, 128);
+  std::map<int, int> balance;
+  int drains = 0;
+  for (size_t i = 0; i < l.items.size(); ++i) {
+    if (const auto* insn = std::get_if<spec::ScalarInsn>(&l.items[i])) {
+      EXPECT_EQ(insn->op, static_cast<uint8_t>(spec::ScalarOp::kSwait));
+      balance[insn->rs1] -= insn->imm;
+      EXPECT_GE(balance[insn->rs1], 0);
+      const auto* control = std::get_if<Control>(&l.items[i - 1]);
+      ASSERT_NE(control, nullptr);
+      if (control->kind == Control::Kind::kDrain) {
+        ++drains;
+        for (const auto& [sem, count] : balance) {
+          EXPECT_EQ(count, 0) << "semaphore " << sem << " at item " << i;
+        }
+      }
+    } else if (const auto* c = std::get_if<Command>(&l.items[i])) {
+      for (const spec::Wait& w : c->head().wait) {
+        balance[w.sem] -= (w.flags & 1) != 0 ? w.value : 0;
+      }
+      for (const spec::Signal& s : c->head().signal) {
+        balance[s.sem] += (s.flags & 1) != 0 ? s.value : 0;
+      }
+    }
+  }
+  EXPECT_EQ(drains, 6);
+}
+
+TEST(Semaphores, ALabelInsideAPieceIsRefused) {
+  Listing l = random_listing(5, 4);
+  Control label;
+  label.kind = Control::Kind::kLabel;
+  label.label = 0;
+  l.append(label);
+  EXPECT_THROW(insert_semaphores(l, 128), Error);
+}
+
 TEST(Semaphores, TooFewAreAnError) {
   Listing l = random_listing(3, 200);
   EXPECT_THROW(insert_semaphores(l, 4), Error);
