@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-QUEUE_ORDER = ["dma_in", "mxu0", "mxu1", "vpu", "xlu", "dma_out", "dma_remote"]
+MARKS = "marks"  # row of the program's own marks: iterations of loops, branches
+QUEUE_ORDER = [MARKS, "dma_in", "mxu0", "mxu1", "vpu", "xlu", "dma_out", "dma_remote"]
 PALETTE = ["#4477aa", "#cc6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#ee8866", "#777777"]
 OPCODE_COLOURS = {"dma": "#4477aa", "fill": "#66ccee", "matmul": "#cc6677", "vpu_kernel": "#228833",
                   "transpose": "#ccbb44", "nop": "#bbbbbb"}
@@ -35,11 +36,19 @@ class Command:
 
 def read_trace(path: Path, core: int) -> list[Command]:
     """Commands of one core in the order of their start."""
-    commands = []
+    commands: list[Command] = []
+    open_marks: list[tuple[int, str]] = []
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             words = line.split()
             try:
+                if len(words) == 5 and words[2] == "mark":
+                    if int(words[1]) == core and words[3] == "begin":
+                        open_marks.append((int(words[0]), words[4]))
+                    elif int(words[1]) == core and open_marks:
+                        start, fields = open_marks.pop()
+                        commands.append(Command(start, int(words[0]), core, MARKS, "mark", fields))
+                    continue
                 command = Command(int(words[0]), int(words[1]), int(words[2]), words[3], words[4], " ".join(words[5:7]))
             except (IndexError, ValueError):
                 raise SystemExit(f"timeline: {path}:{number}: not a line of a trace: {line.strip()[:60]!r}") from None
@@ -162,7 +171,7 @@ def main() -> int:
     chosen = parts[arguments.launch]
     cycles = max(command.end for command in chosen) - min(command.start for command in chosen)
     title = arguments.title or f"TPU:{arguments.core}, one launch"
-    title += f": {len(chosen)} engine commands, {cycles / arguments.clock_mhz:.1f} us"
+    title += f": {sum(each.queue != MARKS for each in chosen)} engine commands, {cycles / arguments.clock_mhz:.1f} us"
     arguments.out.write_text(draw(chosen, arguments.clock_mhz, title), encoding="utf-8")
     return 0
 

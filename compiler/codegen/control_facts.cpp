@@ -68,7 +68,7 @@ int ControlFacts::registers(const Value* v) const {
       return need(0);
     case Kind::kRemainder:
     case Kind::kDivide:
-      return is_power_of_two(op.operands[1]) ? need(0) + 1 : kImpossible;
+      return is_power_of_two(op.operands[1]) ? std::max(need(0), 2) : kImpossible;
     case Kind::kAdd:
     case Kind::kSubtract:
     case Kind::kMultiply:

@@ -169,4 +169,104 @@ std::optional<CountedLoop> counted_loop(const Op& op) {
   return out;
 }
 
+namespace {
+
+using Range = std::optional<IntRange>;
+
+constexpr int kMaxRangeDepth = 12;
+
+// Nothing if the value may wrap around in its type.
+Range inside(const Type& type, IntRange r) {
+  switch (type.elem) {
+    case Elem::kI32:
+      return r.low >= INT32_MIN && r.high <= INT32_MAX ? Range(r) : std::nullopt;
+    case Elem::kU32:
+      return r.low >= 0 && r.high <= UINT32_MAX ? Range(r) : std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+Range range_at(const Value* v, int depth);
+
+Range counter_range(const Value* v) {
+  const Op* loop = v->owner == nullptr ? nullptr : v->owner->parent;
+  if (loop == nullptr || loop->kind != Kind::kWhile || v->owner != loop->regions[1].get()) {
+    return std::nullopt;
+  }
+  const auto counted = counted_loop(*loop);
+  if (!counted || static_cast<size_t>(v->index) != counted->index || counted->trips == 0) {
+    return std::nullopt;
+  }
+  const int64_t end = counted->last() - counted->step;
+  return IntRange{std::min(counted->first, end), std::max(counted->first, end)};
+}
+
+Range product(const IntRange& a, const IntRange& b) {
+  constexpr int64_t kLimit = int64_t{1} << 31;
+  for (const int64_t x : {a.low, a.high, b.low, b.high}) {
+    if (x > kLimit || x < -kLimit) {
+      return std::nullopt;
+    }
+  }
+  const auto [low, high] =
+      std::minmax({a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high});
+  return IntRange{low, high};
+}
+
+Range combined(Kind kind, const IntRange& a, const IntRange& b) {
+  switch (kind) {
+    case Kind::kAdd:
+      return IntRange{a.low + b.low, a.high + b.high};
+    case Kind::kSubtract:
+      return IntRange{a.low - b.high, a.high - b.low};
+    case Kind::kMultiply:
+      return product(a, b);
+    case Kind::kMinimum:
+      return IntRange{std::min(a.low, b.low), std::min(a.high, b.high)};
+    case Kind::kMaximum:
+      return IntRange{std::max(a.low, b.low), std::max(a.high, b.high)};
+    case Kind::kRemainder:
+      if (a.low < 0 || b.low <= 0) {
+        return std::nullopt;
+      }
+      return IntRange{0, std::min(a.high, b.high - 1)};
+    default:
+      return std::nullopt;
+  }
+}
+
+Range range_at(const Value* v, int depth) {
+  if (depth > kMaxRangeDepth || v->type.count() != 1 || !is_integer(v->type.elem)) {
+    return std::nullopt;
+  }
+  if (v->def == nullptr) {
+    return counter_range(v);
+  }
+  const Op& op = *v->def;
+  if (const Dense* c = scalar_constant(v)) {
+    return inside(v->type, {c->as_int(0), c->as_int(0)});
+  }
+  if (op.kind == Kind::kReshape || op.kind == Kind::kBroadcastInDim || op.kind == Kind::kConvert) {
+    const Range r = range_at(op.operands[0], depth + 1);
+    return r ? inside(v->type, *r) : r;
+  }
+  if (op.kind == Kind::kSelect) {
+    const Range a = range_at(op.operands[1], depth + 1), b = range_at(op.operands[2], depth + 1);
+    return a && b ? Range(IntRange{std::min(a->low, b->low), std::max(a->high, b->high)})
+                  : std::nullopt;
+  }
+  if (op.operands.size() != 2 || !is_elementwise(op.kind)) {
+    return std::nullopt;
+  }
+  const Range a = range_at(op.operands[0], depth + 1);
+  const Range b = a ? range_at(op.operands[1], depth + 1) : std::nullopt;
+  const Range r = b ? combined(op.kind, *a, *b) : std::nullopt;
+  return r ? inside(v->type, *r) : r;
+}
+
+}  // namespace
+
+std::optional<IntRange> range_of(const Value* v) { return range_at(v, 0); }
+
 }  // namespace tpu::compiler

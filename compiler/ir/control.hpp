@@ -25,4 +25,11 @@ struct CountedLoop {
 };
 std::optional<CountedLoop> counted_loop(const Op& op);
 
+// Bounds of a scalar integer (both inclusive) that follow from counters, constants and arithmetic
+// on them.
+struct IntRange {
+  int64_t low = 0, high = 0;
+};
+std::optional<IntRange> range_of(const Value* v);
+
 }  // namespace tpu::compiler

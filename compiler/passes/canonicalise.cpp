@@ -197,6 +197,11 @@ std::vector<Value*> apply(Op& op, Rewriter& rw, const Uses& uses) {
       return rules::branch(op, rw, uses);
     case Kind::kDynamicSlice:
       return rules::dynamic_slice(op, rw);
+    case Kind::kCompare:
+      return rules::compare(op, rw);
+    case Kind::kAnd:
+    case Kind::kOr:
+      return rules::truth(op);
     case Kind::kDotGeneral:
       return rules::dot_general(op, rw);
     case Kind::kTranspose: {

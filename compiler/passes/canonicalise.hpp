@@ -24,6 +24,8 @@
 //   counter's last value is a constant, a loop that never runs is its operands.
 // - if, case: a known branch is taken; results that nobody needs, or that are the same in all
 //   branches, go. dynamic_slice with constant starts: slice.
+// - comparisons of loop counters whose outcome their range decides: constant; and, or with a
+//   constant truth value.
 // - select with a constant predicate or equal choices; integer x + 0, x * 1, x - 0.
 #pragma once
 

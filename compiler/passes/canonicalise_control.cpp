@@ -196,6 +196,52 @@ std::vector<Value*> branch(Op& op, Rewriter& rw, const Uses& uses) {
   return values;
 }
 
+// Comparisons of counters that come out one way only, as those that make an index count from the
+// end where it is negative.
+std::vector<Value*> compare(Op& op, Rewriter& rw) {
+  if (!op.type().is_scalar() || !is_integer(op.operand_type(0).elem)) {
+    return {};
+  }
+  const auto a = range_of(op.operands[0]);
+  const auto b = a ? range_of(op.operands[1]) : std::nullopt;
+  if (!b) {
+    return {};
+  }
+  const auto decided = [&](bool always, bool never) {
+    return always || never
+               ? std::vector<Value*>{rw.constant(make_splat_int(op.type(), always ? 1 : 0))}
+               : std::vector<Value*>{};
+  };
+  const bool apart = a->high < b->low || b->high < a->low;
+  const bool same = a->low == a->high && b->low == b->high && a->low == b->low;
+  switch (op.as<CompareAttrs>().direction) {
+    case CompareDirection::kLt:
+      return decided(a->high < b->low, a->low >= b->high);
+    case CompareDirection::kLe:
+      return decided(a->high <= b->low, a->low > b->high);
+    case CompareDirection::kGt:
+      return decided(a->low > b->high, a->high <= b->low);
+    case CompareDirection::kGe:
+      return decided(a->low >= b->high, a->high < b->low);
+    case CompareDirection::kEq:
+      return decided(same, apart);
+    default:
+      return decided(apart, same);
+  }
+}
+
+// and, or of truth values with a constant.
+std::vector<Value*> truth(Op& op) {
+  for (const size_t i : {0u, 1u}) {
+    const Dense* c = constant_of(op.operands[i]);
+    if (op.type().elem == Elem::kI1 && c != nullptr && (c->splat || c->type.count() == 1)) {
+      const bool decides = (c->as_int(0) != 0) == (op.kind == Kind::kOr);
+      return {op.operands[decides ? i : 1 - i]};
+    }
+  }
+  return {};
+}
+
 // Constant starts: a slice, clamped as the op says.
 std::vector<Value*> dynamic_slice(Op& op, Rewriter& rw) {
   const Dims &from = op.operand_type(0).dims, &sizes = op.as<DimsAttrs>().dims;

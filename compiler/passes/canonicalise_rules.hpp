@@ -19,5 +19,7 @@ std::vector<Value*> transpose_of_dot(Op& op, Rewriter& rw, const Uses& uses);
 std::vector<Value*> while_loop(Op& op, Rewriter& rw, const Uses& uses);
 std::vector<Value*> branch(Op& op, Rewriter& rw, const Uses& uses);
 std::vector<Value*> dynamic_slice(Op& op, Rewriter& rw);
+std::vector<Value*> compare(Op& op, Rewriter& rw);
+std::vector<Value*> truth(Op& op);
 
 }  // namespace tpu::compiler::rules

@@ -45,6 +45,15 @@ class Timeline(unittest.TestCase):
         self.assertAlmostEqual(float(bars[0].get("width")), 2 * float(bars[1].get("width")), delta=0.2)
         self.assertNotEqual(bars[1].get("y"), bars[2].get("y"))
 
+    def test_marks_have_a_row(self) -> None:
+        marks = "50 0 mark begin op=7\n60 0 mark begin op=8\n60 1 mark begin op=9\n70 0 mark end op=8\n2000 0 mark end op=7\n"
+        done, path = self.draw(marks + TRACE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        root = ET.parse(path).getroot()
+        self.assertIn("marks", [text.text for text in root.iter(SVG + "text")])
+        tips = [title.text for title in root.iter(SVG + "title")]
+        self.assertEqual(tips[:2], ["mark op=7, 1.95 us", "mark op=8, 0.01 us"])
+
     def test_another_launch_and_core(self) -> None:
         done, path = self.draw(TRACE, "--launch", "1")
         self.assertEqual(done.returncode, 0, done.stderr)

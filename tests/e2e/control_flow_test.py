@@ -1,0 +1,175 @@
+"""Control flow on eight cores, in timing-only runs, and loops that never end.
+
+Usage: control_flow_test.py --bin DIR [--only SUBSTRING]
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import jax_reference as reference
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import PartitionSpec as P
+
+CORES = 8
+
+
+def _sharded(function: Callable, outputs: object, *inputs: object) -> Callable:
+    """A shard_map over all cores with the given input and output specs."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:CORES]), ("data",))
+    return jax.shard_map(function, mesh=mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
+
+
+def _export(function: Callable, inputs: tuple) -> jax.export.Exported:
+    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in inputs]
+    return jax.export.export(jax.jit(function), platforms=["cpu"])(*shapes)
+
+
+def _train(w: jax.Array, x: jax.Array, y: jax.Array) -> tuple:
+    """Six steps of data-parallel momentum SGD in one program: a scan with an all_reduce in its body."""
+    def step(state, batch):
+        w, m = state
+        a, b = batch
+        loss, g = jax.value_and_grad(lambda p: jnp.mean((jnp.tanh(a @ p) - b) ** 2))(w)
+        g, loss = lax.pmean(g, "data"), lax.pmean(loss, "data")
+        m = 0.9 * m + g
+        return (w - 0.1 * m, m), loss
+    (w, _), losses = lax.scan(step, (w, jnp.zeros_like(w)), (x, y))
+    return w, losses
+
+
+def _until_small(x: jax.Array) -> tuple:
+    """Halves everything until the sum over all cores is small; the condition needs the sum."""
+    def body(state):
+        v, _, n = state
+        v = v * 0.5
+        return v, lax.psum(jnp.sum(jnp.abs(v)), "data"), n + 1
+    return lax.while_loop(lambda s: s[1] > 5.0, body, (x, jnp.float32(1e9), jnp.int32(0)))
+
+
+def _own_way(x: jax.Array) -> jax.Array:
+    """Every core runs as many iterations as its number, and then its own branch."""
+    i = lax.axis_index("data")
+    x = lax.fori_loop(0, i, lambda k, v: v + 1.0, x)
+    x = lax.switch(i, [lambda v: v, lambda v: v * 2, lambda v: -v], x)
+    return x + lax.psum(x, "data")
+
+
+def eight_cores(bins: Path, folder: Path) -> str | None:
+    """Training loops and conditions over all cores, against JAX, under the checker."""
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(12, 5)).astype(np.float32)
+    x, y = rng.normal(size=(6, 32, 12)).astype(np.float32), rng.normal(size=(6, 32, 5)).astype(np.float32)
+    wide = rng.normal(size=(16, 40)).astype(np.float32)
+    cases = {
+        "train": (_sharded(_train, (P(), P()), P(), P(None, "data"), P(None, "data")), (w, x, y), 2e-2),
+        "until_small": (_sharded(_until_small, (P("data"), P(), P()), P("data")), (wide,), 1e-5),
+        "own_way": (_sharded(_own_way, P("data"), P("data")), (wide,), 1e-6),
+    }
+    for name, (function, inputs, limit) in cases.items():
+        where = folder / name
+        where.mkdir()
+        exported = _export(function, inputs)
+        failure = reference.compile_and_run(bins, where, exported, inputs, "--check")
+        if failure:
+            return f"{name}: {failure}"
+        for index, theirs in enumerate(reference.run(exported, inputs, round_dots=True)):
+            ours = np.load(where / f"{index}.npy")
+            gap = reference.relative_l2(ours, theirs)
+            if ours.shape != theirs.shape or gap > limit:
+                return f"{name}: result {index}: relative L2 {gap:.3g}, allowed {limit:.3g}"
+    return None
+
+
+def _compile(bins: Path, folder: Path, function: Callable, inputs: tuple) -> subprocess.CompletedProcess:
+    (folder / "p.mlirbc").write_bytes(_export(function, inputs).mlir_module_serialized)
+    return subprocess.run([str(bins / "tpuc"), str(folder / "p.mlirbc"), "-o", str(folder / "p.tpuexe"), "-v"],
+                          capture_output=True, text=True, check=False, timeout=60)
+
+
+def _run(bins: Path, folder: Path, inputs: tuple, *options: str) -> subprocess.CompletedProcess:
+    return subprocess.run([str(bins / "tpuboard"), "run", str(folder / "p.tpuexe"),
+                           *reference.save_inputs(folder, [np.asarray(x) for x in inputs]), *options],
+                          capture_output=True, text=True, check=False, timeout=120)
+
+
+def _line(word: str) -> str:
+    """File and line of this file's line that holds `word` (not this call)."""
+    lines = Path(__file__).read_text().splitlines()
+    return f"{Path(__file__).name}:{next(i for i, text in enumerate(lines, 1) if word in text)}"
+
+
+VECTOR = np.arange(1, 9, dtype=np.float32)
+
+
+def refused(bins: Path, folder: Path) -> str | None:
+    """A collective under a condition that differs between cores: the op and its line."""
+    function = _sharded(lambda x: lax.cond(jnp.sum(x) > 3, lambda v: lax.psum(v, "data"), lambda v: v, x),  # psum-line
+                        P("data"), P("data"))
+    done = _compile(bins, folder, function, (np.ones((8, 4), np.float32),))
+    words = ("same on all cores", "all_reduce", _line("# psum-line"))
+    missing = [word for word in words if word not in done.stderr]
+    return f"exit {done.returncode}, {missing} not in: {done.stderr}" if done.returncode != 1 or missing else None
+
+
+def endless(bins: Path, folder: Path) -> str | None:
+    """A loop that never ends: a fault with its line and the iteration; the limit comes from the board."""
+    loop = lambda x: lax.while_loop(lambda s: jnp.sum(s) > -1, lambda s: s * 0.5, x)  # endless-line
+    done = _compile(bins, folder, loop, (VECTOR,))
+    if done.returncode != 0:
+        return done.stderr
+    done = _run(bins, folder, (VECTOR,), "--set", "mgmt.watchdog_us=50")
+    words = ("WATCHDOG", "does not end", "iteration", _line("# endless-line"))
+    missing = [word for word in words if word not in done.stderr + done.stdout]
+    return f"exit {done.returncode}, {missing} not in: {done.stdout}{done.stderr}" if done.returncode == 0 or missing else None
+
+
+def timing_only(bins: Path, folder: Path) -> str | None:
+    """Counted loops run without data; a condition, branch or index from data is an error."""
+    counted = lambda x: lax.fori_loop(0, 5, lambda i, c: lax.dynamic_update_index_in_dim(
+        c, c[i] + i.astype(jnp.float32), (i + 3) % 8, 0), x)
+    matrix = np.ones((8, 30), np.float32)
+    by_data = {
+        "while": (lambda x: lax.while_loop(lambda s: jnp.sum(s) > 1, lambda s: s * 0.5, x), (VECTOR,)),
+        "cond": (lambda x: lax.cond(x[0] > 0, lambda v: v, lambda v: -v, x), (VECTOR,)),
+        "index": (lambda x, i: lax.dynamic_slice(x, (i,), (2,)), (VECTOR, np.asarray(1, np.int32))),
+    }
+    done = _compile(bins, folder, counted, (matrix,))
+    done = _run(bins, folder, (matrix,), "--no-data") if done.returncode == 0 else done
+    if done.returncode != 0:
+        return f"counted: {done.stdout}{done.stderr}"
+    for name, (function, inputs) in by_data.items():
+        done = _compile(bins, folder, function, inputs)
+        done = _run(bins, folder, inputs, "--no-data") if done.returncode == 0 else done
+        if done.returncode == 0 or "no-data" not in done.stderr + done.stdout and "detail 0xc" not in done.stderr + done.stdout:
+            return f"{name}: exit {done.returncode}: {done.stdout}{done.stderr}"
+    return None
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=Path, required=True)
+    parser.add_argument("--only", default="")
+    args = parser.parse_args()
+    failed = 0
+    for test in (eight_cores, refused, endless, timing_only):
+        if args.only in test.__name__:
+            with tempfile.TemporaryDirectory() as scratch:
+                problem = test(args.bin, Path(scratch))
+            failed += problem is not None
+            print(f"{test.__name__}: {problem or 'passed'}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
