@@ -323,6 +323,36 @@ void Emitter::emit_empty(const Kernel& k, uint32_t id) {
   }
 }
 
+// True if `made` may lie where `old` lies in VMEM: no block of `old` is loaded after the block of
+// `made` has been stored (the register allocator loads operands again rather than keep them).
+bool Emitter::stores_last(const Kernel& k, const Value* made, const Value* old) {
+  VpuGenOptions options;
+  choose_roles(k.nest, options);
+  for (size_t n = 0; n < k.nest.nodes.size(); ++n) {
+    if (std::find(k.writes.begin(), k.writes.end(), k.nest.nodes[n].op->result()) !=
+        k.writes.end()) {
+      options.stores.push_back(static_cast<int>(n));
+    }
+  }
+  const VpuGenResult gen = generate_vpu(k.nest, options);
+  bool stored = false;
+  for (const spec::VpuInsn& i : gen.program.code) {
+    const auto op = static_cast<spec::VpuOp>(i.op);
+    if (op != spec::VpuOp::kLoad && op != spec::VpuOp::kStore) {
+      continue;
+    }
+    const AccessRole& role = gen.roles.at(i.imm);
+    const auto index = static_cast<size_t>(role.index);
+    if (role.kind == AccessRole::Kind::kStore) {
+      stored = stored || k.nest.nodes[index].op->result() == made;
+    } else if (stored && role.kind == AccessRole::Kind::kLoad &&
+               k.nest.accesses[index].value == old) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void Emitter::emit_loop(const Kernel& k) {
   const uint32_t id = op_id(k);
   if (k.nest.elements() == 0) {

@@ -211,10 +211,9 @@ void Emitter::aim_at_home(const KernelProgram& region, const Value* made, const 
     b.must_store = true;
     return;
   }
-  // A vector kernel may load an operand again after it has stored a part of the result.
   const bool reads_old = old != nullptr && std::find(maker->reads.begin(), maker->reads.end(),
                                                      old) != maker->reads.end();
-  if (!reads_old) {
+  if (!reads_old || (maker->kind == KernelClass::kLoop && stores_last(*maker, made, old))) {
     b.target = home.vmem;
   }
 }

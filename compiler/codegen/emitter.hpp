@@ -149,6 +149,7 @@ class Emitter {
   void emit_tile(const Kernel& k, LoopPlan& plan, const Dims& start, const Dims& count, bool first,
                  bool last, int64_t number, uint32_t id);
   void release_loop(LoopPlan& plan);
+  static bool stores_last(const Kernel& k, const Value* made, const Value* old);
 
   // emit_contraction.cpp
   struct DotPlan;
