@@ -187,21 +187,6 @@ Range inside(const Type& type, IntRange r) {
   }
 }
 
-Range range_at(const Value* v, int depth);
-
-Range counter_range(const Value* v) {
-  const Op* loop = v->owner == nullptr ? nullptr : v->owner->parent;
-  if (loop == nullptr || loop->kind != Kind::kWhile || v->owner != loop->regions[1].get()) {
-    return std::nullopt;
-  }
-  const auto counted = counted_loop(*loop);
-  if (!counted || static_cast<size_t>(v->index) != counted->index || counted->trips == 0) {
-    return std::nullopt;
-  }
-  const int64_t end = counted->last() - counted->step;
-  return IntRange{std::min(counted->first, end), std::max(counted->first, end)};
-}
-
 Range product(const IntRange& a, const IntRange& b) {
   constexpr int64_t kLimit = int64_t{1} << 31;
   for (const int64_t x : {a.low, a.high, b.low, b.high}) {
@@ -236,37 +221,54 @@ Range combined(Kind kind, const IntRange& a, const IntRange& b) {
   }
 }
 
-Range range_at(const Value* v, int depth) {
+Range range_at(const Value* v, const CounterRanges& counters, int depth) {
   if (depth > kMaxRangeDepth || v->type.count() != 1 || !is_integer(v->type.elem)) {
     return std::nullopt;
   }
   if (v->def == nullptr) {
-    return counter_range(v);
+    const auto it = counters.find(v);
+    return it == counters.end() ? std::nullopt : Range(it->second);
   }
   const Op& op = *v->def;
   if (const Dense* c = scalar_constant(v)) {
     return inside(v->type, {c->as_int(0), c->as_int(0)});
   }
   if (op.kind == Kind::kReshape || op.kind == Kind::kBroadcastInDim || op.kind == Kind::kConvert) {
-    const Range r = range_at(op.operands[0], depth + 1);
+    const Range r = range_at(op.operands[0], counters, depth + 1);
     return r ? inside(v->type, *r) : r;
   }
   if (op.kind == Kind::kSelect) {
-    const Range a = range_at(op.operands[1], depth + 1), b = range_at(op.operands[2], depth + 1);
+    const Range a = range_at(op.operands[1], counters, depth + 1),
+                b = range_at(op.operands[2], counters, depth + 1);
     return a && b ? Range(IntRange{std::min(a->low, b->low), std::max(a->high, b->high)})
                   : std::nullopt;
   }
   if (op.operands.size() != 2 || !is_elementwise(op.kind)) {
     return std::nullopt;
   }
-  const Range a = range_at(op.operands[0], depth + 1);
-  const Range b = a ? range_at(op.operands[1], depth + 1) : std::nullopt;
+  const Range a = range_at(op.operands[0], counters, depth + 1);
+  const Range b = a ? range_at(op.operands[1], counters, depth + 1) : std::nullopt;
   const Range r = b ? combined(op.kind, *a, *b) : std::nullopt;
   return r ? inside(v->type, *r) : r;
 }
 
 }  // namespace
 
-std::optional<IntRange> range_of(const Value* v) { return range_at(v, 0); }
+CounterRanges counter_ranges(const Region& region) {
+  CounterRanges out;
+  walk(region, [&](const Op& op) {
+    const auto loop = counted_loop(op);
+    if (loop && loop->trips > 0) {
+      const int64_t end = loop->last() - loop->step;
+      out[op.regions[1]->args[loop->index].get()] = {std::min(loop->first, end),
+                                                     std::max(loop->first, end)};
+    }
+  });
+  return out;
+}
+
+std::optional<IntRange> range_of(const Value* v, const CounterRanges& counters) {
+  return range_at(v, counters, 0);
+}
 
 }  // namespace tpu::compiler

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/graph.hpp"
@@ -25,11 +26,14 @@ struct CountedLoop {
 };
 std::optional<CountedLoop> counted_loop(const Op& op);
 
-// Bounds of a scalar integer (both inclusive) that follow from counters, constants and arithmetic
-// on them.
-struct IntRange {
+struct IntRange {  // both inclusive
   int64_t low = 0, high = 0;
 };
-std::optional<IntRange> range_of(const Value* v);
+// What the counters of all counted loops in a region are inside of their bodies.
+using CounterRanges = std::unordered_map<const Value*, IntRange>;
+CounterRanges counter_ranges(const Region& region);
+
+// Bounds of a scalar integer that follow from counters, constants and arithmetic on them.
+std::optional<IntRange> range_of(const Value* v, const CounterRanges& counters);
 
 }  // namespace tpu::compiler

@@ -165,7 +165,14 @@ std::vector<Value*> no_elements(const Op& op, Rewriter& rw) {
   return empty ? std::vector<Value*>{rw.constant(make_splat(op.type(), 0))} : std::vector<Value*>{};
 }
 
-std::vector<Value*> apply(Op& op, Rewriter& rw, const Uses& uses) {
+// Facts of the graph before a sweep, while all its regions are whole.
+struct Facts {
+  Uses uses;
+  CounterRanges counters;
+};
+
+std::vector<Value*> apply(Op& op, Rewriter& rw, const Facts& facts) {
+  const Uses& uses = facts.uses;
   if (auto out = no_elements(op, rw); !out.empty()) {
     return out;
   }
@@ -198,7 +205,7 @@ std::vector<Value*> apply(Op& op, Rewriter& rw, const Uses& uses) {
     case Kind::kDynamicSlice:
       return rules::dynamic_slice(op, rw);
     case Kind::kCompare:
-      return rules::compare(op, rw);
+      return rules::compare(op, rw, facts.counters);
     case Kind::kAnd:
     case Kind::kOr:
       return rules::truth(op);
@@ -220,9 +227,9 @@ bool canonicalise(Module& module) {
   const auto run = [&any](Region& region) {
     bool changed = true;
     for (int round = 0; changed && round < kMaxRounds; ++round) {
-      const Uses uses = compute_uses(region);
+      const Facts facts{compute_uses(region), counter_ranges(region)};
       Rewriter rw;
-      changed = rw.run(region, [&](Op& op, Rewriter& r) { return apply(op, r, uses); });
+      changed = rw.run(region, [&](Op& op, Rewriter& r) { return apply(op, r, facts); });
       any = any || changed;
     }
   };

@@ -198,12 +198,12 @@ std::vector<Value*> branch(Op& op, Rewriter& rw, const Uses& uses) {
 
 // Comparisons of counters that come out one way only, as those that make an index count from the
 // end where it is negative.
-std::vector<Value*> compare(Op& op, Rewriter& rw) {
+std::vector<Value*> compare(Op& op, Rewriter& rw, const CounterRanges& counters) {
   if (!op.type().is_scalar() || !is_integer(op.operand_type(0).elem)) {
     return {};
   }
-  const auto a = range_of(op.operands[0]);
-  const auto b = a ? range_of(op.operands[1]) : std::nullopt;
+  const auto a = range_of(op.operands[0], counters);
+  const auto b = a ? range_of(op.operands[1], counters) : std::nullopt;
   if (!b) {
     return {};
   }

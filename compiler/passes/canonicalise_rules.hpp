@@ -2,6 +2,7 @@
 // values, or nothing if it does not apply.
 #pragma once
 
+#include "ir/control.hpp"
 #include "passes/rewriter.hpp"
 
 namespace tpu::compiler::rules {
@@ -19,7 +20,7 @@ std::vector<Value*> transpose_of_dot(Op& op, Rewriter& rw, const Uses& uses);
 std::vector<Value*> while_loop(Op& op, Rewriter& rw, const Uses& uses);
 std::vector<Value*> branch(Op& op, Rewriter& rw, const Uses& uses);
 std::vector<Value*> dynamic_slice(Op& op, Rewriter& rw);
-std::vector<Value*> compare(Op& op, Rewriter& rw);
+std::vector<Value*> compare(Op& op, Rewriter& rw, const CounterRanges& counters);
 std::vector<Value*> truth(Op& op);
 
 }  // namespace tpu::compiler::rules
