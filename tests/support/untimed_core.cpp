@@ -412,9 +412,6 @@ struct UntimedMachine::State {
       case ScalarOp::kShri:
         out = rs1 >> imm;
         break;
-      case ScalarOp::kSeq:
-        out = rs1 == rs2 ? 1 : 0;
-        break;
       case ScalarOp::kRid:
         out = static_cast<uint64_t>(&c - cores.data());
         break;

@@ -109,6 +109,26 @@ TEST(Control, AnUpdatedValueIsNotOverwrittenByItsSuccessor) {
   });
 }
 
+// A condition may compute with carried values, but not in their place.
+TEST(Control, AConditionChangesNothing) {
+  check_both([](GraphBuilder& b) {
+    Value* x = b.arg(f32({64}));
+    Builder r(b.region());
+    b.done(r.loop(
+        {x, r.number(f32({}), 0)},
+        [](Builder& in, const Values& a) {
+          Value* zero = in.number(i32({}), 0);
+          Value* changed = in.update(a[0], in.op(Kind::kReshape, {a[1]}, f32({1})), {zero});
+          Value* first = in.slice(changed, {zero}, {1});
+          return Values{in.compare(CompareDirection::kLt, in.op(Kind::kReshape, {first}, f32({})),
+                                   in.number(f32({}), 4))};
+        },
+        [](Builder& in, const Values& a) {
+          return Values{in.add(a[0], a[0]), in.add(a[1], in.number(f32({}), 1))};
+        }));
+  });
+}
+
 TEST(Control, BranchesBothWaysWithValuesFromOutside) {
   for (const double which : {0.0, 1.0}) {
     check_both([&](GraphBuilder& b) {

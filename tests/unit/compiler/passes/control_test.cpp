@@ -144,6 +144,25 @@ TEST(ControlPasses, NothingLeavesABranch) {
   EXPECT_EQ(branch->regions[1]->ops.size(), 2u);
 }
 
+// What a counter's range decides is decided; the loop's own condition stays.
+TEST(ControlPasses, ComparisonsOfCountersFold) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({8}));
+  Builder r(b.region());
+  const Values out = r.times(8, {x}, [](Builder& in, const Values& a) {
+    Value* i = in.op(Kind::kSubtract, {in.number(i32({}), 7), a[0]}, i32({}));
+    Value* negative = in.compare(CompareDirection::kLt, i, in.number(i32({}), 0));
+    Value* wrapped = in.add(i, in.number(i32({}), 8));
+    Value* at = in.op(Kind::kSelect, {negative, wrapped, i}, i32({}));
+    return Values{in.update(a[1], in.slice(a[1], {at}, {1}), {a[0]})};
+  });
+  simplified(b.done(out));
+  const Op* loop = find(b.module(), Kind::kWhile);
+  ASSERT_NE(loop, nullptr);
+  EXPECT_EQ(find(b.module(), Kind::kSelect), nullptr);
+  EXPECT_TRUE(counted_loop(*loop).has_value());
+}
+
 struct Trips {
   CompareDirection direction;
   int64_t first, step, limit, trips;  // -1: not counted
