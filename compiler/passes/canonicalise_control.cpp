@@ -112,6 +112,35 @@ std::vector<Value*> taken(const Region& region, Rewriter& rw) {
 
 }  // namespace
 
+namespace {
+
+bool same_constant(const Value* a, const Value* b) {
+  const Dense *x = constant_of(a), *y = constant_of(b);
+  return x != nullptr && y != nullptr && x->type == y->type && x->type.is_scalar() &&
+         x->as_int(0) == y->as_int(0);
+}
+
+// True if carried value `j` starts and steps as the counter `c` does: lax.fori_loop carries the
+// index of its body beside the counter of its loop.
+bool follows(const Op& op, size_t j, size_t c) {
+  const Region& body = *op.regions[1];
+  const Op *mine = body.terminator()->operands[j]->def, *its = body.terminator()->operands[c]->def;
+  if (j == c || op.type(j) != op.type(c) || !same_constant(op.operands[j], op.operands[c]) ||
+      mine == nullptr || its == nullptr || mine->kind != Kind::kAdd || its->kind != Kind::kAdd) {
+    return false;
+  }
+  const auto steps = [&](const Op& add, size_t arg) {
+    const Value* a = body.args[arg].get();
+    return add.operands[0] == a   ? add.operands[1]
+           : add.operands[1] == a ? add.operands[0]
+                                  : nullptr;
+  };
+  const Value *my_step = steps(*mine, j), *its_step = steps(*its, c);
+  return my_step != nullptr && its_step != nullptr && same_constant(my_step, its_step);
+}
+
+}  // namespace
+
 std::vector<Value*> while_loop(Op& op, Rewriter& rw, const Uses& uses) {
   const auto counted = counted_loop(op);
   if (counted && counted->trips == 0) {
@@ -122,23 +151,28 @@ std::vector<Value*> while_loop(Op& op, Rewriter& rw, const Uses& uses) {
   const std::vector<bool> live = live_carried(op, uses);
   std::vector<Value*> values(n, nullptr);
   std::vector<bool> kept(n, true);
-  std::unordered_map<const Value*, Value*> invariant;
+  std::unordered_map<const Value*, Value*> known_as;
   for (size_t i = 0; i < n; ++i) {
     Value* init = op.operands[i];
     const bool same = body.terminator()->operands[i] == body.args[i].get();
     if (same || !live[i]) {
       kept[i] = false;
       values[i] = init;
-      invariant[body.args[i].get()] = init;
-      invariant[cond.args[i].get()] = init;
+      known_as[body.args[i].get()] = init;
+      known_as[cond.args[i].get()] = init;
+    } else if (counted && follows(op, i, counted->index)) {
+      kept[i] = false;
+      values[i] = rw.constant(make_splat_int(op.type(i), counted->last()));
+      known_as[body.args[i].get()] = body.args[counted->index].get();
+      known_as[cond.args[i].get()] = cond.args[counted->index].get();
     }
   }
   const bool known = counted && uses.contains(op.result(counted->index));
   if (std::all_of(kept.begin(), kept.end(), [](bool k) { return k; }) && !known) {
     return {};
   }
-  replace_all_uses(cond, invariant);
-  replace_all_uses(body, invariant);
+  replace_all_uses(cond, known_as);
+  replace_all_uses(body, known_as);
   std::vector<Value*> operands = op.operands;
   keep(operands, kept);
   // The condition returns one value, whatever is carried.

@@ -163,6 +163,22 @@ TEST(ControlPasses, ComparisonsOfCountersFold) {
   EXPECT_TRUE(counted_loop(*loop).has_value());
 }
 
+TEST(ControlPasses, ASecondCounterIsTheFirst) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({8}));
+  Builder r(b.region());
+  Value* start = r.number(i32({}), 0);
+  const Values out = r.times(8, {start, x}, [](Builder& in, const Values& a) {
+    return Values{in.add(a[1], in.number(i32({}), 1)),
+                  in.update(a[2], in.slice(a[2], {a[1]}, {1}), {a[0]})};
+  });
+  simplified(b.done(out));
+  const Op* loop = find(b.module(), Kind::kWhile);
+  ASSERT_NE(loop, nullptr);
+  EXPECT_EQ(loop->operands.size(), 2u) << print(b.module());
+  EXPECT_EQ(b.module().main->body.terminator()->operands[0]->def->kind, Kind::kConstant);
+}
+
 struct Trips {
   CompareDirection direction;
   int64_t first, step, limit, trips;  // -1: not counted
