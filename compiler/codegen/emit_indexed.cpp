@@ -164,9 +164,9 @@ void Emitter::emit_indexed_read(const Kernel& k, uint32_t id) {
 bool Emitter::may_take(const Kernel& k, const Buffer& from) const {
   const Value& v = *from.value;
   const Region* region = k.ops[0]->parent;
-  const bool here = v.def != nullptr ? v.def->parent == region
-                                     : v.owner == region && (region->parent == nullptr ||
-                                                             is_carried_here(from));
+  const bool here = v.def != nullptr
+                        ? v.def->parent == region
+                        : v.owner == region && (region->parent == nullptr || is_carried_here(from));
   return here && next_read(from) == INT32_MAX &&
          std::count(k.reads.begin(), k.reads.end(), &v) == 1;
 }
