@@ -13,7 +13,9 @@ namespace {
 
 std::optional<int64_t> scalar_constant(const Value* v) {
   const Dense* d = constant_of(v);
-  return d != nullptr && v->type.is_scalar() ? std::optional<int64_t>(d->as_int(0)) : std::nullopt;
+  return d != nullptr && v->type.is_scalar() && is_integer(v->type.elem)
+             ? std::optional<int64_t>(d->as_int(0))
+             : std::nullopt;
 }
 
 struct Counter {
