@@ -227,15 +227,17 @@ void Emitter::emit_indexed_write(const Kernel& k, uint32_t id) {
 
 void Emitter::emit_indexed(const Kernel& k) {
   const uint32_t id = op_id(k);
-  const Op& op = *k.ops[0];
-  switch (op.kind) {
+  switch (k.ops[0]->kind) {
     case Kind::kIndexedRead:
       return emit_indexed_read(k, id);
     case Kind::kIndexedWrite:
       return emit_indexed_write(k, id);
     default:
-      throw Error("updates of windows that may meet are not supported for this shape", "scatter",
-                  op.loc);
+      try {
+        return emit_indexed_combine(k, id);
+      } catch (const VmemFull&) {
+        too_large(k);
+      }
   }
 }
 

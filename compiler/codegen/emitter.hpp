@@ -275,6 +275,19 @@ class Emitter {
   bool may_take(const Kernel& k, const Buffer& from) const;
   void copy_of(Buffer& from, Buffer& to, bool may_take, uint32_t id);
 
+  // emit_combine.cpp
+  struct CombineBody;
+  void emit_indexed_combine(const Kernel& k, uint32_t id);
+  void vmem_copy_of(const Kernel& k, size_t i, uint32_t id);
+  static void make_body(const Op& op, CombineBody& body);
+  void combine_record(const Op& op, const CombineBody& body, const std::vector<int64_t>& targets,
+                      const std::vector<int64_t>& updates, const std::vector<MemRange>& windows,
+                      uint32_t id);
+  void combine_piece(const Op& op, const CombineBody& body, const spec::Addr& list, int64_t records,
+                     const std::vector<int64_t>& targets, const std::vector<int64_t>& updates,
+                     const std::vector<MemRange>& windows, uint32_t id);
+  void tight(Control::Kind kind, int label, spec::ScalarInsn insn = {});
+
   // emit_exchange.cpp
   struct Link {       // to a partner
     int64_t channel;  // names its semaphores

@@ -67,6 +67,9 @@ struct Control {
   int label = -1;
   int item = -1;
   int64_t trips = -1;
+  // Of a label or branch: of a loop of one queue whose commands wait for nothing and signal nothing
+  // (a drain stands before it, a nop of that queue with its accesses behind it). It is not drained.
+  bool tight = false;
   spec::ScalarInsn insn{};
 };
 

@@ -73,7 +73,7 @@ class Inserter {
       }
       case Control::Kind::kLabel:
       case Control::Kind::kBranch:
-        if (!drained_) {
+        if (!drained_ && !control.tight) {
           throw Error("internal: a branch or label stands inside a straight-line piece");
         }
         break;

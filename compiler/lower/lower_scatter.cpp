@@ -23,6 +23,8 @@ constexpr int64_t kComparedInAll = int64_t{1} << 26;  // keeps the host's work i
 constexpr int64_t kSmallTarget = int64_t{1} << 16;    // elements: rewritten as a whole
 constexpr int64_t kRoundBytes = int64_t{2} << 20;     // of windows in one round
 constexpr int64_t kMaxRounds = 1024;
+constexpr int64_t kFewRecords = 64;        // windows of more than
+constexpr int64_t kLargeWindow = 1 << 14;  // elements: a round for each
 
 bool contains(const Dims& list, int64_t d) {
   return std::find(list.begin(), list.end(), d) != list.end();
@@ -281,53 +283,115 @@ class Scatter {
     return write(target, list, updates, {all.begin() + list->type.rank(), all.end()});
   }
 
+  // The updates as rows: place of each in units, values [rows, width]. Windows are equal or
+  // disjoint.
+  struct Rows {
+    Value* places = nullptr;
+    std::vector<Value*> updates;
+    Dims window;
+    int64_t unit = 1;
+
+    int64_t count() const { return places->type.dims[0]; }
+    int64_t width() const { return Type{Elem::kI8, window}.count(); }
+  };
+
+  // Windows of several elements in a dim where they can begin anywhere could overlap in part: with
+  // `split` they are cut into windows of one element there, in ascending order.
+  Rows rows_of(IndexSpace& space, bool split) {
+    Rows r;
+    r.window = space.window();
+    r.unit = space.unit();
+    const Dims strides = row_major_strides(targets_[0]->type.dims);
+    Dims shape{space.count()}, dims;
+    for (const IndexSpace::Axis& axis : space.axes()) {
+      int64_t& size = r.window[static_cast<size_t>(axis.dim)];
+      if (split && axis.limit > 0 && size > 1) {
+        dims.push_back(axis.dim);
+        shape.push_back(size);
+        size = 1;
+      }
+    }
+    Value* base =
+        b_.broadcast(b_.reshape(space.places(false, r.unit), {space.count()}), shape, {0});
+    Value* at = base;
+    Dims perm{0};
+    for (size_t i = 0; i < dims.size(); ++i) {
+      const int64_t step = strides[static_cast<size_t>(dims[i])] / r.unit;
+      Value* more = b_.iota(base->type, static_cast<int64_t>(i) + 1);
+      at = b_.add(at, step == 1 ? more : b_.mul(more, b_.splat_int(base->type, step)));
+      perm.push_back(dims[i] + 1);
+    }
+    if (!dims.empty()) {
+      Value* inside = b_.compare(CompareDirection::kGe, base, b_.splat_int(base->type, 0));
+      at = b_.select(inside, at, b_.splat_int(base->type, -1));
+    }
+    const int64_t count = at->type.count();
+    r.places = b_.reshape(at, {count});
+    for (int64_t d = 0; d < static_cast<int64_t>(r.window.size()); ++d) {
+      if (!contains(dims, d)) {
+        perm.push_back(d + 1);
+      }
+    }
+    Dims whole{space.count()};
+    whole.insert(whole.end(), space.window().begin(), space.window().end());
+    for (Value* u : updates_) {
+      u = b_.reshape(u, whole);
+      u = dims.empty() ? u : b_.transpose(u, perm);
+      r.updates.push_back(b_.reshape(u, {count, r.width()}));
+    }
+    return r;
+  }
+
   std::vector<Value*> rounds(IndexSpace& space) {
-    const int64_t records = space.count(), width = space.window_elements(), unit = space.unit();
+    // One update a round needs no order between windows.
+    const bool alone = a_.unique_indices || space.count() == 1 ||
+                       (space.count() <= kFewRecords && space.window_elements() > kLargeWindow);
+    const Rows all = rows_of(space, !alone);
+    const int64_t records = all.count();
     int64_t bytes = 0;
     for (const Value* t : targets_) {
-      bytes += width * elem_bytes(t->type.elem);
+      bytes += all.width() * elem_bytes(t->type.elem);
     }
-    const int64_t step =
-        a_.unique_indices ? records : std::clamp<int64_t>(kRoundBytes / bytes, 1, records);
+    int64_t step = std::clamp<int64_t>(kRoundBytes / bytes, 1, records);
+    if (alone) {
+      step = a_.unique_indices ? records : 1;
+    }
     if ((records + step - 1) / step > kMaxRounds) {
       throw Error("more than " + std::to_string(kMaxRounds) +
                       " rounds of updates; scatter fewer or smaller windows at a time",
                   "scatter", op_.loc);
     }
-    Value* rows = b_.reshape(space.places(false, unit), {records});
-    for (Value*& u : updates_) {
-      u = b_.reshape(u, {records, width});
-    }
     std::vector<Value*> targets = targets_;
     for (int64_t at = 0; at < records; at += step) {
       const int64_t end = std::min(records, at + step);
-      std::vector<Value*> updates;
-      for (Value* u : updates_) {
-        updates.push_back(records == step ? u : b_.slice_dim(u, 0, at, end));
+      Rows part = all;
+      if (records != step) {
+        part.places = b_.slice_dim(all.places, 0, at, end);
+        for (Value*& u : part.updates) {
+          u = b_.slice_dim(u, 0, at, end);
+        }
       }
-      Value* part = records == step ? rows : b_.slice_dim(rows, 0, at, end);
-      targets = round(space, targets, part, updates);
+      targets = round(std::move(targets), part);
     }
     return targets;
   }
 
-  std::vector<Value*> round(const IndexSpace& space, std::vector<Value*> targets, Value* rows,
-                            const std::vector<Value*>& updates) {
-    const Type list_type = rows->type;
-    const int64_t records = list_type.dims[0], width = space.window_elements();
-    const int64_t unit = space.unit();
+  std::vector<Value*> round(std::vector<Value*> targets, const Rows& rows) {
+    const Type list_type = rows.places->type;
+    const int64_t records = rows.count(), width = rows.width();
     Value* zero = b_.splat_int(list_type, 0);
     Value* none = b_.splat_int(list_type, -1);
-    Value* inside = b_.compare(CompareDirection::kGe, rows, zero);
+    Value* inside = b_.compare(CompareDirection::kGe, rows.places, zero);
+    Value* somewhere = b_.max(rows.places, zero);
     const auto scaled = [&](Value* v, int64_t by) {
       return by == 1 ? v : b_.mul(v, b_.splat_int(list_type, by));
     };
-    Value* first = scaled(b_.max(rows, zero), unit);
+    Value* first = scaled(somewhere, rows.unit);
     std::vector<Value*> args;
     for (Value* t : targets) {
-      args.push_back(b_.reshape(read(t, first, space.window()), {records, width}));
+      args.push_back(b_.reshape(read(t, first, rows.window), {records, width}));
     }
-    args.insert(args.end(), updates.begin(), updates.end());
+    args.insert(args.end(), rows.updates.begin(), rows.updates.end());
     std::vector<Value*> made;
     Value* written = inside;
     if (a_.unique_indices || records == 1) {
@@ -335,15 +399,15 @@ class Scatter {
     } else {
       // The last update of each window, found by writing update numbers to a table of windows.
       Value* number = b_.iota(list_type, 0);
-      const int64_t windows = (targets[0]->type.count() + unit - 1) / unit;
-      Value* table = write(b_.splat_int({Elem::kI32, {windows}}, 0), rows, number, {1});
-      Value* last = b_.reshape(read(table, b_.max(rows, zero), {1}), {records});
+      const int64_t windows = (targets[0]->type.count() + rows.unit - 1) / rows.unit;
+      Value* table = write(b_.splat_int({Elem::kI32, {windows}}, 0), rows.places, number, Dims{1});
+      Value* last = b_.reshape(read(table, somewhere, {1}), {records});
       written = b_.logical_and(inside, b_.compare(CompareDirection::kEq, last, number));
       made = combine(args, b_.select(inside, scaled(last, width), none), width);
     }
     Value* list = b_.select(written, first, none);
     for (size_t i = 0; i < n_; ++i) {
-      targets[i] = write(targets[i], list, made[i], space.window());
+      targets[i] = write(targets[i], list, made[i], rows.window);
     }
     return targets;
   }

@@ -178,6 +178,7 @@ TEST(Gather, LongListsAndLargeTables) {
 
 TEST(Scatter, RandomForms) {
   std::mt19937 random(12);
+  const std::array kinds = {Kind::kAdd, Kind::kMaximum, Kind::kMinimum, Kind::kMultiply};
   for (uint32_t round = 0; round < 120; ++round) {
     const Form f = random_form(random, round % 3 == 0 ? 40 : 7);
     const Elem elem = std::array{Elem::kF32, Elem::kI32, Elem::kU32}[round % 3];
@@ -186,7 +187,7 @@ TEST(Scatter, RandomForms) {
     Value* i = shifted(b, b.arg(i32(f.indices)), 2);
     Value* u = b.arg({elem, f.result});
     Value* y = scatter_of(b, f, x, i, u);
-    y = with_set_body(y);
+    y = round % 2 == 0 ? with_set_body(y) : b.with_body(y, kinds[round / 2 % 4]);
     SCOPED_TRACE("round " + std::to_string(round) + " " + to_string(f.operand) + " by " +
                  to_string(f.indices) + " updates " + to_string(f.result));
     check_graph(b.done({y}), exact(round, round % 5 == 0));
