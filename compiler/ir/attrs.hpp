@@ -142,9 +142,9 @@ struct CustomCallAttrs {
 
 using Attrs =
     std::variant<NoAttrs, ConstantAttrs, DimAttrs, DimsAttrs, CompareAttrs, DotAttrs, SliceAttrs,
-                 PadAttrs, WindowAttrs, WindowViewAttrs, ConvAttrs, GatherAttrs, ScatterAttrs, IndexedAttrs,
-                 SortAttrs, CollectiveAttrs, PermuteAttrs, BatchNormAttrs, ReducePrecisionAttrs,
-                 RngAttrs, CallAttrs, CustomCallAttrs>;
+                 PadAttrs, WindowAttrs, WindowViewAttrs, ConvAttrs, GatherAttrs, ScatterAttrs,
+                 IndexedAttrs, SortAttrs, CollectiveAttrs, PermuteAttrs, BatchNormAttrs,
+                 ReducePrecisionAttrs, RngAttrs, CallAttrs, CustomCallAttrs>;
 
 // Same bits of value and same type; constants compare their contents.
 bool attrs_equal(const Attrs& a, const Attrs& b);
