@@ -87,6 +87,7 @@ class Assembler {
       exe_.matmul_flops = d.unsigned_number("matmul_flops");
       exe_.vmem_peak_bytes = d.unsigned_number("vmem_peak_bytes");
       hbm_bytes_ = d.number("hbm_bytes", -1);
+      exe_.sharded_update_bytes = static_cast<uint64_t>(d.number("sharded_update_bytes", 0));
     } else if (head == ".entry") {
       entry_ = static_cast<uint32_t>(text::parse_number(d.word(1)));
     } else {
@@ -149,6 +150,12 @@ class Assembler {
     t->replicated = d.number("replicated", t->local_dims == t->global_dims ? 1 : 0) != 0;
     t->slot = static_cast<uint32_t>(d.number("slot", 0));
     t->donated_to = static_cast<int32_t>(d.number("donated_to", -1));
+    for (const int64_t n : list("owned_elements")) {
+      t->owned_elements.push_back(static_cast<uint64_t>(n));
+    }
+    for (const int64_t core : list("owned_by")) {
+      t->owned_by.push_back(static_cast<uint8_t>(core));
+    }
     return t;
   }
 

@@ -25,7 +25,8 @@ const spec::CommandInfo* command_info(uint8_t opcode) {
   return nullptr;
 }
 
-std::string list(const std::vector<int64_t>& v) {
+template <typename Number>
+std::string list(const std::vector<Number>& v) {
   std::string out = "[";
   for (size_t i = 0; i < v.size(); ++i) {
     out += (i == 0 ? "" : ",") + std::to_string(v[i]);
@@ -108,7 +109,10 @@ class Disassembler {
     line(std::string(directive) + " " + quote(t.name) + " elem=" + exe::elem_name(t.elem) +
          " global=" + list(t.global_dims) + " local=" + list(t.local_dims) +
          " offsets=" + list(t.offsets) + " replicated=" + (t.replicated ? "1" : "0") +
-         " slot=" + std::to_string(t.slot) + " donated_to=" + std::to_string(t.donated_to));
+         " slot=" + std::to_string(t.slot) + " donated_to=" + std::to_string(t.donated_to) +
+         (t.owned_by.empty()
+              ? ""
+              : " owned_elements=" + list(t.owned_elements) + " owned_by=" + list(t.owned_by)));
   }
 
   void tables() {
@@ -146,7 +150,8 @@ class Disassembler {
     }
     line(".stat estimated_cycles=" + std::to_string(exe_.estimated_cycles) +
          " matmul_flops=" + std::to_string(exe_.matmul_flops) + " vmem_peak_bytes=" +
-         std::to_string(exe_.vmem_peak_bytes) + " hbm_bytes=" + std::to_string(exe_.hbm_bytes));
+         std::to_string(exe_.vmem_peak_bytes) + " hbm_bytes=" + std::to_string(exe_.hbm_bytes) +
+         " sharded_update_bytes=" + std::to_string(exe_.sharded_update_bytes));
     line(".entry " + std::to_string(header_.entry_word));
   }
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <map>
 
 #include "asm/assembler.hpp"
 #include "asm/disassembler.hpp"
@@ -17,10 +18,12 @@ namespace {
 
 using tpu::compiler::Error;
 using tpu::compiler::Module;
+using tpu::compiler::UpdateSharding;
 
 struct Arguments {
   std::string input, output, board = "v3_8";
   std::vector<std::string> overrides, dumps;
+  UpdateSharding update_sharding = UpdateSharding::kAuto;
   bool verbose = false, assemble = false, disassemble = false;
 };
 
@@ -79,6 +82,7 @@ void compile(const Arguments& a) {
   };
   run_passes(module, tpu::compiler::compile_passes(), passes);
   tpu::compiler::CodegenOptions codegen;
+  codegen.update_sharding = a.update_sharding;
   if (!a.dumps.empty()) {  // the text is made for every stage once somebody listens
     codegen.dump = [&](const std::string& stage, const std::string& text) {
       if (wants(a, stage)) {
@@ -95,7 +99,14 @@ void compile(const Arguments& a) {
     std::cout << a.input << ": " << executable.partitions << " cores, " << executable.ops.size()
               << " kernels, code " << executable.image.size() << " bytes, HBM "
               << executable.hbm_bytes << " bytes, VMEM peak " << executable.vmem_peak_bytes
-              << " bytes, about " << executable.estimated_cycles << " cycles\n";
+              << " bytes, about " << executable.estimated_cycles << " cycles, update sharding "
+              << (executable.sharded_update_bytes > 0
+                      ? "of " + std::to_string(executable.sharded_update_bytes) + " gradient bytes"
+                      : "off")
+              << "\n";
+    for (const std::string& note : executable.notes) {
+      std::cout << "  " << note << "\n";
+    }
   }
 }
 
@@ -112,6 +123,13 @@ int main(int argc, char** argv) {
   app.add_option("--dump-after", a.dumps,
                  "print the program after a pass (import, inline, simplify, kernels, listing, ..)")
       ->allow_extra_args(false);
+  const std::map<std::string, UpdateSharding> modes = {
+      {"auto", UpdateSharding::kAuto}, {"on", UpdateSharding::kOn}, {"off", UpdateSharding::kOff}};
+  app.add_option("--update-sharding", a.update_sharding,
+                 "cut the update of replicated state over the cores: auto (when faster), on "
+                 "(wherever legal) or off")
+      ->transform(CLI::Transformer(modes))
+      ->option_text("auto|on|off [auto]");
   auto* assemble = app.add_flag("--asm", a.assemble, "the input is assembly text, not an artifact");
   app.add_flag("--disasm", a.disassemble, "prints the executable PROGRAM as assembly text")
       ->excludes(assemble);

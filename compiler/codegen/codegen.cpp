@@ -2,6 +2,7 @@
 #include "codegen/codegen.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "board/board_loader.hpp"
 #include "codegen/emitter.hpp"
@@ -44,13 +45,18 @@ void check_cores(const Module& module, const spec::BoardParams& board) {
 // Kernels whose tiles do not fit into VMEM are cut in two until they do.
 std::unique_ptr<Emitter> emit(const Module& module, KernelProgram& kernels,
                               const spec::BoardParams& board) {
+  bool overlap = true;
   int64_t lock_limit = board.core.vmem_kib * 1024 / 4;
   for (;;) {
     auto emitter = std::make_unique<Emitter>(module, kernels, board, lock_limit);
+    emitter->overlap_runs = overlap;
     try {
       emitter->run();
       return emitter;
     } catch (const KernelTooLarge& e) {
+      if (std::exchange(overlap, false)) {
+        continue;  // an exchange on its way takes VMEM, too
+      }
       if (emitter->locks_values()) {
         lock_limit = lock_limit < 4096 ? 0 : lock_limit / 4;
         continue;
@@ -62,12 +68,33 @@ std::unique_ptr<Emitter> emit(const Module& module, KernelProgram& kernels,
   }
 }
 
+void own(exe::TensorT& tensor, const ShardedState& state, const Module& module) {
+  int64_t elements = 1;
+  for (const int64_t d : tensor.local_dims) {
+    elements *= d;
+  }
+  for (const OwnedRun& run : owned_runs(state, elements, module.num_cores)) {
+    tensor.owned_elements.push_back(static_cast<uint64_t>(run.elements));
+    tensor.owned_by.push_back(static_cast<uint8_t>(run.core));
+  }
+}
+
+// Nothing is sharded when it is off.
+ShardReport shard(KernelProgram& kernels, const Module& module, const spec::BoardParams& board,
+                  UpdateSharding mode) {
+  if (mode == UpdateSharding::kOff) {
+    return {};
+  }
+  return shard_updates(kernels, module, mode == UpdateSharding::kAuto ? &board : nullptr);
+}
+
 }  // namespace
 
 exe::ExecutableT compile_graph(const Module& module, const spec::BoardParams& board,
                                const CodegenOptions& options) {
   check_cores(module, board);
-  KernelProgram kernels = make_kernels(module);
+  KernelProgram kernels = make_kernels(module, exchange_piece_bytes(board));
+  const ShardReport report = shard(kernels, module, board, options.update_sharding);
   const std::unique_ptr<Emitter> emitted = emit(module, kernels, board);
   Emitter& emitter = *emitted;
   if (options.dump) {
@@ -128,6 +155,12 @@ exe::ExecutableT compile_graph(const Module& module, const spec::BoardParams& bo
   for (const exe::OpInfoT& op : emitter.ops) {
     e.ops.push_back(std::make_unique<exe::OpInfoT>(op));
   }
+  for (const ShardedState& state : kernels.sharded) {
+    own(*e.args[state.argument], state, module);
+    own(*e.results[state.result], state, module);
+  }
+  e.sharded_update_bytes = static_cast<uint64_t>(report.bytes);
+  e.notes = report.notes;
   e.matmul_flops = emitter.matmul_flops;
   e.vmem_peak_bytes = static_cast<uint64_t>(emitter.vmem_peak());
   e.estimated_cycles = estimate_cycles(listing, board);

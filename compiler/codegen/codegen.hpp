@@ -1,6 +1,7 @@
 // Public entry of the back half: an optimised graph to an executable for one board.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -10,7 +11,16 @@
 
 namespace tpu::compiler {
 
+// Whether the update of replicated state may be cut over the cores (shard_update.hpp). Results have
+// the same bits in all modes.
+enum class UpdateSharding : uint8_t {
+  kAuto,  // where it is legal and the estimate of its traffic says that it is faster
+  kOn,    // wherever it is legal; the executable's notes say where it is not
+  kOff,
+};
+
 struct CodegenOptions {
+  UpdateSharding update_sharding = UpdateSharding::kAuto;
   // Called with "kernels" (text of the fused kernels) and "listing" (text of the commands).
   std::function<void(const std::string& stage, const std::string& text)> dump;
 };

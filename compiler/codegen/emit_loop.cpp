@@ -187,7 +187,7 @@ bool Emitter::plan_loop(const Kernel& k, LoopPlan& plan) {
   const int64_t small = std::min<int64_t>(64 * 1024, resident_limit() / 4);
   int64_t whole_bytes = 0;
   const auto stays = [&](const Buffer& b) {
-    if (plan.forced.contains(b.value)) {
+    if (plan.forced.contains(b.value) || (k.first > 0 && b.vmem < 0 && b.bytes > small)) {
       return false;
     }
     return b.vmem >= 0 || b.bytes <= small ||
@@ -228,7 +228,7 @@ bool Emitter::plan_loop(const Kernel& k, LoopPlan& plan) {
     }
     plan.out_stream[static_cast<int>(n)] = static_cast<int>(plan.streams.size());
     plan.streams.push_back(
-        {b.value, {0, store_strides(k.nest, op->kind == Kind::kReduce)}, true, 0, 0, {}});
+        {b.value, {k.first, store_strides(k.nest, op->kind == Kind::kReduce)}, true, 0, 0, {}});
   }
   return whole_bytes <= board_.core.vmem_kib * 1024 * 3 / 4;
 }

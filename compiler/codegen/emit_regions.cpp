@@ -221,9 +221,11 @@ void Emitter::aim_at_home(const KernelProgram& region, const Value* made, const 
 // Emits the kernels of a region; its yield is returned, not emitted.
 const Kernel& Emitter::emit_region(const KernelProgram& region) {
   peers_.clear();  // registers that another path may not have set
+  ++regions_;
   for (const Kernel& k : region.kernels) {
     emit_kernel(k);
   }
+  --regions_;
   return region.kernels.back();
 }
 

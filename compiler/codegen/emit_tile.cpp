@@ -94,6 +94,7 @@ Dims store_strides(const Nest& nest, bool reduce_result) {
 
 void Emitter::emit_tile(const Kernel& k, LoopPlan& plan, const Dims& start, const Dims& count,
                         bool first, bool last, int64_t number, uint32_t id) {
+  pace();
   const Nest& nest = k.nest;
   const VpuGenOptions& options = plan.options;
   LoopPlan::Program& program = plan.programs[(first ? 1u : 0u) | (last ? 2u : 0u)];
@@ -228,7 +229,7 @@ void Emitter::emit_tile(const Kernel& k, LoopPlan& plan, const Dims& start, cons
         case AccessRole::Kind::kStore:
         case AccessRole::Kind::kReduceStore: {
           const Op* op = nest.nodes[i].op;
-          const View view{0, store_strides(nest, op->kind == Kind::kReduce)};
+          const View view{k.first, store_strides(nest, op->kind == Kind::kReduce)};
           const auto it = plan.out_stream.find(role.index);
           a = operand(op->result(), view, it == plan.out_stream.end() ? -1 : it->second, true);
           break;

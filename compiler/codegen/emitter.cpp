@@ -1,7 +1,7 @@
 // Runs through the kernels in order; op table.
-#include "codegen/emitter.hpp"
-
 #include <algorithm>
+
+#include "codegen/exchange_run.hpp"
 
 namespace tpu::compiler {
 
@@ -15,6 +15,8 @@ Emitter::Emitter(const Module& module, const KernelProgram& kernels, const spec:
       remote_semaphores_(static_cast<int>(board.core.semaphores)),
       lock_limit_(lock_limit) {}
 
+Emitter::~Emitter() = default;
+
 void Emitter::run() {
   make_slots();
   plan_results();
@@ -22,6 +24,7 @@ void Emitter::run() {
   for (const Kernel& k : kernels_.kernels) {
     emit_kernel(k);
   }
+  finish_run();
   listing.append(spec::ScalarOp::kHalt, 0, 0, 0, 0);
 }
 
@@ -31,6 +34,9 @@ void Emitter::emit_kernel(const Kernel& k) {
   }
   now_ = k.order;
   running_op_ = op_id(k);
+  if (needs_run(k)) {
+    finish_run();
+  }
   switch (k.kind) {
     case KernelClass::kLoop:
       emit_loop(k);
@@ -72,6 +78,7 @@ void Emitter::emit_kernel(const Kernel& k) {
       break;
   }
   drop_dead();
+  pace();
 }
 
 // One entry per kernel: the names of its ops, the source line of the last one that has any.

@@ -5,6 +5,7 @@
 // when there is none, the one with the farthest next read goes (stored first if HBM lacks it).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -50,10 +51,25 @@ struct Buffer {
   int64_t target = -1;      // VMEM home of the carried value that it will be
 };
 
-struct Block;        // contraction_plan.hpp
-struct BoxLoop;      // tile_box.hpp
-struct ReducePiece;  // emit_collective.cpp
+struct Block;    // contraction_plan.hpp
+struct BoxLoop;  // tile_box.hpp
 struct Exchange;
+struct ExchangeRun;  // exchange_run.hpp
+struct Share;
+struct Update;
+struct UpdateCommand;
+
+// A bucket in VMEM that is exchanged by doubling.
+struct ReducePiece {
+  const Exchange* exchange = nullptr;
+  int64_t bytes = 0, elem_bytes = 4;
+  uint8_t type = 0;
+  int program = -1;
+  uint32_t id = 0;
+  std::vector<int64_t> landing;  // per stage
+  std::vector<int> granted;      // items that grant the landing areas
+  int64_t own = 0;               // where the running sum lies
+};
 
 struct VmemFull {};  // thrown by Emitter::take
 
@@ -81,9 +97,12 @@ class Emitter {
   // `lock_limit`: bytes of VMEM that may keep values over the iterations of loops.
   Emitter(const Module& module, const KernelProgram& kernels, const spec::BoardParams& board,
           int64_t lock_limit);
+  ~Emitter();
 
   void run();
 
+  // False: every exchange ends before the next kernel begins.
+  bool overlap_runs = true;
   Listing listing;
   std::vector<exe::OpInfoT> ops;
   std::vector<std::vector<std::byte>> constants;
@@ -106,6 +125,7 @@ class Emitter {
   bool result_may_overwrite(const Value* result, int slot) const;
   // True if `made` may be written where `old` lies: nobody of the program reads `old` afterwards.
   bool may_replace(const KernelProgram& program, const Value* made, const Value* old) const;
+  static bool reads_in_place(const Kernel& k, const Value* old, const Value* made);
   Buffer& new_buffer(const Value* v);
   Buffer& buffer(const Value* v) { return buffers_.at(v); }
   int next_read(const Buffer& b) const;  // kernel behind the current one, INT_MAX: none
@@ -317,12 +337,54 @@ class Emitter {
   void combine(const ReducePiece& p, const spec::Addr& a, const spec::Addr& b,
                const spec::Addr& out, int64_t bytes, std::vector<MemRange> windows);
   void exchange_doubling(ReducePiece& p);
+  int reduce_program(const Op& op);
+  void emit_packed(const Kernel& k, const Exchange& exchange, const std::vector<Share>& shares);
+  std::vector<Buffer*> place_packed(const Kernel& k, const std::vector<Share>& shares,
+                                    int64_t result, const ExchangeRun& run);
+
+  // emit_halving.cpp
+  struct GrantRequest {
+    Link link;
+    MemRange range;
+    int* item;
+  };
+  struct BackArea {
+    int64_t address, bytes, unit;
+  };
+  static Link step_link(const ExchangeRun& r, int64_t s);
+  static int whole_register(const ExchangeRun& r, int64_t stage, int64_t unit);
   void stage_registers(const Exchange& e);
-  void half_registers(const Exchange& e, int64_t bytes);
-  static Link stage_link(size_t stage);
-  void halving_send(ReducePiece& p, size_t s);
-  void halving_receive(ReducePiece& p, size_t s);
-  void exchange_halving(std::vector<ReducePiece>& pieces);
+  void half_registers(const ExchangeRun& r);
+  void take_run_memory(ExchangeRun& r);
+  void load_piece(ExchangeRun& r, int64_t i);
+  BackArea back_area(const ExchangeRun& r, int64_t i, size_t way) const;
+  void grant_step(ExchangeRun& r, int64_t i, int64_t s, std::vector<GrantRequest>& out);
+  void emit_grants(const std::vector<GrantRequest>& requests, uint32_t id);
+  void await_arrival(const Link& link, const MemRange& range, int granted);
+  void send_step(ExchangeRun& r, int64_t i, int64_t s);
+  void arrive_step(ExchangeRun& r, int64_t i, int64_t s);
+  void finish_piece(ExchangeRun& r, int64_t i);
+  void run_round(ExchangeRun& r);
+
+  // exchange_run.cpp
+  void start_run(const Kernel& k);
+  void load_scalars(ExchangeRun& r);
+  // Lets the exchange on its way go on by as many rounds as the commands since the last call take.
+  void pace();
+  void prepare_run_buffers(ExchangeRun& r);
+  void finish_run();
+  bool needs_run(const Kernel& k) const;  // the exchange on its way must be over first
+  void release_run(ExchangeRun& r);
+  void hold(const Value* v);
+
+  // emit_update.cpp
+  static size_t update_slots(const Update& u);
+  static int64_t update_slot(const ExchangeRun& r, int64_t i, size_t number);
+  spec::Addr home_part(const ExchangeRun& r, int64_t i, const Value* v, bool write,
+                       MemRange& window);
+  void load_update(ExchangeRun& r, int64_t i);
+  const std::vector<UpdateCommand>& update_commands(ExchangeRun& r, const Update& u);
+  void emit_update(ExchangeRun& r, int64_t i);
 
   const Module& module_;
   const KernelProgram& kernels_;
@@ -349,6 +411,11 @@ class Emitter {
   std::set<int64_t> homes_;                   // VMEM addresses of carried values
   std::map<const Value*, int64_t> counters_;  // body argument -> address in SMEM
   int64_t times_ = 1;                         // iterations of the counted loops around
+  int regions_ = 0;                           // around the running kernel
+  std::unique_ptr<ExchangeRun> run_;          // the exchange that is on its way
+  std::set<const Buffer*> held_;              // used by it: alive until its end
+  size_t paced_items_ = 0;                    // of the listing, that pace() has seen
+  std::array<uint64_t, spec::kQueueCount> paced_busy_{};
 };
 
 inline constexpr int kPartitionRegister = 1;    // replica id of the core

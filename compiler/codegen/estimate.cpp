@@ -14,9 +14,13 @@ namespace {
 
 using spec::BoardParams;
 
+// What transfers of all queues of a core share.
+enum class Shared : uint8_t { kNone, kHbm, kPort, kLocal };
+
 struct Cost {
-  uint64_t busy = 1;  // until the next command of the queue may start
-  uint64_t done = 1;  // until the result is there
+  uint64_t busy = 1;  // of the queue, or of what is shared
+  uint64_t done = 1;  // until the result is there, from the start
+  Shared shared = Shared::kNone;
 };
 
 Cost cost(const BoardParams&, const Command&, const Listing&, const spec::NopCommand&) {
@@ -92,16 +96,16 @@ uint64_t stream_cycles(const BoardParams& b, int64_t bytes, int64_t gbps, int64_
 Cost dma_cost(const BoardParams& b, const spec::CommandHeader& head, int64_t bytes, bool uses_hbm) {
   if (head.queue == static_cast<uint8_t>(spec::Queue::kDmaRemote)) {
     const uint64_t wire = stream_cycles(b, bytes, b.ici.link_gbps, b.ici.efficiency_percent);
-    return {wire, wire + spec::cycles_from_ns(b, b.ici.hop_ns)};
+    return {port_cycles(b, bytes), wire + spec::cycles_from_ns(b, b.ici.hop_ns), Shared::kPort};
   }
   if (!uses_hbm) {
     const auto move = static_cast<uint64_t>(bytes / b.dma.local_bytes_per_cycle + 1);
-    return {move, move + spec::cycles_from_ns(b, b.dma.local_fixed_ns)};
+    return {move, move + spec::cycles_from_ns(b, b.dma.local_fixed_ns), Shared::kLocal};
   }
-  const uint64_t wire = stream_cycles(b, bytes, b.hbm.gbps_per_chip / b.board.cores_per_chip,
-                                      b.hbm.efficiency_percent);
+  const uint64_t wire = hbm_cycles(b, bytes);
   const bool in = head.queue == static_cast<uint8_t>(spec::Queue::kDmaIn);
-  return {wire, wire + spec::cycles_from_ns(b, in ? b.dma.in_fixed_ns : b.dma.out_fixed_ns)};
+  return {wire, wire + spec::cycles_from_ns(b, in ? b.dma.in_fixed_ns : b.dma.out_fixed_ns),
+          Shared::kHbm};
 }
 
 int64_t box_bytes(const std::array<uint32_t, 5>& counts, uint32_t elem) {
@@ -144,6 +148,11 @@ Cost cost(const BoardParams& b, const Command&, const Listing&, const spec::Fill
 
 namespace {
 
+Cost cost_of(const Command& c, const Listing& listing, const BoardParams& board) {
+  return std::visit([&](const auto& body) { return cost(board, c, listing, body); }, c.body);
+}
+
+// Times of one core, item by item in the order of issue.
 class Estimator {
  public:
   Estimator(const Listing& listing, const BoardParams& board) : listing_(listing), board_(board) {}
@@ -189,8 +198,7 @@ class Estimator {
       case Control::Kind::kArm:
         scopes_.back().longest = std::max(scopes_.back().longest, issue_);
         issue_ = scopes_.back().start;
-        free_.fill(issue_);
-        done_.fill(issue_);
+        all_idle();
         break;
       case Control::Kind::kEnd: {
         const Scope s = scopes_.back();
@@ -214,10 +222,21 @@ class Estimator {
         signals_[w.sem].pop_front();
       }
     }
-    const Cost k =
-        std::visit([&](const auto& body) { return cost(board_, c, listing_, body); }, c.body);
-    free_[q] = start + k.busy;
-    done_[q] = std::max(done_[q], start + k.done);
+    const Cost k = cost_of(c, listing_, board_);
+    uint64_t done = start + k.done;
+    if (k.shared == Shared::kNone) {
+      free_[q] = start + k.busy;
+    } else {
+      start = std::max(start, in_flight(q));
+      uint64_t& busy = shared_[static_cast<size_t>(k.shared)];
+      busy = std::max(busy, start) + k.busy;
+      done = std::max(start + k.done, busy + k.done - k.busy);
+      free_[q] = start + 1;
+    }
+    done_[q] = std::max(done_[q], done);
+    if (k.shared != Shared::kNone) {
+      flights_[q].push_back(done_[q]);
+    }
     end_ = std::max(end_, done_[q]);
     for (const spec::Signal& s : c.head().signal) {
       if ((s.flags & 1) != 0) {
@@ -226,9 +245,32 @@ class Estimator {
     }
   }
 
+  // When the queue has room for one more transfer.
+  uint64_t in_flight(size_t q) {
+    std::deque<uint64_t>& flights = flights_[q];
+    uint64_t at = 0;
+    while (flights.size() >= static_cast<size_t>(board_.dma.in_flight)) {
+      at = flights.front();
+      flights.pop_front();
+    }
+    return at;
+  }
+
+  // The next alternative begins when the first one did.
+  void all_idle() {
+    free_.fill(issue_);
+    done_.fill(issue_);
+    shared_.fill(issue_);
+    for (std::deque<uint64_t>& flights : flights_) {
+      flights.clear();
+    }
+  }
+
   const Listing& listing_;
   const BoardParams& board_;
   std::array<uint64_t, spec::kQueueCount> free_{}, done_{};
+  std::array<uint64_t, 4> shared_{};
+  std::array<std::deque<uint64_t>, spec::kQueueCount> flights_;
   std::array<std::deque<uint64_t>, 256> signals_;
   std::vector<Scope> scopes_;
   uint64_t issue_ = 0, end_ = 0;
@@ -262,6 +304,19 @@ std::string text_of(const Control& c) {
 }
 
 }  // namespace
+
+uint64_t busy_cycles(const Command& command, const Listing& listing, const BoardParams& board) {
+  return cost_of(command, listing, board).busy;
+}
+
+uint64_t hbm_cycles(const BoardParams& board, int64_t bytes) {
+  return stream_cycles(board, bytes, board.hbm.gbps_per_chip / board.board.cores_per_chip,
+                       board.hbm.efficiency_percent);
+}
+
+uint64_t port_cycles(const BoardParams& board, int64_t bytes) {
+  return stream_cycles(board, bytes, board.ici.core_port_gbps, 100);
+}
 
 uint64_t estimate_cycles(const Listing& listing, const BoardParams& board) {
   return Estimator(listing, board).run();

@@ -42,6 +42,14 @@ int number(KernelProgram& program, int order) {
 
 }  // namespace
 
+void start_at(Kernel& kernel, int64_t first) {
+  kernel.first = first;
+  kernel.nest.loops.at(0).n -= first;
+  for (NestAccess& a : kernel.nest.accesses) {
+    a.view.offset += a.view.stride[0] * first;
+  }
+}
+
 void renumber(KernelProgram& program) { number(program, 0); }
 
 void find_buffers(KernelProgram& program) {
@@ -132,12 +140,16 @@ bool split(KernelProgram& program, int order) {
     auto a = build_nest(first, it->domain, context);
     here = first;
     auto b = build_nest(rest.ops, it->domain, context);
-    if (!a || !b) {
+    if (!a || !b || (it->first > 0 && (a->loops.size() != 1 || b->loops.size() != 1))) {
       return false;
     }
     it->ops = first;
     it->nest = std::move(*a);
     rest.nest = std::move(*b);
+    if (it->first > 0) {
+      start_at(rest, it->first);
+      start_at(*it, it->first);
+    }
   } catch (const NeedsCopy&) {
     return false;
   }

@@ -25,25 +25,10 @@ constexpr int64_t kEagerElements = 1024;  // kernels up to this size are placed 
   throw Error(why, std::string(kind_name(op.kind)), op.loc);
 }
 
-bool is_reducer(Kind kind) {
-  switch (kind) {
-    case Kind::kAdd:
-    case Kind::kMultiply:
-    case Kind::kMaximum:
-    case Kind::kMinimum:
-    case Kind::kAnd:
-    case Kind::kOr:
-    case Kind::kXor:
-      return true;
-    default:
-      return false;
-  }
-}
-
 class Fuser : public RegionFuser {
  public:
-  Fuser(const Region& region, const ControlFacts& facts, Fuser* parent, bool uniform)
-      : region_(region), facts_(facts), parent_(parent), uniform_(uniform) {
+  Fuser(const Region& region, const ControlFacts& facts, Fuser* parent, bool uniform, int64_t piece)
+      : region_(region), facts_(facts), parent_(parent), uniform_(uniform), piece_(piece) {
     context_.is_copied = [this](const Value* v) { return is_copied(v); };
     uses_ = compute_uses(region);
     program_.made_ops = std::make_unique<Region>();
@@ -53,8 +38,15 @@ class Fuser : public RegionFuser {
   }
 
   KernelProgram run() {
-    for (const Op* op : bucket_order()) {
-      visit(op);
+    BucketOrder order = order_buckets(region_, piece_);
+    program_.buckets = std::move(order.buckets);
+    program_.piece = piece_;
+    for (const OrderStep& step : order.steps) {
+      if (step.bucket >= 0) {
+        place_all_reduce(program_.buckets[static_cast<size_t>(step.bucket)]);
+      } else {
+        visit(step.op);
+      }
     }
     const Op* ret = region_.terminator();
     if (parent_ == nullptr) {
@@ -81,7 +73,7 @@ class Fuser : public RegionFuser {
     }
   }
   KernelProgram fuse(const Region& region, bool uniform) override {
-    return Fuser(region, facts_, this, uniform).run();
+    return Fuser(region, facts_, this, uniform, piece_).run();
   }
 
  private:
@@ -93,111 +85,20 @@ class Fuser : public RegionFuser {
     return local_.contains(op) || op->parent == program_.made_ops.get();
   }
 
-  // Program order, but collectives of one bucket move behind the last operand of the bucket.
-  std::vector<const Op*> bucket_order() {
-    const Region& body = region_;
-    std::map<const Op*, int> level;
-    std::map<const Op*, std::vector<Value*>> inputs;
-    std::map<std::string, std::vector<const Op*>> groups;
-    for (const auto& op : body.ops) {
-      int l = 0;
-      inputs[op.get()] = dependencies(*op);
-      for (const Value* v : inputs[op.get()]) {
-        if (v->def != nullptr && is_local(v->def)) {
-          l = std::max(l, level[v->def] + (v->def->kind == Kind::kAllReduce ? 1 : 0));
-        }
-      }
-      level[op.get()] = l;
-      if (op->kind == Kind::kAllReduce) {
-        groups[std::to_string(l) + bucket_key(*op)].push_back(op.get());
-      }
+  void check_uniform(const Op& op) const {
+    if (is_collective(op.kind) && !uniform_) {
+      unsupported(op,
+                  "a collective inside while, if or case needs a condition that is the same on all "
+                  "cores: make it from replicated values or from results of all_reduce over all "
+                  "cores");
     }
-    std::map<const Op*, size_t> bucket_of;
-    for (auto& [key, ops] : groups) {
-      for (const Op* op : ops) {
-        bucket_of[op] = program_.buckets.size();
-      }
-      program_.buckets.push_back(ops);
-    }
-    std::vector<const Op*> order;
-    std::unordered_set<const Op*> done;
-    std::vector<size_t> missing(program_.buckets.size());
-    for (size_t b = 0; b < missing.size(); ++b) {
-      missing[b] = program_.buckets[b].size();
-    }
-    std::set<const Op*> waiting;
-    const auto ready = [&](const Op* op) {
-      const std::vector<Value*>& in = inputs.at(op);
-      return std::all_of(in.begin(), in.end(), [&](const Value* v) {
-        return v->def == nullptr || done.contains(v->def) || !is_local(v->def);
-      });
-    };
-    std::vector<const Op*> pending;
-    for (const auto& op : body.ops) {
-      pending.push_back(op.get());
-    }
-    std::vector<std::vector<const Op*>> collected(program_.buckets.size());
-    while (!pending.empty()) {
-      std::vector<const Op*> later;
-      for (const Op* op : pending) {
-        if (!ready(op)) {
-          later.push_back(op);
-          continue;
-        }
-        if (op->kind == Kind::kAllReduce) {
-          const size_t b = bucket_of[op];
-          collected[b].push_back(op);
-          if (--missing[b] > 0) {
-            continue;
-          }
-          order.push_back(op);  // stands for the whole bucket
-          done.insert(collected[b].begin(), collected[b].end());
-          continue;
-        }
-        done.insert(op);
-        if (op->kind != Kind::kReturn) {
-          order.push_back(op);
-        }
-      }
-      if (later.size() == pending.size()) {
-        throw Error("the graph is not in an order of dependence");
-      }
-      pending = std::move(later);
-    }
-    for (const Op* op : order) {
-      if (op->kind == Kind::kAllReduce) {
-        bucket_at_[op] = bucket_of[op];
-      }
-    }
-    return order;
-  }
-
-  static std::string bucket_key(const Op& op) {
-    const auto& a = op.as<CollectiveAttrs>();
-    std::string key;
-    for (const auto& group : a.groups) {
-      key += '|';
-      for (const int64_t g : group) {
-        key += std::to_string(g) + ',';
-      }
-    }
-    const auto reducer = simple_reducer(*op.regions.at(0));
-    if (!reducer || !is_reducer(*reducer)) {
-      unsupported(op, "the reduction body must be one add, multiply, maximum, minimum, and or or");
-    }
-    return key + std::string(kind_name(*reducer)) + std::string(elem_name(op.operand_type(0).elem));
   }
 
   void visit(const Op* op) {
     if (is_cheap(op->kind) || facts_.skipped(*op)) {
       return;
     }
-    if (is_collective(op->kind) && !uniform_) {
-      unsupported(*op,
-                  "a collective inside while, if or case needs a condition that is the same on all "
-                  "cores: make it from replicated values or from results of all_reduce over all "
-                  "cores");
-    }
+    check_uniform(*op);
     if (is_elementwise(op->kind)) {
       place_or_float(op);
       return;
@@ -214,9 +115,6 @@ class Fuser : public RegionFuser {
         return;
       case Kind::kPad:
         place_pad(op);
-        return;
-      case Kind::kAllReduce:
-        place_all_reduce(op);
         return;
       case Kind::kAllGather:
       case Kind::kAllToAll:
@@ -349,10 +247,18 @@ class Fuser : public RegionFuser {
       if (has_reduce(ops) && domain != k.domain) {
         return false;
       }
+      std::set<const Value*> sums;  // one update each, so that it may be sharded
       for (const NestAccess& a : nest->accesses) {
         if (position(a.value) >= k.order) {
           return false;
         }
+        if (a.value->def != nullptr && a.value->def->kind == Kind::kAllReduce &&
+            streamed_bytes(a.value->type, piece_) > 0) {
+          sums.insert(a.value);
+        }
+      }
+      if (sums.size() > 1) {
+        return false;
       }
       k.ops = ops;
       k.nest = std::move(*nest);
@@ -506,14 +412,25 @@ class Fuser : public RegionFuser {
     }
   }
 
-  void place_all_reduce(const Op* op) {
+  // The streamed kernel of a value, if any, stands before the one with its rest.
+  void place_all_reduce(const Bucket& bucket) {
+    check_uniform(*bucket.ops[0]);
     Kernel k;
     k.kind = KernelClass::kAllReduce;
-    k.ops = program_.buckets[bucket_at_.at(op)];
+    k.ops = bucket.ops;
+    k.streamed = bucket.streamed;
     for (const Op* o : k.ops) {
       for (size_t i = 0; i < o->operands.size(); ++i) {
+        const Type& type = o->operand_type(i);
+        const int64_t body = streamed_bytes(type, piece_);
+        const Span span{k.reads.size(), k.streamed ? 0 : body,
+                        k.streamed ? body : type.bytes() - body};
+        if (span.bytes == 0 && (k.streamed || type.bytes() > 0)) {
+          continue;
+        }
         k.reads.push_back(dense(o->operands[i]));
         k.writes.push_back(o->result(i));
+        k.spans.push_back(span);
       }
     }
     const std::vector<const Value*> writes = k.writes;
@@ -669,13 +586,13 @@ class Fuser : public RegionFuser {
   std::map<const Value*, Kernel*> made_by_;
   mutable std::unordered_map<const Op*, int> latest_;  // of latest_of, until the kernels change
   std::set<const Value*> copied_;
-  std::map<const Op*, size_t> bucket_at_;
+  const int64_t piece_;
 };
 
 }  // namespace
 
-KernelProgram make_kernels(const Module& module) {
-  return Fuser(module.main->body, ControlFacts(module), nullptr, true).run();
+KernelProgram make_kernels(const Module& module, int64_t piece) {
+  return Fuser(module.main->body, ControlFacts(module), nullptr, true, piece).run();
 }
 
 namespace {

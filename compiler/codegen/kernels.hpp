@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "codegen/buckets.hpp"
 #include "codegen/nest.hpp"
+#include "codegen/shard_update.hpp"
 #include "ir/control.hpp"
 #include "ir/graph.hpp"
 
@@ -47,6 +49,12 @@ struct Contraction {
   static int64_t count(const std::vector<Dim>& dims);
 };
 
+// Bytes of operand `value` of a collective that travel in it.
+struct Span {
+  size_t value = 0;  // index into reads and writes of the kernel
+  int64_t from = 0, bytes = 0;
+};
+
 struct KernelProgram;
 
 struct Kernel {
@@ -68,17 +76,25 @@ struct Kernel {
   int order = 0, end = 0;  // place in the program, regions included; end: behind the regions
   std::vector<const Value*> reads, writes;  // buffers
   std::shared_ptr<Kernel> after;  // contract: loop kernel that works on its blocks (epilogue.hpp)
+  std::vector<Span> spans;        // all_reduce: what it exchanges; other bytes are another kernel's
+  bool streamed = false;          // all_reduce: of whole pieces, else packed
+  std::vector<Update> updates;    // all_reduce: fused behind the sum (shard_update.hpp)
+  int64_t first = 0;              // loop: element of the outputs that the nest starts at
 };
 
 struct KernelProgram {
   std::list<Kernel> kernels;
-  std::vector<std::vector<const Op*>> buckets;  // all_reduce ops that travel together
-  std::set<const Value*> copied;                // views and constants with a buffer of their own
-  std::unique_ptr<Region> made_ops;             // transposes that the fusion added
+  std::vector<Bucket> buckets;        // of all_reduce ops
+  int64_t piece = 0;                  // bytes of a streamed piece
+  std::vector<ShardedState> sharded;  // results that no core holds whole
+  std::set<const Value*> copied;      // views and constants with a buffer of their own
+  std::unique_ptr<Region> made_ops;   // transposes that the fusion added
 };
 
 // Fills `reads` and `writes` of the loop kernels: what crosses kernels needs a buffer.
 void find_buffers(KernelProgram& program);
+// Leaves out the elements before `first` of a loop kernel of one dimension.
+void start_at(Kernel& kernel, int64_t first);
 // Orders of all kernels, those of regions between their owner's `order` and `end`.
 void renumber(KernelProgram& program);
 
@@ -103,7 +119,8 @@ bool fits_command(const Kernel& kernel);
 bool split_kernel(KernelProgram& program, int order);
 
 // Cuts the graph into kernels. Throws Error for an op that cannot be compiled.
-KernelProgram make_kernels(const Module& module);
+// `piece`: bytes of a streamed piece of an exchange.
+KernelProgram make_kernels(const Module& module, int64_t piece = 512 * 1024);
 
 std::string print(const KernelProgram& program);  // for --dump-after=kernels
 

@@ -41,9 +41,9 @@ struct Command {
   int program = -1;                       // vpu_kernel: index into Listing::programs
   // Ranges in place of operands whose address depends on a register, and of what other cores do.
   std::vector<MemRange> windows;
-  // Index of a command on another queue that is done when this one starts, by a wait that is
-  // already in the header (answers of another core); -1 for none.
-  int implies = -1;
+  // Indices of commands on another queue that are done when this one starts, by waits that are
+  // already in the header (answers of another core).
+  std::vector<int> implies;
 
   spec::CommandHeader& head();
   const spec::CommandHeader& head() const;

@@ -159,40 +159,52 @@ bool Emitter::result_may_overwrite(const Value* result, int slot) const {
   return may_replace(kernels_, result, argument);
 }
 
-bool Emitter::may_replace(const KernelProgram& program, const Value* made_value,
-                          const Value* old) const {
-  const auto made =
-      std::find_if(program.kernels.begin(), program.kernels.end(), [&](const Kernel& k) {
-        return std::find(k.writes.begin(), k.writes.end(), made_value) != k.writes.end();
-      });
-  if (made == program.kernels.end()) {
+namespace {
+
+bool holds(const std::vector<const Value*>& list, const Value* v) {
+  return std::find(list.begin(), list.end(), v) != list.end();
+}
+
+}  // namespace
+
+bool Emitter::may_replace(const KernelProgram& program, const Value* made, const Value* old) const {
+  const auto maker = std::find_if(program.kernels.begin(), program.kernels.end(),
+                                  [&](const Kernel& k) { return holds(k.writes, made); });
+  if (maker == program.kernels.end()) {
     return false;
   }
-  const auto it = buffers_.find(old);
-  const int last = it == buffers_.end() || it->second.reads.empty() ? -1 : it->second.reads.back();
-  if (last != made->order) {
-    return last < made->order;
-  }
-  switch (made->kind) {
+  // Readers of the old value from the first writer on must be writers too, element by element.
+  return std::all_of(maker, program.kernels.end(), [&](const Kernel& k) {
+    return !holds(k.reads, old) || (holds(k.writes, made) && reads_in_place(k, old, made));
+  });
+}
+
+// True if the kernel reads element i of the old value before it writes element i of the new one.
+bool Emitter::reads_in_place(const Kernel& k, const Value* old, const Value* made) {
+  const bool one_read = std::count(k.reads.begin(), k.reads.end(), old) == 1;
+  const bool same =
+      old->type.bytes() == made->type.bytes() && old->type.count() == made->type.count();
+  switch (k.kind) {
     case KernelClass::kLoop: {
-      if (made->nest.has_reduce || old->type.bytes() != made_value->type.bytes() ||
-          made->nest.elements() != old->type.count()) {
+      if (!same || k.nest.has_reduce || k.first + k.nest.elements() != old->type.count()) {
         return false;
       }
-      const View all = made->nest.identity();
-      return std::all_of(made->nest.accesses.begin(), made->nest.accesses.end(),
+      View all = k.nest.identity();
+      all.offset = k.first;
+      return std::all_of(k.nest.accesses.begin(), k.nest.accesses.end(),
                          [&](const NestAccess& a) { return a.value != old || a.view == all; });
     }
+    case KernelClass::kAllReduce:  // updates read so; the values exchanged do not
+      return same && std::none_of(k.spans.begin(), k.spans.end(),
+                                  [&](const Span& s) { return k.reads[s.value] == old; });
     case KernelClass::kIndexed:
-      return made->ops[0]->kind == Kind::kIndexedWrite && made->reads[0] == old &&
-             std::count(made->reads.begin(), made->reads.end(), old) == 1;
+      return k.ops[0]->kind == Kind::kIndexedWrite && k.reads[0] == old && one_read;
     case KernelClass::kDynamicUpdate:
-      return made->reads[0] == old && std::count(made->reads.begin(), made->reads.end(), old) == 1;
+      return k.reads[0] == old && one_read;
     case KernelClass::kWhile: {
-      const auto at = std::find(made->carried.begin(), made->carried.end(), old);
-      return std::count(made->reads.begin(), made->reads.end(), old) == 1 &&
-             at != made->carried.end() &&
-             made->ops[0]->result(static_cast<size_t>(at - made->carried.begin())) == made_value;
+      const auto at = std::find(k.carried.begin(), k.carried.end(), old);
+      return one_read && at != k.carried.end() && !holds(k.captures, old) &&
+             k.ops[0]->result(static_cast<size_t>(at - k.carried.begin())) == made;
     }
     default:
       return false;
@@ -237,7 +249,8 @@ bool Emitter::evict_one() {
   if (victim == nullptr) {
     return false;
   }
-  if (!victim->in_hbm && (when(*victim) != INT_MAX || victim->must_store)) {
+  if (!victim->in_hbm &&
+      (when(*victim) != INT_MAX || victim->must_store || held_.contains(victim))) {
     store(*victim, running_op_);
   }
   give(victim->vmem);
@@ -320,7 +333,7 @@ void Emitter::load(Buffer& b, uint32_t id) {
 void Emitter::drop_dead() {
   for (Buffer* at : ordered_) {
     Buffer& b = *at;
-    if (next_read(b) != INT_MAX || b.locked) {
+    if (next_read(b) != INT_MAX || b.locked || held_.contains(at)) {
       continue;
     }
     if (b.vmem >= 0) {

@@ -115,8 +115,8 @@ class Inserter {
     const auto q = static_cast<size_t>(command.queue());
     Clock& known = known_[q];
     join(known, known_[kSequencer]);
-    if (command.implies >= 0) {
-      join(known, clock_[static_cast<size_t>(command.implies)]);
+    for (const int answered : command.implies) {
+      join(known, clock_[static_cast<size_t>(answered)]);
     }
     const std::vector<MemRange> ranges = memory_ranges(listing_, command);
     std::vector<int> before;

@@ -21,6 +21,9 @@ std::string tensor_line(const exe::TensorT& tensor, const exe::ExecutableT& exe)
     text += ", replicated";
   }
   text += fmt::format(", slot {}", tensor.slot);
+  if (!tensor.owned_elements.empty()) {
+    text += fmt::format(", kept by its owners in {} runs", tensor.owned_elements.size());
+  }
   if (tensor.donated_to >= 0) {
     text += fmt::format(", donated to result {}", tensor.donated_to);
   }
@@ -34,6 +37,10 @@ std::string header_listing(const exe::ExecutableT& exe) {
       "bytes a core\n",
       exe.name, exe.isa_version, exe.board_name, exe.board_hash, exe.partitions, exe.image.size(),
       exe.estimated_cycles, exe.matmul_flops, exe.vmem_peak_bytes, exe.hbm_bytes);
+  text +=
+      exe.sharded_update_bytes > 0
+          ? fmt::format("  update sharding on: {} bytes of gradients\n", exe.sharded_update_bytes)
+          : "  update sharding off\n";
   for (size_t i = 0; i < exe.args.size(); ++i) {
     text += fmt::format("argument {}: {}\n", i, tensor_line(*exe.args[i], exe));
   }

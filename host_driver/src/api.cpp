@@ -104,9 +104,52 @@ void Array::wait() const {
   }
 }
 
+namespace {
+
+// Asks part `owner` for its runs, to their places in `out`.
+Event read_owned(const std::shared_ptr<BufferState>& handle, size_t owner,
+                 std::span<std::byte> out) {
+  const BufferState& state = *handle;
+  const uint64_t element = dtype_bytes(state.dtype);
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  uint64_t at = 0;
+  for (const OwnedRun& run : *state.owned) {
+    const uint64_t end = at + run.elements * element;
+    if (run.owner == owner) {
+      ranges.emplace_back(at, end);
+    }
+    at = end;
+  }
+  return state.board->read_ranges(handle, out, ranges);
+}
+
+// State of a sharded update, each run from its owner.
+HostArray gather_owned(const std::vector<Buffer>& parts) {
+  HostArray global = {parts[0].dtype(), parts[0].shape(), std::vector<std::byte>(parts[0].bytes())};
+  std::vector<Event> events;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    events.push_back(read_owned(parts[p].state(), p, global.bytes));
+  }
+  ErrorPtr failure;
+  for (const Event& event : events) {  // all of them: they write into `global`
+    if (ErrorPtr error = event.wait_for_error()) {
+      failure = failure ? failure : error;
+    }
+  }
+  if (failure) {
+    throw Error(*failure);
+  }
+  return global;
+}
+
+}  // namespace
+
 HostArray Array::gather(bool check, const std::string& what) const {
   if (parts_.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "the array handle is empty");
+  }
+  if (parts_[0].state()->owned != nullptr) {
+    return gather_owned(parts_);
   }
   // All reads are asked for before the first wait, so that they overlap.
   std::vector<HostArray> boxes(parts_.size());

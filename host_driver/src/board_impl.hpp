@@ -102,6 +102,9 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   Buffer zeros(int device, DType dtype, const Shape& shape);
   Buffer clone(const std::shared_ptr<BufferState>& source);
   Event read(const std::shared_ptr<BufferState>& source, std::span<std::byte> out);
+  /// Bytes [first, second) of the buffer, to the same places of `out`.
+  Event read_ranges(const std::shared_ptr<BufferState>& source, std::span<std::byte> out,
+                    const std::vector<std::pair<uint64_t, uint64_t>>& ranges);
   std::shared_ptr<LoadedProgram> load(std::span<const std::byte> bytes, const std::string& name,
                                       int device);
   RunResult launch(const std::shared_ptr<LoadedProgram>& program,
@@ -172,6 +175,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void place_program(LoadedProgram& program);
   void send_load(LoadedProgram& program, size_t partition, const std::shared_ptr<Operation>& op);
   void collect_retired();
+  void gather_foreign(const LoadedProgram& program, std::vector<Array>& arguments);
 
   spec::BoardParams params_;
   uint64_t hash_ = 0;

@@ -358,10 +358,17 @@ Buffer BoardImpl::clone(const std::shared_ptr<BufferState>& source) {
     add(op, std::move(command));
   }
   seal(op);
-  return Buffer(make_buffer(source->device, source->dtype, source->shape, range, op->event));
+  auto copy = make_buffer(source->device, source->dtype, source->shape, range, op->event);
+  copy->owned = source->owned;
+  return Buffer(std::move(copy));
 }
 
 Event BoardImpl::read(const std::shared_ptr<BufferState>& source, std::span<std::byte> out) {
+  return read_ranges(source, out, {{0, source->bytes}});
+}
+
+Event BoardImpl::read_ranges(const std::shared_ptr<BufferState>& source, std::span<std::byte> out,
+                             const std::vector<std::pair<uint64_t, uint64_t>>& ranges) {
   if (out.size() != source->bytes) {
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -374,15 +381,22 @@ Event BoardImpl::read(const std::shared_ptr<BufferState>& source, std::span<std:
   }
   const auto op = begin(fmt::format("read from TPU:{}", source->device));
   op->inputs = {source->ready};
-  for (uint64_t at = 0; at < source->bytes; at += kCopyPieceBytes) {
-    const uint64_t piece = std::min(kCopyPieceBytes, source->bytes - at);
+  std::vector<std::pair<uint64_t, uint64_t>> pieces;
+  for (const auto& [first, end] : ranges) {
+    for (uint64_t at = first; at < end; at += kCopyPieceBytes) {
+      pieces.emplace_back(at, std::min(kCopyPieceBytes, end - at));
+    }
+  }
+  for (const auto& [at, piece] : pieces) {
     const auto staged = stage(piece);
     auto command = std::make_shared<Command>();
     command->device = source->device;
     command->reads = {source->memory};
     command->keep = {staged};
     std::byte* target = out.data() + at;
-    command->good = [staged, target, piece] { std::memcpy(target, staged->bytes().data(), piece); };
+    command->good = [staged, target, piece = piece] {
+      std::memcpy(target, staged->bytes().data(), piece);
+    };
     tpu_command_copy_t copy{};
     copy.src = source->memory->address() + at;
     copy.dst = staged->iova();

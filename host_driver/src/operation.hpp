@@ -65,6 +65,14 @@ struct Operation {
   bool launch() const { return program != nullptr; }
 };
 
+/// Consecutive elements of which part `owner` of an array holds the valid copy.
+struct OwnedRun {
+  uint64_t elements = 0;
+  size_t owner = 0;
+  bool operator==(const OwnedRun&) const = default;
+};
+using OwnedRuns = std::shared_ptr<const std::vector<OwnedRun>>;
+
 /// The buffer behind a handle.
 struct BufferState {
   std::shared_ptr<BoardImpl> board;
@@ -74,6 +82,7 @@ struct BufferState {
   uint64_t bytes = 0;
   std::shared_ptr<Allocation> memory;
   std::shared_ptr<EventState> ready;
+  OwnedRuns owned;  ///< state of a sharded update: who holds what; null: all of it is valid
   std::atomic<bool> live{true};
 };
 

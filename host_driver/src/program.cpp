@@ -32,6 +32,17 @@ ParameterInfo parameter(const exe::TensorT& tensor, uint32_t partitions) {
   return info;
 }
 
+OwnedRuns owned_runs(const exe::TensorT& tensor) {
+  if (tensor.owned_elements.empty()) {
+    return nullptr;
+  }
+  std::vector<OwnedRun> runs;
+  for (size_t i = 0; i < tensor.owned_elements.size(); ++i) {
+    runs.push_back({tensor.owned_elements[i], tensor.owned_by.at(i)});
+  }
+  return std::make_shared<const std::vector<OwnedRun>>(std::move(runs));
+}
+
 std::string argument_text(size_t index, const ParameterInfo& info) {
   return info.name.empty() ? fmt::format("argument {}", index)
                            : fmt::format("argument {} ({})", index, info.name);
@@ -102,9 +113,11 @@ std::shared_ptr<LoadedProgram> BoardImpl::load(std::span<const std::byte> bytes,
   program->board = weak_from_this();
   for (const auto& tensor : exe.args) {
     program->arguments.push_back(parameter(*tensor, exe.partitions));
+    program->argument_owned.push_back(owned_runs(*tensor));
   }
   for (const auto& tensor : exe.results) {
     program->results.push_back(parameter(*tensor, exe.partitions));
+    program->result_owned.push_back(owned_runs(*tensor));
   }
   for (uint32_t p = 0; p < exe.partitions; ++p) {
     LoadedProgram::Part part;
@@ -286,6 +299,26 @@ struct Binding {
 
 }  // namespace
 
+// State of a sharded update that this program wants otherwise: put together and sent to all cores.
+void BoardImpl::gather_foreign(const LoadedProgram& program, std::vector<Array>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Array old = arguments[i];
+    const OwnedRuns& has = old.parts().at(0).state()->owned;
+    const OwnedRuns& wants = program.argument_owned[i];
+    if (has == nullptr || (wants != nullptr && (wants == has || *wants == *has))) {
+      continue;
+    }
+    std::vector<int> devices;
+    for (const LoadedProgram::Part& part : program.parts) {
+      devices.push_back(part.device);
+    }
+    const HostArray host = old.to_host();
+    arguments[i] = Array(old.dtype(), old.shape(), old.layout(),
+                         upload(devices, host, program.exe.slots[program.exe.args[i]->slot]->bytes,
+                                argument_text(i, program.arguments[i])));
+  }
+}
+
 void BoardImpl::give_launch_id(Operation& op) {
   op.launch_id = ++launch_count_;
   for (const auto& command : op.commands) {
@@ -302,6 +335,7 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
   const exe::ExecutableT& exe = program->exe;
   std::vector<Array> arguments = given;
   check_arguments(*program, arguments, options);
+  gather_foreign(*program, arguments);
   for (const size_t keep : options.keep) {
     if (keep >= arguments.size()) {
       throw invalid(fmt::format("cannot keep argument {}: there are {}", keep, arguments.size()));
@@ -316,6 +350,7 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
     }
   }
 
+  const std::set<size_t> kept(options.keep.begin(), options.keep.end());
   const Entry entry(*this);
   check_usable();
   check_arguments(*program, arguments, options);  // another thread may have donated in between
@@ -340,6 +375,10 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
       op->inputs.push_back(buffer->ready);
       if (program->arguments[i].donated_to >= 0) {
         donated.push_back(buffer);
+        const auto& original = given[i].parts()[p].state();
+        if (original != buffer && !kept.contains(i)) {
+          donated.push_back(original);  // gathered into another one
+        }
       }
     }
     for (size_t r = 0; r < exe.results.size(); ++r) {
@@ -349,8 +388,10 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
                                     : allocate(part.device, slot.bytes,
                                                fmt::format("result {} of {}", r, exe.name));
       binding.writes.push_back(slots[s]);
-      outputs[r].emplace_back(make_buffer(part.device, program->results[r].dtype,
-                                          program->results[r].layout.local, slots[s], op->event));
+      auto state = make_buffer(part.device, program->results[r].dtype,
+                               program->results[r].layout.local, slots[s], op->event);
+      state->owned = program->result_owned[r];
+      outputs[r].emplace_back(std::move(state));
     }
     for (size_t s = 0; s < exe.slots.size(); ++s) {
       tpu_slot_entry_t& row = binding.table[s];

@@ -27,6 +27,7 @@ struct LoadedProgram {
   exe::ExecutableT exe;
   std::vector<ParameterInfo> arguments;
   std::vector<ParameterInfo> results;
+  std::vector<OwnedRuns> argument_owned, result_owned;  ///< null: every core holds all of it
   std::vector<Part> parts;
   bool loaded = false;
 };

@@ -37,6 +37,17 @@ void check_tensor(const TensorT& tensor, const ExecutableT& exe, SlotKind kind, 
   const uint64_t local = element_count(tensor.local_dims);
   static_cast<void>(element_count(tensor.global_dims));
   const size_t rank = tensor.local_dims.size();
+  check(tensor.owned_elements.size() == tensor.owned_by.size(),
+        what + " has unequal lists of owners");
+  if (!tensor.owned_elements.empty()) {
+    uint64_t left = local;
+    for (size_t i = 0; i < tensor.owned_elements.size(); ++i) {
+      check(tensor.owned_elements[i] <= left && tensor.owned_by[i] < exe.partitions,
+            what + " has an owner outside of the array or the program");
+      left -= tensor.owned_elements[i];
+    }
+    check(left == 0 && tensor.replicated, what + " has elements without an owner");
+  }
   check(tensor.offsets.size() == rank * exe.partitions, what + " has a wrong number of offsets");
   for (size_t i = 0; i < tensor.offsets.size(); ++i) {
     const int64_t offset = tensor.offsets[i];
@@ -66,14 +77,14 @@ void check_image(const ExecutableT& exe) {
 
 // FlatBuffers' verifier does not look at the alignment of the elements of a vector.
 void check_alignment(const Executable& exe) {
-  const auto aligned = [](const flatbuffers::Vector<int64_t>* values) {
+  const auto aligned = [](const auto* values) {
     return values == nullptr || reinterpret_cast<uintptr_t>(values->Data()) % alignof(int64_t) == 0;
   };
   for (const auto* tensors : {exe.args(), exe.results()}) {
     for (flatbuffers::uoffset_t i = 0; tensors != nullptr && i < tensors->size(); ++i) {
       const Tensor* tensor = tensors->Get(i);
       check(aligned(tensor->global_dims()) && aligned(tensor->local_dims()) &&
-                aligned(tensor->offsets()),
+                aligned(tensor->offsets()) && aligned(tensor->owned_elements()),
             "the structure is damaged (alignment)");
     }
   }

@@ -205,6 +205,34 @@ TEST(Control, CollectivesInLoopsThatAllCoresRunTogether) {
       8);
 }
 
+// Sums of whole pieces are streamed: one is on its way where the loop begins, one runs in every
+// iteration, one in a branch, and their rests are packed.
+TEST(Control, StreamedSumsEndAtBoundaries) {
+  const auto make = [](int64_t n) {
+    return [n](GraphBuilder& b) {
+      Value *x = b.arg(f32({n})), *y = b.arg(f32({n}));
+      Builder r(b.region());
+      Value* before = all_reduce(r, y);
+      Value* eighth = r.number(f32({n}), 0.125);
+      const Values out = r.times(3, {x}, [&](Builder& in, const Values& a) {
+        Value* half = in.mul(a[1], eighth);
+        return Values{in.add(all_reduce(in, half), in.mul(a[1], eighth))};
+      });
+      Value* even = r.compare(CompareDirection::kGt, r.number(i32({}), 3), r.number(i32({}), 2));
+      const Values chosen = r.choose(Kind::kIf, even, {f32({n})},
+                                     {[&](Builder& in, const Values&) {
+                                        return Values{all_reduce(in, in.mul(out[0], eighth))};
+                                      },
+                                      [&](Builder&, const Values&) { return Values{x}; }});
+      b.done({before, chosen[0], all_reduce(r, r.mul(chosen[0], before))});
+    };
+  };
+  check_both(make(3000), 8);  // two pieces and a rest with little VMEM
+  GraphBuilder large(8);
+  make(140000)(large);  // one piece and a rest with much
+  check_graph(large.module(), {});
+}
+
 TEST(Control, ACollectiveUnderAConditionOfOneCoreIsRefused) {
   GraphBuilder b(8);
   Value* x = b.arg(f32({4}));

@@ -1,0 +1,47 @@
+// Which all_reduce ops travel together, and when. Every value is cut at whole pieces: these are
+// streamed, one behind the other, as soon as a bucket of 4 MiB is ready (in the order in which the
+// gradients become ready); what is left over of all values, and small values, is packed into one
+// exchange behind the last. Where an element travels depends on the sizes of the values and the
+// board alone, since the order of its sum does (docs/numerics.md).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/graph.hpp"
+#include "tpu/spec/board_params.hpp"
+
+namespace tpu::compiler {
+
+struct Bucket {
+  std::vector<const Op*> ops;
+  bool streamed = false;  // whole pieces of each; else rests
+};
+
+// An op of the graph, or a bucket of collectives.
+struct OrderStep {
+  const Op* op = nullptr;
+  int bucket = -1;
+};
+
+struct BucketOrder {
+  std::vector<Bucket> buckets;
+  std::vector<OrderStep> steps;  // without `return`
+};
+
+// Bytes of one streamed piece.
+int64_t exchange_piece_bytes(const spec::BoardParams& board);
+
+// Bytes of a value that travel in whole pieces.
+inline int64_t streamed_bytes(const Type& type, int64_t piece) {
+  return type.bytes() / piece * piece;
+}
+
+// Program order of a region, each bucket behind the last operand that it needs. Throws Error for a
+// reduction that no exchange can do.
+BucketOrder order_buckets(const Region& body, int64_t piece);
+
+// A reduction whose order is fixed by a tree alone: add, multiply, maximum, ..
+bool is_reducer(Kind kind);
+
+}  // namespace tpu::compiler
