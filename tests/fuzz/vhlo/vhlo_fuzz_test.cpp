@@ -8,7 +8,7 @@
 #include <random>
 
 #include "import/import.hpp"
-#include "passes/pass_manager.hpp"
+#include "lower/lower.hpp"
 #include "tests/fuzz/corpus.hpp"
 
 namespace tpu::compiler {
@@ -72,7 +72,7 @@ TEST(VhloFuzz, DamagedArtifactsAreRefusedOrCompiled) {
     const Bytes input = mutator.mutate(seeds[static_cast<size_t>(i) % seeds.size()]);
     try {
       Module m = import_vhlo(input, "fuzz");
-      run_passes(m, canonical_passes());
+      run_passes(m, compile_passes());
     } catch (const Error&) {
       ++refused;
     } catch (const std::exception& e) {
