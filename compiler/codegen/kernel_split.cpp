@@ -1,5 +1,6 @@
 // Limits of one loop kernel and cutting it in two; which values need buffers.
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "codegen/epilogue.hpp"
@@ -16,16 +17,12 @@ bool writes(const Kernel& k, const Value* v) {
   return std::find(k.writes.begin(), k.writes.end(), v) != k.writes.end();
 }
 
-bool made_before(const KernelProgram& program, int order, const Value* v) {
-  return std::any_of(program.kernels.begin(), program.kernels.end(), [&](const Kernel& k) {
-    return k.order < order &&
-           (k.out == v || std::find(k.ops.begin(), k.ops.end(), v->def) != k.ops.end());
-  });
+bool makes(const Kernel& k, const Value* v) {
+  return k.out == v ||
+         (std::find(k.ops.begin(), k.ops.end(), v->def) != k.ops.end() &&
+          !k.recomputed.contains(v->def)) ||
+         (k.after && makes(*k.after, v));
 }
-
-}  // namespace
-
-namespace {
 
 int number(KernelProgram& program, int order) {
   for (Kernel& k : program.kernels) {
@@ -50,6 +47,11 @@ void start_at(Kernel& kernel, int64_t first) {
   }
 }
 
+bool made_before(const KernelProgram& program, int order, const Value* v) {
+  return std::any_of(program.kernels.begin(), program.kernels.end(),
+                     [&](const Kernel& k) { return k.order < order && makes(k, v); });
+}
+
 void renumber(KernelProgram& program) { number(program, 0); }
 
 void find_buffers(KernelProgram& program) {
@@ -67,7 +69,7 @@ void find_buffers(KernelProgram& program) {
   for (Kernel& k : program.kernels) {
     if (k.kind == KernelClass::kLoop) {
       for (const Op* op : k.ops) {
-        if (read.contains(op->result())) {
+        if (read.contains(op->result()) && !k.recomputed.contains(op)) {
           k.writes.push_back(op->result());
         }
       }
@@ -119,7 +121,9 @@ bool split(KernelProgram& program, int order) {
   if (it->order == order && split_epilogue(program, order)) {
     return true;
   }
-  if (it->order != order || it->kind != KernelClass::kLoop || it->ops.size() < 2) {
+  const auto own = [&](const Op* op) { return !it->recomputed.contains(op); };
+  const auto owned = std::count_if(it->ops.begin(), it->ops.end(), own);
+  if (it->order != order || it->kind != KernelClass::kLoop || owned < 2) {
     return false;
   }
   // A copy that is made later than here (it came after these ops were placed) is looked through.
@@ -130,11 +134,18 @@ bool split(KernelProgram& program, int order) {
            (made_before(program, order, v) ||
             std::find(here.begin(), here.end(), v->def) != here.end());
   };
-  const auto half = static_cast<ptrdiff_t>(it->ops.size() / 2);
+  ptrdiff_t half = 0;  // the first half has half of the ops that are not recomputed
+  for (ptrdiff_t before = 0; before < owned / 2; ++half) {
+    before += own(it->ops[static_cast<size_t>(half)]) ? 1 : 0;
+  }
   Kernel rest;
   rest.kind = KernelClass::kLoop;
   rest.domain = it->domain;
-  rest.ops.assign(it->ops.begin() + half, it->ops.end());
+  // What is recomputed is not written: both halves get it.
+  std::copy_if(it->ops.begin(), it->ops.begin() + half, std::back_inserter(rest.ops),
+               [&](const Op* op) { return !own(op); });
+  rest.ops.insert(rest.ops.end(), it->ops.begin() + half, it->ops.end());
+  rest.recomputed = it->recomputed;
   const std::vector<const Op*> first(it->ops.begin(), it->ops.begin() + half);
   try {
     auto a = build_nest(first, it->domain, context);

@@ -12,6 +12,7 @@
 #include "codegen/contraction.hpp"
 #include "codegen/epilogue.hpp"
 #include "codegen/place_control.hpp"
+#include "codegen/recompute.hpp"
 
 namespace tpu::compiler {
 
@@ -27,8 +28,15 @@ constexpr int64_t kEagerElements = 1024;  // kernels up to this size are placed 
 
 class Fuser : public RegionFuser {
  public:
-  Fuser(const Region& region, const ControlFacts& facts, Fuser* parent, bool uniform, int64_t piece)
-      : region_(region), facts_(facts), parent_(parent), uniform_(uniform), piece_(piece) {
+  // `main`: the function, null for the regions inside of it.
+  Fuser(const Region& region, const ControlFacts& facts, Fuser* parent, bool uniform, int64_t piece,
+        const Function* main = nullptr)
+      : region_(region),
+        facts_(facts),
+        parent_(parent),
+        uniform_(uniform),
+        piece_(piece),
+        main_(main) {
     context_.is_copied = [this](const Value* v) { return is_copied(v); };
     uses_ = compute_uses(region);
     program_.made_ops = std::make_unique<Region>();
@@ -566,6 +574,9 @@ class Fuser : public RegionFuser {
       program_.copied.insert(f->copied_.begin(), f->copied_.end());
     }
     find_buffers(program_);
+    if (main_ != nullptr) {
+      recompute_values(program_, *main_);
+    }
     for (size_t i = 0; i < program_.kernels.size();) {
       const Kernel& k = *std::next(program_.kernels.begin(), static_cast<ptrdiff_t>(i));
       if (fits_command(k) || !split_kernel(program_, k.order)) {
@@ -587,12 +598,14 @@ class Fuser : public RegionFuser {
   mutable std::unordered_map<const Op*, int> latest_;  // of latest_of, until the kernels change
   std::set<const Value*> copied_;
   const int64_t piece_;
+  const Function* main_;
 };
 
 }  // namespace
 
 KernelProgram make_kernels(const Module& module, int64_t piece) {
-  return Fuser(module.main->body, ControlFacts(module), nullptr, true, piece).run();
+  return Fuser(module.main->body, ControlFacts(module), nullptr, true, piece, module.main.get())
+      .run();
 }
 
 namespace {

@@ -60,6 +60,8 @@ struct KernelProgram;
 struct Kernel {
   KernelClass kind = KernelClass::kLoop;
   std::vector<const Op*> ops;      // loop: in program order; others: one op, all_reduce: the bucket
+  std::set<const Op*> recomputed;  // loop: of `ops`, those that another kernel computes too; never
+                                   // written from here
   Dims domain;                     // loop
   Nest nest;                       // loop
   Contraction dot;                 // contract
@@ -95,6 +97,8 @@ struct KernelProgram {
 void find_buffers(KernelProgram& program);
 // Leaves out the elements before `first` of a loop kernel of one dimension.
 void start_at(Kernel& kernel, int64_t first);
+// True if a kernel of the program (not of its regions) in front of `order` makes the value.
+bool made_before(const KernelProgram& program, int order, const Value* v);
 // Orders of all kernels, those of regions between their owner's `order` and `end`.
 void renumber(KernelProgram& program);
 

@@ -1,0 +1,187 @@
+// Recomputation: which large values stay out of memory, which do not, and that the bits stay.
+#include "codegen/recompute.hpp"
+
+#include "../../unit/compiler/control_builder.hpp"
+#include "run_compiled.hpp"
+
+namespace tpu::compiler::test {
+namespace {
+
+constexpr int64_t kRows = 1400, kCols = 801;  // more than 4 MiB in f32, not in bf16
+
+Type large(Elem e = Elem::kF32) { return {e, {kRows, kCols}}; }
+
+// Values of 4 MiB and more that loop kernels write, as kinds of their ops.
+std::string large_writes(const Module& module) {
+  const KernelProgram program = make_kernels(module);
+  std::string text;
+  for (const Kernel& k : program.kernels) {
+    for (const Value* v : k.kind == KernelClass::kLoop ? k.writes : std::vector<const Value*>{}) {
+      if (v->type.count() * elem_bytes(v->type.elem) >= int64_t{4} << 20) {
+        text += (text.empty() ? "" : " ") + std::string(kind_name(v->def->kind));
+      }
+    }
+  }
+  return text;
+}
+
+// Column sums of a value, as [kRows, kCols] again.
+Value* column_sums(GraphBuilder& b, Value* x) {
+  Value* sums = b.reduce(x, b.constant(f32({}), 0), {0}, f32({kCols}), Kind::kAdd);
+  return b.op(Kind::kBroadcastInDim, {sums}, large(), DimsAttrs{{1}});
+}
+
+TEST(Recompute, KeepsTheF32CopyOfABf16InputOutOfMemory) {
+  GraphBuilder b;
+  Value* x = b.arg(large(Elem::kBf16));
+  Value* wide = b.op(Kind::kConvert, {x}, large());
+  Value* centred = b.op(Kind::kSubtract, {wide, column_sums(b, wide)}, large());
+  Value* square = b.op(Kind::kMultiply, {centred, centred}, large());
+  Value* scaled = b.op(Kind::kMultiply, {centred, column_sums(b, square)}, large());
+  Value* y = b.op(Kind::kConvert, {scaled}, large(Elem::kBf16));
+  Module& m = b.done({y});
+  EXPECT_EQ(large_writes(m), "");
+  RunOptions o;
+  o.tolerance = 0;
+  o.small_integers = true;
+  check_graph(m, o);
+}
+
+TEST(Recompute, KeepsWhatItsSourcesWouldCostMoreThan) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({kRows, kCols}));
+  Value* y = b.arg(f32({kRows, kCols}));
+  Value* z = b.arg(f32({kRows, kCols}));
+  // Three reads in place of a write and a read; the sums keep the kernels apart.
+  Value* xy = b.op(Kind::kMultiply, {x, y}, large());
+  Value* xyz = b.op(Kind::kAdd, {xy, z}, large());
+  Value* out = b.op(Kind::kSubtract, {xyz, column_sums(b, xyz)}, large());
+  Module& m = b.done({out});
+  EXPECT_EQ(large_writes(m), "add subtract");
+  RunOptions o;
+  o.small_integers = true;  // sums are exact in any order
+  check_graph(m, o);
+}
+
+TEST(Recompute, NeverRepeatsFunctionsOrMatmuls) {
+  GraphBuilder b;
+  Value* x = b.arg(large(Elem::kBf16));
+  Value* e = b.op(Kind::kExp, {b.op(Kind::kConvert, {x}, large())}, large());
+  Value* out = b.op(Kind::kDivide, {e, column_sums(b, e)}, large());
+  Module& m = b.done({out});
+  EXPECT_EQ(large_writes(m), "exponential divide");
+  check_graph(m);
+}
+
+TEST(Recompute, AValueThatAMatmulReadsStaysAndOthersRecomputeIt) {
+  GraphBuilder b;
+  Value* x = b.arg(large(Elem::kBf16));
+  Value* w = b.arg(f32({kCols, 3}));
+  Value* wide = b.op(Kind::kConvert, {x}, large());
+  Value* shifted = b.op(Kind::kAdd, {wide, b.constant(large(), 1)}, large());
+  DotAttrs a;
+  a.lhs_contract = {1};
+  a.rhs_contract = {0};
+  Value* product = b.op(Kind::kDotGeneral, {shifted, w}, f32({kRows, 3}), a);
+  Value* out = b.op(Kind::kSubtract, {shifted, column_sums(b, shifted)}, large());
+  Value* half = b.op(Kind::kConvert, {out}, large(Elem::kBf16));
+  Module& m = b.done({product, half});
+  EXPECT_EQ(large_writes(m), "add");
+  const KernelProgram program = make_kernels(m);
+  int readers = 0;
+  for (const Kernel& k : program.kernels) {
+    readers += std::count(k.reads.begin(), k.reads.end(), shifted) > 0 ? 1 : 0;
+  }
+  EXPECT_EQ(readers, 1) << "the matmul alone";
+  RunOptions o;
+  o.small_integers = true;
+  check_graph(m, o);
+}
+
+TEST(Recompute, DonatedArgumentsGetNoNewReaders) {
+  for (const bool donated : {false, true}) {
+    GraphBuilder b;
+    Value* x = b.arg(large(Elem::kBf16));
+    Value* wide = b.op(Kind::kConvert, {x}, large());
+    Value* centred = b.op(Kind::kSubtract, {wide, column_sums(b, wide)}, large());
+    Value* next = b.op(Kind::kConvert, {centred}, large(Elem::kBf16));
+    Module& m = b.done({next});
+    if (donated) {
+      m.main->args[0].alias_result = 0;
+    }
+    EXPECT_EQ(large_writes(m), donated ? "convert" : "");
+    RunOptions o;
+    o.tolerance = 0;
+    o.small_integers = true;
+    check_graph(m, o);
+  }
+}
+
+// The loop gets a value to change in place that is read behind it only once y is recomputed there.
+TEST(Recompute, ReadsBehindALoopWhatTheLoopStartsFrom) {
+  for (const char* vmem : {"core.vmem_kib=16384", "core.vmem_kib=256"}) {
+    SCOPED_TRACE(vmem);
+    GraphBuilder b;
+    Value* x = b.arg(large());
+    Value* e = b.op(Kind::kExp, {x}, large());
+    Value* y = b.op(Kind::kAdd, {e, b.constant(large(), 1)}, large());
+    RegionBuilder r(b.region());
+    const Values changed = r.times(2, {e}, [](RegionBuilder& in, const Values& a) {
+      return Values{in.mul(a[1], in.number(large(), 0.5))};
+    });
+    Value* behind = b.reduce(changed[0], b.constant(f32({}), 0), {0}, f32({kCols}), Kind::kAdd);
+    Value* wide = b.op(Kind::kBroadcastInDim, {behind}, large(), DimsAttrs{{1}});
+    Value* out = b.op(Kind::kSubtract, {y, wide}, large());
+    Module& m = b.done({out, changed[0]});
+    EXPECT_EQ(large_writes(m), "exponential subtract");
+    RunOptions o;
+    o.overrides = {vmem};
+    check_graph(m, o);
+  }
+}
+
+// Regions keep what they read: a value of theirs stays in memory, and others recompute it.
+TEST(Recompute, AValueThatALoopReadsStays) {
+  GraphBuilder b;
+  Value* x = b.arg(large(Elem::kBf16));
+  Value* wide = b.op(Kind::kConvert, {x}, large());
+  Value* z = b.arg(large());
+  RegionBuilder r(b.region());
+  const Values sum = r.times(
+      2, {z}, [&](RegionBuilder& in, const Values& a) { return Values{in.add(a[1], wide)}; });
+  Value* out = b.op(Kind::kSubtract, {wide, column_sums(b, sum[0])}, large());
+  Value* half = b.op(Kind::kConvert, {out}, large(Elem::kBf16));
+  Module& m = b.done({half});
+  EXPECT_EQ(large_writes(m), "convert");
+  RunOptions o;
+  o.small_integers = true;
+  check_graph(m, o);
+}
+
+TEST(Recompute, SplitKernelsRepeatTheirRecomputedOps) {
+  GraphBuilder b;
+  Value* x = b.arg(large(Elem::kBf16));
+  Value* wide = b.op(Kind::kConvert, {x}, large());
+  Value* sums = column_sums(b, wide);
+  Value* a = b.op(Kind::kSubtract, {wide, sums}, large());
+  Value* c = b.op(Kind::kMultiply, {a, wide}, large());
+  Value* d = b.op(Kind::kAdd, {c, wide}, large());
+  Value* y = b.op(Kind::kConvert, {d}, large(Elem::kBf16));
+  Module& m = b.done({y});
+  KernelProgram program = make_kernels(m);
+  const auto k = std::find_if(program.kernels.begin(), program.kernels.end(),
+                              [](const Kernel& each) { return !each.recomputed.empty(); });
+  ASSERT_NE(k, program.kernels.end());
+  const int order = k->order;
+  ASSERT_TRUE(split_kernel(program, order));
+  const Kernel& rest = *std::next(program.kernels.begin(), order + 1);
+  EXPECT_TRUE(std::find(rest.ops.begin(), rest.ops.end(), wide->def) != rest.ops.end());
+  while (split_kernel(program, order + 1)) {  // ends, although recomputed ops never go away
+  }
+  for (const Kernel& each : program.kernels) {
+    EXPECT_EQ(std::count(each.writes.begin(), each.writes.end(), wide), 0);
+  }
+}
+
+}  // namespace
+}  // namespace tpu::compiler::test
