@@ -9,6 +9,7 @@ namespace tpu::compiler {
 
 namespace {
 
+constexpr int64_t kLeastSummedRows = 64;     // of a tile of a sum over rows, if rows are cut
 constexpr int64_t kPieceBytes = 512 * 1024;  // of one streamed operand and tile
 
 // Accumulators pass from tile to tile as whole blocks, so a reduced tail shorter than a block goes
@@ -125,6 +126,19 @@ bool Emitter::cut_tiles(const Kernel& k, LoopPlan& plan, int64_t piece_limit) co
     if (nest.loops[static_cast<size_t>(plan.order[i])].reduced) {
       throw Error("a reduction with this many separate runs of dimensions is not supported",
                   std::string(kind_name(k.ops.back()->kind)), k.ops.back()->loc);
+    }
+  }
+  // Sums over the outer loops of memory, such as those of a batch norm: the sum is cut first, since
+  // a cut of the loops inside of it makes short runs. Each tile loads and stores the accumulators,
+  // so it should hold some blocks of rows.
+  for (size_t l = 0; l < nest.loops.size() && nest.loops[l].reduced; ++l) {
+    const int64_t g = granule(plan.options, static_cast<int>(l));
+    while (!tile_fits(plan, piece_limit) && plan.tile[l] / 2 >= kLeastSummedRows) {
+      const int64_t half = round_up((plan.tile[l] + 1) / 2, g);
+      if (half >= plan.tile[l]) {
+        break;
+      }
+      plan.tile[l] = half;
     }
   }
   for (const bool fine : {false, true}) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -128,10 +129,22 @@ class Recomputer {
     }
   };
 
+  // Sums of a contraction that one loop kernel reads may never reach memory: that kernel will work
+  // on the blocks of the contraction.
   void note_stored() {
     stored_ = arguments_;
+    std::map<const Value*, int> readers;
     for (const Kernel& k : program_.kernels) {
-      stored_.insert(k.writes.begin(), k.writes.end());
+      for (const Value* v : k.reads) {
+        readers[v] += k.kind == KernelClass::kLoop ? 1 : 2;
+      }
+    }
+    for (const Kernel& k : program_.kernels) {
+      for (const Value* v : k.writes) {
+        if (k.kind != KernelClass::kContract || readers[v] > 1 || v->type.elem == Elem::kBf16) {
+          stored_.insert(v);
+        }
+      }
     }
   }
 
