@@ -407,15 +407,17 @@ TEST(Epilogue, SumsDoNotDependOnTiles) {
 
 TEST(Errors, NameTheOpAndItsLine) {
   GraphBuilder b;
-  Value* x = b.arg(f32({4}));
-  Value* y = b.op(Kind::kSine, {x}, f32({4}));
+  Value* x = b.arg(i32({4}));
+  DotAttrs dot;
+  dot.lhs_contract = dot.rhs_contract = {0};
+  Value* y = b.op(Kind::kDotGeneral, {x, x}, i32({}), dot);
   const Module& m = b.done({y});
   try {
     compile_graph(m, spec::load_board("v3_8"));
     FAIL();
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("test.py:1"), std::string::npos) << e.what();
-    EXPECT_NE(std::string(e.what()).find("sine"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("dot_general"), std::string::npos) << e.what();
   }
 }
 
