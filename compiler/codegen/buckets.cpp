@@ -25,7 +25,7 @@ std::string bucket_key(const Op& op) {
     }
   }
   const auto reducer = simple_reducer(*op.regions.at(0));
-  if (!reducer || !is_reducer(*reducer)) {
+  if (!reducer) {
     throw Error("the reduction body must be one add, multiply, maximum, minimum, and or or",
                 std::string(kind_name(op.kind)), op.loc);
   }
@@ -196,21 +196,6 @@ class Orderer {
 };
 
 }  // namespace
-
-bool is_reducer(Kind kind) {
-  switch (kind) {
-    case Kind::kAdd:
-    case Kind::kMultiply:
-    case Kind::kMaximum:
-    case Kind::kMinimum:
-    case Kind::kAnd:
-    case Kind::kOr:
-    case Kind::kXor:
-      return true;
-    default:
-      return false;
-  }
-}
 
 int64_t exchange_piece_bytes(const spec::BoardParams& board) {
   const int64_t share = board.core.vmem_kib * 1024 / 32 / kPieceGrain * kPieceGrain;

@@ -41,7 +41,4 @@ inline int64_t streamed_bytes(const Type& type, int64_t piece) {
 // reduction that no exchange can do.
 BucketOrder order_buckets(const Region& body, int64_t piece);
 
-// A reduction whose order is fixed by a tree alone: add, multiply, maximum, ..
-bool is_reducer(Kind kind);
-
 }  // namespace tpu::compiler

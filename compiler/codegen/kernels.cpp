@@ -330,7 +330,7 @@ class Fuser : public RegionFuser {
 
   void place_reduce(const Op* op) {
     const auto reducer = simple_reducer(*op->regions.at(0));
-    if (op->operands.size() != 2 || !reducer || !is_reducer(*reducer)) {
+    if (op->operands.size() != 2 || !reducer) {
       unsupported(*op,
                   "a reduce must have one operand and a body of one add, multiply, maximum, "
                   "minimum, and, or or xor");

@@ -10,21 +10,6 @@ namespace {
 constexpr int64_t kKernelOps = 40, kKernelOperands = 12;  // of one fused kernel, with some room
 constexpr int64_t kMaxRadix = 8;
 
-bool is_simple(Kind kind) {
-  switch (kind) {
-    case Kind::kAdd:
-    case Kind::kMultiply:
-    case Kind::kMaximum:
-    case Kind::kMinimum:
-    case Kind::kAnd:
-    case Kind::kOr:
-    case Kind::kXor:
-      return true;
-    default:
-      return false;
-  }
-}
-
 int64_t lowest_int(Elem e) {
   return is_signed(e) ? std::numeric_limits<int64_t>::min() >> (64 - 8 * elem_bytes(e)) : 0;
 }
@@ -64,9 +49,6 @@ Dense identity_of(Kind reducer, const Type& type) {
 
 Folder::Folder(Rewriter& rw, const Region& body) : b_(rw), body_(body) {
   simple_ = simple_reducer(body);
-  if (simple_ && !is_simple(*simple_)) {
-    simple_.reset();
-  }
   const auto operands = static_cast<int64_t>(body.args.size() / 2);
   const auto ops = std::max<int64_t>(static_cast<int64_t>(body.ops.size()) - 1, 1);
   radix_ =

@@ -43,22 +43,7 @@ bool closed_under_xor(const Groups& groups) {
 }
 
 bool is_exchanged_sum(const Op& op) {
-  const auto kind = simple_reducer(*op.regions[0]);
-  if (!kind || elem_bytes(op.operand_type(0).elem) == 8) {
-    return false;
-  }
-  switch (*kind) {
-    case Kind::kAdd:
-    case Kind::kMultiply:
-    case Kind::kMaximum:
-    case Kind::kMinimum:
-    case Kind::kAnd:
-    case Kind::kOr:
-    case Kind::kXor:
-      return true;
-    default:
-      return false;
-  }
+  return simple_reducer(*op.regions[0]) && elem_bytes(op.operand_type(0).elem) != 8;
 }
 
 class Collective {

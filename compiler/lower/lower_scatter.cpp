@@ -101,24 +101,7 @@ class Scatter {
     return n_ == 1 && body.terminator()->operands[0] == body.args[1].get();
   }
 
-  std::optional<Kind> reducer() const {
-    const auto kind = simple_reducer(*op_.regions[0]);
-    if (!kind) {
-      return kind;
-    }
-    switch (*kind) {
-      case Kind::kAdd:
-      case Kind::kMultiply:
-      case Kind::kMaximum:
-      case Kind::kMinimum:
-      case Kind::kAnd:
-      case Kind::kOr:
-      case Kind::kXor:
-        return kind;
-      default:
-        return std::nullopt;
-    }
-  }
+  std::optional<Kind> reducer() const { return simple_reducer(*op_.regions[0]); }
 
   // Every place of a window can be told by equality: indexed dims have windows of one element,
   // the others are covered whole.
