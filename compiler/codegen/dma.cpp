@@ -32,6 +32,10 @@ spec::Addr Emitter::hbm(const Buffer& b, int64_t byte) const {
   return hbm_addr(b.slot, b.offset + byte);
 }
 
+spec::Addr Emitter::where(const Buffer& b, int64_t byte) const {
+  return b.vmem >= 0 ? vmem_addr(b.vmem + byte) : hbm(b, byte);
+}
+
 // More than five strides: the outermost ones become commands of their own.
 void Emitter::copy(const spec::Addr& src, const spec::Addr& dst, int64_t elem_bytes,
                    std::vector<CopyDim> dims, uint32_t op_id) {

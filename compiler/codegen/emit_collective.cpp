@@ -97,13 +97,7 @@ void Emitter::receive(const Link& link, const MemRange& range, int granted, uint
 void Emitter::combine(const ReducePiece& p, const spec::Addr& a, const spec::Addr& b,
                       const spec::Addr& out, int64_t bytes, std::vector<MemRange> windows) {
   const int64_t count = bytes / p.elem_bytes;
-  auto c = make_command<spec::VpuKernelCommand>(spec::Opcode::kVpuKernel, spec::Queue::kVpu, p.id);
-  c.head.flags = 1;
-  c.row_loop = 255;
-  c.col_loop = 3;
-  c.loops = {1, 1, 1, static_cast<uint32_t>((count + 1023) / 1024)};
-  c.rows = 1;
-  c.cols = static_cast<uint32_t>(count);
+  auto c = flat_vpu_kernel(count, p.id);
   Command command;
   for (const spec::Addr& addr : {a, b, out}) {
     spec::VpuAccess access{};
@@ -218,7 +212,7 @@ void Emitter::emit_packed(const Kernel& k, const Exchange& exchange,
   const int64_t bucket = take(run.bytes * count);
   for (const Share& s : shares) {
     const Buffer& b = buffer(k.reads[s.value]);
-    const spec::Addr src = b.vmem >= 0 ? vmem_addr(b.vmem + s.from) : hbm(b, s.from);
+    const spec::Addr src = where(b, s.from);
     copy_bytes(src, vmem_addr(bucket + s.at), s.bytes, run.unit, run.id);
   }
   if (used < run.bytes * count) {
@@ -280,8 +274,7 @@ std::vector<Buffer*> Emitter::place_packed(const Kernel& k, const std::vector<Sh
       give_home(b);
       b.in_hbm = b.in_hbm || s.from + s.bytes == b.bytes;
     }
-    copy_bytes(vmem_addr(result + s.at), b.vmem >= 0 ? vmem_addr(b.vmem + s.from) : hbm(b, s.from),
-               s.bytes, run.unit, run.id);
+    copy_bytes(vmem_addr(result + s.at), where(b, s.from), s.bytes, run.unit, run.id);
     if (b.vmem >= 0 && b.must_store && s.from + s.bytes == b.bytes) {
       store(b, run.id);
     }

@@ -115,13 +115,7 @@ void Emitter::combine_record(const Op& op, const CombineBody& body,
                              const std::vector<int64_t>& updates,
                              const std::vector<MemRange>& windows, uint32_t id) {
   const int64_t width = op.as<IndexedAttrs>().window[0];
-  auto c = make_command<spec::VpuKernelCommand>(spec::Opcode::kVpuKernel, spec::Queue::kVpu, id);
-  c.head.flags = 1;
-  c.row_loop = 255;
-  c.col_loop = 3;
-  c.loops = {1, 1, 1, static_cast<uint32_t>((width + 1023) / 1024)};
-  c.rows = 1;
-  c.cols = static_cast<uint32_t>(width);
+  auto c = flat_vpu_kernel(width, id);
   Command command;
   const auto access = [&](Elem elem, int64_t base, int reg) {
     const int64_t bytes = elem_bytes(elem);
@@ -222,7 +216,7 @@ void Emitter::vmem_copy_of(const Kernel& k, size_t i, uint32_t id) {
     return;
   }
   to.vmem = take(to.bytes);
-  const spec::Addr src = from.vmem >= 0 ? vmem_addr(from.vmem) : hbm(from);
+  const spec::Addr src = where(from);
   copy_bytes(src, vmem_addr(to.vmem), to.bytes, elem_bytes(to.value->type.elem), id);
 }
 
@@ -280,8 +274,7 @@ void Emitter::emit_indexed_combine(const Kernel& k, uint32_t id) {
         copy(hbm(u, from), vmem_addr(slots[i]), bytes, {{now * width, bytes, bytes}}, id);
       }
     }
-    combine_piece(op, body, list.vmem >= 0 ? vmem_addr(list.vmem + 4 * at) : hbm(list, 4 * at), now,
-                  targets, updates, windows, id);
+    combine_piece(op, body, where(list, 4 * at), now, targets, updates, windows, id);
   }
   for (const int64_t s : slots) {
     if (s >= 0) {

@@ -102,31 +102,18 @@ void Emitter::emit_dynamic_slice(const Kernel& k) {
   const Op& op = *k.ops[0];
   Buffer &in = buffer(k.view.value), &out = buffer(k.out);
   pinned_ = {&in, &out};
-  if (out.bytes <= resident_limit()) {
-    try {
-      out.vmem = place(out);
-    } catch (const VmemFull&) {
-      out.vmem = -1;
-    }
-  }
-  if (out.vmem < 0) {
-    give_home(out);
-  }
+  place_result(out);
   const int64_t unit = elem_bytes(op.type().elem);
   const Dims& sizes = op.type().dims;
   const int64_t known = start_address(k, k.view.view.stride, 1, sizes, id);
-  spec::Addr src = in.vmem >= 0 ? vmem_addr(in.vmem) : hbm(in);
+  spec::Addr src = where(in);
   const MemRange window =
       whole(src, in.vmem >= 0 ? 0 : listing.root_slot(in.slot), in.bytes, false);
   src.offset += k.view.view.offset * unit + known;
   src.reg = kAddressRegister;
-  copy_window(src, out.vmem >= 0 ? vmem_addr(out.vmem) : hbm(out), unit,
-              box(sizes, k.view.view.stride, row_major_strides(sizes), unit), window, id);
-  if (out.vmem < 0) {
-    out.in_hbm = true;
-  } else if (out.must_store) {
-    store(out, id);
-  }
+  copy_window(src, where(out), unit, box(sizes, k.view.view.stride, row_major_strides(sizes), unit),
+              window, id);
+  finish_result(out, id);
   pinned_.clear();
 }
 
@@ -164,37 +151,23 @@ void Emitter::emit_dynamic_update(const Kernel& k) {
   pinned_ = {&in, &update, &out};
   const int64_t unit = elem_bytes(op.type().elem);
   if (!update_in_place(k)) {
-    if (out.bytes <= resident_limit()) {
-      try {
-        out.vmem = place(out);
-      } catch (const VmemFull&) {
-        out.vmem = -1;
-      }
-    }
-    if (out.vmem < 0) {
-      give_home(out);
-    }
-    copy_bytes(in.vmem >= 0 ? vmem_addr(in.vmem) : hbm(in),
-               out.vmem >= 0 ? vmem_addr(out.vmem) : hbm(out), out.bytes, unit, id);
+    place_result(out);
+    copy_bytes(where(in), where(out), out.bytes, unit, id);
   }
   const Dims& sizes = op.operand_type(1).dims;
   const Dims pitch = row_major_strides(op.type().dims);
   if (op.operand_type(1).count() > 0) {
     const int64_t known = start_address(k, pitch, 2, sizes, id);
-    spec::Addr dst = out.vmem >= 0 ? vmem_addr(out.vmem) : hbm(out);
+    spec::Addr dst = where(out);
     const MemRange window =
         whole(dst, out.vmem >= 0 ? 0 : listing.root_slot(out.slot), out.bytes, true);
     dst.offset += known;
     dst.reg = kAddressRegister;
-    spec::Addr src = update.vmem >= 0 ? vmem_addr(update.vmem) : hbm(update);
+    spec::Addr src = where(update);
     src.offset += k.view.view.offset * unit;
     copy_window(src, dst, unit, box(sizes, k.view.view.stride, pitch, unit), window, id);
   }
-  if (out.vmem < 0) {
-    out.in_hbm = true;
-  } else if (out.must_store) {
-    store(out, id);
-  }
+  finish_result(out, id);
   pinned_.clear();
 }
 

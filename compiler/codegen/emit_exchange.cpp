@@ -279,8 +279,8 @@ void Emitter::permute(const Op& op, const Buffer& in, const Buffer& out, uint32_
   }
   const MemRange reads = whole_range(in, false), writes = whole_range(out, true);
   const int64_t bytes = elem_bytes(op.type().elem);
-  const spec::Addr src = in.vmem >= 0 ? vmem_addr(in.vmem) : hbm(in);
-  const spec::Addr dst = out.vmem >= 0 ? vmem_addr(out.vmem) : hbm(out);
+  const spec::Addr src = where(in);
+  const spec::Addr dst = where(out);
   const int64_t piece =
       partial
           ? std::min({in.bytes, kZeroPieceBytes, board_.core.vmem_kib * 1024 / 8}) / bytes * bytes
@@ -346,11 +346,7 @@ void Emitter::emit_exchange(const Kernel& k) {
     } catch (const VmemFull&) {
       too_large(k);
     }
-    if (out.vmem < 0) {
-      out.in_hbm = true;
-    } else if (out.must_store) {
-      store(out, id);
-    }
+    finish_result(out, id);
   }
   pinned_.clear();
 }

@@ -119,7 +119,7 @@ void Emitter::load_piece(ExchangeRun& r, int64_t i) {
   const ExchangeRun::Part& p = r.parts[static_cast<size_t>(i)];
   for (const Share& s : p.shares) {
     const Buffer& b = buffer(r.kernel->reads[s.value]);
-    const spec::Addr src = b.vmem >= 0 ? vmem_addr(b.vmem + s.from) : hbm(b, s.from);
+    const spec::Addr src = where(b, s.from);
     copy_bytes(src, vmem_addr(r.bucket(i) + s.at), s.bytes, r.unit, r.id);
   }
   if (p.used < r.bytes) {
@@ -267,7 +267,7 @@ void Emitter::finish_piece(ExchangeRun& r, int64_t i) {
   }
   for (const Share& s : p.shares) {
     const Buffer& b = buffer(r.kernel->writes[s.value]);
-    const spec::Addr to = b.vmem >= 0 ? vmem_addr(b.vmem + s.from) : hbm(b, s.from);
+    const spec::Addr to = where(b, s.from);
     copy_bytes(vmem_addr(r.bucket(i) + s.at), to, s.bytes, r.unit, r.id);
   }
   if (one) {

@@ -26,19 +26,6 @@ struct Emitter::IndexedMove {
   int64_t records = 0;
 };
 
-// A value made by this kernel: in VMEM if it may stay there as a whole, else in its home.
-void Emitter::place_result(Buffer& out) {
-  if (out.bytes <= resident_limit()) {
-    try {
-      out.vmem = place(out);
-      return;
-    } catch (const VmemFull&) {
-      out.vmem = -1;
-    }
-  }
-  give_home(out);
-}
-
 void Emitter::indexed_command(const IndexedMove& m, int64_t list, int64_t first, int64_t records,
                               uint32_t id) {
   std::vector<CopyDim> dims = m.dims;
@@ -132,6 +119,21 @@ static std::vector<CopyDim> window_dims(const Dims& table, const Dims& window, i
   return dims;
 }
 
+Emitter::IndexedMove Emitter::indexed_move(const Op& op, const Buffer& table, const Buffer& dense,
+                                           const Buffer& list) const {
+  IndexedMove m;
+  const Dims& window = op.as<IndexedAttrs>().window;
+  m.table = where(table);
+  m.dense = where(dense);
+  m.elem_bytes = elem_bytes(op.type().elem);
+  m.window_elements = Type{Elem::kI8, window}.count();
+  m.span = table.bytes;
+  m.dims = window_dims(table.value->type.dims, window, m.elem_bytes);
+  m.list = &list;
+  m.records = op.operand_type(1).count();
+  return m;
+}
+
 void Emitter::emit_indexed_read(const Kernel& k, uint32_t id) {
   const Op& op = *k.ops[0];
   Buffer& table = buffer(k.reads[0]);
@@ -139,22 +141,8 @@ void Emitter::emit_indexed_read(const Kernel& k, uint32_t id) {
   Buffer& out = buffer(op.result());
   pinned_ = {&table, &list, &out};
   place_result(out);
-  IndexedMove m;
-  const Dims& window = op.as<IndexedAttrs>().window;
-  m.table = table.vmem >= 0 ? vmem_addr(table.vmem) : hbm(table);
-  m.dense = out.vmem >= 0 ? vmem_addr(out.vmem) : hbm(out);
-  m.elem_bytes = elem_bytes(op.type().elem);
-  m.window_elements = Type{Elem::kI8, window}.count();
-  m.span = table.bytes;
-  m.dims = window_dims(op.operand_type(0).dims, window, m.elem_bytes);
-  m.list = &list;
-  m.records = op.operand_type(1).count();
-  indexed_moves(m, k, id);
-  if (out.vmem < 0) {
-    out.in_hbm = true;
-  } else if (out.must_store) {
-    store(out, id);
-  }
+  indexed_moves(indexed_move(op, table, out, list), k, id);
+  finish_result(out, id);
   pinned_.clear();
 }
 
@@ -192,8 +180,8 @@ void Emitter::copy_of(Buffer& from, Buffer& to, bool may_take, uint32_t id) {
       listing.root_slot(to.slot) == listing.root_slot(from.slot)) {
     return;  // donated: updated in place
   }
-  const spec::Addr src = from.vmem >= 0 ? vmem_addr(from.vmem) : hbm(from);
-  const spec::Addr dst = to.vmem >= 0 ? vmem_addr(to.vmem) : hbm(to);
+  const spec::Addr src = where(from);
+  const spec::Addr dst = where(to);
   copy_bytes(src, dst, from.bytes, elem_bytes(from.value->type.elem), id);
 }
 
@@ -205,23 +193,10 @@ void Emitter::emit_indexed_write(const Kernel& k, uint32_t id) {
   Buffer& out = buffer(op.result());
   pinned_ = {&target, &list, &updates, &out};
   copy_of(target, out, may_take(k, target), id);
-  IndexedMove m;
-  const Dims& window = op.as<IndexedAttrs>().window;
-  m.table = out.vmem >= 0 ? vmem_addr(out.vmem) : hbm(out);
-  m.dense = updates.vmem >= 0 ? vmem_addr(updates.vmem) : hbm(updates);
+  IndexedMove m = indexed_move(op, out, updates, list);
   m.scatter = true;
-  m.elem_bytes = elem_bytes(op.type().elem);
-  m.window_elements = Type{Elem::kI8, window}.count();
-  m.span = out.bytes;
-  m.dims = window_dims(op.type().dims, window, m.elem_bytes);
-  m.list = &list;
-  m.records = op.operand_type(1).count();
   indexed_moves(m, k, id);
-  if (out.vmem < 0) {
-    out.in_hbm = true;
-  } else if (out.must_store) {
-    store(out, id);
-  }
+  finish_result(out, id);
   pinned_.clear();
 }
 

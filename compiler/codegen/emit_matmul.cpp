@@ -123,13 +123,7 @@ void Emitter::convert_tile(int64_t from, int64_t to, int64_t count, uint32_t id)
   spec::VpuInsn load_insn{static_cast<uint8_t>(spec::VpuOp::kLoad), 0, 0, 0, 0};
   spec::VpuInsn store_insn{static_cast<uint8_t>(spec::VpuOp::kStore), 0, 0, 0, 1};
   program.code = {load_insn, store_insn};
-  auto c = make_command<spec::VpuKernelCommand>(spec::Opcode::kVpuKernel, spec::Queue::kVpu, id);
-  c.head.flags = 1;
-  c.row_loop = 255;
-  c.col_loop = 3;
-  c.loops = {1, 1, 1, static_cast<uint32_t>((count + 1023) / 1024)};
-  c.rows = 1;
-  c.cols = static_cast<uint32_t>(count);
+  auto c = flat_vpu_kernel(count, id);
   Command command;
   for (const bool out : {false, true}) {
     spec::VpuAccess a{};

@@ -6,17 +6,24 @@
 
 namespace tpu::compiler {
 
-bool Emitter::place_moved(Buffer& out) {
+void Emitter::place_result(Buffer& out) {
   if (out.bytes <= resident_limit()) {
     try {
       out.vmem = place(out);
-      return true;
+      return;
     } catch (const VmemFull&) {
       out.vmem = -1;
     }
   }
   give_home(out);
-  return false;
+}
+
+void Emitter::finish_result(Buffer& out, uint32_t id) {
+  if (out.vmem < 0) {
+    out.in_hbm = true;
+  } else if (out.must_store) {
+    store(out, id);
+  }
 }
 
 void Emitter::emit_concatenate(const Kernel& k) {
@@ -30,24 +37,20 @@ void Emitter::emit_concatenate(const Kernel& k) {
     (d < dim ? outer : inner) *= d == dim ? 1 : op.type().dims[d];
   }
   pinned_ = {&out};
-  place_moved(out);
+  place_result(out);
   int64_t at = 0;
   for (size_t i = 0; i < k.reads.size(); ++i) {
     Buffer& b = buffer(k.reads[i]);
     const int64_t run = op.operand_type(i).dims[dim] * inner;
     if (run > 0 && outer > 0) {
-      const spec::Addr src = b.vmem >= 0 ? vmem_addr(b.vmem) : hbm(b);
-      const spec::Addr dst = out.vmem >= 0 ? vmem_addr(out.vmem + at) : hbm(out, at);
+      const spec::Addr src = where(b);
+      const spec::Addr dst = where(out, at);
       copy(src, dst, bytes,
            {{outer, run, op.type().dims[dim] * inner}, {run / bytes, bytes, bytes}}, id);
     }
     at += run;
   }
-  if (out.vmem < 0) {
-    out.in_hbm = true;
-  } else if (out.must_store) {
-    store(out, id);
-  }
+  finish_result(out, id);
   pinned_.clear();
 }
 
@@ -94,7 +97,7 @@ void Emitter::emit_copy_out(const Kernel& k) {
   if (same_place) {
     return;
   }
-  const spec::Addr src = b.vmem >= 0 ? vmem_addr(b.vmem) : hbm(b);
+  const spec::Addr src = where(b);
   copy_bytes(src, hbm_addr(slot, 0), b.bytes, elem_bytes(b.value->type.elem), id);
 }
 

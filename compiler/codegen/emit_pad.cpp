@@ -79,16 +79,13 @@ void Emitter::fill_from_memory(const Buffer& value, const Buffer& out, uint32_t 
   const int64_t count = out.value->type.count();
   const int64_t length = std::min(kPatternBytes / bytes, count);
   const int64_t pattern = take(length * bytes);
-  copy_bytes(value.vmem >= 0 ? vmem_addr(value.vmem) : hbm(value), vmem_addr(pattern), bytes, bytes,
-             id);
+  copy_bytes(where(value), vmem_addr(pattern), bytes, bytes, id);
   for (int64_t done = 1; done < length;) {
     const int64_t n = std::min(done, length - done);
     copy(vmem_addr(pattern), vmem_addr(pattern + done * bytes), bytes, {{n, bytes, bytes}}, id);
     done += n;
   }
-  const auto dst = [&](int64_t element) {
-    return out.vmem >= 0 ? vmem_addr(out.vmem + element * bytes) : hbm(out, element * bytes);
-  };
+  const auto dst = [&](int64_t element) { return where(out, element * bytes); };
   const int64_t times = count / length, rest = count % length;
   copy(vmem_addr(pattern), dst(0), bytes, {{times, 0, length * bytes}, {length, bytes, bytes}}, id);
   if (rest > 0) {
@@ -106,8 +103,8 @@ void Emitter::emit_pad(const Kernel& k) {
   }
   const int64_t bytes = elem_bytes(op.type().elem);
   pinned_ = {&out};
-  place_moved(out);
-  const auto address = [&] { return out.vmem >= 0 ? vmem_addr(out.vmem) : hbm(out); };
+  place_result(out);
+  const auto address = [&] { return where(out); };
   const std::vector<PadRange> ranges = pad_ranges(op);
   const Value* value = op.operands[1];
   if (value->def != nullptr && value->def->kind == Kind::kConstant) {
@@ -118,7 +115,7 @@ void Emitter::emit_pad(const Kernel& k) {
   if (std::all_of(ranges.begin(), ranges.end(), [](const PadRange& r) { return r.n > 0; })) {
     const Buffer& in = buffer(k.reads[0]);
     const Dims pitch = row_major_strides(op.type().dims);
-    spec::Addr src = in.vmem >= 0 ? vmem_addr(in.vmem) : hbm(in), dst = address();
+    spec::Addr src = where(in), dst = address();
     src.offset += k.source.offset * bytes;
     std::vector<CopyDim> dims;
     for (size_t d = 0; d < ranges.size(); ++d) {
@@ -129,11 +126,7 @@ void Emitter::emit_pad(const Kernel& k) {
     }
     copy(src, dst, bytes, dims, id);
   }
-  if (out.vmem < 0) {
-    out.in_hbm = true;
-  } else if (out.must_store) {
-    store(out, id);
-  }
+  finish_result(out, id);
   pinned_.clear();
 }
 

@@ -116,14 +116,7 @@ void Emitter::emit_update(ExchangeRun& r, int64_t i) {
   const int64_t count = r.part_bytes() / r.unit;
   const int own = whole_register(r, r.stages() - 1, r.unit);
   for (const UpdateCommand& uc : update_commands(r, u)) {
-    auto c =
-        make_command<spec::VpuKernelCommand>(spec::Opcode::kVpuKernel, spec::Queue::kVpu, r.id);
-    c.head.flags = 1;
-    c.row_loop = 255;
-    c.col_loop = 3;
-    c.loops = {1, 1, 1, static_cast<uint32_t>((count + 1023) / 1024)};
-    c.rows = 1;
-    c.cols = static_cast<uint32_t>(count);
+    auto c = flat_vpu_kernel(count, r.id);
     Command command;
     for (const AccessRole& role : uc.roles) {
       const auto n = static_cast<size_t>(role.index);

@@ -152,6 +152,8 @@ class Emitter {
   void fill_box(const spec::Addr& dst, int64_t elem_bytes, std::vector<CopyDim> dims,
                 uint64_t pattern, uint32_t op_id);
   spec::Addr hbm(const Buffer& b, int64_t byte = 0) const;
+  spec::Addr where(const Buffer& b,
+                   int64_t byte = 0) const;  // in VMEM if it is there, else its home
 
   uint32_t op_id(const Kernel& k);
   [[noreturn]] void too_large(const Kernel& k) const;
@@ -215,7 +217,9 @@ class Emitter {
   void fill_from_memory(const Buffer& value, const Buffer& out, uint32_t id);
 
   // emit_move.cpp
-  bool place_moved(Buffer& out);  // whole in VMEM if there is room, else at its home
+  void place_result(Buffer& out);  // whole in VMEM if there is room, else at its home
+  void finish_result(Buffer& out,
+                     uint32_t id);  // made where place_result put it: stored if it must
   void emit_concatenate(const Kernel& k);
   void emit_copy_out(const Kernel& k);
   void save_overwritten_arguments(uint32_t id);
@@ -291,7 +295,8 @@ class Emitter {
   void indexed_moves(const IndexedMove& m, const Kernel& k, uint32_t id);
   void indexed_command(const IndexedMove& m, int64_t list, int64_t first, int64_t records,
                        uint32_t id);
-  void place_result(Buffer& out);
+  IndexedMove indexed_move(const Op& op, const Buffer& table, const Buffer& dense,
+                           const Buffer& list) const;
   bool may_take(const Kernel& k, const Buffer& from) const;
   void copy_of(Buffer& from, Buffer& to, bool may_take, uint32_t id);
 

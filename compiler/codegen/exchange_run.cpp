@@ -136,8 +136,7 @@ void Emitter::load_scalars(ExchangeRun& r) {
         const int64_t address = take(b.bytes);
         r.memory.push_back(address);
         r.scalars[a.value] = address;
-        copy_bytes(b.vmem >= 0 ? vmem_addr(b.vmem) : hbm(b), vmem_addr(address), b.bytes,
-                   elem_bytes(a.value->type.elem), r.id);
+        copy_bytes(where(b), vmem_addr(address), b.bytes, elem_bytes(a.value->type.elem), r.id);
       }
     }
   }

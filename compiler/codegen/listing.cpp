@@ -62,6 +62,17 @@ spec::Addr smem_addr(int64_t offset) {
   return a;
 }
 
+spec::VpuKernelCommand flat_vpu_kernel(int64_t count, uint32_t op_id) {
+  auto c = make_command<spec::VpuKernelCommand>(spec::Opcode::kVpuKernel, spec::Queue::kVpu, op_id);
+  c.head.flags = 1;
+  c.row_loop = 255;
+  c.col_loop = 3;
+  c.loops = {1, 1, 1, static_cast<uint32_t>((count + 1023) / 1024)};
+  c.rows = 1;
+  c.cols = static_cast<uint32_t>(count);
+  return c;
+}
+
 spec::Addr vmem_addr(int64_t offset) {
   spec::Addr a{};
   a.space = static_cast<uint8_t>(Space::kVmem);

@@ -106,6 +106,10 @@ T make_command(spec::Opcode opcode, spec::Queue queue, uint32_t op_id) {
   return c;
 }
 
+// A vector kernel over `count` consecutive elements in blocks of 1,024, along loop 3; accesses and
+// program are the caller's.
+spec::VpuKernelCommand flat_vpu_kernel(int64_t count, uint32_t op_id);
+
 spec::Addr vmem_addr(int64_t offset);
 spec::Addr smem_addr(int64_t offset);
 spec::Addr hbm_addr(int slot, int64_t offset);

@@ -166,8 +166,8 @@ void Emitter::fetch_scalars(const std::vector<NestAccess>& from, uint32_t id) {
     const Buffer& b = buffer(from[i].value);
     const int64_t bytes = elem_bytes(b.value->type.elem);
     const int64_t at = from[i].view.offset * bytes;
-    copy_bytes(b.vmem >= 0 ? vmem_addr(b.vmem + at) : hbm(b, at),
-               smem_addr(kSmemScalars + 8 * static_cast<int64_t>(i)), bytes, bytes, id);
+    copy_bytes(where(b, at), smem_addr(kSmemScalars + 8 * static_cast<int64_t>(i)), bytes, bytes,
+               id);
     last = static_cast<int>(listing.items.size()) - 1;
   }
   if (last >= 0) {

@@ -18,12 +18,7 @@ void for_each_position(const Dims& dims, Fn&& fn) {
   Dims at(dims.size(), 0);
   for (int64_t i = 0; i < n; ++i) {
     fn(i, at);
-    for (size_t d = dims.size(); d-- > 0;) {
-      if (++at[d] < dims[d]) {
-        break;
-      }
-      at[d] = 0;
-    }
+    advance(at, dims);
   }
 }
 

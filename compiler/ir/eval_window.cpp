@@ -8,16 +8,6 @@
 namespace tpu::compiler::eval {
 namespace {
 
-bool advance(Dims& at, const Dims& size) {
-  for (size_t d = at.size(); d-- > 0;) {
-    if (++at[d] < size[d]) {
-      return true;
-    }
-    at[d] = 0;
-  }
-  return false;
-}
-
 bool any_zero(const Dims& dims) { return std::find(dims.begin(), dims.end(), 0) != dims.end(); }
 
 // Element of the operand under each window for one tap, -1 if there is none.

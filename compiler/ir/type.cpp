@@ -75,6 +75,16 @@ std::string to_string(const Type& type) {
   return std::string(elem_name(type.elem)) + to_string(type.dims);
 }
 
+bool advance(Dims& at, const Dims& size) {
+  for (size_t d = at.size(); d-- > 0;) {
+    if (++at[d] < size[d]) {
+      return true;
+    }
+    at[d] = 0;
+  }
+  return false;
+}
+
 Dims row_major_strides(const Dims& dims) {
   Dims strides(dims.size(), 1);
   for (size_t i = dims.size(); i-- > 1;) {

@@ -60,8 +60,11 @@ struct Type {
   bool operator==(const Type&) const = default;
 };
 
-std::string to_string(const Type& type);   // "f32[25,784]"; scalars "f32[]"
-std::string to_string(const Dims& dims);   // "[1,2]"
+std::string to_string(const Type& type);  // "f32[25,784]"; scalars "f32[]"
+std::string to_string(const Dims& dims);  // "[1,2]"
+// Advances `at` through the box of `size`, last dimension fastest; false after the last position,
+// with `at` all zero again.
+bool advance(Dims& at, const Dims& size);
 Dims row_major_strides(const Dims& dims);  // in elements
 
 // A constant tensor. The bytes are shared and never written after creation. A splat holds one

@@ -10,17 +10,6 @@
 namespace tpu::compiler::lowering {
 namespace {
 
-// Advances `at` through the box of `size`, last dimension fastest. False after the last position.
-bool advance(Dims& at, const Dims& size) {
-  for (size_t d = at.size(); d-- > 0;) {
-    if (++at[d] < size[d]) {
-      return true;
-    }
-    at[d] = 0;
-  }
-  return false;
-}
-
 class ScatterLowering {
  public:
   ScatterLowering(Op& op, Rewriter& rw)

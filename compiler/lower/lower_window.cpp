@@ -262,20 +262,14 @@ class WindowLowering {
   Arrays fold_taps() {
     Dims at(out_.size(), 0);
     Arrays acc;
-    for (;;) {
+    do {
       Arrays part = x_;
       for (size_t d = 0; d < at.size(); ++d) {
         part = cut(part, d, at[d] * a_.window_dilation[d], out_[d], a_.stride[d]);
       }
       acc = acc.empty() ? part : folder_.combine(acc, part);
-      size_t d = at.size();
-      while (d > 0 && ++at[d - 1] == a_.size[d - 1]) {
-        at[--d] = 0;
-      }
-      if (d == 0) {
-        return acc;
-      }
-    }
+    } while (advance(at, a_.size));
+    return acc;
   }
 
   Op& op_;
