@@ -101,7 +101,6 @@ exe::ExecutableT compile_graph(const Module& module, const spec::BoardParams& bo
     options.dump("kernels", print(kernels));
   }
   Listing& listing = emitter.listing;
-  listing.slots[static_cast<size_t>(emitter.scratch_slot())].bytes = emitter.scratch_bytes();
   insert_semaphores(listing, emitter.first_remote_semaphore());
 
   exe::ExecutableT e;
@@ -142,8 +141,7 @@ exe::ExecutableT compile_graph(const Module& module, const spec::BoardParams& bo
   }
   if (e.hbm_bytes > static_cast<uint64_t>(board.hbm.gib_per_core) << 30) {
     throw Error("the program needs " + std::to_string(e.hbm_bytes) + " bytes of HBM, a core has " +
-                std::to_string(board.hbm.gib_per_core) +
-                " GiB; largest buffers:" + emitter.largest_buffers());
+                std::to_string(board.hbm.gib_per_core) + " GiB:\n" + emitter.memory());
   }
   for (const std::vector<std::byte>& bytes : emitter.constants) {
     auto c = std::make_unique<exe::ConstantT>();
@@ -165,6 +163,7 @@ exe::ExecutableT compile_graph(const Module& module, const spec::BoardParams& bo
   e.vmem_peak_bytes = static_cast<uint64_t>(emitter.vmem_peak());
   e.estimated_cycles = estimate_cycles(listing, board);
   if (options.dump) {
+    options.dump("memory", emitter.memory() + "\n");
     options.dump("listing", print(listing));
   }
   return e;

@@ -21,7 +21,8 @@ enum class UpdateSharding : uint8_t {
 
 struct CodegenOptions {
   UpdateSharding update_sharding = UpdateSharding::kAuto;
-  // Called with "kernels" (text of the fused kernels) and "listing" (text of the commands).
+  // Called with "kernels" (text of the fused kernels), "memory" (what HBM holds) and "listing"
+  // (text of the commands).
   std::function<void(const std::string& stage, const std::string& text)> dump;
 };
 

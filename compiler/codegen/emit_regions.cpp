@@ -48,11 +48,7 @@ void Emitter::move_all(std::vector<Move> moves, uint32_t id) {
       }
     }
     if (!to.vmem) {
-      to.at = scratch_.take(m.bytes);
-      if (to.at < 0) {
-        throw Error("the program needs more HBM than a core has; largest buffers: " +
-                    largest_buffers());
-      }
+      to.at = scratch_.take(m.bytes, nullptr, running_op_);
     }
     aside.push_back(to);
     copy_bytes(address(m.src), address(to), m.bytes, m.unit, id);

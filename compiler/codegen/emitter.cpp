@@ -11,7 +11,6 @@ Emitter::Emitter(const Module& module, const KernelProgram& kernels, const spec:
       kernels_(kernels),
       board_(board),
       vmem_(board.core.vmem_kib * 1024),
-      scratch_(board.hbm.gib_per_core << 30),
       remote_semaphores_(static_cast<int>(board.core.semaphores)),
       lock_limit_(lock_limit) {}
 
@@ -26,6 +25,9 @@ void Emitter::run() {
   }
   finish_run();
   listing.append(spec::ScalarOp::kHalt, 0, 0, 0, 0);
+  scratch_.place();
+  scratch_.relocate(listing, scratch_slot_);
+  listing.slots[static_cast<size_t>(scratch_slot_)].bytes = static_cast<uint64_t>(scratch_.bytes());
 }
 
 void Emitter::emit_kernel(const Kernel& k) {

@@ -15,6 +15,7 @@
 
 #include "codegen/kernels.hpp"
 #include "codegen/listing.hpp"
+#include "codegen/scratch.hpp"
 #include "codegen/vpu_gen.hpp"
 #include "tpu/spec/board_params.hpp"
 
@@ -108,12 +109,10 @@ class Emitter {
   std::vector<std::vector<std::byte>> constants;
   uint64_t matmul_flops = 0;
   int64_t vmem_peak() const { return vmem_.peak_end(); }
-  uint64_t scratch_bytes() const { return static_cast<uint64_t>(scratch_.peak_end()); }
-  int scratch_slot() const { return scratch_slot_; }
   bool locks_values() const { return locked_bytes_ > 0; }  // at the end, or where it failed
   int first_remote_semaphore() const { return remote_semaphores_; }
-  // Buffers in HBM, largest first, for the message of a program that does not fit.
-  std::string largest_buffers() const;
+  // What HBM holds, for readers and for the message of a program that does not fit.
+  std::string memory() const { return memory_report(listing, scratch_, ops); }
 
  private:
   void emit_kernel(const Kernel& k);
@@ -398,7 +397,7 @@ class Emitter {
   std::vector<Buffer*> ordered_;            // by number, for everything that walks over buffers
   std::vector<const Value*> result_home_;   // value whose home is result slot i, or null
   RangeAllocator vmem_;
-  RangeAllocator scratch_;
+  Scratch scratch_;
   int scratch_slot_ = -1;
   int first_result_slot_ = 0;
   int now_ = 0;  // order of the running kernel

@@ -117,8 +117,8 @@ void Emitter::make_slots() {
   }
   if (bytes > board_.hbm.gib_per_core << 30) {
     throw Error("arguments, results and constants need " + std::to_string(bytes) +
-                " bytes of HBM, a core has " + std::to_string(board_.hbm.gib_per_core) +
-                " GiB; largest buffers:" + largest_buffers());
+                " bytes of HBM, a core has " + std::to_string(board_.hbm.gib_per_core) + " GiB:\n" +
+                memory());
   }
   find_reads();
 }
@@ -305,11 +305,7 @@ void Emitter::give_home(Buffer& b) {
   if (b.slot < 0) {
     b.slot = scratch_slot_;
     b.scratch = true;
-    b.offset = scratch_.take(b.bytes);
-    if (b.offset < 0) {
-      throw Error("the program needs more HBM than a core has; largest buffers: " +
-                  largest_buffers());
-    }
+    b.offset = scratch_.take(b.bytes, b.value, running_op_);
   }
 }
 
@@ -346,31 +342,6 @@ void Emitter::drop_dead() {
       b.in_hbm = false;
     }
   }
-}
-
-std::string Emitter::largest_buffers() const {
-  std::vector<std::pair<int64_t, std::string>> list;
-  for (const SlotInfo& s : listing.slots) {
-    if (s.alias_of < 0 && s.kind != exe::SlotKind::scratch) {
-      list.push_back({static_cast<int64_t>(s.bytes),
-                      std::string(exe::EnumNameSlotKind(s.kind)) + " " + std::to_string(s.index) +
-                          (s.name.empty() ? "" : " (" + s.name + ")")});
-    }
-  }
-  for (const auto& [v, b] : buffers_) {
-    if (b.scratch) {
-      list.push_back({b.bytes, "temporary " + to_string(v->type) + " of " +
-                                   (v->def == nullptr ? "?"
-                                                      : std::string(kind_name(v->def->kind)) +
-                                                            " at " + to_string(*v->def->loc))});
-    }
-  }
-  std::sort(list.begin(), list.end(), std::greater<>());
-  std::string out;
-  for (size_t i = 0; i < std::min<size_t>(list.size(), 8); ++i) {
-    out += "\n  " + std::to_string(list[i].first) + " bytes: " + list[i].second;
-  }
-  return out;
 }
 
 }  // namespace tpu::compiler
