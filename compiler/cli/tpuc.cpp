@@ -120,8 +120,9 @@ int main(int argc, char** argv) {
   app.add_option("-o,--output", a.output, "OUT.tpuexe");
   app.add_option("--board", a.board, "board preset or file")->capture_default_str();
   app.add_option("--set", a.overrides, "board override section.key=value")->allow_extra_args(false);
-  app.add_option("--dump-after", a.dumps,
-                 "print the program after a pass (import, inline, simplify, kernels, memory, listing, ..)")
+  app.add_option(
+         "--dump-after", a.dumps,
+         "print the program after a pass (import, inline, simplify, kernels, memory, listing, ..)")
       ->allow_extra_args(false);
   const std::map<std::string, UpdateSharding> modes = {
       {"auto", UpdateSharding::kAuto}, {"on", UpdateSharding::kOn}, {"off", UpdateSharding::kOff}};
