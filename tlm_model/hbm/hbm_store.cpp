@@ -42,19 +42,32 @@ void HbmStore::read(uint64_t address, std::span<uint8_t> data) const {
 }
 
 void HbmStore::write(uint64_t address, std::span<const uint8_t> data) {
-  for_each_page(
-      address, data.size(), [&](uint64_t page, uint64_t offset, uint64_t part, uint64_t done) {
-        std::memcpy(writable(page, part == kHbmPageBytes) + offset, data.data() + done, part);
-      });
+  for_each_page(address, data.size(),
+                [&](uint64_t page, uint64_t offset, uint64_t part, uint64_t done) {
+                  const uint8_t* source = data.data() + done;
+                  const bool whole = part == kHbmPageBytes;
+                  // Zeros (fresh optimiser state, arguments of a timing-only run) need no memory of
+                  // the host.
+                  if ((whole || table_[page] == nullptr) &&
+                      std::memcmp(source, pool_.zero_page(), part) == 0) {
+                    drop(page);
+                    return;
+                  }
+                  std::memcpy(writable(page, whole) + offset, source, part);
+                });
+}
+
+void HbmStore::drop(uint64_t page) {
+  if (table_[page] != nullptr) {
+    pool_.drop_owner(table_[page]);
+    table_[page] = nullptr;
+  }
 }
 
 void HbmStore::fill(uint64_t address, uint64_t bytes, uint32_t pattern) {
   for_each_page(address, bytes, [&](uint64_t page, uint64_t offset, uint64_t part, uint64_t done) {
     if (pattern == 0 && part == kHbmPageBytes) {
-      if (table_[page] != nullptr) {
-        pool_.drop_owner(table_[page]);
-        table_[page] = nullptr;
-      }
+      drop(page);
       return;
     }
     uint8_t* target = writable(page, part == kHbmPageBytes) + offset;
@@ -74,9 +87,7 @@ void HbmStore::copy_from(const HbmStore& source, uint64_t source_address, uint64
       if (shared != nullptr) {
         ++shared->owners;
       }
-      if (table_[page] != nullptr) {
-        pool_.drop_owner(table_[page]);
-      }
+      drop(page);
       table_[page] = shared;
       return;
     }

@@ -24,6 +24,7 @@ class HbmStore {
   uint64_t bytes() const { return static_cast<uint64_t>(table_.size()) * kHbmPageBytes; }
 
   void read(uint64_t address, std::span<uint8_t> data) const;
+  // Pages of zero are dropped, or not made.
   void write(uint64_t address, std::span<const uint8_t> data);
   // Repeats the pattern, low byte first; whole pages of zero are dropped instead.
   void fill(uint64_t address, uint64_t bytes, uint32_t pattern);
@@ -41,6 +42,7 @@ class HbmStore {
   bool present(uint64_t address, uint64_t bytes) const;
 
  private:
+  void drop(uint64_t page);  // reads as zero from now on
   uint8_t* writable(uint64_t page, bool overwrite);
 
   PagePool& pool_;

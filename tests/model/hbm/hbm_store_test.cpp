@@ -44,6 +44,23 @@ TEST(HbmStore, WholePageCopiesShareUntilWritten) {
   EXPECT_EQ(pool.pages_in_use(), 4u);
 }
 
+TEST(HbmStore, WrittenZerosNeedNoPages) {
+  PagePool pool;
+  HbmStore store(pool, 8 * kPage);
+  const std::vector<uint8_t> zeros(3 * kPage + 10);
+  store.write(kPage - 5, zeros);
+  EXPECT_EQ(pool.pages_in_use(), 0u);
+  store.fill(0, 5 * kPage, 0x07070707);
+  store.write(kPage - 5, zeros);  // pages 1 to 3 whole, parts of 0 and 4
+  EXPECT_EQ(pool.pages_in_use(), 2u);
+  EXPECT_EQ(bytes_of(store, kPage - 6, 2), (std::vector<uint8_t>{7, 0}));
+  EXPECT_EQ(bytes_of(store, kPage - 5, zeros.size()), zeros);
+  std::vector<uint8_t> last(kPage);
+  last.back() = 1;
+  store.write(5 * kPage, last);
+  EXPECT_EQ(bytes_of(store, 6 * kPage - 2, 3), (std::vector<uint8_t>{0, 1, 0}));
+}
+
 TEST(HbmStore, FreedPagesAreUsedAgainAndCleaned) {
   PagePool pool;
   HbmStore store(pool, 4 * kPage);
