@@ -11,8 +11,9 @@ namespace tpu::model {
 namespace {
 
 constexpr uint64_t kPageBytes = uint64_t{1} << PageSet::kPageShift;
-constexpr uint64_t kStreamBytes = 256 * 1024;  // of a whole copy
-constexpr uint64_t kStreamRun = 1024;          // of its runs
+constexpr uint64_t kStreamBytes = 64 * 1024;  // of a whole copy
+constexpr uint64_t kStreamRun = 256;          // of its runs
+constexpr uint64_t kLine = 64;
 
 uint8_t* address_of(const MemoryView& view, int64_t offset) {
   return view.pages == nullptr ? view.flat + offset
@@ -26,34 +27,53 @@ uint64_t contiguous_from(const MemoryView& view, int64_t offset) {
              : kPageBytes - ((view.base + static_cast<uint64_t>(offset)) & PageSet::kPageMask);
 }
 
-// Large copies into HBM go around the caches: nobody reads them soon, and a line that is written
-// whole need not be fetched first.
-void stream_copy(uint8_t* to, const uint8_t* from, uint64_t bytes) {
-  const uint64_t head = (16 - reinterpret_cast<uintptr_t>(to) % 16) % 16;
-  std::memcpy(to, from, head);
-  uint64_t at = head;
-  for (; at + 64 <= bytes; at += 64) {
-    const auto* in = reinterpret_cast<const __m128i*>(from + at);
-    auto* out = reinterpret_cast<__m128i*>(to + at);
-    const __m128i a = _mm_loadu_si128(in);
-    const __m128i b = _mm_loadu_si128(in + 1);
-    const __m128i c = _mm_loadu_si128(in + 2);
-    const __m128i d = _mm_loadu_si128(in + 3);
-    _mm_stream_si128(out, a);
-    _mm_stream_si128(out + 1, b);
-    _mm_stream_si128(out + 2, c);
-    _mm_stream_si128(out + 3, d);
-  }
-  std::memcpy(to + at, from + at, bytes - at);
+void stream_vector(uint8_t* to, const uint8_t* from) {
+  _mm_stream_si128(reinterpret_cast<__m128i*>(to),
+                   _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }
 
+// Large copies go around the caches: the memories of eight cores are many times larger than these,
+// and a line that is written whole need not be fetched first. Only whole lines do so, since a line
+// that is written both ways costs more than either; `joined` promises that the next run begins
+// where this one ends, so that the lines between runs become whole too.
+void stream_copy(uint8_t* to, const uint8_t* from, uint64_t bytes, bool joined) {
+  constexpr uint64_t kVector = sizeof(__m128i);
+  uint64_t at = 0;
+  if (joined && reinterpret_cast<uintptr_t>(to) % kVector == 0 && bytes % kVector == 0) {
+    for (; reinterpret_cast<uintptr_t>(to + at) % kLine != 0 && at < bytes; at += kVector) {
+      stream_vector(to + at, from + at);
+    }
+  } else {
+    at = (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine;
+    std::memcpy(to, from, at);
+    joined = false;
+  }
+  for (; at + kLine <= bytes; at += kLine) {
+    stream_vector(to + at, from + at);
+    stream_vector(to + at + kVector, from + at + kVector);
+    stream_vector(to + at + 2 * kVector, from + at + 2 * kVector);
+    stream_vector(to + at + 3 * kVector, from + at + 3 * kVector);
+  }
+  if (joined) {
+    for (; at < bytes; at += kVector) {
+      stream_vector(to + at, from + at);
+    }
+  } else {
+    std::memcpy(to + at, from + at, bytes - at);
+  }
+}
+
+// How the runs of a box are written.
+enum class CopyMode { kCached, kStream, kStreamJoined };
+
 void copy_run(const MemoryView& src, int64_t src_offset, const MemoryView& dst, int64_t dst_offset,
-              uint64_t bytes, bool stream) {
+              uint64_t bytes, CopyMode mode) {
   while (bytes > 0) {
     const uint64_t part =
         std::min({bytes, contiguous_from(src, src_offset), contiguous_from(dst, dst_offset)});
-    if (stream && part >= kStreamRun) {
-      stream_copy(address_of(dst, dst_offset), address_of(src, src_offset), part);
+    if (mode != CopyMode::kCached && part >= kLine) {
+      stream_copy(address_of(dst, dst_offset), address_of(src, src_offset), part,
+                  mode == CopyMode::kStreamJoined);
     } else {
       std::memcpy(address_of(dst, dst_offset), address_of(src, src_offset), part);
     }
@@ -100,9 +120,15 @@ void copy_elements(uint64_t count, const uint8_t* src, int64_t src_stride, uint8
   }
 }
 
-// Innermost level of single elements between flat memories.
-void copy_level(const StridedBox& box, const uint8_t* src, uint8_t* dst) {
+// Innermost level of a box between flat memories.
+void copy_level(const StridedBox& box, const uint8_t* src, uint8_t* dst, CopyMode mode) {
   const auto l = static_cast<size_t>(box.levels - 1);
+  if (mode != CopyMode::kCached) {
+    for (uint64_t i = 0; i < box.count[l]; ++i, src += box.src[l], dst += box.dst[l]) {
+      stream_copy(dst, src, box.run_bytes, mode == CopyMode::kStreamJoined);
+    }
+    return;
+  }
   switch (box.run_bytes) {
     case 1:
       return copy_elements<uint8_t>(box.count[l], src, box.src[l], dst, box.dst[l]);
@@ -133,13 +159,13 @@ void copy_paged_elements(const StridedBox& box, const MemoryView& src, int64_t f
       std::memcpy(&value, address_of(src, from), sizeof value);
       std::memcpy(address_of(dst, to), &value, sizeof value);
     } else {
-      copy_run(src, from, dst, to, sizeof(T), false);
+      copy_run(src, from, dst, to, sizeof(T), CopyMode::kCached);
     }
   }
 }
 
 void copy_paged_level(const StridedBox& box, const MemoryView& src, int64_t from,
-                      const MemoryView& dst, int64_t to, bool stream) {
+                      const MemoryView& dst, int64_t to, CopyMode mode) {
   const auto l = static_cast<size_t>(box.levels - 1);
   switch (box.run_bytes) {
     case 1:
@@ -152,7 +178,7 @@ void copy_paged_level(const StridedBox& box, const MemoryView& src, int64_t from
       return copy_paged_elements<uint64_t>(box, src, from, dst, to);
     default:
       for (uint64_t i = 0; i < box.count[l]; ++i, from += box.src[l], to += box.dst[l]) {
-        copy_run(src, from, dst, to, box.run_bytes, stream);
+        copy_run(src, from, dst, to, box.run_bytes, mode);
       }
   }
 }
@@ -284,35 +310,48 @@ bool box_contiguous(const StridedBox& box, BoxSide side) {
   return true;
 }
 
+namespace {
+
+CopyMode copy_mode(const StridedBox& box) {
+  if (box.total_bytes < kStreamBytes || box.run_bytes < kStreamRun) {
+    return CopyMode::kCached;
+  }
+  const auto l = static_cast<size_t>(std::max(box.levels, 1) - 1);
+  const bool joined = box.levels == 0 || box.dst[l] == static_cast<int64_t>(box.run_bytes);
+  return joined ? CopyMode::kStreamJoined : CopyMode::kStream;
+}
+
+}  // namespace
+
 void copy_box(const StridedBox& box, const MemoryView& src, const MemoryView& dst, int part,
               int parts) {
-  const bool stream = dst.pages != nullptr && box.total_bytes >= kStreamBytes;
+  const CopyMode mode = copy_mode(box);
   if (box.levels == 0) {
     const PartRange r = part_of(box.run_bytes, part, parts);
     copy_run(src, static_cast<int64_t>(r.begin), dst, static_cast<int64_t>(r.begin),
-             r.end - r.begin, stream);
+             r.end - r.begin, mode);
   } else if (box.levels == 1) {
     const PartRange r = part_of(box.count[0], part, parts);
     StridedBox some = box;
     some.count[0] = r.end - r.begin;
     const auto begin = static_cast<int64_t>(r.begin);
     if (src.pages == nullptr && dst.pages == nullptr) {
-      copy_level(some, src.flat + begin * box.src[0], dst.flat + begin * box.dst[0]);
+      copy_level(some, src.flat + begin * box.src[0], dst.flat + begin * box.dst[0], mode);
     } else {
-      copy_paged_level(some, src, begin * box.src[0], dst, begin * box.dst[0], stream);
+      copy_paged_level(some, src, begin * box.src[0], dst, begin * box.dst[0], mode);
     }
   } else {
     const PartRange r = part_of(box.count[0], part, parts);
     const bool flat = src.pages == nullptr && dst.pages == nullptr;
     for_each_index(box, box.levels - 1, r.begin, r.end, [&](int64_t from, int64_t to) {
       if (flat) {
-        copy_level(box, src.flat + from, dst.flat + to);
+        copy_level(box, src.flat + from, dst.flat + to, mode);
       } else {
-        copy_paged_level(box, src, from, dst, to, stream);
+        copy_paged_level(box, src, from, dst, to, mode);
       }
     });
   }
-  if (stream) {
+  if (mode != CopyMode::kCached) {
     _mm_sfence();  // before the end of the job is told to other threads
   }
 }
@@ -331,53 +370,6 @@ void fill_box(const StridedBox& box, uint64_t pattern, const MemoryView& dst, in
   for_each_index(box, box.levels, r.begin, r.end, [&](int64_t, int64_t to) {
     fill_run(pattern, box.elem_bytes, dst, to, box.run_bytes);
   });
-}
-
-namespace {
-
-template <typename T>
-void transpose_rows(const TransposeShape& s, const uint8_t* src, uint8_t* dst, uint64_t row_begin,
-                    uint64_t row_end) {
-  constexpr uint64_t kTile = 32;
-  for (uint64_t r0 = row_begin; r0 < row_end; r0 += kTile) {
-    for (uint64_t c0 = 0; c0 < s.cols; c0 += kTile) {
-      for (uint64_t c = c0; c < std::min(c0 + kTile, s.cols); ++c) {
-        uint8_t* out =
-            dst + static_cast<int64_t>(c) * s.dst_pitch + static_cast<int64_t>(r0 * sizeof(T));
-        const uint8_t* in =
-            src + static_cast<int64_t>(r0) * s.src_pitch + static_cast<int64_t>(c * sizeof(T));
-        for (uint64_t r = r0; r < std::min(r0 + kTile, row_end);
-             ++r, in += s.src_pitch, out += sizeof(T)) {
-          std::memcpy(out, in, sizeof(T));
-        }
-      }
-    }
-  }
-}
-
-}  // namespace
-
-void transpose_box(const TransposeShape& shape, const uint8_t* src, uint8_t* dst, int part,
-                   int parts) {
-  const PartRange rows = part_of(shape.rows, part, parts);
-  for (uint64_t b = 0; b < shape.batch; ++b) {
-    const uint8_t* in = src + static_cast<int64_t>(b) * shape.src_batch;
-    uint8_t* out = dst + static_cast<int64_t>(b) * shape.dst_batch;
-    switch (shape.elem_bytes) {
-      case 1:
-        transpose_rows<uint8_t>(shape, in, out, rows.begin, rows.end);
-        break;
-      case 2:
-        transpose_rows<uint16_t>(shape, in, out, rows.begin, rows.end);
-        break;
-      case 4:
-        transpose_rows<uint32_t>(shape, in, out, rows.begin, rows.end);
-        break;
-      default:
-        transpose_rows<uint64_t>(shape, in, out, rows.begin, rows.end);
-        break;
-    }
-  }
 }
 
 }  // namespace tpu::model

@@ -149,6 +149,39 @@ TEST(StridedBox, LargeCopiesIntoHbm) {
   }
 }
 
+// The same between flat memories: runs that follow each other without a gap share cache lines.
+TEST(StridedBox, LargeCopiesBetweenFlatMemories) {
+  std::mt19937 random(10);
+  for (const auto& [rows, run, gap] : {std::array<uint32_t, 3>{400, 352, 0},
+                                       {300, 512, 512},
+                                       {200, 999, 0},
+                                       {200, 999, 1},
+                                       {5, 40000, 16},
+                                       {1, 70001, 0}}) {
+    const int64_t src_pitch = int64_t{run} + 24;
+    const int64_t dst_pitch = int64_t{run} + gap;
+    std::vector<uint8_t> src(static_cast<size_t>(rows * src_pitch) + 64);
+    for (uint8_t& v : src) {
+      v = static_cast<uint8_t>(random());
+    }
+    const std::array<int64_t, 5> src_strides = {0, 0, 0, src_pitch, 1};
+    const StridedBox box =
+        normalise_box(1, {1, 1, 1, rows, run}, &src_strides, {0, 0, 0, dst_pitch, 1});
+    for (const size_t offset : {0u, 1u, 16u, 40u}) {
+      const size_t bytes = static_cast<size_t>(rows * dst_pitch) + 128;
+      std::vector<uint8_t> got(bytes, 0x5a), expected(bytes, 0x5a);
+      for (int64_t row = 0; row < rows; ++row) {
+        std::copy_n(src.begin() + row * src_pitch, run,
+                    expected.begin() + static_cast<int64_t>(offset) + row * dst_pitch);
+      }
+      for (int part = 0; part < 3; ++part) {
+        copy_box(box, {.flat = src.data()}, {.flat = got.data() + offset}, part, 3);
+      }
+      EXPECT_EQ(got, expected) << run << " " << gap << " " << offset;
+    }
+  }
+}
+
 TEST(StridedBox, MergesDenseLoopsAndCountsGranules) {
   const std::array<int64_t, 5> dense = {0, 0, 4096, 64, 4};
   const StridedBox box = normalise_box(4, {1, 1, 8, 64, 16}, &dense, dense);
