@@ -2,7 +2,8 @@
 // of convolutions and dense layers (counted strides, taps, transposed operands, short K), each
 // against OpenBLAS sgemm of the same M, K, N on dense operands in the same run. Several windows of
 // operands are used in turn, so that they come from memory as in a step.
-// Usage: mxu-shapes-bench [--simd NAME] [--only TEXT] [--rounds N] [--json]
+// Usage: mxu-shapes-bench [--simd NAME] [--only TEXT] [--density D] [--rounds N] [--json]
+// --density: part of lhs's elements that are not zero, 0 to 1, at random places.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -201,22 +202,24 @@ std::vector<Shape> all_shapes() {
 
 // Windows of operands in one buffer; f32 normals.
 struct Operands {
-  explicit Operands(const Shape& shape) : windows(count(shape)) {
+  Operands(const Shape& shape, double density) : windows(count(shape)) {
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
-    const auto fill = [&](std::vector<float>& to, int64_t floats) {
+    std::bernoulli_distribution keep(density);
+    const auto fill = [&](std::vector<float>& to, int64_t floats, bool sparse) {
       std::vector<float> once(static_cast<size_t>(std::min<int64_t>(floats, 1 << 16)));
       for (float& x : once) {
         x = normal(random);
       }
       to.resize(static_cast<size_t>(floats * windows));
       for (size_t i = 0; i < to.size(); ++i) {
-        to[i] = once[i % once.size()];
+        // Zeros never repeat, lest the host's branch predictor learn them.
+        to[i] = sparse && density < 1 && !keep(random) ? 0.0F : once[i % once.size()];
       }
     };
-    fill(lhs, shape.lhs_floats);
-    fill(rhs, shape.rhs_floats);
-    fill(out, shape.out_floats);
+    fill(lhs, shape.lhs_floats, true);
+    fill(rhs, shape.rhs_floats, false);
+    fill(out, shape.out_floats, false);
   }
   // Enough of them to fill 96 MiB, at most 16.
   static int64_t count(const Shape& s) {
@@ -256,6 +259,7 @@ double best(const std::vector<double>& times) {
 struct Options {
   std::string simd;
   std::string only;
+  double density = 1;
   int rounds = 40;
   bool json = false;
 };
@@ -263,7 +267,7 @@ struct Options {
 // Best of the rounds of each side, taken in turns. Prints one line.
 void measure(const Shape& shape, tpu::model::MxuSimd simd, const OpenBlas& blas,
              const Options& options, bool first) {
-  Operands operands(shape);
+  Operands operands(shape, options.density);
   tpu::model::MxuFastEngine engine(tpu::spec::MxuShape{}, simd);
   const int64_t m = shape.job.rows();
   const int64_t k = shape.job.taps() * shape.job.k();
@@ -346,11 +350,14 @@ int main(int argc, char** argv) {
       options.simd = argv[++i];
     } else if (option == "--only" && has_value) {
       options.only = argv[++i];
+    } else if (option == "--density" && has_value) {
+      options.density = std::clamp(std::atof(argv[++i]), 0.0, 1.0);
     } else if (option == "--rounds" && has_value) {
       options.rounds = std::max(1, std::atoi(argv[++i]));
     } else {
       std::fprintf(stderr,
-                   "usage: mxu-shapes-bench [--simd NAME] [--only TEXT] [--rounds N] [--json]\n");
+                   "usage: mxu-shapes-bench [--simd NAME] [--only TEXT] [--density D] [--rounds N] "
+                   "[--json]\n");
       return 2;
     }
   }

@@ -48,13 +48,14 @@ struct KBlock {
   int64_t first;
   int64_t count;
   int64_t k;
+  bool rhs_finite;
 };
 
 // What a thread keeps between jobs.
 struct Workspace {
   std::vector<KBlock> k_blocks;
   MxuFastPlan plan;
-  Scratch lhs, rhs, rounded;
+  Scratch lhs, rhs, rounded, bits;
   std::vector<const float*> row_at;
   std::vector<int64_t> segment_at;
 };
@@ -100,13 +101,13 @@ class FastRun {
       const int64_t outer = rows_at_once();
       const bool keep = rows_ > outer;
       if (keep) {
-        for (const KBlock& block : space_.k_blocks) {
+        for (KBlock& block : space_.k_blocks) {
           pack_rhs(block, true);
         }
       }
       for (int64_t row = 0; row < rows_; row += outer) {
         const int64_t end = std::min(row + outer, rows_);
-        for (const KBlock& block : space_.k_blocks) {
+        for (KBlock& block : space_.k_blocks) {
           if (!keep) {
             pack_rhs(block, false);
           }
@@ -123,9 +124,10 @@ class FastRun {
   void round_lhs(const MxuJob& job, const MxuLhsRange& range) {
     const HostTimer timer(HostWork::kMxuPack);
     const int64_t element = job.lhs_element();
-    auto* rounded =
-        static_cast<float*>(space_.rounded.get(static_cast<size_t>(range.count) * sizeof(float)));
-    set_.round_range(job.lhs + range.first, job.lhs_is_bf16, range.count, rounded);
+    auto* rounded = static_cast<float*>(
+        space_.rounded.get(static_cast<size_t>(range.count + 8) * sizeof(float)));
+    mark_lhs(rounded, range.count);
+    set_.round_range(job.lhs + range.first, job.lhs_is_bf16, range.count, rounded, args_.lhs_bits);
     const int64_t base = plan_.segments.front().lhs_offset;
     for (size_t row = 0; row < space_.row_at.size(); ++row) {
       space_.row_at[row] = rounded + (plan_.row_lhs[row] + base - range.first) / element;
@@ -136,11 +138,20 @@ class FastRun {
     in_range_ = true;
   }
 
+  // Where the bits of `count` floats go.
+  void mark_lhs(const float* first, int64_t count) {
+    args_.lhs_first = first;
+    args_.lhs_bits = static_cast<uint8_t*>(space_.bits.get(static_cast<size_t>(count / 8 + 16)));
+  }
+
   void make_k_blocks() {
     const auto segment_count = static_cast<int64_t>(plan_.segments.size());
     space_.k_blocks.clear();
     for (int64_t s = 0; s < segment_count; s += set_.block_segments) {
-      KBlock block{.first = s, .count = std::min(set_.block_segments, segment_count - s), .k = 0};
+      KBlock block{.first = s,
+                   .count = std::min(set_.block_segments, segment_count - s),
+                   .k = 0,
+                   .rhs_finite = false};
       for (int64_t i = 0; i < block.count; ++i) {
         block.k += plan_.segments[static_cast<size_t>(s + i)].k;
       }
@@ -174,6 +185,7 @@ class FastRun {
     args_.k = block.k;
     args_.zero_start = block.first == 0 && !accumulate;
     args_.last = block.first + block.count == static_cast<int64_t>(plan_.segments.size());
+    args_.rhs_finite = block.rhs_finite;
   }
 
   // Place of a block's packed rhs; with `all`, every K block has one of its own.
@@ -183,11 +195,11 @@ class FastRun {
     return base + (all ? set_.rhs_bytes(args_.panel_count, block.first) : 0);
   }
 
-  void pack_rhs(const KBlock& block, bool all) {
+  void pack_rhs(KBlock& block, bool all) {
     const HostTimer timer(HostWork::kMxuPack);
     use(block, true);
     args_.packed_rhs = packed_rhs(block, all);
-    set_.pack_rhs(args_);
+    block.rhs_finite = set_.pack_rhs(args_);
   }
 
   // Rows [begin, end) with the panels that are packed. With one K block, a single row block stays
@@ -201,7 +213,10 @@ class FastRun {
       args_.rows = std::min(set_.block_rows, end - row);
       if (!in_range_ && !packed) {
         const HostTimer timer(HostWork::kMxuPack);
-        args_.packed_lhs = space_.lhs.get(set_.lhs_bytes(args_.rows, args_.segment_count));
+        const size_t bytes = set_.lhs_bytes(args_.rows, args_.segment_count);
+        args_.packed_lhs = space_.lhs.get(bytes);
+        mark_lhs(static_cast<const float*>(args_.packed_lhs),
+                 static_cast<int64_t>(bytes / sizeof(float)));
         set_.pack_lhs(args_);
       }
       set_.multiply(args_);
@@ -237,7 +252,8 @@ bool has_amx() {
 
 std::vector<MxuSimd> mxu_host_simd() {
   std::vector<MxuSimd> list = {MxuSimd::kScalar};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("bmi")) {
     list.push_back(MxuSimd::kAvx2);
     if (has_avx512()) {
       list.push_back(MxuSimd::kAvx512);

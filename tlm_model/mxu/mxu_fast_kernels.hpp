@@ -57,6 +57,11 @@ struct MxuBlockArgs {
   // rounded a whole range of lhs.
   const float** row_at;
   int64_t* segment_at;
+  // One bit for each float from lhs_first on, set where it is not zero (or subnormal, which counts
+  // as zero). Written along with the floats; readable for 8 bytes beyond the last.
+  const float* lhs_first;
+  uint8_t* lhs_bits;
+  bool rhs_finite;  // what pack_rhs returned
 };
 
 struct MxuKernelSet {
@@ -68,11 +73,11 @@ struct MxuKernelSet {
   size_t (*lhs_bytes)(int64_t rows, int64_t segments);
   size_t (*rhs_bytes)(int64_t panels, int64_t segments);
   void (*pack_lhs)(const MxuBlockArgs&);
-  void (*pack_rhs)(const MxuBlockArgs&);
+  bool (*pack_rhs)(const MxuBlockArgs&);  // true if all is known to be finite
   void (*multiply)(const MxuBlockArgs&);
-  // Rounds `count` consecutive elements to bf16 and widens them; null when multiply needs lhs in
-  // another form.
-  void (*round_range)(const uint8_t* from, bool is_bf16, int64_t count, float* to);
+  // Rounds `count` consecutive elements to bf16 and widens them, with a bit for each as in
+  // lhs_bits; null when multiply needs lhs in another form.
+  void (*round_range)(const uint8_t* from, bool is_bf16, int64_t count, float* to, uint8_t* bits);
 };
 
 const MxuKernelSet* mxu_kernels_avx2();

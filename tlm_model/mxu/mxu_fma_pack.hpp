@@ -69,11 +69,25 @@ struct Element {
   }
 };
 
-void fma_round_range(const uint8_t* from, bool is_bf16, int64_t count, float* to) {
-  if (is_bf16) {
-    Element<true>::copy(from, count, to);
-  } else {
-    Element<false>::copy(from, count, to);
+// A bit for each float that is not zero; the last byte may tell of floats beyond `count`.
+inline void mark_nonzero(const float* from, int64_t count, uint8_t* bits) {
+  for (int64_t i = 0; i < count; i += kVec) {
+    const __m256 nonzero =
+        _mm256_cmp_ps(_mm256_loadu_ps(from + i), _mm256_setzero_ps(), _CMP_NEQ_UQ);
+    bits[i / kVec] = static_cast<uint8_t>(_mm256_movemask_ps(nonzero));
+  }
+}
+
+void fma_round_range(const uint8_t* from, bool is_bf16, int64_t count, float* to, uint8_t* bits) {
+  constexpr int64_t kPiece = 1024;  // marked while it is in the cache
+  for (int64_t i = 0; i < count; i += kPiece) {
+    const int64_t piece = count - i < kPiece ? count - i : kPiece;
+    if (is_bf16) {
+      Element<true>::copy(from + i * 2, piece, to + i);
+    } else {
+      Element<false>::copy(from + i * 4, piece, to + i);
+    }
+    mark_nonzero(to + i, piece, bits + i / kVec);
   }
 }
 
@@ -104,6 +118,7 @@ void pack_rows(const MxuBlockArgs& a) {
       Element<kBf16>::copy(from + first, k, to);
       to += k;
     }
+    mark_nonzero(a.row_at[row], a.k, a.lhs_bits + row * pitch / kVec);
   }
 }
 
@@ -248,9 +263,26 @@ inline int64_t panel_width(const MxuPanel& panel, int64_t vector) {
   return (panel.count + vector - 1) / vector * vector;
 }
 
-// Panels follow each other, each [k][width].
+// False if there is an infinity or a NaN: zero times that is not zero.
+inline bool all_finite(const float* from, const float* end) {
+  constexpr int64_t kSums = 4;
+  __m256 sum[kSums] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
+                       _mm256_setzero_ps()};
+  while (end - from >= kSums * kVec) {
+    for (int64_t i = 0; i < kSums; ++i, from += kVec) {
+      sum[i] = _mm256_fmadd_ps(_mm256_loadu_ps(from), _mm256_setzero_ps(), sum[i]);
+    }
+  }
+  for (; from < end; from += kVec) {
+    sum[0] = _mm256_fmadd_ps(_mm256_loadu_ps(from), _mm256_setzero_ps(), sum[0]);
+  }
+  const __m256 all = _mm256_add_ps(_mm256_add_ps(sum[0], sum[1]), _mm256_add_ps(sum[2], sum[3]));
+  return _mm256_movemask_ps(_mm256_cmp_ps(all, all, _CMP_UNORD_Q)) == 0;
+}
+
+// Panels follow each other, each [k][width]. True if all is finite.
 template <bool kBf16>
-void pack_panels(const MxuBlockArgs& a, int64_t nr, int64_t vector) {
+bool pack_panels(const MxuBlockArgs& a, int64_t nr, int64_t vector) {
   auto* to = static_cast<float*>(a.packed_rhs);
   const bool rows = a.n_rhs_stride == Element<kBf16>::kBytes;
   for (int64_t p = 0; p < a.panel_count;) {
@@ -273,6 +305,7 @@ void pack_panels(const MxuBlockArgs& a, int64_t nr, int64_t vector) {
     }
     ++p;
   }
+  return all_finite(static_cast<const float*>(a.packed_rhs), to);
 }
 
 }  // namespace

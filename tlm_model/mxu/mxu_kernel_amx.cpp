@@ -140,13 +140,14 @@ void pack_rhs_segment(const MxuBlockArgs& a, const MxuPanel& panel, const MxuSeg
   }
 }
 
-void amx_pack_rhs(const MxuBlockArgs& a) {
+bool amx_pack_rhs(const MxuBlockArgs& a) {
   auto* to = static_cast<uint8_t*>(a.packed_rhs);
   for (int64_t p = 0; p < a.panel_count; ++p) {
     for (int64_t s = 0; s < a.segment_count; ++s, to += 2 * kTileBytes) {
       pack_rhs_segment(a, a.panels[p], a.segments[s], to);
     }
   }
+  return false;  // nobody asks
 }
 
 // Running values of one 32x32 block in c (row pitch in floats), lower = more than 16 rows, right =

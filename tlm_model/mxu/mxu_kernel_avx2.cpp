@@ -18,6 +18,10 @@ struct Avx2 {
   static F broadcast(const float* at) { return _mm256_broadcast_ss(at); }
   static F add(F a, F b) { return _mm256_add_ps(a, b); }
   static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+  static bool any_minus_zero(F a) {
+    const __m256i minus_zero = _mm256_set1_epi32(INT32_MIN);
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi32(_mm256_castps_si256(a), minus_zero)) != 0;
+  }
   static F canonical(F a) {
     return _mm256_blendv_ps(a, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000)),
                             _mm256_cmp_ps(a, a, _CMP_UNORD_Q));

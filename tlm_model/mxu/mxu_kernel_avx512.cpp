@@ -18,6 +18,9 @@ struct Avx512 {
   static F broadcast(const float* at) { return _mm512_set1_ps(*at); }
   static F add(F a, F b) { return _mm512_add_ps(a, b); }
   static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  static bool any_minus_zero(F a) {
+    return _mm512_cmpeq_epi32_mask(_mm512_castps_si512(a), _mm512_set1_epi32(INT32_MIN)) != 0;
+  }
   static F canonical(F a) {
     const __mmask16 nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
     return _mm512_castsi512_ps(_mm512_mask_set1_epi32(_mm512_castps_si512(a), nan, 0x7fc00000));

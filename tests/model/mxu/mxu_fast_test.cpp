@@ -6,31 +6,17 @@
 
 #include "mxu/mxu_factory.hpp"
 #include "mxu/mxu_scalar.hpp"
-#include "mxu_job_source.hpp"
+#include "mxu_same_bits.hpp"
 
 namespace tpu::model {
 namespace {
 
+using test::expect_same;
 using test::OwnedJob;
 using test::Values;
 
 constexpr Values kAllValues[] = {Values::kNormal, Values::kSpecial, Values::kUnderflow,
                                  Values::kOverflow, Values::kAnyBits};
-
-void expect_same(const OwnedJob& owned, const std::string& what) {
-  const spec::MxuShape shape;
-  MxuScalarEngine reference(shape);
-  std::vector<uint32_t> wanted = owned.out;
-  reference.run(owned.on(wanted));
-  for (const MxuSimd simd : mxu_host_simd()) {
-    MxuFastEngine engine(shape, simd);
-    std::vector<uint32_t> got = owned.out;
-    engine.run(owned.on(got));
-    for (size_t i = 0; i < got.size(); ++i) {
-      ASSERT_EQ(got[i], wanted[i]) << what << ", " << mxu_simd_name(simd) << ", element " << i;
-    }
-  }
-}
 
 TEST(MxuFast, MatchesReferenceOnPackedShapes) {
   uint64_t seed = 0;
