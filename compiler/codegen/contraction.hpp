@@ -46,6 +46,8 @@ struct Mapping {
     kTurn,        // the transpose unit turns [K][M]
     kGather,      // a DMA inside VMEM brings the rows to [M][K]
     kGatherTurn,  // a DMA inside VMEM brings them to [K][M], then the transpose unit
+    kTurnBox,  // the transpose unit turns the operand's box [k][others]: the k dim of the largest
+               // stride runs innermost, windows that overlap are turned once
   };
   Contraction c;
   Rows rows = Rows::kDirect;
@@ -58,6 +60,7 @@ struct Mapping {
   double cost = 0;        // cycles, roughly
 
   bool turns() const { return rows == Rows::kTurn || rows == Rows::kGatherTurn; }
+  bool turns_box() const { return rows == Rows::kTurnBox; }
   bool gathers() const { return rows == Rows::kGather || rows == Rows::kGatherTurn; }
 };
 

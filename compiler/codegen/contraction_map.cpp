@@ -2,6 +2,7 @@
 // transpose unit or a DMA inside VMEM must do first. Chosen by cycles.
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include "codegen/contraction.hpp"
 #include "codegen/tile_box.hpp"
@@ -90,6 +91,27 @@ bool is_turned(const Contraction& c) {
   return next > 1 && next <= inside;
 }
 
+// The k dim of the largest stride, brought innermost, if all other loops lie inside of it: a box of
+// the operand is [that dim][others] then. (Many images of few channels: a run along the images
+// needs no copy of overlapping windows.)
+std::optional<Contraction> box_turned(Contraction c) {
+  const auto first = std::find_if(c.k.begin(), c.k.end(), [](const CDim& d) { return d.lhs > 0; });
+  if (first == c.k.end() || c.k.size() < 2) {
+    return std::nullopt;
+  }
+  int64_t reach = 0;
+  for (const auto* dims : {&c.m, &c.k}) {
+    for (const CDim& d : *dims) {
+      reach += &d == &*first ? 0 : std::abs(d.lhs) * (d.n - 1);
+    }
+  }
+  if (reach >= first->lhs) {
+    return std::nullopt;
+  }
+  std::rotate(first, std::next(first), c.k.end());
+  return c;
+}
+
 int64_t k_tiles(const Contraction& c, size_t run, int64_t array_rows) {
   int64_t taps = 1, k = 1;
   for (size_t i = 0; i < c.k.size(); ++i) {
@@ -126,6 +148,19 @@ double gather_cycles(const Contraction& c, const std::vector<CDim>& inner,
          static_cast<double>(board.dma.local_bytes_per_cycle);
 }
 
+// Elements of an operand's block: all of m (or n), `k` iterations of the k dims from `first` on.
+int64_t block_elements(const std::vector<CDim>& free, const std::vector<CDim>& k, size_t first,
+                       int64_t count, int64_t CDim::*stride) {
+  std::vector<BoxLoop> loops;
+  for (const CDim& d : free) {
+    loops.push_back({d.n, d.*stride});
+  }
+  for (size_t i = first; i < k.size(); ++i) {
+    loops.push_back({i == first ? count : k[i].n, k[i].*stride});
+  }
+  return make_box(loops, false).elements;
+}
+
 double cost_of(const Mapping& w, const spec::BoardParams& board) {
   const Contraction& c = w.c;
   constexpr double kInterval = 133;
@@ -143,6 +178,9 @@ double cost_of(const Mapping& w, const spec::BoardParams& board) {
     return std::max(1.0, a / lane) * std::max(1.0, b / lane) * lane;
   };
   double xlu = w.turns() ? blocks(m, k) : 0;
+  if (w.turns_box()) {
+    xlu = static_cast<double>(block_elements(c.m, c.k, 0, c.k[0].n, &CDim::lhs)) / lane;
+  }
   xlu += w.turn_out ? blocks(m, n) : 0;
   double dma = 0;
   if (w.rows == Mapping::Rows::kGather) {
@@ -152,19 +190,6 @@ double cost_of(const Mapping& w, const spec::BoardParams& board) {
   }
   return static_cast<double>(Contraction::count(c.batch)) *
          (std::max({mxu, xlu, dma}) + 0.05 * (mxu + xlu + dma));
-}
-
-// Elements of an operand's block: all of m (or n), `k` iterations of the k dims from `first` on.
-int64_t block_elements(const std::vector<CDim>& free, const std::vector<CDim>& k, size_t first,
-                       int64_t count, int64_t CDim::*stride) {
-  std::vector<BoxLoop> loops;
-  for (const CDim& d : free) {
-    loops.push_back({d.n, d.*stride});
-  }
-  for (size_t i = first; i < k.size(); ++i) {
-    loops.push_back({i == first ? count : k[i].n, k[i].*stride});
-  }
-  return make_box(loops, false).elements;
 }
 
 // A run that is too long for VMEM is cut. The cut is part of the order of the sum, so it looks at
@@ -256,6 +281,9 @@ Mapping map_contraction(const Contraction& given, const spec::BoardParams& board
       try_rows(c, Rows::kGather, c.k.size(), board, best);
       if (!c.m.empty()) {
         try_rows(c, Rows::kGatherTurn, c.k.size(), board, best);
+      }
+      if (const auto turned = box_turned(c)) {
+        try_rows(*turned, Rows::kTurnBox, 1, board, best);
       }
     }
   }

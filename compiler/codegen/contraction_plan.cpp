@@ -192,6 +192,7 @@ class Chooser {
     if (w_.gathers()) {
       need += round_up(rows * depth * l, kAlign) * slots(mb * kb);
     }
+    need += w_.turns_box() ? left.bytes * slots(mb * kb) : 0;
     if (!limits_.direct_out) {
       const int64_t out = round_up(rows * cols * 4, kAlign);
       int64_t copies = 1 + (limits_.narrow_out ? 1 : 0) + (w_.turn_out ? 1 : 0);
@@ -212,7 +213,9 @@ class Chooser {
             : static_cast<double>(Contraction::count(c_.m) * Contraction::count(c_.n)) *
                   (limits_.narrow_out ? 2 : 4);
     const auto lane = static_cast<double>(board_.mxu.cols);
-    const double turn = w_.turns() ? static_cast<double>(rows * depth) / lane : 0;
+    const double turn = w_.turns()       ? static_cast<double>(rows * depth) / lane
+                        : w_.turns_box() ? static_cast<double>(left.bytes / l) / lane
+                                         : 0;
     for (const bool rows_outside : {false, true}) {
       if (rows_outside && limits_.whole_vectors && nb > 1) {
         continue;  // reductions are carried along the rows

@@ -80,7 +80,7 @@ struct Emitter::DotPlan {
   TileChoice choice;
   std::vector<Block> m, n, k;
   std::array<int64_t, 2> lhs{-1, -1}, gathered{-1, -1}, turned{-1, -1}, rhs{-1, -1}, sum{-1, -1},
-      narrow{-1, -1}, flipped{-1, -1};
+      narrow{-1, -1}, flipped{-1, -1};  // turned: of rows or of their box
   std::vector<int64_t> temporary;
   size_t lhs_count = 0, rhs_count = 0, out_count = 0;
   // With an epilogue: its plan, and its box for each block in the order of the blocks.

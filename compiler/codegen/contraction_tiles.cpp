@@ -52,6 +52,31 @@ Emitter::Tile Emitter::operand_tile(const Buffer& b, int64_t base, bool whole, i
   return t;
 }
 
+// The block's box in `slot[0]`, from HBM or VMEM, turned from [k][others] to [others][k] in
+// `slot[1]`; k is the last of the loops.
+Emitter::Tile Emitter::turned_box(const Buffer& b, int64_t base, std::array<int64_t, 2> slot,
+                                  const std::vector<BoxLoop>& loops, size_t free, uint32_t id) {
+  const int64_t bytes = elem_bytes(b.value->type.elem);
+  const TileBox box = make_box(loops, false);
+  std::vector<CopyDim> dims = box.dims;
+  for (CopyDim& d : dims) {
+    d.src *= bytes;
+    d.dst *= bytes;
+  }
+  spec::Addr from = where(b);
+  from.offset += (base + box.first) * bytes;
+  copy(from, vmem_addr(slot[0]), bytes, dims, id);
+  const int64_t depth = loops.back().n, others = box.elements / depth;
+  transpose(slot[0], slot[1], bytes, depth, others, others * bytes, depth * bytes, id);
+  Tile t;
+  t.address = slot[1] + box.origin * depth * bytes;
+  for (size_t i = 0; i + 1 < loops.size(); ++i) {
+    (i < free ? t.free : t.k).push_back(box.stride[i] * depth * bytes);
+  }
+  t.k.push_back(bytes);
+  return t;
+}
+
 // Rows packed densely by a DMA inside VMEM: [M][K], or [K][M] for the transpose unit.
 Emitter::Tile Emitter::gather_tile(const Tile& from, const Block& m, const Block& k, bool k_inside,
                                    int64_t bytes, int64_t slot, uint32_t id) {

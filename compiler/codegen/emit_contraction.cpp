@@ -81,7 +81,7 @@ void Emitter::place_dot(const Kernel& k, DotPlan& p, uint32_t id) {
   Buffer &lhs = buffer(w.c.lhs), &rhs = buffer(w.c.rhs), &out = buffer(k.out);
   const int64_t vmem = board_.core.vmem_kib * 1024, limit = resident_limit();
   TileLimits& t = p.limits;
-  t.lhs_whole = lhs.vmem >= 0 || lhs.bytes <= limit;
+  t.lhs_whole = !w.turns_box() && (lhs.vmem >= 0 || lhs.bytes <= limit);
   t.rhs_whole = rhs.vmem >= 0 || rhs.bytes <= limit;
   t.out_whole = out.bytes <= limit;
   t.narrow_out = k.out->type.elem == Elem::kBf16;
@@ -122,8 +122,8 @@ void Emitter::place_dot(const Kernel& k, DotPlan& p, uint32_t id) {
       if (&lhs == &rhs) {
         t.lhs_whole = t.rhs_whole = t.lhs_whole && t.rhs_whole;
       }
-      drop_copy(lhs, t.lhs_whole, id);
-      drop_copy(rhs, t.rhs_whole, id);
+      drop_copy(lhs, t.lhs_whole || lhs.locked, id);
+      drop_copy(rhs, t.rhs_whole || rhs.locked, id);
     } else if (share > 1024) {
       share /= 2;
     } else {
@@ -198,6 +198,8 @@ void Emitter::place_tiles(const Kernel& k, DotPlan& p, uint32_t id) {
   }
   if (w.turns()) {
     slots(p.turned, rows * depth * l, count(p.m, p.k));
+  } else if (w.turns_box()) {
+    slots(p.turned, box(w.c.m, p.m, &CDim::lhs) * l, count(p.m, p.k));
   }
   if (!p.limits.direct_out) {
     slots(p.sum, rows * cols * 4, count(p.m, p.n));
@@ -210,6 +212,22 @@ void Emitter::place_tiles(const Kernel& k, DotPlan& p, uint32_t id) {
   }
 }
 
+// The rows of a block as the matrix units read them.
+Emitter::Tile Emitter::left_tile(const DotPlan& p, const Buffer& lhs, int64_t base, size_t slot,
+                                 const Block& m, const Block& k, uint32_t id) {
+  const Contraction& c = p.w.c;
+  const int64_t bytes = elem_bytes(c.lhs->type.elem);
+  const std::vector<BoxLoop> loops = box_loops(c.m, m, c.k, k, &CDim::lhs);
+  if (p.w.turns_box()) {
+    return turned_box(lhs, base, {p.lhs[slot], p.turned[slot]}, loops, c.m.size(), id);
+  }
+  Tile t = operand_tile(lhs, base, p.limits.lhs_whole, p.lhs[slot], loops, c.m.size(), id);
+  if (p.w.gathers()) {
+    t = gather_tile(t, m, k, !p.w.turns(), bytes, p.gathered[slot], id);
+  }
+  return p.w.turns() ? turn_tile(t, m, k, bytes, p.turned[slot], id) : t;
+}
+
 // All blocks of one batch element.
 void Emitter::dot_batch(const Kernel& k, DotPlan& p, const Block& batch, uint32_t id) {
   const Contraction& c = p.w.c;
@@ -217,7 +235,6 @@ void Emitter::dot_batch(const Kernel& k, DotPlan& p, const Block& batch, uint32_
   const int64_t lhs_base = c.lhs_offset + offset_of(c.batch, batch, &CDim::lhs);
   const int64_t rhs_base = c.rhs_offset + offset_of(c.batch, batch, &CDim::rhs);
   const int64_t out_base = offset_of(c.batch, batch, &CDim::out);
-  const int64_t l = elem_bytes(c.lhs->type.elem);
   std::array<const Block*, 2> left_of{nullptr, nullptr}, right_of{nullptr, nullptr};
   Tile left, right;
   const bool rows_outside = p.choice.rows_outside;
@@ -232,14 +249,7 @@ void Emitter::dot_batch(const Kernel& k, DotPlan& p, const Block& batch, uint32_
           const size_t slot = p.lhs_count++ & 1;
           const int64_t at =
               lhs_base + offset_of(c.m, m, &CDim::lhs) + offset_of(c.k, d, &CDim::lhs);
-          left = operand_tile(lhs, at, p.limits.lhs_whole, p.lhs[slot],
-                              box_loops(c.m, m, c.k, d, &CDim::lhs), c.m.size(), id);
-          if (p.w.gathers()) {
-            left = gather_tile(left, m, d, !p.w.turns(), l, p.gathered[slot], id);
-          }
-          if (p.w.turns()) {
-            left = turn_tile(left, m, d, l, p.turned[slot], id);
-          }
+          left = left_tile(p, lhs, at, slot, m, d, id);
         }
         if (right_of != std::array{&n, &d}) {
           right_of = {&n, &d};

@@ -62,7 +62,7 @@ bool Emitter::place_fused(const Kernel& k, DotPlan& p, uint32_t id) {
   Buffer &lhs = buffer(k.dot.lhs), &rhs = buffer(k.dot.rhs);
   const int64_t vmem = board_.core.vmem_kib * 1024, limit = resident_limit();
   TileLimits& t = p.limits;
-  t.lhs_whole = lhs.vmem >= 0 || lhs.bytes <= limit;
+  t.lhs_whole = !p.w.turns_box() && (lhs.vmem >= 0 || lhs.bytes <= limit);
   t.rhs_whole = rhs.vmem >= 0 || rhs.bytes <= limit;
   t.narrow_out = k.out->type.elem == Elem::kBf16;
   t.whole_vectors = k.after->nest.has_reduce;

@@ -187,6 +187,10 @@ class Emitter {
                                         int64_t Contraction::Dim::*stride);
   Tile operand_tile(const Buffer& b, int64_t base, bool whole, int64_t slot,
                     const std::vector<BoxLoop>& loops, size_t free, uint32_t id);
+  Tile left_tile(const DotPlan& p, const Buffer& lhs, int64_t base, size_t slot, const Block& m,
+                 const Block& k, uint32_t id);
+  Tile turned_box(const Buffer& b, int64_t base, std::array<int64_t, 2> slot,
+                  const std::vector<BoxLoop>& loops, size_t free, uint32_t id);
   Tile gather_tile(const Tile& from, const Block& m, const Block& k, bool k_inside, int64_t bytes,
                    int64_t slot, uint32_t id);
   void transpose(int64_t src, int64_t dst, int64_t bytes, int64_t rows, int64_t cols,

@@ -124,6 +124,27 @@ TEST(Mapping, FirstLayerGathersItsPatches) {
   EXPECT_EQ(Contraction::count(gradient.c.m), 9);
 }
 
+// 128 images of three channels, 7 x 7 taps with stride 2: a run along the images needs neither
+// copies of the windows nor narrow columns.
+TEST(Mapping, FirstLayerOfManyImagesRunsAlongTheImages) {
+  const Operands o;
+  const spec::BoardParams board = spec::load_board("v3_8", {});
+  const int64_t row = 230 * 3, pixels = 112 * 112 * 64;
+  const auto gradient = [&](int64_t images) {
+    return map_contraction(
+        loops(o, {{7, row, 0, 7 * 3 * 64}, {7, 3, 0, 3 * 64}, {3, 1, 0, 64}}, {{64, 0, 1, 1}},
+              {{images, 230 * row, pixels, 0}, {112, 2 * row, 112 * 64, 0}, {112, 6, 64, 0}}),
+        board);
+  };
+  const Mapping m = gradient(128);
+  EXPECT_EQ(m.rows, Rows::kTurnBox);
+  EXPECT_EQ(m.run, 1u);
+  EXPECT_EQ(Contraction::count(m.c.m), 147);
+  ASSERT_EQ(m.c.k.size(), 3u);
+  EXPECT_EQ(m.c.k[2].lhs, 230 * row);
+  EXPECT_NE(gradient(8).rows, Rows::kTurnBox);  // runs of 8 would leave the array empty
+}
+
 TEST(Tiles, BlocksCoverTheLoopsOnceInOrder) {
   const std::vector<Contraction::Dim> dims = {{3, 0, 0, 0}, {7, 0, 0, 0}, {2, 0, 0, 0}};
   const std::vector<Block> blocks = blocks_of(dims, {1, 4});
