@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/program.hpp"
+#include "kernel/race_checker.hpp"
 
 namespace tpu::model {
 
@@ -20,6 +21,18 @@ inline uint64_t operand_first(const Operand& operand, uint64_t base) {
 }
 inline uint64_t operand_length(const Operand& operand) {
   return static_cast<uint64_t>(operand.extent.high - operand.extent.low);
+}
+
+// Where it lies, as the race checker knows memories.
+inline RaceChecker::Memory memory_of(const Operand& operand) {
+  switch (static_cast<spec::Space>(operand.address.space)) {
+    case spec::Space::kVmem:
+      return RaceChecker::Memory::kVmem;
+    case spec::Space::kSmem:
+      return RaceChecker::Memory::kSmem;
+    default:
+      return RaceChecker::Memory::kHbm;
+  }
 }
 
 }  // namespace tpu::model

@@ -211,16 +211,6 @@ void Dma::start_work(const Flight& /*flight*/, const DmaPlan& plan, const Place&
 void Dma::note_accesses(const Flight& flight, const DmaPlan& plan, const Place& src,
                         const Place& dst, bool dropped) {
   const HostTimer timer(HostWork::kChecker);
-  const auto memory_of = [](const Operand& operand) {
-    switch (static_cast<spec::Space>(operand.address.space)) {
-      case spec::Space::kVmem:
-        return RaceChecker::Memory::kVmem;
-      case spec::Space::kSmem:
-        return RaceChecker::Memory::kSmem;
-      default:
-        return RaceChecker::Memory::kHbm;
-    }
-  };
   if (!plan.is_fill) {
     visit_box(plan.box, BoxSide::kSrc, src.base, [&](uint64_t address, uint64_t bytes, bool) {
       note_access(context().core_id, memory_of(plan.src), address, bytes, false);

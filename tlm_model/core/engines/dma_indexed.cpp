@@ -15,17 +15,6 @@ namespace {
 
 constexpr uint64_t kPartBytes = 1 << 20;
 
-RaceChecker::Memory memory_of(const Operand& operand) {
-  switch (static_cast<spec::Space>(operand.address.space)) {
-    case spec::Space::kVmem:
-      return RaceChecker::Memory::kVmem;
-    case spec::Space::kSmem:
-      return RaceChecker::Memory::kSmem;
-    default:
-      return RaceChecker::Memory::kHbm;
-  }
-}
-
 uint16_t range_code(const Operand& operand) {
   switch (memory_of(operand)) {
     case RaceChecker::Memory::kVmem:

@@ -6,12 +6,12 @@
 
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "arith/mxu_column.hpp"
 #include "graph_builder.hpp"
 #include "ir/verify.hpp"
+#include "tensors.hpp"
 
 namespace tpu::compiler {
 namespace {
@@ -20,19 +20,9 @@ using test::f32;
 using test::GraphBuilder;
 using test::i1;
 using test::i32;
+using test::tensor;
+using test::values;
 using testing::ElementsAre;
-
-template <typename T>
-Tensor tensor(const Type& type, const std::vector<T>& values) {
-  return to_tensor(make_dense_of<T>(type, values));
-}
-
-template <typename T>
-std::vector<T> values(const Tensor& t) {
-  std::vector<T> out(t.data.size() / sizeof(T));
-  std::memcpy(out.data(), t.data.data(), t.data.size());
-  return out;
-}
 
 std::vector<Tensor> run(const Module& m, std::vector<Tensor> args) {
   verify(m);

@@ -3,13 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "graph_builder.hpp"
 #include "ir/interpreter.hpp"
 #include "ir/verify.hpp"
 #include "lower/lower.hpp"
 #include "passes/simplify.hpp"
+#include "tensors.hpp"
 
 namespace tpu::compiler {
 namespace {
@@ -17,20 +16,11 @@ namespace {
 using test::f32;
 using test::GraphBuilder;
 using test::i32;
+using test::tensor;
+using test::values;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-template <typename T>
-Tensor tensor(const Type& type, const std::vector<T>& values) {
-  return to_tensor(make_dense_of<T>(type, values));
-}
-template <typename T>
-std::vector<T> values(const Tensor& t) {
-  std::vector<T> out(t.data.size() / sizeof(T));
-  std::memcpy(out.data(), t.data.data(), t.data.size());
-  return out;
-}
 
 // Lowered and simplified; the kinds that are left.
 std::string lowered(Module& m) {
