@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "arith/mxu_timing.hpp"
 
@@ -65,6 +66,7 @@ int64_t block_count(const std::vector<CDim>& dims, const Cut& cut) {
 struct Load {
   int64_t bytes = 0;
   double cycles = 0;
+  double runs = 0;  // contiguous pieces of memory
 };
 
 class Chooser {
@@ -76,7 +78,8 @@ class Chooser {
     hbm_ = per_chip / static_cast<double>(board.board.cores_per_chip * board.core.clock_mhz);
   }
 
-  // Of the cuts within 2 % of the cheapest, the one with the fewest commands.
+  // Of the cuts within 2 % of the cheapest, the one with the fewest commands and the longest runs
+  // in memory: to a simulating host, a thousand short runs are as dear as a command.
   std::optional<TileChoice> run() {
     const auto rows = candidates(c_.m, 4, [&](size_t a) { return a + 1 == c_.m.size() ? 8 : 1; });
     const auto cols = candidates(
@@ -95,10 +98,13 @@ class Chooser {
     };
     const double limit =
         std::min_element(found_.begin(), found_.end(), cheaper)->choice.cycles * kEqual;
+    constexpr double kRun = 1e-3;
+    const auto order = [](const Found& f) {
+      return std::pair(f.commands + kRun * f.runs, f.choice.cycles);
+    };
     const Found* best = nullptr;
     for (const Found& f : found_) {
-      if (f.choice.cycles <= limit && (best == nullptr || f.commands < best->commands ||
-                                       (f.commands == best->commands && cheaper(f, *best)))) {
+      if (f.choice.cycles <= limit && (best == nullptr || order(f) < order(*best))) {
         best = &f;
       }
     }
@@ -109,6 +115,7 @@ class Chooser {
   struct Found {
     TileChoice choice;
     double commands = 0;
+    double runs = 0;
   };
 
   void search(const std::vector<Cut>& rows, const std::vector<Cut>& cols) {
@@ -162,7 +169,8 @@ class Chooser {
     const double waste = static_cast<double>(round_up(run * bytes, board_.dma.granule_bytes)) /
                          static_cast<double>(run * bytes);
     return {round_up(box.elements * bytes, kAlign),
-            static_cast<double>(box.elements * bytes) * waste / hbm_};
+            static_cast<double>(box.elements * bytes) * waste / hbm_,
+            static_cast<double>(box.elements) / static_cast<double>(run)};
   }
 
   int64_t k_tiles(const Cut& cut) const {
@@ -212,6 +220,8 @@ class Chooser {
             ? 0
             : static_cast<double>(Contraction::count(c_.m) * Contraction::count(c_.n)) *
                   (limits_.narrow_out ? 2 : 4);
+    const double out_runs =
+        limits_.out_whole ? 0 : static_cast<double>(mb * nb) * output_runs(m, n);
     const auto lane = static_cast<double>(board_.mxu.cols);
     const double turn = w_.turns()       ? static_cast<double>(rows * depth) / lane
                         : w_.turns_box() ? static_cast<double>(left.bytes / l) / lane
@@ -232,8 +242,26 @@ class Chooser {
                               (right.bytes > 0 ? rhs_loads : 0);
       t.rows_outside = rows_outside;
       t.cycles = std::max({mxu, dma, lhs_loads * turn}) + first + 60 * commands;
-      found_.push_back({t, commands});
+      found_.push_back({t, commands, lhs_loads * left.runs + rhs_loads * right.runs + out_runs});
     }
+  }
+
+  // Contiguous pieces of a block of the output.
+  double output_runs(const Block& m, const Block& n) const {
+    std::vector<std::pair<int64_t, int64_t>> dims;  // stride, iterations
+    for (size_t i = 0; i < c_.m.size(); ++i) {
+      dims.emplace_back(c_.m[i].out, m.count[i]);
+    }
+    for (size_t i = 0; i < c_.n.size(); ++i) {
+      dims.emplace_back(c_.n[i].out, n.count[i]);
+    }
+    std::sort(dims.begin(), dims.end());
+    int64_t run = 1, all = 1;
+    for (const auto& [stride, count] : dims) {
+      run *= stride == run ? count : 1;
+      all *= count;
+    }
+    return static_cast<double>(all) / static_cast<double>(run);
   }
 
   // Blocks of rows that are whole vectors, the last one at least one of them.

@@ -125,7 +125,7 @@ void Emitter::place_dot(const Kernel& k, DotPlan& p, uint32_t id) {
       drop_copy(lhs, t.lhs_whole || lhs.locked, id);
       drop_copy(rhs, t.rhs_whole || rhs.locked, id);
     } else if (share > 1024) {
-      share /= 2;
+      share -= share / 8;
     } else {
       too_large(k);
     }
