@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -74,11 +75,11 @@ double cost(const Kernel& k, int64_t more_bytes = 0, int64_t more_ops = 0) {
 class Recomputer {
  public:
   Recomputer(KernelProgram& program, const Function& main) : program_(program) {
+    const Op* ret = main.body.terminator();
     for (size_t i = 0; i < main.body.args.size(); ++i) {
-      // A donated argument may be overwritten in place behind its last reader: no readers are
-      // added.
-      if (main.args[i].alias_result < 0) {
-        arguments_.insert(main.body.args[i].get());
+      arguments_.insert(main.body.args[i].get());
+      if (const int result = main.args[i].alias_result; result >= 0) {
+        successor_[main.body.args[i].get()] = ret->operands[static_cast<size_t>(result)];
       }
     }
     for (size_t i = 0; i < main.body.ops.size(); ++i) {
@@ -112,6 +113,9 @@ class Recomputer {
     bool changed = false;
     for (const Value* v : candidates) {
       changed = visit(v) || changed;
+    }
+    for (const Value* v : candidates) {
+      changed = exchange(v) || changed;
     }
     return changed;
   }
@@ -162,8 +166,13 @@ class Recomputer {
     return context;
   }
 
-  // Arguments and constants are there from the start.
+  // Arguments and constants are there from the start; a donated argument until its result is made,
+  // since a later reader would keep that from being written in place.
   bool can_read(const Kernel& k, const Value* v) const {
+    if (const auto it = successor_.find(v); it != successor_.end()) {
+      const Value* result = view_root(it->second, seen_by(k));
+      return result->def != nullptr && !made_before(program_, k.order + 1, result);
+    }
     return v->def == nullptr || made_before(program_, k.order, v) ||
            (v->def->kind == Kind::kConstant && !program_.copied.contains(v));
   }
@@ -184,7 +193,8 @@ class Recomputer {
       return cone;
     }
     Cone leaf;
-    leaf.bytes = !top && stored_.contains(root) ? bytes_of(root) : kNever;
+    const bool readable = stored_.contains(root) && (root->def != nullptr || can_read(k, root));
+    leaf.bytes = !top && readable ? bytes_of(root) : kNever;
     leaf.leaves = {root};
     if (root != v || root->def == nullptr || !can_move(root->def) ||
         so_far.ops.size() >= kMostOps) {
@@ -241,6 +251,98 @@ class Recomputer {
       forget_unused();
     }
     return changed;
+  }
+
+  struct Exchange {
+    const Value* source = nullptr;
+    std::vector<std::pair<Kernel*, Cone>> readers;
+    double gain = 0;
+  };
+
+  // Large values that kernel `k` writes for loop kernels alone.
+  std::vector<const Value*> exchangeable(const Kernel& k) const {
+    std::vector<const Value*> out;
+    for (const Value* v : k.writes) {
+      const auto reads = [&](const Kernel& r) {
+        return r.kind != KernelClass::kLoop && contains(r.reads, v);
+      };
+      if (bytes_of(v) >= kLeastBytes && can_move(v->def) &&
+          std::none_of(program_.kernels.begin(), program_.kernels.end(), reads)) {
+        out.push_back(v);
+      }
+    }
+    return out;
+  }
+
+  // What it brings if `maker` writes `source` in place of `values`.
+  std::optional<Exchange> weigh(const Kernel& maker, const Value* source,
+                                const std::vector<const Value*>& values) {
+    Exchange e;
+    e.source = source;
+    int64_t written = bytes_of(source);
+    stored_.insert(source);
+    for (const Value* v : values) {
+      written -= bytes_of(v);
+    }
+    e.gain = cost(maker) - cost(maker, written);
+    bool possible = true;
+    for (Kernel& k : program_.kernels) {
+      Cone all;
+      int64_t saved = 0;
+      for (const Value* v : values) {
+        if (contains(k.reads, v)) {
+          all.add(cone_of(v, k, true, all));
+          saved += bytes_of(v);
+        }
+      }
+      if (saved > 0) {
+        possible = possible && all.bytes < kNever;
+        e.gain += cost(k) - cost(k, all.bytes - saved, static_cast<int64_t>(all.ops.size()));
+        e.readers.emplace_back(&k, std::move(all));
+      }
+    }
+    stored_.erase(source);
+    return possible && e.gain > 0 ? std::optional(std::move(e)) : std::nullopt;
+  }
+
+  // A kernel may write what several values are made of in place of these: the sum before it is
+  // scaled for two layers and widened for a third.
+  bool exchange(const Value* v) {
+    const auto maker = std::find_if(program_.kernels.begin(), program_.kernels.end(),
+                                    [&](const Kernel& k) { return contains(k.writes, v); });
+    if (maker == program_.kernels.end() || maker->kind != KernelClass::kLoop) {
+      return false;
+    }
+    const std::vector<const Value*> values = exchangeable(*maker);
+    std::optional<Exchange> best;
+    for (const Op* op : maker->ops) {
+      const Value* source = op->result();
+      if (values.empty() || contains(maker->writes, source) || maker->recomputed.contains(op) ||
+          source->type.count() != values[0]->type.count()) {
+        continue;
+      }
+      auto e = weigh(*maker, source, values);
+      if (e && (!best || e->gain > best->gain)) {
+        best = std::move(e);
+      }
+    }
+    if (!best) {
+      return false;
+    }
+    maker->writes.push_back(best->source);  // readable from now on
+    std::vector<std::pair<Kernel*, Kernel>> before;
+    for (const auto& [k, cone] : best->readers) {
+      before.emplace_back(k, *k);
+      if (!take_over(*k, cone)) {
+        for (auto& [reader, old] : before) {
+          *reader = std::move(old);
+        }
+        find_buffers(program_);
+        return false;
+      }
+    }
+    forget_unused();
+    return true;
   }
 
   // Puts the ops into the kernel if a command can hold it then.
@@ -325,9 +427,10 @@ class Recomputer {
   }
 
   KernelProgram& program_;
-  std::set<const Value*> arguments_;             // that may get more readers
-  std::set<const Value*> stored_;                // these and what kernels write
-  std::unordered_map<const Op*, size_t> place_;  // looked up only
+  std::set<const Value*> arguments_;
+  std::unordered_map<const Value*, const Value*> successor_;  // of a donated one: its result
+  std::set<const Value*> stored_;                             // these and what kernels write
+  std::unordered_map<const Op*, size_t> place_;               // looked up only
 };
 
 }  // namespace

@@ -5,8 +5,10 @@
 //            1: loop  c = convert(x); y = (c - mean) * scale
 // A loop kernel takes over the cheap elementwise ops between a large value of another loop kernel
 // and values that lie in memory anyway, if that moves fewer bytes in all. The bits stay, since the
-// ops are the same. Normalisation layers live on it: their gradients want the centred input in f32
-// and masks, which the graph keeps from the forward pass.
+// ops are the same. A kernel also writes the one value that several of its results are made of in
+// place of these where that is less (a gradient, not its scaled copies). Normalisation layers live
+// on it: their gradients want the centred input in f32 and masks, which the graph keeps from the
+// forward pass.
 #pragma once
 
 #include "codegen/kernels.hpp"

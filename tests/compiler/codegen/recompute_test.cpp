@@ -117,6 +117,60 @@ TEST(Recompute, DonatedArgumentsGetNoNewReaders) {
   }
 }
 
+// A kernel in front of the one that makes the new value may read the old one.
+TEST(Recompute, DonatedArgumentsAreReadUntilTheirResultIsMade) {
+  GraphBuilder b;
+  Value* x = b.arg(large(Elem::kBf16));
+  Value* shift = b.arg(f32({kCols}));
+  Value* row = b.op(Kind::kBroadcastInDim, {shift}, large(), DimsAttrs{{1}});
+  Value* y = b.op(Kind::kAdd, {b.op(Kind::kConvert, {x}, large()), row}, large());
+  Value* out = b.op(Kind::kSubtract, {y, column_sums(b, y)}, large());
+  Value* sums = b.reduce(out, b.constant(f32({}), 0), {0}, f32({kCols}), Kind::kAdd);
+  Value* next = b.op(Kind::kSubtract, {shift, sums}, f32({kCols}));
+  Module& m = b.done({next, b.op(Kind::kConvert, {out}, large(Elem::kBf16))});
+  m.main->args[1].alias_result = 0;
+  EXPECT_EQ(large_writes(m), "");
+  RunOptions o;
+  o.tolerance = 0;
+  o.small_integers = true;
+  o.low = -1;
+  o.high = 1;
+  check_graph(m, o);
+}
+
+// A gradient that two layers read scaled and a third one widened: it is written, not its copies.
+TEST(Recompute, WritesTheSourceOfSeveralValuesInTheirPlace) {
+  constexpr int64_t kTall = 2 * kRows;  // more than 4 MiB in bf16 too
+  const Type half{Elem::kBf16, {kTall, kCols}}, wider = f32({kTall, kCols});
+  GraphBuilder b;
+  Value* x = b.arg(half);
+  Value* mask = b.arg(half);
+  Value* scale = b.arg(f32({2, kCols}));
+  Value* zero = b.constant(half, 0);
+  Value* is_on = b.op(Kind::kCompare, {mask, zero}, {Elem::kI1, {kTall, kCols}},
+                      CompareAttrs{CompareDirection::kGt, CompareType::kFloat});
+  Value* e = b.op(Kind::kExp, {b.op(Kind::kSelect, {is_on, x, zero}, half)}, half);
+  Value* wide = b.op(Kind::kConvert, {e}, wider);
+  Value* total = b.reduce(wide, b.constant(f32({}), 0), {0}, f32({kCols}), Kind::kAdd);
+  Value* sums = b.op(Kind::kBroadcastInDim, {total}, wider, DimsAttrs{{1}});
+  std::vector<Value*> results;
+  for (int64_t i = 0; i < 2; ++i) {
+    Value* part =
+        b.op(Kind::kSlice, {scale}, f32({1, kCols}), SliceAttrs{{i, 0}, {i + 1, kCols}, {1, 1}});
+    Value* row = b.op(Kind::kReshape, {part}, f32({kCols}));
+    Value* each = b.op(Kind::kBroadcastInDim, {row}, wider, DimsAttrs{{1}});
+    Value* scaled = b.op(Kind::kConvert, {b.op(Kind::kMultiply, {wide, each}, wider)}, half);
+    Value* back = b.op(Kind::kConvert, {scaled}, wider);
+    Value* centred = b.op(Kind::kSubtract, {back, sums}, wider);
+    results.push_back(b.op(Kind::kConvert, {centred}, half));
+  }
+  Module& m = b.done(results);
+  EXPECT_EQ(large_writes(m), "exponential convert convert");
+  RunOptions o;
+  o.tolerance = 0.05;  // bf16
+  check_graph(m, o);
+}
+
 // The loop gets a value to change in place that is read behind it only once y is recomputed there.
 TEST(Recompute, ReadsBehindALoopWhatTheLoopStartsFrom) {
   for (const char* vmem : {"core.vmem_kib=16384", "core.vmem_kib=256"}) {
