@@ -80,6 +80,16 @@ struct MxuKernelSet {
   void (*round_range)(const uint8_t* from, bool is_bf16, int64_t count, float* to, uint8_t* bits);
 };
 
+// True if `count` offsets lie `bytes` apart. Internal to each unit, like all its code.
+static inline bool evenly_apart(const int64_t* offsets, int64_t count, int64_t bytes) {
+  for (int64_t i = 1; i < count; ++i) {
+    if (offsets[i] - offsets[i - 1] != bytes) {
+      return false;
+    }
+  }
+  return true;
+}
+
 const MxuKernelSet* mxu_kernels_avx2();
 const MxuKernelSet* mxu_kernels_avx512();
 const MxuKernelSet* mxu_kernels_amx();  // null when the process may not use the tiles

@@ -181,10 +181,7 @@ struct PanelPacker {
       }
       return;
     }
-    const bool run =
-        segment.k == 1 || (k_rhs[1] - k_rhs[0] == E::kBytes &&
-                           k_rhs[segment.k - 1] - k_rhs[0] == (segment.k - 1) * E::kBytes);
-    if (run) {
+    if (evenly_apart(k_rhs, segment.k, E::kBytes)) {
       pack_transposed(base + k_rhs[0]);
       return;
     }

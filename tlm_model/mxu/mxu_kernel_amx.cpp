@@ -114,9 +114,7 @@ void pack_rhs_segment(const MxuBlockArgs& a, const MxuPanel& panel, const MxuSeg
       continue;
     }
     std::memset(to, 0, kTileBytes);
-    const bool run =
-        segment.k == 1 || (k_rhs[1] - k_rhs[0] == element &&
-                           k_rhs[segment.k - 1] - k_rhs[0] == (segment.k - 1) * element);
+    const bool run = evenly_apart(k_rhs, segment.k, element);
     for (int64_t n = 0; n < count; ++n) {
       const uint8_t* from = base + rhs_column(a, panel, first + n);
       alignas(64) uint16_t column[kMxuSegment] = {};
@@ -156,6 +154,8 @@ void block(const uint8_t* lhs, const uint8_t* rhs, const MxuSegment* segments,
            int64_t segment_count, float* c, int64_t pitch, bool zero_start, bool lower,
            bool right) {
   const auto stride = static_cast<int>(pitch * 4);
+  // g++ 12 does not know that _tile_loadd reads memory: what was written must be there before.
+  __asm__ volatile("" ::: "memory");
   if (zero_start) {
     _tile_zero(0);
     _tile_zero(1);
@@ -248,10 +248,8 @@ void edge_store(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64
 // place; else 0.
 int64_t even_pitch(const MxuBlockArgs& a, int64_t row) {
   const int64_t pitch = a.row_out[row + 1] - a.row_out[row];
-  for (int64_t i = 2; i < kSide; ++i) {
-    if (a.row_out[row + i] - a.row_out[row] != i * pitch) {
-      return 0;
-    }
+  if (!evenly_apart(a.row_out + row, kSide, pitch)) {
+    return 0;
   }
   return pitch > 0 && pitch % 4 == 0 && pitch < (int64_t{1} << 30) ? pitch / 4 : 0;
 }
