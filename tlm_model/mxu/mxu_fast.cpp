@@ -294,15 +294,27 @@ MxuSimd mxu_simd_from_name(const std::string& name) {
   throw std::runtime_error("--simd " + name + ": this host has " + names);
 }
 
+const MxuKernelSet* mxu_kernels(MxuSimd simd) {
+  switch (simd) {
+    case MxuSimd::kAvx2:
+      return mxu_kernels_avx2();
+    case MxuSimd::kAvx512:
+      return mxu_kernels_avx512();
+    case MxuSimd::kAmx:
+      return mxu_kernels_amx();
+    case MxuSimd::kScalar:
+      break;
+  }
+  return nullptr;
+}
+
 MxuFastEngine::MxuFastEngine(const spec::MxuShape& shape, MxuSimd simd)
-    : shape_(shape), simd_(simd) {
-  const bool two_chains = shape.chains == 2 && shape.segment_rows == kMxuSegment;
-  if (two_chains && simd == MxuSimd::kAvx2) {
-    kernels_ = mxu_kernels_avx2();
-  } else if (two_chains && simd == MxuSimd::kAvx512) {
-    kernels_ = mxu_kernels_avx512();
-  } else if (two_chains && simd == MxuSimd::kAmx) {
-    kernels_ = mxu_kernels_amx();
+    : MxuFastEngine(shape, mxu_kernels(simd)) {}
+
+MxuFastEngine::MxuFastEngine(const spec::MxuShape& shape, const MxuKernelSet* kernels)
+    : shape_(shape) {
+  if (shape.chains == 2 && shape.segment_rows == kMxuSegment) {
+    kernels_ = kernels;
   }
   if (kernels_ == nullptr) {
     reference_ = std::make_unique<MxuScalarEngine>(shape);

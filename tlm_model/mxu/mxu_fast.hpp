@@ -23,17 +23,20 @@ std::vector<MxuSimd> mxu_host_simd();
 MxuSimd mxu_simd_from_name(const std::string& name);
 const char* mxu_simd_name(MxuSimd simd);
 
+// Of a host that has them; null: the reference engine's work.
+const MxuKernelSet* mxu_kernels(MxuSimd simd);
+
 class MxuFastEngine : public MxuEngine {
  public:
   MxuFastEngine(const spec::MxuShape& shape, MxuSimd simd);
+  // On the given kernels; null: on the reference.
+  MxuFastEngine(const spec::MxuShape& shape, const MxuKernelSet* kernels);
 
   void run(const MxuJob& job) override;
   const char* name() const override { return "fast"; }
-  MxuSimd simd() const { return simd_; }
 
  private:
   const spec::MxuShape shape_;
-  const MxuSimd simd_;
   const MxuKernelSet* kernels_ = nullptr;  // null: reference
   std::unique_ptr<MxuEngine> reference_;
 };

@@ -54,6 +54,7 @@ class VpuKernel {
 
   /// Computes the whole command. `vmem` is the core's VMEM.
   void run(uint8_t* vmem, VpuSimd simd = vpu_best_simd()) const;
+  void run(uint8_t* vmem, const VpuOpTable& table) const;
 
   /// A kernel whose iterations of the outermost loop with a count above 1 touch neither each
   /// other's registers nor memory can be cut: run_range() over any partition of [0, split_count()),
@@ -61,6 +62,7 @@ class VpuKernel {
   bool can_split() const;
   uint64_t split_count() const;
   void run_range(uint8_t* vmem, uint64_t begin, uint64_t end, VpuSimd simd = vpu_best_simd()) const;
+  void run_range(uint8_t* vmem, uint64_t begin, uint64_t end, const VpuOpTable& table) const;
 
   /// Cost of a software-pipelined loop: per execution of a section its busiest slot.
   VpuCycles cycles(const spec::BoardParams& params) const;

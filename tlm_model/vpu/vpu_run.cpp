@@ -39,18 +39,6 @@ RegisterFile& register_file() {
   return *file;
 }
 
-VpuOpTable table_of(VpuSimd simd) {
-  switch (simd) {
-    case VpuSimd::kAvx2:
-      return vpu_ops_avx2();
-    case VpuSimd::kAvx512:
-      return vpu_ops_avx512();
-    case VpuSimd::kScalar:
-      break;
-  }
-  return vpu_ops_scalar();
-}
-
 bool is_op(const VpuInsn& insn, VpuOp op) { return static_cast<VpuOp>(insn.op) == op; }
 
 bool is_constant(const VpuInsn& insn) {
@@ -69,8 +57,8 @@ int round_up(int lanes) { return (lanes + kGranule - 1) / kGranule * kGranule; }
 
 class VpuRunner {
  public:
-  VpuRunner(const VpuKernel& kernel, uint8_t* vmem, VpuSimd simd)
-      : kernel_(kernel), vmem_(vmem), table_(table_of(simd)), file_(register_file()) {
+  VpuRunner(const VpuKernel& kernel, uint8_t* vmem, const VpuOpTable& table)
+      : kernel_(kernel), vmem_(vmem), table_(table), file_(register_file()) {
     const VpuProgram& program = *kernel.program_;
     const int block_cols = kernel.flat_ ? kVpuBlock : kVpuLanes;
     sees_rows_ = program.has_op(VpuOp::kSred) || (kernel.flat_ && program.has_op(VpuOp::kLred));
@@ -291,17 +279,24 @@ class VpuRunner {
   std::array<uint32_t, kVpuLoops> index_{};
 };
 
-void VpuKernel::run(uint8_t* vmem, VpuSimd simd) const {
+void VpuKernel::run(uint8_t* vmem, VpuSimd simd) const { run(vmem, vpu_ops(simd)); }
+
+void VpuKernel::run(uint8_t* vmem, const VpuOpTable& table) const {
   if (!empty()) {
     const spec::ScopedFlushMode flush;
-    VpuRunner(*this, vmem, simd).run(0, 0, loops_[0]);
+    VpuRunner(*this, vmem, table).run(0, 0, loops_[0]);
   }
 }
 
 void VpuKernel::run_range(uint8_t* vmem, uint64_t begin, uint64_t end, VpuSimd simd) const {
+  run_range(vmem, begin, end, vpu_ops(simd));
+}
+
+void VpuKernel::run_range(uint8_t* vmem, uint64_t begin, uint64_t end,
+                          const VpuOpTable& table) const {
   if (begin < end) {
     const spec::ScopedFlushMode flush;
-    VpuRunner(*this, vmem, simd)
+    VpuRunner(*this, vmem, table)
         .run(split_loop(), static_cast<uint32_t>(begin), static_cast<uint32_t>(end));
   }
 }

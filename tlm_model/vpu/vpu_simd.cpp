@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "vpu/vpu_ops.hpp"
 #include "vpu/vpu_program.hpp"
 
 namespace tpu::model {
@@ -69,6 +70,18 @@ VpuSimd vpu_simd_from_name(std::string_view name) {
     return simd;
   }
   throw VpuError(fmt::format("--simd {}: unknown; take scalar, avx2, avx512, amx or auto", name));
+}
+
+VpuOpTable vpu_ops(VpuSimd simd) {
+  switch (simd) {
+    case VpuSimd::kAvx2:
+      return vpu_ops_avx2();
+    case VpuSimd::kAvx512:
+      return vpu_ops_avx512();
+    case VpuSimd::kScalar:
+      break;
+  }
+  return vpu_ops_scalar();
 }
 
 }  // namespace tpu::model

@@ -18,4 +18,8 @@ std::vector<VpuSimd> vpu_host_simds();
 VpuSimd vpu_simd_from_name(std::string_view name);
 std::string_view vpu_simd_name(VpuSimd simd);
 
+struct VpuOpTable;
+/// The lane code (vpu_ops.hpp), which needs a host that has the instructions.
+VpuOpTable vpu_ops(VpuSimd simd);
+
 }  // namespace tpu::model

@@ -1,5 +1,5 @@
-// The fast engine gives the reference's bits on every instruction set of the host, for packed and
-// strided jobs of every value class, across its block sizes.
+// The fast engine gives the reference's bits on every instruction set of the host and on the
+// emulated ones, for packed and strided jobs of every value class, across its block sizes.
 #include "mxu/mxu_fast.hpp"
 
 #include <gtest/gtest.h>
@@ -101,15 +101,15 @@ TEST(MxuFast, MatchesReferenceOnOverlappingTaps) {
 
 TEST(MxuFast, RowSplitsGiveTheSameBits) {
   const OwnedJob owned = test::packed_job({.rows = 100, .k = 300, .n = 50}, 6, Values::kNormal);
-  for (const MxuSimd simd : mxu_host_simd()) {
-    MxuFastEngine engine(spec::MxuShape{}, simd);
+  for (const test::KernelSet& set : test::kernel_sets()) {
+    MxuFastEngine engine(spec::MxuShape{}, set.kernels);
     std::vector<uint32_t> whole = owned.out;
     engine.run(owned.on(whole));
     std::vector<uint32_t> parts = owned.out;
     for (const MxuJob& part : mxu_split_rows(owned.on(parts), 3)) {
       engine.run(part);
     }
-    EXPECT_EQ(parts, whole) << mxu_simd_name(simd);
+    EXPECT_EQ(parts, whole) << set.name;
   }
 }
 
@@ -119,9 +119,9 @@ TEST(MxuFast, SerialLawRunsOnTheReference) {
   MxuScalarEngine reference(serial);
   std::vector<uint32_t> wanted = owned.out;
   reference.run(owned.on(wanted));
-  for (const MxuSimd simd : mxu_host_simd()) {
+  for (const test::KernelSet& set : test::kernel_sets()) {
     std::vector<uint32_t> got = owned.out;
-    MxuFastEngine(serial, simd).run(owned.on(got));
+    MxuFastEngine(serial, set.kernels).run(owned.on(got));
     EXPECT_EQ(got, wanted);
   }
 }

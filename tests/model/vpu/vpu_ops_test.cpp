@@ -1,8 +1,9 @@
 // Every lane-wise instruction and every reduction against the plain reference, on all SIMD widths
-// of this host: special values with each other, then random ones.
+// of this host and the emulated one: special values with each other, then random ones.
 #include <gtest/gtest.h>
 
 #include "vpu_builder.hpp"
+#include "vpu_lane_code.hpp"
 
 namespace tpu::model {
 namespace {
@@ -28,7 +29,7 @@ bool is_lane_op(const spec::VpuOpInfo& info) {
 }
 
 // Runs out = op(in0, in1, in2) over all elements and compares each word.
-void check_op(const spec::VpuOpInfo& info, uint32_t imm, VpuSimd simd) {
+void check_op(const spec::VpuOpInfo& info, uint32_t imm, const test::LaneCode& code) {
   KernelBuilder b;
   b.flat(kElements);
   b.scalars = {0x12345678u, 2, 3, 0xfffffff0u};
@@ -44,7 +45,7 @@ void check_op(const spec::VpuOpInfo& info, uint32_t imm, VpuSimd simd) {
   const VpuKernel kernel = b.kernel(program);
   std::vector<uint8_t> vmem = random_memory(info.op == VpuOp::kPowF ? 7 : 3);
   ASSERT_EQ(kernel.check(vmem.size()), "");
-  kernel.run(vmem.data(), simd);
+  kernel.run(vmem.data(), code.table);
   int shown = 0;
   for (uint32_t i = 0; i < kElements && shown < 5; ++i) {
     std::array<uint32_t, 4> word{};
@@ -54,8 +55,8 @@ void check_op(const spec::VpuOpInfo& info, uint32_t imm, VpuSimd simd) {
     const uint32_t value = info.op == VpuOp::kScalar ? b.scalars[imm] : imm;
     const uint32_t expected = reference::lane_op(info.op, word[0], word[1], word[2], value);
     if (word[3] != expected) {
-      ADD_FAILURE() << info.name << " on " << vpu_simd_name(simd) << std::hex << ": (" << word[0]
-                    << ", " << word[1] << ", " << word[2] << ") gives " << word[3] << ", expected "
+      ADD_FAILURE() << info.name << " on " << code.name << std::hex << ": (" << word[0] << ", "
+                    << word[1] << ", " << word[2] << ") gives " << word[3] << ", expected "
                     << expected;
       ++shown;
     }
@@ -63,7 +64,7 @@ void check_op(const spec::VpuOpInfo& info, uint32_t imm, VpuSimd simd) {
 }
 
 TEST(VpuOps, LaneOperationsEqualReferenceOnAllWidths) {
-  for (const VpuSimd simd : vpu_host_simds()) {
+  for (const test::LaneCode& code : test::lane_codes()) {
     for (const spec::VpuOpInfo& info : spec::kVpuOps) {
       if (!is_lane_op(info)) {
         continue;
@@ -71,17 +72,17 @@ TEST(VpuOps, LaneOperationsEqualReferenceOnAllWidths) {
       const VpuForm form = vpu_form(info.op);
       if (form.compare) {
         for (uint32_t order = 0; order < spec::kVpuCompareCount; ++order) {
-          check_op(info, order, simd);
+          check_op(info, order, code);
         }
       } else {
-        check_op(info, form.rs3 ? 2 : 3, simd);
+        check_op(info, form.rs3 ? 2 : 3, code);
       }
     }
   }
 }
 
 TEST(VpuOps, ReductionsFollowTheTreeOnAllWidths) {
-  for (const VpuSimd simd : vpu_host_simds()) {
+  for (const test::LaneCode& code : test::lane_codes()) {
     for (uint32_t r = 0; r < spec::kVpuReduceCount; ++r) {
       for (const VpuOp op : {VpuOp::kLred, VpuOp::kSred}) {
         KernelBuilder b;
@@ -102,8 +103,8 @@ TEST(VpuOps, ReductionsFollowTheTreeOnAllWidths) {
         }
         std::vector<uint8_t> expected = vmem;
         b.machine(program, expected.data()).run();
-        b.kernel(program).run(vmem.data(), simd);
-        EXPECT_TRUE(vmem == expected) << spec::kVpuReduceNames[r] << " on " << vpu_simd_name(simd)
+        b.kernel(program).run(vmem.data(), code.table);
+        EXPECT_TRUE(vmem == expected) << spec::kVpuReduceNames[r] << " on " << code.name
                                       << (op == VpuOp::kLred ? " over lanes" : " over sublanes");
       }
     }

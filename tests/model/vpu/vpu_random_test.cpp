@@ -1,10 +1,12 @@
 // Random kernels (loops, sections, masks, strides, types, store modes) against the plain reference
-// on all SIMD widths of this host, whole and cut into ranges: VMEM must be equal to the byte.
+// on all SIMD widths of this host and the emulated one, whole and cut into ranges: VMEM must be
+// equal to the byte.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
 #include "vpu_builder.hpp"
+#include "vpu_lane_code.hpp"
 
 namespace tpu::model {
 namespace {
@@ -151,11 +153,11 @@ TEST(VpuRandom, KernelsEqualReferenceOnAllWidths) {
     ++legal;
     std::vector<uint8_t> expected = start;
     b.machine(program, expected.data()).run();
-    for (const VpuSimd simd : vpu_host_simds()) {
+    for (const test::LaneCode& code : test::lane_codes()) {
       std::vector<uint8_t> vmem = start;
-      kernel.run(vmem.data(), simd);
+      kernel.run(vmem.data(), code.table);
       ASSERT_TRUE(vmem == expected)
-          << "TPU_TEST_SEED=" << seed << " on " << vpu_simd_name(simd) << ", first byte "
+          << "TPU_TEST_SEED=" << seed << " on " << code.name << ", first byte "
           << std::ranges::mismatch(vmem, expected).in1 - vmem.begin();
     }
     if (kernel.can_split() && kernel.split_count() > 1) {

@@ -16,6 +16,7 @@
 #include "tpu/spec/isa.hpp"
 #include "vpu/vpu_ops.hpp"
 #include "vpu/vpu_simd.hpp"
+#include "vpu_lane_code.hpp"
 
 namespace tpu::model {
 namespace {
@@ -26,16 +27,11 @@ constexpr int kBlock = 1024;
 constexpr double kMinNormal = 1.17549435082228750797e-38;
 constexpr double kWrong = 1e30;
 
-VpuOpTable table_of(VpuSimd simd) {
-  return simd == VpuSimd::kAvx512 ? vpu_ops_avx512()
-                                  : (simd == VpuSimd::kAvx2 ? vpu_ops_avx2() : vpu_ops_scalar());
-}
-
 struct alignas(64) Block {
   std::array<uint32_t, kBlock> x{}, y{}, out{};
 };
 
-void evaluate(VpuOp op, Block& block, VpuSimd simd) {
+void evaluate(VpuOp op, Block& block, const VpuOpTable& table) {
   VpuOpArgs args{};
   args.rd = block.out.data();
   args.rs1 = block.x.data();
@@ -43,7 +39,7 @@ void evaluate(VpuOp op, Block& block, VpuSimd simd) {
   args.dense_rows = 1;
   args.dense_lanes = kBlock;
   const spec::ScopedFlushMode flush;
-  table_of(simd).functions[static_cast<size_t>(op)](args);
+  table.functions[static_cast<size_t>(op)](args);
 }
 
 double as_double(uint32_t bits) {
@@ -116,7 +112,7 @@ struct Worst {
 };
 
 void measure(VpuOp op, Block& block, Worst& worst) {
-  evaluate(op, block, vpu_best_simd());
+  evaluate(op, block, vpu_ops(vpu_best_simd()));
   for (size_t i = 0; i < kBlock; ++i) {
     const double expected = truth(op, as_double(block.x[i]), as_double(block.y[i]));
     const double error = error_ulp(block.out[i], expected);
@@ -260,8 +256,8 @@ TEST(TranscendentalPow, SpecialValuesAreThoseOfIeee754) {
       ++count;
     }
   }
-  for (const VpuSimd simd : vpu_host_simds()) {
-    evaluate(VpuOp::kPowF, block, simd);
+  for (const test::LaneCode& code : test::lane_codes()) {
+    evaluate(VpuOp::kPowF, block, code.table);
     for (size_t i = 0; i < count; ++i) {
       const double expected = std::pow(as_double(block.x[i]), as_double(block.y[i]));
       EXPECT_LE(error_ulp(block.out[i], expected), kPowBound)
@@ -312,8 +308,8 @@ TEST(TranscendentalAtan2, SpecialValuesAreThoseOfIeee754) {
       ++count;
     }
   }
-  for (const VpuSimd simd : vpu_host_simds()) {
-    evaluate(VpuOp::kAtan2F, block, simd);
+  for (const test::LaneCode& code : test::lane_codes()) {
+    evaluate(VpuOp::kAtan2F, block, code.table);
     for (size_t i = 0; i < count; ++i) {
       const double y = as_double(block.x[i]), x = as_double(block.y[i]);
       EXPECT_LE(error_ulp(block.out[i], std::atan2(y, x)), kAtan2Bound)
@@ -392,12 +388,11 @@ TEST(TranscendentalLaw, AllWidthsEqualTheIntegerLaw) {
       for (size_t i = 0; i < kBlock; ++i) {
         expected[i] = law(op, block.x[i], block.y[i]);
       }
-      for (const VpuSimd simd : vpu_host_simds()) {
-        evaluate(op, block, simd);
+      for (const test::LaneCode& code : test::lane_codes()) {
+        evaluate(op, block, code.table);
         for (size_t i = 0; i < kBlock; ++i) {
-          ASSERT_EQ(block.out[i], expected[i])
-              << name_of(op) << " on " << vpu_simd_name(simd) << ' ' << std::hex << block.x[i]
-              << ' ' << block.y[i];
+          ASSERT_EQ(block.out[i], expected[i]) << name_of(op) << " on " << code.name << ' '
+                                               << std::hex << block.x[i] << ' ' << block.y[i];
         }
       }
     }
@@ -447,10 +442,10 @@ TEST(TranscendentalSpecial, ZerosInfinitiesAndNans) {
        {VpuOp::kErfF, kInf, 1.0f},      {VpuOp::kErfF, -kInf, -1.0f},
        {VpuOp::kErfF, NAN, NAN}}};
   Block block;
-  for (const VpuSimd simd : vpu_host_simds()) {
+  for (const test::LaneCode& code : test::lane_codes()) {
     for (const Case& c : cases) {
       block.x.fill(spec::f32_bits(c.x));
-      evaluate(c.op, block, simd);
+      evaluate(c.op, block, code.table);
       const uint32_t expected =
           std::isnan(c.expected) ? spec::kF32CanonicalNan : spec::f32_bits(c.expected);
       EXPECT_EQ(block.out[5], expected) << name_of(c.op) << "(" << c.x << ")";

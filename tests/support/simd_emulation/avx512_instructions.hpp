@@ -1,0 +1,199 @@
+// The AVX-512 instructions of the model's kernels as functions of AVX2 halves and plain loops, by
+// Intel's descriptions. Included ahead of a kernel source: from here on the intrinsics' names mean
+// these functions. What is missing here does not compile there, as -mavx512f is not given.
+// Arithmetic takes its mode from MXCSR as the instructions do; aligned accesses check alignment and
+// masked ones touch unmasked elements only.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace tpu::emulation {
+
+#define TPU_EMULATED static inline __attribute__((always_inline))
+
+typedef int32_t I32x16 __attribute__((vector_size(64)));
+typedef uint32_t U32x16 __attribute__((vector_size(64)));
+
+template <class To, class From>
+TPU_EMULATED To bits_as(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+struct Halves {
+  __m256 low, high;
+};
+TPU_EMULATED Halves halves(__m512 x) { return bits_as<Halves>(x); }
+TPU_EMULATED __m512 whole(__m256 low, __m256 high) { return bits_as<__m512>(Halves{low, high}); }
+
+TPU_EMULATED __mmask16 mask_of(I32x16 lanes) {
+  const Halves h = bits_as<Halves>(lanes);
+  return static_cast<__mmask16>(_mm256_movemask_ps(h.low) | _mm256_movemask_ps(h.high) << 8);
+}
+TPU_EMULATED I32x16 lanes_of(__mmask16 mask) {
+  const I32x16 bit = {1,      1 << 1, 1 << 2,  1 << 3,  1 << 4,  1 << 5,  1 << 6,  1 << 7,
+                      1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15};
+  return ((I32x16{} + mask) & bit) != 0;
+}
+
+TPU_EMULATED void check_aligned(const void* at) {
+  if (reinterpret_cast<uintptr_t>(at) % 64 != 0) {
+    std::fprintf(stderr, "emulated AVX-512: aligned access to %p\n", at);
+    std::abort();
+  }
+}
+
+// ---- f32
+TPU_EMULATED __m512 setzero_ps() { return __m512{}; }
+TPU_EMULATED __m512 set1_ps(float x) { return whole(_mm256_set1_ps(x), _mm256_set1_ps(x)); }
+TPU_EMULATED __m512 loadu_ps(const void* at) {
+  __m512 x;
+  std::memcpy(&x, at, sizeof x);
+  return x;
+}
+TPU_EMULATED __m512 load_ps(const void* at) {
+  check_aligned(at);
+  return loadu_ps(at);
+}
+TPU_EMULATED void storeu_ps(void* at, __m512 x) { std::memcpy(at, &x, sizeof x); }
+TPU_EMULATED __m512 add_ps(__m512 a, __m512 b) { return a + b; }
+TPU_EMULATED __m512 fmadd_ps(__m512 a, __m512 b, __m512 c) {
+  const Halves x = halves(a), y = halves(b), z = halves(c);
+  return whole(_mm256_fmadd_ps(x.low, y.low, z.low), _mm256_fmadd_ps(x.high, y.high, z.high));
+}
+TPU_EMULATED __m512 maskz_sqrt_ps(__mmask16 mask, __m512 a) {
+  const Halves x = halves(a);
+  const __m512 root = whole(_mm256_sqrt_ps(x.low), _mm256_sqrt_ps(x.high));
+  return bits_as<__m512>(bits_as<I32x16>(root) & lanes_of(mask));
+}
+template <int kPredicate>
+TPU_EMULATED __mmask16 cmp_ps_mask(__m512 a, __m512 b) {
+  const Halves x = halves(a), y = halves(b);
+  return mask_of(bits_as<I32x16>(
+      whole(_mm256_cmp_ps(x.low, y.low, kPredicate), _mm256_cmp_ps(x.high, y.high, kPredicate))));
+}
+
+// ---- 32-bit integers
+TPU_EMULATED __m512i set1_epi32(int x) { return bits_as<__m512i>(I32x16{} + x); }
+TPU_EMULATED __m512i add_epi32(__m512i a, __m512i b) {
+  return bits_as<__m512i>(bits_as<U32x16>(a) + bits_as<U32x16>(b));
+}
+TPU_EMULATED __m512i and_si512(__m512i a, __m512i b) { return a & b; }
+TPU_EMULATED __m512i or_si512(__m512i a, __m512i b) { return a | b; }
+TPU_EMULATED __m512i srli_epi32(__m512i a, unsigned n) {
+  return n > 31 ? __m512i{} : bits_as<__m512i>(bits_as<U32x16>(a) >> n);
+}
+TPU_EMULATED __m512i slli_epi32(__m512i a, unsigned n) {
+  return n > 31 ? __m512i{} : bits_as<__m512i>(bits_as<U32x16>(a) << n);
+}
+TPU_EMULATED __m512i mask_mov_epi32(__m512i otherwise, __mmask16 mask, __m512i a) {
+  return bits_as<__m512i>(lanes_of(mask) ? bits_as<I32x16>(a) : bits_as<I32x16>(otherwise));
+}
+TPU_EMULATED __m512i mask_and_epi32(__m512i otherwise, __mmask16 mask, __m512i a, __m512i b) {
+  return mask_mov_epi32(otherwise, mask, a & b);
+}
+TPU_EMULATED __m512i mask_set1_epi32(__m512i otherwise, __mmask16 mask, int x) {
+  return mask_mov_epi32(otherwise, mask, set1_epi32(x));
+}
+TPU_EMULATED __mmask16 test_epi32_mask(__m512i a, __m512i b) {
+  return mask_of(bits_as<I32x16>(a & b) != 0);
+}
+TPU_EMULATED __mmask16 testn_epi32_mask(__m512i a, __m512i b) {
+  return mask_of(bits_as<I32x16>(a & b) == 0);
+}
+TPU_EMULATED __mmask16 cmpeq_epi32_mask(__m512i a, __m512i b) {
+  return mask_of(bits_as<I32x16>(a) == bits_as<I32x16>(b));
+}
+TPU_EMULATED __mmask16 cmpgt_epi32_mask(__m512i a, __m512i b) {
+  return mask_of(bits_as<I32x16>(a) > bits_as<I32x16>(b));
+}
+
+// ---- masked memory: element by element, so that masked elements may lie outside of any page
+template <class Vector, class Element>
+TPU_EMULATED Vector masked_load(__mmask16 mask, const void* from) {
+  alignas(64) Element elements[16] = {};
+  static_assert(sizeof elements == sizeof(Vector));
+  for (unsigned i = 0; i < 16; ++i) {
+    if ((mask >> i & 1U) != 0) {
+      std::memcpy(&elements[i], static_cast<const Element*>(from) + i, sizeof(Element));
+    }
+  }
+  Vector x;
+  std::memcpy(&x, elements, sizeof x);
+  return x;
+}
+TPU_EMULATED void mask_storeu_epi32(void* to, __mmask16 mask, __m512i x) {
+  for (unsigned i = 0; i < 16; ++i) {
+    if ((mask >> i & 1U) != 0) {
+      const int32_t element = bits_as<I32x16>(x)[i];
+      std::memcpy(static_cast<int32_t*>(to) + i, &element, sizeof element);
+    }
+  }
+}
+
+// ---- widths
+TPU_EMULATED __m512i cvtepu16_epi32(__m256i a) {
+  const __m256i low = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(a));
+  const __m256i high = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(a, 1));
+  return bits_as<__m512i>(whole(_mm256_castsi256_ps(low), _mm256_castsi256_ps(high)));
+}
+TPU_EMULATED __m256i cvtepi32_epi16(__m512i a) {  // truncates
+  uint16_t halves_of[16];
+  const auto words = bits_as<U32x16>(a);
+  for (unsigned i = 0; i < 16; ++i) {
+    halves_of[i] = static_cast<uint16_t>(words[i]);
+  }
+  __m256i x;
+  std::memcpy(&x, halves_of, sizeof x);
+  return x;
+}
+
+#undef TPU_EMULATED
+
+}  // namespace tpu::emulation
+
+// Without optimisation some intrinsics are macros already.
+#undef _mm512_srli_epi32
+#undef _mm512_slli_epi32
+#undef _mm512_cmp_ps_mask
+#undef _mm512_mask_cmp_ps_mask
+
+#define _mm512_setzero_ps tpu::emulation::setzero_ps
+#define _mm512_set1_ps tpu::emulation::set1_ps
+#define _mm512_load_ps tpu::emulation::load_ps
+#define _mm512_loadu_ps tpu::emulation::loadu_ps
+#define _mm512_storeu_ps tpu::emulation::storeu_ps
+#define _mm512_storeu_si512(to, x) tpu::emulation::storeu_ps(to, _mm512_castsi512_ps(x))
+#define _mm512_add_ps tpu::emulation::add_ps
+#define _mm512_fmadd_ps tpu::emulation::fmadd_ps
+#define _mm512_maskz_sqrt_ps tpu::emulation::maskz_sqrt_ps
+#define _mm512_cmp_ps_mask(a, b, predicate) tpu::emulation::cmp_ps_mask<predicate>(a, b)
+#define _mm512_mask_cmp_ps_mask(mask, a, b, predicate) \
+  static_cast<__mmask16>((mask)&tpu::emulation::cmp_ps_mask<predicate>(a, b))
+#define _mm512_castps_si512 tpu::emulation::bits_as<__m512i>
+#define _mm512_castsi512_ps tpu::emulation::bits_as<__m512>
+#define _mm512_set1_epi32 tpu::emulation::set1_epi32
+#define _mm512_add_epi32 tpu::emulation::add_epi32
+#define _mm512_and_si512 tpu::emulation::and_si512
+#define _mm512_or_si512 tpu::emulation::or_si512
+#define _mm512_srli_epi32 tpu::emulation::srli_epi32
+#define _mm512_slli_epi32 tpu::emulation::slli_epi32
+#define _mm512_mask_and_epi32 tpu::emulation::mask_and_epi32
+#define _mm512_mask_set1_epi32 tpu::emulation::mask_set1_epi32
+#define _mm512_test_epi32_mask tpu::emulation::test_epi32_mask
+#define _mm512_testn_epi32_mask tpu::emulation::testn_epi32_mask
+#define _mm512_cmpeq_epi32_mask tpu::emulation::cmpeq_epi32_mask
+#define _mm512_cmpgt_epi32_mask tpu::emulation::cmpgt_epi32_mask
+#define _mm512_maskz_loadu_ps tpu::emulation::masked_load<__m512, float>
+#define _mm512_maskz_loadu_epi32 tpu::emulation::masked_load<__m512i, int32_t>
+#define _mm256_maskz_loadu_epi16 tpu::emulation::masked_load<__m256i, uint16_t>
+#define _mm512_mask_storeu_epi32 tpu::emulation::mask_storeu_epi32
+#define _mm512_cvtepu16_epi32 tpu::emulation::cvtepu16_epi32
+#define _mm512_cvtepi32_epi16 tpu::emulation::cvtepi32_epi16
