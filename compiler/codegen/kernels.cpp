@@ -4,14 +4,14 @@
 #include "codegen/kernels.hpp"
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "codegen/contraction.hpp"
 #include "codegen/epilogue.hpp"
+#include "codegen/place_contraction.hpp"
 #include "codegen/place_control.hpp"
+#include "codegen/place_move.hpp"
 #include "codegen/recompute.hpp"
 
 namespace tpu::compiler {
@@ -74,11 +74,36 @@ class Fuser : public RegionFuser {
   const Value* packed(const Value* v) override { return dense(v); }
   NestAccess strided(const Value* v) override { return operand(v); }
   void add(Kernel kernel) override {
-    const std::vector<const Value*> writes = kernel.writes;
+    std::vector<const Value*> made = kernel.writes;
+    if (kernel.out != nullptr && kernel.out != kernel.ops[0]->result()) {
+      copied_.insert(kernel.out);  // a view of the result is written in its place
+      made.push_back(kernel.ops[0]->result());
+    }
     Kernel* at = insert(std::move(kernel), -1);
-    for (const Value* v : writes) {
+    for (const Value* v : made) {
       made_by_[v] = at;
     }
+  }
+  std::optional<NestAccess> view(const Value* v) override {
+    try {
+      return resolve_view(v, context_);
+    } catch (const NeedsCopy&) {
+      return std::nullopt;
+    }
+  }
+  const Op* only_reader(const Value* v) override {
+    const auto it = uses_.find(v);
+    return it == uses_.end() || it->second.size() != 1 ? nullptr : it->second.front();
+  }
+  const Value* turned(Value* v, const Dims& order, const LocRef& loc) override {
+    Type type{v->type.elem, {}};
+    for (const int64_t d : order) {
+      type.dims.push_back(v->type.dims[static_cast<size_t>(d)]);
+    }
+    const Op* made =
+        program_.made_ops->append(Kind::kTranspose, {v}, {type}, DimsAttrs{order}, loc);
+    copy(made->result());
+    return made->result();
   }
   KernelProgram fuse(const Region& region, bool uniform) override {
     return Fuser(region, facts_, this, uniform, piece_).run();
@@ -116,23 +141,23 @@ class Fuser : public RegionFuser {
         place_reduce(op);
         return;
       case Kind::kDotGeneral:
-        place_dot(op);
+        place_contraction(*op, *this);
         return;
       case Kind::kConcatenate:
-        place_concatenate(op);
+        place_packed(*op, KernelClass::kConcatenate, *this);
         return;
       case Kind::kPad:
-        place_pad(op);
+        place_pad(*op, *this);
         return;
       case Kind::kAllGather:
       case Kind::kAllToAll:
       case Kind::kCollectivePermute:
-        place_dense(op, KernelClass::kExchange);
+        place_packed(*op, KernelClass::kExchange, *this);
         return;
       case Kind::kIndexedRead:
       case Kind::kIndexedWrite:
       case Kind::kIndexedCombine:
-        place_dense(op, KernelClass::kIndexed);
+        place_packed(*op, KernelClass::kIndexed, *this);
         return;
       case Kind::kDynamicSlice:
         place_dynamic_slice(*op, facts_, *this);
@@ -355,71 +380,6 @@ class Fuser : public RegionFuser {
     return v;
   }
 
-  void place_concatenate(const Op* op) {
-    Kernel k;
-    k.kind = KernelClass::kConcatenate;
-    k.ops = {op};
-    k.out = op->result();
-    for (const Value* v : op->operands) {
-      k.reads.push_back(dense(v));
-    }
-    k.writes = {k.out};
-    made_by_[op->result()] = insert(std::move(k), -1);
-  }
-
-  // Reads the operand through its views as long as one move can follow them in long runs. An
-  // operand without elements is not read; neither is a constant padding value.
-  void place_pad(const Op* op) {
-    Kernel k;
-    k.kind = KernelClass::kPad;
-    k.ops = {op};
-    k.out = op->result();
-    const Value* x = op->operands[0];
-    if (x->type.count() > 0) {
-      need(x, -1);
-      NestAccess a = operand(x);
-      if (!ends_in_a_run(a.view, x->type.dims)) {
-        copy(x);
-        a = {x, {0, row_major_strides(x->type.dims)}};
-      }
-      k.source = a.view;
-      k.reads.push_back(a.value);
-    }
-    const Value* value = op->operands[1];
-    if (value->def == nullptr || value->def->kind != Kind::kConstant) {
-      k.reads.push_back(dense(value));
-    }
-    k.writes = {k.out};
-    made_by_[op->result()] = insert(std::move(k), -1);
-  }
-
-  static bool ends_in_a_run(const View& view, const Dims& dims) {
-    for (size_t d = dims.size(); d-- > 0;) {
-      if (dims[d] != 1) {
-        return view.stride[d] == 1;
-      }
-    }
-    return true;
-  }
-
-  // A kernel of one op whose operands and results lie dense in buffers.
-  void place_dense(const Op* op, KernelClass kind) {
-    Kernel k;
-    k.kind = kind;
-    k.ops = {op};
-    k.out = op->result();
-    for (const Value* v : op->operands) {
-      k.reads.push_back(dense(v));
-    }
-    for (const auto& r : op->results) {
-      k.writes.push_back(r.get());
-    }
-    Kernel* at = insert(std::move(k), -1);
-    for (const auto& r : op->results) {
-      made_by_[r.get()] = at;
-    }
-  }
-
   // The streamed kernel of a value, if any, stands before the one with its rest.
   void place_all_reduce(const Bucket& bucket) {
     check_uniform(*bucket.ops[0]);
@@ -448,64 +408,6 @@ class Fuser : public RegionFuser {
     }
   }
 
-  void place_dot(const Op* op) {
-    for (const Value* v : op->operands) {
-      if (v->type.elem != Elem::kF32 && v->type.elem != Elem::kBf16) {
-        unsupported(*op, "dot_general takes f32 and bf16 operands only; convert " +
-                             std::string(elem_name(v->type.elem)) + " first");
-      }
-      need(v, -1);
-    }
-    const auto& a = op->as<DotAttrs>();
-    if (a.lhs_precision != Precision::kDefault || a.rhs_precision != Precision::kDefault) {
-      unsupported(*op, "precision high and highest are not supported; use the default precision");
-    }
-    Kernel k;
-    k.kind = KernelClass::kContract;
-    k.ops = {op};
-    k.out = op->result();
-    OutPieces out = pieces_of(op->type().dims, op->type().dims, row_major_strides(op->type().dims));
-    fold_views(op, k.out, out);
-    k.dot = contraction(*op, out);
-    k.reads = {k.dot.lhs, k.dot.rhs};
-    k.writes = {k.out};
-    Kernel* at = insert(std::move(k), -1);
-    made_by_[op->result()] = at;
-    made_by_[at->out] = at;
-  }
-
-  // Transposes and reshapes behind a dot, each the only reader of the one before: the dot writes
-  // the last of them directly.
-  void fold_views(const Op* op, const Value*& out, OutPieces& pieces) {
-    bool moved = false;
-    for (const Value* v = op->result();;) {
-      const auto it = uses_.find(v);
-      if (it == uses_.end() || it->second.size() != 1 ||
-          (it->second.front()->kind != Kind::kTranspose &&
-           it->second.front()->kind != Kind::kReshape)) {
-        break;
-      }
-      moved = moved || it->second.front()->kind == Kind::kTranspose;
-      v = it->second.front()->result();
-      OutPieces next;
-      try {
-        const NestAccess a = resolve_view(v, context_);
-        next = pieces_of(op->type().dims, v->type.dims, a.view.stride);
-      } catch (const NeedsCopy&) {
-      }
-      if (next.empty() && op->type().rank() > 0) {
-        break;
-      }
-      if (moved) {
-        out = v;
-        pieces = next;
-      }
-    }
-    if (out != op->result()) {
-      copied_.insert(out);
-    }
-  }
-
   // An operand as a strided view of a buffer.
   NestAccess operand(const Value* v) {
     try {
@@ -514,49 +416,6 @@ class Fuser : public RegionFuser {
       copy(v);
       return {v, {0, row_major_strides(v->type.dims)}};
     }
-  }
-
-  // Loops of the contraction over buffers. Weights that run neither along their columns nor along
-  // the contraction are copied first; rows of any order can be brought in.
-  Contraction contraction(const Op& op, const OutPieces& out) {
-    std::array<ContractionSide, 2> side;
-    for (size_t i = 0; i < 2; ++i) {
-      const NestAccess a = operand(op.operands[i]);
-      side[i] = {a.value, a.view.offset, a.view.stride};
-    }
-    Contraction c = make_contraction(op, side, out);
-    if (!weights_can_load(c) && !weights_can_load(swapped(c))) {
-      side[1] = arrange(op, 1, false);
-      c = make_contraction(op, side, out);
-    }
-    return c;
-  }
-
-  // Copies an operand into the order batch, rows, contraction (rows side) or batch, contraction,
-  // columns.
-  ContractionSide arrange(const Op& op, size_t i, bool rows_side) {
-    Value* v = op.operands[i];
-    const auto& a = op.as<DotAttrs>();
-    const Dims& batch = i == 0 ? a.lhs_batch : a.rhs_batch;
-    const Dims& contract = i == 0 ? a.lhs_contract : a.rhs_contract;
-    const Dims free = free_dims(v->type.rank(), batch, contract);
-    Dims perm = batch;
-    const Dims& second = rows_side ? free : contract;
-    const Dims& third = rows_side ? contract : free;
-    perm.insert(perm.end(), second.begin(), second.end());
-    perm.insert(perm.end(), third.begin(), third.end());
-    Type type{v->type.elem, {}};
-    for (const int64_t d : perm) {
-      type.dims.push_back(v->type.dims[static_cast<size_t>(d)]);
-    }
-    Op* made = program_.made_ops->append(Kind::kTranspose, {v}, {type}, DimsAttrs{perm}, op.loc);
-    copy(made->result());
-    ContractionSide side{made->result(), 0, Dims(perm.size())};
-    const Dims pitch = row_major_strides(type.dims);
-    for (size_t d = 0; d < perm.size(); ++d) {
-      side.strides[static_cast<size_t>(perm[d])] = pitch[d];
-    }
-    return side;
   }
 
   void place_result(const Value* v, size_t index) {
@@ -607,47 +466,5 @@ KernelProgram make_kernels(const Module& module, int64_t piece) {
   return Fuser(module.main->body, ControlFacts(module), nullptr, true, piece, module.main.get())
       .run();
 }
-
-namespace {
-
-std::string print_program(const KernelProgram& program, const std::string& indent) {
-  static constexpr std::array kNames = {
-      "loop",     "contract",      "concatenate",    "pad",   "all_reduce", "copy_out", "indexed",
-      "exchange", "dynamic_slice", "dynamic_update", "while", "branch",     "yield"};
-  std::string out;
-  for (const Kernel& k : program.kernels) {
-    out += indent + std::to_string(k.order) + ": " + kNames[static_cast<size_t>(k.kind)];
-    if (k.kind == KernelClass::kLoop) {
-      for (const Loop& l : k.nest.loops) {
-        out += (l.reduced ? " r" : " ") + std::to_string(l.n);
-      }
-    }
-    if (k.kind == KernelClass::kContract) {
-      out += " b" + std::to_string(Contraction::count(k.dot.batch)) + " m" +
-             std::to_string(Contraction::count(k.dot.m)) + " n" +
-             std::to_string(Contraction::count(k.dot.n)) + " k" +
-             std::to_string(Contraction::count(k.dot.k));
-    }
-    out += " (" + std::to_string(k.reads.size()) + " read, " + std::to_string(k.writes.size()) +
-           " written):";
-    for (const Op* op : k.ops) {
-      out += ' ' + std::string(kind_name(op->kind));
-    }
-    if (k.counted) {
-      out += ", " + std::to_string(k.counted->trips) + " times";
-    }
-    out += '\n';
-    for (const auto& region : k.regions) {
-      if (region) {
-        out += indent + "  region:\n" + print_program(*region, indent + "  ");
-      }
-    }
-  }
-  return out;
-}
-
-}  // namespace
-
-std::string print(const KernelProgram& program) { return print_program(program, ""); }
 
 }  // namespace tpu::compiler

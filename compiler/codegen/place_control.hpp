@@ -14,6 +14,11 @@ class RegionFuser {
   virtual const Value* packed(const Value* v) = 0;  // the buffer in which it lies dense
   virtual NestAccess strided(const Value* v) = 0;   // a buffer and strides along its dims
   virtual void add(Kernel kernel) = 0;              // behind all others
+  // Strides over a buffer if `v` can be read so; never copies.
+  virtual std::optional<NestAccess> view(const Value* v) = 0;
+  virtual const Op* only_reader(const Value* v) = 0;  // null: none or several
+  // A copy of the value with its dims in this order, in a buffer.
+  virtual const Value* turned(Value* v, const Dims& order, const LocRef& loc) = 0;
   // Kernels of a region of `op`. `uniform`: all cores that run this region run it together.
   virtual KernelProgram fuse(const Region& region, bool uniform) = 0;
 };
