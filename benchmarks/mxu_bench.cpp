@@ -2,8 +2,6 @@
 // f32 result, packing included. OpenBLAS is loaded at run time; without it only the engine is
 // timed. Usage: mxu-bench [--size N] [--simd scalar|avx2|avx512|amx] [--json].
 // OPENBLAS_CORETYPE=Haswell in the environment makes OpenBLAS use AVX2.
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,19 +12,14 @@
 
 #include "mxu/mxu_fast.hpp"
 #include "openblas.hpp"
+#include "square_job.hpp"
+#include "timing.hpp"
 
 namespace {
 
+using tpu::benchmarks::keep_best;
 using tpu::benchmarks::load_openblas;
 using tpu::benchmarks::OpenBlas;
-
-template <class F>
-void keep_best(double& best, F&& run) {
-  const auto begin = std::chrono::steady_clock::now();
-  run();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  best = std::min(best, took.count());
-}
 
 struct Figures {
   double ours = 0;    // operations a second
@@ -46,13 +39,7 @@ Figures measure(int64_t n, tpu::model::MxuSimd simd, const OpenBlas& blas) {
     a[i] = normal(random);
     b[i] = normal(random);
   }
-  tpu::model::MxuJob job;
-  job.lhs = reinterpret_cast<const uint8_t*>(a.data());
-  job.rhs = reinterpret_cast<const uint8_t*>(b.data());
-  job.out = reinterpret_cast<uint8_t*>(c.data());
-  job.m_count[3] = job.k_count[2] = job.n_count[1] = n;
-  job.m_lhs_stride[3] = job.m_out_stride[3] = job.k_rhs_stride[2] = n * 4;
-  job.n_rhs_stride[1] = job.n_out_stride[1] = 4;
+  const tpu::model::MxuJob job = tpu::benchmarks::square_job(n, a.data(), b.data(), c.data());
   tpu::model::MxuFastEngine engine(tpu::spec::MxuShape{}, simd);
   constexpr double kNever = 1e9;
   double ours = kNever;
@@ -67,8 +54,7 @@ Figures measure(int64_t n, tpu::model::MxuSimd simd, const OpenBlas& blas) {
       });
     }
   }
-  const double flops =
-      2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
+  const double flops = tpu::benchmarks::square_flops(n);
   return {flops / ours, blas.sgemm != nullptr ? flops / theirs : 0};
 }
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -15,10 +14,12 @@
 
 #include "mxu/mxu_fast.hpp"
 #include "openblas.hpp"
+#include "timing.hpp"
 
 namespace {
 
 using tpu::benchmarks::OpenBlas;
+using tpu::benchmarks::thread_seconds;
 using tpu::model::MxuJob;
 
 constexpr int64_t kF32 = 4;
@@ -33,80 +34,110 @@ struct Shape {
   int64_t rhs_first = 0;  // float where the first element lies (negative strides)
 };
 
-// Rows of an image [height][pitch][channels] as M, taps kh x kw, K = channels.
-Shape conv_forward(int64_t images, bool join_kw) {
-  constexpr int64_t side = 24;
-  constexpr int64_t in = 26;
-  constexpr int64_t c = 256;
+// M: pixels of images [side][side] with `out` channels; a pixel's window begins at its own place in
+// images [in][in] with `channels`. N: 128 of the out channels, as rhs has them side by side.
+Shape image_rows(const std::string& name, int64_t images, int64_t side, int64_t in,
+                 int64_t channels, int64_t out) {
   Shape s;
-  s.name = "conv2 forward, " + std::to_string(images) +
-           (join_kw ? " image, K runs of 768" : " image, K runs of 256");
+  s.name = name + ", " + std::to_string(images) + " image";
   MxuJob& j = s.job;
   j.m_count = {1, images, side, side};
-  j.m_lhs_stride = {0, in * in * c * kF32, in * c * kF32, c * kF32};
-  j.m_out_stride = {0, side * side * c * kF32, side * c * kF32, c * kF32};
+  j.m_lhs_stride = {0, in * in * channels * kF32, in * channels * kF32, channels * kF32};
+  j.m_out_stride = {0, side * side * out * kF32, side * out * kF32, out * kF32};
+  j.n_count = {1, 128};
+  j.n_rhs_stride = {0, kF32};
+  j.n_out_stride = {0, kF32};
+  s.lhs_floats = images * in * in * channels;
+  s.out_floats = images * side * side * out;
+  return s;
+}
+
+// Taps kh x kw, K = channels; or taps kh, K = kw x channels.
+Shape conv_forward(int64_t images, bool join_kw) {
+  constexpr int64_t in = 26;
+  constexpr int64_t c = 256;
+  Shape s = image_rows("conv2 forward", images, 24, in, c, c);
+  s.name += join_kw ? ", K runs of 768" : ", K runs of 256";
+  MxuJob& j = s.job;
   j.t_count = {1, 3, join_kw ? 1 : 3};
   j.t_lhs_stride = {0, in * c * kF32, c * kF32};
   j.t_rhs_stride = {0, 3 * c * c * kF32, c * c * kF32};
   j.k_count = {1, 1, join_kw ? 3 * c : c};
   j.k_rhs_stride = {0, 0, c * kF32};
-  j.n_count = {1, 128};
-  j.n_rhs_stride = {0, kF32};
-  j.n_out_stride = {0, kF32};
-  s.lhs_floats = images * in * in * c;
   s.rhs_floats = 9 * c * c;
-  s.out_floats = images * side * side * c;
   return s;
 }
 
 // dy padded by two, weights reversed over the taps and transposed.
 Shape conv_input_gradient(int64_t images) {
-  constexpr int64_t side = 26;
   constexpr int64_t in = 28;
   constexpr int64_t c = 256;
-  Shape s;
-  s.name = "conv2 input gradient, " + std::to_string(images) + " image";
+  Shape s = image_rows("conv2 input gradient", images, 26, in, c, c);
   MxuJob& j = s.job;
-  j.m_count = {1, images, side, side};
-  j.m_lhs_stride = {0, in * in * c * kF32, in * c * kF32, c * kF32};
-  j.m_out_stride = {0, side * side * c * kF32, side * c * kF32, c * kF32};
   j.t_count = {1, 3, 3};
   j.t_lhs_stride = {0, in * c * kF32, c * kF32};
   j.t_rhs_stride = {0, -3 * c * c * kF32, -c * c * kF32};
   j.k_count = {1, 1, c};
   j.k_rhs_stride = {0, 0, kF32};
-  j.n_count = {1, 128};
   j.n_rhs_stride = {0, c * kF32};
-  j.n_out_stride = {0, kF32};
   j.rhs_transposed = true;
   s.rhs_first = 8 * c * c;
-  s.lhs_floats = images * in * in * c;
   s.rhs_floats = 9 * c * c;
-  s.out_floats = images * side * side * c;
   return s;
 }
 
-// dy transposed [channels][pixels]; K = pixels of the images, N = a run of kw x ci.
-Shape conv_weight_gradient(int64_t images) {
-  constexpr int64_t side = 24;
-  constexpr int64_t in = 26;
+// One channel in: taps are the rows of the window, K its columns.
+Shape conv1_forward(int64_t images) {
+  constexpr int64_t in = 28;
   constexpr int64_t c = 256;
+  Shape s = image_rows("conv1 forward", images, 26, in, 1, c);
+  s.name += ", 3 taps of K = 3";
+  MxuJob& j = s.job;
+  j.t_count = {1, 1, 3};
+  j.t_lhs_stride = {0, 0, in * kF32};
+  j.t_rhs_stride = {0, 0, 3 * c * kF32};
+  j.k_count = {1, 1, 3};
+  j.k_rhs_stride = {0, 0, c * kF32};
+  s.rhs_floats = 9 * c;
+  return s;
+}
+
+// M: rows of dy transposed, [rows][pixels of images [side][side]] = K; rhs: images [in][in] with
+// `channels`, N of them a window's row each. Adds to outputs of `out` columns.
+Shape image_sums(const std::string& name, int64_t images, int64_t rows, int64_t side, int64_t in,
+                 int64_t channels, int64_t out) {
   const int64_t k = images * side * side;
   Shape s;
-  s.name = "conv2 weight gradient, " + std::to_string(images) + " image";
+  s.name = name + ", " + std::to_string(images) + " image";
   MxuJob& j = s.job;
   j.accumulate = true;
-  j.m_count = {1, 1, 1, c};
-  j.m_lhs_stride = {0, 0, 0, k * kF32};
-  j.m_out_stride = {0, 0, 0, 768 * kF32};
+  j.m_count[3] = rows;
+  j.m_lhs_stride[3] = k * kF32;
+  j.m_out_stride[3] = out * kF32;
   j.k_count = {images, side, side};
-  j.k_rhs_stride = {in * in * c * kF32, in * c * kF32, c * kF32};
-  j.n_count = {1, 384};
-  j.n_rhs_stride = {0, kF32};
-  j.n_out_stride = {0, kF32};
-  s.lhs_floats = c * k;
-  s.rhs_floats = images * in * in * c;
-  s.out_floats = c * 768;
+  j.k_rhs_stride = {in * in * channels * kF32, in * channels * kF32, channels * kF32};
+  s.lhs_floats = rows * k;
+  s.rhs_floats = images * in * in * channels;
+  s.out_floats = rows * out;
+  return s;
+}
+
+// N = half of a run of kw x ci.
+Shape conv_weight_gradient(int64_t images) {
+  Shape s = image_sums("conv2 weight gradient", images, 256, 24, 26, 256, 768);
+  s.job.n_count = {1, 384};
+  s.job.n_rhs_stride = {0, kF32};
+  s.job.n_out_stride = {0, kF32};
+  return s;
+}
+
+// N = kh x kw.
+Shape conv1_weight_gradient(int64_t images) {
+  constexpr int64_t in = 28;
+  Shape s = image_sums("conv1 weight gradient", images, 128, 26, in, 1, 9);
+  s.job.n_count = {3, 3};
+  s.job.n_rhs_stride = {in * kF32, kF32};
+  s.job.n_out_stride = {3 * kF32, kF32};
   return s;
 }
 
@@ -128,53 +159,6 @@ Shape dense(const std::string& name, int64_t m, int64_t k, int64_t n, int64_t rh
   s.lhs_floats = m * k;
   s.rhs_floats = (transposed ? n : k) * rhs_pitch;
   s.out_floats = m * n;
-  return s;
-}
-
-// One channel in: taps are the rows of the window, K its columns.
-Shape conv1_forward(int64_t images) {
-  constexpr int64_t side = 26;
-  constexpr int64_t in = 28;
-  constexpr int64_t c = 256;
-  Shape s;
-  s.name = "conv1 forward, " + std::to_string(images) + " image, 3 taps of K = 3";
-  MxuJob& j = s.job;
-  j.m_count = {1, images, side, side};
-  j.m_lhs_stride = {0, in * in * kF32, in * kF32, kF32};
-  j.m_out_stride = {0, side * side * c * kF32, side * c * kF32, c * kF32};
-  j.t_count = {1, 1, 3};
-  j.t_lhs_stride = {0, 0, in * kF32};
-  j.t_rhs_stride = {0, 0, 3 * c * kF32};
-  j.k_count = {1, 1, 3};
-  j.k_rhs_stride = {0, 0, c * kF32};
-  j.n_count = {1, 128};
-  j.n_rhs_stride = {0, kF32};
-  j.n_out_stride = {0, kF32};
-  s.lhs_floats = images * in * in;
-  s.rhs_floats = 9 * c;
-  s.out_floats = images * side * side * c;
-  return s;
-}
-
-Shape conv1_weight_gradient(int64_t images) {
-  constexpr int64_t side = 26;
-  constexpr int64_t in = 28;
-  const int64_t k = images * side * side;
-  Shape s;
-  s.name = "conv1 weight gradient, " + std::to_string(images) + " image";
-  MxuJob& j = s.job;
-  j.accumulate = true;
-  j.m_count[3] = 128;
-  j.m_lhs_stride[3] = k * kF32;
-  j.m_out_stride[3] = 9 * kF32;
-  j.k_count = {images, side, side};
-  j.k_rhs_stride = {in * in * kF32, in * kF32, kF32};
-  j.n_count = {3, 3};
-  j.n_rhs_stride = {in * kF32, kF32};
-  j.n_out_stride = {3 * kF32, kF32};
-  s.lhs_floats = 128 * k;
-  s.rhs_floats = images * in * in;
-  s.out_floats = 128 * 9;
   return s;
 }
 
@@ -237,13 +221,6 @@ struct Operands {
   const int64_t windows;
   std::vector<float> lhs, rhs, out;
 };
-
-// Time of this thread alone: other work on the host does not count.
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 template <class F>
 double seconds(F&& run) {

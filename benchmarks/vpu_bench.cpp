@@ -4,15 +4,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <string>
 #include <vector>
 
+#include "timing.hpp"
 #include "vpu/vpu_kernel.hpp"
 
 namespace {
 
 using namespace tpu;
+using benchmarks::thread_seconds;
 using model::VpuSection;
 using spec::VpuOp;
 
@@ -68,13 +69,6 @@ Case adam() {
     body.push_back(insn(VpuOp::kStore, 0, i, 0, 4 + static_cast<uint32_t>(i)));
   }
   return result;
-}
-
-// Time of this thread alone: other work on the host does not count.
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
 double measure(const Case& what, model::VpuSimd simd, double seconds) {
