@@ -13,11 +13,9 @@
 namespace tpu::model {
 namespace {
 
+using test::kAllValues;
 using test::OwnedJob;
 using test::Values;
-
-constexpr Values kAllValues[] = {Values::kNormal, Values::kSpecial, Values::kUnderflow,
-                                 Values::kOverflow, Values::kAnyBits};
 
 uint16_t element(const uint8_t* base, int64_t offset, bool is_bf16) {
   if (is_bf16) {

@@ -12,11 +12,9 @@ namespace tpu::model {
 namespace {
 
 using test::expect_same;
+using test::kAllValues;
 using test::OwnedJob;
 using test::Values;
-
-constexpr Values kAllValues[] = {Values::kNormal, Values::kSpecial, Values::kUnderflow,
-                                 Values::kOverflow, Values::kAnyBits};
 
 TEST(MxuFast, MatchesReferenceOnPackedShapes) {
   uint64_t seed = 0;
@@ -51,47 +49,27 @@ TEST(MxuFast, MatchesReferenceOnStridedJobs) {
   }
 }
 
-// Weights loaded transposed: k is contiguous in memory, columns lie apart.
 TEST(MxuFast, MatchesReferenceOnTransposedWeights) {
   for (const bool bf16 : {false, true}) {
     OwnedJob owned =
         test::packed_job({.rows = 40, .k = 200, .n = 72, .rhs_bf16 = bf16}, 5, Values::kSpecial);
-    owned.job.k_rhs_stride[2] = owned.job.rhs_element();
-    owned.job.n_rhs_stride[1] = 200 * owned.job.rhs_element();
-    owned.job.rhs_transposed = true;
+    test::transpose_rhs(owned);
     expect_same(owned, bf16 ? "bf16" : "f32");
   }
 }
 
-// Windows of an image: taps overlap in lhs, so that its range is rounded once; the weights' taps
-// run backwards, K is cut at odd places and short inner runs of columns share a panel.
+// K is cut at odd places and short inner runs of columns share a panel.
 TEST(MxuFast, MatchesReferenceOnOverlappingTaps) {
   uint64_t seed = 0;
   for (const bool bf16 : {false, true}) {
     for (const int64_t channels : {1, 3, 20, 33, 130, 160}) {
       for (const Values values : kAllValues) {
-        constexpr int64_t kSide = 7, kWindow = 3, kOut = 23;
-        const int64_t e = bf16 ? 2 : 4;
-        OwnedJob owned = test::packed_job({.rows = kSide * kSide,
-                                           .k = channels,
-                                           .n = kWindow * kWindow * kOut,
-                                           .lhs_bf16 = bf16,
-                                           .rhs_bf16 = bf16,
-                                           .accumulate = channels % 2 == 0},
-                                          ++seed, values);
-        MxuJob& job = owned.job;
-        constexpr int64_t kRows = kSide - kWindow + 1;
-        job.m_count = {1, 1, kRows, kRows};
-        job.m_lhs_stride = {0, 0, kSide * channels * e, channels * e};
-        job.m_out_stride = {0, 0, kRows * kOut * 4, kOut * 4};
-        job.t_count = {1, kWindow, kWindow};
-        job.t_lhs_stride = {0, kSide * channels * e, channels * e};
-        job.t_rhs_stride = {0, -kWindow * kOut * e, -kOut * e};
-        job.rhs += (kWindow * kWindow - 1) * kOut * e;
-        job.n_count = {1, kOut};
+        OwnedJob owned = test::window_job(
+            {.side = 7, .channels = channels, .out = 23, .bf16 = bf16}, ++seed, values);
         expect_same(owned, "seed " + std::to_string(seed));
+        MxuJob& job = owned.job;
         job.n_count = {4, 3};
-        job.n_rhs_stride = {5 * e, e};
+        job.n_rhs_stride = {5 * job.rhs_element(), job.rhs_element()};
         job.n_out_stride = {5 * 4, 4};
         expect_same(owned, "short runs, seed " + std::to_string(seed));
       }

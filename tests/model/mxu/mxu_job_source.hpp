@@ -14,6 +14,8 @@
 namespace tpu::test {
 
 enum class Values { kNormal, kSpecial, kUnderflow, kOverflow, kAnyBits };
+inline constexpr Values kAllValues[] = {Values::kNormal, Values::kSpecial, Values::kUnderflow,
+                                        Values::kOverflow, Values::kAnyBits};
 
 // An operand of the given class; kSpecial mixes in zeros, infinities, NaNs and subnormals.
 inline uint32_t random_f32(std::mt19937_64& rng, Values values) {
@@ -95,6 +97,44 @@ inline OwnedJob packed_job(const PackedShape& s, uint64_t seed, Values values) {
   job.lhs = owned.lhs.data();
   job.rhs = owned.rhs.data();
   job.out = reinterpret_cast<uint8_t*>(owned.out.data());
+  return owned;
+}
+
+// Weights loaded transposed: k is contiguous in memory, columns lie apart.
+inline void transpose_rhs(OwnedJob& owned) {
+  model::MxuJob& job = owned.job;
+  job.k_rhs_stride[2] = job.rhs_element();
+  job.n_rhs_stride[1] = job.k() * job.rhs_element();
+  job.rhs_transposed = true;
+}
+
+struct WindowShape {
+  int64_t side, channels, out;
+  bool bf16 = false;
+};
+
+// Windows of 3 x 3 over an image: taps overlap in lhs, so that its range is rounded once, and the
+// weights' taps run backwards. Accumulates where channels are even.
+inline OwnedJob window_job(const WindowShape& s, uint64_t seed, Values values) {
+  constexpr int64_t kWindow = 3;
+  const int64_t e = s.bf16 ? 2 : 4;
+  const int64_t rows = s.side - kWindow + 1;
+  OwnedJob owned = packed_job({.rows = s.side * s.side,
+                               .k = s.channels,
+                               .n = kWindow * kWindow * s.out,
+                               .lhs_bf16 = s.bf16,
+                               .rhs_bf16 = s.bf16,
+                               .accumulate = s.channels % 2 == 0},
+                              seed, values);
+  model::MxuJob& job = owned.job;
+  job.m_count = {1, 1, rows, rows};
+  job.m_lhs_stride = {0, 0, s.side * s.channels * e, s.channels * e};
+  job.m_out_stride = {0, 0, rows * s.out * 4, s.out * 4};
+  job.t_count = {1, kWindow, kWindow};
+  job.t_lhs_stride = {0, s.side * s.channels * e, s.channels * e};
+  job.t_rhs_stride = {0, -kWindow * s.out * e, -s.out * e};
+  job.rhs += (kWindow * kWindow - 1) * s.out * e;
+  job.n_count = {1, s.out};
   return owned;
 }
 

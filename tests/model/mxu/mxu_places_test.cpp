@@ -139,9 +139,7 @@ TEST(MxuPlaces, TouchesNothingAroundTheOperands) {
       job.lhs = transposed.lhs.data();
       job.rhs = transposed.rhs.data();
       job.out = reinterpret_cast<uint8_t*>(transposed.out.data());
-      job.k_rhs_stride[2] = job.rhs_element();
-      job.n_rhs_stride[1] = job.k() * job.rhs_element();
-      job.rhs_transposed = true;
+      test::transpose_rhs(transposed);
     }
   }
   for (size_t i = 0; i < jobs.size(); ++i) {

@@ -69,24 +69,8 @@ TEST(MxuSparse, MatchesReferenceOnOverlappingTaps) {
   for (const bool bf16 : {false, true}) {
     for (const int64_t channels : {3, 33, 130, 160}) {
       for (const double density : kDensities) {
-        constexpr int64_t kSide = 9, kWindow = 3, kRows = kSide - kWindow + 1, kOut = 128;
-        const int64_t e = bf16 ? 2 : 4;
-        OwnedJob owned = test::packed_job({.rows = kSide * kSide,
-                                           .k = channels,
-                                           .n = kWindow * kWindow * kOut,
-                                           .lhs_bf16 = bf16,
-                                           .rhs_bf16 = bf16,
-                                           .accumulate = channels % 2 == 0},
-                                          ++seed, Values::kNormal);
-        MxuJob& job = owned.job;
-        job.m_count = {1, 1, kRows, kRows};
-        job.m_lhs_stride = {0, 0, kSide * channels * e, channels * e};
-        job.m_out_stride = {0, 0, kRows * kOut * 4, kOut * 4};
-        job.t_count = {1, kWindow, kWindow};
-        job.t_lhs_stride = {0, kSide * channels * e, channels * e};
-        job.t_rhs_stride = {0, -kWindow * kOut * e, -kOut * e};
-        job.rhs += (kWindow * kWindow - 1) * kOut * e;
-        job.n_count = {1, kOut};
+        OwnedJob owned = test::window_job(
+            {.side = 9, .channels = channels, .out = 128, .bf16 = bf16}, ++seed, Values::kNormal);
         std::mt19937_64 rng(seed);
         thin(owned.lhs, bf16, density, rng);
         expect_same(owned, "seed " + std::to_string(seed));
