@@ -58,6 +58,8 @@ struct Workspace {
   Scratch lhs, rhs, rounded, bits;
   std::vector<const float*> row_at;
   std::vector<int64_t> segment_at;
+  std::vector<MxuBlockArgs> block_args;
+  std::vector<int64_t> panels_done;  // by row block
 };
 
 Workspace& workspace() {
@@ -107,6 +109,7 @@ class FastRun {
       }
       for (int64_t row = 0; row < rows_; row += outer) {
         const int64_t end = std::min(row + outer, rows_);
+        multiply_over_k(row, end, keep, accumulate);
         for (KBlock& block : space_.k_blocks) {
           if (!keep) {
             pack_rhs(block, false);
@@ -202,15 +205,42 @@ class FastRun {
     block.rhs_finite = set_.pack_rhs(args_);
   }
 
+  // With all of K at hand, rows of many zeros are computed first, in one go. Notes the panels that
+  // are done.
+  void multiply_over_k(int64_t begin, int64_t end, bool keep, bool accumulate) {
+    space_.panels_done.assign(static_cast<size_t>((end - begin - 1) / set_.block_rows + 1), 0);
+    asked_ = keep && in_range_ && set_.multiply_sparse != nullptr;
+    for (int64_t row = begin; asked_ && row < end; row += set_.block_rows) {
+      space_.block_args.clear();
+      use_rows(row, end);
+      for (const KBlock& block : space_.k_blocks) {
+        use(block, accumulate);
+        args_.packed_rhs = packed_rhs(block, keep);
+        space_.block_args.push_back(args_);
+      }
+      space_.panels_done[static_cast<size_t>((row - begin) / set_.block_rows)] =
+          set_.multiply_sparse(space_.block_args.data(),
+                               static_cast<int64_t>(space_.block_args.size()));
+    }
+  }
+
+  void use_rows(int64_t row, int64_t end) {
+    args_.row_lhs = plan_.row_lhs.data() + row;
+    args_.row_out = plan_.row_out.data() + row;
+    args_.row_at = space_.row_at.data() + row;
+    args_.rows = std::min(set_.block_rows, end - row);
+  }
+
   // Rows [begin, end) with the panels that are packed. With one K block, a single row block stays
   // packed over all panels.
   void row_blocks(int64_t begin, int64_t end, bool first_panels) {
     const bool packed = !first_panels && rows_ <= set_.block_rows && space_.k_blocks.size() == 1;
     for (int64_t row = begin; row < end; row += set_.block_rows) {
-      args_.row_lhs = plan_.row_lhs.data() + row;
-      args_.row_out = plan_.row_out.data() + row;
-      args_.row_at = space_.row_at.data() + row;
-      args_.rows = std::min(set_.block_rows, end - row);
+      args_.first_panel = space_.panels_done[static_cast<size_t>((row - begin) / set_.block_rows)];
+      if (args_.first_panel == args_.panel_count) {
+        continue;
+      }
+      use_rows(row, end);
       if (!in_range_ && !packed) {
         const HostTimer timer(HostWork::kMxuPack);
         const size_t bytes = set_.lhs_bytes(args_.rows, args_.segment_count);
@@ -218,6 +248,9 @@ class FastRun {
         mark_lhs(static_cast<const float*>(args_.packed_lhs),
                  static_cast<int64_t>(bytes / sizeof(float)));
         set_.pack_lhs(args_);
+      }
+      if (!asked_ && set_.multiply_sparse != nullptr) {
+        args_.first_panel = set_.multiply_sparse(&args_, 1);
       }
       set_.multiply(args_);
     }
@@ -229,6 +262,7 @@ class FastRun {
   MxuBlockArgs args_{};
   int64_t rows_ = 0;
   bool in_range_ = false;
+  bool asked_ = false;  // whether multiply_sparse has seen the rows already
 };
 
 bool has_avx512() {

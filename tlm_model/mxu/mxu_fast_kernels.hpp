@@ -48,8 +48,9 @@ struct MxuBlockArgs {
   int64_t n_out_stride;
   const MxuPanel* panels;
   int64_t panel_count;
-  bool zero_start;  // else start from out
-  bool last;        // canonicalise NaN
+  int64_t first_panel;  // those before are done
+  bool zero_start;      // else start from out
+  bool last;            // canonicalise NaN
   void* packed_lhs;
   void* packed_rhs;
   // Sets with round_range: where each row's operands lie, rounded and widened to f32, and where
@@ -75,6 +76,9 @@ struct MxuKernelSet {
   void (*pack_lhs)(const MxuBlockArgs&);
   bool (*pack_rhs)(const MxuBlockArgs&);  // true if all is known to be finite
   void (*multiply)(const MxuBlockArgs&);
+  // `count` consecutive K blocks of the same rows and panels, if it pays to skip the zeros of lhs.
+  // Returns the panels that are done, from the first on. Null when multiply knows no zeros.
+  int64_t (*multiply_sparse)(const MxuBlockArgs* k_blocks, int64_t count);
   // Rounds `count` consecutive elements to bf16 and widens them, with a bit for each as in
   // lhs_bits; null when multiply needs lhs in another form.
   void (*round_range)(const uint8_t* from, bool is_bf16, int64_t count, float* to, uint8_t* bits);

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "mxu/mxu_fma_pack.hpp"
-#include "mxu/mxu_fma_sparse.hpp"
 
 namespace tpu::model {
 namespace {
@@ -275,32 +274,13 @@ void multiply_panel(const MxuBlockArgs& a, const MxuPanel& panel, const float* r
   }
 }
 
-// Panels that the sparse kernel takes, from the first on; 0 if lhs is not sparse. Returns where rhs
-// of the next one begins.
-template <class V>
-int64_t multiply_sparse(const MxuBlockArgs& a, const float*& rhs) {
-  constexpr int64_t kPanels = SparseGroup<V>::kPanels;
-  constexpr int64_t kLimit = 60;  // percent of elements that are not zero
-  if (!a.rhs_finite || !SparseGroup<V>::takes(a, 0)) {
-    return 0;
-  }
-  const LhsMasks masks(a);
-  if (masks.count * 100 > kLimit * a.rows * a.k) {
-    return 0;
-  }
-  int64_t p = 0;
-  for (; SparseGroup<V>::takes(a, p); p += kPanels) {
-    SparseGroup<V>(a, masks, p, rhs).run();
-    rhs += kPanels * a.k * SparseSegment<V>::kPanelWidth;
-  }
-  return p;
-}
-
 template <class V>
 void fma_multiply(const MxuBlockArgs& a) {
   const auto* rhs = static_cast<const float*>(a.packed_rhs);
-  for (int64_t p = multiply_sparse<V>(a, rhs); p < a.panel_count; ++p) {
-    multiply_panel<V>(a, a.panels[p], rhs);
+  for (int64_t p = 0; p < a.panel_count; ++p) {
+    if (p >= a.first_panel) {
+      multiply_panel<V>(a, a.panels[p], rhs);
+    }
     rhs += a.k * panel_width(a.panels[p], V::kWidth);
   }
 }

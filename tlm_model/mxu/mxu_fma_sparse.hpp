@@ -32,28 +32,47 @@
 namespace tpu::model {
 namespace {
 
-constexpr int64_t kSparseRows = 96;     // of a block, at most
-constexpr int64_t kSparseSegments = 8;  // of a K block, at most
 constexpr uint32_t kEvenTerms = 0x55555555U;
 
-// Non-zero elements of lhs by segment and row.
-struct LhsMasks {
-  uint32_t of[kSparseSegments][kSparseRows];
-  int64_t count = 0;
+// Where the bits of one segment's elements of lhs lie.
+struct LhsBits {
+  const uint8_t* bits;
+  const float* first;  // of bit 0
+  int64_t at;          // of the segment in a row
+  uint32_t keep;       // its terms
 
-  explicit LhsMasks(const MxuBlockArgs& a) {
-    for (int64_t s = 0; s < a.segment_count; ++s) {
-      const uint32_t keep = 0xffffffffU >> (kMxuSegment - a.segments[s].k);
-      for (int64_t row = 0; row < a.rows; ++row) {
-        const int64_t at = a.row_at[row] - a.lhs_first + a.segment_at[s];
-        uint64_t word = 0;
-        std::memcpy(&word, a.lhs_bits + at / 8, sizeof word);
-        of[s][row] = static_cast<uint32_t>(word >> (at % 8)) & keep;
-        count += __builtin_popcount(of[s][row]);
-      }
-    }
+  LhsBits(const MxuBlockArgs& a, int64_t s)
+      : bits(a.lhs_bits),
+        first(a.lhs_first),
+        at(a.segment_at[s]),
+        keep(0xffffffffU >> (kMxuSegment - a.segments[s].k)) {}
+
+  inline __attribute__((always_inline)) uint32_t of(const float* row) const {
+    const auto bit = static_cast<uint64_t>(row - first + at);
+    uint64_t word = 0;
+    std::memcpy(&word, bits + bit / 8, sizeof word);
+    return static_cast<uint32_t>(word >> (bit % 8)) & keep;
   }
 };
+
+// Whether enough elements of the blocks are zero, from every fourth row.
+inline bool is_sparse(const MxuBlockArgs* blocks, int64_t count) {
+  constexpr int64_t kLimit = 80;  // percent that are not
+  constexpr int64_t kStep = 4;
+  int64_t nonzero = 0;
+  int64_t all = 0;
+  for (int64_t b = 0; b < count; ++b) {
+    const MxuBlockArgs& a = blocks[b];
+    for (int64_t s = 0; s < a.segment_count; ++s) {
+      const LhsBits bits(a, s);
+      for (int64_t row = 0; row < a.rows; row += kStep) {
+        nonzero += __builtin_popcount(bits.of(a.row_at[row]));
+      }
+      all += (a.rows + kStep - 1) / kStep * a.segments[s].k;
+    }
+  }
+  return nonzero * 100 <= kLimit * all;
+}
 
 // A segment of a row and eight vectors of columns, from panels that lie `pitch` floats apart.
 template <class V>
@@ -93,7 +112,8 @@ struct SparseSegment {
     }
   }
 
-  // running = running + (even + odd)
+  // running = running + (even + odd), from +0 if it is the first segment.
+  template <bool kFirst>
   inline __attribute__((always_inline)) void add(const float* lhs, uint32_t mask,
                                                  float* running) const {
     alignas(64) float even[kColumns];
@@ -107,7 +127,8 @@ struct SparseSegment {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       acc[v] = V::add(V::load(even + v * V::kWidth), acc[v]);
-      V::store(running + v * V::kWidth, V::add(V::load(running + v * V::kWidth), acc[v]));
+      const F before = kFirst ? V::zero() : V::load(running + v * V::kWidth);
+      V::store(running + v * V::kWidth, V::add(before, acc[v]));
     }
   }
 
@@ -138,21 +159,25 @@ struct SparseSegment {
 };
 
 // Rows of one segment, in a function of its own for the sake of registers.
-template <class V>
-__attribute__((noinline)) void add_sparse_rows(const SparseSegment<V> segment,
-                                               const float* const* lhs, int64_t at,
-                                               const uint32_t* masks, int64_t rows,
+template <class V, bool kFirst>
+__attribute__((noinline)) void add_sparse_rows(const SparseSegment<V> segment, const LhsBits bits,
+                                               const float* const* lhs, int64_t rows,
                                                float* running) {
+  const float* row = lhs[0] + bits.at;
+  uint32_t mask = bits.of(lhs[0]);
 #pragma GCC unroll 1
-  for (int64_t i = 0; i < rows; ++i, running += SparseSegment<V>::kColumns) {
-    const float* next = lhs[i + 4 < rows ? i + 4 : i] + at;
-    __builtin_prefetch(next);
-    __builtin_prefetch(next + 16);
-    segment.add(lhs[i] + at, masks[i], running);
+  for (int64_t i = 1; i <= rows; ++i, running += SparseSegment<V>::kColumns) {
+    const float* const next = lhs[i < rows ? i : 0];
+    const uint32_t next_mask = bits.of(next);
+    __builtin_prefetch(next + bits.at);
+    __builtin_prefetch(next + bits.at + kMxuSegment / 2);
+    segment.template add<kFirst>(row, mask, running);
+    row = next + bits.at;
+    mask = next_mask;
   }
 }
 
-// A block of rows by one group of panels.
+// A block of rows by one group of panels, over consecutive K blocks.
 template <class V>
 class SparseGroup {
  public:
@@ -173,23 +198,23 @@ class SparseGroup {
     return true;
   }
 
-  SparseGroup(const MxuBlockArgs& a, const LhsMasks& masks, int64_t panel, const float* rhs)
-      : a_(a), masks_(masks), panels_(a.panels + panel), rhs_(rhs) {}
+  SparseGroup(const MxuBlockArgs* blocks, int64_t count, int64_t panel)
+      : blocks_(blocks), count_(count), panel_(panel), a_(blocks[0]) {}
 
   // Running values of some rows and a segment of rhs stay in the first-level cache.
   void run() {
     for (int64_t row = 0; row < a_.rows; row += kRows) {
       const int64_t rows = a_.rows - row < kRows ? a_.rows - row : kRows;
-      for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t i = 0; i < rows && !a_.zero_start; ++i) {
         load(row + i, running_[i]);
       }
-      for (int64_t s = 0, k = 0; s < a_.segment_count; k += a_.segments[s++].k) {
-        add_sparse_rows<V>(segment(k), a_.row_at + row, a_.segment_at[s], masks_.of[s] + row, rows,
-                           running_[0]);
-        for (int64_t i = 0; a_.segments[s].pad && i < rows; ++i) {
+      for_segments([&](const MxuBlockArgs& a, int64_t s, const S& segment, bool first) {
+        const auto add = first ? add_sparse_rows<V, true> : add_sparse_rows<V, false>;
+        add(segment, LhsBits(a, s), a.row_at + row, rows, running_[0]);
+        for (int64_t i = 0; a.segments[s].pad && i < rows; ++i) {
           S::add_zero(running_[i]);
         }
-      }
+      });
       for (int64_t i = 0; i < rows; ++i) {
         if (any_minus_zero(running_[i])) {
           compute_dense(row + i, running_[i]);
@@ -203,40 +228,53 @@ class SparseGroup {
   using F = typename V::F;
   static constexpr int64_t kRows = 48;
 
-  S segment(int64_t k) const {
-    S segment;
-    for (int64_t p = 0; p < kPanels; ++p) {
-      segment.rhs[p] = rhs_ + (p * a_.k + k) * S::kPanelWidth;
+  // f(K block, its segment, the segment's rhs, whether results begin at +0 there)
+  template <class Fn>
+  inline __attribute__((always_inline)) void for_segments(Fn f) const {
+    bool first = a_.zero_start;
+    for (int64_t b = 0; b < count_; ++b) {
+      const MxuBlockArgs& a = blocks_[b];
+      const float* rhs = static_cast<const float*>(a.packed_rhs) + panel_ * a.k * S::kPanelWidth;
+      for (int64_t s = 0; s < a.segment_count; ++s) {
+        S segment;
+        for (int64_t p = 0; p < kPanels; ++p) {
+          segment.rhs[p] = rhs + p * a.k * S::kPanelWidth;
+        }
+        f(a, s, segment, first);
+        first = false;
+        rhs += a.segments[s].k * S::kPanelWidth;
+      }
     }
-    return segment;
   }
 
   float* out(int64_t row, int64_t panel) const {
-    return reinterpret_cast<float*>(a_.out + a_.row_out[row] + panels_[panel].out_offset);
+    return reinterpret_cast<float*>(a_.out + a_.row_out[row] +
+                                    a_.panels[panel_ + panel].out_offset);
   }
 
   void load(int64_t row, float* running) const {
-    if (a_.zero_start) {
-      std::memset(running, 0, S::kColumns * sizeof(float));
-      return;
-    }
-    for (int64_t p = 0; p < kPanels; ++p) {
-      std::memcpy(running + p * S::kPanelWidth, out(row, p), S::kPanelWidth * sizeof(float));
+    for (int64_t p = 0; p < kPanels; ++p, running += S::kPanelWidth) {
+      const float* const from = out(row, p);
+      for (int64_t n = 0; n < S::kPanelWidth; n += V::kWidth) {
+        V::store(running + n, V::loadu(from + n));
+      }
     }
   }
 
   void store(int64_t row, const float* running) const {
+    const bool last = blocks_[count_ - 1].last;
     for (int64_t p = 0; p < kPanels; ++p, running += S::kPanelWidth) {
       float* const to = out(row, p);
       for (int64_t n = 0; n < S::kPanelWidth; n += V::kWidth) {
         const F value = V::load(running + n);
-        V::storeu(to + n, a_.last ? V::canonical(value) : value);
+        V::storeu(to + n, last ? V::canonical(value) : value);
       }
     }
   }
 
   static bool any_minus_zero(const float* running) {
     bool any = false;
+#pragma GCC unroll 8
     for (int64_t n = 0; n < S::kColumns; n += V::kWidth) {
       any |= V::any_minus_zero(V::load(running + n));
     }
@@ -244,22 +282,45 @@ class SparseGroup {
   }
 
   // From what the row began with.
-  void compute_dense(int64_t row, float* running) const {
-    load(row, running);
-    for (int64_t s = 0, k = 0; s < a_.segment_count; k += a_.segments[s++].k) {
-      segment(k).add_dense(a_.row_at[row] + a_.segment_at[s], a_.segments[s].k, running);
-      if (a_.segments[s].pad) {
+  __attribute__((noinline)) void compute_dense(int64_t row, float* running) const {
+    if (a_.zero_start) {
+      std::memset(running, 0, S::kColumns * sizeof(float));
+    } else {
+      load(row, running);
+    }
+    for_segments([&](const MxuBlockArgs& a, int64_t s, const S& segment, bool) {
+      segment.add_dense(a.row_at[row] + a.segment_at[s], a.segments[s].k, running);
+      if (a.segments[s].pad) {
         S::add_zero(running);
       }
-    }
+    });
   }
 
-  const MxuBlockArgs& a_;
-  const LhsMasks& masks_;
-  const MxuPanel* panels_;
-  const float* rhs_;
+  const MxuBlockArgs* blocks_;
+  int64_t count_;
+  int64_t panel_;
+  const MxuBlockArgs& a_;  // the first one
   alignas(64) float running_[kRows][S::kColumns];
 };
+
+// Consecutive K blocks of the same rows and panels. Returns how many panels it computed: none if
+// lhs is not sparse.
+template <class V>
+int64_t fma_multiply_sparse(const MxuBlockArgs* blocks, int64_t count) {
+  for (int64_t b = 0; b < count; ++b) {
+    if (!blocks[b].rhs_finite) {
+      return 0;
+    }
+  }
+  if (!SparseGroup<V>::takes(blocks[0], 0) || !is_sparse(blocks, count)) {
+    return 0;
+  }
+  int64_t panel = 0;
+  for (; SparseGroup<V>::takes(blocks[0], panel); panel += SparseGroup<V>::kPanels) {
+    SparseGroup<V>(blocks, count, panel).run();
+  }
+  return panel;
+}
 
 }  // namespace
 }  // namespace tpu::model

@@ -321,6 +321,7 @@ const MxuKernelSet* mxu_kernels_amx() {
                                        .pack_lhs = amx_pack_lhs,
                                        .pack_rhs = amx_pack_rhs,
                                        .multiply = amx_multiply,
+                                       .multiply_sparse = nullptr,
                                        .round_range = nullptr};
   return permitted ? &set : nullptr;
 }

@@ -2,6 +2,7 @@
 #include <immintrin.h>
 
 #include "mxu/mxu_fma_kernel.hpp"
+#include "mxu/mxu_fma_sparse.hpp"
 
 namespace tpu::model {
 namespace {
@@ -41,6 +42,7 @@ const MxuKernelSet* mxu_kernels_avx2() {
                                        .pack_lhs = fma_pack_lhs,
                                        .pack_rhs = fma_pack_rhs<Avx2>,
                                        .multiply = fma_multiply<Avx2>,
+                                       .multiply_sparse = fma_multiply_sparse<Avx2>,
                                        .round_range = fma_round_range};
   return &set;
 }
