@@ -25,10 +25,28 @@ TEST(MxuFast, MatchesReferenceOnPackedShapes) {
         {.rows = 33, .k = 96, .n = 47, .lhs_bf16 = true},
         {.rows = 31, .k = 31, .n = 129, .rhs_bf16 = true, .accumulate = true},
         {.rows = 70, .k = 257, .n = 64, .lhs_bf16 = true, .rhs_bf16 = true},
+        {.rows = 20, .k = 512, .n = 70, .lhs_bf16 = true},
         {.rows = 64, .k = 1100, .n = 96, .accumulate = true}}) {
     for (const Values values : kAllValues) {
       ++seed;
       expect_same(test::packed_job(shape, seed, values), "seed " + std::to_string(seed));
+    }
+  }
+}
+
+// Each height and width of a kernel's block, with whole segments, a short one, and empty ones
+// behind.
+TEST(MxuFast, MatchesReferenceOnEveryBlockShape) {
+  uint64_t seed = 0;
+  for (int64_t rows = 1; rows <= 7; ++rows) {
+    for (const int64_t n : {8, 13, 16, 20, 32, 40, 48, 60, 64}) {
+      for (const int64_t k : {32, 40, 128}) {
+        for (const Values values : {Values::kSpecial, Values::kUnderflow}) {
+          const bool accumulate = ++seed / 2 % 2 == 0;
+          const test::PackedShape shape{.rows = rows, .k = k, .n = n, .accumulate = accumulate};
+          expect_same(test::packed_job(shape, seed, values), "seed " + std::to_string(seed));
+        }
+      }
     }
   }
 }
