@@ -39,12 +39,7 @@ Emitter::Tile Emitter::operand_tile(const Buffer& b, int64_t base, bool whole, i
     return t;
   }
   const TileBox box = make_box(loops, false);
-  std::vector<CopyDim> dims = box.dims;
-  for (CopyDim& d : dims) {
-    d.src *= bytes;
-    d.dst *= bytes;
-  }
-  copy(hbm(b, (base + box.first) * bytes), vmem_addr(slot), bytes, dims, id);
+  load_box(b, base + box.first, box.dims, slot, id);
   t.address = slot + box.origin * bytes;
   for (size_t i = 0; i < loops.size(); ++i) {
     put(i, box.stride[i]);
@@ -58,14 +53,7 @@ Emitter::Tile Emitter::turned_box(const Buffer& b, int64_t base, std::array<int6
                                   const std::vector<BoxLoop>& loops, size_t free, uint32_t id) {
   const int64_t bytes = elem_bytes(b.value->type.elem);
   const TileBox box = make_box(loops, false);
-  std::vector<CopyDim> dims = box.dims;
-  for (CopyDim& d : dims) {
-    d.src *= bytes;
-    d.dst *= bytes;
-  }
-  spec::Addr from = where(b);
-  from.offset += (base + box.first) * bytes;
-  copy(from, vmem_addr(slot[0]), bytes, dims, id);
+  load_box(b, base + box.first, box.dims, slot[0], id);
   const int64_t depth = loops.back().n, others = box.elements / depth;
   transpose(slot[0], slot[1], bytes, depth, others, others * bytes, depth * bytes, id);
   Tile t;

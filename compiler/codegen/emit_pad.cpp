@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t kSmallBytes = 16 * 1024;
 constexpr int64_t kPatternBytes = 4096;  // of a computed padding value, repeated
 
+}  // namespace
+
 std::vector<PadRange> pad_ranges(const Op& op) {
   const auto& a = op.as<PadAttrs>();
   std::vector<PadRange> out(a.low.size());
@@ -34,8 +36,6 @@ uint64_t pattern_of(const Dense& constant) {
   return pattern;
 }
 
-}  // namespace
-
 void Emitter::fill_around(const Op& op, const spec::Addr& out, const std::vector<PadRange>& ranges,
                           uint64_t pattern, uint32_t id) {
   const Dims& dims = op.type().dims;
@@ -48,24 +48,28 @@ void Emitter::fill_around(const Op& op, const spec::Addr& out, const std::vector
     fill(out, bytes, op.type().count(), pattern, id);
     return;
   }
-  // Below and above the operand in each dimension: what lies further out is filled already.
   const Dims pitch = row_major_strides(dims);
   std::vector<CopyDim> box;
   for (size_t d = 0; d < dims.size(); ++d) {
     box.push_back({dims[d], 0, pitch[d] * bytes});
   }
-  spec::Addr corner = out;
-  for (size_t d = 0; d < dims.size(); ++d) {
+  fill_outside(out, bytes, std::move(box), ranges, pattern, id);
+}
+
+// Below and above the range in each dimension: what lies further out is filled already.
+void Emitter::fill_outside(spec::Addr corner, int64_t bytes, std::vector<CopyDim> box,
+                           const std::vector<PadRange>& ranges, uint64_t pattern, uint32_t id) {
+  for (size_t d = 0; d < box.size(); ++d) {
     const PadRange& r = ranges[d];
-    const int64_t end = r.at + r.n;
+    const int64_t end = r.at + r.n, n = box[d].n;
     if (r.at > 0) {
       box[d].n = r.at;
       fill_box(corner, bytes, box, pattern, id);
     }
-    if (end < dims[d]) {
+    if (end < n) {
       spec::Addr above = corner;
       above.offset += end * box[d].dst;
-      box[d].n = dims[d] - end;
+      box[d].n = n - end;
       fill_box(above, bytes, box, pattern, id);
     }
     box[d].n = r.n;
@@ -99,6 +103,10 @@ void Emitter::emit_pad(const Kernel& k) {
   const Op& op = *k.ops[0];
   Buffer& out = buffer(k.out);
   if (out.bytes == 0) {
+    return;
+  }
+  if (halos_.contains(k.out)) {
+    out.in_hbm = true;  // as far as its readers see
     return;
   }
   const int64_t bytes = elem_bytes(op.type().elem);

@@ -199,12 +199,7 @@ void Emitter::emit_tile(const Kernel& k, LoopPlan& plan, const Dims& start, cons
       outs.push_back({&s, p, slot});
       return a;
     }
-    std::vector<CopyDim> dims = p.dims;
-    for (CopyDim& d : dims) {
-      d.src *= bytes;
-      d.dst *= bytes;
-    }
-    copy(hbm(buffer(v), p.first * bytes), vmem_addr(slot), bytes, dims, id);
+    load_box(buffer(v), p.first, p.dims, slot, id);
     return a;
   };
   int64_t commands = 1;

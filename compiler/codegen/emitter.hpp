@@ -93,6 +93,18 @@ struct PadRange {
   int64_t step = 1;   // between positions
 };
 
+// Where the operand of a pad lies in its result; the constant that is around it.
+std::vector<PadRange> pad_ranges(const Op& op);
+uint64_t pattern_of(const Dense& constant);
+
+// A padded value without a buffer (emit_halo.cpp).
+struct Halo {
+  const Kernel* kernel = nullptr;  // the pad
+  std::vector<PadRange> ranges;
+  Dims dims, pitch;  // of the padded value
+  uint64_t pattern = 0;
+};
+
 class Emitter {
  public:
   // `lock_limit`: bytes of VMEM that may keep values over the iterations of loops.
@@ -217,7 +229,19 @@ class Emitter {
   void emit_pad(const Kernel& k);
   void fill_around(const Op& op, const spec::Addr& out, const std::vector<PadRange>& ranges,
                    uint64_t pattern, uint32_t id);
+  void fill_outside(spec::Addr corner, int64_t bytes, std::vector<CopyDim> box,
+                    const std::vector<PadRange>& ranges, uint64_t pattern, uint32_t id);
   void fill_from_memory(const Buffer& value, const Buffer& out, uint32_t id);
+
+  // emit_halo.cpp
+  void plan_halos();
+  bool is_donated(const Value* argument) const;
+  void load_box(const Buffer& b, int64_t first, std::vector<CopyDim> dims, int64_t address,
+                uint32_t id);
+  void load_padded(const Halo& h, int64_t first, std::vector<CopyDim> dims, int64_t address,
+                   uint32_t id);
+  void load_clipped(const Halo& h, int64_t first, const std::vector<CopyDim>& dims,
+                    const std::vector<size_t>& walker, int64_t address, uint32_t id);
 
   // emit_move.cpp
   void place_result(Buffer& out);  // whole in VMEM if there is room, else at its home
@@ -399,6 +423,7 @@ class Emitter {
   const spec::BoardParams& board_;
   std::map<const Value*, Buffer> buffers_;  // for look-up only: pointers have no stable order
   std::vector<Buffer*> ordered_;            // by number, for everything that walks over buffers
+  std::map<const Value*, Halo> halos_;      // looked up only
   std::vector<const Value*> result_home_;   // value whose home is result slot i, or null
   RangeAllocator vmem_;
   Scratch scratch_;

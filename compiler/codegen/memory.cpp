@@ -120,6 +120,7 @@ void Emitter::make_slots() {
                 " bytes of HBM, a core has " + std::to_string(board_.hbm.gib_per_core) + " GiB:\n" +
                 memory());
   }
+  plan_halos();
   find_reads();
 }
 
@@ -138,6 +139,9 @@ void Emitter::find_reads() {
   for_each_kernel(kernels_, [&](const Kernel& k) {
     for (const Value* v : k.reads) {
       buffers_.at(v).reads.push_back(k.order);
+      if (const auto halo = halos_.find(v); halo != halos_.end()) {
+        buffers_.at(halo->second.kernel->reads[0]).reads.push_back(k.order);
+      }
     }
     for (const Value* v : k.captures) {
       buffers_.at(v).reads.push_back(k.end);

@@ -97,6 +97,114 @@ TEST(Pad, ReadsThroughViewsAndFeedsKernels) {
   }
 }
 
+// A window of the padded value: some of its elements, in steps.
+Value* part(GraphBuilder& b, Value* v, std::mt19937& random, const Dims& size) {
+  SliceAttrs a;
+  for (size_t d = 0; d < size.size(); ++d) {
+    const int64_t n = v->type.dims[d];
+    const int64_t step =
+        size[d] > 1 && random() % 3 == 0 ? std::min<int64_t>(2, (n - 1) / (size[d] - 1)) : 1;
+    const int64_t reach = (size[d] - 1) * step + 1;
+    const auto at = static_cast<int64_t>(random() % static_cast<uint64_t>(n - reach + 1));
+    a.start.push_back(at);
+    a.limit.push_back(at + reach);
+    a.stride.push_back(step);
+  }
+  return b.op(Kind::kSlice, {v}, {v->type.elem, size}, a);
+}
+
+// Loops over windows of large padded values, and over the values themselves: their tiles are read
+// from the operand.
+TEST(Pad, LargeOnesAreReadFromTheirOperands) {
+  for (uint32_t seed = 0; seed < 30; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    const auto draw = [&](int64_t lo, int64_t hi) {
+      return lo + static_cast<int64_t>(random() % static_cast<uint64_t>(hi - lo + 1));
+    };
+    GraphBuilder b;
+    const Elem e = std::array{Elem::kF32, Elem::kBf16, Elem::kI32, Elem::kU8}[seed % 4];
+    const std::array<Dims, 4> shapes = {Dims{draw(2, 5), draw(20, 40), draw(20, 40), draw(1, 40)},
+                                        Dims{draw(60, 200), draw(100, 300)},
+                                        Dims{draw(30, 60), 1, draw(20, 50), draw(20, 50)},
+                                        Dims{draw(20000, 40000)}};
+    const Dims dims = shapes[random() % shapes.size()];
+    PadAttrs a;
+    Dims window;
+    for (const int64_t n : dims) {
+      a.low.push_back(n > 1 ? draw(-2, 3) : draw(0, 1));
+      a.high.push_back(n > 1 ? draw(-1, 3) : draw(0, 1));
+      a.interior.push_back(0);
+      window.push_back(std::max<int64_t>(1, n + a.low.back() + a.high.back() - draw(0, 3)));
+    }
+    // Both are made by kernels: an argument's copies would be the argument itself.
+    Value* x = b.arg({e, dims});
+    Value* twice = b.op(Kind::kAdd, {x, x}, {e, dims});
+    Value* v = pad(b, twice, b.constant({e, {}}, 3), a);
+    Value* sum =
+        b.op(Kind::kAdd, {part(b, v, random, window), part(b, v, random, window)}, {e, window});
+    Value* more = b.op(Kind::kMultiply, {sum, part(b, v, random, window)}, {e, window});
+    std::vector<Value*> out = {more};
+    if (random() % 2 == 0) {
+      out.push_back(b.op(Kind::kMaximum, {v, v}, v->type));
+    }
+    if (dims.size() == 2 && random() % 2 == 0) {
+      Value* turned =
+          b.op(Kind::kTranspose, {v}, {e, {v->type.dims[1], v->type.dims[0]}}, DimsAttrs{{1, 0}});
+      out.push_back(b.op(Kind::kAdd, {turned, turned}, turned->type));
+    }
+    RunOptions o = exact(true);
+    o.small_integers = true;
+    check_graph(b.done(out), o);
+  }
+}
+
+TEST(Pad, LargeOnesFeedContractionsFromTheirOperands) {
+  for (uint32_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    const auto draw = [&](int64_t lo, int64_t hi) {
+      return lo + static_cast<int64_t>(random() % static_cast<uint64_t>(hi - lo + 1));
+    };
+    GraphBuilder b;
+    const int64_t m = draw(50, 200), k = draw(50, 300), n = draw(20, 200);
+    Value* zero = b.constant(f32({}), 0);
+    Value* x = b.arg(f32({m, k}));
+    Value* y = b.arg(f32({k + 3, n}));
+    Value* left = pad(b, b.op(Kind::kAdd, {x, x}, x->type), zero, {{2, 1}, {-1, 2}, {0, 0}});
+    Value* right = pad(b, b.op(Kind::kAdd, {y, y}, y->type), zero, {{-1, 3}, {1, 0}, {0, 0}});
+    DotAttrs dot;
+    dot.lhs_contract = {1};
+    dot.rhs_contract = {0};
+    Value* product = b.op(Kind::kDotGeneral, {left, right}, f32({m + 1, n + 3}), dot);
+    dot.lhs_contract = {0};  // the same value, from the other side
+    dot.rhs_contract = {0};
+    Value* square = b.op(Kind::kDotGeneral, {left, left}, f32({k + 3, k + 3}), dot);
+    RunOptions o;
+    o.overrides = {"core.vmem_kib=" + std::to_string(seed % 2 == 0 ? 64 : 128)};
+    o.tolerance = 0;
+    o.small_integers = true;
+    check_graph(b.done({product, square}), o);
+  }
+}
+
+// A windowed sum over a padded value of 26 MB: no memory but for the operand and the result, whose
+// bytes pass the DMA queues once.
+TEST(Pad, LargeOnesTakeNoMemory) {
+  GraphBuilder b;
+  const Dims dims{8, 112, 112, 64};
+  Value* x = b.arg(f32(dims));
+  Value* v = pad(b, x, b.constant(f32({}), 0), {{0, 1, 1, 0}, {0, 1, 1, 0}, {0, 0, 0, 0}});
+  Value* sum = nullptr;
+  for (int64_t h = 0; h < 3; ++h) {
+    Value* tap = b.op(Kind::kSlice, {v}, f32(dims),
+                      SliceAttrs{{0, h, 1, 0}, {8, h + 112, 113, 64}, {1, 1, 1, 1}});
+    sum = sum == nullptr ? tap : b.op(Kind::kAdd, {sum, tap}, f32(dims));
+  }
+  const Outcome got = check_graph(b.done({sum}), exact(false));
+  EXPECT_LE(got.executable.hbm_bytes, 2 * x->type.bytes() + 65536);
+}
+
 // One copy and two fills a padded dimension, however large the result is.
 TEST(Pad, TakesFewCommands) {
   GraphBuilder b;
