@@ -13,7 +13,7 @@ namespace tpu::model {
 namespace {
 
 constexpr int64_t kVec = 8;
-constexpr int64_t kAhead = 8;  // rows that are fetched before they are packed
+constexpr int64_t kAhead = 16;  // rows that are fetched before they are packed
 
 template <bool kBf16>
 struct Element {
@@ -232,27 +232,78 @@ struct PanelPacker {
   }
 };
 
-// Full panels side by side: whole rows of rhs are read once, in order.
+inline bool is_number(__m256 value) {
+  return _mm256_movemask_ps(_mm256_cmp_ps(value, value, _CMP_UNORD_Q)) == 0;
+}
+
+// False if there is an infinity or a NaN. Whole vectors.
+inline bool all_finite(const float* from, const float* end) {
+  __m256 zeros[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+  for (; end - from > kVec; from += 2 * kVec) {
+    zeros[0] = _mm256_fmadd_ps(_mm256_load_ps(from), _mm256_setzero_ps(), zeros[0]);
+    zeros[1] = _mm256_fmadd_ps(_mm256_load_ps(from + kVec), _mm256_setzero_ps(), zeros[1]);
+  }
+  if (from < end) {
+    zeros[0] = _mm256_fmadd_ps(_mm256_load_ps(from), _mm256_setzero_ps(), zeros[0]);
+  }
+  return is_number(_mm256_add_ps(zeros[0], zeros[1]));
+}
+
+// Walks over the rows of rhs in a K block; stays on the last one.
+class RhsRow {
+ public:
+  explicit RhsRow(const MxuBlockArgs& a) : a_(a) {}
+  void step() {
+    if (++k_ == a_.segments[s_].k) {
+      if (s_ + 1 == a_.segment_count) {
+        --k_;
+        return;
+      }
+      ++s_;
+      k_ = 0;
+    }
+  }
+  const uint8_t* at(int64_t column) const {
+    const MxuSegment& segment = a_.segments[s_];
+    return a_.rhs + column + segment.rhs_tap + a_.k_rhs[segment.k_first + k_];
+  }
+
+ private:
+  const MxuBlockArgs& a_;
+  int64_t s_ = 0;
+  int64_t k_ = 0;
+};
+
+// Full panels side by side: whole rows of rhs are read once, in order. False if an element is
+// infinite or NaN: then it is not zero when multiplied with zero.
 template <bool kBf16>
-void pack_wide(const MxuBlockArgs& a, int64_t nr, const MxuPanel* panels, int64_t count,
+bool pack_wide(const MxuBlockArgs& a, int64_t nr, const MxuPanel* panels, int64_t count,
                float* to) {
+  constexpr int64_t kBytes = Element<kBf16>::kBytes;
   const int64_t panel_floats = a.k * nr;
-  for (int64_t s = 0; s < a.segment_count; ++s) {
-    const MxuSegment& segment = a.segments[s];
-    const uint8_t* base = a.rhs + panels[0].rhs_offset + segment.rhs_tap;
-    for (int64_t k = 0; k < segment.k; ++k, to += nr) {
-      const uint8_t* from = base + a.k_rhs[segment.k_first + k];
-      const uint8_t* ahead =
-          base + a.k_rhs[segment.k_first + (k + kAhead < segment.k ? k + kAhead : segment.k - 1)];
-      float* row = to;
-      for (int64_t p = 0; p < count; ++p, row += panel_floats) {
-        __builtin_prefetch(ahead + p * nr * Element<kBf16>::kBytes);
-        for (int64_t n = 0; n < nr; n += kVec, from += kVec * Element<kBf16>::kBytes) {
-          _mm256_store_ps(row + n, Element<kBf16>::load(from));
-        }
+  RhsRow row(a);
+  RhsRow ahead(a);
+  for (int64_t i = 0; i < kAhead; ++i) {
+    ahead.step();
+  }
+  __m256 zeros[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+  for (int64_t k = 0; k < a.k; ++k, to += nr, row.step(), ahead.step()) {
+    const uint8_t* from = row.at(panels[0].rhs_offset);
+    const uint8_t* next = ahead.at(panels[0].rhs_offset);
+    float* panel = to;
+    for (int64_t p = 0; p < count; ++p, panel += panel_floats) {
+      __builtin_prefetch(next + p * nr * kBytes);
+      for (int64_t n = 0; n < nr; n += 2 * kVec, from += 2 * kVec * kBytes) {
+        const __m256 left = Element<kBf16>::load(from);
+        const __m256 right = Element<kBf16>::load(from + kVec * kBytes);
+        _mm256_store_ps(panel + n, left);
+        _mm256_store_ps(panel + n + kVec, right);
+        zeros[0] = _mm256_fmadd_ps(left, _mm256_setzero_ps(), zeros[0]);
+        zeros[1] = _mm256_fmadd_ps(right, _mm256_setzero_ps(), zeros[1]);
       }
     }
   }
+  return is_number(_mm256_add_ps(zeros[0], zeros[1]));
 }
 
 // Floats of a packed row of the panel: whole vectors of the kernel.
@@ -260,27 +311,11 @@ inline int64_t panel_width(const MxuPanel& panel, int64_t vector) {
   return (panel.count + vector - 1) / vector * vector;
 }
 
-// False if there is an infinity or a NaN: zero times that is not zero.
-inline bool all_finite(const float* from, const float* end) {
-  constexpr int64_t kSums = 4;
-  __m256 sum[kSums] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
-                       _mm256_setzero_ps()};
-  while (end - from >= kSums * kVec) {
-    for (int64_t i = 0; i < kSums; ++i, from += kVec) {
-      sum[i] = _mm256_fmadd_ps(_mm256_loadu_ps(from), _mm256_setzero_ps(), sum[i]);
-    }
-  }
-  for (; from < end; from += kVec) {
-    sum[0] = _mm256_fmadd_ps(_mm256_loadu_ps(from), _mm256_setzero_ps(), sum[0]);
-  }
-  const __m256 all = _mm256_add_ps(_mm256_add_ps(sum[0], sum[1]), _mm256_add_ps(sum[2], sum[3]));
-  return _mm256_movemask_ps(_mm256_cmp_ps(all, all, _CMP_UNORD_Q)) == 0;
-}
-
 // Panels follow each other, each [k][width]. True if all is finite.
 template <bool kBf16>
 bool pack_panels(const MxuBlockArgs& a, int64_t nr, int64_t vector) {
   auto* to = static_cast<float*>(a.packed_rhs);
+  bool finite = true;
   const bool rows = a.n_rhs_stride == Element<kBf16>::kBytes;
   for (int64_t p = 0; p < a.panel_count;) {
     int64_t side = 0;  // full panels that follow each other in memory
@@ -290,19 +325,21 @@ bool pack_panels(const MxuBlockArgs& a, int64_t nr, int64_t vector) {
       ++side;
     }
     if (side > 0) {
-      pack_wide<kBf16>(a, nr, a.panels + p, side, to);
+      finite = pack_wide<kBf16>(a, nr, a.panels + p, side, to) && finite;
       to += side * a.k * nr;
       p += side;
       continue;
     }
     const int64_t width = panel_width(a.panels[p], vector);
+    const float* const panel = to;
     for (int64_t s = 0; s < a.segment_count; ++s) {
       PanelPacker<kBf16>{a, a.panels[p], a.segments[s], width, to}.pack();
       to += a.segments[s].k * width;
     }
+    finite = finite && all_finite(panel, to);
     ++p;
   }
-  return all_finite(static_cast<const float*>(a.packed_rhs), to);
+  return finite;
 }
 
 }  // namespace
