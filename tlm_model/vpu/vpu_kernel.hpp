@@ -74,6 +74,7 @@ class VpuKernel {
 
  private:
   friend class VpuRunner;
+  friend class VpuSteps;
 
   struct Operand {
     spec::Space space = spec::Space::kNone;

@@ -4,6 +4,6 @@
 
 namespace tpu::model {
 
-VpuOpTable vpu_ops_avx2() { return {kFunctions, kFunctionCount}; }
+VpuOpTable vpu_ops_avx2() { return {kFunctions, kSplats.first, kSplats.second, kFunctionCount}; }
 
 }  // namespace tpu::model

@@ -4,6 +4,6 @@
 
 namespace tpu::model {
 
-VpuOpTable vpu_ops_scalar() { return {kFunctions, kFunctionCount}; }
+VpuOpTable vpu_ops_scalar() { return {kFunctions, kSplats.first, kSplats.second, kFunctionCount}; }
 
 }  // namespace tpu::model

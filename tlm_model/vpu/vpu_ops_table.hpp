@@ -7,14 +7,16 @@ namespace tpu::model {
 namespace {
 
 // ---- lane-wise instructions. Pointers and counts are copied first: stores of lanes could change
-// them for all that the compiler knows.
+// them for all that the compiler knows. Each lane is read before it is written and vectors ascend,
+// so that a result may take the place of an operand.
 template <U (*Op)(U)>
 void unary(const VpuOpArgs& args) {
   uint32_t* rd = args.rd;
   const uint32_t* rs1 = args.rs1;
+  const int64_t pitch_d = args.pitch_d, pitch1 = args.pitch1;
   const int rows = args.dense_rows;
   const int lanes = args.dense_lanes;
-  for (int s = 0; s < rows; ++s, rd += kRowWords, rs1 += kRowWords) {
+  for (int s = 0; s < rows; ++s, rd += pitch_d, rs1 += pitch1) {
 #pragma GCC unroll 4
     for (int i = 0; i < lanes; i += kVpuWidth) {
       store_lanes(rd + i, Op(load_lanes(rs1 + i)));
@@ -27,12 +29,47 @@ void binary(const VpuOpArgs& args) {
   uint32_t* rd = args.rd;
   const uint32_t* rs1 = args.rs1;
   const uint32_t* rs2 = args.rs2;
+  const int64_t pitch_d = args.pitch_d, pitch1 = args.pitch1, pitch2 = args.pitch2;
   const int rows = args.dense_rows;
   const int lanes = args.dense_lanes;
-  for (int s = 0; s < rows; ++s, rd += kRowWords, rs1 += kRowWords, rs2 += kRowWords) {
+  for (int s = 0; s < rows; ++s, rd += pitch_d, rs1 += pitch1, rs2 += pitch2) {
 #pragma GCC unroll 4
     for (int i = 0; i < lanes; i += kVpuWidth) {
       store_lanes(rd + i, Op(load_lanes(rs1 + i), load_lanes(rs2 + i)));
+    }
+  }
+}
+
+// rs1 is a constant.
+template <U (*Op)(U, U)>
+void binary_splat1(const VpuOpArgs& args) {
+  uint32_t* rd = args.rd;
+  const U a = load_lanes(args.rs1);
+  const uint32_t* rs2 = args.rs2;
+  const int64_t pitch_d = args.pitch_d, pitch2 = args.pitch2;
+  const int rows = args.dense_rows;
+  const int lanes = args.dense_lanes;
+  for (int s = 0; s < rows; ++s, rd += pitch_d, rs2 += pitch2) {
+#pragma GCC unroll 4
+    for (int i = 0; i < lanes; i += kVpuWidth) {
+      store_lanes(rd + i, Op(a, load_lanes(rs2 + i)));
+    }
+  }
+}
+
+// rs2 is a constant.
+template <U (*Op)(U, U)>
+void binary_splat2(const VpuOpArgs& args) {
+  uint32_t* rd = args.rd;
+  const uint32_t* rs1 = args.rs1;
+  const U b = load_lanes(args.rs2);
+  const int64_t pitch_d = args.pitch_d, pitch1 = args.pitch1;
+  const int rows = args.dense_rows;
+  const int lanes = args.dense_lanes;
+  for (int s = 0; s < rows; ++s, rd += pitch_d, rs1 += pitch1) {
+#pragma GCC unroll 4
+    for (int i = 0; i < lanes; i += kVpuWidth) {
+      store_lanes(rd + i, Op(load_lanes(rs1 + i), b));
     }
   }
 }
@@ -43,6 +80,8 @@ void ternary(const VpuOpArgs& args) {
   const uint32_t* rs1 = args.rs1;
   const uint32_t* rs2 = args.rs2;
   const uint32_t* rs3 = args.rs3;
+  const int64_t pitch_d = args.pitch_d, pitch1 = args.pitch1, pitch2 = args.pitch2,
+                pitch3 = args.pitch3;
   const int rows = args.dense_rows;
   const int lanes = args.dense_lanes;
   for (int s = 0; s < rows; ++s) {
@@ -50,10 +89,10 @@ void ternary(const VpuOpArgs& args) {
     for (int i = 0; i < lanes; i += kVpuWidth) {
       store_lanes(rd + i, Op(load_lanes(rs1 + i), load_lanes(rs2 + i), load_lanes(rs3 + i)));
     }
-    rd += kRowWords;
-    rs1 += kRowWords;
-    rs2 += kRowWords;
-    rs3 += kRowWords;
+    rd += pitch_d;
+    rs1 += pitch1;
+    rs2 += pitch2;
+    rs3 += pitch3;
   }
 }
 
@@ -111,6 +150,24 @@ void op_cmp_u(const VpuOpArgs& args) {
   static constexpr VpuOpFn kByOrder[] = {binary<compare_u<0>>, binary<compare_u<1>>,
                                          binary<compare_u<2>>, binary<compare_u<3>>,
                                          binary<compare_u<4>>, binary<compare_u<5>>};
+  kByOrder[args.imm](args);
+}
+void splat_cmp_f(const VpuOpArgs& args) {
+  static constexpr VpuOpFn kByOrder[] = {binary_splat2<compare_f<0>>, binary_splat2<compare_f<1>>,
+                                         binary_splat2<compare_f<2>>, binary_splat2<compare_f<3>>,
+                                         binary_splat2<compare_f<4>>, binary_splat2<compare_f<5>>};
+  kByOrder[args.imm](args);
+}
+void splat_cmp_s(const VpuOpArgs& args) {
+  static constexpr VpuOpFn kByOrder[] = {binary_splat2<compare_s<0>>, binary_splat2<compare_s<1>>,
+                                         binary_splat2<compare_s<2>>, binary_splat2<compare_s<3>>,
+                                         binary_splat2<compare_s<4>>, binary_splat2<compare_s<5>>};
+  kByOrder[args.imm](args);
+}
+void splat_cmp_u(const VpuOpArgs& args) {
+  static constexpr VpuOpFn kByOrder[] = {binary_splat2<compare_u<0>>, binary_splat2<compare_u<1>>,
+                                         binary_splat2<compare_u<2>>, binary_splat2<compare_u<3>>,
+                                         binary_splat2<compare_u<4>>, binary_splat2<compare_u<5>>};
   kByOrder[args.imm](args);
 }
 
@@ -316,6 +373,48 @@ constexpr VpuOpFn kFunctions[] = {
 constexpr size_t kFunctionCount = sizeof kFunctions / sizeof kFunctions[0];
 static_assert(kFunctionCount == static_cast<size_t>(spec::VpuOp::kPowU) + 1);
 static_assert(kFunctionCount == sizeof spec::kVpuOps / sizeof spec::kVpuOps[0] + 1);
+
+// Operations with a constant operand that is worth a function of its own: cheap ones, whose time is
+// that of their loads and stores.
+struct SplatTables {
+  VpuOpFn first[kFunctionCount];
+  VpuOpFn second[kFunctionCount];
+};
+
+template <U (*Op)(U, U)>
+constexpr void add_splat(SplatTables& tables, spec::VpuOp op) {
+  tables.first[static_cast<size_t>(op)] = binary_splat1<Op>;
+  tables.second[static_cast<size_t>(op)] = binary_splat2<Op>;
+}
+
+constexpr SplatTables splat_tables() {
+  using spec::VpuOp;
+  SplatTables tables{};
+  add_splat<add_f>(tables, VpuOp::kAddF);
+  add_splat<sub_f>(tables, VpuOp::kSubF);
+  add_splat<mul_f>(tables, VpuOp::kMulF);
+  add_splat<min_f>(tables, VpuOp::kMinF);
+  add_splat<max_f>(tables, VpuOp::kMaxF);
+  add_splat<div_f>(tables, VpuOp::kDivF);
+  add_splat<add_i>(tables, VpuOp::kAddI);
+  add_splat<sub_i>(tables, VpuOp::kSubI);
+  add_splat<mul_i>(tables, VpuOp::kMulI);
+  add_splat<and_i>(tables, VpuOp::kAnd);
+  add_splat<or_i>(tables, VpuOp::kOr);
+  add_splat<xor_i>(tables, VpuOp::kXor);
+  add_splat<shl>(tables, VpuOp::kShl);
+  add_splat<shr>(tables, VpuOp::kShr);
+  add_splat<sar>(tables, VpuOp::kSar);
+  add_splat<min_s>(tables, VpuOp::kMinS);
+  add_splat<max_s>(tables, VpuOp::kMaxS);
+  add_splat<min_u>(tables, VpuOp::kMinU);
+  add_splat<max_u>(tables, VpuOp::kMaxU);
+  tables.second[static_cast<size_t>(VpuOp::kCmpF)] = splat_cmp_f;
+  tables.second[static_cast<size_t>(VpuOp::kCmpS)] = splat_cmp_s;
+  tables.second[static_cast<size_t>(VpuOp::kCmpU)] = splat_cmp_u;
+  return tables;
+}
+constexpr SplatTables kSplats = splat_tables();
 
 }  // namespace
 }  // namespace tpu::model

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <vector>
 
 #include "arith/flush_mode.hpp"
 #include "vpu/vpu_kernel.hpp"
 #include "vpu/vpu_ops.hpp"
+#include "vpu/vpu_steps.hpp"
 
 namespace tpu::model {
 namespace {
@@ -19,19 +19,10 @@ using spec::VpuOp;
 
 constexpr int kGranule = 16;  // words of the widest vector
 
-// An instruction as the runner executes it.
-struct Step {
-  VpuInsn insn;
-  VpuOpFn function;
-  bool writes = false;    // a register
-  bool operand = false;   // has an address or an index
-  bool in_place = false;  // a load whose register may be the memory itself for a full block
-};
-
 // Of a thread.
 struct alignas(64) RegisterFile {
   std::array<std::array<uint32_t, kVpuBlock>, kVpuRegisters> words;
-  std::vector<Step> steps;
+  VpuSteps steps;
 };
 
 RegisterFile& register_file() {
@@ -40,16 +31,6 @@ RegisterFile& register_file() {
 }
 
 bool is_op(const VpuInsn& insn, VpuOp op) { return static_cast<VpuOp>(insn.op) == op; }
-
-bool is_constant(const VpuInsn& insn) {
-  return is_op(insn, VpuOp::kImm) || is_op(insn, VpuOp::kScalar);
-}
-
-bool reads(const VpuInsn& insn, uint8_t number) {
-  const VpuForm form = vpu_form(static_cast<VpuOp>(insn.op));
-  return (form.rs1 && insn.rs1 == number) || (form.rs2 && insn.rs2 == number) ||
-         (form.rs3 && (insn.imm & 0xffu) == number);
-}
 
 int round_up(int lanes) { return (lanes + kGranule - 1) / kGranule * kGranule; }
 
@@ -65,10 +46,12 @@ class VpuRunner {
     sees_cols_ = program.has_op(VpuOp::kLred) || (kernel.flat_ && program.has_op(VpuOp::kSred));
     max_rows_ = kernel.flat_ ? 1 : (sees_rows_ ? kVpuSublanes : clip(kernel.rows_, kVpuSublanes));
     max_lanes_ = sees_cols_ ? block_cols : clip(kernel.cols_, block_cols);
-    for (size_t i = 0; i < reg_.size(); ++i) {
-      reg_[i] = file_.words[i].data();
+    reg_.fill({nullptr, kVpuLanes});
+    for (size_t i = 0; i < file_.words.size(); ++i) {
+      reg_[i].words = file_.words[i].data();
     }
-    make_steps(program);
+    make_sections(program);
+    file_.steps.make(kernel, table_, max_rows_);
   }
 
   // Iterations [begin, end) of `loop`; the loops around it run once.
@@ -99,84 +82,24 @@ class VpuRunner {
 
  private:
   struct SectionInfo {
-    size_t first = 0;  // of its steps
-    size_t count = 0;
     bool clip_rows = false;
     bool clip_lanes = false;
   };
+  // Where a register is: in the file, or memory itself.
+  struct Place {
+    uint32_t* words = nullptr;
+    int64_t pitch = 0;  // words from row to row
+  };
 
-  void make_steps(const VpuProgram& program) {
-    std::array<int, kVpuRegisters> writers{};
-    for (int s = 0; s < kVpuSections; ++s) {
-      for (const VpuInsn& insn : program.section(s)) {
-        writers[insn.rd] += vpu_form(static_cast<VpuOp>(insn.op)).rd ? 1 : 0;
-      }
-    }
-    footprints_ = kernel_.footprints();
-    file_.steps.clear();
+  void make_sections(const VpuProgram& program) {
     for (int s = 0; s < kVpuSections; ++s) {
       SectionInfo& info = sections_[static_cast<size_t>(s)];
-      const std::span<const VpuInsn> insns = program.section(s);
       const bool local = program.section_is_local(s);
       const bool lred = program.section_has_op(s, VpuOp::kLred);
       const bool sred = program.section_has_op(s, VpuOp::kSred);
       info.clip_rows = local && !sred;
       info.clip_lanes = local && !lred && !(kernel_.flat_ && sred);
-      info.first = file_.steps.size();
-      for (size_t i = 0; i < insns.size(); ++i) {
-        const VpuInsn& insn = insns[i];
-        if (is_constant(insn) && writers[insn.rd] == 1) {
-          constants_.push_back(insn);  // the same in every block
-          continue;
-        }
-        file_.steps.push_back({.insn = insn,
-                               .function = table_.functions[insn.op],
-                               .writes = vpu_form(static_cast<VpuOp>(insn.op)).rd,
-                               .operand = vpu_form(static_cast<VpuOp>(insn.op)).access,
-                               .in_place = local && can_stay(insns, i)});
-      }
-      info.count = file_.steps.size() - info.first;
     }
-  }
-
-  // True when the register that insns[at] loads may be the memory itself until it is written again:
-  // whole words in order, and no store that could change them while they are read.
-  bool can_stay(std::span<const VpuInsn> insns, size_t at) const {
-    const VpuInsn& load = insns[at];
-    if (!is_op(load, VpuOp::kLoad)) {
-      return false;
-    }
-    const VpuKernel::Operand& from = kernel_.operands_[load.imm];
-    const bool dense =
-        from.lane == 4 && (kernel_.flat_ || max_rows_ == 1 || from.sub == kVpuLanes * int64_t{4});
-    if (!dense || vpu_element_bytes(from.type) != 4) {
-      return false;
-    }
-    size_t last = at;  // last reader
-    for (size_t i = at + 1; i < insns.size(); ++i) {
-      last = reads(insns[i], load.rd) ? i : last;
-      if (vpu_form(static_cast<VpuOp>(insns[i].op)).rd && insns[i].rd == load.rd) {
-        break;
-      }
-    }
-    for (size_t i = at + 1; i <= last; ++i) {
-      if (is_op(insns[i], VpuOp::kStore) && overlap(load.imm, insns[i].imm)) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  bool overlap(uint32_t a, uint32_t b) const {
-    for (const VpuFootprint& x : footprints_) {
-      for (const VpuFootprint& y : footprints_) {
-        if (x.access == static_cast<int>(a) && y.access == static_cast<int>(b) && x.begin < y.end &&
-            y.begin < x.end) {
-          return true;
-        }
-      }
-    }
-    return false;
   }
 
   void set_constants() {
@@ -184,8 +107,9 @@ class VpuRunner {
     args.flat = kernel_.flat_;
     args.rows = args.dense_rows = 1;
     args.lanes = args.dense_lanes = kVpuBlock;
-    for (const VpuInsn& insn : constants_) {
-      args.rd = reg_[insn.rd];
+    args.pitch_d = kVpuLanes;
+    for (const VpuInsn& insn : file_.steps.constants()) {
+      args.rd = reg_[insn.rd].words;
       args.imm = is_op(insn, VpuOp::kScalar) ? kernel_.scalars_[insn.imm] : insn.imm;
       table_.functions[insn.op](args);
     }
@@ -202,7 +126,8 @@ class VpuRunner {
 
   void section(VpuSection which) {
     const SectionInfo& info = sections_[static_cast<size_t>(which)];
-    if (info.count == 0) {
+    const std::span<const VpuStep> steps = file_.steps.of(which);
+    if (steps.empty()) {
       return;
     }
     const int depth = kVpuSectionDepth[static_cast<size_t>(which)];
@@ -215,44 +140,69 @@ class VpuRunner {
     args.valid_lanes = clip(kernel_.cols_ - col, block_cols);
     args.rows = info.clip_rows ? std::min(max_rows_, args.valid_rows) : max_rows_;
     args.lanes = round_up(info.clip_lanes ? std::min(max_lanes_, args.valid_lanes) : max_lanes_);
-    const bool joined = args.lanes == kVpuLanes;
-    args.dense_rows = joined ? 1 : args.rows;
-    args.dense_lanes = joined ? args.rows * args.lanes : args.lanes;
     const bool full = args.valid_rows >= args.rows && args.valid_lanes == args.lanes;
-    const Step* step = file_.steps.data() + info.first;
-    for (size_t i = 0; i < info.count; ++i, ++step) {
-      execute(*step, depth, full, args);
+    for (const VpuStep& step : steps) {
+      execute(step, depth, full, args);
     }
   }
 
-  void execute(const Step& step, int depth, bool full, VpuOpArgs& args) {
+  void execute(const VpuStep& step, int depth, bool full, VpuOpArgs& args) {
     const VpuInsn& insn = step.insn;
-    args.rs1 = reg_[insn.rs1 % kVpuRegisters];
-    args.rs2 = reg_[insn.rs2 % kVpuRegisters];
-    args.rs3 = reg_[insn.imm % kVpuRegisters];
+    if (step.done && full) {
+      return;
+    }
     args.imm = insn.imm;
     if (step.operand) {
       set_operand(kernel_.operands_[insn.imm], insn, depth, args);
       if (step.in_place && full) {
-        reg_[insn.rd] = reinterpret_cast<uint32_t*>(args.address);
+        reg_[insn.rd] = memory(kernel_.operands_[insn.imm], depth);
         return;
       }
     } else if (is_op(insn, VpuOp::kScalar)) {
       args.imm = kernel_.scalars_[insn.imm];
     }
-    if (step.writes) {
-      args.rd = reg_[insn.rd] = file_.words[insn.rd].data();
+    const Place &a = reg_[step.rs1], &b = reg_[step.rs2], &c = reg_[step.rs3];
+    args.rs1 = step.splat1 >= 0 ? file_.steps.splat(step.splat1) : a.words;
+    args.rs2 = step.splat2 >= 0 ? file_.steps.splat(step.splat2) : b.words;
+    args.rs3 = c.words;
+    args.pitch1 = a.pitch;
+    args.pitch2 = b.pitch;
+    args.pitch3 = c.pitch;
+    Place result{file_.words[insn.rd % kVpuRegisters].data(), kVpuLanes};
+    if (step.target >= 0 && full) {
+      result = memory(kernel_.operands_[static_cast<size_t>(step.target)], depth);
     }
+    args.rd = result.words;
+    args.pitch_d = result.pitch;
+    // Rows that all lie one after the other are one long row.
+    const bool joined = args.lanes == kVpuLanes && a.pitch == kVpuLanes && b.pitch == kVpuLanes &&
+                        c.pitch == kVpuLanes && result.pitch == kVpuLanes;
+    args.dense_rows = joined ? 1 : args.rows;
+    args.dense_lanes = joined ? args.rows * args.lanes : args.lanes;
     step.function(args);
+    if (step.writes) {
+      reg_[insn.rd] = result;
+    }
   }
 
-  void set_operand(const VpuKernel::Operand& operand, const VpuInsn& insn, int depth,
-                   VpuOpArgs& args) const {
+  int64_t offset_of(const VpuKernel::Operand& operand, int depth) const {
     int64_t offset = operand.base;
     for (int d = 0; d < depth; ++d) {
       const auto i = static_cast<size_t>(d);
       offset += operand.loop[i] * index_[i];
     }
+    return offset;
+  }
+
+  // Words in memory as a register.
+  Place memory(const VpuKernel::Operand& operand, int depth) const {
+    return {reinterpret_cast<uint32_t*>(vmem_ + offset_of(operand, depth)),
+            kernel_.flat_ || max_rows_ == 1 ? kVpuLanes : operand.sub / 4};
+  }
+
+  void set_operand(const VpuKernel::Operand& operand, const VpuInsn& insn, int depth,
+                   VpuOpArgs& args) const {
+    const int64_t offset = offset_of(operand, depth);
     args.sub = operand.sub;
     args.lane = operand.lane;
     if (static_cast<VpuOp>(insn.op) == VpuOp::kIndex) {
@@ -270,9 +220,7 @@ class VpuRunner {
   RegisterFile& file_;
   bool sees_rows_ = false;  // some instruction reads across masked sublanes
   bool sees_cols_ = false;
-  std::array<uint32_t*, kVpuRegisters> reg_{};  // where each register is: file or memory
-  std::vector<VpuFootprint> footprints_;
-  std::vector<VpuInsn> constants_;
+  std::array<Place, kVpuRegisters + 1> reg_{};  // the last one stands for none
   int max_rows_ = 0;
   int max_lanes_ = 0;
   std::array<SectionInfo, kVpuSections> sections_{};

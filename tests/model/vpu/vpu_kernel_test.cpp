@@ -101,6 +101,34 @@ TEST(VpuKernel, RegistersKeepWhatWasLoaded) {
   }
 }
 
+// A register keeps what was stored from it when that memory, or some words beside it, is written
+// again before the register is read for the last time.
+TEST(VpuKernel, RegistersKeepWhatWasStored) {
+  for (const uint32_t elements : {1024u, 2048u, 3000u}) {
+    for (const int64_t shift : {-4, 0, 4, 128}) {
+      KernelBuilder b;
+      b.flat(elements);
+      const uint32_t in = b.vector(0x40000, Elem::kI32);
+      const uint32_t first = b.vector(4096, Elem::kI32);
+      const uint32_t second = b.vector(4096 + shift, Elem::kI32);
+      const uint32_t sum = b.vector(0x20000, Elem::kI32);
+      b.add(Section::kBody, VpuOp::kLoad, 0, 0, 0, in);
+      b.add(Section::kBody, VpuOp::kNegI, 1, 0);
+      b.add(Section::kBody, VpuOp::kStore, 0, 1, 0, first);
+      b.add(Section::kBody, VpuOp::kAbsI, 2, 0);
+      b.add(Section::kBody, VpuOp::kAddI, 3, 1, 2);
+      b.add(Section::kBody, VpuOp::kStore, 0, 2, 0, second);
+      b.add(Section::kBody, VpuOp::kStore, 0, 3, 0, sum);
+      std::vector<uint8_t> vmem = matrix_memory(0x40000 / 4 + 4096, 1);
+      std::vector<uint8_t> expected = vmem;
+      run(b, vmem);
+      const VpuProgram program = b.program();
+      b.machine(program, expected.data()).run();
+      EXPECT_TRUE(vmem == expected) << elements << " elements, shift " << shift;
+    }
+  }
+}
+
 TEST(VpuKernel, StoreModesWriteTheirLanesOnly) {
   for (uint32_t mode = 0; mode < spec::kVpuStoreModeCount; ++mode) {
     KernelBuilder b;

@@ -16,14 +16,22 @@ constexpr int kRegistersUsed = 7;
 
 class Generator {
  public:
-  explicit Generator(uint64_t seed) : random_(seed) {}
+  // `crowded`: operands of whole words that lie over each other, a few words apart or at one place.
+  explicit Generator(uint64_t seed, bool crowded = false) : random_(seed), crowded_(crowded) {}
 
   KernelBuilder make() {
     make_shape();
-    make_accesses();
+    if (crowded_) {
+      make_whole_blocks();
+      make_crowded_accesses();
+    } else {
+      make_accesses();
+    }
     for (int s = 0; s < kVpuSections; ++s) {
-      const bool wanted = s == static_cast<int>(Section::kBody) || random_.below(3) == 0;
-      const uint32_t count = wanted ? 1 + random_.below(6) : 0;
+      // Registers of a crowded kernel stay inside its body.
+      const bool wanted =
+          s == static_cast<int>(Section::kBody) || (!crowded_ && random_.below(3) == 0);
+      const uint32_t count = wanted ? 1 + random_.below(crowded_ ? 12 : 6) : 0;
       for (uint32_t i = 0; i < count; ++i) {
         make_insn(static_cast<Section>(s));
       }
@@ -75,6 +83,37 @@ class Generator {
     index_ = b_.access(random_.next(), Elem::kI32, {1000, 100, 10, 1}, 77, 3, spec::Space::kNone);
   }
 
+  void make_whole_blocks() {
+    if (b_.command.head.flags != 0) {
+      b_.flat(1024 * (1 + random_.below(2)) + (random_.below(4) == 0 ? 100 : 0));
+    } else {
+      b_.command.loops = {1, 1, 1, 1};
+      b_.shape(8 * (1 + random_.below(2)), 128 * (1 + random_.below(2)), 2, 3);
+    }
+  }
+
+  void make_crowded_accesses() {
+    static constexpr std::array<int64_t, 8> kShifts = {0, 0, 0, 4, -4, 512, -512, 4096};
+    static constexpr std::array kPitches = {512, 512, 1024, 516, 0, 4, -512};
+    const bool flat = b_.command.head.flags != 0;
+    for (int i = 0; i < 6; ++i) {
+      const int64_t base =
+          0x40000 + kShifts[random_.below(kShifts.size())] + (random_.below(3) == 0 ? 0x20000 : 0);
+      const Elem type = random_.below(8) == 0 ? Elem::kUi16 : Elem::kI32;
+      if (flat || random_.below(4) == 0) {
+        flat ? b_.vector(base, type) : b_.matrix(base, type);
+        continue;
+      }
+      const int32_t pitch = kPitches[random_.below(kPitches.size())];
+      std::array<int32_t, 4> loop{};
+      for (auto& stride : loop) {
+        stride = random_.below(2) == 0 ? 512 : 4096;
+      }
+      b_.access(base, type, loop, pitch, vpu_element_bytes(static_cast<uint8_t>(type)));
+    }
+    index_ = b_.access(random_.next(), Elem::kI32, {1000, 100, 10, 1}, 77, 3, spec::Space::kNone);
+  }
+
   int source() { return defined_[random_.below(static_cast<uint32_t>(defined_.size()))]; }
 
   void make_insn(Section section) {
@@ -114,6 +153,7 @@ class Generator {
   }
 
   Random random_;
+  const bool crowded_;
   KernelBuilder b_;
   std::vector<int> defined_;
   uint32_t index_ = 0;
@@ -136,21 +176,24 @@ void run_in_parts(const VpuKernel& kernel, uint8_t* vmem, VpuSimd simd) {
   }
 }
 
-TEST(VpuRandom, KernelsEqualReferenceOnAllWidths) {
+// Legal kernels and those that can be cut, of `seeds`.
+struct Seen {
+  int legal = 0, split = 0;
+};
+
+void compare_with_reference(bool crowded, uint64_t seeds, Seen& seen) {
   const char* chosen = std::getenv("TPU_TEST_SEED");
   const uint64_t first = chosen != nullptr ? std::strtoull(chosen, nullptr, 10) : 1;
-  const uint64_t seeds = chosen != nullptr ? 1 : 1500;
-  int legal = 0;
-  int split = 0;
+  seeds = chosen != nullptr ? 1 : seeds;
   const std::vector<uint8_t> start = start_memory(99);
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
-    const KernelBuilder b = Generator(seed).make();
+    const KernelBuilder b = Generator(seed, crowded).make();
     const VpuProgram program = b.program();
     const VpuKernel kernel = b.kernel(program);
     if (!kernel.check(kMemory).empty()) {
       continue;
     }
-    ++legal;
+    ++seen.legal;
     std::vector<uint8_t> expected = start;
     b.machine(program, expected.data()).run();
     for (const test::LaneCode& code : test::lane_codes()) {
@@ -161,16 +204,29 @@ TEST(VpuRandom, KernelsEqualReferenceOnAllWidths) {
           << std::ranges::mismatch(vmem, expected).in1 - vmem.begin();
     }
     if (kernel.can_split() && kernel.split_count() > 1) {
-      ++split;
+      ++seen.split;
       std::vector<uint8_t> vmem = start;
       run_in_parts(kernel, vmem.data(), vpu_best_simd());
       ASSERT_TRUE(vmem == expected) << "in parts, TPU_TEST_SEED=" << seed;
     }
   }
-  if (chosen == nullptr) {
-    EXPECT_GT(legal, 1000);
-    EXPECT_GT(split, 20);
+  if (chosen != nullptr) {
+    seen = {1 << 20, 1 << 20};
   }
+}
+
+TEST(VpuRandom, KernelsEqualReferenceOnAllWidths) {
+  Seen seen;
+  compare_with_reference(false, 1500, seen);
+  EXPECT_GT(seen.legal, 1000);
+  EXPECT_GT(seen.split, 20);
+}
+
+// Registers that are memory must not see what the kernel stores there.
+TEST(VpuRandom, OperandsOverEachOther) {
+  Seen seen;
+  compare_with_reference(true, 2000, seen);
+  EXPECT_GT(seen.legal, 1900);
 }
 
 }  // namespace
