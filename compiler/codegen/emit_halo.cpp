@@ -34,7 +34,7 @@ void Emitter::plan_halos() {
     Halo halo{&k, pad_ranges(op), op.type().dims, row_major_strides(op.type().dims), 0};
     if (fill_value->def == nullptr || fill_value->def->kind != Kind::kConstant ||
         std::any_of(halo.ranges.begin(), halo.ranges.end(),
-                    [](const PadRange& r) { return r.step > 1 || r.n == 0; })) {
+                    [](const PadRange& r) { return r.n == 0; })) {
       continue;
     }
     const Value* base = k.reads[0];
@@ -98,7 +98,9 @@ void Emitter::load_padded(const Halo& h, int64_t first, std::vector<CopyDim> dim
       load_padded(h, first + skipped * box.src, std::move(rest), address + skipped * box.dst, id);
     };
     const bool regular = box.src > 0 && box.src % h.pitch[d] == 0 && walker[d] == dims.size();
-    if (regular && at + (box.n - 1) * (box.src / h.pitch[d]) < h.dims[d]) {
+    const int64_t step = box.src / h.pitch[d];
+    if (regular && at + (box.n - 1) * step < h.dims[d] &&
+        (step == 1 || step % h.ranges[d].step == 0)) {
       walker[d] = i;
       continue;
     }
@@ -121,6 +123,38 @@ void Emitter::load_padded(const Halo& h, int64_t first, std::vector<CopyDim> dim
   load_clipped(h, first, dims, walker, address, id);
 }
 
+namespace {
+
+// Of the `n` positions from `at` in steps of `step`: those that hold elements of the operand.
+struct Hits {
+  int64_t first = 0, n = 0, every = 1;  // positions: the first, how many, one in `every`
+  int64_t element = 0, stride = 1;      // of the operand
+};
+
+Hits hits_of(const PadRange& r, int64_t at, int64_t n, int64_t step) {
+  Hits h;
+  if (step == 1) {
+    h.every = r.step;
+    const int64_t i = std::clamp<int64_t>(ceil_div(at - r.at, r.step), 0, r.n);
+    const int64_t end = std::clamp<int64_t>(ceil_div(at + n - r.at, r.step), i, r.n);
+    h.n = end - i;
+    h.first = r.at + i * r.step - at;
+    h.element = r.first + i;
+    return h;
+  }
+  h.stride = step / r.step;
+  if ((at - r.at) % r.step != 0) {
+    return h;  // between them
+  }
+  const int64_t i = (at - r.at) / r.step;  // at position 0; may be negative
+  h.first = std::clamp<int64_t>(ceil_div(-i, h.stride), 0, n);
+  h.n = std::clamp<int64_t>(ceil_div(r.n - i, h.stride), h.first, n) - h.first;
+  h.element = r.first + i + h.first * h.stride;
+  return h;
+}
+
+}  // namespace
+
 // `walker[d]`: which of the box's dims walks through dim d of the padded value; none: one element.
 void Emitter::load_clipped(const Halo& h, int64_t first, const std::vector<CopyDim>& dims,
                            const std::vector<size_t>& walker, int64_t address, uint32_t id) {
@@ -134,22 +168,23 @@ void Emitter::load_clipped(const Halo& h, int64_t first, const std::vector<CopyD
     const bool walks = walker[d] < dims.size();
     const int64_t n = walks ? dims[walker[d]].n : 1, dst = walks ? dims[walker[d]].dst : 0,
                   step = walks ? dims[walker[d]].src / h.pitch[d] : 1;
-    const PadRange& r = h.ranges[d];
-    const int64_t at = first / h.pitch[d] % h.dims[d];
-    const int64_t lo = std::clamp<int64_t>(ceil_div(r.at - at, step), 0, n);
-    const int64_t hi = std::clamp<int64_t>(ceil_div(r.at + r.n - at, step), lo, n);
-    empty = empty || lo == hi;
+    const Hits hits = hits_of(h.ranges[d], first / h.pitch[d] % h.dims[d], n, step);
+    empty = empty || hits.n == 0;
     box.push_back({n, 0, dst});
-    ranges.push_back({0, hi - lo, lo, 1});
-    inside.push_back({hi - lo, step * k.source.stride[d] * bytes, dst});
-    source += (r.first + at + lo * step - r.at) * k.source.stride[d];
-    skipped += lo * dst;
+    ranges.push_back({0, hits.n, hits.first, hits.every});
+    inside.push_back({hits.n, hits.stride * k.source.stride[d] * bytes, dst * hits.every});
+    source += hits.element * k.source.stride[d];
+    skipped += hits.first * dst;
+  }
+  if (empty || std::any_of(ranges.begin(), ranges.end(),
+                           [](const PadRange& r) { return r.n > 1 && r.step > 1; })) {
+    fill_box(vmem_addr(address), bytes, box, h.pattern, id);
+  } else {
+    fill_outside(vmem_addr(address), bytes, box, ranges, h.pattern, id);
   }
   if (empty) {
-    fill_box(vmem_addr(address), bytes, box, h.pattern, id);
     return;
   }
-  fill_outside(vmem_addr(address), bytes, box, ranges, h.pattern, id);
   copy(where(buffer(k.reads[0]), source * bytes), vmem_addr(address + skipped), bytes, inside, id);
 }
 
