@@ -38,7 +38,8 @@ void check_cores(const Module& module, const spec::BoardParams& board) {
   if (module.num_cores != 1 && module.num_cores != spec::core_count(board)) {
     throw Error("the program runs on " + std::to_string(module.num_cores) + " cores; board " +
                 board.board.name + " runs programs of 1 or " +
-                std::to_string(spec::core_count(board)));
+                std::to_string(spec::core_count(board)) +
+                " cores; use a mesh of one of these sizes");
   }
 }
 

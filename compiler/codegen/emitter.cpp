@@ -126,9 +126,10 @@ void Emitter::too_large(const Kernel& k) const {
   for (const Value* v : k.writes) {
     text += ' ' + to_string(v->type);
   }
-  throw KernelTooLarge(Error(text, op == nullptr ? "" : std::string(kind_name(op->kind)),
-                             op == nullptr ? nullptr : op->loc),
-                       k.order);
+  text += "; make its arrays smaller, or work on them in parts (jax.lax.map)";
+  throw KernelTooLarge(
+      Error(text, op == nullptr ? "" : source_name(op->kind), op == nullptr ? nullptr : op->loc),
+      k.order);
 }
 
 }  // namespace tpu::compiler

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "import/advice.hpp"
 #include "import/codes.hpp"
 
 namespace tpu::compiler::frontend {
@@ -305,10 +306,11 @@ Type OpReader::type(uint32_t i) const {
       t.dialect == Dialect::kBuiltin && (t.code == bt::kTensor || t.code == bt::kTensorEncoding);
   if (!vhlo_tensor && !builtin_tensor) {
     if (t.dialect == Dialect::kVhlo && t.code == vt::kToken) {
-      fail("tokens (ordered effects, host callbacks) are not supported");
+      fail("tokens (ordered effects, host callbacks) are not supported" +
+           advice_for_op("create_token"));
     }
     if (t.dialect == Dialect::kVhlo && t.code == vt::kTuple) {
-      fail("tuples are not supported");
+      fail("tuples are not supported" + advice_for_op("tuple"));
     }
     fail("only tensors of static shape are supported");
   }

@@ -1,6 +1,7 @@
 // Raw VHLO ops to graph ops: functions, regions and single ops. See normaliser.hpp.
 #include "import/normalise.hpp"
 
+#include "import/advice.hpp"
 #include "import/normaliser.hpp"
 
 namespace tpu::compiler::frontend {
@@ -178,7 +179,7 @@ void Normaliser::convert_vhlo(const OpReader& reader, Region& to) {
   }
   const auto kind = kind_from_name(name);
   if (!kind) {
-    reader.fail("this op is not supported");
+    reader.fail("this op is not supported" + advice_for_op(name));
   }
   if (called_function(op) != nullptr && contains_manual(*called_function(op))) {
     reader.fail(kShardMapInControl);
@@ -197,7 +198,9 @@ void Normaliser::convert_vhlo(const OpReader& reader, Region& to) {
   Op* out = to.append(*kind, operands(reader), std::move(types),
                       convert_attrs(*kind, reader, cores_), reader.loc());
   if (*kind == Kind::kCustomCall) {
-    reader.fail("custom_call target '" + out->as<CustomCallAttrs>().target + "' is not supported");
+    const std::string& target = out->as<CustomCallAttrs>().target;
+    reader.fail("custom_call target '" + target + "' is not supported" +
+                advice_for_custom_call(target));
   }
   if (*kind == Kind::kComposite || *kind == Kind::kCall) {
     convert_regions_of_call(reader);
@@ -219,7 +222,7 @@ const Op& Normaliser::core_number(const OpReader& reader, Kind kind, const Type&
 
 void Normaliser::convert_regions_of_call(const OpReader& reader) const {
   if (!reader.raw().regions.empty()) {
-    reader.fail("composites with regions are not supported");
+    reader.fail("composites with regions are not supported; export the program without them");
   }
 }
 

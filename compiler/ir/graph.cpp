@@ -16,6 +16,20 @@ constexpr std::array kKindNames = {
 
 std::string_view kind_name(Kind kind) { return kKindNames.at(static_cast<size_t>(kind)); }
 
+std::string source_name(Kind kind) {
+  switch (kind) {
+    case Kind::kErf:
+      return "chlo.erf";
+    case Kind::kIndexedRead:
+      return "stablehlo.gather";
+    case Kind::kIndexedWrite:
+    case Kind::kIndexedCombine:
+      return "stablehlo.scatter";
+    default:
+      return "stablehlo." + std::string(kind_name(kind));
+  }
+}
+
 std::optional<Kind> kind_from_name(std::string_view name) {
   for (size_t i = 0; i < kKindNames.size(); ++i) {
     if (kKindNames[i] == name) {

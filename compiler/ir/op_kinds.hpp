@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace tpu::compiler {
@@ -122,6 +123,7 @@ enum class Kind : uint8_t {
 };
 
 std::string_view kind_name(Kind kind);
+std::string source_name(Kind kind);  // for messages: the StableHLO op that a kind comes from
 std::optional<Kind> kind_from_name(std::string_view name);
 bool is_elementwise(Kind kind);  // result element i depends on element i of the operands alone
 bool is_collective(Kind kind);

@@ -1,0 +1,83 @@
+// See advice.hpp.
+#include "import/advice.hpp"
+
+#include <array>
+#include <utility>
+
+namespace tpu::compiler::frontend {
+namespace {
+
+constexpr std::string_view kOnHost = "compute it on the host and pass the result as an argument";
+constexpr std::string_view kNoHostInside =
+    "a program cannot talk to the host while it runs: pass arguments and return results";
+constexpr std::string_view kFixedSizes = "export the program for fixed sizes";
+constexpr std::string_view kComplex =
+    "complex numbers are not supported: use two float32 arrays for the real and imaginary part";
+
+struct Advice {
+  std::string_view name;  // of an op, or the start of a custom call's target
+  std::string_view text;
+};
+
+constexpr std::array kOps = std::to_array<Advice>({
+    {"cholesky", kOnHost},
+    {"complex", kComplex},
+    {"create_token", kNoHostInside},
+    {"after_all", kNoHostInside},
+    {"infeed", kNoHostInside},
+    {"outfeed", kNoHostInside},
+    {"recv", kNoHostInside},
+    {"send", kNoHostInside},
+    {"dynamic_broadcast_in_dim", kFixedSizes},
+    {"dynamic_conv", kFixedSizes},
+    {"dynamic_gather", kFixedSizes},
+    {"dynamic_iota", kFixedSizes},
+    {"dynamic_pad", kFixedSizes},
+    {"dynamic_reshape", kFixedSizes},
+    {"real_dynamic_slice", kFixedSizes},
+    {"get_dimension_size", kFixedSizes},
+    {"set_dimension_size", kFixedSizes},
+    {"einsum", "use dot_general (jax.numpy.einsum makes it)"},
+    {"unary_einsum", "use reduce and transpose (jax.numpy.einsum makes them)"},
+    {"fft", kOnHost},
+    {"get_tuple_element", "return several results instead of a tuple"},
+    {"tuple", "return several results instead of a tuple"},
+    {"imag", kComplex},
+    {"real", kComplex},
+    {"torch_index_select", "use gather (jax.numpy.take makes it)"},
+    {"triangular_solve", kOnHost},
+    {"uniform_dequantize", "use integer types and multiply by the scale"},
+    {"uniform_quantize", "use integer types and multiply by the scale"},
+});
+
+constexpr std::array kTargets = std::to_array<Advice>({
+    {"ApproxTopK", "use jax.lax.top_k"},
+    {"lapack_", kOnHost},
+    {"blas_", kOnHost},
+    {"xla_python_", kNoHostInside},
+    {"xla_ffi_python_", kNoHostInside},
+    {"tpu_custom_call", "write the kernel with jax.numpy operations"},
+    {"__gpu$xla.gpu.triton", "write the kernel with jax.numpy operations"},
+});
+
+}  // namespace
+
+std::string advice_for_op(std::string_view op) {
+  for (const Advice& a : kOps) {
+    if (a.name == op) {
+      return "; " + std::string(a.text);
+    }
+  }
+  return "; rewrite it with supported operations, or " + std::string(kOnHost);
+}
+
+std::string advice_for_custom_call(std::string_view target) {
+  for (const Advice& a : kTargets) {
+    if (target.starts_with(a.name)) {
+      return "; " + std::string(a.text);
+    }
+  }
+  return "; use operations of jax.numpy and jax.lax, or " + std::string(kOnHost);
+}
+
+}  // namespace tpu::compiler::frontend
