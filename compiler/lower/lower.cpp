@@ -1,6 +1,8 @@
 // Dispatch of the pass `lower`: see lower.hpp.
 #include "lower/lower.hpp"
 
+#include <algorithm>
+
 #include "lower/lower_wide.hpp"
 #include "passes/simplify.hpp"
 #include "passes/unroll.hpp"
@@ -51,6 +53,24 @@ std::vector<Value*> lower_op(Op& op, Rewriter& rw) {
   }
 }
 
+bool is_wide(const Value* v) { return v->type.elem == Elem::kI64 || v->type.elem == Elem::kU64; }
+
+// Contractions and windows of 64-bit integers become elementwise ops and sums first: those have
+// halves.
+std::vector<Value*> lower_wide_op(Op& op, Rewriter& rw) {
+  const bool wide = std::any_of(op.operands.begin(), op.operands.end(), is_wide) ||
+                    (!op.results.empty() && is_wide(op.result(0)));
+  switch (op.kind) {
+    case Kind::kConvolution:
+    case Kind::kDotGeneral:
+    case Kind::kMap:
+    case Kind::kSelectAndScatter:
+      return wide ? lower_op(op, rw) : std::vector<Value*>{};
+    default:
+      return {};
+  }
+}
+
 }  // namespace
 
 bool lower(Module& module) {
@@ -74,6 +94,11 @@ const std::vector<Pass>& compile_passes() {
                    }});
     all.push_back({"split_wide", [](Module& m) {
                      Rewriter().run(m.main->body, lowering::random);
+                     for (int round = 0; round < kMaxRounds; ++round) {
+                       if (!Rewriter().run(m.main->body, lower_wide_op)) {
+                         break;
+                       }
+                     }
                      if (split_wide(m)) {
                        simplify(m);
                      }

@@ -338,6 +338,8 @@ class Splitter {
         return math_.divide(x, y, is_signed);
       case Kind::kRemainder:
         return math_.remainder(x, y, is_signed);
+      case Kind::kPower:
+        return math_.power(x, y, is_signed);
       case Kind::kMaximum:
       case Kind::kMinimum:
         return math_.extreme(op.kind, x, y, is_signed);

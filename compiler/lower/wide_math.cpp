@@ -1,6 +1,8 @@
 // 64-bit arithmetic on halves: see wide_math.hpp. Halves that are known to be zero make nothing.
 #include "lower/wide_math.hpp"
 
+#include <bit>
+
 namespace tpu::compiler {
 
 namespace {
@@ -22,6 +24,18 @@ int64_t constant_amount(const Wide& n) {
     return -1;
   }
   return hi->as_int(0) != 0 || lo->as_int(0) > 64 ? 64 : lo->as_int(0);
+}
+
+// How many low bits of an exponent may be set.
+int exponent_bits(const Wide& n) {
+  const Dense* lo = constant_of(n.lo);
+  const Dense* hi = constant_of(n.hi);
+  if (lo == nullptr || hi == nullptr || !(lo->splat || lo->type.count() == 1) ||
+      !(hi->splat || hi->type.count() == 1)) {
+    return is_zero(n.hi) ? 32 : 64;
+  }
+  const auto word = [](const Dense* d) { return static_cast<uint32_t>(d->as_int(0)); };
+  return static_cast<int>(std::bit_width((uint64_t{word(hi)} << 32) | word(lo)));
 }
 
 }  // namespace
@@ -73,6 +87,33 @@ Wide WideMath::multiply(const Wide& a, const Wide& b) {
     }
   }
   return {b_.mul(a.lo, b.lo), high};
+}
+
+// Squares, and a product for each bit of the exponent.
+Wide WideMath::power(const Wide& base, const Wide& exponent, bool is_signed) {
+  const Dims& dims = base.lo->type.dims;
+  const Wide one = constant(dims, 1);
+  Wide result = one;
+  Wide square = base;
+  const int bits = exponent_bits(exponent);
+  for (int bit = 0; bit < bits; ++bit) {
+    Value* word = bit < 32 ? exponent.lo : exponent.hi;
+    Value* set = b_.logical_and(word, like(word, int64_t{1} << (bit % 32)));
+    set = b_.compare(Direction::kNe, set, like(set, 0));
+    result = select(set, bit == 0 ? square : multiply(result, square), result);
+    if (bit + 1 < bits) {
+      square = multiply(square, square);
+    }
+  }
+  if (!is_signed) {
+    return result;
+  }
+  // With a negative exponent the loop has it modulo 2^64: right for 1 and -1.
+  const Wide minus_one = constant(dims, ~uint64_t{0});
+  Value* is_unit = b_.logical_or(compare(Direction::kEq, base, one, true),
+                                 compare(Direction::kEq, base, minus_one, true));
+  Value* vanishes = b_.logical_and(is_negative(exponent), b_.logical_not(is_unit));
+  return select(vanishes, constant(dims, 0), result);
 }
 
 Wide WideMath::bitwise(Kind kind, const Wide& a, const Wide& b) {

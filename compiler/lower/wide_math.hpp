@@ -22,7 +22,8 @@ class WideMath {
   Wide multiply(const Wide& a, const Wide& b);
   Wide divide(const Wide& a, const Wide& b, bool is_signed);
   Wide remainder(const Wide& a, const Wide& b, bool is_signed);
-  Wide bitwise(Kind kind, const Wide& a, const Wide& b);  // and, or, xor
+  Wide power(const Wide& base, const Wide& exponent, bool is_signed);  // wraps; see numerics.md
+  Wide bitwise(Kind kind, const Wide& a, const Wide& b);               // and, or, xor
   Wide invert(const Wide& a);
   Wide select(Value* predicate, const Wide& a, const Wide& b);
   Wide extreme(Kind kind, const Wide& a, const Wide& b, bool is_signed);  // maximum, minimum
