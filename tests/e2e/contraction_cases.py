@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from op_cases import Case, _ints, _random
+from case_runner import Case
+from op_cases import _ints, _random
 
 IMAGES = ("NHWC", "HWIO", "NHWC")
 NEAR = 3e-6  # sums in another order

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from op_cases import Case
+from case_runner import Case
 
 
 def _random(*shape: int, seed: int = 0, scale: float = 1.0) -> np.ndarray:

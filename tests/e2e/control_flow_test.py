@@ -5,13 +5,14 @@ Usage: control_flow_test.py --bin DIR [--only SUBSTRING]
 
 from __future__ import annotations
 
-import argparse
+import functools
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 
+import case_runner
 import jax_reference as reference
 
 import jax
@@ -27,11 +28,6 @@ def _sharded(function: Callable, outputs: object, *inputs: object) -> Callable:
     """A shard_map over all cores with the given input and output specs."""
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:CORES]), ("data",))
     return jax.shard_map(function, mesh=mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
-
-
-def _export(function: Callable, inputs: tuple) -> jax.export.Exported:
-    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in inputs]
-    return jax.export.export(jax.jit(function), platforms=["cpu"])(*shapes)
 
 
 def _train(w: jax.Array, x: jax.Array, y: jax.Array) -> tuple:
@@ -76,22 +72,15 @@ def eight_cores(bins: Path, folder: Path) -> str | None:
         "own_way": (_sharded(_own_way, P("data"), P("data")), (wide,), 1e-6),
     }
     for name, (function, inputs, limit) in cases.items():
-        where = folder / name
-        where.mkdir()
-        exported = _export(function, inputs)
-        failure = reference.compile_and_run(bins, where, exported, inputs, "--check")
+        failure = case_runner.against_jax(case_runner.export(function, inputs), inputs, bins, folder / name, ["--check"], True,
+                                          functools.partial(case_runner.difference, l2=limit))
         if failure:
             return f"{name}: {failure}"
-        for index, theirs in enumerate(reference.run(exported, inputs, round_dots=True)):
-            ours = np.load(where / f"{index}.npy")
-            gap = reference.relative_l2(ours, theirs)
-            if ours.shape != theirs.shape or gap > limit:
-                return f"{name}: result {index}: relative L2 {gap:.3g}, allowed {limit:.3g}"
     return None
 
 
 def _compile(bins: Path, folder: Path, function: Callable, inputs: tuple) -> subprocess.CompletedProcess:
-    (folder / "p.mlirbc").write_bytes(_export(function, inputs).mlir_module_serialized)
+    (folder / "p.mlirbc").write_bytes(case_runner.export(function, inputs).mlir_module_serialized)
     return subprocess.run([str(bins / "tpuc"), str(folder / "p.mlirbc"), "-o", str(folder / "p.tpuexe"), "-v"],
                           capture_output=True, text=True, check=False, timeout=60)
 
@@ -155,21 +144,8 @@ def timing_only(bins: Path, folder: Path) -> str | None:
     return None
 
 
-def main() -> int:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=Path, required=True)
-    parser.add_argument("--only", default="")
-    args = parser.parse_args()
-    failed = 0
-    for test in (eight_cores, refused, endless, timing_only):
-        if args.only in test.__name__:
-            with tempfile.TemporaryDirectory() as scratch:
-                problem = test(args.bin, Path(scratch))
-            failed += problem is not None
-            print(f"{test.__name__}: {problem or 'passed'}", flush=True)
-    return 1 if failed else 0
-
+TESTS = (eight_cores, refused, endless, timing_only)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(case_runner.run_all(TESTS, case_runner.parser(__doc__).parse_args(), lambda test, tools, folder: test(tools, folder),
+                                 attrgetter("__name__")))

@@ -16,12 +16,18 @@ os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax._src.interpreters import mlir as jax_mlir
+from jax._src.lib import _jax
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+
+# Element types of StableHLO that the board takes.
+DTYPES = {"f32": np.float32, "bf16": jnp.bfloat16, "i1": np.bool_, "i8": np.int8, "ui8": np.uint8, "i16": np.int16,
+          "ui16": np.uint16, "i32": np.int32, "ui32": np.uint32, "i64": np.int64, "ui64": np.uint64}
 
 
 def _round_dots(block: ir.Block) -> None:
@@ -42,16 +48,32 @@ def _round_dots(block: ir.Block) -> None:
                 _round_dots(inner)
 
 
+def _portable(module: ir.Module) -> bytes:
+    version = hlo.get_version_from_compatibility_requirement(hlo.StablehloCompatibilityRequirement.WEEK_4)
+    return _jax.mlir.serialize_portable_artifact(jax_mlir.module_to_bytecode(module), version, True)
+
+
 def with_bf16_dots(exported: jax.export.Exported) -> jax.export.Exported:
     """The same program with dot operands rounded to bf16."""
     with jax_mlir.make_ir_context(), ir.Location.unknown():
         module = ir.Module.parse(exported.mlir_module())
         _round_dots(module.body)
-        data = jax_mlir.module_to_bytecode(module)
-        version = hlo.get_version_from_compatibility_requirement(hlo.StablehloCompatibilityRequirement.WEEK_4)
-        from jax._src.lib import _jax
+        data = _portable(module)
+    return dataclasses.replace(exported, mlir_module_serialized=data)
 
-        data = _jax.mlir.serialize_portable_artifact(data, version, True)
+
+def from_text(text: str, inputs: Sequence[np.ndarray]) -> jax.export.Exported:
+    """A program of one core from a StableHLO module as text, with a function main."""
+    with jax_mlir.make_ir_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        main = next(op for op in module.body.operations if ir.StringAttr(op.attributes["sym_name"]).value == "main")
+        results = [ir.RankedTensorType(result) for result in ir.FunctionType(main.type).results]
+        shapes = [(tuple(r.shape), DTYPES[str(r.element_type)]) for r in results]
+        data = _portable(module)
+    # The frame of the artifact: a function of the same arguments and results.
+    frame = jax.jit(lambda *_: tuple(jnp.zeros(*shape) for shape in shapes), keep_unused=True)
+    types = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in inputs]
+    exported = jax.export.export(frame, platforms=["cpu"])(*types)
     return dataclasses.replace(exported, mlir_module_serialized=data)
 
 

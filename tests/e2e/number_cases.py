@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from op_cases import SPECIALS, Case, _grid, _random
+from case_runner import Case
+from op_cases import SPECIALS, _grid, _random
 
 INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32)
 
@@ -97,20 +98,26 @@ def rounding() -> list[Case]:
     return cases
 
 
+def integer_operations(tag: str, x: np.ndarray, y: np.ndarray) -> list[Case]:
+    """What is the same for every integer type: two operands, comparisons, one operand."""
+    two = {"add": lax.add, "sub": lax.sub, "mul": lax.mul, "div": lax.div, "rem": lax.rem, "max": lax.max, "min": lax.min,
+           "and": lax.bitwise_and, "or": lax.bitwise_or, "xor": lax.bitwise_xor, "shl": lax.shift_left,
+           "shr": lax.shift_right_logical, "sar": lax.shift_right_arithmetic}
+    compares, one = ((lax.eq, lax.ne, lax.lt, lax.le, lax.gt, lax.ge),
+                     (lax.bitwise_not, lax.population_count, lax.clz, lax.sign, lax.neg))
+    return [*(Case(f"{tag}_{name}", function, (x, y)) for name, function in two.items()),
+            Case(f"{tag}_compare", lambda a, b: tuple(f(a, b) for f in compares), (x, y)),
+            Case(f"{tag}_unary", lambda a: tuple(f(a) for f in one), (x,))]
+
+
 def integers() -> list[Case]:
     """All operations on all integer types up to 32 bits, at the edges of their ranges."""
     cases = []
     for dtype in INTEGERS:
         x, y = _pairs(dtype)
         tag = np.dtype(dtype).name
-        two = {"add": lax.add, "sub": lax.sub, "mul": lax.mul, "div": lax.div, "rem": lax.rem, "max": lax.max, "min": lax.min,
-               "and": lax.bitwise_and, "or": lax.bitwise_or, "xor": lax.bitwise_xor, "shl": lax.shift_left,
-               "shr": lax.shift_right_logical, "sar": lax.shift_right_arithmetic}
-        cases += [Case(f"{tag}_{name}", function, (x, y)) for name, function in two.items()]
-        cases += [Case(f"{tag}_compare", lambda a, b: tuple(f(a, b) for f in (lax.eq, lax.ne, lax.lt, lax.le, lax.gt, lax.ge)), (x, y)),
-                  Case(f"{tag}_unary", lambda a: (lax.bitwise_not(a), lax.population_count(a), lax.clz(a), lax.sign(a), lax.neg(a)),
-                       (x,)),
-                  Case(f"{tag}_abs", jnp.abs, (x,)), Case(f"{tag}_integer_pow", lambda a: lax.integer_pow(a, 5), (x,)),
+        cases += integer_operations(tag, x, y)
+        cases += [Case(f"{tag}_abs", jnp.abs, (x,)), Case(f"{tag}_integer_pow", lambda a: lax.integer_pow(a, 5), (x,)),
                   Case(f"{tag}_clamp_select", lambda a, b, dtype=dtype: (lax.clamp(dtype(3), a, dtype(100)), jnp.where(a > b, a, b)), (x, y)),
                   Case(f"{tag}_sum", lambda a, dtype=dtype: (jnp.sum(a, dtype=dtype), jnp.max(a), jnp.min(a)), (x,)),
                   Case(f"{tag}_reduce_rows", lambda a, dtype=dtype: (lax.reduce(a, dtype(1), lax.mul, (1,)), lax.reduce(a, dtype(0), lax.max, (0,)),

@@ -6,8 +6,7 @@ with the reference whose operands are rounded to bf16, by relative L2.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from case_runner import Case
 
 import jax
 import jax.numpy as jnp
@@ -16,17 +15,6 @@ from jax import lax
 
 SPECIALS = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1e-30, -1e-30, 1e30, -1e30, np.inf, -np.inf, np.nan,
                      88.0, -88.0, 0.1, -0.1, 1e-3, 100.0], np.float32)
-
-
-@dataclass(frozen=True)
-class Case:
-    """One program to compile, run and compare."""
-
-    name: str
-    function: Callable
-    inputs: tuple
-    ulp: int = 0
-    l2: float | None = None  # compare by relative L2 instead (sums, dots)
 
 
 def _random(*shape: int, seed: int = 0, scale: float = 1.0) -> np.ndarray:

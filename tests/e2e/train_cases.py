@@ -54,6 +54,7 @@ class TrainCase:
     bias: bool = True
     normalise: bool = False  # layer norm before each activation
     compute: type = jnp.float32
+    exchange: type = jnp.float32  # of gradients between the cores
     mesh: tuple[int, ...] = (8,)
     check_vma: bool = False
     donate: bool = True
@@ -97,7 +98,9 @@ class TrainCase:
 
             loss, gradients = jax.value_and_grad(loss_of)(parameters)
             if axes:
+                gradients = jax.tree.map(lambda g: g.astype(self.exchange), gradients)
                 loss, gradients = lax.pmean((loss, gradients), axes)
+                gradients = jax.tree.map(lambda g: g.astype(jnp.float32), gradients)
             updates, state = optimizer.update(gradients, state, parameters)
             return optax.apply_updates(parameters, updates), state, loss
 

@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from op_cases import Case, _random
+from case_runner import Case
+from number_cases import integer_operations
+from op_cases import _random
 
 
 def _edges(dtype: type) -> np.ndarray:
@@ -33,14 +35,8 @@ def arithmetic() -> list[Case]:
     for dtype in (np.int64, np.uint64):
         x, y = _pairs(dtype)
         tag = np.dtype(dtype).name
-        two = {"add": lax.add, "sub": lax.sub, "mul": lax.mul, "div": lax.div, "rem": lax.rem, "max": lax.max, "min": lax.min,
-               "and": lax.bitwise_and, "or": lax.bitwise_or, "xor": lax.bitwise_xor, "shl": lax.shift_left,
-               "shr": lax.shift_right_logical, "sar": lax.shift_right_arithmetic}
-        cases += [Case(f"{tag}_{name}", function, (x, y)) for name, function in two.items()]
-        cases += [Case(f"{tag}_compare", lambda a, b: tuple(f(a, b) for f in (lax.eq, lax.ne, lax.lt, lax.le, lax.gt, lax.ge)), (x, y)),
-                  Case(f"{tag}_unary", lambda a: (lax.bitwise_not(a), lax.population_count(a), lax.clz(a), lax.sign(a), lax.neg(a)),
-                       (x,)),
-                  Case(f"{tag}_abs", jnp.abs, (x,)), Case(f"{tag}_integer_pow", lambda a: lax.integer_pow(a, 3), (x,)),
+        cases += integer_operations(tag, x, y)
+        cases += [Case(f"{tag}_abs", jnp.abs, (x,)), Case(f"{tag}_integer_pow", lambda a: lax.integer_pow(a, 3), (x,)),
                   Case(f"{tag}_shift_by", lambda a, dtype=dtype: tuple(f(a, dtype(n)) for n in (0, 1, 31, 32, 33, 63, 64)
                                                           for f in (lax.shift_left, lax.shift_right_logical,
                                                                     lax.shift_right_arithmetic)), (x[:99],)),

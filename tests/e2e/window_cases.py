@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from op_cases import SPECIALS, Case, _ints, _random
+from case_runner import Case
+from op_cases import SPECIALS, _ints, _random
 
 INF = float("inf")
 

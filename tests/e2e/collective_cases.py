@@ -1,25 +1,14 @@
-"""Collectives between the eight cores as jax.shard_map makes them, on one and two mesh axes, against JAX.
-
-Usage: collective_test.py --bin DIR [--only SUBSTRING] [--keep DIR]
-"""
+"""Cases of op_matrix_test.py: collectives between the eight cores as jax.shard_map makes them, on one and two mesh axes."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 
-from op_matrix_test import compare  # sets up JAX's environment
-import jax_reference as reference
+from case_runner import Case
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import PartitionSpec as P
-from op_cases import Case
 
 RING = [(i, (i + 1) % 8) for i in range(8)]
 
@@ -29,12 +18,12 @@ def _whole(*shape: int, seed: int = 0, dtype: type = np.float32) -> np.ndarray:
     return np.random.default_rng(seed).integers(-9, 9, shape).astype(dtype)
 
 
-def flat_cases() -> list[Case]:
+def flat() -> list[Case]:
     """Bodies over the axis "d" of eight cores; inputs and results are split along their first dimension."""
     x, y = _whole(16, 24), _whole(8, 16, 40, seed=1)
     groups = [[0, 3], [1, 2], [4, 7], [5, 6]]
     odd = [[0, 1, 3, 6], [2, 4, 5, 7]]
-    return [
+    cases = [
         Case("all_gather", lambda v: lax.all_gather(v, "d"), (x,)),
         Case("all_gather_tiled", lambda v: lax.all_gather(v, "d", tiled=True), (x,)),
         Case("all_gather_axis1", lambda v: lax.all_gather(v, "d", axis=1, tiled=True), (x,)),
@@ -63,12 +52,13 @@ def flat_cases() -> list[Case]:
              lambda v: sum((lax.ppermute(v, "d", [(i, (i + k) % 8) for i in range(8)]) for k in range(8)), v), (x,)),
         Case("gathered_mean", lambda v: v - lax.all_gather(v, "d").mean(0), (x,), l2=1e-6),
     ]
+    return [replace(case, mesh={"d": 8}) for case in cases]
 
 
-def mesh_cases() -> list[Case]:
+def meshes() -> list[Case]:
     """Bodies over the axes "a" (2) and "b" (4); inputs are split along their first dimension by both."""
     x = _whole(16, 24)
-    return [
+    cases = [
         Case("mesh_gather_a", lambda v: lax.all_gather(v, "a", axis=1, tiled=True), (x,)),
         Case("mesh_gather_b", lambda v: lax.all_gather(v, "b", axis=1, tiled=True), (x,)),
         Case("mesh_gather_ba", lambda v: lax.all_gather(v, ("b", "a"), axis=1, tiled=True), (x,)),
@@ -77,48 +67,35 @@ def mesh_cases() -> list[Case]:
         Case("mesh_permute_a", lambda v: lax.ppermute(v, "a", [(0, 1), (1, 0)]), (x,)),
         Case("mesh_sums", lambda v: lax.psum(v, "a") + lax.pmax(v, "b"), (x,)),
     ]
+    return [replace(case, mesh={"a": 2, "b": 4}) for case in cases]
 
 
-def sharded(case: Case) -> Callable:
-    """The body of the case over all eight devices."""
-    shape, names = ((2, 4), ("a", "b")) if case.name.startswith("mesh_") else ((8,), ("d",))
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:8]).reshape(shape), names)
-    return jax.shard_map(case.function, mesh=mesh, in_specs=P(names), out_specs=P(names), check_vma=False)
+def wide() -> list[Case]:
+    """Bodies over "d" on 64-bit integers (run with --x64): sums carry and wrap, extremes look at both words."""
+    random = np.random.default_rng(3)
+    x = random.integers(-(2**63), 2**63, (16, 24), dtype=np.int64) >> random.integers(0, 64, (16, 24))
+    u = x.view(np.uint64)
+    pairs, odd = [[0, 3], [1, 2], [4, 7], [5, 6]], [[0, 1, 3, 6], [2, 4, 5, 7]]
+
+    def reduced(v):
+        return lax.psum(v, "d"), lax.pmax(v, "d"), lax.pmin(v, "d")
+
+    def grouped(v):
+        return lax.psum(v, "d", axis_index_groups=pairs), lax.psum(v, "d", axis_index_groups=odd)
+
+    def scattered(v):
+        return (lax.psum_scatter(v, "d", scatter_dimension=1, tiled=True),
+                lax.psum_scatter(v, "d", scatter_dimension=1, axis_index_groups=pairs, tiled=True))
+
+    def moved(v):
+        return lax.all_gather(v, "d"), lax.all_to_all(v, "d", 1, 0, tiled=True), lax.ppermute(v, "d", RING)
+
+    bodies = {"reduced": reduced, "grouped": grouped, "scattered": scattered, "moved": moved}
+    cases = [Case(f"{value.dtype}_{name}", body, (value,)) for name, body in bodies.items() for value in (x, u)]
+    cases.append(Case("large_sum", lambda v: lax.psum(v, "d"), (np.tile(x, (1, 50)),)))
+    return [replace(case, mesh={"d": 8}) for case in cases]
 
 
-def run_case(case: Case, tools: Path, folder: Path) -> str | None:
-    """Text of a failure, or None. With the checker of unsynchronised accesses."""
-    folder.mkdir(parents=True, exist_ok=True)
-    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in case.inputs]
-    exported = jax.export.export(jax.jit(sharded(case)), platforms=["cpu"])(*shapes)
-    failure = reference.compile_and_run(tools, folder, exported, list(case.inputs), "--check")
-    if failure:
-        return failure
-    for index, theirs in enumerate(reference.run(exported, list(case.inputs), round_dots=False)):
-        problem = compare(case, np.load(folder / f"{index}.npy"), theirs)
-        if problem:
-            return f"result {index}: {problem}"
-    return None
-
-
-def main() -> int:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=Path, required=True)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--keep", type=Path)
-    args = parser.parse_args()
-    cases = [case for case in flat_cases() + mesh_cases() if args.only in case.name]
-    failed = 0
-    with tempfile.TemporaryDirectory() as scratch:
-        for case in cases:
-            problem = run_case(case, args.bin, (args.keep or Path(scratch)) / case.name)
-            if problem:
-                failed += 1
-                print(f"FAILED {case.name}: {problem}", flush=True)
-    print(f"{len(cases) - failed} passed, {failed} failed")
-    return 1 if failed or not cases else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def all_cases() -> list[Case]:
+    """Everything that needs no 64-bit types."""
+    return [*flat(), *meshes()]

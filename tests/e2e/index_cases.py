@@ -1,24 +1,14 @@
-"""Gather and scatter as JAX programs make them: embeddings, cross-entropy, .at[] updates, take, one-hot; against JAX.
-
-Usage: index_test.py --bin DIR [--only SUBSTRING] [--keep DIR]
-"""
+"""Cases of op_matrix_test.py: gather and scatter as JAX programs make them (embeddings, cross-entropy, .at[], take)."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-import tempfile
-from pathlib import Path
-
-from op_matrix_test import compare  # sets up JAX's environment
-import jax_reference as reference
+from case_runner import Case
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import lax
-from op_cases import Case
 
 
 def _random(*shape: int, seed: int = 0) -> np.ndarray:
@@ -119,40 +109,6 @@ def writes() -> list[Case]:
     return cases
 
 
-def run_case(case: Case, tools: Path, folder: Path) -> str | None:
-    """Text of a failure, or None. With the checker of unsynchronised accesses."""
-    folder.mkdir(parents=True, exist_ok=True)
-    shapes = [jax.ShapeDtypeStruct(np.shape(x), x.dtype) for x in case.inputs]
-    exported = jax.export.export(jax.jit(case.function, keep_unused=True), platforms=["cpu"])(*shapes)
-    inputs = [np.asarray(x) for x in case.inputs]
-    failure = reference.compile_and_run(tools, folder, exported, inputs, "--check")
-    if failure:
-        return failure
-    for index, theirs in enumerate(reference.run(exported, inputs, round_dots=False)):
-        problem = compare(case, np.load(folder / f"{index}.npy"), theirs)
-        if problem:
-            return f"result {index}: {problem}"
-    return None
-
-
-def main() -> int:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=Path, required=True)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--keep", type=Path)
-    args = parser.parse_args()
-    cases = [case for case in reads() + writes() if args.only in case.name]
-    failed = 0
-    with tempfile.TemporaryDirectory() as scratch:
-        for case in cases:
-            problem = run_case(case, args.bin, (args.keep or Path(scratch)) / case.name)
-            if problem:
-                failed += 1
-                print(f"FAILED {case.name}: {problem}", flush=True)
-    print(f"{len(cases) - failed} passed, {failed} failed")
-    return 1 if failed or not cases else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def all_cases() -> list[Case]:
+    """Everything."""
+    return [*reads(), *writes()]
