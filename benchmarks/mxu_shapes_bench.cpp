@@ -122,9 +122,10 @@ Shape image_sums(const std::string& name, int64_t images, int64_t rows, int64_t 
   return s;
 }
 
-// N = half of a run of kw x ci.
-Shape conv_weight_gradient(int64_t images) {
-  Shape s = image_sums("conv2 weight gradient", images, 256, 24, 26, 256, 768);
+// N = half of a run of kw x ci. `channels` of dy: all 256, or as many as the result has room for.
+Shape conv_weight_gradient(int64_t images, int64_t channels) {
+  const std::string name = "conv2 weight gradient, M = " + std::to_string(channels);
+  Shape s = image_sums(name, images, channels, 24, 26, 256, 768);
   s.job.n_count = {1, 384};
   s.job.n_rhs_stride = {0, kF32};
   s.job.n_out_stride = {0, kF32};
@@ -169,8 +170,9 @@ std::vector<Shape> all_shapes() {
       conv_forward(3, false),
       conv_input_gradient(1),
       conv_input_gradient(3),
-      conv_weight_gradient(1),
-      conv_weight_gradient(4),
+      conv_weight_gradient(1, 256),
+      conv_weight_gradient(2, 88),
+      conv_weight_gradient(4, 256),
       dense("dense1 forward, K = 4096", 25, 4096, 128, 256, false, true),
       dense("dense1 input gradient, N = 4096", 25, 256, 4096, 256, true, false),
       dense("dense1 weight gradient, M = 4096", 4096, 25, 128, 256, false, false),

@@ -101,7 +101,7 @@ class FastRun {
       args_.panels = plan_.panels.data() + p;
       args_.panel_count = std::min(step, panel_count - p);
       const int64_t outer = rows_at_once();
-      const bool keep = rows_ > outer;
+      const bool keep = rows_ > outer || in_range_;
       if (keep) {
         for (KBlock& block : space_.k_blocks) {
           pack_rhs(block, true);

@@ -2,6 +2,7 @@
 // also where zeros matter: infinite and NaN weights, and sums that are -0.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -76,6 +77,21 @@ TEST(MxuSparse, MatchesReferenceOnOverlappingTaps) {
         expect_same(owned, "seed " + std::to_string(seed));
       }
     }
+  }
+}
+
+// Blocks of many zeros beside dense ones, columns that no whole group of panels takes, K of several
+// blocks. Rows 512 floats apart are packed block by block, others lie in one range.
+TEST(MxuSparse, MatchesReferenceWhereDensityVaries) {
+  for (const int64_t k : {512, 700}) {
+    OwnedJob owned = test::packed_job({.rows = 230, .k = k, .n = 200, .accumulate = true},
+                                      static_cast<uint64_t>(k), Values::kUnderflow);
+    std::mt19937_64 rng(5);
+    const auto third = static_cast<std::ptrdiff_t>(owned.lhs.size() / 12 * 4);
+    std::vector<uint8_t> few(owned.lhs.begin() + third, owned.lhs.begin() + 2 * third);
+    thin(few, false, 0.1, rng);
+    std::copy(few.begin(), few.end(), owned.lhs.begin() + third);
+    expect_same(owned, "k " + std::to_string(k));
   }
 }
 
