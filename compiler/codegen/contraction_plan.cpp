@@ -78,8 +78,8 @@ class Chooser {
     hbm_ = per_chip / static_cast<double>(board.board.cores_per_chip * board.core.clock_mhz);
   }
 
-  // Of the cuts within 2 % of the cheapest, the one with the fewest commands and the longest runs
-  // in memory: to a simulating host, a thousand short runs are as dear as a command.
+  // Of the cuts within 2 % of the cheapest, the one with the fewest commands and the longest runs in
+  // memory: to a simulating host, ten thousand runs are as dear as a command and its packed weights.
   std::optional<TileChoice> run() {
     const auto rows = candidates(c_.m, 4, [&](size_t a) { return a + 1 == c_.m.size() ? 8 : 1; });
     const auto cols = candidates(
@@ -98,7 +98,7 @@ class Chooser {
     };
     const double limit =
         std::min_element(found_.begin(), found_.end(), cheaper)->choice.cycles * kEqual;
-    constexpr double kRun = 1e-3;
+    constexpr double kRun = 1e-4;
     const auto order = [](const Found& f) {
       return std::pair(f.commands + kRun * f.runs, f.choice.cycles);
     };
