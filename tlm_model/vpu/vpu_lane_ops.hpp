@@ -18,10 +18,11 @@ constexpr uint32_t kNanBits = 0x7fc00000u;
 
 // ---- f32
 inline U finish(F r) { return T::select(r == r, T::bits(r), T::splat_u(kNanBits)); }
-// Subnormals become zeros of their sign, NaNs canonical.
+// Subnormals become zeros of their sign.
+inline U flushed(U x) { return T::select((x & kExponent) == U{}, x & kSign, x); }
+// NaNs become canonical too.
 inline U canonical(U x) {
-  const U flushed = T::select((x & kExponent) == U{}, x & kSign, x);
-  return T::select((x & kMagnitude) > T::splat_u(kExponent), T::splat_u(kNanBits), flushed);
+  return T::select((x & kMagnitude) > T::splat_u(kExponent), T::splat_u(kNanBits), flushed(x));
 }
 inline U add_f(U a, U b) { return finish(T::value(a) + T::value(b)); }
 inline U sub_f(U a, U b) { return finish(T::value(a) - T::value(b)); }
@@ -35,12 +36,12 @@ inline M ordered(U a, U b) {
 inline U min_f(U a, U b) {
   const U low = T::select(T::value(a) < T::value(b), a, b);
   const U r = T::select(T::value(a) == T::value(b), a | b, low);
-  return T::select(ordered(a, b), canonical(r), T::splat_u(kNanBits));
+  return T::select(ordered(a, b), flushed(r), T::splat_u(kNanBits));
 }
 inline U max_f(U a, U b) {
   const U high = T::select(T::value(a) > T::value(b), a, b);
   const U r = T::select(T::value(a) == T::value(b), a & b, high);
-  return T::select(ordered(a, b), canonical(r), T::splat_u(kNanBits));
+  return T::select(ordered(a, b), flushed(r), T::splat_u(kNanBits));
 }
 inline U abs_f(U a) { return canonical(a) & kMagnitude; }
 inline U neg_f(U a) {
