@@ -1,5 +1,5 @@
-// Padded values that lie nowhere: a large padded value whose readers bring it into VMEM in boxes is
-// not made in HBM. Each box is read from the operand, and what lies outside of that is filled.
+// Values that lie nowhere: a large padded or concatenated value whose readers bring it into VMEM in
+// boxes is not made in HBM. Each box is read from the operands, and what lies in none is filled.
 #include <algorithm>
 
 #include "codegen/emitter.hpp"
@@ -21,35 +21,70 @@ size_t walked_dim(const Dims& dims, const Dims& pitch, int64_t step) {
 
 }  // namespace
 
-// Values that readers other than loops and contractions, or readers in regions, want stay buffers;
-// so do small ones, which lie in VMEM as a whole. An operand that may be overwritten in place has
-// to be read at once.
+// From the last kernel to the first: a value may be part of a later one that has no buffer either.
 void Emitter::plan_halos() {
-  for (const Kernel& k : kernels_.kernels) {
-    if (k.kind != KernelClass::kPad || k.out->type.bytes() <= resident_limit()) {
-      continue;
+  for (auto k = kernels_.kernels.rbegin(); k != kernels_.kernels.rend(); ++k) {
+    const bool moves = k->kind == KernelClass::kPad || k->kind == KernelClass::kConcatenate;
+    if (moves && k->out->type.bytes() > resident_limit() && is_read_in_boxes(k->out)) {
+      if (auto halo = halo_of(*k)) {
+        halos_.emplace(k->out, std::move(*halo));
+      }
     }
-    const Op& op = *k.ops[0];
+  }
+}
+
+// Readers other than loops and contractions, or in regions, want a buffer; so do small values,
+// which lie in VMEM as a whole.
+bool Emitter::is_read_in_boxes(const Value* v) const {
+  bool in_boxes = true;
+  for_each_kernel(kernels_, [&](const Kernel& r) {
+    const bool reads = std::find(r.reads.begin(), r.reads.end(), v) != r.reads.end();
+    in_boxes = in_boxes && (!reads || r.kind == KernelClass::kLoop || halos_.contains(r.out) ||
+                            (r.kind == KernelClass::kContract && r.dot.batch.empty()));
+  });
+  return in_boxes;
+}
+
+// An operand that may be overwritten in place has to be read at once.
+std::optional<Halo> Emitter::halo_of(const Kernel& k) const {
+  const Op& op = *k.ops[0];
+  Halo h{op.type().dims, row_major_strides(op.type().dims), {}, std::nullopt};
+  if (k.kind == KernelClass::kPad) {
     const Value* fill_value = op.operands[1];
-    Halo halo{&k, pad_ranges(op), op.type().dims, row_major_strides(op.type().dims), 0};
-    if (fill_value->def == nullptr || fill_value->def->kind != Kind::kConstant ||
-        std::any_of(halo.ranges.begin(), halo.ranges.end(),
+    if (fill_value->def == nullptr || fill_value->def->kind != Kind::kConstant) {
+      return std::nullopt;
+    }
+    h.parts.push_back({k.reads[0], k.source, pad_ranges(op)});
+    h.pattern = pattern_of(fill_value->def->as<ConstantAttrs>().value);
+  } else {
+    const auto dim = static_cast<size_t>(op.as<DimAttrs>().dim);
+    int64_t at = 0;
+    for (size_t i = 0; i < k.reads.size(); ++i) {
+      const Dims& dims = op.operand_type(i).dims;
+      Halo::Part part{k.reads[i], {0, row_major_strides(dims)}, {}};
+      for (size_t d = 0; d < dims.size(); ++d) {
+        part.ranges.push_back({0, dims[d], d == dim ? at : 0, 1});
+      }
+      at += dims[dim];
+      h.parts.push_back(std::move(part));
+    }
+  }
+  for (const Halo::Part& part : h.parts) {
+    if ((part.base->def == nullptr && is_donated(part.base)) ||
+        std::any_of(part.ranges.begin(), part.ranges.end(),
                     [](const PadRange& r) { return r.n == 0; })) {
-      continue;
+      return std::nullopt;
     }
-    const Value* base = k.reads[0];
-    if (halos_.contains(base) || (base->def == nullptr && is_donated(base))) {
-      continue;
-    }
-    bool in_boxes = true;
-    for_each_kernel(kernels_, [&](const Kernel& r) {
-      const bool reads = std::find(r.reads.begin(), r.reads.end(), k.out) != r.reads.end();
-      in_boxes = in_boxes && (!reads || r.kind == KernelClass::kLoop ||
-                              (r.kind == KernelClass::kContract && r.dot.batch.empty()));
-    });
-    if (in_boxes) {
-      halo.pattern = pattern_of(fill_value->def->as<ConstantAttrs>().value);
-      halos_.emplace(k.out, std::move(halo));
+  }
+  return h;
+}
+
+// What a value without a buffer is made of lives until its last reader.
+void Emitter::read_halo_at(const Value* v, int order) {
+  if (const auto halo = halos_.find(v); halo != halos_.end()) {
+    for (const Halo::Part& part : halo->second.parts) {
+      buffers_.at(part.base).reads.push_back(order);
+      read_halo_at(part.base, order);
     }
   }
 }
@@ -71,14 +106,21 @@ void Emitter::load_box(const Buffer& b, int64_t first, std::vector<CopyDim> dims
   for (CopyDim& d : dims) {
     d.dst *= bytes;
   }
-  if (const auto it = halos_.find(b.value); it != halos_.end()) {
+  load_from(b.value, first, std::move(dims), address, id);
+}
+
+// `dims`: src in elements, dst in bytes.
+void Emitter::load_from(const Value* v, int64_t first, std::vector<CopyDim> dims, int64_t address,
+                        uint32_t id) {
+  if (const auto it = halos_.find(v); it != halos_.end()) {
     load_padded(it->second, first, std::move(dims), address, id);
     return;
   }
+  const int64_t bytes = elem_bytes(v->type.elem);
   for (CopyDim& d : dims) {
     d.src *= bytes;
   }
-  copy(where(b, first * bytes), vmem_addr(address), bytes, std::move(dims), id);
+  copy(where(buffer(v), first * bytes), vmem_addr(address), bytes, std::move(dims), id);
 }
 
 // Cuts the box until each of its dims stays inside of one dim of the padded value: a run over the
@@ -100,7 +142,7 @@ void Emitter::load_padded(const Halo& h, int64_t first, std::vector<CopyDim> dim
     const bool regular = box.src > 0 && box.src % h.pitch[d] == 0 && walker[d] == dims.size();
     const int64_t step = box.src / h.pitch[d];
     if (regular && at + (box.n - 1) * step < h.dims[d] &&
-        (step == 1 || step % h.ranges[d].step == 0)) {
+        (step == 1 || step % h.parts[0].ranges[d].step == 0)) {
       walker[d] = i;
       continue;
     }
@@ -120,7 +162,9 @@ void Emitter::load_padded(const Halo& h, int64_t first, std::vector<CopyDim> dim
     }
     return;
   }
-  load_clipped(h, first, dims, walker, address, id);
+  for (const Halo::Part& part : h.parts) {
+    load_part(h, part, first, dims, walker, address, id);
+  }
 }
 
 namespace {
@@ -155,37 +199,36 @@ Hits hits_of(const PadRange& r, int64_t at, int64_t n, int64_t step) {
 
 }  // namespace
 
-// `walker[d]`: which of the box's dims walks through dim d of the padded value; none: one element.
-void Emitter::load_clipped(const Halo& h, int64_t first, const std::vector<CopyDim>& dims,
-                           const std::vector<size_t>& walker, int64_t address, uint32_t id) {
-  const Kernel& k = *h.kernel;
-  const int64_t bytes = elem_bytes(k.out->type.elem);
+// `walker[d]`: which of the box's dims walks through dim d of the value; none: one element.
+void Emitter::load_part(const Halo& h, const Halo::Part& part, int64_t first,
+                        const std::vector<CopyDim>& dims, const std::vector<size_t>& walker,
+                        int64_t address, uint32_t id) {
+  const int64_t bytes = elem_bytes(part.base->type.elem);
   std::vector<CopyDim> box, inside;
   std::vector<PadRange> ranges;
-  int64_t source = k.source.offset, skipped = 0;
-  bool empty = false;
+  int64_t source = part.source.offset, skipped = 0;
+  bool empty = false, spread = false;
   for (size_t d = 0; d < h.dims.size(); ++d) {
     const bool walks = walker[d] < dims.size();
     const int64_t n = walks ? dims[walker[d]].n : 1, dst = walks ? dims[walker[d]].dst : 0,
                   step = walks ? dims[walker[d]].src / h.pitch[d] : 1;
-    const Hits hits = hits_of(h.ranges[d], first / h.pitch[d] % h.dims[d], n, step);
+    const Hits hits = hits_of(part.ranges[d], first / h.pitch[d] % h.dims[d], n, step);
     empty = empty || hits.n == 0;
+    spread = spread || (hits.n > 1 && hits.every > 1);
     box.push_back({n, 0, dst});
     ranges.push_back({0, hits.n, hits.first, hits.every});
-    inside.push_back({hits.n, hits.stride * k.source.stride[d] * bytes, dst * hits.every});
-    source += hits.element * k.source.stride[d];
+    inside.push_back({hits.n, hits.stride * part.source.stride[d], dst * hits.every});
+    source += hits.element * part.source.stride[d];
     skipped += hits.first * dst;
   }
-  if (empty || std::any_of(ranges.begin(), ranges.end(),
-                           [](const PadRange& r) { return r.n > 1 && r.step > 1; })) {
-    fill_box(vmem_addr(address), bytes, box, h.pattern, id);
-  } else {
-    fill_outside(vmem_addr(address), bytes, box, ranges, h.pattern, id);
+  if (h.pattern && (empty || spread)) {
+    fill_box(vmem_addr(address), bytes, box, *h.pattern, id);
+  } else if (h.pattern) {
+    fill_outside(vmem_addr(address), bytes, box, ranges, *h.pattern, id);
   }
-  if (empty) {
-    return;
+  if (!empty) {
+    load_from(part.base, source, std::move(inside), address + skipped, id);
   }
-  copy(where(buffer(k.reads[0]), source * bytes), vmem_addr(address + skipped), bytes, inside, id);
 }
 
 }  // namespace tpu::compiler

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -97,12 +98,16 @@ struct PadRange {
 std::vector<PadRange> pad_ranges(const Op& op);
 uint64_t pattern_of(const Dense& constant);
 
-// A padded value without a buffer (emit_halo.cpp).
+// A padded or concatenated value without a buffer (emit_halo.cpp).
 struct Halo {
-  const Kernel* kernel = nullptr;  // the pad
-  std::vector<PadRange> ranges;
-  Dims dims, pitch;  // of the padded value
-  uint64_t pattern = 0;
+  struct Part {
+    const Value* base = nullptr;
+    View source;                   // strides of the base along the dims
+    std::vector<PadRange> ranges;  // where its elements are
+  };
+  Dims dims, pitch;
+  std::vector<Part> parts;
+  std::optional<uint64_t> pattern;  // of what is in no part; none: nothing is
 };
 
 class Emitter {
@@ -235,13 +240,19 @@ class Emitter {
 
   // emit_halo.cpp
   void plan_halos();
+  std::optional<Halo> halo_of(const Kernel& k) const;
+  bool is_read_in_boxes(const Value* v) const;
+  void read_halo_at(const Value* v, int order);
   bool is_donated(const Value* argument) const;
   void load_box(const Buffer& b, int64_t first, std::vector<CopyDim> dims, int64_t address,
                 uint32_t id);
+  void load_from(const Value* v, int64_t first, std::vector<CopyDim> dims, int64_t address,
+                 uint32_t id);
   void load_padded(const Halo& h, int64_t first, std::vector<CopyDim> dims, int64_t address,
                    uint32_t id);
-  void load_clipped(const Halo& h, int64_t first, const std::vector<CopyDim>& dims,
-                    const std::vector<size_t>& walker, int64_t address, uint32_t id);
+  void load_part(const Halo& h, const Halo::Part& part, int64_t first,
+                 const std::vector<CopyDim>& dims, const std::vector<size_t>& walker,
+                 int64_t address, uint32_t id);
 
   // emit_move.cpp
   void place_result(Buffer& out);  // whole in VMEM if there is room, else at its home

@@ -139,9 +139,7 @@ void Emitter::find_reads() {
   for_each_kernel(kernels_, [&](const Kernel& k) {
     for (const Value* v : k.reads) {
       buffers_.at(v).reads.push_back(k.order);
-      if (const auto halo = halos_.find(v); halo != halos_.end()) {
-        buffers_.at(halo->second.kernel->reads[0]).reads.push_back(k.order);
-      }
+      read_halo_at(v, k.order);
     }
     for (const Value* v : k.captures) {
       buffers_.at(v).reads.push_back(k.end);

@@ -160,6 +160,53 @@ TEST(Pad, LargeOnesAreReadFromTheirOperands) {
   }
 }
 
+// What the input gradient of a strided convolution is: phases, padded to one length, between each
+// other; and such values inside of a pad.
+TEST(Pad, LargeConcatenationsAreReadFromTheirOperands) {
+  for (uint32_t seed = 0; seed < 24; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    const auto draw = [&](int64_t lo, int64_t hi) {
+      return lo + static_cast<int64_t>(random() % static_cast<uint64_t>(hi - lo + 1));
+    };
+    GraphBuilder b;
+    const Elem e = std::array{Elem::kF32, Elem::kBf16, Elem::kI32}[seed % 3];
+    const int64_t images = draw(1, 3), rows = draw(10, 30), cols = draw(10, 30),
+                  depth = draw(1, 40);
+    Value* zero = b.constant({e, {}}, 0);
+    std::vector<Value*> phases;
+    const int64_t dim = draw(1, 3);  // phases inside of rows, of columns, or beside each other
+    for (int64_t i = 0; i < 2; ++i) {
+      const int64_t less = i == 1 ? draw(0, 1) : 0;
+      const Dims dims = {images, rows, cols - less, depth};
+      Value* x = b.arg({e, dims});
+      Value* sum = b.op(Kind::kAdd, {x, x}, {e, dims});
+      Value* whole = pad(b, sum, zero, {{0, 0, 0, 0}, {0, 0, less, 0}, {0, 0, 0, 0}});
+      Dims split = {images, rows, cols, depth};
+      split.insert(split.begin() + dim, 1);
+      phases.push_back(b.op(Kind::kReshape, {whole}, {e, split}));
+    }
+    Dims joined = phases[0]->type.dims;
+    joined[static_cast<size_t>(dim)] = 2;
+    Value* both = b.op(Kind::kConcatenate, phases, {e, joined}, DimAttrs{dim});
+    Dims flat = {images, rows, cols, depth};
+    flat[static_cast<size_t>(dim) - 1] *= 2;
+    Value* v = b.op(Kind::kReshape, {both}, {e, flat});
+    if (seed % 2 == 0) {
+      v = pad(b, v, b.constant({e, {}}, 5), {{0, 1, 2, 0}, {1, 0, -1, 0}, {0, 0, 0, 0}});
+    }
+    Dims window = v->type.dims;
+    for (int64_t& n : window) {
+      n -= n > 4 ? draw(0, 2) : 0;
+    }
+    Value* sum =
+        b.op(Kind::kAdd, {part(b, v, random, window), part(b, v, random, window)}, {e, window});
+    RunOptions o = exact(true);
+    o.small_integers = true;
+    check_graph(b.done({sum}), o);
+  }
+}
+
 TEST(Pad, LargeOnesFeedContractionsFromTheirOperands) {
   for (uint32_t seed = 0; seed < 12; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
