@@ -78,8 +78,9 @@ class Chooser {
     hbm_ = per_chip / static_cast<double>(board.board.cores_per_chip * board.core.clock_mhz);
   }
 
-  // Of the cuts within 2 % of the cheapest, the one with the fewest commands and the longest runs in
-  // memory: to a simulating host, ten thousand runs are as dear as a command and its packed weights.
+  // Of the cuts within 2 % of the cheapest, the one with the fewest commands and the longest runs
+  // in memory: to a simulating host, ten thousand runs are as dear as a command and its packed
+  // weights.
   std::optional<TileChoice> run() {
     const auto rows = candidates(c_.m, 4, [&](size_t a) { return a + 1 == c_.m.size() ? 8 : 1; });
     const auto cols = candidates(
