@@ -27,7 +27,7 @@ std::string bucket_key(const Op& op) {
   const auto reducer = simple_reducer(*op.regions.at(0));
   if (!reducer) {
     throw Error("the reduction body must be one add, multiply, maximum, minimum, and or or",
-                std::string(kind_name(op.kind)), op.loc);
+                source_name(op.kind), op.loc);
   }
   return key + std::string(kind_name(*reducer)) + std::string(elem_name(op.operand_type(0).elem));
 }

@@ -43,7 +43,7 @@ void Emitter::make_body(const Op& op, CombineBody& body) {
       throw Error(
           "64-bit updates of windows that may meet are not supported; use 32-bit values or "
           "unique indices",
-          "scatter", op.loc);
+          "stablehlo.scatter", op.loc);
     }
     map[arg.get()] = body.region.add_arg({arg->type.elem, dims});
   }
@@ -53,7 +53,7 @@ void Emitter::make_body(const Op& op, CombineBody& body) {
     for (Value* v : inner->operands) {
       const auto it = map.find(v);
       if (it == map.end()) {
-        throw Error("the body of a scatter uses a value from outside", "scatter", op.loc);
+        throw Error("the body of a scatter uses a value from outside", "stablehlo.scatter", op.loc);
       }
       operands.push_back(it->second);
     }
@@ -79,7 +79,7 @@ void Emitter::make_body(const Op& op, CombineBody& body) {
     } else if (!is_elementwise(inner->kind) && inner->kind != Kind::kReshape &&
                inner->kind != Kind::kBroadcastInDim) {
       throw Error("only elementwise ops can stand in the body of a scatter",
-                  std::string(kind_name(inner->kind)), inner->loc);
+                  source_name(inner->kind), inner->loc);
     }
     const bool view = inner->kind == Kind::kReshape || inner->kind == Kind::kBroadcastInDim;
     Op* made = body.region.append(view ? Kind::kReshape : inner->kind, operands,
@@ -94,7 +94,7 @@ void Emitter::make_body(const Op& op, CombineBody& body) {
   context.is_copied = [](const Value*) { return false; };
   auto nest = build_nest(ops, dims, context);
   if (!nest) {
-    throw Error("the body of this scatter does not fit one loop", "scatter", op.loc);
+    throw Error("the body of this scatter does not fit one loop", "stablehlo.scatter", op.loc);
   }
   body.nest = std::move(*nest);
   VpuGenOptions options;
@@ -140,7 +140,7 @@ void Emitter::combine_record(const Op& op, const CombineBody& body,
       command.accesses.push_back(
           access(v->type.elem, targets[static_cast<size_t>(at - body.results.begin())], kWindow));
     } else {
-      throw Error("the body of this scatter has no vector form", "scatter", op.loc);
+      throw Error("the body of this scatter has no vector form", "stablehlo.scatter", op.loc);
     }
   }
   command.program = listing.add_program(body.code.program);

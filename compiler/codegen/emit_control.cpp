@@ -158,7 +158,7 @@ void Emitter::emit_counted(const Kernel& k, uint32_t id) {
   const Value* counter = k.ops[0]->regions[1]->args[loop.index].get();
   const int64_t smem = kSmemCounters + 4 * static_cast<int64_t>(counters_.size());
   if (smem + 4 > board_.core.smem_kib * 1024) {
-    throw Error("counted loops are nested too deeply", "while", k.ops[0]->loc);
+    throw Error("counted loops are nested too deeply", "stablehlo.while", k.ops[0]->loc);
   }
   counters_[counter] = smem;
   const auto at = static_cast<int32_t>(smem);

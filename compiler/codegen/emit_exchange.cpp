@@ -203,8 +203,8 @@ Emitter::PieceLayout Emitter::piece_layout(const Op& op, size_t i) {
     p.dims.push_back({piece[d], src[d] * bytes, dst[d] * bytes});
   }
   if (std::max(p.src_step, p.dst_step) > INT32_MAX) {
-    throw Error("a piece of more than 2 GiB for each core is not supported",
-                std::string(kind_name(op.kind)), op.loc);
+    throw Error("a piece of more than 2 GiB for each core is not supported", source_name(op.kind),
+                op.loc);
   }
   return p;
 }

@@ -125,7 +125,7 @@ bool Emitter::cut_tiles(const Kernel& k, LoopPlan& plan, int64_t piece_limit) co
   for (size_t i = 0; i < excess; ++i) {
     if (nest.loops[static_cast<size_t>(plan.order[i])].reduced) {
       throw Error("a reduction with this many separate runs of dimensions is not supported",
-                  std::string(kind_name(k.ops.back()->kind)), k.ops.back()->loc);
+                  source_name(k.ops.back()->kind), k.ops.back()->loc);
     }
   }
   // Sums over the outer loops of memory, such as those of a batch norm: the sum is cut first, since
@@ -323,8 +323,8 @@ void Emitter::emit_empty(const Kernel& k, uint32_t id) {
       }
     }
     if (init == nullptr || init->kind != Operand::Kind::kImmediate) {
-      throw Error("an empty reduction needs a constant init value",
-                  std::string(kind_name(v->def->kind)), v->def->loc);
+      throw Error("an empty reduction needs a constant init value", source_name(v->def->kind),
+                  v->def->loc);
     }
     Buffer& b = buffer(v);
     b.vmem = place(b);

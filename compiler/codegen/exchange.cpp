@@ -24,7 +24,7 @@ Exchange exchange_of(const Op& op, int64_t cores) {
     throw Error(
         "groups of cores must be closed under exchange of the core, x or y bits, such as "
         "[0..7], [[0,1],[2,3],..] or [[0,2,4,6],[1,3,5,7]]",
-        "all_reduce", op.loc);
+        "stablehlo.all_reduce", op.loc);
   };
   std::vector<int64_t> basis;
   std::vector<int64_t> span{0};

@@ -23,7 +23,7 @@ constexpr size_t kMaxAccesses = 14;  // loads; stores and indices share the limi
 constexpr int64_t kEagerElements = 1024;  // kernels up to this size are placed as early as possible
 
 [[noreturn]] void unsupported(const Op& op, const std::string& why) {
-  throw Error(why, std::string(kind_name(op.kind)), op.loc);
+  throw Error(why, source_name(op.kind), op.loc);
 }
 
 class Fuser : public RegionFuser {

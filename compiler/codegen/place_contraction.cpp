@@ -10,7 +10,7 @@ namespace tpu::compiler {
 namespace {
 
 [[noreturn]] void unsupported(const Op& op, const std::string& why) {
-  throw Error(why, std::string(kind_name(op.kind)), op.loc);
+  throw Error(why, source_name(op.kind), op.loc);
 }
 
 // Transposes and reshapes behind a dot, each the only reader of the one before: the dot writes

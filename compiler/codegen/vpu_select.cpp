@@ -14,7 +14,7 @@ namespace {
   const bool wide = elem_bytes(e) == 8;
   throw Error(
       "not supported on " + std::string(elem_name(e)) + (wide ? "; use 32-bit integers" : ""),
-      std::string(kind_name(op.kind)), op.loc);
+      source_name(op.kind), op.loc);
 }
 
 // f32 and bf16, signed, unsigned and i1 forms of an op; kLoad marks "does not exist".

@@ -107,8 +107,7 @@ std::vector<int64_t> places_from(const Op& op, const Tensor& list, int64_t recor
   for (int64_t& p : out) {
     p += first;
     if (p < 0 || p >= count_of(operand)) {
-      throw Error("a list value leads outside of the table", std::string(kind_name(op.kind)),
-                  op.loc);
+      throw Error("a list value leads outside of the table", source_name(op.kind), op.loc);
     }
   }
   return out;

@@ -214,8 +214,7 @@ Tensor shape(const Op& op, const Tensors& in) {
     case Kind::kDynamicUpdateSlice:
       return dynamic_update_slice(in);
     default:
-      throw Error("the interpreter does not know this op",
-                  "stablehlo." + std::string(kind_name(op.kind)), op.loc);
+      throw Error("the interpreter does not know this op", source_name(op.kind), op.loc);
   }
 }
 

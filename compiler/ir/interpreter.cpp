@@ -20,7 +20,7 @@ using eval::Ref;
 using eval::share;
 
 [[noreturn]] void fail(const Op& op, const std::string& message) {
-  throw Error(message, "stablehlo." + std::string(kind_name(op.kind)), op.loc);
+  throw Error(message, source_name(op.kind), op.loc);
 }
 
 struct Core {

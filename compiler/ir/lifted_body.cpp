@@ -5,7 +5,7 @@ namespace tpu::compiler::eval {
 namespace {
 
 [[noreturn]] void fail(const Op& op, const std::string& message) {
-  throw Error(message, "stablehlo." + std::string(kind_name(op.kind)), op.loc);
+  throw Error(message, source_name(op.kind), op.loc);
 }
 
 }  // namespace

@@ -136,7 +136,7 @@ class Verifier {
       }
     };
     if (!op.loc || op.parent != &r) {
-      throw Error("an op without location or owner", std::string(kind_name(op.kind)), op.loc);
+      throw Error("an op without location or owner", source_name(op.kind), op.loc);
     }
     counts(facts.operands, op.operands.size(), "operands");
     counts(facts.results, op.results.size(), "results");
@@ -177,7 +177,7 @@ class Verifier {
   }
 
   [[noreturn]] static void throw_at(const Op& op, const std::string& message) {
-    throw Error(message, "stablehlo." + std::string(kind_name(op.kind)), op.loc);
+    throw Error(message, source_name(op.kind), op.loc);
   }
 
   const Module& module_;

@@ -30,7 +30,7 @@ void TypeRule::check(bool ok, const std::string& message) const {
     for (const auto& r : op_.results) {
       types += " " + to_string(r->type);
     }
-    throw Error(message + ": " + types, "stablehlo." + std::string(kind_name(op_.kind)), op_.loc);
+    throw Error(message + ": " + types, source_name(op_.kind), op_.loc);
   }
 }
 

@@ -184,7 +184,7 @@ std::vector<Value*> Builder::apply(const Region& body, const std::vector<Value*>
       map[op->result()] = rw_.make(op->kind, operands, {op->type().elem, dims}, op->attrs);
     } else {
       throw Error("only elementwise ops can stand in a body that is applied element by element",
-                  std::string(kind_name(op->kind)), op->loc);
+                  source_name(op->kind), op->loc);
     }
   }
   throw Error("a region does not end with a return");

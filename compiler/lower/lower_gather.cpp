@@ -31,7 +31,7 @@ class Gather {
     cut_fixed_dims();
     if (operand_->type.count() > INT32_MAX) {
       throw Error("a table of more than 2^31 - 1 elements cannot be indexed; cut it into parts",
-                  "gather", op_.loc);
+                  "stablehlo.gather", op_.loc);
     }
     IndexSpace space(b_, op_.operands[1], a_.index_vector_dim, a_.start_index_map,
                      a_.operand_batching_dims, a_.start_indices_batching_dims, operand_->type.dims,

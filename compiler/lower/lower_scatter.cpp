@@ -47,7 +47,7 @@ class Scatter {
     }
     if (targets_[0]->type.count() > INT32_MAX) {
       throw Error("a target of more than 2^31 - 1 elements cannot be indexed; cut it into parts",
-                  "scatter", op_.loc);
+                  "stablehlo.scatter", op_.loc);
     }
     IndexSpace space(b_, op_.operands[n_], a_.index_vector_dim, a_.scatter_dims_to_operand_dims,
                      a_.input_batching_dims, a_.scatter_indices_batching_dims,
@@ -342,7 +342,7 @@ class Scatter {
     if ((records + step - 1) / step > kMaxRounds) {
       throw Error("more than " + std::to_string(kMaxRounds) +
                       " rounds of updates; scatter fewer or smaller windows at a time",
-                  "scatter", op_.loc);
+                  "stablehlo.scatter", op_.loc);
     }
     std::vector<Value*> targets = targets_;
     for (int64_t at = 0; at < records; at += step) {

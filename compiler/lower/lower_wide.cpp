@@ -23,7 +23,7 @@ Dims with_pair(Dims dims) {
 }
 
 [[noreturn]] void refuse(const Op& op, const std::string& why) {
-  throw Error(why, "stablehlo." + std::string(kind_name(op.kind)), op.loc);
+  throw Error(why, source_name(op.kind), op.loc);
 }
 
 bool touches_wide(const Op& op) {

@@ -41,7 +41,7 @@ class CoreReduction {
 
  private:
   [[noreturn]] void refuse(const std::string& why) const {
-    throw Error(why, "stablehlo." + std::string(kind_name(op_.kind)), op_.loc);
+    throw Error(why, source_name(op_.kind), op_.loc);
   }
 
   Value* over_cores(Kind body, Value* x) {

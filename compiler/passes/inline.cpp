@@ -42,7 +42,7 @@ class Inliner {
 
  private:
   [[noreturn]] static void fail(const Op& op, const std::string& message) {
-    throw Error(message, "stablehlo." + std::string(kind_name(op.kind)), op.loc);
+    throw Error(message, source_name(op.kind), op.loc);
   }
 
   // Composites that the core has an op for; others are what their decomposition says.
