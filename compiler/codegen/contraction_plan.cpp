@@ -14,6 +14,8 @@ namespace {
 
 using CDim = Contraction::Dim;
 
+constexpr int64_t kNarrow = 2;  // bytes of what most epilogues stream
+
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Cuts worth a try: from whole to single iterations, at most `loops` dims whole or cut.
@@ -227,6 +229,9 @@ class Chooser {
     const double turn = w_.turns()       ? static_cast<double>(rows * depth) / lane
                         : w_.turns_box() ? static_cast<double>(left.bytes / l) / lane
                                          : 0;
+    const double epilogue = static_cast<double>(Contraction::count(c_.m) *
+                                                Contraction::count(c_.n) * limits_.epilogue_bytes) *
+                            waste(out_run(m, n) * kNarrow) / hbm_;
     for (const bool rows_outside : {false, true}) {
       if (rows_outside && limits_.whole_vectors && nb > 1) {
         continue;  // reductions are carried along the rows
@@ -236,7 +241,7 @@ class Chooser {
       const auto lhs_loads = static_cast<double>(mb * kb * lhs_again),
                  rhs_loads = static_cast<double>(nb * kb * rhs_again);
       const double dma =
-          lhs_loads * left.cycles * filled + rhs_loads * right.cycles + out_bytes / hbm_;
+          lhs_loads * left.cycles * filled + rhs_loads * right.cycles + out_bytes / hbm_ + epilogue;
       const double first =
           left.cycles + right.cycles + out_bytes / hbm_ / static_cast<double>(mb * nb);
       const double commands = static_cast<double>(mb * nb * kb) + (left.bytes > 0 ? lhs_loads : 0) +
@@ -263,6 +268,33 @@ class Chooser {
       all *= count;
     }
     return static_cast<double>(all) / static_cast<double>(run);
+  }
+
+  // What a run of so many bytes costs, of the granules that it touches.
+  double waste(int64_t bytes) const {
+    return static_cast<double>(round_up(bytes, board_.dma.granule_bytes)) /
+           static_cast<double>(bytes);
+  }
+
+  // Elements of a block that follow each other in the result.
+  int64_t out_run(const Block& m, const Block& n) const {
+    int64_t run = 1;
+    for (bool longer = true; longer;) {
+      longer = false;
+      for (const auto& [dims, block] : {std::pair{&c_.m, &m}, {&c_.n, &n}}) {
+        for (size_t i = 0; i < dims->size(); ++i) {
+          if ((*dims)[i].out == run && block->count[i] > 1) {
+            run *= block->count[i];
+            longer = block->count[i] == (*dims)[i].n;
+            break;
+          }
+        }
+        if (longer) {
+          break;
+        }
+      }
+    }
+    return run;
   }
 
   // Blocks of rows that are whole vectors, the last one at least one of them.
