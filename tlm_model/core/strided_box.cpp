@@ -325,7 +325,7 @@ CopyMode copy_mode(const StridedBox& box) {
 
 void copy_box(const StridedBox& box, const MemoryView& src, const MemoryView& dst, int part,
               int parts) {
-  const CopyMode mode = copy_mode(box);
+  const CopyMode mode = dst.reused ? CopyMode::kCached : copy_mode(box);
   if (box.levels == 0) {
     const PartRange r = part_of(box.run_bytes, part, parts);
     copy_run(src, static_cast<int64_t>(r.begin), dst, static_cast<int64_t>(r.begin),

@@ -85,6 +85,8 @@ struct MemoryView {
   uint8_t* flat = nullptr;  // address of operand offset 0
   const PageSet* pages = nullptr;
   uint64_t base = 0;
+  bool reused =
+      false;  // a small memory that is written again and again: stays in the host's caches
 };
 
 // Copies part `part` of `parts` of the box; parts cut the outermost level (or the run, if there is

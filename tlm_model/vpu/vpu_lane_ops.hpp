@@ -18,12 +18,11 @@ constexpr uint32_t kNanBits = 0x7fc00000u;
 
 // ---- f32
 inline U finish(F r) { return T::select(r == r, T::bits(r), T::splat_u(kNanBits)); }
-// Subnormals become zeros of their sign.
-inline U flushed(U x) { return T::select((x & kExponent) == U{}, x & kSign, x); }
+// Subnormals become zeros of their sign: x * 1 + (-0), which no compiler takes for x.
+inline F flush(F x) { return T::fma(x, T::splat(1.0f), T::value(T::splat_u(kSign))); }
+inline U flushed(U x) { return T::bits(flush(T::value(x))); }
 // NaNs become canonical too.
-inline U canonical(U x) {
-  return T::select((x & kMagnitude) > T::splat_u(kExponent), T::splat_u(kNanBits), flushed(x));
-}
+inline U canonical(U x) { return finish(flush(T::value(x))); }
 inline U add_f(U a, U b) { return finish(T::value(a) + T::value(b)); }
 inline U sub_f(U a, U b) { return finish(T::value(a) - T::value(b)); }
 inline U mul_f(U a, U b) { return finish(T::value(a) * T::value(b)); }
@@ -43,11 +42,8 @@ inline U max_f(U a, U b) {
   const U r = T::select(T::value(a) == T::value(b), a & b, high);
   return T::select(ordered(a, b), flushed(r), T::splat_u(kNanBits));
 }
-inline U abs_f(U a) { return canonical(a) & kMagnitude; }
-inline U neg_f(U a) {
-  const U c = canonical(a);
-  return T::select(c == T::splat_u(kNanBits), c, c ^ kSign);
-}
+inline U abs_f(U a) { return finish(flush(T::value(a & kMagnitude))); }
+inline U neg_f(U a) { return finish(flush(T::value(a ^ kSign))); }
 inline U sign_f(U a) {
   const U c = canonical(a);
   const U one = (c & kSign) | 0x3f800000u;

@@ -171,6 +171,23 @@ void splat_cmp_u(const VpuOpArgs& args) {
   kByOrder[args.imm](args);
 }
 
+// With a constant that is no NaN, no subnormal and not the zero whose sign matters, one comparison
+// decides: equal operands have equal bits, or the constant is the result.
+U max_plain(U a, U b) { return canonical(T::select(T::value(a) <= T::value(b), b, a)); }
+U min_plain(U a, U b) { return canonical(T::select(T::value(a) >= T::value(b), b, a)); }
+bool is_plain(uint32_t constant, uint32_t zero) {
+  const uint32_t exponent = constant & kExponent;
+  return constant == zero || (exponent != 0 && (constant & kMagnitude) <= kExponent);
+}
+void splat_max_f(const VpuOpArgs& args) {
+  const bool plain = is_plain(args.rs2[0], 0);
+  (plain ? binary_splat2<max_plain> : binary_splat2<max_f>)(args);
+}
+void splat_min_f(const VpuOpArgs& args) {
+  const bool plain = is_plain(args.rs2[0], kSign);
+  (plain ? binary_splat2<min_plain> : binary_splat2<min_f>)(args);
+}
+
 // ---- rare instructions, lane by lane
 uint32_t div_u(uint32_t a, uint32_t b) { return b == 0 ? 0xffffffffu : a / b; }
 uint32_t rem_u(uint32_t a, uint32_t b) { return b == 0 ? a : a % b; }
@@ -409,6 +426,8 @@ constexpr SplatTables splat_tables() {
   add_splat<max_s>(tables, VpuOp::kMaxS);
   add_splat<min_u>(tables, VpuOp::kMinU);
   add_splat<max_u>(tables, VpuOp::kMaxU);
+  tables.second[static_cast<size_t>(VpuOp::kMinF)] = splat_min_f;
+  tables.second[static_cast<size_t>(VpuOp::kMaxF)] = splat_max_f;
   tables.second[static_cast<size_t>(VpuOp::kCmpF)] = splat_cmp_f;
   tables.second[static_cast<size_t>(VpuOp::kCmpS)] = splat_cmp_s;
   tables.second[static_cast<size_t>(VpuOp::kCmpU)] = splat_cmp_u;

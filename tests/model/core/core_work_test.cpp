@@ -169,6 +169,7 @@ TEST(StridedBox, LargeCopiesBetweenFlatMemories) {
     const StridedBox box =
         normalise_box(1, {1, 1, 1, rows, run}, &src_strides, {0, 0, 0, dst_pitch, 1});
     for (const size_t offset : {0u, 1u, 16u, 40u}) {
+      const bool reused = offset == 40u;
       const size_t bytes = static_cast<size_t>(rows * dst_pitch) + 128;
       std::vector<uint8_t> got(bytes, 0x5a), expected(bytes, 0x5a);
       for (int64_t row = 0; row < rows; ++row) {
@@ -176,7 +177,8 @@ TEST(StridedBox, LargeCopiesBetweenFlatMemories) {
                     expected.begin() + static_cast<int64_t>(offset) + row * dst_pitch);
       }
       for (int part = 0; part < 3; ++part) {
-        copy_box(box, {.flat = src.data()}, {.flat = got.data() + offset}, part, 3);
+        copy_box(box, {.flat = src.data()}, {.flat = got.data() + offset, .reused = reused}, part,
+                 3);
       }
       EXPECT_EQ(got, expected) << run << " " << gap << " " << offset;
     }

@@ -81,6 +81,57 @@ TEST(VpuOps, LaneOperationsEqualReferenceOnAllWidths) {
   }
 }
 
+// out = op(in0, constant) or op(constant, in0): constants have code of their own.
+void check_constant(const spec::VpuOpInfo& info, uint32_t imm, uint32_t constant, bool first,
+                    const test::LaneCode& code) {
+  KernelBuilder b;
+  b.flat(kElements);
+  b.vector(kBase[0], Elem::kI32);
+  b.vector(kBase[3], Elem::kI32);
+  b.add(Section::kBody, VpuOp::kLoad, 0, 0, 0, 0);
+  b.add(Section::kBody, VpuOp::kImm, 1, 0, 0, constant);
+  b.add(Section::kBody, info.op, 2, first ? 1 : 0, first ? 0 : 1, imm);
+  b.add(Section::kBody, VpuOp::kStore, 0, 2, 0, 1);
+  const VpuProgram program = b.program();
+  std::vector<uint8_t> vmem = random_memory(3);
+  b.kernel(program).run(vmem.data(), code.table);
+  int shown = 0;
+  for (uint32_t i = 0; i < kElements && shown < 5; ++i) {
+    uint32_t in = 0;
+    uint32_t out = 0;
+    std::memcpy(&in, vmem.data() + kBase[0] + 4 * i, 4);
+    std::memcpy(&out, vmem.data() + kBase[3] + 4 * i, 4);
+    const uint32_t expected =
+        reference::lane_op(info.op, first ? constant : in, first ? in : constant, 0, imm);
+    if (out != expected) {
+      ADD_FAILURE() << info.name << " on " << code.name << std::hex << ": " << in << " with the "
+                    << (first ? "first " : "second ") << constant << " gives " << out
+                    << ", expected " << expected;
+      ++shown;
+    }
+  }
+}
+
+TEST(VpuOps, ConstantOperandsEqualReferenceOnAllWidths) {
+  const uint32_t constants[] = {0,           0x80000000u, 0x3f800000u, 0xc0000000u, 0x00800000u,
+                                0x00000001u, 0x807fffffu, 0x7f800000u, 0xff800000u, 0x7fc00000u,
+                                0xffc12345u, 0x7f800001u, 31,          32};
+  for (const test::LaneCode& code : test::lane_codes()) {
+    for (const spec::VpuOpInfo& info : spec::kVpuOps) {
+      const VpuForm form = vpu_form(info.op);
+      if (!is_lane_op(info) || !form.rs2 || form.rs3 || info.op == VpuOp::kPowF) {
+        continue;
+      }
+      for (const uint32_t constant : constants) {
+        for (uint32_t order = 0; order < (form.compare ? spec::kVpuCompareCount : 1); ++order) {
+          check_constant(info, order, constant, false, code);
+          check_constant(info, order, constant, true, code);
+        }
+      }
+    }
+  }
+}
+
 TEST(VpuOps, ReductionsFollowTheTreeOnAllWidths) {
   for (const test::LaneCode& code : test::lane_codes()) {
     for (uint32_t r = 0; r < spec::kVpuReduceCount; ++r) {

@@ -132,6 +132,7 @@ class Dma : public Engine {
   const uint64_t local_fixed_;
   JobStrand strand_;
   std::vector<Transfer> transfers_;  // by flight
+  uint64_t vmem_end_ = 0;            // of all that this queue has brought to VMEM
 };
 
 }  // namespace tpu::model
