@@ -279,7 +279,7 @@ bool has_amx() {
   constexpr unsigned kAmxBf16 = 1U << 22;
   constexpr unsigned kAmxTile = 1U << 24;
   return (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0 && has_avx512() &&
-         mxu_kernels_amx() != nullptr;
+         __builtin_cpu_supports("avx512bf16") && mxu_kernels_amx() != nullptr;
 }
 
 }  // namespace

@@ -24,17 +24,10 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// f32 to bf16, to nearest even; subnormals to signed zero; NaN canonical.
+// f32 to bf16 to nearest even, subnormals to signed zero, whatever MXCSR says. NaN keeps the upper
+// part of its payload, which nobody sees: results that are NaN become the canonical one.
 inline __m256i round_f32(__m512i bits) {
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
-  const __mmask16 small = _mm512_testn_epi32_mask(bits, _mm512_set1_epi32(0x7f800000));
-  rounded =
-      _mm512_mask_and_epi32(rounded, small, bits, _mm512_set1_epi32(static_cast<int>(0x80000000U)));
-  const __m512i magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff));
-  const __mmask16 nan = _mm512_cmpgt_epi32_mask(magnitude, _mm512_set1_epi32(0x7f800000));
-  rounded = _mm512_mask_set1_epi32(rounded, nan, 0x7fc00000);
-  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
+  return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(_mm512_castsi512_ps(bits)));
 }
 
 // Up to 16 consecutive elements as bf16, zeros behind them.

@@ -82,22 +82,12 @@ TPU_EMULATED __mmask16 cmp_ps_mask(__m512 a, __m512 b) {
 
 // ---- 32-bit integers
 TPU_EMULATED __m512i set1_epi32(int x) { return bits_as<__m512i>(I32x16{} + x); }
-TPU_EMULATED __m512i add_epi32(__m512i a, __m512i b) {
-  return bits_as<__m512i>(bits_as<U32x16>(a) + bits_as<U32x16>(b));
-}
-TPU_EMULATED __m512i and_si512(__m512i a, __m512i b) { return a & b; }
 TPU_EMULATED __m512i or_si512(__m512i a, __m512i b) { return a | b; }
-TPU_EMULATED __m512i srli_epi32(__m512i a, unsigned n) {
-  return n > 31 ? __m512i{} : bits_as<__m512i>(bits_as<U32x16>(a) >> n);
-}
 TPU_EMULATED __m512i slli_epi32(__m512i a, unsigned n) {
   return n > 31 ? __m512i{} : bits_as<__m512i>(bits_as<U32x16>(a) << n);
 }
 TPU_EMULATED __m512i mask_mov_epi32(__m512i otherwise, __mmask16 mask, __m512i a) {
   return bits_as<__m512i>(lanes_of(mask) ? bits_as<I32x16>(a) : bits_as<I32x16>(otherwise));
-}
-TPU_EMULATED __m512i mask_and_epi32(__m512i otherwise, __mmask16 mask, __m512i a, __m512i b) {
-  return mask_mov_epi32(otherwise, mask, a & b);
 }
 TPU_EMULATED __m512i mask_set1_epi32(__m512i otherwise, __mmask16 mask, int x) {
   return mask_mov_epi32(otherwise, mask, set1_epi32(x));
@@ -105,14 +95,8 @@ TPU_EMULATED __m512i mask_set1_epi32(__m512i otherwise, __mmask16 mask, int x) {
 TPU_EMULATED __mmask16 test_epi32_mask(__m512i a, __m512i b) {
   return mask_of(bits_as<I32x16>(a & b) != 0);
 }
-TPU_EMULATED __mmask16 testn_epi32_mask(__m512i a, __m512i b) {
-  return mask_of(bits_as<I32x16>(a & b) == 0);
-}
 TPU_EMULATED __mmask16 cmpeq_epi32_mask(__m512i a, __m512i b) {
   return mask_of(bits_as<I32x16>(a) == bits_as<I32x16>(b));
-}
-TPU_EMULATED __mmask16 cmpgt_epi32_mask(__m512i a, __m512i b) {
-  return mask_of(bits_as<I32x16>(a) > bits_as<I32x16>(b));
 }
 
 // ---- masked memory: element by element, so that masked elements may lie outside of any page
@@ -144,15 +128,24 @@ TPU_EMULATED __m512i cvtepu16_epi32(__m256i a) {
   const __m256i high = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(a, 1));
   return bits_as<__m512i>(whole(_mm256_castsi256_ps(low), _mm256_castsi256_ps(high)));
 }
-TPU_EMULATED __m256i cvtepi32_epi16(__m512i a) {  // truncates
-  uint16_t halves_of[16];
+// VCVTNEPS2BF16: to nearest even, subnormals to signed zero, NaN quieted and cut; not by MXCSR.
+TPU_EMULATED __m256i cvtneps_pbh(__m512 a) {
+  uint16_t rounded[16];
   const auto words = bits_as<U32x16>(a);
   for (unsigned i = 0; i < 16; ++i) {
-    halves_of[i] = static_cast<uint16_t>(words[i]);
+    const uint32_t x = words[i];
+    const uint32_t exponent = x & 0x7f800000U;
+    uint32_t upper = (x + 0x7fffU + (x >> 16 & 1U)) >> 16;
+    if (exponent == 0) {
+      upper = x >> 16 & 0x8000U;
+    } else if (exponent == 0x7f800000U) {
+      upper = x >> 16 | ((x & 0x007fffffU) != 0 ? 0x40U : 0U);
+    }
+    rounded[i] = static_cast<uint16_t>(upper);
   }
-  __m256i x;
-  std::memcpy(&x, halves_of, sizeof x);
-  return x;
+  __m256i result;
+  std::memcpy(&result, rounded, sizeof result);
+  return result;
 }
 
 #undef TPU_EMULATED
@@ -160,7 +153,6 @@ TPU_EMULATED __m256i cvtepi32_epi16(__m512i a) {  // truncates
 }  // namespace tpu::emulation
 
 // Without optimisation some intrinsics are macros already.
-#undef _mm512_srli_epi32
 #undef _mm512_slli_epi32
 #undef _mm512_cmp_ps_mask
 #undef _mm512_mask_cmp_ps_mask
@@ -180,20 +172,14 @@ TPU_EMULATED __m256i cvtepi32_epi16(__m512i a) {  // truncates
 #define _mm512_castps_si512 tpu::emulation::bits_as<__m512i>
 #define _mm512_castsi512_ps tpu::emulation::bits_as<__m512>
 #define _mm512_set1_epi32 tpu::emulation::set1_epi32
-#define _mm512_add_epi32 tpu::emulation::add_epi32
-#define _mm512_and_si512 tpu::emulation::and_si512
 #define _mm512_or_si512 tpu::emulation::or_si512
-#define _mm512_srli_epi32 tpu::emulation::srli_epi32
 #define _mm512_slli_epi32 tpu::emulation::slli_epi32
-#define _mm512_mask_and_epi32 tpu::emulation::mask_and_epi32
 #define _mm512_mask_set1_epi32 tpu::emulation::mask_set1_epi32
 #define _mm512_test_epi32_mask tpu::emulation::test_epi32_mask
-#define _mm512_testn_epi32_mask tpu::emulation::testn_epi32_mask
 #define _mm512_cmpeq_epi32_mask tpu::emulation::cmpeq_epi32_mask
-#define _mm512_cmpgt_epi32_mask tpu::emulation::cmpgt_epi32_mask
 #define _mm512_maskz_loadu_ps tpu::emulation::masked_load<__m512, float>
 #define _mm512_maskz_loadu_epi32 tpu::emulation::masked_load<__m512i, int32_t>
 #define _mm256_maskz_loadu_epi16 tpu::emulation::masked_load<__m256i, uint16_t>
 #define _mm512_mask_storeu_epi32 tpu::emulation::mask_storeu_epi32
 #define _mm512_cvtepu16_epi32 tpu::emulation::cvtepu16_epi32
-#define _mm512_cvtepi32_epi16 tpu::emulation::cvtepi32_epi16
+#define _mm512_cvtneps_pbh tpu::emulation::cvtneps_pbh
