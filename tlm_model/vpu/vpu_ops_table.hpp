@@ -134,40 +134,29 @@ U compare_u(U a, U b) {
   return compare<Order>(a, b);
 }
 
+// Of two registers, or of a register and a constant.
+template <bool kSplat, U (*Op)(U, U)>
+constexpr VpuOpFn kPair = kSplat ? binary_splat2<Op> : binary<Op>;
+
+template <bool kSplat>
 void op_cmp_f(const VpuOpArgs& args) {
-  static constexpr VpuOpFn kByOrder[] = {binary<compare_f<0>>, binary<compare_f<1>>,
-                                         binary<compare_f<2>>, binary<compare_f<3>>,
-                                         binary<compare_f<4>>, binary<compare_f<5>>};
+  static constexpr VpuOpFn kByOrder[] = {kPair<kSplat, compare_f<0>>, kPair<kSplat, compare_f<1>>,
+                                         kPair<kSplat, compare_f<2>>, kPair<kSplat, compare_f<3>>,
+                                         kPair<kSplat, compare_f<4>>, kPair<kSplat, compare_f<5>>};
   kByOrder[args.imm](args);
 }
+template <bool kSplat>
 void op_cmp_s(const VpuOpArgs& args) {
-  static constexpr VpuOpFn kByOrder[] = {binary<compare_s<0>>, binary<compare_s<1>>,
-                                         binary<compare_s<2>>, binary<compare_s<3>>,
-                                         binary<compare_s<4>>, binary<compare_s<5>>};
+  static constexpr VpuOpFn kByOrder[] = {kPair<kSplat, compare_s<0>>, kPair<kSplat, compare_s<1>>,
+                                         kPair<kSplat, compare_s<2>>, kPair<kSplat, compare_s<3>>,
+                                         kPair<kSplat, compare_s<4>>, kPair<kSplat, compare_s<5>>};
   kByOrder[args.imm](args);
 }
+template <bool kSplat>
 void op_cmp_u(const VpuOpArgs& args) {
-  static constexpr VpuOpFn kByOrder[] = {binary<compare_u<0>>, binary<compare_u<1>>,
-                                         binary<compare_u<2>>, binary<compare_u<3>>,
-                                         binary<compare_u<4>>, binary<compare_u<5>>};
-  kByOrder[args.imm](args);
-}
-void splat_cmp_f(const VpuOpArgs& args) {
-  static constexpr VpuOpFn kByOrder[] = {binary_splat2<compare_f<0>>, binary_splat2<compare_f<1>>,
-                                         binary_splat2<compare_f<2>>, binary_splat2<compare_f<3>>,
-                                         binary_splat2<compare_f<4>>, binary_splat2<compare_f<5>>};
-  kByOrder[args.imm](args);
-}
-void splat_cmp_s(const VpuOpArgs& args) {
-  static constexpr VpuOpFn kByOrder[] = {binary_splat2<compare_s<0>>, binary_splat2<compare_s<1>>,
-                                         binary_splat2<compare_s<2>>, binary_splat2<compare_s<3>>,
-                                         binary_splat2<compare_s<4>>, binary_splat2<compare_s<5>>};
-  kByOrder[args.imm](args);
-}
-void splat_cmp_u(const VpuOpArgs& args) {
-  static constexpr VpuOpFn kByOrder[] = {binary_splat2<compare_u<0>>, binary_splat2<compare_u<1>>,
-                                         binary_splat2<compare_u<2>>, binary_splat2<compare_u<3>>,
-                                         binary_splat2<compare_u<4>>, binary_splat2<compare_u<5>>};
+  static constexpr VpuOpFn kByOrder[] = {kPair<kSplat, compare_u<0>>, kPair<kSplat, compare_u<1>>,
+                                         kPair<kSplat, compare_u<2>>, kPair<kSplat, compare_u<3>>,
+                                         kPair<kSplat, compare_u<4>>, kPair<kSplat, compare_u<5>>};
   kByOrder[args.imm](args);
 }
 
@@ -344,9 +333,9 @@ constexpr VpuOpFn kFunctions[] = {
     unary<logistic_f>,
     unary<expm1_f>,
     unary<log1p_f>,
-    op_cmp_f,
-    op_cmp_s,
-    op_cmp_u,
+    op_cmp_f<false>,
+    op_cmp_s<false>,
+    op_cmp_u<false>,
     ternary<select_u>,
     binary<add_i>,
     binary<sub_i>,
@@ -428,9 +417,9 @@ constexpr SplatTables splat_tables() {
   add_splat<max_u>(tables, VpuOp::kMaxU);
   tables.second[static_cast<size_t>(VpuOp::kMinF)] = splat_min_f;
   tables.second[static_cast<size_t>(VpuOp::kMaxF)] = splat_max_f;
-  tables.second[static_cast<size_t>(VpuOp::kCmpF)] = splat_cmp_f;
-  tables.second[static_cast<size_t>(VpuOp::kCmpS)] = splat_cmp_s;
-  tables.second[static_cast<size_t>(VpuOp::kCmpU)] = splat_cmp_u;
+  tables.second[static_cast<size_t>(VpuOp::kCmpF)] = op_cmp_f<true>;
+  tables.second[static_cast<size_t>(VpuOp::kCmpS)] = op_cmp_s<true>;
+  tables.second[static_cast<size_t>(VpuOp::kCmpU)] = op_cmp_u<true>;
   return tables;
 }
 constexpr SplatTables kSplats = splat_tables();
