@@ -9,19 +9,24 @@ namespace {
 // ---- lane-wise instructions. Pointers and counts are copied first: stores of lanes could change
 // them for all that the compiler knows. Each lane is read before it is written and vectors ascend,
 // so that a result may take the place of an operand.
-template <U (*Op)(U)>
-void unary(const VpuOpArgs& args) {
+template <typename Function>
+inline __attribute__((always_inline)) void for_lanes(const VpuOpArgs& args, const uint32_t* rs,
+                                                     int64_t pitch, Function function) {
   uint32_t* rd = args.rd;
-  const uint32_t* rs1 = args.rs1;
-  const int64_t pitch_d = args.pitch_d, pitch1 = args.pitch1;
+  const int64_t pitch_d = args.pitch_d;
   const int rows = args.dense_rows;
   const int lanes = args.dense_lanes;
-  for (int s = 0; s < rows; ++s, rd += pitch_d, rs1 += pitch1) {
+  for (int s = 0; s < rows; ++s, rd += pitch_d, rs += pitch) {
 #pragma GCC unroll 4
     for (int i = 0; i < lanes; i += kVpuWidth) {
-      store_lanes(rd + i, Op(load_lanes(rs1 + i)));
+      store_lanes(rd + i, function(load_lanes(rs + i)));
     }
   }
+}
+
+template <U (*Op)(U)>
+void unary(const VpuOpArgs& args) {
+  for_lanes(args, args.rs1, args.pitch1, Op);
 }
 
 template <U (*Op)(U, U)>
@@ -43,35 +48,15 @@ void binary(const VpuOpArgs& args) {
 // rs1 is a constant.
 template <U (*Op)(U, U)>
 void binary_splat1(const VpuOpArgs& args) {
-  uint32_t* rd = args.rd;
   const U a = load_lanes(args.rs1);
-  const uint32_t* rs2 = args.rs2;
-  const int64_t pitch_d = args.pitch_d, pitch2 = args.pitch2;
-  const int rows = args.dense_rows;
-  const int lanes = args.dense_lanes;
-  for (int s = 0; s < rows; ++s, rd += pitch_d, rs2 += pitch2) {
-#pragma GCC unroll 4
-    for (int i = 0; i < lanes; i += kVpuWidth) {
-      store_lanes(rd + i, Op(a, load_lanes(rs2 + i)));
-    }
-  }
+  for_lanes(args, args.rs2, args.pitch2, [a](U b) { return Op(a, b); });
 }
 
 // rs2 is a constant.
 template <U (*Op)(U, U)>
 void binary_splat2(const VpuOpArgs& args) {
-  uint32_t* rd = args.rd;
-  const uint32_t* rs1 = args.rs1;
   const U b = load_lanes(args.rs2);
-  const int64_t pitch_d = args.pitch_d, pitch1 = args.pitch1;
-  const int rows = args.dense_rows;
-  const int lanes = args.dense_lanes;
-  for (int s = 0; s < rows; ++s, rd += pitch_d, rs1 += pitch1) {
-#pragma GCC unroll 4
-    for (int i = 0; i < lanes; i += kVpuWidth) {
-      store_lanes(rd + i, Op(load_lanes(rs1 + i), b));
-    }
-  }
+  for_lanes(args, args.rs1, args.pitch1, [b](U a) { return Op(a, b); });
 }
 
 template <U (*Op)(U, U, U)>
