@@ -100,7 +100,21 @@ void expect_same(Module& m, std::vector<Tensor> args) {
   }
 }
 
-class WideArithmetic : public ::testing::TestWithParam<Elem> {};
+class WideArithmetic : public ::testing::TestWithParam<Elem> {
+ protected:
+  // `results(b, x, n)` of every value x and the constant n.
+  template <typename Results>
+  void expect_same_with(int64_t n, Results results) const {
+    Dims dims;
+    const auto args = pairs(GetParam(), dims);
+    GraphBuilder b;
+    const Type t{GetParam(), dims};
+    Value* x = b.arg(t);
+    b.arg(t);
+    Value* constant = b.op(Kind::kConstant, {}, t, ConstantAttrs{make_splat_int(t, n)});
+    expect_same(b.done(results(b, x, constant)), args);
+  }
+};
 
 TEST_P(WideArithmetic, BinaryOps) {
   for (const Kind kind :
@@ -120,30 +134,20 @@ TEST_P(WideArithmetic, BinaryOps) {
 
 TEST_P(WideArithmetic, ShiftsByConstants) {
   for (const int64_t amount : {0, 1, 31, 32, 33, 63, 64, 100}) {
-    Dims dims;
-    const auto args = pairs(GetParam(), dims);
-    GraphBuilder b;
-    const Type t{GetParam(), dims};
-    Value* x = b.arg(t);
-    b.arg(t);
-    Value* n = b.op(Kind::kConstant, {}, t, ConstantAttrs{make_splat_int(t, amount)});
-    expect_same(b.done({b.op(Kind::kShiftLeft, {x, n}, t), b.op(Kind::kShiftRightArith, {x, n}, t),
-                        b.op(Kind::kShiftRightLogical, {x, n}, t)}),
-                args);
+    expect_same_with(amount, [](GraphBuilder& b, Value* x, Value* n) {
+      return std::vector<Value*>{b.op(Kind::kShiftLeft, {x, n}, x->type),
+                                 b.op(Kind::kShiftRightArith, {x, n}, x->type),
+                                 b.op(Kind::kShiftRightLogical, {x, n}, x->type)};
+    });
   }
 }
 
 TEST_P(WideArithmetic, PowersByConstants) {
   for (const int64_t exponent : {int64_t{0}, int64_t{1}, int64_t{2}, int64_t{7}, int64_t{64},
                                  int64_t{1} << 33, int64_t{-1}, INT64_MIN}) {
-    Dims dims;
-    const auto args = pairs(GetParam(), dims);
-    GraphBuilder b;
-    const Type t{GetParam(), dims};
-    Value* x = b.arg(t);
-    b.arg(t);
-    Value* n = b.op(Kind::kConstant, {}, t, ConstantAttrs{make_splat_int(t, exponent)});
-    expect_same(b.done({b.op(Kind::kPower, {x, n}, t)}), args);
+    expect_same_with(exponent, [](GraphBuilder& b, Value* x, Value* n) {
+      return std::vector<Value*>{b.op(Kind::kPower, {x, n}, x->type)};
+    });
   }
 }
 
