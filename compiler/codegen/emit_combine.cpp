@@ -37,7 +37,7 @@ struct Emitter::CombineBody {
 void Emitter::make_body(const Op& op, CombineBody& body) {
   const int64_t width = op.as<IndexedAttrs>().window[0];
   const Dims dims{width};
-  std::unordered_map<const Value*, Value*> map;
+  ValueMap map;
   for (const auto& arg : op.regions[0]->args) {
     if (elem_bytes(arg->type.elem) == 8) {
       throw Error(

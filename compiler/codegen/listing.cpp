@@ -55,12 +55,15 @@ void Listing::append(spec::ScalarOp op, int rd, int rs1, int rs2, int32_t imm) {
 
 void Listing::append(Control control) { items.emplace_back(control); }
 
-spec::Addr smem_addr(int64_t offset) {
+static spec::Addr addr_of(Space space, int64_t offset) {
   spec::Addr a{};
-  a.space = static_cast<uint8_t>(Space::kSmem);
+  a.space = static_cast<uint8_t>(space);
   a.offset = offset;
   return a;
 }
+
+spec::Addr smem_addr(int64_t offset) { return addr_of(Space::kSmem, offset); }
+spec::Addr vmem_addr(int64_t offset) { return addr_of(Space::kVmem, offset); }
 
 spec::VpuKernelCommand flat_vpu_kernel(int64_t count, uint32_t op_id) {
   auto c = make_command<spec::VpuKernelCommand>(spec::Opcode::kVpuKernel, spec::Queue::kVpu, op_id);
@@ -73,18 +76,9 @@ spec::VpuKernelCommand flat_vpu_kernel(int64_t count, uint32_t op_id) {
   return c;
 }
 
-spec::Addr vmem_addr(int64_t offset) {
-  spec::Addr a{};
-  a.space = static_cast<uint8_t>(Space::kVmem);
-  a.offset = offset;
-  return a;
-}
-
 spec::Addr hbm_addr(int slot, int64_t offset) {
-  spec::Addr a{};
-  a.space = static_cast<uint8_t>(Space::kHbm);
+  spec::Addr a = addr_of(Space::kHbm, offset);
   a.slot = static_cast<uint16_t>(slot);
-  a.offset = offset;
   return a;
 }
 

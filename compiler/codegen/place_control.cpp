@@ -56,6 +56,16 @@ void find_captures(Kernel& k) {
   k.reads.insert(k.reads.end(), k.captures.begin(), k.captures.end());
 }
 
+// Adds a kernel on the window whose start indices are the operands from `first` on.
+void add_from_starts(Kernel k, const Op& op, size_t first, const ControlFacts& facts,
+                     RegionFuser& fuser) {
+  for (size_t i = first; i < op.operands.size(); ++i) {
+    k.starts.push_back(scalar_operand(op.operands[i], facts, fuser, k));
+  }
+  k.writes = {k.out};
+  fuser.add(std::move(k));
+}
+
 }  // namespace
 
 void place_dynamic_slice(const Op& op, const ControlFacts& facts, RegionFuser& fuser) {
@@ -66,11 +76,7 @@ void place_dynamic_slice(const Op& op, const ControlFacts& facts, RegionFuser& f
   fuser.ready(op.operands[0]);
   k.view = fuser.strided(op.operands[0]);
   k.reads = {k.view.value};
-  for (size_t i = 1; i < op.operands.size(); ++i) {
-    k.starts.push_back(scalar_operand(op.operands[i], facts, fuser, k));
-  }
-  k.writes = {k.out};
-  fuser.add(std::move(k));
+  add_from_starts(std::move(k), op, 1, facts, fuser);
 }
 
 void place_dynamic_update(const Op& op, const ControlFacts& facts, RegionFuser& fuser) {
@@ -82,11 +88,7 @@ void place_dynamic_update(const Op& op, const ControlFacts& facts, RegionFuser& 
   k.reads = {fuser.packed(op.operands[0])};
   k.view = fuser.strided(op.operands[1]);
   k.reads.push_back(k.view.value);
-  for (size_t i = 2; i < op.operands.size(); ++i) {
-    k.starts.push_back(scalar_operand(op.operands[i], facts, fuser, k));
-  }
-  k.writes = {k.out};
-  fuser.add(std::move(k));
+  add_from_starts(std::move(k), op, 2, facts, fuser);
 }
 
 void place_control(const Op& op, const ControlFacts& facts, bool uniform, RegionFuser& fuser) {

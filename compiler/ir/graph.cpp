@@ -168,7 +168,20 @@ Uses compute_uses(const Region& region) {
   return uses;
 }
 
-void replace_all_uses(Region& region, const std::unordered_map<const Value*, Value*>& map) {
+Value* mapped(Value* v, const ValueMap& map) {
+  const auto it = map.find(v);
+  return it == map.end() ? v : it->second;
+}
+
+std::vector<Value*> mapped(const std::vector<Value*>& values, const ValueMap& map) {
+  std::vector<Value*> out;
+  for (Value* v : values) {
+    out.push_back(mapped(v, map));
+  }
+  return out;
+}
+
+void replace_all_uses(Region& region, const ValueMap& map) {
   walk(region, [&](Op& op) {
     for (Value*& v : op.operands) {
       // Follow chains: the replacement may have been replaced too.
@@ -180,33 +193,32 @@ void replace_all_uses(Region& region, const std::unordered_map<const Value*, Val
 }
 
 void replace_all_uses(Region& region, const Value* from, Value* to) {
-  replace_all_uses(region, std::unordered_map<const Value*, Value*>{{from, to}});
+  replace_all_uses(region, ValueMap{{from, to}});
 }
 
-Op* clone_op(const Op& op, Region& to, std::unordered_map<const Value*, Value*>& map) {
-  std::vector<Value*> operands;
-  for (Value* v : op.operands) {
-    const auto it = map.find(v);
-    operands.push_back(it == map.end() ? v : it->second);
-  }
+Op* clone_op(const Op& op, Region& to, ValueMap& map) {
   std::vector<Type> types;
   for (const auto& r : op.results) {
     types.push_back(r->type);
   }
-  Op* copy = to.append(op.kind, std::move(operands), std::move(types), op.attrs, op.loc);
+  Op* copy = to.append(op.kind, mapped(op.operands, map), std::move(types), op.attrs, op.loc);
   for (size_t i = 0; i < op.results.size(); ++i) {
     map[op.results[i].get()] = copy->result(i);
   }
   for (const auto& region : op.regions) {
-    Region* inner = copy->add_region();
-    for (const auto& arg : region->args) {
-      map[arg.get()] = inner->add_arg(arg->type);
-    }
-    for (const auto& inner_op : region->ops) {
-      clone_op(*inner_op, *inner, map);
-    }
+    clone_region(*region, *copy, map);
   }
   return copy;
+}
+
+void clone_region(const Region& region, Op& to, ValueMap& map) {
+  Region* copy = to.add_region();
+  for (const auto& arg : region.args) {
+    map[arg.get()] = copy->add_arg(arg->type);
+  }
+  for (const auto& op : region.ops) {
+    clone_op(*op, *copy, map);
+  }
 }
 
 std::optional<Kind> simple_reducer(const Region& body) {

@@ -135,9 +135,14 @@ struct Module {
 using Uses = std::unordered_map<const Value*, std::vector<Op*>>;
 Uses compute_uses(const Region& region);
 
+// What stands for a value: itself where the map says nothing. No chains are followed.
+using ValueMap = std::unordered_map<const Value*, Value*>;
+Value* mapped(Value* v, const ValueMap& map);
+std::vector<Value*> mapped(const std::vector<Value*>& values, const ValueMap& map);
+
 // Replaces every use of `from` by `to` in the region and the regions inside it.
 void replace_all_uses(Region& region, const Value* from, Value* to);
-void replace_all_uses(Region& region, const std::unordered_map<const Value*, Value*>& map);
+void replace_all_uses(Region& region, const ValueMap& map);
 
 // Calls fn(op) for every op, in program order, regions after their op.
 template <typename Fn>
@@ -152,7 +157,9 @@ void walk(const Region& region, Fn&& fn) {
 
 // Appends a copy of `op` (with regions) to `to`; operands are looked up in `map`, and results added
 // to it.
-Op* clone_op(const Op& op, Region& to, std::unordered_map<const Value*, Value*>& map);
+Op* clone_op(const Op& op, Region& to, ValueMap& map);
+// Gives `to` a copy of a region; the same of `map`.
+void clone_region(const Region& region, Op& to, ValueMap& map);
 
 // For reduce-like regions: the kind of the one op that combines (arg 0, arg 1) in any order and is
 // returned, e.g. kAdd, kMaximum, kAnd. Nothing if the body is anything else.

@@ -157,7 +157,7 @@ Value* Builder::reduce(Kind body, Value* x, Value* init, Dims dims) {
 
 std::vector<Value*> Builder::apply(const Region& body, const std::vector<Value*>& args,
                                    const Dims& dims) {
-  std::unordered_map<const Value*, Value*> map;
+  ValueMap map;
   for (size_t i = 0; i < args.size(); ++i) {
     map[body.args.at(i).get()] = args[i];
   }

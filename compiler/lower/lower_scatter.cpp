@@ -412,14 +412,8 @@ class Scatter {
     for (size_t i = 1; i < n_; ++i) {
       made->add_result(types[i]);
     }
-    Region* body = made->add_region();
-    std::unordered_map<const Value*, Value*> map;
-    for (const auto& arg : op_.regions[0]->args) {
-      map[arg.get()] = body->add_arg(arg->type);
-    }
-    for (const auto& inner : op_.regions[0]->ops) {
-      clone_op(*inner, *body, map);
-    }
+    ValueMap map;
+    clone_region(*op_.regions[0], *made, map);
     std::vector<Value*> out;
     for (const auto& r : made->results) {
       out.push_back(r.get());

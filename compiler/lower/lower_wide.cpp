@@ -74,10 +74,7 @@ class Splitter {
     std::vector<std::unique_ptr<Op>> old;
     old.swap(r.ops);
     for (auto& op : old) {
-      for (Value*& v : op->operands) {
-        const auto it = replaced_.find(v);
-        v = it == replaced_.end() ? v : it->second;
-      }
+      op->operands = mapped(op->operands, replaced_);
       rw_.place(r, *op);
       if (op->kind == Kind::kReturn) {
         op->operands = r.parent == nullptr ? packed(op->operands) : expanded(op->operands);
@@ -468,8 +465,8 @@ class Splitter {
   WideMath math_{rw_};
   bool any_ = false;
   std::unordered_map<const Value*, Wide> pairs_;
-  std::unordered_map<const Value*, Value*> replaced_;
-  std::unordered_map<const Value*, Value*> whole_;  // arguments of main, as they lie in memory
+  ValueMap replaced_;
+  ValueMap whole_;  // arguments of main, as they lie in memory
   std::vector<std::unique_ptr<Value>> old_arguments_;
   std::vector<std::unique_ptr<Op>> graveyard_;  // keeps the keys alive
 };

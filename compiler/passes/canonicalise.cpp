@@ -126,14 +126,8 @@ std::vector<Value*> split_collective(Op& op, Rewriter& rw) {
   for (size_t i = 0; i < op.operands.size(); ++i) {
     Value* v = rw.make(op.kind, {op.operands[i]}, op.type(i), op.attrs);
     for (const auto& body : op.regions) {
-      Region* copy = v->def->add_region();
-      std::unordered_map<const Value*, Value*> map;
-      for (const auto& arg : body->args) {
-        map[arg.get()] = copy->add_arg(arg->type);
-      }
-      for (const auto& inner : body->ops) {
-        clone_op(*inner, *copy, map);
-      }
+      ValueMap map;
+      clone_region(*body, *v->def, map);
     }
     out.push_back(v);
   }

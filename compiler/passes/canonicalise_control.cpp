@@ -96,18 +96,13 @@ Op* rebuilt(Op& op, std::vector<Value*> operands, const std::vector<bool>& kept,
 
 // Takes the ops of a region to the place of its op; the values that it returns.
 std::vector<Value*> taken(const Region& region, Rewriter& rw) {
-  std::unordered_map<const Value*, Value*> map;
+  ValueMap map;
   for (const auto& op : region.ops) {
     if (op->kind != Kind::kReturn) {
       clone_op(*op, rw.region(), map);
     }
   }
-  std::vector<Value*> out;
-  for (Value* v : region.terminator()->operands) {
-    const auto it = map.find(v);
-    out.push_back(it == map.end() ? v : it->second);
-  }
-  return out;
+  return mapped(region.terminator()->operands, map);
 }
 
 }  // namespace
@@ -151,7 +146,7 @@ std::vector<Value*> while_loop(Op& op, Rewriter& rw, const Uses& uses) {
   const std::vector<bool> live = live_carried(op, uses);
   std::vector<Value*> values(n, nullptr);
   std::vector<bool> kept(n, true);
-  std::unordered_map<const Value*, Value*> known_as;
+  ValueMap known_as;
   for (size_t i = 0; i < n; ++i) {
     Value* init = op.operands[i];
     const bool same = body.terminator()->operands[i] == body.args[i].get();

@@ -63,10 +63,7 @@ class Merger {
   size_t run(Region& region, Table table) {
     for (auto& owner : region.ops) {
       Op& op = *owner;
-      for (Value*& v : op.operands) {
-        const auto it = replaced_.find(v);
-        v = it == replaced_.end() ? v : it->second;
-      }
+      op.operands = mapped(op.operands, replaced_);
       for (auto& inner : op.regions) {
         run(*inner, opens_scope(op.kind) ? table : Table());
       }
@@ -92,7 +89,7 @@ class Merger {
   }
 
  private:
-  std::unordered_map<const Value*, Value*> replaced_;
+  ValueMap replaced_;
   std::vector<std::unique_ptr<Op>> graveyard_;  // keeps the keys of replaced_ alive
   size_t merged_ = 0;
 };

@@ -19,9 +19,7 @@ class Inliner {
     std::vector<std::unique_ptr<Op>> old;
     old.swap(r.ops);
     for (auto& op : old) {
-      for (Value*& v : op->operands) {
-        v = resolve(v);
-      }
+      op->operands = mapped(op->operands, replaced_);
       if (++count_ > kMaxOps) {
         fail(*op, "the program has more than " + std::to_string(kMaxOps) +
                       " ops when calls are expanded");
@@ -55,11 +53,6 @@ class Inliner {
     }
   }
 
-  Value* resolve(Value* v) const {
-    const auto it = replaced_.find(v);
-    return it == replaced_.end() ? v : it->second;
-  }
-
   void expand(const Op& call, Region& to, int depth) {
     const std::string& name = call.as<CallAttrs>().callee;
     const Function* callee = module_.find(name);
@@ -69,7 +62,7 @@ class Inliner {
     if (depth > kMaxDepth) {
       fail(call, "calls are nested too deeply; recursion is not supported");
     }
-    std::unordered_map<const Value*, Value*> map;
+    ValueMap map;
     for (size_t i = 0; i < call.operands.size(); ++i) {
       map[callee->body.args.at(i).get()] = call.operands[i];
     }
@@ -99,7 +92,7 @@ class Inliner {
   }
 
   Module& module_;
-  std::unordered_map<const Value*, Value*> replaced_;
+  ValueMap replaced_;
   std::vector<std::unique_ptr<Op>> graveyard_;
   size_t count_ = 0;
 };

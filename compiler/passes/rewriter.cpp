@@ -21,10 +21,7 @@ void Rewriter::sweep(Region& region, const Pattern& pattern) {
   std::vector<std::unique_ptr<Op>> old;
   old.swap(region.ops);
   for (auto& op : old) {
-    for (Value*& v : op->operands) {
-      const auto it = replaced_.find(v);
-      v = it == replaced_.end() ? v : it->second;
-    }
+    op->operands = mapped(op->operands, replaced_);
     for (auto& inner : op->regions) {
       sweep(*inner, pattern);
     }

@@ -43,7 +43,7 @@ class Rewriter {
   Region* region_ = nullptr;
   const Op* current_ = nullptr;
   bool changed_ = false;
-  std::unordered_map<const Value*, Value*> replaced_;
+  ValueMap replaced_;
   std::vector<std::unique_ptr<Op>> graveyard_;  // keeps the keys of replaced_ alive
 };
 

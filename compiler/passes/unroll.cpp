@@ -75,10 +75,7 @@ class Unroller {
     std::vector<std::unique_ptr<Op>> old;
     old.swap(r.ops);
     for (auto& op : old) {
-      for (Value*& v : op->operands) {
-        const auto it = replaced_.find(v);
-        v = it == replaced_.end() ? v : it->second;
-      }
+      op->operands = mapped(op->operands, replaced_);
       for (auto& inner : op->regions) {
         region(*inner);
       }
@@ -104,7 +101,7 @@ class Unroller {
     }
     std::vector<Value*> carried = loop.operands;
     for (int64_t i = 0; i < *trips; ++i) {
-      std::unordered_map<const Value*, Value*> map;
+      ValueMap map;
       for (size_t a = 0; a < carried.size(); ++a) {
         map[body.args[a].get()] = carried[a];
       }
@@ -113,10 +110,7 @@ class Unroller {
           clone_op(*op, to, map);
           continue;
         }
-        for (size_t a = 0; a < carried.size(); ++a) {
-          const auto it = map.find(op->operands[a]);
-          carried[a] = it == map.end() ? op->operands[a] : it->second;
-        }
+        carried = mapped(op->operands, map);
       }
     }
     for (size_t i = 0; i < carried.size(); ++i) {
@@ -126,7 +120,7 @@ class Unroller {
     return true;
   }
 
-  std::unordered_map<const Value*, Value*> replaced_;
+  ValueMap replaced_;
   std::vector<std::unique_ptr<Op>> graveyard_;  // keeps the keys alive
 };
 
