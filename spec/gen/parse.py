@@ -6,6 +6,7 @@ duplicate opcodes and bad layouts are refused, so that what is emitted can be tr
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 SCALAR_BYTES = {"u8": 1, "i8": 1, "u16": 2, "i16": 2, "u32": 4, "i32": 4, "u64": 8, "i64": 8}
 BOARD_TYPES = {"int", "string"}
-ORIGINS = {"published", "chosen", "calibrated"}
+ORIGINS = {"published", "measured_v4", "chosen", "calibrated"}
 ACCESS = {"rw", "ro", "wo", "w1c", "w1s"}
 
 
@@ -379,6 +380,8 @@ def check_board(path: Path, keys: list[BoardKey]) -> dict[str, dict[str, Any]]:
         require(entry["unit"] == key.unit, where, f"unit must be {key.unit}")
         require(entry["origin"] in ORIGINS, where, f"origin must be one of {sorted(ORIGINS)}")
         require(bool(entry["source"]), where, "source is empty")
+        require(entry["origin"] != "published" or not re.search(r"\bv4\b", entry["source"]), where,
+                "a measurement of a v4 is not published for this board: origin must be measured_v4")
         if key.type == "int":
             require(isinstance(entry["value"], int), where, "value must be an integer")
             require(key.min <= entry["value"] <= key.max, where, f"value must be in {key.min}..{key.max}")

@@ -99,6 +99,10 @@ class Boards(unittest.TestCase):
         with self.assertRaisesRegex(parse.SpecError, "unknown"):
             self.check("clock_mhz", "clock_ghz")
 
+    def test_refuses_measurements_of_another_generation_as_published(self) -> None:
+        with self.assertRaisesRegex(parse.SpecError, "must be measured_v4"):
+            self.check('origin = "measured_v4"', 'origin = "published"')
+
 
 class Generator(unittest.TestCase):
     """The whole output."""
