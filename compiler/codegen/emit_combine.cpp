@@ -180,11 +180,11 @@ void Emitter::combine_piece(const Op& op, const CombineBody& body, const spec::A
   control(Control::Kind::kLoop, -1, records);
   tight(Control::Kind::kLabel, top);
   insn(ScalarOp::kLds32, kValue, kEntry, 0, 0);
-  const auto below = [](int rs1, int rs2) {
-    return spec::ScalarInsn{static_cast<uint8_t>(ScalarOp::kBlt), 0, static_cast<uint8_t>(rs1),
+  const auto branch_on = [](ScalarOp kind, int rs1, int rs2) {
+    return spec::ScalarInsn{static_cast<uint8_t>(kind), 0, static_cast<uint8_t>(rs1),
                             static_cast<uint8_t>(rs2), 0};
   };
-  tight(Control::Kind::kBranch, skip, below(kValue, 0));
+  tight(Control::Kind::kBranch, skip, branch_on(ScalarOp::kBneg, kValue, 0));
   for (int s = 0; s < 3; ++s) {
     if (sizes[static_cast<size_t>(s)]) {
       insn(ScalarOp::kShli, kWindow + s, kValue, 0, s);
@@ -198,7 +198,7 @@ void Emitter::combine_piece(const Op& op, const CombineBody& body, const spec::A
     }
   }
   insn(ScalarOp::kAddi, kEntry, kEntry, 0, 4);
-  tight(Control::Kind::kBranch, top, below(kEntry, kEnd));
+  tight(Control::Kind::kBranch, top, branch_on(ScalarOp::kBlt, kEntry, kEnd));
   control(Control::Kind::kEnd);
   // Signals for what comes later stand behind the loop, not in it.
   Command after;

@@ -44,6 +44,7 @@ static void record_own_fault(uint32_t code, uint32_t engine, uint32_t detail, ui
   record.fields.code = (uint16_t)code;
   record.fields.engine = (uint8_t)engine;
   record.fields.cycle = timer_now();
+  record.fields.op_id = TPU_OP_NONE;
   record.fields.detail = detail;
   record.fields.origin = (uint8_t)origin;
   write_record(&record);
@@ -184,6 +185,7 @@ void fault_record_hart(uint32_t mepc, uint32_t mcause, uint32_t mtval) {
   record.fields.code = TPU_FAULT_FW_TRAP;
   record.fields.engine = ENGINE_HART;
   record.fields.cycle = timer_now();
+  record.fields.op_id = TPU_OP_NONE;
   record.fields.hart_mepc = mepc;
   record.fields.hart_mcause = mcause;
   record.fields.hart_mtval = mtval;

@@ -6,6 +6,7 @@ Usage: control_flow_test.py --bin DIR [--only SUBSTRING]
 from __future__ import annotations
 
 import functools
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -122,29 +123,65 @@ def endless(bins: Path, folder: Path) -> str | None:
     return f"exit {done.returncode}, {missing} not in: {done.stdout}{done.stderr}" if done.returncode == 0 or missing else None
 
 
+def _language_model(table: jax.Array, out: jax.Array, tokens: jax.Array) -> tuple:
+    """A training step: embedding, one layer, cross entropy of the next token. The table's gradient is a scatter."""
+    def loss(table, out):
+        logits = jnp.tanh(table[tokens[:, :-1]]) @ out
+        chosen = jnp.take_along_axis(logits, tokens[:, 1:, None], axis=-1)[..., 0]
+        return jnp.mean(jax.nn.logsumexp(logits, axis=-1) - chosen)
+    value, (g, h) = jax.value_and_grad(loss, argnums=(0, 1))(table, out)
+    return table - 0.1 * g, out - 0.1 * h, value
+
+
 def timing_only(bins: Path, folder: Path) -> str | None:
-    """Counted loops run without data; a condition, branch or index from data is an error."""
+    """Without data: what data only place or choose among equals takes the same cycles; loops and branches are errors."""
+    rng = np.random.default_rng(3)
     counted = lambda x: lax.fori_loop(0, 5, lambda i, c: lax.dynamic_update_index_in_dim(
         c, c[i] + i.astype(jnp.float32), (i + 3) % 8, 0), x)
-    matrix = np.ones((8, 30), np.float32)
-    by_data = {
-        "while": (lambda x: lax.while_loop(lambda s: jnp.sum(s) > 1, lambda s: s * 0.5, x), (VECTOR,)),
-        "cond": (lambda x: lax.cond(x[0] > 0, lambda v: v, lambda v: -v, x), (VECTOR,)),
+    model = (rng.normal(size=(300, 64)).astype(np.float32), rng.normal(size=(64, 300)).astype(np.float32),
+             rng.integers(0, 300, (8, 17)).astype(np.int32))
+    timed = {
+        "counted": (counted, (np.ones((8, 30), np.float32),)),
         "index": (lambda x, i: lax.dynamic_slice(x, (i,), (2,)), (VECTOR, np.asarray(1, np.int32))),
+        "language_model": (_language_model, model),
     }
-    done = _compile(bins, folder, counted, (matrix,))
-    done = _run(bins, folder, (matrix,), "--no-data") if done.returncode == 0 else done
-    if done.returncode != 0:
-        return f"counted: {done.stdout}{done.stderr}"
+    by_data = {
+        "while": (lambda x: lax.while_loop(lambda s: jnp.sum(s) > 1, lambda s: s * 0.5, x), (VECTOR,)),  # while-line
+        "cond": (lambda x: lax.cond(x[0] > 0, lambda v: v, lambda v: -v, x), (VECTOR,)),  # cond-line
+    }
+    for name, (function, inputs) in timed.items():
+        cycles = []
+        done = _compile(bins, folder, function, inputs)
+        if done.returncode != 0:
+            return f"{name}: {done.stderr}"
+        for option in ("--check", "--no-data"):
+            done = _run(bins, folder, inputs, option, "--json", str(folder / "run.json"))
+            if done.returncode != 0:
+                return f"{name} {option}: {done.stdout}{done.stderr}"
+            cycles.append(json.loads((folder / "run.json").read_text())["sim_cycles"])
+        if cycles[0] != cycles[1]:
+            return f"{name}: {cycles[0]} cycles with data, {cycles[1]} without"
     for name, (function, inputs) in by_data.items():
         done = _compile(bins, folder, function, inputs)
         done = _run(bins, folder, inputs, "--no-data") if done.returncode == 0 else done
-        if done.returncode == 0 or "no-data" not in done.stderr + done.stdout and "detail 0xc" not in done.stderr + done.stdout:
-            return f"{name}: exit {done.returncode}: {done.stdout}{done.stderr}"
+        words = ("NO_DATA", "depends on data", "--no-data", _line(f"# {name}-line"))
+        missing = [word for word in words if word not in done.stderr + done.stdout]
+        if done.returncode == 0 or missing:
+            return f"{name}: exit {done.returncode}, {missing} not in: {done.stdout}{done.stderr}"
     return None
 
 
-TESTS = (eight_cores, refused, endless, timing_only)
+def embedding_gradient(bins: Path, folder: Path) -> str | None:
+    """The same step with data, against JAX: rows that many tokens share."""
+    rng = np.random.default_rng(4)
+    tokens = rng.integers(0, 6, (8, 17)).astype(np.int32)
+    tokens[2, 3:5] = (299, -1)
+    inputs = (rng.normal(size=(300, 64)).astype(np.float32), rng.normal(size=(64, 300)).astype(np.float32), tokens)
+    return case_runner.against_jax(case_runner.export(_language_model, inputs), inputs, bins, folder, ["--check"], True,
+                                   functools.partial(case_runner.difference, l2=1e-2))
+
+
+TESTS = (eight_cores, refused, endless, timing_only, embedding_gradient)
 
 if __name__ == "__main__":
     sys.exit(case_runner.run_all(TESTS, case_runner.parser(__doc__).parse_args(), lambda test, tools, folder: test(tools, folder),

@@ -304,6 +304,8 @@ struct UntimedMachine::State {
         return a < b;
       case ScalarOp::kBge:
         return a >= b;
+      case ScalarOp::kBneg:
+        return a < 0;
       default:
         return true;
     }
@@ -323,6 +325,7 @@ struct UntimedMachine::State {
       case ScalarOp::kBne:
       case ScalarOp::kBlt:
       case ScalarOp::kBge:
+      case ScalarOp::kBneg:
         c.pc = taken(c, i) ? static_cast<size_t>(i.imm) : c.pc + 1;
         return true;
       case ScalarOp::kSwait: {

@@ -153,16 +153,19 @@ RemoteTarget Core::remote_target(uint16_t tag, const spec::Addr& address, int64_
   switch (static_cast<spec::Space>(address.space)) {
     case spec::Space::kVmem:
       target.memory = vmem_->data();
+      target.size = vmem_->bytes();
       target.status =
           inside(vmem_->bytes()) ? RemoteTarget::Status::kOk : RemoteTarget::Status::kBadRange;
       return target;
     case spec::Space::kSmem:
       target.memory = smem_->data();
+      target.size = smem_->bytes();
       target.status =
           inside(smem_->bytes()) ? RemoteTarget::Status::kOk : RemoteTarget::Status::kBadRange;
       return target;
     default: {
       const Slots::Range slot = slots_->resolve(launch_, address.slot);
+      target.size = slot.ok ? slot.size : 0;
       if (!slot.ok || !inside(slot.size)) {
         target.status = RemoteTarget::Status::kBadSlot;
         return target;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/operand_check.hpp"
 #include "kernel/cycles.hpp"
 #include "tpu/spec/fault_regs.hpp"
 #include "tpu/spec/rings.h"
@@ -304,6 +305,22 @@ FaultInfo Engine::fault_at(const Flight& flight, uint16_t code) const {
   info.unit = unit_;
   info.pc = flight.queued.command->pc;
   info.op_id = flight.queued.command->op_id;
+  return info;
+}
+
+FaultInfo Engine::range_fault_at(const Flight& flight, uint16_t code, size_t index,
+                                 const Operand& operand, uint64_t size) const {
+  FaultInfo info = fault_at(flight, code);
+  const int64_t addend = flight.queued.addend[index];
+  info.address = operand_first(
+      operand, static_cast<uint64_t>(operand.address.offset) + static_cast<uint64_t>(addend));
+  info.length = operand_length(operand);
+  info.slot = operand.address.slot;
+  if (operand.address.reg != 0) {
+    info.detail = spec::fault::kDetailAddress;
+    info.data = addend;
+    info.limit = static_cast<int64_t>(size) - operand.extent.high - operand.address.offset;
+  }
   return info;
 }
 

@@ -79,6 +79,9 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   virtual uint64_t earliest_start(const QueuedCommand& /*queued*/) const { return 0; }
 
   FaultInfo fault_at(const Flight& flight, uint16_t code) const;
+  // An operand outside of a memory or slot of `size` bytes; `index`: as in addend.
+  FaultInfo range_fault_at(const Flight& flight, uint16_t code, size_t index,
+                           const Operand& operand, uint64_t size) const;
   const EngineContext& context() const { return context_; }
   // Reports to the checker; only when there is one.
   void note_access(uint32_t owner, RaceChecker::Memory memory, uint64_t address, uint64_t bytes,

@@ -58,6 +58,8 @@ void FaultUnit::fill(const FaultInfo& info) {
   record_.sem_id = info.semaphore;
   record_.sem_wanted = info.wanted;
   record_.sem_value = info.value;
+  record_.value = info.data;
+  record_.limit = info.limit;
 }
 
 void FaultUnit::clear() {

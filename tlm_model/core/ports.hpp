@@ -10,6 +10,7 @@
 
 #include "tpu/spec/isa.hpp"
 #include "tpu/spec/perf_regs.hpp"
+#include "tpu/spec/rings.h"
 
 namespace tpu::model {
 
@@ -76,7 +77,7 @@ struct FaultInfo {
   uint16_t code = 0;  // FAULT_* of spec/formats/rings.toml
   int unit = kSequencerUnit;
   uint32_t pc = 0;
-  uint32_t op_id = 0;
+  uint32_t op_id = TPU_OP_NONE;
   uint64_t address = 0;
   uint64_t length = 0;
   uint32_t slot = 0;
@@ -84,6 +85,8 @@ struct FaultInfo {
   uint32_t semaphore = 0;
   uint32_t wanted = 0;
   uint32_t value = 0;
+  int64_t data = 0;   // value from data that led outside
+  int64_t limit = 0;  // largest such value that does not
 };
 
 class FaultIf : public virtual sc_core::sc_interface {

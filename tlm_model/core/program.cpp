@@ -6,7 +6,9 @@
 #include <cstring>
 
 #include "core/program_decoder.hpp"
+#include "core/scalar_ops.hpp"
 #include "tpu/spec/program_image.h"
+#include "tpu/spec/rings.h"
 
 namespace tpu::model {
 namespace {
@@ -25,9 +27,12 @@ bool ends_flow(const spec::ScalarInsn& insn) {
 }
 
 bool has_target(const spec::ScalarInsn& insn) {
+  return scalar_class(static_cast<spec::ScalarOp>(insn.op)) == ScalarClass::kBranch;
+}
+
+bool is_mark(const spec::ScalarInsn& insn) {
   const auto op = static_cast<spec::ScalarOp>(insn.op);
-  return op == spec::ScalarOp::kJmp || op == spec::ScalarOp::kBeq || op == spec::ScalarOp::kBne ||
-         op == spec::ScalarOp::kBlt || op == spec::ScalarOp::kBge;
+  return op == spec::ScalarOp::kMarkb || op == spec::ScalarOp::kMarke;
 }
 
 }  // namespace
@@ -58,6 +63,36 @@ Program::Program(std::vector<std::byte> code, uint32_t entry, uint32_t slots,
       word = item.next;
     }
   }
+}
+
+// Scalar instructions carry no op: they belong to the command or mark in front of them, those at
+// the head of the program to the one behind.
+uint32_t Program::op_at(uint32_t word) const {
+  const auto op_of = [this](uint64_t at) -> std::optional<uint32_t> {
+    const ProgramItem* found = item(at);
+    if (found == nullptr || found->kind == ProgramItem::Kind::kIllegal) {
+      return std::nullopt;
+    }
+    if (found->kind == ProgramItem::Kind::kCommand) {
+      return commands_[found->command].op_id;
+    }
+    return is_mark(found->insn) ? std::optional(static_cast<uint32_t>(found->insn.imm))
+                                : std::nullopt;
+  };
+  if (word >= item_of_word_.size()) {
+    return TPU_OP_NONE;
+  }
+  for (uint64_t at = word + uint64_t{1}; at-- > 0;) {
+    if (const auto op = op_of(at); op) {
+      return *op;
+    }
+  }
+  for (uint64_t at = word; at < item_of_word_.size(); ++at) {
+    if (const auto op = op_of(at); op) {
+      return *op;
+    }
+  }
+  return TPU_OP_NONE;
 }
 
 std::optional<ImageError> Program::check_header(std::span<const std::byte> bytes) {

@@ -127,6 +127,8 @@ class Program {
                ? &items_[static_cast<size_t>(item_of_word_[word])]
                : nullptr;
   }
+  // The op that the instruction at the word works for, for fault records; OP_NONE: none known.
+  uint32_t op_at(uint32_t word) const;
   const DecodedCommand& command(uint32_t index) const { return commands_[index]; }
   const std::deque<DecodedCommand>& commands() const { return commands_; }
   std::span<const std::byte> code() const { return code_; }

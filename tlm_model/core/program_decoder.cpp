@@ -233,18 +233,19 @@ void ProgramDecoder::check_cycles(DecodedCommand& command, Wide cycles) const {
   }
 }
 
-// A transfer must end within the watchdog at the full bandwidth of HBM, and must not write the same
-// bytes again and again.
+// A transfer writes every byte at most once, so that memories bound its work. How long it takes is
+// no error: time with a command in flight counts as progress.
 void ProgramDecoder::check_box(DecodedCommand& command, const std::array<uint32_t, 5>& counts,
-                               const std::array<int64_t, 5>& dst_strides,
-                               const DmaPlan& plan) const {
+                               const std::array<int64_t, 5>& dst_strides, uint32_t elem_bytes,
+                               const ByteExtent& dst) const {
   for (size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] > 1 && dst_strides[i] == 0) {
       mark_bad(command, spec::fault::kDetailType, "a destination stride of 0 repeats writes");
     }
   }
-  const Wide bytes = std::max(plan.src_bytes, plan.dst_bytes);
-  check_cycles(command, bytes * params_.core.clock_mhz / (params_.hbm.gbps_per_chip * 1000));
+  if (product(counts) * elem_bytes > static_cast<Wide>(dst.high) - dst.low) {
+    mark_bad(command, spec::fault::kDetailType, "elements of the destination overlap");
+  }
 }
 
 void ProgramDecoder::decode_matmul(const spec::MatmulCommand& c, DecodedCommand& command) {
@@ -476,7 +477,7 @@ void ProgramDecoder::decode_dma(const spec::DmaCommand& c, DecodedCommand& comma
   const auto granule = static_cast<uint64_t>(params_.dma.granule_bytes);
   plan.src_bytes = box_granule_bytes(plan.box, BoxSide::kSrc, granule);
   plan.dst_bytes = box_granule_bytes(plan.box, BoxSide::kDst, granule);
-  check_box(command, c.counts, c.dst_strides, plan);
+  check_box(command, c.counts, c.dst_strides, c.elem_bytes, plan.dst.extent);
   command.plan = plan;
 }
 
@@ -506,7 +507,7 @@ void ProgramDecoder::decode_fill(const spec::FillCommand& c, DecodedCommand& com
   plan.box = normalise_box(c.elem_bytes, c.counts, nullptr, c.dst_strides);
   plan.dst_bytes =
       box_granule_bytes(plan.box, BoxSide::kDst, static_cast<uint64_t>(params_.dma.granule_bytes));
-  check_box(command, c.counts, c.dst_strides, plan);
+  check_box(command, c.counts, c.dst_strides, c.elem_bytes, plan.dst.extent);
   command.plan = plan;
 }
 
@@ -575,7 +576,10 @@ void ProgramDecoder::decode_indexed(const spec::DmaIndexedCommand& c, DecodedCom
     dst[0] = c.record_stride;
     counts[0] = c.records;
   }
-  check_box(command, counts, dst, transfer);
+  check_box(command, counts, dst, c.elem_bytes, plan.scatter ? plan.window : other.get());
+  if (elements * c.records * c.elem_bytes > static_cast<Wide>(params_.hbm.gib_per_core) << 30) {
+    mark_bad(command, spec::fault::kDetailType, "the records are more than HBM holds");
+  }
   command.plan = plan;
 }
 

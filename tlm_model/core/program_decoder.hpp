@@ -30,7 +30,8 @@ class ProgramDecoder {
   // Marks a command bad that alone takes longer than the watchdog.
   void check_cycles(DecodedCommand& command, __int128 cycles) const;
   void check_box(DecodedCommand& command, const std::array<uint32_t, 5>& counts,
-                 const std::array<int64_t, 5>& dst_strides, const DmaPlan& plan) const;
+                 const std::array<int64_t, 5>& dst_strides, uint32_t elem_bytes,
+                 const ByteExtent& dst) const;
   void add_operand(DecodedCommand& command, const spec::Addr& address) const;
   const VpuProgram* vpu_program(uint32_t offset);
 

@@ -10,7 +10,7 @@ ScalarClass scalar_class(spec::ScalarOp op) {
   if (op >= Op::kLi && op <= Op::kSeq) {
     return ScalarClass::kArithmetic;
   }
-  if (op >= Op::kJmp && op <= Op::kBge) {
+  if ((op >= Op::kJmp && op <= Op::kBge) || op == Op::kBneg) {
     return ScalarClass::kBranch;
   }
   return ScalarClass::kOther;
@@ -83,6 +83,8 @@ bool scalar_taken(const spec::ScalarInsn& insn, const ScalarRegisters& x) {
       return a < b;
     case Op::kBge:
       return a >= b;
+    case Op::kBneg:
+      return a < 0;
     default:
       return true;
   }

@@ -70,7 +70,10 @@ bool Sequencer::step_until_wait(uint64_t now) {
     const bool is_command = item->kind == ProgramItem::Kind::kCommand;
     const auto op = static_cast<spec::ScalarOp>(item->insn.op);
     if (!is_command && scalar_class(op) != ScalarClass::kOther) {
-      execute_scalar(*item);
+      if (!execute_scalar(*item)) {
+        next_trigger(wake_event_);
+        return false;
+      }
       continue;
     }
     if (!charged_) {
@@ -89,17 +92,38 @@ bool Sequencer::step_until_wait(uint64_t now) {
   return false;
 }
 
-void Sequencer::execute_scalar(const ProgramItem& item) {
+// False: faulted.
+bool Sequencer::execute_scalar(const ProgramItem& item) {
+  const spec::ScalarInsn& insn = item.insn;
+  const bool unknown = unknown_ != 0 && depends_on_unknown(insn);
   perf_.add(spec::perf::kInstructions, 1);
-  if (scalar_class(static_cast<spec::ScalarOp>(item.insn.op)) == ScalarClass::kArithmetic) {
-    set_register(item.insn.rd, scalar_result(item.insn, x_));
+  if (scalar_class(static_cast<spec::ScalarOp>(insn.op)) == ScalarClass::kArithmetic) {
+    set_register(insn.rd, scalar_result(insn, x_));
+    if (unknown) {
+      set_unknown(insn.rd);
+    }
     pc_ = item.next;
     time_ += 1;
-    return;
+    return true;
   }
-  const bool taken = scalar_taken(item.insn, x_);
-  pc_ = taken ? static_cast<uint32_t>(item.insn.imm) : item.next;
+  if (unknown && static_cast<spec::ScalarOp>(insn.op) != spec::ScalarOp::kBneg) {
+    FaultInfo info = fault_here(TPU_FAULT_NO_DATA, spec::fault::kDetailBranch);
+    info.data = (unknown_ >> insn.rs1 & 1) != 0 ? insn.rs1 : insn.rs2;
+    fault_port->raise(
+        info, "the program's control flow depends on data, which a timing-only run does not have");
+    return false;
+  }
+  const bool taken = !unknown && scalar_taken(insn, x_);
+  pc_ = taken ? static_cast<uint32_t>(insn.imm) : item.next;
   time_ += static_cast<uint64_t>(taken ? params_.core.branch_cycles : 1);
+  return true;
+}
+
+// Fields that an instruction does not use are 0, and x0 is known.
+bool Sequencer::depends_on_unknown(const spec::ScalarInsn& insn) const {
+  const bool half = static_cast<spec::ScalarOp>(insn.op) == spec::ScalarOp::kLih;
+  return ((unknown_ >> insn.rs1 | unknown_ >> insn.rs2 | (half ? unknown_ >> insn.rd : 0)) & 1) !=
+         0;
 }
 
 // An instruction that others see or that sees others, at the present cycle. False: stalled, or the
@@ -183,7 +207,15 @@ bool Sequencer::execute_memory(const spec::ScalarInsn& insn) {
   const uint64_t length = op == spec::ScalarOp::kLds64 ? 8 : 4;
   const uint64_t address = x_[insn.rs1] + static_cast<uint64_t>(static_cast<int64_t>(insn.imm));
   if (address > parts_.smem->bytes() || length > parts_.smem->bytes() - address) {
-    scalar_fault(TPU_FAULT_SMEM_RANGE, 0, "scalar access outside of SMEM", address, length);
+    FaultInfo info = fault_here(TPU_FAULT_SMEM_RANGE, 0);
+    info.address = address;
+    info.length = length;
+    if (insn.rs1 != 0) {
+      info.detail = spec::fault::kDetailAddress;
+      info.data = static_cast<int64_t>(x_[insn.rs1]);
+      info.limit = static_cast<int64_t>(parts_.smem->bytes() - length) - insn.imm;
+    }
+    fault_port->raise(info, "scalar access outside of SMEM");
     return false;
   }
   if (parts_.checker != nullptr) {
@@ -191,31 +223,18 @@ bool Sequencer::execute_memory(const spec::ScalarInsn& insn) {
                            address, length, op == spec::ScalarOp::kSts32);
   }
   uint8_t* at = parts_.smem->data() + address;
-  const auto mark_known = [&](bool check) {
-    for (uint64_t word = address / 4;
-         parts_.smem_unknown != nullptr && word <= (address + length - 1) / 4; ++word) {
-      if (check && (*parts_.smem_unknown)[word]) {
-        return false;
-      }
-      (*parts_.smem_unknown)[word] = false;
-    }
-    return true;
-  };
   if (op == spec::ScalarOp::kSts32) {
     const auto value = static_cast<uint32_t>(x_[insn.rs2]);
     std::memcpy(at, &value, sizeof value);
-    mark_known(false);
+    mark_words(address, length, (unknown_ >> insn.rs2 & 1) != 0);
     time_ += 1;
     return true;
   }
-  if (!mark_known(true)) {
-    scalar_fault(
-        TPU_FAULT_DESCRIPTOR, spec::fault::kDetailNoData,
-        "the program's control flow depends on data, which a timing-only run does not compute",
-        address, length);
-    return false;
-  }
-  if (length == 8) {
+  time_ += static_cast<uint64_t>(params_.core.smem_load_cycles);
+  if (!words_known(address, length)) {
+    set_register(insn.rd, 0);
+    set_unknown(insn.rd);
+  } else if (length == 8) {
     uint64_t value;
     std::memcpy(&value, at, sizeof value);
     set_register(insn.rd, value);
@@ -224,8 +243,25 @@ bool Sequencer::execute_memory(const spec::ScalarInsn& insn) {
     std::memcpy(&value, at, sizeof value);
     set_register(insn.rd, static_cast<uint64_t>(static_cast<int64_t>(value)));
   }
-  time_ += static_cast<uint64_t>(params_.core.smem_load_cycles);
   return true;
+}
+
+// No-data runs: words of SMEM that a transfer would have filled.
+bool Sequencer::words_known(uint64_t address, uint64_t bytes) const {
+  for (uint64_t word = address / 4;
+       parts_.smem_unknown != nullptr && word <= (address + bytes - 1) / 4; ++word) {
+    if ((*parts_.smem_unknown)[word]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Sequencer::mark_words(uint64_t address, uint64_t bytes, bool unknown) {
+  for (uint64_t word = address / 4;
+       parts_.smem_unknown != nullptr && word <= (address + bytes - 1) / 4; ++word) {
+    (*parts_.smem_unknown)[word] = unknown;
+  }
 }
 
 bool Sequencer::issue(const DecodedCommand& command, uint64_t now) {
@@ -247,6 +283,9 @@ bool Sequencer::issue(const DecodedCommand& command, uint64_t now) {
     next_trigger(queue_events_[command.queue]);
     return false;
   }
+  if (unknown_ != 0 && !peers_known(command)) {
+    return false;
+  }
   fill_slot(command, queue->next_slot(), now);
   queue->push();
   if (parts_.checker != nullptr) {
@@ -254,6 +293,23 @@ bool Sequencer::issue(const DecodedCommand& command, uint64_t now) {
   }
   ++issued_;
   return true;
+}
+
+// Where a packet goes decides how long it takes.
+bool Sequencer::peers_known(const DecodedCommand& command) {
+  if (command.queue != static_cast<uint8_t>(spec::Queue::kDmaRemote) || command.bad != 0) {
+    return true;
+  }
+  uint32_t used = uint32_t{1} << command.peer_reg;
+  for (const spec::Signal& signal : command.signal) {
+    used |= signal.peer_reg < 32 ? uint32_t{1} << signal.peer_reg : 0;
+  }
+  if ((unknown_ & used) == 0) {
+    return true;
+  }
+  fault_port->raise(fault_here(TPU_FAULT_NO_DATA, spec::fault::kDetailPeerChoice),
+                    "data choose the core that a transfer goes to; a timing-only run has none");
+  return false;
 }
 
 void Sequencer::fill_slot(const DecodedCommand& command, QueuedCommand& slot, uint64_t now) {
@@ -294,9 +350,7 @@ bool Sequencer::halt() {
   }
   const uint32_t left = parts_.semaphores->first_nonzero();
   if (left < parts_.semaphores->count()) {
-    FaultInfo info;
-    info.code = TPU_FAULT_SEM_NONZERO_AT_END;
-    info.pc = pc_;
+    FaultInfo info = fault_here(TPU_FAULT_SEM_NONZERO_AT_END, 0);
     info.semaphore = left;
     info.value = parts_.semaphores->value(left);
     fault_port->raise(info, "semaphore " + std::to_string(left) + " is " +
@@ -333,17 +387,17 @@ void Sequencer::end_stall() {
   activity_.set(true);
 }
 
-void Sequencer::scalar_fault(uint16_t code, uint32_t detail, std::string text, uint64_t address,
-                             uint64_t length) {
+FaultInfo Sequencer::fault_here(uint16_t code, uint32_t detail) const {
   FaultInfo info;
   info.code = code;
-  info.pc = pc_;
   info.detail = detail;
-  info.address = address;
-  info.length = length;
-  if (const LoopMarks::Position at = marks_.innermost(); at.iteration != 0) {
-    info.op_id = at.op;
-  }
+  info.pc = pc_;
+  info.op_id = program_ == nullptr ? TPU_OP_NONE : program_->op_at(pc_);
+  return info;
+}
+
+void Sequencer::scalar_fault(uint16_t code, uint32_t detail, std::string text) {
+  FaultInfo info = fault_here(code, detail);
   if (code == TPU_FAULT_SEM_TWO_WAITERS) {
     info.semaphore = detail;
     info.value = parts_.semaphores->value(detail);

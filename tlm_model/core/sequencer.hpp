@@ -88,8 +88,12 @@ class Sequencer : public RegisterBlock {
   bool engines_idle() const;
 
   bool step_until_wait(uint64_t now);  // true: continue in this cycle
-  void execute_scalar(const ProgramItem& item);
+  bool execute_scalar(const ProgramItem& item);
+  bool depends_on_unknown(const spec::ScalarInsn& insn) const;
+  bool peers_known(const DecodedCommand& command);
   bool execute_memory(const spec::ScalarInsn& insn);
+  bool words_known(uint64_t address, uint64_t bytes) const;
+  void mark_words(uint64_t address, uint64_t bytes, bool unknown);
   bool execute_timed(const ProgramItem& item, uint64_t now);
   bool issue(const DecodedCommand& command, uint64_t now);
   void fill_slot(const DecodedCommand& command, QueuedCommand& slot, uint64_t now);
@@ -99,10 +103,12 @@ class Sequencer : public RegisterBlock {
   void set_register(uint8_t rd, uint64_t value) {
     if (rd != 0) {
       x_[rd] = value;
+      unknown_ &= ~(uint32_t{1} << rd);
     }
   }
-  void scalar_fault(uint16_t code, uint32_t detail, std::string text, uint64_t address = 0,
-                    uint64_t length = 0);
+  void set_unknown(uint8_t rd) { unknown_ |= (uint32_t{1} << rd) & ~uint32_t{1}; }
+  FaultInfo fault_here(uint16_t code, uint32_t detail) const;
+  void scalar_fault(uint16_t code, uint32_t detail, std::string text);
 
   const uint32_t core_id_;
   const spec::BoardParams params_;
@@ -129,6 +135,7 @@ class Sequencer : public RegisterBlock {
   std::shared_ptr<const Program> program_;
 
   ScalarRegisters x_{};
+  uint32_t unknown_ = 0;  // no-data runs: registers made from data, which read as 0
   uint32_t pc_ = 0;
   uint64_t time_ = 0;     // the sequencer's own clock, at or after the present cycle
   bool charged_ = false;  // the instruction at pc_ has had its cycles

@@ -12,8 +12,6 @@ namespace tpu::model {
 namespace {
 
 namespace seq = spec::seq;
-// A step may run this many times as long as the watchdog allows without progress.
-constexpr uint64_t kStepWatchdogs = 1000;
 
 uint64_t with_low(uint64_t value, uint32_t low) { return (value & ~uint64_t{0xffffffff}) | low; }
 uint64_t with_high(uint64_t value, uint32_t high) {
@@ -55,6 +53,7 @@ void Sequencer::start() {
   run_since_ = now;
   first_start_ = std::min(first_start_, now);
   x_ = {};
+  unknown_ = 0;
   time_ = now;
   charged_ = false;
   stall_ = Stall::kNone;
@@ -220,7 +219,8 @@ void Sequencer::watchdog_method() {
             : stall_text());
     return;
   }
-  if (now_cycles() - run_since_ >= kStepWatchdogs * watchdog_cycles_) {
+  if (now_cycles() - run_since_ >=
+      static_cast<uint64_t>(params_.mgmt.step_watchdogs) * watchdog_cycles_) {
     step_too_long();
     return;
   }
@@ -231,12 +231,11 @@ void Sequencer::watchdog_method() {
 // Commands work and end, but the step does not: a loop that never ends.
 void Sequencer::step_too_long() {
   const LoopMarks::Position at = marks_.innermost();
-  FaultInfo info;
-  info.code = TPU_FAULT_WATCHDOG;
-  info.pc = pc_;
-  info.detail = spec::fault::kDetailStepLimit;
-  info.op_id = at.op;
-  info.length = at.iteration;
+  FaultInfo info = fault_here(TPU_FAULT_WATCHDOG, spec::fault::kDetailStepLimit);
+  if (at.iteration != 0) {
+    info.op_id = at.op;
+    info.length = at.iteration;
+  }
   fault_port->raise(info,
                     "the step has run for " + std::to_string(now_cycles() - run_since_) +
                         " cycles and does not end" +

@@ -19,6 +19,7 @@ struct RemoteTarget {
   uint8_t* memory = nullptr;  // VMEM or SMEM at offset 0; null for HBM
   HbmIf* hbm = nullptr;
   uint64_t base = 0;  // address of operand offset 0 in that memory
+  uint64_t size = 0;  // of the memory or slot
 };
 
 class RemoteIf : public virtual sc_core::sc_interface {

@@ -305,22 +305,156 @@ TEST_F(CoreFault, AbortLetsStartedCommandsEndWithoutSignals) {
   EXPECT_EQ(bench.cores[0]->counters()[spec::perf::kCommands], 1u);
 }
 
-TEST(CoreNoData, TimesAreEqualAndDataDependentControlFlowIsRefused) {
-  CoreBench bench("board", {.overrides = kOneCore, .no_data = true});
-  ProgramBuilder p;
-  p.copy(Queue::kDmaIn, hbm(0, 0), smem(0), 8, Sync().signal(1));
-  p.scalar(spec::ScalarOp::kSwait, 0, 1, 0, 1);
-  p.scalar(spec::ScalarOp::kSts32, 0, 0, 0, 0);
-  p.scalar(spec::ScalarOp::kLds32, 1, 0, 0, 0);  // written by the sequencer: known
-  p.scalar(spec::ScalarOp::kLds32, 1, 0, 0, 4);  // came from HBM: not known
-  p.halt();
-  bench.bind_slot(0, 0, 0x10000, 4096);
-  bench.load(0, p.image(1), 1, 1);
+// Scalar instructions carry no op: the record names that of the command or mark in front.
+TEST_F(CoreFault, FaultsOfTheSequencerNameTheOpAtThePc) {
+  const auto op_of_fault = [this](uint16_t code, const std::function<void(ProgramBuilder&)>& end) {
+    ProgramBuilder p;
+    p.scalar(spec::ScalarOp::kLi, 3, 0, 0, 1 << 20);
+    p.nop(Queue::kVpu, Sync());
+    p.scalar(spec::ScalarOp::kMarkb, 0, 0, 0, 77);
+    p.nop(Queue::kXlu, Sync());
+    p.scalar(spec::ScalarOp::kMarke, 0, 0, 0, 77);
+    p.scalar(spec::ScalarOp::kAddi, 4, 3, 0, 1);
+    end(p);
+    p.halt();
+    p.nop(Queue::kVpu, Sync());
+    run(p);
+    expect_fault(code);
+    return bench.fault_record(0).op_id;
+  };
+  const uint32_t smem = static_cast<uint32_t>(bench.params.core.smem_kib * 1024);
+  EXPECT_EQ(op_of_fault(TPU_FAULT_SMEM_RANGE,
+                        [](ProgramBuilder& p) { p.scalar(spec::ScalarOp::kLds32, 1, 3, 0, 8); }),
+            77u);
+  const tpu_fault_record_t record = bench.fault_record(0);
+  EXPECT_EQ(record.address, (1u << 20) + 8);
+  EXPECT_EQ(record.detail, spec::fault::kDetailAddress);
+  EXPECT_EQ(record.value, 1 << 20);
+  EXPECT_EQ(record.limit, int64_t{smem} - 4 - 8);
+  EXPECT_EQ(op_of_fault(TPU_FAULT_ILLEGAL_INSN,
+                        [](ProgramBuilder& p) { p.scalar(static_cast<spec::ScalarOp>(200)); }),
+            77u);
+  EXPECT_EQ(op_of_fault(TPU_FAULT_SEM_NONZERO_AT_END,
+                        [](ProgramBuilder& p) { p.scalar(spec::ScalarOp::kSsignal, 0, 3, 0, 1); }),
+            77u);
+  // Nothing of the program is at fault, or nothing is known of the place.
+  ProgramBuilder q;
+  q.nop(Queue::kVpu, Sync());
+  q.scalar(spec::ScalarOp::kJmp, 0, 0, 0, 1000);
+  run(q);
+  EXPECT_EQ(bench.fault_record(0).op_id, TPU_OP_NONE);
+  bench.bind_slot(0, 0, 0x10001, 4096);
   bench.start(0);
   bench.run();
-  EXPECT_EQ(bench.fault_record(0).code, TPU_FAULT_DESCRIPTOR);
-  EXPECT_EQ(bench.fault_record(0).detail, spec::fault::kDetailNoData);
-  EXPECT_EQ(bench.fault_record(0).address, 4u);
+  EXPECT_EQ(bench.fault_record(0).detail, spec::fault::kDetailSlotTable);
+  EXPECT_EQ(bench.fault_record(0).op_id, TPU_OP_NONE);
+}
+
+// An address that a register brings: the record says which value, and how far it may go.
+TEST_F(CoreFault, AddressesFromRegistersNameValueAndLimit) {
+  const auto expect = [this](uint16_t code, int64_t value, int64_t limit) {
+    const tpu_fault_record_t record = bench.fault_record(0);
+    EXPECT_EQ(record.code, code) << bench.cores[0]->fault().text();
+    EXPECT_EQ(record.detail, spec::fault::kDetailAddress);
+    EXPECT_EQ(record.value, value);
+    EXPECT_EQ(record.limit, limit);
+  };
+  ProgramBuilder p;
+  p.li(5, 4000);
+  p.copy(Queue::kDmaOut, vmem(0), hbm(0, 96, 5), 100, Sync());
+  p.halt();
+  run(p);
+  expect(TPU_FAULT_SLOT_RANGE, 4000, 4096 - 100 - 96);
+  EXPECT_EQ(bench.fault_record(0).address, 4096u);
+  ProgramBuilder q;
+  q.li(5, -8);
+  q.unary_kernel(spec::VpuOp::kAbsF, 0, 4096, 64, Sync(), 5);
+  q.halt();
+  run(q);
+  expect(TPU_FAULT_VMEM_RANGE, -8, bench.params.core.vmem_kib * 1024 - 256);
+}
+
+// What runs is progress, however long. Granules make this copy of 16 MiB take 11 ms.
+TEST_F(CoreFault, ALongTransferIsNoFault) {
+  ProgramBuilder p;
+  spec::DmaCommand c;
+  c.src = hbm(0, 0), c.dst = vmem(0), c.elem_bytes = 1;
+  c.counts = {1, 1, 1, 1 << 14, 1 << 10};
+  c.src_strides = {0, 0, 0, 0, 4096};
+  c.dst_strides = {0, 0, 0, 1 << 10, 1};
+  p.command(c, spec::Opcode::kDma, Queue::kDmaIn, Sync());
+  p.halt();
+  bench.bind_slot(0, 0, 0x10000, 4 << 20);
+  bench.load(0, p.image(1), 1, 1);
+  bench.write32(0, CoreBench::kSeq, spec::seq::kWatchdogLo, 100'000);
+  bench.start(0);
+  bench.run();
+  EXPECT_EQ(bench.state(0), spec::seq::kStateDone) << bench.cores[0]->fault().text();
+  EXPECT_GT(now_cycles(),
+            static_cast<uint64_t>(bench.params.mgmt.watchdog_us * bench.params.core.clock_mhz));
+}
+
+class CoreNoData : public ::testing::Test {
+ protected:
+  void load_word(ProgramBuilder& p, uint8_t reg) {  // from HBM by way of SMEM
+    p.copy(Queue::kDmaIn, hbm(0, 0), smem(0), 8, Sync().signal(1));
+    p.scalar(spec::ScalarOp::kSwait, 0, 1, 0, 1);
+    p.scalar(spec::ScalarOp::kLds32, reg, 0, 0, 4);
+  }
+  tpu_fault_record_t run(ProgramBuilder& p) {
+    p.halt();
+    bench.bind_slot(0, 0, 0x10000, 4096);
+    bench.load(0, p.image(1), 1, ++version);
+    bench.start(0);
+    bench.run();
+    return bench.fault_record(0);
+  }
+  CoreBench bench{"board", {.overrides = kOneCore, .no_data = true}};
+  uint32_t version = 0;
+};
+
+// Where something lies changes no time.
+TEST_F(CoreNoData, AddressesFromDataDoNotMatter) {
+  ProgramBuilder p;
+  load_word(p, 1);
+  p.scalar(spec::ScalarOp::kAddi, 2, 1, 0, 64);
+  p.copy(Queue::kDmaIn, hbm(0, 0, 2), vmem(0), 4, Sync());
+  const uint32_t skip = p.here() + 2;
+  p.scalar(spec::ScalarOp::kBneg, 0, 2, 0, static_cast<int32_t>(skip));
+  p.scalar(spec::ScalarOp::kSsignal, 0, 9, 0, 1);  // the entry is there
+  p.scalar(spec::ScalarOp::kSwait, 0, 9, 0, 1);
+  EXPECT_EQ(run(p).code, 0u) << bench.cores[0]->fault().text();
+  EXPECT_EQ(bench.state(0), spec::seq::kStateDone);
+}
+
+TEST_F(CoreNoData, ControlFlowFromDataIsRefused) {
+  ProgramBuilder p;
+  load_word(p, 1);
+  p.scalar(spec::ScalarOp::kSts32, 0, 0, 1, 64);
+  p.scalar(spec::ScalarOp::kLds32, 5, 0, 0, 64);  // by way of memory
+  p.scalar(spec::ScalarOp::kXori, 6, 5, 0, 1);    // and of a computation
+  const uint32_t pc = p.here();
+  p.scalar(spec::ScalarOp::kBeq, 0, 6, 0, static_cast<int32_t>(pc + 1));
+  const tpu_fault_record_t record = run(p);
+  EXPECT_EQ(record.code, TPU_FAULT_NO_DATA);
+  EXPECT_EQ(record.detail, spec::fault::kDetailBranch);
+  EXPECT_EQ(record.value, 6);
+  EXPECT_EQ(record.pc, pc);
+  ProgramBuilder q;  // what the program writes itself is known again
+  load_word(q, 1);
+  q.scalar(spec::ScalarOp::kSts32, 0, 0, 0, 4);
+  q.scalar(spec::ScalarOp::kLds32, 1, 0, 0, 4);
+  q.scalar(spec::ScalarOp::kBeq, 0, 1, 0, static_cast<int32_t>(q.here() + 1));
+  EXPECT_EQ(run(q).code, 0u) << bench.cores[0]->fault().text();
+}
+
+TEST_F(CoreNoData, PeersFromDataAreRefused) {
+  ProgramBuilder p;
+  load_word(p, 1);
+  p.nop(Queue::kDmaRemote, Sync().remote(1, 1));
+  const tpu_fault_record_t record = run(p);
+  EXPECT_EQ(record.code, TPU_FAULT_NO_DATA);
+  EXPECT_EQ(record.detail, spec::fault::kDetailPeerChoice);
 }
 
 }  // namespace

@@ -136,6 +136,8 @@ TEST_F(CoreIndexed, AListValueOutsideOfTheSpanFaultsWithItsRecord) {
     const tpu_fault_record_t record = bench.fault_record(0);
     EXPECT_EQ(record.code, TPU_FAULT_SLOT_RANGE);
     EXPECT_EQ(record.detail, spec::fault::kDetailRecord + 3);
+    EXPECT_EQ(record.value, bad.value);
+    EXPECT_EQ(record.limit, 99);
     EXPECT_EQ(record.length, 32u);
     EXPECT_EQ(record.address, static_cast<uint64_t>(int64_t{bad.value} * 32));
     EXPECT_NE(bench.cores[0]->fault().text().find("record 3"), std::string::npos);

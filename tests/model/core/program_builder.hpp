@@ -105,13 +105,14 @@ class ProgramBuilder {
     command(c, spec::Opcode::kTranspose, spec::Queue::kXlu, sync);
   }
   // Flat kernel over `elements` f32: out = op(in), one unary operation.
-  void unary_kernel(spec::VpuOp op, int64_t in, int64_t out, uint32_t elements, const Sync& sync) {
+  void unary_kernel(spec::VpuOp op, int64_t in, int64_t out, uint32_t elements, const Sync& sync,
+                    uint8_t in_reg = 0) {
     spec::VpuKernelCommand c;
     c.row_loop = 255, c.col_loop = 3, c.accesses = 2;
     c.loops = {1, 1, 1, (elements + 1023) / 1024};
     c.rows = 1, c.cols = elements;
     std::array<spec::VpuAccess, 2> access;
-    access[0].addr = vmem(in);
+    access[0].addr = vmem(in, in_reg);
     access[1].addr = vmem(out);
     for (spec::VpuAccess& a : access) {
       a.loop = {0, 0, 0, 4096};

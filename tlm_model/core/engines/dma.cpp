@@ -35,34 +35,33 @@ Dma::Dma(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& c
   }
 }
 
-bool Dma::range_fault(const Flight& flight, uint16_t code, const Operand& operand, uint64_t base) {
-  FaultInfo info = fault_at(flight, code);
-  info.address = operand_first(operand, base);
-  info.length = operand_length(operand);
-  info.slot = operand.address.slot;
-  fault_port->raise(info, "DMA operand outside of its memory or slot");
+bool Dma::range_fault(const Flight& flight, uint16_t code, size_t index, const Operand& operand,
+                      uint64_t size) {
+  fault_port->raise(range_fault_at(flight, code, index, operand, size),
+                    "DMA operand outside of its memory or slot");
   return false;
 }
 
-bool Dma::place_local(const Flight& flight, const Operand& operand, int64_t addend, Place* place) {
+bool Dma::place_local(const Flight& flight, size_t index, const Operand& operand, Place* place) {
+  const int64_t addend = flight.queued.addend[index];
   uint64_t at = 0;
   switch (static_cast<spec::Space>(operand.address.space)) {
     case spec::Space::kVmem:
       if (!operand_in(operand, addend, resources_.vmem_bytes, &at)) {
-        return range_fault(flight, TPU_FAULT_VMEM_RANGE, operand, at);
+        return range_fault(flight, TPU_FAULT_VMEM_RANGE, index, operand, resources_.vmem_bytes);
       }
       place->flat = resources_.vmem + at;
       break;
     case spec::Space::kSmem:
       if (!operand_in(operand, addend, resources_.smem_bytes, &at)) {
-        return range_fault(flight, TPU_FAULT_SMEM_RANGE, operand, at);
+        return range_fault(flight, TPU_FAULT_SMEM_RANGE, index, operand, resources_.smem_bytes);
       }
       place->flat = resources_.smem + at;
       break;
     default: {
       const Slots::Range slot = resources_.slots->resolve(context().launch, operand.address.slot);
       if (!slot.ok || !operand_in(operand, addend, slot.size, &at)) {
-        return range_fault(flight, TPU_FAULT_SLOT_RANGE, operand, at);
+        return range_fault(flight, TPU_FAULT_SLOT_RANGE, index, operand, slot.size);
       }
       place->hbm = hbm_port.operator->();
       at += slot.base;
@@ -73,7 +72,7 @@ bool Dma::place_local(const Flight& flight, const Operand& operand, int64_t adde
   return true;
 }
 
-bool Dma::place_remote(const Flight& flight, const Operand& operand, int64_t addend, Place* place,
+bool Dma::place_remote(const Flight& flight, size_t index, const Operand& operand, Place* place,
                        bool* dropped) {
   const uint32_t peer = flight.queued.peer;
   if (peer >= ici_port->cores() || (context().launch.mask >> peer & 1) == 0) {
@@ -85,10 +84,9 @@ bool Dma::place_remote(const Flight& flight, const Operand& operand, int64_t add
     return false;
   }
   spec::Addr address = operand.address;
-  address.offset += addend;
+  address.offset += flight.queued.addend[index];
   const RemoteTarget target = ici_port->peer(peer).remote_target(
       context().launch.tag, address, operand.extent.low, operand.extent.high);
-  const auto at = static_cast<uint64_t>(address.offset);
   switch (target.status) {
     case RemoteTarget::Status::kOk:
       place->flat = target.memory == nullptr ? nullptr : target.memory + target.base;
@@ -100,13 +98,13 @@ bool Dma::place_remote(const Flight& flight, const Operand& operand, int64_t add
       *dropped = true;
       return true;
     case RemoteTarget::Status::kBadSlot:
-      return range_fault(flight, TPU_FAULT_SLOT_RANGE, operand, at);
+      return range_fault(flight, TPU_FAULT_SLOT_RANGE, index, operand, target.size);
     default:
       return range_fault(flight,
                          operand.address.space == static_cast<uint8_t>(spec::Space::kSmem)
                              ? TPU_FAULT_SMEM_RANGE
                              : TPU_FAULT_VMEM_RANGE,
-                         operand, at);
+                         index, operand, target.size);
   }
 }
 
@@ -120,12 +118,12 @@ bool Dma::start_command(Flight& flight) {
   transfer.src_hbm = transfer.dst_hbm = nullptr;
   Place src;
   Place dst;
-  const int64_t dst_addend = flight.queued.addend[plan.is_fill ? 0 : 1];
-  if (!plan.is_fill && !place_local(flight, plan.src, flight.queued.addend[0], &src)) {
+  const size_t to = plan.is_fill ? 0 : 1;
+  if (!plan.is_fill && !place_local(flight, 0, plan.src, &src)) {
     return false;
   }
-  if (plan.remote ? !place_remote(flight, plan.dst, dst_addend, &dst, &transfer.dropped)
-                  : !place_local(flight, plan.dst, dst_addend, &dst)) {
+  if (plan.remote ? !place_remote(flight, to, plan.dst, &dst, &transfer.dropped)
+                  : !place_local(flight, to, plan.dst, &dst)) {
     return false;
   }
   if (context().checker != nullptr) {

@@ -112,10 +112,12 @@ class Dma : public Engine {
   void start_indexed_work(const IndexedPlan& plan, const Place& src, const Place& dst,
                           Transfer& transfer);
 
-  bool place_local(const Flight& flight, const Operand& operand, int64_t addend, Place* place);
-  bool place_remote(const Flight& flight, const Operand& operand, int64_t addend, Place* place,
+  // `index`: of the operand in the command.
+  bool place_local(const Flight& flight, size_t index, const Operand& operand, Place* place);
+  bool place_remote(const Flight& flight, size_t index, const Operand& operand, Place* place,
                     bool* dropped);
-  bool range_fault(const Flight& flight, uint16_t code, const Operand& operand, uint64_t base);
+  bool range_fault(const Flight& flight, uint16_t code, size_t index, const Operand& operand,
+                   uint64_t size);
   void start_flow(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
                   Transfer& transfer);
   void start_work(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,

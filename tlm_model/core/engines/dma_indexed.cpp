@@ -50,6 +50,8 @@ bool Dma::read_list(const Flight& flight, const IndexedPlan& plan, uint64_t at,
   info.length = static_cast<uint64_t>(plan.window.high - plan.window.low);
   info.slot = indexed.address.slot;
   info.detail = spec::fault::kDetailRecord + static_cast<uint32_t>(bad);
+  info.data = box.list[bad];
+  info.limit = plan.unit == 0 ? 0 : (plan.span - plan.window.high) / int64_t{plan.unit};
   fault_port->raise(info, "record " + std::to_string(bad) + " of an indexed transfer, list value " +
                               std::to_string(box.list[bad]) + ", lies outside of the " +
                               std::to_string(plan.span) + " bytes that it may touch");
@@ -62,12 +64,12 @@ bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
   transfer.src_hbm = transfer.dst_hbm = nullptr;
   Place src, dst;
   uint64_t list = 0;
-  if (!place_local(flight, plan.transfer.src, flight.queued.addend[0], &src) ||
-      !place_local(flight, plan.transfer.dst, flight.queued.addend[1], &dst)) {
+  if (!place_local(flight, 0, plan.transfer.src, &src) ||
+      !place_local(flight, 1, plan.transfer.dst, &dst)) {
     return false;
   }
   if (!operand_in(plan.list, flight.queued.addend[2], resources_.vmem_bytes, &list)) {
-    return range_fault(flight, TPU_FAULT_VMEM_RANGE, plan.list, list);
+    return range_fault(flight, TPU_FAULT_VMEM_RANGE, 2, plan.list, resources_.vmem_bytes);
   }
   if (!context().no_data) {
     const Operand& indexed = plan.scatter ? plan.transfer.dst : plan.transfer.src;

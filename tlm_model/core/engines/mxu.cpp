@@ -78,10 +78,8 @@ bool Mxu::start_command(Flight& flight) {
   std::array<uint64_t, 3> base{};
   for (size_t i = 0; i < operands.size(); ++i) {
     if (!operand_in(*operands[i], flight.queued.addend[i], vmem_bytes_, &base[i])) {
-      FaultInfo info = fault_at(flight, TPU_FAULT_VMEM_RANGE);
-      info.address = operand_first(*operands[i], base[i]);
-      info.length = operand_length(*operands[i]);
-      fault_port->raise(info, "matmul operand outside of VMEM");
+      fault_port->raise(range_fault_at(flight, TPU_FAULT_VMEM_RANGE, i, *operands[i], vmem_bytes_),
+                        "matmul operand outside of VMEM");
       return false;
     }
   }

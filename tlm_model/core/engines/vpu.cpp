@@ -48,6 +48,24 @@ Vpu::Vpu(sc_core::sc_module_name name, const EngineContext& context, uint8_t* vm
       simd_(simd),
       work_(kInFlight) {}
 
+FaultInfo Vpu::outside_of_vmem(const VpuPlan& plan, const Flight& flight,
+                               const VpuKernel& kernel) const {
+  FaultInfo info = fault_at(flight, TPU_FAULT_VMEM_RANGE);
+  info.detail = spec::fault::kDetailAddress;
+  for (const VpuFootprint& range : kernel.footprints()) {
+    if (range.begin < 0 || range.end > static_cast<int64_t>(vmem_bytes_)) {
+      const auto access = static_cast<size_t>(range.access);
+      info.address = static_cast<uint64_t>(range.begin);
+      info.length = static_cast<uint64_t>(range.end - range.begin);
+      info.detail = plan.accesses[access].addr.reg != 0 ? spec::fault::kDetailAddress : 0;
+      info.data = flight.queued.addend[access];
+      info.limit = info.data + static_cast<int64_t>(vmem_bytes_) - range.end;
+      break;
+    }
+  }
+  return info;
+}
+
 // The kernel of the command; null after a fault.
 const VpuKernel* Vpu::resolve(const VpuPlan& plan, Flight& flight, Work& work) {
   if (!plan.dynamic) {
@@ -61,9 +79,7 @@ const VpuKernel* Vpu::resolve(const VpuPlan& plan, Flight& flight, Work& work) {
                    std::span(bases).first(plan.accesses.size()), flight.queued.scalars);
   const std::string error = work.own->check(vmem_bytes_);
   if (!error.empty()) {
-    FaultInfo info = fault_at(flight, TPU_FAULT_VMEM_RANGE);
-    info.detail = spec::fault::kDetailVpuProgram;
-    fault_port->raise(info, error);
+    fault_port->raise(outside_of_vmem(plan, flight, *work.own), error);
     return nullptr;
   }
   return &*work.own;

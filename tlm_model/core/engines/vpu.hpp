@@ -35,6 +35,8 @@ class Vpu : public Engine {
     int parts_count_ = 1;
   };
 
+  FaultInfo outside_of_vmem(const VpuPlan& plan, const Flight& flight,
+                            const VpuKernel& kernel) const;
   const VpuKernel* resolve(const VpuPlan& plan, Flight& flight, Work& work);
 
   uint8_t* const vmem_;

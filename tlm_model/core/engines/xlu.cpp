@@ -29,10 +29,9 @@ bool Xlu::start_command(Flight& flight) {
   uint64_t dst = 0;
   const bool src_ok = operand_in(plan.src, flight.queued.addend[0], vmem_bytes_, &src);
   if (!src_ok || !operand_in(plan.dst, flight.queued.addend[1], vmem_bytes_, &dst)) {
-    FaultInfo info = fault_at(flight, TPU_FAULT_VMEM_RANGE);
-    info.address = src_ok ? operand_first(plan.dst, dst) : operand_first(plan.src, src);
-    info.length = operand_length(src_ok ? plan.dst : plan.src);
-    fault_port->raise(info, "transpose operand outside of VMEM");
+    fault_port->raise(range_fault_at(flight, TPU_FAULT_VMEM_RANGE, src_ok ? 1 : 0,
+                                     src_ok ? plan.dst : plan.src, vmem_bytes_),
+                      "transpose operand outside of VMEM");
     return false;
   }
   if (context().checker != nullptr) {
