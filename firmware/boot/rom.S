@@ -11,5 +11,7 @@ _start:
   .balign 4
 rom_trap:
   la sp, __rom_stack_top
-  csrr a0, mcause
+  csrr a0, mepc
+  csrr a1, mcause
+  csrr a2, mtval
   call rom_dead

@@ -5,8 +5,18 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 
 namespace tpu::firmware {
+
+// Code from `address` on, up to the next entry. Names are indices into Image::names.
+struct CodeLine {
+  uint32_t address;
+  uint16_t function;
+  uint16_t file;
+  uint32_t line;  // 0: none known
+};
 
 struct Image {
   std::span<const uint8_t>
@@ -15,8 +25,13 @@ struct Image {
   std::span<const uint8_t> sha256;  // of `bytes`, 32 bytes
   uint32_t crc32c;                  // of `bytes`, for BOOT_CRC
   uint32_t build;                   // what the running firmware writes to FW_BUILD
+  std::span<const CodeLine> lines;  // of image and mask ROM, by address
+  std::span<const std::string_view> names;
 };
 
 const Image& image();
+
+// "fault_record_hart (abort.c:187)"; empty when there is no such code in image and mask ROM.
+std::string code_place(const Image& image, uint32_t address);
 
 }  // namespace tpu::firmware

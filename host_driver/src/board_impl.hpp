@@ -60,6 +60,8 @@ struct Device {
   size_t open = 0;                              // not completed
   size_t launches = 0;                          // not completed
   bool held = false;                            // waits for RESUME
+  ErrorPtr trap;                                // why its hart was started again last
+  uint32_t told_trap = 0;                       // boots + 1 when its last trap was told
   std::array<bool, TPU_MAX_PROGRAMS> program_used{};
 };
 
@@ -128,6 +130,15 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   uint32_t read_core(const Device& device, uint64_t offset);
   void write_core(const Device& device, uint64_t offset, uint32_t value);
 
+  // board_console.cpp
+  void take_console(std::vector<ConsoleLine> lines);
+  void tell(int device, const std::string& text);
+  static void deliver(const std::function<void(int, const std::string&)>& to,
+                      const std::vector<ConsoleLine>& lines);
+  std::string trap_place(const Device& device, const tpu_fault_record_t& record);
+  std::string describe_trap(Device& device);
+  void note_deaths();
+
   // board_submit.cpp
   void check_usable() const;
   Device& device_at(int id);
@@ -164,6 +175,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void recover();
   void collect_held();
   bool reboot_dead();
+  void lose_commands(Device& device);
   void resume_held();
   void judge_launch(const std::shared_ptr<Operation>& op,
                     std::vector<std::shared_ptr<Operation>>& again);
@@ -189,6 +201,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
 
   FifoMutex mutex_;
   std::vector<std::pair<EventCallback, ErrorPtr>> callbacks_;
+  std::function<void(int, const std::string&)> console_;  // OpenOptions::console
+  std::vector<ConsoleLine> console_lines_;                // to be delivered without the lock
   std::vector<std::shared_ptr<Operation>>
       failed_launches_;  // all cores reported, judged in recover()
   std::vector<std::shared_ptr<Command>> retry_;

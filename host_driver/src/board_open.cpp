@@ -48,11 +48,13 @@ std::shared_ptr<BoardImpl> BoardImpl::open(const OpenOptions& options) {
       all.push_back(device.id);
     }
     board->boot(all, false);
+    deliver(board->console_, std::exchange(board->console_lines_, {}));
   } catch (const spec::BoardError& error) {
     board->closed_ = true;
     throw Error(ErrorCode::kInvalidArgument, error.what());
   } catch (const Error&) {
     board->closed_ = true;
+    deliver(board->console_, std::exchange(board->console_lines_, {}));
     throw;
   } catch (const std::exception& error) {
     board->closed_ = true;
@@ -62,6 +64,7 @@ std::shared_ptr<BoardImpl> BoardImpl::open(const OpenOptions& options) {
 }
 
 void BoardImpl::connect(const OpenOptions& options) {
+  console_ = options.console;
   TransportRequest request;
   request.params = spec::load_board(options.preset, options.overrides);
   request.mxu = options.mxu;
@@ -189,7 +192,8 @@ std::vector<int> BoardImpl::await_state(const std::vector<int>& ids, uint32_t wa
   std::vector<int> waiting = ids;
   std::vector<int> bad;
   for (int parks = 0; !waiting.empty(); ++parks) {
-    const RunOutcome outcome = transport_->run();
+    RunOutcome outcome = transport_->run();
+    take_console(std::move(outcome.console));
     std::vector<int> still;
     for (const int id : waiting) {
       const uint32_t word = read_core(devices_[static_cast<size_t>(id)], core_page::kFwState);
@@ -205,8 +209,12 @@ std::vector<int> BoardImpl::await_state(const std::vector<int>& ids, uint32_t wa
         throw internal("driver and firmware speak different versions of the ring formats", id);
       }
       if (state == core_page::kStateDead || outcome.quiescent || parks > kMaxBootParks) {
-        throw internal(
-            fmt::format("the control hart does not boot: it stays in {}", state_text(word)), id);
+        Device& device = devices_[static_cast<size_t>(id)];
+        const std::string trap =
+            state == core_page::kStateDead ? describe_trap(device) : std::string();
+        throw internal(fmt::format("the control hart does not boot: it stays in {}{}{}",
+                                   state_text(word), trap.empty() ? "" : ": ", trap),
+                       id);
       }
       still.push_back(id);
     }

@@ -8,10 +8,17 @@
 #include "src/board_impl.hpp"
 #include "src/fault_text.hpp"
 #include "src/program.hpp"
+#include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 #include "tpu/spec/perf_regs.hpp"
 
 namespace tpu::driver {
+namespace {
+
+// A command whose core died with it is sent again this often.
+constexpr int kMaxLosses = 2;
+
+}  // namespace
 
 bool FifoMutex::lock() {
   std::unique_lock<std::mutex> guard(mutex_);
@@ -39,7 +46,10 @@ BoardImpl::Entry::Entry(BoardImpl& board, bool is_call) : board_(board) {
 BoardImpl::Entry::~Entry() {
   auto callbacks = std::move(board_.callbacks_);
   board_.callbacks_.clear();
+  const auto lines = std::exchange(board_.console_lines_, {});
+  const auto console = lines.empty() ? nullptr : board_.console_;
   board_.mutex_.unlock();
+  deliver(console, lines);
   for (const auto& [callback, error] : callbacks) {
     run_event_callback(callback, error);
   }
@@ -91,8 +101,15 @@ void BoardImpl::break_board(const ErrorPtr& error) {
 bool BoardImpl::run_board() {
   try {
     running_ = true;
-    const RunOutcome outcome = transport_->run();
+    RunOutcome outcome = transport_->run();
     running_ = false;
+    take_console(std::move(outcome.console));
+    const bool hart_lost = std::any_of(outcome.msi.begin(), outcome.msi.end(), [](uint32_t msi) {
+      return (msi >> spec::chip_page::kMsiChip & 1) != 0;
+    });
+    if (hart_lost) {
+      note_deaths();
+    }
     return !outcome.quiescent;
   } catch (const std::exception& error) {
     running_ = false;
@@ -200,8 +217,8 @@ void BoardImpl::report(const std::shared_ptr<Command>& command, uint16_t status)
     return;
   }
   const bool corrupt = status == TPU_STATUS_BAD_CRC || status == TPU_STATUS_BAD_SEQ;
-  if (status == TPU_STATUS_FLUSHED || status == kStatusLost ||
-      (corrupt && command->attempts == 0)) {
+  const bool lost = status == kStatusLost && command->losses++ < kMaxLosses;
+  if (status == TPU_STATUS_FLUSHED || lost || (corrupt && command->attempts == 0)) {
     command->attempts += corrupt ? 1 : 0;
     retry_.push_back(command);
     return;
@@ -212,7 +229,9 @@ void BoardImpl::report(const std::shared_ptr<Command>& command, uint16_t status)
       command->good();
     }
   } else if (!op->error) {
-    op->error = status_error(status, op->what, command->device);
+    const ErrorPtr& trap = device_at(command->device).trap;
+    op->error =
+        status == kStatusLost && trap ? trap : status_error(status, op->what, command->device);
   }
   if (op->open == 0 && op->sealed) {
     finish(*op, op->error);
@@ -377,6 +396,9 @@ void BoardImpl::close(CloseMode mode) {
     run_until_idle();
   }
   if (!broken_) {
+    run_board();  // what the harts do behind the last completion
+  }
+  if (!broken_) {
     for (const Device& device : devices_) {
       write_core(device, spec::core_page::kQueueEn, 0);
     }
@@ -384,6 +406,11 @@ void BoardImpl::close(CloseMode mode) {
   break_board(std::make_shared<Error>(ErrorCode::kInvalidArgument, "the board is closed"));
   std::string trouble;
   if (transport_) {
+    try {
+      take_console(transport_->take_console());
+    } catch (const std::exception&) {
+      // The model broke, and was reported: its text went with it.
+    }
     trouble = transport_->close();
     transport_.reset();
   }

@@ -124,7 +124,15 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
     return;
   }
   const Device& device = devices_[static_cast<size_t>(first.device)];
-  const tpu_fault_record_t record = read_fault(device);
+  const bool died = op->status[worst] == kStatusLost && op->trap;
+  const tpu_fault_record_t record = died ? *op->trap : read_fault(device);
+  if (died) {
+    if (record.launch_id != op->launch_id) {
+      op->give_back();  // the hart died before or after it: no step ran
+    }
+    finish(*op, fault_error(record, op->program->exe, device.id, op->stall_text, op->trap_place));
+    return;
+  }
   if (record.launch_id == op->launch_id &&
       (record.code == TPU_FAULT_GANG_MISMATCH || record.code == TPU_FAULT_NOT_STARTED)) {
     op->give_back();  // no step ran
@@ -224,6 +232,32 @@ void BoardImpl::abort_launches() {
   }
 }
 
+// Takes everything off a core whose hart is dead. What it was is kept: the reset clears the record.
+void BoardImpl::lose_commands(Device& device) {
+  const tpu_fault_record_t record = read_fault(device);
+  const bool trapped = record.code == TPU_FAULT_FW_TRAP;
+  const std::string place = trapped ? trap_place(device, record) : std::string();
+  device.trap = std::make_shared<Error>(
+      ErrorCode::kDeviceFault, trapped ? trap_text(record, place) : "the control hart died",
+      ErrorPlace{.device = device.id, .op = {}, .source = {}});
+  const auto window = std::exchange(device.window, {});
+  device.open = device.launches = 0;
+  for (const auto& command : window) {
+    const auto op = command ? command->op : nullptr;
+    if (!op) {
+      continue;
+    }
+    if (op->launch() && op->open == 1 && op->stall_text.empty() && !trapped) {
+      op->stall_text = "the control hart of this core died and was started again";
+    }
+    if (op->launch() && trapped) {
+      op->trap = record;
+      op->trap_place = place;
+    }
+    report(command, kStatusLost);
+  }
+}
+
 // Harts that are dead get a reset and a fresh boot; what was open on them is known not to go on.
 bool BoardImpl::reboot_dead() {
   std::vector<int> dead;
@@ -236,27 +270,11 @@ bool BoardImpl::reboot_dead() {
   if (dead.empty()) {
     return false;
   }
+  note_deaths();
   for (const int id : dead) {
-    Device& device = devices_[static_cast<size_t>(id)];
-    const auto window = std::exchange(device.window, {});
-    device.open = device.launches = 0;
-    for (const auto& command : window) {
-      const auto op = command ? command->op : nullptr;
-      if (!op) {
-        continue;
-      }
-      if (op->launch() && op->open == 1 && op->stall_text.empty()) {
-        op->stall_text = "the control hart of this core died and was started again";
-      }
-      report(command, kStatusLost);
-    }
+    lose_commands(devices_[static_cast<size_t>(id)]);
   }
-  // Launches are judged before the reset clears the fault records.
-  std::vector<std::shared_ptr<Operation>> again;
-  for (const auto& op : std::exchange(failed_launches_, {})) {
-    judge_launch(op, again);
-  }
-  failed_launches_ = std::move(again);
+  stalls_ = 0;
   try {
     boot(dead, false);
   } catch (const Error& error) {

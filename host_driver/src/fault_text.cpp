@@ -6,6 +6,7 @@
 #include <array>
 #include <memory>
 
+#include "src/operation.hpp"
 #include "tpu/spec/fault_regs.hpp"
 #include "tpu/spec/isa.hpp"
 
@@ -22,7 +23,7 @@ struct FaultName {
   const char* name;
   const char* meaning;
 };
-constexpr std::array<FaultName, 21> kFaults = {
+constexpr std::array<FaultName, 22> kFaults = {
     {{"NONE", "no fault recorded"},
      {"DESCRIPTOR", "malformed command or instruction field"},
      {"SLOT_RANGE", "access outside of its binding slot"},
@@ -43,7 +44,42 @@ constexpr std::array<FaultName, 21> kFaults = {
      {"RTL_MISMATCH", "the Verilog and the model differ"},
      {"GANG_MISMATCH", "cores arrived with different launches"},
      {"HOST_ABORT", "aborted by the host"},
-     {"NOT_STARTED", "a core of the gang refused the launch"}}};
+     {"NOT_STARTED", "a core of the gang refused the launch"},
+     {"NO_DATA",
+      "the program's control flow depends on data that a timing-only run does not have"}}};
+
+// What a DESCRIPTOR fault's detail says; meanings: spec/regs/fault.toml.
+constexpr std::array<const char*, 12> kDescriptorDetails = {
+    "",
+    "the opcode is not for this queue, or the core lacks the engine",
+    "its length does not fit the command",
+    "it names a semaphore that does not exist, or signals another core from a queue other than "
+    "dma_remote",
+    "it names a scalar register above 31",
+    "an operand lies in a memory that the command does not reach",
+    "element type, element size, counts or strides are not allowed",
+    "",
+    "its VPU program or kernel is malformed",
+    "the header of the program image is wrong",
+    "an entry of the slot table is wrong",
+    "there is no such core"};
+
+constexpr std::array<const char*, 16> kTraps = {"misaligned instruction address",
+                                                "instruction access fault",
+                                                "illegal instruction",
+                                                "breakpoint",
+                                                "misaligned load address",
+                                                "load access fault",
+                                                "misaligned store address",
+                                                "store access fault",
+                                                "environment call",
+                                                "environment call",
+                                                "environment call",
+                                                "environment call",
+                                                "instruction page fault",
+                                                "load page fault",
+                                                "unknown cause",
+                                                "store page fault"};
 
 constexpr uint8_t kQueueWaits = 1;
 constexpr uint8_t kQueueRuns = 2;
@@ -86,21 +122,83 @@ bool about_semaphores(uint16_t code) {
          code == TPU_FAULT_DEADLOCK;
 }
 
-std::string record_text(const tpu_fault_record_t& record) {
+bool about_ranges(uint16_t code) {
+  return code == TPU_FAULT_SLOT_RANGE || code == TPU_FAULT_VMEM_RANGE ||
+         code == TPU_FAULT_SMEM_RANGE;
+}
+
+std::string limit_text(const tpu_fault_record_t& record) {
+  return record.limit < 0 ? "nothing is" : fmt::format("{} at most is", record.limit);
+}
+
+// The detail in words, behind a comma.
+std::string detail_text(const tpu_fault_record_t& record) {
+  const uint32_t detail = record.detail;
+  if (detail == 0) {
+    return {};
+  }
+  if (about_ranges(record.code) && (detail & spec::fault::kDetailAddress) != 0) {
+    return fmt::format(
+        ": a value from data left the range that the program allows: the address register holds "
+        "{}, {} inside",
+        record.value, limit_text(record));
+  }
+  if (about_ranges(record.code)) {
+    return fmt::format(": record {} of the list names {}, {} inside",
+                       detail - spec::fault::kDetailRecord, record.value, limit_text(record));
+  }
+  switch (record.code) {
+    case TPU_FAULT_DESCRIPTOR:
+      if (detail == spec::fault::kDetailSlotTable) {
+        return fmt::format(": entry {} of the slot table is wrong", record.slot);
+      }
+      if (detail < kDescriptorDetails.size() && *kDescriptorDetails[detail] != 0) {
+        return fmt::format(": {}", kDescriptorDetails[detail]);
+      }
+      break;
+    case TPU_FAULT_NO_DATA:
+      return detail == spec::fault::kDetailPeerChoice
+                 ? ": data choose the core that a transfer goes to; run it without --no-data"
+                 : ": data decide about a loop or a branch; give the loop a constant trip count, "
+                   "or run it without --no-data";
+    case TPU_FAULT_REMOTE_STRAY:
+      return detail == spec::fault::kDetailPeerOutside
+                 ? fmt::format(": core {} is not in the gang", record.address)
+                 : fmt::format(": a packet of gang {} arrived", record.address);
+    case TPU_FAULT_SEM_TWO_WAITERS:  // the semaphore's number, told below
+    case TPU_FAULT_GANG_MISMATCH:    // the status's number, told by the code
+    case TPU_FAULT_PEER_LOST:
+      return {};
+    default:
+      break;
+  }
+  return fmt::format(", detail {:#x}", detail);
+}
+
+std::string step_limit_text(const tpu_fault_record_t& record) {
+  std::string text = fmt::format("WATCHDOG: the step does not end (pc {}, step {}, cycle {})",
+                                 record.pc, record.step, record.cycle);
+  if (record.length != 0) {
+    text += fmt::format(", now in iteration {} of the loop", record.length);
+  }
+  return text + "; a longer mgmt.watchdog_us or more mgmt.step_watchdogs allow longer steps" +
+         heads_text(record);
+}
+
+std::string record_text(const tpu_fault_record_t& record, const std::string& trap_place) {
+  if (record.code == TPU_FAULT_FW_TRAP) {
+    return "FW_TRAP: " + trap_text(record, trap_place);
+  }
+  if (record.code == TPU_FAULT_WATCHDOG && record.detail == spec::fault::kDetailStepLimit) {
+    return step_limit_text(record);
+  }
   const FaultName fault =
       record.code < kFaults.size() ? kFaults[record.code] : FaultName{"unknown fault code", "?"};
   std::string text =
       fmt::format("{}: {} (engine {}, pc {}, step {}, cycle {})", fault.name, fault.meaning,
                   engine_name(record.engine), record.pc, record.step, record.cycle);
-  if (record.code == TPU_FAULT_WATCHDOG && record.detail == spec::fault::kDetailStepLimit) {
-    text = fmt::format("WATCHDOG: the step does not end (pc {}, step {}, cycle {})", record.pc,
-                       record.step, record.cycle);
-    if (record.length != 0) {
-      text += fmt::format(", now in iteration {} of the loop", record.length);
-    }
-    return text + "; a longer mgmt.watchdog_us allows longer steps" + heads_text(record);
-  }
-  if (record.length != 0 || record.address != 0) {
+  text += detail_text(record);
+  if (record.length != 0) {
     text += fmt::format(", address {:#x}, {} bytes", record.address, record.length);
     if (record.code == TPU_FAULT_SLOT_RANGE) {
       text += fmt::format(", slot {}", record.slot);
@@ -110,19 +208,27 @@ std::string record_text(const tpu_fault_record_t& record) {
     text += fmt::format(", semaphore {}: wanted {}, has {}", record.sem_id, record.sem_wanted,
                         record.sem_value);
   }
-  if (record.code == TPU_FAULT_FW_TRAP) {
-    text += fmt::format(", mepc {:#010x}, mcause {:#x}, mtval {:#010x}", record.hart_mepc,
-                        record.hart_mcause, record.hart_mtval);
-  } else if (record.detail != 0 &&
-             (record.code == TPU_FAULT_SLOT_RANGE || record.code == TPU_FAULT_VMEM_RANGE)) {
-    text += fmt::format(", record {} of the list", record.detail - 1);
-  } else if (record.detail != 0) {
-    text += fmt::format(", detail {:#x}", record.detail);
-  }
   return text + heads_text(record);
 }
 
 }  // namespace
+
+std::string trap_text(const tpu_fault_record_t& record, const std::string& place) {
+  constexpr uint32_t kInterrupt = 0x80000000u;
+  const uint32_t cause = record.hart_mcause;
+  std::string what;
+  if (record.detail == TPU_STATUS_TIMEOUT) {
+    what = "ran for longer than mgmt.watchdog_us without a rest";
+  } else if ((cause & kInterrupt) != 0) {
+    what = fmt::format("trapped: interrupt {}", cause & ~kInterrupt);
+  } else {
+    what = fmt::format("trapped: {}", cause < kTraps.size() ? kTraps[cause] : "unknown cause");
+  }
+  return fmt::format(
+      "the control hart {}{} (mepc {:#010x}, mcause {:#x}, mtval {:#010x}, cycle {})", what,
+      place.empty() ? "" : " in " + place, record.hart_mepc, cause, record.hart_mtval,
+      record.cycle);
+}
 
 bool status_holds(uint16_t status, uint16_t opcode) {
   if (status == TPU_STATUS_FLUSHED) {
@@ -137,6 +243,9 @@ bool status_refused(uint16_t status) {
 }
 
 const char* status_name(uint16_t status) {
+  if (status == kStatusLost) {
+    return "LOST";
+  }
   return status < kStatusNames.size() ? kStatusNames[status] : "unknown status";
 }
 
@@ -150,7 +259,8 @@ std::shared_ptr<const Error> status_error(uint16_t status, const std::string& wh
 
 std::shared_ptr<const Error> fault_error(const tpu_fault_record_t& record,
                                          const exe::ExecutableT& program, int device,
-                                         const std::string& stall_text) {
+                                         const std::string& stall_text,
+                                         const std::string& trap_place) {
   ErrorPlace place{.device = device, .op = {}, .source = {}};
   if (record.code != TPU_FAULT_NONE && record.op_id < program.ops.size()) {
     const exe::OpInfoT& op = *program.ops[record.op_id];
@@ -159,7 +269,7 @@ std::shared_ptr<const Error> fault_error(const tpu_fault_record_t& record,
       place.source = fmt::format("{}:{}", op.file, op.line);
     }
   }
-  std::string text = fmt::format("{}: {}", program.name, record_text(record));
+  std::string text = fmt::format("{}: {}", program.name, record_text(record, trap_place));
   if (!stall_text.empty()) {
     text += "\nwho waits for whom:\n" + stall_text;
   }

@@ -20,10 +20,14 @@ const char* status_name(uint16_t status);
 
 std::shared_ptr<const Error> status_error(uint16_t status, const std::string& what, int device);
 
+/// What a FW_TRAP record says; `place`: function and line of its mepc, or empty.
+std::string trap_text(const tpu_fault_record_t& record, const std::string& place);
+
 /// What the record says, with op name and source line from the op table. `device`: where it was
 /// read.
 std::shared_ptr<const Error> fault_error(const tpu_fault_record_t& record,
                                          const exe::ExecutableT& program, int device,
-                                         const std::string& stall_text);
+                                         const std::string& stall_text,
+                                         const std::string& trap_place = {});
 
 }  // namespace tpu::driver

@@ -31,4 +31,11 @@ FirmwareImage built_in_firmware() {
   return result;
 }
 
+std::string firmware_place(uint32_t build, uint32_t address) {
+  const firmware::Image& image = firmware::image();
+  const bool rom = address < TPU_HART_ROM_BASE + TPU_HART_ROM_BYTES;
+  return rom || (build != 0 && build == image.build) ? firmware::code_place(image, address)
+                                                     : std::string();
+}
+
 }  // namespace tpu::driver

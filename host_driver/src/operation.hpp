@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct Command {
   uint8_t lane = 0;
   uint32_t seq = 0;
   int attempts = 0;
+  int losses = 0;  ///< times that its core died with it
   std::vector<std::shared_ptr<Allocation>> reads;
   std::vector<std::shared_ptr<Allocation>> writes;
   std::vector<std::shared_ptr<void>> keep;  ///< staging memory
@@ -60,6 +62,8 @@ struct Operation {
   uint32_t launch_id = 0;
   std::function<void()> give_back;  ///< makes donated buffers live again
   bool aborted_by_host = false;
+  std::optional<tpu_fault_record_t> trap;  ///< of a core that died with it
+  std::string trap_place;
   std::string stall_text;
 
   bool launch() const { return program != nullptr; }

@@ -43,10 +43,17 @@ struct TransportRequest {
   std::string tile_folder;
 };
 
+/// A text line that the firmware of a core wrote to its console.
+struct ConsoleLine {
+  int device = 0;
+  std::string text;
+};
+
 /// Why run() came back.
 struct RunOutcome {
   bool quiescent = false;     ///< nothing is in flight: only a host call can change anything
   std::vector<uint32_t> msi;  ///< vectors raised since the last call, a bit mask for each chip
+  std::vector<ConsoleLine> console;  ///< text since the last call
 };
 
 /// Debug port: read-only figures that are no part of the board's interface to a driver.
@@ -82,6 +89,9 @@ class Transport {
   virtual uint64_t now() = 0;
 
   virtual TransportStats stats() = 0;
+
+  /// Text of the firmware that no run() has brought.
+  virtual std::vector<ConsoleLine> take_console() { return {}; }
 
   /// Ends the board and completes its files; returns what went wrong with them, or nothing.
   virtual std::string close() { return {}; }

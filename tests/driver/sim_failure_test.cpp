@@ -89,6 +89,29 @@ TEST_F(SimFailure, FaultCarriesOpAndSourceLine) {
   EXPECT_EQ(error->place().source, "model.py:42");
 }
 
+TEST_F(SimFailure, MalformedCommandsSayInWordsWhatIsWrong) {
+  const auto error = expect_fault(changed("dst=vmem+0 elem_bytes=4", "dst=vmem+0 elem_bytes=3"),
+                                  "element type, element size, counts or strides");
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(error->message().find("detail"), std::string::npos) << error->what();
+}
+
+// The sequencer's fault names the op of the command in front of the pc, not the first of the table.
+TEST_F(SimFailure, ValueFromDataThatLeavesItsRangeIsNamedWithItsLimit) {
+  std::string text =
+      changed("  swait r1, r0, 1\n", "  swait r1, r0, 1\n  li r5, 100000\n  lds32 r6, r5, 4\n");
+  text.replace(text.find("dma_out.dma"), 11, "dma_out.dma op=1");
+  text.replace(text.find("  dma_in"), 0,
+               ".op \"in\" file=\"model.py\" line=41\n.op \"out\" file=\"model.py\" line=42\n");
+  const auto error = expect_fault(text, "SMEM_RANGE");
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(error->place().op, "out");
+  EXPECT_EQ(error->place().source, "model.py:42");
+  EXPECT_NE(error->message().find("the address register holds 100000, 16376 at most is inside"),
+            std::string::npos)
+      << error->what();
+}
+
 TEST_F(SimFailure, DeadlockSaysWhoWaits) {
   const auto error = expect_fault(changed("wait=0:1:take", "wait=0:2:take"), "dma_out");
   ASSERT_NE(error, nullptr);

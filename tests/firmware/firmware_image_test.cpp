@@ -209,7 +209,25 @@ TEST_F(FirmwareImageTest, TrapLeavesARecordAndADeadHart) {
   EXPECT_EQ(record.code, TPU_FAULT_FW_TRAP);
   EXPECT_EQ(record.hart_mepc, 0x7000'0000U);
   EXPECT_EQ(record.hart_mcause, 1U);  // instruction access fault
+  EXPECT_EQ(record.op_id, TPU_OP_NONE);
   EXPECT_TRUE(hart_.sleeping());
+}
+
+TEST_F(FirmwareImageTest, CodePlacesNameFunctionAndLine) {
+  const firmware::Image& image = firmware::image();
+  EXPECT_EQ(firmware::code_place(image, TPU_HART_ITCM_BASE).substr(0, 15), "_start (crt0.S:");
+  EXPECT_EQ(firmware::code_place(image, TPU_HART_ROM_BASE).substr(0, 14), "_start (rom.S:");
+  EXPECT_EQ(firmware::code_place(image, 0x7000'0000), "");
+  // Every byte of code has a function, and nearly every one a line.
+  uint32_t with_line = 0;
+  for (const firmware::CodeLine& line : image.lines) {
+    with_line += line.line != 0 ? 1 : 0;
+  }
+  EXPECT_GT(with_line * 10, image.lines.size() * 9);
+  const auto main = std::ranges::find_if(
+      image.lines, [&](const auto& line) { return image.names[line.function] == "main"; });
+  ASSERT_NE(main, image.lines.end());
+  EXPECT_EQ(firmware::code_place(image, main->address + 2).substr(0, 13), "main (main.c:");
 }
 
 TEST_F(FirmwareImageTest, StackOverflowTrapsInsteadOfOverwriting) {

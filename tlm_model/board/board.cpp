@@ -97,9 +97,16 @@ BoardStats Board::stats() {
   stats.lockstep_tiles = lockstep.tiles;
   stats.lockstep_mismatches = lockstep.mismatches;
   stats.lockstep_text = mxu_select_.mismatch_text();
-  stats.console.assign(console_.lines().begin(), console_.lines().end());
   stats.waves_error = mxu_select_.wave_error();
   return stats;
+}
+
+std::vector<ConsoleLine> Board::take_console() {
+  std::vector<ConsoleLine> lines;
+  for (ConsoleLog::Line& line : console_.take_lines()) {
+    lines.push_back({line.core, std::move(line.text)});
+  }
+  return lines;
 }
 
 std::string Board::finish_files() {

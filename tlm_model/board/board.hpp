@@ -28,6 +28,7 @@ class Board : public sc_core::sc_module {
   Activity& activity() { return activity_; }
 
   BoardStats stats();
+  std::vector<ConsoleLine> take_console();
   // Completes trace and wave files; what went wrong with them, or nothing.
   std::string finish_files();
 

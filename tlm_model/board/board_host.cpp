@@ -109,6 +109,7 @@ RunOutcome BoardHost::Impl::run() {
   for (size_t chip = 0; chip < board->chips(); ++chip) {
     outcome.msi.push_back(board->chip(chip).pcie().take_msi());
   }
+  outcome.console = board->take_console();
   return outcome;
 }
 
@@ -136,6 +137,12 @@ BoardStats BoardHost::stats() {
     }
   }
   return stats;
+}
+
+std::vector<ConsoleLine> BoardHost::take_console() {
+  std::vector<ConsoleLine> lines;
+  impl_->call([&] { lines = impl_->board->take_console(); });
+  return lines;
 }
 
 std::string BoardHost::close() {

@@ -37,10 +37,17 @@ struct BoardOptions {
   std::string lockstep_dump_prefix = "mxu";  // path prefix of tile dumps at a mismatch
 };
 
+// A text line that the firmware of a core wrote to its console.
+struct ConsoleLine {
+  uint32_t core = 0;
+  std::string text;
+};
+
 // Why run() came back.
 struct RunOutcome {
-  bool quiescent = false;     // nothing is in flight: only a host call can change anything
-  std::vector<uint32_t> msi;  // by chip: vectors delivered since the last call, one bit each
+  bool quiescent = false;            // nothing is in flight: only a host call can change anything
+  std::vector<uint32_t> msi;         // by chip: vectors delivered since the last call, one bit each
+  std::vector<ConsoleLine> console;  // text since the last call
 };
 
 struct CoreStats {
@@ -70,7 +77,6 @@ struct BoardStats {
   uint64_t check_findings = 0;  // of the happens-before checker (check)
   std::string check_text;       // the first of them, one a line
   std::string fault_text;       // what the cores' fault units say of the records they hold
-  std::vector<std::string> console;  // last text lines of the firmware
   std::string waves_error;
   std::vector<HostWorkStats> profile;  // with BoardOptions::profile
 };
@@ -99,6 +105,8 @@ class BoardHost {
 
   uint64_t now();  // core cycles
   BoardStats stats();
+  // Text of the firmware that no run() has brought; costs no simulated time.
+  std::vector<ConsoleLine> take_console();
 
   // Ends the simulation and completes trace and wave files. Returns what went wrong with them, or
   // nothing.

@@ -13,11 +13,23 @@ void ConsoleLog::add_word(const Word& word) {
   words_.push_back(word);
 }
 
-void ConsoleLog::add_line(const std::string& line) {
+void ConsoleLog::add_line(uint32_t core, const std::string& text) {
   if (lines_.size() == kKept) {
     lines_.pop_front();
+    ++lost_;
   }
-  lines_.push_back(line);
+  lines_.push_back({core, text});
+}
+
+std::vector<ConsoleLog::Line> ConsoleLog::take_lines() {
+  std::vector<Line> taken;
+  if (lost_ != 0) {
+    taken.push_back({lines_.front().core, "(" + std::to_string(lost_) + " earlier lines lost)"});
+  }
+  taken.insert(taken.end(), lines_.begin(), lines_.end());
+  lines_.clear();
+  lost_ = 0;
+  return taken;
 }
 
 bool Console::read(uint32_t /*offset*/, uint32_t& /*value*/) { return false; }
@@ -35,10 +47,17 @@ bool Console::write(uint32_t offset, uint32_t value) {
     line_.push_back(c);
   }
   if (c == '\n' || line_.size() == kLineBytes) {
-    log_.add_line("core" + std::to_string(core_) + ": " + line_);
+    log_.add_line(core_, line_);
     line_.clear();
   }
   return true;
+}
+
+void Console::flush() {
+  if (!line_.empty()) {
+    log_.add_line(core_, line_);
+    line_.clear();
+  }
 }
 
 }  // namespace tpu::model

@@ -1,10 +1,11 @@
-// Console of a control hart: trace words and text lines go to the board's log, which keeps the last
-// ones. Law: spec/regs/console.toml.
+// Console of a control hart: trace words and text lines go to the board's log. Words: the last ones
+// are kept. Lines: kept until the host takes them. Law: spec/regs/console.toml.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <vector>
 
 #include "mgmt/reg_block.hpp"
 
@@ -18,16 +19,22 @@ class ConsoleLog {
     uint32_t core;
     uint32_t word;
   };
+  struct Line {
+    uint32_t core;
+    std::string text;
+  };
 
   void add_word(const Word& word);
-  void add_line(const std::string& line);
+  void add_line(uint32_t core, const std::string& text);
   const std::deque<Word>& words() const { return words_; }
-  const std::deque<std::string>& lines() const { return lines_; }
+  // Lines since the last call, in the order in which they ended.
+  std::vector<Line> take_lines();
 
  private:
-  static constexpr size_t kKept = 4096;
+  static constexpr size_t kKept = 4096;  // of a board that prints without end and is not asked
   std::deque<Word> words_;
-  std::deque<std::string> lines_;
+  std::deque<Line> lines_;
+  uint64_t lost_ = 0;
 };
 
 class Console : public RegBlock {
@@ -36,6 +43,8 @@ class Console : public RegBlock {
 
   bool read(uint32_t offset, uint32_t& value) override;
   bool write(uint32_t offset, uint32_t value) override;
+  // Ends a line that has begun: nobody goes on writing it.
+  void flush();
 
  private:
   static constexpr size_t kLineBytes = 256;

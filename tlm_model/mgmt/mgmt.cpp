@@ -176,6 +176,12 @@ bool Mgmt::bus_hbm_window(uint32_t offset, std::span<uint8_t> data, bool write) 
   return true;
 }
 
+uint32_t Mgmt::core_register(CoreSocket& socket, uint64_t offset) {
+  uint32_t value = 0;
+  forward(socket, offset, {reinterpret_cast<uint8_t*>(&value), sizeof value}, false);
+  return value;
+}
+
 bool Mgmt::forward(CoreSocket& socket, uint64_t address, std::span<uint8_t> data, bool write) {
   tlm::tlm_generic_payload txn;
   sc_core::sc_time delay;
@@ -201,6 +207,7 @@ void Mgmt::fault_method() {
 void Mgmt::drained_method() { irq_.raise(spec::irq::kEnginesIdle); }
 
 void Mgmt::hart_died() {
+  console_.flush();
   constexpr uint32_t kMcause = 0x342;
   constexpr uint32_t kMepc = 0x341;
   constexpr uint32_t kMtval = 0x343;
@@ -211,6 +218,9 @@ void Mgmt::hart_died() {
   record.engine = kEngineHart;
   record.core = static_cast<uint8_t>(place_.core);
   record.cycle = now_cycles();
+  record.op_id = TPU_OP_NONE;
+  record.launch_id = core_register(seq_isock, spec::seq::kLaunch);
+  record.step = core_register(seq_isock, spec::seq::kStep);
   if (hart_unit_.lost()) {
     record.hart_mepc = hart_unit_.hart().pc();
     record.detail = TPU_STATUS_TIMEOUT;
@@ -232,6 +242,7 @@ void Mgmt::hart_died() {
 
 void Mgmt::core_reset() {
   hart_unit_.set_run(false, TPU_HART_ROM_BASE);
+  console_.flush();
   page_.reset();
   irq_.reset();
   timer_.reset();

@@ -48,6 +48,9 @@ struct OpenOptions {
   std::string tile_folder;  ///< for tiles of lockstep mismatches; empty: the working directory
 
   std::vector<std::byte> firmware;  ///< empty: the image that is built in
+  /// Takes what the firmware of a core prints, a line a call; called without locks, by the thread
+  /// that makes board time pass. Empty: standard error, as "[TPU:3 firmware] text".
+  std::function<void(int device, const std::string& line)> console;
 };
 
 struct DeviceInfo {

@@ -57,8 +57,9 @@ class SimTransport : public Transport {
   }
   RunOutcome run() override {
     model::RunOutcome outcome = board_.run();
-    return {outcome.quiescent, std::move(outcome.msi)};
+    return {outcome.quiescent, std::move(outcome.msi), lines(std::move(outcome.console))};
   }
+  std::vector<ConsoleLine> take_console() override { return lines(board_.take_console()); }
   uint64_t now() override { return board_.now(); }
   std::string close() override { return board_.close(); }
 
@@ -84,6 +85,14 @@ class SimTransport : public Transport {
   }
 
  private:
+  static std::vector<ConsoleLine> lines(std::vector<model::ConsoleLine> from) {
+    std::vector<ConsoleLine> to;
+    for (model::ConsoleLine& line : from) {
+      to.push_back({static_cast<int>(line.core), std::move(line.text)});
+    }
+    return to;
+  }
+
   MemoryAdapter memory_;
   model::BoardHost board_;
 };

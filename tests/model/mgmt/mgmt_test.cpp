@@ -346,6 +346,7 @@ TEST(Mgmt, DeadHartLeavesARecordAndTellsTheChip) {
   EXPECT_EQ(bench.read_page(4, core_page::kFwState), core_page::kStateDead);
   EXPECT_EQ(bench.read_page(4, core_page::kFaultSeq), 1U);
   EXPECT_EQ(bench.read_page(4, core_page::kFaultRecord + 4) & 0xFFFF, TPU_FAULT_FW_TRAP);
+  EXPECT_EQ(bench.read_page(4, core_page::kFaultRecord + 28), TPU_OP_NONE);  // op_id
   EXPECT_EQ(bench.take_msi(2), 1U << chip_page::kMsiEvent | 1U << chip_page::kMsiChip);
 }
 

@@ -1,0 +1,197 @@
+// Firmware that traps or prints, on the simulated board: what the user is told. A trap is made by
+// an illegal instruction written over the first one of a function of the real image.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "asm/assembler.hpp"
+#include "board/board_loader.hpp"
+#include "firmware_image.hpp"
+#include "tests/driver/program_builder.hpp"
+#include "tpu/spec/console_regs.hpp"
+#include "tpu/spec/hart_map.h"
+#include "tpu/tpu.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using test::counting;
+
+constexpr int kDevice = 3;
+constexpr const char* kCopy = R"(
+.program "copy"
+.slot argument bytes=4096
+.slot result bytes=4096
+.arg "x" elem=i32 global=[1024] slot=0
+.result "y" elem=i32 global=[1024] slot=1
+  dma_in.dma signal=0:1 src=hbm[0]+0 dst=vmem+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  dma_out.dma wait=0:1:take signal=1:1 src=vmem+0 dst=hbm[1]+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  swait r1, r0, 1
+  halt
+)";
+
+uint32_t address_of(const std::string& function) {
+  const firmware::Image& image = firmware::image();
+  const auto at = std::ranges::find_if(
+      image.lines, [&](const auto& line) { return image.names[line.function] == function; });
+  EXPECT_NE(at, image.lines.end()) << function;
+  return at == image.lines.end() ? 0 : at->address;
+}
+
+class FirmwareTrap : public ::testing::Test {
+ protected:
+  // `function` of the image traps; only the command FILL comes to fill_start.
+  Board open(const std::string& function) {
+    const firmware::Image& image = firmware::image();
+    const auto bytes = std::as_bytes(image.bytes);
+    options_.firmware.assign(bytes.begin(), bytes.end());
+    mepc_ = address_of(function);
+    std::fill_n(options_.firmware.begin() + (mepc_ - TPU_HART_ITCM_BASE), 2, std::byte{0});
+    options_.console = [this](int device, const std::string& line) {
+      lines_.emplace_back(device, line);
+    };
+    return Board::open(options_);
+  }
+  static Executable load(const Board& board) {
+    const auto exe = compiler::assemble(kCopy, "test.s", spec::load_board("v3_8"));
+    return board.load(exe::write_executable(exe), kDevice);
+  }
+  void expect_trap(const std::string& text) const {
+    char mepc[16];
+    std::snprintf(mepc, sizeof mepc, "0x%08x", mepc_);
+    const std::string place = firmware::code_place(firmware::image(), mepc_);
+    EXPECT_TRUE(std::regex_match(place, std::regex("fill_start \\([a-z]+\\.[ch]:[1-9][0-9]*\\)")))
+        << place;
+    for (const std::string& part : {"illegal instruction in " + place, std::string("mepc ") + mepc,
+                                    std::string("mcause 0x2"), std::string("mtval 0x")}) {
+      EXPECT_NE(text.find(part), std::string::npos) << part << " is not in: " << text;
+    }
+  }
+
+  OpenOptions options_;
+  uint32_t mepc_ = 0;
+  std::vector<std::pair<int, std::string>> lines_;
+};
+
+TEST_F(FirmwareTrap, BeforeALaunchIsNamedAndLosesNothing) {
+  Board board = open("fill_start");
+  const Executable program = load(board);
+  const HostArray sent = counting(DType::kI32, {1024});
+  const Array argument = program.put(0, sent);
+  board.synchronize();
+  const Buffer filled = board.zeros(kDevice, DType::kI32, {64});
+  const RunResult run = program.run({argument});
+  const auto error = run.done.wait_for_error();
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(error->code(), ErrorCode::kDeviceFault) << error->what();
+  EXPECT_EQ(error->place().device, kDevice);
+  EXPECT_EQ(error->place().op, "");
+  expect_trap(error->message());
+  const auto lost = filled.ready().wait_for_error();
+  ASSERT_NE(lost, nullptr);
+  expect_trap(lost->message());
+  ASSERT_FALSE(lines_.empty());
+  EXPECT_EQ(lines_[0].first, kDevice);
+  expect_trap(lines_[0].second);
+  EXPECT_EQ(argument.to_host().bytes, sent.bytes);
+  EXPECT_EQ(program.run({argument}).outputs[0].to_host().bytes, sent.bytes);
+}
+
+TEST_F(FirmwareTrap, AfterALaunchIsNamed) {
+  Board board = open("fill_start");
+  const Executable program = load(board);
+  const HostArray sent = counting(DType::kI32, {1024});
+  const Array argument = program.put(0, sent);
+  EXPECT_EQ(program.run({argument}).outputs[0].to_host().bytes, sent.bytes);
+  const Buffer filled = board.zeros(kDevice, DType::kI32, {64});
+  const RunResult behind = program.run({argument});
+  const auto error = behind.done.wait_for_error();
+  ASSERT_NE(error, nullptr);
+  expect_trap(error->message());
+  EXPECT_EQ(argument.to_host().bytes, sent.bytes);
+}
+
+TEST_F(FirmwareTrap, ThatNobodyWaitsForIsToldAtClose) {
+  Board board = open("fill_start");
+  static_cast<void>(board.zeros(kDevice, DType::kI32, {64}));
+  board.close(CloseMode::kDrain);
+  ASSERT_FALSE(lines_.empty());
+  expect_trap(lines_[0].second);
+}
+
+// Hand-made images: lui, addi and sw of a hart that has not set up anything.
+class TinyFirmware {
+ public:
+  TinyFirmware() { word(TPU_HART_CONSOLE_BASE | kT0 << 7 | 0x37); }
+  TinyFirmware& print(const std::string& text) {
+    for (const char c : text) {
+      word(static_cast<uint32_t>(c) << 20 | kT1 << 7 | 0x13);
+      word(kT1 << 20 | kT0 << 15 | 2u << 12 | spec::console::kChar << 7 | 0x23);
+    }
+    return *this;
+  }
+  std::vector<std::byte> trap() {
+    mepc_ = TPU_HART_ITCM_BASE + static_cast<uint32_t>(bytes_.size());
+    word(0);
+    return bytes_;
+  }
+  uint32_t mepc() const { return mepc_; }
+
+ private:
+  static constexpr uint32_t kT0 = 5, kT1 = 6;
+  void word(uint32_t value) {
+    for (int i = 0; i < 4; ++i) {
+      bytes_.push_back(static_cast<std::byte>(value >> (8 * i)));
+    }
+  }
+  std::vector<std::byte> bytes_;
+  uint32_t mepc_ = 0;
+};
+
+std::string open_error(const OpenOptions& options) {
+  try {
+    Board::open(options);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInternal);
+    return error.message();
+  }
+  return {};
+}
+
+TEST(FirmwareConsole, TextAndTrapOfABootReachTheUser) {
+  TinyFirmware tiny;
+  OpenOptions options;
+  options.firmware = tiny.print("hello\nhalf a \x1b line").trap();
+  std::vector<std::string> of_device;
+  options.console = [&](int device, const std::string& line) {
+    if (device == kDevice) {
+      of_device.push_back(line);
+    }
+  };
+  const std::string error = open_error(options);
+  char mepc[24];
+  std::snprintf(mepc, sizeof mepc, "mepc 0x%08x", tiny.mepc());
+  EXPECT_NE(error.find("trapped: illegal instruction"), std::string::npos) << error;
+  EXPECT_NE(error.find(mepc), std::string::npos) << error;
+  ASSERT_GE(of_device.size(), 1u);
+  EXPECT_EQ(of_device[0], "hello");
+  if (of_device.size() > 1) {  // the board was given up while this core still printed
+    EXPECT_EQ(of_device[1], "half a \\x1b line");
+  }
+}
+
+TEST(FirmwareConsole, GoesToStandardErrorByDefault) {
+  OpenOptions options;
+  options.firmware = TinyFirmware().print("hello\n").trap();
+  testing::internal::CaptureStderr();
+  static_cast<void>(open_error(options));
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("[TPU:0 firmware] hello\n"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace tpu::driver
