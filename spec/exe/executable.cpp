@@ -1,4 +1,4 @@
-// Container and checks of executables.
+// Container of executables: magic, length, hash, and the FlatBuffer inside.
 #include "exe/executable.hpp"
 
 #include <fmt/format.h>
@@ -7,72 +7,26 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
+#include "exe/executable_check.hpp"
 #include "tpu/spec/isa.hpp"
-#include "tpu/spec/program_image.h"
 
 namespace tpu::exe {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'T', 'P', 'U', 'E', 'X', 'E', '0', '1'};
 constexpr size_t kHeadBytes = 8 + 8 + SHA256_DIGEST_LENGTH;
-constexpr uint64_t kMaxElements = uint64_t{1} << 40;
-constexpr uint32_t kMaxPartitions = 64;
+constexpr size_t kTableBytes = 128;  // at most, of one table without its vectors and strings
 
 [[noreturn]] void refuse(const std::string& what) { throw ExecutableError(what); }
 
-void check(bool condition, const std::string& what) {
+void check(bool condition, const char* what) {
   if (!condition) {
-    refuse("corrupt executable: " + what);
+    refuse(std::string("corrupt executable: ") + what);
   }
-}
-
-void check_tensor(const TensorT& tensor, const ExecutableT& exe, SlotKind kind, size_t index,
-                  const std::string& what) {
-  check(tensor.elem <= Elem::MAX, what + " has an unknown element type");
-  check(tensor.global_dims.size() == tensor.local_dims.size() && tensor.global_dims.size() <= 16,
-        what + " has bad ranks");
-  const uint64_t local = element_count(tensor.local_dims);
-  static_cast<void>(element_count(tensor.global_dims));
-  const size_t rank = tensor.local_dims.size();
-  check(tensor.owned_elements.size() == tensor.owned_by.size(),
-        what + " has unequal lists of owners");
-  if (!tensor.owned_elements.empty()) {
-    uint64_t left = local;
-    for (size_t i = 0; i < tensor.owned_elements.size(); ++i) {
-      check(tensor.owned_elements[i] <= left && tensor.owned_by[i] < exe.partitions,
-            what + " has an owner outside of the array or the program");
-      left -= tensor.owned_elements[i];
-    }
-    check(left == 0 && tensor.replicated, what + " has elements without an owner");
-  }
-  check(tensor.offsets.size() == rank * exe.partitions, what + " has a wrong number of offsets");
-  for (size_t i = 0; i < tensor.offsets.size(); ++i) {
-    const int64_t offset = tensor.offsets[i];
-    check(offset >= 0 && offset <= tensor.global_dims[i % rank] - tensor.local_dims[i % rank],
-          what + " has an offset outside the global shape");
-  }
-  check(tensor.slot < exe.slots.size(), what + " names a slot that does not exist");
-  const SlotT& slot = *exe.slots[tensor.slot];
-  check(slot.kind == kind && slot.index == index, what + " names a slot of another kind");
-  check(slot.bytes >= local * elem_bytes(tensor.elem), what + " is larger than its slot");
-}
-
-void check_image(const ExecutableT& exe) {
-  check(exe.image.size() >= sizeof(tpu_program_image_header_t), "image without header");
-  tpu_program_image_header_t head;
-  std::memcpy(&head, exe.image.data(), sizeof(head));
-  check(head.magic == TPU_PROGRAM_MAGIC, "image magic");
-  check(head.header_bytes == sizeof(head) && head.code_bytes % 8 == 0 &&
-            exe.image.size() == uint64_t{head.header_bytes} + head.code_bytes,
-        "image size");
-  check(head.slots == exe.slots.size() && head.slots <= 2048, "slot count of the image");
-  check(head.isa_version == exe.isa_version && head.cores == exe.partitions &&
-            head.board_hash == exe.board_hash,
-        "image header and executable disagree");
-  check(uint64_t{head.entry_word} * 8 < head.code_bytes, "entry outside the code");
 }
 
 // FlatBuffers' verifier does not look at the alignment of the elements of a vector.
@@ -90,41 +44,78 @@ void check_alignment(const Executable& exe) {
   }
 }
 
-void check_executable(const ExecutableT& exe) {
-  check(exe.partitions >= 1 && exe.partitions <= kMaxPartitions, "partition count");
-  check_image(exe);
-  for (size_t i = 0; i < exe.slots.size(); ++i) {
-    const SlotT& slot = *exe.slots[i];
-    check(slot.kind <= SlotKind::MAX, fmt::format("kind of slot {}", i));
-    check(slot.bytes <= kMaxElements * 8, fmt::format("size of slot {}", i));
-    const size_t bound = slot.kind == SlotKind::argument   ? exe.args.size()
-                         : slot.kind == SlotKind::result   ? exe.results.size()
-                         : slot.kind == SlotKind::constant ? exe.constants.size()
-                                                           : SIZE_MAX;
-    check(slot.index < bound, fmt::format("index of slot {}", i));
-    check(slot.alias_of >= -1 && slot.alias_of < static_cast<int64_t>(exe.slots.size()) &&
-              slot.alias_of != static_cast<int64_t>(i),
-          fmt::format("alias of slot {}", i));
-    if (slot.alias_of >= 0) {
-      const SlotT& root = *exe.slots[static_cast<size_t>(slot.alias_of)];
-      check(slot.kind == SlotKind::result && root.kind == SlotKind::argument && root.alias_of < 0 &&
-                root.bytes >= slot.bytes &&
-                exe.args[root.index]->donated_to == static_cast<int64_t>(slot.index),
-            fmt::format("alias of slot {}", i));
-    }
-    if (slot.kind == SlotKind::constant) {
-      check(exe.constants[slot.index]->data.size() <= slot.bytes,
-            fmt::format("constant of slot {}", i));
+// Bytes of vectors and strings when every reference has its own copy.
+class UnpackedBytes {
+ public:
+  template <typename Vector>
+  void add(const Vector* values) {
+    bytes_ +=
+        values == nullptr ? 0 : uint64_t{values->size()} * sizeof(typename Vector::value_type);
+  }
+  template <typename Tables, typename Fn>
+  static void each(const Tables* tables, Fn fn) {
+    for (flatbuffers::uoffset_t i = 0; tables != nullptr && i < tables->size(); ++i) {
+      fn(*tables->Get(i));
     }
   }
-  for (size_t i = 0; i < exe.args.size(); ++i) {
-    check_tensor(*exe.args[i], exe, SlotKind::argument, i, fmt::format("argument {}", i));
-    check(exe.args[i]->donated_to >= -1 &&
-              exe.args[i]->donated_to < static_cast<int64_t>(exe.results.size()),
-          fmt::format("donation of argument {}", i));
+  uint64_t get() const { return bytes_; }
+
+ private:
+  uint64_t bytes_ = 0;
+};
+
+// A file may refer to one vector from many tables, which then takes room for each; the writer never
+// does, so what is unpacked is no larger than the file.
+void check_unpacked_size(const Executable& exe, uint64_t payload_bytes) {
+  UnpackedBytes total;
+  total.add(exe.image());
+  total.add(exe.name());
+  total.add(exe.board_name());
+  for (const auto* tensors : {exe.args(), exe.results()}) {
+    UnpackedBytes::each(tensors, [&](const Tensor& tensor) {
+      total.add(tensor.name());
+      total.add(tensor.global_dims());
+      total.add(tensor.local_dims());
+      total.add(tensor.offsets());
+      total.add(tensor.owned_elements());
+      total.add(tensor.owned_by());
+    });
   }
-  for (size_t i = 0; i < exe.results.size(); ++i) {
-    check_tensor(*exe.results[i], exe, SlotKind::result, i, fmt::format("result {}", i));
+  UnpackedBytes::each(exe.constants(), [&](const Constant& c) { total.add(c.data()); });
+  UnpackedBytes::each(exe.ops(), [&](const OpInfo& op) {
+    total.add(op.name());
+    total.add(op.file());
+  });
+  UnpackedBytes::each(exe.notes(), [&](const flatbuffers::String& note) { total.add(&note); });
+  check(total.get() <= payload_bytes, "its tables share their contents");
+}
+
+// FlatBufferBuilder does not survive contents that are too large.
+void check_fits(const ExecutableT& exe) {
+  uint64_t bytes = exe.image.size() + exe.name.size() + exe.board_name.size() + kTableBytes;
+  for (const auto* tensors : {&exe.args, &exe.results}) {
+    for (const auto& t : *tensors) {
+      bytes += kTableBytes + t->name.size() + t->owned_by.size() +
+               8 * (t->global_dims.size() + t->local_dims.size() + t->offsets.size() +
+                    t->owned_elements.size());
+    }
+  }
+  for (const auto& op : exe.ops) {
+    bytes += kTableBytes + op->name.size() + op->file.size();
+  }
+  for (const std::string& note : exe.notes) {
+    bytes += kTableBytes + note.size();
+  }
+  bytes += exe.slots.size() * kTableBytes;
+  uint64_t constants = 0;
+  for (const auto& constant : exe.constants) {
+    constants += kTableBytes + constant->data.size();
+  }
+  if (bytes + constants > kMaxPayloadBytes) {
+    refuse(fmt::format(
+        "the executable would have {} bytes (constants {}, code {}), a file holds {}; pass large "
+        "constants as arguments",
+        bytes + constants, constants, exe.image.size(), kMaxPayloadBytes));
   }
 }
 
@@ -165,6 +156,7 @@ uint64_t element_count(const std::vector<int64_t>& dims) {
 }
 
 std::vector<std::byte> write_executable(const ExecutableT& executable) {
+  check_fits(executable);
   flatbuffers::FlatBufferBuilder builder;
   builder.ForceDefaults(false);
   builder.Finish(Executable::Pack(builder, &executable));
@@ -196,6 +188,7 @@ ExecutableT read_executable(std::span<const std::byte> bytes) {
                        bytes.size() - kHeadBytes));
   }
   check(size > 0, "no payload");
+  check(size <= kMaxPayloadBytes, "larger than a FlatBuffer can be");
   const auto* payload = reinterpret_cast<const uint8_t*>(bytes.data()) + kHeadBytes;
   std::array<uint8_t, SHA256_DIGEST_LENGTH> hash{};
   SHA256(payload, size, hash.data());
@@ -212,6 +205,7 @@ ExecutableT read_executable(std::span<const std::byte> bytes) {
   flatbuffers::Verifier verifier(data, size, 16, 10'000'000);
   check(VerifyExecutableBuffer(verifier), "the structure is damaged");
   check_alignment(*GetExecutable(data));
+  check_unpacked_size(*GetExecutable(data), size);
   ExecutableT exe;
   GetExecutable(data)->UnPackTo(&exe);
   if (exe.isa_version != spec::kIsaVersion) {
@@ -219,11 +213,14 @@ ExecutableT read_executable(std::span<const std::byte> bytes) {
         "the executable is for ISA version {}, this board has {}; compile the program again",
         exe.isa_version, spec::kIsaVersion));
   }
-  check_executable(exe);
+  check_tables(exe);
   return exe;
 }
 
 ExecutableT load_executable(const std::string& path) {
+  if (std::filesystem::is_directory(path)) {
+    refuse(path + ": is a directory, not an executable");
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     refuse(path + ": cannot be opened");

@@ -14,6 +14,13 @@
 
 namespace tpu::exe {
 
+// What an executable can hold; the compiler refuses what is more, with the operation's source line.
+constexpr size_t kMaxRank = 64;                       // dimensions of an argument or result
+constexpr uint32_t kMaxPartitions = 64;               // cores that run a program together
+constexpr uint64_t kMaxElements = uint64_t{1} << 40;  // of one array
+// FlatBuffers address their bytes with 31 bits.
+constexpr uint64_t kMaxPayloadBytes = (uint64_t{1} << 31) - 1;
+
 /// A file that is not a usable executable; the text says why.
 class ExecutableError : public std::runtime_error {
  public:
@@ -26,10 +33,10 @@ uint64_t elem_bytes(Elem elem);
 /// "f32", "bf16", ...
 const char* elem_name(Elem elem);
 
-/// Product of `dims`; throws ExecutableError on negative dims or overflow of 2^62.
+/// Product of `dims`; throws ExecutableError on negative dims or more than kMaxElements.
 uint64_t element_count(const std::vector<int64_t>& dims);
 
-/// Serialises, with hash.
+/// Serialises, with hash. Throws ExecutableError when the contents exceed kMaxPayloadBytes.
 std::vector<std::byte> write_executable(const ExecutableT& executable);
 
 /// Parses and checks the whole structure. Does not judge whether a certain board can run it. Throws

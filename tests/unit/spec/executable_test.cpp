@@ -105,6 +105,110 @@ TEST(Executable, RefusesOtherIsaVersionAndImage) {
   EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("outside the global shape"));
 }
 
+// Slots 0 and 1 in the other order; parameters follow.
+ExecutableT result_first() {
+  ExecutableT exe = sample();
+  std::swap(exe.slots[0], exe.slots[1]);
+  exe.args[0]->slot = 1;
+  exe.results[0]->slot = 0;
+  return exe;
+}
+
+TEST(Executable, AliasIsFollowedOnlyAfterItsSlotWasChecked) {
+  ExecutableT exe = result_first();
+  exe.slots[0]->alias_of = 1;
+  exe.args[0]->donated_to = 0;
+  EXPECT_EQ(error_of(write_executable(exe)), "no error");
+  exe.slots[1]->index = 0x40000000;
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("index of slot 1"));
+}
+
+TEST(Executable, RefusesSlotsThatDoNotFitTheParameters) {
+  ExecutableT exe = sample();
+  exe.slots[1]->kind = SlotKind::argument;
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("slot 1 binds what another slot binds"));
+  exe = sample();
+  exe.slots[1]->bytes = 4;
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("result 0 is larger than its slot"));
+  exe = sample();
+  exe.slots.resize(1);
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("more arguments and results than slots"));
+  exe = sample();
+  exe.slots[0]->kind = SlotKind::constant;
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("index of slot 0"));
+}
+
+TEST(Executable, RefusesDonationsWithoutBothEnds) {
+  ExecutableT exe = sample();
+  exe.args[0]->donated_to = 0;
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("does not take its memory"));
+  exe = sample();
+  exe.slots[1]->alias_of = 0;
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("alias of slot 1"));
+  exe = sample();
+  exe.slots[0]->alias_of = 1;  // an argument in the memory of a result
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("alias of slot 0"));
+  exe = sample();
+  exe.args[0]->donated_to = 0;
+  exe.slots[1]->alias_of = 0;
+  exe.slots[1]->bytes = 1024;
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("alias of slot 1"));
+}
+
+TEST(Executable, RefusesArraysThatTheirCoresDoNotMakeUp) {
+  ExecutableT exe = sample();
+  exe.results[0]->offsets[2] = 0;  // core 1 holds what core 0 holds; rows 2 and 3 are nowhere
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("elements that no core holds"));
+  exe = sample();
+  exe.results[0]->offsets[2] = 1;
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("overlap in part"));
+  exe = sample();
+  exe.results[0]->replicated = true;
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("no core holds all of it"));
+  exe = sample();
+  exe.results[0]->global_dims = {int64_t{1} << 39, 2};  // room for it would be asked for on reading
+  exe.results[0]->local_dims = {1, 1};
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("elements that no core holds"));
+}
+
+TEST(Executable, HoldsArraysOfZeroElementsAndManyDimensions) {
+  ExecutableT exe = sample();
+  exe.results[0]->global_dims = {16, 0};
+  exe.results[0]->local_dims = {2, 0};
+  exe.slots[1]->bytes = 0;
+  exe.constants.push_back(std::make_unique<ConstantT>());
+  EXPECT_EQ(error_of(write_executable(exe)), "no error");
+  for (const size_t rank : {kMaxRank, kMaxRank + 1}) {
+    exe = sample();
+    exe.partitions = 1;
+    auto* head = reinterpret_cast<tpu_program_image_header_t*>(exe.image.data());
+    head->cores = 1;
+    for (TensorT* t : {exe.args[0].get(), exe.results[0].get()}) {
+      t->global_dims.assign(rank, 1);
+      t->local_dims.assign(rank, 1);
+      t->offsets.assign(rank, 0);
+    }
+    EXPECT_THAT(error_of(write_executable(exe)),
+                HasSubstr(rank > kMaxRank ? "at most 64 are possible" : "no error"));
+  }
+}
+
+// 20,000 arguments that share one list of 10,000 offsets would take 1.6 GB.
+TEST(Executable, RefusesTablesThatShareTheirContents) {
+  flatbuffers::FlatBufferBuilder builder;
+  const auto offsets = builder.CreateVector(std::vector<int64_t>(10'000));
+  const auto tensor = CreateTensor(builder, 0, Elem::f32, 0, 0, offsets);
+  const auto args = builder.CreateVector(std::vector(20'000, tensor));
+  builder.Finish(CreateExecutable(builder, 0, spec::kIsaVersion, 0, 0, 1, 0, args));
+  std::vector<std::byte> bytes = write_executable(sample());
+  bytes.resize(48 + builder.GetSize());
+  const uint64_t size = builder.GetSize();
+  std::memcpy(bytes.data() + 8, &size, sizeof size);
+  std::memcpy(bytes.data() + 48, builder.GetBufferPointer(), size);
+  repair_hash(bytes);
+  EXPECT_THAT(error_of(bytes), HasSubstr("share their contents"));
+}
+
 TEST(Executable, MutationsWithRepairedHashNeverCrash) {
   const std::vector<std::byte> bytes = write_executable(sample());
   std::mt19937_64 random(1);

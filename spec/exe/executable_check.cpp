@@ -1,0 +1,174 @@
+// The tables refer to each other: slots to parameters, parameters to slots, results to the
+// arguments whose memory they take. Each entry is checked by itself first, in all tables, and only
+// then followed to another one, so that the order of the entries does not matter.
+#include "exe/executable_check.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <set>
+
+#include "tpu/spec/program_image.h"
+#include "tpu/spec/rings.h"
+
+namespace tpu::exe {
+namespace {
+
+constexpr uint64_t kMaxSlotBytes = kMaxElements * 8;
+
+template <typename... Args>
+void check(bool condition, fmt::format_string<Args...> text, Args&&... args) {
+  if (!condition) {
+    throw ExecutableError("corrupt executable: " + fmt::format(text, std::forward<Args>(args)...));
+  }
+}
+
+void check_counts(const ExecutableT& exe) {
+  check(exe.partitions >= 1 && exe.partitions <= kMaxPartitions, "partition count");
+  check(exe.slots.size() <= TPU_MAX_SLOTS, "{} slots; a launch has at most {}", exe.slots.size(),
+        TPU_MAX_SLOTS);
+  check(exe.args.size() + exe.results.size() <= exe.slots.size(),
+        "more arguments and results than slots");
+}
+
+void check_image(const ExecutableT& exe) {
+  check(exe.image.size() >= sizeof(tpu_program_image_header_t), "image without header");
+  tpu_program_image_header_t head;
+  std::memcpy(&head, exe.image.data(), sizeof(head));
+  check(head.magic == TPU_PROGRAM_MAGIC, "image magic");
+  check(head.header_bytes == sizeof(head) && head.code_bytes % 8 == 0 &&
+            exe.image.size() == uint64_t{head.header_bytes} + head.code_bytes,
+        "image size");
+  check(head.slots == exe.slots.size(), "slot count of the image");
+  check(head.isa_version == exe.isa_version && head.cores == exe.partitions &&
+            head.board_hash == exe.board_hash && head.flags == 0,
+        "image header and executable disagree");
+  check(uint64_t{head.entry_word} * 8 < head.code_bytes, "entry outside the code");
+}
+
+// Kinds, sizes and the entries that slots name.
+void check_slots(const ExecutableT& exe) {
+  std::set<std::pair<SlotKind, uint32_t>> bound;
+  for (size_t i = 0; i < exe.slots.size(); ++i) {
+    const SlotT& slot = *exe.slots[i];
+    check(slot.kind <= SlotKind::MAX, "kind of slot {}", i);
+    check(slot.bytes <= kMaxSlotBytes, "size of slot {}", i);
+    const size_t entries = slot.kind == SlotKind::argument   ? exe.args.size()
+                           : slot.kind == SlotKind::result   ? exe.results.size()
+                           : slot.kind == SlotKind::constant ? exe.constants.size()
+                                                             : SIZE_MAX;
+    check(slot.index < entries, "index of slot {}", i);
+    check(slot.alias_of >= -1 && slot.alias_of < static_cast<int64_t>(exe.slots.size()),
+          "alias of slot {}", i);
+    if (slot.kind == SlotKind::constant) {
+      check(exe.constants[slot.index]->data.size() <= slot.bytes, "constant of slot {}", i);
+    } else if (slot.kind != SlotKind::scratch) {
+      check(bound.emplace(slot.kind, slot.index).second, "slot {} binds what another slot binds",
+            i);
+    }
+  }
+}
+
+void check_shape(const TensorT& tensor, const std::string& what) {
+  check(tensor.elem <= Elem::MAX, "{} has an unknown element type", what);
+  check(tensor.global_dims.size() == tensor.local_dims.size(), "{} has unequal ranks", what);
+  check(tensor.global_dims.size() <= kMaxRank, "{} has {} dimensions; at most {} are possible",
+        what, tensor.global_dims.size(), kMaxRank);
+  static_cast<void>(element_count(tensor.local_dims));
+  static_cast<void>(element_count(tensor.global_dims));
+}
+
+// The boxes of the partitions are equal or disjoint, and together they are the array.
+void check_boxes(const TensorT& tensor, uint32_t partitions, const std::string& what) {
+  const size_t rank = tensor.local_dims.size();
+  check(tensor.offsets.size() == rank * partitions, "{} has a wrong number of offsets", what);
+  for (size_t i = 0; i < tensor.offsets.size(); ++i) {
+    const int64_t offset = tensor.offsets[i];
+    const int64_t local = tensor.local_dims[i % rank];
+    check(offset >= 0 && offset <= tensor.global_dims[i % rank] - local,
+          "{} has an offset outside the global shape", what);
+    check(local == 0 || offset % local == 0, "{} has boxes that overlap in part", what);
+  }
+  std::set<std::vector<int64_t>> boxes;
+  for (size_t p = 0; p < partitions; ++p) {
+    const auto first = tensor.offsets.begin() + static_cast<ptrdiff_t>(p * rank);
+    boxes.emplace(first, first + static_cast<ptrdiff_t>(rank));
+  }
+  check(boxes.size() * element_count(tensor.local_dims) == element_count(tensor.global_dims),
+        "{} has elements that no core holds", what);
+  check(!tensor.replicated || tensor.local_dims == tensor.global_dims,
+        "{} is replicated, but no core holds all of it", what);
+}
+
+void check_owners(const TensorT& tensor, uint32_t partitions, const std::string& what) {
+  check(tensor.owned_elements.size() == tensor.owned_by.size(), "{} has unequal lists of owners",
+        what);
+  if (tensor.owned_elements.empty()) {
+    return;
+  }
+  uint64_t left = element_count(tensor.local_dims);
+  for (size_t i = 0; i < tensor.owned_elements.size(); ++i) {
+    check(tensor.owned_elements[i] <= left && tensor.owned_by[i] < partitions,
+          "{} has an owner outside of the array or the program", what);
+    left -= tensor.owned_elements[i];
+  }
+  check(left == 0 && tensor.replicated, "{} has elements without an owner", what);
+}
+
+void check_tensor(const TensorT& tensor, const ExecutableT& exe, SlotKind kind, size_t index) {
+  const std::string what = fmt::format("{} {}", EnumNameSlotKind(kind), index);
+  check_shape(tensor, what);
+  check_boxes(tensor, exe.partitions, what);
+  check_owners(tensor, exe.partitions, what);
+  check(tensor.slot < exe.slots.size(), "{} names a slot that does not exist", what);
+  const SlotT& slot = *exe.slots[tensor.slot];
+  check(slot.kind == kind && slot.index == index, "{} names a slot of another kind", what);
+  check(slot.bytes >= element_count(tensor.local_dims) * elem_bytes(tensor.elem),
+        "{} is larger than its slot", what);
+}
+
+// A result takes the memory of the argument that is donated to it, and nothing else is shared.
+void check_donations(const ExecutableT& exe) {
+  for (size_t i = 0; i < exe.slots.size(); ++i) {
+    const SlotT& slot = *exe.slots[i];
+    if (slot.alias_of < 0) {
+      continue;
+    }
+    const SlotT& root = *exe.slots[static_cast<size_t>(slot.alias_of)];
+    check(slot.kind == SlotKind::result && root.kind == SlotKind::argument &&
+              root.bytes >= slot.bytes &&
+              exe.args[root.index]->donated_to == static_cast<int64_t>(slot.index),
+          "alias of slot {}", i);
+  }
+  for (size_t i = 0; i < exe.args.size(); ++i) {
+    const TensorT& argument = *exe.args[i];
+    check(
+        argument.donated_to >= -1 && argument.donated_to < static_cast<int64_t>(exe.results.size()),
+        "donation of argument {}", i);
+    if (argument.donated_to >= 0) {
+      const TensorT& result = *exe.results[static_cast<size_t>(argument.donated_to)];
+      check(exe.slots[result.slot]->alias_of == static_cast<int64_t>(argument.slot),
+            "argument {} is donated to a result that does not take its memory", i);
+    }
+  }
+  for (size_t i = 0; i < exe.results.size(); ++i) {
+    check(exe.results[i]->donated_to == -1, "result {} is donated", i);
+  }
+}
+
+}  // namespace
+
+void check_tables(const ExecutableT& exe) {
+  check_counts(exe);
+  check_image(exe);
+  check_slots(exe);
+  for (size_t i = 0; i < exe.args.size(); ++i) {
+    check_tensor(*exe.args[i], exe, SlotKind::argument, i);
+  }
+  for (size_t i = 0; i < exe.results.size(); ++i) {
+    check_tensor(*exe.results[i], exe, SlotKind::result, i);
+  }
+  check_donations(exe);
+}
+
+}  // namespace tpu::exe
