@@ -3,12 +3,23 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "asm/text.hpp"
 
 namespace tpu::compiler {
 
 namespace {
+
+constexpr int64_t kVectorRegisters = 32;  // of spec/isa/vpu.toml
+
+template <typename Table>
+std::vector<std::string_view> names_of(const Table& table) {
+  std::vector<std::string_view> names;
+  std::transform(table.begin(), table.end(), std::back_inserter(names),
+                 [](const auto& entry) { return std::string_view(entry.name); });
+  return names;
+}
 
 // "name=value"; the value may hold '='.
 std::pair<std::string, std::string> key_value(const std::string& word) {
@@ -49,26 +60,19 @@ void CodeAssembler::label(const std::string& name) {
   }
 }
 
-void CodeAssembler::statement(const std::vector<std::string>& words) {
-  ++statement_;
+void CodeAssembler::statement(const text::Statement& words) {
   const std::string& head = words[0];
   if (head == ".access") {
     access(words);
     return;
   }
   if (head == ".vpu") {
-    if (words.size() != 3 || in_program_) {
-      throw Error(".vpu NAME registers=N starts a vector program; the last one needs .end");
-    }
-    Program p;
-    p.name = words[1];
-    const auto [key, value] = key_value(words[2]);
-    p.header.registers = static_cast<uint16_t>(text::parse_number(value));
-    p.after_word = raw_.size();
-    programs_.push_back(p);
-    in_program_ = true;
-    section_ = -1;
+    vector_program(words);
     return;
+  }
+  const bool is_label = head.back() == ':';
+  if ((head == ".end" || is_label) && words.size() > 1) {
+    throw Error("'" + words[1] + "' behind '" + head + "': it stands on a line of its own");
   }
   if (head == ".end") {
     in_program_ = false;
@@ -80,10 +84,8 @@ void CodeAssembler::statement(const std::vector<std::string>& words) {
   }
   close_command();
   if (head == ".word") {
-    const auto v = static_cast<uint64_t>(text::parse_number(words.at(1)));
-    const auto* p = reinterpret_cast<const std::byte*>(&v);
-    raw_.insert(raw_.end(), p, p + 8);
-  } else if (head.back() == ':') {
+    raw_word(words);
+  } else if (is_label) {
     label(head.substr(0, head.size() - 1));
   } else if (head.find('.') != std::string::npos) {
     command(words);
@@ -92,11 +94,40 @@ void CodeAssembler::statement(const std::vector<std::string>& words) {
   }
 }
 
-void CodeAssembler::scalar(const std::vector<std::string>& words) {
+void CodeAssembler::raw_word(const text::Statement& words) {
+  if (words.size() != 2) {
+    throw Error(".word takes one number");
+  }
+  const auto v = static_cast<uint64_t>(text::parse_number(words[1]));
+  const auto* p = reinterpret_cast<const std::byte*>(&v);
+  raw_.insert(raw_.end(), p, p + 8);
+}
+
+void CodeAssembler::vector_program(const text::Statement& words) {
+  close_command();
+  if (words.size() != 3 || in_program_) {
+    throw Error(".vpu NAME registers=N starts a vector program; the last one needs .end");
+  }
+  Program p;
+  p.name = words[1];
+  const auto [key, value] = key_value(words[2]);
+  if (key != "registers") {
+    throw Error(".vpu has no operand '" + key + "'; it takes registers=N");
+  }
+  p.header.registers = static_cast<uint16_t>(text::parse_range(value, 0, kVectorRegisters, key));
+  p.after_word = raw_.size();
+  programs_.push_back(p);
+  in_program_ = true;
+  section_ = -1;
+  program_place_ = words.place();
+}
+
+void CodeAssembler::scalar(const text::Statement& words) {
   const auto info = std::find_if(spec::kScalarInsns.begin(), spec::kScalarInsns.end(),
                                  [&](const auto& i) { return i.name == words[0]; });
   if (info == spec::kScalarInsns.end()) {
-    throw Error("unknown instruction '" + words[0] + "'");
+    throw Error("unknown instruction '" + words[0] + "'" +
+                text::suggestion(words[0], names_of(spec::kScalarInsns)));
   }
   spec::ScalarInsn insn{};
   insn.op = static_cast<uint8_t>(info->op);
@@ -107,32 +138,35 @@ void CodeAssembler::scalar(const std::vector<std::string>& words) {
     }
     const std::string& w = words[n++];
     if (f == "imm") {
-      const int64_t v = text::parse_number(w);
-      if (v < INT32_MIN || v > INT32_MAX) {
-        throw Error("immediate " + w + " does not fit into 32 bits");
-      }
-      insn.imm = static_cast<int32_t>(v);
+      insn.imm =
+          static_cast<int32_t>(text::parse_range(w, INT32_MIN, INT32_MAX, "the 32-bit immediate"));
     } else if (f == "target") {
-      branches_.push_back({code_.size() + offsetof(spec::ScalarInsn, imm), w, statement_});
+      branches_.push_back({code_.size() + offsetof(spec::ScalarInsn, imm), w, words.place()});
     } else {
-      const auto r = static_cast<uint8_t>(text::parse_register(w));
+      // The first register field of these two is the number of a semaphore.
+      const bool semaphore = f == "rs1" && (info->op == spec::ScalarOp::kSwait ||
+                                            info->op == spec::ScalarOp::kSsignal);
+      const auto r = static_cast<uint8_t>(text::parse_register(w, semaphore ? 256 : 32));
       (f == "rd" ? insn.rd : f == "rs1" ? insn.rs1 : insn.rs2) = r;
     }
   });
   if (n != words.size()) {
-    throw Error("too many operands for " + words[0]);
+    const std::string name = words[0];
+    throw Error("'" + words[n] + "' is too much: " + name + " takes " +
+                (info->form.empty() ? "no operands" : std::string(info->form)));
   }
   put(&insn, sizeof insn);
 }
 
-void CodeAssembler::command(const std::vector<std::string>& words) {
+void CodeAssembler::command(const text::Statement& words) {
   const size_t dot = words[0].find('.');
   const int queue = text::parse_name(words[0].substr(0, dot), spec::kQueueNames, "queue");
   const std::string name = words[0].substr(dot + 1);
   const auto info = std::find_if(spec::kCommands.begin(), spec::kCommands.end(),
                                  [&](const auto& c) { return c.name == name; });
   if (info == spec::kCommands.end()) {
-    throw Error("unknown command '" + name + "'");
+    throw Error("unknown command '" + name + "'" +
+                text::suggestion(name, names_of(spec::kCommands)));
   }
   if (((info->queue_mask >> queue) & 1) == 0) {
     throw Error("queue " + words[0].substr(0, dot) + " does not take " + name);
@@ -146,9 +180,9 @@ void CodeAssembler::command(const std::vector<std::string>& words) {
   for (size_t i = 1; i < words.size(); ++i) {
     const auto [key, value] = key_value(words[i]);
     if (key == "op") {
-      head.op_id = static_cast<uint32_t>(text::parse_number(value));
+      head.op_id = static_cast<uint32_t>(text::parse_range(value, 0, UINT32_MAX, key));
     } else if (key == "flags") {
-      head.flags = static_cast<uint8_t>(text::parse_number(value));
+      head.flags = static_cast<uint8_t>(text::parse_range(value, 0, UINT8_MAX, key));
     } else if (key == "wait" || key == "signal") {
       if ((key == "wait" ? waits : signals) == 2) {
         throw Error("a command has at most two waits and two signals; use a nop");
@@ -162,13 +196,16 @@ void CodeAssembler::command(const std::vector<std::string>& words) {
       if (value.empty() || value[0] != '@') {
         throw Error("program takes the name of a vector program: program=@NAME");
       }
-      uses_.push_back(
-          {code_.size() + offsetof(spec::VpuKernelCommand, program), value.substr(1), statement_});
+      uses_.push_back({code_.size() + offsetof(spec::VpuKernelCommand, program), value.substr(1),
+                       words.place()});
     } else {
       const auto* f = std::find_if(info->fields, info->fields + info->field_count,
                                    [&, &k = key](const spec::FieldInfo& x) { return x.name == k; });
       if (f == info->fields + info->field_count) {
-        throw Error(name + " has no field '" + key + "'");
+        std::vector<std::string_view> fields = {"op", "flags", "wait", "signal"};
+        std::transform(info->fields, info->fields + info->field_count, std::back_inserter(fields),
+                       [](const spec::FieldInfo& x) { return x.name; });
+        throw Error(name + " has no field '" + key + "'" + text::suggestion(key, fields));
       }
       text::parse_field(*f, value, bytes.data());
     }
@@ -180,7 +217,7 @@ void CodeAssembler::command(const std::vector<std::string>& words) {
   put(bytes.data(), bytes.size());
 }
 
-void CodeAssembler::access(const std::vector<std::string>& words) {
+void CodeAssembler::access(const text::Statement& words) {
   if (open_ == SIZE_MAX) {
     throw Error(".access must follow a vpu_kernel command");
   }
@@ -210,7 +247,7 @@ void CodeAssembler::close_command() {
   }
   const size_t words = (code_.size() - open_) / 8;
   if (words > 255) {
-    throw Error("a vpu_kernel has too many accesses");
+    throw Error("the vpu_kernel in front of this has too many accesses");
   }
   spec::VpuKernelCommand c;
   std::memcpy(&c, code_.data() + open_, sizeof c);
@@ -220,7 +257,7 @@ void CodeAssembler::close_command() {
   open_ = SIZE_MAX;
 }
 
-void CodeAssembler::vector_instruction(const std::vector<std::string>& words) {
+void CodeAssembler::vector_instruction(const text::Statement& words) {
   Program& p = programs_.back();
   if (words[0].back() == ':') {
     const int s = text::parse_name(words[0].substr(0, words[0].size() - 1), text::kSections, 9,
@@ -237,7 +274,8 @@ void CodeAssembler::vector_instruction(const std::vector<std::string>& words) {
   const auto info = std::find_if(spec::kVpuOps.begin(), spec::kVpuOps.end(),
                                  [&](const auto& o) { return o.name == words[0]; });
   if (info == spec::kVpuOps.end()) {
-    throw Error("unknown vector instruction '" + words[0] + "'");
+    throw Error("unknown vector instruction '" + words[0] + "'" +
+                text::suggestion(words[0], names_of(spec::kVpuOps)));
   }
   spec::VpuInsn i{};
   i.op = static_cast<uint8_t>(info->op);
@@ -251,9 +289,9 @@ void CodeAssembler::vector_instruction(const std::vector<std::string>& words) {
       if (w.empty() || w[0] != 'a') {
         throw Error("expected an access such as a0, found '" + w + "'");
       }
-      i.imm = static_cast<uint32_t>(text::parse_number(w.substr(1)));
+      i.imm = static_cast<uint32_t>(text::parse_range(w.substr(1), 0, UINT32_MAX, "access"));
     } else if (f == "i") {
-      i.imm = static_cast<uint32_t>(text::parse_number(w));
+      i.imm = static_cast<uint32_t>(text::parse_range(w, INT32_MIN, UINT32_MAX, "immediate"));
     } else if (f == "r") {
       i.imm = name_or_number(w, spec::kVpuReduceNames, "reduction");
     } else if (f == "c") {
@@ -270,21 +308,27 @@ void CodeAssembler::vector_instruction(const std::vector<std::string>& words) {
     }
   });
   if (n != words.size()) {
-    throw Error("too many operands for " + words[0]);
+    const std::string name = words[0];
+    throw Error("'" + words[n] + "' is too much: " + name + " takes " +
+                (info->form.empty() ? "no operands" : std::string(info->form)));
+  }
+  uint16_t& length = p.header.section[static_cast<size_t>(section_)];
+  if (length == UINT16_MAX) {
+    throw Error("a section of a vector program has at most 65535 instructions");
   }
   p.code.push_back(i);
-  ++p.header.section[static_cast<size_t>(section_)];
+  ++length;
 }
 
 std::vector<std::byte> CodeAssembler::finish() {
   close_command();
   if (in_program_) {
-    throw Error("the last vector program has no .end");
+    throw text::PlacedError("the last vector program has no .end", program_place_);
   }
   for (const Fixup& f : branches_) {
     const auto it = labels_.find(f.name);
     if (it == labels_.end()) {
-      throw Error("branch to the unknown label " + f.name);
+      throw text::PlacedError("branch to the unknown label " + f.name, f.place);
     }
     const auto target = static_cast<int32_t>(it->second);
     std::memcpy(code_.data() + f.at, &target, sizeof target);
@@ -310,7 +354,7 @@ std::vector<std::byte> CodeAssembler::finish() {
   for (const Fixup& f : uses_) {
     const auto it = place.find(f.name);
     if (it == place.end()) {
-      throw Error("there is no vector program " + f.name);
+      throw text::PlacedError("there is no vector program " + f.name, f.place);
     }
     std::memcpy(code_.data() + f.at, &it->second, sizeof(uint32_t));
   }

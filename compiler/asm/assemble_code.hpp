@@ -7,23 +7,27 @@
 #include <string>
 #include <vector>
 
+#include "asm/text.hpp"
 #include "tpu/spec/isa.hpp"
 
 namespace tpu::compiler {
 
 class CodeAssembler {
  public:
-  // One statement in the code, already cut into words. Throws Error.
-  void statement(const std::vector<std::string>& words);
-  // Resolves labels; the code with the programs behind it. Throws Error for names without a place.
+  // One statement in the code. Throws Error.
+  void statement(const text::Statement& words);
+  // Resolves labels; the code with the programs behind it. Throws PlacedError for names that stand
+  // nowhere.
   std::vector<std::byte> finish();
 
  private:
   void label(const std::string& name);
-  void scalar(const std::vector<std::string>& words);
-  void command(const std::vector<std::string>& words);
-  void access(const std::vector<std::string>& words);
-  void vector_instruction(const std::vector<std::string>& words);
+  void vector_program(const text::Statement& words);
+  void raw_word(const text::Statement& words);
+  void scalar(const text::Statement& words);
+  void command(const text::Statement& words);
+  void access(const text::Statement& words);
+  void vector_instruction(const text::Statement& words);
   void close_command();
   void put(const void* data, size_t bytes);
 
@@ -36,7 +40,7 @@ class CodeAssembler {
   struct Fixup {
     size_t at;  // byte of the field
     std::string name;
-    size_t line;
+    text::Place place;
   };
 
   std::vector<std::byte> code_;
@@ -46,8 +50,8 @@ class CodeAssembler {
   std::vector<Program> programs_;
   bool in_program_ = false;
   int section_ = -1;
-  size_t open_ = SIZE_MAX;  // byte of a vpu_kernel that may get accesses
-  size_t statement_ = 0;
+  size_t open_ = SIZE_MAX;     // byte of a vpu_kernel that may get accesses
+  text::Place program_place_;  // of the last .vpu
 };
 
 }  // namespace tpu::compiler

@@ -1,6 +1,7 @@
 // Directives of the assembly text, and the executable around the code.
 #include "asm/assembler.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <optional>
@@ -15,62 +16,94 @@ namespace tpu::compiler {
 
 namespace {
 
-// Words of a directive: an optional string or name first, then key=value pairs.
+constexpr std::array<std::string_view, 15> kDirectives = {
+    ".program", ".board", ".partitions", ".slot", ".arg",    ".result", ".constant", ".op",
+    ".note",    ".stat",  ".entry",      ".vpu",  ".access", ".end",    ".word"};
+constexpr std::array<std::string_view, 4> kOfCode = {".vpu", ".access", ".end", ".word"};
+
+// Words of a directive: an optional string or name first, then key=value pairs. Every word must be
+// asked for: what nobody reads is a mistake in the text.
 class Directive {
  public:
-  explicit Directive(const std::vector<std::string>& words) : words_(words) {}
+  explicit Directive(const text::Statement& words) : words_(words), used_(words.size()) {
+    used_[0] = true;
+  }
 
-  std::optional<std::string> find(const std::string& key) const {
-    for (const std::string& w : words_) {
-      if (w.starts_with(key + "=")) {
-        return w.substr(key.size() + 1);
+  std::optional<std::string> find(const std::string& key) {
+    known_.push_back(key);
+    for (size_t i = 1; i < words_.size(); ++i) {
+      if (!used_[i] && words_[i].starts_with(key + "=")) {
+        used_[i] = true;
+        return words_[i].substr(key.size() + 1);
       }
     }
     return std::nullopt;
   }
-  int64_t number(const std::string& key, int64_t fallback) const {
+  int64_t number(const std::string& key, int64_t fallback, int64_t low, int64_t high) {
     const auto v = find(key);
-    return v ? text::parse_number(*v) : fallback;
+    return v ? text::parse_range(*v, low, high, key) : fallback;
   }
-  uint64_t unsigned_number(const std::string& key) const {
-    return static_cast<uint64_t>(number(key, 0));
+  uint32_t number32(const std::string& key, int64_t fallback) {
+    return static_cast<uint32_t>(number(key, fallback, 0, UINT32_MAX));
   }
-  std::string string(const std::string& key) const {
+  // Any 64 bits.
+  uint64_t number64(const std::string& key, uint64_t fallback = 0) {
+    const auto v = find(key);
+    return v ? static_cast<uint64_t>(text::parse_number(*v)) : fallback;
+  }
+  std::string string(const std::string& key) {
     const auto v = find(key);
     return v ? text::parse_string(*v) : "";
   }
-  const std::string& word(size_t i) const {
+  std::vector<int64_t> list(const std::string& key, std::vector<int64_t> fallback = {}) {
+    const auto v = find(key);
+    return v ? text::parse_list(*v) : fallback;
+  }
+  const std::string& word(size_t i, const char* what) {
     if (i >= words_.size()) {
-      throw Error(words_[0] + " needs more operands");
+      throw Error(words_[0] + " needs " + what);
     }
+    used_[i] = true;
     return words_[i];
+  }
+  void finish() {
+    for (size_t i = 1; i < words_.size(); ++i) {
+      if (used_[i]) {
+        continue;
+      }
+      const std::string key = words_[i].substr(0, words_[i].find('='));
+      if (std::find(known_.begin(), known_.end(), key) != known_.end()) {
+        throw Error(key + "= stands twice");
+      }
+      const std::string head = words_[0];
+      throw Error(head + " has no operand '" + words_[i] + "'" +
+                  text::suggestion(key, {known_.begin(), known_.end()}));
+    }
   }
 
  private:
-  const std::vector<std::string>& words_;
+  const text::Statement& words_;
+  std::vector<bool> used_;
+  std::vector<std::string> known_;
 };
 
 class Assembler {
  public:
-  explicit Assembler(const spec::BoardParams& board) {
+  explicit Assembler(const spec::BoardParams& board) : board_(board) {
     exe_.isa_version = spec::kIsaVersion;
     exe_.board_name = board.board.name;
-    exe_.board_hash = spec::board_hash(board);
+    exe_.board_hash = own_hash();
     exe_.partitions = 1;
   }
 
-  void statement(const std::vector<std::string>& words) {
-    const Directive d(words);
+  void statement(const text::Statement& words) {
     const std::string& head = words[0];
-    if (head == ".program") {
-      exe_.name = text::parse_string(d.word(1));
-    } else if (head == ".board") {
-      exe_.board_name = text::parse_string(d.word(1));
-      exe_.board_hash = d.unsigned_number("hash");
-      exe_.isa_version = static_cast<uint32_t>(d.number("isa", spec::kIsaVersion));
-    } else if (head == ".partitions") {
-      exe_.partitions = static_cast<uint32_t>(text::parse_number(d.word(1)));
-    } else if (head == ".slot") {
+    if (head.front() != '.' || std::find(kOfCode.begin(), kOfCode.end(), head) != kOfCode.end()) {
+      code_.statement(words);
+      return;
+    }
+    Directive d(words);
+    if (head == ".slot") {
       slot(d);
     } else if (head == ".arg") {
       exe_.args.push_back(tensor(d));
@@ -80,19 +113,10 @@ class Assembler {
       constant(d);
     } else if (head == ".op") {
       op(d);
-    } else if (head == ".note") {
-      exe_.notes.push_back(text::parse_string(d.word(1)));
-    } else if (head == ".stat") {
-      exe_.estimated_cycles = d.unsigned_number("estimated_cycles");
-      exe_.matmul_flops = d.unsigned_number("matmul_flops");
-      exe_.vmem_peak_bytes = d.unsigned_number("vmem_peak_bytes");
-      hbm_bytes_ = d.number("hbm_bytes", -1);
-      exe_.sharded_update_bytes = static_cast<uint64_t>(d.number("sharded_update_bytes", 0));
-    } else if (head == ".entry") {
-      entry_ = static_cast<uint32_t>(text::parse_number(d.word(1)));
     } else {
-      code_.statement(words);
+      program(d, words);
     }
+    d.finish();
   }
 
   exe::ExecutableT finish() {
@@ -120,46 +144,89 @@ class Assembler {
   }
 
  private:
-  void slot(const Directive& d) {
+  // Directives about the program as a whole.
+  void program(Directive& d, const text::Statement& words) {
+    const std::string& head = words[0];
+    if (head == ".program") {
+      exe_.name = text::parse_string(d.word(1, "a name in quotes"));
+    } else if (head == ".board") {
+      board(d);
+    } else if (head == ".partitions") {
+      if (!exe_.args.empty() || !exe_.results.empty()) {
+        throw Error(".partitions stands in front of .arg and .result, which depend on it");
+      }
+      exe_.partitions = static_cast<uint32_t>(text::parse_range(
+          d.word(1, "a number of cores"), 1, exe::kMaxPartitions, "the number of cores"));
+    } else if (head == ".note") {
+      exe_.notes.push_back(text::parse_string(d.word(1, "a text in quotes")));
+    } else if (head == ".stat") {
+      exe_.estimated_cycles = d.number64("estimated_cycles");
+      exe_.matmul_flops = d.number64("matmul_flops");
+      exe_.vmem_peak_bytes = d.number64("vmem_peak_bytes");
+      hbm_bytes_ = d.number("hbm_bytes", -1, 0, INT64_MAX);
+      exe_.sharded_update_bytes = d.number64("sharded_update_bytes");
+    } else if (head == ".entry") {
+      entry_ = static_cast<uint32_t>(
+          text::parse_range(d.word(1, "a word index"), 0, UINT32_MAX, "the entry"));
+    } else {
+      throw Error("unknown directive '" + head + "'" +
+                  text::suggestion(head, {kDirectives.begin(), kDirectives.end()}));
+    }
+  }
+
+  void board(Directive& d) {
+    const std::string& own = board_.board.name;
+    exe_.board_name = text::parse_string(d.word(1, "a name in quotes"));
+    const auto hash = d.find("hash");
+    if (!hash && exe_.board_name != own) {
+      throw Error("board " + text::quote(exe_.board_name) + " is not the one assembled for (" +
+                  text::quote(own) + "); choose it with --board, or give its hash=");
+    }
+    exe_.board_hash = hash ? static_cast<uint64_t>(text::parse_number(*hash)) : own_hash();
+    exe_.isa_version = d.number32("isa", spec::kIsaVersion);
+  }
+
+  uint64_t own_hash() const { return spec::board_hash(board_); }
+
+  void slot(Directive& d) {
     auto s = std::make_unique<exe::SlotT>();
     static constexpr std::array<std::string_view, 4> kKinds = {"argument", "result", "constant",
                                                                "scratch"};
-    const auto kind = static_cast<size_t>(text::parse_name(d.word(1), kKinds, "kind of slot"));
+    const auto kind =
+        static_cast<size_t>(text::parse_name(d.word(1, "a kind of slot"), kKinds, "kind of slot"));
     s->kind = static_cast<exe::SlotKind>(kind);
-    s->bytes = d.unsigned_number("bytes");
-    s->index = static_cast<uint32_t>(d.number("index", count_[kind]++));
-    s->alias_of = static_cast<int32_t>(d.number("alias_of", -1));
+    s->bytes = d.number64("bytes");
+    s->index = d.number32("index", count_[kind]++);
+    s->alias_of = static_cast<int32_t>(d.number("alias_of", -1, -1, INT32_MAX));
     exe_.slots.push_back(std::move(s));
   }
 
-  std::unique_ptr<exe::TensorT> tensor(const Directive& d) const {
+  std::unique_ptr<exe::TensorT> tensor(Directive& d) const {
     auto t = std::make_unique<exe::TensorT>();
-    const auto list = [&](const char* key) {
-      const auto v = d.find(key);
-      return v ? text::parse_list(*v) : std::vector<int64_t>{};
-    };
-    t->name = text::parse_string(d.word(1));
+    t->name = text::parse_string(d.word(1, "a name in quotes"));
     const auto elem = d.find("elem");
     t->elem = static_cast<exe::Elem>(
         text::parse_name(elem.value_or("f32"), spec::kElemNames, "element type"));
-    t->global_dims = list("global");
-    t->local_dims = d.find("local") ? list("local") : t->global_dims;
-    t->offsets = d.find("offsets")
-                     ? list("offsets")
-                     : std::vector<int64_t>(t->local_dims.size() * exe_.partitions, 0);
-    t->replicated = d.number("replicated", t->local_dims == t->global_dims ? 1 : 0) != 0;
-    t->slot = static_cast<uint32_t>(d.number("slot", 0));
-    t->donated_to = static_cast<int32_t>(d.number("donated_to", -1));
-    for (const int64_t n : list("owned_elements")) {
+    t->global_dims = d.list("global");
+    t->local_dims = d.list("local", t->global_dims);
+    t->offsets = d.list("offsets", std::vector<int64_t>(t->local_dims.size() * exe_.partitions, 0));
+    t->replicated = d.number("replicated", t->local_dims == t->global_dims ? 1 : 0, 0, 1) != 0;
+    t->slot = d.number32("slot", 0);
+    t->donated_to = static_cast<int32_t>(d.number("donated_to", -1, -1, INT32_MAX));
+    for (const int64_t n : d.list("owned_elements")) {
       t->owned_elements.push_back(static_cast<uint64_t>(n));
     }
-    for (const int64_t core : list("owned_by")) {
+    for (const int64_t core : d.list("owned_by")) {
+      if (core < 0 || core >= exe_.partitions) {
+        throw Error("owned_by= names core " + std::to_string(core) + " of " +
+                    std::to_string(exe_.partitions));
+      }
       t->owned_by.push_back(static_cast<uint8_t>(core));
     }
     return t;
   }
 
-  void constant(const Directive& d) {
+  void constant(Directive& d) {
     auto c = std::make_unique<exe::ConstantT>();
     const std::string hex = d.find("hex").value_or("");
     if (hex.size() % 2 != 0) {
@@ -171,16 +238,17 @@ class Assembler {
     exe_.constants.push_back(std::move(c));
   }
 
-  void op(const Directive& d) {
+  void op(Directive& d) {
     auto o = std::make_unique<exe::OpInfoT>();
-    o->name = text::parse_string(d.word(1));
+    o->name = text::parse_string(d.word(1, "a name in quotes"));
     o->file = d.string("file");
-    o->line = static_cast<uint32_t>(d.number("line", 0));
-    o->column = static_cast<uint32_t>(d.number("column", 0));
-    o->flops = d.unsigned_number("flops");
+    o->line = d.number32("line", 0);
+    o->column = d.number32("column", 0);
+    o->flops = d.number64("flops");
     exe_.ops.push_back(std::move(o));
   }
 
+  const spec::BoardParams& board_;
   exe::ExecutableT exe_;
   CodeAssembler code_;
   std::array<int64_t, 4> count_{};
@@ -193,24 +261,27 @@ class Assembler {
 exe::ExecutableT assemble(const std::string& text, const std::string& name,
                           const spec::BoardParams& board) {
   Assembler assembler(board);
-  std::istringstream in(text);
-  std::string line;
-  size_t number = 0;
+  const auto placed = [&name](const text::Place& place, const Error& e) {
+    return Error(name + ":" + std::to_string(place.line) + ":" + std::to_string(place.column) +
+                 ": " + e.what());
+  };
   try {
-    while (std::getline(in, line)) {
-      ++number;
-      const std::vector<std::string> words = text::split(line);
-      if (!words.empty()) {
+    std::istringstream in(text);
+    std::string line;
+    for (size_t number = 1; std::getline(in, line); ++number) {
+      const text::Statement words(line, number);
+      if (words.size() == 0) {
+        continue;
+      }
+      try {
         assembler.statement(words);
+      } catch (const Error& e) {
+        throw placed(words.place(), e);
       }
     }
-  } catch (const Error& e) {
-    throw Error(name + ":" + std::to_string(number) + ": " + e.what());
-  }
-  try {
     return assembler.finish();
-  } catch (const Error& e) {
-    throw Error(name + ": " + e.what());
+  } catch (const text::PlacedError& e) {
+    throw placed(e.place(), e);
   }
 }
 

@@ -1,8 +1,10 @@
 // Printing and parsing of single values.
 #include "asm/text.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <numeric>
 
 namespace tpu::compiler::text {
 
@@ -87,11 +89,23 @@ std::vector<std::string_view> parts(std::string_view s, char at) {
 }
 
 int64_t in_range(std::string_view s, int64_t limit, std::string_view what) {
-  const int64_t v = parse_number(s);
-  if (v < 0 || v >= limit) {
-    fail(std::string(what) + " " + std::string(s) + " is not in 0.." + std::to_string(limit - 1));
+  return parse_range(s, 0, limit - 1, what);
+}
+
+// Insertions, deletions and changes of one letter that make `a` to `b`.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
+    }
   }
-  return v;
+  return row.back();
 }
 
 }  // namespace
@@ -268,11 +282,20 @@ int64_t parse_number(std::string_view s) {
   return static_cast<int64_t>(negative ? ~v + 1 : v);
 }
 
-int parse_register(std::string_view s) {
+int64_t parse_range(std::string_view s, int64_t low, int64_t high, std::string_view what) {
+  const int64_t v = parse_number(s);
+  if (v < low || v > high) {
+    fail(std::string(what) + " " + std::string(s) + " is not in " + std::to_string(low) + ".." +
+         std::to_string(high));
+  }
+  return v;
+}
+
+int parse_register(std::string_view s, int count) {
   if (s.empty() || s.front() != 'r') {
     fail("expected a register such as r5, found '" + std::string(s) + "'");
   }
-  return static_cast<int>(in_range(s.substr(1), 32, "register"));
+  return static_cast<int>(in_range(s.substr(1), count, "register"));
 }
 
 std::vector<int64_t> parse_list(std::string_view s) {
@@ -295,26 +318,53 @@ int parse_name(std::string_view s, const std::string_view* names, size_t count,
       return static_cast<int>(i);
     }
   }
-  fail("unknown " + std::string(what) + " '" + std::string(s) + "'");
+  fail("unknown " + std::string(what) + " '" + std::string(s) + "'" +
+       suggestion(s, {names, names + count}));
 }
 
-std::vector<std::string> split(std::string_view line) {
-  std::vector<std::string> out;
-  std::string word;
+std::string suggestion(std::string_view s, const std::vector<std::string_view>& names) {
+  constexpr size_t kFew = 12;
+  const size_t limit = 1 + s.size() / 4;
+  std::string_view best;
+  size_t distance = limit + 1;
+  for (const std::string_view name : names) {
+    if (const size_t d = edit_distance(s, name); d < distance) {
+      best = name;
+      distance = d;
+    }
+  }
+  if (!best.empty()) {
+    return "; did you mean '" + std::string(best) + "'?";
+  }
+  if (names.size() > kFew) {
+    return "; docs/assembler.md says where all are listed";
+  }
+  std::string all;
+  for (const std::string_view name : names) {
+    all += (all.empty() ? "; known: " : ", ") + std::string(name);
+  }
+  return all;
+}
+
+Statement::Statement(std::string_view line, size_t number) : number_(number) {
+  bool in_word = false;
   bool quoted = false;
   int depth = 0;
-  const auto flush = [&] {
-    if (!word.empty()) {
-      out.push_back(word);
-      word.clear();
+  const auto put = [&](char c, size_t at) {
+    if (!in_word) {
+      words_.emplace_back();
+      columns_.push_back(at + 1);
+      in_word = true;
     }
+    words_.back() += c;
   };
   for (size_t i = 0; i < line.size(); ++i) {
     const char c = line[i];
     if (quoted) {
-      word += c;
+      put(c, i);
       if (c == '\\' && i + 1 < line.size()) {
-        word += line[++i];
+        ++i;
+        put(line[i], i);
       } else if (c == '"') {
         quoted = false;
       }
@@ -323,22 +373,22 @@ std::vector<std::string> split(std::string_view line) {
     if (c == ';' || c == '#') {
       break;
     }
-    if (depth == 0 && (c == ' ' || c == '\t' || c == ',' || c == '\r')) {
-      flush();
-      continue;
-    }
-    if (depth > 0 && c == ' ') {
+    const bool space = c == ' ' || c == '\t' || c == '\r';
+    if (space || (c == ',' && depth == 0)) {
+      in_word = in_word && depth > 0;
       continue;
     }
     depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+    put(c, i);
     quoted = c == '"';
-    word += c;
+    if (depth < 0) {
+      throw PlacedError("a ] without [", {number, i + 1});
+    }
   }
-  if (quoted) {
-    fail("missing quote at the end of a string");
+  if (quoted || depth > 0) {
+    throw PlacedError(quoted ? "missing quote at the end of a string" : "missing ] of a list",
+                      {number, columns_.back()});
   }
-  flush();
-  return out;
 }
 
 }  // namespace tpu::compiler::text

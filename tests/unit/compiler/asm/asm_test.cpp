@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <random>
 
 #include "asm/assembler.hpp"
@@ -36,47 +38,19 @@ INSTANTIATE_TEST_SUITE_P(Artifacts, RoundTrip,
                                          "integers", "collectives", "mlp_adam", "train_step"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
-// y = 2 * x + 1 on 2,000 elements, written by hand, with a loop in the sequencer.
-constexpr const char* kByHand = R"(
-.program "by hand"        ; comments run to the end of the line
-.slot argument bytes=8000
-.slot result bytes=8000
-.arg "x" elem=f32 global=[2,1000] slot=0
-.result "y" elem=f32 global=[2,1000] slot=1
-.op "two x plus one" file="by_hand.s" line=3
-  li r5, 0
-  li r6, 8000
-loop:
-  dma_in.dma signal=0:1 wait=2:1:take src=hbm[0]+0+r5 dst=vmem+0 elem_bytes=4 counts=[1,1,1,1,1000] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
-  vpu.vpu_kernel flags=1 wait=0:1:take signal=1:1 program=@axpy row_loop=255 col_loop=3 loops=[1,1,1,1] rows=1 cols=1000
-  .access addr=vmem+0 loop=[0,0,0,4096] lane=4 type=f32
-  .access addr=vmem+4096 loop=[0,0,0,4096] lane=4 type=f32
-  dma_out.dma wait=1:1:take signal=2:1 src=vmem+4096 dst=hbm[1]+0+r5 elem_bytes=4 counts=[1,1,1,1,1000] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
-  addi r5, r5, 4000
-  halt
-.vpu axpy registers=3
-body:
-  load r0, a0
-  imm r1, 0x40000000
-  imm r2, 0x3f800000
-  fma_f r0, r0, r1, r2
-  store r0, a1, all
-.end
-)";
+// The code block "asm" of the manual page.
+std::string manual_example() {
+  std::ifstream in(TPU_ASSEMBLER_MANUAL);
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  const std::string open = "```asm\n";
+  const size_t from = text.find(open) + open.size();
+  return text.substr(from, text.find("```", from) - from);
+}
 
-TEST(Assembler, HandWrittenProgramRuns) {
-  // Without the loop-back wait: two copies of the loop body, the first without semaphore 2.
-  std::string text = kByHand;
-  const size_t from = text.find("loop:"), to = text.find("  halt");
-  const std::string body = text.substr(from + 6, to - from - 6);
-  std::string first = body;
-  first.erase(first.find(" wait=2:1:take"), std::strlen(" wait=2:1:take"));
-  std::string second = body;
-  second.erase(second.find("signal=2:1 "), std::strlen("signal=2:1 "));
-  text.replace(from, to - from, first + second);
+TEST(Assembler, ExampleOfTheManualRuns) {
   const spec::BoardParams board = spec::load_board("v3_8");
   const exe::ExecutableT e =
-      exe::read_executable(exe::write_executable(assemble(text, "by_hand.s", board)));
+      exe::read_executable(exe::write_executable(assemble(manual_example(), "axpy.s", board)));
   EXPECT_EQ(e.hbm_bytes, 16000u);
   test::UntimedMachine machine(e, board);
   std::vector<float> x(2000);
@@ -92,6 +66,20 @@ TEST(Assembler, HandWrittenProgramRuns) {
   for (size_t i = 0; i < x.size(); ++i) {
     ASSERT_EQ(y[i], 2 * x[i] + 1) << i;
   }
+}
+
+TEST(Assembler, BoardWithoutHashIsTheBoardAssembledFor) {
+  const spec::BoardParams board = spec::load_board("v3_8");
+  const exe::ExecutableT e = assemble(".board \"v3_8\"\n  halt\n", "t.s", board);
+  EXPECT_EQ(e.board_hash, spec::board_hash(board));
+  EXPECT_EQ(exe::read_executable(exe::write_executable(e)).board_hash, e.board_hash);
+  EXPECT_EQ(assemble(".board \"other\" hash=7\n  halt\n", "t.s", board).board_hash, 7u);
+}
+
+TEST(Assembler, SemaphoresAbove31RoundTrip) {
+  const exe::ExecutableT e =
+      assemble("  swait r40, r0, 1\n  halt\n", "t.s", spec::load_board("v3_8"));
+  EXPECT_NE(disassemble(e).find("swait r40, r0, 1"), std::string::npos);
 }
 
 TEST(Assembler, LabelsBecomeWordIndices) {
@@ -122,10 +110,29 @@ TEST_P(AssemblerError, NamesTheLine) {
 INSTANTIATE_TEST_SUITE_P(
     Statements, AssemblerError,
     testing::Values(
-        Bad{"\n  frobnicate r1\n", "bad.s:2: unknown instruction 'frobnicate'"},
+        Bad{"\n  frobnicate r1\n", "bad.s:2:3: unknown instruction 'frobnicate'"},
+        Bad{".frobnicate 1\n", "bad.s:1:1: unknown directive '.frobnicate'"},
+        Bad{".slots argument\n", "unknown directive '.slots'; did you mean '.slot'?"},
+        Bad{"  frobnicate.dma\n", "unknown queue 'frobnicate'; known: mxu0, mxu1, vpu"},
+        Bad{"  dma_in.frobnicate\n", "unknown command 'frobnicate'; known: nop, matmul"},
+        Bad{"  adi r1, r1, 1\n", "unknown instruction 'adi'; did you mean 'addi'?"},
+        Bad{"  li r1, 5 ; fine\n  add r1, r2, x3\n",
+            "bad.s:2:15: expected a register such as r5, found 'x3'"},
+        Bad{".slot argument byts=512\n",
+            "bad.s:1:16: .slot has no operand 'byts=512'; did you mean 'bytes'?"},
+        Bad{".slot argument bytes=1 bytes=2\n", "bad.s:1:24: bytes= stands twice"},
+        Bad{".board \"v9\"\n", "board \"v9\" is not the one assembled for (\"v3_8\")"},
+        Bad{".partitions 0\n", "the number of cores 0 is not in 1..64"},
+        Bad{".arg \"x\" global=[1] slot=0\n.partitions 8\n", "stands in front of .arg"},
+        Bad{".arg \"x\" global=[1] slot=4294967296\n", "slot 4294967296 is not in 0..4294967295"},
+        Bad{".arg \"x\" global=[1\n", "bad.s:1:10: missing ] of a list"},
+        Bad{".word\n", ".word takes one number"},
+        Bad{"a: halt\n", "bad.s:1:4: 'halt' behind 'a:': it stands on a line of its own"},
+        Bad{"  halt r1\n", "'r1' is too much: halt takes no operands"},
         Bad{"  li r99, 0\n", "register 99 is not in 0..31"}, Bad{"  li r1\n", "li takes rd,imm"},
-        Bad{"  li r1, 0x1ffffffff\n", "32 bits"}, Bad{"  jmp nowhere\n", "unknown label nowhere"},
-        Bad{"a:\na:\n", "bad.s:2: label a stands twice"},
+        Bad{"  li r1, 0x1ffffffff\n", "the 32-bit immediate 0x1ffffffff is not in"},
+        Bad{"\n  jmp nowhere\n", "bad.s:2:7: branch to the unknown label nowhere"},
+        Bad{"a:\na:\n", "bad.s:2:1: label a stands twice"},
         Bad{"  vpu.dma\n", "queue vpu does not take dma"},
         Bad{"  vpu.explode\n", "unknown command 'explode'"},
         Bad{"  dma_in.dma size=4\n", "dma has no field 'size'"},
@@ -133,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"  dma_in.nop wait=300:1\n", "semaphore 300"},
         Bad{"  dma_in.nop wait=1:1 wait=2:1 wait=3:1\n", "at most two waits"},
         Bad{"  dma_in.dma src=disk+4\n", "unknown memory 'disk'"},
-        Bad{"  vpu.vpu_kernel program=@p\n  halt\n", "no vector program p"},
+        Bad{"  vpu.vpu_kernel program=@p\n  halt\n", "bad.s:1:18: there is no vector program p"},
         Bad{"  .access lane=4\n", "must follow a vpu_kernel"},
         Bad{".vpu p registers=1\nbody:\n  jump r1\n.end\n", "unknown vector instruction"},
         Bad{".vpu p registers=1\nbody:\npre:\n.end\n", "order pre .. post"},
