@@ -7,6 +7,7 @@
 #include "tpu/spec/program_image.h"
 
 #define WORD_BYTES 4u
+#define CODE_WORD_BYTES 8u /* what code is counted in */
 
 uint32_t program_load(uint32_t seq) {
   const tpu_command_load_t* load = &command_at(seq)->load;
@@ -49,9 +50,9 @@ static uint32_t check_header(const tpu_program_image_header_t* header, uint64_t 
   if (header->isa_version != TPU_ISA_VERSION) {
     return TPU_STATUS_ISA_MISMATCH;
   }
-  if (header->header_bytes != sizeof *header || header->code_bytes % (2 * WORD_BYTES) != 0 ||
+  if (header->header_bytes != sizeof *header || header->code_bytes % CODE_WORD_BYTES != 0 ||
       header->code_bytes == 0 || header->code_bytes > bytes - header->header_bytes ||
-      header->entry_word >= header->code_bytes / WORD_BYTES || header->slots > TPU_MAX_SLOTS ||
+      header->entry_word >= header->code_bytes / CODE_WORD_BYTES || header->slots > TPU_MAX_SLOTS ||
       header->cores == 0 || header->cores > fw.cores || header->flags != 0) {
     return TPU_STATUS_BAD_PROGRAM;
   }

@@ -222,6 +222,11 @@ TEST_F(FirmwareTest, ProgramsAreRegisteredOnlyWhenGood) {
     EXPECT_NE(status_of(load, TPU_OP_LOAD_PROGRAM), TPU_STATUS_OK) << word;
     EXPECT_FALSE(fw.programs[5].loaded);
   }
+  // The entry counts words of eight bytes: the first one behind the 64 bytes of code.
+  load = host_.image(3, 1, 5, 0x4000);
+  device_.host[RingHost::kImage + offsetof(tpu_program_image_header_t, entry_word)] = 8;
+  load.image_crc = crc32c(std::span(device_.host).subspan(RingHost::kImage, load.bytes));
+  EXPECT_EQ(status_of(load, TPU_OP_LOAD_PROGRAM), TPU_STATUS_BAD_PROGRAM);
   load_program();
   EXPECT_EQ(status_of(host_.image(3, 1, 5, 0x8000), TPU_OP_LOAD_PROGRAM), TPU_STATUS_BUSY);
   tpu_command_unload_t unload{};
