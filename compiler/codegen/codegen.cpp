@@ -9,6 +9,7 @@
 #include "codegen/encode.hpp"
 #include "codegen/estimate.hpp"
 #include "codegen/semaphores.hpp"
+#include "tpu/spec/rings.h"
 
 namespace tpu::compiler {
 
@@ -40,6 +41,39 @@ void check_cores(const Module& module, const spec::BoardParams& board) {
                 board.board.name + " runs programs of 1 or " +
                 std::to_string(spec::core_count(board)) +
                 " cores; use a mesh of one of these sizes");
+  }
+}
+
+// What the executable's format cannot hold is refused here, where its source line is known.
+void check_format(const Module& module) {
+  const Function& main = *module.main;
+  const auto check = [](const Type& global, const std::string& what, const std::string& name,
+                        const std::string& op, const LocRef& loc) {
+    if (global.dims.size() > exe::kMaxRank) {
+      throw Error(what + (name.empty() ? "" : " (" + name + ")") + " has " +
+                      std::to_string(global.dims.size()) + " dimensions; an executable holds " +
+                      "arrays of at most " + std::to_string(exe::kMaxRank) +
+                      "; reshape it to fewer",
+                  op, loc);
+    }
+  };
+  for (size_t i = 0; i < main.args.size(); ++i) {
+    check(main.args[i].global, "argument " + std::to_string(i), main.args[i].name, "", main.loc);
+  }
+  const Op* ret = main.body.terminator();
+  for (size_t i = 0; i < ret->operands.size(); ++i) {
+    const Op* def = ret->operands[i]->def;
+    check(main.results[i].global, "result " + std::to_string(i), main.results[i].name,
+          def == nullptr ? "" : std::string(kind_name(def->kind)),
+          def == nullptr ? main.loc : def->loc);
+  }
+}
+
+void check_slots(const Listing& listing) {
+  if (listing.slots.size() > TPU_MAX_SLOTS) {
+    throw Error("the program needs " + std::to_string(listing.slots.size()) +
+                " binding slots (arguments, results and constants), a launch has " +
+                std::to_string(TPU_MAX_SLOTS) + "; join small arrays to larger ones");
   }
 }
 
@@ -94,6 +128,7 @@ ShardReport shard(KernelProgram& kernels, const Module& module, const spec::Boar
 exe::ExecutableT compile_graph(const Module& module, const spec::BoardParams& board,
                                const CodegenOptions& options) {
   check_cores(module, board);
+  check_format(module);
   KernelProgram kernels = make_kernels(module, exchange_piece_bytes(board));
   const ShardReport report = shard(kernels, module, board, options.update_sharding);
   const std::unique_ptr<Emitter> emitted = emit(module, kernels, board);
@@ -103,6 +138,7 @@ exe::ExecutableT compile_graph(const Module& module, const spec::BoardParams& bo
   }
   Listing& listing = emitter.listing;
   insert_semaphores(listing, emitter.first_remote_semaphore());
+  check_slots(listing);
 
   exe::ExecutableT e;
   e.name = module.name;

@@ -399,6 +399,9 @@ Dense OpReader::dense(uint32_t i) const {
     fail("a tensor attribute was expected");
   }
   const Type t = type(a.type);
+  if (t.count() == 0 && static_cast<int64_t>(a.blob.size()) <= elem_bytes(t.elem)) {
+    return make_dense(t, {});  // written as no elements, or as the splat of one
+  }
   if (t.elem == Elem::kI1) {
     if (t.count() > static_cast<int64_t>(a.blob.size()) * 8 && a.blob.size() == 1) {
       if (a.blob[0] == std::byte{0} || a.blob[0] == std::byte{0xff}) {

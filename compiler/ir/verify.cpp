@@ -74,10 +74,13 @@ class Verifier {
     if (!is_main) {
       return;
     }
+    std::set<int> taken;
     for (size_t i = 0; i < f.args.size(); ++i) {
       check(local_matches(f.args[i].global, f.args[i].sharding, f.body.args[i]->type),
             "argument " + std::to_string(i) + " does not fit its sharding");
       const int alias = f.args[i].alias_result;
+      check(alias >= -1 && (alias < 0 || taken.insert(alias).second),
+            "argument " + std::to_string(i) + " is donated to a result that is taken or negative");
       check(alias < static_cast<int>(f.results.size()) &&
                 (alias < 0 ||
                  ret->operands[static_cast<size_t>(alias)]->type == f.body.args[i]->type),

@@ -36,13 +36,13 @@ def main() -> int:
         print(f"skipped: {reason}")
         return 77
     with tempfile.TemporaryDirectory() as folder:
-        script = args.data / "export_graphs.py"
-        subprocess.run([sys.executable, str(script), "--out-dir", folder], check=True)
+        for script in sorted(args.data.glob("export_*.py")):
+            subprocess.run([sys.executable, str(script), "--out-dir", folder], check=True)
         fresh = {p.name: p.read_bytes() for p in Path(folder).glob("*.mlirbc")}
     kept = {p.name: p.read_bytes() for p in args.data.glob("*.mlirbc")}
     different = sorted(n for n in fresh.keys() | kept.keys() if fresh.get(n) != kept.get(n))
     for name in different:
-        print(f"differs: {name}; run tests/data/export_graphs.py")
+        print(f"differs: {name}; run tests/data/export_*.py")
     return 1 if different else 0
 
 

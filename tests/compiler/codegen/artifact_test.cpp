@@ -1,6 +1,7 @@
 // Artifacts exported from JAX, compiled and run on the untimed machine, against the interpreter.
 #include <filesystem>
 
+#include "../../unit/compiler/graph_builder.hpp"
 #include "import/import.hpp"
 #include "passes/pass_manager.hpp"
 #include "run_compiled.hpp"
@@ -35,8 +36,34 @@ TEST_P(Artifact, ComputesTheSameInLittleVmem) {
 INSTANTIATE_TEST_SUITE_P(All, Artifact,
                          testing::Values("dense", "elementwise", "dots", "shapes", "constants",
                                          "bf16_dense", "integers", "collectives", "collectives_2d",
-                                         "mlp_sgd", "mlp_momentum", "mlp_adam"),
+                                         "mlp_sgd", "mlp_momentum", "mlp_adam", "zero_elements"),
                          [](const auto& param_info) { return std::string(param_info.param); });
+
+// What the compiler makes is what the reader of executables takes, up to the limit of both.
+TEST(Dimensions, ManyAreCompiledAndTooManyNamed) {
+  for (const size_t rank : {size_t{12}, size_t{13}, size_t{17}, exe::kMaxRank}) {
+    GraphBuilder b;
+    Dims dims(rank, 1);
+    dims[0] = dims[rank / 2] = dims[rank - 1] = 3;
+    Value* x = b.arg(f32(dims));
+    Module& m = b.done({b.op(Kind::kAdd, {x, x}, f32(dims))});
+    check_graph(m);
+    const exe::ExecutableT e = compile_graph(m, spec::load_board("v3_8"));
+    EXPECT_EQ(exe::read_executable(exe::write_executable(e)).args[0]->global_dims, dims);
+  }
+  GraphBuilder b;
+  const Dims dims(exe::kMaxRank + 1, 1);
+  Value* x = b.arg(f32({1}));
+  Module& m = b.done({b.op(Kind::kReshape, {x}, f32(dims))});
+  try {
+    compile_graph(m, spec::load_board("v3_8"));
+    FAIL() << "compiled";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("reshape: result 0 has 65 dimensions"), std::string::npos)
+        << e.what();
+    EXPECT_NE(std::string(e.what()).find(":1:"), std::string::npos) << e.what();
+  }
+}
 
 TEST(MnistStep, RunsOnABoardWithOneMatrixUnit) {
   RunOptions o;

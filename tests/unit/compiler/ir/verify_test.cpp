@@ -195,6 +195,22 @@ TEST(Verify, AttributesAndCounts) {
   EXPECT_THAT(check(Kind::kTranspose, {f32({2})}, f32({2})), HasSubstr("attributes of another op"));
 }
 
+TEST(Verify, DonationsGoToResultsOfTheirOwn) {
+  for (const int second : {0, -5, 1}) {
+    GraphBuilder b;
+    Value* x = b.arg(f32({2}));
+    Value* y = b.arg(f32({2}));
+    Module& m = b.done({b.op(Kind::kAdd, {x, y}, f32({2})), x});
+    m.main->args[0].alias_result = 0;
+    m.main->args[1].alias_result = second;
+    if (second == 1) {
+      EXPECT_NO_THROW(verify(m));
+    } else {
+      EXPECT_THROW(verify(m), Error);
+    }
+  }
+}
+
 TEST(Verify, DonationNeedsEqualTypes) {
   GraphBuilder b;
   Value* x = b.arg(f32({2}));
