@@ -12,7 +12,7 @@ void seq_configure(const seq_setup_t* setup) {
   REG_WRITE(SEQ, REPLICA, setup->replica);
   REG_WRITE(SEQ, CORES, setup->cores);
   REG_WRITE(SEQ, MASK, setup->mask);
-  REG_WRITE(SEQ, TAG, setup->tag);
+  REG_WRITE(SEQ, TAG, setup->launch_id);
   REG_WRITE(SEQ, LAUNCH, setup->launch_id);
   REG_WRITE(SEQ, WATCHDOG_LO, (uint32_t)setup->watchdog_cycles);
   REG_WRITE(SEQ, WATCHDOG_HI, (uint32_t)(setup->watchdog_cycles >> 32));

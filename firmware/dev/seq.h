@@ -15,8 +15,7 @@ typedef struct seq_setup {
   uint32_t replica;
   uint32_t cores;
   uint32_t mask;
-  uint32_t tag;
-  uint32_t launch_id;
+  uint32_t launch_id; /* also the tag of remote packets */
   uint64_t watchdog_cycles;
 } seq_setup_t;
 

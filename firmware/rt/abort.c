@@ -92,7 +92,7 @@ void abort_own_fault(uint32_t code) {
     return;
   }
   fw.run.origin = 1;
-  gsync_abort(fw.run.tag, fw.run.mask, TPU_GSYNC_CODE_FAULT);
+  gsync_abort(fw.run.launch_id, fw.run.mask, TPU_GSYNC_CODE_FAULT);
   enter_drain();
 }
 
@@ -123,9 +123,8 @@ static void record_abort(uint32_t info) {
 void abort_received(void) {
   const uint32_t state = REG_READ(GSYNC, STATE);
   const uint32_t info = REG_READ(GSYNC, ABORT_INFO);
-  if ((state & TPU_GSYNC_STATE_ABORTED_MASK) == 0 ||
-      (info & TPU_GSYNC_ABORT_INFO_TAG_MASK) != fw.run.tag) {
-    return;
+  if ((state & TPU_GSYNC_STATE_ABORTED_MASK) == 0) {
+    return; /* of the gang before this one */
   }
   switch (fw.run.state) {
     case RUN_NONE:
@@ -192,7 +191,7 @@ void fault_record_hart(uint32_t mepc, uint32_t mcause, uint32_t mtval) {
   record.fields.origin = fw.core;
   write_record(&record);
   if (fw.run.state != RUN_NONE) {
-    gsync_abort(fw.run.tag, fw.run.mask, TPU_GSYNC_CODE_HART);
+    gsync_abort(fw.run.launch_id, fw.run.mask, TPU_GSYNC_CODE_HART);
   }
   sysctl_set_state(TPU_CORE_PAGE_STATE_DEAD, mcause & 0xFFFFu);
   REG_WRITE(SYSCTL, MSI, SYSCTL_MSI_EVENT);

@@ -75,11 +75,10 @@ typedef enum run_state {
 } run_state_t;
 typedef struct fw_run {
   uint32_t seq;
-  uint32_t launch_id;
+  uint32_t launch_id; /* also the gang's tag */
   uint32_t step;
   uint32_t steps;
   uint64_t watchdog_cycles;
-  uint16_t tag;
   uint16_t flags; /* CMD_FLAG_* */
   uint8_t mask;
   uint8_t state;    /* run_state_t */

@@ -18,8 +18,8 @@ static uint32_t count_bits(uint32_t mask) {
 static uint32_t check_launch(const tpu_command_launch_t* launch) {
   const uint32_t mask = launch->core_mask;
   if (launch->program_id >= TPU_MAX_PROGRAMS || launch->slots > TPU_MAX_SLOTS ||
-      launch->steps == 0 || launch->reserved != 0 || ((mask >> fw.core) & 1u) == 0 ||
-      (mask >> fw.cores) != 0 || launch->gang_tag != (launch->launch_id & 0xFFFFu)) {
+      launch->steps == 0 || launch->reserved != 0 || launch->reserved2 != 0 ||
+      ((mask >> fw.core) & 1u) == 0 || (mask >> fw.cores) != 0) {
     return TPU_STATUS_BAD_FIELD;
   }
   const fw_program_t* program = &fw.programs[launch->program_id];
@@ -100,7 +100,7 @@ void launch_refused(const fw_command_t* command, uint32_t seq) {
   }
   const uint32_t mask = command->launch.core_mask;
   if ((mask & ~(1u << fw.core)) != 0) {
-    gsync_abort(command->launch.gang_tag, mask, TPU_GSYNC_CODE_NOT_STARTED);
+    gsync_abort(command->launch.launch_id, mask, TPU_GSYNC_CODE_NOT_STARTED);
   }
 }
 
@@ -115,7 +115,6 @@ static void bind(uint32_t seq) {
   run->step = 0;
   run->steps = launch->steps;
   run->watchdog_cycles = (uint64_t)kcycles * FW_CYCLES_PER_KCYCLE;
-  run->tag = launch->gang_tag;
   run->flags = launch->head.flags;
   run->mask = launch->core_mask;
   run->started = run->origin = run->recorded = 0;
@@ -128,12 +127,11 @@ static void bind(uint32_t seq) {
       .replica = launch->replica,
       .cores = program->cores,
       .mask = launch->core_mask,
-      .tag = launch->gang_tag,
       .launch_id = launch->launch_id,
       .watchdog_cycles = run->watchdog_cycles,
   };
   seq_configure(&setup);
-  gsync_join(run->tag, run->mask);
+  gsync_join(run->launch_id, run->mask);
 }
 
 uint32_t launch_start(uint32_t seq) {

@@ -114,7 +114,6 @@ void ring_post(uint32_t seq, uint32_t status, uint32_t flags, uint32_t step, boo
   fw.completion.seq = seq;
   fw.completion.status = (uint16_t)status;
   fw.completion.flags = (uint16_t)(flags | (odd_lap ? 0u : TPU_CPL_FLAG_PHASE));
-  fw.completion.fetched = fw.fetched;
   fw.completion.step = step;
   fw.completion.cycle = timer_now();
   fw.completion.fault_seq = fw.fault_seq;
@@ -124,7 +123,8 @@ void ring_post(uint32_t seq, uint32_t status, uint32_t flags, uint32_t step, boo
       .host = fw.cpl_base + (uint64_t)slot * TPU_CPL_ENTRY_BYTES,
       .local = fw_address(&fw.completion),
       .bytes = TPU_CPL_ENTRY_BYTES,
-      .control = HOSTDMA_CONTROL(TO_HOST, TCM) | (interrupt ? TPU_HOSTDMA_START_MSI_MASK : 0u),
+      .control = HOSTDMA_CONTROL(TO_HOST, TCM) | TPU_HOSTDMA_START_SEAL_MASK |
+                 (interrupt ? TPU_HOSTDMA_START_MSI_MASK : 0u),
   };
   hostdma_start(TPU_HOSTDMA_CTX_COMPLETION, &transfer);
   REG_WRITE(SYSCTL, CPL_TAIL, ++fw.cpl_tail);

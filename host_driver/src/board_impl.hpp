@@ -112,6 +112,9 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   RunResult launch(const std::shared_ptr<LoadedProgram>& program,
                    const std::vector<Array>& arguments, const RunOptions& options);
 
+  /// For tests of the wrap: the next launch has the id behind this one.
+  void set_last_launch(uint32_t launch_id) { launch_count_ = launch_id; }
+
   /// Any thread, any lock: the program's ids may be reused.
   void retire(const LoadedProgram& program);
 
@@ -163,6 +166,9 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   bool run_board();
   bool drain();
   bool drain_device(Device& device);
+  std::string completion_trouble(const Device& device, const tpu_completion_t& completion) const;
+  void ring_corrupt(const Device& device, const std::string& trouble);
+  bool completions_missing();
   void complete(Device& device, const tpu_completion_t& completion);
   void report(const std::shared_ptr<Command>& command, uint16_t status);
   void stalled();
@@ -207,7 +213,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
       failed_launches_;  // all cores reported, judged in recover()
   std::vector<std::shared_ptr<Command>> retry_;
   uint64_t op_count_ = 0;
-  uint32_t launch_count_ = 0;
+  uint32_t launch_count_ = 0;  // wraps; 0 is no launch id
   bool closed_ = false;
   ErrorPtr broken_;
   std::string stall_text_;

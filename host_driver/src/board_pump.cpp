@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "src/board_impl.hpp"
+#include "src/crc32c.hpp"
 #include "src/fault_text.hpp"
 #include "src/program.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
@@ -159,6 +160,10 @@ bool BoardImpl::drain_device(Device& device) {
     if (phase != lap_even) {
       break;
     }
+    if (const std::string trouble = completion_trouble(device, completion); !trouble.empty()) {
+      ring_corrupt(device, trouble);
+      return progress;
+    }
     ++device.cpl_head;
     progress = true;
     complete(device, completion);
@@ -166,20 +171,63 @@ bool BoardImpl::drain_device(Device& device) {
   return progress;
 }
 
-void BoardImpl::complete(Device& device, const tpu_completion_t& completion) {
+// What is wrong with the record at the head of the completion ring, or nothing. A record that is
+// not what the firmware wrote, or not what it may say, must not end or fail any command.
+std::string BoardImpl::completion_trouble(const Device& device,
+                                          const tpu_completion_t& completion) const {
+  constexpr uint16_t kFlags = TPU_CPL_FLAG_PHASE | TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP;
+  const auto record = std::as_bytes(std::span<const tpu_completion_t, 1>(&completion, 1));
+  const uint32_t crc = crc32c(record.first(sizeof(completion) - sizeof(completion.crc)));
+  if (crc != completion.crc) {
+    return fmt::format("its CRC is {:08x}, its bytes have {:08x}", completion.crc, crc);
+  }
   const uint32_t first = device.tail - static_cast<uint32_t>(device.window.size());
   const uint32_t place = completion.seq - first;
   if (place >= device.window.size() || device.window[place] == nullptr) {
-    break_board(std::make_shared<Error>(
-        ErrorCode::kInternal,
-        fmt::format("completion of command {} that is not in flight (status {})", completion.seq,
-                    completion.status),
-        ErrorPlace{.device = device.id, .op = {}, .source = {}}));
-    return;
+    return fmt::format("it is of command {}, which is not in flight", completion.seq);
   }
-  if ((completion.flags & TPU_CPL_FLAG_MORE) != 0) {
-    return;
+  if (!status_known(completion.status) || (completion.flags & ~kFlags) != 0) {
+    return fmt::format("status {} or flags {:#x} are unknown", completion.status, completion.flags);
   }
+  if (completion.epoch != device.epoch) {
+    return fmt::format("it is of epoch {}, the core is in epoch {}", completion.epoch,
+                       device.epoch);
+  }
+  return {};
+}
+
+void BoardImpl::ring_corrupt(const Device& device, const std::string& trouble) {
+  break_board(std::make_shared<Error>(
+      ErrorCode::kInternal,
+      fmt::format("the completion ring is corrupt at record {}: {}. What was in flight is lost; "
+                  "open the board again",
+                  device.cpl_head, trouble),
+      ErrorPlace{.device = device.id, .op = {}, .source = {}}));
+}
+
+// The device counts its completions, so that a record whose phase is wrong shows as well. True: the
+// ring was read or the board is broken, so there is something to go on with.
+bool BoardImpl::completions_missing() {
+  for (Device& device : devices_) {
+    if (device.open == 0) {
+      continue;
+    }
+    const uint32_t written = read_core(device, spec::core_page::kCplTail);
+    if (drain_device(device) || broken_) {
+      stalls_ = 0;
+      return true;
+    }
+    if (written != device.cpl_head) {
+      ring_corrupt(device, fmt::format("it is not there, though {} were written", written));
+      return true;
+    }
+  }
+  return false;
+}
+
+void BoardImpl::complete(Device& device, const tpu_completion_t& completion) {
+  const uint32_t first = device.tail - static_cast<uint32_t>(device.window.size());
+  const uint32_t place = completion.seq - first;
   const std::shared_ptr<Command> command = std::move(device.window[place]);
   device.window[place] = nullptr;
   --device.open;
@@ -239,7 +287,7 @@ void BoardImpl::report(const std::shared_ptr<Command>& command, uint16_t status)
 }
 
 // Nothing is in flight on the board and something waits: repeat the doorbells (absolute counts, so
-// this is harmless), then take the launches off, then give up.
+// this is harmless), then look for completions that got lost, take the launches off, then give up.
 void BoardImpl::stalled() {
   ++stalls_;
   if (stalls_ == 1) {
@@ -253,6 +301,9 @@ void BoardImpl::stalled() {
   }
   if (stalls_ == 2) {
     stall_text_ = transport_->stats().waits_text;
+    if (completions_missing()) {
+      return;
+    }
     if (reboot_dead()) {
       return;
     }

@@ -177,7 +177,7 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
       append(command);
       continue;
     }
-    // The board remembers aborted gangs by their tag, so the launch needs a fresh id.
+    // The board remembers aborted gangs by their launch id, so the launch needs a fresh one.
     give_launch_id(*op);
     op->open = op->commands.size();
     std::fill(op->status.begin(), op->status.end(), kStatusOpen);

@@ -238,6 +238,11 @@ bool status_holds(uint16_t status, uint16_t opcode) {
          opcode != TPU_OP_UNLOAD_PROGRAM && opcode != TPU_OP_NOP && opcode != TPU_OP_READ_COUNTERS;
 }
 
+bool status_known(uint16_t status) {
+  return status <= TPU_STATUS_ISA_MISMATCH ||
+         (status >= TPU_STATUS_FAULT && status <= TPU_STATUS_FLUSHED);
+}
+
 bool status_refused(uint16_t status) {
   return status >= TPU_STATUS_BAD_OPCODE && status <= TPU_STATUS_ISA_MISMATCH;
 }

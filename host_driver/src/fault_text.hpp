@@ -12,6 +12,9 @@ namespace tpu::driver {
 /// True when a completion of this status puts the core into HELD.
 bool status_holds(uint16_t status, uint16_t opcode);
 
+/// True for the statuses that a completion may have.
+bool status_known(uint16_t status);
+
 /// True when the command was refused before it changed anything.
 bool status_refused(uint16_t status);
 

@@ -320,12 +320,12 @@ void BoardImpl::gather_foreign(const LoadedProgram& program, std::vector<Array>&
 }
 
 void BoardImpl::give_launch_id(Operation& op) {
-  op.launch_id = ++launch_count_;
+  launch_count_ += launch_count_ == UINT32_MAX ? 2 : 1;  // never 0
+  op.launch_id = launch_count_;
   for (const auto& command : op.commands) {
     tpu_command_launch_t wire;
     std::memcpy(&wire, command->wire.data(), sizeof(wire));
     wire.launch_id = op.launch_id;
-    wire.gang_tag = static_cast<uint16_t>(op.launch_id);
     std::memcpy(command->wire.data(), &wire, sizeof(wire));
   }
 }

@@ -257,7 +257,8 @@ TEST_F(Failure, CorruptFirmwareIsTriedTwice) {
 }
 
 TEST_F(Failure, WrongRingVersionIsRefused) {
-  EXPECT_THROW(open([](NullTransport& null) { null.firmware_abi = 0x00020000; }), Error);
+  EXPECT_THROW(open([](NullTransport& null) { null.firmware_abi = TPU_RING_ABI + 0x10000; }),
+               Error);
 }
 
 TEST_F(Failure, BrokenModelEndsEverythingWithItsText) {

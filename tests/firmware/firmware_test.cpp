@@ -259,9 +259,22 @@ TEST_F(FirmwareTest, LaunchRunsItsStepsBehindBarriers) {
             TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP);
   EXPECT_EQ(device_.steps_started, (std::vector<uint32_t>{0, 1, 2, 3}));
   EXPECT_EQ(device_.seq[TPU_SEQ_PROGRAM_LO_OFFSET / 4], 0x4000U);
-  EXPECT_EQ(device_.seq[TPU_SEQ_TAG_OFFSET / 4], 7U);
+  EXPECT_EQ(device_.seq[TPU_SEQ_TAG_OFFSET / 4], 0x10007U);
   EXPECT_EQ(device_.seq[TPU_SEQ_WATCHDOG_LO_OFFSET / 4], 10U * 1024U);
   EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_READY);
+}
+
+TEST_F(FirmwareTest, CompletionsCarryTheirCrc) {
+  open();
+  load_program();
+  host_.put(host_.launch(5, 3, 9, 2, kAlone), TPU_OP_LAUNCH);
+  host_.put(host_.launch(5, 3, 10, 0, kAlone), TPU_OP_LAUNCH);  // refused
+  EXPECT_EQ(run().size(), 2U);
+  EXPECT_EQ(host_.bad_seals, 0U);
+  for (uint32_t context = 0; context < TPU_HOSTDMA_CONTEXTS; ++context) {
+    const bool posts = context == TPU_HOSTDMA_CTX_COMPLETION;
+    EXPECT_EQ((device_.contexts[context].start & TPU_HOSTDMA_START_SEAL_MASK) != 0, posts);
+  }
 }
 
 TEST_F(FirmwareTest, NextLaunchIsBoundIntoTheOtherBankWhileOneRuns) {
@@ -294,7 +307,8 @@ TEST_F(FirmwareTest, RefusedLaunchTellsItsGangAndHolds) {
       {TPU_STATUS_NO_SLOT, [](tpu_command_launch_t& l) { l.slots = 2; }},
       {TPU_STATUS_NO_SLOT, [](tpu_command_launch_t& l) { l.table_crc ^= 1; }},
       {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.steps = 0; }},
-      {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.gang_tag ^= 1; }},
+      {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.reserved = 1; }},
+      {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.reserved2 = 1; }},
       {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.slots = 2049; }},
       {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.replica = 2; }},
       {TPU_STATUS_HOST_ADDR, [](tpu_command_launch_t& l) { l.table_iova = 1ULL << 40; }},
@@ -309,7 +323,7 @@ TEST_F(FirmwareTest, RefusedLaunchTellsItsGangAndHolds) {
     EXPECT_EQ(device_.programs_started, 0U);
     ASSERT_FALSE(device_.aborts_sent.empty());
     EXPECT_EQ(device_.aborts_sent.back().code, TPU_GSYNC_CODE_NOT_STARTED);
-    EXPECT_EQ(device_.aborts_sent.back().tag, uint32_t{launch.gang_tag});
+    EXPECT_EQ(device_.aborts_sent.back().tag, launch.launch_id);
     EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_HELD);
     host_.resume();
     dispatch();

@@ -262,6 +262,10 @@ uint32_t MockDevice::transfer(Context& context) {
   const std::span<uint8_t> other = std::span(far).subspan(context.host, context.bytes);
   if (dir == TPU_HOSTDMA_DIR_TO_HOST) {
     std::copy(local.begin(), local.end(), other.begin());
+    if ((context.start & TPU_HOSTDMA_START_SEAL_MASK) != 0 && context.bytes >= 4) {
+      const uint32_t crc = crc32c(other.first(context.bytes - 4));
+      std::memcpy(&other[context.bytes - 4], &crc, 4);
+    }
     return 0;
   }
   std::vector<uint8_t> bytes(other.begin(), other.end());
@@ -360,14 +364,14 @@ void MockDevice::release() {
 
 void MockDevice::abort(uint32_t tag, uint32_t origin, uint32_t code) {
   echo_pending = false;
-  if (gsync[TPU_GSYNC_MASK_OFFSET / 4] == 0 ||
+  if (tag != gsync[TPU_GSYNC_TAG_OFFSET / 4] || gsync[TPU_GSYNC_MASK_OFFSET / 4] == 0 ||
       (gsync[TPU_GSYNC_STATE_OFFSET / 4] & TPU_GSYNC_STATE_ABORTED_MASK) != 0) {
-    return;  // in no gang, or aborted already
+    return;  // in no gang or another one, or aborted already
   }
   barrier_waiting = false;
   gsync[TPU_GSYNC_STATE_OFFSET / 4] |= TPU_GSYNC_STATE_ABORTED_MASK;
   gsync[TPU_GSYNC_ABORT_INFO_OFFSET / 4] =
-      tag | origin << TPU_GSYNC_ABORT_INFO_ORIGIN_SHIFT | code << TPU_GSYNC_ABORT_INFO_CODE_SHIFT;
+      origin << TPU_GSYNC_ABORT_INFO_ORIGIN_SHIFT | code << TPU_GSYNC_ABORT_INFO_CODE_SHIFT;
   draining = draining || program_running;
   program_running = false;
   raise(TPU_IRQ_ABORT);

@@ -65,7 +65,7 @@ class FirmwareFuzzTest : public FirmwareTest {
       } else if (kind == 7 && device_.program_running) {
         device_.fault_program({});
       } else if (kind == 8 && pick(8) == 0) {
-        device_.abort(fw.run.tag, pick(8), 1 + pick(5));
+        device_.abort(fw.run.launch_id, pick(8), 1 + pick(5));
       } else {
         device_.settle_one();
       }
@@ -105,6 +105,7 @@ TEST_F(FirmwareFuzzTest, RandomRingContentsNeverBreakTheFirmware) {
       settle();
     }
     ASSERT_LE(fw.fetched - fw.oldest, TPU_CMD_WINDOW);
+    ASSERT_EQ(host_.bad_seals, 0U);
     ASSERT_TRUE(state() == TPU_CORE_PAGE_STATE_READY || state() == TPU_CORE_PAGE_STATE_HELD ||
                 state() == TPU_CORE_PAGE_STATE_RUN)
         << state();

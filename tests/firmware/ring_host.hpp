@@ -98,6 +98,8 @@ class RingHost {
         return result;
       }
       ++cpl_head;
+      const auto sealed = std::span(device_.host).subspan(kCplBase + slot * sizeof entry);
+      bad_seals += entry.crc == crc32c(sealed.first(sizeof entry - sizeof entry.crc)) ? 0 : 1;
       result.push_back(entry);
     }
   }
@@ -131,7 +133,6 @@ class RingHost {
     command.slots = slots;
     command.steps = steps;
     command.core_mask = mask;
-    command.gang_tag = static_cast<uint16_t>(launch_id);
     command.table_crc =
         crc32c(std::span(device_.host).subspan(kTable, slots * sizeof(tpu_slot_entry_t)));
     return command;
@@ -141,6 +142,7 @@ class RingHost {
   uint32_t written = 0;   // commands put
   uint32_t cpl_head = 0;  // completions taken
   uint32_t epoch = 0;
+  unsigned bad_seals = 0;  // completions whose CRC is wrong
 
  private:
   MockDevice& device_;

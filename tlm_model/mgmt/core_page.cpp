@@ -102,7 +102,7 @@ void CorePage::host_write(uint32_t offset, uint32_t value) {
   } else if (offset == page::kQueueEn || offset == page::kResume) {
     owner_.host_request();
   } else if (offset == page::kAbort) {
-    owner_.host_abort(static_cast<uint16_t>(value));
+    owner_.host_abort(value);
     owner_.host_request();
   }
 }

@@ -19,7 +19,7 @@ struct ControlPacket {
   uint8_t kind;    // gsync KIND_*
   uint8_t code;    // gsync CODE_*
   uint8_t origin;  // core that began the abort
-  uint16_t tag;
+  uint32_t tag;    // launch id
   uint32_t mask;
   uint32_t step;
 };

@@ -13,8 +13,10 @@ namespace tpu::model {
 namespace regs = spec::gsync;
 
 namespace {
-constexpr uint32_t kTagMask = 0xFFFF;
 constexpr uint64_t kCyclesPerTimeoutUnit = 1024;
+
+// Tags are counted and wrap: how much younger `tag` is than `other`; negative: older.
+int32_t age(uint32_t tag, uint32_t other) { return static_cast<int32_t>(tag - other); }
 }  // namespace
 
 Gsync::Gsync(sc_core::sc_module_name name, uint32_t core, Fabric& fabric, Irq& irq,
@@ -88,7 +90,7 @@ bool Gsync::write(uint32_t offset, uint32_t value) {
   const uint32_t all = cores >= 32 ? ~0U : (1U << cores) - 1;
   switch (offset) {
     case regs::kTag:
-      tag_ = value & kTagMask;
+      tag_ = value;
       aborted_ = false;
       abort_info_ = 0;
       return true;
@@ -102,13 +104,13 @@ bool Gsync::write(uint32_t offset, uint32_t value) {
       arrive(value);
       return true;
     case regs::kAbortTag:
-      abort_tag_ = value & kTagMask;
+      abort_tag_ = value;
       return true;
     case regs::kAbortMask:
       abort_mask_ = value & all;
       return true;
     case regs::kAbort:
-      send_abort(static_cast<uint16_t>(abort_tag_), abort_mask_, value);
+      send_abort(abort_tag_, abort_mask_, value);
       return true;
     case regs::kPeerTimeout:
       peer_timeout_ = value;
@@ -122,8 +124,8 @@ void Gsync::arrive(uint32_t kind) {
   waiting_ = true;
   waiting_kind_ = kind;
   released_ = peer_lost_ = false;
-  send(root_of(mask_), {ControlPacket::Type::kArrive, static_cast<uint8_t>(kind), 0, 0,
-                        static_cast<uint16_t>(tag_), mask_, step_});
+  send(root_of(mask_),
+       {ControlPacket::Type::kArrive, static_cast<uint8_t>(kind), 0, 0, tag_, mask_, step_});
   if (kind == regs::kKindDrain && peer_timeout_ != 0) {
     timeout_event_.cancel();
     timeout_event_.notify(from_cycles(peer_timeout_ * kCyclesPerTimeoutUnit));
@@ -138,15 +140,15 @@ void Gsync::timeout_method() {
   }
 }
 
-void Gsync::abort_running(uint32_t code) { send_abort(static_cast<uint16_t>(tag_), mask_, code); }
+void Gsync::abort_running(uint32_t code) { send_abort(tag_, mask_, code); }
 
-void Gsync::abort_if_tag(uint16_t tag, uint32_t code) {
+void Gsync::abort_if_tag(uint32_t tag, uint32_t code) {
   if (tag == tag_) {
     abort_running(code);
   }
 }
 
-void Gsync::send_abort(uint16_t tag, uint32_t mask, uint32_t code) {
+void Gsync::send_abort(uint32_t tag, uint32_t mask, uint32_t code) {
   if (mask == 0) {
     return;
   }
@@ -197,6 +199,7 @@ void Gsync::handle(uint32_t from, const ControlPacket& packet) {
 }
 
 void Gsync::root_arrival(uint32_t from, const ControlPacket& packet) {
+  forget_old(packet.tag);
   if (packet.kind == regs::kKindStep) {
     if (const Aborted* known = find_aborted(packet.tag)) {
       send(from, {ControlPacket::Type::kAbort, 0, known->code, known->origin, packet.tag,
@@ -242,7 +245,18 @@ void Gsync::root_mismatch(uint32_t from, const ControlPacket& packet, const Barr
   root_abort({ControlPacket::Type::kAbortRequest, 0, code, origin, packet.tag, packet.mask, 0});
 }
 
-const Gsync::Aborted* Gsync::find_aborted(uint16_t tag) const {
+// Nobody arrives any more for tags that are so much older, and one day they are used again.
+void Gsync::forget_old(uint32_t youngest) {
+  const auto old = [youngest](const auto& entry) {
+    return age(youngest, entry.tag) >= static_cast<int32_t>(regs::kForgetAge);
+  };
+  for (Aborted& entry : aborted_tags_) {
+    entry.valid = entry.valid && !old(entry);
+  }
+  std::erase_if(barriers_, old);
+}
+
+const Gsync::Aborted* Gsync::find_aborted(uint32_t tag) const {
   const auto found =
       std::find_if(aborted_tags_.begin(), aborted_tags_.end(),
                    [tag](const Aborted& entry) { return entry.valid && entry.tag == tag; });
@@ -250,6 +264,7 @@ const Gsync::Aborted* Gsync::find_aborted(uint16_t tag) const {
 }
 
 void Gsync::root_abort(const ControlPacket& packet) {
+  forget_old(packet.tag);
   if (find_aborted(packet.tag) != nullptr) {
     return;  // the first abort of a tag wins
   }
@@ -278,13 +293,19 @@ void Gsync::released(const ControlPacket& packet) {
 
 void Gsync::aborted(const ControlPacket& packet) {
   ++abort_count_;
-  if (packet.tag != tag_ || mask_ == 0 || aborted_) {
-    return;  // of a gang that this core is not in: its arrival will be answered by the root
+  if (mask_ == 0 || aborted_ || age(packet.tag, tag_) > 0) {
+    return;  // this core is not in the gang yet: its arrival will be answered by the root
+  }
+  if (packet.tag != tag_) {
+    // This core ended its part and has bound a later gang: the others must not wait for it.
+    send(root_of(packet.mask),
+         {ControlPacket::Type::kArrive, static_cast<uint8_t>(regs::kKindDrain), 0, 0, packet.tag,
+          packet.mask, 0});
+    return;
   }
   aborted_ = true;
   waiting_ = false;
-  abort_info_ = static_cast<uint32_t>(packet.tag) << regs::kAbortInfoTagShift |
-                static_cast<uint32_t>(packet.origin) << regs::kAbortInfoOriginShift |
+  abort_info_ = static_cast<uint32_t>(packet.origin) << regs::kAbortInfoOriginShift |
                 static_cast<uint32_t>(packet.code) << regs::kAbortInfoCodeShift;
   owner_.stop_sequencer();
   irq_.raise(spec::irq::kAbort);

@@ -1,6 +1,8 @@
 // Gang barrier and abort of a core. Arrivals go to the root (lowest core of the mask), which
 // compares them, counts and releases; an abort goes to the root, which spreads it once and
-// remembers the last tags. Cost: latency of the control channel. Law: spec/regs/gsync.toml.
+// remembers the last tags. A core that is past an aborted gang has nothing to drain: its block
+// arrives at the DRAIN barrier by itself. Cost: latency of the control channel. Law:
+// spec/regs/gsync.toml.
 #pragma once
 
 #include <array>
@@ -31,7 +33,7 @@ class Gsync : public sc_core::sc_module, public RegBlock, public ControlIf {
   void reset();
   // Aborts the gang that this core is in (TAG, MASK); nothing when it is in none.
   void abort_running(uint32_t code);
-  void abort_if_tag(uint16_t tag, uint32_t code);
+  void abort_if_tag(uint32_t tag, uint32_t code);
 
   bool read(uint32_t offset, uint32_t& value) override;
   bool write(uint32_t offset, uint32_t value) override;
@@ -39,7 +41,7 @@ class Gsync : public sc_core::sc_module, public RegBlock, public ControlIf {
 
  private:
   struct Barrier {  // at the root, while arrivals are missing
-    uint16_t tag;
+    uint32_t tag;
     uint8_t kind;
     uint32_t step;
     uint32_t mask;
@@ -47,7 +49,7 @@ class Gsync : public sc_core::sc_module, public RegBlock, public ControlIf {
   };
   struct Aborted {  // at the root
     bool valid;
-    uint16_t tag;
+    uint32_t tag;
     uint8_t origin;
     uint8_t code;
   };
@@ -65,12 +67,13 @@ class Gsync : public sc_core::sc_module, public RegBlock, public ControlIf {
   void timeout_method();
   void arrive(uint32_t kind);
   void send(uint32_t to, const ControlPacket& packet);
-  void send_abort(uint16_t tag, uint32_t mask, uint32_t code);
+  void send_abort(uint32_t tag, uint32_t mask, uint32_t code);
   void handle(uint32_t from, const ControlPacket& packet);
   void root_arrival(uint32_t from, const ControlPacket& packet);
   void root_mismatch(uint32_t from, const ControlPacket& packet, const Barrier& other);
   void root_abort(const ControlPacket& packet);
-  const Aborted* find_aborted(uint16_t tag) const;
+  const Aborted* find_aborted(uint32_t tag) const;
+  void forget_old(uint32_t youngest);
   void released(const ControlPacket& packet);
   void aborted(const ControlPacket& packet);
   uint32_t root_of(uint32_t mask) const;

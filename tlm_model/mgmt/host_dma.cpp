@@ -199,9 +199,14 @@ bool HostDma::post(Context& context) {
   if ((context.start & regs::kStartCrcMask) != 0) {
     crc_of(context, data);
   }
+  std::vector<std::byte> sent(data.begin(), data.end());
+  if ((context.start & regs::kStartSealMask) != 0 && sent.size() >= sizeof(uint32_t)) {
+    const size_t sealed = sent.size() - sizeof(uint32_t);
+    const uint32_t crc = Crc32c::of(std::span<const std::byte>(sent).first(sealed));
+    std::memcpy(sent.data() + sealed, &crc, sizeof crc);
+  }
   const bool msi = (context.start & regs::kStartMsiMask) != 0;
-  host_port->post_host(context.host, {data.begin(), data.end()},
-                       msi ? completion_vector_ : HostBus::kNoMsi);
+  host_port->post_host(context.host, std::move(sent), msi ? completion_vector_ : HostBus::kNoMsi);
   return true;
 }
 

@@ -257,7 +257,7 @@ void Mgmt::hart_run(bool run) { hart_unit_.set_run(run, TPU_HART_ROM_BASE); }
 void Mgmt::debug_halt(bool halt) { hart_unit_.set_halt(halt); }
 void Mgmt::doorbell() { irq_.raise(spec::irq::kDoorbell); }
 void Mgmt::host_request() { irq_.raise(spec::irq::kHost); }
-void Mgmt::host_abort(uint16_t tag) { gsync_.abort_if_tag(tag, spec::gsync::kCodeHost); }
+void Mgmt::host_abort(uint32_t tag) { gsync_.abort_if_tag(tag, spec::gsync::kCodeHost); }
 
 // 0 and 1 are this core's pair, anything else the chip's vector.
 void Mgmt::send_msi(uint32_t vector) {

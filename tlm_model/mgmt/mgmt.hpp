@@ -86,7 +86,7 @@ class Mgmt : public sc_core::sc_module,
   void debug_halt(bool halt) override;
   void doorbell() override;
   void host_request() override;
-  void host_abort(uint16_t tag) override;
+  void host_abort(uint32_t tag) override;
   void send_msi(uint32_t vector) override;
   // GsyncOwner.
   void stop_sequencer() override;

@@ -139,7 +139,8 @@ uint16_t NullTransport::check_launch(Core& core, const tpu_command_launch_t& lau
                                      std::vector<tpu_slot_entry_t>& slots) {
   const uint32_t all = (1u << cores_.size()) - 1;
   if (launch.program_id >= TPU_MAX_PROGRAMS || launch.slots > TPU_MAX_SLOTS || launch.steps == 0 ||
-      (launch.core_mask & ~all) != 0 || (launch.core_mask >> core_id(core) & 1) == 0) {
+      launch.reserved != 0 || launch.reserved2 != 0 || (launch.core_mask & ~all) != 0 ||
+      (launch.core_mask >> core_id(core) & 1) == 0) {
     return TPU_STATUS_BAD_FIELD;
   }
   if (!core.programs[launch.program_id]) {
@@ -188,11 +189,44 @@ void NullTransport::set_record(Core& core, tpu_fault_record_t record) {
   std::memcpy(&core.page[core_page::kFaultRecord / 4], &record, sizeof(record));
 }
 
+// Cores of a launch that is in a window somewhere; 0: none is.
+uint32_t NullTransport::gang_of(uint32_t launch_id) const {
+  for (const Core& core : cores_) {
+    for (const Pending& command : core.window) {
+      if (command.head.opcode == TPU_OP_LAUNCH && command.fault == TPU_STATUS_OK) {
+        const auto launch = payload<tpu_command_launch_t>(command.wire);
+        if (launch.launch_id == launch_id) {
+          return launch.core_mask;
+        }
+      }
+    }
+  }
+  return 0;
+}
+
+// An aborted launch is remembered until each of its cores has answered it: ids wrap, and a later
+// launch of the same id is another one.
+void NullTransport::note_aborted(uint32_t launch_id, uint32_t mask) {
+  if (mask != 0) {
+    aborted_.try_emplace(launch_id, mask);
+  }
+}
+
+void NullTransport::forget_aborted(uint32_t launch_id, const Core& core) {
+  const auto found = aborted_.find(launch_id);
+  if (found != aborted_.end()) {
+    found->second &= ~(1u << core_id(core));
+    if (found->second == 0) {
+      aborted_.erase(found);
+    }
+  }
+}
+
 // Ends a gang's launch on all cores where it is next. `only_waiting`: no core has found the fault
 // itself.
 void NullTransport::abort_gang(uint32_t launch_id, const tpu_fault_record_t& record,
                                bool only_waiting) {
-  aborted_.insert(launch_id);
+  note_aborted(launch_id, gang_of(launch_id));
   for (Core& core : cores_) {
     const Pending* head = waiting_launch(core);
     if (head == nullptr || payload<tpu_command_launch_t>(head->wire).launch_id != launch_id) {
@@ -223,7 +257,7 @@ bool NullTransport::try_launch(Core& core, const Pending& command) {
   std::vector<tpu_slot_entry_t> slots;
   const uint16_t status = check_launch(core, launch, slots);
   if (status != TPU_STATUS_OK) {
-    aborted_.insert(launch.launch_id);
+    note_aborted(launch.launch_id, launch.core_mask);
     complete(core, place_of(core, waiting_launch(core)), status);
     hold(core);
     return true;

@@ -159,6 +159,10 @@ void NullTransport::reset(Core& core) {
   core.fetched = core.tail = core.cpl_tail = 0;
   core.done = {};
   core.window.clear();
+  for (auto entry = aborted_.begin(); entry != aborted_.end();) {
+    const uint32_t launch_id = (entry++)->first;
+    forget_aborted(launch_id, core);
+  }
   core.programs = {};
   core.stuck = 0;
 }
@@ -331,7 +335,7 @@ bool NullTransport::serve(Core& core) {
       if (command.head.opcode == TPU_OP_LAUNCH) {
         tpu_command_launch_t launch;
         std::memcpy(&launch, command.wire.data(), sizeof(launch));
-        aborted_.insert(launch.launch_id);
+        note_aborted(launch.launch_id, launch.core_mask);
       }
       complete(core, i, TPU_STATUS_FLUSHED);
       return true;
@@ -369,6 +373,11 @@ void NullTransport::hold(Core& core) {
 void NullTransport::complete(Core& core, size_t place, uint16_t status, uint32_t step) {
   const Pending command = core.window[place];
   core.window.erase(core.window.begin() + static_cast<ptrdiff_t>(place));
+  if (command.head.opcode == TPU_OP_LAUNCH && command.fault == TPU_STATUS_OK) {
+    tpu_command_launch_t launch;
+    std::memcpy(&launch, command.wire.data(), sizeof(launch));
+    forget_aborted(launch.launch_id, core);
+  }
   ++core.done[command.lane];
   ++commands_done;
   ++cycle_;
@@ -379,11 +388,15 @@ void NullTransport::complete(Core& core, size_t place, uint16_t status, uint32_t
   const uint32_t log2 = core.page[core_page::kCplLog2 / 4];
   completion.flags =
       ((core.cpl_tail >> log2) & 1) == 0 ? uint16_t{TPU_CPL_FLAG_PHASE} : uint16_t{0};
-  completion.fetched = core.fetched;
   completion.step = step;
   completion.cycle = cycle_;
   completion.fault_seq = core.page[core_page::kFaultSeq / 4];
   completion.epoch = core.page[core_page::kEpoch / 4];
+  const auto record = std::as_writable_bytes(std::span<tpu_completion_t, 1>(&completion, 1));
+  completion.crc = crc32c(record.first(sizeof(completion) - sizeof(completion.crc)));
+  if (spoil_completion) {
+    spoil_completion(record);
+  }
   const uint64_t base = reg(core_page::kCplBaseLo) | reg(core_page::kCplBaseHi) << 32;
   const auto entry = memory_.span(base + (core.cpl_tail & ((1u << log2) - 1)) * TPU_CPL_ENTRY_BYTES,
                                   TPU_CPL_ENTRY_BYTES, true);

@@ -8,8 +8,8 @@
 #include <array>
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
-#include <set>
 #include <unordered_map>
 
 #include "tpu/spec/rings.h"
@@ -71,6 +71,7 @@ class NullTransport : public Transport {
   int stuck_launches = 0;     ///< of the next launches: never end by themselves
   int dead_on_launch = -1;    ///< core whose hart dies at its next launch
   bool throw_in_run = false;  ///< the model breaks
+  std::function<void(std::span<std::byte>)> spoil_completion;  ///< changes what is written
   uint32_t firmware_abi = TPU_RING_ABI;
   uint64_t commands_done = 0;
   uint64_t most_outstanding = 0;  ///< largest tail - oldest open command ever seen
@@ -121,6 +122,9 @@ class NullTransport : public Transport {
   bool try_launch(Core& core, const Pending& command);
   void run_gang(const std::vector<Core*>& gang);
   void abort_gang(uint32_t launch_id, const tpu_fault_record_t& record, bool only_waiting);
+  uint32_t gang_of(uint32_t launch_id) const;
+  void note_aborted(uint32_t launch_id, uint32_t mask);
+  void forget_aborted(uint32_t launch_id, const Core& core);
   const Pending* waiting_launch(const Core& core) const;
   size_t place_of(const Core& core, const Pending* command) const;
   void complete(Core& core, size_t place, uint16_t status, uint32_t step = 0);
@@ -132,7 +136,7 @@ class NullTransport : public Transport {
   HostMemory& memory_;
   std::vector<Core> cores_;
   std::vector<uint32_t> msi_;
-  std::set<uint32_t> aborted_;  // launch ids
+  std::map<uint32_t, uint32_t> aborted_;  // launch id -> cores that have not answered it yet
   uint64_t cycle_ = 0;
   uint32_t latched_time_ = 0;
 };

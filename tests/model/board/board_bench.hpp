@@ -191,7 +191,6 @@ class BoardBench {
       tpu_command_launch_t command{};
       command.table_iova = table;
       command.launch_id = launch_id;
-      command.gang_tag = static_cast<uint16_t>(launch_id);
       command.program_id = id;
       command.slots = static_cast<uint16_t>(slots.size());
       command.steps = steps;
@@ -202,6 +201,9 @@ class BoardBench {
     }
     return seqs;
   }
+
+  // The next launch has the id behind this one.
+  void set_last_launch(uint32_t id) { launches_ = id; }
 
   // After a fault: goes on with the next epoch.
   void resume(uint32_t core) {
@@ -219,6 +221,10 @@ class BoardBench {
       const bool phase = (entry.flags & TPU_CPL_FLAG_PHASE) != 0;
       if (phase != (c.head / kCplEntries % 2 == 0)) {
         return any;
+      }
+      if (entry.crc !=
+          Crc32c::of(std::as_bytes(std::span(&entry, 1)).first(sizeof entry - sizeof entry.crc))) {
+        throw std::runtime_error("core " + std::to_string(core) + ": CRC of a completion is wrong");
       }
       ++c.head;
       if ((entry.flags & TPU_CPL_FLAG_MORE) == 0) {

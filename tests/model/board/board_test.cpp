@@ -233,6 +233,24 @@ TEST(Board, FaultOfOneCoreAbortsTheGangAndTheBoardGoesOn) {
   expect_all_ok(bench, bench.launch(0xFF, 0, slots));
 }
 
+// Launch ids are the gangs' tags, all 32 bits of them, and wrap.
+TEST(Board, LaunchOfALaterIdIsNotTakenForAnAbortedOne) {
+  BoardBench bench;
+  bench.boot();
+  ASSERT_EQ(bench.load(0, 0, 0x200000, copy_program(16, 1)).status, TPU_STATUS_OK);
+  const std::vector<tpu_slot_entry_t> good(2, fixed_slot(0x10000, 64));
+  const std::vector<tpu_slot_entry_t> small(2, fixed_slot(0x10000, 32));
+  constexpr uint32_t kFailed = 0xFFFFFFF0;
+  bench.set_last_launch(kFailed - 1);
+  EXPECT_EQ(bench.wait(0, bench.launch(1, 0, small).at(0)).status, TPU_STATUS_FAULT);
+  bench.resume(0);
+  for (const uint32_t id : {kFailed + 0x10000, kFailed + 0x20000, kFailed + 0x40000000,
+                            kFailed + 0x80000000U, kFailed + 0xC0000000U, kFailed}) {
+    bench.set_last_launch(id - 1);
+    EXPECT_EQ(bench.wait(0, bench.launch(1, 0, good).at(0)).status, TPU_STATUS_OK) << id;
+  }
+}
+
 TEST(Board, DeadlockIsQuiescenceWithAReport) {
   BoardBench bench;
   bench.boot();

@@ -323,8 +323,8 @@ TEST(Gsync, FaultOfOneCoreStopsTheGang) {
   for (uint32_t core = 0; core < 3; ++core) {
     EXPECT_EQ(bench.read_page(core, core_page::kEpoch), gsync::kStateAbortedMask) << core;
     const uint32_t info = bench.read_page(core, core_page::kFwBuild);
-    EXPECT_EQ(info, 7U | 2U << gsync::kAbortInfoOriginShift |
-                        gsync::kCodeFault << gsync::kAbortInfoCodeShift);
+    EXPECT_EQ(info,
+              2U << gsync::kAbortInfoOriginShift | gsync::kCodeFault << gsync::kAbortInfoCodeShift);
     bench.call([&] { EXPECT_EQ(bench.cores[core]->seq.written[spec::seq::kAbort].size(), 1U); });
   }
   // Who comes late is told by the root.
@@ -332,6 +332,34 @@ TEST(Gsync, FaultOfOneCoreStopsTheGang) {
   bench.start(3, barrier_program(7, 0b1111, 10));
   EXPECT_FALSE(bench.run());
   EXPECT_EQ(bench.read_page(3, core_page::kEpoch), gsync::kStateAbortedMask);
+}
+
+// A tag is a whole launch id: 65,536 launches later, or after the ids have wrapped, it is another
+// gang that nobody aborted.
+TEST(Gsync, OnlyTheAbortedGangIsRefused) {
+  MgmtBench bench;
+  HartProgram abort;
+  abort.enable_irq(spec::irq::kAbort);
+  abort.store(TPU_HART_GSYNC_BASE + gsync::kTag, 7);
+  abort.store(TPU_HART_GSYNC_BASE + gsync::kMask, 1);
+  abort.store(TPU_HART_GSYNC_BASE + gsync::kAbortTag, 7);
+  abort.store(TPU_HART_GSYNC_BASE + gsync::kAbortMask, 1);
+  abort.store(TPU_HART_GSYNC_BASE + gsync::kAbort, gsync::kCodeHost);
+  abort.wait_irq();
+  abort.copy(kSysctl + core_page::kEpoch, TPU_HART_GSYNC_BASE + gsync::kState);
+  abort.sleep_forever();
+  const auto state_after = [&](const HartProgram& program) {
+    bench.write_page(0, core_page::kCoreCtrl, core_page::kCoreCtrlCoreResetMask);
+    bench.start(0, program);
+    EXPECT_FALSE(bench.run());
+    return bench.read_page(0, core_page::kEpoch);
+  };
+  EXPECT_EQ(state_after(abort), gsync::kStateAbortedMask);
+  EXPECT_EQ(state_after(barrier_program(7, 1, 10)), gsync::kStateAbortedMask);
+  EXPECT_EQ(state_after(barrier_program(7 + 0x10000, 1, 10)), gsync::kStateReleasedMask);
+  EXPECT_EQ(state_after(barrier_program(7, 1, 10)), gsync::kStateAbortedMask);
+  EXPECT_EQ(state_after(barrier_program(7 + gsync::kForgetAge, 1, 10)), gsync::kStateReleasedMask);
+  EXPECT_EQ(state_after(barrier_program(7, 1, 10)), gsync::kStateReleasedMask) << "ids wrapped";
 }
 
 TEST(Mgmt, DeadHartLeavesARecordAndTellsTheChip) {

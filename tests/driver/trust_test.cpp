@@ -1,0 +1,178 @@
+// What the driver believes of a device, on the null board: launch ids that wrap, completion rings
+// whose records are not what the firmware wrote. Nothing hangs (polls are counted, not timed), and
+// nothing wrong is handed out.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "src/board_impl.hpp"
+#include "src/crc32c.hpp"
+#include "tests/driver/program_builder.hpp"
+#include "tpu/tpu.hpp"
+#include "transport/null/null_transport.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using test::counting;
+using test::ProgramBuilder;
+using Record = std::span<std::byte>;
+
+// Null board that counts how often the driver looks at it.
+class CountingNull : public NullTransport {
+ public:
+  using NullTransport::NullTransport;
+  uint32_t read32(int chip, int bar, uint64_t offset) override {
+    ++polls;
+    return NullTransport::read32(chip, bar, offset);
+  }
+  RunOutcome run() override {
+    ++polls;
+    return NullTransport::run();
+  }
+  uint64_t polls = 0;
+};
+
+class Trust : public ::testing::Test {
+ protected:
+  void open() {
+    OpenOptions options;
+    options.factory = [&](const TransportRequest& request, HostMemory& memory) {
+      auto made = std::make_unique<CountingNull>(request, memory);
+      null_ = made.get();
+      return made;
+    };
+    options.firmware.assign(100, std::byte{7});
+    board_ = Board::open(options);
+  }
+
+  Executable load(uint32_t partitions, int device = 0) {
+    ProgramBuilder builder(partitions);
+    builder.argument(DType::kI32, {256});
+    builder.argument(DType::kI32, {16});
+    builder.result(DType::kI32, {256}, false, 0);
+    return board_.load(builder.bytes(), device);
+  }
+
+  // Upload, launch of two cores, read. `spoil`: what becomes of completion number `which`.
+  std::shared_ptr<const Error> round_with(size_t which, const std::function<void(Record)>& spoil) {
+    open();
+    const Executable program = load(2);
+    const Array other = program.put(1, counting(DType::kI32, {16}));
+    board_.synchronize();
+    const uint64_t polls = null_->polls;
+    size_t count = 0;
+    null_->spoil_completion = [&](Record record) {
+      if (count++ == which) {
+        spoil(record);
+      }
+    };
+    std::shared_ptr<const Error> error;
+    try {
+      const HostArray sent = counting(DType::kI32, {256}, 5);
+      const RunResult result = program.run({program.put(0, sent), other});
+      EXPECT_EQ(result.outputs[0].to_host_checked("state").bytes, sent.bytes);
+      board_.synchronize();
+    } catch (const Error& caught) {
+      error = std::make_shared<Error>(caught);
+    }
+    EXPECT_LT(null_->polls - polls, 100u);
+    EXPECT_EQ(error == nullptr, count <= which) << which;
+    return error;
+  }
+
+  void expect_corrupt(size_t which, const std::function<void(Record)>& spoil) {
+    const auto error = round_with(which, spoil);
+    ASSERT_NE(error, nullptr);
+    EXPECT_EQ(error->code(), ErrorCode::kInternal) << error->what();
+    EXPECT_NE(error->message().find("completion ring is corrupt"), std::string::npos)
+        << error->what();
+    EXPECT_GE(error->place().device, 0);
+    EXPECT_THROW(board_.put(0, counting(DType::kU8, {100})), Error);
+  }
+
+  CountingNull* null_ = nullptr;
+  Board board_;
+};
+
+TEST_F(Trust, EachFlippedBitOfACompletionIsNoticed) {
+  for (size_t bit = 0; bit < sizeof(tpu_completion_t) * 8; ++bit) {
+    // Completions of the round: two uploads, two launches, two reads.
+    expect_corrupt(
+        bit % 6, [&](Record record) { record[bit / 8] ^= static_cast<std::byte>(1u << bit % 8); });
+  }
+}
+
+TEST_F(Trust, RandomCompletionsAreNoticed) {
+  std::mt19937_64 random(20);
+  for (size_t i = 0; i < 50; ++i) {
+    expect_corrupt(random() % 6, [&](Record record) {
+      for (std::byte& byte : record) {
+        byte = static_cast<std::byte>(random());
+      }
+    });
+  }
+}
+
+TEST_F(Trust, CompletionThatIsNotWrittenIsNoticed) {
+  for (size_t which = 0; which < 6; ++which) {
+    expect_corrupt(which,
+                   [](Record record) { std::fill(record.begin(), record.end(), std::byte{0}); });
+  }
+}
+
+// The CRC is right, what it says cannot be.
+TEST_F(Trust, ImpossibleCompletionsAreNoticed) {
+  const auto with = [](const std::function<void(tpu_completion_t&)>& change) {
+    return [change](Record record) {
+      tpu_completion_t completion;
+      std::memcpy(&completion, record.data(), sizeof(completion));
+      change(completion);
+      std::memcpy(record.data(), &completion, sizeof(completion));
+      completion.crc = crc32c(record.first(sizeof(completion) - sizeof(completion.crc)));
+      std::memcpy(record.data(), &completion, sizeof(completion));
+    };
+  };
+  for (size_t which = 0; which < 6; ++which) {
+    expect_corrupt(which, with([](tpu_completion_t& c) { c.seq += 1; }));
+    expect_corrupt(which, with([](tpu_completion_t& c) { c.seq -= 1; }));
+    expect_corrupt(which, with([](tpu_completion_t& c) { c.seq += 0x80000000; }));
+    expect_corrupt(which, with([](tpu_completion_t& c) { c.epoch += 1; }));
+    expect_corrupt(which, with([](tpu_completion_t& c) { c.status = 13; }));
+    expect_corrupt(which, with([](tpu_completion_t& c) { c.status = 19; }));
+    expect_corrupt(which, with([](tpu_completion_t& c) { c.flags |= TPU_CPL_FLAG_MORE; }));
+    expect_corrupt(which, with([](tpu_completion_t& c) { c.flags |= 8; }));
+  }
+}
+
+// A fault is remembered for its launch alone, also when the ids have come round.
+TEST_F(Trust, LaunchIdsWrapPastAnAbortedOne) {
+  open();
+  const Executable program = load(8);
+  const Array other = program.put(1, counting(DType::kI32, {16}));
+  const HostArray sent = counting(DType::kI32, {256}, 5);
+  const auto run_as = [&](uint32_t id) {
+    board_.impl()->set_last_launch(id - 1);
+    const RunResult result = program.run({program.put(0, sent), other});
+    const auto error = result.done.wait_for_error();
+    EXPECT_TRUE(error != nullptr || result.outputs[0].to_host_checked("x").bytes == sent.bytes);
+    return error;
+  };
+  constexpr uint32_t kFailed = 0xFFFFFFFE;
+  null_->executor = [](NullLaunch& launch) -> std::optional<tpu_fault_record_t> {
+    EXPECT_NE(launch.launch_id, 0u);
+    tpu_fault_record_t fault{};
+    fault.code = TPU_FAULT_VMEM_RANGE;
+    fault.core = 2;
+    return launch.launch_id == kFailed ? std::optional(fault) : std::nullopt;
+  };
+  EXPECT_NE(run_as(kFailed), nullptr);
+  null_->executor = nullptr;
+  for (const uint32_t id : {kFailed + 1, 0u, 1u, kFailed + 0x10000, kFailed}) {
+    const auto error = run_as(id);
+    EXPECT_EQ(error, nullptr) << id << ": " << error->what();
+  }
+}
+
+}  // namespace
+}  // namespace tpu::driver
