@@ -118,31 +118,39 @@ PerfUnit::Values Core::counters() const {
   return values;
 }
 
-// Write or signal of a peer: taken while its gang is the one bound here.
-bool Core::accept_remote(uint16_t tag, RemoteTarget::Status* status) {
-  if (tag == launch_.tag && launch_.tag_open) {
-    return true;
+// Write or signal of a peer: taken while its gang is the one bound here, from the barrier in front
+// of its step (which a peer may leave first) until this core has ended that step.
+RemoteTarget::Status Core::accept_remote(GangStep from) {
+  const auto older = [](uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; };
+  if (older(launch_.tag, from.tag)) {
+    FaultInfo info;
+    info.code = TPU_FAULT_REMOTE_STRAY;
+    info.detail = spec::fault::kDetailTagUnknown;
+    info.address = from.tag;
+    fault_->raise(info, "packet of gang " + std::to_string(from.tag) + " arrived, bound is " +
+                            std::to_string(launch_.tag));
+    return RemoteTarget::Status::kStray;
   }
-  const auto age = static_cast<int16_t>(static_cast<uint16_t>(launch_.tag - tag));
-  if (age >= 0) {  // an older gang, or this one after its end
-    sem_->count_stale();
-    *status = RemoteTarget::Status::kDropped;
-    return false;
+  if (from.tag == launch_.tag && launch_.tag_open && !older(from.step, launch_.first_open_step)) {
+    return RemoteTarget::Status::kOk;
   }
-  *status = RemoteTarget::Status::kStray;
-  FaultInfo info;
-  info.code = TPU_FAULT_REMOTE_STRAY;
-  info.detail = spec::fault::kDetailTagUnknown;
-  info.address = tag;
-  fault_->raise(info, "packet of gang " + std::to_string(tag) + " arrived, bound is " +
-                          std::to_string(launch_.tag));
-  return false;
+  sem_->count_stale();
+  const bool aborted = from.tag == launch_.tag && !launch_.tag_open;
+  return aborted ? RemoteTarget::Status::kDropped : RemoteTarget::Status::kEnded;
 }
 
-RemoteTarget Core::remote_target(uint16_t tag, const spec::Addr& address, int64_t low,
+RemoteTarget Core::remote_target(GangStep from, const spec::Addr& address, int64_t low,
                                  int64_t high) {
+  RemoteTarget target = place_remote(from, address, low, high);
+  launch_.inbound += target.status == RemoteTarget::Status::kOk ? 1 : 0;
+  return target;
+}
+
+RemoteTarget Core::place_remote(GangStep from, const spec::Addr& address, int64_t low,
+                                int64_t high) {
   RemoteTarget target;
-  if (!accept_remote(tag, &target.status)) {
+  target.status = accept_remote(from);
+  if (target.status != RemoteTarget::Status::kOk) {
     return target;
   }
   const auto inside = [&](uint64_t size) {
@@ -178,12 +186,19 @@ RemoteTarget Core::remote_target(uint16_t tag, const spec::Addr& address, int64_
   }
 }
 
-void Core::remote_signal(uint16_t tag, uint8_t semaphore, uint32_t value) {
-  RemoteTarget::Status status{};
-  if (accept_remote(tag, &status)) {
+void Core::remote_landed() {
+  if (--launch_.inbound == 0) {
+    seq_->on_landed();
+  }
+}
+
+RemoteTarget::Status Core::remote_signal(GangStep from, uint8_t semaphore, uint32_t value) {
+  const RemoteTarget::Status status = accept_remote(from);
+  if (status == RemoteTarget::Status::kOk) {
     sem_->add(semaphore, value);
     ++counters_.progress;
   }
+  return status;
 }
 
 void Core::remote_received(uint64_t bytes) { counters_.add(spec::perf::kIciReceivedBytes, bytes); }

@@ -78,11 +78,13 @@ class Core : public sc_core::sc_module, private RemoteIf {
   const CommandQueueIf* queue(size_t index) const { return queues_[index]; }
 
  private:
-  RemoteTarget remote_target(uint16_t tag, const spec::Addr& address, int64_t low,
+  RemoteTarget remote_target(GangStep from, const spec::Addr& address, int64_t low,
                              int64_t high) override;
-  void remote_signal(uint16_t tag, uint8_t semaphore, uint32_t value) override;
+  void remote_landed() override;
+  RemoteTarget::Status remote_signal(GangStep from, uint8_t semaphore, uint32_t value) override;
   void remote_received(uint64_t bytes) override;
-  bool accept_remote(uint16_t tag, RemoteTarget::Status* status);
+  RemoteTarget::Status accept_remote(GangStep from);
+  RemoteTarget place_remote(GangStep from, const spec::Addr& address, int64_t low, int64_t high);
 
   void make_memories(uint64_t hbm_bytes);
   void make_engines(const CoreServices& services);

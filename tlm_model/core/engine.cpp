@@ -248,8 +248,19 @@ void Engine::send_signals(const Flight& flight) {
                         "signal to core " + std::to_string(peer) + ", which is not in the gang");
       return;
     }
-    ici_port->peer(peer).remote_signal(context_.launch.tag, signal.sem, signal.value);
+    const GangStep from{context_.launch.tag, context_.launch.step};
+    if (ici_port->peer(peer).remote_signal(from, signal.sem, signal.value) ==
+        RemoteTarget::Status::kEnded) {
+      raise_peer_ended(flight, "signal");
+      return;
+    }
   }
+}
+
+void Engine::raise_peer_ended(const Flight& flight, const std::string& what) {
+  FaultInfo info = fault_at(flight, TPU_FAULT_REMOTE_STRAY);
+  info.detail = spec::fault::kDetailPeerEnded;
+  fault_port->raise(info, what + " to a core that has ended this step");
 }
 
 void Engine::report(const Flight& flight) {

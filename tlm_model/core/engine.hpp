@@ -82,6 +82,8 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   // An operand outside of a memory or slot of `size` bytes; `index`: as in addend.
   FaultInfo range_fault_at(const Flight& flight, uint16_t code, size_t index,
                            const Operand& operand, uint64_t size) const;
+  // The receiver of what this command sends no longer takes it.
+  void raise_peer_ended(const Flight& flight, const std::string& what);
   const EngineContext& context() const { return context_; }
   // Reports to the checker; only when there is one.
   void note_access(uint32_t owner, RaceChecker::Memory memory, uint64_t address, uint64_t bytes,

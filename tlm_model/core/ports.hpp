@@ -103,11 +103,13 @@ struct LaunchState {
   uint32_t replica = 0;
   uint32_t cores = 0;
   uint32_t mask = 0;
-  uint16_t tag = 0;
+  uint32_t tag = 0;
   uint32_t launch = 0;
   uint32_t slot_bank = 0;
   uint32_t slot_count = 0;
-  bool tag_open = false;  // remote packets with `tag` are taken
+  bool tag_open = false;         // remote packets with `tag` are taken,
+  uint32_t first_open_step = 0;  // those of earlier steps not
+  uint32_t inbound = 0;          // writes of peers that were taken and have not landed yet
 };
 
 // Counters of spec/regs/perf.toml, updated in place by the blocks.

@@ -336,9 +336,10 @@ void Sequencer::fill_slot(const DecodedCommand& command, QueuedCommand& slot, ui
   }
 }
 
-// Ends the program once everything is done.
+// Ends the program once everything is done. Writes of peers count: one that nobody waits for must
+// not land in the next program.
 bool Sequencer::halt() {
-  if (!engines_idle() || !parts_.semaphores->settled()) {
+  if (!engines_idle() || launch_.inbound != 0 || !parts_.semaphores->settled()) {
     for (CommandQueueIf* queue : parts_.queues) {
       if (queue != nullptr) {
         queue->watch(true);

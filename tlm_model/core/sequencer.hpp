@@ -56,7 +56,9 @@ class Sequencer : public RegisterBlock {
   void connect(const SequencerParts& parts);
   // Called by the fault unit after it has kept the record.
   void on_fault();
-  // Registers, state and engines as after power-on; HBM, VMEM and slot banks stay.
+  // The last write of a peer that was under way has landed.
+  void on_landed();
+  // Registers, state and engines as after power-on; HBM, VMEM, slot banks and TAG stay.
   void reset();
 
   uint32_t state() const { return state_; }

@@ -50,6 +50,7 @@ void Sequencer::start() {
   }
   const uint64_t now = now_cycles();
   state_ = seq::kStateRunning;
+  launch_.first_open_step = launch_.step;
   run_since_ = now;
   first_start_ = std::min(first_start_, now);
   x_ = {};
@@ -148,6 +149,12 @@ void Sequencer::on_fault() {
   }
 }
 
+void Sequencer::on_landed() {
+  if (stall_ == Stall::kHalt || draining_) {
+    wake_event_.notify(sc_core::SC_ZERO_TIME);
+  }
+}
+
 void Sequencer::stop(uint32_t state) {
   const uint64_t now = now_cycles();
   end_stall();
@@ -170,6 +177,7 @@ void Sequencer::stop(uint32_t state) {
 void Sequencer::finish_program() {
   const uint64_t now = now_cycles();
   state_ = seq::kStateDone;
+  launch_.first_open_step = launch_.step + 1;
   perf_.add(spec::perf::kRunCycles, now - run_since_);
   perf_.add(spec::perf::kPrograms, 1);
   ++perf_.progress;
@@ -183,9 +191,9 @@ void Sequencer::finish_program() {
   next_trigger(wake_event_);
 }
 
-// After a stop: DRAINED once every engine is idle.
+// After a stop: DRAINED once every engine is idle and nothing of a peer is under way to this core.
 void Sequencer::check_drained() {
-  if (engines_idle()) {
+  if (engines_idle() && launch_.inbound == 0) {
     draining_ = false;
     for (CommandQueueIf* queue : parts_.queues) {
       if (queue != nullptr) {
@@ -263,13 +271,17 @@ void Sequencer::reset() {
   fault_port->clear();
   parts_.semaphores->clear();
   parts_.smem->clear();
+  if (parts_.smem_unknown != nullptr) {
+    std::fill(parts_.smem_unknown->begin(), parts_.smem_unknown->end(), false);
+  }
   state_ = seq::kStateIdle;
   draining_ = false;
   refused_ = false;
   irq_status_ = 0;
   irq_enable_ = seq::kIrqEnableReset;
   loaded_.clear();
-  launch_ = {};
+  // What the peers still send to this gang is told from an unknown one by the tag.
+  launch_ = {.tag = launch_.tag, .inbound = launch_.inbound};
   watchdog_cycles_ = 0;
   irq_event_.notify(sc_core::SC_ZERO_TIME);
 }
@@ -290,7 +302,7 @@ uint32_t Sequencer::read_register(uint32_t offset) const {
     case seq::kId:
       return seq::kIdValue;
     case seq::kState:
-      return state_ | (engines_idle() ? 0 : seq::kStateBusyMask) |
+      return state_ | (engines_idle() && launch_.inbound == 0 ? 0 : seq::kStateBusyMask) |
              (refused_ ? seq::kStateRefusedMask : 0);
     case seq::kIrqStatus:
       return irq_status_;
@@ -382,8 +394,9 @@ void Sequencer::write_register(uint32_t offset, uint32_t value) {
       launch_.mask = value;
       break;
     case seq::kTag:
-      launch_.tag = static_cast<uint16_t>(value);
+      launch_.tag = value;
       launch_.tag_open = true;
+      launch_.first_open_step = 0;
       break;
     case seq::kLaunch:
       launch_.launch = value;

@@ -12,9 +12,15 @@
 
 namespace tpu::model {
 
+// What a packet of a gang carries: tag (launch id) and step of its sender.
+struct GangStep {
+  uint32_t tag = 0;
+  uint32_t step = 0;
+};
+
 // Where a remote write goes, found in the tables of the receiver.
 struct RemoteTarget {
-  enum class Status { kOk, kDropped, kStray, kBadRange, kBadSlot, kBadSpace };
+  enum class Status { kOk, kDropped, kEnded, kStray, kBadRange, kBadSlot, kBadSpace };
   Status status = Status::kDropped;
   uint8_t* memory = nullptr;  // VMEM or SMEM at offset 0; null for HBM
   HbmIf* hbm = nullptr;
@@ -25,12 +31,14 @@ struct RemoteTarget {
 class RemoteIf : public virtual sc_core::sc_interface {
  public:
   // Resolves an operand of a peer: bytes [low, high) relative to `address`.offset must lie in the
-  // memory or slot. kDropped: the gang of `tag` is over here (counted). kStray: unknown tag (the
-  // receiver faults).
-  virtual RemoteTarget remote_target(uint16_t tag, const spec::Addr& address, int64_t low,
+  // memory or slot. kOk: the write is under way until remote_landed(). kDropped: the gang was
+  // aborted here (counted). kEnded: this core has ended that step, so the sender is wrong
+  // (counted). kStray: unknown tag (the receiver faults).
+  virtual RemoteTarget remote_target(GangStep from, const spec::Addr& address, int64_t low,
                                      int64_t high) = 0;
-  // A signal that arrives in this cycle; dropped or stray like a write.
-  virtual void remote_signal(uint16_t tag, uint8_t semaphore, uint32_t value) = 0;
+  virtual void remote_landed() = 0;
+  // A signal that arrives in this cycle; kOk, or refused like a write.
+  virtual RemoteTarget::Status remote_signal(GangStep from, uint8_t semaphore, uint32_t value) = 0;
   virtual void remote_received(uint64_t bytes) = 0;
 };
 

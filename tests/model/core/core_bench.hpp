@@ -152,7 +152,7 @@ class CoreBench : public sc_core::sc_module {
   }
   // Loads the image at kImage and sets identity registers; `start` then runs it.
   void load(uint32_t core, const std::vector<uint8_t>& image, uint32_t slots, uint32_t mask,
-            uint16_t tag = 7) {
+            uint32_t tag = 7) {
     write(core, kHbm, kImage, image);
     write32(core, kSeq, spec::seq::kProgramLo, static_cast<uint32_t>(kImage));
     write32(core, kSeq, spec::seq::kProgramHi, static_cast<uint32_t>(kImage >> 32));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core_bench.hpp"
+#include "tpu/spec/fault_regs.hpp"
 
 namespace tpu::model::test {
 namespace {
@@ -146,7 +147,108 @@ TEST(CoreGang, SignalArrivesBeforeThePeerStarts) {
   EXPECT_EQ(sent.done - sent.start, bench.cycles(bench.params.ici.control_hop_ns));
 }
 
-TEST(CoreGang, StaleTagIsDroppedAndUnknownTagFaults) {
+// Core 0 sends a block to core 1, which looks at nothing and is about to halt: its program ends
+// when the block has landed, so that it cannot land in the next one.
+TEST(CoreGang, ProgramEndsWhenTheWritesOfItsPeersHaveLanded) {
+  constexpr uint32_t kBytes = 1 << 16;
+  CoreBench bench("board", {.overrides = {"board.chips=1", "board.torus_x=1"}});
+  ProgramBuilder sender;
+  sender.li(1, 1);
+  sender.copy(Queue::kDmaRemote, vmem(0), vmem(0x1000), kBytes, Sync(), 1);
+  sender.halt();
+  ProgramBuilder receiver;
+  for (int i = 0; i < 100; ++i) {
+    receiver.li(1, 1);
+  }
+  receiver.halt();
+  bench.write(0, CoreBench::kVmem, 0, numbers(kBytes / 4, 3));
+  bench.load(0, sender.image(), 0, 3);
+  bench.load(1, receiver.image(), 0, 3);
+  bench.start(0);
+  bench.start(1);
+  bench.run();
+  ASSERT_EQ(bench.state(0), spec::seq::kStateDone) << bench.cores[0]->fault().text();
+  ASSERT_EQ(bench.state(1), spec::seq::kStateDone) << bench.cores[1]->fault().text();
+  const CommandTrace& sent = bench.traced(0, Queue::kDmaRemote);
+  EXPECT_GT(sent.done - sent.start, 300U);
+  EXPECT_GE(bench.cores[1]->counters()[spec::perf::kRunCycles], sent.done);
+  EXPECT_EQ(bench.read<uint32_t>(1, CoreBench::kVmem, 0x1000, kBytes / 4), numbers(kBytes / 4, 3));
+}
+
+// The same when the receiver is aborted: it is not drained before.
+TEST(CoreGang, AbortWaitsForTheWritesOfThePeers) {
+  constexpr uint32_t kBytes = 1 << 16;
+  CoreBench bench("board", {.overrides = {"board.chips=1", "board.torus_x=1"}});
+  ProgramBuilder sender;
+  sender.li(1, 1);
+  sender.copy(Queue::kDmaRemote, vmem(0), vmem(0x1000), kBytes, Sync(), 1);
+  sender.halt();
+  ProgramBuilder receiver;
+  receiver.nop(Queue::kVpu, Sync().wait(9));
+  receiver.halt();
+  bench.load(0, sender.image(), 0, 3);
+  bench.load(1, receiver.image(), 0, 3);
+  bench.start(0);
+  bench.start(1);
+  sc_core::sc_start(from_cycles(100));
+  bench.write32(1, CoreBench::kSeq, spec::seq::kAbort, 1);
+  sc_core::sc_start(from_cycles(10));
+  const auto drained = [&] {
+    return (bench.read32(1, CoreBench::kSeq, spec::seq::kIrqStatus) &
+            spec::seq::kIrqStatusDrainedMask) != 0;
+  };
+  EXPECT_FALSE(drained());
+  bench.run();
+  EXPECT_TRUE(drained());
+  EXPECT_EQ(bench.state(0), spec::seq::kStateDone);
+}
+
+// What comes after the receiver's end is refused, whether it has bound its next launch or not, and
+// the sender is told. Nothing is left for the next program.
+TEST(CoreGang, PacketForAnEndedStepFaultsItsSender) {
+  CoreBench bench("board", {.overrides = {"board.chips=1", "board.torus_x=1"}});
+  ProgramBuilder signal;
+  ProgramBuilder write;
+  for (ProgramBuilder* sender : {&signal, &write}) {
+    for (int i = 0; i < 200; ++i) {
+      sender->li(1, 1);
+    }
+  }
+  signal.nop(Queue::kDmaRemote, Sync().remote(5, 1));
+  signal.halt();
+  write.copy(Queue::kDmaRemote, vmem(0), vmem(64), 64, Sync(), 1);
+  write.halt();
+  ProgramBuilder receiver;
+  receiver.halt();
+  bench.write(0, CoreBench::kVmem, 0, numbers(16, 1));
+  uint32_t tag = 20;
+  uint32_t stale = 0;
+  for (ProgramBuilder* sender : {&signal, &write}) {
+    for (const bool bound_next : {false, true}) {
+      bench.load(0, sender->image(), 0, 3, tag);
+      bench.load(1, receiver.image(), 0, 3, tag);
+      bench.start(0);
+      bench.start(1);
+      sc_core::sc_start(from_cycles(100));
+      ASSERT_EQ(bench.state(1), spec::seq::kStateDone) << bench.cores[1]->fault().text();
+      tag += 2;
+      if (bound_next) {
+        bench.write32(1, CoreBench::kSeq, spec::seq::kTag, tag - 1);
+      }
+      bench.run();
+      EXPECT_EQ(bench.state(0), spec::seq::kStateFaulted);
+      EXPECT_EQ(bench.fault_record(0).code, TPU_FAULT_REMOTE_STRAY);
+      EXPECT_EQ(bench.fault_record(0).detail, spec::fault::kDetailPeerEnded);
+      EXPECT_EQ(bench.read32(1, CoreBench::kSem, 5 * 4), 0u);
+      EXPECT_EQ(bench.read32(1, CoreBench::kSem, spec::sem::kStale), ++stale);
+      EXPECT_EQ(bench.read<uint32_t>(1, CoreBench::kVmem, 64, 16), std::vector<uint32_t>(16, 0));
+    }
+  }
+}
+
+// A reset of the receiver (it has drained an aborted gang) keeps what the gang still sends apart
+// from packets of unknown gangs.
+TEST(CoreGang, PacketsOfAnAbortedGangAreDropped) {
   CoreBench bench("board", {.overrides = {"board.chips=1", "board.torus_x=1"}});
   ProgramBuilder sender;
   sender.li(1, 1);
@@ -154,14 +256,25 @@ TEST(CoreGang, StaleTagIsDroppedAndUnknownTagFaults) {
   sender.halt();
   bench.write(0, CoreBench::kVmem, 0, numbers(16, 1));
   bench.load(0, sender.image(), 0, 3, 20);
-  bench.write32(1, CoreBench::kSeq, spec::seq::kTag, 21);  // the peer is one launch ahead
+  bench.write32(1, CoreBench::kSeq, spec::seq::kTag, 20);
+  bench.write32(1, CoreBench::kSeq, spec::seq::kReset, 1);
   bench.start(0);
   bench.run();
   EXPECT_EQ(bench.state(0), spec::seq::kStateDone);
+  EXPECT_EQ(bench.state(1), spec::seq::kStateIdle);
   EXPECT_EQ(bench.read32(1, CoreBench::kSem, 5 * 4), 0u);
   EXPECT_EQ(bench.read32(1, CoreBench::kSem, spec::sem::kStale), 2u);
   EXPECT_EQ(bench.read<uint32_t>(1, CoreBench::kVmem, 64, 16), std::vector<uint32_t>(16, 0));
+}
 
+TEST(CoreGang, PacketOfAnUnknownGangFaultsItsReceiver) {
+  CoreBench bench("board", {.overrides = {"board.chips=1", "board.torus_x=1"}});
+  ProgramBuilder sender;
+  sender.li(1, 1);
+  sender.copy(Queue::kDmaRemote, vmem(0), vmem(64), 64, Sync().remote(5, 1), 1);
+  sender.halt();
+  bench.write(0, CoreBench::kVmem, 0, numbers(16, 1));
+  bench.load(0, sender.image(), 0, 3, 20);
   bench.write32(1, CoreBench::kSeq, spec::seq::kTag,
                 19);  // behind: the packets are of no gang it knows
   bench.start(0);

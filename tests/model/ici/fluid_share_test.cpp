@@ -99,8 +99,11 @@ TEST_F(FluidBench, EmptyFlowEndsAtOnce) {
 class NoPeer : public sc_core::sc_module, public RemoteIf {
  public:
   explicit NoPeer(sc_core::sc_module_name name) : sc_module(name) {}
-  RemoteTarget remote_target(uint16_t, const spec::Addr&, int64_t, int64_t) override { return {}; }
-  void remote_signal(uint16_t, uint8_t, uint32_t) override {}
+  RemoteTarget remote_target(GangStep, const spec::Addr&, int64_t, int64_t) override { return {}; }
+  void remote_landed() override {}
+  RemoteTarget::Status remote_signal(GangStep, uint8_t, uint32_t) override {
+    return RemoteTarget::Status::kOk;
+  }
   void remote_received(uint64_t) override {}
 };
 

@@ -68,8 +68,11 @@ class RegisterDouble : public RegisterBlock {
 
 class RemoteDouble : public RemoteIf {
  public:
-  RemoteTarget remote_target(uint16_t, const spec::Addr&, int64_t, int64_t) override { return {}; }
-  void remote_signal(uint16_t, uint8_t, uint32_t) override {}
+  RemoteTarget remote_target(GangStep, const spec::Addr&, int64_t, int64_t) override { return {}; }
+  void remote_landed() override {}
+  RemoteTarget::Status remote_signal(GangStep, uint8_t, uint32_t) override {
+    return RemoteTarget::Status::kOk;
+  }
   void remote_received(uint64_t) override {}
 };
 

@@ -85,8 +85,9 @@ bool Dma::place_remote(const Flight& flight, size_t index, const Operand& operan
   }
   spec::Addr address = operand.address;
   address.offset += flight.queued.addend[index];
-  const RemoteTarget target = ici_port->peer(peer).remote_target(
-      context().launch.tag, address, operand.extent.low, operand.extent.high);
+  const RemoteTarget target =
+      ici_port->peer(peer).remote_target({context().launch.tag, context().launch.step}, address,
+                                         operand.extent.low, operand.extent.high);
   switch (target.status) {
     case RemoteTarget::Status::kOk:
       place->flat = target.memory == nullptr ? nullptr : target.memory + target.base;
@@ -97,6 +98,9 @@ bool Dma::place_remote(const Flight& flight, size_t index, const Operand& operan
     case RemoteTarget::Status::kStray:
       *dropped = true;
       return true;
+    case RemoteTarget::Status::kEnded:
+      raise_peer_ended(flight, "transfer");
+      return false;
     case RemoteTarget::Status::kBadSlot:
       return range_fault(flight, TPU_FAULT_SLOT_RANGE, index, operand, target.size);
     default:
@@ -126,6 +130,7 @@ bool Dma::start_command(Flight& flight) {
                   : !place_local(flight, to, plan.dst, &dst)) {
     return false;
   }
+  transfer.inbound = plan.remote && !transfer.dropped;
   if (context().checker != nullptr) {
     note_accesses(flight, plan, src, dst, transfer.dropped);
   }
@@ -252,15 +257,17 @@ void Dma::settle(Flight& flight) {
 
 void Dma::finish_command(Flight& flight) {
   Transfer& transfer = transfers_[flight.index];
-  if (context().no_data || transfer.dropped) {
-    return;
+  if (!context().no_data && !transfer.dropped) {
+    context().pool.join(transfer.work);
+    if (transfer.src_hbm != nullptr) {
+      transfer.src_hbm->unpin(transfer.src_pages);
+    }
+    if (transfer.dst_hbm != nullptr) {
+      transfer.dst_hbm->unpin(transfer.dst_pages);
+    }
   }
-  context().pool.join(transfer.work);
-  if (transfer.src_hbm != nullptr) {
-    transfer.src_hbm->unpin(transfer.src_pages);
-  }
-  if (transfer.dst_hbm != nullptr) {
-    transfer.dst_hbm->unpin(transfer.dst_pages);
+  if (transfer.inbound) {
+    ici_port->peer(flight.queued.peer).remote_landed();
   }
 }
 

@@ -100,6 +100,7 @@ class Dma : public Engine {
     HbmIf* dst_hbm = nullptr;
     uint64_t fixed_cycles = 0;
     bool dropped = false;  // the receiver's gang is over: time passes, nothing is written
+    bool inbound = false;  // the receiver counts on being told when it has landed
   };
 
   // dma_indexed.cpp

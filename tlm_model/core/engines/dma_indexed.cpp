@@ -60,7 +60,7 @@ bool Dma::read_list(const Flight& flight, const IndexedPlan& plan, uint64_t at,
 
 bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
   Transfer& transfer = transfers_[flight.index];
-  transfer.dropped = false;
+  transfer.dropped = transfer.inbound = false;
   transfer.src_hbm = transfer.dst_hbm = nullptr;
   Place src, dst;
   uint64_t list = 0;
