@@ -29,6 +29,9 @@ void merge(std::vector<CopyDim>& dims) {
 }  // namespace
 
 spec::Addr Emitter::hbm(const Buffer& b, int64_t byte) const {
+  if (b.slot < 0) {
+    throw Error("internal: a buffer that has no place in HBM is addressed there");
+  }
   return hbm_addr(b.slot, b.offset + byte);
 }
 

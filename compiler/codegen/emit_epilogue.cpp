@@ -59,7 +59,8 @@ bool Emitter::emit_fused(const Kernel& k) {
 // Tiles of the contraction and buffers of the epilogue. False if they do not fit together.
 bool Emitter::place_fused(const Kernel& k, DotPlan& p, uint32_t id) {
   LoopPlan& plan = *p.epilogue;
-  Buffer &lhs = buffer(k.dot.lhs), &rhs = buffer(k.dot.rhs);
+  // As they are mapped: the operands of the dot may have changed places.
+  Buffer &lhs = buffer(p.w.c.lhs), &rhs = buffer(p.w.c.rhs);
   const int64_t vmem = board_.core.vmem_kib * 1024, limit = resident_limit();
   TileLimits& t = p.limits;
   t.lhs_whole = !p.w.turns_box() && (lhs.vmem >= 0 || lhs.bytes <= limit);

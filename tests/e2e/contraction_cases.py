@@ -175,7 +175,10 @@ def epilogues() -> list[Case]:
                                        _random(3, 3, 40, 24, seed=3, scale=0.1), _random(24, seed=4)), l2=2e-5),
              Case("layer_bf16", layer, tuple(half), l2=BF16),
              Case("batch_norm", _batch_norm, (_random(24, 32, 32, 16), _random(3, 3, 16, 64, seed=1), _random(64, seed=2),
-                                              _random(64, seed=3)), l2=NEAR)]
+                                              _random(64, seed=3)), l2=NEAR),
+             # The parts of the left operand together are longer than may lie in VMEM whole, those of the right are not.
+             Case("bias_highest", lambda p, q, r: jax.nn.relu(jnp.dot(p.T, q, precision="highest") + r),
+                  (_random(512, 1024), _random(512, 64, seed=1), _random(64, seed=2)), l2=5e-7)]
     for m, k, n in ((100, 64, 200), (1000, 64, 200), (25, 30, 300), (5000, 64, 300), (1, 7, 1), (9, 1, 130)):
         x, w, r = _random(m, k), _random(k, n, seed=1), _random(m, n, seed=2)
         cases += [Case(f"residual_{m}x{n}", lambda p, q, z: (p @ q + z, (p @ q + z).sum(0)), (x, w, r), l2=NEAR),
