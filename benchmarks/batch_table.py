@@ -3,7 +3,7 @@ units, images a second. Timing only (--no-data); shows why users of the real boa
 core best".
 
 Usage: batch_table.py --bin DIR --python FILE [--batches 8,16,...] [--board v3_8] [--tpuc OPTION ...]
-`--python`: an interpreter with the packages of requirements.txt.
+`--python`: an interpreter with the packages of tests/requirements.txt.
 """
 
 from __future__ import annotations

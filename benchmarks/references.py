@@ -1,5 +1,5 @@
 """The other side of the benchmarks, and the graphs of ours: JAX, OpenBLAS and NumPy. Runs in the virtual environment of
-requirements.txt, started by run.py; each command prints one JSON object.
+tests/requirements.txt, started by run.py; each command prints one JSON object.
 
   references.py export-matmul N FILE        f32[N,N] x f32[N,N] for one core
   references.py export-chain FILE           ten elementwise operations on 16 M f32, split over 8 cores

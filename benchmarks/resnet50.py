@@ -7,7 +7,7 @@ lax.pmean of loss, gradients and running statistics. 25.6 million parameters, 24
 Arguments: leaves of (params, momentum, running statistics), images bf16[8*batch,224,224,3], labels i32[8*batch];
 results: the new leaves, loss f32[]. State is donated.
 
-Needs requirements.txt beside this file. Usage: resnet50.py --out FILE.mlirbc [--batch N] [--image N] [--stages A,B,C,D]
+Needs tests/requirements.txt. Usage: resnet50.py --out FILE.mlirbc [--batch N] [--image N] [--stages A,B,C,D]
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ class Bottleneck(nn.Module):
 
     features: int
     stride: int
+    dtype: jnp.dtype = jnp.bfloat16
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """One block."""
-        conv = partial(nn.Conv, use_bias=False, dtype=jnp.bfloat16)
-        norm = partial(nn.BatchNorm, use_running_average=False, momentum=0.9, epsilon=1e-5, dtype=jnp.bfloat16)
+        conv = partial(nn.Conv, use_bias=False, dtype=self.dtype)
+        norm = partial(nn.BatchNorm, use_running_average=False, momentum=0.9, epsilon=1e-5, dtype=self.dtype)
         y = nn.relu(norm()(conv(self.features, (1, 1))(x)))
         y = nn.relu(norm()(conv(self.features, (3, 3), (self.stride, self.stride))(y)))
         y = norm(scale_init=nn.initializers.zeros)(conv(4 * self.features, (1, 1))(y))
@@ -62,18 +63,19 @@ class ResNet(nn.Module):
 
     stages: tuple[int, ...] = STAGES
     classes: int = CLASSES
+    dtype: jnp.dtype = jnp.bfloat16  # of activations
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """Logits in f32."""
-        x = nn.Conv(64, (7, 7), (2, 2), padding=[(3, 3), (3, 3)], use_bias=False, dtype=jnp.bfloat16)(x)
-        x = nn.relu(nn.BatchNorm(use_running_average=False, momentum=0.9, epsilon=1e-5, dtype=jnp.bfloat16)(x))
+        x = nn.Conv(64, (7, 7), (2, 2), padding=[(3, 3), (3, 3)], use_bias=False, dtype=self.dtype)(x)
+        x = nn.relu(nn.BatchNorm(use_running_average=False, momentum=0.9, epsilon=1e-5, dtype=self.dtype)(x))
         x = nn.max_pool(x, (3, 3), (2, 2), padding="SAME")
         for stage, blocks in enumerate(self.stages):
             for block in range(blocks):
-                x = Bottleneck(64 << stage, 2 if stage > 0 and block == 0 else 1)(x)
+                x = Bottleneck(64 << stage, 2 if stage > 0 and block == 0 else 1, self.dtype)(x)
         x = jnp.mean(x, axis=(1, 2))
-        return nn.Dense(self.classes, dtype=jnp.bfloat16)(x).astype(jnp.float32)
+        return nn.Dense(self.classes, dtype=self.dtype)(x).astype(jnp.float32)
 
 
 def make_step(model: ResNet, optimizer: optax.GradientTransformation):
@@ -96,11 +98,11 @@ def make_step(model: ResNet, optimizer: optax.GradientTransformation):
 
 
 def export_step(batch: int, image: int = 224, stages: tuple[int, ...] = STAGES, classes: int = CLASSES,
-                platform: str = "tpu") -> jax.export.Exported:
-    """The training step of 8 cores with `batch` images each."""
-    model = ResNet(stages, classes)
+                platform: str = "tpu", dtype: jnp.dtype = jnp.bfloat16) -> jax.export.Exported:
+    """The training step of 8 cores with `batch` images each; `dtype` of the images and activations."""
+    model = ResNet(stages, classes, dtype)
     optimizer = optax.sgd(0.1, momentum=0.9)
-    images = jax.ShapeDtypeStruct((CORES * batch, image, image, 3), jnp.bfloat16)
+    images = jax.ShapeDtypeStruct((CORES * batch, image, image, 3), dtype)
     labels = jax.ShapeDtypeStruct((CORES * batch,), jnp.int32)
     variables = jax.eval_shape(model.init, jax.random.key(0), jax.ShapeDtypeStruct((1, image, image, 3), jnp.bfloat16))
     params, statistics = variables["params"], variables["batch_stats"]

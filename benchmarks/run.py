@@ -301,19 +301,18 @@ def build(args: argparse.Namespace) -> None:
 
 
 def make_python(args: argparse.Namespace) -> None:
-    """The environment of sim_scripts/test, with flax, unless --python names one."""
+    """The environment of sim_scripts/test, unless --python names one."""
     if args.python is not None:
         return
     folder = ROOT / "build" / "venv"
-    wanted = HERE / "requirements.txt"
-    stamp = folder / "benchmarks.txt"
+    wanted = ROOT / "tests" / "requirements.txt"
+    stamp = folder / "requirements.txt"
     args.python = folder / "bin" / "python"
     if stamp.exists() and stamp.read_bytes() == wanted.read_bytes():
         return
     print("== installing JAX and flax (build/venv)", file=sys.stderr, flush=True)
     if not args.python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        shutil.copy(ROOT / "examples" / "mnist_mlp" / "requirements.txt", folder / "requirements.txt")
     subprocess.run([str(args.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r",
                     str(wanted)], check=True)
     shutil.copy(wanted, stamp)
@@ -326,7 +325,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="figures as JSON")
     parser.add_argument("--markdown", type=Path, help="the table")
     parser.add_argument("--bin", type=Path, help="folder of tpuc and tpuboard; nothing is built then")
-    parser.add_argument("--python", type=Path, help="interpreter with the packages of requirements.txt")
+    parser.add_argument("--python", type=Path, help="interpreter with the packages of tests/requirements.txt")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each pair (default 2)")
     args = parser.parse_args()
     build(args)

@@ -2,7 +2,7 @@
 """Exports the artifacts of tests/data again and compares them with the checked-in files.
 
 Usage: export_compare_test.py --data TESTS_DATA. Exits with 77 (skipped) if the packages of
-requirements.txt are not installed in the stated versions.
+tests/requirements.txt are not installed in the stated versions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     args = parser.parse_args()
-    reason = missing_package(args.data / "requirements.txt")
+    reason = missing_package(args.data.parent / "requirements.txt")
     if reason:
         print(f"skipped: {reason}")
         return 77

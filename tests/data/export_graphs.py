@@ -2,8 +2,8 @@
 """Exports the small StableHLO artifacts of this folder with JAX.
 
 Usage: export_graphs.py [--out-dir DIR]. Needs jax, jaxlib and optax in the versions of
-requirements.txt beside this file. The artifacts are checked in; a test runs this script again and
-compares, when JAX is available.
+tests/requirements.txt. The artifacts are checked in; a test runs this script again and compares, when
+JAX is available.
 """
 
 from __future__ import annotations
