@@ -1,8 +1,11 @@
 // The same steps as tpuc, in memory.
 #include "cli/compile.hpp"
 
+#include <filesystem>
+
 #include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
+#include "cli/files.hpp"
 #include "codegen/codegen.hpp"
 #include "import/import.hpp"
 #include "lower/lower.hpp"
@@ -12,9 +15,11 @@ namespace tpu::driver {
 
 std::vector<std::byte> compile_file(const std::string& path, const std::string& board,
                                     const std::vector<std::string>& overrides) {
+  const std::vector<std::byte> artifact = read_file(path);
   try {
     const spec::BoardParams params = spec::load_board(board, overrides);
-    compiler::Module module = compiler::import_vhlo_file(path);
+    compiler::Module module =
+        compiler::import_vhlo(artifact, std::filesystem::path(path).stem().string());
     run_passes(module, compiler::compile_passes(), compiler::PassOptions());
     return exe::write_executable(compile_graph(module, params));
   } catch (const std::exception& error) {

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "cli/bf16.hpp"
+#include "cli/checked.hpp"
 #include "cli/npy.hpp"
 #include "cli/random.hpp"
 #include "tpu/error.hpp"
@@ -20,11 +21,7 @@ namespace {
   throw Error(ErrorCode::kInvalidArgument, text);
 }
 
-HostArray zeros(DType dtype, const Shape& shape) {
-  HostArray array{dtype, shape, {}};
-  array.bytes.resize(element_count(shape) * dtype_bytes(dtype));
-  return array;
-}
+HostArray zeros(DType dtype, const Shape& shape) { return zero_array(dtype, shape, "state leaf"); }
 
 template <typename Value>
 void fill(HostArray& array, Value value) {

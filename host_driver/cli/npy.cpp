@@ -5,14 +5,12 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string_view>
 
+#include "cli/checked.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -79,6 +77,9 @@ class Literal {
     return text_.substr(start, at_ - start);
   }
   int64_t number() {
+    if (take('-')) {
+      refuse(name_, fmt::format("damaged header: dimension -{} is negative", word()));
+    }
     const std::string_view digits = word();
     int64_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
@@ -189,45 +190,15 @@ HostArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
   const Header header =
       parse_header({reinterpret_cast<const char*>(bytes.data()) + head, length}, name);
   HostArray array{*header.dtype, *header.shape, {}};
-  uint64_t count = 0;
-  try {
-    count = element_count(array.shape);
-  } catch (const Error& error) {
-    refuse(name, error.message());
-  }
   const std::span<const std::byte> data = bytes.subspan(head + length);
-  const uint64_t element = dtype_bytes(array.dtype);
-  if (count > data.size() / element || count * element != data.size()) {
+  const uint64_t wanted = array_bytes(array.dtype, array.shape, name);
+  if (wanted != data.size()) {
     refuse(name, fmt::format("{} needs {} elements of {} bytes; the file holds {} bytes of data",
-                             type_text(array.dtype, array.shape), count, element, data.size()));
+                             type_text(array.dtype, array.shape), wanted / dtype_bytes(array.dtype),
+                             dtype_bytes(array.dtype), data.size()));
   }
   array.bytes.assign(data.begin(), data.end());
   return array;
-}
-
-std::vector<std::byte> read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    refuse(path, fmt::format("cannot be opened: {}", std::strerror(errno)));
-  }
-  const std::vector<char> text{std::istreambuf_iterator<char>(file),
-                               std::istreambuf_iterator<char>()};
-  if (file.bad()) {
-    refuse(path, "cannot be read");
-  }
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
-}
-
-void write_file(const std::string& path, std::span<const std::byte> bytes) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(reinterpret_cast<const char*>(bytes.data()),
-             static_cast<std::streamsize>(bytes.size()));
-  file.close();
-  if (!file) {
-    throw Error(ErrorCode::kInternal,
-                fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
-  }
 }
 
 HostArray read_npy(const std::string& path) { return parse_npy(read_file(path), path); }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/files.hpp"
 #include "tpu/types.hpp"
 
 namespace tpu::driver {
@@ -17,11 +18,8 @@ HostArray read_npy(const std::string& path);
 
 /// Version 1.0 (2.0 when the header is long).
 std::vector<std::byte> format_npy(const HostView& array);
-/// Throws Internal when the file cannot be written (for example: disk full).
+/// Replaces the file in one step; throws Internal when it cannot be written (for example: disk
+/// full).
 void write_npy(const std::string& path, const HostView& array);
-
-/// Whole file; throws InvalidArgument when it cannot be read.
-std::vector<std::byte> read_file(const std::string& path);
-void write_file(const std::string& path, std::span<const std::byte> bytes);
 
 }  // namespace tpu::driver

@@ -5,20 +5,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
+#include <limits>
 #include <optional>
+
+#include "cli/checked.hpp"
 
 namespace tpu::driver {
 namespace {
-
-std::optional<uint64_t> whole_number(std::string_view digits) {
-  uint64_t n = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
-  if (error != std::errc() || end != digits.data() + digits.size()) {
-    return std::nullopt;
-  }
-  return n;
-}
 
 // "A..B" with A <= B.
 std::optional<std::pair<uint64_t, uint64_t>> range_of(std::string_view text) {
@@ -28,7 +21,8 @@ std::optional<std::pair<uint64_t, uint64_t>> range_of(std::string_view text) {
   }
   const auto first = whole_number(text.substr(0, dots));
   const auto last = whole_number(text.substr(dots + 2));
-  if (!first || !last || *first > *last) {
+  // The number of steps or tiles, last - first + 1, must fit too.
+  if (!first || !last || *first > *last || *last == std::numeric_limits<uint64_t>::max()) {
     return std::nullopt;
   }
   return std::pair(*first, *last);

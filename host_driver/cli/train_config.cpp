@@ -10,13 +10,14 @@
 #include <filesystem>
 #include <limits>
 
-#include "cli/npy.hpp"
+#include "cli/files.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
 namespace {
 
 constexpr int64_t kMaxInitEntries = 65536;
+constexpr int64_t kMaxClasses = int64_t{1} << 31;  // labels are i32
 
 [[noreturn]] void refuse(const std::string& text) {
   throw Error(ErrorCode::kInvalidArgument, text);
@@ -53,15 +54,23 @@ class Section {
     return value;
   }
 
-  int64_t number(std::string_view key, bool required, int64_t low, int64_t fallback) {
+  struct Range {
+    int64_t low;
+    int64_t high = std::numeric_limits<int64_t>::max();
+  };
+
+  int64_t number(std::string_view key, bool required, Range range, int64_t fallback) {
     const toml::node* node = find(key, required);
     if (node == nullptr) {
       return fallback;
     }
     const auto value = node->value_exact<int64_t>();
-    if (!value || *value < low) {
+    if (!value || *value < range.low) {
       refuse(fmt::format("{}: {}.{} must be an integer of at least {}", place(*node), section_, key,
-                         low));
+                         range.low));
+    }
+    if (*value > range.high) {
+      refuse(fmt::format("{}: {}.{} must be at most {}", place(*node), section_, key, range.high));
     }
     return *value;
   }
@@ -178,11 +187,14 @@ TrainConfig parse_train_config(const std::string& text, const std::string& name,
   program.check_all();
 
   Section state(root, "state", name);
-  config.seed = static_cast<uint64_t>(state.number("seed", true, 0, 0));
+  config.seed = static_cast<uint64_t>(state.number("seed", true, {0}, 0));
   for (const std::string& entry : state.texts("init")) {
     try {
       for (Init& init : parse_init(entry, folder)) {
         config.init.push_back(std::move(init));
+      }
+      if (config.init.size() > static_cast<size_t>(kMaxInitEntries)) {
+        refuse(fmt::format("more than {} state leaves", kMaxInitEntries));
       }
     } catch (const Error& error) {
       refuse(fmt::format("{}: {}", state.where("init"), error.message()));
@@ -193,14 +205,15 @@ TrainConfig parse_train_config(const std::string& text, const std::string& name,
   Section data(root, "data", name);
   config.images = resolve(*data.text("images", true), folder);
   config.labels = resolve(*data.text("labels", true), folder);
-  config.split_seed = static_cast<uint64_t>(data.number("split_seed", true, 0, 0));
-  config.eval_count = static_cast<uint64_t>(data.number("eval_count", true, 0, 0));
+  config.split_seed = static_cast<uint64_t>(data.number("split_seed", true, {0}, 0));
+  config.eval_count = static_cast<uint64_t>(data.number("eval_count", true, {0}, 0));
+  config.classes = data.number("classes", false, {1, kMaxClasses}, 0);
   data.check_all();
 
   Section run(root, "run", name);
-  config.batch = run.number("batch", true, 1, 0);
-  config.epochs = run.number("epochs", true, 1, 0);
-  config.eval_every = run.number("eval_every", false, 0, 0);
+  config.batch = run.number("batch", true, {1}, 0);
+  config.epochs = run.number("epochs", true, {1, kMaxEpochs}, 0);
+  config.eval_every = run.number("eval_every", false, {0}, 0);
   if (const auto checkpoint = run.text("checkpoint", false)) {
     config.checkpoint = *checkpoint;  // relative to the folder of the run
   }

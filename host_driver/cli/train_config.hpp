@@ -25,6 +25,7 @@ struct TrainConfig {
   std::string labels;
   uint64_t split_seed = 0;
   uint64_t eval_count = 0;
+  int64_t classes = 0;  ///< labels are 0 .. classes-1; 0: not known
   int64_t batch = 0;
   int64_t epochs = 0;
   int64_t eval_every = 0;  ///< epochs; 0: only at the end
@@ -36,6 +37,9 @@ TrainConfig load_train_config(const std::string& path);
 /// As above; `name` is for error texts and `folder` for relative paths.
 TrainConfig parse_train_config(const std::string& text, const std::string& name,
                                const std::string& folder);
+
+/// Epochs of a run: each has its own stream of random numbers.
+constexpr int64_t kMaxEpochs = int64_t{1} << 30;
 
 /// One entry of `init`: "zeros", "he_normal*3", "file:w.npy". Throws Error.
 std::vector<Init> parse_init(const std::string& entry, const std::string& folder);

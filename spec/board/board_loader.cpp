@@ -177,6 +177,9 @@ BoardParams load_board(const std::string& name_or_path, const std::vector<std::s
     if (!file) {
       throw BoardError(fmt::format("{}: cannot be opened", name_or_path));
     }
+    if (std::filesystem::is_directory(name_or_path)) {
+      throw BoardError(fmt::format("{}: is a folder; name a file", name_or_path));
+    }
     std::stringstream text;
     text << file.rdbuf();
     params = parse(text.str(), name_or_path);

@@ -1,6 +1,10 @@
 // Training configurations: what is accepted, and that each mistake is named with file and line.
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <random>
+
+#include "cli/checked.hpp"
 #include "cli/train_config.hpp"
 #include "tpu/error.hpp"
 
@@ -73,6 +77,14 @@ TEST(TrainConfig, NamesFileLineAndKeyOfMistakes) {
   has(changed("epochs = 2", "epochs = 0"),
       "c.toml:17: run.epochs must be an integer of at least 1");
   has(changed("epochs = 2", "epochs = 2.5"), "run.epochs must be an integer");
+  has(changed("epochs = 2", "epochs = 9223372036854775807"),
+      "c.toml:17: run.epochs must be at most 1073741824");
+  has(changed("epochs = 2", "epochs = 9223372036854775808"), "c.toml:17");
+  has(changed("eval_count = 10", "eval_count = 10\nclasses = 0"),
+      "data.classes must be an integer of at least 1");
+  has(changed("eval_count = 10", "eval_count = 10\nclasses = 2147483649"),
+      "data.classes must be at most 2147483648");
+  has(changed("\"ones\"", "\"ones*65536\", \"ones*65536\""), "more than 65536 state leaves");
   has(changed("batch = 200", "batch = \"200\""), "run.batch must be an integer");
   has(changed("seed = 3", "seed = -1"), "state.seed must be an integer of at least 0");
   has(changed("[data]", "[dta]"), "unknown section [dta]");
@@ -87,6 +99,62 @@ TEST(TrainConfig, NamesFileLineAndKeyOfMistakes) {
   has(changed("seed = 3", "seed = "), "c.toml:6");
   has("", "section [program] is missing");
   EXPECT_THROW(load_train_config("/nowhere/c.toml"), Error);
+}
+
+// Damaged files end in a configuration or in an Error, whatever is in them.
+TEST(TrainConfig, SurvivesMutations) {
+  constexpr unsigned kSeed = 7;
+  std::mt19937 random(kSeed);
+  const std::vector<std::string> words = {"9223372036854775807",
+                                          "-9223372036854775808",
+                                          "1e400",
+                                          "\"zeros*99999999999999999999\"",
+                                          "[",
+                                          "]",
+                                          "\"",
+                                          "\n",
+                                          "=",
+                                          "[[run]]",
+                                          "nan",
+                                          "{",
+                                          "*",
+                                          "\xff",
+                                          "0x"};
+  for (int i = 0; i < 3000; ++i) {
+    std::string text = kGood;
+    for (auto n = random() % 3 + 1; n > 0; --n) {
+      const size_t at = random() % text.size();
+      if (random() % 2 == 0) {
+        text.replace(at, random() % 8, words[random() % words.size()]);
+      } else {
+        text[at] = static_cast<char>(random());
+      }
+    }
+    try {
+      const TrainConfig config = parse_train_config(text, "c.toml", "dir");
+      EXPECT_GE(config.batch, 1);
+      EXPECT_GE(config.epochs, 1);
+      EXPECT_LE(config.epochs, kMaxEpochs);
+    } catch (const Error&) {
+    }
+  }
+}
+
+TEST(Checked, NothingWrapsAround) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(checked_product<int64_t>(kMost, 1), kMost);
+  EXPECT_EQ(checked_product<int64_t>(kMost, 2), std::nullopt);
+  EXPECT_EQ(checked_product<int64_t>(1 << 20, -4), -(4 << 20));
+  EXPECT_EQ(checked_sum<uint64_t>(~uint64_t{0}, 1), std::nullopt);
+  EXPECT_EQ(checked_sum<int64_t>(kMost - 1, 1), kMost);
+  EXPECT_THROW(need_fit(checked_sum(kMost, int64_t{1}), "sum"), Error);
+  EXPECT_EQ(array_bytes(DType::kI64, {3, 5}, "x"), 120u);
+  EXPECT_THROW(array_bytes(DType::kI64, {int64_t{1} << 61}, "x"), Error);
+  EXPECT_THROW(array_bytes(DType::kI8, {-1}, "x"), Error);
+  EXPECT_EQ(whole_number("18446744073709551615"), ~uint64_t{0});
+  EXPECT_EQ(whole_number("18446744073709551616"), std::nullopt);
+  EXPECT_EQ(whole_number(""), std::nullopt);
+  EXPECT_EQ(whole_number("1x"), std::nullopt);
 }
 
 }  // namespace

@@ -115,6 +115,66 @@ TEST(Npy, RefusesWithReasons) {
   EXPECT_THROW(write_npy("/nowhere/a.npy", HostArray{}), Error);
 }
 
+// Shapes whose sizes do not fit into 64 bits, and lengths that are not those of the file.
+TEST(Npy, SizesThatDoNotFitAreRefused) {
+  const auto with = [](const std::string& descr, const std::string& shape) {
+    return refusal(
+        file("{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }\n", 8));
+  };
+  EXPECT_NE(with("<i8", "(4611686018427387904,)").find("does not fit into 64 bits"),
+            std::string::npos);  // 2^62 elements of 8 bytes: 0 when it wraps around
+  EXPECT_NE(with("<i8", "(2305843009213693953,)").find("does not fit"), std::string::npos);
+  EXPECT_NE(with("<f4", "(4294967296, 4294967296)").find("2^62"), std::string::npos);
+  EXPECT_NE(with("<f4", "(-2,)").find("dimension -2 is negative"), std::string::npos);
+  EXPECT_NE(with("<f4", "(9223372036854775808,)").find("is no dimension"), std::string::npos);
+  for (const char major : {char{1}, char{2}}) {
+    auto bytes = file("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n", 8, major);
+    for (size_t at = 8; at < (major == 1 ? 10u : 12u); ++at) {
+      bytes[at] = std::byte{0xFF};
+    }
+    EXPECT_EQ(refusal(bytes), "x.npy: truncated header");
+  }
+}
+
+// Headers put together at random from the words that a reader looks for.
+TEST(Npy, SurvivesRandomHeaders) {
+  constexpr unsigned kSeed = 5;
+  std::mt19937 random(kSeed);
+  const std::string start = "{'descr': '<i8', 'fortran_order': False, 'shape': (";
+  const std::vector<std::string> words = {"'descr'",
+                                          "'shape'",
+                                          "'fortran_order'",
+                                          ":",
+                                          ",",
+                                          "(",
+                                          ")",
+                                          "{",
+                                          "}",
+                                          "'<f4'",
+                                          "'<i8'",
+                                          "False",
+                                          "True",
+                                          "0",
+                                          "1",
+                                          "-",
+                                          "4611686018427387904",
+                                          "18446744073709551615",
+                                          " ",
+                                          "'",
+                                          "\""};
+  for (int i = 0; i < 20000; ++i) {
+    std::string header = random() % 2 == 0 ? start : "";
+    for (auto n = random() % 12; n > 0; --n) {
+      header += words[random() % words.size()];
+    }
+    try {
+      const HostArray read = parse_npy(file(header + (random() % 2 == 0 ? "), }" : ""), 8), "x");
+      EXPECT_EQ(read.bytes.size(), 8u);
+    } catch (const Error&) {
+    }
+  }
+}
+
 TEST(Npy, SurvivesMutations) {
   constexpr unsigned kSeed = 3;
   std::mt19937 random(kSeed);
