@@ -15,9 +15,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/checked.hpp"
 #include "cli/commands.hpp"
+#include "cli/json_output.hpp"
 #include "cli/measure.hpp"
-#include "cli/npy.hpp"
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
 #include "cli/program_file.hpp"
@@ -176,9 +177,8 @@ struct Arguments {
   explicit Arguments(const Executable& of) : program(of) {
     for (size_t i = 0; i < program.arguments().size(); ++i) {
       const ParameterInfo& info = program.arguments()[i];
-      HostArray zero{info.dtype, info.shape, {}};
-      zero.bytes.resize(element_count(info.shape) * dtype_bytes(info.dtype));
-      arrays.push_back(program.put(i, zero));
+      arrays.push_back(
+          program.put(i, zero_array(info.dtype, info.shape, fmt::format("argument {}", i))));
     }
   }
 
@@ -251,6 +251,7 @@ void bench_program(Report& report, const BenchArguments& arguments, const std::s
 }
 
 void bench(const BenchArguments& arguments) {
+  const JsonOutput json(arguments.json);
   Report report;
   const std::vector<std::string> simds = host_simd();
   if (simds.empty()) {
@@ -269,9 +270,8 @@ void bench(const BenchArguments& arguments) {
   } else {
     bench_program(report, arguments, path);
   }
-  if (!arguments.json.empty()) {
-    const std::string text = report.json().dump(2) + "\n";
-    write_file(arguments.json, std::as_bytes(std::span(text)));
+  if (json.wanted()) {
+    json.write(report.json());
   }
 }
 
@@ -291,7 +291,8 @@ void add_bench_command(CLI::App& app) {
       ->capture_default_str();
   command->add_flag("--with-data", arguments->with_data,
                     "Do the arithmetic too; without it as with --no-data");
-  command->add_option("--json", arguments->json, "The figures as JSON")->type_name("FILE");
+  command->add_option("--json", arguments->json, "The figures as JSON; -: standard output")
+      ->type_name("FILE");
   add_board_options(*command, arguments->board);
   command->callback([arguments] { bench(*arguments); });
 }

@@ -5,23 +5,70 @@
 #include <memory>
 
 #include "cli/commands.hpp"
+#include "cli/json_output.hpp"
 #include "cli/options.hpp"
 
 namespace tpu::driver {
+namespace {
+
+struct DevicesArguments {
+  BoardArguments board;
+  std::string json;
+};
+
+void print_text(const Board& board, const std::string& transport) {
+  fmt::print("board {}, core clock {:.0f} MHz, transport {}\n", board.name(),
+             board.clock_hz() / 1e6, transport);
+  for (const DeviceInfo& device : board.devices()) {
+    fmt::print("TPU:{}  chip {}  core {}  coordinates ({},{})  HBM {} GiB\n", device.id,
+               device.chip, device.core, device.x, device.y, device.hbm_bytes >> 30);
+  }
+}
+
+nlohmann::ordered_json as_json(const Board& board, const std::string& transport) {
+  nlohmann::ordered_json json;
+  json["board"] = board.name();
+  json["board_hash"] = fmt::format("{:016x}", board.hash());
+  json["clock_hz"] = board.clock_hz();
+  json["transport"] = transport;
+  json["devices"] = nlohmann::ordered_json::array();
+  for (const DeviceInfo& device : board.devices()) {
+    json["devices"].push_back({{"id", device.id},
+                               {"chip", device.chip},
+                               {"core", device.core},
+                               {"coordinates", {device.x, device.y}},
+                               {"hbm_bytes", device.hbm_bytes}});
+  }
+  return json;
+}
+
+void devices(const DevicesArguments& arguments) {
+  const JsonOutput json(arguments.json);
+  const Board board = Board::open(open_options(arguments.board));
+  if (json.wanted()) {
+    json.write(as_json(board, arguments.board.transport));
+  } else {
+    print_text(board, arguments.board.transport);
+  }
+  board.close();
+}
+
+}  // namespace
 
 void add_devices_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("devices", "List the cores of the board");
-  auto arguments = std::make_shared<BoardArguments>();
-  add_board_options(*command, *arguments);
-  command->callback([arguments] {
-    const Board board = Board::open(open_options(*arguments));
-    fmt::print("board {}, core clock {:.0f} MHz, transport {}\n", board.name(),
-               board.clock_hz() / 1e6, arguments->transport);
-    for (const DeviceInfo& device : board.devices()) {
-      fmt::print("TPU:{}  chip {}  core {}  coordinates ({},{})  HBM {} GiB\n", device.id,
-                 device.chip, device.core, device.x, device.y, device.hbm_bytes >> 30);
+  auto arguments = std::make_shared<DevicesArguments>();
+  add_board_options(*command, arguments->board);
+  CLI::Option* json = command
+                          ->add_option("--json", arguments->json,
+                                       "The list as JSON; without FILE to standard output")
+                          ->expected(0, 1)
+                          ->type_name("FILE");
+  command->callback([arguments, json] {
+    if (json->count() > 0 && arguments->json.empty()) {
+      arguments->json = "-";
     }
-    board.close();
+    devices(*arguments);
   });
 }
 

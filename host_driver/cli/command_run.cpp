@@ -4,14 +4,17 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <chrono>
-#include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "cli/checked.hpp"
 #include "cli/commands.hpp"
 #include "cli/digest.hpp"
+#include "cli/files.hpp"
+#include "cli/json_output.hpp"
 #include "cli/measure.hpp"
 #include "cli/npy.hpp"
 #include "cli/options.hpp"
@@ -29,6 +32,7 @@ struct RunArguments {
   std::string out_dir;
   std::string json;
   int64_t launches = 1;
+  int device = 0;
 };
 
 // "0=a.npy" -> file of each argument. Wrong numbers are wrong usage; the program is not known yet.
@@ -64,9 +68,7 @@ std::vector<HostArray> read_inputs(const Executable& program,
     const ParameterInfo& info = parameters[i];
     const auto file = files.find(i);
     if (file == files.end() && zeros) {
-      HostArray zero{info.dtype, info.shape, {}};
-      zero.bytes.resize(element_count(info.shape) * dtype_bytes(info.dtype));
-      inputs.push_back(std::move(zero));
+      inputs.push_back(zero_array(info.dtype, info.shape, fmt::format("argument {}", i)));
       continue;
     }
     if (file == files.end()) {
@@ -109,8 +111,8 @@ std::vector<double> launch(const Executable& program, std::vector<Array> argumen
   return seconds;
 }
 
-void write_json(const std::string& path, const Window& window, const std::vector<double>& seconds,
-                const std::string& digest, const Board& board) {
+nlohmann::ordered_json figures(const Window& window, const std::vector<double>& seconds,
+                               const std::string& digest, const Board& board) {
   nlohmann::ordered_json json;
   json["sim_cycles"] = window.cycles();
   json["sim_cycles_per_core"] = window.run_cycles();
@@ -127,20 +129,38 @@ void write_json(const std::string& path, const Window& window, const std::vector
                       {"mismatches", window.last().lockstep_mismatches}};
   json["late_calls"] = window.last().late_calls;
   json["board"] = board.name();
-  const std::string text = json.dump(2) + "\n";
-  write_file(path, std::as_bytes(std::span(text)));
+  return json;
+}
+
+Executable load_on(const Board& board, const std::vector<std::byte>& image,
+                   const RunArguments& arguments) {
+  const size_t devices = board.devices().size();
+  if (static_cast<size_t>(arguments.device) >= devices) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("--device {}: the board has the devices 0 to {}", arguments.device,
+                            devices - 1));
+  }
+  Executable program = board.load(image, arguments.device);
+  if (arguments.device != 0 && program.partitions() > 1) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("--device {}: {} is a program for {} cores, which are those from 0 on; "
+                            "leave the option out",
+                            arguments.device, program.name(), program.partitions()));
+  }
+  return program;
 }
 
 void run(const RunArguments& arguments) {
   const std::map<size_t, std::string> files = input_files(arguments.inputs);
   OpenOptions options = open_options(arguments.board);
+  const JsonOutput json(arguments.json);
   if (!arguments.out_dir.empty()) {
-    std::filesystem::create_directories(arguments.out_dir);
+    make_folder(arguments.out_dir);
     options.tile_folder = arguments.out_dir;
   }
   const std::vector<std::byte> image = program_bytes(arguments.program, options);
   const Board board = Board::open(options);
-  const Executable program = board.load(image);
+  const Executable program = load_on(board, image, arguments);
   const std::vector<HostArray> inputs = read_inputs(program, files, options.no_data);
   std::vector<Array> placed;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -149,7 +169,7 @@ void run(const RunArguments& arguments) {
   for (const Array& array : placed) {
     array.wait();
   }
-  Window window(board, program.partitions());
+  Window window(board, program.partitions(), static_cast<size_t>(arguments.device));
   window.open();
   ProfileWindow profile(board);
   RunResult result;
@@ -170,8 +190,8 @@ void run(const RunArguments& arguments) {
     }
   }
   const std::string hash = digest.finish();
-  if (!arguments.json.empty()) {
-    write_json(arguments.json, window, seconds, hash, board);
+  if (json.wanted()) {
+    json.write(figures(window, seconds, hash, board));
   }
   fmt::print("{}: {} cycles, {:.3f} us, MXU {:.2f} %, idle {:.2f} %, digest {}\n", program.name(),
              window.cycles(), window.seconds() * 1e6, window.mxu_utilization() * 100,
@@ -196,7 +216,12 @@ void add_run_command(CLI::App& app) {
       ->type_name("K=FILE.npy");
   command->add_option("--out-dir", arguments->out_dir, "Folder for the outputs 0.npy, 1.npy, ...")
       ->type_name("DIR");
-  command->add_option("--json", arguments->json, "Figures of the run")->type_name("FILE");
+  command->add_option("--json", arguments->json, "Figures of the run; -: standard output")
+      ->type_name("FILE");
+  command->add_option("--device", arguments->device, "Core for a program of one core: TPU:N")
+      ->check(CLI::Range(0, std::numeric_limits<int>::max()))
+      ->capture_default_str()
+      ->type_name("N");
   command
       ->add_option("--launches", arguments->launches,
                    "Launches one after the other; results take the place of donated arguments")

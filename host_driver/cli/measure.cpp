@@ -10,8 +10,8 @@
 
 namespace tpu::driver {
 
-Window::Window(const Board& board, size_t cores)
-    : board_(board), cores_(cores), run_cycles_(cores), hart_instructions_(cores) {}
+Window::Window(const Board& board, size_t cores, size_t first)
+    : board_(board), cores_(cores), first_(first), run_cycles_(cores), hart_instructions_(cores) {}
 
 void Window::open() {
   last_ = board_.counters();
@@ -24,11 +24,13 @@ void Window::close() {
   const std::vector<uint64_t> harts = board_.hart_instructions();
   const BoardCounters end = board_.counters();
   for (size_t i = 0; i < cores_; ++i) {
-    run_cycles_[i] += end.cores[i].run_cycles - last_.cores[i].run_cycles;
-    flops_ += end.cores[i].mxu_flops - last_.cores[i].mxu_flops;
-    commands_ += end.cores[i].commands - last_.cores[i].commands;
-    if (i < harts.size()) {
-      hart_instructions_[i] += harts[i] - harts_at_start_[i];
+    const CoreCounters& from = last_.cores[first_ + i];
+    const CoreCounters& to = end.cores[first_ + i];
+    run_cycles_[i] += to.run_cycles - from.run_cycles;
+    flops_ += to.mxu_flops - from.mxu_flops;
+    commands_ += to.commands - from.commands;
+    if (first_ + i < harts.size()) {
+      hart_instructions_[i] += harts[first_ + i] - harts_at_start_[first_ + i];
     }
   }
   last_ = end;

@@ -11,8 +11,8 @@ namespace tpu::driver {
 /// Sums over one or more windows. Definitions: docs/host_driver.md, "Figures".
 class Window {
  public:
-  /// Figures of the first `cores` cores.
-  Window(const Board& board, size_t cores);
+  /// Figures of `cores` cores from number `first` on.
+  Window(const Board& board, size_t cores, size_t first = 0);
 
   /// Starts a window at the present board time; waits for a snapshot of the counters.
   void open();
@@ -32,6 +32,7 @@ class Window {
  private:
   Board board_;
   size_t cores_;
+  size_t first_;
   BoardCounters last_;
   uint64_t start_ = 0;
   std::vector<uint64_t> harts_at_start_;

@@ -130,6 +130,109 @@ TEST_F(Cli, RunLaunchesAgainAndTakesZerosWithoutData) {
   EXPECT_EQ(call({"run", path("p.tpuexe"), "--launches", "0"}), 2);
 }
 
+// Standard output is JSON and nothing else; the lines for people are on standard error.
+TEST_F(Cli, JsonOnStandardOutputIsPure) {
+  save_program();
+  ASSERT_EQ(call({"run", path("p.tpuexe"), "--transport", "null", "--no-data", "--json", "-"}), 0)
+      << error_;
+  EXPECT_TRUE(nlohmann::json::parse(out_).contains("sim_cycles"));
+  EXPECT_NE(error_.find("halt_program:"), std::string::npos) << error_;
+  ASSERT_EQ(call({"bench", path("p.tpuexe"), "--transport", "null", "--launches", "5", "--json",
+                  "-", "--profile"}),
+            0)
+      << error_;
+  EXPECT_TRUE(nlohmann::json::parse(out_).contains("engine_commands"));
+  ASSERT_EQ(call({"devices", "--transport", "null", "--json"}), 0) << error_;
+  const auto json = nlohmann::json::parse(out_);
+  EXPECT_EQ(json["devices"].size(), 8u);
+  EXPECT_EQ(json["devices"][7]["chip"], 3);
+  EXPECT_EQ(json["devices"][7]["coordinates"], nlohmann::json({1, 1}));
+  EXPECT_EQ(json["clock_hz"], 940e6);
+  ASSERT_EQ(call({"devices", "--transport", "null", "--json", path("d.json")}), 0) << error_;
+  EXPECT_EQ(nlohmann::json::parse(std::ifstream(path("d.json"))), json);
+  EXPECT_EQ(out_, "");
+}
+
+TEST_F(Cli, RunTakesADeviceForAProgramOfOneCore) {
+  save_program();
+  ProgramBuilder one(1);
+  one.argument(DType::kF32, {4});
+  one.result(DType::kF32, {4}, false, 0);
+  write_file(path("one.tpuexe"), one.bytes());
+  write_npy(path("v.npy"), counting(DType::kF32, {4}));
+  const auto on = [&](const char* device) {
+    return call({"run", path("one.tpuexe"), "--in", "0=" + path("v.npy"), "--transport", "null",
+                 "--device", device, "--out-dir", path(device), "--json", path("r.json")});
+  };
+  for (const char* device : {"0", "7"}) {
+    ASSERT_EQ(on(device), 0) << error_;
+    EXPECT_EQ(read_file(path(device) + "/0.npy"), read_file(path("v.npy")));
+    // On the null board cycles count commands: those of the core that ran it.
+    EXPECT_EQ(nlohmann::json::parse(std::ifstream(path("r.json")))["sim_cycles_per_core"].size(),
+              1u);
+  }
+  EXPECT_EQ(on("8"), 1);
+  EXPECT_NE(error_.find("--device 8: the board has the devices 0 to 7"), std::string::npos);
+  EXPECT_EQ(on("-1"), 2);
+  EXPECT_EQ(call({"run", path("p.tpuexe"), "--transport", "null", "--no-data", "--device", "1"}),
+            1);
+  EXPECT_NE(error_.find("a program for 8 cores"), std::string::npos) << error_;
+}
+
+TEST_F(Cli, FoldersAsFilesAreNamed) {
+  save_program();
+  const std::string folder = path("folder");
+  std::filesystem::create_directories(folder + ".mlirbc");
+  std::filesystem::create_directories(folder + ".tpuexe");
+  std::filesystem::create_directories(folder + ".npy");
+  std::filesystem::create_directories(folder + ".toml");
+  const auto refused = [&](const std::vector<std::string>& arguments, const std::string& name) {
+    EXPECT_EQ(call(arguments), 1);
+    EXPECT_NE(error_.find(name + ": is a folder; name a file"), std::string::npos) << error_;
+  };
+  refused({"run", folder + ".tpuexe", "--transport", "null"}, folder + ".tpuexe");
+  refused({"run", folder + ".mlirbc", "--transport", "null"}, folder + ".mlirbc");
+  refused({"objdump", folder + ".tpuexe"}, folder + ".tpuexe");
+  refused({"bench", folder + ".tpuexe", "--transport", "null"}, folder + ".tpuexe");
+  refused({"run", path("p.tpuexe"), "--transport", "null", "--in", "0=" + folder + ".npy", "--in",
+           "1=" + path("b.npy")},
+          folder + ".npy");
+  refused({"train", folder + ".toml", "--transport", "null"}, folder + ".toml");
+  refused({"devices", "--board", folder + ".toml"}, folder + ".toml");
+  EXPECT_EQ(call({"mxu-replay", folder + ".npy"}), 1);
+  EXPECT_NE(error_.find("is not a tile dump"), std::string::npos) << error_;
+}
+
+// /dev/full is a disk without room.
+TEST_F(Cli, AFullDiskIsAFailureOfEveryOutput) {
+  save_program();
+  const std::vector<std::string> run = {"run", path("p.tpuexe"), "--transport", "null",
+                                        "--no-data"};
+  const auto full = [&](std::vector<std::string> arguments, const std::vector<std::string>& more) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    EXPECT_EQ(call(arguments), 1) << out_;
+    EXPECT_NE(error_.find("No space left on device"), std::string::npos) << error_;
+  };
+  full(run, {"--json", "/dev/full"});
+  full({"devices", "--transport", "null"}, {"--json", "/dev/full"});
+  full({"bench", path("p.tpuexe"), "--transport", "null", "--launches", "1"},
+       {"--json", "/dev/full"});
+  std::filesystem::create_directories(path("out"));
+  std::filesystem::create_symlink("/dev/full", path("out/0.npy"));
+  full(run, {"--out-dir", path("out")});
+}
+
+TEST_F(Cli, FoldersThatCannotBeMadeAreNamed) {
+  save_program();
+  for (const char* command : {"run", "train"}) {
+    save("c.toml", "");
+    EXPECT_EQ(call({command, path("p.tpuexe"), "--transport", "null", "--out-dir",
+                    path("p.tpuexe") + "/out"}),
+              1);
+    EXPECT_EQ(error_.find("filesystem error"), std::string::npos) << error_;
+  }
+}
+
 TEST_F(Cli, RunNamesWhatIsWrongWithInputs) {
   save_program();
   const auto refused = [&](const std::vector<std::string>& inputs, const std::string& text) {
@@ -323,7 +426,7 @@ TEST_F(CliTrain, NamesWhatDoesNotFitTheConvention) {
   refused("eval_count = 30", "eval_count = 100", "leaves no example of 100 for training");
   refused("eval_count = 30", "eval_count = 90", "10 training examples are less than one batch");
   refused("he_normal", "file:images.npy", "state leaf 1 must be f32[4,3], the file holds");
-  refused("train.tpuexe", "train.mlirbc", "train.mlirbc: cannot open");
+  refused("train.tpuexe", "train.mlirbc", "train.mlirbc: cannot be opened");
 }
 
 }  // namespace
