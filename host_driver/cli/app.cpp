@@ -2,11 +2,18 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <filesystem>
+#include <new>
+#include <stdexcept>
 
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
+#include "cli/stop_signals.hpp"
 #include "tpu/error.hpp"
 #include "tpu/version.hpp"
 
@@ -16,9 +23,53 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
+int failed(const std::string& text) {
+  fmt::print(stderr, "tpuboard: {}\n", text);
+  return kFailed;
+}
+
+// Text that did not reach standard output (a full disk) is a failure of the command.
+int end_of_output(int code) {
+  const bool flushed = std::fflush(stdout) == 0;
+  const int error = errno;
+  if (flushed && std::ferror(stdout) == 0) {
+    return code;
+  }
+  std::clearerr(stdout);
+  fmt::print(stderr, "tpuboard: standard output: cannot be written{}{}\n", flushed ? "" : ": ",
+             flushed ? "" : std::strerror(error));
+  return code == 0 ? kFailed : code;
+}
+
+// The exit code; errors become one text for people.
+int run(CLI::App& app, int argc, const char* const* argv) {
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    // Help and version are "errors" with code 0 in this library.
+    return app.exit(error) == 0 ? 0 : kWrongUsage;
+  } catch (const UsageError& error) {
+    fmt::print(stderr, "tpuboard: {}\nRun with --help for more information.\n", error.what());
+    return kWrongUsage;
+  } catch (const StoppedBySignal& stopped) {
+    fmt::print(stderr, "tpuboard: {}\n", stopped.what());
+    return stopped.exit_code();
+  } catch (const std::filesystem::filesystem_error& error) {
+    return failed(fmt::format("{}: {}", error.path1().string(), error.code().message()));
+  } catch (const std::bad_alloc&) {
+    return failed("the host's memory does not suffice; use smaller arrays, or a host with more");
+  } catch (const std::length_error&) {
+    return failed("an array is larger than this host can address; use smaller ones");
+  } catch (const std::exception& error) {
+    return failed(error.what());
+  }
+}
+
 }  // namespace
 
 int tpuboard_main(int argc, const char* const* argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes is an error of a write, as a full disk is
   CLI::App app("A virtual TPU v3-8 board: list it, run programs, train.", "tpuboard");
   const std::string version = fmt::format("tpuboard {}", kVersion);
   app.set_version_flag("--version", version);
@@ -32,19 +83,7 @@ int tpuboard_main(int argc, const char* const* argv) {
   for (CLI::App* command : app.get_subcommands({})) {
     command->set_version_flag("--version", version);
   }
-  try {
-    app.parse(argc, argv);
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    // Help and version are "errors" with code 0 in this library.
-    return app.exit(error) == 0 ? 0 : kWrongUsage;
-  } catch (const UsageError& error) {
-    fmt::print(stderr, "tpuboard: {}\nRun with --help for more information.\n", error.what());
-    return kWrongUsage;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "tpuboard: {}\n", error.what());
-    return kFailed;
-  }
+  return end_of_output(run(app, argc, argv));
 }
 
 }  // namespace tpu::driver

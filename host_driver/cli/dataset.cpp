@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
 #include "cli/bf16.hpp"
+#include "cli/checked.hpp"
 #include "cli/npy.hpp"
 #include "cli/random.hpp"
 #include "tpu/error.hpp"
@@ -57,8 +59,14 @@ int64_t integer(const HostArray& array, size_t index, const std::string& path) {
     case DType::kU32:
       return element<uint32_t>(array, index);
     case DType::kI64:
-    case DType::kU64:
       return element<int64_t>(array, index);
+    case DType::kU64: {
+      const auto value = element<uint64_t>(array, index);
+      if (!std::in_range<int64_t>(value)) {
+        refuse(fmt::format("{}: label {} of example {} is too large", path, value, index));
+      }
+      return static_cast<int64_t>(value);
+    }
     default:
       refuse(fmt::format("{}: labels must be integers, not {}", path, dtype_name(array.dtype)));
   }
@@ -68,40 +76,10 @@ int64_t integer(const HostArray& array, size_t index, const std::string& path) {
 
 Dataset::Dataset(const TrainConfig& config, const ParameterInfo& images)
     : split_seed_(config.split_seed) {
-  uint64_t pixels = 1;
-  for (size_t d = 1; d < images.shape.size(); ++d) {
-    pixels *= static_cast<uint64_t>(images.shape[d]);
-  }
-  images_ = read_data(config.images, pixels);
-  if (images_.shape.empty()) {
-    refuse(fmt::format("{}: a scalar is no set of images", config.images));
-  }
-  const auto examples = static_cast<uint64_t>(images_.shape[0]);
-  if (element_count(images_.shape) != examples * pixels) {
-    refuse(fmt::format("{}: {} does not hold examples of {} values, as the program's {} wants",
-                       config.images, type_text(images_.dtype, images_.shape), pixels,
-                       type_text(images.dtype, images.shape)));
-  }
-  const bool convertible = images_.dtype == DType::kU8 || images_.dtype == DType::kF32;
-  const bool wants_float = images.dtype == DType::kF32 || images.dtype == DType::kBf16;
-  if (images_.dtype != images.dtype && !(convertible && wants_float)) {
-    refuse(fmt::format("{}: {} cannot become the program's {}", config.images,
-                       dtype_name(images_.dtype), dtype_name(images.dtype)));
-  }
-  const HostArray labels = read_data(config.labels, 1);
-  if (element_count(labels.shape) != examples) {
-    refuse(fmt::format("{}: {} labels for {} images", config.labels, element_count(labels.shape),
-                       examples));
-  }
-  for (size_t i = 0; i < examples; ++i) {
-    const int64_t label = integer(labels, i, config.labels);
-    if (label < std::numeric_limits<int32_t>::min() ||
-        label > std::numeric_limits<int32_t>::max()) {
-      refuse(
-          fmt::format("{}: label {} of example {} does not fit into i32", config.labels, label, i));
-    }
-    labels_.push_back(static_cast<int32_t>(label));
-  }
+  read_images(config, images);
+  check_images(images, config.images);
+  read_labels(config);
+  const size_t examples = labels_.size();
   if (config.eval_count >= examples) {
     refuse(fmt::format("data.eval_count = {} leaves no example of {} for training",
                        config.eval_count, examples));
@@ -110,6 +88,72 @@ Dataset::Dataset(const TrainConfig& config, const ParameterInfo& images)
   const auto cut = order.end() - static_cast<ptrdiff_t>(config.eval_count);
   train_.assign(order.begin(), cut);
   eval_.assign(cut, order.end());
+}
+
+void Dataset::read_images(const TrainConfig& config, const ParameterInfo& images) {
+  const Shape one(images.shape.begin() + 1, images.shape.end());
+  const uint64_t pixels = element_count(one);
+  if (pixels == 0) {
+    refuse(fmt::format("the program's images, {}, have no values",
+                       type_text(images.dtype, images.shape)));
+  }
+  images_ = read_data(config.images, pixels);
+  if (images_.shape.empty()) {
+    refuse(fmt::format("{}: a scalar is no set of images", config.images));
+  }
+  const auto examples = static_cast<uint64_t>(images_.shape[0]);
+  if (checked_product(examples, pixels) != element_count(images_.shape)) {
+    refuse(fmt::format("{}: {} does not hold examples of {} values, as the program's {} wants",
+                       config.images, type_text(images_.dtype, images_.shape), pixels,
+                       type_text(images.dtype, images.shape)));
+  }
+  if (examples == 0 || examples > std::numeric_limits<uint32_t>::max()) {
+    refuse(fmt::format("{}: {} examples; 1 to 2^32 - 1 are expected", config.images, examples));
+  }
+  pixels_ = pixels;
+}
+
+void Dataset::check_images(const ParameterInfo& images, const std::string& path) const {
+  const Shape one(images.shape.begin() + 1, images.shape.end());
+  if (element_count(one) != pixels_) {
+    refuse(fmt::format("{}: examples of {} values are not what {} wants", path, pixels_,
+                       type_text(images.dtype, images.shape)));
+  }
+  const bool convertible = images_.dtype == DType::kU8 || images_.dtype == DType::kF32;
+  const bool wants_float = images.dtype == DType::kF32 || images.dtype == DType::kBf16;
+  if (images_.dtype != images.dtype && !(convertible && wants_float)) {
+    refuse(fmt::format("{}: {} cannot become the program's {}", path, dtype_name(images_.dtype),
+                       dtype_name(images.dtype)));
+  }
+}
+
+void Dataset::read_labels(const TrainConfig& config) {
+  const auto examples = static_cast<uint64_t>(images_.shape[0]);
+  const HostArray labels = read_data(config.labels, 1);
+  if (element_count(labels.shape) != examples) {
+    refuse(fmt::format("{}: {} labels for {} images", config.labels, element_count(labels.shape),
+                       examples));
+  }
+  // A one-hot code made from a label that is no class is all zeros: the example would be lost.
+  const int64_t most =
+      config.classes > 0 ? config.classes - 1 : std::numeric_limits<int32_t>::max();
+  for (size_t i = 0; i < examples; ++i) {
+    const int64_t label = integer(labels, i, config.labels);
+    if (label < 0 || label > most) {
+      refuse(config.classes > 0
+                 ? fmt::format("{}: label {} of example {} is none of the {} classes, 0 to {} "
+                               "(data.classes)",
+                               config.labels, label, i, config.classes, most)
+                 : fmt::format("{}: label {} of example {} is no class number, 0 to {}",
+                               config.labels, label, i, most));
+    }
+    labels_.push_back(static_cast<int32_t>(label));
+  }
+}
+
+std::pair<int32_t, int32_t> Dataset::label_range() const {
+  const auto [low, high] = std::minmax_element(labels_.begin(), labels_.end());
+  return {*low, *high};
 }
 
 std::vector<uint32_t> Dataset::epoch_order(uint32_t epoch) const {
@@ -124,10 +168,9 @@ std::vector<uint32_t> Dataset::epoch_order(uint32_t epoch) const {
 
 HostArray Dataset::image_batch(const ParameterInfo& info, const std::vector<uint32_t>& order,
                                size_t first, size_t count) const {
-  HostArray batch{info.dtype, info.shape, {}};
+  HostArray batch = zero_array(info.dtype, info.shape, "images");
   const uint64_t element_size = dtype_bytes(info.dtype);
   const uint64_t pixels = element_count(info.shape) / static_cast<uint64_t>(info.shape[0]);
-  batch.bytes.resize(element_count(info.shape) * element_size);
   for (size_t row = 0; row < count; ++row) {
     const size_t from = order[first + row] * pixels;
     std::byte* to = batch.bytes.data() + row * pixels * element_size;

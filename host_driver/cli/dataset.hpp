@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "cli/checkpoint.hpp"
 #include "cli/train_config.hpp"
 #include "tpu/executable.hpp"
 
@@ -15,6 +17,17 @@ class Dataset {
   /// `images`: the program's argument, [batch, ...]. Throws InvalidArgument when the files do not
   /// fit.
   Dataset(const TrainConfig& config, const ParameterInfo& images);
+
+  /// Throws InvalidArgument that names `path` when the examples cannot become another program's
+  /// images, [batch, ...].
+  void check_images(const ParameterInfo& images, const std::string& path) const;
+
+  /// What the order of examples depends on; `batch` is the caller's.
+  DataOrder order(int64_t batch) const {
+    return {split_seed_, labels_.size(), eval_.size(), batch};
+  }
+  /// Smallest and largest label of all examples.
+  std::pair<int32_t, int32_t> label_range() const;
 
   size_t train_count() const { return train_.size(); }
   size_t eval_count() const { return eval_.size(); }
@@ -30,7 +43,11 @@ class Dataset {
                         size_t count) const;
 
  private:
+  void read_images(const TrainConfig& config, const ParameterInfo& images);
+  void read_labels(const TrainConfig& config);
+
   HostArray images_;  // [examples, pixels]
+  uint64_t pixels_ = 0;
   std::vector<int32_t> labels_;
   uint64_t split_seed_;
   std::vector<uint32_t> train_;

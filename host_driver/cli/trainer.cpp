@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "cli/checked.hpp"
 #include "cli/initial_state.hpp"
 #include "tpu/error.hpp"
 
@@ -61,7 +62,7 @@ float scalar(const HostArray& array) {
 }  // namespace
 
 Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train,
-                 std::optional<Executable> eval, bool has_data)
+                 std::optional<Executable> eval, bool has_data, const Checkpoint* from)
     : board_(board),
       config_(config),
       train_(std::move(train)),
@@ -80,10 +81,44 @@ Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train
     refuse(fmt::format("{} training examples are less than one batch of {}", data_.train_count(),
                        config.batch));
   }
-  const std::vector<HostArray> leaves = initial_state();
+  if (from != nullptr) {
+    go_on_from(*from);
+  }
+  const std::vector<HostArray> leaves = from != nullptr ? from->leaves : initial_state();
   for (size_t i = 0; i < leaves.size(); ++i) {
     state_.push_back(train_.put(i, leaves[i]));
   }
+}
+
+void Trainer::go_on_from(const Checkpoint& from) {
+  const DataOrder mine = data_.order(config_.batch);
+  const auto same = [](const char* what, auto ours, auto theirs) {
+    if (ours != theirs) {
+      refuse(
+          fmt::format("the run cannot go on from the checkpoint: {} is {}, the checkpoint was "
+                      "made with {}",
+                      what, ours, theirs));
+    }
+  };
+  same("the number of examples", mine.examples, from.order.examples);
+  same("data.split_seed", mine.split_seed, from.order.split_seed);
+  same("data.eval_count", mine.eval_count, from.order.eval_count);
+  same("run.batch", mine.batch, from.order.batch);
+  same("the number of state leaves", leaves_, from.leaves.size());
+  for (size_t i = 0; i < leaves_; ++i) {
+    const ParameterInfo& info = train_.arguments()[i];
+    const HostArray& leaf = from.leaves[i];
+    same(fmt::format("state leaf {}", i).c_str(), type_of(info), type_text(leaf.dtype, leaf.shape));
+  }
+  // Epochs are counted by their steps, so that only whole ones may stand there.
+  const auto whole = static_cast<int64_t>(from.epochs.size());
+  const auto counted = checked_product(whole, steps_an_epoch());
+  if (!counted || *counted > from.step) {
+    refuse(fmt::format("the checkpoint is damaged: {} epochs in {} steps", whole, from.step));
+  }
+  losses_ = from.losses;
+  epochs_ = from.epochs;
+  first_step_ = submitted_ = from.step;
 }
 
 void Trainer::check_train() const {
@@ -136,6 +171,7 @@ void Trainer::check_eval() const {
   }
   const int64_t batch = arguments[leaves].shape.empty() ? 0 : arguments[leaves].shape[0];
   need_batch(*eval_, leaves, batch);
+  data_.check_images(arguments[leaves], config_.images);
   const ParameterInfo& mask = arguments[leaves + 2];
   if (mask.dtype != DType::kF32 || mask.shape != Shape{batch}) {
     refuse(fmt::format("{}: argument {} must be the mask, f32[{}], not {}", eval_->name(),
@@ -164,17 +200,20 @@ void Trainer::submit(const std::vector<uint32_t>& order, size_t first) {
   inputs.push_back(
       train_.put(leaves_ + 1, data_.label_batch(arguments[leaves_ + 1], order, first, batch)));
   RunResult result = train_.run(inputs);
-  in_flight_.emplace_back();
-  InFlight& entry = in_flight_.back();
-  entry.ready = result.outputs[leaves_].parts()[0].read(
-      std::as_writable_bytes(std::span<float, 1>(&entry.loss, 1)));
+  const Array loss = std::move(result.outputs.back());
   result.outputs.pop_back();
   state_ = std::move(result.outputs);
+  InFlight entry{.loss = std::make_shared<float>(0.0f), .ready = {}};
+  entry.ready =
+      loss.parts()[0].read(std::as_writable_bytes(std::span<float, 1>(entry.loss.get(), 1)));
+  entry.ready.on_ready([keep = entry.loss](const std::shared_ptr<const Error>&) {});
+  in_flight_.push_back(std::move(entry));
+  ++submitted_;
 }
 
-void Trainer::take_loss(const Progress& at, const std::function<void(const Progress&)>& progress) {
+void Trainer::take_loss(const Progress& at, const TrainHooks& hooks) {
   in_flight_.front().ready.wait();
-  losses_.push_back(in_flight_.front().loss);
+  losses_.push_back(*in_flight_.front().loss);
   in_flight_.pop_front();
   const auto when = std::chrono::steady_clock::now();
   step_seconds_.push_back(std::chrono::duration<double>(when - last_loss_).count());
@@ -182,53 +221,138 @@ void Trainer::take_loss(const Progress& at, const std::function<void(const Progr
   Progress now = at;
   now.step = static_cast<int64_t>(losses_.size());
   now.loss = losses_.back();
-  progress(now);
+  if (hooks.step) {
+    hooks.step(now);
+  }
+}
+
+void Trainer::take_losses(const Progress& at, const TrainHooks& hooks) {
+  while (!in_flight_.empty()) {
+    take_loss(at, hooks);
+  }
+}
+
+int64_t Trainer::steps_an_epoch() const {
+  return static_cast<int64_t>(data_.train_count()) / config_.batch;
 }
 
 int64_t Trainer::planned_steps(int64_t max_steps) const {
-  const auto an_epoch = static_cast<int64_t>(data_.train_count()) / config_.batch;
-  const int64_t all = an_epoch * config_.epochs;
+  const int64_t all =
+      need_fit(checked_product(steps_an_epoch(), config_.epochs), "steps of all epochs");
   return max_steps > 0 ? std::min(max_steps, all) : all;
 }
 
-void Trainer::train(int64_t max_steps, const std::function<void(const Progress&)>& progress,
-                    const std::function<void(const EpochResult&)>& epoch_done) {
-  const int64_t planned = planned_steps(max_steps);
-  const auto batch = static_cast<size_t>(config_.batch);
+// Steps `first` .. `last` - 1 of an epoch whose first one is `first`; true when it was stopped.
+bool Trainer::run_steps(const Progress& at, int64_t first, int64_t last, const TrainLimits& limits,
+                        const TrainHooks& hooks) {
+  const std::vector<uint32_t> order = data_.epoch_order(static_cast<uint32_t>(at.epoch - 1));
+  window_.open();
+  last_loss_ = std::chrono::steady_clock::now();
+  bool stop = false;
+  while (submitted_ < last) {
+    stop = hooks.stop_wanted && hooks.stop_wanted();
+    if (stop) {
+      break;
+    }
+    submit(order, static_cast<size_t>((submitted_ - first) * config_.batch));
+    if (in_flight_.size() > kStepsInFlight) {
+      take_loss(at, hooks);
+    }
+    const bool due = limits.checkpoint_every > 0 && submitted_ % limits.checkpoint_every == 0;
+    if (due && submitted_ < at.steps && hooks.save) {
+      take_losses(at, hooks);
+      window_.close();  // the time of a checkpoint is no time of steps
+      hooks.save();
+      window_.open();
+      last_loss_ = std::chrono::steady_clock::now();
+    }
+  }
+  take_losses(at, hooks);
+  window_.close();
+  return stop;
+}
+
+// What comes behind the steps of an epoch; true when it was stopped before the evaluation.
+bool Trainer::end_epoch(int64_t epoch, int64_t planned, bool stop, const TrainHooks& hooks) {
+  const int64_t first = (epoch - 1) * steps_an_epoch();
+  EpochResult result;
+  result.epoch = epoch;
+  result.train_loss =
+      std::accumulate(losses_.begin() + static_cast<ptrdiff_t>(first), losses_.end(), 0.0) /
+      static_cast<double>(submitted_ - first);
+  const bool due =
+      submitted_ == planned || (config_.eval_every > 0 && epoch % config_.eval_every == 0);
+  if (eval_ && has_data_ && due && !stop) {
+    stop = hooks.stop_wanted && hooks.stop_wanted();
+    if (!stop) {
+      result.eval = evaluate();
+    }
+  }
+  result.whole = !stop && submitted_ == first + steps_an_epoch();
+  epochs_.push_back(result);
+  if (hooks.epoch_done) {
+    hooks.epoch_done(result);
+  }
+  return stop;
+}
+
+bool Trainer::train(const TrainLimits& limits, const TrainHooks& hooks) {
+  const int64_t planned = planned_steps(limits.max_steps);
+  if (first_step_ > planned) {
+    refuse(
+        fmt::format("the checkpoint stands at step {}; {} steps are asked for; give more "
+                    "--steps or epochs, or leave --resume out",
+                    first_step_, planned));
+  }
   for (const Array& leaf : state_) {
     leaf.wait();
   }
-  int64_t submitted = 0;
-  for (int64_t epoch = 0; epoch < config_.epochs && submitted < planned; ++epoch) {
-    const std::vector<uint32_t> order = data_.epoch_order(static_cast<uint32_t>(epoch));
-    const size_t first_loss = losses_.size();
-    const Progress at{.epoch = epoch + 1, .step = 0, .steps = planned, .loss = 0};
-    window_.open();
-    last_loss_ = std::chrono::steady_clock::now();
-    for (size_t first = 0; first + batch <= order.size() && submitted < planned; first += batch) {
-      submit(order, first);
-      ++submitted;
-      if (in_flight_.size() > kStepsInFlight) {
-        take_loss(at, progress);
-      }
-    }
-    while (!in_flight_.empty()) {
-      take_loss(at, progress);
-    }
-    window_.close();
-    EpochResult result;
-    result.epoch = epoch + 1;
-    result.train_loss =
-        std::accumulate(losses_.begin() + static_cast<ptrdiff_t>(first_loss), losses_.end(), 0.0) /
-        static_cast<double>(losses_.size() - first_loss);
-    const bool last = submitted == planned;
-    const bool due = config_.eval_every > 0 && (epoch + 1) % config_.eval_every == 0;
-    if (eval_ && has_data_ && (last || due)) {
-      result.eval = evaluate();
-    }
-    epochs_.push_back(result);
-    epoch_done(result);
+  if (submitted_ == planned && eval_ && has_data_ && !epochs_.empty() && !epochs_.back().eval) {
+    epochs_.pop_back();  // the run ends here, with an evaluation that was not due before
   }
+  const int64_t an_epoch = steps_an_epoch();
+  for (int64_t first = static_cast<int64_t>(epochs_.size()) * an_epoch;
+       submitted_ < planned || submitted_ > first; first += an_epoch) {
+    const Progress at{.epoch = first / an_epoch + 1, .step = 0, .steps = planned, .loss = 0};
+    bool stop = run_steps(at, first, std::min(planned, first + an_epoch), limits, hooks);
+    if (submitted_ > first) {
+      stop = end_epoch(at.epoch, planned, stop, hooks);
+    }
+    if (stop) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Checkpoint Trainer::checkpoint() {
+  Checkpoint made;
+  made.step = submitted_;
+  made.order = data_.order(config_.batch);
+  for (const EpochResult& epoch : epochs_) {
+    if (epoch.whole) {
+      made.epochs.push_back(epoch);
+    }
+  }
+  made.losses = losses_;
+  made.leaves = state();
+  return made;
+}
+
+std::optional<Checkpoint> Trainer::rescue() {
+  try {
+    take_losses({}, {});
+    const bool live = std::all_of(state_.begin(), state_.end(), [](const Array& leaf) {
+      return std::all_of(leaf.parts().begin(), leaf.parts().end(),
+                         [](const Buffer& part) { return part.live(); });
+    });
+    if (live && submitted_ == static_cast<int64_t>(losses_.size()) && submitted_ > first_step_) {
+      return checkpoint();
+    }
+  } catch (const std::exception&) {
+    // The error that is on its way says more.
+  }
+  return std::nullopt;
 }
 
 EvalResult Trainer::evaluate() {

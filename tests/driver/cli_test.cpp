@@ -399,6 +399,64 @@ TEST_F(CliTrain, WithoutDataThereAreNoLossesAndNoAccuracy) {
   EXPECT_TRUE(json["losses"].empty());
 }
 
+// Without data there is no state that would be worth a checkpoint: a good one is not replaced.
+TEST_F(CliTrain, WithoutDataTheCheckpointStays) {
+  ASSERT_EQ(call(train_call("a")), 0) << error_;
+  const auto before = read_file(path("a/ck/checkpoint.json"));
+  auto arguments = train_call("a");
+  arguments.insert(arguments.end(), {"--no-data", "--steps", "3"});
+  ASSERT_EQ(call(arguments), 0) << error_;
+  EXPECT_NE(error_.find("no checkpoint is written"), std::string::npos) << error_;
+  EXPECT_EQ(read_file(path("a/ck/checkpoint.json")), before);
+  arguments.emplace_back("--resume");
+  EXPECT_EQ(call(arguments), 2);
+}
+
+TEST_F(CliTrain, ResumeGoesOnFromTheCheckpoint) {
+  auto arguments = train_call("a");
+  arguments.emplace_back("--resume");
+  EXPECT_EQ(call(arguments), 1);
+  EXPECT_NE(error_.find("a/ck: no checkpoint to resume from"), std::string::npos) << error_;
+  auto first = train_call("a");
+  first.insert(first.end(), {"--steps", "5"});
+  ASSERT_EQ(call(first), 0) << error_;
+  ASSERT_EQ(call(arguments), 0) << error_;
+  EXPECT_NE(out_.find("resumed at step 5"), std::string::npos) << out_;
+  const auto json = nlohmann::json::parse(std::ifstream(path("a/run.json")));
+  EXPECT_EQ(json["steps"], 12);
+  EXPECT_EQ(json["first_step"], 5);
+  EXPECT_EQ(json["losses"].size(), 12u);
+  EXPECT_EQ(json["step_seconds"].size(), 7u);
+  EXPECT_EQ(json["epochs"].size(), 3u);
+  // What is done is done: nothing more to run, and the same figures.
+  ASSERT_EQ(call(arguments), 0) << error_;
+  const auto again = nlohmann::json::parse(std::ifstream(path("a/run.json")));
+  EXPECT_EQ(again["digest"], json["digest"]);
+  EXPECT_EQ(again["epochs"], json["epochs"]);
+  EXPECT_TRUE(again["sim_seconds_per_step"].is_null());
+}
+
+TEST_F(CliTrain, ACheckpointDoesNotReplaceOtherFiles) {
+  std::filesystem::create_directories(path("a/ck"));
+  save("a/ck/thesis.txt", "mine");
+  EXPECT_EQ(call(train_call("a")), 1);
+  EXPECT_NE(error_.find("'thesis.txt' in it is no part of one"), std::string::npos) << error_;
+  EXPECT_TRUE(std::filesystem::exists(path("a/ck/thesis.txt")));
+}
+
+TEST_F(CliTrain, AFullDiskIsAFailureAndTheOtherResultsAreWritten) {
+  auto arguments = train_call("a");
+  arguments.insert(arguments.end(), {"--json", "/dev/full"});
+  EXPECT_EQ(call(arguments), 1);
+  EXPECT_NE(error_.find("/dev/full: cannot be written: No space left"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(path("a/run.json")));
+  EXPECT_TRUE(std::filesystem::exists(path("a/ck/checkpoint.json")));
+  arguments.back() = "-";
+  ASSERT_EQ(call(arguments), 0) << error_;
+  EXPECT_EQ(nlohmann::json::parse(out_), nlohmann::json::parse(std::ifstream(path("a/run.json"))));
+  EXPECT_NE(error_.find("epoch   1"), std::string::npos) << error_;
+}
+
 TEST_F(CliTrain, StepsAndEpochsCutTheRun) {
   auto arguments = train_call("a");
   arguments.insert(arguments.end(), {"--steps", "5", "--epochs", "2"});
@@ -422,6 +480,10 @@ TEST_F(CliTrain, NamesWhatDoesNotFitTheConvention) {
   refused("\"eval.tpuexe\"", "\"train.tpuexe\"", "eval program takes the first state leaves");
   refused("\"train.tpuexe\"", "\"eval.tpuexe\"", "a train program takes state leaves");
   refused("labels.u8", "missing.u8", "missing.u8: cannot be opened");
+  refused("eval_count = 30", "eval_count = 30\nclasses = 3",
+          "labels.u8: label 3 of example 0 is none of the 3 classes, 0 to 2 (data.classes)");
+  refused("epochs = 3", "epochs = 9223372036854775807", "run.epochs must be at most");
+  refused("checkpoint = \"ck\"", "checkpoint = \".\"", "must name a folder of its own");
   refused("labels.u8", "images.npy", "400 labels for 100 images");
   refused("eval_count = 30", "eval_count = 100", "leaves no example of 100 for training");
   refused("eval_count = 30", "eval_count = 90", "10 training examples are less than one batch");

@@ -2,7 +2,7 @@
 
 The eval program takes all leaves of the state, the moments too, and its result depends on every one; it runs after
 every epoch, so that state which its owners keep is put together and goes on. A second run starts from the first one's
-checkpoint.
+checkpoint. A run that is cut in the middle of an epoch and resumed, by the other kind of program too, ends as one that was not.
 
 Usage: sharded_training_test.py --bin DIR
 """
@@ -72,12 +72,12 @@ def compile_programs(tools: Path, folder: Path) -> list[np.ndarray]:
     return leaves
 
 
-def train(tools: Path, folder: Path, mode: str, leaves: list[Path], out: Path) -> dict:
+def train(tools: Path, folder: Path, mode: str, leaves: list[Path], out: Path, *options: str) -> dict:
     """One run; what must be the same for every mode."""
     config = folder / f"{out.name}.toml"
     config.write_text(CONFIG.format(exe=folder / f"{mode}.tpuexe", folder=folder, leaves=", ".join(f'"file:{leaf}"' for leaf in leaves),
                                     eval=EVAL, batch=CASE.batch * CORES, epochs=EPOCHS))
-    subprocess.run([tools / "tpuboard", "train", config, "--out", out, "--check"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([tools / "tpuboard", "train", config, "--out", out, "--check", *options], check=True, stdout=subprocess.DEVNULL)
     report = json.loads((out / "run.json").read_text())
     state = [path.read_bytes() for path in sorted((out / "checkpoint").glob("*.npy"), key=lambda path: int(path.stem))]
     return {"losses": report["losses"], "evaluations": report["epochs"], "accuracy": report["test_accuracy"], "state": state}
@@ -99,6 +99,14 @@ def same(tools: Path, folder: Path) -> str | None:
         seen += [epoch["test_accuracy"] for epoch in on["evaluations"]]
         if different or len(off["losses"]) != EPOCHS * (EXAMPLES - EVAL) // (CASE.batch * CORES) or not off["state"]:
             return f"{run} run: {different} differ; {off['losses']}, {on['losses']}; {off['evaluations']}, {on['evaluations']}"
+        if run == "first":
+            for begin, end in (("on", "on"), ("on", "off"), ("off", "on")):
+                out = folder / f"cut_{begin}_{end}"
+                train(tools, folder, begin, leaves, out, "--steps", "3")
+                again = train(tools, folder, end, leaves, out, "--resume")
+                different = [key for key in on if again[key] != on[key]]
+                if different:
+                    return f"cut with {begin}, resumed with {end}: {different} differ"
     return None if len(set(seen)) == 2 * EPOCHS else f"evaluations of different states are equal: {seen}"
 
 

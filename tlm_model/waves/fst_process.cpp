@@ -188,7 +188,10 @@ FstProcess::FstProcess(const std::string& path) : path_(path) {
   }
   if (child_ == 0) {
     ::close(ends[0]);
-    ::signal(SIGINT, SIG_IGN);  // an interrupted run closes the socket; the file is finished then
+    // A run that is stopped closes the socket; the file is finished then.
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+      ::signal(signal, SIG_IGN);
+    }
     const int status = Writer(ends[1], path_.c_str()).run();
     ::_exit(status);
   }

@@ -1,0 +1,71 @@
+// The handler only notes the signal; everything else happens between two steps.
+#include "cli/stop_signals.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+
+namespace tpu::driver {
+namespace {
+
+constexpr std::array<int, 3> kStops = {SIGINT, SIGTERM, SIGHUP};
+
+std::atomic<int> first_signal = 0;
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may not take locks");
+
+void note(int signal) {
+  // Only what is safe inside a signal handler.
+  for (const int each : kStops) {
+    ::signal(each, SIG_DFL);
+  }
+  first_signal.store(signal);
+  constexpr char kText[] =
+      "\ntpuboard: stopping after the running step; the same signal again ends at once\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText, sizeof(kText) - 1);
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  first_signal.store(0);
+  const auto take = [&](int signal, void (*handler)(int)) {
+    Old old{.signal = signal, .action = {}};
+    if (::sigaction(signal, nullptr, &old.action) != 0 || old.action.sa_handler == SIG_IGN) {
+      return;
+    }
+    struct sigaction action {};
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;
+    ::sigaction(signal, &action, nullptr);
+    old_.push_back(old);
+  };
+  for (const int signal : kStops) {
+    take(signal, note);
+  }
+  take(SIGPIPE, SIG_IGN);
+}
+
+StopSignals::~StopSignals() {
+  for (const Old& old : old_) {
+    ::sigaction(old.signal, &old.action, nullptr);
+  }
+}
+
+int StopSignals::received() { return first_signal.load(); }
+
+const char* signal_name(int signal) {
+  switch (signal) {
+    case SIGINT:
+      return "SIGINT";
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGHUP:
+      return "SIGHUP";
+    default:
+      return "a signal";
+  }
+}
+
+}  // namespace tpu::driver

@@ -1,0 +1,379 @@
+// The training loop on the null board, with a small program that computes on the host: the order
+// of its floating-point sums shows every change of state, data and their order in the bits.
+#include "cli/trainer.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "cli/npy.hpp"
+#include "tests/driver/program_builder.hpp"
+#include "transport/null/null_transport.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using test::counting;
+using test::ProgramBuilder;
+using ::testing::HasSubstr;
+
+constexpr int64_t kBatch = 16;
+constexpr int64_t kEvalBatch = 24;
+constexpr int64_t kPixels = 4;
+constexpr size_t kCores = 8;
+
+template <typename Number>
+std::vector<Number> numbers(NullLaunchPart& part, size_t slot) {
+  std::vector<Number> values(part.slots[slot].size / sizeof(Number));
+  part.hbm->read(part.slots[slot].base, std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+void put_number(NullLaunchPart& part, size_t slot, float value) {
+  part.hbm->write(part.slots[slot].base, std::as_bytes(std::span(&value, 1)));
+}
+
+class TrainerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::temp_directory_path() /
+              (std::string("tpu_trainer_") + info->name() + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+    HostArray images = counting(DType::kU8, {100, 2, 2});
+    std::vector<int32_t> labels;
+    for (int32_t i = 0; i < 100; ++i) {
+      labels.push_back(i % 3);
+    }
+    save(images, labels);
+    config_.images = path("images.npy");
+    config_.labels = path("labels.npy");
+    config_.seed = 3;
+    config_.split_seed = 7;
+    config_.eval_count = 30;
+    config_.batch = kBatch;
+    config_.epochs = 3;
+    config_.eval_every = 2;
+    config_.init = {{InitKind::kOnes, {}}};
+    OpenOptions options;
+    options.factory = [&](const TransportRequest& request, HostMemory& memory) {
+      auto made = std::make_unique<NullTransport>(request, memory);
+      made->executor = [this](NullLaunch& launch) { return execute(launch); };
+      null_ = made.get();
+      return made;
+    };
+    options.firmware.assign(100, std::byte{7});
+    board_ = Board::open(options);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  void save(const HostArray& images, const std::vector<int32_t>& labels) {
+    write_npy(path("images.npy"), images);
+    write_npy(path("labels.npy"), HostView(DType::kI32, {static_cast<int64_t>(labels.size())},
+                                           std::as_bytes(std::span(labels))));
+  }
+
+  Executable train_program(int64_t pixels = kPixels) {
+    ProgramBuilder train(kCores);
+    train.argument(DType::kF32, {});
+    train.argument(DType::kF32, {kBatch, pixels}, true);
+    train.argument(DType::kI32, {kBatch}, true);
+    train.result(DType::kF32, {}, false, 0);
+    train.result(DType::kF32, {});
+    return board_.load(train.bytes());
+  }
+
+  Executable eval_program(int64_t pixels = kPixels, DType dtype = DType::kF32) {
+    ProgramBuilder eval(kCores);
+    eval.argument(DType::kF32, {});
+    eval.argument(dtype, {kEvalBatch, pixels}, true);
+    eval.argument(DType::kI32, {kEvalBatch}, true);
+    eval.argument(DType::kF32, {kEvalBatch}, true);
+    eval.result(DType::kF32, {});
+    return board_.load(eval.bytes());
+  }
+
+  // A train launch has the slots state, images, labels, state, loss; an eval launch one more
+  // argument and one result less.
+  std::optional<tpu_fault_record_t> execute(NullLaunch& launch) {
+    std::vector<float> images;
+    std::vector<int32_t> labels;
+    std::vector<float> mask;
+    const size_t eval = numbers<float>(launch.parts[0], 3).size() > 1 ? 1 : 0;
+    for (NullLaunchPart& part : launch.parts) {
+      const auto pixels = numbers<float>(part, 1);
+      const auto classes = numbers<int32_t>(part, 2);
+      images.insert(images.end(), pixels.begin(), pixels.end());
+      labels.insert(labels.end(), classes.begin(), classes.end());
+      if (eval != 0) {
+        const auto ones = numbers<float>(part, 3);
+        mask.insert(mask.end(), ones.begin(), ones.end());
+      }
+    }
+    return eval != 0 ? execute_eval(launch, images, labels, mask)
+                     : execute_train(launch, images, labels);
+  }
+
+  std::optional<tpu_fault_record_t> execute_train(NullLaunch& launch,
+                                                  const std::vector<float>& images,
+                                                  const std::vector<int32_t>& labels) {
+    if (++train_launches_ == fault_at_) {
+      tpu_fault_record_t fault{};
+      fault.code = TPU_FAULT_SLOT_RANGE;
+      return fault;
+    }
+    const float before = numbers<float>(launch.parts[0], 0)[0];
+    float state = before;
+    for (size_t i = 0; i < images.size(); ++i) {
+      const auto label = static_cast<float>(labels[i / static_cast<size_t>(kPixels)] + 1);
+      state = state * 0.99f + images[i] * label;
+    }
+    for (NullLaunchPart& part : launch.parts) {
+      put_number(part, 3, state);
+      put_number(part, 4, state - before);
+    }
+    return std::nullopt;
+  }
+
+  // A model that always says class 0: padding, which has label 0, would be right.
+  std::optional<tpu_fault_record_t> execute_eval(NullLaunch& launch,
+                                                 const std::vector<float>& images,
+                                                 const std::vector<int32_t>& labels,
+                                                 const std::vector<float>& mask) {
+    float correct = 0;
+    for (size_t i = 0; i < labels.size(); ++i) {
+      correct += labels[i] == 0 ? mask[i] : 0.0f;
+    }
+    for (NullLaunchPart& part : launch.parts) {
+      put_number(part, 4, correct);
+    }
+    masks_.push_back(mask);
+    eval_images_.push_back(images);
+    return std::nullopt;
+  }
+
+  TrainHooks hooks() {
+    TrainHooks made;
+    made.stop_wanted = [this] { return stop_at_ >= 0 && asked_++ >= stop_at_; };
+    return made;
+  }
+
+  // All bits that a run leaves, as a text that can be compared.
+  static std::string outcome(Trainer& trainer) {
+    const Checkpoint end = trainer.checkpoint();
+    std::string text = state_digest(end.leaves);
+    for (const float loss : end.losses) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, &loss, sizeof(bits));
+      text += " " + std::to_string(bits);
+    }
+    for (const EpochResult& epoch : trainer.epochs()) {
+      text += "\n" + std::to_string(epoch.epoch) + " " + std::to_string(epoch.train_loss) + " " +
+              (epoch.eval ? std::to_string(epoch.eval->accuracy) : "-");
+    }
+    return text;
+  }
+
+  std::string refusal(const Executable& train, const std::optional<Executable>& eval) {
+    try {
+      const Trainer trainer(board_, config_, train, eval);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return error.message();
+    }
+    return "accepted";
+  }
+
+  std::filesystem::path folder_;
+  TrainConfig config_;
+  NullTransport* null_ = nullptr;
+  Board board_;
+  int64_t stop_at_ = -1;  // after so many steps
+  int64_t asked_ = 0;
+  int train_launches_ = 0;
+  int fault_at_ = 0;
+  std::vector<std::vector<float>> masks_;
+  std::vector<std::vector<float>> eval_images_;
+};
+
+// 30 examples in batches of 24: the second one has 18 rows of padding with label 0, which the
+// model of this test "predicts".
+TEST_F(TrainerTest, PaddingOfTheLastEvaluationBatchDoesNotCount) {
+  Trainer trainer(board_, config_, train_program(), eval_program());
+  const EvalResult result = trainer.evaluate();
+  ASSERT_EQ(masks_.size(), 2u);
+  std::vector<float> expected(kEvalBatch, 1.0f);
+  EXPECT_EQ(masks_[0], expected);
+  std::fill(expected.begin() + 6, expected.end(), 0.0f);
+  EXPECT_EQ(masks_[1], expected);
+  for (size_t i = 6 * kPixels; i < eval_images_[1].size(); ++i) {
+    EXPECT_EQ(eval_images_[1][i], 0.0f) << i;
+  }
+  const auto& held_out = trainer.data().eval_order();
+  const auto zeros =
+      std::count_if(held_out.begin(), held_out.end(), [](uint32_t i) { return i % 3 == 0; });
+  EXPECT_DOUBLE_EQ(result.accuracy, static_cast<double>(zeros) / 30);
+}
+
+// Stopped at every point where a run asks: before its 12 steps (4 an epoch) and before the
+// evaluations behind epochs 2 and 3.
+TEST_F(TrainerTest, AResumedRunHasTheBitsOfOneWithoutAStop) {
+  Trainer whole(board_, config_, train_program(), eval_program());
+  EXPECT_TRUE(whole.train({}, hooks()));
+  const std::string expected = outcome(whole);
+  for (int64_t stop = 0; stop < 14; ++stop) {
+    stop_at_ = stop;
+    asked_ = 0;
+    Trainer first(board_, config_, train_program(), eval_program());
+    EXPECT_FALSE(first.train({}, hooks())) << stop;
+    const std::string file = path("checkpoint");
+    write_checkpoint(file, first.checkpoint());
+    stop_at_ = -1;
+    const Checkpoint from = read_checkpoint(file);
+    EXPECT_LE(from.step, 12);
+    Trainer second(board_, config_, train_program(), eval_program(), true, &from);
+    EXPECT_TRUE(second.train({}, hooks()));
+    EXPECT_EQ(outcome(second), expected) << "stopped after " << stop;
+    EXPECT_EQ(second.steps_run(), 12 - from.step);
+  }
+}
+
+// Checkpoints on the way do not change the bits; each of them is a place to go on from, also when
+// the first run was shorter.
+TEST_F(TrainerTest, CheckpointsOnTheWayAreWhole) {
+  Trainer whole(board_, config_, train_program(), eval_program());
+  whole.train({}, hooks());
+  const std::string expected = outcome(whole);
+  std::vector<Checkpoint> saved;
+  Trainer trainer(board_, config_, train_program(), eval_program());
+  TrainHooks with = hooks();
+  with.save = [&] { saved.push_back(trainer.checkpoint()); };
+  EXPECT_TRUE(trainer.train({.max_steps = 0, .checkpoint_every = 2}, with));
+  EXPECT_EQ(outcome(trainer), expected);
+  ASSERT_EQ(saved.size(), 5u);  // the end is the owner's
+  Trainer shorter(board_, config_, train_program(), eval_program());
+  shorter.train({.max_steps = 7}, hooks());
+  saved.push_back(shorter.checkpoint());
+  for (const Checkpoint& from : saved) {
+    Trainer second(board_, config_, train_program(), eval_program(), true, &from);
+    EXPECT_TRUE(second.train({}, hooks()));
+    EXPECT_EQ(outcome(second), expected) << from.step;
+  }
+}
+
+TEST_F(TrainerTest, ACheckpointOfAnotherOrderIsRefused) {
+  Trainer trainer(board_, config_, train_program(), eval_program());
+  trainer.train({.max_steps = 5}, hooks());
+  const Checkpoint from = trainer.checkpoint();
+  const auto refused = [&](const TrainConfig& config, TrainLimits limits = {}) -> std::string {
+    try {
+      Trainer second(board_, config, train_program(), eval_program(), true, &from);
+      second.train(limits, hooks());
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return "accepted";
+  };
+  TrainConfig other = config_;
+  other.split_seed = 8;
+  EXPECT_THAT(refused(other), HasSubstr("data.split_seed is 8, the checkpoint was made with 7"));
+  other = config_;
+  other.eval_count = 31;
+  EXPECT_THAT(refused(other), HasSubstr("data.eval_count is 31"));
+  EXPECT_THAT(refused(config_, {.max_steps = 4}), HasSubstr("stands at step 5; 4 steps are asked"));
+}
+
+// The reads of three losses are on their way when the error comes; they may end at any later time.
+TEST_F(TrainerTest, AnErrorWhileLossesAreReadLeavesTheBoardUsable) {
+  for (const bool fault : {false, true}) {
+    fault_at_ = fault ? train_launches_ + 6 : 0;
+    {
+      Trainer trainer(board_, config_, train_program(), eval_program());
+      TrainHooks with = hooks();
+      with.step = [&](const Progress& at) {
+        if (!fault && at.step == 2) {
+          throw std::runtime_error("no room for the progress");
+        }
+      };
+      EXPECT_THROW(trainer.train({}, with), std::runtime_error);
+      const std::optional<Checkpoint> rest = trainer.rescue();
+      EXPECT_EQ(rest.has_value(), !fault);  // a fault loses the state, other errors do not
+      if (rest) {
+        EXPECT_GT(rest->step, 2);
+        EXPECT_EQ(rest->losses.size(), static_cast<size_t>(rest->step));
+      }
+    }
+    board_.synchronize();
+    fault_at_ = 0;
+    Trainer next(board_, config_, train_program(), eval_program());
+    EXPECT_TRUE(next.train({}, hooks()));
+  }
+}
+
+TEST_F(TrainerTest, LossesThatNobodyWaitsForAreReadIntoLivingMemory) {
+  for (int i = 0; i < 3; ++i) {
+    Trainer trainer(board_, config_, train_program(), eval_program());
+    TrainHooks with = hooks();
+    with.step = [](const Progress&) { throw std::runtime_error("stop"); };
+    EXPECT_THROW(trainer.train({}, with), std::runtime_error);
+  }
+  board_.synchronize();  // the reads end here, behind their trainers
+}
+
+TEST_F(TrainerTest, ImagesWithoutValuesAreRefused) {
+  EXPECT_THAT(refusal(train_program(0), std::nullopt), HasSubstr("have no values"));
+  save(HostArray{DType::kF32, {100, 0}, {}}, std::vector<int32_t>(100));
+  EXPECT_THAT(refusal(train_program(0), std::nullopt), HasSubstr("have no values"));
+  EXPECT_THAT(refusal(train_program(), std::nullopt),
+              HasSubstr("does not hold examples of 4 values"));
+  save(HostArray{DType::kF32, {0, 4}, {}}, {});
+  EXPECT_THAT(refusal(train_program(), std::nullopt), HasSubstr("0 examples"));
+  save(HostArray{DType::kF32, {int64_t{1} << 62, 0}, {}}, {});
+  EXPECT_THAT(refusal(train_program(), std::nullopt), HasSubstr("does not hold examples"));
+}
+
+// More pixels than the file has, or a type that it cannot become, would be read and written beside
+// the arrays.
+TEST_F(TrainerTest, EvalImagesMustFitTheFileToo) {
+  EXPECT_THAT(refusal(train_program(), eval_program(5)), HasSubstr("examples of 4 values are not"));
+  save(HostArray{DType::kF32, {100, 4}, std::vector<std::byte>(1600)}, std::vector<int32_t>(100));
+  EXPECT_THAT(refusal(train_program(), eval_program(kPixels, DType::kU8)),
+              HasSubstr("f32 cannot become the program's ui8"));
+}
+
+TEST_F(TrainerTest, LabelsOutsideTheClassesAreNamed) {
+  const HostArray images = counting(DType::kU8, {100, 2, 2});
+  std::vector<int32_t> labels(100, 2);
+  labels[41] = 3;
+  save(images, labels);
+  EXPECT_EQ(refusal(train_program(), std::nullopt), "accepted");
+  config_.classes = 3;
+  EXPECT_THAT(refusal(train_program(), std::nullopt),
+              HasSubstr("labels.npy: label 3 of example 41 is none of the 3 classes, 0 to 2"));
+  labels[41] = -1;
+  save(images, labels);
+  EXPECT_THAT(refusal(train_program(), std::nullopt), HasSubstr("label -1 of example 41"));
+  config_.classes = 0;
+  EXPECT_THAT(refusal(train_program(), std::nullopt), HasSubstr("label -1 of example 41"));
+  std::vector<uint64_t> large(100, ~uint64_t{0});
+  write_npy(path("labels.npy"), HostView(DType::kU64, {100}, std::as_bytes(std::span(large))));
+  EXPECT_THAT(refusal(train_program(), std::nullopt),
+              HasSubstr("label 18446744073709551615 of example 0 is too large"));
+}
+
+TEST_F(TrainerTest, StepsOfAllEpochsAreCountedWithoutWrappingAround) {
+  config_.epochs = std::numeric_limits<int64_t>::max();
+  const Trainer trainer(board_, config_, train_program(), std::nullopt);
+  EXPECT_THROW(trainer.planned_steps(3), Error);
+  config_.epochs = kMaxEpochs;
+  EXPECT_EQ(trainer.planned_steps(3), 3);
+  EXPECT_EQ(trainer.planned_steps(0), kMaxEpochs * 4);
+}
+
+}  // namespace
+}  // namespace tpu::driver
