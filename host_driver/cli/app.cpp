@@ -53,7 +53,6 @@ int run(CLI::App& app, int argc, const char* const* argv) {
     fmt::print(stderr, "tpuboard: {}\nRun with --help for more information.\n", error.what());
     return kWrongUsage;
   } catch (const StoppedBySignal& stopped) {
-    fmt::print(stderr, "tpuboard: {}\n", stopped.what());
     return stopped.exit_code();
   } catch (const std::filesystem::filesystem_error& error) {
     return failed(fmt::format("{}: {}", error.path1().string(), error.code().message()));

@@ -256,10 +256,13 @@ void train(const TrainArguments& arguments) {
   profile.close();
   run.write_results(signal, start, json);
   profile.print(static_cast<double>(std::max<int64_t>(1, trainer.steps_run())));
+  if (signal != 0) {
+    fmt::print(stderr, "tpuboard: {}\n", run.stop_text(signal));
+  }
   board.close();
   require_clean(trainer.window().last());
   if (signal != 0) {
-    throw StoppedBySignal(signal, run.stop_text(signal));
+    throw StoppedBySignal(signal);
   }
 }
 

@@ -4,7 +4,6 @@
 
 #include <csignal>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
 namespace tpu::driver {
@@ -34,8 +33,7 @@ class StopSignals {
 /// give it.
 class StoppedBySignal : public std::runtime_error {
  public:
-  StoppedBySignal(int signal, const std::string& text)
-      : std::runtime_error(text), signal_(signal) {}
+  explicit StoppedBySignal(int signal) : std::runtime_error("stopped"), signal_(signal) {}
   int exit_code() const { return 128 + signal_; }
 
  private:
