@@ -1,6 +1,8 @@
 // Wiring of a TensorCore, and what it offers to its peers and to debuggers.
 #include "core/core.hpp"
 
+#include <algorithm>
+
 #include "tpu/spec/fault_regs.hpp"
 #include "tpu/spec/rings.h"
 #include "tpu/spec/seq_regs.hpp"
@@ -49,7 +51,8 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
                  .programs = &services.programs,
                  .trace = services.trace,
                  .checker = services.checker,
-                 .smem_unknown = services.no_data ? &smem_unknown_ : nullptr});
+                 .smem_unknown = services.no_data ? &smem_unknown_ : nullptr,
+                 .gang_work = [this] { return gang_work(); }});
   remote_export(static_cast<RemoteIf&>(*this));
 }
 
@@ -199,6 +202,23 @@ RemoteTarget::Status Core::remote_signal(GangStep from, uint8_t semaphore, uint3
     ++counters_.progress;
   }
   return status;
+}
+
+bool Core::work_in_flight() const {
+  return std::ranges::any_of(
+      queues_, [](const CommandQueueIf* queue) { return queue != nullptr && queue->in_flight(); });
+}
+
+GangWork Core::gang_work() {
+  GangWork work{.done = work_done(), .in_flight = work_in_flight()};
+  for (uint32_t core = 0; core < ici_port->cores(); ++core) {
+    if (core != core_id_ && (launch_.mask >> core & 1) != 0) {
+      const RemoteIf& peer = ici_port->peer(core);
+      work.done += peer.work_done();
+      work.in_flight = work.in_flight || peer.work_in_flight();
+    }
+  }
+  return work;
 }
 
 void Core::remote_received(uint64_t bytes) { counters_.add(spec::perf::kIciReceivedBytes, bytes); }

@@ -85,6 +85,9 @@ class Core : public sc_core::sc_module, private RemoteIf {
   void remote_received(uint64_t bytes) override;
   RemoteTarget::Status accept_remote(GangStep from);
   RemoteTarget place_remote(GangStep from, const spec::Addr& address, int64_t low, int64_t high);
+  uint64_t work_done() const override { return counters_.progress; }
+  bool work_in_flight() const override;
+  GangWork gang_work();
 
   void make_memories(uint64_t hbm_bytes);
   void make_engines(const CoreServices& services);

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -29,6 +30,12 @@ namespace tpu::model {
 
 class FaultUnit;
 
+// Of all cores of the launch: one that waits for another is not stuck while that one works.
+struct GangWork {
+  uint64_t done = 0;
+  bool in_flight = false;
+};
+
 // Blocks that the sequencer drives, all of the same core.
 struct SequencerParts {
   std::array<CommandQueueIf*, spec::kQueueCount> queues;  // null: engine missing
@@ -39,6 +46,7 @@ struct SequencerParts {
   TraceSink* trace;                 // may be null
   RaceChecker* checker;             // may be null
   std::vector<bool>* smem_unknown;  // no-data runs, else null
+  std::function<GangWork()> gang_work;
 };
 
 class Sequencer : public RegisterBlock {
@@ -147,7 +155,7 @@ class Sequencer : public RegisterBlock {
   uint32_t issued_ = 0;
   uint64_t run_since_ = 0;
   uint64_t first_start_ = UINT64_MAX;
-  uint64_t seen_progress_ = 0;
+  uint64_t seen_work_ = 0;  // by the watchdog
   LoopMarks marks_;
 
   std::array<sc_core::sc_event_or_list, spec::kQueueCount>

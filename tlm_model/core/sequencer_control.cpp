@@ -71,7 +71,7 @@ void Sequencer::start() {
     return;
   }
   pc_ = program_->entry();
-  seen_progress_ = perf_.progress;
+  seen_work_ = parts_.gang_work().done;
   if (watchdog_cycles_ != 0) {
     watchdog_event_.cancel();
     watchdog_event_.notify(from_cycles(watchdog_cycles_));
@@ -216,10 +216,8 @@ void Sequencer::watchdog_method() {
   if (state_ != seq::kStateRunning || watchdog_cycles_ == 0) {
     return;
   }
-  const bool busy = std::ranges::any_of(parts_.queues, [](const CommandQueueIf* queue) {
-    return queue != nullptr && queue->in_flight();
-  });
-  if (!busy && seen_progress_ == perf_.progress) {
+  const GangWork work = parts_.gang_work();
+  if (!work.in_flight && work.done == seen_work_) {
     scalar_fault(
         TPU_FAULT_WATCHDOG, 0,
         stall_ == Stall::kNone
@@ -232,7 +230,7 @@ void Sequencer::watchdog_method() {
     step_too_long();
     return;
   }
-  seen_progress_ = perf_.progress;
+  seen_work_ = work.done;
   watchdog_event_.notify(from_cycles(watchdog_cycles_));
 }
 

@@ -40,6 +40,9 @@ class RemoteIf : public virtual sc_core::sc_interface {
   // A signal that arrives in this cycle; kOk, or refused like a write.
   virtual RemoteTarget::Status remote_signal(GangStep from, uint8_t semaphore, uint32_t value) = 0;
   virtual void remote_received(uint64_t bytes) = 0;
+  // For the watchdogs of the gang: changes with every command that did work.
+  virtual uint64_t work_done() const { return 0; }
+  virtual bool work_in_flight() const { return false; }
 };
 
 class IciIf : public virtual sc_core::sc_interface {

@@ -65,6 +65,50 @@ TEST(CoreGang, TwoCoresOfAChipExchange) {
   }
 }
 
+// A core that waits is not stuck while another one works; when all wait, one faults.
+TEST(CoreGang, WatchdogWaitsForCoresThatWork) {
+  constexpr uint64_t kWatchdog = 20'000;
+  CoreBench bench("board", {.overrides = {"board.chips=1", "board.torus_x=1"}});
+  ProgramBuilder p;  // core 0 copies 64 times 64 KiB, then signals; core 1 waits for it
+  p.scalar(spec::ScalarOp::kRid, 1);
+  p.li(2, 1);
+  p.li(3, 64);
+  const uint32_t branch = p.here();
+  p.scalar(spec::ScalarOp::kBeq, 0, 1, 2, 0);
+  const uint32_t top = p.here();
+  p.copy(Queue::kDmaIn, hbm(0, 0), vmem(0), 1 << 16, Sync().signal(1));
+  p.scalar(spec::ScalarOp::kSwait, 0, 1, 0, 1);
+  p.scalar(spec::ScalarOp::kAddi, 3, 3, 0, -1);
+  p.scalar(spec::ScalarOp::kBne, 0, 3, 0, static_cast<int32_t>(top));
+  p.nop(Queue::kDmaRemote, Sync().remote(2, 2));
+  p.halt();
+  p.set_target(branch, p.here());
+  p.scalar(spec::ScalarOp::kSwait, 0, 2, 0, 1);
+  p.halt();
+  const auto image = p.image(1);
+  const auto run = [&](uint32_t cores) {
+    for (uint32_t core = 0; core < 2; ++core) {
+      bench.bind_slot(core, 0, 0, 1 << 16);
+      bench.load(core, image, 1, 3);
+      bench.write32(core, CoreBench::kSeq, spec::seq::kWatchdogLo, kWatchdog);
+    }
+    for (uint32_t core = 0; core < 2; ++core) {
+      if ((cores >> core & 1) != 0) {
+        bench.start(core);
+      }
+    }
+    bench.run();
+  };
+  const uint64_t before = now_cycles();
+  run(0b11);
+  EXPECT_GT(now_cycles() - before, 2 * kWatchdog);
+  for (uint32_t core = 0; core < 2; ++core) {
+    EXPECT_EQ(bench.state(core), spec::seq::kStateDone) << bench.cores[core]->fault().text();
+  }
+  run(0b10);
+  EXPECT_EQ(bench.fault_record(1).code, TPU_FAULT_WATCHDOG);
+}
+
 class CoreGangShift : public ::testing::TestWithParam<int> {};
 
 // Bits and cycles are the same whatever the number of host threads.
