@@ -37,6 +37,17 @@ void BoardImpl::take_console(std::vector<ConsoleLine> lines) {
   }
 }
 
+// When nobody will run the board any more.
+void BoardImpl::take_rest_of_console() {
+  try {
+    if (transport_) {
+      take_console(transport_->take_console());
+    }
+  } catch (const std::exception&) {
+    // The model broke, and was reported: its text went with it.
+  }
+}
+
 void BoardImpl::tell(int device, const std::string& text) {
   console_lines_.push_back({device, text});
 }

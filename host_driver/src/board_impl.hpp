@@ -135,6 +135,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
 
   // board_console.cpp
   void take_console(std::vector<ConsoleLine> lines);
+  void take_rest_of_console();
   void tell(int device, const std::string& text);
   static void deliver(const std::function<void(int, const std::string&)>& to,
                       const std::vector<ConsoleLine>& lines);

@@ -54,6 +54,7 @@ std::shared_ptr<BoardImpl> BoardImpl::open(const OpenOptions& options) {
     throw Error(ErrorCode::kInvalidArgument, error.what());
   } catch (const Error&) {
     board->closed_ = true;
+    board->take_rest_of_console();
     deliver(board->console_, std::exchange(board->console_lines_, {}));
     throw;
   } catch (const std::exception& error) {

@@ -457,11 +457,7 @@ void BoardImpl::close(CloseMode mode) {
   break_board(std::make_shared<Error>(ErrorCode::kInvalidArgument, "the board is closed"));
   std::string trouble;
   if (transport_) {
-    try {
-      take_console(transport_->take_console());
-    } catch (const std::exception&) {
-      // The model broke, and was reported: its text went with it.
-    }
+    take_rest_of_console();
     trouble = transport_->close();
     transport_.reset();
   }

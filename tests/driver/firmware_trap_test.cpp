@@ -56,9 +56,9 @@ class FirmwareTrap : public ::testing::Test {
     };
     return Board::open(options_);
   }
-  static Executable load(const Board& board) {
-    const auto exe = compiler::assemble(kCopy, "test.s", spec::load_board("v3_8"));
-    return board.load(exe::write_executable(exe), kDevice);
+  static Executable load(const Board& board, const std::string& head = "", int device = kDevice) {
+    const auto exe = compiler::assemble(head + kCopy, "test.s", spec::load_board("v3_8"));
+    return board.load(exe::write_executable(exe), device);
   }
   void expect_trap(const std::string& text) const {
     char mepc[16];
@@ -101,6 +101,22 @@ TEST_F(FirmwareTrap, BeforeALaunchIsNamedAndLosesNothing) {
   EXPECT_EQ(program.run({argument}).outputs[0].to_host().bytes, sent.bytes);
 }
 
+// The other cores wait at the barrier for one that will never come.
+TEST_F(FirmwareTrap, OfOneCoreBeforeALaunchOfAllIsNamedAndLosesNothing) {
+  Board board = open("fill_start");
+  const Executable program = load(board, ".partitions 8\n", 0);
+  const HostArray sent = counting(DType::kI32, {1024});
+  const Array argument = program.put(0, sent);
+  board.synchronize();
+  static_cast<void>(board.zeros(kDevice, DType::kI32, {64}));
+  const auto error = program.run({argument}).done.wait_for_error();
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(error->place().device, kDevice);
+  expect_trap(error->message());
+  EXPECT_EQ(argument.to_host().bytes, sent.bytes);
+  EXPECT_EQ(program.run({argument}).outputs[0].to_host().bytes, sent.bytes);
+}
+
 TEST_F(FirmwareTrap, AfterALaunchIsNamed) {
   Board board = open("fill_start");
   const Executable program = load(board);
@@ -137,6 +153,11 @@ class TinyFirmware {
   std::vector<std::byte> trap() {
     mepc_ = TPU_HART_ITCM_BASE + static_cast<uint32_t>(bytes_.size());
     word(0);
+    return bytes_;
+  }
+  std::vector<std::byte> sleep() {
+    word(0x10500073);  // wfi
+    word(0x0000006f);  // here again
     return bytes_;
   }
   uint32_t mepc() const { return mepc_; }
@@ -182,6 +203,15 @@ TEST(FirmwareConsole, TextAndTrapOfABootReachTheUser) {
   if (of_device.size() > 1) {  // the board was given up while this core still printed
     EXPECT_EQ(of_device[1], "half a \\x1b line");
   }
+}
+
+TEST(FirmwareConsole, LinesWithoutAnEndReachTheUser) {
+  OpenOptions options;
+  options.firmware = TinyFirmware().print("no end").sleep();
+  std::vector<std::string> lines;
+  options.console = [&](int /*device*/, const std::string& line) { lines.push_back(line); };
+  EXPECT_NE(open_error(options).find("does not boot"), std::string::npos);
+  EXPECT_EQ(lines, std::vector<std::string>(8, "no end"));
 }
 
 TEST(FirmwareConsole, GoesToStandardErrorByDefault) {

@@ -109,6 +109,14 @@ std::vector<ConsoleLine> Board::take_console() {
   return lines;
 }
 
+void Board::end_console() {
+  for (const auto& chip : chips_) {
+    for (size_t core = 0; core < chip->cores(); ++core) {
+      chip->end_console_line(core);
+    }
+  }
+}
+
 std::string Board::finish_files() {
   std::string error = trace_.finish();
   if (error.empty()) {

@@ -29,6 +29,8 @@ class Board : public sc_core::sc_module {
 
   BoardStats stats();
   std::vector<ConsoleLine> take_console();
+  // Ends lines that have begun: the board is about to close.
+  void end_console();
   // Completes trace and wave files; what went wrong with them, or nothing.
   std::string finish_files();
 

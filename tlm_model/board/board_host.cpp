@@ -141,7 +141,10 @@ BoardStats BoardHost::stats() {
 
 std::vector<ConsoleLine> BoardHost::take_console() {
   std::vector<ConsoleLine> lines;
-  impl_->call([&] { lines = impl_->board->take_console(); });
+  impl_->call([&] {
+    impl_->board->end_console();
+    lines = impl_->board->take_console();
+  });
   return lines;
 }
 

@@ -105,7 +105,8 @@ class BoardHost {
 
   uint64_t now();  // core cycles
   BoardStats stats();
-  // Text of the firmware that no run() has brought; costs no simulated time.
+  // Text of the firmware that no run() has brought, lines without an end too; costs no simulated
+  // time.
   std::vector<ConsoleLine> take_console();
 
   // Ends the simulation and completes trace and wave files. Returns what went wrong with them, or

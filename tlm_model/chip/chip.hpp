@@ -35,6 +35,7 @@ class Chip : public sc_core::sc_module {
   PcieEndpoint& pcie() { return *pcie_; }
   Core& core(size_t index) { return *lanes_[index].core; }
   const Mgmt& mgmt(size_t index) const { return *lanes_[index].mgmt; }
+  void end_console_line(size_t index) { lanes_[index].mgmt->end_console_line(); }
   size_t cores() const { return lanes_.size(); }
 
  private:

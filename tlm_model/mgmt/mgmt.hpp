@@ -54,6 +54,7 @@ class Mgmt : public sc_core::sc_module,
        std::span<const uint8_t> rom, Fabric& fabric, ConsoleLog& log);
 
   ControlIf& control() { return gsync_; }
+  void end_console_line() { console_.flush(); }
   // Debug port.
   const Hart& hart() const { return hart_unit_.hart(); }
   uint32_t page_reg(uint32_t offset) const { return page_.reg(offset); }
