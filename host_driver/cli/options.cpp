@@ -74,6 +74,12 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
   command.add_flag("--check", arguments.check, "Check programs for unsynchronised accesses");
   command.add_flag("--profile", arguments.profile,
                    "Count where the host's time goes and print the table at the end");
+  command
+      .add_option("--time-limit", arguments.time_limit,
+                  "Seconds of host time that a launch may take without ending a step; 0: any time "
+                  "(default: 60, or 0 with Verilog matrix units)")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("SECONDS");
   command.add_option("--trace", arguments.trace, "One text line for each engine command")
       ->type_name("FILE.txt");
   command.add_option("--waves", arguments.waves, "Board-level signals")->type_name("FILE.fst");
@@ -125,6 +131,7 @@ OpenOptions open_options(const BoardArguments& arguments) {
   options.no_data = arguments.no_data;
   options.check = arguments.check;
   options.profile = arguments.profile;
+  options.time_limit = arguments.time_limit;
   options.trace_path = arguments.trace;
   options.waves_path = arguments.waves;
   const auto steps = need_range(arguments.waves_steps, "--waves-steps");

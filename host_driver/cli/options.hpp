@@ -1,6 +1,7 @@
 // Command-line options that `run`, `train` and `bench` share, and their checks.
 #pragma once
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ struct BoardArguments {
   bool no_data = false;
   bool check = false;
   bool profile = false;
+  std::optional<double> time_limit;
   std::string trace;
   std::string waves;
   std::string waves_steps = "0..0";

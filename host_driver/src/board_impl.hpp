@@ -17,6 +17,7 @@
 #include "src/device_memory.hpp"
 #include "src/event_state.hpp"
 #include "src/host_arena.hpp"
+#include "src/launch_clock.hpp"
 #include "src/operation.hpp"
 #include "tpu/board.hpp"
 #include "tpu/spec/rings.h"
@@ -165,6 +166,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   // board_pump.cpp
   bool pump();
   bool run_board();
+  RunOutcome run_timed();
   bool drain();
   bool drain_device(Device& device);
   std::string completion_trouble(const Device& device, const tpu_completion_t& completion) const;
@@ -188,6 +190,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                     std::vector<std::shared_ptr<Operation>>& again);
   void resend(std::vector<std::shared_ptr<Operation>>& launches);
   void abort_launches();
+  void check_time_limit();
+  void end_by_time_limit(const Device& device, Operation& op);
   tpu_fault_record_t read_fault(const Device& device);
 
   // program.cpp
@@ -221,6 +225,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   int stalls_ = 0;  // quiescent runs without progress, one after the other
   std::atomic<bool> running_{false};
   std::atomic<uint64_t> late_calls_{0};
+  LaunchClock launch_clock_{0, 0};
   uint64_t repeated_doorbells_ = 0;
   uint64_t recoveries_ = 0;
 

@@ -20,6 +20,7 @@ constexpr uint64_t kStagingBytes = uint64_t{256} << 20;
 constexpr uint64_t kCmdRingBytes = uint64_t{TPU_CMD_ENTRY_BYTES} << TPU_CMD_RING_LOG2;
 constexpr uint64_t kCplRingBytes = uint64_t{TPU_CPL_ENTRY_BYTES} << TPU_CPL_RING_LOG2;
 constexpr size_t kLoadBlockBytes = 4096;
+constexpr double kTimeLimitSeconds = 60;  // OpenOptions::time_limit
 // Parks at other interrupts while waiting for a state; each core sends a few during boot.
 constexpr int kMaxBootParks = 10000;
 
@@ -31,6 +32,19 @@ std::string state_text(uint32_t state) {
   const uint32_t code = state & core_page::kFwStateStateMask;
   return fmt::format("{} (FW_STATE {:#010x})",
                      code < kStateNames.size() ? kStateNames[code] : "unknown", state);
+}
+
+// A launch whose matrix units are Verilog may take hours.
+double time_limit_of(const OpenOptions& options) {
+  const bool verilog = std::any_of(options.mxu.begin(), options.mxu.end(), [](const auto& unit) {
+    return unit.second.starts_with("rtl") || unit.second.starts_with("lockstep");
+  });
+  const double limit = options.time_limit.value_or(verilog ? 0 : kTimeLimitSeconds);
+  if (!(limit >= 0)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("a time limit of {} s is none; 0 means any time", limit));
+  }
+  return limit;
 }
 
 Error internal(const std::string& text, int device = -1) {
@@ -119,6 +133,7 @@ void BoardImpl::connect(const OpenOptions& options) {
                 fmt::format("unknown transport '{}'; known: sim, null", options.transport));
   }
 
+  launch_clock_ = LaunchClock(time_limit_of(options), cores);
   devices_.resize(cores);
   for (size_t i = 0; i < cores; ++i) {
     Device& device = devices_[i];

@@ -101,9 +101,7 @@ void BoardImpl::break_board(const ErrorPtr& error) {
 // One park of the board. Returns false when it is quiescent (or broke).
 bool BoardImpl::run_board() {
   try {
-    running_ = true;
-    RunOutcome outcome = transport_->run();
-    running_ = false;
+    RunOutcome outcome = run_timed();
     take_console(std::move(outcome.console));
     const bool hart_lost = std::any_of(outcome.msi.begin(), outcome.msi.end(), [](uint32_t msi) {
       return (msi >> spec::chip_page::kMsiChip & 1) != 0;

@@ -123,6 +123,10 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
            std::make_shared<Error>(ErrorCode::kInternal, op->what + ": flushed again and again"));
     return;
   }
+  if (op->verdict) {
+    finish(*op, op->verdict);
+    return;
+  }
   const Device& device = devices_[static_cast<size_t>(first.device)];
   const bool died = op->status[worst] == kStatusLost && op->trap;
   const tpu_fault_record_t record = died ? *op->trap : read_fault(device);
@@ -179,6 +183,7 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
     }
     // The board remembers aborted gangs by their launch id, so the launch needs a fresh one.
     give_launch_id(*op);
+    op->verdict = nullptr;
     op->open = op->commands.size();
     std::fill(op->status.begin(), op->status.end(), kStatusOpen);
     for (const auto& each : op->commands) {

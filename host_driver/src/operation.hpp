@@ -65,6 +65,7 @@ struct Operation {
   std::optional<tpu_fault_record_t> trap;  ///< of a core that died with it
   std::string trap_place;
   std::string stall_text;
+  ErrorPtr verdict;  ///< why the driver itself took it off the board
 
   bool launch() const { return program != nullptr; }
 };

@@ -4,6 +4,7 @@
 // board).
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -52,8 +53,18 @@ struct ConsoleLine {
 /// Why run() came back.
 struct RunOutcome {
   bool quiescent = false;     ///< nothing is in flight: only a host call can change anything
+  bool expired = false;       ///< the time of limit_run() was over first
   std::vector<uint32_t> msi;  ///< vectors raised since the last call, a bit mask for each chip
   std::vector<ConsoleLine> console;  ///< text since the last call
+};
+
+/// Where the program of a core stands.
+struct ProgramPlace {
+  bool running = false;
+  uint64_t steps = 0;  ///< ended by this core so far, of all launches
+  uint32_t step = 0;
+  uint32_t pc = 0;     ///< word
+  uint32_t op_id = 0;  ///< index into the executable's ops; larger: unknown
 };
 
 /// Debug port: read-only figures that are no part of the board's interface to a driver.
@@ -66,6 +77,7 @@ struct TransportStats {
   uint64_t check_findings = 0;        ///< unsynchronised accesses found (TransportRequest::check)
   std::string check_text;             ///< the first of them, one a line
   std::vector<HostWorkTime> profile;  ///< with TransportRequest::profile
+  std::vector<ProgramPlace> places;   ///< of each core; empty when unknown
   std::string waits_text;  ///< who waits for whom, one line a queue; empty when nothing waits
 };
 
@@ -84,6 +96,11 @@ class Transport {
   /// Lets board time pass until an interrupt arrived or the board is quiescent. Throws
   /// std::exception when the model itself broke.
   virtual RunOutcome run() = 0;
+
+  /// run() comes back after that much host time as well (0: it does not, as at the start). The
+  /// board is parked then and goes on with the next run(). A transport that cannot do this does
+  /// nothing here; the time limit of launches is looked at when its run() comes back.
+  virtual void limit_run(std::chrono::nanoseconds limit) { static_cast<void>(limit); }
 
   /// Board time in core cycles.
   virtual uint64_t now() = 0;

@@ -1,13 +1,15 @@
-// What the driver believes of a device, on the null board: launch ids that wrap, completion rings
-// whose records are not what the firmware wrote. Nothing hangs (polls are counted, not timed), and
-// nothing wrong is handed out.
+// What the driver believes of a device, on the null board: launch ids that wrap, launches that
+// never end, completion rings whose records are not what the firmware wrote. Nothing hangs (polls
+// are counted, not timed), and nothing wrong is handed out.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <random>
 
 #include "src/board_impl.hpp"
 #include "src/crc32c.hpp"
 #include "tests/driver/program_builder.hpp"
+#include "tpu/spec/core_page_regs.hpp"
 #include "tpu/tpu.hpp"
 #include "transport/null/null_transport.hpp"
 
@@ -30,13 +32,21 @@ class CountingNull : public NullTransport {
     ++polls;
     return NullTransport::run();
   }
+  void write32(int chip, int bar, uint64_t offset, uint32_t value) override {
+    namespace core_page = spec::core_page;
+    if (!deaf_to_aborts || offset % core_page::kStride != core_page::kAbort) {
+      NullTransport::write32(chip, bar, offset, value);
+    }
+  }
   uint64_t polls = 0;
+  bool deaf_to_aborts = false;
 };
 
 class Trust : public ::testing::Test {
  protected:
-  void open() {
+  void open(std::optional<double> time_limit = {}) {
     OpenOptions options;
+    options.time_limit = time_limit;
     options.factory = [&](const TransportRequest& request, HostMemory& memory) {
       auto made = std::make_unique<CountingNull>(request, memory);
       null_ = made.get();
@@ -142,6 +152,59 @@ TEST_F(Trust, ImpossibleCompletionsAreNoticed) {
     expect_corrupt(which, with([](tpu_completion_t& c) { c.status = 19; }));
     expect_corrupt(which, with([](tpu_completion_t& c) { c.flags |= TPU_CPL_FLAG_MORE; }));
     expect_corrupt(which, with([](tpu_completion_t& c) { c.flags |= 8; }));
+  }
+}
+
+// The limit is host time: how long it takes is not looked at, only that it ends.
+TEST_F(Trust, EndlessLaunchEndsAtItsTimeLimit) {
+  open(0.02);
+  const Executable program = load(8);
+  const HostArray sent = counting(DType::kI32, {256}, 5);
+  const Array other = program.put(1, counting(DType::kI32, {16}));
+  const Array doomed = program.put(0, sent);
+  const Array waiting = program.put(0, sent);
+  board_.synchronize();
+  for (int i = 0; i < 2; ++i) {
+    null_->endless_launches = 1;
+    const Array state = i == 0 ? doomed : program.put(0, sent);
+    const RunResult lost = program.run({state, other});
+    const RunResult behind = program.run({i == 0 ? waiting : program.put(0, sent), other});
+    const auto error = lost.done.wait_for_error();
+    ASSERT_NE(error, nullptr);
+    EXPECT_EQ(error->code(), ErrorCode::kTimeout) << error->what();
+    EXPECT_GE(error->place().device, 0);
+    for (const char* part : {"launch of halt_program", "(id ", "0.02 s", "step 0"}) {
+      EXPECT_NE(error->message().find(part), std::string::npos) << error->what();
+    }
+    EXPECT_EQ(behind.outputs[0].to_host_checked("state").bytes, sent.bytes);
+    EXPECT_FALSE(state.parts()[0].live()) << "a step was running";
+    EXPECT_THROW(lost.outputs[0].to_host(), Error);
+    EXPECT_TRUE(other.parts()[0].live());
+  }
+}
+
+TEST_F(Trust, BoardThatDoesNotAbortAnEndlessLaunchIsGivenUp) {
+  open(0.02);
+  const Executable program = load(8);
+  const Array other = program.put(1, counting(DType::kI32, {16}));
+  null_->endless_launches = 1;
+  null_->deaf_to_aborts = true;
+  const RunResult lost = program.run({program.put(0, counting(DType::kI32, {256})), other});
+  const auto error = lost.done.wait_for_error();
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(error->code(), ErrorCode::kTimeout) << error->what();
+  EXPECT_NE(error->message().find("did not end when it was aborted"), std::string::npos);
+  EXPECT_THROW(board_.put(0, counting(DType::kU8, {100})), Error);
+}
+
+TEST_F(Trust, ImpossibleTimeLimitsAreRefused) {
+  for (const double limit : {-1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    try {
+      open(limit);
+      FAIL() << limit;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+    }
   }
 }
 

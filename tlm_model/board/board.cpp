@@ -70,6 +70,10 @@ void Board::add_core_stats(Chip& chip, size_t index, BoardStats& stats) const {
   figures.hart_cycles = hart.cycles();
   figures.hart_pc = hart.pc();
   figures.hart_sleeping = hart.sleeping();
+  figures.program_running = core.seq().state() == spec::seq::kStateRunning;
+  figures.program_step = core.seq().step();
+  figures.program_pc = core.seq().pc();
+  figures.program_op = core.seq().op();
   const PerfUnit::Values counters = core.counters();
   figures.counters.assign(counters.begin(), counters.end());
   stats.cores.push_back(std::move(figures));

@@ -33,11 +33,13 @@ struct BoardHost::Impl {
 
   // A call, its time counted as the kernel thread's.
   template <class F>
-  void call(F body) {
-    port.call([&body] {
-      const HostTimer timer(HostWork::kBoard);
-      body();
-    });
+  void call(F body, std::chrono::nanoseconds limit = {}) {
+    port.call(
+        [&body] {
+          const HostTimer timer(HostWork::kBoard);
+          body();
+        },
+        limit);
   }
 
   RunOutcome run();
@@ -95,6 +97,7 @@ RunOutcome BoardHost::Impl::run() {
     wake |= board->chip(chip).pcie().msi_event();
   }
   wake |= board->activity().quiet_event();
+  wake |= port.asked_event();
   RunOutcome outcome;
   for (;;) {
     while (sc_core::sc_pending_activity_at_current_time()) {
@@ -102,6 +105,10 @@ RunOutcome BoardHost::Impl::run() {
     }
     outcome.quiescent = board->activity().quiet();
     if (outcome.quiescent || msi_pending()) {
+      break;
+    }
+    if (port.asked_to_end()) {
+      outcome.expired = true;
       break;
     }
     sc_core::wait(wake);
@@ -113,9 +120,9 @@ RunOutcome BoardHost::Impl::run() {
   return outcome;
 }
 
-RunOutcome BoardHost::run() {
+RunOutcome BoardHost::run(std::chrono::nanoseconds limit) {
   RunOutcome outcome;
-  impl_->call([&] { outcome = impl_->run(); });
+  impl_->call([&] { outcome = impl_->run(); }, limit);
   return outcome;
 }
 

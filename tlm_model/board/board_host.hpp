@@ -3,6 +3,7 @@
 // take turns. No SystemC types here.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -46,6 +47,7 @@ struct ConsoleLine {
 // Why run() came back.
 struct RunOutcome {
   bool quiescent = false;            // nothing is in flight: only a host call can change anything
+  bool expired = false;              // the limit was over first
   std::vector<uint32_t> msi;         // by chip: vectors delivered since the last call, one bit each
   std::vector<ConsoleLine> console;  // text since the last call
 };
@@ -55,6 +57,10 @@ struct CoreStats {
   uint64_t hart_cycles = 0;
   uint32_t hart_pc = 0;
   bool hart_sleeping = false;
+  bool program_running = false;  // and where its sequencer stands:
+  uint32_t program_step = 0;
+  uint32_t program_pc = 0;         // word
+  uint32_t program_op = 0;         // OP_NONE of rings.toml: unknown
   std::vector<uint64_t> counters;  // by index of spec/regs/perf.toml
 };
 
@@ -100,8 +106,8 @@ class BoardHost {
   void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data);
 
   // Lets simulated time pass until at least one MSI has arrived and all events of that cycle are
-  // done, or nothing is in flight.
-  RunOutcome run();
+  // done, or nothing is in flight, or it has taken `limit` of host time (0: none).
+  RunOutcome run(std::chrono::nanoseconds limit = {});
 
   uint64_t now();  // core cycles
   BoardStats stats();

@@ -388,12 +388,14 @@ void Sequencer::end_stall() {
   activity_.set(true);
 }
 
+uint32_t Sequencer::op() const { return program_ == nullptr ? TPU_OP_NONE : program_->op_at(pc_); }
+
 FaultInfo Sequencer::fault_here(uint16_t code, uint32_t detail) const {
   FaultInfo info;
   info.code = code;
   info.detail = detail;
   info.pc = pc_;
-  info.op_id = program_ == nullptr ? TPU_OP_NONE : program_->op_at(pc_);
+  info.op_id = op();
   return info;
 }
 

@@ -70,7 +70,9 @@ class Sequencer : public RegisterBlock {
   void reset();
 
   uint32_t state() const { return state_; }
+  uint32_t step() const { return launch_.step; }
   uint32_t pc() const { return pc_; }
+  uint32_t op() const;  // that the instruction at pc() works for, or OP_NONE
   const Program* program() const { return program_.get(); }
   // What it waits for, or an empty text. For deadlock reports.
   std::string stall_text() const;

@@ -25,11 +25,26 @@ void spin_until(const std::atomic<bool>& flag) {
 
 }  // namespace
 
+// Wakes the gate process from another thread while the simulation runs. The event is notified in
+// the kernel thread, between two delta cycles; no other process sees it.
+struct HostPort::Breaker : sc_core::sc_prim_channel {
+  Breaker() : sc_prim_channel("breaker") {}
+  void request() { async_request_update(); }
+  void update() override { event.notify(sc_core::SC_ZERO_TIME); }
+  sc_core::sc_event event{"asked_event"};
+};
+
 struct HostPort::Gate : sc_core::sc_module {
   SC_HAS_PROCESS(Gate);
   Gate(sc_core::sc_module_name name, HostPort& owner) : sc_module(name), port(owner) {
     SC_THREAD(gate_thread);
     set_stack_size(0x40000);
+    const std::lock_guard lock(port.mutex_);
+    port.breaker_ = &breaker;
+  }
+  ~Gate() override {
+    const std::lock_guard lock(port.mutex_);
+    port.breaker_ = nullptr;
   }
 
   void gate_thread() {
@@ -55,7 +70,10 @@ struct HostPort::Gate : sc_core::sc_module {
   }
 
   HostPort& port;
+  Breaker breaker;
 };
+
+const sc_core::sc_event& HostPort::asked_event() const { return breaker_->event; }
 
 HostPort::HostPort(std::function<std::shared_ptr<void>()> elaborate) {
   if (kernel_used.exchange(true)) {
@@ -140,7 +158,7 @@ void HostPort::reply(std::exception_ptr error) {
   reply_cv_.notify_all();
 }
 
-void HostPort::call(const std::function<void()>& job) {
+void HostPort::call(const std::function<void()>& job, std::chrono::nanoseconds limit) {
   std::unique_lock lock(mutex_);
   reply_cv_.wait(lock, [this] { return ended_ || closing_ || !busy_; });
   if (ended_ || closing_) {
@@ -149,13 +167,19 @@ void HostPort::call(const std::function<void()>& job) {
   busy_ = true;
   done_ = false;
   job_ = &job;
+  asked_to_end_.store(false, std::memory_order_relaxed);
   answered_.store(false, std::memory_order_relaxed);
   posted_.store(true, std::memory_order_release);
   request_cv_.notify_one();
   lock.unlock();
   spin_until(answered_);
   lock.lock();
-  reply_cv_.wait(lock, [this] { return done_ || ended_; });
+  const auto over = [this] { return done_ || ended_; };
+  if (limit.count() != 0 && !reply_cv_.wait_for(lock, limit, over) && breaker_ != nullptr) {
+    asked_to_end_.store(true, std::memory_order_relaxed);
+    breaker_->request();
+  }
+  reply_cv_.wait(lock, over);
   busy_ = false;
   reply_cv_.notify_all();
   if (!done_) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -12,6 +13,10 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+
+namespace sc_core {
+class sc_event;
+}
 
 namespace tpu::model {
 
@@ -34,13 +39,19 @@ class HostPort {
 
   // Runs `job` in the gate process and returns when it is done; calls of several threads take
   // turns. What the job throws is thrown here. Throws KernelError when the kernel is gone.
-  void call(const std::function<void()>& job);
+  // When it takes longer than `limit` of host time (0: none), the job is asked to end early.
+  void call(const std::function<void()>& job, std::chrono::nanoseconds limit = {});
+
+  // For a job that waits for simulated time: it has been asked to end, and the event that says so.
+  bool asked_to_end() const { return asked_to_end_.load(std::memory_order_relaxed); }
+  const sc_core::sc_event& asked_event() const;
 
   // Stops the simulation and joins the kernel thread; later calls throw.
   void close();
 
  private:
   struct Gate;
+  struct Breaker;
 
   void kernel_thread(const std::function<std::shared_ptr<void>()>& elaborate);
   const std::function<void()>* take();  // gate side: blocks until a job or close
@@ -51,7 +62,10 @@ class HostPort {
   std::atomic<bool> posted_{false};
   std::atomic<bool> answered_{false};
 
+  std::atomic<bool> asked_to_end_{false};
+
   std::mutex mutex_;
+  Breaker* breaker_ = nullptr;  // while the gate lives
   std::condition_variable request_cv_;
   std::condition_variable reply_cv_;
   const std::function<void()>* job_ = nullptr;

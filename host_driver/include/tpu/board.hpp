@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -46,6 +47,10 @@ struct OpenOptions {
   uint64_t mxu_waves_first_tile = 0;
   uint64_t mxu_waves_tiles = 4;
   std::string tile_folder;  ///< for tiles of lockstep mismatches; empty: the working directory
+
+  /// Seconds of host time that a launch may run on the board without ending a step; then it ends
+  /// with Timeout. 0: any time. Empty: 60, or any time when `mxu` names units that are Verilog.
+  std::optional<double> time_limit;
 
   std::vector<std::byte> firmware;  ///< empty: the image that is built in
   /// Takes what the firmware of a core prints, a line a call; called without locks, by the thread

@@ -235,6 +235,7 @@ void NullTransport::abort_gang(uint32_t launch_id, const tpu_fault_record_t& rec
     const bool found_here = !only_waiting && core_id(core) == record.core;
     set_record(core, record);
     core.stuck = 0;
+    core.endless = false;
     complete(core, place_of(core, head), found_here ? TPU_STATUS_FAULT : TPU_STATUS_ABORTED);
     hold(core);
   }
@@ -304,11 +305,13 @@ void NullTransport::run_gang(const std::vector<Core*>& gang) {
     core->hbm.read(core->programs[launch.program_id]->address, part.image);
     run.parts.push_back(std::move(part));
   }
-  if (stuck_launches > 0) {
-    --stuck_launches;
+  int& kept = endless_launches > 0 ? endless_launches : stuck_launches;
+  if (kept > 0) {
     for (Core* core : gang) {
       core->stuck = run.launch_id;
+      core->endless = &kept == &endless_launches;
     }
+    --kept;
     return;
   }
   tpu_fault_record_t record{};
@@ -335,6 +338,7 @@ void NullTransport::run_gang(const std::vector<Core*>& gang) {
     }
   }
   for (Core* core : gang) {
+    core->steps += run.steps;
     complete(*core, place_of(*core, waiting_launch(*core)), TPU_STATUS_OK, run.steps);
   }
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 
 #include "board/board_loader.hpp"
 #include "src/crc32c.hpp"
@@ -165,6 +166,7 @@ void NullTransport::reset(Core& core) {
   }
   core.programs = {};
   core.stuck = 0;
+  core.endless = false;
 }
 
 void NullTransport::boot(Core& core) {
@@ -258,6 +260,16 @@ RunOutcome NullTransport::run() {
   outcome.quiescent =
       std::all_of(msi_.begin(), msi_.end(), [](uint32_t vectors) { return vectors == 0; });
   std::fill(msi_.begin(), msi_.end(), 0);
+  const bool runs =
+      std::any_of(cores_.begin(), cores_.end(), [](const Core& core) { return core.endless; });
+  if (outcome.quiescent && runs) {
+    if (limit_.count() == 0) {
+      throw std::runtime_error("a launch was told never to end, and run() has no limit");
+    }
+    std::this_thread::sleep_for(limit_);
+    outcome.quiescent = false;
+    outcome.expired = true;
+  }
   return outcome;
 }
 
@@ -413,6 +425,7 @@ void NullTransport::complete(Core& core, size_t place, uint16_t status, uint32_t
 TransportStats NullTransport::stats() {
   TransportStats stats;
   for (const Core& core : cores_) {
+    stats.places.push_back({core.stuck != 0, core.steps, 0, 0, UINT32_MAX});
     if (core.stuck != 0) {
       stats.waits_text += "  TPU:" + std::to_string(core_id(core)) + ": launch " +
                           std::to_string(core.stuck) + " was told to hang\n";

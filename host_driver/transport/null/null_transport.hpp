@@ -59,6 +59,7 @@ class NullTransport : public Transport {
   void write32(int chip, int bar, uint64_t offset, uint32_t value) override;
   void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data) override;
   RunOutcome run() override;
+  void limit_run(std::chrono::nanoseconds limit) override { limit_ = limit; }
   uint64_t now() override { return cycle_; }
   TransportStats stats() override;
 
@@ -69,6 +70,7 @@ class NullTransport : public Transport {
   int corrupt_entries = 0;    ///< of the next fetched commands
   int corrupt_images = 0;     ///< of the next boots
   int stuck_launches = 0;     ///< of the next launches: never end by themselves
+  int endless_launches = 0;   ///< of the next launches: run for as long as the host lets them
   int dead_on_launch = -1;    ///< core whose hart dies at its next launch
   bool throw_in_run = false;  ///< the model breaks
   std::function<void(std::span<std::byte>)> spoil_completion;  ///< changes what is written
@@ -101,7 +103,9 @@ class NullTransport : public Transport {
     std::array<uint32_t, 3> done{};
     std::deque<Pending> window;
     std::array<std::optional<Program>, TPU_MAX_PROGRAMS> programs;
-    uint32_t stuck = 0;  // launch id that never ends by itself
+    uint32_t stuck = 0;    // launch id that never ends by itself
+    bool endless = false;  // it runs
+    uint64_t steps = 0;    // ended
   };
 
   Core& core_at(int chip, uint64_t index);
@@ -137,6 +141,7 @@ class NullTransport : public Transport {
   std::vector<Core> cores_;
   std::vector<uint32_t> msi_;
   std::map<uint32_t, uint32_t> aborted_;  // launch id -> cores that have not answered it yet
+  std::chrono::nanoseconds limit_{0};
   uint64_t cycle_ = 0;
   uint32_t latched_time_ = 0;
 };

@@ -56,10 +56,12 @@ class SimTransport : public Transport {
     board_.write_block(chip, bar, offset, data);
   }
   RunOutcome run() override {
-    model::RunOutcome outcome = board_.run();
-    return {outcome.quiescent, std::move(outcome.msi), lines(std::move(outcome.console))};
+    model::RunOutcome outcome = board_.run(limit_);
+    return {outcome.quiescent, outcome.expired, std::move(outcome.msi),
+            lines(std::move(outcome.console))};
   }
   std::vector<ConsoleLine> take_console() override { return lines(board_.take_console()); }
+  void limit_run(std::chrono::nanoseconds limit) override { limit_ = limit; }
   uint64_t now() override { return board_.now(); }
   std::string close() override { return board_.close(); }
 
@@ -69,6 +71,8 @@ class SimTransport : public Transport {
     for (const model::CoreStats& core : from.cores) {
       stats.hart_instructions.push_back(core.hart_instructions);
       stats.run_cycles.push_back(core.counters.at(spec::perf::kRunCycles));
+      stats.places.push_back({core.program_running, core.counters.at(spec::perf::kPrograms),
+                              core.program_step, core.program_pc, core.program_op});
     }
     stats.lockstep_tiles = from.lockstep_tiles;
     stats.lockstep_mismatches = from.lockstep_mismatches;
@@ -95,6 +99,7 @@ class SimTransport : public Transport {
 
   MemoryAdapter memory_;
   model::BoardHost board_;
+  std::chrono::nanoseconds limit_{0};
 };
 
 }  // namespace

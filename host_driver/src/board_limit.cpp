@@ -1,0 +1,99 @@
+// The time limit of launches: host time, so it decides only whether a run ends with an error.
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "src/board_impl.hpp"
+#include "src/program.hpp"
+#include "tpu/spec/core_page_regs.hpp"
+
+namespace tpu::driver {
+namespace {
+
+// What a core runs, or would run next.
+Operation* first_launch(const Device& device) {
+  for (const auto& command : device.window) {
+    if (command && command->op && command->op->launch()) {
+      return command->op.get();
+    }
+  }
+  return nullptr;
+}
+
+std::string place_text(const ProgramPlace& place, const exe::ExecutableT& exe) {
+  std::string text = fmt::format("step {}, sequencer at word {}", place.step, place.pc);
+  if (place.op_id < exe.ops.size()) {
+    text += fmt::format(", op {}", exe.ops[place.op_id]->name);
+  }
+  return text;
+}
+
+}  // namespace
+
+RunOutcome BoardImpl::run_timed() {
+  transport_->limit_run(launch_clock_.slice());
+  const auto start = std::chrono::steady_clock::now();
+  running_ = true;
+  RunOutcome outcome = transport_->run();
+  running_ = false;
+  if (launch_clock_.spend(std::chrono::steady_clock::now() - start)) {
+    check_time_limit();
+  }
+  return outcome;
+}
+
+// At each tick of the clock. The oldest launch is taken off: younger ones may wait for it.
+void BoardImpl::check_time_limit() {
+  const std::vector<ProgramPlace> places = transport_->stats().places;
+  const Device* late = nullptr;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const Operation* op = first_launch(devices_[i]);
+    const uint64_t steps = i < places.size() ? places[i].steps : 0;
+    if (!launch_clock_.look(i, op == nullptr ? 0 : op->launch_id, steps)) {
+      continue;
+    }
+    const Operation* oldest = late == nullptr ? nullptr : first_launch(*late);
+    const bool runs = i < places.size() && places[i].running;
+    if (oldest == nullptr || op->number < oldest->number ||
+        (op->number == oldest->number && runs && !places[static_cast<size_t>(late->id)].running)) {
+      late = &devices_[i];
+    }
+  }
+  if (late != nullptr) {
+    end_by_time_limit(*late, *first_launch(*late));
+  }
+}
+
+void BoardImpl::end_by_time_limit(const Device& device, Operation& op) {
+  if (op.verdict) {
+    break_board(std::make_shared<Error>(
+        ErrorCode::kTimeout, op.verdict->message() + "\nIt did not end when it was aborted",
+        op.verdict->place()));
+    return;
+  }
+  const TransportStats stats = transport_->stats();
+  const exe::ExecutableT& exe = op.program->exe;
+  ErrorPlace where{.device = device.id, .op = {}, .source = {}};
+  std::string text = fmt::format(
+      "{} (id {}) ended no step in {} s of host time, its limit (OpenOptions::time_limit, "
+      "--time-limit; 0: none)",
+      op.what, op.launch_id, launch_clock_.seconds());
+  if (const auto at = static_cast<size_t>(device.id);
+      at < stats.places.size() && stats.places[at].running) {
+    const ProgramPlace& place = stats.places[at];
+    text += ": " + place_text(place, exe);
+    if (place.op_id < exe.ops.size()) {
+      const exe::OpInfoT& info = *exe.ops[place.op_id];
+      where.op = info.name;
+      where.source = info.file.empty() ? "" : fmt::format("{}:{}", info.file, info.line);
+    }
+  }
+  if (!stats.waits_text.empty()) {
+    text += "\nwho waits for whom:\n" + stats.waits_text;
+  }
+  op.verdict = std::make_shared<Error>(ErrorCode::kTimeout, text, where);
+  op.aborted_by_host = true;
+  write_core(device, spec::core_page::kAbort, op.launch_id);
+}
+
+}  // namespace tpu::driver

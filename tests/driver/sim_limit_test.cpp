@@ -1,0 +1,98 @@
+// Programs that never end on the simulated board: the time limit of a launch ends them, whatever
+// they loop over, and the board goes on. The limit is host time; how long it takes is not looked
+// at.
+#include <gtest/gtest.h>
+
+#include "asm/assembler.hpp"
+#include "board/board_loader.hpp"
+#include "tests/driver/program_builder.hpp"
+#include "tpu/tpu.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using test::counting;
+
+constexpr const char* kSlots = R"(
+.slot argument bytes=4096
+.slot result bytes=4096
+.arg "x" elem=i32 global=[1024] slot=0
+.result "y" elem=i32 global=[1024] slot=1
+)";
+constexpr const char* kCopy = R"(
+  dma_in.dma signal=0:1 src=hbm[0]+0 dst=vmem+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  dma_out.dma wait=0:1:take signal=1:1 src=vmem+0 dst=hbm[1]+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  swait r1, r0, 1
+)";
+
+class SimLimit : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    OpenOptions options;
+    options.overrides = kOverrides;
+    options.time_limit = 0.5;
+    board_ = Board::open(options);
+  }
+  void TearDown() override { board_.close(); }
+
+  Executable load(const std::string& name, const std::string& code, int partitions = 1) {
+    const std::string text = ".program \"" + name + "\"\n.partitions " +
+                             std::to_string(partitions) + "\n" + kSlots + code;
+    const auto board = spec::load_board("v3_8", kOverrides);
+    return board_.load(exe::write_executable(compiler::assemble(text, "test.s", board)), 0);
+  }
+
+  // The watchdogs of the board stay out of the way.
+  const std::vector<std::string> kOverrides = {"mgmt.watchdog_us=4000000"};
+  Board board_;
+};
+
+TEST_F(SimLimit, EndlessLoopsEndWithTheirPlaceAndTheBoardGoesOn) {
+  const Executable good = load("copy", std::string(kCopy) + "  halt\n");
+  const HostArray sent = counting(DType::kI32, {1024});
+  const Array x = good.put(0, sent);
+  const std::string scalars =
+      "  li r3, 1\n.op \"spin\" file=\"model.py\" line=7\n  markb 0\nturn:\n"
+      "  addi r3, r3, 1\n  jmp turn\n  halt\n";
+  const std::string commands = "turn:\n" + std::string(kCopy) + "  jmp turn\n  halt\n";
+  for (const std::string& code : {scalars, commands}) {
+    const Executable endless = load("endless", code);
+    const RunResult lost = endless.run({x});
+    const RunResult behind = good.run({x});
+    const auto error = lost.done.wait_for_error();
+    ASSERT_NE(error, nullptr);
+    EXPECT_EQ(error->code(), ErrorCode::kTimeout) << error->what();
+    EXPECT_EQ(error->place().device, 0);
+    for (const char* part : {"launch of endless", "(id ", "step 0", "sequencer at word"}) {
+      EXPECT_NE(error->message().find(part), std::string::npos) << error->what();
+    }
+    if (code == scalars) {
+      EXPECT_EQ(error->place().op, "spin") << error->what();
+      EXPECT_EQ(error->place().source, "model.py:7");
+    }
+    EXPECT_EQ(behind.outputs[0].to_host().bytes, sent.bytes);
+    EXPECT_THROW(lost.outputs[0].to_host(), Error);
+  }
+  EXPECT_EQ(x.to_host().bytes, sent.bytes);
+}
+
+// One core of a gang loops, the other waits at its end; the next launch waits for both.
+TEST_F(SimLimit, GangIsTakenOffWholeAndTheLoopingCoreIsNamed) {
+  const Executable good = load("copy", std::string(kCopy) + "  halt\n", 2);
+  const Executable endless = load("endless",
+                                  "  rid r1\n  beq r1, r0, end\nturn:\n  jmp turn\n"
+                                  "end:\n  halt\n",
+                                  2);
+  const HostArray sent = counting(DType::kI32, {1024});
+  const Array x = good.put(0, sent);
+  const RunResult lost = endless.run({endless.put(0, sent)});
+  const RunResult behind = good.run({x});
+  const auto error = lost.done.wait_for_error();
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(error->code(), ErrorCode::kTimeout) << error->what();
+  EXPECT_EQ(error->place().device, 1) << error->what();
+  EXPECT_EQ(behind.outputs[0].to_host().bytes, sent.bytes);
+}
+
+}  // namespace
+}  // namespace tpu::driver
