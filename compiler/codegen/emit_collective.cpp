@@ -6,8 +6,8 @@
 // A transfer writes memory of another core, so its owner grants it first (credit: a nop of the
 // remote queue whose signal goes to the partner), the sender takes the credit, and the arrival is
 // a wait of the receiver. Credits and arrivals have a pair of semaphores for each
-// partner role (`channel`: a mask of doubling, a step of halving); both sides use them in the same
-// order, since they run the same program.
+// partner role (`channel`: a mask of doubling, the pairs of a step of halving); both sides use them
+// in the same order, since they run the same program.
 #include <algorithm>
 
 #include "codegen/exchange_run.hpp"

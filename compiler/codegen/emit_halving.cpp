@@ -12,14 +12,24 @@ namespace tpu::compiler {
 
 namespace {
 
-constexpr int64_t kStageChannel = int64_t{1} << 32;  // channels of stages; below: masks of doubling
+constexpr int64_t kStageChannel = int64_t{1} << 32;  // channels of steps; below: masks of doubling
 
 }  // namespace
 
-// Step s of halving (s < stages), or of the way back.
+// Step s of halving (s < stages), or of the way back. Exchanges over different groups share the
+// channel of a step only if it pairs the same cores and the same queue waits for its arrivals: the
+// vector unit sums on the way down, the next send waits on the way back, and what stores the piece
+// waits for the last step.
 Emitter::Link Emitter::step_link(const ExchangeRun& r, int64_t s) {
-  const int64_t stage = s < r.stages() ? s : 2 * r.stages() - 1 - s;
-  return {kStageChannel + s, kStagePeerRegister + static_cast<int>(stage)};
+  const int64_t last = 2 * r.stages() - 1, stage = s < r.stages() ? s : last - s;
+  const spec::Queue waiting = s < r.stages() ? spec::Queue::kVpu
+                              : s < last     ? spec::Queue::kDmaRemote
+                                             : spec::Queue::kDmaOut;
+  const auto number = static_cast<int64_t>(steps_.size());
+  const StepKey key{stage_partners(r.exchange, static_cast<size_t>(stage), module_.num_cores),
+                    waiting};
+  return {kStageChannel + steps_.emplace(key, number).first->second,
+          kStagePeerRegister + static_cast<int>(stage)};
 }
 
 // Partner and half of every stage. Where cores cross over, stages 1 and 2 change places on odd

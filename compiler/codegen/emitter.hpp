@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codegen/kernels.hpp"
@@ -394,7 +395,7 @@ class Emitter {
   struct BackArea {
     int64_t address, bytes, unit;
   };
-  static Link step_link(const ExchangeRun& r, int64_t s);
+  Link step_link(const ExchangeRun& r, int64_t s);
   static int whole_register(const ExchangeRun& r, int64_t stage, int64_t unit);
   void stage_registers(const Exchange& e);
   void half_registers(const ExchangeRun& r);
@@ -449,7 +450,9 @@ class Emitter {
   int remote_semaphores_;
   std::map<int64_t, int> peers_;                          // mask -> register
   std::map<std::vector<int64_t>, int64_t> permutations_;  // target by core -> number of its channel
-  std::map<int, uint32_t> op_ids_;                        // by order of the kernel
+  using StepKey = std::pair<std::vector<int64_t>, spec::Queue>;  // partner by core, waiting queue
+  std::map<StepKey, int64_t> steps_;  // of halving: number of its channel
+  std::map<int, uint32_t> op_ids_;    // by order of the kernel
   const int64_t lock_limit_;
   int64_t locked_bytes_ = 0;
   std::set<int64_t> homes_;                   // VMEM addresses of carried values

@@ -71,6 +71,15 @@ Exchange exchange_of(const Op& op, int64_t cores) {
   return e;
 }
 
+std::vector<int64_t> stage_partners(const Exchange& e, size_t stage, int64_t cores) {
+  std::vector<int64_t> partners;
+  for (int64_t core = 0; core < cores; ++core) {
+    const bool changed = crosses_over(e) && stage > 0 && (core & 1) != 0;
+    partners.push_back(core ^ e.masks[changed ? 3 - stage : stage]);
+  }
+  return partners;
+}
+
 int64_t owned_part(const Exchange& e, int64_t core) {
   std::vector<int64_t> second;  // 1: keeps the second half
   for (const int bit : e.bits) {

@@ -24,6 +24,9 @@ Exchange exchange_of(const Op& op, int64_t cores);
 // chip are busy.
 inline bool crosses_over(const Exchange& e) { return e.masks == std::vector<int64_t>{1, 2, 4}; }
 
+// By core: its partner in stage `stage` of halving.
+std::vector<int64_t> stage_partners(const Exchange& e, size_t stage, int64_t cores);
+
 // Which of the 2^stages equal parts of a piece core `core` owns after halving.
 int64_t owned_part(const Exchange& e, int64_t core);
 

@@ -57,8 +57,17 @@ def flat() -> list[Case]:
 
 def meshes() -> list[Case]:
     """Bodies over the axes "a" (2) and "b" (4); inputs are split along their first dimension by both."""
-    x = _whole(16, 24)
+    x, medium, large = _whole(16, 24), _whole(2048, 80), _whole(2048, 640)
+
+    def both(v):
+        return lax.psum(v, "a"), lax.psum(v * 2, "b"), lax.pmax(v, ("a", "b"))
+
     cases = [
+        Case("mesh_medium_sums", both, (medium,)),
+        Case("mesh_large_sums", both, (large,)),
+        Case("mesh_large_sum_of_sum", lambda v: lax.psum(lax.psum(v, "a") + v, "b"), (large,)),
+        Case("mesh_mixed", lambda v: (*both(v), lax.all_gather(v, "a"), lax.psum_scatter(v, "b", tiled=True),
+                                      lax.all_to_all(v, "b", 0, 1, tiled=True)), (medium,)),
         Case("mesh_gather_a", lambda v: lax.all_gather(v, "a", axis=1, tiled=True), (x,)),
         Case("mesh_gather_b", lambda v: lax.all_gather(v, "b", axis=1, tiled=True), (x,)),
         Case("mesh_gather_ba", lambda v: lax.all_gather(v, ("b", "a"), axis=1, tiled=True), (x,)),

@@ -112,6 +112,41 @@ TEST(Exchange, ReducesOverAnyGroups) {
   }
 }
 
+// Exchanges of every form over different groups, several on their way at once.
+TEST(Exchange, DifferentGroupsInOneProgram) {
+  const std::vector<Groups> by_axis = {{{0, 1}, {2, 3}, {4, 5}, {6, 7}},
+                                       {{0, 2, 4, 6}, {1, 3, 5, 7}},
+                                       {{0, 3}, {1, 2}, {4, 7}, {5, 6}},
+                                       {{0, 1, 2, 3, 4, 5, 6, 7}}};
+  uint32_t seed = 1;
+  for (const int64_t elements : {96, 10 * 4096 + 24}) {  // doubling; halving, streamed and packed
+    Cores c;
+    std::vector<Value*> results;
+    for (const Groups& groups : by_axis) {
+      const auto n = static_cast<int64_t>(groups[0].size());
+      const CollectiveAttrs a = groups_of(groups, 0);
+      Value* x = c.arg(f32({elements}));
+      Value* s = c.b.with_body(c.b.op(Kind::kAllReduce, {x}, x->type, a), Kind::kAdd);
+      Value* again = c.b.with_body(c.b.op(Kind::kAllReduce, {s}, x->type, a), Kind::kMaximum);
+      results.push_back(c.b.op(Kind::kAdd, {again, x}, x->type));
+      results.push_back(c.b.op(Kind::kAllGather, {x}, f32({elements * n}), a));
+      results.push_back(
+          c.b.with_body(c.b.op(Kind::kReduceScatter, {x}, f32({elements / n}), a), Kind::kAdd));
+      results.push_back(c.b.op(Kind::kAllToAll, {x}, x->type, groups_of(groups, 0, 0, true)));
+      PermuteAttrs p;
+      for (const auto& group : groups) {
+        p.pairs.push_back({group[0], group[1]});
+        p.pairs.push_back({group[1], group[0]});
+      }
+      results.push_back(c.b.op(Kind::kCollectivePermute, {x}, x->type, p));
+    }
+    RunOptions o = exact(++seed, false);
+    o.overrides = {"core.vmem_kib=512"};
+    SCOPED_TRACE(elements);
+    check_graph(c.done(results), o);
+  }
+}
+
 TEST(Exchange, PermutesWithAndWithoutHoles) {
   using Pairs = std::vector<std::array<int64_t, 2>>;
   const std::vector<Pairs> all = {{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}, {7, 0}},

@@ -1,0 +1,87 @@
+// Exchanges over different groups in one program: each semaphore has one waiting queue, as the
+// board demands it.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "../graph_builder.hpp"
+#include "board/board_loader.hpp"
+#include "codegen/codegen.hpp"
+#include "codegen/exchange.hpp"
+
+namespace tpu::compiler::test {
+namespace {
+
+const std::vector<Groups> kGroups = {
+    {{0, 1}, {2, 3}, {4, 5}, {6, 7}}, {{0, 2}, {1, 3}, {4, 6}, {5, 7}},
+    {{0, 3}, {1, 2}, {4, 7}, {5, 6}}, {{0, 1, 2, 3}, {4, 5, 6, 7}},
+    {{0, 2, 4, 6}, {1, 3, 5, 7}},     {{0, 1, 2, 3, 4, 5, 6, 7}}};
+
+Value* sum(GraphBuilder& b, Value* x, const Groups& groups) {
+  CollectiveAttrs a;
+  a.groups = groups;
+  return b.with_body(b.op(Kind::kAllReduce, {x}, x->type, a), Kind::kAdd);
+}
+
+// By semaphore: the queues that wait for it, read off the text of the listing.
+std::map<int, std::set<std::string>> waiting_queues(const Module& m, const std::string& vmem_kib) {
+  const spec::BoardParams board = spec::load_board("v3_8", {"core.vmem_kib=" + vmem_kib});
+  std::string text;
+  CodegenOptions options;
+  options.update_sharding = UpdateSharding::kOff;
+  options.dump = [&](const std::string& stage, const std::string& t) {
+    text = stage == "listing" ? t : text;
+  };
+  compile_graph(m, board, options);
+  std::map<int, std::set<std::string>> out;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string number, queue;
+    words >> number >> queue;
+    for (std::string word; words >> word;) {
+      if (word == "wait") {
+        int semaphore = 0;
+        words >> semaphore;
+        out[semaphore].insert(queue);
+      }
+    }
+  }
+  return out;
+}
+
+TEST(ExchangeMasks, OneQueueWaitsForASemaphore) {
+  // Small ones are exchanged by doubling, the others by halving, packed and streamed.
+  for (const int64_t elements : {64, 24 * 1024, 160 * 1024}) {
+    GraphBuilder b(8);
+    std::vector<Value*> results;
+    for (const Groups& groups : kGroups) {
+      results.push_back(sum(b, b.arg(f32({elements})), groups));
+    }
+    const auto queues = waiting_queues(b.done(results), "16384");
+    EXPECT_GE(queues.size(), 6u);
+    for (const auto& [semaphore, names] : queues) {
+      EXPECT_EQ(names.size(), 1u) << "semaphore " << semaphore << ", " << elements << " elements";
+    }
+  }
+}
+
+TEST(ExchangeMasks, PartnersOfStagesArePairs) {
+  GraphBuilder b(8);
+  Value* x = b.arg(f32({64}));
+  for (const Groups& groups : kGroups) {
+    const Exchange e = exchange_of(*sum(b, x, groups)->def, 8);
+    for (size_t stage = 0; stage < e.stages(); ++stage) {
+      const std::vector<int64_t> partners = stage_partners(e, stage, 8);
+      for (int64_t core = 0; core < 8; ++core) {
+        EXPECT_NE(partners[static_cast<size_t>(core)], core);
+        EXPECT_EQ(partners[static_cast<size_t>(partners[static_cast<size_t>(core)])], core);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tpu::compiler::test
