@@ -31,6 +31,7 @@ ControlFacts::ControlFacts(const Module& module) : cores_(module.num_cores) {
       counters_.insert(op.regions[1]->args[loop->index].get());
     }
   });
+  find_costs(module.main->body);
   find_skipped(module);
   find_varying(module);
 }
@@ -40,35 +41,62 @@ const CountedLoop* ControlFacts::counted(const Op& op) const {
   return it == counted_.end() ? nullptr : &it->second;
 }
 
-bool ControlFacts::on_sequencer(const Value* v) const { return registers(v) <= kScalarRegisters; }
+bool ControlFacts::on_sequencer(const Value* v) const {
+  return cost(v).registers <= kScalarRegisters;
+}
 
-int ControlFacts::registers(const Value* v) const {
-  constexpr int kImpossible = 1000;
-  if (!fits_register(v->type)) {
-    return kImpossible;
-  }
+ControlFacts::ScalarCost ControlFacts::cost(const Value* v) const {
   if (v->def == nullptr) {
-    return counters_.contains(v) ? 1 : kImpossible;
+    return fits_register(v->type) && counters_.contains(v) ? ScalarCost{1, 1} : ScalarCost{};
   }
-  const Op& op = *v->def;
-  const auto need = [&](size_t i) { return registers(op.operands[i]); };
+  const auto it = costs_.find(v);
+  return it == costs_.end() ? ScalarCost{} : it->second;
+}
+
+// In program order: operands come before the ops that read them.
+void ControlFacts::find_costs(const Region& body) {
+  walk(body, [&](const Op& op) {
+    if (op.results.size() != 1 || !fits_register(op.type())) {
+      return;
+    }
+    const ScalarCost c = cost_of(op);
+    if (c.registers <= kScalarRegisters && c.ops <= kScalarOps) {
+      costs_[op.result()] = c;
+    }
+  });
+}
+
+ControlFacts::ScalarCost ControlFacts::cost_of(const Op& op) const {
+  // Operand i is computed while `held` registers keep others.
+  ScalarCost all{1, 1};
+  const auto need = [&](size_t i, int held) {
+    const ScalarCost c = cost(op.operands[i]);
+    all.registers = std::max(all.registers, c.registers + held);
+    all.ops += c.ops;
+  };
   switch (op.kind) {
     case Kind::kConstant: {
       const int64_t n = op.as<ConstantAttrs>().value.as_int(0);
-      return n >= INT32_MIN && n <= INT32_MAX ? 1 : kImpossible;
+      return n >= INT32_MIN && n <= INT32_MAX ? all : ScalarCost{};
     }
     case Kind::kPartitionId:
     case Kind::kReplicaId:
-      return 1;
+      return all;
     case Kind::kReshape:
     case Kind::kBroadcastInDim:
     case Kind::kConvert:
     case Kind::kNegate:
     case Kind::kNot:
-      return need(0);
+      need(0, 0);
+      return all;
     case Kind::kRemainder:
     case Kind::kDivide:
-      return is_power_of_two(op.operands[1]) ? std::max(need(0), 2) : kImpossible;
+      if (!is_power_of_two(op.operands[1])) {
+        return {};
+      }
+      all.registers = 2;
+      need(0, 0);
+      return all;
     case Kind::kAdd:
     case Kind::kSubtract:
     case Kind::kMultiply:
@@ -78,11 +106,16 @@ int ControlFacts::registers(const Value* v) const {
     case Kind::kOr:
     case Kind::kXor:
     case Kind::kCompare:
-      return std::max(need(0), need(1) + 1);
+      need(0, 0);
+      need(1, 1);
+      return all;
     case Kind::kSelect:
-      return std::max({need(1), need(2) + 1, need(0) + 2});
+      need(1, 0);
+      need(2, 1);
+      need(0, 2);
+      return all;
     default:
-      return kImpossible;
+      return {};
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <set>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "ir/control.hpp"
@@ -12,6 +13,9 @@ namespace tpu::compiler {
 
 // Registers of the sequencer that an expression may take.
 inline constexpr int kScalarRegisters = 4;
+// Operations of an expression, shared parts counted at each use: the sequencer computes it anew
+// wherever it is needed.
+inline constexpr int kScalarOps = 64;
 
 class ControlFacts {
  public:
@@ -30,7 +34,14 @@ class ControlFacts {
   bool varies(const Value* v) const { return varying_.contains(v); }
 
  private:
-  int registers(const Value* v) const;  // needed; more than kScalarRegisters: not possible
+  // What the sequencer needs for an integer.
+  struct ScalarCost {
+    int registers = kScalarRegisters + 1;  // more than kScalarRegisters: not possible
+    int ops = 0;
+  };
+  ScalarCost cost(const Value* v) const;
+  ScalarCost cost_of(const Op& op) const;  // from those of its operands
+  void find_costs(const Region& body);
   void find_skipped(const Module& module);
   bool serves_sequencer(const Op& user, const Value* v) const;
   void find_varying(const Module& module);
@@ -41,6 +52,7 @@ class ControlFacts {
   int64_t cores_ = 1;
   std::map<const Op*, CountedLoop> counted_;
   std::set<const Value*> counters_;
+  std::unordered_map<const Value*, ScalarCost> costs_;  // of results that the sequencer can compute
   std::unordered_set<const Op*> skipped_;
   std::unordered_set<const Value*> varying_;
 };
