@@ -23,10 +23,25 @@ size_t walked_dim(const Dims& dims, const Dims& pitch, int64_t step) {
 
 // From the last kernel to the first: a value may be part of a later one that has no buffer either.
 void Emitter::plan_halos() {
+  constexpr int kMostInside = 16;      // one in the other: loads look through all of them
+  std::map<const Value*, int> inside;  // of a halo: halos around it; looked up only
+  const auto around = [&](const Value* v) {
+    int n = 0;
+    for_each_kernel(kernels_, [&](const Kernel& r) {
+      const auto it = inside.find(r.out);
+      if (it != inside.end() && std::find(r.reads.begin(), r.reads.end(), v) != r.reads.end()) {
+        n = std::max(n, it->second + 1);
+      }
+    });
+    return n;
+  };
   for (auto k = kernels_.kernels.rbegin(); k != kernels_.kernels.rend(); ++k) {
     const bool moves = k->kind == KernelClass::kPad || k->kind == KernelClass::kConcatenate;
     if (moves && k->out->type.bytes() > resident_limit() && is_read_in_boxes(k->out)) {
-      if (auto halo = halo_of(*k)) {
+      const int depth = around(k->out);
+      auto halo = halo_of(*k);
+      if (halo && depth < kMostInside) {
+        inside[k->out] = depth;
         halos_.emplace(k->out, std::move(*halo));
       }
     }

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kLeastSummedRows = 64;     // of a tile of a sum over rows, if rows are cut
 constexpr int64_t kPieceBytes = 512 * 1024;  // of one streamed operand and tile
+constexpr int64_t kMostIterations = int64_t{1} << 30;  // of a loop of one command
 
 // Accumulators pass from tile to tile as whole blocks, so a reduced tail shorter than a block goes
 // with the tile before it: iterations that this adds.
@@ -101,6 +102,11 @@ std::vector<int> choose_order(const Nest& nest, const VpuGenOptions& o) {
 }
 
 bool Emitter::tile_fits(const LoopPlan& plan, int64_t piece_limit) const {
+  // What is broadcast takes no memory, but the counts of a command end somewhere.
+  if (std::any_of(plan.tile.begin(), plan.tile.end(),
+                  [](int64_t n) { return n > kMostIterations; })) {
+    return false;
+  }
   const Dims zero(plan.tile.size(), 0);
   int64_t total = 0;
   for (const Stream& s : plan.streams) {

@@ -139,9 +139,9 @@ void Emitter::emit_tile(const Kernel& k, LoopPlan& plan, const Dims& start, cons
   const auto strides = [&](spec::VpuAccess& a, const Dims& stride, int64_t bytes) {
     for (size_t l = 0; l < nest.loops.size(); ++l) {
       const auto s = static_cast<int32_t>(stride[l] * bytes);
-      if (place[l] >= 0) {
+      if (place[l] >= 0) {  // of one block only: beyond what the field holds, and not used
         a.loop[static_cast<size_t>(place[l])] =
-            s * static_cast<int32_t>(granule(options, static_cast<int>(l)));
+            static_cast<int32_t>(stride[l] * bytes * granule(options, static_cast<int>(l)));
       }
       if (static_cast<int>(l) == options.col_loop) {
         a.lane = s;

@@ -21,7 +21,11 @@ void Emitter::run() {
   plan_results();
   listing.append(spec::ScalarOp::kRid, kPartitionRegister, 0, 0, 0);
   for (const Kernel& k : kernels_.kernels) {
-    emit_kernel(k);
+    try {
+      emit_kernel(k);
+    } catch (const ListingFull&) {
+      too_long(k);
+    }
   }
   finish_run();
   listing.append(spec::ScalarOp::kHalt, 0, 0, 0, 0);
@@ -116,16 +120,29 @@ uint32_t Emitter::op_id(const Kernel& k) {
   return it->second;
 }
 
+// The arrays that the kernel touches: " f32[4] i32[2]".
+std::string Emitter::arrays_of(const Kernel& k) {
+  std::string text;
+  for (const auto* values : {&k.reads, &k.writes}) {
+    for (const Value* v : *values) {
+      text += ' ' + to_string(v->type);
+    }
+  }
+  return text;
+}
+
+void Emitter::too_long(const Kernel& k) const {
+  const Op* op = k.ops.empty() ? nullptr : k.ops.back();
+  throw Error("the program grows beyond " + std::to_string(kMaxItems) +
+                  " instructions at this op, which touches" + arrays_of(k) +
+                  "; make its arrays smaller, or work on them in parts (jax.lax.map)",
+              op == nullptr ? "" : source_name(op->kind), op == nullptr ? nullptr : op->loc);
+}
+
 void Emitter::too_large(const Kernel& k) const {
   const Op* op = k.ops.empty() ? nullptr : k.ops.back();
   std::string text = "the smallest tile of this op does not fit into VMEM (" +
-                     std::to_string(board_.core.vmem_kib) + " KiB); it touches";
-  for (const Value* v : k.reads) {
-    text += ' ' + to_string(v->type);
-  }
-  for (const Value* v : k.writes) {
-    text += ' ' + to_string(v->type);
-  }
+                     std::to_string(board_.core.vmem_kib) + " KiB); it touches" + arrays_of(k);
   text += "; make its arrays smaller, or work on them in parts (jax.lax.map)";
   throw KernelTooLarge(
       Error(text, op == nullptr ? "" : source_name(op->kind), op == nullptr ? nullptr : op->loc),

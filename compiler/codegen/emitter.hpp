@@ -173,7 +173,9 @@ class Emitter {
                    int64_t byte = 0) const;  // in VMEM if it is there, else its home
 
   uint32_t op_id(const Kernel& k);
+  static std::string arrays_of(const Kernel& k);
   [[noreturn]] void too_large(const Kernel& k) const;
+  [[noreturn]] void too_long(const Kernel& k) const;
 
   // emit_loop.cpp
   struct Stream;
@@ -433,10 +435,14 @@ class Emitter {
   const Module& module_;
   const KernelProgram& kernels_;
   const spec::BoardParams& board_;
-  std::map<const Value*, Buffer> buffers_;  // for look-up only: pointers have no stable order
-  std::vector<Buffer*> ordered_;            // by number, for everything that walks over buffers
-  std::map<const Value*, Halo> halos_;      // looked up only
-  std::vector<const Value*> result_home_;   // value whose home is result slot i, or null
+  std::map<const Value*, Buffer> buffers_;      // for look-up only: pointers have no stable order
+  std::vector<Buffer*> ordered_;                // by number, for everything that walks over buffers
+  std::vector<std::pair<int, Buffer*>> dying_;  // with the kernel that reads it last, ascending
+  bool reads_known_ = false;
+  size_t died_ = 0;                        // of dying_: their last reader has run
+  std::map<int, Buffer*> dead_;            // of those, by number: what may still hold memory
+  std::map<const Value*, Halo> halos_;     // looked up only
+  std::vector<const Value*> result_home_;  // value whose home is result slot i, or null
   RangeAllocator vmem_;
   Scratch scratch_;
   int scratch_slot_ = -1;

@@ -24,15 +24,15 @@ bool makes(const Kernel& k, const Value* v) {
          (k.after && makes(*k.after, v));
 }
 
-int number(KernelProgram& program, int order) {
-  for (Kernel& k : program.kernels) {
-    k.order = order++;
-    for (const auto& region : k.regions) {
+int number(KernelProgram& program, std::list<Kernel>::iterator first, int order) {
+  for (auto k = first; k != program.kernels.end(); ++k) {
+    k->order = order++;
+    for (const auto& region : k->regions) {
       if (region) {
-        order = number(*region, order);
+        order = number(*region, region->kernels.begin(), order);
       }
     }
-    k.end = k.regions.empty() ? k.order : order++;
+    k->end = k->regions.empty() ? k->order : order++;
   }
   return order;
 }
@@ -52,7 +52,11 @@ bool made_before(const KernelProgram& program, int order, const Value* v) {
                      [&](const Kernel& k) { return k.order < order && makes(k, v); });
 }
 
-void renumber(KernelProgram& program) { number(program, 0); }
+void renumber(KernelProgram& program) { renumber(program, program.kernels.begin()); }
+
+void renumber(KernelProgram& program, std::list<Kernel>::iterator first) {
+  number(program, first, first == program.kernels.begin() ? 0 : std::prev(first)->end + 1);
+}
 
 void find_buffers(KernelProgram& program) {
   std::set<const Value*> read;

@@ -20,6 +20,7 @@ namespace {
 
 constexpr size_t kMaxOps = 48;       // of one loop kernel; more would run out of registers
 constexpr size_t kMaxAccesses = 14;  // loads; stores and indices share the limit of the command
+constexpr int kMaxCopies = 100;      // of views of views: each is made while the next one waits
 constexpr int64_t kEagerElements = 1024;  // kernels up to this size are placed as early as possible
 
 [[noreturn]] void unsupported(const Op& op, const std::string& why) {
@@ -180,28 +181,43 @@ class Fuser : public RegionFuser {
     return it == made_by_.end() ? -1 : it->second->order;
   }
 
+  // True if the value behind all views is of an op that waits for a consumer.
+  bool waits(const Value* root) const {
+    return root->def != nullptr && !made_by_.contains(root) && !is_cheap(root->def->kind) &&
+           is_local(root->def);
+  }
+
   // Latest kernel that any operand, seen through views and waiting ops, comes from.
-  int latest(const Value* v, bool& waits) const {
+  int latest(const Value* v) const {
     const Value* root = view_root(v, context_);
-    if (root->def == nullptr || made_by_.contains(root) || is_cheap(root->def->kind) ||
-        !is_local(root->def)) {
-      return position(root);
-    }
-    waits = true;
-    return latest_of(*root->def);
+    return waits(root) ? latest_of(*root->def) : position(root);
   }
   // Long chains may wait, with two paths an op: what is known stays known until a kernel changes.
   int latest_of(const Op& op) const {
-    if (const auto it = latest_.find(&op); it != latest_.end()) {
-      return it->second;
+    std::vector<const Op*> work = {&op};
+    while (!work.empty()) {
+      const Op* top = work.back();
+      const size_t before = work.size();
+      int pos = -1;
+      if (!latest_.contains(top)) {
+        for (const Value* v : top->operands) {
+          const Value* root = view_root(v, context_);
+          const auto known = waits(root) ? latest_.find(root->def) : latest_.end();
+          if (known != latest_.end()) {
+            pos = std::max(pos, known->second);
+          } else if (waits(root)) {
+            work.push_back(root->def);
+          } else {
+            pos = std::max(pos, position(root));
+          }
+        }
+      }
+      if (work.size() == before) {
+        latest_.emplace(top, pos);
+        work.pop_back();
+      }
     }
-    int pos = -1;
-    bool waits = false;
-    for (const Value* v : op.operands) {
-      pos = std::max(pos, latest(v, waits));
-    }
-    latest_[&op] = pos;
-    return pos;
+    return latest_.at(&op);
   }
 
   void place_or_float(const Op* op) {
@@ -215,26 +231,43 @@ class Fuser : public RegionFuser {
   // near it: not before kernel `from`.
   void need(const Value* v, int from) {
     const Value* root = view_root(v, context_);
-    if (root->def == nullptr || made_by_.contains(root) || is_cheap(root->def->kind) ||
-        !is_local(root->def)) {
-      return;
+    if (waits(root)) {
+      place_loop(root->def, from);
     }
-    place_loop(root->def, from);
   }
 
-  void place_loop(const Op* op, int from = -1) {
-    if (made_by_.contains(op->result())) {
-      return;
-    }
-    const int pos = std::max(from, is_cheap(op->kind) ? latest_of_copy(op) : latest_of(*op));
-    for (const Value* v : op->operands) {
-      need(v, v->type.count() == op->type().count() ? pos : -1);
-    }
-    const Dims& domain = op->kind == Kind::kReduce ? op->operand_type(0).dims : op->type().dims;
-    put(op, domain, std::max(from, is_cheap(op->kind) ? latest_of_copy(op) : latest_of(*op)));
-  }
+  // An op on its way to a kernel, behind the waiting ops that it needs.
+  struct Placing {
+    const Op* op;
+    int from, pos;
+    size_t operand;  // the next to look at
+  };
 
-  int latest_of_copy(const Op* op) const { return op->operands.empty() ? -1 : latest_of(*op); }
+  void place_loop(const Op* first, int first_from = -1) {
+    std::vector<Placing> work;
+    const auto begin = [&](const Op* op, int from) {
+      if (!made_by_.contains(op->result())) {
+        work.push_back({op, from, std::max(from, latest_of(*op)), 0});
+      }
+    };
+    begin(first, first_from);
+    while (!work.empty()) {
+      Placing& top = work.back();
+      const Op* op = top.op;
+      if (top.operand < op->operands.size()) {
+        const Value* v = op->operands[top.operand++];
+        const Value* root = view_root(v, context_);
+        if (waits(root)) {
+          begin(root->def, v->type.count() == op->type().count() ? top.pos : -1);
+        }
+        continue;
+      }
+      const Dims& domain = op->kind == Kind::kReduce ? op->operand_type(0).dims : op->type().dims;
+      const int from = top.from;
+      work.pop_back();
+      put(op, domain, std::max(from, latest_of(*op)));
+    }
+  }
 
   // Adds the op to a kernel at or behind `pos`, or makes a new one.
   void put(const Op* op, const Dims& domain, int pos) {
@@ -263,10 +296,9 @@ class Fuser : public RegionFuser {
 
   // The place of a small kernel: directly behind its latest producer.
   int behind(const Op* op, int pos) const {
-    bool waits = false;
     int at = pos;
     for (const Value* v : op->operands) {
-      at = std::max(at, latest(v, waits));
+      at = std::max(at, latest(v));
     }
     return at + 1;
   }
@@ -337,18 +369,23 @@ class Fuser : public RegionFuser {
         !is_cheap(v->def->kind)) {
       return;
     }
+    if (++copies_ > kMaxCopies) {
+      unsupported(*v->def, "more than " + std::to_string(kMaxCopies) +
+                               " reshapes, transposes and slices in a row need a copy each; put "
+                               "arithmetic between them, or leave some of them out");
+    }
     place_loop(v->def);
+    --copies_;
     copied_.insert(v);
   }
 
   Kernel* insert(Kernel kernel, int at) {
     auto it = program_.kernels.end();
-    if (at >= 0) {
-      it = std::find_if(program_.kernels.begin(), program_.kernels.end(),
-                        [&](const Kernel& k) { return k.order >= at; });
+    while (at >= 0 && it != program_.kernels.begin() && std::prev(it)->order >= at) {
+      --it;
     }
     it = program_.kernels.insert(it, std::move(kernel));
-    renumber(program_);
+    renumber(program_, it);
     latest_.clear();
     return &*it;
   }
@@ -436,10 +473,9 @@ class Fuser : public RegionFuser {
     if (main_ != nullptr) {
       recompute_values(program_, *main_);
     }
-    for (size_t i = 0; i < program_.kernels.size();) {
-      const Kernel& k = *std::next(program_.kernels.begin(), static_cast<ptrdiff_t>(i));
-      if (fits_command(k) || !split_kernel(program_, k.order)) {
-        ++i;
+    for (auto k = program_.kernels.begin(); k != program_.kernels.end();) {
+      if (fits_command(*k) || !split_kernel(program_, k->order)) {
+        ++k;
       }
     }
     fuse_epilogues(program_);
@@ -456,6 +492,7 @@ class Fuser : public RegionFuser {
   std::map<const Value*, Kernel*> made_by_;
   mutable std::unordered_map<const Op*, int> latest_;  // of latest_of, until the kernels change
   std::set<const Value*> copied_;
+  int copies_ = 0;  // that copy() is making
   const int64_t piece_;
   const Function* main_;
 };

@@ -99,8 +99,10 @@ void find_buffers(KernelProgram& program);
 void start_at(Kernel& kernel, int64_t first);
 // True if a kernel of the program (not of its regions) in front of `order` makes the value.
 bool made_before(const KernelProgram& program, int order, const Value* v);
-// Orders of all kernels, those of regions between their owner's `order` and `end`.
+// Orders of all kernels, those of regions between their owner's `order` and `end`; of those from
+// `first` on, where the ones in front of it are right.
 void renumber(KernelProgram& program);
+void renumber(KernelProgram& program, std::list<Kernel>::iterator first);
 
 // Calls fn(kernel) in order, kernels of regions behind their owner.
 template <typename Fn>

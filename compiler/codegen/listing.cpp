@@ -43,17 +43,28 @@ int Listing::add_program(VpuProgram program) {
   return static_cast<int>(programs.size()) - 1;
 }
 
+void Listing::check_room() const {
+  if (items.size() >= kMaxItems) {
+    throw ListingFull{};
+  }
+}
+
 int Listing::append(Command command) {
+  check_room();
   items.emplace_back(std::move(command));
   return static_cast<int>(items.size()) - 1;
 }
 
 void Listing::append(spec::ScalarOp op, int rd, int rs1, int rs2, int32_t imm) {
+  check_room();
   items.emplace_back(spec::ScalarInsn{static_cast<uint8_t>(op), static_cast<uint8_t>(rd),
                                       static_cast<uint8_t>(rs1), static_cast<uint8_t>(rs2), imm});
 }
 
-void Listing::append(Control control) { items.emplace_back(control); }
+void Listing::append(Control control) {
+  check_room();
+  items.emplace_back(control);
+}
 
 static spec::Addr addr_of(Space space, int64_t offset) {
   spec::Addr a{};

@@ -83,6 +83,11 @@ struct SlotInfo {
   std::string name;
 };
 
+// Items of a listing: enough for a sort of 2^25 elements, and few enough to be compiled in seconds.
+inline constexpr size_t kMaxItems = size_t{1} << 20;
+
+struct ListingFull {};  // thrown by Listing::append
+
 struct Listing {
   std::vector<Item> items;
   std::vector<VpuProgram> programs;
@@ -94,6 +99,9 @@ struct Listing {
   void append(spec::ScalarOp op, int rd, int rs1, int rs2, int32_t imm);
   void append(Control control);
   int labels = 0;  // given out
+
+ private:
+  void check_room() const;
 };
 
 // A command of type T with its header filled in.

@@ -60,6 +60,9 @@ Buffer& Emitter::new_buffer(const Value* v) {
     b.bytes = v->type.bytes();
     b.number = static_cast<int>(ordered_.size());
     ordered_.push_back(&b);
+    if (reads_known_) {
+      dead_[b.number] = &b;
+    }
   }
   return b;
 }
@@ -147,7 +150,12 @@ void Emitter::find_reads() {
   });
   for (Buffer* b : ordered_) {
     std::sort(b->reads.begin(), b->reads.end());
+    dying_.emplace_back(b->reads.empty() ? 0 : b->reads.back(), b);
   }
+  reads_known_ = true;
+  std::sort(dying_.begin(), dying_.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.first, a.second->number) < std::pair(b.first, b.second->number);
+  });
 }
 
 // A result lies in the slot of an argument: it may be written where it is made only if nobody reads
@@ -329,9 +337,14 @@ void Emitter::load(Buffer& b, uint32_t id) {
 }
 
 void Emitter::drop_dead() {
-  for (Buffer* at : ordered_) {
-    Buffer& b = *at;
-    if (next_read(b) != INT_MAX || b.locked || held_.contains(at)) {
+  for (; died_ < dying_.size() && dying_[died_].first <= now_; ++died_) {
+    Buffer* b = dying_[died_].second;
+    dead_[b->number] = b;
+  }
+  for (auto it = dead_.begin(); it != dead_.end();) {
+    Buffer& b = *it->second;
+    if (next_read(b) != INT_MAX || b.locked || held_.contains(&b)) {
+      ++it;
       continue;
     }
     if (b.vmem >= 0) {
@@ -343,6 +356,9 @@ void Emitter::drop_dead() {
       b.scratch = false;
       b.in_hbm = false;
     }
+    // A result that has been read is not made again; carried values are, at every iteration.
+    const bool over = b.value->def != nullptr && !b.reads.empty() && !b.scratch;
+    it = over ? dead_.erase(it) : std::next(it);
   }
 }
 

@@ -176,7 +176,9 @@ class Builder {
         node.in = {resolve(op->operands[0], all), resolve(op->operands[1], none)};
       } else if (is_cheap(op->kind)) {
         node.copy = true;
-        node.in = {look_through(op->result(), all)};
+        const Value* made = op->result();
+        node.in = {is_view(op->kind) ? resolve(seen(made), through(*op, all, nest_.loops))
+                                     : made_here(made, all)};
       } else {
         for (const Value* v : op->operands) {
           View view = all;
@@ -192,19 +194,25 @@ class Builder {
     return std::move(nest_);
   }
 
-  Operand resolve(const Value* v, const View& view) {
-    const auto it = inside_.find(v);
-    if (it != inside_.end()) {
-      const Node& node = nest_.nodes[static_cast<size_t>(it->second)];
-      if (node.op->kind == Kind::kReduce || !same_elements(view)) {
-        throw DoesNotFit{};
+  Operand resolve(const Value* v, View view) {
+    for (;;) {
+      const auto it = inside_.find(v);
+      if (it != inside_.end()) {
+        const Node& node = nest_.nodes[static_cast<size_t>(it->second)];
+        if (node.op->kind == Kind::kReduce || !same_elements(view)) {
+          throw DoesNotFit{};
+        }
+        return {Operand::Kind::kNode, it->second, 0};
       }
-      return {Operand::Kind::kNode, it->second, 0};
+      if (v->def == nullptr || !is_cheap(v->def->kind) || context_.is_copied(v)) {
+        return access(v, view);
+      }
+      if (!is_view(v->def->kind)) {
+        return made_here(v, view);
+      }
+      view = through(*v->def, view, nest_.loops);
+      v = seen(v);
     }
-    if (v->def != nullptr && is_cheap(v->def->kind) && !context_.is_copied(v)) {
-      return look_through(v, view);
-    }
-    return access(v, view);
   }
 
  private:
@@ -221,7 +229,13 @@ class Builder {
     return true;
   }
 
-  Operand look_through(const Value* v, const View& view) {
+  // What a view looks at.
+  static const Value* seen(const Value* view) {
+    return view->def->operands[static_cast<size_t>(view->index)];
+  }
+
+  // Constants, iotas and core numbers.
+  Operand made_here(const Value* v, const View& view) {
     const Op& op = *v->def;
     if (op.kind == Kind::kConstant) {
       const Dense& c = op.as<ConstantAttrs>().value;
@@ -235,10 +249,7 @@ class Builder {
       nest_.indexes.push_back(to_dims(view, op.type().dims, nest_.loops, v)[dim]);
       return {Operand::Kind::kIndex, static_cast<int>(nest_.indexes.size()) - 1, 0};
     }
-    if (op.kind == Kind::kPartitionId || op.kind == Kind::kReplicaId) {
-      return {Operand::Kind::kPartition, 0, 0};
-    }
-    return resolve(op.operands[static_cast<size_t>(v->index)], through(op, view, nest_.loops));
+    return {Operand::Kind::kPartition, 0, 0};
   }
 
   Operand access(const Value* v, const View& view) {

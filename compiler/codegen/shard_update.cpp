@@ -66,26 +66,47 @@ class Sharder {
   };
 
   // The same on all cores: made of replicated arguments and sums over all cores alone.
-  bool uniform(const Value* v) {
-    const auto known = uniform_.find(v);
-    if (known != uniform_.end()) {
-      return known->second;
+  bool uniform(const Value* of) {
+    std::vector<const Value*> work{of};
+    while (!work.empty()) {
+      const Value* v = work.back();
+      const size_t before = work.size();
+      bool same = true;
+      if (!uniform_.contains(v)) {
+        for (const Value* in : asks(v)) {
+          const auto known = uniform_.find(in);
+          same = same && (known == uniform_.end() || known->second);
+          if (known == uniform_.end()) {
+            work.push_back(in);
+          }
+        }
+      }
+      if (work.size() == before) {
+        uniform_.emplace(v, same && may_be_uniform(v));
+        work.pop_back();
+      }
     }
-    bool same = true;
+    return uniform_.at(of);
+  }
+
+  // What has to be the same on all cores for `v` to be so.
+  std::vector<Value*> asks(const Value* v) const {
+    const bool sums = v->def != nullptr && v->def->kind == Kind::kAllReduce;
+    return v->def == nullptr || sums || !may_be_uniform(v) ? std::vector<Value*>{}
+                                                           : v->def->operands;
+  }
+
+  bool may_be_uniform(const Value* v) const {
     const Op* op = v->def;
     if (op == nullptr) {
-      same = v->owner == &module_.main->body &&
+      return v->owner == &module_.main->body &&
              module_.main->args[static_cast<size_t>(v->index)].sharding.is_replicated();
-    } else if (op->kind == Kind::kAllReduce) {
-      same = int64_t{1} << exchange_of(*op, module_.num_cores).stages() == module_.num_cores;
-    } else if (op->kind == Kind::kPartitionId || op->kind == Kind::kWhile ||
-               op->kind == Kind::kIf || op->kind == Kind::kCase || is_collective(op->kind)) {
-      same = false;
-    } else {
-      same = std::all_of(op->operands.begin(), op->operands.end(),
-                         [&](const Value* in) { return uniform(in); });
     }
-    return uniform_[v] = same;
+    if (op->kind == Kind::kAllReduce) {
+      return int64_t{1} << exchange_of(*op, module_.num_cores).stages() == module_.num_cores;
+    }
+    return op->kind != Kind::kPartitionId && op->kind != Kind::kWhile && op->kind != Kind::kIf &&
+           op->kind != Kind::kCase && !is_collective(op->kind);
   }
 
   std::vector<Kernel*> readers(const Value* v) {

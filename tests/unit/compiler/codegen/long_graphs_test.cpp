@@ -1,0 +1,113 @@
+// Graphs of tens of thousands of ops in a row: no walk over them needs a stack as deep as the
+// chain.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "../graph_builder.hpp"
+#include "board/board_loader.hpp"
+#include "codegen/codegen.hpp"
+#include "lower/lower.hpp"
+
+namespace tpu::compiler::test {
+namespace {
+
+constexpr int kLong = 50'000;
+
+exe::ExecutableT compiled(Module& m) {
+  run_passes(m, compile_passes());
+  return compile_graph(m, spec::load_board("v3_8"));
+}
+
+// Ops on arguments wait until somebody needs them: here the whole chain.
+TEST(LongGraphs, ChainOfLargeArrays) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({4096}));
+  Value* v = x;
+  for (int i = 0; i < kLong; ++i) {
+    v = b.op(i % 2 == 0 ? Kind::kAdd : Kind::kMultiply, {v, i % 3 == 0 ? v : x}, f32({4096}));
+  }
+  EXPECT_GT(compiled(b.done({v})).ops.size(), 100u);
+}
+
+TEST(LongGraphs, ViewsOfViews) {
+  GraphBuilder b;
+  Value* v = b.arg(f32({8, 8}));
+  for (int i = 0; i < kLong; ++i) {
+    v = i % 2 == 0 ? b.op(Kind::kTranspose, {v}, f32({8, 8}), DimsAttrs{{1, 0}})
+                   : b.op(Kind::kReverse, {v}, f32({8, 8}), DimsAttrs{{i / 2 % 2}});
+  }
+  EXPECT_GT(compiled(b.done({b.op(Kind::kAbs, {v}, f32({8, 8}))})).image.size(), 0u);
+}
+
+// Each of these views needs a copy of the one before it.
+TEST(LongGraphs, ViewsThatNeedCopiesAreRefused) {
+  GraphBuilder b;
+  Value* v = b.arg(f32({6, 35}));
+  for (int i = 0; i < 1000; ++i) {
+    v = b.op(Kind::kReshape, {b.op(Kind::kTranspose, {v}, f32({35, 6}), DimsAttrs{{1, 0}})},
+             f32({6, 35}));
+  }
+  Module& m = b.done({b.op(Kind::kAbs, {v}, f32({6, 35}))});
+  try {
+    compiled(m);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("in a row need a copy each"));
+    EXPECT_THAT(e.what(), testing::HasSubstr("test.py:"));
+  }
+}
+
+// A sum over the cores that updates nothing else than what a long chain makes of a parameter.
+TEST(LongGraphs, ChainBesideASummedGradient) {
+  GraphBuilder b(8);
+  b.module().mesh.name = "mesh";
+  b.module().mesh.axes = {{"d", 8}};
+  const Type type = f32({1 << 18});
+  Value* parameter = b.arg(type);
+  b.module().main->args.back().alias_result = 0;
+  Value* scale = b.arg(f32({}));
+  CollectiveAttrs everywhere;
+  everywhere.groups = {{0, 1, 2, 3, 4, 5, 6, 7}};
+  Value* sum = b.with_body(b.op(Kind::kAllReduce, {parameter}, type, everywhere), Kind::kAdd);
+  for (int i = 0; i < kLong; ++i) {
+    scale = b.op(Kind::kAdd, {scale, scale}, f32({}));
+  }
+  Value* all = b.op(Kind::kBroadcastInDim, {scale}, type, DimsAttrs{});
+  Value* step = b.op(Kind::kMultiply, {sum, all}, type);
+  EXPECT_GT(compiled(b.done({b.op(Kind::kSubtract, {parameter, step}, type)})).ops.size(), 100u);
+}
+
+TEST(LongGraphs, SortsBeyondTheLimitOfAProgramAreRefused) {
+  GraphBuilder b;
+  const Type type = f32({int64_t{1} << 28});
+  Value* v = b.op(Kind::kSort, {b.arg(type)}, type, SortAttrs{0, true});
+  Region* body = v->def->add_region();
+  Value* first = body->add_arg(f32({}));
+  Value* second = body->add_arg(f32({}));
+  const LocRef loc = v->def->loc;
+  Value* less = body->append(Kind::kCompare, {first, second}, {i1({})},
+                             CompareAttrs{CompareDirection::kLt, CompareType::kFloat}, loc)
+                    ->result();
+  body->append(Kind::kReturn, {less}, {}, NoAttrs{}, loc);
+  Module& m = b.done({v});
+  try {
+    compiled(m);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("test.py:1:1: "));
+    EXPECT_THAT(e.what(), testing::HasSubstr("the program grows beyond 1048576 instructions"));
+  }
+}
+
+// Nothing of 10^12 elements lies in memory: commands of whole blocks sum the one value.
+TEST(LongGraphs, ReductionsOfBroadcastsAreCutIntoCommands) {
+  GraphBuilder b;
+  const Type wide = f32({1'000'000, 1'000'000});
+  Value* x = b.op(Kind::kBroadcastInDim, {b.arg(f32({}))}, wide, DimsAttrs{});
+  Value* sum = b.reduce(x, b.constant(f32({}), 0), {0, 1}, f32({}), Kind::kAdd);
+  Module& m = b.done({sum});
+  EXPECT_GT(compiled(m).image.size(), 100'000u);
+}
+
+}  // namespace
+}  // namespace tpu::compiler::test
