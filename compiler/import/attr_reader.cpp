@@ -24,6 +24,7 @@ namespace vt = bytecode::vhlo_type;
 // Location trees in damaged files may refer to themselves; real call stacks are shorter than this.
 constexpr int kMaxLocDepth = 200;
 constexpr size_t kMaxFrames = 200;
+constexpr int kMaxLocSteps = 10000;  // trees may share branches, so that depth alone bounds nothing
 
 // Bounds for sizes and attribute values, so that index arithmetic on them cannot overflow.
 constexpr int64_t kMaxMagnitude = (int64_t{1} << 31) - 1;
@@ -239,29 +240,32 @@ LocRef Tables::loc(uint32_t i) {
         out->path.pop_back();
       }
     }
-    collect_frames(at, "", 0, *out);
+    int steps = 0;
+    collect_frames(at, "", 0, steps, *out);
     locs_[i] = std::move(out);
   }
   return locs_[i];
 }
 
-void Tables::collect_frames(uint32_t i, const std::string& function, int depth, Loc& out) const {
+void Tables::collect_frames(uint32_t i, const std::string& function, int depth, int& steps,
+                            Loc& out) const {
   const RawAttr& a = attr(i);
-  if (depth > kMaxLocDepth || out.frames.size() >= kMaxFrames || a.dialect != Dialect::kBuiltin) {
+  if (depth > kMaxLocDepth || ++steps > kMaxLocSteps || out.frames.size() >= kMaxFrames ||
+      a.dialect != Dialect::kBuiltin) {
     return;
   }
   switch (a.code) {
     case ba::kNameLoc:
-      collect_frames(a.attrs[1], std::string(text(a.attrs[0]).value_or("")), depth + 1, out);
+      collect_frames(a.attrs[1], std::string(text(a.attrs[0]).value_or("")), depth + 1, steps, out);
       break;
     case ba::kCallSiteLoc:
-      collect_frames(a.attrs[0], function, depth + 1, out);
-      collect_frames(a.attrs[1], "", depth + 1, out);
+      collect_frames(a.attrs[0], function, depth + 1, steps, out);
+      collect_frames(a.attrs[1], "", depth + 1, steps, out);
       break;
     case ba::kFusedLoc:
     case ba::kFusedLocMetadata:
       if (!a.attrs.empty()) {
-        collect_frames(a.attrs[0], function, depth + 1, out);
+        collect_frames(a.attrs[0], function, depth + 1, steps, out);
       }
       break;
     case ba::kFileLoc:

@@ -14,6 +14,12 @@
 
 namespace tpu::compiler::frontend {
 
+// "add_v1" -> "add"; names without version stay.
+std::string base_name(std::string_view name);
+
+// As errors show it: "stablehlo.add", "sdy.mesh".
+std::string display_name(const bytecode::RawOp& op);
+
 // Element types whose attribute the graph does not need are never looked at, so odd ones do no harm
 // there.
 class Tables {
@@ -36,7 +42,8 @@ class Tables {
   uint32_t entry(uint32_t dictionary, std::string_view key) const;
 
  private:
-  void collect_frames(uint32_t attr_index, const std::string& function, int depth, Loc& out) const;
+  void collect_frames(uint32_t attr_index, const std::string& function, int depth, int& steps,
+                      Loc& out) const;
 
   const bytecode::RawModule& raw_;
   std::vector<LocRef> locs_;  // by attribute; filled on demand

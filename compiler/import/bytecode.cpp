@@ -7,6 +7,7 @@
 #include <array>
 #include <optional>
 
+#include "import/attr_reader.hpp"
 #include "import/bytecode_tables.hpp"
 #include "import/cursor.hpp"
 
@@ -14,7 +15,6 @@ namespace tpu::compiler::bytecode {
 namespace {
 
 constexpr uint64_t kBytecodeVersion = 6;  // all StableHLO versions from 0.15.0 on
-constexpr size_t kMaxRegionDepth = 64;
 
 enum Section : uint8_t {
   kStrings = 0,
@@ -227,7 +227,7 @@ class Reader {
     module_.num_values = next_value_;
   }
 
-  RawOp op(Cursor& c, size_t depth) {
+  RawOp op(Cursor& c, int depth) {
     const OpName& name = op_names_.at(c.index(op_names_.size(), "op names"));
     const uint8_t mask = c.byte();
     RawOp out;
@@ -308,9 +308,12 @@ class Reader {
     }
   }
 
-  void regions(Cursor& c, RawOp& op_with_regions, size_t depth) {
+  void regions(Cursor& c, RawOp& op_with_regions, int depth) {
     if (depth > kMaxRegionDepth) {
-      c.fail("regions are nested too deeply");
+      throw Error("loops and branches lie more than " + std::to_string(kMaxRegionDepth) +
+                      " deep in each other; make the nest flatter",
+                  frontend::display_name(op_with_regions),
+                  frontend::Tables(module_).loc(op_with_regions.loc));
     }
     bool isolated = false;
     const size_t n = c.checked(c.flagged(isolated));
@@ -334,7 +337,7 @@ class Reader {
     slots_.swap(outer_slots);
   }
 
-  RawRegion region(Cursor& c, size_t depth) {
+  RawRegion region(Cursor& c, int depth) {
     RawRegion out;
     const uint64_t blocks = c.varint();
     if (blocks == 0) {

@@ -19,6 +19,9 @@ enum class Dialect : uint8_t { kBuiltin, kVhlo, kSdy, kOther };
 
 constexpr uint32_t kNone = 0xffffffff;
 
+// Regions in each other; 0 is the module's own. Walks over regions recurse, here and behind.
+constexpr int kMaxRegionDepth = 64;
+
 // One attribute. Which fields are filled depends on (dialect, code); the codes are in codes.hpp.
 struct RawAttr {
   Dialect dialect = Dialect::kOther;

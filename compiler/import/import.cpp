@@ -2,11 +2,9 @@
 #include "import/import.hpp"
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <vector>
 
 #include "import/bytecode.hpp"
+#include "import/file.hpp"
 #include "import/normalise.hpp"
 #include "ir/verify.hpp"
 
@@ -20,15 +18,7 @@ Module import_vhlo(std::span<const std::byte> artifact, const std::string& name)
 }
 
 Module import_vhlo_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw Error("cannot open '" + path + "'");
-  }
-  const std::vector<char> text((std::istreambuf_iterator<char>(file)), {});
-  if (file.bad()) {
-    throw Error("cannot read '" + path + "'");
-  }
-  return import_vhlo(std::as_bytes(std::span(text)), std::filesystem::path(path).stem().string());
+  return import_vhlo(read_file(path), std::filesystem::path(path).stem().string());
 }
 
 }  // namespace tpu::compiler

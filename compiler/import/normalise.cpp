@@ -14,28 +14,6 @@ constexpr size_t kMaxOps = 2'000'000;  // expansion of calls must end in damaged
 
 }  // namespace
 
-std::string base_name(std::string_view name) {
-  const size_t at = name.rfind("_v");
-  if (at == std::string_view::npos || at + 2 == name.size() ||
-      name.find_first_not_of("0123456789", at + 2) != std::string_view::npos) {
-    return std::string(name);
-  }
-  return std::string(name.substr(0, at));
-}
-
-std::string display_name(const RawOp& op) {
-  switch (op.dialect) {
-    case Dialect::kVhlo:
-      return base_name(op.name) == "func" ? "func" : "stablehlo." + base_name(op.name);
-    case Dialect::kSdy:
-      return "sdy." + std::string(op.name);
-    case Dialect::kBuiltin:
-      return "builtin." + std::string(op.name);
-    default:
-      return std::string(op.name);
-  }
-}
-
 Module Normaliser::run() {
   if (raw_.module.regions.size() != 1) {
     throw Error("the artifact is damaged: the module has no body");
@@ -51,6 +29,7 @@ Module Normaliser::run() {
       reader.fail("this op is not supported at the top of a module");
     }
   }
+  check_calls();
   const auto main = functions_.find("main");
   if (main == functions_.end()) {
     throw Error("the artifact has no function 'main'");

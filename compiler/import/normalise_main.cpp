@@ -1,11 +1,18 @@
 // The interface of the program: arguments and results of main with their shardings and donations,
 // and where to point at when an argument is refused. See normaliser.hpp.
+#include "import/advice.hpp"
 #include "import/normaliser.hpp"
 
 namespace tpu::compiler::frontend {
 
 using bytecode::Dialect;
 using bytecode::kNone;
+
+namespace {
+
+constexpr std::string_view kGspmdSharding = "mhlo.sharding";  // attribute of arguments and results
+
+}  // namespace
 
 LocRef Normaliser::caller_loc(const RawOp& callee) {
   std::set<const RawOp*> seen;
@@ -61,6 +68,7 @@ void Normaliser::convert_main(const RawOp& op) {
     layout.argument = static_cast<int>(i);
     if (arg_attrs && i < arg_attrs->size()) {
       read_arg_attrs(reader, (*arg_attrs)[i], info, layout);
+      read_gspmd_sharding(reader, body, i, (*arg_attrs)[i], layout);
     }
     f.args.push_back(std::move(info));
   }
@@ -82,18 +90,28 @@ Type Normaliser::arg_type(const OpReader& reader, const RawRegion& body, size_t 
   try {
     return reader.type(body.args[i].type);
   } catch (const Error& e) {
-    const std::string name = tables_.loc(body.args[i].loc)->path;
-    const std::string message = "argument " + std::to_string(i) +
-                                (name.empty() ? "" : " ('" + name + "')") + ": " + e.message();
-    std::set<uint32_t> names = {body.args[i].value};
-    if (const RawOp* user = first_use(body, names, 0)) {
-      open(*user).fail(message);
-    }
-    reader.fail(message);
+    const std::string message = argument_text(body, i) + ": " + e.message();
+    fail_argument(reader, body, i, message);
   }
 }
 
-const RawOp* Normaliser::first_use(const RawRegion& region, std::set<uint32_t>& names, int depth) {
+void Normaliser::fail_argument(const OpReader& reader, const RawRegion& body, size_t i,
+                               const std::string& message) {
+  std::set<uint32_t> seen;
+  if (const RawOp* user = first_use(body, body.args[i].value, seen)) {
+    open(*user).fail(message);
+  }
+  reader.fail(message);
+}
+
+std::string Normaliser::argument_text(const RawRegion& body, size_t i) {
+  const std::string name = tables_.loc(body.args[i].loc)->path;
+  return "argument " + std::to_string(i) + (name.empty() ? "" : " ('" + name + "')");
+}
+
+const RawOp* Normaliser::first_use(const RawRegion& region, uint32_t value,
+                                   std::set<uint32_t>& seen) {
+  std::set<uint32_t> names = {value};
   for (const RawOp& op : region.ops) {
     for (size_t i = 0; i < op.operands.size(); ++i) {
       if (names.count(op.operands[i]) == 0) {
@@ -104,10 +122,10 @@ const RawOp* Normaliser::first_use(const RawRegion& region, std::set<uint32_t>& 
       }
       names.insert(op.results.begin(), op.results.end());
       const RawOp* callee = called_function(op);
-      if (callee != nullptr && callee->regions.size() == 1 && depth < kMaxCallDepth &&
-          i < callee->regions[0].args.size()) {
-        std::set<uint32_t> inner = {callee->regions[0].args[i].value};
-        if (const RawOp* user = first_use(callee->regions[0], inner, depth + 1)) {
+      if (callee != nullptr && callee->regions.size() == 1 && i < callee->regions[0].args.size() &&
+          seen.insert(callee->regions[0].args[i].value).second) {
+        const RawRegion& inner = callee->regions[0];
+        if (const RawOp* user = first_use(inner, inner.args[i].value, seen)) {
           return user;
         }
       }
@@ -132,6 +150,22 @@ void Normaliser::read_arg_attrs(const OpReader& reader, uint32_t dictionary, Arg
   }
 }
 
+// What GSPMD cuts, no jax.shard_map of such an artifact could take: that is written with custom
+// calls.
+void Normaliser::read_gspmd_sharding(const OpReader& reader, const RawRegion& body, size_t i,
+                                     uint32_t dictionary, Layout& layout) {
+  const auto text = tables_.text(tables_.entry(dictionary, kGspmdSharding));
+  if (!text || layout.decided) {
+    return;
+  }
+  if (!is_replicated_gspmd(*text, cores_.num_cores)) {
+    fail_argument(reader, body, i,
+                  argument_text(body, i) + " is sharded as GSPMD says it (" + std::string(*text) +
+                      "), which is not supported; " + std::string(kUseShardy));
+  }
+  layout.decided = true;
+}
+
 void Normaliser::finish_results(const OpReader& reader, const RawOp& ret, Function& f) {
   const auto res_attrs = tables_.array(reader.property("res_attrs"));
   for (size_t i = 0; i < ret.operands.size(); ++i) {
@@ -141,6 +175,11 @@ void Normaliser::finish_results(const OpReader& reader, const RawOp& ret, Functi
     if (res_attrs && i < res_attrs->size()) {
       const uint32_t dictionary = (*res_attrs)[i];
       info.name = tables_.text(tables_.entry(dictionary, "jax.result_info")).value_or("");
+      const auto gspmd = tables_.text(tables_.entry(dictionary, kGspmdSharding));
+      if (gspmd && !is_replicated_gspmd(*gspmd, cores_.num_cores)) {
+        reader.fail("result " + std::to_string(i) + " is wanted in a sharding of GSPMD (" +
+                    std::string(*gspmd) + "), which is not supported; " + std::string(kUseShardy));
+      }
       const uint32_t wanted = tables_.entry(dictionary, "sdy.sharding");
       if (wanted != kNone) {
         const Sharding s = shardings_.tensor(reader, wanted, info.global.dims.size());

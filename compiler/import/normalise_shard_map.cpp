@@ -65,12 +65,34 @@ void Normaliser::convert_sdy(const OpReader& reader, Region& to) {
       if (!s.is_replicated()) {
         reader.fail("automatic partitioning is not supported; use jax.shard_map");
       }
+      require_whole(reader);
     }
     identity(reader);
   } else if (op.name == "manual_computation") {
     reader.fail(kShardMapInControl);
   } else {
     reader.fail("this op is not supported");
+  }
+}
+
+// A constraint to whole dimensions: nothing gathers an array that is cut along one of them.
+void Normaliser::require_whole(const OpReader& reader) {
+  if (!at_top_) {
+    return;
+  }
+  const uint32_t sharding = reader.property("sharding");
+  Layout& l = layout(reader.raw().operands[0]);
+  for (size_t d = 0; d < l.global.dims.size(); ++d) {
+    if (!shardings_.is_closed(sharding, d)) {
+      continue;
+    }
+    l.decided = true;
+    if (d < l.sharding.dim_axes.size() && !l.sharding.dim_axes[d].empty()) {
+      reader.fail("dimension " + std::to_string(d) +
+                  " of a sharded array is wanted whole on every core, which is not supported "
+                  "outside of jax.shard_map; gather it inside with jax.lax.all_gather and give it "
+                  "out_specs without an axis there");
+    }
   }
 }
 

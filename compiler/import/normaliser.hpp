@@ -17,18 +17,13 @@ namespace tpu::compiler::frontend {
 using bytecode::RawOp;
 using bytecode::RawRegion;
 
+// Calls in each other. Walks over the calls of a checked artifact recurse no deeper.
 constexpr int kMaxCallDepth = 64;
 
 constexpr const char* kShardMapInControl =
     "jax.shard_map inside of a loop, a branch or another jax.shard_map is not supported; put the "
     "loop or "
     "branch inside of the shard_map";
-
-// "add_v1" -> "add"; names without version stay.
-std::string base_name(std::string_view name);
-
-// As errors show it: "stablehlo.add", "sdy.mesh".
-std::string display_name(const RawOp& op);
 
 class Normaliser {
  public:
@@ -53,6 +48,15 @@ class Normaliser {
   }
 
   void core_counts();
+
+  // call_nesting.cpp: refuses recursion and what lies too deep in calls and regions.
+  struct CallNode;
+  void check_calls();
+  void follow_calls(const RawOp& function, std::map<const RawOp*, CallNode>& nodes);
+  const RawOp* referred_function(const RawOp& op) const;  // of a call or composite
+  [[noreturn]] void fail_recursion(const RawOp& call, const std::string& callee,
+                                   const std::string& through);
+  [[noreturn]] void fail_depth(const RawOp& call, bool regions);
   void check_mesh() const;
 
   // True if the op's regions hold a shard_map, directly or in a called function.
@@ -70,8 +74,14 @@ class Normaliser {
   // Arguments have no place in the source: an error names the first op that uses the argument.
   Type arg_type(const OpReader& reader, const RawRegion& body, size_t i);
 
-  // First op with a source line that uses one of the values; casts and calls are looked through.
-  const RawOp* first_use(const RawRegion& region, std::set<uint32_t>& names, int depth);
+  // First op with a source line that uses the value; casts and calls are looked through. `seen`:
+  // arguments of functions that are looked at already.
+  const RawOp* first_use(const RawRegion& region, uint32_t value, std::set<uint32_t>& seen);
+  [[noreturn]] void fail_argument(const OpReader& reader, const RawRegion& body, size_t i,
+                                  const std::string& message);
+  std::string argument_text(const RawRegion& body, size_t i);  // "argument 2 ('w')"
+  void read_gspmd_sharding(const OpReader& reader, const RawRegion& body, size_t i,
+                           uint32_t dictionary, Layout& layout);
   void read_arg_attrs(const OpReader& reader, uint32_t dictionary, ArgInfo& info, Layout& layout);
 
   // Results of main: global types, shardings, names, and the graph's return.
@@ -94,6 +104,7 @@ class Normaliser {
   }
   Layout& layout(uint32_t value) { return layouts_[root(value)]; }
   void convert_sdy(const OpReader& reader, Region& to);
+  void require_whole(const OpReader& reader);
 
   // The body joins the program of the core: its arguments are the local pieces of the operands.
   void manual_computation(const OpReader& reader, Region& to);

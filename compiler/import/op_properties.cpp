@@ -177,3 +177,31 @@ const std::vector<std::string_view>* op_properties(Dialect dialect, std::string_
 }
 
 }  // namespace tpu::compiler::bytecode
+
+namespace tpu::compiler::frontend {
+
+using bytecode::Dialect;
+
+std::string base_name(std::string_view name) {
+  const size_t at = name.rfind("_v");
+  if (at == std::string_view::npos || at + 2 == name.size() ||
+      name.find_first_not_of("0123456789", at + 2) != std::string_view::npos) {
+    return std::string(name);
+  }
+  return std::string(name.substr(0, at));
+}
+
+std::string display_name(const bytecode::RawOp& op) {
+  switch (op.dialect) {
+    case Dialect::kVhlo:
+      return base_name(op.name) == "func" ? "func" : "stablehlo." + base_name(op.name);
+    case Dialect::kSdy:
+      return "sdy." + std::string(op.name);
+    case Dialect::kBuiltin:
+      return "builtin." + std::string(op.name);
+    default:
+      return std::string(op.name);
+  }
+}
+
+}  // namespace tpu::compiler::frontend

@@ -131,6 +131,10 @@ Sharding ShardingReader::tensor(const OpReader& op, uint32_t attr_index, size_t 
   return out;
 }
 
+bool ShardingReader::is_closed(uint32_t attr_index, size_t dim) const {
+  return tables_.attr(tables_.attr(attr_index).attrs[1 + dim]).ints.at(0) != 0;
+}
+
 std::vector<uint32_t> ShardingReader::per_value(const OpReader& op,
                                                 std::string_view property) const {
   const RawAttr& a = tables_.attr(op.property(property));
@@ -154,6 +158,32 @@ void ShardingReader::check_manual_axes(const OpReader& op) const {
               "over all axes");
     }
   }
+}
+
+// "devices=[tiles of each dimension]", with the count of copies last where last_tile_dim_replicate
+// says so, or as many last entries as last_tile_dims has.
+bool is_replicated_gspmd(std::string_view text, int64_t num_cores) {
+  if (text == "{replicated}" || num_cores == 1) {
+    return true;
+  }
+  constexpr std::string_view kTiles = "{devices=[", kCopies = "last_tile_dim_replicate";
+  const size_t end = text.find(']');
+  if (!text.starts_with(kTiles) || end == std::string_view::npos ||
+      text.find("last_tile_dims") != std::string_view::npos) {
+    return false;
+  }
+  std::string_view tiles = text.substr(kTiles.size(), end - kTiles.size());
+  if (text.find(kCopies) != std::string_view::npos) {
+    const size_t last = tiles.rfind(',');
+    tiles = last == std::string_view::npos ? "" : tiles.substr(0, last);
+  }
+  // Whole where all tiles are 1: "1,1,1".
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    if (tiles[i] != (i % 2 == 0 ? '1' : ',')) {
+      return false;
+    }
+  }
+  return true;
 }
 
 Type local_type(const OpReader& op, const Type& global, const Mesh& mesh,

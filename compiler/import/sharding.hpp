@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "import/attr_reader.hpp"
 #include "ir/graph.hpp"
@@ -23,6 +24,9 @@ class ShardingReader {
   // Sharding attribute of one tensor of `rank` dimensions.
   Sharding tensor(const OpReader& op, uint32_t attr_index, size_t rank);
 
+  // False for a dimension that may be cut further (P.UNCONSTRAINED).
+  bool is_closed(uint32_t attr_index, size_t dim) const;
+
   // The list of a manual computation: one sharding per value.
   std::vector<uint32_t> per_value(const OpReader& op, std::string_view property) const;
 
@@ -38,6 +42,10 @@ class ShardingReader {
   Mesh mesh_;
   bool has_mesh_ = false;
 };
+
+// True if a sharding in the language of GSPMD ("{devices=[8,1]<=[8]}") gives every core the whole
+// array.
+bool is_replicated_gspmd(std::string_view text, int64_t num_cores);
 
 // The type one core holds of a global array; an error if a dimension does not divide.
 Type local_type(const OpReader& op, const Type& global, const Mesh& mesh, const Sharding& sharding);

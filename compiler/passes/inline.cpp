@@ -2,20 +2,27 @@
 // again.
 #include "passes/inline.hpp"
 
+#include <algorithm>
 #include <map>
+#include <string>
+#include <unordered_map>
 
 namespace tpu::compiler {
 namespace {
 
 // Bounds the expansion: call chains in damaged artifacts can double the program at each level.
 constexpr size_t kMaxOps = 1'000'000;
-constexpr int kMaxDepth = 64;
+constexpr size_t kMaxDepth = 64;
 
 class Inliner {
  public:
-  explicit Inliner(Module& module) : module_(module) {}
+  explicit Inliner(Module& module) : open_{module.main->name} {
+    for (const auto& f : module.functions) {
+      functions_.emplace(f->name, f.get());
+    }
+  }
 
-  void region(Region& r, int depth) {
+  void region(Region& r) {
     std::vector<std::unique_ptr<Op>> old;
     old.swap(r.ops);
     for (auto& op : old) {
@@ -26,13 +33,13 @@ class Inliner {
       }
       make_own_op(*op);
       if (op->kind == Kind::kCall || op->kind == Kind::kComposite) {
-        expand(*op, r, depth);
+        expand(*op, r);
         // Uses further down are still resolved through the call's results.
         graveyard_.push_back(std::move(op));
         continue;
       }
       for (auto& inner : op->regions) {
-        region(*inner, depth);
+        region(*inner);
       }
       r.ops.push_back(std::move(op));
     }
@@ -53,15 +60,21 @@ class Inliner {
     }
   }
 
-  void expand(const Op& call, Region& to, int depth) {
+  void expand(const Op& call, Region& to) {
     const std::string& name = call.as<CallAttrs>().callee;
-    const Function* callee = module_.find(name);
-    if (callee == nullptr) {
+    if (std::find(open_.begin(), open_.end(), name) != open_.end()) {
+      fail(call, "the function @" + name +
+                     " calls itself; recursion is not supported: write a loop "
+                     "(jax.lax.while_loop, jax.lax.fori_loop)");
+    }
+    const auto found = functions_.find(name);
+    if (found == functions_.end()) {
       fail(call, "the function @" + name + " is missing");
     }
-    if (depth > kMaxDepth) {
-      fail(call, "calls are nested too deeply; recursion is not supported");
+    if (open_.size() > kMaxDepth) {
+      fail(call, "calls lie more than " + std::to_string(kMaxDepth) + " deep in each other");
     }
+    const Function* callee = found->second;
     ValueMap map;
     for (size_t i = 0; i < call.operands.size(); ++i) {
       map[callee->body.args.at(i).get()] = call.operands[i];
@@ -78,7 +91,9 @@ class Inliner {
       }
       op.loc = loc;
     });
-    region(body, depth + 1);
+    open_.push_back(name);
+    region(body);
+    open_.pop_back();
     const Op& ret = *body.ops.back();
     for (size_t i = 0; i < call.results.size(); ++i) {
       replaced_[call.result(i)] = ret.operands.at(i);
@@ -91,7 +106,8 @@ class Inliner {
     }
   }
 
-  Module& module_;
+  std::unordered_map<std::string, const Function*> functions_;
+  std::vector<std::string> open_;  // functions around the op at hand
   ValueMap replaced_;
   std::vector<std::unique_ptr<Op>> graveyard_;
   size_t count_ = 0;
@@ -100,7 +116,7 @@ class Inliner {
 }  // namespace
 
 void inline_calls(Module& module) {
-  Inliner(module).region(module.main->body, 0);
+  Inliner(module).region(module.main->body);
   module.functions.clear();
 }
 

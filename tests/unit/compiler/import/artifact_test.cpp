@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "import/import.hpp"
+#include "import/sharding.hpp"
 #include "ir/interpreter.hpp"
 #include "ir/verify.hpp"
 #include "passes/pass_manager.hpp"
@@ -173,6 +174,64 @@ TEST(Import, ReplicatedOpsOutsideOfShardMapRunOnEveryCore) {
   EXPECT_EQ(m.num_cores, 8);
   EXPECT_EQ(to_string(m.main->body.args[1]->type), "f32[2,3]");
   EXPECT_TRUE(m.main->args[0].sharding.is_replicated());
+}
+
+TEST(Import, RefusesRecursionWithTheLineOfTheCall) {
+  EXPECT_THAT(
+      error_of("bad_recursion"),
+      HasSubstr("-:2:8: stablehlo.call: the function @main calls itself; a program cannot"));
+  EXPECT_THAT(error_of("bad_recursion_of_two"),
+              HasSubstr("-:10:8: stablehlo.call: the function @f calls itself through @g"));
+}
+
+TEST(Import, RefusesWhatLiesTooDeep) {
+  EXPECT_THAT(error_of("bad_deep_calls"), HasSubstr("stablehlo.call: calls lie more than 64 deep"));
+  EXPECT_THAT(error_of("bad_deep_regions"),
+              HasSubstr("stablehlo.if: loops and branches lie more than 64 deep in each other"));
+}
+
+// A location that call sites reach on 2^80 ways.
+TEST(Import, SharedLocationsAreReadOnce) {
+  EXPECT_EQ(count(load("shared_locations"), Kind::kAbs), 1u);
+}
+
+TEST(Import, RefusesShardingsOfGspmdButReplicatedOnes) {
+  const std::string e = error_of("bad_gspmd");
+  EXPECT_THAT(e, HasSubstr("export_graphs.py:"));
+  EXPECT_THAT(e, HasSubstr("argument 0 ('x') is sharded as GSPMD says it ({devices=[8]<=[8]})"));
+  EXPECT_THAT(e, HasSubstr("jax_use_shardy_partitioner"));
+  const Module m = load("gspmd_replicated");
+  EXPECT_EQ(m.num_cores, 8);
+  EXPECT_TRUE(m.main->args[0].sharding.is_replicated());
+}
+
+TEST(Import, ReadsTheLanguageOfGspmd) {
+  for (const char* whole :
+       {"{replicated}", "{devices=[1,1]<=[1]}", "{devices=[1,1,8]<=[8] last_tile_dim_replicate}"}) {
+    EXPECT_TRUE(frontend::is_replicated_gspmd(whole, 8)) << whole;
+  }
+  for (const char* other :
+       {"{devices=[8,1]<=[8]}", "{devices=[2,1,4]<=[8] last_tile_dim_replicate}",
+        "{devices=[1,10]0,1}", "{maximal device=3}", "{manual}", "", "{devices=[1,1"}) {
+    EXPECT_FALSE(frontend::is_replicated_gspmd(other, 8)) << other;
+  }
+  EXPECT_TRUE(frontend::is_replicated_gspmd("{maximal device=0}", 1));
+}
+
+TEST(Import, RefusesToGatherAShardedArray) {
+  const std::string e = error_of("bad_replicated_constraint");
+  EXPECT_THAT(e, HasSubstr("export_limits.py:"));
+  EXPECT_THAT(e,
+              HasSubstr("sdy.sharding_constraint: dimension 0 of a sharded array is wanted whole"));
+}
+
+TEST(Import, FoldersAreNotRead) {
+  try {
+    import_vhlo_file(TPU_TEST_DATA);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("Is a directory"));
+  }
 }
 
 TEST(Import, SaysHowToMakeAnArtifact) {

@@ -72,5 +72,18 @@ TEST(Inline, RefusesRecursion) {
   }
 }
 
+TEST(Inline, RefusesMainThatCallsItself) {
+  GraphBuilder b;
+  Value* y = b.op(Kind::kCall, {b.arg(f32({}))}, f32({}), CallAttrs{"main", ""});
+  Module& m = b.done({y});
+  try {
+    inline_calls(m);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(),
+                testing::HasSubstr("test.py:1:1: stablehlo.call: the function @main calls itself"));
+  }
+}
+
 }  // namespace
 }  // namespace tpu::compiler
