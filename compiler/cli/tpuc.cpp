@@ -2,17 +2,20 @@
 // Exit codes: 0 done, 1 the program cannot be compiled, 2 wrong usage.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <map>
+#include <new>
+#include <span>
 
 #include "asm/assembler.hpp"
 #include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
+#include "codegen/buckets.hpp"
 #include "codegen/codegen.hpp"
+#include "import/file.hpp"
 #include "import/import.hpp"
 #include "lower/lower.hpp"
+#include "output.hpp"
 
 namespace {
 
@@ -27,26 +30,32 @@ struct Arguments {
   bool verbose = false, assemble = false, disassemble = false;
 };
 
+// Names for --dump-after, in order.
+std::vector<std::string> stages() {
+  std::vector<std::string> names = {"import"};
+  for (const tpu::compiler::Pass& pass : tpu::compiler::compile_passes()) {
+    names.push_back(pass.name);
+  }
+  names.insert(names.end(), {"kernels", "memory", "listing"});
+  return names;
+}
+
 bool wants(const Arguments& a, const std::string& stage) {
   return std::find(a.dumps.begin(), a.dumps.end(), stage) != a.dumps.end();
 }
 
-void write_file(const std::string& path, const std::vector<std::byte>& bytes) {
-  std::ofstream out(path, std::ios::binary);
-  out.write(reinterpret_cast<const char*>(bytes.data()),
-            static_cast<std::streamsize>(bytes.size()));
-  out.close();
-  if (!out) {
-    throw Error("cannot write " + path);
-  }
+std::string read_text(const std::string& path) {
+  const std::vector<std::byte> bytes = tpu::compiler::read_file(path);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-std::string read_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    throw Error("cannot read " + path);
+// Says where the executable went unless the user has chosen it.
+void write_executable(const Arguments& a, const std::vector<std::byte>& bytes) {
+  const std::string path = a.output.empty() ? tpu::compiler::default_output(a.input) : a.output;
+  tpu::compiler::write_file(path, bytes);
+  if (a.output.empty()) {
+    std::cout << "wrote " << path << "\n";
   }
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
 void assemble_file(const Arguments& a) {
@@ -54,21 +63,31 @@ void assemble_file(const Arguments& a) {
   const tpu::exe::ExecutableT e = tpu::compiler::assemble(read_text(a.input), a.input, board);
   const std::vector<std::byte> bytes = tpu::exe::write_executable(e);
   tpu::exe::read_executable(bytes);  // refuses what no driver would load
-  if (!a.output.empty()) {
-    write_file(a.output, bytes);
-  }
+  write_executable(a, bytes);
 }
 
 void disassemble_file(const Arguments& a) {
-  const std::string text = tpu::compiler::disassemble(tpu::exe::load_executable(a.input));
+  const std::string text =
+      tpu::compiler::disassemble(tpu::exe::read_executable(tpu::compiler::read_file(a.input)));
   if (a.output.empty()) {
     std::cout << text;
     return;
   }
-  std::vector<std::byte> bytes(text.size());
-  std::transform(text.begin(), text.end(), bytes.begin(),
-                 [](char c) { return static_cast<std::byte>(c); });
-  write_file(a.output, bytes);
+  tpu::compiler::write_file(a.output, std::as_bytes(std::span(text)));
+}
+
+// Why nothing was sharded although the user asks for it.
+void explain_unsharded(const tpu::exe::ExecutableT& e, const tpu::spec::BoardParams& board) {
+  const std::string begin = "tpuc: note: --update-sharding=on changes nothing: ";
+  if (e.partitions == 1) {
+    std::cerr << begin << "the program runs on one core\n";
+  } else if (e.notes.empty()) {
+    std::cerr << begin << "no array that is summed over the cores (jax.lax.psum) has "
+              << tpu::compiler::exchange_piece_bytes(board) << " bytes or more\n";
+  }
+  for (const std::string& note : e.notes) {
+    std::cerr << begin << note << "\n";
+  }
 }
 
 void compile(const Arguments& a) {
@@ -92,8 +111,11 @@ void compile(const Arguments& a) {
   }
   const tpu::exe::ExecutableT executable = compile_graph(module, board, codegen);
   const std::vector<std::byte> bytes = tpu::exe::write_executable(executable);
-  if (!a.output.empty()) {
-    write_file(a.output, bytes);
+  if (!a.output.empty() || a.dumps.empty()) {
+    write_executable(a, bytes);
+  }
+  if (a.update_sharding == UpdateSharding::kOn && executable.sharded_update_bytes == 0) {
+    explain_unsharded(executable, board);
   }
   if (a.verbose) {
     std::cout << a.input << ": " << executable.partitions << " cores, " << executable.ops.size()
@@ -117,13 +139,14 @@ int main(int argc, char** argv) {
   Arguments a;
   app.set_version_flag("--version", "tpuc " TPU_VERSION);
   app.add_option("program", a.input, "PROGRAM.mlirbc")->required();
-  app.add_option("-o,--output", a.output, "OUT.tpuexe");
+  app.add_option("-o,--output", a.output,
+                 "OUT.tpuexe (else PROGRAM.tpuexe in the current folder, or nothing with "
+                 "--dump-after; with --disasm standard output)");
   app.add_option("--board", a.board, "board preset or file")->capture_default_str();
   app.add_option("--set", a.overrides, "board override section.key=value")->allow_extra_args(false);
-  app.add_option(
-         "--dump-after", a.dumps,
-         "print the program after a pass (import, inline, simplify, kernels, memory, listing, ..)")
-      ->allow_extra_args(false);
+  auto* dump = app.add_option("--dump-after", a.dumps, "print the program after a stage")
+                   ->check(CLI::IsMember(stages()))
+                   ->allow_extra_args(false);
   const std::map<std::string, UpdateSharding> modes = {
       {"auto", UpdateSharding::kAuto}, {"on", UpdateSharding::kOn}, {"off", UpdateSharding::kOff}};
   app.add_option("--update-sharding", a.update_sharding,
@@ -131,9 +154,11 @@ int main(int argc, char** argv) {
                  "(wherever legal) or off")
       ->transform(CLI::Transformer(modes))
       ->option_text("auto|on|off [auto]");
-  auto* assemble = app.add_flag("--asm", a.assemble, "the input is assembly text, not an artifact");
+  auto* assemble = app.add_flag("--asm", a.assemble, "the input is assembly text, not an artifact")
+                       ->excludes(dump);
   app.add_flag("--disasm", a.disassemble, "prints the executable PROGRAM as assembly text")
-      ->excludes(assemble);
+      ->excludes(assemble)
+      ->excludes(dump);
   app.add_flag("-v,--verbose", a.verbose, "print sizes and the estimated time");
   try {
     app.parse(argc, argv);
@@ -148,7 +173,15 @@ int main(int argc, char** argv) {
     } else {
       compile(a);
     }
+    std::cout.flush();
+    if (!std::cout) {
+      throw Error("cannot write to standard output");
+    }
     return 0;
+  } catch (const std::bad_alloc&) {
+    std::cerr << "tpuc: error: the memory of this machine does not suffice to compile " << a.input
+              << "; make its arrays smaller, or fewer of them constants\n";
+    return 1;
   } catch (const std::exception& e) {
     std::cerr << "tpuc: error: " << e.what() << "\n";
     return 1;

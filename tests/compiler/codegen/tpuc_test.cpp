@@ -14,8 +14,9 @@ struct Result {
   std::string text;
 };
 
-Result tpuc(const std::string& arguments) {
-  const std::string command = std::string(TPUC) + " " + arguments + " 2>&1";
+// `before`: commands of the shell in front.
+Result tpuc(const std::string& arguments, const std::string& before = "") {
+  const std::string command = before + std::string(TPUC) + " " + arguments + " 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   Result r;
   std::array<char, 4096> buffer;
@@ -24,6 +25,10 @@ Result tpuc(const std::string& arguments) {
   }
   r.code = WEXITSTATUS(pclose(pipe));
   return r;
+}
+
+Result tpuc_in(const std::string& folder, const std::string& arguments) {
+  return tpuc(arguments, "cd '" + folder + "' && ");
 }
 
 std::string data(const std::string& name) { return std::string(TPU_TEST_DATA) + "/" + name; }
@@ -72,12 +77,66 @@ TEST_F(Tpuc, RefusesWithOneLineThatNamesTheOp) {
   EXPECT_NE(r.text.find(".py:"), std::string::npos) << r.text;
 }
 
+TEST_F(Tpuc, SaysWhereTheExecutableGoes) {
+  const Result r = tpuc_in(folder_.string(), data("dense.mlirbc"));
+  EXPECT_EQ(r.code, 0);
+  EXPECT_EQ(r.text, "wrote dense.tpuexe\n");
+  EXPECT_TRUE(std::filesystem::exists(out("dense.tpuexe")));
+  EXPECT_EQ(tpuc(data("dense.mlirbc") + " -o " + out("a.tpuexe")).text, "");
+}
+
+TEST_F(Tpuc, UnknownStagesAreNamedWithTheKnownOnes) {
+  const Result r = tpuc(data("dense.mlirbc") + " --dump-after simplfy");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_NE(r.text.find("simplfy not in {import,inline,"), std::string::npos) << r.text;
+  EXPECT_NE(r.text.find("kernels,memory,listing}"), std::string::npos) << r.text;
+}
+
+TEST_F(Tpuc, SaysWhyNothingIsSharded) {
+  const std::string one = tpuc(data("dense.mlirbc") + " --update-sharding=on -o /dev/null").text;
+  EXPECT_NE(one.find("changes nothing: the program runs on one core"), std::string::npos) << one;
+  const std::string small =
+      tpuc(data("mlp_sgd.mlirbc") + " --update-sharding=on -o /dev/null").text;
+  EXPECT_NE(small.find("has 524288 bytes or more"), std::string::npos) << small;
+  EXPECT_EQ(tpuc(data("dense.mlirbc") + " --update-sharding=auto -o /dev/null").text, "");
+}
+
+TEST_F(Tpuc, FailuresLeaveWhatWasThere) {
+  std::filesystem::create_directory(out("folder"));
+  for (const std::string& target : {std::string("/dev/full"), out("folder")}) {
+    const Result r = tpuc(data("dense.mlirbc") + " -o " + target);
+    EXPECT_EQ(r.code, 1) << target;
+    EXPECT_NE(r.text.find("cannot write '" + target + "': "), std::string::npos) << r.text;
+  }
+  ASSERT_EQ(tpuc(data("dense.mlirbc") + " -o " + out("a.tpuexe")).code, 0);
+  const auto size = std::filesystem::file_size(out("a.tpuexe"));
+  // Files end after 1 KiB: the write fails halfway.
+  const Result r =
+      tpuc(data("mlp_sgd.mlirbc") + " -o " + out("a.tpuexe"), "trap '' XFSZ; ulimit -f 1; ");
+  EXPECT_EQ(r.code, 1) << r.text;
+  EXPECT_EQ(std::filesystem::file_size(out("a.tpuexe")), size);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2) << "a rest is left";
+}
+
+TEST_F(Tpuc, StandardOutputThatIsFullIsAnError) {
+  EXPECT_EQ(tpuc(data("dense.mlirbc") + " --dump-after listing > /dev/full").code, 1);
+}
+
+TEST_F(Tpuc, LinksStayLinks) {
+  ASSERT_EQ(tpuc(data("dense.mlirbc") + " -o " + out("a.tpuexe")).code, 0);
+  std::filesystem::create_symlink(out("a.tpuexe"), out("link.tpuexe"));
+  const auto size = std::filesystem::file_size(out("a.tpuexe"));
+  ASSERT_EQ(tpuc(data("mlp_sgd.mlirbc") + " -o " + out("link.tpuexe")).code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(out("link.tpuexe")));
+  EXPECT_NE(std::filesystem::file_size(out("a.tpuexe")), size);
+}
+
 TEST_F(Tpuc, WrongUsageAndFiles) {
   EXPECT_EQ(tpuc("").code, 2);
   EXPECT_EQ(tpuc("--no-such-flag x").code, 2);
   EXPECT_EQ(tpuc("/no/such/file.mlirbc").code, 1);
   EXPECT_EQ(tpuc(data("dense.mlirbc") + " -o /no/such/folder/x.tpuexe").code, 1);
-  const Result r = tpuc(data("dense.mlirbc") + " --set core.no_such_key=1");
+  const Result r = tpuc(data("dense.mlirbc") + " --set core.no_such_key=1 -o " + out("x.tpuexe"));
   EXPECT_EQ(r.code, 1);
   EXPECT_NE(r.text.find("no_such_key"), std::string::npos) << r.text;
   EXPECT_EQ(tpuc("--version").code, 0);

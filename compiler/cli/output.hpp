@@ -1,0 +1,18 @@
+// Files that tpuc writes: whole or not at all.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace tpu::compiler {
+
+// Writes beside the file and renames, so that an error leaves what was there before. Devices and
+// pipes are written as they are. Throws Error with the path and the system's reason.
+void write_file(const std::string& path, std::span<const std::byte> bytes);
+
+// Where the executable of a program goes if nobody says: "a/tanh.mlirbc" -> "tanh.tpuexe", in the
+// current folder.
+std::string default_output(const std::string& program);
+
+}  // namespace tpu::compiler
