@@ -1,7 +1,9 @@
 // The time limit of launches: host time, so it decides only whether a run ends with an error.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 
 #include "src/board_impl.hpp"
 #include "src/program.hpp"
@@ -30,15 +32,23 @@ std::string place_text(const ProgramPlace& place, const exe::ExecutableT& exe) {
 
 }  // namespace
 
+// Runs the board to its next interrupt. Where the clock parks it in between, nothing is looked at
+// but the limit: what the driver does next would depend on host time.
 RunOutcome BoardImpl::run_timed() {
-  transport_->limit_run(launch_clock_.slice());
-  const auto start = std::chrono::steady_clock::now();
-  running_ = true;
-  RunOutcome outcome = transport_->run();
-  running_ = false;
-  if (launch_clock_.spend(std::chrono::steady_clock::now() - start)) {
-    check_time_limit();
-  }
+  RunOutcome outcome;
+  std::vector<ConsoleLine> console;
+  do {
+    transport_->limit_run(launch_clock_.slice());
+    const auto start = std::chrono::steady_clock::now();
+    running_ = true;
+    outcome = transport_->run();
+    running_ = false;
+    std::move(outcome.console.begin(), outcome.console.end(), std::back_inserter(console));
+    if (launch_clock_.spend(std::chrono::steady_clock::now() - start)) {
+      check_time_limit();
+    }
+  } while (outcome.expired && !broken_);
+  outcome.console = std::move(console);
   return outcome;
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <optional>
 #include <random>
 
 #include "src/board_impl.hpp"
@@ -30,16 +31,30 @@ class CountingNull : public NullTransport {
   }
   RunOutcome run() override {
     ++polls;
-    return NullTransport::run();
+    if (early_parks && !parked_early_) {
+      parked_early_ = NullTransport::run();
+      RunOutcome early;
+      early.expired = true;
+      early.msi.resize(parked_early_->msi.size());
+      return early;
+    }
+    const auto late = std::exchange(parked_early_, std::nullopt);
+    return late ? *late : NullTransport::run();
   }
   void write32(int chip, int bar, uint64_t offset, uint32_t value) override {
     namespace core_page = spec::core_page;
+    calls_at_early_parks += parked_early_ ? 1 : 0;
     if (!deaf_to_aborts || offset % core_page::kStride != core_page::kAbort) {
       NullTransport::write32(chip, bar, offset, value);
     }
   }
   uint64_t polls = 0;
   bool deaf_to_aborts = false;
+  bool early_parks = false;  // each run() is cut by the clock, behind its completions
+  uint64_t calls_at_early_parks = 0;
+
+ private:
+  std::optional<RunOutcome> parked_early_;
 };
 
 class Trust : public ::testing::Test {
@@ -195,6 +210,22 @@ TEST_F(Trust, BoardThatDoesNotAbortAnEndlessLaunchIsGivenUp) {
   EXPECT_EQ(error->code(), ErrorCode::kTimeout) << error->what();
   EXPECT_NE(error->message().find("did not end when it was aborted"), std::string::npos);
   EXPECT_THROW(board_.put(0, counting(DType::kU8, {100})), Error);
+}
+
+// Completions that are there when the clock parks the board are taken at the interrupt, as without
+// a clock: the order of calls and board time does not depend on host time.
+TEST_F(Trust, ClockParksLetNothingHappen) {
+  open(1000);
+  const Executable program = load(8);
+  const HostArray sent = counting(DType::kI32, {256}, 5);
+  const Array other = program.put(1, counting(DType::kI32, {16}));
+  null_->early_parks = true;
+  Array state = program.put(0, sent);
+  for (int i = 0; i < 5; ++i) {
+    state = program.run({state, other}).outputs[0];
+    EXPECT_EQ(state.to_host_checked("state").bytes, sent.bytes);
+  }
+  EXPECT_EQ(null_->calls_at_early_parks, 0u);
 }
 
 TEST_F(Trust, ImpossibleTimeLimitsAreRefused) {
