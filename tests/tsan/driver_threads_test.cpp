@@ -1,0 +1,233 @@
+// Host threads on one board of the null transport: submitting, waiting, callbacks, handles that end
+// elsewhere, faults, and the end of the board while others use it.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "tests/driver/program_builder.hpp"
+#include "tpu/tpu.hpp"
+#include "transport/null/null_transport.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using test::counting;
+using test::ProgramBuilder;
+
+constexpr int kThreads = 6;
+
+class DriverThreads : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    OpenOptions options;
+    options.factory = [&](const TransportRequest& request, HostMemory& memory) {
+      auto made = std::make_unique<NullTransport>(request, memory);
+      null_ = made.get();
+      return made;
+    };
+    options.firmware.assign(100, std::byte{7});
+    board_ = Board::open(options);
+  }
+
+  // A donated state of 256 i32.
+  Executable load(uint32_t partitions, int device = 0) const {
+    ProgramBuilder builder(partitions);
+    builder.argument(DType::kI32, {256});
+    builder.result(DType::kI32, {256}, false, 0);
+    return board_.load(builder.bytes(), device);
+  }
+
+  static HostArray state(int start) {
+    return counting(DType::kI32, {256}, static_cast<uint8_t>(start));
+  }
+
+  static void in_threads(const std::function<void(int)>& work) {
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back(work, t);
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+  }
+
+  NullTransport* null_ = nullptr;
+  Board board_;
+};
+
+TEST_F(DriverThreads, GangsAndSingleCoresShareTheBoard) {
+  const Executable gang = load(8);
+  std::atomic<int> good{0};
+  in_threads([&](int t) {
+    const Executable single = load(1, t);
+    for (int i = 0; i < 8; ++i) {
+      const Executable& program = (i + t) % 2 == 0 ? gang : single;
+      const HostArray sent = state(t * 8 + i);
+      Array array = program.put(0, sent);
+      for (int launch = 0; launch < 3; ++launch) {
+        array = program.run({array}).outputs[0];
+      }
+      good += array.to_host_checked("state").bytes == sent.bytes ? 1 : 0;
+    }
+  });
+  EXPECT_EQ(good, kThreads * 8);
+}
+
+TEST_F(DriverThreads, CallbacksSubmitWhileOthersWait) {
+  std::atomic<int> calls{0};
+  std::atomic<int> second_calls{0};
+  in_threads([&](int t) {
+    for (int i = 0; i < 10; ++i) {
+      const Buffer first = board_.put(t, state(i));
+      const int device = (t + 1) % 8;
+      first.ready().on_ready([&, device](const std::shared_ptr<const Error>& error) {
+        calls += error == nullptr ? 1 : 0;
+        board_.put(device, state(3))
+            .ready()
+            .on_ready([&](const std::shared_ptr<const Error>& again) {
+              second_calls += again == nullptr ? 1 : 0;
+            });
+      });
+      if (i % 3 == 0) {
+        first.ready().wait();
+      }
+    }
+    board_.synchronize();
+  });
+  board_.synchronize();
+  EXPECT_EQ(calls, kThreads * 10);
+  EXPECT_EQ(second_calls, kThreads * 10);
+}
+
+// Registering takes no lock of the board: one thread ends the events meanwhile.
+TEST_F(DriverThreads, CallbacksAreRegisteredWhileEventsEnd) {
+  constexpr int kEvents = 60;
+  for (int round = 0; round < 5; ++round) {
+    std::vector<Buffer> buffers;
+    for (int i = 0; i < kEvents; ++i) {
+      buffers.push_back(board_.put(i % 8, state(i)));
+    }
+    std::atomic<int> calls{0};
+    in_threads([&](int t) {
+      if (t == 0) {
+        board_.synchronize();
+        return;
+      }
+      for (const Buffer& buffer : buffers) {
+        buffer.ready().on_ready(
+            [&](const std::shared_ptr<const Error>& error) { calls += error == nullptr ? 1 : 0; });
+      }
+    });
+    EXPECT_EQ(calls, kEvents * (kThreads - 1));
+  }
+}
+
+TEST_F(DriverThreads, EventsAreSharedByManyWaiters) {
+  const Executable program = load(8);
+  for (int round = 0; round < 5; ++round) {
+    const RunResult result = program.run({program.put(0, state(round))});
+    std::atomic<int> seen{0};
+    in_threads([&](int t) {
+      if (t % 2 == 0) {
+        result.done.wait();
+      }
+      seen += result.outputs[0].to_host().bytes == state(round).bytes ? 1 : 0;
+      seen += result.done.ready() ? 1 : 0;
+    });
+    EXPECT_EQ(seen, 2 * kThreads);
+  }
+}
+
+TEST_F(DriverThreads, HandlesEndInOtherThreads) {
+  const uint64_t before = board_.devices()[0].hbm_used;
+  in_threads([&](int t) {
+    for (int i = 0; i < 10; ++i) {
+      Executable program = load(1, t);
+      Array array = program.put(0, state(i));
+      array = program.run({array}).outputs[0];
+      std::thread([dropped = std::move(array), gone = std::move(program)]() mutable {
+        dropped = Array();
+        gone = Executable();
+      }).join();
+    }
+  });
+  board_.synchronize();
+  EXPECT_EQ(board_.devices()[0].hbm_used, before);
+}
+
+TEST_F(DriverThreads, FaultsReachTheThreadThatLaunched) {
+  std::atomic<int> launches{0};  // the executor runs in whatever thread lets board time pass
+  null_->executor = [&](NullLaunch& launch) -> std::optional<tpu_fault_record_t> {
+    if (++launches % 5 != 0) {
+      return std::nullopt;
+    }
+    tpu_fault_record_t fault{};
+    fault.code = TPU_FAULT_DESCRIPTOR;
+    fault.core = static_cast<uint8_t>(launch.parts[0].core);
+    return fault;
+  };
+  std::atomic<int> good{0};
+  std::atomic<int> lost{0};
+  in_threads([&](int t) {
+    const Executable program = load(1, t);
+    for (int i = 0; i < 10; ++i) {
+      const HostArray sent = state(t + i);
+      const RunResult result = program.run({program.put(0, sent)});
+      if (result.done.wait_for_error() == nullptr) {
+        good += result.outputs[0].to_host().bytes == sent.bytes ? 1 : 0;
+      } else {
+        ++lost;
+      }
+    }
+  });
+  EXPECT_EQ(good + lost, kThreads * 10);
+  EXPECT_GE(lost, 1);
+  EXPECT_GE(good, 1);
+}
+
+TEST_F(DriverThreads, CountersAndTimeAreReadBeside) {
+  const Executable program = load(8);
+  in_threads([&](int t) {
+    uint64_t last = 0;
+    for (int i = 0; i < 10; ++i) {
+      if (t % 2 == 0) {
+        program.run({program.put(0, state(i))}).done.wait();
+        continue;
+      }
+      const uint64_t now = board_.now();
+      EXPECT_GE(now, last);
+      last = now;
+      EXPECT_EQ(board_.counters().cores.size(), 8u);
+      EXPECT_EQ(board_.devices().size(), 8u);
+    }
+  });
+}
+
+TEST_F(DriverThreads, CloseEndsWhatOthersDo) {
+  const Executable program = load(8);
+  std::atomic<int> running{0};
+  std::thread closer([&] {
+    while (running < kThreads) {
+      std::this_thread::yield();
+    }
+    board_.close(CloseMode::kCancel);
+  });
+  in_threads([&](int t) {
+    try {
+      for (int i = 0; i < 10000; ++i) {
+        Array array = program.put(0, state(t));
+        program.run({array}).done.wait();
+        running += i == 0 ? 1 : 0;
+      }
+      ADD_FAILURE() << "the board was never closed";
+    } catch (const Error& error) {
+      EXPECT_NE(error.code(), ErrorCode::kDeviceFault) << error.what();
+    }
+  });
+  closer.join();
+}
+
+}  // namespace
+}  // namespace tpu::driver

@@ -1,0 +1,92 @@
+// The job pool hands memory from thread to thread: jobs of a strand see what those before them
+// wrote, whoever joins sees all of it. Nothing in the jobs is atomic, so that the thread sanitizer
+// sees an order that is missing.
+#include "kernel/job_pool.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <numeric>
+#include <stdexcept>
+
+namespace tpu::model {
+namespace {
+
+constexpr int kParts = 4;
+
+// Adds one to its part of the strand's row; the next job of the strand reads all parts.
+class RowJob : public Job {
+ public:
+  RowJob() { set_parts(kParts); }
+  void run_part(int part) override {
+    seen[static_cast<size_t>(part)] = std::accumulate(before->begin(), before->end(), 0);
+    (*after)[static_cast<size_t>(part)] = (*before)[static_cast<size_t>(part)] + 1;
+    if (fails && part == 1) {
+      throw std::runtime_error("part 1");
+    }
+  }
+  std::array<int, kParts>* before = nullptr;
+  std::array<int, kParts>* after = nullptr;
+  std::array<int, kParts> seen{};
+  bool fails = false;
+};
+
+TEST(JobPoolThreads, StrandsHandTheirMemoryOn) {
+  constexpr size_t kStrands = 6, kJobs = 12;
+  JobPool pool(4);
+  for (int round = 0; round < 40; ++round) {
+    std::array<JobStrand, kStrands> strands;
+    std::array<std::array<std::array<int, kParts>, kJobs + 1>, kStrands> rows{};
+    std::array<std::array<RowJob, kJobs>, kStrands> jobs;
+    for (size_t j = 0; j < kJobs; ++j) {
+      for (size_t s = 0; s < kStrands; ++s) {
+        jobs[s][j].before = &rows[s][j];
+        jobs[s][j].after = &rows[s][j + 1];
+        pool.launch(strands[s], jobs[s][j]);
+      }
+    }
+    for (size_t s = kStrands; s-- > 0;) {
+      pool.join(jobs[s][kJobs - 1]);
+      for (size_t j = 0; j < kJobs; ++j) {
+        EXPECT_EQ(jobs[s][j].seen[2], static_cast<int>(j) * kParts);
+        pool.join(jobs[s][j]);  // is over; returns at once
+      }
+    }
+  }
+}
+
+TEST(JobPoolThreads, JobsAreUsedAgainAfterTheirJoin) {
+  JobPool pool(3);
+  JobStrand strand;
+  RowJob job;
+  std::array<std::array<int, kParts>, 2> rows{};
+  for (int i = 0; i < 300; ++i) {
+    job.before = &rows[static_cast<size_t>(i % 2)];
+    job.after = &rows[static_cast<size_t>((i + 1) % 2)];
+    job.fails = i % 7 == 3;
+    pool.launch(strand, job);
+    if (job.fails) {
+      EXPECT_THROW(pool.join(job), std::runtime_error);
+    } else {
+      pool.join(job);
+    }
+    EXPECT_EQ((*job.after)[3], i + 1);
+  }
+}
+
+TEST(JobPoolThreads, PoolsEndWithNothingLeft) {
+  for (int round = 0; round < 50; ++round) {
+    std::array<std::array<int, kParts>, 2> rows{};
+    RowJob job;
+    job.before = rows.data();
+    job.after = &rows[1];
+    JobStrand strand;
+    const auto pool = std::make_unique<JobPool>(2 + round % 3);
+    pool->launch(strand, job);
+    pool->join(job);
+  }
+}
+
+}  // namespace
+}  // namespace tpu::model
