@@ -2,11 +2,11 @@
 tests/requirements.txt, started by run.py; each command prints one JSON object.
 
   references.py export-matmul N FILE        f32[N,N] x f32[N,N] for one core
-  references.py export-chain FILE           ten elementwise operations on 16 M f32, split over 8 cores
+  references.py export-chain N FILE         ten elementwise operations on N f32, split over 8 cores
   references.py export-convnet BATCH FILE   the convnet's training step for 8 cores with this global batch
   references.py sgemm N ROUNDS              best seconds of OpenBLAS; threads and core type come from the environment
-  references.py chain ROUNDS                best seconds of NumPy
-  references.py convnet STEPS DATA          seconds of each training step of the convnet in JAX on one CPU device
+  references.py chain N ROUNDS              best seconds of NumPy
+  references.py convnet STEPS BATCH DATA    seconds of each training step of the convnet in JAX on one CPU device
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={1 if COMMAND
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
-CHAIN_SIZE = 1 << 24
 CORES = 8
 
 
@@ -44,7 +43,7 @@ def export_matmul(size: str, path: str) -> dict:
     return write(jax.export.export(jax.jit(lambda a, b: a @ b), platforms=["tpu"])(shape, shape), path)
 
 
-def export_chain(path: str) -> dict:
+def export_chain(size: str, path: str) -> dict:
     """The operations of numpy_chain."""
     import jax
     import jax.numpy as jnp
@@ -64,7 +63,7 @@ def export_chain(path: str) -> dict:
 
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:CORES]), ("data",))
     split = jax.shard_map(chain, mesh=mesh, in_specs=P("data"), out_specs=P("data"), check_vma=False)
-    shape = jax.ShapeDtypeStruct((CHAIN_SIZE,), jnp.float32)
+    shape = jax.ShapeDtypeStruct((int(size),), jnp.float32)
     return write(jax.export.export(jax.jit(split), platforms=["tpu"])(shape, shape), path)
 
 
@@ -82,10 +81,10 @@ def numpy_chain(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> None:
     np.negative(z, out=z)
 
 
-def chain(rounds: str) -> dict:
+def chain(size: str, rounds: str) -> dict:
     """Best of `rounds`."""
     rng = np.random.default_rng(0)
-    x, y = (rng.standard_normal(CHAIN_SIZE, dtype=np.float32) for _ in range(2))
+    x, y = (rng.standard_normal(int(size), dtype=np.float32) for _ in range(2))
     z = np.zeros_like(x)
     return {"seconds": best(int(rounds), lambda: numpy_chain(x, y, z)), "what": f"NumPy {np.__version__}"}
 
@@ -138,7 +137,7 @@ def export_convnet(batch: str, path: str) -> dict:
     return write(convnet_model().export_train_step(CORES, batch=int(batch)), path)
 
 
-def convnet(steps: str, data: str) -> dict:
+def convnet(steps: str, batch: str, data: str) -> dict:
     """Steps of the example's very function, jitted, its state donated; the first one compiles."""
     model = convnet_model()
     import jax
@@ -152,7 +151,8 @@ def convnet(steps: str, data: str) -> dict:
     state = optax.adam(model.LEARNING_RATE).init(params)
     seconds = []
     for i in range(int(steps)):
-        rows = slice(i * model.BATCH % len(labels), i * model.BATCH % len(labels) + model.BATCH)
+        first = i * int(batch) % len(labels)
+        rows = slice(first, first + int(batch))
         start = time.perf_counter()
         params, state, loss = step(params, state, images[rows], labels[rows])
         jax.block_until_ready((params, state, loss))

@@ -11,9 +11,10 @@ writes JSON: {name: {ours, theirs, ratio, unit, ...}}. What this host cannot run
   resnet50_v3_8    simulated ms of a ResNet-50 training step, batch 128 a core; theirs: measured on a real v3-8
   resnet50_v2_8    the same on v2-8
 
-Usage: run.py [--only NAME ...] [--json FILE] [--markdown FILE] [--bin DIR] [--python FILE] [--rounds N]
+Usage: run.py [--only NAME ...] [--json FILE] [--markdown FILE] [--bin DIR] [--python FILE] [--rounds N] [--smoke]
 Needs Python 3.11 alone; NumPy, JAX and flax are in the environment that it makes. Exit code 1 when something failed to
-run; a bar that is missed is told in the table alone.
+run; a bar that is missed is told in the table alone. --smoke runs tiny sizes once, to see that all still runs: its figures
+mean nothing.
 """
 
 from __future__ import annotations
@@ -33,13 +34,27 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HERE = Path(__file__).resolve().parent
-CONVNET_STEPS = 5  # a round; the first one is not counted
-MATMUL_LAUNCHES = 6
-CHAIN_LAUNCHES = 24
-RESNET_BATCH = 128
 REAL_STEP_MS = {"v3_8": 137.4, "v2_8": 228.8}  # ResNet-50, batch 128 a core, MLPerf v0.5 logs
 RESNET_BAND = 0.35
 RESNET_WALL_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is run."""
+
+    convnet_batch: int = 200
+    convnet_steps: int = 5  # a round; the first one is not counted
+    matmul: int = 2048
+    matmul_launches: int = 6
+    amx: int = 512
+    chain: int = 1 << 24
+    chain_launches: int = 24
+    resnet: tuple[str, ...] = ("--batch", "128")  # options of resnet50.py
+
+
+SMOKE = Sizes(convnet_batch=8, convnet_steps=2, matmul=256, matmul_launches=2, amx=128, chain=1 << 16, chain_launches=2,
+              resnet=("--batch", "2", "--image", "32", "--stages", "1,1,1,1"))
 
 
 class Skipped(Exception):
@@ -93,7 +108,8 @@ class Bench:
     def __init__(self, args: argparse.Namespace, scratch: Path) -> None:
         self.bin: Path = args.bin
         self.python: Path = args.python
-        self.rounds: int = args.rounds
+        self.rounds: int = 1 if args.smoke else args.rounds
+        self.sizes = SMOKE if args.smoke else Sizes()
         self.scratch = scratch
 
     def call(self, command: list[str | Path], **environment: str) -> str:
@@ -154,20 +170,26 @@ def convnet_step(bench: Bench) -> Result:
     data = ROOT / "out" / "data" / "mnist"
     subprocess.run([sys.executable, str(ROOT / "sim_scripts" / "fetch_mnist.py"), "--out", str(data)], check=True)
     example = ROOT / "examples" / "mnist_convnet"
-    bench.compile(example / "train_step.mlirbc")
+    sizes = bench.sizes
+    graph = example / "train_step.mlirbc"
+    if sizes.convnet_batch != Sizes.convnet_batch:
+        graph = bench.scratch / graph.name
+        bench.reference("export-convnet", str(sizes.convnet_batch), graph)
+    bench.compile(graph)
     config = bench.scratch / "train.toml"
     lines = (example / "train.toml.in").read_text(encoding="utf-8").splitlines()
     kept = [line for line in lines if not line.startswith(("eval =", "checkpoint ="))]
     text = "\n".join(kept).replace("@OUT@", str(bench.scratch)).replace("@DATA@", str(data))
+    text = text.replace("batch = 200", f"batch = {sizes.convnet_batch}")
     config.write_text(text, encoding="utf-8")
     ours, theirs = [], []
     what = ""
     for _ in range(bench.rounds):
         out = bench.scratch / "train"
-        bench.call([bench.bin / "tpuboard", "train", config, "--steps", str(CONVNET_STEPS), "--out", out])
+        bench.call([bench.bin / "tpuboard", "train", config, "--steps", str(sizes.convnet_steps), "--out", out])
         run = json.loads((out / "run.json").read_text(encoding="utf-8"))
         ours.append(median(run["step_seconds"][1:]))
-        jax = bench.reference("convnet", str(CONVNET_STEPS), data)
+        jax = bench.reference("convnet", str(sizes.convnet_steps), str(sizes.convnet_batch), data)
         theirs.append(median(jax["step_seconds"][1:]))
         what = f"{jax['what']}; simulated {run['sim_seconds_per_step'] * 1e3:.2f} ms a step"
     return speed(min(ours), min(theirs), "s", {"avx2": 1.1, "avx512": 1.5, "amx": 3.0}[host_simd()], what)
@@ -180,7 +202,7 @@ def median(values: list[float]) -> float:
 
 def mxu_2048(bench: Bench) -> Result:
     """One thread and one instruction set on both sides."""
-    size = 2048
+    size, launches = bench.sizes.matmul, bench.sizes.matmul_launches
     simd, core = ("avx2", "Haswell") if host_simd() == "avx2" else ("avx512", "SkylakeX")
     graph = bench.scratch / "matmul.mlirbc"
     bench.reference("export-matmul", str(size), graph)
@@ -189,9 +211,9 @@ def mxu_2048(bench: Bench) -> Result:
     ours, theirs = [], []
     what = ""
     for _ in range(bench.rounds):
-        run = bench.launch(program, MATMUL_LAUNCHES, inputs, "--threads", "1", "--simd", simd)
+        run = bench.launch(program, launches, inputs, "--threads", "1", "--simd", simd)
         ours.append(min(run["launch_seconds"][1:]))
-        blas = bench.reference("sgemm", str(size), str(MATMUL_LAUNCHES), OPENBLAS_NUM_THREADS="1",
+        blas = bench.reference("sgemm", str(size), str(launches), OPENBLAS_NUM_THREADS="1",
                                OPENBLAS_CORETYPE=core)
         theirs.append(blas["seconds"])
         what = blas["what"]
@@ -206,21 +228,22 @@ def mxu_512_amx(bench: Bench) -> Result:
     program = bench.bin / "onednn-bench"
     if not program.exists():
         raise Skipped("onednn-bench was not built; install oneDNN with: apt-get install libdnnl-dev")
-    run = json.loads(bench.call([program, "--size", "512"], OMP_NUM_THREADS="1"))
+    run = json.loads(bench.call([program, "--size", str(bench.sizes.amx)], OMP_NUM_THREADS="1"))
     return speed(run["mxu_gflops"], run["onednn_gflops"], "GFLOP/s", 0.5, f"oneDNN {run['onednn']}")
 
 
 def vpu_chain(bench: Bench) -> Result:
     """All host threads on our side; NumPy has one."""
     graph = bench.scratch / "chain.mlirbc"
-    bench.reference("export-chain", graph)
+    size, launches = bench.sizes.chain, bench.sizes.chain_launches
+    bench.reference("export-chain", str(size), graph)
     program = bench.compile(graph)
-    inputs = [write_normal(bench.scratch / f"v{i}.npy", (1 << 24,), i) for i in range(2)]
+    inputs = [write_normal(bench.scratch / f"v{i}.npy", (size,), i) for i in range(2)]
     ours, theirs = [], []
     what = ""
     for _ in range(bench.rounds):
-        ours.append(min(bench.launch(program, CHAIN_LAUNCHES, inputs)["launch_seconds"][1:]))
-        numpy = bench.reference("chain", str(CHAIN_LAUNCHES))
+        ours.append(min(bench.launch(program, launches, inputs)["launch_seconds"][1:]))
+        numpy = bench.reference("chain", str(size), str(launches))
         theirs.append(numpy["seconds"])
         what = numpy["what"]
     return speed(min(ours), min(theirs), "s", 3.0, what)
@@ -230,7 +253,7 @@ def resnet50(bench: Bench, board: str) -> Result:
     """Timing only: no data work is done."""
     graph = bench.scratch / "resnet50.mlirbc"
     if not graph.exists():
-        bench.call([bench.python, HERE / "resnet50.py", "--out", graph, "--batch", str(RESNET_BATCH)])
+        bench.call([bench.python, HERE / "resnet50.py", "--out", graph, *bench.sizes.resnet])
     start = time.perf_counter()
     program = bench.compile(graph, "--board", board)
     compiled = time.perf_counter() - start
@@ -257,7 +280,10 @@ def measure(bench: Bench, name: str) -> Result:
     """A result, or null with the reason."""
     _, unit, function = BENCHMARKS[name]
     try:
-        return function(bench)
+        result = function(bench)
+        if bench.sizes is SMOKE:
+            result.met = None
+        return result
     except Skipped as skipped:
         return Result(None, None, None, unit, "", reason=str(skipped))
     except (RuntimeError, subprocess.CalledProcessError) as error:
@@ -278,7 +304,7 @@ def markdown(results: dict[str, Result]) -> str:
         title = f"`{name}`: {BENCHMARKS[name][0]}"
         cells = [title, "-", "-", "-", r.bar or "-", f"{'failed' if r.failed else 'skipped'}: {r.reason}"]
         if r.reason is None:
-            verdict = "met" if r.met else "MISSED"
+            verdict = {True: "met", False: "MISSED", None: "not measured"}[r.met]
             cells = [title, f"{number(r.ours)} {r.unit}", f"{number(r.theirs)} {r.unit}", number(r.ratio), r.bar,
                      f"{verdict}; {r.note}"]
         lines.append(f"| {' | '.join(cells)} |")
@@ -327,6 +353,7 @@ def main() -> int:
     parser.add_argument("--bin", type=Path, help="folder of tpuc and tpuboard; nothing is built then")
     parser.add_argument("--python", type=Path, help="interpreter with the packages of tests/requirements.txt")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each pair (default 2)")
+    parser.add_argument("--smoke", action="store_true", help="tiny sizes, once: sees that everything runs")
     args = parser.parse_args()
     build(args)
     make_python(args)

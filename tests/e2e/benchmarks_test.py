@@ -1,0 +1,90 @@
+"""Every program of benchmarks/ still runs, on sizes too small to measure anything: exit codes and the form of the figures.
+
+Usage: benchmarks_test.py --bin DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).resolve().parent.parent.parent / "benchmarks"
+
+
+def output(*command: str | Path) -> str:
+    """Standard output of a command that must succeed."""
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise AssertionError(f"exit code {done.returncode}: {(done.stderr or done.stdout).strip()[-600:]}")
+    return done.stdout
+
+
+def check_table(tools: Path) -> None:
+    """run.py: a figure for every line, or the reason why this host has none."""
+    with tempfile.TemporaryDirectory() as folder:
+        figures = Path(folder) / "figures.json"
+        output(sys.executable, BENCHMARKS / "run.py", "--smoke", "--bin", tools, "--python", sys.executable, "--json", figures)
+        results = json.loads(figures.read_text(encoding="utf-8"))
+    assert len(results) >= 6, sorted(results)
+    for name, result in results.items():
+        if result["reason"] is not None:
+            assert not result["failed"] and name == "mxu_512_amx", f"{name}: {result['reason']}"
+            continue
+        for key in ("ours", "theirs", "ratio"):
+            assert math.isfinite(result[key]) and result[key] > 0, f"{name}: {key} is {result[key]}"
+
+
+def check_batches(tools: Path) -> None:
+    """batch_table.py: a line for a batch."""
+    table = output(sys.executable, BENCHMARKS / "batch_table.py", "--bin", tools, "--python", sys.executable, "--batches", "8")
+    last = [cell.strip() for cell in table.splitlines()[-1].strip("|").split("|")]
+    assert last[:2] == ["8", "1"] and float(last[2]) > 0, table
+
+
+def check_json(*command: str | Path) -> None:
+    """A program that prints JSON, or an object a line, with at least one positive number."""
+    def numbers(value: object) -> list[float]:
+        if isinstance(value, dict):
+            value = list(value.values())
+        if isinstance(value, list):
+            return [number for item in value for number in numbers(item)]
+        return [float(value)] if isinstance(value, int | float) else []
+
+    text = output(*command)
+    values = json.loads(text) if text.startswith("[") else [json.loads(line) for line in text.splitlines()]
+    found = numbers(values)
+    assert found and all(map(math.isfinite, found)) and max(found) > 0, text
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=Path, required=True)
+    tools = parser.parse_args().bin
+    checks: dict[str, Callable[[], object]] = {
+        "run.py": lambda: check_table(tools),
+        "batch_table.py": lambda: check_batches(tools),
+        "hart-bench": lambda: check_json(tools / "hart-bench", "--seconds", "0.02", "--json"),
+        "mxu-bench": lambda: check_json(tools / "mxu-bench", "--size", "128", "--json"),
+        "mxu-shapes-bench": lambda: check_json(tools / "mxu-shapes-bench", "--only", "25", "--rounds", "1", "--json"),
+        "vpu-bench": lambda: output(tools / "vpu-bench", "0.0005"),
+    }
+    failed = 0
+    for name, check in checks.items():
+        try:
+            check()
+            print(f"ok {name}", flush=True)
+        except AssertionError as error:
+            failed += 1
+            print(f"FAILED {name}: {error}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
