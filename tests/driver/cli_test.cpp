@@ -72,6 +72,10 @@ TEST_F(Cli, WrongUsageEndsWithTwo) {
   EXPECT_EQ(call({"run"}), 2);
   EXPECT_EQ(call({"devices", "--threads", "-1"}), 2);
   EXPECT_EQ(call({"devices", "--simd", "mmx"}), 2);
+  for (const char* limit : {"-1", "soon"}) {
+    EXPECT_EQ(call({"devices", "--transport", "null", "--time-limit", limit}), 2) << limit;
+  }
+  EXPECT_EQ(call({"devices", "--transport", "null", "--time-limit", "0.5"}), 0) << error_;
   EXPECT_EQ(call({"devices", "--transport", "null", "--mxu", "a=slow"}), 2);
   EXPECT_NE(error_.find("lockstep:1/N"), std::string::npos);
   EXPECT_EQ(call({"devices", "--transport", "null", "--mxu", "a=lockstep:1/0"}), 2);
