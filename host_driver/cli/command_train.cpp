@@ -211,8 +211,8 @@ void print_notes(const Trainer& trainer, const TrainConfig& config, bool resumed
   if (config.classes == 0 && trainer.has_data()) {
     const auto [low, high] = trainer.data().label_range();
     fmt::print(stderr,
-               "tpuboard: labels go from {} to {}; data.classes is not given, so that they are not "
-               "checked against the classes of the program\n",
+               "tpuboard: labels go from {} to {}; they are not checked against the classes of the "
+               "program, since neither data.classes nor the program tells how many there are\n",
                low, high);
   }
   if (!config.checkpoint.empty() && !trainer.has_data()) {
@@ -228,6 +228,7 @@ void train(const TrainArguments& arguments) {
   config.epochs = arguments.epochs > 0 ? arguments.epochs : config.epochs;
   OpenOptions options = open_options(arguments.board);
   make_folder(arguments.out);
+  const FolderLock lock(arguments.out);  // two runs would write over each other's checkpoints
   options.tile_folder = arguments.out;
   const fs::path folder = checkpoint_folder(arguments.out, config);
   std::optional<Checkpoint> from;
@@ -237,7 +238,11 @@ void train(const TrainArguments& arguments) {
   if (!config.checkpoint.empty() || arguments.checkpoint_every > 0) {
     check_checkpoint_folder(folder);  // before hours of work, not behind them
   }
-  const std::vector<std::byte> train_image = program_bytes(config.train, options);
+  const CompiledFile train_file = program_file(config.train, options);
+  if (config.classes == 0 && !train_file.one_hot_classes.empty()) {
+    config.classes = train_file.one_hot_classes.back();  // of the labels, the last argument
+    config.classes_from = config.train;
+  }
   const std::vector<std::byte> eval_image =
       config.eval.empty() ? std::vector<std::byte>() : program_bytes(config.eval, options);
   const Board board = Board::open(options);
@@ -245,7 +250,7 @@ void train(const TrainArguments& arguments) {
   if (!eval_image.empty()) {
     eval = board.load(eval_image);
   }
-  Trainer trainer(board, config, board.load(train_image), eval, !options.no_data,
+  Trainer trainer(board, config, board.load(train_file.executable), eval, !options.no_data,
                   from ? &*from : nullptr);
   from.reset();
   print_notes(trainer, config, arguments.resume);

@@ -6,6 +6,7 @@
 #include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
 #include "cli/files.hpp"
+#include "cli/one_hot.hpp"
 #include "codegen/codegen.hpp"
 #include "import/import.hpp"
 #include "lower/lower.hpp"
@@ -13,15 +14,16 @@
 
 namespace tpu::driver {
 
-std::vector<std::byte> compile_file(const std::string& path, const std::string& board,
-                                    const std::vector<std::string>& overrides) {
+CompiledFile compile_file(const std::string& path, const std::string& board,
+                          const std::vector<std::string>& overrides) {
   const std::vector<std::byte> artifact = read_file(path);
   try {
     const spec::BoardParams params = spec::load_board(board, overrides);
     compiler::Module module =
         compiler::import_vhlo(artifact, std::filesystem::path(path).stem().string());
     run_passes(module, compiler::compile_passes(), compiler::PassOptions());
-    return exe::write_executable(compile_graph(module, params));
+    std::vector<int64_t> classes = one_hot_classes(module);
+    return {exe::write_executable(compile_graph(module, params)), std::move(classes)};
   } catch (const std::exception& error) {
     throw Error(ErrorCode::kInvalidArgument, path + ": " + error.what());
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,10 +10,15 @@
 
 namespace tpu::driver {
 
+struct CompiledFile {
+  std::vector<std::byte> executable;
+  std::vector<int64_t> one_hot_classes;  ///< of each argument, see one_hot.hpp; 0: not known
+};
+
 /// Compiles a StableHLO portable artifact for a board. Throws Error (InvalidArgument) with the
 /// compiler's text.
-std::vector<std::byte> compile_file(const std::string& path, const std::string& board,
-                                    const std::vector<std::string>& overrides);
+CompiledFile compile_file(const std::string& path, const std::string& board,
+                          const std::vector<std::string>& overrides);
 
 /// Assembly text of a program. Throws Error (InvalidArgument).
 std::string disassemble_program(const exe::ExecutableT& program);

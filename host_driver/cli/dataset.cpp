@@ -142,8 +142,8 @@ void Dataset::read_labels(const TrainConfig& config) {
     if (label < 0 || label > most) {
       refuse(config.classes > 0
                  ? fmt::format("{}: label {} of example {} is none of the {} classes, 0 to {} "
-                               "(data.classes)",
-                               config.labels, label, i, config.classes, most)
+                               "({})",
+                               config.labels, label, i, config.classes, most, config.classes_from)
                  : fmt::format("{}: label {} of example {} is no class number, 0 to {}",
                                config.labels, label, i, most));
     }

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -168,6 +169,22 @@ void make_folder(const std::filesystem::path& path) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("{}: the folder cannot be made: {}; choose another place",
                             path.string(), failed ? failed.message() : "a file has this name"));
+  }
+}
+
+FolderLock::FolderLock(const std::filesystem::path& path)
+    : folder_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (folder_ >= 0 && ::flock(folder_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(folder_);
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: another run writes there; give each run its own folder", path.string()));
+  }
+}
+
+FolderLock::~FolderLock() {
+  if (folder_ >= 0) {
+    ::close(folder_);
   }
 }
 

@@ -24,6 +24,19 @@ void write_file(const std::string& path, std::span<const std::byte> bytes,
 /// Makes a folder and those above it; throws InvalidArgument.
 void make_folder(const std::filesystem::path& path);
 
+/// A folder that one process at a time writes to; the lock ends with the object or its process.
+class FolderLock {
+ public:
+  /// Throws InvalidArgument when it is taken. Where a file system has no locks nothing is locked.
+  explicit FolderLock(const std::filesystem::path& path);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int folder_;
+};
+
 /// Writes a file that is not there yet, and waits until it is on the disk. Throws Internal.
 void write_synced_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
 

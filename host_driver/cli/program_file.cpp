@@ -3,8 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/compile.hpp"
-#include "cli/npy.hpp"
+#include "cli/files.hpp"
 #include "exe/executable.hpp"
 #include "tpu/error.hpp"
 
@@ -73,11 +72,15 @@ exe::ExecutableT read(const std::string& path) {
 
 }  // namespace
 
-std::vector<std::byte> program_bytes(const std::string& path, const OpenOptions& options) {
+CompiledFile program_file(const std::string& path, const OpenOptions& options) {
   if (path.ends_with(".mlirbc")) {
     return compile_file(path, options.preset, options.overrides);
   }
-  return read_file(path);
+  return {read_file(path), {}};
+}
+
+std::vector<std::byte> program_bytes(const std::string& path, const OpenOptions& options) {
+  return program_file(path, options).executable;
 }
 
 std::string program_listing(const std::string& path) {

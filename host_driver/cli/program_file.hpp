@@ -5,12 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "cli/compile.hpp"
 #include "tpu/board.hpp"
 
 namespace tpu::driver {
 
 /// Bytes of an executable for the board of `options`. Throws Error.
 std::vector<std::byte> program_bytes(const std::string& path, const OpenOptions& options);
+/// The same with what the compiler found out; of an executable nothing.
+CompiledFile program_file(const std::string& path, const OpenOptions& options);
 
 /// Listing of an executable: header, parameters, slots, ops, then the code as assembly text. Throws
 /// Error.

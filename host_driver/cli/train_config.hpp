@@ -25,7 +25,8 @@ struct TrainConfig {
   std::string labels;
   uint64_t split_seed = 0;
   uint64_t eval_count = 0;
-  int64_t classes = 0;  ///< labels are 0 .. classes-1; 0: not known
+  int64_t classes = 0;                        ///< labels are 0 .. classes-1; 0: not known
+  std::string classes_from = "data.classes";  ///< who says so, for error texts
   int64_t batch = 0;
   int64_t epochs = 0;
   int64_t eval_every = 0;  ///< epochs; 0: only at the end

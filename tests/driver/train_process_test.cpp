@@ -179,6 +179,22 @@ TEST_F(TrainProcess, AFullDiskKeepsTheCheckpointBefore) {
   EXPECT_FALSE(std::filesystem::exists(path("a/checkpoint.partial")));
 }
 
+// The program compares its labels with 0 to 3, so that nobody needs to say how many classes it has.
+TEST_F(TrainProcess, ALabelThatTheProgramWouldLoseIsNamed) {
+  std::ifstream file(path("c.toml"));
+  std::string config{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  config.replace(config.find("classes = 4\n"), 12, "");
+  std::ofstream(path("c.toml")) << config;
+  EXPECT_EQ(train("a", {"--steps", "1"}).status, 0);
+  std::vector<int32_t> labels(80, 3);
+  labels[17] = 4;
+  write_npy(path("labels.npy"), HostView(DType::kI32, {80}, std::as_bytes(std::span(labels))));
+  const Ended ended = train("b", {"--steps", "1"});
+  EXPECT_EQ(WEXITSTATUS(ended.status), 1);
+  EXPECT_THAT(ended.text, HasSubstr("label 4 of example 17 is none of the 4 classes, 0 to 3 ("));
+  EXPECT_THAT(ended.text, HasSubstr("mlp_sgd.mlirbc)"));
+}
+
 TEST_F(TrainProcess, StandardOutputThatCannotBeWrittenIsAFailureButLosesNothing) {
   const std::string command = std::string(TPUBOARD) + " train " + path("c.toml") + " --out " +
                               path("a") + " --steps 8 > /dev/full 2> " + path("errors");

@@ -1,0 +1,213 @@
+// `tpuboard train` on the null board: its files, the training loop, texts of errors. Launches
+// compute nothing there, so donated state comes back as it was and losses are zero.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/files.hpp"
+#include "tests/driver/cli_fixture.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using test::Cli;
+using test::counting;
+using test::ProgramBuilder;
+
+class CliTrain : public Cli {
+ protected:
+  void SetUp() override {
+    Cli::SetUp();
+    ProgramBuilder train(8);
+    train.argument(DType::kF32, {});
+    train.argument(DType::kF32, {4, 3});
+    train.argument(DType::kF32, {16, 4}, true);
+    train.argument(DType::kI32, {16}, true);
+    train.result(DType::kF32, {}, false, 0);
+    train.result(DType::kF32, {4, 3}, false, 1);
+    train.result(DType::kF32, {});
+    write_file(path("train.tpuexe"), train.bytes());
+    ProgramBuilder eval(8);
+    eval.argument(DType::kF32, {});
+    eval.argument(DType::kF32, {4, 3});
+    eval.argument(DType::kF32, {24, 4}, true);
+    eval.argument(DType::kI32, {24}, true);
+    eval.argument(DType::kF32, {24}, true);
+    eval.result(DType::kF32, {}, false, 0);  // "correct" is state leaf 0, one a batch
+    write_file(path("eval.tpuexe"), eval.bytes());
+    write_npy(path("images.npy"), counting(DType::kU8, {100, 2, 2}));
+    save("labels.u8", std::string(100, '\3'));
+    save("c.toml", kConfig);
+  }
+
+  std::vector<std::string> train_call(const std::string& out) const {
+    return {"train", path("c.toml"), "--transport", "null", "--out", path(out)};
+  }
+
+  static constexpr const char* kConfig = R"([program]
+train = "train.tpuexe"
+eval = "eval.tpuexe"
+[state]
+seed = 3
+init = ["ones", "he_normal"]
+[data]
+images = "images.npy"
+labels = "labels.u8"
+split_seed = 7
+eval_count = 30
+[run]
+batch = 16
+epochs = 3
+checkpoint = "ck"
+)";
+};
+
+TEST_F(CliTrain, RunsEpochsAndWritesReportAndCheckpoint) {
+  ASSERT_EQ(call(train_call("a")), 0) << error_;
+  auto json = nlohmann::json::parse(std::ifstream(path("a/run.json")));
+  EXPECT_EQ(json["steps"], 12);  // 70 examples: 4 batches an epoch
+  EXPECT_EQ(json["epochs"].size(), 3u);
+  EXPECT_DOUBLE_EQ(json["test_accuracy"], 2.0 / 30);  // two batches of 24
+  EXPECT_EQ(json["losses"].size(), 12u);
+  EXPECT_EQ(json["step_seconds"].size(), 12u);
+  EXPECT_EQ(read_npy(path("a/ck/0.npy")).shape, Shape{});
+  const HostArray weights = read_npy(path("a/ck/1.npy"));
+  EXPECT_EQ(weights.shape, (Shape{4, 3}));
+  ASSERT_EQ(call(train_call("b")), 0) << error_;
+  EXPECT_EQ(json["digest"], nlohmann::json::parse(std::ifstream(path("b/run.json")))["digest"]);
+
+  // A checkpoint goes in again by file:, with another seed nothing else differs.
+  std::string config = kConfig;
+  config.replace(config.find("\"he_normal\""), 11, "\"file:a/ck/1.npy\"");
+  config.replace(config.find("seed = 3"), 8, "seed = 4");
+  save("c.toml", config);
+  ASSERT_EQ(call(train_call("c")), 0) << error_;
+  EXPECT_EQ(json["digest"], nlohmann::json::parse(std::ifstream(path("c/run.json")))["digest"]);
+  config.replace(config.find("\"file:a/ck/1.npy\""), 17, "\"he_normal\"");
+  save("c.toml", config);
+  ASSERT_EQ(call(train_call("d")), 0) << error_;
+  EXPECT_NE(json["digest"], nlohmann::json::parse(std::ifstream(path("d/run.json")))["digest"]);
+}
+
+TEST_F(CliTrain, WithoutDataThereAreNoLossesAndNoAccuracy) {
+  auto arguments = train_call("a");
+  arguments.emplace_back("--no-data");
+  ASSERT_EQ(call(arguments), 0) << error_;
+  EXPECT_EQ(out_.find("loss"), std::string::npos) << out_;
+  EXPECT_EQ(out_.find("accuracy"), std::string::npos) << out_;
+  const auto json = nlohmann::json::parse(std::ifstream(path("a/run.json")));
+  EXPECT_EQ(json["steps"], 12);
+  EXPECT_TRUE(json["test_accuracy"].is_null());
+  EXPECT_TRUE(json["train_loss"].is_null());
+  EXPECT_TRUE(json["losses"].empty());
+}
+
+// Without data there is no state that would be worth a checkpoint: a good one is not replaced.
+TEST_F(CliTrain, WithoutDataTheCheckpointStays) {
+  ASSERT_EQ(call(train_call("a")), 0) << error_;
+  const auto before = read_file(path("a/ck/checkpoint.json"));
+  auto arguments = train_call("a");
+  arguments.insert(arguments.end(), {"--no-data", "--steps", "3"});
+  ASSERT_EQ(call(arguments), 0) << error_;
+  EXPECT_NE(error_.find("no checkpoint is written"), std::string::npos) << error_;
+  EXPECT_EQ(read_file(path("a/ck/checkpoint.json")), before);
+  arguments.emplace_back("--resume");
+  EXPECT_EQ(call(arguments), 2);
+}
+
+TEST_F(CliTrain, ResumeGoesOnFromTheCheckpoint) {
+  auto arguments = train_call("a");
+  arguments.emplace_back("--resume");
+  EXPECT_EQ(call(arguments), 1);
+  EXPECT_NE(error_.find("a/ck: no checkpoint to resume from"), std::string::npos) << error_;
+  auto first = train_call("a");
+  first.insert(first.end(), {"--steps", "5"});
+  ASSERT_EQ(call(first), 0) << error_;
+  ASSERT_EQ(call(arguments), 0) << error_;
+  EXPECT_NE(out_.find("resumed at step 5"), std::string::npos) << out_;
+  const auto json = nlohmann::json::parse(std::ifstream(path("a/run.json")));
+  EXPECT_EQ(json["steps"], 12);
+  EXPECT_EQ(json["first_step"], 5);
+  EXPECT_EQ(json["losses"].size(), 12u);
+  EXPECT_EQ(json["step_seconds"].size(), 7u);
+  EXPECT_EQ(json["epochs"].size(), 3u);
+  // What is done is done: nothing more to run, and the same figures.
+  ASSERT_EQ(call(arguments), 0) << error_;
+  const auto again = nlohmann::json::parse(std::ifstream(path("a/run.json")));
+  EXPECT_EQ(again["digest"], json["digest"]);
+  EXPECT_EQ(again["epochs"], json["epochs"]);
+  EXPECT_TRUE(again["sim_seconds_per_step"].is_null());
+}
+
+TEST_F(CliTrain, ACheckpointDoesNotReplaceOtherFiles) {
+  std::filesystem::create_directories(path("a/ck"));
+  save("a/ck/thesis.txt", "mine");
+  EXPECT_EQ(call(train_call("a")), 1);
+  EXPECT_NE(error_.find("'thesis.txt' in it is no part of one"), std::string::npos) << error_;
+  EXPECT_TRUE(std::filesystem::exists(path("a/ck/thesis.txt")));
+}
+
+TEST_F(CliTrain, TwoRunsDoNotShareAFolder) {
+  ASSERT_EQ(call(train_call("a")), 0) << error_;
+  {
+    const FolderLock other(path("a"));
+    EXPECT_EQ(call(train_call("a")), 1);
+    EXPECT_NE(error_.find("a: another run writes there; give each run its own folder"),
+              std::string::npos)
+        << error_;
+    ASSERT_EQ(call(train_call("b")), 0) << error_;
+  }
+  ASSERT_EQ(call(train_call("a")), 0) << error_;
+}
+
+TEST_F(CliTrain, AFullDiskIsAFailureAndTheOtherResultsAreWritten) {
+  auto arguments = train_call("a");
+  arguments.insert(arguments.end(), {"--json", "/dev/full"});
+  EXPECT_EQ(call(arguments), 1);
+  EXPECT_NE(error_.find("/dev/full: cannot be written: No space left"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(path("a/run.json")));
+  EXPECT_TRUE(std::filesystem::exists(path("a/ck/checkpoint.json")));
+  arguments.back() = "-";
+  ASSERT_EQ(call(arguments), 0) << error_;
+  EXPECT_EQ(nlohmann::json::parse(out_), nlohmann::json::parse(std::ifstream(path("a/run.json"))));
+  EXPECT_NE(error_.find("epoch   1"), std::string::npos) << error_;
+}
+
+TEST_F(CliTrain, StepsAndEpochsCutTheRun) {
+  auto arguments = train_call("a");
+  arguments.insert(arguments.end(), {"--steps", "5", "--epochs", "2"});
+  ASSERT_EQ(call(arguments), 0) << error_;
+  const auto json = nlohmann::json::parse(std::ifstream(path("a/run.json")));
+  EXPECT_EQ(json["steps"], 5);
+  EXPECT_EQ(json["epochs"].size(), 2u);
+}
+
+TEST_F(CliTrain, NamesWhatDoesNotFitTheConvention) {
+  const auto refused = [&](const std::string& from, const std::string& to,
+                           const std::string& text) {
+    std::string config = kConfig;
+    config.replace(config.find(from), from.size(), to);
+    save("c.toml", config);
+    EXPECT_EQ(call(train_call("x")), 1);
+    EXPECT_NE(error_.find(text), std::string::npos) << error_;
+  };
+  refused("\"ones\", ", "", "state.init has 1 entries, halt_program has 2 state leaves");
+  refused("batch = 16", "batch = 8", "must be the images, f32, bf16 or ui8 [8,...]");
+  refused("\"eval.tpuexe\"", "\"train.tpuexe\"", "eval program takes the first state leaves");
+  refused("\"train.tpuexe\"", "\"eval.tpuexe\"", "a train program takes state leaves");
+  refused("labels.u8", "missing.u8", "missing.u8: cannot be opened");
+  refused("eval_count = 30", "eval_count = 30\nclasses = 3",
+          "labels.u8: label 3 of example 0 is none of the 3 classes, 0 to 2 (data.classes)");
+  refused("epochs = 3", "epochs = 9223372036854775807", "run.epochs must be at most");
+  refused("checkpoint = \"ck\"", "checkpoint = \".\"", "must name a folder of its own");
+  refused("labels.u8", "images.npy", "400 labels for 100 images");
+  refused("eval_count = 30", "eval_count = 100", "leaves no example of 100 for training");
+  refused("eval_count = 30", "eval_count = 90", "10 training examples are less than one batch");
+  refused("he_normal", "file:images.npy", "state leaf 1 must be f32[4,3], the file holds");
+  refused("train.tpuexe", "train.mlirbc", "train.mlirbc: cannot be opened");
+}
+
+}  // namespace
+}  // namespace tpu::driver
