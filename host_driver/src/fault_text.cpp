@@ -49,7 +49,7 @@ constexpr std::array<FaultName, 22> kFaults = {
       "the program's control flow depends on data that a timing-only run does not have"}}};
 
 // What a DESCRIPTOR fault's detail says; meanings: spec/regs/fault.toml.
-constexpr std::array<const char*, 12> kDescriptorDetails = {
+constexpr std::array<const char*, 13> kDescriptorDetails = {
     "",
     "the opcode is not for this queue, or the core lacks the engine",
     "its length does not fit the command",
@@ -62,7 +62,8 @@ constexpr std::array<const char*, 12> kDescriptorDetails = {
     "its VPU program or kernel is malformed",
     "the header of the program image is wrong",
     "an entry of the slot table is wrong",
-    "there is no such core"};
+    "there is no such core",
+    "its destination overlaps an operand, or itself"};
 
 constexpr std::array<const char*, 16> kTraps = {"misaligned instruction address",
                                                 "instruction access fault",

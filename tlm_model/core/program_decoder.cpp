@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/overlap.hpp"
 #include "tpu/spec/fault_regs.hpp"
 
 namespace tpu::model {
@@ -233,19 +234,26 @@ void ProgramDecoder::check_cycles(DecodedCommand& command, Wide cycles) const {
   }
 }
 
+void ProgramDecoder::check_repeats(DecodedCommand& command, const StridePattern& written) const {
+  if (command.bad == 0 && repeats_bytes(written)) {
+    mark_bad(command, spec::fault::kDetailOverlap,
+             "the strides of the destination write some bytes twice");
+  }
+}
+
 // A transfer writes every byte at most once, so that memories bound its work. How long it takes is
 // no error: time with a command in flight counts as progress.
 void ProgramDecoder::check_box(DecodedCommand& command, const std::array<uint32_t, 5>& counts,
-                               const std::array<int64_t, 5>& dst_strides, uint32_t elem_bytes,
-                               const ByteExtent& dst) const {
+                               const std::array<int64_t, 5>& dst_strides,
+                               uint32_t elem_bytes) const {
+  StridePattern written(0, elem_bytes);
   for (size_t i = 0; i < counts.size(); ++i) {
+    written.add(counts[i], dst_strides[i]);
     if (counts[i] > 1 && dst_strides[i] == 0) {
       mark_bad(command, spec::fault::kDetailType, "a destination stride of 0 repeats writes");
     }
   }
-  if (product(counts) * elem_bytes > static_cast<Wide>(dst.high) - dst.low) {
-    mark_bad(command, spec::fault::kDetailType, "elements of the destination overlap");
-  }
+  check_repeats(command, written);
 }
 
 void ProgramDecoder::decode_matmul(const spec::MatmulCommand& c, DecodedCommand& command) {
@@ -309,6 +317,7 @@ void ProgramDecoder::decode_matmul(const spec::MatmulCommand& c, DecodedCommand&
   plan.rhs = {c.rhs, rhs.get()};
   plan.timing = spec::mxu_command_timing(shape_, mxu_extent(job));
   plan.flops = static_cast<uint64_t>(2 * rows * n * taps * k);
+  check_repeats(command, matmul_out_pattern(job, 0));
   command.plan = std::move(plan);
 }
 
@@ -421,6 +430,7 @@ void ProgramDecoder::decode_transpose(const spec::TransposeCommand& c, DecodedCo
   cycles += (rest_r != 0 ? full_c * lanes : 0) + (rest_c != 0 ? full_r * lanes : 0);
   cycles += rest_r != 0 && rest_c != 0 ? std::max(rest_r, rest_c) : 0;
   check_cycles(command, static_cast<Wide>(cycles) * c.batch);
+  check_repeats(command, transpose_dst_pattern(plan.shape, 0));
   plan.busy_cycles = cycles * c.batch;
   command.plan = plan;
 }
@@ -477,7 +487,7 @@ void ProgramDecoder::decode_dma(const spec::DmaCommand& c, DecodedCommand& comma
   const auto granule = static_cast<uint64_t>(params_.dma.granule_bytes);
   plan.src_bytes = box_granule_bytes(plan.box, BoxSide::kSrc, granule);
   plan.dst_bytes = box_granule_bytes(plan.box, BoxSide::kDst, granule);
-  check_box(command, c.counts, c.dst_strides, c.elem_bytes, plan.dst.extent);
+  check_box(command, c.counts, c.dst_strides, c.elem_bytes);
   command.plan = plan;
 }
 
@@ -507,7 +517,7 @@ void ProgramDecoder::decode_fill(const spec::FillCommand& c, DecodedCommand& com
   plan.box = normalise_box(c.elem_bytes, c.counts, nullptr, c.dst_strides);
   plan.dst_bytes =
       box_granule_bytes(plan.box, BoxSide::kDst, static_cast<uint64_t>(params_.dma.granule_bytes));
-  check_box(command, c.counts, c.dst_strides, c.elem_bytes, plan.dst.extent);
+  check_box(command, c.counts, c.dst_strides, c.elem_bytes);
   command.plan = plan;
 }
 
@@ -576,7 +586,7 @@ void ProgramDecoder::decode_indexed(const spec::DmaIndexedCommand& c, DecodedCom
     dst[0] = c.record_stride;
     counts[0] = c.records;
   }
-  check_box(command, counts, dst, c.elem_bytes, plan.scatter ? plan.window : other.get());
+  check_box(command, counts, dst, c.elem_bytes);
   if (elements * c.records * c.elem_bytes > static_cast<Wide>(params_.hbm.gib_per_core) << 30) {
     mark_bad(command, spec::fault::kDetailType, "the records are more than HBM holds");
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "core/overlap.hpp"
 #include "core/program.hpp"
 
 namespace tpu::model {
@@ -29,9 +30,10 @@ class ProgramDecoder {
   void check_dma_spaces(DecodedCommand& command, const DmaPlan& plan) const;
   // Marks a command bad that alone takes longer than the watchdog.
   void check_cycles(DecodedCommand& command, __int128 cycles) const;
+  // Marks a command bad whose destination writes a byte twice.
+  void check_repeats(DecodedCommand& command, const StridePattern& written) const;
   void check_box(DecodedCommand& command, const std::array<uint32_t, 5>& counts,
-                 const std::array<int64_t, 5>& dst_strides, uint32_t elem_bytes,
-                 const ByteExtent& dst) const;
+                 const std::array<int64_t, 5>& dst_strides, uint32_t elem_bytes) const;
   void add_operand(DecodedCommand& command, const spec::Addr& address) const;
   const VpuProgram* vpu_program(uint32_t offset);
 

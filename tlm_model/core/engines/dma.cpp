@@ -6,6 +6,7 @@
 #include "board/board_loader.hpp"
 #include "core/access_walk.hpp"
 #include "core/operand_check.hpp"
+#include "core/overlap.hpp"
 #include "kernel/cycles.hpp"
 #include "tpu/spec/fault_regs.hpp"
 #include "tpu/spec/rings.h"
@@ -40,6 +41,38 @@ bool Dma::range_fault(const Flight& flight, uint16_t code, size_t index, const O
   fault_port->raise(range_fault_at(flight, code, index, operand, size),
                     "DMA operand outside of its memory or slot");
   return false;
+}
+
+bool Dma::overlap_fault(const Flight& flight, const Operand& dst, uint64_t base) {
+  FaultInfo info = fault_at(flight, TPU_FAULT_DESCRIPTOR);
+  info.detail = spec::fault::kDetailOverlap;
+  info.address = operand_first(dst, base);
+  info.length = operand_length(dst);
+  info.slot = dst.address.slot;
+  fault_port->raise(info, "the destination of the transfer overlaps its source");
+  return false;
+}
+
+// False after a fault: the destination shares bytes with the source and is not the source itself.
+bool Dma::apart(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
+                Transfer& transfer) {
+  transfer.same = false;
+  if (plan.is_fill || transfer.dropped || src.hbm != dst.hbm) {
+    return true;
+  }
+  const bool flat = src.hbm == nullptr;
+  switch (box_overlap(
+      plan.box, flat ? reinterpret_cast<int64_t>(src.flat) : static_cast<int64_t>(src.base),
+      flat ? reinterpret_cast<int64_t>(dst.flat) : static_cast<int64_t>(dst.base))) {
+    case BoxOverlap::kNone:
+      return true;
+    case BoxOverlap::kSame:
+      transfer.same = true;
+      return true;
+    case BoxOverlap::kSome:
+      break;
+  }
+  return overlap_fault(flight, plan.dst, dst.base);
 }
 
 bool Dma::place_local(const Flight& flight, size_t index, const Operand& operand, Place* place) {
@@ -131,6 +164,12 @@ bool Dma::start_command(Flight& flight) {
     return false;
   }
   transfer.inbound = plan.remote && !transfer.dropped;
+  if (!apart(flight, plan, src, dst, transfer)) {
+    if (transfer.inbound) {
+      ici_port->peer(flight.queued.peer).remote_landed();
+    }
+    return false;
+  }
   if (context().checker != nullptr) {
     note_accesses(flight, plan, src, dst, transfer.dropped);
   }
@@ -145,7 +184,7 @@ bool Dma::start_command(Flight& flight) {
         (*resources_.smem_unknown)[byte / 4] = true;
       }
     }
-  } else if (!transfer.dropped) {
+  } else if (!transfer.dropped && !transfer.same) {
     start_work(flight, plan, src, dst, transfer);
   }
   const uint64_t now = now_cycles();
@@ -257,7 +296,7 @@ void Dma::settle(Flight& flight) {
 
 void Dma::finish_command(Flight& flight) {
   Transfer& transfer = transfers_[flight.index];
-  if (!context().no_data && !transfer.dropped) {
+  if (!context().no_data && !transfer.dropped && !transfer.same) {
     context().pool.join(transfer.work);
     if (transfer.src_hbm != nullptr) {
       transfer.src_hbm->unpin(transfer.src_pages);

@@ -101,6 +101,7 @@ class Dma : public Engine {
     uint64_t fixed_cycles = 0;
     bool dropped = false;  // the receiver's gang is over: time passes, nothing is written
     bool inbound = false;  // the receiver counts on being told when it has landed
+    bool same = false;     // source and destination are one: nothing changes
   };
 
   // dma_indexed.cpp
@@ -117,6 +118,10 @@ class Dma : public Engine {
   bool place_local(const Flight& flight, size_t index, const Operand& operand, Place* place);
   bool place_remote(const Flight& flight, size_t index, const Operand& operand, Place* place,
                     bool* dropped);
+  bool overlap_fault(const Flight& flight, const Operand& dst, uint64_t base);
+  bool apart(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
+             Transfer& transfer);
+  bool indexed_apart(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst);
   bool range_fault(const Flight& flight, uint16_t code, size_t index, const Operand& operand,
                    uint64_t size);
   void start_flow(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,

@@ -58,9 +58,21 @@ bool Dma::read_list(const Flight& flight, const IndexedPlan& plan, uint64_t at,
   return false;
 }
 
+// The indexed side counts with its whole span, so that the answer does not depend on the list.
+bool Dma::indexed_apart(const Flight& flight, const DmaPlan& plan, const Place& src,
+                        const Place& dst) {
+  const uint64_t from = operand_first(plan.src, src.base), to = operand_first(plan.dst, dst.base);
+  const bool one_memory = src.hbm == dst.hbm && memory_of(plan.src) == memory_of(plan.dst);
+  if (!one_memory || from + operand_length(plan.src) <= to ||
+      to + operand_length(plan.dst) <= from) {
+    return true;
+  }
+  return overlap_fault(flight, plan.dst, dst.base);
+}
+
 bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
   Transfer& transfer = transfers_[flight.index];
-  transfer.dropped = transfer.inbound = false;
+  transfer.dropped = transfer.inbound = transfer.same = false;
   transfer.src_hbm = transfer.dst_hbm = nullptr;
   Place src, dst;
   uint64_t list = 0;
@@ -70,6 +82,9 @@ bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
   }
   if (!operand_in(plan.list, flight.queued.addend[2], resources_.vmem_bytes, &list)) {
     return range_fault(flight, TPU_FAULT_VMEM_RANGE, 2, plan.list, resources_.vmem_bytes);
+  }
+  if (!indexed_apart(flight, plan.transfer, src, dst)) {
+    return false;
   }
   if (!context().no_data) {
     const Operand& indexed = plan.scatter ? plan.transfer.dst : plan.transfer.src;

@@ -5,8 +5,10 @@
 
 #include "core/access_walk.hpp"
 #include "core/operand_check.hpp"
+#include "core/overlap.hpp"
 #include "kernel/cycles.hpp"
 #include "kernel/host_profile.hpp"
+#include "tpu/spec/fault_regs.hpp"
 #include "tpu/spec/rings.h"
 
 namespace tpu::model {
@@ -82,6 +84,15 @@ bool Mxu::start_command(Flight& flight) {
                         "matmul operand outside of VMEM");
       return false;
     }
+  }
+  const auto at = [&base](size_t i) { return static_cast<int64_t>(base[i]); };
+  if (matmul_overlaps(plan, at(0), at(1), at(2))) {
+    FaultInfo info = fault_at(flight, TPU_FAULT_DESCRIPTOR);
+    info.detail = spec::fault::kDetailOverlap;
+    info.address = operand_first(plan.out, base[0]);
+    info.length = operand_length(plan.out);
+    fault_port->raise(info, "the result of the matmul overlaps one of its operands");
+    return false;
   }
   if (context().checker != nullptr) {
     const HostTimer timer(HostWork::kChecker);

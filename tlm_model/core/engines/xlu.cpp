@@ -5,7 +5,9 @@
 
 #include "core/access_walk.hpp"
 #include "core/operand_check.hpp"
+#include "core/overlap.hpp"
 #include "kernel/cycles.hpp"
+#include "tpu/spec/fault_regs.hpp"
 #include "tpu/spec/rings.h"
 
 namespace tpu::model {
@@ -32,6 +34,14 @@ bool Xlu::start_command(Flight& flight) {
     fault_port->raise(range_fault_at(flight, TPU_FAULT_VMEM_RANGE, src_ok ? 1 : 0,
                                      src_ok ? plan.dst : plan.src, vmem_bytes_),
                       "transpose operand outside of VMEM");
+    return false;
+  }
+  if (transpose_overlaps(plan, static_cast<int64_t>(src), static_cast<int64_t>(dst))) {
+    FaultInfo info = fault_at(flight, TPU_FAULT_DESCRIPTOR);
+    info.detail = spec::fault::kDetailOverlap;
+    info.address = operand_first(plan.dst, dst);
+    info.length = operand_length(plan.dst);
+    fault_port->raise(info, "the destination of the transpose overlaps its source");
     return false;
   }
   if (context().checker != nullptr) {
