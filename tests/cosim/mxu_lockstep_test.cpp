@@ -150,6 +150,106 @@ TEST(MxuLockstep, AFaultOfTheWholeCommandIsFoundToo) {
   EXPECT_NE(found[0].text.find("cannot write"), std::string::npos) << found[0].text;
 }
 
+// The Verilog with a fault around it; derived classes make step().
+class WrappedArray : public RtlArray {
+ public:
+  WrappedArray() : RtlArray(spec::MxuShape{}), array_(make_rtl_array({})), y_(shape().cols) {}
+  void reset() override { array_->reset(); }
+  bool y_valid() const override { return array_->y_valid(); }
+  const uint32_t* y() const override { return y_.data(); }
+  bool busy() const override { return array_->busy(); }
+  void open_waves(const WaveOptions& options) override { array_->open_waves(options); }
+  void set_wave_cycle(uint64_t cycle) override { array_->set_wave_cycle(cycle); }
+  void close_waves() override { array_->close_waves(); }
+  const std::string& wave_error() const override { return array_->wave_error(); }
+
+ protected:
+  void copy_result() { y_.assign(array_->y(), array_->y() + shape().cols); }
+
+  const std::unique_ptr<RtlArray> array_;
+  std::vector<uint32_t> y_;
+};
+
+// Right bits, one cycle late.
+class LateArray final : public WrappedArray {
+ public:
+  void step(const RtlArrayInput& input) override {
+    valid_ = array_->y_valid();
+    copy_result();
+    array_->step(input);
+  }
+  bool y_valid() const override { return valid_; }
+
+ private:
+  bool valid_ = false;
+};
+
+// Of a command of 9 tiles (3 K, 3 N), and of tiles alone.
+TEST(MxuLockstep, ALateArrayIsFoundThoughItsBitsAgree) {
+  for (const uint64_t one_in : {1, 4}) {
+    std::vector<MxuMismatch> found;
+    MxuLockstepOptions options;
+    options.one_in = one_in;
+    options.on_mismatch = [&found](const MxuMismatch& m) { found.push_back(m); };
+    MxuLockstepEngine engine(std::make_unique<MxuScalarEngine>(spec::MxuShape{}),
+                             std::make_unique<LateArray>(), options);
+    OwnedJob owned = test::packed_job({3, 300, 300}, 5, Values::kNormal);
+    engine.run(owned.job);
+    EXPECT_EQ(engine.counts().tiles, one_in == 1 ? 9u : 3u);
+    EXPECT_EQ(engine.counts().mismatches, found.size());
+    ASSERT_EQ(found.size(), one_in == 1 ? 1u : 3u);
+    EXPECT_TRUE(found[0].cycles);
+    EXPECT_EQ(found[0].rtl_cycle, found[0].law_cycle + 1) << found[0].text;
+    EXPECT_NE(found[0].text.find(" in the Verilog, the cost law says cycle "), std::string::npos)
+        << found[0].text;
+  }
+}
+
+// Rounds of few tiles wait for the latency of the array: a late result delays the next round.
+TEST(MxuLockstep, ATileThatStartsLateIsNamed) {
+  std::vector<MxuMismatch> found;
+  MxuLockstepOptions options;
+  options.on_mismatch = [&found](const MxuMismatch& m) { found.push_back(m); };
+  MxuLockstepEngine engine(std::make_unique<MxuScalarEngine>(spec::MxuShape{}),
+                           std::make_unique<LateArray>(), options);
+  OwnedJob owned = test::packed_job({3, 300, 100}, 5, Values::kNormal);
+  engine.run(owned.job);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].tile, 1u);
+  EXPECT_EQ(found[0].k_tile, 1u);
+  EXPECT_NE(found[0].text.find("tile 1 (K tile 1, N tile 0) starts in cycle "), std::string::npos)
+      << found[0].text;
+}
+
+// Wrong bits while a tile follows another that is still in the array, as from weights that are
+// swapped too early; each tile alone is right.
+class SwapFault final : public WrappedArray {
+ public:
+  void step(const RtlArrayInput& input) override {
+    tiles_ = array_->busy() ? tiles_ : 0;
+    tiles_ += input.x_swap ? 1 : 0;
+    array_->step(input);
+    copy_result();
+    y_[0] ^= tiles_ > 1 ? 1 : 0;
+  }
+
+ private:
+  int tiles_ = 0;  // since the array was empty
+};
+
+TEST(MxuLockstep, AFaultBetweenTilesIsFoundThoughEachAloneAgrees) {
+  std::vector<MxuMismatch> found;
+  MxuLockstepOptions options;
+  options.on_mismatch = [&found](const MxuMismatch& m) { found.push_back(m); };
+  MxuLockstepEngine engine(std::make_unique<MxuScalarEngine>(spec::MxuShape{}),
+                           std::make_unique<SwapFault>(), options);
+  OwnedJob owned = test::packed_job({3, 100, 300}, 5, Values::kNormal);
+  engine.run(owned.job);
+  ASSERT_EQ(found.size(), 1u) << found[0].text;
+  EXPECT_TRUE(found[0].streamed);
+  EXPECT_NE(found[0].text.find("each tile alone agrees"), std::string::npos) << found[0].text;
+}
+
 TEST(MxuReplay, RefusesDamagedFiles) {
   MxuTileDump dump;
   dump.tile.rows = 2;

@@ -1,10 +1,14 @@
 // Dumping waves must not disturb the array: tiles before, inside and after a wave window keep their
-// bits and cycles.
+// bits and cycles. The file shows the unit's place on the board, its tiles and their operations,
+// and who gets no file is told why.
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 
+#include "gtkwave/fstapi.h"
 #include "mxu/mxu_factory.hpp"
+#include "mxu/mxu_lockstep.hpp"
 #include "mxu/mxu_rtl.hpp"
 #include "mxu/mxu_scalar.hpp"
 #include "mxu_job_source.hpp"
@@ -38,6 +42,131 @@ TEST(MxuWaves, TilesBehindAWaveWindowKeepBitsAndCycles) {
   EXPECT_EQ(rtl.wave_error(), "");
   EXPECT_GT(std::filesystem::file_size(path), 1000U);
   std::filesystem::remove(path);
+}
+
+// Values that a signal takes, in order, by full name.
+using Values = std::map<std::string, std::vector<uint64_t>>;
+
+struct Reading {
+  std::map<fstHandle, std::string> names;
+  Values values;
+};
+
+void on_change(void* user, uint64_t /*time*/, fstHandle handle, const unsigned char* value) {
+  auto* reading = static_cast<Reading*>(user);
+  const std::string bits(reinterpret_cast<const char*>(value));
+  if (bits.find_first_not_of("01") == std::string::npos && bits.size() <= 64) {
+    reading->values[reading->names[handle]].push_back(std::stoull(bits, nullptr, 2));
+  }
+}
+
+Values read_fst(const std::string& path) {
+  Reading reading;
+  void* fst = fstReaderOpen(path.c_str());
+  EXPECT_NE(fst, nullptr) << path;
+  std::string scope;
+  while (const fstHier* entry = fst != nullptr ? fstReaderIterateHier(fst) : nullptr) {
+    if (entry->htyp == FST_HT_SCOPE) {
+      scope += std::string(entry->u.scope.name) + ".";
+    } else if (entry->htyp == FST_HT_UPSCOPE) {
+      scope.erase(scope.find_last_of('.', scope.size() - 2) + 1);
+    } else if (entry->htyp == FST_HT_VAR) {
+      const std::string name(entry->u.var.name);
+      reading.names.emplace(entry->u.var.handle, scope + name.substr(0, name.find(' ')));
+    }
+  }
+  if (fst != nullptr) {
+    fstReaderSetFacProcessMaskAll(fst);
+    fstReaderIterBlocks(fst, on_change, &reading, nullptr);
+    fstReaderClose(fst);
+  }
+  return reading.values;
+}
+
+std::unique_ptr<MxuEngine> make(const std::string& kind) {
+  return make_mxu_engine({.kind = kind,
+                          .simd = "scalar",
+                          .shape = {},
+                          .path = "board.chip0.core1.mxu0",
+                          .lockstep = {}});
+}
+
+MxuWaveWindow window(const std::string& name, uint64_t first_tile, uint64_t tiles) {
+  return {.path = ::testing::TempDir() + "/" + name,
+          .depth = 1,
+          .clock_hz = 940'000'000,
+          .first_tile = first_tile,
+          .tiles = tiles};
+}
+
+// Commands of 2 tiles, ops 10, 11, 12; of the lockstep engine each second tile goes through the
+// Verilog.
+TEST(MxuWaves, ShowsThePathTheTilesAndTheirOperations) {
+  for (const bool lockstep : {false, true}) {
+    const auto engine = make(lockstep ? "lockstep:1/2" : "rtl");
+    const MxuWaveWindow tiles = window("marks.fst", 0, lockstep ? 3 : 6);
+    if (lockstep) {
+      dynamic_cast<MxuLockstepEngine&>(*engine).set_wave_window(tiles);
+    } else {
+      dynamic_cast<MxuRtlEngine&>(*engine).set_wave_window(tiles);
+    }
+    for (uint32_t op = 10; op < 13; ++op) {
+      test::OwnedJob owned =
+          test::packed_job({.rows = 4, .k = 20, .n = 130}, op, test::Values::kNormal);
+      owned.job.op_id = op;
+      owned.job.start_cycle = 1000 * op;
+      engine->run(owned.job);
+    }
+    Values values = read_fst(tiles.path);
+    const std::string unit = "board.chip0.core1.mxu0.";
+    EXPECT_TRUE(values.contains(unit + "y_valid_o")) << values.begin()->first;
+    std::vector<uint64_t>& tile = values[unit + "tile"];
+    std::vector<uint64_t>& op = values[unit + "op_id"];
+    EXPECT_EQ(tile, lockstep ? (std::vector<uint64_t>{0, 2, 4})
+                             : (std::vector<uint64_t>{0, 1, 2, 3, 4, 5}));
+    EXPECT_EQ(op, (std::vector<uint64_t>{10, 11, 12}));
+    std::filesystem::remove(tiles.path);
+  }
+}
+
+TEST(MxuWaves, AWindowBehindTheRunIsAnError) {
+  const auto engine = make("rtl");
+  auto& rtl = dynamic_cast<MxuRtlEngine&>(*engine);
+  rtl.set_wave_window(window("late_tiles.fst", 5, 2));
+  test::OwnedJob owned = test::packed_job({.rows = 4, .k = 20, .n = 130}, 1, test::Values::kNormal);
+  rtl.run(owned.job);
+  const std::string error = rtl.finish_waves();
+  EXPECT_NE(error.find("of the tiles 5 to 6 none came; through the Verilog went 2 tiles"),
+            std::string::npos)
+      << error;
+}
+
+TEST(MxuWaves, AWindowThatTheRunEndsInIsComplete) {
+  const auto engine = make("rtl");
+  auto& rtl = dynamic_cast<MxuRtlEngine&>(*engine);
+  const MxuWaveWindow open = window("open.fst", 1, 100);
+  rtl.set_wave_window(open);
+  test::OwnedJob owned = test::packed_job({.rows = 4, .k = 20, .n = 130}, 1, test::Values::kNormal);
+  rtl.run(owned.job);
+  EXPECT_EQ(rtl.finish_waves(), "");
+  EXPECT_EQ(read_fst(open.path)["board.chip0.core1.mxu0.tile"].back(), 1U);
+}
+
+TEST(MxuWaves, ASecondRunOnTheFileIsToldWhy) {
+  const auto first = make("rtl"), second = make("rtl");
+  auto& writer = dynamic_cast<MxuRtlEngine&>(*first);
+  const MxuWaveWindow shared = window("shared_tiles.fst", 0, 100);
+  writer.set_wave_window(shared);
+  test::OwnedJob owned = test::packed_job({.rows = 4, .k = 20, .n = 30}, 1, test::Values::kNormal);
+  writer.run(owned.job);
+  try {
+    dynamic_cast<MxuRtlEngine&>(*second).set_wave_window(shared);
+    ADD_FAILURE() << "two writers on one file";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("is being written by another run"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(writer.finish_waves(), "");
 }
 
 }  // namespace

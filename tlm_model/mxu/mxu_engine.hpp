@@ -41,7 +41,11 @@ struct MxuJob {
   int64_t row_begin = 0;
   int64_t row_end = -1;
 
-  uint64_t start_cycle = 0;  // of the command, core cycles; the time base of waveforms, else unused
+  // For waveforms only: the command's start in core cycles, its operation, and the number of its
+  // first tile in the life of the unit (-1: tiles are counted as they come).
+  uint64_t start_cycle = 0;
+  uint32_t op_id = 0;
+  int64_t first_tile = -1;
 
   int64_t total_rows() const { return m_count[0] * m_count[1] * m_count[2] * m_count[3]; }
   int64_t rows() const { return (row_end < 0 ? total_rows() : row_end) - row_begin; }

@@ -47,7 +47,7 @@ std::unique_ptr<MxuEngine> make_mxu_engine(const MxuEngineOptions& options) {
     return make_fast(options);
   }
   if (options.kind == "rtl") {
-    return std::make_unique<MxuRtlEngine>(make_rtl_array(options.shape));
+    return std::make_unique<MxuRtlEngine>(make_rtl_array(options.shape, options.path));
   }
   MxuLockstepOptions lockstep = options.lockstep;
   if (options.kind.starts_with(kSample)) {
@@ -55,8 +55,8 @@ std::unique_ptr<MxuEngine> make_mxu_engine(const MxuEngineOptions& options) {
   }
   MxuEngineOptions fast = options;
   fast.kind = "fast";
-  return std::make_unique<MxuLockstepEngine>(make_mxu_engine(fast), make_rtl_array(options.shape),
-                                             std::move(lockstep));
+  return std::make_unique<MxuLockstepEngine>(
+      make_mxu_engine(fast), make_rtl_array(options.shape, options.path), std::move(lockstep));
 }
 
 }  // namespace tpu::model

@@ -2,7 +2,9 @@
 // array; the results are compared bit by bit. The command's result is the fast engine's. A sampled
 // tile is fed to both alike: operands packed from memory, running values from the tiles before it,
 // which the fast engine computes one by one; the chain of all tiles must also equal what the
-// command left in memory.
+// command left in memory. Cycles are compared too, with the cost law (spec/arith/mxu_timing.hpp):
+// where all tiles are compared, the command streams through the array as one, and the start of
+// every tile and the end of the command must be the law's; else those of each sampled tile alone.
 #pragma once
 
 #include <functional>
@@ -22,8 +24,13 @@ struct MxuMismatch {
   uint64_t k_tile = 0, n_tile = 0, row = 0, col = 0;
   int k = -1;  // first K step of the tile that differs, -1 when a replay does not show it
   uint32_t rtl_bits = 0, engine_bits = 0;
-  bool whole_command =
-      false;                // tile by tile both agree, but the command as a whole left other bits
+  // Tile by tile both agree, but the command as a whole left other bits (`streamed`: in the
+  // Verilog).
+  bool whole_command = false;
+  bool streamed = false;
+  // The bits agree, but the tile's start (or the end of the command) is not the law's.
+  bool cycles = false;
+  uint64_t rtl_cycle = 0, law_cycle = 0;  // from the start of the command, or of the tile alone
   std::string dump_path{};  // operands of the tile; empty when it could not be written
   std::string text{};       // all of it for people, with the command that replays it
 };
@@ -55,14 +62,36 @@ class MxuLockstepEngine final : public MxuEngine {
   // Counts tiles that went through the Verilog, not those of the command.
   void set_wave_window(const MxuWaveWindow& window) { rtl_.set_wave_window(window); }
   std::string wave_error() const { return rtl_.wave_error(); }
+  std::string finish_waves() { return rtl_.finish_waves(); }
 
  private:
+  // A column of tiles that accumulate on each other, and the running values that enter the first.
+  struct Column {
+    int64_t n_tile;
+    std::vector<uint32_t> running;
+    std::vector<uint32_t> before{};  // running values that entered the newest tile
+  };
+
+  std::vector<Column> entering(const MxuJob& job, const std::vector<MxuTile>& tiles,
+                               uint64_t first_ordinal) const;
+  void check_command(const MxuJob& job, const std::vector<MxuTile>& tiles,
+                     std::vector<Column> columns, uint64_t first_ordinal);
+  bool stream(const MxuJob& job, const std::vector<MxuTile>& tiles, std::vector<Column>& columns,
+              uint64_t first_ordinal);
+  void check_cycles(const spec::MxuCommandTiming& law, const std::vector<MxuTile>& tiles,
+                    uint64_t first_ordinal);
+  void check_stored(const MxuJob& job, const MxuTile& last, const MxuTileData& data,
+                    const std::vector<uint32_t>& chained, uint64_t k_tile);
+  MxuTileData tile_data(const MxuJob& job, const MxuOffsets& offsets, const MxuTile& tile,
+                        uint64_t ordinal) const;
   void check_column(const MxuJob& job, const std::vector<MxuTile>& tiles, int64_t n_tile,
                     uint64_t first_ordinal, std::vector<uint32_t> running);
   bool sampled(uint64_t ordinal) const { return ordinal % options_.one_in == 0; }
   void compare_tile(const MxuTileData& data, const std::vector<uint32_t>& rtl,
                     const std::vector<uint32_t>& fast, const MxuTile& tile, uint64_t k_tile);
   void report(MxuMismatch mismatch, const MxuTileDump& dump);
+  void report_cycles(MxuMismatch mismatch, const char* what);
+  uint64_t count_mismatch();
 
   const std::unique_ptr<MxuEngine> fast_;
   MxuRtlEngine rtl_;

@@ -55,6 +55,8 @@ MxuJob mxu_tile_job(const MxuTileData& tile, std::vector<uint32_t>& running) {
   job.rhs_is_bf16 = true;
   job.accumulate = true;
   job.start_cycle = tile.start_cycle;
+  job.op_id = tile.op_id;
+  job.first_tile = static_cast<int64_t>(tile.ordinal);
   job.m_count[3] = static_cast<int64_t>(tile.rows);
   job.m_lhs_stride[3] = rows * 2;
   job.m_out_stride[3] = cols * 4;

@@ -18,8 +18,9 @@ struct MxuTileData {
   spec::MxuShape shape;
   uint64_t ordinal = 0;  // in the life of the engine
   uint64_t rows = 0;     // M
-  uint64_t start_cycle =
-      0;  // simulated time at which its weights enter; waveforms only, not in files
+  // Waveforms only, not in files: simulated time at which its weights enter, the operation.
+  uint64_t start_cycle = 0;
+  uint32_t op_id = 0;
   std::vector<uint16_t> weights{};  // [shape.rows][shape.cols] bf16
   std::vector<uint16_t> x{};        // [rows][shape.rows] bf16
   std::vector<uint32_t> running{};  // [rows][shape.cols] f32 bits that enter

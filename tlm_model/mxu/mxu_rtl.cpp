@@ -13,8 +13,12 @@ namespace {
 // before streams.
 class Feeder {
  public:
-  Feeder(RtlArray& array, const MxuJob& job)
+  // Tiles are shown in waves with numbers from `first_tile` on. The observer may be empty.
+  Feeder(RtlArray& array, const MxuJob& job, uint64_t first_tile,
+         const MxuRtlEngine::RowObserver& observer)
       : array_(array),
+        first_tile_(first_tile),
+        observer_(observer),
         shape_(array.shape()),
         job_(job),
         tiles_(mxu_tiles(job, shape_)),
@@ -42,6 +46,8 @@ class Feeder {
   // One clock cycle. `hold` keeps a row back that could enter.
   void step(bool hold) {
     RtlArrayInput in;
+    in.tile = first_tile_ + std::min(stream_.tile, tiles_.size() - 1);
+    in.op_id = job_.op_id;
     if (!hold && row_may_enter()) {
       enter_row(in);
     }
@@ -50,6 +56,9 @@ class Feeder {
     }
     if (array_.y_valid()) {
       mxu_store_out(job_, offsets_, tiles_[collect_.tile], collect_.row, array_.y());
+      if (observer_) {
+        observer_(collect_.tile, collect_.row, array_.y());
+      }
       advance(collect_);
     }
     array_.step(in);
@@ -135,6 +144,8 @@ class Feeder {
   }
 
   RtlArray& array_;
+  const uint64_t first_tile_;
+  const MxuRtlEngine::RowObserver& observer_;
   const spec::MxuShape& shape_;
   const MxuJob& job_;
   const std::vector<MxuTile> tiles_;
@@ -184,9 +195,27 @@ void MxuRtlEngine::set_wave_window(const MxuWaveWindow& window) {
   window_ = window;
 }
 
+std::string MxuRtlEngine::wave_trouble() const {
+  return wave_error_.empty() ? array_->wave_error() : wave_error_;
+}
+
 std::string MxuRtlEngine::wave_error() const {
   const std::lock_guard lock(mutex_);
-  return wave_error_.empty() ? array_->wave_error() : wave_error_;
+  return wave_trouble();
+}
+
+std::string MxuRtlEngine::finish_waves() {
+  const std::lock_guard lock(mutex_);
+  if (dumping_) {
+    end_window();
+  } else if (window_ && wave_trouble().empty()) {
+    wave_error_ = "waves: nothing was recorded in " + window_->path + ": of the tiles " +
+                  std::to_string(window_->first_tile) + " to " +
+                  std::to_string(window_->first_tile + window_->tiles - 1) +
+                  " none came; through the Verilog went " + std::to_string(tiles_run_) +
+                  " tiles, counted from 0";
+  }
+  return wave_trouble();
 }
 
 void MxuRtlEngine::set_bubbles(uint32_t one_in, uint64_t seed) {
@@ -216,9 +245,13 @@ void MxuRtlEngine::end_window() {
   dumping_ = false;
 }
 
-void MxuRtlEngine::run(const MxuJob& job) {
+void MxuRtlEngine::run(const MxuJob& job) { run_observed(job, {}); }
+
+void MxuRtlEngine::run_observed(const MxuJob& job, const RowObserver& observer) {
   const std::lock_guard lock(mutex_);
-  Feeder feeder(*array_, job);
+  const uint64_t first_tile =
+      job.first_tile < 0 ? tiles_run_ : static_cast<uint64_t>(job.first_tile);
+  Feeder feeder(*array_, job, first_tile, observer);
   if (dumping_) {
     array_->set_wave_cycle(job.start_cycle);
   }

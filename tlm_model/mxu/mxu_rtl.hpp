@@ -4,6 +4,7 @@
 // the tests of cycles show.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -41,6 +42,10 @@ class MxuRtlEngine final : public MxuEngine {
   const char* name() const override { return "rtl"; }
   bool splittable() const override { return false; }
 
+  // As run(), and tells every row of results as it leaves the array: tile of the job, row, words.
+  using RowObserver = std::function<void(size_t tile, size_t row, const uint32_t* y)>;
+  void run_observed(const MxuJob& job, const RowObserver& observer);
+
   const spec::MxuShape& shape() const { return array_->shape(); }
   MxuRtlCycles last_cycles() const;
   uint64_t tiles_run() const;
@@ -48,6 +53,8 @@ class MxuRtlEngine final : public MxuEngine {
   // written; a dump that fails later ends alone, no job does, and wave_error() says why.
   void set_wave_window(const MxuWaveWindow& window);
   std::string wave_error() const;
+  // Completes the file; wave_error(), or that no tile of the window has come.
+  std::string finish_waves();
   // Rows enter only in cycles that a seeded generator picks (1 in `one_in` is held back); 0
   // switches it off.
   void set_bubbles(uint32_t one_in, uint64_t seed);
@@ -55,6 +62,7 @@ class MxuRtlEngine final : public MxuEngine {
  private:
   void begin_window(const MxuJob& job, uint64_t cycle);
   void end_window();
+  std::string wave_trouble() const;
 
   mutable std::mutex mutex_;
   const std::unique_ptr<RtlArray> array_;

@@ -6,9 +6,9 @@
 #include <Vmxu_128x128_d18.h>
 
 #include <filesystem>
-#include <fstream>
 #include <stdexcept>
 
+#include "kernel/file_lock.hpp"
 #include "mxu/verilated_array.hpp"
 
 namespace tpu::model {
@@ -17,22 +17,24 @@ void check_wave_file(const WaveOptions& options) {
   if (options.clock_hz == 0) {
     throw std::runtime_error("waves: the array's clock frequency is not set");
   }
-  if (!std::ofstream(options.path, std::ios::binary)) {
-    throw std::runtime_error("waves: cannot write " + options.path);
+  try {
+    const FileLock lock(options.path);
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(std::string("waves: ") + error.what());
   }
   if (std::filesystem::space(options.path).available < options.min_free_bytes) {
     throw std::runtime_error("waves: the disk is nearly full; free some space: " + options.path);
   }
 }
 
-std::unique_ptr<RtlArray> make_rtl_array(const spec::MxuShape& shape) {
+std::unique_ptr<RtlArray> make_rtl_array(const spec::MxuShape& shape, const std::string& path) {
   constexpr spec::MxuShape kSkew18{.skew = 18};
   constexpr spec::MxuShape kSkew1{.skew = 1};
   if (shape == kSkew18) {
-    return std::make_unique<VerilatedArray<Vmxu_128x128_d18>>(shape);
+    return std::make_unique<VerilatedArray<Vmxu_128x128_d18>>(shape, path);
   }
   if (shape == kSkew1) {
-    return std::make_unique<VerilatedArray<Vmxu_128x128_d1>>(shape);
+    return std::make_unique<VerilatedArray<Vmxu_128x128_d1>>(shape, path);
   }
   const auto text = [](uint32_t v) { return std::to_string(v); };
   throw std::runtime_error(

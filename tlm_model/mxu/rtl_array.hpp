@@ -20,6 +20,9 @@ struct RtlArrayInput {
   const uint32_t* w = nullptr;    // cols words {w[2p+1], w[2p]}
   const uint32_t* x = nullptr;    // rows / 2 words
   const uint32_t* acc = nullptr;  // cols words; null means +0
+  // Shown in waves: the tile whose rows enter, and its operation.
+  uint64_t tile = 0;
+  uint32_t op_id = 0;
 };
 
 struct WaveOptions {
@@ -32,7 +35,8 @@ struct WaveOptions {
   uint64_t min_free_bytes = uint64_t{64} << 20;
 };
 
-// Throws std::runtime_error if a dump to options.path could not begin. Creates the file.
+// Throws std::runtime_error if a dump to options.path could not begin, or another run writes it.
+// Creates the file.
 void check_wave_file(const WaveOptions& options);
 
 class RtlArray {
@@ -63,8 +67,9 @@ class RtlArray {
   const spec::MxuShape shape_;
 };
 
-// Throws std::runtime_error that lists the built-in sizes if `shape` is not one of them, or if the
-// host lacks AVX2.
-std::unique_ptr<RtlArray> make_rtl_array(const spec::MxuShape& shape);
+// `path` names its scope in waves ("board.chip0.core1.mxu0"). Throws std::runtime_error that lists
+// the built-in sizes if `shape` is not one of them, or if the host lacks AVX2.
+std::unique_ptr<RtlArray> make_rtl_array(const spec::MxuShape& shape,
+                                         const std::string& path = "mxu");
 
 }  // namespace tpu::model

@@ -5,11 +5,15 @@
 #include <verilated.h>
 #include <verilated_fst_c.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
+#include "kernel/file_lock.hpp"
 #include "mxu/rtl_array.hpp"
 
 namespace tpu::model {
@@ -17,14 +21,16 @@ namespace tpu::model {
 template <typename Model>
 class VerilatedArray final : public RtlArray {
  public:
-  explicit VerilatedArray(const spec::MxuShape& shape) : RtlArray(shape) {
+  explicit VerilatedArray(const spec::MxuShape& shape, const std::string& path = "mxu")
+      : RtlArray(shape), scope_(path) {
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2")) {
       throw std::runtime_error(
           "mxu: the Verilated array needs a host with AVX2; use the fast or scalar engine here");
     }
     context_ = std::make_unique<VerilatedContext>();
     context_->traceEverOn(true);
-    model_ = std::make_unique<Model>(context_.get(), "mxu");
+    std::ranges::replace(scope_, '.', ' ');  // what separates scopes in a wave file
+    model_ = std::make_unique<Model>(context_.get(), scope_.c_str());
     if (sizeof model_->w_i != shape.cols * sizeof(uint32_t) ||
         sizeof model_->x_i != shape.rows / 2 * sizeof(uint32_t)) {
       throw std::runtime_error("mxu: the Verilated array has another size than its shape");
@@ -60,6 +66,8 @@ class VerilatedArray final : public RtlArray {
         std::memset(&model_->acc_i[0], 0, sizeof model_->acc_i);
       }
     }
+    tile_ = in.tile;
+    op_id_ = in.op_id;
     clock();
   }
 
@@ -76,7 +84,11 @@ class VerilatedArray final : public RtlArray {
     trace_->set_time_unit("1ps");
     trace_->set_time_resolution("1ps");
     model_->trace(trace_.get(), options.depth);
+    trace_->spTrace()->addInitCb(&declare_marks, this);
+    trace_->spTrace()->addFullCb(&dump_marks<true>, this);
+    trace_->spTrace()->addChgCb(&dump_marks<false>, this);
     trace_->open(options.path.c_str());
+    wave_lock_.emplace(options.path);  // the library has replaced the file
     cycle_ = options.start_cycle;
   }
   void set_wave_cycle(uint64_t cycle) override {
@@ -88,6 +100,7 @@ class VerilatedArray final : public RtlArray {
     if (trace_) {
       trace_->close();
       trace_.reset();
+      wave_lock_.reset();
       // A dumped cycle ends with the clock high; without this the next rising edge would be lost.
       model_->clk_i = 0;
       model_->eval();
@@ -96,6 +109,29 @@ class VerilatedArray final : public RtlArray {
   const std::string& wave_error() const override { return wave_error_; }
 
  private:
+  // Signals beside those of the Verilog, in the scope of the unit.
+  static void declare_marks(void* self, VerilatedFst* trace, uint32_t code) {
+    auto& array = *static_cast<VerilatedArray*>(self);
+    array.marks_code_ = code;
+    trace->pushNamePrefix(array.scope_ + ' ');
+    trace->declQuad(code, "tile", -1, FST_VD_IMPLICIT, FST_VT_VCD_WIRE, false, -1, 63, 0);
+    trace->declBus(code + 2, "op_id", -1, FST_VD_IMPLICIT, FST_VT_VCD_WIRE, false, -1, 31, 0);
+    trace->popNamePrefix();
+  }
+  template <bool kFull>
+  static void dump_marks(void* self, VerilatedFst::Buffer* buffer) {
+    const auto& array = *static_cast<VerilatedArray*>(self);
+    uint32_t* const tile = buffer->oldp(array.marks_code_);
+    uint32_t* const op_id = buffer->oldp(array.marks_code_ + 2);
+    if constexpr (kFull) {
+      buffer->fullQData(tile, array.tile_, 64);
+      buffer->fullIData(op_id, array.op_id_, 32);
+    } else {
+      buffer->chgQData(tile, array.tile_, 64);
+      buffer->chgIData(op_id, array.op_id_, 32);
+    }
+  }
+
   static constexpr uint64_t kPicosecondsPerSecond = 1'000'000'000'000;
 
   void clock() {
@@ -135,7 +171,12 @@ class VerilatedArray final : public RtlArray {
   std::unique_ptr<VerilatedContext> context_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<VerilatedFstC> trace_;
+  std::optional<FileLock> wave_lock_;
   WaveOptions waves_;
+  std::string scope_;
+  uint32_t marks_code_ = 0;
+  uint64_t tile_ = 0;
+  uint32_t op_id_ = 0;
   std::string wave_error_;
   uint64_t cycle_ = 0;
 };
