@@ -34,6 +34,7 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
           .pool = pool_,
           .fluid = fluid_,
           .programs = programs_,
+          .steps = steps_,
           .trace = trace_.wanted() ? &trace_ : nullptr,
           .checker = checker_.get(),
           .no_data = options.no_data,
@@ -46,6 +47,7 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
   fabric_.ici = &ici_;
   fabric_.share = &fluid_;
   fabric_.activity = &activity_;
+  fabric_.trace = trace_.wants_harts() ? &trace_ : nullptr;
   fabric_.control.resize(cores);
   fabric_.hbm.resize(cores);
   const ChipServices services{core_services_, pages_, fabric_, console_, memory, rom};
@@ -97,6 +99,7 @@ BoardStats Board::stats() {
       stats.check_text += finding + "\n";
     }
   }
+  stats.delta_cycles = sc_core::sc_delta_count();
   const MxuLockstepCounts lockstep = mxu_select_.counts();
   stats.lockstep_tiles = lockstep.tiles;
   stats.lockstep_mismatches = lockstep.mismatches;
@@ -123,8 +126,8 @@ void Board::end_console() {
 
 std::string Board::finish_files() {
   std::string error = trace_.finish();
-  if (error.empty()) {
-    error = mxu_select_.wave_error();
+  if (const std::string more = mxu_select_.finish(steps_.begun()); !more.empty()) {
+    error += (error.empty() ? "" : "\n") + more;
   }
   return error;
 }

@@ -45,6 +45,7 @@ class Board : public sc_core::sc_module {
   JobPool pool_;
   PagePool pages_;
   ProgramCache programs_;
+  StepCounter steps_;
   std::unique_ptr<RaceChecker> checker_;  // with --check
   ConsoleLog console_;
   Ici ici_;

@@ -21,7 +21,8 @@ struct BoardOptions {
   spec::BoardParams params;
   // Engine of matrix units by instance path, later entries win: {"board.chip0.core0.mxu*",
   // "lockstep:1/1000"}. Mode: fast | scalar | rtl | lockstep[:1/N], with "@A..B" only in steps A to
-  // B of a launch (fast elsewhere).
+  // B (fast elsewhere). Steps are counted from 0 since the board was made, those of all launches
+  // together (kernel/step_counter.hpp); so are those of waves and traces.
   std::vector<std::pair<std::string, std::string>> mxu;
   int threads = 0;         // host threads that do data work; 0: as many as the host has
   std::string simd;        // of the fast engines: auto (or empty) | scalar | avx2 | avx512 | amx
@@ -76,6 +77,7 @@ struct HostWorkStats {
 // Debug port: figures that are no part of the interface to a driver.
 struct BoardStats {
   std::vector<CoreStats> cores;
+  uint64_t delta_cycles = 0;  // of the simulation kernel: how much it had to do
   uint64_t lockstep_tiles = 0;
   uint64_t lockstep_mismatches = 0;
   std::string lockstep_text;    // the mismatches, for people

@@ -3,7 +3,9 @@
 
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <charconv>
+#include <map>
 #include <stdexcept>
 
 #include "mxu/mxu_factory.hpp"
@@ -12,13 +14,26 @@
 namespace tpu::model {
 namespace {
 
-uint32_t parse_step(std::string_view text, const std::string& pattern) {
-  uint32_t value = 0;
+uint64_t parse_step(std::string_view text, const std::string& pattern) {
+  uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
     throw std::runtime_error("--mxu " + pattern + ": steps are written @A or @A..B, with numbers");
   }
   return value;
+}
+
+// Paths of all matrix units of the board.
+std::vector<std::string> unit_paths(const spec::BoardParams& params) {
+  std::vector<std::string> paths;
+  for (int64_t core = 0; core < params.board.chips * params.board.cores_per_chip; ++core) {
+    for (int64_t unit = 0; unit < params.core.mxus; ++unit) {
+      paths.push_back("board.chip" + std::to_string(core / params.board.cores_per_chip) + ".core" +
+                      std::to_string(core % params.board.cores_per_chip) + ".mxu" +
+                      std::to_string(unit));
+    }
+  }
+  return paths;
 }
 
 bool matches(const std::string& pattern, const std::string& path) {
@@ -28,27 +43,39 @@ bool matches(const std::string& pattern, const std::string& path) {
 }  // namespace
 
 MxuSelect::MxuSelect(const BoardOptions& options) : options_(options) {
+  const std::vector<std::string> paths = unit_paths(options.params);
   for (const auto& [pattern, text] : options.mxu) {
-    bool used = false;
-    for (int64_t core = 0; core < options.params.board.chips * options.params.board.cores_per_chip;
-         ++core) {
-      const int64_t per_chip = options.params.board.cores_per_chip;
-      for (int64_t unit = 0; unit < options.params.core.mxus; ++unit) {
-        used = used || matches(pattern, "board.chip" + std::to_string(core / per_chip) + ".core" +
-                                            std::to_string(core % per_chip) + ".mxu" +
-                                            std::to_string(unit));
-      }
-    }
-    if (!used) {
+    if (std::ranges::none_of(paths,
+                             [&](const std::string& path) { return matches(pattern, path); })) {
       throw std::runtime_error("--mxu " + pattern +
                                ": matches no matrix unit; paths look like board.chip0.core1.mxu0");
     }
     modes_.emplace_back(pattern, parse(pattern, text));
   }
+  check_verilog_wanted();
+}
+
+// The Verilog computes nothing in a run without data, and waves need a unit that runs it.
+void MxuSelect::check_verilog_wanted() const {
+  std::string asked;
+  for (const std::string& path : unit_paths(options_.params)) {
+    const Mode& mode = mode_of(path);
+    asked = mode.verilog() ? mode.text : asked;
+  }
+  if (!asked.empty() && options_.no_data) {
+    throw std::runtime_error("--mxu " + asked +
+                             " with --no-data: matrix units compute nothing there; leave one out");
+  }
+  if (!options_.mxu_waves_path.empty() && asked.empty()) {
+    throw std::runtime_error("--mxu-waves " + options_.mxu_waves_path +
+                             ": no matrix unit runs the Verilog; add --mxu GLOB=rtl or "
+                             "--mxu GLOB=lockstep, for example board.chip0.core0.mxu0=lockstep");
+  }
 }
 
 MxuSelect::Mode MxuSelect::parse(const std::string& pattern, const std::string& text) {
   Mode mode;
+  mode.text = pattern + "=" + text;
   const size_t at = text.find('@');
   mode.kind = text.substr(0, at);
   if (const auto error = mxu_kind_error(mode.kind)) {
@@ -67,26 +94,32 @@ MxuSelect::Mode MxuSelect::parse(const std::string& pattern, const std::string& 
   return mode;
 }
 
-MxuUnit MxuSelect::make(const std::string& path) {
-  Mode mode;
+const MxuSelect::Mode& MxuSelect::mode_of(const std::string& path) const {
+  const Mode* mode = &fast_;
   for (const auto& [pattern, candidate] : modes_) {
     if (matches(pattern, path)) {
-      mode = candidate;
+      mode = &candidate;
     }
   }
+  return *mode;
+}
+
+MxuUnit MxuSelect::make(const std::string& path) {
+  const Mode& mode = mode_of(path);
   MxuUnit unit;
-  unit.engine = engine(path, mode.kind);
-  if (mode.first_step != 0 || mode.last_step != UINT32_MAX) {
-    unit.outside = engine(path, "fast");
+  unit.engine = engine(path, mode);
+  if (mode.windowed()) {
+    unit.outside = engine(path, fast_);
     unit.first_step = mode.first_step;
     unit.last_step = mode.last_step;
   }
   return unit;
 }
 
-std::unique_ptr<MxuEngine> MxuSelect::engine(const std::string& path, const std::string& kind) {
+std::unique_ptr<MxuEngine> MxuSelect::engine(const std::string& path, const Mode& mode) {
   MxuEngineOptions options;
-  options.kind = kind;
+  options.kind = mode.kind;
+  options.path = path;
   options.simd = options_.simd.empty() ? "auto" : options_.simd;
   options.shape = mxu_shape(options_.params);
   options.lockstep.dump_prefix = options_.lockstep_dump_prefix + "-" + path;
@@ -96,7 +129,7 @@ std::unique_ptr<MxuEngine> MxuSelect::engine(const std::string& path, const std:
   };
   std::unique_ptr<MxuEngine> made = make_mxu_engine(options);
   if (const auto* lockstep = dynamic_cast<const MxuLockstepEngine*>(made.get())) {
-    lockstep_.push_back(lockstep);
+    lockstep_.push_back({lockstep, mode.text});
   }
   set_waves(*made);
   return made;
@@ -115,16 +148,18 @@ void MxuSelect::set_waves(MxuEngine& engine) {
   if (auto* lockstep = dynamic_cast<MxuLockstepEngine*>(&engine)) {
     lockstep->set_wave_window(window);
     wave_error_ = [lockstep] { return lockstep->wave_error(); };
+    finish_waves_ = [lockstep] { return lockstep->finish_waves(); };
   } else if (auto* rtl = dynamic_cast<MxuRtlEngine*>(&engine)) {
     rtl->set_wave_window(window);
     wave_error_ = [rtl] { return rtl->wave_error(); };
+    finish_waves_ = [rtl] { return rtl->finish_waves(); };
   }
 }
 
 MxuLockstepCounts MxuSelect::counts() const {
   MxuLockstepCounts sum;
-  for (const MxuLockstepEngine* engine : lockstep_) {
-    const MxuLockstepCounts counts = engine->counts();
+  for (const Lockstep& lockstep : lockstep_) {
+    const MxuLockstepCounts counts = lockstep.engine->counts();
     sum.tiles_seen += counts.tiles_seen;
     sum.tiles += counts.tiles;
     sum.mismatches += counts.mismatches;
@@ -135,6 +170,22 @@ MxuLockstepCounts MxuSelect::counts() const {
 std::string MxuSelect::mismatch_text() const {
   const std::lock_guard lock(mutex_);
   return text_;
+}
+
+std::string MxuSelect::finish(uint64_t steps) const {
+  std::string text = finish_waves_ ? finish_waves_() : std::string();
+  std::map<std::string, uint64_t> compared;  // by option
+  for (const Lockstep& lockstep : lockstep_) {
+    compared[lockstep.text] += lockstep.engine->counts().tiles;
+  }
+  for (const auto& [option, tiles] : compared) {
+    if (tiles == 0 && steps != 0) {
+      text += (text.empty() ? "" : "\n") + ("--mxu " + option) +
+              ": nothing was compared: these units ran no matmul in its steps; the board ran " +
+              std::to_string(steps) + " steps, counted from 0";
+    }
+  }
+  return text;
 }
 
 std::string MxuSelect::wave_error() const { return wave_error_ ? wave_error_() : std::string(); }

@@ -28,22 +28,36 @@ class MxuSelect {
   MxuLockstepCounts counts() const;
   std::string mismatch_text() const;
   std::string wave_error() const;
+  // At the end of a run of `steps` steps: completes the wave file. What was asked for and did not
+  // happen, one line each, or nothing: waves without a tile, lockstep that compared nothing.
+  std::string finish(uint64_t steps) const;
 
  private:
   struct Mode {
     std::string kind = "fast";
-    uint32_t first_step = 0;
-    uint32_t last_step = UINT32_MAX;
+    uint64_t first_step = 0;
+    uint64_t last_step = UINT64_MAX;
+    std::string text{};  // as it was given: pattern and mode
+    bool verilog() const { return kind == "rtl" || kind.starts_with("lockstep"); }
+    bool windowed() const { return first_step != 0 || last_step != UINT64_MAX; }
+  };
+  struct Lockstep {
+    const MxuLockstepEngine* engine;  // owned by its matrix unit
+    std::string text;                 // the option that asked for it
   };
 
   static Mode parse(const std::string& pattern, const std::string& text);
-  std::unique_ptr<MxuEngine> engine(const std::string& path, const std::string& kind);
+  std::unique_ptr<MxuEngine> engine(const std::string& path, const Mode& mode);
+  const Mode& mode_of(const std::string& path) const;
+  void check_verilog_wanted() const;
   void set_waves(MxuEngine& engine);
 
   const BoardOptions options_;
   std::vector<std::pair<std::string, Mode>> modes_;
-  std::vector<const MxuLockstepEngine*> lockstep_;  // owned by the matrix units
+  const Mode fast_{};
+  std::vector<Lockstep> lockstep_;
   std::function<std::string()> wave_error_;
+  std::function<std::string()> finish_waves_;
   mutable std::mutex mutex_;
   std::string text_;
 };

@@ -20,8 +20,14 @@ TraceTee::TraceTee(const BoardOptions& options) {
 }
 
 std::string TraceTee::finish() {
+  std::string error = text_ != nullptr ? text_->finish() : std::string();
+  if (const std::string waves = waves_ != nullptr ? waves_->finish() : std::string();
+      !waves.empty()) {
+    error += (error.empty() ? "" : "\n") + waves;
+  }
   text_.reset();
-  return waves_ != nullptr ? waves_->finish() : std::string();
+  waves_.reset();
+  return error;
 }
 
 void TraceTee::command(const CommandTrace& command) {
@@ -51,12 +57,18 @@ void TraceTee::busy(uint64_t cycle, uint32_t core, uint32_t queue, uint8_t opcod
   }
 }
 
-void TraceTee::program(uint64_t cycle, uint32_t core, bool begin) {
+void TraceTee::program(uint64_t cycle, uint32_t core, uint64_t step, bool begin) {
   if (text_ != nullptr) {
-    text_->program(cycle, core, begin);
+    text_->program(cycle, core, step, begin);
   }
   if (waves_ != nullptr) {
-    waves_->program(cycle, core, begin);
+    waves_->program(cycle, core, step, begin);
+  }
+}
+
+void TraceTee::hart(uint64_t cycle, uint32_t core, uint32_t pc, bool sleeping) {
+  if (waves_ != nullptr) {
+    waves_->hart(cycle, core, pc, sleeping);
   }
 }
 

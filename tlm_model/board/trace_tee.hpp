@@ -16,13 +16,15 @@ class TraceTee final : public TraceSink {
   explicit TraceTee(const BoardOptions& options);
 
   bool wanted() const { return text_ != nullptr || waves_ != nullptr; }
+  bool wants_harts() const { return waves_ != nullptr; }
   // Closes the files; what went wrong, or nothing.
   std::string finish();
 
   void command(const CommandTrace& command) override;
   void mark(uint64_t cycle, uint32_t core, uint32_t op_id, bool begin) override;
   void busy(uint64_t cycle, uint32_t core, uint32_t queue, uint8_t opcode, bool begin) override;
-  void program(uint64_t cycle, uint32_t core, bool begin) override;
+  void program(uint64_t cycle, uint32_t core, uint64_t step, bool begin) override;
+  void hart(uint64_t cycle, uint32_t core, uint32_t pc, bool sleeping) override;
 
  private:
   std::unique_ptr<TextTraceSink> text_;

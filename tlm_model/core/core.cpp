@@ -49,6 +49,7 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
                  .smem = smem_.get(),
                  .slots = slots_.get(),
                  .programs = &services.programs,
+                 .steps = &services.steps,
                  .trace = services.trace,
                  .checker = services.checker,
                  .smem_unknown = services.no_data ? &smem_unknown_ : nullptr,

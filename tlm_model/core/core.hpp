@@ -23,6 +23,7 @@
 #include "core/slots.hpp"
 #include "kernel/local_memory.hpp"
 #include "kernel/remote_if.hpp"
+#include "kernel/step_counter.hpp"
 
 namespace tpu::model {
 
@@ -32,6 +33,7 @@ struct CoreServices {
   JobPool& pool;
   FluidShare& fluid;
   ProgramCache& programs;
+  StepCounter& steps;
   TraceSink* trace = nullptr;      // may be null
   RaceChecker* checker = nullptr;  // happens-before checks (--check); may be null
   bool no_data = false;            // timing only: no command's data are computed

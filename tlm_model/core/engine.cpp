@@ -282,7 +282,7 @@ void Engine::report(const Flight& flight) {
                            .done = flight.done_at,
                            .pc = command.pc,
                            .op_id = command.op_id,
-                           .step = context_.launch.step,
+                           .step = context_.launch.job_step,
                            .core = static_cast<uint8_t>(context_.core_id),
                            .queue = queue,
                            .opcode = opcode});

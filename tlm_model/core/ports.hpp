@@ -99,7 +99,8 @@ class FaultIf : public virtual sc_core::sc_interface {
 
 // What the engines need of the running launch; kept by the sequencer.
 struct LaunchState {
-  uint32_t step = 0;
+  uint32_t step = 0;      // of the launch
+  uint64_t job_step = 0;  // of the board (kernel/step_counter.hpp)
   uint32_t replica = 0;
   uint32_t cores = 0;
   uint32_t mask = 0;

@@ -24,6 +24,7 @@
 #include "kernel/hbm_if.hpp"
 #include "kernel/race_checker.hpp"
 #include "kernel/register_block.hpp"
+#include "kernel/step_counter.hpp"
 #include "kernel/trace.hpp"
 
 namespace tpu::model {
@@ -43,6 +44,7 @@ struct SequencerParts {
   LocalMemory* smem;
   const Slots* slots;
   ProgramCache* programs;
+  StepCounter* steps;
   TraceSink* trace;                 // may be null
   RaceChecker* checker;             // may be null
   std::vector<bool>* smem_unknown;  // no-data runs, else null

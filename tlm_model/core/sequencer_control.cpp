@@ -60,8 +60,9 @@ void Sequencer::start() {
   stall_ = Stall::kNone;
   issued_ = 0;
   marks_.clear();
+  launch_.job_step = parts_.steps->begin(core_id_, launch_.mask, launch_.launch, launch_.step);
   if (parts_.trace != nullptr) {
-    parts_.trace->program(now, core_id_, true);
+    parts_.trace->program(now, core_id_, launch_.job_step, true);
   }
   if (parts_.checker != nullptr) {
     parts_.checker->program_start(core_id_, launch_.mask, launch_.launch, launch_.step);
@@ -161,7 +162,7 @@ void Sequencer::stop(uint32_t state) {
   state_ = state;
   perf_.add(spec::perf::kRunCycles, now - run_since_);
   if (parts_.trace != nullptr) {
-    parts_.trace->program(now, core_id_, false);
+    parts_.trace->program(now, core_id_, launch_.job_step, false);
   }
   watchdog_event_.cancel();
   for (CommandQueueIf* queue : parts_.queues) {
@@ -182,7 +183,7 @@ void Sequencer::finish_program() {
   perf_.add(spec::perf::kPrograms, 1);
   ++perf_.progress;
   if (parts_.trace != nullptr) {
-    parts_.trace->program(now, core_id_, false);
+    parts_.trace->program(now, core_id_, launch_.job_step, false);
   }
   watchdog_event_.cancel();
   irq_status_ |= seq::kIrqStatusDoneMask;

@@ -22,16 +22,29 @@ const char* opcode_name(uint8_t opcode) {
 
 }  // namespace
 
-TextTraceSink::TextTraceSink(const std::string& path) : file_(std::fopen(path.c_str(), "w")) {
+TextTraceSink::TextTraceSink(const std::string& path)
+    : path_(path), lock_(path), file_(std::fopen(path.c_str(), "w")) {
   if (file_ == nullptr) {
     throw std::runtime_error("cannot write trace file " + path + ": " + std::strerror(errno));
   }
 }
 
-TextTraceSink::~TextTraceSink() { std::fclose(file_); }
+TextTraceSink::~TextTraceSink() { finish(); }
+
+std::string TextTraceSink::finish() {
+  if (file_ != nullptr) {
+    const bool failed = std::ferror(file_) != 0;
+    if (std::fclose(file_) != 0 || failed) {
+      error_ = "trace: writing " + path_ + " failed (is the disk full?); the file is incomplete";
+    }
+    file_ = nullptr;
+  }
+  return error_;
+}
 
 void TextTraceSink::command(const CommandTrace& c) {
-  std::fprintf(file_, "%" PRIu64 " %" PRIu64 " %u %s %s op=%u pc=%u step=%u free=%" PRIu64 "\n",
+  std::fprintf(file_,
+               "%" PRIu64 " %" PRIu64 " %u %s %s op=%u pc=%u step=%" PRIu64 " free=%" PRIu64 "\n",
                c.start, c.done, c.core, spec::kQueueNames[c.queue].data(), opcode_name(c.opcode),
                c.op_id, c.pc, c.step, c.free_at);
 }

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <string>
 
+#include "kernel/file_lock.hpp"
+
 namespace tpu::model {
 
 struct CommandTrace {
@@ -16,7 +18,7 @@ struct CommandTrace {
   uint64_t done;
   uint32_t pc;  // word index of the command
   uint32_t op_id;
-  uint32_t step;
+  uint64_t step;  // of the board (kernel/step_counter.hpp)
   uint8_t core;
   uint8_t queue;
   uint8_t opcode;
@@ -31,15 +33,18 @@ class TraceSink {
   virtual void mark(uint64_t /*cycle*/, uint32_t /*core*/, uint32_t /*op_id*/, bool /*begin*/) {}
   virtual void busy(uint64_t /*cycle*/, uint32_t /*core*/, uint32_t /*queue*/, uint8_t /*opcode*/,
                     bool /*begin*/) {}
-  virtual void program(uint64_t /*cycle*/, uint32_t /*core*/, bool /*begin*/) {}
+  // A core begins or ends step `step` of the board.
+  virtual void program(uint64_t /*cycle*/, uint32_t /*core*/, uint64_t /*step*/, bool /*begin*/) {}
+  // Where the control hart stands; told when it falls asleep, wakes, and between its slices.
+  virtual void hart(uint64_t /*cycle*/, uint32_t /*core*/, uint32_t /*pc*/, bool /*sleeping*/) {}
 };
 
 // One line per command:
 //   start done core queue opcode op=<id> pc=<word> step=<n> free=<cycle>
-// and `cycle core mark begin|end op=<id>` for marks. Buffered; flushed by the destructor.
+// and `cycle core mark begin|end op=<id>` for marks. Buffered; completed by finish().
 class TextTraceSink final : public TraceSink {
  public:
-  // Throws std::runtime_error when the file cannot be created.
+  // Throws std::runtime_error when the file cannot be created, or another run writes it.
   explicit TextTraceSink(const std::string& path);
   ~TextTraceSink() override;
   TextTraceSink(const TextTraceSink&) = delete;
@@ -48,8 +53,14 @@ class TextTraceSink final : public TraceSink {
   void command(const CommandTrace& command) override;
   void mark(uint64_t cycle, uint32_t core, uint32_t op_id, bool begin) override;
 
+  // Closes the file. Empty, or what went wrong (also during the writes before).
+  std::string finish();
+
  private:
+  const std::string path_;
+  FileLock lock_;
   std::FILE* file_;
+  std::string error_;
 };
 
 }  // namespace tpu::model

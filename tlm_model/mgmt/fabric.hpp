@@ -9,6 +9,7 @@
 #include "kernel/fluid_share.hpp"
 #include "kernel/hbm_if.hpp"
 #include "kernel/remote_if.hpp"
+#include "kernel/trace.hpp"
 
 namespace tpu::model {
 
@@ -35,6 +36,7 @@ struct Fabric {
   IciIf* ici = nullptr;
   FluidShare* share = nullptr;
   Activity* activity = nullptr;
+  TraceSink* trace = nullptr;       // of the harts; may be null
   std::vector<ControlIf*> control;  // by core
   std::vector<HbmIf*> hbm;          // by core
 };

@@ -20,11 +20,13 @@ HartTiming timing_of(const spec::BoardParams& params) {
 }  // namespace
 
 HartUnit::HartUnit(sc_core::sc_module_name name, uint32_t hart_id, const spec::BoardParams& params,
-                   Irq& irq, Activity& activity, std::function<void()> on_dead)
+                   Irq& irq, Activity& activity, TraceSink* trace, std::function<void()> on_dead)
     : sc_module(name),
       params_(params),
       irq_(irq),
       awake_(activity),
+      trace_(trace),
+      core_id_(hart_id),
       on_dead_(std::move(on_dead)),
       hart_(hart_id, timing_of(params)),
       watchdog_cycles_(static_cast<uint64_t>(params.mgmt.watchdog_us * params.core.clock_mhz)) {
@@ -64,18 +66,27 @@ void HartUnit::hart_thread() {
     if (hart_.sleeping()) {
       awake_.set(false);
       const uint64_t asleep_at = now_cycles();
+      trace(true);
       wait(irq_.event() | control_event_);
       awake_since_ = now_cycles();
+      trace(false);
       hart_.advance_cycles((now_cycles() - asleep_at) /
                            static_cast<uint64_t>(params_.mgmt.clock_divider));
       continue;
     }
     awake_.set(true);
     step();
+    trace(false);
     if (now_cycles() - awake_since_ > watchdog_cycles_ && run_ && !hart_.dead()) {
       lost_ = true;
       on_dead_();
     }
+  }
+}
+
+void HartUnit::trace(bool sleeping) {
+  if (trace_ != nullptr) {
+    trace_->hart(now_cycles(), core_id_, hart_.pc(), sleeping);
   }
 }
 

@@ -1,5 +1,4 @@
-// Collects engine events of a window of steps and writes them in order of time, see
-// board_waves.hpp.
+// Collects events of a window of steps and writes them in order of time, see board_waves.hpp.
 #include "waves/board_waves.hpp"
 
 #include <algorithm>
@@ -9,8 +8,6 @@
 
 namespace tpu::model {
 namespace {
-
-constexpr uint32_t kNoOpcode = 0;
 
 // A cycle lasts 10^6 / MHz picoseconds; only the whole time is rounded, so nothing drifts.
 uint64_t picoseconds(uint64_t cycle, uint64_t clock_mhz) {
@@ -30,14 +27,22 @@ std::string_view opcode_name(int64_t opcode) {
 
 BoardWaves::BoardWaves(const BoardWavesOptions& options)
     : fst_(std::make_unique<FstProcess>(options.path)),
+      path_(options.path),
       clock_mhz_(options.clock_mhz),
       first_step_(options.first_step),
-      last_step_(options.first_step + options.step_count) {
+      end_step_(options.first_step +
+                std::min(options.step_count, UINT64_MAX - options.first_step)) {
   declare(options);
   write_save_file(options);
 }
 
-BoardWaves::~BoardWaves() { finish(); }
+BoardWaves::~BoardWaves() { close(); }
+
+// `width` 0: text.
+uint32_t BoardWaves::add_signal(std::string_view name, uint32_t width, Kind kind) {
+  signals_.push_back({.kind = kind});
+  return width == 0 ? fst_->add_string(name) : fst_->add_bits(name, width);
+}
 
 void BoardWaves::declare(const BoardWavesOptions& options) {
   fst_->push_scope("board");
@@ -46,22 +51,19 @@ void BoardWaves::declare(const BoardWavesOptions& options) {
     for (uint32_t core = 0; core < options.cores_per_chip; ++core) {
       CoreSignals signals{};
       fst_->push_scope("core" + std::to_string(core));
-      signals.running = fst_->add_bits("program_running", 1);
+      signals.running = add_signal("program_running", 1);
       fst_->push_scope("hart");
-      signals.pc = fst_->add_bits("pc", 32);
-      signals.sleeping = fst_->add_bits("wfi", 1);
+      signals.pc = add_signal("pc", 32);
+      signals.sleeping = add_signal("wfi", 1);
       fst_->pop_scope();
       for (const std::string_view queue : spec::kQueueNames) {
         fst_->push_scope(queue);
         QueueSignals q{};
-        q.busy = fst_->add_bits("busy", 1);
-        q.opcode = fst_->add_string("opcode");
-        q.op_id = fst_->add_bits("op_id", 32);
-        q.depth = fst_->add_bits("queued", 16);
-        is_depth_.resize(q.depth + 1);
-        is_opcode_.resize(q.depth + 1);
-        is_depth_[q.depth] = 1;
-        is_opcode_[q.opcode] = 1;
+        q.busy = add_signal("busy", 1, Kind::kBusy);
+        q.opcode = add_signal("opcode", 0, Kind::kText);
+        q.op_id = add_signal("op_id", 32);
+        q.depth = add_signal("queued", 16, Kind::kCount);
+        signals_[q.busy].opcode = q.opcode;
         signals.queues.push_back(q);
         fst_->pop_scope();
       }
@@ -71,18 +73,21 @@ void BoardWaves::declare(const BoardWavesOptions& options) {
     fst_->pop_scope();
   }
   fst_->pop_scope();
-  value_.resize(is_depth_.size());
 }
 
 void BoardWaves::write_save_file(const BoardWavesOptions& options) {
   const std::filesystem::path wave(options.path);
   const std::filesystem::path save = std::filesystem::path(wave).replace_extension(".gtkw");
   std::ofstream file(save);
+  // Each core: its program, hart and queues.
   file << "[dumpfile] \"" << wave.filename().string() << "\"\n[timestart] 0\n[size] 1600 900\n";
   for (uint32_t chip = 0; chip < options.chips; ++chip) {
     for (uint32_t core = 0; core < options.cores_per_chip; ++core) {
       const std::string path = "board.chip" + std::to_string(chip) + ".core" + std::to_string(core);
-      file << "@200\n-" << path << "\n@28\n" << path << ".program_running\n";
+      file << "@200\n-" << path << "\n@28\n"
+           << path << ".program_running\n"
+           << path << ".hart.wfi\n@22\n"
+           << path << ".hart.pc\n";
       for (const std::string_view queue : spec::kQueueNames) {
         file << "@28\n"
              << path << "." << queue << ".busy\n@820\n"
@@ -100,88 +105,128 @@ void BoardWaves::add(uint64_t cycle, uint32_t signal, int64_t value) {
 }
 
 void BoardWaves::command(const CommandTrace& command) {
-  if (!open()) {
+  if (!in_window(command.step)) {
     return;
   }
   const QueueSignals& q = cores_.at(command.core).queues.at(command.queue);
   add(command.issued, q.depth, 1);
   add(command.start, q.depth, -1);
-  // Commands of a queue overlap: the engine shows the one that started last until the next may
-  // start.
-  const uint64_t end = std::max(command.free_at, command.start + 1);
   add(command.start, q.busy, 1);
   add(command.start, q.opcode, command.opcode);
   add(command.start, q.op_id, command.op_id);
-  add(end, q.busy, 0);
-  add(end, q.opcode, kNoOpcode);
+  add(command.done, q.busy, -1);
 }
 
-void BoardWaves::program(uint64_t cycle, uint32_t core, bool begin) {
-  if (open()) {
-    add(cycle, cores_.at(core).running, begin ? 1 : 0);
+void BoardWaves::program(uint64_t cycle, uint32_t core, uint64_t step, bool begin) {
+  if (begin) {
+    begun_ = std::max(begun_, step + 1);
   }
-  running_ += begin ? 1U : 0U;
-  if (!begin && running_ > 0 && --running_ == 0) {
-    if (open()) {
-      write_window();
+  if (!in_window(step)) {
+    if (begin && step >= end_step_ && active_ == 0) {
+      close();  // the window is over
     }
-    ++step_;
-    if (step_ >= last_step_) {
-      static_cast<void>(finish());
+    return;
+  }
+  if (begin && active_ == 0) {
+    for (uint32_t signal = 0; !recorded_ && signal < signals_.size(); ++signal) {
+      add(cycle, signal, 0);
     }
+    recorded_ = true;
+    for (const CoreSignals& each : cores_) {
+      add_hart(cycle, each);
+    }
+  }
+  add(cycle, cores_.at(core).running, begin ? 1 : 0);
+  active_ += begin ? 1U : 0U;
+  if (!begin && --active_ == 0) {
+    write_window();
   }
 }
 
 void BoardWaves::hart(uint64_t cycle, uint32_t core, uint32_t pc, bool sleeping) {
-  if (!open()) {
-    return;
+  CoreSignals& signals = cores_.at(core);
+  signals.last_pc = pc;
+  signals.last_sleeping = sleeping;
+  if (recording()) {
+    add_hart(cycle, signals);
   }
-  add(cycle, cores_.at(core).pc, pc);
-  add(cycle, cores_.at(core).sleeping, sleeping ? 1 : 0);
+}
+
+void BoardWaves::add_hart(uint64_t cycle, const CoreSignals& core) {
+  add(cycle, core.pc, core.last_pc);
+  add(cycle, core.sleeping, core.last_sleeping ? 1 : 0);
+}
+
+void BoardWaves::change(uint32_t signal, int64_t value) {
+  Signal& s = signals_[signal];
+  const bool counts = s.kind == Kind::kCount || s.kind == Kind::kBusy;
+  s.value = counts ? s.value + value : value;
+  if (!s.changed) {
+    s.changed = true;
+    changed_.push_back(signal);
+  }
+}
+
+// Each signal once for a cycle, with the value that it has at its end.
+void BoardWaves::write_changes(uint64_t cycle) {
+  for (size_t i = 0; i < changed_.size(); ++i) {
+    const Signal& s = signals_[changed_[i]];
+    if (s.kind == Kind::kBusy && s.value == 0) {
+      change(s.opcode, 0);
+    }
+  }
+  fst_->time(picoseconds(cycle, clock_mhz_));
+  for (const uint32_t signal : changed_) {
+    Signal& s = signals_[signal];
+    s.changed = false;
+    const int64_t shown = s.kind == Kind::kBusy ? s.value != 0 : s.value;
+    if (shown == s.written) {
+      continue;
+    }
+    s.written = shown;
+    if (s.kind == Kind::kText) {
+      fst_->set_string(signal, opcode_name(shown));
+    } else {
+      fst_->set_bits(signal, static_cast<uint64_t>(shown));
+    }
+  }
+  changed_.clear();
 }
 
 void BoardWaves::write_window() {
-  // At equal times an end comes before the start of the next command: falling values were added
-  // first or sort by order, so busy = 0 events go in front.
   std::sort(events_.begin(), events_.end(), [](const Event& a, const Event& b) {
-    if (a.cycle != b.cycle) {
-      return a.cycle < b.cycle;
-    }
-    const bool a_ends = a.value == 0;
-    const bool b_ends = b.value == 0;
-    return a_ends != b_ends ? a_ends : a.order < b.order;
+    return a.cycle != b.cycle ? a.cycle < b.cycle : a.order < b.order;
   });
-  uint64_t now = last_cycle_;
-  bool first = true;
   for (const Event& event : events_) {
     const uint64_t cycle = std::max(event.cycle, last_cycle_);
-    if (first || cycle != now) {
-      fst_->time(picoseconds(cycle, clock_mhz_));
-      now = cycle;
-      first = false;
+    if (cycle != last_cycle_ && !changed_.empty()) {
+      write_changes(last_cycle_);
     }
-    const int64_t next =
-        is_depth_[event.signal] != 0 ? value_[event.signal] + event.value : event.value;
-    if (next == value_[event.signal]) {
-      continue;
-    }
-    value_[event.signal] = next;
-    if (is_opcode_[event.signal] != 0) {
-      fst_->set_string(event.signal, opcode_name(next));
-    } else {
-      fst_->set_bits(event.signal, static_cast<uint64_t>(next));
-    }
+    last_cycle_ = cycle;
+    change(event.signal, event.value);
   }
-  last_cycle_ = now;
+  if (!changed_.empty()) {
+    write_changes(last_cycle_);
+  }
   events_.clear();
 }
 
-std::string BoardWaves::finish() {
+void BoardWaves::close() {
   if (fst_ != nullptr) {
     write_window();
     const std::string error = fst_->finish();
     error_ = error.empty() ? error_ : error;
     fst_.reset();
+  }
+}
+
+std::string BoardWaves::finish() {
+  close();
+  if (error_.empty() && !recorded_) {
+    const std::string last = std::to_string(end_step_ - 1);
+    error_ = "waves: nothing was recorded in " + path_ + ": of the steps " +
+             std::to_string(first_step_) + " to " + last + " none ran; the board ran " +
+             std::to_string(begun_) + " steps, counted from 0";
   }
   return error_;
 }

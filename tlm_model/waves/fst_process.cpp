@@ -2,7 +2,6 @@
 // little-endian.
 #include "waves/fst_process.hpp"
 
-#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,9 +10,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 
 #include "gtkwave/fstapi.h"
+#include "kernel/file_lock.hpp"
 
 namespace tpu::model {
 namespace {
@@ -28,6 +29,7 @@ constexpr char kSetString = 'X';
 constexpr char kEnd = 'E';
 constexpr char kAcknowledge = 'K';
 constexpr size_t kBufferBytes = 1 << 16;
+constexpr int kTaken = 2;  // exit status of the helper: another run took the file
 
 // The helper's side: reads records from the socket and feeds the FST library.
 class Writer {
@@ -39,6 +41,13 @@ class Writer {
     void* fst = fstWriterCreate(path_, 1);
     if (fst == nullptr) {
       return 1;
+    }
+    // The library has replaced the file that was locked before.
+    std::optional<FileLock> lock;
+    try {
+      lock.emplace(path_);
+    } catch (const std::runtime_error&) {
+      return kTaken;
     }
     fstWriterSetTimescale(fst, -12);
     fstWriterSetPackType(fst, FST_WR_PT_LZ4);
@@ -169,12 +178,13 @@ class Writer {
 }  // namespace
 
 FstProcess::FstProcess(const std::string& path) : path_(path) {
-  // Fails here, with the system's reason, rather than in the helper.
-  const int probe = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (probe < 0) {
-    throw std::runtime_error("waves: " + path + " cannot be created: " + std::strerror(errno));
+  // Fails here, with the reason, rather than in the helper, which inherits the lock.
+  std::optional<FileLock> lock;
+  try {
+    lock.emplace(path);
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(std::string("waves: ") + error.what());
   }
-  ::close(probe);
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     throw std::runtime_error(std::string("waves: socketpair: ") + std::strerror(errno));
@@ -295,7 +305,9 @@ std::string FstProcess::finish() {
   child_ = -1;
   const bool whole =
       got == 1 && ack == kAcknowledge && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  if (!whole && error_.empty()) {
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kTaken) {
+    error_ = "waves: " + path_ + " was taken by another run; give each its own file";
+  } else if (!whole && error_.empty()) {
     error_ = "waves: writing " + path_ + " failed (is the disk full?); the file is incomplete";
   }
   return error_;

@@ -15,7 +15,7 @@ namespace tpu::model {
 class FstProcess {
  public:
   // Creates `path`; times are picoseconds. Throws std::runtime_error when the
-  // file cannot be created.
+  // file cannot be created or another run writes it.
   explicit FstProcess(const std::string& path);
   ~FstProcess();  // finishes; errors are lost, so call finish() to see them
   FstProcess(const FstProcess&) = delete;

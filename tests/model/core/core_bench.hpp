@@ -63,6 +63,7 @@ class CoreBench : public sc_core::sc_module {
                                 .pool = pool,
                                 .fluid = fluid,
                                 .programs = programs,
+                                .steps = steps,
                                 .trace = options.trace ? &sink : nullptr,
                                 .checker = options.check ? &checker : nullptr,
                                 .no_data = options.no_data,
@@ -200,6 +201,7 @@ class CoreBench : public sc_core::sc_module {
   PagePool pages;
   FluidShare fluid{"fluid"};
   ProgramCache programs;
+  StepCounter steps;
   RaceChecker checker;
   RecordingSink sink;
   std::vector<std::string> mxu_paths;

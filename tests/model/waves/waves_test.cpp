@@ -71,16 +71,17 @@ Changes read_fst(const std::string& path) {
 
 std::string temp_file(const std::string& name) { return ::testing::TempDir() + "/" + name; }
 
-CommandTrace command(uint64_t issued, uint64_t start, uint64_t end, uint8_t core, spec::Queue queue,
-                     spec::Opcode opcode) {
+// Results come 10 cycles after the engine is free again.
+CommandTrace command(uint64_t step, uint64_t issued, uint64_t start, uint64_t end,
+                     spec::Queue queue, spec::Opcode opcode) {
   return {.issued = issued,
           .start = start,
           .free_at = end,
           .done = end + 10,
           .pc = 0,
           .op_id = 7,
-          .step = 0,
-          .core = core,
+          .step = step,
+          .core = 0,
           .queue = static_cast<uint8_t>(queue),
           .opcode = static_cast<uint8_t>(opcode)};
 }
@@ -126,6 +127,98 @@ TEST(FstProcess, FullDiskIsAnErrorOfTheWavesOnly) {
   EXPECT_THAT(fst.finish(), HasSubstr("full.fst failed"));
 }
 
+BoardWavesOptions one_core(const std::string& name, uint64_t first_step, uint64_t steps) {
+  BoardWavesOptions options;
+  options.path = temp_file(name);
+  options.chips = 1;
+  options.cores_per_chip = 1;
+  options.clock_mhz = 1000;
+  options.first_step = first_step;
+  options.step_count = steps;
+  return options;
+}
+
+// From the first change at `from` on.
+std::vector<Change> since(const Changes& changes, const std::string& name, uint64_t from) {
+  std::vector<Change> list = changes.at(name);
+  std::erase_if(list, [from](const Change& change) { return change.time < from; });
+  return list;
+}
+
+// Transfers are free to be followed at once, and done much later.
+TEST(BoardWaves, BusyLastsUntilTheResultsAreThere) {
+  BoardWaves waves(one_core("busy.fst", 0, 1));
+  waves.program(0, 0, 0, true);
+  CommandTrace first = command(0, 1, 10, 11, spec::Queue::kDmaIn, spec::Opcode::kDma);
+  CommandTrace second = command(0, 2, 11, 12, spec::Queue::kDmaIn, spec::Opcode::kFill);
+  first.done = 300, second.done = 400, second.op_id = 9;
+  waves.command(first);
+  waves.command(second);
+  waves.program(500, 0, 0, false);
+  EXPECT_EQ(waves.finish(), "");
+  const Changes changes = read_fst(temp_file("busy.fst"));
+  const std::string queue = "board.chip0.core0.dma_in.";
+  EXPECT_EQ(since(changes, queue + "busy", 1000),
+            (std::vector<Change>{{10000, "1"}, {400000, "0"}}));
+  EXPECT_EQ(since(changes, queue + "opcode", 1000),
+            (std::vector<Change>{{10000, "dma"}, {11000, "fill"}, {400000, "-"}}));
+  EXPECT_EQ(since(changes, queue + "op_id", 11000).at(0).time, 11000U);
+  EXPECT_EQ(since(changes, queue + "queued", 1000).size(), 4U);
+}
+
+TEST(BoardWaves, HartsAreShownAsTheyStandAndMove) {
+  BoardWaves waves(one_core("hart.fst", 0, 2));
+  waves.hart(5, 0, 0x80, true);  // before the window: where it stands when it opens
+  waves.program(10, 0, 0, true);
+  waves.hart(20, 0, 0x80, false);
+  waves.hart(30, 0, 0x92, true);
+  waves.program(40, 0, 0, false);
+  waves.hart(45, 0, 0x100, false);  // between two steps of the window
+  waves.program(50, 0, 1, true);
+  waves.program(60, 0, 1, false);
+  waves.hart(70, 0, 0x200, true);
+  EXPECT_EQ(waves.finish(), "");
+  const Changes changes = read_fst(temp_file("hart.fst"));
+  EXPECT_EQ(since(changes, "board.chip0.core0.hart.wfi", 10000),
+            (std::vector<Change>{{10000, "1"}, {20000, "0"}, {30000, "1"}, {45000, "0"}}));
+  const std::vector<Change> pc = since(changes, "board.chip0.core0.hart.pc", 10000);
+  ASSERT_EQ(pc.size(), 3U);
+  EXPECT_EQ(std::stoul(pc[0].value, nullptr, 2), 0x80U);
+  EXPECT_EQ(pc[1].time, 30000U);
+  EXPECT_EQ(std::stoul(pc[2].value, nullptr, 2), 0x100U);
+}
+
+TEST(BoardWaves, AWindowBehindTheRunIsAnError) {
+  BoardWaves waves(one_core("late.fst", 7, 2));
+  for (uint64_t step = 0; step < 3; ++step) {
+    waves.program(10 * step, 0, step, true);
+    waves.program(10 * step + 5, 0, step, false);
+  }
+  const std::string error = waves.finish();
+  EXPECT_THAT(error, HasSubstr("nothing was recorded in"));
+  EXPECT_THAT(error, HasSubstr("late.fst: of the steps 7 to 8 none ran; the board ran 3 steps"));
+}
+
+TEST(BoardWaves, ASecondRunOnTheFileIsToldWhy) {
+  BoardWaves waves(one_core("shared.fst", 0, 1));
+  waves.program(0, 0, 0, true);
+  const auto second = [] { BoardWaves other(one_core("shared.fst", 0, 1)); };
+  EXPECT_THROW(
+      {
+        try {
+          second();
+        } catch (const std::runtime_error& error) {
+          EXPECT_THAT(error.what(), HasSubstr("shared.fst is being written by another run"));
+          throw;
+        }
+      },
+      std::runtime_error);
+  waves.program(10, 0, 0, false);
+  EXPECT_EQ(waves.finish(), "");
+  EXPECT_EQ(read_fst(temp_file("shared.fst")).at("board.chip0.core0.program_running").size(), 2U);
+  second();
+}
+
 TEST(BoardWaves, WritesTheWindowInOrderOfTime) {
   const std::string path = temp_file("board.fst");
   BoardWaves waves({.path = path,
@@ -136,17 +229,18 @@ TEST(BoardWaves, WritesTheWindowInOrderOfTime) {
                     .step_count = 1});
   for (uint64_t step = 0; step < 3; ++step) {
     const uint64_t t = 1000 * step;
-    waves.program(t, 0, true);
+    waves.program(t, 0, step, true);
     // Reported in order of completion: the second started first.
-    waves.command(command(t + 3, t + 50, t + 60, 0, spec::Queue::kVpu, spec::Opcode::kVpuKernel));
-    waves.command(command(t + 1, t + 10, t + 90, 0, spec::Queue::kMxu0, spec::Opcode::kMatmul));
-    waves.program(t + 200, 0, false);
+    waves.command(
+        command(step, t + 3, t + 50, t + 60, spec::Queue::kVpu, spec::Opcode::kVpuKernel));
+    waves.command(command(step, t + 1, t + 10, t + 90, spec::Queue::kMxu0, spec::Opcode::kMatmul));
+    waves.program(t + 200, 0, step, false);
   }
   EXPECT_EQ(waves.finish(), "");
   const Changes changes = read_fst(path);
   const auto& busy = changes.at("board.chip0.core0.mxu0.busy");
   EXPECT_EQ(std::vector<Change>(busy.end() - 2, busy.end()),
-            (std::vector<Change>{{1010000, "1"}, {1090000, "0"}}));
+            (std::vector<Change>{{1010000, "1"}, {1100000, "0"}}));
   const auto& opcode = changes.at("board.chip0.core0.vpu.opcode");
   EXPECT_EQ(opcode[opcode.size() - 2], (Change{1050000, "vpu_kernel"}));
   for (const auto& [name, list] : changes) {

@@ -51,7 +51,7 @@ Mxu::Mxu(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& c
       work_(kInFlight) {}
 
 MxuEngine& Mxu::engine_for_step() {
-  const uint32_t step = context().launch.step;
+  const uint64_t step = context().launch.job_step;
   const bool inside = step >= unit_.first_step && step <= unit_.last_step;
   return inside || !unit_.outside ? *unit_.engine : *unit_.outside;
 }
@@ -113,6 +113,7 @@ bool Mxu::start_command(Flight& flight) {
   job.lhs = vmem_ + base[1];
   job.rhs = vmem_ + base[2];
   job.start_cycle = now;
+  job.op_id = flight.queued.command->op_id;
   MxuEngine& engine = engine_for_step();
   const auto worth =
       std::min(static_cast<int64_t>(plan.flops / (2 * kPartFlops)), job.rows() / kPartRows);

@@ -12,12 +12,12 @@
 namespace tpu::model {
 
 // What computes one MXU's commands: `engine` in steps [first_step, last_step], `outside` (if any)
-// in all others.
+// in all others. Steps are those of the board (kernel/step_counter.hpp).
 struct MxuUnit {
   std::unique_ptr<MxuEngine> engine;
   std::unique_ptr<MxuEngine> outside;
-  uint32_t first_step = 0;
-  uint32_t last_step = UINT32_MAX;
+  uint64_t first_step = 0;
+  uint64_t last_step = UINT64_MAX;
 };
 
 class Mxu : public Engine {

@@ -1,0 +1,50 @@
+// Numbers the steps of a board from 0, in the order in which they begin: those of all launches
+// together, training and evaluation alike. The cores of a gang share a number. What names steps to
+// people counts them so: windows of waves and of lockstep, traces.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tpu::model {
+
+class StepCounter {
+ public:
+  // Core `core` of the gang `mask` begins step `step` of launch `launch`; its number.
+  uint64_t begin(uint32_t core, uint32_t mask, uint32_t launch, uint32_t step) {
+    const uint32_t bit = uint32_t{1} << core;
+    for (size_t i = 0; i < open_.size(); ++i) {
+      Open& open = open_[i];
+      if (open.launch == launch && open.step == step && (open.missing & bit) != 0) {
+        const uint64_t number = open.number;
+        open.missing &= ~bit;
+        if (open.missing == 0) {
+          open_.erase(open_.begin() + static_cast<ptrdiff_t>(i));
+        }
+        return number;
+      }
+    }
+    if ((mask & ~bit) != 0) {
+      if (open_.size() == kMostOpen) {  // gangs that a fault ended before all cores had begun
+        open_.erase(open_.begin());
+      }
+      open_.push_back({launch, step, mask & ~bit, begun_});
+    }
+    return begun_++;
+  }
+
+  uint64_t begun() const { return begun_; }
+
+ private:
+  static constexpr size_t kMostOpen = 64;
+  struct Open {
+    uint32_t launch, step;
+    uint32_t missing;  // cores that have not begun it
+    uint64_t number;
+  };
+  std::vector<Open> open_;  // in the order in which they began
+  uint64_t begun_ = 0;
+};
+
+}  // namespace tpu::model
