@@ -4,9 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <map>
 
-#include "gtkwave/fstapi.h"
+#include "fst_reader.hpp"
 #include "mxu/mxu_factory.hpp"
 #include "mxu/mxu_lockstep.hpp"
 #include "mxu/mxu_rtl.hpp"
@@ -44,43 +43,16 @@ TEST(MxuWaves, TilesBehindAWaveWindowKeepBitsAndCycles) {
   std::filesystem::remove(path);
 }
 
-// Values that a signal takes, in order, by full name.
-using Values = std::map<std::string, std::vector<uint64_t>>;
-
-struct Reading {
-  std::map<fstHandle, std::string> names;
-  Values values;
-};
-
-void on_change(void* user, uint64_t /*time*/, fstHandle handle, const unsigned char* value) {
-  auto* reading = static_cast<Reading*>(user);
-  const std::string bits(reinterpret_cast<const char*>(value));
-  if (bits.find_first_not_of("01") == std::string::npos && bits.size() <= 64) {
-    reading->values[reading->names[handle]].push_back(std::stoull(bits, nullptr, 2));
-  }
-}
-
-Values read_fst(const std::string& path) {
-  Reading reading;
-  void* fst = fstReaderOpen(path.c_str());
-  EXPECT_NE(fst, nullptr) << path;
-  std::string scope;
-  while (const fstHier* entry = fst != nullptr ? fstReaderIterateHier(fst) : nullptr) {
-    if (entry->htyp == FST_HT_SCOPE) {
-      scope += std::string(entry->u.scope.name) + ".";
-    } else if (entry->htyp == FST_HT_UPSCOPE) {
-      scope.erase(scope.find_last_of('.', scope.size() - 2) + 1);
-    } else if (entry->htyp == FST_HT_VAR) {
-      const std::string name(entry->u.var.name);
-      reading.names.emplace(entry->u.var.handle, scope + name.substr(0, name.find(' ')));
+// Values that a signal takes, in order.
+std::vector<uint64_t> values_of(const std::string& path, const std::string& signal) {
+  const test::WaveChanges changes = test::read_fst(path);
+  std::vector<uint64_t> values;
+  for (const test::WaveChange& change : changes.at("board.chip0.core1.mxu0." + signal)) {
+    if (change.value.find_first_not_of("01") == std::string::npos) {
+      values.push_back(std::stoull(change.value, nullptr, 2));
     }
   }
-  if (fst != nullptr) {
-    fstReaderSetFacProcessMaskAll(fst);
-    fstReaderIterBlocks(fst, on_change, &reading, nullptr);
-    fstReaderClose(fst);
-  }
-  return reading.values;
+  return values;
 }
 
 std::unique_ptr<MxuEngine> make(const std::string& kind) {
@@ -117,14 +89,10 @@ TEST(MxuWaves, ShowsThePathTheTilesAndTheirOperations) {
       owned.job.start_cycle = 1000 * op;
       engine->run(owned.job);
     }
-    Values values = read_fst(tiles.path);
-    const std::string unit = "board.chip0.core1.mxu0.";
-    EXPECT_TRUE(values.contains(unit + "y_valid_o")) << values.begin()->first;
-    std::vector<uint64_t>& tile = values[unit + "tile"];
-    std::vector<uint64_t>& op = values[unit + "op_id"];
-    EXPECT_EQ(tile, lockstep ? (std::vector<uint64_t>{0, 2, 4})
-                             : (std::vector<uint64_t>{0, 1, 2, 3, 4, 5}));
-    EXPECT_EQ(op, (std::vector<uint64_t>{10, 11, 12}));
+    EXPECT_FALSE(values_of(tiles.path, "y_valid_o").empty());
+    EXPECT_EQ(values_of(tiles.path, "tile"), lockstep ? (std::vector<uint64_t>{0, 2, 4})
+                                                      : (std::vector<uint64_t>{0, 1, 2, 3, 4, 5}));
+    EXPECT_EQ(values_of(tiles.path, "op_id"), (std::vector<uint64_t>{10, 11, 12}));
     std::filesystem::remove(tiles.path);
   }
 }
@@ -149,7 +117,7 @@ TEST(MxuWaves, AWindowThatTheRunEndsInIsComplete) {
   test::OwnedJob owned = test::packed_job({.rows = 4, .k = 20, .n = 130}, 1, test::Values::kNormal);
   rtl.run(owned.job);
   EXPECT_EQ(rtl.finish_waves(), "");
-  EXPECT_EQ(read_fst(open.path)["board.chip0.core1.mxu0.tile"].back(), 1U);
+  EXPECT_EQ(values_of(open.path, "tile").back(), 1U);
 }
 
 TEST(MxuWaves, ASecondRunOnTheFileIsToldWhy) {

@@ -5,11 +5,9 @@
 #include <sys/resource.h>
 
 #include <csignal>
-#include <cstring>
 #include <filesystem>
-#include <map>
 
-#include "gtkwave/fstapi.h"
+#include "fst_reader.hpp"
 #include "waves/board_waves.hpp"
 #include "waves/fst_process.hpp"
 
@@ -18,56 +16,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct Change {
-  uint64_t time;
-  std::string value;
-  bool operator==(const Change&) const = default;
-};
-using Changes = std::map<std::string, std::vector<Change>>;
-
-struct Reading {
-  std::map<fstHandle, std::string> names;
-  Changes changes;
-};
-
-void on_change(void* user, uint64_t time, fstHandle handle, const unsigned char* value) {
-  auto* reading = static_cast<Reading*>(user);
-  reading->changes[reading->names[handle]].push_back({time, reinterpret_cast<const char*>(value)});
-}
-
-void on_string(void* user, uint64_t time, fstHandle handle, const unsigned char* value,
-               uint32_t size) {
-  auto* reading = static_cast<Reading*>(user);
-  reading->changes[reading->names[handle]].push_back(
-      {time, std::string(reinterpret_cast<const char*>(value), size)});
-}
-
-Changes read_fst(const std::string& path) {
-  Reading reading;
-  void* fst = fstReaderOpen(path.c_str());
-  EXPECT_NE(fst, nullptr) << path;
-  if (fst == nullptr) {
-    return {};
-  }
-  std::vector<std::string> scopes;
-  while (const fstHier* entry = fstReaderIterateHier(fst)) {
-    if (entry->htyp == FST_HT_SCOPE) {
-      scopes.emplace_back(entry->u.scope.name);
-    } else if (entry->htyp == FST_HT_UPSCOPE) {
-      scopes.pop_back();
-    } else if (entry->htyp == FST_HT_VAR) {
-      std::string name;
-      for (const std::string& scope : scopes) {
-        name += scope + ".";
-      }
-      reading.names[entry->u.var.handle] = name + entry->u.var.name;
-    }
-  }
-  fstReaderSetFacProcessMaskAll(fst);
-  fstReaderIterBlocks2(fst, on_change, on_string, &reading, nullptr);
-  fstReaderClose(fst);
-  return reading.changes;
-}
+using Change = test::WaveChange;
+using Changes = test::WaveChanges;
+using test::read_fst;
 
 std::string temp_file(const std::string& name) { return ::testing::TempDir() + "/" + name; }
 
