@@ -198,7 +198,9 @@ struct Arguments {
   }
 };
 
-void bench_program(Report& report, const BenchArguments& arguments, const std::string& path) {
+// What went wrong with files at the end, or null: the figures come first.
+std::exception_ptr bench_program(Report& report, const BenchArguments& arguments,
+                                 const std::string& path) {
   OpenOptions options = open_options(arguments.board);
   options.no_data = !arguments.with_data && !options.profile;
   const std::vector<std::byte> image = program_bytes(path, options);
@@ -247,12 +249,18 @@ void bench_program(Report& report, const BenchArguments& arguments, const std::s
     profile.print(launches);
     report.add("profile", profile.json(launches));
   }
-  board.close();
+  try {
+    board.close();
+  } catch (const Error&) {
+    return std::current_exception();
+  }
+  return nullptr;
 }
 
 void bench(const BenchArguments& arguments) {
   const JsonOutput json(arguments.json);
   Report report;
+  std::exception_ptr trouble;
   const std::vector<std::string> simds = host_simd();
   if (simds.empty()) {
     report.missing("mxu_avx2", "MXU engine 512^3, 1 thread", "this host has neither AVX2 nor more");
@@ -268,10 +276,13 @@ void bench(const BenchArguments& arguments) {
     report.missing("engine_commands", "board model",
                    "name a program: tpuboard bench PROGRAM.mlirbc");
   } else {
-    bench_program(report, arguments, path);
+    trouble = bench_program(report, arguments, path);
   }
   if (json.wanted()) {
     json.write(report.json());
+  }
+  if (trouble) {
+    std::rethrow_exception(trouble);
   }
 }
 

@@ -61,8 +61,8 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
   command
       .add_option(
           "--mxu", arguments.mxu,
-          "Matrix units by instance path: GLOB=fast|rtl|lockstep[:1/N][@A..B] (repeatable), for "
-          "example board.chip0.core0.mxu0=lockstep:1/100")
+          "Matrix units by instance path: GLOB=fast|rtl|lockstep[:1/N][@A..B] (repeatable; only in "
+          "steps A to B of the run), for example board.chip0.core0.mxu0=lockstep:1/100")
       ->allow_extra_args(false)
       ->type_name("GLOB=MODE");
   command.add_option("--threads", arguments.threads, "Host threads (0: one per host core)")
@@ -83,7 +83,9 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
   command.add_option("--trace", arguments.trace, "One text line for each engine command")
       ->type_name("FILE.txt");
   command.add_option("--waves", arguments.waves, "Board-level signals")->type_name("FILE.fst");
-  command.add_option("--waves-steps", arguments.waves_steps, "Steps in --waves, first and last")
+  command
+      .add_option("--waves-steps", arguments.waves_steps,
+                  "Steps of the run in --waves, first and last")
       ->capture_default_str()
       ->type_name("A..B");
   command

@@ -258,8 +258,57 @@ again:
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   const Result r = run("long.tpuexe", "--waves " + path("w.fst"));
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
-  EXPECT_THAT(r.text, HasSubstr("w.fst")) << r.code;
+  EXPECT_EQ(r.code, 1);
+  EXPECT_THAT(r.text, HasSubstr("w.fst"));
   EXPECT_EQ(read_npy(path("out/0.npy")).bytes, test::counting(DType::kI32, {64}).bytes);
+}
+
+// The results are there; what else was asked for is not, and the exit code tells.
+TEST_F(BadInput, FilesThatWereAskedForAndNotWritten) {
+  assemble(kCopy, "start:", "start:", "copy.tpuexe");
+  const auto expect = [&](const std::string& options, const std::string& part) {
+    std::filesystem::remove_all(path("out"));
+    const Result r = run("copy.tpuexe", "--launches 3 " + options);
+    EXPECT_EQ(r.code, 1) << options << r.text;
+    EXPECT_THAT(r.text, HasSubstr(part)) << options;
+    EXPECT_TRUE(std::filesystem::exists(path("out/0.npy"))) << options;
+  };
+  if (std::filesystem::exists("/dev/full")) {
+    expect("--trace /dev/full", "trace: writing /dev/full failed (is the disk full?)");
+  }
+  expect("--waves " + path("w.fst") + " --waves-steps 3..9",
+         "of the steps 3 to 9 none ran; the board ran 3 steps");
+  expect("--mxu board.*=lockstep@1..2", "nothing was compared");
+  const Result r = run("copy.tpuexe", "--mxu-waves " + path("m.fst"));
+  EXPECT_EQ(r.code, 1);
+  EXPECT_THAT(r.text, HasSubstr("no matrix unit runs the Verilog"));
+  EXPECT_THAT(run("copy.tpuexe", "--transport null --trace " + path("t.txt")).text,
+              HasSubstr("needs --transport sim"));
+}
+
+TEST_F(BadInput, StepsOfAllLaunchesAreInTheTrace) {
+  assemble(kCopy, "start:", "start:", "copy.tpuexe");
+  const Result r = run("copy.tpuexe", "--launches 3 --trace " + path("t.txt") + " --waves " +
+                                          path("w.fst") + " --waves-steps 2..2");
+  ASSERT_EQ(r.code, 0) << r.text;
+  std::ifstream file(path("t.txt"));
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  for (const char* step : {"step=0", "step=1", "step=2"}) {
+    EXPECT_THAT(text, HasSubstr(step));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("step=3")));
+}
+
+TEST_F(BadInput, OverlappingCopyNamesOpAndSourceLine) {
+  assemble(kCopy, "dma_out.dma op=0 wait=0:1:take src=vmem+0",
+           "dma_in.dma op=0 signal=1:1 src=vmem+0 dst=vmem+8 elem_bytes=4 counts=[1,1,1,1,62] "
+           "src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4] wait=0:1:take\n"
+           "  dma_out.dma op=0 wait=1:1:take src=vmem+0",
+           "overlap.tpuexe");
+  for (const char* options :
+       {"--threads 1", "--threads 2", "--threads 4 --simd scalar", "--check", "--no-data"}) {
+    expect_fault(run("overlap.tpuexe", options), {"DESCRIPTOR", "overlaps", "copy", "model.py:42"});
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "board/board_loader.hpp"
 #include "src/crc32c.hpp"
 #include "src/fault_text.hpp"
+#include "tpu/error.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 #include "tpu/spec/hart_map.h"
@@ -436,6 +437,12 @@ TransportStats NullTransport::stats() {
 
 std::unique_ptr<Transport> make_null_transport(const TransportRequest& request,
                                                HostMemory& memory) {
+  if (!request.trace_path.empty() || !request.waves_path.empty() ||
+      !request.mxu_waves_path.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "a trace or waves of the null transport, which has no time and no engines: this "
+                "needs --transport sim");
+  }
   return std::make_unique<NullTransport>(request, memory);
 }
 
