@@ -1,6 +1,7 @@
 // Element and tensor types, dense constants: sizes, names, reading and making elements.
 #include "ir/type.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -56,9 +57,17 @@ int64_t elem_bytes(Elem e) { return facts(e).bytes; }
 std::string_view elem_name(Elem e) { return facts(e).name; }
 
 int64_t Type::count() const {
+  // So that sizes in bytes fit, too.
+  constexpr int64_t kMost = int64_t{1} << 56;
   int64_t n = 1;
   for (const int64_t d : dims) {
-    n *= d;
+    if (__builtin_mul_overflow(n, d, &n) || n > kMost) {
+      if (std::find(dims.begin(), dims.end(), 0) != dims.end()) {
+        return 0;
+      }
+      throw Error("an array of type " + to_string(*this) +
+                  " has more than 2^56 elements; work on it in parts (jax.lax.map)");
+    }
   }
   return n;
 }

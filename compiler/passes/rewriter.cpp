@@ -27,7 +27,7 @@ void Rewriter::sweep(Region& region, const Pattern& pattern) {
     }
     region_ = &region;
     current_ = op.get();
-    const std::vector<Value*> values = pattern(*op, *this);
+    const std::vector<Value*> values = replacement(*op, pattern);
     if (values.empty()) {
       region.ops.push_back(std::move(op));
       continue;
@@ -37,6 +37,18 @@ void Rewriter::sweep(Region& region, const Pattern& pattern) {
       replaced_[op->result(i)] = values.at(i);
     }
     graveyard_.push_back(std::move(op));
+  }
+}
+
+// Errors without a place, such as those of sizes, are of the op under treatment.
+std::vector<Value*> Rewriter::replacement(Op& op, const Pattern& pattern) {
+  try {
+    return pattern(op, *this);
+  } catch (const Error& e) {
+    if (e.op().empty()) {
+      throw Error(e.message(), source_name(op.kind), op.loc);
+    }
+    throw;
   }
 }
 

@@ -39,6 +39,7 @@ class Rewriter {
 
  private:
   void sweep(Region& region, const Pattern& pattern);
+  std::vector<Value*> replacement(Op& op, const Pattern& pattern);
 
   Region* region_ = nullptr;
   const Op* current_ = nullptr;

@@ -54,5 +54,13 @@ TEST(Loc, NestingJoinsPathsAndFillsMissingFrames) {
   EXPECT_EQ(nested_loc(nullptr, inner), LocRef(inner));
 }
 
+TEST(Type, CountsBeyondWhatBytesCanSayAreErrors) {
+  const int64_t large = (int64_t{1} << 31) - 1;
+  EXPECT_THROW((Type{Elem::kF32, {large, large}}.count()), Error);
+  EXPECT_THROW((Type{Elem::kF32, {large, large, large}}.count()), Error);
+  EXPECT_EQ((Type{Elem::kF32, {large, large, large, 0}}.count()), 0);
+  EXPECT_EQ((Type{Elem::kI8, {large, 4}}.count()), 4 * large);
+}
+
 }  // namespace
 }  // namespace tpu::compiler
