@@ -8,6 +8,16 @@ namespace tpu::compiler {
 namespace {
 
 constexpr int64_t kPieceBytes = 512 * 1024;
+constexpr int64_t kMostElements = int64_t{1} << 30;  // along one stride of a command
+
+// The first stride with more elements than a command counts, dims.size() if there is none.
+size_t overlong(const std::vector<CopyDim>& dims) {
+  size_t i = 0;
+  while (i < dims.size() && dims[i].n <= kMostElements) {
+    ++i;
+  }
+  return i;
+}
 
 spec::Queue queue_for(const spec::Addr& dst) {
   return static_cast<spec::Space>(dst.space) == spec::Space::kHbm ? spec::Queue::kDmaOut
@@ -39,10 +49,21 @@ spec::Addr Emitter::where(const Buffer& b, int64_t byte) const {
   return b.vmem >= 0 ? vmem_addr(b.vmem + byte) : hbm(b, byte);
 }
 
-// More than five strides: the outermost ones become commands of their own.
+// More than five strides, and counts beyond what a field holds, become commands of their own.
 void Emitter::copy(const spec::Addr& src, const spec::Addr& dst, int64_t elem_bytes,
                    std::vector<CopyDim> dims, uint32_t op_id) {
   merge(dims);
+  if (const size_t at = overlong(dims); at < dims.size()) {
+    const CopyDim whole = dims[at];
+    for (int64_t i = 0; i < whole.n; i += kMostElements) {
+      spec::Addr s = src, d = dst;
+      s.offset += i * whole.src;
+      d.offset += i * whole.dst;
+      dims[at].n = std::min(kMostElements, whole.n - i);
+      copy(s, d, elem_bytes, dims, op_id);
+    }
+    return;
+  }
   if (dims.size() > 5) {
     const CopyDim outer = dims.front();
     dims.erase(dims.begin());
@@ -95,6 +116,16 @@ void Emitter::fill_box(const spec::Addr& dst, int64_t elem_bytes, std::vector<Co
     d.src = d.dst;
   }
   merge(dims);
+  if (const size_t at = overlong(dims); at < dims.size()) {
+    const CopyDim whole = dims[at];
+    for (int64_t i = 0; i < whole.n; i += kMostElements) {
+      spec::Addr d = dst;
+      d.offset += i * whole.dst;
+      dims[at].n = std::min(kMostElements, whole.n - i);
+      fill_box(d, elem_bytes, dims, pattern, op_id);
+    }
+    return;
+  }
   if (dims.size() > 5) {
     const CopyDim outer = dims.front();
     dims.erase(dims.begin());

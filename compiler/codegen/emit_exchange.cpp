@@ -154,6 +154,10 @@ void Emitter::move_box(const Link* link, const spec::Addr& src, const spec::Addr
     c.counts.fill(1);
     for (size_t i = split; i < all.size(); ++i) {
       const size_t at = 5 - all.size() + i;
+      if (all[i].n > UINT32_MAX) {
+        throw Error("a piece of " + std::to_string(all[i].n) +
+                    " elements for each core is not supported; exchange less at a time");
+      }
       c.counts[at] = static_cast<uint32_t>(all[i].n);
       c.src_strides[at] = all[i].src;
       c.dst_strides[at] = all[i].dst;

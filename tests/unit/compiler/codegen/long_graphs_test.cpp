@@ -18,6 +18,17 @@ exe::ExecutableT compiled(Module& m) {
   return compile_graph(m, spec::load_board("v3_8"));
 }
 
+std::string listing_of(Module& m) {
+  run_passes(m, compile_passes());
+  std::string text;
+  CodegenOptions options;
+  options.dump = [&](const std::string& stage, const std::string& t) {
+    text = stage == "listing" ? t : text;
+  };
+  compile_graph(m, spec::load_board("v3_8"), options);
+  return text;
+}
+
 // Ops on arguments wait until somebody needs them: here the whole chain.
 TEST(LongGraphs, ChainOfLargeArrays) {
   GraphBuilder b;
@@ -97,6 +108,25 @@ TEST(LongGraphs, SortsBeyondTheLimitOfAProgramAreRefused) {
     EXPECT_THAT(e.what(), testing::HasSubstr("test.py:1:1: "));
     EXPECT_THAT(e.what(), testing::HasSubstr("the program grows beyond 1048576 instructions"));
   }
+}
+
+// A command counts 32 bits of elements: longer copies and fills are cut.
+TEST(LongGraphs, CopiesOfManyElementsAreCut) {
+  constexpr int64_t kRow = int64_t{1} << 30;
+  GraphBuilder b;
+  Value* many = b.arg({Elem::kI8, {5, kRow}});
+  Value* one = b.arg({Elem::kI8, {1, kRow}});
+  const Type six{Elem::kI8, {6, kRow}};
+  Value* joined = b.op(Kind::kConcatenate, {many, one}, six, DimAttrs{0});
+  Module& m = b.done({joined});
+  EXPECT_NE(listing_of(m).find("Rhbm0[4294967296,5368709120) Whbm2[4294967296,5368709120)"),
+            std::string::npos);
+  GraphBuilder p;
+  Value* x = p.arg({Elem::kI8, {1, kRow}});
+  Value* zero =
+      p.op(Kind::kConstant, {}, {Elem::kI8, {}}, ConstantAttrs{make_splat_int({Elem::kI8, {}}, 0)});
+  Module& padded = p.done({p.op(Kind::kPad, {x, zero}, six, PadAttrs{{5, 0}, {0, 0}, {0, 0}})});
+  EXPECT_NE(listing_of(padded).find("fill op 0 Whbm1[4294967296,5368709120)"), std::string::npos);
 }
 
 // Nothing of 10^12 elements lies in memory: commands of whole blocks sum the one value.
