@@ -272,9 +272,14 @@ class Fuser : public RegionFuser {
   // Adds the op to a kernel at or behind `pos`, or makes a new one.
   void put(const Op* op, const Dims& domain, int pos) {
     const int64_t count = Type{Elem::kF32, domain}.count();
-    for (Kernel& k : program_.kernels) {
-      if (k.order < pos || k.kind != KernelClass::kLoop || k.ops.size() >= kMaxOps ||
-          Type{Elem::kF32, k.domain}.count() != count) {
+    auto at = program_.kernels.end();
+    while (at != program_.kernels.begin() && std::prev(at)->order >= pos) {
+      --at;
+    }
+    for (; at != program_.kernels.end(); ++at) {
+      Kernel& k = *at;
+      if (k.kind != KernelClass::kLoop || k.ops.size() >= kMaxOps ||
+          Type{Elem::kF32, k.domain}.count() != count || !has_room(k, *op)) {
         continue;
       }
       std::vector<const Op*> ops = k.ops;
@@ -292,6 +297,20 @@ class Fuser : public RegionFuser {
     fresh.nest = nest_or_copy(fresh.ops, domain);
     Kernel* k = insert(std::move(fresh), count <= kEagerElements ? behind(op, pos) : -1);
     made_by_[op->result()] = k;
+  }
+
+  // False if the op would bring one more access than the kernel may have.
+  bool has_room(const Kernel& k, const Op& op) const {
+    const auto reads = [&](const Value* root) {
+      return std::any_of(k.nest.accesses.begin(), k.nest.accesses.end(),
+                         [&](const NestAccess& a) { return a.value == root; });
+    };
+    return k.nest.accesses.size() < kMaxAccesses ||
+           std::all_of(op.operands.begin(), op.operands.end(), [&](const Value* v) {
+             const Value* root = view_root(v, context_);
+             const bool made = root->def != nullptr && !is_copied(root);
+             return (made && is_cheap(root->def->kind)) || position(root) == k.order || reads(root);
+           });
   }
 
   // The place of a small kernel: directly behind its latest producer.
