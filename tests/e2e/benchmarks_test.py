@@ -21,7 +21,7 @@ def output(*command: str | Path) -> str:
     """Standard output of a command that must succeed."""
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise AssertionError(f"exit code {done.returncode}: {(done.stderr or done.stdout).strip()[-600:]}")
+        raise AssertionError(f"exit code {done.returncode}: {(done.stdout + done.stderr).strip()[-1500:]}")
     return done.stdout
 
 
@@ -80,7 +80,7 @@ def main() -> int:
         try:
             check()
             print(f"ok {name}", flush=True)
-        except AssertionError as error:
+        except (AssertionError, OSError) as error:
             failed += 1
             print(f"FAILED {name}: {error}", flush=True)
     return 1 if failed else 0
