@@ -36,9 +36,19 @@ BoardImpl& need(const std::shared_ptr<BoardImpl>& impl) {
   return *impl;
 }
 
+void check_view(const HostView& host) {
+  const uint64_t bytes = byte_count(host.dtype, host.shape);
+  if (host.bytes.size() != bytes) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} has {} bytes, {} were given", type_text(host.dtype, host.shape),
+                            bytes, host.bytes.size()));
+  }
+}
+
 // Uploads one global array: equal boxes are staged once.
 Array place(BoardImpl& board, const HostView& host, const Layout& layout,
             const std::vector<int>& devices, uint64_t alloc_bytes, const std::string& label) {
+  check_view(host);
   std::vector<Buffer> parts(devices.size());
   for (size_t p = 0; p < devices.size(); ++p) {
     if (parts[p].valid()) {
@@ -52,8 +62,8 @@ Array place(BoardImpl& board, const HostView& host, const Layout& layout,
         targets.push_back(devices[q]);
       }
     }
-    const HostArray box = cut_box(host, layout.offsets[p], layout.local);
-    std::vector<Buffer> made = board.upload(targets, box, alloc_bytes, label);
+    const Box box(host.dtype, host.shape, layout.offsets[p], layout.local);
+    std::vector<Buffer> made = board.upload(targets, host, box, layout.local, alloc_bytes, label);
     for (size_t k = 0; k < same.size(); ++k) {
       parts[same[k]] = made[k];
     }
@@ -89,117 +99,23 @@ Event Buffer::ready() const {
 
 Event Buffer::read(std::span<std::byte> out) const {
   need(state_);
-  return state_->board->read(state_, out);
+  if (out.size() != state_->bytes) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("the buffer has {} bytes, room for {} was given", state_->bytes, out.size()));
+  }
+  return state_->board->read(state_, {{0, state_->bytes}},
+                             [out](uint64_t at, std::span<const std::byte> piece) {
+                               std::memcpy(out.data() + at, piece.data(), piece.size());
+                             });
 }
 
 HostArray Buffer::to_host() const {
+  refuse_in_callback();
   HostArray host{dtype(), shape(), std::vector<std::byte>(bytes())};
   read(host.bytes).wait();
   return host;
 }
-
-void Array::wait() const {
-  for (const Buffer& part : parts_) {
-    part.ready().wait();
-  }
-}
-
-namespace {
-
-// Asks part `owner` for its runs, to their places in `out`.
-Event read_owned(const std::shared_ptr<BufferState>& handle, size_t owner,
-                 std::span<std::byte> out) {
-  const BufferState& state = *handle;
-  const uint64_t element = dtype_bytes(state.dtype);
-  std::vector<std::pair<uint64_t, uint64_t>> ranges;
-  uint64_t at = 0;
-  for (const OwnedRun& run : *state.owned) {
-    const uint64_t end = at + run.elements * element;
-    if (run.owner == owner) {
-      ranges.emplace_back(at, end);
-    }
-    at = end;
-  }
-  return state.board->read_ranges(handle, out, ranges);
-}
-
-// State of a sharded update, each run from its owner.
-HostArray gather_owned(const std::vector<Buffer>& parts) {
-  HostArray global = {parts[0].dtype(), parts[0].shape(), std::vector<std::byte>(parts[0].bytes())};
-  std::vector<Event> events;
-  for (size_t p = 0; p < parts.size(); ++p) {
-    events.push_back(read_owned(parts[p].state(), p, global.bytes));
-  }
-  ErrorPtr failure;
-  for (const Event& event : events) {  // all of them: they write into `global`
-    if (ErrorPtr error = event.wait_for_error()) {
-      failure = failure ? failure : error;
-    }
-  }
-  if (failure) {
-    throw Error(*failure);
-  }
-  return global;
-}
-
-}  // namespace
-
-HostArray Array::gather(bool check, const std::string& what) const {
-  if (parts_.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, "the array handle is empty");
-  }
-  if (parts_[0].state()->owned != nullptr) {
-    return gather_owned(parts_);
-  }
-  // All reads are asked for before the first wait, so that they overlap.
-  std::vector<HostArray> boxes(parts_.size());
-  std::vector<Event> events(parts_.size());
-  std::vector<bool> wanted(parts_.size(), true);
-  for (size_t p = 0; p < parts_.size(); ++p) {
-    const auto& offsets = layout_.offsets;
-    wanted[p] = check || std::find(offsets.begin(), offsets.begin() + static_cast<ptrdiff_t>(p),
-                                   offsets[p]) == offsets.begin() + static_cast<ptrdiff_t>(p);
-    if (wanted[p]) {
-      boxes[p] = {dtype_, layout_.local, std::vector<std::byte>(parts_[p].bytes())};
-      events[p] = parts_[p].read(boxes[p].bytes);
-    }
-  }
-  // A failed read must not leave others writing into memory that is gone.
-  ErrorPtr failure;
-  for (size_t p = 0; p < parts_.size(); ++p) {
-    if (ErrorPtr error = wanted[p] ? events[p].wait_for_error() : nullptr) {
-      failure = failure ? failure : error;
-    }
-  }
-  if (failure) {
-    throw Error(*failure);
-  }
-  HostArray global{dtype_, shape_,
-                   std::vector<std::byte>(element_count(shape_) * dtype_bytes(dtype_))};
-  std::vector<size_t> first_of(parts_.size());
-  for (size_t p = 0; p < parts_.size(); ++p) {
-    if (!wanted[p]) {
-      continue;
-    }
-    const auto first = static_cast<size_t>(
-        std::find(layout_.offsets.begin(), layout_.offsets.end(), layout_.offsets[p]) -
-        layout_.offsets.begin());
-    if (first == p) {
-      paste_box(global, boxes[p], layout_.offsets[p]);
-      continue;
-    }
-    if (const auto place = first_difference(boxes[first], boxes[p])) {
-      throw Error(ErrorCode::kInternal,
-                  fmt::format("{} differs between cores {} and {} at element [{}]: {} and {}", what,
-                              parts_[first].device(), parts_[p].device(),
-                              fmt::join(place->index, ","), place->left, place->right));
-    }
-  }
-  return global;
-}
-
-HostArray Array::to_host() const { return gather(false, {}); }
-HostArray Array::to_host_checked(const std::string& what) const { return gather(true, what); }
 
 const std::string& Executable::name() const { return need_program(state_).program->exe.name; }
 const std::vector<ParameterInfo>& Executable::arguments() const {
@@ -270,7 +186,10 @@ Executable Board::load(std::span<const std::byte> bytes, int device) const {
 }
 
 Buffer Board::put(int device, const HostView& host) const {
-  return need(impl_).upload({device}, host, 0, type_text(host.dtype, host.shape)).front();
+  check_view(host);
+  const Box whole(host.dtype, host.shape, Shape(host.shape.size(), 0), host.shape);
+  const std::string label = type_text(host.dtype, host.shape);
+  return need(impl_).upload({device}, host, whole, host.shape, 0, label).front();
 }
 
 Buffer Board::zeros(int device, DType dtype, const Shape& shape) const {
@@ -293,6 +212,7 @@ Array Board::replicate(const HostView& host, int count) const {
 
 Array Board::shard(const HostView& host, int count, size_t dim) const {
   const std::vector<int> ids = first_devices(need(impl_), count);
+  check_view(host);
   if (dim >= host.shape.size() || host.shape[dim] % static_cast<int64_t>(ids.size()) != 0) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("{} cannot be cut into {} equal parts along dimension {}",

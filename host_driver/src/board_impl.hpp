@@ -1,12 +1,14 @@
 // BoardImpl: the state behind a Board. One lock, taken in the order of arrival, guards everything
 // here; the thread that waits holds it while board time passes (pump), so calls of other threads
 // take effect when the board is parked at an interrupt. Files: board_open (boot), board_submit
-// (rings), board_pump (completions, waiting), board_recover (faults), program (load and launch).
+// (rings), board_transfer (copies), board_pump (completions, waiting), board_recover (faults),
+// program (load and launch).
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "board/board_loader.hpp"
+#include "src/box.hpp"
 #include "src/device_memory.hpp"
 #include "src/event_state.hpp"
 #include "src/host_arena.hpp"
@@ -21,7 +24,7 @@
 #include "src/operation.hpp"
 #include "tpu/board.hpp"
 #include "tpu/spec/rings.h"
-#include "transport/transport.hpp"
+#include "tpu/transport.hpp"
 
 namespace tpu::driver {
 
@@ -68,6 +71,13 @@ struct Device {
 
 struct LoadedProgram;
 
+/// {first, end}
+using ByteRanges = std::vector<std::pair<uint64_t, uint64_t>>;
+/// Takes the bytes at `at` of a buffer.
+using ByteSink = std::function<void(uint64_t at, std::span<const std::byte> piece)>;
+/// Makes the bytes at `at` of a buffer.
+using ByteSource = std::function<void(uint64_t at, std::span<std::byte> piece)>;
+
 class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
  public:
   static std::shared_ptr<BoardImpl> open(const OpenOptions& options);
@@ -99,15 +109,15 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::vector<uint64_t> run_cycles();
   std::vector<HostWorkTime> profile();
   void close(CloseMode mode);
-  /// One staging copy, one buffer on each device. `alloc_bytes`: room wanted, at least the data.
-  std::vector<Buffer> upload(const std::vector<int>& devices, const HostView& host,
-                             uint64_t alloc_bytes, const std::string& label);
+  /// The box of `host` to one buffer on each device; staged once. `alloc_bytes`: room wanted, at
+  /// least the data. Waits for room in staging memory and rings.
+  std::vector<Buffer> upload(const std::vector<int>& devices, const HostView& host, const Box& box,
+                             const Shape& local, uint64_t alloc_bytes, const std::string& label);
   Buffer zeros(int device, DType dtype, const Shape& shape);
   Buffer clone(const std::shared_ptr<BufferState>& source);
-  Event read(const std::shared_ptr<BufferState>& source, std::span<std::byte> out);
-  /// Bytes [first, second) of the buffer, to the same places of `out`.
-  Event read_ranges(const std::shared_ptr<BufferState>& source, std::span<std::byte> out,
-                    const std::vector<std::pair<uint64_t, uint64_t>>& ranges);
+  /// Bytes [first, second) of the buffer, handed to `sink` in pieces, under the board lock. When
+  /// this throws, `sink` is not called any more.
+  Event read(const std::shared_ptr<BufferState>& source, const ByteRanges& ranges, ByteSink sink);
   std::shared_ptr<LoadedProgram> load(std::span<const std::byte> bytes, const std::string& name,
                                       int device);
   RunResult launch(const std::shared_ptr<LoadedProgram>& program,
@@ -122,6 +132,22 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
  private:
   friend class Entry;
   BoardImpl() = default;
+
+  /// An operation that commands are added to. It is sealed when this goes out of scope; when that
+  /// is by an exception, it has failed: what is out is waited for, but what comes in is dropped.
+  class Submission {
+   public:
+    Submission(BoardImpl& board, const std::string& what) : board_(board), op_(board.begin(what)) {}
+    ~Submission();
+    Submission(const Submission&) = delete;
+    Submission& operator=(const Submission&) = delete;
+    const std::shared_ptr<Operation>& op() const { return op_; }
+
+   private:
+    BoardImpl& board_;
+    std::shared_ptr<Operation> op_;
+    int exceptions_ = std::uncaught_exceptions();
+  };
 
   // board_open.cpp
   void connect(const OpenOptions& options);
@@ -149,22 +175,33 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   Device& device_at(int id);
   std::shared_ptr<EventState> make_event();
   std::shared_ptr<Operation> begin(const std::string& what);
-  void add(const std::shared_ptr<Operation>& op, std::shared_ptr<Command> command);
+  void add(const std::shared_ptr<Operation>& op, const std::shared_ptr<Command>& command);
   void seal(const std::shared_ptr<Operation>& op);
+  void abandon(const std::shared_ptr<Operation>& op);
   void give_launch_id(Operation& op);
   void submit_gang(const std::shared_ptr<Operation>& op);
   bool has_room(const Device& device, bool launch) const;
   void append(const std::shared_ptr<Command>& command);
+  void enter(const std::shared_ptr<Command>& command);
   void ring_doorbell(Device& device);
   void finish(Operation& op, ErrorPtr error);
   std::shared_ptr<Allocation> allocate(int device, uint64_t bytes, const std::string& label);
   std::shared_ptr<StagingRange> stage(uint64_t bytes);
+  std::shared_ptr<StagingRange> stage_now(uint64_t bytes);
   std::shared_ptr<BufferState> make_buffer(int device, DType dtype, const Shape& shape,
                                            std::shared_ptr<Allocation> memory,
                                            std::shared_ptr<EventState> ready);
 
+  // board_transfer.cpp
+  uint64_t piece_bytes() const;
+  void send_up(const std::vector<std::shared_ptr<Operation>>& ops,
+               const std::vector<std::shared_ptr<Allocation>>& targets, uint64_t bytes,
+               const ByteSource& source);
+  void check_owner(const BufferState& buffer) const;
+
   // board_pump.cpp
   bool pump();
+  bool pump_once();
   bool run_board();
   RunOutcome run_timed();
   bool drain();
@@ -174,9 +211,12 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   bool completions_missing();
   void complete(Device& device, const tpu_completion_t& completion);
   void report(const std::shared_ptr<Command>& command, uint16_t status);
+  void release(Operation& op, Command& command);
   void stalled();
   bool anything_open() const;
   void break_board(const ErrorPtr& error);
+  static ErrorPtr model_error(const std::exception& error);
+  static ErrorPtr given_up();
   void set_event(EventState& event, ErrorPtr error);
   void run_until_idle();
 
@@ -193,10 +233,23 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void check_time_limit();
   void end_by_time_limit(const Device& device, Operation& op);
   tpu_fault_record_t read_fault(const Device& device);
+  bool never_started(const Operation& op);
 
   // program.cpp
   void place_program(LoadedProgram& program);
-  void send_load(LoadedProgram& program, size_t partition, const std::shared_ptr<Operation>& op);
+  void take_ids(LoadedProgram& program);
+  void send_program(LoadedProgram& program, size_t partition, const std::shared_ptr<Operation>& op);
+  void send_constants(const LoadedProgram& program, size_t partition,
+                      const std::shared_ptr<Operation>& op);
+  std::vector<Array> prepare_arguments(const LoadedProgram& program, std::vector<Array> arguments,
+                                       const std::vector<size_t>& kept);
+  std::vector<std::shared_ptr<Allocation>> bind_slots(const Operation& op, size_t p,
+                                                      const std::vector<Array>& arguments,
+                                                      std::vector<std::vector<Buffer>>& outputs);
+  std::shared_ptr<Command> launch_command(const LoadedProgram& program, size_t p, uint32_t steps,
+                                          const std::vector<std::shared_ptr<Allocation>>& slots);
+  void submit_launch(const std::shared_ptr<Operation>& op,
+                     const std::vector<std::shared_ptr<BufferState>>& donated);
   void collect_retired();
   void gather_foreign(const LoadedProgram& program, std::vector<Array>& arguments);
 
@@ -221,6 +274,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   uint32_t launch_count_ = 0;  // wraps; 0 is no launch id
   bool closed_ = false;
   ErrorPtr broken_;
+  ErrorPtr cancelled_;  // launches that have not started end with this
   std::string stall_text_;
   int stalls_ = 0;  // quiescent runs without progress, one after the other
   std::atomic<bool> running_{false};
@@ -230,7 +284,12 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   uint64_t recoveries_ = 0;
 
   std::mutex retired_mutex_;  // leaf lock
-  std::vector<std::pair<int, uint16_t>> retired_;
+  struct RetiredId {
+    int device = 0;
+    uint16_t id = 0;
+    bool sent = false;
+  };
+  std::deque<RetiredId> retired_;
 };
 
 }  // namespace tpu::driver

@@ -16,7 +16,7 @@ namespace {
 namespace chip_page = spec::chip_page;
 namespace core_page = spec::core_page;
 
-constexpr uint64_t kStagingBytes = uint64_t{256} << 20;
+constexpr uint64_t kLeastStagingBytes = uint64_t{64} << 10;
 constexpr uint64_t kCmdRingBytes = uint64_t{TPU_CMD_ENTRY_BYTES} << TPU_CMD_RING_LOG2;
 constexpr uint64_t kCplRingBytes = uint64_t{TPU_CPL_ENTRY_BYTES} << TPU_CPL_RING_LOG2;
 constexpr size_t kLoadBlockBytes = 4096;
@@ -106,10 +106,17 @@ void BoardImpl::connect(const OpenOptions& options) {
   const FirmwareImage image = built_in_firmware();
   firmware_ = options.firmware.empty() ? image.bytes : options.firmware;
   firmware_entry_ = image.entry;
+  if (options.staging_bytes < kLeastStagingBytes ||
+      options.staging_bytes > HostArena::kMaxStagingBytes) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("staging memory of {} bytes; it can have {} to {}", options.staging_bytes,
+                    kLeastStagingBytes, HostArena::kMaxStagingBytes));
+  }
   firmware_build_ =
       options.firmware.empty() && options.transport == "sim" && !options.factory ? image.build : 0;
   if (firmware_.empty()) {
-    if (options.transport != "null") {
+    if (options.transport != "null" && !options.factory) {
       throw Error(ErrorCode::kUnimplemented,
                   "this build has no firmware image (the RISC-V cross compiler was missing)");
     }
@@ -117,9 +124,13 @@ void BoardImpl::connect(const OpenOptions& options) {
   }
 
   const auto cores = static_cast<size_t>(spec::core_count(params_));
-  arena_ = std::make_shared<HostArena>(cores * (kCmdRingBytes + kCplRingBytes), kStagingBytes);
+  arena_ =
+      std::make_shared<HostArena>(cores * (kCmdRingBytes + kCplRingBytes), options.staging_bytes);
   if (options.factory) {
     transport_ = options.factory(request, *arena_);
+    if (transport_ == nullptr) {
+      throw Error(ErrorCode::kInvalidArgument, "OpenOptions::factory made no transport");
+    }
   } else if (options.transport == "null") {
     transport_ = make_null_transport(request, *arena_);
   } else if (options.transport == "sim") {

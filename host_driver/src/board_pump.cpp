@@ -112,17 +112,22 @@ bool BoardImpl::run_board() {
     return !outcome.quiescent;
   } catch (const std::exception& error) {
     running_ = false;
-    break_board(std::make_shared<Error>(ErrorCode::kInternal,
-                                        fmt::format("the board model failed: {}", error.what())));
+    break_board(model_error(error));
     return false;
   }
 }
 
-// Returns true when something was completed.
+// Returns true when something was completed. Never throws: what fails here fails the board.
 bool BoardImpl::pump() {
-  if (broken_) {
+  try {
+    return !broken_ && pump_once();
+  } catch (const std::exception& error) {
+    break_board(model_error(error));
     return false;
   }
+}
+
+bool BoardImpl::pump_once() {
   bool progress = drain();
   if (!progress) {
     const bool moving = run_board();
@@ -279,9 +284,20 @@ void BoardImpl::report(const std::shared_ptr<Command>& command, uint16_t status)
     op->error =
         status == kStatusLost && trap ? trap : status_error(status, op->what, command->device);
   }
+  release(*op, *command);
   if (op->open == 0 && op->sealed) {
     finish(*op, op->error);
   }
+}
+
+// A command that is over gives back what it holds, long before a large transfer is over.
+void BoardImpl::release(Operation& op, Command& command) {
+  command.good = nullptr;
+  command.keep.clear();
+  command.reads.clear();
+  command.writes.clear();
+  command.op.reset();
+  op.commands[command.index].reset();
 }
 
 // Nothing is in flight on the board and something waits: repeat the doorbells (absolute counts, so
@@ -438,27 +454,35 @@ void BoardImpl::close(CloseMode mode) {
     return;
   }
   closed_ = true;
-  if (!broken_) {
-    if (mode == CloseMode::kCancel) {
-      abort_launches();
-    }
-    run_until_idle();
-  }
-  if (!broken_) {
-    run_board();  // what the harts do behind the last completion
-  }
-  if (!broken_) {
-    for (const Device& device : devices_) {
-      write_core(device, spec::core_page::kQueueEn, 0);
-    }
-  }
-  break_board(std::make_shared<Error>(ErrorCode::kInvalidArgument, "the board is closed"));
+  const ErrorPtr closed =
+      std::make_shared<Error>(ErrorCode::kInvalidArgument, "the board is closed");
   std::string trouble;
-  if (transport_) {
-    take_rest_of_console();
-    trouble = transport_->close();
-    transport_.reset();
+  try {
+    if (!broken_) {
+      if (mode == CloseMode::kCancel) {
+        cancelled_ = closed;
+        abort_launches();
+      }
+      run_until_idle();
+    }
+    if (!broken_) {
+      run_board();  // what the harts do behind the last completion
+    }
+    if (!broken_) {
+      for (const Device& device : devices_) {
+        write_core(device, spec::core_page::kQueueEn, 0);
+      }
+    }
+    break_board(closed);
+    if (transport_) {
+      take_rest_of_console();
+      trouble = transport_->close();
+    }
+  } catch (const std::exception& error) {
+    trouble = error.what();
   }
+  break_board(closed);
+  transport_.reset();
   if (!trouble.empty()) {
     throw Error(ErrorCode::kInternal, trouble);
   }

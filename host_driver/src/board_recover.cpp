@@ -33,6 +33,10 @@ ErrorPtr failed_input(const Operation& op) {
   return nullptr;
 }
 
+bool tells_no_start(uint16_t code) {
+  return code == TPU_FAULT_GANG_MISMATCH || code == TPU_FAULT_NOT_STARTED;
+}
+
 }  // namespace
 
 tpu_fault_record_t BoardImpl::read_fault(const Device& device) {
@@ -85,6 +89,17 @@ void BoardImpl::resume_held() {
   }
 }
 
+// True when a core of the gang says that no step ran: the first one begins on all cores together.
+bool BoardImpl::never_started(const Operation& op) {
+  return std::any_of(op.commands.begin(), op.commands.end(), [&](const auto& command) {
+    if (op.status[command->index] == kStatusLost) {
+      return false;  // the core may be gone
+    }
+    const tpu_fault_record_t record = read_fault(devices_[static_cast<size_t>(command->device)]);
+    return record.launch_id == op.launch_id && tells_no_start(record.code);
+  });
+}
+
 // All cores of a failed launch have reported: is it to be sent again, given back or lost?
 void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
                              std::vector<std::shared_ptr<Operation>>& again) {
@@ -104,26 +119,27 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
   if (refused) {
     const bool corrupt =
         op->status[worst] == TPU_STATUS_BAD_CRC || op->status[worst] == TPU_STATUS_BAD_SEQ;
+    op->on_board = false;
     if (corrupt && first.attempts++ == 0) {
       again.push_back(op);
       return;
     }
-    op->give_back();
     finish(*op, status_error(op->status[worst], op->what, first.device));
     return;
   }
   // A core that never started the launch kept the whole gang from its first step.
   if (any_is(*op, TPU_STATUS_FLUSHED)) {
+    op->on_board = false;
     if (first.attempts++ < kMaxLaunchAttempts) {
       again.push_back(op);
       return;
     }
-    op->give_back();
     finish(*op,
            std::make_shared<Error>(ErrorCode::kInternal, op->what + ": flushed again and again"));
     return;
   }
   if (op->verdict) {
+    op->on_board = !never_started(*op);
     finish(*op, op->verdict);
     return;
   }
@@ -132,14 +148,16 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
   const tpu_fault_record_t record = died ? *op->trap : read_fault(device);
   if (died) {
     if (record.launch_id != op->launch_id) {
-      op->give_back();  // the hart died before or after it: no step ran
+      op->on_board = false;  // the hart died before or after it: no step ran
     }
     finish(*op, fault_error(record, op->program->exe, device.id, op->stall_text, op->trap_place));
     return;
   }
-  if (record.launch_id == op->launch_id &&
-      (record.code == TPU_FAULT_GANG_MISMATCH || record.code == TPU_FAULT_NOT_STARTED)) {
-    op->give_back();  // no step ran
+  const bool no_engine_fault = record.launch_id != op->launch_id ||
+                               record.code == TPU_FAULT_HOST_ABORT ||
+                               record.code == TPU_FAULT_PEER_LOST || tells_no_start(record.code);
+  if (no_engine_fault && never_started(*op)) {
+    op->on_board = false;
   }
   if (record.launch_id != op->launch_id) {
     finish(*op,
@@ -169,7 +187,10 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
                : a.second && b.second && a.second->index < b.second->index;
   });
   for (const auto& [op, command] : work) {
-    const ErrorPtr error = broken_ ? broken_ : failed_input(*op);
+    ErrorPtr error = broken_ ? broken_ : failed_input(*op);
+    if (!error && op->launch()) {
+      error = cancelled_;
+    }
     if (error) {
       finish(*op, error);
     }
@@ -285,7 +306,11 @@ bool BoardImpl::reboot_dead() {
   } catch (const Error& error) {
     break_board(std::make_shared<Error>(error));
     return true;
+  } catch (const std::exception& error) {
+    break_board(model_error(error));
+    return true;
   }
+  // Memory has survived, with all constants in it.
   for (const auto& weak : programs_) {
     const auto program = weak.lock();
     if (!program) {
@@ -296,9 +321,8 @@ bool BoardImpl::reboot_dead() {
       if (std::find(dead.begin(), dead.end(), id) == dead.end()) {
         continue;
       }
-      const auto op = begin(fmt::format("loading {} again", program->exe.name));
-      send_load(*program, p, op);
-      seal(op);
+      const Submission load_op(*this, fmt::format("loading {} again", program->exe.name));
+      send_program(*program, p, load_op.op());
     }
   }
   return true;

@@ -1,4 +1,5 @@
-// Submission: memory, staging, operations and the command rings.
+// Submission: memory, staging, operations and the command rings. Whatever ends an operation before
+// all of it is sent leaves nothing behind: no memory, no open command, no donated buffer.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,11 +12,12 @@
 namespace tpu::driver {
 namespace {
 
-// A copy is cut into pieces of this size, so that staging memory serves several at once.
-constexpr uint64_t kCopyPieceBytes = uint64_t{16} << 20;
 constexpr uint32_t kMaxOpenCommands = 224;
 constexpr uint32_t kMaxOpenLaunches = 32;
 constexpr size_t kLargestListed = 10;
+// Made ahead of need: it serves where memory may be short.
+const ErrorPtr kGivenUp = std::make_shared<Error>(
+    ErrorCode::kInternal, "the call failed while its commands were being sent");
 
 // `a` is not before `b`, on counters that wrap.
 bool reached(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) >= 0; }
@@ -51,6 +53,13 @@ ErrorPtr failed_input(const Operation& op) {
 }
 
 }  // namespace
+
+ErrorPtr BoardImpl::given_up() { return kGivenUp; }
+
+ErrorPtr BoardImpl::model_error(const std::exception& error) {
+  return std::make_shared<Error>(ErrorCode::kInternal,
+                                 fmt::format("the board model failed: {}", error.what()));
+}
 
 void BoardImpl::check_usable() const {
   if (broken_) {
@@ -88,23 +97,23 @@ bool BoardImpl::has_room(const Device& device, bool launch) const {
 }
 
 // Backpressure is the only reason to wait here.
-void BoardImpl::add(const std::shared_ptr<Operation>& op, std::shared_ptr<Command> command) {
-  command->op = op;
-  command->index = op->commands.size();
-  op->commands.push_back(command);
-  op->status.push_back(kStatusOpen);
-  ++op->open;
+void BoardImpl::add(const std::shared_ptr<Operation>& op, const std::shared_ptr<Command>& command) {
   Device& device = device_at(command->device);
   while (!broken_ && !has_room(device, false)) {
     pump();
   }
-  ErrorPtr error = broken_ ? broken_ : failed_input(*op);
-  if (error || op->error) {
-    op->error = op->error ? op->error : error;
-    --op->open;
+  if (!op->error) {
+    op->error = broken_ ? broken_ : failed_input(*op);
+  }
+  if (op->error) {
     return;
   }
+  command->index = op->commands.size();
+  op->commands.push_back(command);
+  op->status.push_back(kStatusOpen);
+  command->op = op;
   append(command);
+  ++op->open;
   ring_doorbell(device);
 }
 
@@ -115,20 +124,41 @@ void BoardImpl::seal(const std::shared_ptr<Operation>& op) {
   }
 }
 
+// What is in flight keeps its memory until it is over.
+void BoardImpl::abandon(const std::shared_ptr<Operation>& op) {
+  for (const auto& command : op->commands) {
+    if (command) {
+      command->good = nullptr;
+    }
+  }
+  op->error = op->error ? op->error : kGivenUp;
+  seal(op);
+}
+
+BoardImpl::Submission::~Submission() {
+  if (std::uncaught_exceptions() > exceptions_) {
+    board_.abandon(op_);
+  } else {
+    board_.seal(op_);
+  }
+}
+
 // All rings of the gang get their entry without board time in between, so that launches have one
 // order everywhere.
 void BoardImpl::submit_gang(const std::shared_ptr<Operation>& op) {
+  op->status.assign(op->commands.size(), kStatusOpen);
+  op->open = op->commands.size();
+  op->sealed = true;
   for (size_t i = 0; i < op->commands.size(); ++i) {
     op->commands[i]->op = op;
     op->commands[i]->index = i;
   }
-  op->status.assign(op->commands.size(), kStatusOpen);
-  op->open = op->commands.size();
-  op->sealed = true;
+  const auto device_of = [&](const std::shared_ptr<Command>& command) -> Device& {
+    return devices_[static_cast<size_t>(command->device)];
+  };
   const auto all_have_room = [&] {
-    return std::all_of(op->commands.begin(), op->commands.end(), [&](const auto& command) {
-      return has_room(devices_[static_cast<size_t>(command->device)], true);
-    });
+    return std::all_of(op->commands.begin(), op->commands.end(),
+                       [&](const auto& command) { return has_room(device_of(command), true); });
   };
   while (!broken_ && !all_have_room()) {
     pump();
@@ -137,15 +167,33 @@ void BoardImpl::submit_gang(const std::shared_ptr<Operation>& op) {
     finish(*op, error);
     return;
   }
-  for (const auto& command : op->commands) {
-    append(command);
+  size_t places = 0;
+  try {
+    for (; places < op->commands.size(); ++places) {
+      device_of(op->commands[places]).window.push_back(nullptr);
+    }
+  } catch (...) {
+    while (places > 0) {
+      device_of(op->commands[--places]).window.pop_back();
+    }
+    throw;
   }
   for (const auto& command : op->commands) {
-    ring_doorbell(devices_[static_cast<size_t>(command->device)]);
+    enter(command);
+  }
+  for (const auto& command : op->commands) {
+    ring_doorbell(device_of(command));
   }
 }
 
 void BoardImpl::append(const std::shared_ptr<Command>& command) {
+  devices_[static_cast<size_t>(command->device)].window.push_back(nullptr);
+  enter(command);
+}
+
+// Writes the command to its ring. The window has a place for it already, so that nothing here can
+// fail half-way.
+void BoardImpl::enter(const std::shared_ptr<Command>& command) {
   Device& device = devices_[static_cast<size_t>(command->device)];
   std::array<uint32_t, kLanes> waits = device.done;
   for (const auto& range : command->reads) {
@@ -184,30 +232,45 @@ void BoardImpl::append(const std::shared_ptr<Command>& command) {
   std::memcpy(device.cmd_ring.data() + slot * TPU_CMD_ENTRY_BYTES, command->wire.data(),
               TPU_CMD_ENTRY_BYTES);
   ++device.tail;
-  device.window.push_back(command);
+  device.window.back() = command;
   ++device.open;
-  device.launches += command->opcode == TPU_OP_LAUNCH ? 1 : 0;
+  if (command->opcode == TPU_OP_LAUNCH) {
+    ++device.launches;
+    command->op->on_board = true;
+  }
 }
 
 void BoardImpl::ring_doorbell(Device& device) {
   if (device.rung != device.tail) {
     std::atomic_thread_fence(std::memory_order_release);
     device.rung = device.tail;
-    write_core(device, spec::core_page::kCmdTail, device.tail);
+    try {
+      write_core(device, spec::core_page::kCmdTail, device.tail);
+    } catch (const std::exception& error) {
+      break_board(model_error(error));
+    }
   }
 }
 
+// The one end of every operation. A launch that ends with an error and of which no step can have
+// run gives its donated buffers back.
 void BoardImpl::finish(Operation& op, ErrorPtr error) {
   if (op.finished) {
     return;
   }
   op.finished = true;
+  if (error && op.give_back && !op.on_board) {
+    op.give_back();
+  }
   set_event(*op.event, std::move(error));
   // Commands of the window may outlive their operation; ranges must not.
   op.inputs.clear();
   op.program.reset();
   op.give_back = nullptr;
   for (const auto& command : op.commands) {
+    if (!command) {
+      continue;
+    }
     command->reads.clear();
     command->writes.clear();
     command->keep.clear();
@@ -216,7 +279,9 @@ void BoardImpl::finish(Operation& op, ErrorPtr error) {
   const auto commands = std::move(op.commands);
   op.commands.clear();
   for (const auto& command : commands) {
-    command->op.reset();
+    if (command) {
+      command->op.reset();
+    }
   }
 }
 
@@ -242,18 +307,24 @@ std::shared_ptr<Allocation> BoardImpl::allocate(int device, uint64_t bytes,
               {.device = device, .op = {}, .source = {}});
 }
 
+// Waits for room; what the call holds itself can fill the arena, and then a single range serves.
 std::shared_ptr<StagingRange> BoardImpl::stage(uint64_t bytes) {
   for (;;) {
     if (auto range = StagingRange::make(arena_, bytes)) {
       return range;
     }
     check_usable();
-    if (!anything_open()) {
-      throw Error(ErrorCode::kResourceExhausted,
-                  fmt::format("{} bytes do not fit into the staging arena", bytes));
+    if (bytes > arena_->staging_bytes() || !anything_open()) {
+      return StagingRange::make_single(arena_, bytes);
     }
     pump();
   }
+}
+
+// As stage(), without waiting.
+std::shared_ptr<StagingRange> BoardImpl::stage_now(uint64_t bytes) {
+  auto range = StagingRange::make(arena_, bytes);
+  return range ? range : StagingRange::make_single(arena_, bytes);
 }
 
 std::shared_ptr<BufferState> BoardImpl::make_buffer(int device, DType dtype, const Shape& shape,
@@ -264,149 +335,10 @@ std::shared_ptr<BufferState> BoardImpl::make_buffer(int device, DType dtype, con
   buffer->device = device;
   buffer->dtype = dtype;
   buffer->shape = shape;
-  buffer->bytes = element_count(shape) * dtype_bytes(dtype);
+  buffer->bytes = byte_count(dtype, shape);
   buffer->memory = std::move(memory);
   buffer->ready = std::move(ready);
   return buffer;
-}
-
-std::vector<Buffer> BoardImpl::upload(const std::vector<int>& devices, const HostView& host,
-                                      uint64_t alloc_bytes, const std::string& label) {
-  const uint64_t bytes = element_count(host.shape) * dtype_bytes(host.dtype);
-  if (host.bytes.size() != bytes) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} has {} bytes, {} were given", type_text(host.dtype, host.shape),
-                            bytes, host.bytes.size()));
-  }
-  const Entry entry(*this);
-  check_usable();
-  std::vector<std::shared_ptr<Allocation>> ranges;
-  for (const int device : devices) {
-    ranges.push_back(allocate(device, std::max(alloc_bytes, bytes), label));
-  }
-  std::vector<std::shared_ptr<Operation>> ops;
-  for (const int device : devices) {
-    ops.push_back(begin(fmt::format("upload of {} to TPU:{}", label, device)));
-  }
-  for (uint64_t at = 0; at < bytes; at += kCopyPieceBytes) {
-    const uint64_t piece = std::min(kCopyPieceBytes, bytes - at);
-    const auto staged = stage(piece);
-    std::memcpy(staged->bytes().data(), host.bytes.data() + at, piece);
-    for (size_t i = 0; i < devices.size(); ++i) {
-      auto command = std::make_shared<Command>();
-      command->device = devices[i];
-      command->writes = {ranges[i]};
-      command->keep = {staged};
-      tpu_command_copy_t copy{};
-      copy.src = staged->iova();
-      copy.dst = ranges[i]->address() + at;
-      copy.bytes = piece;
-      copy.kind = TPU_COPY_H2D;
-      set_payload(*command, TPU_OP_COPY, TPU_LANE_UP, copy);
-      add(ops[i], std::move(command));
-    }
-  }
-  std::vector<Buffer> buffers;
-  for (size_t i = 0; i < devices.size(); ++i) {
-    seal(ops[i]);
-    buffers.emplace_back(make_buffer(devices[i], host.dtype, host.shape, ranges[i], ops[i]->event));
-  }
-  return buffers;
-}
-
-Buffer BoardImpl::zeros(int device, DType dtype, const Shape& shape) {
-  const uint64_t bytes = element_count(shape) * dtype_bytes(dtype);
-  const Entry entry(*this);
-  check_usable();
-  const auto range = allocate(device, bytes, type_text(dtype, shape));
-  const auto op = begin(fmt::format("fill on TPU:{}", device));
-  if (bytes > 0) {
-    auto command = std::make_shared<Command>();
-    command->device = device;
-    command->writes = {range};
-    tpu_command_fill_t fill{};
-    fill.dst = range->address();
-    fill.bytes = (bytes + 3) / 4 * 4;  // the range is a multiple of 512 bytes
-    set_payload(*command, TPU_OP_FILL, TPU_LANE_UP, fill);
-    add(op, std::move(command));
-  }
-  seal(op);
-  return Buffer(make_buffer(device, dtype, shape, range, op->event));
-}
-
-Buffer BoardImpl::clone(const std::shared_ptr<BufferState>& source) {
-  const Entry entry(*this);
-  check_usable();
-  if (!source->live) {
-    throw Error(ErrorCode::kInvalidArgument, "the buffer was donated or deleted");
-  }
-  const auto range = allocate(source->device, source->memory->bytes(), "copy of a buffer");
-  const auto op = begin(fmt::format("copy on TPU:{}", source->device));
-  op->inputs = {source->ready};
-  if (source->bytes > 0) {
-    auto command = std::make_shared<Command>();
-    command->device = source->device;
-    command->reads = {source->memory};
-    command->writes = {range};
-    tpu_command_copy_t copy{};
-    copy.src = source->memory->address();
-    copy.dst = range->address();
-    copy.bytes = source->bytes;
-    copy.kind = TPU_COPY_D2D;
-    copy.peer = static_cast<uint8_t>(source->device);
-    set_payload(*command, TPU_OP_COPY, TPU_LANE_UP, copy);
-    add(op, std::move(command));
-  }
-  seal(op);
-  auto copy = make_buffer(source->device, source->dtype, source->shape, range, op->event);
-  copy->owned = source->owned;
-  return Buffer(std::move(copy));
-}
-
-Event BoardImpl::read(const std::shared_ptr<BufferState>& source, std::span<std::byte> out) {
-  return read_ranges(source, out, {{0, source->bytes}});
-}
-
-Event BoardImpl::read_ranges(const std::shared_ptr<BufferState>& source, std::span<std::byte> out,
-                             const std::vector<std::pair<uint64_t, uint64_t>>& ranges) {
-  if (out.size() != source->bytes) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("the buffer has {} bytes, room for {} was given", source->bytes, out.size()));
-  }
-  const Entry entry(*this);
-  check_usable();
-  if (!source->live) {
-    throw Error(ErrorCode::kInvalidArgument, "the buffer was donated or deleted");
-  }
-  const auto op = begin(fmt::format("read from TPU:{}", source->device));
-  op->inputs = {source->ready};
-  std::vector<std::pair<uint64_t, uint64_t>> pieces;
-  for (const auto& [first, end] : ranges) {
-    for (uint64_t at = first; at < end; at += kCopyPieceBytes) {
-      pieces.emplace_back(at, std::min(kCopyPieceBytes, end - at));
-    }
-  }
-  for (const auto& [at, piece] : pieces) {
-    const auto staged = stage(piece);
-    auto command = std::make_shared<Command>();
-    command->device = source->device;
-    command->reads = {source->memory};
-    command->keep = {staged};
-    std::byte* target = out.data() + at;
-    command->good = [staged, target, piece = piece] {
-      std::memcpy(target, staged->bytes().data(), piece);
-    };
-    tpu_command_copy_t copy{};
-    copy.src = source->memory->address() + at;
-    copy.dst = staged->iova();
-    copy.bytes = piece;
-    copy.kind = TPU_COPY_D2H;
-    set_payload(*command, TPU_OP_COPY, TPU_LANE_DOWN, copy);
-    add(op, std::move(command));
-  }
-  seal(op);
-  return Event(op->event);
 }
 
 }  // namespace tpu::driver

@@ -1,4 +1,5 @@
-// Boxes of dense row-major arrays: cutting, pasting, comparing.
+// Boxes of dense row-major arrays: cutting, pasting, comparing, whole or a range of bytes at a
+// time.
 #pragma once
 
 #include <optional>
@@ -8,20 +9,45 @@
 
 namespace tpu::driver {
 
-/// The box of `local` dimensions at `offset` of `global`. Throws InvalidArgument when it sticks out
-/// or when the bytes of `global` do not match its type.
-HostArray cut_box(const HostView& global, const Shape& offset, const Shape& local);
-
-/// Writes `box` at `offset` of `global`.
-void paste_box(HostArray& global, const HostArray& box, const Shape& offset);
-
 struct Difference {
-  Shape index;
+  Shape index;       ///< in the box
   std::string left;  ///< bit pattern, hexadecimal
   std::string right;
 };
 
-/// First element whose bits differ; the arrays have the same type.
-std::optional<Difference> first_difference(const HostArray& left, const HostArray& right);
+/// The box of `local` dimensions at `offset` of an array of `global` dimensions. The bytes of a box
+/// are those of a dense array of its dimensions.
+class Box {
+ public:
+  /// Throws InvalidArgument when the box sticks out.
+  Box(DType dtype, const Shape& global, const Shape& offset, const Shape& local);
+
+  uint64_t bytes() const { return bytes_; }
+  uint64_t global_bytes() const { return global_bytes_; }
+
+  /// Bytes of the box from `first` on. `global` and `out` are as large as they must be.
+  void cut(std::span<const std::byte> global, uint64_t first, std::span<std::byte> out) const;
+
+  /// The other way round.
+  void paste(std::span<std::byte> global, uint64_t first, std::span<const std::byte> data) const;
+
+  /// First element of the box in `global` (left) whose bits differ from those in `box` (right).
+  std::optional<Difference> first_difference(std::span<const std::byte> global,
+                                             std::span<const std::byte> box) const;
+
+ private:
+  template <typename Run>
+  void for_runs(uint64_t first, uint64_t bytes, Run run) const;
+  uint64_t run_place(uint64_t run) const;
+
+  uint64_t element_;
+  uint64_t bytes_;
+  uint64_t global_bytes_;
+  Shape local_;
+  size_t walked_ = 0;             // outer dimensions; all behind them lie in one run
+  uint64_t run_bytes_ = 0;        // consecutive in the global array
+  uint64_t start_ = 0;            // of the box in the global array, in bytes
+  std::vector<uint64_t> stride_;  // bytes, of the dimensions walked
+};
 
 }  // namespace tpu::driver

@@ -33,24 +33,23 @@ std::string DeviceMemory::largest(size_t count) {
 
 std::shared_ptr<Allocation> Allocation::make(const std::shared_ptr<DeviceMemory>& memory,
                                              uint64_t bytes, std::string label) {
-  std::unique_lock<std::mutex> guard(memory->mutex_);
+  const std::shared_ptr<Allocation> made(new Allocation(memory, bytes, std::move(label)));
+  const std::lock_guard<std::mutex> guard(memory->mutex_);
   const auto address = memory->ranges_.allocate(bytes);
   if (!address) {
     return nullptr;
   }
-  auto* made = new Allocation(memory, *address, bytes, std::move(label));
-  memory->live_.insert(made);
-  guard.unlock();
-  return std::shared_ptr<Allocation>(made);
+  made->address_ = *address;
+  memory->live_.insert(made.get());
+  return made;
 }
 
-Allocation::Allocation(std::shared_ptr<DeviceMemory> memory, uint64_t address, uint64_t bytes,
-                       std::string label)
-    : memory_(std::move(memory)), address_(address), bytes_(bytes), label_(std::move(label)) {}
+Allocation::Allocation(std::shared_ptr<DeviceMemory> memory, uint64_t bytes, std::string label)
+    : memory_(std::move(memory)), bytes_(bytes), label_(std::move(label)) {}
 
 Allocation::~Allocation() {
   const std::lock_guard<std::mutex> guard(memory_->mutex_);
-  memory_->ranges_.free(address_);
+  memory_->ranges_.free(address_);  // 0 was never handed out
   memory_->live_.erase(this);
 }
 

@@ -64,11 +64,10 @@ class Allocation {
   LanePoints readers;
 
  private:
-  Allocation(std::shared_ptr<DeviceMemory> memory, uint64_t address, uint64_t bytes,
-             std::string label);
+  Allocation(std::shared_ptr<DeviceMemory> memory, uint64_t bytes, std::string label);
 
   std::shared_ptr<DeviceMemory> memory_;
-  uint64_t address_;
+  uint64_t address_ = 0;
   uint64_t bytes_;
   std::string label_;
 };

@@ -22,6 +22,12 @@ std::shared_ptr<EventState> ready_state() {
 
 bool in_event_callback() { return callback_depth > 0; }
 
+void refuse_in_callback() {
+  if (in_event_callback()) {
+    throw Error(ErrorCode::kInvalidArgument, "an on_ready callback must not wait");
+  }
+}
+
 void run_event_callback(const EventCallback& callback, const ErrorPtr& error) {
   ++callback_depth;
   try {
@@ -50,9 +56,7 @@ bool Event::ready() const { return state_->done.load(std::memory_order_acquire);
 
 ErrorPtr Event::wait_for_error() const {
   if (!ready()) {
-    if (in_event_callback()) {
-      throw Error(ErrorCode::kInvalidArgument, "an on_ready callback must not wait");
-    }
+    refuse_in_callback();
     if (const auto board = state_->board.lock()) {
       board->wait(*state_);
     } else {

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 #include "tpu/error.hpp"
 
@@ -30,7 +31,12 @@ std::byte* map_memory(uint64_t bytes) {
 HostArena::HostArena(uint64_t ring_bytes, uint64_t staging_bytes)
     : allocator_(kStagingBase, staging_bytes) {
   rings_ = {map_memory(ring_bytes), ring_bytes};
-  staging_ = {map_memory(staging_bytes), staging_bytes};
+  try {
+    staging_ = {map_memory(staging_bytes), staging_bytes};
+  } catch (...) {
+    munmap(rings_.data, rings_.bytes);
+    throw;
+  }
 }
 
 HostArena::~HostArena() {
@@ -45,6 +51,15 @@ std::span<std::byte> HostArena::span(uint64_t iova, uint64_t bytes, bool /*write
     }
     return {map.data + (iova - base), bytes};
   };
+  if (iova >= kSingleBase) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const auto behind = singles_.upper_bound(iova);
+    if (behind == singles_.begin()) {
+      return {};
+    }
+    const auto& [base, map] = *std::prev(behind);
+    return inside(base, map);
+  }
   const std::span<std::byte> staged = inside(kStagingBase, staging_);
   return staged.data() != nullptr ? staged : inside(kRingBase, rings_);
 }
@@ -60,18 +75,39 @@ uint64_t HostArena::take_ring(uint64_t bytes) {
 
 std::shared_ptr<StagingRange> StagingRange::make(const std::shared_ptr<HostArena>& arena,
                                                  uint64_t bytes) {
+  const std::shared_ptr<StagingRange> range(new StagingRange(arena));
   const std::lock_guard<std::mutex> guard(arena->mutex_);
   const auto iova = arena->allocator_.allocate(bytes);
   if (!iova) {
     return nullptr;
   }
-  return std::shared_ptr<StagingRange>(new StagingRange(
-      arena, *iova, {arena->staging_.data + (*iova - HostArena::kStagingBase), bytes}));
+  range->iova_ = *iova;
+  range->bytes_ = {arena->staging_.data + (*iova - HostArena::kStagingBase), bytes};
+  return range;
+}
+
+std::shared_ptr<StagingRange> StagingRange::make_single(const std::shared_ptr<HostArena>& arena,
+                                                        uint64_t bytes) {
+  const std::shared_ptr<StagingRange> range(new StagingRange(arena));
+  const HostArena::Mapping map{map_memory(bytes), bytes};
+  range->bytes_ = {map.data, bytes};
+  range->single_ = true;
+  const std::lock_guard<std::mutex> guard(arena->mutex_);
+  range->iova_ = arena->next_single_;
+  // One page stays free between two ranges: what runs over the end of one is refused.
+  arena->next_single_ += (bytes / kRingAlign + 2) * kRingAlign;
+  arena->singles_.emplace(range->iova_, map);
+  return range;
 }
 
 StagingRange::~StagingRange() {
   const std::lock_guard<std::mutex> guard(arena_->mutex_);
-  arena_->allocator_.free(iova_);
+  if (single_) {
+    arena_->singles_.erase(iova_);
+    munmap(bytes_.data(), bytes_.size());
+  } else if (iova_ != 0) {
+    arena_->allocator_.free(iova_);
+  }
 }
 
 }  // namespace tpu::driver

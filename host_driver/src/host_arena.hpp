@@ -1,15 +1,17 @@
-// Host memory that the board may touch: one arena for the rings, one for staging. Addresses that
-// the board uses (iova) are offsets in these registered ranges; anything else is refused, which the
-// board sees as a master abort.
+// Host memory that the board may touch: one arena for the rings, one for staging, and single ranges
+// for what must lie together and finds no room there. Addresses that the board uses (iova) are
+// offsets in these registered ranges; anything else is refused, which the board sees as a master
+// abort.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 
 #include "src/range_allocator.hpp"
-#include "transport/transport.hpp"
+#include "tpu/transport.hpp"
 
 namespace tpu::driver {
 
@@ -17,6 +19,8 @@ class HostArena : public HostMemory {
  public:
   static constexpr uint64_t kRingBase = 0x10000;
   static constexpr uint64_t kStagingBase = uint64_t{1} << 32;
+  static constexpr uint64_t kMaxStagingBytes = uint64_t{1} << 40;
+  static constexpr uint64_t kSingleBase = uint64_t{1} << 44;
 
   HostArena(uint64_t ring_bytes, uint64_t staging_bytes);
   ~HostArena() override;
@@ -28,6 +32,9 @@ class HostArena : public HostMemory {
   /// Ring memory is never given back. Zeroed, 4 KiB aligned. Returns the iova.
   uint64_t take_ring(uint64_t bytes);
 
+  /// Size of the staging arena.
+  uint64_t staging_bytes() const { return staging_.bytes; }
+
  private:
   friend class StagingRange;
   struct Mapping {
@@ -38,16 +45,21 @@ class HostArena : public HostMemory {
   Mapping rings_;
   Mapping staging_;
   uint64_t ring_used_ = 0;
-  std::mutex mutex_;  // leaf lock: guards the staging allocator
+  std::mutex mutex_;  // leaf lock: guards all below
   RangeAllocator allocator_;
+  std::map<uint64_t, Mapping> singles_;  // by iova
+  uint64_t next_single_ = kSingleBase;
 };
 
-/// A piece of the staging arena; gives itself back. May be destroyed under any lock.
+/// A piece of staging memory; gives itself back. May be destroyed under any lock.
 class StagingRange {
  public:
   /// Null when the arena is full.
   static std::shared_ptr<StagingRange> make(const std::shared_ptr<HostArena>& arena,
                                             uint64_t bytes);
+  /// A range of its own beside the arena. Throws ResourceExhausted when the host has no room.
+  static std::shared_ptr<StagingRange> make_single(const std::shared_ptr<HostArena>& arena,
+                                                   uint64_t bytes);
   ~StagingRange();
   StagingRange(const StagingRange&) = delete;
   StagingRange& operator=(const StagingRange&) = delete;
@@ -56,12 +68,12 @@ class StagingRange {
   std::span<std::byte> bytes() const { return bytes_; }
 
  private:
-  StagingRange(std::shared_ptr<HostArena> arena, uint64_t iova, std::span<std::byte> bytes)
-      : arena_(std::move(arena)), iova_(iova), bytes_(bytes) {}
+  explicit StagingRange(std::shared_ptr<HostArena> arena) : arena_(std::move(arena)) {}
 
   std::shared_ptr<HostArena> arena_;
-  uint64_t iova_;
+  uint64_t iova_ = 0;  // 0: nothing to give back
   std::span<std::byte> bytes_;
+  bool single_ = false;
 };
 
 }  // namespace tpu::driver

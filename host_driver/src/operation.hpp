@@ -45,9 +45,9 @@ constexpr uint16_t kStatusOpen = 0xFFFF;
 constexpr uint16_t kStatusLost = 0xFFFE;
 
 struct Operation {
-  uint64_t number = 0;  ///< order of submission on the board
-  std::string what;     ///< for error texts
-  std::vector<std::shared_ptr<Command>> commands;
+  uint64_t number = 0;                             ///< order of submission on the board
+  std::string what;                                ///< for error texts
+  std::vector<std::shared_ptr<Command>> commands;  ///< null: over, of all but launches
   std::vector<uint16_t> status;
   size_t open = 0;
   bool sealed = false;  ///< no more commands will be added
@@ -61,6 +61,7 @@ struct Operation {
   std::shared_ptr<LoadedProgram> program;
   uint32_t launch_id = 0;
   std::function<void()> give_back;  ///< makes donated buffers live again
+  bool on_board = false;            ///< a ring has it, and no core has said that it did not start
   bool aborted_by_host = false;
   std::optional<tpu_fault_record_t> trap;  ///< of a core that died with it
   std::string trap_place;

@@ -57,33 +57,39 @@ LoadedProgram::~LoadedProgram() {
 }
 
 void BoardImpl::retire(const LoadedProgram& program) {
-  if (!program.loaded) {
-    return;
-  }
   const std::lock_guard<std::mutex> guard(retired_mutex_);
   for (const LoadedProgram::Part& part : program.parts) {
-    retired_.emplace_back(part.device, part.id);
+    if (part.has_id) {
+      retired_.push_back({part.device, part.id, part.sent});
+    }
   }
 }
 
 // The code of a retired program may be overwritten from now on: launches that use it are over,
-// since they hold the program.
+// since they hold the program. A core whose load failed answers UNLOAD with NO_PROGRAM, which does
+// no harm.
 void BoardImpl::collect_retired() {
-  std::vector<std::pair<int, uint16_t>> retired;
-  {
+  for (;;) {
+    RetiredId next;
+    {
+      const std::lock_guard<std::mutex> guard(retired_mutex_);
+      if (retired_.empty()) {
+        break;
+      }
+      next = retired_.front();
+    }
+    if (next.sent) {
+      auto command = std::make_shared<Command>();
+      command->device = next.device;
+      tpu_command_unload_t unload{};
+      unload.program_id = next.id;
+      set_payload(*command, TPU_OP_UNLOAD_PROGRAM, TPU_LANE_LAUNCH, unload);
+      const Submission unload_op(*this, fmt::format("unloading program {}", next.id));
+      add(unload_op.op(), command);
+    }
+    devices_[static_cast<size_t>(next.device)].program_used[next.id] = false;
     const std::lock_guard<std::mutex> guard(retired_mutex_);
-    retired = std::exchange(retired_, {});
-  }
-  for (const auto& [id, program_id] : retired) {
-    auto command = std::make_shared<Command>();
-    command->device = id;
-    tpu_command_unload_t unload{};
-    unload.program_id = program_id;
-    set_payload(*command, TPU_OP_UNLOAD_PROGRAM, TPU_LANE_LAUNCH, unload);
-    const auto op = begin(fmt::format("unloading program {}", program_id));
-    add(op, std::move(command));
-    seal(op);
-    devices_[static_cast<size_t>(id)].program_used[program_id] = false;
+    retired_.pop_front();
   }
   std::erase_if(programs_, [](const auto& weak) { return weak.expired(); });
 }
@@ -125,8 +131,8 @@ std::shared_ptr<LoadedProgram> BoardImpl::load(std::span<const std::byte> bytes,
     program->parts.push_back(std::move(part));
   }
   collect_retired();
+  programs_.reserve(programs_.size() + 1);
   place_program(*program);
-  program->loaded = true;
   programs_.push_back(program);
   return program;
 }
@@ -145,7 +151,36 @@ void BoardImpl::place_program(LoadedProgram& program) {
       }
     }
   }
-  // Nothing is sent before all memory is there, so a failed load changes nothing.
+  // Nothing is sent before all memory is there. Ids and memory of a load that fails come back with
+  // the program.
+  take_ids(program);
+  std::deque<Submission> ops;
+  for (size_t p = 0; p < program.parts.size(); ++p) {
+    const auto& op = ops.emplace_back(*this, fmt::format("loading {}", exe.name)).op();
+    send_program(program, p, op);
+    send_constants(program, p, op);
+  }
+  std::vector<std::shared_ptr<EventState>> events;
+  for (const Submission& each : ops) {
+    events.push_back(each.op()->event);
+  }
+  ops.clear();  // sealed
+  ErrorPtr failure;
+  for (const auto& event : events) {
+    while (!event->done.load() && !broken_) {
+      pump();
+    }
+    failure = failure ? failure : event->error;
+  }
+  if (failure) {
+    throw Error(*failure);
+  }
+  for (const auto& constant : program.exe.constants) {
+    std::vector<uint8_t>().swap(constant->data);
+  }
+}
+
+void BoardImpl::take_ids(LoadedProgram& program) {
   for (LoadedProgram::Part& part : program.parts) {
     auto& used = devices_[static_cast<size_t>(part.device)].program_used;
     const auto free = std::find(used.begin(), used.end(), false);
@@ -156,39 +191,18 @@ void BoardImpl::place_program(LoadedProgram& program) {
                   {.device = part.device, .op = {}, .source = {}});
     }
     part.id = static_cast<uint16_t>(free - used.begin());
-  }
-  std::vector<std::shared_ptr<Operation>> ops;
-  for (size_t p = 0; p < program.parts.size(); ++p) {
-    LoadedProgram::Part& part = program.parts[p];
-    devices_[static_cast<size_t>(part.device)].program_used[part.id] = true;
-    ops.push_back(begin(fmt::format("loading {}", exe.name)));
-    send_load(program, p, ops.back());
-    seal(ops.back());
-  }
-  for (const auto& op : ops) {
-    while (!op->event->done.load() && !broken_) {
-      pump();
-    }
-    if (op->event->error) {
-      for (const LoadedProgram::Part& part : program.parts) {
-        devices_[static_cast<size_t>(part.device)].program_used[part.id] = false;
-      }
-      throw Error(*op->event->error);
-    }
+    part.has_id = true;
+    *free = true;
   }
 }
 
-// LOAD_PROGRAM and the constants of one core.
-void BoardImpl::send_load(LoadedProgram& program, size_t partition,
-                          const std::shared_ptr<Operation>& op) {
+// LOAD_PROGRAM to one core. The image is one transfer, since its CRC is that of all of it.
+void BoardImpl::send_program(LoadedProgram& program, size_t partition,
+                             const std::shared_ptr<Operation>& op) {
   const exe::ExecutableT& exe = program.exe;
   LoadedProgram::Part& part = program.parts[partition];
-  const auto copy_in = [&](std::span<const uint8_t> data) {
-    const auto staged = stage(data.size());
-    std::memcpy(staged->bytes().data(), data.data(), data.size());
-    return staged;
-  };
-  const auto image = copy_in(exe.image);
+  const auto image = stage_now(exe.image.size());
+  std::memcpy(image->bytes().data(), exe.image.data(), exe.image.size());
   auto command = std::make_shared<Command>();
   command->device = part.device;
   command->writes = {part.code};
@@ -201,35 +215,30 @@ void BoardImpl::send_load(LoadedProgram& program, size_t partition,
   load.program_id = part.id;
   load.isa_version = exe.isa_version;
   set_payload(*command, TPU_OP_LOAD_PROGRAM, TPU_LANE_LAUNCH, load);
-  add(op, std::move(command));
+  part.sent = true;
+  add(op, command);
+}
+
+// Constants of one core.
+void BoardImpl::send_constants(const LoadedProgram& program, size_t partition,
+                               const std::shared_ptr<Operation>& op) {
+  const exe::ExecutableT& exe = program.exe;
+  const LoadedProgram::Part& part = program.parts[partition];
   for (size_t s = 0; s < exe.slots.size(); ++s) {
-    if (exe.slots[s]->kind != exe::SlotKind::constant) {
-      continue;
+    if (exe.slots[s]->kind == exe::SlotKind::constant) {
+      const auto& data = exe.constants[exe.slots[s]->index]->data;
+      send_up({op}, {part.slots[s]}, data.size(), [&](uint64_t at, std::span<std::byte> piece) {
+        std::memcpy(piece.data(), data.data() + at, piece.size());
+      });
     }
-    const auto& data = exe.constants[exe.slots[s]->index]->data;
-    if (data.empty()) {
-      continue;
-    }
-    const auto staged = copy_in(data);
-    auto upload = std::make_shared<Command>();
-    upload->device = part.device;
-    upload->writes = {part.slots[s]};
-    upload->keep = {staged};
-    tpu_command_copy_t copy{};
-    copy.src = staged->iova();
-    copy.dst = part.slots[s]->address();
-    copy.bytes = data.size();
-    copy.kind = TPU_COPY_H2D;
-    set_payload(*upload, TPU_OP_COPY, TPU_LANE_UP, copy);
-    add(op, std::move(upload));
   }
 }
 
 namespace {
 
 // Everything that can be wrong with the arguments of a launch, before anything is sent.
-void check_arguments(const LoadedProgram& program, const std::vector<Array>& arguments,
-                     const RunOptions& options) {
+void check_arguments(const BoardImpl& board, const LoadedProgram& program,
+                     const std::vector<Array>& arguments, const RunOptions& options) {
   const exe::ExecutableT& exe = program.exe;
   if (arguments.size() != program.arguments.size()) {
     throw invalid(fmt::format("{} takes {} arguments, {} were given", exe.name,
@@ -264,7 +273,13 @@ void check_arguments(const LoadedProgram& program, const std::vector<Array>& arg
                       what));
     }
     for (size_t p = 0; p < array.parts().size(); ++p) {
+      if (!array.parts()[p].valid()) {
+        throw invalid(fmt::format("part {} of {} is empty", p, what));
+      }
       const BufferState& buffer = *array.parts()[p].state();
+      if (buffer.board.get() != &board) {
+        throw invalid(fmt::format("{} belongs to another board than the program", what));
+      }
       if (buffer.device != program.parts[p].device) {
         throw invalid(fmt::format("part {} of {} lies on TPU:{}, the program runs on TPU:{}", p,
                                   what, buffer.device, program.parts[p].device));
@@ -290,13 +305,6 @@ void check_arguments(const LoadedProgram& program, const std::vector<Array>& arg
   }
 }
 
-// What one core of a launch binds.
-struct Binding {
-  std::vector<tpu_slot_entry_t> table;
-  std::vector<std::shared_ptr<Allocation>> reads;
-  std::vector<std::shared_ptr<Allocation>> writes;
-};
-
 }  // namespace
 
 // State of a sharded update that this program wants otherwise: put together and sent to all cores.
@@ -313,8 +321,10 @@ void BoardImpl::gather_foreign(const LoadedProgram& program, std::vector<Array>&
       devices.push_back(part.device);
     }
     const HostArray host = old.to_host();
+    const Box whole(host.dtype, host.shape, Shape(host.shape.size(), 0), host.shape);
     arguments[i] = Array(old.dtype(), old.shape(), old.layout(),
-                         upload(devices, host, program.exe.slots[program.exe.args[i]->slot]->bytes,
+                         upload(devices, host, whole, host.shape,
+                                program.exe.slots[program.exe.args[i]->slot]->bytes,
                                 argument_text(i, program.arguments[i])));
   }
 }
@@ -330,17 +340,40 @@ void BoardImpl::give_launch_id(Operation& op) {
   }
 }
 
-RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
-                            const std::vector<Array>& given, const RunOptions& options) {
-  const exe::ExecutableT& exe = program->exe;
-  std::vector<Array> arguments = given;
-  check_arguments(*program, arguments, options);
-  gather_foreign(*program, arguments);
-  for (const size_t keep : options.keep) {
+// Donated buffers are given up only when all that can be refused is behind.
+void BoardImpl::submit_launch(const std::shared_ptr<Operation>& op,
+                              const std::vector<std::shared_ptr<BufferState>>& donated) {
+  // The id is given when no more waiting can happen but for room in the rings, which keeps the
+  // order.
+  give_launch_id(*op);
+  op->give_back = [back = std::vector<std::weak_ptr<BufferState>>(donated.begin(), donated.end())] {
+    for (const auto& weak : back) {
+      if (const auto buffer = weak.lock()) {
+        buffer->live = true;
+      }
+    }
+  };
+  for (const auto& buffer : donated) {
+    buffer->live = false;
+  }
+  try {
+    submit_gang(op);
+  } catch (...) {
+    finish(*op, given_up());
+    throw;
+  }
+}
+
+// State that lies otherwise is gathered, and what the caller keeps is copied.
+std::vector<Array> BoardImpl::prepare_arguments(const LoadedProgram& program,
+                                                std::vector<Array> arguments,
+                                                const std::vector<size_t>& kept) {
+  gather_foreign(program, arguments);
+  for (const size_t keep : kept) {
     if (keep >= arguments.size()) {
       throw invalid(fmt::format("cannot keep argument {}: there are {}", keep, arguments.size()));
     }
-    if (program->arguments[keep].donated_to >= 0) {
+    if (program.arguments[keep].donated_to >= 0) {
       std::vector<Buffer> copies;
       for (const Buffer& part : arguments[keep].parts()) {
         copies.push_back(clone(part.state()));
@@ -349,29 +382,91 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
       arguments[keep] = Array(old.dtype(), old.shape(), old.layout(), std::move(copies));
     }
   }
+  return arguments;
+}
 
+// Memory of the slots of partition `p`: what is bound, and new memory of results, whose buffers are
+// added to `outputs`.
+std::vector<std::shared_ptr<Allocation>> BoardImpl::bind_slots(
+    const Operation& op, size_t p, const std::vector<Array>& arguments,
+    std::vector<std::vector<Buffer>>& outputs) {
+  const LoadedProgram& program = *op.program;
+  const exe::ExecutableT& exe = program.exe;
+  const LoadedProgram::Part& part = program.parts[p];
+  std::vector<std::shared_ptr<Allocation>> slots = part.slots;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    slots[exe.args[i]->slot] = arguments[i].parts()[p].state()->memory;
+  }
+  for (size_t r = 0; r < exe.results.size(); ++r) {
+    const uint32_t s = exe.results[r]->slot;
+    const exe::SlotT& slot = *exe.slots[s];
+    slots[s] = slot.alias_of >= 0
+                   ? slots[static_cast<size_t>(slot.alias_of)]
+                   : allocate(part.device, slot.bytes, fmt::format("result {} of {}", r, exe.name));
+    auto state = make_buffer(part.device, program.results[r].dtype, program.results[r].layout.local,
+                             slots[s], op.event);
+    state->owned = program.result_owned[r];
+    outputs[r].emplace_back(std::move(state));
+  }
+  return slots;
+}
+
+// The LAUNCH command of one core, with its slot table staged.
+std::shared_ptr<Command> BoardImpl::launch_command(
+    const LoadedProgram& program, size_t p, uint32_t steps,
+    const std::vector<std::shared_ptr<Allocation>>& slots) {
+  const exe::ExecutableT& exe = program.exe;
+  const LoadedProgram::Part& part = program.parts[p];
+  auto command = std::make_shared<Command>();
+  command->device = part.device;
+  command->reads = {part.code};
+  const auto staged = stage(std::max<size_t>(1, slots.size()) * sizeof(tpu_slot_entry_t));
+  const auto table = staged->bytes().first(slots.size() * sizeof(tpu_slot_entry_t));
+  for (size_t s = 0; s < slots.size(); ++s) {
+    tpu_slot_entry_t row{};
+    row.mode = slots[s] ? TPU_SLOT_FIXED : TPU_SLOT_NULL;
+    row.base = slots[s] ? slots[s]->address() : 0;
+    row.size = slots[s] ? exe.slots[s]->bytes : 0;
+    std::memcpy(table.data() + s * sizeof(row), &row, sizeof(row));
+    const exe::SlotKind kind = exe.slots[s]->kind;
+    if (slots[s]) {
+      const bool written = kind == exe::SlotKind::result || kind == exe::SlotKind::scratch;
+      (written ? command->writes : command->reads).push_back(slots[s]);
+    }
+  }
+  command->keep = {staged};
+  tpu_command_launch_t wire{};
+  wire.table_iova = staged->iova();
+  wire.program_id = part.id;
+  wire.slots = static_cast<uint16_t>(slots.size());
+  wire.steps = steps;
+  for (const LoadedProgram::Part& each : program.parts) {
+    wire.core_mask = static_cast<uint8_t>(wire.core_mask | 1u << each.device);
+  }
+  wire.replica = static_cast<uint8_t>(p);
+  wire.table_crc = crc32c(table);
+  set_payload(*command, TPU_OP_LAUNCH, TPU_LANE_LAUNCH, wire);
+  return command;
+}
+
+RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
+                            const std::vector<Array>& given, const RunOptions& options) {
+  const exe::ExecutableT& exe = program->exe;
+  check_arguments(*this, *program, given, options);
+  const std::vector<Array> arguments = prepare_arguments(*program, given, options.keep);
   const std::set<size_t> kept(options.keep.begin(), options.keep.end());
+
   const Entry entry(*this);
   check_usable();
-  check_arguments(*program, arguments, options);  // another thread may have donated in between
+  // Another thread may have donated in between.
+  check_arguments(*this, *program, arguments, options);
   const auto op = begin(fmt::format("launch of {}", exe.name));
   op->program = program;
-  uint32_t mask = 0;
-  for (const LoadedProgram::Part& part : program->parts) {
-    mask |= 1u << part.device;
-  }
   std::vector<std::vector<Buffer>> outputs(exe.results.size());
   std::vector<std::shared_ptr<BufferState>> donated;
   for (size_t p = 0; p < program->parts.size(); ++p) {
-    const LoadedProgram::Part& part = program->parts[p];
-    Binding binding;
-    binding.table.resize(exe.slots.size());
-    binding.reads.push_back(part.code);
-    std::vector<std::shared_ptr<Allocation>> slots = part.slots;
     for (size_t i = 0; i < arguments.size(); ++i) {
       const auto& buffer = arguments[i].parts()[p].state();
-      slots[exe.args[i]->slot] = buffer->memory;
-      binding.reads.push_back(buffer->memory);
       op->inputs.push_back(buffer->ready);
       if (program->arguments[i].donated_to >= 0) {
         donated.push_back(buffer);
@@ -381,70 +476,16 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
         }
       }
     }
-    for (size_t r = 0; r < exe.results.size(); ++r) {
-      const uint32_t s = exe.results[r]->slot;
-      const exe::SlotT& slot = *exe.slots[s];
-      slots[s] = slot.alias_of >= 0 ? slots[static_cast<size_t>(slot.alias_of)]
-                                    : allocate(part.device, slot.bytes,
-                                               fmt::format("result {} of {}", r, exe.name));
-      binding.writes.push_back(slots[s]);
-      auto state = make_buffer(part.device, program->results[r].dtype,
-                               program->results[r].layout.local, slots[s], op->event);
-      state->owned = program->result_owned[r];
-      outputs[r].emplace_back(std::move(state));
-    }
-    for (size_t s = 0; s < exe.slots.size(); ++s) {
-      tpu_slot_entry_t& row = binding.table[s];
-      row.mode = slots[s] ? TPU_SLOT_FIXED : TPU_SLOT_NULL;
-      row.base = slots[s] ? slots[s]->address() : 0;
-      row.size = slots[s] ? exe.slots[s]->bytes : 0;
-      if (exe.slots[s]->kind == exe::SlotKind::scratch) {
-        binding.writes.push_back(slots[s]);
-      } else if (exe.slots[s]->kind == exe::SlotKind::constant) {
-        binding.reads.push_back(slots[s]);
-      }
-    }
-    const auto table = stage(std::max<size_t>(1, binding.table.size()) * sizeof(tpu_slot_entry_t));
-    std::memcpy(table->bytes().data(), binding.table.data(),
-                binding.table.size() * sizeof(tpu_slot_entry_t));
-    auto command = std::make_shared<Command>();
-    command->device = part.device;
-    command->reads = std::move(binding.reads);
-    command->writes = std::move(binding.writes);
-    command->keep = {table};
-    tpu_command_launch_t wire{};
-    wire.table_iova = table->iova();
-    wire.program_id = part.id;
-    wire.slots = static_cast<uint16_t>(exe.slots.size());
-    wire.steps = options.steps;
-    wire.core_mask = static_cast<uint8_t>(mask);
-    wire.replica = static_cast<uint8_t>(p);
-    wire.table_crc = crc32c(table->bytes().first(binding.table.size() * sizeof(tpu_slot_entry_t)));
-    set_payload(*command, TPU_OP_LAUNCH, TPU_LANE_LAUNCH, wire);
-    op->commands.push_back(std::move(command));
+    op->commands.push_back(
+        launch_command(*program, p, options.steps, bind_slots(*op, p, arguments, outputs)));
   }
-  // The id is given when no more waiting can happen but for room in the rings, which keeps the
-  // order.
-  give_launch_id(*op);
-  for (const auto& buffer : donated) {
-    buffer->live = false;
-  }
-  std::vector<std::weak_ptr<BufferState>> back(donated.begin(), donated.end());
-  op->give_back = [back] {
-    for (const auto& weak : back) {
-      if (const auto buffer = weak.lock()) {
-        buffer->live = true;
-      }
-    }
-  };
-  submit_gang(op);
-
   RunResult result;
   for (size_t r = 0; r < outputs.size(); ++r) {
     const ParameterInfo& info = program->results[r];
     result.outputs.emplace_back(info.dtype, info.shape, info.layout, std::move(outputs[r]));
   }
   result.done = Event(op->event);
+  submit_launch(op, donated);  // the last thing that can fail
   return result;
 }
 

@@ -18,18 +18,18 @@ struct LoadedProgram {
   struct Part {
     int device = 0;
     uint16_t id = 0;
+    bool has_id = false;  ///< given back by retire()
+    bool sent = false;    ///< the core may know the id
     std::shared_ptr<Allocation> code;
     std::vector<std::shared_ptr<Allocation>> slots;  ///< constants and scratch by slot, else null
-    std::vector<std::shared_ptr<EventState>> ready;  ///< uploads of constants
   };
 
   std::weak_ptr<BoardImpl> board;
-  exe::ExecutableT exe;
+  exe::ExecutableT exe;  ///< without the constants' data once they are on the board
   std::vector<ParameterInfo> arguments;
   std::vector<ParameterInfo> results;
   std::vector<OwnedRuns> argument_owned, result_owned;  ///< null: every core holds all of it
   std::vector<Part> parts;
-  bool loaded = false;
 };
 
 /// The program behind a handle.

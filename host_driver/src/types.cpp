@@ -25,7 +25,15 @@ constexpr std::array<DTypeRow, 11> kDTypes = {{{"f32", 4},
                                                {"ui16", 2},
                                                {"i64", 8},
                                                {"ui64", 8}}};
-constexpr uint64_t kMaxElements = uint64_t{1} << 62;
+constexpr uint64_t kMaxCount = uint64_t{1} << 62;
+
+const DTypeRow& row(DType dtype) {
+  const auto index = static_cast<size_t>(dtype);
+  if (index >= kDTypes.size()) {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is no element type", index));
+  }
+  return kDTypes[index];
+}
 
 std::string decorated(ErrorCode code, const std::string& message, const ErrorPlace& place) {
   std::string text = fmt::format("{}: {}", error_code_name(code), message);
@@ -43,22 +51,40 @@ std::string decorated(ErrorCode code, const std::string& message, const ErrorPla
 
 }  // namespace
 
-uint64_t dtype_bytes(DType dtype) { return kDTypes.at(static_cast<size_t>(dtype)).bytes; }
+uint64_t dtype_bytes(DType dtype) { return row(dtype).bytes; }
 
-const char* dtype_name(DType dtype) { return kDTypes.at(static_cast<size_t>(dtype)).name; }
+const char* dtype_name(DType dtype) { return row(dtype).name; }
 
 uint64_t element_count(const Shape& shape) {
-  uint64_t count = 1;
+  bool empty = false;
   for (const int64_t dim : shape) {
     if (dim < 0) {
       throw Error(ErrorCode::kInvalidArgument, fmt::format("dimension {} is negative", dim));
     }
-    if (dim != 0 && count > kMaxElements / static_cast<uint64_t>(dim)) {
-      throw Error(ErrorCode::kInvalidArgument, "the shape has more than 2^62 elements");
+    empty = empty || dim == 0;
+  }
+  if (empty) {
+    return 0;
+  }
+  uint64_t count = 1;
+  for (const int64_t dim : shape) {
+    if (count > kMaxCount / static_cast<uint64_t>(dim)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("the shape [{}] has more than 2^62 elements", fmt::join(shape, ",")));
     }
     count *= static_cast<uint64_t>(dim);
   }
   return count;
+}
+
+uint64_t byte_count(DType dtype, const Shape& shape) {
+  const uint64_t count = element_count(shape);
+  const uint64_t element = dtype_bytes(dtype);
+  if (count > kMaxCount / element) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} has more than 2^62 bytes", type_text(dtype, shape)));
+  }
+  return count * element;
 }
 
 std::string type_text(DType dtype, const Shape& shape) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include "tests/driver/program_builder.hpp"
@@ -366,6 +367,34 @@ TEST_P(Conformance, UnknownDevicesAreRefused) {
   EXPECT_EQ(code_of([&] { board_.put(8, counting(DType::kU8, {1})); }),
             ErrorCode::kInvalidArgument);
   EXPECT_EQ(code_of([&] { board_.zeros(-1, DType::kU8, {1}); }), ErrorCode::kInvalidArgument);
+}
+
+TEST_P(Conformance, SizesThatOverflowAndBytesThatDoNotMatchAreRefused) {
+  constexpr int64_t kHuge = int64_t{1} << 61;
+  const std::vector<std::byte> eight(8);
+  const auto invalid = [](const std::function<void()>& call) {
+    EXPECT_EQ(code_of(call), ErrorCode::kInvalidArgument);
+  };
+  for (const Shape& shape : {Shape{kHuge}, Shape{2 * kHuge}, Shape{-1}, Shape{kHuge, kHuge},
+                             Shape{0, -5}, Shape{INT64_MAX}, Shape{INT64_MIN}}) {
+    const HostView view(DType::kF32, shape, {});
+    invalid([&] { board_.zeros(0, DType::kF32, shape); });
+    invalid([&] { board_.put(0, view); });
+    invalid([&] { board_.replicate(view); });
+    invalid([&] { board_.shard(view); });
+  }
+  invalid([&] { board_.zeros(0, static_cast<DType>(99), {2}); });
+  invalid([&] { board_.put(0, HostView(static_cast<DType>(99), {2}, eight)); });
+  invalid([&] { board_.put(0, HostView(DType::kF32, {3}, eight)); });
+  invalid([&] { board_.put(0, HostView(DType::kI64, {2}, eight)); });
+  EXPECT_EQ(code_of([&] { board_.zeros(0, DType::kU8, {kHuge}); }), ErrorCode::kResourceExhausted);
+  ProgramBuilder builder(1);
+  builder.argument(DType::kF32, {2});
+  const Executable program = board_.load(builder.bytes());
+  invalid([&] { program.put(0, HostView(DType::kF32, {2}, std::span(eight).first(7))); });
+  for (const DeviceInfo& device : board_.devices()) {
+    EXPECT_LE(device.hbm_used, uint64_t{64} << 10);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Null, Conformance, ::testing::Values("null"));

@@ -55,12 +55,15 @@ class ProgramBuilder {
     slot(exe::SlotKind::constant, data.size(), exe_.constants.size() - 1);
   }
 
+  /// Instructions behind the halt, which nothing reaches.
+  void pad_code(size_t instructions) { padding_ = instructions; }
+
   void scratch(uint64_t bytes) { slot(exe::SlotKind::scratch, bytes, 0); }
 
   exe::ExecutableT& exe() { return exe_; }
 
   std::vector<std::byte> bytes() {
-    const std::vector<uint64_t> code = {static_cast<uint64_t>(spec::ScalarOp::kHalt)};
+    const std::vector<uint64_t> code(1 + padding_, static_cast<uint64_t>(spec::ScalarOp::kHalt));
     tpu_program_image_header_t header{};
     header.magic = TPU_PROGRAM_MAGIC;
     header.isa_version = exe_.isa_version;
@@ -105,6 +108,7 @@ class ProgramBuilder {
   }
 
   exe::ExecutableT exe_;
+  size_t padding_ = 0;
 };
 
 inline HostArray counting(DType dtype, const Shape& shape, uint8_t start = 1) {

@@ -21,7 +21,7 @@ class Transport;
 struct HostMemory;
 struct TransportRequest;
 
-/// Makes the connection to a board; the memory outlives it.
+/// Makes the connection to a board (transport.hpp); the memory outlives it.
 using TransportFactory =
     std::function<std::unique_ptr<Transport>(const TransportRequest&, HostMemory&)>;
 
@@ -30,6 +30,8 @@ struct OpenOptions {
   std::vector<std::string> overrides;  ///< "section.key=value"
   std::string transport = "sim";       ///< "sim": the simulated board; "null": a firmware double
   TransportFactory factory;            ///< used instead of `transport` when set
+  /// Host memory for transfers under way, at least 64 KiB. Larger arrays go through it in pieces.
+  uint64_t staging_bytes = uint64_t{256} << 20;
 
   // For the simulated board; see `tpuboard run --help`.
   std::vector<std::pair<std::string, std::string>>
@@ -125,7 +127,8 @@ class Board {
   Executable load(const std::string& path, int device = 0) const;
   Executable load(std::span<const std::byte> bytes, int device = 0) const;
 
-  /// Uploads; the bytes are copied before the call returns.
+  /// Uploads; the bytes are copied before the call returns. An array that does not fit into the
+  /// staging memory goes in pieces, and the call returns when the last of them has found room.
   Buffer put(int device, const HostView& host) const;
   /// Fills with zero bits.
   Buffer zeros(int device, DType dtype, const Shape& shape) const;
@@ -152,6 +155,8 @@ class Board {
   void synchronize() const;
 
   /// Ends the use of the board; called by the last handle with kCancel when not called before.
+  /// kCancel: launches that run are aborted, those behind them do not start. After it what
+  /// describes the board can still be read (name, devices); all else throws InvalidArgument.
   void close(CloseMode mode = CloseMode::kDrain) const;
 
   const std::shared_ptr<BoardImpl>& impl() const { return impl_; }

@@ -14,6 +14,7 @@
 namespace tpu::driver {
 
 class BoardImpl;
+class Box;
 struct BufferState;
 
 class Buffer {
@@ -33,7 +34,9 @@ class Buffer {
   /// Ready when the contents are there; fails with the error of what should have made them.
   Event ready() const;
 
-  /// Starts the copy to `out` (exactly bytes() long, alive until the event is ready).
+  /// Starts the copy to `out` (exactly bytes() long, alive until the event is ready). What does not
+  /// fit into the staging memory goes in pieces; the call returns when the last of them is started.
+  /// When it throws, `out` is not written any more.
   Event read(std::span<std::byte> out) const;
 
   /// Copies to the host and waits.
@@ -78,6 +81,7 @@ class Array {
   HostArray to_host_checked(const std::string& what) const;
 
  private:
+  std::vector<Box> boxes() const;
   HostArray gather(bool check, const std::string& what) const;
 
   DType dtype_ = DType::kF32;

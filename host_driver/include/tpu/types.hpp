@@ -13,7 +13,7 @@ namespace tpu::driver {
 /// Order and meaning as in the executable format.
 enum class DType : uint8_t { kF32, kBf16, kI32, kU32, kI8, kU8, kI1, kI16, kU16, kI64, kU64 };
 
-/// Bytes of one element.
+/// Bytes of one element; throws InvalidArgument for a value that is no dtype.
 uint64_t dtype_bytes(DType dtype);
 
 /// "f32", "bf16", "i32", "ui32", ...
@@ -23,6 +23,10 @@ using Shape = std::vector<int64_t>;
 
 /// Product of the dimensions; throws InvalidArgument for negative dimensions or more than 2^62.
 uint64_t element_count(const Shape& shape);
+
+/// Bytes of a dense array; throws InvalidArgument as element_count(), for more than 2^62 bytes and
+/// for a dtype that is none.
+uint64_t byte_count(DType dtype, const Shape& shape);
 
 /// "f32[2,3]"
 std::string type_text(DType dtype, const Shape& shape);

@@ -15,6 +15,8 @@ namespace {
 
 namespace core_page = spec::core_page;
 
+constexpr uint64_t kCopyPieceBytes = uint64_t{1} << 20;
+
 template <typename Payload>
 Payload payload(std::span<const std::byte> wire) {
   Payload result;
@@ -50,9 +52,12 @@ uint16_t NullTransport::copy(Core& core, const Pending& command) {
   } else if (copy.kind == TPU_COPY_D2H) {
     core.hbm.read(copy.src, host);
   } else {
-    std::vector<std::byte> data(copy.bytes);
-    core.hbm.read(copy.src, data);
-    target.hbm.write(copy.dst, data);
+    std::vector<std::byte> piece(std::min<uint64_t>(copy.bytes, kCopyPieceBytes));
+    for (uint64_t at = 0; at < copy.bytes; at += kCopyPieceBytes) {
+      const auto part = std::span(piece).first(std::min(kCopyPieceBytes, copy.bytes - at));
+      core.hbm.read(copy.src + at, part);
+      target.hbm.write(copy.dst + at, part);
+    }
   }
   return TPU_STATUS_OK;
 }
@@ -61,6 +66,9 @@ uint16_t NullTransport::load_program(Core& core, const Pending& command) {
   const auto load = payload<tpu_command_load_t>(command.wire);
   if (load.program_id >= TPU_MAX_PROGRAMS) {
     return TPU_STATUS_BAD_FIELD;
+  }
+  if (core.programs[load.program_id]) {
+    return TPU_STATUS_BUSY;
   }
   const auto image = memory_.span(load.image_iova, load.bytes, false);
   if (image.data() == nullptr) {

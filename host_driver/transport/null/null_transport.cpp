@@ -290,7 +290,9 @@ bool NullTransport::fetch(Core& core) {
   }
   Pending command;
   std::copy(entry.begin(), entry.end(), command.wire.begin());
-  if (corrupt_entries > 0) {
+  if (good_entries > 0) {
+    --good_entries;
+  } else if (corrupt_entries > 0) {
     --corrupt_entries;
     command.wire[30] ^= std::byte{0x10};
   }

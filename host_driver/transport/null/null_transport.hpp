@@ -13,7 +13,7 @@
 #include <unordered_map>
 
 #include "tpu/spec/rings.h"
-#include "transport/transport.hpp"
+#include "tpu/transport.hpp"
 
 namespace tpu::driver {
 
@@ -67,7 +67,8 @@ class NullTransport : public Transport {
   NullExecutor executor;
   int drop_doorbells = 0;     ///< of the next writes of CMD_TAIL
   int drop_interrupts = 0;    ///< of the next MSIs
-  int corrupt_entries = 0;    ///< of the next fetched commands
+  int good_entries = 0;       ///< of the next fetched commands: stay as they are, whatever follows
+  int corrupt_entries = 0;    ///< of those behind them
   int corrupt_images = 0;     ///< of the next boots
   int stuck_launches = 0;     ///< of the next launches: never end by themselves
   int endless_launches = 0;   ///< of the next launches: run for as long as the host lets them

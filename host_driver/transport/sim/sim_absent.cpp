@@ -1,5 +1,5 @@
 // In builds without the SystemC board: there is no simulated transport.
-#include "transport/transport.hpp"
+#include "tpu/transport.hpp"
 
 namespace tpu::driver {
 

@@ -7,7 +7,7 @@
 #include "board/board_host.hpp"
 #include "tpu/error.hpp"
 #include "tpu/spec/perf_regs.hpp"
-#include "transport/transport.hpp"
+#include "tpu/transport.hpp"
 
 namespace tpu::driver {
 namespace {

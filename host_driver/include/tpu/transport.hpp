@@ -1,7 +1,7 @@
 // Transport: how the driver reaches a board, and nothing more: register accesses to the BARs of
 // each chip, host memory that the board reads and writes by DMA, interrupts, and board time that
 // passes only inside run() and read32(). Implementations: null (firmware double), sim (the SystemC
-// board).
+// board); a program may bring its own, or wrap one of these (OpenOptions::factory).
 #pragma once
 
 #include <chrono>
@@ -110,14 +110,17 @@ class Transport {
   /// Text of the firmware that no run() has brought.
   virtual std::vector<ConsoleLine> take_console() { return {}; }
 
-  /// Ends the board and completes its files; returns what went wrong with them, or nothing.
+  /// Ends the board and completes its files; returns what went wrong with them, or nothing. No call
+  /// comes after it.
   virtual std::string close() { return {}; }
 };
 
-/// The simulated board; null when this build has no model.
+/// The simulated board; null when this build has no model. A process can have one, ever: SystemC
+/// has one kernel a process, and it cannot start again. Throws Error.
 std::unique_ptr<Transport> make_sim_transport(const TransportRequest& request, HostMemory& memory);
 
-/// A board without time whose launches do nothing: outputs keep what was in memory.
+/// A board without time whose launches do nothing: outputs keep what was in memory. A process can
+/// have many.
 std::unique_ptr<Transport> make_null_transport(const TransportRequest& request, HostMemory& memory);
 
 }  // namespace tpu::driver

@@ -1,0 +1,160 @@
+// Transfers of any size, on every transport: through a small staging memory they go in many pieces,
+// more than the rings hold, and nothing stays behind when one fails.
+#include <gtest/gtest.h>
+
+#include "tests/driver/null_board.hpp"
+#include "tests/driver/program_builder.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using test::counting;
+using test::hbm_used;
+using test::NullBoard;
+using test::ProgramBuilder;
+
+constexpr uint64_t kSmallStaging = uint64_t{64} << 10;  // pieces of 16 KiB
+constexpr int64_t kManyPieces = int64_t{5} << 20;       // bytes: 320 pieces
+
+class Transfer : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    OpenOptions options;
+    options.transport = GetParam();
+    options.staging_bytes = kSmallStaging;
+    board_ = Board::open(options);
+  }
+  void TearDown() override { board_.close(); }
+
+  Board board_;
+};
+
+TEST_P(Transfer, ArraysLargerThanStagingMemoryComeBack) {
+  const HostArray sent = counting(DType::kU8, {kManyPieces + 77});
+  {
+    const Buffer buffer = board_.put(3, sent);
+    const Buffer copy = board_.clone(buffer);
+    EXPECT_EQ(buffer.to_host().bytes, sent.bytes);
+    EXPECT_EQ(copy.to_host().bytes, sent.bytes);
+    const Buffer zero = board_.zeros(3, DType::kU8, {kManyPieces});
+    EXPECT_EQ(zero.to_host().bytes, std::vector<std::byte>(kManyPieces));
+  }
+  board_.synchronize();
+  EXPECT_EQ(hbm_used(board_), std::vector<uint64_t>(8, 0));
+}
+
+TEST_P(Transfer, ReadsThatAreNotWaitedForArriveToo) {
+  const HostArray sent = counting(DType::kU8, {300000});
+  const Buffer buffer = board_.put(1, sent);
+  std::vector<std::vector<std::byte>> outs(4, std::vector<std::byte>(sent.bytes.size()));
+  std::vector<Event> events;
+  for (auto& out : outs) {
+    events.push_back(buffer.read(out));
+  }
+  for (size_t i = 0; i < outs.size(); ++i) {
+    events[i].wait();
+    EXPECT_EQ(outs[i], sent.bytes);
+  }
+}
+
+TEST_P(Transfer, LargeGlobalArraysAreCutAndPutTogetherInPieces) {
+  const HostArray sent = counting(DType::kI32, {40, 16, 130});
+  for (const size_t dim : {size_t{0}, size_t{1}}) {
+    EXPECT_EQ(board_.shard(sent, 8, dim).to_host_checked("shards").bytes, sent.bytes) << dim;
+  }
+  EXPECT_EQ(board_.replicate(sent).to_host_checked("replicas").bytes, sent.bytes);
+}
+
+TEST_P(Transfer, ProgramsLargerThanStagingMemoryAreLoaded) {
+  ProgramBuilder builder(8);
+  builder.argument(DType::kI32, {50000}, true);
+  builder.result(DType::kI32, {50000}, true, 0);
+  builder.constant(std::vector<uint8_t>(500001, 9));
+  builder.pad_code(20000);
+  const auto bytes = builder.bytes();
+  const HostArray sent = counting(DType::kI32, {50000});
+  for (int i = 0; i < 3; ++i) {
+    const Executable program = board_.load(bytes);
+    EXPECT_EQ(program.run({program.put(0, sent)}).outputs[0].to_host().bytes, sent.bytes);
+  }
+}
+
+TEST_P(Transfer, PutsAndLaunchesKeepTheirOrderThroughSmallStagingMemory) {
+  ProgramBuilder builder(1);
+  builder.argument(DType::kI32, {60000});
+  builder.result(DType::kI32, {60000}, false, 0);
+  const Executable program = board_.load(builder.bytes(), 2);
+  std::vector<Array> results;
+  for (uint8_t i = 0; i < 6; ++i) {
+    results.push_back(program.run({program.put(0, counting(DType::kI32, {60000}, i))}).outputs[0]);
+  }
+  for (uint8_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(results[i].to_host().bytes, counting(DType::kI32, {60000}, i).bytes);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Null, Transfer, ::testing::Values("null"));
+#ifdef TPU_HAVE_SIM_TRANSPORT
+INSTANTIATE_TEST_SUITE_P(Sim, Transfer, ::testing::Values("sim"));
+#endif
+
+OpenOptions small_staging() {
+  OpenOptions options;
+  options.staging_bytes = kSmallStaging;
+  return options;
+}
+
+TEST(TransferFailure, AFailureAmongThePiecesFreesEverything) {
+  const NullBoard n(small_staging());
+  const HostArray sent = counting(DType::kU8, {kManyPieces});
+  for (const int good : {0, 1, 17, 300}) {
+    n.null->good_entries = good;
+    n.null->corrupt_entries = 1 << 20;
+    const Buffer lost = n.board.put(6, sent);
+    EXPECT_NE(lost.ready().wait_for_error(), nullptr) << good;
+    n.null->good_entries = n.null->corrupt_entries = 0;
+    EXPECT_FALSE(lost.live());
+  }
+  n.board.synchronize();
+  EXPECT_EQ(hbm_used(n.board), std::vector<uint64_t>(8, 0));
+  EXPECT_EQ(n.board.put(6, sent).to_host().bytes, sent.bytes);
+}
+
+TEST(TransferFailure, ABoardThatBreaksAmongThePiecesFreesEverything) {
+  const NullBoard n(small_staging());
+  const HostArray sent = counting(DType::kU8, {kManyPieces});
+  const Buffer buffer = n.board.put(0, sent);
+  n.null->throw_in_run = true;
+  EXPECT_THROW(n.board.put(1, sent).ready().wait(), Error);
+  EXPECT_THROW(static_cast<void>(buffer.to_host()), Error);
+  EXPECT_EQ(n.board.devices()[1].hbm_used, 0u);
+}
+
+TEST(TransferFailure, StagingMemoryHasALeastSize) {
+  OpenOptions options;
+  options.transport = "null";
+  for (const uint64_t bytes : {uint64_t{0}, uint64_t{100}, ~uint64_t{0}}) {
+    options.staging_bytes = bytes;
+    EXPECT_THROW(Board::open(options), Error) << bytes;
+  }
+}
+
+TEST(TransferSize, AConstantLargerThanTheUsualStagingMemoryIsLoaded) {
+  const NullBoard n;
+  ProgramBuilder builder(1);
+  builder.argument(DType::kI32, {16});
+  builder.result(DType::kI32, {16}, false, 0);
+  builder.constant(std::vector<uint8_t>(size_t{260} << 20, 1));
+  const Executable program = n.board.load(builder.bytes());
+  std::vector<std::byte> last(16);
+  n.null->executor = [&](NullLaunch& launch) -> std::optional<tpu_fault_record_t> {
+    const tpu_slot_entry_t& slot = launch.parts[0].slots[2];
+    launch.parts[0].hbm->read(slot.base + slot.size - last.size(), last);
+    return std::nullopt;
+  };
+  program.run({program.put(0, counting(DType::kI32, {16}))}).done.wait();
+  EXPECT_EQ(last, std::vector<std::byte>(16, std::byte{1}));
+}
+
+}  // namespace
+}  // namespace tpu::driver
