@@ -1,5 +1,6 @@
-# Installs the driver to an empty prefix, builds examples/driver_api against it and runs it on the null board.
-# cmake -DBUILD=... -DSOURCE=... -DWORK=... -P install_test.cmake
+# Installs the driver to an empty prefix, builds programs against it that know nothing but the package, and runs them:
+# examples/driver_api and tests/driver/installed on the null board, and, where the build has one, on the simulated board.
+# cmake -DBUILD=... -DSOURCE=... -DWORK=... -DSIM=ON|OFF -DTPUC=... -P install_test.cmake
 file(REMOVE_RECURSE ${WORK})
 function(need)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE code)
@@ -8,8 +9,19 @@ function(need)
   endif()
 endfunction()
 need(${CMAKE_COMMAND} --install ${BUILD} --component driver --prefix ${WORK}/prefix)
-need(${CMAKE_COMMAND} -G Ninja -S ${SOURCE}/examples/driver_api -B ${WORK}/build -DCMAKE_PREFIX_PATH=${WORK}/prefix
-     -DCMAKE_BUILD_TYPE=Debug)
-need(${CMAKE_COMMAND} --build ${WORK}/build)
-need(${WORK}/build/driver_api null)
+foreach(folder examples/driver_api tests/driver/installed)
+  get_filename_component(name ${folder} NAME)
+  need(${CMAKE_COMMAND} -G Ninja -S ${SOURCE}/${folder} -B ${WORK}/${name} -DCMAKE_PREFIX_PATH=${WORK}/prefix
+       -DCMAKE_BUILD_TYPE=Debug)
+  need(${CMAKE_COMMAND} --build ${WORK}/${name})
+endforeach()
+need(${TPUC} --asm ${SOURCE}/tests/driver/installed/copy.s -o ${WORK}/copy.tpuexe)
+set(transports null)
+if(SIM)
+  list(APPEND transports sim)
+endif()
+foreach(transport ${transports})
+  need(${WORK}/driver_api/driver_api ${transport} ${WORK}/copy.tpuexe)
+  need(${WORK}/installed/installed_user ${transport} ${WORK}/copy.tpuexe)
+endforeach()
 file(REMOVE_RECURSE ${WORK})

@@ -6,22 +6,55 @@
 #include "tpu/error.hpp"
 #include "tpu/event.hpp"
 #include "tpu/executable.hpp"
+#include "tpu/transport.hpp"
 #include "tpu/types.hpp"
+#include "tpu/version.hpp"
 
 namespace tpu {
 
-using driver::Array;
-using driver::Board;
-using driver::Buffer;
+// types.hpp
+using driver::byte_count;
 using driver::DType;
-using driver::Error;
-using driver::ErrorCode;
-using driver::Event;
-using driver::Executable;
+using driver::dtype_bytes;
+using driver::dtype_name;
+using driver::element_count;
 using driver::HostArray;
 using driver::HostView;
-using driver::OpenOptions;
-using driver::RunOptions;
 using driver::Shape;
+using driver::type_text;
+// error.hpp, version.hpp
+using driver::Error;
+using driver::error_code_name;
+using driver::ErrorCode;
+using driver::ErrorPlace;
+using driver::kVersion;
+// event.hpp, buffer.hpp
+using driver::Array;
+using driver::Buffer;
+using driver::Event;
+using driver::Layout;
+// executable.hpp
+using driver::Executable;
+using driver::ParameterInfo;
+using driver::RunOptions;
+using driver::RunResult;
+// board.hpp
+using driver::Board;
+using driver::BoardCounters;
+using driver::CloseMode;
+using driver::CoreCounters;
+using driver::DeviceInfo;
+using driver::HostWorkTime;
+using driver::OpenOptions;
+using driver::TransportFactory;
+// transport.hpp
+using driver::ConsoleLine;
+using driver::HostMemory;
+using driver::make_null_transport;
+using driver::make_sim_transport;
+using driver::RunOutcome;
+using driver::Transport;
+using driver::TransportRequest;
+using driver::TransportStats;
 
 }  // namespace tpu
