@@ -1,4 +1,4 @@
-// Opening a board: transport, check of the chips, boot of all cores at once.
+// Opening a board: transport, check of the chips, boot of all cores at once; and closing it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -304,6 +304,54 @@ void BoardImpl::boot(const std::vector<int>& ids, bool retried) {
       throw internal("firmware image corrupt: its CRC is wrong in the core's memory", bad.front());
     }
     boot(bad, true);
+  }
+}
+
+void BoardImpl::close(CloseMode mode) {
+  const Entry entry(*this, false);
+  if (closed_) {
+    return;
+  }
+  closed_ = true;
+  const ErrorPtr closed =
+      std::make_shared<Error>(ErrorCode::kInvalidArgument, "the board is closed");
+  std::string trouble;
+  try {
+    if (!broken_) {
+      if (mode == CloseMode::kCancel) {
+        cancelled_ = closed;
+        abort_launches();
+      }
+      run_until_idle();
+    }
+    if (!broken_) {
+      run_board();  // what the harts do behind the last completion
+    }
+    if (!broken_) {
+      for (const Device& device : devices_) {
+        write_core(device, spec::core_page::kQueueEn, 0);
+      }
+    }
+    break_board(closed);
+    if (transport_) {
+      take_rest_of_console();
+      trouble = transport_->close();
+    }
+  } catch (const std::exception& error) {
+    trouble = error.what();
+  }
+  break_board(closed);
+  transport_.reset();
+  if (!trouble.empty()) {
+    throw Error(ErrorCode::kInternal, trouble);
+  }
+}
+
+BoardImpl::~BoardImpl() {
+  try {
+    close(CloseMode::kCancel);
+  } catch (const std::exception&) {
+    // Nobody is left who could be told.
   }
 }
 

@@ -29,6 +29,8 @@ class CountingTransport : public tpu::Transport {
     inner_->write_block(chip, bar, offset, data);
   }
   tpu::RunOutcome run() override { return inner_->run(); }
+  void limit_run(std::chrono::nanoseconds limit) override { inner_->limit_run(limit); }
+  std::vector<tpu::ConsoleLine> take_console() override { return inner_->take_console(); }
   uint64_t now() override { return inner_->now(); }
   tpu::TransportStats stats() override { return inner_->stats(); }
   std::string close() override { return inner_->close(); }
