@@ -52,6 +52,7 @@ using driver::ConsoleLine;
 using driver::HostMemory;
 using driver::make_null_transport;
 using driver::make_sim_transport;
+using driver::ProgramPlace;
 using driver::RunOutcome;
 using driver::Transport;
 using driver::TransportRequest;
