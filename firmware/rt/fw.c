@@ -85,6 +85,10 @@ static void try_resume(void) {
   }
   fw.epoch = fw.resume;
   fw.held = 0;
+  /* An entry that was not believed has counted in lane LAUNCH, whatever it was at the host. */
+  for (uint32_t lane = 0; lane < FW_LANES; ++lane) {
+    fw.done[lane] = 0;
+  }
   fw.dirty = 1;
   fw.fetch_failed = 0;
   fw.infeed_full = fw.infeed_free = fw.outfeed_full = fw.outfeed_free = 0;

@@ -108,7 +108,7 @@ typedef struct fw {
   uint32_t oldest;         /* first command that is not done */
   uint32_t cpl_tail;       /* completions written: absolute count */
   uint32_t next[FW_LANES]; /* where the search for a lane's next command goes on */
-  uint32_t done[FW_LANES]; /* commands completed: absolute counts */
+  uint32_t done[FW_LANES]; /* commands completed since the last resume */
   uint32_t active_seq[FW_LANES];
   uint8_t active[FW_LANES];
   uint8_t launch_active; /* what lane LAUNCH runs is a LAUNCH: state in `run`, not in the window */

@@ -1,6 +1,7 @@
 /* Three in-order lanes over the window of fetched commands. A command starts when it is the first
    of its lane and its three waits hold; it is flushed when the core is HELD or its epoch is over.
-   Every command completes once and counts in its lane, whatever its status. */
+   Every command completes once and counts in its lane, whatever its status; the counts begin again
+   with each resume. */
 #include "dev/gsync.h"
 #include "rt/fw.h"
 

@@ -57,9 +57,10 @@ struct Device {
   uint32_t rung = 0;      // value of the last doorbell
   uint32_t cpl_head = 0;  // completions ever read
   uint32_t epoch = 0;
-  uint32_t boots = 0;                           // lane counts begin again with each
-  std::array<uint32_t, kLanes> sent{};          // commands ever appended, by lane
-  std::array<uint32_t, kLanes> done{};          // commands ever completed, by lane
+  uint32_t boots = 0;
+  uint32_t resets = 0;                          // of the lane counts: each boot and each resume
+  std::array<uint32_t, kLanes> sent{};          // commands appended since then, by lane
+  std::array<uint32_t, kLanes> done{};          // commands completed since then, by lane
   std::deque<std::shared_ptr<Command>> window;  // by seq from tail - window.size(); null: completed
   size_t open = 0;                              // not completed
   size_t launches = 0;                          // not completed
@@ -67,6 +68,13 @@ struct Device {
   ErrorPtr trap;                                // why its hart was started again last
   uint32_t told_trap = 0;                       // boots + 1 when its last trap was told
   std::array<bool, TPU_MAX_PROGRAMS> program_used{};
+
+  /// The firmware counts afresh: what was sent before is over.
+  void reset_lanes() {
+    ++resets;
+    sent = {};
+    done = {};
+  }
 };
 
 struct LoadedProgram;

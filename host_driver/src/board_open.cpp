@@ -254,8 +254,7 @@ void BoardImpl::set_up_rings(Device& device) {
   std::fill(device.cmd_ring.begin(), device.cmd_ring.end(), std::byte{0});
   std::fill(device.cpl_ring.begin(), device.cpl_ring.end(), std::byte{0});
   device.tail = device.rung = device.cpl_head = device.epoch = 0;
-  device.sent = {};
-  device.done = {};
+  device.reset_lanes();
   device.window.clear();
   device.open = device.launches = 0;
   device.held = false;

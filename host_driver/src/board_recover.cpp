@@ -86,6 +86,7 @@ void BoardImpl::resume_held() {
     }
     ++device.epoch;
     device.held = false;
+    device.reset_lanes();
   }
 }
 

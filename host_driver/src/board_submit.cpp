@@ -24,7 +24,7 @@ bool reached(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) >= 0; 
 
 void raise_waits(const Allocation::LanePoints& points, const Device& device,
                  std::array<uint32_t, kLanes>& waits) {
-  if (points.boot != device.boots) {
+  if (points.reset != device.resets) {
     return;
   }
   for (size_t lane = 0; lane < kLanes; ++lane) {
@@ -35,9 +35,9 @@ void raise_waits(const Allocation::LanePoints& points, const Device& device,
 }
 
 void set_point(Allocation::LanePoints& points, const Device& device, size_t lane, uint32_t point) {
-  if (points.boot != device.boots) {
+  if (points.reset != device.resets) {
     points = {};
-    points.boot = device.boots;
+    points.reset = device.resets;
   }
   points.count[lane] = point;
   points.set[lane] = true;

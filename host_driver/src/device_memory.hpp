@@ -58,7 +58,7 @@ class Allocation {
   struct LanePoints {
     std::array<uint32_t, kLanes> count{};
     std::array<bool, kLanes> set{};
-    uint32_t boot = 0;  // boot of the core that the counts belong to; older ones are met
+    uint32_t reset = 0;  // Device::resets that the counts belong to; older ones are met
   };
   LanePoints writers;
   LanePoints readers;

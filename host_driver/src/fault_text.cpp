@@ -232,7 +232,9 @@ std::string trap_text(const tpu_fault_record_t& record, const std::string& place
 }
 
 bool status_holds(uint16_t status, uint16_t opcode) {
-  if (status == TPU_STATUS_FLUSHED) {
+  // An entry that is wrong holds its core, whatever its opcode was.
+  if (status == TPU_STATUS_FLUSHED || status == TPU_STATUS_BAD_CRC ||
+      status == TPU_STATUS_BAD_SEQ) {
     return true;
   }
   return status != TPU_STATUS_OK && opcode != TPU_OP_LOAD_PROGRAM &&

@@ -214,6 +214,27 @@ TEST_F(Failure, CorruptEntryIsSentAgainOnce) {
   expect_usable();
 }
 
+// Nothing else is queued that would show the driver that the core is held.
+TEST_F(Failure, CorruptEntriesOfLoadsAndReadsAndCountersAreSentAgain) {
+  open();
+  const HostArray sent = counting(DType::kI32, {256});
+  for (int round = 0; round < 3; ++round) {
+    null_->corrupt_entries = 1;
+    const Executable program = load(1, 2);
+    const Array state = program.put(0, sent);
+    const Array other = program.put(1, counting(DType::kI32, {16}));
+    board_.synchronize();
+    null_->corrupt_entries = 1;
+    EXPECT_EQ(state.to_host().bytes, sent.bytes);
+    null_->corrupt_entries = 1;
+    EXPECT_EQ(board_.counters().cores.size(), 8u);
+    null_->good_entries = 1;
+    null_->corrupt_entries = 1;
+    EXPECT_EQ(program.run({state, other}).outputs[0].to_host().bytes, sent.bytes);
+    null_->good_entries = 0;
+  }
+}
+
 TEST_F(Failure, CorruptLaunchEntryOfOneCoreIsSentAgain) {
   open();
   const Executable program = load(8);

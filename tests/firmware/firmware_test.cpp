@@ -124,6 +124,28 @@ TEST_F(FirmwareTest, WrongEntriesHoldTheCoreAndFlushWhatFollows) {
   }
 }
 
+// The host cannot know in which lane a core counted what it did not believe.
+TEST_F(FirmwareTest, LaneCountsBeginAgainWithEachResume) {
+  open();
+  EXPECT_EQ(status_of(upload(0x40000, 0, 16), TPU_OP_COPY), TPU_STATUS_OK);
+  for (int round = 0; round < 3; ++round) {
+    const uint32_t bad = host_.put(upload(0x40000, 0, 16), TPU_OP_COPY);
+    device_.host[RingHost::kCmdBase + bad * TPU_CMD_ENTRY_BYTES + 30] ^= 1;
+    host_.put(upload(0x40000, 0, 16), TPU_OP_COPY);
+    const auto done = run();
+    EXPECT_EQ(done.at(bad).status, TPU_STATUS_BAD_CRC);
+    EXPECT_EQ(done.at(bad + 1).status, TPU_STATUS_FLUSHED);
+    host_.resume();
+    dispatch();
+    tpu_command_nop_t nop{};
+    nop.head.wait_up = 1;
+    const uint32_t waits = host_.put(nop, TPU_OP_NOP);
+    EXPECT_TRUE(run().empty()) << "the uploads of the last epoch do not count";
+    host_.put(upload(0x40000, 0, 16), TPU_OP_COPY);
+    EXPECT_EQ(run().at(waits).status, TPU_STATUS_OK);
+  }
+}
+
 TEST_F(FirmwareTest, CommandsOfAnOldEpochAreFlushedWithoutHolding) {
   open();
   EXPECT_EQ(status_of(tpu_command_nop_t{}, 77), TPU_STATUS_BAD_OPCODE);

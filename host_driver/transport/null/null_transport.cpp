@@ -216,6 +216,7 @@ void NullTransport::write_core(Core& core, uint64_t offset, uint32_t value) {
       if (core.held && value == core.page[core_page::kEpoch / 4] + 1) {
         core.page[core_page::kEpoch / 4] = value;
         core.held = false;
+        core.done = {};
         set_state(core, core_page::kStateReady);
       }
       return;
@@ -274,6 +275,15 @@ RunOutcome NullTransport::run() {
   return outcome;
 }
 
+uint8_t NullTransport::lane_of(const Pending& command) {
+  if (command.head.opcode == TPU_OP_COPY) {
+    tpu_command_copy_t copy;
+    std::memcpy(&copy, command.wire.data(), sizeof(copy));
+    return copy.kind == TPU_COPY_D2H ? TPU_LANE_DOWN : TPU_LANE_UP;
+  }
+  return command.head.opcode == TPU_OP_FILL ? TPU_LANE_UP : TPU_LANE_LAUNCH;
+}
+
 // Brings one entry into the window.
 bool NullTransport::fetch(Core& core) {
   if (core.window.size() >= TPU_CMD_WINDOW || core.fetched == core.tail) {
@@ -307,14 +317,8 @@ bool NullTransport::fetch(Core& core) {
     command.fault = TPU_STATUS_BAD_OPCODE;
   }
   command.head.seq = core.fetched;
-  command.lane = TPU_LANE_LAUNCH;
-  if (command.head.opcode == TPU_OP_COPY) {
-    tpu_command_copy_t copy;
-    std::memcpy(&copy, command.wire.data(), sizeof(copy));
-    command.lane = copy.kind == TPU_COPY_D2H ? TPU_LANE_DOWN : TPU_LANE_UP;
-  } else if (command.head.opcode == TPU_OP_FILL) {
-    command.lane = TPU_LANE_UP;
-  }
+  // As in the firmware: nothing in an entry that is wrong is believed, its lane neither.
+  command.lane = command.fault == TPU_STATUS_OK ? lane_of(command) : uint8_t{TPU_LANE_LAUNCH};
   ++core.fetched;
   core.page[core_page::kCmdFetched / 4] = core.fetched;
   core.window.push_back(command);

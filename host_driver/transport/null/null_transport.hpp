@@ -118,6 +118,7 @@ class NullTransport : public Transport {
   void interrupt(const Core& core, uint32_t vector);
   bool serve(Core& core);
   bool fetch(Core& core);
+  static uint8_t lane_of(const Pending& command);
   bool waits_met(const Core& core, const Pending& command) const;
   uint16_t execute(Core& core, const Pending& command);
   uint16_t copy(Core& core, const Pending& command);
