@@ -12,6 +12,9 @@
 namespace tpu::driver {
 namespace {
 
+// While the board closes without what is in flight, launches are looked at this often.
+constexpr std::chrono::nanoseconds kCancelLook = std::chrono::milliseconds(50);
+
 // What a core runs, or would run next.
 Operation* first_launch(const Device& device) {
   for (const auto& command : device.window) {
@@ -38,7 +41,9 @@ RunOutcome BoardImpl::run_timed() {
   RunOutcome outcome;
   std::vector<ConsoleLine> console;
   do {
-    transport_->limit_run(launch_clock_.slice());
+    const auto slice = launch_clock_.slice();
+    const bool look = cancelled_ && (slice.count() == 0 || slice > kCancelLook);
+    transport_->limit_run(look ? kCancelLook : slice);
     const auto start = std::chrono::steady_clock::now();
     running_ = true;
     outcome = transport_->run();
@@ -46,6 +51,9 @@ RunOutcome BoardImpl::run_timed() {
     std::move(outcome.console.begin(), outcome.console.end(), std::back_inserter(console));
     if (launch_clock_.spend(std::chrono::steady_clock::now() - start)) {
       check_time_limit();
+    }
+    if (cancelled_ && outcome.expired && !broken_) {
+      abort_launches();  // a core forgets the abort of a launch that it has not bound yet
     }
   } while (outcome.expired && !broken_);
   outcome.console = std::move(console);
@@ -102,7 +110,6 @@ void BoardImpl::end_by_time_limit(const Device& device, Operation& op) {
     text += "\nwho waits for whom:\n" + stats.waits_text;
   }
   op.verdict = std::make_shared<Error>(ErrorCode::kTimeout, text, where);
-  op.aborted_by_host = true;
   write_core(device, spec::core_page::kAbort, op.launch_id);
 }
 

@@ -249,7 +249,6 @@ void BoardImpl::abort_launches() {
       if (!op || !op->launch()) {
         continue;
       }
-      op->aborted_by_host = true;
       op->stall_text = stall_text_;
       if (aborted.insert(op->launch_id).second) {
         write_core(device, core_page::kAbort, op->launch_id);

@@ -62,7 +62,6 @@ struct Operation {
   uint32_t launch_id = 0;
   std::function<void()> give_back;  ///< makes donated buffers live again
   bool on_board = false;            ///< a ring has it, and no core has said that it did not start
-  bool aborted_by_host = false;
   std::optional<tpu_fault_record_t> trap;  ///< of a core that died with it
   std::string trap_place;
   std::string stall_text;

@@ -27,10 +27,10 @@ constexpr const char* kCopy = R"(
 
 class SimLimit : public ::testing::Test {
  protected:
-  void SetUp() override {
+  explicit SimLimit(double seconds = 0.5) {
     OpenOptions options;
     options.overrides = kOverrides;
-    options.time_limit = 0.5;
+    options.time_limit = seconds;
     board_ = Board::open(options);
   }
   void TearDown() override { board_.close(); }
@@ -92,6 +92,31 @@ TEST_F(SimLimit, GangIsTakenOffWholeAndTheLoopingCoreIsNamed) {
   EXPECT_EQ(error->code(), ErrorCode::kTimeout) << error->what();
   EXPECT_EQ(error->place().device, 1) << error->what();
   EXPECT_EQ(behind.outputs[0].to_host().bytes, sent.bytes);
+}
+
+class SimCancel : public SimLimit {
+ protected:
+  SimCancel() : SimLimit(0) {}
+};
+
+// Without a time limit, and while no core has bound the endless launch.
+TEST_F(SimCancel, ClosingEndsLaunchesThatHaveNotStarted) {
+  const Executable good = load("copy", std::string(kCopy) + "  halt\n", 2);
+  const Executable endless = load("endless", "turn:\n  jmp turn\n  halt\n", 2);
+  const Executable single = load("single", "turn:\n  jmp turn\n  halt\n");
+  const HostArray sent = counting(DType::kI32, {1024});
+  const RunResult first = good.run({good.put(0, sent)});
+  const RunResult lost = endless.run({endless.put(0, sent)});
+  const RunResult behind = single.run({single.put(0, sent)});
+  board_.close(CloseMode::kCancel);
+  EXPECT_TRUE(first.done.ready());
+  const auto expect_end = [](const RunResult& result, const std::string& part) {
+    const auto error = result.done.wait_for_error();
+    ASSERT_NE(error, nullptr);
+    EXPECT_NE(error->message().find(part), std::string::npos) << error->what();
+  };
+  expect_end(lost, "HOST_ABORT");
+  expect_end(behind, "closed");
 }
 
 }  // namespace
