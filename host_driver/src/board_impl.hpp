@@ -236,6 +236,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void resume_held();
   void judge_launch(const std::shared_ptr<Operation>& op,
                     std::vector<std::shared_ptr<Operation>>& again);
+  void give_up(Operation& op, Command& command);
   void resend(std::vector<std::shared_ptr<Operation>>& launches);
   void abort_launches();
   void check_time_limit();

@@ -172,6 +172,16 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
   finish(*op, fault_error(record, op->program->exe, device.id, op->stall_text));
 }
 
+// Another piece of the operation has failed: it is over with this one, before anything that takes
+// its event for an input is sent again.
+void BoardImpl::give_up(Operation& op, Command& command) {
+  --op.open;
+  release(op, command);
+  if (op.open == 0 && op.sealed) {
+    finish(op, op.error);
+  }
+}
+
 void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
   std::vector<std::pair<std::shared_ptr<Operation>, std::shared_ptr<Command>>> work;
   for (const auto& op : launches) {
@@ -196,6 +206,10 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
       finish(*op, error);
     }
     if (op->finished) {
+      continue;
+    }
+    if (command && op->error) {
+      give_up(*op, *command);
       continue;
     }
     if (command) {

@@ -259,6 +259,7 @@ void BoardImpl::finish(Operation& op, ErrorPtr error) {
     return;
   }
   op.finished = true;
+  op.error = error;  // more pieces of it are not sent
   if (error && op.give_back && !op.on_board) {
     op.give_back();
   }

@@ -2,6 +2,11 @@
 // more than the rings hold, and nothing stays behind when one fails.
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "src/board_impl.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
 
@@ -118,6 +123,68 @@ TEST(TransferFailure, AFailureAmongThePiecesFreesEverything) {
   n.board.synchronize();
   EXPECT_EQ(hbm_used(n.board), std::vector<uint64_t>(8, 0));
   EXPECT_EQ(n.board.put(6, sent).to_host().bytes, sent.bytes);
+}
+
+// The pieces behind the one that fails are queued in front of the launch.
+TEST(TransferFailure, ALaunchDoesNotRunOnAnArgumentOfWhichAPieceIsLost) {
+  OpenOptions options;
+  options.staging_bytes = uint64_t{1} << 20;
+  const NullBoard n(options);
+  ProgramBuilder builder(1);
+  builder.argument(DType::kU8, {600000});
+  builder.result(DType::kU8, {600000}, false, 0);
+  const Executable program = n.board.load(builder.bytes(), 2);
+  n.board.synchronize();
+  int launches = 0;
+  n.null->executor = [&](NullLaunch&) -> std::optional<tpu_fault_record_t> {
+    ++launches;
+    return std::nullopt;
+  };
+  n.null->good_entries = n.null->corrupt_entries = 1;
+  n.null->spoil_completion = [&, first = true](std::span<std::byte> record) mutable {
+    tpu_completion_t completion;
+    std::memcpy(&completion, record.data(), sizeof(completion));
+    if (std::exchange(first, first && completion.status != TPU_STATUS_BAD_CRC) != first) {
+      n.null->corrupt_entries = 1;  // sent again, it is damaged again
+    }
+  };
+  const Array x = program.put(0, counting(DType::kU8, {600000}));
+  const RunResult result = program.run({x});
+  EXPECT_NE(result.done.wait_for_error(), nullptr);
+  EXPECT_NE(x.parts()[0].ready().wait_for_error(), nullptr);
+  EXPECT_EQ(launches, 0);
+  n.null->spoil_completion = nullptr;
+  const HostArray sent = counting(DType::kU8, {600000}, 3);
+  EXPECT_EQ(program.run({program.put(0, sent)}).outputs[0].to_host().bytes, sent.bytes);
+}
+
+// A read of many pieces waits for room while the launch behind its buffer fails.
+TEST(TransferFailure, AReadWhoseBufferIsLostOnTheWayKeepsNothing) {
+  const NullBoard n(small_staging());
+  ProgramBuilder builder(1);
+  builder.argument(DType::kU8, {kManyPieces});
+  builder.result(DType::kU8, {kManyPieces}, false, 0);
+  const Executable program = n.board.load(builder.bytes(), 2);
+  const HostArray sent = counting(DType::kU8, {kManyPieces});
+  const Array x = program.put(0, sent);
+  n.board.synchronize();
+  n.null->executor = [](NullLaunch&) -> std::optional<tpu_fault_record_t> {
+    tpu_fault_record_t fault{};
+    fault.code = TPU_FAULT_SLOT_RANGE;
+    fault.core = 2;
+    return fault;
+  };
+  const RunResult lost = program.run({x});
+  const auto& state = lost.outputs[0].parts()[0].state();
+  const auto token = std::make_shared<int>(0);
+  int pieces = 0;
+  const Event read =
+      state->board->read(state, {{0, state->bytes}},
+                         [token, &pieces](uint64_t, std::span<const std::byte>) { ++pieces; });
+  EXPECT_NE(read.wait_for_error(), nullptr);
+  n.board.synchronize();
+  EXPECT_EQ(pieces, 0);
+  EXPECT_EQ(token.use_count(), 1) << "pieces of the read are still held";
 }
 
 TEST(TransferFailure, ABoardThatBreaksAmongThePiecesFreesEverything) {
