@@ -17,7 +17,9 @@ using spec::ScalarOp;
 
 constexpr int64_t kPermutationChannel = int64_t{1} << 40;  // above those of emit_collective.cpp
 constexpr int64_t kZeroPieceBytes = 512 * 1024;
-constexpr int kPeer = kFirstOffsetRegister;  // temporaries: a command takes their value at issue
+constexpr int64_t kMostElements = UINT32_MAX;  // along one stride of a command
+constexpr int64_t kPage = 4096;                // pieces begin where pages do
+constexpr int kPeer = kFirstOffsetRegister;    // temporaries: a command takes their value at issue
 constexpr int kSrc = kFirstOffsetRegister + 1;
 constexpr int kDst = kFirstOffsetRegister + 2;
 constexpr int kScratch = kFirstOffsetRegister + 3;
@@ -154,10 +156,6 @@ void Emitter::move_box(const Link* link, const spec::Addr& src, const spec::Addr
     c.counts.fill(1);
     for (size_t i = split; i < all.size(); ++i) {
       const size_t at = 5 - all.size() + i;
-      if (all[i].n > UINT32_MAX) {
-        throw Error("a piece of " + std::to_string(all[i].n) +
-                    " elements for each core is not supported; exchange less at a time");
-      }
       c.counts[at] = static_cast<uint32_t>(all[i].n);
       c.src_strides[at] = all[i].src;
       c.dst_strides[at] = all[i].dst;
@@ -205,6 +203,14 @@ Emitter::PieceLayout Emitter::piece_layout(const Op& op, size_t i) {
   }
   for (size_t d = 0; d < piece.size(); ++d) {
     p.dims.push_back({piece[d], src[d] * bytes, dst[d] * bytes});
+  }
+  for (const CopyDim& d : merged(p.dims)) {
+    if (d.n > kMostElements) {
+      throw Error("an exchange of " + to_string(op.operand_type(i)) + " moves " +
+                      std::to_string(d.n) + " elements along one stride, a command at most " +
+                      std::to_string(kMostElements) + "; exchange less at a time",
+                  source_name(op.kind), op.loc);
+    }
   }
   if (std::max(p.src_step, p.dst_step) > INT32_MAX) {
     throw Error("a piece of more than 2 GiB for each core is not supported", source_name(op.kind),
@@ -288,7 +294,7 @@ void Emitter::permute(const Op& op, const Buffer& in, const Buffer& out, uint32_
   const int64_t piece =
       partial
           ? std::min({in.bytes, kZeroPieceBytes, board_.core.vmem_kib * 1024 / 8}) / bytes * bytes
-          : in.bytes;
+          : std::min(in.bytes, kMostElements / kPage * kPage * bytes);
   int64_t zero = -1, staged[2] = {-1, -1};
   if (partial) {
     zero = take(piece);

@@ -129,6 +129,31 @@ TEST(LongGraphs, CopiesOfManyElementsAreCut) {
   EXPECT_NE(listing_of(padded).find("fill op 0 Whbm1[4294967296,5368709120)"), std::string::npos);
 }
 
+TEST(LongGraphs, ExchangesOfManyElementsAreCutOrNameTheOp) {
+  GraphBuilder b(8);
+  const Type type{Elem::kI8, {5, int64_t{1} << 30}};
+  PermuteAttrs around;
+  for (int64_t core = 0; core < 8; ++core) {
+    around.pairs.push_back({core, (core + 1) % 8});
+  }
+  Module& m = b.done({b.op(Kind::kCollectivePermute, {b.arg(type)}, type, around)});
+  EXPECT_NE(listing_of(m).find("hbm1[4294963200,5368709120)"), std::string::npos);
+  GraphBuilder pairs(8);
+  CollectiveAttrs a;
+  a.groups = {{0, 1}, {2, 3}, {4, 5}, {6, 7}};
+  a.dim = 1;
+  constexpr int64_t kRows = (int64_t{1} << 32) + 8;
+  Value* x = pairs.arg({Elem::kI8, {kRows, 1}});
+  Module& gather = pairs.done({pairs.op(Kind::kAllGather, {x}, {Elem::kI8, {kRows, 2}}, a)});
+  try {
+    compiled(gather);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("test.py:1:1: stablehlo.all_gather: "));
+    EXPECT_THAT(e.what(), testing::HasSubstr("i8[4294967304,1] moves 4294967304 elements"));
+  }
+}
+
 // Nothing of 10^12 elements lies in memory: commands of whole blocks sum the one value.
 TEST(LongGraphs, ReductionsOfBroadcastsAreCutIntoCommands) {
   GraphBuilder b;
