@@ -2,6 +2,7 @@
 // bits and cycles. The file shows the unit's place on the board, its tiles and their operations,
 // and who gets no file is told why.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 
@@ -135,6 +136,24 @@ TEST(MxuWaves, ASecondRunOnTheFileIsToldWhy) {
         << error.what();
   }
   EXPECT_EQ(writer.finish_waves(), "");
+}
+
+// The FST library would remove it.
+TEST(MxuWaves, APipeIsRefusedAndStays) {
+  const MxuWaveWindow at = window("tiles.pipe", 0, 1);
+  std::filesystem::remove(at.path);
+  ASSERT_EQ(mkfifo(at.path.c_str(), 0600), 0);
+  const auto engine = make("rtl");
+  try {
+    dynamic_cast<MxuRtlEngine&>(*engine).set_wave_window(at);
+    ADD_FAILURE() << "waves in a pipe";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("is a device or a pipe; name a file"),
+              std::string::npos)
+        << error.what();
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(at.path));
+  std::filesystem::remove(at.path);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "kernel/file_lock.hpp"
+#include "kernel/ordinary_file.hpp"
 #include "mxu/verilated_array.hpp"
 
 namespace tpu::model {
@@ -19,6 +20,7 @@ void check_wave_file(const WaveOptions& options) {
   }
   try {
     const FileLock lock(options.path);
+    need_ordinary_file(options.path);
   } catch (const std::runtime_error& error) {
     throw std::runtime_error(std::string("waves: ") + error.what());
   }

@@ -15,6 +15,7 @@
 
 #include "gtkwave/fstapi.h"
 #include "kernel/file_lock.hpp"
+#include "kernel/ordinary_file.hpp"
 
 namespace tpu::model {
 namespace {
@@ -182,6 +183,7 @@ FstProcess::FstProcess(const std::string& path) : path_(path) {
   std::optional<FileLock> lock;
   try {
     lock.emplace(path);
+    need_ordinary_file(path);
   } catch (const std::runtime_error& error) {
     throw std::runtime_error(std::string("waves: ") + error.what());
   }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <filesystem>
@@ -58,6 +59,21 @@ TEST(FstProcess, RoundTrip) {
 
 TEST(FstProcess, RefusesAPathThatCannotBeCreated) {
   EXPECT_THROW(FstProcess("/nonexistent-folder/x.fst"), std::runtime_error);
+}
+
+// The FST library would remove them, /dev/null too where the user may do that.
+TEST(FstProcess, DevicesAndPipesAreRefusedAndStay) {
+  const std::string pipe = temp_file("waves.pipe");
+  std::filesystem::remove(pipe);
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  try {
+    FstProcess fst(pipe);
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("waves.pipe is a device or a pipe; name a file"));
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  std::filesystem::remove(pipe);
 }
 
 TEST(FstProcess, FullDiskIsAnErrorOfTheWavesOnly) {
