@@ -78,22 +78,31 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
       .add_option("--time-limit", arguments.time_limit,
                   "Seconds of host time that a launch may take without ending a step; 0: any time "
                   "(default: 60, or 0 with Verilog matrix units)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            double seconds = 0;
+            const bool good = CLI::detail::lexical_cast(text, seconds) && seconds >= 0;
+            return good ? "" : text + " is no number of seconds, 0 or more";
+          },
+          ""))
       ->type_name("SECONDS");
   command.add_option("--trace", arguments.trace, "One text line for each engine command")
       ->type_name("FILE.txt");
-  command.add_option("--waves", arguments.waves, "Board-level signals")->type_name("FILE.fst");
+  CLI::Option* waves = command.add_option("--waves", arguments.waves, "Board-level signals");
+  waves->type_name("FILE.fst");
   command
       .add_option("--waves-steps", arguments.waves_steps,
                   "Steps of the run in --waves, first and last")
+      ->needs(waves)
       ->capture_default_str()
       ->type_name("A..B");
-  command
-      .add_option("--mxu-waves", arguments.mxu_waves, "Signals of the first Verilog matrix unit")
-      ->type_name("FILE.fst");
+  CLI::Option* mxu_waves = command.add_option("--mxu-waves", arguments.mxu_waves,
+                                              "Signals of the first Verilog matrix unit");
+  mxu_waves->type_name("FILE.fst");
   command
       .add_option("--mxu-waves-tiles", arguments.mxu_waves_tiles,
                   "Tiles in --mxu-waves, first and last")
+      ->needs(mxu_waves)
       ->capture_default_str()
       ->type_name("A..B");
   command.add_option("--transport", arguments.transport, "sim, or null: a board without time")

@@ -23,8 +23,10 @@ TEST_F(Cli, WrongUsageEndsWithTwo) {
   EXPECT_EQ(call({"run"}), 2);
   EXPECT_EQ(call({"devices", "--threads", "-1"}), 2);
   EXPECT_EQ(call({"devices", "--simd", "mmx"}), 2);
-  for (const char* limit : {"-1", "soon"}) {
+  for (const char* limit : {"-1", "soon", "nan"}) {
     EXPECT_EQ(call({"devices", "--transport", "null", "--time-limit", limit}), 2) << limit;
+    EXPECT_NE(error_.find(std::string(limit) + " is no number of seconds"), std::string::npos)
+        << error_;
   }
   EXPECT_EQ(call({"devices", "--transport", "null", "--time-limit", "0.5"}), 0) << error_;
   EXPECT_EQ(call({"devices", "--transport", "null", "--mxu", "a=slow"}), 2);
@@ -35,6 +37,11 @@ TEST_F(Cli, WrongUsageEndsWithTwo) {
   EXPECT_EQ(call({"run", "p", "--in", "a=x.npy"}), 2);
   EXPECT_EQ(call({"run", "p", "--in", "0=x.npy", "--in", "0=y.npy"}), 2);
   EXPECT_EQ(call({"train", "c.toml", "--steps", "0"}), 2);
+  // A window of a file that nobody asked for.
+  EXPECT_EQ(call({"run", "p", "--waves-steps", "0..1"}), 2);
+  EXPECT_NE(error_.find("--waves-steps requires --waves"), std::string::npos) << error_;
+  EXPECT_EQ(call({"run", "p", "--mxu-waves-tiles", "0..1"}), 2);
+  EXPECT_NE(error_.find("--mxu-waves-tiles requires --mxu-waves"), std::string::npos) << error_;
 }
 
 TEST_F(Cli, VersionAndHelpAreEverywhere) {
