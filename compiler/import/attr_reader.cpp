@@ -326,7 +326,9 @@ Type OpReader::type(uint32_t i) const {
     }
     if (d < 0 || d > kMaxMagnitude || d > kMaxBytes / count ||
         (count *= std::max<int64_t>(d, 1)) > kMaxBytes) {
-      fail("a tensor with an impossible shape");
+      fail("shape " + to_string(Dims(t.shape.begin(), t.shape.end())) +
+           " is not supported: a dimension has at most 2^31 - 1 elements, an array 4 TiB; use more "
+           "and shorter dimensions, or cut the array into parts");
     }
     out.dims.push_back(d);
   }

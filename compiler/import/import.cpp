@@ -18,7 +18,15 @@ Module import_vhlo(std::span<const std::byte> artifact, const std::string& name)
 }
 
 Module import_vhlo_file(const std::string& path) {
-  return import_vhlo(read_file(path), std::filesystem::path(path).stem().string());
+  const std::vector<std::byte> bytes = read_file(path);
+  try {
+    return import_vhlo(bytes, std::filesystem::path(path).stem().string());
+  } catch (const Error& e) {
+    if (e.loc() != nullptr) {
+      throw;
+    }
+    throw Error(path + ": " + e.what());  // no source line says what it is about
+  }
 }
 
 }  // namespace tpu::compiler

@@ -63,6 +63,10 @@ def shared_locations(levels: int) -> str:
             f"  %0 = stablehlo.abs %a : {t} loc(#l{levels})\n  return %0 : {t}\n}}\n}}")
 
 
+def negated(t: str) -> str:
+    return f"func.func public @main(%a: {t}) -> {t} {{\n  %0 = stablehlo.negate %a : {t}\n  return %0 : {t}\n}}"
+
+
 def hand_written() -> dict[str, str]:
     """What JAX does not export: valid bytecode all the same."""
     chain = {f"f{i}": f"f{i + 1}" for i in range(100)}
@@ -71,6 +75,7 @@ def hand_written() -> dict[str, str]:
         "bad_recursion_of_two": calls({"main": "f", "f": "g", "g": "f"}),
         "bad_deep_calls": calls({"main": "f0", **chain, "f100": ""}),
         "bad_deep_regions": nest(100),
+        "bad_long_dimension": negated(f"tensor<{2**33}xi8>"),
         "shared_locations": shared_locations(80),
     }
 

@@ -190,6 +190,11 @@ TEST(Import, RefusesWhatLiesTooDeep) {
               HasSubstr("stablehlo.if: loops and branches lie more than 64 deep in each other"));
 }
 
+TEST(Import, RefusesDimensionsThatNoIndexReaches) {
+  EXPECT_THAT(error_of("bad_long_dimension"),
+              HasSubstr("shape [8589934592] is not supported: a dimension has at most 2^31 - 1"));
+}
+
 // A location that call sites reach on 2^80 ways.
 TEST(Import, SharedLocationsAreReadOnce) {
   EXPECT_EQ(count(load("shared_locations"), Kind::kAbs), 1u);
