@@ -2,6 +2,7 @@
 // Exit codes: 0 done, 1 the program cannot be compiled, 2 wrong usage.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <iostream>
 #include <map>
 #include <new>
@@ -62,13 +63,22 @@ void assemble_file(const Arguments& a) {
   const tpu::spec::BoardParams board = tpu::spec::load_board(a.board, a.overrides);
   const tpu::exe::ExecutableT e = tpu::compiler::assemble(read_text(a.input), a.input, board);
   const std::vector<std::byte> bytes = tpu::exe::write_executable(e);
-  tpu::exe::read_executable(bytes);  // refuses what no driver would load
+  try {
+    tpu::exe::read_executable(bytes);
+  } catch (const std::runtime_error& error) {
+    throw Error(a.input + ": no driver would load what the text describes: " + error.what());
+  }
   write_executable(a, bytes);
 }
 
 void disassemble_file(const Arguments& a) {
-  const std::string text =
-      tpu::compiler::disassemble(tpu::exe::read_executable(tpu::compiler::read_file(a.input)));
+  const std::vector<std::byte> bytes = tpu::compiler::read_file(a.input);
+  std::string text;
+  try {
+    text = tpu::compiler::disassemble(tpu::exe::read_executable(bytes));
+  } catch (const std::runtime_error& e) {
+    throw Error(a.input + ": " + e.what());
+  }
   if (a.output.empty()) {
     std::cout << text;
     return;
@@ -135,6 +145,8 @@ void compile(const Arguments& a) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A file that outgrows the user's limit is an error of its writer, like a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app{"Compiles a StableHLO portable artifact (jax.export) to a tpuboard executable."};
   Arguments a;
   app.set_version_flag("--version", "tpuc " TPU_VERSION);
