@@ -240,6 +240,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void resend(std::vector<std::shared_ptr<Operation>>& launches);
   void abort_launches();
   void check_time_limit();
+  bool waits_its_turn(const Operation& op) const;
   void end_by_time_limit(const Device& device, Operation& op);
   tpu_fault_record_t read_fault(const Device& device);
   bool never_started(const Operation& op);

@@ -60,12 +60,23 @@ RunOutcome BoardImpl::run_timed() {
   return outcome;
 }
 
+// A core of its gang still has to do with an older launch, so that it cannot end a step.
+bool BoardImpl::waits_its_turn(const Operation& op) const {
+  return std::any_of(op.commands.begin(), op.commands.end(), [&](const auto& command) {
+    return op.status[command->index] == kStatusOpen &&
+           first_launch(devices_[static_cast<size_t>(command->device)]) != &op;
+  });
+}
+
 // At each tick of the clock. The oldest launch is taken off: younger ones may wait for it.
 void BoardImpl::check_time_limit() {
   const std::vector<ProgramPlace> places = transport_->stats().places;
   const Device* late = nullptr;
   for (size_t i = 0; i < devices_.size(); ++i) {
     const Operation* op = first_launch(devices_[i]);
+    if (op != nullptr && waits_its_turn(*op)) {
+      op = nullptr;
+    }
     const uint64_t steps = i < places.size() ? places[i].steps : 0;
     if (!launch_clock_.look(i, op == nullptr ? 0 : op->launch_id, steps)) {
       continue;

@@ -31,6 +31,9 @@ class CountingNull : public NullTransport {
   }
   RunOutcome run() override {
     ++polls;
+    if (steps_of_core_0 > 0 && looks_with_steps == 0) {
+      end_endless();
+    }
     if (early_parks && !parked_early_) {
       parked_early_ = NullTransport::run();
       RunOutcome early;
@@ -48,7 +51,16 @@ class CountingNull : public NullTransport {
       NullTransport::write32(chip, bar, offset, value);
     }
   }
+  TransportStats stats() override {
+    TransportStats stats = NullTransport::stats();
+    steps_of_core_0 += looks_with_steps > 0 ? 1 : 0;
+    looks_with_steps -= looks_with_steps > 0 ? 1 : 0;
+    stats.places[0].steps += steps_of_core_0;
+    return stats;
+  }
   uint64_t polls = 0;
+  int looks_with_steps = 0;  // so often core 0 has ended a step since the last look, then it ends
+  uint64_t steps_of_core_0 = 0;
   bool deaf_to_aborts = false;
   bool early_parks = false;  // each run() is cut by the clock, behind its completions
   uint64_t calls_at_early_parks = 0;
@@ -196,6 +208,26 @@ TEST_F(Trust, EndlessLaunchEndsAtItsTimeLimit) {
     EXPECT_THROW(lost.outputs[0].to_host(), Error);
     EXPECT_TRUE(other.parts()[0].live());
   }
+}
+
+// All cores but one have nothing to do but to wait for that one.
+TEST_F(Trust, LaunchBehindALongOneThatEndsItsStepsIsNotLate) {
+  open(1e-4);
+  const Executable single = load(1);
+  const Executable gang = load(8);
+  const HostArray sent = counting(DType::kI32, {256}, 5);
+  const HostArray other = counting(DType::kI32, {16});
+  const Array x = single.put(0, sent), y = single.put(1, other);
+  const Array state = gang.put(0, sent), rest = gang.put(1, other);
+  board_.synchronize();
+  null_->endless_launches = 1;
+  null_->looks_with_steps = 100;
+  const RunResult slow = single.run({x, y});
+  const RunResult behind = gang.run({state, rest});
+  EXPECT_EQ(slow.done.wait_for_error(), nullptr);
+  EXPECT_EQ(null_->looks_with_steps, 0);
+  EXPECT_EQ(behind.done.wait_for_error(), nullptr);
+  EXPECT_EQ(behind.outputs[0].to_host_checked("state").bytes, sent.bytes);
 }
 
 TEST_F(Trust, BoardThatDoesNotAbortAnEndlessLaunchIsGivenUp) {

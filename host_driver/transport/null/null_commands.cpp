@@ -1,6 +1,7 @@
 // What the commands of the rings do on the null board.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "src/crc32c.hpp"
 #include "src/fault_text.hpp"
@@ -246,6 +247,16 @@ void NullTransport::abort_gang(uint32_t launch_id, const tpu_fault_record_t& rec
     core.endless = false;
     complete(core, place_of(core, head), found_here ? TPU_STATUS_FAULT : TPU_STATUS_ABORTED);
     hold(core);
+  }
+}
+
+void NullTransport::end_endless() {
+  for (Core& core : cores_) {
+    if (std::exchange(core.endless, false)) {
+      core.stuck = 0;
+      ++core.steps;
+      complete(core, place_of(core, waiting_launch(core)), TPU_STATUS_OK, 1);
+    }
   }
 }
 

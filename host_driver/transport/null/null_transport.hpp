@@ -64,6 +64,7 @@ class NullTransport : public Transport {
   TransportStats stats() override;
 
   // Knobs of the tests.
+  void end_endless();  ///< launches that run for as long as the host lets them end well
   NullExecutor executor;
   int drop_doorbells = 0;     ///< of the next writes of CMD_TAIL
   int drop_interrupts = 0;    ///< of the next MSIs
