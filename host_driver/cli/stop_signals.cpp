@@ -13,12 +13,16 @@ namespace {
 constexpr std::array<int, 3> kStops = {SIGINT, SIGTERM, SIGHUP};
 
 std::atomic<int> first_signal = 0;
-static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may not take locks");
+std::array<std::atomic<bool>, kStops.size()> handled{};  // what the caller ignores stays ignored
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
+              "a signal handler may not take locks");
 
 void note(int signal) {
   // Only what is safe inside a signal handler.
-  for (const int each : kStops) {
-    ::signal(each, SIG_DFL);
+  for (size_t i = 0; i < kStops.size(); ++i) {
+    if (handled[i].load()) {
+      ::signal(kStops[i], SIG_DFL);
+    }
   }
   first_signal.store(signal);
   constexpr char kText[] =
@@ -33,16 +37,18 @@ StopSignals::StopSignals() {
   const auto take = [&](int signal, void (*handler)(int)) {
     Old old{.signal = signal, .action = {}};
     if (::sigaction(signal, nullptr, &old.action) != 0 || old.action.sa_handler == SIG_IGN) {
-      return;
+      return false;
     }
     struct sigaction action {};
     action.sa_handler = handler;
     action.sa_flags = SA_RESTART;
     ::sigaction(signal, &action, nullptr);
     old_.push_back(old);
+    return true;
   };
-  for (const int signal : kStops) {
-    take(signal, note);
+  for (size_t i = 0; i < kStops.size(); ++i) {
+    handled[i].store(false);
+    handled[i].store(take(kStops[i], note));
   }
   take(SIGPIPE, SIG_IGN);
 }

@@ -151,6 +151,23 @@ TEST_F(TrainProcess, ASignalSavesAndTheRunGoesOnWithTheSameBits) {
   expect_resumes("a");
 }
 
+// As under nohup: the terminal may go away while the state is saved.
+TEST_F(TrainProcess, AHangUpThatTheCallerIgnoresDoesNotEndTheSaving) {
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  bool stopping = false;
+  const Ended ended = train("out", {}, [&](pid_t child, int epochs) {
+    if (epochs >= 2) {
+      kill(child, stopping ? SIGHUP : SIGTERM);
+      stopping = true;
+    }
+    return false;
+  });
+  std::signal(SIGHUP, before);
+  EXPECT_FALSE(WIFSIGNALED(ended.status) && WTERMSIG(ended.status) == SIGHUP) << ended.text;
+  EXPECT_EQ(report("out")["stopped_by"], "SIGTERM");
+  EXPECT_GE(read_checkpoint(path("out/checkpoint")).step, 1);
+}
+
 // Killed while checkpoints are written without end.
 TEST_F(TrainProcess, AKilledRunGoesOnFromItsLastCheckpoint) {
   const Ended ended = train("a", {"--checkpoint-every", "1"}, [](pid_t child, int epochs) {
