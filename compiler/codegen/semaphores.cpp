@@ -123,14 +123,18 @@ class Inserter {
     for (const MemRange& r : ranges) {
       history_[{r.space, r.slot}].conflicts(r, before);
     }
+    const auto is_known = [&](int producer) {
+      const auto p = static_cast<size_t>(queue_of(producer));
+      return p == q || known[p] >= producer;
+    };
+    std::erase_if(before, is_known);  // most are: what is known stays known
     std::sort(before.begin(), before.end(), std::greater<>());
     before.erase(std::unique(before.begin(), before.end()), before.end());
     for (const int producer : before) {
-      const int p = queue_of(producer);
-      if (static_cast<size_t>(p) == q || known[static_cast<size_t>(p)] >= producer) {
+      if (is_known(producer)) {
         continue;
       }
-      order(producer, item, semaphore(p, q));
+      order(producer, item, semaphore(queue_of(producer), q));
       join(known, clock_[static_cast<size_t>(producer)]);
     }
     known[q] = item;
