@@ -332,7 +332,8 @@ bool BoardImpl::reboot_dead() {
     }
     for (size_t p = 0; p < program->parts.size(); ++p) {
       const int id = program->parts[p].device;
-      if (std::find(dead.begin(), dead.end(), id) == dead.end()) {
+      // What the core has not loaded yet is sent again as all that was lost.
+      if (!*program->parts[p].loaded || std::find(dead.begin(), dead.end(), id) == dead.end()) {
         continue;
       }
       const Submission load_op(*this, fmt::format("loading {} again", program->exe.name));

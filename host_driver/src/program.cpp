@@ -131,9 +131,8 @@ std::shared_ptr<LoadedProgram> BoardImpl::load(std::span<const std::byte> bytes,
     program->parts.push_back(std::move(part));
   }
   collect_retired();
-  programs_.reserve(programs_.size() + 1);
+  programs_.push_back(program);  // a core that dies on the way loads it again
   place_program(*program);
-  programs_.push_back(program);
   return program;
 }
 
@@ -215,6 +214,7 @@ void BoardImpl::send_program(LoadedProgram& program, size_t partition,
   load.program_id = part.id;
   load.isa_version = exe.isa_version;
   set_payload(*command, TPU_OP_LOAD_PROGRAM, TPU_LANE_LAUNCH, load);
+  command->good = [loaded = part.loaded] { *loaded = true; };
   part.sent = true;
   add(op, command);
 }

@@ -18,8 +18,9 @@ struct LoadedProgram {
   struct Part {
     int device = 0;
     uint16_t id = 0;
-    bool has_id = false;  ///< given back by retire()
-    bool sent = false;    ///< the core may know the id
+    bool has_id = false;                                           ///< given back by retire()
+    bool sent = false;                                             ///< the core may know the id
+    std::shared_ptr<bool> loaded = std::make_shared<bool>(false);  ///< its LOAD has been OK
     std::shared_ptr<Allocation> code;
     std::vector<std::shared_ptr<Allocation>> slots;  ///< constants and scratch by slot, else null
   };

@@ -94,6 +94,20 @@ TEST(LoadFailure, AFailureOfAnyCommandLosesNothing) {
   expect_nothing_lost(n.board, before);
 }
 
+// A core that has loaded the code and dies among the constants starts again with both.
+TEST(LoadFailure, AHartThatDiesDuringTheLoadLosesNothing) {
+  const NullBoard n;
+  const HostArray sent = counting(DType::kI32, {16});
+  for (int behind = 1; behind < 24; ++behind) {
+    n.null->dead_behind = behind;
+    const Executable made = n.board.load(program(8));
+    EXPECT_EQ(n.null->dead_behind, 0);
+    const RunResult result = made.run({made.put(0, sent)});
+    EXPECT_EQ(result.done.wait_for_error(), nullptr) << behind;
+  }
+  EXPECT_EQ(n.board.put(0, sent).to_host().bytes, sent.bytes);
+}
+
 TEST(LoadFailure, ABoardThatBreaksDuringTheLoadSaysSo) {
   const NullBoard n;
   n.null->throw_in_run = true;

@@ -424,6 +424,10 @@ void NullTransport::complete(Core& core, size_t place, uint16_t status, uint32_t
   }
   ++core.cpl_tail;
   core.page[core_page::kCplTail / 4] = core.cpl_tail;
+  if (dead_behind > 0 && --dead_behind == 0) {
+    core.dead = true;
+    set_state(core, core_page::kStateDead);
+  }
   if ((command.head.flags & TPU_CMD_FLAG_INTERRUPT) != 0 || status != TPU_STATUS_OK) {
     interrupt(core, chip_page::kMsiCompletion);
   }

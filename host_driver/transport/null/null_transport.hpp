@@ -74,6 +74,7 @@ class NullTransport : public Transport {
   int stuck_launches = 0;     ///< of the next launches: never end by themselves
   int endless_launches = 0;   ///< of the next launches: run for as long as the host lets them
   int dead_on_launch = -1;    ///< core whose hart dies at its next launch
+  int dead_behind = 0;        ///< completions; the hart that writes the last of them dies then
   bool throw_in_run = false;  ///< the model breaks
   std::function<void(std::span<std::byte>)> spoil_completion;  ///< changes what is written
   uint32_t firmware_abi = TPU_RING_ABI;
