@@ -118,7 +118,7 @@ class TrainRun {
       const Checkpoint end = trainer_.checkpoint();
       digest = state_digest(end.leaves);
       if (keeps_ || signal != 0) {
-        errors.attempt([&] { save(end); });
+        errors.attempt([&] { save_at_the_end(end); });
       }
     } else {
       digest = state_digest(trainer_.state());
@@ -152,6 +152,22 @@ class TrainRun {
     saved_step_ = checkpoint.step;
   }
 
+  void save_at_the_end(const Checkpoint& checkpoint) {
+    try {
+      save(checkpoint);
+    } catch (const Error& error) {
+      throw std::runtime_error(
+          fmt::format("no checkpoint of step {}: {}{}", checkpoint.step, error.what(), stands()));
+    }
+  }
+
+  // Where the state can be found that was saved last.
+  std::string stands() const {
+    return saved_step_ ? fmt::format("\nthe state after step {} stands in {}; go on with --resume",
+                                     *saved_step_, folder_.string())
+                       : "";
+  }
+
   // Training goes on without it: room may come back, and the checkpoint before is as it was.
   void save_on_the_way() {
     const Checkpoint checkpoint = trainer_.checkpoint();
@@ -176,8 +192,7 @@ class TrainRun {
       }
     }
     if (saved_step_) {
-      return wrong + fmt::format("\nthe state after step {} stands in {}; go on with --resume",
-                                 *saved_step_, folder_.string());
+      return wrong + stands();
     }
     if (trainer_.steps_run() == 0) {
       return wrong;

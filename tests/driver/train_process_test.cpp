@@ -193,6 +193,9 @@ TEST_F(TrainProcess, AFullDiskKeepsTheCheckpointBefore) {
   const int64_t kept = read_checkpoint(path("a/checkpoint")).step;
   EXPECT_GT(kept, 0);
   EXPECT_LT(kept, 160);
+  EXPECT_THAT(ended.text, HasSubstr("no checkpoint of step 160: "));
+  EXPECT_THAT(ended.text, HasSubstr("the state after step " + std::to_string(kept) + " stands in " +
+                                    path("a/checkpoint") + "; go on"));
   EXPECT_FALSE(std::filesystem::exists(path("a/checkpoint.partial")));
 }
 
