@@ -14,11 +14,20 @@
 
 namespace tpu::driver {
 
+static spec::BoardParams board_of(const std::string& board,
+                                  const std::vector<std::string>& overrides) {
+  try {
+    return spec::load_board(board, overrides);
+  } catch (const std::exception& error) {
+    throw Error(ErrorCode::kInvalidArgument, error.what());
+  }
+}
+
 CompiledFile compile_file(const std::string& path, const std::string& board,
                           const std::vector<std::string>& overrides) {
   const std::vector<std::byte> artifact = read_file(path);
+  const spec::BoardParams params = board_of(board, overrides);
   try {
-    const spec::BoardParams params = spec::load_board(board, overrides);
     compiler::Module module =
         compiler::import_vhlo(artifact, std::filesystem::path(path).stem().string());
     run_passes(module, compiler::compile_passes(), compiler::PassOptions());

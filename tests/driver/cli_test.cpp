@@ -161,6 +161,9 @@ TEST_F(Cli, FoldersAsFilesAreNamed) {
           folder + ".npy");
   refused({"train", folder + ".toml", "--transport", "null"}, folder + ".toml");
   refused({"devices", "--board", folder + ".toml"}, folder + ".toml");
+  const std::string artifact = std::string(TPU_TEST_DATA) + "/dense.mlirbc";
+  refused({"run", artifact, "--board", folder + ".toml", "--transport", "null"}, folder + ".toml");
+  EXPECT_EQ(error_.find(artifact), std::string::npos) << error_;
   EXPECT_EQ(call({"mxu-replay", folder + ".npy"}), 1);
   EXPECT_NE(error_.find("is not a tile dump"), std::string::npos) << error_;
 }
