@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -28,7 +29,10 @@ std::string write_board(const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   text.replace(at, from.size(), to);
-  const std::string path = ::testing::TempDir() + "/board_loader_test.toml";
+  // Tests of this file run side by side, each in a process of its own.
+  const auto folder = std::filesystem::path(::testing::TempDir()) / std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  const std::string path = folder / "board_loader_test.toml";
   std::ofstream(path) << text;
   return path;
 }
