@@ -277,7 +277,11 @@ std::shared_ptr<const Error> fault_error(const tpu_fault_record_t& record,
       place.source = fmt::format("{}:{}", op.file, op.line);
     }
   }
-  std::string text = fmt::format("{}: {}", program.name, record_text(record, trap_place));
+  tpu_fault_record_t told = record;
+  if (record.code == TPU_FAULT_HOST_ABORT && !stall_text.empty()) {
+    told.code = TPU_FAULT_DEADLOCK;  // the driver took it off because nothing was in flight
+  }
+  std::string text = fmt::format("{}: {}", program.name, record_text(told, trap_place));
   if (!stall_text.empty()) {
     text += "\nwho waits for whom:\n" + stall_text;
   }

@@ -222,7 +222,8 @@ TEST_F(BadInput, BoardFiles) {
 
 TEST_F(BadInput, DeadlockSaysWhoWaitsForWhom) {
   assemble(kCopy, "wait=0:1:take", "wait=3:1:take", "lock.tpuexe");
-  expect_fault(run("lock.tpuexe"), {"dma_out", "waits for semaphore 3 >= 1 (is 0)"});
+  expect_fault(run("lock.tpuexe"),
+               {"DEADLOCK: nothing is in flight", "dma_out", "waits for semaphore 3 >= 1 (is 0)"});
 }
 
 TEST_F(BadInput, EndlessLoopMeetsTheWatchdog) {
