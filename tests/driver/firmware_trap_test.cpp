@@ -11,6 +11,7 @@
 #include "asm/assembler.hpp"
 #include "board/board_loader.hpp"
 #include "firmware_image.hpp"
+#include "tests/driver/copy_program.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/spec/console_regs.hpp"
 #include "tpu/spec/hart_map.h"
@@ -19,20 +20,10 @@
 namespace tpu::driver {
 namespace {
 
+using test::copy_program;
 using test::counting;
 
 constexpr int kDevice = 3;
-constexpr const char* kCopy = R"(
-.program "copy"
-.slot argument bytes=4096
-.slot result bytes=4096
-.arg "x" elem=i32 global=[1024] slot=0
-.result "y" elem=i32 global=[1024] slot=1
-  dma_in.dma signal=0:1 src=hbm[0]+0 dst=vmem+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
-  dma_out.dma wait=0:1:take signal=1:1 src=vmem+0 dst=hbm[1]+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
-  swait r1, r0, 1
-  halt
-)";
 
 uint32_t address_of(const std::string& function) {
   const firmware::Image& image = firmware::image();
@@ -57,7 +48,7 @@ class FirmwareTrap : public ::testing::Test {
     return Board::open(options_);
   }
   static Executable load(const Board& board, const std::string& head = "", int device = kDevice) {
-    const auto exe = compiler::assemble(head + kCopy, "test.s", spec::load_board("v3_8"));
+    const auto exe = compiler::assemble(head + copy_program(), "test.s", spec::load_board("v3_8"));
     return board.load(exe::write_executable(exe), device);
   }
   void expect_trap(const std::string& text) const {

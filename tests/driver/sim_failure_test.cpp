@@ -4,26 +4,15 @@
 
 #include "asm/assembler.hpp"
 #include "board/board_loader.hpp"
+#include "tests/driver/copy_program.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/tpu.hpp"
 
 namespace tpu::driver {
 namespace {
 
+using test::copy_program;
 using test::counting;
-
-// Copies its argument to its result through VMEM.
-constexpr const char* kGood = R"(
-.program "good"
-.slot argument bytes=4096
-.slot result bytes=4096
-.arg "x" elem=i32 global=[1024] slot=0
-.result "y" elem=i32 global=[1024] slot=1
-  dma_in.dma signal=0:1 src=hbm[0]+0 dst=vmem+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
-  dma_out.dma wait=0:1:take signal=1:1 src=vmem+0 dst=hbm[1]+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
-  swait r1, r0, 1
-  halt
-)";
 
 class SimFailure : public ::testing::Test {
  protected:
@@ -36,7 +25,7 @@ class SimFailure : public ::testing::Test {
   }
 
   static std::string changed(const std::string& from, const std::string& to) {
-    std::string text = kGood;
+    std::string text = copy_program();
     const size_t at = text.find(from);
     EXPECT_NE(at, std::string::npos) << from;
     return text.replace(at, from.size(), to);
@@ -45,7 +34,7 @@ class SimFailure : public ::testing::Test {
   // Runs `text`, expects a fault that says `part`, and that the argument and the board live on.
   std::shared_ptr<const Error> expect_fault(const std::string& text, const std::string& part) {
     const Executable bad = load(text);
-    const Executable good = load(kGood);
+    const Executable good = load(copy_program());
     const HostArray sent = counting(DType::kI32, {1024});
     const Array argument = bad.put(0, sent);
     const RunResult result = bad.run({argument});
@@ -67,7 +56,7 @@ class SimFailure : public ::testing::Test {
 };
 
 TEST_F(SimFailure, GoodProgramCopies) {
-  const Executable good = load(kGood);
+  const Executable good = load(copy_program());
   const HostArray sent = counting(DType::kI32, {1024});
   EXPECT_EQ(good.run({good.put(0, sent)}).outputs[0].to_host().bytes, sent.bytes);
 }

@@ -6,6 +6,7 @@
 
 #include "asm/assembler.hpp"
 #include "board/board_loader.hpp"
+#include "tests/driver/copy_program.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/tpu.hpp"
 
@@ -13,13 +14,8 @@ namespace tpu::driver {
 namespace {
 
 using test::counting;
+using test::kCopySlots;
 
-constexpr const char* kSlots = R"(
-.slot argument bytes=4096
-.slot result bytes=4096
-.arg "x" elem=i32 global=[1024] slot=0
-.result "y" elem=i32 global=[1024] slot=1
-)";
 // Argument to result through VMEM, with the semaphores that the strays aim at.
 constexpr const char* kCopy = R"(
   dma_in.dma signal=5:1 src=hbm[0]+0 dst=vmem+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
@@ -29,7 +25,7 @@ constexpr const char* kCopy = R"(
 )";
 // Replica 1 halts at once; replica 0 goes on for `turns` turns and then sends.
 std::string stray(const std::string& name, int turns, const std::string& send) {
-  return ".program \"" + name + "\"\n.partitions 2\n" + kSlots +
+  return ".program \"" + name + "\"\n.partitions 2\n" + kCopySlots +
          "  rid r1\n  bne r1, r0, end\n  li r2, 1\n  li r3, " + std::to_string(turns) +
          "\nturn:\n  addi r3, r3, -1\n  bne r3, r0, turn\n" + send + "\nend:\n  halt\n";
 }
@@ -50,7 +46,7 @@ class SimGang : public ::testing::Test {
   }
   Executable load_copy(int partitions, int device = 0) {
     return load(
-        ".program \"copy\"\n.partitions " + std::to_string(partitions) + "\n" + kSlots + kCopy,
+        ".program \"copy\"\n.partitions " + std::to_string(partitions) + "\n" + kCopySlots + kCopy,
         device);
   }
 

@@ -5,6 +5,7 @@
 
 #include "asm/assembler.hpp"
 #include "board/board_loader.hpp"
+#include "tests/driver/copy_program.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/tpu.hpp"
 
@@ -12,18 +13,8 @@ namespace tpu::driver {
 namespace {
 
 using test::counting;
-
-constexpr const char* kSlots = R"(
-.slot argument bytes=4096
-.slot result bytes=4096
-.arg "x" elem=i32 global=[1024] slot=0
-.result "y" elem=i32 global=[1024] slot=1
-)";
-constexpr const char* kCopy = R"(
-  dma_in.dma signal=0:1 src=hbm[0]+0 dst=vmem+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
-  dma_out.dma wait=0:1:take signal=1:1 src=vmem+0 dst=hbm[1]+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
-  swait r1, r0, 1
-)";
+using test::kCopyCommands;
+using test::kCopySlots;
 
 class SimLimit : public ::testing::Test {
  protected:
@@ -37,7 +28,7 @@ class SimLimit : public ::testing::Test {
 
   Executable load(const std::string& name, const std::string& code, int partitions = 1) {
     const std::string text = ".program \"" + name + "\"\n.partitions " +
-                             std::to_string(partitions) + "\n" + kSlots + code;
+                             std::to_string(partitions) + "\n" + kCopySlots + code;
     const auto board = spec::load_board("v3_8", kOverrides);
     return board_.load(exe::write_executable(compiler::assemble(text, "test.s", board)), 0);
   }
@@ -48,13 +39,13 @@ class SimLimit : public ::testing::Test {
 };
 
 TEST_F(SimLimit, EndlessLoopsEndWithTheirPlaceAndTheBoardGoesOn) {
-  const Executable good = load("copy", std::string(kCopy) + "  halt\n");
+  const Executable good = load("copy", std::string(kCopyCommands) + "  halt\n");
   const HostArray sent = counting(DType::kI32, {1024});
   const Array x = good.put(0, sent);
   const std::string scalars =
       "  li r3, 1\n.op \"spin\" file=\"model.py\" line=7\n  markb 0\nturn:\n"
       "  addi r3, r3, 1\n  jmp turn\n  halt\n";
-  const std::string commands = "turn:\n" + std::string(kCopy) + "  jmp turn\n  halt\n";
+  const std::string commands = "turn:\n" + std::string(kCopyCommands) + "  jmp turn\n  halt\n";
   for (const std::string& code : {scalars, commands}) {
     const Executable endless = load("endless", code);
     const RunResult lost = endless.run({x});
@@ -78,7 +69,7 @@ TEST_F(SimLimit, EndlessLoopsEndWithTheirPlaceAndTheBoardGoesOn) {
 
 // One core of a gang loops, the other waits at its end; the next launch waits for both.
 TEST_F(SimLimit, GangIsTakenOffWholeAndTheLoopingCoreIsNamed) {
-  const Executable good = load("copy", std::string(kCopy) + "  halt\n", 2);
+  const Executable good = load("copy", std::string(kCopyCommands) + "  halt\n", 2);
   const Executable endless = load("endless",
                                   "  rid r1\n  beq r1, r0, end\nturn:\n  jmp turn\n"
                                   "end:\n  halt\n",
@@ -101,7 +92,7 @@ class SimCancel : public SimLimit {
 
 // Without a time limit, and while no core has bound the endless launch.
 TEST_F(SimCancel, ClosingEndsLaunchesThatHaveNotStarted) {
-  const Executable good = load("copy", std::string(kCopy) + "  halt\n", 2);
+  const Executable good = load("copy", std::string(kCopyCommands) + "  halt\n", 2);
   const Executable endless = load("endless", "turn:\n  jmp turn\n  halt\n", 2);
   const Executable single = load("single", "turn:\n  jmp turn\n  halt\n");
   const HostArray sent = counting(DType::kI32, {1024});

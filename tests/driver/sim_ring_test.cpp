@@ -11,6 +11,7 @@
 #include "asm/assembler.hpp"
 #include "board/board_loader.hpp"
 #include "src/crc32c.hpp"
+#include "tests/driver/copy_program.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/spec/rings.h"
 #include "tpu/tpu.hpp"
@@ -19,19 +20,8 @@
 namespace tpu::driver {
 namespace {
 
+using test::copy_program;
 using test::counting;
-
-constexpr const char* kCopy = R"(
-.program "copy"
-.slot argument bytes=4096
-.slot result bytes=4096
-.arg "x" elem=i32 global=[1024] slot=0
-.result "y" elem=i32 global=[1024] slot=1
-  dma_in.dma signal=0:1 src=hbm[0]+0 dst=vmem+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
-  dma_out.dma wait=0:1:take signal=1:1 src=vmem+0 dst=hbm[1]+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
-  swait r1, r0, 1
-  halt
-)";
 
 // Host memory of which the board reads the next command with `opcode` with one bit wrong, as often
 // as it looks at it; what is sent again has another place in the ring.
@@ -84,7 +74,7 @@ TEST(SimRing, DamagedEntriesAreSentAgainAndWaitsHoldBehindThem) {
     return make_sim_transport(request, *memory);
   };
   Board board = Board::open(options);
-  const auto exe = compiler::assemble(kCopy, "test.s", spec::load_board("v3_8"));
+  const auto exe = compiler::assemble(copy_program(), "test.s", spec::load_board("v3_8"));
   const Executable copy = board.load(exe::write_executable(exe), 3);
   constexpr std::array<uint16_t, 4> kOpcodes = {TPU_OP_COPY, TPU_OP_LAUNCH, TPU_OP_READ_COUNTERS,
                                                 TPU_OP_LOAD_PROGRAM};
