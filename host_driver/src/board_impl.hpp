@@ -69,6 +69,16 @@ struct Device {
   uint32_t told_trap = 0;                       // boots + 1 when its last trap was told
   std::array<bool, TPU_MAX_PROGRAMS> program_used{};
 
+  /// The launch that the core runs, or would run next; null without one.
+  Operation* first_launch() const {
+    for (const auto& command : window) {
+      if (command && command->op && command->op->launch()) {
+        return command->op.get();
+      }
+    }
+    return nullptr;
+  }
+
   /// The firmware counts afresh: what was sent before is over.
   void reset_lanes() {
     ++resets;
@@ -220,6 +230,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void complete(Device& device, const tpu_completion_t& completion);
   void report(const std::shared_ptr<Command>& command, uint16_t status);
   void release(Operation& op, Command& command);
+  void end_piece(Operation& op, Command& command);
   void stalled();
   bool anything_open() const;
   void break_board(const ErrorPtr& error);
@@ -236,7 +247,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void resume_held();
   void judge_launch(const std::shared_ptr<Operation>& op,
                     std::vector<std::shared_ptr<Operation>>& again);
-  void give_up(Operation& op, Command& command);
   void resend(std::vector<std::shared_ptr<Operation>>& launches);
   void abort_launches();
   void check_time_limit();

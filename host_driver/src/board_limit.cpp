@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "src/board_impl.hpp"
+#include "src/fault_text.hpp"
 #include "src/program.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 
@@ -14,16 +15,6 @@ namespace {
 
 // While the board closes without what is in flight, launches are looked at this often.
 constexpr std::chrono::nanoseconds kCancelLook = std::chrono::milliseconds(50);
-
-// What a core runs, or would run next.
-Operation* first_launch(const Device& device) {
-  for (const auto& command : device.window) {
-    if (command && command->op && command->op->launch()) {
-      return command->op.get();
-    }
-  }
-  return nullptr;
-}
 
 std::string place_text(const ProgramPlace& place, const exe::ExecutableT& exe) {
   std::string text = fmt::format("step {}, sequencer at word {}", place.step, place.pc);
@@ -64,7 +55,7 @@ RunOutcome BoardImpl::run_timed() {
 bool BoardImpl::waits_its_turn(const Operation& op) const {
   return std::any_of(op.commands.begin(), op.commands.end(), [&](const auto& command) {
     return op.status[command->index] == kStatusOpen &&
-           first_launch(devices_[static_cast<size_t>(command->device)]) != &op;
+           devices_[static_cast<size_t>(command->device)].first_launch() != &op;
   });
 }
 
@@ -73,7 +64,7 @@ void BoardImpl::check_time_limit() {
   const std::vector<ProgramPlace> places = transport_->stats().places;
   const Device* late = nullptr;
   for (size_t i = 0; i < devices_.size(); ++i) {
-    const Operation* op = first_launch(devices_[i]);
+    const Operation* op = devices_[i].first_launch();
     if (op != nullptr && waits_its_turn(*op)) {
       op = nullptr;
     }
@@ -81,7 +72,7 @@ void BoardImpl::check_time_limit() {
     if (!launch_clock_.look(i, op == nullptr ? 0 : op->launch_id, steps)) {
       continue;
     }
-    const Operation* oldest = late == nullptr ? nullptr : first_launch(*late);
+    const Operation* oldest = late == nullptr ? nullptr : late->first_launch();
     const bool runs = i < places.size() && places[i].running;
     if (oldest == nullptr || op->number < oldest->number ||
         (op->number == oldest->number && runs && !places[static_cast<size_t>(late->id)].running)) {
@@ -89,7 +80,7 @@ void BoardImpl::check_time_limit() {
     }
   }
   if (late != nullptr) {
-    end_by_time_limit(*late, *first_launch(*late));
+    end_by_time_limit(*late, *late->first_launch());
   }
 }
 
@@ -111,11 +102,7 @@ void BoardImpl::end_by_time_limit(const Device& device, Operation& op) {
       at < stats.places.size() && stats.places[at].running) {
     const ProgramPlace& place = stats.places[at];
     text += ": " + place_text(place, exe);
-    if (place.op_id < exe.ops.size()) {
-      const exe::OpInfoT& info = *exe.ops[place.op_id];
-      where.op = info.name;
-      where.source = info.file.empty() ? "" : fmt::format("{}:{}", info.file, info.line);
-    }
+    where = op_place(exe, place.op_id, device.id);
   }
   if (!stats.waits_text.empty()) {
     text += "\nwho waits for whom:\n" + stats.waits_text;

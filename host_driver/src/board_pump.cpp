@@ -274,7 +274,6 @@ void BoardImpl::report(const std::shared_ptr<Command>& command, uint16_t status)
     retry_.push_back(command);
     return;
   }
-  --op->open;
   if (status == TPU_STATUS_OK) {
     if (command->good) {
       command->good();
@@ -284,9 +283,15 @@ void BoardImpl::report(const std::shared_ptr<Command>& command, uint16_t status)
     op->error =
         status == kStatusLost && trap ? trap : status_error(status, op->what, command->device);
   }
-  release(*op, *command);
-  if (op->open == 0 && op->sealed) {
-    finish(*op, op->error);
+  end_piece(*op, *command);
+}
+
+// A command that has ended for good; with the last one ends its operation.
+void BoardImpl::end_piece(Operation& op, Command& command) {
+  --op.open;
+  release(op, command);
+  if (op.open == 0 && op.sealed) {
+    finish(op, op.error);
   }
 }
 

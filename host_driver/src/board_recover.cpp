@@ -24,15 +24,6 @@ bool any_is(const Operation& op, uint16_t status) {
   return std::find(op.status.begin(), op.status.end(), status) != op.status.end();
 }
 
-ErrorPtr failed_input(const Operation& op) {
-  for (const auto& input : op.inputs) {
-    if (input->failed()) {
-      return input->error;
-    }
-  }
-  return nullptr;
-}
-
 bool tells_no_start(uint16_t code) {
   return code == TPU_FAULT_GANG_MISMATCH || code == TPU_FAULT_NOT_STARTED;
 }
@@ -172,16 +163,6 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
   finish(*op, fault_error(record, op->program->exe, device.id, op->stall_text));
 }
 
-// Another piece of the operation has failed: it is over with this one, before anything that takes
-// its event for an input is sent again.
-void BoardImpl::give_up(Operation& op, Command& command) {
-  --op.open;
-  release(op, command);
-  if (op.open == 0 && op.sealed) {
-    finish(op, op.error);
-  }
-}
-
 void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
   std::vector<std::pair<std::shared_ptr<Operation>, std::shared_ptr<Command>>> work;
   for (const auto& op : launches) {
@@ -198,7 +179,7 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
                : a.second && b.second && a.second->index < b.second->index;
   });
   for (const auto& [op, command] : work) {
-    ErrorPtr error = broken_ ? broken_ : failed_input(*op);
+    ErrorPtr error = broken_ ? broken_ : op->failed_input();
     if (!error && op->launch()) {
       error = cancelled_;
     }
@@ -209,7 +190,9 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
       continue;
     }
     if (command && op->error) {
-      give_up(*op, *command);
+      // Another piece has failed: the operation is over before anything that takes its event for
+      // an input is sent again.
+      end_piece(*op, *command);
       continue;
     }
     if (command) {
@@ -258,16 +241,13 @@ void BoardImpl::recover() {
 void BoardImpl::abort_launches() {
   std::set<uint32_t> aborted;
   for (const Device& device : devices_) {
-    for (const auto& command : device.window) {
-      const auto op = command ? command->op : nullptr;
-      if (!op || !op->launch()) {
-        continue;
-      }
-      op->stall_text = stall_text_;
-      if (aborted.insert(op->launch_id).second) {
-        write_core(device, core_page::kAbort, op->launch_id);
-      }
-      break;
+    Operation* op = device.first_launch();
+    if (op == nullptr) {
+      continue;
+    }
+    op->stall_text = stall_text_;
+    if (aborted.insert(op->launch_id).second) {
+      write_core(device, core_page::kAbort, op->launch_id);
     }
   }
 }

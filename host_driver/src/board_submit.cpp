@@ -43,15 +43,6 @@ void set_point(Allocation::LanePoints& points, const Device& device, size_t lane
   points.set[lane] = true;
 }
 
-ErrorPtr failed_input(const Operation& op) {
-  for (const auto& input : op.inputs) {
-    if (input->failed()) {
-      return input->error;
-    }
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 ErrorPtr BoardImpl::given_up() { return kGivenUp; }
@@ -103,7 +94,7 @@ void BoardImpl::add(const std::shared_ptr<Operation>& op, const std::shared_ptr<
     pump();
   }
   if (!op->error) {
-    op->error = broken_ ? broken_ : failed_input(*op);
+    op->error = broken_ ? broken_ : op->failed_input();
   }
   if (op->error) {
     return;
@@ -163,7 +154,7 @@ void BoardImpl::submit_gang(const std::shared_ptr<Operation>& op) {
   while (!broken_ && !all_have_room()) {
     pump();
   }
-  if (ErrorPtr error = broken_ ? broken_ : failed_input(*op)) {
+  if (ErrorPtr error = broken_ ? broken_ : op->failed_input()) {
     finish(*op, error);
     return;
   }

@@ -265,18 +265,24 @@ std::shared_ptr<const Error> status_error(uint16_t status, const std::string& wh
       ErrorPlace{.device = device, .op = {}, .source = {}});
 }
 
-std::shared_ptr<const Error> fault_error(const tpu_fault_record_t& record,
-                                         const exe::ExecutableT& program, int device,
-                                         const std::string& stall_text,
-                                         const std::string& trap_place) {
+ErrorPlace op_place(const exe::ExecutableT& program, uint32_t op_id, int device) {
   ErrorPlace place{.device = device, .op = {}, .source = {}};
-  if (record.code != TPU_FAULT_NONE && record.op_id < program.ops.size()) {
-    const exe::OpInfoT& op = *program.ops[record.op_id];
+  if (op_id < program.ops.size()) {
+    const exe::OpInfoT& op = *program.ops[op_id];
     place.op = op.name;
     if (!op.file.empty()) {
       place.source = fmt::format("{}:{}", op.file, op.line);
     }
   }
+  return place;
+}
+
+std::shared_ptr<const Error> fault_error(const tpu_fault_record_t& record,
+                                         const exe::ExecutableT& program, int device,
+                                         const std::string& stall_text,
+                                         const std::string& trap_place) {
+  ErrorPlace place =
+      op_place(program, record.code == TPU_FAULT_NONE ? TPU_OP_NONE : record.op_id, device);
   tpu_fault_record_t told = record;
   if (record.code == TPU_FAULT_HOST_ABORT && !stall_text.empty()) {
     told.code = TPU_FAULT_DEADLOCK;  // the driver took it off because nothing was in flight

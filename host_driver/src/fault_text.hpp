@@ -26,6 +26,9 @@ std::shared_ptr<const Error> status_error(uint16_t status, const std::string& wh
 /// What a FW_TRAP record says; `place`: function and line of its mepc, or empty.
 std::string trap_text(const tpu_fault_record_t& record, const std::string& place);
 
+/// Name and source line of an op of the program; both empty for OP_NONE.
+ErrorPlace op_place(const exe::ExecutableT& program, uint32_t op_id, int device);
+
 /// What the record says, with op name and source line from the op table. `device`: where it was
 /// read.
 std::shared_ptr<const Error> fault_error(const tpu_fault_record_t& record,

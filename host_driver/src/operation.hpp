@@ -68,6 +68,16 @@ struct Operation {
   ErrorPtr verdict;  ///< why the driver itself took it off the board
 
   bool launch() const { return program != nullptr; }
+
+  /// Why an input is lost; null while none is.
+  ErrorPtr failed_input() const {
+    for (const auto& input : inputs) {
+      if (input->failed()) {
+        return input->error;
+      }
+    }
+    return nullptr;
+  }
 };
 
 /// Consecutive elements of which part `owner` of an array holds the valid copy.
