@@ -53,6 +53,13 @@ class NeverStarted : public ::testing::Test {
     EXPECT_EQ(state.to_host_checked("state").bytes, counting(DType::kI32, {256}, start).bytes);
   }
 
+  // What the next step would read, made by a launch that fails.
+  RunResult lose_input(const Executable& input, const Array& raw) {
+    n_.board.synchronize();
+    fail_every_launch();
+    return input.run({raw});
+  }
+
   NullBoard n_;
   int launches_ = 0;
 };
@@ -62,9 +69,7 @@ TEST_F(NeverStarted, AnInputThatIsLostInTheQueueGivesTheOthersBack) {
   const Executable input = load_input();
   const Array state = put_state(step);
   const Array raw = put_raw(input);
-  n_.board.synchronize();
-  fail_every_launch();
-  const RunResult batch = input.run({raw});
+  const RunResult batch = lose_input(input, raw);
   const RunResult after = step.run({state, batch.outputs[0]});
   EXPECT_NE(batch.done.wait_for_error(), nullptr);
   EXPECT_NE(after.done.wait_for_error(), nullptr);
@@ -78,9 +83,7 @@ TEST_F(NeverStarted, AnInputThatIsLostAtTheCallGivesTheOthersBack) {
   const Executable input = load_input();
   const Array state = put_state(step);
   const Array raw = put_raw(input);
-  n_.board.synchronize();
-  fail_every_launch();
-  const RunResult batch = input.run({raw});
+  const RunResult batch = lose_input(input, raw);
   EXPECT_NE(batch.done.wait_for_error(), nullptr);
   EXPECT_NE(step.run({state, batch.outputs[0]}).done.wait_for_error(), nullptr);
   EXPECT_EQ(launches_, 1);
@@ -95,9 +98,7 @@ TEST_F(NeverStarted, AChainOfLaunchesGivesBackWhatNoneOfThemTouched) {
   for (uint8_t i = 0; i < 4; ++i) {
     states.push_back(put_state(step, static_cast<uint8_t>(10 + i)));
   }
-  n_.board.synchronize();
-  fail_every_launch();
-  Array batch = input.run({raw}).outputs[0];
+  Array batch = lose_input(input, raw).outputs[0];
   std::vector<Event> done;
   for (const Array& state : states) {
     done.push_back(step.run({state, batch}).done);

@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/tpu.hpp"
 #include "transport/null/null_transport.hpp"
@@ -18,15 +19,7 @@ using test::ProgramBuilder;
 class Failure : public ::testing::Test {
  protected:
   void open(const std::function<void(NullTransport&)>& prepare = [](NullTransport&) {}) {
-    OpenOptions options;
-    options.factory = [&](const TransportRequest& request, HostMemory& memory) {
-      auto made = std::make_unique<NullTransport>(request, memory);
-      null_ = made.get();
-      prepare(*made);
-      return made;
-    };
-    options.firmware.assign(100, std::byte{7});
-    board_ = Board::open(options);
+    board_ = test::open_null(null_, {}, prepare);
   }
 
   // One argument of 256 i32 that is donated to the result, one that is only read.

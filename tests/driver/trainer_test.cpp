@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "cli/npy.hpp"
+#include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "transport/null/null_transport.hpp"
 
@@ -58,15 +59,8 @@ class TrainerTest : public ::testing::Test {
     config_.epochs = 3;
     config_.eval_every = 2;
     config_.init = {{InitKind::kOnes, {}}};
-    OpenOptions options;
-    options.factory = [&](const TransportRequest& request, HostMemory& memory) {
-      auto made = std::make_unique<NullTransport>(request, memory);
-      made->executor = [this](NullLaunch& launch) { return execute(launch); };
-      null_ = made.get();
-      return made;
-    };
-    options.firmware.assign(100, std::byte{7});
-    board_ = Board::open(options);
+    board_ = test::open_null(null_);
+    null_->executor = [this](NullLaunch& launch) { return execute(launch); };
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 

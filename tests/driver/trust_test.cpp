@@ -9,6 +9,7 @@
 
 #include "src/board_impl.hpp"
 #include "src/crc32c.hpp"
+#include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 #include "tpu/tpu.hpp"
@@ -74,13 +75,7 @@ class Trust : public ::testing::Test {
   void open(std::optional<double> time_limit = {}) {
     OpenOptions options;
     options.time_limit = time_limit;
-    options.factory = [&](const TransportRequest& request, HostMemory& memory) {
-      auto made = std::make_unique<CountingNull>(request, memory);
-      null_ = made.get();
-      return made;
-    };
-    options.firmware.assign(100, std::byte{7});
-    board_ = Board::open(options);
+    board_ = test::open_null(null_, options);
   }
 
   Executable load(uint32_t partitions, int device = 0) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/tpu.hpp"
 #include "transport/null/null_transport.hpp"
@@ -20,16 +21,7 @@ constexpr int kThreads = 6;
 
 class DriverThreads : public ::testing::Test {
  protected:
-  void SetUp() override {
-    OpenOptions options;
-    options.factory = [&](const TransportRequest& request, HostMemory& memory) {
-      auto made = std::make_unique<NullTransport>(request, memory);
-      null_ = made.get();
-      return made;
-    };
-    options.firmware.assign(100, std::byte{7});
-    board_ = Board::open(options);
-  }
+  void SetUp() override { board_ = test::open_null(null_); }
 
   // A donated state of 256 i32.
   Executable load(uint32_t partitions, int device = 0) const {
