@@ -1,5 +1,6 @@
 // DMA commands: copies with merged strides, cut into pieces that overlap with their consumers.
 #include <algorithm>
+#include <array>
 
 #include "codegen/emitter.hpp"
 
@@ -9,15 +10,7 @@ namespace {
 
 constexpr int64_t kPieceBytes = 512 * 1024;
 constexpr int64_t kMostElements = int64_t{1} << 30;  // along one stride of a command
-
-// The first stride with more elements than a command counts, dims.size() if there is none.
-size_t overlong(const std::vector<CopyDim>& dims) {
-  size_t i = 0;
-  while (i < dims.size() && dims[i].n <= kMostElements) {
-    ++i;
-  }
-  return i;
-}
+constexpr size_t kMostStrides = std::tuple_size_v<decltype(spec::DmaCommand::counts)>;
 
 spec::Queue queue_for(const spec::Addr& dst) {
   return static_cast<spec::Space>(dst.space) == spec::Space::kHbm ? spec::Queue::kDmaOut
@@ -36,6 +29,36 @@ void merge(std::vector<CopyDim>& dims) {
   }
 }
 
+spec::Addr moved(spec::Addr at, int64_t bytes) {
+  at.offset += bytes;
+  return at;
+}
+
+// More than five strides, and counts beyond what a field holds, become commands of their own:
+// `part(src_offset, dst_offset)` makes each while `dims` are its own. False if one command does.
+template <typename Part>
+bool in_parts(std::vector<CopyDim>& dims, const Part& part) {
+  const auto overlong =
+      std::find_if(dims.begin(), dims.end(), [](const CopyDim& d) { return d.n > kMostElements; });
+  if (overlong != dims.end()) {
+    const CopyDim whole = *overlong;
+    for (int64_t i = 0; i < whole.n; i += kMostElements) {
+      overlong->n = std::min(kMostElements, whole.n - i);
+      part(i * whole.src, i * whole.dst);
+    }
+    return true;
+  }
+  if (dims.size() > kMostStrides) {
+    const CopyDim outer = dims.front();
+    dims.erase(dims.begin());
+    for (int64_t i = 0; i < outer.n; ++i) {
+      part(i * outer.src, i * outer.dst);
+    }
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 spec::Addr Emitter::hbm(const Buffer& b, int64_t byte) const {
@@ -49,30 +72,13 @@ spec::Addr Emitter::where(const Buffer& b, int64_t byte) const {
   return b.vmem >= 0 ? vmem_addr(b.vmem + byte) : hbm(b, byte);
 }
 
-// More than five strides, and counts beyond what a field holds, become commands of their own.
 void Emitter::copy(const spec::Addr& src, const spec::Addr& dst, int64_t elem_bytes,
                    std::vector<CopyDim> dims, uint32_t op_id) {
   merge(dims);
-  if (const size_t at = overlong(dims); at < dims.size()) {
-    const CopyDim whole = dims[at];
-    for (int64_t i = 0; i < whole.n; i += kMostElements) {
-      spec::Addr s = src, d = dst;
-      s.offset += i * whole.src;
-      d.offset += i * whole.dst;
-      dims[at].n = std::min(kMostElements, whole.n - i);
-      copy(s, d, elem_bytes, dims, op_id);
-    }
-    return;
-  }
-  if (dims.size() > 5) {
-    const CopyDim outer = dims.front();
-    dims.erase(dims.begin());
-    for (int64_t i = 0; i < outer.n; ++i) {
-      spec::Addr s = src, d = dst;
-      s.offset += i * outer.src;
-      d.offset += i * outer.dst;
-      copy(s, d, elem_bytes, dims, op_id);
-    }
+  const auto part = [&](int64_t src_offset, int64_t dst_offset) {
+    copy(moved(src, src_offset), moved(dst, dst_offset), elem_bytes, dims, op_id);
+  };
+  if (in_parts(dims, part)) {
     return;
   }
   auto c = make_command<spec::DmaCommand>(spec::Opcode::kDma, queue_for(dst), op_id);
@@ -80,7 +86,7 @@ void Emitter::copy(const spec::Addr& src, const spec::Addr& dst, int64_t elem_by
   c.dst = dst;
   c.elem_bytes = static_cast<uint32_t>(elem_bytes);
   c.counts.fill(1);
-  const size_t shift = 5 - dims.size();
+  const size_t shift = kMostStrides - dims.size();
   for (size_t i = 0; i < dims.size(); ++i) {
     c.counts[shift + i] = static_cast<uint32_t>(dims[i].n);
     c.src_strides[shift + i] = dims[i].src;
@@ -97,11 +103,8 @@ void Emitter::copy(const spec::Addr& src, const spec::Addr& dst, int64_t elem_by
 void Emitter::copy_bytes(const spec::Addr& src, const spec::Addr& dst, int64_t bytes,
                          int64_t elem_bytes, uint32_t op_id) {
   for (int64_t at = 0; at < bytes; at += kPieceBytes) {
-    spec::Addr s = src, d = dst;
-    s.offset += at;
-    d.offset += at;
     const int64_t n = std::min(kPieceBytes, bytes - at) / elem_bytes;
-    copy(s, d, elem_bytes, {{n, elem_bytes, elem_bytes}}, op_id);
+    copy(moved(src, at), moved(dst, at), elem_bytes, {{n, elem_bytes, elem_bytes}}, op_id);
   }
 }
 
@@ -116,24 +119,10 @@ void Emitter::fill_box(const spec::Addr& dst, int64_t elem_bytes, std::vector<Co
     d.src = d.dst;
   }
   merge(dims);
-  if (const size_t at = overlong(dims); at < dims.size()) {
-    const CopyDim whole = dims[at];
-    for (int64_t i = 0; i < whole.n; i += kMostElements) {
-      spec::Addr d = dst;
-      d.offset += i * whole.dst;
-      dims[at].n = std::min(kMostElements, whole.n - i);
-      fill_box(d, elem_bytes, dims, pattern, op_id);
-    }
-    return;
-  }
-  if (dims.size() > 5) {
-    const CopyDim outer = dims.front();
-    dims.erase(dims.begin());
-    for (int64_t i = 0; i < outer.n; ++i) {
-      spec::Addr d = dst;
-      d.offset += i * outer.dst;
-      fill_box(d, elem_bytes, dims, pattern, op_id);
-    }
+  const auto part = [&](int64_t, int64_t offset) {
+    fill_box(moved(dst, offset), elem_bytes, dims, pattern, op_id);
+  };
+  if (in_parts(dims, part)) {
     return;
   }
   auto c = make_command<spec::FillCommand>(spec::Opcode::kFill, queue_for(dst), op_id);
@@ -141,7 +130,7 @@ void Emitter::fill_box(const spec::Addr& dst, int64_t elem_bytes, std::vector<Co
   c.elem_bytes = static_cast<uint32_t>(elem_bytes);
   c.counts.fill(1);
   c.dst_strides[4] = elem_bytes;
-  const size_t shift = 5 - dims.size();
+  const size_t shift = kMostStrides - dims.size();
   for (size_t i = 0; i < dims.size(); ++i) {
     c.counts[shift + i] = static_cast<uint32_t>(dims[i].n);
     c.dst_strides[shift + i] = dims[i].dst;
