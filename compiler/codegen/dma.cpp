@@ -17,18 +17,6 @@ spec::Queue queue_for(const spec::Addr& dst) {
                                                                   : spec::Queue::kDmaIn;
 }
 
-void merge(std::vector<CopyDim>& dims) {
-  std::erase_if(dims, [](const CopyDim& d) { return d.n == 1; });
-  for (size_t i = dims.size(); i-- > 1;) {
-    const CopyDim& in = dims[i];
-    const CopyDim& out = dims[i - 1];
-    if (out.src == in.n * in.src && out.dst == in.n * in.dst) {
-      dims[i].n *= out.n;
-      dims.erase(dims.begin() + static_cast<ptrdiff_t>(i) - 1);
-    }
-  }
-}
-
 spec::Addr moved(spec::Addr at, int64_t bytes) {
   at.offset += bytes;
   return at;
@@ -61,6 +49,19 @@ bool in_parts(std::vector<CopyDim>& dims, const Part& part) {
 
 }  // namespace
 
+std::vector<CopyDim> merged(std::vector<CopyDim> dims) {
+  std::erase_if(dims, [](const CopyDim& d) { return d.n == 1; });
+  for (size_t i = dims.size(); i-- > 1;) {
+    const CopyDim& in = dims[i];
+    const CopyDim& out = dims[i - 1];
+    if (out.src == in.n * in.src && out.dst == in.n * in.dst) {
+      dims[i].n *= out.n;
+      dims.erase(dims.begin() + static_cast<ptrdiff_t>(i) - 1);
+    }
+  }
+  return dims;
+}
+
 spec::Addr Emitter::hbm(const Buffer& b, int64_t byte) const {
   if (b.slot < 0) {
     throw Error("internal: a buffer that has no place in HBM is addressed there");
@@ -74,7 +75,7 @@ spec::Addr Emitter::where(const Buffer& b, int64_t byte) const {
 
 void Emitter::copy(const spec::Addr& src, const spec::Addr& dst, int64_t elem_bytes,
                    std::vector<CopyDim> dims, uint32_t op_id) {
-  merge(dims);
+  dims = merged(std::move(dims));
   const auto part = [&](int64_t src_offset, int64_t dst_offset) {
     copy(moved(src, src_offset), moved(dst, dst_offset), elem_bytes, dims, op_id);
   };
@@ -118,7 +119,7 @@ void Emitter::fill_box(const spec::Addr& dst, int64_t elem_bytes, std::vector<Co
   for (CopyDim& d : dims) {
     d.src = d.dst;
   }
-  merge(dims);
+  dims = merged(std::move(dims));
   const auto part = [&](int64_t, int64_t offset) {
     fill_box(moved(dst, offset), elem_bytes, dims, pattern, op_id);
   };

@@ -24,22 +24,6 @@ constexpr int kSrc = kFirstOffsetRegister + 1;
 constexpr int kDst = kFirstOffsetRegister + 2;
 constexpr int kScratch = kFirstOffsetRegister + 3;
 
-// Merges neighbours that continue each other, innermost last.
-std::vector<CopyDim> merged(const std::vector<CopyDim>& dims) {
-  std::vector<CopyDim> out;
-  for (const CopyDim& d : dims) {
-    if (d.n == 1) {
-      continue;
-    }
-    if (!out.empty() && out.back().src == d.n * d.src && out.back().dst == d.n * d.dst) {
-      out.back() = {out.back().n * d.n, d.src, d.dst};
-    } else {
-      out.push_back(d);
-    }
-  }
-  return out;
-}
-
 // By core: its position in its group, and the members of that group.
 struct Members {
   std::vector<int64_t> position;

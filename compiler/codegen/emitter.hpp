@@ -87,6 +87,9 @@ struct CopyDim {
   int64_t n = 1, src = 0, dst = 0;  // bytes
 };
 
+// Neighbours that continue each other become one, innermost last; counts of 1 go.
+std::vector<CopyDim> merged(std::vector<CopyDim> dims);
+
 // Where the operand's elements of one dimension go in a padded result.
 struct PadRange {
   int64_t first = 0;  // element of the operand that lands first
