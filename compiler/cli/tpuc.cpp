@@ -11,11 +11,11 @@
 #include "asm/assembler.hpp"
 #include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
-#include "codegen/buckets.hpp"
-#include "codegen/codegen.hpp"
+#include "codegen.hpp"
 #include "import/file.hpp"
 #include "import/import.hpp"
-#include "lower/lower.hpp"
+#include "kernel/buckets.hpp"
+#include "legalize/legalize.hpp"
 #include "output.hpp"
 
 namespace {

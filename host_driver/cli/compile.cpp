@@ -7,9 +7,9 @@
 #include "board/board_loader.hpp"
 #include "cli/files.hpp"
 #include "cli/one_hot.hpp"
-#include "codegen/codegen.hpp"
+#include "codegen.hpp"
 #include "import/import.hpp"
-#include "lower/lower.hpp"
+#include "legalize/legalize.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

@@ -7,8 +7,8 @@
 #include <deque>
 #include <map>
 
-#include "codegen/listing.hpp"
 #include "mxu/mxu_scalar.hpp"
+#include "program/listing.hpp"
 #include "tpu/spec/program_image.h"
 #include "vpu/vpu_kernel.hpp"
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "board/board_loader.hpp"
-#include "codegen/codegen.hpp"
+#include "codegen.hpp"
 #include "import/import.hpp"
-#include "lower/lower.hpp"
+#include "legalize/legalize.hpp"
 
 namespace tpu::compiler {
 namespace {

@@ -2,7 +2,7 @@
 // (interpreter), and against the compiled program.
 #include "../../unit/compiler/graph_builder.hpp"
 #include "ir/verify.hpp"
-#include "lower/lower.hpp"
+#include "legalize/legalize.hpp"
 #include "passes/simplify.hpp"
 #include "run_compiled.hpp"
 

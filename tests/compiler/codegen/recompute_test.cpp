@@ -1,5 +1,5 @@
 // Recomputation: which large values stay out of memory, which do not, and that the bits stay.
-#include "codegen/recompute.hpp"
+#include "kernel/recompute.hpp"
 
 #include "../../unit/compiler/control_builder.hpp"
 #include "run_compiled.hpp"

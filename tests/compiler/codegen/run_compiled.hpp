@@ -12,10 +12,10 @@
 #include "arith/bf16.hpp"
 #include "arith/flush_mode.hpp"
 #include "board/board_loader.hpp"
-#include "codegen/codegen.hpp"
+#include "codegen.hpp"
 #include "ir/interpreter.hpp"
 #include "ir/verify.hpp"
-#include "lower/lower.hpp"
+#include "legalize/legalize.hpp"
 #include "untimed_core.hpp"
 
 namespace tpu::compiler::test {

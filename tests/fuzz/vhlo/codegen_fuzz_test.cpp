@@ -8,9 +8,9 @@
 #include <fstream>
 
 #include "board/board_loader.hpp"
-#include "codegen/codegen.hpp"
+#include "codegen.hpp"
 #include "import/import.hpp"
-#include "lower/lower.hpp"
+#include "legalize/legalize.hpp"
 #include "tests/fuzz/artifact_mutator.hpp"
 #include "tests/fuzz/corpus.hpp"
 

@@ -9,7 +9,7 @@
 #include "asm/assembler.hpp"
 #include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
-#include "codegen/codegen.hpp"
+#include "codegen.hpp"
 #include "import/import.hpp"
 #include "passes/pass_manager.hpp"
 #include "untimed_core.hpp"

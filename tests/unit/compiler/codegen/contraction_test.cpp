@@ -1,12 +1,12 @@
 // Contractions: boxes of overlapping windows, folded transposes, and how the layers of the guide's
 // convnet (25 images a core) are mapped.
-#include "codegen/contraction.hpp"
+#include "kernel/contraction.hpp"
 
 #include <gtest/gtest.h>
 
 #include "board/board_loader.hpp"
-#include "codegen/contraction_plan.hpp"
-#include "codegen/tile_box.hpp"
+#include "plan/contraction_plan.hpp"
+#include "plan/tile_box.hpp"
 
 namespace tpu::compiler {
 namespace {

@@ -1,5 +1,5 @@
 // Which integers the sequencer computes: expressions with shared parts and long ones end at once.
-#include "codegen/control_facts.hpp"
+#include "kernel/control_facts.hpp"
 
 #include <gtest/gtest.h>
 

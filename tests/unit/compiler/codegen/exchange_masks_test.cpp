@@ -8,8 +8,8 @@
 
 #include "../graph_builder.hpp"
 #include "board/board_loader.hpp"
-#include "codegen/codegen.hpp"
-#include "codegen/exchange.hpp"
+#include "codegen.hpp"
+#include "kernel/exchange.hpp"
 
 namespace tpu::compiler::test {
 namespace {

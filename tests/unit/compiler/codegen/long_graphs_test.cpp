@@ -5,8 +5,8 @@
 
 #include "../graph_builder.hpp"
 #include "board/board_loader.hpp"
-#include "codegen/codegen.hpp"
-#include "lower/lower.hpp"
+#include "codegen.hpp"
+#include "legalize/legalize.hpp"
 
 namespace tpu::compiler::test {
 namespace {

@@ -1,10 +1,10 @@
 // Loop nests: views become strides, loops merge, reduces keep the loops of their input's shape.
-#include "codegen/nest.hpp"
+#include "vpu/nest.hpp"
 
 #include <gtest/gtest.h>
 
 #include "../graph_builder.hpp"
-#include "codegen/kernels.hpp"
+#include "kernel/kernels.hpp"
 
 namespace tpu::compiler::test {
 namespace {

@@ -1,6 +1,6 @@
 // Temporaries in HBM: none shares bytes with another one in use, the slot is as small as what is
 // in use at a time where sizes allow it, and every address of a listing moves with its temporary.
-#include "codegen/scratch.hpp"
+#include "plan/scratch.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "../graph_builder.hpp"
 #include "board/board_loader.hpp"
-#include "codegen/codegen.hpp"
+#include "codegen.hpp"
 
 namespace tpu::compiler {
 namespace {

@@ -1,5 +1,5 @@
 // Semaphore insertion: every conflict is ordered, no edge is superfluous, counts end at zero.
-#include "codegen/semaphores.hpp"
+#include "program/semaphores.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "asm/assembler.hpp"
 #include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
-#include "codegen/codegen.hpp"
+#include "codegen.hpp"
 #include "import/import.hpp"
 #include "passes/pass_manager.hpp"
 #include "untimed_core.hpp"

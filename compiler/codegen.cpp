@@ -1,0 +1,209 @@
+// Pipeline of the back half: kernels, commands, semaphores, image, executable.
+#include "codegen.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "board/board_loader.hpp"
+#include "emit/emitter.hpp"
+#include "program/encode.hpp"
+#include "program/estimate.hpp"
+#include "program/semaphores.hpp"
+#include "tpu/spec/rings.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+std::unique_ptr<exe::TensorT> tensor(const Module& module, const Type& global, const Type& local,
+                                     const Sharding& sharding, const std::string& name, int slot) {
+  auto t = std::make_unique<exe::TensorT>();
+  t->name = name;
+  t->elem = static_cast<exe::Elem>(isa_elem(global.elem));
+  t->global_dims = global.dims;
+  t->local_dims = Dims(local.dims.begin(),  // without the words of a 64-bit element
+                       local.dims.begin() + static_cast<ptrdiff_t>(global.dims.size()));
+  t->replicated = sharding.is_replicated();
+  t->slot = static_cast<uint32_t>(slot);
+  for (int64_t core = 0; core < module.num_cores; ++core) {
+    const Dims index = t->replicated ? Dims(global.dims.size(), 0)
+                                     : sharding.shard_index(module.mesh, core, global.dims.size());
+    for (size_t d = 0; d < global.dims.size(); ++d) {
+      t->offsets.push_back(index[d] * local.dims[d]);
+    }
+  }
+  return t;
+}
+
+void check_cores(const Module& module, const spec::BoardParams& board) {
+  if (module.num_cores != 1 && module.num_cores != spec::core_count(board)) {
+    throw Error("the program runs on " + std::to_string(module.num_cores) + " cores; board " +
+                board.board.name + " runs programs of 1 or " +
+                std::to_string(spec::core_count(board)) +
+                " cores; use a mesh of one of these sizes");
+  }
+}
+
+// What the executable's format cannot hold is refused here, where its source line is known.
+void check_format(const Module& module) {
+  const Function& main = *module.main;
+  const auto check = [](const Type& global, const std::string& what, const std::string& name,
+                        const std::string& op, const LocRef& loc) {
+    if (global.dims.size() > exe::kMaxRank) {
+      throw Error(what + (name.empty() ? "" : " (" + name + ")") + " has " +
+                      std::to_string(global.dims.size()) + " dimensions; an executable holds " +
+                      "arrays of at most " + std::to_string(exe::kMaxRank) +
+                      "; reshape it to fewer",
+                  op, loc);
+    }
+  };
+  for (size_t i = 0; i < main.args.size(); ++i) {
+    check(main.args[i].global, "argument " + std::to_string(i), main.args[i].name, "", main.loc);
+  }
+  const Op* ret = main.body.terminator();
+  for (size_t i = 0; i < ret->operands.size(); ++i) {
+    const Op* def = ret->operands[i]->def;
+    check(main.results[i].global, "result " + std::to_string(i), main.results[i].name,
+          def == nullptr ? "" : std::string(kind_name(def->kind)),
+          def == nullptr ? main.loc : def->loc);
+  }
+}
+
+void check_slots(const Listing& listing) {
+  if (listing.slots.size() > TPU_MAX_SLOTS) {
+    throw Error("the program needs " + std::to_string(listing.slots.size()) +
+                " binding slots (arguments, results and constants), a launch has " +
+                std::to_string(TPU_MAX_SLOTS) + "; join small arrays to larger ones");
+  }
+}
+
+// Kernels whose tiles do not fit into VMEM are cut in two until they do.
+std::unique_ptr<Emitter> emit(const Module& module, KernelProgram& kernels,
+                              const spec::BoardParams& board) {
+  bool overlap = true;
+  int64_t lock_limit = board.core.vmem_kib * 1024 / 4;
+  for (;;) {
+    auto emitter = std::make_unique<Emitter>(module, kernels, board, lock_limit);
+    emitter->overlap_runs = overlap;
+    try {
+      emitter->run();
+      return emitter;
+    } catch (const KernelTooLarge& e) {
+      if (std::exchange(overlap, false)) {
+        continue;  // an exchange on its way takes VMEM, too
+      }
+      if (emitter->locks_values()) {
+        lock_limit = lock_limit < 4096 ? 0 : lock_limit / 4;
+        continue;
+      }
+      if (!split_kernel(kernels, e.order)) {
+        throw;
+      }
+    }
+  }
+}
+
+void own(exe::TensorT& tensor, const ShardedState& state, const Module& module) {
+  int64_t elements = 1;
+  for (const int64_t d : tensor.local_dims) {
+    elements *= d;
+  }
+  for (const OwnedRun& run : owned_runs(state, elements, module.num_cores)) {
+    tensor.owned_elements.push_back(static_cast<uint64_t>(run.elements));
+    tensor.owned_by.push_back(static_cast<uint8_t>(run.core));
+  }
+}
+
+// Nothing is sharded when it is off.
+ShardReport shard(KernelProgram& kernels, const Module& module, const spec::BoardParams& board,
+                  UpdateSharding mode) {
+  if (mode == UpdateSharding::kOff) {
+    return {};
+  }
+  return shard_updates(kernels, module, mode == UpdateSharding::kAuto ? &board : nullptr);
+}
+
+}  // namespace
+
+exe::ExecutableT compile_graph(const Module& module, const spec::BoardParams& board,
+                               const CodegenOptions& options) {
+  check_cores(module, board);
+  check_format(module);
+  KernelProgram kernels = make_kernels(module, exchange_piece_bytes(board));
+  const ShardReport report = shard(kernels, module, board, options.update_sharding);
+  const std::unique_ptr<Emitter> emitted = emit(module, kernels, board);
+  Emitter& emitter = *emitted;
+  if (options.dump) {
+    options.dump("kernels", print(kernels));
+  }
+  Listing& listing = emitter.listing;
+  insert_semaphores(listing, emitter.first_remote_semaphore());
+  check_slots(listing);
+
+  exe::ExecutableT e;
+  e.name = module.name;
+  e.isa_version = spec::kIsaVersion;
+  e.board_name = board.board.name;
+  e.board_hash = spec::board_hash(board);
+  e.partitions = static_cast<uint32_t>(module.num_cores);
+  ImageInfo info;
+  info.slots = static_cast<uint32_t>(listing.slots.size());
+  info.cores = e.partitions;
+  info.board_hash = e.board_hash;
+  const std::vector<std::byte> image = encode_image(listing, info);
+  e.image.resize(image.size());
+  std::transform(image.begin(), image.end(), e.image.begin(),
+                 [](std::byte b) { return static_cast<uint8_t>(b); });
+  const Function& main = *module.main;
+  const Op* ret = main.body.terminator();
+  const auto args = main.body.args.size();
+  for (size_t i = 0; i < args; ++i) {
+    e.args.push_back(tensor(module, main.args[i].global, main.body.args[i]->type,
+                            main.args[i].sharding, main.args[i].name, static_cast<int>(i)));
+    e.args.back()->donated_to = main.args[i].alias_result;
+  }
+  for (size_t i = 0; i < ret->operands.size(); ++i) {
+    e.results.push_back(tensor(module, main.results[i].global, ret->operands[i]->type,
+                               main.results[i].sharding, main.results[i].name,
+                               static_cast<int>(args + i)));
+  }
+  for (const SlotInfo& s : listing.slots) {
+    auto slot = std::make_unique<exe::SlotT>();
+    slot->kind = s.kind;
+    slot->bytes = s.bytes;
+    slot->index = s.index;
+    slot->alias_of = s.alias_of;
+    e.slots.push_back(std::move(slot));
+    e.hbm_bytes += s.alias_of < 0 ? s.bytes : 0;
+  }
+  if (e.hbm_bytes > static_cast<uint64_t>(board.hbm.gib_per_core) << 30) {
+    throw Error("the program needs " + std::to_string(e.hbm_bytes) + " bytes of HBM, a core has " +
+                std::to_string(board.hbm.gib_per_core) + " GiB:\n" + emitter.memory());
+  }
+  for (const std::vector<std::byte>& bytes : emitter.constants) {
+    auto c = std::make_unique<exe::ConstantT>();
+    for (const std::byte b : bytes) {
+      c->data.push_back(static_cast<uint8_t>(b));
+    }
+    e.constants.push_back(std::move(c));
+  }
+  for (const exe::OpInfoT& op : emitter.ops) {
+    e.ops.push_back(std::make_unique<exe::OpInfoT>(op));
+  }
+  for (const ShardedState& state : kernels.sharded) {
+    own(*e.args[state.argument], state, module);
+    own(*e.results[state.result], state, module);
+  }
+  e.sharded_update_bytes = static_cast<uint64_t>(report.bytes);
+  e.notes = report.notes;
+  e.matmul_flops = emitter.matmul_flops;
+  e.vmem_peak_bytes = static_cast<uint64_t>(emitter.vmem_peak());
+  e.estimated_cycles = estimate_cycles(listing, board);
+  if (options.dump) {
+    options.dump("memory", emitter.memory() + "\n");
+    options.dump("listing", print(listing));
+  }
+  return e;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,526 @@
+// Greedy fusion in program order: an elementwise op joins the first kernel, behind all producers of
+// its operands, whose nest still fits with it. Ops on arguments alone wait until somebody needs
+// them. Collectives of equal kind that do not depend on each other form one bucket.
+#include "kernel/kernels.hpp"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "kernel/epilogue.hpp"
+#include "kernel/place_contraction.hpp"
+#include "kernel/place_control.hpp"
+#include "kernel/place_move.hpp"
+#include "kernel/recompute.hpp"
+
+namespace tpu::compiler {
+
+namespace {
+
+constexpr size_t kMaxOps = 48;       // of one loop kernel; more would run out of registers
+constexpr size_t kMaxAccesses = 14;  // loads; stores and indices share the limit of the command
+constexpr int kMaxCopies = 100;      // of views of views: each is made while the next one waits
+constexpr int64_t kEagerElements = 1024;  // kernels up to this size are placed as early as possible
+
+[[noreturn]] void unsupported(const Op& op, const std::string& why) {
+  throw Error(why, source_name(op.kind), op.loc);
+}
+
+class Fuser : public RegionFuser {
+ public:
+  // `main`: the function, null for the regions inside of it.
+  Fuser(const Region& region, const ControlFacts& facts, Fuser* parent, bool uniform, int64_t piece,
+        const Function* main = nullptr)
+      : region_(region),
+        facts_(facts),
+        parent_(parent),
+        uniform_(uniform),
+        piece_(piece),
+        main_(main) {
+    context_.is_copied = [this](const Value* v) { return is_copied(v); };
+    uses_ = compute_uses(region);
+    program_.made_ops = std::make_unique<Region>();
+    for (const auto& op : region.ops) {
+      local_.insert(op.get());
+    }
+  }
+
+  KernelProgram run() {
+    BucketOrder order = order_buckets(region_, piece_);
+    program_.buckets = std::move(order.buckets);
+    program_.piece = piece_;
+    for (const OrderStep& step : order.steps) {
+      if (step.bucket >= 0) {
+        place_all_reduce(program_.buckets[static_cast<size_t>(step.bucket)]);
+      } else {
+        visit(step.op);
+      }
+    }
+    const Op* ret = region_.terminator();
+    if (parent_ == nullptr) {
+      for (size_t i = 0; i < ret->operands.size(); ++i) {
+        place_result(ret->operands[i], i);
+      }
+    } else {
+      const Op& owner = *region_.parent;
+      const CountedLoop* loop = facts_.counted(owner);
+      place_yield(*ret, loop == nullptr ? std::nullopt : std::optional(loop->index), *this);
+    }
+    finish();
+    return std::move(program_);
+  }
+
+  void ready(const Value* v) override { need(v, -1); }
+  const Value* packed(const Value* v) override { return dense(v); }
+  NestAccess strided(const Value* v) override { return operand(v); }
+  void add(Kernel kernel) override {
+    std::vector<const Value*> made = kernel.writes;
+    if (kernel.out != nullptr && kernel.out != kernel.ops[0]->result()) {
+      copied_.insert(kernel.out);  // a view of the result is written in its place
+      made.push_back(kernel.ops[0]->result());
+    }
+    Kernel* at = insert(std::move(kernel), -1);
+    for (const Value* v : made) {
+      made_by_[v] = at;
+    }
+  }
+  std::optional<NestAccess> view(const Value* v) override {
+    try {
+      return resolve_view(v, context_);
+    } catch (const NeedsCopy&) {
+      return std::nullopt;
+    }
+  }
+  const Op* only_reader(const Value* v) override {
+    const auto it = uses_.find(v);
+    return it == uses_.end() || it->second.size() != 1 ? nullptr : it->second.front();
+  }
+  const Value* turned(Value* v, const Dims& order, const LocRef& loc) override {
+    Type type{v->type.elem, {}};
+    for (const int64_t d : order) {
+      type.dims.push_back(v->type.dims[static_cast<size_t>(d)]);
+    }
+    const Op* made =
+        program_.made_ops->append(Kind::kTranspose, {v}, {type}, DimsAttrs{order}, loc);
+    copy(made->result());
+    return made->result();
+  }
+  KernelProgram fuse(const Region& region, bool uniform) override {
+    return Fuser(region, facts_, this, uniform, piece_).run();
+  }
+
+ private:
+  bool is_copied(const Value* v) const {
+    return copied_.contains(v) || (parent_ != nullptr && parent_->is_copied(v));
+  }
+  // True if the op stands in this region (or was made for it), so that its value is made here.
+  bool is_local(const Op* op) const {
+    return local_.contains(op) || op->parent == program_.made_ops.get();
+  }
+
+  void check_uniform(const Op& op) const {
+    if (is_collective(op.kind) && !uniform_) {
+      unsupported(op,
+                  "a collective inside while, if or case needs a condition that is the same on all "
+                  "cores: make it from replicated values or from results of all_reduce over all "
+                  "cores");
+    }
+  }
+
+  void visit(const Op* op) {
+    if (is_cheap(op->kind) || facts_.skipped(*op)) {
+      return;
+    }
+    check_uniform(*op);
+    if (is_elementwise(op->kind)) {
+      place_or_float(op);
+      return;
+    }
+    switch (op->kind) {
+      case Kind::kReduce:
+        place_reduce(op);
+        return;
+      case Kind::kDotGeneral:
+        place_contraction(*op, *this);
+        return;
+      case Kind::kConcatenate:
+        place_packed(*op, KernelClass::kConcatenate, *this);
+        return;
+      case Kind::kPad:
+        place_pad(*op, *this);
+        return;
+      case Kind::kAllGather:
+      case Kind::kAllToAll:
+      case Kind::kCollectivePermute:
+        place_packed(*op, KernelClass::kExchange, *this);
+        return;
+      case Kind::kIndexedRead:
+      case Kind::kIndexedWrite:
+      case Kind::kIndexedCombine:
+        place_packed(*op, KernelClass::kIndexed, *this);
+        return;
+      case Kind::kDynamicSlice:
+        place_dynamic_slice(*op, facts_, *this);
+        return;
+      case Kind::kDynamicUpdateSlice:
+        place_dynamic_update(*op, facts_, *this);
+        return;
+      case Kind::kWhile:
+      case Kind::kIf:
+      case Kind::kCase:
+        place_control(*op, facts_, uniform_, *this);
+        return;
+      default:
+        unsupported(*op, "this op is not supported by the core compiler");
+    }
+  }
+
+  int position(const Value* v) const {  // of the kernel that makes the value; -1: from outside
+    const auto it = made_by_.find(v);
+    return it == made_by_.end() ? -1 : it->second->order;
+  }
+
+  // True if the value behind all views is of an op that waits for a consumer.
+  bool waits(const Value* root) const {
+    return root->def != nullptr && !made_by_.contains(root) && !is_cheap(root->def->kind) &&
+           is_local(root->def);
+  }
+
+  // Latest kernel that any operand, seen through views and waiting ops, comes from.
+  int latest(const Value* v) const {
+    const Value* root = view_root(v, context_);
+    return waits(root) ? latest_of(*root->def) : position(root);
+  }
+  // Long chains may wait, with two paths an op: what is known stays known until a kernel changes.
+  int latest_of(const Op& op) const {
+    std::vector<const Op*> work = {&op};
+    while (!work.empty()) {
+      const Op* top = work.back();
+      const size_t before = work.size();
+      int pos = -1;
+      if (!latest_.contains(top)) {
+        for (const Value* v : top->operands) {
+          const Value* root = view_root(v, context_);
+          const auto known = waits(root) ? latest_.find(root->def) : latest_.end();
+          if (known != latest_.end()) {
+            pos = std::max(pos, known->second);
+          } else if (waits(root)) {
+            work.push_back(root->def);
+          } else {
+            pos = std::max(pos, position(root));
+          }
+        }
+      }
+      if (work.size() == before) {
+        latest_.emplace(top, pos);
+        work.pop_back();
+      }
+    }
+    return latest_.at(&op);
+  }
+
+  void place_or_float(const Op* op) {
+    if (latest_of(*op) < 0 && op->type().count() > kEagerElements) {
+      return;  // waits for a consumer
+    }
+    place_loop(op);
+  }
+
+  // Places the waiting ops that `v` needs. Element-by-element operands of `consumer` are placed
+  // near it: not before kernel `from`.
+  void need(const Value* v, int from) {
+    const Value* root = view_root(v, context_);
+    if (waits(root)) {
+      place_loop(root->def, from);
+    }
+  }
+
+  // An op on its way to a kernel, behind the waiting ops that it needs.
+  struct Placing {
+    const Op* op;
+    int from, pos;
+    size_t operand;  // the next to look at
+  };
+
+  void place_loop(const Op* first, int first_from = -1) {
+    std::vector<Placing> work;
+    const auto begin = [&](const Op* op, int from) {
+      if (!made_by_.contains(op->result())) {
+        work.push_back({op, from, std::max(from, latest_of(*op)), 0});
+      }
+    };
+    begin(first, first_from);
+    while (!work.empty()) {
+      Placing& top = work.back();
+      const Op* op = top.op;
+      if (top.operand < op->operands.size()) {
+        const Value* v = op->operands[top.operand++];
+        const Value* root = view_root(v, context_);
+        if (waits(root)) {
+          begin(root->def, v->type.count() == op->type().count() ? top.pos : -1);
+        }
+        continue;
+      }
+      const Dims& domain = op->kind == Kind::kReduce ? op->operand_type(0).dims : op->type().dims;
+      const int from = top.from;
+      work.pop_back();
+      put(op, domain, std::max(from, latest_of(*op)));
+    }
+  }
+
+  // Adds the op to a kernel at or behind `pos`, or makes a new one.
+  void put(const Op* op, const Dims& domain, int pos) {
+    const int64_t count = Type{Elem::kF32, domain}.count();
+    auto at = program_.kernels.end();
+    while (at != program_.kernels.begin() && std::prev(at)->order >= pos) {
+      --at;
+    }
+    for (; at != program_.kernels.end(); ++at) {
+      Kernel& k = *at;
+      if (k.kind != KernelClass::kLoop || k.ops.size() >= kMaxOps ||
+          Type{Elem::kF32, k.domain}.count() != count || !has_room(k, *op)) {
+        continue;
+      }
+      std::vector<const Op*> ops = k.ops;
+      ops.push_back(op);
+      if (joins(k, ops, domain)) {
+        made_by_[op->result()] = &k;
+        latest_.clear();
+        return;
+      }
+    }
+    Kernel fresh;
+    fresh.kind = KernelClass::kLoop;
+    fresh.domain = domain;
+    fresh.ops = {op};
+    fresh.nest = nest_or_copy(fresh.ops, domain);
+    Kernel* k = insert(std::move(fresh), count <= kEagerElements ? behind(op, pos) : -1);
+    made_by_[op->result()] = k;
+  }
+
+  // False if the op would bring one more access than the kernel may have.
+  bool has_room(const Kernel& k, const Op& op) const {
+    const auto reads = [&](const Value* root) {
+      return std::any_of(k.nest.accesses.begin(), k.nest.accesses.end(),
+                         [&](const NestAccess& a) { return a.value == root; });
+    };
+    return k.nest.accesses.size() < kMaxAccesses ||
+           std::all_of(op.operands.begin(), op.operands.end(), [&](const Value* v) {
+             const Value* root = view_root(v, context_);
+             const bool made = root->def != nullptr && !is_copied(root);
+             return (made && is_cheap(root->def->kind)) || position(root) == k.order || reads(root);
+           });
+  }
+
+  // The place of a small kernel: directly behind its latest producer.
+  int behind(const Op* op, int pos) const {
+    int at = pos;
+    for (const Value* v : op->operands) {
+      at = std::max(at, latest(v));
+    }
+    return at + 1;
+  }
+
+  bool joins(Kernel& k, const std::vector<const Op*>& ops, const Dims& domain) {
+    try {
+      auto nest = build_nest(ops, has_reduce(ops) ? domain : k.domain, context_);
+      if (!nest || nest->accesses.size() > kMaxAccesses) {
+        return false;
+      }
+      if (has_reduce(ops) && domain != k.domain) {
+        return false;
+      }
+      std::set<const Value*> sums;  // one update each, so that it may be sharded
+      for (const NestAccess& a : nest->accesses) {
+        if (position(a.value) >= k.order) {
+          return false;
+        }
+        if (a.value->def != nullptr && a.value->def->kind == Kind::kAllReduce &&
+            streamed_bytes(a.value->type, piece_) > 0) {
+          sums.insert(a.value);
+        }
+      }
+      if (sums.size() > 1) {
+        return false;
+      }
+      k.ops = ops;
+      k.nest = std::move(*nest);
+      return true;
+    } catch (const NeedsCopy&) {
+      return false;
+    }
+  }
+
+  static bool has_reduce(const std::vector<const Op*>& ops) {
+    return std::any_of(ops.begin(), ops.end(),
+                       [](const Op* op) { return op->kind == Kind::kReduce; });
+  }
+
+  // Builds a nest of its own for an op; operands that cannot be read by strides are copied first.
+  Nest nest_or_copy(const std::vector<const Op*>& ops, const Dims& domain) {
+    for (int tries = 0; tries < 16; ++tries) {
+      try {
+        auto nest = build_nest(ops, domain, context_);
+        if (nest) {
+          return std::move(*nest);
+        }
+        const Op* op = ops.at(0);
+        if (op->kind != Kind::kReduce || is_copied(op->operands[0]) ||
+            !is_cheap(op->operands[0]->def->kind)) {
+          unsupported(*op, "the operands of this op cannot be read in one loop nest");
+        }
+        copy(op->operands[0]);
+      } catch (const NeedsCopy& n) {
+        copy(n.value);
+      }
+    }
+    unsupported(*ops.at(0), "the views in front of this op cannot be read by strides");
+  }
+
+  // Gives a view, iota or constant a buffer: in the region where it is defined.
+  void copy(const Value* v) {
+    if (v->def != nullptr && !is_local(v->def)) {
+      parent_->copy(v);
+      return;
+    }
+    if (copied_.contains(v) || made_by_.contains(v) || v->def == nullptr ||
+        !is_cheap(v->def->kind)) {
+      return;
+    }
+    if (++copies_ > kMaxCopies) {
+      unsupported(*v->def, "more than " + std::to_string(kMaxCopies) +
+                               " reshapes, transposes and slices in a row need a copy each; put "
+                               "arithmetic between them, or leave some of them out");
+    }
+    place_loop(v->def);
+    --copies_;
+    copied_.insert(v);
+  }
+
+  Kernel* insert(Kernel kernel, int at) {
+    auto it = program_.kernels.end();
+    while (at >= 0 && it != program_.kernels.begin() && std::prev(it)->order >= at) {
+      --it;
+    }
+    it = program_.kernels.insert(it, std::move(kernel));
+    renumber(program_, it);
+    latest_.clear();
+    return &*it;
+  }
+
+  void place_reduce(const Op* op) {
+    const auto reducer = simple_reducer(*op->regions.at(0));
+    if (op->operands.size() != 2 || !reducer) {
+      unsupported(*op,
+                  "a reduce must have one operand and a body of one add, multiply, maximum, "
+                  "minimum, and, or or xor");
+    }
+    need(op->operands[1], -1);
+    place_loop(op);
+  }
+
+  // A value that must lie dense in a buffer: an op result, or a copy of a view.
+  const Value* dense(const Value* v) {
+    need(v, -1);
+    try {
+      const NestAccess a = resolve_view(v, context_);
+      if (a.view.offset == 0 && a.view.stride == row_major_strides(v->type.dims) &&
+          a.value->type.count() == v->type.count()) {
+        return a.value;
+      }
+    } catch (const NeedsCopy&) {
+      // Not a strided view of anything: copied below.
+    }
+    copy(v);
+    return v;
+  }
+
+  // The streamed kernel of a value, if any, stands before the one with its rest.
+  void place_all_reduce(const Bucket& bucket) {
+    check_uniform(*bucket.ops[0]);
+    Kernel k;
+    k.kind = KernelClass::kAllReduce;
+    k.ops = bucket.ops;
+    k.streamed = bucket.streamed;
+    for (const Op* o : k.ops) {
+      for (size_t i = 0; i < o->operands.size(); ++i) {
+        const Type& type = o->operand_type(i);
+        const int64_t body = streamed_bytes(type, piece_);
+        const Span span{k.reads.size(), k.streamed ? 0 : body,
+                        k.streamed ? body : type.bytes() - body};
+        if (span.bytes == 0 && (k.streamed || type.bytes() > 0)) {
+          continue;
+        }
+        k.reads.push_back(dense(o->operands[i]));
+        k.writes.push_back(o->result(i));
+        k.spans.push_back(span);
+      }
+    }
+    const std::vector<const Value*> writes = k.writes;
+    Kernel* at = insert(std::move(k), -1);
+    for (const Value* v : writes) {
+      made_by_[v] = at;
+    }
+  }
+
+  // An operand as a strided view of a buffer.
+  NestAccess operand(const Value* v) {
+    try {
+      return resolve_view(v, context_);
+    } catch (const NeedsCopy&) {
+      copy(v);
+      return {v, {0, row_major_strides(v->type.dims)}};
+    }
+  }
+
+  void place_result(const Value* v, size_t index) {
+    Kernel k;
+    k.kind = KernelClass::kCopyOut;
+    k.out = v;
+    k.result = index;
+    k.reads = {dense(v)};
+    insert(std::move(k), -1);
+  }
+
+  // Cuts loop kernels that one command cannot hold: too many operands or live values.
+  void finish() {
+    for (const Fuser* f = this; f != nullptr; f = f->parent_) {
+      program_.copied.insert(f->copied_.begin(), f->copied_.end());
+    }
+    find_buffers(program_);
+    if (main_ != nullptr) {
+      recompute_values(program_, *main_);
+    }
+    for (auto k = program_.kernels.begin(); k != program_.kernels.end();) {
+      if (fits_command(*k) || !split_kernel(program_, k->order)) {
+        ++k;
+      }
+    }
+    fuse_epilogues(program_);
+  }
+
+  const Region& region_;
+  const ControlFacts& facts_;
+  Fuser* parent_;  // of the region around this one
+  const bool uniform_;
+  std::unordered_set<const Op*> local_;
+  NestContext context_;
+  Uses uses_;
+  KernelProgram program_;
+  std::map<const Value*, Kernel*> made_by_;
+  mutable std::unordered_map<const Op*, int> latest_;  // of latest_of, until the kernels change
+  std::set<const Value*> copied_;
+  int copies_ = 0;  // that copy() is making
+  const int64_t piece_;
+  const Function* main_;
+};
+
+}  // namespace
+
+KernelProgram make_kernels(const Module& module, int64_t piece) {
+  return Fuser(module.main->body, ControlFacts(module), nullptr, true, piece, module.main.get())
+      .run();
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,133 @@
+// Kernels (level K): the graph cut into loop kernels (fused elementwise and reduce), contractions,
+// concatenations and collectives, in the order in which they run, and the buffers between them.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ir/control.hpp"
+#include "ir/graph.hpp"
+#include "kernel/buckets.hpp"
+#include "kernel/shard_update.hpp"
+#include "vpu/nest.hpp"
+
+namespace tpu::compiler {
+
+enum class KernelClass : uint8_t {
+  kLoop,
+  kContract,
+  kConcatenate,
+  kPad,
+  kAllReduce,
+  kCopyOut,
+  kIndexed,
+  kExchange,
+  kDynamicSlice,
+  kDynamicUpdate,
+  kWhile,
+  kBranch,
+  kYield
+};
+
+// out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n]; strides in elements of the operand's
+// buffer. Loops are merged; k in the order of the contracting dims.
+struct Contraction {
+  const Value* lhs = nullptr;
+  const Value* rhs = nullptr;
+  int64_t lhs_offset = 0, rhs_offset = 0;
+  struct Dim {
+    int64_t n = 1, lhs = 0, rhs = 0, out = 0;
+  };
+  std::vector<Dim> batch, m, n, k;
+
+  static int64_t count(const std::vector<Dim>& dims);
+};
+
+// Bytes of operand `value` of a collective that travel in it.
+struct Span {
+  size_t value = 0;  // index into reads and writes of the kernel
+  int64_t from = 0, bytes = 0;
+};
+
+struct KernelProgram;
+
+struct Kernel {
+  KernelClass kind = KernelClass::kLoop;
+  std::vector<const Op*> ops;      // loop: in program order; others: one op, all_reduce: the bucket
+  std::set<const Op*> recomputed;  // loop: of `ops`, those that another kernel computes too; never
+                                   // written from here
+  Dims domain;                     // loop
+  Nest nest;                       // loop
+  Contraction dot;                 // contract
+  const Value* out = nullptr;      // contract: the value written (a transpose may be folded in)
+  View source;                     // pad: strides of reads[0] along the operand's dims
+  size_t result = 0;               // copy_out: result number
+  NestAccess view;                 // dynamic_slice: operand; dynamic_update: update
+  std::vector<NestAccess> starts;  // of dynamic slices, predicate of a branch; no value: see the op
+  // while: initial values; yield: results of the region; null: the sequencer counts it
+  std::vector<const Value*> carried;
+  std::vector<std::shared_ptr<KernelProgram>> regions;  // condition: null if the loop is counted
+  std::vector<const Value*> captures;  // buffers from outside that the regions read; also in reads
+  std::optional<CountedLoop> counted;  // while
+  int order = 0, end = 0;  // place in the program, regions included; end: behind the regions
+  std::vector<const Value*> reads, writes;  // buffers
+  std::shared_ptr<Kernel> after;  // contract: loop kernel that works on its blocks (epilogue.hpp)
+  std::vector<Span> spans;        // all_reduce: what it exchanges; other bytes are another kernel's
+  bool streamed = false;          // all_reduce: of whole pieces, else packed
+  std::vector<Update> updates;    // all_reduce: fused behind the sum (shard_update.hpp)
+  int64_t first = 0;              // loop: element of the outputs that the nest starts at
+};
+
+struct KernelProgram {
+  std::list<Kernel> kernels;
+  std::vector<Bucket> buckets;        // of all_reduce ops
+  int64_t piece = 0;                  // bytes of a streamed piece
+  std::vector<ShardedState> sharded;  // results that no core holds whole
+  std::set<const Value*> copied;      // views and constants with a buffer of their own
+  std::unique_ptr<Region> made_ops;   // transposes that the fusion added
+};
+
+// Fills `reads` and `writes` of the loop kernels: what crosses kernels needs a buffer.
+void find_buffers(KernelProgram& program);
+// Leaves out the elements before `first` of a loop kernel of one dimension.
+void start_at(Kernel& kernel, int64_t first);
+// True if a kernel of the program (not of its regions) in front of `order` makes the value.
+bool made_before(const KernelProgram& program, int order, const Value* v);
+// Orders of all kernels, those of regions between their owner's `order` and `end`; of those from
+// `first` on, where the ones in front of it are right.
+void renumber(KernelProgram& program);
+void renumber(KernelProgram& program, std::list<Kernel>::iterator first);
+
+// Calls fn(kernel) in order, kernels of regions behind their owner.
+template <typename Fn>
+void for_each_kernel(const KernelProgram& program, Fn&& fn) {
+  for (const Kernel& k : program.kernels) {
+    fn(k);
+    for (const auto& region : k.regions) {
+      if (region) {
+        for_each_kernel(*region, fn);
+      }
+    }
+  }
+}
+
+// True if one command can hold the loop kernel (operands, registers). Others are always true.
+bool fits_command(const Kernel& kernel);
+
+// Cuts loop kernel `order` (of any region) into two halves, the second behind the first. False for
+// other kernels and for those of one op.
+bool split_kernel(KernelProgram& program, int order);
+
+// Cuts the graph into kernels. Throws Error for an op that cannot be compiled.
+// `piece`: bytes of a streamed piece of an exchange.
+KernelProgram make_kernels(const Module& module, int64_t piece = 512 * 1024);
+
+std::string print(const KernelProgram& program);  // for --dump-after=kernels
+
+}  // namespace tpu::compiler

@@ -1,0 +1,147 @@
+// Control flow as kernels: see place_control.hpp. Values of the region around it that a region uses
+// are kernel operands too (`captures`): they live until its end.
+#include "kernel/place_control.hpp"
+
+#include <algorithm>
+
+namespace tpu::compiler {
+
+namespace {
+
+// A scalar for the sequencer: computed there (no buffer), or read from a buffer.
+NestAccess scalar_operand(const Value* v, const ControlFacts& facts, RegionFuser& fuser,
+                          Kernel& k) {
+  if (facts.on_sequencer(v)) {
+    return {};
+  }
+  fuser.ready(v);
+  const NestAccess a = fuser.strided(v);
+  k.reads.push_back(a.value);
+  return a;
+}
+
+void find_captures(Kernel& k) {
+  std::set<const Value*> inside;
+  for (const auto& program : k.regions) {
+    if (program) {
+      for_each_kernel(*program, [&](const Kernel& inner) {
+        inside.insert(inner.writes.begin(), inner.writes.end());
+      });
+    }
+  }
+  for (const auto& region : k.ops[0]->regions) {
+    for (const auto& a : region->args) {
+      inside.insert(a.get());
+    }
+    walk(*region, [&](const Op& op) {
+      for (const auto& r : op.regions) {
+        for (const auto& a : r->args) {
+          inside.insert(a.get());
+        }
+      }
+    });
+  }
+  std::set<const Value*> seen;
+  for (const auto& program : k.regions) {
+    if (program) {
+      for_each_kernel(*program, [&](const Kernel& inner) {
+        for (const Value* v : inner.reads) {
+          if (!inside.contains(v) && seen.insert(v).second) {
+            k.captures.push_back(v);
+          }
+        }
+      });
+    }
+  }
+  k.reads.insert(k.reads.end(), k.captures.begin(), k.captures.end());
+}
+
+// Adds a kernel on the window whose start indices are the operands from `first` on.
+void add_from_starts(Kernel k, const Op& op, size_t first, const ControlFacts& facts,
+                     RegionFuser& fuser) {
+  for (size_t i = first; i < op.operands.size(); ++i) {
+    k.starts.push_back(scalar_operand(op.operands[i], facts, fuser, k));
+  }
+  k.writes = {k.out};
+  fuser.add(std::move(k));
+}
+
+}  // namespace
+
+void place_dynamic_slice(const Op& op, const ControlFacts& facts, RegionFuser& fuser) {
+  Kernel k;
+  k.kind = KernelClass::kDynamicSlice;
+  k.ops = {&op};
+  k.out = op.result();
+  fuser.ready(op.operands[0]);
+  k.view = fuser.strided(op.operands[0]);
+  k.reads = {k.view.value};
+  add_from_starts(std::move(k), op, 1, facts, fuser);
+}
+
+void place_dynamic_update(const Op& op, const ControlFacts& facts, RegionFuser& fuser) {
+  Kernel k;
+  k.kind = KernelClass::kDynamicUpdate;
+  k.ops = {&op};
+  k.out = op.result();
+  fuser.ready(op.operands[1]);
+  k.reads = {fuser.packed(op.operands[0])};
+  k.view = fuser.strided(op.operands[1]);
+  k.reads.push_back(k.view.value);
+  add_from_starts(std::move(k), op, 2, facts, fuser);
+}
+
+void place_control(const Op& op, const ControlFacts& facts, bool uniform, RegionFuser& fuser) {
+  Kernel k;
+  k.ops = {&op};
+  for (const Value* v : free_values(op)) {
+    fuser.ready(v);
+  }
+  const bool is_while = op.kind == Kind::kWhile;
+  k.kind = is_while ? KernelClass::kWhile : KernelClass::kBranch;
+  const CountedLoop* counted = facts.counted(op);
+  const Value* test = is_while ? op.regions[0]->terminator()->operands[0] : op.operands[0];
+  const bool together = uniform && (counted != nullptr || !facts.varies(test));
+  if (counted != nullptr) {
+    k.counted = *counted;
+  }
+  if (is_while) {
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      const bool counter = counted != nullptr && counted->index == i;
+      k.carried.push_back(counter ? nullptr : fuser.packed(op.operands[i]));
+      if (!counter) {
+        k.reads.push_back(k.carried.back());
+      }
+    }
+  } else {
+    k.starts = {scalar_operand(op.operands[0], facts, fuser, k)};
+  }
+  for (const auto& region : op.regions) {
+    const bool condition = is_while && region == op.regions[0];
+    k.regions.push_back(condition && counted != nullptr
+                            ? nullptr
+                            : std::make_shared<KernelProgram>(fuser.fuse(*region, together)));
+  }
+  find_captures(k);
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    if (counted == nullptr || counted->index != i) {
+      k.writes.push_back(op.result(i));
+    }
+  }
+  fuser.add(std::move(k));
+}
+
+void place_yield(const Op& ret, std::optional<size_t> skip, RegionFuser& fuser) {
+  Kernel k;
+  k.kind = KernelClass::kYield;
+  k.ops = {&ret};
+  for (size_t i = 0; i < ret.operands.size(); ++i) {
+    k.carried.push_back(skip == i ? nullptr : fuser.packed(ret.operands[i]));
+    if (k.carried.back() != nullptr) {
+      k.reads.push_back(k.carried.back());
+    }
+  }
+  fuser.add(std::move(k));
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,56 @@
+// Moves: see place_move.hpp.
+#include "kernel/place_move.hpp"
+
+namespace tpu::compiler {
+
+namespace {
+
+bool ends_in_a_run(const View& view, const Dims& dims) {
+  for (size_t d = dims.size(); d-- > 0;) {
+    if (dims[d] != 1) {
+      return view.stride[d] == 1;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void place_packed(const Op& op, KernelClass kind, RegionFuser& fuser) {
+  Kernel k;
+  k.kind = kind;
+  k.ops = {&op};
+  k.out = op.result();
+  for (const Value* v : op.operands) {
+    k.reads.push_back(fuser.packed(v));
+  }
+  for (const auto& r : op.results) {
+    k.writes.push_back(r.get());
+  }
+  fuser.add(std::move(k));
+}
+
+void place_pad(const Op& op, RegionFuser& fuser) {
+  Kernel k;
+  k.kind = KernelClass::kPad;
+  k.ops = {&op};
+  k.out = op.result();
+  const Value* x = op.operands[0];
+  if (x->type.count() > 0) {
+    fuser.ready(x);
+    NestAccess a = fuser.strided(x);
+    if (!ends_in_a_run(a.view, x->type.dims)) {
+      a = {fuser.packed(x), {0, row_major_strides(x->type.dims)}};
+    }
+    k.source = a.view;
+    k.reads.push_back(a.value);
+  }
+  const Value* value = op.operands[1];
+  if (value->def == nullptr || value->def->kind != Kind::kConstant) {
+    k.reads.push_back(fuser.packed(value));
+  }
+  k.writes = {k.out};
+  fuser.add(std::move(k));
+}
+
+}  // namespace tpu::compiler

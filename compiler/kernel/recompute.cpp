@@ -1,0 +1,442 @@
+// Recomputation of cheap values, see recompute.hpp. Values are looked at from the last one to the
+// first: when its turn comes, all readers of a value are known.
+#include "kernel/recompute.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+namespace tpu::compiler {
+namespace {
+
+constexpr int64_t kLeastBytes = int64_t{4} << 20;  // smaller values may well stay in VMEM
+constexpr size_t kMostOps = 16;  // recomputed for one value; vector time is hidden behind HBM
+constexpr int kMostRounds = 3;
+constexpr size_t kMostOpsOfKernel = 48;
+constexpr size_t kMostAccesses = 14;
+// A block of 1,024 elements passes two ALU slots in the time in which HBM moves this much (about:
+// the ratio differs by 5 % between boards).
+constexpr double kHbmBytesOfTwoOps = 400;
+constexpr double kLanesOfBlock = 128, kElementsOfBlock = 1024;
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
+
+bool is_recomputable(Kind kind) {
+  switch (kind) {
+    case Kind::kAbs:
+    case Kind::kAdd:
+    case Kind::kAnd:
+    case Kind::kClamp:
+    case Kind::kCompare:
+    case Kind::kConvert:
+    case Kind::kMaximum:
+    case Kind::kMinimum:
+    case Kind::kMultiply:
+    case Kind::kNegate:
+    case Kind::kNot:
+    case Kind::kOr:
+    case Kind::kSelect:
+    case Kind::kSubtract:
+      return true;
+    default:
+      return false;
+  }
+}
+
+int64_t bytes_of(const Value* v) { return v->type.count() * elem_bytes(v->type.elem); }
+
+bool contains(const std::vector<const Value*>& values, const Value* v) {
+  return std::find(values.begin(), values.end(), v) != values.end();
+}
+
+// Time of a loop kernel, in bytes of HBM: what it moves or what it computes, whichever takes
+// longer.
+double cost(const Kernel& k, int64_t more_bytes = 0, int64_t more_ops = 0) {
+  auto bytes = static_cast<double>(more_bytes);
+  for (const Value* v : k.reads) {
+    bytes += static_cast<double>(bytes_of(v));
+  }
+  for (const Value* v : k.writes) {
+    bytes += static_cast<double>(bytes_of(v));
+  }
+  double waste = 1;  // lanes beyond the innermost loop
+  if (k.nest.loops.size() > 1) {
+    const auto n = static_cast<double>(k.nest.loops.back().n);
+    waste = std::ceil(n / kLanesOfBlock) * kLanesOfBlock / n;
+  }
+  const double blocks = static_cast<double>(k.nest.elements()) / kElementsOfBlock * waste;
+  const auto ops = static_cast<double>(static_cast<int64_t>(k.ops.size()) + more_ops);
+  return std::max(bytes, blocks * ops / 2 * kHbmBytesOfTwoOps);
+}
+
+class Recomputer {
+ public:
+  Recomputer(KernelProgram& program, const Function& main) : program_(program) {
+    const Op* ret = main.body.terminator();
+    for (size_t i = 0; i < main.body.args.size(); ++i) {
+      arguments_.insert(main.body.args[i].get());
+      if (const int result = main.args[i].alias_result; result >= 0) {
+        successor_[main.body.args[i].get()] = ret->operands[static_cast<size_t>(result)];
+      }
+    }
+    for (size_t i = 0; i < main.body.ops.size(); ++i) {
+      place_[main.body.ops[i].get()] = i;
+    }
+  }
+
+  // Again, since a kernel that has taken over one value may read what another one needs.
+  void run() {
+    note_stored();
+    for (int round = 0; round < kMostRounds && sweep(); ++round) {
+    }
+  }
+
+ private:
+  // Large values of loop kernels, from the last one to the first. True if anything was changed.
+  bool sweep() {
+    std::vector<const Value*> candidates;
+    for (const Kernel& k : program_.kernels) {
+      if (k.kind == KernelClass::kLoop) {
+        for (const Value* v : k.writes) {
+          if (can_move(v->def) && bytes_of(v) >= kLeastBytes) {
+            candidates.push_back(v);
+          }
+        }
+      }
+    }
+    std::sort(candidates.begin(), candidates.end(), [&](const Value* a, const Value* b) {
+      return place_.at(a->def) > place_.at(b->def);
+    });
+    bool changed = false;
+    for (const Value* v : candidates) {
+      changed = visit(v) || changed;
+    }
+    for (const Value* v : candidates) {
+      changed = exchange(v) || changed;
+    }
+    return changed;
+  }
+
+  // What kernel `k` would compute and read in place of a value.
+  struct Cone {
+    int64_t bytes = 0;  // of additional reads
+    std::set<const Op*> ops;
+    std::set<const Value*> leaves;
+
+    void add(const Cone& other) {
+      bytes = std::min(kNever, bytes + other.bytes);
+      ops.insert(other.ops.begin(), other.ops.end());
+      leaves.insert(other.leaves.begin(), other.leaves.end());
+    }
+  };
+
+  // Sums of a contraction that one loop kernel reads may never reach memory: that kernel will work
+  // on the blocks of the contraction.
+  void note_stored() {
+    stored_ = arguments_;
+    std::map<const Value*, int> readers;
+    for (const Kernel& k : program_.kernels) {
+      for (const Value* v : k.reads) {
+        readers[v] += k.kind == KernelClass::kLoop ? 1 : 2;
+      }
+    }
+    for (const Kernel& k : program_.kernels) {
+      for (const Value* v : k.writes) {
+        if (k.kind != KernelClass::kContract || readers[v] > 1 || v->type.elem == Elem::kBf16) {
+          stored_.insert(v);
+        }
+      }
+    }
+  }
+
+  // A copy that is made later than kernel `k` (it came after its ops were placed) is looked
+  // through.
+  bool is_copied(const Value* v, const Kernel& k) const {
+    return program_.copied.contains(v) &&
+           (made_before(program_, k.order, v) ||
+            std::find(k.ops.begin(), k.ops.end(), v->def) != k.ops.end());
+  }
+
+  NestContext seen_by(const Kernel& k) const {
+    NestContext context;
+    context.is_copied = [this, &k](const Value* v) { return is_copied(v, k); };
+    return context;
+  }
+
+  // Arguments and constants are there from the start; a donated argument until its result is made,
+  // since a later reader would keep that from being written in place.
+  bool can_read(const Kernel& k, const Value* v) const {
+    if (const auto it = successor_.find(v); it != successor_.end()) {
+      const Value* result = view_root(it->second, seen_by(k));
+      return result->def != nullptr && !made_before(program_, k.order + 1, result);
+    }
+    return v->def == nullptr || made_before(program_, k.order, v) ||
+           (v->def->kind == Kind::kConstant && !program_.copied.contains(v));
+  }
+
+  bool can_move(const Op* op) const { return is_recomputable(op->kind) && place_.contains(op); }
+
+  // `so_far` holds what is read and computed already. Bytes of kNever: impossible.
+  Cone cone_of(const Value* v, const Kernel& k, bool top, const Cone& so_far) const {
+    Cone cone;
+    const Value* root = view_root(v, seen_by(k));
+    if (root->def != nullptr && is_cheap(root->def->kind) && !is_copied(root, k)) {
+      return cone;  // an iota or a constant
+    }
+    const bool here =
+        root->def != nullptr && (std::find(k.ops.begin(), k.ops.end(), root->def) != k.ops.end() ||
+                                 so_far.ops.contains(root->def));
+    if (!top && (here || contains(k.reads, root) || so_far.leaves.contains(root))) {
+      return cone;
+    }
+    Cone leaf;
+    const bool readable = stored_.contains(root) && (root->def != nullptr || can_read(k, root));
+    leaf.bytes = !top && readable ? bytes_of(root) : kNever;
+    leaf.leaves = {root};
+    if (root != v || root->def == nullptr || !can_move(root->def) ||
+        so_far.ops.size() >= kMostOps) {
+      return leaf;
+    }
+    cone.ops.insert(root->def);
+    Cone seen = so_far;
+    seen.add(cone);
+    for (const Value* operand : root->def->operands) {
+      const Cone part = cone_of(operand, k, false, seen);
+      if (part.bytes >= kNever) {
+        return leaf;
+      }
+      cone.add(part);
+      seen.add(part);
+    }
+    return cone.bytes <= leaf.bytes ? cone : leaf;
+  }
+
+  bool visit(const Value* v) {
+    Kernel* maker = nullptr;
+    bool kept = false;  // a kernel of another kind needs it in memory
+    std::vector<std::pair<Kernel*, Cone>> plans;
+    for (Kernel& k : program_.kernels) {
+      maker = contains(k.writes, v) ? &k : maker;
+      if (!contains(k.reads, v)) {
+        continue;
+      }
+      if (k.kind == KernelClass::kLoop) {
+        plans.emplace_back(&k, cone_of(v, k, true, {}));
+      } else {
+        kept = true;
+      }
+    }
+    if (maker == nullptr) {
+      return false;  // not kept any more, now that a later value is recomputed
+    }
+    double gain_of_all = kept ? 0 : cost(*maker) - cost(*maker, -bytes_of(v));
+    std::vector<double> gain;
+    for (const auto& [k, cone] : plans) {
+      gain.push_back(cone.bytes >= kNever ? -static_cast<double>(kNever)
+                                          : cost(*k) - cost(*k, cone.bytes - bytes_of(v),
+                                                            static_cast<int64_t>(cone.ops.size())));
+      gain_of_all += gain.back();
+    }
+    const bool all = !kept && gain_of_all > 0;
+    bool changed = false;
+    for (size_t i = 0; i < plans.size(); ++i) {
+      if (all || gain[i] > 0) {
+        changed = take_over(*plans[i].first, plans[i].second) || changed;
+      }
+    }
+    if (changed) {
+      forget_unused();
+    }
+    return changed;
+  }
+
+  struct Exchange {
+    const Value* source = nullptr;
+    std::vector<std::pair<Kernel*, Cone>> readers;
+    double gain = 0;
+  };
+
+  // Large values that kernel `k` writes for loop kernels alone.
+  std::vector<const Value*> exchangeable(const Kernel& k) const {
+    std::vector<const Value*> out;
+    for (const Value* v : k.writes) {
+      const auto reads = [&](const Kernel& r) {
+        return r.kind != KernelClass::kLoop && contains(r.reads, v);
+      };
+      if (bytes_of(v) >= kLeastBytes && can_move(v->def) &&
+          std::none_of(program_.kernels.begin(), program_.kernels.end(), reads)) {
+        out.push_back(v);
+      }
+    }
+    return out;
+  }
+
+  // What it brings if `maker` writes `source` in place of `values`.
+  std::optional<Exchange> weigh(const Kernel& maker, const Value* source,
+                                const std::vector<const Value*>& values) {
+    Exchange e;
+    e.source = source;
+    int64_t written = bytes_of(source);
+    stored_.insert(source);
+    for (const Value* v : values) {
+      written -= bytes_of(v);
+    }
+    e.gain = cost(maker) - cost(maker, written);
+    bool possible = true;
+    for (Kernel& k : program_.kernels) {
+      Cone all;
+      int64_t saved = 0;
+      for (const Value* v : values) {
+        if (contains(k.reads, v)) {
+          all.add(cone_of(v, k, true, all));
+          saved += bytes_of(v);
+        }
+      }
+      if (saved > 0) {
+        possible = possible && all.bytes < kNever;
+        e.gain += cost(k) - cost(k, all.bytes - saved, static_cast<int64_t>(all.ops.size()));
+        e.readers.emplace_back(&k, std::move(all));
+      }
+    }
+    stored_.erase(source);
+    return possible && e.gain > 0 ? std::optional(std::move(e)) : std::nullopt;
+  }
+
+  // A kernel may write what several values are made of in place of these: the sum before it is
+  // scaled for two layers and widened for a third.
+  bool exchange(const Value* v) {
+    const auto maker = std::find_if(program_.kernels.begin(), program_.kernels.end(),
+                                    [&](const Kernel& k) { return contains(k.writes, v); });
+    if (maker == program_.kernels.end() || maker->kind != KernelClass::kLoop) {
+      return false;
+    }
+    const std::vector<const Value*> values = exchangeable(*maker);
+    std::optional<Exchange> best;
+    for (const Op* op : maker->ops) {
+      const Value* source = op->result();
+      if (values.empty() || contains(maker->writes, source) || maker->recomputed.contains(op) ||
+          source->type.count() != values[0]->type.count()) {
+        continue;
+      }
+      auto e = weigh(*maker, source, values);
+      if (e && (!best || e->gain > best->gain)) {
+        best = std::move(e);
+      }
+    }
+    if (!best) {
+      return false;
+    }
+    maker->writes.push_back(best->source);  // readable from now on
+    std::vector<std::pair<Kernel*, Kernel>> before;
+    for (const auto& [k, cone] : best->readers) {
+      before.emplace_back(k, *k);
+      if (!take_over(*k, cone)) {
+        for (auto& [reader, old] : before) {
+          *reader = std::move(old);
+        }
+        find_buffers(program_);
+        return false;
+      }
+    }
+    forget_unused();
+    return true;
+  }
+
+  // Puts the ops into the kernel if a command can hold it then.
+  bool take_over(Kernel& k, const Cone& cone) {
+    Kernel wider = k;
+    for (const Op* op : cone.ops) {
+      if (std::find(wider.ops.begin(), wider.ops.end(), op) == wider.ops.end()) {
+        wider.ops.push_back(op);
+        wider.recomputed.insert(op);
+      }
+    }
+    if (!rebuild(wider)) {
+      return false;
+    }
+    k = std::move(wider);
+    find_buffers(program_);
+    return true;
+  }
+
+  // Brings the ops into program order and makes the nest anew. False if it does not fit.
+  bool rebuild(Kernel& k) const {
+    if (k.ops.size() > kMostOpsOfKernel ||
+        !std::all_of(k.ops.begin(), k.ops.end(),
+                     [&](const Op* op) { return place_.contains(op); })) {
+      return false;
+    }
+    std::sort(k.ops.begin(), k.ops.end(),
+              [&](const Op* a, const Op* b) { return place_.at(a) < place_.at(b); });
+    try {
+      auto nest = build_nest(k.ops, k.domain, seen_by(k));
+      if (!nest || nest->accesses.size() > kMostAccesses ||
+          !std::all_of(nest->accesses.begin(), nest->accesses.end(),
+                       [&](const NestAccess& a) { return can_read(k, a.value); })) {
+        return false;
+      }
+      k.nest = std::move(*nest);
+    } catch (const NeedsCopy&) {
+      return false;
+    }
+    return fits_command(k);
+  }
+
+  // Drops ops that nobody reads any more, and with them their operands; from the last kernel on,
+  // since the ops of an earlier one may have lived for a later one alone.
+  void forget_unused() {
+    for (auto it = program_.kernels.end(); it != program_.kernels.begin();) {
+      --it;
+      if (it->kind != KernelClass::kLoop) {
+        continue;
+      }
+      std::set<const Value*> live(it->writes.begin(), it->writes.end());
+      std::vector<const Op*> kept;
+      for (auto op = it->ops.rbegin(); op != it->ops.rend(); ++op) {
+        const auto& results = (*op)->results;
+        if (std::none_of(results.begin(), results.end(),
+                         [&](const auto& r) { return live.contains(r.get()); })) {
+          continue;
+        }
+        kept.push_back(*op);
+        for (const Value* operand : (*op)->operands) {
+          live.insert(operand);
+          live.insert(view_root(operand, seen_by(*it)));
+        }
+      }
+      if (kept.size() == it->ops.size()) {
+        continue;
+      }
+      if (kept.empty()) {
+        it = program_.kernels.erase(it);
+      } else {
+        Kernel smaller = *it;
+        smaller.ops.assign(kept.rbegin(), kept.rend());
+        if (!rebuild(smaller)) {
+          continue;
+        }
+        *it = std::move(smaller);
+      }
+      find_buffers(program_);
+    }
+    renumber(program_);
+    note_stored();
+  }
+
+  KernelProgram& program_;
+  std::set<const Value*> arguments_;
+  std::unordered_map<const Value*, const Value*> successor_;  // of a donated one: its result
+  std::set<const Value*> stored_;                             // these and what kernels write
+  std::unordered_map<const Op*, size_t> place_;               // looked up only
+};
+
+}  // namespace
+
+void recompute_values(KernelProgram& program, const Function& main) {
+  Recomputer(program, main).run();
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,22 @@
+// Values that are cheaper to compute again than to keep in HBM (runs on kernels, behind fusion).
+//   before   0: loop  c = convert(x); sums of c          c: f32, written for kernel 1
+//            1: loop  y = (c - mean) * scale             reads c
+//   after    0: loop  c = convert(x); sums of c          c is not written
+//            1: loop  c = convert(x); y = (c - mean) * scale
+// A loop kernel takes over the cheap elementwise ops between a large value of another loop kernel
+// and values that lie in memory anyway, if that moves fewer bytes in all. The bits stay, since the
+// ops are the same. A kernel also writes the one value that several of its results are made of in
+// place of these where that is less (a gradient, not its scaled copies). Normalisation layers live
+// on it: their gradients want the centred input in f32 and masks, which the graph keeps from the
+// forward pass.
+#pragma once
+
+#include "kernel/kernels.hpp"
+
+namespace tpu::compiler {
+
+// Needs `reads` and `writes` of the kernels (find_buffers) and keeps them right.
+// For the kernels of `main` itself: those of its regions read and keep what they did.
+void recompute_values(KernelProgram& program, const Function& main);
+
+}  // namespace tpu::compiler

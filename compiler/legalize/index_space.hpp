@@ -1,0 +1,48 @@
+// What gather and scatter have in common: an array of index vectors seen as a list of records, each
+// with the element of the operand where its window begins.
+#pragma once
+
+#include <vector>
+
+#include "legalize/builder.hpp"
+
+namespace tpu::compiler {
+
+class IndexSpace {
+ public:
+  // `map`: operand dimension of each entry of an index vector; `window`: sizes per operand dim.
+  IndexSpace(Builder& b, Value* indices, int64_t vector_dim, const Dims& map,
+             const Dims& operand_batching, const Dims& indices_batching, const Dims& operand,
+             Dims window);
+
+  struct Axis {      // an operand dim whose position differs between records
+    int64_t dim;     // of the operand
+    int64_t limit;   // last position of a window, may be 0
+    Value* start;    // i32 over the records, from the index vectors; null for a batching dim
+    Value* inside;   // i1 over the records: the window lies inside here; null for a batching dim
+    int64_t record;  // batching: dim of the records that it equals, else -1
+  };
+
+  const Dims& records() const { return records_; }
+  int64_t count() const;  // records
+  const Dims& window() const { return window_; }
+  int64_t window_elements() const;
+  const std::vector<Axis>& axes() const { return axes_; }
+
+  // i32 over the records: start clamped into [0, limit].
+  Value* clamped(const Axis& axis);
+  // i32 over the records: sum of position * stride / unit, positions clamped (`clamp`) or taken as
+  // they are and -1 for records whose window is partly outside.
+  Value* places(bool clamp, int64_t unit);
+  // Greatest number that divides all places.
+  int64_t unit() const;
+
+ private:
+  Value* component(Value* indices, int64_t vector_dim, int64_t k);
+
+  Builder& b_;
+  Dims records_, window_, operand_, strides_;
+  std::vector<Axis> axes_;
+};
+
+}  // namespace tpu::compiler

@@ -1,0 +1,113 @@
+// Dispatch of the pass `lower`: see legalize.hpp.
+#include "legalize/legalize.hpp"
+
+#include <algorithm>
+
+#include "legalize/int64/lower_wide.hpp"
+#include "passes/simplify.hpp"
+#include "passes/unroll.hpp"
+
+namespace tpu::compiler {
+namespace {
+
+constexpr int kMaxRounds = 16;  // families build on each other at most a few levels deep
+
+std::vector<Value*> lower_op(Op& op, Rewriter& rw) {
+  switch (op.kind) {
+    case Kind::kConvolution:
+      return lowering::convolution(op, rw);
+    case Kind::kDotGeneral:
+      return lowering::dot_general(op, rw);
+    case Kind::kReduce:
+      return lowering::reduce(op, rw);
+    case Kind::kReduceWindow:
+      return lowering::reduce_window(op, rw);
+    case Kind::kSelectAndScatter:
+      return lowering::select_and_scatter(op, rw);
+    case Kind::kSort:
+      return lowering::sort(op, rw);
+    case Kind::kCompare:
+      return lowering::compare_total_order(op, rw);
+    case Kind::kBatchNormTraining:
+    case Kind::kBatchNormInference:
+    case Kind::kBatchNormGrad:
+      return lowering::batch_norm(op, rw);
+    case Kind::kMap:
+      return lowering::map(op, rw);
+    case Kind::kAllGather:
+    case Kind::kAllReduce:
+    case Kind::kAllToAll:
+    case Kind::kCollectiveBroadcast:
+    case Kind::kReduceScatter:
+      return lowering::collective(op, rw);
+    case Kind::kCollectivePermute:
+      return lowering::permute(op, rw);
+    case Kind::kGather:
+      return lowering::gather(op, rw);
+    case Kind::kScatter:
+      return lowering::scatter(op, rw);
+    case Kind::kBitcastConvert:
+      return lowering::bitcast(op, rw);
+    default:
+      return {};
+  }
+}
+
+bool is_wide(const Value* v) { return v->type.elem == Elem::kI64 || v->type.elem == Elem::kU64; }
+
+// Contractions and windows of 64-bit integers become elementwise ops and sums first: those have
+// halves.
+std::vector<Value*> lower_wide_op(Op& op, Rewriter& rw) {
+  const bool wide = std::any_of(op.operands.begin(), op.operands.end(), is_wide) ||
+                    (!op.results.empty() && is_wide(op.result(0)));
+  switch (op.kind) {
+    case Kind::kConvolution:
+    case Kind::kDotGeneral:
+    case Kind::kMap:
+    case Kind::kSelectAndScatter:
+      return wide ? lower_op(op, rw) : std::vector<Value*>{};
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+bool lower(Module& module) {
+  bool any = false;
+  bool changed = true;
+  for (int round = 0; changed && round < kMaxRounds; ++round) {
+    Rewriter rw;
+    changed = rw.run(module.main->body, lower_op);
+    any = any || changed;
+  }
+  return any;
+}
+
+const std::vector<Pass>& compile_passes() {
+  static const std::vector<Pass> passes = [] {
+    std::vector<Pass> all = canonical_passes();
+    all.push_back({"unroll", [](Module& m) {
+                     if (unroll_loops(m)) {
+                       simplify(m);
+                     }
+                   }});
+    all.push_back({"split_wide", [](Module& m) {
+                     Rewriter().run(m.main->body, lowering::random);
+                     for (int round = 0; round < kMaxRounds; ++round) {
+                       if (!Rewriter().run(m.main->body, lower_wide_op)) {
+                         break;
+                       }
+                     }
+                     if (split_wide(m)) {
+                       simplify(m);
+                     }
+                   }});
+    all.push_back({"lower", [](Module& m) { lower(m); }});
+    all.push_back({"simplify_lowered", simplify});
+    return all;
+  }();
+  return passes;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,136 @@
+// sort: a bitonic network in which every exchange puts the smaller element first, so that positions
+// behind the data (up to a power of two) never move. Each step is one fused kernel: the partner of
+// a position is a reversed view, and the comparator runs on whole arrays. The place where an
+// element started is the last key: the order is total, hence stable.
+//   step with blocks of 8:   [0 1 2 3 | 4 5 6 7] meets [7 6 5 4 | 3 2 1 0], then distances 2 and 1
+#include <algorithm>
+
+#include "legalize/fold.hpp"
+#include "legalize/legalize.hpp"
+
+namespace tpu::compiler::lowering {
+namespace {
+
+// True if equal elements cannot be told apart: one integer operand compared as it is.
+bool ties_are_equal(const Op& op) {
+  const Region& body = *op.regions[0];
+  return op.operands.size() == 1 && !is_float(op.type().elem) && body.ops.size() == 2 &&
+         body.ops[0]->kind == Kind::kCompare;
+}
+
+class SortLowering {
+ public:
+  SortLowering(Op& op, Rewriter& rw)
+      : op_(op), b_(rw), dim_(op.as<SortAttrs>().dim), dims_(op.type().dims) {
+    n_ = dims_[static_cast<size_t>(dim_)];
+    while (size_ < n_) {
+      size_ *= 2;
+    }
+    for (int64_t d = 0; d < static_cast<int64_t>(dims_.size()); ++d) {
+      (d < dim_ ? outer_ : inner_) *= d == dim_ ? 1 : dims_[static_cast<size_t>(d)];
+    }
+  }
+
+  std::vector<Value*> run() {
+    for (Value* v : op_.operands) {
+      Value* flat = b_.reshape(v, {outer_, n_, inner_});
+      x_.push_back(
+          b_.pad(flat, b_.splat_int({v->type.elem, {}}, 0), {0, 0, 0}, {0, size_ - n_, 0}));
+    }
+    if (!ties_are_equal(op_)) {
+      x_.push_back(b_.iota({Elem::kI32, {outer_, size_, inner_}}, 1));
+    }
+    for (int64_t block = 2; block <= size_; block *= 2) {
+      step({outer_, size_ / block, block, inner_}, block - 1, block / 2);
+      for (int64_t distance = block / 4; distance >= 1; distance /= 2) {
+        step({outer_, size_ / (2 * distance), 2, distance, inner_}, distance, distance);
+      }
+    }
+    std::vector<Value*> out;
+    for (size_t i = 0; i < op_.operands.size(); ++i) {
+      Value* flat = b_.reshape(x_[i], {outer_, size_, inner_});
+      out.push_back(b_.reshape(b_.slice_dim(flat, 1, 0, n_), dims_));
+    }
+    return out;
+  }
+
+ private:
+  // Position p meets p xor `flip`: dimension 2 of `shape` reversed. The one with `bit` set keeps
+  // the larger element.
+  void step(const Dims& shape, int64_t flip, int64_t bit) {
+    Arrays mine, other;
+    for (Value* v : x_) {
+      mine.push_back(b_.reshape(v, shape));
+      other.push_back(b_.reverse(mine.back(), {2}));
+    }
+    const Type positions{Elem::kI32, shape};
+    Value* at = b_.reshape(b_.iota({Elem::kI32, {outer_, size_, inner_}}, 1), shape);
+    Value* upper =
+        b_.compare(CompareDirection::kNe, b_.logical_and(at, b_.splat_int(positions, bit)),
+                   b_.splat_int(positions, 0));
+    Value* takes = b_.binary(Kind::kXor, before(other, mine, shape), upper);
+    if (size_ != n_) {
+      Value* partner = b_.binary(Kind::kXor, at, b_.splat_int(positions, flip));
+      takes = b_.logical_and(takes, b_.compare(CompareDirection::kLt, b_.max(at, partner),
+                                               b_.splat_int(positions, n_)));
+    }
+    for (size_t i = 0; i < x_.size(); ++i) {
+      x_[i] = b_.select(takes, other[i], mine[i]);
+    }
+  }
+
+  Value* before(const Arrays& a, const Arrays& b, const Dims& shape) {
+    Value* first = compared(a, b, shape);
+    if (x_.size() == op_.operands.size()) {
+      return first;
+    }
+    Value* tied_or_first = b_.logical_not(compared(b, a, shape));
+    Value* older = b_.compare(CompareDirection::kLt, a.back(), b.back());
+    return b_.logical_or(first, b_.logical_and(tied_or_first, older));
+  }
+
+  Value* compared(const Arrays& a, const Arrays& b, const Dims& shape) {
+    Arrays args;
+    for (size_t i = 0; i < op_.operands.size(); ++i) {
+      args.push_back(a[i]);
+      args.push_back(b[i]);
+    }
+    return b_.apply(*op_.regions[0], args, shape)[0];
+  }
+
+  Op& op_;
+  Builder b_;
+  const int64_t dim_;
+  const Dims dims_;
+  int64_t n_ = 0, size_ = 1, outer_ = 1, inner_ = 1;
+  Arrays x_;  // operands, then the place where each element started
+};
+
+}  // namespace
+
+std::vector<Value*> sort(Op& op, Rewriter& rw) {
+  const int64_t n = op.type().dims[static_cast<size_t>(op.as<SortAttrs>().dim)];
+  if (n <= 1 || op.type().count() == 0) {
+    return op.operands;
+  }
+  return SortLowering(op, rw).run();
+}
+
+// Floats in total order (-NaN < -inf < .. < -0 < +0 < .. < NaN) are ordered like the integers that
+// result if the bits below the sign are flipped in negative ones.
+std::vector<Value*> compare_total_order(Op& op, Rewriter& rw) {
+  if (op.as<CompareAttrs>().type != CompareType::kTotalOrder ||
+      !is_float(op.operand_type(0).elem)) {
+    return {};
+  }
+  Builder b(rw);
+  const Type bits{Elem::kI32, op.type().dims};
+  const auto key = [&](Value* v) {
+    Value* x = rw.make(Kind::kBitcastConvert, {b.convert(v, Elem::kF32)}, bits);
+    Value* sign = b.binary(Kind::kShiftRightArith, x, b.splat_int(bits, 31));
+    return b.binary(Kind::kXor, x, b.logical_and(sign, b.splat_int(bits, 0x7fffffff)));
+  };
+  return {b.compare(op.as<CompareAttrs>().direction, key(op.operands[0]), key(op.operands[1]))};
+}
+
+}  // namespace tpu::compiler::lowering

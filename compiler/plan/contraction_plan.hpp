@@ -1,0 +1,92 @@
+// Tiles of one contraction: how its loops are cut, what lies in VMEM. Private to
+// contraction_plan.cpp (choice) and emit_contraction.cpp (commands).
+#pragma once
+
+#include "kernel/contraction.hpp"
+#include "plan/tile_box.hpp"
+
+namespace tpu::compiler {
+
+// A cut of nested loops: loops outside of `axis` go one by one, those inside stay whole, `axis`
+// goes in pieces of `size`.
+struct Cut {
+  size_t axis = 0;
+  int64_t size = 1;
+};
+
+// Ranges of nested loops in one block.
+struct Block {
+  Dims start, count;
+
+  int64_t iterations() const;
+  bool operator==(const Block&) const = default;
+};
+
+// All blocks of a cut, in the order of the loops.
+std::vector<Block> blocks_of(const std::vector<Contraction::Dim>& dims, const Cut& cut);
+
+// Offset of a block's first iteration, with the given stride of each dim.
+int64_t offset_of(const std::vector<Contraction::Dim>& dims, const Block& b,
+                  int64_t Contraction::Dim::*stride);
+
+// What a plan may put into VMEM, and what already lies there.
+struct TileLimits {
+  int64_t budget = 0;  // bytes for blocks
+  bool lhs_whole = false, rhs_whole = false, out_whole = false;
+  bool narrow_out = false;  // bf16 result: f32 sums first
+  bool direct_out = false;  // sums go straight to the whole output
+  // Of an epilogue: bytes that it streams for an element of the block; rows must fill vectors.
+  int64_t epilogue_bytes = 0;
+  bool whole_vectors = false;
+};
+
+struct TileChoice {
+  Cut m, n, k;
+  bool rows_outside = false;  // order of the tile loops: rows, columns, k; else columns, rows, k
+  double cycles = 0;
+};
+
+// The cheapest cut; nothing if none fits.
+std::optional<TileChoice> choose_tiles(const Mapping& w, const TileLimits& limits,
+                                       const spec::BoardParams& board);
+
+// Cycles of one block on the matrix units.
+struct UnitShare {
+  enum class By { kNone, kOuterColumns, kColumns, kRows } by = By::kNone;
+  int64_t first = 0;  // iterations of the shared dim on the first unit
+  double cycles = 0;
+};
+// Columns are shared if both units get a tile, else rows; k never is. The dims are those of the
+// block.
+UnitShare share_units(const std::vector<int64_t>& m, const std::vector<int64_t>& n, int64_t k_tiles,
+                      const spec::BoardParams& board);
+
+// A block of a contraction as iterations of its epilogue's nest (epilogue.hpp).
+struct NestBlock {
+  Dims start, count;
+  Dims stride;  // per loop, in elements of the block's tile
+};
+
+// A block of an operand in VMEM: address of its element at indices 0; strides in bytes of the free
+// dims and of the k dims.
+struct Emitter::Tile {
+  int64_t address = 0;
+  Dims free, k;
+};
+
+struct Emitter::DotPlan {
+  Mapping w;
+  TileLimits limits;
+  TileChoice choice;
+  std::vector<Block> m, n, k;
+  std::array<int64_t, 2> lhs{-1, -1}, gathered{-1, -1}, turned{-1, -1}, rhs{-1, -1}, sum{-1, -1},
+      narrow{-1, -1}, flipped{-1, -1};  // turned: of rows or of their box
+  std::vector<int64_t> temporary;
+  size_t lhs_count = 0, rhs_count = 0, out_count = 0;
+  // With an epilogue: its plan, and its box for each block in the order of the blocks.
+  LoopPlan* epilogue = nullptr;
+  std::vector<NestBlock> boxes;
+  bool stores_sums = false;  // the sums go to HBM too
+};
+
+}  // namespace tpu::compiler

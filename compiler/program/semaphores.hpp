@@ -1,0 +1,31 @@
+// insert_semaphores: orders all conflicting accesses of a listing.
+//   before   dma_in: v0 <- slot0          vpu: v0 -> v1         dma_out: slot1 <- v1
+//   after    dma_in ... signal s0         vpu wait s0 signal s1 dma_out wait s1
+// Edges are read-after-write, write-after-read and write-after-write on byte ranges. An edge is
+// dropped if the consumer's queue already knows the producer (vector clocks; latest candidate
+// first), so what stays is the transitive reduction. One semaphore for each ordered pair of queues:
+// a kept edge is one signal of 1 and one wait that takes 1; the k-th wait meets the k-th signal,
+// since both queues are in order. All semaphores are zero at the end.
+// A drain ends a straight-line piece: the sequencer waits for the last command of every queue (by
+// one semaphore, which counts them), so all semaphores are zero there and nothing is carried over a
+// label or branch. Waits of the sequencer for single commands have a semaphore for each queue.
+#pragma once
+
+#include "program/listing.hpp"
+
+namespace tpu::compiler {
+
+struct SyncEdge {
+  int from, to;  // item indices of the listing before insertion
+};
+
+struct SyncResult {
+  std::vector<SyncEdge> edges;
+  int semaphores = 0;  // used for pairs of queues: numbers 0 .. semaphores-1
+};
+
+// Changes the listing: fills waits and signals, adds nops where a command needs more than two.
+// `limit`: first semaphore number that must not be used. Throws Error when there are too few.
+SyncResult insert_semaphores(Listing& listing, int limit);
+
+}  // namespace tpu::compiler
