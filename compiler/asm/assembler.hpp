@@ -1,6 +1,25 @@
-// Assembler: text of a whole executable to the executable. The text has one statement a line;
-// docs/assembler.md is its manual. Fields of a command that are not named are zero; `words` and
-// `accesses` are counted.
+// Assembler: text of a whole executable to the executable. One statement a line, `;` or `#` start a
+// comment; docs/assembler.md is the manual.
+//
+//   .program "add"                            name of the executable
+//   .partitions 1                             cores that run it together
+//   .slot argument bytes=512                  binding slots, in order
+//   .slot result bytes=512 alias_of=0
+//   .arg "x" elem=f32 global=[128] slot=0     local and offsets default to the whole array
+//   .result "y" elem=f32 global=[128] slot=1
+//   .op "add" file="model.py" line=3          what `op=` of a command refers to
+//     li r5, 3
+//   loop:                                     labels are targets of branches
+//     dma_in.dma op=0 signal=0:1 src=hbm[0]+0 dst=vmem+0 elem_bytes=4 counts=[1,1,1,1,128] ...
+//     vpu.vpu_kernel wait=0:1:take program=@add row_loop=255 col_loop=3 loops=[1,1,1,1] ...
+//     .access addr=vmem+0 loop=[0,0,0,4096] lane=4 type=f32     operand of the command above
+//     halt
+//   .vpu add registers=2                      a vector program: sections pre .. post
+//   body:
+//     load r0, a0
+//   .end
+//
+// Fields of a command that are not named are zero; `words` and `accesses` are counted.
 #pragma once
 
 #include <string>

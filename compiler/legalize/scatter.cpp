@@ -3,9 +3,8 @@
 //   small targets, one reducer y = x (+) reduce over updates of select(iota == start, u, identity)
 //   body gives the update      y = indexed_write(x, list, u): the last update of an element stays
 //   else                       rounds of as many updates as fit into VMEM: read the windows,
-//   combine
-//                              them with their updates in order, write them back; updates of equal
-//                              windows meet in the window of the last of them
+//                              combine them with their updates in order, write them back; updates
+//                              of equal windows meet in the window of the last of them
 // A window that is partly outside of the operand has list value -1: it is left out as a whole.
 #include <algorithm>
 #include <optional>

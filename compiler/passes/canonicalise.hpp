@@ -1,22 +1,23 @@
 // Pass `canonicalise`: one form for each thing that can be written in several ways. Equal bits.
 //
-//   %1 = reshape %0 : f32[1,4]                             %1 = broadcast_in_dim %0 {dims=[1]} :
-//   f32[2,4] %2 = broadcast_in_dim %1 {dims=[0,1]} : f32[2,4]  => %3 = convert %2 : f32[2,4] %4 =
-//   clamp %lo, %3, %hi : f32[2,4]                     %2 = maximum %1, %lo2
-//                                                          %3 = minimum %2, %hi2
+//   before   %1 = reshape %0 : f32[1,4]
+//            %2 = broadcast_in_dim %1 {dims=[0,1]} : f32[2,4]
+//            %3 = convert %2 : f32[2,4]
+//            %4 = clamp %lo, %3, %hi : f32[2,4]
+//   after    %1 = broadcast_in_dim %0 {dims=[1]} : f32[2,4]
+//            %2 = maximum %1, %lo2
+//            %3 = minimum %2, %hi2
 //
 // The rules:
 // - convert to the same type, optimization_barrier, and reshape, transpose, broadcast, slice, pad,
-// reverse,
-//   concatenate that change nothing: gone.
+//   reverse, concatenate that change nothing: gone.
 // - reshape of reshape, transpose of transpose, broadcast of broadcast, broadcast of a reshape that
-// only
-//   adds or drops dimensions of size 1: one op. Transpose or broadcast that only moves or adds
+//   only adds or drops dimensions of size 1: one op. Transpose or broadcast that only moves or adds
 //   dimensions of size 1: reshape. Broadcast of a constant of equal elements: constant.
 // - clamp: minimum(maximum(x, low), high). Scalar predicates of select are broadcast.
 // - transpose around dot_general: taken into its dimension numbers or its operand order.
 // - reduce over dimensions of size 1 with a plain body: reshape, and the body with the initial
-// value.
+//   value.
 // - all_reduce and all_gather of several operands: one op each.
 // - divide by a power of two: multiply by its reciprocal, which is exact.
 // - x + 0 where x cannot be -0 (sums, dots, exponentials).

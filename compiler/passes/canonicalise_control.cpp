@@ -1,7 +1,7 @@
 // Rules of the pass `canonicalise` on while, if, case and dynamic slices. No op leaves the region
 // that it stands in, except those of a branch that is known to be taken.
-//   while (a = x, b = y) cond(b) { return a, f(a, b) }  =>  while (b = y) cond(b) { return f(x, b)
-//   }
+//   before   while (a = x, b = y) cond(b) { return a, f(a, b) }
+//   after    while (b = y) cond(b) { return f(x, b) }
 #include <algorithm>
 #include <unordered_set>
 

@@ -1,7 +1,10 @@
 /* State of the firmware and the calls between its parts. One core, one hart, one ring pair.
    Everything is an event-driven state machine: a handler never waits, it leaves a state behind and
-   the interrupt that ends the wait brings the next call. No heap, no recursion, no division. main
-   loop -> fw_dispatch(irq sources) -> ring / copy / launch / program handlers -> fw_progress()
+   the interrupt that ends the wait brings the next call. No heap, no recursion, no division.
+
+     main loop -> fw_dispatch(irq sources) -> ring / copy / launch / program handlers
+               -> fw_progress()
+
    Rings, commands and statuses: spec/formats/rings.toml. */
 #ifndef TPU_FIRMWARE_RT_FW_H
 #define TPU_FIRMWARE_RT_FW_H
