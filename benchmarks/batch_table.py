@@ -1,6 +1,6 @@
-"""Table of the MNIST convnet's training step by global batch, 8 to 1,024 images a board: simulated time, use of the matrix
-units, images a second. Timing only (--no-data); shows why users of the real board are told "8 a core acceptable, 128 a
-core best".
+"""Table of the MNIST convnet's training step by global batch, 8 to 1,024 images a board: simulated time, use of the
+matrix units, images a second. Timing only (--no-data); shows why users of the real board are told "8 a core acceptable,
+128 a core best".
 
 Usage: batch_table.py --bin DIR --python FILE [--batches 8,16,...] [--board v3_8] [--tpuc OPTION ...]
 `--python`: an interpreter with the packages of tests/requirements.txt.
@@ -21,9 +21,11 @@ CORES = 8
 def measure(args: argparse.Namespace, batch: int, folder: Path) -> dict:
     """Figures of one launch."""
     graph, program, figures = folder / "step.mlirbc", folder / "step.tpuexe", folder / "run.json"
-    subprocess.run([str(args.python), str(HERE / "references.py"), "export-convnet", str(batch), str(graph)], check=True,
+    subprocess.run([str(args.python), str(HERE / "references.py"), "export-convnet", str(batch), str(graph)],
+                   check=True,
                    stdout=subprocess.DEVNULL)
-    subprocess.run([str(args.bin / "tpuc"), str(graph), "-o", str(program), "--board", args.board, *args.tpuc], check=True)
+    subprocess.run([str(args.bin / "tpuc"), str(graph), "-o", str(program), "--board", args.board, *args.tpuc],
+                   check=True)
     subprocess.run([str(args.bin / "tpuboard"), "run", str(program), "--board", args.board, "--no-data", "--json",
                     str(figures)], check=True, stdout=subprocess.DEVNULL)
     return json.loads(figures.read_text(encoding="utf-8"))

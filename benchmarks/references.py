@@ -22,7 +22,7 @@ COMMAND = sys.argv[1] if len(sys.argv) > 1 else ""
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={1 if COMMAND == 'convnet' else 8}"
 
-import numpy as np
+import numpy as np  # noqa: E402, the variables above are read when JAX is imported
 
 ROOT = Path(__file__).resolve().parent.parent
 CORES = 8

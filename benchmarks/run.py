@@ -13,8 +13,8 @@ writes JSON: {name: {ours, theirs, ratio, unit, ...}}. What this host cannot run
 
 Usage: run.py [--only NAME ...] [--json FILE] [--markdown FILE] [--bin DIR] [--python FILE] [--rounds N] [--smoke]
 Needs Python 3.11 alone; NumPy, JAX and flax are in the environment that it makes. Exit code 1 when something failed to
-run; a bar that is missed is told in the table alone. --smoke runs tiny sizes once, to see that all still runs: its figures
-mean nothing.
+run; a bar that is missed is told in the table alone. --smoke runs tiny sizes once, to see that all still runs: its
+figures mean nothing.
 """
 
 from __future__ import annotations

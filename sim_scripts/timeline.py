@@ -113,7 +113,8 @@ def draw(commands: list[Command], clock_mhz: float, title: str) -> str:
     bottom = TOP + ROW * len(queues)
     height = bottom + 62
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+        'font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
         f'<text x="{LEFT}" y="22" font-size="15">{escape(title)}</text>',
         f'<text x="{WIDTH - RIGHT + 8}" y="{TOP - 8}" fill="#555">busy</text>',

@@ -56,7 +56,8 @@ def emit_isa(isa: Isa, out: Path) -> None:
     for struct in isa.structs.values():
         text.append(cpp_struct(struct, struct.name))
     types = ", ".join(f"k{pascal(t)}" for t in [*SCALAR_BYTES, *isa.structs])
-    text.append(f"/// Type of a field, for generic printing and parsing.\nenum class FieldType : uint8_t {{ {types} }};")
+    text.append("/// Type of a field, for generic printing and parsing.\n"
+                f"enum class FieldType : uint8_t {{ {types} }};")
     text.append("/// One field of a command: name, type, number of elements, byte offset in the command.\n"
                 "struct FieldInfo {\n  std::string_view name;\n  FieldType type;\n  int count;\n  int offset;\n};\n")
     text.append("/// Engine command opcodes.\nenum class Opcode : uint8_t { "
@@ -74,7 +75,8 @@ def emit_isa(isa: Isa, out: Path) -> None:
     text.append("/// One engine command: mnemonic, queues that take it (bit mask), fixed size in bytes, its fields.\n"
                 "struct CommandInfo {\n  std::string_view name;\n  Opcode opcode;\n  uint32_t queue_mask;\n"
                 "  int bytes;\n  const FieldInfo* fields;\n  int field_count;\n};")
-    text.append(f"inline constexpr std::array<CommandInfo, {len(rows)}> kCommands = {{{{\n" + "\n".join(rows) + "\n}};\n")
+    text.append(f"inline constexpr std::array<CommandInfo, {len(rows)}> kCommands = {{{{\n" + "\n".join(rows)
+                + "\n}};\n")
     text.append("/// Sequencer instructions. Word: op u8, rd u8, rs1 u8, rs2 u8, imm i32.\n"
                 "enum class ScalarOp : uint8_t { "
                 + ", ".join(f"k{pascal(i.name)} = {i.opcode}" for i in isa.insns) + " };")
@@ -83,7 +85,8 @@ def emit_isa(isa: Isa, out: Path) -> None:
                 "static_assert(sizeof(ScalarInsn) == 8);")
     text.append("struct ScalarInfo {\n  std::string_view name;\n  ScalarOp op;\n  std::string_view form;\n};")
     rows = [f'    ScalarInfo{{"{i.name}", ScalarOp::k{pascal(i.name)}, "{i.form}"}},' for i in isa.insns]
-    text.append(f"inline constexpr std::array<ScalarInfo, {len(rows)}> kScalarInsns = {{{{\n" + "\n".join(rows) + "\n}};\n")
+    text.append(f"inline constexpr std::array<ScalarInfo, {len(rows)}> kScalarInsns = {{{{\n" + "\n".join(rows)
+                + "\n}};\n")
     text.append("enum class VpuOp : uint8_t { "
                 + ", ".join(f"k{pascal(o.name)} = {o.opcode}" for o in isa.vpu_ops) + " };")
     text.append("/// One VPU operation: mnemonic, operand form, slots that it takes a block.\nstruct VpuOpInfo {\n"
@@ -127,7 +130,8 @@ def emit_board(keys: list[BoardKey], presets: dict[str, str], out: Path) -> None
     for key in keys:
         sections.setdefault(key.section, []).append(key)
     text = [HEAD.format(source="spec/board/*.toml"),
-            "#include <array>\n#include <cstdint>\n#include <string>\n#include <string_view>\n\nnamespace tpu::spec {\n",
+            "#include <array>\n#include <cstdint>\n#include <string>\n#include <string_view>\n\n"
+            "namespace tpu::spec {\n",
             "/// Every number of a board. Units and meanings: spec/board/schema.toml, docs/timing_model.md.",
             "struct BoardParams {"]
     for section, items in sections.items():
@@ -139,7 +143,8 @@ def emit_board(keys: list[BoardKey], presets: dict[str, str], out: Path) -> None
     text.append("};\n")
     text.append("/// One key of a board file; exactly one of `number` and `text` is set.\nstruct BoardKey {\n"
                 "  std::string_view section;\n  std::string_view name;\n  std::string_view unit;\n  int64_t min;\n"
-                "  int64_t max;\n  bool structural;  ///< compiled programs depend on it\n  int64_t& (*number)(BoardParams&);\n  std::string& (*text)(BoardParams&);\n};")
+                "  int64_t max;\n  bool structural;  ///< compiled programs depend on it\n"
+                "  int64_t& (*number)(BoardParams&);\n  std::string& (*text)(BoardParams&);\n};")
     rows = []
     for key in keys:
         getter = f"[](BoardParams& p) -> {'int64_t' if key.type == 'int' else 'std::string'}& " \
@@ -148,8 +153,10 @@ def emit_board(keys: list[BoardKey], presets: dict[str, str], out: Path) -> None
         rows.append(f'    BoardKey{{"{key.section}", "{key.name}", "{key.unit}", {key.min}, {key.max}, '
                     f'{"true" if key.structural else "false"}, {pair}}},')
     text.append(f"inline constexpr std::array<BoardKey, {len(rows)}> kBoardKeys = {{{{\n" + "\n".join(rows) + "\n}};\n")
-    text.append("/// A board file that is built in.\nstruct BoardPreset {\n  std::string_view name;\n  std::string_view text;\n};")
+    text.append("/// A board file that is built in.\nstruct BoardPreset {\n"
+                "  std::string_view name;\n  std::string_view text;\n};")
     rows = [f'    BoardPreset{{"{name}", R"toml({body})toml"}},' for name, body in presets.items()]
-    text.append(f"inline constexpr std::array<BoardPreset, {len(rows)}> kBoardPresets = {{{{\n" + "\n".join(rows) + "\n}};\n")
+    text.append(f"inline constexpr std::array<BoardPreset, {len(rows)}> kBoardPresets = {{{{\n" + "\n".join(rows)
+                + "\n}};\n")
     text.append("}  // namespace tpu::spec\n")
     (out / "board_params.hpp").write_text("\n".join(text))

@@ -60,9 +60,11 @@ def registers_page(blocks: list[Block], formats: list[Format]) -> str:
                  "|---|---|---|---|---|"]
         for reg in block.regs:
             count = f"[{reg.count}]" if reg.count > 1 else ""
-            text.append(f"| {reg.offset:#05x} | `{reg.name}`{count} | {reg.access} | {reg.reset:#x} | {one_line(reg.desc)} |")
+            text.append(f"| {reg.offset:#05x} | `{reg.name}`{count} | {reg.access} | {reg.reset:#x} "
+                        f"| {one_line(reg.desc)} |")
             for item in reg.fields:
-                text.append(f"| | `{reg.name}.{item.name}` [{item.hi}:{item.lo}] | {item.access} | | {one_line(item.desc)} |")
+                text.append(f"| | `{reg.name}.{item.name}` [{item.hi}:{item.lo}] | {item.access} | "
+                            f"| {one_line(item.desc)} |")
         if block.values:
             text += ["", "| value | name | meaning |", "|---|---|---|"]
             text += [f"| {value:#x} | `{name}` | {one_line(desc)} |" for name, (value, desc) in block.values.items()]

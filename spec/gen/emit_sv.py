@@ -11,6 +11,7 @@ def emit_mxu_pkg(board: dict[str, dict[str, Any]], out: Path) -> None:
     rows = [("Rows", "mxu.rows"), ("Cols", "mxu.cols"), ("Skew", "mxu.skew"),
             ("Chains", "mxu.chains"), ("SegmentRows", "mxu.segment_rows")]
     text = ["// Generated from spec/board/v3_8.toml by spec/gen. Do not edit.", "package mxu_board_pkg;"]
-    text += [f"  localparam int unsigned {name} = {board[key]['value']};  // [{board[key]['unit']}]" for name, key in rows]
+    text += [f"  localparam int unsigned {name} = {board[key]['value']};  // [{board[key]['unit']}]"
+             for name, key in rows]
     text += ["endpackage", ""]
     (out / "mxu_board_pkg.sv").write_text("\n".join(text))

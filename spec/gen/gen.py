@@ -51,7 +51,7 @@ def emit_all(out: Path) -> None:
 
 
 def emit_code(out: Path) -> None:
-    """As emit_all, but files that do not change keep their time, so that builds compile only what depends on a change."""
+    """As emit_all, but files that do not change keep their time, so that builds compile only what a change reaches."""
     with tempfile.TemporaryDirectory() as folder:
         emit_all(Path(folder))
         for made in sorted(path for path in Path(folder).rglob("*") if path.is_file()):

@@ -21,6 +21,7 @@ try:
     import numpy as np
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "data"))
     import export_graphs
+
     import jax
 except ImportError as missing:
     print(f"skipped: {missing}")

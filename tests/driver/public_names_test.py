@@ -49,7 +49,8 @@ def main() -> int:
     types, functions, constants = header_names()
     symbols = exported(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "nm")
     owners = {owner(symbol) for symbol in symbols}
-    errors = [f"shown by the library, but no public name: {name}" for name in sorted(owners - types - functions - OTHERS)]
+    errors = [f"shown by the library, but no public name: {name}"
+              for name in sorted(owners - types - functions - OTHERS)]
     errors += [f"public function that the library does not show: {name}" for name in sorted(functions - owners)]
     errors += [f"the library does not show {name}" for name in sorted({"Board", "Error"} - owners)]
     if "typeinfo for tpu::driver::Error" not in symbols:

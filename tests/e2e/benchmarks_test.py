@@ -1,4 +1,4 @@
-"""Every program of benchmarks/ still runs, on sizes too small to measure anything: exit codes and the form of the figures.
+"""Every program of benchmarks/ still runs, on sizes too small to measure anything: exit codes, form of the figures.
 
 Usage: benchmarks_test.py --bin DIR
 """
@@ -29,7 +29,8 @@ def check_table(tools: Path) -> None:
     """run.py: a figure for every line, or the reason why this host has none."""
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder) / "figures.json"
-        output(sys.executable, BENCHMARKS / "run.py", "--smoke", "--bin", tools, "--python", sys.executable, "--json", figures)
+        output(sys.executable, BENCHMARKS / "run.py", "--smoke", "--bin", tools, "--python", sys.executable, "--json",
+               figures)
         results = json.loads(figures.read_text(encoding="utf-8"))
     assert len(results) >= 6, sorted(results)
     for name, result in results.items():
@@ -42,7 +43,8 @@ def check_table(tools: Path) -> None:
 
 def check_batches(tools: Path) -> None:
     """batch_table.py: a line for a batch."""
-    table = output(sys.executable, BENCHMARKS / "batch_table.py", "--bin", tools, "--python", sys.executable, "--batches", "8")
+    table = output(sys.executable, BENCHMARKS / "batch_table.py", "--bin", tools, "--python", sys.executable,
+                   "--batches", "8")
     last = [cell.strip() for cell in table.splitlines()[-1].strip("|").split("|")]
     assert last[:2] == ["8", "1"] and float(last[2]) > 0, table
 

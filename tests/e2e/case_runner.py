@@ -77,7 +77,8 @@ def export(function: Callable | str, inputs: Sequence, mesh: dict[str, int] | No
     if mesh is not None:
         names = tuple(mesh)
         devices = np.array(jax.devices()[: int(np.prod([*mesh.values()]))]).reshape(tuple(mesh.values()))
-        function = jax.shard_map(function, mesh=jax.sharding.Mesh(devices, names), in_specs=P(names), out_specs=P(names),
+        function = jax.shard_map(function, mesh=jax.sharding.Mesh(devices, names), in_specs=P(names),
+                                 out_specs=P(names),
                                  check_vma=False)
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tuple(inputs))
     return jax.export.export(jax.jit(function, keep_unused=True, donate_argnums=donate), platforms=["cpu"])(*shapes)

@@ -1,4 +1,4 @@
-"""Cases of op_matrix_test.py: collectives between the eight cores as jax.shard_map makes them, on one and two mesh axes."""
+"""Cases of op_matrix_test.py: collectives between the eight cores as jax.shard_map makes them, on one and two axes."""
 
 from __future__ import annotations
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from case_runner import Case
+from op_cases import _ints, _random
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from case_runner import Case
-from op_cases import _ints, _random
 
 IMAGES = ("NHWC", "HWIO", "NHWC")
 NEAR = 3e-6  # sums in another order
@@ -56,23 +57,31 @@ def convolutions() -> list[Case]:
         "whole_input": ((4, 5, 6, 7), (5, 6, 7, 8), (1, 1), "VALID"),
         "one_pixel": ((6, 1, 1, 9), (3, 3, 9, 10), (1, 1), "SAME"),
     }
-    cases = [_images(f"layer_{name}", x, w, _conv(strides, padding)) for name, (x, w, strides, padding) in layers.items()]
+    cases = [_images(f"layer_{name}", x, w, _conv(strides, padding))
+             for name, (x, w, strides, padding) in layers.items()]
     cases += [_images("dilated", (2, 14, 14, 40), (3, 3, 40, 72), _conv((1, 1), "SAME", rhs_dilation=(2, 2))),
               _images("transposed", (2, 5, 6, 8), (4, 4, 8, 5), _conv((1, 1), [(2, 2), (2, 2)], lhs_dilation=(2, 2))),
-              _images("stride2_dilation3", (1, 19, 17, 6), (3, 3, 6, 5), _conv((2, 2), [(4, 2), (1, 5)], rhs_dilation=(3, 3))),
+              _images("stride2_dilation3", (1, 19, 17, 6), (3, 3, 6, 5),
+                      _conv((2, 2), [(4, 2), (1, 5)], rhs_dilation=(3, 3))),
               _images("groups", (2, 10, 10, 12), (3, 3, 3, 8), _conv((1, 1), "SAME", feature_group_count=4)),
               _images("batch_groups", (6, 7, 7, 4), (3, 3, 4, 9), _conv((1, 1), "VALID", batch_group_count=3)),
               _images("depthwise", (2, 12, 12, 32), (3, 3, 1, 32), _conv((1, 1), "SAME", feature_group_count=32)),
-              _images("depthwise_multiplier", (2, 8, 8, 6), (3, 3, 1, 12), _conv((2, 2), "SAME", feature_group_count=6)),
-              _images("nchw", (2, 16, 9, 9), (24, 16, 3, 3), _conv((1, 1), "SAME", dimension_numbers=("NCHW", "OIHW", "NCHW"))),
+              _images("depthwise_multiplier", (2, 8, 8, 6), (3, 3, 1, 12),
+                      _conv((2, 2), "SAME", feature_group_count=6)),
+              _images("nchw", (2, 16, 9, 9), (24, 16, 3, 3),
+                      _conv((1, 1), "SAME", dimension_numbers=("NCHW", "OIHW", "NCHW"))),
               _images("1d", (3, 40, 5), (7, 5, 11), _conv((3,), "SAME", dimension_numbers=("NWC", "WIO", "NWC"))),
-              _images("3d", (2, 6, 7, 5, 3), (2, 3, 2, 3, 4), _conv((1, 2, 1), "SAME", dimension_numbers=("NDHWC", "DHWIO", "NDHWC"))),
-              Case("no_window_dims", _conv((), (), dimension_numbers=("NC", "IO", "NC")), (_random(9, 20), _random(20, 7)), l2=NEAR),
+              _images("3d", (2, 6, 7, 5, 3), (2, 3, 2, 3, 4),
+                      _conv((1, 2, 1), "SAME", dimension_numbers=("NDHWC", "DHWIO", "NDHWC"))),
+              Case("no_window_dims", _conv((), (), dimension_numbers=("NC", "IO", "NC")),
+                   (_random(9, 20), _random(20, 7)), l2=NEAR),
               Case("conv_transpose", lambda x, w: lax.conv_transpose(x, w, (2, 2), "SAME", dimension_numbers=IMAGES),
                    (_random(2, 5, 5, 8), _random(3, 3, 8, 4)), l2=NEAR),
               Case("jnp_convolve", lambda v, w: jnp.convolve(v, w), (_random(37), _random(5, seed=1)), l2=NEAR)]
-    empty = ((0, 5, 5, 2), (3, 3, 2, 4)), ((2, 5, 5, 0), (3, 3, 0, 4)), ((2, 5, 5, 2), (3, 3, 2, 0)), ((2, 0, 5, 2), (1, 3, 2, 4))
-    cases += [Case(f"empty_{i}", _conv((1, 1), [(1, 1), (1, 1)]), (_random(*x), _random(*w))) for i, (x, w) in enumerate(empty)]
+    empty = (((0, 5, 5, 2), (3, 3, 2, 4)), ((2, 5, 5, 0), (3, 3, 0, 4)), ((2, 5, 5, 2), (3, 3, 2, 0)),
+             ((2, 0, 5, 2), (1, 3, 2, 4)))
+    cases += [Case(f"empty_{i}", _conv((1, 1), [(1, 1), (1, 1)]), (_random(*x), _random(*w)))
+              for i, (x, w) in enumerate(empty)]
     special = _random(2, 6, 6, 3)
     special[0, 2, 3, 1], special[1, 0, 0, 0] = np.nan, np.inf
     weights = _random(3, 3, 3, 4)
@@ -100,7 +109,8 @@ def _random_case(seed: int) -> Case:
         low, high = draw.randint(least, 3), draw.randint(least, 3)
         reach = (kernel[name] - 1) * rhs[i] + 1
         sizes[name] = draw.choice([1, 2, 3, 5, 7, 9])
-        while min((sizes[name] - 1) * lhs[i] + 1 + low + high, sizes[name] + min(low, 0) + min(high, 0)) < max(reach, 1):
+        while min((sizes[name] - 1) * lhs[i] + 1 + low + high,
+                  sizes[name] + min(low, 0) + min(high, 0)) < max(reach, 1):
             sizes[name] += 1
         padding.append((low, high))
     kernel |= {"I": sizes["C"] // groups, "O": outs}
@@ -115,7 +125,8 @@ def random_convolutions() -> list[Case]:
 
 
 def _dot(precision: str | None = None, result: object = None) -> Callable:
-    return lambda x, y: lax.dot_general(x, y, (((1,), (0,)), ((), ())), precision=precision, preferred_element_type=result)
+    return lambda x, y: lax.dot_general(x, y, (((1,), (0,)), ((), ())), precision=precision,
+                                        preferred_element_type=result)
 
 
 def contraction_types() -> list[Case]:
@@ -137,15 +148,18 @@ def contraction_types() -> list[Case]:
               Case("dot_bf16_to_f32", _dot(result=jnp.float32), tuple(half[:2]), l2=NEAR),
               Case("dot_bf16_high", _dot("high"), tuple(half[:2]), l2=BF16),
               Case("conv_bf16", conv, tuple(half[2:]), l2=BF16),
-              Case("conv_bf16_to_f32", _conv((1, 1), "SAME", preferred_element_type=jnp.float32), tuple(half[2:]), l2=NEAR)]
+              Case("conv_bf16_to_f32", _conv((1, 1), "SAME", preferred_element_type=jnp.float32), tuple(half[2:]),
+                   l2=NEAR)]
     i, j = _ints(17, 40), _ints(40, 9, seed=1)
     for name in ("int32", "uint32", "int16", "int8", "uint8"):
         cases.append(Case(f"dot_{name}", _dot(), (i.astype(name), j.astype(name))))
-        cases.append(Case(f"conv_{name}", conv, (_ints(2, 6, 5, 3).astype(name), _ints(3, 2, 3, 4, seed=1).astype(name))))
+        cases.append(Case(f"conv_{name}", conv,
+                          (_ints(2, 6, 5, 3).astype(name), _ints(3, 2, 3, 4, seed=1).astype(name))))
     cases += [Case("dot_int8_to_int32", _dot(result=jnp.int32), (i.astype("int8"), j.astype("int8"))),
               Case("conv_int8_to_int32", _conv((2, 1), "SAME", preferred_element_type=jnp.int32),
                    (_ints(2, 6, 5, 3).astype("int8"), _ints(3, 2, 3, 4, seed=1).astype("int8"))),
-              Case("dot_batch_i32", lambda p, q: jnp.einsum("kbm,nbk->bmn", p, q), (_ints(7, 3, 5), _ints(4, 3, 7, seed=1)))]
+              Case("dot_batch_i32", lambda p, q: jnp.einsum("kbm,nbk->bmn", p, q),
+                   (_ints(7, 3, 5), _ints(4, 3, 7, seed=1)))]
     return cases
 
 
@@ -168,13 +182,15 @@ def epilogues() -> list[Case]:
     def network(x: jax.Array, w1: jax.Array, b1: jax.Array, w2: jax.Array, b2: jax.Array) -> tuple:
         return jax.grad(lambda *p: jnp.mean(layer(layer(x, p[0], p[1]), p[2], p[3]) ** 2), (0, 1, 2, 3))(w1, b1, w2, b2)
 
-    half = [jnp.asarray(v, jnp.bfloat16) for v in (_random(4, 12, 12, 16), _random(3, 3, 16, 32, seed=1), _random(32, seed=2))]
+    half = [jnp.asarray(v, jnp.bfloat16)
+            for v in (_random(4, 12, 12, 16), _random(3, 3, 16, 32, seed=1), _random(32, seed=2))]
     cases = [Case("layer_gradients", both, (_random(4, 12, 12, 16), _random(3, 3, 16, 32, seed=1), _random(32, seed=2),
                                             _random(4, 10, 10, 32, seed=3)), l2=NEAR),
              Case("network", network, (_random(5, 14, 14, 1), _random(3, 3, 1, 40, seed=1), _random(40, seed=2),
                                        _random(3, 3, 40, 24, seed=3, scale=0.1), _random(24, seed=4)), l2=2e-5),
              Case("layer_bf16", layer, tuple(half), l2=BF16),
-             Case("batch_norm", _batch_norm, (_random(24, 32, 32, 16), _random(3, 3, 16, 64, seed=1), _random(64, seed=2),
+             Case("batch_norm", _batch_norm,
+                  (_random(24, 32, 32, 16), _random(3, 3, 16, 64, seed=1), _random(64, seed=2),
                                               _random(64, seed=3)), l2=NEAR),
              # The parts of the left operand together are longer than may lie in VMEM whole, those of the right are not.
              Case("bias_highest", lambda p, q, r: jax.nn.relu(jnp.dot(p.T, q, precision="highest") + r),

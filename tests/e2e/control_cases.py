@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from case_runner import Case
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-
-from case_runner import Case
 
 
 def _random(*shape: int, seed: int = 0, scale: float = 1.0) -> np.ndarray:
@@ -44,12 +44,14 @@ def slices() -> list[Case]:
         Case("slice_of_transpose", lambda v, a: lax.dynamic_slice(v.T, (a, a), (5, 3)), (m, _i32(4))),
         Case("slice_of_reverse", lambda v, a: lax.dynamic_slice(lax.rev(v, (1,)), (a, a), (5, 3)), (m, _i32(2))),
         Case("update_with_view", lambda v, u, a: lax.dynamic_update_slice(v, u.T, (a, a)), (m, _random(4, 3), _i32(2))),
-        Case("index_from_data", lambda v, k: lax.dynamic_index_in_dim(v, jnp.sum(k), 0), (m, np.arange(4, dtype=np.int32))),
+        Case("index_from_data", lambda v, k: lax.dynamic_index_in_dim(v, jnp.sum(k), 0),
+             (m, np.arange(4, dtype=np.int32))),
         Case("slice_bf16", lambda v, a: lax.dynamic_slice(v.astype(jnp.bfloat16), (a, a), (2, 3)), (m, _i32(3))),
         Case("slice_bool", lambda v, a: lax.dynamic_slice(v > 0, (a, a), (2, 3)), (m, _i32(3))),
         Case("slice_i8", lambda v, a: lax.dynamic_slice(v, (a, a), (2, 3)), ((m * 20).astype(np.int8), _i32(3))),
         Case("slice_one", lambda v, a: lax.dynamic_slice(v, (a,), (1,)), (_random(1), _i32(3))),
-        Case("slice_rank6", lambda v, a: lax.dynamic_slice(v, (a,) * 6, (2, 1, 2, 1, 2, 2)), (_random(3, 2, 4, 3, 4, 5), _i32(1))),
+        Case("slice_rank6", lambda v, a: lax.dynamic_slice(v, (a,) * 6, (2, 1, 2, 1, 2, 2)),
+             (_random(3, 2, 4, 3, 4, 5), _i32(1))),
         Case("update_empty", lambda v, u, a: lax.dynamic_update_slice(v, u, (a,)), (_random(5), _random(0), _i32(1))),
     ]
     return cases
@@ -66,26 +68,34 @@ def loops() -> list[Case]:
     big = _random(1200, 1100)
     return [
         Case("fori_add", lambda x: lax.fori_loop(0, 3, lambda i, c: c + 1, x), (v,)),
-        Case("fori_counter_value", lambda x: lax.fori_loop(2, 9, lambda i, c: c * 0.5 + i.astype(jnp.float32), x), (v,)),
-        Case("fori_down", lambda x: lax.while_loop(lambda s: s[0] > 0, lambda s: (s[0] - 2, s[1] + s[0].astype(jnp.float32)),
+        Case("fori_counter_value", lambda x: lax.fori_loop(2, 9, lambda i, c: c * 0.5 + i.astype(jnp.float32), x),
+             (v,)),
+        Case("fori_down", lambda x: lax.while_loop(lambda s: s[0] > 0,
+                                                   lambda s: (s[0] - 2, s[1] + s[0].astype(jnp.float32)),
                                                    (jnp.int32(9), x)), (v,)),
         Case("fori_zero", lambda x: lax.fori_loop(5, 3, lambda i, c: c + 1, x), (v,)),
         Case("fori_dynamic", lambda x, n: lax.fori_loop(0, n, lambda i, c: c + i.astype(jnp.float32), x), (v, _i32(6))),
         Case("fori_dynamic_zero", lambda x, n: lax.fori_loop(0, n, lambda i, c: c + 1, x), (v, _i32(-3))),
-        Case("while_data", lambda x: lax.while_loop(lambda s: jnp.sum(s * s) > 1.0, lambda s: s * 0.7, x), (v * 10,), l2=1e-6),
+        Case("while_data", lambda x: lax.while_loop(lambda s: jnp.sum(s * s) > 1.0, lambda s: s * 0.7, x), (v * 10,),
+             l2=1e-6),
         Case("while_zero", lambda x: lax.while_loop(lambda s: s[0] > 100.0, lambda s: s * 0.7, x), (v,)),
         Case("collatz", _collatz, (_i32(27),)),
         Case("swap", lambda a, b: lax.fori_loop(0, 3, lambda i, s: (s[1], s[0]), (a, b)), (v, v * 2)),
-        Case("rotate", lambda a, b, c: lax.fori_loop(0, 4, lambda i, s: (s[1], s[2], s[0] + 1), (a, b, c)), (v, v * 2, v * 3)),
+        Case("rotate", lambda a, b, c: lax.fori_loop(0, 4, lambda i, s: (s[1], s[2], s[0] + 1), (a, b, c)),
+             (v, v * 2, v * 3)),
         Case("rotate_big", lambda a: lax.fori_loop(0, 4, lambda i, s: (s[1], s[2], s[0]), (a, a * 2, a * 3)), (big,)),
-        Case("swap_dynamic", lambda a, b, n: lax.fori_loop(0, n, lambda i, s: (s[1], s[0] * 2), (a, b)), (v, v * 2, _i32(5))),
+        Case("swap_dynamic", lambda a, b, n: lax.fori_loop(0, n, lambda i, s: (s[1], s[0] * 2), (a, b)),
+             (v, v * 2, _i32(5))),
         Case("same_twice", lambda a: lax.fori_loop(0, 2, lambda i, s: (s[0] + s[1], s[0]), (a, a)), (v,)),
         Case("reversed_old", lambda a: lax.fori_loop(0, 3, lambda i, s: lax.rev(s, (0,)) + s, a), (v,)),
-        Case("fibonacci", lambda n: lax.fori_loop(0, n, lambda i, s: (s[1], s[0] + s[1]), (jnp.int32(0), jnp.int32(1))), (_i32(20),)),
-        Case("matmul_loop", lambda x, w: lax.fori_loop(0, 4, lambda i, c: jnp.tanh(c @ w), x), (m, _random(30, 30, seed=1, scale=0.2)),
+        Case("fibonacci", lambda n: lax.fori_loop(0, n, lambda i, s: (s[1], s[0] + s[1]), (jnp.int32(0), jnp.int32(1))),
+             (_i32(20),)),
+        Case("matmul_loop", lambda x, w: lax.fori_loop(0, 4, lambda i, c: jnp.tanh(c @ w), x),
+             (m, _random(30, 30, seed=1, scale=0.2)),
              l2=5e-3),
         Case("big_carry", lambda x: lax.fori_loop(0, 3, lambda i, c: c * 0.5 + 1, x), (big,)),
-        Case("big_carry_two", lambda x: lax.fori_loop(0, 3, lambda i, s: (s[0] + s[1], s[0] * 0.5), (x, x + 1)), (big,), l2=1e-6),
+        Case("big_carry_two", lambda x: lax.fori_loop(0, 3, lambda i, s: (s[0] + s[1], s[0] * 0.5), (x, x + 1)), (big,),
+             l2=1e-6),
         Case("outer_value", lambda x, w: lax.fori_loop(0, 3, lambda i, c: c + w * x, x), (v, v * 0.5), l2=1e-6),
         Case("update_loop", lambda x: lax.fori_loop(0, 5, lambda i, c: lax.dynamic_update_index_in_dim(
             c, c[i] * 2 + i.astype(jnp.float32), i, 0), x), (m,), l2=1e-6),
@@ -98,25 +108,32 @@ def loops() -> list[Case]:
         Case("nested_fori", lambda x: lax.fori_loop(0, 3, lambda i, c: lax.fori_loop(
             0, 4, lambda j, d: d + (i * 10 + j).astype(jnp.float32), c), x), (v,)),
         Case("nested_update", lambda x: lax.fori_loop(0, 4, lambda i, c: lax.fori_loop(
-            0, 3, lambda j, d: lax.dynamic_update_slice(d, lax.dynamic_slice(d, (j, i), (1, 1)) + 1, (i, j)), c), x), (m,)),
+            0, 3, lambda j, d: lax.dynamic_update_slice(d, lax.dynamic_slice(d, (j, i), (1, 1)) + 1, (i, j)), c), x),
+             (m,)),
         Case("nested_dynamic", lambda n: lax.fori_loop(0, n, lambda i, c: lax.fori_loop(
             0, i, lambda j, d: d + j, c), jnp.int32(0)), (_i32(7),)),
         Case("while_in_scan", lambda x: lax.scan(lambda c, r: (c + 1, lax.while_loop(
             lambda s: jnp.sum(s) > 1.0, lambda s: s * 0.5, r)), 0, x), (np.abs(m),), l2=1e-6),
         Case("unused_result", lambda x: lax.fori_loop(0, 3, lambda i, s: (s[0] + 1, s[1] * 2), (x, x))[0], (v,)),
         Case("invariant", lambda x: lax.fori_loop(0, 3, lambda i, s: (s[0] + s[1], s[1]), (x, x * 2)), (v,)),
-        Case("bool_carry", lambda x: lax.while_loop(lambda s: s[0], lambda s: (jnp.sum(s[1]) < 40, s[1] + 1), (True, x)), (np.abs(v),)),
-        Case("empty_carry", lambda x: lax.fori_loop(0, 3, lambda i, s: (s[0] + 1, s[1] * 2), (x, jnp.zeros((0, 3)))), (v,)),
-        Case("two_loops", lambda x: lax.fori_loop(0, 3, lambda i, c: c * 2, lax.fori_loop(0, 2, lambda i, c: c + 1, x)), (v,)),
+        Case("bool_carry", lambda x: lax.while_loop(lambda s: s[0], lambda s: (jnp.sum(s[1]) < 40, s[1] + 1),
+                                                    (True, x)), (np.abs(v),)),
+        Case("empty_carry", lambda x: lax.fori_loop(0, 3, lambda i, s: (s[0] + 1, s[1] * 2), (x, jnp.zeros((0, 3)))),
+             (v,)),
+        Case("two_loops", lambda x: lax.fori_loop(0, 3, lambda i, c: c * 2, lax.fori_loop(0, 2, lambda i, c: c + 1, x)),
+             (v,)),
         Case("iota_in_loop", lambda x: lax.fori_loop(0, 3, lambda i, c: c + jnp.arange(8, dtype=jnp.float32), x), (v,)),
-        Case("constant_in_loop", lambda x: lax.fori_loop(0, 3, lambda i, c: c * np.array([1, 2, 1, .5, 1, 1, 2, 1], np.float32), x), (v,)),
+        Case("constant_in_loop",
+             lambda x: lax.fori_loop(0, 3, lambda i, c: c * np.array([1, 2, 1, .5, 1, 1, 2, 1], np.float32), x), (v,)),
         Case("constant_result", lambda x: lax.fori_loop(0, 3, lambda i, s: (jnp.zeros(8), s[0] + s[1]), (x, x)), (v,)),
         Case("update_in_condition", lambda x: lax.while_loop(
-            lambda s: jnp.sum(lax.dynamic_update_slice(s, jnp.full(3, 9.0), (2,))) < 60, lambda s: s + 1, x), (v,), l2=1e-6),
+            lambda s: jnp.sum(lax.dynamic_update_slice(s, jnp.full(3, 9.0), (2,))) < 60, lambda s: s + 1, x), (v,),
+             l2=1e-6),
         Case("scatter_loop", lambda x, k: lax.fori_loop(0, 3, lambda i, c: c.at[k].set(c[k[::-1]] + i), x),
              (m, np.array([1, 4, 7], np.int32)), l2=1e-6),
-        Case("many_carried", lambda x: lax.fori_loop(0, 3, lambda i, s: tuple(a + b for a, b in zip(s, s[1:] + s[:1])),
-                                                     tuple(x + k for k in range(12))), (v,)),
+        Case("many_carried", lambda x: lax.fori_loop(
+            0, 3, lambda i, s: tuple(a + b for a, b in zip(s, s[1:] + s[:1], strict=True)),
+            tuple(x + k for k in range(12))), (v,)),
     ]
 
 
@@ -134,21 +151,29 @@ def branches() -> list[Case]:
         cases += [
             Case(f"cond_{tag}", lambda q, x: lax.cond(q, lambda a: a * 2, lambda a: a - 1, x), (flag, v)),
             Case(f"cond_two_{tag}", lambda q, x: lax.cond(q, lambda a: (a, a * 3), lambda a: (a * 2, a), x), (flag, v)),
-            Case(f"cond_outer_{tag}", lambda q, x, y: lax.cond(q, lambda: x @ y, lambda: jnp.sum(y)), (flag, v, v * 2), l2=5e-3),
-            Case(f"cond_big_{tag}", lambda q, x: lax.cond(q, lambda a: a * 2, lambda a: lax.rev(a, (0,)), x) + 1, (flag, big)),
-            Case(f"cond_nested_{tag}", lambda q, x: lax.cond(q, lambda a: lax.cond(a[0] > 0, lambda b: b, lambda b: -b, a),
+            Case(f"cond_outer_{tag}", lambda q, x, y: lax.cond(q, lambda: x @ y, lambda: jnp.sum(y)), (flag, v, v * 2),
+                 l2=5e-3),
+            Case(f"cond_big_{tag}", lambda q, x: lax.cond(q, lambda a: a * 2, lambda a: lax.rev(a, (0,)), x) + 1,
+                 (flag, big)),
+            Case(f"cond_nested_{tag}", lambda q,
+                 x: lax.cond(q, lambda a: lax.cond(a[0] > 0, lambda b: b, lambda b: -b, a),
                                                              lambda a: a + 1, x), (flag, v)),
             Case(f"cond_loop_{tag}", lambda q, x: lax.cond(q, lambda a: lax.fori_loop(0, 3, lambda i, c: c * 2, a),
                                                            lambda a: a + 1, x), (flag, v)),
-            Case(f"cond_after_{tag}", lambda q, x: (lambda y: lax.cond(q, lambda: x, lambda: y) + y * x)(x * 3), (flag, v), l2=1e-6),
+            Case(f"cond_after_{tag}", lambda q, x: (lambda y: lax.cond(q, lambda: x, lambda: y) + y * x)(x * 3),
+                 (flag, v), l2=1e-6),
             Case(f"cond_grad_{tag}", jax.grad(lambda x, q: jnp.sum(lax.cond(q, lambda a: a * a, lambda a: a, x)),
                                               ), (v, flag)),
         ]
     for k in (-1, 0, 1, 2, 7):
         cases.append(Case(f"switch_{k}", _choose, (_i32(k), v)))
     cases += [
-        Case("cond_in_loop", lambda x: lax.fori_loop(0, 6, lambda i, c: lax.cond(i % 2 == 0, lambda a: a + 1, lambda a: a * 2, c), x), (v,)),
-        Case("cond_data_in_loop", lambda x: lax.fori_loop(0, 6, lambda i, c: lax.cond(jnp.sum(c) > 5, lambda a: a - 1, lambda a: a + 1, c), x),
+        Case("cond_in_loop", lambda x: lax.fori_loop(0, 6, lambda i,
+                                                     c: lax.cond(i % 2 == 0, lambda a: a + 1, lambda a: a * 2, c), x),
+             (v,)),
+        Case("cond_data_in_loop",
+             lambda x: lax.fori_loop(0, 6, lambda i, c: lax.cond(jnp.sum(c) > 5, lambda a: a - 1, lambda a: a + 1, c),
+                                     x),
              (v,), l2=1e-6),
         Case("switch_in_scan", lambda k, x: lax.scan(lambda c, i: (_choose(i, c), jnp.sum(c)), x, k),
              (np.array([0, 1, 2, 5, -1], np.int32), v), l2=1e-6),
@@ -185,19 +210,25 @@ def scans() -> list[Case]:
     return [
         Case("scan_sum", lambda v: lax.scan(lambda c, a: (c + a, c), jnp.zeros(30), v), (_random(20, 30),), l2=1e-6),
         Case("scan_scalar", lambda v: lax.scan(lambda c, a: (c + a, c), 0.0, v), (_random(8),), l2=1e-6),
-        Case("scan_reverse", lambda v: lax.scan(lambda c, a: (c * 0.5 + a, c), jnp.zeros(30), v, reverse=True), (_random(20, 30),), l2=1e-6),
+        Case("scan_reverse", lambda v: lax.scan(lambda c, a: (c * 0.5 + a, c), jnp.zeros(30), v, reverse=True),
+             (_random(20, 30),), l2=1e-6),
         Case("scan_rnn", _rnn, (x, w), l2=5e-3),
         Case("scan_rnn_grad", jax.grad(_rnn_loss, argnums=(0, 1)), (x, w), l2=2e-2),
-        Case("scan_nested", lambda v: lax.scan(lambda c, r: lax.scan(lambda d, e: (d + e, d * e), c, r), jnp.zeros(4), v),
+        Case("scan_nested", lambda v: lax.scan(lambda c, r: lax.scan(lambda d, e: (d + e, d * e), c, r), jnp.zeros(4),
+                                               v),
              (_random(3, 5, 4),), l2=1e-5),
         Case("scan_nested_grad", jax.grad(lambda v: jnp.sum(lax.scan(lambda c, r: lax.scan(
             lambda d, e: (d * 0.9 + e * e, d), c, r), jnp.zeros(4), v)[1])), (_random(3, 5, 4),), l2=1e-5),
-        Case("scan_big", lambda v: lax.scan(lambda c, a: (c + a, c * 2), jnp.zeros((300, 400)), v), (_random(6, 300, 400),), l2=1e-6),
-        Case("scan_steps", lambda a, b, p: _steps(a, b, p, 5), (_random(16, 8), _random(16, 3, seed=1), _random(8, 3, seed=2)), l2=1e-2),
-        Case("scan_unroll", lambda v: lax.scan(lambda c, a: (c + a, c), jnp.zeros(30), v, unroll=3), (_random(20, 30),), l2=1e-6),
+        Case("scan_big", lambda v: lax.scan(lambda c, a: (c + a, c * 2), jnp.zeros((300, 400)), v),
+             (_random(6, 300, 400),), l2=1e-6),
+        Case("scan_steps", lambda a, b, p: _steps(a, b, p, 5),
+             (_random(16, 8), _random(16, 3, seed=1), _random(8, 3, seed=2)), l2=1e-2),
+        Case("scan_unroll", lambda v: lax.scan(lambda c, a: (c + a, c), jnp.zeros(30), v, unroll=3), (_random(20, 30),),
+             l2=1e-6),
         Case("scan_length_one", lambda v: lax.scan(lambda c, a: (c + a, c), jnp.zeros(30), v), (_random(1, 30),)),
         Case("scan_empty", lambda v: lax.scan(lambda c, a: (c + a, c), jnp.ones(30), v), (_random(0, 30),)),
-        Case("scan_tuple", lambda v: lax.scan(lambda c, a: ((c[0] + a, c[1] + 1), (c[0], c[1])), (jnp.zeros(3), 0), v), (_random(6, 3),),
+        Case("scan_tuple", lambda v: lax.scan(lambda c, a: ((c[0] + a, c[1] + 1), (c[0], c[1])), (jnp.zeros(3), 0), v),
+             (_random(6, 3),),
              l2=1e-6),
     ]
 

@@ -40,6 +40,7 @@ def _train(w: jax.Array, x: jax.Array, y: jax.Array) -> tuple:
         g, loss = lax.pmean(g, "data"), lax.pmean(loss, "data")
         m = 0.9 * m + g
         return (w - 0.1 * m, m), loss
+
     (w, _), losses = lax.scan(step, (w, jnp.zeros_like(w)), (x, y))
     return w, losses
 
@@ -50,6 +51,7 @@ def _until_small(x: jax.Array) -> tuple:
         v, _, n = state
         v = v * 0.5
         return v, lax.psum(jnp.sum(jnp.abs(v)), "data"), n + 1
+
     return lax.while_loop(lambda s: s[1] > 5.0, body, (x, jnp.float32(1e9), jnp.int32(0)))
 
 
@@ -73,8 +75,8 @@ def eight_cores(bins: Path, folder: Path) -> str | None:
         "own_way": (_sharded(_own_way, P("data"), P("data")), (wide,), 1e-6),
     }
     for name, (function, inputs, limit) in cases.items():
-        failure = case_runner.against_jax(case_runner.export(function, inputs), inputs, bins, folder / name, ["--check"], True,
-                                          functools.partial(case_runner.difference, l2=limit))
+        failure = case_runner.against_jax(case_runner.export(function, inputs), inputs, bins, folder / name,
+                                          ["--check"], True, functools.partial(case_runner.difference, l2=limit))
         if failure:
             return f"{name}: {failure}"
     return None
@@ -113,14 +115,17 @@ def refused(bins: Path, folder: Path) -> str | None:
 
 def endless(bins: Path, folder: Path) -> str | None:
     """A loop that never ends: a fault with its line and the iteration; the limit comes from the board."""
-    loop = lambda x: lax.while_loop(lambda s: jnp.sum(s) > -1, lambda s: s * 0.5, x)  # endless-line
+    def loop(x):
+        return lax.while_loop(lambda s: jnp.sum(s) > -1, lambda s: s * 0.5, x)  # endless-line
+
     done = _compile(bins, folder, loop, (VECTOR,))
     if done.returncode != 0:
         return done.stderr
     done = _run(bins, folder, (VECTOR,), "--set", "mgmt.watchdog_us=50")
     words = ("WATCHDOG", "does not end", "iteration", _line("# endless-line"))
     missing = [word for word in words if word not in done.stderr + done.stdout]
-    return f"exit {done.returncode}, {missing} not in: {done.stdout}{done.stderr}" if done.returncode == 0 or missing else None
+    failed = done.returncode == 0 or missing
+    return f"exit {done.returncode}, {missing} not in: {done.stdout}{done.stderr}" if failed else None
 
 
 def _language_model(table: jax.Array, out: jax.Array, tokens: jax.Array) -> tuple:
@@ -129,15 +134,19 @@ def _language_model(table: jax.Array, out: jax.Array, tokens: jax.Array) -> tupl
         logits = jnp.tanh(table[tokens[:, :-1]]) @ out
         chosen = jnp.take_along_axis(logits, tokens[:, 1:, None], axis=-1)[..., 0]
         return jnp.mean(jax.nn.logsumexp(logits, axis=-1) - chosen)
+
     value, (g, h) = jax.value_and_grad(loss, argnums=(0, 1))(table, out)
     return table - 0.1 * g, out - 0.1 * h, value
 
 
 def timing_only(bins: Path, folder: Path) -> str | None:
-    """Without data: what data only place or choose among equals takes the same cycles; loops and branches are errors."""
+    """Without data: what data only place or choose takes the same cycles; loops and branches on them are errors."""
     rng = np.random.default_rng(3)
-    counted = lambda x: lax.fori_loop(0, 5, lambda i, c: lax.dynamic_update_index_in_dim(
-        c, c[i] + i.astype(jnp.float32), (i + 3) % 8, 0), x)
+
+    def counted(x):
+        return lax.fori_loop(0, 5, lambda i, c: lax.dynamic_update_index_in_dim(
+            c, c[i] + i.astype(jnp.float32), (i + 3) % 8, 0), x)
+
     model = (rng.normal(size=(300, 64)).astype(np.float32), rng.normal(size=(64, 300)).astype(np.float32),
              rng.integers(0, 300, (8, 17)).astype(np.int32))
     timed = {
@@ -184,5 +193,5 @@ def embedding_gradient(bins: Path, folder: Path) -> str | None:
 TESTS = (eight_cores, refused, endless, timing_only, embedding_gradient)
 
 if __name__ == "__main__":
-    sys.exit(case_runner.run_all(TESTS, case_runner.parser(__doc__).parse_args(), lambda test, tools, folder: test(tools, folder),
-                                 attrgetter("__name__")))
+    sys.exit(case_runner.run_all(TESTS, case_runner.parser(__doc__).parse_args(),
+                                 lambda test, tools, folder: test(tools, folder), attrgetter("__name__")))

@@ -23,8 +23,8 @@ import numpy as np
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "mnist_convnet"
 sys.path.insert(0, str(EXAMPLE))
 
-import export as model
-import optax
+import export as model  # noqa: E402
+import optax  # noqa: E402, EXAMPLE is on the path
 
 IMAGE = (13, 12, 1)
 SHAPES = model.weight_shapes(IMAGE, channels=(20, 24), dense=(33, 17, 10))

@@ -25,7 +25,8 @@ def main() -> int:
     errors = []
     with tempfile.TemporaryDirectory() as name:
         out = Path(name)
-        done = subprocess.run([str(DEMO), "--model", "mlp", "--steps", "2", "--build-dir", str(args.build), "--out", name],
+        done = subprocess.run([str(DEMO), "--model", "mlp", "--steps", "2", "--build-dir", str(args.build), "--out",
+                               name],
                               capture_output=True, text=True, check=False)
         print(done.stdout, done.stderr, sep="\n")
         if done.returncode != 0:

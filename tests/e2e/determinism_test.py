@@ -26,7 +26,8 @@ def host_simd(tools: Path, exe: Path, inputs: list[str], folder: Path) -> list[s
     """The SIMD levels that this host accepts."""
     levels = []
     for level in ("scalar", "avx2", "avx512", "amx"):
-        done = subprocess.run([str(tools / "tpuboard"), "run", str(exe), *inputs, "--out-dir", str(folder), "--simd", level],
+        done = subprocess.run([str(tools / "tpuboard"), "run", str(exe), *inputs, "--out-dir", str(folder), "--simd",
+                               level],
                               capture_output=True, text=True, check=False)
         if done.returncode == 0:
             levels.append(level)

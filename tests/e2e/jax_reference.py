@@ -22,8 +22,7 @@ from jax._src.interpreters import mlir as jax_mlir
 from jax._src.lib import _jax
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax.sharding import NamedSharding, PartitionSpec as P
 
 # Element types of StableHLO that the board takes.
 DTYPES = {"f32": np.float32, "bf16": jnp.bfloat16, "i1": np.bool_, "i8": np.int8, "ui8": np.uint8, "i16": np.int16,
@@ -31,7 +30,7 @@ DTYPES = {"f32": np.float32, "bf16": jnp.bfloat16, "i1": np.bool_, "i8": np.int8
 
 
 def _round_dots(block: ir.Block) -> None:
-    """Inserts reduce_precision<8, 7> before the f32 operands of every contraction of default precision below `block`."""
+    """Inserts reduce_precision<8, 7> before the f32 operands of each contraction of default precision below `block`."""
     for op in list(block.operations):
         attributes = op.operation.attributes
         precision = str(attributes["precision_config"]) if "precision_config" in attributes else ""

@@ -68,7 +68,8 @@ def integers() -> list[Case]:
         "add": lax.add, "sub": lax.sub, "mul": lax.mul, "div": lax.div, "rem": lax.rem, "max": lax.max, "min": lax.min,
         "and": lax.bitwise_and, "or": lax.bitwise_or}.items()]
     cases += [Case(f"u32_{name}", function, u) for name, function in {
-        "add": lax.add, "mul": lax.mul, "div": lax.div, "rem": lax.rem, "max": lax.max, "min": lax.min, "lt": lax.lt}.items()]
+        "add": lax.add, "mul": lax.mul, "div": lax.div, "rem": lax.rem, "max": lax.max, "min": lax.min,
+        "lt": lax.lt}.items()]
     cases += [Case(f"i1_{name}", function, bools) for name, function in {
         "and": jnp.logical_and, "or": jnp.logical_or, "eq": lax.eq, "max": lax.max}.items()]
     cases += [Case("i1_not", jnp.logical_not, bools[:1]), Case("i32_not", lax.bitwise_not, (x,)),
@@ -147,10 +148,12 @@ def reductions() -> list[Case]:
         cases.append(Case(f"all_{tag}", lambda v, axes=axes: jnp.all(v, axes), (x > -3,)))
         cases.append(Case(f"sum_i32_{tag}", lambda v, axes=axes: jnp.sum(v, axes), (_ints(*shape),)))
     cases += [Case("softmax", lambda v: jax.nn.softmax(v), (_random(25, 10),), l2=1e-6),
-              Case("log_softmax_grad", jax.grad(lambda v: jnp.sum(jax.nn.log_softmax(v)[:, 0])), (_random(25, 10),), l2=1e-5),
+              Case("log_softmax_grad", jax.grad(lambda v: jnp.sum(jax.nn.log_softmax(v)[:, 0])), (_random(25, 10),),
+                   l2=1e-5),
               Case("layer_norm", lambda v: (v - v.mean(-1, keepdims=True)) / jnp.sqrt(v.var(-1, keepdims=True) + 1e-5),
                    (_random(40, 200),), l2=1e-5),
-              Case("max_with_nan", lambda v: jnp.max(v, 0), (np.where(_random(9, 5) > 1, np.nan, 1).astype(np.float32),))]
+              Case("max_with_nan", lambda v: jnp.max(v, 0),
+                   (np.where(_random(9, 5) > 1, np.nan, 1).astype(np.float32),))]
     return cases
 
 
@@ -161,16 +164,23 @@ def dots() -> list[Case]:
                     lambda x, y: lax.dot_general(x, y, (contract, batch)), (a, b), l2=1e-5)
 
     cases = [dg(_random(m, k), _random(k, n, seed=1), ((1,), (0,)))
-             for m, k, n in ((1, 1, 1), (25, 784, 512), (128, 128, 128), (7, 129, 3), (130, 50, 260), (200, 10, 1), (1, 300, 70))]
-    cases += [dg(_random(70, 30), _random(70, 40, seed=1), ((0,), (0,))), dg(_random(30, 70), _random(40, 70, seed=1), ((1,), (1,))),
-              dg(_random(70, 30), _random(40, 70, seed=1), ((0,), (1,))), dg(_random(300), _random(300, seed=1), ((0,), (0,))),
-              dg(_random(33), _random(33, 17, seed=1), ((0,), (0,))), dg(_random(17, 33), _random(33, seed=1), ((1,), (0,))),
-              dg(_random(9), _random(11, seed=1), ((), ())), dg(_random(4, 5, 6), _random(4, 6, 7, seed=1), ((2,), (1,)), ((0,), (0,))),
+             for m, k, n in ((1, 1, 1), (25, 784, 512), (128, 128, 128), (7, 129, 3), (130, 50, 260), (200, 10, 1),
+                             (1, 300, 70))]
+    cases += [dg(_random(70, 30), _random(70, 40, seed=1), ((0,), (0,))),
+              dg(_random(30, 70), _random(40, 70, seed=1), ((1,), (1,))),
+              dg(_random(70, 30), _random(40, 70, seed=1), ((0,), (1,))),
+              dg(_random(300), _random(300, seed=1), ((0,), (0,))),
+              dg(_random(33), _random(33, 17, seed=1), ((0,), (0,))),
+              dg(_random(17, 33), _random(33, seed=1), ((1,), (0,))),
+              dg(_random(9), _random(11, seed=1), ((), ())),
+              dg(_random(4, 5, 6), _random(4, 6, 7, seed=1), ((2,), (1,)), ((0,), (0,))),
               dg(_random(5, 4, 6), _random(6, 7, 4, seed=1), ((2,), (0,)), ((1,), (2,))),
               dg(_random(3, 4, 5, 6), _random(5, 6, 7, seed=1), ((2, 3), (0, 1))),
               dg(_random(3, 4, 5, 6), _random(6, 2, 3, 9, seed=1), ((3,), (0,)), ((0,), (2,))),
-              dg(_random(0, 5), _random(5, 3, seed=1), ((1,), (0,))), dg(_random(4, 0), _random(0, 3, seed=1), ((1,), (0,)))]
-    cases += [Case("dense_relu_grad", jax.grad(lambda w, x, b: jnp.sum(jnp.maximum(x @ w + b, 0) ** 2), argnums=(0, 1, 2)),
+              dg(_random(0, 5), _random(5, 3, seed=1), ((1,), (0,))),
+              dg(_random(4, 0), _random(0, 3, seed=1), ((1,), (0,)))]
+    cases += [Case("dense_relu_grad",
+                   jax.grad(lambda w, x, b: jnp.sum(jnp.maximum(x @ w + b, 0) ** 2), argnums=(0, 1, 2)),
                    (_random(50, 30), _random(20, 50, seed=1), _random(30, seed=2)), l2=1e-5),
               Case("attention", lambda q, k, v: jax.nn.softmax(q @ k.transpose(0, 2, 1) / 8) @ v,
                    (_random(3, 20, 64), _random(3, 20, 64, seed=1), _random(3, 20, 64, seed=2)), l2=5e-3)]

@@ -1,4 +1,4 @@
-"""Exports every case of a module like op_cases.py, compiles it with tpuc, runs it with `tpuboard run`, compares with JAX.
+"""Exports the cases of a module like op_cases.py, runs them through tpuc and `tpuboard run`, compares with JAX.
 
 Usage: op_matrix_test.py --bin DIR [--cases MODULE] [--only SUBSTRING] [--check] [--x64] [--group NAME] [--keep DIR]
 """

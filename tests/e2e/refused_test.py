@@ -63,26 +63,34 @@ def from_jax() -> list[Case]:
              has_line=False),
         # 2,000 updates of one element meet in a list that a small vector memory cannot hold.
         Case("vector_memory", ("stablehlo.scatter", "smallest tile", "VMEM (16 KiB)", "f32[16000]", "in parts"),
-             lambda v, i: v.at[i].add(jnp.ones((2000, 8))), (np.zeros((30001, 8), np.float32), np.zeros(2000, np.int32)),
+             lambda v, i: v.at[i].add(jnp.ones((2000, 8))),
+             (np.zeros((30001, 8), np.float32), np.zeros(2000, np.int32)),
              ("--set", "core.vmem_kib=16")),
     ]
 
 
 def from_text() -> list[Case]:
     """StableHLO operations that JAX does not make, or makes of custom calls."""
-    number, count = "%s = stablehlo.constant dense<1.0> : tensor<f32> ", "%n = stablehlo.constant dense<4> : tensor<1xi64> "
+    number = "%s = stablehlo.constant dense<1.0> : tensor<f32> "
+    count = "%n = stablehlo.constant dense<4> : tensor<1xi64> "
     pair = "tuple<tensor<8xf32>, tensor<8xf32>>"
-    return [Case(f"text_{name}", (f"stablehlo.{name}", word), _text(line, result, kind), (VECTOR,)) for name, word, line, result, kind in (
-        ("cholesky", "on the host", "%m = stablehlo.constant dense<1.0> : tensor<2x2xf32> %0 = stablehlo.cholesky %m : tensor<2x2xf32>",
+    return [Case(f"text_{name}", (f"stablehlo.{name}", word), _text(line, result, kind), (VECTOR,))
+            for name, word, line, result, kind in (
+        ("cholesky", "on the host",
+         "%m = stablehlo.constant dense<1.0> : tensor<2x2xf32> %0 = stablehlo.cholesky %m : tensor<2x2xf32>",
          "%0", "2x2xf32"),
-        ("fft", "on the host", "%f = stablehlo.fft %a, type = RFFT, length = [8] : (tensor<8xf32>) -> tensor<5xcomplex<f32>> "
+        ("fft", "on the host",
+         "%f = stablehlo.fft %a, type = RFFT, length = [8] : (tensor<8xf32>) -> tensor<5xcomplex<f32>> "
          "%0 = stablehlo.real %f : (tensor<5xcomplex<f32>>) -> tensor<5xf32>", "%0", "5xf32"),
         ("tuple", "several results", f"%t = stablehlo.tuple %a, %a : {pair} "
          f"%0 = stablehlo.get_tuple_element %t[0] : ({pair}) -> tensor<8xf32>", "%0", "8xf32"),
-        ("create_token", "pass arguments", "%t = stablehlo.create_token : !stablehlo.token %u = \"stablehlo.outfeed\"(%a, %t) "
+        ("create_token", "pass arguments",
+         "%t = stablehlo.create_token : !stablehlo.token %u = \"stablehlo.outfeed\"(%a, %t) "
          "{outfeed_config = \"\"} : (tensor<8xf32>, !stablehlo.token) -> !stablehlo.token", "%a", "8xf32"),
-        ("dynamic_iota", "fixed sizes", count + "%0 = stablehlo.dynamic_iota %n, dim = 0 : (tensor<1xi64>) -> tensor<4xf32>", "%0", "4xf32"),
-        ("einsum", "dot_general", '%0 = stablehlo.einsum %a, %a, config = "i,j->ij" : (tensor<8xf32>, tensor<8xf32>) -> tensor<8x8xf32>',
+        ("dynamic_iota", "fixed sizes",
+         count + "%0 = stablehlo.dynamic_iota %n, dim = 0 : (tensor<1xi64>) -> tensor<4xf32>", "%0", "4xf32"),
+        ("einsum", "dot_general",
+         '%0 = stablehlo.einsum %a, %a, config = "i,j->ij" : (tensor<8xf32>, tensor<8xf32>) -> tensor<8x8xf32>',
          "%0", "8x8xf32"),
         ("convert", "use float32", "%d = stablehlo.convert %a : (tensor<8xf32>) -> tensor<8xf64> "
          "%0 = stablehlo.is_finite %d : (tensor<8xf64>) -> tensor<8xi1>", "%0", "8xi1"),
@@ -95,11 +103,13 @@ def check(case: Case, tools: Path, folder: Path) -> str | None:
     exported = case_runner.export(case.function, case.inputs, {"d": case.cores} if case.cores > 1 else None)
     program, executable = folder / "p.mlirbc", folder / "p.tpuexe"
     program.write_bytes(exported.mlir_module_serialized)
-    done = subprocess.run([str(tools / "tpuc"), str(program), "-o", str(executable), *case.options], capture_output=True,
+    done = subprocess.run([str(tools / "tpuc"), str(program), "-o", str(executable), *case.options],
+                          capture_output=True,
                           text=True, check=False, timeout=60)
     if done.returncode != 1:
         return f"exit code {done.returncode}: {done.stderr.strip()}"
-    line = "-:3:" if isinstance(case.function, str) else f"{Path(__file__).name}:{case.function.__code__.co_firstlineno}:"
+    line = "-:3:" if isinstance(case.function,
+                                str) else f"{Path(__file__).name}:{case.function.__code__.co_firstlineno}:"
     missing = [word for word in (*((line,) if case.has_line else ()), *case.words) if word not in done.stderr]
     if missing:
         return f"the message lacks {missing}: {done.stderr.strip()}"

@@ -1,5 +1,5 @@
-"""The training step of benchmarks/resnet50.py on the board against JAX on the CPU: 4 images of 64 x 64 a core, one block a
-stage.
+"""The training step of benchmarks/resnet50.py on the board against JAX on the CPU: 4 images of 64 x 64 a core, one
+block a stage.
 
 Two programs, with their bounds:
 
@@ -57,7 +57,8 @@ def first_state() -> tuple:
         low, high = {"scale": (0.5, 1.5), "var": (0.5, 1.5)}.get(kind, (-0.2, 0.2))
         return rng.uniform(low, high, leaf.shape).astype(np.float32)
 
-    parameters, statistics = (jax.tree_util.tree_map_with_path(draw, variables[name]) for name in ("params", "batch_stats"))
+    parameters, statistics = (jax.tree_util.tree_map_with_path(draw, variables[name])
+                              for name in ("params", "batch_stats"))
     return parameters, jax.tree.map(np.zeros_like, parameters), statistics
 
 
@@ -108,8 +109,8 @@ def main() -> int:
         # The loss is one number, whose error may cancel: its bound is that of the statistics it comes from.
         scale = jax_bf16 if kind != "loss" else distances(reference_rounded["statistics"], exact["statistics"]).max()
         ratio, mean = (board / scale).max(), board.mean() / np.mean(scale)
-        print(f"{kind}: f32 {worst:.3g} (at most {BOUNDS[kind]:g}); bf16 {board.max():.3g}, at most {ratio:.3g} times JAX's "
-              f"error (at most {WORST_RATIO}), in the mean {mean:.3g} times (at most {MEAN_RATIO})", flush=True)
+        print(f"{kind}: f32 {worst:.3g} (at most {BOUNDS[kind]:g}); bf16 {board.max():.3g}, at most {ratio:.3g} times "
+              f"JAX's error (at most {WORST_RATIO}), in the mean {mean:.3g} times (at most {MEAN_RATIO})", flush=True)
         failed |= not (worst <= BOUNDS[kind] and ratio <= WORST_RATIO and mean <= MEAN_RATIO)
     return 1 if failed else 0
 

@@ -2,7 +2,8 @@
 
 The eval program takes all leaves of the state, the moments too, and its result depends on every one; it runs after
 every epoch, so that state which its owners keep is put together and goes on. A second run starts from the first one's
-checkpoint. A run that is cut in the middle of an epoch and resumed, by the other kind of program too, ends as one that was not.
+checkpoint. A run that is cut in the middle of an epoch and resumed, by the other kind of program too, ends as one that
+was not.
 
 Usage: sharded_training_test.py --bin DIR
 """
@@ -58,12 +59,14 @@ def compile_programs(tools: Path, folder: Path) -> list[np.ndarray]:
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(arguments[:2])]
     (folder / "train.mlirbc").write_bytes(case_runner.export(function, arguments, donate=(0, 1)).mlir_module_serialized)
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:CORES]), ("data",))
-    sharded = jax.shard_map(evaluate, mesh=mesh, in_specs=(P(), P("data"), P("data"), P("data")), out_specs=P(), check_vma=False)
+    sharded = jax.shard_map(evaluate, mesh=mesh, in_specs=(P(), P("data"), P("data"), P("data")), out_specs=P(),
+                            check_vma=False)
     batch = arguments[2:] + (np.ones(CASE.batch * CORES, np.float32),)
     (folder / "eval.mlirbc").write_bytes(case_runner.export(sharded, (leaves, *batch)).mlir_module_serialized)
     for name, mode in (("eval", "auto"), ("off", "off"), ("on", "on")):
         graph = folder / ("eval.mlirbc" if name == "eval" else "train.mlirbc")
-        text = subprocess.run([tools / "tpuc", graph, "-o", folder / f"{name}.tpuexe", "-v", f"--update-sharding={mode}"],
+        text = subprocess.run([tools / "tpuc", graph, "-o", folder / f"{name}.tpuexe", "-v",
+                               f"--update-sharding={mode}"],
                               check=True, capture_output=True, text=True).stdout
         assert ("gradient bytes" in text) == (name == "on"), text
     random = np.random.default_rng(1)
@@ -75,12 +78,15 @@ def compile_programs(tools: Path, folder: Path) -> list[np.ndarray]:
 def train(tools: Path, folder: Path, mode: str, leaves: list[Path], out: Path, *options: str) -> dict:
     """One run; what must be the same for every mode."""
     config = folder / f"{out.name}.toml"
-    config.write_text(CONFIG.format(exe=folder / f"{mode}.tpuexe", folder=folder, leaves=", ".join(f'"file:{leaf}"' for leaf in leaves),
+    config.write_text(CONFIG.format(exe=folder / f"{mode}.tpuexe", folder=folder,
+                                    leaves=", ".join(f'"file:{leaf}"' for leaf in leaves),
                                     eval=EVAL, batch=CASE.batch * CORES, epochs=EPOCHS))
-    subprocess.run([tools / "tpuboard", "train", config, "--out", out, "--check", *options], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([tools / "tpuboard", "train", config, "--out", out, "--check", *options], check=True,
+                   stdout=subprocess.DEVNULL)
     report = json.loads((out / "run.json").read_text())
     state = [path.read_bytes() for path in sorted((out / "checkpoint").glob("*.npy"), key=lambda path: int(path.stem))]
-    return {"losses": report["losses"], "evaluations": report["epochs"], "accuracy": report["test_accuracy"], "state": state}
+    return {"losses": report["losses"], "evaluations": report["epochs"], "accuracy": report["test_accuracy"],
+            "state": state}
 
 
 def same(tools: Path, folder: Path) -> str | None:
@@ -93,12 +99,14 @@ def same(tools: Path, folder: Path) -> str | None:
     seen = []
     for run in ("first", "resumed"):
         results = {mode: train(tools, folder, mode, previous[mode], folder / f"{run}_{mode}") for mode in previous}
-        previous = {mode: [folder / f"{run}_{mode}" / "checkpoint" / f"{i}.npy" for i in range(len(leaves))] for mode in previous}
+        previous = {mode: [folder / f"{run}_{mode}" / "checkpoint" / f"{i}.npy" for i in range(len(leaves))]
+                    for mode in previous}
         off, on = results["off"], results["on"]
         different = [key for key in off if off[key] != on[key]]
         seen += [epoch["test_accuracy"] for epoch in on["evaluations"]]
         if different or len(off["losses"]) != EPOCHS * (EXAMPLES - EVAL) // (CASE.batch * CORES) or not off["state"]:
-            return f"{run} run: {different} differ; {off['losses']}, {on['losses']}; {off['evaluations']}, {on['evaluations']}"
+            return (f"{run} run: {different} differ; {off['losses']}, {on['losses']}; {off['evaluations']}, "
+                    f"{on['evaluations']}")
         if run == "first":
             for begin, end in (("on", "on"), ("on", "off"), ("off", "on")):
                 out = folder / f"cut_{begin}_{end}"
@@ -111,5 +119,6 @@ def same(tools: Path, folder: Path) -> str | None:
 
 
 if __name__ == "__main__":
-    sys.exit(case_runner.run_all([same], case_runner.parser(__doc__).parse_args(), lambda test, tools, folder: test(tools, folder),
+    sys.exit(case_runner.run_all([same], case_runner.parser(__doc__).parse_args(), lambda test, tools,
+                                 folder: test(tools, folder),
                                  lambda test: test.__name__))

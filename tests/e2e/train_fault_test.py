@@ -49,7 +49,8 @@ def step(count: jax.Array, weights: jax.Array, images: jax.Array, labels: jax.Ar
 
 def endless_step(count: jax.Array, *rest: jax.Array) -> tuple:
     """The same with a loop that does not end in step BAD_STEP."""
-    endless = lax.while_loop(lambda x: x < 1e6, lambda x: jnp.where(count == BAD_STEP, x * 1.0, x + 1e6), jnp.float32(0))
+    endless = lax.while_loop(lambda x: x < 1e6, lambda x: jnp.where(count == BAD_STEP, x * 1.0, x + 1e6),
+                             jnp.float32(0))
     new, weights, loss = step(count, *rest)
     return new + 0.0 * endless, weights, loss
 
@@ -58,7 +59,8 @@ def train(tools: Path, folder: Path, program: str, out: str, *options: str) -> s
     """One run of tpuboard."""
     config = folder / f"{program}.toml"
     config.write_text(CONFIG.format(folder=folder, program=program))
-    return subprocess.run([tools / "tpuboard", "train", config, "--out", folder / out, "--set", "mgmt.watchdog_us=50", *options],
+    return subprocess.run([tools / "tpuboard", "train", config, "--out", folder / out, "--set", "mgmt.watchdog_us=50",
+                           *options],
                           capture_output=True, text=True, check=False)
 
 
@@ -67,14 +69,17 @@ def goes_on(tools: Path, folder: Path) -> str | None:
     random = np.random.default_rng(1)
     np.save(folder / "images.npy", random.normal(size=(2 * BATCH, PIXELS)).astype(np.float32))
     np.save(folder / "labels.npy", random.integers(0, 3, 2 * BATCH).astype(np.int32))
-    arguments = (np.float32(0), np.zeros(PIXELS, np.float32), np.zeros((BATCH, PIXELS), np.float32), np.zeros(BATCH, np.int32))
+    arguments = (np.float32(0), np.zeros(PIXELS, np.float32), np.zeros((BATCH, PIXELS), np.float32),
+                 np.zeros(BATCH, np.int32))
     for name, function in (("good", step), ("endless", endless_step)):
-        (folder / f"{name}.mlirbc").write_bytes(case_runner.export(function, arguments, donate=(0, 1)).mlir_module_serialized)
+        (folder / f"{name}.mlirbc").write_bytes(case_runner.export(function, arguments,
+                                                                   donate=(0, 1)).mlir_module_serialized)
     bare = train(tools, folder, "endless", "bare")
     if bare.returncode != 1 or "this run wrote no checkpoint before; --checkpoint-every N" not in bare.stderr:
         return f"without checkpoints: exit code {bare.returncode}: {bare.stderr}"
     failed = train(tools, folder, "endless", "cut", "--checkpoint-every", "2")
-    if failed.returncode != 1 or f"the state after step 4 stands in {folder}/cut/checkpoint; go on with --resume" not in failed.stderr:
+    advice = f"the state after step 4 stands in {folder}/cut/checkpoint; go on with --resume"
+    if failed.returncode != 1 or advice not in failed.stderr:
         return f"exit code {failed.returncode}: {failed.stderr}"
     if "DeviceFault" not in failed.stderr:
         return f"the fault is not told: {failed.stderr}"
@@ -88,5 +93,6 @@ def goes_on(tools: Path, folder: Path) -> str | None:
 
 
 if __name__ == "__main__":
-    sys.exit(case_runner.run_all([goes_on], case_runner.parser(__doc__).parse_args(), lambda test, tools, folder: test(tools, folder),
+    sys.exit(case_runner.run_all([goes_on], case_runner.parser(__doc__).parse_args(), lambda test, tools,
+                                 folder: test(tools, folder),
                                  lambda test: test.__name__))

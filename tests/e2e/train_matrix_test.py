@@ -1,4 +1,4 @@
-"""Exports every training step of train_cases.py, compiles and runs it with the happens-before checker, compares with JAX.
+"""Exports every training step of train_cases.py, compiles, runs it with the happens-before checker, compares with JAX.
 
 The reference is the same graph with dot operands rounded to bf16. Every result must be within the case's bound of
 relative L2; results that are nearly zero everywhere, within 3e-6 of the reference.

@@ -29,8 +29,8 @@ import numpy as np
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "mnist_mlp"
 sys.path.insert(0, str(EXAMPLE))
 
-import export as model
-import optax
+import export as model  # noqa: E402, EXAMPLE is on the path
+import optax  # noqa: E402
 
 SPLIT_SEED, RUN_SEED, EVAL_COUNT = 7, 1, 1000
 STEPS = 50

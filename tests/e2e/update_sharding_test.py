@@ -62,7 +62,8 @@ def training_step(name: str) -> tuple[jax.export.Exported, tuple]:
     if name == "mixed":
         return mixed_precision_step()
     exchange = jnp.bfloat16 if name.startswith("bf16_") else jnp.float32
-    case = train_cases.TrainCase(name, layers=LAYERS, batch=BATCH, optimizer=name.removeprefix("bf16_"), exchange=exchange)
+    case = train_cases.TrainCase(name, layers=LAYERS, batch=BATCH, optimizer=name.removeprefix("bf16_"),
+                                 exchange=exchange)
     function, arguments = case.build()
     return case_runner.export(function, arguments, donate=(0, 1)), arguments
 

@@ -1,7 +1,7 @@
 """The runs that the golden table holds: every collective between cores, and short training runs.
 
-A collective has a model (orders.py) of the bits that it must give; a training run has its digest and cycles alone, since
-its parts are compared with JAX elsewhere (tests/e2e).
+A collective has a model (orders.py) of the bits that it must give; a training run has its digest and cycles alone,
+since its parts are compared with JAX elsewhere (tests/e2e).
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import orders
 import values
+
+import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GRAPHS = Path(__file__).resolve().parent / "graphs"
@@ -136,8 +137,10 @@ def trainings() -> list[Training]:
         return Training(f"convnet_update_sharding_{mode}", GRAPHS / "convnet_step.mlirbc", convnet, 2, True, 16,
                         (9, 10, 1), 10, 3, (f"--update-sharding={mode}",))
 
-    return [small("mlp_sgd", 0, False), small("mlp_momentum", 1, False), small("mlp_adam", 2, True), cnn("off"), cnn("on"),
-            Training("mnist_mlp_step", EXAMPLE / "train_step.mlirbc", _layers((784, 512, 256, 10)), 2, True, 200, (784,),
+    return [small("mlp_sgd", 0, False), small("mlp_momentum", 1, False), small("mlp_adam", 2, True), cnn("off"),
+            cnn("on"),
+            Training("mnist_mlp_step", EXAMPLE / "train_step.mlirbc", _layers((784, 512, 256, 10)), 2, True, 200,
+                     (784,),
                      10, 3)]
 
 
@@ -162,13 +165,14 @@ def launch(tools: Path, folder: Path, graph: Path, arrays: Arrays, launches: int
         inputs += ["--in", f"{index}={path}"]
     program, figures = folder / "program.tpuexe", folder / "run.json"
     _call(tools / "tpuc", graph, "-o", program, *options)
-    _call(tools / "tpuboard", "run", program, *inputs, "--launches", str(launches), "--out-dir", folder, "--json", figures)
+    _call(tools / "tpuboard", "run", program, *inputs, "--launches", str(launches), "--out-dir", folder, "--json",
+          figures)
     return _figures(figures)
 
 
 def train_epochs(tools: Path, folder: Path) -> dict[str, str | int]:
-    """`tpuboard train` of the perceptron example with Adam on made-up digits: two epochs of three steps, evaluation of a
-    batch that is not full; the state that the board itself draws."""
+    """`tpuboard train` of the perceptron example with Adam on made-up digits: two epochs of three steps, evaluation of
+    a batch that is not full; the state that the board itself draws."""
     count = 1000
     np.save(folder / "images.npy", values.uniform(1, (count, 784), 0.0, 1.0))
     np.save(folder / "labels.npy", (values.words(2, count) % np.uint64(10)).astype(np.int32))

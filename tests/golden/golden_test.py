@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import cases
+
 import numpy as np
 
 TABLE = Path(__file__).resolve().parent / "table.json"
@@ -43,8 +44,8 @@ def check_model(case: cases.Collective, folder: Path) -> list[str]:
         wrong = np.flatnonzero(_bits(ours) != _bits(theirs))
         if wrong.size:
             core, element = np.unravel_index(wrong[0], theirs.shape)
-            errors.append(f"result {index}: {wrong.size} of {theirs.size} elements are not in the documented order, the "
-                          f"first is element {element} of core {core}")
+            errors.append(f"result {index}: {wrong.size} of {theirs.size} elements are not in the documented order, "
+                          f"the first is element {element} of core {core}")
     if case.other is not None:
         pairs = [(a, b) for a, b in zip(wanted, case.other(arrays), strict=True) if a.dtype.kind != "i"]
         told_apart = max(np.mean(_bits(a) != _bits(b)) for a, b in pairs)

@@ -64,7 +64,8 @@ def _exchanged(values: Sequence[np.ndarray], members: Sequence[int], first: Orde
     used = rests.shape[1]
     if used * unit > SMALL_BYTES:
         count = -(-used * unit // PIECE_BYTES)
-        size = -(-(-(-used // count)) // grain) * grain
+        share = -(-used // count)
+        size = -(-share // grain) * grain
         area = np.pad(rests, ((0, 0), (0, size * count - used)))
         total = np.concatenate([_halved(area[:, at : at + size], members, first, second)
                                 for at in range(0, size * count, size)])[:used]

@@ -28,7 +28,8 @@ def main() -> int:
         for name, figures, errors in golden_test.figures_of(group, args.bin):
             refused = refused or bool(errors)
             table[group][name] = figures
-            changed = {key: value for key, value in figures.items() if value != old.get(group, {}).get(name, {}).get(key)}
+            changed = {key: value
+                       for key, value in figures.items() if value != old.get(group, {}).get(name, {}).get(key)}
             print(f"{name}: {changed or 'unchanged'}", *errors, sep="\n  ", flush=True)
     if refused:
         print("nothing was written: results differ from the documented order", file=sys.stderr)
