@@ -125,15 +125,20 @@ ShardReport shard(KernelProgram& kernels, const Module& module, const spec::Boar
 
 }  // namespace
 
-exe::ExecutableT compile_graph(const Module& module, const spec::BoardParams& board,
-                               const CodegenOptions& options) {
+bool wants_dump(const CompileOptions& options, const std::string& stage) {
+  return options.dump && std::find(options.dump_after.begin(), options.dump_after.end(), stage) !=
+                             options.dump_after.end();
+}
+
+exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
+                          const CompileOptions& options) {
   check_cores(module, board);
   check_format(module);
   KernelProgram kernels = make_kernels(module, exchange_piece_bytes(board));
   const ShardReport report = shard(kernels, module, board, options.update_sharding);
   const std::unique_ptr<Emitter> emitted = emit(module, kernels, board);
   Emitter& emitter = *emitted;
-  if (options.dump) {
+  if (wants_dump(options, "kernels")) {
     options.dump("kernels", print(kernels));
   }
   Listing& listing = emitter.listing;
@@ -199,8 +204,10 @@ exe::ExecutableT compile_graph(const Module& module, const spec::BoardParams& bo
   e.matmul_flops = emitter.matmul_flops;
   e.vmem_peak_bytes = static_cast<uint64_t>(emitter.vmem_peak());
   e.estimated_cycles = estimate_cycles(listing, board);
-  if (options.dump) {
+  if (wants_dump(options, "memory")) {
     options.dump("memory", emitter.memory() + "\n");
+  }
+  if (wants_dump(options, "listing")) {
     options.dump("listing", print(listing));
   }
   return e;

@@ -1,7 +1,6 @@
 // tpuc: compiles a StableHLO portable artifact to an executable; assembles and disassembles.
 // Exit codes: 0 done, 1 the program cannot be compiled, 2 wrong usage.
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <csignal>
 #include <iostream>
 #include <map>
@@ -11,17 +10,14 @@
 #include "asm/assembler.hpp"
 #include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
-#include "codegen.hpp"
+#include "compile.hpp"
 #include "import/file.hpp"
 #include "import/import.hpp"
-#include "kernel/buckets.hpp"
-#include "legalize/legalize.hpp"
 #include "output.hpp"
 
 namespace {
 
 using tpu::compiler::Error;
-using tpu::compiler::Module;
 using tpu::compiler::UpdateSharding;
 
 struct Arguments {
@@ -30,20 +26,6 @@ struct Arguments {
   UpdateSharding update_sharding = UpdateSharding::kAuto;
   bool verbose = false, assemble = false, disassemble = false;
 };
-
-// Names for --dump-after, in order.
-std::vector<std::string> stages() {
-  std::vector<std::string> names = {"import"};
-  for (const tpu::compiler::Pass& pass : tpu::compiler::compile_passes()) {
-    names.push_back(pass.name);
-  }
-  names.insert(names.end(), {"kernels", "memory", "listing"});
-  return names;
-}
-
-bool wants(const Arguments& a, const std::string& stage) {
-  return std::find(a.dumps.begin(), a.dumps.end(), stage) != a.dumps.end();
-}
 
 std::string read_text(const std::string& path) {
   const std::vector<std::byte> bytes = tpu::compiler::read_file(path);
@@ -86,59 +68,39 @@ void disassemble_file(const Arguments& a) {
   tpu::compiler::write_file(a.output, std::as_bytes(std::span(text)));
 }
 
-// Why nothing was sharded although the user asks for it.
-void explain_unsharded(const tpu::exe::ExecutableT& e, const tpu::spec::BoardParams& board) {
-  const std::string begin = "tpuc: note: --update-sharding=on changes nothing: ";
-  if (e.partitions == 1) {
-    std::cerr << begin << "the program runs on one core\n";
-  } else if (e.notes.empty()) {
-    std::cerr << begin << "no array that is summed over the cores (jax.lax.psum) has "
-              << tpu::compiler::exchange_piece_bytes(board) << " bytes or more\n";
-  }
+void print_sizes(const std::string& input, const tpu::exe::ExecutableT& e) {
+  std::cout << input << ": " << e.partitions << " cores, " << e.ops.size() << " kernels, code "
+            << e.image.size() << " bytes, HBM " << e.hbm_bytes << " bytes, VMEM peak "
+            << e.vmem_peak_bytes << " bytes, about " << e.estimated_cycles
+            << " cycles, update sharding "
+            << (e.sharded_update_bytes > 0
+                    ? "of " + std::to_string(e.sharded_update_bytes) + " gradient bytes"
+                    : "off")
+            << "\n";
   for (const std::string& note : e.notes) {
-    std::cerr << begin << note << "\n";
+    std::cout << "  " << note << "\n";
   }
 }
 
-void compile(const Arguments& a) {
+void compile_file(const Arguments& a) {
   const tpu::spec::BoardParams board = tpu::spec::load_board(a.board, a.overrides);
-  Module module = tpu::compiler::import_vhlo_file(a.input);
-  tpu::compiler::PassOptions passes;
-  passes.after = [&](const std::string& pass, const Module& m) {
-    if (wants(a, pass)) {
-      std::cout << "// after " << pass << "\n" << print(m, true) << "\n";
-    }
+  tpu::compiler::CompileOptions options;
+  options.update_sharding = a.update_sharding;
+  options.dump_after = a.dumps;
+  options.dump = [](const std::string& stage, const std::string& text) {
+    std::cout << "// after " << stage << "\n" << text << "\n";
   };
-  run_passes(module, tpu::compiler::compile_passes(), passes);
-  tpu::compiler::CodegenOptions codegen;
-  codegen.update_sharding = a.update_sharding;
-  if (!a.dumps.empty()) {  // the text is made for every stage once somebody listens
-    codegen.dump = [&](const std::string& stage, const std::string& text) {
-      if (wants(a, stage)) {
-        std::cout << "// " << stage << "\n" << text << "\n";
-      }
-    };
-  }
-  const tpu::exe::ExecutableT executable = compile_graph(module, board, codegen);
-  const std::vector<std::byte> bytes = tpu::exe::write_executable(executable);
+  const tpu::compiler::Compiled out =
+      tpu::compiler::compile(tpu::compiler::import_vhlo_file(a.input), board, options);
+  const std::vector<std::byte> bytes = tpu::exe::write_executable(out.executable);
   if (!a.output.empty() || a.dumps.empty()) {
     write_executable(a, bytes);
   }
-  if (a.update_sharding == UpdateSharding::kOn && executable.sharded_update_bytes == 0) {
-    explain_unsharded(executable, board);
+  for (const std::string& reason : out.report.unsharded) {
+    std::cerr << "tpuc: note: --update-sharding=on changes nothing: " << reason << "\n";
   }
   if (a.verbose) {
-    std::cout << a.input << ": " << executable.partitions << " cores, " << executable.ops.size()
-              << " kernels, code " << executable.image.size() << " bytes, HBM "
-              << executable.hbm_bytes << " bytes, VMEM peak " << executable.vmem_peak_bytes
-              << " bytes, about " << executable.estimated_cycles << " cycles, update sharding "
-              << (executable.sharded_update_bytes > 0
-                      ? "of " + std::to_string(executable.sharded_update_bytes) + " gradient bytes"
-                      : "off")
-              << "\n";
-    for (const std::string& note : executable.notes) {
-      std::cout << "  " << note << "\n";
-    }
+    print_sizes(a.input, out.executable);
   }
 }
 
@@ -157,7 +119,7 @@ int main(int argc, char** argv) {
   app.add_option("--board", a.board, "board preset or file")->capture_default_str();
   app.add_option("--set", a.overrides, "board override section.key=value")->allow_extra_args(false);
   auto* dump = app.add_option("--dump-after", a.dumps, "print the program after a stage")
-                   ->check(CLI::IsMember(stages()))
+                   ->check(CLI::IsMember(tpu::compiler::stages()))
                    ->allow_extra_args(false);
   const std::map<std::string, UpdateSharding> modes = {
       {"auto", UpdateSharding::kAuto}, {"on", UpdateSharding::kOn}, {"off", UpdateSharding::kOff}};
@@ -183,7 +145,7 @@ int main(int argc, char** argv) {
     } else if (a.disassemble) {
       disassemble_file(a);
     } else {
-      compile(a);
+      compile_file(a);
     }
     std::cout.flush();
     if (!std::cout) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/compile.hpp"
+#include "cli/compile_file.hpp"
 #include "tpu/board.hpp"
 
 namespace tpu::driver {

@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "board/board_loader.hpp"
-#include "codegen.hpp"
+#include "compile.hpp"
 #include "import/import.hpp"
-#include "legalize/legalize.hpp"
 
 namespace tpu::compiler {
 namespace {
@@ -33,8 +32,8 @@ std::string compiled(const std::string& graph) {
   try {
     const spec::BoardParams board = spec::load_board("v3_8", {});
     Module module = import_vhlo_file(std::string(TPU_SOURCE_DIR) + "/" + graph + ".mlirbc");
-    run_passes(module, compile_passes(), PassOptions());
-    const std::vector<std::byte> bytes = exe::write_executable(compile_graph(module, board));
+    const std::vector<std::byte> bytes =
+        exe::write_executable(compile(std::move(module), board).executable);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   } catch (const Error& error) {
     return error.what();

@@ -48,7 +48,7 @@ TEST(Dimensions, ManyAreCompiledAndTooManyNamed) {
     Value* x = b.arg(f32(dims));
     Module& m = b.done({b.op(Kind::kAdd, {x, x}, f32(dims))});
     check_graph(m);
-    const exe::ExecutableT e = compile_graph(m, spec::load_board("v3_8"));
+    const exe::ExecutableT e = generate(m, spec::load_board("v3_8"));
     EXPECT_EQ(exe::read_executable(exe::write_executable(e)).args[0]->global_dims, dims);
   }
   GraphBuilder b;
@@ -56,7 +56,7 @@ TEST(Dimensions, ManyAreCompiledAndTooManyNamed) {
   Value* x = b.arg(f32({1}));
   Module& m = b.done({b.op(Kind::kReshape, {x}, f32(dims))});
   try {
-    compile_graph(m, spec::load_board("v3_8"));
+    generate(m, spec::load_board("v3_8"));
     FAIL() << "compiled";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("reshape: result 0 has 65 dimensions"), std::string::npos)
@@ -83,7 +83,7 @@ TEST(MnistStep, CompilesToTheSameBytesEveryTime) {
   for (int i = 0; i < 3; ++i) {
     Module m = import_vhlo_file(std::string(TPU_EXAMPLES) + "/mnist_mlp/train_step.mlirbc");
     run_passes(m, canonical_passes());
-    const std::vector<std::byte> bytes = exe::write_executable(compile_graph(m, board));
+    const std::vector<std::byte> bytes = exe::write_executable(generate(m, board));
     EXPECT_TRUE(first.empty() || bytes == first) << i;
     first = bytes;
   }

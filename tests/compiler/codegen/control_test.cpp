@@ -244,7 +244,7 @@ TEST(Control, ACollectiveUnderAConditionOfOneCoreIsRefused) {
                {[&](Builder& in, const Values&) { return Values{all_reduce(in, x)}; },
                 [&](Builder&, const Values&) { return Values{x}; }});
   try {
-    compile_graph(b.done(out), spec::load_board("v3_8", {}));
+    generate(b.done(out), spec::load_board("v3_8", {}));
     FAIL() << "compiled";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("same on all cores"), std::string::npos) << e.what();
@@ -290,11 +290,10 @@ TEST(Control, DisassemblyAssemblesToTheSameImage) {
   });
   const spec::BoardParams board = spec::load_board("v3_8", {});
   std::string dump;
-  CodegenOptions options;
-  options.dump = [&](const std::string& stage, const std::string& text) {
-    dump += stage == "listing" ? text : "";
-  };
-  const exe::ExecutableT e = compile_graph(b.done(out), board, options);
+  CompileOptions options;
+  options.dump_after = {"listing"};
+  options.dump = [&](const std::string&, const std::string& text) { dump += text; };
+  const exe::ExecutableT e = generate(b.done(out), board, options);
   const exe::ExecutableT again = assemble(disassemble(e), "again.s", board);
   EXPECT_EQ(e.image, again.image);
   EXPECT_NE(dump.find("loop 12 times"), std::string::npos) << dump;
@@ -309,7 +308,7 @@ TEST(Control, EstimateCountsTheIterations) {
     Builder r(b.region());
     b.done(r.times(trips, {x},
                    [](Builder& in, const Values& a) { return Values{in.mul(a[1], a[1])}; }));
-    return compile_graph(b.module(), spec::load_board("v3_8", {})).estimated_cycles;
+    return generate(b.module(), spec::load_board("v3_8", {})).estimated_cycles;
   };
   const uint64_t ten = cycles(10), twenty = cycles(20), forty = cycles(40);
   EXPECT_GT(twenty, ten);

@@ -344,7 +344,7 @@ TEST(Collectives, OddGroupsAreAnError) {
   a.groups = {{0, 1, 2}, {3, 4, 5}, {6, 7}};
   Value* x = b.arg(f32({4}));
   Value* s = b.with_body(b.op(Kind::kAllReduce, {x}, x->type, a), Kind::kAdd);
-  EXPECT_THROW(compile_graph(b.done({s}), spec::load_board("v3_8")), Error);
+  EXPECT_THROW(generate(b.done({s}), spec::load_board("v3_8")), Error);
 }
 
 TEST(Empty, DimsOfZero) {
@@ -413,7 +413,7 @@ TEST(Errors, NameTheOpAndItsLine) {
   Value* y = b.op(Kind::kDotGeneral, {x, x}, i32({}), dot);
   const Module& m = b.done({y});
   try {
-    compile_graph(m, spec::load_board("v3_8"));
+    generate(m, spec::load_board("v3_8"));
     FAIL();
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("test.py:1"), std::string::npos) << e.what();
@@ -427,7 +427,7 @@ TEST(Errors, ListTheLargestBuffersOfAProgramThatDoesNotFit) {
   Value* y = b.op(Kind::kNegate, {x}, x->type);
   const Module& m = b.done({y});
   try {
-    compile_graph(m, spec::load_board("v3_8"));
+    generate(m, spec::load_board("v3_8"));
     FAIL();
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("17179869184 bytes: argument 0"), std::string::npos)

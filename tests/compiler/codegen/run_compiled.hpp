@@ -175,15 +175,16 @@ inline Outcome check_graph(Module& module, const RunOptions& o = {}) {
   lower(module);
   module.number_ops();
   verify(module);
-  CodegenOptions codegen;  // TPU_TEST_DUMP=1 prints kernels and commands
+  CompileOptions options;  // TPU_TEST_DUMP=1 prints kernels and commands
   if (std::getenv("TPU_TEST_DUMP") != nullptr) {
-    codegen.dump = [](const std::string& stage, const std::string& text) {
+    options.dump_after = {"kernels", "listing"};
+    options.dump = [](const std::string& stage, const std::string& text) {
       std::printf("// %s\n%s\n", stage.c_str(), text.c_str());
     };
   }
   Outcome last;
   for (const uint32_t seed : o.order_seeds) {
-    Outcome got = run_executable(module, compile_graph(module, board, codegen), board, args, seed);
+    Outcome got = run_executable(module, generate(module, board, options), board, args, seed);
     for (size_t c = 0; c < want.size(); ++c) {
       for (size_t i = 0; i < want[c].size(); ++i) {
         expect_near(want[c][i], result_of(got, c, i), o.tolerance,

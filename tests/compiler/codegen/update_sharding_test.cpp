@@ -59,9 +59,9 @@ struct UpdateGraph {
 
 exe::ExecutableT compile(const Module& module, UpdateSharding mode,
                          const std::vector<std::string>& overrides = kBoard) {
-  CodegenOptions options;
+  CompileOptions options;
   options.update_sharding = mode;
-  return compile_graph(module, spec::load_board("v3_8", overrides), options);
+  return generate(module, spec::load_board("v3_8", overrides), options);
 }
 
 // Runs both ways and compares; returns the sharded executable.

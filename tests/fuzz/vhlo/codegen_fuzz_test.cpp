@@ -61,7 +61,7 @@ TEST(CodegenFuzz, DamagedProgramsAreRefusedOrBecomeExecutables) {
       if (!is_small(m)) {
         continue;
       }
-      const exe::ExecutableT exe = compile_graph(m, board);
+      const exe::ExecutableT exe = generate(m, board);
       EXPECT_NO_THROW(static_cast<void>(exe::read_executable(exe::write_executable(exe))));
       ++compiled;
     } catch (const Error&) {

@@ -9,9 +9,8 @@
 #include "asm/assembler.hpp"
 #include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
-#include "codegen.hpp"
+#include "compile.hpp"
 #include "import/import.hpp"
-#include "passes/pass_manager.hpp"
 #include "untimed_core.hpp"
 
 namespace tpu::compiler {
@@ -23,10 +22,8 @@ TEST_P(RoundTrip, GivesTheSameBytes) {
   const std::string name = GetParam();
   const std::string folder = name == "train_step" ? std::string(TPU_EXAMPLES) + "/mnist_mlp/"
                                                   : std::string(TPU_TEST_DATA) + "/";
-  Module m = import_vhlo_file(folder + name + ".mlirbc");
-  run_passes(m, canonical_passes());
   const spec::BoardParams board = spec::load_board("v3_8");
-  const exe::ExecutableT e = compile_graph(m, board);
+  const exe::ExecutableT e = compile(import_vhlo_file(folder + name + ".mlirbc"), board).executable;
   const std::string text = disassemble(e);
   const exe::ExecutableT again = assemble(text, name, board);
   EXPECT_EQ(exe::write_executable(e), exe::write_executable(again));
@@ -149,9 +146,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Disassembler, DamagedImagesAreErrorsNotCrashes) {
   const spec::BoardParams board = spec::load_board("v3_8");
-  Module m = import_vhlo_file(std::string(TPU_TEST_DATA) + "/dense.mlirbc");
-  run_passes(m, canonical_passes());
-  const exe::ExecutableT good = compile_graph(m, board);
+  const exe::ExecutableT good =
+      compile(import_vhlo_file(std::string(TPU_TEST_DATA) + "/dense.mlirbc"), board).executable;
   const std::vector<std::byte> file = exe::write_executable(good);
   std::mt19937 random(1);
   for (int i = 0; i < 2000; ++i) {

@@ -29,12 +29,11 @@ Value* sum(GraphBuilder& b, Value* x, const Groups& groups) {
 std::map<int, std::set<std::string>> waiting_queues(const Module& m, const std::string& vmem_kib) {
   const spec::BoardParams board = spec::load_board("v3_8", {"core.vmem_kib=" + vmem_kib});
   std::string text;
-  CodegenOptions options;
+  CompileOptions options;
   options.update_sharding = UpdateSharding::kOff;
-  options.dump = [&](const std::string& stage, const std::string& t) {
-    text = stage == "listing" ? t : text;
-  };
-  compile_graph(m, board, options);
+  options.dump_after = {"listing"};
+  options.dump = [&](const std::string&, const std::string& t) { text = t; };
+  generate(m, board, options);
   std::map<int, std::set<std::string>> out;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {

@@ -5,8 +5,7 @@
 
 #include "../graph_builder.hpp"
 #include "board/board_loader.hpp"
-#include "codegen.hpp"
-#include "legalize/legalize.hpp"
+#include "compile.hpp"
 
 namespace tpu::compiler::test {
 namespace {
@@ -14,18 +13,15 @@ namespace {
 constexpr int kLong = 50'000;
 
 exe::ExecutableT compiled(Module& m) {
-  run_passes(m, compile_passes());
-  return compile_graph(m, spec::load_board("v3_8"));
+  return compile(std::move(m), spec::load_board("v3_8")).executable;
 }
 
 std::string listing_of(Module& m) {
-  run_passes(m, compile_passes());
   std::string text;
-  CodegenOptions options;
-  options.dump = [&](const std::string& stage, const std::string& t) {
-    text = stage == "listing" ? t : text;
-  };
-  compile_graph(m, spec::load_board("v3_8"), options);
+  CompileOptions options;
+  options.dump_after = {"listing"};
+  options.dump = [&](const std::string&, const std::string& t) { text = t; };
+  compile(std::move(m), spec::load_board("v3_8"), options);
   return text;
 }
 

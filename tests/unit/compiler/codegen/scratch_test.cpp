@@ -136,7 +136,7 @@ Module& chain(GraphBuilder& b, int length) {
 TEST(Memory, NamesWhatFillsItWhereAProgramDoesNotFit) {
   const spec::BoardParams board = spec::load_board("v3_8", {"hbm.gib_per_core=1"});
   GraphBuilder fits, large;
-  EXPECT_LE(compile_graph(chain(fits, 3), board).hbm_bytes, uint64_t{1} << 30);
+  EXPECT_LE(generate(chain(fits, 3), board).hbm_bytes, uint64_t{1} << 30);
   const Type half = f32({int64_t{1} << 27});
   Value* x = large.arg(half);
   Value* sum = large.reduce(x, large.constant(f32({}), 0), {0}, f32({}), Kind::kAdd);
@@ -149,7 +149,7 @@ TEST(Memory, NamesWhatFillsItWhereAProgramDoesNotFit) {
                          half);
   Value* last = large.reduce(both, large.constant(f32({}), 0), {0}, f32({}), Kind::kAdd);
   try {
-    compile_graph(large.done({last}), board);
+    generate(large.done({last}), board);
     ADD_FAILURE() << "a temporary as large as the argument fits nowhere";
   } catch (const Error& error) {
     const std::string text = error.what();

@@ -221,7 +221,7 @@ void delete_each_wait(const std::string& artifact) {
   const spec::BoardParams board = spec::load_board("v3_8");
   Module m = import_vhlo_file(std::string(TPU_TEST_DATA) + "/" + artifact + ".mlirbc");
   run_passes(m, canonical_passes());
-  const std::string text = disassemble(compile_graph(m, board));
+  const std::string text = disassemble(generate(m, board));
   const std::vector<size_t> waits = find_all(text, " wait=");
   ASSERT_GT(waits.size(), 3u);
   for (size_t i = 0; i<waits.size(); i += waits.size()> 60 ? 5 : 1) {

@@ -1,5 +1,5 @@
 // The same steps as tpuc, in memory.
-#include "cli/compile.hpp"
+#include "cli/compile_file.hpp"
 
 #include <filesystem>
 
@@ -7,9 +7,7 @@
 #include "board/board_loader.hpp"
 #include "cli/files.hpp"
 #include "cli/one_hot.hpp"
-#include "codegen.hpp"
-#include "import/import.hpp"
-#include "legalize/legalize.hpp"
+#include "compile.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -28,11 +26,9 @@ CompiledFile compile_file(const std::string& path, const std::string& board,
   const std::vector<std::byte> artifact = read_file(path);
   const spec::BoardParams params = board_of(board, overrides);
   try {
-    compiler::Module module =
-        compiler::import_vhlo(artifact, std::filesystem::path(path).stem().string());
-    run_passes(module, compiler::compile_passes(), compiler::PassOptions());
-    std::vector<int64_t> classes = one_hot_classes(module);
-    return {exe::write_executable(compile_graph(module, params)), std::move(classes)};
+    const compiler::Compiled compiled =
+        compiler::compile(artifact, std::filesystem::path(path).stem().string(), params);
+    return {exe::write_executable(compiled.executable), one_hot_classes(compiled.report.graph)};
   } catch (const std::exception& error) {
     throw Error(ErrorCode::kInvalidArgument, path + ": " + error.what());
   }

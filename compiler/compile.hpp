@@ -1,0 +1,59 @@
+// The entry of the compiler, for commands and plugins: a StableHLO portable artifact and a board
+// in, an executable out. Nothing is kept between calls; calls in several threads share nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "exe/executable.hpp"
+#include "ir/graph.hpp"
+#include "tpu/spec/board_params.hpp"
+
+namespace tpu::compiler {
+
+// Whether the update of replicated state may be cut over the cores (shard_update.hpp). Results have
+// the same bits in all modes.
+enum class UpdateSharding : uint8_t {
+  kAuto,  // where it is legal and the estimate of its traffic says that it is faster
+  kOn,    // wherever it is legal; the executable's notes say where it is not
+  kOff,
+};
+
+struct CompileOptions {
+  UpdateSharding update_sharding = UpdateSharding::kAuto;
+  // Stages (of stages()) whose text `dump` is called with, as soon as it is known: also of a
+  // program that a later stage refuses.
+  std::vector<std::string> dump_after;
+  std::function<void(const std::string& stage, const std::string& text)> dump;
+};
+
+// What is known of a compilation beside what the executable says (its sizes, notes and estimated
+// cycles).
+struct CompileReport {
+  Module graph;  // the graph that kernels were made of
+  // With UpdateSharding::kOn and no update cut: why not.
+  std::vector<std::string> unsharded;
+};
+
+struct Compiled {
+  exe::ExecutableT executable;
+  CompileReport report;
+};
+
+// Names of all stages, in order.
+std::vector<std::string> stages();
+
+// Compiles an artifact (Exported.mlir_module_serialized); `name` becomes the executable's. Throws
+// Error: a damaged file, an op or type that is not supported (with its source line), memory of the
+// board that does not suffice (with the largest buffers).
+Compiled compile(std::span<const std::byte> artifact, const std::string& name,
+                 const spec::BoardParams& board, const CompileOptions& options = {});
+
+// The same of a module as the import makes it (import.hpp).
+Compiled compile(Module module, const spec::BoardParams& board, const CompileOptions& options = {});
+
+}  // namespace tpu::compiler

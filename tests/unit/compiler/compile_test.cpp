@@ -1,0 +1,109 @@
+// The entry of the compiler: what it gives, what it shows on the way, and what it refuses.
+#include "compile.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <thread>
+
+#include "board/board_loader.hpp"
+#include "import/file.hpp"
+
+namespace tpu::compiler {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+Bytes artifact(const std::string& name) {
+  return read_file(std::string(TPU_TEST_DATA) + "/" + name + ".mlirbc");
+}
+
+const spec::BoardParams& board() {
+  static const spec::BoardParams params = spec::load_board("v3_8");
+  return params;
+}
+
+TEST(Compile, GivesAnExecutableAndTheGraphOfItsKernels) {
+  const Compiled out = compile(artifact("mlp_sgd"), "step", board());
+  EXPECT_EQ(out.executable.name, "step");
+  EXPECT_EQ(out.executable.partitions, 8u);
+  EXPECT_GT(out.executable.estimated_cycles, 0u);
+  EXPECT_EQ(out.report.graph.main->args.size(), out.executable.args.size());
+  EXPECT_TRUE(out.report.graph.functions.empty());
+  EXPECT_NO_THROW(exe::read_executable(exe::write_executable(out.executable)));
+}
+
+TEST(Compile, ShowsTheStagesThatSomebodyAsksForInOrder) {
+  std::vector<std::string> seen;
+  CompileOptions options;
+  options.dump = [&](const std::string& stage, const std::string& text) {
+    seen.push_back(stage);
+    EXPECT_FALSE(text.empty()) << stage;
+  };
+  compile(artifact("dense"), "dense", board(), options);
+  EXPECT_TRUE(seen.empty());
+  options.dump_after = stages();
+  compile(artifact("dense"), "dense", board(), options);
+  EXPECT_EQ(seen, stages());
+}
+
+TEST(Compile, ShowsStagesInFrontOfAnError) {
+  CompileOptions options;
+  std::vector<std::string> seen;
+  options.dump_after = {"import", "listing"};
+  options.dump = [&](const std::string& stage, const std::string&) { seen.push_back(stage); };
+  const spec::BoardParams small = spec::load_board("v3_8", {"core.vmem_kib=16"});
+  EXPECT_THROW(compile(artifact("mlp_sgd"), "step", small, options), Error);
+  EXPECT_EQ(seen, std::vector<std::string>{"import"});
+}
+
+TEST(Compile, SaysWhyNothingIsSharded) {
+  CompileOptions options;
+  options.update_sharding = UpdateSharding::kOn;
+  const Compiled one = compile(artifact("dense"), "dense", board(), options);
+  EXPECT_EQ(one.report.unsharded, std::vector<std::string>{"the program runs on one core"});
+  EXPECT_TRUE(compile(artifact("dense"), "dense", board()).report.unsharded.empty());
+}
+
+// Cuts and changed bytes: an error or an executable that can be read, nothing else.
+TEST(Compile, DamagedBytesAreErrorsNotCrashes) {
+  const Bytes good = artifact("dense");
+  for (const size_t n : {size_t{0}, size_t{3}, size_t{40}, good.size() / 2, good.size() - 1}) {
+    EXPECT_THROW(compile(std::span(good).first(n), "cut", board()), Error) << n;
+  }
+  std::mt19937 random(7);
+  int refused = 0;
+  for (int i = 0; i < 300; ++i) {
+    Bytes bad = good;
+    for (int k = 0; k < 3; ++k) {
+      bad[random() % bad.size()] = static_cast<std::byte>(random());
+    }
+    try {
+      const Compiled out = compile(bad, "damaged", board());
+      EXPECT_NO_THROW(exe::read_executable(exe::write_executable(out.executable))) << i;
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 100);
+}
+
+TEST(Compile, ThreadsGetTheBytesOfOneAlone) {
+  const Bytes input = artifact("mlp_adam");
+  std::vector<Bytes> got(4);
+  std::vector<std::thread> threads;
+  for (Bytes& out : got) {
+    threads.emplace_back(
+        [&] { out = exe::write_executable(compile(input, "step", board()).executable); });
+  }
+  for (std::thread& t : threads) {
+    t.join();
+  }
+  const Bytes alone = exe::write_executable(compile(input, "step", board()).executable);
+  for (const Bytes& out : got) {
+    EXPECT_TRUE(out == alone);
+  }
+}
+
+}  // namespace
+}  // namespace tpu::compiler
