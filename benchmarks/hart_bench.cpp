@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "hart.hpp"
+#include "hart/hart.hpp"
 
 namespace {
 

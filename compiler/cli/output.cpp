@@ -1,5 +1,5 @@
 // See output.hpp. System calls: the reason of a failure belongs to the message.
-#include "output.hpp"
+#include "cli/output.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -10,10 +10,10 @@
 #include "asm/assembler.hpp"
 #include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
+#include "cli/output.hpp"
 #include "compile.hpp"
 #include "import/file.hpp"
 #include "import/import.hpp"
-#include "output.hpp"
 
 namespace {
 

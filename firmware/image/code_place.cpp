@@ -1,7 +1,7 @@
 // Addresses of the firmware as function and source line.
 #include <algorithm>
 
-#include "firmware_image.hpp"
+#include "image/firmware_image.hpp"
 
 namespace tpu::firmware {
 

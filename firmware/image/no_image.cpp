@@ -1,5 +1,5 @@
 // Stands in for the generated image where no RISC-V cross compiler was found at configure time.
-#include "firmware_image.hpp"
+#include "image/firmware_image.hpp"
 
 namespace tpu::firmware {
 

@@ -182,7 +182,7 @@ uint32_t program_load(uint32_t seq);
 void program_loaded(void);
 uint32_t program_unload(uint32_t seq);
 
-/* misc.c: NOP, SET, READ_COUNTERS. */
+/* small_commands.c: NOP, SET, READ_COUNTERS. */
 uint32_t nop_check(const fw_command_t* command);
 uint32_t set_execute(const fw_command_t* command);
 uint32_t read_counters(const fw_command_t* command);

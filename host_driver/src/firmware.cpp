@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "firmware_image.hpp"
+#include "image/firmware_image.hpp"
 #include "tpu/error.hpp"
 #include "tpu/spec/hart_map.h"
 

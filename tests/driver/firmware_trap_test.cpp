@@ -10,7 +10,7 @@
 
 #include "asm/assembler.hpp"
 #include "board/board_loader.hpp"
-#include "firmware_image.hpp"
+#include "image/firmware_image.hpp"
 #include "tests/driver/copy_program.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/spec/console_regs.hpp"

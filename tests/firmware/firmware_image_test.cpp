@@ -1,13 +1,13 @@
 // The real firmware image and mask ROM on the hart's simulator, with the mock device behind the
 // bus: boot, handshake, commands, launches within their instruction budget, sleep, traps.
-#include "firmware_image.hpp"
+#include "image/firmware_image.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 
-#include "hart.hpp"
+#include "hart/hart.hpp"
 #include "mock_device.hpp"
 #include "ring_host.hpp"
 #include "tpu/spec/hart_map.h"

@@ -2,7 +2,7 @@
 #include "board/board_host.hpp"
 
 #include "board/board.hpp"
-#include "firmware_image.hpp"
+#include "image/firmware_image.hpp"
 #include "kernel/host_port.hpp"
 #include "kernel/host_profile.hpp"
 

@@ -23,7 +23,7 @@
 #include "mxu/mxu_engine.hpp"
 #include "tpu/spec/board_params.hpp"
 #include "tpu/spec/isa.hpp"
-#include "vpu_kernel.hpp"
+#include "vpu/vpu_kernel.hpp"
 
 namespace tpu::model {
 

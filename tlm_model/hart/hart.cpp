@@ -1,11 +1,11 @@
 // Control hart outside the interpreter loop: memory map, traps, CSRs, device accesses, debug port.
-#include "hart.hpp"
+#include "hart/hart.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
-#include "hart_csr.hpp"
+#include "hart/hart_csr.hpp"
 
 namespace tpu::model {
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "hart_insn.hpp"
+#include "hart/hart_insn.hpp"
 
 namespace tpu::model {
 

@@ -1,8 +1,8 @@
 // Control and status registers of the control hart: the machine-mode set that the firmware uses.
 // Every other number is an illegal instruction, as is a write to a read-only one.
-#include "hart_csr.hpp"
+#include "hart/hart_csr.hpp"
 
-#include "hart.hpp"
+#include "hart/hart.hpp"
 
 namespace tpu::model {
 namespace {

@@ -1,6 +1,6 @@
 // Decoder of the control hart: RV32IM + Zicsr words, and the expansion of compressed instructions.
 // Hints decode to Nop or to writes of the discard register; reserved encodings are illegal.
-#include "hart_insn.hpp"
+#include "hart/hart_insn.hpp"
 
 namespace tpu::model {
 namespace {

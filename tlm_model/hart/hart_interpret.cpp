@@ -5,8 +5,8 @@
 #include <cstring>
 #include <limits>
 
-#include "hart.hpp"
-#include "hart_csr.hpp"
+#include "hart/hart.hpp"
+#include "hart/hart_csr.hpp"
 
 namespace tpu::model {
 namespace {

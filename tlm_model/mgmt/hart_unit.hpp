@@ -9,7 +9,7 @@
 #include <functional>
 #include <systemc>
 
-#include "hart.hpp"
+#include "hart/hart.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/trace.hpp"
 #include "mgmt/irq.hpp"

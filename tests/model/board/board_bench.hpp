@@ -12,7 +12,7 @@
 
 #include "board/board_host.hpp"
 #include "board/board_loader.hpp"
-#include "firmware_image.hpp"
+#include "image/firmware_image.hpp"
 #include "mgmt/crc32c.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/core_page_regs.hpp"

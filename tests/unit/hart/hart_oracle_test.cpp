@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "hart.hpp"
+#include "hart/hart.hpp"
 #include "rv_encode.hpp"
 
 namespace tpu::model {

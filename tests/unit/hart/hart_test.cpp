@@ -1,6 +1,6 @@
 // Traps, interrupts, WFI, device accesses, breakpoints and cycle counts of the control hart.
 // What single instructions compute is checked against an oracle in hart_oracle_test.cpp.
-#include "hart.hpp"
+#include "hart/hart.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "hart_csr.hpp"
+#include "hart/hart_csr.hpp"
 #include "rv_encode.hpp"
 
 namespace tpu::model {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/engine.hpp"
-#include "vpu_kernel.hpp"
+#include "vpu/vpu_kernel.hpp"
 
 namespace tpu::model {
 
