@@ -95,7 +95,8 @@ def file_errors(path: Path, headers: dict[str, set[str]]) -> list[str]:
     errors = []
     for name in INCLUDE.findall(path.read_text(encoding="utf-8")):
         if not where.startswith(SIBLINGS):
-            errors += [f"{where}: includes {name} without its folder; say which ({full})" for full in bare(name, headers)]
+            errors += [f"{where}: includes {name} without its folder; say which ({full})"
+                       for full in bare(name, headers)]
         header = header_of(name, path, headers)
         if header is None or allowed is None or name in OPEN_HEADERS:
             continue
