@@ -81,7 +81,7 @@ double measure(const Case& what, model::VpuSimd simd, double seconds) {
   const auto program = model::VpuProgram::decode(code, 0);
 
   spec::VpuKernelCommand command;
-  command.head.flags = 1;
+  command.head.flags = command.kFlat;
   command.row_loop = 255;
   command.col_loop = 3;
   command.loops = {1, 1, 1, kElements / 1024};

@@ -182,7 +182,7 @@ void CodeAssembler::command(const text::Statement& words) {
     if (key == "op") {
       head.op_id = static_cast<uint32_t>(text::parse_range(value, 0, UINT32_MAX, key));
     } else if (key == "flags") {
-      head.flags = static_cast<uint8_t>(text::parse_range(value, 0, UINT8_MAX, key));
+      head.flags = text::parse_flags(value, info->flags);
     } else if (key == "wait" || key == "signal") {
       if ((key == "wait" ? waits : signals) == 2) {
         throw Error("a command has at most two waits and two signals; use a nop");

@@ -204,13 +204,13 @@ class Disassembler {
     std::string s = "  " + std::string(spec::kQueueNames[head.queue]) + "." +
                     std::string(info.name) + " op=" + std::to_string(head.op_id);
     if (head.flags != 0) {
-      s += " flags=" + std::to_string(head.flags);
+      s += " flags=" + text::print_flags(head.flags, info.flags);
     }
     for (const spec::Wait& w : head.wait) {
-      s += (w.flags & 1) != 0 ? " wait=" + text::print_wait(w) : "";
+      s += w.valid() ? " wait=" + text::print_wait(w) : "";
     }
     for (const spec::Signal& g : head.signal) {
-      s += (g.flags & 1) != 0 ? " signal=" + text::print_signal(g) : "";
+      s += g.valid() ? " signal=" + text::print_signal(g) : "";
     }
     const bool vpu = info.opcode == spec::Opcode::kVpuKernel;
     for (int i = 0; i < info.field_count; ++i) {

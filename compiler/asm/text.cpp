@@ -235,14 +235,40 @@ void parse_field(const FieldInfo& f, std::string_view value, std::byte* base) {
   }
 }
 
+std::string print_flags(uint8_t flags, std::span<const std::string_view> names) {
+  std::string out;
+  for (size_t bit = 0; bit < names.size(); ++bit) {
+    if ((flags >> bit & 1) != 0) {
+      out += (out.empty() ? "" : "+") + std::string(names[bit]);
+    }
+  }
+  const unsigned rest = flags & ~((1u << names.size()) - 1);
+  return rest == 0 ? out : out + (out.empty() ? "" : "+") + std::to_string(rest);
+}
+
+uint8_t parse_flags(std::string_view s, std::span<const std::string_view> names) {
+  unsigned flags = 0;
+  for (const std::string_view part : parts(s, '+')) {
+    const auto it = std::find(names.begin(), names.end(), part);
+    if (it != names.end()) {
+      flags |= 1u << (it - names.begin());
+    } else if (!part.empty() && part.front() >= '0' && part.front() <= '9') {
+      flags |= static_cast<unsigned>(parse_range(part, 0, UINT8_MAX, "flags"));
+    } else {
+      fail("this command has no flag '" + std::string(part) + "'" +
+           suggestion(part, {names.begin(), names.end()}));
+    }
+  }
+  return static_cast<uint8_t>(flags);
+}
+
 std::string print_wait(const spec::Wait& w) {
-  return std::to_string(w.sem) + ":" + std::to_string(w.value) +
-         ((w.flags & 2) != 0 ? ":take" : "");
+  return std::to_string(w.sem) + ":" + std::to_string(w.value) + (w.take() ? ":take" : "");
 }
 
 std::string print_signal(const spec::Signal& s) {
   return std::to_string(s.sem) + ":" + std::to_string(s.value) +
-         ((s.flags & 2) != 0 ? ":r" + std::to_string(s.peer_reg) : "");
+         (s.remote() ? ":r" + std::to_string(s.peer_reg) : "");
 }
 
 spec::Wait parse_wait(std::string_view s) {
@@ -251,7 +277,7 @@ spec::Wait parse_wait(std::string_view s) {
     fail("a wait is SEMAPHORE:VALUE or SEMAPHORE:VALUE:take, found " + std::string(s));
   }
   return {static_cast<uint8_t>(in_range(p[0], 256, "semaphore")),
-          static_cast<uint8_t>(p.size() == 3 ? 3 : 1),
+          static_cast<uint8_t>(spec::Wait::kValid | (p.size() == 3 ? spec::Wait::kTake : 0)),
           static_cast<uint16_t>(in_range(p[1], 65536, "value"))};
 }
 
@@ -261,7 +287,7 @@ spec::Signal parse_signal(std::string_view s) {
     fail("a signal is SEMAPHORE:VALUE, with :rN for another core, found " + std::string(s));
   }
   return {static_cast<uint8_t>(in_range(p[0], 256, "semaphore")),
-          static_cast<uint8_t>(p.size() == 3 ? 3 : 1),
+          static_cast<uint8_t>(spec::Signal::kValid | (p.size() == 3 ? spec::Signal::kRemote : 0)),
           static_cast<uint8_t>(in_range(p[1], 256, "value")),
           static_cast<uint8_t>(p.size() == 3 ? parse_register(p[2]) : 0)};
 }

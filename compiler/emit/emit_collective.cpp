@@ -57,8 +57,7 @@ int Emitter::channel_semaphores(int64_t channel) {
 // Tells the partner that it may write `range` of this core. Returns the item.
 int Emitter::grant(const Link& link, const MemRange& range, uint32_t id) {
   auto c = make_command<spec::NopCommand>(spec::Opcode::kNop, spec::Queue::kDmaRemote, id);
-  c.head.signal[0] = {static_cast<uint8_t>(channel_semaphores(link.channel)), 3, 1,
-                      static_cast<uint8_t>(link.peer)};
+  c.head.signal[0] = remote_signal(channel_semaphores(link.channel), link.peer);
   Command command;
   command.body = c;
   command.windows = {range};
@@ -75,8 +74,8 @@ void Emitter::send(const Link& link, const spec::Addr& src, const spec::Addr& ds
   c.counts = {1, 1, 1, 1, static_cast<uint32_t>(bytes / unit)};
   c.src_strides[4] = c.dst_strides[4] = unit;
   c.peer_reg = static_cast<uint8_t>(link.peer);
-  c.head.wait[0] = {static_cast<uint8_t>(sem), 3, 1};
-  c.head.signal[0] = {static_cast<uint8_t>(sem + 1), 3, 1, static_cast<uint8_t>(link.peer)};
+  c.head.wait[0] = taking_wait(sem);
+  c.head.signal[0] = remote_signal(sem + 1, link.peer);
   Command command;
   command.body = c;
   command.windows = {reads};
@@ -85,7 +84,7 @@ void Emitter::send(const Link& link, const spec::Addr& src, const spec::Addr& ds
 
 void Emitter::receive(const Link& link, const MemRange& range, int granted, uint32_t id) {
   auto c = make_command<spec::NopCommand>(spec::Opcode::kNop, spec::Queue::kVpu, id);
-  c.head.wait[0] = {static_cast<uint8_t>(channel_semaphores(link.channel) + 1), 3, 1};
+  c.head.wait[0] = taking_wait(channel_semaphores(link.channel) + 1);
   Command command;
   command.body = c;
   command.windows = {range};

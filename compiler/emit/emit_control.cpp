@@ -115,7 +115,7 @@ void Emitter::counter_value(const Value* counter, int64_t smem, uint32_t id) {
   program.code = {{static_cast<uint8_t>(spec::VpuOp::kScalar), 0, 0, 0, 0},
                   {static_cast<uint8_t>(spec::VpuOp::kStore), 0, 0, 0, 0}};
   auto c = make_command<spec::VpuKernelCommand>(spec::Opcode::kVpuKernel, spec::Queue::kVpu, id);
-  c.head.flags = 1;
+  c.head.flags = c.kFlat;
   c.row_loop = 255;
   c.col_loop = 3;
   c.loops.fill(1);

@@ -149,10 +149,10 @@ void Emitter::move_box(const Link* link, const spec::Addr& src, const spec::Addr
       const auto peer = static_cast<uint8_t>(link->peer);
       c.peer_reg = peer;
       if (n == 0) {
-        c.head.wait[0] = {sem, 3, 1};
+        c.head.wait[0] = taking_wait(sem);
       }
       if (n + 1 == outer) {
-        c.head.signal[0] = {static_cast<uint8_t>(sem + 1), 3, 1, peer};
+        c.head.signal[0] = remote_signal(sem + 1, peer);
       }
     }
     Command command;

@@ -173,8 +173,7 @@ void Emitter::emit_grants(const std::vector<GrantRequest>& requests, uint32_t id
     const size_t n = std::min<size_t>(2, requests.size() - i);
     for (size_t j = 0; j < n; ++j) {
       const GrantRequest& g = requests[i + j];
-      c.head.signal[j] = {static_cast<uint8_t>(channel_semaphores(g.link.channel)), 3, 1,
-                          static_cast<uint8_t>(g.link.peer)};
+      c.head.signal[j] = remote_signal(channel_semaphores(g.link.channel), g.link.peer);
       command.windows.push_back(g.range);
     }
     command.body = c;
@@ -189,9 +188,9 @@ void Emitter::emit_grants(const std::vector<GrantRequest>& requests, uint32_t id
 void Emitter::await_arrival(const Link& link, const MemRange& range, int granted) {
   auto& c = std::get<Command>(listing.items.back());
   auto& wait = c.head().wait;
-  const auto free = std::find_if(wait.begin(), wait.end(),
-                                 [](const spec::Wait& w) { return (w.flags & 1) == 0; });
-  *free = {static_cast<uint8_t>(channel_semaphores(link.channel) + 1), 3, 1};
+  const auto free =
+      std::find_if(wait.begin(), wait.end(), [](const spec::Wait& w) { return !w.valid(); });
+  *free = taking_wait(channel_semaphores(link.channel) + 1);
   c.windows.push_back(range);
   c.implies.push_back(granted);
 }

@@ -46,7 +46,7 @@ void Emitter::indexed_command(const IndexedMove& m, int64_t list, int64_t first,
     }
     auto c = make_command<spec::DmaIndexedCommand>(
         spec::Opcode::kDmaIndexed, to_hbm ? spec::Queue::kDmaOut : spec::Queue::kDmaIn, id);
-    c.head.flags = m.scatter ? 1 : 0;
+    c.head.flags = m.scatter ? c.kScatter : 0;
     spec::Addr& indexed = m.scatter ? c.dst : c.src;
     spec::Addr& other = m.scatter ? c.src : c.dst;
     indexed = m.table;

@@ -108,7 +108,8 @@ void Emitter::matmul(const DotPlan& p, const Tile& left, const Tile& right, cons
     cmd.rhs_type = static_cast<uint8_t>(isa_elem(c.rhs->type.elem));
     set_loops(cmd, r, n_w, taps, run);
     const bool transposed = std::abs(cmd.n_rhs[1]) > std::abs(cmd.k_rhs[2]) && cmd.k[2] > 1;
-    cmd.head.flags = static_cast<uint8_t>((accumulate ? 1 : 0) | (transposed ? 2 : 0));
+    cmd.head.flags = static_cast<uint8_t>((accumulate ? cmd.kAccumulate : 0) |
+                                          (transposed ? cmd.kRhsTransposed : 0));
     Command command;
     command.body = cmd;
     listing.append(std::move(command));

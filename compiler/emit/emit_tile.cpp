@@ -108,7 +108,7 @@ void Emitter::emit_tile(const Kernel& k, LoopPlan& plan, const Dims& start, cons
   const VpuGenResult& gen = program.generated;
 
   auto c = make_command<spec::VpuKernelCommand>(spec::Opcode::kVpuKernel, spec::Queue::kVpu, id);
-  c.head.flags = options.flat ? 1 : 0;
+  c.head.flags = options.flat ? c.kFlat : 0;
   c.row_loop = c.col_loop = 255;
   c.loops.fill(1);
   c.rows = c.cols = 1;

@@ -125,7 +125,7 @@ Cost cost(const BoardParams& b, const Command&, const Listing&, const spec::DmaC
 // Every record costs its windows' runs in whole granules.
 Cost cost(const BoardParams& b, const Command&, const Listing&, const spec::DmaIndexedCommand& c) {
   constexpr auto kHbm = static_cast<uint8_t>(spec::Space::kHbm);
-  const auto& strides = (c.head.flags & 1) != 0 ? c.dst_strides : c.src_strides;
+  const auto& strides = c.scatter() ? c.dst_strides : c.src_strides;
   int64_t run = c.elem_bytes, runs = c.records;
   size_t i = c.counts.size();
   while (i > 0 && (strides[i - 1] == run || c.counts[i - 1] == 1)) {
@@ -217,7 +217,7 @@ class Estimator {
     const auto q = static_cast<size_t>(c.queue());
     uint64_t start = std::max(issue_, free_[q]);
     for (const spec::Wait& w : c.head().wait) {
-      if ((w.flags & 1) != 0 && !signals_[w.sem].empty()) {
+      if (w.valid() && !signals_[w.sem].empty()) {
         start = std::max(start, signals_[w.sem].front());
         signals_[w.sem].pop_front();
       }
@@ -239,7 +239,7 @@ class Estimator {
     }
     end_ = std::max(end_, done_[q]);
     for (const spec::Signal& s : c.head().signal) {
-      if ((s.flags & 1) != 0) {
+      if (s.valid()) {
         signals_[s.sem].push_back(done_[q] + static_cast<uint64_t>(board_.core.semaphore_cycles));
       }
     }
@@ -347,12 +347,10 @@ std::string print(const Listing& listing) {
            std::string(spec::kCommands[c.body.index()].name) + " op " +
            std::to_string(c.head().op_id);
     for (const spec::Wait& w : c.head().wait) {
-      out += (w.flags & 1) != 0 ? " wait " + std::to_string(w.sem) : "";
+      out += w.valid() ? " wait " + std::to_string(w.sem) : "";
     }
     for (const spec::Signal& s : c.head().signal) {
-      out += (s.flags & 1) != 0
-                 ? " signal " + std::to_string(s.sem) + ((s.flags & 2) != 0 ? "@" : "")
-                 : "";
+      out += s.valid() ? " signal " + std::to_string(s.sem) + (s.remote() ? "@" : "") : "";
     }
     for (const MemRange& r : memory_ranges(listing, c)) {
       out += (r.write ? " W" : " R") +

@@ -76,9 +76,20 @@ static spec::Addr addr_of(Space space, int64_t offset) {
 spec::Addr smem_addr(int64_t offset) { return addr_of(Space::kSmem, offset); }
 spec::Addr vmem_addr(int64_t offset) { return addr_of(Space::kVmem, offset); }
 
+spec::Wait taking_wait(int semaphore) {
+  return {static_cast<uint8_t>(semaphore), spec::Wait::kValid | spec::Wait::kTake, 1};
+}
+spec::Signal own_signal(int semaphore) {
+  return {static_cast<uint8_t>(semaphore), spec::Signal::kValid, 1, 0};
+}
+spec::Signal remote_signal(int semaphore, int peer_reg) {
+  return {static_cast<uint8_t>(semaphore), spec::Signal::kValid | spec::Signal::kRemote, 1,
+          static_cast<uint8_t>(peer_reg)};
+}
+
 spec::VpuKernelCommand flat_vpu_kernel(int64_t count, uint32_t op_id) {
   auto c = make_command<spec::VpuKernelCommand>(spec::Opcode::kVpuKernel, spec::Queue::kVpu, op_id);
-  c.head.flags = 1;
+  c.head.flags = c.kFlat;
   c.row_loop = 255;
   c.col_loop = 3;
   c.loops = {1, 1, 1, static_cast<uint32_t>((count + 1023) / 1024)};
@@ -189,7 +200,7 @@ void add(const Listing& l, const Command&, const spec::MatmulCommand& c,
 void add_access(const Listing& l, const spec::VpuKernelCommand& c, const spec::VpuAccess& a,
                 spec::VpuStoreMode mode, bool write, std::vector<MemRange>& out) {
   Box box(l, a.addr, elem_size(a.type));
-  const bool flat = (c.head.flags & 1) != 0;
+  const bool flat = c.flat();
   const bool one_row =
       mode == spec::VpuStoreMode::kSublane0 || mode == spec::VpuStoreMode::kElement0;
   const bool one_lane = mode == spec::VpuStoreMode::kLane0 || mode == spec::VpuStoreMode::kElement0;
@@ -258,7 +269,7 @@ void add(const Listing& l, const Command&, const spec::DmaCommand& c, std::vecto
 // The indexed side may be touched anywhere in its span.
 void add(const Listing& l, const Command&, const spec::DmaIndexedCommand& c,
          std::vector<MemRange>& out) {
-  const bool scatter = (c.head.flags & 1) != 0;
+  const bool scatter = c.scatter();
   Box list(l, c.list, 4), span(l, scatter ? c.dst : c.src, c.span);
   Box other(l, scatter ? c.src : c.dst, c.elem_bytes);
   for (size_t i = 0; i < 4; ++i) {

@@ -114,6 +114,11 @@ T make_command(spec::Opcode opcode, spec::Queue queue, uint32_t op_id) {
   return c;
 }
 
+// A wait for 1 that takes it, and signals of 1.
+spec::Wait taking_wait(int semaphore);
+spec::Signal own_signal(int semaphore);
+spec::Signal remote_signal(int semaphore, int peer_reg);
+
 // A vector kernel over `count` consecutive elements in blocks of 1,024, along loop 3; accesses and
 // program are the caller's.
 spec::VpuKernelCommand flat_vpu_kernel(int64_t count, uint32_t op_id);

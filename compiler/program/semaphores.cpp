@@ -203,8 +203,8 @@ class Inserter {
 
   static void put_waits(Command& c, std::vector<int>& sems) {
     for (spec::Wait& w : c.head().wait) {
-      if ((w.flags & 1) == 0 && !sems.empty()) {
-        w = {static_cast<uint8_t>(sems.back()), 3, 1};
+      if (!w.valid() && !sems.empty()) {
+        w = taking_wait(sems.back());
         sems.pop_back();
       }
     }
@@ -212,8 +212,8 @@ class Inserter {
 
   static void put_signals(Command& c, std::vector<int>& sems) {
     for (spec::Signal& s : c.head().signal) {
-      if ((s.flags & 1) == 0 && !sems.empty()) {
-        s = {static_cast<uint8_t>(sems.back()), 1, 1, 0};
+      if (!s.valid() && !sems.empty()) {
+        s = own_signal(sems.back());
         sems.pop_back();
       }
     }

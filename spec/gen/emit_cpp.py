@@ -17,12 +17,17 @@ def pascal(name: str) -> str:
 
 
 def cpp_struct(struct: Struct, name: str) -> str:
-    """A struct with checked size and offsets; counted fields are std::array."""
+    """A struct with checked size and offsets, masks and readers of its flags; counted fields are std::array."""
     lines = [f"/// {struct.desc.splitlines()[0]}", f"struct {name} {{"]
+    for flag in struct.flags:
+        lines.append(f"  static constexpr uint8_t k{pascal(flag.name)} = {1 << flag.bit:#x};  ///< {flag.desc}")
     for item in struct.fields:
         base = CPP_TYPES.get(item.type, item.type)
         full = f"std::array<{base}, {item.count}>" if item.count > 1 else base
         lines.append(f"  {full} {item.name}{{}};  ///< {item.desc}")
+    member = "head.flags" if struct.fields and struct.fields[0].name == "head" else "flags"
+    for flag in struct.flags:
+        lines.append(f"  constexpr bool {flag.name}() const {{ return ({member} & k{pascal(flag.name)}) != 0; }}")
     lines.append(f"  friend bool operator==(const {name}&, const {name}&) = default;")
     lines.append("};")
     lines.append(f"static_assert(sizeof({name}) == {struct.size});")
@@ -43,7 +48,7 @@ def field_table(struct: Struct, name: str) -> str:
 def emit_isa(isa: Isa, out: Path) -> None:
     """Writes isa.hpp: enums, structs, opcodes, operand tables, VPU slots."""
     text = [HEAD.format(source="spec/isa/*.toml"),
-            "#include <array>\n#include <cstddef>\n#include <cstdint>\n#include <string_view>\n\n"
+            "#include <array>\n#include <cstddef>\n#include <cstdint>\n#include <span>\n#include <string_view>\n\n"
             "namespace tpu::spec {\n",
             f"inline constexpr uint32_t kIsaVersion = {isa.version};\n"]
     for enum in isa.enums:
@@ -66,15 +71,20 @@ def emit_isa(isa: Isa, out: Path) -> None:
         name = pascal(command.name) + "Command"
         text.append(cpp_struct(command.struct, name))
         text.append(field_table(command.struct, f"k{pascal(command.name)}Fields"))
+        flags = ", ".join(f'"{f.name}"' for f in command.struct.flags)
+        text.append(f"inline constexpr std::array<std::string_view, {len(command.struct.flags)}> "
+                    f"k{pascal(command.name)}Flags = {{{flags}}};\n")
     rows = []
     for command in isa.commands:
         mask = sum(1 << next(e.values for e in isa.enums if e.name == "Queue").index(q) for q in command.queues)
         rows.append(f'    CommandInfo{{"{command.name}", Opcode::k{pascal(command.name)}, {mask:#x}, '
                     f"{command.struct.size}, k{pascal(command.name)}Fields.data(), "
-                    f"static_cast<int>(k{pascal(command.name)}Fields.size())}},")
-    text.append("/// One engine command: mnemonic, queues that take it (bit mask), fixed size in bytes, its fields.\n"
+                    f"static_cast<int>(k{pascal(command.name)}Fields.size()), k{pascal(command.name)}Flags}},")
+    text.append("/// One engine command: mnemonic, queues that take it (bit mask), fixed size in bytes, its fields,\n"
+                "/// the names of the bits of its header's flags.\n"
                 "struct CommandInfo {\n  std::string_view name;\n  Opcode opcode;\n  uint32_t queue_mask;\n"
-                "  int bytes;\n  const FieldInfo* fields;\n  int field_count;\n};")
+                "  int bytes;\n  const FieldInfo* fields;\n  int field_count;\n"
+                "  std::span<const std::string_view> flags;\n};")
     text.append(f"inline constexpr std::array<CommandInfo, {len(rows)}> kCommands = {{{{\n" + "\n".join(rows)
                 + "\n}};\n")
     text.append("/// Sequencer instructions. Word: op u8, rd u8, rs1 u8, rs2 u8, imm i32.\n"

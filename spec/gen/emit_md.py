@@ -20,7 +20,8 @@ def struct_table(struct: Struct) -> list[str]:
     for item in struct.fields:
         count = f"[{item.count}]" if item.count > 1 else ""
         rows.append(f"| {item.offset} | `{item.name}` | {item.type}{count} | {one_line(item.desc)} |")
-    return [*rows, "", f"Size {struct.size} bytes.", ""]
+    flags = [f"Flags: {', '.join(f'bit {f.bit} `{f.name}`: {one_line(f.desc)}' for f in struct.flags)}.", ""]
+    return [*rows, "", f"Size {struct.size} bytes.", "", *(flags if struct.flags else [])]
 
 
 def isa_page(isa: Isa) -> str:

@@ -57,12 +57,22 @@ class Field:
 
 
 @dataclass
+class Flag:
+    """One bit of the member `flags` of a struct (of a command: of its header)."""
+
+    name: str
+    bit: int
+    desc: str
+
+
+@dataclass
 class Struct:
     """A little-endian struct, naturally aligned, padded to its alignment (commands: to 8 bytes)."""
 
     name: str
     desc: str
     fields: list[Field]
+    flags: list[Flag] = field(default_factory=list)
     size: int = 0
     align: int = 1
 
@@ -152,13 +162,28 @@ def parse_fields(entries: list[dict[str, Any]], where: str) -> list[Field]:
     return fields
 
 
+def parse_flags(entries: list[dict[str, Any]], fields: list[Field], where: str) -> list[Flag]:
+    """Reads the `flags` list of a struct or command: names of bits, from bit 0."""
+    flags: list[Flag] = []
+    for entry in entries:
+        check_keys(entry, {"name", "desc"}, {"name", "desc"}, where)
+        taken = {f.name for f in flags} | {f.name for f in fields}
+        require(entry["name"] not in taken, where, f"flag {entry['name']} has the name of another member")
+        require(len(flags) < 8, where, "more than 8 flags")
+        flags.append(Flag(entry["name"], len(flags), entry["desc"]))
+    return flags
+
+
 def parse_structs(data: dict[str, Any], known: dict[str, Struct], path: Path) -> None:
     """Adds the structs of one file to `known`, in file order."""
     for name, entry in data.get("struct", {}).items():
         where = f"{path}: struct {name}"
-        check_keys(entry, {"desc", "fields"}, {"desc", "fields"}, where)
+        check_keys(entry, {"desc", "fields", "flags"}, {"desc", "fields"}, where)
         require(name not in known, where, "defined twice")
         struct = Struct(name, entry["desc"], parse_fields(entry["fields"], where))
+        struct.flags = parse_flags(entry.get("flags", []), struct.fields, where)
+        require(not struct.flags or any(f.name == "flags" and f.count == 1 for f in struct.fields), where,
+                "flags are named, but there is no field `flags`")
         layout(struct, known, where)
         known[name] = struct
 
@@ -187,11 +212,12 @@ def parse_isa(folder: Path) -> Isa:
     for entry in data["command"]:
         where = f"{path}: command {entry.get('name', '?')}"
         keys = {"name", "opcode", "queues", "desc", "cycles", "fields"}
-        check_keys(entry, keys, keys, where)
+        check_keys(entry, keys | {"flags"}, keys, where)
         require(set(entry["queues"]) <= set(queues), where, "unknown queue")
         require(1 <= entry["opcode"] < 32, where, "opcode must be 1..31")
         head = [Field("head", "CommandHeader", 1, "common header")]
         struct = Struct(entry["name"], entry["desc"], head + parse_fields(entry["fields"], where))
+        struct.flags = parse_flags(entry.get("flags", []), struct.fields, where)
         layout(struct, isa.structs, where, 8)
         isa.commands.append(Command(entry["name"], entry["opcode"], entry["queues"], entry["desc"],
                                     entry["cycles"], struct))

@@ -438,7 +438,7 @@ struct UntimedMachine::State {
       return false;
     }
     for (const spec::Wait& w : q.front().decoded->body.head().wait) {
-      if ((w.flags & 1) != 0 && c.sem[w.sem].value < w.value) {
+      if (w.valid() && c.sem[w.sem].value < w.value) {
         return false;
       }
     }
@@ -454,10 +454,10 @@ struct UntimedMachine::State {
     Clock& clock = c.clock[static_cast<size_t>(queue)];
     join(clock, q.issued);
     for (const spec::Wait& w : head.wait) {
-      if ((w.flags & 1) == 0) {
+      if (!w.valid()) {
         continue;
       }
-      if ((w.flags & 2) == 0) {
+      if (!w.take()) {
         throw UntimedError("a wait that does not take");
       }
       Semaphore& s = c.sem[w.sem];
@@ -472,10 +472,10 @@ struct UntimedMachine::State {
     std::visit([&](const auto& body) { work(c, q, body); }, q.decoded->body.body);
     clock[agent] = number;
     for (const spec::Signal& s : head.signal) {
-      if ((s.flags & 1) == 0) {
+      if (!s.valid()) {
         continue;
       }
-      Core& to = (s.flags & 2) != 0 ? cores.at(q.regs[s.peer_reg]) : c;
+      Core& to = s.remote() ? cores.at(q.regs[s.peer_reg]) : c;
       to.sem[s.sem].value += s.value;
       for (int i = 0; i < s.value; ++i) {
         to.sem[s.sem].signals.push_back(clock);
@@ -560,7 +560,7 @@ struct UntimedMachine::State {
     job.out = c.vmem.data() + address(q, m.out);
     job.lhs_is_bf16 = m.lhs_type == static_cast<uint8_t>(spec::Elem::kBf16);
     job.rhs_is_bf16 = m.rhs_type == static_cast<uint8_t>(spec::Elem::kBf16);
-    job.accumulate = (m.head.flags & 1) != 0;
+    job.accumulate = m.accumulate();
     for (size_t i = 0; i < 4; ++i) {
       job.m_count[i] = m.m[i];
       job.m_lhs_stride[i] = m.m_lhs[i];
@@ -653,7 +653,7 @@ struct UntimedMachine::State {
   }
 
   void work(Core& c, const Queued& q, const spec::DmaIndexedCommand& d) {
-    const bool scatter = (d.head.flags & 1) != 0;
+    const bool scatter = d.scatter();
     for (int64_t r = 0; r < d.records; ++r) {
       int32_t value = 0;
       std::memcpy(&value, at(c, d.list, address(q, d.list) + 4 * r, 4), 4);
@@ -703,7 +703,7 @@ struct UntimedMachine::State {
                 std::string(spec::kQueueNames[static_cast<size_t>(q)]) + " op " +
                 std::to_string(h.op_id) + " waits for";
         for (const spec::Wait& w : h.wait) {
-          if ((w.flags & 1) != 0 && cores[i].sem[w.sem].value < w.value) {
+          if (w.valid() && cores[i].sem[w.sem].value < w.value) {
             text += " semaphore " + std::to_string(w.sem);
           }
         }

@@ -114,7 +114,7 @@ bool add_axis(std::vector<Level>& levels, uint64_t total, uint64_t block, int64_
 bool VpuWalk::whole(const spec::VpuAccess& a, int64_t base, int depth, bool sublane0, bool lane0,
                     bool write) const {
   const spec::VpuKernelCommand& c = plan.command;
-  const bool flat = (c.head.flags & 1) != 0;
+  const bool flat = c.flat();
   const auto walks = [&](uint8_t loop) { return loop < kVpuLoops && loop < depth; };
   const auto count = [&](uint8_t loop) { return walks(loop) ? uint64_t{c.loops[loop]} : 1; };
   const auto stride = [&](uint8_t loop) { return walks(loop) ? a.loop[loop] : 0; };
@@ -145,7 +145,7 @@ void VpuWalk::block(const spec::VpuAccess& a, int64_t at, uint64_t rows, uint64_
 void VpuWalk::blocks(const spec::VpuAccess& a, int64_t base, int depth, bool sublane0, bool lane0,
                      bool write) const {
   const spec::VpuKernelCommand& c = plan.command;
-  const bool flat = (c.head.flags & 1) != 0;
+  const bool flat = c.flat();
   std::array<uint64_t, kVpuLoops> index{};
   for (;;) {
     const uint64_t row_block = c.row_loop < kVpuLoops ? index[c.row_loop] : 0;

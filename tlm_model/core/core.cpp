@@ -265,7 +265,7 @@ std::string Core::describe_waits() const {
 void Core::describe_signallers(uint32_t semaphore, std::string& text) const {
   const auto signals = [semaphore](const DecodedCommand& command) {
     for (const spec::Signal& signal : command.signal) {
-      if ((signal.flags & 1) != 0 && signal.sem == semaphore && (signal.flags & 2) == 0) {
+      if (signal.valid() && signal.sem == semaphore && !signal.remote()) {
         return true;
       }
     }

@@ -9,14 +9,6 @@
 #include "tpu/spec/rings.h"
 
 namespace tpu::model {
-namespace {
-
-constexpr bool valid(uint8_t flags) { return (flags & 1) != 0; }
-constexpr bool takes(const spec::Wait& wait) { return (wait.flags & 2) != 0; }
-constexpr bool is_remote(const spec::Signal& signal) { return (signal.flags & 2) != 0; }
-
-}  // namespace
-
 Engine::Engine(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context,
                size_t in_flight)
     : sc_module(name),
@@ -125,7 +117,7 @@ bool Engine::waits_met(const QueuedCommand& queued) {
     return true;  // faults at its start
   }
   for (const spec::Wait& wait : waits) {
-    if (!valid(wait.flags)) {
+    if (!wait.valid()) {
       continue;
     }
     if (!sem_port->claim(wait.sem, unit_)) {
@@ -153,11 +145,11 @@ bool Engine::waits_met(const QueuedCommand& queued) {
                             queued.command->op_id);
   }
   for (const spec::Wait& wait : waits) {
-    if (valid(wait.flags) && context_.checker != nullptr) {
+    if (wait.valid() && context_.checker != nullptr) {
       context_.checker->take(context_.core_id, static_cast<uint32_t>(unit_), wait.sem, wait.value,
-                             takes(wait));
+                             wait.take());
     }
-    if (valid(wait.flags) && takes(wait)) {
+    if (wait.valid() && wait.take()) {
       sem_port->take(wait.sem, wait.value);
     }
   }
@@ -213,7 +205,7 @@ uint32_t Engine::control_latency(const QueuedCommand& queued) const {
   uint64_t latency = 0;
   for (size_t i = 0; i < queued.command->signal.size(); ++i) {
     const spec::Signal& signal = queued.command->signal[i];
-    if (valid(signal.flags) && is_remote(signal) && queued.signal_peer[i] < ici_port->cores()) {
+    if (signal.valid() && signal.remote() && queued.signal_peer[i] < ici_port->cores()) {
       latency =
           std::max(latency, ici_port->control_latency(context_.core_id, queued.signal_peer[i]));
     }
@@ -225,17 +217,17 @@ void Engine::send_signals(const Flight& flight) {
   const QueuedCommand& queued = flight.queued;
   for (size_t i = 0; i < queued.command->signal.size(); ++i) {
     const spec::Signal& signal = queued.command->signal[i];
-    if (!valid(signal.flags)) {
+    if (!signal.valid()) {
       continue;
     }
     if (context_.checker != nullptr) {
-      const uint32_t to = is_remote(signal) ? queued.signal_peer[i] : context_.core_id;
+      const uint32_t to = signal.remote() ? queued.signal_peer[i] : context_.core_id;
       if (to < ici_port->cores()) {
         context_.checker->signal(context_.core_id, static_cast<uint32_t>(unit_), flight.index, to,
                                  signal.sem, signal.value);
       }
     }
-    if (!is_remote(signal)) {
+    if (!signal.remote()) {
       sem_port->add(signal.sem, signal.value);
       continue;
     }

@@ -194,21 +194,21 @@ void ProgramDecoder::check_header(const spec::CommandHeader& head, DecodedComman
   }
   const auto semaphores = static_cast<uint32_t>(params_.core.semaphores);
   for (const spec::Wait& wait : head.wait) {
-    if ((wait.flags & 1) != 0 && wait.sem >= semaphores) {
+    if (wait.valid() && wait.sem >= semaphores) {
       mark_bad(command, spec::fault::kDetailSemaphore,
                "waits for semaphore " + std::to_string(wait.sem));
     }
   }
   for (const spec::Signal& signal : head.signal) {
-    const bool remote = (signal.flags & 2) != 0;
-    if ((signal.flags & 1) != 0 &&
+    const bool remote = signal.remote();
+    if (signal.valid() &&
         (signal.sem >= semaphores ||
          (remote && head.queue != static_cast<uint8_t>(spec::Queue::kDmaRemote)))) {
       mark_bad(
           command, spec::fault::kDetailSemaphore,
           "signals semaphore " + std::to_string(signal.sem) + (remote ? " of another core" : ""));
     }
-    if ((signal.flags & 1) != 0 && remote && signal.peer_reg >= 32) {
+    if (signal.valid() && remote && signal.peer_reg >= 32) {
       mark_bad(command, spec::fault::kDetailRegister, "peer register above 31");
     }
   }
@@ -289,8 +289,8 @@ void ProgramDecoder::decode_matmul(const spec::MatmulCommand& c, DecodedCommand&
   MxuJob& job = plan.job;
   job.lhs_is_bf16 = c.lhs_type == static_cast<uint8_t>(spec::Elem::kBf16);
   job.rhs_is_bf16 = c.rhs_type == static_cast<uint8_t>(spec::Elem::kBf16);
-  job.accumulate = (c.head.flags & 1) != 0;
-  job.rhs_transposed = (c.head.flags & 2) != 0;
+  job.accumulate = c.accumulate();
+  job.rhs_transposed = c.rhs_transposed();
   job.m_count = widen(c.m), job.m_lhs_stride = widen(c.m_lhs), job.m_out_stride = widen(c.m_out);
   job.t_count = widen(c.t), job.t_lhs_stride = widen(c.t_lhs), job.t_rhs_stride = widen(c.t_rhs);
   job.k_count = widen(c.k), job.k_rhs_stride = widen(c.k_rhs);
@@ -536,7 +536,7 @@ void ProgramDecoder::decode_indexed(const spec::DmaIndexedCommand& c, DecodedCom
   if (!is_vmem(c.list)) {
     mark_bad(command, spec::fault::kDetailSpace, "the list of an indexed transfer lies in VMEM");
   }
-  plan.scatter = (c.head.flags & 1) != 0;
+  plan.scatter = c.scatter();
   plan.records = c.records;
   plan.unit = c.unit;
   plan.record_stride = c.record_stride;

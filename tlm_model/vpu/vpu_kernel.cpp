@@ -16,7 +16,6 @@ using spec::VpuOp;
 using spec::VpuStoreMode;
 
 constexpr uint8_t kNoLoop = 255;
-constexpr uint8_t kFlagFlat = 1;
 constexpr uint64_t kMaxBlocks = uint64_t{1} << 30;
 constexpr int64_t kMaxBase = int64_t{1} << 48;
 
@@ -79,7 +78,7 @@ VpuKernel::VpuKernel(const VpuProgram& program, const spec::VpuKernelCommand& co
       cols_(command.cols),
       row_loop_(decode_loop(command.row_loop, "row_loop")),
       col_loop_(decode_loop(command.col_loop, "col_loop")),
-      flat_((command.head.flags & kFlagFlat) != 0),
+      flat_(command.flat()),
       scalars_(scalars) {
   if (accesses.size() > kVpuMaxAccesses || accesses.size() != command.accesses ||
       bases.size() != accesses.size()) {

@@ -331,9 +331,11 @@ class ProgramImage {
     return {.space = static_cast<uint8_t>(spec::Space::kVmem), .offset = offset};
   }
   static spec::Wait wait(uint8_t sem, uint16_t value = 1) {
-    return {.sem = sem, .flags = 3, .value = value};
+    return {.sem = sem, .flags = spec::Wait::kValid | spec::Wait::kTake, .value = value};
   }
-  static spec::Signal signal(uint8_t sem) { return {.sem = sem, .flags = 1, .value = 1}; }
+  static spec::Signal signal(uint8_t sem) {
+    return {.sem = sem, .flags = spec::Signal::kValid, .value = 1};
+  }
   // Contiguous copy of 4-byte elements.
   static spec::DmaCommand dma(const spec::Addr& src, const spec::Addr& dst, uint32_t words) {
     spec::DmaCommand command{};

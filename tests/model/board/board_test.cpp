@@ -119,7 +119,8 @@ TEST(Board, GangOfEightPassesDataAround) {
   spec::DmaCommand send = Image::dma(Image::vmem(0), Image::vmem(4096), 1);
   send.peer_reg = 4;
   send.head.wait[0] = Image::wait(1);
-  send.head.signal[0] = {.sem = 2, .flags = 3, .value = 1, .peer_reg = 4};
+  send.head.signal[0] = {
+      .sem = 2, .flags = spec::Signal::kValid | spec::Signal::kRemote, .value = 1, .peer_reg = 4};
   image.command(send, spec::Opcode::kDma, spec::Queue::kDmaRemote, 2);
   spec::DmaCommand out = Image::dma(Image::vmem(4096), Image::hbm(1), 1);
   out.head.wait[0] = Image::wait(2);

@@ -104,7 +104,7 @@ TEST_F(CoreIndexed, ScatteredWindowsMeetAndTheLastOneStays) {
   ProgramBuilder p;
   p.copy(Queue::kDmaIn, hbm(0, kList), vmem(64), 24, Sync().signal(1));
   auto c = rows(hbm(0, kData), hbm(0, 0), 64, 6, kRow, 4 * kRow * kRows);
-  p.command(c, spec::Opcode::kDmaIndexed, Queue::kDmaOut, Sync().wait(1), 1);
+  p.command(c, spec::Opcode::kDmaIndexed, Queue::kDmaOut, Sync().wait(1), c.kScatter);
   run(p);
   ASSERT_EQ(bench.state(0), spec::seq::kStateDone) << bench.cores[0]->fault().text();
   EXPECT_EQ(bench.checker.count(), 0u);
@@ -203,7 +203,7 @@ TEST_F(CoreIndexed, TheCheckerSeesListAndWindows) {
     p.copy(Queue::kDmaOut, hbm(0, 0x40000), hbm(0, 0x60000), 65536, Sync());
   }
   p.command(rows(hbm(0, kData), hbm(0, 0), 64, 2, 8, 3200), spec::Opcode::kDmaIndexed,
-            Queue::kDmaOut, Sync(), 1);
+            Queue::kDmaOut, Sync(), spec::DmaIndexedCommand::kScatter);
   p.copy(Queue::kDmaIn, hbm(0, 0), vmem(0x4000), 32, Sync());   // record 0 is not touched
   p.copy(Queue::kDmaIn, hbm(0, 64), vmem(0x4000), 32, Sync());  // row 2 is
   run(p);

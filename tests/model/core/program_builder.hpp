@@ -32,15 +32,18 @@ struct Sync {
   std::vector<spec::Signal> signals;
 
   Sync& wait(uint8_t sem, uint16_t value = 1) {
-    waits.push_back({.sem = sem, .flags = 3, .value = value});
+    waits.push_back({.sem = sem, .flags = spec::Wait::kValid | spec::Wait::kTake, .value = value});
     return *this;
   }
   Sync& signal(uint8_t sem, uint8_t value = 1) {
-    signals.push_back({.sem = sem, .flags = 1, .value = value});
+    signals.push_back({.sem = sem, .flags = spec::Signal::kValid, .value = value});
     return *this;
   }
   Sync& remote(uint8_t sem, uint8_t peer_reg, uint8_t value = 1) {
-    signals.push_back({.sem = sem, .flags = 3, .value = value, .peer_reg = peer_reg});
+    signals.push_back({.sem = sem,
+                       .flags = spec::Signal::kValid | spec::Signal::kRemote,
+                       .value = value,
+                       .peer_reg = peer_reg});
     return *this;
   }
 };
@@ -94,7 +97,7 @@ class ProgramBuilder {
     c.k_rhs = {0, 0, static_cast<int32_t>(4 * n)};
     c.n = {1, n};
     c.n_rhs = c.n_out = {0, 4};
-    command(c, spec::Opcode::kMatmul, queue, sync, accumulate ? 1 : 0);
+    command(c, spec::Opcode::kMatmul, queue, sync, accumulate ? c.kAccumulate : 0);
   }
   void transpose(int64_t src, int64_t dst, uint32_t rows, uint32_t cols, const Sync& sync) {
     spec::TransposeCommand c;

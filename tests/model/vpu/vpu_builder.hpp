@@ -33,7 +33,7 @@ struct KernelBuilder {
   }
 
   KernelBuilder& flat(uint32_t elements) {
-    command.head.flags = 1;
+    command.head.flags = command.kFlat;
     command.cols = elements;
     command.col_loop = 3;
     command.loops[3] = (elements + 1023) / 1024;

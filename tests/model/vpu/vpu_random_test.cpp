@@ -63,7 +63,7 @@ class Generator {
     static constexpr std::array kTypes = {Elem::kF32, Elem::kF32,  Elem::kBf16,
                                           Elem::kI32, Elem::kI8,   Elem::kUi8,
                                           Elem::kI1,  Elem::kUi16, Elem::kI16};
-    const bool flat = b_.command.head.flags != 0;
+    const bool flat = b_.command.flat();
     for (int i = 0; i < 6; ++i) {
       const Elem type = kTypes[random_.below(kTypes.size())];
       const int bytes = vpu_element_bytes(static_cast<uint8_t>(type));
@@ -84,7 +84,7 @@ class Generator {
   }
 
   void make_whole_blocks() {
-    if (b_.command.head.flags != 0) {
+    if (b_.command.flat()) {
       b_.flat(1024 * (1 + random_.below(2)) + (random_.below(4) == 0 ? 100 : 0));
     } else {
       b_.command.loops = {1, 1, 1, 1};
@@ -95,7 +95,7 @@ class Generator {
   void make_crowded_accesses() {
     static constexpr std::array<int64_t, 8> kShifts = {0, 0, 0, 4, -4, 512, -512, 4096};
     static constexpr std::array kPitches = {512, 512, 1024, 516, 0, 4, -512};
-    const bool flat = b_.command.head.flags != 0;
+    const bool flat = b_.command.flat();
     for (int i = 0; i < 6; ++i) {
       const int64_t base =
           0x40000 + kShifts[random_.below(kShifts.size())] + (random_.below(3) == 0 ? 0x20000 : 0);

@@ -312,7 +312,7 @@ class Machine {
   }
 
  private:
-  bool flat() const { return (command_.head.flags & 1) != 0; }
+  bool flat() const { return command_.flat(); }
   int64_t index(int loop, int depth) const {
     return loop < depth ? int64_t{i_[static_cast<size_t>(loop)]} : 0;
   }

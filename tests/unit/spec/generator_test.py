@@ -79,6 +79,22 @@ class Layout(unittest.TestCase):
             parse.layout(struct, {}, "here")
 
 
+class Flags(unittest.TestCase):
+    """Names of flag bits."""
+
+    FIELDS = [parse.Field("flags", "u8", 1, "")]
+
+    def test_bits_follow_the_order(self) -> None:
+        flags = parse.parse_flags([{"name": "a", "desc": "x"}, {"name": "b", "desc": "y"}], self.FIELDS, "here")
+        self.assertEqual([(f.name, f.bit) for f in flags], [("a", 0), ("b", 1)])
+
+    def test_refuses_taken_names_and_more_than_a_byte(self) -> None:
+        with self.assertRaisesRegex(parse.SpecError, "another member"):
+            parse.parse_flags([{"name": "flags", "desc": "x"}], self.FIELDS, "here")
+        with self.assertRaisesRegex(parse.SpecError, "more than 8"):
+            parse.parse_flags([{"name": f"f{i}", "desc": "x"} for i in range(9)], self.FIELDS, "here")
+
+
 class Boards(unittest.TestCase):
     """Board files."""
 

@@ -88,6 +88,18 @@ TEST(Assembler, LabelsBecomeWordIndices) {
   EXPECT_NE(text.find("beq r1, r2, L1"), std::string::npos) << text;
 }
 
+TEST(Assembler, FlagsHaveNames) {
+  const std::string all = "mxu0.matmul op=0 flags=accumulate+rhs_transposed";
+  for (const char* flags : {"3", "accumulate+2", "rhs_transposed+accumulate"}) {
+    const exe::ExecutableT e = assemble("  mxu0.matmul flags=" + std::string(flags) + "\n  halt\n",
+                                        "t.s", spec::load_board("v3_8"));
+    EXPECT_NE(disassemble(e).find(all), std::string::npos) << disassemble(e);
+  }
+  const exe::ExecutableT rest =
+      assemble("  mxu0.matmul flags=133\n  halt\n", "t.s", spec::load_board("v3_8"));
+  EXPECT_NE(disassemble(rest).find("flags=accumulate+132"), std::string::npos);
+}
+
 struct Bad {
   const char* text;
   const char* message;
@@ -133,6 +145,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"  vpu.dma\n", "queue vpu does not take dma"},
         Bad{"  vpu.explode\n", "unknown command 'explode'"},
         Bad{"  dma_in.dma size=4\n", "dma has no field 'size'"},
+        Bad{"  mxu0.matmul flags=acumulate\n", "no flag 'acumulate'; did you mean 'accumulate'?"},
+        Bad{"  vpu.vpu_kernel flags=256\n", "flags 256 is not in 0..255"},
         Bad{"  dma_in.dma counts=[1,2]\n", "takes 5 values, found 2"},
         Bad{"  dma_in.nop wait=300:1\n", "semaphore 300"},
         Bad{"  dma_in.nop wait=1:1 wait=2:1 wait=3:1\n", "at most two waits"},

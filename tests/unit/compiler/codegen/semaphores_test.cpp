@@ -110,15 +110,15 @@ TEST(Semaphores, CountsBalanceAndEachHasOneProducerAndOneWaiter) {
   for (const Item& item : l.items) {
     const auto& c = std::get<Command>(item);
     for (const spec::Wait& w : c.head().wait) {
-      if ((w.flags & 1) != 0) {
-        EXPECT_EQ(w.flags, 3);
+      if (w.valid()) {
+        EXPECT_TRUE(w.take());
         --balance[w.sem];
         EXPECT_GE(balance[w.sem], 0) << "a wait stands before its signal";
         waiters[w.sem].insert(c.queue());
       }
     }
     for (const spec::Signal& s : c.head().signal) {
-      if ((s.flags & 1) != 0) {
+      if (s.valid()) {
         ++balance[s.sem];
         producers[s.sem].insert(c.queue());
       }
@@ -164,10 +164,10 @@ TEST(Semaphores, EveryPieceBalances) {
       }
     } else if (const auto* c = std::get_if<Command>(&l.items[i])) {
       for (const spec::Wait& w : c->head().wait) {
-        balance[w.sem] -= (w.flags & 1) != 0 ? w.value : 0;
+        balance[w.sem] -= w.valid() ? w.value : 0;
       }
       for (const spec::Signal& s : c->head().signal) {
-        balance[s.sem] += (s.flags & 1) != 0 ? s.value : 0;
+        balance[s.sem] += s.valid() ? s.value : 0;
       }
     }
   }
