@@ -5,11 +5,12 @@
 #include <utility>
 
 #include "board/board_loader.hpp"
-#include "emit/emitter.hpp"
+#include "emit/emit.hpp"
 #include "program/encode.hpp"
 #include "program/estimate.hpp"
 #include "program/semaphores.hpp"
 #include "tpu/spec/rings.h"
+#include "vpu/vpu_gen.hpp"
 
 namespace tpu::compiler {
 
@@ -77,32 +78,6 @@ void check_slots(const Listing& listing) {
   }
 }
 
-// Kernels whose tiles do not fit into VMEM are cut in two until they do.
-std::unique_ptr<Emitter> emit(const Module& module, KernelProgram& kernels,
-                              const spec::BoardParams& board) {
-  bool overlap = true;
-  int64_t lock_limit = board.core.vmem_kib * 1024 / 4;
-  for (;;) {
-    auto emitter = std::make_unique<Emitter>(module, kernels, board, lock_limit);
-    emitter->overlap_runs = overlap;
-    try {
-      emitter->run();
-      return emitter;
-    } catch (const KernelTooLarge& e) {
-      if (std::exchange(overlap, false)) {
-        continue;  // an exchange on its way takes VMEM, too
-      }
-      if (emitter->locks_values()) {
-        lock_limit = lock_limit < 4096 ? 0 : lock_limit / 4;
-        continue;
-      }
-      if (!split_kernel(kernels, e.order)) {
-        throw;
-      }
-    }
-  }
-}
-
 void own(exe::TensorT& tensor, const ShardedState& state, const Module& module) {
   int64_t elements = 1;
   for (const int64_t d : tensor.local_dims) {
@@ -136,13 +111,12 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   check_format(module);
   KernelProgram kernels = make_kernels(module, exchange_piece_bytes(board));
   const ShardReport report = shard(kernels, module, board, options.update_sharding);
-  const std::unique_ptr<Emitter> emitted = emit(module, kernels, board);
-  Emitter& emitter = *emitted;
+  EmittedProgram emitted = emit_program(module, kernels, board);
   if (wants_dump(options, "kernels")) {
     options.dump("kernels", print(kernels));
   }
-  Listing& listing = emitter.listing;
-  insert_semaphores(listing, emitter.first_remote_semaphore());
+  Listing& listing = emitted.listing;
+  insert_semaphores(listing, emitted.first_remote_semaphore);
   check_slots(listing);
 
   exe::ExecutableT e;
@@ -183,16 +157,16 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   }
   if (e.hbm_bytes > static_cast<uint64_t>(board.hbm.gib_per_core) << 30) {
     throw Error("the program needs " + std::to_string(e.hbm_bytes) + " bytes of HBM, a core has " +
-                std::to_string(board.hbm.gib_per_core) + " GiB:\n" + emitter.memory());
+                std::to_string(board.hbm.gib_per_core) + " GiB:\n" + emitted.memory());
   }
-  for (const std::vector<std::byte>& bytes : emitter.constants) {
+  for (const std::vector<std::byte>& bytes : emitted.constants) {
     auto c = std::make_unique<exe::ConstantT>();
     for (const std::byte b : bytes) {
       c->data.push_back(static_cast<uint8_t>(b));
     }
     e.constants.push_back(std::move(c));
   }
-  for (const exe::OpInfoT& op : emitter.ops) {
+  for (const exe::OpInfoT& op : emitted.ops) {
     e.ops.push_back(std::make_unique<exe::OpInfoT>(op));
   }
   for (const ShardedState& state : kernels.sharded) {
@@ -201,11 +175,11 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   }
   e.sharded_update_bytes = static_cast<uint64_t>(report.bytes);
   e.notes = report.notes;
-  e.matmul_flops = emitter.matmul_flops;
-  e.vmem_peak_bytes = static_cast<uint64_t>(emitter.vmem_peak());
+  e.matmul_flops = emitted.matmul_flops;
+  e.vmem_peak_bytes = static_cast<uint64_t>(emitted.vmem_peak);
   e.estimated_cycles = estimate_cycles(listing, board);
   if (wants_dump(options, "memory")) {
-    options.dump("memory", emitter.memory() + "\n");
+    options.dump("memory", emitted.memory() + "\n");
   }
   if (wants_dump(options, "listing")) {
     options.dump("listing", print(listing));

@@ -1,6 +1,8 @@
-// Tiles of one contraction: how its loops are cut, what lies in VMEM. Private to
-// contraction_plan.cpp (choice) and emit_contraction.cpp (commands).
+// Tiles of one contraction: how its loops are cut.
 #pragma once
+
+#include <optional>
+#include <vector>
 
 #include "kernel/contraction.hpp"
 #include "plan/tile_box.hpp"
@@ -65,28 +67,6 @@ UnitShare share_units(const std::vector<int64_t>& m, const std::vector<int64_t>&
 struct NestBlock {
   Dims start, count;
   Dims stride;  // per loop, in elements of the block's tile
-};
-
-// A block of an operand in VMEM: address of its element at indices 0; strides in bytes of the free
-// dims and of the k dims.
-struct Emitter::Tile {
-  int64_t address = 0;
-  Dims free, k;
-};
-
-struct Emitter::DotPlan {
-  Mapping w;
-  TileLimits limits;
-  TileChoice choice;
-  std::vector<Block> m, n, k;
-  std::array<int64_t, 2> lhs{-1, -1}, gathered{-1, -1}, turned{-1, -1}, rhs{-1, -1}, sum{-1, -1},
-      narrow{-1, -1}, flipped{-1, -1};  // turned: of rows or of their box
-  std::vector<int64_t> temporary;
-  size_t lhs_count = 0, rhs_count = 0, out_count = 0;
-  // With an epilogue: its plan, and its box for each block in the order of the blocks.
-  LoopPlan* epilogue = nullptr;
-  std::vector<NestBlock> boxes;
-  bool stores_sums = false;  // the sums go to HBM too
 };
 
 }  // namespace tpu::compiler

@@ -1,52 +1,29 @@
-// Tiles of loop kernels: what a piece of an operand looks like in VMEM, and the plan of one kernel.
-// Private to emit_loop.cpp (planning) and emit_tile.cpp (commands of one tile).
+// Tiles of loop kernels: operands that are not in VMEM are streamed through it tile by tile, two
+// slots each. Tiles cut the loops from the outside in, in the order of the command (kept loops,
+// then reduced ones), so that a cut never changes the order of a sum.
 #pragma once
 
-#include <array>
+#include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
-#include "emit/emitter.hpp"
+#include "plan/piece.hpp"
+#include "plan/residency.hpp"
 
 namespace tpu::compiler {
-
-// The vector register of the ISA.
-inline constexpr int64_t kLanes = 128, kSublanes = 8, kFlatBlock = 1024;
-inline constexpr int64_t kBlockBytes = kFlatBlock * 4;
-
-// A part of a buffer as it lies in VMEM: element strides along the loops, and the copy that loads
-// or stores it.
-struct Piece {
-  int64_t first = 0;   // element of the buffer that the copy starts at
-  int64_t origin = 0;  // element index in the piece of the tile's first iteration
-  int64_t elements = 0;
-  Dims stride;                // in the piece, per loop
-  std::vector<CopyDim> dims;  // in elements: src = buffer, dst = piece
-};
-
-// The piece of the tile of `count` iterations from `start`.
-// `exact`: without holes, since a store must not write what is between the elements. `reach` > 0:
-// runs with this many elements behind their last one, for accesses at other offsets.
-Piece make_piece(const View& view, const Dims& start, const Dims& count, bool exact,
-                 int64_t reach = 0);
-
-// Granule of a cut, so that blocks stay whole.
-int64_t granule(const VpuGenOptions& options, int loop);
-
-// `in_stream` of the operand that is a block of sums.
-inline constexpr int kFromTile = -2;
 
 // Loops on sublanes and lanes.
 void choose_roles(const Nest& nest, VpuGenOptions& options);
 // Order of the loops in a command.
 std::vector<int> choose_order(const Nest& nest, const VpuGenOptions& options);
 
-// Strides of what a node stores: dense over all loops, or over the kept ones.
-Dims store_strides(const Nest& nest, bool reduce_result);
+// `in_stream` of the operand that is a block of sums.
+inline constexpr int kFromTile = -2;
 
 // An operand that goes through VMEM in pieces.
-struct Emitter::Stream {
+struct Stream {
   const Value* value = nullptr;
   View view;
   bool output = false;
@@ -55,7 +32,7 @@ struct Emitter::Stream {
   std::vector<int64_t> slots;
 };
 
-struct Emitter::LoopPlan {
+struct LoopPlan {
   VpuGenOptions options;
   std::vector<int> order;           // of the loops: outside of the command, then in it
   std::vector<int> cut_order;       // in which tiles follow each other
@@ -70,16 +47,28 @@ struct Emitter::LoopPlan {
   int64_t carry = -1;               // accumulators between tiles
   int64_t carry_bytes = 0;
   bool cut_reduce = false;
-  // Epilogue: the operand that is a block of sums in VMEM, and where the block at hand lies.
+  // Of an epilogue: the operand that is a block of sums in VMEM.
   const Value* from_tile = nullptr;
-  int64_t tile_at = 0;
-  Dims tile_stride;  // elements, per loop
-  // Programs by first (1) and last (2) tile of a reduction; all tiles of a kind share one.
-  struct Program {
-    VpuGenResult generated;
-    int number = -1;  // in the listing; -1: not made yet
-  };
-  std::array<Program, 4> programs;
 };
+
+// Nothing: the kernel does not fit into VMEM beside what cannot leave it, even in its smallest
+// tiles. The moves of buffers are noted in `memory`.
+std::optional<LoopPlan> plan_loop(const Kernel& k, Residency& memory,
+                                  const spec::BoardParams& board, uint32_t op_id);
+// Nodes whose values go to memory.
+std::vector<int> stored_nodes(const Kernel& k);
+// Roles, order and stores of the kernel's program.
+void choose_program(const Kernel& k, LoopPlan& plan);
+// What is whole in VMEM and what streams. False: the whole ones alone are too much.
+bool choose_streams(const Kernel& k, Residency& memory, const spec::BoardParams& board,
+                    LoopPlan& plan);
+// VMEM for operands and slots; false: there is too little.
+bool place_loop(const Kernel& k, Residency& memory, LoopPlan& plan, uint32_t op_id);
+void release_loop(Residency& memory, LoopPlan& plan);
+
+// Calls fn(start, count, first, last) for every tile, in lexicographic order of the loops.
+// `first`, `last`: of the reduced loops.
+void for_each_tile(const Kernel& k, const LoopPlan& plan,
+                   const std::function<void(const Dims&, const Dims&, bool, bool)>& fn);
 
 }  // namespace tpu::compiler

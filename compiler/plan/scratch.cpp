@@ -176,11 +176,11 @@ std::string lines_of(const std::vector<std::pair<std::string, int64_t>>& buffers
 
 }  // namespace
 
-std::string memory_report(const Listing& listing, const Scratch& scratch,
+std::string memory_report(const std::vector<SlotInfo>& slots, const Scratch& scratch,
                           const std::vector<exe::OpInfoT>& ops) {
   std::vector<std::pair<std::string, int64_t>> kept, temporary;
   int64_t bytes = 0;
-  for (const SlotInfo& s : listing.slots) {
+  for (const SlotInfo& s : slots) {
     if (s.alias_of < 0 && s.kind != exe::SlotKind::scratch) {
       kept.emplace_back(std::string(exe::EnumNameSlotKind(s.kind)) + " " + std::to_string(s.index) +
                             (s.name.empty() ? "" : " (" + s.name + ")"),

@@ -45,7 +45,7 @@ class Scratch {
 
 // What HBM holds: bytes of the slots, and the temporaries of the peak by the op and source line
 // that made them. `ops`: the op table of the listing.
-std::string memory_report(const Listing& listing, const Scratch& scratch,
+std::string memory_report(const std::vector<SlotInfo>& slots, const Scratch& scratch,
                           const std::vector<exe::OpInfoT>& ops);
 
 }  // namespace tpu::compiler

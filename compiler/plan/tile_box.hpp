@@ -4,7 +4,12 @@
 //   box: dims (24, 6656), (26, 256), (256, 1), dense in VMEM; columns and taps share a stride there
 #pragma once
 
-#include "emit/emitter.hpp"
+#include <cstdint>
+#include <vector>
+
+#include "ir/type.hpp"
+#include "plan/copy_dim.hpp"
+#include "plan/range_allocator.hpp"
 
 namespace tpu::compiler {
 

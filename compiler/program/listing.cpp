@@ -27,7 +27,7 @@ const spec::CommandHeader& Command::head() const {
   return std::visit([](const auto& c) -> const spec::CommandHeader& { return c.head; }, body);
 }
 
-int Listing::root_slot(int slot) const {
+int root_slot(const std::vector<SlotInfo>& slots, int slot) {
   while (slots[static_cast<size_t>(slot)].alias_of >= 0) {
     slot = slots[static_cast<size_t>(slot)].alias_of;
   }

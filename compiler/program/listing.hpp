@@ -83,6 +83,8 @@ struct SlotInfo {
   std::string name;
 };
 
+int root_slot(const std::vector<SlotInfo>& slots, int slot);  // follows alias_of
+
 // Items of a listing: enough for a sort of 2^25 elements, and few enough to be compiled in seconds.
 inline constexpr size_t kMaxItems = size_t{1} << 20;
 
@@ -93,7 +95,7 @@ struct Listing {
   std::vector<VpuProgram> programs;
   std::vector<SlotInfo> slots;
 
-  int root_slot(int slot) const;  // follows alias_of
+  int root_slot(int slot) const { return compiler::root_slot(slots, slot); }
   int add_program(VpuProgram program);
   int append(Command command);  // returns the item index
   void append(spec::ScalarOp op, int rd, int rs1, int rs2, int32_t imm);

@@ -1,0 +1,185 @@
+// Contractions: blocks of rows x columns x depth on both matrix units. Operands lie in VMEM as a
+// whole or come in blocks through two slots (a block holds overlapping windows once); rows that are
+// not dense along k pass the transpose unit or a DMA inside VMEM. Sums stay in VMEM over all blocks
+// of k, in an order that follows from shapes alone (contraction.hpp).
+#include "emit/contract.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace tpu::compiler {
+
+using CDim = Contraction::Dim;
+
+// A block of sums passes through the program of the loop kernel in VMEM; only what that writes goes
+// to HBM.
+static void run_epilogue(EmitContext& ctx, const Kernel& k, const DotPlan& p, BlockState& state,
+                         int64_t sums, uint32_t id) {
+  const Nest& nest = k.after->nest;
+  const NestBlock& box = p.boxes[state.out];
+  state.epilogue.block = sums;
+  state.epilogue.block_stride = box.stride;
+  bool first = true, last = true;
+  for (size_t l = 0; l < nest.loops.size(); ++l) {
+    if (nest.loops[l].reduced) {
+      first = first && box.start[l] == 0;
+      last = last && box.start[l] + box.count[l] == nest.loops[l].n;
+    }
+  }
+  emit_tile(ctx, *k.after, *p.epilogue, state.epilogue, box.start, box.count, first, last,
+            static_cast<int64_t>(state.out), id);
+}
+
+// The sums of a block are complete: narrower elements, transposed, home (or to the epilogue).
+static void finish_block(EmitContext& ctx, const Kernel& k, const DotPlan& p, BlockState& state,
+                         const Tile& sums, const Block& m, const Block& n, int64_t base,
+                         uint32_t id) {
+  if (p.limits.direct_out) {
+    return;
+  }
+  const Contraction& c = p.w.c;
+  const int64_t rows = m.iterations(), cols = n.iterations();
+  const size_t slot = state.out & 1;
+  const int64_t bytes = elem_bytes(k.out->type.elem);
+  int64_t from = sums.address;
+  if (p.limits.narrow_out) {
+    convert_tile(ctx.sink, from, p.narrow[slot], rows * cols, id);
+    from = p.narrow[slot];
+  }
+  if (p.w.turn_out) {  // [rows][cols] to [cols][rows]
+    transpose(ctx.sink, from, p.flipped[slot], bytes, rows, cols, cols * bytes, rows * bytes, id);
+    from = p.flipped[slot];
+  }
+  if (p.epilogue) {
+    run_epilogue(ctx, k, p, state, from, id);
+    if (!p.stores_sums) {
+      return;
+    }
+  }
+  Dims m_at, n_at;
+  final_strides(p, sums, m, n, m_at, n_at);
+  std::vector<CopyDim> dims;
+  for (size_t i = 0; i < c.m.size(); ++i) {
+    dims.push_back({m.count[i], m_at[i] * bytes, c.m[i].out * bytes});
+  }
+  for (size_t i = 0; i < c.n.size(); ++i) {
+    dims.push_back({n.count[i], n_at[i] * bytes, c.n[i].out * bytes});
+  }
+  std::stable_sort(dims.begin(), dims.end(),
+                   [](const CopyDim& a, const CopyDim& b) { return a.dst > b.dst; });
+  Buffer& out = ctx.memory.at(k.out);
+  const int64_t at = (base + offset_of(c.m, m, &CDim::out) + offset_of(c.n, n, &CDim::out)) * bytes;
+  if (p.limits.out_whole) {
+    ctx.sink.copy(vmem_addr(from), vmem_addr(out.vmem + at), bytes, dims, id);
+  } else {
+    ctx.memory.give_home(out);
+    ctx.sink.copy(vmem_addr(from), home_of(out, at), bytes, dims, id);
+  }
+}
+
+// All blocks of one batch element.
+static void dot_batch(EmitContext& ctx, const Kernel& k, const DotPlan& p, BlockState& state,
+                      const Block& batch, uint32_t id) {
+  const Contraction& c = p.w.c;
+  const Buffer &lhs = ctx.memory.at(c.lhs), &rhs = ctx.memory.at(c.rhs);
+  const int64_t lhs_base = c.lhs_offset + offset_of(c.batch, batch, &CDim::lhs);
+  const int64_t rhs_base = c.rhs_offset + offset_of(c.batch, batch, &CDim::rhs);
+  const int64_t out_base = offset_of(c.batch, batch, &CDim::out);
+  std::array<const Block*, 2> left_of{nullptr, nullptr}, right_of{nullptr, nullptr};
+  Tile left, right;
+  const bool rows_outside = p.choice.rows_outside;
+  const std::vector<Block>&outside = rows_outside ? p.m : p.n, &inside = rows_outside ? p.n : p.m;
+  for (const Block& o : outside) {
+    for (const Block& i : inside) {
+      const Block &m = rows_outside ? o : i, &n = rows_outside ? i : o;
+      const Tile out = sum_tile(p, state.out, m, n, out_base);
+      for (const Block& d : p.k) {
+        if (left_of != std::array{&m, &d}) {
+          left_of = {&m, &d};
+          const size_t slot = state.lhs++ & 1;
+          const int64_t at =
+              lhs_base + offset_of(c.m, m, &CDim::lhs) + offset_of(c.k, d, &CDim::lhs);
+          left = left_tile(ctx, p, lhs, at, slot, m, d, id);
+        }
+        if (right_of != std::array{&n, &d}) {
+          right_of = {&n, &d};
+          const size_t slot = state.rhs++ & 1;
+          const int64_t at =
+              rhs_base + offset_of(c.n, n, &CDim::rhs) + offset_of(c.k, d, &CDim::rhs);
+          right = operand_tile(ctx, rhs, at, p.limits.rhs_whole, p.rhs[slot],
+                               box_loops(c.n, n, c.k, d, &CDim::rhs), c.n.size(), id);
+        }
+        matmul(ctx, p, left, right, out, m, n, d, &d != &p.k.front(), id);
+      }
+      finish_block(ctx, k, p, state, out, m, n, out_base, id);
+      ++state.out;
+    }
+  }
+}
+
+// All blocks; then what was written is in HBM, or stored there if it must be.
+static void run_plan(EmitContext& ctx, const Kernel& k, DotPlan& p, uint32_t id) {
+  const std::vector<CDim>& batch = p.w.c.batch;
+  BlockState state;
+  for (const Block& b : blocks_of(batch, {batch.empty() ? 0 : batch.size() - 1, 1})) {
+    dot_batch(ctx, k, p, state, b, id);
+  }
+  ctx.ops.count_flops(k);
+  if (p.epilogue) {
+    finish_loop(ctx, *k.after, id);
+  }
+  Buffer& out = ctx.memory.at(k.out);
+  if (p.epilogue ? p.stores_sums : !p.limits.out_whole) {
+    out.in_hbm = true;
+  } else if (!p.epilogue && out.must_store) {
+    store(ctx, out, id);
+  }
+  release_dot(ctx.memory, p);
+}
+
+static bool emit_sums(EmitContext& ctx, const Kernel& k) {
+  const uint32_t id = ctx.ops.id(k);
+  Buffer& out = ctx.memory.at(k.out);
+  if (out.bytes == 0) {
+    return true;
+  }
+  if (Contraction::count(k.dot.k) == 0) {  // an empty sum
+    ctx.memory.give_home(out);
+    ctx.sink.fill(home_of(out), elem_bytes(out.value->type.elem), out.value->type.count(), 0, id);
+    out.in_hbm = true;
+    return true;
+  }
+  auto p = plan_dot(k, ctx.memory, ctx.board, id);
+  ctx.run_moves();
+  if (p) {
+    run_plan(ctx, k, *p, id);
+  }
+  return p.has_value();
+}
+
+bool emit_contraction(EmitContext& ctx, const Kernel& k) {
+  if (k.after == nullptr) {
+    return emit_sums(ctx, k);
+  }
+  // If nobody else reads the sums, they take memory only if the epilogue cannot work on blocks.
+  k.after->order = k.order;
+  Buffer& sums = ctx.memory.add(k.out);
+  sums.reads.insert(sums.reads.begin(), k.order);
+  const uint32_t id = ctx.ops.id(k);
+  auto fused = plan_fused(k, ctx.memory, ctx.board, id);
+  ctx.run_moves();
+  if (fused) {
+    run_plan(ctx, k, *fused, id);
+    return true;
+  }
+  if (!emit_sums(ctx, k)) {
+    return false;
+  }
+  if (!emit_loop(ctx, *k.after)) {
+    ctx.too_large = k.after.get();
+    return false;
+  }
+  return true;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,33 @@
+// Commands of one block of a contraction. Private to the files of contractions.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "emit/loop.hpp"
+#include "plan/dot_plan.hpp"
+
+namespace tpu::compiler {
+
+// Blocks so far: slots alternate.
+struct BlockState {
+  size_t lhs = 0, rhs = 0, out = 0;
+  TileState epilogue;
+};
+
+// contract_tiles.cpp: the block of an operand, whole in VMEM or loaded into `slot`.
+Tile operand_tile(EmitContext& ctx, const Buffer& b, int64_t base, bool whole, int64_t slot,
+                  const std::vector<BoxLoop>& loops, size_t free, uint32_t id);
+// The rows of a block as the matrix units read them.
+Tile left_tile(EmitContext& ctx, const DotPlan& p, const Buffer& lhs, int64_t base, size_t slot,
+               const Block& m, const Block& k, uint32_t id);
+void transpose(CommandSink& sink, int64_t src, int64_t dst, int64_t bytes, int64_t rows,
+               int64_t cols, int64_t src_pitch, int64_t dst_pitch, uint32_t id);
+
+// matmul.cpp: one block on one or both units; f32 to bf16, dense.
+void matmul(EmitContext& ctx, const DotPlan& p, const Tile& left, const Tile& right,
+            const Tile& out, const Block& m, const Block& n, const Block& k, bool accumulate,
+            uint32_t id);
+void convert_tile(CommandSink& sink, int64_t from, int64_t to, int64_t count, uint32_t id);
+
+}  // namespace tpu::compiler

@@ -1,0 +1,34 @@
+// Kernels to a listing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernel/kernels.hpp"
+#include "plan/scratch.hpp"
+#include "program/listing.hpp"
+#include "tpu/spec/board_params.hpp"
+
+namespace tpu::compiler {
+
+struct EmittedProgram {
+  Listing listing;
+  std::vector<exe::OpInfoT> ops;
+  std::vector<std::vector<std::byte>> constants;
+  uint64_t matmul_flops = 0;
+  int64_t vmem_peak = 0;
+  int first_remote_semaphore = 0;
+  Scratch scratch;
+
+  // What HBM holds, for readers.
+  std::string memory() const { return memory_report(listing.slots, scratch, ops); }
+};
+
+// Kernels whose tiles do not fit into VMEM are cut in two until they do. Throws Error if the
+// smallest tile of a kernel does not fit, or if the program is too long.
+EmittedProgram emit_program(const Module& module, KernelProgram& kernels,
+                            const spec::BoardParams& board);
+
+}  // namespace tpu::compiler

@@ -1,0 +1,30 @@
+// Tiles of loop kernels as commands: of their own (loop.cpp), or of the epilogue of a contraction.
+#pragma once
+
+#include <array>
+
+#include "emit/context.hpp"
+#include "plan/loop_plan.hpp"
+
+namespace tpu::compiler {
+
+// What the tiles of one kernel share, and the block of sums that an epilogue works on.
+struct TileState {
+  // Programs by first (1) and last (2) tile of a reduction.
+  struct Program {
+    VpuGenResult generated;
+    int number = -1;  // in the listing; -1: not made yet
+  };
+  std::array<Program, 4> programs;
+  int64_t block = 0;  // VMEM address
+  Dims block_stride;  // elements, per loop
+};
+
+// Tile `number` of `count` iterations from `start`; `first`, `last`: of a reduction.
+void emit_tile(EmitContext& ctx, const Kernel& k, const LoopPlan& plan, TileState& state,
+               const Dims& start, const Dims& count, bool first, bool last, int64_t number,
+               uint32_t id);
+// Behind the last tile: what is written is in HBM, or stored there if it must be.
+void finish_loop(EmitContext& ctx, const Kernel& k, uint32_t id);
+
+}  // namespace tpu::compiler

@@ -1,0 +1,43 @@
+#include "emit/op_table.hpp"
+
+namespace tpu::compiler {
+
+uint64_t OpTable::flops_of(const Kernel& k) const {
+  return static_cast<uint64_t>(2 * Contraction::count(k.dot.batch) * Contraction::count(k.dot.m) *
+                               Contraction::count(k.dot.n) * Contraction::count(k.dot.k) * times_);
+}
+
+void OpTable::count_flops(const Kernel& k) { matmul_flops_ += flops_of(k); }
+
+// The names of the kernel's ops, the source line of the last one that has any.
+uint32_t OpTable::id(const Kernel& k) {
+  const auto [it, fresh] = ids_.try_emplace(k.order, static_cast<uint32_t>(ops_.size()));
+  if (!fresh) {
+    return it->second;
+  }
+  exe::OpInfoT info;
+  constexpr size_t kNames = 6;
+  for (size_t i = 0; i < k.ops.size() && i < kNames; ++i) {
+    info.name += (i == 0 ? "" : "+") + std::string(kind_name(k.ops[i]->kind));
+  }
+  if (k.ops.size() > kNames) {
+    info.name += "+" + std::to_string(k.ops.size() - kNames) + " more";
+  }
+  if (k.kind == KernelClass::kCopyOut) {
+    info.name = "result " + std::to_string(k.result);
+  }
+  for (const Op* op : k.ops) {
+    if (!op->loc->frames.empty()) {
+      info.file = op->loc->frames[0].file;
+      info.line = op->loc->frames[0].line;
+      info.column = op->loc->frames[0].column;
+    }
+  }
+  if (k.kind == KernelClass::kContract) {
+    info.flops = flops_of(k);
+  }
+  ops_.push_back(info);
+  return it->second;
+}
+
+}  // namespace tpu::compiler

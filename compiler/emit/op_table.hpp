@@ -1,0 +1,33 @@
+// The op table of an executable: one entry per kernel. Commands name their entry.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "exe/executable.hpp"
+#include "kernel/kernels.hpp"
+
+namespace tpu::compiler {
+
+class OpTable {
+ public:
+  uint32_t id(const Kernel& k);  // added if it is new
+  void count_flops(const Kernel& k);
+  void enter_loop(int64_t trips) { times_ *= trips; }
+  void leave_loop(int64_t trips) { times_ /= trips; }
+
+  const std::vector<exe::OpInfoT>& list() const { return ops_; }
+  uint64_t matmul_flops() const { return matmul_flops_; }
+
+ private:
+  uint64_t flops_of(const Kernel& k) const;
+
+  std::vector<exe::OpInfoT> ops_;
+  std::map<int, uint32_t> ids_;  // by order of the kernel
+  int64_t times_ = 1;            // iterations of the counted loops around
+  uint64_t matmul_flops_ = 0;
+};
+
+}  // namespace tpu::compiler

@@ -1,0 +1,301 @@
+#include "plan/dot_plan.hpp"
+
+#include <algorithm>
+
+namespace tpu::compiler {
+
+using CDim = Contraction::Dim;
+
+static void give_all(Residency& memory, std::vector<int64_t>& addresses) {
+  for (const int64_t address : addresses) {
+    memory.give(address);
+  }
+  addresses.clear();
+}
+
+std::vector<BoxLoop> box_loops(const std::vector<CDim>& free, const Block& a,
+                               const std::vector<CDim>& k, const Block& b, int64_t CDim::*stride) {
+  std::vector<BoxLoop> loops;
+  for (size_t i = 0; i < free.size(); ++i) {
+    loops.push_back({a.count[i], free[i].*stride});
+  }
+  for (size_t i = 0; i < k.size(); ++i) {
+    loops.push_back({b.count[i], k[i].*stride});
+  }
+  return loops;
+}
+
+Tile sum_tile(const DotPlan& p, size_t number, const Block& m, const Block& n, int64_t base) {
+  const Contraction& c = p.w.c;
+  Tile t;
+  if (p.limits.direct_out) {
+    t.address =
+        p.out_vmem + (base + offset_of(c.m, m, &CDim::out) + offset_of(c.n, n, &CDim::out)) * 4;
+    for (const CDim& d : c.m) {
+      t.free.push_back(d.out * 4);
+    }
+    for (const CDim& d : c.n) {
+      t.k.push_back(d.out * 4);
+    }
+    return t;
+  }
+  t.address = p.sum[number & 1];
+  t.free.assign(c.m.size(), 0);
+  t.k.assign(c.n.size(), 0);
+  // Dense in the order of the output's memory, but columns stay inside when it wants rows there.
+  std::vector<std::array<int64_t, 3>> order;  // out stride, is row, dim
+  for (size_t i = 0; i < c.m.size(); ++i) {
+    order.push_back({c.m[i].out, 1, static_cast<int64_t>(i)});
+  }
+  for (size_t i = 0; i < c.n.size(); ++i) {
+    order.push_back({c.n[i].out, 0, static_cast<int64_t>(i)});
+  }
+  std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
+    if (p.w.turn_out && a[1] != b[1]) {
+      return a[1] < b[1];
+    }
+    return a[0] < b[0];
+  });
+  int64_t pitch = 4;
+  for (const auto& [stride, row, dim] : order) {
+    const auto i = static_cast<size_t>(dim);
+    (row != 0 ? t.free : t.k)[i] = pitch;
+    pitch *= (row != 0 ? m : n).count[i];
+  }
+  return t;
+}
+
+void final_strides(const DotPlan& p, const Tile& sums, const Block& m, const Block& n, Dims& m_at,
+                   Dims& n_at) {
+  const int64_t rows = m.iterations(), cols = n.iterations();
+  for (const int64_t s : sums.free) {
+    m_at.push_back(p.w.turn_out ? s / 4 / cols : s / 4);
+  }
+  for (const int64_t s : sums.k) {
+    n_at.push_back(p.w.turn_out ? s / 4 * rows : s / 4);
+  }
+}
+
+// An operand that will come in blocks from HBM leaves VMEM.
+static void drop_copy(Residency& memory, Buffer& b, bool stays, uint32_t id) {
+  if (stays || b.vmem < 0) {
+    return;
+  }
+  if (!b.in_hbm) {
+    memory.store(b, id);
+  }
+  memory.drop(b);
+}
+
+// False: there is too little VMEM.
+static bool place_tiles(const Kernel& k, Residency& memory, DotPlan& p, uint32_t id) {
+  const Mapping& w = p.w;
+  p.m = blocks_of(w.c.m, p.choice.m);
+  p.n = blocks_of(w.c.n, p.choice.n);
+  p.k = blocks_of(w.c.k, p.choice.k);
+  int64_t rows = 0, cols = 0, depth = 0;
+  for (const auto& [blocks, most] : {std::pair{&p.m, &rows}, {&p.n, &cols}, {&p.k, &depth}}) {
+    for (const Block& b : *blocks) {
+      *most = std::max(*most, b.iterations());
+    }
+  }
+  const int64_t batches = Contraction::count(w.c.batch);
+  const auto count = [&](const auto&... blocks) {
+    return (static_cast<int64_t>(blocks.size()) * ... * batches);
+  };
+  const auto slots = [&](std::array<int64_t, 2>& slot, int64_t bytes, int64_t times) {
+    for (int64_t i = 0; i < std::min<int64_t>(times, 2); ++i) {
+      const auto address = memory.take(bytes);
+      if (!address) {
+        return false;
+      }
+      slot[static_cast<size_t>(i)] = *address;
+      p.temporary.push_back(*address);
+    }
+    slot[1] = times > 1 ? slot[1] : slot[0];
+    return true;
+  };
+  const auto box = [&](const std::vector<CDim>& free, const std::vector<Block>& blocks,
+                       int64_t CDim::*stride) {
+    int64_t most = 0;
+    for (const Block& a : blocks) {
+      for (const Block& b : p.k) {
+        most = std::max(most, make_box(box_loops(free, a, w.c.k, b, stride), false).elements);
+      }
+    }
+    return most;
+  };
+  Buffer &lhs = memory.at(w.c.lhs), &rhs = memory.at(w.c.rhs), &out = memory.at(k.out);
+  const int64_t l = elem_bytes(w.c.lhs->type.elem), r = elem_bytes(w.c.rhs->type.elem);
+  if (p.limits.out_whole && out.vmem < 0 && !memory.place(out)) {
+    return false;
+  }
+  p.out_vmem = out.vmem;
+  if (!(p.limits.lhs_whole ? memory.load(lhs, id)
+                           : slots(p.lhs, box(w.c.m, p.m, &CDim::lhs) * l, count(p.m, p.k))) ||
+      !(p.limits.rhs_whole ? memory.load(rhs, id)
+                           : slots(p.rhs, box(w.c.n, p.n, &CDim::rhs) * r, count(p.n, p.k)))) {
+    return false;
+  }
+  const int64_t row_bytes = rows * depth * l, results = rows * cols;
+  const int64_t turned = w.turns()       ? row_bytes
+                         : w.turns_box() ? box(w.c.m, p.m, &CDim::lhs) * l
+                                         : 0;
+  return (!w.gathers() || slots(p.gathered, row_bytes, count(p.m, p.k))) &&
+         (turned == 0 || slots(p.turned, turned, count(p.m, p.k))) &&
+         (p.limits.direct_out || slots(p.sum, results * 4, count(p.m, p.n))) &&
+         (!p.limits.narrow_out || slots(p.narrow, results * 2, count(p.m, p.n))) &&
+         (!w.turn_out || slots(p.flipped, results * elem_bytes(k.out->type.elem), count(p.m, p.n)));
+}
+
+std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::BoardParams& board,
+                                uint32_t id) {
+  DotPlan p;
+  p.w = map_contraction(k.dot, board);
+  const Mapping& w = p.w;
+  Buffer &lhs = memory.at(w.c.lhs), &rhs = memory.at(w.c.rhs), &out = memory.at(k.out);
+  const int64_t vmem = board.core.vmem_kib * 1024, limit = memory.whole_limit();
+  memory.pin({&lhs, &rhs, &out});
+  TileLimits& t = p.limits;
+  t.lhs_whole = !w.turns_box() && (lhs.vmem >= 0 || lhs.bytes <= limit);
+  t.rhs_whole = rhs.vmem >= 0 || rhs.bytes <= limit;
+  t.out_whole = out.bytes <= limit;
+  t.narrow_out = k.out->type.elem == Elem::kBf16;
+  int64_t share = vmem * 3 / 4;
+  for (;;) {
+    int64_t whole = t.out_whole ? out.bytes : 0;
+    whole += t.lhs_whole ? lhs.bytes : 0;
+    whole += t.rhs_whole && &rhs != &lhs ? rhs.bytes : 0;
+    t.direct_out = t.out_whole && !t.narrow_out && !w.turn_out;
+    t.budget = std::min(share, vmem * 15 / 16 - whole);
+    const auto choice = choose_tiles(w, t, board);
+    if (choice) {
+      p.choice = *choice;
+      if (place_tiles(k, memory, p, id)) {
+        return p;
+      }
+      give_all(memory, p.temporary);
+      if (t.out_whole) {
+        memory.drop(out);
+      }
+    }
+    // The largest whole operand goes; then smaller tiles.
+    std::array<std::pair<int64_t, bool*>, 3> wholes = {
+        {{t.lhs_whole && !lhs.locked ? lhs.bytes : 0, &t.lhs_whole},
+         {t.rhs_whole && !rhs.locked ? rhs.bytes : 0, &t.rhs_whole},
+         {t.out_whole ? out.bytes : 0, &t.out_whole}}};
+    const auto largest =
+        std::max_element(wholes.begin(), wholes.end(),
+                         [](const auto& a, const auto& b) { return a.first < b.first; });
+    if (largest->first > 0) {
+      *largest->second = false;
+      if (&lhs == &rhs) {
+        t.lhs_whole = t.rhs_whole = t.lhs_whole && t.rhs_whole;
+      }
+      drop_copy(memory, lhs, t.lhs_whole || lhs.locked, id);
+      drop_copy(memory, rhs, t.rhs_whole || rhs.locked, id);
+    } else if (share > 1024) {
+      share -= share / 8;
+    } else {
+      return std::nullopt;
+    }
+  }
+}
+
+// The box of every block, in the order of the blocks, and the largest of them.
+static bool fused_boxes(const Kernel& k, DotPlan& p) {
+  LoopPlan& plan = *p.epilogue;
+  const Nest& nest = k.after->nest;
+  plan.tile.assign(nest.loops.size(), 1);
+  const bool rows_outside = p.choice.rows_outside;
+  for (const Block& o : rows_outside ? p.m : p.n) {
+    for (const Block& i : rows_outside ? p.n : p.m) {
+      const Block &m = rows_outside ? o : i, &n = rows_outside ? i : o;
+      Dims m_at, n_at;
+      final_strides(p, sum_tile(p, 0, m, n, 0), m, n, m_at, n_at);
+      const auto box = nest_block(nest, p.w.c, m, n, m_at, n_at);
+      if (!box) {
+        return false;
+      }
+      for (size_t l = 0; l < plan.tile.size(); ++l) {
+        plan.tile[l] = std::max(plan.tile[l], box->count[l]);
+      }
+      p.boxes.push_back(*box);
+    }
+  }
+  return carries_reductions(nest, p.boxes);
+}
+
+static bool place_fused(const Kernel& k, Residency& memory, const spec::BoardParams& board,
+                        DotPlan& p, uint32_t id) {
+  LoopPlan& plan = *p.epilogue;
+  // As they are mapped: the operands of the dot may have changed places.
+  Buffer &lhs = memory.at(p.w.c.lhs), &rhs = memory.at(p.w.c.rhs);
+  const int64_t vmem = board.core.vmem_kib * 1024, limit = memory.whole_limit();
+  TileLimits& t = p.limits;
+  t.lhs_whole = !p.w.turns_box() && (lhs.vmem >= 0 || lhs.bytes <= limit);
+  t.rhs_whole = rhs.vmem >= 0 || rhs.bytes <= limit;
+  t.narrow_out = k.out->type.elem == Elem::kBf16;
+  t.whole_vectors = k.after->nest.has_reduce;
+  int64_t whole = (t.lhs_whole ? lhs.bytes : 0) + (t.rhs_whole && &rhs != &lhs ? rhs.bytes : 0);
+  for (const Value* v : plan.whole) {
+    whole += memory.at(v).bytes;
+  }
+  for (const Stream& s : plan.streams) {
+    t.epilogue_bytes += elem_bytes(s.value->type.elem);
+  }
+  t.budget = std::min(vmem * 3 / 4, vmem * 15 / 16 - whole);
+  const auto choice = choose_tiles(p.w, t, board);
+  if (!choice) {
+    return false;
+  }
+  p.choice = *choice;
+  p.m = blocks_of(p.w.c.m, p.choice.m);
+  p.n = blocks_of(p.w.c.n, p.choice.n);
+  if (!fused_boxes(k, p)) {
+    return false;
+  }
+  memory.pin({&lhs, &rhs});
+  if (place_tiles(k, memory, p, id) && place_loop(*k.after, memory, plan, id)) {
+    return true;
+  }
+  give_all(memory, p.temporary);
+  for (const Value* v : k.after->writes) {  // taken, but nothing is in it
+    memory.drop(memory.at(v));
+  }
+  release_loop(memory, plan);
+  return false;
+}
+
+std::optional<DotPlan> plan_fused(const Kernel& k, Residency& memory,
+                                  const spec::BoardParams& board, uint32_t id) {
+  const Kernel& loop = *k.after;
+  DotPlan p;
+  p.stores_sums = std::find(k.writes.begin(), k.writes.end(), k.out) != k.writes.end();
+  if (Contraction::count(k.dot.k) == 0 ||
+      (p.stores_sums && memory.at(k.out).bytes <= memory.whole_limit())) {
+    return std::nullopt;  // small sums stay in VMEM for their other readers
+  }
+  LoopPlan& plan = p.epilogue.emplace();
+  choose_program(loop, plan);
+  plan.from_tile = k.out;
+  if (plan.options.stores.empty() || !choose_streams(loop, memory, board, plan)) {
+    return std::nullopt;
+  }
+  p.w = map_contraction(k.dot, board);
+  if (!place_fused(k, memory, board, p, id)) {
+    memory.unpin();
+    return std::nullopt;
+  }
+  return p;
+}
+
+void release_dot(Residency& memory, DotPlan& p) {
+  give_all(memory, p.temporary);
+  if (p.epilogue) {
+    release_loop(memory, *p.epilogue);
+  }
+  memory.unpin();
+}
+
+}  // namespace tpu::compiler

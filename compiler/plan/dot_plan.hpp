@@ -1,0 +1,56 @@
+// A contraction as it runs: mapping, tiles, what lies in VMEM; with the loop kernel that works on
+// its blocks, if there is one (epilogue).
+#pragma once
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "kernel/epilogue.hpp"
+#include "plan/contraction_plan.hpp"
+#include "plan/loop_plan.hpp"
+
+namespace tpu::compiler {
+
+// A block of an operand in VMEM: address of its element at indices 0; strides in bytes of the free
+// dims and of the k dims.
+struct Tile {
+  int64_t address = 0;
+  Dims free, k;
+};
+
+struct DotPlan {
+  Mapping w;
+  TileLimits limits;
+  TileChoice choice;
+  std::vector<Block> m, n, k;
+  std::array<int64_t, 2> lhs{-1, -1}, gathered{-1, -1}, turned{-1, -1}, rhs{-1, -1}, sum{-1, -1},
+      narrow{-1, -1}, flipped{-1, -1};  // turned: of rows or of their box
+  std::vector<int64_t> temporary;
+  int64_t out_vmem = -1;  // of the whole output
+  // With an epilogue: its plan, and its box for each block in the order of the blocks.
+  std::optional<LoopPlan> epilogue;
+  std::vector<NestBlock> boxes;
+  bool stores_sums = false;  // the sums go to HBM too
+};
+
+std::vector<BoxLoop> box_loops(const std::vector<Contraction::Dim>& free, const Block& a,
+                               const std::vector<Contraction::Dim>& k, const Block& b,
+                               int64_t Contraction::Dim::*stride);
+
+// Where the sums of block `number` go: the whole output, or a dense tile with the columns inside.
+Tile sum_tile(const DotPlan& p, size_t number, const Block& m, const Block& n, int64_t base);
+// Strides of a block's dims in the tile that goes home, in elements: as the sums, or transposed.
+void final_strides(const DotPlan& p, const Tile& sums, const Block& m, const Block& n, Dims& m_at,
+                   Dims& n_at);
+
+// What stays whole, the tiles, and their places. With little VMEM: the largest whole operand goes
+// through blocks, then smaller blocks. Nothing: even the smallest do not fit.
+std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::BoardParams& board,
+                                uint32_t op_id);
+// With the epilogue `k.after`. Nothing: the two kernels must run one after the other.
+std::optional<DotPlan> plan_fused(const Kernel& k, Residency& memory,
+                                  const spec::BoardParams& board, uint32_t op_id);
+void release_dot(Residency& memory, DotPlan& p);
+
+}  // namespace tpu::compiler

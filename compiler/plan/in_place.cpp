@@ -1,0 +1,115 @@
+#include "plan/in_place.hpp"
+
+#include <algorithm>
+
+#include "plan/loop_plan.hpp"
+
+namespace tpu::compiler {
+
+namespace {
+
+bool holds(const std::vector<const Value*>& list, const Value* v) {
+  return std::find(list.begin(), list.end(), v) != list.end();
+}
+
+// True if the kernel reads element i of the old value before it writes element i of the new one.
+bool reads_in_place(const Kernel& k, const Value* old, const Value* made) {
+  const bool one_read = std::count(k.reads.begin(), k.reads.end(), old) == 1;
+  const bool same =
+      old->type.bytes() == made->type.bytes() && old->type.count() == made->type.count();
+  switch (k.kind) {
+    case KernelClass::kLoop: {
+      if (!same || k.nest.has_reduce || k.first + k.nest.elements() != old->type.count()) {
+        return false;
+      }
+      View all = k.nest.identity();
+      all.offset = k.first;
+      return std::all_of(k.nest.accesses.begin(), k.nest.accesses.end(),
+                         [&](const NestAccess& a) { return a.value != old || a.view == all; });
+    }
+    case KernelClass::kAllReduce:  // updates read so; the values exchanged do not
+      return same && std::none_of(k.spans.begin(), k.spans.end(),
+                                  [&](const Span& s) { return k.reads[s.value] == old; });
+    case KernelClass::kIndexed:
+      return k.ops[0]->kind == Kind::kIndexedWrite && k.reads[0] == old && one_read;
+    case KernelClass::kDynamicUpdate:
+      return k.reads[0] == old && one_read;
+    case KernelClass::kWhile: {
+      const auto at = std::find(k.carried.begin(), k.carried.end(), old);
+      return one_read && at != k.carried.end() && !holds(k.captures, old) &&
+             k.ops[0]->result(static_cast<size_t>(at - k.carried.begin())) == made;
+    }
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool may_replace(const KernelProgram& program, const Value* made, const Value* old) {
+  const auto maker = std::find_if(program.kernels.begin(), program.kernels.end(),
+                                  [&](const Kernel& k) { return holds(k.writes, made); });
+  if (maker == program.kernels.end()) {
+    return false;
+  }
+  // Readers of the old value from the first writer on must be writers too, element by element.
+  return std::all_of(maker, program.kernels.end(), [&](const Kernel& k) {
+    return !holds(k.reads, old) || (holds(k.writes, made) && reads_in_place(k, old, made));
+  });
+}
+
+// A result lies in the slot of an argument: it may be written where it is made only if nobody reads
+// the argument afterwards; a loop kernel may read it element by element at the same time.
+static bool result_may_overwrite(const Module& module, const KernelProgram& kernels,
+                                 const Slots& slots, const Value* result, int slot) {
+  const int root = slots.root(slot);
+  if (root == slot) {
+    return true;
+  }
+  const Value* argument = module.main->body.args[static_cast<size_t>(root)].get();
+  return may_replace(kernels, result, argument);
+}
+
+std::vector<const Value*> place_results(const Module& module, const KernelProgram& kernels,
+                                        const Slots& slots, Residency& memory) {
+  const Op* ret = module.main->body.terminator();
+  std::vector<const Value*> homes(ret->operands.size(), nullptr);
+  for (const Kernel& k : kernels.kernels) {
+    if (k.kind != KernelClass::kCopyOut) {
+      continue;
+    }
+    Buffer& b = memory.at(k.reads[0]);
+    const int slot = slots.first_result + static_cast<int>(k.result);
+    if (b.slot < 0 && result_may_overwrite(module, kernels, slots, k.reads[0], slot)) {
+      b.slot = slot;
+      b.must_store = true;
+      homes[k.result] = k.reads[0];
+    }
+  }
+  return homes;
+}
+
+bool stores_last(const Kernel& k, const Value* made, const Value* old) {
+  VpuGenOptions options;
+  choose_roles(k.nest, options);
+  options.stores = stored_nodes(k);
+  const VpuGenResult gen = generate_vpu(k.nest, options);
+  bool stored = false;
+  for (const spec::VpuInsn& i : gen.program.code) {
+    const auto op = static_cast<spec::VpuOp>(i.op);
+    if (op != spec::VpuOp::kLoad && op != spec::VpuOp::kStore) {
+      continue;
+    }
+    const AccessRole& role = gen.roles.at(i.imm);
+    const auto index = static_cast<size_t>(role.index);
+    if (role.kind == AccessRole::Kind::kStore) {
+      stored = stored || k.nest.nodes[index].op->result() == made;
+    } else if (stored && role.kind == AccessRole::Kind::kLoad &&
+               k.nest.accesses[index].value == old) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,23 @@
+// Which results may be written over a value that they replace: a donated argument, a carried value.
+#pragma once
+
+#include <vector>
+
+#include "kernel/kernels.hpp"
+#include "plan/residency.hpp"
+
+namespace tpu::compiler {
+
+// True if `made` may be written where `old` lies: nobody of the program reads `old` afterwards.
+bool may_replace(const KernelProgram& program, const Value* made, const Value* old);
+
+// True if `made` may lie where `old` lies in VMEM: no block of `old` is loaded after the block of
+// `made` has been stored (the register allocator loads operands again rather than keep them).
+bool stores_last(const Kernel& k, const Value* made, const Value* old);
+
+// Gives values the slots of the results that they are, where they may be written there at once.
+// By result: the value whose home it is, or null.
+std::vector<const Value*> place_results(const Module& module, const KernelProgram& kernels,
+                                        const Slots& slots, Residency& memory);
+
+}  // namespace tpu::compiler

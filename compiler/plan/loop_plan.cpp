@@ -1,0 +1,447 @@
+#include "plan/loop_plan.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace tpu::compiler {
+
+namespace {
+
+constexpr int64_t kLeastSummedRows = 64;     // of a tile of a sum over rows, if rows are cut
+constexpr int64_t kPieceBytes = 512 * 1024;  // of one streamed operand and tile
+constexpr int64_t kMostIterations = int64_t{1} << 30;  // of a loop of one command
+
+// Accumulators pass from tile to tile as whole blocks, so a reduced tail shorter than a block goes
+// with the tile before it: iterations that this adds.
+int64_t short_tail(const Loop& loop, int64_t tile, int64_t block) {
+  const int64_t tail = loop.n % tile;
+  return loop.reduced && loop.n > tile && tail < block ? tail : 0;
+}
+
+}  // namespace
+
+// Rows and columns of blocks: the innermost loops.
+void choose_roles(const Nest& nest, VpuGenOptions& o) {
+  const int n = static_cast<int>(nest.loops.size());
+  o.flat = n <= 1;
+  o.col_loop = n - 1;
+  if (n > 1) {
+    o.row_loop = n - 2;
+  }
+}
+
+namespace {
+
+// Where the innermost loops would leave most lanes empty, others take their place (tiles cut those
+// in front of `outermost`); not with a reduction, whose order depends on them. True if the roles
+// have changed.
+bool fill_lanes(const Nest& nest, int outermost, VpuGenOptions& o) {
+  const int n = static_cast<int>(nest.loops.size());
+  if (o.flat || nest.has_reduce) {
+    return false;
+  }
+  const auto lanes_used = [&](int row, int col) {
+    const auto used = [](int64_t count, int64_t block) {
+      return static_cast<double>(count) / static_cast<double>(round_up(count, block));
+    };
+    return used(nest.loops[static_cast<size_t>(row)].n, kSublanes) *
+           used(nest.loops[static_cast<size_t>(col)].n, kLanes);
+  };
+  constexpr double kWorth = 2, kBetter = 1.25;  // lanes at a stride are slower to load
+  const VpuGenOptions before = o;
+  double best = lanes_used(o.row_loop, o.col_loop) * kWorth;
+  for (int col = n; col-- > outermost;) {
+    for (int row = n; row-- > outermost;) {
+      if (row != col && lanes_used(row, col) > best) {
+        best = lanes_used(row, col) * kBetter;
+        o.row_loop = row;
+        o.col_loop = col;
+      }
+    }
+  }
+  return o.row_loop != before.row_loop || o.col_loop != before.col_loop;
+}
+
+// True if a tile is shorter than a block.
+bool cuts_blocks(const Nest& nest, const VpuGenOptions& o, const Dims& tile) {
+  const auto cut = [&](int l) {
+    const int64_t n = nest.loops[static_cast<size_t>(l)].n;
+    return tile[static_cast<size_t>(l)] < std::min(n, granule(o, l));
+  };
+  return cut(o.row_loop) || cut(o.col_loop);
+}
+
+}  // namespace
+
+// The command holds four loops: kept loops of few iterations go outside of it.
+std::vector<int> choose_order(const Nest& nest, const VpuGenOptions& o) {
+  constexpr size_t kCommandLoops = 4;
+  std::vector<int> order = command_order(nest);
+  size_t outside = 0;
+  for (size_t excess = order.size(); excess > kCommandLoops; --excess) {
+    size_t least = order.size();
+    for (size_t i = outside; i < order.size(); ++i) {
+      const Loop& loop = nest.loops[static_cast<size_t>(order[i])];
+      const bool fixed = loop.reduced || order[i] == o.row_loop || order[i] == o.col_loop;
+      if (!fixed &&
+          (least == order.size() || loop.n < nest.loops[static_cast<size_t>(order[least])].n)) {
+        least = i;
+      }
+    }
+    if (least == order.size()) {
+      break;
+    }
+    const auto begin = order.begin();
+    std::rotate(begin + static_cast<ptrdiff_t>(outside), begin + static_cast<ptrdiff_t>(least),
+                begin + static_cast<ptrdiff_t>(least) + 1);
+    ++outside;
+  }
+  return order;
+}
+
+static bool tile_fits(const LoopPlan& plan, const spec::BoardParams& board) {
+  // What is broadcast takes no memory, but the counts of a command end somewhere.
+  if (std::any_of(plan.tile.begin(), plan.tile.end(),
+                  [](int64_t n) { return n > kMostIterations; })) {
+    return false;
+  }
+  const Dims zero(plan.tile.size(), 0);
+  int64_t total = 0;
+  for (const Stream& s : plan.streams) {
+    const int64_t bytes = make_piece(s.view, zero, plan.tile, s.output, s.reach).elements *
+                          elem_bytes(s.value->type.elem);
+    if (bytes > plan.piece_limit) {
+      return false;
+    }
+    total += 2 * round_up(bytes, kAlign);
+  }
+  return total <= board.core.vmem_kib * 1024 * 5 / 8;
+}
+
+// Chooses iterations per tile. False if even the smallest tile does not fit.
+static bool cut_tiles(const Kernel& k, const spec::BoardParams& board, LoopPlan& plan) {
+  const Nest& nest = k.nest;
+  plan.tile.clear();
+  for (const Loop& l : nest.loops) {
+    plan.tile.push_back(l.n);
+  }
+  const size_t excess = plan.order.size() > 4 ? plan.order.size() - 4 : 0;
+  for (size_t i = 0; i < excess; ++i) {
+    if (nest.loops[static_cast<size_t>(plan.order[i])].reduced) {
+      throw Error("a reduction with this many separate runs of dimensions is not supported",
+                  source_name(k.ops.back()->kind), k.ops.back()->loc);
+    }
+  }
+  // Sums over the outer loops of memory, such as those of a batch norm: the sum is cut first, since
+  // a cut of the loops inside of it makes short runs. Each tile loads and stores the accumulators,
+  // so it should hold some blocks of rows.
+  for (size_t l = 0; l < nest.loops.size() && nest.loops[l].reduced; ++l) {
+    const int64_t g = granule(plan.options, static_cast<int>(l));
+    while (!tile_fits(plan, board) && plan.tile[l] / 2 >= kLeastSummedRows) {
+      const int64_t half = round_up((plan.tile[l] + 1) / 2, g);
+      if (half >= plan.tile[l]) {
+        break;
+      }
+      plan.tile[l] = half;
+    }
+  }
+  for (const bool fine : {false, true}) {
+    for (const int l : plan.cut_order) {
+      const Loop& loop = nest.loops[static_cast<size_t>(l)];
+      int64_t& c = plan.tile[static_cast<size_t>(l)];
+      const int64_t g = fine && !loop.reduced ? 1 : granule(plan.options, l);
+      while (!tile_fits(plan, board) && c > g) {
+        c = std::max(g, round_up((c + 1) / 2, g) < c ? round_up((c + 1) / 2, g) : c - g);
+      }
+    }
+    if (tile_fits(plan, board)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Accesses that differ in their offset alone (taps of a window) share the stream of access `first`
+// if they lie so close that one dense run for all of them is read faster.
+static void join_stream(const Nest& nest, size_t first, LoopPlan& plan) {
+  const NestAccess& a = nest.accesses[first];
+  int64_t lo = a.view.offset, hi = lo, points = 1, span = 1, longest = 0;
+  for (size_t l = 0; l < nest.loops.size(); ++l) {
+    const int64_t s = std::abs(a.view.stride[l]);
+    if (s != 0 && nest.loops[l].n > 1) {
+      points *= nest.loops[l].n;
+      span += s * (nest.loops[l].n - 1);
+      longest = std::max(longest, s);
+    }
+  }
+  std::vector<size_t> members;
+  for (size_t i = first + 1; i < nest.accesses.size(); ++i) {
+    const NestAccess& other = nest.accesses[i];
+    if (other.value == a.value && other.view.stride == a.view.stride) {
+      members.push_back(i);
+      lo = std::min(lo, other.view.offset);
+      hi = std::max(hi, other.view.offset);
+    }
+  }
+  const auto taps = static_cast<int64_t>(members.size()) + 1;
+  const int64_t bytes = (hi - lo) * elem_bytes(a.value->type.elem);
+  if (members.empty() || hi - lo > 2 * longest || 4 * bytes > plan.piece_limit ||
+      span + hi - lo > 2 * taps * points) {
+    return;
+  }
+  for (const size_t i : members) {
+    plan.in_stream[i] = plan.in_stream[first];
+  }
+  plan.streams.back().view.offset = lo;
+  plan.streams.back().reach = hi - lo;
+}
+
+bool choose_streams(const Kernel& k, Residency& memory, const spec::BoardParams& board,
+                    LoopPlan& plan) {
+  plan.in_stream.assign(k.nest.accesses.size(), -1);
+  plan.out_stream.clear();
+  plan.streams.clear();
+  plan.whole.clear();
+  const int64_t small = std::min<int64_t>(64 * 1024, memory.whole_limit() / 4);
+  int64_t whole_bytes = 0;
+  const auto stays = [&](const Buffer& b) {
+    if (plan.forced.contains(b.value) || (k.first > 0 && b.vmem < 0 && b.bytes > small)) {
+      return false;
+    }
+    return b.vmem >= 0 || b.bytes <= small ||
+           (memory.next_read(b) != INT32_MAX && b.bytes <= memory.whole_limit());
+  };
+  const auto whole = [&](Buffer& b) {
+    if (std::find(plan.whole.begin(), plan.whole.end(), b.value) == plan.whole.end()) {
+      plan.whole.push_back(b.value);
+      whole_bytes += b.bytes;
+    }
+  };
+  for (size_t i = 0; i < k.nest.accesses.size(); ++i) {
+    Buffer& b = memory.at(k.nest.accesses[i].value);
+    if (b.value == plan.from_tile) {
+      plan.in_stream[i] = kFromTile;
+      continue;
+    }
+    if (stays(b)) {
+      whole(b);
+      continue;
+    }
+    if (plan.in_stream[i] >= 0) {
+      continue;  // with an access before it
+    }
+    plan.in_stream[i] = static_cast<int>(plan.streams.size());
+    plan.streams.push_back({b.value, k.nest.accesses[i].view, false, 0, 0, {}});
+    join_stream(k.nest, i, plan);
+  }
+  for (size_t n = 0; n < k.nest.nodes.size(); ++n) {
+    const Op* op = k.nest.nodes[n].op;
+    if (std::find(k.writes.begin(), k.writes.end(), op->result()) == k.writes.end()) {
+      continue;
+    }
+    Buffer& b = memory.at(op->result());
+    if (stays(b)) {
+      whole(b);
+      continue;
+    }
+    plan.out_stream[static_cast<int>(n)] = static_cast<int>(plan.streams.size());
+    plan.streams.push_back(
+        {b.value, {k.first, store_strides(k.nest, op->kind == Kind::kReduce)}, true, 0, 0, {}});
+  }
+  return whole_bytes <= board.core.vmem_kib * 1024 * 3 / 4;
+}
+
+namespace {
+
+// Two slots for each stream, if there are several tiles.
+bool place_streams(const Kernel& k, Residency& memory, bool many, LoopPlan& plan) {
+  const Dims zero(plan.tile.size(), 0);
+  for (Stream& s : plan.streams) {
+    Dims longest = plan.tile;
+    for (size_t l = 0; l < longest.size(); ++l) {
+      longest[l] +=
+          short_tail(k.nest.loops[l], plan.tile[l], granule(plan.options, static_cast<int>(l)));
+    }
+    s.slot_bytes = make_piece(s.view, zero, longest, s.output, s.reach).elements *
+                   elem_bytes(s.value->type.elem);
+    for (int i = 0; i < (many ? 2 : 1); ++i) {
+      const auto slot = memory.take(s.slot_bytes);
+      if (!slot) {
+        return false;
+      }
+      s.slots.push_back(*slot);
+      plan.temporary.push_back(*slot);
+    }
+  }
+  return true;
+}
+
+// Accumulators between the tiles of a reduction that is cut.
+bool place_carry(const Kernel& k, Residency& memory, LoopPlan& plan) {
+  int64_t blocks = 1;
+  for (size_t l = 0; l < plan.tile.size(); ++l) {
+    if (!k.nest.loops[l].reduced) {
+      const int64_t g = granule(plan.options, static_cast<int>(l));
+      blocks *= (plan.tile[l] + 2 * g - 2) / g;
+    }
+  }
+  int64_t reduces = 0;
+  for (const Node& n : k.nest.nodes) {
+    reduces += n.op->kind == Kind::kReduce ? 1 : 0;
+  }
+  plan.carry_bytes = blocks * kBlockBytes;
+  const auto carry = memory.take(plan.carry_bytes * reduces);
+  if (carry) {
+    plan.carry = *carry;
+    plan.temporary.push_back(*carry);
+  }
+  return carry.has_value();
+}
+
+}  // namespace
+
+bool place_loop(const Kernel& k, Residency& memory, LoopPlan& plan, uint32_t id) {
+  for (const Value* v : plan.whole) {
+    memory.pin_too(memory.at(v));
+  }
+  for (const Value* v : plan.whole) {
+    Buffer& b = memory.at(v);
+    const bool made = std::find(k.writes.begin(), k.writes.end(), v) != k.writes.end();
+    if (b.vmem < 0 && !(made ? memory.place(b) : memory.load(b, id))) {
+      return false;
+    }
+  }
+  bool many = false;
+  for (size_t l = 0; l < plan.tile.size(); ++l) {
+    many = many || plan.tile[l] < k.nest.loops[l].n;
+    plan.cut_reduce =
+        plan.cut_reduce || (k.nest.loops[l].reduced && plan.tile[l] < k.nest.loops[l].n);
+  }
+  return place_streams(k, memory, many, plan) && (!plan.cut_reduce || place_carry(k, memory, plan));
+}
+
+void release_loop(Residency& memory, LoopPlan& plan) {
+  for (const int64_t address : plan.temporary) {
+    memory.give(address);
+  }
+  plan.temporary.clear();
+  for (Stream& s : plan.streams) {
+    s.slots.clear();
+  }
+  memory.unpin();
+}
+
+std::vector<int> stored_nodes(const Kernel& k) {
+  std::vector<int> stored;
+  for (size_t n = 0; n < k.nest.nodes.size(); ++n) {
+    if (std::find(k.writes.begin(), k.writes.end(), k.nest.nodes[n].op->result()) !=
+        k.writes.end()) {
+      stored.push_back(static_cast<int>(n));
+    }
+  }
+  return stored;
+}
+
+void choose_program(const Kernel& k, LoopPlan& plan) {
+  choose_roles(k.nest, plan.options);
+  plan.order = choose_order(k.nest, plan.options);
+  plan.options.stores = stored_nodes(k);
+}
+
+// Of the whole values, the largest that may leave VMEM.
+static const Value* largest_whole(Residency& memory, const LoopPlan& plan) {
+  const Value* largest = nullptr;
+  for (const Value* v : plan.whole) {
+    if (!memory.at(v).locked &&
+        (largest == nullptr || memory.at(v).bytes > memory.at(largest).bytes)) {
+      largest = v;
+    }
+  }
+  return largest;
+}
+
+std::optional<LoopPlan> plan_loop(const Kernel& k, Residency& memory,
+                                  const spec::BoardParams& board, uint32_t id) {
+  LoopPlan plan;
+  choose_program(k, plan);
+  bool other_lanes = fill_lanes(k.nest, 0, plan.options);
+  plan.order = choose_order(k.nest, plan.options);
+  plan.cut_order = command_order(k.nest);
+  plan.piece_limit = std::min(kPieceBytes, board.core.vmem_kib * 1024 / 16);
+  for (;;) {
+    const bool planned = choose_streams(k, memory, board, plan);
+    const bool fits = planned && cut_tiles(k, board, plan);
+    const int inner = std::max(static_cast<int>(k.nest.loops.size()) - 3, 0);
+    if (planned && other_lanes && !plan.streams.empty() &&
+        std::min(plan.options.row_loop, plan.options.col_loop) < inner) {
+      choose_roles(k.nest, plan.options);
+      other_lanes = fill_lanes(k.nest, inner, plan.options);
+      plan.order = choose_order(k.nest, plan.options);
+      continue;
+    }
+    if (planned && other_lanes && cuts_blocks(k.nest, plan.options, plan.tile)) {
+      choose_roles(k.nest, plan.options);
+      plan.order = choose_order(k.nest, plan.options);
+      other_lanes = false;
+      continue;
+    }
+    if (fits) {
+      if (place_loop(k, memory, plan, id)) {
+        return plan;
+      }
+      release_loop(memory, plan);
+    }
+    // Too much at once: the largest whole buffer streams; then smaller pieces.
+    const Value* largest = largest_whole(memory, plan);
+    if (largest != nullptr && memory.at(largest).bytes > plan.piece_limit) {
+      Buffer& b = memory.at(largest);
+      const bool made_here = std::find(k.writes.begin(), k.writes.end(), largest) != k.writes.end();
+      if (b.vmem >= 0 && !b.in_hbm && !made_here) {
+        memory.store(b, id);
+      }
+      memory.drop(b);
+      plan.forced.insert(largest);
+    } else if (plan.piece_limit > 1024) {
+      plan.piece_limit /= 2;
+    } else {
+      return std::nullopt;
+    }
+  }
+}
+
+void for_each_tile(const Kernel& k, const LoopPlan& plan,
+                   const std::function<void(const Dims&, const Dims&, bool, bool)>& fn) {
+  std::vector<int64_t> tiles;
+  for (const int l : plan.cut_order) {
+    const int64_t n = k.nest.loops[static_cast<size_t>(l)].n, c = plan.tile[static_cast<size_t>(l)];
+    int64_t t = (n + c - 1) / c;
+    if (short_tail(k.nest.loops[static_cast<size_t>(l)], c, granule(plan.options, l)) > 0) {
+      --t;
+    }
+    tiles.push_back(t);
+  }
+  std::vector<int64_t> at(tiles.size(), 0);
+  for (;;) {
+    Dims start(plan.tile.size(), 0), count(plan.tile.size(), 1);
+    bool first = true, last = true;
+    for (size_t i = 0; i < tiles.size(); ++i) {
+      const auto l = static_cast<size_t>(plan.cut_order[i]);
+      start[l] = at[i] * plan.tile[l];
+      count[l] = at[i] == tiles[i] - 1 ? k.nest.loops[l].n - start[l] : plan.tile[l];
+      if (k.nest.loops[l].reduced) {
+        first = first && at[i] == 0;
+        last = last && at[i] == tiles[i] - 1;
+      }
+    }
+    fn(start, count, first, last);
+    size_t i = tiles.size();
+    while (i > 0 && ++at[i - 1] == tiles[i - 1]) {
+      at[--i] = 0;
+    }
+    if (i == 0) {
+      break;
+    }
+  }
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,28 @@
+// First-fit allocator of byte ranges; the search starts behind the last allocation, so that freed
+// bytes rest and later loads need not wait for their last readers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+namespace tpu::compiler {
+
+inline constexpr int64_t kAlign = 512;
+
+inline int64_t round_up(int64_t n, int64_t m) { return (n + m - 1) / m * m; }
+
+class RangeAllocator {
+ public:
+  explicit RangeAllocator(int64_t size);
+  std::optional<int64_t> take(int64_t bytes);  // nothing: no hole is large enough
+  void give(int64_t address);
+  int64_t peak_end() const { return peak_end_; }
+
+ private:
+  std::map<int64_t, int64_t> free_;  // address -> bytes
+  std::map<int64_t, int64_t> taken_;
+  int64_t cursor_ = 0, peak_end_ = 0;
+};
+
+}  // namespace tpu::compiler

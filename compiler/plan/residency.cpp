@@ -1,0 +1,274 @@
+#include "plan/residency.hpp"
+
+#include <algorithm>
+
+namespace tpu::compiler {
+
+spec::Addr home_of(const Buffer& b, int64_t byte) {
+  if (b.slot < 0) {
+    throw Error("internal: a buffer that has no place in HBM is addressed there");
+  }
+  return hbm_addr(b.slot, b.offset + byte);
+}
+
+spec::Addr place_of(const Buffer& b, int64_t byte) {
+  return b.vmem >= 0 ? vmem_addr(b.vmem + byte) : home_of(b, byte);
+}
+
+Residency::Residency(const KernelProgram& kernels, const Slots& slots, const VirtualPads& pads,
+                     const spec::BoardParams& board, int64_t lock_limit)
+    : vmem_bytes_(board.core.vmem_kib * 1024),
+      scratch_slot_(slots.scratch),
+      vmem_(vmem_bytes_),
+      lock_limit_(lock_limit) {
+  for (const auto& [value, slot] : slots.homes) {
+    Buffer& b = add(value);
+    b.slot = slot;
+    b.in_hbm = true;
+  }
+  find_reads(kernels, pads);
+}
+
+Buffer& Residency::add(const Value* v) {
+  const auto [it, fresh] = buffers_.try_emplace(v);
+  Buffer& b = it->second;
+  if (fresh) {
+    b.value = v;
+    b.bytes = v->type.bytes();
+    b.number = static_cast<int>(ordered_.size());
+    ordered_.push_back(&b);
+    if (reads_known_) {
+      dead_[b.number] = &b;
+    }
+  }
+  return b;
+}
+
+Buffer* Residency::find(const Value* v) {
+  const auto it = buffers_.find(v);
+  return it == buffers_.end() ? nullptr : &it->second;
+}
+
+// What a region takes from outside is read until the region's end, whatever runs inside.
+void Residency::find_reads(const KernelProgram& kernels, const VirtualPads& pads) {
+  for_each_kernel(kernels, [&](const Kernel& k) {
+    for (const Value* v : k.writes) {
+      add(v);
+    }
+    for (size_t r = 0; r < k.regions.size(); ++r) {
+      for (const auto& a : k.ops[0]->regions[r]->args) {
+        add(a.get());
+      }
+    }
+  });
+  for_each_kernel(kernels, [&](const Kernel& k) {
+    for (const Value* v : k.reads) {
+      read_at(v, pads, k.order);
+    }
+    for (const Value* v : k.captures) {
+      at(v).reads.push_back(k.end);
+    }
+  });
+  for (Buffer* b : ordered_) {
+    std::sort(b->reads.begin(), b->reads.end());
+    dying_.emplace_back(b->reads.empty() ? 0 : b->reads.back(), b);
+  }
+  reads_known_ = true;
+  std::sort(dying_.begin(), dying_.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.first, a.second->number) < std::pair(b.first, b.second->number);
+  });
+}
+
+// What a virtual pad is made of lives until its last reader.
+void Residency::read_at(const Value* v, const VirtualPads& pads, int order) {
+  at(v).reads.push_back(order);
+  if (const auto pad = pads.find(v); pad != pads.end()) {
+    for (const VirtualPad::Part& part : pad->second.parts) {
+      read_at(part.base, pads, order);
+    }
+  }
+}
+
+int Residency::next_read(const Buffer& b) const {
+  const auto it = std::upper_bound(b.reads.begin(), b.reads.end(), now_);
+  return it == b.reads.end() ? INT_MAX : *it;
+}
+
+bool Residency::evict_one() {
+  // The running kernel may still read its operands: they count as the nearest.
+  const auto when = [this](const Buffer& b) {
+    const auto it = std::lower_bound(b.reads.begin(), b.reads.end(), now_);
+    return it == b.reads.end() ? INT_MAX : *it;
+  };
+  Buffer* victim = nullptr;
+  for (Buffer* b : ordered_) {
+    if (b->vmem >= 0 && !b->locked && !pinned_.contains(b) &&
+        (victim == nullptr || when(*b) > when(*victim))) {
+      victim = b;
+    }
+  }
+  if (victim == nullptr) {
+    return false;
+  }
+  if (!victim->in_hbm &&
+      (when(*victim) != INT_MAX || victim->must_store || held_.contains(victim))) {
+    store(*victim, op_id_);
+  }
+  drop(*victim);
+  return true;
+}
+
+std::optional<int64_t> Residency::take(int64_t bytes) {
+  for (;;) {
+    const auto address = vmem_.take(bytes);
+    if (address || !evict_one()) {
+      return address;
+    }
+  }
+}
+
+bool Residency::place(Buffer& b) {
+  if (b.target >= 0) {
+    b.locked = true;
+    b.vmem = b.target;
+    return true;
+  }
+  const auto address = take(b.bytes);
+  b.vmem = address.value_or(-1);
+  return address.has_value();
+}
+
+void Residency::share(int64_t allocation, const std::vector<Buffer*>& inside) {
+  for (const Buffer* b : inside) {
+    shared_[b->vmem] = allocation;
+  }
+}
+
+void Residency::give(int64_t address) {
+  if (region_homes_.contains(address)) {
+    return;  // a carried value's, whatever lies there now
+  }
+  const auto it = shared_.find(address);
+  if (it == shared_.end()) {
+    vmem_.give(address);
+    return;
+  }
+  const int64_t allocation = it->second;
+  shared_.erase(it);
+  if (std::none_of(shared_.begin(), shared_.end(),
+                   [&](const auto& s) { return s.second == allocation; })) {
+    vmem_.give(allocation);
+  }
+}
+
+void Residency::drop(Buffer& b) {
+  if (b.vmem >= 0) {
+    give(b.vmem);
+    b.vmem = -1;
+  }
+}
+
+void Residency::give_home(Buffer& b) {
+  if (b.slot < 0) {
+    b.slot = scratch_slot_;
+    b.scratch = true;
+    b.offset = scratch_.take(b.bytes, b.value, op_id_);
+  }
+}
+
+void Residency::store(Buffer& b, uint32_t op_id) {
+  give_home(b);
+  move({vmem_addr(b.vmem), home_of(b), b.bytes, elem_bytes(b.value->type.elem), op_id});
+  b.in_hbm = true;
+}
+
+bool Residency::load(Buffer& b, uint32_t op_id) {
+  if (b.vmem >= 0) {
+    return true;
+  }
+  if (!b.in_hbm) {
+    throw Error("internal: a buffer is read before it is written");
+  }
+  const auto address = take(b.bytes);
+  if (!address) {
+    return false;
+  }
+  b.vmem = *address;
+  move({home_of(b), vmem_addr(b.vmem), b.bytes, elem_bytes(b.value->type.elem), op_id});
+  return true;
+}
+
+void Residency::take_home(Buffer& from, Buffer& to) {
+  to.slot = from.slot;
+  to.offset = from.offset;
+  to.scratch = true;
+  from.scratch = from.in_hbm = false;
+  from.slot = -1;
+}
+
+bool Residency::can_lock(int64_t bytes) const {
+  return locked_bytes_ + round_up(bytes, kAlign) <= lock_limit_;
+}
+
+bool Residency::lock(Buffer& b) {
+  if (!can_lock(b.bytes)) {
+    return false;
+  }
+  locked_bytes_ += round_up(b.bytes, kAlign);
+  b.locked = true;
+  return true;
+}
+
+void Residency::unlock(Buffer& b) {
+  locked_bytes_ -= round_up(b.bytes, kAlign);
+  b.locked = false;
+}
+
+void Residency::drop_dead() {
+  for (; died_ < dying_.size() && dying_[died_].first <= now_; ++died_) {
+    Buffer* b = dying_[died_].second;
+    dead_[b->number] = b;
+  }
+  for (auto it = dead_.begin(); it != dead_.end();) {
+    Buffer& b = *it->second;
+    if (next_read(b) != INT_MAX || b.locked || held_.contains(&b)) {
+      ++it;
+      continue;
+    }
+    drop(b);
+    if (b.scratch && b.slot >= 0 && b.in_hbm) {
+      scratch_.give(b.offset);
+      b.scratch = false;
+      b.in_hbm = false;
+    }
+    // A result that has been read is not made again; carried values are, at every iteration.
+    const bool over = b.value->def != nullptr && !b.reads.empty() && !b.scratch;
+    it = over ? dead_.erase(it) : std::next(it);
+  }
+}
+
+void place_result(Residency& memory, Buffer& out) {
+  if (out.bytes > memory.whole_limit() || !memory.place(out)) {
+    memory.give_home(out);
+  }
+}
+
+void finish_result(Residency& memory, Buffer& out, uint32_t op_id) {
+  if (out.vmem < 0) {
+    out.in_hbm = true;
+  } else if (out.must_store) {
+    memory.store(out, op_id);
+  }
+}
+
+void take_vmem(Residency& memory, Buffer& from, Buffer& to) {
+  to.vmem = from.vmem;
+  to.locked = from.locked;
+  from.vmem = -1;
+  from.locked = false;
+  for (Buffer* b : memory.all()) {  // nobody else can be made there until the region ends
+    b->target = b->target == to.vmem && b->vmem < 0 ? -1 : b->target;
+  }
+}
+
+}  // namespace tpu::compiler

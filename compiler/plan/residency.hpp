@@ -1,0 +1,136 @@
+// Where buffers lie: their homes in HBM, their copies in VMEM. VMEM works as a compiler-managed
+// cache: buffers that will be read again stay while there is room; when there is none, the one with
+// the farthest next read goes (stored first if HBM lacks it). Nothing is emitted here: the loads
+// and stores that a decision needs are noted as moves, in order, for whoever asks for them.
+#pragma once
+
+#include <climits>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernel/kernels.hpp"
+#include "plan/range_allocator.hpp"
+#include "plan/scratch.hpp"
+#include "plan/slots.hpp"
+#include "plan/virtual_pad.hpp"
+#include "tpu/spec/board_params.hpp"
+
+namespace tpu::compiler {
+
+struct Buffer {
+  const Value* value = nullptr;
+  int number = 0;  // in order of creation
+  int64_t bytes = 0;
+  int slot = -1;  // HBM home; -1: none yet
+  int64_t offset = 0;
+  bool in_hbm = false;      // the home holds the value
+  bool scratch = false;     // the home is an allocation of the scratch slot
+  bool must_store = false;  // the home is a result
+  int64_t vmem = -1;        // address of the whole value, -1: not in VMEM
+  std::vector<int> reads;   // kernels that read it, ascending
+  bool locked = false;      // stays where it is until the region around it ends
+  int64_t target = -1;      // VMEM home of the carried value that it will be
+};
+
+spec::Addr home_of(const Buffer& b, int64_t byte = 0);   // in HBM
+spec::Addr place_of(const Buffer& b, int64_t byte = 0);  // in VMEM if it is there, else its home
+
+// A dense copy that residency needs.
+struct Move {
+  spec::Addr src, dst;
+  int64_t bytes = 0, elem_bytes = 1;
+  uint32_t op_id = 0;
+};
+
+class Residency {
+ public:
+  // `lock_limit`: bytes of VMEM that may keep values over the iterations of loops.
+  Residency(const KernelProgram& kernels, const Slots& slots, const VirtualPads& pads,
+            const spec::BoardParams& board, int64_t lock_limit);
+
+  Buffer& add(const Value* v);
+  Buffer& at(const Value* v) { return buffers_.at(v); }
+  Buffer* find(const Value* v);  // null: it has no buffer
+  const std::vector<Buffer*>& all() const { return ordered_; }
+
+  // What is planned next: the order of a kernel, the op of its moves.
+  void enter(int order) { now_ = order; }
+  void set_op(uint32_t op_id) { op_id_ = op_id; }
+  int next_read(const Buffer& b) const;  // kernel behind the current one, INT_MAX: none
+  int64_t whole_limit() const { return vmem_bytes_ / 4; }  // larger ones never stay as a whole
+
+  // VMEM. What does not fit even after evictions is answered with nothing or false.
+  std::optional<int64_t> take(int64_t bytes);
+  bool place(Buffer& b);  // for a result: its target, or what take() finds
+  void give(int64_t address);
+  void drop(Buffer& b);  // its copy in VMEM, if there is one
+  // Buffers at several addresses of one allocation: it goes back with the last of them.
+  void share(int64_t allocation, const std::vector<Buffer*>& inside);
+  bool shares(const Buffer& b) const { return shared_.contains(b.vmem); }
+  bool load(Buffer& b, uint32_t op_id);  // HBM home to a VMEM copy of its own
+  void drop_dead();
+  int64_t vmem_peak() const { return vmem_.peak_end(); }
+
+  // Pinned: not evicted. Held: neither moved nor dead (used by the exchange in flight).
+  void pin(const std::vector<const Buffer*>& buffers) {
+    pinned_ = {buffers.begin(), buffers.end()};
+  }
+  void pin_too(const Buffer& b) { pinned_.insert(&b); }
+  void unpin() { pinned_.clear(); }
+  std::set<const Buffer*>& held() { return held_; }
+
+  // Locked: stays in VMEM over the regions of an op with control flow.
+  bool can_lock(int64_t bytes) const;
+  bool lock(Buffer& b);  // false: over the limit
+  void unlock(Buffer& b);
+  bool locks_values() const { return locked_bytes_ > 0; }
+  std::set<int64_t>& region_homes() { return region_homes_; }  // VMEM addresses of carried values
+
+  // HBM.
+  void give_home(Buffer& b);
+  void store(Buffer& b, uint32_t op_id);     // VMEM copy to HBM home
+  void take_home(Buffer& from, Buffer& to);  // a temporary's, with what is in it
+  Scratch& scratch() { return scratch_; }
+  uint32_t op() const { return op_id_; }
+
+  void move(const Move& m) { moves_.push_back(m); }
+  std::vector<Move> take_moves() { return std::exchange(moves_, {}); }
+
+ private:
+  void find_reads(const KernelProgram& kernels, const VirtualPads& pads);
+  void read_at(const Value* v, const VirtualPads& pads, int order);
+  bool evict_one();
+
+  const int64_t vmem_bytes_;
+  const int scratch_slot_;
+  std::map<const Value*, Buffer> buffers_;      // for look-up only: pointers have no stable order
+  std::vector<Buffer*> ordered_;                // by number, for everything that walks over buffers
+  std::vector<std::pair<int, Buffer*>> dying_;  // with the kernel that reads it last, ascending
+  bool reads_known_ = false;
+  size_t died_ = 0;              // of dying_: their last reader has run
+  std::map<int, Buffer*> dead_;  // of those, by number: what may still hold memory
+  RangeAllocator vmem_;
+  Scratch scratch_;
+  int now_ = 0;
+  uint32_t op_id_ = 0;
+  std::set<const Buffer*> pinned_, held_;
+  std::map<int64_t, int64_t> shared_;  // address of a buffer -> allocation that it lies in
+  const int64_t lock_limit_;
+  int64_t locked_bytes_ = 0;
+  std::set<int64_t> region_homes_;
+  std::vector<Move> moves_;
+};
+
+// A result is made whole in VMEM if there is room, else at its home.
+void place_result(Residency& memory, Buffer& out);
+// It is made where place_result put it: stored if it must.
+void finish_result(Residency& memory, Buffer& out, uint32_t op_id);
+// `to` lies in VMEM where `from` has been.
+void take_vmem(Residency& memory, Buffer& from, Buffer& to);
+
+}  // namespace tpu::compiler

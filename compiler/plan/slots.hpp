@@ -1,0 +1,29 @@
+// The binding slots of a program: arguments, results, constants, scratch; and the values that lie
+// in them when it starts.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "kernel/kernels.hpp"
+#include "program/listing.hpp"
+#include "tpu/spec/board_params.hpp"
+
+namespace tpu::compiler {
+
+struct Slots {
+  std::vector<SlotInfo> list;
+  std::vector<std::vector<std::byte>> constants;
+  std::vector<std::pair<const Value*, int>> homes;  // arguments and constants
+  int first_result = 0;
+  int scratch = -1;
+
+  int root(int slot) const { return root_slot(list, slot); }
+};
+
+// Throws Error if arguments, results and constants do not fit into HBM.
+Slots make_slots(const Module& module, const KernelProgram& kernels,
+                 const spec::BoardParams& board);
+
+}  // namespace tpu::compiler
