@@ -21,13 +21,9 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
       options_(options),
       fluid_("fluid"),
       mxu_select_(options_),
-      trace_(options_),
+      sinks_(options_, probes_),
       pool_(thread_count(options.threads)),
       programs_(options_.params),
-      checker_(options.check ? std::make_unique<RaceChecker>(
-                                   static_cast<uint32_t>(spec::core_count(options_.params)),
-                                   static_cast<uint32_t>(options_.params.core.semaphores))
-                             : nullptr),
       ici_("ici", options_.params, fluid_),
       core_services_{
           .activity = activity_,
@@ -35,8 +31,7 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
           .fluid = fluid_,
           .programs = programs_,
           .steps = steps_,
-          .trace = trace_.wanted() ? &trace_ : nullptr,
-          .checker = checker_.get(),
+          .probes = probes_,
           .no_data = options.no_data,
           .vpu_simd = vpu_simd_from_name(options.simd),
           .make_mxu = [this](const std::string& path) { return mxu_select_.make(path); }} {
@@ -47,7 +42,7 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
   fabric_.ici = &ici_;
   fabric_.share = &fluid_;
   fabric_.activity = &activity_;
-  fabric_.trace = trace_.wants_harts() ? &trace_ : nullptr;
+  fabric_.probes = &probes_;
   fabric_.control.resize(cores);
   fabric_.hbm.resize(cores);
   const ChipServices services{core_services_, pages_, fabric_, console_, memory, rom};
@@ -93,9 +88,9 @@ BoardStats Board::stats() {
       add_core_stats(*chip, core, stats);
     }
   }
-  if (checker_) {
-    stats.check_findings = checker_->count();
-    for (const std::string& finding : checker_->findings()) {
+  if (const RaceSink* race = sinks_.race()) {
+    stats.check_findings = race->count();
+    for (const std::string& finding : race->findings()) {
       stats.check_text += finding + "\n";
     }
   }
@@ -125,7 +120,7 @@ void Board::end_console() {
 }
 
 std::string Board::finish_files() {
-  std::string error = trace_.finish();
+  std::string error = sinks_.finish();
   if (const std::string more = mxu_select_.finish(steps_.begun()); !more.empty()) {
     error += (error.empty() ? "" : "\n") + more;
   }

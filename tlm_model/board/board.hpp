@@ -10,7 +10,7 @@
 
 #include "board/board_host.hpp"
 #include "board/mxu_select.hpp"
-#include "board/trace_tee.hpp"
+#include "board/probe_sinks.hpp"
 #include "chip/chip.hpp"
 #include "ici/ici.hpp"
 
@@ -41,12 +41,12 @@ class Board : public sc_core::sc_module {
   Activity activity_;
   FluidShare fluid_;
   MxuSelect mxu_select_;
-  TraceTee trace_;
+  ProbeSet probes_;
+  ProbeSinks sinks_;
   JobPool pool_;
   PagePool pages_;
   ProgramCache programs_;
   StepCounter steps_;
-  std::unique_ptr<RaceChecker> checker_;  // with --check
   ConsoleLog console_;
   Ici ici_;
   Fabric fabric_;

@@ -14,18 +14,18 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
     : sc_module(name),
       core_id_(core_id),
       params_(params),
+      probe_(services.probes),
       local_bandwidth_(
           services.fluid.add_resource(static_cast<uint64_t>(params.dma.local_bytes_per_cycle), 1)) {
   make_memories(hbm_bytes);
   if (services.no_data) {
     smem_unknown_.assign(smem_->bytes() / 4, false);
   }
-  seq_ =
-      std::make_unique<Sequencer>("seq", core_id, params_, services.activity, counters_, launch_);
+  seq_ = std::make_unique<Sequencer>("seq", core_id, params_, services.activity, probe_, launch_);
   sem_ = std::make_unique<Semaphores>("sem", params_, services.activity);
   make_engines(services);
-  fault_ =
-      std::make_unique<FaultUnit>("fault", core_id, launch_, queues_, [this] { seq_->on_fault(); });
+  fault_ = std::make_unique<FaultUnit>("fault", core_id, launch_, queues_, probe_,
+                                       [this] { seq_->on_fault(); });
   perf_ = std::make_unique<PerfUnit>("perf", [this] { return counters(); });
   std::vector<Engine*> engines = {vpu_.get(), xlu_.get()};
   for (auto& mxu : mxus_) {
@@ -50,8 +50,6 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
                  .slots = slots_.get(),
                  .programs = &services.programs,
                  .steps = &services.steps,
-                 .trace = services.trace,
-                 .checker = services.checker,
                  .smem_unknown = services.no_data ? &smem_unknown_ : nullptr,
                  .gang_work = [this] { return gang_work(); }});
   remote_export(static_cast<RemoteIf&>(*this));
@@ -72,9 +70,7 @@ void Core::make_engines(const CoreServices& services) {
                               .params = params_,
                               .activity = services.activity,
                               .pool = services.pool,
-                              .trace = services.trace,
-                              .checker = services.checker,
-                              .perf = counters_,
+                              .probe = probe_,
                               .launch = launch_,
                               .no_data = services.no_data};
   const auto slot_of = [](spec::Queue queue) { return static_cast<size_t>(queue); };
@@ -109,17 +105,6 @@ void Core::bind_engine(Engine& engine) {
   engine.sem_port(*sem_);
   engine.fault_port(*fault_);
   engine.ici_port(ici_port);
-}
-
-PerfUnit::Values Core::counters() const {
-  PerfUnit::Values values = counters_.value;
-  seq_->add_times(values);
-  const uint64_t now = values[spec::perf::kCycles];
-  const uint64_t busy =
-      counters_.any_busy_cycles + (counters_.busy_engines != 0 ? now - counters_.busy_since : 0);
-  const uint64_t run = values[spec::perf::kRunCycles];
-  values[spec::perf::kStallCycles] = run - std::min(run, busy);
-  return values;
 }
 
 // Write or signal of a peer: taken while its gang is the one bound here, from the barrier in front
@@ -200,7 +185,7 @@ RemoteTarget::Status Core::remote_signal(GangStep from, uint8_t semaphore, uint3
   const RemoteTarget::Status status = accept_remote(from);
   if (status == RemoteTarget::Status::kOk) {
     sem_->add(semaphore, value);
-    ++counters_.progress;
+    probe_.signal_received();
   }
   return status;
 }
@@ -222,7 +207,7 @@ GangWork Core::gang_work() {
   return work;
 }
 
-void Core::remote_received(uint64_t bytes) { counters_.add(spec::perf::kIciReceivedBytes, bytes); }
+void Core::remote_received(uint64_t bytes) { probe_.received(bytes); }
 
 bool Core::quiet() const {
   for (const CommandQueueIf* queue : queues_) {

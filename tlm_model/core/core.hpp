@@ -21,9 +21,11 @@
 #include "core/semaphores.hpp"
 #include "core/sequencer.hpp"
 #include "core/slots.hpp"
+#include "kernel/cycles.hpp"
 #include "kernel/local_memory.hpp"
 #include "kernel/remote_if.hpp"
 #include "kernel/step_counter.hpp"
+#include "probe/core_probe.hpp"
 
 namespace tpu::model {
 
@@ -34,9 +36,8 @@ struct CoreServices {
   FluidShare& fluid;
   ProgramCache& programs;
   StepCounter& steps;
-  TraceSink* trace = nullptr;      // may be null
-  RaceChecker* checker = nullptr;  // happens-before checks (--check); may be null
-  bool no_data = false;            // timing only: no command's data are computed
+  const ProbeSet& probes;  // who listens to the cores
+  bool no_data = false;    // timing only: no command's data are computed
   VpuSimd vpu_simd = vpu_best_simd();
   // Makes the engines of the MXU with this SystemC path ("board.chip0.core1.mxu0").
   std::function<MxuUnit(const std::string& path)> make_mxu;
@@ -70,7 +71,7 @@ class Core : public sc_core::sc_module, private RemoteIf {
   uint32_t core_id() const { return core_id_; }
 
   // Debug port: all counters of spec/regs/perf.toml at this cycle.
-  PerfUnit::Values counters() const;
+  PerfUnit::Values counters() const { return probe_.counters().at(now_cycles()); }
   // Nothing queued, in flight or on its way, and no program running.
   bool quiet() const;
   // Who waits for whom: one line for the sequencer and each queue that is not empty. Empty when
@@ -87,7 +88,7 @@ class Core : public sc_core::sc_module, private RemoteIf {
   void remote_received(uint64_t bytes) override;
   RemoteTarget::Status accept_remote(GangStep from);
   RemoteTarget place_remote(GangStep from, const spec::Addr& address, int64_t low, int64_t high);
-  uint64_t work_done() const override { return counters_.progress; }
+  uint64_t work_done() const override { return probe_.counters().progress(); }
   bool work_in_flight() const override;
   GangWork gang_work();
 
@@ -98,7 +99,7 @@ class Core : public sc_core::sc_module, private RemoteIf {
 
   const uint32_t core_id_;
   const spec::BoardParams params_;
-  PerfCounters counters_;
+  CoreProbe probe_;
   LaunchState launch_;
   std::vector<bool> smem_unknown_;
   ResourceId local_bandwidth_;

@@ -9,6 +9,7 @@
 #include "tpu/spec/rings.h"
 
 namespace tpu::model {
+
 Engine::Engine(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context,
                size_t in_flight)
     : sc_module(name),
@@ -34,9 +35,6 @@ void Engine::push() {
 }
 
 void Engine::stop() {
-  if (context_.checker != nullptr) {
-    context_.checker->drop(context_.core_id, static_cast<uint32_t>(unit_));
-  }
   stopped_ = true;
   queue_count_ = 0;
   head_waits_ = false;
@@ -81,16 +79,19 @@ bool Engine::finish_due(uint64_t now) {
       !flight.queued.command->empty && flight.queued.command->opcode != spec::Opcode::kNop;
   if (has_work) {
     finish_command(flight);
-    ++context_.perf.progress;
   }
   flight_head_ = (flight_head_ + 1) % flights_.size();
   --flight_count_;
-  context_.perf.add(spec::perf::kCommands, 1);
-  context_.perf.add(spec::perf::kMxu0Commands + static_cast<uint32_t>(unit_), 1);
   if (!stopped_) {
     send_signals(flight);
   }
-  report(flight);
+  probe().done(static_cast<uint32_t>(unit_), now, has_work, [&] {
+    return DoneEvent{.cycle = now,
+                     .source = source(flight.queued),
+                     .issued = flight.queued.issued_at,
+                     .start = flight.start,
+                     .free_at = flight.free_at};
+  });
   notify_progress();
   return true;
 }
@@ -112,6 +113,7 @@ bool Engine::start_head(uint64_t now) {
 // All waits hold: takes what they take. Else registers for the first that does not.
 bool Engine::waits_met(const QueuedCommand& queued) {
   const auto& waits = queued.command->wait;
+  const bool waited = head_waits_;
   head_waits_ = false;
   if (queued.command->bad != 0) {
     return true;  // faults at its start
@@ -133,27 +135,83 @@ bool Engine::waits_met(const QueuedCommand& queued) {
       return false;
     }
     if (sem_port->value(wait.sem) < wait.value) {
-      head_waits_ = true;
-      head_semaphore_ = wait.sem;
-      head_wanted_ = wait.value;
+      begin_wait(queued, wait, waited);
       sem_port->wake_when(wait.sem, wait.value, wake_event_);
       return false;
     }
   }
-  if (context_.checker != nullptr) {
-    context_.checker->begin(context_.core_id, static_cast<uint32_t>(unit_), queued.command->pc,
-                            queued.command->op_id);
+  if (waited) {
+    end_wait(queued);
   }
   for (const spec::Wait& wait : waits) {
-    if (wait.valid() && context_.checker != nullptr) {
-      context_.checker->take(context_.core_id, static_cast<uint32_t>(unit_), wait.sem, wait.value,
-                             wait.take());
+    if (!wait.valid()) {
+      continue;
     }
-    if (wait.valid() && wait.take()) {
+    probe().take([&] {
+      return TakeEvent{.cycle = now_cycles(),
+                       .source = source(queued),
+                       .semaphore = wait.sem,
+                       .threshold = wait.value,
+                       .takes = wait.take()};
+    });
+    if (wait.take()) {
       sem_port->take(wait.sem, wait.value);
     }
   }
   return true;
+}
+
+// `waited`: it has waited before, maybe for another semaphore.
+void Engine::begin_wait(const QueuedCommand& queued, const spec::Wait& wait, bool waited) {
+  const bool goes_on = waited && head_semaphore_ == wait.sem;
+  if (waited && !goes_on) {
+    end_wait(queued);
+  }
+  head_waits_ = true;
+  head_semaphore_ = wait.sem;
+  head_wanted_ = wait.value;
+  if (!goes_on) {
+    head_waits_since_ = now_cycles();
+    probe().wait(0, [&] {
+      return WaitEvent{.cycle = head_waits_since_,
+                       .source = source(queued),
+                       .what = WaitEvent::For::kSemaphore,
+                       .index = wait.sem,
+                       .wanted = wait.value,
+                       .value = sem_port->value(wait.sem),
+                       .since = head_waits_since_,
+                       .begin = true};
+    });
+  }
+}
+
+void Engine::end_wait(const QueuedCommand& queued) {
+  probe().wait(0, [&] {
+    return WaitEvent{.cycle = now_cycles(),
+                     .source = source(queued),
+                     .what = WaitEvent::For::kSemaphore,
+                     .index = head_semaphore_,
+                     .wanted = head_wanted_,
+                     .value = sem_port->value(head_semaphore_),
+                     .since = head_waits_since_,
+                     .begin = false};
+  });
+}
+
+ProbeSource Engine::source(const QueuedCommand& queued) const {
+  return {.core = context_.core_id,
+          .unit = static_cast<uint32_t>(unit_),
+          .sequence = queued.sequence,
+          .step = context_.launch.job_step,
+          .pc = queued.command->pc,
+          .op_id = queued.command->op_id,
+          .opcode = static_cast<uint8_t>(queued.command->opcode)};
+}
+
+void Engine::tell_access(const Flight& flight, std::span<const AccessRange> extents,
+                         const std::function<void(const RangeVisitor&)>& walk) {
+  probe().access(
+      {.cycle = flight.start, .source = source(flight.queued), .extents = extents, .walk = walk});
 }
 
 void Engine::begin(Flight& flight, uint64_t now) {
@@ -186,17 +244,12 @@ void Engine::begin(Flight& flight, uint64_t now) {
     }
   }
   next_start_ = flight.free_at;
-  if (context_.checker != nullptr) {
-    context_.checker->launched(context_.core_id, static_cast<uint32_t>(unit_), flight.index);
-  }
-  if (flight_count_ == 1) {
-    busy_since_ = now;
-    context_.perf.engine_busy(now);
-  }
-  if (context_.trace != nullptr) {
-    context_.trace->busy(now, context_.core_id, static_cast<uint32_t>(unit_),
-                         static_cast<uint8_t>(command.opcode), true);
-  }
+  probe().start(static_cast<uint32_t>(unit_), now, [&] {
+    return StartEvent{.cycle = now,
+                      .source = source(flight.queued),
+                      .issued = flight.queued.issued_at,
+                      .free_at = flight.free_at};
+  });
   notify_progress();
 }
 
@@ -220,14 +273,8 @@ void Engine::send_signals(const Flight& flight) {
     if (!signal.valid()) {
       continue;
     }
-    if (context_.checker != nullptr) {
-      const uint32_t to = signal.remote() ? queued.signal_peer[i] : context_.core_id;
-      if (to < ici_port->cores()) {
-        context_.checker->signal(context_.core_id, static_cast<uint32_t>(unit_), flight.index, to,
-                                 signal.sem, signal.value);
-      }
-    }
     if (!signal.remote()) {
+      tell_signal(flight, signal, context_.core_id);
       sem_port->add(signal.sem, signal.value);
       continue;
     }
@@ -240,6 +287,7 @@ void Engine::send_signals(const Flight& flight) {
                         "signal to core " + std::to_string(peer) + ", which is not in the gang");
       return;
     }
+    tell_signal(flight, signal, peer);
     const GangStep from{context_.launch.tag, context_.launch.step};
     if (ici_port->peer(peer).remote_signal(from, signal.sem, signal.value) ==
         RemoteTarget::Status::kEnded) {
@@ -249,35 +297,20 @@ void Engine::send_signals(const Flight& flight) {
   }
 }
 
+void Engine::tell_signal(const Flight& flight, const spec::Signal& signal, uint32_t to_core) {
+  probe().signal([&] {
+    return SignalEvent{.cycle = flight.done_at,
+                       .source = source(flight.queued),
+                       .to_core = to_core,
+                       .semaphore = signal.sem,
+                       .amount = signal.value};
+  });
+}
+
 void Engine::raise_peer_ended(const Flight& flight, const std::string& what) {
   FaultInfo info = fault_at(flight, TPU_FAULT_REMOTE_STRAY);
   info.detail = spec::fault::kDetailPeerEnded;
   fault_port->raise(info, what + " to a core that has ended this step");
-}
-
-void Engine::report(const Flight& flight) {
-  if (flight_count_ == 0) {
-    context_.perf.add(spec::perf::kMxu0BusyCycles + static_cast<uint32_t>(unit_),
-                      flight.done_at - busy_since_);
-    context_.perf.engine_idle(flight.done_at);
-  }
-  if (context_.trace == nullptr) {
-    return;
-  }
-  const DecodedCommand& command = *flight.queued.command;
-  const auto queue = static_cast<uint8_t>(unit_);
-  const auto opcode = static_cast<uint8_t>(command.opcode);
-  context_.trace->busy(flight.done_at, context_.core_id, queue, opcode, false);
-  context_.trace->command({.issued = flight.queued.issued_at,
-                           .start = flight.start,
-                           .free_at = flight.free_at,
-                           .done = flight.done_at,
-                           .pc = command.pc,
-                           .op_id = command.op_id,
-                           .step = context_.launch.job_step,
-                           .core = static_cast<uint8_t>(context_.core_id),
-                           .queue = queue,
-                           .opcode = opcode});
 }
 
 uint64_t Engine::next_wake(uint64_t now) const {

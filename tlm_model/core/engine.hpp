@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <systemc>
 #include <vector>
 
@@ -12,9 +14,8 @@
 #include "core/program.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/job_pool.hpp"
-#include "kernel/race_checker.hpp"
 #include "kernel/remote_if.hpp"
-#include "kernel/trace.hpp"
+#include "probe/core_probe.hpp"
 
 namespace tpu::model {
 
@@ -24,9 +25,7 @@ struct EngineContext {
   const spec::BoardParams& params;
   Activity& activity;
   JobPool& pool;
-  TraceSink* trace;      // may be null
-  RaceChecker* checker;  // may be null
-  PerfCounters& perf;
+  CoreProbe& probe;
   const LaunchState& launch;
   bool no_data;
 };
@@ -85,12 +84,11 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   // The receiver of what this command sends no longer takes it.
   void raise_peer_ended(const Flight& flight, const std::string& what);
   const EngineContext& context() const { return context_; }
-  // Reports to the checker; only when there is one.
-  void note_access(uint32_t owner, RaceChecker::Memory memory, uint64_t address, uint64_t bytes,
-                   bool write) {
-    context_.checker->access(context_.core_id, static_cast<uint32_t>(unit_), owner, memory, address,
-                             bytes, write);
-  }
+  CoreProbe& probe() const { return context_.probe; }
+  ProbeSource source(const QueuedCommand& queued) const;
+  // Tells the probe what the command touches; only when somebody wants to know.
+  void tell_access(const Flight& flight, std::span<const AccessRange> extents,
+                   const std::function<void(const RangeVisitor&)>& walk);
   const Flight* newest_flight() const {
     return flight_count_ == 0 ? nullptr
                               : &flights_[(flight_head_ + flight_count_ - 1) % flights_.size()];
@@ -104,8 +102,10 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   bool start_head(uint64_t now);
   bool waits_met(const QueuedCommand& queued);
   void begin(Flight& flight, uint64_t now);
+  void begin_wait(const QueuedCommand& queued, const spec::Wait& wait, bool waited);
+  void end_wait(const QueuedCommand& queued);
   void send_signals(const Flight& flight);
-  void report(const Flight& flight);
+  void tell_signal(const Flight& flight, const spec::Signal& signal, uint32_t to_core);
   uint64_t next_wake(uint64_t now) const;
   uint32_t control_latency(const QueuedCommand& queued) const;
   void update_activity(uint64_t now);
@@ -120,8 +120,8 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   size_t flight_head_ = 0;
   size_t flight_count_ = 0;
   uint64_t next_start_ = 0;
-  uint64_t busy_since_ = 0;
   bool head_waits_ = false;
+  uint64_t head_waits_since_ = 0;
   uint32_t head_semaphore_ = 0;
   uint32_t head_wanted_ = 0;
   bool stopped_ = false;

@@ -12,15 +12,33 @@ namespace tpu::model {
 static_assert(sizeof(tpu_fault_record_t) == spec::fault::kRecordBytes);
 
 FaultUnit::FaultUnit(sc_core::sc_module_name name, uint32_t core_id, const LaunchState& launch,
-                     Heads heads, std::function<void()> on_fault)
+                     Heads heads, CoreProbe& probe, std::function<void()> on_fault)
     : RegisterBlock(name),
       core_id_(core_id),
       launch_(launch),
       heads_(heads),
+      probe_(probe),
       on_fault_(std::move(on_fault)) {}
 
 void FaultUnit::raise(const FaultInfo& info, std::string text) {
   ++count_;
+  probe_.fault([&] {
+    return FaultEvent{.cycle = now_cycles(),
+                      .source = {.core = core_id_,
+                                 .unit = static_cast<uint32_t>(info.unit),
+                                 .step = launch_.job_step,
+                                 .pc = info.pc,
+                                 .op_id = info.op_id},
+                      .code = info.code,
+                      .detail = info.detail,
+                      .address = info.address,
+                      .length = info.length,
+                      .slot = info.slot,
+                      .semaphore = info.semaphore,
+                      .wanted = info.wanted,
+                      .value = info.value,
+                      .text = text};
+  });
   if (!valid_) {
     valid_ = true;
     text_ = std::move(text);

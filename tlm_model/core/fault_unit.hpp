@@ -11,6 +11,7 @@
 
 #include "core/ports.hpp"
 #include "kernel/register_block.hpp"
+#include "probe/core_probe.hpp"
 #include "tpu/spec/rings.h"
 
 namespace tpu::model {
@@ -22,7 +23,7 @@ class FaultUnit : public RegisterBlock, public FaultIf {
 
   // `on_fault` is called for every fault, after the record is filled.
   FaultUnit(sc_core::sc_module_name name, uint32_t core_id, const LaunchState& launch, Heads heads,
-            std::function<void()> on_fault);
+            CoreProbe& probe, std::function<void()> on_fault);
 
   void raise(const FaultInfo& info, std::string text) override;
   void clear() override;
@@ -41,6 +42,7 @@ class FaultUnit : public RegisterBlock, public FaultIf {
   const uint32_t core_id_;
   const LaunchState& launch_;
   const Heads heads_;
+  CoreProbe& probe_;
   const std::function<void()> on_fault_;
   tpu_fault_record_t record_{};
   bool valid_ = false;

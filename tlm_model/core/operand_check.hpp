@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "core/program.hpp"
-#include "kernel/race_checker.hpp"
+#include "probe/events.hpp"
 
 namespace tpu::model {
 
@@ -23,15 +23,25 @@ inline uint64_t operand_length(const Operand& operand) {
   return static_cast<uint64_t>(operand.extent.high - operand.extent.low);
 }
 
-// Where it lies, as the race checker knows memories.
-inline RaceChecker::Memory memory_of(const Operand& operand) {
+// The smallest range around what it touches.
+inline AccessRange operand_range(const Operand& operand, uint32_t owner, ProbeMemory memory,
+                                 uint64_t base, bool write) {
+  return {.owner = owner,
+          .memory = memory,
+          .low = operand_first(operand, base),
+          .bytes = operand_length(operand),
+          .write = write};
+}
+
+// Where it lies.
+inline ProbeMemory memory_of(const Operand& operand) {
   switch (static_cast<spec::Space>(operand.address.space)) {
     case spec::Space::kVmem:
-      return RaceChecker::Memory::kVmem;
+      return ProbeMemory::kVmem;
     case spec::Space::kSmem:
-      return RaceChecker::Memory::kSmem;
+      return ProbeMemory::kSmem;
     default:
-      return RaceChecker::Memory::kHbm;
+      return ProbeMemory::kHbm;
   }
 }
 

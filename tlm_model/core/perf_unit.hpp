@@ -1,20 +1,19 @@
 // Performance counters of a core behind registers: SNAPSHOT copies all at one cycle.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <systemc>
 
-#include "core/ports.hpp"
 #include "kernel/register_block.hpp"
+#include "probe/perf_counters.hpp"
 #include "tpu/spec/perf_regs.hpp"
 
 namespace tpu::model {
 
 class PerfUnit : public RegisterBlock {
  public:
-  using Values = std::array<uint64_t, spec::perf::kCounters>;
+  using Values = PerfCounters::Values;
 
   // `now` gives all counters at the present cycle.
   PerfUnit(sc_core::sc_module_name name, std::function<Values()> now)

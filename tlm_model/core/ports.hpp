@@ -1,6 +1,5 @@
 // The typed ports by which the blocks of a core meet: sequencer -> engine queues, engines ->
-// semaphores and fault unit, everybody -> counters. Interfaces and plain records only; core.cpp
-// binds them.
+// semaphores and fault unit. Interfaces and plain records only; core.cpp binds them.
 #pragma once
 
 #include <array>
@@ -8,22 +7,20 @@
 #include <string>
 #include <systemc>
 
+#include "probe/events.hpp"
 #include "tpu/spec/isa.hpp"
-#include "tpu/spec/perf_regs.hpp"
 #include "tpu/spec/rings.h"
 
 namespace tpu::model {
 
 struct DecodedCommand;
 
-inline constexpr int kSequencerUnit =
-    spec::kQueueCount;  // number of the sequencer beside the queues
-inline constexpr int kUnits = spec::kQueueCount + 1;
 inline constexpr size_t kMaxOperands = 24;
 
 // A command in an engine queue, scalar registers resolved.
 struct QueuedCommand {
   const DecodedCommand* command = nullptr;
+  uint64_t sequence = 0;  // of the core's commands
   uint64_t issued_at = 0;
   std::array<int64_t, kMaxOperands> addend{};  // added to the offset of operand i
   std::array<uint32_t, 4> scalars{};           // vpu_kernel
@@ -111,31 +108,6 @@ struct LaunchState {
   bool tag_open = false;         // remote packets with `tag` are taken,
   uint32_t first_open_step = 0;  // those of earlier steps not
   uint32_t inbound = 0;          // writes of peers that were taken and have not landed yet
-};
-
-// Counters of spec/regs/perf.toml, updated in place by the blocks.
-struct PerfCounters {
-  std::array<uint64_t, spec::perf::kCounters> value{};
-  // For the watchdog: changes with every command that did work and every signal from another core,
-  // so that an endless loop of scalar instructions, nops and own signals is no progress.
-  uint64_t progress = 0;
-
-  void add(uint32_t counter, uint64_t amount) { value[counter] += amount; }
-  // Engines report when their first command starts and when their last one is done.
-  void engine_busy(uint64_t now) {
-    if (busy_engines++ == 0) {
-      busy_since = now;
-    }
-  }
-  void engine_idle(uint64_t now) {
-    if (--busy_engines == 0) {
-      any_busy_cycles += now - busy_since;
-    }
-  }
-
-  uint32_t busy_engines = 0;
-  uint64_t busy_since = 0;
-  uint64_t any_busy_cycles = 0;
 };
 
 }  // namespace tpu::model

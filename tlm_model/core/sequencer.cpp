@@ -19,12 +19,12 @@ constexpr int kMaxRun = 4096;
 }  // namespace
 
 Sequencer::Sequencer(sc_core::sc_module_name name, uint32_t core_id,
-                     const spec::BoardParams& params, Activity& activity, PerfCounters& perf,
+                     const spec::BoardParams& params, Activity& activity, CoreProbe& probe,
                      LaunchState& launch)
     : RegisterBlock(name),
       core_id_(core_id),
       params_(params),
-      perf_(perf),
+      probe_(probe),
       launch_(launch),
       activity_(activity),
       state_(seq::kStateIdle),
@@ -96,7 +96,7 @@ bool Sequencer::step_until_wait(uint64_t now) {
 bool Sequencer::execute_scalar(const ProgramItem& item) {
   const spec::ScalarInsn& insn = item.insn;
   const bool unknown = unknown_ != 0 && depends_on_unknown(insn);
-  perf_.add(spec::perf::kInstructions, 1);
+  probe_.instruction();
   if (scalar_class(static_cast<spec::ScalarOp>(insn.op)) == ScalarClass::kArithmetic) {
     set_register(insn.rd, scalar_result(insn, x_));
     if (unknown) {
@@ -174,15 +174,23 @@ bool Sequencer::execute_timed(const ProgramItem& item, uint64_t now) {
         return false;
       }
       parts_.semaphores->take(insn.rs1, amount);
-      if (parts_.checker != nullptr) {
-        parts_.checker->take(core_id_, RaceChecker::kSequencer, insn.rs1, amount, true);
-      }
+      probe_.take([&] {
+        return TakeEvent{.cycle = now,
+                         .source = source(),
+                         .semaphore = insn.rs1,
+                         .threshold = amount,
+                         .takes = true};
+      });
       time_ += 1;
       break;
     case Op::kSsignal:
-      if (parts_.checker != nullptr) {
-        parts_.checker->scalar_signal(core_id_, insn.rs1, amount);
-      }
+      probe_.signal([&] {
+        return SignalEvent{.cycle = now,
+                           .source = source(),
+                           .to_core = core_id_,
+                           .semaphore = insn.rs1,
+                           .amount = amount};
+      });
       parts_.semaphores->add(insn.rs1, amount);
       time_ += 1;
       break;
@@ -192,12 +200,15 @@ bool Sequencer::execute_timed(const ProgramItem& item, uint64_t now) {
       } else {
         marks_.end();
       }
-      if (parts_.trace != nullptr) {
-        parts_.trace->mark(now, core_id_, amount, static_cast<Op>(insn.op) == Op::kMarkb);
-      }
+      probe_.mark([&] {
+        ProbeSource from = source();
+        from.op_id = amount;
+        return MarkEvent{
+            .cycle = now, .source = from, .begin = static_cast<Op>(insn.op) == Op::kMarkb};
+      });
       break;
   }
-  perf_.add(spec::perf::kInstructions, 1);
+  probe_.instruction();
   pc_ = item.next;
   return state_ == seq::kStateRunning;
 }
@@ -218,9 +229,8 @@ bool Sequencer::execute_memory(const spec::ScalarInsn& insn) {
     fault_port->raise(info, "scalar access outside of SMEM");
     return false;
   }
-  if (parts_.checker != nullptr) {
-    parts_.checker->access(core_id_, RaceChecker::kSequencer, core_id_, RaceChecker::Memory::kSmem,
-                           address, length, op == spec::ScalarOp::kSts32);
+  if (probe_.wants(ProbeEvent::kAccess)) {
+    tell_access(address, length, op == spec::ScalarOp::kSts32);
   }
   uint8_t* at = parts_.smem->data() + address;
   if (op == spec::ScalarOp::kSts32) {
@@ -288,10 +298,17 @@ bool Sequencer::issue(const DecodedCommand& command, uint64_t now) {
   }
   fill_slot(command, queue->next_slot(), now);
   queue->push();
-  if (parts_.checker != nullptr) {
-    parts_.checker->issue(core_id_, command.queue);
-  }
   ++issued_;
+  probe_.issue([&] {
+    return IssueEvent{.cycle = now,
+                      .source = {.core = core_id_,
+                                 .unit = command.queue,
+                                 .sequence = issued_ever_,
+                                 .step = launch_.job_step,
+                                 .pc = command.pc,
+                                 .op_id = command.op_id,
+                                 .opcode = static_cast<uint8_t>(command.opcode)}};
+  });
   return true;
 }
 
@@ -314,6 +331,7 @@ bool Sequencer::peers_known(const DecodedCommand& command) {
 
 void Sequencer::fill_slot(const DecodedCommand& command, QueuedCommand& slot, uint64_t now) {
   slot.command = &command;
+  slot.sequence = ++issued_ever_;
   slot.issued_at = now;
   if (command.bad != 0) {
     return;
@@ -366,15 +384,15 @@ void Sequencer::stall(Stall why) {
   stall_ = why;
   stall_since_ = now_cycles();
   activity_.set(false);
+  probe_.wait(0, [this] { return wait_event(true); });
 }
 
 void Sequencer::end_stall() {
   if (stall_ == Stall::kNone) {
     return;
   }
-  if (stall_ != Stall::kHalt) {
-    perf_.add(spec::perf::kIssueStallCycles, now_cycles() - stall_since_);
-  }
+  probe_.wait(stall_ != Stall::kHalt ? now_cycles() - stall_since_ : 0,
+              [this] { return wait_event(false); });
   if (stall_ == Stall::kQueueFull) {
     parts_.queues[stalled_queue_]->watch(false);
   } else if (stall_ == Stall::kHalt) {
@@ -386,6 +404,48 @@ void Sequencer::end_stall() {
   }
   stall_ = Stall::kNone;
   activity_.set(true);
+}
+
+ProbeSource Sequencer::source() const {
+  return {.core = core_id_,
+          .unit = static_cast<uint32_t>(kSequencerUnit),
+          .sequence = issued_ever_,
+          .step = launch_.job_step,
+          .pc = pc_,
+          .op_id = op()};
+}
+
+// Of the stall that begins or ends at this cycle.
+WaitEvent Sequencer::wait_event(bool begin) const {
+  WaitEvent event{.cycle = now_cycles(),
+                  .source = source(),
+                  .what = WaitEvent::For::kEngines,
+                  .since = stall_since_,
+                  .begin = begin};
+  if (stall_ == Stall::kQueueFull) {
+    event.what = WaitEvent::For::kQueue;
+    event.index = stalled_queue_;
+  } else if (stall_ == Stall::kSemaphore) {
+    const spec::ScalarInsn& insn = program_->item(pc_)->insn;
+    event.what = WaitEvent::For::kSemaphore;
+    event.index = insn.rs1;
+    event.wanted = static_cast<uint32_t>(insn.imm);
+    event.value = parts_.semaphores->value(insn.rs1);
+  }
+  return event;
+}
+
+void Sequencer::tell_access(uint64_t address, uint64_t bytes, bool write) {
+  const AccessRange range{.owner = core_id_,
+                          .memory = ProbeMemory::kSmem,
+                          .low = address,
+                          .bytes = bytes,
+                          .write = write};
+  const std::function<void(const RangeVisitor&)> walk = [&](const RangeVisitor& visit) {
+    visit(range);
+  };
+  probe_.access(
+      {.cycle = now_cycles(), .source = source(), .extents = std::span(&range, 1), .walk = walk});
 }
 
 uint32_t Sequencer::op() const { return program_ == nullptr ? TPU_OP_NONE : program_->op_at(pc_); }

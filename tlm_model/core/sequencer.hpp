@@ -22,10 +22,9 @@
 #include "core/slots.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/hbm_if.hpp"
-#include "kernel/race_checker.hpp"
 #include "kernel/register_block.hpp"
 #include "kernel/step_counter.hpp"
-#include "kernel/trace.hpp"
+#include "probe/core_probe.hpp"
 
 namespace tpu::model {
 
@@ -45,8 +44,6 @@ struct SequencerParts {
   const Slots* slots;
   ProgramCache* programs;
   StepCounter* steps;
-  TraceSink* trace;                 // may be null
-  RaceChecker* checker;             // may be null
   std::vector<bool>* smem_unknown;  // no-data runs, else null
   std::function<GangWork()> gang_work;
 };
@@ -61,7 +58,7 @@ class Sequencer : public RegisterBlock {
   sc_core::sc_out<bool> drained_irq_o{"drained_irq_o"};
 
   Sequencer(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardParams& params,
-            Activity& activity, PerfCounters& perf, LaunchState& launch);
+            Activity& activity, CoreProbe& probe, LaunchState& launch);
 
   void connect(const SequencerParts& parts);
   // Called by the fault unit after it has kept the record.
@@ -78,8 +75,6 @@ class Sequencer : public RegisterBlock {
   const Program* program() const { return program_.get(); }
   // What it waits for, or an empty text. For deadlock reports.
   std::string stall_text() const;
-  // Counters of running and stalled cycles up to now are added to `values`.
-  void add_times(std::array<uint64_t, spec::perf::kCounters>& values) const;
 
  protected:
   uint32_t read_register(uint32_t offset) const override;
@@ -114,6 +109,10 @@ class Sequencer : public RegisterBlock {
   bool halt();
   void stall(Stall why);  // the caller sets the trigger
   void end_stall();
+  ProbeSource source() const;
+  WaitEvent wait_event(bool begin) const;
+  ProgramEvent program_event(bool begin, bool complete) const;
+  void tell_access(uint64_t address, uint64_t bytes, bool write);
   void set_register(uint8_t rd, uint64_t value) {
     if (rd != 0) {
       x_[rd] = value;
@@ -126,7 +125,7 @@ class Sequencer : public RegisterBlock {
 
   const uint32_t core_id_;
   const spec::BoardParams params_;
-  PerfCounters& perf_;
+  CoreProbe& probe_;
   LaunchState& launch_;
   SequencerParts parts_{};
   ActivityFlag activity_;
@@ -156,10 +155,9 @@ class Sequencer : public RegisterBlock {
   Stall stall_ = Stall::kNone;
   uint8_t stalled_queue_ = 0;
   uint64_t stall_since_ = 0;
-  uint32_t issued_ = 0;
-  uint64_t run_since_ = 0;
-  uint64_t first_start_ = UINT64_MAX;
-  uint64_t seen_work_ = 0;  // by the watchdog
+  uint32_t issued_ = 0;       // commands of this program
+  uint64_t issued_ever_ = 0;  // and of all programs
+  uint64_t seen_work_ = 0;    // by the watchdog
   LoopMarks marks_;
 
   std::array<sc_core::sc_event_or_list, spec::kQueueCount>

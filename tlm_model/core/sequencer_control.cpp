@@ -51,8 +51,6 @@ void Sequencer::start() {
   const uint64_t now = now_cycles();
   state_ = seq::kStateRunning;
   launch_.first_open_step = launch_.step;
-  run_since_ = now;
-  first_start_ = std::min(first_start_, now);
   x_ = {};
   unknown_ = 0;
   time_ = now;
@@ -61,12 +59,7 @@ void Sequencer::start() {
   issued_ = 0;
   marks_.clear();
   launch_.job_step = parts_.steps->begin(core_id_, launch_.mask, launch_.launch, launch_.step);
-  if (parts_.trace != nullptr) {
-    parts_.trace->program(now, core_id_, launch_.job_step, true);
-  }
-  if (parts_.checker != nullptr) {
-    parts_.checker->program_start(core_id_, launch_.mask, launch_.launch, launch_.step);
-  }
+  probe_.program_begin(now, [&] { return program_event(true, false); });
   activity_.set(true);
   if (!load_program()) {
     return;
@@ -156,14 +149,21 @@ void Sequencer::on_landed() {
   }
 }
 
+ProgramEvent Sequencer::program_event(bool begin, bool complete) const {
+  return {.cycle = now_cycles(),
+          .core = core_id_,
+          .mask = launch_.mask,
+          .launch = launch_.launch,
+          .launch_step = launch_.step,
+          .step = launch_.job_step,
+          .begin = begin,
+          .complete = complete};
+}
+
 void Sequencer::stop(uint32_t state) {
-  const uint64_t now = now_cycles();
   end_stall();
   state_ = state;
-  perf_.add(spec::perf::kRunCycles, now - run_since_);
-  if (parts_.trace != nullptr) {
-    parts_.trace->program(now, core_id_, launch_.job_step, false);
-  }
+  probe_.program_end(now_cycles(), false, [&] { return program_event(false, false); });
   watchdog_event_.cancel();
   for (CommandQueueIf* queue : parts_.queues) {
     if (queue != nullptr) {
@@ -176,15 +176,9 @@ void Sequencer::stop(uint32_t state) {
 }
 
 void Sequencer::finish_program() {
-  const uint64_t now = now_cycles();
   state_ = seq::kStateDone;
   launch_.first_open_step = launch_.step + 1;
-  perf_.add(spec::perf::kRunCycles, now - run_since_);
-  perf_.add(spec::perf::kPrograms, 1);
-  ++perf_.progress;
-  if (parts_.trace != nullptr) {
-    parts_.trace->program(now, core_id_, launch_.job_step, false);
-  }
+  probe_.program_end(now_cycles(), true, [&] { return program_event(false, true); });
   watchdog_event_.cancel();
   irq_status_ |= seq::kIrqStatusDoneMask;
   irq_event_.notify(sc_core::SC_ZERO_TIME);
@@ -226,7 +220,7 @@ void Sequencer::watchdog_method() {
             : stall_text());
     return;
   }
-  if (now_cycles() - run_since_ >=
+  if (now_cycles() - probe_.counters().run_since() >=
       static_cast<uint64_t>(params_.mgmt.step_watchdogs) * watchdog_cycles_) {
     step_too_long();
     return;
@@ -243,12 +237,12 @@ void Sequencer::step_too_long() {
     info.op_id = at.op;
     info.length = at.iteration;
   }
-  fault_port->raise(info,
-                    "the step has run for " + std::to_string(now_cycles() - run_since_) +
-                        " cycles and does not end" +
-                        (at.iteration == 0 ? std::string()
-                                           : ", now in iteration " + std::to_string(at.iteration) +
-                                                 " of op " + std::to_string(at.op)));
+  fault_port->raise(
+      info, "the step has run for " + std::to_string(now_cycles() - probe_.counters().run_since()) +
+                " cycles and does not end" +
+                (at.iteration == 0 ? std::string()
+                                   : ", now in iteration " + std::to_string(at.iteration) +
+                                         " of op " + std::to_string(at.op)));
 }
 
 void Sequencer::irq_method() {
@@ -283,17 +277,6 @@ void Sequencer::reset() {
   launch_ = {.tag = launch_.tag, .inbound = launch_.inbound};
   watchdog_cycles_ = 0;
   irq_event_.notify(sc_core::SC_ZERO_TIME);
-}
-
-void Sequencer::add_times(std::array<uint64_t, spec::perf::kCounters>& values) const {
-  const uint64_t now = now_cycles();
-  values[spec::perf::kCycles] = now;
-  if (state_ == seq::kStateRunning) {
-    values[spec::perf::kRunCycles] += now - run_since_;
-  }
-  if (first_start_ != UINT64_MAX) {
-    values[spec::perf::kIdleCycles] = now - first_start_ - values[spec::perf::kRunCycles];
-  }
 }
 
 uint32_t Sequencer::read_register(uint32_t offset) const {

@@ -59,6 +59,11 @@ void FluidShare::finish(Flow& flow, uint64_t now) {
     resource.bytes += flow.bytes_;
     resource.dirty = true;
   }
+  if (flow.listener_ != nullptr) {
+    flow.left_ = 0;
+    flow.rate_ = 0;
+    flow.listener_->flow_changed(flow, true);
+  }
   if (flow.event_ != nullptr) {
     flow.event_->notify(sc_core::SC_ZERO_TIME);
   }
@@ -159,8 +164,12 @@ void FluidShare::assign_rates(uint64_t now) {
       }
       flow->frozen_ = true;
       --open;
+      const bool changed = flow->rate_ != share;
       flow->rate_ = share;
       flow->end_at_ = now + (flow->left_ + share - 1) / share;
+      if (changed && flow->listener_ != nullptr) {
+        flow->listener_->flow_changed(*flow, false);
+      }
       for (auto id = flow->resources_.begin(); id != end; ++id) {
         Resource& resource = resources_[static_cast<size_t>(*id)];
         resource.left -= std::min(resource.left, share);

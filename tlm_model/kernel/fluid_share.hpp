@@ -14,6 +14,15 @@ namespace tpu::model {
 
 using ResourceId = int32_t;
 
+class Flow;
+
+class FlowListener {
+ public:
+  virtual ~FlowListener() = default;
+  // At the present cycle: the flow has another rate, or its last byte has passed.
+  virtual void flow_changed(const Flow& flow, bool ended) = 0;
+};
+
 // One transfer; owned by the caller, who must keep it alive and in place while active. A resource
 // that is listed twice carries the bytes twice.
 class Flow {
@@ -26,6 +35,11 @@ class Flow {
   void set_event(sc_core::sc_event* event) {
     event_ = event;
   }  // notified (delta) at completion; may be shared
+  // Told rates and end, or null; outlives the flow.
+  void set_listener(FlowListener* listener) { listener_ = listener; }
+  uint64_t bytes() const { return bytes_; }
+  uint64_t left() const;                   // bytes that have not passed yet, rounded up
+  uint64_t rate() const { return rate_; }  // (bytes << FluidShare::kFraction) a cycle
   bool active() const { return active_; }
   uint64_t done_at() const { return done_at_; }  // cycle of completion, once not active
 
@@ -42,6 +56,7 @@ class Flow {
   uint64_t end_at_ = 0;
   uint64_t done_at_ = 0;
   sc_core::sc_event* event_ = nullptr;
+  FlowListener* listener_ = nullptr;
 };
 
 class FluidShare : public sc_core::sc_module {
@@ -88,5 +103,9 @@ class FluidShare : public sc_core::sc_module {
   bool dirty_ = false;
   sc_core::sc_event change_event_{"change_event"};
 };
+
+inline uint64_t Flow::left() const {
+  return (left_ + (uint64_t{1} << FluidShare::kFraction) - 1) >> FluidShare::kFraction;
+}
 
 }  // namespace tpu::model

@@ -9,7 +9,7 @@
 #include "kernel/fluid_share.hpp"
 #include "kernel/hbm_if.hpp"
 #include "kernel/remote_if.hpp"
-#include "kernel/trace.hpp"
+#include "probe/probe_set.hpp"
 
 namespace tpu::model {
 
@@ -36,9 +36,9 @@ struct Fabric {
   IciIf* ici = nullptr;
   FluidShare* share = nullptr;
   Activity* activity = nullptr;
-  TraceSink* trace = nullptr;       // of the harts; may be null
-  std::vector<ControlIf*> control;  // by core
-  std::vector<HbmIf*> hbm;          // by core
+  const ProbeSet* probes = nullptr;  // who listens to the harts; may be null
+  std::vector<ControlIf*> control;   // by core
+  std::vector<HbmIf*> hbm;           // by core
 };
 
 }  // namespace tpu::model

@@ -20,12 +20,13 @@ HartTiming timing_of(const spec::BoardParams& params) {
 }  // namespace
 
 HartUnit::HartUnit(sc_core::sc_module_name name, uint32_t hart_id, const spec::BoardParams& params,
-                   Irq& irq, Activity& activity, TraceSink* trace, std::function<void()> on_dead)
+                   Irq& irq, Activity& activity, const ProbeSet* probes,
+                   std::function<void()> on_dead)
     : sc_module(name),
       params_(params),
       irq_(irq),
       awake_(activity),
-      trace_(trace),
+      probes_(probes),
       core_id_(hart_id),
       on_dead_(std::move(on_dead)),
       hart_(hart_id, timing_of(params)),
@@ -66,17 +67,17 @@ void HartUnit::hart_thread() {
     if (hart_.sleeping()) {
       awake_.set(false);
       const uint64_t asleep_at = now_cycles();
-      trace(true);
+      tell(HartEvent::Kind::kSleep);
       wait(irq_.event() | control_event_);
       awake_since_ = now_cycles();
-      trace(false);
+      tell(HartEvent::Kind::kRun);
       hart_.advance_cycles((now_cycles() - asleep_at) /
                            static_cast<uint64_t>(params_.mgmt.clock_divider));
       continue;
     }
     awake_.set(true);
     step();
-    trace(false);
+    tell(HartEvent::Kind::kRun);
     if (now_cycles() - awake_since_ > watchdog_cycles_ && run_ && !hart_.dead()) {
       lost_ = true;
       on_dead_();
@@ -84,10 +85,19 @@ void HartUnit::hart_thread() {
   }
 }
 
-void HartUnit::trace(bool sleeping) {
-  if (trace_ != nullptr) {
-    trace_->hart(now_cycles(), core_id_, hart_.pc(), sleeping);
+void HartUnit::tell(HartEvent::Kind kind, uint32_t data) {
+  if (probes_ == nullptr) {
+    return;
   }
+  probes_->tell<HartEvent>(ProbeEvent::kHart, &ProbeSink::hart, [&] {
+    HartEvent event{.cycle = now_cycles(), .core = core_id_, .kind = kind, .pc = hart_.pc()};
+    if (kind == HartEvent::Kind::kMmio) {
+      event.address = hart_.pending_mmio().addr;
+      event.data = data;
+      event.write = hart_.pending_mmio().write;
+    }
+    return event;
+  });
 }
 
 void HartUnit::pass(uint64_t hart_cycles) {
@@ -117,7 +127,9 @@ void HartUnit::step() {
   }
   hart_.advance_cycles(bus_cycles);
   uint32_t data = hart_.pending_mmio().data;
-  if (device_access(hart_.pending_mmio(), data)) {
+  const bool served = device_access(hart_.pending_mmio(), data);
+  tell(HartEvent::Kind::kMmio, data);
+  if (served) {
     hart_.complete_mmio(data);
   } else {
     hart_.fail_mmio();

@@ -11,8 +11,8 @@
 
 #include "hart/hart.hpp"
 #include "kernel/activity.hpp"
-#include "kernel/trace.hpp"
 #include "mgmt/irq.hpp"
+#include "probe/probe_set.hpp"
 #include "tpu/spec/board_params.hpp"
 
 namespace tpu::model {
@@ -22,10 +22,10 @@ class HartUnit : public sc_core::sc_module {
   SC_HAS_PROCESS(HartUnit);
   tlm_utils::simple_initiator_socket<HartUnit> bus_isock{"bus_isock"};
 
-  // `trace`, if any, is told where the hart stands. `on_dead` is called once when the hart has
+  // `probes`, if any, are told where the hart stands. `on_dead` is called once when the hart has
   // taken a trap inside a trap handler, or is lost.
   HartUnit(sc_core::sc_module_name name, uint32_t hart_id, const spec::BoardParams& params,
-           Irq& irq, Activity& activity, TraceSink* trace, std::function<void()> on_dead);
+           Irq& irq, Activity& activity, const ProbeSet* probes, std::function<void()> on_dead);
 
   Hart& hart() { return hart_; }
   const Hart& hart() const { return hart_; }
@@ -41,12 +41,12 @@ class HartUnit : public sc_core::sc_module {
   void step();
   bool device_access(const MmioAccess& access, uint32_t& data);
   void pass(uint64_t hart_cycles);
-  void trace(bool sleeping);
+  void tell(HartEvent::Kind kind, uint32_t data = 0);
 
   const spec::BoardParams& params_;
   Irq& irq_;
   ActivityFlag awake_;
-  TraceSink* const trace_;
+  const ProbeSet* const probes_;
   const uint32_t core_id_;
   const std::function<void()> on_dead_;
   Hart hart_;

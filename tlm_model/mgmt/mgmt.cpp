@@ -54,7 +54,7 @@ Mgmt::Mgmt(sc_core::sc_module_name name, const spec::BoardParams& params, const 
       host_dma_("hostdma", params, place.core,
                 static_cast<int>(spec::chip_page::kMsiCompletion + 2 * place.local), fabric, irq_,
                 *this),
-      hart_unit_("hart", place.core, params, irq_, *fabric.activity, fabric.trace,
+      hart_unit_("hart", place.core, params, irq_, *fabric.activity, fabric.probes,
                  [this] { hart_died(); }) {
   std::copy_n(rom.begin(), std::min(rom.size(), rom_.size()), rom_.begin());
   host_tsock.register_b_transport(this, &Mgmt::b_transport_host);

@@ -104,51 +104,54 @@ void BoardWaves::add(uint64_t cycle, uint32_t signal, int64_t value) {
   events_.push_back({cycle, signal, static_cast<uint32_t>(events_.size()), value});
 }
 
-void BoardWaves::command(const CommandTrace& command) {
-  if (!in_window(command.step)) {
+void BoardWaves::done(const DoneEvent& event) {
+  if (!in_window(event.source.step)) {
     return;
   }
-  const QueueSignals& q = cores_.at(command.core).queues.at(command.queue);
-  add(command.issued, q.depth, 1);
-  add(command.start, q.depth, -1);
-  add(command.start, q.busy, 1);
-  add(command.start, q.opcode, command.opcode);
-  add(command.start, q.op_id, command.op_id);
-  add(command.done, q.busy, -1);
+  const QueueSignals& q = cores_.at(event.source.core).queues.at(event.source.unit);
+  add(event.issued, q.depth, 1);
+  add(event.start, q.depth, -1);
+  add(event.start, q.busy, 1);
+  add(event.start, q.opcode, event.source.opcode);
+  add(event.start, q.op_id, event.source.op_id);
+  add(event.cycle, q.busy, -1);
 }
 
-void BoardWaves::program(uint64_t cycle, uint32_t core, uint64_t step, bool begin) {
-  if (begin) {
-    begun_ = std::max(begun_, step + 1);
+void BoardWaves::program(const ProgramEvent& event) {
+  if (event.begin) {
+    begun_ = std::max(begun_, event.step + 1);
   }
-  if (!in_window(step)) {
-    if (begin && step >= end_step_ && active_ == 0) {
+  if (!in_window(event.step)) {
+    if (event.begin && event.step >= end_step_ && active_ == 0) {
       close();  // the window is over
     }
     return;
   }
-  if (begin && active_ == 0) {
+  if (event.begin && active_ == 0) {
     for (uint32_t signal = 0; !recorded_ && signal < signals_.size(); ++signal) {
-      add(cycle, signal, 0);
+      add(event.cycle, signal, 0);
     }
     recorded_ = true;
     for (const CoreSignals& each : cores_) {
-      add_hart(cycle, each);
+      add_hart(event.cycle, each);
     }
   }
-  add(cycle, cores_.at(core).running, begin ? 1 : 0);
-  active_ += begin ? 1U : 0U;
-  if (!begin && --active_ == 0) {
+  add(event.cycle, cores_.at(event.core).running, event.begin ? 1 : 0);
+  active_ += event.begin ? 1U : 0U;
+  if (!event.begin && --active_ == 0) {
     write_window();
   }
 }
 
-void BoardWaves::hart(uint64_t cycle, uint32_t core, uint32_t pc, bool sleeping) {
-  CoreSignals& signals = cores_.at(core);
-  signals.last_pc = pc;
-  signals.last_sleeping = sleeping;
+void BoardWaves::hart(const HartEvent& event) {
+  if (event.kind == HartEvent::Kind::kMmio) {
+    return;
+  }
+  CoreSignals& signals = cores_.at(event.core);
+  signals.last_pc = event.pc;
+  signals.last_sleeping = event.kind == HartEvent::Kind::kSleep;
   if (recording()) {
-    add_hart(cycle, signals);
+    add_hart(event.cycle, signals);
   }
 }
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernel/trace.hpp"
+#include "probe/probe_set.hpp"
 #include "tpu/spec/isa.hpp"
 #include "waves/fst_process.hpp"
 
@@ -26,15 +26,18 @@ struct BoardWavesOptions {
   uint64_t step_count = 1;  // steps to write
 };
 
-class BoardWaves final : public TraceSink {
+class BoardWaves final : public ProbeSink {
  public:
   // Throws std::runtime_error when the file cannot be created or another run writes it.
   explicit BoardWaves(const BoardWavesOptions& options);
   ~BoardWaves() override;
 
-  void command(const CommandTrace& command) override;
-  void program(uint64_t cycle, uint32_t core, uint64_t step, bool begin) override;
-  void hart(uint64_t cycle, uint32_t core, uint32_t pc, bool sleeping) override;
+  void listen(ProbeSet& probes) {
+    probes.add(*this, {ProbeEvent::kProgram, ProbeEvent::kDone, ProbeEvent::kHart});
+  }
+  void done(const DoneEvent& event) override;
+  void program(const ProgramEvent& event) override;
+  void hart(const HartEvent& event) override;
 
   // Writes what is pending and closes. Empty, or what went wrong: also that no step of the window
   // ran.

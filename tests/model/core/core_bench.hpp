@@ -17,6 +17,7 @@
 #include "ici/ici.hpp"
 #include "kernel/cycles.hpp"
 #include "mxu/mxu_scalar.hpp"
+#include "probe/race_sink.hpp"
 #include "program_builder.hpp"
 #include "tpu/spec/rings.h"
 #include "tpu/spec/sem_regs.hpp"
@@ -24,19 +25,13 @@
 
 namespace tpu::model::test {
 
-class RecordingSink final : public TraceSink {
+// Commands that are done, and marks.
+class RecordingSink final : public ProbeSink {
  public:
-  void command(const CommandTrace& c) override { commands.push_back(c); }
-  void mark(uint64_t cycle, uint32_t, uint32_t op_id, bool begin) override {
-    marks.push_back({cycle, op_id, begin});
-  }
-  struct Mark {
-    uint64_t cycle;
-    uint32_t op_id;
-    bool begin;
-  };
-  std::vector<CommandTrace> commands;
-  std::vector<Mark> marks;
+  void done(const DoneEvent& event) override { commands.push_back(event); }
+  void mark(const MarkEvent& event) override { marks.push_back(event); }
+  std::vector<DoneEvent> commands;
+  std::vector<MarkEvent> marks;
 };
 
 struct BenchOptions {
@@ -58,14 +53,19 @@ class CoreBench : public sc_core::sc_module {
         programs(params),
         checker(static_cast<uint32_t>(spec::core_count(params)),
                 static_cast<uint32_t>(params.core.semaphores)) {
+    if (options.trace) {
+      probes.add(sink, {ProbeEvent::kDone, ProbeEvent::kMark});
+    }
+    if (options.check) {
+      checker.listen(probes);
+    }
     const auto cores_per_chip = static_cast<size_t>(params.board.cores_per_chip);
     const CoreServices services{.activity = activity,
                                 .pool = pool,
                                 .fluid = fluid,
                                 .programs = programs,
                                 .steps = steps,
-                                .trace = options.trace ? &sink : nullptr,
-                                .checker = options.check ? &checker : nullptr,
+                                .probes = probes,
                                 .no_data = options.no_data,
                                 .make_mxu = [this](const std::string& path) {
                                   mxu_paths.push_back(path);
@@ -183,9 +183,9 @@ class CoreBench : public sc_core::sc_module {
       }
     }
   }
-  const CommandTrace& traced(uint32_t core, spec::Queue queue, size_t index = 0) const {
-    for (const CommandTrace& c : sink.commands) {
-      if (c.core == core && c.queue == static_cast<uint8_t>(queue) && index-- == 0) {
+  const DoneEvent& traced(uint32_t core, spec::Queue queue, size_t index = 0) const {
+    for (const DoneEvent& c : sink.commands) {
+      if (c.source.core == core && c.source.unit == static_cast<uint32_t>(queue) && index-- == 0) {
         return c;
       }
     }
@@ -202,7 +202,8 @@ class CoreBench : public sc_core::sc_module {
   FluidShare fluid{"fluid"};
   ProgramCache programs;
   StepCounter steps;
-  RaceChecker checker;
+  ProbeSet probes;
+  RaceSink checker;
   RecordingSink sink;
   std::vector<std::string> mxu_paths;
   std::vector<std::unique_ptr<Hbm>> hbms;

@@ -53,12 +53,12 @@ TEST(CoreGang, TwoCoresOfAChipExchange) {
     EXPECT_EQ(bench.read<uint32_t>(core, CoreBench::kHbm, 0x100000, kBytes / 4),
               numbers(kBytes / 4, 1 - core));
     // 64 KiB over a core port of 160 GB/s, then the latency inside a chip.
-    const CommandTrace& sent = bench.traced(core, Queue::kDmaRemote);
+    const DoneEvent& sent = bench.traced(core, Queue::kDmaRemote);
     const double stream = kBytes / (160.0 * 1000 / 940);
-    EXPECT_NEAR(static_cast<double>(sent.done - sent.start),
+    EXPECT_NEAR(static_cast<double>(sent.cycle - sent.start),
                 stream + static_cast<double>(bench.cycles(bench.params.ici.local_ns)), 2);
     EXPECT_EQ(bench.traced(core, Queue::kDmaOut).start,
-              bench.traced(1 - core, Queue::kDmaRemote).done + 1);
+              bench.traced(1 - core, Queue::kDmaRemote).cycle + 1);
     const auto counters = bench.cores[core]->counters();
     EXPECT_EQ(counters[spec::perf::kIciSentBytes], kBytes);
     EXPECT_EQ(counters[spec::perf::kIciReceivedBytes], kBytes);
@@ -131,14 +131,14 @@ TEST_P(CoreGangShift, EightCoresOverTheTorus) {
     ASSERT_EQ(bench.state(core), spec::seq::kStateDone) << bench.cores[core]->fault().text();
     EXPECT_EQ(bench.read<uint32_t>(core, CoreBench::kHbm, 0x100000, kBytes / 4),
               numbers(kBytes / 4, (core + 1) % 8));
-    const CommandTrace& sent = bench.traced(core, Queue::kDmaRemote);
+    const DoneEvent& sent = bench.traced(core, Queue::kDmaRemote);
     const uint32_t to = (core + 7) % 8;
     const uint32_t hops = bench.ici->hops(core, to);
     // Odd cores send inside their chip. Chips 0 -> 3 and 2 -> 1 are diagonal; the others neighbours
     // in x.
     EXPECT_EQ(hops, core % 2 == 1 ? 0u : (core == 0 || core == 4 ? 2u : 1u));
     const double rate = hops == 0 ? 160.0 * 1000 / 940 : 82.0 * 0.85 * 1000 / 940;
-    EXPECT_NEAR(static_cast<double>(sent.done - sent.start),
+    EXPECT_NEAR(static_cast<double>(sent.cycle - sent.start),
                 kBytes / rate + static_cast<double>(bench.ici->data_latency(core, to)), 2);
   }
 }
@@ -187,8 +187,8 @@ TEST(CoreGang, SignalArrivesBeforeThePeerStarts) {
   bench.start(1);
   bench.run();
   EXPECT_EQ(bench.state(1), spec::seq::kStateDone);
-  const CommandTrace& sent = bench.traced(0, Queue::kDmaRemote);
-  EXPECT_EQ(sent.done - sent.start, bench.cycles(bench.params.ici.control_hop_ns));
+  const DoneEvent& sent = bench.traced(0, Queue::kDmaRemote);
+  EXPECT_EQ(sent.cycle - sent.start, bench.cycles(bench.params.ici.control_hop_ns));
 }
 
 // Core 0 sends a block to core 1, which looks at nothing and is about to halt: its program ends
@@ -213,9 +213,9 @@ TEST(CoreGang, ProgramEndsWhenTheWritesOfItsPeersHaveLanded) {
   bench.run();
   ASSERT_EQ(bench.state(0), spec::seq::kStateDone) << bench.cores[0]->fault().text();
   ASSERT_EQ(bench.state(1), spec::seq::kStateDone) << bench.cores[1]->fault().text();
-  const CommandTrace& sent = bench.traced(0, Queue::kDmaRemote);
-  EXPECT_GT(sent.done - sent.start, 300U);
-  EXPECT_GE(bench.cores[1]->counters()[spec::perf::kRunCycles], sent.done);
+  const DoneEvent& sent = bench.traced(0, Queue::kDmaRemote);
+  EXPECT_GT(sent.cycle - sent.start, 300U);
+  EXPECT_GE(bench.cores[1]->counters()[spec::perf::kRunCycles], sent.cycle);
   EXPECT_EQ(bench.read<uint32_t>(1, CoreBench::kVmem, 0x1000, kBytes / 4), numbers(kBytes / 4, 3));
 }
 

@@ -191,7 +191,7 @@ TEST_F(CoreIndexed, CostsAGranuleForEveryShortWindow) {
   ASSERT_EQ(bench.state(0), spec::seq::kStateDone) << bench.cores[0]->fault().text();
   const auto& gather = bench.traced(0, Queue::kDmaIn, 1);
   const auto& plain = bench.traced(0, Queue::kDmaIn, 2);
-  EXPECT_EQ(gather.done - gather.start, plain.done - plain.start);
+  EXPECT_EQ(gather.cycle - gather.start, plain.cycle - plain.start);
 }
 
 TEST_F(CoreIndexed, TheCheckerSeesListAndWindows) {

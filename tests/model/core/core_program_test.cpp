@@ -63,32 +63,32 @@ TEST(CoreProgram, MatmulKernelTransposeBetweenTransfers) {
   const auto& params = bench.params;
   const auto issue = static_cast<uint64_t>(params.core.issue_cycles);
   const auto semaphore = static_cast<uint64_t>(params.core.semaphore_cycles);
-  const CommandTrace& in0 = bench.traced(0, Queue::kDmaIn, 0);
-  const CommandTrace& in1 = bench.traced(0, Queue::kDmaIn, 1);
+  const DoneEvent& in0 = bench.traced(0, Queue::kDmaIn, 0);
+  const DoneEvent& in1 = bench.traced(0, Queue::kDmaIn, 1);
   EXPECT_EQ(in0.start, issue);
   EXPECT_EQ(in1.start, 2 * issue);
   // 2 KiB and 8 KiB over 900 GB/s * 85 % at 940 MHz = 813.8 B/cycle: the first alone for 4 cycles
   // (never shared long).
-  const CommandTrace& mm = bench.traced(0, Queue::kMxu0);
-  EXPECT_EQ(mm.start, std::max(in0.done, in1.done) + semaphore);
+  const DoneEvent& mm = bench.traced(0, Queue::kMxu0);
+  EXPECT_EQ(mm.start, std::max(in0.cycle, in1.cycle) + semaphore);
   const auto timing =
       spec::mxu_command_timing(mxu_shape(params), {.rows = kM, .k = kK, .n_inner = kN});
-  EXPECT_EQ(mm.done, mm.start + timing.done_at);
-  const CommandTrace& vpu = bench.traced(0, Queue::kVpu);
-  EXPECT_EQ(vpu.start, mm.done + semaphore);
-  const CommandTrace& xlu = bench.traced(0, Queue::kXlu);
-  EXPECT_EQ(xlu.start, vpu.done + semaphore);
-  EXPECT_EQ(xlu.done, xlu.start + std::max(kM, kN) + static_cast<uint64_t>(params.xlu.latency));
-  const CommandTrace& out = bench.traced(0, Queue::kDmaOut);
-  EXPECT_EQ(out.start, xlu.done + semaphore);
-  EXPECT_EQ(out.done,
+  EXPECT_EQ(mm.cycle, mm.start + timing.done_at);
+  const DoneEvent& vpu = bench.traced(0, Queue::kVpu);
+  EXPECT_EQ(vpu.start, mm.cycle + semaphore);
+  const DoneEvent& xlu = bench.traced(0, Queue::kXlu);
+  EXPECT_EQ(xlu.start, vpu.cycle + semaphore);
+  EXPECT_EQ(xlu.cycle, xlu.start + std::max(kM, kN) + static_cast<uint64_t>(params.xlu.latency));
+  const DoneEvent& out = bench.traced(0, Queue::kDmaOut);
+  EXPECT_EQ(out.start, xlu.cycle + semaphore);
+  EXPECT_EQ(out.cycle,
             out.start + 2 + bench.cycles(params.dma.out_fixed_ns));  // 1,024 bytes: 2 cycles
 
   const auto counters = bench.cores[0]->counters();
   EXPECT_EQ(counters[spec::perf::kCommands], 6u);
   EXPECT_EQ(counters[spec::perf::kMxuFlops], 2u * kM * kK * kN);
   EXPECT_EQ(counters[spec::perf::kHbmReadBytes], x.size() * 4 + w.size() * 4);
-  EXPECT_EQ(counters[spec::perf::kRunCycles], out.done);
+  EXPECT_EQ(counters[spec::perf::kRunCycles], out.cycle);
 }
 
 TEST(CoreProgram, TransfersShareBandwidthAndOverlapTheirFixedPart) {
@@ -105,14 +105,14 @@ TEST(CoreProgram, TransfersShareBandwidthAndOverlapTheirFixedPart) {
   bench.start(0);
   bench.run();
   ASSERT_EQ(bench.state(0), spec::seq::kStateDone);
-  const CommandTrace& a = bench.traced(0, Queue::kDmaIn, 0);
-  const CommandTrace& b = bench.traced(0, Queue::kDmaIn, 1);
+  const DoneEvent& a = bench.traced(0, Queue::kDmaIn, 0);
+  const DoneEvent& b = bench.traced(0, Queue::kDmaIn, 1);
   EXPECT_EQ(b.start - a.start, static_cast<uint64_t>(bench.params.core.issue_cycles));
   const double rate = 900.0 * 0.85 * 1000 / 940;
   const double total = 2.0 * kBytes / rate;
   const auto fixed = static_cast<double>(bench.cycles(bench.params.dma.in_fixed_ns));
-  EXPECT_NEAR(static_cast<double>(b.done - a.start), total + fixed, 2);
-  EXPECT_NEAR(static_cast<double>(a.done - a.start), total - 4 + fixed, 2);
+  EXPECT_NEAR(static_cast<double>(b.cycle - a.start), total + fixed, 2);
+  EXPECT_NEAR(static_cast<double>(a.cycle - a.start), total - 4 + fixed, 2);
 }
 
 TEST(CoreProgram, LoopWithRegisterAddressesAndFullQueueStalls) {
@@ -168,10 +168,10 @@ TEST(CoreProgram, ScalarMemoryAndSemaphoresOfTheSequencer) {
   ASSERT_EQ(bench.state(0), spec::seq::kStateDone) << bench.cores[0]->fault().text();
   EXPECT_EQ(bench.read<int32_t>(0, CoreBench::kHbm, 0x10008, 1)[0], -35);
   ASSERT_EQ(bench.sink.marks.size(), 1u);
-  const CommandTrace& in = bench.traced(0, Queue::kDmaIn);
+  const DoneEvent& in = bench.traced(0, Queue::kDmaIn);
   // swait, two loads, multiply, store.
-  EXPECT_EQ(bench.sink.marks[0].cycle, in.done + 1 + 1 + 2 * 4 + 1 + 1);
-  EXPECT_EQ(bench.sink.marks[0].op_id, 77u);
+  EXPECT_EQ(bench.sink.marks[0].cycle, in.cycle + 1 + 1 + 2 * 4 + 1 + 1);
+  EXPECT_EQ(bench.sink.marks[0].source.op_id, 77u);
 }
 
 TEST(CoreProgram, MxuPathsReadAsTheBoard) {

@@ -24,18 +24,26 @@ using test::read_fst;
 std::string temp_file(const std::string& name) { return ::testing::TempDir() + "/" + name; }
 
 // Results come 10 cycles after the engine is free again.
-CommandTrace command(uint64_t step, uint64_t issued, uint64_t start, uint64_t end,
-                     spec::Queue queue, spec::Opcode opcode) {
-  return {.issued = issued,
+DoneEvent command(uint64_t step, uint64_t issued, uint64_t start, uint64_t end, spec::Queue queue,
+                  spec::Opcode opcode) {
+  return {.cycle = end + 10,
+          .source = {.unit = static_cast<uint32_t>(queue),
+                     .step = step,
+                     .op_id = 7,
+                     .opcode = static_cast<uint8_t>(opcode)},
+          .issued = issued,
           .start = start,
-          .free_at = end,
-          .done = end + 10,
-          .pc = 0,
-          .op_id = 7,
-          .step = step,
-          .core = 0,
-          .queue = static_cast<uint8_t>(queue),
-          .opcode = static_cast<uint8_t>(opcode)};
+          .free_at = end};
+}
+
+// A step of core 0 begins or ends.
+ProgramEvent program(uint64_t cycle, uint64_t step, bool begin) {
+  return {.cycle = cycle, .step = step, .begin = begin};
+}
+
+HartEvent hart(uint64_t cycle, uint32_t pc, bool sleeping) {
+  return {
+      .cycle = cycle, .kind = sleeping ? HartEvent::Kind::kSleep : HartEvent::Kind::kRun, .pc = pc};
 }
 
 TEST(FstProcess, RoundTrip) {
@@ -115,13 +123,13 @@ std::vector<Change> since(const Changes& changes, const std::string& name, uint6
 // Transfers are free to be followed at once, and done much later.
 TEST(BoardWaves, BusyLastsUntilTheResultsAreThere) {
   BoardWaves waves(one_core("busy.fst", 0, 1));
-  waves.program(0, 0, 0, true);
-  CommandTrace first = command(0, 1, 10, 11, spec::Queue::kDmaIn, spec::Opcode::kDma);
-  CommandTrace second = command(0, 2, 11, 12, spec::Queue::kDmaIn, spec::Opcode::kFill);
-  first.done = 300, second.done = 400, second.op_id = 9;
-  waves.command(first);
-  waves.command(second);
-  waves.program(500, 0, 0, false);
+  waves.program(program(0, 0, true));
+  DoneEvent first = command(0, 1, 10, 11, spec::Queue::kDmaIn, spec::Opcode::kDma);
+  DoneEvent second = command(0, 2, 11, 12, spec::Queue::kDmaIn, spec::Opcode::kFill);
+  first.cycle = 300, second.cycle = 400, second.source.op_id = 9;
+  waves.done(first);
+  waves.done(second);
+  waves.program(program(500, 0, false));
   EXPECT_EQ(waves.finish(), "");
   const Changes changes = read_fst(temp_file("busy.fst"));
   const std::string queue = "board.chip0.core0.dma_in.";
@@ -135,15 +143,15 @@ TEST(BoardWaves, BusyLastsUntilTheResultsAreThere) {
 
 TEST(BoardWaves, HartsAreShownAsTheyStandAndMove) {
   BoardWaves waves(one_core("hart.fst", 0, 2));
-  waves.hart(5, 0, 0x80, true);  // before the window: where it stands when it opens
-  waves.program(10, 0, 0, true);
-  waves.hart(20, 0, 0x80, false);
-  waves.hart(30, 0, 0x92, true);
-  waves.program(40, 0, 0, false);
-  waves.hart(45, 0, 0x100, false);  // between two steps of the window
-  waves.program(50, 0, 1, true);
-  waves.program(60, 0, 1, false);
-  waves.hart(70, 0, 0x200, true);
+  waves.hart(hart(5, 0x80, true));  // before the window: where it stands when it opens
+  waves.program(program(10, 0, true));
+  waves.hart(hart(20, 0x80, false));
+  waves.hart(hart(30, 0x92, true));
+  waves.program(program(40, 0, false));
+  waves.hart(hart(45, 0x100, false));  // between two steps of the window
+  waves.program(program(50, 1, true));
+  waves.program(program(60, 1, false));
+  waves.hart(hart(70, 0x200, true));
   EXPECT_EQ(waves.finish(), "");
   const Changes changes = read_fst(temp_file("hart.fst"));
   EXPECT_EQ(since(changes, "board.chip0.core0.hart.wfi", 10000),
@@ -158,8 +166,8 @@ TEST(BoardWaves, HartsAreShownAsTheyStandAndMove) {
 TEST(BoardWaves, AWindowBehindTheRunIsAnError) {
   BoardWaves waves(one_core("late.fst", 7, 2));
   for (uint64_t step = 0; step < 3; ++step) {
-    waves.program(10 * step, 0, step, true);
-    waves.program(10 * step + 5, 0, step, false);
+    waves.program(program(10 * step, step, true));
+    waves.program(program(10 * step + 5, step, false));
   }
   const std::string error = waves.finish();
   EXPECT_THAT(error, HasSubstr("nothing was recorded in"));
@@ -168,7 +176,7 @@ TEST(BoardWaves, AWindowBehindTheRunIsAnError) {
 
 TEST(BoardWaves, ASecondRunOnTheFileIsToldWhy) {
   BoardWaves waves(one_core("shared.fst", 0, 1));
-  waves.program(0, 0, 0, true);
+  waves.program(program(0, 0, true));
   const auto second = [] { BoardWaves other(one_core("shared.fst", 0, 1)); };
   EXPECT_THROW(
       {
@@ -180,7 +188,7 @@ TEST(BoardWaves, ASecondRunOnTheFileIsToldWhy) {
         }
       },
       std::runtime_error);
-  waves.program(10, 0, 0, false);
+  waves.program(program(10, 0, false));
   EXPECT_EQ(waves.finish(), "");
   EXPECT_EQ(read_fst(temp_file("shared.fst")).at("board.chip0.core0.program_running").size(), 2U);
   second();
@@ -196,12 +204,11 @@ TEST(BoardWaves, WritesTheWindowInOrderOfTime) {
                     .step_count = 1});
   for (uint64_t step = 0; step < 3; ++step) {
     const uint64_t t = 1000 * step;
-    waves.program(t, 0, step, true);
+    waves.program(program(t, step, true));
     // Reported in order of completion: the second started first.
-    waves.command(
-        command(step, t + 3, t + 50, t + 60, spec::Queue::kVpu, spec::Opcode::kVpuKernel));
-    waves.command(command(step, t + 1, t + 10, t + 90, spec::Queue::kMxu0, spec::Opcode::kMatmul));
-    waves.program(t + 200, 0, step, false);
+    waves.done(command(step, t + 3, t + 50, t + 60, spec::Queue::kVpu, spec::Opcode::kVpuKernel));
+    waves.done(command(step, t + 1, t + 10, t + 90, spec::Queue::kMxu0, spec::Opcode::kMatmul));
+    waves.program(program(t + 200, step, false));
   }
   EXPECT_EQ(waves.finish(), "");
   const Changes changes = read_fst(path);

@@ -170,11 +170,11 @@ bool Dma::start_command(Flight& flight) {
     }
     return false;
   }
-  if (context().checker != nullptr) {
-    note_accesses(flight, plan, src, dst, transfer.dropped);
+  if (probe().wants(ProbeEvent::kAccess)) {
+    tell_accesses(flight, plan, src, dst, transfer.dropped);
   }
+  tell_flow(flight, plan, src, dst, transfer);
   start_flow(flight, plan, src, dst, transfer);
-  count_bytes(plan, src, dst, flight);
   if (context().no_data) {
     if (resources_.smem_unknown != nullptr && !plan.remote &&
         plan.dst.address.space == static_cast<uint8_t>(spec::Space::kSmem)) {
@@ -214,6 +214,7 @@ void Dma::start_flow(const Flight& flight, const DmaPlan& plan, const Place& src
     flow.add(resources_.local);
     transfer.fixed_cycles += local_fixed_;
   }
+  flow.set_listener(probe().wants(ProbeEvent::kFlow) ? this : nullptr);
   resources_.fluid->start(flow);
 }
 
@@ -256,35 +257,62 @@ void Dma::start_work(const Flight& /*flight*/, const DmaPlan& plan, const Place&
   context().pool.launch(strand_, transfer.work);
 }
 
-void Dma::note_accesses(const Flight& flight, const DmaPlan& plan, const Place& src,
+void Dma::tell_accesses(const Flight& flight, const DmaPlan& plan, const Place& src,
                         const Place& dst, bool dropped) {
-  const HostTimer timer(HostWork::kChecker);
+  const uint32_t me = context().core_id;
+  const uint32_t owner = plan.remote ? flight.queued.peer : me;
+  std::vector<AccessRange> extents;
   if (!plan.is_fill) {
-    visit_box(plan.box, BoxSide::kSrc, src.base, [&](uint64_t address, uint64_t bytes, bool) {
-      note_access(context().core_id, memory_of(plan.src), address, bytes, false);
-    });
+    extents.push_back(operand_range(plan.src, me, memory_of(plan.src), src.base, false));
   }
   if (!dropped) {
-    const uint32_t owner = plan.remote ? flight.queued.peer : context().core_id;
-    visit_box(plan.box, BoxSide::kDst, dst.base, [&](uint64_t address, uint64_t bytes, bool) {
-      note_access(owner, memory_of(plan.dst), address, bytes, true);
-    });
+    extents.push_back(operand_range(plan.dst, owner, memory_of(plan.dst), dst.base, true));
   }
+  tell_access(flight, extents, [&](const RangeVisitor& visit) {
+    for (const AccessRange& side : extents) {
+      visit_box(plan.box, side.write ? BoxSide::kDst : BoxSide::kSrc,
+                side.write ? dst.base : src.base, [&](uint64_t address, uint64_t bytes, bool) {
+                  visit({side.owner, side.memory, address, bytes, side.write});
+                });
+    }
+  });
 }
 
-void Dma::count_bytes(const DmaPlan& plan, const Place& src, const Place& dst,
-                      const Flight& flight) {
-  PerfCounters& perf = context().perf;
-  if (src.hbm != nullptr) {
-    perf.add(spec::perf::kHbmReadBytes, plan.src_bytes);
-  }
-  if (dst.hbm != nullptr && !plan.remote) {
-    perf.add(spec::perf::kHbmWriteBytes, plan.dst_bytes);
-  }
+// The flow that begins, and the bytes that the counters see.
+void Dma::tell_flow(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
+                    Transfer& transfer) {
+  const uint32_t me = context().core_id;
+  const uint32_t to = plan.remote ? flight.queued.peer : me;
   if (plan.remote) {
-    perf.add(spec::perf::kIciSentBytes, plan.box.total_bytes);
-    ici_port->peer(flight.queued.peer).remote_received(plan.box.total_bytes);
+    ici_port->peer(to).remote_received(plan.box.total_bytes);
   }
+  probe().flow(src.hbm != nullptr ? plan.src_bytes : 0,
+               dst.hbm != nullptr && !plan.remote ? plan.dst_bytes : 0,
+               plan.remote ? plan.box.total_bytes : 0, [&] {
+                 transfer.source = source(flight.queued);
+                 const uint64_t bytes = std::max(plan.src_bytes, plan.dst_bytes);
+                 const Operand& from = plan.is_fill ? plan.dst : plan.src;
+                 return FlowEvent{.cycle = flight.start,
+                                  .source = transfer.source,
+                                  .phase = FlowEvent::Phase::kBegin,
+                                  .bytes = bytes,
+                                  .left = bytes,
+                                  .from = {plan.is_fill ? to : me, memory_of(from)},
+                                  .to = {to, memory_of(plan.dst)}};
+               });
+}
+
+void Dma::flow_changed(const Flow& flow, bool ended) {
+  const auto transfer =
+      std::ranges::find_if(transfers_, [&](const Transfer& each) { return &each.flow == &flow; });
+  probe().flow(0, 0, 0, [&] {
+    return FlowEvent{.cycle = now_cycles(),
+                     .source = transfer->source,
+                     .phase = ended ? FlowEvent::Phase::kEnd : FlowEvent::Phase::kRate,
+                     .bytes = flow.bytes(),
+                     .left = flow.left(),
+                     .rate = flow.rate()};
+  });
 }
 
 void Dma::settle(Flight& flight) {

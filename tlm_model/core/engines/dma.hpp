@@ -28,7 +28,7 @@ struct DmaResources {
   ResourceId local;  // on-chip copies of this core
 };
 
-class Dma : public Engine {
+class Dma : public Engine, private FlowListener {
  public:
   sc_core::sc_port<HbmIf> hbm_port{"hbm_port"};
 
@@ -41,6 +41,7 @@ class Dma : public Engine {
   void finish_command(Flight& flight) override;
 
  private:
+  void flow_changed(const Flow& flow, bool ended) override;
   class Work : public Job {
    public:
     // For the host's profile.
@@ -98,6 +99,7 @@ class Dma : public Engine {
     PageSet src_pages, dst_pages;
     HbmIf* src_hbm = nullptr;
     HbmIf* dst_hbm = nullptr;
+    ProbeSource source;  // while somebody watches flows
     uint64_t fixed_cycles = 0;
     bool dropped = false;  // the receiver's gang is over: time passes, nothing is written
     bool inbound = false;  // the receiver counts on being told when it has landed
@@ -108,8 +110,8 @@ class Dma : public Engine {
   bool start_indexed(Flight& flight, const IndexedPlan& plan);
   bool read_list(const Flight& flight, const IndexedPlan& plan, uint64_t at, uint64_t indexed_base,
                  IndexedBox& box);
-  void note_indexed(const IndexedPlan& plan, const IndexedBox& box, uint64_t list, const Place& src,
-                    const Place& dst);
+  void tell_indexed(const Flight& flight, const IndexedPlan& plan, const IndexedBox& box,
+                    uint64_t list, const Place& src, const Place& dst);
   MemoryView indexed_view(const Place& place, const IndexedBox& box, BoxSide side, PageSet& pages);
   void start_indexed_work(const IndexedPlan& plan, const Place& src, const Place& dst,
                           Transfer& transfer);
@@ -128,9 +130,10 @@ class Dma : public Engine {
                   Transfer& transfer);
   void start_work(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
                   Transfer& transfer);
-  void note_accesses(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
+  void tell_accesses(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
                      bool dropped);
-  void count_bytes(const DmaPlan& plan, const Place& src, const Place& dst, const Flight& flight);
+  void tell_flow(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
+                 Transfer& transfer);
   MemoryView view(const Place& place, const DmaPlan& plan, BoxSide side, PageSet& pages);
 
   const DmaResources resources_;

@@ -17,9 +17,9 @@ constexpr uint64_t kPartBytes = 1 << 20;
 
 uint16_t range_code(const Operand& operand) {
   switch (memory_of(operand)) {
-    case RaceChecker::Memory::kVmem:
+    case ProbeMemory::kVmem:
       return TPU_FAULT_VMEM_RANGE;
-    case RaceChecker::Memory::kSmem:
+    case ProbeMemory::kSmem:
       return TPU_FAULT_SMEM_RANGE;
     default:
       return TPU_FAULT_SLOT_RANGE;
@@ -93,16 +93,16 @@ bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
     if (!read_list(flight, plan, list, base, transfer.indexed)) {
       return false;
     }
-    if (context().checker != nullptr) {
-      note_indexed(plan, transfer.indexed, list, src, dst);
+    if (probe().wants(ProbeEvent::kAccess)) {
+      tell_indexed(flight, plan, transfer.indexed, list, src, dst);
     }
   }
+  tell_flow(flight, plan.transfer, src, dst, transfer);
   start_flow(flight, plan.transfer, src, dst, transfer);
-  count_bytes(plan.transfer, src, dst, flight);
   if (!context().no_data) {
     start_indexed_work(plan, src, dst, transfer);
   } else if (resources_.smem_unknown != nullptr && dst.hbm == nullptr &&
-             memory_of(plan.transfer.dst) == RaceChecker::Memory::kSmem) {
+             memory_of(plan.transfer.dst) == ProbeMemory::kSmem) {
     const uint64_t last =
         operand_first(plan.transfer.dst, dst.base) + operand_length(plan.transfer.dst);
     for (uint64_t word = operand_first(plan.transfer.dst, dst.base) / 4; word * 4 < last; ++word) {
@@ -114,13 +114,19 @@ bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
   return true;
 }
 
-void Dma::note_indexed(const IndexedPlan& plan, const IndexedBox& box, uint64_t list,
-                       const Place& src, const Place& dst) {
-  const HostTimer timer(HostWork::kChecker);
+void Dma::tell_indexed(const Flight& flight, const IndexedPlan& plan, const IndexedBox& box,
+                       uint64_t list, const Place& src, const Place& dst) {
   const uint32_t me = context().core_id;
-  note_access(me, RaceChecker::Memory::kVmem, list, box.list.size() * sizeof(int32_t), false);
-  const auto note = [&](BoxSide side, const Operand& operand, uint64_t base) {
-    const bool write = side == BoxSide::kDst;
+  const DmaPlan& transfer = plan.transfer;
+  const AccessRange list_range{.owner = me,
+                               .memory = ProbeMemory::kVmem,
+                               .low = list,
+                               .bytes = box.list.size() * sizeof(int32_t)};
+  const std::array<AccessRange, 3> extents = {
+      list_range, operand_range(transfer.src, me, memory_of(transfer.src), src.base, false),
+      operand_range(transfer.dst, me, memory_of(transfer.dst), dst.base, true)};
+  const auto walk_side = [&](BoxSide side, const AccessRange& range, uint64_t base,
+                             const RangeVisitor& visit) {
     for (size_t r = 0; r < box.list.size(); ++r) {
       const int64_t offset = side == box.indexed_side()
                                  ? box.list[r] * box.unit
@@ -128,13 +134,16 @@ void Dma::note_indexed(const IndexedPlan& plan, const IndexedBox& box, uint64_t 
       if (box.list[r] != -1) {
         visit_box(box.window, side, base + static_cast<uint64_t>(offset),
                   [&](uint64_t address, uint64_t bytes, bool) {
-                    note_access(me, memory_of(operand), address, bytes, write);
+                    visit({me, range.memory, address, bytes, range.write});
                   });
       }
     }
   };
-  note(BoxSide::kSrc, plan.transfer.src, src.base);
-  note(BoxSide::kDst, plan.transfer.dst, dst.base);
+  tell_access(flight, extents, [&](const RangeVisitor& visit) {
+    visit(list_range);
+    walk_side(BoxSide::kSrc, extents[1], src.base, visit);
+    walk_side(BoxSide::kDst, extents[2], dst.base, visit);
+  });
 }
 
 // Pins the pages of all windows on one side.

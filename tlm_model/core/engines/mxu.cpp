@@ -94,17 +94,13 @@ bool Mxu::start_command(Flight& flight) {
     fault_port->raise(info, "the result of the matmul overlaps one of its operands");
     return false;
   }
-  if (context().checker != nullptr) {
-    const HostTimer timer(HostWork::kChecker);
-    visit_matmul(
-        plan, base[0], base[1], base[2], [this](uint64_t address, uint64_t bytes, bool write) {
-          note_access(context().core_id, RaceChecker::Memory::kVmem, address, bytes, write);
-        });
+  if (probe().wants(ProbeEvent::kAccess)) {
+    tell_accesses(flight, plan, base);
   }
   const uint64_t now = now_cycles();
   flight.free_at = now + plan.timing.free_at;
   flight.done_at = now + plan.timing.done_at;
-  context().perf.add(spec::perf::kMxuFlops, plan.flops);
+  probe().matmul(plan.flops);
   if (context().no_data) {
     return true;
   }
@@ -124,6 +120,21 @@ bool Mxu::start_command(Flight& flight) {
   work.prepare(engine, job, parts);
   context().pool.launch(strand_, work);
   return true;
+}
+
+void Mxu::tell_accesses(const Flight& flight, const MatmulPlan& plan,
+                        const std::array<uint64_t, 3>& base) {
+  const uint32_t me = context().core_id;
+  constexpr auto kVmem = ProbeMemory::kVmem;
+  const std::array<AccessRange, 3> extents = {operand_range(plan.lhs, me, kVmem, base[1], false),
+                                              operand_range(plan.rhs, me, kVmem, base[2], false),
+                                              operand_range(plan.out, me, kVmem, base[0], true)};
+  tell_access(flight, extents, [&](const RangeVisitor& visit) {
+    visit_matmul(plan, base[0], base[1], base[2],
+                 [&](uint64_t address, uint64_t bytes, bool write) {
+                   visit({me, kVmem, address, bytes, write});
+                 });
+  });
 }
 
 void Mxu::finish_command(Flight& flight) {

@@ -3,6 +3,7 @@
 // threads.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -44,6 +45,8 @@ class Mxu : public Engine {
   };
 
   MxuEngine& engine_for_step();
+  void tell_accesses(const Flight& flight, const MatmulPlan& plan,
+                     const std::array<uint64_t, 3>& base);
 
   uint8_t* const vmem_;
   const uint64_t vmem_bytes_;

@@ -92,15 +92,8 @@ bool Vpu::start_command(Flight& flight) {
   if (kernel == nullptr) {
     return false;
   }
-  if (context().checker != nullptr) {
-    const HostTimer timer(HostWork::kChecker);
-    std::array<int64_t, kMaxOperands> bases{};
-    for (size_t i = 0; i < plan.accesses.size(); ++i) {
-      bases[i] = plan.accesses[i].addr.offset + flight.queued.addend[i];
-    }
-    visit_vpu(plan, bases, [this](uint64_t address, uint64_t bytes, bool write) {
-      note_access(context().core_id, RaceChecker::Memory::kVmem, address, bytes, write);
-    });
+  if (probe().wants(ProbeEvent::kAccess)) {
+    tell_accesses(flight, plan, *kernel);
   }
   const uint64_t now = now_cycles();
   flight.free_at = now + std::max<uint64_t>(plan.cycles.free_at, 1);
@@ -117,6 +110,27 @@ bool Vpu::start_command(Flight& flight) {
   work.prepare(*kernel, vmem_, simd_, parts);
   context().pool.launch(strand_, work);
   return true;
+}
+
+void Vpu::tell_accesses(const Flight& flight, const VpuPlan& plan, const VpuKernel& kernel) {
+  const uint32_t me = context().core_id;
+  std::vector<AccessRange> extents;
+  for (const VpuFootprint& range : kernel.footprints()) {
+    extents.push_back({.owner = me,
+                       .memory = ProbeMemory::kVmem,
+                       .low = static_cast<uint64_t>(range.begin),
+                       .bytes = static_cast<uint64_t>(range.end - range.begin),
+                       .write = range.write});
+  }
+  std::array<int64_t, kMaxOperands> bases{};
+  for (size_t i = 0; i < plan.accesses.size(); ++i) {
+    bases[i] = plan.accesses[i].addr.offset + flight.queued.addend[i];
+  }
+  tell_access(flight, extents, [&](const RangeVisitor& visit) {
+    visit_vpu(plan, bases, [&](uint64_t address, uint64_t bytes, bool write) {
+      visit({me, ProbeMemory::kVmem, address, bytes, write});
+    });
+  });
 }
 
 void Vpu::finish_command(Flight& flight) {

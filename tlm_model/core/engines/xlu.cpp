@@ -44,10 +44,15 @@ bool Xlu::start_command(Flight& flight) {
     fault_port->raise(info, "the destination of the transpose overlaps its source");
     return false;
   }
-  if (context().checker != nullptr) {
-    const HostTimer timer(HostWork::kChecker);
-    visit_transpose(plan, src, dst, [this](uint64_t address, uint64_t bytes, bool write) {
-      note_access(context().core_id, RaceChecker::Memory::kVmem, address, bytes, write);
+  if (probe().wants(ProbeEvent::kAccess)) {
+    const uint32_t me = context().core_id;
+    constexpr auto kVmem = ProbeMemory::kVmem;
+    const std::array<AccessRange, 2> extents = {operand_range(plan.src, me, kVmem, src, false),
+                                                operand_range(plan.dst, me, kVmem, dst, true)};
+    tell_access(flight, extents, [&](const RangeVisitor& visit) {
+      visit_transpose(plan, src, dst, [&](uint64_t address, uint64_t bytes, bool write) {
+        visit({me, kVmem, address, bytes, write});
+      });
     });
   }
   const uint64_t now = now_cycles();

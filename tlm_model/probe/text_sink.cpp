@@ -1,5 +1,5 @@
 // Text form of the trace.
-#include "kernel/trace.hpp"
+#include "probe/text_sink.hpp"
 
 #include <cerrno>
 #include <cinttypes>
@@ -22,16 +22,16 @@ const char* opcode_name(uint8_t opcode) {
 
 }  // namespace
 
-TextTraceSink::TextTraceSink(const std::string& path)
+TextSink::TextSink(const std::string& path)
     : path_(path), lock_(path), file_(std::fopen(path.c_str(), "w")) {
   if (file_ == nullptr) {
     throw std::runtime_error("cannot write trace file " + path + ": " + std::strerror(errno));
   }
 }
 
-TextTraceSink::~TextTraceSink() { finish(); }
+TextSink::~TextSink() { finish(); }
 
-std::string TextTraceSink::finish() {
+std::string TextSink::finish() {
   if (file_ != nullptr) {
     const bool failed = std::ferror(file_) != 0;
     if (std::fclose(file_) != 0 || failed) {
@@ -42,16 +42,17 @@ std::string TextTraceSink::finish() {
   return error_;
 }
 
-void TextTraceSink::command(const CommandTrace& c) {
+void TextSink::done(const DoneEvent& event) {
+  const ProbeSource& s = event.source;
   std::fprintf(file_,
                "%" PRIu64 " %" PRIu64 " %u %s %s op=%u pc=%u step=%" PRIu64 " free=%" PRIu64 "\n",
-               c.start, c.done, c.core, spec::kQueueNames[c.queue].data(), opcode_name(c.opcode),
-               c.op_id, c.pc, c.step, c.free_at);
+               event.start, event.cycle, s.core, spec::kQueueNames[s.unit].data(),
+               opcode_name(s.opcode), s.op_id, s.pc, s.step, event.free_at);
 }
 
-void TextTraceSink::mark(uint64_t cycle, uint32_t core, uint32_t op_id, bool begin) {
-  std::fprintf(file_, "%" PRIu64 " %u mark %s op=%u\n", cycle, core, begin ? "begin" : "end",
-               op_id);
+void TextSink::mark(const MarkEvent& event) {
+  std::fprintf(file_, "%" PRIu64 " %u mark %s op=%u\n", event.cycle, event.source.core,
+               event.begin ? "begin" : "end", event.source.op_id);
 }
 
 }  // namespace tpu::model

@@ -1,6 +1,6 @@
 // The text trace: its lines, and what becomes of it when the disk is full or two runs want one
 // file.
-#include "kernel/trace.hpp"
+#include "probe/text_sink.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,51 +15,58 @@ namespace {
 
 using ::testing::HasSubstr;
 
-CommandTrace command() {
-  return {.issued = 1,
+DoneEvent command() {
+  return {.cycle = 90,
+          .source = {.core = 2,
+                     .unit = 0,
+                     .sequence = 8,
+                     .step = 5'000'000'000,
+                     .pc = 12,
+                     .op_id = 3,
+                     .opcode = 2},
+          .issued = 1,
           .start = 5,
-          .free_at = 6,
-          .done = 90,
-          .pc = 12,
-          .op_id = 3,
-          .step = 5'000'000'000,
-          .core = 2,
-          .queue = 0,
-          .opcode = 2};
+          .free_at = 6};
 }
 
 std::string error_of(const std::string& path) {
   try {
-    TextTraceSink sink(path);
+    TextSink sink(path);
   } catch (const std::runtime_error& error) {
     return error.what();
   }
   return {};
 }
 
-TEST(TextTrace, WritesALineACommand) {
+TEST(TextSink, WritesALineACommandAndAMark) {
   const std::string path = ::testing::TempDir() + "/trace.txt";
-  TextTraceSink sink(path);
-  sink.command(command());
+  TextSink sink(path);
+  ProbeSet probes;
+  sink.listen(probes);
+  probes.tell<DoneEvent>(ProbeEvent::kDone, &ProbeSink::done, command);
+  probes.tell<MarkEvent>(ProbeEvent::kMark, &ProbeSink::mark, [] {
+    return MarkEvent{.cycle = 91, .source = {.core = 2, .op_id = 7}, .begin = true};
+  });
   EXPECT_EQ(sink.finish(), "");
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
-  EXPECT_EQ(text.str(), "5 90 2 mxu0 matmul op=3 pc=12 step=5000000000 free=6\n");
+  EXPECT_EQ(text.str(),
+            "5 90 2 mxu0 matmul op=3 pc=12 step=5000000000 free=6\n91 2 mark begin op=7\n");
 }
 
-TEST(TextTrace, AFullDiskIsToldAtTheEnd) {
+TEST(TextSink, AFullDiskIsToldAtTheEnd) {
   if (!std::filesystem::exists("/dev/full")) {
     GTEST_SKIP() << "this system has no /dev/full";
   }
-  TextTraceSink sink("/dev/full");
-  sink.command(command());
+  TextSink sink("/dev/full");
+  sink.done(command());
   EXPECT_THAT(sink.finish(), HasSubstr("writing /dev/full failed"));
 }
 
-TEST(TextTrace, TwoRunsDoNotShareAFile) {
+TEST(TextSink, TwoRunsDoNotShareAFile) {
   const std::string path = ::testing::TempDir() + "/shared_trace.txt";
   {
-    TextTraceSink first(path);
+    TextSink first(path);
     EXPECT_THAT(error_of(path), HasSubstr("is being written by another run"));
     EXPECT_EQ(error_of("/dev/null"), "");
     EXPECT_EQ(error_of("/dev/null"), "");

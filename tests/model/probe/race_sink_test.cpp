@@ -1,0 +1,171 @@
+// Happens-before checker, told commands by hand: what orders two accesses, what does not, and what
+// a step, a stop and a second core change. Whole programs: tests/model/core/core_check_test.cpp.
+#include "probe/race_sink.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tpu::model {
+namespace {
+
+using spec::Queue;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class RaceSinkTest : public ::testing::Test {
+ protected:
+  RaceSinkTest() { sink.listen(set); }
+
+  ProbeSource command(Queue queue, uint32_t core = 0) {
+    const ProbeSource source{.core = core,
+                             .unit = static_cast<uint32_t>(queue),
+                             .sequence = ++sequence,
+                             .pc = static_cast<uint32_t>(10 * sequence),
+                             .op_id = 3};
+    set.tell<IssueEvent>(ProbeEvent::kIssue, &ProbeSink::issue,
+                         [&] { return IssueEvent{.source = source}; });
+    return source;
+  }
+  void take(const ProbeSource& source, uint32_t semaphore, bool takes = true) {
+    set.tell<TakeEvent>(ProbeEvent::kTake, &ProbeSink::take, [&] {
+      return TakeEvent{.source = source, .semaphore = semaphore, .threshold = 1, .takes = takes};
+    });
+  }
+  void access(const ProbeSource& source, uint64_t low, uint64_t bytes, bool write,
+              uint32_t owner = 0) {
+    const AccessRange range{.owner = owner, .low = low, .bytes = bytes, .write = write};
+    const std::function<void(const RangeVisitor&)> walk = [&](const RangeVisitor& visit) {
+      visit(range);
+    };
+    const AccessEvent event{
+        .cycle = 0, .source = source, .extents = std::span(&range, 1), .walk = walk};
+    set.tell<AccessEvent>(ProbeEvent::kAccess, &ProbeSink::access,
+                          [&]() -> const AccessEvent& { return event; });
+  }
+  void start(const ProbeSource& source) {
+    set.tell<StartEvent>(ProbeEvent::kStart, &ProbeSink::start,
+                         [&] { return StartEvent{.source = source}; });
+  }
+  void signal(const ProbeSource& source, uint32_t semaphore, uint32_t to_core = 0) {
+    set.tell<SignalEvent>(ProbeEvent::kSignal, &ProbeSink::signal, [&] {
+      return SignalEvent{.source = source, .to_core = to_core, .semaphore = semaphore, .amount = 1};
+    });
+  }
+  void done(const ProbeSource& source) {
+    set.tell<DoneEvent>(ProbeEvent::kDone, &ProbeSink::done,
+                        [&] { return DoneEvent{.source = source}; });
+  }
+  void program(uint32_t core, uint32_t step, bool begin) {
+    set.tell<ProgramEvent>(ProbeEvent::kProgram, &ProbeSink::program, [&] {
+      return ProgramEvent{
+          .core = core, .mask = 3, .launch = 1, .launch_step = step, .begin = begin};
+    });
+  }
+  // A command that only writes, all its life at once.
+  ProbeSource write(Queue queue, uint64_t low, uint64_t bytes) {
+    const ProbeSource source = command(queue);
+    access(source, low, bytes, true);
+    start(source);
+    return source;
+  }
+
+  ProbeSet set;
+  RaceSink sink{2, 4};
+  uint64_t sequence = 0;
+};
+
+TEST_F(RaceSinkTest, AQueueIsInOrder) {
+  write(Queue::kDmaIn, 0, 64);
+  write(Queue::kDmaIn, 32, 64);
+  EXPECT_THAT(sink.findings(), IsEmpty());
+}
+
+TEST_F(RaceSinkTest, TwoQueuesAreNot) {
+  write(Queue::kDmaIn, 0, 64);
+  write(Queue::kVpu, 60, 64);
+  EXPECT_THAT(sink.findings(),
+              ElementsAre("core 0 vpu (word 20, op 3) overwrites, without waiting for it, what was "
+                          "written by core 0 dma_in (word 10, op 3): bytes 60..63 of VMEM of core "
+                          "0"));
+}
+
+TEST_F(RaceSinkTest, ASemaphoreOrdersThemWhetherItIsTakenOrLookedAt) {
+  const ProbeSource writer = write(Queue::kDmaIn, 0, 64);
+  signal(writer, 2);
+  done(writer);
+  const ProbeSource looks = command(Queue::kVpu);
+  take(looks, 2, false);
+  access(looks, 0, 64, false);
+  start(looks);
+  const ProbeSource takes = command(Queue::kXlu);
+  take(takes, 2);
+  access(takes, 0, 64, false);
+  start(takes);
+  EXPECT_THAT(sink.findings(), IsEmpty());
+  const ProbeSource neither = command(Queue::kDmaOut);
+  access(neither, 0, 64, false);
+  EXPECT_EQ(sink.count(), 1u);
+}
+
+// The signal carries what its command had seen when it started, not what its queue saw since.
+TEST_F(RaceSinkTest, ASignalOrdersNothingThatStartedAfterItsCommand) {
+  const ProbeSource first = write(Queue::kDmaIn, 0, 64);
+  write(Queue::kDmaIn, 64, 64);
+  signal(first, 1);
+  done(first);
+  const ProbeSource reader = command(Queue::kVpu);
+  take(reader, 1);
+  access(reader, 0, 64, false);
+  EXPECT_EQ(sink.count(), 0u);
+  access(reader, 64, 64, false);
+  EXPECT_EQ(sink.count(), 1u);
+}
+
+TEST_F(RaceSinkTest, SignalsReachOtherCores) {
+  const ProbeSource sender = command(Queue::kDmaRemote, 0);
+  access(sender, 0, 64, true, 1);
+  start(sender);
+  signal(sender, 0, 1);
+  done(sender);
+  const ProbeSource early = command(Queue::kVpu, 1);
+  access(early, 0, 16, false, 1);
+  start(early);
+  EXPECT_EQ(sink.count(), 1u);
+  const ProbeSource reader = command(Queue::kXlu, 1);
+  take(reader, 0);
+  access(reader, 0, 64, false, 1);
+  EXPECT_EQ(sink.count(), 1u);
+}
+
+TEST_F(RaceSinkTest, WhatNothingWroteIsTold) {
+  const ProbeSource reader = command(Queue::kVpu);
+  access(reader, 100, 4, false);
+  EXPECT_THAT(sink.findings(),
+              ElementsAre("core 0 vpu (word 10, op 3) reads bytes that nothing has written: bytes "
+                          "100..103 of VMEM of core 0"));
+}
+
+TEST_F(RaceSinkTest, ANewStepForgetsTheOrdersOfTheOneBefore) {
+  program(0, 0, true);
+  write(Queue::kDmaIn, 0, 64);
+  program(0, 0, false);
+  program(0, 1, true);
+  write(Queue::kVpu, 0, 64);
+  program(1, 1, true);  // the gang's second core: same step, nothing is forgotten
+  write(Queue::kXlu, 0, 64);
+  EXPECT_EQ(sink.count(), 1u);
+}
+
+// A command that was dropped must not lend its issue to the next one of its queue.
+TEST_F(RaceSinkTest, TheEndOfAProgramDropsWhatIsQueued) {
+  program(0, 0, true);
+  const ProbeSource sequencer{.unit = static_cast<uint32_t>(kSequencerUnit)};
+  command(Queue::kVpu);  // never starts
+  program(0, 0, false);
+  access(sequencer, 0, 4, true);
+  write(Queue::kVpu, 0, 64);  // issued behind that store
+  EXPECT_THAT(sink.findings(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace tpu::model

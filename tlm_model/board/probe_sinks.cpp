@@ -1,0 +1,41 @@
+// Sinks by option.
+#include "board/probe_sinks.hpp"
+
+#include "board/board_loader.hpp"
+
+namespace tpu::model {
+
+ProbeSinks::ProbeSinks(const BoardOptions& options, ProbeSet& probes) {
+  const spec::BoardParams& params = options.params;
+  if (!options.trace_path.empty()) {
+    text_ = std::make_unique<TextSink>(options.trace_path);
+    text_->listen(probes);
+  }
+  if (!options.waves_path.empty()) {
+    BoardWavesOptions waves;
+    waves.path = options.waves_path;
+    waves.chips = static_cast<uint32_t>(params.board.chips);
+    waves.cores_per_chip = static_cast<uint32_t>(params.board.cores_per_chip);
+    waves.clock_mhz = static_cast<uint64_t>(params.core.clock_mhz);
+    waves.first_step = options.waves_first_step;
+    waves.step_count = options.waves_steps;
+    waves_ = std::make_unique<BoardWaves>(waves);
+    waves_->listen(probes);
+  }
+  if (options.check) {
+    race_ = std::make_unique<RaceSink>(static_cast<uint32_t>(spec::core_count(params)),
+                                       static_cast<uint32_t>(params.core.semaphores));
+    race_->listen(probes);
+  }
+}
+
+std::string ProbeSinks::finish() {
+  std::string error = text_ != nullptr ? text_->finish() : std::string();
+  if (const std::string waves = waves_ != nullptr ? waves_->finish() : std::string();
+      !waves.empty()) {
+    error += (error.empty() ? "" : "\n") + waves;
+  }
+  return error;
+}
+
+}  // namespace tpu::model

@@ -1,0 +1,191 @@
+// What happens in the cores of a board, one record a kind of event. Times are core cycles of the
+// board. Events come in the order in which the model makes them: deterministic, causes before
+// effects; (cycle, core, unit, sequence) orders them for files. Plain data; spans, walks and texts
+// live for the call only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "tpu/spec/isa.hpp"
+
+namespace tpu::model {
+
+inline constexpr int kSequencerUnit =
+    spec::kQueueCount;  // number of the sequencer beside the queues
+inline constexpr int kUnits = spec::kQueueCount + 1;
+
+enum class ProbeEvent : uint8_t {
+  kProgram,
+  kIssue,
+  kWait,
+  kTake,
+  kAccess,
+  kFlow,
+  kStart,
+  kSignal,
+  kDone,
+  kMark,
+  kFault,
+  kHart,
+};
+inline constexpr size_t kProbeEvents = static_cast<size_t>(ProbeEvent::kHart) + 1;
+
+// Who: a command of a queue, or the sequencer itself.
+struct ProbeSource {
+  uint32_t core = 0;
+  uint32_t unit = 0;      // spec::Queue, or kSequencerUnit
+  uint64_t sequence = 0;  // commands of a core are numbered from 1 in the order of their issue; of
+                          // the sequencer: the last one that it issued
+  uint64_t step = 0;      // of the board (kernel/step_counter.hpp)
+  uint32_t pc = 0;        // word index
+  uint32_t op_id = 0;
+  uint8_t opcode = 0;  // of a command
+};
+
+// A core begins or ends a step. The end also drops what is queued, and is the end of all waits.
+struct ProgramEvent {
+  uint64_t cycle = 0;
+  uint32_t core = 0;
+  uint32_t mask = 0;    // cores of the gang
+  uint32_t launch = 0;  // id
+  uint32_t launch_step = 0;
+  uint64_t step = 0;  // of the board
+  bool begin = false;
+  bool complete = false;  // at the end: `halt` was reached
+};
+
+// A command enters its queue.
+struct IssueEvent {
+  uint64_t cycle = 0;
+  ProbeSource source{};
+};
+
+// The head of a queue begins or ends to wait for a semaphore; the sequencer, to wait for a
+// semaphore, a full queue, or at `halt` for all engines.
+struct WaitEvent {
+  enum class For : uint8_t { kSemaphore, kQueue, kEngines };
+  uint64_t cycle = 0;
+  ProbeSource source{};
+  For what = For::kSemaphore;
+  uint32_t index = 0;   // of the semaphore or queue
+  uint32_t wanted = 0;  // of a semaphore
+  uint32_t value = 0;   // of the semaphore at this cycle
+  uint64_t since = 0;   // cycle at which the wait began
+  bool begin = false;
+};
+
+// A wait is met. Those of a command come before its accesses.
+struct TakeEvent {
+  uint64_t cycle = 0;
+  ProbeSource source{};
+  uint32_t semaphore = 0;
+  uint32_t threshold = 0;
+  bool takes = false;  // else it was only looked at
+};
+
+enum class ProbeMemory : uint8_t { kVmem, kSmem, kHbm };
+inline constexpr size_t kProbeMemories = 3;
+
+// Bytes [low, low + bytes) of a memory of core `owner`.
+struct AccessRange {
+  uint32_t owner = 0;
+  ProbeMemory memory = ProbeMemory::kVmem;
+  uint64_t low = 0;
+  uint64_t bytes = 0;
+  bool write = false;
+};
+using RangeVisitor = std::function<void(const AccessRange&)>;
+
+// What a command that starts, or a scalar instruction, reads and writes.
+struct AccessEvent {
+  uint64_t cycle = 0;
+  ProbeSource source{};
+  std::span<const AccessRange> extents;  // the smallest range around each operand
+  // Calls the visitor with each contiguous run of bytes, in the order of the accesses.
+  const std::function<void(const RangeVisitor&)>& walk;
+};
+
+// A transfer asks for bandwidth, gets another share of it, or has had its last byte pass. Its
+// command is done a fixed time later.
+struct FlowEvent {
+  enum class Phase : uint8_t { kBegin, kRate, kEnd };
+  struct Place {
+    uint32_t core = 0;
+    ProbeMemory memory = ProbeMemory::kVmem;
+  };
+  uint64_t cycle = 0;
+  ProbeSource source{};
+  Phase phase = Phase::kBegin;
+  uint64_t bytes = 0;  // in granules
+  uint64_t left = 0;   // of them, rounded up
+  uint64_t rate = 0;   // kRate: bytes << FluidShare::kFraction a cycle
+  Place from{}, to{};  // kBegin; a fill comes from where it goes
+};
+
+// A command has started; its waits, accesses and flow came before.
+struct StartEvent {
+  uint64_t cycle = 0;
+  ProbeSource source{};
+  uint64_t issued = 0;
+  uint64_t free_at = 0;  // the next command of the queue may start then
+};
+
+// A signal is sent: visible core.semaphore_cycles later.
+struct SignalEvent {
+  uint64_t cycle = 0;
+  ProbeSource source{};
+  uint32_t to_core = 0;
+  uint32_t semaphore = 0;
+  uint32_t amount = 0;
+};
+
+// The results of a command are visible and its signals sent. Each start has its done, also after a
+// fault, which makes commands end without signals.
+struct DoneEvent {
+  uint64_t cycle = 0;
+  ProbeSource source{};
+  uint64_t issued = 0;
+  uint64_t start = 0;
+  uint64_t free_at = 0;
+};
+
+// The program passes a mark; the mark's op is the source's.
+struct MarkEvent {
+  uint64_t cycle = 0;
+  ProbeSource source{};
+  bool begin = false;
+};
+
+// A fault is raised; the record of the core keeps the first of a launch. Fields as in
+// fault_record of spec/formats/rings.toml.
+struct FaultEvent {
+  uint64_t cycle = 0;
+  ProbeSource source{};
+  uint16_t code = 0;
+  uint32_t detail = 0;
+  uint64_t address = 0;
+  uint64_t length = 0;
+  uint32_t slot = 0;
+  uint32_t semaphore = 0;
+  uint32_t wanted = 0;
+  uint32_t value = 0;
+  std::string_view text{};  // for people; may be empty
+};
+
+// Where the control hart of a core stands: between its slices, when it falls asleep, and at each
+// access to a device, which the bus has served.
+struct HartEvent {
+  enum class Kind : uint8_t { kRun, kSleep, kMmio };
+  uint64_t cycle = 0;
+  uint32_t core = 0;
+  Kind kind = Kind::kRun;
+  uint32_t pc = 0;
+  uint32_t address = 0;  // kMmio
+  uint32_t data = 0;
+  bool write = false;
+};
+
+}  // namespace tpu::model

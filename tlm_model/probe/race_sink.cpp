@@ -1,0 +1,284 @@
+// Vector clocks and interval maps.
+#include "probe/race_sink.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "kernel/host_profile.hpp"
+#include "tpu/spec/isa.hpp"
+
+namespace tpu::model {
+
+RaceSink::RaceSink(uint32_t cores, uint32_t semaphores)
+    : cores_(cores),
+      semaphore_count_(semaphores),
+      units_(cores * kUnitCount),
+      semaphores_(static_cast<size_t>(cores) * semaphores),
+      memory_(cores),
+      epoch_(cores, UINT64_MAX) {
+  for (uint32_t unit = 0; unit < units_.size(); ++unit) {
+    units_[unit].clock.assign(units_.size(), 0);
+    units_[unit].clock[unit] = 1;
+  }
+}
+
+void RaceSink::listen(ProbeSet& probes) {
+  probes.add(*this,
+             {ProbeEvent::kProgram, ProbeEvent::kIssue, ProbeEvent::kTake, ProbeEvent::kAccess,
+              ProbeEvent::kStart, ProbeEvent::kSignal, ProbeEvent::kDone});
+}
+
+void RaceSink::program(const ProgramEvent& event) {
+  if (!event.begin) {  // what is queued is dropped
+    for (uint32_t unit = 0; unit < kUnitCount; ++unit) {
+      units_[unit_id(event.core, unit)].issued.clear();
+    }
+    return;
+  }
+  const uint64_t epoch = static_cast<uint64_t>(event.launch) << 32 | event.launch_step;
+  if (epoch_[event.core] == epoch) {
+    return;
+  }
+  for (uint32_t member = 0; member < cores_; ++member) {
+    if (member == event.core || (event.mask >> member & 1) != 0) {
+      epoch_[member] = epoch;
+      forget_step(member);
+    }
+  }
+}
+
+void RaceSink::forget_step(uint32_t core) {
+  for (uint32_t unit = 0; unit < kUnitCount; ++unit) {
+    units_[unit_id(core, unit)].issued.clear();
+    units_[unit_id(core, unit)].history.clear();
+  }
+  for (uint32_t i = 0; i < semaphore_count_; ++i) {
+    semaphore(core, i) = {};
+  }
+  for (Map& map : memory_[core]) {
+    for (auto& [low, cell] : map) {
+      cell.write_clock = 0;
+      cell.read_clock = {};
+    }
+  }
+}
+
+void RaceSink::issue(const IssueEvent& event) {
+  const uint32_t me = unit_id(event.source.core, kSequencer);
+  units_[unit_id(event.source)].issued.push_back(units_[me].clock);
+  ++units_[me].clock[me];
+}
+
+// The first event of a command that has left its queue.
+void RaceSink::begin(const ProbeSource& source) {
+  const uint32_t me = unit_id(source);
+  Unit& unit = units_[me];
+  if (source.unit == kSequencer || unit.begun == source.sequence) {
+    return;
+  }
+  unit.begun = source.sequence;
+  if (!unit.issued.empty()) {
+    join(unit.clock, unit.issued.front());
+    unit.issued.pop_front();
+  }
+  ++unit.clock[me];
+  unit.history[unit.clock[me]] = {source.pc, source.op_id};
+}
+
+void RaceSink::take(const TakeEvent& event) {
+  begin(event.source);
+  Semaphore& s = semaphore(event.source.core, event.semaphore);
+  const uint64_t need = s.taken + event.threshold;
+  uint64_t from = s.taken;
+  for (const Pending& p : s.pending) {
+    if (from >= need) {
+      break;
+    }
+    join(units_[unit_id(event.source)].clock, p.clock);
+    from = p.until;
+  }
+  if (event.takes) {
+    s.taken = need;
+    while (!s.pending.empty() && s.pending.front().until <= s.taken) {
+      s.pending.pop_front();
+    }
+  }
+}
+
+void RaceSink::start(const StartEvent& event) {
+  begin(event.source);
+  Unit& unit = units_[unit_id(event.source)];
+  unit.flights.push_back({event.source.sequence, unit.clock});
+}
+
+void RaceSink::signal(const SignalEvent& event) {
+  const uint32_t me = unit_id(event.source);
+  Unit& unit = units_[me];
+  if (event.source.unit == kSequencer) {
+    add_signal(unit.clock, event.to_core, event.semaphore, event.amount);
+    ++unit.clock[me];
+    return;
+  }
+  const auto flight = std::ranges::find(unit.flights, event.source.sequence, &Flight::sequence);
+  if (flight != unit.flights.end()) {
+    add_signal(flight->clock, event.to_core, event.semaphore, event.amount);
+  }
+}
+
+// Commands of a queue are done in order.
+void RaceSink::done(const DoneEvent& event) {
+  std::deque<Flight>& flights = units_[unit_id(event.source)].flights;
+  if (!flights.empty()) {
+    flights.pop_front();
+  }
+}
+
+void RaceSink::add_signal(const Clock& clock, uint32_t to_core, uint32_t index, uint32_t amount) {
+  Semaphore& s = semaphore(to_core, index);
+  s.signalled += amount;
+  s.pending.push_back({s.signalled, clock});
+}
+
+void RaceSink::join(Clock& into, const Clock& from) {
+  for (size_t i = 0; i < into.size(); ++i) {
+    into[i] = std::max(into[i], from[i]);
+  }
+}
+
+// First cell that begins at or behind `at`; a cell that reaches over `at` is cut there.
+RaceSink::Map::iterator RaceSink::split(Map& map, uint64_t at) {
+  auto it = map.lower_bound(at);
+  if (it != map.begin()) {
+    const auto before = std::prev(it);
+    if (before->second.end > at) {
+      Cell rest = before->second;
+      before->second.end = at;
+      return map.emplace_hint(it, at, rest);
+    }
+  }
+  return it;
+}
+
+void RaceSink::access(const AccessEvent& event) {
+  // A scalar access is over before a clock could be read twice.
+  std::optional<HostTimer> timer;
+  if (event.source.unit != kSequencer) {
+    timer.emplace(HostWork::kChecker);
+  }
+  begin(event.source);
+  const uint32_t me = unit_id(event.source);
+  event.walk([&](const AccessRange& range) { note(me, range); });
+}
+
+void RaceSink::note(uint32_t me, const AccessRange& range) {
+  if (range.bytes == 0) {
+    return;
+  }
+  const uint64_t low = range.low;
+  const uint64_t high = low + range.bytes;
+  Map& map = memory_[range.owner][static_cast<size_t>(range.memory)];
+  split(map, high);
+  auto it = split(map, low);
+  const auto first = it;
+  uint64_t hole = high;  // the first bytes that nothing has written: [hole, hole_end)
+  uint64_t hole_end = high;
+  const auto unwritten = [&](uint64_t begin, uint64_t end) {
+    if (hole == high) {
+      hole = begin;
+      hole_end = end;
+    } else if (hole_end == begin) {
+      hole_end = end;
+    }
+  };
+  uint64_t reached = low;
+  for (; it != map.end() && it->first < high; ++it) {
+    check_cell(me, range, it->first, it->second);
+    if (it->first != reached) {
+      unwritten(reached, it->first);
+    }
+    if (!it->second.written) {
+      unwritten(it->first, it->second.end);
+    }
+    reached = it->second.end;
+  }
+  if (reached < high) {
+    unwritten(reached, high);
+  }
+  if (range.write) {  // one cell for all of it
+    map.erase(first, it);
+    Cell cell;
+    cell.end = high;
+    cell.written = true;
+    cell.write_unit = me;
+    cell.write_clock = units_[me].clock[me];
+    map[low] = cell;
+    return;
+  }
+  if (hole < high && range.memory == ProbeMemory::kVmem) {
+    report("reads bytes that nothing has written", me, me, 0, range, hole, hole_end);
+  }
+  if (me / kUnitCount == range.owner) {  // no command reads another core's memory
+    note_reads(me, range);
+  }
+}
+
+void RaceSink::note_reads(uint32_t me, const AccessRange& range) {
+  Map& map = memory_[range.owner][static_cast<size_t>(range.memory)];
+  const uint64_t high = range.low + range.bytes;
+  for (uint64_t at = range.low; at < high;) {
+    auto cell = map.lower_bound(at);
+    if (cell == map.end() || cell->first != at) {  // a gap: gets a cell of its own
+      Cell fresh;
+      fresh.end = cell == map.end() ? high : std::min(high, cell->first);
+      cell = map.emplace_hint(cell, at, fresh);
+    }
+    cell->second.read_clock[me % kUnitCount] = units_[me].clock[me];
+    at = cell->second.end;
+  }
+}
+
+void RaceSink::check_cell(uint32_t me, const AccessRange& range, uint64_t low, const Cell& cell) {
+  const Clock& mine = units_[me].clock;
+  if (cell.write_clock != 0 && cell.write_unit != me && cell.write_clock > mine[cell.write_unit]) {
+    report(range.write ? "overwrites, without waiting for it, what was written by"
+                       : "reads, without waiting for it, what is written by",
+           me, cell.write_unit, cell.write_clock, range, low, cell.end);
+  }
+  for (uint32_t unit = 0; range.write && unit < kUnitCount; ++unit) {
+    const uint32_t reader = unit_id(range.owner, unit);
+    if (reader != me && cell.read_clock[unit] > mine[reader]) {
+      report("overwrites, without waiting for it, what is read by", me, reader,
+             cell.read_clock[unit], range, low, cell.end);
+    }
+  }
+}
+
+std::string RaceSink::name_of(uint32_t unit, uint32_t clock) const {
+  const uint32_t local = unit % kUnitCount;
+  std::string text = "core " + std::to_string(unit / kUnitCount) + " " +
+                     (local == kSequencer ? "sequencer" : std::string(spec::kQueueNames[local]));
+  const auto& history = units_[unit].history;
+  const auto command = history.find(clock);
+  if (command != history.end()) {
+    text += " (word " + std::to_string(command->second.pc) + ", op " +
+            std::to_string(command->second.op_id) + ")";
+  }
+  return text;
+}
+
+void RaceSink::report(const char* what, uint32_t me, uint32_t other, uint32_t other_clock,
+                      const AccessRange& range, uint64_t low, uint64_t end) {
+  if (++count_ > kMaxFindings) {
+    return;
+  }
+  constexpr std::array<const char*, kProbeMemories> kNames = {"VMEM", "SMEM", "HBM"};
+  std::string text = name_of(me, units_[me].clock[me]) + " " + what;
+  if (other != me) {
+    text += " " + name_of(other, other_clock);
+  }
+  text += ": bytes " + std::to_string(low) + ".." + std::to_string(end - 1) + " of " +
+          kNames[static_cast<size_t>(range.memory)] + " of core " + std::to_string(range.owner);
+  findings_.push_back(std::move(text));
+}
+
+}  // namespace tpu::model

@@ -1,0 +1,106 @@
+// Happens-before checker of core programs (--check): two commands that touch the same byte, one of
+// them writing, must be ordered by an engine's queue or by semaphores, whatever the simulated times
+// were. Vector clocks over the units of all cores (engine queues and sequencers), byte-precise
+// interval maps of VMEM, SMEM and HBM; also finds reads of VMEM that nothing ever wrote. Signals of
+// one semaphore are matched to waits in order, so several producers of one semaphore are ordered as
+// they happened to arrive. Not seen: host transfers and control harts (barriers order them). No
+// SystemC.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "probe/probe_set.hpp"
+
+namespace tpu::model {
+
+class RaceSink final : public ProbeSink {
+ public:
+  RaceSink(uint32_t cores, uint32_t semaphores);
+
+  void listen(ProbeSet& probes);
+  // The first core of a gang's (launch, step) forgets the orders of the step before, since the
+  // barrier has ordered everything.
+  void program(const ProgramEvent& event) override;
+  void issue(const IssueEvent& event) override;
+  void take(const TakeEvent& event) override;
+  void access(const AccessEvent& event) override;
+  void start(const StartEvent& event) override;
+  void signal(const SignalEvent& event) override;
+  void done(const DoneEvent& event) override;
+
+  // At most kMaxFindings texts; count() has all.
+  const std::vector<std::string>& findings() const { return findings_; }
+  uint64_t count() const { return count_; }
+
+ private:
+  static constexpr size_t kMaxFindings = 100;
+  static constexpr uint32_t kUnitCount = static_cast<uint32_t>(kUnits);
+  static constexpr uint32_t kSequencer = static_cast<uint32_t>(kSequencerUnit);
+  using Clock = std::vector<uint32_t>;  // by unit of the board
+
+  struct Cell {  // of the bytes from its key to `end`
+    uint64_t end = 0;
+    bool written = false;
+    uint32_t write_unit = 0;
+    uint32_t write_clock = 0;  // 0: no write in this step
+    std::array<uint32_t, kUnitCount> read_clock{};
+  };
+  using Map = std::map<uint64_t, Cell>;
+  struct Command {
+    uint32_t pc = 0;
+    uint32_t op_id = 0;
+  };
+  struct Flight {  // a started command, and the clock that its signals carry
+    uint64_t sequence;
+    Clock clock;
+  };
+  struct Unit {
+    Clock clock;
+    uint64_t begun = 0;        // sequence of the command that left the queue last
+    std::deque<Clock> issued;  // clocks of queued commands
+    std::deque<Flight> flights;
+    std::map<uint32_t, Command> history;  // clock of a command -> what it was
+  };
+  struct Pending {
+    uint64_t until;  // signals so far, this one included
+    Clock clock;
+  };
+  struct Semaphore {
+    uint64_t signalled = 0;
+    uint64_t taken = 0;
+    std::deque<Pending> pending;
+  };
+
+  uint32_t unit_id(uint32_t core, uint32_t unit) const { return core * kUnitCount + unit; }
+  uint32_t unit_id(const ProbeSource& source) const { return unit_id(source.core, source.unit); }
+  void begin(const ProbeSource& source);
+  void forget_step(uint32_t core);
+  void note(uint32_t me, const AccessRange& range);
+  void note_reads(uint32_t me, const AccessRange& range);
+  Semaphore& semaphore(uint32_t core, uint32_t index) {
+    return semaphores_[core * semaphore_count_ + index];
+  }
+  void add_signal(const Clock& clock, uint32_t to_core, uint32_t index, uint32_t amount);
+  static void join(Clock& into, const Clock& from);
+  static Map::iterator split(Map& map, uint64_t at);
+  void check_cell(uint32_t me, const AccessRange& range, uint64_t low, const Cell& cell);
+  void report(const char* what, uint32_t me, uint32_t other, uint32_t other_clock,
+              const AccessRange& range, uint64_t low, uint64_t end);
+  std::string name_of(uint32_t unit, uint32_t clock) const;
+
+  const uint32_t cores_;
+  const uint32_t semaphore_count_;
+  std::vector<Unit> units_;  // by core and unit
+  std::vector<Semaphore> semaphores_;
+  std::vector<std::array<Map, kProbeMemories>> memory_;  // by core
+  std::vector<uint64_t> epoch_;                          // by core
+  std::vector<std::string> findings_;
+  uint64_t count_ = 0;
+};
+
+}  // namespace tpu::model

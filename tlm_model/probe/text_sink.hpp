@@ -1,0 +1,38 @@
+// The text trace (--trace): a line for each engine command that is done and each mark. Input of
+// sim_scripts/timeline.py.
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include "kernel/file_lock.hpp"
+#include "probe/probe_set.hpp"
+
+namespace tpu::model {
+
+// One line per command, in the order of `done`:
+//   start done core queue opcode op=<id> pc=<word> step=<n> free=<cycle>
+// and `cycle core mark begin|end op=<id>` for marks. Buffered; completed by finish().
+class TextSink final : public ProbeSink {
+ public:
+  // Throws std::runtime_error when the file cannot be created, or another run writes it.
+  explicit TextSink(const std::string& path);
+  ~TextSink() override;
+  TextSink(const TextSink&) = delete;
+  TextSink& operator=(const TextSink&) = delete;
+
+  void listen(ProbeSet& probes) { probes.add(*this, {ProbeEvent::kDone, ProbeEvent::kMark}); }
+  void done(const DoneEvent& event) override;
+  void mark(const MarkEvent& event) override;
+
+  // Closes the file. Empty, or what went wrong (also during the writes before).
+  std::string finish();
+
+ private:
+  const std::string path_;
+  FileLock lock_;
+  std::FILE* file_;
+  std::string error_;
+};
+
+}  // namespace tpu::model
