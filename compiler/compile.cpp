@@ -6,7 +6,7 @@
 #include "codegen.hpp"
 #include "import/import.hpp"
 #include "kernel/buckets.hpp"
-#include "legalize/legalize.hpp"
+#include "pipeline.hpp"
 
 namespace tpu::compiler {
 

@@ -10,7 +10,7 @@ namespace {
 using bytecode::Dialect;
 
 constexpr int64_t kMaxCores = 4096;
-constexpr size_t kMaxOps = 2'000'000;  // expansion of calls must end in damaged files too
+constexpr size_t kMaxOps = 2'000'000;
 
 }  // namespace
 
@@ -36,7 +36,7 @@ Module Normaliser::run() {
   }
   convert_main(*main->second);
   for (const auto& [function_name, op] : functions_) {
-    if (function_name != "main" && !contains_manual(*op)) {
+    if (function_name != "main") {
       try {
         convert_function(*op);
       } catch (const Error& e) {
@@ -44,6 +44,7 @@ Module Normaliser::run() {
       }
     }
   }
+  out_.global = true;
   out_.mesh = shardings_.mesh();
   check_mesh();
   out_.number_ops();
@@ -142,8 +143,6 @@ void Normaliser::convert_op(const RawOp& op, Region& to) {
              bytecode::op_properties(op.dialect, op.name) == nullptr) {
     reader.fail("this op is not known (" + std::string(op.name) + ", artifact of " + raw_.producer +
                 ")");
-  } else if (at_top_ && called_function(op) != nullptr && contains_manual(*called_function(op))) {
-    expand_call(reader, to);
   } else {
     convert_vhlo(reader, to);
   }
@@ -159,12 +158,6 @@ void Normaliser::convert_vhlo(const OpReader& reader, Region& to) {
   const auto kind = kind_from_name(name);
   if (!kind) {
     reader.fail("this op is not supported" + advice_for_op(name));
-  }
-  if (called_function(op) != nullptr && contains_manual(*called_function(op))) {
-    reader.fail(kShardMapInControl);
-  }
-  if (at_top_ && *kind != Kind::kReturn) {
-    require_replicated(reader);
   }
   std::vector<Type> types;
   for (const uint32_t t : op.result_types) {
@@ -206,8 +199,6 @@ void Normaliser::convert_regions_of_call(const OpReader& reader) const {
 }
 
 void Normaliser::convert_regions(const OpReader& reader, Op& out) {
-  const bool top = at_top_;
-  at_top_ = false;
   for (const RawRegion& region : reader.raw().regions) {
     if (region.ops.empty()) {
       reader.fail("an empty region");
@@ -217,30 +208,18 @@ void Normaliser::convert_regions(const OpReader& reader, Op& out) {
       values_[arg.value] = inner->add_arg(reader.type(arg.type));
     }
     convert_ops(region, *inner);
-    if (top) {
-      require_captured_replicated(reader, region, 0);
-    }
   }
-  at_top_ = top;
 }
 
 void Normaliser::define_results(const OpReader& reader, const Op& out) {
   const RawOp& op = reader.raw();
   for (size_t i = 0; i < op.results.size(); ++i) {
     values_[op.results[i]] = out.result(i);
-    if (at_top_) {
-      Layout& l = layouts_[op.results[i]];
-      l.decided = true;
-      l.global = out.type(i);
-    }
   }
 }
 
 void Normaliser::convert_old_form(const OpReader& reader, const std::string& name, Region& to) {
   const RawOp& op = reader.raw();
-  if (at_top_) {
-    require_replicated(reader);
-  }
   const bool is_dot = name == "dot";
   if (op.operands.size() != (is_dot ? 2u : 1u) || op.result_types.size() != 1) {
     reader.fail("wrong number of operands or results");

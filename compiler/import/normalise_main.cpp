@@ -54,7 +54,6 @@ void Normaliser::convert_main(const RawOp& op) {
   Function& f = *out_.main;
   f.name = "main";
   f.loc = reader.loc();
-  layouts_.assign(raw_.num_values, {});
   const auto arg_attrs = tables_.array(reader.property("arg_attrs"));
   for (size_t i = 0; i < body.args.size(); ++i) {
     const auto& arg = body.args[i];
@@ -63,27 +62,14 @@ void Normaliser::convert_main(const RawOp& op) {
     ArgInfo info;
     info.name = tables_.loc(arg.loc)->path;
     info.global = type;
-    Layout& layout = layouts_[arg.value];
-    layout.global = type;
-    layout.argument = static_cast<int>(i);
     if (arg_attrs && i < arg_attrs->size()) {
-      read_arg_attrs(reader, (*arg_attrs)[i], info, layout);
-      read_gspmd_sharding(reader, body, i, (*arg_attrs)[i], layout);
+      read_arg_attrs(reader, (*arg_attrs)[i], info);
+      read_gspmd_sharding(reader, body, i, (*arg_attrs)[i], info);
     }
     f.args.push_back(std::move(info));
   }
-  at_top_ = true;
   convert_ops(body, f.body);
-  at_top_ = false;
   finish_results(reader, body.ops.back(), f);
-  for (const auto& arg : body.args) {
-    const Layout& layout = layouts_[arg.value];
-    auto& info = f.args[static_cast<size_t>(layout.argument)];
-    info.sharding = layout.sharding;
-    f.body.args[static_cast<size_t>(layout.argument)]->type =
-        local_type(reader, info.global, shardings_.mesh(), info.sharding);
-  }
-  assign_donations(f);
 }
 
 Type Normaliser::arg_type(const OpReader& reader, const RawRegion& body, size_t i) {
@@ -134,8 +120,7 @@ const RawOp* Normaliser::first_use(const RawRegion& region, uint32_t value,
   return nullptr;
 }
 
-void Normaliser::read_arg_attrs(const OpReader& reader, uint32_t dictionary, ArgInfo& info,
-                                Layout& layout) {
+void Normaliser::read_arg_attrs(const OpReader& reader, uint32_t dictionary, ArgInfo& info) {
   if (const auto alias = tables_.integer(tables_.entry(dictionary, "tf.aliasing_output"))) {
     info.alias_result = static_cast<int>(*alias);
     info.donated = true;
@@ -145,17 +130,16 @@ void Normaliser::read_arg_attrs(const OpReader& reader, uint32_t dictionary, Arg
   }
   const uint32_t sharding = tables_.entry(dictionary, "sdy.sharding");
   if (sharding != kNone) {
-    layout.sharding = shardings_.tensor(reader, sharding, info.global.dims.size());
-    layout.decided = true;
+    info.wanted = shardings_.tensor(reader, sharding, info.global.dims.size());
   }
 }
 
 // What GSPMD cuts, no jax.shard_map of such an artifact could take: that is written with custom
 // calls.
 void Normaliser::read_gspmd_sharding(const OpReader& reader, const RawRegion& body, size_t i,
-                                     uint32_t dictionary, Layout& layout) {
+                                     uint32_t dictionary, ArgInfo& info) {
   const auto text = tables_.text(tables_.entry(dictionary, kGspmdSharding));
-  if (!text || layout.decided) {
+  if (!text || info.wanted) {
     return;
   }
   if (!is_replicated_gspmd(*text, cores_.num_cores)) {
@@ -163,15 +147,14 @@ void Normaliser::read_gspmd_sharding(const OpReader& reader, const RawRegion& bo
                   argument_text(body, i) + " is sharded as GSPMD says it (" + std::string(*text) +
                       "), which is not supported; " + std::string(kUseShardy));
   }
-  layout.decided = true;
+  info.wanted = ShardingAttrs{};
 }
 
 void Normaliser::finish_results(const OpReader& reader, const RawOp& ret, Function& f) {
   const auto res_attrs = tables_.array(reader.property("res_attrs"));
   for (size_t i = 0; i < ret.operands.size(); ++i) {
-    Layout& l = layout(ret.operands[i]);
-    l.decided = true;  // an argument that is returned as it is and not used: replicated
-    ResultInfo info{"", l.global, l.sharding};
+    ResultInfo info;
+    info.global = operand(open(ret), i)->type;
     if (res_attrs && i < res_attrs->size()) {
       const uint32_t dictionary = (*res_attrs)[i];
       info.name = tables_.text(tables_.entry(dictionary, "jax.result_info")).value_or("");
@@ -182,33 +165,10 @@ void Normaliser::finish_results(const OpReader& reader, const RawOp& ret, Functi
       }
       const uint32_t wanted = tables_.entry(dictionary, "sdy.sharding");
       if (wanted != kNone) {
-        const Sharding s = shardings_.tensor(reader, wanted, info.global.dims.size());
-        if (s.dim_axes != info.sharding.dim_axes) {
-          reader.fail(
-              "result " + std::to_string(i) +
-              " is wanted in another sharding than jax.shard_map gives; make out_specs and the "
-              "sharding of the result equal");
-        }
+        info.wanted = shardings_.tensor(reader, wanted, info.global.dims.size());
       }
     }
     f.results.push_back(std::move(info));
-  }
-}
-
-void Normaliser::assign_donations(Function& f) {
-  std::set<int> taken;
-  for (const ArgInfo& a : f.args) {
-    taken.insert(a.alias_result);
-  }
-  for (ArgInfo& a : f.args) {
-    for (size_t r = 0; a.donated && a.alias_result < 0 && r < f.results.size(); ++r) {
-      const ResultInfo& result = f.results[r];
-      if (taken.count(static_cast<int>(r)) == 0 && result.global == a.global &&
-          result.sharding.dim_axes == a.sharding.dim_axes) {
-        a.alias_result = static_cast<int>(r);
-        taken.insert(a.alias_result);
-      }
-    }
   }
 }
 

@@ -90,7 +90,7 @@ void ShardingReader::use_mesh(const OpReader& op, uint32_t attr_index) {
   }
 }
 
-Sharding ShardingReader::tensor(const OpReader& op, uint32_t attr_index, size_t rank) {
+ShardingAttrs ShardingReader::tensor(const OpReader& op, uint32_t attr_index, size_t rank) {
   const RawAttr& a = tables_.attr(attr_index);
   if (!is_sdy(a, sa::kTensorSharding) && !is_sdy(a, sa::kTensorShardingUnreduced)) {
     op.fail("a tensor sharding was expected");
@@ -101,14 +101,16 @@ Sharding ShardingReader::tensor(const OpReader& op, uint32_t attr_index, size_t 
     op.fail("a sharding of " + std::to_string(num_dims) + " dimensions for a tensor of " +
             std::to_string(rank));
   }
-  Sharding out;
+  ShardingAttrs out;
+  std::vector<std::vector<int>>& cut = out.sharding.dim_axes;
   std::set<int> used;
   for (size_t d = 0; d < num_dims; ++d) {
     const RawAttr& dim = tables_.attr(a.attrs[1 + d]);
     if (!is_sdy(dim, sa::kDimSharding)) {
       op.fail("a dimension sharding was expected");
     }
-    out.dim_axes.emplace_back();
+    cut.emplace_back();
+    out.open.push_back(dim.ints.at(0) == 0);
     for (const uint32_t ref : dim.attrs) {
       const RawAttr& axis = tables_.attr(ref);
       if (!is_sdy(axis, sa::kAxisRef) || !axis.attrs.empty()) {
@@ -122,17 +124,13 @@ Sharding ShardingReader::tensor(const OpReader& op, uint32_t attr_index, size_t 
         op.fail("the sharding names the axis '" + std::string(axis.text) +
                 "', which the mesh lacks or which is used twice");
       }
-      out.dim_axes.back().push_back(index);
+      cut.back().push_back(index);
     }
   }
-  if (out.is_replicated()) {
-    out.dim_axes.clear();
+  if (out.sharding.is_replicated()) {
+    cut.clear();
   }
   return out;
-}
-
-bool ShardingReader::is_closed(uint32_t attr_index, size_t dim) const {
-  return tables_.attr(tables_.attr(attr_index).attrs[1 + dim]).ints.at(0) != 0;
 }
 
 std::vector<uint32_t> ShardingReader::per_value(const OpReader& op,
@@ -144,20 +142,12 @@ std::vector<uint32_t> ShardingReader::per_value(const OpReader& op,
   return a.attrs;
 }
 
-void ShardingReader::check_manual_axes(const OpReader& op) const {
-  const RawAttr& a = tables_.attr(op.property("manual_axes"));
-  std::set<std::string> manual;
-  for (const uint32_t axis : a.attrs) {
-    manual.insert(std::string(tables_.text(axis).value_or("")));
+std::vector<std::string> ShardingReader::manual_axes(const OpReader& op) const {
+  std::vector<std::string> axes;
+  for (const uint32_t axis : tables_.attr(op.property("manual_axes")).attrs) {
+    axes.emplace_back(tables_.text(axis).value_or(""));
   }
-  for (const MeshAxis& axis : mesh_.axes) {
-    if (axis.size > 1 && manual.count(axis.name) == 0) {
-      op.fail("the mesh axis '" + axis.name +
-              "' is left to automatic partitioning, which is not supported; let jax.shard_map be "
-              "manual "
-              "over all axes");
-    }
-  }
+  return axes;
 }
 
 // "devices=[tiles of each dimension]", with the count of copies last where last_tile_dim_replicate
@@ -184,20 +174,6 @@ bool is_replicated_gspmd(std::string_view text, int64_t num_cores) {
     }
   }
   return true;
-}
-
-Type local_type(const OpReader& op, const Type& global, const Mesh& mesh,
-                const Sharding& sharding) {
-  Type local = global;
-  for (size_t d = 0; d < local.dims.size(); ++d) {
-    const int64_t parts = sharding.parts(mesh, d);
-    if (local.dims[d] % parts != 0) {
-      op.fail("dimension " + std::to_string(d) + " of " + to_string(global) +
-              " cannot be cut into " + std::to_string(parts) + " equal parts");
-    }
-    local.dims[d] /= parts;
-  }
-  return local;
 }
 
 }  // namespace tpu::compiler::frontend

@@ -22,16 +22,13 @@ class ShardingReader {
   const Mesh& mesh() const { return mesh_; }
 
   // Sharding attribute of one tensor of `rank` dimensions.
-  Sharding tensor(const OpReader& op, uint32_t attr_index, size_t rank);
-
-  // False for a dimension that may be cut further (P.UNCONSTRAINED).
-  bool is_closed(uint32_t attr_index, size_t dim) const;
+  ShardingAttrs tensor(const OpReader& op, uint32_t attr_index, size_t rank);
 
   // The list of a manual computation: one sharding per value.
   std::vector<uint32_t> per_value(const OpReader& op, std::string_view property) const;
 
-  // Checks that the manual axes are all axes of the mesh (axes of size 1 do not matter).
-  void check_manual_axes(const OpReader& op) const;
+  // Axes of the mesh that the body of a manual computation works along itself.
+  std::vector<std::string> manual_axes(const OpReader& op) const;
 
  private:
   void use_mesh(const OpReader& op, uint32_t attr_index);
@@ -46,8 +43,5 @@ class ShardingReader {
 // True if a sharding in the language of GSPMD ("{devices=[8,1]<=[8]}") gives every core the whole
 // array.
 bool is_replicated_gspmd(std::string_view text, int64_t num_cores);
-
-// The type one core holds of a global array; an error if a dimension does not divide.
-Type local_type(const OpReader& op, const Type& global, const Mesh& mesh, const Sharding& sharding);
 
 }  // namespace tpu::compiler::frontend

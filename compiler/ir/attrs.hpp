@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "ir/sharding.hpp"
 #include "ir/type.hpp"
 
 namespace tpu::compiler {
@@ -140,11 +141,23 @@ struct CustomCallAttrs {
   bool operator==(const CustomCallAttrs&) const = default;
 };
 
-using Attrs =
-    std::variant<NoAttrs, ConstantAttrs, DimAttrs, DimsAttrs, CompareAttrs, DotAttrs, SliceAttrs,
-                 PadAttrs, WindowAttrs, WindowViewAttrs, ConvAttrs, GatherAttrs, ScatterAttrs,
-                 IndexedAttrs, SortAttrs, CollectiveAttrs, PermuteAttrs, BatchNormAttrs,
-                 ReducePrecisionAttrs, RngAttrs, CallAttrs, CustomCallAttrs>;
+// What the program asks for of one array: dimensions that are open may be cut further.
+struct ShardingAttrs {
+  Sharding sharding;
+  std::vector<bool> open;  // per dimension
+  bool operator==(const ShardingAttrs&) const = default;
+};
+// jax.shard_map: the region is what one core computes of its parts of the operands.
+struct ManualAttrs {
+  std::vector<ShardingAttrs> in, out;    // per operand and result
+  std::vector<std::string> manual_axes;  // of the mesh; along others the region is global
+  bool operator==(const ManualAttrs&) const = default;
+};
+using Attrs = std::variant<NoAttrs, ConstantAttrs, DimAttrs, DimsAttrs, CompareAttrs, DotAttrs,
+                           SliceAttrs, PadAttrs, WindowAttrs, WindowViewAttrs, ConvAttrs,
+                           GatherAttrs, ScatterAttrs, IndexedAttrs, SortAttrs, CollectiveAttrs,
+                           PermuteAttrs, BatchNormAttrs, ReducePrecisionAttrs, RngAttrs, CallAttrs,
+                           CustomCallAttrs, ShardingAttrs, ManualAttrs>;
 
 // Same bits of value and same type; constants compare their contents.
 bool attrs_equal(const Attrs& a, const Attrs& b);

@@ -25,9 +25,18 @@ std::string source_name(Kind kind) {
     case Kind::kIndexedWrite:
     case Kind::kIndexedCombine:
       return "stablehlo.scatter";
+    case Kind::kShardingConstraint:
+    case Kind::kReshard:
+    case Kind::kManualComputation:
+      return "sdy." + std::string(kind_name(kind));
     default:
       return "stablehlo." + std::string(kind_name(kind));
   }
+}
+
+bool is_global_only(Kind kind) {
+  return kind == Kind::kShardingConstraint || kind == Kind::kReshard ||
+         kind == Kind::kManualComputation;
 }
 
 std::optional<Kind> kind_from_name(std::string_view name) {
@@ -78,60 +87,6 @@ Region* Op::add_region() {
 void Op::add_result(Type type) {
   results.push_back(std::make_unique<Value>(
       Value{std::move(type), this, nullptr, static_cast<int>(results.size())}));
-}
-
-int64_t Mesh::size() const {
-  int64_t n = 1;
-  for (const MeshAxis& a : axes) {
-    n *= a.size;
-  }
-  return n;
-}
-
-Dims Mesh::coordinates(int64_t device) const {
-  int64_t position = device;
-  for (size_t i = 0; i < device_ids.size(); ++i) {
-    if (device_ids[i] == device) {
-      position = static_cast<int64_t>(i);
-    }
-  }
-  Dims coords(axes.size());
-  for (size_t i = axes.size(); i-- > 0;) {
-    coords[i] = position % axes[i].size;
-    position /= axes[i].size;
-  }
-  return coords;
-}
-
-bool Sharding::is_replicated() const {
-  for (const auto& axes : dim_axes) {
-    if (!axes.empty()) {
-      return false;
-    }
-  }
-  return true;
-}
-
-int64_t Sharding::parts(const Mesh& mesh, size_t dim) const {
-  int64_t n = 1;
-  if (dim < dim_axes.size()) {
-    for (const int axis : dim_axes[dim]) {
-      n *= mesh.axes.at(static_cast<size_t>(axis)).size;
-    }
-  }
-  return n;
-}
-
-Dims Sharding::shard_index(const Mesh& mesh, int64_t device, size_t rank) const {
-  const Dims coords = mesh.coordinates(device);
-  Dims index(rank, 0);
-  for (size_t d = 0; d < rank && d < dim_axes.size(); ++d) {
-    for (const int axis : dim_axes[d]) {
-      const auto a = static_cast<size_t>(axis);
-      index[d] = index[d] * mesh.axes.at(a).size + coords.at(a);
-    }
-  }
-  return index;
 }
 
 Function* Module::find(const std::string& function_name) const {

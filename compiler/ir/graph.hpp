@@ -1,11 +1,13 @@
-// The graph (level G): what is computed by one core, in SSA form. All cores run the same graph; the
-// shapes of `Function::body` are per core. Plain data: an op owns its results and regions, a region
+// The graph (level G): what is computed, in SSA form. The import gives the global graph, as the
+// program says it: whole arrays, with shardings as attributes and jax.shard_map as an op. The pass
+// `partition` makes the graph of one core of it, which all cores run. Plain data: an op owns its results and regions, a region
 // owns its ops in program order, operands are pointers to values of the same or an enclosing
 // region, and users are computed on demand. A Module is movable, not copyable, and shares nothing
 // but constant bytes and locations, so several compilations may run at once.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -69,44 +71,19 @@ struct Op {
   void add_result(Type type);
 };
 
-// A mesh of cores. Core d sits at the row-major coordinates of device_ids^-1[d]; empty ids = iota.
-struct MeshAxis {
-  std::string name;
-  int64_t size = 1;
-};
-struct Mesh {
-  std::string name;
-  std::vector<MeshAxis> axes;
-  std::vector<int64_t> device_ids;
-
-  int64_t size() const;
-  // Coordinate of core `device` along each axis.
-  Dims coordinates(int64_t device) const;
-};
-
-// How a global array lies on the cores: per dimension the mesh axes that cut it, major first. Axes
-// that cut no dimension hold copies. No entries at all = replicated.
-struct Sharding {
-  std::vector<std::vector<int>>
-      dim_axes;  // indices into Mesh::axes; empty or one entry per dimension
-
-  bool is_replicated() const;
-  int64_t parts(const Mesh& mesh, size_t dim) const;  // number of pieces of dimension `dim`
-  // Which piece of each dimension core `device` holds (0 where not cut).
-  Dims shard_index(const Mesh& mesh, int64_t device, size_t rank) const;
-};
-
 struct ArgInfo {
-  std::string name;  // from the location or `jax.arg_info`; may be empty
-  Type global;       // the array the host sees; the local type is body.args[i]->type
-  Sharding sharding;
+  std::string name;       // from the location or `jax.arg_info`; may be empty
+  Type global;            // the array the host sees
+  Sharding sharding;      // graph of one core: body.args[i]->type is what is left of `global`
   int alias_result = -1;  // `tf.aliasing_output`: this result takes the argument's memory
   bool donated = false;   // the argument's memory may be reused (`jax.buffer_donor` or aliasing)
+  std::optional<ShardingAttrs> wanted = {};  // what the program says; nothing: it leaves it open
 };
 struct ResultInfo {
   std::string name;  // from `jax.result_info`; may be empty
   Type global;
   Sharding sharding;
+  std::optional<ShardingAttrs> wanted = {};
 };
 
 struct Function {
@@ -121,6 +98,7 @@ struct Module {
   std::string name;
   Mesh mesh;              // no axes: a program for one core
   int64_t num_cores = 1;  // cores that run the program together (partitions, or replicas of pmap)
+  bool global = false;    // the global graph: see the head of this file
   std::unique_ptr<Function> main;
   std::vector<std::unique_ptr<Function>> functions;  // callees; empty after the pass `inline`
   OpId next_id = 1;

@@ -75,7 +75,7 @@ namespace tpu::compiler {
   X(kReverse, "reverse", DimsAttrs, 1, 1, 0)                    \
   X(kSlice, "slice", SliceAttrs, 1, 1, 0)                       \
   X(kTranspose, "transpose", DimsAttrs, 1, 1, 0)                \
-  /* view of every window: made by the pass `lower`, never imported */ \
+  /* view of every window: made by the pass `legalize`, never imported */ \
   X(kWindow, "window", WindowViewAttrs, 1, 1, 0)                \
   X(kOptimizationBarrier, "optimization_barrier", NoAttrs, -1, -1, 0) \
   /* contraction */                                             \
@@ -86,7 +86,7 @@ namespace tpu::compiler {
   X(kReduceWindow, "reduce_window", WindowAttrs, -1, -1, 1)     \
   X(kSelectAndScatter, "select_and_scatter", WindowAttrs, 3, 1, 2) \
   X(kScatter, "scatter", ScatterAttrs, -1, -1, 1)               \
-  /* moves and updates of windows by a list of element offsets: made by the pass `lower` */ \
+  /* moves and updates of windows by a list of element offsets: made by the pass `legalize` */ \
   X(kIndexedRead, "indexed_read", IndexedAttrs, 2, 1, 0)        \
   X(kIndexedWrite, "indexed_write", IndexedAttrs, 3, 1, 0)      \
   X(kIndexedCombine, "indexed_combine", IndexedAttrs, -1, -1, 1) \
@@ -112,6 +112,10 @@ namespace tpu::compiler {
   X(kCall, "call", CallAttrs, -1, -1, 0)                        \
   X(kComposite, "composite", CallAttrs, -1, -1, 0)              \
   X(kCustomCall, "custom_call", CustomCallAttrs, -1, -1, 0)     \
+  /* of the global graph: gone after the pass `partition` */     \
+  X(kShardingConstraint, "sharding_constraint", ShardingAttrs, 1, 1, 0) \
+  X(kReshard, "reshard", ShardingAttrs, 1, 1, 0)                \
+  X(kManualComputation, "manual_computation", ManualAttrs, -1, -1, 1) \
   /* ends every region */                                       \
   X(kReturn, "return", NoAttrs, -1, 0, 0)
 // clang-format on
@@ -127,5 +131,6 @@ std::string source_name(Kind kind);  // for messages: the StableHLO op that a ki
 std::optional<Kind> kind_from_name(std::string_view name);
 bool is_elementwise(Kind kind);  // result element i depends on element i of the operands alone
 bool is_collective(Kind kind);
+bool is_global_only(Kind kind);  // shardings and shard_map: not in the graph of one core
 
 }  // namespace tpu::compiler

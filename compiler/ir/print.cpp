@@ -76,8 +76,36 @@ void add_precision(Fields& f, Precision lhs, Precision rhs) {
   }
 }
 
+// "[{data},{}]"; axes by number where the mesh is not known.
+std::string axes_text(const Mesh* mesh, const Sharding& s) {
+  std::string text = "[";
+  for (size_t d = 0; d < s.dim_axes.size(); ++d) {
+    text += d ? ",{" : "{";
+    for (size_t i = 0; i < s.dim_axes[d].size(); ++i) {
+      const int axis = s.dim_axes[d][i];
+      text += (i ? "," : "") +
+              (mesh ? mesh->axes.at(static_cast<size_t>(axis)).name : std::to_string(axis));
+    }
+    text += "}";
+  }
+  return text + "]";
+}
+
+// "replicated" or the axes; "?" behind dimensions that are open.
+std::string wanted_text(const Mesh* mesh, const ShardingAttrs& a) {
+  std::string text = a.sharding.is_replicated() ? "replicated" : axes_text(mesh, a.sharding);
+  Dims open;
+  for (size_t d = 0; d < a.open.size(); ++d) {
+    if (a.open[d]) {
+      open.push_back(static_cast<int64_t>(d));
+    }
+  }
+  return open.empty() ? text : text + " open" + to_string(open);
+}
+
 struct AttrPrinter {
   Fields f;
+  const Mesh* mesh = nullptr;  // null: not known
 
   void operator()(const NoAttrs&) {}
   void operator()(const ConstantAttrs& a) { f.add("value", dense_text(a.value)); }
@@ -195,14 +223,39 @@ struct AttrPrinter {
     }
   }
   void operator()(const CustomCallAttrs& a) { f.add("target", a.target); }
+  void operator()(const ShardingAttrs& a) { f.add("sharding", wanted_text(mesh, a)); }
+  void operator()(const ManualAttrs& a) {
+    const auto list = [&](const std::vector<ShardingAttrs>& all) {
+      std::string text = "(";
+      for (size_t i = 0; i < all.size(); ++i) {
+        text += (i ? ", " : "") + wanted_text(mesh, all[i]);
+      }
+      return text + ")";
+    };
+    f.add("in", list(a.in));
+    f.add("out", list(a.out));
+    std::string axes = "[";
+    for (size_t i = 0; i < a.manual_axes.size(); ++i) {
+      axes += (i ? "," : "") + a.manual_axes[i];
+    }
+    f.add("manual_axes", axes + "]");
+  }
 };
+
+std::string attrs_text(const Attrs& attrs, const Mesh* mesh) {
+  AttrPrinter printer;
+  printer.mesh = mesh;
+  std::visit(printer, attrs);
+  return printer.f.text();
+}
 
 class Printer {
  public:
   explicit Printer(bool with_locations) : with_locations_(with_locations) {}
 
   void print_module(const Module& m) {
-    out_ << "module @" << m.name << " cores=" << m.num_cores;
+    mesh_ = &m.mesh;
+    out_ << "module @" << m.name << " cores=" << m.num_cores << (m.global ? " global" : "");
     if (!m.mesh.axes.empty()) {
       out_ << " mesh(";
       for (size_t i = 0; i < m.mesh.axes.size(); ++i) {
@@ -238,7 +291,7 @@ class Printer {
     for (size_t i = 0; i < op.operands.size(); ++i) {
       out_ << (i ? ", " : " ") << name(op.operands[i]);
     }
-    out_ << to_string(op.attrs);
+    out_ << attrs_text(op.attrs, mesh_);
     for (size_t i = 0; i < op.results.size(); ++i) {
       out_ << (i ? ", " : " : ") << to_string(op.type(i));
     }
@@ -278,16 +331,15 @@ class Printer {
     }
   }
 
-  static std::string sharding_text(const Module& m, const Sharding& s, const Type& global) {
-    std::string text = " sharded " + to_string(global) + " by [";
-    for (size_t d = 0; d < s.dim_axes.size(); ++d) {
-      text += d ? ",{" : "{";
-      for (size_t i = 0; i < s.dim_axes[d].size(); ++i) {
-        text += (i ? "," : "") + m.mesh.axes.at(static_cast<size_t>(s.dim_axes[d][i])).name;
-      }
-      text += "}";
+  // Of an argument or result: what the program wants, or what the core has of the whole.
+  template <typename Info>
+  static std::string sharding_text(const Module& m, const Info& info) {
+    if (m.global) {
+      return info.wanted ? " sharded " + wanted_text(&m.mesh, *info.wanted) : "";
     }
-    return text + "]";
+    return info.sharding.is_replicated()
+               ? ""
+               : " sharded " + to_string(info.global) + " by " + axes_text(&m.mesh, info.sharding);
   }
 
   void print_function(const Module& m, const Function& f) {
@@ -297,7 +349,7 @@ class Printer {
       out_ << (i ? ",\n    " : "") << define(v) << ": " << to_string(v->type);
       if (i < f.args.size()) {
         const ArgInfo& a = f.args[i];
-        out_ << (a.sharding.is_replicated() ? "" : sharding_text(m, a.sharding, a.global));
+        out_ << sharding_text(m, a);
         if (a.alias_result >= 0) {
           out_ << " donated to result " << a.alias_result;
         } else if (a.donated) {
@@ -309,25 +361,23 @@ class Printer {
     print_region(f.body, 1);
     out_ << "}";
     for (size_t i = 0; i < f.results.size(); ++i) {
-      if (!f.results[i].sharding.is_replicated()) {
-        out_ << "\nresult " << i << sharding_text(m, f.results[i].sharding, f.results[i].global);
+      const std::string text = sharding_text(m, f.results[i]);
+      if (!text.empty()) {
+        out_ << "\nresult " << i << text;
       }
     }
     out_ << "\n";
   }
 
   bool with_locations_;
+  const Mesh* mesh_ = nullptr;
   std::ostringstream out_;
   std::unordered_map<const Value*, std::string> names_;
 };
 
 }  // namespace
 
-std::string to_string(const Attrs& attrs) {
-  AttrPrinter printer;
-  std::visit(printer, attrs);
-  return printer.f.text();
-}
+std::string to_string(const Attrs& attrs) { return attrs_text(attrs, nullptr); }
 
 bool attrs_equal(const Attrs& a, const Attrs& b) {
   if (a.index() != b.index()) {

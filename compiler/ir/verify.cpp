@@ -76,7 +76,7 @@ class Verifier {
     }
     std::set<int> taken;
     for (size_t i = 0; i < f.args.size(); ++i) {
-      check(local_matches(f.args[i].global, f.args[i].sharding, f.body.args[i]->type),
+      check(fits(f.args[i].global, f.args[i].sharding, f.body.args[i]->type),
             "argument " + std::to_string(i) + " does not fit its sharding");
       const int alias = f.args[i].alias_result;
       check(alias >= -1 && (alias < 0 || taken.insert(alias).second),
@@ -87,9 +87,15 @@ class Verifier {
             "argument " + std::to_string(i) + " is donated to a result of another type");
     }
     for (size_t i = 0; i < f.results.size(); ++i) {
-      check(local_matches(f.results[i].global, f.results[i].sharding, ret->operands[i]->type),
+      check(fits(f.results[i].global, f.results[i].sharding, ret->operands[i]->type),
             "result " + std::to_string(i) + " does not fit its sharding");
     }
+  }
+
+  // The type of an argument or result in the graph: the whole array, or one core's part of it.
+  bool fits(const Type& global, const Sharding& sharding, const Type& type) const {
+    return module_.global ? type == global && sharding.is_replicated()
+                          : local_matches(global, sharding, type);
   }
 
   bool local_matches(const Type& global, const Sharding& sharding, const Type& local) const {
@@ -146,6 +152,9 @@ class Verifier {
     counts(facts.regions, op.regions.size(), "regions");
     if (!facts.attrs_match(op.attrs)) {
       throw_at(op, "has attributes of another op");
+    }
+    if (!module_.global && is_global_only(op.kind)) {
+      throw_at(op, "stands in the graph of one core");
     }
     for (const Value* v : op.operands) {
       if (v == nullptr || visible_.count(v) == 0) {

@@ -160,6 +160,11 @@ void TypeRule::other() const {
     case Kind::kIf:
     case Kind::kCase:
       return control();
+    case Kind::kShardingConstraint:
+    case Kind::kReshard:
+      return sharding_constraint();
+    case Kind::kManualComputation:
+      return manual_computation();
     case Kind::kCall:
     case Kind::kComposite:
       return call();

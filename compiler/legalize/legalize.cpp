@@ -1,18 +1,16 @@
-// Dispatch of the pass `lower`: see legalize.hpp.
+// Dispatch of the pass `legalize`: see legalize.hpp.
 #include "legalize/legalize.hpp"
 
 #include <algorithm>
 
 #include "legalize/int64/lower_wide.hpp"
-#include "passes/simplify.hpp"
-#include "passes/unroll.hpp"
 
 namespace tpu::compiler {
 namespace {
 
 constexpr int kMaxRounds = 16;  // families build on each other at most a few levels deep
 
-std::vector<Value*> lower_op(Op& op, Rewriter& rw) {
+std::vector<Value*> legalize_op(Op& op, Rewriter& rw) {
   switch (op.kind) {
     case Kind::kConvolution:
       return lowering::convolution(op, rw);
@@ -57,7 +55,7 @@ bool is_wide(const Value* v) { return v->type.elem == Elem::kI64 || v->type.elem
 
 // Contractions and windows of 64-bit integers become elementwise ops and sums first: those have
 // halves.
-std::vector<Value*> lower_wide_op(Op& op, Rewriter& rw) {
+std::vector<Value*> legalize_wide_op(Op& op, Rewriter& rw) {
   const bool wide = std::any_of(op.operands.begin(), op.operands.end(), is_wide) ||
                     (!op.results.empty() && is_wide(op.result(0)));
   switch (op.kind) {
@@ -65,7 +63,7 @@ std::vector<Value*> lower_wide_op(Op& op, Rewriter& rw) {
     case Kind::kDotGeneral:
     case Kind::kMap:
     case Kind::kSelectAndScatter:
-      return wide ? lower_op(op, rw) : std::vector<Value*>{};
+      return wide ? legalize_op(op, rw) : std::vector<Value*>{};
     default:
       return {};
   }
@@ -73,41 +71,25 @@ std::vector<Value*> lower_wide_op(Op& op, Rewriter& rw) {
 
 }  // namespace
 
-bool lower(Module& module) {
+bool legalize_wide(Module& module) {
+  Rewriter().run(module.main->body, lowering::random);
+  for (int round = 0; round < kMaxRounds; ++round) {
+    if (!Rewriter().run(module.main->body, legalize_wide_op)) {
+      break;
+    }
+  }
+  return split_wide(module);
+}
+
+bool legalize(Module& module) {
   bool any = false;
   bool changed = true;
   for (int round = 0; changed && round < kMaxRounds; ++round) {
     Rewriter rw;
-    changed = rw.run(module.main->body, lower_op);
+    changed = rw.run(module.main->body, legalize_op);
     any = any || changed;
   }
   return any;
-}
-
-const std::vector<Pass>& compile_passes() {
-  static const std::vector<Pass> passes = [] {
-    std::vector<Pass> all = canonical_passes();
-    all.push_back({"unroll", [](Module& m) {
-                     if (unroll_loops(m)) {
-                       simplify(m);
-                     }
-                   }});
-    all.push_back({"split_wide", [](Module& m) {
-                     Rewriter().run(m.main->body, lowering::random);
-                     for (int round = 0; round < kMaxRounds; ++round) {
-                       if (!Rewriter().run(m.main->body, lower_wide_op)) {
-                         break;
-                       }
-                     }
-                     if (split_wide(m)) {
-                       simplify(m);
-                     }
-                   }});
-    all.push_back({"lower", [](Module& m) { lower(m); }});
-    all.push_back({"simplify_lowered", simplify});
-    return all;
-  }();
-  return passes;
 }
 
 }  // namespace tpu::compiler

@@ -1,26 +1,26 @@
-// Pass `lower`: replaces ops that code generation has no kernel for by ops that it has.
+// Pass `legalize`: replaces ops that code generation has no kernel for by ops that it has.
 //   before   y = batch_norm_inference(x, scale, offset, mean, variance)
 //   after    broadcasts, subtract, rsqrt, multiply, add
 // One file per family of ops; each function returns the values that replace the op, or nothing if
-// the op may stay as it is. What a family makes may be lowered again by another.
+// the op may stay as it is. What a family makes may be replaced again by another.
 #pragma once
 
 #include <vector>
 
-#include "passes/pass_manager.hpp"
 #include "passes/rewriter.hpp"
 
 namespace tpu::compiler {
 
 // True if anything was replaced.
-bool lower(Module& module);
+bool legalize(Module& module);
 
-// All passes in front of code generation: canonical_passes(), lower, and simplify again.
-const std::vector<Pass>& compile_passes();
+// Pass `split_wide`: ops that make or need 64-bit integers and have no halves of their own, then
+// 64-bit integers as pairs of words (int64/lower_wide.hpp). True if there were any.
+bool legalize_wide(Module& module);
 
 namespace lowering {
 
-// Each file `lower_<family>.cpp` offers `std::vector<Value*> <family>(Op&, Rewriter&)`, declared
+// Each file `<family>.cpp` offers `std::vector<Value*> <family>(Op&, Rewriter&)`, declared
 // here and called by legalize.cpp for its kinds.
 std::vector<Value*> convolution(Op& op, Rewriter& rw);
 std::vector<Value*> dot_general(Op& op, Rewriter& rw);
@@ -37,7 +37,7 @@ std::vector<Value*> permute(Op& op, Rewriter& rw);
 std::vector<Value*> gather(Op& op, Rewriter& rw);
 std::vector<Value*> scatter(Op& op, Rewriter& rw);
 std::vector<Value*> bitcast(Op& op, Rewriter& rw);  // types of different sizes
-std::vector<Value*> random(Op& op, Rewriter& rw);   // makes 64-bit integers: run in split_wide
+std::vector<Value*> random(Op& op, Rewriter& rw);   // makes 64-bit integers: part of split_wide
 
 }  // namespace lowering
 

@@ -14,12 +14,6 @@ struct Pass {
   std::function<void(Module&)> run;
 };
 
-// The passes that bring an imported module to its canonical form, in order: inline, simplify
-// (canonicalise, fold, cse, dce until nothing changes), each also under its own name for dumps.
-// Afterwards there is no call, composite, clamp, optimization_barrier, dead op, or convert to the
-// same type.
-const std::vector<Pass>& canonical_passes();
-
 struct PassOptions {
   // Called after every pass and, with the name "import", before the first. May be empty.
   std::function<void(const std::string& pass, const Module&)> after;

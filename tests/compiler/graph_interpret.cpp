@@ -9,8 +9,9 @@
 
 #include "import/import.hpp"
 #include "ir/interpreter.hpp"
+#include "partition/partition.hpp"
 #include "passes/inline.hpp"
-#include "passes/pass_manager.hpp"
+#include "pipeline.hpp"
 
 namespace {
 
@@ -47,6 +48,7 @@ void run(const std::vector<std::string>& args) {
     run_passes(module, canonical_passes());
   } else {
     inline_calls(module);
+    partition(module);
   }
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < module.main->args.size(); ++i) {

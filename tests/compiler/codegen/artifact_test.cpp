@@ -3,7 +3,7 @@
 
 #include "../../unit/compiler/graph_builder.hpp"
 #include "import/import.hpp"
-#include "passes/pass_manager.hpp"
+#include "pipeline.hpp"
 #include "run_compiled.hpp"
 
 namespace tpu::compiler::test {

@@ -1,4 +1,4 @@
-// Ops that the pass `lower` says by others: the graph before the pass against the graph after it
+// Ops that the pass `legalize` says by others: the graph before the pass against the graph after it
 // (interpreter), and against the compiled program.
 #include "../../unit/compiler/graph_builder.hpp"
 #include "ir/verify.hpp"
@@ -73,7 +73,7 @@ Value* pool(GraphBuilder& b, Value* x, Value* init, Kind kind, const WindowAttrs
 Outcome check_lowered(Module& module, RunOptions o = {}) {
   const auto args = random_arguments(module, o);
   const auto want = interpret(module, args);
-  lower(module);
+  legalize(module);
   simplify(module);
   module.number_ops();
   verify(module);
@@ -337,9 +337,9 @@ TEST(Lowered, NoCompilerOpIsLeft) {
   Value* x = b.arg(f32({9}));
   Value* y = pool(b, x, b.constant(f32({}), 0), Kind::kAdd, window({3}, {1}, {1}, {1}));
   Module& m = b.done({y});
-  EXPECT_TRUE(lower(m));
+  EXPECT_TRUE(legalize(m));
   EXPECT_EQ(kinds(m).find("reduce_window"), std::string::npos);
-  EXPECT_FALSE(lower(m));
+  EXPECT_FALSE(legalize(m));
 }
 
 }  // namespace

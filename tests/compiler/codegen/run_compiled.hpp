@@ -172,7 +172,7 @@ inline Outcome check_graph(Module& module, const RunOptions& o = {}) {
     eval.mxu.segment_rows = static_cast<uint32_t>(board.mxu.segment_rows);
     want = interpret(module, args, eval);
   }
-  lower(module);
+  legalize(module);
   module.number_ops();
   verify(module);
   CompileOptions options;  // TPU_TEST_DUMP=1 prints kernels and commands

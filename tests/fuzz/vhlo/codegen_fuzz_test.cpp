@@ -10,7 +10,7 @@
 #include "board/board_loader.hpp"
 #include "codegen.hpp"
 #include "import/import.hpp"
-#include "legalize/legalize.hpp"
+#include "pipeline.hpp"
 #include "tests/fuzz/artifact_mutator.hpp"
 #include "tests/fuzz/corpus.hpp"
 

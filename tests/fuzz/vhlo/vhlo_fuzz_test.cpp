@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "import/import.hpp"
-#include "legalize/legalize.hpp"
+#include "pipeline.hpp"
 #include "tests/fuzz/artifact_mutator.hpp"
 #include "tests/fuzz/corpus.hpp"
 

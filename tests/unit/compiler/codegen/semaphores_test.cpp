@@ -12,7 +12,7 @@
 #include "board/board_loader.hpp"
 #include "codegen.hpp"
 #include "import/import.hpp"
-#include "passes/pass_manager.hpp"
+#include "pipeline.hpp"
 #include "untimed_core.hpp"
 
 namespace tpu::compiler {

@@ -7,7 +7,9 @@
 #include "import/sharding.hpp"
 #include "ir/interpreter.hpp"
 #include "ir/verify.hpp"
-#include "passes/pass_manager.hpp"
+#include "partition/partition.hpp"
+#include "passes/inline.hpp"
+#include "pipeline.hpp"
 
 namespace tpu::compiler {
 namespace {
@@ -18,9 +20,19 @@ Module load(const std::string& name) {
   return import_vhlo_file(std::string(TPU_TEST_DATA) + "/" + name + ".mlirbc");
 }
 
+// Of one core.
+Module load_local(const std::string& name) {
+  Module m = load(name);
+  check_shard_maps(m);
+  inline_calls(m);
+  partition(m);
+  verify(m);
+  return m;
+}
+
 std::string error_of(const std::string& name) {
   try {
-    load(name);
+    load_local(name);
   } catch (const Error& e) {
     return e.what();
   }
@@ -58,8 +70,26 @@ TEST(Import, LocationsNameTheUsersLineAndThePath) {
   }
 }
 
-TEST(Import, ShardMapBecomesTheProgramOfOneCore) {
+TEST(Import, ShardMapStaysAnOpOfTheGlobalGraph) {
   const Module m = load("mlp_adam");
+  EXPECT_TRUE(m.global);
+  EXPECT_EQ(to_string(m.main->body.args[19]->type), "f32[16,12]");
+  ASSERT_EQ(count(m, Kind::kManualComputation), 1u);
+  for (const auto& op : m.main->body.ops) {
+    if (op->kind == Kind::kManualComputation) {
+      const auto& a = op->as<ManualAttrs>();
+      EXPECT_EQ(a.manual_axes, std::vector<std::string>{"data"});
+      ASSERT_EQ(a.in.size(), op->operands.size());
+      EXPECT_EQ(a.in[19].sharding.dim_axes, (std::vector<std::vector<int>>{{0}, {}}));
+      EXPECT_EQ(to_string(op->regions[0]->args[19]->type), "f32[2,12]");
+    }
+  }
+  EXPECT_THAT(print(m), HasSubstr("cores=8 global mesh(data=8)"));
+  EXPECT_THAT(print(m), HasSubstr("[{data},{}]"));
+}
+
+TEST(Import, ShardMapBecomesTheProgramOfOneCore) {
+  const Module m = load_local("mlp_adam");
   EXPECT_EQ(m.num_cores, 8);
   ASSERT_EQ(m.mesh.axes.size(), 1u);
   EXPECT_EQ(m.mesh.axes[0].name, "data");
@@ -73,7 +103,7 @@ TEST(Import, ShardMapBecomesTheProgramOfOneCore) {
 }
 
 TEST(Import, DonatedArgumentsTakeTheirResults) {
-  const Module m = load("mlp_adam");
+  const Module m = load_local("mlp_adam");
   for (int i = 0; i < 19; ++i) {
     EXPECT_TRUE(m.main->args[static_cast<size_t>(i)].donated);
     EXPECT_EQ(m.main->args[static_cast<size_t>(i)].alias_result, i);
@@ -82,7 +112,7 @@ TEST(Import, DonatedArgumentsTakeTheirResults) {
 }
 
 TEST(Import, MeshesOfTwoAxes) {
-  const Module m = load("collectives_2d");
+  const Module m = load_local("collectives_2d");
   EXPECT_EQ(to_string(m.main->body.args[0]->type), "f32[2,2]");
   EXPECT_EQ(m.main->args[0].sharding.dim_axes, (std::vector<std::vector<int>>{{0}, {1}}));
   EXPECT_EQ(m.main->results[0].sharding.dim_axes, (std::vector<std::vector<int>>{{}, {1}}));
@@ -205,7 +235,7 @@ TEST(Import, RefusesShardingsOfGspmdButReplicatedOnes) {
   EXPECT_THAT(e, HasSubstr("export_graphs.py:"));
   EXPECT_THAT(e, HasSubstr("argument 0 ('x') is sharded as GSPMD says it ({devices=[8]<=[8]})"));
   EXPECT_THAT(e, HasSubstr("jax_use_shardy_partitioner"));
-  const Module m = load("gspmd_replicated");
+  const Module m = load_local("gspmd_replicated");
   EXPECT_EQ(m.num_cores, 8);
   EXPECT_TRUE(m.main->args[0].sharding.is_replicated());
 }

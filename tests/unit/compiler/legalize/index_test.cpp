@@ -24,7 +24,7 @@ using testing::Not;
 
 // Lowered and simplified; the kinds that are left.
 std::string lowered(Module& m) {
-  lower(m);
+  legalize(m);
   simplify(m);
   m.number_ops();
   verify(m);
@@ -100,7 +100,7 @@ TEST(Gather, IndicesOfEveryTypeAreClamped) {
     const std::vector<Tensor> args = {tensor(x->type, table), tensor(type, index)};
     verify(m);
     const auto before = values<float>(interpret(m, {args})[0][0]);
-    lower(m);
+    legalize(m);
     m.number_ops();
     verify(m);
     EXPECT_EQ(values<float>(interpret(m, {args})[0][0]), before);
@@ -187,7 +187,7 @@ TEST(Scatter, WindowsPartlyOutsideAreLeftOutWhole) {
                                       tensor(u->type, std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8})};
     verify(m);
     EXPECT_THAT(values<float>(interpret(m, {args})[0][0]), ElementsAre(0, 1, 2, 3, 9, 11));
-    lower(m);
+    legalize(m);
     m.number_ops();
     verify(m);
     EXPECT_THAT(values<float>(interpret(m, {args})[0][0]), ElementsAre(0, 1, 2, 3, 9, 11));

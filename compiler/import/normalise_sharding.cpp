@@ -1,0 +1,99 @@
+// jax.shard_map (sdy.manual_computation) and sharding constraints: kept as ops of the global graph,
+// for the pass `partition`. See normaliser.hpp.
+#include "import/normaliser.hpp"
+
+namespace tpu::compiler::frontend {
+
+using bytecode::Dialect;
+
+const RawOp* Normaliser::called_function(const RawOp& op) const {
+  if (op.dialect != Dialect::kVhlo || base_name(op.name) != "call") {
+    return nullptr;
+  }
+  for (const auto& [key, value] : op.properties) {
+    if (key == "callee") {
+      const auto it = functions_.find(std::string(tables_.text(value).value_or("")));
+      return it == functions_.end() ? nullptr : it->second;
+    }
+  }
+  return nullptr;
+}
+
+void Normaliser::identity(const OpReader& reader) {
+  const RawOp& op = reader.raw();
+  if (op.operands.size() != op.results.size()) {
+    reader.fail("a cast must have as many results as operands");
+  }
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    values_[op.results[i]] = operand(reader, i);
+  }
+}
+
+void Normaliser::convert_sdy(const OpReader& reader, Region& to) {
+  const RawOp& op = reader.raw();
+  if (op.name == "return") {
+    to.append(Kind::kReturn, operands(reader), {}, NoAttrs{}, reader.loc());
+  } else if (op.name == "manual_computation") {
+    manual_computation(reader, to);
+  } else if (op.name == "sharding_constraint") {
+    sharding_constraint(reader, Kind::kShardingConstraint, to);
+  } else if (op.name == "reshard") {
+    sharding_constraint(reader, Kind::kReshard, to);
+  } else {
+    reader.fail("this op is not supported");
+  }
+}
+
+void Normaliser::sharding_constraint(const OpReader& reader, Kind kind, Region& to) {
+  const RawOp& op = reader.raw();
+  if (op.operands.size() != 1 || op.results.size() != 1) {
+    reader.fail("wrong number of operands or results");
+  }
+  if (cores_.num_cores == 1) {  // one core has the whole of every array
+    identity(reader);
+    return;
+  }
+  const Type type = operand(reader, 0)->type;
+  define_results(
+      reader, *to.append(kind, operands(reader), {type},
+                         shardings_.tensor(reader, reader.property("sharding"), type.dims.size()),
+                         reader.loc()));
+}
+
+void Normaliser::manual_computation(const OpReader& reader, Region& to) {
+  const RawOp& op = reader.raw();
+  const RawRegion& body = body_of(op, reader);
+  const auto in = shardings_.per_value(reader, "in_shardings");
+  const auto out = shardings_.per_value(reader, "out_shardings");
+  if (in.size() != op.operands.size() || body.args.size() != op.operands.size() ||
+      out.size() != op.results.size() || op.result_types.size() != op.results.size()) {
+    reader.fail("the numbers of operands, results and shardings differ");
+  }
+  ManualAttrs attrs;
+  std::vector<Type> types;
+  for (size_t i = 0; i < in.size(); ++i) {
+    const size_t rank = operand(reader, i)->type.dims.size();
+    attrs.in.push_back(shardings_.tensor(reader, in[i], rank));
+  }
+  for (size_t i = 0; i < out.size(); ++i) {
+    types.push_back(reader.type(op.result_types[i]));
+    attrs.out.push_back(shardings_.tensor(reader, out[i], types[i].dims.size()));
+  }
+  attrs.manual_axes = shardings_.manual_axes(reader);
+  Op* computation = to.append(Kind::kManualComputation, operands(reader), std::move(types),
+                              std::move(attrs), reader.loc());
+  Region* inner = computation->add_region();
+  for (const auto& arg : body.args) {
+    values_[arg.value] = inner->add_arg(reader.type(arg.type));
+  }
+  const LocRef saved = outer_loc_;
+  outer_loc_ = reader.loc();
+  convert_ops(body, *inner);
+  outer_loc_ = saved;
+  if (inner->terminator()->operands.size() != op.results.size()) {
+    reader.fail("the body returns another number of values");
+  }
+  define_results(reader, *computation);
+}
+
+}  // namespace tpu::compiler::frontend

@@ -1,0 +1,75 @@
+// See sharding.hpp.
+#include "ir/sharding.hpp"
+
+namespace tpu::compiler {
+
+int64_t Mesh::size() const {
+  int64_t n = 1;
+  for (const MeshAxis& a : axes) {
+    n *= a.size;
+  }
+  return n;
+}
+
+Dims Mesh::coordinates(int64_t device) const {
+  int64_t position = device;
+  for (size_t i = 0; i < device_ids.size(); ++i) {
+    if (device_ids[i] == device) {
+      position = static_cast<int64_t>(i);
+    }
+  }
+  Dims coords(axes.size());
+  for (size_t i = axes.size(); i-- > 0;) {
+    coords[i] = position % axes[i].size;
+    position /= axes[i].size;
+  }
+  return coords;
+}
+
+bool Sharding::is_replicated() const {
+  for (const auto& axes : dim_axes) {
+    if (!axes.empty()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+int64_t Sharding::parts(const Mesh& mesh, size_t dim) const {
+  int64_t n = 1;
+  if (dim < dim_axes.size()) {
+    for (const int axis : dim_axes[dim]) {
+      n *= mesh.axes.at(static_cast<size_t>(axis)).size;
+    }
+  }
+  return n;
+}
+
+Dims Sharding::shard_index(const Mesh& mesh, int64_t device, size_t rank) const {
+  const Dims coords = mesh.coordinates(device);
+  Dims index(rank, 0);
+  for (size_t d = 0; d < rank && d < dim_axes.size(); ++d) {
+    for (const int axis : dim_axes[d]) {
+      const auto a = static_cast<size_t>(axis);
+      index[d] = index[d] * mesh.axes.at(a).size + coords.at(a);
+    }
+  }
+  return index;
+}
+
+Type local_type(const Type& global, const Mesh& mesh, const Sharding& sharding,
+                const std::string& op, const LocRef& loc) {
+  Type local = global;
+  for (size_t d = 0; d < local.dims.size(); ++d) {
+    const int64_t parts = sharding.parts(mesh, d);
+    if (local.dims[d] % parts != 0) {
+      throw Error("dimension " + std::to_string(d) + " of " + to_string(global) +
+                      " cannot be cut into " + std::to_string(parts) + " equal parts",
+                  op, loc);
+    }
+    local.dims[d] /= parts;
+  }
+  return local;
+}
+
+}  // namespace tpu::compiler

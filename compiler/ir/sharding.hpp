@@ -1,0 +1,46 @@
+// Meshes of cores, and how arrays lie on them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/error.hpp"
+#include "ir/type.hpp"
+
+namespace tpu::compiler {
+
+// A mesh of cores. Core d sits at the row-major coordinates of device_ids^-1[d]; empty ids = iota.
+struct MeshAxis {
+  std::string name;
+  int64_t size = 1;
+};
+struct Mesh {
+  std::string name;
+  std::vector<MeshAxis> axes;
+  std::vector<int64_t> device_ids;
+
+  int64_t size() const;
+  // Coordinate of core `device` along each axis.
+  Dims coordinates(int64_t device) const;
+};
+
+// How a global array lies on the cores: per dimension the mesh axes that cut it, major first. Axes
+// that cut no dimension hold copies. No entries at all = replicated.
+struct Sharding {
+  std::vector<std::vector<int>>
+      dim_axes;  // indices into Mesh::axes; empty or one entry per dimension
+
+  bool is_replicated() const;
+  int64_t parts(const Mesh& mesh, size_t dim) const;  // number of pieces of dimension `dim`
+  // Which piece of each dimension core `device` holds (0 where not cut).
+  Dims shard_index(const Mesh& mesh, int64_t device, size_t rank) const;
+  bool operator==(const Sharding&) const = default;
+};
+
+// The part of a global array that one core holds. Throws Error with `op` and `loc` if a dimension
+// cannot be cut into equal parts.
+Type local_type(const Type& global, const Mesh& mesh, const Sharding& sharding,
+                const std::string& op, const LocRef& loc);
+
+}  // namespace tpu::compiler

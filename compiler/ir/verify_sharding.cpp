@@ -1,0 +1,46 @@
+// Type rules of the ops of the global graph: sharding constraints and jax.shard_map.
+#include "ir/verify_rule.hpp"
+
+namespace tpu::compiler {
+
+void TypeRule::sharding_constraint() const {
+  check_result(in(0).dims, in(0).elem);
+  check_sharding(op_.as<ShardingAttrs>(), in(0));
+}
+
+void TypeRule::check_sharding(const ShardingAttrs& a, const Type& global) const {
+  const auto rank = global.dims.size();
+  const auto& cut = a.sharding.dim_axes;
+  check((cut.empty() || cut.size() == rank) && (a.open.empty() || a.open.size() == rank),
+        "a sharding needs an entry per dimension");
+  for (const std::vector<int>& axes : cut) {
+    for (const int axis : axes) {
+      check(axis >= 0 && static_cast<size_t>(axis) < module_.mesh.axes.size(),
+            "a sharding names an axis that the mesh lacks");
+    }
+  }
+}
+
+void TypeRule::manual_computation() const {
+  const auto& a = op_.as<ManualAttrs>();
+  const Region& body = *op_.regions[0];
+  check(a.in.size() == op_.operands.size() && a.out.size() == op_.results.size() &&
+            body.args.size() == op_.operands.size(),
+        "the numbers of operands, results and shardings differ");
+  const auto& returned = body.terminator()->operands;
+  check(returned.size() == op_.results.size(), "the body returns another number of values");
+  const auto local = [&](const Type& global, const ShardingAttrs& s) {
+    check_sharding(s, global);
+    return local_type(global, module_.mesh, s.sharding, source_name(op_.kind), op_.loc);
+  };
+  for (size_t i = 0; i < a.in.size(); ++i) {
+    check(body.args[i]->type == local(in(i), a.in[i]),
+          "operand " + std::to_string(i) + " has the wrong local shape");
+  }
+  for (size_t i = 0; i < a.out.size(); ++i) {
+    check(returned[i]->type == local(out(i), a.out[i]),
+          "result " + std::to_string(i) + " has the wrong local shape");
+  }
+}
+
+}  // namespace tpu::compiler

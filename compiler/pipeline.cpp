@@ -1,0 +1,53 @@
+// See pipeline.hpp.
+#include "pipeline.hpp"
+
+#include "legalize/legalize.hpp"
+#include "partition/partition.hpp"
+#include "passes/canonicalise.hpp"
+#include "passes/cse.hpp"
+#include "passes/dce.hpp"
+#include "passes/fold.hpp"
+#include "passes/inline.hpp"
+#include "passes/simplify.hpp"
+#include "passes/unroll.hpp"
+
+namespace tpu::compiler {
+
+const std::vector<Pass>& canonical_passes() {
+  static const std::vector<Pass> passes = {
+      {"inline",
+       [](Module& m) {
+         check_shard_maps(m);
+         inline_calls(m);
+       }},
+      {"partition", partition},
+      {"dce", [](Module& m) { remove_dead_ops(m); }},
+      {"canonicalise", [](Module& m) { canonicalise(m); }},
+      {"fold", [](Module& m) { fold_constants(m); }},
+      {"cse", [](Module& m) { merge_common_ops(m); }},
+      {"simplify", simplify},
+  };
+  return passes;
+}
+
+const std::vector<Pass>& compile_passes() {
+  static const std::vector<Pass> passes = [] {
+    std::vector<Pass> all = canonical_passes();
+    all.push_back({"unroll", [](Module& m) {
+                     if (unroll_loops(m)) {
+                       simplify(m);
+                     }
+                   }});
+    all.push_back({"split_wide", [](Module& m) {
+                     if (legalize_wide(m)) {
+                       simplify(m);
+                     }
+                   }});
+    all.push_back({"legalize", [](Module& m) { legalize(m); }});
+    all.push_back({"simplify_legalized", simplify});
+    return all;
+  }();
+  return passes;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,20 @@
+// The passes between import and kernels, in order.
+#pragma once
+
+#include <vector>
+
+#include "passes/pass_manager.hpp"
+
+namespace tpu::compiler {
+
+// From the global graph, as the import makes it, to the canonical graph of one core: inline,
+// partition, simplify (canonicalise, fold, cse, dce until nothing changes), each also under its own
+// name for dumps. Afterwards there is no call, composite, clamp, optimization_barrier, dead op, or
+// convert to the same type.
+const std::vector<Pass>& canonical_passes();
+
+// All passes in front of kernels: canonical_passes(), unroll, and what leaves only ops that have a
+// kernel.
+const std::vector<Pass>& compile_passes();
+
+}  // namespace tpu::compiler

@@ -1,0 +1,256 @@
+// The global graph to the graph of one core: what shard_map's body and what stands around it become,
+// and what is refused.
+#include "partition/partition.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "graph_builder.hpp"
+#include "ir/verify.hpp"
+#include "passes/inline.hpp"
+
+namespace tpu::compiler::test {
+namespace {
+
+using testing::HasSubstr;
+using Cut = std::vector<std::vector<int>>;
+
+ShardingAttrs by(Cut cut) {
+  ShardingAttrs a;
+  a.open.assign(cut.size(), false);
+  a.sharding.dim_axes = std::move(cut);
+  return a;
+}
+
+// A global graph over eight cores: mesh a=4, b=2.
+class Global : public GraphBuilder {
+ public:
+  Global() : GraphBuilder(8) {
+    module().global = true;
+    module().mesh.name = "mesh";
+    module().mesh.axes = {{"a", 4}, {"b", 2}};
+  }
+
+  Value* arg_wanted(Type type, Cut cut) {
+    Value* v = arg(std::move(type));
+    module().main->args.back().wanted = by(std::move(cut));
+    return v;
+  }
+
+  // shard_map whose body is |x| of one operand.
+  Value* abs_map(Value* x, const Type& local, const Cut& in, const Cut& out,
+                 std::vector<std::string> axes = {"a", "b"}) {
+    ManualAttrs a{{by(in)}, {by(out)}, std::move(axes)};
+    Value* y = op(Kind::kManualComputation, {x}, x->type, a);
+    Region* body = y->def->add_region();
+    Value* part = body->add_arg(local);
+    Op* abs = body->append(Kind::kAbs, {part}, {local}, NoAttrs{}, y->def->loc);
+    body->append(Kind::kReturn, {abs->result()}, {}, NoAttrs{}, y->def->loc);
+    return y;
+  }
+
+  Module& local(std::vector<Value*> results) {
+    Module& m = done(std::move(results));
+    verify(m);
+    check_shard_maps(m);
+    inline_calls(m);
+    partition(m);
+    verify(m);
+    return m;
+  }
+
+  std::string refused(std::vector<Value*> results) {
+    try {
+      local(std::move(results));
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  }
+};
+
+TEST(Partition, TheBodyOfShardMapIsSplicedInWithLocalShapes) {
+  Global g;
+  Value* x = g.arg(f32({16, 6}));
+  const Module& m = g.local({g.abs_map(x, f32({4, 6}), {{0}, {}}, {{0}, {}})});
+  EXPECT_EQ(kinds(m), "abs return");
+  EXPECT_FALSE(m.global);
+  EXPECT_EQ(x->type, f32({4, 6}));
+  EXPECT_EQ(m.main->args[0].global, f32({16, 6}));
+  EXPECT_EQ(m.main->args[0].sharding.dim_axes, (Cut{{0}, {}}));
+  EXPECT_EQ(m.main->results[0].global, f32({16, 6}));
+  EXPECT_EQ(m.main->results[0].sharding.dim_axes, (Cut{{0}, {}}));
+}
+
+TEST(Partition, OneDimensionIsCutByTwoAxesAndTwoByOneEach) {
+  Global g;
+  Value* x = g.arg(f32({16, 6}));
+  Value* y = g.arg(f32({16, 6}));
+  Value* a = g.abs_map(x, f32({2, 6}), {{0, 1}, {}}, {{0, 1}, {}});
+  Value* b = g.abs_map(y, f32({4, 3}), {{0}, {1}}, {{0}, {1}});
+  const Module& m = g.local({a, b});
+  EXPECT_EQ(kinds(m), "abs abs return");
+  EXPECT_EQ(x->type, f32({2, 6}));
+  EXPECT_EQ(y->type, f32({4, 3}));
+}
+
+TEST(Partition, WhatStandsAroundRunsOnEveryCore) {
+  Global g;
+  Value* x = g.arg(f32({8}));
+  Value* y = g.op(Kind::kNegate, {x}, f32({8}));
+  const Module& m = g.local({g.abs_map(y, f32({8}), {}, {})});
+  EXPECT_EQ(kinds(m), "negate abs return");
+  EXPECT_EQ(x->type, f32({8}));
+  EXPECT_TRUE(m.main->args[0].sharding.is_replicated());
+}
+
+TEST(Partition, ValuesGoFromOneShardMapToTheNext) {
+  Global g;
+  Value* x = g.arg_wanted(f32({16}), {{0}});
+  Value* y = g.abs_map(x, f32({4}), {{0}}, {{0}});
+  const Module& m = g.local({g.abs_map(y, f32({4}), {{0}}, {{0}})});
+  ASSERT_EQ(kinds(m), "abs abs return");
+  EXPECT_EQ(m.main->body.ops[1]->operands[0], m.main->body.ops[0]->result());
+}
+
+TEST(Partition, OneCopyMayBeReturnedInTwoShardings) {
+  Global g;
+  Value* x = g.arg(f32({4}));
+  ManualAttrs a{{by({})}, {by({}), by({{0}})}, {"a", "b"}};
+  Op* map =
+      g.region().append(Kind::kManualComputation, {x}, {f32({4}), f32({16})}, a, unknown_loc());
+  Region* body = map->add_region();
+  Value* part = body->add_arg(f32({4}));
+  body->append(Kind::kReturn, {part, part}, {}, NoAttrs{}, unknown_loc());
+  const Module& m = g.local({map->result(0), map->result(1)});
+  EXPECT_TRUE(m.main->results[0].sharding.is_replicated());
+  EXPECT_EQ(m.main->results[1].sharding.dim_axes, Cut{{0}});
+  EXPECT_EQ(m.main->body.terminator()->operands, (std::vector<Value*>{x, x}));
+}
+
+TEST(Partition, ConstraintsToWhatAnArrayIsAreDropped) {
+  Global g;
+  Value* x = g.arg(f32({8}));
+  Value* y = g.op(Kind::kShardingConstraint, {x}, f32({8}), by({}));
+  const Module& m = g.local({g.op(Kind::kAbs, {y}, f32({8}))});
+  EXPECT_EQ(kinds(m), "abs return");
+  EXPECT_EQ(m.main->body.ops[0]->operands[0], x);
+}
+
+TEST(Partition, OpenDimensionsMayStayCut) {
+  Global g;
+  Value* x = g.arg_wanted(f32({16, 2}), {{0}, {}});
+  ShardingAttrs open;
+  open.open = {true, false};
+  Value* y = g.op(Kind::kShardingConstraint, {x}, f32({16, 2}), open);
+  EXPECT_EQ(kinds(g.local({g.abs_map(y, f32({4, 2}), {{0}, {}}, {{0}, {}})})), "abs return");
+}
+
+TEST(Partition, DonatedArgumentsTakeResultsOfTheirSharding) {
+  Global g;
+  Value* x = g.arg(f32({16}));
+  g.module().main->args[0].donated = true;
+  Value* y = g.arg(f32({16}));
+  Value* whole = g.op(Kind::kNegate, {y}, f32({16}));
+  const Module& m = g.local({whole, g.abs_map(x, f32({4}), {{0}}, {{0}})});
+  EXPECT_EQ(m.main->args[0].alias_result, 1);
+}
+
+TEST(Partition, GraphsOfOneCoreStayAsTheyAre) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({3}));
+  Module& m = b.done({b.op(Kind::kAbs, {x}, f32({3}))});
+  const std::string before = print(m);
+  partition(m);
+  EXPECT_EQ(print(m), before);
+}
+
+TEST(Partition, RefusesOpsOnShardedArrays) {
+  Global g;
+  Value* x = g.arg_wanted(f32({16}), {{0}});
+  EXPECT_THAT(g.refused({g.op(Kind::kAbs, {x}, f32({16}))}),
+              HasSubstr("test.py:1:1: stablehlo.abs: an op outside of jax.shard_map works on a "
+                        "sharded array (operand 0)"));
+}
+
+TEST(Partition, RefusesAnArrayThatArrivesInAnotherSharding) {
+  Global g;
+  Value* x = g.arg_wanted(f32({16}), {{1}});
+  EXPECT_THAT(g.refused({g.abs_map(x, f32({4}), {{0}}, {{0}})}),
+              HasSubstr("sdy.manual_computation: operand 0 arrives in another sharding"));
+}
+
+TEST(Partition, RefusesAMeshAxisThatIsLeftOpen) {
+  Global g;
+  Value* x = g.arg(f32({16}));
+  EXPECT_THAT(g.refused({g.abs_map(x, f32({4}), {{0}}, {{0}}, {"a"})}),
+              HasSubstr("the mesh axis 'b' is left to automatic partitioning"));
+}
+
+TEST(Partition, RefusesConstraintsThatWouldMoveData) {
+  Global cut;
+  Value* x = cut.arg(f32({16}));
+  EXPECT_THAT(cut.refused({cut.op(Kind::kReshard, {x}, f32({16}), by({{0}}))}),
+              HasSubstr("sdy.reshard: automatic partitioning is not supported"));
+  Global gather;
+  Value* y = gather.arg_wanted(f32({16}), {{0}});
+  EXPECT_THAT(gather.refused({gather.op(Kind::kShardingConstraint, {y}, f32({16}), by({}))}),
+              HasSubstr("dimension 0 of a sharded array is wanted whole on every core"));
+}
+
+TEST(Partition, RefusesAResultThatIsWantedOtherwise) {
+  Global g;
+  Value* x = g.arg(f32({16}));
+  Module& m = g.done({g.abs_map(x, f32({4}), {{0}}, {{0}})});
+  m.main->results[0].wanted = by({});
+  try {
+    partition(m);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("func: result 0 is wanted in another sharding"));
+  }
+}
+
+TEST(Partition, RefusesShardMapInsideOfABranchAndNamesTheCall) {
+  Global g;
+  auto f = std::make_unique<Function>();
+  f->name = "f";
+  f->loc = unknown_loc();
+  f->args.push_back({"", f32({16}), {}, -1, false});
+  f->results.push_back({"", f32({16}), {}});
+  Value* x = f->body.add_arg(f32({16}));
+  ManualAttrs a{{by({{0}})}, {by({{0}})}, {"a", "b"}};
+  Op* map = f->body.append(Kind::kManualComputation, {x}, {f32({16})}, a, unknown_loc());
+  Region* body = map->add_region();
+  body->append(Kind::kReturn, {body->add_arg(f32({4}))}, {}, NoAttrs{}, unknown_loc());
+  f->body.append(Kind::kReturn, {map->result()}, {}, NoAttrs{}, unknown_loc());
+  g.module().functions.push_back(std::move(f));
+  Value* p = g.arg(i1({}));
+  Value* y = g.arg(f32({16}));
+  Value* choice = g.op(Kind::kIf, {p}, f32({16}));
+  for (int side = 0; side < 2; ++side) {
+    Region* branch = choice->def->add_region();
+    Op* call = branch->append(Kind::kCall, {y}, {f32({16})}, CallAttrs{"f", ""}, unknown_loc());
+    branch->append(Kind::kReturn, {call->result()}, {}, NoAttrs{}, unknown_loc());
+  }
+  EXPECT_THAT(g.refused({choice}), HasSubstr("stablehlo.call: jax.shard_map inside of a loop"));
+}
+
+TEST(GlobalGraph, TheVerifierKnowsBothForms) {
+  Global wrong;
+  Value* x = wrong.arg(f32({16}));
+  EXPECT_THAT(wrong.refused({wrong.abs_map(x, f32({8}), {{0}}, {{0}})}),
+              HasSubstr("operand 0 has the wrong local shape"));
+  Global uneven;
+  Value* y = uneven.arg(f32({6}));
+  EXPECT_THAT(uneven.refused({uneven.abs_map(y, f32({1}), {{0}}, {{0}})}),
+              HasSubstr("dimension 0 of f32[6] cannot be cut into 4 equal parts"));
+  Global local;
+  Value* z = local.arg(f32({16}));
+  Module& m = local.done({local.abs_map(z, f32({4}), {{0}}, {{0}})});
+  m.global = false;
+  EXPECT_THROW(verify(m), Error);
+}
+
+}  // namespace
+}  // namespace tpu::compiler::test
