@@ -10,9 +10,9 @@
 
 namespace tpu::compiler {
 
-// Reads `artifact` (Exported.mlir_module_serialized). The module is the global graph (Module::global):
-// whole arrays, shardings as attributes. Calls and composites are kept: run the passes `inline` and
-// `partition` next. Throws compiler::Error for damaged files and for anything that
+// Reads `artifact` (Exported.mlir_module_serialized). The module is the global graph: whole arrays,
+// shardings as attributes. Calls and composites are kept: run the passes `inline` and `partition`
+// next. Throws compiler::Error for damaged files and for anything that
 // is not supported.
 Module import_vhlo(std::span<const std::byte> artifact, const std::string& name);
 

@@ -1,9 +1,9 @@
 // The graph (level G): what is computed, in SSA form. The import gives the global graph, as the
 // program says it: whole arrays, with shardings as attributes and jax.shard_map as an op. The pass
-// `partition` makes the graph of one core of it, which all cores run. Plain data: an op owns its results and regions, a region
-// owns its ops in program order, operands are pointers to values of the same or an enclosing
-// region, and users are computed on demand. A Module is movable, not copyable, and shares nothing
-// but constant bytes and locations, so several compilations may run at once.
+// `partition` makes the graph of one core of it, which all cores run. Plain data: an op owns its
+// results and regions, a region owns its ops in program order, operands are pointers to values of
+// the same or an enclosing region, and users are computed on demand. A Module is movable, and
+// shares nothing but constant bytes and locations: several compilations may run at once.
 #pragma once
 
 #include <memory>

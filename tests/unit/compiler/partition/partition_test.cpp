@@ -1,5 +1,5 @@
-// The global graph to the graph of one core: what shard_map's body and what stands around it become,
-// and what is refused.
+// The global graph to the graph of one core: what shard_map's body and what stands around it
+// become, and what is refused.
 #include "partition/partition.hpp"
 
 #include <gmock/gmock.h>
