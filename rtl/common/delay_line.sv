@@ -6,7 +6,7 @@ module delay_line #(
 ) (
     input  logic             clk_i,
     input  logic [Width-1:0] data_i,
-    output logic [Width-1:0] data_o
+    output logic [Width-1:0] data_o  // data_i of Cycles cycles ago; unknown before that
 );
 
   if (Cycles == 0) begin : g_wire

@@ -5,26 +5,28 @@
 module mxu_array #(
     parameter int unsigned Rows = 32,
     parameter int unsigned Cols = 8,
-    parameter int unsigned Skew = 18
+    parameter int unsigned Skew = 18  // cycles between the starts of two segments
 ) (
     input  logic        clk_i,
-    input  logic        rst_ni,
-    input  logic        w_valid_i,
-    input  logic [31:0] w_i      [Cols],
-    input  logic        x_valid_i,
-    input  logic        x_swap_i,
-    input  logic [31:0] x_i      [Rows/2],
-    input  logic [31:0] acc_i    [Cols],
+    input  logic        rst_ni,             // control only; the numbers keep what they hold
+    input  logic        w_valid_i,          // a pair of weight rows enters, the last pair first
+    input  logic [31:0] w_i      [Cols],    // {w[2p+1], w[2p]} of each column
+    input  logic        x_valid_i,          // a row of x enters
+    input  logic        x_swap_i,           // with x_valid_i: the first row that meets the loaded weights
+    input  logic [31:0] x_i      [Rows/2],  // {x[2p+1], x[2p]} of the row
+    input  logic [31:0] acc_i    [Cols],    // f32 running values of the row
     output logic        y_valid_o,
-    output logic [31:0] y_o      [Cols],
-    output logic        busy_o
+    output logic [31:0] y_o      [Cols],    // f32 results of the row that entered first
+    output logic        busy_o              // low: nothing moves, the clock may stop
 );
 
   localparam int unsigned Pairs = Rows / 2;
   localparam int unsigned SegmentPairs = 16;
-  localparam int unsigned Segments = Rows / 32;
+  // Of a segment: its pairs, the sum of the two chains, the addition to the running value.
+  localparam int unsigned SegmentCycles = SegmentPairs + 2;
+  localparam int unsigned Segments = Pairs / SegmentPairs;
   localparam int unsigned LastStart = (Segments - 1) * Skew + SegmentPairs - 1;
-  localparam int unsigned Latency = (Segments - 1) * Skew + 18 + Cols;
+  localparam int unsigned Latency = (Segments - 1) * Skew + SegmentCycles + Cols;
   localparam int unsigned BusyBits = $clog2(Latency + 1);
 
   // Valid, swap and weight enables on their way to later pairs and columns; bit 0 is this cycle's input.
@@ -85,7 +87,7 @@ module mxu_array #(
     );
     delay_line #(
         .Width(32),
-        .Cycles(j + 18)
+        .Cycles(j + SegmentCycles)
     ) u_acc (
         .clk_i,
         .data_i(acc_i[j]),

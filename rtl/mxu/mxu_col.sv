@@ -8,22 +8,22 @@ module mxu_col #(
 ) (
     input  logic              clk_i,
     input  logic              rst_ni,
-    input  logic              w_shift_i,
-    input  logic [31:0]       w_i,
-    input  logic [Rows/2-1:0] x_valid_i,
-    input  logic [Rows/2-1:0] x_swap_i,
-    input  logic [31:0]       x_i      [Rows/2],
-    output logic [Rows/2-1:0] x_valid_o,
+    input  logic              w_shift_i,          // the shadow chain takes w_i at its top and moves down
+    input  logic [31:0]       w_i,                // {w[2p+1], w[2p]}, bf16
+    input  logic [Rows/2-1:0] x_valid_i,          // by pair: its word of x_i is of a row
+    input  logic [Rows/2-1:0] x_swap_i,           // by pair: this row is the first with the shadow's weights
+    input  logic [31:0]       x_i      [Rows/2],  // {x[2p+1], x[2p]}, bf16
+    output logic [Rows/2-1:0] x_valid_o,          // x_valid_i, a cycle later, to the column on the right
     output logic [Rows/2-1:0] x_swap_o,
     output logic [31:0]       x_o      [Rows/2],
-    input  logic [31:0]       acc_i,     // with the sum of the first segment
-    output logic              valid_o,
-    output logic [31:0]       run_o
+    input  logic [31:0]       acc_i,              // f32, in the cycle of the first segment's sum
+    output logic              valid_o,            // run_o is the result of a row
+    output logic [31:0]       run_o               // f32
 );
 
   localparam int unsigned Pairs = Rows / 2;
   localparam int unsigned SegmentPairs = 16;
-  localparam int unsigned Segments = Rows / 32;
+  localparam int unsigned Segments = Pairs / SegmentPairs;
 
   logic [31:0] w_chain [Pairs];
   logic [31:0] even [Pairs];

@@ -7,19 +7,19 @@ module mxu_pe
 (
     input  logic        clk_i,
     input  logic        rst_ni,
-    input  logic        w_shift_i,
-    input  logic [31:0] w_i,
-    output logic [31:0] w_o,
+    input  logic        w_shift_i,  // the shadow weights take w_i
+    input  logic [31:0] w_i,        // {odd row, even row}, bf16, from the PE above
+    output logic [31:0] w_o,        // the shadow weights, to the PE below
     input  logic        x_valid_i,
-    input  logic        x_swap_i,
-    input  logic [31:0] x_i,
-    output logic        x_valid_o,
+    input  logic        x_swap_i,   // with x_valid_i: this row is the first with the shadow's weights
+    input  logic [31:0] x_i,        // {odd row, even row}, bf16
+    output logic        x_valid_o,  // to the column on the right, a cycle later
     output logic        x_swap_o,
     output logic [31:0] x_o,
-    input  logic [31:0] even_i,
+    input  logic [31:0] even_i,     // f32 chains from the PE above, a cycle after x_i; +0 at a segment's top
     input  logic [31:0] odd_i,
-    output logic        valid_o,
-    output logic [31:0] even_o,
+    output logic        valid_o,    // the chains below are of a row
+    output logic [31:0] even_o,     // f32, w * x + chain
     output logic [31:0] odd_o
 );
 

@@ -5,12 +5,12 @@ module mxu_segment
 (
     input  logic        clk_i,
     input  logic        rst_ni,
-    input  logic        valid_i,
-    input  logic [31:0] even_i,
+    input  logic        valid_i,  // the chains are of a row
+    input  logic [31:0] even_i,   // f32 chains of the segment's last pair
     input  logic [31:0] odd_i,
-    input  logic [31:0] run_i,    // one cycle after even_i and odd_i
-    output logic        valid_o,
-    output logic [31:0] run_o
+    input  logic [31:0] run_i,    // f32 running value, one cycle after even_i and odd_i
+    output logic        valid_o,  // two cycles after valid_i
+    output logic [31:0] run_o     // f32, run_i + (even_i + odd_i)
 );
 
   logic sum_valid_q, run_valid_q;
