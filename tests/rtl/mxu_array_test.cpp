@@ -1,6 +1,7 @@
 // Whole arrays of several sizes against the column law and the cycle law, and the structural view
 // against the folded one.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <filesystem>
@@ -74,7 +75,8 @@ TEST_P(MxuArray, BubblesChangeNoResult) {
 
 INSTANTIATE_TEST_SUITE_P(Arrays, MxuArray,
                          testing::Values("32x8", "64x4_d3", "128x16_d1", "128x16_d18", "128x128_d1",
-                                         "128x128_d18", "array_32x8", "array_64x4_d3"),
+                                         "128x128_d18", "array_32x8", "array_64x4_d3",
+                                         "64x4_checked", "array_64x4_checked"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
 // One row of ones through weights of 1, but 4 in the first and the last pair, while other weights
@@ -154,6 +156,35 @@ TEST_P(MxuArrayRules, ResetForgetsRowsOnTheirWay) {
 INSTANTIATE_TEST_SUITE_P(Arrays, MxuArrayRules,
                          testing::Values("32x8", "64x4_d3", "128x16_d1", "128x16_d18",
                                          "128x128_d18", "array_32x8", "array_64x4_d3"),
+                         [](const auto& param_info) { return std::string(param_info.param); });
+
+// The assertions of mxu_sva.sv. Verilator's report goes to stdout, a death test reads stderr.
+class MxuAssertions : public testing::TestWithParam<const char*> {};
+
+TEST_P(MxuAssertions, StopWhoDrivesThePortsAgainstTheLaw) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // the model has threads
+  const auto array = make_test_array(GetParam());
+  const uint64_t gap = spec::mxu_swap_gap(array->shape());
+  one_row(*array, gap, 1);
+  const auto drive = [&](uint64_t weights_gap, uint64_t after_load) {
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    one_row(*array, weights_gap, after_load);
+  };
+  EXPECT_DEATH(drive(gap - 1, 1), "before the swap gap is over");
+  EXPECT_DEATH(drive(gap, 0), "together with weights");
+  EXPECT_DEATH(
+      {
+        dup2(STDERR_FILENO, STDOUT_FILENO);
+        const std::vector<uint32_t> zeros(array->shape().rows / 2);
+        array->reset();
+        array->step({.w_valid = true, .w = zeros.data()});
+        array->step({.x_valid = true, .x_swap = true, .x = zeros.data()});
+      },
+      "another number of weight pairs");
+}
+
+INSTANTIATE_TEST_SUITE_P(Arrays, MxuAssertions,
+                         testing::Values("64x4_checked", "array_64x4_checked"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
 // Random rows, swaps and weights in any cycle, orderly or not: both views must do the same in every

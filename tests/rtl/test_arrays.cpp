@@ -4,8 +4,10 @@
 #include <Vmxu_128x16_d1.h>
 #include <Vmxu_128x16_d18.h>
 #include <Vmxu_32x8.h>
+#include <Vmxu_64x4_checked.h>
 #include <Vmxu_64x4_d3.h>
 #include <Vmxu_array_32x8.h>
+#include <Vmxu_array_64x4_checked.h>
 #include <Vmxu_array_64x4_d3.h>
 
 #include <stdexcept>
@@ -41,6 +43,12 @@ std::unique_ptr<model::RtlArray> make_test_array(const std::string& name) {
   }
   if (name == "array_64x4_d3") {
     return make<Vmxu_array_64x4_d3>(64, 4, 3);
+  }
+  if (name == "64x4_checked") {
+    return make<Vmxu_64x4_checked>(64, 4, 3);
+  }
+  if (name == "array_64x4_checked") {
+    return make<Vmxu_array_64x4_checked>(64, 4, 3);
   }
   if (name == "128x128_d1") {
     return model::make_rtl_array({.skew = 1});

@@ -1,0 +1,91 @@
+// What must not happen at the ports of a matrix unit; bound into both views. Only test builds take this file
+// (tests/rtl/CMakeLists.txt, with --assert), so production pays nothing. Law: spec/arith/mxu_timing.hpp.
+
+module mxu_sva #(
+    parameter int unsigned Rows = 128,
+    parameter int unsigned Cols = 128,
+    parameter int unsigned Skew = 18
+) (
+    input logic clk_i,
+    input logic rst_ni,
+    input logic w_valid_i,
+    input logic x_valid_i,
+    input logic x_swap_i,
+    input logic y_valid_o,
+    input logic busy_o
+);
+
+  localparam int unsigned Pairs = Rows / 2;
+  localparam int unsigned SegmentPairs = 16;
+  localparam int unsigned Segments = Pairs / SegmentPairs;
+  localparam int unsigned SwapGap = (Segments - 1) * Skew + SegmentPairs - 1;
+  localparam int unsigned Latency = (Segments - 1) * Skew + SegmentPairs + 2 + Cols;
+  localparam int unsigned LoadBits = $clog2(Pairs + 2);
+  localparam int unsigned GapBits = $clog2(SwapGap + 1);
+
+  logic swap;
+  logic [LoadBits-1:0] loaded_q;     // pairs since the last swap, Pairs + 1 when there were more
+  logic [GapBits-1:0] gap_q;         // cycles until the next tile's weights may enter
+  logic [Latency-1:0] x_valid_q;     // rows on their way, youngest at the bottom
+
+  assign swap = x_valid_i & x_swap_i;
+
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      loaded_q <= '0;
+      gap_q <= '0;
+      x_valid_q <= '0;
+    end else begin
+      if (swap) loaded_q <= '0;
+      else if (w_valid_i && loaded_q <= LoadBits'(Pairs)) loaded_q <= loaded_q + 1'b1;
+      if (swap) gap_q <= GapBits'(SwapGap - 1);
+      else if (gap_q != '0) gap_q <= gap_q - 1'b1;
+      x_valid_q <= (x_valid_q << 1) | Latency'(x_valid_i);
+    end
+  end
+
+  // At the edge itself, not as properties: Verilator 5.006 samples a property's signals before the inputs of a bound
+  // module have settled.
+  always_ff @(posedge clk_i) begin
+    if (rst_ni) begin
+      // The row that swaps comes at least a cycle after the last pair.
+      swap_after_load :
+      assert (!(swap && w_valid_i))
+      else $error("mxu: the swapping row enters together with weights");
+
+      // A tile is loaded as a whole: a swap finds all its pairs.
+      whole_tile :
+      assert (!swap || loaded_q == LoadBits'(Pairs))
+      else $error("mxu: a swap after another number of weight pairs than Rows / 2");
+
+      // Weights of the next tile do not overtake the swap of the last pair.
+      weights_wait :
+      assert (!w_valid_i || gap_q == '0)
+      else $error("mxu: weights enter before the swap gap is over");
+
+      // A result leaves exactly Latency cycles after its row, and only then; until then the clock must not stop.
+      latency :
+      assert (y_valid_o == x_valid_q[Latency-1])
+      else $error("mxu: y_valid_o is not x_valid_i of Latency cycles ago");
+      busy_covers :
+      assert (busy_o || !(|x_valid_q))
+      else $error("mxu: not busy with a row on its way");
+    end
+  end
+
+endmodule
+
+bind mxu mxu_sva #(
+    .Rows(Rows),
+    .Cols(Cols),
+    .Skew(Skew)
+) u_sva (
+    .*
+);
+bind mxu_array mxu_sva #(
+    .Rows(Rows),
+    .Cols(Cols),
+    .Skew(Skew)
+) u_sva (
+    .*
+);
