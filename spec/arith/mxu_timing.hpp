@@ -2,9 +2,9 @@
 // start, when the result is there. Offsets are core cycles from the command's start; a tile's start
 // is the cycle in which its first row enters. The constants come from the RTL (rtl/mxu) and a test
 // compares both, exactly:
-//   load      the weights of a tile enter load_rows a cycle, behind the tile
-//   that streams latency   L: a row that enters in cycle c leaves in cycle c + L swap gap  G: the
-//   next tile's weights may enter G cycles after this tile's first row
+//   load      the weights of a tile enter load_rows a cycle, behind the tile that streams
+//   latency   L: a row that enters in cycle c leaves in cycle c + L
+//   swap gap  G: the next tile's weights may enter G cycles after this tile's first row
 // A tile that accumulates starts at least L + 1 cycles after the tile whose result it takes.
 // Not here: VMEM port conflicts (not modelled), issue and queue latency (the core's).
 #pragma once
