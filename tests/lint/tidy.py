@@ -1,0 +1,172 @@
+"""clang-tidy by .clang-tidy, over all of our C++ or over the lines that differ from a base commit.
+
+Usage: tidy.py --build DIR [--all | --base COMMIT] [--jobs N] [PATH ...]
+  --build DIR    a configured build (compile_commands.json); what the compilers include is generated there first
+  --all          every source, or every source below the PATHs
+  --base COMMIT  only findings in lines that differ from it; default: TPU_TIDY_BASE, else where the branch left main, on
+                 main itself the commit before. Without a base (an export, a shallow clone): exit code 77, "skipped".
+A changed header is looked at through one source that includes it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from sources import ROOT
+
+PROGRAM = "clang-tidy-16"  # 14 cannot parse C++20's captured structured bindings
+SOURCES = (".cpp", ".c")
+HEADERS = (".hpp", ".h")
+SKIPPED = 77
+# What g++ takes and clang does not, and what belongs to precompiled headers.
+GCC_ONLY = re.compile(r"-W(no-)?(restrict|tsan|subobject-linkage|maybe-uninitialized|invalid-pch)$|"
+                      r"-Woverloaded-virtual$|-fno-tree-loop-optimize$")
+HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")
+
+
+def git(*words: str) -> str | None:
+    """Output of git, None when it fails."""
+    run = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
+    return run.stdout.strip() if run.returncode == 0 else None
+
+
+def default_base() -> str | None:
+    """The commit that this branch started from."""
+    head = git("rev-parse", "HEAD")
+    for main in ("origin/main", "main"):
+        base = git("merge-base", "HEAD", main)
+        if base and base != head:
+            return base
+    return git("rev-parse", "HEAD~1")
+
+
+def changed_lines(base: str) -> dict[Path, list[list[int]]]:
+    """File -> ranges of lines that are not in the base, uncommitted ones included."""
+    found: dict[Path, list[list[int]]] = {}
+    ranges: list[list[int]] = []
+    for line in (git("diff", "--unified=0", "--no-color", "--diff-filter=d", base) or "").splitlines():
+        if line.startswith("+++ b/"):
+            ranges = found.setdefault(ROOT / line.removeprefix("+++ b/"), [])
+        elif hunk := HUNK.match(line):
+            first, count = int(hunk.group(1)), int(hunk.group(2) or 1)
+            if count:
+                ranges.append([first, first + count - 1])
+    return {path: lines for path, lines in found.items() if lines and path.suffix in SOURCES + HEADERS}
+
+
+def plain(command: str, folder: str) -> list[str]:
+    """Arguments of a compile command that clang takes too, without output and input."""
+    words = shlex.split(command)
+    kept: list[str] = []
+    skip = False
+    for n, word in enumerate(words):
+        if skip:
+            skip = False
+        elif word in ("-o", "-c") or (word == "-include" and "cmake_pch" in words[n + 1]):
+            skip = True
+        elif (word.startswith("-") or words[n - 1] in ("-isystem", "-include", "-I")) and not GCC_ONLY.match(word):
+            kept.append(word)
+    return [*kept, "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument", f"-working-directory={folder}"]
+
+
+def compile_commands(build: Path) -> dict[Path, list[str]]:
+    """Source -> arguments; of a unity build the arguments of the file that includes the source."""
+    commands: dict[Path, list[str]] = {}
+    for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
+        path = Path(entry["file"])
+        if "simd_emulation" in entry["command"] and ROOT / "tests" not in path.parents:
+            continue  # the same source once more, on emulated instructions
+        arguments = plain(entry["command"], entry["directory"])
+        sources = [path]
+        if path.name.startswith("unity_"):
+            sources = [Path(name) for name in re.findall(r'#include "([^"]+)"', path.read_text(encoding="utf-8"))]
+        for source in sources:
+            if ROOT in source.parents and build not in source.parents:
+                commands.setdefault(source, arguments)
+    return commands
+
+
+def includer(header: Path, commands: dict[Path, list[str]]) -> Path | None:
+    """A source to see the header through: the one of its name, or the first that names it."""
+    same = header.with_suffix(".cpp")
+    if same in commands:
+        return same
+    needle = re.compile(rf'#include "[^"]*\b{re.escape(header.name)}"')
+    return next((path for path in sorted(commands) if needle.search(path.read_text(encoding="utf-8"))), None)
+
+
+def generate(build: Path) -> None:
+    """Makes the headers that sources include: those of spec/, of FlatBuffers and of Verilator."""
+    command = ["ninja", "-C", str(build), "-t", "targets", "all"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True)
+    headers = [line.split(": ")[0] for line in listed.stdout.splitlines()
+               if line.endswith(": CUSTOM_COMMAND") and line.split(": ")[0].endswith(HEADERS)]
+    run = subprocess.run(["ninja", "-C", str(build), *headers], capture_output=True, text=True, check=False)
+    if run.returncode:
+        sys.exit(f"cannot generate the headers that the sources include:\n{run.stdout[-2000:]}")
+
+
+def check(source: Path, arguments: list[str], lines: str) -> str:
+    """Findings in one source and the headers that it includes."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "compile_commands.json").write_text(json.dumps(
+            [{"directory": folder, "file": str(source), "arguments": ["clang", *arguments, "-c", str(source)]}]))
+        command = [PROGRAM, "--quiet", "-p", folder, *([f"--line-filter={lines}"] if lines else []), str(source)]
+        run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    if run.returncode and not run.stdout.strip():
+        return f"{source}: {PROGRAM} failed: {run.stderr[-2000:]}"
+    return run.stdout.strip()
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, required=True)
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--base", default=os.environ.get("TPU_TIDY_BASE"))
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("path", type=Path, nargs="*")
+    args = parser.parse_args()
+    if shutil.which(PROGRAM) is None:
+        print(f"{PROGRAM} is not installed; sim_scripts/setup --tests installs it")
+        return 1
+    build = args.build.resolve()
+    commands = compile_commands(build)
+    lines = ""
+    if args.all:
+        roots = [path.resolve() for path in args.path] or [ROOT]
+        wanted = {path for path in commands for root in roots if path == root or root in path.parents}
+    else:
+        base = args.base or default_base()
+        if base is None:
+            print("skipped: no base commit to compare with (no git history here)")
+            return SKIPPED
+        changed = changed_lines(base)
+        lines = json.dumps([{"name": str(path), "lines": ranges} for path, ranges in changed.items()])
+        seen = {path if path in commands else includer(path, commands) for path in changed}
+        wanted = {path for path in seen if path is not None}
+        print(f"{len(changed)} files differ from {base[:12]}")
+    if wanted:
+        generate(build)
+    with ThreadPoolExecutor(args.jobs) as pool:
+        results = list(pool.map(lambda path: check(path, commands[path], lines), sorted(wanted)))
+    findings = sorted({line for text in results for line in text.splitlines() if re.search(r"(error|failed): ", line)})
+    for text in dict.fromkeys(results):
+        if text:
+            print(text)
+    print(f"{PROGRAM}: {len(wanted)} sources, {len(findings)} findings")
+    return 1 if findings or any(results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
