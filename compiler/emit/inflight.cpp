@@ -96,16 +96,20 @@ static bool load_scalars(Residency& memory, InflightExchange& r) {
   return true;
 }
 
-static void release(Residency& memory, InflightExchange& r) {
-  for (const int64_t area : r.memory) {
-    memory.give(area);
-  }
+static void forget_places(InflightExchange& r) {
   r.memory.clear();
   r.buckets.clear();
   r.landing = {};
   r.back.clear();
   r.slots.clear();
   r.scalars.clear();
+}
+
+static void release(Residency& memory, InflightExchange& r) {
+  for (const int64_t area : r.memory) {
+    memory.give(area);
+  }
+  forget_places(r);
 }
 
 void finish_inflight(EmitContext& ctx) {
@@ -187,16 +191,17 @@ bool start_inflight(EmitContext& ctx, const Kernel& k) {
                                  [&](const Kernel& other) { return other.order > k.order; });
   const bool alone = !overlaps || next == ctx.kernels.kernels.end() || needs_inflight(ctx, *next);
   for (r.lag = alone ? 2 : 1;; --r.lag) {  // with less VMEM beside other kernels
-    const bool fits = take_memory(ctx.memory, r) && load_scalars(ctx.memory, r);
-    ctx.run_moves();
-    if (fits) {
+    Reservation attempt(ctx.memory);
+    if (take_memory(ctx.memory, r) && load_scalars(ctx.memory, r)) {
+      attempt.keep();
       break;
     }
-    release(ctx.memory, r);
+    forget_places(r);
     if (r.lag == 1) {
       return false;
     }
   }
+  ctx.run_moves();
   stage_registers(ctx.sink, r.exchange);
   half_registers(ctx.sink, r);
   r.paced_items = ctx.sink.listing.items.size();

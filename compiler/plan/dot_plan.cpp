@@ -1,6 +1,7 @@
 #include "plan/dot_plan.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace tpu::compiler {
 
@@ -74,17 +75,6 @@ void final_strides(const DotPlan& p, const Tile& sums, const Block& m, const Blo
   for (const int64_t s : sums.k) {
     n_at.push_back(p.w.turn_out ? s / 4 * rows : s / 4);
   }
-}
-
-// An operand that will come in blocks from HBM leaves VMEM.
-static void drop_copy(Residency& memory, Buffer& b, bool stays, uint32_t id) {
-  if (stays || b.vmem < 0) {
-    return;
-  }
-  if (!b.in_hbm) {
-    memory.store(b, id);
-  }
-  memory.drop(b);
 }
 
 // False: there is too little VMEM.
@@ -161,6 +151,7 @@ std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::
   t.rhs_whole = rhs.vmem >= 0 || rhs.bytes <= limit;
   t.out_whole = out.bytes <= limit;
   t.narrow_out = k.out->type.elem == Elem::kBf16;
+  std::vector<Buffer*> leaving;  // operands that come in blocks instead
   int64_t share = vmem * 3 / 4;
   for (;;) {
     int64_t whole = t.out_whole ? out.bytes : 0;
@@ -171,15 +162,18 @@ std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::
     const auto choice = choose_tiles(w, t, board);
     if (choice) {
       p.choice = *choice;
+      Reservation attempt(memory);
+      for (Buffer* b : leaving) {
+        leave_vmem(memory, *b, id);
+      }
       if (place_tiles(k, memory, p, id)) {
+        attempt.keep();
         return p;
       }
-      give_all(memory, p.temporary);
-      if (t.out_whole) {
-        memory.drop(out);
-      }
+      p.temporary.clear();
     }
-    // The largest whole operand goes; then smaller tiles.
+    // A whole operand is loaded once, in blocks often: smaller blocks are cheaper, down to a point.
+    // The output leaves once either way. Then the largest whole value goes; then still smaller ones.
     std::array<std::pair<int64_t, bool*>, 3> wholes = {
         {{t.lhs_whole && !lhs.locked ? lhs.bytes : 0, &t.lhs_whole},
          {t.rhs_whole && !rhs.locked ? rhs.bytes : 0, &t.rhs_whole},
@@ -187,13 +181,18 @@ std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::
     const auto largest =
         std::max_element(wholes.begin(), wholes.end(),
                          [](const auto& a, const auto& b) { return a.first < b.first; });
-    if (largest->first > 0) {
+    if (choice && largest->second != &t.out_whole && share > vmem / 4) {
+      share -= share / 8;
+    } else if (largest->first > 0) {
       *largest->second = false;
       if (&lhs == &rhs) {
         t.lhs_whole = t.rhs_whole = t.lhs_whole && t.rhs_whole;
       }
-      drop_copy(memory, lhs, t.lhs_whole || lhs.locked, id);
-      drop_copy(memory, rhs, t.rhs_whole || rhs.locked, id);
+      for (const auto& [operand, stays] : {std::pair{&lhs, t.lhs_whole}, {&rhs, t.rhs_whole}}) {
+        if (!stays && !operand->locked) {
+          leaving.push_back(operand);
+        }
+      }
     } else if (share > 1024) {
       share -= share / 8;
     } else {
@@ -256,15 +255,7 @@ static bool place_fused(const Kernel& k, Residency& memory, const spec::BoardPar
     return false;
   }
   memory.pin({&lhs, &rhs});
-  if (place_tiles(k, memory, p, id) && place_loop(*k.after, memory, plan, id)) {
-    return true;
-  }
-  give_all(memory, p.temporary);
-  for (const Value* v : k.after->writes) {  // taken, but nothing is in it
-    memory.drop(memory.at(v));
-  }
-  release_loop(memory, plan);
-  return false;
+  return place_tiles(k, memory, p, id) && place_loop(*k.after, memory, plan, id);
 }
 
 std::optional<DotPlan> plan_fused(const Kernel& k, Residency& memory,
@@ -283,10 +274,11 @@ std::optional<DotPlan> plan_fused(const Kernel& k, Residency& memory,
     return std::nullopt;
   }
   p.w = map_contraction(k.dot, board);
+  Reservation attempt(memory);
   if (!place_fused(k, memory, board, p, id)) {
-    memory.unpin();
     return std::nullopt;
   }
+  attempt.keep();
   return p;
 }
 

@@ -11,6 +11,10 @@ constexpr int64_t kLeastSummedRows = 64;     // of a tile of a sum over rows, if
 constexpr int64_t kPieceBytes = 512 * 1024;  // of one streamed operand and tile
 constexpr int64_t kMostIterations = int64_t{1} << 30;  // of a loop of one command
 
+bool contains(const std::vector<const Value*>& list, const Value* v) {
+  return std::find(list.begin(), list.end(), v) != list.end();
+}
+
 // Accumulators pass from tile to tile as whole blocks, so a reduced tail shorter than a block goes
 // with the tile before it: iterations that this adds.
 int64_t short_tail(const Loop& loop, int64_t tile, int64_t block) {
@@ -205,7 +209,7 @@ bool choose_streams(const Kernel& k, Residency& memory, const spec::BoardParams&
   const int64_t small = std::min<int64_t>(64 * 1024, memory.whole_limit() / 4);
   int64_t whole_bytes = 0;
   const auto stays = [&](const Buffer& b) {
-    if (plan.forced.contains(b.value) || (k.first > 0 && b.vmem < 0 && b.bytes > small)) {
+    if (contains(plan.forced, b.value) || (k.first > 0 && b.vmem < 0 && b.bytes > small)) {
       return false;
     }
     return b.vmem >= 0 || b.bytes <= small ||
@@ -312,6 +316,7 @@ bool place_loop(const Kernel& k, Residency& memory, LoopPlan& plan, uint32_t id)
     }
   }
   bool many = false;
+  plan.cut_reduce = false;
   for (size_t l = 0; l < plan.tile.size(); ++l) {
     many = many || plan.tile[l] < k.nest.loops[l].n;
     plan.cut_reduce =
@@ -320,14 +325,18 @@ bool place_loop(const Kernel& k, Residency& memory, LoopPlan& plan, uint32_t id)
   return place_streams(k, memory, many, plan) && (!plan.cut_reduce || place_carry(k, memory, plan));
 }
 
-void release_loop(Residency& memory, LoopPlan& plan) {
-  for (const int64_t address : plan.temporary) {
-    memory.give(address);
-  }
+static void forget_places(LoopPlan& plan) {
   plan.temporary.clear();
   for (Stream& s : plan.streams) {
     s.slots.clear();
   }
+}
+
+void release_loop(Residency& memory, LoopPlan& plan) {
+  for (const int64_t address : plan.temporary) {
+    memory.give(address);
+  }
+  forget_places(plan);
   memory.unpin();
 }
 
@@ -352,7 +361,7 @@ void choose_program(const Kernel& k, LoopPlan& plan) {
 static const Value* largest_whole(Residency& memory, const LoopPlan& plan) {
   const Value* largest = nullptr;
   for (const Value* v : plan.whole) {
-    if (!memory.at(v).locked &&
+    if (!memory.at(v).locked && memory.at(v).target < 0 &&
         (largest == nullptr || memory.at(v).bytes > memory.at(largest).bytes)) {
       largest = v;
     }
@@ -386,21 +395,20 @@ std::optional<LoopPlan> plan_loop(const Kernel& k, Residency& memory,
       continue;
     }
     if (fits) {
+      Reservation attempt(memory);
+      for (const Value* v : plan.forced) {
+        leave_vmem(memory, memory.at(v), id);
+      }
       if (place_loop(k, memory, plan, id)) {
+        attempt.keep();
         return plan;
       }
-      release_loop(memory, plan);
+      forget_places(plan);
     }
     // Too much at once: the largest whole buffer streams; then smaller pieces.
     const Value* largest = largest_whole(memory, plan);
     if (largest != nullptr && memory.at(largest).bytes > plan.piece_limit) {
-      Buffer& b = memory.at(largest);
-      const bool made_here = std::find(k.writes.begin(), k.writes.end(), largest) != k.writes.end();
-      if (b.vmem >= 0 && !b.in_hbm && !made_here) {
-        memory.store(b, id);
-      }
-      memory.drop(b);
-      plan.forced.insert(largest);
+      plan.forced.push_back(largest);
     } else if (plan.piece_limit > 1024) {
       plan.piece_limit /= 2;
     } else {

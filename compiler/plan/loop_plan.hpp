@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "plan/piece.hpp"
@@ -34,17 +33,17 @@ struct Stream {
 
 struct LoopPlan {
   VpuGenOptions options;
-  std::vector<int> order;           // of the loops: outside of the command, then in it
-  std::vector<int> cut_order;       // in which tiles follow each other
-  Dims tile;                        // iterations of a tile per loop
-  int64_t piece_limit = 0;          // bytes of one operand and tile
-  std::vector<int> in_stream;       // per access: index of its stream, -1: resident
-  std::map<int, int> out_stream;    // node -> stream
-  std::vector<Stream> streams;      // inputs first
-  std::vector<const Value*> whole;  // inputs and outputs that lie in VMEM as a whole
-  std::set<const Value*> forced;    // values that must be streamed: no room
-  std::vector<int64_t> temporary;   // VMEM to give back
-  int64_t carry = -1;               // accumulators between tiles
+  std::vector<int> order;            // of the loops: outside of the command, then in it
+  std::vector<int> cut_order;        // in which tiles follow each other
+  Dims tile;                         // iterations of a tile per loop
+  int64_t piece_limit = 0;           // bytes of one operand and tile
+  std::vector<int> in_stream;        // per access: index of its stream, -1: resident
+  std::map<int, int> out_stream;     // node -> stream
+  std::vector<Stream> streams;       // inputs first
+  std::vector<const Value*> whole;   // inputs and outputs that lie in VMEM as a whole
+  std::vector<const Value*> forced;  // values that must be streamed: no room
+  std::vector<int64_t> temporary;    // VMEM to give back
+  int64_t carry = -1;                // accumulators between tiles
   int64_t carry_bytes = 0;
   bool cut_reduce = false;
   // Of an epilogue: the operand that is a block of sums in VMEM.

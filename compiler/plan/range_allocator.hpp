@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
 namespace tpu::compiler {
 
@@ -19,10 +20,29 @@ class RangeAllocator {
   void give(int64_t address);
   int64_t peak_end() const { return peak_end_; }
 
+  // What has been taken and given since mark() can be undone, last first: nested marks are fine.
+  // The search goes on behind what was undone.
+  struct Mark {
+    size_t changes;
+    int64_t peak_end;
+  };
+  Mark mark();
+  void undo(const Mark& mark);
+  void keep(const Mark& mark);  // the changes stay
+
  private:
+  struct Change {
+    int64_t address, bytes;
+    bool taken;
+  };
+  void release(int64_t address, int64_t bytes);
+  void note(const Change& change);
+
   std::map<int64_t, int64_t> free_;  // address -> bytes
   std::map<int64_t, int64_t> taken_;
   int64_t cursor_ = 0, peak_end_ = 0;
+  int marks_ = 0;
+  std::vector<Change> changes_;  // since the outermost mark
 };
 
 }  // namespace tpu::compiler

@@ -119,15 +119,22 @@ bool Residency::evict_one() {
 }
 
 std::optional<int64_t> Residency::take(int64_t bytes) {
-  for (;;) {
-    const auto address = vmem_.take(bytes);
-    if (address || !evict_one()) {
-      return address;
-    }
+  auto address = vmem_.take(bytes);
+  if (address) {
+    return address;
   }
+  Reservation evictions(*this);
+  while (!address && evict_one()) {
+    address = vmem_.take(bytes);
+  }
+  if (address) {
+    evictions.keep();
+  }
+  return address;
 }
 
 bool Residency::place(Buffer& b) {
+  touch(b);
   if (b.target >= 0) {
     b.locked = true;
     b.vmem = b.target;
@@ -154,6 +161,9 @@ void Residency::give(int64_t address) {
     return;
   }
   const int64_t allocation = it->second;
+  if (reservations_ > 0) {
+    unshared_.emplace_back(*it);
+  }
   shared_.erase(it);
   if (std::none_of(shared_.begin(), shared_.end(),
                    [&](const auto& s) { return s.second == allocation; })) {
@@ -163,6 +173,7 @@ void Residency::give(int64_t address) {
 
 void Residency::drop(Buffer& b) {
   if (b.vmem >= 0) {
+    touch(b);
     give(b.vmem);
     b.vmem = -1;
   }
@@ -170,6 +181,7 @@ void Residency::drop(Buffer& b) {
 
 void Residency::give_home(Buffer& b) {
   if (b.slot < 0) {
+    touch(b);
     b.slot = scratch_slot_;
     b.scratch = true;
     b.offset = scratch_.take(b.bytes, b.value, op_id_);
@@ -178,6 +190,7 @@ void Residency::give_home(Buffer& b) {
 
 void Residency::store(Buffer& b, uint32_t op_id) {
   give_home(b);
+  touch(b);
   move({vmem_addr(b.vmem), home_of(b), b.bytes, elem_bytes(b.value->type.elem), op_id});
   b.in_hbm = true;
 }
@@ -193,6 +206,7 @@ bool Residency::load(Buffer& b, uint32_t op_id) {
   if (!address) {
     return false;
   }
+  touch(b);
   b.vmem = *address;
   move({home_of(b), vmem_addr(b.vmem), b.bytes, elem_bytes(b.value->type.elem), op_id});
   return true;
@@ -245,6 +259,52 @@ void Residency::drop_dead() {
     const bool over = b.value->def != nullptr && !b.reads.empty() && !b.scratch;
     it = over ? dead_.erase(it) : std::next(it);
   }
+}
+
+void Residency::touch(Buffer& b) {
+  if (reservations_ > 0) {
+    touched_.emplace_back(&b, b);
+  }
+}
+
+Reservation::Reservation(Residency& memory)
+    : memory_(memory),
+      vmem_(memory.vmem_.mark()),
+      scratch_(memory.scratch_.mark()),
+      moves_(memory.moves_.size()),
+      touched_(memory.touched_.size()),
+      unshared_(memory.unshared_.size()),
+      pinned_(memory.pinned_) {
+  ++memory.reservations_;
+}
+
+Reservation::~Reservation() {
+  if (kept_) {
+    memory_.vmem_.keep(vmem_);
+  } else {
+    memory_.vmem_.undo(vmem_);
+    memory_.scratch_.undo(scratch_);
+    memory_.moves_.resize(moves_);
+    memory_.pinned_ = pinned_;
+    for (; memory_.touched_.size() > touched_; memory_.touched_.pop_back()) {
+      const auto& [buffer, placement] = memory_.touched_.back();
+      static_cast<Placement&>(*buffer) = placement;
+    }
+    memory_.shared_.insert(memory_.unshared_.begin() + static_cast<ptrdiff_t>(unshared_),
+                           memory_.unshared_.end());
+    memory_.unshared_.resize(unshared_);
+  }
+  if (--memory_.reservations_ == 0) {
+    memory_.touched_.clear();
+    memory_.unshared_.clear();
+  }
+}
+
+void leave_vmem(Residency& memory, Buffer& b, uint32_t op_id) {
+  if (b.vmem >= 0 && !b.in_hbm) {
+    memory.store(b, op_id);
+  }
+  memory.drop(b);
 }
 
 void place_result(Residency& memory, Buffer& out) {

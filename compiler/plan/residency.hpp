@@ -22,19 +22,23 @@
 
 namespace tpu::compiler {
 
-struct Buffer {
-  const Value* value = nullptr;
-  int number = 0;  // in order of creation
-  int64_t bytes = 0;
+// Where a buffer lies.
+struct Placement {
   int slot = -1;  // HBM home; -1: none yet
   int64_t offset = 0;
   bool in_hbm = false;      // the home holds the value
   bool scratch = false;     // the home is an allocation of the scratch slot
   bool must_store = false;  // the home is a result
   int64_t vmem = -1;        // address of the whole value, -1: not in VMEM
-  std::vector<int> reads;   // kernels that read it, ascending
   bool locked = false;      // stays where it is until the region around it ends
   int64_t target = -1;      // VMEM home of the carried value that it will be
+};
+
+struct Buffer : Placement {
+  const Value* value = nullptr;
+  int number = 0;  // in order of creation
+  int64_t bytes = 0;
+  std::vector<int> reads;  // kernels that read it, ascending
 };
 
 spec::Addr home_of(const Buffer& b, int64_t byte = 0);   // in HBM
@@ -64,7 +68,8 @@ class Residency {
   int next_read(const Buffer& b) const;  // kernel behind the current one, INT_MAX: none
   int64_t whole_limit() const { return vmem_bytes_ / 4; }  // larger ones never stay as a whole
 
-  // VMEM. What does not fit even after evictions is answered with nothing or false.
+  // VMEM. What does not fit even after evictions is answered with nothing or false, and evicts
+  // nothing then.
   std::optional<int64_t> take(int64_t bytes);
   bool place(Buffer& b);  // for a result: its target, or what take() finds
   void give(int64_t address);
@@ -102,6 +107,8 @@ class Residency {
   std::vector<Move> take_moves() { return std::exchange(moves_, {}); }
 
  private:
+  friend class Reservation;
+  void touch(Buffer& b);  // before it changes
   void find_reads(const KernelProgram& kernels, const VirtualPads& pads);
   void read_at(const Value* v, const VirtualPads& pads, int order);
   bool evict_one();
@@ -124,7 +131,32 @@ class Residency {
   int64_t locked_bytes_ = 0;
   std::set<int64_t> region_homes_;
   std::vector<Move> moves_;
+  int reservations_ = 0;
+  std::vector<std::pair<Buffer*, Placement>> touched_;  // since the outermost reservation
+  std::vector<std::pair<int64_t, int64_t>> unshared_;   // entries of shared_ that have gone
 };
+
+// Planning that may be given up: unless it is kept, its end puts buffers, VMEM, homes, moves and
+// pins back to where they were at its beginning. Reservations may be nested.
+class Reservation {
+ public:
+  explicit Reservation(Residency& memory);
+  ~Reservation();
+  Reservation(const Reservation&) = delete;
+  Reservation& operator=(const Reservation&) = delete;
+  void keep() { kept_ = true; }
+
+ private:
+  Residency& memory_;
+  const RangeAllocator::Mark vmem_;
+  const Scratch::Mark scratch_;
+  const size_t moves_, touched_, unshared_;
+  const std::set<const Buffer*> pinned_;
+  bool kept_ = false;
+};
+
+// An operand that will come in pieces from HBM leaves VMEM.
+void leave_vmem(Residency& memory, Buffer& b, uint32_t op_id);
 
 // A result is made whole in VMEM if there is room, else at its home.
 void place_result(Residency& memory, Buffer& out);

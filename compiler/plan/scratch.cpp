@@ -47,6 +47,12 @@ void Scratch::give(int64_t address) {
   all_[static_cast<size_t>(&at(address) - all_.data())].to = time_++;
 }
 
+void Scratch::undo(const Mark& mark) {
+  all_.resize(mark.temporaries);
+  time_ = mark.time;
+  next_ = mark.next;
+}
+
 void Scratch::place() {
   std::vector<size_t> order(all_.size());
   std::iota(order.begin(), order.end(), size_t{0});

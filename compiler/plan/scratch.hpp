@@ -26,6 +26,15 @@ class Scratch {
   int64_t take(int64_t bytes, const Value* value, uint32_t op_id);
   void give(int64_t address);
 
+  // Takes back what has been taken since; nothing may have been given since then.
+  struct Mark {
+    size_t temporaries;
+    int time;
+    int64_t next;
+  };
+  Mark mark() const { return {all_.size(), time_, next_}; }
+  void undo(const Mark& mark);
+
   void place();
   int64_t bytes() const { return bytes_; }  // of the slot, after place()
   void relocate(Listing& listing, int slot) const;

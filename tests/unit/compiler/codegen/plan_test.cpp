@@ -1,0 +1,163 @@
+// Plans of loops and contractions: functions of a kernel and of what VMEM holds. What does not fit
+// is an answer, and no plan that was given up shows in the program.
+#include <gtest/gtest.h>
+
+#include "../graph_builder.hpp"
+#include "board/board_loader.hpp"
+#include "emit/emit.hpp"
+#include "plan/dot_plan.hpp"
+#include "plan/loop_plan.hpp"
+
+namespace tpu::compiler::test {
+namespace {
+
+constexpr int64_t kKib = 1024;
+
+// The kernels of a graph, and VMEM of some KiB in which nothing lies yet.
+struct Planning {
+  Planning(const Module& m, int vmem_kib)
+      : board(spec::load_board("v3_8", {"core.vmem_kib=" + std::to_string(vmem_kib)})),
+        program(make_kernels(m)),
+        slots(make_slots(m, program, board)),
+        memory(program, slots, {}, board, 0) {}
+
+  spec::BoardParams board;
+  KernelProgram program;
+  Slots slots;
+  Residency memory;
+};
+
+TEST(LoopPlan, LargeOperandsAreStreamedInTwoSlots) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({1 << 20}));
+  Planning p(b.done({b.op(Kind::kNegate, {x}, f32({1 << 20}))}), 64);
+  const Kernel& k = p.program.kernels.front();
+  const auto plan = plan_loop(k, p.memory, p.board, 0);
+  ASSERT_TRUE(plan);
+  ASSERT_EQ(plan->streams.size(), 2u);
+  EXPECT_TRUE(plan->whole.empty());
+  for (const Stream& s : plan->streams) {
+    EXPECT_EQ(s.slots.size(), 2u);
+    EXPECT_LE(s.slot_bytes, plan->piece_limit);
+  }
+  int64_t elements = 0;
+  for_each_tile(k, *plan,
+                [&](const Dims&, const Dims& count, bool, bool) { elements += count[0]; });
+  EXPECT_EQ(elements, 1 << 20);
+  EXPECT_TRUE(p.memory.take_moves().empty());
+}
+
+TEST(LoopPlan, SmallOperandsAreLoadedWhole) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({1024}));
+  Planning p(b.done({b.op(Kind::kNegate, {x}, f32({1024}))}), 64);
+  const auto plan = plan_loop(p.program.kernels.front(), p.memory, p.board, 5);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->whole.size(), 2u);
+  const std::vector<Move> moves = p.memory.take_moves();
+  ASSERT_EQ(moves.size(), 1u);
+  EXPECT_EQ(moves[0].bytes, 4096);
+  EXPECT_EQ(moves[0].op_id, 5u);
+}
+
+TEST(LoopPlan, TooLittleVmemIsAnAnswer) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({1 << 20}));
+  Planning p(b.done({b.op(Kind::kNegate, {x}, f32({1 << 20}))}), 64);
+  ASSERT_TRUE(p.memory.take(63 * kKib));
+  EXPECT_FALSE(plan_loop(p.program.kernels.front(), p.memory, p.board, 0));
+  EXPECT_TRUE(p.memory.take_moves().empty());
+  EXPECT_TRUE(p.memory.take(kKib)) << "the plan that was given up holds VMEM";
+}
+
+DotAttrs matmul_attrs() {
+  DotAttrs a;
+  a.lhs_contract = {1};
+  a.rhs_contract = {0};
+  return a;
+}
+
+TEST(DotPlan, OperandsWholeOrInBlocks) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({512, 512}));
+  Value* w = b.arg(f32({512, 128}));
+  const Module& m = b.done({b.op(Kind::kDotGeneral, {x, w}, f32({512, 128}), matmul_attrs())});
+  Planning large(m, 16 * 1024);
+  const auto whole = plan_dot(large.program.kernels.front(), large.memory, large.board, 0);
+  ASSERT_TRUE(whole);
+  EXPECT_TRUE(whole->limits.lhs_whole && whole->limits.rhs_whole && whole->limits.out_whole);
+  EXPECT_EQ(large.memory.take_moves().size(), 2u);
+}
+
+TEST(DotPlan, TooLittleVmemIsAnAnswer) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({512, 512}));
+  Value* w = b.arg(f32({512, 128}));
+  Planning p(b.done({b.op(Kind::kDotGeneral, {x, w}, f32({512, 128}), matmul_attrs())}), 64);
+  const Kernel& k = p.program.kernels.front();
+  {
+    Reservation alone(p.memory);
+    const auto blocks = plan_dot(k, p.memory, p.board, 0);
+    ASSERT_TRUE(blocks);
+    EXPECT_FALSE(blocks->limits.lhs_whole);
+  }
+  ASSERT_TRUE(p.memory.take(63 * kKib + 512));
+  EXPECT_FALSE(plan_dot(k, p.memory, p.board, 0));
+  EXPECT_TRUE(p.memory.take_moves().empty());
+}
+
+bool covers(const MemRange& a, const MemRange& b) {
+  return a.space == b.space && a.slot == b.slot && a.pitch == 0 && a.lo <= b.lo && b.hi <= a.hi;
+}
+
+// Copies from HBM whose bytes in VMEM nobody reads before they are overwritten or the program ends.
+int dead_loads(const Listing& l) {
+  int dead = 0;
+  for (size_t i = 0; i < l.items.size(); ++i) {
+    const auto* command = std::get_if<Command>(&l.items[i]);
+    const auto* dma = command == nullptr ? nullptr : std::get_if<spec::DmaCommand>(&command->body);
+    if (dma == nullptr || static_cast<spec::Space>(dma->src.space) != spec::Space::kHbm) {
+      continue;
+    }
+    const MemRange loaded = memory_ranges(l, *command).back();
+    bool used = false, over = false;
+    for (size_t j = i + 1; j < l.items.size() && !used && !over; ++j) {
+      if (const auto* later = std::get_if<Command>(&l.items[j])) {
+        for (const MemRange& r : memory_ranges(l, *later)) {
+          used = used || (!r.write && ranges_overlap(r, loaded));
+          over = over || (r.write && covers(r, loaded));
+        }
+      }
+    }
+    dead += used ? 0 : 1;
+  }
+  return dead;
+}
+
+// Three operands that are read again would stay in VMEM as a whole, but beside the slots of the
+// large ones there is room for two.
+TEST(Schedule, APlanThatWasGivenUpLoadsNothing) {
+  GraphBuilder b;
+  const Type wide = f32({64, 4096}), row = f32({4096});
+  Value* sum = b.arg(wide);
+  for (int i = 0; i < 4; ++i) {
+    sum = b.op(Kind::kAdd, {sum, b.arg(wide)}, wide);
+  }
+  std::vector<Value*> rows;
+  for (int i = 0; i < 3; ++i) {
+    rows.push_back(b.arg(row));
+    Value* spread = b.op(Kind::kBroadcastInDim, {rows.back()}, wide, DimsAttrs{{1}});
+    sum = b.op(Kind::kAdd, {sum, spread}, wide);
+  }
+  Value* again = rows[0];
+  for (int i = 1; i < 3; ++i) {
+    again = b.op(Kind::kMultiply, {again, rows[static_cast<size_t>(i)]}, row);
+  }
+  const Module& m = b.done({sum, again});
+  const spec::BoardParams board = spec::load_board("v3_8", {"core.vmem_kib=64"});
+  KernelProgram kernels = make_kernels(m);
+  EXPECT_EQ(dead_loads(emit_program(m, kernels, board).listing), 0);
+}
+
+}  // namespace
+}  // namespace tpu::compiler::test
