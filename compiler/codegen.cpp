@@ -177,7 +177,7 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   e.notes = report.notes;
   e.matmul_flops = emitted.matmul_flops;
   e.vmem_peak_bytes = static_cast<uint64_t>(emitted.vmem_peak);
-  e.estimated_cycles = estimate_cycles(listing, board);
+  e.estimated_cycles = estimate_cycles(image, e.partitions, board);
   if (wants_dump(options, "memory")) {
     options.dump("memory", emitted.memory() + "\n");
   }

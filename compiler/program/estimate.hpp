@@ -1,19 +1,29 @@
-// Estimated cycles of a listing with semaphores: every command takes its cost formula, queues are
-// in order, waits meet signals. All cores do the same at the same time: a core has its share of its
-// chip's HBM for all its queues together, and its port to the links (whose load is equal in both
-// directions, so that the port is the narrower one); what another core sends is expected when this
-// core sends the like.
+// Cycles of a program: the estimate that stands in the executable, and the rough costs of single
+// commands and transfers by which codegen chooses.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <string>
+#include <span>
 
 #include "program/listing.hpp"
 #include "tpu/spec/board_params.hpp"
 
 namespace tpu::compiler {
 
-// Cycles for which a command keeps its queue, without waits.
+// Cycles of one step, as `tpuboard run` prints them by core (sim_cycles_per_core): from the start
+// of the sequencer to the end of the program, on the core that takes longest. Without the launch by
+// driver and firmware, and with no other traffic on the board. `image`: of encode_image. The timed
+// machine (timed_gang.hpp) runs it with the costs of the model, so that one core, and all cores of a
+// program of up to 100,000 commands, give the model's cycles; beyond that one core stands for all
+// where they do the same. Where data decide, it is assumed: a loop runs once; of alternatives the
+// last one of the code is taken at first, then the one in front of it, in turn; no entry of a list
+// is left out. Of a program too long to be simulated: the cycles of its beginning.
+uint64_t estimate_cycles(std::span<const std::byte> image, uint32_t cores,
+                         const spec::BoardParams& board);
+
+// Cycles for which a command keeps its queue: without waits, strides of lanes, granules and what
+// other queues take of the bandwidth.
 uint64_t busy_cycles(const Command& command, const Listing& listing,
                      const spec::BoardParams& board);
 
@@ -22,10 +32,5 @@ uint64_t hbm_cycles(const spec::BoardParams& board, int64_t bytes);
 
 // Cycles of `bytes` through the port between a core and the links.
 uint64_t port_cycles(const spec::BoardParams& board, int64_t bytes);
-
-uint64_t estimate_cycles(const Listing& listing, const spec::BoardParams& board);
-
-// One line per item: index, queue, mnemonic, waits, signals. For dumps.
-std::string print(const Listing& listing);
 
 }  // namespace tpu::compiler

@@ -129,6 +129,9 @@ spec::Addr vmem_addr(int64_t offset);
 spec::Addr smem_addr(int64_t offset);
 spec::Addr hbm_addr(int slot, int64_t offset);
 
+// One line per item: index, queue, mnemonic, waits, signals. For dumps.
+std::string print(const Listing& listing);
+
 // All bytes that a command may read or write on its own core.
 std::vector<MemRange> memory_ranges(const Listing& listing, const Command& command);
 

@@ -121,7 +121,7 @@ std::unique_ptr<MxuEngine> MxuSelect::engine(const std::string& path, const Mode
   options.kind = mode.kind;
   options.path = path;
   options.simd = options_.simd.empty() ? "auto" : options_.simd;
-  options.shape = mxu_shape(options_.params);
+  options.shape = spec::mxu_shape(options_.params);
   options.lockstep.dump_prefix = options_.lockstep_dump_prefix + "-" + path;
   options.lockstep.on_mismatch = [this, path](const MxuMismatch& mismatch) {
     const std::lock_guard lock(mutex_);

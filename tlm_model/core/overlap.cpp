@@ -196,7 +196,8 @@ bool transpose_overlaps(const TransposePlan& plan, int64_t src, int64_t dst) {
 }
 
 BoxOverlap box_overlap(const StridedBox& box, int64_t src, int64_t dst) {
-  const ByteExtent from = box_extent(box, BoxSide::kSrc), to = box_extent(box, BoxSide::kDst);
+  const ByteExtent from = spec::box_extent(box, BoxSide::kSrc),
+                   to = spec::box_extent(box, BoxSide::kDst);
   if (src + from.high <= dst + to.low || dst + to.high <= src + from.low) {
     return BoxOverlap::kNone;
   }

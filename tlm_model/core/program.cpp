@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "command/scalar_ops.hpp"
 #include "core/program_decoder.hpp"
-#include "core/scalar_ops.hpp"
 #include "tpu/spec/program_image.h"
 #include "tpu/spec/rings.h"
 
@@ -27,7 +27,7 @@ bool ends_flow(const spec::ScalarInsn& insn) {
 }
 
 bool has_target(const spec::ScalarInsn& insn) {
-  return scalar_class(static_cast<spec::ScalarOp>(insn.op)) == ScalarClass::kBranch;
+  return spec::scalar_class(static_cast<spec::ScalarOp>(insn.op)) == spec::ScalarClass::kBranch;
 }
 
 bool is_mark(const spec::ScalarInsn& insn) {
@@ -133,15 +133,6 @@ std::shared_ptr<const Program> ProgramCache::get(std::span<const std::byte> imag
                                                  header.entry_word, header.slots, params_);
   programs_.emplace(hash, program);
   return program;
-}
-
-spec::MxuShape mxu_shape(const spec::BoardParams& params) {
-  return {.rows = static_cast<uint32_t>(params.mxu.rows),
-          .cols = static_cast<uint32_t>(params.mxu.cols),
-          .chains = static_cast<uint32_t>(params.mxu.chains),
-          .segment_rows = static_cast<uint32_t>(params.mxu.segment_rows),
-          .skew = static_cast<uint32_t>(params.mxu.skew),
-          .load_rows = static_cast<uint32_t>(params.mxu.weight_rows_per_cycle)};
 }
 
 }  // namespace tpu::model

@@ -19,6 +19,7 @@
 
 #include "arith/mxu_shape.hpp"
 #include "arith/mxu_timing.hpp"
+#include "command/cost.hpp"
 #include "core/strided_box.hpp"
 #include "mxu/mxu_engine.hpp"
 #include "tpu/spec/board_params.hpp"
@@ -46,13 +47,13 @@ struct VpuPlan {
   std::vector<spec::VpuAccess> accesses;
   bool dynamic = false;            // bases or scalars come from registers
   std::optional<VpuKernel> fixed;  // the kernel, unless dynamic
-  VpuCycles cycles;
+  spec::CommandCycles cycles;
 };
 
 struct TransposePlan {
   TransposeShape shape;
   Operand src, dst;
-  uint64_t busy_cycles = 0;
+  spec::CommandCycles cycles;
 };
 
 // dma and fill.
@@ -62,8 +63,8 @@ struct DmaPlan {
   bool is_fill = false;
   bool remote = false;
   uint64_t pattern = 0;
-  uint64_t src_bytes = 0;  // granules
-  uint64_t dst_bytes = 0;
+  spec::TransferBytes bytes;
+  uint64_t fixed_cycles = 0;  // without what links add
 };
 
 // dma_indexed: the window is the box of `transfer`, whose operands are the whole sides.
@@ -156,7 +157,5 @@ class ProgramCache {
   const spec::BoardParams params_;
   std::unordered_multimap<uint64_t, std::weak_ptr<const Program>> programs_;
 };
-
-spec::MxuShape mxu_shape(const spec::BoardParams& params);
 
 }  // namespace tpu::model

@@ -98,7 +98,7 @@ constexpr Wide kMaxElements = Wide{1} << 44;
 }  // namespace
 
 ProgramDecoder::ProgramDecoder(Program& program, const spec::BoardParams& params)
-    : program_(program), params_(params), shape_(mxu_shape(params)) {}
+    : program_(program), params_(params), shape_(spec::mxu_shape(params)) {}
 
 ProgramItem ProgramDecoder::decode_item(uint32_t word) {
   ProgramItem item;
@@ -315,7 +315,7 @@ void ProgramDecoder::decode_matmul(const spec::MatmulCommand& c, DecodedCommand&
   plan.out = {c.out, out.get()};
   plan.lhs = {c.lhs, lhs.get()};
   plan.rhs = {c.rhs, rhs.get()};
-  plan.timing = spec::mxu_command_timing(shape_, mxu_extent(job));
+  plan.timing = spec::matmul_timing(shape_, c);
   plan.flops = static_cast<uint64_t>(2 * rows * n * taps * k);
   check_repeats(command, matmul_out_pattern(job, 0));
   command.plan = std::move(plan);
@@ -365,7 +365,7 @@ void ProgramDecoder::decode_vpu(const std::byte* bytes, DecodedCommand& command)
     if (!loops.empty()) {
       return mark_bad(command, spec::fault::kDetailVpuProgram, loops);
     }
-    plan.cycles = kernel.cycles(params_);
+    plan.cycles = spec::vpu_cycles(params_, plan.command, plan.accesses, plan.program->sections());
     // Instructions without a slot cost no cycle, but a loop's turn is never free of work.
     check_cycles(command, std::max(plan.cycles.free_at,
                                    kernel.executions(static_cast<int>(VpuSection::kBody))));
@@ -422,16 +422,9 @@ void ProgramDecoder::decode_transpose(const spec::TransposeCommand& c, DecodedCo
   dst.add_bytes(static_cast<Wide>(c.rows) * c.elem_bytes);
   plan.src = {c.src, src.get()};
   plan.dst = {c.dst, dst.get()};
-  // Blocks of the unit's size: whole ones, a ragged row and column of blocks, the corner.
-  const auto lanes = static_cast<uint64_t>(params_.vpu.lanes);
-  const uint64_t full_r = c.rows / lanes, full_c = c.cols / lanes, rest_r = c.rows % lanes,
-                 rest_c = c.cols % lanes;
-  uint64_t cycles = full_r * full_c * lanes;
-  cycles += (rest_r != 0 ? full_c * lanes : 0) + (rest_c != 0 ? full_r * lanes : 0);
-  cycles += rest_r != 0 && rest_c != 0 ? std::max(rest_r, rest_c) : 0;
-  check_cycles(command, static_cast<Wide>(cycles) * c.batch);
+  plan.cycles = spec::transpose_cycles(params_, c);
+  check_cycles(command, plan.cycles.free_at);
   check_repeats(command, transpose_dst_pattern(plan.shape, 0));
-  plan.busy_cycles = cycles * c.batch;
   command.plan = plan;
 }
 
@@ -483,10 +476,10 @@ void ProgramDecoder::decode_dma(const spec::DmaCommand& c, DecodedCommand& comma
   dst.add_bytes(c.elem_bytes);
   plan.src.extent = src.get();
   plan.dst.extent = dst.get();
-  plan.box = normalise_box(c.elem_bytes, c.counts, &c.src_strides, c.dst_strides);
-  const auto granule = static_cast<uint64_t>(params_.dma.granule_bytes);
-  plan.src_bytes = box_granule_bytes(plan.box, BoxSide::kSrc, granule);
-  plan.dst_bytes = box_granule_bytes(plan.box, BoxSide::kDst, granule);
+  plan.box = spec::transfer_box(c);
+  plan.bytes = spec::transfer_bytes(params_, c);
+  plan.fixed_cycles =
+      spec::transfer_fixed_cycles(params_, is_hbm(c.src), is_hbm(c.dst), plan.remote);
   check_box(command, c.counts, c.dst_strides, c.elem_bytes);
   command.plan = plan;
 }
@@ -514,9 +507,9 @@ void ProgramDecoder::decode_fill(const spec::FillCommand& c, DecodedCommand& com
   }
   dst.add_bytes(c.elem_bytes);
   plan.dst.extent = dst.get();
-  plan.box = normalise_box(c.elem_bytes, c.counts, nullptr, c.dst_strides);
-  plan.dst_bytes =
-      box_granule_bytes(plan.box, BoxSide::kDst, static_cast<uint64_t>(params_.dma.granule_bytes));
+  plan.box = spec::transfer_box(c);
+  plan.bytes = spec::transfer_bytes(params_, c);
+  plan.fixed_cycles = spec::transfer_fixed_cycles(params_, false, is_hbm(c.dst), plan.remote);
   check_box(command, c.counts, c.dst_strides, c.elem_bytes);
   command.plan = plan;
 }
@@ -556,15 +549,13 @@ void ProgramDecoder::decode_indexed(const spec::DmaIndexedCommand& c, DecodedCom
   const auto& indexed_strides = plan.scatter ? c.dst_strides : c.src_strides;
   const auto& other_strides = plan.scatter ? c.src_strides : c.dst_strides;
   ExtentSum indexed, other;
-  std::array<uint32_t, 5> counts{1, 1, 1, 1, 1}, all{c.records, 1, 1, 1, 1};
-  std::array<int64_t, 5> src{}, dst{}, dense{c.record_stride, 0, 0, 0, 0};
+  std::array<uint32_t, 5> counts{1, 1, 1, 1, 1};
+  std::array<int64_t, 5> dst{};
   for (size_t i = 0; i < c.counts.size(); ++i) {
     indexed.add(c.counts[i], indexed_strides[i]);
     other.add(c.counts[i], other_strides[i]);
-    counts[i + 1] = all[i + 1] = c.counts[i];
-    src[i + 1] = c.src_strides[i];
+    counts[i + 1] = c.counts[i];
     dst[i + 1] = c.dst_strides[i];
-    dense[i + 1] = other_strides[i];
   }
   other.add(c.records, c.record_stride);
   indexed.add_bytes(c.elem_bytes);
@@ -573,15 +564,10 @@ void ProgramDecoder::decode_indexed(const spec::DmaIndexedCommand& c, DecodedCom
   plan.list.extent = {0, int64_t{4} * c.records};
   (plan.scatter ? transfer.dst : transfer.src).extent = {0, c.span};
   (plan.scatter ? transfer.src : transfer.dst).extent = other.get();
-  transfer.box = normalise_box(c.elem_bytes, counts, &src, dst);
-  const auto granule = static_cast<uint64_t>(params_.dma.granule_bytes);
-  const uint64_t windows =
-      c.records *
-      box_granule_bytes(transfer.box, plan.scatter ? BoxSide::kDst : BoxSide::kSrc, granule);
-  const uint64_t rest =
-      box_granule_bytes(normalise_box(c.elem_bytes, all, nullptr, dense), BoxSide::kDst, granule);
-  transfer.src_bytes = plan.scatter ? rest : windows;
-  transfer.dst_bytes = plan.scatter ? windows : rest;
+  transfer.box = spec::transfer_box(c);
+  transfer.bytes = spec::transfer_bytes(params_, c);
+  transfer.fixed_cycles =
+      spec::transfer_fixed_cycles(params_, is_hbm(c.src), is_hbm(c.dst), transfer.remote);
   if (!plan.scatter) {
     dst[0] = c.record_stride;
     counts[0] = c.records;

@@ -69,7 +69,7 @@ bool Sequencer::step_until_wait(uint64_t now) {
     }
     const bool is_command = item->kind == ProgramItem::Kind::kCommand;
     const auto op = static_cast<spec::ScalarOp>(item->insn.op);
-    if (!is_command && scalar_class(op) != ScalarClass::kOther) {
+    if (!is_command && spec::scalar_class(op) != spec::ScalarClass::kOther) {
       if (!execute_scalar(*item)) {
         next_trigger(wake_event_);
         return false;
@@ -97,8 +97,8 @@ bool Sequencer::execute_scalar(const ProgramItem& item) {
   const spec::ScalarInsn& insn = item.insn;
   const bool unknown = unknown_ != 0 && depends_on_unknown(insn);
   probe_.instruction();
-  if (scalar_class(static_cast<spec::ScalarOp>(insn.op)) == ScalarClass::kArithmetic) {
-    set_register(insn.rd, scalar_result(insn, x_));
+  if (spec::scalar_class(static_cast<spec::ScalarOp>(insn.op)) == spec::ScalarClass::kArithmetic) {
+    set_register(insn.rd, spec::scalar_result(insn, x_));
     if (unknown) {
       set_unknown(insn.rd);
     }
@@ -113,7 +113,7 @@ bool Sequencer::execute_scalar(const ProgramItem& item) {
         info, "the program's control flow depends on data, which a timing-only run does not have");
     return false;
   }
-  const bool taken = !unknown && scalar_taken(insn, x_);
+  const bool taken = !unknown && spec::scalar_taken(insn, x_);
   pc_ = taken ? static_cast<uint32_t>(insn.imm) : item.next;
   time_ += static_cast<uint64_t>(taken ? params_.core.branch_cycles : 1);
   return true;

@@ -14,10 +14,10 @@
 #include <systemc>
 #include <vector>
 
+#include "command/scalar_ops.hpp"
 #include "core/loop_marks.hpp"
 #include "core/ports.hpp"
 #include "core/program.hpp"
-#include "core/scalar_ops.hpp"
 #include "core/semaphores.hpp"
 #include "core/slots.hpp"
 #include "kernel/activity.hpp"
@@ -147,7 +147,7 @@ class Sequencer : public RegisterBlock {
   std::map<uint64_t, Loaded> loaded_;  // by image address
   std::shared_ptr<const Program> program_;
 
-  ScalarRegisters x_{};
+  spec::ScalarRegisters x_{};
   uint32_t unknown_ = 0;  // no-data runs: registers made from data, which read as 0
   uint32_t pc_ = 0;
   uint64_t time_ = 0;     // the sequencer's own clock, at or after the present cycle

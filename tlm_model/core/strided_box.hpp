@@ -1,46 +1,17 @@
-// Counted-stride boxes of DMA commands: normal form, extents, cost in granules, and the copy
-// itself. No SystemC.
+// Copies of counted-stride boxes (spec/command/strided_box.hpp). No SystemC.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
+#include "command/strided_box.hpp"
 #include "kernel/page_set.hpp"
 
 namespace tpu::model {
 
-// Normal form of a box of elements on two sides: `levels` counted strides (outermost first), inside
-// them a run of `run_bytes` that is contiguous on both sides. A fill has no source; its strides
-// there are zero.
-struct StridedBox {
-  static constexpr int kMaxLevels = 5;
-
-  int levels = 0;
-  std::array<uint64_t, kMaxLevels> count{};
-  std::array<int64_t, kMaxLevels> src{};  // bytes
-  std::array<int64_t, kMaxLevels> dst{};
-  uint64_t run_bytes = 0;
-  uint32_t elem_bytes = 0;
-  uint64_t total_bytes = 0;  // 0: empty box
-};
-
-StridedBox normalise_box(uint32_t elem_bytes, const std::array<uint32_t, 5>& counts,
-                         const std::array<int64_t, 5>* src_strides,
-                         const std::array<int64_t, 5>& dst_strides);
-
-// Bytes [low, high) that one side touches, relative to its address.
-struct ByteExtent {
-  int64_t low = 0;
-  int64_t high = 0;
-};
-enum class BoxSide { kSrc, kDst };
-ByteExtent box_extent(const StridedBox& box, BoxSide side);
-
-// Bytes that a side costs: each of its contiguous runs rounded up to granules.
-uint64_t box_granule_bytes(const StridedBox& box, BoxSide side, uint64_t granule);
-
-// One side is a single run without holes.
-bool box_contiguous(const StridedBox& box, BoxSide side);
+using spec::BoxSide;
+using spec::ByteExtent;
+using spec::StridedBox;
 
 // Calls body(offset, bytes, whole) for ranges that together cover what one side touches; strides of
 // a page or more are walked, smaller ones covered by their bounding range (then whole is false).
@@ -60,7 +31,7 @@ void for_each_range(const StridedBox& box, BoxSide side, int64_t page_bytes, Bod
       (reach < 0 ? low : high) += reach;
     }
   }
-  const bool whole = box_contiguous(box, side);
+  const bool whole = spec::box_contiguous(box, side);
   std::array<uint64_t, StridedBox::kMaxLevels> index{};
   for (;;) {
     int64_t offset = low;

@@ -121,7 +121,7 @@ struct FlowEvent {
   Phase phase = Phase::kBegin;
   uint64_t bytes = 0;  // in granules
   uint64_t left = 0;   // of them, rounded up
-  uint64_t rate = 0;   // kRate: bytes << FluidShare::kFraction a cycle
+  uint64_t rate = 0;   // kRate: bytes << BandwidthShare::kFraction a cycle
   Place from{}, to{};  // kBegin; a fill comes from where it goes
 };
 

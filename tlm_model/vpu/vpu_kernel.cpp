@@ -50,25 +50,6 @@ uint32_t blocks_of(uint32_t total, uint32_t block) { return (total + block - 1) 
 
 }  // namespace
 
-int vpu_element_bytes(uint8_t elem) {
-  switch (static_cast<Elem>(elem)) {
-    case Elem::kF32:
-    case Elem::kI32:
-    case Elem::kUi32:
-      return 4;
-    case Elem::kBf16:
-    case Elem::kI16:
-    case Elem::kUi16:
-      return 2;
-    case Elem::kI8:
-    case Elem::kUi8:
-    case Elem::kI1:
-      return 1;
-    default:
-      return 0;
-  }
-}
-
 VpuKernel::VpuKernel(const VpuProgram& program, const spec::VpuKernelCommand& command,
                      std::span<const spec::VpuAccess> accesses, std::span<const int64_t> bases,
                      const std::array<uint32_t, kVpuScalars>& scalars)
@@ -354,54 +335,6 @@ uint64_t VpuKernel::lane_operations() const {
   uint64_t result = 0;
   for (int s = 0; s < kVpuSections; ++s) {
     result += executions(s) * program_->section(s).size() * kVpuBlock;
-  }
-  return result;
-}
-
-// Lanes that are neither adjacent nor one broadcast value pass one sublane a cycle.
-uint64_t VpuKernel::insn_slots(const VpuInsn& insn, uint8_t slots,
-                               const spec::BoardParams& params) const {
-  if (slots == 0 || !is_memory_op(insn)) {
-    return slots;
-  }
-  const Operand& operand = operands_[insn.imm];
-  const bool strided =
-      operand.lane != 0 && std::llabs(operand.lane) != vpu_element_bytes(operand.type);
-  return strided ? slots * static_cast<uint64_t>(params.vpu.sublanes) : slots;
-}
-
-VpuCycles VpuKernel::cycles(const spec::BoardParams& params) const {
-  const auto divide_up = [](uint64_t value, int64_t by) {
-    const auto divisor = static_cast<uint64_t>(by);
-    return (value + divisor - 1) / divisor;
-  };
-  const auto& vpu = params.vpu;
-  uint64_t total = static_cast<uint64_t>(vpu.kernel_start_cycles);
-  bool transcendental = false;
-  bool reduction = false;
-  for (int s = 0; s < kVpuSections; ++s) {
-    uint64_t alu = 0, load = 0, store = 0, trans = 0, reduce = 0;
-    for (const VpuInsn& insn : program_->section(s)) {
-      const spec::VpuOpInfo& info = spec::kVpuOps[insn.op - 1u];
-      alu += info.alu;
-      load += insn_slots(insn, info.load, params);
-      store += insn_slots(insn, info.store, params);
-      trans += info.trans;
-      reduce += info.reduce;
-    }
-    const uint64_t busiest = std::max({divide_up(alu, vpu.alus), divide_up(load, vpu.load_slots),
-                                       divide_up(store, vpu.store_slots),
-                                       trans * static_cast<uint64_t>(vpu.transcendental_interval),
-                                       reduce * static_cast<uint64_t>(vpu.reduce_interval)});
-    total += busiest * executions(s);
-    transcendental |= trans != 0;
-    reduction |= reduce != 0;
-  }
-  VpuCycles result{total, total};
-  if (!empty()) {
-    result.done_at += static_cast<uint64_t>(vpu.pipeline_latency);
-    result.done_at += transcendental ? static_cast<uint64_t>(vpu.transcendental_latency) : 0;
-    result.done_at += reduction ? static_cast<uint64_t>(vpu.reduce_latency) : 0;
   }
   return result;
 }

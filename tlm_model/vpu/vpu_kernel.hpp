@@ -1,6 +1,7 @@
 // The vector unit's work: one vpu_kernel command = a VPU program with its loops, masks and
-// operands. Checks the command, computes its data in VMEM, gives its cycles. No SystemC: core/
-// wraps it into a module. Law: spec/isa/vpu.toml, spec/isa/commands.toml, docs/numerics.md.
+// operands. Checks the command and computes its data in VMEM; its cycles are those of
+// spec/command/cost.hpp. No SystemC: core/ wraps it into a module. Law: spec/isa/vpu.toml,
+// spec/isa/commands.toml, docs/numerics.md.
 #pragma once
 
 #include <array>
@@ -9,19 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "tpu/spec/board_params.hpp"
+#include "command/cost.hpp"
 #include "tpu/spec/isa.hpp"
 #include "vpu/vpu_program.hpp"
 #include "vpu/vpu_simd.hpp"
 
 namespace tpu::model {
-
-/// Cycles from the start of the command: when the next command of the queue may start, and when the
-/// results are in VMEM.
-struct VpuCycles {
-  uint64_t free_at = 0;
-  uint64_t done_at = 0;
-};
 
 /// Bytes [begin, end) of VMEM that one access of the kernel may touch.
 struct VpuFootprint {
@@ -30,6 +24,8 @@ struct VpuFootprint {
   bool write = false;
   int access = 0;
 };
+
+using spec::vpu_element_bytes;
 
 /// Immutable after construction: run() and run_range() may be called from any thread.
 class VpuKernel {
@@ -63,9 +59,6 @@ class VpuKernel {
   uint64_t split_count() const;
   void run_range(uint8_t* vmem, uint64_t begin, uint64_t end, VpuSimd simd = vpu_best_simd()) const;
   void run_range(uint8_t* vmem, uint64_t begin, uint64_t end, const VpuOpTable& table) const;
-
-  /// Cost of a software-pipelined loop: per execution of a section its busiest slot.
-  VpuCycles cycles(const spec::BoardParams& params) const;
 
   /// Executions of a section in the whole command.
   uint64_t executions(int section) const;
@@ -105,8 +98,6 @@ class VpuKernel {
   Interval axis(const Operand& operand, int section, int loop, int block, uint32_t total,
                 int64_t stride, Lanes touched, int fixed_loop) const;
   std::vector<VpuFootprint> footprints_with(int fixed_loop) const;
-  uint64_t insn_slots(const spec::VpuInsn& insn, uint8_t slots,
-                      const spec::BoardParams& params) const;
 
   const VpuProgram* program_;
   std::array<uint32_t, kVpuLoops> loops_{};
@@ -118,8 +109,5 @@ class VpuKernel {
   std::vector<Operand> operands_;
   std::array<uint32_t, kVpuScalars> scalars_{};
 };
-
-/// Bytes of an element in memory; 0 for types that the vector unit does not load (i64, ui64).
-int vpu_element_bytes(uint8_t elem);
 
 }  // namespace tpu::model

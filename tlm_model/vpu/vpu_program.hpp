@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "command/cost.hpp"
 #include "tpu/spec/isa.hpp"
 
 namespace tpu::model {
@@ -40,9 +41,8 @@ enum class VpuSection : uint8_t {
   kLeave0,
   kPost
 };
-inline constexpr int kVpuSections = 9;
-/// Number of loops around each section: loops 0 .. depth-1 enclose it.
-inline constexpr std::array<int, kVpuSections> kVpuSectionDepth = {0, 1, 2, 3, 4, 3, 2, 1, 0};
+using spec::kVpuSectionDepth;
+using spec::kVpuSections;
 inline constexpr std::array<std::string_view, kVpuSections> kVpuSectionNames = {
     "pre", "enter0", "enter1", "enter2", "body", "leave2", "leave1", "leave0", "post"};
 
@@ -64,6 +64,13 @@ class VpuProgram {
     return std::span(insns_).subspan(
         start_[static_cast<size_t>(index)],
         start_[static_cast<size_t>(index) + 1] - start_[static_cast<size_t>(index)]);
+  }
+  spec::VpuSectionSpans sections() const {
+    spec::VpuSectionSpans result;
+    for (int i = 0; i < kVpuSections; ++i) {
+      result[static_cast<size_t>(i)] = section(i);
+    }
+    return result;
   }
   /// Registers used, from the header.
   int registers() const { return registers_; }

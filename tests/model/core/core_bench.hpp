@@ -71,7 +71,7 @@ class CoreBench : public sc_core::sc_module {
                                   mxu_paths.push_back(path);
                                   MxuUnit unit;
                                   unit.engine =
-                                      std::make_unique<MxuScalarEngine>(mxu_shape(params));
+                                      std::make_unique<MxuScalarEngine>(spec::mxu_shape(params));
                                   return unit;
                                 }};
     for (size_t chip = 0; chip < static_cast<size_t>(params.board.chips); ++chip) {

@@ -248,8 +248,8 @@ TEST(IndexedBox, CopiesAsPlainLoopsDo) {
     for (size_t r = 0; r < 20; ++r) {
       box.list.push_back(static_cast<int32_t>(random() % 50) - 1);
     }
-    box.window = box.scatter ? normalise_box(elem, counts, &dense, table)
-                             : normalise_box(elem, counts, &table, dense);
+    box.window = box.scatter ? spec::normalise_box(elem, counts, &dense, table)
+                             : spec::normalise_box(elem, counts, &table, dense);
     std::vector<uint8_t> from(1 << 16), to(1 << 16, 0xee);
     for (uint8_t& v : from) {
       v = static_cast<uint8_t>(random());

@@ -72,7 +72,7 @@ TEST(CoreProgram, MatmulKernelTransposeBetweenTransfers) {
   const DoneEvent& mm = bench.traced(0, Queue::kMxu0);
   EXPECT_EQ(mm.start, std::max(in0.cycle, in1.cycle) + semaphore);
   const auto timing =
-      spec::mxu_command_timing(mxu_shape(params), {.rows = kM, .k = kK, .n_inner = kN});
+      spec::mxu_command_timing(spec::mxu_shape(params), {.rows = kM, .k = kK, .n_inner = kN});
   EXPECT_EQ(mm.cycle, mm.start + timing.done_at);
   const DoneEvent& vpu = bench.traced(0, Queue::kVpu);
   EXPECT_EQ(vpu.start, mm.cycle + semaphore);

@@ -84,7 +84,7 @@ TEST(StridedBox, CopiesAndFillsAsPlainLoopsDo) {
             is_fill ? static_cast<uint8_t>(pattern >> (8 * i)) : src[static_cast<size_t>(from) + i];
       }
     });
-    const StridedBox box = normalise_box(b.elem, b.counts, is_fill ? nullptr : &b.src, b.dst);
+    const StridedBox box = spec::normalise_box(b.elem, b.counts, is_fill ? nullptr : &b.src, b.dst);
     const int parts = static_cast<int>(random() % 3 + 1);
     std::vector<uint8_t> got(kBytes, 0xee);
     MemoryView from{.flat = src.data() + b.src_base};
@@ -127,7 +127,7 @@ TEST(StridedBox, LargeCopiesIntoHbm) {
   }
   const std::array<int64_t, 5> src_strides = {0, 0, 0, kSrcPitch, 1};
   const StridedBox box =
-      normalise_box(1, {1, 1, 1, kRows, kRun}, &src_strides, {0, 0, 0, kDstPitch, 1});
+      spec::normalise_box(1, {1, 1, 1, kRows, kRun}, &src_strides, {0, 0, 0, kDstPitch, 1});
   std::vector<uint8_t> expected(kBytes, 0x5a);
   for (size_t row = 0; row < kRows; ++row) {
     std::copy_n(src.begin() + static_cast<int64_t>(row) * kSrcPitch, kRun,
@@ -167,7 +167,7 @@ TEST(StridedBox, LargeCopiesBetweenFlatMemories) {
     }
     const std::array<int64_t, 5> src_strides = {0, 0, 0, src_pitch, 1};
     const StridedBox box =
-        normalise_box(1, {1, 1, 1, rows, run}, &src_strides, {0, 0, 0, dst_pitch, 1});
+        spec::normalise_box(1, {1, 1, 1, rows, run}, &src_strides, {0, 0, 0, dst_pitch, 1});
     for (const size_t offset : {0u, 1u, 16u, 40u}) {
       const bool reused = offset == 40u;
       const size_t bytes = static_cast<size_t>(rows * dst_pitch) + 128;
@@ -187,12 +187,12 @@ TEST(StridedBox, LargeCopiesBetweenFlatMemories) {
 
 TEST(StridedBox, MergesDenseLoopsAndCountsGranules) {
   const std::array<int64_t, 5> dense = {0, 0, 4096, 64, 4};
-  const StridedBox box = normalise_box(4, {1, 1, 8, 64, 16}, &dense, dense);
+  const StridedBox box = spec::normalise_box(4, {1, 1, 8, 64, 16}, &dense, dense);
   EXPECT_EQ(box.levels, 0);
   EXPECT_EQ(box.run_bytes, 8u * 4096);
   EXPECT_EQ(box_granule_bytes(box, BoxSide::kSrc, 512), 8u * 4096);
   const std::array<int64_t, 5> gaps = {0, 0, 0, 1000, 4};
-  const StridedBox rows = normalise_box(4, {1, 1, 1, 10, 20}, &gaps, {0, 0, 0, 80, 4});
+  const StridedBox rows = spec::normalise_box(4, {1, 1, 1, 10, 20}, &gaps, {0, 0, 0, 80, 4});
   EXPECT_EQ(rows.run_bytes, 80u);
   EXPECT_EQ(box_granule_bytes(rows, BoxSide::kSrc, 512), 10u * 512);
   EXPECT_EQ(box_granule_bytes(rows, BoxSide::kDst, 512), 1024u);

@@ -270,7 +270,7 @@ TEST(VpuKernel, ZeroCountDoesNothing) {
   EXPECT_EQ(vmem, std::vector<uint8_t>(8192));
   const spec::BoardParams params = spec::load_board("v3_8");
   const VpuProgram program = b.program();
-  EXPECT_EQ(b.kernel(program).cycles(params).free_at,
+  EXPECT_EQ(spec::vpu_cycles(params, b.command, b.accesses, program.sections()).free_at,
             static_cast<uint64_t>(params.vpu.kernel_start_cycles));
 }
 
@@ -345,7 +345,8 @@ TEST(VpuKernel, RangesMayRunInParallel) {
 void expect_cycles(const KernelBuilder& b, uint64_t section_cycles, uint64_t latency) {
   const spec::BoardParams params = spec::load_board("v3_8");
   const VpuProgram program = b.program();
-  const VpuCycles cycles = b.kernel(program).cycles(params);
+  const spec::CommandCycles cycles =
+      spec::vpu_cycles(params, b.command, b.accesses, program.sections());
   const auto start = static_cast<uint64_t>(params.vpu.kernel_start_cycles);
   EXPECT_EQ(cycles.free_at, start + section_cycles);
   EXPECT_EQ(cycles.done_at,

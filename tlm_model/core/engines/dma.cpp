@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "board/board_loader.hpp"
 #include "core/access_walk.hpp"
 #include "core/operand_check.hpp"
 #include "core/overlap.hpp"
@@ -27,9 +26,6 @@ Dma::Dma(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& c
       kind_(queue == spec::Queue::kDmaIn    ? HostWork::kDmaIn
             : queue == spec::Queue::kDmaOut ? HostWork::kDmaOut
                                             : HostWork::kDmaRemote),
-      in_fixed_(spec::cycles_from_ns(context.params, context.params.dma.in_fixed_ns)),
-      out_fixed_(spec::cycles_from_ns(context.params, context.params.dma.out_fixed_ns)),
-      local_fixed_(spec::cycles_from_ns(context.params, context.params.dma.local_fixed_ns)),
       transfers_(flight_capacity()) {
   for (Transfer& transfer : transfers_) {
     transfer.flow.set_event(&wake_event());
@@ -197,22 +193,19 @@ void Dma::start_flow(const Flight& flight, const DmaPlan& plan, const Place& src
                      Transfer& transfer) {
   Flow& flow = transfer.flow;
   flow.clear();
-  flow.set_bytes(std::max(plan.src_bytes, plan.dst_bytes));
-  transfer.fixed_cycles = 0;
+  flow.set_bytes(plan.bytes.carried());
+  transfer.fixed_cycles = plan.fixed_cycles;
   if (src.hbm != nullptr) {
     flow.add(src.hbm->bandwidth());
-    transfer.fixed_cycles += in_fixed_;
   }
   if (dst.hbm != nullptr) {
     flow.add(dst.hbm->bandwidth());
-    transfer.fixed_cycles += out_fixed_;
   }
   if (plan.remote) {
     ici_port->add_path(context().core_id, flight.queued.peer, flow);
     transfer.fixed_cycles += ici_port->data_latency(context().core_id, flight.queued.peer);
   } else if (src.hbm == nullptr && dst.hbm == nullptr) {
     flow.add(resources_.local);
-    transfer.fixed_cycles += local_fixed_;
   }
   flow.set_listener(probe().wants(ProbeEvent::kFlow) ? this : nullptr);
   resources_.fluid->start(flow);
@@ -223,7 +216,7 @@ MemoryView Dma::view(const Place& place, const DmaPlan& plan, BoxSide side, Page
     return {.flat = place.flat};
   }
   const HostTimer timer(HostWork::kPages, plan.box.total_bytes);
-  const ByteExtent extent = box_extent(plan.box, side);
+  const ByteExtent extent = spec::box_extent(plan.box, side);
   pages.open(place.base + static_cast<uint64_t>(extent.low),
              place.base + static_cast<uint64_t>(extent.high) - 1);
   for_each_range(plan.box, side, int64_t{1} << PageSet::kPageShift,
@@ -286,11 +279,11 @@ void Dma::tell_flow(const Flight& flight, const DmaPlan& plan, const Place& src,
   if (plan.remote) {
     ici_port->peer(to).remote_received(plan.box.total_bytes);
   }
-  probe().flow(src.hbm != nullptr ? plan.src_bytes : 0,
-               dst.hbm != nullptr && !plan.remote ? plan.dst_bytes : 0,
+  probe().flow(src.hbm != nullptr ? plan.bytes.src : 0,
+               dst.hbm != nullptr && !plan.remote ? plan.bytes.dst : 0,
                plan.remote ? plan.box.total_bytes : 0, [&] {
                  transfer.source = source(flight.queued);
-                 const uint64_t bytes = std::max(plan.src_bytes, plan.dst_bytes);
+                 const uint64_t bytes = plan.bytes.carried();
                  const Operand& from = plan.is_fill ? plan.dst : plan.src;
                  return FlowEvent{.cycle = flight.start,
                                   .source = transfer.source,

@@ -138,9 +138,6 @@ class Dma : public Engine, private FlowListener {
 
   const DmaResources resources_;
   const HostWork kind_;
-  const uint64_t in_fixed_;
-  const uint64_t out_fixed_;
-  const uint64_t local_fixed_;
   JobStrand strand_;
   std::vector<Transfer> transfers_;  // by flight
   uint64_t vmem_end_ = 0;            // of all that this queue has brought to VMEM

@@ -168,7 +168,7 @@ MemoryView Dma::indexed_view(const Place& place, const IndexedBox& box, BoxSide 
   if (!any) {
     return {.pages = &pages, .base = place.base};
   }
-  const ByteExtent window = box_extent(box.window, side);
+  const ByteExtent window = spec::box_extent(box.window, side);
   pages.open(place.base + static_cast<uint64_t>(low + window.low),
              place.base + static_cast<uint64_t>(high + window.high) - 1);
   for (size_t r = 0; r < box.list.size(); ++r) {

@@ -56,8 +56,8 @@ bool Xlu::start_command(Flight& flight) {
     });
   }
   const uint64_t now = now_cycles();
-  flight.free_at = now + plan.busy_cycles;
-  flight.done_at = flight.free_at + static_cast<uint64_t>(context().params.xlu.latency);
+  flight.free_at = now + plan.cycles.free_at;
+  flight.done_at = now + plan.cycles.done_at;
   if (!context().no_data) {
     const TransposeShape& s = plan.shape;
     const uint64_t bytes = s.batch * s.rows * s.cols * s.elem_bytes;

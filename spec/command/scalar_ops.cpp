@@ -1,12 +1,12 @@
 // Arithmetic and branches of the sequencer.
-#include "core/scalar_ops.hpp"
+#include "command/scalar_ops.hpp"
 
 #include <algorithm>
 
-namespace tpu::model {
+namespace tpu::spec {
 
-ScalarClass scalar_class(spec::ScalarOp op) {
-  using Op = spec::ScalarOp;
+ScalarClass scalar_class(ScalarOp op) {
+  using Op = ScalarOp;
   if (op >= Op::kLi && op <= Op::kSeq) {
     return ScalarClass::kArithmetic;
   }
@@ -16,8 +16,8 @@ ScalarClass scalar_class(spec::ScalarOp op) {
   return ScalarClass::kOther;
 }
 
-uint64_t scalar_result(const spec::ScalarInsn& insn, const ScalarRegisters& x) {
-  using Op = spec::ScalarOp;
+uint64_t scalar_result(const ScalarInsn& insn, const ScalarRegisters& x) {
+  using Op = ScalarOp;
   const uint64_t a = x[insn.rs1];
   const uint64_t b = x[insn.rs2];
   const auto sa = static_cast<int64_t>(a);
@@ -70,8 +70,8 @@ uint64_t scalar_result(const spec::ScalarInsn& insn, const ScalarRegisters& x) {
   }
 }
 
-bool scalar_taken(const spec::ScalarInsn& insn, const ScalarRegisters& x) {
-  using Op = spec::ScalarOp;
+bool scalar_taken(const ScalarInsn& insn, const ScalarRegisters& x) {
+  using Op = ScalarOp;
   const auto a = static_cast<int64_t>(x[insn.rs1]);
   const auto b = static_cast<int64_t>(x[insn.rs2]);
   switch (static_cast<Op>(insn.op)) {
@@ -90,4 +90,4 @@ bool scalar_taken(const spec::ScalarInsn& insn, const ScalarRegisters& x) {
   }
 }
 
-}  // namespace tpu::model
+}  // namespace tpu::spec

@@ -1,0 +1,129 @@
+// Decoding of commands into what they cost.
+#include "program/timed_command.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tpu::compiler {
+namespace {
+
+bool in_hbm(const spec::Addr& a) { return a.space == static_cast<uint8_t>(spec::Space::kHbm); }
+
+template <typename C>
+spec::ByteExtent written_extent(const C& c) {
+  return spec::box_extent(spec::transfer_box(c), spec::BoxSide::kDst);
+}
+
+void transfer(const spec::BoardParams& board, bool src_hbm, const spec::Addr& dst,
+              spec::TransferBytes bytes, TimedCommand& out) {
+  out.transfer = true;
+  out.remote = out.queue == static_cast<uint8_t>(spec::Queue::kDmaRemote);
+  out.out = dst;
+  out.src_hbm = src_hbm;
+  out.dst_hbm = in_hbm(dst);
+  out.bytes = bytes.carried();
+  out.fixed_cycles = spec::transfer_fixed_cycles(board, out.src_hbm, out.dst_hbm, out.remote);
+}
+
+}  // namespace
+
+TimedProgram::TimedProgram(std::span<const std::byte> code, const spec::BoardParams& board)
+    : code_(code), board_(board), shape_(spec::mxu_shape(board)), of_word_(code.size() / 8, -1) {}
+
+template <typename T>
+T TimedProgram::read(size_t at) const {
+  T value{};
+  std::memcpy(&value, code_.data() + at, std::min(sizeof value, code_.size() - at));
+  return value;
+}
+
+spec::ScalarInsn TimedProgram::scalar(size_t word) const {
+  return read<spec::ScalarInsn>(word * 8);
+}
+
+const TimedCommand& TimedProgram::command(size_t word) {
+  if (of_word_[word] < 0) {
+    of_word_[word] = static_cast<int32_t>(commands_.size());
+    commands_.push_back(decode(word * 8));
+  }
+  return commands_[static_cast<size_t>(of_word_[word])];
+}
+
+TimedCommand TimedProgram::decode(size_t at) const {
+  const auto head = read<spec::CommandHeader>(at);
+  TimedCommand out;
+  out.queue = head.queue;
+  out.wait = head.wait;
+  out.signal = head.signal;
+  const auto of = [&](const auto& c, auto fill) {
+    out.nop = spec::is_empty(c);
+    if (!out.nop) {
+      fill(c);
+    }
+  };
+  switch (static_cast<spec::Opcode>(head.opcode)) {
+    case spec::Opcode::kMatmul:
+      of(read<spec::MatmulCommand>(at), [&](const spec::MatmulCommand& c) {
+        const spec::MxuCommandTiming timing = spec::matmul_timing(shape_, c);
+        out.cycles = {timing.free_at, timing.done_at};
+        out.load = timing.load;
+        out.matmul = true;
+        out.accumulate = c.accumulate();
+        out.out = c.out;
+        out.out_extent = spec::matmul_out_extent(c);
+      });
+      break;
+    case spec::Opcode::kVpuKernel:
+      out.nop = false;  // an empty kernel has the cost of its start
+      vpu(at, out);
+      break;
+    case spec::Opcode::kTranspose:
+      of(read<spec::TransposeCommand>(at),
+         [&](const spec::TransposeCommand& c) { out.cycles = spec::transpose_cycles(board_, c); });
+      break;
+    case spec::Opcode::kDma:
+      of(read<spec::DmaCommand>(at), [&](const spec::DmaCommand& c) {
+        transfer(board_, in_hbm(c.src), c.dst, spec::transfer_bytes(board_, c), out);
+        out.out_extent = written_extent(c);
+        out.peer_reg = c.peer_reg;
+      });
+      break;
+    case spec::Opcode::kFill:
+      of(read<spec::FillCommand>(at), [&](const spec::FillCommand& c) {
+        transfer(board_, false, c.dst, spec::transfer_bytes(board_, c), out);
+        out.out_extent = written_extent(c);
+      });
+      break;
+    case spec::Opcode::kDmaIndexed:
+      of(read<spec::DmaIndexedCommand>(at), [&](const spec::DmaIndexedCommand& c) {
+        transfer(board_, in_hbm(c.src), c.dst, spec::transfer_bytes(board_, c), out);
+        out.out_extent = c.scatter() ? spec::ByteExtent{0, c.span} : written_extent(c);
+      });
+      break;
+    default:
+      break;
+  }
+  return out;
+}
+
+void TimedProgram::vpu(size_t at, TimedCommand& out) const {
+  const auto c = read<spec::VpuKernelCommand>(at);
+  std::array<spec::VpuAccess, 256> accesses;
+  for (size_t i = 0; i < c.accesses; ++i) {
+    accesses[i] = read<spec::VpuAccess>(at + sizeof c + i * sizeof(spec::VpuAccess));
+  }
+  const auto header = read<spec::VpuProgramHeader>(c.program);
+  size_t count = 0;
+  for (const uint16_t section : header.section) {
+    count += section;
+  }
+  std::vector<spec::VpuInsn> insns(count);
+  for (size_t i = 0; i < count; ++i) {
+    insns[i] = read<spec::VpuInsn>(c.program + sizeof header + i * sizeof(spec::VpuInsn));
+  }
+  const spec::CommandCycles cycles = spec::vpu_cycles(
+      board_, c, std::span(accesses).first(c.accesses), spec::vpu_sections(header, insns));
+  out.cycles = {std::max<uint64_t>(cycles.free_at, 1), std::max<uint64_t>(cycles.done_at, 1)};
+}
+
+}  // namespace tpu::compiler

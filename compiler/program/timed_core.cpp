@@ -1,0 +1,335 @@
+// Queues, semaphores and the issue of commands; the times are those of tlm_model/core.
+#include "program/timed_core.hpp"
+
+#include <algorithm>
+
+namespace tpu::compiler {
+
+using spec::ScalarOp;
+
+namespace {
+
+// Commands of one engine that overlap, as in tlm_model/core/engines.
+constexpr size_t kInFlight = 16;
+
+bool is_dma(size_t queue) { return queue >= static_cast<size_t>(spec::Queue::kDmaIn); }
+
+}  // namespace
+
+TimedCore::TimedCore(TimedProgram& program, const spec::BoardParams& board, TimedFabric& fabric,
+                     const Setup& setup)
+    : program_(program),
+      board_(board),
+      fabric_(fabric),
+      setup_(setup),
+      scalars_(board, setup.index, setup.cores, setup.lanes),
+      time_(setup.start),
+      wake_(setup.start) {
+  for (size_t q = 0; q < queues_.size(); ++q) {
+    queues_[q].waiting.resize(static_cast<size_t>(board.core.queue_depth));
+    queues_[q].flights.resize(is_dma(q) ? static_cast<size_t>(board.dma.in_flight) : kInFlight);
+    for (Flight& flight : queues_[q].flights) {
+      flight.core = setup.index;
+    }
+  }
+}
+
+bool TimedCore::step(uint64_t now) {
+  now_ = now;
+  bool any = false;
+  for (bool moved = true; moved && !looped_;) {
+    moved = apply_signals(now);
+    for (Queue& queue : queues_) {
+      moved |= (queue.count != 0 || queue.flying != 0) && run_queue(queue, now);
+    }
+    moved |= now >= setup_.start && run_sequencer(now);
+    any |= moved;
+  }
+  wake_ = next_due(now);
+  return any;
+}
+
+uint64_t TimedCore::next_due(uint64_t now) const {
+  uint64_t next = pending_.empty() ? kNever : pending_.front().at;
+  for (const Queue& queue : queues_) {
+    if (queue.flying != 0) {
+      next = std::min(next, done_of(queue.flights[queue.first]));
+    }
+    if (queue.count != 0 && queue.flying < queue.flights.size()) {
+      const uint64_t start = std::max(queue.next_start, earliest(queue));
+      next = start > now ? std::min(next, start) : next;  // else it waits for a semaphore
+    }
+  }
+  return ended_ || stall_ != Stall::kNone ? next : std::min(next, std::max(time_, now + 1));
+}
+
+void TimedCore::signal(uint64_t now, uint8_t semaphore, uint32_t amount) {
+  const auto delay = static_cast<uint64_t>(board_.core.semaphore_cycles);
+  pending_.push_back({now + delay, semaphore, amount});
+  wake_at(now + delay);
+}
+
+bool TimedCore::apply_signals(uint64_t now) {
+  bool any = false;
+  for (; !pending_.empty() && pending_.front().at <= now; pending_.pop_front()) {
+    semaphore_[pending_.front().semaphore] += pending_.front().amount;
+    any = true;
+  }
+  return any;
+}
+
+bool TimedCore::run_queue(Queue& queue, uint64_t now) {
+  bool any = false;
+  while (finish(queue, now) || start(queue, now)) {
+    any = true;
+  }
+  return any;
+}
+
+uint64_t TimedCore::done_of(const Flight& flight) {
+  if (flight.done_at != kNever) {
+    return flight.done_at;
+  }
+  return flight.active() ? kNever : flight.Transfer::done_at() + flight.fixed_cycles;
+}
+
+// Commands are done in order.
+bool TimedCore::finish(Queue& queue, uint64_t now) {
+  if (queue.flying == 0 || done_of(queue.flights[queue.first]) > now) {
+    return false;
+  }
+  const Flight& flight = queue.flights[queue.first];
+  queue.first = (queue.first + 1) % queue.flights.size();
+  --queue.flying;
+  if (flight.command->remote && !flight.command->nop) {
+    TimedCore& peer = fabric_.core(flight.peer);
+    peer.landing(-1);
+    peer.wake_at(now);
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    const spec::Signal& s = flight.command->signal[i];
+    if (s.valid()) {
+      (s.remote() ? fabric_.core(flight.signal_peer[i]) : *this).signal(now, s.sem, s.value);
+    }
+  }
+  return true;
+}
+
+bool TimedCore::start(Queue& queue, uint64_t now) {
+  if (queue.count == 0 || now < queue.next_start || queue.flying == queue.flights.size() ||
+      now < earliest(queue) || !waits_met(*queue.waiting[queue.head].command)) {
+    return false;
+  }
+  begin(queue, now);
+  return true;
+}
+
+bool TimedCore::waits_met(const TimedCommand& command) {
+  for (const spec::Wait& w : command.wait) {
+    if (w.valid() && semaphore_[w.sem] < w.value) {
+      return false;
+    }
+  }
+  for (const spec::Wait& w : command.wait) {
+    semaphore_[w.sem] -= w.valid() && w.take() ? w.value : 0u;
+  }
+  return true;
+}
+
+// The first tile of a command that accumulates takes results of its predecessor on the same output.
+uint64_t TimedCore::earliest(const Queue& queue) const {
+  const Queued& head = queue.waiting[queue.head];
+  if (!head.command->accumulate || queue.flying == 0) {
+    return 0;
+  }
+  const Flight& last = queue.flights[(queue.first + queue.flying - 1) % queue.flights.size()];
+  if (!last.command->matmul) {
+    return 0;
+  }
+  const bool meet =
+      head.out + head.command->out_extent.low < last.out + last.command->out_extent.high &&
+      last.out + last.command->out_extent.low < head.out + head.command->out_extent.high;
+  return meet ? last.done_at - std::min(last.done_at, head.command->load) : 0;
+}
+
+void TimedCore::begin(Queue& queue, uint64_t now) {
+  const Queued& head = queue.waiting[queue.head];
+  const TimedCommand& command = *head.command;
+  queue.head = (queue.head + 1) % queue.waiting.size();
+  --queue.count;
+  Flight& flight = queue.flights[(queue.first + queue.flying++) % queue.flights.size()];
+  flight.command = &command;
+  flight.out = head.out;
+  flight.peer = head.peers[0];
+  flight.signal_peer = head.signal_peer;
+  queue.next_start = now + 1;
+  if (command.nop) {
+    uint64_t way = 1;
+    for (size_t i = 0; i < 2; ++i) {
+      if (command.signal[i].valid() && command.signal[i].remote()) {
+        way = std::max(way, fabric_.control_latency(setup_.index, head.signal_peer[i]));
+      }
+    }
+    flight.done_at = now + way;
+  } else if (command.transfer) {
+    flight.done_at = kNever;
+    flight.clear();
+    flight.set_bytes(command.bytes);
+    flight.fixed_cycles =
+        fabric_.route(command, setup_.index, std::span(head.peers).first(head.peer_count), flight);
+    if (command.remote) {
+      fabric_.core(head.peers[0]).landing(1);
+    }
+    if (command.writes_smem()) {
+      scalars_.forget(head.out + command.out_extent.low, head.out + command.out_extent.high);
+    }
+    fabric_.start(flight);
+  } else {
+    queue.next_start = now + command.cycles.free_at;
+    flight.done_at = now + command.cycles.done_at;
+  }
+  if (queue.flying > 1 && flight.done_at != kNever) {
+    const Flight& last = queue.flights[(queue.first + queue.flying - 2) % queue.flights.size()];
+    flight.done_at =
+        last.done_at == kNever ? flight.done_at : std::max(flight.done_at, last.done_at);
+  }
+}
+
+bool TimedCore::idle() const {
+  return inbound_ == 0 && pending_.empty() &&
+         std::ranges::all_of(queues_, [](const Queue& q) { return q.count == 0 && q.flying == 0; });
+}
+
+// True while what it stalls for has not come.
+bool TimedCore::stalled(uint64_t now) {
+  switch (stall_) {
+    case Stall::kNone:
+      return false;
+    case Stall::kQueueFull:
+      if (queues_[full_queue_].count == queues_[full_queue_].waiting.size()) {
+        return true;
+      }
+      break;
+    case Stall::kSemaphore: {
+      const spec::ScalarInsn insn = program_.scalar(pc_);
+      if (semaphore_[insn.rs1] < static_cast<uint32_t>(insn.imm)) {
+        return true;
+      }
+      break;
+    }
+    case Stall::kHalt:
+      if (!idle()) {
+        return true;
+      }
+      break;
+  }
+  stall_ = Stall::kNone;
+  time_ = std::max(time_, now);
+  return false;
+}
+
+bool TimedCore::run_sequencer(uint64_t now) {
+  if (ended_ || stalled(now)) {
+    return false;
+  }
+  time_ = std::max(time_, now);
+  const uint64_t before = steps_;
+  while (!ended_ && !looped_ && !differs_ && pc_ < program_.words() && execute(now)) {
+  }
+  ended_ = ended_ || pc_ >= program_.words();
+  return steps_ != before;
+}
+
+bool TimedCore::execute(uint64_t now) {
+  if (program_.is_command(pc_)) {
+    if (!charged_) {
+      charged_ = true;
+      time_ += static_cast<uint64_t>(board_.core.issue_cycles);
+    }
+    if (time_ > now || !issue(program_.command(pc_))) {
+      return false;
+    }
+    charged_ = false;
+    pc_ += program_.command_words(pc_);
+    return true;
+  }
+  const spec::ScalarInsn insn = program_.scalar(pc_);
+  switch (spec::scalar_class(static_cast<ScalarOp>(insn.op))) {
+    case spec::ScalarClass::kArithmetic:
+      scalars_.execute(insn);
+      ++steps_;
+      ++pc_;
+      time_ += 1;
+      return true;
+    case spec::ScalarClass::kBranch:
+      branch(insn);
+      return true;
+    default:
+      return time_ <= now && execute_timed(insn, now);
+  }
+}
+
+bool TimedCore::execute_timed(const spec::ScalarInsn& insn, uint64_t now) {
+  switch (static_cast<ScalarOp>(insn.op)) {
+    case ScalarOp::kHalt:
+      stall_ = idle() ? Stall::kNone : Stall::kHalt;
+      ended_ = stall_ == Stall::kNone;
+      end_ = now;
+      return false;
+    case ScalarOp::kSwait:
+      if (semaphore_[insn.rs1] < static_cast<uint32_t>(insn.imm)) {
+        stall_ = Stall::kSemaphore;
+        return false;
+      }
+      semaphore_[insn.rs1] -= static_cast<uint32_t>(insn.imm);
+      time_ += 1;
+      break;
+    case ScalarOp::kSsignal:
+      signal(now, insn.rs1, static_cast<uint32_t>(insn.imm));
+      time_ += 1;
+      break;
+    case ScalarOp::kMarkb:
+    case ScalarOp::kMarke:
+      break;
+    case ScalarOp::kLds32:
+    case ScalarOp::kLds64:
+      time_ += static_cast<uint64_t>(board_.core.smem_load_cycles) - 1;
+      [[fallthrough]];
+    default:
+      differs_ |= !scalars_.execute(insn);
+      time_ += 1;
+      break;
+  }
+  ++steps_;
+  ++pc_;
+  return true;
+}
+
+bool TimedCore::issue(const TimedCommand& command) {
+  Queue& queue = queues_[command.queue];
+  if (queue.count == queue.waiting.size()) {
+    stall_ = Stall::kQueueFull;
+    full_queue_ = command.queue;
+    return false;
+  }
+  Queued& slot = queue.waiting[(queue.head + queue.count++) % queue.waiting.size()];
+  slot.command = &command;
+  slot.out = command.out.offset + static_cast<int64_t>(scalars_.value(command.out.reg));
+  ++commands_;
+  ++steps_;
+  if (command.queue != static_cast<uint8_t>(spec::Queue::kDmaRemote)) {
+    return true;
+  }
+  slot.peer_count = 0;
+  for (uint32_t lane = 0; lane < std::min<uint32_t>(std::max(setup_.lanes, 1u), 2); ++lane) {
+    slot.peers[slot.peer_count++] = static_cast<uint32_t>(scalars_.value(command.peer_reg, lane));
+  }
+  way_.push_back(slot.peers[0]);
+  for (size_t i = 0; i < 2; ++i) {
+    slot.signal_peer[i] = static_cast<uint32_t>(scalars_.value(command.signal[i].peer_reg));
+  }
+  differs_ |= !command.nop && setup_.lanes > 1 && !fabric_.symmetric(scalars_, command.peer_reg);
+  return true;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,170 @@
+// Cores, bandwidth and links of the timed machine; the order of events.
+#include "program/timed_gang.hpp"
+
+#include <algorithm>
+
+namespace tpu::compiler {
+namespace {
+
+// Scalar instructions and commands of one core; a longer program counts with what it has done.
+constexpr uint64_t kMostSteps = 50'000'000;
+
+}  // namespace
+
+TimedGang::TimedGang(std::span<const std::byte> code, uint32_t cores,
+                     const spec::BoardParams& board, GangMode mode)
+    : board_(board),
+      cores_(cores),
+      cores_per_chip_(static_cast<uint32_t>(board.board.cores_per_chip)),
+      mode_(mode),
+      program_(code, board),
+      links_(board, share_) {
+  for (int64_t chip = 0; chip < board.board.chips; ++chip) {
+    hbm_.push_back(share_.add_resource_gbps(board.hbm.gbps_per_chip, board.hbm.efficiency_percent,
+                                            board.core.clock_mhz));
+  }
+  const bool folded = mode == GangMode::kFolded;
+  for (uint32_t i = 0; i < (folded ? 1 : cores); ++i) {
+    local_.push_back(
+        share_.add_resource(static_cast<uint64_t>(board.dma.local_bytes_per_cycle), 1));
+    // The barrier of the gang lets its first core go first.
+    machine_.emplace_back(program_, board, static_cast<TimedFabric&>(*this),
+                          TimedCore::Setup{.index = i,
+                                           .cores = cores,
+                                           .lanes = folded ? cores : 1,
+                                           .start = i == 0 ? 0 : links_.control_latency(0, i),
+                                           .alone = folded || cores == 1});
+  }
+}
+
+TimedCore& TimedGang::core(uint32_t index) {
+  return machine_[mode_ == GangMode::kFolded || index >= machine_.size() ? 0 : index];
+}
+
+uint64_t TimedGang::control_latency(uint32_t core, uint32_t peer) {
+  remote_ = true;
+  return peer < cores_ ? links_.control_latency(core, peer) : 0;
+}
+
+void TimedGang::start(spec::Transfer& transfer) { share_changed_ |= !share_.start(transfer, now_); }
+
+bool TimedGang::symmetric(const TimedScalars& scalars, uint8_t peer_reg) {
+  for (uint32_t core = 0; core < cores_; ++core) {
+    const uint32_t twin = core % cores_per_chip_;
+    if ((scalars.value(peer_reg, core) ^ core) != (scalars.value(peer_reg, twin) ^ twin) ||
+        scalars.value(peer_reg, core) >= cores_) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// What this core and the other cores of its chip, which do the same, put on the links of the chip.
+// The ports are the core's own.
+void TimedGang::fold_path(std::span<const uint32_t> peers, spec::Transfer& transfer) const {
+  transfer.add(links_.out_port(0));
+  for (uint32_t twin = 0; twin < peers.size(); ++twin) {
+    const spec::Links::Way way = links_.way(twin, peers[twin]);
+    for (uint32_t i = 0; i < way.count; ++i) {
+      transfer.add(links_.link({0, way.hop[i].y}));
+    }
+  }
+  transfer.add(links_.in_port(0));
+}
+
+uint64_t TimedGang::route(const TimedCommand& command, uint32_t core,
+                          std::span<const uint32_t> peers, spec::Transfer& transfer) {
+  const bool folded = mode_ == GangMode::kFolded;
+  const uint32_t to = command.remote && peers[0] < cores_ ? peers[0] : core;
+  for (uint32_t i = 0; i < (folded ? cores_per_chip_ : 1); ++i) {
+    if (command.src_hbm) {
+      transfer.add(hbm_[core / cores_per_chip_]);
+    }
+    if (command.dst_hbm) {
+      transfer.add(hbm_[folded ? 0 : to / cores_per_chip_]);
+    }
+  }
+  if (command.remote) {
+    remote_ = true;
+    if (folded) {
+      fold_path(peers, transfer);
+    } else {
+      links_.add_path(core, to, transfer);
+    }
+    return command.fixed_cycles + links_.data_latency(core, to);
+  }
+  if (!command.src_hbm && !command.dst_hbm) {
+    transfer.add(local_[core]);
+  }
+  return command.fixed_cycles;
+}
+
+// Everything that is due in this cycle, but for the end of transfers.
+bool TimedGang::step_cores() {
+  bool any = false;
+  for (TimedCore& core : machine_) {
+    while (core.wake() <= now_ && core.step(now_)) {
+      any = true;
+      if (core.looped()) {
+        now_ += core.skip_periods(kMostSteps);
+        core.wake_at(now_);
+      }
+    }
+  }
+  return any;
+}
+
+bool TimedGang::step_transfers() {
+  if (!share_changed_ && next_end_ > now_) {
+    return false;
+  }
+  share_changed_ = false;
+  done_.clear();
+  next_end_ = share_.update(now_, done_);
+  for (const spec::Transfer* transfer : done_) {
+    core(static_cast<const TimedCore::Flight*>(transfer)->core).wake_at(now_);
+  }
+  return !done_.empty();
+}
+
+std::optional<uint64_t> TimedGang::run(uint64_t most_commands) {
+  for (;;) {
+    do {
+      while (step_cores()) {
+      }
+    } while (step_transfers());
+    uint64_t next = next_end_, commands = 0, steps = 0;
+    bool ended = true;
+    for (const TimedCore& core : machine_) {
+      if (core.differs()) {
+        return std::nullopt;
+      }
+      next = std::min(next, core.wake());
+      ended &= core.ended();
+      commands += core.commands();
+      steps = std::max(steps, core.steps());
+    }
+    if (commands > most_commands) {
+      return std::nullopt;
+    }
+    if (ended) {
+      break;
+    }
+    if (next == kNever || steps > kMostSteps) {
+      return now_;  // a deadlock, or longer than is worth to know
+    }
+    now_ = next;
+  }
+  uint64_t longest = 0, skew = 0;
+  for (const TimedCore& core : machine_) {
+    longest = std::max(longest, core.cycles());
+  }
+  if (mode_ == GangMode::kFolded && remote_) {  // who starts first waits for who starts last
+    for (uint32_t i = 1; i < cores_; ++i) {
+      skew = std::max(skew, links_.control_latency(0, i));
+    }
+  }
+  return longest + skew;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,63 @@
+// The timed machine: runs the image of a core program on the cores of a board for its cycles alone.
+// Queues, semaphores, the sequencer's instructions, shared bandwidth and links are those of the
+// model (tlm_model/), from the same cost functions (spec/command/); there are no data.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "command/bandwidth_share.hpp"
+#include "command/links.hpp"
+#include "program/timed_core.hpp"
+
+namespace tpu::compiler {
+
+// Which cores are simulated.
+enum class GangMode : uint8_t {
+  kAll,    // each one
+  kFolded  // one for all: its chip's other cores and the other chips do the same at the same time
+};
+
+class TimedGang : private TimedFabric {
+ public:
+  // `code`: what stands behind the header of an image. `cores`: 1, or all of the board.
+  TimedGang(std::span<const std::byte> code, uint32_t cores, const spec::BoardParams& board,
+            GangMode mode);
+
+  // Cycles from a core's start to its end, of the core that takes longest. Empty when more than
+  // `most_commands` were issued before the end (another call goes on), or when one core cannot
+  // stand for all.
+  std::optional<uint64_t> run(uint64_t most_commands);
+  uint64_t now() const { return now_; }
+
+ private:
+  uint64_t route(const TimedCommand& command, uint32_t core, std::span<const uint32_t> peers,
+                 spec::Transfer& transfer) override;
+  void start(spec::Transfer& transfer) override;
+  uint64_t control_latency(uint32_t core, uint32_t peer) override;
+  TimedCore& core(uint32_t index) override;
+  bool symmetric(const TimedScalars& scalars, uint8_t peer_reg) override;
+  void fold_path(std::span<const uint32_t> peers, spec::Transfer& transfer) const;
+  bool step_cores();
+  bool step_transfers();
+
+  const spec::BoardParams& board_;
+  const uint32_t cores_;
+  const uint32_t cores_per_chip_;
+  const GangMode mode_;
+  TimedProgram program_;
+  spec::BandwidthShare share_;
+  const spec::Links links_;
+  std::vector<spec::ResourceId> hbm_;    // by chip
+  std::vector<spec::ResourceId> local_;  // by core
+  std::deque<TimedCore> machine_;
+  bool share_changed_ = false, remote_ = false;
+  uint64_t now_ = 0, next_end_ = kNever;
+  std::vector<spec::Transfer*> done_;
+};
+
+}  // namespace tpu::compiler

@@ -1,0 +1,162 @@
+// Max-min fair rates by progressive filling: the resource with the least share per use is full
+// first, its transfers get that share, the rest of the capacity is dealt out again. Only the part
+// of the graph that a change touches is redone.
+#include "command/bandwidth_share.hpp"
+
+#include <algorithm>
+
+namespace tpu::spec {
+
+uint64_t Transfer::left() const {
+  constexpr uint64_t kUnit = uint64_t{1} << BandwidthShare::kFraction;
+  return (left_ + kUnit - 1) / kUnit;
+}
+
+ResourceId BandwidthShare::add_resource(uint64_t numerator, uint64_t denominator) {
+  Resource resource;
+  resource.capacity =
+      static_cast<uint64_t>((static_cast<unsigned __int128>(numerator) << kFraction) / denominator);
+  resource.capacity = std::max<uint64_t>(resource.capacity, 1);
+  resources_.push_back(resource);
+  return static_cast<ResourceId>(resources_.size() - 1);
+}
+
+ResourceId BandwidthShare::add_resource_gbps(int64_t gbps, int64_t percent, int64_t clock_mhz) {
+  // GB/s / MHz = 1000 bytes a cycle.
+  return add_resource(static_cast<uint64_t>(gbps * percent * 1000),
+                      static_cast<uint64_t>(clock_mhz * 100));
+}
+
+bool BandwidthShare::start(Transfer& transfer, uint64_t now) {
+  if (transfer.bytes_ == 0 || transfer.resource_count_ == 0) {
+    finish(transfer, now);
+    return true;
+  }
+  transfer.active_ = true;
+  transfer.left_ = transfer.bytes_ << kFraction;
+  transfer.rate_ = 0;
+  transfer.since_ = now;
+  transfer.end_at_ = kNever;
+  active_.push_back(&transfer);
+  for (int i = 0; i < transfer.resource_count_; ++i) {
+    resources_[static_cast<size_t>(transfer.resources_[static_cast<size_t>(i)])].dirty = true;
+  }
+  return false;
+}
+
+void BandwidthShare::finish(Transfer& transfer, uint64_t now) {
+  transfer.active_ = false;
+  transfer.done_at_ = now;
+  transfer.left_ = transfer.rate_ = 0;
+  for (int i = 0; i < transfer.resource_count_; ++i) {
+    Resource& resource =
+        resources_[static_cast<size_t>(transfer.resources_[static_cast<size_t>(i)])];
+    resource.bytes += transfer.bytes_;
+    resource.dirty = true;
+  }
+}
+
+uint64_t BandwidthShare::update(uint64_t now, std::vector<Transfer*>& ended,
+                                std::vector<Transfer*>* rerated) {
+  size_t kept = 0;
+  for (Transfer* transfer : active_) {
+    if (transfer->end_at_ <= now) {
+      finish(*transfer, now);
+      ended.push_back(transfer);
+    } else {
+      active_[kept++] = transfer;
+    }
+  }
+  active_.resize(kept);
+  collect_component();
+  assign_rates(now, rerated);
+  uint64_t next = kNever;
+  for (const Transfer* transfer : active_) {
+    next = std::min(next, transfer->end_at_);
+  }
+  return next;
+}
+
+// All transfers that share a resource, directly or over others, with one that changed.
+void BandwidthShare::collect_component() {
+  component_.clear();
+  members_.clear();
+  for (Resource& resource : resources_) {
+    resource.visited = resource.dirty;
+    resource.dirty = false;
+  }
+  for (Transfer* transfer : active_) {
+    transfer->frozen_ = true;
+  }
+  for (bool grew = true; grew;) {
+    grew = false;
+    for (Transfer* transfer : active_) {
+      if (!transfer->frozen_) {
+        continue;
+      }
+      bool touched = false;
+      for (int i = 0; i < transfer->resource_count_ && !touched; ++i) {
+        touched =
+            resources_[static_cast<size_t>(transfer->resources_[static_cast<size_t>(i)])].visited;
+      }
+      if (touched) {
+        transfer->frozen_ = false;
+        component_.push_back(transfer);
+        for (int i = 0; i < transfer->resource_count_; ++i) {
+          resources_[static_cast<size_t>(transfer->resources_[static_cast<size_t>(i)])].visited =
+              true;
+        }
+        grew = true;
+      }
+    }
+  }
+  for (size_t id = 0; id < resources_.size(); ++id) {
+    if (resources_[id].visited) {
+      resources_[id].left = resources_[id].capacity;
+      resources_[id].weight = 0;
+      members_.push_back(static_cast<ResourceId>(id));
+    }
+  }
+}
+
+void BandwidthShare::assign_rates(uint64_t now, std::vector<Transfer*>* rerated) {
+  for (Transfer* transfer : component_) {
+    transfer->left_ -= std::min(transfer->left_, transfer->rate_ * (now - transfer->since_));
+    transfer->since_ = now;
+    for (int i = 0; i < transfer->resource_count_; ++i) {
+      ++resources_[static_cast<size_t>(transfer->resources_[static_cast<size_t>(i)])].weight;
+    }
+  }
+  for (size_t open = component_.size(); open > 0;) {
+    uint64_t share = kNever;
+    ResourceId full = -1;
+    for (const ResourceId id : members_) {
+      const Resource& resource = resources_[static_cast<size_t>(id)];
+      if (resource.weight > 0 && resource.left / resource.weight < share) {
+        share = resource.left / resource.weight;
+        full = id;
+      }
+    }
+    share = std::max<uint64_t>(share, 1);
+    for (Transfer* transfer : component_) {
+      const auto end = transfer->resources_.begin() + transfer->resource_count_;
+      if (transfer->frozen_ || std::find(transfer->resources_.begin(), end, full) == end) {
+        continue;
+      }
+      transfer->frozen_ = true;
+      --open;
+      if (rerated != nullptr && transfer->rate_ != share) {
+        rerated->push_back(transfer);
+      }
+      transfer->rate_ = share;
+      transfer->end_at_ = now + (transfer->left_ + share - 1) / share;
+      for (auto id = transfer->resources_.begin(); id != end; ++id) {
+        Resource& resource = resources_[static_cast<size_t>(*id)];
+        resource.left -= std::min(resource.left, share);
+        --resource.weight;
+      }
+    }
+  }
+}
+
+}  // namespace tpu::spec

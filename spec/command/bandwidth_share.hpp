@@ -1,0 +1,92 @@
+// Shared bandwidth: transfers of bytes over sets of resources (HBM of a chip, ports of cores,
+// links, PCIe). At any time the rates are the max-min fair ones; they change only when a transfer
+// starts or ends. Integer arithmetic throughout: rates are multiples of 2^-20 byte a cycle, rounded
+// down, and do not depend on the order in which transfers of one cycle start. Time is the caller's:
+// it calls update() once what starts in a cycle has started, and again when the next transfer ends.
+// Not modelled: packets, arbitration, bursts. Law: docs/timing_model.md.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tpu::spec {
+
+using ResourceId = int32_t;
+
+/// One transfer; owned by the caller, who must keep it alive and in place while active. A resource
+/// that is listed twice carries the bytes twice.
+class Transfer {
+ public:
+  static constexpr int kMaxResources = 10;
+
+  void clear() { resource_count_ = 0; }
+  void add(ResourceId resource) { resources_[static_cast<size_t>(resource_count_++)] = resource; }
+  void set_bytes(uint64_t bytes) { bytes_ = bytes; }
+  uint64_t bytes() const { return bytes_; }
+  uint64_t left() const;                   ///< bytes that have not passed yet, rounded up
+  uint64_t rate() const { return rate_; }  ///< (bytes << BandwidthShare::kFraction) a cycle
+  bool active() const { return active_; }
+  uint64_t done_at() const { return done_at_; }  ///< cycle of completion, once not active
+
+ private:
+  friend class BandwidthShare;
+  std::array<ResourceId, kMaxResources> resources_{};
+  int resource_count_ = 0;
+  bool active_ = false;
+  bool frozen_ = false;
+  uint64_t bytes_ = 0;
+  uint64_t left_ = 0;  // bytes << kFraction
+  uint64_t rate_ = 0;  // (bytes << kFraction) a cycle
+  uint64_t since_ = 0;
+  uint64_t end_at_ = 0;
+  uint64_t done_at_ = 0;
+};
+
+class BandwidthShare {
+ public:
+  static constexpr int kFraction = 20;
+  static constexpr uint64_t kNever = UINT64_MAX;
+
+  /// Capacity in bytes a cycle as the fraction numerator / denominator.
+  ResourceId add_resource(uint64_t numerator, uint64_t denominator);
+  /// GB/s at `percent` efficiency against a clock in MHz.
+  ResourceId add_resource_gbps(int64_t gbps, int64_t percent, int64_t clock_mhz);
+
+  /// Starts the transfer at cycle `now`; true when it is over at once, since it has no bytes or no
+  /// resources. Else update() must follow in this cycle.
+  bool start(Transfer& transfer, uint64_t now);
+  /// Ends what is over at `now`, appending it to `ended`, and gives everyone its rate; whose rate
+  /// is another one than before is appended to `rerated`, if that is given. Returns the cycle of
+  /// the next end, kNever if nothing is active.
+  uint64_t update(uint64_t now, std::vector<Transfer*>& ended,
+                  std::vector<Transfer*>* rerated = nullptr);
+
+  size_t active() const { return active_.size(); }
+  /// Bytes that have passed the resource since the beginning, for bandwidth counters.
+  uint64_t bytes_passed(ResourceId resource) const {
+    return resources_[static_cast<size_t>(resource)].bytes;
+  }
+
+ private:
+  struct Resource {
+    uint64_t capacity = 0;
+    uint64_t bytes = 0;
+    uint64_t left = 0;    // while rates are assigned
+    uint32_t weight = 0;  // unfrozen uses
+    bool visited = false;
+    bool dirty = false;
+  };
+
+  void collect_component();
+  void assign_rates(uint64_t now, std::vector<Transfer*>* rerated);
+  void finish(Transfer& transfer, uint64_t now);
+
+  std::vector<Resource> resources_;
+  std::vector<Transfer*> active_;
+  std::vector<Transfer*> component_;
+  std::vector<ResourceId> members_;
+};
+
+}  // namespace tpu::spec

@@ -1,0 +1,75 @@
+"""The cycles that tpuc estimates are those of the simulated board.
+
+Compiles the programs of tests/data, tests/golden and examples, runs each without data and compares the estimate of the
+executable with the core that ran longest (sim_cycles_per_core). Bars: one core 0.5 %, all cores 5 %. Left out are
+programs that the board refuses to run without data, since data decide what they do (fault NO_DATA).
+Usage: estimate_test.py --bin DIR [PROGRAM ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FOLDERS = ("tests/data", "tests/golden/graphs", "examples")
+ONE_CORE_PERCENT, ALL_CORES_PERCENT = 0.5, 5.0
+LEAST_PROGRAMS = 40  # a test that compares nothing must not pass
+NEEDS_DATA = re.compile("timing-only run")
+
+
+def programs() -> list[Path]:
+    """Every graph of the folders that tpuc takes."""
+    found = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.mlirbc"))]
+    return [path for path in found if not path.name.startswith("bad_")]
+
+
+def compare(tools: Path, graph: Path) -> tuple[str, int, int, int] | None:
+    """Name, cores, estimated and simulated cycles; None if the program needs data."""
+    with tempfile.TemporaryDirectory() as folder:
+        exe, figures = Path(folder) / "program.tpuexe", Path(folder) / "figures.json"
+        done = subprocess.run([str(tools / "tpuc"), str(graph), "-o", str(exe), "-v"], check=True, capture_output=True,
+                              text=True)
+        estimate = re.search(r"about (\d+) cycles", done.stdout + done.stderr)
+        if estimate is None:
+            raise SystemExit(f"tpuc -v printed no estimate for {graph}: {done.stderr}")
+        run = subprocess.run([str(tools / "tpuboard"), "run", str(exe), "--no-data", "--json", str(figures)],
+                             check=False, capture_output=True, text=True)
+        if run.returncode != 0:
+            if NEEDS_DATA.search(run.stderr):
+                return None
+            raise SystemExit(f"{graph}: {run.stderr}")
+        cycles = json.loads(figures.read_text())["sim_cycles_per_core"]
+    return str(graph.relative_to(ROOT) if graph.is_relative_to(ROOT) else graph), len(cycles), int(estimate[1]), max(cycles)
+
+
+def main() -> int:
+    """Prints the programs beyond the bar."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bin", type=Path, required=True)
+    parser.add_argument("program", type=Path, nargs="*")
+    args = parser.parse_args()
+    graphs = args.program or programs()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(lambda graph: compare(args.bin, graph.resolve()), graphs))
+    compared = [result for result in results if result is not None]
+    bad = 0
+    for name, cores, estimate, simulated in compared:
+        error = 100 * abs(estimate - simulated) / simulated
+        if error > (ONE_CORE_PERCENT if cores == 1 else ALL_CORES_PERCENT):
+            print(f"{name}: estimated {estimate} cycles, simulated {simulated} ({error:.2f} % off) on {cores} cores")
+            bad += 1
+    exact = sum(estimate == simulated for _, _, estimate, simulated in compared)
+    print(f"{len(compared)} programs compared, {exact} equal, {bad} beyond the bar, "
+          f"{len(results) - len(compared)} need data")
+    return 1 if bad or (not args.program and len(compared) < LEAST_PROGRAMS) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
