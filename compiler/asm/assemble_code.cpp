@@ -151,7 +151,7 @@ void CodeAssembler::scalar(const text::Statement& words) {
     }
   });
   if (n != words.size()) {
-    const std::string name = words[0];
+    const std::string& name = words[0];
     throw Error("'" + words[n] + "' is too much: " + name + " takes " +
                 (info->form.empty() ? "no operands" : std::string(info->form)));
   }
@@ -308,7 +308,7 @@ void CodeAssembler::vector_instruction(const text::Statement& words) {
     }
   });
   if (n != words.size()) {
-    const std::string name = words[0];
+    const std::string& name = words[0];
     throw Error("'" + words[n] + "' is too much: " + name + " takes " +
                 (info->form.empty() ? "no operands" : std::string(info->form)));
   }

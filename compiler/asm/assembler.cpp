@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "asm/assemble_code.hpp"
 #include "asm/text.hpp"
@@ -57,7 +58,7 @@ class Directive {
   }
   std::vector<int64_t> list(const std::string& key, std::vector<int64_t> fallback = {}) {
     const auto v = find(key);
-    return v ? text::parse_list(*v) : fallback;
+    return v ? text::parse_list(*v) : std::move(fallback);
   }
   const std::string& word(size_t i, const char* what) {
     if (i >= words_.size()) {

@@ -171,11 +171,11 @@ std::optional<std::vector<std::byte>> unpack_i1(std::span<const std::byte> blob,
 
 }  // namespace
 
-std::optional<std::string_view> Tables::text(uint32_t i) const {
-  if (i == kNone) {
+std::optional<std::string_view> Tables::text(uint32_t attr_index) const {
+  if (attr_index == kNone) {
     return std::nullopt;
   }
-  const RawAttr& a = attr(i);
+  const RawAttr& a = attr(attr_index);
   if (is(a, Dialect::kVhlo, va::kString) || is(a, Dialect::kBuiltin, ba::kString) ||
       is(a, Dialect::kBuiltin, ba::kStringWithType)) {
     return a.text;
@@ -187,11 +187,11 @@ std::optional<std::string_view> Tables::text(uint32_t i) const {
   return std::nullopt;
 }
 
-std::optional<int64_t> Tables::integer(uint32_t i) const {
-  if (i == kNone) {
+std::optional<int64_t> Tables::integer(uint32_t attr_index) const {
+  if (attr_index == kNone) {
     return std::nullopt;
   }
-  const RawAttr& a = attr(i);
+  const RawAttr& a = attr(attr_index);
   if (is(a, Dialect::kVhlo, va::kInteger) || is(a, Dialect::kBuiltin, ba::kInteger) ||
       is(a, Dialect::kVhlo, va::kBool)) {
     return a.ints.at(0);
@@ -202,11 +202,11 @@ std::optional<int64_t> Tables::integer(uint32_t i) const {
   return std::nullopt;
 }
 
-std::optional<std::vector<uint32_t>> Tables::array(uint32_t i) const {
-  if (i == kNone) {
+std::optional<std::vector<uint32_t>> Tables::array(uint32_t attr_index) const {
+  if (attr_index == kNone) {
     return std::nullopt;
   }
-  const RawAttr& a = attr(i);
+  const RawAttr& a = attr(attr_index);
   if (is(a, Dialect::kVhlo, va::kArray) || is(a, Dialect::kBuiltin, ba::kArray)) {
     return a.attrs;
   }
@@ -224,13 +224,13 @@ uint32_t Tables::entry(uint32_t dictionary, std::string_view key) const {
   return kNone;
 }
 
-LocRef Tables::loc(uint32_t i) {
-  if (i == kNone) {
+LocRef Tables::loc(uint32_t attr_index) {
+  if (attr_index == kNone) {
     return unknown_loc();
   }
-  if (!locs_[i]) {
+  if (!locs_[attr_index]) {
     auto out = std::make_shared<Loc>();
-    uint32_t at = i;
+    uint32_t at = attr_index;
     // The outermost name is the op path; names deeper down are functions of the call stack.
     if (is(attr(at), Dialect::kBuiltin, ba::kNameLoc)) {
       out->path = std::string(text(attr(at).attrs[0]).value_or(""));
@@ -242,14 +242,14 @@ LocRef Tables::loc(uint32_t i) {
     }
     int steps = 0;
     collect_frames(at, "", 0, steps, *out);
-    locs_[i] = std::move(out);
+    locs_[attr_index] = std::move(out);
   }
-  return locs_[i];
+  return locs_[attr_index];
 }
 
-void Tables::collect_frames(uint32_t i, const std::string& function, int depth, int& steps,
+void Tables::collect_frames(uint32_t attr_index, const std::string& function, int depth, int& steps,
                             Loc& out) const {
-  const RawAttr& a = attr(i);
+  const RawAttr& a = attr(attr_index);
   if (depth > kMaxLocDepth || ++steps > kMaxLocSteps || out.frames.size() >= kMaxFrames ||
       a.dialect != Dialect::kBuiltin) {
     return;
@@ -284,8 +284,8 @@ void Tables::collect_frames(uint32_t i, const std::string& function, int depth, 
   }
 }
 
-Elem OpReader::elem(uint32_t i) const {
-  const RawType& t = tables_.raw().types[i];
+Elem OpReader::elem(uint32_t type_index) const {
+  const RawType& t = tables_.raw().types[type_index];
   if (t.dialect == Dialect::kVhlo && t.code == vt::kComplex) {
     const RawType& part = tables_.raw().types[t.types[0]];
     return part.code == vt::kF64 ? Elem::kComplex128 : Elem::kComplex64;
@@ -302,8 +302,8 @@ Elem OpReader::elem(uint32_t i) const {
   return *e;
 }
 
-Type OpReader::type(uint32_t i) const {
-  const RawType& t = tables_.raw().types[i];
+Type OpReader::type(uint32_t type_index) const {
+  const RawType& t = tables_.raw().types[type_index];
   const bool vhlo_tensor =
       t.dialect == Dialect::kVhlo && (t.code == vt::kTensor || t.code == vt::kTensorEncoding);
   const bool builtin_tensor =
@@ -324,12 +324,12 @@ Type OpReader::type(uint32_t i) const {
     if (d == std::numeric_limits<int64_t>::min()) {
       fail("dynamic shapes are not supported; export the program for fixed sizes");
     }
-    if (d < 0 || d > kMaxMagnitude || d > kMaxBytes / count ||
-        (count *= std::max<int64_t>(d, 1)) > kMaxBytes) {
+    if (d < 0 || d > kMaxMagnitude || d > kMaxBytes / count) {
       fail("shape " + to_string(Dims(t.shape.begin(), t.shape.end())) +
            " is not supported: a dimension has at most 2^31 - 1 elements, an array 4 TiB; use more "
            "and shorter dimensions, or cut the array into parts");
     }
+    count *= std::max<int64_t>(d, 1);
     out.dims.push_back(d);
   }
   if (!is_supported(out.elem)) {
@@ -398,8 +398,8 @@ double OpReader::number(std::string_view property_name) const {
   fail("the property '" + std::string(property_name) + "' must be a float");
 }
 
-Dense OpReader::dense(uint32_t i) const {
-  const RawAttr& a = tables_.attr(i);
+Dense OpReader::dense(uint32_t attr_index) const {
+  const RawAttr& a = tables_.attr(attr_index);
   if ((!is(a, Dialect::kVhlo, va::kTensor) && !is(a, Dialect::kBuiltin, ba::kDense)) ||
       a.type == kNone) {
     fail("a tensor attribute was expected");

@@ -35,7 +35,7 @@ LocRef nested_loc(const LocRef& outer, const LocRef& inner);
 class Error : public std::runtime_error {
  public:
   // Text: "<file:line:col>: <op>: <message> [<path>]"; parts that are not known are left out.
-  Error(std::string message, std::string op = "", LocRef loc = nullptr);
+  Error(std::string message, std::string op = "", LocRef loc = nullptr);  // NOLINT: only thrown
 
   const std::string& message() const { return message_; }
   const std::string& op() const { return op_; }  // StableHLO op name, or empty

@@ -97,13 +97,13 @@ Tensor integer_dot(const Op& op, const Tensors& in);
 
 }  // namespace
 
-Tensor dot(const Op& op, const Tensors& in, const EvalOptions& options) {
+Tensor dot(const Op& op, const Tensors& operands, const EvalOptions& options) {
   const auto& a = op.as<DotAttrs>();
-  if (!is_float(in[0]->type.elem) || !is_float(in[1]->type.elem)) {
-    return integer_dot(op, in);
+  if (!is_float(operands[0]->type.elem) || !is_float(operands[1]->type.elem)) {
+    return integer_dot(op, operands);
   }
-  Packed l = pack(*in[0], a.lhs_batch, a.lhs_contract);
-  Packed r = pack(*in[1], a.rhs_batch, a.rhs_contract);
+  Packed l = pack(*operands[0], a.lhs_batch, a.lhs_contract);
+  Packed r = pack(*operands[1], a.rhs_batch, a.rhs_contract);
   // Precision high and highest come close to unrounded operands.
   const bool one_pass = a.lhs_precision == Precision::kDefault &&
                         a.rhs_precision == Precision::kDefault &&

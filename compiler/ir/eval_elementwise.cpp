@@ -461,23 +461,23 @@ Tensor binary(Kind kind, const Tensors& in, const Type& type) {
 
 }  // namespace
 
-Tensor elementwise(const Op& op, const Tensors& in, const Dims& dims) {
+Tensor elementwise(const Op& op, const Tensors& operands, const Dims& dims) {
   switch (op.kind) {
     case Kind::kCompare:
-      return compare(op, in, dims);
+      return compare(op, operands, dims);
     case Kind::kSelect:
-      return select(in);
+      return select(operands);
     case Kind::kClamp:
-      return clamp(in);
+      return clamp(operands);
     case Kind::kConvert:
-      return convert(*in[0], {op.type().elem, dims});
+      return convert(*operands[0], {op.type().elem, dims});
     case Kind::kReducePrecision:
-      return reduce_precision(op, *in[0]);
+      return reduce_precision(op, *operands[0]);
     case Kind::kBitcastConvert:
-      return {op.type(), in[0]->data};
+      return {op.type(), operands[0]->data};
     default:
-      return in.size() == 1 ? unary(op.kind, *in[0], op.type().elem)
-                            : binary(op.kind, in, {op.type().elem, dims});
+      return operands.size() == 1 ? unary(op.kind, *operands[0], op.type().elem)
+                                  : binary(op.kind, operands, {op.type().elem, dims});
   }
 }
 

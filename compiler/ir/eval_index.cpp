@@ -178,10 +178,10 @@ Updates scatter_updates(const Op& op, const Tensor& indices) {
 
 }  // namespace
 
-Tensor gather(const Op& op, const Tensors& in) {
+Tensor gather(const Op& op, const Tensors& operands) {
   const auto& a = op.as<GatherAttrs>();
-  const Dims& operand = in[0]->type.dims;
-  const Starts starts{*in[1], a.index_vector_dim, a.start_index_map, a.operand_batching_dims,
+  const Dims& operand = operands[0]->type.dims;
+  const Starts starts{*operands[1], a.index_vector_dim, a.start_index_map, a.operand_batching_dims,
                       a.start_indices_batching_dims};
   Tensor out = make_tensor(op.type());
   Dims offset_sorted = a.offset_dims;
@@ -204,21 +204,21 @@ Tensor gather(const Op& op, const Tensors& in) {
         from[d] += offset[next++];
       }
     }
-    copy_element(*in[0], offset_of(operand, from), out, i);
+    copy_element(*operands[0], offset_of(operand, from), out, i);
   }
   return out;
 }
 
-Tensor indexed_move(const Op& op, const Tensors& in) {
+Tensor indexed_move(const Op& op, const Tensors& operands) {
   const bool read = op.kind == Kind::kIndexedRead;
-  Tensor out = read ? make_tensor(op.type()) : *in[0];
+  Tensor out = read ? make_tensor(op.type()) : *operands[0];
   const int64_t n = count_of(op.as<IndexedAttrs>().window);
-  for (int64_t r = 0; r < in[1]->type.count(); ++r) {
-    const std::vector<int64_t> places = places_from(op, *in[1], r);
+  for (int64_t r = 0; r < operands[1]->type.count(); ++r) {
+    const std::vector<int64_t> places = places_from(op, *operands[1], r);
     for (size_t w = 0; w < places.size(); ++w) {
       const int64_t moved = r * n + static_cast<int64_t>(w);
-      read ? copy_element(*in[0], places[w], out, moved)
-           : copy_element(*in[2], moved, out, places[w]);
+      read ? copy_element(*operands[0], places[w], out, moved)
+           : copy_element(*operands[2], moved, out, places[w]);
     }
   }
   return out;
@@ -226,13 +226,13 @@ Tensor indexed_move(const Op& op, const Tensors& in) {
 
 int64_t scatter_window_elements(const Op& op) { return count_of(scatter_window(op)); }
 
-std::vector<Tensor> scatter(const Op& op, const Tensors& in, const CombineBody& body) {
+std::vector<Tensor> scatter(const Op& op, const Tensors& operands, const CombineBody& body) {
   const size_t n = op.results.size();
-  const Updates u =
-      op.kind == Kind::kScatter ? scatter_updates(op, *in[n]) : indexed_updates(op, *in[n]);
+  const Updates u = op.kind == Kind::kScatter ? scatter_updates(op, *operands[n])
+                                              : indexed_updates(op, *operands[n]);
   std::vector<Tensor> out;
   for (size_t i = 0; i < n; ++i) {
-    out.push_back(*in[i]);
+    out.push_back(*operands[i]);
   }
   for (int64_t r = 0; r < u.records; ++r) {
     const std::vector<int64_t> places = u.places(r);
@@ -243,10 +243,10 @@ std::vector<Tensor> scatter(const Op& op, const Tensors& in, const CombineBody& 
     std::vector<Tensor> args;
     for (size_t i = 0; i < 2 * n; ++i) {
       const bool old = i < n;
-      args.push_back(make_tensor({in[i % n]->type.elem, {count}}));
+      args.push_back(make_tensor({operands[i % n]->type.elem, {count}}));
       for (int64_t w = 0; w < count; ++w) {
         old ? copy_element(out[i], places[static_cast<size_t>(w)], args[i], w)
-            : copy_element(*in[n + 1 + i - n], u.update(r, w), args[i], w);
+            : copy_element(*operands[n + 1 + i - n], u.update(r, w), args[i], w);
       }
     }
     std::vector<const Tensor*> refs;

@@ -187,32 +187,32 @@ Tensor iota(const Op& op) {
 
 }  // namespace
 
-Tensor shape(const Op& op, const Tensors& in) {
+Tensor shape(const Op& op, const Tensors& operands) {
   switch (op.kind) {
     case Kind::kConstant:
       return to_tensor(op.as<ConstantAttrs>().value);
     case Kind::kIota:
       return iota(op);
     case Kind::kBroadcastInDim:
-      return broadcast(op, *in[0]);
+      return broadcast(op, *operands[0]);
     case Kind::kTranspose:
-      return transpose(op, *in[0]);
+      return transpose(op, *operands[0]);
     case Kind::kReshape:
-      return {op.type(), in[0]->data};
+      return {op.type(), operands[0]->data};
     case Kind::kSlice:
-      return slice(op, *in[0]);
+      return slice(op, *operands[0]);
     case Kind::kReverse:
-      return reverse(op, *in[0]);
+      return reverse(op, *operands[0]);
     case Kind::kWindow:
-      return window(op, *in[0]);
+      return window(op, *operands[0]);
     case Kind::kConcatenate:
-      return concatenate(op, in);
+      return concatenate(op, operands);
     case Kind::kPad:
-      return pad(op, in);
+      return pad(op, operands);
     case Kind::kDynamicSlice:
-      return dynamic_slice(op, in);
+      return dynamic_slice(op, operands);
     case Kind::kDynamicUpdateSlice:
-      return dynamic_update_slice(in);
+      return dynamic_update_slice(operands);
     default:
       throw Error("the interpreter does not know this op", source_name(op.kind), op.loc);
   }

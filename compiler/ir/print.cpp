@@ -315,7 +315,7 @@ class Printer {
   void indent(int depth) { out_ << std::string(static_cast<size_t>(depth) * 2, ' '); }
 
   std::string define(const Value* v) {
-    const std::string n = "%" + std::to_string(names_.size());
+    std::string n = "%" + std::to_string(names_.size());
     names_[v] = n;
     return n;
   }

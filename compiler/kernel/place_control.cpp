@@ -15,7 +15,7 @@ NestAccess scalar_operand(const Value* v, const ControlFacts& facts, RegionFuser
     return {};
   }
   fuser.ready(v);
-  const NestAccess a = fuser.strided(v);
+  NestAccess a = fuser.strided(v);
   k.reads.push_back(a.value);
   return a;
 }

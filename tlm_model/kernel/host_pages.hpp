@@ -28,9 +28,9 @@ inline uint8_t* map_host_pages(size_t bytes) {
     munmap(map, begin - at);
   }
   if (end != at + mapped) {
-    munmap(reinterpret_cast<void*>(end), at + mapped - end);
+    munmap(static_cast<uint8_t*>(map) + (end - at), at + mapped - end);
   }
-  auto* memory = reinterpret_cast<uint8_t*>(begin);
+  uint8_t* const memory = static_cast<uint8_t*>(map) + (begin - at);
 #ifdef MADV_HUGEPAGE
   madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: hosts without it give small pages
 #endif

@@ -189,9 +189,8 @@ bool VpuProgram::iterations_independent(int loop) const {
     if (kVpuSectionDepth[index] > loop) {
       carried |= exposed_[index] & ~written;
       written |= written_[index];
-    } else if (s > static_cast<int>(VpuSection::kBody) && !section(s).empty()) {
-      return false;
-    } else if (section_has_op(s, VpuOp::kStore)) {
+    } else if ((s > static_cast<int>(VpuSection::kBody) && !section(s).empty()) ||
+               section_has_op(s, VpuOp::kStore)) {
       return false;
     }
   }

@@ -77,10 +77,10 @@ class VpuProgram {
   /// One more than the largest access number.
   int accesses() const { return accesses_; }
   bool has_op(spec::VpuOp op) const { return op_seen_[static_cast<size_t>(op)]; }
-  bool section_has_op(int section, spec::VpuOp op) const;
+  bool section_has_op(int index, spec::VpuOp op) const;
   /// True when no register that the section writes is ever read outside of the same execution of
   /// the section: its masked lanes are then never seen.
-  bool section_is_local(int section) const;
+  bool section_is_local(int index) const;
   /// True when iterations of `loop` share no register values but those made outside of it, and
   /// nothing runs after the loop.
   bool iterations_independent(int loop) const;

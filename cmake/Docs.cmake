@@ -1,0 +1,16 @@
+# Target `docs`: HTML pages of the driver's public API. A public name without a description is an error. Doxygen (Debian's
+# 1.9.4) is needed by this target alone.
+find_program(DOXYGEN_PROGRAM doxygen)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/Doxyfile.in ${CMAKE_BINARY_DIR}/Doxyfile @ONLY)
+if(DOXYGEN_PROGRAM)
+  add_custom_target(docs
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/docs
+    COMMAND ${DOXYGEN_PROGRAM} ${CMAKE_BINARY_DIR}/Doxyfile
+    COMMENT "Pages of the public API: ${CMAKE_BINARY_DIR}/docs/html/index.html"
+    VERBATIM)
+else()
+  add_custom_target(docs
+    COMMAND ${CMAKE_COMMAND} -E echo "docs: doxygen is not installed: apt-get install doxygen, then configure again"
+    COMMAND ${CMAKE_COMMAND} -E false
+    VERBATIM)
+endif()
