@@ -55,8 +55,14 @@ std::string reason(int error) {
   }
 }
 
+// A full disk is a lack of room; all else is a matter of what stands where the file is to go.
+ErrorCode write_code(int error) {
+  return error == ENOSPC || error == EDQUOT || error == EFBIG ? ErrorCode::kResourceExhausted
+                                                              : ErrorCode::kFailedPrecondition;
+}
+
 [[noreturn]] void cannot_write(const std::string& path, int error) {
-  throw Error(ErrorCode::kInternal, fmt::format("{}: cannot be written: {}", path, reason(error)));
+  throw Error(write_code(error), fmt::format("{}: cannot be written: {}", path, reason(error)));
 }
 
 // Makes the file `path`, complete, or throws and leaves none.
@@ -134,7 +140,7 @@ void write_file(const std::string& path, std::span<const std::byte> bytes, Durab
   struct stat info {};
   const bool exists = ::stat(path.c_str(), &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) {
-    throw Error(ErrorCode::kInternal,
+    throw Error(ErrorCode::kFailedPrecondition,
                 fmt::format("{}: cannot be written: it is a folder; name a file", path));
   }
   if (exists && !S_ISREG(info.st_mode)) {
@@ -166,7 +172,7 @@ void make_folder(const std::filesystem::path& path) {
   std::error_code failed;
   std::filesystem::create_directories(path, failed);
   if (failed || !std::filesystem::is_directory(path, failed)) {
-    throw Error(ErrorCode::kInvalidArgument,
+    throw Error(ErrorCode::kFailedPrecondition,
                 fmt::format("{}: the folder cannot be made: {}; choose another place",
                             path.string(), failed ? failed.message() : "a file has this name"));
   }
@@ -177,7 +183,7 @@ FolderLock::FolderLock(const std::filesystem::path& path)
   if (folder_ >= 0 && ::flock(folder_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(folder_);
     throw Error(
-        ErrorCode::kInvalidArgument,
+        ErrorCode::kFailedPrecondition,
         fmt::format("{}: another run writes there; give each run its own folder", path.string()));
   }
 }

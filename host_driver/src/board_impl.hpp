@@ -189,7 +189,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void note_deaths();
 
   // board_submit.cpp
-  void check_usable() const;
+  void check_usable();    // at the start of a call
+  void check_unbroken();  // later in it: throws what broke the board meanwhile
   Device& device_at(int id);
   std::shared_ptr<EventState> make_event();
   std::shared_ptr<Operation> begin(const std::string& what);
@@ -294,7 +295,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   uint32_t launch_count_ = 0;  // wraps; 0 is no launch id
   bool closed_ = false;
   ErrorPtr broken_;
-  ErrorPtr cancelled_;  // launches that have not started end with this
+  bool broken_told_ = false;  // a call has said so; later ones are Unavailable
+  ErrorPtr cancelled_;        // launches that have not started end with this
   std::string stall_text_;
   int stalls_ = 0;  // quiescent runs without progress, one after the other
   std::atomic<bool> running_{false};

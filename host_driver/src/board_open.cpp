@@ -51,6 +51,11 @@ Error internal(const std::string& text, int device = -1) {
   return Error(ErrorCode::kInternal, text, {.device = device, .op = {}, .source = {}});
 }
 
+// Board, firmware and driver are each good, but do not belong together.
+Error mismatch(const std::string& text, int device = -1) {
+  return Error(ErrorCode::kFailedPrecondition, text, {.device = device, .op = {}, .source = {}});
+}
+
 }  // namespace
 
 std::shared_ptr<BoardImpl> BoardImpl::open(const OpenOptions& options) {
@@ -165,18 +170,19 @@ void BoardImpl::check_chips() {
   for (int chip = 0; chip < static_cast<int>(params_.board.chips); ++chip) {
     const auto read = [&](uint64_t offset) { return transport_->read32(chip, 0, offset); };
     if (read(chip_page::kMagic) != chip_page::kMagicTpub) {
-      throw internal(fmt::format("no chip {} behind its PCIe endpoint", chip));
+      throw Error(ErrorCode::kUnavailable,
+                  fmt::format("no chip {} behind its PCIe endpoint", chip));
     }
     const uint32_t abi = read(chip_page::kHwAbi);
     if ((abi >> 16) != chip_page::kHwAbiMajor || (abi & 0xFFFF) < chip_page::kHwAbiMinor) {
-      throw internal(fmt::format("chip {} has register map {}.{}, this driver needs {}.{}", chip,
+      throw mismatch(fmt::format("chip {} has register map {}.{}, this driver needs {}.{}", chip,
                                  abi >> 16, abi & 0xFFFF, chip_page::kHwAbiMajor,
                                  chip_page::kHwAbiMinor));
     }
     const uint64_t hash = read(chip_page::kBoardHashLo) | uint64_t{read(chip_page::kBoardHashHi)}
                                                               << 32;
     if (hash != hash_) {
-      throw internal(fmt::format("chip {} says board hash {:016x}, the board file has {:016x}",
+      throw mismatch(fmt::format("chip {} says board hash {:016x}, the board file has {:016x}",
                                  chip, hash, hash_));
     }
   }
@@ -233,7 +239,7 @@ std::vector<int> BoardImpl::await_state(const std::vector<int>& ids, uint32_t wa
         continue;
       }
       if (state == core_page::kStateAbiMismatch) {
-        throw internal("driver and firmware speak different versions of the ring formats", id);
+        throw mismatch("driver and firmware speak different versions of the ring formats", id);
       }
       if (state == core_page::kStateDead || outcome.quiescent || parks > kMaxBootParks) {
         Device& device = devices_[static_cast<size_t>(id)];
@@ -280,7 +286,7 @@ void BoardImpl::boot(const std::vector<int>& ids, bool retried) {
     Device& device = devices_[static_cast<size_t>(id)];
     const uint32_t abi = read_core(device, core_page::kFwAbi);
     if ((abi >> 16) != (TPU_RING_ABI >> 16)) {
-      throw internal(
+      throw mismatch(
           fmt::format("the firmware speaks ring formats {}.{}, this driver {}.{}", abi >> 16,
                       abi & 0xFFFF, TPU_RING_ABI >> 16, TPU_RING_ABI & 0xFFFF),
           id);
@@ -312,8 +318,7 @@ void BoardImpl::close(CloseMode mode) {
     return;
   }
   closed_ = true;
-  const ErrorPtr closed =
-      std::make_shared<Error>(ErrorCode::kInvalidArgument, "the board is closed");
+  const ErrorPtr closed = std::make_shared<Error>(ErrorCode::kCancelled, "the board is closed");
   std::string trouble;
   try {
     if (!broken_) {

@@ -357,8 +357,9 @@ void BoardImpl::run_until_idle() {
 
 void BoardImpl::synchronize() {
   const Entry entry(*this);
-  run_until_idle();
   check_usable();
+  run_until_idle();
+  check_unbroken();
 }
 
 uint64_t BoardImpl::now() {
@@ -422,7 +423,7 @@ BoardCounters BoardImpl::counters() {
     seal(ops.back());
   }
   run_until_idle();
-  check_usable();
+  check_unbroken();
   BoardCounters result;
   const TransportStats stats = transport_->stats();
   for (size_t i = 0; i < ops.size(); ++i) {

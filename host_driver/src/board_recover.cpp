@@ -160,7 +160,13 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
                ErrorPlace{.device = device.id, .op = {}, .source = {}}));
     return;
   }
-  finish(*op, fault_error(record, op->program->exe, device.id, op->stall_text));
+  ErrorPtr fault = fault_error(record, op->program->exe, device.id, op->stall_text);
+  if (cancelled_ && record.code == TPU_FAULT_HOST_ABORT) {
+    fault = std::make_shared<Error>(ErrorCode::kCancelled,
+                                    fmt::format("{}: {}", cancelled_->message(), fault->message()),
+                                    fault->place());
+  }
+  finish(*op, fault);
 }
 
 void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {

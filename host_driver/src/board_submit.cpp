@@ -52,12 +52,25 @@ ErrorPtr BoardImpl::model_error(const std::exception& error) {
                                  fmt::format("the board model failed: {}", error.what()));
 }
 
-void BoardImpl::check_usable() const {
-  if (broken_) {
-    throw Error(*broken_);
-  }
+void BoardImpl::check_usable() {
   if (closed_) {
-    throw Error(ErrorCode::kInvalidArgument, "the board is closed");
+    throw Error(ErrorCode::kFailedPrecondition, "the board is closed");
+  }
+  if (!broken_told_) {
+    check_unbroken();
+  }
+  if (broken_) {
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("the board cannot be used any more: {}: {}",
+                            error_code_name(broken_->code()), broken_->message()),
+                broken_->place());
+  }
+}
+
+void BoardImpl::check_unbroken() {
+  if (broken_) {
+    broken_told_ = true;
+    throw Error(*broken_);
   }
 }
 
@@ -290,7 +303,7 @@ std::shared_ptr<Allocation> BoardImpl::allocate(int device, uint64_t bytes,
     }
     pump();
   }
-  check_usable();
+  check_unbroken();
   throw Error(ErrorCode::kResourceExhausted,
               fmt::format("{} bytes for {} do not fit into HBM: {} of {} bytes are in use. Largest "
                           "live buffers:{}",
@@ -305,7 +318,7 @@ std::shared_ptr<StagingRange> BoardImpl::stage(uint64_t bytes) {
     if (auto range = StagingRange::make(arena_, bytes)) {
       return range;
     }
-    check_usable();
+    check_unbroken();
     if (bytes > arena_->staging_bytes() || !anything_open()) {
       return StagingRange::make_single(arena_, bytes);
     }

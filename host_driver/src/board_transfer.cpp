@@ -26,7 +26,7 @@ void BoardImpl::check_owner(const BufferState& buffer) const {
     throw Error(ErrorCode::kInvalidArgument, "the buffer belongs to another board");
   }
   if (!buffer.live) {
-    throw Error(ErrorCode::kInvalidArgument, "the buffer was donated or deleted");
+    throw Error(ErrorCode::kFailedPrecondition, "the buffer was donated or deleted");
   }
 }
 

@@ -24,7 +24,7 @@ bool in_event_callback() { return callback_depth > 0; }
 
 void refuse_in_callback() {
   if (in_event_callback()) {
-    throw Error(ErrorCode::kInvalidArgument, "an on_ready callback must not wait");
+    throw Error(ErrorCode::kFailedPrecondition, "an on_ready callback must not wait");
   }
 }
 
@@ -60,7 +60,7 @@ ErrorPtr Event::wait_for_error() const {
     if (const auto board = state_->board.lock()) {
       board->wait(*state_);
     } else {
-      throw Error(ErrorCode::kInvalidArgument, "the board of this event is closed");
+      throw Error(ErrorCode::kFailedPrecondition, "the board of this event is closed");
     }
   }
   return state_->error;

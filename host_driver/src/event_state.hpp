@@ -31,7 +31,7 @@ struct EventState {
 
 /// True on a thread that is inside an on_ready callback.
 bool in_event_callback();
-/// Throws InvalidArgument there: for calls that wait.
+/// Throws FailedPrecondition there: for calls that wait.
 void refuse_in_callback();
 void run_event_callback(const EventCallback& callback, const ErrorPtr& error);
 

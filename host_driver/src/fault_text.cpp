@@ -257,11 +257,29 @@ const char* status_name(uint16_t status) {
   return status < kStatusNames.size() ? kStatusNames[status] : "unknown status";
 }
 
+namespace {
+
+// What the caller gave is wrong, or the ids of the core are not in the state that it wants; all
+// else was made by the driver itself.
+ErrorCode status_code(uint16_t status) {
+  switch (status) {
+    case TPU_STATUS_BAD_PROGRAM:
+    case TPU_STATUS_NO_SLOT:
+    case TPU_STATUS_ISA_MISMATCH:
+      return ErrorCode::kInvalidArgument;
+    case TPU_STATUS_NO_PROGRAM:
+    case TPU_STATUS_BUSY:
+      return ErrorCode::kFailedPrecondition;
+    default:
+      return ErrorCode::kInternal;
+  }
+}
+
+}  // namespace
+
 std::shared_ptr<const Error> status_error(uint16_t status, const std::string& what, int device) {
-  const bool callers_fault = status >= TPU_STATUS_NO_PROGRAM && status <= TPU_STATUS_ISA_MISMATCH;
   return std::make_shared<Error>(
-      callers_fault ? ErrorCode::kInvalidArgument : ErrorCode::kInternal,
-      fmt::format("{}: the device answers {}", what, status_name(status)),
+      status_code(status), fmt::format("{}: the device answers {}", what, status_name(status)),
       ErrorPlace{.device = device, .op = {}, .source = {}});
 }
 

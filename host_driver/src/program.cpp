@@ -285,7 +285,7 @@ void check_arguments(const BoardImpl& board, const LoadedProgram& program,
                                   what, buffer.device, program.parts[p].device));
       }
       if (!buffer.live) {
-        throw invalid(fmt::format("{} was donated or deleted", what));
+        throw Error(ErrorCode::kFailedPrecondition, fmt::format("{} was donated or deleted", what));
       }
       if (buffer.memory->capacity() < exe.slots[exe.args[i]->slot]->bytes) {
         throw invalid(fmt::format("{} has less memory than its slot; use Executable::put()", what));

@@ -95,10 +95,16 @@ const char* error_code_name(ErrorCode code) {
   switch (code) {
     case ErrorCode::kInvalidArgument:
       return "InvalidArgument";
+    case ErrorCode::kFailedPrecondition:
+      return "FailedPrecondition";
     case ErrorCode::kUnimplemented:
       return "Unimplemented";
     case ErrorCode::kResourceExhausted:
       return "ResourceExhausted";
+    case ErrorCode::kCancelled:
+      return "Cancelled";
+    case ErrorCode::kUnavailable:
+      return "Unavailable";
     case ErrorCode::kDeviceFault:
       return "DeviceFault";
     case ErrorCode::kTimeout:

@@ -16,12 +16,13 @@ Board open_board(const char* transport) {
   return Board::open(options);
 }
 
-// The text of the InvalidArgument that `call` throws.
-std::string refusal(const std::function<void()>& call) {
+// The text of the error that `call` throws.
+std::string refusal(const std::function<void()>& call,
+                    ErrorCode code = ErrorCode::kInvalidArgument) {
   try {
     call();
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+    EXPECT_EQ(error.code(), code) << error.what();
     return error.message();
   }
   ADD_FAILURE() << "no error was thrown";
@@ -85,7 +86,9 @@ TEST(Boards, ArraysMadeOfPiecesThatDoNotFitAreRefused) {
 
 #ifdef TPU_HAVE_SIM_TRANSPORT
 TEST(Boards, ASecondSimulatedBoardIsRefusedWithTheReason) {
-  const auto text = [] { return refusal([] { open_board("sim"); }); };
+  const auto text = [] {
+    return refusal([] { open_board("sim"); }, ErrorCode::kFailedPrecondition);
+  };
   const Board first = open_board("sim");
   EXPECT_NE(text().find("SystemC has one kernel a process"), std::string::npos) << text();
   const HostArray sent = counting(DType::kI32, {16});
@@ -128,7 +131,9 @@ TEST_P(ClosedBoard, EveryCallSaysThatItIsClosed) {
       [&] { static_cast<void>(array.to_host_checked("x")); },
   };
   for (size_t i = 0; i < calls.size(); ++i) {
-    EXPECT_NE(refusal(calls[i]).find("the board is closed"), std::string::npos) << "call " << i;
+    EXPECT_NE(refusal(calls[i], ErrorCode::kFailedPrecondition).find("the board is closed"),
+              std::string::npos)
+        << "call " << i;
   }
   EXPECT_EQ(done.wait_for_error(), nullptr);
   EXPECT_EQ(board.devices().size(), 8u);

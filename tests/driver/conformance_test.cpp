@@ -120,8 +120,8 @@ TEST_P(Conformance, LaunchOnOneCorePassesADonatedBufferOn) {
   EXPECT_FALSE(argument.parts()[0].live());
   result.done.wait();
   EXPECT_EQ(result.outputs[0].to_host().bytes, sent.bytes);
-  EXPECT_EQ(code_of([&] { program.run({argument}); }), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(code_of([&] { argument.to_host(); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { program.run({argument}); }), ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(code_of([&] { argument.to_host(); }), ErrorCode::kFailedPrecondition);
 }
 
 TEST_P(Conformance, GangOfEightRunsManyStepsInFlight) {
@@ -307,7 +307,8 @@ TEST_P(Conformance, CallbacksRunOnceAndMaySubmitButNotWait) {
     second = board_.put(1, counting(DType::kU8, {100}));
     try {
       second.ready().wait();
-    } catch (const Error&) {
+    } catch (const Error& failure) {
+      EXPECT_EQ(failure.code(), ErrorCode::kFailedPrecondition);
       refused = true;
     }
   });
@@ -358,8 +359,8 @@ TEST_P(Conformance, ClosedBoardsRefuseCalls) {
   const Buffer buffer = board_.put(0, counting(DType::kU8, {10}));
   board_.close();
   EXPECT_EQ(code_of([&] { board_.put(0, counting(DType::kU8, {10})); }),
-            ErrorCode::kInvalidArgument);
-  EXPECT_EQ(code_of([&] { buffer.to_host(); }), ErrorCode::kInvalidArgument);
+            ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(code_of([&] { buffer.to_host(); }), ErrorCode::kFailedPrecondition);
   board_.close();
 }
 
@@ -401,6 +402,23 @@ INSTANTIATE_TEST_SUITE_P(Null, Conformance, ::testing::Values("null"));
 #ifdef TPU_HAVE_SIM_TRANSPORT
 INSTANTIATE_TEST_SUITE_P(Sim, Conformance, ::testing::Values("sim"));
 #endif
+
+TEST(ErrorCodes, HaveTheirNames) {
+  const std::vector<std::pair<ErrorCode, std::string>> names = {
+      {ErrorCode::kInvalidArgument, "InvalidArgument"},
+      {ErrorCode::kFailedPrecondition, "FailedPrecondition"},
+      {ErrorCode::kUnimplemented, "Unimplemented"},
+      {ErrorCode::kResourceExhausted, "ResourceExhausted"},
+      {ErrorCode::kCancelled, "Cancelled"},
+      {ErrorCode::kUnavailable, "Unavailable"},
+      {ErrorCode::kDeviceFault, "DeviceFault"},
+      {ErrorCode::kTimeout, "Timeout"},
+      {ErrorCode::kInternal, "Internal"}};
+  for (const auto& [code, name] : names) {
+    EXPECT_EQ(error_code_name(code), name);
+    EXPECT_EQ(Error(code, "text").what(), name + ": text");
+  }
+}
 
 TEST(BoardOpen, RefusesUnknownTransportsAndBoards) {
   OpenOptions options;

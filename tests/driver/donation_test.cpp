@@ -131,6 +131,7 @@ TEST_F(NeverStarted, CancellingABoardStartsNothingMore) {
   EXPECT_NE(running.wait_for_error(), nullptr);
   const auto error = queued.wait_for_error();
   ASSERT_NE(error, nullptr);
+  EXPECT_EQ(error->code(), ErrorCode::kCancelled) << error->what();
   EXPECT_NE(error->message().find("the board is closed"), std::string::npos) << error->message();
   EXPECT_EQ(launches_, 0);
   EXPECT_FALSE(first.parts()[0].live());

@@ -77,10 +77,9 @@ const sc_core::sc_event& HostPort::asked_event() const { return breaker_->event;
 
 HostPort::HostPort(std::function<std::shared_ptr<void>()> elaborate) {
   if (kernel_used.exchange(true)) {
-    throw KernelError(
+    throw KernelTakenError(
         "this process has had a simulated board already: SystemC has one kernel a process; use "
-        "another process "
-        "for another board");
+        "another process for another board");
   }
   thread_ = std::thread([this, make = std::move(elaborate)] { kernel_thread(make); });
   std::unique_lock lock(mutex_);

@@ -26,12 +26,18 @@ class KernelError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// This process has had a board already.
+class KernelTakenError : public KernelError {
+ public:
+  using KernelError::KernelError;
+};
+
 class HostPort {
  public:
   // Starts the kernel thread, which calls `elaborate` (build all modules; what it returns lives as
   // long as the simulation) and then simulates. Returns when the gate is parked for the first time.
-  // Throws KernelError when elaboration fails, or when this process has had a board already:
-  // SystemC has one kernel a process.
+  // Throws KernelError when elaboration fails, KernelTakenError when this process has had a board
+  // already: SystemC has one kernel a process.
   explicit HostPort(std::function<std::shared_ptr<void>()> elaborate);
   ~HostPort();  // as close()
   HostPort(const HostPort&) = delete;

@@ -156,7 +156,7 @@ class Board {
 
   /// Ends the use of the board; called by the last handle with kCancel when not called before.
   /// kCancel: launches that run are aborted, those behind them do not start. After it what
-  /// describes the board can still be read (name, devices); all else throws InvalidArgument.
+  /// describes the board can still be read (name, devices); all else throws FailedPrecondition.
   void close(CloseMode mode = CloseMode::kDrain) const;
 
   const std::shared_ptr<BoardImpl>& impl() const { return impl_; }

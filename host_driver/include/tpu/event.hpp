@@ -21,7 +21,7 @@ class Event {
   bool ready() const;
 
   /// Lets board time pass until ready; throws the call's Error when it failed. In an on_ready
-  /// callback it throws InvalidArgument.
+  /// callback it throws FailedPrecondition.
   void wait() const;
 
   /// As wait(), but only the failure is looked at: null when good.

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "board/board_host.hpp"
+#include "kernel/host_port.hpp"
 #include "tpu/error.hpp"
 #include "tpu/spec/perf_regs.hpp"
 #include "tpu/transport.hpp"
@@ -107,6 +108,8 @@ class SimTransport : public Transport {
 std::unique_ptr<Transport> make_sim_transport(const TransportRequest& request, HostMemory& memory) {
   try {
     return std::make_unique<SimTransport>(request, memory);
+  } catch (const model::KernelTakenError& error) {
+    throw Error(ErrorCode::kFailedPrecondition, error.what());
   } catch (const std::runtime_error& error) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("the board cannot be built: {}", error.what()));
