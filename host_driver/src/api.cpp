@@ -6,8 +6,10 @@
 #include <fstream>
 #include <iterator>
 
+#include "src/access.hpp"
 #include "src/board_impl.hpp"
 #include "src/box.hpp"
+#include "src/host_room.hpp"
 #include "src/program.hpp"
 #include "tpu/tpu.hpp"
 
@@ -36,8 +38,39 @@ BoardImpl& need(const std::shared_ptr<BoardImpl>& impl) {
   return *impl;
 }
 
+// The elements of a view with strides lie in its bytes.
+void check_strides(const HostView& host) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} with strides [{}] from byte {} on {}", type_text(host.dtype, host.shape),
+                    fmt::join(host.strides, ","), host.first_byte, what));
+  };
+  if (host.strides.size() != host.shape.size()) {
+    refuse("has not one stride a dimension");
+  }
+  if (element_count(host.shape) == 0) {
+    return;
+  }
+  // Wide enough for the sums of any strides: a shape has less than 2^62 elements.
+  __extension__ using Wide = __int128;
+  Wide first = host.first_byte;
+  Wide end = first + static_cast<Wide>(dtype_bytes(host.dtype));
+  for (size_t d = 0; d < host.shape.size(); ++d) {
+    const Wide reach = static_cast<Wide>(host.shape[d] - 1) * host.strides[d];
+    (reach < 0 ? first : end) += reach;
+  }
+  if (first < 0 || end > static_cast<Wide>(host.bytes.size())) {
+    refuse(fmt::format("leaves its {} bytes", host.bytes.size()));
+  }
+}
+
 void check_view(const HostView& host) {
   const uint64_t bytes = byte_count(host.dtype, host.shape);
+  if (!host.strides.empty()) {
+    check_strides(host);
+    return;
+  }
   if (host.bytes.size() != bytes) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("{} has {} bytes, {} were given", type_text(host.dtype, host.shape),
@@ -62,13 +95,23 @@ Array place(BoardImpl& board, const HostView& host, const Layout& layout,
         targets.push_back(devices[q]);
       }
     }
-    const Box box(host.dtype, host.shape, layout.offsets[p], layout.local);
+    const Box box(host, layout.offsets[p], layout.local);
     std::vector<Buffer> made = board.upload(targets, host, box, layout.local, alloc_bytes, label);
     for (size_t k = 0; k < same.size(); ++k) {
       parts[same[k]] = made[k];
     }
   }
   return Array(host.dtype, host.shape, layout, std::move(parts));
+}
+
+const ParameterInfo& argument_of(const LoadedProgram& program, size_t index) {
+  const auto& arguments = program.info->arguments;
+  if (index >= arguments.size()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} has {} arguments; there is no argument {}", program.exe.name,
+                            arguments.size(), index));
+  }
+  return arguments[index];
 }
 
 std::vector<int> first_devices(const BoardImpl& board, int count) {
@@ -90,51 +133,57 @@ int Buffer::device() const { return need(state_).device; }
 DType Buffer::dtype() const { return need(state_).dtype; }
 const Shape& Buffer::shape() const { return need(state_).shape; }
 uint64_t Buffer::bytes() const { return need(state_).bytes; }
-bool Buffer::live() const { return need(state_).live && !state_->ready->failed(); }
+bool Buffer::live() const { return need(state_).live() && !state_->ready->failed(); }
 
 Event Buffer::ready() const {
   need(state_);
-  return Event(state_->ready);
+  return Access::event(state_->ready);
 }
 
-Event Buffer::read(std::span<std::byte> out) const {
+Event Buffer::read(std::span<std::byte> out, const std::vector<Event>& after) const {
   need(state_);
   if (out.size() != state_->bytes) {
     throw Error(
         ErrorCode::kInvalidArgument,
         fmt::format("the buffer has {} bytes, room for {} was given", state_->bytes, out.size()));
   }
-  return state_->board->read(state_, {{0, state_->bytes}},
-                             [out](uint64_t at, std::span<const std::byte> piece) {
-                               std::memcpy(out.data() + at, piece.data(), piece.size());
-                             });
+  const ByteSink sink = [out](uint64_t at, std::span<const std::byte> piece) {
+    std::memcpy(out.data() + at, piece.data(), piece.size());
+  };
+  return state_->board->read({{state_, {{0, state_->bytes}}, sink}}, after);
 }
 
 HostArray Buffer::to_host() const {
   refuse_in_callback();
-  HostArray host{dtype(), shape(), std::vector<std::byte>(bytes())};
-  read(host.bytes).wait();
+  HostArray host = host_array(dtype(), shape());
+  const Event done = read(host.bytes);
+  const ErrorPtr error = done.wait_for_error();  // `host` must outlive the transfer
+  if (error) {
+    throw Error(*error);
+  }
   return host;
 }
 
-const std::string& Executable::name() const { return need_program(state_).program->exe.name; }
+void Buffer::discard() const {
+  need(state_);
+  state_->discard();
+}
+
+const std::string& Executable::name() const { return need_program(state_).info->name; }
 const std::vector<ParameterInfo>& Executable::arguments() const {
-  return need_program(state_).program->arguments;
+  return need_program(state_).info->arguments;
 }
 const std::vector<ParameterInfo>& Executable::results() const {
-  return need_program(state_).program->results;
+  return need_program(state_).info->results;
 }
-uint32_t Executable::partitions() const { return need_program(state_).program->exe.partitions; }
-uint64_t Executable::matmul_flops() const { return need_program(state_).program->exe.matmul_flops; }
+uint32_t Executable::partitions() const { return need_program(state_).info->partitions; }
+const ProgramCost& Executable::cost() const { return need_program(state_).info->cost; }
+uint64_t Executable::matmul_flops() const { return cost().matmul_flops; }
 
 Array Executable::put(size_t index, const HostView& global) const {
-  const LoadedProgram& program = *need_program(state_).program;
-  if (index >= program.arguments.size()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} has {} arguments; there is no argument {}", program.exe.name,
-                            program.arguments.size(), index));
-  }
-  const ParameterInfo& info = program.arguments[index];
+  const auto loaded = need_program(state_).program();
+  const LoadedProgram& program = *loaded;
+  const ParameterInfo& info = argument_of(program, index);
   if (global.dtype != info.dtype || global.shape != info.shape) {
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -150,9 +199,23 @@ Array Executable::put(size_t index, const HostView& global) const {
                fmt::format("argument {} of {}", index, program.exe.name));
 }
 
+Array Executable::zeros(size_t index) const {
+  const auto loaded = need_program(state_).program();
+  const ParameterInfo& info = argument_of(*loaded, index);
+  std::vector<Buffer> buffers;
+  for (const LoadedProgram::Part& part : loaded->parts) {
+    buffers.push_back(
+        state_->board->zeros(part.device, info.dtype, info.layout.local,
+                             loaded->exe.slots[loaded->exe.args[index]->slot]->bytes));
+  }
+  return Array(info.dtype, info.shape, info.layout, std::move(buffers));
+}
+
+void Executable::unload() const { need_program(state_).unload(); }
+
 RunResult Executable::run(const std::vector<Array>& arguments, const RunOptions& options) const {
   const ExecutableState& state = need_program(state_);
-  return state.board->launch(state.program, arguments, options);
+  return state.board->launch(state.program(), arguments, options);
 }
 
 Board Board::open(const OpenOptions& options) { return Board(BoardImpl::open(options)); }
@@ -177,29 +240,33 @@ Executable Board::load(const std::string& path, int device) const {
   const std::vector<char> text{std::istreambuf_iterator<char>(file),
                                std::istreambuf_iterator<char>()};
   auto program = need(impl_).load(std::as_bytes(std::span(text)), path, device);
-  return Executable(std::make_shared<ExecutableState>(ExecutableState{impl_, std::move(program)}));
+  return Access::executable(std::make_shared<ExecutableState>(impl_, std::move(program)));
 }
 
 Executable Board::load(std::span<const std::byte> bytes, int device) const {
   auto program = need(impl_).load(bytes, "executable", device);
-  return Executable(std::make_shared<ExecutableState>(ExecutableState{impl_, std::move(program)}));
+  return Access::executable(std::make_shared<ExecutableState>(impl_, std::move(program)));
 }
 
 Buffer Board::put(int device, const HostView& host) const {
   check_view(host);
-  const Box whole(host.dtype, host.shape, Shape(host.shape.size(), 0), host.shape);
+  const Box whole(host, Shape(host.shape.size(), 0), host.shape);
   const std::string label = type_text(host.dtype, host.shape);
   return need(impl_).upload({device}, host, whole, host.shape, 0, label).front();
 }
 
 Buffer Board::zeros(int device, DType dtype, const Shape& shape) const {
-  return need(impl_).zeros(device, dtype, shape);
+  return need(impl_).zeros(device, dtype, shape, 0);
 }
 
-Buffer Board::clone(const Buffer& source) const {
-  driver::need(source.state());
-  return need(impl_).clone(source.state());
+Buffer Board::copy(const Buffer& source, int device, const std::vector<Event>& after) const {
+  driver::need(Access::state(source));
+  return need(impl_).copy(Access::state(source), device, after);
 }
+
+Buffer Board::clone(const Buffer& source) const { return copy(source, source.device()); }
+
+HostEvent Board::make_event() const { return need(impl_).make_host_event(); }
 
 Array Board::replicate(const HostView& host, int count) const {
   const std::vector<int> ids = first_devices(need(impl_), count);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "src/access.hpp"
 #include "src/board_impl.hpp"
+#include "src/host_room.hpp"
 #include "tpu/buffer.hpp"
 
 namespace tpu::driver {
@@ -61,26 +63,78 @@ ByteRanges owned_ranges(const BufferState& state, size_t owner) {
   return ranges;
 }
 
+// Every part is there and fills its box.
+std::vector<Box> boxes_of(const Array& array) {
+  const auto& parts = array.parts();
+  const Layout& layout = array.layout();
+  if (parts.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "the array handle is empty");
+  }
+  std::vector<Box> boxes;
+  for (size_t p = 0; p < parts.size() && p < layout.offsets.size(); ++p) {
+    boxes.emplace_back(array.dtype(), array.shape(), layout.offsets[p], layout.local);
+  }
+  if (boxes.size() != parts.size() ||
+      std::any_of(parts.begin(), parts.end(), [&](const Buffer& part) {
+        return part.bytes() != boxes[0].bytes() || part.dtype() != array.dtype();
+      })) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("the parts of the array do not fit its layout as {}",
+                            type_text(array.dtype(), array.shape())));
+  }
+  return boxes;
+}
+
+// The first part that holds the box of part `p`.
+size_t first_with_box(const Array& array, size_t p) {
+  const auto& offsets = array.layout().offsets;
+  return static_cast<size_t>(std::find(offsets.begin(), offsets.end(), offsets[p]) -
+                             offsets.begin());
+}
+
 // State of a sharded update, each run from its owner.
-HostArray gather_owned(const std::vector<Buffer>& parts) {
-  const BufferState& first = *parts[0].state();
-  HostArray global = {first.dtype, first.shape, std::vector<std::byte>(first.bytes)};
-  Reads reads;
-  for (size_t p = 0; p < parts.size(); ++p) {
-    const auto& state = parts[p].state();
+std::vector<ReadPart> parts_by_owner(const Array& array, std::span<std::byte> out) {
+  const BufferState& first = *Access::state(array.parts()[0]);
+  std::vector<ReadPart> reads;
+  for (size_t p = 0; p < array.parts().size(); ++p) {
+    const auto& state = Access::state(array.parts()[p]);
     if (state->owned == nullptr || *state->owned != *first.owned || state->bytes != first.bytes) {
       throw Error(ErrorCode::kInvalidArgument, "the parts of the array do not belong together");
     }
-    reads.add([&] {
-      return state->board->read(state, owned_ranges(*state, p),
-                                [&global](uint64_t at, std::span<const std::byte> piece) {
-                                  std::copy(piece.begin(), piece.end(),
-                                            global.bytes.begin() + static_cast<ptrdiff_t>(at));
-                                });
-    });
+    reads.push_back(
+        {state, owned_ranges(*state, p), [out](uint64_t at, std::span<const std::byte> piece) {
+           std::copy(piece.begin(), piece.end(), out.begin() + static_cast<ptrdiff_t>(at));
+         }});
   }
-  reads.wait();
-  return global;
+  return reads;
+}
+
+// Each box from the first part that has it.
+std::vector<ReadPart> parts_by_box(const Array& array, const std::vector<Box>& boxes,
+                                   std::span<std::byte> out) {
+  std::vector<ReadPart> reads;
+  for (size_t p = 0; p < boxes.size(); ++p) {
+    if (first_with_box(array, p) == p) {
+      const auto& state = Access::state(array.parts()[p]);
+      reads.push_back({state,
+                       {{0, state->bytes}},
+                       [out, box = boxes[p]](uint64_t at, std::span<const std::byte> piece) {
+                         box.paste(out, at, piece);
+                       }});
+    }
+  }
+  return reads;
+}
+
+bool kept_by_owners(const Array& array) {
+  return Access::state(array.parts()[0])->owned != nullptr;
+}
+
+Event start_read(const Array& array, const std::vector<Box>& boxes, std::span<std::byte> out,
+                 const std::vector<Event>& after) {
+  const auto reads =
+      kept_by_owners(array) ? parts_by_owner(array, out) : parts_by_box(array, boxes, out);
+  return reads[0].source->board->read(reads, after);
 }
 
 }  // namespace
@@ -91,35 +145,40 @@ void Array::wait() const {
   }
 }
 
-// Every part is there and fills its box.
-std::vector<Box> Array::boxes() const {
-  if (parts_.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, "the array handle is empty");
+void Array::discard() const {
+  for (const Buffer& part : parts_) {
+    part.discard();
   }
-  std::vector<Box> boxes;
-  for (size_t p = 0; p < parts_.size() && p < layout_.offsets.size(); ++p) {
-    boxes.emplace_back(dtype_, shape_, layout_.offsets[p], layout_.local);
-  }
-  if (boxes.size() != parts_.size() ||
-      std::any_of(parts_.begin(), parts_.end(), [&](const Buffer& part) {
-        return part.bytes() != boxes[0].bytes() || part.dtype() != dtype_;
-      })) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("the parts of the array do not fit its layout as {}",
-                            type_text(dtype_, shape_)));
-  }
-  return boxes;
 }
 
-HostArray Array::gather(bool check, const std::string& what) const {
-  refuse_in_callback();
-  const std::vector<Box> boxes = this->boxes();
-  if (parts_[0].state()->owned != nullptr) {
-    return gather_owned(parts_);
+Event Array::read(std::span<std::byte> out, const std::vector<Event>& after) const {
+  const std::vector<Box> boxes = boxes_of(*this);
+  if (out.size() != boxes[0].global_bytes()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("the array has {} bytes, room for {} was given",
+                            boxes[0].global_bytes(), out.size()));
   }
-  HostArray global{dtype_, shape_, std::vector<std::byte>(boxes[0].global_bytes())};
+  return start_read(*this, boxes, out, after);
+}
+
+HostArray Array::to_host() const {
+  refuse_in_callback();
+  const std::vector<Box> boxes = boxes_of(*this);
+  HostArray global = host_array(dtype_, shape_);
+  Reads reads;
+  reads.add([&] { return start_read(*this, boxes, global.bytes, {}); });
+  reads.wait();
+  return global;
+}
+
+HostArray Array::to_host_checked(const std::string& what) const {
+  refuse_in_callback();
+  const std::vector<Box> boxes = boxes_of(*this);
+  if (kept_by_owners(*this)) {
+    return to_host();
+  }
+  HostArray global = host_array(dtype_, shape_);
   std::vector<std::pair<size_t, std::vector<std::byte>>> replicas;  // of earlier parts
-  std::vector<size_t> first_of(parts_.size());
   Reads reads;
   const auto compare = [&] {
     reads.wait();
@@ -127,38 +186,26 @@ HostArray Array::gather(bool check, const std::string& what) const {
       if (const auto place = boxes[p].first_difference(global.bytes, bytes)) {
         throw Error(ErrorCode::kInternal,
                     fmt::format("{} differs between cores {} and {} at element [{}]: {} and {}",
-                                what, parts_[first_of[p]].device(), parts_[p].device(),
+                                what, parts_[first_with_box(*this, p)].device(), parts_[p].device(),
                                 fmt::join(place->index, ","), place->left, place->right));
       }
     }
     replicas.clear();
   };
   // Reads are asked for before the first wait, so that they overlap.
+  reads.add([&] { return start_read(*this, boxes, global.bytes, {}); });
   for (size_t p = 0; p < parts_.size(); ++p) {
-    const auto& offsets = layout_.offsets;
-    first_of[p] = static_cast<size_t>(std::find(offsets.begin(), offsets.end(), offsets[p]) -
-                                      offsets.begin());
-    const auto& state = parts_[p].state();
-    if (first_of[p] == p) {
-      reads.add([&] {
-        return state->board->read(state, {{0, state->bytes}},
-                                  [&global, &box = boxes[p]](uint64_t at, auto piece) {
-                                    box.paste(global.bytes, at, piece);
-                                  });
-      });
-    } else if (check) {
-      if (!replicas.empty() && (replicas.size() + 1) * state->bytes > kComparedBytes) {
-        compare();
-      }
-      replicas.emplace_back(p, std::vector<std::byte>(state->bytes));
-      reads.add([&] { return parts_[p].read(replicas.back().second); });
+    if (first_with_box(*this, p) == p) {
+      continue;
     }
+    if (!replicas.empty() && (replicas.size() + 1) * parts_[p].bytes() > kComparedBytes) {
+      compare();
+    }
+    replicas.emplace_back(p, std::vector<std::byte>(parts_[p].bytes()));
+    reads.add([&] { return parts_[p].read(replicas.back().second); });
   }
   compare();
   return global;
 }
-
-HostArray Array::to_host() const { return gather(false, {}); }
-HostArray Array::to_host_checked(const std::string& what) const { return gather(true, what); }
 
 }  // namespace tpu::driver

@@ -1,17 +1,20 @@
 // BoardImpl: the state behind a Board. One lock, taken in the order of arrival, guards everything
 // here; the thread that waits holds it while board time passes (pump), so calls of other threads
 // take effect when the board is parked at an interrupt. Files: board_open (boot), board_submit
-// (rings), board_transfer (copies), board_pump (completions, waiting), board_recover (faults),
-// program (load and launch).
+// (rings), board_transfer (copies), board_pump (completions), board_wait (waiting), board_recover
+// (faults), program (load and launch).
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,11 +31,14 @@
 
 namespace tpu::driver {
 
+/// When a wait ends although what it waits for is not there; empty: it does not.
+using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+
 /// Mutex that serves its callers in the order of arrival.
 class FifoMutex {
  public:
-  /// Returns true when the caller had to wait.
-  bool lock();
+  /// False when the deadline came first. `waited`: somebody else had it.
+  bool lock(Deadline deadline, bool* waited);
   void unlock();
 
  private:
@@ -40,6 +46,7 @@ class FifoMutex {
   std::condition_variable turn_;
   uint64_t next_ticket_ = 0;
   uint64_t serving_ = 0;
+  std::set<uint64_t> given_up_;  // tickets of callers that did not wait for their turn
 };
 
 /// What the driver knows of one core.
@@ -96,6 +103,13 @@ using ByteSink = std::function<void(uint64_t at, std::span<const std::byte> piec
 /// Makes the bytes at `at` of a buffer.
 using ByteSource = std::function<void(uint64_t at, std::span<std::byte> piece)>;
 
+/// What a read takes of one buffer.
+struct ReadPart {
+  std::shared_ptr<BufferState> source;
+  ByteRanges ranges;
+  ByteSink sink;
+};
+
 class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
  public:
   static std::shared_ptr<BoardImpl> open(const OpenOptions& options);
@@ -104,13 +118,16 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   /// Holds the board lock; on release it runs the callbacks of events that became ready.
   class Entry {
    public:
-    explicit Entry(BoardImpl& board, bool is_call = true);
+    explicit Entry(BoardImpl& board, bool is_call = true, Deadline deadline = std::nullopt);
     ~Entry();
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
+    /// False when the deadline came before the lock.
+    bool entered() const { return entered_; }
 
    private:
     BoardImpl& board_;
+    bool entered_;
   };
 
   const spec::BoardParams& params() const { return params_; }
@@ -119,8 +136,10 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   size_t device_count() const { return devices_.size(); }
 
   // All below take the lock themselves.
-  void wait(EventState& event);
+  /// True: the event is ready; false: the deadline came first.
+  bool wait(EventState& event, Deadline deadline = std::nullopt);
   void synchronize();
+  HostEvent make_host_event();
   BoardCounters counters();
   uint64_t now();
   std::vector<uint64_t> hart_instructions();
@@ -131,11 +150,13 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   /// least the data. Waits for room in staging memory and rings.
   std::vector<Buffer> upload(const std::vector<int>& devices, const HostView& host, const Box& box,
                              const Shape& local, uint64_t alloc_bytes, const std::string& label);
-  Buffer zeros(int device, DType dtype, const Shape& shape);
-  Buffer clone(const std::shared_ptr<BufferState>& source);
-  /// Bytes [first, second) of the buffer, handed to `sink` in pieces, under the board lock. When
-  /// this throws, `sink` is not called any more.
-  Event read(const std::shared_ptr<BufferState>& source, const ByteRanges& ranges, ByteSink sink);
+  /// `alloc_bytes` as for upload().
+  Buffer zeros(int device, DType dtype, const Shape& shape, uint64_t alloc_bytes);
+  Buffer copy(const std::shared_ptr<BufferState>& source, int device,
+              const std::vector<Event>& after);
+  /// Byte ranges of buffers, handed to their sinks in pieces, under the board lock. When this
+  /// throws, no sink is called any more.
+  Event read(const std::vector<ReadPart>& parts, const std::vector<Event>& after);
   std::shared_ptr<LoadedProgram> load(std::span<const std::byte> bytes, const std::string& name,
                                       int device);
   RunResult launch(const std::shared_ptr<LoadedProgram>& program,
@@ -146,6 +167,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
 
   /// Any thread, any lock: the program's ids may be reused.
   void retire(const LoadedProgram& program);
+  /// Any thread, any lock: an event of the host's own was set.
+  void note_host_event();
 
  private:
   friend class Entry;
@@ -211,18 +234,34 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                                            std::shared_ptr<Allocation> memory,
                                            std::shared_ptr<EventState> ready);
 
+  // board_wait.cpp
+  uint64_t host_news();
+  void await_host(uint64_t news, Deadline deadline);
+  void depend(Operation& op, const std::vector<Event>& after) const;
+  bool waits_at_host(const Operation& op, size_t earlier) const;
+  void send_in_order(const std::shared_ptr<Operation>& op, std::function<void()> send);
+  void send_now(const std::shared_ptr<Operation>& op, const std::function<void()>& send);
+  void send_waiting();
+  bool busy() const;
+  void run_until_idle();
+
   // board_transfer.cpp
   uint64_t piece_bytes() const;
   void send_up(const std::vector<std::shared_ptr<Operation>>& ops,
                const std::vector<std::shared_ptr<Allocation>>& targets, uint64_t bytes,
                const ByteSource& source);
-  void check_owner(const BufferState& buffer) const;
+  std::shared_ptr<Allocation> hold(const BufferState& buffer) const;
+  void add_copy(const std::shared_ptr<Operation>& op, const std::shared_ptr<Allocation>& from,
+                const std::shared_ptr<Allocation>& to, uint64_t first, uint64_t bytes);
+  void add_read(const std::shared_ptr<Operation>& op, const std::shared_ptr<Allocation>& memory,
+                uint64_t first, uint64_t end, const std::shared_ptr<const ByteSink>& sink);
+  Buffer copy_locked(const BufferState& source, int device, const std::vector<Event>& after);
 
   // board_pump.cpp
-  bool pump();
-  bool pump_once();
-  bool run_board();
-  RunOutcome run_timed();
+  bool pump(Deadline deadline = std::nullopt);
+  bool pump_once(Deadline deadline);
+  bool run_board(Deadline deadline = std::nullopt);
+  RunOutcome run_timed(Deadline deadline);
   bool drain();
   bool drain_device(Device& device);
   std::string completion_trouble(const Device& device, const tpu_completion_t& completion) const;
@@ -238,7 +277,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   static ErrorPtr model_error(const std::exception& error);
   static ErrorPtr given_up();
   void set_event(EventState& event, ErrorPtr error);
-  void run_until_idle();
 
   // board_recover.cpp
   void recover();
@@ -272,6 +310,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void submit_launch(const std::shared_ptr<Operation>& op,
                      const std::vector<std::shared_ptr<BufferState>>& donated);
   void collect_retired();
+  Buffer gather_owned(const std::vector<Buffer>& parts, int device, uint64_t bytes,
+                      const std::string& label);
   void gather_foreign(const LoadedProgram& program, std::vector<Array>& arguments);
 
   spec::BoardParams params_;
@@ -291,6 +331,13 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::vector<std::shared_ptr<Operation>>
       failed_launches_;  // all cores reported, judged in recover()
   std::vector<std::shared_ptr<Command>> retry_;
+  struct Waiting {
+    std::shared_ptr<Operation> op;
+    std::function<void()> send;
+  };
+  std::vector<Waiting> waiting_;  // at the host, in the order of the calls
+  bool sending_waiting_ = false;
+  std::vector<std::weak_ptr<EventState>> host_events_;
   uint64_t op_count_ = 0;
   uint32_t launch_count_ = 0;  // wraps; 0 is no launch id
   bool closed_ = false;
@@ -304,6 +351,10 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   LaunchClock launch_clock_{0, 0};
   uint64_t repeated_doorbells_ = 0;
   uint64_t recoveries_ = 0;
+
+  std::mutex host_mutex_;  // leaf lock
+  std::condition_variable host_turn_;
+  uint64_t host_news_ = 0;  // events of the host's own that were set
 
   std::mutex retired_mutex_;  // leaf lock
   struct RetiredId {

@@ -16,6 +16,16 @@ namespace {
 // While the board closes without what is in flight, launches are looked at this often.
 constexpr std::chrono::nanoseconds kCancelLook = std::chrono::milliseconds(50);
 
+// A slice (0: none) that ends at the deadline; never 0 then.
+std::chrono::nanoseconds sooner(std::chrono::nanoseconds slice, Deadline deadline,
+                                std::chrono::steady_clock::time_point now) {
+  if (!deadline) {
+    return slice;
+  }
+  const std::chrono::nanoseconds left = std::max(*deadline - now, std::chrono::nanoseconds(1));
+  return slice.count() == 0 ? left : std::min(slice, left);
+}
+
 std::string place_text(const ProgramPlace& place, const exe::ExecutableT& exe) {
   std::string text = fmt::format("step {}, sequencer at word {}", place.step, place.pc);
   if (place.op_id < exe.ops.size()) {
@@ -26,16 +36,18 @@ std::string place_text(const ProgramPlace& place, const exe::ExecutableT& exe) {
 
 }  // namespace
 
-// Runs the board to its next interrupt. Where the clock parks it in between, nothing is looked at
-// but the limit: what the driver does next would depend on host time.
-RunOutcome BoardImpl::run_timed() {
+// Runs the board to its next interrupt, or until the deadline of a caller who does not wait longer.
+// Where the clock parks it in between, nothing is looked at but the limit: what the driver does
+// next would depend on host time.
+RunOutcome BoardImpl::run_timed(Deadline deadline) {
   RunOutcome outcome;
   std::vector<ConsoleLine> console;
+  bool late = false;
   do {
     const auto slice = launch_clock_.slice();
     const bool look = cancelled_ && (slice.count() == 0 || slice > kCancelLook);
-    transport_->limit_run(look ? kCancelLook : slice);
     const auto start = std::chrono::steady_clock::now();
+    transport_->limit_run(sooner(look ? kCancelLook : slice, deadline, start));
     running_ = true;
     outcome = transport_->run();
     running_ = false;
@@ -46,7 +58,8 @@ RunOutcome BoardImpl::run_timed() {
     if (cancelled_ && outcome.expired && !broken_) {
       abort_launches();  // a core forgets the abort of a launch that it has not bound yet
     }
-  } while (outcome.expired && !broken_);
+    late = deadline && std::chrono::steady_clock::now() >= *deadline;
+  } while (outcome.expired && !broken_ && !late);
   outcome.console = std::move(console);
   return outcome;
 }

@@ -319,6 +319,7 @@ void BoardImpl::close(CloseMode mode) {
   }
   closed_ = true;
   const ErrorPtr closed = std::make_shared<Error>(ErrorCode::kCancelled, "the board is closed");
+  std::string unwritten;  // of what OpenOptions ask for
   std::string trouble;
   try {
     if (!broken_) {
@@ -339,15 +340,23 @@ void BoardImpl::close(CloseMode mode) {
     break_board(closed);
     if (transport_) {
       take_rest_of_console();
-      trouble = transport_->close();
+      unwritten = transport_->close();
     }
   } catch (const std::exception& error) {
     trouble = error.what();
   }
   break_board(closed);
+  for (const auto& weak : std::exchange(host_events_, {})) {
+    if (const auto event = weak.lock()) {
+      set_event(*event, closed);
+    }
+  }
   transport_.reset();
   if (!trouble.empty()) {
     throw Error(ErrorCode::kInternal, trouble);
+  }
+  if (!unwritten.empty()) {
+    throw Error(ErrorCode::kFailedPrecondition, unwritten);
   }
 }
 

@@ -21,30 +21,19 @@ constexpr int kMaxLosses = 2;
 
 }  // namespace
 
-bool FifoMutex::lock() {
-  std::unique_lock<std::mutex> guard(mutex_);
-  const uint64_t ticket = next_ticket_++;
-  const bool waits = ticket != serving_;
-  turn_.wait(guard, [&] { return ticket == serving_; });
-  return waits;
-}
-
-void FifoMutex::unlock() {
-  {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    ++serving_;
-  }
-  turn_.notify_all();
-}
-
-BoardImpl::Entry::Entry(BoardImpl& board, bool is_call) : board_(board) {
+BoardImpl::Entry::Entry(BoardImpl& board, bool is_call, Deadline deadline) : board_(board) {
   const bool late = board_.running_.load();
-  if (board_.mutex_.lock() && late && is_call) {
+  bool waited = false;
+  entered_ = board_.mutex_.lock(deadline, &waited);
+  if (waited && late && is_call) {
     ++board_.late_calls_;
   }
 }
 
 BoardImpl::Entry::~Entry() {
+  if (!entered_) {
+    return;
+  }
   auto callbacks = std::move(board_.callbacks_);
   board_.callbacks_.clear();
   const auto lines = std::exchange(board_.console_lines_, {});
@@ -57,8 +46,10 @@ BoardImpl::Entry::~Entry() {
 }
 
 void BoardImpl::set_event(EventState& event, ErrorPtr error) {
-  for (EventCallback& callback : event.set(error)) {
-    callbacks_.emplace_back(std::move(callback), error);
+  if (auto callbacks = event.set(error)) {
+    for (EventCallback& callback : *callbacks) {
+      callbacks_.emplace_back(std::move(callback), error);
+    }
   }
 }
 
@@ -96,12 +87,16 @@ void BoardImpl::break_board(const ErrorPtr& error) {
   for (const auto& op : std::exchange(failed_launches_, {})) {
     finish(*op, error);
   }
+  for (const Waiting& waiting : std::exchange(waiting_, {})) {
+    finish(*waiting.op, error);
+  }
+  note_host_event();
 }
 
 // One park of the board. Returns false when it is quiescent (or broke).
-bool BoardImpl::run_board() {
+bool BoardImpl::run_board(Deadline deadline) {
   try {
-    RunOutcome outcome = run_timed();
+    RunOutcome outcome = run_timed(deadline);
     take_console(std::move(outcome.console));
     const bool hart_lost = std::any_of(outcome.msi.begin(), outcome.msi.end(), [](uint32_t msi) {
       return (msi >> spec::chip_page::kMsiChip & 1) != 0;
@@ -118,19 +113,20 @@ bool BoardImpl::run_board() {
 }
 
 // Returns true when something was completed. Never throws: what fails here fails the board.
-bool BoardImpl::pump() {
+bool BoardImpl::pump(Deadline deadline) {
   try {
-    return !broken_ && pump_once();
+    return !broken_ && pump_once(deadline);
   } catch (const std::exception& error) {
     break_board(model_error(error));
     return false;
   }
 }
 
-bool BoardImpl::pump_once() {
+bool BoardImpl::pump_once(Deadline deadline) {
+  send_waiting();
   bool progress = drain();
   if (!progress) {
-    const bool moving = run_board();
+    const bool moving = run_board(deadline);
     progress = drain();
     if (progress) {
       stalls_ = 0;
@@ -335,33 +331,6 @@ void BoardImpl::stalled() {
                   stall_text_.empty() ? "" : "\n", stall_text_)));
 }
 
-void BoardImpl::wait(EventState& event) {
-  while (!event.done.load(std::memory_order_acquire)) {
-    const Entry entry(*this, false);
-    if (!event.done.load()) {
-      if (broken_) {
-        set_event(event, broken_);
-      } else if (!pump() && !anything_open() && retry_.empty() && !event.done.load()) {
-        set_event(event, std::make_shared<Error>(ErrorCode::kInternal,
-                                                 "nothing in flight can make this event ready"));
-      }
-    }
-  }
-}
-
-void BoardImpl::run_until_idle() {
-  while (!broken_ && (anything_open() || !retry_.empty() || !failed_launches_.empty())) {
-    pump();
-  }
-}
-
-void BoardImpl::synchronize() {
-  const Entry entry(*this);
-  check_usable();
-  run_until_idle();
-  check_unbroken();
-}
-
 uint64_t BoardImpl::now() {
   const Entry entry(*this, false);
   check_usable();
@@ -396,7 +365,10 @@ std::vector<DeviceInfo> BoardImpl::device_infos() {
     info.x = static_cast<int>(device.chip % params_.board.torus_x);
     info.y = static_cast<int>(device.chip / params_.board.torus_x);
     info.hbm_bytes = static_cast<uint64_t>(params_.hbm.gib_per_core) << 30;
-    info.hbm_used = device.memory->used();
+    const MemoryUse use = device.memory->use();
+    info.hbm_used = use.used;
+    info.hbm_peak = use.peak;
+    info.hbm_largest_free = use.largest_free;
     infos.push_back(info);
   }
   return infos;

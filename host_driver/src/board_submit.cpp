@@ -264,14 +264,19 @@ void BoardImpl::finish(Operation& op, ErrorPtr error) {
   }
   op.finished = true;
   op.error = error;  // more pieces of it are not sent
-  if (error && op.give_back && !op.on_board) {
-    op.give_back();
+  const bool never_ran = error && !op.on_board;
+  for (const auto& weak : std::exchange(op.donated, {})) {
+    if (const auto buffer = weak.lock()) {
+      never_ran ? buffer->give_back() : buffer->settle();
+    }
   }
   set_event(*op.event, std::move(error));
   // Commands of the window may outlive their operation; ranges must not.
   op.inputs.clear();
+  op.after.clear();
+  op.reads.clear();
+  op.writes.clear();
   op.program.reset();
-  op.give_back = nullptr;
   for (const auto& command : op.commands) {
     if (!command) {
       continue;
@@ -335,15 +340,38 @@ std::shared_ptr<StagingRange> BoardImpl::stage_now(uint64_t bytes) {
 std::shared_ptr<BufferState> BoardImpl::make_buffer(int device, DType dtype, const Shape& shape,
                                                     std::shared_ptr<Allocation> memory,
                                                     std::shared_ptr<EventState> ready) {
-  auto buffer = std::make_shared<BufferState>();
+  auto buffer = std::make_shared<BufferState>(std::move(memory));
   buffer->board = shared_from_this();
   buffer->device = device;
   buffer->dtype = dtype;
   buffer->shape = shape;
   buffer->bytes = byte_count(dtype, shape);
-  buffer->memory = std::move(memory);
   buffer->ready = std::move(ready);
   return buffer;
+}
+
+std::shared_ptr<Allocation> BufferState::hold() const {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return live_ ? memory_ : nullptr;
+}
+
+void BufferState::donate() { live_ = false; }
+
+void BufferState::give_back() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  live_ = memory_ != nullptr;
+}
+
+void BufferState::settle() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  memory_.reset();
+}
+
+void BufferState::discard() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (live_.exchange(false)) {
+    memory_.reset();
+  }
 }
 
 }  // namespace tpu::driver

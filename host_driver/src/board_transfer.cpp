@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/access.hpp"
 #include "src/board_impl.hpp"
 
 namespace tpu::driver {
@@ -21,13 +22,16 @@ uint64_t BoardImpl::piece_bytes() const {
   return std::min(kLargestPieceBytes, arena_->staging_bytes() / kPiecesInStaging / kAlign * kAlign);
 }
 
-void BoardImpl::check_owner(const BufferState& buffer) const {
+// Memory of a buffer that the call may use.
+std::shared_ptr<Allocation> BoardImpl::hold(const BufferState& buffer) const {
   if (buffer.board.get() != this) {
     throw Error(ErrorCode::kInvalidArgument, "the buffer belongs to another board");
   }
-  if (!buffer.live) {
+  auto memory = buffer.hold();
+  if (!memory) {
     throw Error(ErrorCode::kFailedPrecondition, "the buffer was donated or deleted");
   }
+  return memory;
 }
 
 // Sends the same bytes to all targets; operation i is that of target i.
@@ -72,18 +76,19 @@ std::vector<Buffer> BoardImpl::upload(const std::vector<int>& devices, const Hos
   for (size_t i = 0; i < devices.size(); ++i) {
     uploads.emplace_back(*this, fmt::format("upload of {} to TPU:{}", label, devices[i]));
     ops.push_back(uploads.back().op());
-    buffers.emplace_back(make_buffer(devices[i], host.dtype, local, ranges[i], ops[i]->event));
+    buffers.push_back(
+        Access::buffer(make_buffer(devices[i], host.dtype, local, ranges[i], ops[i]->event)));
   }
   send_up(ops, ranges, box.bytes(),
           [&](uint64_t at, std::span<std::byte> piece) { box.cut(host.bytes, at, piece); });
   return buffers;
 }
 
-Buffer BoardImpl::zeros(int device, DType dtype, const Shape& shape) {
+Buffer BoardImpl::zeros(int device, DType dtype, const Shape& shape, uint64_t alloc_bytes) {
   const uint64_t bytes = byte_count(dtype, shape);
   const Entry entry(*this);
   check_usable();
-  const auto range = allocate(device, bytes, type_text(dtype, shape));
+  const auto range = allocate(device, std::max(alloc_bytes, bytes), type_text(dtype, shape));
   const Submission fill_op(*this, fmt::format("fill on TPU:{}", device));
   auto buffer = make_buffer(device, dtype, shape, range, fill_op.op()->event);
   if (bytes > 0) {
@@ -96,63 +101,107 @@ Buffer BoardImpl::zeros(int device, DType dtype, const Shape& shape) {
     set_payload(*command, TPU_OP_FILL, TPU_LANE_UP, fill);
     add(fill_op.op(), command);
   }
-  return Buffer(std::move(buffer));
+  return Access::buffer(std::move(buffer));
 }
 
-Buffer BoardImpl::clone(const std::shared_ptr<BufferState>& source) {
-  const Entry entry(*this);
-  check_usable();
-  check_owner(*source);
-  const auto range = allocate(source->device, source->memory->bytes(), "copy of a buffer");
-  const Submission copy_op(*this, fmt::format("copy on TPU:{}", source->device));
-  copy_op.op()->inputs = {source->ready};
-  auto buffer =
-      make_buffer(source->device, source->dtype, source->shape, range, copy_op.op()->event);
-  buffer->owned = source->owned;
-  if (source->bytes > 0) {
-    auto command = std::make_shared<Command>();
-    command->device = source->device;
-    command->reads = {source->memory};
-    command->writes = {range};
-    tpu_command_copy_t copy{};
-    copy.src = source->memory->address();
-    copy.dst = range->address();
-    copy.bytes = source->bytes;
-    copy.kind = TPU_COPY_D2D;
-    copy.peer = static_cast<uint8_t>(source->device);
-    set_payload(*command, TPU_OP_COPY, TPU_LANE_UP, copy);
-    add(copy_op.op(), command);
+// COPY of bytes [first, first + bytes) to the same place of `to`. To another core it runs on the
+// ring of the source and goes over the links: then no ring orders what follows it on the target.
+void BoardImpl::add_copy(const std::shared_ptr<Operation>& op,
+                         const std::shared_ptr<Allocation>& from,
+                         const std::shared_ptr<Allocation>& to, uint64_t first, uint64_t bytes) {
+  if (bytes == 0) {
+    return;
   }
-  return Buffer(std::move(buffer));
+  auto command = std::make_shared<Command>();
+  command->device = from->device();
+  command->reads = {from};
+  if (to->device() == from->device()) {
+    command->writes = {to};
+  } else {
+    command->keep = {to};
+  }
+  tpu_command_copy_t copy{};
+  copy.src = from->address() + first;
+  copy.dst = to->address() + first;
+  copy.bytes = bytes;
+  copy.kind = TPU_COPY_D2D;
+  copy.peer = static_cast<uint8_t>(to->device());
+  set_payload(*command, TPU_OP_COPY, TPU_LANE_UP, copy);
+  add(op, command);
 }
 
-Event BoardImpl::read(const std::shared_ptr<BufferState>& source, const ByteRanges& ranges,
-                      ByteSink sink) {
+Buffer BoardImpl::copy_locked(const BufferState& source, int device,
+                              const std::vector<Event>& after) {
+  const auto from = hold(source);
+  const auto to = allocate(device, from->bytes(), "copy of a buffer");
+  const auto op = begin(source.device == device
+                            ? fmt::format("copy on TPU:{}", device)
+                            : fmt::format("copy from TPU:{} to TPU:{}", source.device, device));
+  op->inputs = {source.ready};
+  op->crosses = source.device != device;
+  op->reads = {from};
+  op->writes = {to};
+  depend(*op, after);
+  auto buffer = make_buffer(device, source.dtype, source.shape, to, op->event);
+  buffer->owned = source.owned;
+  send_in_order(op,
+                [this, op, from, to, bytes = source.bytes] { add_copy(op, from, to, 0, bytes); });
+  return Access::buffer(std::move(buffer));
+}
+
+Buffer BoardImpl::copy(const std::shared_ptr<BufferState>& source, int device,
+                       const std::vector<Event>& after) {
   const Entry entry(*this);
   check_usable();
-  check_owner(*source);
-  const Submission read_op(*this, fmt::format("read from TPU:{}", source->device));
-  const std::shared_ptr<Operation>& op = read_op.op();
-  op->inputs = {source->ready};
-  const auto take = std::make_shared<const ByteSink>(std::move(sink));
-  for (const auto& [first, end] : ranges) {
-    for (uint64_t at = first; at < end && !op->error; at += piece_bytes()) {
-      const auto staged = stage(std::min(piece_bytes(), end - at));
-      auto command = std::make_shared<Command>();
-      command->device = source->device;
-      command->reads = {source->memory};
-      command->keep = {staged};
-      command->good = [staged, take, at] { (*take)(at, staged->bytes()); };
-      tpu_command_copy_t copy{};
-      copy.src = source->memory->address() + at;
-      copy.dst = staged->iova();
-      copy.bytes = staged->bytes().size();
-      copy.kind = TPU_COPY_D2H;
-      set_payload(*command, TPU_OP_COPY, TPU_LANE_DOWN, copy);
-      add(op, command);
+  return copy_locked(*source, device, after);
+}
+
+Event BoardImpl::read(const std::vector<ReadPart>& parts, const std::vector<Event>& after) {
+  const Entry entry(*this);
+  check_usable();
+  const auto op = begin(fmt::format("read from TPU:{}", parts.at(0).source->device));
+  struct Part {
+    std::shared_ptr<Allocation> memory;
+    ByteRanges ranges;
+    std::shared_ptr<const ByteSink> sink;
+  };
+  std::vector<Part> held;
+  for (const ReadPart& part : parts) {
+    held.push_back({hold(*part.source), part.ranges, std::make_shared<const ByteSink>(part.sink)});
+    op->inputs.push_back(part.source->ready);
+    op->reads.push_back(held.back().memory);
+  }
+  depend(*op, after);
+  const Event done = Access::event(op->event);
+  send_in_order(op, [this, op, held = std::move(held)] {
+    for (const Part& part : held) {
+      for (const auto& [first, end] : part.ranges) {
+        add_read(op, part.memory, first, end, part.sink);
+      }
     }
+  });
+  return done;
+}
+
+// COPYs of bytes [first, end) to staging memory, piece after piece.
+void BoardImpl::add_read(const std::shared_ptr<Operation>& op,
+                         const std::shared_ptr<Allocation>& memory, uint64_t first, uint64_t end,
+                         const std::shared_ptr<const ByteSink>& sink) {
+  for (uint64_t at = first; at < end && !op->error; at += piece_bytes()) {
+    const auto staged = stage(std::min(piece_bytes(), end - at));
+    auto command = std::make_shared<Command>();
+    command->device = memory->device();
+    command->reads = {memory};
+    command->keep = {staged};
+    command->good = [staged, sink, at] { (*sink)(at, staged->bytes()); };
+    tpu_command_copy_t copy{};
+    copy.src = memory->address() + at;
+    copy.dst = staged->iova();
+    copy.bytes = staged->bytes().size();
+    copy.kind = TPU_COPY_D2H;
+    set_payload(*command, TPU_OP_COPY, TPU_LANE_DOWN, copy);
+    add(op, command);
   }
-  return Event(op->event);
 }
 
 }  // namespace tpu::driver

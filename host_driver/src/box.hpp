@@ -20,7 +20,10 @@ struct Difference {
 class Box {
  public:
   /// Throws InvalidArgument when the box sticks out.
-  Box(DType dtype, const Shape& global, const Shape& offset, const Shape& local);
+  Box(DType dtype, const Shape& global, const Shape& offset, const Shape& local)
+      : Box(HostView(dtype, global, {}), offset, local) {}
+  /// Of a view, which may have strides; its bytes are not looked at.
+  Box(const HostView& global, const Shape& offset, const Shape& local);
 
   uint64_t bytes() const { return bytes_; }
   uint64_t global_bytes() const { return global_bytes_; }
@@ -38,16 +41,15 @@ class Box {
  private:
   template <typename Run>
   void for_runs(uint64_t first, uint64_t bytes, Run run) const;
-  uint64_t run_place(uint64_t run) const;
 
   uint64_t element_;
   uint64_t bytes_;
   uint64_t global_bytes_;
   Shape local_;
-  size_t walked_ = 0;             // outer dimensions; all behind them lie in one run
-  uint64_t run_bytes_ = 0;        // consecutive in the global array
-  uint64_t start_ = 0;            // of the box in the global array, in bytes
-  std::vector<uint64_t> stride_;  // bytes, of the dimensions walked
+  size_t walked_ = 0;            // outer dimensions; all behind them lie in one run
+  uint64_t run_bytes_ = 0;       // consecutive in the global array
+  int64_t start_ = 0;            // of the box in the global array, in bytes
+  std::vector<int64_t> stride_;  // bytes, of the dimensions walked
 };
 
 }  // namespace tpu::driver

@@ -13,9 +13,9 @@ DeviceMemory::DeviceMemory(int device, uint64_t bytes)
       capacity_(bytes - RangeAllocator::kPage),
       ranges_(RangeAllocator::kPage, capacity_) {}
 
-uint64_t DeviceMemory::used() {
+MemoryUse DeviceMemory::use() {
   const std::lock_guard<std::mutex> guard(mutex_);
-  return ranges_.used();
+  return {ranges_.used(), ranges_.peak(), ranges_.largest_fit()};
 }
 
 std::string DeviceMemory::largest(size_t count) {

@@ -17,12 +17,19 @@ constexpr int kLanes = 3;
 
 class Allocation;
 
+struct MemoryUse {
+  uint64_t used = 0;
+  uint64_t peak = 0;
+  uint64_t largest_free = 0;
+};
+
 class DeviceMemory {
  public:
   DeviceMemory(int device, uint64_t bytes);
 
   int device() const { return device_; }
-  uint64_t used();
+  uint64_t used() { return use().used; }
+  MemoryUse use();
   uint64_t capacity() const { return capacity_; }
 
   /// "largest live buffers": one line for each of the `count` biggest.

@@ -1,6 +1,10 @@
-// Event: the state's transitions and the waiting, which is the board's pump.
+// Event: the state's transitions and the waiting, which is the board's pump. HostEvent: the same
+// state, set by the host.
 #include "tpu/event.hpp"
 
+#include <fmt/format.h>
+
+#include "src/access.hpp"
 #include "src/board_impl.hpp"
 #include "src/event_state.hpp"
 
@@ -16,6 +20,35 @@ std::shared_ptr<EventState> ready_state() {
     return made;
   }();
   return state;
+}
+
+// True: the event is ready. Lets board time pass, until `deadline` at most.
+bool await(EventState& state, Deadline deadline) {
+  if (state.open()) {
+    refuse_in_callback();
+    if (const auto board = state.board.lock()) {
+      return board->wait(state, deadline);
+    }
+    if (state.open()) {
+      throw Error(ErrorCode::kFailedPrecondition, "the board of this event is closed");
+    }
+  }
+  return true;
+}
+
+// False when it is set already.
+bool settle(EventState& state, const ErrorPtr& error) {
+  const auto callbacks = state.set(error);
+  if (!callbacks) {
+    return false;
+  }
+  if (const auto board = state.board.lock()) {
+    board->note_host_event();
+  }
+  for (const EventCallback& callback : *callbacks) {
+    run_event_callback(callback, error);
+  }
+  return true;
 }
 
 }  // namespace
@@ -39,10 +72,10 @@ void run_event_callback(const EventCallback& callback, const ErrorPtr& error) {
   --callback_depth;
 }
 
-std::vector<EventCallback> EventState::set(ErrorPtr result) {
+std::optional<std::vector<EventCallback>> EventState::set(ErrorPtr result) {
   const std::lock_guard<std::mutex> guard(mutex);
   if (done.load()) {
-    return {};
+    return std::nullopt;
   }
   error = std::move(result);
   done.store(true, std::memory_order_release);
@@ -52,17 +85,10 @@ std::vector<EventCallback> EventState::set(ErrorPtr result) {
 Event::Event() : state_(ready_state()) {}
 Event::Event(std::shared_ptr<EventState> state) : state_(std::move(state)) {}
 
-bool Event::ready() const { return state_->done.load(std::memory_order_acquire); }
+bool Event::ready() const { return !state_->open(); }
 
 ErrorPtr Event::wait_for_error() const {
-  if (!ready()) {
-    refuse_in_callback();
-    if (const auto board = state_->board.lock()) {
-      board->wait(*state_);
-    } else {
-      throw Error(ErrorCode::kFailedPrecondition, "the board of this event is closed");
-    }
-  }
+  static_cast<void>(await(*state_, std::nullopt));
   return state_->error;
 }
 
@@ -72,15 +98,70 @@ void Event::wait() const {
   }
 }
 
+void Event::wait_for(std::chrono::nanoseconds timeout) const {
+  // A timeout that the clock cannot hold is none.
+  const auto start = std::chrono::steady_clock::now();
+  const bool endless = timeout > std::chrono::steady_clock::time_point::max() - start;
+  if (!await(*state_, endless ? std::nullopt : Deadline(start + timeout))) {
+    throw Error(ErrorCode::kTimeout,
+                fmt::format("not ready within {} s of host time; it can be waited for again",
+                            std::chrono::duration<double>(timeout).count()));
+  }
+  if (state_->error) {
+    throw Error(*state_->error);
+  }
+}
+
 void Event::on_ready(std::function<void(ErrorPtr)> callback) const {
+  const std::shared_ptr<EventState> state = state_;  // the callback may drop this handle
   {
-    const std::lock_guard<std::mutex> guard(state_->mutex);
-    if (!state_->done.load()) {
-      state_->callbacks.push_back(std::move(callback));
+    const std::lock_guard<std::mutex> guard(state->mutex);
+    if (!state->done.load()) {
+      state->callbacks.push_back(std::move(callback));
       return;
     }
   }
-  run_event_callback(callback, state_->error);
+  run_event_callback(callback, state->error);
 }
+
+struct HostEvent::Owner {
+  std::shared_ptr<EventState> state;
+
+  explicit Owner(std::shared_ptr<EventState> of) : state(std::move(of)) {}
+  Owner(const Owner&) = delete;
+  Owner& operator=(const Owner&) = delete;
+  ~Owner() {
+    if (state->open()) {
+      settle(*state, std::make_shared<Error>(ErrorCode::kCancelled,
+                                             "the host gave up an event without setting it"));
+    }
+  }
+
+  void end(const ErrorPtr& error) const {
+    if (!settle(*state, error)) {
+      throw Error(ErrorCode::kFailedPrecondition, "the event is set already");
+    }
+  }
+};
+
+HostEvent Access::host_event(std::shared_ptr<EventState> state) {
+  return HostEvent(std::make_shared<HostEvent::Owner>(std::move(state)));
+}
+
+namespace {
+
+template <typename Owner>
+Owner& need(const std::shared_ptr<Owner>& owner) {
+  if (!owner) {
+    throw Error(ErrorCode::kInvalidArgument, "the event handle is empty");
+  }
+  return *owner;
+}
+
+}  // namespace
+
+Event HostEvent::event() const { return Access::event(need(owner_).state); }
+void HostEvent::set() const { need(owner_).end(nullptr); }
+void HostEvent::fail(const Error& error) const { need(owner_).end(std::make_shared<Error>(error)); }
 
 }  // namespace tpu::driver

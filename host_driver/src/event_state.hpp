@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "tpu/error.hpp"
@@ -20,13 +21,20 @@ struct EventState {
   std::atomic<bool> done{false};
   ErrorPtr error;  // written before `done`
 
+  // The rings do not order what depends on it, so that this waits at the host until it is done: an
+  // event of the host's own, an operation that waits there itself, a copy from another core.
+  // Guarded by the board lock.
+  bool off_ring = false;
+
   std::mutex mutex;  // leaf lock: guards callbacks and the change of `done`
   std::vector<EventCallback> callbacks;
 
+  bool open() const { return !done.load(std::memory_order_acquire); }
   bool failed() const { return done.load(std::memory_order_acquire) && error != nullptr; }
 
-  /// Sets the event; the caller runs the returned callbacks when it holds no lock.
-  std::vector<EventCallback> set(ErrorPtr result);
+  /// Sets the event; the caller runs the returned callbacks when it holds no lock. Nothing is
+  /// returned, and nothing changes, when it is set already.
+  std::optional<std::vector<EventCallback>> set(ErrorPtr result);
 };
 
 /// True on a thread that is inside an on_ready callback.

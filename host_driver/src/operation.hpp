@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/device_memory.hpp"
@@ -19,6 +21,7 @@
 namespace tpu::driver {
 
 struct Operation;
+struct BufferState;
 struct LoadedProgram;
 
 struct Command {
@@ -54,14 +57,17 @@ struct Operation {
   bool finished = false;
   ErrorPtr error;                                   ///< first failure of a command
   std::vector<std::shared_ptr<EventState>> inputs;  ///< when one failed, so does this
+  std::vector<std::shared_ptr<EventState>> after;   ///< of these: not sent before they are over
   std::shared_ptr<EventState> event;
+  bool crosses = false;  ///< writes memory of another core than that of its ring
+  std::vector<std::shared_ptr<Allocation>> reads, writes;  ///< of all of it, until it is sent
   uint64_t end_cycle = 0;
 
   // Launches only.
   std::shared_ptr<LoadedProgram> program;
   uint32_t launch_id = 0;
-  std::function<void()> give_back;  ///< makes donated buffers live again
-  bool on_board = false;            ///< a ring has it, and no core has said that it did not start
+  std::vector<std::weak_ptr<BufferState>> donated;
+  bool on_board = false;  ///< a ring has it, and no core has said that it did not start
   std::optional<tpu_fault_record_t> trap;  ///< of a core that died with it
   std::string trap_place;
   std::string stall_text;
@@ -95,10 +101,25 @@ struct BufferState {
   DType dtype = DType::kF32;
   Shape shape;
   uint64_t bytes = 0;
-  std::shared_ptr<Allocation> memory;
   std::shared_ptr<EventState> ready;
   OwnedRuns owned;  ///< state of a sharded update: who holds what; null: all of it is valid
-  std::atomic<bool> live{true};
+
+  explicit BufferState(std::shared_ptr<Allocation> range) : memory_(std::move(range)) {}
+
+  // All from any thread, under any lock.
+  bool live() const { return live_.load(); }
+  /// The memory, for as long as the caller keeps it; null when the buffer is not live.
+  std::shared_ptr<Allocation> hold() const;
+  /// A launch takes it over; give_back() when that does not start, settle() when it has started.
+  void donate();
+  void give_back();
+  void settle();
+  void discard();
+
+ private:
+  mutable std::mutex mutex_;  // leaf lock
+  std::shared_ptr<Allocation> memory_;
+  std::atomic<bool> live_{true};
 };
 
 /// Writes `payload` (a struct of rings.h) as the command's entry.

@@ -53,6 +53,7 @@ std::optional<uint64_t> RangeAllocator::allocate(uint64_t bytes) {
     }
     taken_.emplace(start, need);
     used_ += need;
+    peak_ = std::max(peak_, used_);
     return start;
   }
   return std::nullopt;
@@ -82,6 +83,17 @@ void RangeAllocator::free(uint64_t address) {
     }
   }
   add_hole(start, size);
+}
+
+// From a page on, sizes are whole pages at the start of one.
+uint64_t RangeAllocator::largest_fit() const {
+  uint64_t largest = 0;
+  for (const auto& [address, size] : holes_) {
+    const uint64_t before_page = align_up(address, kPage) - address;
+    const uint64_t pages = size < before_page ? 0 : (size - before_page) / kPage * kPage;
+    largest = std::max(largest, pages > 0 ? pages : std::min(size, kPage - kAlign));
+  }
+  return largest;
 }
 
 uint64_t RangeAllocator::largest_hole() const {

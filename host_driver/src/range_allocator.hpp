@@ -27,7 +27,11 @@ class RangeAllocator {
 
   uint64_t used() const { return used_; }
   uint64_t capacity() const { return capacity_; }
+  /// Most that was used at a time.
+  uint64_t peak() const { return peak_; }
   uint64_t largest_hole() const;
+  /// The largest size that allocate() has room for.
+  uint64_t largest_fit() const;
   size_t allocations() const { return taken_.size(); }
 
   /// Size that `bytes` takes up.
@@ -39,6 +43,7 @@ class RangeAllocator {
 
   uint64_t capacity_;
   uint64_t used_ = 0;
+  uint64_t peak_ = 0;
   std::map<uint64_t, uint64_t> holes_;               // address -> size
   std::set<std::pair<uint64_t, uint64_t>> by_size_;  // {size, address}
   std::map<uint64_t, uint64_t> taken_;               // address -> size

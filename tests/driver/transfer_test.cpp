@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "src/access.hpp"
 #include "src/board_impl.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
@@ -175,12 +176,14 @@ TEST(TransferFailure, AReadWhoseBufferIsLostOnTheWayKeepsNothing) {
     return fault;
   };
   const RunResult lost = program.run({x});
-  const auto& state = lost.outputs[0].parts()[0].state();
+  const auto& state = Access::state(lost.outputs[0].parts()[0]);
   const auto token = std::make_shared<int>(0);
   int pieces = 0;
   const Event read =
-      state->board->read(state, {{0, state->bytes}},
-                         [token, &pieces](uint64_t, std::span<const std::byte>) { ++pieces; });
+      state->board->read({{state,
+                           {{0, state->bytes}},
+                           [token, &pieces](uint64_t, std::span<const std::byte>) { ++pieces; }}},
+                         {});
   EXPECT_NE(read.wait_for_error(), nullptr);
   n.board.synchronize();
   EXPECT_EQ(pieces, 0);

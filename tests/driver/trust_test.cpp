@@ -7,6 +7,7 @@
 #include <optional>
 #include <random>
 
+#include "src/access.hpp"
 #include "src/board_impl.hpp"
 #include "src/crc32c.hpp"
 #include "tests/driver/null_board.hpp"
@@ -273,7 +274,7 @@ TEST_F(Trust, LaunchIdsWrapPastAnAbortedOne) {
   const Array other = program.put(1, counting(DType::kI32, {16}));
   const HostArray sent = counting(DType::kI32, {256}, 5);
   const auto run_as = [&](uint32_t id) {
-    board_.impl()->set_last_launch(id - 1);
+    Access::impl(board_)->set_last_launch(id - 1);
     const RunResult result = program.run({program.put(0, sent), other});
     const auto error = result.done.wait_for_error();
     EXPECT_TRUE(error != nullptr || result.outputs[0].to_host_checked("x").bytes == sent.bytes);

@@ -1,6 +1,11 @@
 // Board: opens a board over a transport, boots its cores and hands out devices, memory and
-// programs. Copies of a Board share it. All calls may come from any thread; calls of one board take
-// effect one after the other, at the board's present time.
+// programs. Copies of a Board share it; the last handle to go (of the board, its buffers and its
+// programs) closes it. All calls may come from any thread; calls of one board take effect one after
+// the other, at the board's present time.
+//
+// Every call on an empty handle throws InvalidArgument. After close() every call but those that
+// describe the board throws FailedPrecondition; after the board broke they throw Unavailable. A
+// call that throws has changed nothing.
 #pragma once
 
 #include <array>
@@ -67,7 +72,9 @@ struct DeviceInfo {
   int x = 0;     ///< coordinates of the chip in the torus
   int y = 0;
   uint64_t hbm_bytes = 0;
-  uint64_t hbm_used = 0;
+  uint64_t hbm_used = 0;          ///< by buffers and programs, in ranges of 512 bytes
+  uint64_t hbm_peak = 0;          ///< most that was in use at a time since the board was opened
+  uint64_t hbm_largest_free = 0;  ///< largest array that fits
 };
 
 /// Performance counters of one core at one cycle, since its reset.
@@ -111,10 +118,17 @@ enum class CloseMode : uint8_t { kDrain, kCancel };
 class Board {
  public:
   Board() = default;
-  /// Boots all cores; throws on any failure.
+  /// Boots all cores. Throws InvalidArgument (options, board file), Unimplemented (this build has
+  /// no such transport), FailedPrecondition (a second simulated board in one process; chips,
+  /// firmware and driver that do not belong together), ResourceExhausted (staging memory),
+  /// Unavailable (a chip that does not answer), Internal (a core that does not boot).
   static Board open(const OpenOptions& options = {});
 
   bool valid() const { return impl_ != nullptr; }
+
+  // What the board is; readable after close() too.
+
+  /// Cores with the present use of their memory. Lets no board time pass.
   std::vector<DeviceInfo> devices() const;
   const std::string& name() const;
   double clock_hz() const;
@@ -122,22 +136,35 @@ class Board {
   /// Peak matmul operations of one core and cycle.
   uint64_t peak_flops_per_cycle() const;
 
-  /// Loads a program from a file or from bytes. A program for one core goes to `device`, others to
-  /// all devices from 0 on.
+  /// Loads a program from a file or from bytes and waits until it is there. A program for one core
+  /// goes to `device`, others to all devices from 0 on. Throws InvalidArgument for a file that
+  /// cannot be read or is damaged, or a program for another board, ResourceExhausted when HBM or
+  /// program ids are used up.
   Executable load(const std::string& path, int device = 0) const;
   Executable load(std::span<const std::byte> bytes, int device = 0) const;
 
-  /// Uploads; the bytes are copied before the call returns. An array that does not fit into the
-  /// staging memory goes in pieces, and the call returns when the last of them has found room.
+  // Memory. They throw InvalidArgument for a device, type, shape or view that is none, and
+  // ResourceExhausted when HBM has no room; buffers of other boards are InvalidArgument.
+
+  /// Uploads; the bytes are copied before the call returns, with strides straight from where they
+  /// lie. An array that does not fit into the staging memory goes in pieces, and the call returns
+  /// when the last of them has found room.
   Buffer put(int device, const HostView& host) const;
-  /// Fills with zero bits.
+  /// Fills with zero bits. Does not wait but for room in the ring.
   Buffer zeros(int device, DType dtype, const Shape& shape) const;
-  /// Copy in the same core's memory.
+  /// Copies to new memory of `device`, behind the events in `after`: within a core through its DMA,
+  /// to another one over the links between the chips, without the host. Does not wait but for room
+  /// in the ring. Throws FailedPrecondition when `source` was donated or discarded.
+  Buffer copy(const Buffer& source, int device, const std::vector<Event>& after = {}) const;
+  /// copy() to the core on which `source` is.
   Buffer clone(const Buffer& source) const;
   /// The same array on the first `count` devices (0: all).
   Array replicate(const HostView& host, int count = 0) const;
   /// Dimension `dim` cut into equal parts over the first `count` devices (0: all).
   Array shard(const HostView& host, int count = 0, size_t dim = 0) const;
+
+  /// An event for RunOptions::after and the like, which the caller sets.
+  HostEvent make_event() const;
 
   /// Board time in core cycles.
   uint64_t now() const;
@@ -151,17 +178,19 @@ class Board {
   std::vector<uint64_t> run_cycles() const;
   /// With OpenOptions::profile, since the board was opened; from the same port. Empty otherwise.
   std::vector<HostWorkTime> profile() const;
-  /// Waits until everything that was submitted is over; errors stay with their events.
+  /// Waits until everything that was submitted is over; errors stay with their events. What comes
+  /// behind a HostEvent is over only when that has been set.
   void synchronize() const;
 
   /// Ends the use of the board; called by the last handle with kCancel when not called before.
-  /// kCancel: launches that run are aborted, those behind them do not start. After it what
-  /// describes the board can still be read (name, devices); all else throws FailedPrecondition.
+  /// kDrain: waits for what was submitted, but not for HostEvents: what comes behind one that is
+  /// not set ends with Cancelled. kCancel: launches that run are aborted, those behind them do not
+  /// start; all end with Cancelled. Throws FailedPrecondition when a trace or waves could not be
+  /// completed or show nothing; the board is closed then, too. A second call does nothing.
   void close(CloseMode mode = CloseMode::kDrain) const;
 
-  const std::shared_ptr<BoardImpl>& impl() const { return impl_; }
-
  private:
+  friend struct Access;
   explicit Board(std::shared_ptr<BoardImpl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<BoardImpl> impl_;
 };

@@ -1,11 +1,17 @@
 // Buffer: an array in the HBM of one core. Array: a global array as one Buffer on each core of a
 // group, replicated or cut into boxes. Handles are cheap to copy; the memory is free when the last
-// handle and the last command that uses it are gone. Handles must not be used after their Board is
-// closed, but may be destroyed at any time.
+// handle (or discard()) and the last command that uses it are gone. Handles may outlive their Board
+// and be destroyed at any time; all calls may come from any thread.
+//
+// Every call on an empty handle throws InvalidArgument. Calls that move data throw
+// FailedPrecondition when the board is closed or the buffer was donated or discarded, and
+// Unavailable when the board has broken; they have changed nothing then.
 #pragma once
 
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tpu/event.hpp"
@@ -14,37 +20,44 @@
 namespace tpu::driver {
 
 class BoardImpl;
-class Box;
 struct BufferState;
 
 class Buffer {
  public:
   Buffer() = default;
-  explicit Buffer(std::shared_ptr<BufferState> state) : state_(std::move(state)) {}
 
   bool valid() const { return state_ != nullptr; }
+
+  // What the buffer is; stays readable after discard() and after the board is closed.
   int device() const;
   DType dtype() const;
   const Shape& shape() const;
   uint64_t bytes() const;
 
-  /// False once it was donated to a launch or lost by a fault.
+  /// False once it was donated to a launch, discarded, or lost by a fault.
   bool live() const;
 
   /// Ready when the contents are there; fails with the error of what should have made them.
   Event ready() const;
 
-  /// Starts the copy to `out` (exactly bytes() long, alive until the event is ready). What does not
-  /// fit into the staging memory goes in pieces; the call returns when the last of them is started.
-  /// When it throws, `out` is not written any more.
-  Event read(std::span<std::byte> out) const;
+  /// Starts the copy to `out` (exactly bytes() long, else InvalidArgument; alive until the event is
+  /// ready) behind the events in `after`. What does not fit into the staging memory goes in pieces,
+  /// and the call returns when the last of them is started; with an event in `after` that is not
+  /// ready it returns at once. When it throws, `out` is not written any more.
+  Event read(std::span<std::byte> out, const std::vector<Event>& after = {}) const;
 
-  /// Copies to the host and waits.
+  /// Copies to the host and waits. Throws what read() and Event::wait() throw, and
+  /// ResourceExhausted when the host has no room for the array.
   HostArray to_host() const;
 
-  const std::shared_ptr<BufferState>& state() const { return state_; }
+  /// Gives the memory back, whatever handles there are: at once, or when what is in flight with it
+  /// is over, which is not disturbed. Using the buffer afterwards is FailedPrecondition. Nothing
+  /// happens when it is not live any more. Never waits for the board.
+  void discard() const;
 
  private:
+  friend struct Access;
+  explicit Buffer(std::shared_ptr<BufferState> state) : state_(std::move(state)) {}
   std::shared_ptr<BufferState> state_;
 };
 
@@ -58,6 +71,7 @@ struct Layout {
 class Array {
  public:
   Array() = default;
+  /// From parts that are there; checked when the array is used.
   Array(DType element_type, Shape global_shape, Layout placement, std::vector<Buffer> buffers)
       : dtype_(element_type),
         shape_(std::move(global_shape)),
@@ -70,20 +84,25 @@ class Array {
   const Layout& layout() const { return layout_; }
   const std::vector<Buffer>& parts() const { return parts_; }
 
-  /// Waits until all parts are there.
+  /// Waits until all parts are there; throws the first failure.
   void wait() const;
 
-  /// Global array on the host; of replicated parts the first one.
+  /// Starts the copy of the global array to `out` (its bytes exactly, alive until the event is
+  /// ready), each box from the first core that has it, behind the events in `after`; one event for
+  /// all of it. Waits as Buffer::read() does.
+  Event read(std::span<std::byte> out, const std::vector<Event>& after = {}) const;
+
+  /// Global array on the host; of replicated parts the first one. Waits.
   HostArray to_host() const;
 
   /// As to_host(), and compares boxes that overlap bit by bit over all cores. Throws Internal that
   /// names `what`, core and element at the first difference.
   HostArray to_host_checked(const std::string& what) const;
 
- private:
-  std::vector<Box> boxes() const;
-  HostArray gather(bool check, const std::string& what) const;
+  /// Buffer::discard() of all parts.
+  void discard() const;
 
+ private:
   DType dtype_ = DType::kF32;
   Shape shape_;
   Layout layout_;

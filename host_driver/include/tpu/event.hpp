@@ -1,7 +1,10 @@
-// Event: the future of an asynchronous call. Copies share one state. Board time passes only while
-// some thread is inside wait() (or another call that waits); see docs/host_driver.md, "Host time".
+// Event: the future of an asynchronous call. HostEvent: one that the host itself sets, for work
+// that is to wait for it. Copies share one state and may outlive the board. All calls may come from
+// any thread. Board time passes only while some thread is inside wait() (or another call that
+// waits); see docs/host_driver.md, "Host time".
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 
@@ -9,30 +12,68 @@
 
 namespace tpu::driver {
 
+struct Access;
 struct EventState;
 
 class Event {
  public:
   /// An event that is ready and good.
   Event();
-  explicit Event(std::shared_ptr<EventState> state);
 
-  /// True when the call is over, well or badly. Never blocks.
+  /// True when the call is over, well or badly. Never blocks and lets no board time pass.
   bool ready() const;
 
-  /// Lets board time pass until ready; throws the call's Error when it failed. In an on_ready
-  /// callback it throws FailedPrecondition.
+  /// Lets board time pass until ready. Throws the call's Error when it failed, FailedPrecondition
+  /// in an on_ready callback. Waits for as long as it takes: an event that depends on a HostEvent
+  /// is not ready before that one is.
   void wait() const;
+
+  /// As wait(), for at most that much host time; then it throws Timeout, and the event and all else
+  /// stay usable. Zero takes what is there and lets no board time pass. A wait that ends early
+  /// parks the board where it is: at which board time the next call takes effect then depends on
+  /// the host.
+  void wait_for(std::chrono::nanoseconds timeout) const;
 
   /// As wait(), but only the failure is looked at: null when good.
   std::shared_ptr<const Error> wait_for_error() const;
 
   /// Calls `callback` once with null or the error: at once when ready, else later on a thread that
-  /// is waiting on the board, with no lock held. The callback may submit work but not wait.
+  /// is waiting on the board, with no lock held. The callback may submit work, set a HostEvent and
+  /// drop handles, this event's too, but not wait; it must not throw.
   void on_ready(std::function<void(std::shared_ptr<const Error>)> callback) const;
 
  private:
+  friend struct Access;
+  explicit Event(std::shared_ptr<EventState> state);
   std::shared_ptr<EventState> state_;
+};
+
+/// An event that the host sets (Board::make_event()). Launches and transfers that are told to come
+/// after it are sent when it is set. When the last copy of the HostEvent goes away unset, the event
+/// fails with Cancelled; so it does when the board closes.
+class HostEvent {
+ public:
+  HostEvent() = default;
+
+  bool valid() const { return owner_ != nullptr; }
+
+  /// What work can depend on, and what can be waited for. Throws InvalidArgument on an empty
+  /// handle.
+  Event event() const;
+
+  /// Makes the event ready; callbacks of its on_ready() run in this call. Does not wait: what
+  /// depended on it is sent by the next thread that waits or submits. Throws FailedPrecondition
+  /// when it is set already (or the board was closed), InvalidArgument on an empty handle.
+  void set() const;
+
+  /// As set(), as a failure: what depends on the event fails with this error and does not run.
+  void fail(const Error& error) const;
+
+ private:
+  friend struct Access;
+  struct Owner;
+  explicit HostEvent(std::shared_ptr<Owner> owner) : owner_(std::move(owner)) {}
+  std::shared_ptr<Owner> owner_;
 };
 
 }  // namespace tpu::driver

@@ -1,5 +1,7 @@
 // Executable: a core program that is loaded on a group of devices. Loading checks it against the
-// board; running it binds arrays and launches all its cores as one gang.
+// board; running it binds arrays and launches all its cores as one gang. Handles are cheap to copy
+// and may outlive their Board; all calls may come from any thread. Every call on an empty handle
+// throws InvalidArgument.
 #pragma once
 
 #include <memory>
@@ -21,12 +23,29 @@ struct ParameterInfo {
   int donated_to = -1;  ///< arguments: the result that takes over the buffer; -1: none
 };
 
+/// What a program needs and does, of one core and one step. Known when it is compiled.
+struct ProgramCost {
+  uint64_t matmul_flops = 0;      ///< logical 2*M*K*N, without padding
+  uint64_t estimated_cycles = 0;  ///< the compiler's estimate of board time
+  uint64_t code_bytes = 0;        ///< of the image in HBM
+  uint64_t vmem_peak_bytes = 0;
+  uint64_t argument_bytes = 0;
+  uint64_t result_bytes = 0;    ///< all results, those in the memory of arguments too
+  uint64_t donated_bytes = 0;   ///< of results that take over the memory of an argument
+  uint64_t constant_bytes = 0;  ///< on the core for as long as the program is loaded
+  uint64_t scratch_bytes = 0;   ///< as above
+  /// HBM while it runs: code, arguments, results of their own, constants and scratch memory.
+  uint64_t hbm_bytes = 0;
+};
+
 struct RunOptions {
   uint32_t steps =
       1;  ///< steps of one launch; more than one needs a program whose state is donated
   /// Arguments that keep their buffer although the program would take it over: they are copied
   /// first.
-  std::vector<size_t> keep;
+  std::vector<size_t> keep = {};
+  /// The launch starts behind these events and fails with the first of them that fails.
+  std::vector<Event> after = {};
 };
 
 struct RunResult {
@@ -37,26 +56,49 @@ struct RunResult {
 class Executable {
  public:
   Executable() = default;
-  explicit Executable(std::shared_ptr<ExecutableState> state) : state_(std::move(state)) {}
 
   bool valid() const { return state_ != nullptr; }
+
+  // What the program is; stays readable after unload() and after the board is closed.
   const std::string& name() const;
   const std::vector<ParameterInfo>& arguments() const;
   const std::vector<ParameterInfo>& results() const;
   uint32_t partitions() const;
+  const ProgramCost& cost() const;
   /// Logical 2*M*K*N of one core and step, without padding.
   uint64_t matmul_flops() const;
 
-  /// Uploads a global array as argument `index` wants it. Checks type and shape.
+  /// Uploads a global array as argument `index` wants it. Throws InvalidArgument when there is no
+  /// such argument or type, shape or bytes differ, FailedPrecondition after unload() or when the
+  /// board is closed, ResourceExhausted when HBM has no room. Waits as Board::put() does.
   Array put(size_t index, const HostView& global) const;
 
-  /// Launches. Does not wait, except when the rings are full. Donated arguments are deleted at once
-  /// (given back when the launch is refused). Throws InvalidArgument before anything is sent.
+  /// As put(), of zero bits that the cores make themselves: no host memory, no transfer.
+  Array zeros(size_t index) const;
+
+  /// Launches, and returns before it has run: outputs and `done` are futures. Donated arguments are
+  /// deleted at once, and given back when the launch is refused or never starts. Inputs that are
+  /// not ready, and RunOptions::after, are waited for on the board or in a queue of the driver,
+  /// never in this call.
+  ///
+  /// The call itself waits only for other threads' calls and for room, which the board makes as it
+  /// goes on: at most 32 launches and 224 commands are open on a core, slot tables want staging
+  /// memory, results want HBM that handles already gone are about to give back. A launch that comes
+  /// behind an event which is not ready waits for no room in the rings.
+  ///
+  /// Throws before anything is sent, with nothing changed: InvalidArgument (number, type, shape or
+  /// place of the arguments), FailedPrecondition (an argument was donated or discarded, the program
+  /// unloaded, the board closed), ResourceExhausted (HBM), Unavailable (the board has broken).
   RunResult run(const std::vector<Array>& arguments, const RunOptions& options = {}) const;
 
-  const std::shared_ptr<ExecutableState>& state() const { return state_; }
+  /// Gives code, constants, scratch memory and program ids back, whatever handles there are: at
+  /// once, or when the launches in flight are over, which are not disturbed. put() and run() are
+  /// FailedPrecondition afterwards. Never waits for the board.
+  void unload() const;
 
  private:
+  friend struct Access;
+  explicit Executable(std::shared_ptr<ExecutableState> state) : state_(std::move(state)) {}
   std::shared_ptr<ExecutableState> state_;
 };
 

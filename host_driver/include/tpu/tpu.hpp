@@ -32,10 +32,12 @@ using driver::kVersion;
 using driver::Array;
 using driver::Buffer;
 using driver::Event;
+using driver::HostEvent;
 using driver::Layout;
 // executable.hpp
 using driver::Executable;
 using driver::ParameterInfo;
+using driver::ProgramCost;
 using driver::RunOptions;
 using driver::RunResult;
 // board.hpp

@@ -38,16 +38,30 @@ struct HostArray {
   std::vector<std::byte> bytes;
 };
 
-/// An array in host memory that somebody else owns.
+/// An array in host memory that somebody else owns. Dense and row-major, or with a stride of its
+/// own for each dimension; the bytes are read during the call that takes the view, and not after
+/// it.
 struct HostView {
   HostView(DType element_type, Shape dims, std::span<const std::byte> data)
       : dtype(element_type), shape(std::move(dims)), bytes(data) {}
+  /// `data` is all that may be read; element [i,j,..] begins `first + i * strides[0] + j *
+  /// strides[1] + ..` bytes into it. Strides may be negative, zero (an element repeated) and of any
+  /// alignment. A view that leaves `data` is InvalidArgument where it is used.
+  HostView(DType element_type, Shape dims, std::span<const std::byte> data,
+           std::vector<int64_t> byte_strides, uint64_t first = 0)
+      : dtype(element_type),
+        shape(std::move(dims)),
+        bytes(data),
+        strides(std::move(byte_strides)),
+        first_byte(first) {}
   HostView(const HostArray& array)  // NOLINT: a view of an array is meant to be made silently
       : dtype(array.dtype), shape(array.shape), bytes(array.bytes) {}
 
   DType dtype;
   Shape shape;
   std::span<const std::byte> bytes;
+  std::vector<int64_t> strides;  ///< bytes, one a dimension; empty: dense and row-major
+  uint64_t first_byte = 0;       ///< of element [0,0,..] in `bytes`; with strides only
 };
 
 }  // namespace tpu::driver

@@ -1,6 +1,8 @@
 // Uses an installed tpuboard as a stranger would: a transport of its own around the library's, an
 // error caught across the library's boundary, and a launch of the program of copy.s.
 // Usage: installed_user null|sim PROGRAM.tpuexe
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -56,6 +58,26 @@ void check_errors(const tpu::Board& board) {
   }
 }
 
+// A copy over the links, a read that waits for an event of the host, and what is given back by
+// name.
+void check_futures(const tpu::Board& board, const tpu::HostView& view) {
+  const tpu::Buffer far = board.copy(board.put(1, view), 6);
+  const tpu::HostEvent go = board.make_event();
+  std::vector<std::byte> out(far.bytes());
+  const tpu::Event read = far.read(out, {go.event()});
+  try {
+    read.wait_for(std::chrono::milliseconds(1));
+    need(false, "no error for a wait that ends early");
+  } catch (const tpu::Error& error) {
+    need(error.code() == tpu::ErrorCode::kTimeout, "the code of a wait that ends early");
+  }
+  go.set();
+  read.wait();
+  need(std::equal(view.bytes.begin(), view.bytes.end(), out.begin(), out.end()), "the copy");
+  far.discard();
+  need(!far.live() && board.devices()[6].hbm_used == 0, "the memory of a discarded buffer");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -83,6 +105,10 @@ int main(int argc, char** argv) {
          "the program's result");
     need(board.counters().cores[3].instructions > 0, "the core has run");
   }
+  check_futures(board, view);
+  const tpu::ProgramCost& cost = program.cost();
+  need(cost.argument_bytes == 4096 && cost.hbm_bytes > 8192, "the cost of the program");
+  program.unload();
   board.close();
   std::printf("%s: good, %d register writes\n", argv[1], writes);
   return 0;

@@ -1,0 +1,296 @@
+// Launching core programs: arguments, slots, gangs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "src/access.hpp"
+#include "src/board_impl.hpp"
+#include "src/crc32c.hpp"
+#include "src/program.hpp"
+
+namespace tpu::driver {
+namespace {
+
+Error invalid(const std::string& text) { return Error(ErrorCode::kInvalidArgument, text); }
+
+std::string argument_text(size_t index, const ParameterInfo& info) {
+  return info.name.empty() ? fmt::format("argument {}", index)
+                           : fmt::format("argument {} ({})", index, info.name);
+}
+
+// Everything that can be wrong with the arguments of a launch, before anything is sent.
+void check_arguments(const BoardImpl& board, const LoadedProgram& program,
+                     const std::vector<Array>& arguments, const RunOptions& options) {
+  const exe::ExecutableT& exe = program.exe;
+  if (arguments.size() != program.info->arguments.size()) {
+    throw invalid(fmt::format("{} takes {} arguments, {} were given", exe.name,
+                              program.info->arguments.size(), arguments.size()));
+  }
+  if (options.steps == 0) {
+    throw invalid("a launch has at least one step");
+  }
+  const bool donates = std::any_of(program.info->arguments.begin(), program.info->arguments.end(),
+                                   [](const ParameterInfo& info) { return info.donated_to >= 0; });
+  if (options.steps > 1 && !donates) {
+    throw invalid(fmt::format("{} donates no argument, so {} steps would all compute the same",
+                              exe.name, options.steps));
+  }
+  std::set<const BufferState*> donated;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const ParameterInfo& info = program.info->arguments[i];
+    const Array& array = arguments[i];
+    const std::string what = argument_text(i, info);
+    if (!array.valid()) {
+      throw invalid(fmt::format("{} is empty", what));
+    }
+    if (array.dtype() != info.dtype || array.shape() != info.shape) {
+      throw invalid(fmt::format("{} must be {}, not {}", what, type_text(info.dtype, info.shape),
+                                type_text(array.dtype(), array.shape())));
+    }
+    if (array.parts().size() != program.parts.size() || array.layout().local != info.layout.local ||
+        array.layout().offsets != info.layout.offsets) {
+      throw invalid(
+          fmt::format("{} does not lie on the cores as the program wants it; use "
+                      "Executable::put()",
+                      what));
+    }
+    for (size_t p = 0; p < array.parts().size(); ++p) {
+      if (!array.parts()[p].valid()) {
+        throw invalid(fmt::format("part {} of {} is empty", p, what));
+      }
+      const BufferState& buffer = *Access::state(array.parts()[p]);
+      if (buffer.board.get() != &board) {
+        throw invalid(fmt::format("{} belongs to another board than the program", what));
+      }
+      if (buffer.device != program.parts[p].device) {
+        throw invalid(fmt::format("part {} of {} lies on TPU:{}, the program runs on TPU:{}", p,
+                                  what, buffer.device, program.parts[p].device));
+      }
+      const auto memory = buffer.hold();
+      if (!memory) {
+        throw Error(ErrorCode::kFailedPrecondition, fmt::format("{} was donated or deleted", what));
+      }
+      if (memory->capacity() < exe.slots[exe.args[i]->slot]->bytes) {
+        throw invalid(fmt::format("{} has less memory than its slot; use Executable::put()", what));
+      }
+      if (info.donated_to >= 0) {
+        donated.insert(&buffer);
+      }
+    }
+  }
+  std::set<const BufferState*> seen;
+  for (const Array& array : arguments) {
+    for (const Buffer& part : array.parts()) {
+      const BufferState* state = Access::state(part).get();
+      if (!seen.insert(state).second && donated.contains(state)) {
+        throw invalid("a buffer is donated and used for a second argument of the same launch");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+// State of a sharded update, put together on one core: each run from its owner, over the links.
+Buffer BoardImpl::gather_owned(const std::vector<Buffer>& parts, int device, uint64_t bytes,
+                               const std::string& label) {
+  const BufferState& first = *Access::state(parts[0]);
+  const auto to = allocate(device, bytes, label);
+  const auto op = begin(fmt::format("gathering {} on TPU:{}", label, device));
+  op->crosses = true;
+  op->writes = {to};
+  for (const Buffer& part : parts) {
+    op->inputs.push_back(Access::state(part)->ready);
+    op->reads.push_back(hold(*Access::state(part)));
+  }
+  auto buffer = make_buffer(device, first.dtype, first.shape, to, op->event);
+  send_in_order(op, [this, op, to, from = op->reads, owned = first.owned,
+                     element = dtype_bytes(first.dtype)] {
+    uint64_t at = 0;
+    for (const OwnedRun& run : *owned) {
+      add_copy(op, from.at(run.owner), to, at, run.elements * element);
+      at += run.elements * element;
+    }
+  });
+  return Access::buffer(std::move(buffer));
+}
+
+// State of a sharded update that this program wants otherwise: put together on all its cores.
+void BoardImpl::gather_foreign(const LoadedProgram& program, std::vector<Array>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Array old = arguments[i];
+    const OwnedRuns& has = Access::state(old.parts().at(0))->owned;
+    const OwnedRuns& wants = program.argument_owned[i];
+    if (has == nullptr || (wants != nullptr && (wants == has || *wants == *has))) {
+      continue;
+    }
+    std::vector<Buffer> whole;
+    for (const LoadedProgram::Part& part : program.parts) {
+      whole.push_back(gather_owned(old.parts(), part.device,
+                                   program.exe.slots[program.exe.args[i]->slot]->bytes,
+                                   argument_text(i, program.info->arguments[i])));
+    }
+    arguments[i] = Array(old.dtype(), old.shape(), old.layout(), std::move(whole));
+  }
+}
+
+void BoardImpl::give_launch_id(Operation& op) {
+  launch_count_ += launch_count_ == UINT32_MAX ? 2 : 1;  // never 0
+  op.launch_id = launch_count_;
+  for (const auto& command : op.commands) {
+    tpu_command_launch_t wire;
+    std::memcpy(&wire, command->wire.data(), sizeof(wire));
+    wire.launch_id = op.launch_id;
+    std::memcpy(command->wire.data(), &wire, sizeof(wire));
+  }
+}
+
+// Donated buffers are given up only when all that can be refused is behind.
+void BoardImpl::submit_launch(const std::shared_ptr<Operation>& op,
+                              const std::vector<std::shared_ptr<BufferState>>& donated) {
+  op->donated.assign(donated.begin(), donated.end());
+  for (const auto& buffer : donated) {
+    buffer->donate();
+  }
+  try {
+    send_in_order(op, [this, op] {
+      // No more waiting can happen but for room in the rings, which keeps the order.
+      give_launch_id(*op);
+      submit_gang(op);
+    });
+  } catch (...) {
+    finish(*op, given_up());
+    throw;
+  }
+}
+
+// State that lies otherwise is gathered, and what the caller keeps is copied.
+std::vector<Array> BoardImpl::prepare_arguments(const LoadedProgram& program,
+                                                std::vector<Array> arguments,
+                                                const std::vector<size_t>& kept) {
+  gather_foreign(program, arguments);
+  for (const size_t keep : kept) {
+    if (keep >= arguments.size()) {
+      throw invalid(fmt::format("cannot keep argument {}: there are {}", keep, arguments.size()));
+    }
+    if (program.info->arguments[keep].donated_to >= 0) {
+      std::vector<Buffer> copies;
+      for (const Buffer& part : arguments[keep].parts()) {
+        copies.push_back(copy_locked(*Access::state(part), part.device(), {}));
+      }
+      const Array& old = arguments[keep];
+      arguments[keep] = Array(old.dtype(), old.shape(), old.layout(), std::move(copies));
+    }
+  }
+  return arguments;
+}
+
+// Memory of the slots of partition `p`: what is bound, and new memory of results, whose buffers are
+// added to `outputs`.
+std::vector<std::shared_ptr<Allocation>> BoardImpl::bind_slots(
+    const Operation& op, size_t p, const std::vector<Array>& arguments,
+    std::vector<std::vector<Buffer>>& outputs) {
+  const LoadedProgram& program = *op.program;
+  const exe::ExecutableT& exe = program.exe;
+  const LoadedProgram::Part& part = program.parts[p];
+  std::vector<std::shared_ptr<Allocation>> slots = part.slots;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    slots[exe.args[i]->slot] = hold(*Access::state(arguments[i].parts()[p]));
+  }
+  for (size_t r = 0; r < exe.results.size(); ++r) {
+    const uint32_t s = exe.results[r]->slot;
+    const exe::SlotT& slot = *exe.slots[s];
+    slots[s] = slot.alias_of >= 0
+                   ? slots[static_cast<size_t>(slot.alias_of)]
+                   : allocate(part.device, slot.bytes, fmt::format("result {} of {}", r, exe.name));
+    auto state = make_buffer(part.device, program.info->results[r].dtype,
+                             program.info->results[r].layout.local, slots[s], op.event);
+    state->owned = program.result_owned[r];
+    outputs[r].push_back(Access::buffer(std::move(state)));
+  }
+  return slots;
+}
+
+// The LAUNCH command of one core, with its slot table staged.
+std::shared_ptr<Command> BoardImpl::launch_command(
+    const LoadedProgram& program, size_t p, uint32_t steps,
+    const std::vector<std::shared_ptr<Allocation>>& slots) {
+  const exe::ExecutableT& exe = program.exe;
+  const LoadedProgram::Part& part = program.parts[p];
+  auto command = std::make_shared<Command>();
+  command->device = part.device;
+  command->reads = {part.code};
+  const auto staged = stage(std::max<size_t>(1, slots.size()) * sizeof(tpu_slot_entry_t));
+  const auto table = staged->bytes().first(slots.size() * sizeof(tpu_slot_entry_t));
+  for (size_t s = 0; s < slots.size(); ++s) {
+    tpu_slot_entry_t row{};
+    row.mode = slots[s] ? TPU_SLOT_FIXED : TPU_SLOT_NULL;
+    row.base = slots[s] ? slots[s]->address() : 0;
+    row.size = slots[s] ? exe.slots[s]->bytes : 0;
+    std::memcpy(table.data() + s * sizeof(row), &row, sizeof(row));
+    const exe::SlotKind kind = exe.slots[s]->kind;
+    if (slots[s]) {
+      const bool written = kind == exe::SlotKind::result || kind == exe::SlotKind::scratch;
+      (written ? command->writes : command->reads).push_back(slots[s]);
+    }
+  }
+  command->keep = {staged};
+  tpu_command_launch_t wire{};
+  wire.table_iova = staged->iova();
+  wire.program_id = part.id;
+  wire.slots = static_cast<uint16_t>(slots.size());
+  wire.steps = steps;
+  for (const LoadedProgram::Part& each : program.parts) {
+    wire.core_mask = static_cast<uint8_t>(wire.core_mask | 1u << each.device);
+  }
+  wire.replica = static_cast<uint8_t>(p);
+  wire.table_crc = crc32c(table);
+  set_payload(*command, TPU_OP_LAUNCH, TPU_LANE_LAUNCH, wire);
+  return command;
+}
+
+RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
+                            const std::vector<Array>& given, const RunOptions& options) {
+  const exe::ExecutableT& exe = program->exe;
+  const Entry entry(*this);
+  check_usable();
+  check_arguments(*this, *program, given, options);
+  const std::vector<Array> arguments = prepare_arguments(*program, given, options.keep);
+  const std::set<size_t> kept(options.keep.begin(), options.keep.end());
+  const auto op = begin(fmt::format("launch of {}", exe.name));
+  op->program = program;
+  std::vector<std::vector<Buffer>> outputs(exe.results.size());
+  std::vector<std::shared_ptr<BufferState>> donated;
+  for (size_t p = 0; p < program->parts.size(); ++p) {
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const auto& buffer = Access::state(arguments[i].parts()[p]);
+      op->inputs.push_back(buffer->ready);
+      if (program->info->arguments[i].donated_to >= 0) {
+        donated.push_back(buffer);
+        const auto& original = Access::state(given[i].parts()[p]);
+        if (original != buffer && !kept.contains(i)) {
+          donated.push_back(original);  // gathered into another one
+        }
+      }
+    }
+    op->commands.push_back(
+        launch_command(*program, p, options.steps, bind_slots(*op, p, arguments, outputs)));
+  }
+  RunResult result;
+  for (size_t r = 0; r < outputs.size(); ++r) {
+    const ParameterInfo& info = program->info->results[r];
+    result.outputs.emplace_back(info.dtype, info.shape, info.layout, std::move(outputs[r]));
+  }
+  result.done = Access::event(op->event);
+  depend(*op, options.after);
+  for (const auto& command : op->commands) {
+    op->reads.insert(op->reads.end(), command->reads.begin(), command->reads.end());
+    op->writes.insert(op->writes.end(), command->writes.begin(), command->writes.end());
+  }
+  submit_launch(op, donated);  // the last thing that can fail
+  return result;
+}
+
+}  // namespace tpu::driver
