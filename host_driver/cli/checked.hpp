@@ -48,11 +48,6 @@ inline uint64_t array_bytes(DType dtype, const Shape& shape, const std::string& 
   return need_fit(checked_product(count, dtype_bytes(dtype)), what);
 }
 
-/// An array of zero bits.
-inline HostArray zero_array(DType dtype, const Shape& shape, const std::string& what) {
-  return {dtype, shape, std::vector<std::byte>(array_bytes(dtype, shape, what))};
-}
-
 /// All of `digits` as a number; nothing when it is none or does not fit.
 inline std::optional<uint64_t> whole_number(std::string_view digits) {
   uint64_t n = 0;

@@ -15,7 +15,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "cli/checked.hpp"
 #include "cli/commands.hpp"
 #include "cli/json_output.hpp"
 #include "cli/measure.hpp"
@@ -176,9 +175,7 @@ struct Arguments {
 
   explicit Arguments(const Executable& of) : program(of) {
     for (size_t i = 0; i < program.arguments().size(); ++i) {
-      const ParameterInfo& info = program.arguments()[i];
-      arrays.push_back(
-          program.put(i, zero_array(info.dtype, info.shape, fmt::format("argument {}", i))));
+      arrays.push_back(program.zeros(i));
     }
   }
 

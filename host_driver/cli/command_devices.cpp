@@ -37,7 +37,9 @@ nlohmann::ordered_json as_json(const Board& board, const std::string& transport)
                                {"chip", device.chip},
                                {"core", device.core},
                                {"coordinates", {device.x, device.y}},
-                               {"hbm_bytes", device.hbm_bytes}});
+                               {"hbm_bytes", device.hbm_bytes},
+                               {"hbm_used", device.hbm_used},
+                               {"hbm_largest_free", device.hbm_largest_free}});
   }
   return json;
 }

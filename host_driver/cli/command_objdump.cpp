@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/commands.hpp"
+#include "cli/json_output.hpp"
 #include "cli/program_file.hpp"
 
 namespace tpu::driver {
@@ -12,8 +13,21 @@ namespace tpu::driver {
 void add_objdump_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("objdump", "Print an executable as text");
   auto path = std::make_shared<std::string>();
+  auto json = std::make_shared<std::string>();
   command->add_option("program", *path, "Executable")->required()->type_name("OUT.tpuexe");
-  command->callback([path] { fmt::print("{}", program_listing(*path)); });
+  command
+      ->add_option("--json", *json,
+                   "Arguments, results and cost of a core and step, without the code; -: standard "
+                   "output")
+      ->type_name("FILE");
+  command->callback([path, json] {
+    const JsonOutput output(*json);
+    if (output.wanted()) {
+      output.write(program_figures(*path));
+    } else {
+      fmt::print("{}", program_listing(*path));
+    }
+  });
 }
 
 }  // namespace tpu::driver

@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "cli/checked.hpp"
 #include "cli/commands.hpp"
 #include "cli/digest.hpp"
 #include "cli/files.hpp"
@@ -20,6 +19,7 @@
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
 #include "cli/program_file.hpp"
+#include "src/host_room.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -52,11 +52,9 @@ std::map<size_t, std::string> input_files(const std::vector<std::string>& texts)
   return files;
 }
 
-// `zeros`: stand in for what is not given.
-std::vector<HostArray> read_inputs(const Executable& program,
-                                   const std::map<size_t, std::string>& files, bool zeros) {
+void check_inputs(const Executable& program, const std::map<size_t, std::string>& files,
+                  bool zeros) {
   const auto& parameters = program.arguments();
-  std::vector<HostArray> inputs;
   for (const auto& [index, path] : files) {
     if (index >= parameters.size()) {
       throw Error(ErrorCode::kInvalidArgument,
@@ -64,29 +62,46 @@ std::vector<HostArray> read_inputs(const Executable& program,
                               program.name(), parameters.size()));
     }
   }
-  for (size_t i = 0; i < parameters.size(); ++i) {
+  for (size_t i = 0; i < parameters.size() && !zeros; ++i) {
     const ParameterInfo& info = parameters[i];
-    const auto file = files.find(i);
-    if (file == files.end() && zeros) {
-      inputs.push_back(zero_array(info.dtype, info.shape, fmt::format("argument {}", i)));
-      continue;
-    }
-    if (file == files.end()) {
+    if (!files.contains(i)) {
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("argument {} ({}{}{}) of {} is not given; use --in {}=FILE.npy", i,
                               info.name, info.name.empty() ? "" : ", ",
                               type_text(info.dtype, info.shape), program.name(), i));
     }
-    HostArray array = read_npy(file->second);
+  }
+}
+
+// One file after the other, so that the host holds one array at a time. The cores make the zeros
+// that stand for what is not given.
+std::vector<Array> place_inputs(const Executable& program,
+                                const std::map<size_t, std::string>& files, bool zeros) {
+  check_inputs(program, files, zeros);
+  const auto& parameters = program.arguments();
+  std::vector<Array> placed;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const ParameterInfo& info = parameters[i];
+    const auto file = files.find(i);
+    if (file == files.end()) {
+      placed.push_back(program.zeros(i));
+      continue;
+    }
+    const HostArray array = read_npy(file->second);
     if (array.dtype != info.dtype || array.shape != info.shape) {
       throw Error(
           ErrorCode::kInvalidArgument,
           fmt::format("{}: argument {} must be {}, the file holds {}", file->second, i,
                       type_text(info.dtype, info.shape), type_text(array.dtype, array.shape)));
     }
-    inputs.push_back(std::move(array));
+    // The board's memory is the host's, too.
+    need_host_room(array.bytes.size(), fmt::format("{} on the board", file->second));
+    placed.push_back(program.put(i, array));
   }
-  return inputs;
+  for (const Array& array : placed) {
+    array.wait();
+  }
+  return placed;
 }
 
 // Launches one after the other; donated arguments are replaced by their results. Host seconds of
@@ -150,6 +165,33 @@ Executable load_on(const Board& board, const std::vector<std::byte>& image,
   return program;
 }
 
+// Files and digest of the outputs, one at a time. Without data in, the board without data has none
+// to give out: its outputs are zeros, whose bytes the host need not have.
+std::string take_outputs(const RunResult& result, const RunArguments& arguments,
+                         const OpenOptions& options) {
+  const bool zeros = options.no_data && options.transport == "sim" && arguments.inputs.empty();
+  Digest digest;
+  for (size_t k = 0; k < result.outputs.size(); ++k) {
+    const Array& array = result.outputs[k];
+    const std::string path = fmt::format("{}/{}.npy", arguments.out_dir, k);
+    if (zeros) {
+      digest.add_zeros(array.dtype(), array.shape());
+      if (!arguments.out_dir.empty()) {
+        write_zeros_npy(path, array.dtype(), array.shape());
+      }
+      continue;
+    }
+    // Without data the cores compute nothing, so that their copies may well differ.
+    const HostArray output =
+        options.no_data ? array.to_host() : array.to_host_checked(fmt::format("output {}", k));
+    digest.add(output);
+    if (!arguments.out_dir.empty()) {
+      write_npy(path, output);
+    }
+  }
+  return digest.finish();
+}
+
 void run(const RunArguments& arguments) {
   const std::map<size_t, std::string> files = input_files(arguments.inputs);
   OpenOptions options = open_options(arguments.board);
@@ -161,14 +203,7 @@ void run(const RunArguments& arguments) {
   const std::vector<std::byte> image = program_bytes(arguments.program, options);
   const Board board = Board::open(options);
   const Executable program = load_on(board, image, arguments);
-  const std::vector<HostArray> inputs = read_inputs(program, files, options.no_data);
-  std::vector<Array> placed;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    placed.push_back(program.put(i, inputs[i]));
-  }
-  for (const Array& array : placed) {
-    array.wait();
-  }
+  std::vector<Array> placed = place_inputs(program, files, options.no_data);
   Window window(board, program.partitions(), static_cast<size_t>(arguments.device));
   window.open();
   ProfileWindow profile(board);
@@ -178,18 +213,7 @@ void run(const RunArguments& arguments) {
   profile.close();
   window.close();
 
-  Digest digest;
-  for (size_t k = 0; k < result.outputs.size(); ++k) {
-    // Without data the cores compute nothing, so that their copies may well differ.
-    const HostArray output = options.no_data
-                                 ? result.outputs[k].to_host()
-                                 : result.outputs[k].to_host_checked(fmt::format("output {}", k));
-    digest.add(output);
-    if (!arguments.out_dir.empty()) {
-      write_npy(fmt::format("{}/{}.npy", arguments.out_dir, k), output);
-    }
-  }
-  const std::string hash = digest.finish();
+  const std::string hash = take_outputs(result, arguments, options);
   if (json.wanted()) {
     json.write(figures(window, seconds, hash, board));
   }

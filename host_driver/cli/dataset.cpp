@@ -11,6 +11,7 @@
 #include "cli/checked.hpp"
 #include "cli/npy.hpp"
 #include "cli/random.hpp"
+#include "src/host_room.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -168,7 +169,7 @@ std::vector<uint32_t> Dataset::epoch_order(uint32_t epoch) const {
 
 HostArray Dataset::image_batch(const ParameterInfo& info, const std::vector<uint32_t>& order,
                                size_t first, size_t count) const {
-  HostArray batch = zero_array(info.dtype, info.shape, "images");
+  HostArray batch = host_array(info.dtype, info.shape, "images");
   const uint64_t element_size = dtype_bytes(info.dtype);
   const uint64_t pixels = element_count(info.shape) / static_cast<uint64_t>(info.shape[0]);
   for (size_t row = 0; row < count; ++row) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <array>
 
 #include "tpu/error.hpp"
@@ -31,7 +32,22 @@ Digest::Digest() : state_(std::make_unique<State>()) {
 Digest::~Digest() = default;
 
 void Digest::add(const HostView& array) {
-  const std::string name = dtype_name(array.dtype);
+  add_type(array.dtype, array.shape);
+  state_->update(array.bytes.data(), array.bytes.size());
+}
+
+void Digest::add_zeros(DType dtype, const Shape& shape) {
+  static constexpr std::array<unsigned char, 1 << 16> kZeros{};
+  add_type(dtype, shape);
+  for (uint64_t left = byte_count(dtype, shape); left > 0;) {
+    const uint64_t piece = std::min<uint64_t>(left, kZeros.size());
+    state_->update(kZeros.data(), piece);
+    left -= piece;
+  }
+}
+
+void Digest::add_type(DType dtype, const Shape& shape) {
+  const std::string name = dtype_name(dtype);
   state_->update(name.c_str(), name.size() + 1);
   const auto number = [&](uint64_t value) {
     std::array<unsigned char, 8> bytes{};
@@ -40,11 +56,10 @@ void Digest::add(const HostView& array) {
     }
     state_->update(bytes.data(), bytes.size());
   };
-  number(array.shape.size());
-  for (const int64_t dim : array.shape) {
+  number(shape.size());
+  for (const int64_t dim : shape) {
     number(static_cast<uint64_t>(dim));
   }
-  state_->update(array.bytes.data(), array.bytes.size());
 }
 
 std::string Digest::finish() {

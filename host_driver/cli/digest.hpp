@@ -17,10 +17,14 @@ class Digest {
   Digest& operator=(const Digest&) = delete;
 
   void add(const HostView& array);
+  /// As add() of an array of zero bits, which need not be in memory.
+  void add_zeros(DType dtype, const Shape& shape);
   /// Hexadecimal; ends the digest.
   std::string finish();
 
  private:
+  void add_type(DType dtype, const Shape& shape);
+
   struct State;
   std::unique_ptr<State> state_;
 };

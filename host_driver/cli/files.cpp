@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "src/host_room.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -65,14 +66,33 @@ ErrorCode write_code(int error) {
   throw Error(write_code(error), fmt::format("{}: cannot be written: {}", path, reason(error)));
 }
 
+// The zeros at the end: a hole where the file can have one.
+bool write_zeros(int file, const FileParts& parts) {
+  const uint64_t all = parts.head.size() + parts.body.size() + parts.zeros;
+  if (parts.zeros == 0 ||
+      (std::in_range<off_t>(all) && ::ftruncate(file, static_cast<off_t>(all)) == 0)) {
+    return true;
+  }
+  const std::vector<std::byte> piece(size_t{1} << 16);
+  for (uint64_t left = parts.zeros; left > 0;) {
+    const uint64_t now = std::min<uint64_t>(left, piece.size());
+    if (!write_all(file, std::span(piece).first(now))) {
+      return false;
+    }
+    left -= now;
+  }
+  return true;
+}
+
 // Makes the file `path`, complete, or throws and leaves none.
 void write_whole(const std::string& path, const std::string& name, int flags, mode_t mode,
-                 std::span<const std::byte> bytes, Durability durability) {
+                 const FileParts& parts, Durability durability) {
   Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, mode));
   if (!file.valid()) {
     cannot_write(name, errno);
   }
-  const bool good = write_all(file.get(), bytes) &&
+  const bool good = write_all(file.get(), parts.head) && write_all(file.get(), parts.body) &&
+                    write_zeros(file.get(), parts) &&
                     (durability == Durability::kCached || ::fsync(file.get()) == 0);
   const int error = errno;
   if (!good || !file.close()) {
@@ -112,6 +132,7 @@ std::vector<std::byte> read_file(const std::string& path) {
   if (::fstat(file.get(), &info) == 0 && S_ISDIR(info.st_mode)) {
     refuse("is a folder; name a file");
   }
+  need_host_room(static_cast<uint64_t>(info.st_size), path);
   // One byte more than the size shows the end at once; pipes and devices tell no size.
   constexpr size_t kPiece = size_t{1} << 16;
   std::vector<std::byte> bytes(std::max<size_t>(static_cast<size_t>(info.st_size) + 1, kPiece));
@@ -136,7 +157,7 @@ std::vector<std::byte> read_file(const std::string& path) {
   return bytes;
 }
 
-void write_file(const std::string& path, std::span<const std::byte> bytes, Durability durability) {
+void write_file(const std::string& path, const FileParts& parts, Durability durability) {
   struct stat info {};
   const bool exists = ::stat(path.c_str(), &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) {
@@ -144,7 +165,7 @@ void write_file(const std::string& path, std::span<const std::byte> bytes, Durab
                 fmt::format("{}: cannot be written: it is a folder; name a file", path));
   }
   if (exists && !S_ISREG(info.st_mode)) {
-    write_whole(path, path, 0, 0, bytes, Durability::kCached);
+    write_whole(path, path, 0, 0, parts, Durability::kCached);
     return;
   }
   if (exists && ::access(path.c_str(), W_OK) != 0) {
@@ -156,7 +177,7 @@ void write_file(const std::string& path, std::span<const std::byte> bytes, Durab
   const std::filesystem::path target = failed ? std::filesystem::path(path) : found;
   const std::string beside = fmt::format("{}.{}.part", target.string(), ::getpid());
   constexpr mode_t kUsual = 0666;
-  write_whole(beside, path, O_CREAT | O_TRUNC, exists ? info.st_mode & 07777 : kUsual, bytes,
+  write_whole(beside, path, O_CREAT | O_TRUNC, exists ? info.st_mode & 07777 : kUsual, parts,
               durability);
   if (::rename(beside.c_str(), target.c_str()) != 0) {
     const int error = errno;
@@ -196,7 +217,7 @@ FolderLock::~FolderLock() {
 
 void write_synced_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
   constexpr mode_t kUsual = 0666;
-  write_whole(path, path, O_CREAT | O_TRUNC, kUsual, bytes, Durability::kSynced);
+  write_whole(path, path, O_CREAT | O_TRUNC, kUsual, {bytes, {}, 0}, Durability::kSynced);
 }
 
 void sync_folder(const std::filesystem::path& path) {

@@ -9,9 +9,9 @@
 #include <cstring>
 
 #include "cli/bf16.hpp"
-#include "cli/checked.hpp"
 #include "cli/npy.hpp"
 #include "cli/random.hpp"
+#include "src/host_room.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -21,7 +21,7 @@ namespace {
   throw Error(ErrorCode::kInvalidArgument, text);
 }
 
-HostArray zeros(DType dtype, const Shape& shape) { return zero_array(dtype, shape, "state leaf"); }
+HostArray zeros(DType dtype, const Shape& shape) { return host_array(dtype, shape, "state leaf"); }
 
 template <typename Value>
 void fill(HostArray& array, Value value) {

@@ -18,7 +18,7 @@ class JsonOutput {
   JsonOutput& operator=(const JsonOutput&) = delete;
 
   bool wanted() const { return !path_.empty(); }
-  /// Throws Internal when it cannot be written.
+  /// Throws as write_file() when it cannot be written.
   void write(const nlohmann::ordered_json& json) const;
 
  private:

@@ -167,7 +167,16 @@ Header parse_header(std::string_view text, const std::string& name) {
 
 }  // namespace
 
-HostArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
+namespace {
+
+// What a file holds, and where its data begin.
+struct NpyType {
+  DType dtype;
+  Shape shape;
+  size_t data_at;
+};
+
+NpyType parse_type(std::span<const std::byte> bytes, const std::string& name) {
   const auto byte_at = [&](size_t at) { return static_cast<size_t>(bytes[at]); };
   if (bytes.size() < 10 || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
     refuse(name, "not a NumPy .npy file");
@@ -189,29 +198,43 @@ HostArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
   }
   const Header header =
       parse_header({reinterpret_cast<const char*>(bytes.data()) + head, length}, name);
-  HostArray array{*header.dtype, *header.shape, {}};
-  const std::span<const std::byte> data = bytes.subspan(head + length);
+  NpyType array{*header.dtype, *header.shape, head + length};
+  const std::span<const std::byte> data = bytes.subspan(array.data_at);
   const uint64_t wanted = array_bytes(array.dtype, array.shape, name);
   if (wanted != data.size()) {
     refuse(name, fmt::format("{} needs {} elements of {} bytes; the file holds {} bytes of data",
                              type_text(array.dtype, array.shape), wanted / dtype_bytes(array.dtype),
                              dtype_bytes(array.dtype), data.size()));
   }
-  array.bytes.assign(data.begin(), data.end());
   return array;
 }
 
-HostArray read_npy(const std::string& path) { return parse_npy(read_file(path), path); }
+}  // namespace
 
-std::vector<std::byte> format_npy(const HostView& array) {
+HostArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
+  NpyType type = parse_type(bytes, name);
+  const auto data = bytes.subspan(type.data_at);
+  return {type.dtype, std::move(type.shape), {data.begin(), data.end()}};
+}
+
+HostArray read_npy(const std::string& path) {
+  std::vector<std::byte> bytes = read_file(path);
+  NpyType type = parse_type(bytes, path);
+  bytes.erase(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(type.data_at));
+  return {type.dtype, std::move(type.shape), std::move(bytes)};
+}
+
+namespace {
+
+std::string npy_header(DType dtype, const Shape& dims) {
   std::string_view descr;
   for (const Descr& known : kDescrs) {
-    if (known.dtype == array.dtype && descr.empty()) {
+    if (known.dtype == dtype && descr.empty()) {
       descr = known.text;
     }
   }
-  std::string shape = fmt::format("({}", fmt::join(array.shape, ", "));
-  shape += array.shape.size() == 1 ? ",)" : ")";
+  std::string shape = fmt::format("({}", fmt::join(dims, ", "));
+  shape += dims.size() == 1 ? ",)" : ")";
   std::string text =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", descr, shape);
   const bool small = text.size() + kAlign < 65536;
@@ -224,15 +247,27 @@ std::vector<std::byte> format_npy(const HostView& array) {
   for (size_t i = 0; i < head - 8; ++i) {
     prefix += static_cast<char>(text.size() >> (8 * i) & 0xFF);
   }
-  prefix += text;
-  const auto header = std::as_bytes(std::span(prefix));
+  return prefix + text;
+}
+
+}  // namespace
+
+std::vector<std::byte> format_npy(const HostView& array) {
+  const std::string text = npy_header(array.dtype, array.shape);
+  const auto header = std::as_bytes(std::span(text));
   std::vector<std::byte> bytes(header.begin(), header.end());
   bytes.insert(bytes.end(), array.bytes.begin(), array.bytes.end());
   return bytes;
 }
 
 void write_npy(const std::string& path, const HostView& array) {
-  write_file(path, format_npy(array));
+  const std::string header = npy_header(array.dtype, array.shape);
+  write_file(path, FileParts{std::as_bytes(std::span(header)), array.bytes, 0});
+}
+
+void write_zeros_npy(const std::string& path, DType dtype, const Shape& shape) {
+  const std::string header = npy_header(dtype, shape);
+  write_file(path, FileParts{std::as_bytes(std::span(header)), {}, byte_count(dtype, shape)});
 }
 
 }  // namespace tpu::driver

@@ -18,8 +18,9 @@ HostArray read_npy(const std::string& path);
 
 /// Version 1.0 (2.0 when the header is long).
 std::vector<std::byte> format_npy(const HostView& array);
-/// Replaces the file in one step; throws Internal when it cannot be written (for example: disk
-/// full).
+/// Replaces the file in one step; throws as write_file().
 void write_npy(const std::string& path, const HostView& array);
+/// As write_npy() of an array of zero bits, which need not be in memory.
+void write_zeros_npy(const std::string& path, DType dtype, const Shape& shape);
 
 }  // namespace tpu::driver

@@ -3,8 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+#include <utility>
+
 #include "cli/files.hpp"
 #include "exe/executable.hpp"
+#include "src/program.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -62,6 +66,18 @@ std::string header_listing(const exe::ExecutableT& exe) {
   return text;
 }
 
+nlohmann::ordered_json tensor_figures(const exe::TensorT& tensor) {
+  nlohmann::ordered_json json = {{"name", tensor.name},
+                                 {"type", exe::elem_name(tensor.elem)},
+                                 {"shape", tensor.global_dims},
+                                 {"shape_per_core", tensor.local_dims},
+                                 {"replicated", tensor.replicated}};
+  if (tensor.donated_to >= 0) {
+    json["donated_to"] = tensor.donated_to;
+  }
+  return json;
+}
+
 exe::ExecutableT read(const std::string& path) {
   try {
     return exe::read_executable(read_file(path));
@@ -81,6 +97,30 @@ CompiledFile program_file(const std::string& path, const OpenOptions& options) {
 
 std::vector<std::byte> program_bytes(const std::string& path, const OpenOptions& options) {
   return program_file(path, options).executable;
+}
+
+nlohmann::ordered_json program_figures(const std::string& path) {
+  const exe::ExecutableT exe = read(path);
+  const ProgramCost cost = program_cost(exe);
+  nlohmann::ordered_json json = {{"program", exe.name},
+                                 {"isa_version", exe.isa_version},
+                                 {"board", exe.board_name},
+                                 {"board_hash", fmt::format("{:016x}", exe.board_hash)},
+                                 {"cores", exe.partitions}};
+  json["cost"] = {
+      {"matmul_flops", cost.matmul_flops},     {"estimated_cycles", cost.estimated_cycles},
+      {"code_bytes", cost.code_bytes},         {"vmem_peak_bytes", cost.vmem_peak_bytes},
+      {"argument_bytes", cost.argument_bytes}, {"result_bytes", cost.result_bytes},
+      {"donated_bytes", cost.donated_bytes},   {"constant_bytes", cost.constant_bytes},
+      {"scratch_bytes", cost.scratch_bytes},   {"hbm_bytes", cost.hbm_bytes}};
+  for (const auto& [key, tensors] :
+       {std::pair("arguments", &exe.args), std::pair("results", &exe.results)}) {
+    json[key] = nlohmann::ordered_json::array();
+    for (const auto& tensor : *tensors) {
+      json[key].push_back(tensor_figures(*tensor));
+    }
+  }
+  return json;
 }
 
 std::string program_listing(const std::string& path) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -18,5 +19,8 @@ CompiledFile program_file(const std::string& path, const OpenOptions& options);
 /// Listing of an executable: header, parameters, slots, ops, then the code as assembly text. Throws
 /// Error.
 std::string program_listing(const std::string& path);
+
+/// What a program takes, gives and costs, without its code. Throws Error.
+nlohmann::ordered_json program_figures(const std::string& path);
 
 }  // namespace tpu::driver

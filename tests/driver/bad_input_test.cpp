@@ -112,6 +112,35 @@ class BadInput : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
+// Page tables alone: the host holds neither arguments nor results of a timing-only run.
+TEST_F(BadInput, ArraysOfGibibytesTakeNoHostMemoryWithoutData) {
+  std::string text = kCopy;
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    text.replace(text.find(from), from.size(), to);
+  };
+  replace(".slot argument bytes=256", ".slot argument bytes=12884901888");
+  replace(".slot result bytes=256", ".slot result bytes=1073741824");
+  replace("elem=i32 global=[64]", "elem=i32 global=[3221225472]");
+  replace("elem=i32 global=[64]", "elem=i32 global=[268435456]");
+  assemble(text, "start:", "start:", "big.tpuexe");
+  const Result done =
+      call(std::string(TPUBOARD) + " run " + path("big.tpuexe") + " --no-data --threads 1");
+  EXPECT_EQ(done.code, 0) << done.text;
+  rusage usage{};
+  ASSERT_EQ(getrusage(RUSAGE_CHILDREN, &usage), 0);
+  EXPECT_LT(usage.ru_maxrss, 700 << 10) << "KiB";
+}
+
+TEST_F(BadInput, FilesLargerThanTheHostsMemoryAreRefused) {
+  assemble(kCopy, "start:", "start:", "good.tpuexe");
+  std::error_code failed;
+  std::filesystem::resize_file(path("i.npy"), uint64_t{4} << 40, failed);  // a hole
+  if (failed) {
+    GTEST_SKIP() << "the file system has no files of this size: " << failed.message();
+  }
+  expect_refused(run("good.tpuexe"), "bytes of host memory");
+}
+
 TEST_F(BadInput, DamagedGraphs) {
   std::vector<std::byte> bytes = graph("dense");
   write_file(path("cut.mlirbc"), std::span(bytes).first(bytes.size() / 2));

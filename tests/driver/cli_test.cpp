@@ -92,6 +92,20 @@ TEST_F(Cli, RunLaunchesAgainAndTakesZerosWithoutData) {
   EXPECT_EQ(call({"run", path("p.tpuexe"), "--launches", "0"}), 2);
 }
 
+TEST_F(Cli, ObjdumpTellsTheCostAsJson) {
+  save_program();
+  ASSERT_EQ(call({"objdump", path("p.tpuexe"), "--json", "-"}), 0) << error_;
+  const auto json = nlohmann::json::parse(out_);
+  EXPECT_EQ(json["program"], "halt_program");
+  EXPECT_EQ(json["arguments"].size(), 2u);
+  EXPECT_EQ(json["arguments"][0]["shape"], nlohmann::json({16, 4}));
+  const auto& cost = json["cost"];
+  EXPECT_EQ(cost["hbm_bytes"].get<uint64_t>(),
+            cost["code_bytes"].get<uint64_t>() + cost["argument_bytes"].get<uint64_t>() +
+                cost["result_bytes"].get<uint64_t>() - cost["donated_bytes"].get<uint64_t>() +
+                cost["constant_bytes"].get<uint64_t>() + cost["scratch_bytes"].get<uint64_t>());
+}
+
 // Standard output is JSON and nothing else; the lines for people are on standard error.
 TEST_F(Cli, JsonOnStandardOutputIsPure) {
   save_program();

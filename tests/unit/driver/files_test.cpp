@@ -7,6 +7,7 @@
 
 #include <fstream>
 
+#include "src/host_room.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -31,6 +32,28 @@ TEST(Files, FoldersAndFullDisksAreErrors) {
   EXPECT_THAT(text_of([&] { write_file("/dev/full", bytes); }), HasSubstr("No space left"));
   EXPECT_THAT(text_of([&] { make_folder("/dev/null/x"); }), HasSubstr("/dev/null/x: the folder"));
   EXPECT_THAT(text_of([&] { write_file("/nowhere/x", bytes); }), HasSubstr("must exist"));
+}
+
+// The kernel would give the memory and end the process when it is used.
+TEST(Files, LargerThanTheHostsMemoryAreRefused) {
+  const std::string path = "files_huge.bin";
+  std::ofstream(path) << 'x';
+  std::error_code failed;
+  std::filesystem::resize_file(path, host_room() + (uint64_t{1} << 40), failed);  // a hole
+  if (failed) {
+    std::filesystem::remove(path);
+    GTEST_SKIP() << "the file system has no files of this size: " << failed.message();
+  }
+  try {
+    read_file(path);
+    ADD_FAILURE() << "it was read";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kResourceExhausted);
+    EXPECT_THAT(error.message(), ::testing::HasSubstr("bytes of host memory"));
+    EXPECT_THAT(error.message(), ::testing::HasSubstr(path));
+  }
+  EXPECT_THROW(host_array(DType::kU8, {int64_t{1} << 60}), Error);
+  std::filesystem::remove(path);
 }
 
 TEST(Files, ALinkStaysALink) {

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <random>
 #include <string>
 
 #include "cli/digest.hpp"
+#include "cli/files.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -192,6 +194,23 @@ TEST(Npy, SurvivesMutations) {
     } catch (const Error&) {
     }
   }
+}
+
+TEST(Npy, ZerosNeedNotBeInMemory) {
+  const std::string path = "npy_zeros.npy";
+  for (const Shape& shape : {Shape{}, Shape{0, 3}, Shape{70000, 3}}) {
+    const HostArray zeros{DType::kI16, shape,
+                          std::vector<std::byte>(byte_count(DType::kI16, shape))};
+    write_zeros_npy(path, DType::kI16, shape);
+    EXPECT_EQ(read_file(path), format_npy(zeros));
+    write_npy(path, zeros);
+    EXPECT_EQ(read_file(path), format_npy(zeros));
+    Digest whole, made;
+    whole.add(zeros);
+    made.add_zeros(DType::kI16, shape);
+    EXPECT_EQ(whole.finish(), made.finish());
+  }
+  std::filesystem::remove(path);
 }
 
 TEST(Digest, IsThatOfTheDocumentedBytes) {
