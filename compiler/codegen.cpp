@@ -6,6 +6,7 @@
 
 #include "board/board_loader.hpp"
 #include "emit/emit.hpp"
+#include "kernel/kernel_passes.hpp"
 #include "program/encode.hpp"
 #include "program/estimate.hpp"
 #include "program/semaphores.hpp"
@@ -89,13 +90,19 @@ void own(exe::TensorT& tensor, const ShardedState& state, const Module& module) 
   }
 }
 
-// Nothing is sharded when it is off.
-ShardReport shard(KernelProgram& kernels, const Module& module, const spec::BoardParams& board,
-                  UpdateSharding mode) {
-  if (mode == UpdateSharding::kOff) {
-    return {};
-  }
-  return shard_updates(kernels, module, mode == UpdateSharding::kAuto ? &board : nullptr);
+KernelProgram make_kernels(const Module& module, const spec::BoardParams& board,
+                           const CompileOptions& options, ShardReport& report) {
+  KernelContext context{module, exchange_piece_bytes(board)};
+  context.shard_updates = options.update_sharding != UpdateSharding::kOff;
+  context.faster_on = options.update_sharding == UpdateSharding::kAuto ? &board : nullptr;
+  KernelProgram kernels =
+      run_kernel_passes(context, [&](const std::string& pass, const KernelProgram& program) {
+        if (wants_dump(options, pass)) {
+          options.dump(pass, print(program));
+        }
+      });
+  report = std::move(context.sharded);
+  return kernels;
 }
 
 }  // namespace
@@ -109,8 +116,8 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
                           const CompileOptions& options) {
   check_cores(module, board);
   check_format(module);
-  KernelProgram kernels = make_kernels(module, exchange_piece_bytes(board));
-  const ShardReport report = shard(kernels, module, board, options.update_sharding);
+  ShardReport report;
+  KernelProgram kernels = make_kernels(module, board, options, report);
   EmittedProgram emitted = emit_program(module, kernels, board);
   if (wants_dump(options, "kernels")) {
     options.dump("kernels", print(kernels));

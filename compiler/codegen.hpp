@@ -8,9 +8,10 @@
 
 namespace tpu::compiler {
 
-// Stages for dumps: "kernels" (the fused kernels), "memory" (what HBM holds), "listing" (the
-// commands). Throws Error: an op or type that has no kernel (with its source line), memory that
-// does not suffice (with the largest buffers). `module` must be inlined; it is not changed.
+// Stages for dumps: those of kernel_passes.hpp, "kernels" (what the commands are made of), "memory"
+// (what HBM holds), "listing" (the commands). Throws Error: an op or type that has no kernel (with
+// its source line), memory that does not suffice (with the largest buffers). `module` must be the
+// graph of one core; it is not changed.
 exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
                           const CompileOptions& options = {});
 

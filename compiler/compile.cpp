@@ -5,7 +5,7 @@
 
 #include "codegen.hpp"
 #include "import/import.hpp"
-#include "kernel/buckets.hpp"
+#include "kernel/kernel_passes.hpp"
 #include "pipeline.hpp"
 
 namespace tpu::compiler {
@@ -28,6 +28,9 @@ std::vector<std::string> why_unsharded(const exe::ExecutableT& e, const spec::Bo
 std::vector<std::string> stages() {
   std::vector<std::string> names = {"import"};
   for (const Pass& pass : compile_passes()) {
+    names.push_back(pass.name);
+  }
+  for (const KernelPass& pass : kernel_passes()) {
     names.push_back(pass.name);
   }
   names.insert(names.end(), {"kernels", "memory", "listing"});

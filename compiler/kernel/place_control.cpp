@@ -9,13 +9,12 @@ namespace tpu::compiler {
 namespace {
 
 // A scalar for the sequencer: computed there (no buffer), or read from a buffer.
-NestAccess scalar_operand(const Value* v, const ControlFacts& facts, RegionFuser& fuser,
-                          Kernel& k) {
+NestAccess scalar_operand(const Value* v, const ControlFacts& facts, Fusion& fusion, Kernel& k) {
   if (facts.on_sequencer(v)) {
     return {};
   }
-  fuser.ready(v);
-  NestAccess a = fuser.strided(v);
+  fusion.materialise(v);
+  NestAccess a = fusion.strided(v);
   k.reads.push_back(a.value);
   return a;
 }
@@ -58,44 +57,44 @@ void find_captures(Kernel& k) {
 
 // Adds a kernel on the window whose start indices are the operands from `first` on.
 void add_from_starts(Kernel k, const Op& op, size_t first, const ControlFacts& facts,
-                     RegionFuser& fuser) {
+                     Fusion& fusion) {
   for (size_t i = first; i < op.operands.size(); ++i) {
-    k.starts.push_back(scalar_operand(op.operands[i], facts, fuser, k));
+    k.starts.push_back(scalar_operand(op.operands[i], facts, fusion, k));
   }
   k.writes = {k.out};
-  fuser.add(std::move(k));
+  fusion.add(std::move(k));
 }
 
 }  // namespace
 
-void place_dynamic_slice(const Op& op, const ControlFacts& facts, RegionFuser& fuser) {
+void place_dynamic_slice(const Op& op, const ControlFacts& facts, Fusion& fusion) {
   Kernel k;
   k.kind = KernelClass::kDynamicSlice;
   k.ops = {&op};
   k.out = op.result();
-  fuser.ready(op.operands[0]);
-  k.view = fuser.strided(op.operands[0]);
+  fusion.materialise(op.operands[0]);
+  k.view = fusion.strided(op.operands[0]);
   k.reads = {k.view.value};
-  add_from_starts(std::move(k), op, 1, facts, fuser);
+  add_from_starts(std::move(k), op, 1, facts, fusion);
 }
 
-void place_dynamic_update(const Op& op, const ControlFacts& facts, RegionFuser& fuser) {
+void place_dynamic_update(const Op& op, const ControlFacts& facts, Fusion& fusion) {
   Kernel k;
   k.kind = KernelClass::kDynamicUpdate;
   k.ops = {&op};
   k.out = op.result();
-  fuser.ready(op.operands[1]);
-  k.reads = {fuser.packed(op.operands[0])};
-  k.view = fuser.strided(op.operands[1]);
+  fusion.materialise(op.operands[1]);
+  k.reads = {fusion.dense(op.operands[0])};
+  k.view = fusion.strided(op.operands[1]);
   k.reads.push_back(k.view.value);
-  add_from_starts(std::move(k), op, 2, facts, fuser);
+  add_from_starts(std::move(k), op, 2, facts, fusion);
 }
 
-void place_control(const Op& op, const ControlFacts& facts, bool uniform, RegionFuser& fuser) {
+void place_control(const Op& op, const ControlFacts& facts, bool uniform, Fusion& fusion) {
   Kernel k;
   k.ops = {&op};
   for (const Value* v : free_values(op)) {
-    fuser.ready(v);
+    fusion.materialise(v);
   }
   const bool is_while = op.kind == Kind::kWhile;
   k.kind = is_while ? KernelClass::kWhile : KernelClass::kBranch;
@@ -108,19 +107,19 @@ void place_control(const Op& op, const ControlFacts& facts, bool uniform, Region
   if (is_while) {
     for (size_t i = 0; i < op.operands.size(); ++i) {
       const bool counter = counted != nullptr && counted->index == i;
-      k.carried.push_back(counter ? nullptr : fuser.packed(op.operands[i]));
+      k.carried.push_back(counter ? nullptr : fusion.dense(op.operands[i]));
       if (!counter) {
         k.reads.push_back(k.carried.back());
       }
     }
   } else {
-    k.starts = {scalar_operand(op.operands[0], facts, fuser, k)};
+    k.starts = {scalar_operand(op.operands[0], facts, fusion, k)};
   }
   for (const auto& region : op.regions) {
     const bool condition = is_while && region == op.regions[0];
     k.regions.push_back(condition && counted != nullptr
                             ? nullptr
-                            : std::make_shared<KernelProgram>(fuser.fuse(*region, together)));
+                            : std::make_shared<KernelProgram>(fusion.form(*region, together)));
   }
   find_captures(k);
   for (size_t i = 0; i < op.results.size(); ++i) {
@@ -128,20 +127,20 @@ void place_control(const Op& op, const ControlFacts& facts, bool uniform, Region
       k.writes.push_back(op.result(i));
     }
   }
-  fuser.add(std::move(k));
+  fusion.add(std::move(k));
 }
 
-void place_yield(const Op& ret, std::optional<size_t> skip, RegionFuser& fuser) {
+void place_yield(const Op& ret, std::optional<size_t> skip, Fusion& fusion) {
   Kernel k;
   k.kind = KernelClass::kYield;
   k.ops = {&ret};
   for (size_t i = 0; i < ret.operands.size(); ++i) {
-    k.carried.push_back(skip == i ? nullptr : fuser.packed(ret.operands[i]));
+    k.carried.push_back(skip == i ? nullptr : fusion.dense(ret.operands[i]));
     if (k.carried.back() != nullptr) {
       k.reads.push_back(k.carried.back());
     }
   }
-  fuser.add(std::move(k));
+  fusion.add(std::move(k));
 }
 
 }  // namespace tpu::compiler

@@ -16,41 +16,41 @@ bool ends_in_a_run(const View& view, const Dims& dims) {
 
 }  // namespace
 
-void place_packed(const Op& op, KernelClass kind, RegionFuser& fuser) {
+void place_packed(const Op& op, KernelClass kind, Fusion& fusion) {
   Kernel k;
   k.kind = kind;
   k.ops = {&op};
   k.out = op.result();
   for (const Value* v : op.operands) {
-    k.reads.push_back(fuser.packed(v));
+    k.reads.push_back(fusion.dense(v));
   }
   for (const auto& r : op.results) {
     k.writes.push_back(r.get());
   }
-  fuser.add(std::move(k));
+  fusion.add(std::move(k));
 }
 
-void place_pad(const Op& op, RegionFuser& fuser) {
+void place_pad(const Op& op, Fusion& fusion) {
   Kernel k;
   k.kind = KernelClass::kPad;
   k.ops = {&op};
   k.out = op.result();
   const Value* x = op.operands[0];
   if (x->type.count() > 0) {
-    fuser.ready(x);
-    NestAccess a = fuser.strided(x);
+    fusion.materialise(x);
+    NestAccess a = fusion.strided(x);
     if (!ends_in_a_run(a.view, x->type.dims)) {
-      a = {fuser.packed(x), {0, row_major_strides(x->type.dims)}};
+      a = {fusion.dense(x), {0, row_major_strides(x->type.dims)}};
     }
     k.source = a.view;
     k.reads.push_back(a.value);
   }
   const Value* value = op.operands[1];
   if (value->def == nullptr || value->def->kind != Kind::kConstant) {
-    k.reads.push_back(fuser.packed(value));
+    k.reads.push_back(fusion.dense(value));
   }
   k.writes = {k.out};
-  fuser.add(std::move(k));
+  fusion.add(std::move(k));
 }
 
 }  // namespace tpu::compiler

@@ -1,18 +1,17 @@
-// Greedy fusion in program order: an elementwise op joins the first kernel, behind all producers of
-// its operands, whose nest still fits with it. Ops on arguments alone wait until somebody needs
-// them. Collectives of equal kind that do not depend on each other form one bucket.
-#include "kernel/kernels.hpp"
-
+// Kernel pass `form`: greedy fusion in program order. An elementwise op joins the first kernel,
+// behind all producers of its operands, whose nest still fits with it. Ops on arguments alone sink
+// to their first consumer. Collectives of equal kind that do not depend on each other form one
+// bucket.
 #include <algorithm>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "kernel/epilogue.hpp"
+#include "kernel/fusion.hpp"
+#include "kernel/kernel_passes.hpp"
 #include "kernel/place_contraction.hpp"
 #include "kernel/place_control.hpp"
 #include "kernel/place_move.hpp"
-#include "kernel/recompute.hpp"
 
 namespace tpu::compiler {
 
@@ -27,17 +26,12 @@ constexpr int64_t kEagerElements = 1024;  // kernels up to this size are placed 
   throw Error(why, source_name(op.kind), op.loc);
 }
 
-class Fuser : public RegionFuser {
+class RegionFusion : public Fusion {
  public:
-  // `main`: the function, null for the regions inside of it.
-  Fuser(const Region& region, const ControlFacts& facts, Fuser* parent, bool uniform, int64_t piece,
-        const Function* main = nullptr)
-      : region_(region),
-        facts_(facts),
-        parent_(parent),
-        uniform_(uniform),
-        piece_(piece),
-        main_(main) {
+  // `parent`: of the region around it, null for main.
+  RegionFusion(const Region& region, const ControlFacts& facts, RegionFusion* parent, bool uniform,
+               int64_t piece)
+      : region_(region), facts_(facts), parent_(parent), uniform_(uniform), piece_(piece) {
     context_.is_copied = [this](const Value* v) { return is_copied(v); };
     uses_ = compute_uses(region);
     program_.made_ops = std::make_unique<Region>();
@@ -71,9 +65,7 @@ class Fuser : public RegionFuser {
     return std::move(program_);
   }
 
-  void ready(const Value* v) override { need(v, -1); }
-  const Value* packed(const Value* v) override { return dense(v); }
-  NestAccess strided(const Value* v) override { return operand(v); }
+  void materialise(const Value* v) override { need(v, -1); }
   void add(Kernel kernel) override {
     std::vector<const Value*> made = kernel.writes;
     if (kernel.out != nullptr && kernel.out != kernel.ops[0]->result()) {
@@ -96,7 +88,7 @@ class Fuser : public RegionFuser {
     const auto it = uses_.find(v);
     return it == uses_.end() || it->second.size() != 1 ? nullptr : it->second.front();
   }
-  const Value* turned(Value* v, const Dims& order, const LocRef& loc) override {
+  const Value* transposed(Value* v, const Dims& order, const LocRef& loc) override {
     Type type{v->type.elem, {}};
     for (const int64_t d : order) {
       type.dims.push_back(v->type.dims[static_cast<size_t>(d)]);
@@ -106,8 +98,8 @@ class Fuser : public RegionFuser {
     copy(made->result());
     return made->result();
   }
-  KernelProgram fuse(const Region& region, bool uniform) override {
-    return Fuser(region, facts_, this, uniform, piece_).run();
+  KernelProgram form(const Region& region, bool uniform) override {
+    return RegionFusion(region, facts_, this, uniform, piece_).run();
   }
 
  private:
@@ -134,7 +126,7 @@ class Fuser : public RegionFuser {
     }
     check_uniform(*op);
     if (is_elementwise(op->kind)) {
-      place_or_float(op);
+      place_or_sink(op);
       return;
     }
     switch (op->kind) {
@@ -220,7 +212,7 @@ class Fuser : public RegionFuser {
     return latest_.at(&op);
   }
 
-  void place_or_float(const Op* op) {
+  void place_or_sink(const Op* op) {
     if (latest_of(*op) < 0 && op->type().count() > kEagerElements) {
       return;  // waits for a consumer
     }
@@ -420,8 +412,8 @@ class Fuser : public RegionFuser {
     place_loop(op);
   }
 
-  // A value that must lie dense in a buffer: an op result, or a copy of a view.
-  const Value* dense(const Value* v) {
+  // An op result, or a copy of a view.
+  const Value* dense(const Value* v) override {
     need(v, -1);
     try {
       const NestAccess a = resolve_view(v, context_);
@@ -464,8 +456,7 @@ class Fuser : public RegionFuser {
     }
   }
 
-  // An operand as a strided view of a buffer.
-  NestAccess operand(const Value* v) {
+  NestAccess strided(const Value* v) override {
     try {
       return resolve_view(v, context_);
     } catch (const NeedsCopy&) {
@@ -483,26 +474,16 @@ class Fuser : public RegionFuser {
     insert(std::move(k), -1);
   }
 
-  // Cuts loop kernels that one command cannot hold: too many operands or live values.
   void finish() {
-    for (const Fuser* f = this; f != nullptr; f = f->parent_) {
+    for (const RegionFusion* f = this; f != nullptr; f = f->parent_) {
       program_.copied.insert(f->copied_.begin(), f->copied_.end());
     }
     find_buffers(program_);
-    if (main_ != nullptr) {
-      recompute_values(program_, *main_);
-    }
-    for (auto k = program_.kernels.begin(); k != program_.kernels.end();) {
-      if (fits_command(*k) || !split_kernel(program_, k->order)) {
-        ++k;
-      }
-    }
-    fuse_epilogues(program_);
   }
 
   const Region& region_;
   const ControlFacts& facts_;
-  Fuser* parent_;  // of the region around this one
+  RegionFusion* parent_;  // of the region around this one
   const bool uniform_;
   std::unordered_set<const Op*> local_;
   NestContext context_;
@@ -513,14 +494,12 @@ class Fuser : public RegionFuser {
   std::set<const Value*> copied_;
   int copies_ = 0;  // that copy() is making
   const int64_t piece_;
-  const Function* main_;
 };
 
 }  // namespace
 
-KernelProgram make_kernels(const Module& module, int64_t piece) {
-  return Fuser(module.main->body, ControlFacts(module), nullptr, true, piece, module.main.get())
-      .run();
+KernelProgram form_kernels(const Module& module, int64_t piece) {
+  return RegionFusion(module.main->body, ControlFacts(module), nullptr, true, piece).run();
 }
 
 }  // namespace tpu::compiler

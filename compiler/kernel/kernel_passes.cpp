@@ -1,0 +1,75 @@
+// See kernel_passes.hpp.
+#include "kernel/kernel_passes.hpp"
+
+#include "kernel/epilogue.hpp"
+#include "kernel/recompute.hpp"
+#include "kernel/verify_kernels.hpp"
+
+namespace tpu::compiler {
+
+namespace {
+
+void split_large_kernels(KernelProgram& program) {
+  for (auto k = program.kernels.begin(); k != program.kernels.end();) {
+    if (fits_command(*k) || !split_kernel(program, k->order)) {
+      ++k;
+    }
+  }
+}
+
+// Regions first, since a pass numbers the kernels of its program anew.
+void on_each_program(KernelProgram& program, void (*pass)(KernelProgram&)) {
+  for (const Kernel& k : program.kernels) {
+    for (const auto& region : k.regions) {
+      if (region) {
+        on_each_program(*region, pass);
+      }
+    }
+  }
+  pass(program);
+}
+
+}  // namespace
+
+const std::vector<KernelPass>& kernel_passes() {
+  static const std::vector<KernelPass> passes = {
+      {"form", [](KernelProgram& p, KernelContext& c) { p = form_kernels(c.module, c.piece); }},
+      {"recompute",
+       [](KernelProgram& p, KernelContext& c) { recompute_values(p, *c.module.main); }},
+      {"split", [](KernelProgram& p, KernelContext&) { on_each_program(p, split_large_kernels); }},
+      {"epilogue", [](KernelProgram& p, KernelContext&) { on_each_program(p, fuse_epilogues); }},
+      {"shard_update",
+       [](KernelProgram& p, KernelContext& c) {
+         if (c.shard_updates) {
+           c.sharded = shard_updates(p, c.module, c.faster_on);
+         }
+       }},
+  };
+  return passes;
+}
+
+KernelProgram run_kernel_passes(
+    KernelContext& context,
+    const std::function<void(const std::string& pass, const KernelProgram&)>& after) {
+  KernelProgram program;
+  for (const KernelPass& pass : kernel_passes()) {
+    pass.run(program, context);
+    renumber(program);
+    try {
+      verify(program);
+    } catch (const Error& e) {
+      throw Error("after the kernel pass '" + pass.name + "': " + e.message(), e.op(), e.loc());
+    }
+    if (after) {
+      after(pass.name, program);
+    }
+  }
+  return program;
+}
+
+KernelProgram make_kernels(const Module& module, int64_t piece) {
+  KernelContext context{module, piece};
+  return run_kernel_passes(context);
+}
+
+}  // namespace tpu::compiler

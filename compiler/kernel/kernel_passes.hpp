@@ -1,0 +1,41 @@
+// The passes over kernels, in order, each under its name for --dump-after and with the verifier
+// behind it:
+//   form          the graph cut into kernels: fusion, buckets of collectives, control flow
+//   recompute     values that are cheaper to compute again than to keep (recompute.hpp)
+//   split         loop kernels that one command cannot hold, in two
+//   epilogue      loop kernels that work on the blocks of a contraction (epilogue.hpp)
+//   shard_update  updates on the part of a gradient that the core owns (shard_update.hpp)
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernel/kernels.hpp"
+
+namespace tpu::compiler {
+
+struct KernelContext {
+  const Module& module;
+  int64_t piece;  // bytes of a streamed piece of an exchange
+  bool shard_updates = false;
+  const spec::BoardParams* faster_on = nullptr;  // updates are sharded only where this board gains
+  ShardReport sharded = {};                      // what shard_update did
+};
+
+struct KernelPass {
+  std::string name;
+  void (*run)(KernelProgram& program, KernelContext& context);
+};
+
+const std::vector<KernelPass>& kernel_passes();
+
+// Runs them all; `after` is called behind each. Throws Error for an op that cannot be compiled.
+KernelProgram run_kernel_passes(
+    KernelContext& context,
+    const std::function<void(const std::string& pass, const KernelProgram&)>& after = {});
+
+// The pass `form`.
+KernelProgram form_kernels(const Module& module, int64_t piece);
+
+}  // namespace tpu::compiler
