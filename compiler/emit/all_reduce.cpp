@@ -21,7 +21,7 @@ namespace {
 std::vector<std::vector<Share>> cut_pieces(const Kernel& k, int64_t limit) {
   std::vector<std::vector<Share>> pieces;
   int64_t used = limit;  // opens a piece at once
-  for (const Span& span : k.spans) {
+  for (const Span& span : k.exchange().spans) {
     const int64_t end = span.from + span.bytes;
     for (int64_t from = span.from; from < end;) {
       if (used + std::min(end - from, limit) > limit) {
@@ -203,7 +203,7 @@ static bool emit_packed(EmitContext& ctx, const Kernel& k, const Exchange& excha
 
 bool emit_all_reduce(EmitContext& ctx, const Kernel& k) {
   finish_inflight(ctx);  // exchanges use the same channels, one after the other
-  if (k.streamed) {
+  if (k.exchange().streamed) {
     return start_inflight(ctx, k);
   }
   const Exchange exchange = exchange_of(*k.ops[0], ctx.module.num_cores);

@@ -15,7 +15,7 @@ using CDim = Contraction::Dim;
 // to HBM.
 static void run_epilogue(EmitContext& ctx, const Kernel& k, const DotPlan& p, BlockState& state,
                          int64_t sums, uint32_t id) {
-  const Nest& nest = k.after->nest;
+  const Nest& nest = k.contract().after->loop().nest;
   const NestBlock& box = p.boxes[state.out];
   state.epilogue.block = sums;
   state.epilogue.block_stride = box.stride;
@@ -26,8 +26,8 @@ static void run_epilogue(EmitContext& ctx, const Kernel& k, const DotPlan& p, Bl
       last = last && box.start[l] + box.count[l] == nest.loops[l].n;
     }
   }
-  emit_tile(ctx, *k.after, *p.epilogue, state.epilogue, box.start, box.count, first, last,
-            static_cast<int64_t>(state.out), id);
+  emit_tile(ctx, *k.contract().after, *p.epilogue, state.epilogue, box.start, box.count, first,
+            last, static_cast<int64_t>(state.out), id);
 }
 
 // The sums of a block are complete: narrower elements, transposed, home (or to the epilogue).
@@ -126,7 +126,7 @@ static void run_plan(EmitContext& ctx, const Kernel& k, DotPlan& p, uint32_t id)
   }
   ctx.ops.count_flops(k);
   if (p.epilogue) {
-    finish_loop(ctx, *k.after, id);
+    finish_loop(ctx, *k.contract().after, id);
   }
   Buffer& out = ctx.memory.at(k.out);
   if (p.epilogue ? p.stores_sums : !p.limits.out_whole) {
@@ -143,7 +143,7 @@ static bool emit_sums(EmitContext& ctx, const Kernel& k) {
   if (out.bytes == 0) {
     return true;
   }
-  if (Contraction::count(k.dot.k) == 0) {  // an empty sum
+  if (Contraction::count(k.contract().dot.k) == 0) {  // an empty sum
     ctx.memory.give_home(out);
     ctx.sink.fill(home_of(out), elem_bytes(out.value->type.elem), out.value->type.count(), 0, id);
     out.in_hbm = true;
@@ -158,11 +158,11 @@ static bool emit_sums(EmitContext& ctx, const Kernel& k) {
 }
 
 bool emit_contraction(EmitContext& ctx, const Kernel& k) {
-  if (k.after == nullptr) {
+  if (k.contract().after == nullptr) {
     return emit_sums(ctx, k);
   }
   // If nobody else reads the sums, they take memory only if the epilogue cannot work on blocks.
-  k.after->order = k.order;
+  k.contract().after->order = k.order;
   Buffer& sums = ctx.memory.add(k.out);
   sums.reads.insert(sums.reads.begin(), k.order);
   const uint32_t id = ctx.ops.id(k);
@@ -175,8 +175,8 @@ bool emit_contraction(EmitContext& ctx, const Kernel& k) {
   if (!emit_sums(ctx, k)) {
     return false;
   }
-  if (!emit_loop(ctx, *k.after)) {
-    ctx.too_large = k.after.get();
+  if (!emit_loop(ctx, *k.contract().after)) {
+    ctx.too_large = k.contract().after.get();
     return false;
   }
   return true;

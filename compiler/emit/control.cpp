@@ -84,13 +84,14 @@ static void end_region(EmitContext& ctx, const KernelProgram& region, const Op& 
 // One iteration of the body, homes to homes.
 static bool emit_body(EmitContext& ctx, const Kernel& k, uint32_t id) {
   const Op& op = *k.ops[0];
-  const KernelProgram& body = *k.regions[1];
+  const KernelProgram& body = *k.control().regions[1];
   const Region& region = *op.regions[1];
   enter_body(ctx.memory, k, region);
   const Kernel& end = body.kernels.back();
-  for (size_t i = 0; i < end.carried.size(); ++i) {
-    const Value* made = end.carried[i];
-    if (made != nullptr && std::count(end.carried.begin(), end.carried.end(), made) == 1) {
+  for (size_t i = 0; i < end.control().carried.size(); ++i) {
+    const Value* made = end.control().carried[i];
+    if (made != nullptr &&
+        std::count(end.control().carried.begin(), end.control().carried.end(), made) == 1) {
       aim_at_home(ctx.memory, body, made, region.args[i].get(), ctx.memory.at(op.result(i)));
     }
   }
@@ -105,7 +106,7 @@ static bool emit_body(EmitContext& ctx, const Kernel& k, uint32_t id) {
 }
 
 static bool emit_counted(EmitContext& ctx, const Kernel& k, uint32_t id) {
-  const CountedLoop& loop = *k.counted;
+  const CountedLoop& loop = *k.control().counted;
   const Value* counter = k.ops[0]->regions[1]->args[loop.index].get();
   const int64_t smem = kSmemCounters + 4 * static_cast<int64_t>(ctx.counters.size());
   if (smem + 4 > ctx.board.core.smem_kib * 1024) {
@@ -152,14 +153,14 @@ static bool emit_conditional(EmitContext& ctx, const Kernel& k, uint32_t id) {
   ctx.sink.control(Control::Kind::kLoop);
   ctx.sink.insn(ScalarOp::kMarkb, 0, 0, 0, static_cast<int32_t>(id));
   enter_body(ctx.memory, k, condition);
-  if (!emit_region(ctx, *k.regions[0])) {
+  if (!emit_region(ctx, *k.control().regions[0])) {
     return false;
   }
-  const Kernel& end = k.regions[0]->kernels.back();
+  const Kernel& end = k.control().regions[0]->kernels.back();
   ctx.memory.enter(end.order);
-  const Value* test = end.carried.at(0);
+  const Value* test = end.control().carried.at(0);
   fetch_scalars(ctx, {{test, {}}}, id);
-  clean_region(ctx.memory, *k.regions[0]);
+  clean_region(ctx.memory, *k.control().regions[0]);
   ctx.channels.forget_peers();
   leave_body(ctx.memory, k, condition);
   ctx.sink.control(Control::Kind::kDrain);
@@ -179,10 +180,10 @@ bool emit_while(EmitContext& ctx, const Kernel& k) {
   const uint32_t id = ctx.ops.id(k);
   place_carried(ctx.memory, ctx.slots, k, id);
   ctx.run_moves();
-  if (!k.counted || k.counted->trips > 0) {
+  if (!k.control().counted || k.control().counted->trips > 0) {
     const std::vector<Buffer*> locked = settle(ctx.memory, k, true, id);
     ctx.run_moves();
-    if (!(k.counted ? emit_counted(ctx, k, id) : emit_conditional(ctx, k, id))) {
+    if (!(k.control().counted ? emit_counted(ctx, k, id) : emit_conditional(ctx, k, id))) {
       return false;
     }
     for (Buffer* b : locked) {
@@ -204,13 +205,13 @@ bool emit_branch(EmitContext& ctx, const Kernel& k) {
     give_region_home(ctx.memory, ctx.memory.at(v));
   }
   ctx.run_moves();
-  fetch_scalars(ctx, k.starts, id);
+  fetch_scalars(ctx, {k.control().predicate}, id);
   const std::vector<Buffer*> locked = settle(ctx.memory, k, false, id);
   ctx.run_moves();
   const auto arms = static_cast<int64_t>(op.regions.size());
   ctx.sink.control(Control::Kind::kDrain);
   ctx.sink.insn(ScalarOp::kMarkb, 0, 0, 0, static_cast<int32_t>(id));
-  if (k.starts[0].value == nullptr) {
+  if (k.control().predicate.value == nullptr) {
     scalar(ctx, op.operands[0], kScalarRegister);
   } else {
     read_scalar(ctx.sink, 0, op.operand_type(0).elem, kScalarRegister);
@@ -238,11 +239,13 @@ bool emit_branch(EmitContext& ctx, const Kernel& k) {
     if (n > 0) {
       ctx.sink.control(Control::Kind::kLabel, labels[r]);
     }
-    const KernelProgram& arm = *k.regions[r];
+    const KernelProgram& arm = *k.control().regions[r];
     const Kernel& end = arm.kernels.back();
-    for (size_t i = 0; i < end.carried.size(); ++i) {
-      if (std::count(end.carried.begin(), end.carried.end(), end.carried[i]) == 1) {
-        aim_at_home(ctx.memory, arm, end.carried[i], nullptr, ctx.memory.at(op.result(i)));
+    for (size_t i = 0; i < end.control().carried.size(); ++i) {
+      if (std::count(end.control().carried.begin(), end.control().carried.end(),
+                     end.control().carried[i]) == 1) {
+        aim_at_home(ctx.memory, arm, end.control().carried[i], nullptr,
+                    ctx.memory.at(op.result(i)));
       }
     }
     if (!emit_region(ctx, arm)) {

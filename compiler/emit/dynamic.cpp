@@ -41,7 +41,7 @@ static int64_t start_address(EmitContext& ctx, const Kernel& k, const Dims& stri
   const Op& op = *k.ops[0];
   const Dims& dims = op.operand_type(0).dims;
   const int64_t unit = elem_bytes(op.type().elem);
-  std::vector<NestAccess> fetched = k.starts;
+  std::vector<NestAccess> fetched = k.move().starts;
   int64_t known = 0;
   std::vector<int64_t> start(dims.size());
   for (size_t d = 0; d < dims.size(); ++d) {
@@ -90,18 +90,19 @@ MemRange whole(const spec::Addr& base, int slot, int64_t bytes, bool write) {
 void emit_dynamic_slice(EmitContext& ctx, const Kernel& k) {
   const uint32_t id = ctx.ops.id(k);
   const Op& op = *k.ops[0];
-  Buffer &in = ctx.memory.at(k.view.value), &out = ctx.memory.at(k.out);
+  Buffer &in = ctx.memory.at(k.move().view.value), &out = ctx.memory.at(k.out);
   ctx.memory.pin({&in, &out});
   place_result(ctx, out);
   const int64_t unit = elem_bytes(op.type().elem);
   const Dims& sizes = op.type().dims;
-  const int64_t known = start_address(ctx, k, k.view.view.stride, 1, sizes, id);
+  const int64_t known = start_address(ctx, k, k.move().view.view.stride, 1, sizes, id);
   spec::Addr src = place_of(in);
   const MemRange window = whole(src, in.vmem >= 0 ? 0 : ctx.slots.root(in.slot), in.bytes, false);
-  src.offset += k.view.view.offset * unit + known;
+  src.offset += k.move().view.view.offset * unit + known;
   src.reg = kAddressRegister;
   ctx.sink.copy_window(src, place_of(out), unit,
-                       box(sizes, k.view.view.stride, row_major_strides(sizes), unit), window, id);
+                       box(sizes, k.move().view.view.stride, row_major_strides(sizes), unit),
+                       window, id);
   finish_result(ctx, out, id);
   ctx.memory.unpin();
 }
@@ -132,7 +133,7 @@ static bool update_in_place(EmitContext& ctx, const Kernel& k) {
 void emit_dynamic_update(EmitContext& ctx, const Kernel& k) {
   const uint32_t id = ctx.ops.id(k);
   const Op& op = *k.ops[0];
-  Buffer &in = ctx.memory.at(k.reads[0]), &update = ctx.memory.at(k.view.value),
+  Buffer &in = ctx.memory.at(k.reads[0]), &update = ctx.memory.at(k.move().view.value),
          &out = ctx.memory.at(k.out);
   ctx.memory.pin({&in, &update, &out});
   const int64_t unit = elem_bytes(op.type().elem);
@@ -150,8 +151,9 @@ void emit_dynamic_update(EmitContext& ctx, const Kernel& k) {
     dst.offset += known;
     dst.reg = kAddressRegister;
     spec::Addr src = place_of(update);
-    src.offset += k.view.view.offset * unit;
-    ctx.sink.copy_window(src, dst, unit, box(sizes, k.view.view.stride, pitch, unit), window, id);
+    src.offset += k.move().view.view.offset * unit;
+    ctx.sink.copy_window(src, dst, unit, box(sizes, k.move().view.view.stride, pitch, unit), window,
+                         id);
   }
   finish_result(ctx, out, id);
   ctx.memory.unpin();

@@ -38,16 +38,16 @@ void pace(EmitContext& ctx) {
 // Homes of results; operands stay where they are until the end.
 static void prepare_buffers(Residency& memory, InflightExchange& r) {
   const Kernel& k = *r.kernel;
-  for (const Span& span : k.spans) {
+  for (const Span& span : k.exchange().spans) {
     hold(memory, k.reads[span.value]);
-    const bool updated = std::any_of(k.updates.begin(), k.updates.end(),
+    const bool updated = std::any_of(k.exchange().updates.begin(), k.exchange().updates.end(),
                                      [&](const Update& u) { return u.value == span.value; });
     if (!updated) {
       memory.give_home(memory.at(k.writes[span.value]));
       hold(memory, k.writes[span.value]);
     }
   }
-  for (const Update& u : k.updates) {
+  for (const Update& u : k.exchange().updates) {
     for (const UpdateKernel& uk : u.kernels) {
       for (const NestAccess& a : uk.nest.accesses) {
         Buffer* found = memory.find(a.value);
@@ -75,7 +75,7 @@ static void prepare_buffers(Residency& memory, InflightExchange& r) {
 
 // Copies of small operands that are read at one place.
 static bool load_scalars(Residency& memory, InflightExchange& r) {
-  for (const Update& u : r.kernel->updates) {
+  for (const Update& u : r.kernel->exchange().updates) {
     for (const UpdateKernel& uk : u.kernels) {
       for (const NestAccess& a : uk.nest.accesses) {
         if (a.view.stride[0] != 0 || r.scalars.contains(a.value)) {
@@ -170,15 +170,15 @@ bool start_inflight(EmitContext& ctx, const Kernel& k) {
   r.unit = elem_bytes(op.operand_type(0).elem);
   r.sum = sum_program(ctx.sink, op);
   r.id = ctx.ops.id(k);
-  for (const Span& span : k.spans) {
-    const auto update = std::find_if(k.updates.begin(), k.updates.end(),
+  for (const Span& span : k.exchange().spans) {
+    const auto update = std::find_if(k.exchange().updates.begin(), k.exchange().updates.end(),
                                      [&](const Update& u) { return u.value == span.value; });
     for (int64_t at = 0; at < span.bytes; at += r.bytes) {
       InflightExchange::Part p;
       p.shares = {{span.value, span.from + at, r.bytes, 0}};
       p.used = r.bytes;
       p.element = at / r.unit;
-      p.update = update == k.updates.end() ? nullptr : &*update;
+      p.update = update == k.exchange().updates.end() ? nullptr : &*update;
       r.parts.push_back(std::move(p));
     }
   }

@@ -11,7 +11,7 @@ static bool emit_empty(EmitContext& ctx, const Kernel& k, uint32_t id) {
       continue;
     }
     const Operand* init = nullptr;
-    for (const Node& n : k.nest.nodes) {
+    for (const Node& n : k.loop().nest.nodes) {
       if (n.op->result() == v && n.op->kind == Kind::kReduce) {
         init = &n.in[1];
       }
@@ -38,7 +38,7 @@ static bool emit_empty(EmitContext& ctx, const Kernel& k, uint32_t id) {
 
 bool emit_loop(EmitContext& ctx, const Kernel& k) {
   const uint32_t id = ctx.ops.id(k);
-  if (k.nest.elements() == 0) {
+  if (k.loop().nest.elements() == 0) {
     return emit_empty(ctx, k, id);
   }
   if (stored_nodes(k).empty()) {

@@ -45,7 +45,7 @@ void save_overwritten_arguments(EmitContext& ctx, uint32_t id) {
   }
   ctx.arguments_saved = true;
   for (const Kernel& k : ctx.kernels.kernels) {
-    if (k.kind != KernelClass::kCopyOut || ctx.result_home[k.result] != nullptr) {
+    if (k.kind != KernelClass::kCopyOut || ctx.result_home[k.move().result] != nullptr) {
       continue;
     }
     Buffer& b = ctx.memory.at(k.reads[0]);
@@ -53,10 +53,10 @@ void save_overwritten_arguments(EmitContext& ctx, uint32_t id) {
       continue;
     }
     for (const Kernel& w : ctx.kernels.kernels) {
-      const int target = ctx.slots.first_result + static_cast<int>(w.result);
+      const int target = ctx.slots.first_result + static_cast<int>(w.move().result);
       if (w.kind != KernelClass::kCopyOut || w.order == k.order ||
           ctx.slots.root(target) != ctx.slots.root(b.slot) ||
-          ctx.result_home[w.result] == k.reads[0]) {
+          ctx.result_home[w.move().result] == k.reads[0]) {
         continue;
       }
       const spec::Addr from = home_of(b);
@@ -72,8 +72,8 @@ void emit_copy_out(EmitContext& ctx, const Kernel& k) {
   const uint32_t id = ctx.ops.id(k);
   save_overwritten_arguments(ctx, id);
   Buffer& b = ctx.memory.at(k.reads[0]);
-  const int slot = ctx.slots.first_result + static_cast<int>(k.result);
-  if (b.bytes == 0 || ctx.result_home[k.result] == k.reads[0]) {
+  const int slot = ctx.slots.first_result + static_cast<int>(k.move().result);
+  if (b.bytes == 0 || ctx.result_home[k.move().result] == k.reads[0]) {
     return;
   }
   const bool same_place = b.slot >= 0 && !b.scratch && b.in_hbm && b.offset == 0 &&

@@ -3,8 +3,9 @@
 namespace tpu::compiler {
 
 uint64_t OpTable::flops_of(const Kernel& k) const {
-  return static_cast<uint64_t>(2 * Contraction::count(k.dot.batch) * Contraction::count(k.dot.m) *
-                               Contraction::count(k.dot.n) * Contraction::count(k.dot.k) * times_);
+  return static_cast<uint64_t>(
+      2 * Contraction::count(k.contract().dot.batch) * Contraction::count(k.contract().dot.m) *
+      Contraction::count(k.contract().dot.n) * Contraction::count(k.contract().dot.k) * times_);
 }
 
 void OpTable::count_flops(const Kernel& k) { matmul_flops_ += flops_of(k); }
@@ -24,7 +25,7 @@ uint32_t OpTable::id(const Kernel& k) {
     info.name += "+" + std::to_string(k.ops.size() - kNames) + " more";
   }
   if (k.kind == KernelClass::kCopyOut) {
-    info.name = "result " + std::to_string(k.result);
+    info.name = "result " + std::to_string(k.move().result);
   }
   for (const Op* op : k.ops) {
     if (!op->loc->frames.empty()) {

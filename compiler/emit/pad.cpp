@@ -110,13 +110,13 @@ bool emit_pad(EmitContext& ctx, const Kernel& k) {
     const Buffer& in = ctx.memory.at(k.reads[0]);
     const Dims pitch = row_major_strides(op.type().dims);
     spec::Addr src = place_of(in), dst = address();
-    src.offset += k.source.offset * bytes;
+    src.offset += k.move().source.offset * bytes;
     std::vector<CopyDim> dims;
     for (size_t d = 0; d < ranges.size(); ++d) {
       const PadRange& r = ranges[d];
-      src.offset += r.first * k.source.stride[d] * bytes;
+      src.offset += r.first * k.move().source.stride[d] * bytes;
       dst.offset += r.at * pitch[d] * bytes;
-      dims.push_back({r.n, k.source.stride[d] * bytes, r.step * pitch[d] * bytes});
+      dims.push_back({r.n, k.move().source.stride[d] * bytes, r.step * pitch[d] * bytes});
     }
     ctx.sink.copy(src, dst, bytes, dims, id);
   }

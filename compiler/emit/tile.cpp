@@ -11,7 +11,7 @@ void emit_tile(EmitContext& ctx, const Kernel& k, const LoopPlan& plan, TileStat
                const Dims& start, const Dims& count, bool first, bool last, int64_t number,
                uint32_t id) {
   pace(ctx);
-  const Nest& nest = k.nest;
+  const Nest& nest = k.loop().nest;
   const VpuGenOptions& options = plan.options;
   TileState::Program& program = state.programs[(first ? 1u : 0u) | (last ? 2u : 0u)];
   if (program.number < 0) {
@@ -140,7 +140,7 @@ void emit_tile(EmitContext& ctx, const Kernel& k, const LoopPlan& plan, TileStat
         case AccessRole::Kind::kStore:
         case AccessRole::Kind::kReduceStore: {
           const Op* op = nest.nodes[i].op;
-          const View view{k.first, store_strides(nest, op->kind == Kind::kReduce)};
+          const View view{k.loop().first, store_strides(nest, op->kind == Kind::kReduce)};
           const auto it = plan.out_stream.find(role.index);
           a = operand(op->result(), view, it == plan.out_stream.end() ? -1 : it->second, true);
           break;

@@ -28,10 +28,10 @@ bool updates_argument(const KernelProgram& program, const Kernel& loop) {
 }
 
 bool fits(const KernelProgram& program, const Kernel& dot, const Kernel& loop) {
-  const Nest& nest = loop.nest;
+  const Nest& nest = loop.loop().nest;
   if (loop.kind != KernelClass::kLoop || nest.loops.size() > kCommandLoops ||
       nest.elements() != dot.out->type.count() || nest.elements() == 0 ||
-      (nest.has_reduce && !reduces_rows(nest)) || !dot.dot.batch.empty() ||
+      (nest.has_reduce && !reduces_rows(nest)) || !dot.contract().dot.batch.empty() ||
       updates_argument(program, loop)) {
     return false;
   }
@@ -53,7 +53,7 @@ void fuse_epilogues(KernelProgram& program) {
   auto& kernels = program.kernels;
   for (auto dot = kernels.begin(); dot != kernels.end();) {
     const auto current = dot++;
-    if (current->kind != KernelClass::kContract || current->after != nullptr) {
+    if (current->kind != KernelClass::kContract || current->contract().after != nullptr) {
       continue;
     }
     const auto reads = [&](const Kernel& k) {
@@ -65,10 +65,10 @@ void fuse_epilogues(KernelProgram& program) {
     }
     const bool more_readers = std::any_of(std::next(loop), kernels.end(), reads);
     // The contraction moves to the loop kernel's place: nobody else waits for it.
-    loop->after = std::make_shared<Kernel>(*loop);
+    const auto after = std::make_shared<Kernel>(*loop);
     Kernel& joined = *loop;
     joined.kind = KernelClass::kContract;
-    joined.dot = current->dot;
+    joined.part = ContractPart{current->contract().dot, after};
     joined.out = current->out;
     joined.ops.insert(joined.ops.begin(), current->ops.begin(), current->ops.end());
     std::erase(joined.reads, current->out);
@@ -76,7 +76,6 @@ void fuse_epilogues(KernelProgram& program) {
     if (more_readers) {
       joined.writes.push_back(current->out);
     }
-    joined.nest = Nest{};
     kernels.erase(current);
   }
   renumber(program);
@@ -85,13 +84,13 @@ void fuse_epilogues(KernelProgram& program) {
 bool split_epilogue(KernelProgram& program, int order) {
   const auto it = std::find_if(program.kernels.begin(), program.kernels.end(),
                                [&](const Kernel& k) { return k.order == order; });
-  if (it == program.kernels.end() || it->after == nullptr) {
+  if (it == program.kernels.end() || it->contract().after == nullptr) {
     return false;
   }
-  Kernel loop = *it->after;
-  it->after.reset();
+  Kernel loop = *it->contract().after;
+  it->as<ContractPart>().after.reset();
   it->ops = {it->ops.front()};
-  it->reads = {it->dot.lhs, it->dot.rhs};
+  it->reads = {it->contract().dot.lhs, it->contract().dot.rhs};
   it->writes = {it->out};
   program.kernels.insert(std::next(it), std::move(loop));
   renumber(program);

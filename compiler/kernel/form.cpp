@@ -271,7 +271,7 @@ class RegionFusion : public Fusion {
     for (; at != program_.kernels.end(); ++at) {
       Kernel& k = *at;
       if (k.kind != KernelClass::kLoop || k.ops.size() >= kMaxOps ||
-          Type{Elem::kF32, k.domain}.count() != count || !has_room(k, *op)) {
+          Type{Elem::kF32, k.loop().domain}.count() != count || !has_room(k, *op)) {
         continue;
       }
       std::vector<const Op*> ops = k.ops;
@@ -282,11 +282,10 @@ class RegionFusion : public Fusion {
         return;
       }
     }
-    Kernel fresh;
-    fresh.kind = KernelClass::kLoop;
-    fresh.domain = domain;
+    Kernel fresh(KernelClass::kLoop);
+    fresh.as<LoopPart>().domain = domain;
     fresh.ops = {op};
-    fresh.nest = nest_or_copy(fresh.ops, domain);
+    fresh.as<LoopPart>().nest = nest_or_copy(fresh.ops, domain);
     Kernel* k = insert(std::move(fresh), count <= kEagerElements ? behind(op, pos) : -1);
     made_by_[op->result()] = k;
   }
@@ -294,10 +293,10 @@ class RegionFusion : public Fusion {
   // False if the op would bring one more access than the kernel may have.
   bool has_room(const Kernel& k, const Op& op) const {
     const auto reads = [&](const Value* root) {
-      return std::any_of(k.nest.accesses.begin(), k.nest.accesses.end(),
+      return std::any_of(k.loop().nest.accesses.begin(), k.loop().nest.accesses.end(),
                          [&](const NestAccess& a) { return a.value == root; });
     };
-    return k.nest.accesses.size() < kMaxAccesses ||
+    return k.loop().nest.accesses.size() < kMaxAccesses ||
            std::all_of(op.operands.begin(), op.operands.end(), [&](const Value* v) {
              const Value* root = view_root(v, context_);
              const bool made = root->def != nullptr && !is_copied(root);
@@ -316,11 +315,11 @@ class RegionFusion : public Fusion {
 
   bool joins(Kernel& k, const std::vector<const Op*>& ops, const Dims& domain) {
     try {
-      auto nest = build_nest(ops, has_reduce(ops) ? domain : k.domain, context_);
+      auto nest = build_nest(ops, has_reduce(ops) ? domain : k.loop().domain, context_);
       if (!nest || nest->accesses.size() > kMaxAccesses) {
         return false;
       }
-      if (has_reduce(ops) && domain != k.domain) {
+      if (has_reduce(ops) && domain != k.loop().domain) {
         return false;
       }
       std::set<const Value*> sums;  // one update each, so that it may be sharded
@@ -337,7 +336,7 @@ class RegionFusion : public Fusion {
         return false;
       }
       k.ops = ops;
-      k.nest = std::move(*nest);
+      k.as<LoopPart>().nest = std::move(*nest);
       return true;
     } catch (const NeedsCopy&) {
       return false;
@@ -431,22 +430,21 @@ class RegionFusion : public Fusion {
   // The streamed kernel of a value, if any, stands before the one with its rest.
   void place_all_reduce(const Bucket& bucket) {
     check_uniform(*bucket.ops[0]);
-    Kernel k;
-    k.kind = KernelClass::kAllReduce;
+    Kernel k(KernelClass::kAllReduce);
     k.ops = bucket.ops;
-    k.streamed = bucket.streamed;
+    k.as<ExchangePart>().streamed = bucket.streamed;
     for (const Op* o : k.ops) {
       for (size_t i = 0; i < o->operands.size(); ++i) {
         const Type& type = o->operand_type(i);
         const int64_t body = streamed_bytes(type, piece_);
-        const Span span{k.reads.size(), k.streamed ? 0 : body,
-                        k.streamed ? body : type.bytes() - body};
-        if (span.bytes == 0 && (k.streamed || type.bytes() > 0)) {
+        const Span span{k.reads.size(), k.exchange().streamed ? 0 : body,
+                        k.exchange().streamed ? body : type.bytes() - body};
+        if (span.bytes == 0 && (k.exchange().streamed || type.bytes() > 0)) {
           continue;
         }
         k.reads.push_back(dense(o->operands[i]));
         k.writes.push_back(o->result(i));
-        k.spans.push_back(span);
+        k.as<ExchangePart>().spans.push_back(span);
       }
     }
     const std::vector<const Value*> writes = k.writes;
@@ -466,10 +464,9 @@ class RegionFusion : public Fusion {
   }
 
   void place_result(const Value* v, size_t index) {
-    Kernel k;
-    k.kind = KernelClass::kCopyOut;
+    Kernel k(KernelClass::kCopyOut);
     k.out = v;
-    k.result = index;
+    k.as<MovePart>().result = index;
     k.reads = {dense(v)};
     insert(std::move(k), -1);
   }

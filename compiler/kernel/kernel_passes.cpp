@@ -20,7 +20,7 @@ void split_large_kernels(KernelProgram& program) {
 // Regions first, since a pass numbers the kernels of its program anew.
 void on_each_program(KernelProgram& program, void (*pass)(KernelProgram&)) {
   for (const Kernel& k : program.kernels) {
-    for (const auto& region : k.regions) {
+    for (const auto& region : k.control().regions) {
       if (region) {
         on_each_program(*region, pass);
       }

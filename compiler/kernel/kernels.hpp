@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "ir/control.hpp"
@@ -19,6 +20,8 @@
 
 namespace tpu::compiler {
 
+// Loops: kLoop. Contractions: kContract. Exchanges: kAllReduce, kExchange. Control flow: kWhile,
+// kBranch, kYield. All others move data.
 enum class KernelClass : uint8_t {
   kLoop,
   kContract,
@@ -55,33 +58,75 @@ struct Span {
   int64_t from = 0, bytes = 0;
 };
 
+struct Kernel;
 struct KernelProgram;
 
-struct Kernel {
-  KernelClass kind = KernelClass::kLoop;
-  std::vector<const Op*> ops;      // loop: in program order; others: one op, all_reduce: the bucket
-  std::set<const Op*> recomputed;  // loop: of `ops`, those that another kernel computes too; never
-                                   // written from here
-  Dims domain;                     // loop
-  Nest nest;                       // loop
-  Contraction dot;                 // contract
-  const Value* out = nullptr;      // contract: the value written (a transpose may be folded in)
+struct LoopPart {
+  Dims domain;
+  Nest nest;
+  std::set<const Op*>
+      recomputed;     // of `ops`, those that another kernel computes too; never written
+                      // from here
+  int64_t first = 0;  // element of the outputs that the nest starts at
+};
+
+struct ContractPart {
+  Contraction dot;
+  std::shared_ptr<Kernel> after;  // loop kernel that works on its blocks (epilogue.hpp)
+};
+
+struct ExchangePart {
+  std::vector<Span> spans;      // all_reduce: what it exchanges; other bytes are another kernel's
+  bool streamed = false;        // all_reduce: of whole pieces, else packed
+  std::vector<Update> updates;  // all_reduce: fused behind the sum (shard_update.hpp)
+};
+
+struct MovePart {
   View source;                     // pad: strides of reads[0] along the operand's dims
   size_t result = 0;               // copy_out: result number
   NestAccess view;                 // dynamic_slice: operand; dynamic_update: update
-  std::vector<NestAccess> starts;  // of dynamic slices, predicate of a branch; no value: see the op
+  std::vector<NestAccess> starts;  // of dynamic slices; no value: the sequencer computes it
+};
+
+struct ControlPart {
   // while: initial values; yield: results of the region; null: the sequencer counts it
   std::vector<const Value*> carried;
   std::vector<std::shared_ptr<KernelProgram>> regions;  // condition: null if the loop is counted
   std::vector<const Value*> captures;  // buffers from outside that the regions read; also in reads
   std::optional<CountedLoop> counted;  // while
-  int order = 0, end = 0;  // place in the program, regions included; end: behind the regions
+  NestAccess predicate;                // branch; no value: the sequencer computes it
+};
+
+struct Kernel {
+  explicit Kernel(KernelClass k);  // with the part of its class
+
+  KernelClass kind;
+  std::vector<const Op*> ops;  // loop: in program order; all_reduce: the bucket; others: one op
+  const Value* out = nullptr;  // of one result: the value written; contract: a transpose may be
+                               // folded in
   std::vector<const Value*> reads, writes;  // buffers
-  std::shared_ptr<Kernel> after;  // contract: loop kernel that works on its blocks (epilogue.hpp)
-  std::vector<Span> spans;        // all_reduce: what it exchanges; other bytes are another kernel's
-  bool streamed = false;          // all_reduce: of whole pieces, else packed
-  std::vector<Update> updates;    // all_reduce: fused behind the sum (shard_update.hpp)
-  int64_t first = 0;              // loop: element of the outputs that the nest starts at
+  int order = 0, end = 0;  // place in the program, regions included; end: behind the regions
+  std::variant<LoopPart, ContractPart, ExchangePart, MovePart, ControlPart> part;
+
+  // The part of one kind; of a kernel that has another: an empty one.
+  const LoopPart& loop() const { return part_or_empty<LoopPart>(); }
+  const ContractPart& contract() const { return part_or_empty<ContractPart>(); }
+  const ExchangePart& exchange() const { return part_or_empty<ExchangePart>(); }
+  const MovePart& move() const { return part_or_empty<MovePart>(); }
+  const ControlPart& control() const { return part_or_empty<ControlPart>(); }
+  // To change it; the kernel must have it.
+  template <typename Part>
+  Part& as() {
+    return std::get<Part>(part);
+  }
+
+ private:
+  template <typename Part>
+  const Part& part_or_empty() const {
+    static const Part empty;
+    const Part* own = std::get_if<Part>(&part);
+    return own == nullptr ? empty : *own;
+  }
 };
 
 struct KernelProgram {
@@ -109,7 +154,7 @@ template <typename Fn>
 void for_each_kernel(const KernelProgram& program, Fn&& fn) {
   for (const Kernel& k : program.kernels) {
     fn(k);
-    for (const auto& region : k.regions) {
+    for (const auto& region : k.control().regions) {
       if (region) {
         for_each_kernel(*region, fn);
       }

@@ -82,14 +82,13 @@ void place_contraction(const Op& op, Fusion& fusion) {
   if (a.lhs_precision != Precision::kDefault || a.rhs_precision != Precision::kDefault) {
     unsupported(op, "precision high and highest are not supported; use the default precision");
   }
-  Kernel k;
-  k.kind = KernelClass::kContract;
+  Kernel k(KernelClass::kContract);
   k.ops = {&op};
   k.out = op.result();
   OutPieces out = pieces_of(op.type().dims, op.type().dims, row_major_strides(op.type().dims));
   fold_views(op, fusion, k.out, out);
-  k.dot = contraction(op, out, fusion);
-  k.reads = {k.dot.lhs, k.dot.rhs};
+  k.as<ContractPart>().dot = contraction(op, out, fusion);
+  k.reads = {k.contract().dot.lhs, k.contract().dot.rhs};
   k.writes = {k.out};
   fusion.add(std::move(k));
 }

@@ -21,7 +21,7 @@ NestAccess scalar_operand(const Value* v, const ControlFacts& facts, Fusion& fus
 
 void find_captures(Kernel& k) {
   std::set<const Value*> inside;
-  for (const auto& program : k.regions) {
+  for (const auto& program : k.control().regions) {
     if (program) {
       for_each_kernel(*program, [&](const Kernel& inner) {
         inside.insert(inner.writes.begin(), inner.writes.end());
@@ -41,25 +41,25 @@ void find_captures(Kernel& k) {
     });
   }
   std::set<const Value*> seen;
-  for (const auto& program : k.regions) {
+  for (const auto& program : k.control().regions) {
     if (program) {
       for_each_kernel(*program, [&](const Kernel& inner) {
         for (const Value* v : inner.reads) {
           if (!inside.contains(v) && seen.insert(v).second) {
-            k.captures.push_back(v);
+            k.as<ControlPart>().captures.push_back(v);
           }
         }
       });
     }
   }
-  k.reads.insert(k.reads.end(), k.captures.begin(), k.captures.end());
+  k.reads.insert(k.reads.end(), k.control().captures.begin(), k.control().captures.end());
 }
 
 // Adds a kernel on the window whose start indices are the operands from `first` on.
 void add_from_starts(Kernel k, const Op& op, size_t first, const ControlFacts& facts,
                      Fusion& fusion) {
   for (size_t i = first; i < op.operands.size(); ++i) {
-    k.starts.push_back(scalar_operand(op.operands[i], facts, fusion, k));
+    k.as<MovePart>().starts.push_back(scalar_operand(op.operands[i], facts, fusion, k));
   }
   k.writes = {k.out};
   fusion.add(std::move(k));
@@ -68,58 +68,56 @@ void add_from_starts(Kernel k, const Op& op, size_t first, const ControlFacts& f
 }  // namespace
 
 void place_dynamic_slice(const Op& op, const ControlFacts& facts, Fusion& fusion) {
-  Kernel k;
-  k.kind = KernelClass::kDynamicSlice;
+  Kernel k(KernelClass::kDynamicSlice);
   k.ops = {&op};
   k.out = op.result();
   fusion.materialise(op.operands[0]);
-  k.view = fusion.strided(op.operands[0]);
-  k.reads = {k.view.value};
+  k.as<MovePart>().view = fusion.strided(op.operands[0]);
+  k.reads = {k.move().view.value};
   add_from_starts(std::move(k), op, 1, facts, fusion);
 }
 
 void place_dynamic_update(const Op& op, const ControlFacts& facts, Fusion& fusion) {
-  Kernel k;
-  k.kind = KernelClass::kDynamicUpdate;
+  Kernel k(KernelClass::kDynamicUpdate);
   k.ops = {&op};
   k.out = op.result();
   fusion.materialise(op.operands[1]);
   k.reads = {fusion.dense(op.operands[0])};
-  k.view = fusion.strided(op.operands[1]);
-  k.reads.push_back(k.view.value);
+  k.as<MovePart>().view = fusion.strided(op.operands[1]);
+  k.reads.push_back(k.move().view.value);
   add_from_starts(std::move(k), op, 2, facts, fusion);
 }
 
 void place_control(const Op& op, const ControlFacts& facts, bool uniform, Fusion& fusion) {
-  Kernel k;
+  const bool is_while = op.kind == Kind::kWhile;
+  Kernel k(is_while ? KernelClass::kWhile : KernelClass::kBranch);
+  auto& part = k.as<ControlPart>();
   k.ops = {&op};
   for (const Value* v : free_values(op)) {
     fusion.materialise(v);
   }
-  const bool is_while = op.kind == Kind::kWhile;
-  k.kind = is_while ? KernelClass::kWhile : KernelClass::kBranch;
   const CountedLoop* counted = facts.counted(op);
   const Value* test = is_while ? op.regions[0]->terminator()->operands[0] : op.operands[0];
   const bool together = uniform && (counted != nullptr || !facts.varies(test));
   if (counted != nullptr) {
-    k.counted = *counted;
+    part.counted = *counted;
   }
   if (is_while) {
     for (size_t i = 0; i < op.operands.size(); ++i) {
       const bool counter = counted != nullptr && counted->index == i;
-      k.carried.push_back(counter ? nullptr : fusion.dense(op.operands[i]));
+      part.carried.push_back(counter ? nullptr : fusion.dense(op.operands[i]));
       if (!counter) {
-        k.reads.push_back(k.carried.back());
+        k.reads.push_back(part.carried.back());
       }
     }
   } else {
-    k.starts = {scalar_operand(op.operands[0], facts, fusion, k)};
+    part.predicate = scalar_operand(op.operands[0], facts, fusion, k);
   }
   for (const auto& region : op.regions) {
     const bool condition = is_while && region == op.regions[0];
-    k.regions.push_back(condition && counted != nullptr
-                            ? nullptr
-                            : std::make_shared<KernelProgram>(fusion.form(*region, together)));
+    part.regions.push_back(condition && counted != nullptr
+                               ? nullptr
+                               : std::make_shared<KernelProgram>(fusion.form(*region, together)));
   }
   find_captures(k);
   for (size_t i = 0; i < op.results.size(); ++i) {
@@ -131,13 +129,12 @@ void place_control(const Op& op, const ControlFacts& facts, bool uniform, Fusion
 }
 
 void place_yield(const Op& ret, std::optional<size_t> skip, Fusion& fusion) {
-  Kernel k;
-  k.kind = KernelClass::kYield;
+  Kernel k(KernelClass::kYield);
   k.ops = {&ret};
   for (size_t i = 0; i < ret.operands.size(); ++i) {
-    k.carried.push_back(skip == i ? nullptr : fusion.dense(ret.operands[i]));
-    if (k.carried.back() != nullptr) {
-      k.reads.push_back(k.carried.back());
+    k.as<ControlPart>().carried.push_back(skip == i ? nullptr : fusion.dense(ret.operands[i]));
+    if (k.control().carried.back() != nullptr) {
+      k.reads.push_back(k.control().carried.back());
     }
   }
   fusion.add(std::move(k));

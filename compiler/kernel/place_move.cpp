@@ -17,8 +17,7 @@ bool ends_in_a_run(const View& view, const Dims& dims) {
 }  // namespace
 
 void place_packed(const Op& op, KernelClass kind, Fusion& fusion) {
-  Kernel k;
-  k.kind = kind;
+  Kernel k(kind);
   k.ops = {&op};
   k.out = op.result();
   for (const Value* v : op.operands) {
@@ -31,8 +30,7 @@ void place_packed(const Op& op, KernelClass kind, Fusion& fusion) {
 }
 
 void place_pad(const Op& op, Fusion& fusion) {
-  Kernel k;
-  k.kind = KernelClass::kPad;
+  Kernel k(KernelClass::kPad);
   k.ops = {&op};
   k.out = op.result();
   const Value* x = op.operands[0];
@@ -42,7 +40,7 @@ void place_pad(const Op& op, Fusion& fusion) {
     if (!ends_in_a_run(a.view, x->type.dims)) {
       a = {fusion.dense(x), {0, row_major_strides(x->type.dims)}};
     }
-    k.source = a.view;
+    k.as<MovePart>().source = a.view;
     k.reads.push_back(a.value);
   }
   const Value* value = op.operands[1];

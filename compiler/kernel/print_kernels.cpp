@@ -15,26 +15,26 @@ std::string print_program(const KernelProgram& program, const std::string& inden
   for (const Kernel& k : program.kernels) {
     out += indent + std::to_string(k.order) + ": " + kNames[static_cast<size_t>(k.kind)];
     if (k.kind == KernelClass::kLoop) {
-      for (const Loop& l : k.nest.loops) {
+      for (const Loop& l : k.loop().nest.loops) {
         out += (l.reduced ? " r" : " ") + std::to_string(l.n);
       }
     }
     if (k.kind == KernelClass::kContract) {
-      out += " b" + std::to_string(Contraction::count(k.dot.batch)) + " m" +
-             std::to_string(Contraction::count(k.dot.m)) + " n" +
-             std::to_string(Contraction::count(k.dot.n)) + " k" +
-             std::to_string(Contraction::count(k.dot.k));
+      out += " b" + std::to_string(Contraction::count(k.contract().dot.batch)) + " m" +
+             std::to_string(Contraction::count(k.contract().dot.m)) + " n" +
+             std::to_string(Contraction::count(k.contract().dot.n)) + " k" +
+             std::to_string(Contraction::count(k.contract().dot.k));
     }
     out += " (" + std::to_string(k.reads.size()) + " read, " + std::to_string(k.writes.size()) +
            " written):";
     for (const Op* op : k.ops) {
       out += ' ' + std::string(kind_name(op->kind));
     }
-    if (k.counted) {
-      out += ", " + std::to_string(k.counted->trips) + " times";
+    if (k.control().counted) {
+      out += ", " + std::to_string(k.control().counted->trips) + " times";
     }
     out += '\n';
-    for (const auto& region : k.regions) {
+    for (const auto& region : k.control().regions) {
       if (region) {
         out += indent + "  region:\n" + print_program(*region, indent + "  ");
       }

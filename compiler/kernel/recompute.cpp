@@ -63,11 +63,11 @@ double cost(const Kernel& k, int64_t more_bytes = 0, int64_t more_ops = 0) {
     bytes += static_cast<double>(bytes_of(v));
   }
   double waste = 1;  // lanes beyond the innermost loop
-  if (k.nest.loops.size() > 1) {
-    const auto n = static_cast<double>(k.nest.loops.back().n);
+  if (k.loop().nest.loops.size() > 1) {
+    const auto n = static_cast<double>(k.loop().nest.loops.back().n);
     waste = std::ceil(n / kLanesOfBlock) * kLanesOfBlock / n;
   }
-  const double blocks = static_cast<double>(k.nest.elements()) / kElementsOfBlock * waste;
+  const double blocks = static_cast<double>(k.loop().nest.elements()) / kElementsOfBlock * waste;
   const auto ops = static_cast<double>(static_cast<int64_t>(k.ops.size()) + more_ops);
   return std::max(bytes, blocks * ops / 2 * kHbmBytesOfTwoOps);
 }
@@ -317,7 +317,8 @@ class Recomputer {
     std::optional<Exchange> best;
     for (const Op* op : maker->ops) {
       const Value* source = op->result();
-      if (values.empty() || contains(maker->writes, source) || maker->recomputed.contains(op) ||
+      if (values.empty() || contains(maker->writes, source) ||
+          maker->loop().recomputed.contains(op) ||
           source->type.count() != values[0]->type.count()) {
         continue;
       }
@@ -351,7 +352,7 @@ class Recomputer {
     for (const Op* op : cone.ops) {
       if (std::find(wider.ops.begin(), wider.ops.end(), op) == wider.ops.end()) {
         wider.ops.push_back(op);
-        wider.recomputed.insert(op);
+        wider.as<LoopPart>().recomputed.insert(op);
       }
     }
     if (!rebuild(wider)) {
@@ -372,13 +373,13 @@ class Recomputer {
     std::sort(k.ops.begin(), k.ops.end(),
               [&](const Op* a, const Op* b) { return place_.at(a) < place_.at(b); });
     try {
-      auto nest = build_nest(k.ops, k.domain, seen_by(k));
+      auto nest = build_nest(k.ops, k.loop().domain, seen_by(k));
       if (!nest || nest->accesses.size() > kMostAccesses ||
           !std::all_of(nest->accesses.begin(), nest->accesses.end(),
                        [&](const NestAccess& a) { return can_read(k, a.value); })) {
         return false;
       }
-      k.nest = std::move(*nest);
+      k.as<LoopPart>().nest = std::move(*nest);
     } catch (const NeedsCopy&) {
       return false;
     }

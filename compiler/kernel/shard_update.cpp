@@ -31,12 +31,12 @@ class Sharder {
   ShardReport run() {
     std::vector<Kernel*> exchanges;
     for (Kernel& k : program_.kernels) {
-      if (k.kind == KernelClass::kAllReduce && k.streamed) {
+      if (k.kind == KernelClass::kAllReduce && k.exchange().streamed) {
         exchanges.push_back(&k);
       }
     }
     for (Kernel* exchange : exchanges) {
-      const std::vector<Span> spans = exchange->spans;
+      const std::vector<Span> spans = exchange->exchange().spans;
       for (const Span& span : spans) {
         const Value* sum = exchange->writes[span.value];
         const std::string what = to_string(sum->type) + " of " + place(*sum->def);
@@ -135,18 +135,19 @@ class Sharder {
   // Empty if the kernel computes element i from elements i and scalars; else why not.
   std::string not_elementwise(const Kernel& k, const Value* sum) const {
     const int64_t count = sum->type.count();
-    if (k.kind != KernelClass::kLoop || k.nest.has_reduce || k.nest.loops.size() != 1 ||
-        k.nest.loops[0].n != count || !k.nest.indexes.empty() || k.first != 0) {
+    if (k.kind != KernelClass::kLoop || k.loop().nest.has_reduce ||
+        k.loop().nest.loops.size() != 1 || k.loop().nest.loops[0].n != count ||
+        !k.loop().nest.indexes.empty() || k.loop().first != 0) {
       return "not elementwise over the gradient";
     }
-    for (const Node& n : k.nest.nodes) {
+    for (const Node& n : k.loop().nest.nodes) {
       for (const Operand& o : n.in) {
         if (o.kind == Operand::Kind::kPartition) {
           return "depends on the core";
         }
       }
     }
-    for (const NestAccess& a : k.nest.accesses) {
+    for (const NestAccess& a : k.loop().nest.accesses) {
       const bool scalar = a.view.stride[0] == 0 && a.value->type.bytes() <= kScalarBytes;
       if (!scalar && (!whole_read(a, count) || !part_type(a.value->type))) {
         return "reads an operand other than element by element";
@@ -164,11 +165,11 @@ class Sharder {
       if (k.kind == KernelClass::kCopyOut && k.reads[0] == v) {
         int argument = -1;
         for (size_t i = 0; i < module_.main->args.size(); ++i) {
-          if (module_.main->args[i].alias_result == static_cast<int>(k.result)) {
+          if (module_.main->args[i].alias_result == static_cast<int>(k.move().result)) {
             argument = static_cast<int>(i);
           }
         }
-        out.emplace_back(k.result, argument);
+        out.emplace_back(k.move().result, argument);
       }
     }
     return out;
@@ -213,7 +214,7 @@ class Sharder {
   bool only_here(const Candidate& c, const Value* v) {
     const std::vector<Kernel*> all = readers(v);
     return std::all_of(all.begin(), all.end(), [&](const Kernel* k) {
-      return c.has(k) && std::all_of(k->nest.accesses.begin(), k->nest.accesses.end(),
+      return c.has(k) && std::all_of(k->loop().nest.accesses.begin(), k->loop().nest.accesses.end(),
                                      [&](const NestAccess& a) {
                                        return a.value != v || whole_read(a, v->type.count());
                                      });
@@ -256,7 +257,7 @@ class Sharder {
   // Everything that the update reads stands in front, what reads its results behind.
   void find_place(Candidate& c, const Kernel& exchange) {
     for (const Kernel* k : c.kernels) {
-      for (const NestAccess& a : k->nest.accesses) {
+      for (const NestAccess& a : k->loop().nest.accesses) {
         if (a.value == c.sum) {
           continue;
         }
@@ -289,7 +290,7 @@ class Sharder {
       }
     }
     for (const Kernel& k : program_.kernels) {  // the rests of the same values come behind
-      if (k.kind == KernelClass::kAllReduce && !k.streamed && writes(k, c.sum)) {
+      if (k.kind == KernelClass::kAllReduce && !k.exchange().streamed && writes(k, c.sum)) {
         first_reader = std::min(first_reader, k.order);
       }
     }
@@ -331,7 +332,7 @@ class Sharder {
     int64_t parts = 0, gathered = 0, sum = 2 * bytes;
     for (const Kernel* k : c.kernels) {
       written.insert(k->writes.begin(), k->writes.end());
-      for (const NestAccess& a : k->nest.accesses) {
+      for (const NestAccess& a : k->loop().nest.accesses) {
         if (a.value != c.sum && a.view.stride[0] != 0 && !written.contains(a.value) &&
             read.insert(a.value).second) {
           parts += count * elem_bytes(a.value->type.elem);
@@ -366,8 +367,8 @@ class Sharder {
 
   void attach(Kernel& exchange, Candidate& c, const Span& span, const Exchange& e) {
     for (const Kernel* k : c.kernels) {
-      c.update.kernels.push_back({k->ops, k->nest, k->writes});
-      for (const NestAccess& a : k->nest.accesses) {
+      c.update.kernels.push_back({k->ops, k->loop().nest, k->writes});
+      for (const NestAccess& a : k->loop().nest.accesses) {
         const bool made = std::any_of(c.kernels.begin(), c.kernels.end(),
                                       [&](const Kernel* w) { return writes(*w, a.value); });
         if (a.value != c.sum && !made &&
@@ -389,7 +390,7 @@ class Sharder {
       program_.sharded.push_back({static_cast<size_t>(argument), result, program_.piece / size,
                                   span.bytes / program_.piece, e});
     }
-    exchange.updates.push_back(std::move(c.update));
+    exchange.as<ExchangePart>().updates.push_back(std::move(c.update));
   }
 
   // What lies behind the whole pieces stays a loop kernel of its own.

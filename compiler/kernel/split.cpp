@@ -20,29 +20,51 @@ bool writes(const Kernel& k, const Value* v) {
 bool makes(const Kernel& k, const Value* v) {
   return k.out == v ||
          (std::find(k.ops.begin(), k.ops.end(), v->def) != k.ops.end() &&
-          !k.recomputed.contains(v->def)) ||
-         (k.after && makes(*k.after, v));
+          !k.loop().recomputed.contains(v->def)) ||
+         (k.contract().after && makes(*k.contract().after, v));
 }
 
 int number(KernelProgram& program, std::list<Kernel>::iterator first, int order) {
   for (auto k = first; k != program.kernels.end(); ++k) {
     k->order = order++;
-    for (const auto& region : k->regions) {
+    for (const auto& region : k->control().regions) {
       if (region) {
         order = number(*region, region->kernels.begin(), order);
       }
     }
-    k->end = k->regions.empty() ? k->order : order++;
+    k->end = k->control().regions.empty() ? k->order : order++;
   }
   return order;
 }
 
 }  // namespace
 
+Kernel::Kernel(KernelClass k) : kind(k) {
+  switch (k) {
+    case KernelClass::kLoop:
+      break;
+    case KernelClass::kContract:
+      part = ContractPart{};
+      break;
+    case KernelClass::kAllReduce:
+    case KernelClass::kExchange:
+      part = ExchangePart{};
+      break;
+    case KernelClass::kWhile:
+    case KernelClass::kBranch:
+    case KernelClass::kYield:
+      part = ControlPart{};
+      break;
+    default:
+      part = MovePart{};
+  }
+}
+
 void start_at(Kernel& kernel, int64_t first) {
-  kernel.first = first;
-  kernel.nest.loops.at(0).n -= first;
-  for (NestAccess& a : kernel.nest.accesses) {
+  auto& loop = kernel.as<LoopPart>();
+  loop.first = first;
+  loop.nest.loops.at(0).n -= first;
+  for (NestAccess& a : loop.nest.accesses) {
     a.view.offset += a.view.stride[0] * first;
   }
 }
@@ -64,7 +86,7 @@ void find_buffers(KernelProgram& program) {
     if (k.kind == KernelClass::kLoop) {
       k.reads.clear();
       k.writes.clear();
-      for (const NestAccess& a : k.nest.accesses) {
+      for (const NestAccess& a : k.loop().nest.accesses) {
         k.reads.push_back(a.value);
       }
     }
@@ -73,7 +95,7 @@ void find_buffers(KernelProgram& program) {
   for (Kernel& k : program.kernels) {
     if (k.kind == KernelClass::kLoop) {
       for (const Op* op : k.ops) {
-        if (read.contains(op->result()) && !k.recomputed.contains(op)) {
+        if (read.contains(op->result()) && !k.loop().recomputed.contains(op)) {
           k.writes.push_back(op->result());
         }
       }
@@ -86,12 +108,12 @@ bool fits_command(const Kernel& k) {
     return true;
   }
   VpuGenOptions o;
-  for (size_t n = 0; n < k.nest.nodes.size(); ++n) {
-    if (writes(k, k.nest.nodes[n].op->result())) {
+  for (size_t n = 0; n < k.loop().nest.nodes.size(); ++n) {
+    if (writes(k, k.loop().nest.nodes[n].op->result())) {
       o.stores.push_back(static_cast<int>(n));
     }
   }
-  const int loops = static_cast<int>(k.nest.loops.size());
+  const int loops = static_cast<int>(k.loop().nest.loops.size());
   o.flat = loops <= 1;
   o.col_loop = loops - 1;
   o.row_loop = o.flat ? -1 : loops - 2;
@@ -99,7 +121,7 @@ bool fits_command(const Kernel& k) {
     for (const bool last : {false, true}) {
       o.last = last;
       o.first = !last;  // with the accumulators' carry
-      if (generate_vpu(k.nest, o).roles.size() > kMaxCommandAccesses) {
+      if (generate_vpu(k.loop().nest, o).roles.size() > kMaxCommandAccesses) {
         return false;
       }
     }
@@ -117,7 +139,7 @@ bool split(KernelProgram& program, int order) {
   if (it == program.kernels.end()) {
     return false;
   }
-  for (const auto& region : it->regions) {
+  for (const auto& region : it->control().regions) {
     if (region && split(*region, order)) {
       return true;
     }
@@ -125,7 +147,7 @@ bool split(KernelProgram& program, int order) {
   if (it->order == order && split_epilogue(program, order)) {
     return true;
   }
-  const auto own = [&](const Op* op) { return !it->recomputed.contains(op); };
+  const auto own = [&](const Op* op) { return !it->loop().recomputed.contains(op); };
   const auto owned = std::count_if(it->ops.begin(), it->ops.end(), own);
   if (it->order != order || it->kind != KernelClass::kLoop || owned < 2) {
     return false;
@@ -142,28 +164,27 @@ bool split(KernelProgram& program, int order) {
   for (ptrdiff_t before = 0; before < owned / 2; ++half) {
     before += own(it->ops[static_cast<size_t>(half)]) ? 1 : 0;
   }
-  Kernel rest;
-  rest.kind = KernelClass::kLoop;
-  rest.domain = it->domain;
+  Kernel rest(KernelClass::kLoop);
+  rest.as<LoopPart>().domain = it->loop().domain;
   // What is recomputed is not written: both halves get it.
   std::copy_if(it->ops.begin(), it->ops.begin() + half, std::back_inserter(rest.ops),
                [&](const Op* op) { return !own(op); });
   rest.ops.insert(rest.ops.end(), it->ops.begin() + half, it->ops.end());
-  rest.recomputed = it->recomputed;
+  rest.as<LoopPart>().recomputed = it->loop().recomputed;
   const std::vector<const Op*> first(it->ops.begin(), it->ops.begin() + half);
   try {
-    auto a = build_nest(first, it->domain, context);
+    auto a = build_nest(first, it->loop().domain, context);
     here = first;
-    auto b = build_nest(rest.ops, it->domain, context);
-    if (!a || !b || (it->first > 0 && (a->loops.size() != 1 || b->loops.size() != 1))) {
+    auto b = build_nest(rest.ops, it->loop().domain, context);
+    if (!a || !b || (it->loop().first > 0 && (a->loops.size() != 1 || b->loops.size() != 1))) {
       return false;
     }
     it->ops = first;
-    it->nest = std::move(*a);
-    rest.nest = std::move(*b);
-    if (it->first > 0) {
-      start_at(rest, it->first);
-      start_at(*it, it->first);
+    it->as<LoopPart>().nest = std::move(*a);
+    rest.as<LoopPart>().nest = std::move(*b);
+    if (it->loop().first > 0) {
+      start_at(rest, it->loop().first);
+      start_at(*it, it->loop().first);
     }
   } catch (const NeedsCopy&) {
     return false;

@@ -14,7 +14,7 @@ bool holds(const std::vector<const Value*>& values, const Value* v) {
 
 // Exchanges of a value's pieces; what is left behind the last piece of an update.
 bool writes_part(const Kernel& k) {
-  return k.kind == KernelClass::kAllReduce || (k.kind == KernelClass::kLoop && k.first > 0);
+  return k.kind == KernelClass::kAllReduce || (k.kind == KernelClass::kLoop && k.loop().first > 0);
 }
 
 class KernelVerifier {
@@ -55,13 +55,14 @@ class KernelVerifier {
       check((k.kind == KernelClass::kYield) == (owner != nullptr && &k == &program.kernels.back()),
             k, "is a yield inside of a program, or ends a region without one");
       check_reads(k);
-      for (const auto& region : k.regions) {
+      for (const auto& region : k.control().regions) {
         if (region) {
           check(!region->kernels.empty(), k, "has an empty region");
           check_program(*region, &k);
         }
       }
-      check(k.end == (k.regions.empty() ? k.order : next_++), k, "does not end behind its regions");
+      check(k.end == (k.control().regions.empty() ? k.order : next_++), k,
+            "does not end behind its regions");
     }
   }
 
@@ -81,22 +82,21 @@ class KernelVerifier {
   }
 
   static void check_class(const Kernel& k) {
-    const bool control = k.kind == KernelClass::kWhile || k.kind == KernelClass::kBranch;
-    check(control || (k.regions.empty() && k.captures.empty()), k,
-          "has regions but is no control flow");
-    check(k.spans.empty() || k.kind == KernelClass::kAllReduce, k, "has spans but is no exchange");
+    check(Kernel(k.kind).part.index() == k.part.index(), k, "has the part of another class");
     check(k.ops.empty() == (k.kind == KernelClass::kCopyOut), k, "has no op");
     switch (k.kind) {
       case KernelClass::kLoop:
         check_loop(k);
         return;
       case KernelClass::kContract:
-        check(k.out != nullptr && holds(k.reads, k.dot.lhs) && holds(k.reads, k.dot.rhs), k,
-              "contracts what it does not read");
-        check(k.after != nullptr || k.writes == std::vector<const Value*>{k.out}, k,
+        check(k.out != nullptr && holds(k.reads, k.contract().dot.lhs) &&
+                  holds(k.reads, k.contract().dot.rhs),
+              k, "contracts what it does not read");
+        check(k.contract().after != nullptr || k.writes == std::vector<const Value*>{k.out}, k,
               "does not write its result");
-        if (k.after) {
-          check(k.after->kind == KernelClass::kLoop, k, "has an epilogue that is no loop");
+        if (k.contract().after) {
+          check(k.contract().after->kind == KernelClass::kLoop, k,
+                "has an epilogue that is no loop");
         }
         return;
       case KernelClass::kAllReduce:
@@ -106,12 +106,13 @@ class KernelVerifier {
         check(k.out != nullptr && k.reads.size() == 1, k, "copies no value");
         return;
       case KernelClass::kWhile:
-        check(k.regions.size() == 2 && (k.regions[0] == nullptr) == k.counted.has_value(), k,
-              "has a condition although it counts, or none although it does not");
-        check(k.regions[1] != nullptr, k, "has no body");
+        check(k.control().regions.size() == 2 &&
+                  (k.control().regions[0] == nullptr) == k.control().counted.has_value(),
+              k, "has a condition although it counts, or none although it does not");
+        check(k.control().regions[1] != nullptr, k, "has no body");
         return;
       case KernelClass::kBranch:
-        check(!k.regions.empty() && k.starts.size() == 1, k, "has no predicate or no region");
+        check(!k.control().regions.empty(), k, "has no region");
         return;
       default:
         return;
@@ -119,12 +120,12 @@ class KernelVerifier {
   }
 
   static void check_loop(const Kernel& k) {
-    for (const NestAccess& a : k.nest.accesses) {
+    for (const NestAccess& a : k.loop().nest.accesses) {
       check(holds(k.reads, a.value), k, "has a nest that reads another buffer");
-      check(a.view.stride.size() == k.nest.loops.size(), k,
+      check(a.view.stride.size() == k.loop().nest.loops.size(), k,
             "has an access without a stride per loop");
     }
-    for (const Op* op : k.recomputed) {
+    for (const Op* op : k.loop().recomputed) {
       check(std::find(k.ops.begin(), k.ops.end(), op) != k.ops.end(), k,
             "recomputes an op that it does not have");
       check(!holds(k.writes, op->result()), k, "writes what it recomputes");
@@ -136,7 +137,7 @@ class KernelVerifier {
   }
 
   static void check_spans(const Kernel& k) {
-    for (const Span& s : k.spans) {
+    for (const Span& s : k.exchange().spans) {
       check(s.value < k.reads.size() && s.value < k.writes.size(), k,
             "exchanges a value that it does not read and write");
       check(s.from >= 0 && s.bytes >= 0 && s.from + s.bytes <= k.writes[s.value]->type.bytes(), k,

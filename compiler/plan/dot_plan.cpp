@@ -141,7 +141,7 @@ static bool place_tiles(const Kernel& k, Residency& memory, DotPlan& p, uint32_t
 std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::BoardParams& board,
                                 uint32_t id) {
   DotPlan p;
-  p.w = map_contraction(k.dot, board);
+  p.w = map_contraction(k.contract().dot, board);
   const Mapping& w = p.w;
   Buffer &lhs = memory.at(w.c.lhs), &rhs = memory.at(w.c.rhs), &out = memory.at(k.out);
   const int64_t vmem = board.core.vmem_kib * 1024, limit = memory.whole_limit();
@@ -204,7 +204,7 @@ std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::
 // The box of every block, in the order of the blocks, and the largest of them.
 static bool fused_boxes(const Kernel& k, DotPlan& p) {
   LoopPlan& plan = *p.epilogue;
-  const Nest& nest = k.after->nest;
+  const Nest& nest = k.contract().after->loop().nest;
   plan.tile.assign(nest.loops.size(), 1);
   const bool rows_outside = p.choice.rows_outside;
   for (const Block& o : rows_outside ? p.m : p.n) {
@@ -235,7 +235,7 @@ static bool place_fused(const Kernel& k, Residency& memory, const spec::BoardPar
   t.lhs_whole = !p.w.turns_box() && (lhs.vmem >= 0 || lhs.bytes <= limit);
   t.rhs_whole = rhs.vmem >= 0 || rhs.bytes <= limit;
   t.narrow_out = k.out->type.elem == Elem::kBf16;
-  t.whole_vectors = k.after->nest.has_reduce;
+  t.whole_vectors = k.contract().after->loop().nest.has_reduce;
   int64_t whole = (t.lhs_whole ? lhs.bytes : 0) + (t.rhs_whole && &rhs != &lhs ? rhs.bytes : 0);
   for (const Value* v : plan.whole) {
     whole += memory.at(v).bytes;
@@ -255,15 +255,15 @@ static bool place_fused(const Kernel& k, Residency& memory, const spec::BoardPar
     return false;
   }
   memory.pin({&lhs, &rhs});
-  return place_tiles(k, memory, p, id) && place_loop(*k.after, memory, plan, id);
+  return place_tiles(k, memory, p, id) && place_loop(*k.contract().after, memory, plan, id);
 }
 
 std::optional<DotPlan> plan_fused(const Kernel& k, Residency& memory,
                                   const spec::BoardParams& board, uint32_t id) {
-  const Kernel& loop = *k.after;
+  const Kernel& loop = *k.contract().after;
   DotPlan p;
   p.stores_sums = std::find(k.writes.begin(), k.writes.end(), k.out) != k.writes.end();
-  if (Contraction::count(k.dot.k) == 0 ||
+  if (Contraction::count(k.contract().dot.k) == 0 ||
       (p.stores_sums && memory.at(k.out).bytes <= memory.whole_limit())) {
     return std::nullopt;  // small sums stay in VMEM for their other readers
   }
@@ -273,7 +273,7 @@ std::optional<DotPlan> plan_fused(const Kernel& k, Residency& memory,
   if (plan.options.stores.empty() || !choose_streams(loop, memory, board, plan)) {
     return std::nullopt;
   }
-  p.w = map_contraction(k.dot, board);
+  p.w = map_contraction(k.contract().dot, board);
   Reservation attempt(memory);
   if (!place_fused(k, memory, board, p, id)) {
     return std::nullopt;

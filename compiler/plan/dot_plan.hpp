@@ -48,7 +48,7 @@ void final_strides(const DotPlan& p, const Tile& sums, const Block& m, const Blo
 // through blocks, then smaller blocks. Nothing: even the smallest do not fit.
 std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::BoardParams& board,
                                 uint32_t op_id);
-// With the epilogue `k.after`. Nothing: the two kernels must run one after the other.
+// With the epilogue `k.contract().after`. Nothing: the two kernels must run one after the other.
 std::optional<DotPlan> plan_fused(const Kernel& k, Residency& memory,
                                   const spec::BoardParams& board, uint32_t op_id);
 void release_dot(Residency& memory, DotPlan& p);

@@ -19,25 +19,26 @@ bool reads_in_place(const Kernel& k, const Value* old, const Value* made) {
       old->type.bytes() == made->type.bytes() && old->type.count() == made->type.count();
   switch (k.kind) {
     case KernelClass::kLoop: {
-      if (!same || k.nest.has_reduce || k.first + k.nest.elements() != old->type.count()) {
+      if (!same || k.loop().nest.has_reduce ||
+          k.loop().first + k.loop().nest.elements() != old->type.count()) {
         return false;
       }
-      View all = k.nest.identity();
-      all.offset = k.first;
-      return std::all_of(k.nest.accesses.begin(), k.nest.accesses.end(),
+      View all = k.loop().nest.identity();
+      all.offset = k.loop().first;
+      return std::all_of(k.loop().nest.accesses.begin(), k.loop().nest.accesses.end(),
                          [&](const NestAccess& a) { return a.value != old || a.view == all; });
     }
     case KernelClass::kAllReduce:  // updates read so; the values exchanged do not
-      return same && std::none_of(k.spans.begin(), k.spans.end(),
+      return same && std::none_of(k.exchange().spans.begin(), k.exchange().spans.end(),
                                   [&](const Span& s) { return k.reads[s.value] == old; });
     case KernelClass::kIndexed:
       return k.ops[0]->kind == Kind::kIndexedWrite && k.reads[0] == old && one_read;
     case KernelClass::kDynamicUpdate:
       return k.reads[0] == old && one_read;
     case KernelClass::kWhile: {
-      const auto at = std::find(k.carried.begin(), k.carried.end(), old);
-      return one_read && at != k.carried.end() && !holds(k.captures, old) &&
-             k.ops[0]->result(static_cast<size_t>(at - k.carried.begin())) == made;
+      const auto at = std::find(k.control().carried.begin(), k.control().carried.end(), old);
+      return one_read && at != k.control().carried.end() && !holds(k.control().captures, old) &&
+             k.ops[0]->result(static_cast<size_t>(at - k.control().carried.begin())) == made;
     }
     default:
       return false;
@@ -79,11 +80,11 @@ std::vector<const Value*> place_results(const Module& module, const KernelProgra
       continue;
     }
     Buffer& b = memory.at(k.reads[0]);
-    const int slot = slots.first_result + static_cast<int>(k.result);
+    const int slot = slots.first_result + static_cast<int>(k.move().result);
     if (b.slot < 0 && result_may_overwrite(module, kernels, slots, k.reads[0], slot)) {
       b.slot = slot;
       b.must_store = true;
-      homes[k.result] = k.reads[0];
+      homes[k.move().result] = k.reads[0];
     }
   }
   return homes;
@@ -91,9 +92,9 @@ std::vector<const Value*> place_results(const Module& module, const KernelProgra
 
 bool stores_last(const Kernel& k, const Value* made, const Value* old) {
   VpuGenOptions options;
-  choose_roles(k.nest, options);
+  choose_roles(k.loop().nest, options);
   options.stores = stored_nodes(k);
-  const VpuGenResult gen = generate_vpu(k.nest, options);
+  const VpuGenResult gen = generate_vpu(k.loop().nest, options);
   bool stored = false;
   for (const spec::VpuInsn& i : gen.program.code) {
     const auto op = static_cast<spec::VpuOp>(i.op);
@@ -103,9 +104,9 @@ bool stores_last(const Kernel& k, const Value* made, const Value* old) {
     const AccessRole& role = gen.roles.at(i.imm);
     const auto index = static_cast<size_t>(role.index);
     if (role.kind == AccessRole::Kind::kStore) {
-      stored = stored || k.nest.nodes[index].op->result() == made;
+      stored = stored || k.loop().nest.nodes[index].op->result() == made;
     } else if (stored && role.kind == AccessRole::Kind::kLoad &&
-               k.nest.accesses[index].value == old) {
+               k.loop().nest.accesses[index].value == old) {
       return false;
     }
   }

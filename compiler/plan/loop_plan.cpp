@@ -124,7 +124,7 @@ static bool tile_fits(const LoopPlan& plan, const spec::BoardParams& board) {
 
 // Chooses iterations per tile. False if even the smallest tile does not fit.
 static bool cut_tiles(const Kernel& k, const spec::BoardParams& board, LoopPlan& plan) {
-  const Nest& nest = k.nest;
+  const Nest& nest = k.loop().nest;
   plan.tile.clear();
   for (const Loop& l : nest.loops) {
     plan.tile.push_back(l.n);
@@ -202,14 +202,14 @@ static void join_stream(const Nest& nest, size_t first, LoopPlan& plan) {
 
 bool choose_streams(const Kernel& k, Residency& memory, const spec::BoardParams& board,
                     LoopPlan& plan) {
-  plan.in_stream.assign(k.nest.accesses.size(), -1);
+  plan.in_stream.assign(k.loop().nest.accesses.size(), -1);
   plan.out_stream.clear();
   plan.streams.clear();
   plan.whole.clear();
   const int64_t small = std::min<int64_t>(64 * 1024, memory.whole_limit() / 4);
   int64_t whole_bytes = 0;
   const auto stays = [&](const Buffer& b) {
-    if (contains(plan.forced, b.value) || (k.first > 0 && b.vmem < 0 && b.bytes > small)) {
+    if (contains(plan.forced, b.value) || (k.loop().first > 0 && b.vmem < 0 && b.bytes > small)) {
       return false;
     }
     return b.vmem >= 0 || b.bytes <= small ||
@@ -221,8 +221,8 @@ bool choose_streams(const Kernel& k, Residency& memory, const spec::BoardParams&
       whole_bytes += b.bytes;
     }
   };
-  for (size_t i = 0; i < k.nest.accesses.size(); ++i) {
-    Buffer& b = memory.at(k.nest.accesses[i].value);
+  for (size_t i = 0; i < k.loop().nest.accesses.size(); ++i) {
+    Buffer& b = memory.at(k.loop().nest.accesses[i].value);
     if (b.value == plan.from_tile) {
       plan.in_stream[i] = kFromTile;
       continue;
@@ -235,11 +235,11 @@ bool choose_streams(const Kernel& k, Residency& memory, const spec::BoardParams&
       continue;  // with an access before it
     }
     plan.in_stream[i] = static_cast<int>(plan.streams.size());
-    plan.streams.push_back({b.value, k.nest.accesses[i].view, false, 0, 0, {}});
-    join_stream(k.nest, i, plan);
+    plan.streams.push_back({b.value, k.loop().nest.accesses[i].view, false, 0, 0, {}});
+    join_stream(k.loop().nest, i, plan);
   }
-  for (size_t n = 0; n < k.nest.nodes.size(); ++n) {
-    const Op* op = k.nest.nodes[n].op;
+  for (size_t n = 0; n < k.loop().nest.nodes.size(); ++n) {
+    const Op* op = k.loop().nest.nodes[n].op;
     if (std::find(k.writes.begin(), k.writes.end(), op->result()) == k.writes.end()) {
       continue;
     }
@@ -250,7 +250,12 @@ bool choose_streams(const Kernel& k, Residency& memory, const spec::BoardParams&
     }
     plan.out_stream[static_cast<int>(n)] = static_cast<int>(plan.streams.size());
     plan.streams.push_back(
-        {b.value, {k.first, store_strides(k.nest, op->kind == Kind::kReduce)}, true, 0, 0, {}});
+        {b.value,
+         {k.loop().first, store_strides(k.loop().nest, op->kind == Kind::kReduce)},
+         true,
+         0,
+         0,
+         {}});
   }
   return whole_bytes <= board.core.vmem_kib * 1024 * 3 / 4;
 }
@@ -263,8 +268,8 @@ bool place_streams(const Kernel& k, Residency& memory, bool many, LoopPlan& plan
   for (Stream& s : plan.streams) {
     Dims longest = plan.tile;
     for (size_t l = 0; l < longest.size(); ++l) {
-      longest[l] +=
-          short_tail(k.nest.loops[l], plan.tile[l], granule(plan.options, static_cast<int>(l)));
+      longest[l] += short_tail(k.loop().nest.loops[l], plan.tile[l],
+                               granule(plan.options, static_cast<int>(l)));
     }
     s.slot_bytes = make_piece(s.view, zero, longest, s.output, s.reach).elements *
                    elem_bytes(s.value->type.elem);
@@ -284,13 +289,13 @@ bool place_streams(const Kernel& k, Residency& memory, bool many, LoopPlan& plan
 bool place_carry(const Kernel& k, Residency& memory, LoopPlan& plan) {
   int64_t blocks = 1;
   for (size_t l = 0; l < plan.tile.size(); ++l) {
-    if (!k.nest.loops[l].reduced) {
+    if (!k.loop().nest.loops[l].reduced) {
       const int64_t g = granule(plan.options, static_cast<int>(l));
       blocks *= (plan.tile[l] + 2 * g - 2) / g;
     }
   }
   int64_t reduces = 0;
-  for (const Node& n : k.nest.nodes) {
+  for (const Node& n : k.loop().nest.nodes) {
     reduces += n.op->kind == Kind::kReduce ? 1 : 0;
   }
   plan.carry_bytes = blocks * kBlockBytes;
@@ -318,9 +323,9 @@ bool place_loop(const Kernel& k, Residency& memory, LoopPlan& plan, uint32_t id)
   bool many = false;
   plan.cut_reduce = false;
   for (size_t l = 0; l < plan.tile.size(); ++l) {
-    many = many || plan.tile[l] < k.nest.loops[l].n;
-    plan.cut_reduce =
-        plan.cut_reduce || (k.nest.loops[l].reduced && plan.tile[l] < k.nest.loops[l].n);
+    many = many || plan.tile[l] < k.loop().nest.loops[l].n;
+    plan.cut_reduce = plan.cut_reduce ||
+                      (k.loop().nest.loops[l].reduced && plan.tile[l] < k.loop().nest.loops[l].n);
   }
   return place_streams(k, memory, many, plan) && (!plan.cut_reduce || place_carry(k, memory, plan));
 }
@@ -342,8 +347,8 @@ void release_loop(Residency& memory, LoopPlan& plan) {
 
 std::vector<int> stored_nodes(const Kernel& k) {
   std::vector<int> stored;
-  for (size_t n = 0; n < k.nest.nodes.size(); ++n) {
-    if (std::find(k.writes.begin(), k.writes.end(), k.nest.nodes[n].op->result()) !=
+  for (size_t n = 0; n < k.loop().nest.nodes.size(); ++n) {
+    if (std::find(k.writes.begin(), k.writes.end(), k.loop().nest.nodes[n].op->result()) !=
         k.writes.end()) {
       stored.push_back(static_cast<int>(n));
     }
@@ -352,8 +357,8 @@ std::vector<int> stored_nodes(const Kernel& k) {
 }
 
 void choose_program(const Kernel& k, LoopPlan& plan) {
-  choose_roles(k.nest, plan.options);
-  plan.order = choose_order(k.nest, plan.options);
+  choose_roles(k.loop().nest, plan.options);
+  plan.order = choose_order(k.loop().nest, plan.options);
   plan.options.stores = stored_nodes(k);
 }
 
@@ -373,24 +378,24 @@ std::optional<LoopPlan> plan_loop(const Kernel& k, Residency& memory,
                                   const spec::BoardParams& board, uint32_t id) {
   LoopPlan plan;
   choose_program(k, plan);
-  bool other_lanes = fill_lanes(k.nest, 0, plan.options);
-  plan.order = choose_order(k.nest, plan.options);
-  plan.cut_order = command_order(k.nest);
+  bool other_lanes = fill_lanes(k.loop().nest, 0, plan.options);
+  plan.order = choose_order(k.loop().nest, plan.options);
+  plan.cut_order = command_order(k.loop().nest);
   plan.piece_limit = std::min(kPieceBytes, board.core.vmem_kib * 1024 / 16);
   for (;;) {
     const bool planned = choose_streams(k, memory, board, plan);
     const bool fits = planned && cut_tiles(k, board, plan);
-    const int inner = std::max(static_cast<int>(k.nest.loops.size()) - 3, 0);
+    const int inner = std::max(static_cast<int>(k.loop().nest.loops.size()) - 3, 0);
     if (planned && other_lanes && !plan.streams.empty() &&
         std::min(plan.options.row_loop, plan.options.col_loop) < inner) {
-      choose_roles(k.nest, plan.options);
-      other_lanes = fill_lanes(k.nest, inner, plan.options);
-      plan.order = choose_order(k.nest, plan.options);
+      choose_roles(k.loop().nest, plan.options);
+      other_lanes = fill_lanes(k.loop().nest, inner, plan.options);
+      plan.order = choose_order(k.loop().nest, plan.options);
       continue;
     }
-    if (planned && other_lanes && cuts_blocks(k.nest, plan.options, plan.tile)) {
-      choose_roles(k.nest, plan.options);
-      plan.order = choose_order(k.nest, plan.options);
+    if (planned && other_lanes && cuts_blocks(k.loop().nest, plan.options, plan.tile)) {
+      choose_roles(k.loop().nest, plan.options);
+      plan.order = choose_order(k.loop().nest, plan.options);
       other_lanes = false;
       continue;
     }
@@ -421,9 +426,10 @@ void for_each_tile(const Kernel& k, const LoopPlan& plan,
                    const std::function<void(const Dims&, const Dims&, bool, bool)>& fn) {
   std::vector<int64_t> tiles;
   for (const int l : plan.cut_order) {
-    const int64_t n = k.nest.loops[static_cast<size_t>(l)].n, c = plan.tile[static_cast<size_t>(l)];
+    const int64_t n = k.loop().nest.loops[static_cast<size_t>(l)].n,
+                  c = plan.tile[static_cast<size_t>(l)];
     int64_t t = (n + c - 1) / c;
-    if (short_tail(k.nest.loops[static_cast<size_t>(l)], c, granule(plan.options, l)) > 0) {
+    if (short_tail(k.loop().nest.loops[static_cast<size_t>(l)], c, granule(plan.options, l)) > 0) {
       --t;
     }
     tiles.push_back(t);
@@ -435,8 +441,8 @@ void for_each_tile(const Kernel& k, const LoopPlan& plan,
     for (size_t i = 0; i < tiles.size(); ++i) {
       const auto l = static_cast<size_t>(plan.cut_order[i]);
       start[l] = at[i] * plan.tile[l];
-      count[l] = at[i] == tiles[i] - 1 ? k.nest.loops[l].n - start[l] : plan.tile[l];
-      if (k.nest.loops[l].reduced) {
+      count[l] = at[i] == tiles[i] - 1 ? k.loop().nest.loops[l].n - start[l] : plan.tile[l];
+      if (k.loop().nest.loops[l].reduced) {
         first = first && at[i] == 0;
         last = last && at[i] == tiles[i] - 1;
       }

@@ -78,7 +78,7 @@ bool is_carried_here(Residency& memory, const Buffer& b) {
 
 std::vector<Buffer*> settle(Residency& memory, const Kernel& k, bool preload, uint32_t id) {
   std::vector<Buffer*> mine, captured, others;
-  for (const Value* v : k.captures) {
+  for (const Value* v : k.control().captures) {
     captured.push_back(&memory.at(v));
   }
   for (Buffer* b : memory.all()) {
@@ -185,11 +185,11 @@ void yield(Residency& memory, const Slots& slots, const Kernel& yield, const Op&
            uint32_t id) {
   memory.enter(yield.order);
   std::vector<Transfer> moves;
-  for (size_t i = 0; i < yield.carried.size(); ++i) {
-    if (yield.carried[i] == nullptr) {
+  for (size_t i = 0; i < yield.control().carried.size(); ++i) {
+    if (yield.control().carried[i] == nullptr) {
       continue;
     }
-    const Buffer &from = memory.at(yield.carried[i]), &to = memory.at(owner.result(i));
+    const Buffer &from = memory.at(yield.control().carried[i]), &to = memory.at(owner.result(i));
     Place src = bytes_of(from, slots);
     const Place dst = bytes_of(to, slots), home{false, dst.slot, from.offset};
     if (!dst.vmem && from.in_hbm && from.slot >= 0 && slots.root(from.slot) == dst.slot &&
@@ -228,10 +228,10 @@ void place_carried(Residency& memory, const Slots& slots, const Kernel& k, uint3
   std::vector<size_t> order;
   std::vector<Transfer> moves;
   memory.unpin();
-  for (size_t i = 0; i < k.carried.size(); ++i) {
-    if (k.carried[i] != nullptr && k.carried[i]->type.bytes() > 0) {
+  for (size_t i = 0; i < k.control().carried.size(); ++i) {
+    if (k.control().carried[i] != nullptr && k.control().carried[i]->type.bytes() > 0) {
       order.push_back(i);
-      memory.pin_too(memory.at(k.carried[i]));
+      memory.pin_too(memory.at(k.control().carried[i]));
     }
   }
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -239,12 +239,12 @@ void place_carried(Residency& memory, const Slots& slots, const Kernel& k, uint3
     return left != right ? left < right : a < b;
   });
   // Before any of them changes hands.
-  std::vector<Place> source(k.carried.size());
+  std::vector<Place> source(k.control().carried.size());
   for (const size_t i : order) {
-    source[i] = bytes_of(memory.at(k.carried[i]), slots);
+    source[i] = bytes_of(memory.at(k.control().carried[i]), slots);
   }
   for (const size_t i : order) {
-    Buffer &init = memory.at(k.carried[i]), &out = memory.at(op.result(i));
+    Buffer &init = memory.at(k.control().carried[i]), &out = memory.at(op.result(i));
     const bool dies = memory.next_read(init) == INT32_MAX && !init.locked && !init.must_store;
     const bool fits = memory.can_lock(out.bytes);
     if (dies && fits && init.vmem >= 0 && out.target < 0) {
@@ -263,7 +263,7 @@ void place_carried(Residency& memory, const Slots& slots, const Kernel& k, uint3
 
 void enter_body(Residency& memory, const Kernel& k, const Region& region) {
   for (size_t i = 0; i < region.args.size(); ++i) {
-    if (k.carried[i] == nullptr) {
+    if (k.control().carried[i] == nullptr) {
       continue;
     }
     Buffer& arg = memory.at(region.args[i].get());
@@ -278,7 +278,7 @@ void enter_body(Residency& memory, const Kernel& k, const Region& region) {
 
 void leave_body(Residency& memory, const Kernel& k, const Region& region) {
   for (size_t i = 0; i < region.args.size(); ++i) {
-    if (k.carried[i] == nullptr) {
+    if (k.control().carried[i] == nullptr) {
       continue;
     }
     Buffer& arg = memory.at(region.args[i].get());

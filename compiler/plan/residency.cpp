@@ -55,7 +55,7 @@ void Residency::find_reads(const KernelProgram& kernels, const VirtualPads& pads
     for (const Value* v : k.writes) {
       add(v);
     }
-    for (size_t r = 0; r < k.regions.size(); ++r) {
+    for (size_t r = 0; r < k.control().regions.size(); ++r) {
       for (const auto& a : k.ops[0]->regions[r]->args) {
         add(a.get());
       }
@@ -65,7 +65,7 @@ void Residency::find_reads(const KernelProgram& kernels, const VirtualPads& pads
     for (const Value* v : k.reads) {
       read_at(v, pads, k.order);
     }
-    for (const Value* v : k.captures) {
+    for (const Value* v : k.control().captures) {
       at(v).reads.push_back(k.end);
     }
   });

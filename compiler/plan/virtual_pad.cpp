@@ -45,7 +45,7 @@ bool is_read_in_boxes(const KernelProgram& kernels, const VirtualPads& pads, con
   for_each_kernel(kernels, [&](const Kernel& r) {
     const bool reads = std::find(r.reads.begin(), r.reads.end(), v) != r.reads.end();
     in_boxes = in_boxes && (!reads || r.kind == KernelClass::kLoop || pads.contains(r.out) ||
-                            (r.kind == KernelClass::kContract && r.dot.batch.empty()));
+                            (r.kind == KernelClass::kContract && r.contract().dot.batch.empty()));
   });
   return in_boxes;
 }
@@ -59,7 +59,7 @@ std::optional<VirtualPad> virtual_pad_of(const Module& module, const Kernel& k) 
     if (fill_value->def == nullptr || fill_value->def->kind != Kind::kConstant) {
       return std::nullopt;
     }
-    h.parts.push_back({k.reads[0], k.source, pad_ranges(op)});
+    h.parts.push_back({k.reads[0], k.move().source, pad_ranges(op)});
     h.pattern = pattern_of(fill_value->def->as<ConstantAttrs>().value);
   } else {
     const auto dim = static_cast<size_t>(op.as<DimAttrs>().dim);

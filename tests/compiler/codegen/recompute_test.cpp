@@ -224,7 +224,7 @@ TEST(Recompute, SplitKernelsRepeatTheirRecomputedOps) {
   Module& m = b.done({y});
   KernelProgram program = make_kernels(m);
   const auto k = std::find_if(program.kernels.begin(), program.kernels.end(),
-                              [](const Kernel& each) { return !each.recomputed.empty(); });
+                              [](const Kernel& each) { return !each.loop().recomputed.empty(); });
   ASSERT_NE(k, program.kernels.end());
   const int order = k->order;
   ASSERT_TRUE(split_kernel(program, order));

@@ -22,7 +22,7 @@ class Memory {
       args.push_back(b_.arg(f32({4096})));
     }
     for (size_t i = 0; i < reads.size(); ++i) {
-      Kernel k;
+      Kernel k(KernelClass::kLoop);
       k.order = static_cast<int>(i);
       for (const int a : reads[i]) {
         k.reads.push_back(args[static_cast<size_t>(a)]);

@@ -88,7 +88,7 @@ TEST_F(VerifyKernels, RefusesWritesOfForeignOps) {
 
 TEST_F(VerifyKernels, RefusesRecomputedOpsThatAreWritten) {
   Kernel& loop = first(program_, KernelClass::kLoop);
-  loop.recomputed.insert(loop.writes.at(0)->def);
+  loop.as<LoopPart>().recomputed.insert(loop.writes.at(0)->def);
   EXPECT_THAT(error_of(program_), HasSubstr("writes what it recomputes"));
 }
 
@@ -98,17 +98,12 @@ TEST_F(VerifyKernels, RefusesAContractionThatLosesItsResult) {
 }
 
 TEST_F(VerifyKernels, RefusesPartsOfAnotherClass) {
-  Kernel& loop = first(program_, KernelClass::kLoop);
-  loop.spans.push_back({});
-  EXPECT_THAT(error_of(program_), HasSubstr("has spans but is no exchange"));
-  loop.spans.clear();
-  loop.regions.push_back(nullptr);
-  EXPECT_THAT(error_of(program_), HasSubstr("has regions but is no control flow"));
+  first(program_, KernelClass::kLoop).part = MovePart{};
+  EXPECT_THAT(error_of(program_), HasSubstr("has the part of another class"));
 }
 
 TEST_F(VerifyKernels, RefusesAYieldInMain) {
-  Kernel yield;
-  yield.kind = KernelClass::kYield;
+  Kernel yield(KernelClass::kYield);
   yield.ops = {b_.module().main->body.ops[0].get()};
   program_.kernels.push_back(yield);
   renumber(program_);
@@ -121,7 +116,7 @@ TEST(VerifyExchanges, RefusesBytesOutsideOfTheValue) {
   Value* sum = b.with_body(b.op(Kind::kAllReduce, {x}, f32({16}), CollectiveAttrs{}), Kind::kAdd);
   KernelProgram program = form_kernels(b.done({sum}), 512 * 1024);
   verify(program);
-  first(program, KernelClass::kAllReduce).spans.at(0).bytes += 4;
+  first(program, KernelClass::kAllReduce).as<ExchangePart>().spans.at(0).bytes += 4;
   EXPECT_THAT(error_of(program), HasSubstr("exchanges bytes outside of a value"));
 }
 
@@ -134,14 +129,14 @@ TEST(VerifyRegions, RefusesLoopsWithoutBodyOrYield) {
   KernelProgram program = form_kernels(b.module(), 512 * 1024);
   verify(program);
   Kernel& loop = first(program, KernelClass::kWhile);
-  const Kernel yield = loop.regions[1]->kernels.back();
-  loop.regions[1]->kernels.pop_back();
+  const Kernel yield = loop.control().regions[1]->kernels.back();
+  loop.control().regions[1]->kernels.pop_back();
   renumber(program);
   EXPECT_THAT(error_of(program), HasSubstr("ends a region without one"));
-  loop.regions[1]->kernels.push_back(yield);
+  loop.control().regions[1]->kernels.push_back(yield);
   renumber(program);
   verify(program);
-  loop.regions[1] = nullptr;
+  loop.as<ControlPart>().regions[1] = nullptr;
   renumber(program);
   EXPECT_THAT(error_of(program), HasSubstr("has no body"));
 }
