@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "plan/epilogue_blocks.hpp"
+
 namespace tpu::compiler {
 
 using CDim = Contraction::Dim;

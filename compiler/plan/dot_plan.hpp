@@ -6,7 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "kernel/epilogue.hpp"
 #include "plan/contraction_plan.hpp"
 #include "plan/loop_plan.hpp"
 

@@ -1,0 +1,83 @@
+// See epilogue_blocks.hpp.
+#include "plan/epilogue_blocks.hpp"
+
+#include <algorithm>
+
+namespace tpu::compiler {
+
+namespace {
+
+constexpr int64_t kSublanes = 8;
+
+}  // namespace
+
+std::optional<NestBlock> nest_block(const Nest& nest, const Contraction& c, const Block& m,
+                                    const Block& n, const Dims& m_at, const Dims& n_at) {
+  struct Part {
+    int64_t step, count, stride;
+  };
+  const size_t loops = nest.loops.size();
+  const Dims pitch = nest.identity().stride;
+  std::vector<std::vector<Part>> parts(loops);
+  NestBlock out{Dims(loops, 0), Dims(loops, 1), Dims(loops, 0)};
+  const auto add = [&](const Contraction::Dim& d, int64_t start, int64_t count, int64_t stride) {
+    if (d.n == 1) {
+      return true;
+    }
+    size_t l = 0;
+    while (l < loops && pitch[l] > d.out) {
+      ++l;
+    }
+    if (l == loops || d.out % pitch[l] != 0 || d.out / pitch[l] * (d.n - 1) >= nest.loops[l].n) {
+      return false;
+    }
+    out.start[l] += start * (d.out / pitch[l]);
+    if (count > 1) {
+      parts[l].push_back({d.out / pitch[l], count, stride});
+    }
+    return true;
+  };
+  for (size_t i = 0; i < c.m.size(); ++i) {
+    if (!add(c.m[i], m.start[i], m.count[i], m_at[i])) {
+      return std::nullopt;
+    }
+  }
+  for (size_t i = 0; i < c.n.size(); ++i) {
+    if (!add(c.n[i], n.start[i], n.count[i], n_at[i])) {
+      return std::nullopt;
+    }
+  }
+  for (size_t l = 0; l < loops; ++l) {
+    std::sort(parts[l].begin(), parts[l].end(),
+              [](const Part& a, const Part& b) { return a.step < b.step; });
+    for (const Part& p : parts[l]) {
+      out.stride[l] = out.count[l] == 1 ? p.stride : out.stride[l];
+      if (p.step != out.count[l] || p.stride != out.stride[l] * out.count[l]) {
+        return std::nullopt;  // gaps
+      }
+      out.count[l] *= p.count;
+    }
+  }
+  return out;
+}
+
+bool carries_reductions(const Nest& nest, const std::vector<NestBlock>& blocks) {
+  if (!nest.has_reduce) {
+    return true;
+  }
+  int64_t next = 0;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const NestBlock& b = blocks[i];
+    const bool last = b.start[0] + b.count[0] == nest.loops[0].n;
+    if (b.start[0] != next || (!last && b.count[0] % kSublanes != 0) ||
+        (b.start[0] > 0 && b.count[0] < kSublanes) ||
+        (next > 0 &&
+         (b.start[1] != blocks[i - 1].start[1] || b.count[1] != blocks[i - 1].count[1]))) {
+      return false;
+    }
+    next = last ? 0 : b.start[0] + b.count[0];
+  }
+  return next == 0;
+}
+
+}  // namespace tpu::compiler
