@@ -46,7 +46,8 @@ def compare(tools: Path, graph: Path) -> tuple[str, int, int, int] | None:
                 return None
             raise SystemExit(f"{graph}: {run.stderr}")
         cycles = json.loads(figures.read_text())["sim_cycles_per_core"]
-    return str(graph.relative_to(ROOT) if graph.is_relative_to(ROOT) else graph), len(cycles), int(estimate[1]), max(cycles)
+    name = str(graph.relative_to(ROOT) if graph.is_relative_to(ROOT) else graph)
+    return name, len(cycles), int(estimate[1]), max(cycles)
 
 
 def main() -> int:

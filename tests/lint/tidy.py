@@ -84,14 +84,14 @@ def compile_commands(build: Path) -> dict[Path, list[str]]:
     commands: dict[Path, list[str]] = {}
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
         path = Path(entry["file"])
-        if "simd_emulation" in entry["command"] and ROOT / "tests" not in path.parents:
-            continue  # the same source once more, on emulated instructions
         arguments = plain(entry["command"], entry["directory"])
         sources = [path]
         if path.name.startswith("unity_"):
             sources = [Path(name) for name in re.findall(r'#include "([^"]+)"', path.read_text(encoding="utf-8"))]
         for source in sources:
-            if ROOT in source.parents and build not in source.parents:
+            # Sources that are compiled once more on emulated instructions.
+            again = "simd_emulation" in entry["command"] and ROOT / "tests" not in source.parents
+            if ROOT in source.parents and build not in source.parents and not again:
                 commands.setdefault(source, arguments)
     return commands
 
