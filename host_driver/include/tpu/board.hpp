@@ -30,6 +30,7 @@ struct TransportRequest;
 using TransportFactory =
     std::function<std::unique_ptr<Transport>(const TransportRequest&, HostMemory&)>;
 
+/// What Board::open() opens, and how.
 struct OpenOptions {
   std::string preset = "v3_8";         ///< preset or path of a board file
   std::vector<std::string> overrides;  ///< "section.key=value"
@@ -40,19 +41,19 @@ struct OpenOptions {
 
   // For the simulated board; see `tpuboard run --help`.
   std::vector<std::pair<std::string, std::string>>
-      mxu;           ///< {instance glob, fast|rtl|lockstep[:1/N]}
-  int threads = 0;   ///< host threads; 0: one per host core
-  std::string simd;  ///< empty: the best that the host has
-  bool no_data = false;
-  bool check = false;
-  bool profile = false;  ///< count the host's time: Board::profile()
-  std::string trace_path;
-  std::string waves_path;         ///< FST of board-level signals
-  uint64_t waves_first_step = 0;  ///< of the launches, counted together
-  uint64_t waves_steps = 1;
-  std::string mxu_waves_path;  ///< FST of the first Verilog matrix unit
-  uint64_t mxu_waves_first_tile = 0;
-  uint64_t mxu_waves_tiles = 4;
+      mxu;                 ///< {instance glob, fast|rtl|lockstep[:1/N]}
+  int threads = 0;         ///< host threads; 0: one per host core
+  std::string simd;        ///< empty: the best that the host has
+  bool no_data = false;    ///< time only: no arithmetic, no copies of data
+  bool check = false;      ///< look for unsynchronised accesses: BoardCounters::check_findings
+  bool profile = false;    ///< count the host's time: Board::profile()
+  std::string trace_path;  ///< a text line for each engine command; empty: none
+  std::string waves_path;  ///< FST of board-level signals
+  uint64_t waves_first_step = 0;      ///< of the launches, counted together
+  uint64_t waves_steps = 1;           ///< how many of them
+  std::string mxu_waves_path;         ///< FST of the first Verilog matrix unit
+  uint64_t mxu_waves_first_tile = 0;  ///< of that unit, counted over all launches
+  uint64_t mxu_waves_tiles = 4;       ///< how many of them
   std::string tile_folder;  ///< for tiles of lockstep mismatches; empty: the working directory
 
   /// Seconds of host time that a launch may run on the board without ending a step; then it ends
@@ -65,13 +66,14 @@ struct OpenOptions {
   std::function<void(int device, const std::string& line)> console;
 };
 
+/// A core of the board, as programs and buffers name it.
 struct DeviceInfo {
-  int id = 0;    ///< TPU:id
-  int chip = 0;  ///< function id of the PCIe endpoint
-  int core = 0;  ///< core of the chip
-  int x = 0;     ///< coordinates of the chip in the torus
-  int y = 0;
-  uint64_t hbm_bytes = 0;
+  int id = 0;                     ///< TPU:id
+  int chip = 0;                   ///< function id of the PCIe endpoint
+  int core = 0;                   ///< core of the chip
+  int x = 0;                      ///< coordinates of the chip in the torus
+  int y = 0;                      ///< the other one
+  uint64_t hbm_bytes = 0;         ///< all of the core
   uint64_t hbm_used = 0;          ///< by buffers and programs, in ranges of 512 bytes
   uint64_t hbm_peak = 0;          ///< most that was in use at a time since the board was opened
   uint64_t hbm_largest_free = 0;  ///< largest array that fits
@@ -79,12 +81,12 @@ struct DeviceInfo {
 
 /// Performance counters of one core at one cycle, since its reset.
 struct CoreCounters {
-  uint64_t cycles = 0;
-  uint64_t run_cycles = 0;
-  uint64_t idle_cycles = 0;
-  uint64_t commands = 0;
+  uint64_t cycles = 0;        ///< since reset
+  uint64_t run_cycles = 0;    ///< with a program running
+  uint64_t idle_cycles = 0;   ///< with none, since the first start
+  uint64_t commands = 0;      ///< that the engines have done
   uint64_t instructions = 0;  ///< scalar instructions of core programs
-  uint64_t mxu_flops = 0;
+  uint64_t mxu_flops = 0;     ///< logical 2*M*K*N, without padding
   uint64_t hart_instructions =
       0;                      ///< of the control hart (debug port of the transport; 0: unknown)
   std::vector<uint64_t> all;  ///< every counter, in the order of spec/regs/perf.toml
@@ -92,10 +94,10 @@ struct CoreCounters {
 
 /// Board-wide figures. `lockstep_*` and `check_*` come from the transport's debug port.
 struct BoardCounters {
-  uint64_t now_cycles = 0;
-  std::vector<CoreCounters> cores;
-  uint64_t lockstep_tiles = 0;
-  uint64_t lockstep_mismatches = 0;
+  uint64_t now_cycles = 0;           ///< board time of the snapshot
+  std::vector<CoreCounters> cores;   ///< by device
+  uint64_t lockstep_tiles = 0;       ///< that went through the Verilog too
+  uint64_t lockstep_mismatches = 0;  ///< of them, tiles with other bits
   std::string lockstep_text;    ///< first mismatch: tile, row, k, both bit patterns, replay command
   uint64_t check_findings = 0;  ///< unsynchronised accesses that OpenOptions::check found
   std::string check_text;       ///< the first of them: commands, bytes, memory; one a line
@@ -106,15 +108,17 @@ struct BoardCounters {
 
 /// Host time that the simulation spent on one kind of work, summed over its threads.
 struct HostWorkTime {
-  std::string name;
-  std::string unit;  ///< of `amount`; empty when only time is counted
-  double seconds = 0;
-  uint64_t count = 0;
-  uint64_t amount = 0;
+  std::string name;     ///< kind of work
+  std::string unit;     ///< of `amount`; empty when only time is counted
+  double seconds = 0;   ///< host time
+  uint64_t count = 0;   ///< times that it was done
+  uint64_t amount = 0;  ///< how much of it, in `unit`
 };
 
+/// What Board::close() does with launches that are not over: waits for them, or ends them.
 enum class CloseMode : uint8_t { kDrain, kCancel };
 
+/// An open board, or an empty handle.
 class Board {
  public:
   Board() = default;
@@ -124,15 +128,16 @@ class Board {
   /// Unavailable (a chip that does not answer), Internal (a core that does not boot).
   static Board open(const OpenOptions& options = {});
 
+  /// False for an empty handle; still true after close().
   bool valid() const { return impl_ != nullptr; }
 
   // What the board is; readable after close() too.
 
   /// Cores with the present use of their memory. Lets no board time pass.
   std::vector<DeviceInfo> devices() const;
-  const std::string& name() const;
-  double clock_hz() const;
-  uint64_t hash() const;
+  const std::string& name() const;  ///< of the board file: "v3_8"
+  double clock_hz() const;          ///< core cycles a second
+  uint64_t hash() const;            ///< of what compiled programs depend on
   /// Peak matmul operations of one core and cycle.
   uint64_t peak_flops_per_cycle() const;
 
@@ -141,6 +146,7 @@ class Board {
   /// cannot be read or is damaged, or a program for another board, ResourceExhausted when HBM or
   /// program ids are used up.
   Executable load(const std::string& path, int device = 0) const;
+  /// The same from the bytes of such a file.
   Executable load(std::span<const std::byte> bytes, int device = 0) const;
 
   // Memory. They throw InvalidArgument for a device, type, shape or view that is none, and

@@ -22,17 +22,18 @@ namespace tpu::driver {
 class BoardImpl;
 struct BufferState;
 
+/// An array in the HBM of one core, or an empty handle.
 class Buffer {
  public:
   Buffer() = default;
 
-  bool valid() const { return state_ != nullptr; }
+  bool valid() const { return state_ != nullptr; }  ///< false for an empty handle
 
   // What the buffer is; stays readable after discard() and after the board is closed.
-  int device() const;
-  DType dtype() const;
-  const Shape& shape() const;
-  uint64_t bytes() const;
+  int device() const;          ///< DeviceInfo::id
+  DType dtype() const;         ///< element type
+  const Shape& shape() const;  ///< dimensions
+  uint64_t bytes() const;      ///< dense
 
   /// False once it was donated to a launch, discarded, or lost by a fault.
   bool live() const;
@@ -63,11 +64,12 @@ class Buffer {
 
 /// Placement of a global array on a group of devices: box of `local` at `offsets[p]` for member p.
 struct Layout {
-  Shape local;
-  std::vector<Shape> offsets;
-  bool replicated = false;
+  Shape local;                 ///< of each member's box
+  std::vector<Shape> offsets;  ///< by member
+  bool replicated = false;     ///< every member has the whole array
 };
 
+/// A global array as one Buffer on each member of a group, or an empty handle.
 class Array {
  public:
   Array() = default;
@@ -78,11 +80,11 @@ class Array {
         layout_(std::move(placement)),
         parts_(std::move(buffers)) {}
 
-  bool valid() const { return !parts_.empty(); }
-  DType dtype() const { return dtype_; }
-  const Shape& shape() const { return shape_; }
-  const Layout& layout() const { return layout_; }
-  const std::vector<Buffer>& parts() const { return parts_; }
+  bool valid() const { return !parts_.empty(); }               ///< false for an empty handle
+  DType dtype() const { return dtype_; }                       ///< element type
+  const Shape& shape() const { return shape_; }                ///< global
+  const Layout& layout() const { return layout_; }             ///< where each part lies in it
+  const std::vector<Buffer>& parts() const { return parts_; }  ///< by member
 
   /// Waits until all parts are there; throws the first failure.
   void wait() const;

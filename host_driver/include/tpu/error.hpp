@@ -9,6 +9,7 @@
 
 namespace tpu::driver {
 
+/// What went wrong, for programs to act on.
 enum class ErrorCode : uint8_t {
   /// The caller's input cannot be used, whatever state the board is in: a wrong shape, a device
   /// that
@@ -46,17 +47,19 @@ const char* error_code_name(ErrorCode code);
 
 /// Where an error belongs. Empty fields are unknown.
 struct ErrorPlace {
-  int device = -1;
+  int device = -1;     ///< DeviceInfo::id
   std::string op;      ///< op of the program, as in its op table
   std::string source;  ///< "file:line" of the op
 };
 
+/// What every call of the driver throws. what() is code, text and place together.
 class Error : public std::runtime_error {
  public:
+  /// For callbacks and HostEvent::fail().
   Error(ErrorCode code, const std::string& message, ErrorPlace place = {});
 
-  ErrorCode code() const { return code_; }
-  const ErrorPlace& place() const { return place_; }
+  ErrorCode code() const { return code_; }            ///< what to do about it
+  const ErrorPlace& place() const { return place_; }  ///< where it happened
   /// The text without code and place.
   const std::string& message() const { return message_; }
 

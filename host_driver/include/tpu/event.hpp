@@ -15,6 +15,7 @@ namespace tpu::driver {
 struct Access;
 struct EventState;
 
+/// The future of an asynchronous call.
 class Event {
  public:
   /// An event that is ready and good.
@@ -55,7 +56,7 @@ class HostEvent {
  public:
   HostEvent() = default;
 
-  bool valid() const { return owner_ != nullptr; }
+  bool valid() const { return owner_ != nullptr; }  ///< false for an empty handle
 
   /// What work can depend on, and what can be waited for. Throws InvalidArgument on an empty
   /// handle.

@@ -16,11 +16,11 @@ struct ExecutableState;
 
 /// One argument or result of a program.
 struct ParameterInfo {
-  std::string name;
-  DType dtype = DType::kF32;
-  Shape shape;  ///< global
-  Layout layout;
-  int donated_to = -1;  ///< arguments: the result that takes over the buffer; -1: none
+  std::string name;           ///< as the graph has it
+  DType dtype = DType::kF32;  ///< element type
+  Shape shape;                ///< global
+  Layout layout;              ///< on the cores of the program
+  int donated_to = -1;        ///< arguments: the result that takes over the buffer; -1: none
 };
 
 /// What a program needs and does, of one core and one step. Known when it is compiled.
@@ -28,16 +28,17 @@ struct ProgramCost {
   uint64_t matmul_flops = 0;      ///< logical 2*M*K*N, without padding
   uint64_t estimated_cycles = 0;  ///< the compiler's estimate of board time
   uint64_t code_bytes = 0;        ///< of the image in HBM
-  uint64_t vmem_peak_bytes = 0;
-  uint64_t argument_bytes = 0;
-  uint64_t result_bytes = 0;    ///< all results, those in the memory of arguments too
-  uint64_t donated_bytes = 0;   ///< of results that take over the memory of an argument
-  uint64_t constant_bytes = 0;  ///< on the core for as long as the program is loaded
-  uint64_t scratch_bytes = 0;   ///< as above
+  uint64_t vmem_peak_bytes = 0;   ///< most of VMEM at a time
+  uint64_t argument_bytes = 0;    ///< all arguments
+  uint64_t result_bytes = 0;      ///< all results, those in the memory of arguments too
+  uint64_t donated_bytes = 0;     ///< of results that take over the memory of an argument
+  uint64_t constant_bytes = 0;    ///< on the core for as long as the program is loaded
+  uint64_t scratch_bytes = 0;     ///< as above
   /// HBM while it runs: code, arguments, results of their own, constants and scratch memory.
   uint64_t hbm_bytes = 0;
 };
 
+/// How Executable::run() launches.
 struct RunOptions {
   uint32_t steps =
       1;  ///< steps of one launch; more than one needs a program whose state is donated
@@ -48,23 +49,25 @@ struct RunOptions {
   std::vector<Event> after = {};
 };
 
+/// What a launch gives, before it has run.
 struct RunResult {
-  std::vector<Array> outputs;
-  Event done;  ///< all cores have finished the launch
+  std::vector<Array> outputs;  ///< by result
+  Event done;                  ///< all cores have finished the launch
 };
 
+/// A program that is loaded on a group of devices, or an empty handle.
 class Executable {
  public:
   Executable() = default;
 
-  bool valid() const { return state_ != nullptr; }
+  bool valid() const { return state_ != nullptr; }  ///< false for an empty handle
 
   // What the program is; stays readable after unload() and after the board is closed.
-  const std::string& name() const;
-  const std::vector<ParameterInfo>& arguments() const;
-  const std::vector<ParameterInfo>& results() const;
-  uint32_t partitions() const;
-  const ProgramCost& cost() const;
+  const std::string& name() const;                      ///< of the graph
+  const std::vector<ParameterInfo>& arguments() const;  ///< what run() takes
+  const std::vector<ParameterInfo>& results() const;    ///< what run() gives
+  uint32_t partitions() const;                          ///< cores that run it together
+  const ProgramCost& cost() const;                      ///< of one core and step
   /// Logical 2*M*K*N of one core and step, without padding.
   uint64_t matmul_flops() const;
 

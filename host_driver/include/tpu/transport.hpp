@@ -25,29 +25,29 @@ struct HostMemory {
   virtual std::span<std::byte> span(uint64_t iova, uint64_t bytes, bool write) = 0;
 };
 
-/// What a board is made from.
+/// What a board is made from. Fields mean what those of OpenOptions of the same name mean.
 struct TransportRequest {
-  spec::BoardParams params;
-  std::vector<std::pair<std::string, std::string>> mxu;
-  int threads = 0;
-  std::string simd;
-  bool no_data = false;
-  bool check = false;
-  bool profile = false;
-  std::string trace_path;
-  std::string waves_path;
-  uint64_t waves_first_step = 0;
-  uint64_t waves_steps = 1;
-  std::string mxu_waves_path;
-  uint64_t mxu_waves_first_tile = 0;
-  uint64_t mxu_waves_tiles = 4;
-  std::string tile_folder;
+  spec::BoardParams params;                              ///< every number of the board
+  std::vector<std::pair<std::string, std::string>> mxu;  ///< as there
+  int threads = 0;                                       ///< as there
+  std::string simd;                                      ///< as there
+  bool no_data = false;                                  ///< as there
+  bool check = false;                                    ///< as there
+  bool profile = false;                                  ///< as there
+  std::string trace_path;                                ///< as there
+  std::string waves_path;                                ///< as there
+  uint64_t waves_first_step = 0;                         ///< as there
+  uint64_t waves_steps = 1;                              ///< as there
+  std::string mxu_waves_path;                            ///< as there
+  uint64_t mxu_waves_first_tile = 0;                     ///< as there
+  uint64_t mxu_waves_tiles = 4;                          ///< as there
+  std::string tile_folder;                               ///< as there
 };
 
 /// A text line that the firmware of a core wrote to its console.
 struct ConsoleLine {
-  int device = 0;
-  std::string text;
+  int device = 0;    ///< whose firmware
+  std::string text;  ///< without the line end
 };
 
 /// Why run() came back.
@@ -60,20 +60,20 @@ struct RunOutcome {
 
 /// Where the program of a core stands.
 struct ProgramPlace {
-  bool running = false;
-  uint64_t steps = 0;  ///< ended by this core so far, of all launches
-  uint32_t step = 0;
-  uint32_t pc = 0;     ///< word
-  uint32_t op_id = 0;  ///< index into the executable's ops; larger: unknown
+  bool running = false;  ///< between start and end of a launch
+  uint64_t steps = 0;    ///< ended by this core so far, of all launches
+  uint32_t step = 0;     ///< of the present launch
+  uint32_t pc = 0;       ///< word
+  uint32_t op_id = 0;    ///< index into the executable's ops; larger: unknown
 };
 
 /// Debug port: read-only figures that are no part of the board's interface to a driver.
 struct TransportStats {
   std::vector<uint64_t> hart_instructions;  ///< of each core; empty when unknown
   std::vector<uint64_t> run_cycles;         ///< with a program running, of each core; as above
-  uint64_t lockstep_tiles = 0;
-  uint64_t lockstep_mismatches = 0;
-  std::string lockstep_text;
+  uint64_t lockstep_tiles = 0;              ///< that went through the Verilog too
+  uint64_t lockstep_mismatches = 0;         ///< of them, tiles with other bits
+  std::string lockstep_text;                ///< the first of them, with its replay command
   uint64_t check_findings = 0;        ///< unsynchronised accesses found (TransportRequest::check)
   std::string check_text;             ///< the first of them, one a line
   std::vector<HostWorkTime> profile;  ///< with TransportRequest::profile
@@ -81,6 +81,7 @@ struct TransportStats {
   std::string waits_text;  ///< who waits for whom, one line a queue; empty when nothing waits
 };
 
+/// A connection to one board.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -91,6 +92,7 @@ class Transport {
   /// Posted write: reaches the board after the link's delay, in order with other writes to that
   /// chip.
   virtual void write32(int chip, int bar, uint64_t offset, uint32_t value) = 0;
+  /// As write32(), of bytes that lie together: the firmware, by BAR 2.
   virtual void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data) = 0;
 
   /// Lets board time pass until an interrupt arrived or the board is quiescent. Throws
@@ -105,6 +107,7 @@ class Transport {
   /// Board time in core cycles.
   virtual uint64_t now() = 0;
 
+  /// Figures of the debug port; no board time passes.
   virtual TransportStats stats() = 0;
 
   /// Text of the firmware that no run() has brought.

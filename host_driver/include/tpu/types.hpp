@@ -33,15 +33,16 @@ std::string type_text(DType dtype, const Shape& shape);
 
 /// An array in host memory that owns its bytes.
 struct HostArray {
-  DType dtype = DType::kF32;
-  Shape shape;
-  std::vector<std::byte> bytes;
+  DType dtype = DType::kF32;     ///< element type
+  Shape shape;                   ///< dimensions
+  std::vector<std::byte> bytes;  ///< dense, row-major
 };
 
 /// An array in host memory that somebody else owns. Dense and row-major, or with a stride of its
 /// own for each dimension; the bytes are read during the call that takes the view, and not after
 /// it.
 struct HostView {
+  /// Dense and row-major.
   HostView(DType element_type, Shape dims, std::span<const std::byte> data)
       : dtype(element_type), shape(std::move(dims)), bytes(data) {}
   /// `data` is all that may be read; element [i,j,..] begins `first + i * strides[0] + j *
@@ -54,14 +55,15 @@ struct HostView {
         bytes(data),
         strides(std::move(byte_strides)),
         first_byte(first) {}
+  /// Of all of `array`, which must outlive the view.
   HostView(const HostArray& array)  // NOLINT: a view of an array is meant to be made silently
       : dtype(array.dtype), shape(array.shape), bytes(array.bytes) {}
 
-  DType dtype;
-  Shape shape;
-  std::span<const std::byte> bytes;
-  std::vector<int64_t> strides;  ///< bytes, one a dimension; empty: dense and row-major
-  uint64_t first_byte = 0;       ///< of element [0,0,..] in `bytes`; with strides only
+  DType dtype;                       ///< element type
+  Shape shape;                       ///< dimensions
+  std::span<const std::byte> bytes;  ///< all that may be read
+  std::vector<int64_t> strides;      ///< bytes, one a dimension; empty: dense and row-major
+  uint64_t first_byte = 0;           ///< of element [0,0,..] in `bytes`; with strides only
 };
 
 }  // namespace tpu::driver
