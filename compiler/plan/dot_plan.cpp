@@ -175,7 +175,7 @@ std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::
       p.temporary.clear();
     }
     // A whole operand is loaded once, in blocks often: smaller blocks are cheaper, down to a point.
-    // The output leaves once either way. Then the largest whole value goes; then still smaller ones.
+    // The output leaves once either way. Then the largest whole goes; then smaller ones yet.
     std::array<std::pair<int64_t, bool*>, 3> wholes = {
         {{t.lhs_whole && !lhs.locked ? lhs.bytes : 0, &t.lhs_whole},
          {t.rhs_whole && !rhs.locked ? rhs.bytes : 0, &t.rhs_whole},

@@ -14,7 +14,7 @@ namespace tpu::compiler {
 // Cycles of one step, as `tpuboard run` prints them by core (sim_cycles_per_core): from the start
 // of the sequencer to the end of the program, on the core that takes longest. Without the launch by
 // driver and firmware, and with no other traffic on the board. `image`: of encode_image. The timed
-// machine (timed_gang.hpp) runs it with the costs of the model, so that one core, and all cores of a
+// machine (timed_gang.hpp) runs it with the costs of the model, so one core, and all cores of a
 // program of up to 100,000 commands, give the model's cycles; beyond that one core stands for all
 // where they do the same. Where data decide, it is assumed: a loop runs once; of alternatives the
 // last one of the code is taken at first, then the one in front of it, in turn; no entry of a list
