@@ -420,6 +420,35 @@ TEST(ErrorCodes, HaveTheirNames) {
   }
 }
 
+TEST(BoardOpen, WorksAtTheLimitsOfEveryKeyOrNamesIt) {
+  const HostArray sent = counting(DType::kU8, {3000});
+  int opened = 0;
+  for (const spec::BoardKey& key : spec::kBoardKeys) {
+    if (key.number == nullptr) {
+      continue;
+    }
+    const std::string name = std::string(key.section) + "." + std::string(key.name);
+    for (const int64_t value : {key.min, key.max}) {
+      OpenOptions options;
+      options.transport = "null";
+      options.overrides = {name + "=" + std::to_string(value)};
+      try {
+        const Board board = Board::open(options);
+        const int last = static_cast<int>(board.devices().size()) - 1;
+        EXPECT_EQ(board.copy(board.put(0, sent), last).to_host().bytes, sent.bytes)
+            << options.overrides[0];
+        ++opened;
+      } catch (const Error& error) {
+        EXPECT_TRUE(error.code() == ErrorCode::kInvalidArgument ||
+                    error.code() == ErrorCode::kUnimplemented)
+            << error.what();
+        EXPECT_NE(error.message().find(name), std::string::npos) << error.what();
+      }
+    }
+  }
+  EXPECT_GT(opened, 100);
+}
+
 TEST(BoardOpen, RefusesUnknownTransportsAndBoards) {
   OpenOptions options;
   options.transport = "carrier_pigeon";

@@ -102,6 +102,35 @@ TEST(BoardLoader, RefusesBadOverrides) {
   EXPECT_THAT(error_of("v3_8", {"mxu.chains=1"}), HasSubstr("numerics"));
 }
 
+// What the schema allows is a board, or says which keys do not go together; one beyond is refused.
+TEST(BoardLoader, KeepsTheLimitsOfEveryKey) {
+  for (const BoardKey& key : kBoardKeys) {
+    if (key.number == nullptr) {
+      continue;
+    }
+    const std::string name = std::string(key.section) + "." + std::string(key.name);
+    const auto refusal = [&](const std::string& value) -> std::string {
+      try {
+        BoardParams params = load_board("v3_8", {name + "=" + value});
+        EXPECT_EQ(std::to_string(key.number(params)), value) << name;
+      } catch (const BoardError& error) {
+        return error.what();
+      }
+      return {};
+    };
+    for (const int64_t value : {key.min, key.max}) {
+      const std::string text = refusal(std::to_string(value));
+      EXPECT_TRUE(text.empty() || text.find(name) != std::string::npos) << name << ": " << text;
+    }
+    for (const std::string& value :
+         {std::to_string(key.min - 1), std::to_string(key.max + 1),
+          std::string("9223372036854775807"), std::string("-9223372036854775808"),
+          std::string("9223372036854775808")}) {
+      EXPECT_NE(refusal(value).find(name), std::string::npos) << name << "=" << value;
+    }
+  }
+}
+
 TEST(BoardLoader, NamesPresetsWhenUnknown) {
   EXPECT_THAT(error_of("v9"), AllOf(HasSubstr("unknown board 'v9'"), HasSubstr("v3_8")));
   EXPECT_THAT(error_of("/nowhere/board.toml"), HasSubstr("cannot be opened"));
