@@ -5,7 +5,7 @@
 #include "legalize/builder.hpp"
 #include "legalize/legalize.hpp"
 
-namespace tpu::compiler::lowering {
+namespace tpu::compiler::legalization {
 namespace {
 
 class BatchNorm {
@@ -97,4 +97,4 @@ std::vector<Value*> map(Op& op, Rewriter& rw) {
   return Builder(rw).apply(*op.regions[0], op.operands, op.type().dims);
 }
 
-}  // namespace tpu::compiler::lowering
+}  // namespace tpu::compiler::legalization

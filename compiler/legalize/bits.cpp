@@ -4,7 +4,7 @@
 #include "legalize/builder.hpp"
 #include "legalize/legalize.hpp"
 
-namespace tpu::compiler::lowering {
+namespace tpu::compiler::legalization {
 
 namespace {
 
@@ -48,4 +48,4 @@ std::vector<Value*> bitcast(Op& op, Rewriter& rw) {
   return {b.bitcast(out, to)};
 }
 
-}  // namespace tpu::compiler::lowering
+}  // namespace tpu::compiler::legalization

@@ -11,7 +11,7 @@
 #include "legalize/builder.hpp"
 #include "legalize/legalize.hpp"
 
-namespace tpu::compiler::lowering {
+namespace tpu::compiler::legalization {
 
 namespace {
 
@@ -145,4 +145,4 @@ std::vector<Value*> permute(Op& op, Rewriter& rw) {
                                                  : std::vector<Value*>{};
 }
 
-}  // namespace tpu::compiler::lowering
+}  // namespace tpu::compiler::legalization

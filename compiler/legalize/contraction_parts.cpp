@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace tpu::compiler::lowering {
+namespace tpu::compiler::legalization {
 namespace {
 
 constexpr size_t kHi = 0, kMid = 1, kLo = 2;
@@ -67,4 +67,4 @@ std::array<Value*, 2> contraction_operands(Builder& b, Value* lhs, Value* rhs, E
           is_f(rhs) ? rhs : b.convert(rhs, Elem::kF32)};
 }
 
-}  // namespace tpu::compiler::lowering
+}  // namespace tpu::compiler::legalization

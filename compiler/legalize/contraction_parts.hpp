@@ -6,7 +6,7 @@
 
 #include "legalize/builder.hpp"
 
-namespace tpu::compiler::lowering {
+namespace tpu::compiler::legalization {
 
 // The higher of both sides.
 Precision joint_precision(Precision lhs, Precision rhs);
@@ -22,4 +22,4 @@ std::array<Value*, 2> stack_parts(Builder& b, Value* lhs, Value* rhs, Precision 
 // contraction: the operand's own float type, or one type for both if any is an integer.
 std::array<Value*, 2> contraction_operands(Builder& b, Value* lhs, Value* rhs, Elem result);
 
-}  // namespace tpu::compiler::lowering
+}  // namespace tpu::compiler::legalization

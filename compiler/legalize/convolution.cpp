@@ -11,7 +11,7 @@
 #include "legalize/contraction_parts.hpp"
 #include "legalize/legalize.hpp"
 
-namespace tpu::compiler::lowering {
+namespace tpu::compiler::legalization {
 namespace {
 
 constexpr int64_t kMaxUnrolledTaps = 32;  // of a depthwise convolution on the vector unit
@@ -394,4 +394,4 @@ class Lowering {
 
 std::vector<Value*> convolution(Op& op, Rewriter& rw) { return {Lowering(op, rw).run()}; }
 
-}  // namespace tpu::compiler::lowering
+}  // namespace tpu::compiler::legalization

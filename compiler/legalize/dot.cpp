@@ -5,7 +5,7 @@
 #include "legalize/contraction_parts.hpp"
 #include "legalize/legalize.hpp"
 
-namespace tpu::compiler::lowering {
+namespace tpu::compiler::legalization {
 namespace {
 
 Dims shifted(Dims dims, int64_t by) {
@@ -93,4 +93,4 @@ std::vector<Value*> dot_general(Op& op, Rewriter& rw) {
   return {by_parts(op, b, rw, precision)};
 }
 
-}  // namespace tpu::compiler::lowering
+}  // namespace tpu::compiler::legalization

@@ -8,7 +8,7 @@
 #include "legalize/index_space.hpp"
 #include "legalize/legalize.hpp"
 
-namespace tpu::compiler::lowering {
+namespace tpu::compiler::legalization {
 
 namespace {
 
@@ -137,4 +137,4 @@ class Gather {
 
 std::vector<Value*> gather(Op& op, Rewriter& rw) { return {Gather(op, rw).run()}; }
 
-}  // namespace tpu::compiler::lowering
+}  // namespace tpu::compiler::legalization

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "legalize/int64/lower_wide.hpp"
+#include "legalize/int64/split_wide.hpp"
 
 namespace tpu::compiler {
 namespace {
@@ -13,39 +13,39 @@ constexpr int kMaxRounds = 16;  // families build on each other at most a few le
 std::vector<Value*> legalize_op(Op& op, Rewriter& rw) {
   switch (op.kind) {
     case Kind::kConvolution:
-      return lowering::convolution(op, rw);
+      return legalization::convolution(op, rw);
     case Kind::kDotGeneral:
-      return lowering::dot_general(op, rw);
+      return legalization::dot_general(op, rw);
     case Kind::kReduce:
-      return lowering::reduce(op, rw);
+      return legalization::reduce(op, rw);
     case Kind::kReduceWindow:
-      return lowering::reduce_window(op, rw);
+      return legalization::reduce_window(op, rw);
     case Kind::kSelectAndScatter:
-      return lowering::select_and_scatter(op, rw);
+      return legalization::select_and_scatter(op, rw);
     case Kind::kSort:
-      return lowering::sort(op, rw);
+      return legalization::sort(op, rw);
     case Kind::kCompare:
-      return lowering::compare_total_order(op, rw);
+      return legalization::compare_total_order(op, rw);
     case Kind::kBatchNormTraining:
     case Kind::kBatchNormInference:
     case Kind::kBatchNormGrad:
-      return lowering::batch_norm(op, rw);
+      return legalization::batch_norm(op, rw);
     case Kind::kMap:
-      return lowering::map(op, rw);
+      return legalization::map(op, rw);
     case Kind::kAllGather:
     case Kind::kAllReduce:
     case Kind::kAllToAll:
     case Kind::kCollectiveBroadcast:
     case Kind::kReduceScatter:
-      return lowering::collective(op, rw);
+      return legalization::collective(op, rw);
     case Kind::kCollectivePermute:
-      return lowering::permute(op, rw);
+      return legalization::permute(op, rw);
     case Kind::kGather:
-      return lowering::gather(op, rw);
+      return legalization::gather(op, rw);
     case Kind::kScatter:
-      return lowering::scatter(op, rw);
+      return legalization::scatter(op, rw);
     case Kind::kBitcastConvert:
-      return lowering::bitcast(op, rw);
+      return legalization::bitcast(op, rw);
     default:
       return {};
   }
@@ -72,7 +72,7 @@ std::vector<Value*> legalize_wide_op(Op& op, Rewriter& rw) {
 }  // namespace
 
 bool legalize_wide(Module& module) {
-  Rewriter().run(module.main->body, lowering::random);
+  Rewriter().run(module.main->body, legalization::random);
   for (int round = 0; round < kMaxRounds; ++round) {
     if (!Rewriter().run(module.main->body, legalize_wide_op)) {
       break;

@@ -15,10 +15,10 @@ namespace tpu::compiler {
 bool legalize(Module& module);
 
 // Pass `split_wide`: ops that make or need 64-bit integers and have no halves of their own, then
-// 64-bit integers as pairs of words (int64/lower_wide.hpp). True if there were any.
+// 64-bit integers as pairs of words (int64/split_wide.hpp). True if there were any.
 bool legalize_wide(Module& module);
 
-namespace lowering {
+namespace legalization {
 
 // Each file `<family>.cpp` offers `std::vector<Value*> <family>(Op&, Rewriter&)`, declared
 // here and called by legalize.cpp for its kinds.
@@ -39,6 +39,6 @@ std::vector<Value*> scatter(Op& op, Rewriter& rw);
 std::vector<Value*> bitcast(Op& op, Rewriter& rw);  // types of different sizes
 std::vector<Value*> random(Op& op, Rewriter& rw);   // makes 64-bit integers: part of split_wide
 
-}  // namespace lowering
+}  // namespace legalization
 
 }  // namespace tpu::compiler

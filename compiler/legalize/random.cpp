@@ -7,7 +7,7 @@
 #include "legalize/builder.hpp"
 #include "legalize/legalize.hpp"
 
-namespace tpu::compiler::lowering {
+namespace tpu::compiler::legalization {
 
 namespace {
 
@@ -215,4 +215,4 @@ std::vector<Value*> random(Op& op, Rewriter& rw) {
   return op.kind == Kind::kRngBitGenerator ? Generator(op, rw).run() : std::vector<Value*>{};
 }
 
-}  // namespace tpu::compiler::lowering
+}  // namespace tpu::compiler::legalization

@@ -2,10 +2,10 @@
 // narrow integers are widened; any other body becomes a tree of fused kernels over slices.
 #include <algorithm>
 
-#include "legalize/fold.hpp"
 #include "legalize/legalize.hpp"
+#include "legalize/reduce_tree.hpp"
 
-namespace tpu::compiler::lowering {
+namespace tpu::compiler::legalization {
 namespace {
 
 // Runs of kept and reduced dims that one loop nest can hold.
@@ -89,7 +89,7 @@ std::vector<Value*> simple_reduce(Op& op, Kind kind, Rewriter& rw) {
 
 Arrays general_reduce(Op& op, Rewriter& rw) {
   Builder b(rw);
-  Folder folder(rw, *op.regions[0]);
+  ReduceTree tree(rw, *op.regions[0]);
   const size_t n = op.results.size();
   Arrays x(op.operands.begin(), op.operands.begin() + static_cast<ptrdiff_t>(n));
   const Arrays init(op.operands.begin() + static_cast<ptrdiff_t>(n), op.operands.end());
@@ -103,10 +103,10 @@ Arrays general_reduce(Op& op, Rewriter& rw) {
   }
   for (size_t r = runs.size(); r-- > 0;) {
     if (runs[r].reduced) {
-      x = folder.fold(x, static_cast<int64_t>(r));
+      x = tree.reduce(x, static_cast<int64_t>(r));
     }
   }
-  x = folder.with_initial(init, x);
+  x = tree.with_initial(init, x);
   for (size_t i = 0; i < n; ++i) {
     x[i] = b.reshape(x[i], op.type(i).dims);
   }
@@ -126,11 +126,11 @@ std::vector<Value*> reduce(Op& op, Rewriter& rw) {
     }
     return out;
   }
-  const Folder folder(rw, *op.regions[0]);
-  if (n == 1 && folder.simple() && elem_bytes(op.type().elem) < 8) {
-    return simple_reduce(op, *folder.simple(), rw);
+  const ReduceTree tree(rw, *op.regions[0]);
+  if (n == 1 && tree.simple() && elem_bytes(op.type().elem) < 8) {
+    return simple_reduce(op, *tree.simple(), rw);
   }
   return general_reduce(op, rw);
 }
 
-}  // namespace tpu::compiler::lowering
+}  // namespace tpu::compiler::legalization

@@ -13,7 +13,7 @@
 #include "legalize/index_space.hpp"
 #include "legalize/legalize.hpp"
 
-namespace tpu::compiler::lowering {
+namespace tpu::compiler::legalization {
 
 namespace {
 
@@ -432,4 +432,4 @@ class Scatter {
 
 std::vector<Value*> scatter(Op& op, Rewriter& rw) { return Scatter(op, rw).run(); }
 
-}  // namespace tpu::compiler::lowering
+}  // namespace tpu::compiler::legalization

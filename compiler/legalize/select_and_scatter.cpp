@@ -7,7 +7,7 @@
 #include "legalize/builder.hpp"
 #include "legalize/legalize.hpp"
 
-namespace tpu::compiler::lowering {
+namespace tpu::compiler::legalization {
 namespace {
 
 class ScatterLowering {
@@ -185,4 +185,4 @@ std::vector<Value*> select_and_scatter(Op& op, Rewriter& rw) {
   return {ScatterLowering(op, rw).run()};
 }
 
-}  // namespace tpu::compiler::lowering
+}  // namespace tpu::compiler::legalization

@@ -5,10 +5,10 @@
 //   step with blocks of 8:   [0 1 2 3 | 4 5 6 7] meets [7 6 5 4 | 3 2 1 0], then distances 2 and 1
 #include <algorithm>
 
-#include "legalize/fold.hpp"
 #include "legalize/legalize.hpp"
+#include "legalize/reduce_tree.hpp"
 
-namespace tpu::compiler::lowering {
+namespace tpu::compiler::legalization {
 namespace {
 
 // True if equal elements cannot be told apart: one integer operand compared as it is.
@@ -133,4 +133,4 @@ std::vector<Value*> compare_total_order(Op& op, Rewriter& rw) {
   return {b.compare(op.as<CompareAttrs>().direction, key(op.operands[0]), key(op.operands[1]))};
 }
 
-}  // namespace tpu::compiler::lowering
+}  // namespace tpu::compiler::legalization

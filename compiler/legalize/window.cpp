@@ -4,10 +4,10 @@
 // and windows over a whole dimension become reductions.
 #include <algorithm>
 
-#include "legalize/fold.hpp"
 #include "legalize/legalize.hpp"
+#include "legalize/reduce_tree.hpp"
 
-namespace tpu::compiler::lowering {
+namespace tpu::compiler::legalization {
 namespace {
 
 constexpr int64_t kMaxTaps = 12;      // folded in one go over all dims
@@ -19,7 +19,7 @@ class WindowLowering {
       : op_(op),
         rw_(rw),
         b_(rw),
-        folder_(rw, *op.regions[0]),
+        tree_(rw, *op.regions[0]),
         a_(op.as<WindowAttrs>()),
         out_(op.type().dims) {
     const auto n = static_cast<ptrdiff_t>(op.results.size());
@@ -27,7 +27,7 @@ class WindowLowering {
     init_.assign(op.operands.begin() + n, op.operands.end());
     // 8 and 16 bits: wrapping sums have the same low bits in 32.
     const Elem e = op.type().elem;
-    if (folder_.simple() && is_integer(e) && elem_bytes(e) < 4) {
+    if (tree_.simple() && is_integer(e) && elem_bytes(e) < 4) {
       const Elem wide = is_signed(e) ? Elem::kI32 : Elem::kU32;
       x_[0] = b_.convert(x_[0], wide);
       init_[0] = b_.convert(init_[0], wide);
@@ -37,7 +37,7 @@ class WindowLowering {
   Arrays run() {
     for (size_t d = 0; d < out_.size(); ++d) {
       if (a_.base_dilation[d] > 1 && a_.stride[d] == 1 && a_.window_dilation[d] == 1 &&
-          folder_.simple() && x_[0]->type.dims[d] > 0) {
+          tree_.simple() && x_[0]->type.dims[d] > 0) {
         dilated_dim(d);
       } else {
         lengthen(d);
@@ -55,14 +55,14 @@ class WindowLowering {
     for (const int64_t s : a_.size) {
       taps *= s;
     }
-    if (taps > std::min(kMaxTaps, folder_.radix() + 4)) {
+    if (taps > std::min(kMaxTaps, tree_.radix() + 4)) {
       for (size_t d = out_.size(); d-- > 0;) {
         if (a_.size[d] > 1) {
           one_dim(d);
         }
       }
     }
-    Arrays out = folder_.with_initial(init_, fold_taps());
+    Arrays out = tree_.with_initial(init_, fold_taps());
     for (size_t i = 0; i < out.size(); ++i) {
       out[i] = b_.convert(out[i], op_.type(i).elem);
     }
@@ -73,7 +73,7 @@ class WindowLowering {
   // Where the window of every position reaches beyond the data on one side, it may be made longer
   // there: to a size that steps of the radix cover exactly.
   void lengthen(size_t d) {
-    const int64_t k = a_.size[d], r = folder_.radix();
+    const int64_t k = a_.size[d], r = tree_.radix();
     if (k <= r || a_.stride[d] != 1 || a_.window_dilation[d] != 1) {
       return;
     }
@@ -106,14 +106,14 @@ class WindowLowering {
     const int64_t before = std::max<int64_t>(-first, 0);
     const int64_t behind = std::max<int64_t>(n + last - x_[0]->type.dims[d], 0);
     const Elem e = x_[0]->type.elem;
-    Value* x = b_.pad(x_[0], rw_.constant(identity_of(*folder_.simple(), {e, {}})),
+    Value* x = b_.pad(x_[0], rw_.constant(identity_of(*tree_.simple(), {e, {}})),
                       with_dim(zero, dim, before), with_dim(zero, dim, behind));
     Dims domain = with_dim(x->type.dims, dim, n), where;
     domain.insert(domain.begin() + dim + 1, b);
     for (int64_t i = 0; i < static_cast<int64_t>(out_.size()); ++i) {
       where.push_back(i <= dim ? i : i + 1);
     }
-    Value* nothing = rw_.constant(identity_of(*folder_.simple(), {e, domain}));
+    Value* nothing = rw_.constant(identity_of(*tree_.simple(), {e, domain}));
     Value* phase = b_.iota({Elem::kI32, domain}, dim + 1);
     Value* sum = nullptr;
     for (int64_t i = first; i <= last; ++i) {
@@ -127,7 +127,7 @@ class WindowLowering {
         part =
             b_.select(b_.compare(CompareDirection::kGt, phase, bound(tap - size)), part, nothing);
       }
-      sum = sum == nullptr ? part : b_.binary(*folder_.simple(), sum, part);
+      sum = sum == nullptr ? part : b_.binary(*tree_.simple(), sum, part);
     }
     Value* flat = b_.reshape(sum == nullptr ? nothing : sum, with_dim(x->type.dims, dim, n * b));
     x_[0] = b_.slice_dim(flat, dim, 0, out_[d]);
@@ -144,8 +144,8 @@ class WindowLowering {
       interior.push_back(dilation - 1);
     }
     for (size_t i = 0; i < x_.size(); ++i) {
-      Value* value = folder_.simple()
-                         ? rw_.constant(identity_of(*folder_.simple(), {x_[i]->type.elem, {}}))
+      Value* value = tree_.simple()
+                         ? rw_.constant(identity_of(*tree_.simple(), {x_[i]->type.elem, {}}))
                          : init_[i];
       x_[i] = b_.pad(x_[i], value, a_.pad_low, a_.pad_high, interior);
     }
@@ -162,12 +162,12 @@ class WindowLowering {
         limit[d] = a_.size[d];
       }
     }
-    if (count < kLargeWindow || !folder_.simple()) {
+    if (count < kLargeWindow || !tree_.simple()) {
       return;
     }
     const Type scalar{x_[0]->type.elem, {}};
     Value* x = b_.slice(x_[0], Dims(limit.size(), 0), limit);
-    x = b_.reduce(*folder_.simple(), x, rw_.constant(identity_of(*folder_.simple(), scalar)), dims);
+    x = b_.reduce(*tree_.simple(), x, rw_.constant(identity_of(*tree_.simple(), scalar)), dims);
     for (const int64_t d : dims) {
       limit[static_cast<size_t>(d)] = 1;
       done(static_cast<size_t>(d));
@@ -193,12 +193,12 @@ class WindowLowering {
       cut.insert(cut.begin() + dim + 1, pitch);
       v = b_.slice_dim(b_.reshape(v, cut), dim + 1, 0, size);
     }
-    if (folder_.simple()) {
+    if (tree_.simple()) {
       const Type scalar{x_[0]->type.elem, {}};
-      x_[0] = b_.reduce(*folder_.simple(), x_[0],
-                        rw_.constant(identity_of(*folder_.simple(), scalar)), {dim + 1});
+      x_[0] = b_.reduce(*tree_.simple(), x_[0], rw_.constant(identity_of(*tree_.simple(), scalar)),
+                        {dim + 1});
     } else {
-      x_ = folder_.fold(x_, dim + 1);
+      x_ = tree_.reduce(x_, dim + 1);
     }
     done(d);
   }
@@ -216,7 +216,7 @@ class WindowLowering {
 
   // Arrays and offsets whose fold is the window of `size` elements, ascending.
   std::vector<Tap> taps_of(const Arrays& x, size_t d, int64_t size, int64_t dilation) {
-    const int64_t r = folder_.radix();
+    const int64_t r = tree_.radix();
     std::vector<Tap> out;
     if (size <= r) {
       for (int64_t t = 0; t < size; ++t) {
@@ -228,7 +228,7 @@ class WindowLowering {
     const int64_t n = x[0]->type.dims[d] - (r - 1) * dilation;
     for (int64_t t = 0; t < r; ++t) {
       const Arrays part = cut(x, d, t * dilation, n, 1);
-      base = t == 0 ? part : folder_.combine(base, part);
+      base = t == 0 ? part : tree_.combine(base, part);
     }
     const int64_t blocks = size / r;
     out = taps_of(base, d, blocks, r * dilation);
@@ -252,7 +252,7 @@ class WindowLowering {
     Arrays acc;
     for (const Tap& tap : taps_of(x_, d, a_.size[d], a_.window_dilation[d])) {
       const Arrays part = cut(tap.x, d, tap.offset, out_[d], a_.stride[d]);
-      acc = acc.empty() ? part : folder_.combine(acc, part);
+      acc = acc.empty() ? part : tree_.combine(acc, part);
     }
     x_ = acc;
     done(d);
@@ -267,7 +267,7 @@ class WindowLowering {
       for (size_t d = 0; d < at.size(); ++d) {
         part = cut(part, d, at[d] * a_.window_dilation[d], out_[d], a_.stride[d]);
       }
-      acc = acc.empty() ? part : folder_.combine(acc, part);
+      acc = acc.empty() ? part : tree_.combine(acc, part);
     } while (advance(at, a_.size));
     return acc;
   }
@@ -275,7 +275,7 @@ class WindowLowering {
   Op& op_;
   Rewriter& rw_;
   Builder b_;
-  Folder folder_;
+  ReduceTree tree_;
   WindowAttrs a_;
   const Dims out_;
   Arrays x_, init_;
@@ -295,4 +295,4 @@ std::vector<Value*> reduce_window(Op& op, Rewriter& rw) {
   return WindowLowering(op, rw).run();
 }
 
-}  // namespace tpu::compiler::lowering
+}  // namespace tpu::compiler::legalization

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "legalize/int64/lower_wide.hpp"
+#include "legalize/int64/split_wide.hpp"
 #include "passes/rewriter.hpp"
 
 namespace tpu::compiler {

@@ -9,7 +9,7 @@
 #include "graph_builder.hpp"
 #include "ir/interpreter.hpp"
 #include "ir/verify.hpp"
-#include "legalize/int64/lower_wide.hpp"
+#include "legalize/int64/split_wide.hpp"
 #include "passes/unroll.hpp"
 
 namespace tpu::compiler {

@@ -1,5 +1,5 @@
-// See wide_cores.hpp.
-#include "legalize/int64/wide_cores.hpp"
+// See wide_collectives.hpp.
+#include "legalize/int64/wide_collectives.hpp"
 
 #include <array>
 

@@ -1,4 +1,4 @@
-// Folding by the body of a reduction on the graph: whole arrays stand for the body's scalars. Used
+// Reduction by a body on the graph, as a tree: whole arrays stand for the scalars of the body. Used
 // by reduce and reduce_window.
 #pragma once
 
@@ -8,14 +8,14 @@
 
 #include "legalize/builder.hpp"
 
-namespace tpu::compiler::lowering {
+namespace tpu::compiler::legalization {
 
 // One array per operand of the reduction.
 using Arrays = std::vector<Value*>;
 
-class Folder {
+class ReduceTree {
  public:
-  Folder(Rewriter& rw, const Region& body);
+  ReduceTree(Rewriter& rw, const Region& body);
 
   // The one op of the body, if it is a reduction that the vector unit has.
   std::optional<Kind> simple() const { return simple_; }
@@ -26,9 +26,9 @@ class Folder {
   // Arrays that one fused kernel can fold: limited by its operands and instructions.
   int64_t radix() const { return radix_; }
 
-  // Folds dimension `dim` away, elements in ascending order; it must not be empty. A tree of
+  // Reduces dimension `dim` away, elements in ascending order; it must not be empty. A tree of
   // radix() neighbours a level.
-  Arrays fold(Arrays x, int64_t dim);
+  Arrays reduce(Arrays x, int64_t dim);
 
   // combine(initial values, x).
   Arrays with_initial(const Arrays& init, const Arrays& x);
@@ -46,4 +46,4 @@ Dense identity_of(Kind reducer, const Type& type);
 // Result dims of a cut along `dim`, without the dimension.
 Dims without_dim(Dims dims, int64_t dim);
 
-}  // namespace tpu::compiler::lowering
+}  // namespace tpu::compiler::legalization

@@ -1,10 +1,10 @@
-// Trees of bodies over slices: see fold.hpp.
-#include "legalize/fold.hpp"
+// Trees of bodies over slices: see reduce_tree.hpp.
+#include "legalize/reduce_tree.hpp"
 
 #include <algorithm>
 #include <limits>
 
-namespace tpu::compiler::lowering {
+namespace tpu::compiler::legalization {
 namespace {
 
 constexpr int64_t kKernelOps = 40, kKernelOperands = 12;  // of one fused kernel, with some room
@@ -47,7 +47,7 @@ Dense identity_of(Kind reducer, const Type& type) {
   }
 }
 
-Folder::Folder(Rewriter& rw, const Region& body) : b_(rw), body_(body) {
+ReduceTree::ReduceTree(Rewriter& rw, const Region& body) : b_(rw), body_(body) {
   simple_ = simple_reducer(body);
   const auto operands = static_cast<int64_t>(body.args.size() / 2);
   const auto ops = std::max<int64_t>(static_cast<int64_t>(body.ops.size()) - 1, 1);
@@ -55,7 +55,7 @@ Folder::Folder(Rewriter& rw, const Region& body) : b_(rw), body_(body) {
       std::clamp<int64_t>(std::min(kKernelOps / ops + 1, kKernelOperands / operands), 2, kMaxRadix);
 }
 
-Arrays Folder::combine(const Arrays& a, const Arrays& b) {
+Arrays ReduceTree::combine(const Arrays& a, const Arrays& b) {
   if (simple_) {  // also on elements that were widened
     return {b_.binary(*simple_, a[0], b[0])};
   }
@@ -64,7 +64,7 @@ Arrays Folder::combine(const Arrays& a, const Arrays& b) {
   return b_.apply(body_, args, a[0]->type.dims);
 }
 
-Arrays Folder::with_initial(const Arrays& init, const Arrays& x) {
+Arrays ReduceTree::with_initial(const Arrays& init, const Arrays& x) {
   Arrays wide;
   for (Value* v : init) {
     wide.push_back(b_.broadcast_scalar(v, x[0]->type.dims));
@@ -72,7 +72,7 @@ Arrays Folder::with_initial(const Arrays& init, const Arrays& x) {
   return combine(wide, x);
 }
 
-Arrays Folder::fold(Arrays x, int64_t dim) {
+Arrays ReduceTree::reduce(Arrays x, int64_t dim) {
   const auto d = static_cast<size_t>(dim);
   const auto cut = [&](int64_t start, int64_t limit, int64_t stride) {
     Arrays out;
@@ -110,4 +110,4 @@ Arrays Folder::fold(Arrays x, int64_t dim) {
   return x;
 }
 
-}  // namespace tpu::compiler::lowering
+}  // namespace tpu::compiler::legalization

@@ -1,11 +1,11 @@
-// Splits 64-bit values: see lower_wide.hpp. The arithmetic is in wide_math.cpp.
-#include "legalize/int64/lower_wide.hpp"
+// Splits 64-bit values: see split_wide.hpp. The arithmetic is in wide_math.cpp.
+#include "legalize/int64/split_wide.hpp"
 
 #include <array>
 #include <functional>
 #include <unordered_map>
 
-#include "legalize/int64/wide_cores.hpp"
+#include "legalize/int64/wide_collectives.hpp"
 #include "legalize/int64/wide_math.hpp"
 
 namespace tpu::compiler {
