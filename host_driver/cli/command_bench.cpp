@@ -199,7 +199,7 @@ struct Arguments {
 std::exception_ptr bench_program(Report& report, const BenchArguments& arguments,
                                  const std::string& path) {
   OpenOptions options = open_options(arguments.board);
-  options.no_data = !arguments.with_data && !options.profile;
+  options.sim.no_data = !arguments.with_data && !options.sim.profile;
   const std::vector<std::byte> image = program_bytes(path, options);
   const Board board = Board::open(options);
   const Executable program = board.load(image);
@@ -231,8 +231,8 @@ std::exception_ptr bench_program(Report& report, const BenchArguments& arguments
   report.figure("instructions_per_launch", "hart instructions a launch of the step, busiest hart",
                 most / launches, 0, "", kInstructionsBar, true);
   const std::string what =
-      fmt::format("engine commands a second{}", options.no_data ? ", --no-data" : "");
-  if (!options.no_data) {
+      fmt::format("engine commands a second{}", options.sim.no_data ? ", --no-data" : "");
+  if (!options.sim.no_data) {
     report.figure("engine_commands", what, commands_a_second, 0, "/s");
   } else {
     report.figure("engine_commands", what, commands_a_second, 0, "/s", kCommandsBar, false);
@@ -242,7 +242,7 @@ std::exception_ptr bench_program(Report& report, const BenchArguments& arguments
                 static_cast<double>(commands) / launches, 0, "");
   report.figure("sim_us_per_launch", "  simulated time a launch", window.seconds() / launches * 1e6,
                 1, "us");
-  if (options.profile) {
+  if (options.sim.profile) {
     profile.print(launches);
     report.add("profile", profile.json(launches));
   }
@@ -263,7 +263,7 @@ void bench(const BenchArguments& arguments) {
     report.missing("mxu_avx2", "MXU engine 512^3, 1 thread", "this host has neither AVX2 nor more");
   }
   for (const std::string& simd : simds) {
-    if (arguments.board.simd.empty() || arguments.board.simd == simd) {
+    if (arguments.board.open.sim.simd.empty() || arguments.board.open.sim.simd == simd) {
       bench_mxu(report, simd);
     }
   }

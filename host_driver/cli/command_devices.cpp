@@ -48,9 +48,9 @@ void devices(const DevicesArguments& arguments) {
   const JsonOutput json(arguments.json);
   const Board board = Board::open(open_options(arguments.board));
   if (json.wanted()) {
-    json.write(as_json(board, arguments.board.transport));
+    json.write(as_json(board, arguments.board.open.transport));
   } else {
-    print_text(board, arguments.board.transport);
+    print_text(board, arguments.board.open.transport);
   }
   board.close();
 }

@@ -169,7 +169,7 @@ Executable load_on(const Board& board, const std::vector<std::byte>& image,
 // to give out: its outputs are zeros, whose bytes the host need not have.
 std::string take_outputs(const RunResult& result, const RunArguments& arguments,
                          const OpenOptions& options) {
-  const bool zeros = options.no_data && options.transport == "sim" && arguments.inputs.empty();
+  const bool zeros = options.sim.no_data && options.transport == "sim" && arguments.inputs.empty();
   Digest digest;
   for (size_t k = 0; k < result.outputs.size(); ++k) {
     const Array& array = result.outputs[k];
@@ -183,7 +183,7 @@ std::string take_outputs(const RunResult& result, const RunArguments& arguments,
     }
     // Without data the cores compute nothing, so that their copies may well differ.
     const HostArray output =
-        options.no_data ? array.to_host() : array.to_host_checked(fmt::format("output {}", k));
+        options.sim.no_data ? array.to_host() : array.to_host_checked(fmt::format("output {}", k));
     digest.add(output);
     if (!arguments.out_dir.empty()) {
       write_npy(path, output);
@@ -198,12 +198,12 @@ void run(const RunArguments& arguments) {
   const JsonOutput json(arguments.json);
   if (!arguments.out_dir.empty()) {
     make_folder(arguments.out_dir);
-    options.tile_folder = arguments.out_dir;
+    options.sim.tile_folder = arguments.out_dir;
   }
   const std::vector<std::byte> image = program_bytes(arguments.program, options);
   const Board board = Board::open(options);
   const Executable program = load_on(board, image, arguments);
-  std::vector<Array> placed = place_inputs(program, files, options.no_data);
+  std::vector<Array> placed = place_inputs(program, files, options.sim.no_data);
   Window window(board, program.partitions(), static_cast<size_t>(arguments.device));
   window.open();
   ProfileWindow profile(board);

@@ -125,7 +125,7 @@ class TrainRun {
     }
     const std::chrono::duration<double> wall = Clock::now() - start;
     const nlohmann::ordered_json report =
-        train_report(trainer_, arguments_.board.transport, digest, wall.count(),
+        train_report(trainer_, arguments_.board.open.transport, digest, wall.count(),
                      signal != 0 ? signal_name(signal) : "");
     errors.attempt([&] { write_json_file(report_path(), report, Durability::kSynced); });
     if (json.wanted()) {
@@ -214,7 +214,7 @@ class TrainRun {
 
 // What was asked for with words that mean nothing together.
 void check_usage(const TrainArguments& arguments) {
-  if (arguments.board.no_data && (arguments.resume || arguments.checkpoint_every > 0)) {
+  if (arguments.board.open.sim.no_data && (arguments.resume || arguments.checkpoint_every > 0)) {
     throw UsageError("--no-data computes no state: no --resume and no --checkpoint-every with it");
   }
 }
@@ -244,7 +244,7 @@ void train(const TrainArguments& arguments) {
   OpenOptions options = open_options(arguments.board);
   make_folder(arguments.out);
   const FolderLock lock(arguments.out);  // two runs would write over each other's checkpoints
-  options.tile_folder = arguments.out;
+  options.sim.tile_folder = arguments.out;
   const fs::path folder = checkpoint_folder(arguments.out, config);
   std::optional<Checkpoint> from;
   if (arguments.resume) {
@@ -265,7 +265,7 @@ void train(const TrainArguments& arguments) {
   if (!eval_image.empty()) {
     eval = board.load(eval_image);
   }
-  Trainer trainer(board, config, board.load(train_file.executable), eval, !options.no_data,
+  Trainer trainer(board, config, board.load(train_file.executable), eval, !options.sim.no_data,
                   from ? &*from : nullptr);
   from.reset();
   print_notes(trainer, config, arguments.resume);

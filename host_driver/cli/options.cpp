@@ -54,8 +54,10 @@ bool valid_mxu_mode(std::string_view mode) {
 }  // namespace
 
 void add_board_options(CLI::App& command, BoardArguments& arguments) {
-  command.add_option("--board", arguments.board, "Board preset or file")->capture_default_str();
-  command.add_option("--set", arguments.set, "Board number: section.key=value (repeatable)")
+  command.add_option("--board", arguments.open.preset, "Board preset or file")
+      ->capture_default_str();
+  command
+      .add_option("--set", arguments.open.overrides, "Board number: section.key=value (repeatable)")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
   command
@@ -65,17 +67,19 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
           "steps A to B of the run), for example board.chip0.core0.mxu0=lockstep:1/100")
       ->allow_extra_args(false)
       ->type_name("GLOB=MODE");
-  command.add_option("--threads", arguments.threads, "Host threads (0: one per host core)")
+  command
+      .add_option("--threads", arguments.open.sim.threads, "Host threads (0: one per host core)")
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
-  command.add_option("--simd", arguments.simd, "Instruction set of the fast engines")
+  command.add_option("--simd", arguments.open.sim.simd, "Instruction set of the fast engines")
       ->check(CLI::IsMember({"scalar", "avx2", "avx512", "amx"}));
-  command.add_flag("--no-data", arguments.no_data, "Time only: no data work is done");
-  command.add_flag("--check", arguments.check, "Check programs for unsynchronised accesses");
-  command.add_flag("--profile", arguments.profile,
+  command.add_flag("--no-data", arguments.open.sim.no_data, "Time only: no data work is done");
+  command.add_flag("--check", arguments.open.sim.check,
+                   "Check programs for unsynchronised accesses");
+  command.add_flag("--profile", arguments.open.sim.profile,
                    "Count where the host's time goes and print the table at the end");
   command
-      .add_option("--time-limit", arguments.time_limit,
+      .add_option("--time-limit", arguments.open.time_limit,
                   "Seconds of host time that a launch may take without ending a step; 0: any time "
                   "(default: 60, or 0 with Verilog matrix units)")
       ->check(CLI::Validator(
@@ -86,9 +90,11 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
           },
           ""))
       ->type_name("SECONDS");
-  command.add_option("--trace", arguments.trace, "One text line for each engine command")
+  command
+      .add_option("--trace", arguments.open.sim.trace_path, "One text line for each engine command")
       ->type_name("FILE.txt");
-  CLI::Option* waves = command.add_option("--waves", arguments.waves, "Board-level signals");
+  CLI::Option* waves =
+      command.add_option("--waves", arguments.open.sim.waves_path, "Board-level signals");
   waves->type_name("FILE.fst");
   command
       .add_option("--waves-steps", arguments.waves_steps,
@@ -96,7 +102,7 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
       ->needs(waves)
       ->capture_default_str()
       ->type_name("A..B");
-  CLI::Option* mxu_waves = command.add_option("--mxu-waves", arguments.mxu_waves,
+  CLI::Option* mxu_waves = command.add_option("--mxu-waves", arguments.open.sim.mxu_waves_path,
                                               "Signals of the first Verilog matrix unit");
   mxu_waves->type_name("FILE.fst");
   command
@@ -105,7 +111,7 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
       ->needs(mxu_waves)
       ->capture_default_str()
       ->type_name("A..B");
-  command.add_option("--transport", arguments.transport, "sim, or null: a board without time")
+  command.add_option("--transport", arguments.open.transport, "sim, or null: a board without time")
       ->check(CLI::IsMember({"sim", "null"}))
       ->capture_default_str();
 }
@@ -120,12 +126,9 @@ std::pair<std::string, std::string> split_assignment(const std::string& text,
 }
 
 OpenOptions open_options(const BoardArguments& arguments) {
-  OpenOptions options;
-  options.preset = arguments.board;
-  options.transport = arguments.transport;
-  for (const std::string& text : arguments.set) {
+  OpenOptions options = arguments.open;
+  for (const std::string& text : options.overrides) {
     split_assignment(text, "--set");
-    options.overrides.push_back(text);
   }
   for (const std::string& text : arguments.mxu) {
     const auto [glob, mode] = split_assignment(text, "--mxu");
@@ -135,23 +138,14 @@ OpenOptions open_options(const BoardArguments& arguments) {
                       "and @A..B for steps",
                       text, mode));
     }
-    options.mxu.emplace_back(glob, mode);
+    options.sim.mxu.emplace_back(glob, mode);
   }
-  options.threads = arguments.threads;
-  options.simd = arguments.simd;
-  options.no_data = arguments.no_data;
-  options.check = arguments.check;
-  options.profile = arguments.profile;
-  options.time_limit = arguments.time_limit;
-  options.trace_path = arguments.trace;
-  options.waves_path = arguments.waves;
   const auto steps = need_range(arguments.waves_steps, "--waves-steps");
-  options.waves_first_step = steps.first;
-  options.waves_steps = steps.second - steps.first + 1;
-  options.mxu_waves_path = arguments.mxu_waves;
+  options.sim.waves_first_step = steps.first;
+  options.sim.waves_steps = steps.second - steps.first + 1;
   const auto tiles = need_range(arguments.mxu_waves_tiles, "--mxu-waves-tiles");
-  options.mxu_waves_first_tile = tiles.first;
-  options.mxu_waves_tiles = tiles.second - tiles.first + 1;
+  options.sim.mxu_waves_first_tile = tiles.first;
+  options.sim.mxu_waves_tiles = tiles.second - tiles.first + 1;
   return options;
 }
 

@@ -20,21 +20,11 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// What the command line gives as it stands, and texts that open_options() still has to read.
 struct BoardArguments {
-  std::string board = "v3_8";
-  std::string transport = "sim";
-  std::vector<std::string> set;
+  OpenOptions open;
   std::vector<std::string> mxu;
-  int threads = 0;
-  std::string simd;
-  bool no_data = false;
-  bool check = false;
-  bool profile = false;
-  std::optional<double> time_limit;
-  std::string trace;
-  std::string waves;
   std::string waves_steps = "0..0";
-  std::string mxu_waves;
   std::string mxu_waves_tiles = "0..3";
 };
 

@@ -12,7 +12,7 @@ namespace tpu::driver {
 
 class ProfileWindow {
  public:
-  /// Starts at once. The board was opened with OpenOptions::profile; else nothing is shown.
+  /// Starts at once. The board was opened with SimOptions::profile; else nothing is shown.
   explicit ProfileWindow(const Board& board);
 
   /// Ends the window.

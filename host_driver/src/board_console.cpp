@@ -63,6 +63,26 @@ void BoardImpl::deliver(const std::function<void(int, const std::string&)>& to,
   }
 }
 
+// From the debug port, lines that begin with a line feed: what the core says of its fault of that
+// cycle, and where its control hart stands.
+std::string BoardImpl::core_text(const Device& device, uint64_t fault_cycle) {
+  const TransportStats stats = transport_->stats();
+  const auto at = static_cast<size_t>(device.id);
+  std::string text;
+  if (at < stats.faults.size() && stats.faults[at].cycle == fault_cycle &&
+      !stats.faults[at].text.empty()) {
+    text += fmt::format("\nTPU:{} says: {}", device.id, printable(stats.faults[at].text));
+  }
+  if (at < stats.harts.size()) {
+    const HartPlace& hart = stats.harts[at];
+    const std::string place = firmware_place(firmware_build_, hart.pc);
+    text +=
+        fmt::format("\nthe control hart of TPU:{} {} at {:#010x}{}{}", device.id,
+                    hart.sleeping ? "sleeps" : "stands", hart.pc, place.empty() ? "" : ", ", place);
+  }
+  return text;
+}
+
 // An image that traps before it tells its build is the one that was loaded.
 std::string BoardImpl::trap_place(const Device& device, const tpu_fault_record_t& record) {
   const uint32_t build = read_core(device, core_page::kFwBuild);

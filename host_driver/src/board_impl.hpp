@@ -204,6 +204,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   // board_console.cpp
   void take_console(std::vector<ConsoleLine> lines);
   void take_rest_of_console();
+  std::string core_text(const Device& device, uint64_t fault_cycle = UINT64_MAX);
   void tell(int device, const std::string& text);
   static void deliver(const std::function<void(int, const std::string&)>& to,
                       const std::vector<ConsoleLine>& lines);

@@ -117,6 +117,7 @@ void BoardImpl::end_by_time_limit(const Device& device, Operation& op) {
     text += ": " + place_text(place, exe);
     where = op_place(exe, place.op_id, device.id);
   }
+  text += core_text(device);
   if (!stats.waits_text.empty()) {
     text += "\nwho waits for whom:\n" + stats.waits_text;
   }

@@ -36,9 +36,10 @@ std::string state_text(uint32_t state) {
 
 // A launch whose matrix units are Verilog may take hours.
 double time_limit_of(const OpenOptions& options) {
-  const bool verilog = std::any_of(options.mxu.begin(), options.mxu.end(), [](const auto& unit) {
-    return unit.second.starts_with("rtl") || unit.second.starts_with("lockstep");
-  });
+  const bool verilog =
+      std::any_of(options.sim.mxu.begin(), options.sim.mxu.end(), [](const auto& unit) {
+        return unit.second.starts_with("rtl") || unit.second.starts_with("lockstep");
+      });
   const double limit = options.time_limit.value_or(verilog ? 0 : kTimeLimitSeconds);
   if (!(limit >= 0)) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -78,6 +79,8 @@ std::shared_ptr<BoardImpl> BoardImpl::open(const OpenOptions& options) {
     throw;
   } catch (const std::exception& error) {
     board->closed_ = true;
+    board->take_rest_of_console();
+    deliver(board->console_, std::exchange(board->console_lines_, {}));
     throw internal(fmt::format("the board failed at open: {}", error.what()));
   }
   return board;
@@ -87,20 +90,7 @@ void BoardImpl::connect(const OpenOptions& options) {
   console_ = options.console;
   TransportRequest request;
   request.params = spec::load_board(options.preset, options.overrides);
-  request.mxu = options.mxu;
-  request.threads = options.threads;
-  request.simd = options.simd;
-  request.no_data = options.no_data;
-  request.check = options.check;
-  request.profile = options.profile;
-  request.trace_path = options.trace_path;
-  request.waves_path = options.waves_path;
-  request.waves_first_step = options.waves_first_step;
-  request.waves_steps = options.waves_steps;
-  request.mxu_waves_path = options.mxu_waves_path;
-  request.mxu_waves_first_tile = options.mxu_waves_first_tile;
-  request.mxu_waves_tiles = options.mxu_waves_tiles;
-  request.tile_folder = options.tile_folder;
+  request.sim = options.sim;
   params_ = request.params;
   hash_ = spec::board_hash(params_);
   if (params_.host.dispatch_cycles != 0) {
@@ -245,9 +235,10 @@ std::vector<int> BoardImpl::await_state(const std::vector<int>& ids, uint32_t wa
         Device& device = devices_[static_cast<size_t>(id)];
         const std::string trap =
             state == core_page::kStateDead ? describe_trap(device) : std::string();
-        throw internal(fmt::format("the control hart does not boot: it stays in {}{}{}",
-                                   state_text(word), trap.empty() ? "" : ": ", trap),
-                       id);
+        throw internal(
+            fmt::format("the control hart does not boot: it stays in {}{}{}{}", state_text(word),
+                        trap.empty() ? "" : ": ", trap, core_text(device)),
+            id);
       }
       still.push_back(id);
     }

@@ -325,10 +325,14 @@ void BoardImpl::stalled() {
     abort_launches();
     return;
   }
+  std::string harts;
+  for (const Device& device : devices_) {
+    harts += device.open > 0 ? core_text(device) : std::string();
+  }
   break_board(std::make_shared<Error>(
       ErrorCode::kTimeout,
-      fmt::format("the board does not answer: nothing is in flight and commands are open{}{}",
-                  stall_text_.empty() ? "" : "\n", stall_text_)));
+      fmt::format("the board does not answer: nothing is in flight and commands are open{}{}{}",
+                  harts, stall_text_.empty() ? "" : "\n", stall_text_)));
 }
 
 uint64_t BoardImpl::now() {

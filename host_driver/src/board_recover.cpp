@@ -142,7 +142,8 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
     if (record.launch_id != op->launch_id) {
       op->on_board = false;  // the hart died before or after it: no step ran
     }
-    finish(*op, fault_error(record, op->program->exe, device.id, op->stall_text, op->trap_place));
+    finish(*op,
+           fault_error(record, op->program->exe, device.id, op->stall_text, {}, op->trap_place));
     return;
   }
   const bool no_engine_fault = record.launch_id != op->launch_id ||
@@ -160,7 +161,8 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
                ErrorPlace{.device = device.id, .op = {}, .source = {}}));
     return;
   }
-  ErrorPtr fault = fault_error(record, op->program->exe, device.id, op->stall_text);
+  ErrorPtr fault = fault_error(record, op->program->exe, device.id, op->stall_text,
+                               core_text(device, record.cycle));
   if (cancelled_ && record.code == TPU_FAULT_HOST_ABORT) {
     fault = std::make_shared<Error>(ErrorCode::kCancelled,
                                     fmt::format("{}: {}", cancelled_->message(), fault->message()),

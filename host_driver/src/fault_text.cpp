@@ -298,6 +298,7 @@ ErrorPlace op_place(const exe::ExecutableT& program, uint32_t op_id, int device)
 std::shared_ptr<const Error> fault_error(const tpu_fault_record_t& record,
                                          const exe::ExecutableT& program, int device,
                                          const std::string& stall_text,
+                                         const std::string& core_text,
                                          const std::string& trap_place) {
   ErrorPlace place =
       op_place(program, record.code == TPU_FAULT_NONE ? TPU_OP_NONE : record.op_id, device);
@@ -305,7 +306,7 @@ std::shared_ptr<const Error> fault_error(const tpu_fault_record_t& record,
   if (record.code == TPU_FAULT_HOST_ABORT && !stall_text.empty()) {
     told.code = TPU_FAULT_DEADLOCK;  // the driver took it off because nothing was in flight
   }
-  std::string text = fmt::format("{}: {}", program.name, record_text(told, trap_place));
+  std::string text = fmt::format("{}: {}", program.name, record_text(told, trap_place)) + core_text;
   if (!stall_text.empty()) {
     text += "\nwho waits for whom:\n" + stall_text;
   }

@@ -30,10 +30,11 @@ std::string trap_text(const tpu_fault_record_t& record, const std::string& place
 ErrorPlace op_place(const exe::ExecutableT& program, uint32_t op_id, int device);
 
 /// What the record says, with op name and source line from the op table. `device`: where it was
-/// read.
+/// read; `core_text`: what the core says beside the record, lines that begin with a line feed.
 std::shared_ptr<const Error> fault_error(const tpu_fault_record_t& record,
                                          const exe::ExecutableT& program, int device,
                                          const std::string& stall_text,
+                                         const std::string& core_text,
                                          const std::string& trap_place = {});
 
 }  // namespace tpu::driver

@@ -65,6 +65,16 @@ TEST_F(SimFailure, AccessOutsideOfASlotNamesIt) {
   expect_fault(changed("dst=hbm[1]+0", "dst=hbm[1]+64"), "SLOT_RANGE");
 }
 
+// What the record does not hold comes over the debug port.
+TEST_F(SimFailure, FaultsHaveTheCoresOwnWordsAndWhereItsHartStands) {
+  const auto error = expect_fault(changed("dst=hbm[1]+0", "dst=hbm[1]+64"), "SLOT_RANGE");
+  ASSERT_NE(error, nullptr);
+  for (const char* part :
+       {" says: DMA operand outside of its memory or slot", "the control hart of TPU:", " at 0x"}) {
+    EXPECT_NE(error->message().find(part), std::string::npos) << error->what();
+  }
+}
+
 TEST_F(SimFailure, AccessOutsideOfVmemNamesIt) {
   expect_fault(changed("dst=vmem+0", "dst=vmem+16777215"), "VMEM_RANGE");
 }
@@ -121,6 +131,7 @@ TEST(SimFirmware, UselessImageIsRefused) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInternal) << error.what();
     EXPECT_NE(error.message().find("does not boot"), std::string::npos) << error.what();
+    EXPECT_NE(error.message().find("the control hart of TPU:"), std::string::npos) << error.what();
   }
 }
 

@@ -22,7 +22,7 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
       fluid_("fluid"),
       mxu_select_(options_),
       sinks_(options_, probes_),
-      pool_(thread_count(options.threads)),
+      pool_(thread_count(options.sim.threads)),
       programs_(options_.params),
       ici_("ici", options_.params, fluid_),
       core_services_{
@@ -32,8 +32,8 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
           .programs = programs_,
           .steps = steps_,
           .probes = probes_,
-          .no_data = options.no_data,
-          .vpu_simd = vpu_simd_from_name(options.simd),
+          .no_data = options.sim.no_data,
+          .vpu_simd = vpu_simd_from_name(options.sim.simd),
           .make_mxu = [this](const std::string& path) { return mxu_select_.make(path); }} {
   const spec::BoardParams& params = options_.params;
   const auto chips = static_cast<uint32_t>(params.board.chips);
@@ -73,12 +73,10 @@ void Board::add_core_stats(Chip& chip, size_t index, BoardStats& stats) const {
   figures.program_op = core.seq().op();
   const PerfUnit::Values counters = core.counters();
   figures.counters.assign(counters.begin(), counters.end());
+  figures.fault_text = core.fault().text();
+  figures.fault_cycle = core.fault().text_cycle();
   stats.cores.push_back(std::move(figures));
   stats.waits_text += core.describe_waits();
-  if (core.fault().valid() && !core.fault().text().empty()) {
-    stats.fault_text +=
-        "core " + std::to_string(core.core_id()) + ": " + core.fault().text() + "\n";
-  }
 }
 
 BoardStats Board::stats() {

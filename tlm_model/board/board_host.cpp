@@ -53,8 +53,8 @@ struct BoardHost::Impl {
 BoardHost::BoardHost(const BoardOptions& options, HostMemory& memory) {
   // Mistakes in the options are found before the process's only kernel is used up.
   MxuSelect check_patterns(options);
-  vpu_simd_from_name(options.simd);
-  if (options.profile) {
+  vpu_simd_from_name(options.sim.simd);
+  if (options.sim.profile) {
     HostProfile::enable();
   }
   impl_ = std::make_unique<Impl>(options, memory);

@@ -9,34 +9,17 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "pcie/host_memory.hpp"
+#include "tpu/sim_options.hpp"
 #include "tpu/spec/board_params.hpp"
 
 namespace tpu::model {
 
 struct BoardOptions {
   spec::BoardParams params;
-  // Engine of matrix units by instance path, later entries win: {"board.chip0.core0.mxu*",
-  // "lockstep:1/1000"}. Mode: fast | scalar | rtl | lockstep[:1/N], with "@A..B" only in steps A to
-  // B (fast elsewhere). Steps are counted from 0 since the board was made, those of all launches
-  // together (kernel/step_counter.hpp); so are those of waves and traces.
-  std::vector<std::pair<std::string, std::string>> mxu;
-  int threads = 0;         // host threads that do data work; 0: as many as the host has
-  std::string simd;        // of the fast engines: auto (or empty) | scalar | avx2 | avx512 | amx
-  bool no_data = false;    // timing only: no data work in the engines
-  bool check = false;      // run-time checks of programs
-  std::string trace_path;  // one text line an engine command; empty: none
-  std::string waves_path;  // FST of board-level signals; empty: none
-  uint64_t waves_first_step = 0;
-  uint64_t waves_steps = 1;
-  std::string mxu_waves_path;  // FST of the first Verilog matrix unit; empty: none
-  uint64_t mxu_waves_first_tile = 0;
-  uint64_t mxu_waves_tiles = 4;
-  bool profile = false;                      // count the host's time (BoardStats::profile)
-  std::string lockstep_dump_prefix = "mxu";  // path prefix of tile dumps at a mismatch
+  spec::SimOptions sim;
 };
 
 // A text line that the firmware of a core wrote to its console.
@@ -62,6 +45,8 @@ struct CoreStats {
   uint32_t program_step = 0;
   uint32_t program_pc = 0;         // word
   uint32_t program_op = 0;         // OP_NONE of rings.toml: unknown
+  std::string fault_text;          // of the last fault, in the core's own words
+  uint64_t fault_cycle = 0;        // as in its record
   std::vector<uint64_t> counters;  // by index of spec/regs/perf.toml
 };
 
@@ -84,9 +69,8 @@ struct BoardStats {
   std::string waits_text;       // who waits for whom, one line a queue; empty when nothing waits
   uint64_t check_findings = 0;  // of the happens-before checker (check)
   std::string check_text;       // the first of them, one a line
-  std::string fault_text;       // what the cores' fault units say of the records they hold
   std::string waves_error;
-  std::vector<HostWorkStats> profile;  // with BoardOptions::profile
+  std::vector<HostWorkStats> profile;  // with SimOptions::profile
 };
 
 class BoardHost {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <map>
 #include <stdexcept>
 
@@ -44,7 +45,7 @@ bool matches(const std::string& pattern, const std::string& path) {
 
 MxuSelect::MxuSelect(const BoardOptions& options) : options_(options) {
   const std::vector<std::string> paths = unit_paths(options.params);
-  for (const auto& [pattern, text] : options.mxu) {
+  for (const auto& [pattern, text] : options.sim.mxu) {
     if (std::ranges::none_of(paths,
                              [&](const std::string& path) { return matches(pattern, path); })) {
       throw std::runtime_error("--mxu " + pattern +
@@ -62,12 +63,12 @@ void MxuSelect::check_verilog_wanted() const {
     const Mode& mode = mode_of(path);
     asked = mode.verilog() ? mode.text : asked;
   }
-  if (!asked.empty() && options_.no_data) {
+  if (!asked.empty() && options_.sim.no_data) {
     throw std::runtime_error("--mxu " + asked +
                              " with --no-data: matrix units compute nothing there; leave one out");
   }
-  if (!options_.mxu_waves_path.empty() && asked.empty()) {
-    throw std::runtime_error("--mxu-waves " + options_.mxu_waves_path +
+  if (!options_.sim.mxu_waves_path.empty() && asked.empty()) {
+    throw std::runtime_error("--mxu-waves " + options_.sim.mxu_waves_path +
                              ": no matrix unit runs the Verilog; add --mxu GLOB=rtl or "
                              "--mxu GLOB=lockstep, for example board.chip0.core0.mxu0=lockstep");
   }
@@ -120,9 +121,10 @@ std::unique_ptr<MxuEngine> MxuSelect::engine(const std::string& path, const Mode
   MxuEngineOptions options;
   options.kind = mode.kind;
   options.path = path;
-  options.simd = options_.simd.empty() ? "auto" : options_.simd;
+  options.simd = options_.sim.simd.empty() ? "auto" : options_.sim.simd;
   options.shape = spec::mxu_shape(options_.params);
-  options.lockstep.dump_prefix = options_.lockstep_dump_prefix + "-" + path;
+  options.lockstep.dump_prefix =
+      (std::filesystem::path(options_.sim.tile_folder) / ("mxu-" + path)).string();
   options.lockstep.on_mismatch = [this, path](const MxuMismatch& mismatch) {
     const std::lock_guard lock(mutex_);
     text_ += path + ": " + mismatch.text + "\n";
@@ -137,14 +139,14 @@ std::unique_ptr<MxuEngine> MxuSelect::engine(const std::string& path, const Mode
 
 // The first engine with Verilog in it writes the waves.
 void MxuSelect::set_waves(MxuEngine& engine) {
-  if (options_.mxu_waves_path.empty() || wave_error_) {
+  if (options_.sim.mxu_waves_path.empty() || wave_error_) {
     return;
   }
   MxuWaveWindow window;
-  window.path = options_.mxu_waves_path;
+  window.path = options_.sim.mxu_waves_path;
   window.clock_hz = static_cast<uint64_t>(options_.params.core.clock_mhz) * 1'000'000;
-  window.first_tile = options_.mxu_waves_first_tile;
-  window.tiles = options_.mxu_waves_tiles;
+  window.first_tile = options_.sim.mxu_waves_first_tile;
+  window.tiles = options_.sim.mxu_waves_tiles;
   if (auto* lockstep = dynamic_cast<MxuLockstepEngine*>(&engine)) {
     lockstep->set_wave_window(window);
     wave_error_ = [lockstep] { return lockstep->wave_error(); };

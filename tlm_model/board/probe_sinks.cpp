@@ -7,22 +7,23 @@ namespace tpu::model {
 
 ProbeSinks::ProbeSinks(const BoardOptions& options, ProbeSet& probes) {
   const spec::BoardParams& params = options.params;
-  if (!options.trace_path.empty()) {
-    text_ = std::make_unique<TextSink>(options.trace_path);
+  const spec::SimOptions& sim = options.sim;
+  if (!sim.trace_path.empty()) {
+    text_ = std::make_unique<TextSink>(sim.trace_path);
     text_->listen(probes);
   }
-  if (!options.waves_path.empty()) {
+  if (!sim.waves_path.empty()) {
     BoardWavesOptions waves;
-    waves.path = options.waves_path;
+    waves.path = sim.waves_path;
     waves.chips = static_cast<uint32_t>(params.board.chips);
     waves.cores_per_chip = static_cast<uint32_t>(params.board.cores_per_chip);
     waves.clock_mhz = static_cast<uint64_t>(params.core.clock_mhz);
-    waves.first_step = options.waves_first_step;
-    waves.step_count = options.waves_steps;
+    waves.first_step = sim.waves_first_step;
+    waves.step_count = sim.waves_steps;
     waves_ = std::make_unique<BoardWaves>(waves);
     waves_->listen(probes);
   }
-  if (options.check) {
+  if (sim.check) {
     race_ = std::make_unique<RaceSink>(static_cast<uint32_t>(spec::core_count(params)),
                                        static_cast<uint32_t>(params.core.semaphores));
     race_->listen(probes);

@@ -42,6 +42,7 @@ void FaultUnit::raise(const FaultInfo& info, std::string text) {
   if (!valid_) {
     valid_ = true;
     text_ = std::move(text);
+    text_cycle_ = now_cycles();
     fill(info);
   }
   on_fault_();
@@ -83,7 +84,6 @@ void FaultUnit::fill(const FaultInfo& info) {
 void FaultUnit::clear() {
   valid_ = false;
   record_ = {};
-  text_.clear();
 }
 
 uint32_t FaultUnit::read_register(uint32_t offset) const {

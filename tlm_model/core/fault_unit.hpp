@@ -30,7 +30,9 @@ class FaultUnit : public RegisterBlock, public FaultIf {
 
   bool valid() const { return valid_; }
   const tpu_fault_record_t& record() const { return record_; }
-  const std::string& text() const { return text_; }  // of the kept fault, for people
+  // Of the fault that was kept last, for people; stays when the record is cleared.
+  const std::string& text() const { return text_; }
+  uint64_t text_cycle() const { return text_cycle_; }  // as in its record
 
  protected:
   uint32_t read_register(uint32_t offset) const override;
@@ -48,6 +50,7 @@ class FaultUnit : public RegisterBlock, public FaultIf {
   bool valid_ = false;
   uint32_t count_ = 0;
   std::string text_;
+  uint64_t text_cycle_ = 0;
 };
 
 }  // namespace tpu::model

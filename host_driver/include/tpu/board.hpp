@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tpu/executable.hpp"
+#include "tpu/sim_options.hpp"
 
 namespace tpu::driver {
 
@@ -30,6 +31,9 @@ struct TransportRequest;
 using TransportFactory =
     std::function<std::unique_ptr<Transport>(const TransportRequest&, HostMemory&)>;
 
+/// Options of the simulated board (sim_options.hpp).
+using spec::SimOptions;
+
 /// What Board::open() opens, and how.
 struct OpenOptions {
   std::string preset = "v3_8";         ///< preset or path of a board file
@@ -39,25 +43,10 @@ struct OpenOptions {
   /// Host memory for transfers under way, at least 64 KiB. Larger arrays go through it in pieces.
   uint64_t staging_bytes = uint64_t{256} << 20;
 
-  // For the simulated board; see `tpuboard run --help`.
-  std::vector<std::pair<std::string, std::string>>
-      mxu;                 ///< {instance glob, fast|rtl|lockstep[:1/N]}
-  int threads = 0;         ///< host threads; 0: one per host core
-  std::string simd;        ///< empty: the best that the host has
-  bool no_data = false;    ///< time only: no arithmetic, no copies of data
-  bool check = false;      ///< look for unsynchronised accesses: BoardCounters::check_findings
-  bool profile = false;    ///< count the host's time: Board::profile()
-  std::string trace_path;  ///< a text line for each engine command; empty: none
-  std::string waves_path;  ///< FST of board-level signals
-  uint64_t waves_first_step = 0;      ///< of the launches, counted together
-  uint64_t waves_steps = 1;           ///< how many of them
-  std::string mxu_waves_path;         ///< FST of the first Verilog matrix unit
-  uint64_t mxu_waves_first_tile = 0;  ///< of that unit, counted over all launches
-  uint64_t mxu_waves_tiles = 4;       ///< how many of them
-  std::string tile_folder;  ///< for tiles of lockstep mismatches; empty: the working directory
+  SimOptions sim;  ///< of the simulated board
 
   /// Seconds of host time that a launch may run on the board without ending a step; then it ends
-  /// with Timeout. 0: any time. Empty: 60, or any time when `mxu` names units that are Verilog.
+  /// with Timeout. 0: any time. Empty: 60, or any time when `sim.mxu` names units that are Verilog.
   std::optional<double> time_limit;
 
   std::vector<std::byte> firmware;  ///< empty: the image that is built in
@@ -99,7 +88,7 @@ struct BoardCounters {
   uint64_t lockstep_tiles = 0;       ///< that went through the Verilog too
   uint64_t lockstep_mismatches = 0;  ///< of them, tiles with other bits
   std::string lockstep_text;    ///< first mismatch: tile, row, k, both bit patterns, replay command
-  uint64_t check_findings = 0;  ///< unsynchronised accesses that OpenOptions::check found
+  uint64_t check_findings = 0;  ///< unsynchronised accesses that SimOptions::check found
   std::string check_text;       ///< the first of them: commands, bytes, memory; one a line
   uint64_t late_calls = 0;      ///< calls that arrived while board time was passing
   uint64_t repeated_doorbells = 0;  ///< recoveries from lost doorbells
@@ -182,7 +171,7 @@ class Board {
   /// Cycles of each core with a program running, as of the last program that ended; from the same
   /// port.
   std::vector<uint64_t> run_cycles() const;
-  /// With OpenOptions::profile, since the board was opened; from the same port. Empty otherwise.
+  /// With SimOptions::profile, since the board was opened; from the same port. Empty otherwise.
   std::vector<HostWorkTime> profile() const;
   /// Waits until everything that was submitted is over; errors stay with their events. What comes
   /// behind a HostEvent is over only when that has been set.

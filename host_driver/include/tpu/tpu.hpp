@@ -6,6 +6,7 @@
 #include "tpu/error.hpp"
 #include "tpu/event.hpp"
 #include "tpu/executable.hpp"
+#include "tpu/sim_options.hpp"
 #include "tpu/transport.hpp"
 #include "tpu/types.hpp"
 #include "tpu/version.hpp"
@@ -48,9 +49,12 @@ using driver::CoreCounters;
 using driver::DeviceInfo;
 using driver::HostWorkTime;
 using driver::OpenOptions;
+using driver::SimOptions;
 using driver::TransportFactory;
 // transport.hpp
 using driver::ConsoleLine;
+using driver::FaultWords;
+using driver::HartPlace;
 using driver::HostMemory;
 using driver::make_null_transport;
 using driver::make_sim_transport;

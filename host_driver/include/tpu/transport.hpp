@@ -25,23 +25,10 @@ struct HostMemory {
   virtual std::span<std::byte> span(uint64_t iova, uint64_t bytes, bool write) = 0;
 };
 
-/// What a board is made from. Fields mean what those of OpenOptions of the same name mean.
+/// What a board is made from.
 struct TransportRequest {
-  spec::BoardParams params;                              ///< every number of the board
-  std::vector<std::pair<std::string, std::string>> mxu;  ///< as there
-  int threads = 0;                                       ///< as there
-  std::string simd;                                      ///< as there
-  bool no_data = false;                                  ///< as there
-  bool check = false;                                    ///< as there
-  bool profile = false;                                  ///< as there
-  std::string trace_path;                                ///< as there
-  std::string waves_path;                                ///< as there
-  uint64_t waves_first_step = 0;                         ///< as there
-  uint64_t waves_steps = 1;                              ///< as there
-  std::string mxu_waves_path;                            ///< as there
-  uint64_t mxu_waves_first_tile = 0;                     ///< as there
-  uint64_t mxu_waves_tiles = 4;                          ///< as there
-  std::string tile_folder;                               ///< as there
+  spec::BoardParams params;  ///< every number of the board
+  SimOptions sim;            ///< what a transport without them cannot do, it refuses
 };
 
 /// A text line that the firmware of a core wrote to its console.
@@ -67,6 +54,18 @@ struct ProgramPlace {
   uint32_t op_id = 0;    ///< index into the executable's ops; larger: unknown
 };
 
+/// Where the control hart of a core stands.
+struct HartPlace {
+  uint32_t pc = 0;        ///< address of its next instruction
+  bool sleeping = false;  ///< until an interrupt
+};
+
+/// The last fault of a core in its own words, which its fault record has no room for.
+struct FaultWords {
+  uint64_t cycle = 0;  ///< as in the record
+  std::string text;    ///< empty: none so far
+};
+
 /// Debug port: read-only figures that are no part of the board's interface to a driver.
 struct TransportStats {
   std::vector<uint64_t> hart_instructions;  ///< of each core; empty when unknown
@@ -74,10 +73,12 @@ struct TransportStats {
   uint64_t lockstep_tiles = 0;              ///< that went through the Verilog too
   uint64_t lockstep_mismatches = 0;         ///< of them, tiles with other bits
   std::string lockstep_text;                ///< the first of them, with its replay command
-  uint64_t check_findings = 0;        ///< unsynchronised accesses found (TransportRequest::check)
-  std::string check_text;             ///< the first of them, one a line
-  std::vector<HostWorkTime> profile;  ///< with TransportRequest::profile
-  std::vector<ProgramPlace> places;   ///< of each core; empty when unknown
+  uint64_t check_findings = 0;              ///< unsynchronised accesses found (SimOptions::check)
+  std::string check_text;                   ///< the first of them, one a line
+  std::vector<HostWorkTime> profile;        ///< with SimOptions::profile
+  std::vector<ProgramPlace> places;         ///< of each core; empty when unknown
+  std::vector<HartPlace> harts;             ///< of each core; empty when unknown
+  std::vector<FaultWords> faults;           ///< of each core; empty when unknown
   std::string waits_text;  ///< who waits for whom, one line a queue; empty when nothing waits
 };
 

@@ -447,8 +447,8 @@ TransportStats NullTransport::stats() {
 
 std::unique_ptr<Transport> make_null_transport(const TransportRequest& request,
                                                HostMemory& memory) {
-  if (!request.trace_path.empty() || !request.waves_path.empty() ||
-      !request.mxu_waves_path.empty()) {
+  if (!request.sim.trace_path.empty() || !request.sim.waves_path.empty() ||
+      !request.sim.mxu_waves_path.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "a trace or waves of the null transport, which has no time and no engines: this "
                 "needs --transport sim");

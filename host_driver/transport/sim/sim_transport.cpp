@@ -2,8 +2,6 @@
 // edge between driver and model.
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "board/board_host.hpp"
 #include "kernel/host_port.hpp"
 #include "tpu/error.hpp"
@@ -21,31 +19,10 @@ struct MemoryAdapter : model::HostMemory {
   driver::HostMemory& memory;
 };
 
-model::BoardOptions board_options(const TransportRequest& request) {
-  model::BoardOptions options;
-  options.params = request.params;
-  options.mxu = request.mxu;
-  options.threads = request.threads;
-  options.simd = request.simd;
-  options.no_data = request.no_data;
-  options.check = request.check;
-  options.profile = request.profile;
-  options.trace_path = request.trace_path;
-  options.waves_path = request.waves_path;
-  options.waves_first_step = request.waves_first_step;
-  options.waves_steps = request.waves_steps;
-  options.mxu_waves_path = request.mxu_waves_path;
-  options.mxu_waves_first_tile = request.mxu_waves_first_tile;
-  options.mxu_waves_tiles = request.mxu_waves_tiles;
-  options.lockstep_dump_prefix =
-      (std::filesystem::path(request.tile_folder) / options.lockstep_dump_prefix).string();
-  return options;
-}
-
 class SimTransport : public Transport {
  public:
   SimTransport(const TransportRequest& request, HostMemory& memory)
-      : memory_(memory), board_(board_options(request), memory_) {}
+      : memory_(memory), board_({request.params, request.sim}, memory_) {}
 
   uint32_t read32(int chip, int bar, uint64_t offset) override {
     return board_.read32(chip, bar, offset);
@@ -69,11 +46,13 @@ class SimTransport : public Transport {
   TransportStats stats() override {
     model::BoardStats from = board_.stats();
     TransportStats stats;
-    for (const model::CoreStats& core : from.cores) {
+    for (model::CoreStats& core : from.cores) {
       stats.hart_instructions.push_back(core.hart_instructions);
       stats.run_cycles.push_back(core.counters.at(spec::perf::kRunCycles));
       stats.places.push_back({core.program_running, core.counters.at(spec::perf::kPrograms),
                               core.program_step, core.program_pc, core.program_op});
+      stats.harts.push_back({core.hart_pc, core.hart_sleeping});
+      stats.faults.push_back({core.fault_cycle, std::move(core.fault_text)});
     }
     stats.lockstep_tiles = from.lockstep_tiles;
     stats.lockstep_mismatches = from.lockstep_mismatches;

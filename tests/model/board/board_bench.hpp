@@ -71,7 +71,7 @@ class BoardBench {
   static BoardOptions default_options() {
     BoardOptions options;
     options.params = spec::load_board("v3_8");
-    options.threads = 1;
+    options.sim.threads = 1;
     return options;
   }
 
@@ -144,7 +144,7 @@ class BoardBench {
       if (outcome.quiescent && !drain(core)) {
         throw std::runtime_error("core " + std::to_string(core) + ": quiescent before command " +
                                  std::to_string(seq) + "\n" + host.stats().waits_text +
-                                 host.stats().fault_text);
+                                 host.stats().cores.at(core).fault_text);
       }
     }
   }

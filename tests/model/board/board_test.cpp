@@ -338,14 +338,14 @@ void run_six_steps(BoardBench& bench) {
 
 TEST(Board, StepsOfAllLaunchesCountForLockstepAndTraces) {
   BoardOptions options = BoardBench::default_options();
-  options.mxu = {{"board.chip0.core0.mxu0", "lockstep@3..4"}};
-  options.trace_path = ::testing::TempDir() + "/steps.txt";
+  options.sim.mxu = {{"board.chip0.core0.mxu0", "lockstep@3..4"}};
+  options.sim.trace_path = ::testing::TempDir() + "/steps.txt";
   BoardBench bench(options);
   run_six_steps(bench);
   EXPECT_EQ(bench.host.stats().lockstep_tiles, 2U);
   EXPECT_EQ(bench.host.stats().lockstep_mismatches, 0U) << bench.host.stats().lockstep_text;
   EXPECT_EQ(bench.host.close(), "");
-  std::ifstream trace(options.trace_path);
+  std::ifstream trace(options.sim.trace_path);
   std::vector<std::string> steps;
   for (std::string line; std::getline(trace, line);) {
     if (line.find("matmul") != std::string::npos) {
@@ -359,10 +359,10 @@ TEST(Board, StepsOfAllLaunchesCountForLockstepAndTraces) {
 
 TEST(Board, WindowsBehindTheRunAreTold) {
   BoardOptions options = BoardBench::default_options();
-  options.mxu = {{"board.chip0.core0.mxu0", "lockstep@6..9"}};
-  options.waves_path = ::testing::TempDir() + "/behind.fst";
-  options.waves_first_step = 6;
-  options.mxu_waves_path = ::testing::TempDir() + "/behind_mxu.fst";
+  options.sim.mxu = {{"board.chip0.core0.mxu0", "lockstep@6..9"}};
+  options.sim.waves_path = ::testing::TempDir() + "/behind.fst";
+  options.sim.waves_first_step = 6;
+  options.sim.mxu_waves_path = ::testing::TempDir() + "/behind_mxu.fst";
   BoardBench bench(options);
   run_six_steps(bench);
   const std::string error = bench.host.close();
@@ -376,13 +376,13 @@ TEST(Board, WindowsBehindTheRunAreTold) {
 
 TEST(Board, WavesShowHartsAndTransfers) {
   BoardOptions options = BoardBench::default_options();
-  options.waves_path = ::testing::TempDir() + "/board_harts.fst";
-  options.waves_first_step = 1;
-  options.waves_steps = 3;
+  options.sim.waves_path = ::testing::TempDir() + "/board_harts.fst";
+  options.sim.waves_first_step = 1;
+  options.sim.waves_steps = 3;
   BoardBench bench(options);
   run_six_steps(bench);
   EXPECT_EQ(bench.host.close(), "");
-  test::WaveChanges changes = test::read_fst(options.waves_path);
+  test::WaveChanges changes = test::read_fst(options.sim.waves_path);
   const std::string core = "board.chip0.core0.";
   std::vector<test::WaveChange>& transfers = changes[core + "dma_in.busy"];
   std::erase_if(transfers, [](const test::WaveChange& change) { return change.value == "x"; });
@@ -399,10 +399,10 @@ TEST(Board, RefusesOptionsThatCannotBeAndThenOpens) {
                             const std::string& simd, const std::string& mxu_waves = "",
                             bool no_data = false) {
     BoardOptions options = BoardBench::default_options();
-    options.mxu = {{pattern, mode}};
-    options.simd = simd;
-    options.mxu_waves_path = mxu_waves;
-    options.no_data = no_data;
+    options.sim.mxu = {{pattern, mode}};
+    options.sim.simd = simd;
+    options.sim.mxu_waves_path = mxu_waves;
+    options.sim.no_data = no_data;
     try {
       BoardHost host(options, arena);
     } catch (const std::runtime_error& error) {

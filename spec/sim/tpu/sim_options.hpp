@@ -1,0 +1,35 @@
+// How the simulated board simulates: nothing here changes what a program computes. One record from
+// the command line and the public interface through the transport to the model, which takes it as
+// it is. Public: installed as tpu/sim_options.hpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tpu::spec {
+
+/// Options of the simulated board; see `tpuboard run --help`. Steps are counted from 0 since the
+/// board was opened, those of all launches together.
+struct SimOptions {
+  /// Engine of matrix units by instance path, later entries win: {"board.chip0.core0.mxu*",
+  /// "lockstep:1/1000"}. Mode: fast | scalar | rtl | lockstep[:1/N], with "@A..B" only in steps A
+  /// to B (fast elsewhere).
+  std::vector<std::pair<std::string, std::string>> mxu;
+  int threads = 0;         ///< host threads that do data work; 0: one per host core
+  std::string simd;        ///< auto | scalar | avx2 | avx512 | amx; empty: the best that there is
+  bool no_data = false;    ///< timing only: no command's data are computed
+  bool check = false;      ///< look for accesses that nothing orders
+  bool profile = false;    ///< count the host's time
+  std::string trace_path;  ///< one text line an engine command; empty: none
+  std::string waves_path;  ///< FST of board-level signals; empty: none
+  uint64_t waves_first_step = 0;      ///< that is in it
+  uint64_t waves_steps = 1;           ///< how many are
+  std::string mxu_waves_path;         ///< FST of the first Verilog matrix unit; empty: none
+  uint64_t mxu_waves_first_tile = 0;  ///< of that unit, counted over all launches
+  uint64_t mxu_waves_tiles = 4;       ///< how many of them
+  std::string tile_folder;  ///< for tiles of lockstep mismatches; empty: the working directory
+};
+
+}  // namespace tpu::spec

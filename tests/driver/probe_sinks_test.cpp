@@ -1,0 +1,131 @@
+// What a run shows of itself, as a user asks for it at the command line: each view alone, all of
+// them together, and with other numbers of host threads are the same to the byte.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "asm/assembler.hpp"
+#include "board/board_loader.hpp"
+#include "cli/npy.hpp"
+#include "exe/executable.hpp"
+#include "tests/driver/program_builder.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Copies its argument to its result through VMEM, twice, inside marks. The second copy into
+// VMEM does not wait for the reader of the first: --check has something to say.
+constexpr const char* kRacing = R"(
+.program "racing"
+.slot argument bytes=256
+.slot result bytes=256
+.arg "x" elem=i32 global=[64] slot=0
+.result "y" elem=i32 global=[64] slot=1
+.op "copy" file="model.py" line=42
+  markb 0
+  dma_in.dma op=0 signal=0:1 src=hbm[0]+0 dst=vmem+0 elem_bytes=4 counts=[1,1,1,1,64] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  dma_out.dma op=0 wait=0:1:take src=vmem+0 dst=hbm[1]+0 elem_bytes=4 counts=[1,1,1,1,64] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  dma_in.dma op=0 signal=1:1 src=hbm[0]+0 dst=vmem+0 elem_bytes=4 counts=[1,1,1,1,64] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  marke 0
+  dma_out.dma op=0 wait=1:1:take src=vmem+0 dst=hbm[1]+0 elem_bytes=4 counts=[1,1,1,1,64] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  halt
+)";
+
+class ProbeSinks : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() /
+              (std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()) +
+               std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+    write_npy(path("x.npy"), test::counting(DType::kI32, {64}));
+    save(kRacing);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  void save(const std::string& text) const {
+    const std::vector<std::byte> bytes =
+        exe::write_executable(compiler::assemble(text, "p.s", spec::load_board("v3_8")));
+    std::ofstream(path("p.tpuexe"), std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+  }
+  // Both streams of the run; its files are FILE.txt, FILE.fst.
+  std::string run(const std::string& options) const {
+    FILE* pipe = popen((std::string(TPUBOARD) + " run " + path("p.tpuexe") +
+                        " --in 0=" + path("x.npy") + " --launches 2 " + options + " 2>&1")
+                           .c_str(),
+                       "r");
+    std::string text;
+    std::array<char, 4096> buffer;
+    for (size_t n = 0; (n = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
+      text.append(buffer.data(), n);
+    }
+    pclose(pipe);
+    return text;
+  }
+  std::string trace(const std::string& file) const { return " --trace " + path(file + ".txt"); }
+  std::string waves(const std::string& file) const {
+    return " --waves " + path(file + ".fst") + " --waves-steps 0..1";
+  }
+  std::string bytes(const std::string& file) const {
+    std::ifstream stream(path(file), std::ios::binary);
+    std::string content(std::istreambuf_iterator<char>(stream), {});
+    if (file.ends_with(".fst") && content.size() > kDate + kDateBytes) {
+      content.erase(kDate, kDateBytes);
+    }
+    return content;
+  }
+
+  // The header of an FST file holds the time of day.
+  static constexpr size_t kDate = 200;
+  static constexpr size_t kDateBytes = 27;
+  std::filesystem::path folder_;
+};
+
+TEST_F(ProbeSinks, AllTogetherGiveWhatEachGivesAlone) {
+  const std::string plain = run("");
+  EXPECT_EQ(run(trace("alone")), plain);
+  EXPECT_EQ(run(waves("alone")), plain);
+  const std::string checked = run("--check");
+  EXPECT_THAT(checked, HasSubstr("core 0 dma_out (word"));
+  EXPECT_THAT(checked, HasSubstr("reads, without waiting for it, what is written by"));
+  EXPECT_EQ(run("--check" + trace("all") + waves("all")), checked);
+  EXPECT_THAT(bytes("alone.txt"), HasSubstr("dma_out dma op=0"));
+  EXPECT_THAT(bytes("alone.txt"), HasSubstr("mark end op=0"));
+  EXPECT_EQ(bytes("all.txt"), bytes("alone.txt"));
+  EXPECT_GT(bytes("alone.fst").size(), 500U);
+  EXPECT_EQ(bytes("all.fst"), bytes("alone.fst"));
+}
+
+TEST_F(ProbeSinks, EventsDoNotDependOnTheHost) {
+  const std::string one = run("--check --threads 1" + trace("one") + waves("one"));
+  EXPECT_EQ(run("--check --threads 3 --simd scalar" + trace("three") + waves("three")), one);
+  EXPECT_EQ(bytes("three.txt"), bytes("one.txt"));
+  EXPECT_EQ(bytes("three.fst"), bytes("one.fst"));
+}
+
+TEST_F(ProbeSinks, AFaultHasTheCoresOwnWordsAndWhereItsHartStands) {
+  std::string text = kRacing;
+  const std::string result = "dst=hbm[1]+0";
+  text.replace(text.find(result), result.size(), "dst=hbm[1]+64");
+  save(text);
+  const std::string told = run("");
+  EXPECT_THAT(told, HasSubstr("SLOT_RANGE"));
+  EXPECT_THAT(told, HasSubstr("TPU:0 says: DMA operand outside of its memory or slot"));
+  EXPECT_THAT(told, HasSubstr("the control hart of TPU:0 "));
+  EXPECT_THAT(told, HasSubstr(" at 0x"));
+}
+
+}  // namespace
+}  // namespace tpu::driver
