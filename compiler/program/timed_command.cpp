@@ -4,15 +4,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "command/operands.hpp"
+
 namespace tpu::compiler {
 namespace {
 
 bool in_hbm(const spec::Addr& a) { return a.space == static_cast<uint8_t>(spec::Space::kHbm); }
-
-template <typename C>
-spec::ByteExtent written_extent(const C& c) {
-  return spec::box_extent(spec::transfer_box(c), spec::BoxSide::kDst);
-}
 
 void transfer(const spec::BoardParams& board, bool src_hbm, const spec::Addr& dst,
               spec::TransferBytes bytes, TimedCommand& out) {
@@ -70,7 +67,7 @@ TimedCommand TimedProgram::decode(size_t at) const {
         out.matmul = true;
         out.accumulate = c.accumulate();
         out.out = c.out;
-        out.out_extent = spec::matmul_out_extent(c);
+        out.out_extent = spec::operands(c)[0].bytes.extent();
       });
       break;
     case spec::Opcode::kVpuKernel:
@@ -84,20 +81,20 @@ TimedCommand TimedProgram::decode(size_t at) const {
     case spec::Opcode::kDma:
       of(read<spec::DmaCommand>(at), [&](const spec::DmaCommand& c) {
         transfer(board_, in_hbm(c.src), c.dst, spec::transfer_bytes(board_, c), out);
-        out.out_extent = written_extent(c);
+        out.out_extent = spec::operands(c)[1].bytes.extent();
         out.peer_reg = c.peer_reg;
       });
       break;
     case spec::Opcode::kFill:
       of(read<spec::FillCommand>(at), [&](const spec::FillCommand& c) {
         transfer(board_, false, c.dst, spec::transfer_bytes(board_, c), out);
-        out.out_extent = written_extent(c);
+        out.out_extent = spec::operands(c)[0].bytes.extent();
       });
       break;
     case spec::Opcode::kDmaIndexed:
       of(read<spec::DmaIndexedCommand>(at), [&](const spec::DmaIndexedCommand& c) {
         transfer(board_, in_hbm(c.src), c.dst, spec::transfer_bytes(board_, c), out);
-        out.out_extent = c.scatter() ? spec::ByteExtent{0, c.span} : written_extent(c);
+        out.out_extent = spec::operands(c)[1].bytes.extent();
       });
       break;
     default:

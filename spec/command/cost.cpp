@@ -48,21 +48,6 @@ MxuShape mxu_shape(const BoardParams& board) {
           .load_rows = static_cast<uint32_t>(board.mxu.weight_rows_per_cycle)};
 }
 
-ByteExtent matmul_out_extent(const MatmulCommand& c) {
-  ByteExtent extent{0, sizeof(float)};
-  const auto add = [&](uint32_t count, int64_t stride) {
-    const int64_t reach = (int64_t{count} - 1) * stride;
-    (reach < 0 ? extent.low : extent.high) += reach;
-  };
-  for (size_t i = 0; i < c.m.size(); ++i) {
-    add(c.m[i], c.m_out[i]);
-  }
-  for (size_t i = 0; i < c.n.size(); ++i) {
-    add(c.n[i], c.n_out[i]);
-  }
-  return extent;
-}
-
 MxuCommandTiming matmul_timing(const MxuShape& shape, const MatmulCommand& c) {
   return mxu_command_timing(shape, {.rows = product(c.m),
                                     .taps = product(c.t),

@@ -24,6 +24,7 @@ struct CommandCycles {
 };
 
 /// A count is 0: the command does nothing, in the time of a nop.
+inline bool is_empty(const NopCommand& /*c*/) { return false; }
 bool is_empty(const MatmulCommand& c);
 bool is_empty(const VpuKernelCommand& c);
 bool is_empty(const TransposeCommand& c);
@@ -33,8 +34,7 @@ bool is_empty(const DmaIndexedCommand& c);
 
 MxuShape mxu_shape(const BoardParams& board);
 
-/// Bytes of `out`, relative to its address. Of a command that is not empty, as is the timing.
-ByteExtent matmul_out_extent(const MatmulCommand& c);
+/// Of a command that is not empty.
 MxuCommandTiming matmul_timing(const MxuShape& shape, const MatmulCommand& c);
 
 inline constexpr int kVpuSections = 9;

@@ -20,6 +20,7 @@
 #include "arith/mxu_shape.hpp"
 #include "arith/mxu_timing.hpp"
 #include "command/cost.hpp"
+#include "command/stride_pattern.hpp"
 #include "core/strided_box.hpp"
 #include "mxu/mxu_engine.hpp"
 #include "tpu/spec/board_params.hpp"
@@ -37,6 +38,7 @@ struct Operand {
 struct MatmulPlan {
   MxuJob job;  // pointers unset
   Operand out, lhs, rhs;
+  std::array<spec::StridePattern, 3> bytes;  // of them, relative to their addresses
   spec::MxuCommandTiming timing;
   uint64_t flops = 0;
 };
@@ -53,6 +55,7 @@ struct VpuPlan {
 struct TransposePlan {
   TransposeShape shape;
   Operand src, dst;
+  std::array<spec::StridePattern, 2> bytes;
   spec::CommandCycles cycles;
 };
 

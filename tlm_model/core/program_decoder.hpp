@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 
-#include "core/overlap.hpp"
 #include "core/program.hpp"
 
 namespace tpu::model {
@@ -26,15 +25,9 @@ class ProgramDecoder {
   void decode_dma(const spec::DmaCommand& c, DecodedCommand& command);
   void decode_fill(const spec::FillCommand& c, DecodedCommand& command);
   void decode_indexed(const spec::DmaIndexedCommand& c, DecodedCommand& command);
-  void check_header(const spec::CommandHeader& head, DecodedCommand& command) const;
-  void check_dma_spaces(DecodedCommand& command, const DmaPlan& plan) const;
-  // Marks a command bad that alone takes longer than the watchdog.
-  void check_cycles(DecodedCommand& command, __int128 cycles) const;
-  // Marks a command bad whose destination writes a byte twice.
-  void check_repeats(DecodedCommand& command, const StridePattern& written) const;
-  void check_box(DecodedCommand& command, const std::array<uint32_t, 5>& counts,
-                 const std::array<int64_t, 5>& dst_strides, uint32_t elem_bytes) const;
-  void add_operand(DecodedCommand& command, const spec::Addr& address) const;
+  // Sets what is wrong with a command; false: it is, or there is nothing to do.
+  template <typename C>
+  bool begin(const C& c, DecodedCommand& command) const;
   const VpuProgram* vpu_program(uint32_t offset);
 
   Program& program_;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/overlap.hpp"
+#include "command/stride_pattern.hpp"
 #include "core_bench.hpp"
 #include "tpu/spec/fault_regs.hpp"
 
@@ -17,6 +17,7 @@ namespace tpu::model::test {
 namespace {
 
 using spec::Queue;
+using spec::StridePattern;
 
 // Starts of all runs.
 std::vector<int64_t> starts(const StridePattern& pattern) {

@@ -65,40 +65,6 @@ TEST(MatmulTiming, FollowsTheTilesOfTheCommand) {
   }
 }
 
-TEST(MatmulOutExtent, CoversExactlyWhatIsWritten) {
-  std::mt19937 random(3);
-  for (int i = 0; i < 300; ++i) {
-    MatmulCommand c;
-    for (size_t d = 0; d < 4; ++d) {
-      c.m[d] = 1 + below(random, 3);
-      c.m_out[d] = static_cast<int32_t>(below(random, 4001)) - 2000;
-    }
-    for (size_t d = 0; d < 2; ++d) {
-      c.n[d] = 1 + below(random, 4);
-      c.n_out[d] = static_cast<int32_t>(below(random, 4001)) - 2000;
-    }
-    std::vector<int64_t> at = {0};
-    const auto walk = [&at](uint32_t count, int64_t stride) {
-      std::vector<int64_t> next;
-      for (const int64_t base : at) {
-        for (uint32_t j = 0; j < count; ++j) {
-          next.push_back(base + j * stride);
-        }
-      }
-      at = next;
-    };
-    for (size_t d = 0; d < 4; ++d) {
-      walk(c.m[d], c.m_out[d]);
-    }
-    for (size_t d = 0; d < 2; ++d) {
-      walk(c.n[d], c.n_out[d]);
-    }
-    const ByteExtent extent = matmul_out_extent(c);
-    EXPECT_EQ(extent.low, *std::ranges::min_element(at));
-    EXPECT_EQ(extent.high, *std::ranges::max_element(at) + 4);
-  }
-}
-
 // A body of one load and `work`, over `blocks` blocks.
 CommandCycles body_cycles(VpuOp work, int32_t lane, uint32_t blocks) {
   VpuKernelCommand c;
