@@ -1,7 +1,7 @@
 // What the emission of every kernel works with, and the functions that turn planned kernels into
 // commands. Kernels are emitted one after the other into one listing; overlap comes from the queues
-// alone. Functions that may find too little VMEM answer false; nothing of the kernel is emitted
-// then.
+// alone. Functions that may find too little VMEM answer false; of a loop or contraction
+// nothing is emitted then.
 #pragma once
 
 #include <cstdint>
@@ -21,26 +21,24 @@ namespace tpu::compiler {
 struct InflightExchange;  // inflight.hpp
 
 struct EmitContext {
-  EmitContext(const Module& m, const KernelProgram& k, const spec::BoardParams& b,
-              int64_t lock_limit);
+  EmitContext(const Module& m, KernelProgram& k, const spec::BoardParams& b, int64_t lock_limit);
   ~EmitContext();
 
   void run_moves() { sink.run(memory.take_moves()); }
 
   const Module& module;
-  const KernelProgram& kernels;
+  KernelProgram& kernels;  // those that do not fit are cut in two
   const spec::BoardParams& board;
   const Slots slots;
   const VirtualPads pads;
   Residency memory;
-  const std::vector<const Value*> result_home;  // value whose home is result slot i, or null
+  std::vector<const Value*> result_home;  // value whose home is result slot i, or null
   CommandSink sink;
   OpTable ops;
   Channels channels;
   std::map<const Value*, int64_t> counters;  // argument of a loop's body -> address in SMEM
   int regions = 0;                           // around the running kernel
   bool arguments_saved = false;
-  bool overlap = true;  // false: every exchange ends before the next kernel begins
   std::unique_ptr<InflightExchange> inflight;
   const Kernel* too_large = nullptr;  // the kernel that did not fit
 };
@@ -54,6 +52,9 @@ MemRange whole_range(EmitContext& ctx, const Buffer& b, bool write);
 
 // emit.cpp
 [[nodiscard]] bool emit_kernel(EmitContext& ctx, const Kernel& k);
+
+// Cuts kernel `k` in two: it is the first half then. False: it cannot be cut, or not here.
+[[nodiscard]] bool cut_kernel(EmitContext& ctx, const Kernel& k);
 
 // One function for each class of kernels.
 [[nodiscard]] bool emit_loop(EmitContext& ctx, const Kernel& k);

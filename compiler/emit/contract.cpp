@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 
+#include "emit/inflight.hpp"
+
 namespace tpu::compiler {
 
 using CDim = Contraction::Dim;
@@ -149,7 +151,7 @@ static bool emit_sums(EmitContext& ctx, const Kernel& k) {
     out.in_hbm = true;
     return true;
   }
-  auto p = plan_dot(k, ctx.memory, ctx.board, id);
+  auto p = plan_beside_inflight(ctx, [&] { return plan_dot(k, ctx.memory, ctx.board, id); });
   ctx.run_moves();
   if (p) {
     run_plan(ctx, k, *p, id);
@@ -175,11 +177,12 @@ bool emit_contraction(EmitContext& ctx, const Kernel& k) {
   if (!emit_sums(ctx, k)) {
     return false;
   }
-  if (!emit_loop(ctx, *k.contract().after)) {
-    ctx.too_large = k.contract().after.get();
-    return false;
+  const Kernel& loop = *k.contract().after;
+  if (emit_loop(ctx, loop)) {
+    return true;
   }
-  return true;
+  ctx.too_large = &loop;
+  return cut_kernel(ctx, k);  // the epilogue comes next, as a kernel of its own
 }
 
 }  // namespace tpu::compiler

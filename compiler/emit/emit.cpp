@@ -117,7 +117,7 @@ EmittedProgram finished(EmitContext& ctx) {
 
 }  // namespace
 
-EmitContext::EmitContext(const Module& m, const KernelProgram& k, const spec::BoardParams& b,
+EmitContext::EmitContext(const Module& m, KernelProgram& k, const spec::BoardParams& b,
                          int64_t lock_limit)
     : module(m),
       kernels(k),
@@ -178,27 +178,37 @@ bool emit_kernel(EmitContext& ctx, const Kernel& k) {
   }
   if (!emit_by_class(ctx, k)) {
     ctx.too_large = ctx.too_large == nullptr ? &k : ctx.too_large;
-    return false;
+    if (!cut_kernel(ctx, k)) {
+      return false;
+    }
+    ctx.ops.forget(k);
+    return emit_kernel(ctx, k);
   }
   ctx.memory.drop_dead();
   pace(ctx);
   return true;
 }
 
+// Not inside regions: the places of carried values depend on all kernels of the region.
+bool cut_kernel(EmitContext& ctx, const Kernel& k) {
+  if (ctx.regions > 0 || !split_kernel(ctx.kernels, k.order)) {
+    return false;
+  }
+  ctx.memory.find_reads(ctx.kernels, ctx.pads);
+  revise_results(ctx.module, ctx.kernels, ctx.slots, k.order, ctx.memory, ctx.result_home);
+  ctx.too_large = nullptr;
+  return true;
+}
+
 EmittedProgram emit_program(const Module& module, KernelProgram& kernels,
                             const spec::BoardParams& board) {
-  bool overlap = true;
   int64_t lock_limit = board.core.vmem_kib * 1024 / 4;
   for (;;) {
     EmitContext ctx(module, kernels, board, lock_limit);
-    ctx.overlap = overlap;
     if (emit_all(ctx)) {
       return finished(ctx);
     }
     const Kernel k = *ctx.too_large;
-    if (std::exchange(overlap, false)) {
-      continue;  // an exchange in flight takes VMEM, too
-    }
     if (ctx.memory.locks_values()) {
       lock_limit = lock_limit < 4096 ? 0 : lock_limit / 4;
     } else if (!split_kernel(kernels, k.order)) {

@@ -186,7 +186,7 @@ bool start_inflight(EmitContext& ctx, const Kernel& k) {
   ctx.run_moves();
   ctx.inflight = std::move(run);
   // Inside a region it ends at once: nothing may be on its way at a boundary.
-  const bool overlaps = ctx.overlap && ctx.regions == 0;
+  const bool overlaps = ctx.regions == 0;
   const auto next = std::find_if(ctx.kernels.kernels.begin(), ctx.kernels.kernels.end(),
                                  [&](const Kernel& other) { return other.order > k.order; });
   const bool alone = !overlaps || next == ctx.kernels.kernels.end() || needs_inflight(ctx, *next);
@@ -198,6 +198,8 @@ bool start_inflight(EmitContext& ctx, const Kernel& k) {
     }
     forget_places(r);
     if (r.lag == 1) {
+      ctx.memory.held().clear();
+      ctx.inflight = nullptr;
       return false;
     }
   }

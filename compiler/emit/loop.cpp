@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "emit/inflight.hpp"
+
 namespace tpu::compiler {
 
 static bool emit_empty(EmitContext& ctx, const Kernel& k, uint32_t id) {
@@ -44,7 +46,7 @@ bool emit_loop(EmitContext& ctx, const Kernel& k) {
   if (stored_nodes(k).empty()) {
     return true;
   }
-  auto plan = plan_loop(k, ctx.memory, ctx.board, id);
+  auto plan = plan_beside_inflight(ctx, [&] { return plan_loop(k, ctx.memory, ctx.board, id); });
   ctx.run_moves();
   if (!plan) {
     return false;

@@ -10,6 +10,14 @@ uint64_t OpTable::flops_of(const Kernel& k) const {
 
 void OpTable::count_flops(const Kernel& k) { matmul_flops_ += flops_of(k); }
 
+void OpTable::forget(const Kernel& k) {
+  const auto it = ids_.find(k.order);
+  if (it != ids_.end() && it->second + 1 == ops_.size()) {
+    ops_.pop_back();
+    ids_.erase(it);
+  }
+}
+
 // The names of the kernel's ops, the source line of the last one that has any.
 uint32_t OpTable::id(const Kernel& k) {
   const auto [it, fresh] = ids_.try_emplace(k.order, static_cast<uint32_t>(ops_.size()));

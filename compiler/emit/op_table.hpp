@@ -14,6 +14,7 @@ namespace tpu::compiler {
 class OpTable {
  public:
   uint32_t id(const Kernel& k);  // added if it is new
+  void forget(const Kernel& k);  // the last one added, whose kernel has changed
   void count_flops(const Kernel& k);
   void enter_loop(int64_t trips) { times_ *= trips; }
   void leave_loop(int64_t trips) { times_ /= trips; }

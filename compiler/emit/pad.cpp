@@ -2,7 +2,7 @@
 // stride of the destination; negative padding crops the box.
 #include <algorithm>
 
-#include "emit/context.hpp"
+#include "emit/inflight.hpp"
 
 namespace tpu::compiler {
 
@@ -61,7 +61,7 @@ static bool fill_from_memory(EmitContext& ctx, const Buffer& value, const Buffer
   const int64_t bytes = elem_bytes(out.value->type.elem);
   const int64_t count = out.value->type.count();
   const int64_t length = std::min(kPatternBytes / bytes, count);
-  const auto area = take(ctx, length * bytes);
+  const auto area = plan_beside_inflight(ctx, [&] { return take(ctx, length * bytes); });
   if (!area) {
     return false;
   }

@@ -90,6 +90,21 @@ std::vector<const Value*> place_results(const Module& module, const KernelProgra
   return homes;
 }
 
+void revise_results(const Module& module, const KernelProgram& kernels, const Slots& slots,
+                    int order, Residency& memory, std::vector<const Value*>& homes) {
+  for (size_t r = 0; r < homes.size(); ++r) {
+    const Value* v = homes[r];
+    if (v == nullptr || made_before(kernels, order, v) ||
+        result_may_overwrite(module, kernels, slots, v, slots.first_result + static_cast<int>(r))) {
+      continue;
+    }
+    Buffer& b = memory.at(v);
+    b.slot = -1;
+    b.must_store = false;
+    homes[r] = nullptr;
+  }
+}
+
 bool stores_last(const Kernel& k, const Value* made, const Value* old) {
   VpuGenOptions options;
   choose_roles(k.loop().nest, options);

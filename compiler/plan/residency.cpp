@@ -61,6 +61,11 @@ void Residency::find_reads(const KernelProgram& kernels, const VirtualPads& pads
       }
     }
   });
+  for (Buffer* b : ordered_) {
+    b->reads.clear();
+  }
+  dying_.clear();
+  died_ = 0;
   for_each_kernel(kernels, [&](const Kernel& k) {
     for (const Value* v : k.reads) {
       read_at(v, pads, k.order);

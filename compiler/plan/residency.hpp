@@ -62,6 +62,9 @@ class Residency {
   Buffer* find(const Value* v);  // null: it has no buffer
   const std::vector<Buffer*>& all() const { return ordered_; }
 
+  // After kernels have been cut: their orders, and values that cross the halves.
+  void find_reads(const KernelProgram& kernels, const VirtualPads& pads);
+
   // What is planned next: the order of a kernel, the op of its moves.
   void enter(int order) { now_ = order; }
   void set_op(uint32_t op_id) { op_id_ = op_id; }
@@ -109,7 +112,6 @@ class Residency {
  private:
   friend class Reservation;
   void touch(Buffer& b);  // before it changes
-  void find_reads(const KernelProgram& kernels, const VirtualPads& pads);
   void read_at(const Value* v, const VirtualPads& pads, int order);
   bool evict_one();
 

@@ -1,6 +1,8 @@
 // Op matrix: shapes that do not fit blocks, tiles or VMEM; every op class alone and fused; boards
 // with little VMEM, so that rings, spills and carried accumulators happen.
 #include "../../unit/compiler/graph_builder.hpp"
+#include "board/board_loader.hpp"
+#include "emit/emit.hpp"
 #include "kernel/kernels.hpp"
 #include "run_compiled.hpp"
 
@@ -373,6 +375,29 @@ TEST(Window, OverlappingTapsAreReducedWithoutACopy) {
     o.overrides = small ? kSmallVmem : std::vector<std::string>{};
     check_graph(b.done({s, m}), o);
   }
+}
+
+// Whole blocks of twelve streams of a sum are more than VMEM holds: the kernel is cut while it is
+// planned, and what comes behind it reads both halves.
+TEST(Cut, KernelsThatFitInNoTiles) {
+  GraphBuilder b;
+  const Type type = i32({1 << 15});
+  Value* x = b.arg(type);
+  Value* product = x;
+  for (int i = 0; i < 11; ++i) {
+    product = b.op(Kind::kMultiply, {product, b.arg(type)}, type);
+  }
+  Value* sum = b.reduce(product, b.constant(i32({}), 0), {0}, i32({}), Kind::kAdd);
+  Value* spread = b.op(Kind::kBroadcastInDim, {sum}, type, DimsAttrs{{}});
+  Value* y = b.op(Kind::kAdd, {b.op(Kind::kMultiply, {spread, x}, type), product}, type);
+  RunOptions o;
+  o.overrides = kSmallVmem;
+  Module& m = b.done({y, sum});
+  KernelProgram kernels = make_kernels(m);
+  const size_t before = kernels.kernels.size();
+  emit_program(m, kernels, spec::load_board("v3_8", kSmallVmem));
+  EXPECT_GT(kernels.kernels.size(), before);
+  check_graph(m, o);
 }
 
 // Activation and sums over rows run on the blocks of the matmul; neither its tiles nor the
