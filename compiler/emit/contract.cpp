@@ -48,9 +48,10 @@ static void finish_block(EmitContext& ctx, const Kernel& k, const DotPlan& p, Bl
     convert_tile(ctx.sink, from, p.narrow[slot], rows * cols, id);
     from = p.narrow[slot];
   }
-  if (p.w.turn_out) {  // [rows][cols] to [cols][rows]
-    transpose(ctx.sink, from, p.flipped[slot], bytes, rows, cols, cols * bytes, rows * bytes, id);
-    from = p.flipped[slot];
+  if (p.w.transpose_out) {  // [rows][cols] to [cols][rows]
+    transpose(ctx.sink, from, p.transposed_out[slot], bytes, rows, cols, cols * bytes, rows * bytes,
+              id);
+    from = p.transposed_out[slot];
   }
   if (p.epilogue) {
     run_epilogue(ctx, k, p, state, from, id);

@@ -1,5 +1,5 @@
 // Blocks of a contraction's operands in VMEM: loaded as boxes; rows that are not dense along k are
-// gathered by a DMA inside VMEM or turned by the transpose unit.
+// gathered by a DMA inside VMEM or transposed by the transpose unit.
 #include "emit/contract.hpp"
 
 namespace tpu::compiler {
@@ -45,10 +45,11 @@ Tile operand_tile(EmitContext& ctx, const Buffer& b, int64_t base, bool whole, i
   return t;
 }
 
-// The block's box in `slot[0]`, from HBM or VMEM, turned from [k][others] to [others][k] in
+// The block's box in `slot[0]`, from HBM or VMEM, transposed from [k][others] to [others][k] in
 // `slot[1]`; k is the last of the loops.
-static Tile turned_box(EmitContext& ctx, const Buffer& b, int64_t base, std::array<int64_t, 2> slot,
-                       const std::vector<BoxLoop>& loops, size_t free, uint32_t id) {
+static Tile transposed_box(EmitContext& ctx, const Buffer& b, int64_t base,
+                           std::array<int64_t, 2> slot, const std::vector<BoxLoop>& loops,
+                           size_t free, uint32_t id) {
   const int64_t bytes = elem_bytes(b.value->type.elem);
   const TileBox box = make_box(loops, false);
   load_box(ctx, b.value, base + box.first, box.dims, slot[0], id);
@@ -91,8 +92,8 @@ static Tile gather_tile(CommandSink& sink, const Tile& from, const Block& m, con
 }
 
 // [K][M] to [M][K]; m dims outside of k one by one.
-static Tile turn_tile(CommandSink& sink, const Tile& from, const Block& m, const Block& k,
-                      int64_t bytes, int64_t slot, uint32_t id) {
+static Tile transpose_tile(CommandSink& sink, const Tile& from, const Block& m, const Block& k,
+                           int64_t bytes, int64_t slot, uint32_t id) {
   const int64_t depth = k.iterations();
   Tile t;
   t.address = slot;
@@ -136,14 +137,14 @@ Tile left_tile(EmitContext& ctx, const DotPlan& p, const Buffer& lhs, int64_t ba
   const Contraction& c = p.w.c;
   const int64_t bytes = elem_bytes(c.lhs->type.elem);
   const std::vector<BoxLoop> loops = box_loops(c.m, m, c.k, k, &CDim::lhs);
-  if (p.w.turns_box()) {
-    return turned_box(ctx, lhs, base, {p.lhs[slot], p.turned[slot]}, loops, c.m.size(), id);
+  if (p.w.transposes_box()) {
+    return transposed_box(ctx, lhs, base, {p.lhs[slot], p.transposed[slot]}, loops, c.m.size(), id);
   }
   Tile t = operand_tile(ctx, lhs, base, p.limits.lhs_whole, p.lhs[slot], loops, c.m.size(), id);
   if (p.w.gathers()) {
-    t = gather_tile(ctx.sink, t, m, k, !p.w.turns(), bytes, p.gathered[slot], id);
+    t = gather_tile(ctx.sink, t, m, k, !p.w.transposes(), bytes, p.gathered[slot], id);
   }
-  return p.w.turns() ? turn_tile(ctx.sink, t, m, k, bytes, p.turned[slot], id) : t;
+  return p.w.transposes() ? transpose_tile(ctx.sink, t, m, k, bytes, p.transposed[slot], id) : t;
 }
 
 }  // namespace tpu::compiler

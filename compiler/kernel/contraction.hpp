@@ -42,12 +42,12 @@ Contraction swapped(Contraction c);
 // K of a command (cut into K tiles), the others are taps.
 struct Mapping {
   enum class Rows {
-    kDirect,      // a row's run lies dense in memory
-    kTurn,        // the transpose unit turns [K][M]
-    kGather,      // a DMA inside VMEM brings the rows to [M][K]
-    kGatherTurn,  // a DMA inside VMEM brings them to [K][M], then the transpose unit
-    kTurnBox,  // the transpose unit turns the operand's box [k][others]: the k dim of the largest
-               // stride runs innermost, windows that overlap are turned once
+    kDirect,           // a row's run lies dense in memory
+    kTranspose,        // the transpose unit transposes [K][M]
+    kGather,           // a DMA inside VMEM brings the rows to [M][K]
+    kGatherTranspose,  // a DMA inside VMEM brings them to [K][M], then the transpose unit
+    kTransposeBox,  // the transpose unit transposes the operand's box [k][others]: the k dim of the largest
+                    // stride runs innermost, windows that overlap are transposed once
   };
   Contraction c;
   Rows rows = Rows::kDirect;
@@ -56,12 +56,12 @@ struct Mapping {
   // cut, or (a run of one dim) anywhere at multiples of the array's rows.
   size_t chunk_dim = 0;
   int64_t chunk = 0;
-  bool turn_out = false;  // rows, not columns, are contiguous in the output
-  double cost = 0;        // cycles, roughly
+  bool transpose_out = false;  // rows, not columns, are contiguous in the output
+  double cost = 0;             // cycles, roughly
 
-  bool turns() const { return rows == Rows::kTurn || rows == Rows::kGatherTurn; }
-  bool turns_box() const { return rows == Rows::kTurnBox; }
-  bool gathers() const { return rows == Rows::kGather || rows == Rows::kGatherTurn; }
+  bool transposes() const { return rows == Rows::kTranspose || rows == Rows::kGatherTranspose; }
+  bool transposes_box() const { return rows == Rows::kTransposeBox; }
+  bool gathers() const { return rows == Rows::kGather || rows == Rows::kGatherTranspose; }
 };
 
 Mapping map_contraction(const Contraction& c, const spec::BoardParams& board);

@@ -64,7 +64,7 @@ size_t limit_run(const Contraction& c, size_t run) {
 }
 
 // [K][M] in the rows' memory: the k dims are one loop, the m dims inside of it one run.
-bool is_turned(const Contraction& c) {
+bool is_transposed(const Contraction& c) {
   if (c.k.empty() || c.k.back().lhs == 0) {
     return false;
   }
@@ -94,7 +94,7 @@ bool is_turned(const Contraction& c) {
 // The k dim of the largest stride, brought innermost, if all other loops lie inside of it: a box of
 // the operand is [that dim][others] then. (Many images of few channels: a run along the images
 // needs no copy of overlapping windows.)
-std::optional<Contraction> box_turned(Contraction c) {
+std::optional<Contraction> box_transposed(Contraction c) {
   const auto first = std::find_if(c.k.begin(), c.k.end(), [](const CDim& d) { return d.lhs > 0; });
   if (first == c.k.end() || c.k.size() < 2) {
     return std::nullopt;
@@ -177,15 +177,15 @@ double cost_of(const Mapping& w, const spec::BoardParams& board) {
   const auto blocks = [&](double a, double b) {
     return std::max(1.0, a / lane) * std::max(1.0, b / lane) * lane;
   };
-  double xlu = w.turns() ? blocks(m, k) : 0;
-  if (w.turns_box()) {
+  double xlu = w.transposes() ? blocks(m, k) : 0;
+  if (w.transposes_box()) {
     xlu = static_cast<double>(block_elements(c.m, c.k, 0, c.k[0].n, &CDim::lhs)) / lane;
   }
-  xlu += w.turn_out ? blocks(m, n) : 0;
+  xlu += w.transpose_out ? blocks(m, n) : 0;
   double dma = 0;
   if (w.rows == Mapping::Rows::kGather) {
     dma = gather_cycles(c, c.k, c.m, board);
-  } else if (w.rows == Mapping::Rows::kGatherTurn) {
+  } else if (w.rows == Mapping::Rows::kGatherTranspose) {
     dma = gather_cycles(c, c.m, c.k, board);
   }
   return static_cast<double>(Contraction::count(c.batch)) *
@@ -205,14 +205,15 @@ void choose_chunk(Mapping& w, const spec::BoardParams& board) {
   const int64_t m = std::min<int64_t>(Contraction::count(c.m), direct ? 8 : 512),
                 n = std::min<int64_t>(Contraction::count(c.n), direct ? 128 : 512);
   const int64_t limit = board.core.vmem_kib * 1024 / 2;
-  const auto fits = [&](size_t dim, int64_t count) {  // two slots each: rows, turned rows, weights
+  const auto fits = [&](size_t dim,
+                        int64_t count) {  // two slots each: rows, transposed rows, weights
     int64_t k = count;
     for (size_t i = dim + 1; i < c.k.size(); ++i) {
       k *= c.k[i].n;
     }
     const int64_t rows = std::min(m * k, block_elements(c.m, c.k, dim, count, &CDim::lhs)) * 2 +
                          (direct ? 0 : m * k * 2) +
-                         (w.rows == Mapping::Rows::kGatherTurn ? m * k * 2 : 0);
+                         (w.rows == Mapping::Rows::kGatherTranspose ? m * k * 2 : 0);
     const int64_t weights = std::min(n * k, block_elements(c.n, c.k, dim, count, &CDim::rhs)) * 2;
     return rows * elem_bytes(c.lhs->type.elem) + weights * elem_bytes(c.rhs->type.elem) <= limit;
   };
@@ -251,7 +252,7 @@ void try_rows(const Contraction& c, Mapping::Rows rows, size_t run, const spec::
   const auto unit = [](const std::vector<CDim>& dims) {
     return std::any_of(dims.begin(), dims.end(), [](const CDim& d) { return d.out == 1; });
   };
-  w.turn_out = unit(c.m) && !unit(c.n) && Contraction::count(c.n) > 1;
+  w.transpose_out = unit(c.m) && !unit(c.n) && Contraction::count(c.n) > 1;
   w.cost = cost_of(w, board);
   if (best.cost == 0 || w.cost < best.cost * 0.999) {
     best = w;
@@ -274,16 +275,16 @@ Mapping map_contraction(const Contraction& given, const spec::BoardParams& board
     if (dense > 0 || c.k.empty()) {
       try_rows(c, Rows::kDirect, dense, board, best);
     }
-    if (is_turned(c)) {
-      try_rows(c, Rows::kTurn, c.k.size(), board, best);
+    if (is_transposed(c)) {
+      try_rows(c, Rows::kTranspose, c.k.size(), board, best);
     }
     if (!c.k.empty()) {
       try_rows(c, Rows::kGather, c.k.size(), board, best);
       if (!c.m.empty()) {
-        try_rows(c, Rows::kGatherTurn, c.k.size(), board, best);
+        try_rows(c, Rows::kGatherTranspose, c.k.size(), board, best);
       }
-      if (const auto turned = box_turned(c)) {
-        try_rows(*turned, Rows::kTurnBox, 1, board, best);
+      if (const auto transposed = box_transposed(c)) {
+        try_rows(*transposed, Rows::kTransposeBox, 1, board, best);
       }
     }
   }

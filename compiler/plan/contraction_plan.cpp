@@ -197,16 +197,16 @@ class Chooser {
     const auto slots = [](int64_t loads) { return loads > 1 ? 2 : 1; };
     const int64_t l = elem_bytes(c_.lhs->type.elem);
     int64_t need = left.bytes * slots(mb * kb) + right.bytes * slots(nb * kb);
-    if (w_.turns()) {
+    if (w_.transposes()) {
       need += round_up(rows * depth * l, kAlign) * slots(mb * kb);
     }
     if (w_.gathers()) {
       need += round_up(rows * depth * l, kAlign) * slots(mb * kb);
     }
-    need += w_.turns_box() ? left.bytes * slots(mb * kb) : 0;
+    need += w_.transposes_box() ? left.bytes * slots(mb * kb) : 0;
     if (!limits_.direct_out) {
       const int64_t out = round_up(rows * cols * 4, kAlign);
-      int64_t copies = 1 + (limits_.narrow_out ? 1 : 0) + (w_.turn_out ? 1 : 0);
+      int64_t copies = 1 + (limits_.narrow_out ? 1 : 0) + (w_.transpose_out ? 1 : 0);
       need += out * copies * slots(mb * nb);
     }
     need += rows * cols * limits_.epilogue_bytes * slots(mb * nb);
@@ -226,9 +226,9 @@ class Chooser {
     const double out_runs =
         limits_.out_whole ? 0 : static_cast<double>(mb * nb) * output_runs(m, n);
     const auto lane = static_cast<double>(board_.mxu.cols);
-    const double turn = w_.turns()       ? static_cast<double>(rows * depth) / lane
-                        : w_.turns_box() ? static_cast<double>(left.bytes / l) / lane
-                                         : 0;
+    const double transpose = w_.transposes()       ? static_cast<double>(rows * depth) / lane
+                             : w_.transposes_box() ? static_cast<double>(left.bytes / l) / lane
+                                                   : 0;
     const double epilogue = static_cast<double>(Contraction::count(c_.m) *
                                                 Contraction::count(c_.n) * limits_.epilogue_bytes) *
                             waste(out_run(m, n) * kNarrow) / hbm_;
@@ -247,7 +247,7 @@ class Chooser {
       const double commands = static_cast<double>(mb * nb * kb) + (left.bytes > 0 ? lhs_loads : 0) +
                               (right.bytes > 0 ? rhs_loads : 0);
       t.rows_outside = rows_outside;
-      t.cycles = std::max({mxu, dma, lhs_loads * turn}) + first + 60 * commands;
+      t.cycles = std::max({mxu, dma, lhs_loads * transpose}) + first + 60 * commands;
       found_.push_back({t, commands, lhs_loads * left.runs + rhs_loads * right.runs + out_runs});
     }
   }

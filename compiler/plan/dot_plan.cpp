@@ -54,7 +54,7 @@ Tile sum_tile(const DotPlan& p, size_t number, const Block& m, const Block& n, i
     order.push_back({c.n[i].out, 0, static_cast<int64_t>(i)});
   }
   std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
-    if (p.w.turn_out && a[1] != b[1]) {
+    if (p.w.transpose_out && a[1] != b[1]) {
       return a[1] < b[1];
     }
     return a[0] < b[0];
@@ -72,10 +72,10 @@ void final_strides(const DotPlan& p, const Tile& sums, const Block& m, const Blo
                    Dims& n_at) {
   const int64_t rows = m.iterations(), cols = n.iterations();
   for (const int64_t s : sums.free) {
-    m_at.push_back(p.w.turn_out ? s / 4 / cols : s / 4);
+    m_at.push_back(p.w.transpose_out ? s / 4 / cols : s / 4);
   }
   for (const int64_t s : sums.k) {
-    n_at.push_back(p.w.turn_out ? s / 4 * rows : s / 4);
+    n_at.push_back(p.w.transpose_out ? s / 4 * rows : s / 4);
   }
 }
 
@@ -130,14 +130,15 @@ static bool place_tiles(const Kernel& k, Residency& memory, DotPlan& p, uint32_t
     return false;
   }
   const int64_t row_bytes = rows * depth * l, results = rows * cols;
-  const int64_t turned = w.turns()       ? row_bytes
-                         : w.turns_box() ? box(w.c.m, p.m, &CDim::lhs) * l
-                                         : 0;
+  const int64_t transposed = w.transposes()       ? row_bytes
+                             : w.transposes_box() ? box(w.c.m, p.m, &CDim::lhs) * l
+                                                  : 0;
   return (!w.gathers() || slots(p.gathered, row_bytes, count(p.m, p.k))) &&
-         (turned == 0 || slots(p.turned, turned, count(p.m, p.k))) &&
+         (transposed == 0 || slots(p.transposed, transposed, count(p.m, p.k))) &&
          (p.limits.direct_out || slots(p.sum, results * 4, count(p.m, p.n))) &&
          (!p.limits.narrow_out || slots(p.narrow, results * 2, count(p.m, p.n))) &&
-         (!w.turn_out || slots(p.flipped, results * elem_bytes(k.out->type.elem), count(p.m, p.n)));
+         (!w.transpose_out ||
+          slots(p.transposed_out, results * elem_bytes(k.out->type.elem), count(p.m, p.n)));
 }
 
 std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::BoardParams& board,
@@ -149,7 +150,7 @@ std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::
   const int64_t vmem = board.core.vmem_kib * 1024, limit = memory.whole_limit();
   memory.pin({&lhs, &rhs, &out});
   TileLimits& t = p.limits;
-  t.lhs_whole = !w.turns_box() && (lhs.vmem >= 0 || lhs.bytes <= limit);
+  t.lhs_whole = !w.transposes_box() && (lhs.vmem >= 0 || lhs.bytes <= limit);
   t.rhs_whole = rhs.vmem >= 0 || rhs.bytes <= limit;
   t.out_whole = out.bytes <= limit;
   t.narrow_out = k.out->type.elem == Elem::kBf16;
@@ -159,7 +160,7 @@ std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::
     int64_t whole = t.out_whole ? out.bytes : 0;
     whole += t.lhs_whole ? lhs.bytes : 0;
     whole += t.rhs_whole && &rhs != &lhs ? rhs.bytes : 0;
-    t.direct_out = t.out_whole && !t.narrow_out && !w.turn_out;
+    t.direct_out = t.out_whole && !t.narrow_out && !w.transpose_out;
     t.budget = std::min(share, vmem * 15 / 16 - whole);
     const auto choice = choose_tiles(w, t, board);
     if (choice) {
@@ -234,7 +235,7 @@ static bool place_fused(const Kernel& k, Residency& memory, const spec::BoardPar
   Buffer &lhs = memory.at(p.w.c.lhs), &rhs = memory.at(p.w.c.rhs);
   const int64_t vmem = board.core.vmem_kib * 1024, limit = memory.whole_limit();
   TileLimits& t = p.limits;
-  t.lhs_whole = !p.w.turns_box() && (lhs.vmem >= 0 || lhs.bytes <= limit);
+  t.lhs_whole = !p.w.transposes_box() && (lhs.vmem >= 0 || lhs.bytes <= limit);
   t.rhs_whole = rhs.vmem >= 0 || rhs.bytes <= limit;
   t.narrow_out = k.out->type.elem == Elem::kBf16;
   t.whole_vectors = k.contract().after->loop().nest.has_reduce;

@@ -23,8 +23,8 @@ struct DotPlan {
   TileLimits limits;
   TileChoice choice;
   std::vector<Block> m, n, k;
-  std::array<int64_t, 2> lhs{-1, -1}, gathered{-1, -1}, turned{-1, -1}, rhs{-1, -1}, sum{-1, -1},
-      narrow{-1, -1}, flipped{-1, -1};  // turned: of rows or of their box
+  std::array<int64_t, 2> lhs{-1, -1}, gathered{-1, -1}, transposed{-1, -1}, rhs{-1, -1},
+      sum{-1, -1}, narrow{-1, -1}, transposed_out{-1, -1};  // transposed: of rows or of their box
   std::vector<int64_t> temporary;
   int64_t out_vmem = -1;  // of the whole output
   // With an epilogue: its plan, and its box for each block in the order of the blocks.

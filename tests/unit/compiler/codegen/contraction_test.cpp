@@ -99,10 +99,10 @@ TEST(Mapping, WeightGradientTurnsTheOutputGradient) {
       loops(o, {{3, w, 0, 3 * c * c}, {3, c, 0, c * c}, {c, 1, 0, c}}, {{c, 0, 1, 1}},
             {{25, 26 * w, 24 * p, 0}, {24, w, p, 0}, {24, c, c, 0}}),
       spec::load_board("v3_8", {}));
-  EXPECT_EQ(m.rows, Rows::kTurn);
+  EXPECT_EQ(m.rows, Rows::kTranspose);
   EXPECT_EQ(Contraction::count(m.c.m), c);  // the sides changed places
   EXPECT_EQ(Contraction::count(m.c.n), 9 * c);
-  EXPECT_TRUE(m.turn_out);
+  EXPECT_TRUE(m.transpose_out);
   EXPECT_EQ(m.chunk_dim, 0u);
   EXPECT_EQ(m.chunk, 2);  // images: 1,152 pixels, nine whole K tiles
 }
@@ -114,7 +114,7 @@ TEST(Mapping, FirstLayerGathersItsPatches) {
       map_contraction(loops(o, {{25, 784, 0, 676 * 256}, {26, 28, 0, 26 * 256}, {26, 1, 0, 256}},
                             {{256, 0, 1, 1}}, {{3, 28, 3 * 256, 0}, {3, 1, 256, 0}}),
                       board);
-  EXPECT_EQ(forward.rows, Rows::kGatherTurn);
+  EXPECT_EQ(forward.rows, Rows::kGatherTranspose);
   EXPECT_EQ(forward.run, forward.c.k.size());  // all nine taps in one K tile
   const Mapping gradient =
       map_contraction(loops(o, {{3, 28, 0, 3 * 256}, {3, 1, 0, 256}}, {{256, 0, 1, 1}},
@@ -137,12 +137,12 @@ TEST(Mapping, FirstLayerOfManyImagesRunsAlongTheImages) {
         board);
   };
   const Mapping m = gradient(128);
-  EXPECT_EQ(m.rows, Rows::kTurnBox);
+  EXPECT_EQ(m.rows, Rows::kTransposeBox);
   EXPECT_EQ(m.run, 1u);
   EXPECT_EQ(Contraction::count(m.c.m), 147);
   ASSERT_EQ(m.c.k.size(), 3u);
   EXPECT_EQ(m.c.k[2].lhs, 230 * row);
-  EXPECT_NE(gradient(8).rows, Rows::kTurnBox);  // runs of 8 would leave the array empty
+  EXPECT_NE(gradient(8).rows, Rows::kTransposeBox);  // runs of 8 would leave the array empty
 }
 
 TEST(Tiles, BlocksCoverTheLoopsOnceInOrder) {
