@@ -20,8 +20,8 @@ bool stores_last(const Kernel& k, const Value* made, const Value* old);
 std::vector<const Value*> place_results(const Module& module, const KernelProgram& kernels,
                                         const Slots& slots, Residency& memory);
 
-// After kernel `order` has been cut: results that are not made yet and may no longer be written over
-// an argument lose their homes. `homes`: of place_results.
+// After kernel `order` has been cut: results that are not made yet and may no longer be written
+// over an argument lose their homes. `homes`: of place_results.
 void revise_results(const Module& module, const KernelProgram& kernels, const Slots& slots,
                     int order, Residency& memory, std::vector<const Value*>& homes);
 
