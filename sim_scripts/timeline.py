@@ -15,7 +15,7 @@ from html import escape
 from pathlib import Path
 
 MARKS = "marks"  # row of the program's own marks: iterations of loops, branches
-QUEUE_ORDER = [MARKS, "dma_in", "mxu0", "mxu1", "vpu", "xlu", "dma_out", "dma_remote"]
+ENGINE_ORDER = [MARKS, "dma_in", "mxu", "vpu", "xlu", "dma_out", "dma_remote"]
 PALETTE = ["#4477aa", "#cc6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#ee8866", "#777777"]
 OPCODE_COLOURS = {"dma": "#4477aa", "fill": "#66ccee", "matmul": "#cc6677", "vpu_kernel": "#228833",
                   "transpose": "#ccbb44", "nop": "#bbbbbb"}
@@ -69,6 +69,12 @@ def launches(commands: list[Command], gap: int) -> list[list[Command]]:
     return parts
 
 
+def row_of(queue: str) -> tuple[int, str]:
+    """Sorts the queues: by engine, then by the number of the unit behind the engine's name."""
+    engine = queue.rstrip("0123456789")
+    return ENGINE_ORDER.index(engine) if engine in ENGINE_ORDER else len(ENGINE_ORDER), queue
+
+
 def busy_cycles(commands: list[Command]) -> int:
     """Cycles in which at least one of the commands runs."""
     total, until = 0, 0
@@ -106,7 +112,7 @@ def draw(commands: list[Command], clock_mhz: float, title: str) -> str:
     span = max(1, last - first)
     scale = (WIDTH - LEFT - RIGHT) / span
     names = {command.queue for command in commands}
-    queues = [name for name in QUEUE_ORDER if name in names] + sorted(names - set(QUEUE_ORDER))
+    queues = sorted(names, key=row_of)
     opcodes = sorted({command.opcode for command in commands})
     spare = [colour for colour in PALETTE if colour not in OPCODE_COLOURS.values()] or PALETTE
     colour = {name: OPCODE_COLOURS.get(name, spare[i % len(spare)]) for i, name in enumerate(opcodes)}

@@ -66,7 +66,7 @@ void TimedGang::fold_path(std::span<const uint32_t> peers, spec::Transfer& trans
   for (uint32_t twin = 0; twin < peers.size(); ++twin) {
     const spec::Links::Way way = links_.way(twin, peers[twin]);
     for (uint32_t i = 0; i < way.count; ++i) {
-      transfer.add(links_.link({0, way.hop[i].y}));
+      transfer.add(links_.link({0, way.hop[i].y, way.hop[i].up}));
     }
   }
   transfer.add(links_.in_port(0));

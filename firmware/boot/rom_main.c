@@ -6,9 +6,9 @@
 
 #include "dev/hostdma.h"
 #include "dev/sysctl.h"
+#include "tpu/spec/fault_regs.h"
 #include "tpu/spec/rings.h"
 
-#define ENGINE_HART 8u
 #define RECORD_AT(field) \
   (REG_AT(SYSCTL, FAULT_RECORD, offsetof(tpu_fault_record_t, field) / sizeof(uint32_t)))
 #define MIE_EXTERNAL (1u << 11)
@@ -27,7 +27,7 @@ void rom_dead(uint32_t mepc, uint32_t mcause, uint32_t mtval) {
   const uint32_t id = REG_READ(SYSCTL, CORE_ID);
   const uint32_t core = (id & TPU_SYSCTL_CORE_ID_CORE_MASK) >> TPU_SYSCTL_CORE_ID_CORE_SHIFT;
   mmio_write32(RECORD_AT(fault_seq), 1);
-  mmio_write32(RECORD_AT(code), TPU_FAULT_FW_TRAP | (ENGINE_HART << 16) | (core << 24));
+  mmio_write32(RECORD_AT(code), TPU_FAULT_FW_TRAP | (TPU_FAULT_ENGINE_HART << 16) | (core << 24));
   mmio_write32(RECORD_AT(op_id), TPU_OP_NONE);
   mmio_write32(RECORD_AT(hart_mepc), mepc);
   mmio_write32(RECORD_AT(hart_mcause), mcause);

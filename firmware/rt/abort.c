@@ -7,8 +7,6 @@
 #include "tpu/spec/fault_regs.h"
 
 #define RECORD_WORDS (sizeof(tpu_fault_record_t) / 4u)
-#define ENGINE_HART 8u
-#define ENGINE_HOST_DMA 9u
 
 typedef union record {
   tpu_fault_record_t fields;
@@ -84,7 +82,7 @@ void abort_own_fault(uint32_t code) {
     }
     record_engine_fault();
   } else {
-    record_own_fault(code, ENGINE_HOST_DMA, 0, fw.core);
+    record_own_fault(code, TPU_FAULT_ENGINE_HOST_DMA, 0, fw.core);
   }
   if (fw.run.state == RUN_NONE) {
     fw_hold(); /* remote traffic that belongs to no launch */
@@ -104,16 +102,17 @@ static void record_abort(uint32_t info) {
       (info & TPU_GSYNC_ABORT_INFO_ORIGIN_MASK) >> TPU_GSYNC_ABORT_INFO_ORIGIN_SHIFT;
   switch (code) {
     case TPU_GSYNC_CODE_HOST:
-      record_own_fault(TPU_FAULT_HOST_ABORT, ENGINE_HART, 0, origin);
+      record_own_fault(TPU_FAULT_HOST_ABORT, TPU_FAULT_ENGINE_HART, 0, origin);
       break;
     case TPU_GSYNC_CODE_NOT_STARTED:
-      record_own_fault(TPU_FAULT_NOT_STARTED, ENGINE_HART, 0, origin);
+      record_own_fault(TPU_FAULT_NOT_STARTED, TPU_FAULT_ENGINE_HART, 0, origin);
       break;
     case TPU_GSYNC_CODE_MISMATCH:
-      record_own_fault(TPU_FAULT_GANG_MISMATCH, ENGINE_HART, TPU_STATUS_GANG_MISMATCH, origin);
+      record_own_fault(TPU_FAULT_GANG_MISMATCH, TPU_FAULT_ENGINE_HART, TPU_STATUS_GANG_MISMATCH,
+                       origin);
       break;
     case TPU_GSYNC_CODE_HART:
-      record_own_fault(TPU_FAULT_PEER_LOST, ENGINE_HART, TPU_STATUS_PEER_LOST, origin);
+      record_own_fault(TPU_FAULT_PEER_LOST, TPU_FAULT_ENGINE_HART, TPU_STATUS_PEER_LOST, origin);
       break;
     default:
       break;
@@ -173,7 +172,7 @@ void abort_drained(bool peer_lost) {
     return;
   }
   if (peer_lost && !run->recorded) {
-    record_own_fault(TPU_FAULT_PEER_LOST, ENGINE_HART, TPU_STATUS_PEER_LOST, fw.core);
+    record_own_fault(TPU_FAULT_PEER_LOST, TPU_FAULT_ENGINE_HART, TPU_STATUS_PEER_LOST, fw.core);
   }
   fw_complete_launch(run->origin ? TPU_STATUS_FAULT : TPU_STATUS_ABORTED, 0);
 }
@@ -182,7 +181,7 @@ void abort_drained(bool peer_lost) {
 void fault_record_hart(uint32_t mepc, uint32_t mcause, uint32_t mtval) {
   record_t record = {.words = {0}};
   record.fields.code = TPU_FAULT_FW_TRAP;
-  record.fields.engine = ENGINE_HART;
+  record.fields.engine = TPU_FAULT_ENGINE_HART;
   record.fields.cycle = timer_now();
   record.fields.op_id = TPU_OP_NONE;
   record.fields.hart_mepc = mepc;

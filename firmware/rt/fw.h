@@ -23,6 +23,8 @@ extern "C" {
 #define FW_LANES 3u
 #define FW_WINDOW_MASK (TPU_CMD_WINDOW - 1u)
 #define FW_CYCLES_PER_KCYCLE 1024u
+/* Of one READ_COUNTERS: all, on a board of two matrix units. */
+#define FW_COUNTERS TPU_PERF_MXU2_BUSY_CYCLES
 
 /* What starting a command returns beside STATUS_*. */
 #define FW_PENDING 0xFFFEu /* started; fw_complete() follows */
@@ -83,7 +85,7 @@ typedef struct fw_run {
   uint32_t steps;
   uint64_t watchdog_cycles;
   uint16_t flags; /* CMD_FLAG_* */
-  uint8_t mask;
+  uint16_t mask;
   uint8_t state;    /* run_state_t */
   uint8_t started;  /* step 0 was released: the gang must drain together */
   uint8_t origin;   /* this core found the fault */
@@ -97,7 +99,7 @@ typedef struct fw {
   /* Targets of host DMA: commands land here, completions and counters leave from here. */
   fw_command_t window[TPU_CMD_WINDOW];
   tpu_completion_t completion;
-  uint32_t counters[2 * TPU_PERF_COUNTERS];
+  uint32_t counters[2 * FW_COUNTERS];
 
   fw_entry_t entry[TPU_CMD_WINDOW];
   fw_program_t programs[TPU_MAX_PROGRAMS];

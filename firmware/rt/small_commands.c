@@ -38,7 +38,7 @@ uint32_t read_counters(const fw_command_t* command) {
   const tpu_command_read_counters_t* read = &command->read_counters;
   const uint64_t count = read->bytes / COUNTER_BYTES;
   if (read->reserved != 0 || !all_zero(read->reserved2, 2) || read->bytes % COUNTER_BYTES != 0 ||
-      count > TPU_PERF_COUNTERS || read->first > TPU_PERF_COUNTERS - count) {
+      count > FW_COUNTERS || read->first > TPU_PERF_COUNTERS - count) {
     return TPU_STATUS_BAD_FIELD;
   }
   REG_WRITE(PERF, SNAPSHOT, 1);

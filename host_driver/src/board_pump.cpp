@@ -382,20 +382,26 @@ BoardCounters BoardImpl::counters() {
   namespace perf = spec::perf;
   const Entry entry(*this);
   check_usable();
-  constexpr uint64_t kBytes = uint64_t{perf::kCounters} * sizeof(uint64_t);
+  const auto more_mxus = static_cast<uint32_t>(std::max<int64_t>(params_.core.mxus, 2) - 2);
+  constexpr uint32_t kMostCounters = perf::kMxu2BusyCycles;  // of one command
+  const uint32_t counters = kMostCounters + 2 * more_mxus;   // that a core has
+  const uint64_t bytes = counters * sizeof(uint64_t);
   std::vector<std::shared_ptr<StagingRange>> staged;
   std::vector<std::shared_ptr<Operation>> ops;
   for (const Device& device : devices_) {
-    staged.push_back(stage(kBytes));
-    auto command = std::make_shared<Command>();
-    command->device = device.id;
-    command->keep = {staged.back()};
-    tpu_command_read_counters_t read{};
-    read.iova = staged.back()->iova();
-    read.bytes = kBytes;
-    set_payload(*command, TPU_OP_READ_COUNTERS, TPU_LANE_LAUNCH, read);
+    staged.push_back(stage(bytes));
     ops.push_back(begin(fmt::format("reading counters of TPU:{}", device.id)));
-    add(ops.back(), std::move(command));
+    for (uint32_t first = 0; first < counters; first += kMostCounters) {
+      auto command = std::make_shared<Command>();
+      command->device = device.id;
+      command->keep = {staged.back()};
+      tpu_command_read_counters_t read{};
+      read.iova = staged.back()->iova() + first * sizeof(uint64_t);
+      read.bytes = std::min(counters - first, kMostCounters) * sizeof(uint64_t);
+      read.first = first;
+      set_payload(*command, TPU_OP_READ_COUNTERS, TPU_LANE_LAUNCH, read);
+      add(ops.back(), std::move(command));
+    }
     seal(ops.back());
   }
   run_until_idle();
@@ -407,8 +413,8 @@ BoardCounters BoardImpl::counters() {
       throw Error(*ops[i]->event->error);
     }
     CoreCounters core;
-    core.all.resize(perf::kCounters);
-    std::memcpy(core.all.data(), staged[i]->bytes().data(), kBytes);
+    core.all.resize(counters);
+    std::memcpy(core.all.data(), staged[i]->bytes().data(), bytes);
     core.cycles = core.all[perf::kCycles];
     core.run_cycles = core.all[perf::kRunCycles];
     core.idle_cycles = core.all[perf::kIdleCycles];

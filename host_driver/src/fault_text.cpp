@@ -89,9 +89,16 @@ std::string engine_name(uint8_t engine) {
   if (engine < spec::kQueueNames.size()) {
     return std::string(spec::kQueueNames[engine]);
   }
-  constexpr std::array<const char*, 3> kOthers = {"sequencer", "hart", "host DMA"};
-  const size_t other = engine - spec::kQueueNames.size();
-  return other < kOthers.size() ? kOthers[other] : fmt::format("engine {}", engine);
+  switch (engine) {
+    case spec::fault::kEngineSequencer:
+      return "sequencer";
+    case spec::fault::kEngineHart:
+      return "hart";
+    case spec::fault::kEngineHostDma:
+      return "host DMA";
+    default:
+      return fmt::format("engine {}", engine);
+  }
 }
 
 std::string command_name(uint8_t opcode) {

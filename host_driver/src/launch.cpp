@@ -243,7 +243,7 @@ std::shared_ptr<Command> BoardImpl::launch_command(
   wire.slots = static_cast<uint16_t>(slots.size());
   wire.steps = steps;
   for (const LoadedProgram::Part& each : program.parts) {
-    wire.core_mask = static_cast<uint8_t>(wire.core_mask | 1u << each.device);
+    wire.core_mask = static_cast<uint16_t>(wire.core_mask | 1u << each.device);
   }
   wire.replica = static_cast<uint8_t>(p);
   wire.table_crc = crc32c(table);

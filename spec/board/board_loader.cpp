@@ -141,8 +141,9 @@ void check_combinations(const BoardParams& params, const std::string& where) {
   if (params.board.chips % params.board.torus_x != 0) {
     refuse("board.chips must be a multiple of board.torus_x");
   }
-  if (params.board.chips == 3) {
-    refuse("board.chips = 3 is impossible: the torus needs 1, 2 or 4 chips");
+  if (core_count(params) > kMaxCores) {
+    refuse(fmt::format("board.chips * board.cores_per_chip = {} cores; a board has at most {}",
+                       core_count(params), kMaxCores));
   }
   if (params.mxu.rows % 32 != 0) {
     refuse("mxu.rows must be a multiple of 32");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tpu/spec/board_params.hpp"
+#include "tpu/spec/isa.hpp"
 
 namespace tpu::spec {
 
@@ -30,9 +31,18 @@ std::vector<std::string> board_preset_names();
 /// differ in speeds and latencies alone have the same hash and run each other's executables.
 uint64_t board_hash(const BoardParams& params);
 
+/// Most cores of a board: bits of the masks of cores (spec/formats/rings.toml).
+inline constexpr int64_t kMaxCores = 16;
+
 /// Total number of cores.
 inline int64_t core_count(const BoardParams& params) {
   return params.board.chips * params.board.cores_per_chip;
+}
+
+/// Whether a core of the board has this queue of the ISA.
+inline bool has_queue(const BoardParams& params, size_t queue) {
+  return queue < kQueues.size() &&
+         (kQueues[queue].engine != Engine::kMxu || kQueues[queue].unit < params.core.mxus);
 }
 
 /// Core cycles of `ns` nanoseconds, rounded up.

@@ -1,13 +1,15 @@
 // Links between cores: a 2-D torus of chips with one link in each direction between neighbours, a
-// port a core in each direction. Routing is x, then y; cores of one chip meet in the chip's router.
-// With at most two chips in a direction a ring has one neighbour, so a direction is one hop or
-// none. Constants: docs/timing_model.md.
+// port a core in each direction. Routing is x, then y, in each ring the shorter way round; where
+// both are equally long, chips at even places go up and chips at odd places down, which spreads
+// pairwise exchanges over both directions. Cores of one chip meet in the chip's router. Constants:
+// docs/timing_model.md.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
+#include "board/board_loader.hpp"
 #include "command/bandwidth_share.hpp"
 #include "tpu/spec/board_params.hpp"
 
@@ -31,12 +33,14 @@ class Links {
   struct Hop {
     uint32_t chip = 0;
     bool y = false;  // else x
+    bool up = true;  // else down; the same link in a ring of two chips
   };
   ResourceId link(const Hop& hop) const {
-    return hop.y ? routers_[hop.chip].y : routers_[hop.chip].x;
+    const Router& router = routers_[hop.chip];
+    return router.link[hop.y ? 1 : 0][hop.up ? 0 : 1];
   }
   struct Way {
-    std::array<Hop, 2> hop{};
+    std::array<Hop, kMaxCores / 2> hop{};  // half of each ring
     uint32_t count = 0;
   };
   Way way(uint32_t from, uint32_t to) const;
@@ -44,14 +48,20 @@ class Links {
   void add_path(uint32_t from, uint32_t to, Transfer& transfer) const;
 
  private:
-  struct Router {
-    ResourceId x = -1;  // outgoing link to the neighbour in x, in y
-    ResourceId y = -1;
+  // Chips of a row (x) or of a column (y).
+  struct Ring {
+    uint32_t size;
+    uint32_t stride;  // chip numbers from one place to the next
   };
+  struct Router {
+    std::array<std::array<ResourceId, 2>, 2> link{};  // outgoing, by x or y; up, down
+  };
+
+  void go_round(bool y, uint32_t& chip, uint32_t end, Way& way) const;
 
   const uint32_t cores_;
   const uint32_t cores_per_chip_;
-  const uint32_t torus_x_;
+  const std::array<Ring, 2> rings_;  // x, y
   const uint64_t local_cycles_;
   const uint64_t hop_cycles_;
   const uint64_t extra_hop_cycles_;

@@ -5,6 +5,7 @@
 #include <array>
 #include <initializer_list>
 
+#include "board/board_loader.hpp"
 #include "command/cost.hpp"
 #include "command/operands.hpp"
 #include "tpu/spec/fault_regs.hpp"
@@ -101,8 +102,7 @@ const CommandInfo* command_info(uint8_t opcode) {
 Violation violation(const CommandHeader& head, const BoardParams& board) {
   Rules rules;
   const CommandInfo& info = *command_info(head.opcode);
-  const bool missing = head.queue == static_cast<uint8_t>(Queue::kMxu1) && board.core.mxus < 2;
-  rules.broken(head.queue >= kQueueCount || (info.queue_mask >> head.queue & 1) == 0 || missing,
+  rules.broken(!has_queue(board, head.queue) || (info.queue_mask >> head.queue & 1) == 0,
                fault::kDetailOpcodeQueue,
                std::string(info.name) + " on queue " + std::to_string(head.queue));
   const auto semaphores = static_cast<uint32_t>(board.core.semaphores);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from parse import SCALAR_BYTES, Block, BoardKey, Isa, Struct
+from parse import SCALAR_BYTES, Block, BoardKey, Isa, Struct, engine_unit
 
 CPP_TYPES = {"u8": "uint8_t", "i8": "int8_t", "u16": "uint16_t", "i16": "int16_t", "u32": "uint32_t",
              "i32": "int32_t", "u64": "uint64_t", "i64": "int64_t"}
@@ -45,6 +45,18 @@ def field_table(struct: Struct, name: str) -> str:
         f"inline constexpr std::array<FieldInfo, 0> {name} = {{}};\n")
 
 
+def queue_table(queues: list[str]) -> str:
+    """Engine and unit of every queue, and the queue of a matrix unit."""
+    engines = list(dict.fromkeys(engine_unit(q)[0] for q in queues))
+    rows = ", ".join(f"QueueInfo{{Engine::k{pascal(engine)}, {unit}}}" for engine, unit in map(engine_unit, queues))
+    units = ", ".join(f"Queue::k{pascal(q)}" for q in sorted(q for q in queues if engine_unit(q)[0] == "mxu"))
+    return ("/// Engines of a core; one may have several units, each with a queue.\n"
+            f"enum class Engine : uint8_t {{ {', '.join(f'k{pascal(e)}' for e in engines)} }};\n"
+            "struct QueueInfo {\n  Engine engine;\n  uint8_t unit;  ///< of the engine\n};\n"
+            f"/// By queue.\ninline constexpr std::array<QueueInfo, {len(queues)}> kQueues = {{{rows}}};\n"
+            f"/// By unit.\ninline constexpr std::array kMxuQueues = {{{units}}};\n")
+
+
 def emit_isa(isa: Isa, out: Path) -> None:
     """Writes isa.hpp: enums, structs, opcodes, operand tables, VPU slots."""
     text = [HEAD.format(source="spec/isa/*.toml"),
@@ -58,6 +70,8 @@ def emit_isa(isa: Isa, out: Path) -> None:
         names = ", ".join(f'"{v}"' for v in enum.values)
         text.append(f"inline constexpr std::array<std::string_view, {len(enum.values)}> "
                     f"k{enum.name}Names = {{{names}}};\n")
+    queues = next(e.values for e in isa.enums if e.name == "Queue")
+    text.append(queue_table(queues))
     for struct in isa.structs.values():
         text.append(cpp_struct(struct, struct.name))
     types = ", ".join(f"k{pascal(t)}" for t in [*SCALAR_BYTES, *isa.structs])
@@ -76,7 +90,7 @@ def emit_isa(isa: Isa, out: Path) -> None:
                     f"k{pascal(command.name)}Flags = {{{flags}}};\n")
     rows = []
     for command in isa.commands:
-        mask = sum(1 << next(e.values for e in isa.enums if e.name == "Queue").index(q) for q in command.queues)
+        mask = sum(1 << i for i, q in enumerate(queues) if engine_unit(q)[0] in command.queues)
         rows.append(f'    CommandInfo{{"{command.name}", Opcode::k{pascal(command.name)}, {mask:#x}, '
                     f"{command.struct.size}, k{pascal(command.name)}Fields.data(), "
                     f"static_cast<int>(k{pascal(command.name)}Fields.size()), k{pascal(command.name)}Flags}},")

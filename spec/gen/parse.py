@@ -199,6 +199,12 @@ def parse_enums(data: dict[str, Any], path: Path) -> list[Enum]:
     return enums
 
 
+def engine_unit(queue: str) -> tuple[str, int]:
+    """Engine and unit of a queue: its name is the engine's, then the unit's number if there may be several."""
+    engine = queue.rstrip("0123456789")
+    return engine, int(queue[len(engine):] or 0)
+
+
 def parse_isa(folder: Path) -> Isa:
     """Reads commands.toml, scalar.toml and vpu.toml."""
     isa = Isa()
@@ -213,7 +219,7 @@ def parse_isa(folder: Path) -> Isa:
         where = f"{path}: command {entry.get('name', '?')}"
         keys = {"name", "opcode", "queues", "desc", "cycles", "fields"}
         check_keys(entry, keys | {"flags"}, keys, where)
-        require(set(entry["queues"]) <= set(queues), where, "unknown queue")
+        require(set(entry["queues"]) <= {engine_unit(q)[0] for q in queues}, where, "unknown engine in queues")
         require(1 <= entry["opcode"] < 32, where, "opcode must be 1..31")
         head = [Field("head", "CommandHeader", 1, "common header")]
         struct = Struct(entry["name"], entry["desc"], head + parse_fields(entry["fields"], where))

@@ -90,8 +90,10 @@ uint32_t MockDevice::read(uint32_t addr) {
       return gsync[offset / 4];
     case TPU_HART_FAULT_BASE: {
       uint32_t value = 0;
-      if (offset < sizeof record) {
-        std::memcpy(&value, reinterpret_cast<const uint8_t*>(&record) + offset, 4);
+      if (offset >= TPU_FAULT_RECORD_OFFSET && offset - TPU_FAULT_RECORD_OFFSET < sizeof record) {
+        std::memcpy(&value,
+                    reinterpret_cast<const uint8_t*>(&record) + (offset - TPU_FAULT_RECORD_OFFSET),
+                    4);
       }
       return value;
     }

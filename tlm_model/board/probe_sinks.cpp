@@ -17,6 +17,7 @@ ProbeSinks::ProbeSinks(const BoardOptions& options, ProbeSet& probes) {
     waves.path = sim.waves_path;
     waves.chips = static_cast<uint32_t>(params.board.chips);
     waves.cores_per_chip = static_cast<uint32_t>(params.board.cores_per_chip);
+    waves.mxus = static_cast<uint32_t>(params.core.mxus);
     waves.clock_mhz = static_cast<uint64_t>(params.core.clock_mhz);
     waves.first_step = sim.waves_first_step;
     waves.step_count = sim.waves_steps;

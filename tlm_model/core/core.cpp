@@ -76,10 +76,10 @@ void Core::make_engines(const CoreServices& services) {
   const auto slot_of = [](spec::Queue queue) { return static_cast<size_t>(queue); };
   for (size_t i = 0; i < static_cast<size_t>(params_.core.mxus); ++i) {
     const std::string unit = "mxu" + std::to_string(i);
-    mxus_.push_back(std::make_unique<Mxu>(unit.c_str(), static_cast<spec::Queue>(i), context,
-                                          vmem_->data(), vmem_->bytes(),
+    mxus_.push_back(std::make_unique<Mxu>(unit.c_str(), spec::kMxuQueues[i], context, vmem_->data(),
+                                          vmem_->bytes(),
                                           services.make_mxu(std::string(name()) + "." + unit)));
-    queues_[i] = mxus_.back().get();
+    queues_[slot_of(spec::kMxuQueues[i])] = mxus_.back().get();
   }
   vpu_ = std::make_unique<Vpu>("vpu", context, vmem_->data(), vmem_->bytes(), services.vpu_simd);
   queues_[slot_of(spec::Queue::kVpu)] = vpu_.get();

@@ -10,6 +10,7 @@
 namespace tpu::model {
 
 static_assert(sizeof(tpu_fault_record_t) == spec::fault::kRecordBytes);
+static_assert(sizeof(tpu_fault_record_t::heads) == spec::kQueueCount * sizeof(tpu_queue_head_t));
 
 FaultUnit::FaultUnit(sc_core::sc_module_name name, uint32_t core_id, const LaunchState& launch,
                      Heads heads, CoreProbe& probe, std::function<void()> on_fault)
@@ -52,7 +53,9 @@ void FaultUnit::fill(const FaultInfo& info) {
   record_ = {};
   record_.fault_seq = count_;
   record_.code = info.code;
-  record_.engine = static_cast<uint8_t>(info.unit);
+  record_.engine =
+      static_cast<uint8_t>(info.unit == kSequencerUnit ? spec::fault::kEngineSequencer
+                                                       : static_cast<uint32_t>(info.unit));
   record_.core = static_cast<uint8_t>(core_id_);
   record_.launch_id = launch_.launch;
   record_.step = launch_.step;
@@ -64,7 +67,7 @@ void FaultUnit::fill(const FaultInfo& info) {
   record_.slot = info.slot;
   record_.detail = info.detail;
   record_.origin = static_cast<uint8_t>(core_id_);
-  record_.mask = static_cast<uint8_t>(launch_.mask);
+  record_.mask = static_cast<uint16_t>(launch_.mask);
   for (size_t i = 0; i < heads_.size(); ++i) {
     const QueueHead head = heads_[i] != nullptr ? heads_[i]->head() : QueueHead{};
     if (head.command != nullptr) {
@@ -87,9 +90,10 @@ void FaultUnit::clear() {
 }
 
 uint32_t FaultUnit::read_register(uint32_t offset) const {
-  if (offset < spec::fault::kRecordBytes) {
+  if (offset >= spec::fault::kRecord && offset - spec::fault::kRecord < spec::fault::kRecordBytes) {
     uint32_t word;
-    std::memcpy(&word, reinterpret_cast<const uint8_t*>(&record_) + offset, sizeof word);
+    std::memcpy(&word, reinterpret_cast<const uint8_t*>(&record_) + (offset - spec::fault::kRecord),
+                sizeof word);
     return word;
   }
   switch (offset) {

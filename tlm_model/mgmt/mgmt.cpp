@@ -6,6 +6,7 @@
 
 #include "kernel/cycles.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
+#include "tpu/spec/fault_regs.hpp"
 #include "tpu/spec/gsync_regs.hpp"
 #include "tpu/spec/hart_map.h"
 #include "tpu/spec/irq_regs.hpp"
@@ -19,7 +20,6 @@ namespace {
 
 constexpr uint32_t kKilocycle = 1024;
 constexpr uint32_t kMmioBlocks = 11;
-constexpr uint8_t kEngineHart = 8;  // fault_record.engine
 
 CorePage::Identity identity_of(const spec::BoardParams& params, const Mgmt::Place& place,
                                uint64_t hbm_bytes) {
@@ -216,7 +216,7 @@ void Mgmt::hart_died() {
   tpu_fault_record_t record{};
   record.fault_seq = number;
   record.code = TPU_FAULT_FW_TRAP;
-  record.engine = kEngineHart;
+  record.engine = static_cast<uint8_t>(spec::fault::kEngineHart);
   record.core = static_cast<uint8_t>(place_.core);
   record.cycle = now_cycles();
   record.op_id = TPU_OP_NONE;

@@ -11,6 +11,19 @@
 
 namespace tpu::model {
 
+// Counters of a queue: those of the first queues follow each other, those of further matrix units
+// stand in pairs behind all others.
+constexpr uint32_t busy_counter(uint32_t queue) {
+  constexpr auto kFirstMore = static_cast<uint32_t>(spec::Queue::kMxu2);
+  return queue < kFirstMore ? spec::perf::kMxu0BusyCycles + queue
+                            : spec::perf::kMxu2BusyCycles + 2 * (queue - kFirstMore);
+}
+constexpr uint32_t commands_counter(uint32_t queue) {
+  constexpr auto kFirstMore = static_cast<uint32_t>(spec::Queue::kMxu2);
+  return queue < kFirstMore ? spec::perf::kMxu0Commands + queue
+                            : spec::perf::kMxu2Commands + 2 * (queue - kFirstMore);
+}
+
 class PerfCounters {
  public:
   using Values = std::array<uint64_t, spec::perf::kCounters>;
@@ -45,10 +58,10 @@ class PerfCounters {
   void done(uint32_t queue, uint64_t now, bool worked) {
     Queue& q = queues_[queue];
     ++values_[spec::perf::kCommands];
-    ++values_[spec::perf::kMxu0Commands + queue];
+    ++values_[commands_counter(queue)];
     progress_ += worked ? 1 : 0;
     if (--q.in_flight == 0) {
-      values_[spec::perf::kMxu0BusyCycles + queue] += now - q.busy_since;
+      values_[busy_counter(queue)] += now - q.busy_since;
       if (--busy_queues_ == 0) {
         any_busy_cycles_ += now - busy_since_;
       }

@@ -23,6 +23,11 @@ std::string_view opcode_name(int64_t opcode) {
   return "-";
 }
 
+bool has_queue(const BoardWavesOptions& options, size_t queue) {
+  const spec::QueueInfo& info = spec::kQueues[queue];
+  return info.engine != spec::Engine::kMxu || info.unit < options.mxus;
+}
+
 }  // namespace
 
 BoardWaves::BoardWaves(const BoardWavesOptions& options)
@@ -56,15 +61,18 @@ void BoardWaves::declare(const BoardWavesOptions& options) {
       signals.pc = add_signal("pc", 32);
       signals.sleeping = add_signal("wfi", 1);
       fst_->pop_scope();
-      for (const std::string_view queue : spec::kQueueNames) {
-        fst_->push_scope(queue);
-        QueueSignals q{};
+      signals.queues.resize(spec::kQueueCount);
+      for (size_t queue = 0; queue < spec::kQueueCount; ++queue) {
+        if (!has_queue(options, queue)) {
+          continue;
+        }
+        fst_->push_scope(spec::kQueueNames[queue]);
+        QueueSignals& q = signals.queues[queue];
         q.busy = add_signal("busy", 1, Kind::kBusy);
         q.opcode = add_signal("opcode", 0, Kind::kText);
         q.op_id = add_signal("op_id", 32);
         q.depth = add_signal("queued", 16, Kind::kCount);
         signals_[q.busy].opcode = q.opcode;
-        signals.queues.push_back(q);
         fst_->pop_scope();
       }
       fst_->pop_scope();
@@ -88,10 +96,13 @@ void BoardWaves::write_save_file(const BoardWavesOptions& options) {
            << path << ".program_running\n"
            << path << ".hart.wfi\n@22\n"
            << path << ".hart.pc\n";
-      for (const std::string_view queue : spec::kQueueNames) {
+      for (size_t queue = 0; queue < spec::kQueueCount; ++queue) {
+        if (!has_queue(options, queue)) {
+          continue;
+        }
         file << "@28\n"
-             << path << "." << queue << ".busy\n@820\n"
-             << path << "." << queue << ".opcode\n";
+             << path << "." << spec::kQueueNames[queue] << ".busy\n@820\n"
+             << path << "." << spec::kQueueNames[queue] << ".opcode\n";
       }
     }
   }

@@ -21,6 +21,7 @@ struct BoardWavesOptions {
   std::string path;  // FILE.fst; FILE.gtkw is written beside it
   uint32_t chips = 4;
   uint32_t cores_per_chip = 2;
+  uint32_t mxus = 2;        // of a core
   uint64_t clock_mhz = 0;   // of the core, to give times in picoseconds
   uint64_t first_step = 0;  // of the board (kernel/step_counter.hpp)
   uint64_t step_count = 1;  // steps to write

@@ -77,8 +77,9 @@ struct CoreCounters {
   uint64_t instructions = 0;  ///< scalar instructions of core programs
   uint64_t mxu_flops = 0;     ///< logical 2*M*K*N, without padding
   uint64_t hart_instructions =
-      0;                      ///< of the control hart (debug port of the transport; 0: unknown)
-  std::vector<uint64_t> all;  ///< every counter, in the order of spec/regs/perf.toml
+      0;  ///< of the control hart (debug port of the transport; 0: unknown)
+  std::vector<uint64_t>
+      all;  ///< every counter that a core of the board has, in the order of spec/regs/perf.toml
 };
 
 /// Board-wide figures. `lockstep_*` and `check_*` come from the transport's debug port.

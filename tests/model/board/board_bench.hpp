@@ -194,7 +194,7 @@ class BoardBench {
       command.program_id = id;
       command.slots = static_cast<uint16_t>(slots.size());
       command.steps = steps;
-      command.core_mask = static_cast<uint8_t>(mask);
+      command.core_mask = static_cast<uint16_t>(mask);
       command.replica = replica++;
       command.table_crc = Crc32c::of(bytes);
       seqs[core] = submit(core, TPU_OP_LAUNCH, command);

@@ -19,6 +19,7 @@
 #include "mxu/mxu_scalar.hpp"
 #include "probe/race_sink.hpp"
 #include "program_builder.hpp"
+#include "tpu/spec/fault_regs.hpp"
 #include "tpu/spec/rings.h"
 #include "tpu/spec/sem_regs.hpp"
 #include "tpu/spec/seq_regs.hpp"
@@ -171,7 +172,7 @@ class CoreBench : public sc_core::sc_module {
   }
   tpu_fault_record_t fault_record(uint32_t core) {
     tpu_fault_record_t record{};
-    access(core, kFault, false, 0, &record, sizeof record);
+    access(core, kFault, false, spec::fault::kRecord, &record, sizeof record);
     return record;
   }
   // Runs until nothing is in flight.

@@ -28,7 +28,7 @@ class CoreFault : public ::testing::Test {
     bench.run();
   }
   void expect_fault(uint16_t code, Queue queue) { expect_fault(code, static_cast<uint8_t>(queue)); }
-  void expect_fault(uint16_t code, uint8_t engine = 7) {
+  void expect_fault(uint16_t code, uint8_t engine = spec::fault::kEngineSequencer) {
     EXPECT_EQ(bench.state(0), spec::seq::kStateFaulted);
     EXPECT_TRUE(bench.irqs[1].read());
     EXPECT_TRUE(bench.irqs[2].read());
@@ -145,6 +145,8 @@ TEST_F(CoreFault, DescriptorRules) {
          c.m = {1, 1, 1, 1u << 31}, c.t = {1, 1, 1}, c.k = {1, 1, 128}, c.n = {1, 128};
          p.command(c, spec::Opcode::kMatmul, Queue::kMxu0, Sync());
        }},
+      {spec::fault::kDetailOpcodeQueue,  // this board has two
+       [](ProgramBuilder& p) { p.nop(Queue::kMxu2, Sync()); }},
       {spec::fault::kDetailVpuProgram,
        [](ProgramBuilder& p) {
          p.unary_kernel(static_cast<spec::VpuOp>(250), 0, 4096, 64, Sync());

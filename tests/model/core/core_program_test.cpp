@@ -91,6 +91,47 @@ TEST(CoreProgram, MatmulKernelTransposeBetweenTransfers) {
   EXPECT_EQ(counters[spec::perf::kRunCycles], out.cycle);
 }
 
+// Four units of 256 x 256 multiply side by side, each behind its own queue.
+TEST(CoreProgram, MatrixUnitsComeFromTheBoard) {
+  constexpr uint32_t kM = 8, kK = 256, kN = 256;
+  CoreBench bench("board",
+                  {.overrides = {"board.chips=1", "board.torus_x=1", "board.cores_per_chip=1",
+                                 "core.mxus=4", "mxu.rows=256", "mxu.cols=256"}});
+  const auto x = pattern(kM * kK, 1);
+  const auto w = pattern(kK * kN, 2);
+  bench.write(0, CoreBench::kVmem, 0, x);
+  bench.write(0, CoreBench::kVmem, 0x10000, w);
+  ProgramBuilder p;
+  for (const Queue queue : spec::kMxuQueues) {
+    const auto unit = spec::kQueues[static_cast<size_t>(queue)].unit;
+    p.matmul(queue, 0x80000 + 0x10000 * unit, 0, 0x10000, kM, kK, kN, Sync());
+  }
+  p.halt();
+  bench.load(0, p.image(0), 0, 1);
+  bench.start(0);
+  bench.run();
+  ASSERT_EQ(bench.state(0), spec::seq::kStateDone) << bench.cores[0]->fault().text();
+  const auto timing =
+      spec::mxu_command_timing(mxu_shape(bench.params), {.rows = kM, .k = kK, .n_inner = kN});
+  const auto counters = bench.cores[0]->counters();
+  for (const Queue queue : spec::kMxuQueues) {
+    const auto number = static_cast<uint32_t>(queue);
+    const auto unit = spec::kQueues[number].unit;
+    const auto y = bench.read<float>(0, CoreBench::kVmem, 0x80000 + 0x10000 * unit, kM * kN);
+    double sum = 0;  // exact
+    for (size_t k = 0; k < kK; ++k) {
+      sum += static_cast<double>(x[k]) * w[k * kN + 255];
+    }
+    EXPECT_EQ(y[255], static_cast<float>(sum)) << spec::kQueueNames[number];
+    const DoneEvent& command = bench.traced(0, queue);
+    EXPECT_EQ(command.start, (unit + 1u) * static_cast<uint64_t>(bench.params.core.issue_cycles));
+    EXPECT_EQ(command.cycle, command.start + timing.done_at);
+    EXPECT_EQ(counters[busy_counter(number)], timing.done_at);
+    EXPECT_EQ(counters[commands_counter(number)], 1u);
+  }
+  EXPECT_EQ(counters[spec::perf::kPrograms], 1u);
+}
+
 TEST(CoreProgram, TransfersShareBandwidthAndOverlapTheirFixedPart) {
   constexpr uint32_t kBytes = 1 << 20;
   CoreBench bench("board",

@@ -131,6 +131,38 @@ TEST(BoardLoader, KeepsTheLimitsOfEveryKey) {
   }
 }
 
+TEST(BoardLoader, TakesTorusesOfAnyShapeUpToTheLimit) {
+  for (const char* shape : {"1 1", "2 1", "3 3", "5 1", "6 3", "8 4", "8 8"}) {
+    const std::string text = shape;
+    EXPECT_EQ(
+        error_of("v3_8", {"board.chips=" + text.substr(0, 1), "board.torus_x=" + text.substr(2)}),
+        "no error");
+  }
+  EXPECT_THAT(error_of("v3_8", {"board.chips=8", "board.torus_x=3"}),
+              HasSubstr("multiple of board.torus_x"));
+  EXPECT_THAT(error_of("v3_8", {"board.chips=16", "board.torus_x=4"}),
+              HasSubstr("32 cores; a board has at most 16"));
+  EXPECT_THAT(error_of("v3_8", {"board.chips=17"}), HasSubstr("board.chips = 17 is impossible"));
+  EXPECT_THAT(error_of("v3_8", {"board.cores_per_chip=3"}), HasSubstr("impossible"));
+  EXPECT_THAT(error_of("v3_8", {"core.mxus=5"}), HasSubstr("impossible"));
+  EXPECT_THAT(error_of("v3_8", {"mxu.cols=257"}), HasSubstr("impossible"));
+}
+
+TEST(BoardLoader, AQueueIsAUnitOfAnEngine) {
+  const auto queues = [](int64_t mxus) {
+    const BoardParams board = load_board("v3_8", {"core.mxus=" + std::to_string(mxus)});
+    std::string names;
+    for (size_t queue = 0; queue < kQueues.size(); ++queue) {
+      names += has_queue(board, queue) ? std::string(kQueueNames[queue]) + " " : "";
+    }
+    return names;
+  };
+  EXPECT_EQ(queues(1), "mxu0 vpu xlu dma_in dma_out dma_remote ");
+  EXPECT_EQ(queues(2), "mxu0 mxu1 vpu xlu dma_in dma_out dma_remote ");
+  EXPECT_EQ(queues(4), "mxu0 mxu1 vpu xlu dma_in dma_out dma_remote mxu2 mxu3 ");
+  EXPECT_FALSE(has_queue(load_board("v3_8"), kQueues.size()));
+}
+
 TEST(BoardLoader, NamesPresetsWhenUnknown) {
   EXPECT_THAT(error_of("v9"), AllOf(HasSubstr("unknown board 'v9'"), HasSubstr("v3_8")));
   EXPECT_THAT(error_of("/nowhere/board.toml"), HasSubstr("cannot be opened"));
