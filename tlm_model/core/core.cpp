@@ -2,12 +2,42 @@
 #include "core/core.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "tpu/spec/fault_regs.hpp"
 #include "tpu/spec/rings.h"
 #include "tpu/spec/seq_regs.hpp"
 
 namespace tpu::model {
+
+namespace {
+
+void write_runs(const RemoteWrite& write, const RemotePlace& place, uint64_t base,
+                std::span<const uint8_t> data) {
+  std::array<uint64_t, RemoteWrite::kMaxLevels> index{};
+  for (int64_t level = 0; level >= 0;) {
+    int64_t offset = 0;
+    for (size_t l = 0; l < write.levels; ++l) {
+      offset += static_cast<int64_t>(index[l]) * write.stride[l];
+    }
+    const std::span<const uint8_t> run = data.first(write.run_bytes);
+    if (place.hbm != nullptr) {
+      place.hbm->write(base + static_cast<uint64_t>(offset), run);
+    } else {
+      std::memcpy(place.memory + offset, run.data(), run.size());
+    }
+    data = data.subspan(run.size());
+    for (level = static_cast<int64_t>(write.levels) - 1; level >= 0; --level) {
+      const auto l = static_cast<size_t>(level);
+      if (++index[l] < write.count[l]) {
+        break;
+      }
+      index[l] = 0;
+    }
+  }
+}
+
+}  // namespace
 
 Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardParams& params,
            const CoreServices& services, uint64_t hbm_bytes)
@@ -109,7 +139,8 @@ void Core::bind_engine(Engine& engine) {
 
 // Write or signal of a peer: taken while its gang is the one bound here, from the barrier in front
 // of its step (which a peer may leave first) until this core has ended that step.
-RemoteTarget::Status Core::accept_remote(GangStep from) {
+RemoteAnswer::Status Core::accept_remote(GangStep from) {
+  using Status = RemoteAnswer::Status;
   const auto older = [](uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; };
   if (older(launch_.tag, from.tag)) {
     FaultInfo info;
@@ -118,76 +149,72 @@ RemoteTarget::Status Core::accept_remote(GangStep from) {
     info.address = from.tag;
     fault_->raise(info, "packet of gang " + std::to_string(from.tag) + " arrived, bound is " +
                             std::to_string(launch_.tag));
-    return RemoteTarget::Status::kStray;
+    return Status::kStray;
   }
   if (from.tag == launch_.tag && launch_.tag_open && !older(from.step, launch_.first_open_step)) {
-    return RemoteTarget::Status::kOk;
+    return Status::kOk;
   }
   sem_->count_stale();
   const bool aborted = from.tag == launch_.tag && !launch_.tag_open;
-  return aborted ? RemoteTarget::Status::kDropped : RemoteTarget::Status::kEnded;
+  return aborted ? Status::kDropped : Status::kEnded;
 }
 
-RemoteTarget Core::remote_target(GangStep from, const spec::Addr& address, int64_t low,
-                                 int64_t high) {
-  RemoteTarget target = place_remote(from, address, low, high);
-  launch_.inbound += target.status == RemoteTarget::Status::kOk ? 1 : 0;
-  return target;
-}
-
-RemoteTarget Core::place_remote(GangStep from, const spec::Addr& address, int64_t low,
-                                int64_t high) {
-  RemoteTarget target;
-  target.status = accept_remote(from);
-  if (target.status != RemoteTarget::Status::kOk) {
-    return target;
+// What the gang is past (kEnded) or what does not fit is never sent; all else passes the links.
+RemoteAnswer Core::remote_open(const RemoteWrite& write, RemotePlace* place) {
+  using Status = RemoteAnswer::Status;
+  RemoteAnswer answer{.status = accept_remote(write.from)};
+  if (answer.status == Status::kOk) {
+    answer = place_remote(write, place);
+    launch_.inbound += answer.status == Status::kOk ? 1 : 0;
   }
-  const auto inside = [&](uint64_t size) {
-    const __int128 at = address.offset;
-    return at + low >= 0 && at + high <= static_cast<__int128>(size);
-  };
-  target.base = static_cast<uint64_t>(address.offset);
-  switch (static_cast<spec::Space>(address.space)) {
-    case spec::Space::kVmem:
-      target.memory = vmem_->data();
-      target.size = vmem_->bytes();
-      target.status =
-          inside(vmem_->bytes()) ? RemoteTarget::Status::kOk : RemoteTarget::Status::kBadRange;
-      return target;
-    case spec::Space::kSmem:
-      target.memory = smem_->data();
-      target.size = smem_->bytes();
-      target.status =
-          inside(smem_->bytes()) ? RemoteTarget::Status::kOk : RemoteTarget::Status::kBadRange;
-      return target;
-    default: {
-      const Slots::Range slot = slots_->resolve(launch_, address.slot);
-      target.size = slot.ok ? slot.size : 0;
-      if (!slot.ok || !inside(slot.size)) {
-        target.status = RemoteTarget::Status::kBadSlot;
-        return target;
-      }
-      target.hbm = hbm_port.operator->();
-      target.base += slot.base;
-      target.status = RemoteTarget::Status::kOk;
-      return target;
-    }
+  if (answer.status == Status::kOk || answer.status == Status::kDropped ||
+      answer.status == Status::kStray) {
+    probe_.received(write.bytes);
   }
+  return answer;
 }
 
-void Core::remote_landed() {
+RemoteAnswer Core::place_remote(const RemoteWrite& write, RemotePlace* place) {
+  using Status = RemoteAnswer::Status;
+  RemoteAnswer answer{.status = Status::kOk, .base = static_cast<uint64_t>(write.address.offset)};
+  const auto space = static_cast<spec::Space>(write.address.space);
+  const bool in_hbm = space == spec::Space::kHbm;
+  LocalMemory& memory = space == spec::Space::kVmem ? *vmem_ : *smem_;
+  const Slots::Range slot =
+      in_hbm ? slots_->resolve(launch_, write.address.slot) : Slots::Range{true, 0, memory.bytes()};
+  answer.size = slot.ok ? slot.size : 0;
+  answer.base += slot.base;
+  const __int128 at = write.address.offset;
+  if (at + write.low < 0 || at + write.high > static_cast<__int128>(answer.size)) {
+    answer.status = in_hbm ? Status::kBadSlot : Status::kBadRange;
+  } else if (in_hbm) {
+    answer.bandwidth = hbm_port->bandwidth();
+    place->hbm = hbm_port.operator->();
+  } else {
+    place->memory = memory.data() + answer.base;
+  }
+  return answer;
+}
+
+// Bytes that came as a message are written here; else the sender's job has written them.
+void Core::remote_landed(const RemoteWrite& write, std::span<const uint8_t> data) {
+  if (!data.empty() && accept_remote(write.from) == RemoteAnswer::Status::kOk) {
+    RemotePlace place;
+    const RemoteAnswer answer = place_remote(write, &place);
+    write_runs(write, place, answer.base, data);
+  }
   if (--launch_.inbound == 0) {
     seq_->on_landed();
   }
 }
 
-RemoteTarget::Status Core::remote_signal(GangStep from, uint8_t semaphore, uint32_t value) {
-  const RemoteTarget::Status status = accept_remote(from);
-  if (status == RemoteTarget::Status::kOk) {
-    sem_->add(semaphore, value);
+RemoteAnswer Core::remote_signal(const RemoteSignal& signal) {
+  const RemoteAnswer answer{.status = accept_remote(signal.from)};
+  if (answer.status == RemoteAnswer::Status::kOk) {
+    sem_->add(signal.semaphore, signal.value);
     probe_.signal_received();
   }
-  return status;
+  return answer;
 }
 
 bool Core::work_in_flight() const {
@@ -206,8 +233,6 @@ GangWork Core::gang_work() {
   }
   return work;
 }
-
-void Core::remote_received(uint64_t bytes) { probe_.received(bytes); }
 
 bool Core::quiet() const {
   for (const CommandQueueIf* queue : queues_) {

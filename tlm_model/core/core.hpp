@@ -81,13 +81,11 @@ class Core : public sc_core::sc_module, private RemoteIf {
   const CommandQueueIf* queue(size_t index) const { return queues_[index]; }
 
  private:
-  RemoteTarget remote_target(GangStep from, const spec::Addr& address, int64_t low,
-                             int64_t high) override;
-  void remote_landed() override;
-  RemoteTarget::Status remote_signal(GangStep from, uint8_t semaphore, uint32_t value) override;
-  void remote_received(uint64_t bytes) override;
-  RemoteTarget::Status accept_remote(GangStep from);
-  RemoteTarget place_remote(GangStep from, const spec::Addr& address, int64_t low, int64_t high);
+  RemoteAnswer remote_open(const RemoteWrite& write, RemotePlace* place) override;
+  void remote_landed(const RemoteWrite& write, std::span<const uint8_t> data) override;
+  RemoteAnswer remote_signal(const RemoteSignal& signal) override;
+  RemoteAnswer::Status accept_remote(GangStep from);
+  RemoteAnswer place_remote(const RemoteWrite& write, RemotePlace* place);
   uint64_t work_done() const override { return probe_.counters().progress(); }
   bool work_in_flight() const override;
   GangWork gang_work();

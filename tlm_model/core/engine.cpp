@@ -288,9 +288,12 @@ void Engine::send_signals(const Flight& flight) {
       return;
     }
     tell_signal(flight, signal, peer);
-    const GangStep from{context_.launch.tag, context_.launch.step};
-    if (ici_port->peer(peer).remote_signal(from, signal.sem, signal.value) ==
-        RemoteTarget::Status::kEnded) {
+    const RemoteSignal message{.from = {context_.launch.tag, context_.launch.step},
+                               .to_core = peer,
+                               .semaphore = signal.sem,
+                               .value = signal.value,
+                               .at = flight.done_at};
+    if (ici_port->peer(peer).remote_signal(message).status == RemoteAnswer::Status::kEnded) {
       raise_peer_ended(flight, "signal");
       return;
     }

@@ -1,10 +1,15 @@
 // How cores reach each other over the interconnect: RemoteIf is what a core offers to its peers,
-// IciIf what the network offers to a core. Data are moved by the sender's job; the network gives
-// path and latency.
+// IciIf what the network offers to a core. Writes and signals are messages of plain data, so that a
+// core may lie in another process: what stands for it there sends them on. A core of the same
+// process also shows its memory, and the sender's job writes there without a copy. The network
+// gives path and latency.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <span>
 #include <systemc>
+#include <type_traits>
 
 #include "kernel/fluid_share.hpp"
 #include "kernel/hbm_if.hpp"
@@ -18,28 +23,65 @@ struct GangStep {
   uint32_t step = 0;
 };
 
-// Where a remote write goes, found in the tables of the receiver.
-struct RemoteTarget {
-  enum class Status { kOk, kDropped, kEnded, kStray, kBadRange, kBadSlot, kBadSpace };
+// Bytes to write into memory of a core: `levels` counted strides, outermost first, and inside them
+// runs without holes.
+struct RemoteWrite {
+  static constexpr size_t kMaxLevels = 5;
+
+  GangStep from;
+  uint32_t to_core = 0;
+  uint32_t levels = 0;
+  spec::Addr address;  // in the receiver's tables; registers are already added
+  int64_t low = 0;     // bytes that are touched, [low, high), relative to the address
+  int64_t high = 0;
+  std::array<uint64_t, kMaxLevels> count{};
+  std::array<int64_t, kMaxLevels> stride{};
+  uint64_t run_bytes = 0;
+  uint64_t bytes = 0;  // in all
+  uint64_t at = 0;     // cycle at which the last byte is there; 0: not known yet
+};
+
+struct RemoteSignal {
+  GangStep from;
+  uint32_t to_core = 0;
+  uint32_t semaphore = 0;
+  uint32_t value = 0;
+  uint64_t at = 0;  // cycle of arrival
+};
+
+// The receiver's answer to a write or signal.
+struct RemoteAnswer {
+  enum class Status : uint32_t { kOk, kDropped, kEnded, kStray, kBadRange, kBadSlot };
   Status status = Status::kDropped;
-  uint8_t* memory = nullptr;  // VMEM or SMEM at offset 0; null for HBM
+  ResourceId bandwidth = -1;  // of the receiver's HBM, when the write goes there
+  uint64_t base = 0;          // address of offset 0 of the operand in its memory
+  uint64_t size = 0;          // of the memory or slot
+};
+
+static_assert(std::is_trivially_copyable_v<RemoteWrite> &&
+              std::is_trivially_copyable_v<RemoteSignal> &&
+              std::is_trivially_copyable_v<RemoteAnswer>);
+
+// Memory of a receiver in the same process.
+struct RemotePlace {
+  uint8_t* memory = nullptr;  // VMEM or SMEM at offset 0 of the operand
   HbmIf* hbm = nullptr;
-  uint64_t base = 0;  // address of operand offset 0 in that memory
-  uint64_t size = 0;  // of the memory or slot
+
+  bool here() const { return memory != nullptr || hbm != nullptr; }
 };
 
 class RemoteIf : public virtual sc_core::sc_interface {
  public:
-  // Resolves an operand of a peer: bytes [low, high) relative to `address`.offset must lie in the
-  // memory or slot. kOk: the write is under way until remote_landed(). kDropped: the gang was
-  // aborted here (counted). kEnded: this core has ended that step, so the sender is wrong
+  // A write begins: its operand must lie in the memory or slot. kOk: the write is under way until
+  // remote_landed(); `place` is set if the sender shall write there itself by then. kDropped: the
+  // gang was aborted here (counted). kEnded: this core has ended that step, so the sender is wrong
   // (counted). kStray: unknown tag (the receiver faults).
-  virtual RemoteTarget remote_target(GangStep from, const spec::Addr& address, int64_t low,
-                                     int64_t high) = 0;
-  virtual void remote_landed() = 0;
+  virtual RemoteAnswer remote_open(const RemoteWrite& write, RemotePlace* place) = 0;
+  // The write has arrived. `data`: its bytes in the order of the box, if remote_open() gave no
+  // place; empty in runs without data, and where nothing changes.
+  virtual void remote_landed(const RemoteWrite& write, std::span<const uint8_t> data) = 0;
   // A signal that arrives in this cycle; kOk, or refused like a write.
-  virtual RemoteTarget::Status remote_signal(GangStep from, uint8_t semaphore, uint32_t value) = 0;
-  virtual void remote_received(uint64_t bytes) = 0;
+  virtual RemoteAnswer remote_signal(const RemoteSignal& signal) = 0;
   // For the watchdogs of the gang: changes with every command that did work.
   virtual uint64_t work_done() const { return 0; }
   virtual bool work_in_flight() const { return false; }

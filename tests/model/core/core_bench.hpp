@@ -16,6 +16,7 @@
 #include "hbm/hbm.hpp"
 #include "ici/ici.hpp"
 #include "kernel/cycles.hpp"
+#include "message_wire.hpp"
 #include "mxu/mxu_scalar.hpp"
 #include "probe/race_sink.hpp"
 #include "program_builder.hpp"
@@ -41,6 +42,7 @@ struct BenchOptions {
   bool no_data = false;
   bool trace = true;
   bool check = false;
+  bool messages = false;  // cores reach each other by serialized messages alone
 };
 
 class CoreBench : public sc_core::sc_module {
@@ -88,7 +90,12 @@ class CoreBench : public sc_core::sc_module {
       Core& core = *cores.back();
       core.hbm_port(bank);
       core.ici_port(*ici);
-      ici->core_port[id](core.remote_export);
+      if (options.messages) {
+        auto& target = dynamic_cast<RemoteIf&>(*core.remote_export.get_interface());
+        ici->core_port[id](*wires.emplace_back(std::make_unique<MessageWire>(target)));
+      } else {
+        ici->core_port[id](core.remote_export);
+      }
       core.done_irq_o(irqs[3 * id]);
       core.fault_irq_o(irqs[3 * id + 1]);
       core.drained_irq_o(irqs[3 * id + 2]);
@@ -209,6 +216,7 @@ class CoreBench : public sc_core::sc_module {
   std::vector<std::string> mxu_paths;
   std::vector<std::unique_ptr<Hbm>> hbms;
   std::unique_ptr<Ici> ici;
+  std::vector<std::unique_ptr<MessageWire>> wires;  // by core
   sc_core::sc_vector<sc_core::sc_signal<bool>> irqs{"irqs"};
   std::vector<std::unique_ptr<Core>> cores;
 

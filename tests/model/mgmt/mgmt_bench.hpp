@@ -68,12 +68,9 @@ class RegisterDouble : public RegisterBlock {
 
 class RemoteDouble : public RemoteIf {
  public:
-  RemoteTarget remote_target(GangStep, const spec::Addr&, int64_t, int64_t) override { return {}; }
-  void remote_landed() override {}
-  RemoteTarget::Status remote_signal(GangStep, uint8_t, uint32_t) override {
-    return RemoteTarget::Status::kOk;
-  }
-  void remote_received(uint64_t) override {}
+  RemoteAnswer remote_open(const RemoteWrite&, RemotePlace*) override { return {}; }
+  void remote_landed(const RemoteWrite&, std::span<const uint8_t>) override {}
+  RemoteAnswer remote_signal(const RemoteSignal&) override { return {}; }
 };
 
 // Instructions of a hart program; x5-x7 are used.

@@ -53,7 +53,7 @@ bool Dma::overlap_fault(const Flight& flight, const Operand& dst, uint64_t base)
 bool Dma::apart(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
                 Transfer& transfer) {
   transfer.same = false;
-  if (plan.is_fill || transfer.dropped || src.hbm != dst.hbm) {
+  if (plan.is_fill || transfer.dropped || dst.message || src.hbm != dst.hbm) {
     return true;
   }
   const bool flat = src.hbm == nullptr;
@@ -93,6 +93,7 @@ bool Dma::place_local(const Flight& flight, size_t index, const Operand& operand
         return range_fault(flight, TPU_FAULT_SLOT_RANGE, index, operand, slot.size);
       }
       place->hbm = hbm_port.operator->();
+      place->bandwidth = place->hbm->bandwidth();
       at += slot.base;
       break;
     }
@@ -101,8 +102,9 @@ bool Dma::place_local(const Flight& flight, size_t index, const Operand& operand
   return true;
 }
 
-bool Dma::place_remote(const Flight& flight, size_t index, const Operand& operand, Place* place,
-                       bool* dropped) {
+bool Dma::place_remote(const Flight& flight, size_t index, const DmaPlan& plan, Transfer& transfer,
+                       Place* place) {
+  using Status = RemoteAnswer::Status;
   const uint32_t peer = flight.queued.peer;
   if (peer >= ici_port->cores() || (context().launch.mask >> peer & 1) == 0) {
     FaultInfo info = fault_at(flight, TPU_FAULT_REMOTE_STRAY);
@@ -112,32 +114,43 @@ bool Dma::place_remote(const Flight& flight, size_t index, const Operand& operan
                       "transfer to core " + std::to_string(peer) + ", which is not in the gang");
     return false;
   }
-  spec::Addr address = operand.address;
-  address.offset += flight.queued.addend[index];
-  const RemoteTarget target =
-      ici_port->peer(peer).remote_target({context().launch.tag, context().launch.step}, address,
-                                         operand.extent.low, operand.extent.high);
-  switch (target.status) {
-    case RemoteTarget::Status::kOk:
-      place->flat = target.memory == nullptr ? nullptr : target.memory + target.base;
-      place->hbm = target.hbm;
-      place->base = target.base;
+  RemoteWrite& write = transfer.write;
+  write = {.from = {context().launch.tag, context().launch.step},
+           .to_core = peer,
+           .levels = static_cast<uint32_t>(plan.box.levels),
+           .address = plan.dst.address,
+           .low = plan.dst.extent.low,
+           .high = plan.dst.extent.high,
+           .count = plan.box.count,
+           .stride = plan.box.dst,
+           .run_bytes = plan.box.run_bytes,
+           .bytes = plan.box.total_bytes};
+  write.address.offset += flight.queued.addend[index];
+  RemotePlace target;
+  const RemoteAnswer answer = ici_port->peer(peer).remote_open(write, &target);
+  switch (answer.status) {
+    case Status::kOk:
+      *place = {.flat = target.memory,
+                .hbm = target.hbm,
+                .base = answer.base,
+                .bandwidth = answer.bandwidth,
+                .message = !target.here()};
       return true;
-    case RemoteTarget::Status::kDropped:
-    case RemoteTarget::Status::kStray:
-      *dropped = true;
+    case Status::kDropped:
+    case Status::kStray:
+      transfer.dropped = true;
       return true;
-    case RemoteTarget::Status::kEnded:
+    case Status::kEnded:
       raise_peer_ended(flight, "transfer");
       return false;
-    case RemoteTarget::Status::kBadSlot:
-      return range_fault(flight, TPU_FAULT_SLOT_RANGE, index, operand, target.size);
+    case Status::kBadSlot:
+      return range_fault(flight, TPU_FAULT_SLOT_RANGE, index, plan.dst, answer.size);
     default:
       return range_fault(flight,
-                         operand.address.space == static_cast<uint8_t>(spec::Space::kSmem)
+                         plan.dst.address.space == static_cast<uint8_t>(spec::Space::kSmem)
                              ? TPU_FAULT_SMEM_RANGE
                              : TPU_FAULT_VMEM_RANGE,
-                         index, operand, target.size);
+                         index, plan.dst, answer.size);
   }
 }
 
@@ -148,6 +161,7 @@ bool Dma::start_command(Flight& flight) {
   const auto& plan = std::get<DmaPlan>(flight.queued.command->plan);
   Transfer& transfer = transfers_[flight.index];
   transfer.dropped = false;
+  transfer.packed.clear();
   transfer.src_hbm = transfer.dst_hbm = nullptr;
   Place src;
   Place dst;
@@ -155,14 +169,14 @@ bool Dma::start_command(Flight& flight) {
   if (!plan.is_fill && !place_local(flight, 0, plan.src, &src)) {
     return false;
   }
-  if (plan.remote ? !place_remote(flight, to, plan.dst, &dst, &transfer.dropped)
+  if (plan.remote ? !place_remote(flight, to, plan, transfer, &dst)
                   : !place_local(flight, to, plan.dst, &dst)) {
     return false;
   }
   transfer.inbound = plan.remote && !transfer.dropped;
   if (!apart(flight, plan, src, dst, transfer)) {
     if (transfer.inbound) {
-      ici_port->peer(flight.queued.peer).remote_landed();
+      ici_port->peer(flight.queued.peer).remote_landed(transfer.write, {});
     }
     return false;
   }
@@ -196,10 +210,10 @@ void Dma::start_flow(const Flight& flight, const DmaPlan& plan, const Place& src
   flow.set_bytes(plan.bytes.carried());
   transfer.fixed_cycles = plan.fixed_cycles;
   if (src.hbm != nullptr) {
-    flow.add(src.hbm->bandwidth());
+    flow.add(src.bandwidth);
   }
-  if (dst.hbm != nullptr) {
-    flow.add(dst.hbm->bandwidth());
+  if (dst.bandwidth >= 0) {
+    flow.add(dst.bandwidth);
   }
   if (plan.remote) {
     ici_port->add_path(context().core_id, flight.queued.peer, flow);
@@ -227,6 +241,20 @@ MemoryView Dma::view(const Place& place, const DmaPlan& plan, BoxSide side, Page
   return {.pages = &pages, .base = place.base};
 }
 
+// The bytes of a message: the destination's box without holes.
+MemoryView Dma::packed_view(const DmaPlan& plan, Transfer& transfer) {
+  transfer.packing = plan;
+  StridedBox& box = transfer.packing.box;
+  auto stride = static_cast<int64_t>(box.run_bytes);
+  for (int level = box.levels - 1; level >= 0; --level) {
+    const auto l = static_cast<size_t>(level);
+    box.dst[l] = stride;
+    stride *= static_cast<int64_t>(box.count[l]);
+  }
+  transfer.packed.resize(box.total_bytes);
+  return {.flat = transfer.packed.data()};
+}
+
 void Dma::start_work(const Flight& /*flight*/, const DmaPlan& plan, const Place& src,
                      const Place& dst, Transfer& transfer) {
   MemoryView from;
@@ -234,7 +262,8 @@ void Dma::start_work(const Flight& /*flight*/, const DmaPlan& plan, const Place&
     from = view(src, plan, BoxSide::kSrc, transfer.src_pages);
     transfer.src_hbm = src.hbm;
   }
-  MemoryView to = view(dst, plan, BoxSide::kDst, transfer.dst_pages);
+  MemoryView to = dst.message ? packed_view(plan, transfer)
+                              : view(dst, plan, BoxSide::kDst, transfer.dst_pages);
   if (dst.hbm == nullptr && !plan.remote) {
     vmem_end_ = std::max(vmem_end_, dst.base + static_cast<uint64_t>(plan.dst.extent.high));
     to.reused = vmem_end_ <= kReusedVmem;
@@ -245,7 +274,7 @@ void Dma::start_work(const Flight& /*flight*/, const DmaPlan& plan, const Place&
   const auto parts =
       static_cast<int>(std::min({plan.box.total_bytes / kPartBytes + 1,
                                  static_cast<uint64_t>(context().pool.threads()), cuts}));
-  transfer.work.prepare(plan, from, to, parts);
+  transfer.work.prepare(dst.message ? transfer.packing : plan, from, to, parts);
   transfer.work.count_as(plan.is_fill ? HostWork::kFill : kind_, plan.box.total_bytes);
   context().pool.launch(strand_, transfer.work);
 }
@@ -276,9 +305,6 @@ void Dma::tell_flow(const Flight& flight, const DmaPlan& plan, const Place& src,
                     Transfer& transfer) {
   const uint32_t me = context().core_id;
   const uint32_t to = plan.remote ? flight.queued.peer : me;
-  if (plan.remote) {
-    ici_port->peer(to).remote_received(plan.box.total_bytes);
-  }
   probe().flow(src.hbm != nullptr ? plan.bytes.src : 0,
                dst.hbm != nullptr && !plan.remote ? plan.bytes.dst : 0,
                plan.remote ? plan.box.total_bytes : 0, [&] {
@@ -327,7 +353,8 @@ void Dma::finish_command(Flight& flight) {
     }
   }
   if (transfer.inbound) {
-    ici_port->peer(flight.queued.peer).remote_landed();
+    transfer.write.at = flight.done_at;
+    ici_port->peer(flight.queued.peer).remote_landed(transfer.write, transfer.packed);
   }
 }
 

@@ -89,13 +89,18 @@ class Dma : public Engine, private FlowListener {
   struct Place {
     uint8_t* flat = nullptr;
     HbmIf* hbm = nullptr;
-    uint64_t base = 0;  // address of offset 0 of the box
+    uint64_t base = 0;          // address of offset 0 of the box
+    ResourceId bandwidth = -1;  // of HBM
+    bool message = false;       // of a receiver in another process: its bytes are packed
   };
   // What a flight holds beside its job.
   struct Transfer {
     Flow flow;
     Work work;
-    IndexedBox indexed;  // dma_indexed
+    IndexedBox indexed;           // dma_indexed
+    RemoteWrite write;            // what the receiver was told
+    DmaPlan packing;              // to its bytes, if the receiver is in another process
+    std::vector<uint8_t> packed;  // these bytes
     PageSet src_pages, dst_pages;
     HbmIf* src_hbm = nullptr;
     HbmIf* dst_hbm = nullptr;
@@ -118,8 +123,8 @@ class Dma : public Engine, private FlowListener {
 
   // `index`: of the operand in the command.
   bool place_local(const Flight& flight, size_t index, const Operand& operand, Place* place);
-  bool place_remote(const Flight& flight, size_t index, const Operand& operand, Place* place,
-                    bool* dropped);
+  bool place_remote(const Flight& flight, size_t index, const DmaPlan& plan, Transfer& transfer,
+                    Place* place);
   bool overlap_fault(const Flight& flight, const Operand& dst, uint64_t base);
   bool apart(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
              Transfer& transfer);
@@ -134,6 +139,7 @@ class Dma : public Engine, private FlowListener {
                      bool dropped);
   void tell_flow(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
                  Transfer& transfer);
+  MemoryView packed_view(const DmaPlan& plan, Transfer& transfer);
   MemoryView view(const Place& place, const DmaPlan& plan, BoxSide side, PageSet& pages);
 
   const DmaResources resources_;
