@@ -41,6 +41,10 @@ int Channels::peer_register(int64_t mask) {
   auto it = peers_.find(mask);
   if (it == peers_.end()) {
     const int reg = kFirstPeerRegister + static_cast<int>(peers_.size());
+    if (reg == kFirstOffsetRegister) {  // all are given: kPeer serves the next command alone
+      sink_.insn(spec::ScalarOp::kXori, kPeer, kPartitionRegister, 0, static_cast<int32_t>(mask));
+      return kPeer;
+    }
     sink_.insn(spec::ScalarOp::kXori, reg, kPartitionRegister, 0, static_cast<int32_t>(mask));
     it = peers_.emplace(mask, reg).first;
   }

@@ -20,16 +20,17 @@ static Link step_link(EmitContext& ctx, const InflightExchange& r, int64_t s) {
                               : s < last     ? spec::Queue::kDmaRemote
                                              : spec::Queue::kDmaOut;
   return {ctx.channels.stage_channel(r.exchange, static_cast<size_t>(stage), waiting),
-          kStagePeerRegister + static_cast<int>(stage)};
+          StageRegisters(r.stages()).peer + static_cast<int>(stage)};
 }
 
 // Partner and half of every stage. Where cores cross over, stages 1 and 2 change places on odd
 // cores: t = (a xor b) and odd gives a xor t or b xor t.
 void stage_registers(CommandSink& sink, const Exchange& e) {
   using spec::ScalarOp;
+  const StageRegisters first(static_cast<int64_t>(e.stages()));
   for (size_t s = 0; s < e.masks.size(); ++s) {
-    const int bit = kStageBitRegister + static_cast<int>(s);
-    const int peer = kStagePeerRegister + static_cast<int>(s);
+    const int bit = first.bit + static_cast<int>(s);
+    const int peer = first.peer + static_cast<int>(s);
     sink.insn(ScalarOp::kShri, bit, kPartitionRegister, 0, e.bits[s]);
     sink.insn(ScalarOp::kAndi, bit, bit, 0, 1);
     sink.insn(ScalarOp::kXori, peer, kPartitionRegister, 0, static_cast<int32_t>(e.masks[s]));
@@ -37,13 +38,14 @@ void stage_registers(CommandSink& sink, const Exchange& e) {
   if (!crosses_over(e)) {
     return;
   }
-  for (const int pair : {kStageBitRegister + 1, kStagePeerRegister + 1}) {
-    sink.insn(ScalarOp::kAndi, kTemporaryRegister + 1, kPartitionRegister, 0, 1);
-    sink.insn(ScalarOp::kSub, kTemporaryRegister + 1, 0, kTemporaryRegister + 1, 0);
-    sink.insn(ScalarOp::kXor, kTemporaryRegister, pair, pair + 1, 0);
-    sink.insn(ScalarOp::kAnd, kTemporaryRegister, kTemporaryRegister, kTemporaryRegister + 1, 0);
-    sink.insn(ScalarOp::kXor, pair, pair, kTemporaryRegister, 0);
-    sink.insn(ScalarOp::kXor, pair + 1, pair + 1, kTemporaryRegister, 0);
+  const int swap = first.temporary, odd = first.temporary + 1;
+  for (const int pair : {first.bit + 1, first.peer + 1}) {
+    sink.insn(ScalarOp::kAndi, odd, kPartitionRegister, 0, 1);
+    sink.insn(ScalarOp::kSub, odd, 0, odd, 0);
+    sink.insn(ScalarOp::kXor, swap, pair, pair + 1, 0);
+    sink.insn(ScalarOp::kAnd, swap, swap, odd, 0);
+    sink.insn(ScalarOp::kXor, pair, pair, swap, 0);
+    sink.insn(ScalarOp::kXor, pair + 1, pair + 1, swap, 0);
   }
 }
 
@@ -51,26 +53,27 @@ void stage_registers(CommandSink& sink, const Exchange& e) {
 void half_registers(CommandSink& sink, const InflightExchange& r) {
   using spec::ScalarOp;
   const int64_t other = r.unit == 4 ? r.bytes / 2 : r.bytes * 2;
+  const StageRegisters first(r.stages());
   for (int s = 0; s < static_cast<int>(r.stages()); ++s) {
-    const int bit = kStageBitRegister + s, sent = kSentRegister + s;
+    const int bit = first.bit + s, sent = first.sent + s;
     const auto half = static_cast<int32_t>(r.bytes >> (s + 1));
     sink.insn(ScalarOp::kXori, sent, bit, 0, 1);
     sink.insn(ScalarOp::kMuli, sent, sent, 0, half);
-    sink.insn(ScalarOp::kMuli, kWholeRegister + s, bit, 0, half);
-    sink.insn(ScalarOp::kMuli, kOtherWholeRegister + s, bit, 0,
-              static_cast<int32_t>(other >> (s + 1)));
+    sink.insn(ScalarOp::kMuli, first.whole + s, bit, 0, half);
+    sink.insn(ScalarOp::kMuli, first.other + s, bit, 0, static_cast<int32_t>(other >> (s + 1)));
     if (s > 0) {
-      for (const int base : {kWholeRegister, kOtherWholeRegister}) {
+      for (const int base : {first.whole, first.other}) {
         sink.insn(ScalarOp::kAdd, base + s, base + s, base + s - 1, 0);
       }
-      sink.insn(ScalarOp::kAdd, sent, sent, kWholeRegister + s - 1, 0);
+      sink.insn(ScalarOp::kAdd, sent, sent, first.whole + s - 1, 0);
     }
   }
 }
 
 // Register with the offset of what the core holds after stage `stage`, for elements of `unit`.
 int whole_register(const InflightExchange& r, int64_t stage, int64_t unit) {
-  return (unit == r.unit ? kWholeRegister : kOtherWholeRegister) + static_cast<int>(stage);
+  const StageRegisters first(r.stages());
+  return (unit == r.unit ? first.whole : first.other) + static_cast<int>(stage);
 }
 
 // VMEM for all pieces on their way.
@@ -166,10 +169,11 @@ static void send_step(EmitContext& ctx, InflightExchange& r, int64_t i, int64_t 
   const int64_t n = r.stages();
   if (s < n) {
     const auto& ring = r.landing[static_cast<size_t>(s)];
-    ctx.channels.send(step_link(ctx, r, s),
-                      offset_by(vmem_addr(r.bucket(i)), kSentRegister + static_cast<int>(s)),
-                      vmem_addr(ring[static_cast<size_t>(i) % ring.size()]), r.bytes >> (s + 1),
-                      r.unit, vmem_range(r.bucket(i), r.bytes, false), r.id);
+    ctx.channels.send(
+        step_link(ctx, r, s),
+        offset_by(vmem_addr(r.bucket(i)), StageRegisters(r.stages()).sent + static_cast<int>(s)),
+        vmem_addr(ring[static_cast<size_t>(i) % ring.size()]), r.bytes >> (s + 1), r.unit,
+        vmem_range(r.bucket(i), r.bytes, false), r.id);
     return;
   }
   const int64_t stage = 2 * n - 1 - s;
@@ -240,7 +244,8 @@ static void arrive_step(EmitContext& ctx, InflightExchange& r, int64_t i, int64_
   }
   const auto& ring = r.landing[static_cast<size_t>(s)];
   const int64_t there = ring[static_cast<size_t>(i) % ring.size()], bytes = r.bytes >> (s + 1);
-  const spec::Addr kept = offset_by(vmem_addr(r.bucket(i)), kWholeRegister + static_cast<int>(s));
+  const spec::Addr kept =
+      offset_by(vmem_addr(r.bucket(i)), StageRegisters(r.stages()).whole + static_cast<int>(s));
   combine(ctx.sink, r.sum, kept, vmem_addr(there), kept, bytes,
           {vmem_range(r.bucket(i), r.bytes, true)}, r.id);
   ctx.channels.await_arrival(step_link(ctx, r, s), vmem_range(there, bytes, true),

@@ -32,14 +32,16 @@ struct SumProgram {
   int64_t elem_bytes = 4;
 };
 
+inline constexpr int kMaxStages = 4;  // of the cores of a board
+
 struct InflightExchange {
   struct Part {
     std::vector<Share> shares;
     int64_t used = 0;     // bytes; the rest of the piece is zero
     int64_t element = 0;  // of the value, with an update
     const Update* update = nullptr;
-    std::array<int, 3> granted{};                // items that grant the landing areas
-    std::vector<std::array<int, 3>> back_grant;  // and the way back of each gathered value
+    std::array<int, kMaxStages> granted{};                // items that grant the landing areas
+    std::vector<std::array<int, kMaxStages>> back_grant;  // and the way back of each gathered value
   };
 
   const Kernel* kernel = nullptr;
@@ -52,10 +54,10 @@ struct InflightExchange {
   bool in_place = false;  // results stay in the buckets
   std::vector<Part> parts;
 
-  std::vector<int64_t> buckets;                 // ring of pieces
-  std::array<std::vector<int64_t>, 3> landing;  // ring of each stage
-  std::vector<std::vector<int64_t>> back;       // ring of each gathered value of an update
-  std::vector<std::vector<int64_t>> slots;      // ring of parts of each operand of an update
+  std::vector<int64_t> buckets;                          // ring of pieces
+  std::array<std::vector<int64_t>, kMaxStages> landing;  // ring of each stage
+  std::vector<std::vector<int64_t>> back;                // ring of each gathered value of an update
+  std::vector<std::vector<int64_t>> slots;  // ring of parts of each operand of an update
   std::map<const Update*, std::vector<UpdateCommand>> commands;  // for look-up only
   std::map<const Value*, int64_t> scalars;                       // VMEM address; look-up only
   std::vector<int64_t> memory;                                   // VMEM to give back
@@ -119,13 +121,22 @@ size_t update_slots(const Update& u);
 void load_update(EmitContext& ctx, InflightExchange& r, int64_t i);
 void emit_update(EmitContext& ctx, InflightExchange& r, int64_t i);
 
-// Scalar registers of the running exchange, one for each stage.
-inline constexpr int kWholeRegister = kFirstOffsetRegister;            // bytes to the half kept
-inline constexpr int kSentRegister = kFirstOffsetRegister + 3;         // bytes to the half sent
-inline constexpr int kStagePeerRegister = kFirstOffsetRegister + 6;    // partner
-inline constexpr int kStageBitRegister = kFirstOffsetRegister + 9;     // 0: keeps the first half
-inline constexpr int kTemporaryRegister = kFirstOffsetRegister + 12;   // and the next
-inline constexpr int kOtherWholeRegister = kFirstOffsetRegister + 14;  // as kWholeRegister, for
-                                                                       // elements of the other size
+// Scalar registers of the running exchange: the first of each kind, which has one for each stage.
+// With four stages a bit's register takes what is made of the bit last; no cores cross over then.
+struct StageRegisters {
+  explicit constexpr StageRegisters(int64_t stages)
+      : each(stages > 3 ? kMaxStages : 3), shared(stages > 3) {}
+
+  int each;
+  bool shared;
+  int whole = kFirstOffsetRegister;          // bytes to the half kept
+  int sent = whole + each;                   // bytes to the half sent
+  int peer = sent + each;                    // partner
+  int bit = peer + each;                     // 0: keeps the first half
+  int temporary = bit + each;                // and the next
+  int other = shared ? bit : temporary + 2;  // as whole, for elements of the other size
+};
+static_assert(StageRegisters(3).other + 3 <= kAddressRegister);
+static_assert(StageRegisters(kMaxStages).other + kMaxStages <= kAddressRegister);
 
 }  // namespace tpu::compiler

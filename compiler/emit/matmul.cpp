@@ -1,4 +1,5 @@
-// Commands of one block of a contraction: matmul on one or both units, sums to bf16.
+// Commands of one block of a contraction: matmul on one or several units, sums to bf16.
+#include <algorithm>
 #include <cstdlib>
 
 #include "emit/contract.hpp"
@@ -54,7 +55,7 @@ void set_loops(spec::MatmulCommand& c, const std::vector<Walk>& rows, const std:
 
 }  // namespace
 
-// One block on one or both units.
+// One block, shared by the matrix units.
 void matmul(EmitContext& ctx, const DotPlan& p, const Tile& left, const Tile& right,
             const Tile& out, const Block& m, const Block& n, const Block& k, bool accumulate,
             uint32_t id) {
@@ -86,23 +87,21 @@ void matmul(EmitContext& ctx, const DotPlan& p, const Tile& left, const Tile& ri
   const UnitShare share =
       share_units(counts(rows), counts(cols),
                   tap_count * ((depth + ctx.board.mxu.rows - 1) / ctx.board.mxu.rows), ctx.board);
-  const bool two = share.by != UnitShare::By::kNone;
-  for (int unit = 0; unit < (two ? 2 : 1); ++unit) {
+  // What the units share: rows, outer or inner columns, in order of the units.
+  const bool shared = share.by != UnitShare::By::kNone, by_rows = share.by == UnitShare::By::kRows;
+  const size_t dim = share.by == UnitShare::By::kColumns ? cols.size() - 1 : 0;
+  const int64_t all = shared ? (by_rows ? rows : cols)[dim].n : 1, each = shared ? share.each : 1;
+  for (int64_t from = 0; from < all; from += each) {
     std::vector<Walk> r = rows, n_w = cols;
     int64_t lhs_at = left.address, rhs_at = right.address, out_at = out.address;
-    if (two) {
-      const bool by_rows = share.by == UnitShare::By::kRows;
-      Walk& d = by_rows                                    ? r.front()
-                : share.by == UnitShare::By::kOuterColumns ? n_w.front()
-                                                           : n_w.back();
-      if (unit == 1) {
-        (by_rows ? lhs_at : rhs_at) += share.first * d.a;
-        out_at += share.first * d.b;
-      }
-      d.n = unit == 0 ? share.first : d.n - share.first;
+    if (shared) {
+      Walk& d = (by_rows ? r : n_w)[dim];
+      (by_rows ? lhs_at : rhs_at) += from * d.a;
+      out_at += from * d.b;
+      d.n = std::min(each, all - from);
     }
     auto cmd = make_command<spec::MatmulCommand>(
-        spec::Opcode::kMatmul, unit == 0 ? spec::Queue::kMxu0 : spec::Queue::kMxu1, id);
+        spec::Opcode::kMatmul, spec::kMxuQueues[static_cast<size_t>(from / each)], id);
     cmd.out = vmem_addr(out_at);
     cmd.lhs = vmem_addr(lhs_at);
     cmd.rhs = vmem_addr(rhs_at);

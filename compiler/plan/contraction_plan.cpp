@@ -371,30 +371,30 @@ UnitShare share_units(const std::vector<int64_t>& m, const std::vector<int64_t>&
   if (board.core.mxus < 2) {
     return best;
   }
-  const auto offer = [&](By by, int64_t first, double c) {
+  const auto offer = [&](By by, int64_t each, double c) {
     if (c < best.cycles * 0.999) {
-      best = {by, first, c};
+      best = {by, each, c};
     }
   };
   const int64_t tiles = ceil_div(inner, board.mxu.cols);
   if (n.size() > 1 && n[0] > 1 && outer == n[0]) {
-    const int64_t first = ceil_div(n[0], 2);
-    offer(By::kOuterColumns, first, cycles(rows, first, inner));
+    const int64_t each = ceil_div(n[0], board.core.mxus);
+    offer(By::kOuterColumns, each, cycles(rows, each, inner));
   }
   if (tiles > 1) {
-    const int64_t first = ceil_div(tiles, 2) * board.mxu.cols;
-    offer(By::kColumns, first, cycles(rows, outer, first));
+    const int64_t each = ceil_div(tiles, board.core.mxus) * board.mxu.cols;
+    offer(By::kColumns, each, cycles(rows, outer, each));
   }
   // Rows of the outermost dim that has any to share.
   const auto it = std::find_if(m.begin(), m.end(), [](int64_t d) { return d > 1; });
   if (it != m.end()) {
     const int64_t inside = product(std::vector<int64_t>(it + 1, m.end()));
-    int64_t first = ceil_div(*it, 2);
+    int64_t each = ceil_div(*it, board.core.mxus);
     if (inside == 1) {
-      first = std::min(round_up(first, 8), *it);
+      each = std::min(round_up(each, 8), *it);
     }
-    if (first < *it) {
-      offer(By::kRows, first, cycles(first * inside, outer, inner));
+    if (each < *it) {
+      offer(By::kRows, each, cycles(each * inside, outer, inner));
     }
   }
   return best;

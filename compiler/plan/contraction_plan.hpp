@@ -55,11 +55,11 @@ std::optional<TileChoice> choose_tiles(const Mapping& w, const TileLimits& limit
 // Cycles of one block on the matrix units.
 struct UnitShare {
   enum class By { kNone, kOuterColumns, kColumns, kRows } by = By::kNone;
-  int64_t first = 0;  // iterations of the shared dim on the first unit
+  int64_t each = 0;  // iterations of the shared dim on a unit; the last one has the rest
   double cycles = 0;
 };
-// Columns are shared if both units get a tile, else rows; k never is. The dims are those of the
-// block.
+// Columns are shared if two units or more get a tile, else rows; k never is. A unit may get none.
+// The dims are those of the block.
 UnitShare share_units(const std::vector<int64_t>& m, const std::vector<int64_t>& n, int64_t k_tiles,
                       const spec::BoardParams& board);
 
