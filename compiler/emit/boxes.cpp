@@ -2,12 +2,11 @@
 #include <algorithm>
 
 #include "emit/context.hpp"
+#include "plan/tile_box.hpp"
 
 namespace tpu::compiler {
 
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Dim in which a stride of `step` elements moves; dims of one element never do.
 size_t walked_dim(const Dims& dims, const Dims& pitch, int64_t step) {

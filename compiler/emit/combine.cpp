@@ -13,7 +13,7 @@ namespace {
 
 using spec::ScalarOp;
 
-constexpr int64_t kPieceBytes = 512 * 1024;  // of updates in VMEM
+constexpr int64_t kUpdatePieceBytes = 512 * 1024;  // of updates in VMEM
 // Registers of the loop.
 constexpr int kEntry = kFirstOffsetRegister;       // SMEM address
 constexpr int kEnd = kFirstOffsetRegister + 1;     // of the list in SMEM
@@ -248,8 +248,9 @@ bool emit_indexed_combine(EmitContext& ctx, const Kernel& k, uint32_t id) {
   }
   const std::vector<MemRange> target_windows = windows;
   const int64_t piece = std::max<int64_t>(
-      1, std::min({records, ctx.board.core.smem_kib * 1024 / 8,
-                   std::min(kPieceBytes, ctx.board.core.vmem_kib * 1024 / 16) / record_bytes}));
+      1,
+      std::min({records, ctx.board.core.smem_kib * 1024 / 8,
+                std::min(kUpdatePieceBytes, ctx.board.core.vmem_kib * 1024 / 16) / record_bytes}));
   const Buffer& list = ctx.memory.at(k.reads[n]);
   std::vector<int64_t> slots(n, -1);
   for (size_t i = 0; i < n; ++i) {

@@ -7,7 +7,7 @@ namespace tpu::compiler {
 
 namespace {
 
-constexpr int64_t kPieceBytes = 512 * 1024;
+constexpr int64_t kCopyPieceBytes = 512 * 1024;
 constexpr int64_t kMostElements = int64_t{1} << 30;  // along one stride of a command
 constexpr size_t kMostStrides = std::tuple_size_v<decltype(spec::DmaCommand::counts)>;
 
@@ -80,8 +80,8 @@ void CommandSink::copy(const spec::Addr& src, const spec::Addr& dst, int64_t ele
 
 void CommandSink::copy_bytes(const spec::Addr& src, const spec::Addr& dst, int64_t bytes,
                              int64_t elem_bytes, uint32_t op_id) {
-  for (int64_t at = 0; at < bytes; at += kPieceBytes) {
-    const int64_t n = std::min(kPieceBytes, bytes - at) / elem_bytes;
+  for (int64_t at = 0; at < bytes; at += kCopyPieceBytes) {
+    const int64_t n = std::min(kCopyPieceBytes, bytes - at) / elem_bytes;
     copy(moved(src, at), moved(dst, at), elem_bytes, {{n, elem_bytes, elem_bytes}}, op_id);
   }
 }

@@ -16,8 +16,8 @@ namespace {
 using spec::ScalarOp;
 
 constexpr int64_t kZeroPieceBytes = 512 * 1024;
-constexpr int64_t kMostElements = UINT32_MAX;  // along one stride of a command
-constexpr int64_t kPage = 4096;                // pieces begin where pages do
+constexpr int64_t kMostExchanged = UINT32_MAX;  // along one stride of a command
+constexpr int64_t kPage = 4096;                 // pieces begin where pages do
 // Temporaries: a command takes their value at issue.
 constexpr int kSrc = kFirstOffsetRegister + 1;
 constexpr int kDst = kFirstOffsetRegister + 2;
@@ -78,10 +78,10 @@ PieceLayout piece_layout(const Op& op, size_t i) {
     p.dims.push_back({piece[d], src[d] * bytes, dst[d] * bytes});
   }
   for (const CopyDim& d : merged(p.dims)) {
-    if (d.n > kMostElements) {
+    if (d.n > kMostExchanged) {
       throw Error("an exchange of " + to_string(op.operand_type(i)) + " moves " +
                       std::to_string(d.n) + " elements along one stride, a command at most " +
-                      std::to_string(kMostElements) + "; exchange less at a time",
+                      std::to_string(kMostExchanged) + "; exchange less at a time",
                   source_name(op.kind), op.loc);
     }
   }
@@ -169,7 +169,7 @@ bool permute(EmitContext& ctx, const Op& op, const Buffer& in, const Buffer& out
   const int64_t piece =
       partial ? std::min({in.bytes, kZeroPieceBytes, ctx.board.core.vmem_kib * 1024 / 8}) / bytes *
                     bytes
-              : std::min(in.bytes, kMostElements / kPage * kPage * bytes);
+              : std::min(in.bytes, kMostExchanged / kPage * kPage * bytes);
   int64_t zero = -1, staged[2] = {-1, -1};
   if (partial) {
     zero = take(ctx, piece).value_or(-1);

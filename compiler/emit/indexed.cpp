@@ -9,9 +9,9 @@ namespace tpu::compiler {
 
 namespace {
 
-constexpr int64_t kPieceBytes = 512 * 1024;   // of moved elements
-constexpr int64_t kPieceRecords = 16 * 1024;  // of the list
-constexpr int64_t kMinPieceRecords = 32;      // below that the fixed time of a DMA dominates
+constexpr int64_t kMovedPieceBytes = 512 * 1024;  // of moved elements
+constexpr int64_t kPieceRecords = 16 * 1024;      // of the list
+constexpr int64_t kMinPieceRecords = 32;          // below that the fixed time of a DMA dominates
 
 }  // namespace
 
@@ -75,7 +75,7 @@ static void indexed_command(EmitContext& ctx, const IndexedMove& m, int64_t list
 // Pieces in the order of the list. A list that is not in VMEM comes piece by piece.
 static bool indexed_moves(EmitContext& ctx, const IndexedMove& m, uint32_t id) {
   const int64_t record = std::max<int64_t>(m.window_elements * m.elem_bytes, 1);
-  int64_t piece = std::clamp<int64_t>(kPieceBytes / record, kMinPieceRecords, kPieceRecords);
+  int64_t piece = std::clamp<int64_t>(kMovedPieceBytes / record, kMinPieceRecords, kPieceRecords);
   piece = std::min({piece, m.records, std::max<int64_t>(ctx.board.core.vmem_kib * 1024 / 64, 1)});
   int64_t slot[2] = {-1, -1};
   for (int64_t& s : slot) {

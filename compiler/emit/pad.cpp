@@ -9,7 +9,7 @@ namespace tpu::compiler {
 namespace {
 
 // Up to this size one fill of everything is cheaper than a fill for each side.
-constexpr int64_t kSmallBytes = 16 * 1024;
+constexpr int64_t kSmallPadBytes = 16 * 1024;
 constexpr int64_t kPatternBytes = 4096;  // of a computed padding value, repeated
 
 }  // namespace
@@ -22,7 +22,7 @@ static void fill_around(EmitContext& ctx, const Op& op, const spec::Addr& out,
                                   [](const PadRange& r) { return r.n > 1 && r.step > 1; });
   const bool nothing =
       std::any_of(ranges.begin(), ranges.end(), [](const PadRange& r) { return r.n == 0; });
-  if (spread || nothing || op.type().bytes() <= kSmallBytes) {
+  if (spread || nothing || op.type().bytes() <= kSmallPadBytes) {
     ctx.sink.fill(out, bytes, op.type().count(), pattern, id);
     return;
   }

@@ -9,7 +9,6 @@ namespace {
 
 using bytecode::Dialect;
 
-constexpr int64_t kMaxCores = 4096;
 constexpr size_t kMaxOps = 2'000'000;
 
 }  // namespace

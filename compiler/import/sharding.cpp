@@ -17,8 +17,6 @@ bool is_sdy(const RawAttr& a, uint32_t code) {
   return a.dialect == Dialect::kSdy && a.code == code;
 }
 
-constexpr int64_t kMaxCores = 4096;  // bounds products of sizes in damaged files
-
 bool same_mesh(const Mesh& a, const Mesh& b) {
   return a.device_ids == b.device_ids &&
          std::equal(a.axes.begin(), a.axes.end(), b.axes.begin(), b.axes.end(),

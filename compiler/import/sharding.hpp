@@ -11,6 +11,8 @@
 
 namespace tpu::compiler::frontend {
 
+constexpr int64_t kMaxCores = 4096;  // bounds products of sizes in damaged files
+
 class ShardingReader {
  public:
   explicit ShardingReader(const Tables& tables) : tables_(tables) {}

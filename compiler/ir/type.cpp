@@ -17,14 +17,14 @@ struct ElemFacts {
   std::string_view name;
   int64_t bytes;
 };
-constexpr std::array<ElemFacts, 22> kFacts = {{
+constexpr std::array<ElemFacts, 22> kElemFacts = {{
     {"i1", 1},   {"i8", 1},        {"i16", 2},         {"i32", 4},   {"i64", 8}, {"ui8", 1},
     {"ui16", 2}, {"ui32", 4},      {"ui64", 8},        {"bf16", 2},  {"f32", 4}, {"i2", 1},
     {"i4", 1},   {"ui2", 1},       {"ui4", 1},         {"f16", 2},   {"f64", 8}, {"tf32", 4},
     {"f8", 1},   {"complex64", 8}, {"complex128", 16}, {"index", 8},
 }};
 
-const ElemFacts& facts(Elem e) { return kFacts.at(static_cast<size_t>(e)); }
+const ElemFacts& facts(Elem e) { return kElemFacts.at(static_cast<size_t>(e)); }
 
 template <typename T>
 T load(const std::byte* p) {

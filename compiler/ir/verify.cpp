@@ -15,7 +15,7 @@ struct KindFacts {
   bool (*attrs_match)(const Attrs&);
 };
 
-constexpr KindFacts kFacts[] = {
+constexpr KindFacts kKindFacts[] = {
 #define X(id, name, attrs, in, out, regions) \
   {in, out, regions, [](const Attrs& a) { return std::holds_alternative<attrs>(a); }},
     TPU_OP_KINDS(X)
@@ -137,7 +137,7 @@ class Verifier {
   }
 
   void one_op(const Op& op, const Region& r) {
-    const KindFacts& facts = kFacts[static_cast<size_t>(op.kind)];
+    const KindFacts& facts = kKindFacts[static_cast<size_t>(op.kind)];
     const auto counts = [&](int wanted, size_t got, const char* what) {
       if (wanted >= 0 && static_cast<size_t>(wanted) != got) {
         throw_at(op, "has " + std::to_string(got) + " " + what + ", must have " +

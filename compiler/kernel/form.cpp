@@ -15,16 +15,16 @@
 
 namespace tpu::compiler {
 
+[[noreturn]] void unsupported(const Op& op, const std::string& why) {
+  throw Error(why, source_name(op.kind), op.loc);
+}
+
 namespace {
 
 constexpr size_t kMaxOps = 48;       // of one loop kernel; more would run out of registers
 constexpr size_t kMaxAccesses = 14;  // loads; stores and indices share the limit of the command
 constexpr int kMaxCopies = 100;      // of views of views: each is made while the next one waits
 constexpr int64_t kEagerElements = 1024;  // kernels up to this size are placed as early as possible
-
-[[noreturn]] void unsupported(const Op& op, const std::string& why) {
-  throw Error(why, source_name(op.kind), op.loc);
-}
 
 class RegionFusion : public Fusion {
  public:

@@ -3,10 +3,14 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "kernel/kernels.hpp"
 
 namespace tpu::compiler {
+
+// Throws the error of an op that has no kernel.
+[[noreturn]] void unsupported(const Op& op, const std::string& why);
 
 class Fusion {
  public:

@@ -9,10 +9,6 @@ namespace tpu::compiler {
 
 namespace {
 
-[[noreturn]] void unsupported(const Op& op, const std::string& why) {
-  throw Error(why, source_name(op.kind), op.loc);
-}
-
 // Transposes and reshapes behind a dot, each the only reader of the one before: the dot writes
 // the last of them directly.
 void fold_views(const Op& op, Fusion& fusion, const Value*& out, OutPieces& pieces) {

@@ -15,10 +15,6 @@ namespace {
 constexpr int64_t kSmallTable = 256;     // places times window elements: cheaper than a granule
 constexpr int64_t kSmallWork = 1 << 14;  // compared elements in all: cheaper than a list in VMEM
 
-bool contains(const Dims& list, int64_t d) {
-  return std::find(list.begin(), list.end(), d) != list.end();
-}
-
 class Gather {
  public:
   Gather(Op& op, Rewriter& rw)

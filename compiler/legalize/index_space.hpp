@@ -2,11 +2,16 @@
 // with the element of the operand where its window begins.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "legalize/builder.hpp"
 
 namespace tpu::compiler {
+
+inline bool contains(const Dims& list, int64_t d) {
+  return std::find(list.begin(), list.end(), d) != list.end();
+}
 
 class IndexSpace {
  public:

@@ -51,13 +51,13 @@ std::vector<Value*> legalize_op(Op& op, Rewriter& rw) {
   }
 }
 
-bool is_wide(const Value* v) { return v->type.elem == Elem::kI64 || v->type.elem == Elem::kU64; }
+bool is_int64(const Value* v) { return v->type.elem == Elem::kI64 || v->type.elem == Elem::kU64; }
 
 // Contractions and windows of 64-bit integers become elementwise ops and sums first: those have
 // halves.
 std::vector<Value*> legalize_wide_op(Op& op, Rewriter& rw) {
-  const bool wide = std::any_of(op.operands.begin(), op.operands.end(), is_wide) ||
-                    (!op.results.empty() && is_wide(op.result(0)));
+  const bool wide = std::any_of(op.operands.begin(), op.operands.end(), is_int64) ||
+                    (!op.results.empty() && is_int64(op.result(0)));
   switch (op.kind) {
     case Kind::kConvolution:
     case Kind::kDotGeneral:

@@ -21,13 +21,9 @@ constexpr int64_t kComparedPerUpdate = 8192;          // target elements: as fas
 constexpr int64_t kComparedInAll = int64_t{1} << 26;  // keeps the host's work in bounds
 constexpr int64_t kSmallTarget = int64_t{1} << 16;    // elements: rewritten as a whole
 constexpr int64_t kRoundBytes = int64_t{2} << 20;     // of windows in one round
-constexpr int64_t kMaxRounds = 1024;
-constexpr int64_t kFewRecords = 64;        // windows of more than
-constexpr int64_t kLargeWindow = 1 << 14;  // elements: a round for each
-
-bool contains(const Dims& list, int64_t d) {
-  return std::find(list.begin(), list.end(), d) != list.end();
-}
+constexpr int64_t kMostScatterRounds = 1024;
+constexpr int64_t kFewRecords = 64;           // windows of more than
+constexpr int64_t kWindowOfRounds = 1 << 14;  // elements: a round for each
 
 class Scatter {
  public:
@@ -327,7 +323,7 @@ class Scatter {
   std::vector<Value*> rounds(IndexSpace& space) {
     // One update a round needs no order between windows.
     const bool alone = a_.unique_indices || space.count() == 1 ||
-                       (space.count() <= kFewRecords && space.window_elements() > kLargeWindow);
+                       (space.count() <= kFewRecords && space.window_elements() > kWindowOfRounds);
     const Rows all = rows_of(space, !alone);
     const int64_t records = all.count();
     int64_t bytes = 0;
@@ -338,8 +334,8 @@ class Scatter {
     if (alone) {
       step = a_.unique_indices ? records : 1;
     }
-    if ((records + step - 1) / step > kMaxRounds) {
-      throw Error("more than " + std::to_string(kMaxRounds) +
+    if ((records + step - 1) / step > kMostScatterRounds) {
+      throw Error("more than " + std::to_string(kMostScatterRounds) +
                       " rounds of updates; scatter fewer or smaller windows at a time",
                   "stablehlo.scatter", op_.loc);
     }

@@ -11,7 +11,7 @@ namespace tpu::compiler {
 namespace {
 
 // Bounds the expansion: call chains in damaged artifacts can double the program at each level.
-constexpr size_t kMaxOps = 1'000'000;
+constexpr size_t kMostInlined = 1'000'000;
 constexpr size_t kMaxDepth = 64;
 
 class Inliner {
@@ -27,8 +27,8 @@ class Inliner {
     old.swap(r.ops);
     for (auto& op : old) {
       op->operands = mapped(op->operands, replaced_);
-      if (++count_ > kMaxOps) {
-        fail(*op, "the program has more than " + std::to_string(kMaxOps) +
+      if (++count_ > kMostInlined) {
+        fail(*op, "the program has more than " + std::to_string(kMostInlined) +
                       " ops when calls are expanded");
       }
       make_own_op(*op);

@@ -10,7 +10,7 @@ namespace tpu::compiler {
 namespace {
 
 constexpr int64_t kMaxTrips = 8;
-constexpr int64_t kMaxOps = 400;  // after unrolling
+constexpr int64_t kMostUnrolled = 400;  // after unrolling
 
 bool is_plain(const Op& op) {
   switch (op.kind) {
@@ -91,7 +91,8 @@ class Unroller {
   bool expand(const Op& loop, Region& to) {
     const auto trips = trip_count(loop);
     const Region& body = *loop.regions[1];
-    if (!trips || *trips > kMaxTrips || *trips * static_cast<int64_t>(body.ops.size()) > kMaxOps) {
+    if (!trips || *trips > kMaxTrips ||
+        *trips * static_cast<int64_t>(body.ops.size()) > kMostUnrolled) {
       return false;
     }
     for (const auto& op : body.ops) {

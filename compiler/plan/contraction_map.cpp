@@ -14,8 +14,6 @@ namespace {
 using CDim = Contraction::Dim;
 constexpr int64_t kMaxRunStrides = 3;  // of the weights along a run
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // k ascending in memory of the rows, outermost first; m and n by their strides in the operands.
 void order_loops(Contraction& c) {
   for (CDim& d : c.k) {

@@ -16,8 +16,6 @@ using CDim = Contraction::Dim;
 
 constexpr int64_t kNarrow = 2;  // bytes of what most epilogues stream
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // Cuts worth a try: from whole to single iterations, at most `loops` dims whole or cut.
 std::vector<Cut> candidates(const std::vector<CDim>& dims, size_t loops,
                             const std::function<int64_t(size_t)>& granule) {

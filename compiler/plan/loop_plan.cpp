@@ -7,8 +7,8 @@ namespace tpu::compiler {
 
 namespace {
 
-constexpr int64_t kLeastSummedRows = 64;     // of a tile of a sum over rows, if rows are cut
-constexpr int64_t kPieceBytes = 512 * 1024;  // of one streamed operand and tile
+constexpr int64_t kLeastSummedRows = 64;           // of a tile of a sum over rows, if rows are cut
+constexpr int64_t kStreamPieceBytes = 512 * 1024;  // of one streamed operand and tile
 constexpr int64_t kMostIterations = int64_t{1} << 30;  // of a loop of one command
 
 bool contains(const std::vector<const Value*>& list, const Value* v) {
@@ -381,7 +381,7 @@ std::optional<LoopPlan> plan_loop(const Kernel& k, Residency& memory,
   bool other_lanes = fill_lanes(k.loop().nest, 0, plan.options);
   plan.order = choose_order(k.loop().nest, plan.options);
   plan.cut_order = command_order(k.loop().nest);
-  plan.piece_limit = std::min(kPieceBytes, board.core.vmem_kib * 1024 / 16);
+  plan.piece_limit = std::min(kStreamPieceBytes, board.core.vmem_kib * 1024 / 16);
   for (;;) {
     const bool planned = choose_streams(k, memory, board, plan);
     const bool fits = planned && cut_tiles(k, board, plan);

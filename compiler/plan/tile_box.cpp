@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kLongestStep = 8;  // holes up to this are loaded too: a DMA of single elements
                                      // costs a granule for each
 
-struct Group {                  // loops of one dim of the box
+struct LoopGroup {              // loops of one dim of the box
   int64_t unit = 0, reach = 0;  // elements: step, distance of the last element
   int64_t below = 1;            // elements that the dims inside span
   std::vector<size_t> loops;
@@ -33,19 +33,19 @@ TileBox make_box(const std::vector<BoxLoop>& loops, bool exact) {
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return std::abs(loops[a].stride) < std::abs(loops[b].stride);
   });
-  std::vector<Group> groups;  // innermost first
+  std::vector<LoopGroup> groups;  // innermost first
   int64_t span = 1;
   for (const size_t l : order) {
     const int64_t s = std::abs(loops[l].stride), reach = s * (loops[l].n - 1);
     if (groups.empty() || s >= span) {
       groups.push_back({s, reach, span, {l}});
     } else {
-      Group* g = &groups.back();
+      LoopGroup* g = &groups.back();
       g->unit = std::gcd(g->unit, s);
       g->reach += reach;
       g->loops.push_back(l);
       while (groups.size() > 1 && g->unit < g->below) {  // the dim inside would overlap too
-        Group inner = groups[groups.size() - 2];
+        LoopGroup inner = groups[groups.size() - 2];
         inner.unit = std::gcd(inner.unit, g->unit);
         inner.reach += g->reach;
         inner.loops.insert(inner.loops.end(), g->loops.begin(), g->loops.end());
@@ -60,7 +60,7 @@ TileBox make_box(const std::vector<BoxLoop>& loops, bool exact) {
     groups[0].unit = 1;
   }
   box.elements = 1;
-  for (const Group& g : groups) {
+  for (const LoopGroup& g : groups) {
     const int64_t n = g.reach / g.unit + 1;
     box.dims.insert(box.dims.begin(), {n, g.unit, box.elements});
     for (const size_t l : g.loops) {

@@ -13,6 +13,8 @@
 
 namespace tpu::compiler {
 
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 struct BoxLoop {
   int64_t n = 1, stride = 0;  // elements of the operand
 };

@@ -55,20 +55,22 @@ uint64_t transfer(const BoardParams& b, const spec::CommandHeader& head, uint64_
                   : static_cast<uint64_t>(count / b.dma.local_bytes_per_cycle + 1);
 }
 
-bool in_hbm(const spec::Addr& a) { return a.space == static_cast<uint8_t>(spec::Space::kHbm); }
+bool lies_in_hbm(const spec::Addr& a) { return a.space == static_cast<uint8_t>(spec::Space::kHbm); }
 
 uint64_t busy(const BoardParams& b, const Command&, const Listing&, const spec::DmaCommand& c) {
-  return transfer(b, c.head, spec::transfer_box(c).total_bytes, in_hbm(c.src) || in_hbm(c.dst));
+  return transfer(b, c.head, spec::transfer_box(c).total_bytes,
+                  lies_in_hbm(c.src) || lies_in_hbm(c.dst));
 }
 
 uint64_t busy(const BoardParams& b, const Command&, const Listing&, const spec::FillCommand& c) {
-  return transfer(b, c.head, spec::transfer_box(c).total_bytes, in_hbm(c.dst));
+  return transfer(b, c.head, spec::transfer_box(c).total_bytes, lies_in_hbm(c.dst));
 }
 
 uint64_t busy(const BoardParams& b, const Command&, const Listing&,
               const spec::DmaIndexedCommand& c) {
   const spec::TransferBytes bytes = spec::transfer_bytes(b, c);
-  return transfer(b, c.head, c.scatter() ? bytes.dst : bytes.src, in_hbm(c.src) || in_hbm(c.dst));
+  return transfer(b, c.head, c.scatter() ? bytes.dst : bytes.src,
+                  lies_in_hbm(c.src) || lies_in_hbm(c.dst));
 }
 
 }  // namespace

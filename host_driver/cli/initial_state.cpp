@@ -17,7 +17,7 @@
 namespace tpu::driver {
 namespace {
 
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_state(const std::string& text) {
   throw Error(ErrorCode::kInvalidArgument, text);
 }
 
@@ -51,8 +51,8 @@ HostArray ones(DType dtype, const Shape& shape) {
 template <typename Value>
 HostArray floats(const char* rule, DType dtype, const Shape& shape, size_t leaf, Value value) {
   if (dtype != DType::kF32 && dtype != DType::kBf16) {
-    refuse(fmt::format("state leaf {}: {} makes f32 or bf16, the program wants {}", leaf, rule,
-                       type_text(dtype, shape)));
+    refuse_state(fmt::format("state leaf {}: {} makes f32 or bf16, the program wants {}", leaf,
+                             rule, type_text(dtype, shape)));
   }
   HostArray array = zeros(dtype, shape);
   const uint64_t count = element_count(shape);
@@ -109,8 +109,8 @@ HostArray initial_leaf(const Init& init, DType dtype, const Shape& shape, uint64
   }
   HostArray array = read_npy(init.path);
   if (array.dtype != dtype || array.shape != shape) {
-    refuse(fmt::format("{}: state leaf {} must be {}, the file holds {}", init.path, leaf,
-                       type_text(dtype, shape), type_text(array.dtype, array.shape)));
+    refuse_state(fmt::format("{}: state leaf {} must be {}, the file holds {}", init.path, leaf,
+                             type_text(dtype, shape), type_text(array.dtype, array.shape)));
   }
   return array;
 }

@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kMaxInitEntries = 65536;
 constexpr int64_t kMaxClasses = int64_t{1} << 31;  // labels are i32
 
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_config(const std::string& text) {
   throw Error(ErrorCode::kInvalidArgument, text);
 }
 
@@ -34,11 +34,11 @@ class Section {
       : section_(section), file_(file) {
     const toml::node* node = root.get(section);
     if (node == nullptr) {
-      refuse(fmt::format("{}: section [{}] is missing", file, section));
+      refuse_config(fmt::format("{}: section [{}] is missing", file, section));
     }
     table_ = node->as_table();
     if (table_ == nullptr) {
-      refuse(fmt::format("{}: '{}' must be a section", place(*node), section));
+      refuse_config(fmt::format("{}: '{}' must be a section", place(*node), section));
     }
   }
 
@@ -49,7 +49,7 @@ class Section {
     }
     const auto value = node->value_exact<std::string>();
     if (!value || value->empty()) {
-      refuse(fmt::format("{}: {}.{} must be a text", place(*node), section_, key));
+      refuse_config(fmt::format("{}: {}.{} must be a text", place(*node), section_, key));
     }
     return value;
   }
@@ -66,11 +66,12 @@ class Section {
     }
     const auto value = node->value_exact<int64_t>();
     if (!value || *value < range.low) {
-      refuse(fmt::format("{}: {}.{} must be an integer of at least {}", place(*node), section_, key,
-                         range.low));
+      refuse_config(fmt::format("{}: {}.{} must be an integer of at least {}", place(*node),
+                                section_, key, range.low));
     }
     if (*value > range.high) {
-      refuse(fmt::format("{}: {}.{} must be at most {}", place(*node), section_, key, range.high));
+      refuse_config(
+          fmt::format("{}: {}.{} must be at most {}", place(*node), section_, key, range.high));
     }
     return *value;
   }
@@ -80,12 +81,13 @@ class Section {
     const toml::array* array = node->as_array();
     std::vector<std::string> values;
     if (array == nullptr) {
-      refuse(fmt::format("{}: {}.{} must be a list of texts", place(*node), section_, key));
+      refuse_config(fmt::format("{}: {}.{} must be a list of texts", place(*node), section_, key));
     }
     for (const toml::node& entry : *array) {
       const auto value = entry.value_exact<std::string>();
       if (!value) {
-        refuse(fmt::format("{}: {}.{} must be a list of texts", place(entry), section_, key));
+        refuse_config(
+            fmt::format("{}: {}.{} must be a list of texts", place(entry), section_, key));
       }
       values.push_back(*value);
     }
@@ -100,8 +102,8 @@ class Section {
   void check_all() const {
     for (const auto& [key, node] : *table_) {
       if (std::find(known_.begin(), known_.end(), key.str()) == known_.end()) {
-        refuse(fmt::format("{}: unknown key {}.{}; known: {}", place(node), section_, key.str(),
-                           fmt::join(known_, ", ")));
+        refuse_config(fmt::format("{}: unknown key {}.{}; known: {}", place(node), section_,
+                                  key.str(), fmt::join(known_, ", ")));
       }
     }
   }
@@ -111,7 +113,7 @@ class Section {
     known_.emplace_back(key);
     const toml::node* node = table_->get(key);
     if (node == nullptr && required) {
-      refuse(fmt::format("{}: {}.{} is missing", file_, section_, key));
+      refuse_config(fmt::format("{}: {}.{} is missing", file_, section_, key));
     }
     return node;
   }
@@ -132,7 +134,7 @@ std::vector<Init> parse_init(const std::string& entry, const std::string& folder
   constexpr std::string_view kFile = "file:";
   if (entry.starts_with(kFile)) {
     if (entry.size() == kFile.size()) {
-      refuse("init \"file:\" names no file");
+      refuse_config("init \"file:\" names no file");
     }
     return {{InitKind::kFile, resolve(entry.substr(kFile.size()), folder)}};
   }
@@ -144,8 +146,8 @@ std::vector<Init> parse_init(const std::string& entry, const std::string& folder
     const char* last = entry.data() + entry.size();
     const auto [end, error] = std::from_chars(first, last, count);
     if (error != std::errc() || end != last || count < 1 || count > kMaxInitEntries) {
-      refuse(fmt::format("init \"{}\": a count in 1..{} is expected behind '*'", entry,
-                         kMaxInitEntries));
+      refuse_config(fmt::format("init \"{}\": a count in 1..{} is expected behind '*'", entry,
+                                kMaxInitEntries));
     }
   }
   constexpr std::array<std::pair<std::string_view, InitKind>, 4> kKinds = {
@@ -158,7 +160,7 @@ std::vector<Init> parse_init(const std::string& entry, const std::string& folder
       return std::vector<Init>(static_cast<size_t>(count), Init{value, {}});
     }
   }
-  refuse(fmt::format(
+  refuse_config(fmt::format(
       "init \"{}\" is unknown; known: zeros, ones, he_normal, glorot_uniform, file:PATH.npy",
       entry));
 }
@@ -169,13 +171,13 @@ TrainConfig parse_train_config(const std::string& text, const std::string& name,
   try {
     root = toml::parse(text, name);
   } catch (const toml::parse_error& error) {
-    refuse(fmt::format("{}:{}: {}", name, error.source().begin.line, error.description()));
+    refuse_config(fmt::format("{}:{}: {}", name, error.source().begin.line, error.description()));
   }
   constexpr std::array<std::string_view, 4> kSections = {"program", "state", "data", "run"};
   for (const auto& [key, node] : root) {
     if (std::find(kSections.begin(), kSections.end(), key.str()) == kSections.end()) {
-      refuse(fmt::format("{}:{}: unknown section [{}]; known: {}", name, node.source().begin.line,
-                         key.str(), fmt::join(kSections, ", ")));
+      refuse_config(fmt::format("{}:{}: unknown section [{}]; known: {}", name,
+                                node.source().begin.line, key.str(), fmt::join(kSections, ", ")));
     }
   }
   TrainConfig config;
@@ -194,10 +196,10 @@ TrainConfig parse_train_config(const std::string& text, const std::string& name,
         config.init.push_back(std::move(init));
       }
       if (config.init.size() > static_cast<size_t>(kMaxInitEntries)) {
-        refuse(fmt::format("more than {} state leaves", kMaxInitEntries));
+        refuse_config(fmt::format("more than {} state leaves", kMaxInitEntries));
       }
     } catch (const Error& error) {
-      refuse(fmt::format("{}: {}", state.where("init"), error.message()));
+      refuse_config(fmt::format("{}: {}", state.where("init"), error.message()));
     }
   }
   state.check_all();
@@ -219,8 +221,9 @@ TrainConfig parse_train_config(const std::string& text, const std::string& name,
   }
   run.check_all();
   if (!config.eval.empty() && config.eval_count == 0) {
-    refuse(fmt::format("{}: data.eval_count must be at least 1 when there is an eval program",
-                       data.where("eval_count")));
+    refuse_config(
+        fmt::format("{}: data.eval_count must be at least 1 when there is an eval program",
+                    data.where("eval_count")));
   }
   return config;
 }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kStepsInFlight = 3;
 
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_training(const std::string& text) {
   throw Error(ErrorCode::kInvalidArgument, text);
 }
 
@@ -26,8 +26,8 @@ void need_scalar(const Executable& program, size_t result, const char* what, boo
   const ParameterInfo& info = program.results()[result];
   if (!info.shape.empty() ||
       !(info.dtype == DType::kF32 || (i32_too && info.dtype == DType::kI32))) {
-    refuse(fmt::format("{}: result {} must be {}, a scalar f32{}, not {}", program.name(), result,
-                       what, i32_too ? " or i32" : "", type_of(info)));
+    refuse_training(fmt::format("{}: result {} must be {}, a scalar f32{}, not {}", program.name(),
+                                result, what, i32_too ? " or i32" : "", type_of(info)));
   }
 }
 
@@ -39,12 +39,13 @@ void need_batch(const Executable& program, size_t first, int64_t batch) {
   if (images.shape.empty() || images.shape[0] != batch || batch < 1 ||
       !(images.dtype == DType::kF32 || images.dtype == DType::kBf16 ||
         images.dtype == DType::kU8)) {
-    refuse(fmt::format("{}: argument {} must be the images, f32, bf16 or ui8 [{},...], not {}",
-                       program.name(), first, batch, type_of(images)));
+    refuse_training(
+        fmt::format("{}: argument {} must be the images, f32, bf16 or ui8 [{},...], not {}",
+                    program.name(), first, batch, type_of(images)));
   }
   if (labels.dtype != DType::kI32 || labels.shape != Shape{batch}) {
-    refuse(fmt::format("{}: argument {} must be the labels, i32[{}], not {}", program.name(),
-                       first + 1, batch, type_of(labels)));
+    refuse_training(fmt::format("{}: argument {} must be the labels, i32[{}], not {}",
+                                program.name(), first + 1, batch, type_of(labels)));
   }
 }
 
@@ -78,8 +79,8 @@ Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train
     check_eval();
   }
   if (static_cast<int64_t>(data_.train_count()) < config.batch) {
-    refuse(fmt::format("{} training examples are less than one batch of {}", data_.train_count(),
-                       config.batch));
+    refuse_training(fmt::format("{} training examples are less than one batch of {}",
+                                data_.train_count(), config.batch));
   }
   if (from != nullptr) {
     go_on_from(*from);
@@ -94,7 +95,7 @@ void Trainer::go_on_from(const Checkpoint& from) {
   const DataOrder mine = data_.order(config_.batch);
   const auto same = [](const char* what, auto ours, auto theirs) {
     if (ours != theirs) {
-      refuse(
+      refuse_training(
           fmt::format("the run cannot go on from the checkpoint: {} is {}, the checkpoint was "
                       "made with {}",
                       what, ours, theirs));
@@ -114,7 +115,8 @@ void Trainer::go_on_from(const Checkpoint& from) {
   const auto whole = static_cast<int64_t>(from.epochs.size());
   const auto counted = checked_product(whole, steps_an_epoch());
   if (!counted || *counted > from.step) {
-    refuse(fmt::format("the checkpoint is damaged: {} epochs in {} steps", whole, from.step));
+    refuse_training(
+        fmt::format("the checkpoint is damaged: {} epochs in {} steps", whole, from.step));
   }
   losses_ = from.losses;
   epochs_ = from.epochs;
@@ -125,7 +127,7 @@ void Trainer::check_train() const {
   const auto& arguments = train_.arguments();
   const auto& results = train_.results();
   if (arguments.size() < 3 || results.size() != arguments.size() - 1) {
-    refuse(
+    refuse_training(
         fmt::format("{}: a train program takes state leaves, images and labels and returns the "
                     "new leaves and the loss; this one has {} arguments and {} results",
                     train_.name(), arguments.size(), results.size()));
@@ -133,19 +135,19 @@ void Trainer::check_train() const {
   const size_t leaves = arguments.size() - 2;
   for (size_t i = 0; i < leaves; ++i) {
     if (results[i].dtype != arguments[i].dtype || results[i].shape != arguments[i].shape) {
-      refuse(fmt::format("{}: result {} is {}, but state leaf {} is {}", train_.name(), i,
-                         type_of(results[i]), i, type_of(arguments[i])));
+      refuse_training(fmt::format("{}: result {} is {}, but state leaf {} is {}", train_.name(), i,
+                                  type_of(results[i]), i, type_of(arguments[i])));
     }
     if (results[i].layout.offsets != arguments[i].layout.offsets) {
-      refuse(fmt::format("{}: result {} does not lie on the cores as state leaf {} does",
-                         train_.name(), i, i));
+      refuse_training(fmt::format("{}: result {} does not lie on the cores as state leaf {} does",
+                                  train_.name(), i, i));
     }
   }
   need_batch(train_, leaves, config_.batch);
   need_scalar(train_, leaves, "the loss", false);
   if (config_.init.size() != leaves) {
-    refuse(fmt::format("state.init has {} entries, {} has {} state leaves", config_.init.size(),
-                       train_.name(), leaves));
+    refuse_training(fmt::format("state.init has {} entries, {} has {} state leaves",
+                                config_.init.size(), train_.name(), leaves));
   }
 }
 
@@ -154,7 +156,7 @@ void Trainer::check_eval() const {
   const auto& results = eval_->results();
   if (arguments.size() < 4 || arguments.size() - 3 > leaves_ || results.empty() ||
       results.size() > 2) {
-    refuse(
+    refuse_training(
         fmt::format("{}: an eval program takes the first state leaves, images, labels and mask "
                     "and returns correct and, if wanted, loss_sum; this one has {} arguments "
                     "and {} results",
@@ -165,8 +167,9 @@ void Trainer::check_eval() const {
     const ParameterInfo& leaf = train_.arguments()[i];
     if (arguments[i].dtype != leaf.dtype || arguments[i].shape != leaf.shape ||
         arguments[i].layout.offsets != leaf.layout.offsets) {
-      refuse(fmt::format("{}: argument {} is {}, but state leaf {} of {} is {}", eval_->name(), i,
-                         type_of(arguments[i]), i, train_.name(), type_of(leaf)));
+      refuse_training(fmt::format("{}: argument {} is {}, but state leaf {} of {} is {}",
+                                  eval_->name(), i, type_of(arguments[i]), i, train_.name(),
+                                  type_of(leaf)));
     }
   }
   const int64_t batch = arguments[leaves].shape.empty() ? 0 : arguments[leaves].shape[0];
@@ -174,8 +177,8 @@ void Trainer::check_eval() const {
   data_.check_images(arguments[leaves], config_.images);
   const ParameterInfo& mask = arguments[leaves + 2];
   if (mask.dtype != DType::kF32 || mask.shape != Shape{batch}) {
-    refuse(fmt::format("{}: argument {} must be the mask, f32[{}], not {}", eval_->name(),
-                       leaves + 2, batch, type_of(mask)));
+    refuse_training(fmt::format("{}: argument {} must be the mask, f32[{}], not {}", eval_->name(),
+                                leaves + 2, batch, type_of(mask)));
   }
   need_scalar(*eval_, 0, "the number of correct predictions", true);
   if (results.size() > 1) {
@@ -299,7 +302,7 @@ bool Trainer::end_epoch(int64_t epoch, int64_t planned, bool stop, const TrainHo
 bool Trainer::train(const TrainLimits& limits, const TrainHooks& hooks) {
   const int64_t planned = planned_steps(limits.max_steps);
   if (first_step_ > planned) {
-    refuse(
+    refuse_training(
         fmt::format("the checkpoint stands at step {}; {} steps are asked for; give more "
                     "--steps or epochs, or leave --resume out",
                     first_step_, planned));

@@ -27,13 +27,13 @@ void transpose_elements(const TransposeShape& s, const uint8_t* src, uint8_t* ds
 
 // Large results go around the caches, as large copies do (strided_box.cpp), where tiles are whole
 // lines of them.
-constexpr uint64_t kStreamBytes = 64 * 1024;
-constexpr uint64_t kLine = 64;
+constexpr uint64_t kStreamedBytes = 64 * 1024;
+constexpr uint64_t kCacheLine = 64;
 
 bool streams(const TransposeShape& s, const uint8_t* dst) {
-  return s.elem_bytes == 4 && s.rows * s.cols * s.elem_bytes >= kStreamBytes &&
-         reinterpret_cast<uintptr_t>(dst) % kLine == 0 &&
-         static_cast<uint64_t>(s.dst_pitch) % kLine == 0;
+  return s.elem_bytes == 4 && s.rows * s.cols * s.elem_bytes >= kStreamedBytes &&
+         reinterpret_cast<uintptr_t>(dst) % kCacheLine == 0 &&
+         static_cast<uint64_t>(s.dst_pitch) % kCacheLine == 0;
 }
 
 // 4 x 4 words.
@@ -75,7 +75,7 @@ void transpose_word_tile(const TransposeShape& s, const uint8_t* src, uint8_t* d
 template <typename T>
 void transpose_rows(const TransposeShape& s, const uint8_t* src, uint8_t* dst, uint64_t row_begin,
                     uint64_t row_end) {
-  constexpr uint64_t kTile = std::max<uint64_t>(16, kLine / sizeof(T));
+  constexpr uint64_t kTile = std::max<uint64_t>(16, kCacheLine / sizeof(T));
   const bool stream = streams(s, dst);
   for (uint64_t r = row_begin; r < row_end; r += kTile) {
     const uint64_t r_end = std::min(r + kTile, row_end);
@@ -101,7 +101,7 @@ void transpose_box(const TransposeShape& shape, const uint8_t* src, uint8_t* dst
   const auto n = static_cast<uint64_t>(parts);
   const auto border = [&](int before) {  // parts are whole tiles
     const uint64_t rows = shape.rows * static_cast<uint64_t>(before) / n;
-    return before == parts ? rows : rows / kLine * kLine;
+    return before == parts ? rows : rows / kCacheLine * kCacheLine;
   };
   const uint64_t row_begin = border(part), row_end = border(part + 1);
   for (uint64_t b = 0; b < shape.batch; ++b) {

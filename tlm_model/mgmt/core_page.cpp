@@ -58,11 +58,6 @@ bool in_record(uint32_t offset) {
          offset < page::kFaultRecord + page::kFaultRecordCount * page::kFaultRecordStride;
 }
 
-void set_low(uint64_t& value, uint32_t low) { value = (value & ~uint64_t{kAllOnes}) | low; }
-void set_high(uint64_t& value, uint32_t high) {
-  value = (value & kAllOnes) | static_cast<uint64_t>(high) << 32;
-}
-
 }  // namespace
 
 void CorePage::reset() {

@@ -13,31 +13,26 @@
 
 namespace tpu::model {
 
-namespace regs = spec::hostdma;
+namespace hostdma = spec::hostdma;
 
 namespace {
 
 constexpr uint64_t kCrcPiece = 64 * 1024;
-constexpr uint32_t kContextBytes = regs::kStartStride;
+constexpr uint32_t kContextBytes = hostdma::kStartStride;
 
 uint32_t field(uint32_t value, uint32_t mask, uint32_t shift) { return (value & mask) >> shift; }
 uint32_t direction(uint32_t start) {
-  return field(start, regs::kStartDirMask, regs::kStartDirShift);
+  return field(start, hostdma::kStartDirMask, hostdma::kStartDirShift);
 }
 uint32_t space(uint32_t start) {
-  return field(start, regs::kStartSpaceMask, regs::kStartSpaceShift);
+  return field(start, hostdma::kStartSpaceMask, hostdma::kStartSpaceShift);
 }
-uint32_t peer(uint32_t start) { return field(start, regs::kStartPeerMask, regs::kStartPeerShift); }
+uint32_t peer(uint32_t start) {
+  return field(start, hostdma::kStartPeerMask, hostdma::kStartPeerShift);
+}
 
 bool inside(uint64_t at, uint64_t bytes, uint64_t size) {
   return bytes <= size && at <= size - bytes;
-}
-
-void set_low(uint64_t& target, uint32_t value) {
-  target = (target & ~uint64_t{0xFFFFFFFF}) | value;
-}
-void set_high(uint64_t& target, uint32_t value) {
-  target = (target & 0xFFFFFFFF) | static_cast<uint64_t>(value) << 32;
 }
 
 std::span<uint8_t> as_u8(std::span<std::byte> data) {
@@ -74,11 +69,11 @@ void HostDma::reset() {
 }
 
 bool HostDma::read(uint32_t offset, uint32_t& value) {
-  if (offset == regs::kDone) {
+  if (offset == hostdma::kDone) {
     value = done_;
     return true;
   }
-  if (offset == regs::kActive) {
+  if (offset == hostdma::kActive) {
     value = 0;
     for (uint32_t i = 0; i < kContexts; ++i) {
       value |= contexts_[i].busy ? 1U << i : 0;
@@ -90,34 +85,35 @@ bool HostDma::read(uint32_t offset, uint32_t& value) {
   }
   const Context& context = contexts_[offset / kContextBytes];
   switch (offset % kContextBytes) {
-    case regs::kHostLo:
+    case hostdma::kHostLo:
       value = static_cast<uint32_t>(context.host);
       return true;
-    case regs::kHostHi:
+    case hostdma::kHostHi:
       value = static_cast<uint32_t>(context.host >> 32);
       return true;
-    case regs::kLocalLo:
+    case hostdma::kLocalLo:
       value = static_cast<uint32_t>(context.local);
       return true;
-    case regs::kLocalHi:
+    case hostdma::kLocalHi:
       value = static_cast<uint32_t>(context.local >> 32);
       return true;
-    case regs::kLenLo:
+    case hostdma::kLenLo:
       value = static_cast<uint32_t>(context.bytes);
       return true;
-    case regs::kLenHi:
+    case hostdma::kLenHi:
       value = static_cast<uint32_t>(context.bytes >> 32);
       return true;
-    case regs::kPattern:
+    case hostdma::kPattern:
       value = context.pattern;
       return true;
-    case regs::kStatus:
-      value = (context.busy ? regs::kStatusBusyMask : 0) | context.error << regs::kStatusErrorShift;
+    case hostdma::kStatus:
+      value = (context.busy ? hostdma::kStatusBusyMask : 0) | context.error
+                                                                  << hostdma::kStatusErrorShift;
       return true;
-    case regs::kCrcOut:
+    case hostdma::kCrcOut:
       value = context.crc;
       return true;
-    case regs::kEntryBad:
+    case hostdma::kEntryBad:
       value = context.entry_bad;
       return true;
     default:
@@ -126,7 +122,7 @@ bool HostDma::read(uint32_t offset, uint32_t& value) {
 }
 
 bool HostDma::write(uint32_t offset, uint32_t value) {
-  if (offset == regs::kDone) {
+  if (offset == hostdma::kDone) {
     done_ &= ~value;
     return true;
   }
@@ -135,34 +131,34 @@ bool HostDma::write(uint32_t offset, uint32_t value) {
   }
   Context& context = contexts_[offset / kContextBytes];
   const uint32_t reg = offset % kContextBytes;
-  if (reg == regs::kStart) {
+  if (reg == hostdma::kStart) {
     start(offset / kContextBytes, value);
     return true;
   }
-  if (context.busy && reg <= regs::kPattern) {
-    context.error = regs::kErrBusy;  // the running transfer keeps its registers
+  if (context.busy && reg <= hostdma::kPattern) {
+    context.error = hostdma::kErrBusy;  // the running transfer keeps its registers
     return true;
   }
   switch (reg) {
-    case regs::kHostLo:
+    case hostdma::kHostLo:
       set_low(context.host, value);
       return true;
-    case regs::kHostHi:
+    case hostdma::kHostHi:
       set_high(context.host, value);
       return true;
-    case regs::kLocalLo:
+    case hostdma::kLocalLo:
       set_low(context.local, value);
       return true;
-    case regs::kLocalHi:
+    case hostdma::kLocalHi:
       set_high(context.local, value);
       return true;
-    case regs::kLenLo:
+    case hostdma::kLenLo:
       set_low(context.bytes, value);
       return true;
-    case regs::kLenHi:
+    case hostdma::kLenHi:
       set_high(context.bytes, value);
       return true;
-    case regs::kPattern:
+    case hostdma::kPattern:
       context.pattern = value;
       return true;
     default:
@@ -173,11 +169,11 @@ bool HostDma::write(uint32_t offset, uint32_t value) {
 void HostDma::start(uint32_t index, uint32_t value) {
   Context& context = contexts_[index];
   if (context.busy) {
-    context.error = regs::kErrBusy;
+    context.error = hostdma::kErrBusy;
     return;
   }
   context.start = value;
-  context.error = regs::kErrNone;
+  context.error = hostdma::kErrNone;
   if (post(context)) {
     return;
   }
@@ -188,24 +184,24 @@ void HostDma::start(uint32_t index, uint32_t value) {
 
 // A small write from TCM leaves at once; false when the transfer is none.
 bool HostDma::post(Context& context) {
-  if (direction(context.start) != regs::kDirToHost || space(context.start) != regs::kSpaceTcm ||
-      context.bytes > regs::kPostedBytes) {
+  if (direction(context.start) != hostdma::kDirToHost ||
+      space(context.start) != hostdma::kSpaceTcm || context.bytes > hostdma::kPostedBytes) {
     return false;
   }
   const std::span<const std::byte> data = owner_.tcm(context.local, context.bytes);
   if (data.size() < context.bytes) {
     return false;  // takes the ordinary way, which reports the error
   }
-  if ((context.start & regs::kStartCrcMask) != 0) {
+  if ((context.start & hostdma::kStartCrcMask) != 0) {
     crc_of(context, data);
   }
   std::vector<std::byte> sent(data.begin(), data.end());
-  if ((context.start & regs::kStartSealMask) != 0 && sent.size() >= sizeof(uint32_t)) {
+  if ((context.start & hostdma::kStartSealMask) != 0 && sent.size() >= sizeof(uint32_t)) {
     const size_t sealed = sent.size() - sizeof(uint32_t);
     const uint32_t crc = Crc32c::of(std::span<const std::byte>(sent).first(sealed));
     std::memcpy(sent.data() + sealed, &crc, sizeof crc);
   }
-  const bool msi = (context.start & regs::kStartMsiMask) != 0;
+  const bool msi = (context.start & hostdma::kStartMsiMask) != 0;
   host_port->post_host(context.host, std::move(sent), msi ? completion_vector_ : HostBus::kNoMsi);
   return true;
 }
@@ -230,9 +226,9 @@ uint32_t HostDma::check(const Context& context) const {
   const uint64_t hbm_bytes = fabric_.hbm[core_]->bytes();
   const uint32_t dir = direction(context.start);
   const bool words = context.bytes % 4 == 0 && context.local % 4 == 0;
-  if (dir == regs::kDirD2d) {
+  if (dir == hostdma::kDirD2d) {
     if (peer(context.start) >= fabric_.hbm.size()) {
-      return regs::kErrRange;
+      return hostdma::kErrRange;
     }
     const uint64_t peer_bytes = fabric_.hbm[peer(context.start)]->bytes();
     const bool apart = peer(context.start) != core_ ||
@@ -240,57 +236,58 @@ uint32_t HostDma::check(const Context& context) const {
                        context.host >= context.local + context.bytes;
     const bool good = inside(context.host, context.bytes, hbm_bytes) &&
                       inside(context.local, context.bytes, peer_bytes) && apart;
-    return good ? regs::kErrNone : regs::kErrRange;
+    return good ? hostdma::kErrNone : hostdma::kErrRange;
   }
   switch (space(context.start)) {
-    case regs::kSpaceHbm:
-      if (dir == regs::kDirFill && !words) {
-        return regs::kErrAlign;
+    case hostdma::kSpaceHbm:
+      if (dir == hostdma::kDirFill && !words) {
+        return hostdma::kErrAlign;
       }
-      return inside(context.local, context.bytes, hbm_bytes) ? regs::kErrNone : regs::kErrRange;
-    case regs::kSpaceTcm:
-      return dir != regs::kDirFill &&
+      return inside(context.local, context.bytes, hbm_bytes) ? hostdma::kErrNone
+                                                             : hostdma::kErrRange;
+    case hostdma::kSpaceTcm:
+      return dir != hostdma::kDirFill &&
                      owner_.tcm(context.local, context.bytes).size() >= context.bytes
-                 ? regs::kErrNone
-                 : regs::kErrRange;
-    case regs::kSpaceSlots:
+                 ? hostdma::kErrNone
+                 : hostdma::kErrRange;
+    case hostdma::kSpaceSlots:
       if (!words) {
-        return regs::kErrAlign;
+        return hostdma::kErrAlign;
       }
-      return dir == regs::kDirFromHost && inside(context.local, context.bytes,
-                                                 TPU_SLOT_BANKS * uint64_t{TPU_SLOT_BANK_BYTES})
-                 ? regs::kErrNone
-                 : regs::kErrRange;
+      return dir == hostdma::kDirFromHost && inside(context.local, context.bytes,
+                                                    TPU_SLOT_BANKS * uint64_t{TPU_SLOT_BANK_BYTES})
+                 ? hostdma::kErrNone
+                 : hostdma::kErrRange;
     default:
-      return regs::kErrRange;
+      return hostdma::kErrRange;
   }
 }
 
 uint32_t HostDma::run(Context& context) {
   context.entry_bad = 0;
-  if (const uint32_t error = check(context); error != regs::kErrNone) {
+  if (const uint32_t error = check(context); error != hostdma::kErrNone) {
     return error;
   }
   if (context.bytes == 0) {
     context.crc = Crc32c::of({});
-    return regs::kErrNone;
+    return hostdma::kErrNone;
   }
   switch (direction(context.start)) {
-    case regs::kDirFromHost:
+    case hostdma::kDirFromHost:
       return run_from_host(context);
-    case regs::kDirToHost:
+    case hostdma::kDirToHost:
       return run_to_host(context);
-    case regs::kDirCrc:
+    case hostdma::kDirCrc:
       run_crc(context);
-      return regs::kErrNone;
-    case regs::kDirFill:
+      return hostdma::kErrNone;
+    case hostdma::kDirFill:
       run_fill(context);
-      return regs::kErrNone;
-    case regs::kDirD2d:
+      return hostdma::kErrNone;
+    case hostdma::kDirD2d:
       run_d2d(context);
-      return regs::kErrNone;
+      return hostdma::kErrNone;
     default:
-      return regs::kErrRange;
+      return hostdma::kErrRange;
   }
 }
 
@@ -300,10 +297,10 @@ void HostDma::crc_of(Context& context, std::span<const std::byte> data) {
 
 // Bytes from the host reach their place.
 void HostDma::take(Context& context, std::span<const std::byte> data) {
-  if ((context.start & regs::kStartCrcMask) != 0) {
+  if ((context.start & hostdma::kStartCrcMask) != 0) {
     crc_of(context, data);
   }
-  if ((context.start & regs::kStartEntriesMask) != 0) {
+  if ((context.start & hostdma::kStartEntriesMask) != 0) {
     constexpr size_t kChecked = TPU_CMD_ENTRY_BYTES - sizeof(uint32_t);
     for (size_t i = 0; i < data.size() / TPU_CMD_ENTRY_BYTES && i < 32; ++i) {
       const std::span<const std::byte> entry =
@@ -314,10 +311,10 @@ void HostDma::take(Context& context, std::span<const std::byte> data) {
     }
   }
   switch (space(context.start)) {
-    case regs::kSpaceHbm:
+    case hostdma::kSpaceHbm:
       fabric_.hbm[core_]->write(context.local, as_u8(data));
       break;
-    case regs::kSpaceSlots:
+    case hostdma::kSpaceSlots:
       owner_.write_slots(context.local, data);
       break;
     default:
@@ -329,7 +326,7 @@ void HostDma::take(Context& context, std::span<const std::byte> data) {
 
 uint32_t HostDma::run_from_host(Context& context) {
   const ResourceId hbm = fabric_.hbm[core_]->bandwidth();
-  const size_t shared = space(context.start) == regs::kSpaceHbm ? 1 : 0;
+  const size_t shared = space(context.start) == hostdma::kSpaceHbm ? 1 : 0;
   const uint32_t generation = context.generation;
   const bool good = host_port->read_host(context.host, context.bytes, std::span(&hbm, shared),
                                          [&](std::span<const std::byte> data) {
@@ -337,12 +334,12 @@ uint32_t HostDma::run_from_host(Context& context) {
                                              take(context, data);
                                            }
                                          });
-  return good ? regs::kErrNone : regs::kErrHostAddr;
+  return good ? hostdma::kErrNone : hostdma::kErrHostAddr;
 }
 
 uint32_t HostDma::run_to_host(Context& context) {
   const ResourceId hbm = fabric_.hbm[core_]->bandwidth();
-  const bool from_hbm = space(context.start) == regs::kSpaceHbm;
+  const bool from_hbm = space(context.start) == hostdma::kSpaceHbm;
   const uint32_t generation = context.generation;
   const auto source = [&](std::span<std::byte> data) {
     if (context.generation != generation) {
@@ -353,18 +350,18 @@ uint32_t HostDma::run_to_host(Context& context) {
     } else {
       std::memcpy(data.data(), owner_.tcm(context.local, context.bytes).data(), data.size());
     }
-    if ((context.start & regs::kStartCrcMask) != 0) {
+    if ((context.start & hostdma::kStartCrcMask) != 0) {
       crc_of(context, data);
     }
   };
   if (!host_port->write_host(context.host, context.bytes, std::span(&hbm, from_hbm ? 1 : 0),
                              source)) {
-    return regs::kErrHostAddr;
+    return hostdma::kErrHostAddr;
   }
-  if ((context.start & regs::kStartMsiMask) != 0 && context.generation == generation) {
+  if ((context.start & hostdma::kStartMsiMask) != 0 && context.generation == generation) {
     host_port->post_msi(completion_vector_);
   }
-  return regs::kErrNone;
+  return hostdma::kErrNone;
 }
 
 void HostDma::flow(uint64_t bytes, const std::function<void(Flow&)>& path) {
@@ -380,7 +377,7 @@ void HostDma::flow(uint64_t bytes, const std::function<void(Flow&)>& path) {
 void HostDma::run_crc(Context& context) {
   HbmIf& hbm = *fabric_.hbm[core_];
   Crc32c crc;
-  if (space(context.start) == regs::kSpaceTcm) {
+  if (space(context.start) == hostdma::kSpaceTcm) {
     const auto rate = static_cast<uint64_t>(params_.mgmt.crc_bytes_per_cycle);
     wait(from_cycles((context.bytes + rate - 1) / rate));
     crc.add(owner_.tcm(context.local, context.bytes));

@@ -14,4 +14,10 @@ class RegBlock {
   virtual bool write(uint32_t offset, uint32_t value) = 0;
 };
 
+// Writes of the two halves of a 64-bit register.
+inline void set_low(uint64_t& target, uint32_t value) { target = target >> 32 << 32 | value; }
+inline void set_high(uint64_t& target, uint32_t value) {
+  target = (target & UINT32_MAX) | static_cast<uint64_t>(value) << 32;
+}
+
 }  // namespace tpu::model

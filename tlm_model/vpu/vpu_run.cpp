@@ -30,8 +30,6 @@ RegisterFile& register_file() {
   return *file;
 }
 
-bool is_op(const VpuInsn& insn, VpuOp op) { return static_cast<VpuOp>(insn.op) == op; }
-
 int round_up(int lanes) { return (lanes + kGranule - 1) / kGranule * kGranule; }
 
 }  // namespace

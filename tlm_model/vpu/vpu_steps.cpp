@@ -26,8 +26,6 @@ const VpuForm& form_of(const VpuInsn& insn) {
   return forms[insn.op];
 }
 
-bool is_op(const VpuInsn& insn, VpuOp op) { return static_cast<VpuOp>(insn.op) == op; }
-
 bool is_memory(const VpuInsn& insn) {
   return is_op(insn, VpuOp::kLoad) || is_op(insn, VpuOp::kStore);
 }

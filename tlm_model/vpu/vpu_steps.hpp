@@ -13,6 +13,10 @@
 
 namespace tpu::model {
 
+inline bool is_op(const spec::VpuInsn& insn, spec::VpuOp op) {
+  return static_cast<spec::VpuOp>(insn.op) == op;
+}
+
 /// One instruction. Marks that name memory hold for full blocks; others take the register file.
 struct VpuStep {
   spec::VpuInsn insn;

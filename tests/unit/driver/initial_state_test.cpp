@@ -13,7 +13,7 @@
 namespace tpu::driver {
 namespace {
 
-constexpr uint64_t kSeed = 11;
+constexpr uint64_t kStateSeed = 11;
 
 std::vector<float> values_of(const HostArray& array) {
   EXPECT_EQ(array.dtype, DType::kF32);
@@ -23,7 +23,8 @@ std::vector<float> values_of(const HostArray& array) {
 }
 
 std::vector<float> glorot(const Shape& shape, size_t leaf = 0) {
-  return values_of(initial_leaf({InitKind::kGlorotUniform, {}}, DType::kF32, shape, kSeed, leaf));
+  return values_of(
+      initial_leaf({InitKind::kGlorotUniform, {}}, DType::kF32, shape, kStateSeed, leaf));
 }
 
 // All inside of the limit, close to it on both sides, and with the variance limit^2 / 3.
@@ -60,7 +61,7 @@ TEST(GlorotUniform, TakesItsLimitFromTheFansOfTheShape) {
 
 TEST(GlorotUniform, IsTheDocumentedFunctionOfItsStream) {
   const std::vector<float> values = glorot({2, 4}, 5);
-  const RandomStream stream(kSeed, RandomPurpose::kState, 5);
+  const RandomStream stream(kStateSeed, RandomPurpose::kState, 5);
   for (size_t i = 0; i < values.size(); ++i) {
     const double u = stream.uniform(i);  // limit = sqrt(6 / 6) = 1
     EXPECT_EQ(values[i], static_cast<float>(2 * u - 1)) << i;
@@ -70,7 +71,7 @@ TEST(GlorotUniform, IsTheDocumentedFunctionOfItsStream) {
 
 TEST(InitialLeaf, RoundsToBf16AndRefusesIntegers) {
   const Init rule{InitKind::kGlorotUniform, {}};
-  const HostArray half = initial_leaf(rule, DType::kBf16, {2, 4}, kSeed, 5);
+  const HostArray half = initial_leaf(rule, DType::kBf16, {2, 4}, kStateSeed, 5);
   const std::vector<float> values = glorot({2, 4}, 5);
   for (size_t i = 0; i < values.size(); ++i) {
     uint16_t bits = 0;
@@ -78,9 +79,9 @@ TEST(InitialLeaf, RoundsToBf16AndRefusesIntegers) {
     EXPECT_EQ(bits, bf16_from_f32(values[i]));
   }
   for (const InitKind kind : {InitKind::kGlorotUniform, InitKind::kHeNormal}) {
-    EXPECT_THROW(initial_leaf({kind, {}}, DType::kI32, {2, 4}, kSeed, 0), Error);
+    EXPECT_THROW(initial_leaf({kind, {}}, DType::kI32, {2, 4}, kStateSeed, 0), Error);
   }
-  EXPECT_EQ(values_of(initial_leaf({InitKind::kOnes, {}}, DType::kF32, {2}, kSeed, 0)),
+  EXPECT_EQ(values_of(initial_leaf({InitKind::kOnes, {}}, DType::kF32, {2}, kStateSeed, 0)),
             (std::vector<float>{1, 1}));
 }
 

@@ -13,7 +13,7 @@
 namespace tpu::model {
 namespace {
 
-constexpr uint64_t kPartBytes = 1 << 20;
+constexpr uint64_t kIndexedPartBytes = 1 << 20;
 
 uint16_t range_code(const Operand& operand) {
   switch (memory_of(operand)) {
@@ -193,8 +193,8 @@ void Dma::start_indexed_work(const IndexedPlan& plan, const Place& src, const Pl
   transfer.src_hbm = src.hbm;
   transfer.dst_hbm = dst.hbm;
   const uint64_t bytes = box.window.total_bytes * box.list.size();
-  const uint64_t parts = std::min(
-      {bytes / kPartBytes + 1, box.list.size(), static_cast<uint64_t>(context().pool.threads())});
+  const uint64_t parts = std::min({bytes / kIndexedPartBytes + 1, box.list.size(),
+                                   static_cast<uint64_t>(context().pool.threads())});
   transfer.work.prepare(box, from, to, plan.scatter ? 1 : static_cast<int>(parts));
   transfer.work.count_as(HostWork::kDmaIndexed, plan.transfer.box.total_bytes * box.list.size());
   context().pool.launch(strand_, transfer.work);

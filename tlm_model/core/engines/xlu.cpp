@@ -13,17 +13,17 @@
 namespace tpu::model {
 namespace {
 
-constexpr size_t kInFlight = 16;
-constexpr uint64_t kPartBytes = 1 << 20;
+constexpr size_t kXluInFlight = 16;
+constexpr uint64_t kXluPartBytes = 1 << 20;
 
 }  // namespace
 
 Xlu::Xlu(sc_core::sc_module_name name, const EngineContext& context, uint8_t* vmem,
          uint64_t vmem_bytes)
-    : Engine(name, spec::Queue::kXlu, context, kInFlight),
+    : Engine(name, spec::Queue::kXlu, context, kXluInFlight),
       vmem_(vmem),
       vmem_bytes_(vmem_bytes),
-      work_(kInFlight) {}
+      work_(kXluInFlight) {}
 
 bool Xlu::start_command(Flight& flight) {
   const auto& plan = std::get<TransposePlan>(flight.queued.command->plan);
@@ -62,7 +62,7 @@ bool Xlu::start_command(Flight& flight) {
     const TransposeShape& s = plan.shape;
     const uint64_t bytes = s.batch * s.rows * s.cols * s.elem_bytes;
     const auto parts = static_cast<int>(std::min(
-        {bytes / kPartBytes + 1, static_cast<uint64_t>(context().pool.threads()), s.rows}));
+        {bytes / kXluPartBytes + 1, static_cast<uint64_t>(context().pool.threads()), s.rows}));
     Work& work = work_[flight.index];
     work.prepare(s, vmem_ + src, vmem_ + dst, parts);
     context().pool.launch(strand_, work);
