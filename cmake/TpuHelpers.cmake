@@ -6,6 +6,8 @@ add_library(tpu_flags INTERFACE)
 target_compile_options(tpu_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Werror -ffp-contract=off)
 # g++ 12 sees overlapping copies inside std::string at -O3 that are not there (GCC bug 105651).
 target_compile_options(tpu_flags INTERFACE $<$<CONFIG:Release>:-Wno-restrict>)
+# It takes the parts of a unity file for headers, in which a class may not hold a type of an anonymous namespace.
+target_compile_options(tpu_flags INTERFACE $<$<BOOL:${CMAKE_UNITY_BUILD}>:-Wno-subobject-linkage>)
 if(TPU_SANITIZE)
   target_compile_options(tpu_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined
                          -fno-omit-frame-pointer)
@@ -16,10 +18,11 @@ if(TPU_TSAN)
   target_link_options(tpu_flags INTERFACE -fsanitize=thread)
 endif()
 
-# tpu_library(<name> SOURCES ... [DEPS ...] [PRIVATE_DEPS ...] [INCLUDE dir])
-# Makes the static library tpu_<name> with the alias tpu::<name>. INCLUDE defaults to the folder itself.
+# tpu_library(<name> [HOT] SOURCES ... [DEPS ...] [PRIVATE_DEPS ...] [INCLUDE dir])
+# Makes the static library tpu_<name> with the alias tpu::<name>. INCLUDE defaults to the folder itself. HOT: its speed
+# is the simulator's, so that a release build takes -O3.
 function(tpu_library name)
-  cmake_parse_arguments(ARG "" "INCLUDE" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "HOT" "INCLUDE" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   if(NOT ARG_INCLUDE)
     set(ARG_INCLUDE ${CMAKE_CURRENT_SOURCE_DIR})
   endif()
@@ -27,6 +30,9 @@ function(tpu_library name)
     add_library(tpu_${name} STATIC ${ARG_SOURCES})
     target_include_directories(tpu_${name} PUBLIC $<BUILD_INTERFACE:${ARG_INCLUDE}>)
     target_link_libraries(tpu_${name} PUBLIC ${ARG_DEPS} PRIVATE $<BUILD_INTERFACE:tpu_flags> ${ARG_PRIVATE_DEPS})
+    if(ARG_HOT)
+      target_compile_options(tpu_${name} PRIVATE $<$<CONFIG:Release>:-O3>)
+    endif()
   else()
     add_library(tpu_${name} INTERFACE)
     target_include_directories(tpu_${name} INTERFACE $<BUILD_INTERFACE:${ARG_INCLUDE}>)

@@ -11,6 +11,7 @@ target_include_directories(tpu_verilated SYSTEM PUBLIC ${VERILATOR_INCLUDE_DIR}
                            ${VERILATOR_INCLUDE_DIR}/vltstd)
 target_compile_definitions(tpu_verilated PUBLIC VM_COVERAGE=0 VM_SC=0 VM_TRACE=1 VM_TRACE_FST=1 VM_TRACE_VCD=0)
 target_compile_options(tpu_verilated PRIVATE -g0 -w)
+set_target_properties(tpu_verilated PROPERTIES UNITY_BUILD OFF)
 target_link_libraries(tpu_verilated PUBLIC ZLIB::ZLIB Threads::Threads)
 
 # tpu_verilate(<name> TOP module SOURCES ... [PARAMETERS Rows=128 ...] [ARGS ...] [OPTIMIZE -O1])
@@ -41,5 +42,6 @@ function(tpu_verilate name)
   # host at run time before they step an array (tlm_model/mxu/verilated_array.hpp).
   target_compile_options(tpu_${name} PRIVATE ${ARG_OPTIMIZE} -march=x86-64-v3 -g0 -w)
   target_link_libraries(tpu_${name} PUBLIC tpu_verilated)
+  set_target_properties(tpu_${name} PROPERTIES UNITY_BUILD OFF)
   add_library(tpu::${name} ALIAS tpu_${name})
 endfunction()

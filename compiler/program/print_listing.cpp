@@ -42,9 +42,9 @@ std::string print(const Listing& listing) {
   int depth = 0;
   for (size_t i = 0; i < listing.items.size(); ++i) {
     const auto* control = std::get_if<Control>(&listing.items[i]);
-    using Kind = Control::Kind;
-    const bool outdents =
-        control != nullptr && (control->kind == Kind::kEnd || control->kind == Kind::kArm);
+    using ControlKind = Control::Kind;
+    const bool outdents = control != nullptr && (control->kind == ControlKind::kEnd ||
+                                                 control->kind == ControlKind::kArm);
     out += std::to_string(i) + ": " +
            std::string(2 * static_cast<size_t>(depth - (outdents ? 1 : 0)), ' ');
     if (const auto* insn = std::get_if<spec::ScalarInsn>(&listing.items[i])) {
@@ -52,8 +52,8 @@ std::string print(const Listing& listing) {
       continue;
     }
     if (control != nullptr) {
-      depth += control->kind == Kind::kLoop || control->kind == Kind::kChoice ? 1 : 0;
-      depth -= control->kind == Kind::kEnd ? 1 : 0;
+      depth += control->kind == ControlKind::kLoop || control->kind == ControlKind::kChoice ? 1 : 0;
+      depth -= control->kind == ControlKind::kEnd ? 1 : 0;
       out += text_of(*control) + '\n';
       continue;
     }
