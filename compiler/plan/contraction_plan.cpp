@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "arith/mxu_timing.hpp"
+#include "plan/piece.hpp"
 
 namespace tpu::compiler {
 
@@ -297,7 +298,6 @@ class Chooser {
 
   // Blocks of rows that are whole vectors, the last one at least one of them.
   bool fills_vectors(const TileChoice& t, int64_t mb, int64_t rows) const {
-    constexpr int64_t kSublanes = 8;
     const CDim* cut = c_.m.empty() ? nullptr : &c_.m[t.m.axis];
     const int64_t tail = cut == nullptr ? 0 : cut->n % t.m.size * (rows / t.m.size);
     return mb == 1 ||

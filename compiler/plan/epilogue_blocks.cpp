@@ -3,13 +3,9 @@
 
 #include <algorithm>
 
+#include "plan/piece.hpp"
+
 namespace tpu::compiler {
-
-namespace {
-
-constexpr int64_t kSublanes = 8;
-
-}  // namespace
 
 std::optional<NestBlock> nest_block(const Nest& nest, const Contraction& c, const Block& m,
                                     const Block& n, const Dims& m_at, const Dims& n_at) {
