@@ -134,7 +134,8 @@ def check_verilog(bench: Bench) -> list[str]:
         return []
     done = subprocess.run([bench.tools / "tpuboard", "devices", "--board", bench.board,
                            "--mxu", "board.chip0.core0.mxu3=rtl"], capture_output=True, text=True, check=False)
-    return [] if done.returncode != 0 and "no Verilog array of 256x256" in done.stderr else [f"Verilog of 256 x 256: {done.stderr}"]
+    refused = done.returncode != 0 and "no Verilog array of 256x256" in done.stderr
+    return [] if refused else [f"Verilog of 256 x 256: {done.stderr}"]
 
 
 def main() -> int:
