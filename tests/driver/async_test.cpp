@@ -6,6 +6,7 @@
 #include <optional>
 #include <thread>
 
+#include "tests/driver/error_code.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/tpu.hpp"
@@ -14,21 +15,11 @@ namespace tpu::driver {
 namespace {
 
 using namespace std::chrono_literals;
+using test::code_of;
 using test::counting;
 using test::hbm_used;
 using test::NullBoard;
 using test::ProgramBuilder;
-
-template <typename Call>
-ErrorCode code_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return ErrorCode::kInternal;
-}
 
 Array one_part(const Buffer& buffer) {
   const Layout layout{buffer.shape(), {Shape(buffer.shape().size(), 0)}, true};

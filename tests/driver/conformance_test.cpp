@@ -6,12 +6,14 @@
 #include <functional>
 #include <thread>
 
+#include "tests/driver/error_code.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/tpu.hpp"
 
 namespace tpu::driver {
 namespace {
 
+using test::code_of;
 using test::counting;
 using test::ProgramBuilder;
 
@@ -26,16 +28,6 @@ class Conformance : public ::testing::TestWithParam<const char*> {
     if (board_.valid()) {
       board_.close();
     }
-  }
-  template <typename Call>
-  static ErrorCode code_of(Call call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.code();
-    }
-    ADD_FAILURE() << "no error was thrown";
-    return ErrorCode::kInternal;
   }
 
   Board board_;

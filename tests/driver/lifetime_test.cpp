@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "tests/driver/error_code.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/tpu.hpp"
@@ -11,20 +12,10 @@
 namespace tpu::driver {
 namespace {
 
+using test::code_of;
 using test::counting;
 using test::hbm_used;
 using test::ProgramBuilder;
-
-template <typename Call>
-ErrorCode code_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return ErrorCode::kInternal;
-}
 
 class Lifetime : public ::testing::TestWithParam<const char*> {
  protected:
