@@ -6,6 +6,7 @@
 
 #include "board/board_loader.hpp"
 #include "command/cost.hpp"
+#include "command/operands.hpp"
 #include "program/timed_gang.hpp"
 #include "tpu/spec/program_image.h"
 
@@ -55,22 +56,20 @@ uint64_t transfer(const BoardParams& b, const spec::CommandHeader& head, uint64_
                   : static_cast<uint64_t>(count / b.dma.local_bytes_per_cycle + 1);
 }
 
-bool lies_in_hbm(const spec::Addr& a) { return a.space == static_cast<uint8_t>(spec::Space::kHbm); }
-
 uint64_t busy(const BoardParams& b, const Command&, const Listing&, const spec::DmaCommand& c) {
   return transfer(b, c.head, spec::transfer_box(c).total_bytes,
-                  lies_in_hbm(c.src) || lies_in_hbm(c.dst));
+                  spec::is_hbm(c.src) || spec::is_hbm(c.dst));
 }
 
 uint64_t busy(const BoardParams& b, const Command&, const Listing&, const spec::FillCommand& c) {
-  return transfer(b, c.head, spec::transfer_box(c).total_bytes, lies_in_hbm(c.dst));
+  return transfer(b, c.head, spec::transfer_box(c).total_bytes, spec::is_hbm(c.dst));
 }
 
 uint64_t busy(const BoardParams& b, const Command&, const Listing&,
               const spec::DmaIndexedCommand& c) {
   const spec::TransferBytes bytes = spec::transfer_bytes(b, c);
   return transfer(b, c.head, c.scatter() ? bytes.dst : bytes.src,
-                  lies_in_hbm(c.src) || lies_in_hbm(c.dst));
+                  spec::is_hbm(c.src) || spec::is_hbm(c.dst));
 }
 
 }  // namespace

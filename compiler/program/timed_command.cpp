@@ -9,15 +9,13 @@
 namespace tpu::compiler {
 namespace {
 
-bool in_hbm(const spec::Addr& a) { return a.space == static_cast<uint8_t>(spec::Space::kHbm); }
-
 void transfer(const spec::BoardParams& board, bool src_hbm, const spec::Addr& dst,
               spec::TransferBytes bytes, TimedCommand& out) {
   out.transfer = true;
   out.remote = out.queue == static_cast<uint8_t>(spec::Queue::kDmaRemote);
   out.out = dst;
   out.src_hbm = src_hbm;
-  out.dst_hbm = in_hbm(dst);
+  out.dst_hbm = spec::is_hbm(dst);
   out.bytes = bytes.carried();
   out.fixed_cycles = spec::transfer_fixed_cycles(board, out.src_hbm, out.dst_hbm, out.remote);
 }
@@ -80,7 +78,7 @@ TimedCommand TimedProgram::decode(size_t at) const {
       break;
     case spec::Opcode::kDma:
       of(read<spec::DmaCommand>(at), [&](const spec::DmaCommand& c) {
-        transfer(board_, in_hbm(c.src), c.dst, spec::transfer_bytes(board_, c), out);
+        transfer(board_, spec::is_hbm(c.src), c.dst, spec::transfer_bytes(board_, c), out);
         out.out_extent = spec::operands(c)[1].bytes.extent();
         out.peer_reg = c.peer_reg;
       });
@@ -93,7 +91,7 @@ TimedCommand TimedProgram::decode(size_t at) const {
       break;
     case spec::Opcode::kDmaIndexed:
       of(read<spec::DmaIndexedCommand>(at), [&](const spec::DmaIndexedCommand& c) {
-        transfer(board_, in_hbm(c.src), c.dst, spec::transfer_bytes(board_, c), out);
+        transfer(board_, spec::is_hbm(c.src), c.dst, spec::transfer_bytes(board_, c), out);
         out.out_extent = spec::operands(c)[1].bytes.extent();
       });
       break;

@@ -12,6 +12,8 @@
 
 namespace tpu::spec {
 
+inline bool is_hbm(const Addr& a) { return a.space == static_cast<uint8_t>(Space::kHbm); }
+
 struct CommandOperand {
   Addr address{};
   StridePattern bytes;  ///< from the address on

@@ -49,7 +49,6 @@ class Rules {
 };
 
 bool is_vmem(const Addr& a) { return a.space == static_cast<uint8_t>(Space::kVmem); }
-bool is_hbm(const Addr& a) { return a.space == static_cast<uint8_t>(Space::kHbm); }
 bool is_local(const Addr& a) { return is_vmem(a) || a.space == static_cast<uint8_t>(Space::kSmem); }
 
 // Product of counts, 0 if any is 0, limited so that later arithmetic cannot overflow.

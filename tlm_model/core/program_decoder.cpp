@@ -31,8 +31,6 @@ T load_struct(const std::byte* bytes) {
   return value;
 }
 
-bool is_hbm(const spec::Addr& a) { return a.space == static_cast<uint8_t>(spec::Space::kHbm); }
-
 bool is_scalar_op(uint8_t op) {
   return std::ranges::any_of(spec::kScalarInsns, [op](const spec::ScalarInfo& info) {
     return static_cast<uint8_t>(info.op) == op;
@@ -263,7 +261,7 @@ void ProgramDecoder::decode_dma(const spec::DmaCommand& c, DecodedCommand& comma
   plan.box = spec::transfer_box(c);
   plan.bytes = spec::transfer_bytes(params_, c);
   plan.fixed_cycles =
-      spec::transfer_fixed_cycles(params_, is_hbm(c.src), is_hbm(c.dst), plan.remote);
+      spec::transfer_fixed_cycles(params_, spec::is_hbm(c.src), spec::is_hbm(c.dst), plan.remote);
   command.plan = plan;
 }
 
@@ -278,7 +276,7 @@ void ProgramDecoder::decode_fill(const spec::FillCommand& c, DecodedCommand& com
   plan.dst = operand_of(spec::operands(c)[0]);
   plan.box = spec::transfer_box(c);
   plan.bytes = spec::transfer_bytes(params_, c);
-  plan.fixed_cycles = spec::transfer_fixed_cycles(params_, false, is_hbm(c.dst), false);
+  plan.fixed_cycles = spec::transfer_fixed_cycles(params_, false, spec::is_hbm(c.dst), false);
   command.plan = plan;
 }
 
@@ -302,7 +300,8 @@ void ProgramDecoder::decode_indexed(const spec::DmaIndexedCommand& c, DecodedCom
   transfer.dst = operand_of(operands[1]);
   transfer.box = spec::transfer_box(c);
   transfer.bytes = spec::transfer_bytes(params_, c);
-  transfer.fixed_cycles = spec::transfer_fixed_cycles(params_, is_hbm(c.src), is_hbm(c.dst), false);
+  transfer.fixed_cycles =
+      spec::transfer_fixed_cycles(params_, spec::is_hbm(c.src), spec::is_hbm(c.dst), false);
   command.plan = plan;
 }
 
