@@ -176,25 +176,36 @@ static bool emit_conditional(EmitContext& ctx, const Kernel& k, uint32_t id) {
   return true;
 }
 
-bool emit_while(EmitContext& ctx, const Kernel& k) {
-  const uint32_t id = ctx.ops.id(k);
-  place_carried(ctx.memory, ctx.slots, k, id);
-  ctx.run_moves();
-  if (!k.control().counted || k.control().counted->trips > 0) {
-    const std::vector<Buffer*> locked = settle(ctx.memory, k, true, id);
-    ctx.run_moves();
-    if (!(k.control().counted ? emit_counted(ctx, k, id) : emit_conditional(ctx, k, id))) {
-      return false;
-    }
-    for (Buffer* b : locked) {
-      ctx.memory.unlock(*b);
-    }
+namespace {
+
+// Behind the regions of a kernel: what they kept in place is free, the results go home.
+void leave_regions(EmitContext& ctx, const Kernel& k, const std::vector<Buffer*>& locked,
+                   uint32_t id) {
+  for (Buffer* b : locked) {
+    ctx.memory.unlock(*b);
   }
   ctx.memory.enter(k.end);
   for (const Value* v : k.writes) {
     end_region_home(ctx.memory, ctx.memory.at(v), id);
   }
   ctx.run_moves();
+}
+
+}  // namespace
+
+bool emit_while(EmitContext& ctx, const Kernel& k) {
+  const uint32_t id = ctx.ops.id(k);
+  place_carried(ctx.memory, ctx.slots, k, id);
+  ctx.run_moves();
+  std::vector<Buffer*> locked;
+  if (!k.control().counted || k.control().counted->trips > 0) {
+    locked = settle(ctx.memory, k, true, id);
+    ctx.run_moves();
+    if (!(k.control().counted ? emit_counted(ctx, k, id) : emit_conditional(ctx, k, id))) {
+      return false;
+    }
+  }
+  leave_regions(ctx, k, locked, id);
   return true;
 }
 
@@ -260,14 +271,7 @@ bool emit_branch(EmitContext& ctx, const Kernel& k) {
   ctx.sink.control(Control::Kind::kEnd);
   ctx.sink.control(Control::Kind::kLabel, out);
   ctx.sink.insn(ScalarOp::kMarke, 0, 0, 0, static_cast<int32_t>(id));
-  for (Buffer* b : locked) {
-    ctx.memory.unlock(*b);
-  }
-  ctx.memory.enter(k.end);
-  for (const Value* v : k.writes) {
-    end_region_home(ctx.memory, ctx.memory.at(v), id);
-  }
-  ctx.run_moves();
+  leave_regions(ctx, k, locked, id);
   return true;
 }
 
