@@ -48,10 +48,11 @@ function(tpu_executable name)
   target_link_libraries(${name} PRIVATE tpu_flags ${ARG_DEPS})
 endfunction()
 
-# tpu_test(<name> SOURCES ... [DEPS ...] [LABELS ...] [TIMEOUT seconds] [SYSTEMC])
-# A GoogleTest program; every TEST is its own CTest entry. SYSTEMC: main is tests/sc_test_main.cpp.
+# tpu_test(<name> SOURCES ... [DEPS ...] [LABELS ...] [LONG pattern ...] [TIMEOUT seconds] [SYSTEMC])
+# A GoogleTest program; every TEST is its own CTest entry, and has the label `fast` but those of LONG: patterns as of
+# --gtest_filter for tests that take more than about a second. SYSTEMC: main is tests/sc_test_main.cpp.
 function(tpu_test name)
-  cmake_parse_arguments(ARG "SYSTEMC" "TIMEOUT" "SOURCES;DEPS;LABELS;ARGS" ${ARGN})
+  cmake_parse_arguments(ARG "SYSTEMC" "TIMEOUT" "SOURCES;DEPS;LABELS;LONG" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
@@ -64,6 +65,17 @@ function(tpu_test name)
     target_link_libraries(${name} PRIVATE tpu_flags GTest::gtest_main ${ARG_DEPS} GTest::gtest GTest::gmock)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  gtest_discover_tests(${name} TEST_PREFIX "${name}." NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                       PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  list(JOIN ARG_LONG ":" long)
+  tpu_discover_tests(${name} "-${long}" ${ARG_TIMEOUT} fast ${ARG_LABELS})
+  if(long)
+    tpu_discover_tests(${name} "${long}" ${ARG_TIMEOUT} ${ARG_LABELS})
+  endif()
+endfunction()
+
+# tpu_discover_tests(<program> <filter> <timeout> <label> ...): the tests of a program that pass a --gtest_filter.
+function(tpu_discover_tests name filter timeout)
+  # gtest_discover_tests() takes a list apart on three levels of scripts before a test gets its labels.
+  list(JOIN ARGN [[\\\\\\\;]] labels)
+  gtest_discover_tests(${name} TEST_PREFIX "${name}." TEST_FILTER "${filter}" NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST
+                       DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${timeout} LABELS "${labels}")
 endfunction()
