@@ -1,7 +1,7 @@
 // Collectives that move pieces between cores, over groups of every kind, against the interpreter;
 // random orders of the queues of all cores find missing credits.
 #include "../../unit/compiler/graph_builder.hpp"
-#include "run_compiled.hpp"
+#include "../run_compiled.hpp"
 
 namespace tpu::compiler::test {
 namespace {

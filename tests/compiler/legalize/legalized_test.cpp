@@ -1,10 +1,10 @@
 // Ops that the pass `legalize` says by others: the graph before the pass against the graph after it
 // (interpreter), and against the compiled program.
 #include "../../unit/compiler/graph_builder.hpp"
+#include "../run_compiled.hpp"
 #include "ir/verify.hpp"
 #include "legalize/legalize.hpp"
 #include "passes/simplify.hpp"
-#include "run_compiled.hpp"
 
 namespace tpu::compiler::test {
 namespace {

@@ -2,7 +2,7 @@
 #include "kernel/recompute.hpp"
 
 #include "../../unit/compiler/control_builder.hpp"
-#include "run_compiled.hpp"
+#include "../run_compiled.hpp"
 
 namespace tpu::compiler::test {
 namespace {

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "../graph_builder.hpp"
 #include "board/board_loader.hpp"
 #include "compile.hpp"
+#include "graph_builder.hpp"
 
 namespace tpu::compiler::test {
 namespace {

@@ -1,10 +1,10 @@
 // Op matrix: shapes that do not fit blocks, tiles or VMEM; every op class alone and fused; boards
 // with little VMEM, so that rings, spills and carried accumulators happen.
 #include "../../unit/compiler/graph_builder.hpp"
+#include "../run_compiled.hpp"
 #include "board/board_loader.hpp"
 #include "emit/emit.hpp"
 #include "kernel/kernels.hpp"
-#include "run_compiled.hpp"
 
 namespace tpu::compiler::test {
 namespace {

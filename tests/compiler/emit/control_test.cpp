@@ -2,9 +2,9 @@
 // order, every conflict must be ordered, every semaphore zero at the end. With much VMEM (carried
 // values stay there) and with little (they live in HBM).
 #include "../../unit/compiler/control_builder.hpp"
+#include "../run_compiled.hpp"
 #include "asm/assembler.hpp"
 #include "asm/disassembler.hpp"
-#include "run_compiled.hpp"
 
 namespace tpu::compiler::test {
 namespace {

@@ -3,7 +3,7 @@
 // TPU_TEST_SEED=N runs one seed.
 #include <algorithm>
 
-#include "../../unit/compiler/graph_builder.hpp"
+#include "../unit/compiler/graph_builder.hpp"
 #include "pipeline.hpp"
 #include "run_compiled.hpp"
 

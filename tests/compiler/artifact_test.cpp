@@ -1,7 +1,7 @@
 // Artifacts exported from JAX, compiled and run on the untimed machine, against the interpreter.
 #include <filesystem>
 
-#include "../../unit/compiler/graph_builder.hpp"
+#include "../unit/compiler/graph_builder.hpp"
 #include "import/import.hpp"
 #include "pipeline.hpp"
 #include "run_compiled.hpp"

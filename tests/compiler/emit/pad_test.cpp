@@ -1,7 +1,7 @@
 // Padding kernels: every sign of low and high, interior padding, computed values, views in front,
 // results in VMEM and in HBM.
 #include "../../unit/compiler/graph_builder.hpp"
-#include "run_compiled.hpp"
+#include "../run_compiled.hpp"
 
 namespace tpu::compiler::test {
 namespace {

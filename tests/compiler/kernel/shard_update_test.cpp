@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "../../unit/compiler/graph_builder.hpp"
-#include "run_compiled.hpp"
+#include "../run_compiled.hpp"
 
 namespace tpu::compiler::test {
 namespace {
