@@ -153,6 +153,9 @@ bool Residency::place(Buffer& b) {
 void Residency::share(int64_t allocation, const std::vector<Buffer*>& inside) {
   for (const Buffer* b : inside) {
     shared_[b->vmem] = allocation;
+    if (reservations_ > 0) {
+      sharings_.push_back({b->vmem, allocation, true});
+    }
   }
 }
 
@@ -167,7 +170,7 @@ void Residency::give(int64_t address) {
   }
   const int64_t allocation = it->second;
   if (reservations_ > 0) {
-    unshared_.emplace_back(*it);
+    sharings_.push_back({address, allocation, false});
   }
   shared_.erase(it);
   if (std::none_of(shared_.begin(), shared_.end(),
@@ -218,6 +221,8 @@ bool Residency::load(Buffer& b, uint32_t op_id) {
 }
 
 void Residency::take_home(Buffer& from, Buffer& to) {
+  touch(from);
+  touch(to);
   to.slot = from.slot;
   to.offset = from.offset;
   to.scratch = true;
@@ -278,8 +283,9 @@ Reservation::Reservation(Residency& memory)
       scratch_(memory.scratch_.mark()),
       moves_(memory.moves_.size()),
       touched_(memory.touched_.size()),
-      unshared_(memory.unshared_.size()),
-      pinned_(memory.pinned_) {
+      sharings_(memory.sharings_.size()),
+      pinned_(memory.pinned_),
+      held_(memory.held_) {
   ++memory.reservations_;
 }
 
@@ -291,17 +297,23 @@ Reservation::~Reservation() {
     memory_.scratch_.undo(scratch_);
     memory_.moves_.resize(moves_);
     memory_.pinned_ = pinned_;
+    memory_.held_ = held_;
     for (; memory_.touched_.size() > touched_; memory_.touched_.pop_back()) {
       const auto& [buffer, placement] = memory_.touched_.back();
       static_cast<Placement&>(*buffer) = placement;
     }
-    memory_.shared_.insert(memory_.unshared_.begin() + static_cast<ptrdiff_t>(unshared_),
-                           memory_.unshared_.end());
-    memory_.unshared_.resize(unshared_);
+    for (; memory_.sharings_.size() > sharings_; memory_.sharings_.pop_back()) {
+      const Residency::Sharing& s = memory_.sharings_.back();
+      if (s.added) {
+        memory_.shared_.erase(s.address);
+      } else {
+        memory_.shared_[s.address] = s.allocation;
+      }
+    }
   }
   if (--memory_.reservations_ == 0) {
     memory_.touched_.clear();
-    memory_.unshared_.clear();
+    memory_.sharings_.clear();
   }
 }
 
@@ -320,6 +332,7 @@ void place_result(Residency& memory, Buffer& out) {
 
 void finish_result(Residency& memory, Buffer& out, uint32_t op_id) {
   if (out.vmem < 0) {
+    memory.touch(out);
     out.in_hbm = true;
   } else if (out.must_store) {
     memory.store(out, op_id);
@@ -327,12 +340,17 @@ void finish_result(Residency& memory, Buffer& out, uint32_t op_id) {
 }
 
 void take_vmem(Residency& memory, Buffer& from, Buffer& to) {
+  memory.touch(from);
+  memory.touch(to);
   to.vmem = from.vmem;
   to.locked = from.locked;
   from.vmem = -1;
   from.locked = false;
   for (Buffer* b : memory.all()) {  // nobody else can be made there until the region ends
-    b->target = b->target == to.vmem && b->vmem < 0 ? -1 : b->target;
+    if (b->target == to.vmem && b->vmem < 0) {
+      memory.touch(*b);
+      b->target = -1;
+    }
   }
 }
 

@@ -60,6 +60,7 @@ class Residency {
   Buffer& add(const Value* v);
   Buffer& at(const Value* v) { return buffers_.at(v); }
   Buffer* find(const Value* v);  // null: it has no buffer
+  void touch(Buffer& b);         // before its placement changes, so that it can be put back
   const std::vector<Buffer*>& all() const { return ordered_; }
 
   // After kernels have been cut: their orders, and values that cross the halves.
@@ -111,7 +112,6 @@ class Residency {
 
  private:
   friend class Reservation;
-  void touch(Buffer& b);  // before it changes
   void read_at(const Value* v, const VirtualPads& pads, int order);
   bool evict_one();
 
@@ -135,11 +135,16 @@ class Residency {
   std::vector<Move> moves_;
   int reservations_ = 0;
   std::vector<std::pair<Buffer*, Placement>> touched_;  // since the outermost reservation
-  std::vector<std::pair<int64_t, int64_t>> unshared_;   // entries of shared_ that have gone
+  struct Sharing {                                      // an entry of shared_ that has come or gone
+    int64_t address, allocation;
+    bool added;
+  };
+  std::vector<Sharing> sharings_;
 };
 
-// Planning that may be given up: unless it is kept, its end puts buffers, VMEM, homes, moves and
-// pins back to where they were at its beginning. Reservations may be nested.
+// Planning that may be given up: unless it is kept, its end puts buffers, VMEM, homes, moves, pins
+// and what is held back to where they were at its beginning. Reservations may be nested. Moves that
+// were noted before it must not be taken inside of it.
 class Reservation {
  public:
   explicit Reservation(Residency& memory);
@@ -152,8 +157,8 @@ class Reservation {
   Residency& memory_;
   const RangeAllocator::Mark vmem_;
   const Scratch::Mark scratch_;
-  const size_t moves_, touched_, unshared_;
-  const std::set<const Buffer*> pinned_;
+  const size_t moves_, touched_, sharings_;
+  const std::set<const Buffer*> pinned_, held_;
   bool kept_ = false;
 };
 

@@ -212,6 +212,41 @@ TEST(Residency, ADroppedReservationLeavesNoTrace) {
   }
 }
 
+// Values that take each other's place, share an allocation, are finished or held.
+TEST(Residency, ADroppedReservationPutsBackWhoLiesWhere) {
+  Memory m(2, {{0}, {1}, {0}, {1}});
+  ASSERT_TRUE(m.memory->load(m.arg(0), 0));
+  m.memory->give_home(m.result(0));
+  const int64_t area = *m.memory->take(8 * kKib);
+  m.result(3).vmem = area;
+  m.memory->share(area, {&m.result(3)});
+  const std::string before = place_text(m.arg(0)) + place_text(m.result(0));
+  m.memory->take_moves();
+  {
+    Reservation attempt(*m.memory);
+    take_vmem(*m.memory, m.arg(0), m.result(1));
+    m.memory->take_home(m.result(0), m.result(2));
+    finish_result(*m.memory, m.result(2), 0);
+    m.memory->held().insert(&m.arg(1));
+    m.memory->drop(m.result(3));
+    const int64_t other = *m.memory->take(8 * kKib);
+    m.memory->touch(m.arg(1));
+    m.arg(1).vmem = other;
+    m.memory->share(other, {&m.arg(1)});
+  }
+  EXPECT_EQ(place_text(m.arg(0)) + place_text(m.result(0)), before);
+  EXPECT_LT(m.result(1).vmem, 0);
+  EXPECT_LT(m.result(2).slot, 0);
+  EXPECT_FALSE(m.result(2).in_hbm);
+  EXPECT_TRUE(m.memory->held().empty());
+  EXPECT_LT(m.arg(1).vmem, 0);
+  EXPECT_FALSE(m.memory->shares(m.arg(1)));
+  ASSERT_EQ(m.result(3).vmem, area);
+  EXPECT_TRUE(m.memory->shares(m.result(3)));
+  m.memory->drop(m.result(3));
+  EXPECT_FALSE(m.memory->shares(m.result(3)));
+}
+
 TEST(Residency, AKeptReservationStays) {
   Memory m(1, {{0}});
   {
