@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "emit/channels.hpp"
+#include "emit/exchange/channels.hpp"
 #include "emit/command_sink.hpp"
 #include "emit/op_table.hpp"
 #include "emit/registers.hpp"

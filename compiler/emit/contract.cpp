@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-#include "emit/inflight.hpp"
+#include "emit/exchange/inflight.hpp"
 
 namespace tpu::compiler {
 

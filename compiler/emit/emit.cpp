@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "emit/context.hpp"
-#include "emit/inflight.hpp"
+#include "emit/exchange/inflight.hpp"
 #include "plan/in_place.hpp"
 
 namespace tpu::compiler {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "emit/inflight.hpp"
+#include "emit/exchange/inflight.hpp"
 
 namespace tpu::compiler {
 

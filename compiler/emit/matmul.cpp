@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "emit/contract.hpp"
-#include "emit/inflight.hpp"
+#include "emit/exchange/inflight.hpp"
 
 namespace tpu::compiler {
 

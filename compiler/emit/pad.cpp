@@ -2,7 +2,7 @@
 // stride of the destination; negative padding crops the box.
 #include <algorithm>
 
-#include "emit/inflight.hpp"
+#include "emit/exchange/inflight.hpp"
 
 namespace tpu::compiler {
 

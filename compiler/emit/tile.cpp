@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "emit/inflight.hpp"
+#include "emit/exchange/inflight.hpp"
 #include "emit/loop.hpp"
 
 namespace tpu::compiler {

@@ -3,7 +3,7 @@
 // of their own, for the way back.
 #include <algorithm>
 
-#include "emit/inflight.hpp"
+#include "emit/exchange/inflight.hpp"
 
 namespace tpu::compiler {
 

@@ -1,5 +1,5 @@
 // Start and end of a streamed exchange.
-#include "emit/inflight.hpp"
+#include "emit/exchange/inflight.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "emit/channels.hpp"
+#include "emit/exchange/channels.hpp"
 
 #include <algorithm>
 

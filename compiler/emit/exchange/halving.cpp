@@ -5,7 +5,7 @@
 // was sent `lag` rounds before, grants for the next round, sends.
 #include <algorithm>
 
-#include "emit/inflight.hpp"
+#include "emit/exchange/inflight.hpp"
 #include "vpu/vpu_build.hpp"
 
 namespace tpu::compiler {

@@ -4,7 +4,7 @@
 // go piece by piece from home to home; packed ones lie in VMEM as a whole.
 #include <algorithm>
 
-#include "emit/inflight.hpp"
+#include "emit/exchange/inflight.hpp"
 #include "vpu/vpu_build.hpp"
 
 namespace tpu::compiler {
