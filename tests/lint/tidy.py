@@ -4,7 +4,8 @@ Usage: tidy.py --build DIR [--all | --base COMMIT] [--jobs N] [PATH ...]
   --build DIR    a configured build (compile_commands.json); what the compilers include is generated there first
   --all          every source, or every source below the PATHs
   --base COMMIT  only findings in lines that differ from it; default: TPU_TIDY_BASE, else where the branch left main, on
-                 main itself the commit before. Without a base (an export, a shallow clone): exit code 77, "skipped".
+                 main itself its last RECENT commits. Without any (an export, a clone of one commit): exit code 77,
+                 "skipped".
 A changed header is looked at through one source that includes it.
 """
 
@@ -28,6 +29,7 @@ PROGRAM = "clang-tidy-16"  # 14 cannot parse C++20's captured structured binding
 SOURCES = (".cpp", ".c")
 HEADERS = (".hpp", ".h")
 SKIPPED = 77
+RECENT = 10  # more than one integration of a few commits brings
 # What g++ takes and clang does not, and what belongs to precompiled headers.
 GCC_ONLY = re.compile(r"-W(no-)?(restrict|tsan|subobject-linkage|maybe-uninitialized|invalid-pch)$|"
                       r"-Woverloaded-virtual$|-fno-tree-loop-optimize$")
@@ -41,13 +43,14 @@ def git(*words: str) -> str | None:
 
 
 def default_base() -> str | None:
-    """The commit that this branch started from."""
+    """The commit that this branch started from; on main, the one before its last RECENT."""
     head = git("rev-parse", "HEAD")
     for main in ("origin/main", "main"):
         base = git("merge-base", "HEAD", main)
         if base and base != head:
             return base
-    return git("rev-parse", "HEAD~1")
+    commits = (git("rev-list", "--first-parent", f"--max-count={RECENT + 1}", "HEAD") or "").split()
+    return commits[-1] if len(commits) > 1 else None
 
 
 def changed_lines(base: str) -> dict[Path, list[list[int]]]:
@@ -133,7 +136,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, required=True)
     parser.add_argument("--all", action="store_true")
-    parser.add_argument("--base", default=os.environ.get("TPU_TIDY_BASE"))
+    parser.add_argument("--base", default=os.environ.get("TPU_TIDY_BASE") or None)
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("path", type=Path, nargs="*")
     args = parser.parse_args()
@@ -151,6 +154,9 @@ def main() -> int:
         if base is None:
             print("skipped: no base commit to compare with (no git history here)")
             return SKIPPED
+        if git("rev-parse", "--verify", "--quiet", f"{base}^{{commit}}") is None:
+            print(f"{base} is no commit of this clone: fetch it, or name another by --base or TPU_TIDY_BASE")
+            return 1
         changed = changed_lines(base)
         lines = json.dumps([{"name": str(path), "lines": ranges} for path, ranges in changed.items()])
         seen = {path if path in commands else includer(path, commands) for path in changed}
