@@ -73,13 +73,11 @@ def index_headers() -> dict[str, set[str]]:
     return index
 
 
-def header_of(name: str, source: Path, headers: dict[str, set[str]]) -> str | None:
-    """The header that `#include name` means: of the source's own top-level folder first; None if it is not ours."""
+def headers_of(name: str, source: Path, headers: dict[str, set[str]]) -> list[str]:
+    """The headers that `#include name` may mean: of the source's own top-level folder first; none if it is not ours."""
     found = headers.get(name, set())
     top = source.relative_to(ROOT).parts[0]
-    own = {path for path in found if path.startswith(top + "/")}
-    found = own or found
-    return next(iter(found)) if len(found) == 1 else None
+    return sorted(path for path in found if path.startswith(top + "/")) or sorted(found)
 
 
 def rule_for(path: str) -> set[str] | None:
@@ -115,9 +113,13 @@ def file_errors(path: Path, headers: dict[str, set[str]]) -> list[str]:
         if not where.startswith(SIBLINGS):
             errors += [f"{where}: includes {name} without its folder; say which ({full})"
                        for full in bare(name, headers)]
-        header = header_of(name, path, headers)
-        if header is None or allowed is None or name in OPEN_HEADERS:
+        meant = headers_of(name, path, headers)
+        if not meant or allowed is None or name in OPEN_HEADERS:
             continue
+        if len(meant) > 1:
+            errors.append(f"{where}: {name} may be any of {', '.join(meant)}")
+            continue
+        header = meant[0]
         owner = header.split("/")[0]
         if owner not in allowed:
             errors.append(f"{where}: may not include {name} of {owner}/")
