@@ -1,7 +1,7 @@
 // Batch normalisation by its definition, in double.
 #include <cmath>
 
-#include "ir/lanes.hpp"
+#include "ir/elements.hpp"
 #include "ir/lifted_body.hpp"
 
 namespace tpu::compiler::eval {

@@ -6,7 +6,7 @@
 
 #include "arith/bf16.hpp"
 #include "arith/f32.hpp"
-#include "ir/lanes.hpp"
+#include "ir/elements.hpp"
 
 namespace tpu::compiler::eval {
 namespace {

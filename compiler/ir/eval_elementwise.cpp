@@ -8,7 +8,7 @@
 
 #include "arith/f32.hpp"
 #include "arith/trigonometric.hpp"
-#include "ir/lanes.hpp"
+#include "ir/elements.hpp"
 
 namespace tpu::compiler::eval {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ir/lanes.hpp"
+#include "ir/elements.hpp"
 
 namespace tpu::compiler::eval {
 namespace {

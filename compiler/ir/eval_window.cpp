@@ -32,7 +32,7 @@ std::vector<int64_t> elements_under(const WindowAttrs& a, const Dims& tap, const
   return elements;
 }
 
-void copy_lane(const Tensor& from, int64_t i, Tensor& to, int64_t j) {
+void copy_element(const Tensor& from, int64_t i, Tensor& to, int64_t j) {
   const auto size = static_cast<size_t>(elem_bytes(to.type.elem));
   std::memcpy(to.data.data() + static_cast<size_t>(j) * size,
               from.data.data() + static_cast<size_t>(i) * size, size);
@@ -42,12 +42,12 @@ Tensor filled(const Tensor& scalar, const Type& type) {
   return to_tensor({type, true, std::make_shared<const std::vector<std::byte>>(scalar.data)});
 }
 
-// The elements at `from`; lanes without one hold element 0 of `other`.
+// The elements at `from`; places without one hold element 0 of `other`.
 Tensor gathered(const Tensor& t, const std::vector<int64_t>& from, const Tensor& other) {
   Tensor out = filled(other, {t.type.elem, {static_cast<int64_t>(from.size())}});
   for (size_t i = 0; i < from.size(); ++i) {
     if (from[i] >= 0) {
-      copy_lane(t, from[i], out, static_cast<int64_t>(i));
+      copy_element(t, from[i], out, static_cast<int64_t>(i));
     }
   }
   return out;
@@ -58,12 +58,12 @@ Tensor gathered(const Tensor& t, const std::vector<int64_t>& from, const Tensor&
 std::vector<Tensor> reduce_window(const Op& op, const Tensors& in, const Env& env) {
   const auto& a = op.as<WindowAttrs>();
   const size_t n = op.results.size();
-  const int64_t lanes = op.type().count();
+  const int64_t count = op.type().count();
   std::vector<Tensor> acc;
   for (size_t i = 0; i < n; ++i) {
-    acc.push_back(filled(*in[n + i], {op.type(i).elem, {lanes}}));
+    acc.push_back(filled(*in[n + i], {op.type(i).elem, {count}}));
   }
-  LiftedBody body(op, *op.regions[0], lanes, env);
+  LiftedBody body(op, *op.regions[0], count, env);
   Dims tap(a.size.size(), 0);
   do {
     const auto from = elements_under(a, tap, in[0]->type.dims, op.type().dims);
@@ -82,7 +82,7 @@ std::vector<Tensor> reduce_window(const Op& op, const Tensors& in, const Env& en
     for (size_t i = 0; i < n; ++i) {
       for (size_t l = 0; l < from.size(); ++l) {
         if (from[l] >= 0) {
-          copy_lane(next[i], static_cast<int64_t>(l), acc[i], static_cast<int64_t>(l));
+          copy_element(next[i], static_cast<int64_t>(l), acc[i], static_cast<int64_t>(l));
         }
       }
     }
@@ -96,10 +96,10 @@ std::vector<Tensor> reduce_window(const Op& op, const Tensors& in, const Env& en
 Tensor select_and_scatter(const Op& op, const Tensors& in, const Env& env) {
   const auto& a = op.as<WindowAttrs>();
   const Dims& windows = in[1]->type.dims;
-  const int64_t lanes = in[1]->type.count();
-  LiftedBody select(op, *op.regions[0], lanes, env);
-  std::vector<int64_t> chosen(static_cast<size_t>(lanes), -1);
-  Tensor best = filled(*in[2], {op.type().elem, {lanes}});
+  const int64_t count = in[1]->type.count();
+  LiftedBody select(op, *op.regions[0], count, env);
+  std::vector<int64_t> chosen(static_cast<size_t>(count), -1);
+  Tensor best = filled(*in[2], {op.type().elem, {count}});
   Dims tap(a.size.size(), 0);
   do {
     const auto from = elements_under(a, tap, in[0]->type.dims, windows);
@@ -108,7 +108,7 @@ Tensor select_and_scatter(const Op& op, const Tensors& in, const Env& env) {
     for (size_t l = 0; l < from.size(); ++l) {
       if (from[l] >= 0 && (chosen[l] < 0 || keeps.data[l] == std::byte{0})) {
         chosen[l] = from[l];
-        copy_lane(x, static_cast<int64_t>(l), best, static_cast<int64_t>(l));
+        copy_element(x, static_cast<int64_t>(l), best, static_cast<int64_t>(l));
       }
     }
   } while (advance(tap, a.size));
@@ -120,9 +120,9 @@ Tensor select_and_scatter(const Op& op, const Tensors& in, const Env& env) {
     if (chosen[l] < 0) {
       continue;
     }
-    copy_lane(out, chosen[l], sum, 0);
-    copy_lane(*in[1], static_cast<int64_t>(l), source, 0);
-    copy_lane(scatter.run({&sum, &source})[0], 0, out, chosen[l]);
+    copy_element(out, chosen[l], sum, 0);
+    copy_element(*in[1], static_cast<int64_t>(l), source, 0);
+    copy_element(scatter.run({&sum, &source})[0], 0, out, chosen[l]);
   }
   return out;
 }

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "arith/flush_mode.hpp"
-#include "ir/lanes.hpp"
+#include "ir/elements.hpp"
 #include "ir/lifted_body.hpp"
 
 namespace tpu::compiler {

@@ -1,4 +1,4 @@
-// Bodies on lanes, and the dispatch of ops that work on whole arrays.
+// Bodies on whole arrays, and the dispatch of ops that work on whole arrays.
 #include "ir/lifted_body.hpp"
 
 namespace tpu::compiler::eval {
@@ -15,7 +15,7 @@ Ref share(Tensor t) { return std::make_shared<const Tensor>(std::move(t)); }
 std::vector<Tensor> LiftedBody::run(const std::vector<const Tensor*>& args) {
   values_.clear();
   for (size_t i = 0; i < args.size(); ++i) {
-    values_[body_.args[i].get()] = share({{args[i]->type.elem, lanes_}, args[i]->data});
+    values_[body_.args[i].get()] = share({{args[i]->type.elem, dims_}, args[i]->data});
   }
   for (const auto& op : body_.ops) {
     std::vector<Ref> refs;
@@ -46,11 +46,11 @@ Tensor LiftedBody::evaluate(const Op& op, const Tensors& in) const {
   if (!is_elementwise(op.kind)) {
     fail(op, "the interpreter takes only elementwise ops in a reduction's body");
   }
-  return elementwise(op, in, lanes_);
+  return elementwise(op, in, dims_);
 }
 
 Tensor LiftedBody::splat(const Tensor& scalar) const {
-  return to_tensor({{scalar.type.elem, lanes_},
+  return to_tensor({{scalar.type.elem, dims_},
                     true,
                     std::make_shared<const std::vector<std::byte>>(scalar.data)});
 }

@@ -14,11 +14,11 @@ using Env = std::unordered_map<const Value*, Ref>;
 
 Ref share(Tensor t);
 
-// Evaluates a body of scalar ops on whole arrays at once: every scalar becomes `count` lanes.
+// Evaluates a body of scalar ops on whole arrays at once: every scalar becomes `count` elements.
 class LiftedBody {
  public:
   LiftedBody(const Op& owner, const Region& body, int64_t count, const Env& outer)
-      : owner_(owner), body_(body), lanes_{count}, outer_(outer) {}
+      : owner_(owner), body_(body), dims_{count}, outer_(outer) {}
 
   std::vector<Tensor> run(const std::vector<const Tensor*>& args);
 
@@ -29,7 +29,7 @@ class LiftedBody {
 
   const Op& owner_;
   const Region& body_;
-  Dims lanes_;
+  Dims dims_;
   const Env& outer_;
   Env values_;
 };

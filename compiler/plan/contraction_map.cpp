@@ -171,13 +171,13 @@ double cost_of(const Mapping& w, const spec::BoardParams& board) {
   if (board.core.mxus > 1 && (tiles_n > 1 || m >= 2 * kInterval)) {
     mxu /= 2;
   }
-  const double lane = static_cast<double>(board.mxu.cols);
+  const double width = static_cast<double>(board.mxu.cols);
   const auto blocks = [&](double a, double b) {
-    return std::max(1.0, a / lane) * std::max(1.0, b / lane) * lane;
+    return std::max(1.0, a / width) * std::max(1.0, b / width) * width;
   };
   double xlu = w.transposes() ? blocks(m, k) : 0;
   if (w.transposes_box()) {
-    xlu = static_cast<double>(block_elements(c.m, c.k, 0, c.k[0].n, &CDim::lhs)) / lane;
+    xlu = static_cast<double>(block_elements(c.m, c.k, 0, c.k[0].n, &CDim::lhs)) / width;
   }
   xlu += w.transpose_out ? blocks(m, n) : 0;
   double dma = 0;

@@ -224,9 +224,9 @@ class Chooser {
                   (limits_.narrow_out ? 2 : 4);
     const double out_runs =
         limits_.out_whole ? 0 : static_cast<double>(mb * nb) * output_runs(m, n);
-    const auto lane = static_cast<double>(board_.mxu.cols);
-    const double transpose = w_.transposes()       ? static_cast<double>(rows * depth) / lane
-                             : w_.transposes_box() ? static_cast<double>(left.bytes / l) / lane
+    const auto width = static_cast<double>(board_.mxu.cols);
+    const double transpose = w_.transposes()       ? static_cast<double>(rows * depth) / width
+                             : w_.transposes_box() ? static_cast<double>(left.bytes / l) / width
                                                    : 0;
     const double epilogue = static_cast<double>(Contraction::count(c_.m) *
                                                 Contraction::count(c_.n) * limits_.epilogue_bytes) *

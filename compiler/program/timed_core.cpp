@@ -22,7 +22,7 @@ TimedCore::TimedCore(TimedProgram& program, const spec::BoardParams& board, Time
       board_(board),
       fabric_(fabric),
       setup_(setup),
-      scalars_(board, setup.index, setup.cores, setup.lanes),
+      scalars_(board, setup.index, setup.cores, setup.replicas),
       time_(setup.start),
       wake_(setup.start) {
   for (size_t q = 0; q < queues_.size(); ++q) {
@@ -321,14 +321,16 @@ bool TimedCore::issue(const TimedCommand& command) {
     return true;
   }
   slot.peer_count = 0;
-  for (uint32_t lane = 0; lane < std::min<uint32_t>(std::max(setup_.lanes, 1u), 2); ++lane) {
-    slot.peers[slot.peer_count++] = static_cast<uint32_t>(scalars_.value(command.peer_reg, lane));
+  for (uint32_t replica = 0; replica < std::min<uint32_t>(std::max(setup_.replicas, 1u), 2);
+       ++replica) {
+    slot.peers[slot.peer_count++] =
+        static_cast<uint32_t>(scalars_.value(command.peer_reg, replica));
   }
   way_.push_back(slot.peers[0]);
   for (size_t i = 0; i < 2; ++i) {
     slot.signal_peer[i] = static_cast<uint32_t>(scalars_.value(command.signal[i].peer_reg));
   }
-  differs_ |= !command.nop && setup_.lanes > 1 && !fabric_.symmetric(scalars_, command.peer_reg);
+  differs_ |= !command.nop && setup_.replicas > 1 && !fabric_.symmetric(scalars_, command.peer_reg);
   return true;
 }
 

@@ -38,9 +38,9 @@ class TimedFabric {
 class TimedCore {
  public:
   // Core `index` of `cores`, which starts at cycle `start`. `alone`: no other core is simulated, so
-  // that loops can be skipped; with `lanes` > 1 it stands for that many.
+  // that loops can be skipped; with `replicas` > 1 it stands for that many.
   struct Setup {
-    uint32_t index = 0, cores = 1, lanes = 1;
+    uint32_t index = 0, cores = 1, replicas = 1;
     uint64_t start = 0;
     bool alone = true;
   };

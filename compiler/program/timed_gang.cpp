@@ -31,7 +31,7 @@ TimedGang::TimedGang(std::span<const std::byte> code, uint32_t cores,
     machine_.emplace_back(program_, board, static_cast<TimedFabric&>(*this),
                           TimedCore::Setup{.index = i,
                                            .cores = cores,
-                                           .lanes = folded ? cores : 1,
+                                           .replicas = folded ? cores : 1,
                                            .start = i == 0 ? 0 : links_.control_latency(0, i),
                                            .alone = folded || cores == 1});
   }

@@ -8,8 +8,8 @@ namespace tpu::compiler {
 using spec::ScalarOp;
 
 TimedScalars::TimedScalars(const spec::BoardParams& board, uint32_t replica, uint32_t cores,
-                           uint32_t lanes)
-    : lanes_(lanes > 1 ? lanes : 0),
+                           uint32_t replicas)
+    : replicas_(replicas > 1 ? replicas : 0),
       smem_(static_cast<size_t>(board.core.smem_kib) * 256, 0),
       replica_(replica),
       cores_(cores) {}
@@ -36,13 +36,13 @@ void TimedScalars::arithmetic(const spec::ScalarInsn& insn) {
     set(insn.rd, spec::scalar_result(insn, x_), unknown);
     return;
   }
-  for (spec::ScalarRegisters& lane : lanes_) {
+  for (spec::ScalarRegisters& x : replicas_) {
     for (const uint8_t r : {insn.rs1, insn.rs2, insn.rd}) {
-      lane[r] = varies(r) ? lane[r] : x_[r];
+      x[r] = varies(r) ? x[r] : x_[r];
     }
-    lane[insn.rd] = spec::scalar_result(insn, lane);
+    x[insn.rd] = spec::scalar_result(insn, x);
   }
-  set(insn.rd, lanes_[0][insn.rd], unknown);
+  set(insn.rd, replicas_[0][insn.rd], unknown);
   varies_ |= uint32_t{1} << insn.rd;
 }
 
@@ -88,9 +88,9 @@ bool TimedScalars::execute(const spec::ScalarInsn& insn) {
       return memory(insn);
     case ScalarOp::kRid:
       set(insn.rd, replica_, false);
-      if (!lanes_.empty() && insn.rd != 0) {
-        for (size_t i = 0; i < lanes_.size(); ++i) {
-          lanes_[i][insn.rd] = i;
+      if (!replicas_.empty() && insn.rd != 0) {
+        for (size_t i = 0; i < replicas_.size(); ++i) {
+          replicas_[i][insn.rd] = i;
         }
         varies_ |= uint32_t{1} << insn.rd;
       }
@@ -122,7 +122,7 @@ void TimedScalars::begin_trial() {
   before_.x = x_;
   before_.unknown = unknown_;
   before_.varies = varies_;
-  before_.lanes = lanes_;  // keeps its memory
+  before_.replicas = replicas_;  // keeps its memory
 }
 
 void TimedScalars::end_trial(bool keep) {
@@ -136,7 +136,7 @@ void TimedScalars::end_trial(bool keep) {
   x_ = before_.x;
   unknown_ = before_.unknown;
   varies_ = before_.varies;
-  lanes_ = before_.lanes;
+  replicas_ = before_.replicas;
 }
 
 }  // namespace tpu::compiler

@@ -14,8 +14,8 @@ namespace tpu::compiler {
 
 class TimedScalars {
  public:
-  // `replica`: of this core; `lanes` > 1: it stands for the replicas 0 .. lanes-1.
-  TimedScalars(const spec::BoardParams& board, uint32_t replica, uint32_t cores, uint32_t lanes);
+  // `replica`: of this core; `replicas` > 1: it stands for the replicas 0 .. replicas-1.
+  TimedScalars(const spec::BoardParams& board, uint32_t replica, uint32_t cores, uint32_t replicas);
 
   // False when the instruction would make cores differ in more than registers.
   bool execute(const spec::ScalarInsn& insn);
@@ -23,8 +23,8 @@ class TimedScalars {
   bool varies(const spec::ScalarInsn& insn) const { return (varies_ & sources(insn)) != 0; }
   bool taken(const spec::ScalarInsn& insn) const { return spec::scalar_taken(insn, x_); }
   uint64_t value(uint8_t reg) const { return x_[reg % x_.size()]; }
-  uint64_t value(uint8_t reg, uint32_t lane) const {
-    return (varies_ >> reg & 1) != 0 ? lanes_[lane][reg % x_.size()] : value(reg);
+  uint64_t value(uint8_t reg, uint32_t replica) const {
+    return (varies_ >> reg & 1) != 0 ? replicas_[replica][reg % x_.size()] : value(reg);
   }
   bool varies(uint8_t reg) const { return (varies_ >> (reg & 31) & 1) != 0; }
   // A transfer wrote bytes [low, high) of SMEM.
@@ -38,7 +38,7 @@ class TimedScalars {
   struct State {
     spec::ScalarRegisters x;
     uint32_t unknown, varies;
-    std::vector<spec::ScalarRegisters> lanes;
+    std::vector<spec::ScalarRegisters> replicas;
   };
 
   static uint32_t sources(const spec::ScalarInsn& insn);
@@ -50,7 +50,7 @@ class TimedScalars {
   static constexpr int64_t kUnknown = INT64_MIN;  // of a word of SMEM; others are 32 bit
   spec::ScalarRegisters x_{};
   uint32_t unknown_ = 0, varies_ = 0;  // bit r: register r
-  std::vector<spec::ScalarRegisters> lanes_;
+  std::vector<spec::ScalarRegisters> replicas_;
   std::vector<int64_t> smem_;  // words
   const uint32_t replica_, cores_;
   bool trial_ = false;

@@ -1,5 +1,5 @@
-// Loads and stores of elements: see lanes.hpp.
-#include "ir/lanes.hpp"
+// Loads and stores of elements: see elements.hpp.
+#include "ir/elements.hpp"
 
 #include <bit>
 #include <cstring>
