@@ -1,4 +1,4 @@
-"""The one generator: spec/*.toml -> C++, C and SystemVerilog in a build folder (--out), manual pages in docs/ (--docs).
+"""The one generator: spec/*.toml -> C++ and C in a build folder (--out), manual pages in docs/ (--docs).
 
 Standard library only. `--docs --check` writes nothing and fails when a committed page differs.
 """
@@ -13,7 +13,6 @@ from pathlib import Path
 import emit_c
 import emit_cpp
 import emit_md
-import emit_sv
 from parse import SpecError, check_board, parse_block, parse_format, parse_isa, parse_schema
 
 SPEC = Path(__file__).resolve().parent.parent
@@ -47,7 +46,6 @@ def emit_all(out: Path) -> None:
         emit_c.emit_format(parse_format(path), include)
     keys, entries, texts = read_boards()
     emit_cpp.emit_board(keys, texts, include)
-    emit_sv.emit_mxu_pkg(entries["v3_8"], out)
 
 
 def emit_code(out: Path) -> None:
