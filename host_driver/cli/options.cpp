@@ -64,7 +64,7 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
       .add_option(
           "--mxu", arguments.mxu,
           "Matrix units by instance path: GLOB=fast|rtl|lockstep[:1/N][@A..B] (repeatable; only in "
-          "steps A to B of the run), for example board.chip0.core0.mxu0=lockstep:1/100")
+          "steps A to B of the run), for example board.chip0.*.mxu*=lockstep:1/100")
       ->allow_extra_args(false)
       ->type_name("GLOB=MODE");
   command
@@ -85,8 +85,8 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
       ->check(CLI::Validator(
           [](const std::string& text) {
             double seconds = 0;
-            const bool good = CLI::detail::lexical_cast(text, seconds) && seconds >= 0;
-            return good ? "" : text + " is no number of seconds, 0 or more";
+            const bool valid = CLI::detail::lexical_cast(text, seconds) && seconds >= 0;
+            return valid ? "" : text + " is no number of seconds, 0 or more";
           },
           ""))
       ->type_name("SECONDS");

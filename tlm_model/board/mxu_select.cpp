@@ -49,7 +49,8 @@ MxuSelect::MxuSelect(const BoardOptions& options) : options_(options) {
     if (std::ranges::none_of(paths,
                              [&](const std::string& path) { return matches(pattern, path); })) {
       throw std::runtime_error("--mxu " + pattern +
-                               ": matches no matrix unit; paths look like board.chip0.core1.mxu0");
+                               ": matches no matrix unit; this board has " + paths.front() +
+                               " to " + paths.back());
     }
     modes_.emplace_back(pattern, parse(pattern, text));
   }
@@ -70,7 +71,7 @@ void MxuSelect::check_verilog_wanted() const {
   if (!options_.sim.mxu_waves_path.empty() && asked.empty()) {
     throw std::runtime_error("--mxu-waves " + options_.sim.mxu_waves_path +
                              ": no matrix unit runs the Verilog; add --mxu GLOB=rtl or "
-                             "--mxu GLOB=lockstep, for example board.chip0.core0.mxu0=lockstep");
+                             "--mxu GLOB=lockstep, for example board.chip0.*.mxu*=lockstep");
   }
 }
 
