@@ -1,12 +1,12 @@
-/* COPY and FILL: bulk transfers of the lanes UP and DOWN, one at a time a lane, moved by hostdma,
+/* COPY and FILL: bulk transfers of the tracks UP and DOWN, one at a time a track, moved by hostdma,
    which checks the whole range before the first byte. INFEED and OUTFEED copies also keep the feed
    counts. */
 #include "dev/hostdma.h"
 #include "dev/sysctl.h"
 #include "rt/fw.h"
 
-static const uint8_t kContext[FW_LANES] = {TPU_HOSTDMA_CTX_SPARE, TPU_HOSTDMA_CTX_UP,
-                                           TPU_HOSTDMA_CTX_DOWN};
+static const uint8_t kContext[FW_TRACKS] = {TPU_HOSTDMA_CTX_SPARE, TPU_HOSTDMA_CTX_UP,
+                                            TPU_HOSTDMA_CTX_DOWN};
 
 static bool copy_fields_good(const tpu_command_copy_t* copy) {
   const uint32_t flags = copy->head.flags;
@@ -35,7 +35,7 @@ uint32_t copy_start(uint32_t seq) {
     return FW_WAIT;
   }
   hostdma_transfer_t transfer = {.bytes = copy->bytes};
-  uint32_t lane = TPU_LANE_UP;
+  uint32_t track = TPU_TRACK_UP;
   switch (copy->kind) {
     case TPU_COPY_H2D:
       transfer.host = copy->src;
@@ -46,7 +46,7 @@ uint32_t copy_start(uint32_t seq) {
       transfer.host = copy->dst;
       transfer.local = copy->src;
       transfer.control = HOSTDMA_CONTROL(TO_HOST, HBM);
-      lane = TPU_LANE_DOWN;
+      track = TPU_TRACK_DOWN;
       break;
     default:
       transfer.host = copy->src;
@@ -55,7 +55,7 @@ uint32_t copy_start(uint32_t seq) {
           HOSTDMA_CONTROL(D2D, HBM) | ((uint32_t)copy->peer << TPU_HOSTDMA_START_PEER_SHIFT);
       break;
   }
-  hostdma_start(kContext[lane], &transfer);
+  hostdma_start(kContext[track], &transfer);
   return FW_PENDING;
 }
 
@@ -74,13 +74,13 @@ uint32_t fill_start(uint32_t seq) {
   return FW_PENDING;
 }
 
-void copy_done(uint32_t lane) {
-  if (!fw.active[lane]) {
+void copy_done(uint32_t track) {
+  if (!fw.active[track]) {
     return;
   }
-  const uint32_t seq = fw.active_seq[lane];
+  const uint32_t seq = fw.active_seq[track];
   const tpu_command_copy_t* copy = &command_at(seq)->copy;
-  const uint32_t status = hostdma_error(kContext[lane]);
+  const uint32_t status = hostdma_error(kContext[track]);
   const bool completes_batch = copy->head.opcode == TPU_OP_COPY && copy->feed_more == 0;
   if (status == TPU_STATUS_OK && completes_batch) {
     if ((copy->head.flags & TPU_CMD_FLAG_INFEED) != 0) {

@@ -75,8 +75,8 @@ void fw_hold(void) {
 }
 
 static bool quiet(void) {
-  return fw.run.state == RUN_NONE && !fw.active[TPU_LANE_LAUNCH] && !fw.active[TPU_LANE_UP] &&
-         !fw.active[TPU_LANE_DOWN] && fw.prep.state != PREP_FETCHING;
+  return fw.run.state == RUN_NONE && !fw.active[TPU_TRACK_LAUNCH] && !fw.active[TPU_TRACK_UP] &&
+         !fw.active[TPU_TRACK_DOWN] && fw.prep.state != PREP_FETCHING;
 }
 
 static void try_resume(void) {
@@ -85,9 +85,9 @@ static void try_resume(void) {
   }
   fw.epoch = fw.resume;
   fw.held = 0;
-  /* An entry that was not believed has counted in lane LAUNCH, whatever it was at the host. */
-  for (uint32_t lane = 0; lane < FW_LANES; ++lane) {
-    fw.done[lane] = 0;
+  /* An entry that was not believed has counted in track LAUNCH, whatever it was at the host. */
+  for (uint32_t track = 0; track < FW_TRACKS; ++track) {
+    fw.done[track] = 0;
   }
   fw.dirty = 1;
   fw.fetch_failed = 0;
@@ -99,14 +99,14 @@ static void try_resume(void) {
 }
 
 /* Lets everything that can go on go on. Most events (a barrier, the end of a step) change nothing
-   that a queued command waits for: the lanes are looked at only when something did. */
+   that a queued command waits for: the tracks are looked at only when something did. */
 static void progress(void) {
   const bool any = fw.dirty != 0;
   do {
     ring_fetch();
     if (fw.dirty) {
       fw.dirty = 0;
-      lane_pump();
+      track_pump();
     }
     if (fw.run.state == RUN_FEED) {
       launch_step_ready();
@@ -139,10 +139,10 @@ static void dma_event(void) {
     ring_fetched();
   }
   if ((done & (1u << TPU_HOSTDMA_CTX_UP)) != 0) {
-    copy_done(TPU_LANE_UP);
+    copy_done(TPU_TRACK_UP);
   }
   if ((done & (1u << TPU_HOSTDMA_CTX_DOWN)) != 0) {
-    copy_done(TPU_LANE_DOWN);
+    copy_done(TPU_TRACK_DOWN);
   }
   if ((done & (1u << TPU_HOSTDMA_CTX_SPARE)) != 0) {
     program_loaded();

@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define FW_LANES 3u
+#define FW_TRACKS 3u
 #define FW_WINDOW_MASK (TPU_CMD_WINDOW - 1u)
 #define FW_CYCLES_PER_KCYCLE 1024u
 /* Of one READ_COUNTERS: all, on a board of two matrix units. */
@@ -46,7 +46,7 @@ typedef union fw_command {
 typedef enum fw_entry_state { ENTRY_QUEUED, ENTRY_RUNNING, ENTRY_DONE } fw_entry_state_t;
 
 typedef struct fw_entry {
-  uint8_t lane;
+  uint8_t track;
   uint8_t state;   /* fw_entry_state_t */
   uint16_t status; /* STATUS_OK, or why it may not run (found when it was fetched) */
 } fw_entry_t;
@@ -108,15 +108,15 @@ typedef struct fw {
   uint64_t cpl_base;
   uint32_t cmd_mask; /* entries - 1 */
   uint32_t cpl_log2;
-  uint32_t fetched;        /* commands fetched: absolute count */
-  uint32_t fetching;       /* commands of the fetch under way */
-  uint32_t oldest;         /* first command that is not done */
-  uint32_t cpl_tail;       /* completions written: absolute count */
-  uint32_t next[FW_LANES]; /* where the search for a lane's next command goes on */
-  uint32_t done[FW_LANES]; /* commands completed since the last resume */
-  uint32_t active_seq[FW_LANES];
-  uint8_t active[FW_LANES];
-  uint8_t launch_active; /* what lane LAUNCH runs is a LAUNCH: state in `run`, not in the window */
+  uint32_t fetched;         /* commands fetched: absolute count */
+  uint32_t fetching;        /* commands of the fetch under way */
+  uint32_t oldest;          /* first command that is not done */
+  uint32_t cpl_tail;        /* completions written: absolute count */
+  uint32_t next[FW_TRACKS]; /* where the search for a track's next command goes on */
+  uint32_t done[FW_TRACKS]; /* commands completed since the last resume */
+  uint32_t active_seq[FW_TRACKS];
+  uint8_t active[FW_TRACKS];
+  uint8_t launch_active; /* what track LAUNCH runs is a LAUNCH: state in `run`, not in the window */
 
   uint8_t dirty;        /* something changed that a waiting command may wait for */
   uint8_t serving;      /* rings are set up */
@@ -164,20 +164,20 @@ void ring_fetch(void);
 void ring_fetched(void);
 void ring_post(uint32_t seq, uint32_t status, uint32_t flags, uint32_t step, bool interrupt);
 
-/* lane.c */
+/* track.c */
 void fw_complete(uint32_t seq, uint32_t status);
 /* As fw_complete for the launch in `run`, whose window entry is free for others since it was bound.
  */
 void fw_complete_launch(uint32_t status, uint32_t flags);
 /* Starts or flushes whatever can be. */
-void lane_pump(void);
-/* First command of lane LAUNCH that has not been started; false: none fetched. */
-bool lane_next_launch(uint32_t* seq);
+void track_pump(void);
+/* First command of track LAUNCH that has not been started; false: none fetched. */
+bool track_next_launch(uint32_t* seq);
 
 /* copy.c: COPY and FILL. */
 uint32_t copy_start(uint32_t seq);
 uint32_t fill_start(uint32_t seq);
-void copy_done(uint32_t lane);
+void copy_done(uint32_t track);
 
 /* program.c: LOAD_PROGRAM, UNLOAD_PROGRAM. */
 uint32_t program_load(uint32_t seq);

@@ -75,11 +75,11 @@ void launch_table_done(void) {
 
 void launch_prefetch(void) {
   uint32_t seq;
-  if (fw.held || fw.prep.state != PREP_NONE || !lane_next_launch(&seq)) {
+  if (fw.held || fw.prep.state != PREP_NONE || !track_next_launch(&seq)) {
     return;
   }
   /* What runs in front of it may still register its program. */
-  if (fw.active[TPU_LANE_LAUNCH] && !fw.launch_active) {
+  if (fw.active[TPU_TRACK_LAUNCH] && !fw.launch_active) {
     return;
   }
   const fw_command_t* command = command_at(seq);

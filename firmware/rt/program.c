@@ -60,10 +60,10 @@ static uint32_t check_header(const tpu_program_image_header_t* header, uint64_t 
 }
 
 void program_loaded(void) {
-  if (!fw.active[TPU_LANE_LAUNCH] || fw.launch_active) {
+  if (!fw.active[TPU_TRACK_LAUNCH] || fw.launch_active) {
     return;
   }
-  const uint32_t seq = fw.active_seq[TPU_LANE_LAUNCH];
+  const uint32_t seq = fw.active_seq[TPU_TRACK_LAUNCH];
   const tpu_command_load_t* load = &command_at(seq)->load;
   if (load->head.opcode != TPU_OP_LOAD_PROGRAM) {
     return;

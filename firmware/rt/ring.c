@@ -25,8 +25,8 @@ void ring_open(void) {
   fw.cpl_base = sysctl_read64(REG(SYSCTL, CPL_BASE_LO));
   fw.fetched = fw.oldest = REG_READ(SYSCTL, CMD_FETCHED);
   fw.cpl_tail = REG_READ(SYSCTL, CPL_TAIL);
-  for (uint32_t lane = 0; lane < FW_LANES; ++lane) {
-    fw.next[lane] = fw.fetched;
+  for (uint32_t track = 0; track < FW_TRACKS; ++track) {
+    fw.next[track] = fw.fetched;
   }
   fw.serving = 1;
 }
@@ -56,14 +56,14 @@ void ring_fetch(void) {
   hostdma_start(TPU_HOSTDMA_CTX_COMMAND, &transfer);
 }
 
-static uint32_t lane_of(const fw_command_t* command) {
+static uint32_t track_of(const fw_command_t* command) {
   switch (command->head.opcode) {
     case TPU_OP_COPY:
-      return command->copy.kind == TPU_COPY_D2H ? TPU_LANE_DOWN : TPU_LANE_UP;
+      return command->copy.kind == TPU_COPY_D2H ? TPU_TRACK_DOWN : TPU_TRACK_UP;
     case TPU_OP_FILL:
-      return TPU_LANE_UP;
+      return TPU_TRACK_UP;
     default:
-      return TPU_LANE_LAUNCH;
+      return TPU_TRACK_LAUNCH;
   }
 }
 
@@ -101,8 +101,9 @@ void ring_fetched(void) {
     const uint32_t status = check_entry(command_at(seq), seq, ((bad >> i) & 1u) != 0);
     entry->status = (uint16_t)status;
     entry->state = ENTRY_QUEUED;
-    /* Nothing in a corrupt entry is believed: it fails in lane LAUNCH. */
-    entry->lane = (uint8_t)(status == TPU_STATUS_OK ? lane_of(command_at(seq)) : TPU_LANE_LAUNCH);
+    /* Nothing in a corrupt entry is believed: it fails in track LAUNCH. */
+    entry->track =
+        (uint8_t)(status == TPU_STATUS_OK ? track_of(command_at(seq)) : TPU_TRACK_LAUNCH);
   }
   fw.fetched += count;
   fw.dirty = 1;

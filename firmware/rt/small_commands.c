@@ -1,4 +1,4 @@
-/* The small commands of lane LAUNCH: NOP, SET, READ_COUNTERS. All complete at once. */
+/* The small commands of track LAUNCH: NOP, SET, READ_COUNTERS. All complete at once. */
 #include "dev/hostdma.h"
 #include "dev/mmio.h"
 #include "rt/fw.h"

@@ -91,12 +91,12 @@ void write_whole(const std::string& path, const std::string& name, int flags, mo
   if (!file.valid()) {
     cannot_write(name, errno);
   }
-  const bool good = write_all(file.get(), parts.head) && write_all(file.get(), parts.body) &&
-                    write_zeros(file.get(), parts) &&
-                    (durability == Durability::kCached || ::fsync(file.get()) == 0);
+  const bool written = write_all(file.get(), parts.head) && write_all(file.get(), parts.body) &&
+                       write_zeros(file.get(), parts) &&
+                       (durability == Durability::kCached || ::fsync(file.get()) == 0);
   const int error = errno;
-  if (!good || !file.close()) {
-    const int why = good ? errno : error;
+  if (!written || !file.close()) {
+    const int why = written ? errno : error;
     if ((flags & O_CREAT) != 0) {
       ::unlink(path.c_str());
     }

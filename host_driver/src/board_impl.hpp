@@ -65,9 +65,9 @@ struct Device {
   uint32_t cpl_head = 0;  // completions ever read
   uint32_t epoch = 0;
   uint32_t boots = 0;
-  uint32_t resets = 0;                          // of the lane counts: each boot and each resume
-  std::array<uint32_t, kLanes> sent{};          // commands appended since then, by lane
-  std::array<uint32_t, kLanes> done{};          // commands completed since then, by lane
+  uint32_t resets = 0;                          // of the track counts: each boot and each resume
+  std::array<uint32_t, kTracks> sent{};         // commands appended since then, by track
+  std::array<uint32_t, kTracks> done{};         // commands completed since then, by track
   std::deque<std::shared_ptr<Command>> window;  // by seq from tail - window.size(); null: completed
   size_t open = 0;                              // not completed
   size_t launches = 0;                          // not completed
@@ -87,7 +87,7 @@ struct Device {
   }
 
   /// The firmware counts afresh: what was sent before is over.
-  void reset_lanes() {
+  void reset_tracks() {
     ++resets;
     sent = {};
     done = {};

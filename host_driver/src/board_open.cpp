@@ -251,7 +251,7 @@ void BoardImpl::set_up_rings(Device& device) {
   std::fill(device.cmd_ring.begin(), device.cmd_ring.end(), std::byte{0});
   std::fill(device.cpl_ring.begin(), device.cpl_ring.end(), std::byte{0});
   device.tail = device.rung = device.cpl_head = device.epoch = 0;
-  device.reset_lanes();
+  device.reset_tracks();
   device.window.clear();
   device.open = device.launches = 0;
   device.held = false;
@@ -271,9 +271,9 @@ void BoardImpl::set_up_rings(Device& device) {
 void BoardImpl::boot(const std::vector<int>& ids, bool retried) {
   load_firmware(ids);
   const std::vector<int> bad = await_state(ids, core_page::kStateHandshake);
-  std::vector<int> good;
-  std::set_difference(ids.begin(), ids.end(), bad.begin(), bad.end(), std::back_inserter(good));
-  for (const int id : good) {
+  std::vector<int> booted;
+  std::set_difference(ids.begin(), ids.end(), bad.begin(), bad.end(), std::back_inserter(booted));
+  for (const int id : booted) {
     Device& device = devices_[static_cast<size_t>(id)];
     const uint32_t abi = read_core(device, core_page::kFwAbi);
     if ((abi >> 16) != (TPU_RING_ABI >> 16)) {
@@ -290,8 +290,8 @@ void BoardImpl::boot(const std::vector<int>& ids, bool retried) {
     }
     set_up_rings(device);
   }
-  await_state(good, core_page::kStateReady);
-  for (const int id : good) {
+  await_state(booted, core_page::kStateReady);
+  for (const int id : booted) {
     Device& device = devices_[static_cast<size_t>(id)];
     device.epoch = read_core(device, core_page::kEpoch);
   }

@@ -231,7 +231,7 @@ void BoardImpl::complete(Device& device, const tpu_completion_t& completion) {
   device.window[place] = nullptr;
   --device.open;
   device.launches -= command->opcode == TPU_OP_LAUNCH ? 1 : 0;
-  ++device.done[command->lane];
+  ++device.done[command->track];
   while (!device.window.empty() && device.window.front() == nullptr) {
     device.window.pop_front();
   }
@@ -253,9 +253,9 @@ void BoardImpl::report(const std::shared_ptr<Command>& command, uint16_t status)
   if (op->launch()) {
     --op->open;
     if (op->open == 0) {
-      const bool good = std::all_of(op->status.begin(), op->status.end(),
-                                    [](uint16_t s) { return s == TPU_STATUS_OK; });
-      if (good) {
+      const bool ok = std::all_of(op->status.begin(), op->status.end(),
+                                  [](uint16_t s) { return s == TPU_STATUS_OK; });
+      if (ok) {
         finish(*op, nullptr);
       } else {
         failed_launches_.push_back(op);
@@ -271,8 +271,8 @@ void BoardImpl::report(const std::shared_ptr<Command>& command, uint16_t status)
     return;
   }
   if (status == TPU_STATUS_OK) {
-    if (command->good) {
-      command->good();
+    if (command->on_ok) {
+      command->on_ok();
     }
   } else if (!op->error) {
     const ErrorPtr& trap = device_at(command->device).trap;
@@ -293,7 +293,7 @@ void BoardImpl::end_piece(Operation& op, Command& command) {
 
 // A command that is over gives back what it holds, long before a large transfer is over.
 void BoardImpl::release(Operation& op, Command& command) {
-  command.good = nullptr;
+  command.on_ok = nullptr;
   command.keep.clear();
   command.reads.clear();
   command.writes.clear();
@@ -399,7 +399,7 @@ BoardCounters BoardImpl::counters() {
       read.iova = staged.back()->iova() + first * sizeof(uint64_t);
       read.bytes = std::min(counters - first, kMostCounters) * sizeof(uint64_t);
       read.first = first;
-      set_payload(*command, TPU_OP_READ_COUNTERS, TPU_LANE_LAUNCH, read);
+      set_payload(*command, TPU_OP_READ_COUNTERS, TPU_TRACK_LAUNCH, read);
       add(ops.back(), std::move(command));
     }
     seal(ops.back());

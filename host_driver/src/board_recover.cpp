@@ -77,7 +77,7 @@ void BoardImpl::resume_held() {
     }
     ++device.epoch;
     device.held = false;
-    device.reset_lanes();
+    device.reset_tracks();
   }
 }
 

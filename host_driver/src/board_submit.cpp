@@ -22,25 +22,26 @@ const ErrorPtr kGivenUp = std::make_shared<Error>(
 // `a` is not before `b`, on counters that wrap.
 bool reached(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) >= 0; }
 
-void raise_waits(const Allocation::LanePoints& points, const Device& device,
-                 std::array<uint32_t, kLanes>& waits) {
+void raise_waits(const Allocation::TrackPoints& points, const Device& device,
+                 std::array<uint32_t, kTracks>& waits) {
   if (points.reset != device.resets) {
     return;
   }
-  for (size_t lane = 0; lane < kLanes; ++lane) {
-    if (points.set[lane] && !reached(waits[lane], points.count[lane])) {
-      waits[lane] = points.count[lane];
+  for (size_t track = 0; track < kTracks; ++track) {
+    if (points.set[track] && !reached(waits[track], points.count[track])) {
+      waits[track] = points.count[track];
     }
   }
 }
 
-void set_point(Allocation::LanePoints& points, const Device& device, size_t lane, uint32_t point) {
+void set_point(Allocation::TrackPoints& points, const Device& device, size_t track,
+               uint32_t point) {
   if (points.reset != device.resets) {
     points = {};
     points.reset = device.resets;
   }
-  points.count[lane] = point;
-  points.set[lane] = true;
+  points.count[track] = point;
+  points.set[track] = true;
 }
 
 }  // namespace
@@ -132,7 +133,7 @@ void BoardImpl::seal(const std::shared_ptr<Operation>& op) {
 void BoardImpl::abandon(const std::shared_ptr<Operation>& op) {
   for (const auto& command : op->commands) {
     if (command) {
-      command->good = nullptr;
+      command->on_ok = nullptr;
     }
   }
   op->error = op->error ? op->error : kGivenUp;
@@ -199,7 +200,7 @@ void BoardImpl::append(const std::shared_ptr<Command>& command) {
 // fail half-way.
 void BoardImpl::enter(const std::shared_ptr<Command>& command) {
   Device& device = devices_[static_cast<size_t>(command->device)];
-  std::array<uint32_t, kLanes> waits = device.done;
+  std::array<uint32_t, kTracks> waits = device.done;
   for (const auto& range : command->reads) {
     raise_waits(range->writers, device, waits);
   }
@@ -207,15 +208,15 @@ void BoardImpl::enter(const std::shared_ptr<Command>& command) {
     raise_waits(range->writers, device, waits);
     raise_waits(range->readers, device, waits);
   }
-  const size_t lane = command->lane;
-  const uint32_t point = ++device.sent[lane];
+  const size_t track = command->track;
+  const uint32_t point = ++device.sent[track];
   for (const auto& range : command->reads) {
-    set_point(range->readers, device, lane, point);
+    set_point(range->readers, device, track, point);
   }
   for (const auto& range : command->writes) {
     range->readers = {};
     range->writers = {};
-    set_point(range->writers, device, lane, point);
+    set_point(range->writers, device, track, point);
   }
 
   command->seq = device.tail;
@@ -223,9 +224,9 @@ void BoardImpl::enter(const std::shared_ptr<Command>& command) {
   head.opcode = command->opcode;
   head.flags = command->flags;
   head.seq = device.tail;
-  head.wait_launch = waits[TPU_LANE_LAUNCH];
-  head.wait_up = waits[TPU_LANE_UP];
-  head.wait_down = waits[TPU_LANE_DOWN];
+  head.wait_launch = waits[TPU_TRACK_LAUNCH];
+  head.wait_up = waits[TPU_TRACK_UP];
+  head.wait_down = waits[TPU_TRACK_DOWN];
   head.epoch = device.epoch;
   std::memcpy(command->wire.data(), &head, sizeof(head));
   constexpr size_t kCrcAt = TPU_CMD_ENTRY_BYTES - sizeof(uint32_t);
@@ -284,7 +285,7 @@ void BoardImpl::finish(Operation& op, ErrorPtr error) {
     command->reads.clear();
     command->writes.clear();
     command->keep.clear();
-    command->good = nullptr;
+    command->on_ok = nullptr;
   }
   const auto commands = std::move(op.commands);
   op.commands.clear();

@@ -55,7 +55,7 @@ void BoardImpl::send_up(const std::vector<std::shared_ptr<Operation>>& ops,
       copy.dst = targets[i]->address() + at;
       copy.bytes = piece;
       copy.kind = TPU_COPY_H2D;
-      set_payload(*command, TPU_OP_COPY, TPU_LANE_UP, copy);
+      set_payload(*command, TPU_OP_COPY, TPU_TRACK_UP, copy);
       add(ops[i], command);
     }
   }
@@ -98,7 +98,7 @@ Buffer BoardImpl::zeros(int device, DType dtype, const Shape& shape, uint64_t al
     tpu_command_fill_t fill{};
     fill.dst = range->address();
     fill.bytes = (bytes + 3) / 4 * 4;  // the range is a multiple of 512 bytes
-    set_payload(*command, TPU_OP_FILL, TPU_LANE_UP, fill);
+    set_payload(*command, TPU_OP_FILL, TPU_TRACK_UP, fill);
     add(fill_op.op(), command);
   }
   return Access::buffer(std::move(buffer));
@@ -126,7 +126,7 @@ void BoardImpl::add_copy(const std::shared_ptr<Operation>& op,
   copy.bytes = bytes;
   copy.kind = TPU_COPY_D2D;
   copy.peer = static_cast<uint8_t>(to->device());
-  set_payload(*command, TPU_OP_COPY, TPU_LANE_UP, copy);
+  set_payload(*command, TPU_OP_COPY, TPU_TRACK_UP, copy);
   add(op, command);
 }
 
@@ -193,13 +193,13 @@ void BoardImpl::add_read(const std::shared_ptr<Operation>& op,
     command->device = memory->device();
     command->reads = {memory};
     command->keep = {staged};
-    command->good = [staged, sink, at] { (*sink)(at, staged->bytes()); };
+    command->on_ok = [staged, sink, at] { (*sink)(at, staged->bytes()); };
     tpu_command_copy_t copy{};
     copy.src = memory->address() + at;
     copy.dst = staged->iova();
     copy.bytes = staged->bytes().size();
     copy.kind = TPU_COPY_D2H;
-    set_payload(*command, TPU_OP_COPY, TPU_LANE_DOWN, copy);
+    set_payload(*command, TPU_OP_COPY, TPU_TRACK_DOWN, copy);
     add(op, command);
   }
 }

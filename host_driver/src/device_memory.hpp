@@ -13,7 +13,7 @@
 
 namespace tpu::driver {
 
-constexpr int kLanes = 3;
+constexpr int kTracks = 3;
 
 class Allocation;
 
@@ -60,15 +60,15 @@ class Allocation {
   uint64_t capacity() const { return RangeAllocator::rounded(bytes_); }
   const std::string& label() const { return label_; }
 
-  // Lane counts that must be reached before the range may be written (after readers and writers) or
+  // Track counts that must be reached before the range may be written (after readers and writers) or
   // read (after writers). Guarded by the board lock; `set` says which are meaningful.
-  struct LanePoints {
-    std::array<uint32_t, kLanes> count{};
-    std::array<bool, kLanes> set{};
+  struct TrackPoints {
+    std::array<uint32_t, kTracks> count{};
+    std::array<bool, kTracks> set{};
     uint32_t reset = 0;  // Device::resets that the counts belong to; older ones are met
   };
-  LanePoints writers;
-  LanePoints readers;
+  TrackPoints writers;
+  TrackPoints readers;
 
  private:
   Allocation(std::shared_ptr<DeviceMemory> memory, uint64_t bytes, std::string label);

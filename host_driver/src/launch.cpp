@@ -247,7 +247,7 @@ std::shared_ptr<Command> BoardImpl::launch_command(
   }
   wire.replica = static_cast<uint8_t>(p);
   wire.table_crc = crc32c(table);
-  set_payload(*command, TPU_OP_LAUNCH, TPU_LANE_LAUNCH, wire);
+  set_payload(*command, TPU_OP_LAUNCH, TPU_TRACK_LAUNCH, wire);
   return command;
 }
 

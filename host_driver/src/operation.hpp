@@ -30,7 +30,7 @@ struct Command {
   int device = 0;
   uint16_t opcode = 0;
   uint16_t flags = TPU_CMD_FLAG_INTERRUPT;
-  uint8_t lane = 0;
+  uint8_t track = 0;
   uint32_t seq = 0;
   int attempts = 0;
   int losses = 0;  ///< times that its core died with it
@@ -39,7 +39,7 @@ struct Command {
   std::vector<std::shared_ptr<void>> keep;  ///< staging memory
   std::shared_ptr<Operation> op;            ///< the cycle is cut when the operation is finished
   size_t index = 0;                         ///< in the operation
-  std::function<void()> good;               ///< under the board lock, when completed OK
+  std::function<void()> on_ok;              ///< under the board lock, when completed OK
 };
 
 /// Not yet reported.
@@ -124,12 +124,12 @@ struct BufferState {
 
 /// Writes `payload` (a struct of rings.h) as the command's entry.
 template <typename Payload>
-void set_payload(Command& command, uint16_t opcode, uint8_t lane, const Payload& payload) {
+void set_payload(Command& command, uint16_t opcode, uint8_t track, const Payload& payload) {
   static_assert(sizeof(Payload) == TPU_CMD_ENTRY_BYTES);
   const auto bytes = std::as_bytes(std::span<const Payload, 1>(&payload, 1));
   std::copy(bytes.begin(), bytes.end(), command.wire.begin());
   command.opcode = opcode;
-  command.lane = lane;
+  command.track = track;
 }
 
 }  // namespace tpu::driver

@@ -135,7 +135,7 @@ void BoardImpl::collect_retired() {
       command->device = next.device;
       tpu_command_unload_t unload{};
       unload.program_id = next.id;
-      set_payload(*command, TPU_OP_UNLOAD_PROGRAM, TPU_LANE_LAUNCH, unload);
+      set_payload(*command, TPU_OP_UNLOAD_PROGRAM, TPU_TRACK_LAUNCH, unload);
       const Submission unload_op(*this, fmt::format("unloading program {}", next.id));
       add(unload_op.op(), command);
     }
@@ -264,8 +264,8 @@ void BoardImpl::send_program(LoadedProgram& program, size_t partition,
   load.image_crc = crc32c(image->bytes());
   load.program_id = part.id;
   load.isa_version = exe.isa_version;
-  set_payload(*command, TPU_OP_LOAD_PROGRAM, TPU_LANE_LAUNCH, load);
-  command->good = [loaded = part.loaded] { *loaded = true; };
+  set_payload(*command, TPU_OP_LOAD_PROGRAM, TPU_TRACK_LAUNCH, load);
+  command->on_ok = [loaded = part.loaded] { *loaded = true; };
   part.sent = true;
   add(op, command);
 }

@@ -1,4 +1,4 @@
-// The firmware's portable part on the host: rings, lanes, statuses, launches, faults, HELD and
+// The firmware's portable part on the host: rings, tracks, statuses, launches, faults, HELD and
 // RESUME.
 #include <gtest/gtest.h>
 
@@ -124,8 +124,8 @@ TEST_F(FirmwareTest, WrongEntriesHoldTheCoreAndFlushWhatFollows) {
   }
 }
 
-// The host cannot know in which lane a core counted what it did not believe.
-TEST_F(FirmwareTest, LaneCountsBeginAgainWithEachResume) {
+// The host cannot know in which track a core counted what it did not believe.
+TEST_F(FirmwareTest, TrackCountsBeginAgainWithEachResume) {
   open();
   EXPECT_EQ(status_of(upload(0x40000, 0, 16), TPU_OP_COPY), TPU_STATUS_OK);
   for (int round = 0; round < 3; ++round) {
@@ -191,7 +191,7 @@ TEST_F(FirmwareTest, CopiesMoveBytesAndReportAddressErrors) {
   held(TPU_STATUS_BAD_FIELD, status_of(down, TPU_OP_COPY));
 }
 
-TEST_F(FirmwareTest, LanesWaitForEachOtherInAllCombinations) {
+TEST_F(FirmwareTest, TracksWaitForEachOtherInAllCombinations) {
   open();
   // A batch of an upload, a download and a NOP; each of the 27 tuples of waits on what came before.
   for (uint32_t combination = 0; combination < 27; ++combination) {

@@ -174,7 +174,7 @@ uint16_t NullTransport::check_launch(Core& core, const tpu_command_launch_t& lau
 // The launch that a core would run next; null when there is none or it still waits.
 const NullTransport::Pending* NullTransport::waiting_launch(const Core& core) const {
   for (const Pending& command : core.window) {
-    if (command.lane == TPU_LANE_LAUNCH) {
+    if (command.track == TPU_TRACK_LAUNCH) {
       const bool ready = command.head.opcode == TPU_OP_LAUNCH && command.fault == TPU_STATUS_OK &&
                          !core.held && !core.dead && waits_met(core, command);
       return ready ? &command : nullptr;

@@ -275,13 +275,13 @@ RunOutcome NullTransport::run() {
   return outcome;
 }
 
-uint8_t NullTransport::lane_of(const Pending& command) {
+uint8_t NullTransport::track_of(const Pending& command) {
   if (command.head.opcode == TPU_OP_COPY) {
     tpu_command_copy_t copy;
     std::memcpy(&copy, command.wire.data(), sizeof(copy));
-    return copy.kind == TPU_COPY_D2H ? TPU_LANE_DOWN : TPU_LANE_UP;
+    return copy.kind == TPU_COPY_D2H ? TPU_TRACK_DOWN : TPU_TRACK_UP;
   }
-  return command.head.opcode == TPU_OP_FILL ? TPU_LANE_UP : TPU_LANE_LAUNCH;
+  return command.head.opcode == TPU_OP_FILL ? TPU_TRACK_UP : TPU_TRACK_LAUNCH;
 }
 
 // Brings one entry into the window.
@@ -317,8 +317,8 @@ bool NullTransport::fetch(Core& core) {
     command.fault = TPU_STATUS_BAD_OPCODE;
   }
   command.head.seq = core.fetched;
-  // As in the firmware: nothing in an entry that is wrong is believed, its lane neither.
-  command.lane = command.fault == TPU_STATUS_OK ? lane_of(command) : uint8_t{TPU_LANE_LAUNCH};
+  // As in the firmware: nothing in an entry that is wrong is believed, its track neither.
+  command.track = command.fault == TPU_STATUS_OK ? track_of(command) : uint8_t{TPU_TRACK_LAUNCH};
   ++core.fetched;
   core.page[core_page::kCmdFetched / 4] = core.fetched;
   core.window.push_back(command);
@@ -330,9 +330,9 @@ bool NullTransport::waits_met(const Core& core, const Pending& command) const {
   const auto met = [](uint32_t done, uint32_t wanted) {
     return static_cast<int32_t>(done - wanted) >= 0;
   };
-  return met(core.done[TPU_LANE_LAUNCH], command.head.wait_launch) &&
-         met(core.done[TPU_LANE_UP], command.head.wait_up) &&
-         met(core.done[TPU_LANE_DOWN], command.head.wait_down);
+  return met(core.done[TPU_TRACK_LAUNCH], command.head.wait_launch) &&
+         met(core.done[TPU_TRACK_UP], command.head.wait_up) &&
+         met(core.done[TPU_TRACK_DOWN], command.head.wait_down);
 }
 
 // Does one thing; false when there is nothing to do.
@@ -343,11 +343,11 @@ bool NullTransport::serve(Core& core) {
   if (fetch(core)) {
     return true;
   }
-  std::array<bool, 3> lane_busy{};
+  std::array<bool, 3> track_busy{};
   for (size_t i = 0; i < core.window.size(); ++i) {
     const Pending command = core.window[i];
-    const bool in_front = !lane_busy[command.lane];
-    lane_busy[command.lane] = true;
+    const bool in_front = !track_busy[command.track];
+    track_busy[command.track] = true;
     const bool stale = core.held || command.head.epoch != core.page[core_page::kEpoch / 4];
     const bool keeps = (command.head.flags & TPU_CMD_FLAG_KEEP_ON_FLUSH) != 0;
     if (stale && !keeps) {
@@ -397,7 +397,7 @@ void NullTransport::complete(Core& core, size_t place, uint16_t status, uint32_t
     std::memcpy(&launch, command.wire.data(), sizeof(launch));
     forget_aborted(launch.launch_id, core);
   }
-  ++core.done[command.lane];
+  ++core.done[command.track];
   ++commands_done;
   ++cycle_;
   tpu_completion_t completion{};

@@ -1,6 +1,6 @@
 // Null transport: a double of firmware and board on the same registers and ring formats, in zero
-// time. It boots, copies and fills for real in a sparse HBM, keeps lanes, gangs, HELD and RESUME as
-// the firmware does; a launch calls an executor, or does nothing at all (outputs keep what was in
+// time. It boots, copies and fills for real in a sparse HBM, keeps tracks, gangs, HELD and RESUME
+// as the firmware does; a launch calls an executor, or does nothing at all (outputs keep what was in
 // memory). "Cycles" count completed commands. For tests of the driver: knobs lose doorbells and
 // interrupts, spoil entries and firmware images, kill harts.
 #pragma once
@@ -85,7 +85,7 @@ class NullTransport : public Transport {
   struct Pending {
     std::array<std::byte, TPU_CMD_ENTRY_BYTES> wire{};
     tpu_command_head_t head{};
-    uint8_t lane = 0;
+    uint8_t track = 0;
     uint16_t fault = TPU_STATUS_OK;  // found while fetching
   };
   struct Program {
@@ -120,7 +120,7 @@ class NullTransport : public Transport {
   void interrupt(const Core& core, uint32_t vector);
   bool serve(Core& core);
   bool fetch(Core& core);
-  static uint8_t lane_of(const Pending& command);
+  static uint8_t track_of(const Pending& command);
   bool waits_met(const Core& core, const Pending& command) const;
   uint16_t execute(Core& core, const Pending& command);
   uint16_t copy(Core& core, const Pending& command);

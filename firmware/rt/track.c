@@ -1,6 +1,6 @@
-/* Three in-order lanes over the window of fetched commands. A command starts when it is the first
-   of its lane and its three waits hold; it is flushed when the core is HELD or its epoch is over.
-   Every command completes once and counts in its lane, whatever its status; the counts begin again
+/* Three in-order tracks over the window of fetched commands. A command starts when it is the first
+   of its track and its three waits hold; it is flushed when the core is HELD or its epoch is over.
+   Every command completes once and counts in its track, whatever its status; the counts begin again
    with each resume. */
 #include "dev/gsync.h"
 #include "rt/fw.h"
@@ -17,11 +17,11 @@ static bool holds(uint32_t opcode, uint32_t entry_status, uint32_t status) {
          opcode != TPU_OP_READ_COUNTERS;
 }
 
-static void report(uint32_t lane, uint32_t seq, bool asked, uint32_t status, uint32_t flags,
+static void report(uint32_t track, uint32_t seq, bool asked, uint32_t status, uint32_t flags,
                    uint32_t step) {
   ring_post(seq, status, flags, step, asked || status != TPU_STATUS_OK);
-  fw.active[lane] = 0;
-  ++fw.done[lane];
+  fw.active[track] = 0;
+  ++fw.done[track];
   fw.dirty = 1;
 }
 
@@ -38,7 +38,7 @@ void fw_complete(uint32_t seq, uint32_t status) {
   if (holds(head->opcode, entry->status, status)) {
     fw_hold();
   }
-  report(entry->lane, seq, (head->flags & TPU_CMD_FLAG_INTERRUPT) != 0, status, 0, 0);
+  report(entry->track, seq, (head->flags & TPU_CMD_FLAG_INTERRUPT) != 0, status, 0, 0);
   retire(entry);
 }
 
@@ -47,22 +47,23 @@ void fw_complete_launch(uint32_t status, uint32_t flags) {
     fw_hold();
   }
   fw.launch_active = 0;
-  report(TPU_LANE_LAUNCH, fw.run.seq, (fw.run.flags & TPU_CMD_FLAG_INTERRUPT) != 0, status, flags,
+  report(TPU_TRACK_LAUNCH, fw.run.seq, (fw.run.flags & TPU_CMD_FLAG_INTERRUPT) != 0, status, flags,
          fw.run.step);
 }
 
-/* Moves fw.next[lane] to the lane's next command that is not done or running. */
-static bool lane_next(uint32_t lane, uint32_t* seq) {
-  uint32_t at = fw.next[lane];
-  while (at != fw.fetched && (entry_at(at)->lane != lane || entry_at(at)->state != ENTRY_QUEUED)) {
+/* Moves fw.next[track] to the track's next command that is not done or running. */
+static bool track_next(uint32_t track, uint32_t* seq) {
+  uint32_t at = fw.next[track];
+  while (at != fw.fetched &&
+         (entry_at(at)->track != track || entry_at(at)->state != ENTRY_QUEUED)) {
     ++at;
   }
-  fw.next[lane] = at;
+  fw.next[track] = at;
   *seq = at;
   return at != fw.fetched;
 }
 
-bool lane_next_launch(uint32_t* seq) { return lane_next(TPU_LANE_LAUNCH, seq); }
+bool track_next_launch(uint32_t* seq) { return track_next(TPU_TRACK_LAUNCH, seq); }
 
 static void flush(uint32_t seq, uint32_t status) {
   if (entry_at(seq)->status == TPU_STATUS_OK && command_at(seq)->head.opcode == TPU_OP_LAUNCH) {
@@ -113,14 +114,14 @@ static bool must_flush(const fw_command_t* command, uint32_t entry_status, bool*
 }
 
 static bool waits_hold(const tpu_command_head_t* head) {
-  return reached(fw.done[TPU_LANE_LAUNCH], head->wait_launch) &&
-         reached(fw.done[TPU_LANE_UP], head->wait_up) &&
-         reached(fw.done[TPU_LANE_DOWN], head->wait_down);
+  return reached(fw.done[TPU_TRACK_LAUNCH], head->wait_launch) &&
+         reached(fw.done[TPU_TRACK_UP], head->wait_up) &&
+         reached(fw.done[TPU_TRACK_DOWN], head->wait_down);
 }
 
-static bool pump_one(uint32_t lane) {
+static bool pump_one(uint32_t track) {
   uint32_t seq;
-  if (fw.active[lane] || !lane_next(lane, &seq)) {
+  if (fw.active[track] || !track_next(track, &seq)) {
     return false;
   }
   const fw_command_t* command = command_at(seq);
@@ -146,8 +147,8 @@ static bool pump_one(uint32_t lane) {
   }
   if (status == FW_PENDING) {
     entry->state = ENTRY_RUNNING;
-    fw.active[lane] = 1;
-    fw.active_seq[lane] = seq;
+    fw.active[track] = 1;
+    fw.active_seq[track] = seq;
     if (command->head.opcode == TPU_OP_LAUNCH) {
       /* `run` holds all of it: a long launch must not keep its own feeds out of the window. */
       fw.launch_active = 1;
@@ -161,9 +162,9 @@ static bool pump_one(uint32_t lane) {
   return true;
 }
 
-void lane_pump(void) {
-  for (uint32_t lane = 0; lane < FW_LANES; ++lane) {
-    while (pump_one(lane)) {
+void track_pump(void) {
+  for (uint32_t track = 0; track < FW_TRACKS; ++track) {
+    while (pump_one(track)) {
     }
   }
 }
