@@ -94,14 +94,14 @@ def nice_step(span: float) -> float:
         step *= 10
 
 
-def lanes(commands: list[Command]) -> list[tuple[Command, int]]:
-    """Commands of one queue overlap where a queue is pipelined: two lanes in turns keep them apart."""
+def halves(commands: list[Command]) -> list[tuple[Command, int]]:
+    """Commands of one queue overlap where a queue is pipelined: they lie in two halves of its row by turns."""
     ends = [0, 0]
     placed = []
     for command in commands:
-        lane = 0 if ends[0] <= command.start or ends[0] <= ends[1] else 1
-        ends[lane] = max(ends[lane], command.end)
-        placed.append((command, lane))
+        half = 0 if ends[0] <= command.start or ends[0] <= ends[1] else 1
+        ends[half] = max(ends[half], command.end)
+        placed.append((command, half))
     return placed
 
 
@@ -141,10 +141,10 @@ def draw(commands: list[Command], clock_mhz: float, title: str) -> str:
         share = 100 * busy_cycles(mine) / span
         out.append(f'<text x="{WIDTH - RIGHT + 8}" y="{y + 19}" fill="#555">{share:.0f} %</text>')
         out.append(f'<path d="M{LEFT} {y + ROW}H{WIDTH - RIGHT}" stroke="#eee"/>')
-        for command, lane in lanes(mine):
+        for command, half in halves(mine):
             x = LEFT + (command.start - first) * scale
             width = max(0.6, (command.end - command.start) * scale)
-            top = y + (ROW - BAR) // 2 + lane * BAR // 2
+            top = y + (ROW - BAR) // 2 + half * BAR // 2
             tip = f"{command.opcode} {command.fields}, {(command.end - command.start) / clock_mhz:.2f} us"
             out.append(f'<rect x="{x:.1f}" y="{top}" width="{width:.1f}" height="{BAR // 2}" '
                        f'fill="{colour[command.opcode]}"><title>{escape(tip)}</title></rect>')

@@ -41,7 +41,7 @@ class Timeline(unittest.TestCase):
         tips = [title.text for title in root.iter(SVG + "title")]
         self.assertEqual(tips, ["dma op=0 pc=1, 1.00 us", "matmul op=1 pc=2, 0.50 us", "matmul op=2 pc=3, 0.50 us"])
         bars = [rect for rect in root.iter(SVG + "rect") if rect.find(SVG + "title") is not None]
-        # 1 us of 1.8 us is as wide as two bars of 0.5 us; overlapping commands lie in two lanes.
+        # 1 us of 1.8 us is as wide as two bars of 0.5 us; overlapping commands lie in two halves of the row.
         self.assertAlmostEqual(float(bars[0].get("width")), 2 * float(bars[1].get("width")), delta=0.2)
         self.assertNotEqual(bars[1].get("y"), bars[2].get("y"))
 

@@ -15,24 +15,24 @@ using spec::f32_fma_bits;
 using test::OperandSource;
 using test::special_f32;
 
-constexpr size_t kLanes = 128;
+constexpr size_t kCopies = 128;
 constexpr uint64_t kSeed = 2;
 
-// Collects operands until all lanes are full, then compares them in one evaluation.
+// Collects operands until all copies have some, then compares them in one evaluation.
 class Probe {
  public:
   // a serves as bf16 (its low half) in a * b + c and as f32 in a + c.
   void push(uint32_t a, uint32_t b, uint32_t c) {
-    model_.a_i[lane_] = a;
-    model_.b_i[lane_] = b;
-    model_.c_i[lane_] = c;
-    if (++lane_ == kLanes) {
+    model_.a_i[used_] = a;
+    model_.b_i[used_] = b;
+    model_.c_i[used_] = c;
+    if (++used_ == kCopies) {
       flush();
     }
   }
   void flush() {
     model_.eval();
-    for (size_t i = 0; i < lane_; ++i) {
+    for (size_t i = 0; i < used_; ++i) {
       const uint32_t a = model_.a_i[i];
       const uint32_t b = model_.b_i[i];
       const uint32_t c = model_.c_i[i];
@@ -41,14 +41,14 @@ class Probe {
           << std::hex << (a & 0xffff) << " * " << (b & 0xffff) << " + " << c;
       ASSERT_EQ(model_.add_o[i], f32_add_bits(a, c)) << std::hex << a << " + " << c;
     }
-    checked_ += lane_;
-    lane_ = 0;
+    checked_ += used_;
+    used_ = 0;
   }
   size_t checked() const { return checked_; }
 
  private:
   Vmxu_arith_probe model_;
-  size_t lane_ = 0;
+  size_t used_ = 0;
   size_t checked_ = 0;
 };
 

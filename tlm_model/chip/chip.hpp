@@ -33,14 +33,14 @@ class Chip : public sc_core::sc_module {
   ~Chip() override;
 
   PcieEndpoint& pcie() { return *pcie_; }
-  Core& core(size_t index) { return *lanes_[index].core; }
-  const Mgmt& mgmt(size_t index) const { return *lanes_[index].mgmt; }
-  void end_console_line(size_t index) { lanes_[index].mgmt->end_console_line(); }
-  size_t cores() const { return lanes_.size(); }
+  Core& core(size_t index) { return *complexes_[index].core; }
+  const Mgmt& mgmt(size_t index) const { return *complexes_[index].mgmt; }
+  void end_console_line(size_t index) { complexes_[index].mgmt->end_console_line(); }
+  size_t cores() const { return complexes_.size(); }
 
  private:
   // A core, its control processor, and the lines between them.
-  struct Lane {
+  struct CoreComplex {
     std::unique_ptr<Core> core;
     std::unique_ptr<Mgmt> mgmt;
     std::unique_ptr<sc_core::sc_signal<bool>> done;
@@ -48,12 +48,12 @@ class Chip : public sc_core::sc_module {
     std::unique_ptr<sc_core::sc_signal<bool>> drained;
   };
 
-  void make_lane(size_t index, const spec::BoardParams& params, const ChipIdentity& identity,
-                 const ChipServices& services, IciIf& ici);
+  void make_complex(size_t index, const spec::BoardParams& params, const ChipIdentity& identity,
+                    const ChipServices& services, IciIf& ici);
 
   std::unique_ptr<Hbm> hbm_;
   std::unique_ptr<PcieEndpoint> pcie_;
-  std::vector<Lane> lanes_;
+  std::vector<CoreComplex> complexes_;
 };
 
 }  // namespace tpu::model

@@ -234,9 +234,9 @@ uint32_t HostDma::check(const Context& context) const {
     const bool apart = peer(context.start) != core_ ||
                        context.local >= context.host + context.bytes ||
                        context.host >= context.local + context.bytes;
-    const bool good = inside(context.host, context.bytes, hbm_bytes) &&
-                      inside(context.local, context.bytes, peer_bytes) && apart;
-    return good ? hostdma::kErrNone : hostdma::kErrRange;
+    const bool valid = inside(context.host, context.bytes, hbm_bytes) &&
+                       inside(context.local, context.bytes, peer_bytes) && apart;
+    return valid ? hostdma::kErrNone : hostdma::kErrRange;
   }
   switch (space(context.start)) {
     case hostdma::kSpaceHbm:
@@ -328,13 +328,13 @@ uint32_t HostDma::run_from_host(Context& context) {
   const ResourceId hbm = fabric_.hbm[core_]->bandwidth();
   const size_t shared = space(context.start) == hostdma::kSpaceHbm ? 1 : 0;
   const uint32_t generation = context.generation;
-  const bool good = host_port->read_host(context.host, context.bytes, std::span(&hbm, shared),
+  const bool read = host_port->read_host(context.host, context.bytes, std::span(&hbm, shared),
                                          [&](std::span<const std::byte> data) {
                                            if (context.generation == generation) {
                                              take(context, data);
                                            }
                                          });
-  return good ? hostdma::kErrNone : hostdma::kErrHostAddr;
+  return read ? hostdma::kErrNone : hostdma::kErrHostAddr;
 }
 
 uint32_t HostDma::run_to_host(Context& context) {

@@ -272,35 +272,35 @@ void PcieEndpoint::flow(uint64_t bytes, ResourceId link, std::span<const Resourc
 bool PcieEndpoint::read_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
                              const std::function<void(std::span<const std::byte>)>& sink) {
   wait(from_cycles(latency_));  // the request
-  bool good = memory_.span(iova, bytes, false).size() >= bytes;
-  if (good) {
+  bool mapped = memory_.span(iova, bytes, false).size() >= bytes;
+  if (mapped) {
     flow(bytes, down_link_, local);
   }
   wait(from_cycles(latency_));
-  if (good) {
+  if (mapped) {
     const std::span<const std::byte> host = memory_.span(iova, bytes, false);
-    good = host.size() >= bytes;
-    if (good) {
+    mapped = host.size() >= bytes;
+    if (mapped) {
       sink(host.first(bytes));
     }
   }
-  errors_ += good ? 0U : 1U;
-  return good;
+  errors_ += mapped ? 0U : 1U;
+  return mapped;
 }
 
 bool PcieEndpoint::write_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
                               const std::function<void(std::span<std::byte>)>& source) {
-  bool good = memory_.span(iova, bytes, true).size() >= bytes;
-  if (good) {
+  bool mapped = memory_.span(iova, bytes, true).size() >= bytes;
+  if (mapped) {
     flow(bytes, up_link_, local);
     const std::span<std::byte> host = memory_.span(iova, bytes, true);
-    good = host.size() >= bytes;
-    if (good) {
+    mapped = host.size() >= bytes;
+    if (mapped) {
       source(host.first(bytes));
     }
   }
-  errors_ += good ? 0U : 1U;
-  return good;
+  errors_ += mapped ? 0U : 1U;
+  return mapped;
 }
 
 }  // namespace tpu::model
