@@ -11,7 +11,7 @@
 
 #include "emit/exchange/channels.hpp"
 #include "emit/command_sink.hpp"
-#include "emit/op_table.hpp"
+#include "plan/op_table.hpp"
 #include "emit/registers.hpp"
 #include "plan/residency.hpp"
 #include "vpu/vpu_gen.hpp"

@@ -1,4 +1,4 @@
-#include "emit/op_table.hpp"
+#include "plan/op_table.hpp"
 
 namespace tpu::compiler {
 
