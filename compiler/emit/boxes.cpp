@@ -19,40 +19,40 @@ size_t walked_dim(const Dims& dims, const Dims& pitch, int64_t step) {
 
 }  // namespace
 
-static void load_padded(EmitContext& ctx, const VirtualPad& h, int64_t first,
+static void load_padded(EmitContext& ctx, const Places& places, const VirtualPad& h, int64_t first,
                         std::vector<CopyDim> dims, int64_t address, uint32_t id);
 
 // `dims`: src in elements, dst in bytes.
-static void load_from(EmitContext& ctx, const Value* v, int64_t first, std::vector<CopyDim> dims,
-                      int64_t address, uint32_t id) {
+static void load_from(EmitContext& ctx, const Places& places, const Value* v, int64_t first,
+                      std::vector<CopyDim> dims, int64_t address, uint32_t id) {
   if (const auto it = ctx.pads.find(v); it != ctx.pads.end()) {
-    load_padded(ctx, it->second, first, std::move(dims), address, id);
+    load_padded(ctx, places, it->second, first, std::move(dims), address, id);
     return;
   }
   const int64_t bytes = elem_bytes(v->type.elem);
   for (CopyDim& d : dims) {
     d.src *= bytes;
   }
-  ctx.sink.copy(place_of(ctx.memory.at(v), first * bytes), vmem_addr(address), bytes,
-                std::move(dims), id);
+  ctx.sink.copy(place_of(places.at(v), first * bytes), vmem_addr(address), bytes, std::move(dims),
+                id);
 }
 
-void load_box(EmitContext& ctx, const Value* v, int64_t first, std::vector<CopyDim> dims,
-              int64_t address, uint32_t id) {
+void load_box(EmitContext& ctx, const Places& places, const Value* v, int64_t first,
+              std::vector<CopyDim> dims, int64_t address, uint32_t id) {
   const int64_t bytes = elem_bytes(v->type.elem);
   for (CopyDim& d : dims) {
     d.dst *= bytes;
   }
-  load_from(ctx, v, first, std::move(dims), address, id);
+  load_from(ctx, places, v, first, std::move(dims), address, id);
 }
 
 // Cuts the box until each of its dims stays inside of one dim of the padded value: a run over the
 // end of a row becomes the rest of the row, whole rows, and the start of one.
-static void load_part(EmitContext& ctx, const VirtualPad& h, const VirtualPad::Part& part,
-                      int64_t first, const std::vector<CopyDim>& dims,
+static void load_part(EmitContext& ctx, const Places& places, const VirtualPad& h,
+                      const VirtualPad::Part& part, int64_t first, const std::vector<CopyDim>& dims,
                       const std::vector<size_t>& walker, int64_t address, uint32_t id);
 
-static void load_padded(EmitContext& ctx, const VirtualPad& h, int64_t first,
+static void load_padded(EmitContext& ctx, const Places& places, const VirtualPad& h, int64_t first,
                         std::vector<CopyDim> dims, int64_t address, uint32_t id) {
   std::erase_if(dims, [](const CopyDim& d) { return d.n == 1; });
   std::vector<size_t> walker(h.dims.size(), dims.size());
@@ -64,8 +64,8 @@ static void load_padded(EmitContext& ctx, const VirtualPad& h, int64_t first,
       std::vector<CopyDim> rest = dims;
       rest.erase(rest.begin() + static_cast<ptrdiff_t>(i));
       rest.insert(rest.begin() + static_cast<ptrdiff_t>(i), with.begin(), with.end());
-      load_padded(ctx, h, first + skipped * box.src, std::move(rest), address + skipped * box.dst,
-                  id);
+      load_padded(ctx, places, h, first + skipped * box.src, std::move(rest),
+                  address + skipped * box.dst, id);
     };
     const bool regular = box.src > 0 && box.src % h.pitch[d] == 0 && walker[d] == dims.size();
     const int64_t step = box.src / h.pitch[d];
@@ -91,7 +91,7 @@ static void load_padded(EmitContext& ctx, const VirtualPad& h, int64_t first,
     return;
   }
   for (const VirtualPad::Part& part : h.parts) {
-    load_part(ctx, h, part, first, dims, walker, address, id);
+    load_part(ctx, places, h, part, first, dims, walker, address, id);
   }
 }
 
@@ -128,8 +128,8 @@ Hits hits_of(const PadRange& r, int64_t at, int64_t n, int64_t step) {
 }  // namespace
 
 // `walker[d]`: which of the box's dims walks through dim d of the value; none: one element.
-static void load_part(EmitContext& ctx, const VirtualPad& h, const VirtualPad::Part& part,
-                      int64_t first, const std::vector<CopyDim>& dims,
+static void load_part(EmitContext& ctx, const Places& places, const VirtualPad& h,
+                      const VirtualPad::Part& part, int64_t first, const std::vector<CopyDim>& dims,
                       const std::vector<size_t>& walker, int64_t address, uint32_t id) {
   const int64_t bytes = elem_bytes(part.base->type.elem);
   std::vector<CopyDim> box, inside;
@@ -155,7 +155,7 @@ static void load_part(EmitContext& ctx, const VirtualPad& h, const VirtualPad::P
     fill_outside(ctx.sink, vmem_addr(address), bytes, box, ranges, *h.pattern, id);
   }
   if (!empty) {
-    load_from(ctx, part.base, source, std::move(inside), address + skipped, id);
+    load_from(ctx, places, part.base, source, std::move(inside), address + skipped, id);
   }
 }
 

@@ -15,8 +15,9 @@ using CDim = Contraction::Dim;
 
 // A block of sums passes through the program of the loop kernel in VMEM; only what that writes goes
 // to HBM.
-static void run_epilogue(EmitContext& ctx, const Kernel& k, const DotPlan& p, BlockState& state,
-                         int64_t sums, uint32_t id) {
+static void run_epilogue(EmitContext& ctx, const Step& step, const DotPlan& p, BlockState& state,
+                         int64_t sums) {
+  const Kernel& k = *step.kernel;
   const Nest& nest = k.contract().after->loop().nest;
   const NestBlock& box = p.boxes[state.out];
   state.epilogue.block = sums;
@@ -28,14 +29,15 @@ static void run_epilogue(EmitContext& ctx, const Kernel& k, const DotPlan& p, Bl
       last = last && box.start[l] + box.count[l] == nest.loops[l].n;
     }
   }
-  emit_tile(ctx, *k.contract().after, *p.epilogue, state.epilogue, box.start, box.count, first,
-            last, static_cast<int64_t>(state.out), id);
+  emit_tile(ctx, *k.contract().after, *p.epilogue, step.places, state.epilogue, box.start,
+            box.count, first, last, static_cast<int64_t>(state.out), step.op_id);
 }
 
 // The sums of a block are complete: narrower elements, transposed, home (or to the epilogue).
-static void finish_block(EmitContext& ctx, const Kernel& k, const DotPlan& p, BlockState& state,
-                         const Tile& sums, const Block& m, const Block& n, int64_t base,
-                         uint32_t id) {
+static void finish_block(EmitContext& ctx, const Step& step, const DotPlan& p, BlockState& state,
+                         const Tile& sums, const Block& m, const Block& n, int64_t base) {
+  const Kernel& k = *step.kernel;
+  const uint32_t id = step.op_id;
   if (p.limits.direct_out) {
     return;
   }
@@ -54,7 +56,7 @@ static void finish_block(EmitContext& ctx, const Kernel& k, const DotPlan& p, Bl
     from = p.transposed_out[slot];
   }
   if (p.epilogue) {
-    run_epilogue(ctx, k, p, state, from, id);
+    run_epilogue(ctx, step, p, state, from);
     if (!p.stores_sums) {
       return;
     }
@@ -70,21 +72,17 @@ static void finish_block(EmitContext& ctx, const Kernel& k, const DotPlan& p, Bl
   }
   std::stable_sort(dims.begin(), dims.end(),
                    [](const CopyDim& a, const CopyDim& b) { return a.dst > b.dst; });
-  Buffer& out = ctx.memory.at(k.out);
+  const Placement& out = step.places.at(k.out);
   const int64_t at = (base + offset_of(c.m, m, &CDim::out) + offset_of(c.n, n, &CDim::out)) * bytes;
-  if (p.limits.out_whole) {
-    ctx.sink.copy(vmem_addr(from), vmem_addr(out.vmem + at), bytes, dims, id);
-  } else {
-    ctx.memory.give_home(out);
-    ctx.sink.copy(vmem_addr(from), home_of(out, at), bytes, dims, id);
-  }
+  const spec::Addr to = p.limits.out_whole ? vmem_addr(out.vmem + at) : home_of(out, at);
+  ctx.sink.copy(vmem_addr(from), to, bytes, dims, id);
 }
 
 // All blocks of one batch element.
-static void dot_batch(EmitContext& ctx, const Kernel& k, const DotPlan& p, BlockState& state,
-                      const Block& batch, uint32_t id) {
+static void dot_batch(EmitContext& ctx, const Step& step, const DotPlan& p, BlockState& state,
+                      const Block& batch) {
+  const uint32_t id = step.op_id;
   const Contraction& c = p.w.c;
-  const Buffer &lhs = ctx.memory.at(c.lhs), &rhs = ctx.memory.at(c.rhs);
   const int64_t lhs_base = c.lhs_offset + offset_of(c.batch, batch, &CDim::lhs);
   const int64_t rhs_base = c.rhs_offset + offset_of(c.batch, batch, &CDim::rhs);
   const int64_t out_base = offset_of(c.batch, batch, &CDim::out);
@@ -102,88 +100,30 @@ static void dot_batch(EmitContext& ctx, const Kernel& k, const DotPlan& p, Block
           const size_t slot = state.lhs++ & 1;
           const int64_t at =
               lhs_base + offset_of(c.m, m, &CDim::lhs) + offset_of(c.k, d, &CDim::lhs);
-          left = left_tile(ctx, p, lhs, at, slot, m, d, id);
+          left = left_tile(ctx, p, step.places, at, slot, m, d, id);
         }
         if (right_of != std::array{&n, &d}) {
           right_of = {&n, &d};
           const size_t slot = state.rhs++ & 1;
           const int64_t at =
               rhs_base + offset_of(c.n, n, &CDim::rhs) + offset_of(c.k, d, &CDim::rhs);
-          right = operand_tile(ctx, rhs, at, p.limits.rhs_whole, p.rhs[slot],
+          right = operand_tile(ctx, step.places, c.rhs, at, p.limits.rhs_whole, p.rhs[slot],
                                box_loops(c.n, n, c.k, d, &CDim::rhs), c.n.size(), id);
         }
         matmul(ctx, p, left, right, out, m, n, d, &d != &p.k.front(), id);
       }
-      finish_block(ctx, k, p, state, out, m, n, out_base, id);
+      finish_block(ctx, step, p, state, out, m, n, out_base);
       ++state.out;
     }
   }
 }
 
-// All blocks; then what was written is in HBM, or stored there if it must be.
-static void run_plan(EmitContext& ctx, const Kernel& k, DotPlan& p, uint32_t id) {
-  const std::vector<CDim>& batch = p.w.c.batch;
+void emit_contraction(EmitContext& ctx, const Step& step, const DotPlan& plan) {
+  const std::vector<CDim>& batch = plan.w.c.batch;
   BlockState state;
   for (const Block& b : blocks_of(batch, {batch.empty() ? 0 : batch.size() - 1, 1})) {
-    dot_batch(ctx, k, p, state, b, id);
+    dot_batch(ctx, step, plan, state, b);
   }
-  ctx.ops.count_flops(k);
-  if (p.epilogue) {
-    finish_loop(ctx, *k.contract().after, id);
-  }
-  Buffer& out = ctx.memory.at(k.out);
-  if (p.epilogue ? p.stores_sums : !p.limits.out_whole) {
-    out.in_hbm = true;
-  } else if (!p.epilogue && out.must_store) {
-    store(ctx, out, id);
-  }
-  release_dot(ctx.memory, p);
-}
-
-static bool emit_sums(EmitContext& ctx, const Kernel& k) {
-  const uint32_t id = ctx.ops.id(k);
-  Buffer& out = ctx.memory.at(k.out);
-  if (out.bytes == 0) {
-    return true;
-  }
-  if (Contraction::count(k.contract().dot.k) == 0) {  // an empty sum
-    ctx.memory.give_home(out);
-    ctx.sink.fill(home_of(out), elem_bytes(out.value->type.elem), out.value->type.count(), 0, id);
-    out.in_hbm = true;
-    return true;
-  }
-  auto p = plan_beside_inflight(ctx, [&] { return plan_dot(k, ctx.memory, ctx.board, id); });
-  ctx.run_moves();
-  if (p) {
-    run_plan(ctx, k, *p, id);
-  }
-  return p.has_value();
-}
-
-bool emit_contraction(EmitContext& ctx, const Kernel& k) {
-  if (k.contract().after == nullptr) {
-    return emit_sums(ctx, k);
-  }
-  // If nobody else reads the sums, they take memory only if the epilogue cannot work on blocks.
-  k.contract().after->order = k.order;
-  Buffer& sums = ctx.memory.add(k.out);
-  sums.reads.insert(sums.reads.begin(), k.order);
-  const uint32_t id = ctx.ops.id(k);
-  auto fused = plan_fused(k, ctx.memory, ctx.board, id);
-  ctx.run_moves();
-  if (fused) {
-    run_plan(ctx, k, *fused, id);
-    return true;
-  }
-  if (!emit_sums(ctx, k)) {
-    return false;
-  }
-  const Kernel& loop = *k.contract().after;
-  if (emit_loop(ctx, loop)) {
-    return true;
-  }
-  ctx.too_large = &loop;
-  return cut_kernel(ctx, k);  // the epilogue comes next, as a kernel of its own
 }
 
 }  // namespace tpu::compiler

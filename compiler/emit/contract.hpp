@@ -16,10 +16,10 @@ struct BlockState {
 };
 
 // contract_tiles.cpp: the block of an operand, whole in VMEM or loaded into `slot`.
-Tile operand_tile(EmitContext& ctx, const Buffer& b, int64_t base, bool whole, int64_t slot,
-                  const std::vector<BoxLoop>& loops, size_t free, uint32_t id);
+Tile operand_tile(EmitContext& ctx, const Places& places, const Value* v, int64_t base, bool whole,
+                  int64_t slot, const std::vector<BoxLoop>& loops, size_t free, uint32_t id);
 // The rows of a block as the matrix units read them.
-Tile left_tile(EmitContext& ctx, const DotPlan& p, const Buffer& lhs, int64_t base, size_t slot,
+Tile left_tile(EmitContext& ctx, const DotPlan& p, const Places& places, int64_t base, size_t slot,
                const Block& m, const Block& k, uint32_t id);
 void transpose(CommandSink& sink, int64_t src, int64_t dst, int64_t bytes, int64_t rows,
                int64_t cols, int64_t src_pitch, int64_t dst_pitch, uint32_t id);

@@ -22,22 +22,22 @@ void transpose(CommandSink& sink, int64_t src, int64_t dst, int64_t bytes, int64
   sink.append(std::move(command));
 }
 
-Tile operand_tile(EmitContext& ctx, const Buffer& b, int64_t base, bool whole, int64_t slot,
-                  const std::vector<BoxLoop>& loops, size_t free, uint32_t id) {
-  const int64_t bytes = elem_bytes(b.value->type.elem);
+Tile operand_tile(EmitContext& ctx, const Places& places, const Value* v, int64_t base, bool whole,
+                  int64_t slot, const std::vector<BoxLoop>& loops, size_t free, uint32_t id) {
+  const int64_t bytes = elem_bytes(v->type.elem);
   Tile t;
   const auto put = [&](size_t i, int64_t stride) {
     (i < free ? t.free : t.k).push_back(stride * bytes);
   };
   if (whole) {
-    t.address = b.vmem + base * bytes;
+    t.address = places.at(v).vmem + base * bytes;
     for (size_t i = 0; i < loops.size(); ++i) {
       put(i, loops[i].stride);
     }
     return t;
   }
   const TileBox box = make_box(loops, false);
-  load_box(ctx, b.value, base + box.first, box.dims, slot, id);
+  load_box(ctx, places, v, base + box.first, box.dims, slot, id);
   t.address = slot + box.origin * bytes;
   for (size_t i = 0; i < loops.size(); ++i) {
     put(i, box.stride[i]);
@@ -47,12 +47,12 @@ Tile operand_tile(EmitContext& ctx, const Buffer& b, int64_t base, bool whole, i
 
 // The block's box in `slot[0]`, from HBM or VMEM, transposed from [k][others] to [others][k] in
 // `slot[1]`; k is the last of the loops.
-static Tile transposed_box(EmitContext& ctx, const Buffer& b, int64_t base,
+static Tile transposed_box(EmitContext& ctx, const Places& places, const Value* v, int64_t base,
                            std::array<int64_t, 2> slot, const std::vector<BoxLoop>& loops,
                            size_t free, uint32_t id) {
-  const int64_t bytes = elem_bytes(b.value->type.elem);
+  const int64_t bytes = elem_bytes(v->type.elem);
   const TileBox box = make_box(loops, false);
-  load_box(ctx, b.value, base + box.first, box.dims, slot[0], id);
+  load_box(ctx, places, v, base + box.first, box.dims, slot[0], id);
   const int64_t depth = loops.back().n, others = box.elements / depth;
   transpose(ctx.sink, slot[0], slot[1], bytes, depth, others, others * bytes, depth * bytes, id);
   Tile t;
@@ -132,15 +132,17 @@ static Tile transpose_tile(CommandSink& sink, const Tile& from, const Block& m, 
   return t;
 }
 
-Tile left_tile(EmitContext& ctx, const DotPlan& p, const Buffer& lhs, int64_t base, size_t slot,
+Tile left_tile(EmitContext& ctx, const DotPlan& p, const Places& places, int64_t base, size_t slot,
                const Block& m, const Block& k, uint32_t id) {
   const Contraction& c = p.w.c;
   const int64_t bytes = elem_bytes(c.lhs->type.elem);
   const std::vector<BoxLoop> loops = box_loops(c.m, m, c.k, k, &CDim::lhs);
   if (p.w.transposes_box()) {
-    return transposed_box(ctx, lhs, base, {p.lhs[slot], p.transposed[slot]}, loops, c.m.size(), id);
+    return transposed_box(ctx, places, c.lhs, base, {p.lhs[slot], p.transposed[slot]}, loops,
+                          c.m.size(), id);
   }
-  Tile t = operand_tile(ctx, lhs, base, p.limits.lhs_whole, p.lhs[slot], loops, c.m.size(), id);
+  Tile t = operand_tile(ctx, places, c.lhs, base, p.limits.lhs_whole, p.lhs[slot], loops,
+                        c.m.size(), id);
   if (p.w.gathers()) {
     t = gather_tile(ctx.sink, t, m, k, !p.w.transposes(), bytes, p.gathered[slot], id);
   }

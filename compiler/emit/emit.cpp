@@ -5,15 +5,10 @@
 
 #include "emit/context.hpp"
 #include "emit/exchange/inflight.hpp"
-#include "plan/in_place.hpp"
 
 namespace tpu::compiler {
 
 namespace {
-
-constexpr int64_t whole_limit(const spec::BoardParams& board) {
-  return board.core.vmem_kib * 1024 / 4;
-}
 
 // The arrays that the kernel touches: " f32[4] i32[2]".
 std::string arrays_of(const Kernel& k) {
@@ -44,14 +39,8 @@ Error too_large(const Kernel& k, const spec::BoardParams& board) {
                          kAdvice);
 }
 
-bool emit_by_class(EmitContext& ctx, const Kernel& k) {
+bool emit_unplanned(EmitContext& ctx, const Kernel& k) {
   switch (k.kind) {
-    case KernelClass::kLoop:
-      return emit_loop(ctx, k);
-    case KernelClass::kContract:
-      return emit_contraction(ctx, k);
-    case KernelClass::kPad:
-      return emit_pad(ctx, k);
     case KernelClass::kAllReduce:
       return emit_all_reduce(ctx, k);
     case KernelClass::kExchange:
@@ -62,22 +51,54 @@ bool emit_by_class(EmitContext& ctx, const Kernel& k) {
       return emit_while(ctx, k);
     case KernelClass::kBranch:
       return emit_branch(ctx, k);
-    case KernelClass::kConcatenate:
-      emit_concatenate(ctx, k);
-      return true;
-    case KernelClass::kCopyOut:
-      emit_copy_out(ctx, k);
-      return true;
     case KernelClass::kDynamicSlice:
       emit_dynamic_slice(ctx, k);
       return true;
     case KernelClass::kDynamicUpdate:
       emit_dynamic_update(ctx, k);
       return true;
-    case KernelClass::kYield:
-      return true;  // the owner of the region does it
+    default:
+      throw Error("internal: a kernel has no plan");
   }
+}
+
+// The commands of a step, each kind of plan by its own function.
+struct PlanEmitter {
+  EmitContext& ctx;
+  const Step& step;
+
+  void operator()(const MovesOnly&) const {}
+  void operator()(const Unplanned&) const {}
+  void operator()(const LoopPlan& p) const { emit_loop(ctx, step, p); }
+  void operator()(const DotPlan& p) const { emit_contraction(ctx, step, p); }
+  void operator()(const PadPlan& p) const { emit_pad(ctx, step, p); }
+  void operator()(const ConcatenatePlan&) const { emit_concatenate(ctx, step); }
+  void operator()(const FillPlan& p) const {
+    for (const FillPlan::Fill& f : p.fills) {
+      ctx.sink.fill(f.to, f.elem_bytes, f.count, f.pattern, step.op_id);
+    }
+  }
+};
+
+// False: a class that is not planned yet does not fit.
+bool emit_step(EmitContext& ctx, const Step& step) {
+  ctx.sink.run(step.before);
+  if (std::holds_alternative<Unplanned>(step.plan)) {
+    return emit_unplanned(ctx, *step.kernel);
+  }
+  std::visit(PlanEmitter{ctx, step}, step.plan);
+  ctx.sink.run(step.after);
   return true;
+}
+
+// A kernel that does not fit beside the exchange in flight is planned behind it.
+std::optional<Step> plan_beside_inflight(EmitContext& ctx, const Kernel& k) {
+  auto step = plan_kernel(ctx.plan, k);
+  if (!step && ctx.inflight != nullptr) {
+    finish_inflight(ctx);
+    step = plan_kernel(ctx.plan, k);
+  }
+  return step;
 }
 
 // False: ctx.too_large names the kernel that does not fit.
@@ -117,16 +138,16 @@ EmittedProgram finished(EmitContext& ctx) {
 
 }  // namespace
 
-EmitContext::EmitContext(const Module& m, KernelProgram& k, const spec::BoardParams& b,
-                         int64_t lock_limit)
-    : module(m),
-      kernels(k),
-      board(b),
-      slots(make_slots(m, k, b)),
-      pads(find_virtual_pads(m, k, whole_limit(b))),
-      memory(k, slots, pads, b, lock_limit),
-      result_home(place_results(m, k, slots, memory)),
-      channels(sink, static_cast<int>(b.core.semaphores), m.num_cores) {
+EmitContext::EmitContext(PlanContext& p)
+    : plan(p),
+      module(p.module),
+      kernels(p.kernels),
+      board(p.board),
+      slots(p.slots),
+      pads(p.pads),
+      memory(p.memory),
+      ops(p.ops),
+      channels(sink, static_cast<int>(board.core.semaphores), module.num_cores) {
   sink.listing.slots = slots.list;
 }
 
@@ -169,17 +190,27 @@ MemRange whole_range(EmitContext& ctx, const Buffer& b, bool write) {
 
 bool emit_kernel(EmitContext& ctx, const Kernel& k) {
   if (k.kind == KernelClass::kYield) {
-    return true;
+    return true;  // the owner of the region does it
   }
   ctx.memory.enter(k.order);
   ctx.memory.set_op(ctx.ops.id(k));
   if (needs_inflight(ctx, k)) {
     finish_inflight(ctx);
   }
-  if (!emit_by_class(ctx, k)) {
-    ctx.too_large = ctx.too_large == nullptr ? &k : ctx.too_large;
-    if (!cut_kernel(ctx, k)) {
+  for (const Kernel* part = &k; part != nullptr;) {
+    const auto step = plan_beside_inflight(ctx, *part);
+    if (step && emit_step(ctx, *step)) {
+      part = step->rest;
+      continue;
+    }
+    ctx.too_large = ctx.too_large == nullptr ? part : ctx.too_large;
+    // Not inside regions: the places of carried values depend on all kernels of the region.
+    if (ctx.regions > 0 || !cut_kernel(ctx.plan, k)) {
       return false;
+    }
+    ctx.too_large = nullptr;
+    if (part != &k) {
+      break;  // the rest comes next, as a kernel of its own
     }
     ctx.ops.forget(k);
     return emit_kernel(ctx, k);
@@ -189,22 +220,12 @@ bool emit_kernel(EmitContext& ctx, const Kernel& k) {
   return true;
 }
 
-// Not inside regions: the places of carried values depend on all kernels of the region.
-bool cut_kernel(EmitContext& ctx, const Kernel& k) {
-  if (ctx.regions > 0 || !split_kernel(ctx.kernels, k.order)) {
-    return false;
-  }
-  ctx.memory.find_reads(ctx.kernels, ctx.pads);
-  revise_results(ctx.module, ctx.kernels, ctx.slots, k.order, ctx.memory, ctx.result_home);
-  ctx.too_large = nullptr;
-  return true;
-}
-
 EmittedProgram emit_program(const Module& module, KernelProgram& kernels,
                             const spec::BoardParams& board) {
   int64_t lock_limit = board.core.vmem_kib * 1024 / 4;
   for (;;) {
-    EmitContext ctx(module, kernels, board, lock_limit);
+    PlanContext plan(module, kernels, board, lock_limit);
+    EmitContext ctx(plan);
     if (emit_all(ctx)) {
       return finished(ctx);
     }

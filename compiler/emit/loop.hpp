@@ -21,10 +21,8 @@ struct TileState {
 };
 
 // Tile `number` of `count` iterations from `start`; `first`, `last`: of a reduction.
-void emit_tile(EmitContext& ctx, const Kernel& k, const LoopPlan& plan, TileState& state,
-               const Dims& start, const Dims& count, bool first, bool last, int64_t number,
-               uint32_t id);
-// Behind the last tile: what is written is in HBM, or stored there if it must be.
-void finish_loop(EmitContext& ctx, const Kernel& k, uint32_t id);
+void emit_tile(EmitContext& ctx, const Kernel& k, const LoopPlan& plan, const Places& places,
+               TileState& state, const Dims& start, const Dims& count, bool first, bool last,
+               int64_t number, uint32_t id);
 
 }  // namespace tpu::compiler

@@ -2,7 +2,7 @@
 // stride of the destination; negative padding crops the box.
 #include <algorithm>
 
-#include "emit/exchange/inflight.hpp"
+#include "emit/context.hpp"
 
 namespace tpu::compiler {
 
@@ -10,7 +10,6 @@ namespace {
 
 // Up to this size one fill of everything is cheaper than a fill for each side.
 constexpr int64_t kSmallPadBytes = 16 * 1024;
-constexpr int64_t kPatternBytes = 4096;  // of a computed padding value, repeated
 
 }  // namespace
 
@@ -56,16 +55,10 @@ void fill_outside(CommandSink& sink, spec::Addr corner, int64_t bytes, std::vect
 }
 
 // Repeats a value that a kernel has computed: doubles it up to a pattern, then copies that.
-static bool fill_from_memory(EmitContext& ctx, const Buffer& value, const Buffer& out,
-                             uint32_t id) {
-  const int64_t bytes = elem_bytes(out.value->type.elem);
-  const int64_t count = out.value->type.count();
-  const int64_t length = std::min(kPatternBytes / bytes, count);
-  const auto area = plan_beside_inflight(ctx, [&] { return take(ctx, length * bytes); });
-  if (!area) {
-    return false;
-  }
-  const int64_t pattern = *area;
+static void fill_from_memory(EmitContext& ctx, const Placement& value, const Placement& out,
+                             const Type& type, int64_t pattern, uint32_t id) {
+  const int64_t bytes = elem_bytes(type.elem), count = type.count();
+  const int64_t length = pad_pattern_elements(type);
   ctx.sink.copy_bytes(place_of(value), vmem_addr(pattern), bytes, bytes, id);
   for (int64_t done = 1; done < length;) {
     const int64_t n = std::min(done, length - done);
@@ -80,36 +73,24 @@ static bool fill_from_memory(EmitContext& ctx, const Buffer& value, const Buffer
   if (rest > 0) {
     ctx.sink.copy(vmem_addr(pattern), dst(times * length), bytes, {{rest, bytes, bytes}}, id);
   }
-  ctx.memory.give(pattern);
-  return true;
 }
 
-bool emit_pad(EmitContext& ctx, const Kernel& k) {
-  const uint32_t id = ctx.ops.id(k);
+void emit_pad(EmitContext& ctx, const Step& step, const PadPlan& plan) {
+  const Kernel& k = *step.kernel;
   const Op& op = *k.ops[0];
-  Buffer& out = ctx.memory.at(k.out);
-  if (out.bytes == 0) {
-    return true;
-  }
-  if (ctx.pads.contains(k.out)) {
-    out.in_hbm = true;  // as far as its readers see
-    return true;
-  }
+  const Placement& out = step.places.at(k.out);
   const int64_t bytes = elem_bytes(op.type().elem);
-  ctx.memory.pin({&out});
-  place_result(ctx, out);
-  const auto address = [&] { return place_of(out); };
   const std::vector<PadRange> ranges = pad_ranges(op);
-  const Value* value = op.operands[1];
-  if (value->def != nullptr && value->def->kind == Kind::kConstant) {
-    fill_around(ctx, op, address(), ranges, pattern_of(value->def->as<ConstantAttrs>().value), id);
-  } else if (!fill_from_memory(ctx, ctx.memory.at(k.reads.back()), out, id)) {
-    return false;
+  if (plan.pattern < 0) {
+    const auto& value = op.operands[1]->def->as<ConstantAttrs>().value;
+    fill_around(ctx, op, place_of(out), ranges, pattern_of(value), step.op_id);
+  } else {
+    fill_from_memory(ctx, step.places.at(k.reads.back()), out, k.out->type, plan.pattern,
+                     step.op_id);
   }
   if (std::all_of(ranges.begin(), ranges.end(), [](const PadRange& r) { return r.n > 0; })) {
-    const Buffer& in = ctx.memory.at(k.reads[0]);
     const Dims pitch = row_major_strides(op.type().dims);
-    spec::Addr src = place_of(in), dst = address();
+    spec::Addr src = place_of(step.places.at(k.reads[0])), dst = place_of(out);
     src.offset += k.move().source.offset * bytes;
     std::vector<CopyDim> dims;
     for (size_t d = 0; d < ranges.size(); ++d) {
@@ -118,11 +99,8 @@ bool emit_pad(EmitContext& ctx, const Kernel& k) {
       dst.offset += r.at * pitch[d] * bytes;
       dims.push_back({r.n, k.move().source.stride[d] * bytes, r.step * pitch[d] * bytes});
     }
-    ctx.sink.copy(src, dst, bytes, dims, id);
+    ctx.sink.copy(src, dst, bytes, dims, step.op_id);
   }
-  finish_result(ctx, out, id);
-  ctx.memory.unpin();
-  return true;
 }
 
 }  // namespace tpu::compiler

@@ -7,9 +7,9 @@
 
 namespace tpu::compiler {
 
-void emit_tile(EmitContext& ctx, const Kernel& k, const LoopPlan& plan, TileState& state,
-               const Dims& start, const Dims& count, bool first, bool last, int64_t number,
-               uint32_t id) {
+void emit_tile(EmitContext& ctx, const Kernel& k, const LoopPlan& plan, const Places& places,
+               TileState& state, const Dims& start, const Dims& count, bool first, bool last,
+               int64_t number, uint32_t id) {
   pace(ctx);
   const Nest& nest = k.loop().nest;
   const VpuGenOptions& options = plan.options;
@@ -98,7 +98,7 @@ void emit_tile(EmitContext& ctx, const Kernel& k, const LoopPlan& plan, TileStat
       return a;
     }
     if (stream < 0) {
-      a.addr = vmem_addr(ctx.memory.at(v).vmem + offset_at_start(view) * bytes);
+      a.addr = vmem_addr(places.at(v).vmem + offset_at_start(view) * bytes);
       strides(a, view.stride, bytes);
       return a;
     }
@@ -115,7 +115,7 @@ void emit_tile(EmitContext& ctx, const Kernel& k, const LoopPlan& plan, TileStat
       outs.push_back({&s, p, slot});
       return a;
     }
-    load_box(ctx, v, p.first, p.dims, slot, id);
+    load_box(ctx, places, v, p.first, p.dims, slot, id);
     return a;
   };
   int64_t commands = 1;
@@ -183,8 +183,6 @@ void emit_tile(EmitContext& ctx, const Kernel& k, const LoopPlan& plan, TileStat
         outs.end());
   }
   for (const Out& o : outs) {
-    Buffer& b = ctx.memory.at(o.stream->value);
-    ctx.memory.give_home(b);
     const int64_t bytes = elem_bytes(o.stream->value->type.elem);
     std::vector<CopyDim> dims = o.piece.dims;
     for (CopyDim& d : dims) {
@@ -192,7 +190,8 @@ void emit_tile(EmitContext& ctx, const Kernel& k, const LoopPlan& plan, TileStat
       d.src *= bytes;
       d.dst *= bytes;
     }
-    ctx.sink.copy(vmem_addr(o.address), home_of(b, o.piece.first * bytes), bytes, dims, id);
+    ctx.sink.copy(vmem_addr(o.address), home_of(places.at(o.stream->value), o.piece.first * bytes),
+                  bytes, dims, id);
   }
 }
 

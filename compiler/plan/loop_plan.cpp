@@ -341,7 +341,7 @@ void release_loop(Residency& memory, LoopPlan& plan) {
   for (const int64_t address : plan.temporary) {
     memory.give(address);
   }
-  forget_places(plan);
+  plan.temporary.clear();
   memory.unpin();
 }
 

@@ -63,6 +63,7 @@ bool choose_streams(const Kernel& k, Residency& memory, const spec::BoardParams&
                     LoopPlan& plan);
 // VMEM for operands and slots; false: there is too little.
 bool place_loop(const Kernel& k, Residency& memory, LoopPlan& plan, uint32_t op_id);
+// Gives the slots back; the plan still says where they are.
 void release_loop(Residency& memory, LoopPlan& plan);
 
 // Calls fn(start, count, first, last) for every tile, in lexicographic order of the loops.

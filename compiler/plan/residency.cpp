@@ -4,14 +4,14 @@
 
 namespace tpu::compiler {
 
-spec::Addr home_of(const Buffer& b, int64_t byte) {
+spec::Addr home_of(const Placement& b, int64_t byte) {
   if (b.slot < 0) {
     throw Error("internal: a buffer that has no place in HBM is addressed there");
   }
   return hbm_addr(b.slot, b.offset + byte);
 }
 
-spec::Addr place_of(const Buffer& b, int64_t byte) {
+spec::Addr place_of(const Placement& b, int64_t byte) {
   return b.vmem >= 0 ? vmem_addr(b.vmem + byte) : home_of(b, byte);
 }
 
@@ -194,6 +194,11 @@ void Residency::give_home(Buffer& b) {
     b.scratch = true;
     b.offset = scratch_.take(b.bytes, b.value, op_id_);
   }
+}
+
+void Residency::mark_home(Buffer& b) {
+  touch(b);
+  b.in_hbm = true;
 }
 
 void Residency::store(Buffer& b, uint32_t op_id) {

@@ -41,8 +41,8 @@ struct Buffer : Placement {
   std::vector<int> reads;  // kernels that read it, ascending
 };
 
-spec::Addr home_of(const Buffer& b, int64_t byte = 0);   // in HBM
-spec::Addr place_of(const Buffer& b, int64_t byte = 0);  // in VMEM if it is there, else its home
+spec::Addr home_of(const Placement& b, int64_t byte = 0);   // in HBM
+spec::Addr place_of(const Placement& b, int64_t byte = 0);  // in VMEM if it is there, else its home
 
 // A dense copy that residency needs.
 struct Move {
@@ -102,6 +102,7 @@ class Residency {
 
   // HBM.
   void give_home(Buffer& b);
+  void mark_home(Buffer& b);                 // what is made for it there is complete
   void store(Buffer& b, uint32_t op_id);     // VMEM copy to HBM home
   void take_home(Buffer& from, Buffer& to);  // a temporary's, with what is in it
   Scratch& scratch() { return scratch_; }

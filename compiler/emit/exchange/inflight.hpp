@@ -87,16 +87,6 @@ struct BackArea {
 // Lets the exchange in flight go on by as many rounds as the commands since the last call take.
 void pace(EmitContext& ctx);
 void finish_inflight(EmitContext& ctx);
-// A plan beside the exchange in flight or, if it does not fit there, behind it.
-template <typename Plan>
-auto plan_beside_inflight(EmitContext& ctx, const Plan& plan) {
-  auto made = plan();
-  if (!made && ctx.inflight != nullptr) {
-    finish_inflight(ctx);
-    made = plan();
-  }
-  return made;
-}
 // True if the kernel reads what the exchange makes, or writes memory that it uses.
 bool needs_inflight(EmitContext& ctx, const Kernel& k);
 

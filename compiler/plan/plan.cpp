@@ -1,0 +1,88 @@
+#include "plan/plan.hpp"
+
+#include <utility>
+
+#include "plan/in_place.hpp"
+
+namespace tpu::compiler {
+
+namespace {
+
+constexpr int64_t whole_limit(const spec::BoardParams& board) {
+  return board.core.vmem_kib * 1024 / 4;
+}
+
+void note_place(const PlanContext& ctx, Residency& memory, const Value* v, Places& places) {
+  if (const Buffer* b = memory.find(v)) {
+    places[v] = *b;
+  }
+  if (const auto pad = ctx.pads.find(v); pad != ctx.pads.end()) {
+    for (const VirtualPad::Part& part : pad->second.parts) {
+      note_place(ctx, memory, part.base, places);
+    }
+  }
+}
+
+}  // namespace
+
+PlanContext::PlanContext(const Module& m, KernelProgram& k, const spec::BoardParams& b,
+                         int64_t lock_limit)
+    : module(m),
+      kernels(k),
+      board(b),
+      slots(make_slots(m, k, b)),
+      pads(find_virtual_pads(m, k, whole_limit(b))),
+      memory(k, slots, pads, b, lock_limit),
+      result_home(place_results(m, k, slots, memory)) {}
+
+Step begin_step(PlanContext& ctx, const Kernel& k) {
+  Step step;
+  step.kernel = &k;
+  step.op_id = ctx.ops.id(k);
+  step.before = ctx.memory.take_moves();
+  return step;
+}
+
+void end_step(PlanContext& ctx, Step& step) {
+  const Kernel& k = *step.kernel;
+  step.after = ctx.memory.take_moves();
+  for (const auto* values : {&k.reads, &k.writes}) {
+    for (const Value* v : *values) {
+      note_place(ctx, ctx.memory, v, step.places);
+    }
+  }
+  if (k.out != nullptr) {
+    note_place(ctx, ctx.memory, k.out, step.places);
+  }
+}
+
+std::optional<Step> plan_kernel(PlanContext& ctx, const Kernel& k) {
+  switch (k.kind) {
+    case KernelClass::kLoop:
+      return plan_loop_kernel(ctx, k);
+    case KernelClass::kContract:
+      return plan_contraction(ctx, k);
+    case KernelClass::kPad:
+      return plan_pad(ctx, k);
+    case KernelClass::kConcatenate:
+      return plan_concatenate(ctx, k);
+    case KernelClass::kCopyOut:
+      return plan_copy_out(ctx, k);
+    default:
+      break;
+  }
+  Step step = begin_step(ctx, k);
+  step.plan = Unplanned{};
+  return step;
+}
+
+bool cut_kernel(PlanContext& ctx, const Kernel& k) {
+  if (!split_kernel(ctx.kernels, k.order)) {
+    return false;
+  }
+  ctx.memory.find_reads(ctx.kernels, ctx.pads);
+  revise_results(ctx.module, ctx.kernels, ctx.slots, k.order, ctx.memory, ctx.result_home);
+  return true;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,47 @@
+// Planning of kernels. Nothing is emitted here: a kernel becomes a step or, if it does not fit into
+// VMEM even in its smallest tiles, nothing; then buffers, VMEM and homes are as before.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "plan/op_table.hpp"
+#include "plan/schedule.hpp"
+
+namespace tpu::compiler {
+
+// What the planning of every kernel works with.
+struct PlanContext {
+  PlanContext(const Module& m, KernelProgram& k, const spec::BoardParams& b, int64_t lock_limit);
+
+  const Module& module;
+  KernelProgram& kernels;  // those that do not fit are cut in two
+  const spec::BoardParams& board;
+  const Slots slots;
+  const VirtualPads pads;
+  Residency memory;
+  std::vector<const Value*> result_home;  // value whose home is result slot i, or null
+  OpTable ops;
+  bool arguments_saved = false;
+};
+
+// The step of a kernel, or of the part of it that a step before it has left (Step::rest).
+std::optional<Step> plan_kernel(PlanContext& ctx, const Kernel& k);
+
+// Cuts kernel `k` in two: it is the first half then. False: it cannot be cut.
+[[nodiscard]] bool cut_kernel(PlanContext& ctx, const Kernel& k);
+
+// A step for what has been placed so far: the moves noted go before it.
+Step begin_step(PlanContext& ctx, const Kernel& k);
+// Behind the kernel's last decision: later moves go after its commands.
+void end_step(PlanContext& ctx, Step& step);
+
+// One function for each class of kernels: plan_loops.cpp, plan_moves.cpp.
+std::optional<Step> plan_loop_kernel(PlanContext& ctx, const Kernel& k);
+std::optional<Step> plan_contraction(PlanContext& ctx, const Kernel& k);
+int64_t pad_pattern_elements(const Type& type);  // of a computed padding value
+std::optional<Step> plan_pad(PlanContext& ctx, const Kernel& k);
+std::optional<Step> plan_concatenate(PlanContext& ctx, const Kernel& k);
+std::optional<Step> plan_copy_out(PlanContext& ctx, const Kernel& k);
+
+}  // namespace tpu::compiler

@@ -1,0 +1,193 @@
+// Steps of loops and contractions: what they write in tiles gets its home, and is stored if it must
+// be.
+#include <algorithm>
+
+#include "plan/plan.hpp"
+
+namespace tpu::compiler {
+
+namespace {
+
+uint64_t fill_pattern(const Kernel& k, const Value* v) {
+  for (const Node& n : k.loop().nest.nodes) {
+    if (n.op->result() == v && n.op->kind == Kind::kReduce &&
+        n.in[1].kind == Operand::Kind::kImmediate) {
+      return v->type.elem == Elem::kBf16 ? n.in[1].immediate >> 16 : n.in[1].immediate;
+    }
+  }
+  throw Error("an empty reduction needs a constant init value", source_name(v->def->kind),
+              v->def->loc);
+}
+
+// Reductions over nothing.
+std::optional<Step> plan_empty(PlanContext& ctx, const Kernel& k, uint32_t id) {
+  Reservation attempt(ctx.memory);
+  FillPlan plan;
+  for (const Value* v : k.writes) {
+    if (v->type.count() == 0) {
+      continue;
+    }
+    const uint64_t pattern = fill_pattern(k, v);
+    Buffer& b = ctx.memory.at(v);
+    if (!ctx.memory.place(b)) {
+      return std::nullopt;
+    }
+    plan.fills.push_back({vmem_addr(b.vmem), elem_bytes(v->type.elem), v->type.count(), pattern});
+  }
+  Step step = begin_step(ctx, k);
+  step.plan = std::move(plan);
+  for (const Value* v : k.writes) {
+    Buffer& b = ctx.memory.at(v);
+    if (b.vmem >= 0 && b.must_store) {
+      ctx.memory.store(b, id);
+    }
+  }
+  end_step(ctx, step);
+  attempt.keep();
+  return step;
+}
+
+// Homes of what goes to HBM tile by tile. Sums come last if the first tile does not finish them.
+void give_homes(Residency& memory, const LoopPlan& plan, bool sums) {
+  for (const Stream& s : plan.streams) {
+    if (s.output && (s.value->def->kind == Kind::kReduce) == sums) {
+      memory.give_home(memory.at(s.value));
+    }
+  }
+}
+
+void give_all_homes(Residency& memory, const LoopPlan& plan) {
+  for (const Stream& s : plan.streams) {
+    if (s.output) {
+      memory.give_home(memory.at(s.value));
+    }
+  }
+}
+
+// Behind the last tile: what is written is in HBM, or stored there if it must be.
+void finish_loop(Residency& memory, const Kernel& k, uint32_t id) {
+  for (const Value* v : k.writes) {
+    Buffer& b = memory.at(v);
+    if (b.vmem >= 0 && b.must_store) {
+      memory.store(b, id);
+    } else if (b.vmem < 0) {
+      memory.mark_home(b);
+    }
+  }
+}
+
+// Homes of the blocks' outputs, in the order in which the blocks write them.
+void give_block_homes(Residency& memory, const Kernel& k, const DotPlan& p) {
+  if (!p.epilogue) {
+    if (!p.limits.out_whole) {
+      memory.give_home(memory.at(k.out));
+    }
+    return;
+  }
+  const Nest& nest = k.contract().after->loop().nest;
+  bool at_once = true;
+  for (size_t l = 0; l < nest.loops.size(); ++l) {
+    at_once = at_once && (!nest.loops[l].reduced || p.boxes[0].count[l] == nest.loops[l].n);
+  }
+  if (at_once) {
+    give_all_homes(memory, *p.epilogue);
+  } else {
+    give_homes(memory, *p.epilogue, false);
+  }
+  if (p.stores_sums) {
+    memory.give_home(memory.at(k.out));
+  }
+  if (!at_once) {
+    give_homes(memory, *p.epilogue, true);
+  }
+}
+
+Step dot_step(PlanContext& ctx, const Kernel& k, DotPlan plan, uint32_t id) {
+  Residency& memory = ctx.memory;
+  give_block_homes(memory, k, plan);
+  Step step = begin_step(ctx, k);
+  ctx.ops.count_flops(k);
+  if (plan.epilogue) {
+    finish_loop(memory, *k.contract().after, id);
+  }
+  Buffer& out = memory.at(k.out);
+  if (plan.epilogue ? plan.stores_sums : !plan.limits.out_whole) {
+    memory.mark_home(out);
+  } else if (!plan.epilogue && out.must_store) {
+    memory.store(out, id);
+  }
+  end_step(ctx, step);
+  release_dot(memory, plan);
+  step.plan = std::move(plan);
+  return step;
+}
+
+std::optional<Step> plan_sums(PlanContext& ctx, const Kernel& k, uint32_t id) {
+  Buffer& out = ctx.memory.at(k.out);
+  if (out.bytes == 0) {
+    return begin_step(ctx, k);
+  }
+  if (Contraction::count(k.contract().dot.k) == 0) {  // an empty sum
+    ctx.memory.give_home(out);
+    Step step = begin_step(ctx, k);
+    step.plan =
+        FillPlan{{{home_of(out), elem_bytes(out.value->type.elem), out.value->type.count(), 0}}};
+    ctx.memory.mark_home(out);
+    end_step(ctx, step);
+    return step;
+  }
+  auto plan = plan_dot(k, ctx.memory, ctx.board, id);
+  if (!plan) {
+    return std::nullopt;
+  }
+  return dot_step(ctx, k, std::move(*plan), id);
+}
+
+}  // namespace
+
+std::optional<Step> plan_loop_kernel(PlanContext& ctx, const Kernel& k) {
+  const uint32_t id = ctx.ops.id(k);
+  if (k.loop().nest.elements() == 0) {
+    return plan_empty(ctx, k, id);
+  }
+  if (stored_nodes(k).empty()) {
+    return begin_step(ctx, k);
+  }
+  auto plan = plan_loop(k, ctx.memory, ctx.board, id);
+  if (!plan) {
+    return std::nullopt;
+  }
+  if (plan->cut_reduce) {
+    give_homes(ctx.memory, *plan, false);
+    give_homes(ctx.memory, *plan, true);
+  } else {
+    give_all_homes(ctx.memory, *plan);
+  }
+  Step step = begin_step(ctx, k);
+  finish_loop(ctx.memory, k, id);
+  end_step(ctx, step);
+  release_loop(ctx.memory, *plan);
+  step.plan = std::move(*plan);
+  return step;
+}
+
+std::optional<Step> plan_contraction(PlanContext& ctx, const Kernel& k) {
+  const uint32_t id = ctx.ops.id(k);
+  if (k.contract().after == nullptr) {
+    return plan_sums(ctx, k, id);
+  }
+  // If nobody else reads the sums, they take memory only if the epilogue cannot work on blocks.
+  k.contract().after->order = k.order;
+  Buffer& sums = ctx.memory.add(k.out);
+  sums.reads.insert(sums.reads.begin(), k.order);
+  if (auto fused = plan_fused(k, ctx.memory, ctx.board, id)) {
+    return dot_step(ctx, k, std::move(*fused), id);
+  }
+  auto step = plan_sums(ctx, k, id);
+  if (step) {
+    step->rest = k.contract().after.get();
+  }
+  return step;
+}
+
+}  // namespace tpu::compiler

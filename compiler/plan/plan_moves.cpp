@@ -1,0 +1,114 @@
+// Steps of kernels that only move data: pads, concatenation, and results that could not be written
+// where they are made.
+#include <algorithm>
+
+#include "plan/plan.hpp"
+
+namespace tpu::compiler {
+
+namespace {
+
+constexpr int64_t kPatternBytes = 4096;  // of a computed padding value, repeated
+
+// A value that lies nowhere: its readers take it from the operands (virtual_pad.hpp).
+std::optional<Step> plan_virtual(PlanContext& ctx, const Kernel& k) {
+  ctx.memory.mark_home(ctx.memory.at(k.out));
+  return begin_step(ctx, k);
+}
+
+// Arguments that are results too, in slots that other results will take, move to scratch first.
+void save_overwritten_arguments(PlanContext& ctx, uint32_t id) {
+  if (ctx.arguments_saved) {
+    return;
+  }
+  ctx.arguments_saved = true;
+  for (const Kernel& k : ctx.kernels.kernels) {
+    if (k.kind != KernelClass::kCopyOut || ctx.result_home[k.move().result] != nullptr) {
+      continue;
+    }
+    Buffer& b = ctx.memory.at(k.reads[0]);
+    if (b.slot < 0 || b.scratch || b.vmem >= 0) {
+      continue;
+    }
+    for (const Kernel& w : ctx.kernels.kernels) {
+      const int target = ctx.slots.first_result + static_cast<int>(w.move().result);
+      if (w.kind != KernelClass::kCopyOut || w.order == k.order ||
+          ctx.slots.root(target) != ctx.slots.root(b.slot) ||
+          ctx.result_home[w.move().result] == k.reads[0]) {
+        continue;
+      }
+      const spec::Addr from = home_of(b);
+      b.slot = -1;
+      ctx.memory.give_home(b);
+      ctx.memory.move({from, home_of(b), b.bytes, elem_bytes(b.value->type.elem), id});
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+int64_t pad_pattern_elements(const Type& type) {
+  return std::min(kPatternBytes / elem_bytes(type.elem), type.count());
+}
+
+std::optional<Step> plan_pad(PlanContext& ctx, const Kernel& k) {
+  Buffer& out = ctx.memory.at(k.out);
+  if (out.bytes == 0) {
+    return begin_step(ctx, k);
+  }
+  if (ctx.pads.contains(k.out)) {
+    return plan_virtual(ctx, k);
+  }
+  Reservation attempt(ctx.memory);
+  ctx.memory.pin({&out});
+  place_result(ctx.memory, out);
+  PadPlan plan;
+  const Value* value = k.ops[0]->operands[1];
+  if (value->def == nullptr || value->def->kind != Kind::kConstant) {
+    const Type& type = k.out->type;
+    const auto area = ctx.memory.take(pad_pattern_elements(type) * elem_bytes(type.elem));
+    if (!area) {
+      return std::nullopt;
+    }
+    plan.pattern = *area;
+    ctx.memory.give(*area);
+  }
+  Step step = begin_step(ctx, k);
+  step.plan = plan;
+  finish_result(ctx.memory, out, step.op_id);
+  end_step(ctx, step);
+  ctx.memory.unpin();
+  attempt.keep();
+  return step;
+}
+
+std::optional<Step> plan_concatenate(PlanContext& ctx, const Kernel& k) {
+  if (ctx.pads.contains(k.out)) {
+    return plan_virtual(ctx, k);
+  }
+  Buffer& out = ctx.memory.at(k.out);
+  ctx.memory.pin({&out});
+  place_result(ctx.memory, out);
+  Step step = begin_step(ctx, k);
+  step.plan = ConcatenatePlan{};
+  finish_result(ctx.memory, out, step.op_id);
+  end_step(ctx, step);
+  ctx.memory.unpin();
+  return step;
+}
+
+std::optional<Step> plan_copy_out(PlanContext& ctx, const Kernel& k) {
+  const uint32_t id = ctx.ops.id(k);
+  save_overwritten_arguments(ctx, id);
+  const Buffer& b = ctx.memory.at(k.reads[0]);
+  const int slot = ctx.slots.first_result + static_cast<int>(k.move().result);
+  const bool same_place = b.slot >= 0 && !b.scratch && b.in_hbm && b.offset == 0 &&
+                          ctx.slots.root(slot) == ctx.slots.root(b.slot);
+  if (b.bytes > 0 && ctx.result_home[k.move().result] != k.reads[0] && !same_place) {
+    ctx.memory.move({place_of(b), hbm_addr(slot, 0), b.bytes, elem_bytes(b.value->type.elem), id});
+  }
+  return begin_step(ctx, k);
+}
+
+}  // namespace tpu::compiler
