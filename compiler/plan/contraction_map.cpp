@@ -1,5 +1,5 @@
 // How the matrix unit reads a contraction: which side streams, which dims are taps, what the
-// transpose unit or a DMA inside VMEM must do first. Chosen by cycles.
+// transpose unit or a DMA inside VMEM must do first. Chosen by the cycles of a reference core.
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -12,7 +12,19 @@ namespace tpu::compiler {
 namespace {
 
 using CDim = Contraction::Dim;
+using Array = decltype(spec::BoardParams::mxu);
 constexpr int64_t kMaxRunStrides = 3;  // of the weights along a run
+
+// Of a mapping follows the order in which products are summed, so it looks at shapes and at the
+// size of an array alone: with the board's own numbers, another DMA or a second unit would change
+// results. The mappings are compared by what they take on this core, one of a TPU v3 (v3_8.toml).
+struct ReferenceCore {
+  static constexpr double kUnits = 2;
+  static constexpr double kInterval = 133;  // cycles from one K tile to the next, at least
+  static constexpr int64_t kGranuleBytes = 512;
+  static constexpr double kLocalBytesPerCycle = 512;
+  static constexpr int64_t kVmemBytes = int64_t{16} << 20;
+};
 
 // k ascending in memory of the rows, outermost first; m and n by their strides in the operands.
 void order_loops(Contraction& c) {
@@ -125,7 +137,7 @@ int64_t n_tiles(const Contraction& c, int64_t array_cols) {
 
 // Cycles of a DMA inside VMEM that packs the rows densely with `inner` as the innermost dims.
 double gather_cycles(const Contraction& c, const std::vector<CDim>& inner,
-                     const std::vector<CDim>& outer, const spec::BoardParams& board) {
+                     const std::vector<CDim>& outer) {
   int64_t run = 1;
   for (const auto* dims : {&inner, &outer}) {
     for (size_t i = dims->size(); i-- > 0;) {
@@ -141,9 +153,9 @@ double gather_cycles(const Contraction& c, const std::vector<CDim>& inner,
   const int64_t bytes = run * elem_bytes(c.lhs->type.elem);
   const auto runs = static_cast<double>(Contraction::count(inner) * Contraction::count(outer)) /
                     static_cast<double>(run);
-  const auto granule = board.dma.granule_bytes;
+  const int64_t granule = ReferenceCore::kGranuleBytes;
   return runs * static_cast<double>(ceil_div(bytes, granule) * granule) /
-         static_cast<double>(board.dma.local_bytes_per_cycle);
+         ReferenceCore::kLocalBytesPerCycle;
 }
 
 // Elements of an operand's block: all of m (or n), `k` iterations of the k dims from `first` on.
@@ -159,19 +171,18 @@ int64_t block_elements(const std::vector<CDim>& free, const std::vector<CDim>& k
   return make_box(loops, false).elements;
 }
 
-double cost_of(const Mapping& w, const spec::BoardParams& board) {
+double cost_of(const Mapping& w, const Array& array) {
   const Contraction& c = w.c;
-  constexpr double kInterval = 133;
   const auto m = static_cast<double>(Contraction::count(c.m)),
              k = static_cast<double>(Contraction::count(c.k)),
              n = static_cast<double>(Contraction::count(c.n));
-  const auto tiles_n = n_tiles(c, board.mxu.cols);
-  double mxu =
-      static_cast<double>(k_tiles(c, w.run, board.mxu.rows) * tiles_n) * std::max(m, kInterval);
-  if (board.core.mxus > 1 && (tiles_n > 1 || m >= 2 * kInterval)) {
-    mxu /= 2;
+  const auto tiles_n = n_tiles(c, array.cols);
+  double mxu = static_cast<double>(k_tiles(c, w.run, array.rows) * tiles_n) *
+               std::max(m, ReferenceCore::kInterval);
+  if (tiles_n > 1 || m >= 2 * ReferenceCore::kInterval) {
+    mxu /= ReferenceCore::kUnits;
   }
-  const double width = static_cast<double>(board.mxu.cols);
+  const double width = static_cast<double>(array.cols);
   const auto blocks = [&](double a, double b) {
     return std::max(1.0, a / width) * std::max(1.0, b / width) * width;
   };
@@ -182,16 +193,17 @@ double cost_of(const Mapping& w, const spec::BoardParams& board) {
   xlu += w.transpose_out ? blocks(m, n) : 0;
   double dma = 0;
   if (w.rows == Mapping::Rows::kGather) {
-    dma = gather_cycles(c, c.k, c.m, board);
+    dma = gather_cycles(c, c.k, c.m);
   } else if (w.rows == Mapping::Rows::kGatherTranspose) {
-    dma = gather_cycles(c, c.m, c.k, board);
+    dma = gather_cycles(c, c.m, c.k);
   }
   return static_cast<double>(Contraction::count(c.batch)) *
          (std::max({mxu, xlu, dma}) + 0.05 * (mxu + xlu + dma));
 }
 
-// A run that is too long for VMEM is cut. The cut is part of the order of the sum, so it looks at
-// shapes and board alone: whole K tiles where possible, in a share of VMEM.
+// A run that is too long for VMEM is cut. The cut is part of the order of the sum, so boards of the
+// reference's VMEM or more cut alike: whole K tiles where possible, in a share of VMEM. A board
+// with less cuts shorter where it must.
 void choose_chunk(Mapping& w, const spec::BoardParams& board) {
   const Contraction& c = w.c;
   const size_t first = c.k.size() - w.run;
@@ -202,7 +214,7 @@ void choose_chunk(Mapping& w, const spec::BoardParams& board) {
   // Rows and columns of the smallest block that is still worth a command.
   const int64_t m = std::min<int64_t>(Contraction::count(c.m), direct ? 8 : 512),
                 n = std::min<int64_t>(Contraction::count(c.n), direct ? 128 : 512);
-  const int64_t limit = board.core.vmem_kib * 1024 / 2;
+  const int64_t limit = std::min(board.core.vmem_kib * 1024, ReferenceCore::kVmemBytes) / 2;
   const auto fits = [&](size_t dim,
                         int64_t count) {  // two slots each: rows, transposed rows, weights
     int64_t k = count;
@@ -241,7 +253,7 @@ void choose_chunk(Mapping& w, const spec::BoardParams& board) {
   }
 }
 
-void try_rows(const Contraction& c, Mapping::Rows rows, size_t run, const spec::BoardParams& board,
+void try_rows(const Contraction& c, Mapping::Rows rows, size_t run, const Array& array,
               Mapping& best) {
   Mapping w;
   w.c = c;
@@ -251,7 +263,7 @@ void try_rows(const Contraction& c, Mapping::Rows rows, size_t run, const spec::
     return std::any_of(dims.begin(), dims.end(), [](const CDim& d) { return d.out == 1; });
   };
   w.transpose_out = unit(c.m) && !unit(c.n) && Contraction::count(c.n) > 1;
-  w.cost = cost_of(w, board);
+  w.cost = cost_of(w, array);
   if (best.cost == 0 || w.cost < best.cost * 0.999) {
     best = w;
   }
@@ -271,18 +283,18 @@ Mapping map_contraction(const Contraction& given, const spec::BoardParams& board
     const size_t dense = dense_run(c);
     using Rows = Mapping::Rows;
     if (dense > 0 || c.k.empty()) {
-      try_rows(c, Rows::kDirect, dense, board, best);
+      try_rows(c, Rows::kDirect, dense, board.mxu, best);
     }
     if (is_transposed(c)) {
-      try_rows(c, Rows::kTranspose, c.k.size(), board, best);
+      try_rows(c, Rows::kTranspose, c.k.size(), board.mxu, best);
     }
     if (!c.k.empty()) {
-      try_rows(c, Rows::kGather, c.k.size(), board, best);
+      try_rows(c, Rows::kGather, c.k.size(), board.mxu, best);
       if (!c.m.empty()) {
-        try_rows(c, Rows::kGatherTranspose, c.k.size(), board, best);
+        try_rows(c, Rows::kGatherTranspose, c.k.size(), board.mxu, best);
       }
       if (const auto transposed = box_transposed(c)) {
-        try_rows(*transposed, Rows::kTransposeBox, 1, board, best);
+        try_rows(*transposed, Rows::kTransposeBox, 1, board.mxu, best);
       }
     }
   }

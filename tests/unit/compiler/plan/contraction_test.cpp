@@ -145,6 +145,40 @@ TEST(Mapping, FirstLayerOfManyImagesRunsAlongTheImages) {
   EXPECT_NE(gradient(8).rows, Rows::kTransposeBox);  // runs of 8 would leave the array empty
 }
 
+// The mapping is part of the order of a sum: boards of other speeds, memories and numbers of units
+// compute the same bits (docs/numerics.md).
+TEST(Mapping, LooksAtShapesAndArraysAlone) {
+  const Operands o;
+  const int64_t c = 256, w = 26 * c, p = 24 * c;
+  const std::vector<Contraction> contractions = {
+      loops(o, {{25, 26 * w, 0, 24 * 24 * c}, {24, w, 0, 24 * c}, {24, c, 0, c}}, {{c, 0, 1, 1}},
+            {{3, w, 3 * c * c, 0}, {3, c, c * c, 0}, {c, 1, c, 0}}),
+      loops(o, {{3, w, 0, 3 * c * c}, {3, c, 0, c * c}, {c, 1, 0, c}}, {{c, 0, 1, 1}},
+            {{25, 26 * w, 24 * p, 0}, {24, w, p, 0}, {24, c, c, 0}}),
+      loops(o, {{25, 784, 0, 676 * 256}, {26, 28, 0, 26 * 256}, {26, 1, 0, 256}}, {{256, 0, 1, 1}},
+            {{3, 28, 3 * 256, 0}, {3, 1, 256, 0}}),
+      loops(o, {{3, 28, 0, 3 * 256}, {3, 1, 0, 256}}, {{256, 0, 1, 1}},
+            {{25, 784, 676 * 256, 0}, {26, 28, 26 * 256, 0}, {26, 1, 256, 0}}),
+  };
+  for (const Contraction& given : contractions) {
+    const Mapping expected = map_contraction(given, spec::load_board("v3_8", {}));
+    for (const std::vector<std::string>& change : {std::vector<std::string>{"core.mxus=1"},
+                                                   {"core.mxus=4"},
+                                                   {"dma.local_bytes_per_cycle=4"},
+                                                   {"dma.granule_bytes=64"},
+                                                   {"core.vmem_kib=32768"}}) {
+      const Mapping m = map_contraction(given, spec::load_board("v3_8", change));
+      EXPECT_EQ(m.rows, expected.rows) << change[0];
+      EXPECT_EQ(m.run, expected.run) << change[0];
+      EXPECT_EQ(m.transpose_out, expected.transpose_out) << change[0];
+      EXPECT_EQ(m.chunk, expected.chunk) << change[0];
+      EXPECT_EQ(m.chunk_dim, expected.chunk_dim) << change[0];
+      EXPECT_EQ(m.c.lhs, expected.c.lhs) << change[0];
+      EXPECT_EQ(Contraction::count(m.c.m), Contraction::count(expected.c.m)) << change[0];
+    }
+  }
+}
+
 TEST(Tiles, BlocksCoverTheLoopsOnceInOrder) {
   const std::vector<Contraction::Dim> dims = {{3, 0, 0, 0}, {7, 0, 0, 0}, {2, 0, 0, 0}};
   const std::vector<Block> blocks = blocks_of(dims, {1, 4});
