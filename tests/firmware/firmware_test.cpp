@@ -157,6 +157,32 @@ TEST_F(FirmwareTest, CommandsOfAnOldEpochAreFlushedWithoutHolding) {
   EXPECT_EQ(status_of(tpu_command_nop_t{}, TPU_OP_NOP), TPU_STATUS_OK);
 }
 
+// Kept on a flush is what the flush's own epoch sent: an earlier one's host has given it up.
+TEST_F(FirmwareTest, HeldCoresFlushCommandsOfAnOldEpochThatAskToBeKept) {
+  open();
+  EXPECT_EQ(status_of(tpu_command_nop_t{}, 77), TPU_STATUS_BAD_OPCODE);
+  host_.resume();
+  EXPECT_EQ(status_of(tpu_command_nop_t{}, 77), TPU_STATUS_BAD_OPCODE);
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_HELD);
+  --host_.epoch;
+  EXPECT_EQ(status_of(tpu_command_nop_t{}, TPU_OP_NOP, TPU_CMD_FLAG_KEEP_ON_FLUSH),
+            TPU_STATUS_FLUSHED);
+  ++host_.epoch;
+  EXPECT_EQ(status_of(tpu_command_nop_t{}, TPU_OP_NOP, TPU_CMD_FLAG_KEEP_ON_FLUSH), TPU_STATUS_OK);
+}
+
+TEST_F(FirmwareTest, RefusedSmallCommandsHoldNothing) {
+  open();
+  tpu_command_nop_t nop{};
+  nop.reserved[8] = 1;
+  EXPECT_EQ(status_of(nop, TPU_OP_NOP), TPU_STATUS_BAD_FIELD);
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_READY);
+  tpu_command_unload_t unload{};
+  unload.program_id = 5;
+  EXPECT_EQ(status_of(unload, TPU_OP_UNLOAD_PROGRAM), TPU_STATUS_NO_PROGRAM);
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_READY);
+}
+
 TEST_F(FirmwareTest, CopiesMoveBytesAndReportAddressErrors) {
   open();
   for (size_t i = 0; i < 100; ++i) {
@@ -189,6 +215,10 @@ TEST_F(FirmwareTest, CopiesMoveBytesAndReportAddressErrors) {
   held(TPU_STATUS_ALIGN, status_of(fill, TPU_OP_FILL));
   down.kind = 3;
   held(TPU_STATUS_BAD_FIELD, status_of(down, TPU_OP_COPY));
+  tpu_command_copy_t across = upload(0, 0x100, 8);
+  across.kind = TPU_COPY_D2D;
+  across.peer = MockDevice::kCores;
+  held(TPU_STATUS_BAD_FIELD, status_of(across, TPU_OP_COPY));
 }
 
 TEST_F(FirmwareTest, TracksWaitForEachOtherInAllCombinations) {
@@ -244,6 +274,11 @@ TEST_F(FirmwareTest, ProgramsAreRegisteredOnlyWhenGood) {
     EXPECT_NE(status_of(load, TPU_OP_LOAD_PROGRAM), TPU_STATUS_OK) << word;
     EXPECT_FALSE(fw.programs[5].loaded);
   }
+  // More code than the image has bytes behind its header.
+  load = host_.image(3, 1, 5, 0x4000);
+  device_.host[RingHost::kImage + offsetof(tpu_program_image_header_t, code_bytes)] = 72;
+  load.image_crc = crc32c(std::span(device_.host).subspan(RingHost::kImage, load.bytes));
+  EXPECT_EQ(status_of(load, TPU_OP_LOAD_PROGRAM), TPU_STATUS_BAD_PROGRAM);
   // The entry counts words of eight bytes: the first one behind the 64 bytes of code.
   load = host_.image(3, 1, 5, 0x4000);
   device_.host[RingHost::kImage + offsetof(tpu_program_image_header_t, entry_word)] = 8;
@@ -266,6 +301,19 @@ TEST_F(FirmwareTest, UnloadIsBusyWhileALaunchOfTheWindowNamesTheProgram) {
   host_.put(host_.launch(5, 3, 1, 1, kAlone), TPU_OP_LAUNCH);
   const auto done = run();
   EXPECT_EQ(done.at(seq).status, TPU_STATUS_BUSY);
+  EXPECT_EQ(done.at(seq + 1).status, TPU_STATUS_OK);
+}
+
+TEST_F(FirmwareTest, UnloadDoesNotWaitForLaunchesOfOtherPrograms) {
+  open();
+  load_program();
+  ASSERT_EQ(status_of(host_.image(3, 1, 6, 0x8000), TPU_OP_LOAD_PROGRAM), TPU_STATUS_OK);
+  tpu_command_unload_t unload{};
+  unload.program_id = 5;
+  const uint32_t seq = host_.put(unload, TPU_OP_UNLOAD_PROGRAM);
+  host_.put(host_.launch(6, 3, 1, 1, kAlone), TPU_OP_LAUNCH);
+  const auto done = run();
+  EXPECT_EQ(done.at(seq).status, TPU_STATUS_OK);
   EXPECT_EQ(done.at(seq + 1).status, TPU_STATUS_OK);
 }
 
@@ -333,6 +381,8 @@ TEST_F(FirmwareTest, RefusedLaunchTellsItsGangAndHolds) {
       {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.reserved2 = 1; }},
       {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.slots = 2049; }},
       {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.replica = 2; }},
+      {TPU_STATUS_BAD_FIELD,
+       [](tpu_command_launch_t& l) { l.core_mask = kAlone | 1U << MockDevice::kCores; }},
       {TPU_STATUS_HOST_ADDR, [](tpu_command_launch_t& l) { l.table_iova = 1ULL << 40; }},
   };
   open();
@@ -373,6 +423,10 @@ TEST_F(FirmwareTest, FaultIsRecordedDrainedAndHeld) {
   EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_DRAIN);
   ASSERT_EQ(device_.aborts_sent.size(), 1U);
   EXPECT_EQ(device_.aborts_sent[0].code, TPU_GSYNC_CODE_FAULT);
+  tpu_fault_record_t later{};
+  later.code = TPU_FAULT_SMEM_RANGE;
+  device_.fault_program(later);  // of an engine that had not stopped: the first one is told
+  dispatch();
   device_.drained();
   dispatch();
   EXPECT_FALSE(device_.barrier_waiting);  // not before its own abort has come back
@@ -491,6 +545,20 @@ TEST_F(FirmwareTest, FeedsAreDoubleBufferedOverManySteps) {
   EXPECT_EQ(more, kSteps - 1);
   EXPECT_EQ(copies, 2 * kSteps);
   EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_READY);
+}
+
+TEST_F(FirmwareTest, ABatchInPiecesIsThereWithItsLastPiece) {
+  open();
+  load_program();
+  host_.put(host_.launch(5, 3, 9, 1, kAlone), TPU_OP_LAUNCH, TPU_CMD_FLAG_INFEED);
+  tpu_command_copy_t piece = upload(0x40000, 0, 16);
+  piece.feed_more = 1;
+  host_.put(piece, TPU_OP_COPY, TPU_CMD_FLAG_INFEED);
+  EXPECT_EQ(run().size(), 1U);
+  EXPECT_EQ(device_.programs_started, 0U);
+  host_.put(upload(0x40000, 16, 16), TPU_OP_COPY, TPU_CMD_FLAG_INFEED);
+  EXPECT_EQ(run().size(), 2U);
+  EXPECT_EQ(device_.programs_started, 1U);
 }
 
 TEST_F(FirmwareTest, LaunchWhoseInfeedFailedIsAborted) {
