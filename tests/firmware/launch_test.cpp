@@ -1,0 +1,270 @@
+// The firmware's portable part on the host: launches with their gangs, faults, aborts and feeds.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "firmware_fixture.hpp"
+#include "tpu/spec/gsync_regs.h"
+#include "tpu/spec/seq_regs.h"
+
+namespace tpu::test {
+namespace {
+
+TEST_F(FirmwareTest, LaunchRunsItsStepsBehindBarriers) {
+  open();
+  load_program();
+  const uint32_t seq = host_.put(host_.launch(5, 3, 0x10007, 4, kAlone), TPU_OP_LAUNCH);
+  const auto done = run();
+  ASSERT_EQ(done.size(), 1U);
+  EXPECT_EQ(done.at(seq).status, TPU_STATUS_OK);
+  EXPECT_EQ(done.at(seq).step, 4U);
+  EXPECT_EQ(done.at(seq).flags & (TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP),
+            TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP);
+  EXPECT_EQ(device_.steps_started, (std::vector<uint32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(device_.seq[TPU_SEQ_PROGRAM_LO_OFFSET / 4], 0x4000U);
+  EXPECT_EQ(device_.seq[TPU_SEQ_TAG_OFFSET / 4], 0x10007U);
+  EXPECT_EQ(device_.seq[TPU_SEQ_WATCHDOG_LO_OFFSET / 4], 10U * 1024U);
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_READY);
+}
+
+TEST_F(FirmwareTest, CompletionsCarryTheirCrc) {
+  open();
+  load_program();
+  host_.put(host_.launch(5, 3, 9, 2, kAlone), TPU_OP_LAUNCH);
+  host_.put(host_.launch(5, 3, 10, 0, kAlone), TPU_OP_LAUNCH);  // refused
+  EXPECT_EQ(run().size(), 2U);
+  EXPECT_EQ(host_.bad_seals, 0U);
+  for (uint32_t context = 0; context < TPU_HOSTDMA_CONTEXTS; ++context) {
+    const bool posts = context == TPU_HOSTDMA_CTX_COMPLETION;
+    EXPECT_EQ((device_.contexts[context].start & TPU_HOSTDMA_START_SEAL_MASK) != 0, posts);
+  }
+}
+
+TEST_F(FirmwareTest, NextLaunchIsBoundIntoTheOtherBankWhileOneRuns) {
+  open();
+  load_program();
+  host_.put(host_.launch(5, 3, 1, 1, kAlone), TPU_OP_LAUNCH);
+  host_.put(host_.launch(5, 3, 2, 1, kAlone), TPU_OP_LAUNCH);
+  host_.doorbell();
+  dispatch();
+  device_.finish_dma(TPU_HOSTDMA_CTX_COMMAND);
+  dispatch();
+  device_.finish_dma(TPU_HOSTDMA_CTX_TABLE);
+  dispatch();
+  const uint32_t bank = device_.seq[TPU_SEQ_SLOT_BANK_OFFSET / 4];
+  EXPECT_TRUE(device_.barrier_waiting);
+  EXPECT_TRUE(device_.dma_busy(TPU_HOSTDMA_CTX_TABLE));
+  EXPECT_EQ(device_.contexts[TPU_HOSTDMA_CTX_TABLE].local, (bank ^ 1U) * TPU_SLOT_BANK_BYTES);
+  settle();
+  EXPECT_EQ(taken().size(), 2U);
+  EXPECT_EQ(device_.seq[TPU_SEQ_SLOT_BANK_OFFSET / 4], bank ^ 1U);
+}
+
+TEST_F(FirmwareTest, RefusedLaunchTellsItsGangAndHolds) {
+  struct Case {
+    uint32_t status;
+    std::function<void(tpu_command_launch_t&)> spoil;
+  };
+  const Case cases[] = {
+      {TPU_STATUS_NO_PROGRAM, [](tpu_command_launch_t& l) { l.program_id = 6; }},
+      {TPU_STATUS_NO_SLOT, [](tpu_command_launch_t& l) { l.slots = 2; }},
+      {TPU_STATUS_NO_SLOT, [](tpu_command_launch_t& l) { l.table_crc ^= 1; }},
+      {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.steps = 0; }},
+      {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.reserved = 1; }},
+      {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.reserved2 = 1; }},
+      {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.slots = 2049; }},
+      {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.replica = 2; }},
+      {TPU_STATUS_BAD_FIELD,
+       [](tpu_command_launch_t& l) { l.core_mask = kAlone | 1U << MockDevice::kCores; }},
+      {TPU_STATUS_HOST_ADDR, [](tpu_command_launch_t& l) { l.table_iova = 1ULL << 40; }},
+  };
+  open();
+  load_program(3, 2);
+  uint32_t launch_id = 100;
+  for (const Case& c : cases) {
+    tpu_command_launch_t launch = host_.launch(5, 3, ++launch_id, 1, kAlone | 1U);
+    c.spoil(launch);
+    EXPECT_EQ(status_of(launch, TPU_OP_LAUNCH), c.status);
+    EXPECT_EQ(device_.programs_started, 0U);
+    ASSERT_FALSE(device_.aborts_sent.empty());
+    EXPECT_EQ(device_.aborts_sent.back().code, TPU_GSYNC_CODE_NOT_STARTED);
+    EXPECT_EQ(device_.aborts_sent.back().tag, launch.launch_id);
+    EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_HELD);
+    host_.resume();
+    dispatch();
+  }
+  device_.bad_slot = 1;
+  EXPECT_EQ(status_of(host_.launch(5, 3, 200, 1, kAlone | 1U), TPU_OP_LAUNCH), TPU_STATUS_NO_SLOT);
+}
+
+TEST_F(FirmwareTest, FaultIsRecordedDrainedAndHeld) {
+  open();
+  load_program();
+  const uint32_t seq = host_.put(host_.launch(5, 3, 9, 3, kAlone), TPU_OP_LAUNCH);
+  host_.put(host_.launch(5, 3, 10, 1, kAlone), TPU_OP_LAUNCH);
+  host_.doorbell();
+  dispatch();
+  while (device_.programs_started < 2) {  // into step 1
+    ASSERT_TRUE(device_.settle_one());
+    dispatch();
+  }
+  tpu_fault_record_t record{};
+  record.code = TPU_FAULT_VMEM_RANGE;
+  record.op_id = 321;
+  device_.fault_program(record);
+  dispatch();
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_DRAIN);
+  ASSERT_EQ(device_.aborts_sent.size(), 1U);
+  EXPECT_EQ(device_.aborts_sent[0].code, TPU_GSYNC_CODE_FAULT);
+  tpu_fault_record_t later{};
+  later.code = TPU_FAULT_SMEM_RANGE;
+  device_.fault_program(later);  // of an engine that had not stopped: the first one is told
+  dispatch();
+  device_.drained();
+  dispatch();
+  EXPECT_FALSE(device_.barrier_waiting);  // not before its own abort has come back
+  device_.abort(9, MockDevice::kCore, TPU_GSYNC_CODE_FAULT);
+  dispatch();
+  EXPECT_TRUE(device_.barrier_waiting);
+  EXPECT_EQ(device_.barrier_kind, TPU_GSYNC_KIND_DRAIN);
+  EXPECT_EQ(device_.seq_resets, 1U);
+  settle();
+  const auto done = taken();
+  EXPECT_EQ(done.at(seq).status, TPU_STATUS_FAULT);
+  EXPECT_EQ(done.at(seq).step, 1U);
+  EXPECT_EQ(done.at(seq).fault_seq, 1U);
+  EXPECT_EQ(done.at(seq + 1).status, TPU_STATUS_FLUSHED);
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_HELD);
+  tpu_fault_record_t seen;
+  std::memcpy(&seen, &device_.sys(TPU_SYSCTL_FAULT_RECORD_OFFSET), sizeof seen);
+  EXPECT_EQ(seen.fault_seq, 1U);
+  EXPECT_EQ(seen.code, TPU_FAULT_VMEM_RANGE);
+  EXPECT_EQ(seen.op_id, 321U);
+  EXPECT_EQ(seen.launch_id, 9U);
+  EXPECT_EQ(seen.step, 1U);
+  EXPECT_EQ(seen.core, MockDevice::kCore);
+  host_.resume();
+  EXPECT_EQ(status_of(host_.launch(5, 3, 11, 1, kAlone), TPU_OP_LAUNCH), TPU_STATUS_OK);
+}
+
+TEST_F(FirmwareTest, AbortByAPeerEndsAbortedInEveryState) {
+  open();
+  load_program(3, 2);
+  uint32_t launch_id = 0;
+  for (const bool released : {false, true}) {
+    const uint32_t seq = host_.put(host_.launch(5, 3, ++launch_id, 1, kAlone | 1U), TPU_OP_LAUNCH);
+    host_.doorbell();
+    dispatch();
+    while (!device_.barrier_waiting) {
+      ASSERT_TRUE(device_.finish_any_dma());
+      dispatch();
+    }
+    if (released) {
+      device_.release();
+      dispatch();
+      EXPECT_TRUE(device_.program_running);
+    }
+    device_.abort(launch_id, 0, TPU_GSYNC_CODE_FAULT);
+    dispatch();
+    if (released) {
+      device_.drained();
+      dispatch();
+      EXPECT_TRUE(device_.barrier_waiting);
+      device_.release();
+      dispatch();
+    } else {
+      EXPECT_FALSE(device_.barrier_waiting);  // no step ran anywhere: nothing to drain
+    }
+    const auto done = taken();
+    ASSERT_EQ(done.count(seq), 1U);
+    EXPECT_EQ(done.at(seq).status, TPU_STATUS_ABORTED);
+    EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_HELD);
+    host_.resume();
+    dispatch();
+    EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_READY);
+  }
+}
+
+TEST_F(FirmwareTest, AbortAfterTheLastStepDrainsAndHolds) {
+  open();
+  load_program(3, 2);
+  EXPECT_EQ(status_of(host_.launch(5, 3, 4, 1, kAlone | 1U), TPU_OP_LAUNCH), TPU_STATUS_OK);
+  device_.abort(4, 0, TPU_GSYNC_CODE_FAULT);
+  dispatch();
+  EXPECT_TRUE(device_.barrier_waiting);
+  EXPECT_EQ(device_.barrier_kind, TPU_GSYNC_KIND_DRAIN);
+  device_.release();
+  dispatch();
+  EXPECT_TRUE(host_.take().empty());
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_HELD);
+}
+
+TEST_F(FirmwareTest, FeedsAreDoubleBufferedOverManySteps) {
+  constexpr uint32_t kSteps = 20;
+  open();
+  load_program();
+  const uint32_t flags = TPU_CMD_FLAG_INFEED | TPU_CMD_FLAG_OUTFEED;
+  const uint32_t launch = host_.put(host_.launch(5, 3, 9, kSteps, kAlone), TPU_OP_LAUNCH, flags);
+  std::vector<tpu_completion_t> all;
+  uint32_t copies = 0;
+  uint32_t more = 0;
+  for (uint32_t step = 0; step < kSteps; ++step) {
+    host_.put(upload(0x40000, 0, 16), TPU_OP_COPY, TPU_CMD_FLAG_INFEED);
+    tpu_command_copy_t down{};
+    down.dst = 0x50000;
+    down.bytes = 16;
+    down.kind = TPU_COPY_D2H;
+    host_.put(down, TPU_OP_COPY, TPU_CMD_FLAG_OUTFEED);
+    host_.doorbell();
+    dispatch();
+    while (device_.settle_one()) {
+      EXPECT_LE(fw.infeed_full - fw.infeed_free, TPU_INFEED_DEPTH);
+      EXPECT_LE(fw.outfeed_full - fw.outfeed_free, TPU_INFEED_DEPTH);
+      dispatch();
+    }
+    for (const tpu_completion_t& entry : host_.take()) {
+      EXPECT_EQ(entry.status, TPU_STATUS_OK);
+      if ((entry.flags & TPU_CPL_FLAG_MORE) != 0) {
+        EXPECT_EQ(entry.seq, launch);
+        EXPECT_EQ(entry.step, ++more);
+      } else if (entry.seq == launch) {
+        EXPECT_EQ(entry.step, kSteps);
+      } else {
+        ++copies;
+      }
+    }
+    EXPECT_EQ(device_.programs_started, step + 1);  // starves until the next batch comes
+  }
+  EXPECT_EQ(more, kSteps - 1);
+  EXPECT_EQ(copies, 2 * kSteps);
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_READY);
+}
+
+TEST_F(FirmwareTest, ABatchInPiecesIsThereWithItsLastPiece) {
+  open();
+  load_program();
+  host_.put(host_.launch(5, 3, 9, 1, kAlone), TPU_OP_LAUNCH, TPU_CMD_FLAG_INFEED);
+  tpu_command_copy_t piece = upload(0x40000, 0, 16);
+  piece.feed_more = 1;
+  host_.put(piece, TPU_OP_COPY, TPU_CMD_FLAG_INFEED);
+  EXPECT_EQ(run().size(), 1U);
+  EXPECT_EQ(device_.programs_started, 0U);
+  host_.put(upload(0x40000, 16, 16), TPU_OP_COPY, TPU_CMD_FLAG_INFEED);
+  EXPECT_EQ(run().size(), 2U);
+  EXPECT_EQ(device_.programs_started, 1U);
+}
+
+TEST_F(FirmwareTest, LaunchWhoseInfeedFailedIsAborted) {
+  open();
+  load_program();
+  const uint32_t launch =
+      host_.put(host_.launch(5, 3, 9, 2, kAlone), TPU_OP_LAUNCH, TPU_CMD_FLAG_INFEED);
+  host_.put(upload(1ULL << 40, 0, 16), TPU_OP_COPY, TPU_CMD_FLAG_INFEED);
+  const auto done = run();
+  EXPECT_EQ(done.at(launch + 1).status, TPU_STATUS_HOST_ADDR);
+  EXPECT_EQ(done.at(launch).status, TPU_STATUS_FAULT);
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_HELD);
+}
+
+}  // namespace
+}  // namespace tpu::test
