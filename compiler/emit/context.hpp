@@ -12,6 +12,7 @@
 #include "emit/exchange/channels.hpp"
 #include "emit/registers.hpp"
 #include "plan/plan.hpp"
+#include "plan/scalars.hpp"
 #include "vpu/vpu_gen.hpp"
 
 namespace tpu::compiler {
@@ -77,11 +78,10 @@ void load_box(EmitContext& ctx, const Places& places, const Value* v, int64_t fi
 // scalar.cpp
 void scalar(EmitContext& ctx, const Value* v, int reg);  // computed by the sequencer
 // Scalars that lie in buffers: to SMEM, then the sequencer waits for them.
-void fetch_scalars(EmitContext& ctx, const std::vector<NestAccess>& from, uint32_t id);
+void fetch_scalars(CommandSink& sink, const std::vector<ScalarPlace>& from, uint32_t id);
 void read_scalar(CommandSink& sink, size_t index, Elem elem, int reg);
 
-// indexed.cpp, combine.cpp
-bool may_take(EmitContext& ctx, const Kernel& k, const Buffer& from);
-[[nodiscard]] bool emit_indexed_combine(EmitContext& ctx, const Kernel& k, uint32_t id);
+// indexed/combine.cpp
+[[nodiscard]] bool emit_combine(EmitContext& ctx, const Kernel& k, uint32_t id);
 
 }  // namespace tpu::compiler

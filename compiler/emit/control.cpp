@@ -159,7 +159,7 @@ static bool emit_conditional(EmitContext& ctx, const Kernel& k, uint32_t id) {
   const Kernel& end = k.control().regions[0]->kernels.back();
   ctx.memory.enter(end.order);
   const Value* test = end.control().carried.at(0);
-  fetch_scalars(ctx, {{test, {}}}, id);
+  fetch_scalars(ctx.sink, scalar_places(ctx.memory, {{test, {}}}), id);
   clean_region(ctx.memory, *k.control().regions[0]);
   ctx.channels.forget_peers();
   leave_body(ctx.memory, k, condition);
@@ -216,7 +216,7 @@ bool emit_branch(EmitContext& ctx, const Kernel& k) {
     give_region_home(ctx.memory, ctx.memory.at(v));
   }
   ctx.run_moves();
-  fetch_scalars(ctx, {k.control().predicate}, id);
+  fetch_scalars(ctx.sink, scalar_places(ctx.memory, {k.control().predicate}), id);
   const std::vector<Buffer*> locked = settle(ctx.memory, k, false, id);
   ctx.run_moves();
   const auto arms = static_cast<int64_t>(op.regions.size());

@@ -124,24 +124,16 @@ static void scalar_binary(EmitContext& ctx, const Op& op, int reg) {
 }
 
 // Scalar i goes to the i-th 8 bytes behind kSmemScalars.
-void fetch_scalars(EmitContext& ctx, const std::vector<NestAccess>& from, uint32_t id) {
-  int last = -1;
-  for (size_t i = 0; i < from.size(); ++i) {
-    if (from[i].value == nullptr) {
-      continue;
-    }
-    const Buffer& b = ctx.memory.at(from[i].value);
-    const int64_t bytes = elem_bytes(b.value->type.elem);
-    const int64_t at = from[i].view.offset * bytes;
-    ctx.sink.copy_bytes(place_of(b, at), smem_addr(kSmemScalars + 8 * static_cast<int64_t>(i)),
-                        bytes, bytes, id);
-    last = static_cast<int>(ctx.sink.listing.items.size()) - 1;
+void fetch_scalars(CommandSink& sink, const std::vector<ScalarPlace>& from, uint32_t id) {
+  for (const ScalarPlace& s : from) {
+    sink.copy_bytes(s.from, smem_addr(kSmemScalars + 8 * static_cast<int64_t>(s.index)), s.bytes,
+                    s.bytes, id);
   }
-  if (last >= 0) {
+  if (!from.empty()) {
     Control wait;
     wait.kind = Control::Kind::kWait;
-    wait.item = last;
-    ctx.sink.listing.append(wait);
+    wait.item = static_cast<int>(sink.listing.items.size()) - 1;
+    sink.listing.append(wait);
   }
 }
 

@@ -2,30 +2,13 @@
 // is an answer, and no plan that was given up shows in the program.
 #include <gtest/gtest.h>
 
-#include "../graph_builder.hpp"
-#include "board/board_loader.hpp"
 #include "emit/emit.hpp"
 #include "plan/dot_plan.hpp"
 #include "plan/loop_plan.hpp"
+#include "planning.hpp"
 
 namespace tpu::compiler::test {
 namespace {
-
-constexpr int64_t kKib = 1024;
-
-// The kernels of a graph, and VMEM of some KiB in which nothing lies yet.
-struct Planning {
-  Planning(const Module& m, int vmem_kib)
-      : board(spec::load_board("v3_8", {"core.vmem_kib=" + std::to_string(vmem_kib)})),
-        program(make_kernels(m)),
-        slots(make_slots(m, program, board)),
-        memory(program, slots, {}, board, 0) {}
-
-  spec::BoardParams board;
-  KernelProgram program;
-  Slots slots;
-  Residency memory;
-};
 
 TEST(LoopPlan, LargeOperandsAreStreamedInTwoSlots) {
   GraphBuilder b;

@@ -5,13 +5,10 @@
 
 #include <random>
 
-#include "../graph_builder.hpp"
-#include "board/board_loader.hpp"
+#include "planning.hpp"
 
 namespace tpu::compiler::test {
 namespace {
-
-constexpr int64_t kKib = 1024;
 
 // VMEM of 64 KiB, so that four arrays of 16 KiB fill it. Kernels read and write as told.
 class Memory {
