@@ -17,7 +17,7 @@
 
 namespace tpu::compiler {
 
-struct InflightExchange;  // inflight.hpp
+struct InflightExchange;  // exchange/inflight.hpp
 
 struct EmitContext {
   explicit EmitContext(PlanContext& p);
@@ -46,7 +46,6 @@ std::optional<int64_t> take(EmitContext& ctx, int64_t bytes);
 void place_result(EmitContext& ctx, Buffer& out);
 void finish_result(EmitContext& ctx, Buffer& out, uint32_t id);
 void store(EmitContext& ctx, Buffer& b, uint32_t id);
-MemRange whole_range(EmitContext& ctx, const Buffer& b, bool write);
 
 // emit.cpp: plans and emits a kernel. False: it does not fit.
 [[nodiscard]] bool emit_kernel(EmitContext& ctx, const Kernel& k);

@@ -174,20 +174,6 @@ void store(EmitContext& ctx, Buffer& b, uint32_t id) {
   ctx.run_moves();
 }
 
-MemRange whole_range(EmitContext& ctx, const Buffer& b, bool write) {
-  MemRange r;
-  r.write = write;
-  if (b.vmem >= 0) {
-    r.lo = b.vmem;
-  } else {
-    r.space = spec::Space::kHbm;
-    r.slot = ctx.slots.root(b.slot);
-    r.lo = b.offset;
-  }
-  r.hi = r.lo + b.bytes;
-  return r;
-}
-
 bool emit_kernel(EmitContext& ctx, const Kernel& k) {
   if (k.kind == KernelClass::kYield) {
     return true;  // the owner of the region does it
@@ -216,7 +202,7 @@ bool emit_kernel(EmitContext& ctx, const Kernel& k) {
     return emit_kernel(ctx, k);
   }
   ctx.memory.drop_dead();
-  pace(ctx);
+  advance_inflight(ctx);
   return true;
 }
 

@@ -59,7 +59,7 @@ void set_loops(spec::MatmulCommand& c, const std::vector<Walk>& rows, const std:
 void matmul(EmitContext& ctx, const DotPlan& p, const Tile& left, const Tile& right,
             const Tile& out, const Block& m, const Block& n, const Block& k, bool accumulate,
             uint32_t id) {
-  pace(ctx);
+  advance_inflight(ctx);
   const Contraction& c = p.w.c;
   std::vector<Walk> rows, cols, taps, run;
   for (size_t i = 0; i < c.m.size(); ++i) {

@@ -10,7 +10,7 @@ namespace tpu::compiler {
 void emit_tile(EmitContext& ctx, const Kernel& k, const LoopPlan& plan, const Places& places,
                TileState& state, const Dims& start, const Dims& count, bool first, bool last,
                int64_t number, uint32_t id) {
-  pace(ctx);
+  advance_inflight(ctx);
   const Nest& nest = k.loop().nest;
   const VpuGenOptions& options = plan.options;
   TileState::Program& program = state.programs[(first ? 1u : 0u) | (last ? 2u : 0u)];

@@ -1,0 +1,78 @@
+// Commands of an exchange by halving, round by round: pieces follow each other through the stages,
+// then the sums, or what an update makes of them, travel back. Everything else is in its plan.
+#pragma once
+
+#include <array>
+#include <map>
+#include <vector>
+
+#include "emit/exchange/channels.hpp"
+#include "emit/exchange/sum.hpp"
+#include "emit/registers.hpp"
+#include "plan/exchange/halving_plan.hpp"
+#include "vpu/vpu_gen.hpp"
+
+namespace tpu::compiler {
+
+// A command of an update, made once and repeated for every piece.
+struct UpdateCommand {
+  const UpdateKernel* kernel = nullptr;
+  std::vector<AccessRole> roles;
+  int program = -1;
+};
+
+// An exchange by halving that has begun. The plan outlives it.
+struct HalvingRun {
+  // Adds the program of the sum; `op`: the all_reduce.
+  HalvingRun(CommandSink& sink, Channels& channels, const HalvingPlan& plan, const Op& op,
+             uint32_t id);
+  void set_registers();  // where the halves lie: before the first round
+  void next_round();
+  bool done() const { return round >= plan.rounds(); }
+
+  CommandSink& sink;
+  Channels& channels;
+  const HalvingPlan& plan;
+  const SumProgram sum;
+  const uint32_t id;
+  int64_t round = 0;
+  // Items of each piece that grant its landing areas, and the way back of each value.
+  struct Grants {
+    std::array<int, kMaxStages> landing{};
+    std::vector<std::array<int, kMaxStages>> back;
+  };
+  std::vector<Grants> grants;
+  std::map<const Update*, std::vector<UpdateCommand>> commands;  // for look-up only
+};
+
+// Area that a piece uses when it travels back, and the size of its elements.
+struct BackArea {
+  int64_t address, bytes, unit;
+};
+BackArea back_area(const HalvingPlan& p, int64_t i, size_t way);
+// Register with the offset of what the core holds after stage `stage`, for elements of `unit`.
+int whole_register(const HalvingPlan& p, int64_t stage, int64_t unit);
+
+// update.cpp
+void load_update(HalvingRun& r, int64_t i);
+void emit_update(HalvingRun& r, int64_t i);
+
+// Scalar registers of the running exchange: the first of each kind, which has one for each stage.
+// With four stages a bit's register takes what is made of the bit last; no cores cross over then.
+struct StageRegisters {
+  explicit constexpr StageRegisters(int64_t stages)
+      : each(stages > 3 ? kMaxStages : 3), shared(stages > 3) {}
+
+  int each;
+  bool shared;
+  int whole = kFirstOffsetRegister;          // bytes to the half kept
+  int sent = whole + each;                   // bytes to the half sent
+  int peer = sent + each;                    // partner
+  int bit = peer + each;                     // 0: keeps the first half
+  int temporary = bit + each;                // and the next
+  int other = shared ? bit : temporary + 2;  // as whole, for elements of the other size
+};
+static_assert(StageRegisters(3).other + 3 <= kAddressRegister);
+static_assert(StageRegisters(kMaxStages).other + kMaxStages <= kAddressRegister);
+
+}  // namespace tpu::compiler

@@ -1,0 +1,72 @@
+// Memory of an exchange by halving: pieces follow each other through the stages and back, each in
+// areas of VMEM that rotate. Of an update behind the sum: the areas and homes of its operands.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "kernel/exchange.hpp"
+#include "plan/residency.hpp"
+
+namespace tpu::compiler {
+
+inline constexpr int kMaxStages = 4;  // of the cores of a board
+
+// An array that an update reads or writes part by part; the sum itself is in the bucket.
+struct UpdateOperand {
+  const Value* value = nullptr;
+  bool input = false;
+  spec::Addr home{};
+  int root = -1;  // slot of the home, behind aliases
+};
+
+struct UpdatePlan {
+  const Update* update = nullptr;
+  std::vector<UpdateOperand> operands;  // what is read, then what is written; each once
+  std::vector<spec::Addr> gathered;     // homes of what travels back, as in `update`
+};
+
+struct HalvingPlan {
+  // Bytes of one value, and where they come from and go to.
+  struct Piece {
+    size_t value = 0;     // index into reads and writes of the kernel
+    int64_t from = 0;     // byte of the value
+    int64_t element = 0;  // of the value
+    int update = -1;      // of `updates`
+    spec::Addr src{}, dst{};
+  };
+
+  Exchange exchange;
+  int64_t bytes = 0;      // of a piece
+  int64_t unit = 4;       // of an element
+  int64_t lag = 1;        // rounds from a send to its arrival
+  bool in_place = false;  // pieces lie in the buckets before and afterwards
+  std::vector<Piece> pieces;
+  std::vector<UpdatePlan> updates;
+
+  std::vector<int64_t> buckets;                          // ring of pieces
+  std::array<std::vector<int64_t>, kMaxStages> landing;  // ring of each stage
+  std::vector<std::vector<int64_t>> back;                // ring of each gathered value of an update
+  std::vector<std::vector<int64_t>> slots;  // ring of parts of each operand of an update
+  std::map<const Value*, int64_t> scalars;  // VMEM address; for look-up only
+  std::vector<int64_t> memory;              // VMEM to give back
+
+  int64_t stages() const { return static_cast<int64_t>(exchange.stages()); }
+  int64_t part_bytes() const { return bytes >> stages(); }
+  int64_t rounds() const { return static_cast<int64_t>(pieces.size()) + 1 + 2 * stages() * lag; }
+  int64_t bucket(int64_t i) const { return buckets[static_cast<size_t>(i) % buckets.size()]; }
+  const Piece& piece(int64_t i) const { return pieces[static_cast<size_t>(i)]; }
+  const UpdatePlan* update_of(int64_t i) const;  // null: the sum itself travels back
+  // Bytes that travel back: of the sum, or of the gathered values of the update.
+  size_t ways_back(int64_t i) const;
+};
+
+// Areas for all pieces in flight; buckets only if there are none yet. False: too little VMEM.
+[[nodiscard]] bool take_rings(Residency& memory, HalvingPlan& plan);
+
+// Operands of an update. Homes are filled in by plan_streamed.
+std::vector<UpdateOperand> update_operands(const Update& u);
+
+}  // namespace tpu::compiler

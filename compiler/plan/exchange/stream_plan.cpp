@@ -1,0 +1,196 @@
+#include "plan/exchange/stream_plan.hpp"
+
+#include <algorithm>
+
+namespace tpu::compiler {
+
+namespace {
+
+bool lists(const std::vector<const Value*>& list, const Value* v) {
+  return std::find(list.begin(), list.end(), v) != list.end();
+}
+
+// A buffer that the exchange uses must neither move nor die before its end.
+void hold(Residency& memory, const Value* v) { memory.held().insert(&memory.at(v)); }
+
+void give_held_home(Residency& memory, const Value* v) {
+  memory.give_home(memory.at(v));
+  hold(memory, v);
+}
+
+// What an update reads part by part comes from HBM.
+void hold_operands(Residency& memory, const Kernel& k, const Update& u, uint32_t op_id) {
+  for (const UpdateKernel& uk : u.kernels) {
+    for (const NestAccess& a : uk.nest.accesses) {
+      Buffer* b = memory.find(a.value);
+      if (a.value == u.sum || b == nullptr || a.view.stride[0] == 0 || !lists(k.reads, a.value)) {
+        continue;
+      }
+      if (!b->in_hbm) {
+        memory.store(*b, op_id);
+      }
+      memory.held().insert(b);
+    }
+  }
+}
+
+// Homes of results; operands stay where they are until the end.
+void prepare_buffers(Residency& memory, const Kernel& k, uint32_t op_id) {
+  const std::vector<Update>& updates = k.exchange().updates;
+  for (const Span& span : k.exchange().spans) {
+    hold(memory, k.reads[span.value]);
+    if (std::none_of(updates.begin(), updates.end(),
+                     [&](const Update& u) { return u.value == span.value; })) {
+      give_held_home(memory, k.writes[span.value]);
+    }
+  }
+  for (const Update& u : updates) {
+    hold_operands(memory, k, u, op_id);
+    for (const auto* list : {&u.gathered, &u.sharded}) {
+      for (const Value* w : *list) {
+        give_held_home(memory, w);
+      }
+    }
+  }
+}
+
+UpdatePlan plan_update(const Update& u, const Slots& slots, Residency& memory) {
+  UpdatePlan plan;
+  plan.update = &u;
+  plan.operands = update_operands(u);
+  for (UpdateOperand& o : plan.operands) {
+    if (o.input || lists(u.sharded, o.value)) {
+      const Buffer& b = memory.at(o.value);
+      o.home = home_of(b);
+      o.root = slots.root(b.slot);
+    }
+  }
+  for (const Value* w : u.gathered) {
+    plan.gathered.push_back(home_of(memory.at(w)));
+  }
+  return plan;
+}
+
+void cut_pieces(StreamPlan& plan, const Slots& slots, Residency& memory) {
+  const Kernel& k = *plan.kernel;
+  for (const Update& u : k.exchange().updates) {
+    plan.updates.push_back(plan_update(u, slots, memory));
+  }
+  for (const Span& span : k.exchange().spans) {
+    HalvingPlan::Piece p;
+    p.value = span.value;
+    for (size_t u = 0; u < plan.updates.size(); ++u) {
+      if (plan.updates[u].update->value == span.value) {
+        p.update = static_cast<int>(u);
+      }
+    }
+    for (p.from = span.from; p.from < span.from + span.bytes; p.from += plan.bytes) {
+      p.element = p.from / plan.unit;
+      p.src = place_of(memory.at(k.reads[span.value]), p.from);
+      if (p.update < 0) {
+        p.dst = home_of(memory.at(k.writes[span.value]), p.from);
+      }
+      plan.pieces.push_back(p);
+    }
+  }
+}
+
+// Copies of small operands that are read at one place.
+bool load_scalars(Residency& memory, StreamPlan& plan, uint32_t op_id) {
+  for (const Update& u : plan.kernel->exchange().updates) {
+    for (const UpdateKernel& uk : u.kernels) {
+      for (const NestAccess& a : uk.nest.accesses) {
+        if (a.view.stride[0] != 0 || plan.scalars.contains(a.value)) {
+          continue;
+        }
+        const Buffer& b = memory.at(a.value);
+        const auto address = memory.take(b.bytes);
+        if (!address) {
+          return false;
+        }
+        plan.memory.push_back(*address);
+        plan.scalars[a.value] = *address;
+        memory.move(
+            {place_of(b), vmem_addr(*address), b.bytes, elem_bytes(a.value->type.elem), op_id});
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<StreamPlan> plan_streamed(const Kernel& k, const StreamSite& site, const Slots& slots,
+                                        Residency& memory, uint32_t op_id) {
+  Reservation whole(memory);
+  prepare_buffers(memory, k, op_id);
+  StreamPlan pieces;
+  pieces.kernel = &k;
+  pieces.overlaps = site.overlaps;
+  pieces.exchange = site.exchange;
+  pieces.bytes = site.piece_bytes;
+  pieces.unit = elem_bytes(k.ops[0]->operand_type(0).elem);
+  cut_pieces(pieces, slots, memory);
+  const bool alone = site.next == nullptr || must_follow(*site.next, k, slots, memory);
+  for (int64_t lag = alone ? 2 : 1; lag > 0; --lag) {  // with less VMEM beside other kernels
+    Reservation attempt(memory);
+    StreamPlan plan = pieces;
+    plan.lag = lag;
+    if (take_rings(memory, plan) && load_scalars(memory, plan, op_id)) {
+      attempt.keep();
+      whole.keep();
+      for (int64_t i = 0; i < static_cast<int64_t>(plan.pieces.size()); ++i) {
+        find_operand(memory, plan, i);
+      }
+      if (!plan.overlaps) {
+        end_streamed(memory, plan);
+      }
+      return plan;
+    }
+  }
+  return std::nullopt;
+}
+
+void find_operand(Residency& memory, StreamPlan& plan, int64_t piece) {
+  HalvingPlan::Piece& p = plan.pieces[static_cast<size_t>(piece)];
+  p.src = place_of(memory.at(plan.kernel->reads[p.value]), p.from);
+}
+
+void end_streamed(Residency& memory, const StreamPlan& plan) {
+  for (const int64_t area : plan.memory) {
+    memory.give(area);
+  }
+  for (const Value* w : plan.kernel->writes) {
+    Buffer& b = memory.at(w);
+    memory.touch(b);
+    b.in_hbm = b.in_hbm || b.slot >= 0;
+  }
+  memory.held().clear();
+}
+
+bool must_follow(const Kernel& k, const Kernel& streamed, const Slots& slots, Residency& memory) {
+  switch (k.kind) {
+    case KernelClass::kLoop:
+    case KernelClass::kContract:
+    case KernelClass::kConcatenate:
+    case KernelClass::kPad:
+      break;
+    default:
+      return true;
+  }
+  if (std::any_of(k.reads.begin(), k.reads.end(),
+                  [&](const Value* v) { return lists(streamed.writes, v); })) {
+    return true;
+  }
+  const auto& held = memory.held();
+  const auto root = [&](const Buffer& b) {
+    return b.slot < 0 || b.scratch ? -1 : slots.root(b.slot);
+  };
+  return std::any_of(k.writes.begin(), k.writes.end(), [&](const Value* v) {
+    const int slot = root(memory.at(v));
+    return slot >= 0 &&
+           std::any_of(held.begin(), held.end(), [&](const Buffer* b) { return root(*b) == slot; });
+  });
+}
+
+}  // namespace tpu::compiler
