@@ -233,6 +233,7 @@ uint64_t Board::peak_flops_per_cycle() const {
 }
 
 Executable Board::load(const std::string& path, int device) const {
+  refuse_in_callback();
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: cannot be opened", path));
@@ -244,6 +245,7 @@ Executable Board::load(const std::string& path, int device) const {
 }
 
 Executable Board::load(std::span<const std::byte> bytes, int device) const {
+  refuse_in_callback();
   auto program = need(impl_).load(bytes, "executable", device);
   return Access::executable(std::make_shared<ExecutableState>(impl_, std::move(program)));
 }
@@ -300,8 +302,20 @@ uint64_t Board::now() const { return need(impl_).now(); }
 std::vector<uint64_t> Board::hart_instructions() const { return need(impl_).hart_instructions(); }
 std::vector<uint64_t> Board::run_cycles() const { return need(impl_).run_cycles(); }
 std::vector<HostWorkTime> Board::profile() const { return need(impl_).profile(); }
-BoardCounters Board::counters() const { return need(impl_).counters(); }
-void Board::synchronize() const { need(impl_).synchronize(); }
-void Board::close(CloseMode mode) const { need(impl_).close(mode); }
+
+BoardCounters Board::counters() const {
+  refuse_in_callback();
+  return need(impl_).counters();
+}
+
+void Board::synchronize() const {
+  refuse_in_callback();
+  need(impl_).synchronize();
+}
+
+void Board::close(CloseMode mode) const {
+  refuse_in_callback();
+  need(impl_).close(mode);
+}
 
 }  // namespace tpu::driver

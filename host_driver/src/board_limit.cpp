@@ -81,8 +81,10 @@ void BoardImpl::check_time_limit() {
     if (op != nullptr && waits_its_turn(*op)) {
       op = nullptr;
     }
-    const uint64_t steps = i < places.size() ? places[i].steps : 0;
-    if (!launch_clock_.look(i, op == nullptr ? 0 : op->launch_id, steps)) {
+    // A transport without a debug port does not tell steps: then all of a launch have their time.
+    const bool seen = i < places.size();
+    if (!launch_clock_.look(i, op == nullptr ? 0 : op->launch_id, seen ? places[i].steps : 0,
+                            seen || op == nullptr ? 1 : op->steps)) {
       continue;
     }
     const Operation* oldest = late == nullptr ? nullptr : late->first_launch();

@@ -87,13 +87,20 @@ void BoardImpl::await_host(uint64_t news, Deadline deadline) {
   }
 }
 
-// What the call wants to come behind.
-void BoardImpl::depend(Operation& op, const std::vector<Event>& after) const {
+void BoardImpl::check_after(const std::vector<Event>& after) const {
   for (const Event& event : after) {
     const auto& state = Access::state(event);
     if (state->open() && state->board.lock().get() != this) {
       throw Error(ErrorCode::kInvalidArgument, "an event to come after belongs to another board");
     }
+  }
+}
+
+// What the call wants to come behind.
+void BoardImpl::depend(Operation& op, const std::vector<Event>& after) const {
+  check_after(after);
+  for (const Event& event : after) {
+    const auto& state = Access::state(event);
     op.inputs.push_back(state);
     op.after.push_back(state);
   }

@@ -57,7 +57,7 @@ bool in_event_callback() { return callback_depth > 0; }
 
 void refuse_in_callback() {
   if (in_event_callback()) {
-    throw Error(ErrorCode::kFailedPrecondition, "an on_ready callback must not wait");
+    throw Error(ErrorCode::kFailedPrecondition, "an on_ready callback must not wait for the board");
   }
 }
 

@@ -31,6 +31,11 @@ void check_arguments(const BoardImpl& board, const LoadedProgram& program,
   if (options.steps == 0) {
     throw invalid("a launch has at least one step");
   }
+  for (const size_t keep : options.keep) {
+    if (keep >= arguments.size()) {
+      throw invalid(fmt::format("cannot keep argument {}: there are {}", keep, arguments.size()));
+    }
+  }
   const bool donates = std::any_of(program.info->arguments.begin(), program.info->arguments.end(),
                                    [](const ParameterInfo& info) { return info.donated_to >= 0; });
   if (options.steps > 1 && !donates) {
@@ -172,9 +177,6 @@ std::vector<Array> BoardImpl::prepare_arguments(const LoadedProgram& program,
                                                 const std::vector<size_t>& kept) {
   gather_foreign(program, arguments);
   for (const size_t keep : kept) {
-    if (keep >= arguments.size()) {
-      throw invalid(fmt::format("cannot keep argument {}: there are {}", keep, arguments.size()));
-    }
     if (program.info->arguments[keep].donated_to >= 0) {
       std::vector<Buffer> copies;
       for (const Buffer& part : arguments[keep].parts()) {
@@ -257,10 +259,12 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
   const Entry entry(*this);
   check_usable();
   check_arguments(*this, *program, given, options);
+  check_after(options.after);
   const std::vector<Array> arguments = prepare_arguments(*program, given, options.keep);
   const std::set<size_t> kept(options.keep.begin(), options.keep.end());
   const auto op = begin(fmt::format("launch of {}", exe.name));
   op->program = program;
+  op->steps = options.steps;
   std::vector<std::vector<Buffer>> outputs(exe.results.size());
   std::vector<std::shared_ptr<BufferState>> donated;
   for (size_t p = 0; p < program->parts.size(); ++p) {

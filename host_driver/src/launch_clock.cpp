@@ -6,7 +6,7 @@
 namespace tpu::driver {
 namespace {
 
-constexpr int kTicks = 8;
+constexpr uint64_t kTicks = 8;
 // Longer limits are none: a century of nanoseconds still fits.
 constexpr double kLongest = 3e9;
 
@@ -32,13 +32,13 @@ bool LaunchClock::spend(Time time) {
   return true;
 }
 
-bool LaunchClock::look(size_t device, uint32_t launch_id, uint64_t steps) {
+bool LaunchClock::look(size_t device, uint32_t launch_id, uint64_t steps, uint64_t unseen) {
   Head& head = heads_[device];
   if (launch_id == 0 || launch_id != head.launch_id || steps != head.steps) {
     head = {launch_id, steps, 0};
     return false;
   }
-  if (++head.ticks < kTicks) {
+  if (++head.ticks < kTicks * unseen) {
     return false;
   }
   head.ticks = 0;

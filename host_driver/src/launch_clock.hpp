@@ -23,15 +23,16 @@ class LaunchClock {
   /// The board ran that long. True: a tick is over.
   bool spend(Time time);
   /// At a tick: the launch at the head of a device (0: none) and the steps that the device has
-  /// ended so far. True: the same launch ended no step for as long as the limit allows; true again
-  /// when that has passed once more.
-  bool look(size_t device, uint32_t launch_id, uint64_t steps);
+  /// ended so far. True: the same launch ended no step for as long as the limit allows `unseen`
+  /// steps (more than 1 where nobody can tell how many have ended); true again when that has passed
+  /// once more.
+  bool look(size_t device, uint32_t launch_id, uint64_t steps, uint64_t unseen = 1);
 
  private:
   struct Head {
     uint32_t launch_id = 0;
     uint64_t steps = 0;
-    int ticks = 0;  // without progress
+    uint64_t ticks = 0;  // without progress
   };
 
   double seconds_;

@@ -66,6 +66,7 @@ struct Operation {
   // Launches only.
   std::shared_ptr<LoadedProgram> program;
   uint32_t launch_id = 0;
+  uint32_t steps = 1;  // of a launch
   std::vector<std::weak_ptr<BufferState>> donated;
   bool on_board = false;  ///< a ring has it, and no core has said that it did not start
   std::optional<tpu_fault_record_t> trap;  ///< of a core that died with it

@@ -147,6 +147,26 @@ TEST_P(Conformance, KeptArgumentsStayAlive) {
   EXPECT_EQ(result.outputs[0].to_host().bytes, argument.to_host().bytes);
 }
 
+// The wrong argument comes last: of the good ones no copy is made before it is found.
+TEST_P(Conformance, RefusedLaunchesSendNothing) {
+  ProgramBuilder builder(1);
+  builder.argument(DType::kI32, {64});
+  builder.result(DType::kI32, {64}, false, 0);
+  const Executable program = board_.load(builder.bytes());
+  const Array argument = program.put(0, counting(DType::kI32, {64}));
+  board_.synchronize();
+  const auto used = [&] { return board_.devices()[0].hbm_used; };
+  const uint64_t before = used(), then = board_.now();
+  EXPECT_EQ(code_of([&] {
+              program.run({argument}, {.steps = 1, .keep = {0, 1}});
+            }),
+            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(used(), before);
+  board_.synchronize();
+  EXPECT_EQ(board_.now(), then);
+  EXPECT_TRUE(argument.parts()[0].live());
+}
+
 TEST_P(Conformance, ReadsAndWritesOfOneBufferKeepTheirOrder) {
   ProgramBuilder builder(1);
   builder.argument(DType::kI32, {50000});
@@ -303,6 +323,10 @@ TEST_P(Conformance, CallbacksRunOnceAndMaySubmitButNotWait) {
       EXPECT_EQ(failure.code(), ErrorCode::kFailedPrecondition);
       refused = true;
     }
+    EXPECT_EQ(code_of([&] { board_.counters(); }), ErrorCode::kFailedPrecondition);
+    EXPECT_EQ(code_of([&] { board_.synchronize(); }), ErrorCode::kFailedPrecondition);
+    EXPECT_EQ(code_of([&] { board_.load("no.tpuexe"); }), ErrorCode::kFailedPrecondition);
+    EXPECT_EQ(code_of([&] { board_.close(); }), ErrorCode::kFailedPrecondition);
   });
   first.ready().wait();
   EXPECT_EQ(calls, 1);

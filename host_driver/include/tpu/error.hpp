@@ -12,9 +12,8 @@ namespace tpu::driver {
 /// What went wrong, for programs to act on.
 enum class ErrorCode : uint8_t {
   /// The caller's input cannot be used, whatever state the board is in: a wrong shape, a device
-  /// that
-  /// is not there, a handle of another board, a damaged file. Nothing was changed; the same call
-  /// fails again.
+  /// that is not there, a handle of another board, a damaged file. Nothing was changed; the same
+  /// call fails again.
   kInvalidArgument,
   /// The call is good, but not in the present state: the board is closed, the buffer was donated or
   /// deleted, the program unloaded, a callback wants to wait. Nothing was changed; it can succeed

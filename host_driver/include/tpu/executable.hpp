@@ -89,7 +89,7 @@ class Executable {
   /// memory, results want HBM that handles already gone are about to give back. A launch that comes
   /// behind an event which is not ready waits for no room in the rings.
   ///
-  /// Throws before anything is sent, with nothing changed: InvalidArgument (number, type, shape or
+  /// Throws before the launch is sent, with no argument changed: InvalidArgument (number, type, shape or
   /// place of the arguments), FailedPrecondition (an argument was donated or discarded, the program
   /// unloaded, the board closed), ResourceExhausted (HBM), Unavailable (the board has broken).
   RunResult run(const std::vector<Array>& arguments, const RunOptions& options = {}) const;

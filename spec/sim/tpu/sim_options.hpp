@@ -1,4 +1,5 @@
-// How the simulated board simulates: nothing here changes what a program computes. One record from
+// How the simulated board simulates: with no_data it computes no values, nothing else here changes
+// what a program computes or when. One record from
 // the command line and the public interface through the transport to the model, which takes it as
 // it is. Public: installed as tpu/sim_options.hpp.
 #pragma once

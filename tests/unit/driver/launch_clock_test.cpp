@@ -51,5 +51,14 @@ TEST(LaunchClock, EightTicksOfOneLaunchWithoutAStepAreTooMany) {
   EXPECT_EQ(looks(6, 8, 1), 1);
 }
 
+TEST(LaunchClock, StepsThatNobodySeesHaveTheirTimeTogether) {
+  LaunchClock clock(1, 1);
+  EXPECT_FALSE(clock.look(0, 5, 0, 3));
+  for (int i = 1; i < 3 * 8; ++i) {
+    EXPECT_FALSE(clock.look(0, 5, 0, 3)) << i;
+  }
+  EXPECT_TRUE(clock.look(0, 5, 0, 3));
+}
+
 }  // namespace
 }  // namespace tpu::driver
