@@ -3,18 +3,11 @@
 
 #include <algorithm>
 
+#include "board/board_loader.hpp"
+
 namespace tpu::compiler {
 
 using spec::ScalarOp;
-
-namespace {
-
-// Commands of one engine that overlap, as in tlm_model/core/engines.
-constexpr size_t kInFlight = 16;
-
-bool is_dma(size_t queue) { return queue >= static_cast<size_t>(spec::Queue::kDmaIn); }
-
-}  // namespace
 
 TimedCore::TimedCore(TimedProgram& program, const spec::BoardParams& board, TimedFabric& fabric,
                      const Setup& setup)
@@ -27,7 +20,7 @@ TimedCore::TimedCore(TimedProgram& program, const spec::BoardParams& board, Time
       wake_(setup.start) {
   for (size_t q = 0; q < queues_.size(); ++q) {
     queues_[q].waiting.resize(static_cast<size_t>(board.core.queue_depth));
-    queues_[q].flights.resize(is_dma(q) ? static_cast<size_t>(board.dma.in_flight) : kInFlight);
+    queues_[q].flights.resize(spec::commands_in_flight(board, q));
     for (Flight& flight : queues_[q].flights) {
       flight.core = setup.index;
     }

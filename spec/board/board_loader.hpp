@@ -45,6 +45,14 @@ inline bool has_queue(const BoardParams& params, size_t queue) {
          (kQueues[queue].engine != Engine::kMxu || kQueues[queue].unit < params.core.mxus);
 }
 
+/// Commands of a queue that may have started and not be done.
+inline size_t commands_in_flight(const BoardParams& params, size_t queue) {
+  const Engine engine = kQueues[queue].engine;
+  const bool dma =
+      engine == Engine::kDmaIn || engine == Engine::kDmaOut || engine == Engine::kDmaRemote;
+  return static_cast<size_t>(dma ? params.dma.in_flight : params.core.in_flight);
+}
+
 /// Core cycles of `ns` nanoseconds, rounded up.
 inline uint64_t cycles_from_ns(const BoardParams& params, int64_t ns) {
   return static_cast<uint64_t>((ns * params.core.clock_mhz + 999) / 1000);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "board/board_loader.hpp"
 #include "core/operand_check.hpp"
 #include "kernel/cycles.hpp"
 #include "tpu/spec/fault_regs.hpp"
@@ -10,13 +11,12 @@
 
 namespace tpu::model {
 
-Engine::Engine(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context,
-               size_t in_flight)
+Engine::Engine(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context)
     : sc_module(name),
       context_(context),
       unit_(static_cast<int>(queue)),
       queue_(static_cast<size_t>(context.params.core.queue_depth)),
-      flights_(in_flight),
+      flights_(spec::commands_in_flight(context.params, static_cast<size_t>(queue))),
       activity_(context.activity) {
   for (size_t i = 0; i < flights_.size(); ++i) {
     flights_[i].index = i;

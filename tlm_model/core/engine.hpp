@@ -38,8 +38,7 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   sc_core::sc_port<IciIf, 1, sc_core::SC_ZERO_OR_MORE_BOUND> ici_port{
       "ici_port"};  // remote signals
 
-  Engine(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context,
-         size_t in_flight);
+  Engine(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context);
 
   bool full() const override { return queue_count_ == queue_.size(); }
   QueuedCommand& next_slot() override {

@@ -168,5 +168,16 @@ TEST(BoardLoader, NamesPresetsWhenUnknown) {
   EXPECT_THAT(error_of("/nowhere/board.toml"), HasSubstr("cannot be opened"));
 }
 
+// Queues of further matrix units stand behind those of the DMA engines.
+TEST(BoardLoader, OnlyDmaQueuesHaveTheNumberInFlightOfDma) {
+  const BoardParams board = load_board("v3_8", {"core.in_flight=7", "dma.in_flight=3"});
+  for (const Queue queue : {Queue::kDmaIn, Queue::kDmaOut, Queue::kDmaRemote}) {
+    EXPECT_EQ(commands_in_flight(board, static_cast<size_t>(queue)), 3u);
+  }
+  for (const Queue queue : {Queue::kMxu0, Queue::kMxu3, Queue::kVpu, Queue::kXlu}) {
+    EXPECT_EQ(commands_in_flight(board, static_cast<size_t>(queue)), 7u);
+  }
+}
+
 }  // namespace
 }  // namespace tpu::spec

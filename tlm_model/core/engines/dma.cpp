@@ -21,7 +21,7 @@ constexpr uint64_t kReusedVmem = 4 << 20;
 
 Dma::Dma(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context,
          const DmaResources& resources)
-    : Engine(name, queue, context, static_cast<size_t>(context.params.dma.in_flight)),
+    : Engine(name, queue, context),
       resources_(resources),
       kind_(queue == spec::Queue::kDmaIn    ? HostWork::kDmaIn
             : queue == spec::Queue::kDmaOut ? HostWork::kDmaOut

@@ -14,9 +14,6 @@
 namespace tpu::model {
 namespace {
 
-// Commands that can overlap: a result leaves the array a few hundred cycles after the next command
-// may start.
-constexpr size_t kMxuInFlight = 16;
 // Work of a part that is worth a thread of its own, in multiply-adds.
 constexpr uint64_t kPartFlops = 8'000'000;
 constexpr int64_t kRowGranule = 16;
@@ -44,11 +41,11 @@ void Mxu::Work::run_part(int part) {
 
 Mxu::Mxu(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context,
          uint8_t* vmem, uint64_t vmem_bytes, MxuUnit unit)
-    : Engine(name, queue, context, kMxuInFlight),
+    : Engine(name, queue, context),
       vmem_(vmem),
       vmem_bytes_(vmem_bytes),
       unit_(std::move(unit)),
-      work_(kMxuInFlight) {}
+      work_(flight_capacity()) {}
 
 MxuEngine& Mxu::engine_for_step() {
   const uint64_t step = context().launch.job_step;

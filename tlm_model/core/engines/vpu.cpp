@@ -12,7 +12,6 @@
 namespace tpu::model {
 namespace {
 
-constexpr size_t kVpuInFlight = 16;
 // Work of a part that is worth a thread of its own, in lane operations.
 constexpr uint64_t kPartOperations = 2'000'000;
 
@@ -42,11 +41,11 @@ void Vpu::Work::run_part(int part) {
 
 Vpu::Vpu(sc_core::sc_module_name name, const EngineContext& context, uint8_t* vmem,
          uint64_t vmem_bytes, VpuSimd simd)
-    : Engine(name, spec::Queue::kVpu, context, kVpuInFlight),
+    : Engine(name, spec::Queue::kVpu, context),
       vmem_(vmem),
       vmem_bytes_(vmem_bytes),
       simd_(simd),
-      work_(kVpuInFlight) {}
+      work_(flight_capacity()) {}
 
 FaultInfo Vpu::outside_of_vmem(const VpuPlan& plan, const Flight& flight,
                                const VpuKernel& kernel) const {

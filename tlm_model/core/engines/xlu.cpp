@@ -13,17 +13,16 @@
 namespace tpu::model {
 namespace {
 
-constexpr size_t kXluInFlight = 16;
 constexpr uint64_t kXluPartBytes = 1 << 20;
 
 }  // namespace
 
 Xlu::Xlu(sc_core::sc_module_name name, const EngineContext& context, uint8_t* vmem,
          uint64_t vmem_bytes)
-    : Engine(name, spec::Queue::kXlu, context, kXluInFlight),
+    : Engine(name, spec::Queue::kXlu, context),
       vmem_(vmem),
       vmem_bytes_(vmem_bytes),
-      work_(kXluInFlight) {}
+      work_(flight_capacity()) {}
 
 bool Xlu::start_command(Flight& flight) {
   const auto& plan = std::get<TransposePlan>(flight.queued.command->plan);
