@@ -6,6 +6,7 @@
 
 #include "command/cost.hpp"
 #include "command/operands.hpp"
+#include "command/vpu_footprint.hpp"
 
 namespace tpu::compiler {
 
@@ -154,12 +155,8 @@ void add_all(const Listing&, const Command&, const spec::NopCommand&, std::vecto
 void add_all(const Listing& l, const Command& cmd, const spec::VpuKernelCommand& c,
              std::vector<MemRange>& out) {
   for (const spec::VpuInsn& insn : l.programs[static_cast<size_t>(cmd.program)].code) {
-    const auto op = static_cast<spec::VpuOp>(insn.op);
-    if (op == spec::VpuOp::kLoad || op == spec::VpuOp::kStore) {
-      const bool store = op == spec::VpuOp::kStore;
-      const auto mode =
-          store ? static_cast<spec::VpuStoreMode>(insn.rs2) : spec::VpuStoreMode::kAll;
-      add(l, spec::operand(c, cmd.accesses[insn.imm], store, mode), out);
+    if (spec::is_vpu_memory_op(insn)) {
+      add(l, spec::operand(c, cmd.accesses[insn.imm], insn), out);
     }
   }
 }

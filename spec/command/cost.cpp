@@ -56,35 +56,6 @@ MxuCommandTiming matmul_timing(const MxuShape& shape, const MatmulCommand& c) {
                                     .n_inner = c.n[1]});
 }
 
-VpuSectionSpans vpu_sections(const VpuProgramHeader& header, std::span<const VpuInsn> code) {
-  VpuSectionSpans result;
-  size_t at = 0;
-  for (size_t s = 0; s < result.size(); ++s) {
-    result[s] = code.subspan(at, header.section[s]);
-    at += header.section[s];
-  }
-  return result;
-}
-
-int vpu_element_bytes(uint8_t elem) {
-  switch (static_cast<Elem>(elem)) {
-    case Elem::kF32:
-    case Elem::kI32:
-    case Elem::kUi32:
-      return 4;
-    case Elem::kBf16:
-    case Elem::kI16:
-    case Elem::kUi16:
-      return 2;
-    case Elem::kI8:
-    case Elem::kUi8:
-    case Elem::kI1:
-      return 1;
-    default:
-      return 0;
-  }
-}
-
 uint64_t vpu_executions(const VpuKernelCommand& c, int section) {
   uint64_t result = is_empty(c) ? 0 : 1;
   for (int d = 0; d < kVpuSectionDepth[static_cast<size_t>(section)]; ++d) {

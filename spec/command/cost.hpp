@@ -5,14 +5,13 @@
 // its fixed part. Law: docs/timing_model.md.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
 
 #include "arith/mxu_shape.hpp"
 #include "arith/mxu_timing.hpp"
 #include "command/strided_box.hpp"
+#include "command/vpu_footprint.hpp"
 #include "tpu/spec/board_params.hpp"
 #include "tpu/spec/isa.hpp"
 
@@ -36,18 +35,6 @@ MxuShape mxu_shape(const BoardParams& board);
 
 /// Of a command that is not empty.
 MxuCommandTiming matmul_timing(const MxuShape& shape, const MatmulCommand& c);
-
-inline constexpr int kVpuSections = 9;
-/// Number of loops around each section: loops 0 .. depth-1 enclose it.
-inline constexpr std::array<int, kVpuSections> kVpuSectionDepth = {0, 1, 2, 3, 4, 3, 2, 1, 0};
-
-/// The instructions of a VPU program, section by section.
-using VpuSectionSpans = std::array<std::span<const VpuInsn>, kVpuSections>;
-/// `code` holds what `header` says.
-VpuSectionSpans vpu_sections(const VpuProgramHeader& header, std::span<const VpuInsn> code);
-
-/// Bytes of an element in memory; 0 for types that the vector unit does not load (i64, ui64).
-int vpu_element_bytes(uint8_t elem);
 
 /// Executions of a section in the whole command.
 uint64_t vpu_executions(const VpuKernelCommand& c, int section);

@@ -1,10 +1,6 @@
 // Patterns of operands.
 #include "command/operands.hpp"
 
-#include <algorithm>
-
-#include "command/cost.hpp"
-
 namespace tpu::spec {
 namespace {
 
@@ -72,33 +68,6 @@ CommandOperands<3> operands(const DmaIndexedCommand& c) {
   return {{{c.src, c.scatter() ? other : span},
            {c.dst, c.scatter() ? span : other, true},
            {c.list, list}}};
-}
-
-CommandOperand operand(const VpuKernelCommand& c, const VpuAccess& a, bool store,
-                       VpuStoreMode mode) {
-  const bool one_row = mode == VpuStoreMode::kSublane0 || mode == VpuStoreMode::kElement0;
-  const bool one_lane = mode == VpuStoreMode::kLane0 || mode == VpuStoreMode::kElement0;
-  const int64_t block_cols = c.flat() ? 1024 : 128, block_rows = 8;
-  const auto follows = [&](uint8_t loop, int64_t block, int64_t stride) {
-    return loop < c.loops.size() && a.loop[loop] == block * stride;
-  };
-  const bool dense_cols = follows(c.col_loop, block_cols, a.lane);
-  const bool dense_rows = follows(c.row_loop, block_rows, a.sub);
-  StridePattern bytes(0, vpu_element_bytes(a.type));
-  for (uint8_t d = 0; d < c.loops.size(); ++d) {
-    const bool counted =
-        (d == c.col_loop && !one_lane && dense_cols) || (d == c.row_loop && !one_row && dense_rows);
-    if (!counted) {
-      bytes.add(c.loops[d], a.loop[d]);
-    }
-  }
-  if (!one_lane) {
-    bytes.add(dense_cols ? int64_t{c.cols} : std::min<int64_t>(c.cols, block_cols), a.lane);
-  }
-  if (!one_row && !c.flat()) {
-    bytes.add(dense_rows ? int64_t{c.rows} : std::min<int64_t>(c.rows, block_rows), a.sub);
-  }
-  return {a.addr, bytes, store};
 }
 
 }  // namespace tpu::spec

@@ -1,6 +1,6 @@
 // Which bytes a command touches: of every operand its address, its exact pattern, and whether it is
 // written. The model's decoder takes bounds and overlap checks from here, the compiler the ranges
-// that it orders by semaphores.
+// that it orders by semaphores. VPU kernels: vpu_footprint.hpp.
 #pragma once
 
 #include <array>
@@ -34,11 +34,5 @@ CommandOperands<1> operands(const FillCommand& c);       // dst
 CommandOperands<3> operands(const DmaIndexedCommand& c);
 /// One window of the indexed side, from where a list value points.
 StridePattern indexed_window(const DmaIndexedCommand& c);
-
-/// What a load or store of access `a` may touch: all of it when rows and columns follow each other
-/// from block to block; else the last block counts whole. Loops that do not enclose the instruction
-/// count too.
-CommandOperand operand(const VpuKernelCommand& c, const VpuAccess& a, bool store,
-                       VpuStoreMode mode);
 
 }  // namespace tpu::spec

@@ -82,6 +82,38 @@ class Equation {
   int steps_ = 0;
 };
 
+// The same set of bytes with as few and as long runs as possible: backward levels turned round,
+// levels in ascending order of stride, and what continues or overlaps what lies inside it folded
+// in (taps of a window, elements of a transposed load). Changes base and run; the innermost level
+// comes first.
+std::vector<StridePattern::Level> merged_levels(const StridePattern& pattern, int64_t& base,
+                                                int64_t& run) {
+  std::vector<StridePattern::Level> levels(pattern.levels().begin(), pattern.levels().end());
+  std::erase_if(levels, [](const auto& level) { return level.stride == 0; });
+  for (StridePattern::Level& level : levels) {
+    if (level.stride < 0) {
+      base += (level.count - 1) * level.stride;
+      level.stride = -level.stride;
+    }
+  }
+  std::ranges::stable_sort(levels, {}, &StridePattern::Level::stride);
+  std::vector<StridePattern::Level> kept;
+  for (const StridePattern::Level& level : levels) {
+    if (kept.empty() && level.stride <= run) {
+      run += (level.count - 1) * level.stride;
+      continue;
+    }
+    // Steps of a multiple of the stride inside it that leave no gap: one longer level.
+    if (!kept.empty() && level.stride % kept.back().stride == 0 &&
+        level.stride / kept.back().stride <= kept.back().count) {
+      kept.back().count += (level.count - 1) * (level.stride / kept.back().stride);
+      continue;
+    }
+    kept.push_back(level);
+  }
+  return kept;
+}
+
 // Bytes [low, high) that a pattern touches.
 struct Range {
   Wide low, high;
@@ -136,6 +168,27 @@ bool repeats_bytes(const StridePattern& pattern) {
     equation.add(1 - levels[i].count, levels[i].count - 1, levels[i].stride);
   }
   return equation.solvable(true);
+}
+
+void visit_runs(const StridePattern& pattern,
+                const std::function<void(int64_t address, int64_t bytes)>& visit) {
+  int64_t base = pattern.base(), run = pattern.run();
+  const std::vector<StridePattern::Level> levels = merged_levels(pattern, base, run);
+  std::vector<int64_t> index(levels.size(), 0);
+  for (;;) {
+    int64_t address = base;
+    for (size_t i = 0; i < levels.size(); ++i) {
+      address += index[i] * levels[i].stride;
+    }
+    visit(address, run);
+    size_t i = 0;
+    while (i < levels.size() && ++index[i] == levels[i].count) {
+      index[i++] = 0;
+    }
+    if (i == levels.size()) {
+      return;
+    }
+  }
 }
 
 StridePattern box_pattern(const StridedBox& box, BoxSide side, int64_t base) {

@@ -1,11 +1,12 @@
-// Sets of bytes at counted strides, and whether they share bytes: with each other, or one with
-// itself. Exact, without walking the patterns: the question is a bounded linear equation, solved
-// stride by stride from the largest.
+// Sets of bytes at counted strides: whether they share bytes, with each other or one with itself,
+// and their runs one by one. The question is answered exactly and without walking the patterns: it
+// is a bounded linear equation, solved stride by stride from the largest.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "command/strided_box.hpp"
@@ -58,6 +59,11 @@ inline constexpr int kOverlapSteps = 1 << 20;
 bool share_bytes(const StridePattern& a, const StridePattern& b);
 // Some byte belongs to two runs of the pattern.
 bool repeats_bytes(const StridePattern& pattern);
+
+// Calls visit(address, bytes) for runs that together are the pattern, as few and as long as its
+// strides let them be; runs may meet.
+void visit_runs(const StridePattern& pattern,
+                const std::function<void(int64_t address, int64_t bytes)>& visit);
 
 // One side of a box whose offset 0 is at `base`.
 StridePattern box_pattern(const StridedBox& box, BoxSide side, int64_t base);

@@ -177,6 +177,12 @@ def emit_board(keys: list[BoardKey], presets: dict[str, str], out: Path) -> None
         rows.append(f'    BoardKey{{"{key.section}", "{key.name}", "{key.unit}", {key.min}, {key.max}, '
                     f'{"true" if key.structural else "false"}, {pair}}},')
     text.append(f"inline constexpr std::array<BoardKey, {len(rows)}> kBoardKeys = {{{{\n" + "\n".join(rows) + "\n}};\n")
+    text.append("/// The value that every board has of a key: its range holds one.\n"
+                "consteval int64_t fixed_board_value(std::string_view section, std::string_view name) {\n"
+                "  for (const BoardKey& key : kBoardKeys) {\n"
+                "    if (key.section == section && key.name == name && key.min == key.max) {\n"
+                "      return key.min;\n    }\n  }\n"
+                "  throw \"boards differ in this key, or it does not exist\";\n}\n")
     text.append("/// A board file that is built in.\nstruct BoardPreset {\n"
                 "  std::string_view name;\n  std::string_view text;\n};")
     rows = [f'    BoardPreset{{"{name}", R"toml({body})toml"}},' for name, body in presets.items()]

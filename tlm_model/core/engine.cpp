@@ -214,6 +214,16 @@ void Engine::tell_access(const Flight& flight, std::span<const AccessRange> exte
       {.cycle = flight.start, .source = source(flight.queued), .extents = extents, .walk = walk});
 }
 
+void Engine::visit_pattern(const spec::StridePattern& pattern, const AccessRange& where,
+                           const RangeVisitor& visit) {
+  AccessRange range = where;
+  spec::visit_runs(pattern, [&](int64_t address, int64_t bytes) {
+    range.low = static_cast<uint64_t>(address);
+    range.bytes = static_cast<uint64_t>(bytes);
+    visit(range);
+  });
+}
+
 void Engine::begin(Flight& flight, uint64_t now) {
   const DecodedCommand& command = *flight.queued.command;
   flight.start = now;

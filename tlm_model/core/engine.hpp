@@ -88,6 +88,9 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   // Tells the probe what the command touches; only when somebody wants to know.
   void tell_access(const Flight& flight, std::span<const AccessRange> extents,
                    const std::function<void(const RangeVisitor&)>& walk);
+  // Visits the runs of `pattern`, whose addresses are those of the memory that `where` names.
+  static void visit_pattern(const spec::StridePattern& pattern, const AccessRange& where,
+                            const RangeVisitor& visit);
   const Flight* newest_flight() const {
     return flight_count_ == 0 ? nullptr
                               : &flights_[(flight_head_ + flight_count_ - 1) % flights_.size()];

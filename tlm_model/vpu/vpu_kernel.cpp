@@ -19,31 +19,10 @@ constexpr uint8_t kNoLoop = 255;
 constexpr uint64_t kMaxBlocks = uint64_t{1} << 30;
 constexpr int64_t kMaxBase = int64_t{1} << 48;
 
-int decode_loop(uint8_t number, std::string_view name) {
-  if (number == kNoLoop) {
-    return -1;
-  }
-  if (number >= kVpuLoops) {
+void check_loop(uint8_t number, std::string_view name) {
+  if (number != kNoLoop && number >= kVpuLoops) {
     throw VpuError(fmt::format("vpu_kernel: {} is {} (0..3, or 255 for none)", name, number));
   }
-  return number;
-}
-
-bool is_memory_op(const VpuInsn& insn) {
-  const auto op = static_cast<VpuOp>(insn.op);
-  return op == VpuOp::kLoad || op == VpuOp::kStore;
-}
-
-bool first_sublane_only(const VpuInsn& insn) {
-  const auto mode = static_cast<VpuStoreMode>(insn.rs2);
-  return static_cast<VpuOp>(insn.op) == VpuOp::kStore &&
-         (mode == VpuStoreMode::kSublane0 || mode == VpuStoreMode::kElement0);
-}
-
-bool first_lane_only(const VpuInsn& insn) {
-  const auto mode = static_cast<VpuStoreMode>(insn.rs2);
-  return static_cast<VpuOp>(insn.op) == VpuOp::kStore &&
-         (mode == VpuStoreMode::kLane0 || mode == VpuStoreMode::kElement0);
 }
 
 uint32_t blocks_of(uint32_t total, uint32_t block) { return (total + block - 1) / block; }
@@ -53,14 +32,9 @@ uint32_t blocks_of(uint32_t total, uint32_t block) { return (total + block - 1) 
 VpuKernel::VpuKernel(const VpuProgram& program, const spec::VpuKernelCommand& command,
                      std::span<const spec::VpuAccess> accesses, std::span<const int64_t> bases,
                      const std::array<uint32_t, kVpuScalars>& scalars)
-    : program_(&program),
-      loops_(command.loops),
-      rows_(command.rows),
-      cols_(command.cols),
-      row_loop_(decode_loop(command.row_loop, "row_loop")),
-      col_loop_(decode_loop(command.col_loop, "col_loop")),
-      flat_(command.flat()),
-      scalars_(scalars) {
+    : program_(&program), command_(command), scalars_(scalars) {
+  check_loop(command.row_loop, "row_loop");
+  check_loop(command.col_loop, "col_loop");
   if (accesses.size() > kVpuMaxAccesses || accesses.size() != command.accesses ||
       bases.size() != accesses.size()) {
     throw VpuError(fmt::format("vpu_kernel: {} accesses given, {} in the command (at most {})",
@@ -77,18 +51,11 @@ VpuKernel::VpuKernel(const VpuProgram& program, const spec::VpuKernelCommand& co
       throw VpuError(fmt::format("vpu_kernel: access {}: space {} or type {} does not exist", i,
                                  access.addr.space, access.type));
     }
-    operands_.push_back({static_cast<Space>(access.addr.space),
-                         access.type,
-                         bases[i],
-                         {access.loop[0], access.loop[1], access.loop[2], access.loop[3]},
-                         access.sub,
-                         access.lane});
+    operands_.push_back({access, bases[i]});
   }
 }
 
-bool VpuKernel::empty() const {
-  return rows_ == 0 || cols_ == 0 || std::ranges::find(loops_, 0u) != loops_.end();
-}
+bool VpuKernel::empty() const { return spec::is_empty(command_); }
 
 std::string VpuKernel::check(uint64_t vmem_bytes) const {
   if (empty()) {
@@ -115,50 +82,55 @@ std::string VpuKernel::check_loops() const {
     return {};
   }
   uint64_t blocks = 1;
-  for (const uint32_t count : loops_) {
+  for (const uint32_t count : command_.loops) {
     blocks *= count;
     if (blocks > kMaxBlocks) {
-      return fmt::format("vpu_kernel: loops {}x{}x{}x{} make more than {} blocks", loops_[0],
-                         loops_[1], loops_[2], loops_[3], kMaxBlocks);
+      return fmt::format("vpu_kernel: loops {}x{}x{}x{} make more than {} blocks",
+                         command_.loops[0], command_.loops[1], command_.loops[2], command_.loops[3],
+                         kMaxBlocks);
     }
   }
-  if (row_loop_ >= 0 && row_loop_ == col_loop_) {
-    return fmt::format("vpu_kernel: row_loop and col_loop are both loop {}", row_loop_);
+  const uint8_t row_loop = command_.row_loop, col_loop = command_.col_loop;
+  if (row_loop != kNoLoop && row_loop == col_loop) {
+    return fmt::format("vpu_kernel: row_loop and col_loop are both loop {}", row_loop);
   }
-  if (flat_ && (row_loop_ >= 0 || rows_ != 1)) {
+  if (command_.flat() && (row_loop != kNoLoop || command_.rows != 1)) {
     return fmt::format(
-        "vpu_kernel: a flat kernel has rows 1 and no row_loop (rows {}, row_loop {})", rows_,
-        row_loop_ < 0 ? int{kNoLoop} : row_loop_);
+        "vpu_kernel: a flat kernel has rows 1 and no row_loop (rows {}, row_loop {})",
+        command_.rows, row_loop);
   }
-  const auto check_extent = [&](std::string_view name, uint32_t total, uint32_t block, int loop) {
+  const auto check_extent = [&](std::string_view name, uint32_t total, uint32_t block,
+                                uint8_t loop) {
     const uint32_t needed = blocks_of(total, block);
-    const uint32_t given = loop < 0 ? 1 : loops_[static_cast<size_t>(loop)];
+    const uint32_t given = loop == kNoLoop ? 1 : command_.loops[loop];
     if (total > UINT32_MAX - block || needed != given) {
       return fmt::format("vpu_kernel: {} {} are {} blocks of {}, {} {}", total, name, needed, block,
-                         loop < 0 ? "without a loop only" : "the loop's count is", given);
+                         loop == kNoLoop ? "without a loop only" : "the loop's count is", given);
     }
     return std::string();
   };
-  if (std::string text = check_extent("rows", rows_, kVpuSublanes, row_loop_); !text.empty()) {
-    return text;
-  }
-  return check_extent("columns", cols_, flat_ ? kVpuBlock : kVpuLanes, col_loop_);
+  std::string text = check_extent("rows", command_.rows, kVpuSublanes, row_loop);
+  return !text.empty() ? text
+                       : check_extent("columns", command_.cols,
+                                      command_.flat() ? kVpuBlock : kVpuLanes, col_loop);
 }
 
 std::string VpuKernel::check_alignment(const Operand& operand) const {
-  const int64_t bytes = vpu_element_bytes(operand.type);
+  const int64_t bytes = vpu_element_bytes(operand.access.type);
   const auto bad = [bytes](int64_t value) { return value % bytes != 0; };
   if (bad(operand.base)) {
     return fmt::format("address {:#x} is not a multiple of {}", operand.base, bytes);
   }
   for (size_t d = 0; d < kVpuLoops; ++d) {
-    if (loops_[d] > 1 && bad(operand.loop[d])) {
-      return fmt::format("stride {} of loop {} is not a multiple of {}", operand.loop[d], d, bytes);
+    if (command_.loops[d] > 1 && bad(operand.access.loop[d])) {
+      return fmt::format("stride {} of loop {} is not a multiple of {}", operand.access.loop[d], d,
+                         bytes);
     }
   }
-  if ((rows_ > 1 && bad(operand.sub)) || (cols_ > 1 && bad(operand.lane))) {
-    return fmt::format("sublane stride {} or lane stride {} is not a multiple of {}", operand.sub,
-                       operand.lane, bytes);
+  if ((command_.rows > 1 && bad(operand.access.sub)) ||
+      (command_.cols > 1 && bad(operand.access.lane))) {
+    return fmt::format("sublane stride {} or lane stride {} is not a multiple of {}",
+                       operand.access.sub, operand.access.lane, bytes);
   }
   return {};
 }
@@ -173,18 +145,18 @@ std::string VpuKernel::check_access(const VpuInsn& insn, int section, uint64_t v
 
 std::string VpuKernel::access_problem(const VpuInsn& insn, int section, uint64_t vmem_bytes) const {
   const Operand& operand = operands_[insn.imm];
-  const std::string_view space = spec::kSpaceNames[static_cast<size_t>(operand.space)];
-  if (!is_memory_op(insn)) {
-    return operand.space == Space::kNone ? std::string()
-                                         : fmt::format("an index has space none, not {}", space);
+  const std::string_view space = spec::kSpaceNames[static_cast<size_t>(operand.space())];
+  if (!spec::is_vpu_memory_op(insn)) {
+    return operand.space() == Space::kNone ? std::string()
+                                           : fmt::format("an index has space none, not {}", space);
   }
-  if (operand.space != Space::kVmem) {
+  if (operand.space() != Space::kVmem) {
     return fmt::format("operands lie in vmem, not in {}; copy them by DMA first", space);
   }
-  const int bytes = vpu_element_bytes(operand.type);
+  const int bytes = vpu_element_bytes(operand.access.type);
   if (bytes == 0) {
     return fmt::format("type {}: use two accesses of i32 with lane stride 8",
-                       spec::kElemNames[operand.type]);
+                       spec::kElemNames[operand.access.type]);
   }
   if (std::string text = check_alignment(operand); !text.empty()) {
     return text;
@@ -192,83 +164,29 @@ std::string VpuKernel::access_problem(const VpuInsn& insn, int section, uint64_t
   if (operand.base < -kMaxBase || operand.base > kMaxBase) {
     return fmt::format("address {:#x} lies outside of VMEM", operand.base);
   }
-  const Interval range = interval(insn, section, -1);
-  if (range.low < 0 || range.high + bytes > static_cast<int64_t>(vmem_bytes)) {
-    return fmt::format("bytes [{}, {}) lie outside of VMEM ({} bytes)", range.low,
-                       range.high + bytes, vmem_bytes);
+  const spec::ByteExtent range = extent(insn, spec::vpu_loops_around(section));
+  if (range.low < 0 || range.high > static_cast<int64_t>(vmem_bytes)) {
+    return fmt::format("bytes [{}, {}) lie outside of VMEM ({} bytes)", range.low, range.high,
+                       vmem_bytes);
   }
   return {};
 }
 
-// Offsets along rows or columns: all full blocks together with the tail block of the walking loop.
-VpuKernel::Interval VpuKernel::axis(const Operand& operand, int section, int loop, int block,
-                                    uint32_t total, int64_t stride, Lanes touched,
-                                    int fixed_loop) const {
-  const auto lanes = [&](int64_t valid) {
-    const int64_t last = (std::min<int64_t>(valid, touched.limit) - 1) / touched.every;
-    const int64_t reach = last * touched.every * stride;
-    return Interval{std::min<int64_t>(0, reach), std::max<int64_t>(0, reach)};
-  };
-  const bool walks =
-      loop >= 0 && loop < kVpuSectionDepth[static_cast<size_t>(section)] && loop != fixed_loop;
-  if (!walks) {
-    return lanes(std::min<int64_t>(total, block));
-  }
-  const int64_t step = operand.loop[static_cast<size_t>(loop)];
-  const int64_t full = total / static_cast<uint32_t>(block);
-  const int64_t tail = total % static_cast<uint32_t>(block);
-  Interval result{INT64_MAX, INT64_MIN};
-  if (full > 0) {
-    const Interval in_block = lanes(block);
-    result.low = std::min<int64_t>(0, (full - 1) * step) + in_block.low;
-    result.high = std::max<int64_t>(0, (full - 1) * step) + in_block.high;
-  }
-  if (tail > 0) {
-    const Interval in_block = lanes(tail);
-    result.low = std::min(result.low, full * step + in_block.low);
-    result.high = std::max(result.high, full * step + in_block.high);
-  }
-  return result;
-}
-
-VpuKernel::Interval VpuKernel::interval(const VpuInsn& insn, int section, int fixed_loop) const {
+spec::ByteExtent VpuKernel::extent(const VpuInsn& insn, spec::VpuLoopMask loops) const {
   const Operand& operand = operands_[insn.imm];
-  const bool sublane0 = first_sublane_only(insn);
-  const bool lane0 = first_lane_only(insn);
-  Interval rows, cols;
-  if (flat_) {
-    const Lanes touched{sublane0 && lane0 ? 1 : (sublane0 ? kVpuLanes : kVpuBlock),
-                        lane0 ? kVpuLanes : 1};
-    cols = axis(operand, section, col_loop_, kVpuBlock, cols_, operand.lane, touched, fixed_loop);
-  } else {
-    rows = axis(operand, section, row_loop_, kVpuSublanes, rows_, operand.sub,
-                {sublane0 ? 1 : kVpuSublanes, 1}, fixed_loop);
-    cols = axis(operand, section, col_loop_, kVpuLanes, cols_, operand.lane,
-                {lane0 ? 1 : kVpuLanes, 1}, fixed_loop);
-  }
-  Interval result{operand.base + rows.low + cols.low, operand.base + rows.high + cols.high};
-  for (int d = 0; d < kVpuSectionDepth[static_cast<size_t>(section)]; ++d) {
-    if (d == row_loop_ || d == col_loop_ || d == fixed_loop) {
-      continue;
-    }
-    const auto index = static_cast<size_t>(d);
-    const int64_t reach = (int64_t{loops_[index]} - 1) * operand.loop[index];
-    result.low += std::min<int64_t>(0, reach);
-    result.high += std::max<int64_t>(0, reach);
-  }
-  return result;
+  const spec::ByteExtent touched =
+      spec::VpuFootprint(command_, operand.access, insn, loops).extent();
+  return {operand.base + touched.low, operand.base + touched.high};
 }
 
-std::vector<VpuFootprint> VpuKernel::footprints_with(int fixed_loop) const {
+std::vector<VpuFootprint> VpuKernel::footprints_with(spec::VpuLoopMask loops) const {
   std::vector<VpuFootprint> result;
   for (int s = 0; s < kVpuSections; ++s) {
     for (const VpuInsn& insn : program_->section(s)) {
-      if (is_memory_op(insn)) {
-        const Interval range = interval(insn, s, fixed_loop);
-        const int bytes = vpu_element_bytes(operands_[insn.imm].type);
-        result.push_back({range.low, range.high + bytes,
-                          static_cast<VpuOp>(insn.op) == VpuOp::kStore,
-                          static_cast<int>(insn.imm)});
+      if (spec::is_vpu_memory_op(insn)) {
+        const spec::ByteExtent range = extent(insn, spec::vpu_loops_around(s) & loops);
+        result.push_back(
+            {range.low, range.high, spec::is_vpu_store(insn), static_cast<int>(insn.imm)});
       }
     }
   }
@@ -276,12 +194,28 @@ std::vector<VpuFootprint> VpuKernel::footprints_with(int fixed_loop) const {
 }
 
 std::vector<VpuFootprint> VpuKernel::footprints() const {
-  return empty() ? std::vector<VpuFootprint>() : footprints_with(-1);
+  return empty() ? std::vector<VpuFootprint>() : footprints_with(spec::kVpuAllLoops);
+}
+
+void VpuKernel::for_each_pattern(
+    const std::function<void(const spec::StridePattern& pattern, bool write)>& visit) const {
+  for (int s = 0; s < kVpuSections && !empty(); ++s) {
+    for (const VpuInsn& insn : program_->section(s)) {
+      if (!spec::is_vpu_memory_op(insn)) {
+        continue;
+      }
+      const Operand& operand = operands_[insn.imm];
+      const spec::VpuFootprint touched(command_, operand.access, insn, spec::vpu_loops_around(s));
+      for (const spec::StridePattern& pattern : touched.patterns()) {
+        visit(pattern.at(operand.base + pattern.base()), spec::is_vpu_store(insn));
+      }
+    }
+  }
 }
 
 int VpuKernel::split_loop() const {
   for (int d = 0; d < kVpuLoops; ++d) {
-    if (loops_[static_cast<size_t>(d)] > 1) {
+    if (command_.loops[static_cast<size_t>(d)] > 1) {
       return d;
     }
   }
@@ -289,7 +223,7 @@ int VpuKernel::split_loop() const {
 }
 
 uint64_t VpuKernel::split_count() const {
-  return empty() ? 0 : loops_[static_cast<size_t>(split_loop())];
+  return empty() ? 0 : command_.loops[static_cast<size_t>(split_loop())];
 }
 
 // Memory is independent when every store moves with the loop at least as far as what it may share
@@ -299,20 +233,20 @@ bool VpuKernel::can_split() const {
   if (empty() || !program_->iterations_independent(loop)) {
     return false;
   }
-  const std::vector<VpuFootprint> whole = footprints_with(-1);
-  const std::vector<VpuFootprint> once = footprints_with(loop);
+  const std::vector<VpuFootprint> whole = footprints_with(spec::kVpuAllLoops);
+  const std::vector<VpuFootprint> once = footprints_with(spec::kVpuAllLoops & ~(1u << loop));
   for (size_t i = 0; i < whole.size(); ++i) {
     if (!whole[i].write) {
       continue;
     }
     const int64_t step =
-        operands_[static_cast<size_t>(whole[i].access)].loop[static_cast<size_t>(loop)];
+        operands_[static_cast<size_t>(whole[i].access)].access.loop[static_cast<size_t>(loop)];
     for (size_t j = 0; j < whole.size(); ++j) {
       if (whole[i].end <= whole[j].begin || whole[j].end <= whole[i].begin) {
         continue;
       }
       const int64_t other =
-          operands_[static_cast<size_t>(whole[j].access)].loop[static_cast<size_t>(loop)];
+          operands_[static_cast<size_t>(whole[j].access)].access.loop[static_cast<size_t>(loop)];
       const int64_t reach =
           std::max(once[i].end, once[j].end) - std::min(once[i].begin, once[j].begin);
       if (other != step || reach > std::llabs(step)) {
@@ -324,11 +258,7 @@ bool VpuKernel::can_split() const {
 }
 
 uint64_t VpuKernel::executions(int section) const {
-  uint64_t result = empty() ? 0 : 1;
-  for (int d = 0; d < kVpuSectionDepth[static_cast<size_t>(section)]; ++d) {
-    result *= loops_[static_cast<size_t>(d)];
-  }
-  return result;
+  return spec::vpu_executions(command_, section);
 }
 
 uint64_t VpuKernel::lane_operations() const {

@@ -6,11 +6,13 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "command/cost.hpp"
+#include "command/vpu_footprint.hpp"
 #include "tpu/spec/isa.hpp"
 #include "vpu/vpu_program.hpp"
 #include "vpu/vpu_simd.hpp"
@@ -48,6 +50,10 @@ class VpuKernel {
   /// legal kernel.
   std::vector<VpuFootprint> footprints() const;
 
+  /// Calls visit(pattern, write) for the exact bytes of every load and store. Of a legal kernel.
+  void for_each_pattern(
+      const std::function<void(const spec::StridePattern& pattern, bool write)>& visit) const;
+
   /// Computes the whole command. `vmem` is the core's VMEM.
   void run(uint8_t* vmem, VpuSimd simd = vpu_best_simd()) const;
   void run(uint8_t* vmem, const VpuOpTable& table) const;
@@ -70,23 +76,10 @@ class VpuKernel {
   friend class VpuSteps;
 
   struct Operand {
-    spec::Space space = spec::Space::kNone;
-    uint8_t type = 0;
-    int64_t base = 0;
-    std::array<int64_t, kVpuLoops> loop{};
-    int64_t sub = 0;
-    int64_t lane = 0;
-  };
-  // Offsets of the first bytes of the elements touched, inclusive.
-  struct Interval {
-    int64_t low = 0;
-    int64_t high = 0;
-  };
+    spec::VpuAccess access{};
+    int64_t base = 0;  // takes the place of its address
 
-  // Lanes of an axis that an instruction touches: every `every`-th of the first `limit`.
-  struct Lanes {
-    int limit = 0;
-    int every = 1;
+    spec::Space space() const { return static_cast<spec::Space>(access.addr.space); }
   };
 
   bool empty() const;
@@ -94,18 +87,11 @@ class VpuKernel {
   std::string check_access(const spec::VpuInsn& insn, int section, uint64_t vmem_bytes) const;
   std::string access_problem(const spec::VpuInsn& insn, int section, uint64_t vmem_bytes) const;
   std::string check_alignment(const Operand& operand) const;
-  Interval interval(const spec::VpuInsn& insn, int section, int fixed_loop) const;
-  Interval axis(const Operand& operand, int section, int loop, int block, uint32_t total,
-                int64_t stride, Lanes touched, int fixed_loop) const;
-  std::vector<VpuFootprint> footprints_with(int fixed_loop) const;
+  spec::ByteExtent extent(const spec::VpuInsn& insn, spec::VpuLoopMask loops) const;
+  std::vector<VpuFootprint> footprints_with(spec::VpuLoopMask loops) const;
 
   const VpuProgram* program_;
-  std::array<uint32_t, kVpuLoops> loops_{};
-  uint32_t rows_ = 0;
-  uint32_t cols_ = 0;
-  int row_loop_ = -1;  // -1: none
-  int col_loop_ = -1;
-  bool flat_ = false;
+  spec::VpuKernelCommand command_;
   std::vector<Operand> operands_;
   std::array<uint32_t, kVpuScalars> scalars_{};
 };

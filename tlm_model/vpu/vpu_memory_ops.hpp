@@ -2,6 +2,7 @@
 // files only. Loops are plain: the compiler vectorises those over adjacent lanes.
 #pragma once
 
+#include "command/vpu_footprint.hpp"
 #include "tpu/spec/isa.hpp"
 #include "vpu/vpu_lane_ops.hpp"
 #include "vpu/vpu_ops.hpp"
@@ -9,7 +10,7 @@
 namespace tpu::model {
 namespace {
 
-constexpr int kRowWords = 128;
+constexpr int kRowWords = spec::kVpuLanes;
 
 using spec::Elem;
 typedef uint32_t Word __attribute__((may_alias));

@@ -21,9 +21,9 @@ class VpuError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-inline constexpr int kVpuLanes = 128;
-inline constexpr int kVpuSublanes = 8;
-inline constexpr int kVpuBlock = kVpuLanes * kVpuSublanes;
+using spec::kVpuBlock;
+using spec::kVpuLanes;
+using spec::kVpuSublanes;
 inline constexpr int kVpuRegisters = 32;
 inline constexpr int kVpuLoops = 4;
 inline constexpr int kVpuMaxAccesses = 24;

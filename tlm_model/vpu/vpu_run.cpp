@@ -39,11 +39,15 @@ class VpuRunner {
   VpuRunner(const VpuKernel& kernel, uint8_t* vmem, const VpuOpTable& table)
       : kernel_(kernel), vmem_(vmem), table_(table), file_(register_file()) {
     const VpuProgram& program = *kernel.program_;
-    const int block_cols = kernel.flat_ ? kVpuBlock : kVpuLanes;
-    sees_rows_ = program.has_op(VpuOp::kSred) || (kernel.flat_ && program.has_op(VpuOp::kLred));
-    sees_cols_ = program.has_op(VpuOp::kLred) || (kernel.flat_ && program.has_op(VpuOp::kSred));
-    max_rows_ = kernel.flat_ ? 1 : (sees_rows_ ? kVpuSublanes : clip(kernel.rows_, kVpuSublanes));
-    max_lanes_ = sees_cols_ ? block_cols : clip(kernel.cols_, block_cols);
+    const int block_cols = kernel.command_.flat() ? kVpuBlock : kVpuLanes;
+    sees_rows_ =
+        program.has_op(VpuOp::kSred) || (kernel.command_.flat() && program.has_op(VpuOp::kLred));
+    sees_cols_ =
+        program.has_op(VpuOp::kLred) || (kernel.command_.flat() && program.has_op(VpuOp::kSred));
+    max_rows_ = kernel.command_.flat()
+                    ? 1
+                    : (sees_rows_ ? kVpuSublanes : clip(kernel.command_.rows, kVpuSublanes));
+    max_lanes_ = sees_cols_ ? block_cols : clip(kernel.command_.cols, block_cols);
     reg_.fill({nullptr, kVpuLanes});
     for (size_t i = 0; i < file_.words.size(); ++i) {
       reg_[i].words = file_.words[i].data();
@@ -55,7 +59,7 @@ class VpuRunner {
   // Iterations [begin, end) of `loop`; the loops around it run once.
   void run(int loop, uint32_t begin, uint32_t end) {
     std::array<uint32_t, kVpuLoops> first{};
-    std::array<uint32_t, kVpuLoops> last = kernel_.loops_;
+    std::array<uint32_t, kVpuLoops> last = kernel_.command_.loops;
     first[static_cast<size_t>(loop)] = begin;
     last[static_cast<size_t>(loop)] = end;
     set_constants();
@@ -96,13 +100,13 @@ class VpuRunner {
       const bool lred = program.section_has_op(s, VpuOp::kLred);
       const bool sred = program.section_has_op(s, VpuOp::kSred);
       info.clip_rows = local && !sred;
-      info.clip_lanes = local && !lred && !(kernel_.flat_ && sred);
+      info.clip_lanes = local && !lred && !(kernel_.command_.flat() && sred);
     }
   }
 
   void set_constants() {
     VpuOpArgs args{};
-    args.flat = kernel_.flat_;
+    args.flat = kernel_.command_.flat();
     args.rows = args.dense_rows = 1;
     args.lanes = args.dense_lanes = kVpuBlock;
     args.pitch_d = kVpuLanes;
@@ -118,9 +122,7 @@ class VpuRunner {
   }
 
   // Index of a loop as the section sees it: 0 outside of the loop.
-  uint32_t seen_index(int loop, int depth) const {
-    return loop >= 0 && loop < depth ? index_[static_cast<size_t>(loop)] : 0;
-  }
+  uint32_t seen_index(uint8_t loop, int depth) const { return loop < depth ? index_[loop] : 0; }
 
   void section(VpuSection which) {
     const SectionInfo& info = sections_[static_cast<size_t>(which)];
@@ -129,13 +131,14 @@ class VpuRunner {
       return;
     }
     const int depth = kVpuSectionDepth[static_cast<size_t>(which)];
-    const int block_cols = kernel_.flat_ ? kVpuBlock : kVpuLanes;
-    const uint32_t row = seen_index(kernel_.row_loop_, depth) * kVpuSublanes;
-    const uint32_t col = seen_index(kernel_.col_loop_, depth) * static_cast<uint32_t>(block_cols);
+    const int block_cols = kernel_.command_.flat() ? kVpuBlock : kVpuLanes;
+    const uint32_t row = seen_index(kernel_.command_.row_loop, depth) * kVpuSublanes;
+    const uint32_t col =
+        seen_index(kernel_.command_.col_loop, depth) * static_cast<uint32_t>(block_cols);
     VpuOpArgs args{};
-    args.flat = kernel_.flat_;
-    args.valid_rows = kernel_.flat_ ? 1 : clip(kernel_.rows_ - row, kVpuSublanes);
-    args.valid_lanes = clip(kernel_.cols_ - col, block_cols);
+    args.flat = kernel_.command_.flat();
+    args.valid_rows = kernel_.command_.flat() ? 1 : clip(kernel_.command_.rows - row, kVpuSublanes);
+    args.valid_lanes = clip(kernel_.command_.cols - col, block_cols);
     args.rows = info.clip_rows ? std::min(max_rows_, args.valid_rows) : max_rows_;
     args.lanes = round_up(info.clip_lanes ? std::min(max_lanes_, args.valid_lanes) : max_lanes_);
     const bool full = args.valid_rows >= args.rows && args.valid_lanes == args.lanes;
@@ -187,7 +190,7 @@ class VpuRunner {
     int64_t offset = operand.base;
     for (int d = 0; d < depth; ++d) {
       const auto i = static_cast<size_t>(d);
-      offset += operand.loop[i] * index_[i];
+      offset += int64_t{operand.access.loop[i]} * index_[i];
     }
     return offset;
   }
@@ -195,19 +198,19 @@ class VpuRunner {
   // Words in memory as a register.
   Place memory(const VpuKernel::Operand& operand, int depth) const {
     return {reinterpret_cast<uint32_t*>(vmem_ + offset_of(operand, depth)),
-            kernel_.flat_ || max_rows_ == 1 ? kVpuLanes : operand.sub / 4};
+            kernel_.command_.flat() || max_rows_ == 1 ? kVpuLanes : operand.access.sub / 4};
   }
 
   void set_operand(const VpuKernel::Operand& operand, const VpuInsn& insn, int depth,
                    VpuOpArgs& args) const {
     const int64_t offset = offset_of(operand, depth);
-    args.sub = operand.sub;
-    args.lane = operand.lane;
+    args.sub = operand.access.sub;
+    args.lane = operand.access.lane;
     if (static_cast<VpuOp>(insn.op) == VpuOp::kIndex) {
       args.imm = static_cast<uint32_t>(offset);
     } else {
       args.address = vmem_ + offset;
-      args.type = operand.type;
+      args.type = operand.access.type;
       args.mode = insn.rs2;
     }
   }
@@ -230,7 +233,7 @@ void VpuKernel::run(uint8_t* vmem, VpuSimd simd) const { run(vmem, vpu_ops(simd)
 void VpuKernel::run(uint8_t* vmem, const VpuOpTable& table) const {
   if (!empty()) {
     const spec::ScopedFlushMode flush;
-    VpuRunner(*this, vmem, table).run(0, 0, loops_[0]);
+    VpuRunner(*this, vmem, table).run(0, 0, command_.loops[0]);
   }
 }
 

@@ -228,12 +228,12 @@ void VpuSteps::find_splats(const VpuKernel& kernel, const VpuOpTable& table,
 
 bool VpuSteps::dense_words(const VpuKernel& kernel, uint32_t access) const {
   const VpuKernel::Operand& operand = kernel.operands_[access];
-  return operand.lane == 4 && vpu_element_bytes(operand.type) == 4;
+  return operand.access.lane == 4 && vpu_element_bytes(operand.access.type) == 4;
 }
 
 // Rows lie as in the register file.
 bool VpuSteps::plain_rows(const VpuKernel& kernel, uint32_t access) const {
-  return kernel.flat_ || rows_ == 1 || kernel.operands_[access].sub == kRowBytes;
+  return kernel.command_.flat() || rows_ == 1 || kernel.operands_[access].access.sub == kRowBytes;
 }
 
 void VpuSteps::find_loads(const VpuKernel& kernel, Insns insns, std::span<VpuStep> steps) const {
@@ -295,7 +295,7 @@ bool VpuSteps::can_write(const VpuKernel& kernel, Insns insns, std::span<const V
   const uint32_t to = insns[store].imm;
   const VpuKernel::Operand& operand = kernel.operands_[to];
   const bool plain = plain_rows(kernel, to);
-  if (!plain && std::llabs(operand.sub) < kRowBytes) {
+  if (!plain && std::abs(int64_t{operand.access.sub}) < kRowBytes) {
     return false;  // rows share bytes
   }
   const size_t end = std::max(store + 1, end_of_value(insns, maker, insns[store].rs1));
@@ -313,7 +313,8 @@ bool VpuSteps::can_write(const VpuKernel& kernel, Insns insns, std::span<const V
   }
   const auto same_place = [&](uint32_t access) {
     const VpuKernel::Operand& other = kernel.operands_[access];
-    return other.base == operand.base && other.loop == operand.loop && other.sub == operand.sub;
+    return other.base == operand.base && other.access.loop == operand.access.loop &&
+           other.access.sub == operand.access.sub;
   };
   for (size_t i = 0; i < store; ++i) {
     if (steps[i].target >= 0 && overlap(to, static_cast<uint32_t>(steps[i].target))) {

@@ -1,16 +1,18 @@
-// Operands of random commands against what the manual says they touch, byte by byte.
+// Operands of random commands against what the manual says they touch, byte by byte, and the runs
+// of their patterns.
 #include "command/operands.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <random>
 #include <set>
 #include <span>
 #include <vector>
 
-#include "command/cost.hpp"
+#include "command/vpu_footprint.hpp"
 
 namespace tpu::spec {
 namespace {
@@ -191,54 +193,139 @@ TEST(Operands, OfAnIndexedTransferHoldEveryWindowInTheSpan) {
   }
 }
 
-// What the manual says of a block's elements, for an access in the body.
-Bytes kernel_bytes(const VpuKernelCommand& c, const VpuAccess& a, VpuStoreMode mode) {
+VpuInsn memory_op(bool store, VpuStoreMode mode) {
+  VpuInsn insn{};
+  insn.op = static_cast<uint8_t>(store ? VpuOp::kStore : VpuOp::kLoad);
+  insn.rs2 = store ? static_cast<uint8_t>(mode) : uint8_t{0};
+  return insn;
+}
+
+// What the manual says of a block's elements, for an access under `depth` loops.
+Bytes kernel_bytes(const VpuKernelCommand& c, const VpuAccess& a, const VpuInsn& insn, int depth) {
   Bytes bytes;
+  const auto mode = static_cast<VpuStoreMode>(insn.rs2);
   const bool one_row = mode == VpuStoreMode::kSublane0 || mode == VpuStoreMode::kElement0;
   const bool one_lane = mode == VpuStoreMode::kLane0 || mode == VpuStoreMode::kElement0;
-  for_each(c.loops, [&](std::span<const int64_t> i) {
+  std::array<uint32_t, 4> loops = {1, 1, 1, 1};
+  std::copy_n(c.loops.begin(), depth, loops.begin());
+  for_each(loops, [&](std::span<const int64_t> i) {
     const int64_t width = c.flat() ? 1024 : 128;
     const int64_t row_block = c.row_loop < 4 ? i[c.row_loop] : 0;
     const int64_t col_block = c.col_loop < 4 ? i[c.col_loop] : 0;
     const int64_t rows = c.flat() ? 1 : std::min<int64_t>(8, c.rows - 8 * row_block);
     const int64_t cols = std::min<int64_t>(width, c.cols - width * col_block);
-    for (int64_t s = 0; s < (one_row ? 1 : rows); ++s) {
-      for (int64_t l = 0; l < (one_lane ? 1 : cols); ++l) {
-        add(bytes, dot(i, a.loop) + s * a.sub + l * a.lane, vpu_element_bytes(a.type));
+    for (int64_t s = 0; s < rows; ++s) {
+      for (int64_t l = 0; l < cols; ++l) {
+        const int64_t sublane = c.flat() ? l / 128 : s, lane = c.flat() ? l % 128 : l;
+        if ((!one_row || sublane == 0) && (!one_lane || lane == 0)) {
+          add(bytes, dot(i, a.loop) + s * a.sub + l * a.lane, vpu_element_bytes(a.type));
+        }
       }
     }
   });
   return bytes;
 }
 
-TEST(Operands, OfAKernelHoldWhatItTouches) {
+struct Kernel {
+  VpuKernelCommand command;
+  VpuAccess access;
+  bool dense = false;  // blocks follow each other
+};
+
+Kernel random_kernel(bool flat) {
+  Kernel kernel;
+  VpuKernelCommand& c = kernel.command;
+  VpuAccess& a = kernel.access;
+  c.head.flags = flat ? c.kFlat : uint8_t{0};
+  c.row_loop = flat ? 255 : static_cast<uint8_t>(1 + below(2));
+  c.col_loop = 3;
+  c.rows = flat ? 1 : 1 + below(20);
+  c.cols = 1 + below(flat ? 1500 : 300);
+  const uint32_t width = flat ? 1024 : 128;
+  c.loops = {1 + below(2), 1 + below(2), 1 + below(2), (c.cols + width - 1) / width};
+  a.type = static_cast<uint8_t>(below(2) == 0 ? Elem::kF32 : Elem::kBf16);
+  const int32_t e = vpu_element_bytes(a.type);
+  a.lane = e * (static_cast<int32_t>(below(4)) - 1);
+  a.sub = e * static_cast<int32_t>(below(700));
+  kernel.dense = below(2) == 0;
+  for (int32_t& stride : a.loop) {
+    stride = static_cast<int32_t>(below(9000)) - 2000;
+  }
+  if (!flat) {
+    c.loops[c.row_loop] = (c.rows + 7) / 8;
+  }
+  if (kernel.dense) {
+    a.loop[3] = static_cast<int32_t>(width) * a.lane;
+    a.loop[flat ? 2 : c.row_loop] = 8 * a.sub;
+  }
+  return kernel;
+}
+
+TEST(VpuFootprint, IsWhatTheManualSaysOfEachSection) {
+  for (int round = 0; round < 240; ++round) {
+    const Kernel kernel = random_kernel(round % 3 == 0);
+    const VpuInsn insn = memory_op(round % 2 == 0, static_cast<VpuStoreMode>(below(4)));
+    const int section = static_cast<int>(below(kVpuSections));
+    const Bytes touched = kernel_bytes(kernel.command, kernel.access, insn,
+                                       kVpuSectionDepth[static_cast<size_t>(section)]);
+    const VpuFootprint footprint(kernel.command, kernel.access, insn, vpu_loops_around(section));
+    Bytes said;
+    for (const StridePattern& pattern : footprint.patterns()) {
+      said.merge(bytes_of(pattern));
+    }
+    EXPECT_EQ(said, touched) << "round " << round;
+    EXPECT_EQ(footprint.extent().low, *touched.begin()) << "round " << round;
+    EXPECT_EQ(footprint.extent().high, *touched.rbegin() + 1) << "round " << round;
+  }
+}
+
+TEST(VpuFootprint, AHullHoldsAllAndNoMoreWhereBlocksFollowEachOther) {
   for (int round = 0; round < 120; ++round) {
-    VpuKernelCommand c;
-    VpuAccess a;
-    c.head.flags = round % 4 == 0 ? c.kFlat : uint8_t{0};
-    c.row_loop = c.flat() ? 255 : 2;
-    c.col_loop = 3;
-    c.rows = c.flat() ? 1 : 1 + below(20);
-    c.cols = 1 + below(c.flat() ? 1500 : 300);
-    const uint32_t width = c.flat() ? 1024 : 128;
-    c.loops = {1 + below(2), 1 + below(2), (c.rows + 7) / 8, (c.cols + width - 1) / width};
-    a.type = static_cast<uint8_t>(below(2) == 0 ? Elem::kF32 : Elem::kBf16);
-    const int32_t e = vpu_element_bytes(a.type);
-    a.lane = e * static_cast<int32_t>(below(3));
-    a.sub = e * static_cast<int32_t>(below(700));
-    const bool dense = below(2) == 0;  // blocks follow each other
-    a.loop = {static_cast<int32_t>(below(5000)), static_cast<int32_t>(below(5000)),
-              dense ? 8 * a.sub : static_cast<int32_t>(below(9000)),
-              dense ? static_cast<int32_t>(width) * a.lane : static_cast<int32_t>(below(9000))};
-    const auto mode = static_cast<VpuStoreMode>(below(kVpuStoreModeCount));
-    const Bytes touched = kernel_bytes(c, a, mode);
-    const CommandOperand operand = spec::operand(c, a, true, mode);
+    const Kernel kernel = random_kernel(round % 3 == 0);
+    const VpuInsn insn = memory_op(round % 2 == 0, static_cast<VpuStoreMode>(below(4)));
+    const Bytes touched = kernel_bytes(kernel.command, kernel.access, insn, 4);
+    const CommandOperand operand = spec::operand(kernel.command, kernel.access, insn);
     const Bytes said = bytes_of(operand.bytes);
-    EXPECT_TRUE(std::ranges::includes(said, touched));
-    if (dense) {
-      EXPECT_EQ(said, touched);
+    EXPECT_EQ(operand.write, round % 2 == 0);
+    EXPECT_TRUE(std::ranges::includes(said, touched)) << "round " << round;
+    if (kernel.dense && static_cast<VpuStoreMode>(insn.rs2) == VpuStoreMode::kAll) {
+      EXPECT_EQ(said, touched) << "round " << round;
     }
   }
+}
+
+TEST(VisitRuns, AreThePatternHoweverItOverlapsOrRunsBackwards) {
+  for (int round = 0; round < 300; ++round) {
+    StridePattern pattern(100, 1 + below(12));
+    for (uint32_t levels = below(6); levels > 0; --levels) {
+      pattern.add(1 + below(4), (static_cast<int64_t>(below(25)) - 12) * 4);
+    }
+    Bytes bytes;
+    visit_runs(pattern, [&](int64_t address, int64_t count) { add(bytes, address, count); });
+    EXPECT_EQ(bytes, bytes_of(pattern)) << "round " << round;
+  }
+}
+
+TEST(VisitRuns, WindowsAndTransposedWeightsAreFew) {
+  constexpr int64_t kChannels = 8, kSide = 6, kOutSide = 4;
+  MatmulCommand c;
+  c.m = {1, 1, kOutSide, kOutSide};
+  c.m_lhs = {0, 0, kSide * kChannels * 4, kChannels * 4};
+  c.m_out = {0, 0, kOutSide * kChannels * 4, kChannels * 4};
+  c.t = {1, 3, 3};
+  c.t_lhs = {0, kSide * kChannels * 4, kChannels * 4};
+  c.t_rhs = {0, -3 * kChannels * kChannels * 4, -kChannels * kChannels * 4};
+  c.k = {1, 1, kChannels};
+  c.k_rhs = {0, 0, 4};
+  c.n = {1, kChannels};
+  c.n_rhs = {0, kChannels * 4};
+  c.n_out = {0, 4};
+  c.lhs_type = c.rhs_type = static_cast<uint8_t>(Elem::kF32);
+  int runs = 0;
+  for (const CommandOperand& operand : spec::operands(c)) {
+    visit_runs(operand.bytes, [&](int64_t, int64_t) { ++runs; });
+  }
+  EXPECT_EQ(runs, 3);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "core/access_walk.hpp"
 #include "core/operand_check.hpp"
 #include "core/overlap.hpp"
 #include "kernel/cycles.hpp"
@@ -292,10 +291,9 @@ void Dma::tell_accesses(const Flight& flight, const DmaPlan& plan, const Place& 
   }
   tell_access(flight, extents, [&](const RangeVisitor& visit) {
     for (const AccessRange& side : extents) {
-      visit_box(plan.box, side.write ? BoxSide::kDst : BoxSide::kSrc,
-                side.write ? dst.base : src.base, [&](uint64_t address, uint64_t bytes, bool) {
-                  visit({side.owner, side.memory, address, bytes, side.write});
-                });
+      const auto base = static_cast<int64_t>(side.write ? dst.base : src.base);
+      visit_pattern(spec::box_pattern(plan.box, side.write ? BoxSide::kDst : BoxSide::kSrc, base),
+                    side, visit);
     }
   });
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/access_walk.hpp"
 #include "core/engines/dma.hpp"
 #include "core/operand_check.hpp"
 #include "kernel/cycles.hpp"
@@ -132,10 +131,8 @@ void Dma::tell_indexed(const Flight& flight, const IndexedPlan& plan, const Inde
                                  ? box.list[r] * box.unit
                                  : static_cast<int64_t>(r) * box.record_stride;
       if (box.list[r] != -1) {
-        visit_box(box.window, side, base + static_cast<uint64_t>(offset),
-                  [&](uint64_t address, uint64_t bytes, bool) {
-                    visit({me, range.memory, address, bytes, range.write});
-                  });
+        const int64_t at = static_cast<int64_t>(base) + offset;
+        visit_pattern(spec::box_pattern(box.window, side, at), range, visit);
       }
     }
   };

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "core/access_walk.hpp"
 #include "core/operand_check.hpp"
 #include "core/overlap.hpp"
 #include "kernel/cycles.hpp"
@@ -127,10 +126,13 @@ void Mxu::tell_accesses(const Flight& flight, const MatmulPlan& plan,
                                               operand_range(plan.rhs, me, kVmem, base[2], false),
                                               operand_range(plan.out, me, kVmem, base[0], true)};
   tell_access(flight, extents, [&](const RangeVisitor& visit) {
-    visit_matmul(plan, base[0], base[1], base[2],
-                 [&](uint64_t address, uint64_t bytes, bool write) {
-                   visit({me, kVmem, address, bytes, write});
-                 });
+    const auto bytes = [&](size_t i) { return plan.bytes[i].at(static_cast<int64_t>(base[i])); };
+    visit_pattern(bytes(1), {.owner = me, .memory = kVmem}, visit);
+    visit_pattern(bytes(2), {.owner = me, .memory = kVmem}, visit);
+    if (plan.job.accumulate) {
+      visit_pattern(bytes(0), {.owner = me, .memory = kVmem}, visit);
+    }
+    visit_pattern(bytes(0), {.owner = me, .memory = kVmem, .write = true}, visit);
   });
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "core/access_walk.hpp"
 #include "kernel/cycles.hpp"
 #include "kernel/host_profile.hpp"
 #include "tpu/spec/fault_regs.hpp"
@@ -92,7 +91,7 @@ bool Vpu::start_command(Flight& flight) {
     return false;
   }
   if (probe().wants(ProbeEvent::kAccess)) {
-    tell_accesses(flight, plan, *kernel);
+    tell_accesses(flight, *kernel);
   }
   const uint64_t now = now_cycles();
   flight.free_at = now + std::max<uint64_t>(plan.cycles.free_at, 1);
@@ -111,7 +110,7 @@ bool Vpu::start_command(Flight& flight) {
   return true;
 }
 
-void Vpu::tell_accesses(const Flight& flight, const VpuPlan& plan, const VpuKernel& kernel) {
+void Vpu::tell_accesses(const Flight& flight, const VpuKernel& kernel) {
   const uint32_t me = context().core_id;
   std::vector<AccessRange> extents;
   for (const VpuFootprint& range : kernel.footprints()) {
@@ -121,13 +120,9 @@ void Vpu::tell_accesses(const Flight& flight, const VpuPlan& plan, const VpuKern
                        .bytes = static_cast<uint64_t>(range.end - range.begin),
                        .write = range.write});
   }
-  std::array<int64_t, kMaxOperands> bases{};
-  for (size_t i = 0; i < plan.accesses.size(); ++i) {
-    bases[i] = plan.accesses[i].addr.offset + flight.queued.addend[i];
-  }
   tell_access(flight, extents, [&](const RangeVisitor& visit) {
-    visit_vpu(plan, bases, [&](uint64_t address, uint64_t bytes, bool write) {
-      visit({me, ProbeMemory::kVmem, address, bytes, write});
+    kernel.for_each_pattern([&](const spec::StridePattern& pattern, bool write) {
+      visit_pattern(pattern, {.owner = me, .memory = ProbeMemory::kVmem, .write = write}, visit);
     });
   });
 }

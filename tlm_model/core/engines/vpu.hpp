@@ -37,7 +37,7 @@ class Vpu : public Engine {
 
   FaultInfo outside_of_vmem(const VpuPlan& plan, const Flight& flight,
                             const VpuKernel& kernel) const;
-  void tell_accesses(const Flight& flight, const VpuPlan& plan, const VpuKernel& kernel);
+  void tell_accesses(const Flight& flight, const VpuKernel& kernel);
   const VpuKernel* resolve(const VpuPlan& plan, Flight& flight, Work& work);
 
   uint8_t* const vmem_;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "core/access_walk.hpp"
 #include "core/operand_check.hpp"
 #include "core/overlap.hpp"
 #include "kernel/cycles.hpp"
@@ -49,9 +48,8 @@ bool Xlu::start_command(Flight& flight) {
     const std::array<AccessRange, 2> extents = {operand_range(plan.src, me, kVmem, src, false),
                                                 operand_range(plan.dst, me, kVmem, dst, true)};
     tell_access(flight, extents, [&](const RangeVisitor& visit) {
-      visit_transpose(plan, src, dst, [&](uint64_t address, uint64_t bytes, bool write) {
-        visit({me, kVmem, address, bytes, write});
-      });
+      visit_pattern(plan.bytes[0].at(static_cast<int64_t>(src)), extents[0], visit);
+      visit_pattern(plan.bytes[1].at(static_cast<int64_t>(dst)), extents[1], visit);
     });
   }
   const uint64_t now = now_cycles();
