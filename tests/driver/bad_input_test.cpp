@@ -16,6 +16,7 @@
 
 #include "cli/npy.hpp"
 #include "exe/executable.hpp"
+#include "tests/driver/command_line_fixture.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/spec/program_image.h"
 
@@ -40,34 +41,15 @@ start:
   halt
 )";
 
-struct Result {
-  int code = -1;
-  std::string text;  // both streams
-};
+using test::call;
+using test::Result;
 
-Result call(const std::string& command) {
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  Result r;
-  std::array<char, 4096> buffer;
-  for (size_t n = 0; (n = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
-    r.text.append(buffer.data(), n);
-  }
-  r.code = WEXITSTATUS(pclose(pipe));
-  return r;
-}
-
-class BadInput : public ::testing::Test {
+class BadInput : public test::CommandLineFixture {
  protected:
   void SetUp() override {
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::temp_directory_path() /
-              (std::string("tpu_bad_input_") + info->name() + std::to_string(getpid()));
-    std::filesystem::create_directories(folder_);
+    CommandLineFixture::SetUp();
     write_npy(path("i.npy"), test::counting(DType::kI32, {64}));
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
   static std::vector<std::byte> graph(const std::string& name) {
     return read_file(std::string(TPU_TEST_DATA) + "/" + name + ".mlirbc");
@@ -108,8 +90,6 @@ class BadInput : public ::testing::Test {
     }
     EXPECT_FALSE(std::filesystem::exists(path("out/0.npy")));
   }
-
-  std::filesystem::path folder_;
 };
 
 // Page tables alone: the host holds neither arguments nor results of a timing-only run.

@@ -2,11 +2,7 @@
 // them together, and with other numbers of host threads are the same to the byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -15,6 +11,7 @@
 #include "board/board_loader.hpp"
 #include "cli/npy.hpp"
 #include "exe/executable.hpp"
+#include "tests/driver/command_line_fixture.hpp"
 #include "tests/driver/program_builder.hpp"
 
 namespace tpu::driver {
@@ -40,19 +37,14 @@ constexpr const char* kRacing = R"(
   halt
 )";
 
-class ProbeSinks : public ::testing::Test {
+class ProbeSinks : public test::CommandLineFixture {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() /
-              (std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()) +
-               std::to_string(getpid()));
-    std::filesystem::create_directories(folder_);
+    CommandLineFixture::SetUp();
     write_npy(path("x.npy"), test::counting(DType::kI32, {64}));
     save(kRacing);
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
   void save(const std::string& text) const {
     const std::vector<std::byte> bytes =
         exe::write_executable(compiler::assemble(text, "p.s", spec::load_board("v3_8")));
@@ -62,17 +54,9 @@ class ProbeSinks : public ::testing::Test {
   }
   // Both streams of the run; its files are FILE.txt, FILE.fst.
   std::string run(const std::string& options) const {
-    FILE* pipe = popen((std::string(TPUBOARD) + " run " + path("p.tpuexe") +
-                        " --in 0=" + path("x.npy") + " --launches 2 " + options + " 2>&1")
-                           .c_str(),
-                       "r");
-    std::string text;
-    std::array<char, 4096> buffer;
-    for (size_t n = 0; (n = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
-      text.append(buffer.data(), n);
-    }
-    pclose(pipe);
-    return text;
+    return test::call(std::string(TPUBOARD) + " run " + path("p.tpuexe") +
+                      " --in 0=" + path("x.npy") + " --launches 2 " + options)
+        .text;
   }
   std::string trace(const std::string& file) const { return " --trace " + path(file + ".txt"); }
   std::string waves(const std::string& file) const {
@@ -90,7 +74,6 @@ class ProbeSinks : public ::testing::Test {
   // The header of an FST file holds the time of day.
   static constexpr size_t kDate = 200;
   static constexpr size_t kDateBytes = 27;
-  std::filesystem::path folder_;
 };
 
 TEST_F(ProbeSinks, AllTogetherGiveWhatEachGivesAlone) {
