@@ -25,8 +25,7 @@ ProbeSinks::ProbeSinks(const BoardOptions& options, ProbeSet& probes) {
     waves_->listen(probes);
   }
   if (sim.check) {
-    race_ = std::make_unique<RaceSink>(static_cast<uint32_t>(spec::core_count(params)),
-                                       static_cast<uint32_t>(params.core.semaphores));
+    race_ = std::make_unique<RaceSink>(params);
     race_->listen(probes);
   }
 }

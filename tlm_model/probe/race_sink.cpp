@@ -4,18 +4,25 @@
 #include <algorithm>
 #include <optional>
 
+#include "board/board_loader.hpp"
 #include "kernel/host_profile.hpp"
 #include "tpu/spec/isa.hpp"
 
 namespace tpu::model {
 
-RaceSink::RaceSink(uint32_t cores, uint32_t semaphores)
-    : cores_(cores),
-      semaphore_count_(semaphores),
-      units_(cores * kUnitCount),
-      semaphores_(static_cast<size_t>(cores) * semaphores),
-      memory_(cores),
-      epoch_(cores, UINT64_MAX) {
+RaceSink::RaceSink(const spec::BoardParams& board)
+    : cores_(static_cast<uint32_t>(spec::core_count(board))),
+      semaphore_count_(static_cast<uint32_t>(board.core.semaphores)),
+      semaphores_(size_t{cores_} * semaphore_count_),
+      memory_(cores_),
+      epoch_(cores_, UINT64_MAX) {
+  for (uint32_t unit = 0; unit < kUnits; ++unit) {
+    if (unit == kSequencer || spec::has_queue(board, unit)) {
+      place_[unit] = core_units();
+      unit_of_.push_back(unit);
+    }
+  }
+  units_.resize(size_t{cores_} * core_units());
   for (uint32_t unit = 0; unit < units_.size(); ++unit) {
     units_[unit].clock.assign(units_.size(), 0);
     units_[unit].clock[unit] = 1;
@@ -30,7 +37,7 @@ void RaceSink::listen(ProbeSet& probes) {
 
 void RaceSink::program(const ProgramEvent& event) {
   if (!event.begin) {  // what is queued is dropped
-    for (uint32_t unit = 0; unit < kUnitCount; ++unit) {
+    for (const uint32_t unit : unit_of_) {
       units_[unit_id(event.core, unit)].issued.clear();
     }
     return;
@@ -48,7 +55,7 @@ void RaceSink::program(const ProgramEvent& event) {
 }
 
 void RaceSink::forget_step(uint32_t core) {
-  for (uint32_t unit = 0; unit < kUnitCount; ++unit) {
+  for (const uint32_t unit : unit_of_) {
     units_[unit_id(core, unit)].issued.clear();
     units_[unit_id(core, unit)].history.clear();
   }
@@ -217,7 +224,7 @@ void RaceSink::note(uint32_t me, const AccessRange& range) {
   if (hole < high && range.memory == ProbeMemory::kVmem) {
     report("reads bytes that nothing has written", me, me, 0, range, hole, hole_end);
   }
-  if (me / kUnitCount == range.owner) {  // no command reads another core's memory
+  if (me / core_units() == range.owner) {  // no command reads another core's memory
     note_reads(me, range);
   }
 }
@@ -232,7 +239,7 @@ void RaceSink::note_reads(uint32_t me, const AccessRange& range) {
       fresh.end = cell == map.end() ? high : std::min(high, cell->first);
       cell = map.emplace_hint(cell, at, fresh);
     }
-    cell->second.read_clock[me % kUnitCount] = units_[me].clock[me];
+    cell->second.read_clock[me % core_units()] = units_[me].clock[me];
     at = cell->second.end;
   }
 }
@@ -244,18 +251,18 @@ void RaceSink::check_cell(uint32_t me, const AccessRange& range, uint64_t low, c
                        : "reads, without waiting for it, what is written by",
            me, cell.write_unit, cell.write_clock, range, low, cell.end);
   }
-  for (uint32_t unit = 0; range.write && unit < kUnitCount; ++unit) {
-    const uint32_t reader = unit_id(range.owner, unit);
-    if (reader != me && cell.read_clock[unit] > mine[reader]) {
+  for (uint32_t place = 0; range.write && place < core_units(); ++place) {
+    const uint32_t reader = range.owner * core_units() + place;
+    if (reader != me && cell.read_clock[place] > mine[reader]) {
       report("overwrites, without waiting for it, what is read by", me, reader,
-             cell.read_clock[unit], range, low, cell.end);
+             cell.read_clock[place], range, low, cell.end);
     }
   }
 }
 
 std::string RaceSink::name_of(uint32_t unit, uint32_t clock) const {
-  const uint32_t local = unit % kUnitCount;
-  std::string text = "core " + std::to_string(unit / kUnitCount) + " " +
+  const uint32_t local = unit_of_[unit % core_units()];
+  std::string text = "core " + std::to_string(unit / core_units()) + " " +
                      (local == kSequencer ? "sequencer" : std::string(spec::kQueueNames[local]));
   const auto& history = units_[unit].history;
   const auto command = history.find(clock);

@@ -1,10 +1,10 @@
 // Happens-before checker of core programs (--check): two commands that touch the same byte, one of
 // them writing, must be ordered by an engine's queue or by semaphores, whatever the simulated times
-// were. Vector clocks over the units of all cores (engine queues and sequencers), byte-precise
-// interval maps of VMEM, SMEM and HBM; also finds reads of VMEM that nothing ever wrote. Signals of
-// one semaphore are matched to waits in order, so several producers of one semaphore are ordered as
-// they happened to arrive. Not seen: host transfers and control harts (barriers order them). No
-// SystemC.
+// were. Vector clocks over the units that the board has (engine queues and sequencers),
+// byte-precise interval maps of VMEM, SMEM and HBM; also finds reads of VMEM that nothing ever
+// wrote. Signals of one semaphore are matched to waits in order, so several producers of one
+// semaphore are ordered as they happened to arrive. Not seen: host transfers and control harts
+// (barriers order them). No SystemC.
 #pragma once
 
 #include <array>
@@ -15,12 +15,13 @@
 #include <vector>
 
 #include "probe/probe_set.hpp"
+#include "tpu/spec/board_params.hpp"
 
 namespace tpu::model {
 
 class RaceSink final : public ProbeSink {
  public:
-  RaceSink(uint32_t cores, uint32_t semaphores);
+  explicit RaceSink(const spec::BoardParams& board);
 
   void listen(ProbeSet& probes);
   // The first core of a gang's (launch, step) forgets the orders of the step before, since the
@@ -39,7 +40,6 @@ class RaceSink final : public ProbeSink {
 
  private:
   static constexpr size_t kMaxFindings = 100;
-  static constexpr uint32_t kUnitCount = static_cast<uint32_t>(kUnits);
   static constexpr uint32_t kSequencer = static_cast<uint32_t>(kSequencerUnit);
   using Clock = std::vector<uint32_t>;  // by unit of the board
 
@@ -47,8 +47,8 @@ class RaceSink final : public ProbeSink {
     uint64_t end = 0;
     bool written = false;
     uint32_t write_unit = 0;
-    uint32_t write_clock = 0;  // 0: no write in this step
-    std::array<uint32_t, kUnitCount> read_clock{};
+    uint32_t write_clock = 0;                   // 0: no write in this step
+    std::array<uint32_t, kUnits> read_clock{};  // by unit of the core
   };
   using Map = std::map<uint64_t, Cell>;
   struct Command {
@@ -76,8 +76,12 @@ class RaceSink final : public ProbeSink {
     std::deque<Pending> pending;
   };
 
-  uint32_t unit_id(uint32_t core, uint32_t unit) const { return core * kUnitCount + unit; }
+  // Number of a unit of the board; `unit` as in ProbeSource.
+  uint32_t unit_id(uint32_t core, uint32_t unit) const {
+    return core * core_units() + place_[unit];
+  }
   uint32_t unit_id(const ProbeSource& source) const { return unit_id(source.core, source.unit); }
+  uint32_t core_units() const { return static_cast<uint32_t>(unit_of_.size()); }
   void begin(const ProbeSource& source);
   void forget_step(uint32_t core);
   void note(uint32_t me, const AccessRange& range);
@@ -95,7 +99,9 @@ class RaceSink final : public ProbeSink {
 
   const uint32_t cores_;
   const uint32_t semaphore_count_;
-  std::vector<Unit> units_;  // by core and unit
+  std::vector<uint32_t> unit_of_;         // units that a core of the board has, the sequencer last
+  std::array<uint32_t, kUnits> place_{};  // their places in unit_of_
+  std::vector<Unit> units_;               // by core and unit
   std::vector<Semaphore> semaphores_;
   std::vector<std::array<Map, kProbeMemories>> memory_;  // by core
   std::vector<uint64_t> epoch_;                          // by core

@@ -54,8 +54,7 @@ class CoreBench : public sc_core::sc_module {
         params(spec::load_board("v3_8", options.overrides)),
         pool(options.threads),
         programs(params),
-        checker(static_cast<uint32_t>(spec::core_count(params)),
-                static_cast<uint32_t>(params.core.semaphores)) {
+        checker(params) {
     if (options.trace) {
       probes.add(sink, {ProbeEvent::kDone, ProbeEvent::kMark});
     }

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "board/board_loader.hpp"
+
 namespace tpu::model {
 namespace {
 
@@ -70,7 +72,8 @@ class RaceSinkTest : public ::testing::Test {
   }
 
   ProbeSet set;
-  RaceSink sink{2, 4};
+  RaceSink sink{
+      spec::load_board("v2_8", {"board.chips=2", "board.torus_x=2", "board.cores_per_chip=1"})};
   uint64_t sequence = 0;
 };
 
@@ -87,6 +90,30 @@ TEST_F(RaceSinkTest, TwoQueuesAreNot) {
               ElementsAre("core 0 vpu (word 20, op 3) overwrites, without waiting for it, what was "
                           "written by core 0 dma_in (word 10, op 3): bytes 60..63 of VMEM of core "
                           "0"));
+}
+
+TEST(RaceSink, KnowsEveryMatrixUnitOfTheBoard) {
+  for (const int units : {1, 4}) {
+    RaceSink sink(spec::load_board("v3_8", {"core.mxus=" + std::to_string(units)}));
+    const Queue last = spec::kMxuQueues[static_cast<size_t>(units - 1)];
+    const AccessRange range{.low = 0, .bytes = 64, .write = true};
+    const std::function<void(const RangeVisitor&)> walk = [&](const RangeVisitor& visit) {
+      visit(range);
+    };
+    uint64_t sequence = 0;
+    for (const Queue queue : {last, Queue::kDmaRemote}) {
+      const ProbeSource source{
+          .core = 7, .unit = static_cast<uint32_t>(queue), .sequence = ++sequence};
+      sink.issue({.source = source});
+      sink.access({.cycle = 0, .source = source, .extents = std::span(&range, 1), .walk = walk});
+      sink.start({.source = source});
+    }
+    ASSERT_EQ(sink.count(), 1u) << units;
+    EXPECT_THAT(
+        sink.findings()[0],
+        ::testing::HasSubstr("by core 7 " +
+                             std::string(spec::kQueueNames[static_cast<size_t>(last)]) + " (word"));
+  }
 }
 
 TEST_F(RaceSinkTest, ASemaphoreOrdersThemWhetherItIsTakenOrLookedAt) {
