@@ -42,6 +42,8 @@ def read_trace(path: Path, core: int) -> list[Command]:
         for number, line in enumerate(lines, 1):
             words = line.split()
             try:
+                if len(words) == 4 and words[2] == "hart":  # a trace word of firmware
+                    continue
                 if len(words) == 5 and words[2] == "mark":
                     if int(words[1]) == core and words[3] == "begin":
                         open_marks.append((int(words[0]), words[4]))

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <regex>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -141,6 +143,11 @@ class TinyFirmware {
     }
     return *this;
   }
+  TinyFirmware& trace(uint32_t value) {
+    word(value << 20 | kT1 << 7 | 0x13);
+    word(kT1 << 20 | kT0 << 15 | 2u << 12 | spec::console::kTrace << 7 | 0x23);
+    return *this;
+  }
   std::vector<std::byte> trap() {
     mepc_ = TPU_HART_ITCM_BASE + static_cast<uint32_t>(bytes_.size());
     word(0);
@@ -193,6 +200,20 @@ TEST(FirmwareConsole, TextAndTrapOfABootReachTheUser) {
   EXPECT_EQ(of_device[0], "hello");
   if (of_device.size() > 1) {  // the board was given up while this core still printed
     EXPECT_EQ(of_device[1], "half a \\x1b line");
+  }
+}
+
+TEST(FirmwareConsole, TraceWordsReachTheTextTrace) {
+  OpenOptions options;
+  options.firmware = TinyFirmware().trace(21).trace(22).sleep();
+  options.sim.trace_path = testing::TempDir() + "/firmware_trace.txt";
+  static_cast<void>(open_error(options));
+  std::stringstream text;
+  text << std::ifstream(options.sim.trace_path).rdbuf();
+  for (const std::string core : {"0", "7"}) {
+    const size_t first = text.str().find(" " + core + " hart word=0x00000015\n");
+    EXPECT_NE(first, std::string::npos) << text.str();
+    EXPECT_NE(text.str().find(" " + core + " hart word=0x00000016\n", first), std::string::npos);
   }
 }
 

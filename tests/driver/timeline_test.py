@@ -47,7 +47,7 @@ class Timeline(unittest.TestCase):
 
     def test_marks_have_a_row(self) -> None:
         marks = ("50 0 mark begin op=7\n60 0 mark begin op=8\n60 1 mark begin op=9\n"
-                 "70 0 mark end op=8\n2000 0 mark end op=7\n")
+                 "65 0 hart word=0x01000002\n70 0 mark end op=8\n2000 0 mark end op=7\n")
         done, path = self.draw(marks + TRACE)
         self.assertEqual(done.returncode, 0, done.stderr)
         root = ET.parse(path).getroot()

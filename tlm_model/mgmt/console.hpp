@@ -1,5 +1,6 @@
-// Console of a control hart: trace words and text lines go to the board's log. Words: the last ones
-// are kept. Lines: kept until the host takes them. Law: spec/regs/console.toml.
+// Console of a control hart: text lines go to the board's log, where they stay until the host takes
+// them. Trace words are seen as what they are, device accesses of the hart (HartEvent). Law:
+// spec/regs/console.toml.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +15,17 @@ namespace tpu::model {
 // Log of the whole board; kernel thread only.
 class ConsoleLog {
  public:
-  struct Word {
-    uint64_t cycle;
-    uint32_t core;
-    uint32_t word;
-  };
   struct Line {
     uint32_t core;
     std::string text;
   };
 
-  void add_word(const Word& word);
   void add_line(uint32_t core, const std::string& text);
-  const std::deque<Word>& words() const { return words_; }
   // Lines since the last call, in the order in which they ended.
   std::vector<Line> take_lines();
 
  private:
   static constexpr size_t kKept = 4096;  // of a board that prints without end and is not asked
-  std::deque<Word> words_;
   std::deque<Line> lines_;
   uint64_t lost_ = 0;
 };

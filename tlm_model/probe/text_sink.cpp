@@ -6,6 +6,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "tpu/spec/console_regs.hpp"
+#include "tpu/spec/hart_map.h"
 #include "tpu/spec/isa.hpp"
 
 namespace tpu::model {
@@ -53,6 +55,13 @@ void TextSink::done(const DoneEvent& event) {
 void TextSink::mark(const MarkEvent& event) {
   std::fprintf(file_, "%" PRIu64 " %u mark %s op=%u\n", event.cycle, event.source.core,
                event.begin ? "begin" : "end", event.source.op_id);
+}
+
+void TextSink::hart(const HartEvent& event) {
+  constexpr uint32_t kTraceRegister = TPU_HART_CONSOLE_BASE + spec::console::kTrace;
+  if (event.kind == HartEvent::Kind::kMmio && event.write && event.address == kTraceRegister) {
+    std::fprintf(file_, "%" PRIu64 " %u hart word=0x%08x\n", event.cycle, event.core, event.data);
+  }
 }
 
 }  // namespace tpu::model

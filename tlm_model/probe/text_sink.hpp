@@ -1,5 +1,5 @@
-// The text trace (--trace): a line for each engine command that is done and each mark. Input of
-// sim_scripts/timeline.py.
+// The text trace (--trace): a line for each engine command that is done, each mark, and each trace
+// word of a control hart. Input of sim_scripts/timeline.py.
 #pragma once
 
 #include <cstdio>
@@ -12,7 +12,8 @@ namespace tpu::model {
 
 // One line per command, in the order of `done`:
 //   start done core queue opcode op=<id> pc=<word> step=<n> free=<cycle>
-// and `cycle core mark begin|end op=<id>` for marks. Buffered; completed by finish().
+// `cycle core mark begin|end op=<id>` for marks, and for words that firmware writes to TRACE
+// (spec/regs/console.toml) `cycle core hart word=0x<8 digits>`. Buffered; completed by finish().
 class TextSink final : public ProbeSink {
  public:
   // Throws std::runtime_error when the file cannot be created, or another run writes it.
@@ -21,9 +22,12 @@ class TextSink final : public ProbeSink {
   TextSink(const TextSink&) = delete;
   TextSink& operator=(const TextSink&) = delete;
 
-  void listen(ProbeSet& probes) { probes.add(*this, {ProbeEvent::kDone, ProbeEvent::kMark}); }
+  void listen(ProbeSet& probes) {
+    probes.add(*this, {ProbeEvent::kDone, ProbeEvent::kMark, ProbeEvent::kHart});
+  }
   void done(const DoneEvent& event) override;
   void mark(const MarkEvent& event) override;
+  void hart(const HartEvent& event) override;
 
   // Closes the file. Empty, or what went wrong (also during the writes before).
   std::string finish();

@@ -10,6 +10,9 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "tpu/spec/console_regs.hpp"
+#include "tpu/spec/hart_map.h"
+
 namespace tpu::model {
 namespace {
 
@@ -38,7 +41,7 @@ std::string error_of(const std::string& path) {
   return {};
 }
 
-TEST(TextSink, WritesALineACommandAndAMark) {
+TEST(TextSink, WritesALineForACommandAMarkAndAWordOfFirmware) {
   const std::string path = ::testing::TempDir() + "/trace.txt";
   TextSink sink(path);
   ProbeSet probes;
@@ -47,11 +50,24 @@ TEST(TextSink, WritesALineACommandAndAMark) {
   probes.tell<MarkEvent>(ProbeEvent::kMark, &ProbeSink::mark, [] {
     return MarkEvent{.cycle = 91, .source = {.core = 2, .op_id = 7}, .begin = true};
   });
+  for (const bool write : {false, true}) {
+    for (const uint32_t reg : {spec::console::kTrace, spec::console::kChar}) {
+      probes.tell<HartEvent>(ProbeEvent::kHart, &ProbeSink::hart, [&] {
+        return HartEvent{.cycle = 92,
+                         .core = 3,
+                         .kind = HartEvent::Kind::kMmio,
+                         .address = TPU_HART_CONSOLE_BASE + reg,
+                         .data = 0x0a00'0005,
+                         .write = write};
+      });
+    }
+  }
   EXPECT_EQ(sink.finish(), "");
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
   EXPECT_EQ(text.str(),
-            "5 90 2 mxu0 matmul op=3 pc=12 step=5000000000 free=6\n91 2 mark begin op=7\n");
+            "5 90 2 mxu0 matmul op=3 pc=12 step=5000000000 free=6\n91 2 mark begin op=7\n"
+            "92 3 hart word=0x0a000005\n");
 }
 
 TEST(TextSink, AFullDiskIsToldAtTheEnd) {
