@@ -123,11 +123,7 @@ bool Engine::waits_met(const QueuedCommand& queued) {
       continue;
     }
     if (!sem_port->claim(wait.sem, unit_)) {
-      FaultInfo info;
-      info.code = TPU_FAULT_SEM_TWO_WAITERS;
-      info.unit = unit_;
-      info.pc = queued.command->pc;
-      info.op_id = queued.command->op_id;
+      FaultInfo info = fault_of(*queued.command, TPU_FAULT_SEM_TWO_WAITERS, unit_);
       info.semaphore = wait.sem;
       info.wanted = wait.value;
       info.value = sem_port->value(wait.sem);
@@ -349,12 +345,7 @@ void Engine::notify_progress() {
 }
 
 FaultInfo Engine::fault_at(const Flight& flight, uint16_t code) const {
-  FaultInfo info;
-  info.code = code;
-  info.unit = unit_;
-  info.pc = flight.queued.command->pc;
-  info.op_id = flight.queued.command->op_id;
-  return info;
+  return fault_of(*flight.queued.command, code, unit_);
 }
 
 FaultInfo Engine::range_fault_at(const Flight& flight, uint16_t code, size_t index,

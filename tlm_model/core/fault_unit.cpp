@@ -12,6 +12,15 @@ namespace tpu::model {
 static_assert(sizeof(tpu_fault_record_t) == spec::fault::kRecordBytes);
 static_assert(sizeof(tpu_fault_record_t::heads) == spec::kQueueCount * sizeof(tpu_queue_head_t));
 
+FaultInfo fault_of(const DecodedCommand& command, uint16_t code, int unit) {
+  FaultInfo info;
+  info.code = code;
+  info.unit = unit;
+  info.pc = command.pc;
+  info.op_id = command.op_id;
+  return info;
+}
+
 FaultUnit::FaultUnit(sc_core::sc_module_name name, uint32_t core_id, const LaunchState& launch,
                      Heads heads, CoreProbe& probe, std::function<void()> on_fault)
     : RegisterBlock(name),

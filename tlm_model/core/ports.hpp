@@ -86,6 +86,9 @@ struct FaultInfo {
   int64_t limit = 0;  // largest such value that does not
 };
 
+// Of a command: its place and op.
+FaultInfo fault_of(const DecodedCommand& command, uint16_t code, int unit = kSequencerUnit);
+
 class FaultIf : public virtual sc_core::sc_interface {
  public:
   // Keeps the first fault of a launch and stops the core. `text`, if any, says more for people.

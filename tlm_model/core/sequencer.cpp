@@ -278,10 +278,7 @@ bool Sequencer::issue(const DecodedCommand& command, uint64_t now) {
   CommandQueueIf* queue =
       command.queue < parts_.queues.size() ? parts_.queues[command.queue] : nullptr;
   if (queue == nullptr) {
-    FaultInfo info;
-    info.code = TPU_FAULT_DESCRIPTOR;
-    info.pc = command.pc;
-    info.op_id = command.op_id;
+    FaultInfo info = fault_of(command, TPU_FAULT_DESCRIPTOR);
     info.detail = spec::fault::kDetailOpcodeQueue;
     fault_port->raise(info, command.bad_text);
     return false;
