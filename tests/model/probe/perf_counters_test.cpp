@@ -65,6 +65,16 @@ TEST_F(PerfCountersTest, NothingIsIdleBeforeTheFirstProgram) {
   EXPECT_EQ(value(perf::kIdleCycles, 500), 0u);
 }
 
+TEST_F(PerfCountersTest, TheTimeBetweenProgramsIsIdle) {
+  begin(100);
+  end(150);
+  EXPECT_EQ(value(perf::kIdleCycles, 180), 30u);
+  begin(200);
+  EXPECT_EQ(value(perf::kIdleCycles, 220), 50u);
+  end(230);
+  EXPECT_EQ(value(perf::kIdleCycles, 300), 120u);
+}
+
 TEST_F(PerfCountersTest, BytesFlopsAndStalls) {
   probe.flow(64, 0, 0, [] { return FlowEvent{}; });
   probe.flow(0, 32, 16, [] { return FlowEvent{}; });

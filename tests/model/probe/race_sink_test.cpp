@@ -148,6 +148,19 @@ TEST_F(RaceSinkTest, ASignalOrdersNothingThatStartedAfterItsCommand) {
   EXPECT_EQ(sink.count(), 1u);
 }
 
+TEST_F(RaceSinkTest, ASignalOfTheSequencerOrdersNothingBehindIt) {
+  const ProbeSource sequencer{.core = 0, .unit = static_cast<uint32_t>(kSequencerUnit)};
+  const ProbeSource reader = command(Queue::kVpu);  // what is issued later knows all of it
+  access(sequencer, 0, 8, true);
+  signal(sequencer, 1);
+  access(sequencer, 8, 8, true);
+  take(reader, 1);
+  access(reader, 0, 8, false);
+  EXPECT_EQ(sink.count(), 0u);
+  access(reader, 8, 8, false);
+  EXPECT_EQ(sink.count(), 1u);
+}
+
 TEST_F(RaceSinkTest, SignalsReachOtherCores) {
   const ProbeSource sender = command(Queue::kDmaRemote, 0);
   access(sender, 0, 64, true, 1);
@@ -170,6 +183,16 @@ TEST_F(RaceSinkTest, WhatNothingWroteIsTold) {
   EXPECT_THAT(sink.findings(),
               ElementsAre("core 0 vpu (word 10, op 3) reads bytes that nothing has written: bytes "
                           "100..103 of VMEM of core 0"));
+}
+
+// One finding an access: the first bytes that nothing has written, however often they were read.
+TEST_F(RaceSinkTest, OfSeveralHolesTheFirstIsToldWhole) {
+  write(Queue::kDmaIn, 8, 8);
+  const ProbeSource reader = command(Queue::kDmaIn);
+  access(reader, 4, 4, false);
+  access(reader, 0, 64, false);
+  ASSERT_EQ(sink.findings().size(), 2u);
+  EXPECT_THAT(sink.findings().back(), ::testing::HasSubstr("bytes 0..7 of VMEM"));
 }
 
 TEST_F(RaceSinkTest, ANewStepForgetsTheOrdersOfTheOneBefore) {
