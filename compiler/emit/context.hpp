@@ -41,11 +41,8 @@ struct EmitContext {
   const Kernel* too_large = nullptr;  // the kernel that did not fit
 };
 
-// VMEM and homes, and at once what their moves need: for kernels that mix planning and commands.
+// VMEM, and at once what its moves need: for kernels that mix planning and commands.
 std::optional<int64_t> take(EmitContext& ctx, int64_t bytes);
-void place_result(EmitContext& ctx, Buffer& out);
-void finish_result(EmitContext& ctx, Buffer& out, uint32_t id);
-void store(EmitContext& ctx, Buffer& b, uint32_t id);
 
 // emit.cpp: plans and emits a kernel. False: it does not fit.
 [[nodiscard]] bool emit_kernel(EmitContext& ctx, const Kernel& k);
@@ -55,15 +52,15 @@ void emit_loop(EmitContext& ctx, const Step& step, const LoopPlan& plan);
 void emit_contraction(EmitContext& ctx, const Step& step, const DotPlan& plan);
 void emit_pad(EmitContext& ctx, const Step& step, const PadPlan& plan);
 void emit_concatenate(EmitContext& ctx, const Step& step);
+void emit_packed(EmitContext& ctx, const Step& step, const std::vector<PackedPlan>& plans);
+void emit_direct(EmitContext& ctx, const Step& step, const std::vector<DirectPlan>& plans);
+void emit_indexed(EmitContext& ctx, const Step& step, const IndexedPlan& plan);
+void emit_combine(EmitContext& ctx, const Step& step, const CombinePlan& plan);
+void emit_dynamic(EmitContext& ctx, const Step& step, const DynamicPlan& plan);
 
 // Classes that are not planned yet.
-[[nodiscard]] bool emit_all_reduce(EmitContext& ctx, const Kernel& k);
-[[nodiscard]] bool emit_exchange(EmitContext& ctx, const Kernel& k);
-[[nodiscard]] bool emit_indexed(EmitContext& ctx, const Kernel& k);
 [[nodiscard]] bool emit_while(EmitContext& ctx, const Kernel& k);
 [[nodiscard]] bool emit_branch(EmitContext& ctx, const Kernel& k);
-void emit_dynamic_slice(EmitContext& ctx, const Kernel& k);
-void emit_dynamic_update(EmitContext& ctx, const Kernel& k);
 
 // pad.cpp
 void fill_outside(CommandSink& sink, spec::Addr corner, int64_t bytes, std::vector<CopyDim> box,
@@ -79,8 +76,5 @@ void scalar(EmitContext& ctx, const Value* v, int reg);  // computed by the sequ
 // Scalars that lie in buffers: to SMEM, then the sequencer waits for them.
 void fetch_scalars(CommandSink& sink, const std::vector<ScalarPlace>& from, uint32_t id);
 void read_scalar(CommandSink& sink, size_t index, Elem elem, int reg);
-
-// indexed/combine.cpp
-[[nodiscard]] bool emit_combine(EmitContext& ctx, const Kernel& k, uint32_t id);
 
 }  // namespace tpu::compiler

@@ -41,22 +41,10 @@ Error too_large(const Kernel& k, const spec::BoardParams& board) {
 
 bool emit_unplanned(EmitContext& ctx, const Kernel& k) {
   switch (k.kind) {
-    case KernelClass::kAllReduce:
-      return emit_all_reduce(ctx, k);
-    case KernelClass::kExchange:
-      return emit_exchange(ctx, k);
-    case KernelClass::kIndexed:
-      return emit_indexed(ctx, k);
     case KernelClass::kWhile:
       return emit_while(ctx, k);
     case KernelClass::kBranch:
       return emit_branch(ctx, k);
-    case KernelClass::kDynamicSlice:
-      emit_dynamic_slice(ctx, k);
-      return true;
-    case KernelClass::kDynamicUpdate:
-      emit_dynamic_update(ctx, k);
-      return true;
     default:
       throw Error("internal: a kernel has no plan");
   }
@@ -73,6 +61,12 @@ struct PlanEmitter {
   void operator()(const DotPlan& p) const { emit_contraction(ctx, step, p); }
   void operator()(const PadPlan& p) const { emit_pad(ctx, step, p); }
   void operator()(const ConcatenatePlan&) const { emit_concatenate(ctx, step); }
+  void operator()(const StreamPlan& p) const { start_inflight(ctx, step, p); }
+  void operator()(const std::vector<PackedPlan>& p) const { emit_packed(ctx, step, p); }
+  void operator()(const std::vector<DirectPlan>& p) const { emit_direct(ctx, step, p); }
+  void operator()(const IndexedPlan& p) const { emit_indexed(ctx, step, p); }
+  void operator()(const CombinePlan& p) const { emit_combine(ctx, step, p); }
+  void operator()(const DynamicPlan& p) const { emit_dynamic(ctx, step, p); }
   void operator()(const FillPlan& p) const {
     for (const FillPlan::Fill& f : p.fills) {
       ctx.sink.fill(f.to, f.elem_bytes, f.count, f.pattern, step.op_id);
@@ -157,21 +151,6 @@ std::optional<int64_t> take(EmitContext& ctx, int64_t bytes) {
   const auto address = ctx.memory.take(bytes);
   ctx.run_moves();
   return address;
-}
-
-void place_result(EmitContext& ctx, Buffer& out) {
-  place_result(ctx.memory, out);
-  ctx.run_moves();
-}
-
-void finish_result(EmitContext& ctx, Buffer& out, uint32_t id) {
-  finish_result(ctx.memory, out, id);
-  ctx.run_moves();
-}
-
-void store(EmitContext& ctx, Buffer& b, uint32_t id) {
-  ctx.memory.store(b, id);
-  ctx.run_moves();
 }
 
 bool emit_kernel(EmitContext& ctx, const Kernel& k) {

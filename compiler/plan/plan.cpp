@@ -68,6 +68,15 @@ std::optional<Step> plan_kernel(PlanContext& ctx, const Kernel& k) {
       return plan_concatenate(ctx, k);
     case KernelClass::kCopyOut:
       return plan_copy_out(ctx, k);
+    case KernelClass::kAllReduce:
+      return plan_all_reduce(ctx, k);
+    case KernelClass::kExchange:
+      return plan_exchange(ctx, k);
+    case KernelClass::kIndexed:
+      return plan_indexed_kernel(ctx, k);
+    case KernelClass::kDynamicSlice:
+    case KernelClass::kDynamicUpdate:
+      return plan_dynamic(ctx, k);
     default:
       break;
   }

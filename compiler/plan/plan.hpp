@@ -36,12 +36,16 @@ Step begin_step(PlanContext& ctx, const Kernel& k);
 // Behind the kernel's last decision: later moves go after its commands.
 void end_step(PlanContext& ctx, Step& step);
 
-// One function for each class of kernels: plan_loops.cpp, plan_moves.cpp.
+// One function for each class of kernels: plan_loops.cpp, plan_moves.cpp, exchange/, indexed/.
 std::optional<Step> plan_loop_kernel(PlanContext& ctx, const Kernel& k);
 std::optional<Step> plan_contraction(PlanContext& ctx, const Kernel& k);
 int64_t pad_pattern_elements(const Type& type);  // of a computed padding value
 std::optional<Step> plan_pad(PlanContext& ctx, const Kernel& k);
 std::optional<Step> plan_concatenate(PlanContext& ctx, const Kernel& k);
 std::optional<Step> plan_copy_out(PlanContext& ctx, const Kernel& k);
+std::optional<Step> plan_all_reduce(PlanContext& ctx, const Kernel& k);
+std::optional<Step> plan_exchange(PlanContext& ctx, const Kernel& k);
+std::optional<Step> plan_indexed_kernel(PlanContext& ctx, const Kernel& k);
+std::optional<Step> plan_dynamic(PlanContext& ctx, const Kernel& k);
 
 }  // namespace tpu::compiler

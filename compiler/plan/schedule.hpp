@@ -9,6 +9,12 @@
 #include <vector>
 
 #include "plan/dot_plan.hpp"
+#include "plan/exchange/direct_plan.hpp"
+#include "plan/exchange/packed_plan.hpp"
+#include "plan/exchange/stream_plan.hpp"
+#include "plan/indexed/combine_plan.hpp"
+#include "plan/indexed/dynamic_plan.hpp"
+#include "plan/indexed/indexed_plan.hpp"
 #include "plan/loop_plan.hpp"
 #include "plan/residency.hpp"
 
@@ -44,7 +50,10 @@ struct Step {
   uint32_t op_id = 0;
   std::vector<Move> before, after;
   Places places;
-  std::variant<MovesOnly, Unplanned, LoopPlan, FillPlan, DotPlan, PadPlan, ConcatenatePlan> plan;
+  std::variant<MovesOnly, Unplanned, LoopPlan, FillPlan, DotPlan, PadPlan, ConcatenatePlan,
+               StreamPlan, std::vector<PackedPlan>, std::vector<DirectPlan>, IndexedPlan,
+               CombinePlan, DynamicPlan>
+      plan;
   const Kernel* rest = nullptr;  // part of the kernel that the next step does
 };
 

@@ -100,22 +100,16 @@ void permute(EmitContext& ctx, const DirectPlan& p, const PermuteSteps& steps, u
 
 }  // namespace
 
-bool emit_exchange(EmitContext& ctx, const Kernel& k) {
-  const uint32_t id = ctx.ops.id(k);
-  const auto plans = plan_direct(k, ctx.slots, ctx.module.num_cores, ctx.board, ctx.memory, id);
-  if (!plans) {
-    return false;
-  }
-  for (const DirectPlan& p : *plans) {
+void emit_direct(EmitContext& ctx, const Step& step, const std::vector<DirectPlan>& plans) {
+  for (const DirectPlan& p : plans) {
     ctx.sink.run(p.before);
     if (const auto* steps = std::get_if<GroupSteps>(&p.steps)) {
-      exchange_pieces(ctx, p, *steps, id);
+      exchange_pieces(ctx, p, *steps, step.op_id);
     } else {
-      permute(ctx, p, std::get<PermuteSteps>(p.steps), id);
+      permute(ctx, p, std::get<PermuteSteps>(p.steps), step.op_id);
     }
     ctx.sink.run(p.after);
   }
-  return true;
 }
 
 }  // namespace tpu::compiler

@@ -54,35 +54,18 @@ bool needs_inflight(EmitContext& ctx, const Kernel& k) {
          must_follow(k, *ctx.inflight->plan.kernel, ctx.slots, ctx.memory);
 }
 
-static std::optional<StreamPlan> plan_here(EmitContext& ctx, const Kernel& k) {
-  StreamSite site;
-  site.exchange = exchange_of(*k.ops[0], ctx.module.num_cores);
-  site.piece_bytes = ctx.kernels.piece;
-  site.overlaps = ctx.regions == 0;
-  const auto next = std::find_if(ctx.kernels.kernels.begin(), ctx.kernels.kernels.end(),
-                                 [&](const Kernel& other) { return other.order > k.order; });
-  site.next = site.overlaps && next != ctx.kernels.kernels.end() ? &*next : nullptr;
-  return plan_streamed(k, site, ctx.slots, ctx.memory, ctx.ops.id(k));
-}
-
-bool start_inflight(EmitContext& ctx, const Kernel& k) {
-  auto plan = plan_here(ctx, k);
-  if (!plan) {
-    return false;
-  }
-  ctx.run_moves();
-  auto started = std::make_unique<InflightExchange>(ctx, std::move(*plan), ctx.ops.id(k));
-  InflightExchange& r = *started;
-  r.run.set_registers();
-  r.seen_items = ctx.sink.listing.items.size();
-  if (r.plan.overlaps) {
+void start_inflight(EmitContext& ctx, const Step& step, const StreamPlan& plan) {
+  auto started = std::make_unique<InflightExchange>(ctx, plan, step.op_id);
+  HalvingRun& run = started->run;
+  run.set_registers();
+  if (plan.overlaps) {
+    started->seen_items = ctx.sink.listing.items.size();
     ctx.inflight = std::move(started);
-    return true;
+    return;
   }
-  while (!r.run.done()) {
-    r.run.next_round();
+  while (!run.done()) {
+    run.next_round();
   }
-  return true;
 }
 
 }  // namespace tpu::compiler

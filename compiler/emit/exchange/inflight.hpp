@@ -21,8 +21,7 @@ struct InflightExchange {
   std::array<uint64_t, spec::kQueueCount> busy{};
 };
 
-// False: too little VMEM.
-[[nodiscard]] bool start_inflight(EmitContext& ctx, const Kernel& k);
+void start_inflight(EmitContext& ctx, const Step& step, const StreamPlan& plan);
 // Lets the exchange in flight go on by as many rounds as the commands since the last call take.
 void advance_inflight(EmitContext& ctx);
 void finish_inflight(EmitContext& ctx);

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "emit/context.hpp"
-#include "plan/indexed/combine_plan.hpp"
 
 namespace tpu::compiler {
 
@@ -146,17 +145,11 @@ CombinePiece load_piece(CommandSink& sink, const CombinePlan& p, int64_t at, uin
 
 }  // namespace
 
-bool emit_combine(EmitContext& ctx, const Kernel& k, uint32_t id) {
-  const auto plan = plan_combine(k, ctx.board, ctx.memory, id);
-  if (!plan) {
-    return false;
+void emit_combine(EmitContext& ctx, const Step& step, const CombinePlan& p) {
+  for (int64_t at = 0; at < p.records; at += p.piece_records) {
+    combine_piece(ctx, *step.kernel->ops[0], p, load_piece(ctx.sink, p, at, step.op_id),
+                  step.op_id);
   }
-  ctx.sink.run(plan->before);
-  for (int64_t at = 0; at < plan->records; at += plan->piece_records) {
-    combine_piece(ctx, *k.ops[0], *plan, load_piece(ctx.sink, *plan, at, id), id);
-  }
-  ctx.sink.run(plan->after);
-  return true;
 }
 
 }  // namespace tpu::compiler

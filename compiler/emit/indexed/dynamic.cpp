@@ -27,25 +27,14 @@ static void start_address(EmitContext& ctx, const DynamicPlan& p, uint32_t id) {
   }
 }
 
-static void emit_dynamic(EmitContext& ctx, const DynamicPlan& p, uint32_t id) {
-  ctx.sink.run(p.before);
-  if (!p.nothing) {
-    start_address(ctx, p, id);
-    spec::Addr src = p.src, dst = p.dst;
-    (p.update ? dst : src).reg = kAddressRegister;
-    ctx.sink.copy_window(src, dst, p.unit, p.dims, p.window, id);
+void emit_dynamic(EmitContext& ctx, const Step& step, const DynamicPlan& p) {
+  if (p.nothing) {
+    return;
   }
-  ctx.sink.run(p.after);
-}
-
-void emit_dynamic_slice(EmitContext& ctx, const Kernel& k) {
-  const uint32_t id = ctx.ops.id(k);
-  emit_dynamic(ctx, plan_dynamic_slice(k, ctx.slots, ctx.memory, id), id);
-}
-
-void emit_dynamic_update(EmitContext& ctx, const Kernel& k) {
-  const uint32_t id = ctx.ops.id(k);
-  emit_dynamic(ctx, plan_dynamic_update(k, ctx.slots, ctx.memory, id), id);
+  start_address(ctx, p, step.op_id);
+  spec::Addr src = p.src, dst = p.dst;
+  (p.update ? dst : src).reg = kAddressRegister;
+  ctx.sink.copy_window(src, dst, p.unit, p.dims, p.window, step.op_id);
 }
 
 }  // namespace tpu::compiler

@@ -54,7 +54,7 @@ static void indexed_command(CommandSink& sink, const IndexedPlan& m, int64_t lis
 }
 
 // Pieces in the order of the list. A list that is not in VMEM comes piece by piece.
-static void indexed_moves(CommandSink& sink, const IndexedPlan& p, uint32_t id) {
+void emit_indexed(EmitContext& ctx, const Step& step, const IndexedPlan& p) {
   size_t number = 0;
   for (int64_t at = 0; at < p.records; at += p.piece_records, ++number) {
     const int64_t count = std::min(p.piece_records, p.records - at);
@@ -64,25 +64,10 @@ static void indexed_moves(CommandSink& sink, const IndexedPlan& p, uint32_t id) 
     if (list < 0) {
       list = from.offset;
     } else {
-      sink.copy(from, vmem_addr(list), 4, {{count, 4, 4}}, id);
+      ctx.sink.copy(from, vmem_addr(list), 4, {{count, 4, 4}}, step.op_id);
     }
-    indexed_command(sink, p, list, at, count, id);
+    indexed_command(ctx.sink, p, list, at, count, step.op_id);
   }
-}
-
-bool emit_indexed(EmitContext& ctx, const Kernel& k) {
-  const uint32_t id = ctx.ops.id(k);
-  if (k.ops[0]->kind == Kind::kIndexedCombine) {
-    return emit_combine(ctx, k, id);
-  }
-  const auto plan = plan_indexed(k, ctx.slots, ctx.board, ctx.memory, id);
-  if (!plan) {
-    return false;
-  }
-  ctx.sink.run(plan->before);
-  indexed_moves(ctx.sink, *plan, id);
-  ctx.sink.run(plan->after);
-  return true;
 }
 
 }  // namespace tpu::compiler

@@ -66,6 +66,7 @@ std::vector<Buffer*> unpack(Residency& memory, const Kernel& k, const std::vecto
 // Pieces of the area, or what lands here in the stages of doubling.
 bool take_areas(Residency& memory, const Exchange& exchange, int64_t pieces, PackedPlan& plan) {
   if (!plan.halves) {
+    plan.masks = exchange.masks;
     for (size_t s = 0; s < exchange.stages(); ++s) {
       const auto address = memory.take(plan.bytes);
       if (!address) {

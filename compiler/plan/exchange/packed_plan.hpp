@@ -13,11 +13,11 @@ struct PackedPlan {
   std::vector<Move> before, after;  // packing, and stores of what had to leave; unpacking
   int64_t area = 0;                 // VMEM address
   int64_t used = 0, bytes = 0;      // of the area; the rest is zero
+  int64_t unit = 4;                 // of an element
   // Large areas: halving, in pieces. Small ones: doubling, the whole area in every stage.
   bool halves = false;
   HalvingPlan halving;
-  std::vector<int64_t> landing;  // of each stage of doubling; the last one holds the sum
-  int64_t unit = 4;              // of an element
+  std::vector<int64_t> masks, landing;  // of each stage of doubling; the last one holds the sum
 
   int64_t sum() const { return landing.empty() ? area : landing.back(); }
 };

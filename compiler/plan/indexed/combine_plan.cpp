@@ -90,15 +90,6 @@ std::optional<CombinePlan> plan_combine(const Kernel& k, const spec::BoardParams
     return std::nullopt;
   }
   plan.list = place_of(memory.at(k.reads[n]));
-  plan.before = memory.take_moves();
-  for (size_t i = 0; i < n; ++i) {
-    Buffer& out = memory.at(op.result(i));
-    if (out.must_store) {
-      memory.store(out, op_id);
-    }
-  }
-  plan.after = memory.take_moves();
-  memory.unpin();
   whole.keep();
   return plan;
 }

@@ -20,8 +20,7 @@ struct CombinePlan {
     int64_t unit = 4;   // of an element
   };
 
-  std::vector<Move> before, after;
-  std::unique_ptr<const CombineBody> body;
+  std::shared_ptr<const CombineBody> body;
   std::vector<Target> targets;
   std::vector<Updates> updates;
   spec::Addr list{};
@@ -29,7 +28,8 @@ struct CombinePlan {
   int64_t records = 0, piece_records = 0;
 };
 
-// Nothing: too little VMEM. Throws Error for a body that no vector kernel computes.
+// Nothing: too little VMEM. Moves are noted in `memory`; operands and results stay pinned. Throws
+// Error for a body that no vector kernel computes.
 std::optional<CombinePlan> plan_combine(const Kernel& k, const spec::BoardParams& board,
                                         Residency& memory, uint32_t op_id);
 

@@ -86,8 +86,7 @@ bool update_in_place(Residency& memory, const Slots& slots, const Kernel& k) {
 
 }  // namespace
 
-DynamicPlan plan_dynamic_slice(const Kernel& k, const Slots& slots, Residency& memory,
-                               uint32_t op_id) {
+DynamicPlan plan_dynamic_slice(const Kernel& k, const Slots& slots, Residency& memory) {
   const Op& op = *k.ops[0];
   const View& view = k.move().view.view;
   const Buffer& in = memory.at(k.move().view.value);
@@ -102,10 +101,6 @@ DynamicPlan plan_dynamic_slice(const Kernel& k, const Slots& slots, Residency& m
   plan.dst = place_of(out);
   plan.window = whole(slots, in, false);
   plan.dims = box(sizes, view.stride, row_major_strides(sizes), plan.unit);
-  plan.before = memory.take_moves();
-  finish_result(memory, out, op_id);
-  plan.after = memory.take_moves();
-  memory.unpin();
   return plan;
 }
 
@@ -133,10 +128,6 @@ DynamicPlan plan_dynamic_update(const Kernel& k, const Slots& slots, Residency& 
     plan.window = whole(slots, out, true);
     plan.dims = box(sizes, view.stride, pitch, plan.unit);
   }
-  plan.before = memory.take_moves();
-  finish_result(memory, out, op_id);
-  plan.after = memory.take_moves();
-  memory.unpin();
   return plan;
 }
 

@@ -17,7 +17,6 @@ struct DynamicStart {
 };
 
 struct DynamicPlan {
-  std::vector<Move> before, after;
   spec::Addr src{}, dst{};  // of the box, at the starts that are known
   bool update = false;      // dst depends on the starts, else src
   bool nothing = false;     // an update of no element
@@ -28,8 +27,8 @@ struct DynamicPlan {
   std::vector<DynamicStart> starts;
 };
 
-DynamicPlan plan_dynamic_slice(const Kernel& k, const Slots& slots, Residency& memory,
-                               uint32_t op_id);
+// Moves are noted in `memory`; operands and result stay pinned.
+DynamicPlan plan_dynamic_slice(const Kernel& k, const Slots& slots, Residency& memory);
 DynamicPlan plan_dynamic_update(const Kernel& k, const Slots& slots, Residency& memory,
                                 uint32_t op_id);
 

@@ -119,10 +119,6 @@ std::optional<IndexedPlan> plan_indexed(const Kernel& k, const Slots& slots,
   if (!cut_list(list, board, memory, plan)) {
     return std::nullopt;
   }
-  plan.before = memory.take_moves();
-  finish_result(memory, out, op_id);
-  plan.after = memory.take_moves();
-  memory.unpin();
   whole.keep();
   return plan;
 }

@@ -13,7 +13,6 @@ namespace tpu::compiler {
 
 // One side is addressed by the list, the other dense.
 struct IndexedPlan {
-  std::vector<Move> before, after;
   spec::Addr table{}, dense{};
   bool scatter = false;
   int64_t unit = 4, window_elements = 1;
@@ -24,7 +23,7 @@ struct IndexedPlan {
   std::array<int64_t, 2> slots{-1, -1};  // VMEM of pieces of the list; -1: it lies there whole
 };
 
-// Nothing: too little VMEM.
+// Nothing: too little VMEM. Moves are noted in `memory`; operands and result stay pinned.
 std::optional<IndexedPlan> plan_indexed(const Kernel& k, const Slots& slots,
                                         const spec::BoardParams& board, Residency& memory,
                                         uint32_t op_id);

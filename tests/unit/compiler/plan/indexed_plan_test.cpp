@@ -41,7 +41,7 @@ TEST(IndexedPlan, AListInHbmComesPieceByPiece) {
   ASSERT_EQ(plan->dims.size(), 1u);
   EXPECT_EQ(plan->dims[0].n, 16);
   EXPECT_EQ(plan->span, 65536 * 16 * 4);
-  EXPECT_TRUE(p.memory.at(g.out).in_hbm);
+  p.memory.unpin();
   EXPECT_TRUE(p.memory.take(64 * kKib)) << "slots are still taken";
 }
 
@@ -94,7 +94,7 @@ TEST(IndexedPlan, ATargetThatNobodyReadsAgainIsWrittenInPlace) {
   EXPECT_EQ(plan->table.offset, place);
   EXPECT_EQ(p.memory.at(g.out).vmem, place);
   EXPECT_LT(p.memory.at(g.target).vmem, 0);
-  EXPECT_TRUE(plan->before.empty());
+  EXPECT_TRUE(p.memory.take_moves().empty());
 }
 
 TEST(IndexedPlan, ATargetThatIsReadAgainIsCopied) {
@@ -107,9 +107,10 @@ TEST(IndexedPlan, ATargetThatIsReadAgainIsCopied) {
   const auto plan = indexed(p);
   ASSERT_TRUE(plan);
   EXPECT_EQ(p.memory.at(g.target).vmem, place);
-  ASSERT_EQ(plan->before.size(), 1u);
-  EXPECT_EQ(plan->before[0].src.offset, place);
-  EXPECT_EQ(plan->before[0].dst.offset, p.memory.at(g.out).vmem);
+  const std::vector<Move> moves = p.memory.take_moves();
+  ASSERT_EQ(moves.size(), 1u);
+  EXPECT_EQ(moves[0].src.offset, place);
+  EXPECT_EQ(moves[0].dst.offset, p.memory.at(g.out).vmem);
 }
 
 TEST(IndexedPlan, AnInPlaceWriteThatDoesNotFitGivesThePlaceBack) {
@@ -148,7 +149,7 @@ TEST(CombinePlan, TargetsAreWholeUpdatesComeInPieces) {
   ASSERT_EQ(plan->targets.size(), 1u);
   EXPECT_EQ(plan->targets[0].address, p.memory.at(g.out).vmem);
   EXPECT_EQ(plan->targets[0].bytes, 4 * kKib);
-  ASSERT_EQ(plan->before.size(), 1u) << "the target's contents";
+  EXPECT_EQ(p.memory.take_moves().size(), 1u) << "the target's contents";
   EXPECT_EQ(plan->piece_records, 4 * kKib / (16 * 4 + 1));
   EXPECT_GE(plan->updates[0].slot, 0);
   EXPECT_EQ(plan->body->results.size(), 1u);
@@ -177,7 +178,7 @@ TEST(DynamicPlan, KnownStartsAreInTheAddress) {
                     DimsAttrs{{4, 8}});
   Planning p(b.done({out}), 64);
   const DynamicPlan plan =
-      plan_dynamic_slice(p.kernel(KernelClass::kDynamicSlice), p.slots, p.memory, 3);
+      plan_dynamic_slice(p.kernel(KernelClass::kDynamicSlice), p.slots, p.memory);
   EXPECT_EQ(plan.src.offset, home_of(p.memory.at(x)).offset + 12 * 32 * 4);
   ASSERT_EQ(plan.starts.size(), 1u);
   EXPECT_EQ(plan.starts[0].limit, 24);
@@ -205,7 +206,7 @@ TEST(DynamicPlan, AnUpdateIsInPlaceIfNobodyReadsTheOperandAgain) {
     ASSERT_TRUE(p.memory.place(p.memory.at(x)));
     const int64_t place = p.memory.at(x).vmem;
     const DynamicPlan plan = plan_dynamic_update(k, p.slots, p.memory, 3);
-    EXPECT_EQ(plan.before.size(), again ? 1u : 0u);
+    EXPECT_EQ(p.memory.take_moves().size(), again ? 1u : 0u);
     EXPECT_EQ(p.memory.at(x).vmem, again ? place : -1);
     EXPECT_EQ(plan.dst.offset, p.memory.at(out).vmem);
     EXPECT_EQ(plan.dst.offset == place, !again);
