@@ -198,6 +198,74 @@ TEST(StreamPlan, ReadersOfTheSumFollow) {
   EXPECT_EQ(others, 1);
 }
 
+// g summed; state' = state + sum, stays sharded; weight' = weight - state' * rate, is gathered. As
+// the pass on weight updates leaves it: the loop kernel hangs on the exchange.
+struct Updated {
+  Updated() {
+    const Type type = f32({4 * 16 * kKib});
+    state = b.arg(type);
+    weight = b.arg(type);
+    rate = b.arg(f32({}));
+    sum = sum_of(b, b.arg(type));
+    new_state = b.op(Kind::kAdd, {state, sum}, type);
+    Value* spread = b.op(Kind::kBroadcastInDim, {rate}, type, DimsAttrs{});
+    Value* step = b.op(Kind::kMultiply, {new_state, spread}, type);
+    new_weight = b.op(Kind::kSubtract, {weight, step}, type);
+    b.done({new_state, new_weight});
+  }
+
+  void attach(Planning& p) const {
+    const Kernel loop = p.kernel(KernelClass::kLoop);
+    auto& kernels = p.program.kernels;
+    kernels.remove_if([](const Kernel& k) { return k.kind == KernelClass::kLoop; });
+    Kernel& k = kernels.front();
+    Update u;
+    u.sum = sum;
+    u.kernels = {{loop.ops, loop.loop().nest, loop.writes}};
+    u.sharded = {new_state};
+    u.gathered = {new_weight};
+    k.as<ExchangePart>().updates = {u};
+    k.reads.insert(k.reads.end(), {state, weight, rate});
+    k.writes.insert(k.writes.end(), {new_state, new_weight});
+    p.memory.find_reads(p.program, {});
+  }
+
+  GraphBuilder b{8};
+  Value *state = nullptr, *weight = nullptr, *rate = nullptr, *sum = nullptr, *new_state = nullptr,
+        *new_weight = nullptr;
+};
+
+TEST(StreamPlan, AnUpdateHasSlotsForItsOperandsAndAreasForWhatIsGathered) {
+  Updated g;
+  Planning p(g.b.module(), 2048, kPiece);
+  g.attach(p);
+  const auto plan = streamed(p);
+  ASSERT_TRUE(plan);
+  ASSERT_EQ(plan->updates.size(), 1u);
+  const UpdatePlan& u = plan->updates[0];
+  ASSERT_EQ(u.operands.size(), 3u);  // state and weight come in, state' goes home
+  for (const UpdateOperand& o : u.operands) {
+    EXPECT_EQ(o.input, o.value != g.new_state);
+    EXPECT_EQ(o.home.slot, home_of(p.memory.at(o.value)).slot);
+    EXPECT_EQ(o.root, p.slots.root(p.memory.at(o.value).slot));
+  }
+  ASSERT_EQ(u.gathered.size(), 1u);
+  EXPECT_EQ(u.gathered[0].offset, home_of(p.memory.at(g.new_weight)).offset);
+  ASSERT_EQ(plan->pieces.size(), 4u);
+  EXPECT_EQ(plan->pieces[2].element, 2 * 16 * kKib);
+  EXPECT_EQ(plan->update_of(2), &u);
+  EXPECT_EQ(plan->ways_back(2), 1u);
+  ASSERT_EQ(plan->back.size(), 1u);
+  EXPECT_EQ(plan->slots.size(), 3u);
+  EXPECT_EQ(plan->slots[0].size(), 3u);
+  EXPECT_TRUE(plan->scalars.contains(g.rate));
+  EXPECT_TRUE(p.memory.held().contains(&p.memory.at(g.weight)));
+  EXPECT_LT(p.memory.at(g.sum).slot, 0) << "the sum itself goes nowhere";
+  // All areas are apart.
+  std::set<int64_t> areas(plan->memory.begin(), plan->memory.end());
+  EXPECT_EQ(areas.size(), plan->memory.size());
+}
+
 std::optional<std::vector<DirectPlan>> direct(Planning& p, int64_t cores) {
   return plan_direct(p.kernel(KernelClass::kExchange), p.slots, cores, p.board, p.memory, 3);
 }
