@@ -174,6 +174,69 @@ TEST(Semaphores, EveryPieceBalances) {
   EXPECT_EQ(drains, 6);
 }
 
+Command on(int queue, std::vector<MemRange> windows) {
+  Command c;
+  c.body = make_command<spec::NopCommand>(spec::Opcode::kNop, static_cast<spec::Queue>(queue), 0);
+  c.windows = std::move(windows);
+  return c;
+}
+
+MemRange bytes(int64_t lo, bool write) {
+  MemRange m;
+  m.lo = lo;
+  m.hi = lo + 64;
+  m.write = write;
+  return m;
+}
+
+// More than the headers of a command and of one nop hold: every queue reads what the first one
+// wrote, and the last command reads what all of them wrote.
+TEST(Semaphores, WaitsAndSignalsBeyondAHeaderGoToNopsOfTheQueue) {
+  Listing l;
+  l.append(on(0, {bytes(0, true)}));
+  std::vector<MemRange> all;
+  for (int q = 1; q < spec::kQueueCount; ++q) {
+    l.append(on(q, {bytes(0, false), bytes(64 * q, true)}));
+    all.push_back(bytes(64 * q, false));
+  }
+  l.append(on(0, all));
+  const SyncResult sync = insert_semaphores(l, 128);
+  ASSERT_EQ(sync.edges.size(), 2u * (spec::kQueueCount - 1));
+  std::map<int, int> signals, waits;
+  for (const Item& item : l.items) {
+    for (const spec::Signal& s : std::get<Command>(item).head().signal) {
+      signals[s.sem] += s.valid() ? 1 : 0;
+    }
+    for (const spec::Wait& w : std::get<Command>(item).head().wait) {
+      waits[w.sem] += w.valid() ? 1 : 0;
+    }
+  }
+  for (int sem = 0; sem < sync.semaphores; ++sem) {
+    EXPECT_EQ(signals[sem], 1) << sem;
+    EXPECT_EQ(waits[sem], 1) << sem;
+  }
+}
+
+TEST(Semaphores, ADrainWaitsForNothingThatAnotherCommandKnows) {
+  Listing l;
+  l.append(on(1, {bytes(0, true)}));
+  l.append(on(0, {bytes(0, false)}));
+  l.append(Control{});
+  const SyncResult sync = insert_semaphores(l, 128);
+  ASSERT_EQ(sync.edges.size(), 2u);  // from the first to the second, from that one to the drain
+  EXPECT_EQ(sync.edges[1].from, 1);
+}
+
+TEST(Semaphores, ACommandKnowsWhatTheOneThatItAnswersKnew) {
+  Listing l;
+  l.append(on(0, {bytes(0, true)}));
+  l.append(on(1, {bytes(0, false)}));
+  Command answered = on(2, {bytes(0, false)});
+  answered.implies = {1};
+  l.append(answered);
+  EXPECT_EQ(insert_semaphores(l, 128).edges.size(), 1u);
+}
+
 TEST(Semaphores, ALabelInsideAPieceIsRefused) {
   Listing l = random_listing(5, 4);
   Control label;
