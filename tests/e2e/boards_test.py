@@ -23,6 +23,7 @@ UNITS = {"four_mxus": 4, "sixteen_cores": 2}  # matrix units of a core, of board
 os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={max(CORES.values())}"
 
 import case_runner  # noqa: E402, reads the environment
+import distances  # noqa: E402
 import jax_reference as reference  # noqa: E402
 
 import jax  # noqa: E402
@@ -79,7 +80,7 @@ def check_training(bench: Bench) -> list[str]:
         arrays = [*state, images, labels]
         theirs = reference.run(program, arrays, round_dots=True)
         ours = bench.run(program, arrays, "--trace", str(bench.folder / "trace.txt"))
-        gap = max(reference.relative_l2(a, b) for a, b in zip(ours[:-1], theirs[:-1], strict=True))
+        gap = max(distances.relative_l2(a, b) for a, b in zip(ours[:-1], theirs[:-1], strict=True))
         loss = abs(float(ours[-1]) / float(theirs[-1]) - 1)
         print(f"{bench.name}: step {step}: largest relative L2 {gap:.3g}, loss off by {loss:.3g}")
         if not (gap <= 1e-3 and loss <= 1e-4):
@@ -123,7 +124,7 @@ def check_collectives(bench: Bench) -> list[str]:
         program = case_runner.export(case.function, case.inputs, case.mesh)
         theirs = reference.run(program, list(case.inputs), round_dots=False)
         for ours, expected in zip(bench.run(program, case.inputs), theirs, strict=True):
-            if problem := case_runner.difference(ours, expected):
+            if problem := distances.difference(ours, expected):
                 wrong.append(f"{case.name}: {problem}")
     return wrong
 

@@ -14,6 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import distances
 import jax_reference as reference  # sets up JAX's environment
 
 import jax
@@ -32,41 +33,6 @@ class Case:
     l2: float | None = None  # compare by relative L2 instead (sums, dots)
     mesh: dict[str, int] | None = None  # the body of a shard_map: first dimensions are split over all axes
     oracle: Callable | None = None  # what JAX runs instead of `function`
-
-
-def ulp_distance(ours: np.ndarray, theirs: np.ndarray) -> int:
-    """Largest distance in units in the last place; NaN equals NaN; subnormals count as zero."""
-    if ours.size == 0:
-        return 0
-    a, b = ours.astype(np.float32), theirs.astype(np.float32)
-    tiny = np.finfo(np.float32).tiny
-    a, b = (np.where(np.abs(v) < tiny, np.copysign(np.float32(0), v), v) for v in (a, b))
-    both_nan = np.isnan(a) & np.isnan(b)
-    keys = [np.where(v.view(np.int32) < 0, np.int64(-(2**31)) - v.view(np.int32), v.view(np.int32).astype(np.int64))
-            for v in (np.ascontiguousarray(a), np.ascontiguousarray(b))]
-    return int(np.where(both_nan, 0, np.abs(keys[0].astype(np.int64) - keys[1].astype(np.int64))).max())
-
-
-def difference(ours: np.ndarray, theirs: np.ndarray, ulp: int = 0, l2: float | None = None,
-               slack: float = 0.0) -> str | None:
-    """Text of a difference, or None. `slack`: an absolute distance that is allowed beside `l2`."""
-    if ours.dtype.kind == "V" and theirs.dtype.name == "bfloat16":
-        ours = ours.view(theirs.dtype)
-    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
-        return f"{ours.dtype}{ours.shape}, expected {theirs.dtype}{theirs.shape}"
-    if theirs.dtype.kind != "f" and theirs.dtype.name != "bfloat16":
-        return None if np.array_equal(ours, theirs) else f"{int((ours != theirs).sum())} elements differ"
-    if l2 is None:
-        gap = ulp_distance(ours, theirs)
-        return None if gap <= ulp else f"{gap} ulp, allowed {ulp}"
-    a, b = (v.astype(np.float64) for v in (ours, theirs))
-    finite = np.isfinite(b)
-    if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
-        return "NaN or infinity at other places"
-    gap = reference.relative_l2(a[finite], b[finite])
-    if gap <= l2 or np.abs(a[finite] - b[finite]).max(initial=0) <= slack:
-        return None
-    return f"relative L2 {gap:.3g}, allowed {l2:.3g}"
 
 
 def export(function: Callable | str, inputs: Sequence, mesh: dict[str, int] | None = None,
@@ -105,7 +71,7 @@ def run_case(case: Case, tools: Path, folder: Path, *options: str) -> str | None
     """Text of a failure, or None."""
     program, oracle = (export(f, case.inputs, case.mesh) if f else None for f in (case.function, case.oracle))
     return against_jax(program, case.inputs, tools, folder, options, case.l2 is not None,
-                       lambda ours, theirs: difference(ours, theirs, case.ulp, case.l2), oracle)
+                       lambda ours, theirs: distances.difference(ours, theirs, case.ulp, case.l2), oracle)
 
 
 def parser(description: str) -> argparse.ArgumentParser:

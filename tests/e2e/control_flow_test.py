@@ -14,6 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 
 import case_runner
+import distances
 import jax_reference as reference
 
 import jax
@@ -76,7 +77,7 @@ def eight_cores(bins: Path, folder: Path) -> str | None:
     }
     for name, (function, inputs, limit) in cases.items():
         failure = case_runner.against_jax(case_runner.export(function, inputs), inputs, bins, folder / name,
-                                          ["--check"], True, functools.partial(case_runner.difference, l2=limit))
+                                          ["--check"], True, functools.partial(distances.difference, l2=limit))
         if failure:
             return f"{name}: {failure}"
     return None
@@ -187,7 +188,7 @@ def embedding_gradient(bins: Path, folder: Path) -> str | None:
     tokens[2, 3:5] = (299, -1)
     inputs = (rng.normal(size=(300, 64)).astype(np.float32), rng.normal(size=(64, 300)).astype(np.float32), tokens)
     return case_runner.against_jax(case_runner.export(_language_model, inputs), inputs, bins, folder, ["--check"], True,
-                                   functools.partial(case_runner.difference, l2=1e-2))
+                                   functools.partial(distances.difference, l2=1e-2))
 
 
 TESTS = (eight_cores, refused, endless, timing_only, embedding_gradient)

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import distances
 import jax_reference as reference
 
 import jax
@@ -55,7 +56,7 @@ def board_step(tools: Path, exe: Path, folder: Path, arrays: list[np.ndarray], *
 def compare(errors: list[str], what: str, ours: list[np.ndarray], theirs: list[np.ndarray],
             bound: float = 1e-3) -> None:
     """All outputs of a step; the loss is the last one."""
-    gaps = [reference.relative_l2(a, b) for a, b in zip(ours[:-1], theirs[:-1], strict=True)]
+    gaps = [distances.relative_l2(a, b) for a, b in zip(ours[:-1], theirs[:-1], strict=True)]
     worst = int(np.argmax(gaps))
     check(errors, f"{what}: largest relative L2 of {len(gaps)} outputs (number {worst})", gaps[worst], bound)
     check(errors, f"{what}: loss", abs(float(ours[-1]) / float(theirs[-1]) - 1), 1e-4)
@@ -104,7 +105,7 @@ def check_full(errors: list[str], tools: Path, folder: Path, data: Path) -> None
     compare(errors, "the example's moments", ours[count + 1 :], theirs[count + 1 :], 5e-3)
     moments = [leaf.astype(np.float64) for leaf in ours[count + 1 : -1]]
     wanted = adam_update(state[:count], moments[:count], moments[count:])
-    gap = max(reference.relative_l2(a, b) for a, b in zip(ours[:count], wanted, strict=True))
+    gap = max(distances.relative_l2(a, b) for a, b in zip(ours[:count], wanted, strict=True))
     check(errors, "the example's parameters: largest relative L2 to Adam of its moments", gap, 1e-5)
 
 

@@ -87,14 +87,6 @@ def run(exported: jax.export.Exported, arrays: Sequence[np.ndarray], round_dots:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(jax.jit(program.call)(*args, **kwargs))]
 
 
-def relative_l2(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """|ours - theirs| / |theirs| in f64; the plain distance when theirs is zero."""
-    a, b = ours.astype(np.float64), theirs.astype(np.float64)
-    norm = float(np.linalg.norm(b))
-    gap = float(np.linalg.norm(a - b))
-    return gap / norm if norm > 0 else gap
-
-
 def save_inputs(folder: Path, arrays: Sequence[np.ndarray]) -> list[str]:
     """Writes in0.npy, in1.npy, ... and returns the --in options of `tpuboard run`. bf16 becomes raw 2-byte items."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import case_runner
+import distances
 import train_cases
 
 SMALL = 3e-6  # rounding of sums that cancel
@@ -22,7 +23,7 @@ def run_case(case: train_cases.TrainCase, tools: Path, folder: Path) -> str | No
     function, arguments = case.build()
     exported = case_runner.export(function, arguments, donate=(0, 1) if case.donate else ())
     return case_runner.against_jax(exported, arguments, tools, folder, ["--check"], True, lambda ours, theirs:
-                                   case_runner.difference(ours, theirs, l2=case.bound, slack=SMALL))
+                                   distances.difference(ours, theirs, l2=case.bound, slack=SMALL))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import distances
 import jax_reference as reference
 import philox
 
@@ -83,13 +84,13 @@ def check_single_steps(errors: list[str], tools: Path, exe: Path, folder: Path, 
         expected = reference.run(program, arrays, round_dots=True)
         if step in (0, 10, 49):
             ours = board_step(tools, exe, folder, arrays)
-            gaps = [reference.relative_l2(a, b) for a, b in zip(ours[:-1], expected[:-1], strict=True)]
+            gaps = [distances.relative_l2(a, b) for a, b in zip(ours[:-1], expected[:-1], strict=True)]
             check(errors, f"step {step}: largest relative L2 of {len(gaps)} outputs", max(gaps), 1e-3)
             check(errors, f"step {step}: loss", abs(float(ours[-1]) / float(expected[-1]) - 1), 1e-4)
         if step == 0:
             plain = reference.run(program, arrays, round_dots=False)
             check(errors, "first step against f32: loss", abs(float(ours[-1]) / float(plain[-1]) - 1), 5e-3)
-            weights = [reference.relative_l2(ours[i], plain[i]) for i in (1, 3, 5)]
+            weights = [distances.relative_l2(ours[i], plain[i]) for i in (1, 3, 5)]
             check(errors, "first step against f32: weight matrices", max(weights), 1e-2)
         losses.append(float(expected[-1]))
         state = expected[:-1]

@@ -1,0 +1,57 @@
+"""How far a result lies from its reference: what every comparison with JAX uses.
+
+NaN and infinities belong to where the reference has them, with their sign, and nowhere else: all else is an infinite
+distance, which no bound allows and `max` does not lose (it drops NaN that is not the first value).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+def relative_l2(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """|ours - theirs| / |theirs| in f64 over the finite elements; the plain distance when theirs is zero."""
+    a, b = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
+    finite = np.isfinite(b)
+    if a.shape != b.shape or not np.isfinite(a[finite]).all() or not np.array_equal(a[~finite], b[~finite], True):
+        return math.inf
+    norm = float(np.linalg.norm(b[finite]))
+    gap = float(np.linalg.norm(a[finite] - b[finite]))
+    return gap / norm if norm > 0 else gap
+
+
+def ulp_distance(ours: np.ndarray, theirs: np.ndarray) -> int:
+    """Largest distance in units in the last place. NaN equals NaN; subnormals count as zero."""
+    if ours.size == 0:
+        return 0
+    a, b = ours.astype(np.float32), theirs.astype(np.float32)
+    tiny = np.finfo(np.float32).tiny
+    a, b = (np.where(np.abs(v) < tiny, np.copysign(np.float32(0), v), v) for v in (a, b))
+    both_nan = np.isnan(a) & np.isnan(b)
+    bits = [np.ascontiguousarray(v).view(np.int32).astype(np.int64) for v in (a, b)]
+    keys = [np.where(v < 0, -(2**31) - v, v) for v in bits]
+    return int(np.where(both_nan, 0, np.abs(keys[0] - keys[1])).max())
+
+
+def difference(ours: np.ndarray, theirs: np.ndarray, ulp: int = 0, l2: float | None = None,
+               slack: float = 0.0) -> str | None:
+    """Text of a difference, or None. `slack`: an absolute distance that is allowed beside `l2`."""
+    if ours.dtype.kind == "V" and theirs.dtype.name == "bfloat16":
+        ours = ours.view(theirs.dtype)
+    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+        return f"{ours.dtype}{ours.shape}, expected {theirs.dtype}{theirs.shape}"
+    if theirs.dtype.kind != "f" and theirs.dtype.name != "bfloat16":
+        return None if np.array_equal(ours, theirs) else f"{int((ours != theirs).sum())} elements differ"
+    if l2 is None:
+        gap = ulp_distance(ours, theirs)
+        return None if gap <= ulp else f"{gap} ulp, allowed {ulp}"
+    gap = relative_l2(ours, theirs)
+    if math.isinf(gap):
+        return "NaN or infinity at other places"
+    a, b = (v.astype(np.float64) for v in (ours, theirs))
+    finite = np.isfinite(b)
+    if gap <= l2 or np.abs(a[finite] - b[finite]).max(initial=0) <= slack:
+        return None
+    return f"relative L2 {gap:.3g}, allowed {l2:.3g}"
