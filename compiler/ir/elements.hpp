@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "ir/eval.hpp"
@@ -17,6 +18,13 @@ void store_ints(const std::vector<int64_t>& values, Tensor& t);
 
 // One element, for scalars such as indices and predicates.
 int64_t int_at(const Tensor& t, size_t i);
+
+// to[j] = from[i], of one element type.
+inline void copy_element(const Tensor& from, int64_t i, Tensor& to, int64_t j) {
+  const auto size = static_cast<size_t>(elem_bytes(to.type.elem));
+  std::memcpy(to.data.data() + static_cast<size_t>(j) * size,
+              from.data.data() + static_cast<size_t>(i) * size, size);
+}
 
 float canonical(float x);  // NaN with the law's bits, subnormals to zero
 

@@ -1,6 +1,5 @@
 // Gather, scatter and their lowered forms, window by window as their definitions say.
 #include <algorithm>
-#include <cstring>
 
 #include "ir/elements.hpp"
 
@@ -30,12 +29,6 @@ int64_t offset_of(const Dims& dims, const Dims& at) {
     offset += pitch[d] * at[d];
   }
   return offset;
-}
-
-void copy_element(const Tensor& from, int64_t i, Tensor& to, int64_t k) {
-  const auto bytes = static_cast<size_t>(elem_bytes(from.type.elem));
-  std::memcpy(to.data.data() + static_cast<size_t>(k) * bytes,
-              from.data.data() + static_cast<size_t>(i) * bytes, bytes);
 }
 
 // The index vector of each record and the batching dims' places, in dims of the operand.

@@ -1,7 +1,6 @@
 // Data movement, iota and constants on arrays: each result element is copied from one operand
 // element.
 #include <algorithm>
-#include <cstring>
 
 #include "ir/elements.hpp"
 
@@ -20,12 +19,6 @@ void for_each_position(const Dims& dims, Fn&& fn) {
     fn(i, at);
     advance(at, dims);
   }
-}
-
-void copy_element(const Tensor& from, int64_t i, Tensor& to, int64_t j) {
-  const auto size = static_cast<size_t>(elem_bytes(to.type.elem));
-  std::memcpy(to.data.data() + static_cast<size_t>(j) * size,
-              from.data.data() + static_cast<size_t>(i) * size, size);
 }
 
 // result[at] = operand[offset + sum at[d] * step[d]] in elements.

@@ -1,8 +1,8 @@
 // reduce_window and select_and_scatter, one tap of the window at a time for all positions at once.
 // Taps in the padding or between dilated elements count for nothing.
 #include <algorithm>
-#include <cstring>
 
+#include "ir/elements.hpp"
 #include "ir/lifted_body.hpp"
 
 namespace tpu::compiler::eval {
@@ -30,12 +30,6 @@ std::vector<int64_t> elements_under(const WindowAttrs& a, const Dims& tap, const
     elements.push_back(element);
   } while (advance(at, out));
   return elements;
-}
-
-void copy_element(const Tensor& from, int64_t i, Tensor& to, int64_t j) {
-  const auto size = static_cast<size_t>(elem_bytes(to.type.elem));
-  std::memcpy(to.data.data() + static_cast<size_t>(j) * size,
-              from.data.data() + static_cast<size_t>(i) * size, size);
 }
 
 Tensor filled(const Tensor& scalar, const Type& type) {
