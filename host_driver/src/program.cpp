@@ -15,7 +15,7 @@
 namespace tpu::driver {
 namespace {
 
-Error invalid(const std::string& text) { return Error(ErrorCode::kInvalidArgument, text); }
+Error bad_program(const std::string& text) { return Error(ErrorCode::kInvalidArgument, text); }
 
 ParameterInfo parameter(const exe::TensorT& tensor, uint32_t partitions) {
   ParameterInfo info;
@@ -152,15 +152,15 @@ std::shared_ptr<LoadedProgram> BoardImpl::load(std::span<const std::byte> bytes,
   try {
     program->exe = exe::read_executable(bytes);
   } catch (const exe::ExecutableError& error) {
-    throw invalid(fmt::format("{}: {}", name, error.what()));
+    throw bad_program(fmt::format("{}: {}", name, error.what()));
   }
   const exe::ExecutableT& exe = program->exe;
   if (exe.partitions > devices_.size()) {
-    throw invalid(fmt::format("{}: the program needs {} cores, this board has {}", name,
-                              exe.partitions, devices_.size()));
+    throw bad_program(fmt::format("{}: the program needs {} cores, this board has {}", name,
+                                  exe.partitions, devices_.size()));
   }
   if (exe.board_hash != hash_) {
-    throw invalid(
+    throw bad_program(
         fmt::format("{}: compiled for another board ({}, hash {:016x}; this board is {}, "
                     "hash {:016x}); compile it again with the same board file",
                     name, exe.board_name, exe.board_hash, params_.board.name, hash_));
