@@ -100,6 +100,26 @@ class Layering(Tree):
         self.fails("passes/part.hpp may be any of compiler/passes/part.hpp, compiler/vpu/passes/part.hpp", self.SCRIPT)
 
 
+class JoinedNames(Tree):
+    SCRIPT = "tests/lint/joined_names_test.py"
+
+    def anonymous(self, name: str, text: str) -> None:
+        self.write(f"spec/part/{name}.cpp", f"namespace {{\n{text}}}  // namespace\n")
+
+    def test_functions_types_and_constants(self) -> None:
+        self.anonymous("a", "int twice(const Box<int, 2>& box, int step = 1) {\n  return 2;\n}\nstruct Part {\n};\n")
+        self.anonymous("b", "int twice(int step) {\n  return 3;\n}\nstruct Other {\n};\nconstexpr int kPart = 1;\n")
+        self.passes(self.SCRIPT)
+        self.anonymous("c", "int twice(const Box<int, 2>& place,\n          int by) { return 2; }\n")
+        self.fails(r"spec/part: a\.cpp and c\.cpp both have twice\(const Box<int, 2>&, int\)", self.SCRIPT)
+        self.anonymous("c", "class Part : public Whole {\n};\n")
+        self.fails(r"a\.cpp and c\.cpp both have Part", self.SCRIPT)
+        self.anonymous("c", "constexpr std::array<int, 2> kPart = {1, 2};\n")
+        self.fails(r"b\.cpp and c\.cpp both have kPart", self.SCRIPT)
+        self.write("spec/part/CMakeLists.txt", "set_source_files_properties(c.cpp PROPERTIES COMPILE_OPTIONS -O3)\n")
+        self.passes(self.SCRIPT)
+
+
 class Pages(Tree):
     def test_dead_links_and_paths(self) -> None:
         script = "tests/lint/links_test.py"
