@@ -3,9 +3,11 @@
 The MNIST multilayer perceptron (examples/mnist_mlp, 25 examples a core) takes two training steps, within the bounds of
 train_step_test.py: every output within relative L2 1e-3 of the same graph with dot operands rounded to bf16, the loss
 within 1e-4. Every matrix unit of every core must have worked. Collectives of all cores and of groups are exact, and
-the checker of unsynchronised accesses finds nothing. Adam starts from second moments as in the midst of a training: from
-zero moments its first update is the sign of the gradient, and where a gradient is next to zero the order of a sum of
-bf16 products decides that sign. On sixteen cores a step with sharded updates gives the same bits as one without.
+the checker of unsynchronised accesses finds nothing. On sixteen cores a step with sharded updates gives the same bits
+as one without.
+
+Adam starts from second moments as in the midst of a training: from zero moments its first update is the sign of the
+gradient, and where a gradient is next to zero the order of a sum of bf16 products decides that sign.
 
 Usage: boards_test.py --bin DIR --board NAME
 """
