@@ -2,6 +2,7 @@
 // that give up; on every transport.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -135,8 +136,20 @@ TEST_P(Async, ThreadsAreWokenWhenTheHostSetsItsEvent) {
     std::this_thread::sleep_for(20ms);
     again.set();
   });
-  again.event().wait();
+  again.event().wait_for(std::chrono::nanoseconds::max());  // longer than the clock can hold
   other.join();
+}
+
+TEST_P(Async, CallbacksOfEventsOfTheHostMayNotWait) {
+  const HostEvent event = board_.make_event();
+  const HostEvent open = board_.make_event();
+  std::optional<ErrorCode> code;
+  event.event().on_ready([&](const std::shared_ptr<const Error>&) {
+    code = code_of([&] { open.event().wait_for(100ms); });
+  });
+  event.set();
+  EXPECT_EQ(code, ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(code_of([&] { open.event().wait_for(1ms); }), ErrorCode::kTimeout);  // outside of it
 }
 
 TEST_P(Async, AFailedEventFailsWhatDependsOnItAndGivesBack) {
