@@ -51,17 +51,17 @@ def export(function: Callable | str, inputs: Sequence, mesh: dict[str, int] | No
 
 
 def against_jax(exported: jax.export.Exported, inputs: Sequence, tools: Path, folder: Path, options: Sequence[str],
-                round_dots: bool, differ: Callable[[np.ndarray, np.ndarray], str | None],
+                round_dots: bool, differ: Callable[[int, np.ndarray, np.ndarray], str | None],
                 oracle: jax.export.Exported | None = None) -> str | None:
-    """Compiles, runs with `options`, compares every result with JAX (of `oracle`, if given) by `differ`. Text of a
-    failure, or None."""
+    """Compiles, runs with `options`, compares every result with JAX (of `oracle`, if given) by `differ(number, ours,
+    theirs)`. Text of a failure, or None."""
     folder.mkdir(parents=True, exist_ok=True)
     arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(inputs)]
     failure = reference.compile_and_run(tools, folder, exported, arrays, *options)
     if failure:
         return failure
     for index, theirs in enumerate(reference.run(oracle or exported, arrays, round_dots)):
-        problem = differ(np.load(folder / f"{index}.npy"), theirs)
+        problem = differ(index, np.load(folder / f"{index}.npy"), theirs)
         if problem:
             return f"result {index}: {problem}"
     return None
@@ -71,7 +71,7 @@ def run_case(case: Case, tools: Path, folder: Path, *options: str) -> str | None
     """Text of a failure, or None."""
     program, oracle = (export(f, case.inputs, case.mesh) if f else None for f in (case.function, case.oracle))
     return against_jax(program, case.inputs, tools, folder, options, case.l2 is not None,
-                       lambda ours, theirs: distances.difference(ours, theirs, case.ulp, case.l2), oracle)
+                       lambda _, ours, theirs: distances.difference(ours, theirs, case.ulp, case.l2), oracle)
 
 
 def parser(description: str) -> argparse.ArgumentParser:

@@ -5,7 +5,6 @@ Usage: control_flow_test.py --bin DIR [--only SUBSTRING]
 
 from __future__ import annotations
 
-import functools
 import json
 import subprocess
 import sys
@@ -30,6 +29,11 @@ def _sharded(function: Callable, outputs: object, *inputs: object) -> Callable:
     """A shard_map over all cores with the given input and output specs."""
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:CORES]), ("data",))
     return jax.shard_map(function, mesh=mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
+
+
+def _within(l2: float) -> Callable:
+    """Every result within a relative L2 distance."""
+    return lambda _, ours, theirs: distances.difference(ours, theirs, l2=l2)
 
 
 def _train(w: jax.Array, x: jax.Array, y: jax.Array) -> tuple:
@@ -77,7 +81,7 @@ def eight_cores(bins: Path, folder: Path) -> str | None:
     }
     for name, (function, inputs, limit) in cases.items():
         failure = case_runner.against_jax(case_runner.export(function, inputs), inputs, bins, folder / name,
-                                          ["--check"], True, functools.partial(distances.difference, l2=limit))
+                                          ["--check"], True, _within(limit))
         if failure:
             return f"{name}: {failure}"
     return None
@@ -188,7 +192,7 @@ def embedding_gradient(bins: Path, folder: Path) -> str | None:
     tokens[2, 3:5] = (299, -1)
     inputs = (rng.normal(size=(300, 64)).astype(np.float32), rng.normal(size=(64, 300)).astype(np.float32), tokens)
     return case_runner.against_jax(case_runner.export(_language_model, inputs), inputs, bins, folder, ["--check"], True,
-                                   functools.partial(distances.difference, l2=1e-2))
+                                   _within(1e-2))
 
 
 TESTS = (eight_cores, refused, endless, timing_only, embedding_gradient)

@@ -36,8 +36,9 @@ def ulp_distance(ours: np.ndarray, theirs: np.ndarray) -> int:
 
 
 def difference(ours: np.ndarray, theirs: np.ndarray, ulp: int = 0, l2: float | None = None,
-               slack: float = 0.0) -> str | None:
-    """Text of a difference, or None. `slack`: an absolute distance that is allowed beside `l2`."""
+               before: np.ndarray | None = None) -> str | None:
+    """Text of a difference, or None. `before`: `l2` is of the changes from there, which are no finer than the rounding
+    of the results: 4 units in the last place of the largest."""
     if ours.dtype.kind == "V" and theirs.dtype.name == "bfloat16":
         ours = ours.view(theirs.dtype)
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
@@ -47,11 +48,12 @@ def difference(ours: np.ndarray, theirs: np.ndarray, ulp: int = 0, l2: float | N
     if l2 is None:
         gap = ulp_distance(ours, theirs)
         return None if gap <= ulp else f"{gap} ulp, allowed {ulp}"
+    if before is not None:
+        rounding = 4 * float(np.spacing(np.abs(theirs).max(initial=0)))
+        ours, theirs = (v.astype(np.float64) - before for v in (ours, theirs))
+        if np.abs(ours - theirs).max(initial=0) <= rounding:
+            return None
     gap = relative_l2(ours, theirs)
     if math.isinf(gap):
         return "NaN or infinity at other places"
-    a, b = (v.astype(np.float64) for v in (ours, theirs))
-    finite = np.isfinite(b)
-    if gap <= l2 or np.abs(a[finite] - b[finite]).max(initial=0) <= slack:
-        return None
-    return f"relative L2 {gap:.3g}, allowed {l2:.3g}"
+    return None if gap <= l2 else f"relative L2 {gap:.3g}, allowed {l2:.3g}"

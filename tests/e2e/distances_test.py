@@ -57,8 +57,16 @@ class Difference(unittest.TestCase):
         self.assertIn("1 ulp", distances.difference(np.nextafter(_f32(1), _f32(2)), _f32(1)))
         self.assertIsNone(distances.difference(_f32(3, 4.5), _f32(3, 4), l2=0.1))
         self.assertIn("relative L2", distances.difference(_f32(3, 4.5), _f32(3, 4), l2=0.09))
-        self.assertIsNone(distances.difference(_f32(3, 4.5), _f32(3, 4), l2=0.09, slack=0.5))
-        self.assertIn("NaN", distances.difference(_f32(1, math.nan), _f32(1, 1), l2=1.0, slack=9.0))
+        self.assertIn("NaN", distances.difference(_f32(1, math.nan), _f32(1, 1), l2=1.0))
+
+    def test_a_missing_change_is_no_small_difference(self) -> None:
+        before = np.linspace(1, 2, 99, dtype=np.float32)
+        after = before + np.float32(1e-4)
+        self.assertIsNone(distances.difference(before, after, l2=1e-3))
+        self.assertIn("relative L2", distances.difference(before, after, l2=1e-3, before=before))
+        near = np.nextafter(after, _f32(9))
+        self.assertIsNone(distances.difference(near, after, l2=1e-6, before=before))
+        self.assertIn("NaN", distances.difference(after * math.nan, after, l2=1.0, before=before))
 
 
 if __name__ == "__main__":
