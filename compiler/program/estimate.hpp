@@ -15,7 +15,7 @@ namespace tpu::compiler {
 // of the sequencer to the end of the program, on the core that takes longest. Without the launch by
 // driver and firmware, and with no other traffic on the board. `image`: of encode_image. The timed
 // machine (timed_gang.hpp) runs it with the costs of the model, so one core, and all cores of a
-// program of up to 100,000 commands, give the model's cycles; beyond that one core stands for all
+// program of up to 2,000,000 commands, give the model's cycles; beyond that one core stands for all
 // where they do the same. Where data decide, it is assumed: a loop runs once; of alternatives the
 // last one of the code is taken at first, then the one in front of it, in turn; no entry of a list
 // is left out. Of a program too long to be simulated: the cycles of its beginning.
