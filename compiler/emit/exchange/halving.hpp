@@ -25,8 +25,8 @@ struct UpdateCommand {
 // An exchange by halving that has begun. The plan outlives it.
 struct HalvingRun {
   // Adds the program of the sum; `op`: the all_reduce.
-  HalvingRun(CommandSink& sink, Channels& channels, const HalvingPlan& plan, const Op& op,
-             uint32_t id);
+  HalvingRun(CommandSink& to, Channels& over, const HalvingPlan& planned, const Op& op,
+             uint32_t op_id);
   void set_registers();  // where the halves lie: before the first round
   void next_round();
   bool done() const { return round >= plan.rounds(); }
