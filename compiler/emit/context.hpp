@@ -1,6 +1,7 @@
-// What the emission of every kernel works with, and the functions that turn steps (plan/schedule.hpp)
-// into commands. Kernels are emitted one after the other into one listing; overlap comes from the
-// queues alone. Classes that are not planned yet answer false if they find too little VMEM.
+// What the emission of every kernel works with, and the functions that turn steps
+// (plan/schedule.hpp) into commands. Steps are emitted one after the other into one listing;
+// overlap comes from the queues alone. Nothing here changes the residency but the end of the
+// exchange in flight.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,6 @@
 #include "emit/exchange/channels.hpp"
 #include "emit/registers.hpp"
 #include "plan/plan.hpp"
-#include "plan/scalars.hpp"
 #include "vpu/vpu_gen.hpp"
 
 namespace tpu::compiler {
@@ -23,44 +23,32 @@ struct EmitContext {
   explicit EmitContext(PlanContext& p);
   ~EmitContext();
 
-  void run_moves() { sink.run(memory.take_moves()); }
-
-  PlanContext& plan;
+  PlanContext& plan;  // of the driver, and of the exchange in flight
   const Module& module;
-  const KernelProgram& kernels;
   const spec::BoardParams& board;
-  const Slots& slots;
   const VirtualPads& pads;
-  Residency& memory;  // of classes that are not planned yet
-  OpTable& ops;
   CommandSink sink;
   Channels channels;
   std::map<const Value*, int64_t> counters;  // argument of a loop's body -> address in SMEM
-  int regions = 0;                           // around the running kernel
   std::unique_ptr<InflightExchange> inflight;
-  const Kernel* too_large = nullptr;  // the kernel that did not fit
 };
 
-// VMEM, and at once what its moves need: for kernels that mix planning and commands.
-std::optional<int64_t> take(EmitContext& ctx, int64_t bytes);
-
-// emit.cpp: plans and emits a kernel. False: it does not fit.
-[[nodiscard]] bool emit_kernel(EmitContext& ctx, const Kernel& k);
+// emit.cpp
+void emit_step(EmitContext& ctx, const Step& step);
 
 // The commands of a step: one function for each kind of plan.
 void emit_loop(EmitContext& ctx, const Step& step, const LoopPlan& plan);
 void emit_contraction(EmitContext& ctx, const Step& step, const DotPlan& plan);
 void emit_pad(EmitContext& ctx, const Step& step, const PadPlan& plan);
 void emit_concatenate(EmitContext& ctx, const Step& step);
+
+void emit_while(EmitContext& ctx, const Step& step, const WhilePlan& plan);
+void emit_branch(EmitContext& ctx, const Step& step, const BranchPlan& plan);
 void emit_packed(EmitContext& ctx, const Step& step, const std::vector<PackedPlan>& plans);
 void emit_direct(EmitContext& ctx, const Step& step, const std::vector<DirectPlan>& plans);
 void emit_indexed(EmitContext& ctx, const Step& step, const IndexedPlan& plan);
 void emit_combine(EmitContext& ctx, const Step& step, const CombinePlan& plan);
 void emit_dynamic(EmitContext& ctx, const Step& step, const DynamicPlan& plan);
-
-// Classes that are not planned yet.
-[[nodiscard]] bool emit_while(EmitContext& ctx, const Kernel& k);
-[[nodiscard]] bool emit_branch(EmitContext& ctx, const Kernel& k);
 
 // pad.cpp
 void fill_outside(CommandSink& sink, spec::Addr corner, int64_t bytes, std::vector<CopyDim> box,

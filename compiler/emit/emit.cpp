@@ -1,4 +1,5 @@
-// Runs through the kernels in order.
+// Runs through the kernels in order. Planning and emission take turns: how far the exchange in
+// flight has come, and so the VMEM that it holds, depends on the commands beside it.
 #include "emit/emit.hpp"
 
 #include <utility>
@@ -39,51 +40,30 @@ Error too_large(const Kernel& k, const spec::BoardParams& board) {
                          kAdvice);
 }
 
-bool emit_unplanned(EmitContext& ctx, const Kernel& k) {
-  switch (k.kind) {
-    case KernelClass::kWhile:
-      return emit_while(ctx, k);
-    case KernelClass::kBranch:
-      return emit_branch(ctx, k);
-    default:
-      throw Error("internal: a kernel has no plan");
-  }
-}
-
 // The commands of a step, each kind of plan by its own function.
 struct PlanEmitter {
   EmitContext& ctx;
   const Step& step;
 
   void operator()(const MovesOnly&) const {}
-  void operator()(const Unplanned&) const {}
   void operator()(const LoopPlan& p) const { emit_loop(ctx, step, p); }
   void operator()(const DotPlan& p) const { emit_contraction(ctx, step, p); }
   void operator()(const PadPlan& p) const { emit_pad(ctx, step, p); }
   void operator()(const ConcatenatePlan&) const { emit_concatenate(ctx, step); }
-  void operator()(const StreamPlan& p) const { start_inflight(ctx, step, p); }
-  void operator()(const std::vector<PackedPlan>& p) const { emit_packed(ctx, step, p); }
-  void operator()(const std::vector<DirectPlan>& p) const { emit_direct(ctx, step, p); }
   void operator()(const IndexedPlan& p) const { emit_indexed(ctx, step, p); }
   void operator()(const CombinePlan& p) const { emit_combine(ctx, step, p); }
   void operator()(const DynamicPlan& p) const { emit_dynamic(ctx, step, p); }
+  void operator()(const std::vector<PackedPlan>& p) const { emit_packed(ctx, step, p); }
+  void operator()(const StreamPlan& p) const { start_inflight(ctx, step, p); }
+  void operator()(const std::vector<DirectPlan>& p) const { emit_direct(ctx, step, p); }
+  void operator()(const WhilePlan& p) const { emit_while(ctx, step, p); }
+  void operator()(const BranchPlan& p) const { emit_branch(ctx, step, p); }
   void operator()(const FillPlan& p) const {
     for (const FillPlan::Fill& f : p.fills) {
       ctx.sink.fill(f.to, f.elem_bytes, f.count, f.pattern, step.op_id);
     }
   }
 };
-
-// False: a class that is not planned yet does not fit.
-bool emit_step(EmitContext& ctx, const Step& step) {
-  ctx.sink.run(step.before);
-  if (std::holds_alternative<Unplanned>(step.plan)) {
-    return emit_unplanned(ctx, *step.kernel);
-  }
-  std::visit(PlanEmitter{ctx, step}, step.plan);
-  ctx.sink.run(step.after);
-  return true;
-}
 
 // A kernel that does not fit beside the exchange in flight is planned behind it.
 std::optional<Step> plan_beside_inflight(EmitContext& ctx, const Kernel& k) {
@@ -95,37 +75,62 @@ std::optional<Step> plan_beside_inflight(EmitContext& ctx, const Kernel& k) {
   return step;
 }
 
-// False: ctx.too_large names the kernel that does not fit.
-bool emit_all(EmitContext& ctx) {
+// What cannot be planned is cut in two: its first half is planned next, and the second one follows.
+void emit_kernel(EmitContext& ctx, const Kernel& k) {
+  PlanContext& plan = ctx.plan;
+  const OpTable::Mark ops = plan.ops.mark();
+  enter_kernel(plan, k);
+  if (needs_inflight(ctx, k)) {
+    finish_inflight(ctx);
+  }
+  for (const Kernel* part = &k; part != nullptr;) {
+    const auto step = plan_beside_inflight(ctx, *part);
+    if (step) {
+      emit_step(ctx, *step);
+      part = step->rest;
+      continue;
+    }
+    if (!cut_kernel(plan, k)) {
+      throw too_large(*plan.too_large, ctx.board);
+    }
+    if (part != &k) {
+      break;  // the rest comes next, as a kernel of its own
+    }
+    plan.ops.undo(ops);
+    return emit_kernel(ctx, k);
+  }
+  plan.memory.drop_dead();
+  advance_inflight(ctx);
+}
+
+void emit_all(EmitContext& ctx) {
   ctx.sink.insn(spec::ScalarOp::kRid, kPartitionRegister, 0, 0, 0);
-  for (const Kernel& k : ctx.kernels.kernels) {
+  for (const Kernel& k : ctx.plan.kernels.kernels) {
     try {
-      if (!emit_kernel(ctx, k)) {
-        return false;
-      }
+      emit_kernel(ctx, k);
     } catch (const ListingFull&) {
       throw too_long(k);
     }
   }
   finish_inflight(ctx);
   ctx.sink.insn(spec::ScalarOp::kHalt, 0, 0, 0, 0);
-  return true;
 }
 
 EmittedProgram finished(EmitContext& ctx) {
   Listing& listing = ctx.sink.listing;
-  Scratch& scratch = ctx.memory.scratch();
+  PlanContext& plan = ctx.plan;
+  Scratch& scratch = plan.memory.scratch();
   scratch.place();
-  scratch.relocate(listing, ctx.slots.scratch);
-  listing.slots[static_cast<size_t>(ctx.slots.scratch)].bytes =
+  scratch.relocate(listing, plan.slots.scratch);
+  listing.slots[static_cast<size_t>(plan.slots.scratch)].bytes =
       static_cast<uint64_t>(scratch.bytes());
   EmittedProgram out;
   out.listing = std::move(listing);
   out.scratch = std::move(scratch);
-  out.ops = ctx.ops.list();
-  out.constants = ctx.slots.constants;
-  out.matmul_flops = ctx.ops.matmul_flops();
-  out.vmem_peak = ctx.memory.vmem_peak();
+  out.ops = plan.ops.list();
+  out.constants = plan.slots.constants;
+  out.matmul_flops = plan.ops.matmul_flops();
+  out.vmem_peak = plan.memory.vmem_peak();
   out.first_remote_semaphore = ctx.channels.first_semaphore();
   return out;
 }
@@ -135,72 +140,26 @@ EmittedProgram finished(EmitContext& ctx) {
 EmitContext::EmitContext(PlanContext& p)
     : plan(p),
       module(p.module),
-      kernels(p.kernels),
       board(p.board),
-      slots(p.slots),
       pads(p.pads),
-      memory(p.memory),
-      ops(p.ops),
       channels(sink, static_cast<int>(board.core.semaphores), module.num_cores) {
-  sink.listing.slots = slots.list;
+  sink.listing.slots = plan.slots.list;
 }
 
 EmitContext::~EmitContext() = default;
 
-std::optional<int64_t> take(EmitContext& ctx, int64_t bytes) {
-  const auto address = ctx.memory.take(bytes);
-  ctx.run_moves();
-  return address;
-}
-
-bool emit_kernel(EmitContext& ctx, const Kernel& k) {
-  if (k.kind == KernelClass::kYield) {
-    return true;  // the owner of the region does it
-  }
-  ctx.memory.enter(k.order);
-  ctx.memory.set_op(ctx.ops.id(k));
-  if (needs_inflight(ctx, k)) {
-    finish_inflight(ctx);
-  }
-  for (const Kernel* part = &k; part != nullptr;) {
-    const auto step = plan_beside_inflight(ctx, *part);
-    if (step && emit_step(ctx, *step)) {
-      part = step->rest;
-      continue;
-    }
-    ctx.too_large = ctx.too_large == nullptr ? part : ctx.too_large;
-    // Not inside regions: the places of carried values depend on all kernels of the region.
-    if (ctx.regions > 0 || !cut_kernel(ctx.plan, k)) {
-      return false;
-    }
-    ctx.too_large = nullptr;
-    if (part != &k) {
-      break;  // the rest comes next, as a kernel of its own
-    }
-    ctx.ops.forget(k);
-    return emit_kernel(ctx, k);
-  }
-  ctx.memory.drop_dead();
-  advance_inflight(ctx);
-  return true;
+void emit_step(EmitContext& ctx, const Step& step) {
+  ctx.sink.run(step.before);
+  std::visit(PlanEmitter{ctx, step}, step.plan);
+  ctx.sink.run(step.after);
 }
 
 EmittedProgram emit_program(const Module& module, KernelProgram& kernels,
                             const spec::BoardParams& board) {
-  int64_t lock_limit = board.core.vmem_kib * 1024 / 4;
-  for (;;) {
-    PlanContext plan(module, kernels, board, lock_limit);
-    EmitContext ctx(plan);
-    if (emit_all(ctx)) {
-      return finished(ctx);
-    }
-    const Kernel k = *ctx.too_large;
-    if (ctx.memory.locks_values()) {
-      lock_limit = lock_limit < 4096 ? 0 : lock_limit / 4;
-    } else if (!split_kernel(kernels, k.order)) {
-      throw too_large(k, board);
-    }
-  }
+  PlanContext plan(module, kernels, board);
+  EmitContext ctx(plan);
+  emit_all(ctx);
+  return finished(ctx);
 }
 
 }  // namespace tpu::compiler

@@ -10,12 +10,10 @@ uint64_t OpTable::flops_of(const Kernel& k) const {
 
 void OpTable::count_flops(const Kernel& k) { matmul_flops_ += flops_of(k); }
 
-void OpTable::forget(const Kernel& k) {
-  const auto it = ids_.find(k.order);
-  if (it != ids_.end() && it->second + 1 == ops_.size()) {
-    ops_.pop_back();
-    ids_.erase(it);
-  }
+void OpTable::undo(const Mark& mark) {
+  ops_.resize(mark.ops);
+  std::erase_if(ids_, [&](const auto& id) { return id.second >= mark.ops; });
+  matmul_flops_ = mark.matmul_flops;
 }
 
 // The names of the kernel's ops, the source line of the last one that has any.

@@ -14,7 +14,13 @@ namespace tpu::compiler {
 class OpTable {
  public:
   uint32_t id(const Kernel& k);  // added if it is new
-  void forget(const Kernel& k);  // the last one added, whose kernel has changed
+  // Undoes what has been added and counted since.
+  struct Mark {
+    size_t ops;
+    uint64_t matmul_flops;
+  };
+  Mark mark() const { return {ops_.size(), matmul_flops_}; }
+  void undo(const Mark& mark);
   void count_flops(const Kernel& k);
   void enter_loop(int64_t trips) { times_ *= trips; }
   void leave_loop(int64_t trips) { times_ /= trips; }

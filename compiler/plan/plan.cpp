@@ -25,14 +25,13 @@ void note_place(const PlanContext& ctx, Residency& memory, const Value* v, Place
 
 }  // namespace
 
-PlanContext::PlanContext(const Module& m, KernelProgram& k, const spec::BoardParams& b,
-                         int64_t lock_limit)
+PlanContext::PlanContext(const Module& m, KernelProgram& k, const spec::BoardParams& b)
     : module(m),
       kernels(k),
       board(b),
       slots(make_slots(m, k, b)),
       pads(find_virtual_pads(m, k, whole_limit(b))),
-      memory(k, slots, pads, b, lock_limit),
+      memory(k, slots, pads, b, whole_limit(b)),
       result_home(place_results(m, k, slots, memory)) {}
 
 Step begin_step(PlanContext& ctx, const Kernel& k) {
@@ -56,7 +55,9 @@ void end_step(PlanContext& ctx, Step& step) {
   }
 }
 
-std::optional<Step> plan_kernel(PlanContext& ctx, const Kernel& k) {
+namespace {
+
+std::optional<Step> plan_by_class(PlanContext& ctx, const Kernel& k) {
   switch (k.kind) {
     case KernelClass::kLoop:
       return plan_loop_kernel(ctx, k);
@@ -77,11 +78,28 @@ std::optional<Step> plan_kernel(PlanContext& ctx, const Kernel& k) {
     case KernelClass::kDynamicSlice:
     case KernelClass::kDynamicUpdate:
       return plan_dynamic(ctx, k);
-    default:
-      break;
+    case KernelClass::kWhile:
+    case KernelClass::kBranch:
+      return plan_control(ctx, k);
+    case KernelClass::kYield:
+      break;  // the owner of the region does it
   }
-  Step step = begin_step(ctx, k);
-  step.plan = Unplanned{};
+  return begin_step(ctx, k);
+}
+
+}  // namespace
+
+void enter_kernel(PlanContext& ctx, const Kernel& k) {
+  ctx.memory.enter(k.order);
+  ctx.memory.set_op(ctx.ops.id(k));
+}
+
+std::optional<Step> plan_kernel(PlanContext& ctx, const Kernel& k) {
+  ctx.too_large = nullptr;
+  auto step = plan_by_class(ctx, k);
+  if (!step && ctx.too_large == nullptr) {
+    ctx.too_large = &k;
+  }
   return step;
 }
 

@@ -12,7 +12,7 @@ namespace tpu::compiler {
 
 // What the planning of every kernel works with.
 struct PlanContext {
-  PlanContext(const Module& m, KernelProgram& k, const spec::BoardParams& b, int64_t lock_limit);
+  PlanContext(const Module& m, KernelProgram& k, const spec::BoardParams& b);
 
   const Module& module;
   KernelProgram& kernels;  // those that do not fit are cut in two
@@ -23,10 +23,16 @@ struct PlanContext {
   std::vector<const Value*> result_home;  // value whose home is result slot i, or null
   OpTable ops;
   bool arguments_saved = false;
+  int regions = 0, counters = 0;      // around the kernel: regions, and loops that are counted
+  const Kernel* too_large = nullptr;  // the part that did not fit
 };
 
 // The step of a kernel, or of the part of it that a step before it has left (Step::rest).
+// Nothing: see `too_large`.
 std::optional<Step> plan_kernel(PlanContext& ctx, const Kernel& k);
+
+// `k` is planned next.
+void enter_kernel(PlanContext& ctx, const Kernel& k);
 
 // Cuts kernel `k` in two: it is the first half then. False: it cannot be cut.
 [[nodiscard]] bool cut_kernel(PlanContext& ctx, const Kernel& k);
@@ -36,7 +42,8 @@ Step begin_step(PlanContext& ctx, const Kernel& k);
 // Behind the kernel's last decision: later moves go after its commands.
 void end_step(PlanContext& ctx, Step& step);
 
-// One function for each class of kernels: plan_loops.cpp, plan_moves.cpp, exchange/, indexed/.
+// One function for each class of kernels: plan_loops.cpp, plan_moves.cpp,
+// plan_control.cpp, exchange/, indexed/.
 std::optional<Step> plan_loop_kernel(PlanContext& ctx, const Kernel& k);
 std::optional<Step> plan_contraction(PlanContext& ctx, const Kernel& k);
 int64_t pad_pattern_elements(const Type& type);  // of a computed padding value
@@ -47,5 +54,8 @@ std::optional<Step> plan_all_reduce(PlanContext& ctx, const Kernel& k);
 std::optional<Step> plan_exchange(PlanContext& ctx, const Kernel& k);
 std::optional<Step> plan_indexed_kernel(PlanContext& ctx, const Kernel& k);
 std::optional<Step> plan_dynamic(PlanContext& ctx, const Kernel& k);
+// With all kernels of its regions. What does not fit there is answered by planning all of them
+// again: with fewer values locked, or that kernel cut.
+std::optional<Step> plan_control(PlanContext& ctx, const Kernel& k);
 
 }  // namespace tpu::compiler

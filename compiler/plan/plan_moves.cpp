@@ -38,6 +38,7 @@ void save_overwritten_arguments(PlanContext& ctx, uint32_t id) {
         continue;
       }
       const spec::Addr from = home_of(b);
+      ctx.memory.touch(b);
       b.slot = -1;
       ctx.memory.give_home(b);
       ctx.memory.move({from, home_of(b), b.bytes, elem_bytes(b.value->type.elem), id});

@@ -131,6 +131,7 @@ void give_region_home(Residency& memory, Buffer& out) {
     return;
   }
   memory.give_home(out);
+  memory.touch(out);
   out.in_hbm = out.locked = true;
 }
 
@@ -138,6 +139,7 @@ void end_region_home(Residency& memory, Buffer& out, uint32_t id) {
   if (out.bytes == 0) {
     return;
   }
+  memory.touch(out);
   if (out.vmem < 0) {
     out.locked = false;
     out.in_hbm = true;
@@ -168,6 +170,7 @@ void aim_at_home(Residency& memory, const KernelProgram& region, const Value* ma
   if (maker == region.kernels.end() || (old != nullptr && !may_replace(region, made, old))) {
     return;
   }
+  memory.touch(*b);
   if (home.vmem < 0) {
     b->slot = home.slot;
     b->offset = home.offset;
@@ -205,6 +208,7 @@ void clean_region(Residency& memory, const KernelProgram& region) {
   for_each_kernel(region, [&](const Kernel& k) {
     for (const Value* v : k.writes) {
       Buffer& b = memory.at(v);
+      memory.touch(b);
       b.locked = false;
       memory.drop(b);
       if (b.scratch && b.slot >= 0) {
@@ -249,6 +253,7 @@ void place_carried(Residency& memory, const Slots& slots, const Kernel& k, uint3
     const bool fits = memory.can_lock(out.bytes);
     if (dies && fits && init.vmem >= 0 && out.target < 0) {
       memory.lock(out);
+      memory.touch(init);
       out.vmem = init.vmem;
       init.vmem = -1;
     } else if (dies && !fits && out.slot < 0 && init.scratch && init.in_hbm && init.vmem < 0) {
@@ -268,6 +273,7 @@ void enter_body(Residency& memory, const Kernel& k, const Region& region) {
     }
     Buffer& arg = memory.at(region.args[i].get());
     const Buffer& home = memory.at(k.ops[0]->result(i));
+    memory.touch(arg);
     arg.vmem = home.vmem;
     arg.slot = home.vmem < 0 ? home.slot : -1;
     arg.offset = home.offset;
@@ -282,6 +288,7 @@ void leave_body(Residency& memory, const Kernel& k, const Region& region) {
       continue;
     }
     Buffer& arg = memory.at(region.args[i].get());
+    memory.touch(arg);
     memory.drop(arg);
     arg.slot = -1;
     arg.in_hbm = arg.locked = false;

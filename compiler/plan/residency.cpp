@@ -243,12 +243,14 @@ bool Residency::lock(Buffer& b) {
   if (!can_lock(b.bytes)) {
     return false;
   }
+  touch(b);
   locked_bytes_ += round_up(b.bytes, kAlign);
   b.locked = true;
   return true;
 }
 
 void Residency::unlock(Buffer& b) {
+  touch(b);
   locked_bytes_ -= round_up(b.bytes, kAlign);
   b.locked = false;
 }
@@ -266,12 +268,16 @@ void Residency::drop_dead() {
     }
     drop(b);
     if (b.scratch && b.slot >= 0 && b.in_hbm) {
+      touch(b);
       scratch_.give(b.offset);
       b.scratch = false;
       b.in_hbm = false;
     }
     // A result that has been read is not made again; carried values are, at every iteration.
     const bool over = b.value->def != nullptr && !b.reads.empty() && !b.scratch;
+    if (over && reservations_ > 0) {
+      buried_.push_back(&b);
+    }
     it = over ? dead_.erase(it) : std::next(it);
   }
 }
@@ -289,8 +295,12 @@ Reservation::Reservation(Residency& memory)
       moves_(memory.moves_.size()),
       touched_(memory.touched_.size()),
       sharings_(memory.sharings_.size()),
+      died_(memory.died_),
+      buried_(memory.buried_.size()),
       pinned_(memory.pinned_),
-      held_(memory.held_) {
+      held_(memory.held_),
+      locked_bytes_(memory.locked_bytes_),
+      region_homes_(memory.region_homes_) {
   ++memory.reservations_;
 }
 
@@ -303,6 +313,12 @@ Reservation::~Reservation() {
     memory_.moves_.resize(moves_);
     memory_.pinned_ = pinned_;
     memory_.held_ = held_;
+    memory_.locked_bytes_ = locked_bytes_;
+    memory_.region_homes_ = region_homes_;
+    memory_.died_ = died_;
+    for (; memory_.buried_.size() > buried_; memory_.buried_.pop_back()) {
+      memory_.dead_[memory_.buried_.back()->number] = memory_.buried_.back();
+    }
     for (; memory_.touched_.size() > touched_; memory_.touched_.pop_back()) {
       const auto& [buffer, placement] = memory_.touched_.back();
       static_cast<Placement&>(*buffer) = placement;
@@ -319,6 +335,7 @@ Reservation::~Reservation() {
   if (--memory_.reservations_ == 0) {
     memory_.touched_.clear();
     memory_.sharings_.clear();
+    memory_.buried_.clear();
   }
 }
 

@@ -97,6 +97,8 @@ class Residency {
   bool can_lock(int64_t bytes) const;
   bool lock(Buffer& b);  // false: over the limit
   void unlock(Buffer& b);
+  int64_t lock_limit() const { return lock_limit_; }  // bytes
+  void set_lock_limit(int64_t bytes) { lock_limit_ = bytes; }
   bool locks_values() const { return locked_bytes_ > 0; }
   std::set<int64_t>& region_homes() { return region_homes_; }  // VMEM addresses of carried values
 
@@ -130,7 +132,7 @@ class Residency {
   uint32_t op_id_ = 0;
   std::set<const Buffer*> pinned_, held_;
   std::map<int64_t, int64_t> shared_;  // address of a buffer -> allocation that it lies in
-  const int64_t lock_limit_;
+  int64_t lock_limit_;
   int64_t locked_bytes_ = 0;
   std::set<int64_t> region_homes_;
   std::vector<Move> moves_;
@@ -141,11 +143,12 @@ class Residency {
     bool added;
   };
   std::vector<Sharing> sharings_;
+  std::vector<Buffer*> buried_;  // that have gone from dead_
 };
 
-// Planning that may be given up: unless it is kept, its end puts buffers, VMEM, homes, moves, pins
-// and what is held back to where they were at its beginning. Reservations may be nested. Moves that
-// were noted before it must not be taken inside of it.
+// Planning that may be given up: unless it is kept, its end puts buffers, VMEM, homes, moves, pins,
+// locks and what is held back to where they were at its beginning. Reservations may be nested.
+// Moves that were noted before it must not be taken inside of it.
 class Reservation {
  public:
   explicit Reservation(Residency& memory);
@@ -158,8 +161,10 @@ class Reservation {
   Residency& memory_;
   const RangeAllocator::Mark vmem_;
   const Scratch::Mark scratch_;
-  const size_t moves_, touched_, sharings_;
+  const size_t moves_, touched_, sharings_, died_, buried_;
   const std::set<const Buffer*> pinned_, held_;
+  const int64_t locked_bytes_;
+  const std::set<int64_t> region_homes_;
   bool kept_ = false;
 };
 

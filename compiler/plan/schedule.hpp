@@ -1,6 +1,7 @@
 // What kernels do, settled before their commands are made. A step is one kernel (or a part of it,
 // see `rest`): its plan, the moves before and behind its commands, and where the values that it
-// touches lie meanwhile. Emission reads nothing else of the residency, which has gone on by then.
+// touches lie meanwhile, unless its plan holds addresses alone. Emission reads nothing else of the
+// residency, which has gone on by then.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,6 @@
 #include "plan/indexed/dynamic_plan.hpp"
 #include "plan/indexed/indexed_plan.hpp"
 #include "plan/loop_plan.hpp"
-#include "plan/residency.hpp"
 
 namespace tpu::compiler {
 
@@ -24,9 +24,6 @@ using Places = std::map<const Value*, Placement>;  // for look-up only
 
 // The moves are all.
 struct MovesOnly {};
-
-// A class whose emission still plans for itself: it uses and changes the residency.
-struct Unplanned {};
 
 struct FillPlan {
   struct Fill {
@@ -45,21 +42,46 @@ struct PadPlan {
 // Operands side by side.
 struct ConcatenatePlan {};
 
+struct Step;
+
+// The steps of a sequence of kernels.
+struct Schedule {
+  std::vector<Step> steps;
+};
+
+// A region of a while, if or case: what it does, then its results to the homes of its owner's.
+struct RegionPlan {
+  Schedule schedule;
+  std::vector<Move> yield;
+};
+
+struct WhilePlan {
+  bool runs = true;  // false: a counted loop without iterations
+  // Counted: where the sequencer keeps the counter, and its value for kernels (-1: none reads it).
+  int64_t counter_smem = -1, counter_vmem = -1;
+  std::vector<Move> counter_moves;
+  // Else: the condition, and where its result lies.
+  Schedule condition;
+  std::vector<ScalarPlace> test;
+  RegionPlan body;
+};
+
+struct BranchPlan {
+  std::vector<ScalarPlace> predicate;  // empty: the sequencer computes it
+  std::vector<Move> settled;           // when the predicate has been read
+  std::vector<RegionPlan> arms;
+};
+
 struct Step {
   const Kernel* kernel = nullptr;
   uint32_t op_id = 0;
   std::vector<Move> before, after;
   Places places;
-  std::variant<MovesOnly, Unplanned, LoopPlan, FillPlan, DotPlan, PadPlan, ConcatenatePlan,
-               StreamPlan, std::vector<PackedPlan>, std::vector<DirectPlan>, IndexedPlan,
-               CombinePlan, DynamicPlan>
+  std::variant<MovesOnly, LoopPlan, FillPlan, DotPlan, PadPlan, ConcatenatePlan, IndexedPlan,
+               CombinePlan, DynamicPlan, std::vector<PackedPlan>, StreamPlan,
+               std::vector<DirectPlan>, WhilePlan, BranchPlan>
       plan;
   const Kernel* rest = nullptr;  // part of the kernel that the next step does
-};
-
-// The steps of a sequence of kernels.
-struct Schedule {
-  std::vector<Step> steps;
 };
 
 }  // namespace tpu::compiler

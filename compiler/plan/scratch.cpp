@@ -44,10 +44,14 @@ const Scratch::Temporary& Scratch::at(int64_t address) const {
 }
 
 void Scratch::give(int64_t address) {
-  all_[static_cast<size_t>(&at(address) - all_.data())].to = time_++;
+  given_.push_back(static_cast<size_t>(&at(address) - all_.data()));
+  all_[given_.back()].to = time_++;
 }
 
 void Scratch::undo(const Mark& mark) {
+  for (; given_.size() > mark.given; given_.pop_back()) {
+    all_[given_.back()].to = INT_MAX;
+  }
   all_.resize(mark.temporaries);
   time_ = mark.time;
   next_ = mark.next;

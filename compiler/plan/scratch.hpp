@@ -26,13 +26,13 @@ class Scratch {
   int64_t take(int64_t bytes, const Value* value, uint32_t op_id);
   void give(int64_t address);
 
-  // Takes back what has been taken since; nothing may have been given since then.
+  // Undoes what has been taken and given since.
   struct Mark {
-    size_t temporaries;
+    size_t temporaries, given;
     int time;
     int64_t next;
   };
-  Mark mark() const { return {all_.size(), time_, next_}; }
+  Mark mark() const { return {all_.size(), given_.size(), time_, next_}; }
   void undo(const Mark& mark);
 
   void place();
@@ -48,6 +48,7 @@ class Scratch {
   int busiest() const;  // the time when most bytes are alive
 
   std::vector<Temporary> all_;  // by address
+  std::vector<size_t> given_;   // of all_, in order
   int time_ = 0;
   int64_t next_ = 0, bytes_ = 0;
 };

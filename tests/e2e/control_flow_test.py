@@ -87,9 +87,10 @@ def eight_cores(bins: Path, folder: Path) -> str | None:
     return None
 
 
-def _compile(bins: Path, folder: Path, function: Callable, inputs: tuple) -> subprocess.CompletedProcess:
+def _compile(bins: Path, folder: Path, function: Callable, inputs: tuple,
+             *options: str) -> subprocess.CompletedProcess:
     (folder / "p.mlirbc").write_bytes(case_runner.export(function, inputs).mlir_module_serialized)
-    return subprocess.run([str(bins / "tpuc"), str(folder / "p.mlirbc"), "-o", str(folder / "p.tpuexe"), "-v"],
+    return subprocess.run([str(bins / "tpuc"), str(folder / "p.mlirbc"), "-o", str(folder / "p.tpuexe"), "-v", *options],
                           capture_output=True, text=True, check=False, timeout=60)
 
 
@@ -195,7 +196,30 @@ def embedding_gradient(bins: Path, folder: Path) -> str | None:
                                    _within(1e-2))
 
 
-TESTS = (eight_cores, refused, endless, timing_only, embedding_gradient)
+def tight(bins: Path, folder: Path) -> str | None:
+    """A loop whose kernels do not fit beside its carried values, were all of them kept in VMEM, nor in one piece."""
+    def loop(*state):
+        def body(_, state):
+            p, q, r = state
+            return q, jax.nn.softmax(p * q, axis=0) + jnp.cumsum(r, axis=0), p - r
+        return lax.fori_loop(0, 3, body, state)
+
+    rng = np.random.default_rng(5)
+    inputs = tuple(rng.normal(size=(64, 16)).astype(np.float32) for _ in range(3))
+    small = ("--set", "core.vmem_kib=16")
+    done = _compile(bins, folder, loop, inputs, *small)
+    if done.returncode == 0:
+        done = _run(bins, folder, inputs, *small, "--check", "--out-dir", str(folder))
+    if done.returncode != 0:
+        return done.stdout + done.stderr
+    for index, theirs in enumerate(reference.run(case_runner.export(loop, inputs), list(inputs), False)):
+        problem = case_runner.difference(np.load(folder / f"{index}.npy"), theirs, l2=1e-5)
+        if problem:
+            return f"result {index}: {problem}"
+    return None
+
+
+TESTS = (eight_cores, tight, refused, endless, timing_only, embedding_gradient)
 
 if __name__ == "__main__":
     sys.exit(case_runner.run_all(TESTS, case_runner.parser(__doc__).parse_args(),

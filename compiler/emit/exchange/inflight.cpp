@@ -9,7 +9,7 @@ namespace tpu::compiler {
 
 static void run_round(EmitContext& ctx, InflightExchange& r) {
   if (r.run.round < static_cast<int64_t>(r.plan.pieces.size())) {
-    find_operand(ctx.memory, r.plan, r.run.round);
+    find_operand(ctx.plan.memory, r.plan, r.run.round);
   }
   r.run.next_round();
 }
@@ -45,13 +45,13 @@ void finish_inflight(EmitContext& ctx) {
   while (!ctx.inflight->run.done()) {
     run_round(ctx, *ctx.inflight);
   }
-  end_streamed(ctx.memory, ctx.inflight->plan);
+  end_streamed(ctx.plan.memory, ctx.inflight->plan);
   ctx.inflight = nullptr;
 }
 
 bool needs_inflight(EmitContext& ctx, const Kernel& k) {
   return ctx.inflight != nullptr &&
-         must_follow(k, *ctx.inflight->plan.kernel, ctx.slots, ctx.memory);
+         must_follow(k, *ctx.inflight->plan.kernel, ctx.plan.slots, ctx.plan.memory);
 }
 
 void start_inflight(EmitContext& ctx, const Step& step, const StreamPlan& plan) {

@@ -244,6 +244,38 @@ TEST(Residency, ADroppedReservationPutsBackWhoLiesWhere) {
   EXPECT_FALSE(m.memory->shares(m.result(3)));
 }
 
+// What regions of control flow do: locks, homes of carried values, temporaries that die.
+TEST(Residency, ADroppedReservationPutsBackLocksAndTheDead) {
+  Memory m(2, {{0}, {1}, {0}, {1}});
+  Residency& memory = *m.memory;
+  ASSERT_TRUE(memory.place(m.result(0)));
+  memory.store(m.result(0), 0);
+  ASSERT_TRUE(memory.lock(m.result(0)));
+  const std::string before = place_text(m.result(0)) + place_text(m.result(1));
+  memory.take_moves();
+  {
+    Reservation attempt(memory);
+    memory.unlock(m.result(0));
+    ASSERT_TRUE(memory.load(m.arg(0), 0));
+    ASSERT_TRUE(memory.lock(m.arg(0)));
+    memory.region_homes().insert(m.arg(0).vmem);
+    memory.give_home(m.result(1));
+    memory.mark_home(m.result(1));
+    memory.enter(3);
+    memory.drop_dead();
+    ASSERT_LT(m.result(0).vmem, 0);
+    ASSERT_FALSE(m.result(0).scratch) << "its home has gone back";
+  }
+  EXPECT_EQ(place_text(m.result(0)) + place_text(m.result(1)), before);
+  EXPECT_TRUE(memory.locks_values());
+  EXPECT_TRUE(memory.region_homes().empty());
+  memory.unlock(m.result(0));
+  EXPECT_FALSE(memory.locks_values());
+  memory.drop_dead();
+  EXPECT_LT(m.result(0).vmem, 0) << "it is dead as before";
+  EXPECT_FALSE(m.result(0).scratch);
+}
+
 TEST(Residency, AKeptReservationStays) {
   Memory m(1, {{0}});
   {

@@ -1,0 +1,119 @@
+// Steps of loops: what does not fit in a region is answered by planning the region again. And what
+// a cut means for results that lie where an argument lies.
+#include <gtest/gtest.h>
+
+#include "../control_builder.hpp"
+#include "board/board_loader.hpp"
+#include "plan/plan.hpp"
+
+namespace tpu::compiler::test {
+namespace {
+
+// The planning of a graph on a board with 16 KiB of VMEM: loops may lock 4 KiB of it.
+struct Program {
+  explicit Program(const Module& m)
+      : board(spec::load_board("v3_8", {"core.vmem_kib=16"})),
+        kernels(make_kernels(m)),
+        ctx(m, kernels, board) {}
+
+  const Kernel& enter(KernelClass kind) {
+    const auto it = std::find_if(kernels.kernels.begin(), kernels.kernels.end(),
+                                 [&](const Kernel& k) { return k.kind == kind; });
+    enter_kernel(ctx, *it);
+    return *it;
+  }
+
+  spec::BoardParams board;
+  KernelProgram kernels;
+  PlanContext ctx;
+};
+
+// A loop that carries 4 KiB and adds `large` arrays of its size and `small` rows of 1 KiB to it.
+Values adding_loop(GraphBuilder& b, int large, int small) {
+  const Type wide = f32({4, 256}), row = f32({256});
+  Values arrays, rows;
+  Value* x = b.arg(wide);
+  for (int i = 0; i < large; ++i) {
+    arrays.push_back(b.arg(wide));
+  }
+  for (int i = 0; i < small; ++i) {
+    rows.push_back(b.arg(row));
+  }
+  RegionBuilder r(b.region());
+  return r.times(3, {x}, [&](RegionBuilder& in, const Values& a) {
+    Value* sum = a[1];
+    for (Value* v : arrays) {
+      sum = in.add(sum, v);
+    }
+    for (Value* v : rows) {
+      sum = in.add(sum, in.op(Kind::kBroadcastInDim, {v}, wide, DimsAttrs{{1}}));
+    }
+    return Values{sum};
+  });
+}
+
+const Value* carried(const Kernel& loop) { return loop.ops[0]->regions[1]->args[1].get(); }
+
+TEST(WhilePlan, CarriedValuesStayInVmem) {
+  GraphBuilder b;
+  Program p(b.done(adding_loop(b, 2, 0)));
+  const Kernel& k = p.enter(KernelClass::kWhile);
+  const auto step = plan_kernel(p.ctx, k);
+  ASSERT_TRUE(step);
+  const auto& plan = std::get<WhilePlan>(step->plan);
+  ASSERT_EQ(plan.body.schedule.steps.size(), 1u);
+  EXPECT_GE(plan.body.schedule.steps[0].places.at(carried(k)).vmem, 0);
+  EXPECT_TRUE(plan.body.yield.empty()) << "it is made where it was";
+  EXPECT_FALSE(p.ctx.memory.locks_values());
+}
+
+// 8 arrays in two slots of 512 bytes each, 5 rows and the carried value are 17 KiB; with the
+// carried value and its successor in slots, too, they are 15.
+TEST(WhilePlan, WhatDoesNotFitIsPlannedWithLessLocked) {
+  GraphBuilder b;
+  Program p(b.done(adding_loop(b, 8, 5)));
+  const Kernel& k = p.enter(KernelClass::kWhile);
+  const int64_t limit = p.ctx.memory.lock_limit();
+  const auto step = plan_kernel(p.ctx, k);
+  ASSERT_TRUE(step);
+  const auto& plan = std::get<WhilePlan>(step->plan);
+  ASSERT_EQ(plan.body.schedule.steps.size(), 1u) << "nothing was cut";
+  EXPECT_LT(plan.body.schedule.steps[0].places.at(carried(k)).vmem, 0);
+  EXPECT_EQ(p.ctx.ops.list().size(), 2u) << "one entry for a kernel, however often it is planned";
+  EXPECT_EQ(p.ctx.memory.lock_limit(), limit) << "the next loop may lock as much";
+  EXPECT_FALSE(p.ctx.memory.locks_values());
+}
+
+TEST(WhilePlan, WhatDoesNotFitUnlockedEitherIsCut) {
+  GraphBuilder b;
+  Program p(b.done(adding_loop(b, 14, 0)));
+  const Kernel& k = p.enter(KernelClass::kWhile);
+  const std::list<Kernel>& body = k.control().regions[1]->kernels;
+  const size_t before = body.size();
+  const auto step = plan_kernel(p.ctx, k);
+  ASSERT_TRUE(step);
+  EXPECT_EQ(body.size(), before + 1);
+  EXPECT_EQ(std::get<WhilePlan>(step->plan).body.schedule.steps.size(), before) << "less the yield";
+  EXPECT_EQ(p.ctx.ops.list().size(), before + 1);
+}
+
+// Both results read the donated argument: in one kernel the first may be written over it.
+TEST(CutKernel, ResultsLoseHomesThatArgumentsNeedAgain) {
+  GraphBuilder b;
+  const Type type = f32({1024});
+  Value *x = b.arg(type), *y = b.arg(type);
+  b.module().main->args[0].alias_result = 0;
+  Value* sum = b.op(Kind::kAdd, {x, y}, type);
+  Value* product = b.op(Kind::kMultiply, {x, sum}, type);
+  Program p(b.done({sum, product}));
+  ASSERT_EQ(p.ctx.result_home.at(0), sum);
+  ASSERT_EQ(p.ctx.result_home.at(1), product);
+  ASSERT_TRUE(cut_kernel(p.ctx, p.enter(KernelClass::kLoop)));
+  EXPECT_EQ(p.ctx.result_home.at(0), nullptr);
+  EXPECT_LT(p.ctx.memory.at(sum).slot, 0);
+  EXPECT_FALSE(p.ctx.memory.at(sum).must_store);
+  EXPECT_EQ(p.ctx.result_home.at(1), product) << "nobody reads what it replaces";
+}
+
+}  // namespace
+}  // namespace tpu::compiler::test
