@@ -39,7 +39,7 @@ UntimedMachine::State::State(const exe::ExecutableT& e, const spec::BoardParams&
     info.bytes = s->bytes;
     program.listing.slots.push_back(info);
   }
-  program.decode();
+  program.decode(board);
   mxu = std::make_unique<model::MxuScalarEngine>(spec::mxu_shape(b));
   cores.resize(e.partitions);
   for (Core& c : cores) {

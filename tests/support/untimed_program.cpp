@@ -1,6 +1,7 @@
 // Program words of the untimed machine.
 #include <string>
 
+#include "command/rules.hpp"
 #include "untimed_state.hpp"
 
 namespace tpu::test {
@@ -18,6 +19,26 @@ T read(const std::vector<uint8_t>& code, size_t at) {
   T out;
   std::memcpy(&out, code.data() + at, sizeof(T));
   return out;
+}
+
+void check_rules(const compiler::Command& command, const spec::BoardParams& board, size_t word) {
+  const auto check = [&](const spec::Violation& broken) {
+    if (broken.detail != 0) {
+      throw UntimedError("word " + std::to_string(word) + ": " + broken.text);
+    }
+  };
+  check(spec::violation(command.head(), board));
+  for (const spec::VpuAccess& access : command.accesses) {
+    check(spec::violation(access));
+  }
+  const auto check_body = [&](const auto& body) {
+    if constexpr (requires { spec::violation(body, board); }) {
+      check(spec::violation(body, board));
+    } else if constexpr (requires { spec::violation(body); }) {
+      check(spec::violation(body));
+    }
+  };
+  std::visit(check_body, command.body);
 }
 
 }  // namespace
@@ -82,7 +103,7 @@ UntimedWord UntimedProgram::command_at(size_t word) {
   return d;
 }
 
-void UntimedProgram::decode() {
+void UntimedProgram::decode(const spec::BoardParams& board) {
   for (size_t word = 0;;) {
     if (code.at(word * 8) >= 32) {
       UntimedWord d;
@@ -94,6 +115,7 @@ void UntimedProgram::decode() {
       ++word;
     } else {
       words[word] = command_at(word);
+      check_rules(words[word].body, board, word);
       const int length = words[word].body.head().words;
       if (length == 0) {
         throw UntimedError("a command of 0 words");

@@ -35,7 +35,8 @@ struct UntimedProgram {
   std::vector<model::VpuProgram> vpu;
   compiler::Listing listing;  // slots and VPU programs, for byte ranges
 
-  void decode();
+  // Throws UntimedError for a command that the board would refuse.
+  void decode(const spec::BoardParams& board);
 
  private:
   UntimedWord command_at(size_t word);
