@@ -90,8 +90,49 @@ void own(exe::TensorT& tensor, const ShardedState& state, const Module& module) 
   }
 }
 
-KernelProgram make_kernels(const Module& module, const spec::BoardParams& board,
-                           const CompileOptions& options, ShardReport& report) {
+void add_parameters(exe::ExecutableT& e, const Module& module) {
+  const Function& main = *module.main;
+  const Op* ret = main.body.terminator();
+  const auto args = main.body.args.size();
+  for (size_t i = 0; i < args; ++i) {
+    e.args.push_back(tensor(module, main.args[i].global, main.body.args[i]->type,
+                            main.args[i].sharding, main.args[i].name, static_cast<int>(i)));
+    e.args.back()->donated_to = main.args[i].alias_result;
+  }
+  for (size_t i = 0; i < ret->operands.size(); ++i) {
+    e.results.push_back(tensor(module, main.results[i].global, ret->operands[i]->type,
+                               main.results[i].sharding, main.results[i].name,
+                               static_cast<int>(args + i)));
+  }
+}
+
+void add_slots(exe::ExecutableT& e, const Listing& listing) {
+  for (const SlotInfo& s : listing.slots) {
+    auto slot = std::make_unique<exe::SlotT>();
+    slot->kind = s.kind;
+    slot->bytes = s.bytes;
+    slot->index = s.index;
+    slot->alias_of = s.alias_of;
+    e.slots.push_back(std::move(slot));
+    e.hbm_bytes += s.alias_of < 0 ? s.bytes : 0;
+  }
+}
+
+void add_tables(exe::ExecutableT& e, const EmittedProgram& emitted) {
+  for (const std::vector<std::byte>& bytes : emitted.constants) {
+    auto c = std::make_unique<exe::ConstantT>();
+    for (const std::byte b : bytes) {
+      c->data.push_back(static_cast<uint8_t>(b));
+    }
+    e.constants.push_back(std::move(c));
+  }
+  for (const exe::OpInfoT& op : emitted.ops) {
+    e.ops.push_back(std::make_unique<exe::OpInfoT>(op));
+  }
+}
+
+KernelProgram kernels_of(const Module& module, const spec::BoardParams& board,
+                         const CompileOptions& options, ShardReport& report) {
   KernelContext context{module, exchange_piece_bytes(board)};
   context.shard_updates = options.update_sharding != UpdateSharding::kOff;
   context.faster_on = options.update_sharding == UpdateSharding::kAuto ? &board : nullptr;
@@ -117,7 +158,7 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   check_cores(module, board);
   check_format(module);
   ShardReport report;
-  KernelProgram kernels = make_kernels(module, board, options, report);
+  KernelProgram kernels = kernels_of(module, board, options, report);
   EmittedProgram emitted = emit_program(module, kernels, board);
   if (wants_dump(options, "kernels")) {
     options.dump("kernels", print(kernels));
@@ -140,42 +181,13 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   e.image.resize(image.size());
   std::transform(image.begin(), image.end(), e.image.begin(),
                  [](std::byte b) { return static_cast<uint8_t>(b); });
-  const Function& main = *module.main;
-  const Op* ret = main.body.terminator();
-  const auto args = main.body.args.size();
-  for (size_t i = 0; i < args; ++i) {
-    e.args.push_back(tensor(module, main.args[i].global, main.body.args[i]->type,
-                            main.args[i].sharding, main.args[i].name, static_cast<int>(i)));
-    e.args.back()->donated_to = main.args[i].alias_result;
-  }
-  for (size_t i = 0; i < ret->operands.size(); ++i) {
-    e.results.push_back(tensor(module, main.results[i].global, ret->operands[i]->type,
-                               main.results[i].sharding, main.results[i].name,
-                               static_cast<int>(args + i)));
-  }
-  for (const SlotInfo& s : listing.slots) {
-    auto slot = std::make_unique<exe::SlotT>();
-    slot->kind = s.kind;
-    slot->bytes = s.bytes;
-    slot->index = s.index;
-    slot->alias_of = s.alias_of;
-    e.slots.push_back(std::move(slot));
-    e.hbm_bytes += s.alias_of < 0 ? s.bytes : 0;
-  }
+  add_parameters(e, module);
+  add_slots(e, listing);
   if (e.hbm_bytes > static_cast<uint64_t>(board.hbm.gib_per_core) << 30) {
     throw Error("the program needs " + std::to_string(e.hbm_bytes) + " bytes of HBM, a core has " +
                 std::to_string(board.hbm.gib_per_core) + " GiB:\n" + emitted.memory());
   }
-  for (const std::vector<std::byte>& bytes : emitted.constants) {
-    auto c = std::make_unique<exe::ConstantT>();
-    for (const std::byte b : bytes) {
-      c->data.push_back(static_cast<uint8_t>(b));
-    }
-    e.constants.push_back(std::move(c));
-  }
-  for (const exe::OpInfoT& op : emitted.ops) {
-    e.ops.push_back(std::make_unique<exe::OpInfoT>(op));
-  }
+  add_tables(e, emitted);
   for (const ShardedState& state : kernels.sharded) {
     own(*e.args[state.argument], state, module);
     own(*e.results[state.result], state, module);

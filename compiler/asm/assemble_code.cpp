@@ -47,6 +47,31 @@ uint32_t name_or_number(const std::string& s, const Names& names, std::string_vi
   return static_cast<uint32_t>(text::parse_name(s, names, what));
 }
 
+// One operand of a vector instruction; `form`: its name in the form of the instruction.
+void set_operand(spec::VpuInsn& i, std::string_view f, const std::string& w) {
+  if (f == "a") {
+    if (w.empty() || w[0] != 'a') {
+      throw Error("expected an access such as a0, found '" + w + "'");
+    }
+    i.imm = static_cast<uint32_t>(text::parse_range(w.substr(1), 0, UINT32_MAX, "access"));
+  } else if (f == "i") {
+    i.imm = static_cast<uint32_t>(text::parse_range(w, INT32_MIN, UINT32_MAX, "immediate"));
+  } else if (f == "r") {
+    i.imm = name_or_number(w, spec::kVpuReduceNames, "reduction");
+  } else if (f == "c") {
+    i.imm = name_or_number(w, spec::kVpuCompareNames, "comparison");
+  } else if (f == "m") {
+    i.rs2 = static_cast<uint8_t>(name_or_number(w, spec::kVpuStoreModeNames, "store mode"));
+  } else {
+    const auto r = static_cast<uint8_t>(text::parse_register(w));
+    if (f == "rs3") {
+      i.imm = r;
+    } else {
+      (f == "rd" ? i.rd : f == "rs1" ? i.rs1 : i.rs2) = r;
+    }
+  }
+}
+
 }  // namespace
 
 void CodeAssembler::put(const void* data, size_t bytes) {
@@ -284,28 +309,7 @@ void CodeAssembler::vector_instruction(const text::Statement& words) {
     if (n >= words.size()) {
       throw Error(words[0] + " takes " + std::string(info->form));
     }
-    const std::string& w = words[n++];
-    if (f == "a") {
-      if (w.empty() || w[0] != 'a') {
-        throw Error("expected an access such as a0, found '" + w + "'");
-      }
-      i.imm = static_cast<uint32_t>(text::parse_range(w.substr(1), 0, UINT32_MAX, "access"));
-    } else if (f == "i") {
-      i.imm = static_cast<uint32_t>(text::parse_range(w, INT32_MIN, UINT32_MAX, "immediate"));
-    } else if (f == "r") {
-      i.imm = name_or_number(w, spec::kVpuReduceNames, "reduction");
-    } else if (f == "c") {
-      i.imm = name_or_number(w, spec::kVpuCompareNames, "comparison");
-    } else if (f == "m") {
-      i.rs2 = static_cast<uint8_t>(name_or_number(w, spec::kVpuStoreModeNames, "store mode"));
-    } else {
-      const auto r = static_cast<uint8_t>(text::parse_register(w));
-      if (f == "rs3") {
-        i.imm = r;
-      } else {
-        (f == "rd" ? i.rd : f == "rs1" ? i.rs1 : i.rs2) = r;
-      }
-    }
+    set_operand(i, f, words[n++]);
   });
   if (n != words.size()) {
     const std::string& name = words[0];
