@@ -3,36 +3,33 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
+#include "exe/executable.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
 namespace {
 
-struct DTypeRow {
-  const char* name;
-  uint64_t bytes;
-};
-constexpr std::array<DTypeRow, 11> kDTypes = {{{"f32", 4},
-                                               {"bf16", 2},
-                                               {"i32", 4},
-                                               {"ui32", 4},
-                                               {"i8", 1},
-                                               {"ui8", 1},
-                                               {"i1", 1},
-                                               {"i16", 2},
-                                               {"ui16", 2},
-                                               {"i64", 8},
-                                               {"ui64", 8}}};
+// Numbered as in the executable format, and so as in the instruction set.
+constexpr bool same(DType dtype, exe::Elem elem) {
+  return static_cast<uint8_t>(dtype) == static_cast<uint8_t>(elem);
+}
+static_assert(same(DType::kF32, exe::Elem::f32) && same(DType::kBf16, exe::Elem::bf16) &&
+              same(DType::kI1, exe::Elem::i1));
+static_assert(same(DType::kI8, exe::Elem::i8) && same(DType::kU8, exe::Elem::ui8));
+static_assert(same(DType::kI16, exe::Elem::i16) && same(DType::kU16, exe::Elem::ui16));
+static_assert(same(DType::kI32, exe::Elem::i32) && same(DType::kU32, exe::Elem::ui32));
+static_assert(same(DType::kI64, exe::Elem::i64) && same(DType::kU64, exe::Elem::ui64));
+static_assert(same(DType::kU64, exe::Elem::MAX));
+
 constexpr uint64_t kMaxCount = uint64_t{1} << 62;
 
-const DTypeRow& row(DType dtype) {
-  const auto index = static_cast<size_t>(dtype);
-  if (index >= kDTypes.size()) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is no element type", index));
+exe::Elem checked(DType dtype) {
+  const auto elem = static_cast<exe::Elem>(dtype);
+  if (elem > exe::Elem::MAX) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} is no element type", static_cast<int>(dtype)));
   }
-  return kDTypes[index];
+  return elem;
 }
 
 std::string decorated(ErrorCode code, const std::string& message, const ErrorPlace& place) {
@@ -51,9 +48,9 @@ std::string decorated(ErrorCode code, const std::string& message, const ErrorPla
 
 }  // namespace
 
-uint64_t dtype_bytes(DType dtype) { return row(dtype).bytes; }
+uint64_t dtype_bytes(DType dtype) { return exe::elem_bytes(checked(dtype)); }
 
-const char* dtype_name(DType dtype) { return row(dtype).name; }
+const char* dtype_name(DType dtype) { return exe::elem_name(checked(dtype)); }
 
 uint64_t element_count(const Shape& shape) {
   bool empty = false;

@@ -121,6 +121,20 @@ void check_fits(const ExecutableT& exe) {
 
 }  // namespace
 
+// Element types are numbered as in the instruction set (spec/isa/commands.toml).
+static_assert(static_cast<int>(Elem::MAX) + 1 == spec::kElemCount);
+static_assert(static_cast<spec::Elem>(Elem::f32) == spec::Elem::kF32);
+static_assert(static_cast<spec::Elem>(Elem::bf16) == spec::Elem::kBf16);
+static_assert(static_cast<spec::Elem>(Elem::i32) == spec::Elem::kI32);
+static_assert(static_cast<spec::Elem>(Elem::ui32) == spec::Elem::kUi32);
+static_assert(static_cast<spec::Elem>(Elem::i8) == spec::Elem::kI8);
+static_assert(static_cast<spec::Elem>(Elem::ui8) == spec::Elem::kUi8);
+static_assert(static_cast<spec::Elem>(Elem::i1) == spec::Elem::kI1);
+static_assert(static_cast<spec::Elem>(Elem::i16) == spec::Elem::kI16);
+static_assert(static_cast<spec::Elem>(Elem::ui16) == spec::Elem::kUi16);
+static_assert(static_cast<spec::Elem>(Elem::i64) == spec::Elem::kI64);
+static_assert(static_cast<spec::Elem>(Elem::ui64) == spec::Elem::kUi64);
+
 uint64_t elem_bytes(Elem elem) {
   switch (elem) {
     case Elem::i64:
@@ -142,7 +156,10 @@ uint64_t elem_bytes(Elem elem) {
   refuse("unknown element type");
 }
 
-const char* elem_name(Elem elem) { return EnumNameElem(elem); }
+const char* elem_name(Elem elem) {
+  const auto index = static_cast<size_t>(elem);
+  return index < spec::kElemNames.size() ? spec::kElemNames[index].data() : "";
+}
 
 uint64_t element_count(const std::vector<int64_t>& dims) {
   uint64_t count = 1;
