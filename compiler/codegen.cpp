@@ -133,9 +133,9 @@ void add_tables(exe::ExecutableT& e, const EmittedProgram& emitted) {
 
 KernelProgram kernels_of(const Module& module, const spec::BoardParams& board,
                          const CompileOptions& options, ShardReport& report) {
-  KernelContext context{module, exchange_piece_bytes(board)};
+  KernelContext context{module, board};
   context.shard_updates = options.update_sharding != UpdateSharding::kOff;
-  context.faster_on = options.update_sharding == UpdateSharding::kAuto ? &board : nullptr;
+  context.only_faster = options.update_sharding == UpdateSharding::kAuto;
   KernelProgram kernels =
       run_kernel_passes(context, [&](const std::string& pass, const KernelProgram& program) {
         if (wants_dump(options, pass)) {

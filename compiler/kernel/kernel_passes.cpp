@@ -35,13 +35,13 @@ const std::vector<KernelPass>& kernel_passes() {
   static const std::vector<KernelPass> passes = {
       {"form", [](KernelProgram& p, KernelContext& c) { p = form_kernels(c.module, c.piece); }},
       {"recompute",
-       [](KernelProgram& p, KernelContext& c) { recompute_values(p, *c.module.main); }},
+       [](KernelProgram& p, KernelContext& c) { recompute_values(p, *c.module.main, c.board); }},
       {"split", [](KernelProgram& p, KernelContext&) { on_each_program(p, split_large_kernels); }},
       {"epilogue", [](KernelProgram& p, KernelContext&) { on_each_program(p, fuse_epilogues); }},
       {"shard_update",
        [](KernelProgram& p, KernelContext& c) {
          if (c.shard_updates) {
-           c.sharded = shard_updates(p, c.module, c.faster_on);
+           c.sharded = shard_updates(p, c.module, c.only_faster ? &c.board : nullptr);
          }
        }},
   };
@@ -67,8 +67,8 @@ KernelProgram run_kernel_passes(
   return program;
 }
 
-KernelProgram make_kernels(const Module& module, int64_t piece) {
-  KernelContext context{module, piece};
+KernelProgram make_kernels(const Module& module, const spec::BoardParams& board) {
+  KernelContext context{module, board};
   return run_kernel_passes(context);
 }
 

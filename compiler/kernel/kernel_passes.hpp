@@ -17,10 +17,11 @@ namespace tpu::compiler {
 
 struct KernelContext {
   const Module& module;
-  int64_t piece;  // bytes of a streamed piece of an exchange
+  const spec::BoardParams& board;
+  int64_t piece = exchange_piece_bytes(board);  // of a streamed exchange, in bytes
   bool shard_updates = false;
-  const spec::BoardParams* faster_on = nullptr;  // updates are sharded only where this board gains
-  ShardReport sharded = {};                      // what shard_update did
+  bool only_faster = false;  // updates are sharded only where the board gains by it
+  ShardReport sharded = {};  // what shard_update did
 };
 
 struct KernelPass {
@@ -35,7 +36,10 @@ KernelProgram run_kernel_passes(
     KernelContext& context,
     const std::function<void(const std::string& pass, const KernelProgram&)>& after = {});
 
-// The pass `form`.
+// Cuts the graph into kernels by all passes, without sharded updates.
+KernelProgram make_kernels(const Module& module, const spec::BoardParams& board);
+
+// The pass `form`. `piece`: bytes of a streamed piece of an exchange.
 KernelProgram form_kernels(const Module& module, int64_t piece);
 
 }  // namespace tpu::compiler

@@ -61,6 +61,10 @@ struct Span {
 struct Kernel;
 struct KernelProgram;
 
+// Limits of one loop kernel: more ops would run out of registers; stores and indices share the limit
+// of a command with its loads.
+inline constexpr size_t kMaxLoopOps = 48, kMaxLoopAccesses = 14;
+
 struct LoopPart {
   Dims domain;
   Nest nest;
@@ -168,10 +172,6 @@ bool fits_command(const Kernel& kernel);
 // Cuts loop kernel `order` (of any region) into two halves, the second behind the first. False for
 // other kernels and for those of one op.
 bool split_kernel(KernelProgram& program, int order);
-
-// Cuts the graph into kernels. Throws Error for an op that cannot be compiled.
-// `piece`: bytes of a streamed piece of an exchange.
-KernelProgram make_kernels(const Module& module, int64_t piece = 512 * 1024);
 
 std::string print(const KernelProgram& program);  // for --dump-after=kernels
 

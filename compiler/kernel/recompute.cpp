@@ -10,18 +10,14 @@
 #include <set>
 #include <unordered_map>
 
+#include "program/estimate.hpp"
+
 namespace tpu::compiler {
 namespace {
 
 constexpr int64_t kLeastBytes = int64_t{4} << 20;  // smaller values may well stay in VMEM
 constexpr size_t kMostOps = 16;  // recomputed for one value; vector time is hidden behind HBM
 constexpr int kMostRounds = 3;
-constexpr size_t kMostOpsOfKernel = 48;
-constexpr size_t kMostAccesses = 14;
-// A block of 1,024 elements passes two ALU slots in the time in which HBM moves this much (about:
-// the ratio differs by 5 % between boards).
-constexpr double kHbmBytesOfTwoOps = 400;
-constexpr double kLanesOfBlock = 128, kElementsOfBlock = 1024;
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
 
 bool is_recomputable(Kind kind) {
@@ -52,29 +48,42 @@ bool contains(const std::vector<const Value*>& values, const Value* v) {
   return std::find(values.begin(), values.end(), v) != values.end();
 }
 
-// Time of a loop kernel, in bytes of HBM: what it moves or what it computes, whichever takes
-// longer.
-double cost(const Kernel& k, int64_t more_bytes = 0, int64_t more_ops = 0) {
-  auto bytes = static_cast<double>(more_bytes);
-  for (const Value* v : k.reads) {
-    bytes += static_cast<double>(bytes_of(v));
+// What a loop kernel costs, in bytes of HBM: what it moves or what HBM would move in the time that it
+// computes, whichever is more.
+class LoopCost {
+ public:
+  explicit LoopCost(const spec::BoardParams& board)
+      : lanes_(static_cast<double>(board.vpu.lanes)),
+        block_(static_cast<double>(board.vpu.lanes * board.vpu.sublanes)),
+        bytes_of_op_(hbm_bytes_per_cycle(board) / static_cast<double>(board.vpu.alus)) {}
+
+  double operator()(const Kernel& k, int64_t more_bytes = 0, int64_t more_ops = 0) const {
+    auto bytes = static_cast<double>(more_bytes);
+    for (const Value* v : k.reads) {
+      bytes += static_cast<double>(bytes_of(v));
+    }
+    for (const Value* v : k.writes) {
+      bytes += static_cast<double>(bytes_of(v));
+    }
+    double waste = 1;  // lanes beyond the innermost loop
+    if (k.loop().nest.loops.size() > 1) {
+      const auto n = static_cast<double>(k.loop().nest.loops.back().n);
+      waste = std::ceil(n / lanes_) * lanes_ / n;
+    }
+    const double blocks = static_cast<double>(k.loop().nest.elements()) / block_ * waste;
+    const auto ops = static_cast<double>(static_cast<int64_t>(k.ops.size()) + more_ops);
+    return std::max(bytes, blocks * ops * bytes_of_op_);
   }
-  for (const Value* v : k.writes) {
-    bytes += static_cast<double>(bytes_of(v));
-  }
-  double waste = 1;  // lanes beyond the innermost loop
-  if (k.loop().nest.loops.size() > 1) {
-    const auto n = static_cast<double>(k.loop().nest.loops.back().n);
-    waste = std::ceil(n / kLanesOfBlock) * kLanesOfBlock / n;
-  }
-  const double blocks = static_cast<double>(k.loop().nest.elements()) / kElementsOfBlock * waste;
-  const auto ops = static_cast<double>(static_cast<int64_t>(k.ops.size()) + more_ops);
-  return std::max(bytes, blocks * ops / 2 * kHbmBytesOfTwoOps);
-}
+
+ private:
+  const double lanes_, block_;
+  const double bytes_of_op_;  // while one op of a block passes the ALU slots
+};
 
 class Recomputer {
  public:
-  Recomputer(KernelProgram& program, const Function& main) : program_(program) {
+  Recomputer(KernelProgram& program, const Function& main, const spec::BoardParams& board)
+      : program_(program), cost_(board) {
     const Op* ret = main.body.terminator();
     for (size_t i = 0; i < main.body.args.size(); ++i) {
       arguments_.insert(main.body.args[i].get());
@@ -232,12 +241,13 @@ class Recomputer {
     if (maker == nullptr) {
       return false;  // not kept any more, now that a later value is recomputed
     }
-    double gain_of_all = kept ? 0 : cost(*maker) - cost(*maker, -bytes_of(v));
+    double gain_of_all = kept ? 0 : cost_(*maker) - cost_(*maker, -bytes_of(v));
     std::vector<double> gain;
     for (const auto& [k, cone] : plans) {
-      gain.push_back(cone.bytes >= kNever ? -static_cast<double>(kNever)
-                                          : cost(*k) - cost(*k, cone.bytes - bytes_of(v),
-                                                            static_cast<int64_t>(cone.ops.size())));
+      gain.push_back(cone.bytes >= kNever
+                         ? -static_cast<double>(kNever)
+                         : cost_(*k) - cost_(*k, cone.bytes - bytes_of(v),
+                                             static_cast<int64_t>(cone.ops.size())));
       gain_of_all += gain.back();
     }
     const bool all = !kept && gain_of_all > 0;
@@ -284,7 +294,7 @@ class Recomputer {
     for (const Value* v : values) {
       written -= bytes_of(v);
     }
-    e.gain = cost(maker) - cost(maker, written);
+    e.gain = cost_(maker) - cost_(maker, written);
     bool possible = true;
     for (Kernel& k : program_.kernels) {
       Cone all;
@@ -297,7 +307,7 @@ class Recomputer {
       }
       if (saved > 0) {
         possible = possible && all.bytes < kNever;
-        e.gain += cost(k) - cost(k, all.bytes - saved, static_cast<int64_t>(all.ops.size()));
+        e.gain += cost_(k) - cost_(k, all.bytes - saved, static_cast<int64_t>(all.ops.size()));
         e.readers.emplace_back(&k, std::move(all));
       }
     }
@@ -365,16 +375,16 @@ class Recomputer {
 
   // Brings the ops into program order and makes the nest anew. False if it does not fit.
   bool rebuild(Kernel& k) const {
-    if (k.ops.size() > kMostOpsOfKernel ||
-        !std::all_of(k.ops.begin(), k.ops.end(),
-                     [&](const Op* op) { return place_.contains(op); })) {
+    if (k.ops.size() > kMaxLoopOps || !std::all_of(k.ops.begin(), k.ops.end(), [&](const Op* op) {
+          return place_.contains(op);
+        })) {
       return false;
     }
     std::sort(k.ops.begin(), k.ops.end(),
               [&](const Op* a, const Op* b) { return place_.at(a) < place_.at(b); });
     try {
       auto nest = build_nest(k.ops, k.loop().domain, seen_by(k));
-      if (!nest || nest->accesses.size() > kMostAccesses ||
+      if (!nest || nest->accesses.size() > kMaxLoopAccesses ||
           !std::all_of(nest->accesses.begin(), nest->accesses.end(),
                        [&](const NestAccess& a) { return can_read(k, a.value); })) {
         return false;
@@ -428,6 +438,7 @@ class Recomputer {
   }
 
   KernelProgram& program_;
+  const LoopCost cost_;
   std::set<const Value*> arguments_;
   std::unordered_map<const Value*, const Value*> successor_;  // of a donated one: its result
   std::set<const Value*> stored_;                             // these and what kernels write
@@ -436,8 +447,9 @@ class Recomputer {
 
 }  // namespace
 
-void recompute_values(KernelProgram& program, const Function& main) {
-  Recomputer(program, main).run();
+void recompute_values(KernelProgram& program, const Function& main,
+                      const spec::BoardParams& board) {
+  Recomputer(program, main, board).run();
 }
 
 }  // namespace tpu::compiler

@@ -17,6 +17,6 @@ namespace tpu::compiler {
 
 // Needs `reads` and `writes` of the kernels (find_buffers) and keeps them right.
 // For the kernels of `main` itself: those of its regions read and keep what they did.
-void recompute_values(KernelProgram& program, const Function& main);
+void recompute_values(KernelProgram& program, const Function& main, const spec::BoardParams& board);
 
 }  // namespace tpu::compiler

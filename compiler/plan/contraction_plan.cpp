@@ -8,6 +8,7 @@
 
 #include "arith/mxu_timing.hpp"
 #include "plan/piece.hpp"
+#include "program/estimate.hpp"
 
 namespace tpu::compiler {
 
@@ -73,11 +74,7 @@ struct Load {
 class Chooser {
  public:
   Chooser(const Mapping& w, const TileLimits& limits, const spec::BoardParams& board)
-      : w_(w), c_(w.c), limits_(limits), board_(board) {
-    const double per_chip = static_cast<double>(board.hbm.gbps_per_chip) * 1e3 *
-                            static_cast<double>(board.hbm.efficiency_percent) / 100;
-    hbm_ = per_chip / static_cast<double>(board.board.cores_per_chip * board.core.clock_mhz);
-  }
+      : w_(w), c_(w.c), limits_(limits), board_(board), hbm_(hbm_bytes_per_cycle(board)) {}
 
   // Of the cuts within 2 % of the cheapest, the one with the fewest commands and the longest runs
   // in memory: to a simulating host, ten thousand runs are as dear as a command and its packed
@@ -309,7 +306,7 @@ class Chooser {
   const Contraction& c_;
   const TileLimits& limits_;
   const spec::BoardParams& board_;
-  double hbm_ = 1;  // bytes a cycle
+  const double hbm_;  // bytes a cycle
   std::vector<Found> found_;
 };
 

@@ -80,6 +80,12 @@ uint64_t busy_cycles(const Command& command, const Listing& listing, const Board
                     command.body);
 }
 
+double hbm_bytes_per_cycle(const BoardParams& board) {
+  const double per_chip = static_cast<double>(board.hbm.gbps_per_chip) * 1e3 *
+                          static_cast<double>(board.hbm.efficiency_percent) / 100;
+  return per_chip / static_cast<double>(board.board.cores_per_chip * board.core.clock_mhz);
+}
+
 uint64_t hbm_cycles(const BoardParams& board, int64_t bytes) {
   return stream_cycles(board, bytes, board.hbm.gbps_per_chip / board.board.cores_per_chip,
                        board.hbm.efficiency_percent);

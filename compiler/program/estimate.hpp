@@ -1,5 +1,5 @@
 // Cycles of a program: the estimate that stands in the executable, and the rough costs of single
-// commands and transfers by which codegen chooses.
+// commands and transfers by which kernels and plans are chosen.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,9 @@ uint64_t estimate_cycles(std::span<const std::byte> image, uint32_t cores,
 // other queues take of the bandwidth.
 uint64_t busy_cycles(const Command& command, const Listing& listing,
                      const spec::BoardParams& board);
+
+// Bytes that a core's share of its chip's HBM moves in a cycle.
+double hbm_bytes_per_cycle(const spec::BoardParams& board);
 
 // Cycles of `bytes` through a core's share of its chip's HBM.
 uint64_t hbm_cycles(const spec::BoardParams& board, int64_t bytes);

@@ -4,7 +4,7 @@
 #include "../run_compiled.hpp"
 #include "board/board_loader.hpp"
 #include "emit/emit.hpp"
-#include "kernel/kernels.hpp"
+#include "kernel/kernel_passes.hpp"
 
 namespace tpu::compiler::test {
 namespace {
@@ -393,9 +393,10 @@ TEST(Cut, KernelsThatFitInNoTiles) {
   RunOptions o;
   o.overrides = kSmallVmem;
   Module& m = b.done({y, sum});
-  KernelProgram kernels = make_kernels(m);
+  const spec::BoardParams board = spec::load_board("v3_8", kSmallVmem);
+  KernelProgram kernels = make_kernels(m, board);
   const size_t before = kernels.kernels.size();
-  emit_program(m, kernels, spec::load_board("v3_8", kSmallVmem));
+  emit_program(m, kernels, board);
   EXPECT_GT(kernels.kernels.size(), before);
   check_graph(m, o);
 }
@@ -418,7 +419,8 @@ TEST(Epilogue, SumsDoNotDependOnTiles) {
     o.tolerance = 1e-3;  // of the sums of 1,000 rows
     Module& m = b.done({y, s});
     if (first.empty()) {
-      EXPECT_EQ(make_kernels(m).kernels.size(), 3u) << print(make_kernels(m));  // 2 copy_out
+      const KernelProgram kernels = make_kernels(m, spec::load_board("v3_8"));
+      EXPECT_EQ(kernels.kernels.size(), 3u) << print(kernels);  // 2 copy_out
     }
     const Outcome out = check_graph(m, o);
     if (first.empty()) {

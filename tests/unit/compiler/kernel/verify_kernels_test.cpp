@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "../control_builder.hpp"
+#include "board/board_loader.hpp"
 #include "kernel/kernel_passes.hpp"
 
 namespace tpu::compiler::test {
@@ -145,13 +146,14 @@ TEST(KernelPasses, RunInOrderAndKeepTheProgramSound) {
   GraphBuilder b;
   Value* x = b.arg(f32({3000}));
   Module& m = b.done({b.op(Kind::kExp, {x}, f32({3000}))});
-  KernelContext context{m, 512 * 1024};
+  const spec::BoardParams board = spec::load_board("v3_8");
+  KernelContext context{m, board};
   std::vector<std::string> seen;
   const KernelProgram program = run_kernel_passes(
       context, [&](const std::string& pass, const KernelProgram&) { seen.push_back(pass); });
   EXPECT_EQ(seen,
             (std::vector<std::string>{"form", "recompute", "split", "epilogue", "shard_update"}));
-  EXPECT_EQ(print(program), print(make_kernels(m)));
+  EXPECT_EQ(print(program), print(make_kernels(m, board)));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "../control_builder.hpp"
 #include "board/board_loader.hpp"
+#include "kernel/kernel_passes.hpp"
 #include "plan/plan.hpp"
 
 namespace tpu::compiler::test {
@@ -13,7 +14,7 @@ namespace {
 struct Program {
   explicit Program(const Module& m)
       : board(spec::load_board("v3_8", {"core.vmem_kib=16"})),
-        kernels(make_kernels(m)),
+        kernels(make_kernels(m, board)),
         ctx(m, kernels, board) {}
 
   const Kernel& enter(KernelClass kind) {

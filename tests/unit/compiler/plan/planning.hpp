@@ -8,6 +8,7 @@
 
 #include "../graph_builder.hpp"
 #include "board/board_loader.hpp"
+#include "kernel/kernel_passes.hpp"
 #include "plan/residency.hpp"
 
 namespace tpu::compiler::test {
@@ -17,9 +18,14 @@ inline constexpr int64_t kKib = 1024;
 struct Planning {
   Planning(const Module& m, int vmem_kib, int64_t piece = 512 * kKib)
       : board(spec::load_board("v3_8", {"core.vmem_kib=" + std::to_string(vmem_kib)})),
-        program(make_kernels(m, piece)),
+        program(kernels(m, board, piece)),
         slots(make_slots(m, program, board)),
         memory(program, slots, {}, board, 0) {}
+
+  static KernelProgram kernels(const Module& m, const spec::BoardParams& board, int64_t piece) {
+    KernelContext context{m, board, piece};
+    return run_kernel_passes(context);
+  }
 
   // The first of its kind.
   const Kernel& kernel(KernelClass kind) {
