@@ -4,14 +4,13 @@
 // bucket.
 #include <algorithm>
 #include <set>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "kernel/fusion.hpp"
 #include "kernel/kernel_passes.hpp"
 #include "kernel/place_contraction.hpp"
 #include "kernel/place_control.hpp"
 #include "kernel/place_move.hpp"
+#include "kernel/producers.hpp"
 
 namespace tpu::compiler {
 
@@ -21,9 +20,7 @@ namespace tpu::compiler {
 
 namespace {
 
-constexpr size_t kMaxOps = 48;       // of one loop kernel; more would run out of registers
-constexpr size_t kMaxAccesses = 14;  // loads; stores and indices share the limit of the command
-constexpr int kMaxCopies = 100;      // of views of views: each is made while the next one waits
+constexpr int kMaxCopies = 100;  // of views of views: each is made while the next one waits
 constexpr int64_t kEagerElements = 1024;  // kernels up to this size are placed as early as possible
 
 class RegionFusion : public Fusion {
@@ -34,10 +31,6 @@ class RegionFusion : public Fusion {
       : region_(region), facts_(facts), parent_(parent), uniform_(uniform), piece_(piece) {
     context_.is_copied = [this](const Value* v) { return is_copied(v); };
     uses_ = compute_uses(region);
-    program_.made_ops = std::make_unique<Region>();
-    for (const auto& op : region.ops) {
-      local_.insert(op.get());
-    }
   }
 
   KernelProgram run() {
@@ -46,7 +39,9 @@ class RegionFusion : public Fusion {
     program_.piece = piece_;
     for (const OrderStep& step : order.steps) {
       if (step.bucket >= 0) {
-        place_all_reduce(program_.buckets[static_cast<size_t>(step.bucket)]);
+        const Bucket& bucket = program_.buckets[static_cast<size_t>(step.bucket)];
+        check_uniform(*bucket.ops[0]);
+        place_all_reduce(bucket, piece_, *this);
       } else {
         visit(step.op);
       }
@@ -74,7 +69,7 @@ class RegionFusion : public Fusion {
     }
     Kernel* at = insert(std::move(kernel), -1);
     for (const Value* v : made) {
-      made_by_[v] = at;
+      producers_.note(v, at);
     }
   }
   std::optional<NestAccess> view(const Value* v) override {
@@ -93,8 +88,7 @@ class RegionFusion : public Fusion {
     for (const int64_t d : order) {
       type.dims.push_back(v->type.dims[static_cast<size_t>(d)]);
     }
-    const Op* made =
-        program_.made_ops->append(Kind::kTranspose, {v}, {type}, DimsAttrs{order}, loc);
+    const Op* made = made_ops_->append(Kind::kTranspose, {v}, {type}, DimsAttrs{order}, loc);
     copy(made->result());
     return made->result();
   }
@@ -106,11 +100,6 @@ class RegionFusion : public Fusion {
   bool is_copied(const Value* v) const {
     return copied_.contains(v) || (parent_ != nullptr && parent_->is_copied(v));
   }
-  // True if the op stands in this region (or was made for it), so that its value is made here.
-  bool is_local(const Op* op) const {
-    return local_.contains(op) || op->parent == program_.made_ops.get();
-  }
-
   void check_uniform(const Op& op) const {
     if (is_collective(op.kind) && !uniform_) {
       unsupported(op,
@@ -168,52 +157,8 @@ class RegionFusion : public Fusion {
     }
   }
 
-  int position(const Value* v) const {  // of the kernel that makes the value; -1: from outside
-    const auto it = made_by_.find(v);
-    return it == made_by_.end() ? -1 : it->second->order;
-  }
-
-  // True if the value behind all views is of an op that waits for a consumer.
-  bool waits(const Value* root) const {
-    return root->def != nullptr && !made_by_.contains(root) && !is_cheap(root->def->kind) &&
-           is_local(root->def);
-  }
-
-  // Latest kernel that any operand, seen through views and waiting ops, comes from.
-  int latest(const Value* v) const {
-    const Value* root = view_root(v, context_);
-    return waits(root) ? latest_of(*root->def) : position(root);
-  }
-  // Long chains may wait, with two paths an op: what is known stays known until a kernel changes.
-  int latest_of(const Op& op) const {
-    std::vector<const Op*> work = {&op};
-    while (!work.empty()) {
-      const Op* top = work.back();
-      const size_t before = work.size();
-      int pos = -1;
-      if (!latest_.contains(top)) {
-        for (const Value* v : top->operands) {
-          const Value* root = view_root(v, context_);
-          const auto known = waits(root) ? latest_.find(root->def) : latest_.end();
-          if (known != latest_.end()) {
-            pos = std::max(pos, known->second);
-          } else if (waits(root)) {
-            work.push_back(root->def);
-          } else {
-            pos = std::max(pos, position(root));
-          }
-        }
-      }
-      if (work.size() == before) {
-        latest_.emplace(top, pos);
-        work.pop_back();
-      }
-    }
-    return latest_.at(&op);
-  }
-
   void place_or_sink(const Op* op) {
-    if (latest_of(*op) < 0 && op->type().count() > kEagerElements) {
+    if (producers_.latest_of(*op) < 0 && op->type().count() > kEagerElements) {
       return;  // waits for a consumer
     }
     place_loop(op);
@@ -223,7 +168,7 @@ class RegionFusion : public Fusion {
   // near it: not before kernel `from`.
   void need(const Value* v, int from) {
     const Value* root = view_root(v, context_);
-    if (waits(root)) {
+    if (producers_.waits(root)) {
       place_loop(root->def, from);
     }
   }
@@ -238,8 +183,8 @@ class RegionFusion : public Fusion {
   void place_loop(const Op* first, int first_from = -1) {
     std::vector<Placing> work;
     const auto begin = [&](const Op* op, int from) {
-      if (!made_by_.contains(op->result())) {
-        work.push_back({op, from, std::max(from, latest_of(*op)), 0});
+      if (!producers_.made(op->result())) {
+        work.push_back({op, from, std::max(from, producers_.latest_of(*op)), 0});
       }
     };
     begin(first, first_from);
@@ -249,7 +194,7 @@ class RegionFusion : public Fusion {
       if (top.operand < op->operands.size()) {
         const Value* v = op->operands[top.operand++];
         const Value* root = view_root(v, context_);
-        if (waits(root)) {
+        if (producers_.waits(root)) {
           begin(root->def, v->type.count() == op->type().count() ? top.pos : -1);
         }
         continue;
@@ -257,7 +202,7 @@ class RegionFusion : public Fusion {
       const Dims& domain = op->kind == Kind::kReduce ? op->operand_type(0).dims : op->type().dims;
       const int from = top.from;
       work.pop_back();
-      put(op, domain, std::max(from, latest_of(*op)));
+      put(op, domain, std::max(from, producers_.latest_of(*op)));
     }
   }
 
@@ -270,15 +215,15 @@ class RegionFusion : public Fusion {
     }
     for (; at != program_.kernels.end(); ++at) {
       Kernel& k = *at;
-      if (k.kind != KernelClass::kLoop || k.ops.size() >= kMaxOps ||
+      if (k.kind != KernelClass::kLoop || k.ops.size() >= kMaxLoopOps ||
           Type{Elem::kF32, k.loop().domain}.count() != count || !has_room(k, *op)) {
         continue;
       }
       std::vector<const Op*> ops = k.ops;
       ops.push_back(op);
       if (joins(k, ops, domain)) {
-        made_by_[op->result()] = &k;
-        latest_.clear();
+        producers_.note(op->result(), &k);
+        producers_.forget_latest();
         return;
       }
     }
@@ -287,7 +232,7 @@ class RegionFusion : public Fusion {
     fresh.ops = {op};
     fresh.as<LoopPart>().nest = nest_or_copy(fresh.ops, domain);
     Kernel* k = insert(std::move(fresh), count <= kEagerElements ? behind(op, pos) : -1);
-    made_by_[op->result()] = k;
+    producers_.note(op->result(), k);
   }
 
   // False if the op would bring one more access than the kernel may have.
@@ -296,11 +241,12 @@ class RegionFusion : public Fusion {
       return std::any_of(k.loop().nest.accesses.begin(), k.loop().nest.accesses.end(),
                          [&](const NestAccess& a) { return a.value == root; });
     };
-    return k.loop().nest.accesses.size() < kMaxAccesses ||
+    return k.loop().nest.accesses.size() < kMaxLoopAccesses ||
            std::all_of(op.operands.begin(), op.operands.end(), [&](const Value* v) {
              const Value* root = view_root(v, context_);
              const bool made = root->def != nullptr && !is_copied(root);
-             return (made && is_cheap(root->def->kind)) || position(root) == k.order || reads(root);
+             return (made && is_cheap(root->def->kind)) || producers_.position(root) == k.order ||
+                    reads(root);
            });
   }
 
@@ -308,7 +254,7 @@ class RegionFusion : public Fusion {
   int behind(const Op* op, int pos) const {
     int at = pos;
     for (const Value* v : op->operands) {
-      at = std::max(at, latest(v));
+      at = std::max(at, producers_.latest(v));
     }
     return at + 1;
   }
@@ -316,7 +262,7 @@ class RegionFusion : public Fusion {
   bool joins(Kernel& k, const std::vector<const Op*>& ops, const Dims& domain) {
     try {
       auto nest = build_nest(ops, has_reduce(ops) ? domain : k.loop().domain, context_);
-      if (!nest || nest->accesses.size() > kMaxAccesses) {
+      if (!nest || nest->accesses.size() > kMaxLoopAccesses) {
         return false;
       }
       if (has_reduce(ops) && domain != k.loop().domain) {
@@ -324,7 +270,7 @@ class RegionFusion : public Fusion {
       }
       std::set<const Value*> sums;  // one update each, so that it may be sharded
       for (const NestAccess& a : nest->accesses) {
-        if (position(a.value) >= k.order) {
+        if (producers_.position(a.value) >= k.order) {
           return false;
         }
         if (a.value->def != nullptr && a.value->def->kind == Kind::kAllReduce &&
@@ -371,12 +317,11 @@ class RegionFusion : public Fusion {
 
   // Gives a view, iota or constant a buffer: in the region where it is defined.
   void copy(const Value* v) {
-    if (v->def != nullptr && !is_local(v->def)) {
+    if (v->def != nullptr && !producers_.is_local(v->def)) {
       parent_->copy(v);
       return;
     }
-    if (copied_.contains(v) || made_by_.contains(v) || v->def == nullptr ||
-        !is_cheap(v->def->kind)) {
+    if (copied_.contains(v) || producers_.made(v) || v->def == nullptr || !is_cheap(v->def->kind)) {
       return;
     }
     if (++copies_ > kMaxCopies) {
@@ -396,7 +341,7 @@ class RegionFusion : public Fusion {
     }
     it = program_.kernels.insert(it, std::move(kernel));
     renumber(program_, it);
-    latest_.clear();
+    producers_.forget_latest();
     return &*it;
   }
 
@@ -427,33 +372,6 @@ class RegionFusion : public Fusion {
     return v;
   }
 
-  // The streamed kernel of a value, if any, stands before the one with its rest.
-  void place_all_reduce(const Bucket& bucket) {
-    check_uniform(*bucket.ops[0]);
-    Kernel k(KernelClass::kAllReduce);
-    k.ops = bucket.ops;
-    k.as<ExchangePart>().streamed = bucket.streamed;
-    for (const Op* o : k.ops) {
-      for (size_t i = 0; i < o->operands.size(); ++i) {
-        const Type& type = o->operand_type(i);
-        const int64_t body = streamed_bytes(type, piece_);
-        const Span span{k.reads.size(), k.exchange().streamed ? 0 : body,
-                        k.exchange().streamed ? body : type.bytes() - body};
-        if (span.bytes == 0 && (k.exchange().streamed || type.bytes() > 0)) {
-          continue;
-        }
-        k.reads.push_back(dense(o->operands[i]));
-        k.writes.push_back(o->result(i));
-        k.as<ExchangePart>().spans.push_back(span);
-      }
-    }
-    const std::vector<const Value*> writes = k.writes;
-    Kernel* at = insert(std::move(k), -1);
-    for (const Value* v : writes) {
-      made_by_[v] = at;
-    }
-  }
-
   NestAccess strided(const Value* v) override {
     try {
       return resolve_view(v, context_);
@@ -472,6 +390,7 @@ class RegionFusion : public Fusion {
   }
 
   void finish() {
+    program_.made_ops = std::move(made_ops_);
     for (const RegionFusion* f = this; f != nullptr; f = f->parent_) {
       program_.copied.insert(f->copied_.begin(), f->copied_.end());
     }
@@ -482,12 +401,11 @@ class RegionFusion : public Fusion {
   const ControlFacts& facts_;
   RegionFusion* parent_;  // of the region around this one
   const bool uniform_;
-  std::unordered_set<const Op*> local_;
   NestContext context_;
   Uses uses_;
   KernelProgram program_;
-  std::map<const Value*, Kernel*> made_by_;
-  mutable std::unordered_map<const Op*, int> latest_;  // of latest_of, until the kernels change
+  std::unique_ptr<Region> made_ops_ = std::make_unique<Region>();  // becomes the program's
+  Producers producers_{region_, *made_ops_, context_};
   std::set<const Value*> copied_;
   int copies_ = 0;  // that copy() is making
   const int64_t piece_;

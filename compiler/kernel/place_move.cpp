@@ -29,6 +29,27 @@ void place_packed(const Op& op, KernelClass kind, Fusion& fusion) {
   fusion.add(std::move(k));
 }
 
+void place_all_reduce(const Bucket& bucket, int64_t piece, Fusion& fusion) {
+  Kernel k(KernelClass::kAllReduce);
+  k.ops = bucket.ops;
+  k.as<ExchangePart>().streamed = bucket.streamed;
+  for (const Op* o : k.ops) {
+    for (size_t i = 0; i < o->operands.size(); ++i) {
+      const Type& type = o->operand_type(i);
+      const int64_t body = streamed_bytes(type, piece);
+      const Span span{k.reads.size(), bucket.streamed ? 0 : body,
+                      bucket.streamed ? body : type.bytes() - body};
+      if (span.bytes == 0 && (bucket.streamed || type.bytes() > 0)) {
+        continue;
+      }
+      k.reads.push_back(fusion.dense(o->operands[i]));
+      k.writes.push_back(o->result(i));
+      k.as<ExchangePart>().spans.push_back(span);
+    }
+  }
+  fusion.add(std::move(k));
+}
+
 void place_pad(const Op& op, Fusion& fusion) {
   Kernel k(KernelClass::kPad);
   k.ops = {&op};

@@ -1,0 +1,62 @@
+// See producers.hpp.
+#include "kernel/producers.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace tpu::compiler {
+
+Producers::Producers(const Region& region, const Region& made, const NestContext& views)
+    : made_ops_(made), views_(views) {
+  for (const auto& op : region.ops) {
+    local_.insert(op.get());
+  }
+}
+
+int Producers::position(const Value* v) const {
+  const auto it = made_by_.find(v);
+  return it == made_by_.end() ? -1 : it->second->order;
+}
+
+bool Producers::is_local(const Op* op) const {
+  return local_.contains(op) || op->parent == &made_ops_;
+}
+
+bool Producers::waits(const Value* root) const {
+  return root->def != nullptr && !made(root) && !is_cheap(root->def->kind) && is_local(root->def);
+}
+
+int Producers::latest(const Value* v) const {
+  const Value* root = view_root(v, views_);
+  return waits(root) ? latest_of(*root->def) : position(root);
+}
+
+// Long chains may wait, with two paths an op: what is known stays known until a kernel changes.
+int Producers::latest_of(const Op& op) const {
+  std::vector<const Op*> work = {&op};
+  while (!work.empty()) {
+    const Op* top = work.back();
+    const size_t before = work.size();
+    int pos = -1;
+    if (!latest_.contains(top)) {
+      for (const Value* v : top->operands) {
+        const Value* root = view_root(v, views_);
+        const auto known = waits(root) ? latest_.find(root->def) : latest_.end();
+        if (known != latest_.end()) {
+          pos = std::max(pos, known->second);
+        } else if (waits(root)) {
+          work.push_back(root->def);
+        } else {
+          pos = std::max(pos, position(root));
+        }
+      }
+    }
+    if (work.size() == before) {
+      latest_.emplace(top, pos);
+      work.pop_back();
+    }
+  }
+  return latest_.at(&op);
+}
+
+}  // namespace tpu::compiler
