@@ -124,10 +124,10 @@ class Generator {
     for (size_t group = 0; group < 5; ++group) {
       for (const int64_t r : kRotations[group % 2]) {
         x[0] = b_.add(x[0], x[1]);
-        Value* turned =
+        Value* rotated =
             b_.logical_or(b_.binary(Kind::kShiftLeft, x[1], like(x[1], r)),
                           b_.binary(Kind::kShiftRightLogical, x[1], like(x[1], 32 - r)));
-        x[1] = exclusive(x[0], turned);
+        x[1] = exclusive(x[0], rotated);
       }
       x = {inject(x[0], group + 1, 0), inject(x[1], group + 2, static_cast<int64_t>(group) + 1)};
     }

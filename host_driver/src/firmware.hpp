@@ -17,7 +17,7 @@ struct FirmwareImage {
 /// Checks the image against the SHA-256 built in beside it; throws Internal when it differs.
 FirmwareImage built_in_firmware();
 
-/// Function and line of an address in the firmware of this build, "nop_check (misc.c:18)"; empty
+/// Function and line of an address in the firmware of this build, "nop_check (track.c:18)"; empty
 /// when it is not the image that is built in. The mask ROM is always known.
 std::string firmware_place(uint32_t build, uint32_t address);
 

@@ -100,8 +100,8 @@ void fill_run(uint64_t pattern, uint32_t elem, const MemoryView& dst, int64_t of
         std::memcpy(out + at, &pattern, 8);
       }
       std::memcpy(out + at, &pattern, part - at);
-      const auto turned = static_cast<int>(8 * (part - at));  // where the next page goes on
-      pattern = std::rotr(pattern, turned);
+      const auto used = static_cast<int>(8 * (part - at));  // where the next page goes on
+      pattern = std::rotr(pattern, used);
     }
     offset += static_cast<int64_t>(part);
     bytes -= part;

@@ -1,7 +1,7 @@
 // Null transport: a double of firmware and board on the same registers and ring formats, in zero
 // time. It boots, copies and fills for real in a sparse HBM, keeps tracks, gangs, HELD and RESUME
-// as the firmware does; a launch calls an executor, or does nothing at all (outputs keep what was in
-// memory). "Cycles" count completed commands. For tests of the driver: knobs lose doorbells and
+// as the firmware does; a launch calls an executor, or does nothing at all (outputs keep what was
+// in memory). "Cycles" count completed commands. For tests of the driver: knobs lose doorbells and
 // interrupts, spoil entries and firmware images, kill harts.
 #pragma once
 
