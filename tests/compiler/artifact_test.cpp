@@ -39,6 +39,24 @@ INSTANTIATE_TEST_SUITE_P(All, Artifact,
                                          "mlp_sgd", "mlp_momentum", "mlp_adam", "zero_elements"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
+// Programs of one op each, as an eager framework asks for them.
+TEST(OneOp, ComputesWhatTheGraphSays) {
+  int count = 0;
+  for (const auto& file : std::filesystem::directory_iterator(TPU_TEST_DATA "/one_op")) {
+    const std::string name = file.path().stem();
+    SCOPED_TRACE(name);
+    Module m = load_artifact("one_op/" + name);
+    if (name == "convolution") {
+      run_passes(m, compile_passes());  // the interpreter knows what it is made of
+    }
+    RunOptions o;
+    o.order_seeds = {3};
+    check_graph(m, o);
+    ++count;
+  }
+  EXPECT_EQ(count, 50);
+}
+
 // What the compiler makes is what the reader of executables takes, up to the limit of both.
 TEST(Dimensions, ManyAreCompiledAndTooManyNamed) {
   for (const size_t rank : {size_t{12}, size_t{13}, size_t{17}, exe::kMaxRank}) {

@@ -27,6 +27,10 @@ def missing_package(requirements: Path) -> str | None:
     return None
 
 
+def artifacts(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*.mlirbc")}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
@@ -38,8 +42,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for script in sorted(args.data.glob("export_*.py")):
             subprocess.run([sys.executable, str(script), "--out-dir", folder], check=True)
-        fresh = {p.name: p.read_bytes() for p in Path(folder).glob("*.mlirbc")}
-    kept = {p.name: p.read_bytes() for p in args.data.glob("*.mlirbc")}
+        fresh = artifacts(Path(folder))
+    kept = artifacts(args.data)
     different = sorted(n for n in fresh.keys() | kept.keys() if fresh.get(n) != kept.get(n))
     for name in different:
         print(f"differs: {name}; run tests/data/export_*.py")

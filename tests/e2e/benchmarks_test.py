@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 BENCHMARKS = Path(__file__).resolve().parent.parent.parent / "benchmarks"
+ONE_OP = sorted((BENCHMARKS.parent / "tests" / "data" / "one_op").glob("*.mlirbc"))
 
 
 def output(*command: str | Path) -> str:
@@ -72,6 +73,7 @@ def main() -> int:
     checks: dict[str, Callable[[], object]] = {
         "run.py": lambda: check_table(tools),
         "batch_table.py": lambda: check_batches(tools),
+        "compile-bench": lambda: check_json(tools / "compile-bench", "--repeat", "1", "--json", *ONE_OP),
         "hart-bench": lambda: check_json(tools / "hart-bench", "--seconds", "0.02", "--json"),
         "mxu-bench": lambda: check_json(tools / "mxu-bench", "--size", "128", "--json"),
         "mxu-shapes-bench": lambda: check_json(tools / "mxu-shapes-bench", "--only", "25", "--rounds", "1", "--json"),
