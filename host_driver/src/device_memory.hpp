@@ -60,8 +60,8 @@ class Allocation {
   uint64_t capacity() const { return RangeAllocator::rounded(bytes_); }
   const std::string& label() const { return label_; }
 
-  // Track counts that must be reached before the range may be written (after readers and writers) or
-  // read (after writers). Guarded by the board lock; `set` says which are meaningful.
+  // Track counts that must be reached before the range may be written (after readers and writers)
+  // or read (after writers). Guarded by the board lock; `set` says which are meaningful.
   struct TrackPoints {
     std::array<uint32_t, kTracks> count{};
     std::array<bool, kTracks> set{};
