@@ -18,7 +18,7 @@ from jax import lax
 
 IMAGES = ("NHWC", "HWIO", "NHWC")
 NEAR = 3e-6  # sums in another order
-BF16 = 6e-3
+BF16 = 5e-4  # some of 600 results or more round the other way
 
 
 def _conv(strides: tuple[int, ...], padding: object, **options: object) -> Callable:

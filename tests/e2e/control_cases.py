@@ -9,6 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+# Matmuls in loops: 1e-7 measured. Sums in another order reach more only where one rounds to the other bf16 neighbour as
+# an operand of the next matmul, which none does here; a missing rounding of operands makes 2e-3.
+NEAR = 1e-5
+
 
 def _random(*shape: int, seed: int = 0, scale: float = 1.0) -> np.ndarray:
     return (np.random.default_rng(seed).normal(0.0, scale, shape)).astype(np.float32)
@@ -92,7 +96,7 @@ def loops() -> list[Case]:
              (_i32(20),)),
         Case("matmul_loop", lambda x, w: lax.fori_loop(0, 4, lambda i, c: jnp.tanh(c @ w), x),
              (m, _random(30, 30, seed=1, scale=0.2)),
-             l2=5e-3),
+             l2=NEAR),
         Case("big_carry", lambda x: lax.fori_loop(0, 3, lambda i, c: c * 0.5 + 1, x), (big,)),
         Case("big_carry_two", lambda x: lax.fori_loop(0, 3, lambda i, s: (s[0] + s[1], s[0] * 0.5), (x, x + 1)), (big,),
              l2=1e-6),
@@ -152,7 +156,7 @@ def branches() -> list[Case]:
             Case(f"cond_{tag}", lambda q, x: lax.cond(q, lambda a: a * 2, lambda a: a - 1, x), (flag, v)),
             Case(f"cond_two_{tag}", lambda q, x: lax.cond(q, lambda a: (a, a * 3), lambda a: (a * 2, a), x), (flag, v)),
             Case(f"cond_outer_{tag}", lambda q, x, y: lax.cond(q, lambda: x @ y, lambda: jnp.sum(y)), (flag, v, v * 2),
-                 l2=5e-3),
+                 l2=NEAR),
             Case(f"cond_big_{tag}", lambda q, x: lax.cond(q, lambda a: a * 2, lambda a: lax.rev(a, (0,)), x) + 1,
                  (flag, big)),
             Case(f"cond_nested_{tag}", lambda q,
@@ -212,8 +216,8 @@ def scans() -> list[Case]:
         Case("scan_scalar", lambda v: lax.scan(lambda c, a: (c + a, c), 0.0, v), (_random(8),), l2=1e-6),
         Case("scan_reverse", lambda v: lax.scan(lambda c, a: (c * 0.5 + a, c), jnp.zeros(30), v, reverse=True),
              (_random(20, 30),), l2=1e-6),
-        Case("scan_rnn", _rnn, (x, w), l2=5e-3),
-        Case("scan_rnn_grad", jax.grad(_rnn_loss, argnums=(0, 1)), (x, w), l2=2e-2),
+        Case("scan_rnn", _rnn, (x, w), l2=NEAR),
+        Case("scan_rnn_grad", jax.grad(_rnn_loss, argnums=(0, 1)), (x, w), l2=NEAR),
         Case("scan_nested", lambda v: lax.scan(lambda c, r: lax.scan(lambda d, e: (d + e, d * e), c, r), jnp.zeros(4),
                                                v),
              (_random(3, 5, 4),), l2=1e-5),
@@ -222,7 +226,7 @@ def scans() -> list[Case]:
         Case("scan_big", lambda v: lax.scan(lambda c, a: (c + a, c * 2), jnp.zeros((300, 400)), v),
              (_random(6, 300, 400),), l2=1e-6),
         Case("scan_steps", lambda a, b, p: _steps(a, b, p, 5),
-             (_random(16, 8), _random(16, 3, seed=1), _random(8, 3, seed=2)), l2=1e-2),
+             (_random(16, 8), _random(16, 3, seed=1), _random(8, 3, seed=2)), l2=3e-5),
         Case("scan_unroll", lambda v: lax.scan(lambda c, a: (c + a, c), jnp.zeros(30), v, unroll=3), (_random(20, 30),),
              l2=1e-6),
         Case("scan_length_one", lambda v: lax.scan(lambda c, a: (c + a, c), jnp.zeros(30), v), (_random(1, 30),)),

@@ -97,7 +97,7 @@ def bfloat16() -> list[Case]:
             Case("bf16_compare_select", lambda a, b: jnp.where(a > b, a, b), (x, y)),
             Case("bf16_dot", lambda a, b: lax.dot_general(a, b, (((1,), (1,)), ((), ())),
                                                           preferred_element_type=jnp.float32), (x, y), l2=1e-6),
-            Case("bf16_dot_bf16_out", lambda a, b: a @ b.T, (x, y), l2=4e-3)]
+            Case("bf16_dot_bf16_out", lambda a, b: a @ b.T, (x, y), l2=1e-3)]  # one of 25 results rounds the other way
 
 
 def movement() -> list[Case]:
@@ -183,7 +183,7 @@ def dots() -> list[Case]:
                    jax.grad(lambda w, x, b: jnp.sum(jnp.maximum(x @ w + b, 0) ** 2), argnums=(0, 1, 2)),
                    (_random(50, 30), _random(20, 50, seed=1), _random(30, seed=2)), l2=1e-5),
               Case("attention", lambda q, k, v: jax.nn.softmax(q @ k.transpose(0, 2, 1) / 8) @ v,
-                   (_random(3, 20, 64), _random(3, 20, 64, seed=1), _random(3, 20, 64, seed=2)), l2=5e-3)]
+                   (_random(3, 20, 64), _random(3, 20, 64, seed=1), _random(3, 20, 64, seed=2)), l2=1e-5)]
     return cases
 
 

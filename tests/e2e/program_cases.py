@@ -12,6 +12,10 @@ import optax
 from jax import lax
 
 KEY = np.array([5, 6], np.uint32)
+# Networks: 5e-7 measured. A sum in another order that rounds to the other bf16 neighbour, as an operand of the next
+# matmul, moves its result by 2**-9 of one of the 400 terms or more that the gradients here are made of: 1e-4. Without
+# the rounding of operands they are 2e-3 away.
+NEAR = 1e-4
 
 
 def _convnet_loss(p: dict, images: jax.Array, labels: jax.Array, key: jax.Array) -> jax.Array:
@@ -90,11 +94,11 @@ def networks() -> list[Case]:
     separable = {"depthwise": _random(3, 3, 1, 12, scale=0.3), "pointwise": _random(1, 1, 12, 20, scale=0.3),
                  "squeeze": _random(20, 5, scale=0.3), "excite": _random(5, 20, scale=0.3)}
     return [Case("training_loop", _training, (convnet, _random(3, 16, 8, 8, 1), _ints(3, 16, low=0, high=10), KEY),
-                 l2=1e-2),
+                 l2=NEAR),
             Case("lstm", jax.value_and_grad(_lstm), (_random(6 + 9 + 1, 36, scale=0.3), _random(11, 3, 6, seed=1)),
-                 l2=1e-2),
-            Case("transformer", jax.value_and_grad(_transformer), (block, _ints(3, 13, low=0, high=40), KEY), l2=2e-2),
-            Case("separable", jax.value_and_grad(_separable), (separable, _random(3, 13, 10, 12, seed=1)), l2=2e-2)]
+                 l2=NEAR),
+            Case("transformer", jax.value_and_grad(_transformer), (block, _ints(3, 13, low=0, high=40), KEY), l2=NEAR),
+            Case("separable", jax.value_and_grad(_separable), (separable, _random(3, 13, 10, 12, seed=1)), l2=NEAR)]
 
 
 def _decode(embedding: jax.Array, w: jax.Array, first: jax.Array) -> tuple:
@@ -157,5 +161,5 @@ def algorithms() -> list[Case]:
             Case("searchsorted", lambda v: jnp.searchsorted(jnp.linspace(-2, 2, 33), v), (_random(50),)),
             Case("repeat", lambda v, n: jnp.repeat(v, n, axis=0, total_repeat_length=20),
                  (_random(5, 7), np.array([1, 3, 0, 4, 2], np.int32))),
-            Case("matrix_scan", lambda m: lax.associative_scan(jnp.matmul, m), (_random(9, 3, 3, scale=0.5),), l2=2e-2),
-            Case("resize", lambda v: jax.image.resize(v, (2, 9, 13, 3), "cubic"), (_random(2, 7, 5, 3),), l2=1e-2)]
+            Case("matrix_scan", lambda m: lax.associative_scan(jnp.matmul, m), (_random(9, 3, 3, scale=0.5),), l2=1e-5),
+            Case("resize", lambda v: jax.image.resize(v, (2, 9, 13, 3), "cubic"), (_random(2, 7, 5, 3),), l2=1e-5)]
