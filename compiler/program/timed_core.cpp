@@ -129,20 +129,18 @@ bool TimedCore::waits_met(const TimedCommand& command) {
   return true;
 }
 
-// The first tile of a command that accumulates takes results of its predecessor on the same output.
 uint64_t TimedCore::earliest(const Queue& queue) const {
   const Queued& head = queue.waiting[queue.head];
-  if (!head.command->accumulate || queue.flying == 0) {
-    return 0;
+  uint64_t start = 0;
+  for (size_t i = 0; head.command->accumulate && i < queue.flying; ++i) {
+    const Flight& before = queue.flights[(queue.first + i) % queue.flights.size()];
+    if (before.command->matmul) {
+      start = std::max(
+          start, spec::accumulate_start(head.command->out_extent.at(head.out), head.command->load,
+                                        before.command->out_extent.at(before.out), before.done_at));
+    }
   }
-  const Flight& last = queue.flights[(queue.first + queue.flying - 1) % queue.flights.size()];
-  if (!last.command->matmul) {
-    return 0;
-  }
-  const bool meet =
-      head.out + head.command->out_extent.low < last.out + last.command->out_extent.high &&
-      last.out + last.command->out_extent.low < head.out + head.command->out_extent.high;
-  return meet ? last.done_at - std::min(last.done_at, head.command->load) : 0;
+  return start;
 }
 
 void TimedCore::begin(Queue& queue, uint64_t now) {

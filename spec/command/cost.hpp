@@ -36,6 +36,14 @@ MxuShape mxu_shape(const BoardParams& board);
 /// Of a command that is not empty.
 MxuCommandTiming matmul_timing(const MxuShape& shape, const MatmulCommand& c);
 
+/// First start of a matmul that accumulates on `out`, for one in flight whose result, `before`, is
+/// there at `done_at`: its first tile, `load` cycles after its start, takes what it finds there.
+inline uint64_t accumulate_start(const ByteExtent& out, uint64_t load, const ByteExtent& before,
+                                 uint64_t done_at) {
+  const bool meet = out.low < before.high && before.low < out.high;
+  return meet && done_at > load ? done_at - load : 0;
+}
+
 /// Executions of a section in the whole command.
 uint64_t vpu_executions(const VpuKernelCommand& c, int section);
 

@@ -30,6 +30,7 @@ StridedBox normalise_box(uint32_t elem_bytes, const std::array<uint32_t, 5>& cou
 struct ByteExtent {
   int64_t low = 0;
   int64_t high = 0;
+  ByteExtent at(int64_t base) const { return {base + low, base + high}; }
 };
 enum class BoxSide { kSrc, kDst };
 ByteExtent box_extent(const StridedBox& box, BoxSide side);

@@ -91,9 +91,10 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   // Visits the runs of `pattern`, whose addresses are those of the memory that `where` names.
   static void visit_pattern(const spec::StridePattern& pattern, const AccessRange& where,
                             const RangeVisitor& visit);
-  const Flight* newest_flight() const {
-    return flight_count_ == 0 ? nullptr
-                              : &flights_[(flight_head_ + flight_count_ - 1) % flights_.size()];
+  // Started commands that are not done, oldest first.
+  size_t flight_count() const { return flight_count_; }
+  const Flight& flight(size_t index) const {
+    return flights_[(flight_head_ + index) % flights_.size()];
   }
   sc_core::sc_event& wake_event() { return wake_event_; }
   size_t flight_capacity() const { return flights_.size(); }

@@ -221,5 +221,32 @@ TEST(CoreProgram, MxuPathsReadAsTheBoard) {
                                                        "board.core1.mxu0", "board.core1.mxu1"}));
 }
 
+// The array is so wide that a result takes longer than two commands: whichever of those in flight
+// wrote it, the command that accumulates on it waits.
+TEST(CoreProgram, AccumulationWaitsForTheResultBehindAnotherCommand) {
+  CoreBench bench("board",
+                  {.overrides = {"board.chips=1", "board.torus_x=1", "board.cores_per_chip=1",
+                                 "mxu.rows=32", "mxu.cols=256"}});
+  const auto starts = [&bench](const std::vector<int64_t>& outputs) {
+    ProgramBuilder p;
+    for (const int64_t out : outputs) {
+      p.matmul(Queue::kMxu0, out, 0x8000, 0x10000, 1, 32, 256, Sync(), true);
+    }
+    p.halt();
+    bench.sink.commands.clear();
+    bench.load(0, p.image(1), 0, 1);
+    bench.start(0);
+    bench.run();
+    EXPECT_EQ(bench.state(0), spec::seq::kStateDone) << bench.cores[0]->fault().text();
+    return bench.traced(0, Queue::kMxu0, outputs.size() - 1).start -
+           bench.traced(0, Queue::kMxu0).start;
+  };
+  const uint64_t apart = starts({0, 0x1000, 0x2000});
+  const uint64_t wait = starts({0, 0});
+  EXPECT_GT(wait, apart);
+  EXPECT_EQ(starts({0, 0x1000, 0}), wait);
+  EXPECT_EQ(starts({0, 0x1000, 0x2000, 0x3000, 0}), wait);
+}
+
 }  // namespace
 }  // namespace tpu::model::test

@@ -52,22 +52,21 @@ MxuEngine& Mxu::engine_for_step() {
   return inside || !unit_.outside ? *unit_.engine : *unit_.outside;
 }
 
-// The first tile of a command that accumulates takes results of its predecessor on the same output.
 uint64_t Mxu::earliest_start(const QueuedCommand& queued) const {
-  const Flight* previous = newest_flight();
   const auto* plan = std::get_if<MatmulPlan>(&queued.command->plan);
-  if (previous == nullptr || plan == nullptr || !plan->job.accumulate) {
-    return 0;
+  const auto result = [](const MatmulPlan& of, const QueuedCommand& command) {
+    return of.out.extent.at(of.out.address.offset + command.addend[0]);
+  };
+  uint64_t start = 0;
+  for (size_t i = 0; plan != nullptr && plan->job.accumulate && i < flight_count(); ++i) {
+    const Flight& before = flight(i);
+    if (const auto* other = std::get_if<MatmulPlan>(&before.queued.command->plan)) {
+      start =
+          std::max(start, spec::accumulate_start(result(*plan, queued), plan->timing.load,
+                                                 result(*other, before.queued), before.done_at));
+    }
   }
-  const auto* before = std::get_if<MatmulPlan>(&previous->queued.command->plan);
-  if (before == nullptr) {
-    return 0;
-  }
-  const int64_t at = plan->out.address.offset + queued.addend[0];
-  const int64_t before_at = before->out.address.offset + previous->queued.addend[0];
-  const bool overlap = at + plan->out.extent.low < before_at + before->out.extent.high &&
-                       before_at + before->out.extent.low < at + plan->out.extent.high;
-  return overlap ? previous->done_at - std::min(previous->done_at, plan->timing.load) : 0;
+  return start;
 }
 
 bool Mxu::start_command(Flight& flight) {
