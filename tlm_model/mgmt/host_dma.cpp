@@ -376,13 +376,21 @@ void HostDma::flow(uint64_t bytes, const std::function<void(Flow&)>& path) {
 
 void HostDma::run_crc(Context& context) {
   HbmIf& hbm = *fabric_.hbm[core_];
-  Crc32c crc;
-  if (space(context.start) == hostdma::kSpaceTcm) {
+  const uint32_t generation = context.generation;
+  const bool in_tcm = space(context.start) == hostdma::kSpaceTcm;
+  if (in_tcm) {
     const auto rate = static_cast<uint64_t>(params_.mgmt.crc_bytes_per_cycle);
     wait(from_cycles((context.bytes + rate - 1) / rate));
-    crc.add(owner_.tcm(context.local, context.bytes));
   } else {
     flow(context.bytes, [&](Flow& f) { f.add(hbm.bandwidth()); });
+  }
+  if (context.generation != generation) {
+    return;
+  }
+  Crc32c crc;
+  if (in_tcm) {
+    crc.add(owner_.tcm(context.local, context.bytes));
+  } else {
     std::vector<std::byte> piece(kCrcPiece);
     for (uint64_t at = 0; at < context.bytes; at += kCrcPiece) {
       const std::span<std::byte> part =
