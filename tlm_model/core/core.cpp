@@ -167,6 +167,11 @@ RemoteAnswer Core::remote_open(const RemoteWrite& write, RemotePlace* place) {
     answer = place_remote(write, place);
     launch_.inbound += answer.status == Status::kOk ? 1 : 0;
   }
+  const bool in_smem = write.address.space == static_cast<uint8_t>(spec::Space::kSmem);
+  if (answer.status == Status::kOk && in_smem && !smem_unknown_.empty()) {
+    mark_unknown(smem_unknown_, answer.base + static_cast<uint64_t>(write.low),
+                 static_cast<uint64_t>(write.high - write.low));
+  }
   if (answer.status == Status::kOk || answer.status == Status::kDropped ||
       answer.status == Status::kStray) {
     probe_.received(write.bytes);
@@ -201,7 +206,11 @@ void Core::remote_landed(const RemoteWrite& write, std::span<const uint8_t> data
   if (!data.empty() && accept_remote(write.from) == RemoteAnswer::Status::kOk) {
     RemotePlace place;
     const RemoteAnswer answer = place_remote(write, &place);
-    write_runs(write, place, answer.base, data);
+    if (answer.status == RemoteAnswer::Status::kOk) {
+      write_runs(write, place, answer.base, data);
+    } else {  // the place has gone since the write began
+      sem_->count_stale();
+    }
   }
   if (--launch_.inbound == 0) {
     seq_->on_landed();

@@ -21,6 +21,7 @@
 #include "core/semaphores.hpp"
 #include "core/sequencer.hpp"
 #include "core/slots.hpp"
+#include "core/unknown_words.hpp"
 #include "kernel/cycles.hpp"
 #include "kernel/local_memory.hpp"
 #include "kernel/remote_if.hpp"
@@ -99,7 +100,7 @@ class Core : public sc_core::sc_module, private RemoteIf {
   const spec::BoardParams params_;
   CoreProbe probe_;
   LaunchState launch_;
-  std::vector<bool> smem_unknown_;
+  UnknownWords smem_unknown_;
   ResourceId local_bandwidth_;
 
   std::unique_ptr<LocalMemory> vmem_;

@@ -20,6 +20,7 @@
 #include "core/program.hpp"
 #include "core/semaphores.hpp"
 #include "core/slots.hpp"
+#include "core/unknown_words.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/hbm_if.hpp"
 #include "kernel/register_block.hpp"
@@ -44,7 +45,7 @@ struct SequencerParts {
   const Slots* slots;
   ProgramCache* programs;
   StepCounter* steps;
-  std::vector<bool>* smem_unknown;  // no-data runs, else null
+  UnknownWords* smem_unknown;  // no-data runs, else null
   std::function<GangWork()> gang_work;
 };
 

@@ -327,5 +327,37 @@ TEST(CoreGang, PacketOfAnUnknownGangFaultsItsReceiver) {
   EXPECT_EQ(bench.fault_record(1).code, TPU_FAULT_REMOTE_STRAY);
 }
 
+// What a peer would have sent is as unknown as what the core's own transfers bring.
+TEST(CoreGang, ControlFlowFromAPeersDataIsRefusedWithoutData) {
+  const BenchOptions options{.overrides = {"board.chips=1", "board.torus_x=1"}, .no_data = true};
+  BenchOptions by_messages = options;
+  by_messages.messages = true;
+  CoreBench direct("direct", options);
+  CoreBench messages("messages", by_messages);
+  for (CoreBench* bench : {&direct, &messages}) {
+    ProgramBuilder sender;
+    sender.li(1, 1);
+    sender.copy(Queue::kDmaRemote, vmem(0), smem(8), 8, Sync().remote(2, 1), 1);
+    sender.halt();
+    ProgramBuilder receiver;
+    receiver.scalar(spec::ScalarOp::kSwait, 0, 2, 0, 1);
+    receiver.scalar(spec::ScalarOp::kLds32, 3, 0, 0, 16);  // beside what came
+    receiver.scalar(spec::ScalarOp::kLds32, 4, 0, 0, 12);
+    receiver.scalar(spec::ScalarOp::kBeq, 0, 3, 0, static_cast<int32_t>(receiver.here() + 1));
+    const uint32_t pc = receiver.here();
+    receiver.scalar(spec::ScalarOp::kBeq, 0, 4, 0, static_cast<int32_t>(pc + 1));
+    receiver.halt();
+    bench->load(0, sender.image(0), 0, 3);
+    bench->load(1, receiver.image(0), 0, 3);
+    bench->start(0);
+    bench->start(1);
+    bench->run();
+    const tpu_fault_record_t record = bench->fault_record(1);
+    EXPECT_EQ(record.code, TPU_FAULT_NO_DATA) << bench->cores[1]->fault().text();
+    EXPECT_EQ(record.detail, spec::fault::kDetailBranch);
+    EXPECT_EQ(record.pc, pc);
+  }
+}
+
 }  // namespace
 }  // namespace tpu::model::test

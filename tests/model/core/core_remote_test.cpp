@@ -128,5 +128,23 @@ TEST_F(CoreRemote, WritesOutsideTheReceiversMemoryFaultAlike) {
   }
 }
 
+// A message is looked at when it comes, too: what no longer fits then is dropped and counted.
+TEST_F(CoreRemote, AMessageThatNoLongerFitsIsDropped) {
+  ProgramBuilder p;
+  p.scalar(spec::ScalarOp::kSwait, 0, 1, 0, 1);
+  p.halt();
+  messages_.load(0, p.image(0), 0, 1);
+  messages_.start(0);
+  sc_core::sc_start(from_cycles(100));
+  RemoteIf& core = *messages_.wires[0];
+  RemoteWrite write{.from = {7, 0}, .address = vmem(0), .high = 4, .run_bytes = 4, .bytes = 4};
+  RemotePlace place;
+  ASSERT_EQ(core.remote_open(write, &place).status, RemoteAnswer::Status::kOk);
+  write.address = hbm(3, 0);  // not bound
+  core.remote_landed(write, std::vector<uint8_t>(4, 1));
+  EXPECT_EQ(messages_.read32(0, CoreBench::kSem, spec::sem::kStale), 1u);
+  EXPECT_EQ(messages_.state(0), spec::seq::kStateRunning);
+}
+
 }  // namespace
 }  // namespace tpu::model::test

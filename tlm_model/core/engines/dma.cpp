@@ -187,11 +187,8 @@ bool Dma::start_command(Flight& flight) {
   if (context().no_data) {
     if (resources_.smem_unknown != nullptr && !plan.remote &&
         plan.dst.address.space == static_cast<uint8_t>(spec::Space::kSmem)) {
-      const uint64_t first = operand_first(plan.dst, dst.base);
-      const uint64_t last = first + operand_length(plan.dst);
-      for (uint64_t byte = first; byte < last; byte = (byte / 4 + 1) * 4) {
-        (*resources_.smem_unknown)[byte / 4] = true;
-      }
+      mark_unknown(*resources_.smem_unknown, operand_first(plan.dst, dst.base),
+                   operand_length(plan.dst));
     }
   } else if (!transfer.dropped && !transfer.same) {
     start_work(flight, plan, src, dst, transfer);

@@ -9,6 +9,7 @@
 #include "core/indexed_box.hpp"
 #include "core/slots.hpp"
 #include "core/strided_box.hpp"
+#include "core/unknown_words.hpp"
 #include "kernel/fluid_share.hpp"
 #include "kernel/hbm_if.hpp"
 #include "kernel/host_profile.hpp"
@@ -21,8 +22,7 @@ struct DmaResources {
   uint64_t vmem_bytes;
   uint8_t* smem;
   uint64_t smem_bytes;
-  std::vector<bool>* smem_unknown;  // by word: written by a transfer whose data were skipped
-                                    // (no-data runs), or null
+  UnknownWords* smem_unknown;  // runs without data, else null
   const Slots* slots;
   FluidShare* fluid;
   ResourceId local;  // on-chip copies of this core
