@@ -231,10 +231,13 @@ std::shared_ptr<Command> BoardImpl::launch_command(
     row.mode = slots[s] ? TPU_SLOT_FIXED : TPU_SLOT_NULL;
     row.base = slots[s] ? slots[s]->address() : 0;
     row.size = slots[s] ? exe.slots[s]->bytes : 0;
-    std::memcpy(table.data() + s * sizeof(row), &row, sizeof(row));
     const exe::SlotKind kind = exe.slots[s]->kind;
+    const bool written = kind == exe::SlotKind::result || kind == exe::SlotKind::scratch;
+    if (slots[s] && written && exe.slots[s]->alias_of < 0) {
+      row.flags = TPU_SLOT_FLAG_FRESH;
+    }
+    std::memcpy(table.data() + s * sizeof(row), &row, sizeof(row));
     if (slots[s]) {
-      const bool written = kind == exe::SlotKind::result || kind == exe::SlotKind::scratch;
       (written ? command->writes : command->reads).push_back(slots[s]);
     }
   }

@@ -59,7 +59,13 @@ void Sequencer::start() {
   issued_ = 0;
   marks_.clear();
   launch_.job_step = parts_.steps->begin(core_id_, launch_.mask, launch_.launch, launch_.step);
-  probe_.program_begin(now, [&] { return program_event(true, false); });
+  std::vector<AccessRange> fresh;
+  probe_.program_begin(now, [&] {
+    ProgramEvent event = program_event(true, false);
+    fresh = parts_.slots->fresh(launch_, core_id_);
+    event.fresh = fresh;
+    return event;
+  });
   activity_.set(true);
   if (!load_program()) {
     return;

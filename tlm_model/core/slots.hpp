@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "core/ports.hpp"
 #include "kernel/local_memory.hpp"
@@ -44,6 +45,19 @@ class Slots : public LocalMemory {
     }
   }
 
+  // HBM of core `owner` whose contents are undefined when the launch starts.
+  std::vector<AccessRange> fresh(const LaunchState& launch, uint32_t owner) const {
+    std::vector<AccessRange> ranges;
+    for (uint32_t i = 0; i < launch.slot_count; ++i) {
+      const tpu_slot_entry_t e = entry(launch.slot_bank, i);
+      if (e.flags == TPU_SLOT_FLAG_FRESH && entry_ok(e)) {
+        ranges.push_back(
+            {.owner = owner, .memory = ProbeMemory::kHbm, .low = e.base, .bytes = e.size});
+      }
+    }
+    return ranges;
+  }
+
   // First bad entry of [0, count), or count.
   uint32_t check(uint32_t bank, uint32_t count) const {
     for (uint32_t i = 0; i < count; ++i) {
@@ -66,6 +80,9 @@ class Slots : public LocalMemory {
     return base % TPU_SLOT_ALIGN == 0 && base <= hbm_bytes_ && size <= hbm_bytes_ - base;
   }
   bool entry_ok(const tpu_slot_entry_t& e) const {
+    if (e.flags != 0 && (e.flags != TPU_SLOT_FLAG_FRESH || e.mode != TPU_SLOT_FIXED)) {
+      return false;
+    }
     if (e.mode == TPU_SLOT_NULL) {
       return true;
     }

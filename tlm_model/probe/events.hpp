@@ -45,6 +45,19 @@ struct ProbeSource {
   uint8_t opcode = 0;  // of a command
 };
 
+enum class ProbeMemory : uint8_t { kVmem, kSmem, kHbm };
+inline constexpr size_t kProbeMemories = 3;
+
+// Bytes [low, low + bytes) of a memory of core `owner`.
+struct AccessRange {
+  uint32_t owner = 0;
+  ProbeMemory memory = ProbeMemory::kVmem;
+  uint64_t low = 0;
+  uint64_t bytes = 0;
+  bool write = false;
+};
+using RangeVisitor = std::function<void(const AccessRange&)>;
+
 // A core begins or ends a step. The end also drops what is queued, and is the end of all waits.
 struct ProgramEvent {
   uint64_t cycle = 0;
@@ -55,6 +68,8 @@ struct ProgramEvent {
   uint64_t step = 0;  // of the board
   bool begin = false;
   bool complete = false;  // at the end: `halt` was reached
+  // At the begin: HBM of this core whose contents are undefined when the launch starts.
+  std::span<const AccessRange> fresh{};
 };
 
 // A command enters its queue.
@@ -85,19 +100,6 @@ struct TakeEvent {
   uint32_t threshold = 0;
   bool takes = false;  // else it was only looked at
 };
-
-enum class ProbeMemory : uint8_t { kVmem, kSmem, kHbm };
-inline constexpr size_t kProbeMemories = 3;
-
-// Bytes [low, low + bytes) of a memory of core `owner`.
-struct AccessRange {
-  uint32_t owner = 0;
-  ProbeMemory memory = ProbeMemory::kVmem;
-  uint64_t low = 0;
-  uint64_t bytes = 0;
-  bool write = false;
-};
-using RangeVisitor = std::function<void(const AccessRange&)>;
 
 // What a command that starts, or a scalar instruction, reads and writes.
 struct AccessEvent {

@@ -43,15 +43,30 @@ void RaceSink::program(const ProgramEvent& event) {
     return;
   }
   const uint64_t epoch = static_cast<uint64_t>(event.launch) << 32 | event.launch_step;
-  if (epoch_[event.core] == epoch) {
-    return;
-  }
-  for (uint32_t member = 0; member < cores_; ++member) {
-    if (member == event.core || (event.mask >> member & 1) != 0) {
-      epoch_[member] = epoch;
-      forget_step(member);
+  for (uint32_t member = 0; member < cores_ && epoch_[event.core] != epoch; ++member) {
+    if (member != event.core && (event.mask >> member & 1) != 0) {
+      begin_step(member, epoch);
     }
   }
+  begin_step(event.core, epoch);
+  if (event.launch_step == 0) {
+    for (const AccessRange& range : event.fresh) {
+      fill_gaps(range, false);
+    }
+  }
+}
+
+void RaceSink::begin_step(uint32_t core, uint64_t epoch) {
+  if (epoch_[core] == epoch) {
+    return;
+  }
+  forget_step(core);
+  if (epoch_[core] >> 32 != epoch >> 32) {  // what an earlier launch left is nothing to build on
+    for (Map& map : memory_[core]) {
+      map.clear();
+    }
+  }
+  epoch_[core] = epoch;
 }
 
 void RaceSink::forget_step(uint32_t core) {
@@ -200,7 +215,7 @@ void RaceSink::note(uint32_t me, const AccessRange& range) {
   uint64_t reached = low;
   for (; it != map.end() && it->first < high; ++it) {
     check_cell(me, range, it->first, it->second);
-    if (it->first != reached) {
+    if (it->first != reached && !written_before(range.memory)) {
       unwritten(reached, it->first);
     }
     if (!it->second.written) {
@@ -208,7 +223,7 @@ void RaceSink::note(uint32_t me, const AccessRange& range) {
     }
     reached = it->second.end;
   }
-  if (reached < high) {
+  if (reached < high && !written_before(range.memory)) {
     unwritten(reached, high);
   }
   if (range.write) {  // one cell for all of it
@@ -221,7 +236,7 @@ void RaceSink::note(uint32_t me, const AccessRange& range) {
     map[low] = cell;
     return;
   }
-  if (hole < high && range.memory == ProbeMemory::kVmem) {
+  if (hole < high) {
     report("reads bytes that nothing has written", me, me, 0, range, hole, hole_end);
   }
   if (me / core_units() == range.owner) {  // no command reads another core's memory
@@ -230,17 +245,27 @@ void RaceSink::note(uint32_t me, const AccessRange& range) {
 }
 
 void RaceSink::note_reads(uint32_t me, const AccessRange& range) {
+  fill_gaps(range, written_before(range.memory));
   Map& map = memory_[range.owner][static_cast<size_t>(range.memory)];
   const uint64_t high = range.low + range.bytes;
-  for (uint64_t at = range.low; at < high;) {
-    auto cell = map.lower_bound(at);
-    if (cell == map.end() || cell->first != at) {  // a gap: gets a cell of its own
+  for (auto cell = map.find(range.low); cell != map.end() && cell->first < high; ++cell) {
+    cell->second.read_clock[me % core_units()] = units_[me].clock[me];
+  }
+}
+
+// Bytes of the range without a cell get one.
+void RaceSink::fill_gaps(const AccessRange& range, bool written) {
+  Map& map = memory_[range.owner][static_cast<size_t>(range.memory)];
+  const uint64_t high = range.low + range.bytes;
+  split(map, high);
+  auto cell = split(map, range.low);
+  for (uint64_t at = range.low; at < high; at = cell->second.end, ++cell) {
+    if (cell == map.end() || cell->first != at) {
       Cell fresh;
       fresh.end = cell == map.end() ? high : std::min(high, cell->first);
+      fresh.written = written;
       cell = map.emplace_hint(cell, at, fresh);
     }
-    cell->second.read_clock[me % core_units()] = units_[me].clock[me];
-    at = cell->second.end;
   }
 }
 

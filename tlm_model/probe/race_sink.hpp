@@ -1,10 +1,11 @@
 // Happens-before checker of core programs (--check): two commands that touch the same byte, one of
 // them writing, must be ordered by an engine's queue or by semaphores, whatever the simulated times
 // were. Vector clocks over the units that the board has (engine queues and sequencers),
-// byte-precise interval maps of VMEM, SMEM and HBM; also finds reads of VMEM that nothing ever
-// wrote. Signals of one semaphore are matched to waits in order, so several producers of one
-// semaphore are ordered as they happened to arrive. Not seen: host transfers and control harts
-// (barriers order them). No SystemC.
+// byte-precise interval maps of VMEM, SMEM and HBM; also finds reads of bytes that nothing has
+// written in this launch: of VMEM, SMEM, and HBM that the launch gets as undefined. Signals of one
+// semaphore are matched to waits in order, so several producers of one semaphore are ordered as
+// they happened to arrive. Not seen: host transfers and control harts (barriers order them). No
+// SystemC.
 #pragma once
 
 #include <array>
@@ -45,7 +46,7 @@ class RaceSink final : public ProbeSink {
 
   struct Cell {  // of the bytes from its key to `end`
     uint64_t end = 0;
-    bool written = false;
+    bool written = false;  // there is something to read
     uint32_t write_unit = 0;
     uint32_t write_clock = 0;                   // 0: no write in this step
     std::array<uint32_t, kUnits> read_clock{};  // by unit of the core
@@ -83,9 +84,13 @@ class RaceSink final : public ProbeSink {
   uint32_t unit_id(const ProbeSource& source) const { return unit_id(source.core, source.unit); }
   uint32_t core_units() const { return static_cast<uint32_t>(unit_of_.size()); }
   void begin(const ProbeSource& source);
+  void begin_step(uint32_t core, uint64_t epoch);
   void forget_step(uint32_t core);
   void note(uint32_t me, const AccessRange& range);
   void note_reads(uint32_t me, const AccessRange& range);
+  void fill_gaps(const AccessRange& range, bool written);
+  // The launch finds something there, unless it was told otherwise.
+  static bool written_before(ProbeMemory memory) { return memory == ProbeMemory::kHbm; }
   Semaphore& semaphore(uint32_t core, uint32_t index) {
     return semaphores_[core * semaphore_count_ + index];
   }

@@ -153,9 +153,9 @@ class CoreBench : public sc_core::sc_module {
 
   // Slot `index` of bank 0: `bytes` at HBM address `base`.
   void bind_slot(uint32_t core, uint32_t index, uint64_t base, uint64_t bytes,
-                 uint8_t mode = TPU_SLOT_FIXED) {
+                 uint8_t mode = TPU_SLOT_FIXED, uint8_t flags = 0) {
     tpu_slot_entry_t e{};
-    e.base = base, e.size = bytes, e.mode = mode;
+    e.base = base, e.size = bytes, e.mode = mode, e.flags = flags;
     access(core, kSlots, true, uint64_t{index} * sizeof e, &e, sizeof e);
   }
   // Loads the image at kImage and sets identity registers; `start` then runs it.

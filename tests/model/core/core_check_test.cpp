@@ -17,7 +17,7 @@ const std::vector<std::string> kOneCore = {"board.chips=1", "board.torus_x=1",
 class CoreCheck : public ::testing::Test {
  protected:
   void run(ProgramBuilder& p) {
-    bench.bind_slot(0, 0, 0x10000, 1 << 20);
+    bench.bind_slot(0, 0, 0x10000, 1 << 20, TPU_SLOT_FIXED, slot_flags);
     bench.load(0, p.image(1), 1, 1);
     bench.write32(0, CoreBench::kSeq, spec::seq::kLaunch, ++launch);
     bench.start(0);
@@ -28,6 +28,7 @@ class CoreCheck : public ::testing::Test {
     return bench.checker.findings().empty() ? std::string() : bench.checker.findings().front();
   }
   uint32_t launch = 0;
+  uint8_t slot_flags = 0;
   CoreBench bench{"board", {.overrides = kOneCore, .check = true}};
 };
 
@@ -124,6 +125,7 @@ TEST_F(CoreCheck, ReadOfNeverWrittenMemoryIsFound) {
 
 TEST_F(CoreCheck, SequencerLoadsNeedTheWaitToo) {
   ProgramBuilder p;
+  p.scalar(spec::ScalarOp::kSts32, 0, 0, 0, 16);
   p.copy(Queue::kDmaIn, hbm(0, 0), smem(0), 8, Sync().signal(1));
   p.scalar(spec::ScalarOp::kLds32, 1, 0, 0, 16);
   p.scalar(spec::ScalarOp::kSwait, 0, 1, 0, 1);
@@ -132,6 +134,7 @@ TEST_F(CoreCheck, SequencerLoadsNeedTheWaitToo) {
   run(p);
   EXPECT_EQ(bench.checker.count(), 0u) << first_finding();
   ProgramBuilder q;
+  q.scalar(spec::ScalarOp::kSts32, 0, 0, 0, 0);
   q.copy(Queue::kDmaIn, hbm(0, 0), smem(0), 8, Sync());
   q.scalar(spec::ScalarOp::kLds32, 1, 0, 0, 0);
   q.halt();
@@ -198,6 +201,23 @@ TEST(CoreCheckGang, WriteIntoAPeerThatStillReadsIsFound) {
   const std::string text = bench.checker.findings().front();
   EXPECT_NE(text.find("core 1 dma_out"), std::string::npos) << text;
   EXPECT_NE(text.find("core 0 dma_remote"), std::string::npos) << text;
+}
+
+TEST_F(CoreCheck, ReadOfMemoryBoundAsFreshIsFound) {
+  const auto read = [this](uint8_t flags) {
+    ProgramBuilder p;
+    p.copy(Queue::kDmaIn, hbm(0, 64), vmem(0), 64, Sync());
+    p.halt();
+    slot_flags = flags;
+    run(p);
+  };
+  read(0);
+  EXPECT_EQ(bench.checker.count(), 0u) << first_finding();
+  read(TPU_SLOT_FLAG_FRESH);
+  EXPECT_EQ(bench.checker.count(), 1u);
+  EXPECT_NE(first_finding().find("nothing has written: bytes 65600..65663 of HBM of core 0"),
+            std::string::npos)
+      << first_finding();
 }
 
 }  // namespace

@@ -227,6 +227,32 @@ TEST_F(CoreIndexedTimed, NeedsNoData) {
   EXPECT_EQ(bench.state(0), spec::seq::kStateDone) << bench.cores[0]->fault().text();
 }
 
+// The list is not known: whatever it may reach counts.
+class CoreIndexedTimedCheck : public CoreIndexed {
+ protected:
+  CoreIndexedTimedCheck() : CoreIndexed(true, true) {}
+};
+
+TEST_F(CoreIndexedTimedCheck, RacesAreFoundWithoutData) {
+  const auto program = [](const Sync& gather) {
+    ProgramBuilder p;
+    p.copy(Queue::kDmaIn, hbm(0, kList), vmem(0x8000), 16, Sync());
+    p.copy(Queue::kDmaIn, hbm(0, 0), vmem(0x10000), 4096, Sync().signal(1));
+    p.command(rows(vmem(0x10000), hbm(0, kData), 0x8000, 4, 1, 4096), spec::Opcode::kDmaIndexed,
+              Queue::kDmaOut, gather);
+    return p;
+  };
+  ProgramBuilder ordered = program(Sync().wait(1));
+  run(ordered);
+  EXPECT_EQ(bench.checker.count(), 0u);
+  ProgramBuilder racing = program(Sync());
+  racing.nop(Queue::kDmaOut, Sync().wait(1));
+  run(racing);
+  ASSERT_EQ(bench.checker.count(), 2u);  // list and table
+  EXPECT_NE(bench.checker.findings()[1].find("bytes 65536..69631 of VMEM"), std::string::npos)
+      << bench.checker.findings()[1];
+}
+
 TEST(IndexedBox, CopiesAsPlainLoopsDo) {
   std::mt19937 random(3);
   for (int round = 0; round < 200; ++round) {

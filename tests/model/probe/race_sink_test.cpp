@@ -12,6 +12,7 @@ namespace {
 
 using spec::Queue;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class RaceSinkTest : public ::testing::Test {
@@ -34,8 +35,9 @@ class RaceSinkTest : public ::testing::Test {
     });
   }
   void access(const ProbeSource& source, uint64_t low, uint64_t bytes, bool write,
-              uint32_t owner = 0) {
-    const AccessRange range{.owner = owner, .low = low, .bytes = bytes, .write = write};
+              uint32_t owner = 0, ProbeMemory memory = ProbeMemory::kVmem) {
+    const AccessRange range{
+        .owner = owner, .memory = memory, .low = low, .bytes = bytes, .write = write};
     const std::function<void(const RangeVisitor&)> walk = [&](const RangeVisitor& visit) {
       visit(range);
     };
@@ -57,10 +59,16 @@ class RaceSinkTest : public ::testing::Test {
     set.tell<DoneEvent>(ProbeEvent::kDone, &ProbeSink::done,
                         [&] { return DoneEvent{.source = source}; });
   }
-  void program(uint32_t core, uint32_t step, bool begin) {
+  // HBM bytes 0..63 of the core are undefined when a launch starts.
+  void program(uint32_t core, uint32_t step, bool begin, uint32_t launch = 1) {
+    const AccessRange fresh{.owner = core, .memory = ProbeMemory::kHbm, .bytes = 64};
     set.tell<ProgramEvent>(ProbeEvent::kProgram, &ProbeSink::program, [&] {
-      return ProgramEvent{
-          .core = core, .mask = 3, .launch = 1, .launch_step = step, .begin = begin};
+      return ProgramEvent{.core = core,
+                          .mask = 3,
+                          .launch = launch,
+                          .launch_step = step,
+                          .begin = begin,
+                          .fresh = std::span(&fresh, 1)};
     });
   }
   // A command that only writes, all its life at once.
@@ -193,6 +201,55 @@ TEST_F(RaceSinkTest, OfSeveralHolesTheFirstIsToldWhole) {
   access(reader, 0, 64, false);
   ASSERT_EQ(sink.findings().size(), 2u);
   EXPECT_THAT(sink.findings().back(), ::testing::HasSubstr("bytes 0..7 of VMEM"));
+}
+
+// The sequencer's loads, and HBM that the launch got as undefined; else HBM has contents.
+TEST_F(RaceSinkTest, WhatNothingWroteIsToldOfEveryMemory) {
+  program(0, 0, true);
+  const ProbeSource reader = command(Queue::kDmaIn);
+  access(reader, 8, 4, false, 0, ProbeMemory::kSmem);
+  access(reader, 60, 8, false, 0, ProbeMemory::kHbm);
+  access(reader, 100, 8, false, 0, ProbeMemory::kHbm);
+  EXPECT_THAT(sink.findings(), ElementsAre(HasSubstr("written: bytes 8..11 of SMEM of core 0"),
+                                           HasSubstr("written: bytes 60..63 of HBM of core 0")));
+  const ProbeSource writer = command(Queue::kDmaIn);
+  access(writer, 0, 64, true, 0, ProbeMemory::kHbm);
+  access(writer, 0, 100, false, 0, ProbeMemory::kHbm);
+  EXPECT_EQ(sink.count(), 2u);
+}
+
+TEST_F(RaceSinkTest, ALaunchDoesNotBuildOnWhatTheOneBeforeItWrote) {
+  const auto read = [this] {
+    const ProbeSource reader = command(Queue::kDmaIn);
+    access(reader, 0, 64, false);
+    access(reader, 0, 64, false, 0, ProbeMemory::kHbm);
+  };
+  program(0, 0, true);
+  const ProbeSource writer = command(Queue::kDmaIn);
+  access(writer, 0, 64, true);
+  access(writer, 0, 64, true, 0, ProbeMemory::kHbm);
+  program(0, 0, false);
+  program(0, 1, true);  // the launch's own earlier step counts
+  read();
+  EXPECT_THAT(sink.findings(), IsEmpty());
+  program(0, 1, false);
+  program(0, 0, true, 2);
+  read();
+  EXPECT_EQ(sink.count(), 2u);
+}
+
+// A peer may leave the barrier first and write before this core begins.
+TEST_F(RaceSinkTest, WhatAPeerWroteBeforeTheBeginIsWritten) {
+  program(1, 0, true);
+  const ProbeSource peer = command(Queue::kDmaRemote, 1);
+  access(peer, 0, 64, true, 0, ProbeMemory::kHbm);
+  start(peer);
+  signal(peer, 0, 0);
+  program(0, 0, true);
+  const ProbeSource reader = command(Queue::kDmaIn);
+  take(reader, 0);
+  access(reader, 0, 64, false, 0, ProbeMemory::kHbm);
+  EXPECT_THAT(sink.findings(), IsEmpty());
 }
 
 TEST_F(RaceSinkTest, ANewStepForgetsTheOrdersOfTheOneBefore) {

@@ -33,10 +33,6 @@ bool Dma::read_list(const Flight& flight, const IndexedPlan& plan, uint64_t at,
   for (Transfer& transfer : transfers_) {
     context().pool.join(transfer.work);
   }
-  box.window = plan.transfer.box;
-  box.scatter = plan.scatter;
-  box.unit = plan.unit;
-  box.record_stride = plan.record_stride;
   box.list.resize(plan.records);
   std::memcpy(box.list.data(), resources_.vmem + at, box.list.size() * sizeof(int32_t));
   const uint64_t bad = first_outside(box, plan.window, plan.span);
@@ -85,16 +81,22 @@ bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
   if (!indexed_apart(flight, plan.transfer, src, dst)) {
     return false;
   }
+  IndexedBox& box = transfer.indexed;
+  box.window = plan.transfer.box;
+  box.scatter = plan.scatter;
+  box.unit = plan.unit;
+  box.record_stride = plan.record_stride;
+  box.list.clear();
   if (!context().no_data) {
     const Operand& indexed = plan.scatter ? plan.transfer.dst : plan.transfer.src;
     const auto base =
         static_cast<uint64_t>(indexed.address.offset + flight.queued.addend[plan.scatter ? 1 : 0]);
-    if (!read_list(flight, plan, list, base, transfer.indexed)) {
+    if (!read_list(flight, plan, list, base, box)) {
       return false;
     }
-    if (probe().wants(ProbeEvent::kAccess)) {
-      tell_indexed(flight, plan, transfer.indexed, list, src, dst);
-    }
+  }
+  if (probe().wants(ProbeEvent::kAccess)) {
+    tell_indexed(flight, plan, box, list, src, dst);
   }
   tell_flow(flight, plan.transfer, src, dst, transfer);
   start_flow(flight, plan.transfer, src, dst, transfer);
@@ -102,17 +104,16 @@ bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
     start_indexed_work(plan, src, dst, transfer);
   } else if (resources_.smem_unknown != nullptr && dst.hbm == nullptr &&
              memory_of(plan.transfer.dst) == ProbeMemory::kSmem) {
-    const uint64_t last =
-        operand_first(plan.transfer.dst, dst.base) + operand_length(plan.transfer.dst);
-    for (uint64_t word = operand_first(plan.transfer.dst, dst.base) / 4; word * 4 < last; ++word) {
-      (*resources_.smem_unknown)[word] = true;
-    }
+    mark_unknown(*resources_.smem_unknown, operand_first(plan.transfer.dst, dst.base),
+                 operand_length(plan.transfer.dst));
   }
   flight.free_at = now_cycles() + 1;
   flight.done_at = kNever;
   return true;
 }
 
+// Without data the list is not known: the indexed side counts with its whole span, the other side
+// with all records.
 void Dma::tell_indexed(const Flight& flight, const IndexedPlan& plan, const IndexedBox& box,
                        uint64_t list, const Place& src, const Place& dst) {
   const uint32_t me = context().core_id;
@@ -120,17 +121,21 @@ void Dma::tell_indexed(const Flight& flight, const IndexedPlan& plan, const Inde
   const AccessRange list_range{.owner = me,
                                .memory = ProbeMemory::kVmem,
                                .low = list,
-                               .bytes = box.list.size() * sizeof(int32_t)};
+                               .bytes = plan.records * sizeof(int32_t)};
   const std::array<AccessRange, 3> extents = {
       list_range, operand_range(transfer.src, me, memory_of(transfer.src), src.base, false),
       operand_range(transfer.dst, me, memory_of(transfer.dst), dst.base, true)};
   const auto walk_side = [&](BoxSide side, const AccessRange& range, uint64_t base,
                              const RangeVisitor& visit) {
-    for (size_t r = 0; r < box.list.size(); ++r) {
-      const int64_t offset = side == box.indexed_side()
-                                 ? box.list[r] * box.unit
-                                 : static_cast<int64_t>(r) * box.record_stride;
-      if (box.list[r] != -1) {
+    const bool indexed = side == box.indexed_side();
+    if (indexed && box.list.empty()) {
+      visit(range);
+      return;
+    }
+    for (size_t r = 0; r < plan.records; ++r) {
+      const int64_t offset =
+          indexed ? box.list[r] * box.unit : static_cast<int64_t>(r) * box.record_stride;
+      if (box.list.empty() || box.list[r] != -1) {
         const int64_t at = static_cast<int64_t>(base) + offset;
         visit_pattern(spec::box_pattern(box.window, side, at), range, visit);
       }
