@@ -93,10 +93,6 @@ void BoardImpl::connect(const OpenOptions& options) {
   request.sim = options.sim;
   params_ = request.params;
   hash_ = spec::board_hash(params_);
-  if (params_.host.dispatch_cycles != 0) {
-    throw Error(ErrorCode::kUnimplemented,
-                "host.dispatch_cycles other than 0 is not supported; leave it at 0");
-  }
 
   const FirmwareImage image = built_in_firmware();
   firmware_ = options.firmware.empty() ? image.bytes : options.firmware;

@@ -475,8 +475,6 @@ TEST(BoardOpen, RefusesUnknownTransportsAndBoards) {
   options.preset = "v3_8";
   options.overrides = {"mxu.rows=33"};
   EXPECT_THROW(Board::open(options), Error);
-  options.overrides = {"host.dispatch_cycles=5"};
-  EXPECT_THROW(Board::open(options), Error);
   options.overrides = {"hbm.gib_per_core=8"};
   EXPECT_EQ(Board::open(options).devices()[0].hbm_bytes, uint64_t{8} << 30);
 }

@@ -34,10 +34,6 @@ void Semaphores::wake_when(uint32_t semaphore, uint32_t wanted, sc_core::sc_even
 }
 
 void Semaphores::add(uint32_t semaphore, uint32_t amount) {
-  if (delay_ == 0) {
-    apply(semaphore, amount);
-    return;
-  }
   const bool first = pending_.empty();
   pending_.push_back({now_cycles() + delay_, semaphore, amount});
   if (first) {
@@ -63,14 +59,14 @@ void Semaphores::apply_method() {
 
 void Semaphores::apply(uint32_t semaphore, uint32_t amount) {
   Entry& entry = entries_[semaphore];
-  if (entry.value + amount > kLimit) {
+  if (entry.value + amount > spec::sem::kLimit) {
     FaultInfo info;
     info.code = TPU_FAULT_SEM_OVERFLOW;
     info.semaphore = semaphore;
     info.wanted = amount;
     info.value = entry.value;
-    fault_port->raise(
-        info, "semaphore " + std::to_string(semaphore) + " would exceed " + std::to_string(kLimit));
+    fault_port->raise(info, "semaphore " + std::to_string(semaphore) + " would exceed " +
+                                std::to_string(spec::sem::kLimit));
     return;
   }
   entry.value += amount;

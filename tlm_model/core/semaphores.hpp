@@ -1,6 +1,6 @@
-// The core's counting semaphores. A signal becomes visible core.semaphore_cycles after it was made;
-// all of one cycle count together, so results do not depend on the order of processes. One unit
-// waits for a semaphore in a program.
+// The core's counting semaphores, each up to LIMIT (spec/regs/sem.toml). A signal becomes visible
+// core.semaphore_cycles, at least one, after it was made; all of one cycle count together, so
+// results do not depend on the order of processes. One unit waits for a semaphore in a program.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,6 @@ class Semaphores : public RegisterBlock, public SemaphoreIf {
   void write_register(uint32_t offset, uint32_t value) override;
 
  private:
-  static constexpr uint32_t kLimit = 65535;
   struct Entry {
     uint32_t value = 0;
     uint32_t wanted = 0;

@@ -180,13 +180,14 @@ TEST_F(CoreFault, SemaphoreRules) {
   run(two);
   expect_fault(TPU_FAULT_SEM_TWO_WAITERS, Queue::kXlu);
 
-  ProgramBuilder overflow;
-  for (int i = 0; i < 2; ++i) {
-    overflow.scalar(spec::ScalarOp::kSsignal, 0, 7, 0, 40000);
-  }
-  overflow.halt();
+  ProgramBuilder overflow;  // up to the limit, and one beyond
+  overflow.scalar(spec::ScalarOp::kSsignal, 0, 7, 0, spec::sem::kLimit);
+  overflow.scalar(spec::ScalarOp::kSsignal, 0, 7, 0, 1);
+  overflow.scalar(spec::ScalarOp::kSwait, 0, 8, 0, 1);
   run(overflow);
   expect_fault(TPU_FAULT_SEM_OVERFLOW);
+  EXPECT_EQ(bench.read32(0, CoreBench::kSem, spec::sem::kValue + 7 * spec::sem::kValueStride),
+            spec::sem::kLimit);
 }
 
 TEST_F(CoreFault, BadImageAndBadSlotTable) {
@@ -206,6 +207,15 @@ TEST_F(CoreFault, BadImageAndBadSlotTable) {
   bench.start(0);
   bench.run();
   EXPECT_EQ(bench.fault_record(0).detail, spec::fault::kDetailSlotTable);
+  const auto slot_good = [this](uint8_t mode, uint8_t flags) {
+    bench.bind_slot(0, 0, 0x10000, 4096, mode, flags);
+    bench.write32(0, CoreBench::kSeq, spec::seq::kSlotCheck, 1);
+    return (bench.read32(0, CoreBench::kSeq, spec::seq::kSlotResult) &
+            spec::seq::kSlotResultBadMask) == 0;
+  };
+  EXPECT_TRUE(slot_good(TPU_SLOT_FIXED, TPU_SLOT_FLAG_FRESH));
+  EXPECT_FALSE(slot_good(TPU_SLOT_FIXED, 2));
+  EXPECT_FALSE(slot_good(TPU_SLOT_NULL, TPU_SLOT_FLAG_FRESH));
 }
 
 // The core is usable after a fault; commands in flight ended without signals.

@@ -64,11 +64,6 @@ TEST(BoardLoader, TimingOverridesChangeTheValueOnly) {
   EXPECT_EQ(board_hash(changed), board_hash(load_board("v3_8")));
 }
 
-TEST(BoardLoader, HostTimeDoesNotChangeTheHash) {
-  EXPECT_EQ(board_hash(load_board("v3_8", {"host.dispatch_cycles=7"})),
-            board_hash(load_board("v3_8")));
-}
-
 TEST(BoardLoader, NamesUnknownKeyWithLine) {
   EXPECT_THAT(
       error_of(write_board("clock_mhz", "clock_ghz")),
@@ -98,6 +93,8 @@ TEST(BoardLoader, RefusesBadOverrides) {
   EXPECT_THAT(error_of("v3_8", {"hbm.speed=1"}), HasSubstr("unknown key hbm.speed"));
   EXPECT_THAT(error_of("v3_8", {"mxu.rows=fast"}), HasSubstr("not an integer"));
   EXPECT_THAT(error_of("v3_8", {"mxu.weight_rows_per_cycle=1"}), HasSubstr("impossible"));
+  EXPECT_THAT(error_of("v3_8", {"core.semaphores=63"}), HasSubstr("impossible"));
+  EXPECT_THAT(error_of("v3_8", {"core.semaphore_cycles=0"}), HasSubstr("impossible"));
   EXPECT_THAT(error_of("v3_8", {"mxu.rows=40"}), HasSubstr("multiple of 32"));
   EXPECT_THAT(error_of("v3_8", {"mxu.chains=1"}), HasSubstr("numerics"));
 }

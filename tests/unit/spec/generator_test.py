@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 import unittest
@@ -118,6 +119,13 @@ class Boards(unittest.TestCase):
     def test_refuses_measurements_of_another_generation_as_published(self) -> None:
         with self.assertRaisesRegex(parse.SpecError, "must be measured_v4"):
             self.check('origin = "measured_v4"', 'origin = "published"')
+
+    def test_every_key_is_read_by_code(self) -> None:
+        text = "".join(path.read_text(encoding="utf-8") for folder in ("spec", "tlm_model", "compiler", "host_driver")
+                       for path in sorted((ROOT / folder).rglob("*.[ch]pp")))
+        read = set(re.findall(r"(?=\b(\w+\.\w+)\b)", text))
+        keys = [f"{key.section}.{key.name}" for key in parse.parse_schema(ROOT / "spec" / "board" / "schema.toml")]
+        self.assertEqual([key for key in keys if key not in read], [])
 
 
 class Generator(unittest.TestCase):
