@@ -13,7 +13,7 @@ from sources import ROOT, files
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', re.MULTILINE)
 
-# folder -> top-level folders whose headers it may include. tests, benchmarks and examples may include anything.
+# folder -> top-level folders whose headers it may include, or single headers. tests, benchmarks and examples may include anything.
 ALLOWED = {
     "spec": {"spec"},
     "tlm_model": {"tlm_model", "spec"},
@@ -23,7 +23,7 @@ ALLOWED = {
     "host_driver/src": {"host_driver", "spec"},
     "host_driver/transport": {"host_driver", "spec"},
     "host_driver/transport/sim": {"host_driver", "spec", "tlm_model"},
-    "host_driver/cli": {"host_driver", "spec", "compiler", "tlm_model"},
+    "host_driver/cli": {"host_driver", "spec", "compiler", "tlm_model/mxu/mxu_replay.hpp"},
 }
 # The firmware as data (a generated array): the driver uploads it, the model's mask ROM holds it.
 OPEN_HEADERS = {"image/firmware_image.hpp"}
@@ -38,9 +38,9 @@ BLOCKS = {
     "hbm": {"kernel"},
     "ici": {"kernel"},
     "pcie": {"kernel"},
-    "mgmt": {"kernel", "probe", "hart", "pcie"},
+    "mgmt": {"kernel", "probe", "hart"},
     "core": {"kernel", "probe", "mxu", "vpu"},
-    "chip": {"kernel", "probe", "core", "hbm", "mgmt", "pcie"},
+    "chip": {"core", "hbm", "mgmt", "pcie"},
     "board": {"kernel", "probe", "waves", "mxu", "ici", "pcie", "core", "chip"},
 }
 # Rooms of the compiler, the same way. What stands in compiler/ itself puts them together and sees all.
@@ -121,7 +121,7 @@ def file_errors(path: Path, headers: dict[str, set[str]]) -> list[str]:
             continue
         header = meant[0]
         owner = header.split("/")[0]
-        if owner not in allowed:
+        if not allowed & {owner, header}:
             errors.append(f"{where}: may not include {name} of {owner}/")
         errors += filter(None, [inside_error(where, header)])
     return errors

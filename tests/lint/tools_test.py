@@ -77,6 +77,13 @@ class Layering(Tree):
         self.include("compiler/ir/graph.cpp", "core/core.hpp")
         self.fails(r"compiler/ir/graph\.cpp: may not include core/core\.hpp of tlm_model/", self.SCRIPT)
 
+    def test_one_header_and_no_more(self) -> None:
+        self.write("tlm_model/mxu/mxu_replay.hpp", "#pragma once\n")
+        self.include("host_driver/cli/command_replay.cpp", "mxu/mxu_replay.hpp")
+        self.passes(self.SCRIPT)
+        self.include("host_driver/cli/command_run.cpp", "core/core.hpp")
+        self.fails(r"command_run\.cpp: may not include core/core\.hpp of tlm_model/", self.SCRIPT)
+
     def test_an_edge_between_blocks(self) -> None:
         self.include("tlm_model/hart/hart.cpp", "core/core.hpp")
         self.fails(r"tlm_model/hart/hart\.cpp: hart/ may not include", self.SCRIPT)
