@@ -16,7 +16,7 @@
 #include <set>
 
 #include "cli/commands.hpp"
-#include "cli/json_output.hpp"
+#include "cli/files/json_output.hpp"
 #include "cli/measure.hpp"
 #include "cli/options.hpp"
 #include "cli/profile.hpp"

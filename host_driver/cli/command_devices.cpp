@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "cli/commands.hpp"
-#include "cli/json_output.hpp"
+#include "cli/files/json_output.hpp"
 #include "cli/options.hpp"
 
 namespace tpu::driver {

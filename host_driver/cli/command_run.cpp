@@ -11,15 +11,15 @@
 #include <numeric>
 
 #include "cli/commands.hpp"
-#include "cli/digest.hpp"
-#include "cli/files.hpp"
-#include "cli/json_output.hpp"
+#include "cli/files/digest.hpp"
+#include "cli/files/files.hpp"
+#include "cli/files/json_output.hpp"
+#include "cli/files/npy.hpp"
 #include "cli/measure.hpp"
-#include "cli/npy.hpp"
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
 #include "cli/program_file.hpp"
-#include "src/host_room.hpp"
+#include "src/memory/host_room.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

@@ -5,8 +5,8 @@
 
 #include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
-#include "cli/files.hpp"
-#include "cli/one_hot.hpp"
+#include "cli/files/files.hpp"
+#include "cli/train/one_hot.hpp"
 #include "compile.hpp"
 #include "tpu/error.hpp"
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cli/files.hpp"
+#include "cli/files/files.hpp"
 #include "exe/executable.hpp"
 #include "src/program.hpp"
 #include "tpu/error.hpp"

@@ -7,9 +7,9 @@
 #include <iterator>
 
 #include "src/access.hpp"
-#include "src/board_impl.hpp"
-#include "src/box.hpp"
-#include "src/host_room.hpp"
+#include "src/board/board_impl.hpp"
+#include "src/memory/box.hpp"
+#include "src/memory/host_room.hpp"
 #include "src/program.hpp"
 #include "tpu/tpu.hpp"
 

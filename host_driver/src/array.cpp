@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "src/access.hpp"
-#include "src/board_impl.hpp"
-#include "src/host_room.hpp"
+#include "src/board/board_impl.hpp"
+#include "src/memory/host_room.hpp"
 #include "tpu/buffer.hpp"
 
 namespace tpu::driver {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "src/access.hpp"
-#include "src/board_impl.hpp"
+#include "src/board/board_impl.hpp"
 #include "src/event_state.hpp"
 
 namespace tpu::driver {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "src/access.hpp"
-#include "src/board_impl.hpp"
+#include "src/board/board_impl.hpp"
 #include "src/crc32c.hpp"
 #include "src/program.hpp"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "exe/executable.hpp"
-#include "src/operation.hpp"
+#include "src/board/operation.hpp"
 #include "tpu/executable.hpp"
 
 namespace tpu::driver {

@@ -14,7 +14,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "cli/npy.hpp"
+#include "cli/files/npy.hpp"
 #include "exe/executable.hpp"
 #include "tests/driver/command_line_fixture.hpp"
 #include "tests/driver/program_builder.hpp"

@@ -9,7 +9,7 @@
 
 #include "asm/assembler.hpp"
 #include "board/board_loader.hpp"
-#include "cli/npy.hpp"
+#include "cli/files/npy.hpp"
 #include "exe/executable.hpp"
 #include "tests/driver/command_line_fixture.hpp"
 #include "tests/driver/program_builder.hpp"

@@ -14,8 +14,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "cli/checkpoint.hpp"
-#include "cli/npy.hpp"
+#include "cli/files/npy.hpp"
+#include "cli/train/checkpoint.hpp"
 
 namespace tpu::driver {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "src/access.hpp"
-#include "src/board_impl.hpp"
+#include "src/board/board_impl.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
 

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "src/access.hpp"
-#include "src/board_impl.hpp"
+#include "src/board/board_impl.hpp"
 #include "src/crc32c.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "src/board/fault_text.hpp"
 #include "src/crc32c.hpp"
-#include "src/fault_text.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 #include "tpu/spec/isa.hpp"
 #include "tpu/spec/perf_regs.hpp"

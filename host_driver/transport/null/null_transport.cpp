@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "board/board_loader.hpp"
+#include "src/board/fault_text.hpp"
 #include "src/crc32c.hpp"
-#include "src/fault_text.hpp"
 #include "tpu/error.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/core_page_regs.hpp"

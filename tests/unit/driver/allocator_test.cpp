@@ -4,7 +4,7 @@
 #include <map>
 #include <random>
 
-#include "src/range_allocator.hpp"
+#include "src/memory/range_allocator.hpp"
 
 namespace tpu::driver {
 namespace {

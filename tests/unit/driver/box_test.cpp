@@ -1,5 +1,5 @@
 // Boxes of arrays: cut and pasted in any rank; and CRC-32C against its published check value.
-#include "src/box.hpp"
+#include "src/memory/box.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "cli/checked.hpp"
-#include "cli/train_config.hpp"
+#include "cli/train/train_config.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

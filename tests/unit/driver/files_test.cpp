@@ -1,5 +1,5 @@
 // Files: folders, full disks and missing folders are named; a file is replaced as a whole.
-#include "cli/files.hpp"
+#include "cli/files/files.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include <fstream>
 
-#include "src/host_room.hpp"
+#include "src/memory/host_room.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

@@ -1,0 +1,273 @@
+// The header of a .npy file is a Python dict literal with three known keys; nothing else is
+// accepted.
+#include "cli/files/npy.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "cli/checked.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::driver {
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr size_t kAlign = 64;
+
+struct Descr {
+  std::string_view text;
+  DType dtype;
+};
+// The first of a type is the one that is written.
+constexpr std::array<Descr, 22> kDescrs = {{
+    {"<f4", DType::kF32}, {"<V2", DType::kBf16}, {"|V2", DType::kBf16}, {"<i4", DType::kI32},
+    {"<u4", DType::kU32}, {"|i1", DType::kI8},   {"<i1", DType::kI8},   {"i1", DType::kI8},
+    {"|u1", DType::kU8},  {"<u1", DType::kU8},   {"u1", DType::kU8},    {"|b1", DType::kI1},
+    {"<b1", DType::kI1},  {"?", DType::kI1},     {"<i2", DType::kI16},  {"<u2", DType::kU16},
+    {"<i8", DType::kI64}, {"<u8", DType::kU64},  {"V2", DType::kBf16},  {"<bf2", DType::kBf16},
+    {"=f4", DType::kF32}, {"=i4", DType::kI32},
+}};
+
+[[noreturn]] void refuse(const std::string& name, const std::string& what) {
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", name, what));
+}
+
+// Reader of the header's literal.
+class Literal {
+ public:
+  Literal(std::string_view text, const std::string& name) : text_(text), name_(name) {}
+
+  bool take(char c) {
+    space();
+    if (at_ < text_.size() && text_[at_] == c) {
+      ++at_;
+      return true;
+    }
+    return false;
+  }
+  void need(char c) {
+    if (!take(c)) {
+      refuse(name_, fmt::format("damaged header: '{}' expected at byte {}", c, at_));
+    }
+  }
+  std::string_view quoted() {
+    space();
+    const char quote = at_ < text_.size() ? text_[at_] : '\0';
+    const size_t end =
+        quote == '\'' || quote == '"' ? text_.find(quote, at_ + 1) : std::string_view::npos;
+    if (end == std::string_view::npos) {
+      refuse(name_,
+             "damaged header: a quoted text is expected; structured types are not supported");
+    }
+    const std::string_view result = text_.substr(at_ + 1, end - at_ - 1);
+    at_ = end + 1;
+    return result;
+  }
+  std::string_view word() {
+    space();
+    const size_t start = at_;
+    while (at_ < text_.size() && std::isalnum(static_cast<unsigned char>(text_[at_])) != 0) {
+      ++at_;
+    }
+    return text_.substr(start, at_ - start);
+  }
+  int64_t number() {
+    if (take('-')) {
+      refuse(name_, fmt::format("damaged header: dimension -{} is negative", word()));
+    }
+    const std::string_view digits = word();
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) {
+      refuse(name_, fmt::format("damaged header: '{}' is no dimension", digits));
+    }
+    return value;
+  }
+  bool done() {
+    space();
+    return at_ == text_.size();
+  }
+
+ private:
+  void space() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) {
+      ++at_;
+    }
+  }
+
+  std::string_view text_;
+  const std::string& name_;
+  size_t at_ = 0;
+};
+
+struct Header {
+  std::optional<DType> dtype;
+  std::optional<Shape> shape;
+  bool order_seen = false;
+};
+
+Shape parse_shape(Literal& literal) {
+  Shape shape;
+  literal.need('(');
+  while (!literal.take(')')) {
+    shape.push_back(literal.number());
+    if (!literal.take(',')) {
+      literal.need(')');
+      break;
+    }
+  }
+  return shape;
+}
+
+Header parse_header(std::string_view text, const std::string& name) {
+  Header header;
+  Literal literal(text, name);
+  literal.need('{');
+  while (!literal.take('}')) {
+    const std::string_view key = literal.quoted();
+    literal.need(':');
+    if (key == "descr") {
+      const std::string_view descr = literal.quoted();
+      for (const Descr& known : kDescrs) {
+        if (known.text == descr) {
+          header.dtype = known.dtype;
+        }
+      }
+      if (!header.dtype) {
+        refuse(name, fmt::format("element type '{}' is not supported; supported are f4, V2 (bf16), "
+                                 "i1, i2, i4, i8, u1, u2, u4, u8 and b1, little-endian",
+                                 descr));
+      }
+    } else if (key == "fortran_order") {
+      const std::string_view value = literal.word();
+      if (value != "False") {
+        refuse(name, "the array is in Fortran order; save numpy.ascontiguousarray(a) instead");
+      }
+      header.order_seen = true;
+    } else if (key == "shape") {
+      header.shape = parse_shape(literal);
+    } else {
+      refuse(name, fmt::format("damaged header: unknown key '{}'", key));
+    }
+    if (!literal.take(',')) {
+      literal.need('}');
+      break;
+    }
+  }
+  if (!literal.done() || !header.dtype || !header.shape || !header.order_seen) {
+    refuse(name, "damaged header: descr, fortran_order and shape are expected");
+  }
+  return header;
+}
+
+}  // namespace
+
+namespace {
+
+// What a file holds, and where its data begin.
+struct NpyType {
+  DType dtype;
+  Shape shape;
+  size_t data_at;
+};
+
+NpyType parse_type(std::span<const std::byte> bytes, const std::string& name) {
+  const auto byte_at = [&](size_t at) { return static_cast<size_t>(bytes[at]); };
+  if (bytes.size() < 10 || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
+    refuse(name, "not a NumPy .npy file");
+  }
+  const size_t major = byte_at(6);
+  if (major < 1 || major > 3) {
+    refuse(name, fmt::format("NumPy format version {} is not supported", major));
+  }
+  const size_t head = major == 1 ? 10 : 12;
+  if (bytes.size() < head) {
+    refuse(name, "truncated header");
+  }
+  size_t length = byte_at(8) | byte_at(9) << 8;
+  if (major > 1) {
+    length |= byte_at(10) << 16 | byte_at(11) << 24;
+  }
+  if (length > bytes.size() - head) {
+    refuse(name, "truncated header");
+  }
+  const Header header =
+      parse_header({reinterpret_cast<const char*>(bytes.data()) + head, length}, name);
+  NpyType array{*header.dtype, *header.shape, head + length};
+  const std::span<const std::byte> data = bytes.subspan(array.data_at);
+  const uint64_t wanted = array_bytes(array.dtype, array.shape, name);
+  if (wanted != data.size()) {
+    refuse(name, fmt::format("{} needs {} elements of {} bytes; the file holds {} bytes of data",
+                             type_text(array.dtype, array.shape), wanted / dtype_bytes(array.dtype),
+                             dtype_bytes(array.dtype), data.size()));
+  }
+  return array;
+}
+
+}  // namespace
+
+HostArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
+  NpyType type = parse_type(bytes, name);
+  const auto data = bytes.subspan(type.data_at);
+  return {type.dtype, std::move(type.shape), {data.begin(), data.end()}};
+}
+
+HostArray read_npy(const std::string& path) {
+  std::vector<std::byte> bytes = read_file(path);
+  NpyType type = parse_type(bytes, path);
+  bytes.erase(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(type.data_at));
+  return {type.dtype, std::move(type.shape), std::move(bytes)};
+}
+
+namespace {
+
+std::string npy_header(DType dtype, const Shape& dims) {
+  std::string_view descr;
+  for (const Descr& known : kDescrs) {
+    if (known.dtype == dtype && descr.empty()) {
+      descr = known.text;
+    }
+  }
+  std::string shape = fmt::format("({}", fmt::join(dims, ", "));
+  shape += dims.size() == 1 ? ",)" : ")";
+  std::string text =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", descr, shape);
+  const bool small = text.size() + kAlign < 65536;
+  const size_t head = small ? 10 : 12;
+  text.append(kAlign - (head + text.size() + 1) % kAlign, ' ');
+  text += '\n';
+  std::string prefix(kMagic);
+  prefix += small ? '\1' : '\2';
+  prefix += '\0';
+  for (size_t i = 0; i < head - 8; ++i) {
+    prefix += static_cast<char>(text.size() >> (8 * i) & 0xFF);
+  }
+  return prefix + text;
+}
+
+}  // namespace
+
+std::vector<std::byte> format_npy(const HostView& array) {
+  const std::string text = npy_header(array.dtype, array.shape);
+  const auto header = std::as_bytes(std::span(text));
+  std::vector<std::byte> bytes(header.begin(), header.end());
+  bytes.insert(bytes.end(), array.bytes.begin(), array.bytes.end());
+  return bytes;
+}
+
+void write_npy(const std::string& path, const HostView& array) {
+  const std::string header = npy_header(array.dtype, array.shape);
+  write_file(path, FileParts{std::as_bytes(std::span(header)), array.bytes, 0});
+}
+
+void write_zeros_npy(const std::string& path, DType dtype, const Shape& shape) {
+  const std::string header = npy_header(dtype, shape);
+  write_file(path, FileParts{std::as_bytes(std::span(header)), {}, byte_count(dtype, shape)});
+}
+
+}  // namespace tpu::driver

@@ -1,0 +1,118 @@
+// Every element of a random leaf is a number of its own stream, so that nothing depends on the
+// order in which they are made.
+#include "cli/train/initial_state.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "cli/files/npy.hpp"
+#include "cli/train/bf16.hpp"
+#include "cli/train/random.hpp"
+#include "src/memory/host_room.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::driver {
+namespace {
+
+[[noreturn]] void refuse_state(const std::string& text) {
+  throw Error(ErrorCode::kInvalidArgument, text);
+}
+
+HostArray zeros(DType dtype, const Shape& shape) { return host_array(dtype, shape, "state leaf"); }
+
+template <typename Value>
+void fill(HostArray& array, Value value) {
+  for (size_t at = 0; at < array.bytes.size(); at += sizeof(value)) {
+    std::memcpy(array.bytes.data() + at, &value, sizeof(value));
+  }
+}
+
+HostArray ones(DType dtype, const Shape& shape) {
+  HostArray array = zeros(dtype, shape);
+  switch (dtype) {
+    case DType::kF32:
+      fill(array, 1.0f);
+      break;
+    case DType::kBf16:
+      fill(array, bf16_from_f32(1.0f));
+      break;
+    default:
+      for (size_t at = 0; at < array.bytes.size(); at += dtype_bytes(dtype)) {
+        array.bytes[at] = std::byte{1};
+      }
+  }
+  return array;
+}
+
+// Numbers `value(i)` in f64, rounded to f32 and then to bf16 when the program takes that.
+template <typename Value>
+HostArray floats(const char* rule, DType dtype, const Shape& shape, size_t leaf, Value value) {
+  if (dtype != DType::kF32 && dtype != DType::kBf16) {
+    refuse_state(fmt::format("state leaf {}: {} makes f32 or bf16, the program wants {}", leaf,
+                             rule, type_text(dtype, shape)));
+  }
+  HostArray array = zeros(dtype, shape);
+  const uint64_t count = element_count(shape);
+  const uint64_t element = dtype_bytes(dtype);
+  for (uint64_t i = 0; i < count; ++i) {
+    const auto rounded = static_cast<float>(value(i));
+    const uint16_t half = bf16_from_f32(rounded);
+    const void* bits = dtype == DType::kF32 ? static_cast<const void*>(&rounded) : &half;
+    std::memcpy(array.bytes.data() + i * element, bits, element);
+  }
+  return array;
+}
+
+HostArray he_normal(DType dtype, const Shape& shape, uint64_t seed, size_t leaf) {
+  const uint64_t count = element_count(shape);
+  const uint64_t last =
+      shape.empty() ? 1 : static_cast<uint64_t>(std::max<int64_t>(shape.back(), 1));
+  const double fan_in = static_cast<double>(std::max<uint64_t>(count / last, 1));
+  const double deviation = std::sqrt(2.0 / fan_in);
+  const RandomStream stream(seed, RandomPurpose::kState, static_cast<uint32_t>(leaf));
+  return floats("he_normal", dtype, shape, leaf,
+                [&](uint64_t i) { return stream.normal(i) * deviation; });
+}
+
+HostArray glorot_uniform(DType dtype, const Shape& shape, uint64_t seed, size_t leaf) {
+  const size_t rank = shape.size();
+  double field = 1;
+  for (size_t d = 0; d + 2 < rank; ++d) {
+    field *= static_cast<double>(shape[d]);
+  }
+  const double in = rank == 0 ? 1 : static_cast<double>(shape[rank < 2 ? 0 : rank - 2]);
+  const double out = rank == 0 ? 1 : static_cast<double>(shape[rank - 1]);
+  const double limit = std::sqrt(6.0 / (field * (in + out)));
+  const RandomStream stream(seed, RandomPurpose::kState, static_cast<uint32_t>(leaf));
+  return floats("glorot_uniform", dtype, shape, leaf,
+                [&](uint64_t i) { return (2.0 * stream.uniform(i) - 1.0) * limit; });
+}
+
+}  // namespace
+
+HostArray initial_leaf(const Init& init, DType dtype, const Shape& shape, uint64_t seed,
+                       size_t leaf) {
+  switch (init.kind) {
+    case InitKind::kZeros:
+      return zeros(dtype, shape);
+    case InitKind::kOnes:
+      return ones(dtype, shape);
+    case InitKind::kHeNormal:
+      return he_normal(dtype, shape, seed, leaf);
+    case InitKind::kGlorotUniform:
+      return glorot_uniform(dtype, shape, seed, leaf);
+    case InitKind::kFile:
+      break;
+  }
+  HostArray array = read_npy(init.path);
+  if (array.dtype != dtype || array.shape != shape) {
+    refuse_state(fmt::format("{}: state leaf {} must be {}, the file holds {}", init.path, leaf,
+                             type_text(dtype, shape), type_text(array.dtype, array.shape)));
+  }
+  return array;
+}
+
+}  // namespace tpu::driver

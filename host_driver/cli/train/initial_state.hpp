@@ -1,0 +1,17 @@
+// Initial values of state leaves by the rules of docs/host_driver.md, "Initial state".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cli/train/train_config.hpp"
+#include "tpu/types.hpp"
+
+namespace tpu::driver {
+
+/// State leaf number `leaf`. Throws InvalidArgument when the rule or its file does not fit `dtype`
+/// and `shape`.
+HostArray initial_leaf(const Init& init, DType dtype, const Shape& shape, uint64_t seed,
+                       size_t leaf);
+
+}  // namespace tpu::driver

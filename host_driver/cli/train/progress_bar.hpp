@@ -1,0 +1,38 @@
+// Loss, simulated time a step, MXU % and idle % while a training run goes on: one line that is
+// written over on a terminal, one line an epoch elsewhere.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "cli/train/trainer.hpp"
+
+namespace tpu::driver {
+
+class ProgressBar {
+ public:
+  explicit ProgressBar(const Trainer& trainer);
+
+  void step(const Progress& at);
+  void epoch(const EpochResult& result);
+
+ private:
+  std::string loss_text(double loss) const;
+  void begin_epoch(const Progress& at);
+  uint64_t run_cycles() const;
+  std::string live_figures(int64_t step) const;
+
+  using Clock = std::chrono::steady_clock;
+
+  const Trainer& trainer_;
+  bool terminal_;
+  Clock::time_point start_;
+  Clock::time_point shown_;
+  int64_t epoch_ = 0;
+  int64_t first_step_ = 0;
+  uint64_t first_cycle_ = 0;
+  uint64_t first_run_ = 0;
+};
+
+}  // namespace tpu::driver

@@ -1,0 +1,67 @@
+// Figures of a training run.
+#include "cli/train/train_report.hpp"
+
+#include <optional>
+#include <vector>
+
+namespace tpu::driver {
+namespace {
+
+nlohmann::ordered_json number_or_null(const std::optional<double>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+}
+
+nlohmann::ordered_json epoch_figures(const EpochResult& epoch, bool has_data) {
+  return {{"epoch", epoch.epoch},
+          {"train_loss", number_or_null(has_data ? std::optional(epoch.train_loss) : std::nullopt)},
+          {"test_accuracy",
+           number_or_null(epoch.eval ? std::optional(epoch.eval->accuracy) : std::nullopt)}};
+}
+
+}  // namespace
+
+nlohmann::ordered_json train_report(const Trainer& trainer, const std::string& transport,
+                                    const std::string& digest, double wall_seconds,
+                                    const std::string& stopped_by) {
+  const Window& window = trainer.window();
+  const bool has_data = trainer.has_data();
+  const bool ran = trainer.steps_run() > 0;
+  const auto steps = static_cast<double>(trainer.steps_run());
+  const EpochResult last = trainer.epochs().empty() ? EpochResult() : trainer.epochs().back();
+  const bool has_loss = has_data && !trainer.epochs().empty();
+  nlohmann::ordered_json json;
+  json["test_accuracy"] =
+      number_or_null(last.eval ? std::optional(last.eval->accuracy) : std::nullopt);
+  json["test_loss"] = number_or_null(last.eval ? last.eval->loss : std::nullopt);
+  json["train_loss"] = number_or_null(has_loss ? std::optional(last.train_loss) : std::nullopt);
+  json["steps"] = trainer.losses().size();
+  json["first_step"] = trainer.first_step();
+  json["stopped_by"] =
+      stopped_by.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(stopped_by);
+  json["sim_seconds_per_step"] =
+      number_or_null(ran ? std::optional(window.seconds() / steps) : std::nullopt);
+  json["sim_cycles_per_step"] = number_or_null(
+      ran ? std::optional(static_cast<double>(window.cycles()) / steps) : std::nullopt);
+  json["sim_cycles"] = window.cycles();
+  json["sim_cycles_per_core"] = window.run_cycles();
+  json["mxu_utilization"] = window.mxu_utilization();
+  json["idle"] = window.idle();
+  json["wall_seconds"] = wall_seconds;
+  json["digest"] = digest;
+  json["lockstep"] = {{"tiles", window.last().lockstep_tiles},
+                      {"mismatches", window.last().lockstep_mismatches}};
+  json["instructions_per_hart"] = window.hart_instructions();
+  json["engine_commands"] = window.commands();
+  json["late_calls"] = window.last().late_calls;
+  json["board"] = trainer.board().name();
+  json["transport"] = transport;
+  json["epochs"] = nlohmann::ordered_json::array();
+  for (const EpochResult& epoch : trainer.epochs()) {
+    json["epochs"].push_back(epoch_figures(epoch, has_data));
+  }
+  json["step_seconds"] = trainer.step_seconds();
+  json["losses"] = has_data ? trainer.losses() : std::vector<float>();
+  return json;
+}
+
+}  // namespace tpu::driver

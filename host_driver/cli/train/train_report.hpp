@@ -1,0 +1,16 @@
+// run.json: the figures of a training run. Keys: docs/host_driver.md, "What comes out".
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/train/trainer.hpp"
+
+namespace tpu::driver {
+
+/// `stopped_by`: name of the signal that stopped the run; empty: it was not.
+nlohmann::ordered_json train_report(const Trainer& trainer, const std::string& transport,
+                                    const std::string& digest, double wall_seconds,
+                                    const std::string& stopped_by);
+
+}  // namespace tpu::driver

@@ -1,0 +1,118 @@
+// Trainer: runs a train program over a dataset and an eval program over the held-out examples.
+// Keeps a few launches in flight, so that uploads and losses do not make the board wait.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/measure.hpp"
+#include "cli/train/checkpoint.hpp"
+#include "cli/train/dataset.hpp"
+#include "tpu/board.hpp"
+
+namespace tpu::driver {
+
+/// Called after each step whose loss has come back.
+struct Progress {
+  int64_t epoch = 0;
+  int64_t step = 0;
+  int64_t steps = 0;
+  float loss = 0;
+};
+
+/// How far to train; 0: as the configuration says, no checkpoints on the way.
+struct TrainLimits {
+  int64_t max_steps = 0;
+  int64_t checkpoint_every = 0;  ///< steps
+};
+
+/// Calls of a run to its owner; empty ones are left out.
+struct TrainHooks {
+  std::function<void(const Progress&)> step;
+  std::function<void(const EpochResult&)> epoch_done;
+  /// Asked between steps: true ends the run with all submitted steps done.
+  std::function<bool()> stop_wanted;
+  /// A checkpoint is due: nothing is in flight, checkpoint() gives it.
+  std::function<void()> save;
+};
+
+class Trainer {
+ public:
+  /// Checks the programs against the convention of docs/host_driver.md; throws InvalidArgument.
+  /// `has_data`: false for a board that computes nothing; then replicas are not compared, and there
+  /// are no losses and no accuracy. `from`: goes on there instead of at the initial state.
+  Trainer(const Board& board, const TrainConfig& config, Executable train,
+          std::optional<Executable> eval, bool has_data = true, const Checkpoint* from = nullptr);
+
+  /// False when it was stopped before all steps were done.
+  bool train(const TrainLimits& limits, const TrainHooks& hooks);
+  EvalResult evaluate();
+
+  /// All that a later run needs to go on with the same bits. Waits for the state.
+  Checkpoint checkpoint();
+  /// The same after an error: nothing when steps were lost.
+  std::optional<Checkpoint> rescue();
+
+  int64_t planned_steps(int64_t max_steps) const;
+  /// One a step, with those before the checkpoint that the run came from.
+  const std::vector<float>& losses() const { return losses_; }
+  /// Steps of this run.
+  int64_t steps_run() const { return static_cast<int64_t>(losses_.size()) - first_step_; }
+  /// Step of the checkpoint that the run came from; 0: none.
+  int64_t first_step() const { return first_step_; }
+  /// Host time between the losses of two steps; of an epoch's first step, since its start.
+  const std::vector<double>& step_seconds() const { return step_seconds_; }
+  const std::vector<EpochResult>& epochs() const { return epochs_; }
+  const Window& window() const { return window_; }
+  const Board& board() const { return board_; }
+  const Executable& program() const { return train_; }
+  const Dataset& data() const { return data_; }
+  bool has_data() const { return has_data_; }
+
+  /// The state on the host, compared over the cores when the board computes.
+  std::vector<HostArray> state();
+
+ private:
+  // The loss is read into memory that lives as long as the read, whatever happens to the trainer.
+  struct InFlight {
+    std::shared_ptr<float> loss;
+    Event ready;
+  };
+
+  void check_train() const;
+  void check_eval() const;
+  void go_on_from(const Checkpoint& from);
+  std::vector<HostArray> initial_state() const;
+  void submit(const std::vector<uint32_t>& order, size_t first);
+  void take_loss(const Progress& at, const TrainHooks& hooks);
+  void take_losses(const Progress& at, const TrainHooks& hooks);
+  bool run_steps(const Progress& at, int64_t first, int64_t last, const TrainLimits& limits,
+                 const TrainHooks& hooks);
+  bool end_epoch(int64_t epoch, int64_t planned, bool stop, const TrainHooks& hooks);
+  int64_t steps_an_epoch() const;
+
+  Board board_;
+  const TrainConfig& config_;
+  Executable train_;
+  std::optional<Executable> eval_;
+  const bool has_data_;
+  size_t leaves_;
+  Dataset data_;
+  std::vector<Array> state_;
+  std::deque<InFlight> in_flight_;
+  int64_t first_step_ = 0;
+  int64_t submitted_ = 0;  // steps of the whole training that were given to the board
+  std::vector<float> losses_;
+  std::vector<double> step_seconds_;
+  std::chrono::steady_clock::time_point last_loss_;
+  std::vector<EpochResult> epochs_;
+  Window window_;
+};
+
+}  // namespace tpu::driver

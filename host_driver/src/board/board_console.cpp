@@ -1,0 +1,113 @@
+// What the control harts say: text of the firmware, and traps with their place in its code.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "src/board/board_impl.hpp"
+#include "src/board/fault_text.hpp"
+#include "src/board/firmware.hpp"
+#include "tpu/spec/core_page_regs.hpp"
+
+namespace tpu::driver {
+namespace {
+
+namespace core_page = spec::core_page;
+
+// Firmware may print anything; a terminal must not obey it.
+std::string printable(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7f) {
+      out.push_back(c);
+    } else if (c == '\t') {
+      out.push_back(' ');
+    } else {
+      out += fmt::format("\\x{:02x}", byte);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void BoardImpl::take_console(std::vector<ConsoleLine> lines) {
+  for (ConsoleLine& line : lines) {
+    console_lines_.push_back({line.device, printable(line.text)});
+  }
+}
+
+// When nobody will run the board any more.
+void BoardImpl::take_rest_of_console() {
+  try {
+    if (transport_) {
+      take_console(transport_->take_console());
+    }
+  } catch (const std::exception&) {
+    // The model broke, and was reported: its text went with it.
+  }
+}
+
+void BoardImpl::tell(int device, const std::string& text) {
+  console_lines_.push_back({device, text});
+}
+
+void BoardImpl::deliver(const std::function<void(int, const std::string&)>& to,
+                        const std::vector<ConsoleLine>& lines) {
+  for (const ConsoleLine& line : lines) {
+    if (to) {
+      to(line.device, line.text);
+    } else {
+      fmt::print(stderr, "[TPU:{} firmware] {}\n", line.device, line.text);
+    }
+  }
+}
+
+// From the debug port, lines that begin with a line feed: what the core says of its fault of that
+// cycle, and where its control hart stands.
+std::string BoardImpl::core_text(const Device& device, uint64_t fault_cycle) {
+  const TransportStats stats = transport_->stats();
+  const auto at = static_cast<size_t>(device.id);
+  std::string text;
+  if (at < stats.faults.size() && stats.faults[at].cycle == fault_cycle &&
+      !stats.faults[at].text.empty()) {
+    text += fmt::format("\nTPU:{} says: {}", device.id, printable(stats.faults[at].text));
+  }
+  if (at < stats.harts.size()) {
+    const HartPlace& hart = stats.harts[at];
+    const std::string place = firmware_place(firmware_build_, hart.pc);
+    text +=
+        fmt::format("\nthe control hart of TPU:{} {} at {:#010x}{}{}", device.id,
+                    hart.sleeping ? "sleeps" : "stands", hart.pc, place.empty() ? "" : ", ", place);
+  }
+  return text;
+}
+
+// An image that traps before it tells its build is the one that was loaded.
+std::string BoardImpl::trap_place(const Device& device, const tpu_fault_record_t& record) {
+  const uint32_t build = read_core(device, core_page::kFwBuild);
+  return firmware_place(build != 0 ? build : firmware_build_, record.hart_mepc);
+}
+
+// Of a core in state DEAD; empty when it left no record of a trap.
+std::string BoardImpl::describe_trap(Device& device) {
+  const tpu_fault_record_t record = read_fault(device);
+  return record.code == TPU_FAULT_FW_TRAP ? trap_text(record, trap_place(device, record))
+                                          : std::string();
+}
+
+// Tells of harts that died, once for each death: also of those that nobody waits for.
+void BoardImpl::note_deaths() {
+  for (Device& device : devices_) {
+    const uint32_t state = read_core(device, core_page::kFwState) & core_page::kFwStateStateMask;
+    if (state != core_page::kStateDead || device.told_trap == device.boots + 1) {
+      continue;
+    }
+    device.told_trap = device.boots + 1;
+    if (const std::string text = describe_trap(device); !text.empty()) {
+      tell(device.id, text);
+    }
+  }
+}
+
+}  // namespace tpu::driver

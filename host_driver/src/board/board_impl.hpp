@@ -1,0 +1,370 @@
+// BoardImpl: the state behind a Board. One lock, taken in the order of arrival, guards everything
+// here; the thread that waits holds it while board time passes (pump), so calls of other threads
+// take effect when the board is parked at an interrupt. Files: board_open (boot), board_submit
+// (rings), board_transfer (copies), board_pump (completions), board_wait (waiting), board_recover
+// (faults), program (load and launch).
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "board/board_loader.hpp"
+#include "src/board/launch_clock.hpp"
+#include "src/board/operation.hpp"
+#include "src/event_state.hpp"
+#include "src/memory/box.hpp"
+#include "src/memory/device_memory.hpp"
+#include "src/memory/host_arena.hpp"
+#include "tpu/board.hpp"
+#include "tpu/spec/rings.h"
+#include "tpu/transport.hpp"
+
+namespace tpu::driver {
+
+/// When a wait ends although what it waits for is not there; empty: it does not.
+using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+
+/// Mutex that serves its callers in the order of arrival.
+class FifoMutex {
+ public:
+  /// False when the deadline came first. `waited`: somebody else had it.
+  bool lock(Deadline deadline, bool* waited);
+  void unlock();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable turn_;
+  uint64_t next_ticket_ = 0;
+  uint64_t serving_ = 0;
+  std::set<uint64_t> given_up_;  // tickets of callers that did not wait for their turn
+};
+
+/// What the driver knows of one core.
+struct Device {
+  int id = 0;
+  int chip = 0;
+  int core = 0;  // on the chip
+  std::shared_ptr<DeviceMemory> memory;
+
+  uint64_t cmd_iova = 0;
+  uint64_t cpl_iova = 0;
+  std::span<std::byte> cmd_ring;
+  std::span<std::byte> cpl_ring;
+  uint32_t tail = 0;      // commands ever written
+  uint32_t rung = 0;      // value of the last doorbell
+  uint32_t cpl_head = 0;  // completions ever read
+  uint32_t epoch = 0;
+  uint32_t boots = 0;
+  uint32_t resets = 0;                          // of the track counts: each boot and each resume
+  std::array<uint32_t, kTracks> sent{};         // commands appended since then, by track
+  std::array<uint32_t, kTracks> done{};         // commands completed since then, by track
+  std::deque<std::shared_ptr<Command>> window;  // by seq from tail - window.size(); null: completed
+  size_t open = 0;                              // not completed
+  size_t launches = 0;                          // not completed
+  bool held = false;                            // waits for RESUME
+  ErrorPtr trap;                                // why its hart was started again last
+  uint32_t told_trap = 0;                       // boots + 1 when its last trap was told
+  std::array<bool, TPU_MAX_PROGRAMS> program_used{};
+
+  /// The launch that the core runs, or would run next; null without one.
+  Operation* first_launch() const {
+    for (const auto& command : window) {
+      if (command && command->op && command->op->launch()) {
+        return command->op.get();
+      }
+    }
+    return nullptr;
+  }
+
+  /// The firmware counts afresh: what was sent before is over.
+  void reset_tracks() {
+    ++resets;
+    sent = {};
+    done = {};
+  }
+};
+
+struct LoadedProgram;
+
+/// {first, end}
+using ByteRanges = std::vector<std::pair<uint64_t, uint64_t>>;
+/// Takes the bytes at `at` of a buffer.
+using ByteSink = std::function<void(uint64_t at, std::span<const std::byte> piece)>;
+/// Makes the bytes at `at` of a buffer.
+using ByteSource = std::function<void(uint64_t at, std::span<std::byte> piece)>;
+
+/// What a read takes of one buffer.
+struct ReadPart {
+  std::shared_ptr<BufferState> source;
+  ByteRanges ranges;
+  ByteSink sink;
+};
+
+class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
+ public:
+  static std::shared_ptr<BoardImpl> open(const OpenOptions& options);
+  ~BoardImpl();
+
+  /// Holds the board lock; on release it runs the callbacks of events that became ready.
+  class Entry {
+   public:
+    explicit Entry(BoardImpl& board, bool is_call = true, Deadline deadline = std::nullopt);
+    ~Entry();
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    /// False when the deadline came before the lock.
+    bool entered() const { return entered_; }
+
+   private:
+    BoardImpl& board_;
+    bool entered_;
+  };
+
+  const spec::BoardParams& params() const { return params_; }
+  uint64_t hash() const { return hash_; }
+  std::vector<DeviceInfo> device_infos();
+  size_t device_count() const { return devices_.size(); }
+
+  // All below take the lock themselves.
+  /// True: the event is ready; false: the deadline came first.
+  bool wait(EventState& event, Deadline deadline = std::nullopt);
+  void synchronize();
+  HostEvent make_host_event();
+  BoardCounters counters();
+  uint64_t now();
+  std::vector<uint64_t> hart_instructions();
+  std::vector<uint64_t> run_cycles();
+  std::vector<HostWorkTime> profile();
+  void close(CloseMode mode);
+  /// The box of `host` to one buffer on each device; staged once. `alloc_bytes`: room wanted, at
+  /// least the data. Waits for room in staging memory and rings.
+  std::vector<Buffer> upload(const std::vector<int>& devices, const HostView& host, const Box& box,
+                             const Shape& local, uint64_t alloc_bytes, const std::string& label);
+  /// `alloc_bytes` as for upload().
+  Buffer zeros(int device, DType dtype, const Shape& shape, uint64_t alloc_bytes);
+  Buffer copy(const std::shared_ptr<BufferState>& source, int device,
+              const std::vector<Event>& after);
+  /// Byte ranges of buffers, handed to their sinks in pieces, under the board lock. When this
+  /// throws, no sink is called any more.
+  Event read(const std::vector<ReadPart>& parts, const std::vector<Event>& after);
+  std::shared_ptr<LoadedProgram> load(std::span<const std::byte> bytes, const std::string& name,
+                                      int device);
+  RunResult launch(const std::shared_ptr<LoadedProgram>& program,
+                   const std::vector<Array>& arguments, const RunOptions& options);
+
+  /// For tests of the wrap: the next launch has the id behind this one.
+  void set_last_launch(uint32_t launch_id) { launch_count_ = launch_id; }
+
+  /// Any thread, any lock: the program's ids may be reused.
+  void retire(const LoadedProgram& program);
+  /// Any thread, any lock: an event of the host's own was set.
+  void note_host_event();
+
+ private:
+  friend class Entry;
+  BoardImpl() = default;
+
+  /// An operation that commands are added to. It is sealed when this goes out of scope; when that
+  /// is by an exception, it has failed: what is out is waited for, but what comes in is dropped.
+  class Submission {
+   public:
+    Submission(BoardImpl& board, const std::string& what) : board_(board), op_(board.begin(what)) {}
+    ~Submission();
+    Submission(const Submission&) = delete;
+    Submission& operator=(const Submission&) = delete;
+    const std::shared_ptr<Operation>& op() const { return op_; }
+
+   private:
+    BoardImpl& board_;
+    std::shared_ptr<Operation> op_;
+    int exceptions_ = std::uncaught_exceptions();
+  };
+
+  // board_open.cpp
+  void connect(const OpenOptions& options);
+  void check_chips();
+  void boot(const std::vector<int>& ids, bool retried);
+  void load_firmware(const std::vector<int>& ids);
+  std::vector<int> await_state(const std::vector<int>& ids, uint32_t wanted);
+  void set_up_rings(Device& device);
+  uint64_t page(const Device& device, uint64_t offset) const;
+  uint32_t read_core(const Device& device, uint64_t offset);
+  void write_core(const Device& device, uint64_t offset, uint32_t value);
+
+  // board_console.cpp
+  void take_console(std::vector<ConsoleLine> lines);
+  void take_rest_of_console();
+  std::string core_text(const Device& device, uint64_t fault_cycle = UINT64_MAX);
+  void tell(int device, const std::string& text);
+  static void deliver(const std::function<void(int, const std::string&)>& to,
+                      const std::vector<ConsoleLine>& lines);
+  std::string trap_place(const Device& device, const tpu_fault_record_t& record);
+  std::string describe_trap(Device& device);
+  void note_deaths();
+
+  // board_submit.cpp
+  void check_usable();    // at the start of a call
+  void check_unbroken();  // later in it: throws what broke the board meanwhile
+  Device& device_at(int id);
+  std::shared_ptr<EventState> make_event();
+  std::shared_ptr<Operation> begin(const std::string& what);
+  void add(const std::shared_ptr<Operation>& op, const std::shared_ptr<Command>& command);
+  void seal(const std::shared_ptr<Operation>& op);
+  void abandon(const std::shared_ptr<Operation>& op);
+  void give_launch_id(Operation& op);
+  void submit_gang(const std::shared_ptr<Operation>& op);
+  bool has_room(const Device& device, bool launch) const;
+  void append(const std::shared_ptr<Command>& command);
+  void enter(const std::shared_ptr<Command>& command);
+  void ring_doorbell(Device& device);
+  void finish(Operation& op, ErrorPtr error);
+  std::shared_ptr<Allocation> allocate(int device, uint64_t bytes, const std::string& label);
+  std::shared_ptr<StagingRange> stage(uint64_t bytes);
+  std::shared_ptr<StagingRange> stage_now(uint64_t bytes);
+  std::shared_ptr<BufferState> make_buffer(int device, DType dtype, const Shape& shape,
+                                           std::shared_ptr<Allocation> memory,
+                                           std::shared_ptr<EventState> ready);
+
+  // board_wait.cpp
+  uint64_t host_news();
+  void await_host(uint64_t news, Deadline deadline);
+  void check_after(const std::vector<Event>& after) const;
+  void depend(Operation& op, const std::vector<Event>& after) const;
+  bool waits_at_host(const Operation& op, size_t earlier) const;
+  void send_in_order(const std::shared_ptr<Operation>& op, std::function<void()> send);
+  void send_now(const std::shared_ptr<Operation>& op, const std::function<void()>& send);
+  void send_waiting();
+  bool busy() const;
+  void run_until_idle();
+
+  // board_transfer.cpp
+  uint64_t piece_bytes() const;
+  void send_up(const std::vector<std::shared_ptr<Operation>>& ops,
+               const std::vector<std::shared_ptr<Allocation>>& targets, uint64_t bytes,
+               const ByteSource& source);
+  std::shared_ptr<Allocation> hold(const BufferState& buffer) const;
+  void add_copy(const std::shared_ptr<Operation>& op, const std::shared_ptr<Allocation>& from,
+                const std::shared_ptr<Allocation>& to, uint64_t first, uint64_t bytes);
+  void add_read(const std::shared_ptr<Operation>& op, const std::shared_ptr<Allocation>& memory,
+                uint64_t first, uint64_t end, const std::shared_ptr<const ByteSink>& sink);
+  Buffer copy_locked(const BufferState& source, int device, const std::vector<Event>& after);
+
+  // board_pump.cpp
+  bool pump(Deadline deadline = std::nullopt);
+  bool pump_once(Deadline deadline);
+  bool run_board(Deadline deadline = std::nullopt);
+  RunOutcome run_timed(Deadline deadline);
+  bool drain();
+  bool drain_device(Device& device);
+  std::string completion_trouble(const Device& device, const tpu_completion_t& completion) const;
+  void ring_corrupt(const Device& device, const std::string& trouble);
+  bool completions_missing();
+  void complete(Device& device, const tpu_completion_t& completion);
+  void report(const std::shared_ptr<Command>& command, uint16_t status);
+  void release(Operation& op, Command& command);
+  void end_piece(Operation& op, Command& command);
+  void stalled();
+  bool anything_open() const;
+  void break_board(const ErrorPtr& error);
+  static ErrorPtr model_error(const std::exception& error);
+  static ErrorPtr given_up();
+  void set_event(EventState& event, ErrorPtr error);
+
+  // board_recover.cpp
+  void recover();
+  void collect_held();
+  bool reboot_dead();
+  void lose_commands(Device& device);
+  void resume_held();
+  void judge_launch(const std::shared_ptr<Operation>& op,
+                    std::vector<std::shared_ptr<Operation>>& again);
+  void resend(std::vector<std::shared_ptr<Operation>>& launches);
+  void abort_launches();
+  void check_time_limit();
+  bool waits_its_turn(const Operation& op) const;
+  void end_by_time_limit(const Device& device, Operation& op);
+  tpu_fault_record_t read_fault(const Device& device);
+  bool never_started(const Operation& op);
+
+  // program.cpp
+  void place_program(LoadedProgram& program);
+  void take_ids(LoadedProgram& program);
+  void send_program(LoadedProgram& program, size_t partition, const std::shared_ptr<Operation>& op);
+  void send_constants(const LoadedProgram& program, size_t partition,
+                      const std::shared_ptr<Operation>& op);
+  std::vector<Array> prepare_arguments(const LoadedProgram& program, std::vector<Array> arguments,
+                                       const std::vector<size_t>& kept);
+  std::vector<std::shared_ptr<Allocation>> bind_slots(const Operation& op, size_t p,
+                                                      const std::vector<Array>& arguments,
+                                                      std::vector<std::vector<Buffer>>& outputs);
+  std::shared_ptr<Command> launch_command(const LoadedProgram& program, size_t p, uint32_t steps,
+                                          const std::vector<std::shared_ptr<Allocation>>& slots);
+  void submit_launch(const std::shared_ptr<Operation>& op,
+                     const std::vector<std::shared_ptr<BufferState>>& donated);
+  void collect_retired();
+  Buffer gather_owned(const std::vector<Buffer>& parts, int device, uint64_t bytes,
+                      const std::string& label);
+  void gather_foreign(const LoadedProgram& program, std::vector<Array>& arguments);
+
+  spec::BoardParams params_;
+  uint64_t hash_ = 0;
+  std::vector<std::byte> firmware_;
+  uint32_t firmware_entry_ = 0;
+  uint32_t firmware_build_ = 0;  // what FW_BUILD must say; 0: not known
+  std::shared_ptr<HostArena> arena_;
+  std::unique_ptr<Transport> transport_;
+  std::vector<Device> devices_;
+  std::vector<std::weak_ptr<LoadedProgram>> programs_;
+
+  FifoMutex mutex_;
+  std::vector<std::pair<EventCallback, ErrorPtr>> callbacks_;
+  std::function<void(int, const std::string&)> console_;  // OpenOptions::console
+  std::vector<ConsoleLine> console_lines_;                // to be delivered without the lock
+  std::vector<std::shared_ptr<Operation>>
+      failed_launches_;  // all cores reported, judged in recover()
+  std::vector<std::shared_ptr<Command>> retry_;
+  struct Waiting {
+    std::shared_ptr<Operation> op;
+    std::function<void()> send;
+  };
+  std::vector<Waiting> waiting_;  // at the host, in the order of the calls
+  bool sending_waiting_ = false;
+  std::vector<std::weak_ptr<EventState>> host_events_;
+  uint64_t op_count_ = 0;
+  uint32_t launch_count_ = 0;  // wraps; 0 is no launch id
+  bool closed_ = false;
+  ErrorPtr broken_;
+  bool broken_told_ = false;  // a call has said so; later ones are Unavailable
+  ErrorPtr cancelled_;        // launches that have not started end with this
+  std::string stall_text_;
+  int stalls_ = 0;  // quiescent runs without progress, one after the other
+  std::atomic<bool> running_{false};
+  std::atomic<uint64_t> late_calls_{0};
+  LaunchClock launch_clock_{0, 0};
+  uint64_t repeated_doorbells_ = 0;
+  uint64_t recoveries_ = 0;
+
+  std::mutex host_mutex_;  // leaf lock
+  std::condition_variable host_turn_;
+  uint64_t host_news_ = 0;  // events of the host's own that were set
+
+  std::mutex retired_mutex_;  // leaf lock
+  struct RetiredId {
+    int device = 0;
+    uint16_t id = 0;
+    bool sent = false;
+  };
+  std::deque<RetiredId> retired_;
+};
+
+}  // namespace tpu::driver

@@ -1,0 +1,130 @@
+// The time limit of launches: host time, so it decides only whether a run ends with an error.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+
+#include "src/board/board_impl.hpp"
+#include "src/board/fault_text.hpp"
+#include "src/program.hpp"
+#include "tpu/spec/core_page_regs.hpp"
+
+namespace tpu::driver {
+namespace {
+
+// While the board closes without what is in flight, launches are looked at this often.
+constexpr std::chrono::nanoseconds kCancelLook = std::chrono::milliseconds(50);
+
+// A slice (0: none) that ends at the deadline; never 0 then.
+std::chrono::nanoseconds sooner(std::chrono::nanoseconds slice, Deadline deadline,
+                                std::chrono::steady_clock::time_point now) {
+  if (!deadline) {
+    return slice;
+  }
+  const std::chrono::nanoseconds left = std::max(*deadline - now, std::chrono::nanoseconds(1));
+  return slice.count() == 0 ? left : std::min(slice, left);
+}
+
+std::string place_text(const ProgramPlace& place, const exe::ExecutableT& exe) {
+  std::string text = fmt::format("step {}, sequencer at word {}", place.step, place.pc);
+  if (place.op_id < exe.ops.size()) {
+    text += fmt::format(", op {}", exe.ops[place.op_id]->name);
+  }
+  return text;
+}
+
+}  // namespace
+
+// Runs the board to its next interrupt, or until the deadline of a caller who does not wait longer.
+// Where the clock parks it in between, nothing is looked at but the limit: what the driver does
+// next would depend on host time.
+RunOutcome BoardImpl::run_timed(Deadline deadline) {
+  RunOutcome outcome;
+  std::vector<ConsoleLine> console;
+  bool late = false;
+  do {
+    const auto slice = launch_clock_.slice();
+    const bool look = cancelled_ && (slice.count() == 0 || slice > kCancelLook);
+    const auto start = std::chrono::steady_clock::now();
+    transport_->limit_run(sooner(look ? kCancelLook : slice, deadline, start));
+    running_ = true;
+    outcome = transport_->run();
+    running_ = false;
+    std::move(outcome.console.begin(), outcome.console.end(), std::back_inserter(console));
+    if (launch_clock_.spend(std::chrono::steady_clock::now() - start)) {
+      check_time_limit();
+    }
+    if (cancelled_ && outcome.expired && !broken_) {
+      abort_launches();  // a core forgets the abort of a launch that it has not bound yet
+    }
+    late = deadline && std::chrono::steady_clock::now() >= *deadline;
+  } while (outcome.expired && !broken_ && !late);
+  outcome.console = std::move(console);
+  return outcome;
+}
+
+// A core of its gang still has to do with an older launch, so that it cannot end a step.
+bool BoardImpl::waits_its_turn(const Operation& op) const {
+  return std::any_of(op.commands.begin(), op.commands.end(), [&](const auto& command) {
+    return op.status[command->index] == kStatusOpen &&
+           devices_[static_cast<size_t>(command->device)].first_launch() != &op;
+  });
+}
+
+// At each tick of the clock. The oldest launch is taken off: younger ones may wait for it.
+void BoardImpl::check_time_limit() {
+  const std::vector<ProgramPlace> places = transport_->stats().places;
+  const Device* late = nullptr;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const Operation* op = devices_[i].first_launch();
+    if (op != nullptr && waits_its_turn(*op)) {
+      op = nullptr;
+    }
+    // A transport without a debug port does not tell steps: then all of a launch have their time.
+    const bool seen = i < places.size();
+    if (!launch_clock_.look(i, op == nullptr ? 0 : op->launch_id, seen ? places[i].steps : 0,
+                            seen || op == nullptr ? 1 : op->steps)) {
+      continue;
+    }
+    const Operation* oldest = late == nullptr ? nullptr : late->first_launch();
+    const bool runs = i < places.size() && places[i].running;
+    if (oldest == nullptr || op->number < oldest->number ||
+        (op->number == oldest->number && runs && !places[static_cast<size_t>(late->id)].running)) {
+      late = &devices_[i];
+    }
+  }
+  if (late != nullptr) {
+    end_by_time_limit(*late, *late->first_launch());
+  }
+}
+
+void BoardImpl::end_by_time_limit(const Device& device, Operation& op) {
+  if (op.verdict) {
+    break_board(std::make_shared<Error>(
+        ErrorCode::kTimeout, op.verdict->message() + "\nIt did not end when it was aborted",
+        op.verdict->place()));
+    return;
+  }
+  const TransportStats stats = transport_->stats();
+  const exe::ExecutableT& exe = op.program->exe;
+  ErrorPlace where{.device = device.id, .op = {}, .source = {}};
+  std::string text = fmt::format(
+      "{} (id {}) ended no step in {} s of host time, its limit (OpenOptions::time_limit, "
+      "--time-limit; 0: none)",
+      op.what, op.launch_id, launch_clock_.seconds());
+  if (const auto at = static_cast<size_t>(device.id);
+      at < stats.places.size() && stats.places[at].running) {
+    const ProgramPlace& place = stats.places[at];
+    text += ": " + place_text(place, exe);
+    where = op_place(exe, place.op_id, device.id);
+  }
+  text += core_text(device);
+  if (!stats.waits_text.empty()) {
+    text += "\nwho waits for whom:\n" + stats.waits_text;
+  }
+  op.verdict = std::make_shared<Error>(ErrorCode::kTimeout, text, where);
+  write_core(device, spec::core_page::kAbort, op.launch_id);
+}
+
+}  // namespace tpu::driver

@@ -1,0 +1,358 @@
+// Opening a board: transport, check of the chips, boot of all cores at once; and closing it.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/board/board_impl.hpp"
+#include "src/board/firmware.hpp"
+#include "src/crc32c.hpp"
+#include "tpu/spec/chip_page_regs.hpp"
+#include "tpu/spec/core_page_regs.hpp"
+#include "tpu/spec/hart_map.h"
+
+namespace tpu::driver {
+namespace {
+
+namespace chip_page = spec::chip_page;
+namespace core_page = spec::core_page;
+
+constexpr uint64_t kLeastStagingBytes = uint64_t{64} << 10;
+constexpr uint64_t kCmdRingBytes = uint64_t{TPU_CMD_ENTRY_BYTES} << TPU_CMD_RING_LOG2;
+constexpr uint64_t kCplRingBytes = uint64_t{TPU_CPL_ENTRY_BYTES} << TPU_CPL_RING_LOG2;
+constexpr size_t kLoadBlockBytes = 4096;
+constexpr double kTimeLimitSeconds = 60;  // OpenOptions::time_limit
+// Parks at other interrupts while waiting for a state; each core sends a few during boot.
+constexpr int kMaxBootParks = 10000;
+
+constexpr std::array<const char*, 10> kStateNames = {
+    "RESET", "ROM", "BAD_IMAGE", "HANDSHAKE", "ABI_MISMATCH",
+    "READY", "RUN", "DRAIN",     "HELD",      "DEAD"};
+
+std::string state_text(uint32_t state) {
+  const uint32_t code = state & core_page::kFwStateStateMask;
+  return fmt::format("{} (FW_STATE {:#010x})",
+                     code < kStateNames.size() ? kStateNames[code] : "unknown", state);
+}
+
+// A launch whose matrix units are Verilog may take hours.
+double time_limit_of(const OpenOptions& options) {
+  const bool verilog =
+      std::any_of(options.sim.mxu.begin(), options.sim.mxu.end(), [](const auto& unit) {
+        return unit.second.starts_with("rtl") || unit.second.starts_with("lockstep");
+      });
+  const double limit = options.time_limit.value_or(verilog ? 0 : kTimeLimitSeconds);
+  if (!(limit >= 0)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("a time limit of {} s is none; 0 means any time", limit));
+  }
+  return limit;
+}
+
+Error internal(const std::string& text, int device = -1) {
+  return Error(ErrorCode::kInternal, text, {.device = device, .op = {}, .source = {}});
+}
+
+// Board, firmware and driver are each good, but do not belong together.
+Error mismatch(const std::string& text, int device = -1) {
+  return Error(ErrorCode::kFailedPrecondition, text, {.device = device, .op = {}, .source = {}});
+}
+
+}  // namespace
+
+std::shared_ptr<BoardImpl> BoardImpl::open(const OpenOptions& options) {
+  std::shared_ptr<BoardImpl> board(new BoardImpl());
+  try {
+    board->connect(options);
+    std::vector<int> all;
+    for (const Device& device : board->devices_) {
+      all.push_back(device.id);
+    }
+    board->boot(all, false);
+    deliver(board->console_, std::exchange(board->console_lines_, {}));
+  } catch (const spec::BoardError& error) {
+    board->closed_ = true;
+    throw Error(ErrorCode::kInvalidArgument, error.what());
+  } catch (const Error&) {
+    board->closed_ = true;
+    board->take_rest_of_console();
+    deliver(board->console_, std::exchange(board->console_lines_, {}));
+    throw;
+  } catch (const std::exception& error) {
+    board->closed_ = true;
+    board->take_rest_of_console();
+    deliver(board->console_, std::exchange(board->console_lines_, {}));
+    throw internal(fmt::format("the board failed at open: {}", error.what()));
+  }
+  return board;
+}
+
+void BoardImpl::connect(const OpenOptions& options) {
+  console_ = options.console;
+  TransportRequest request;
+  request.params = spec::load_board(options.preset, options.overrides);
+  request.sim = options.sim;
+  params_ = request.params;
+  hash_ = spec::board_hash(params_);
+
+  const FirmwareImage image = built_in_firmware();
+  firmware_ = options.firmware.empty() ? image.bytes : options.firmware;
+  firmware_entry_ = image.entry;
+  if (options.staging_bytes < kLeastStagingBytes ||
+      options.staging_bytes > HostArena::kMaxStagingBytes) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("staging memory of {} bytes; it can have {} to {}", options.staging_bytes,
+                    kLeastStagingBytes, HostArena::kMaxStagingBytes));
+  }
+  firmware_build_ =
+      options.firmware.empty() && options.transport == "sim" && !options.factory ? image.build : 0;
+  if (firmware_.empty()) {
+    if (options.transport != "null" && !options.factory) {
+      throw Error(ErrorCode::kUnimplemented,
+                  "this build has no firmware image (the RISC-V cross compiler was missing)");
+    }
+    firmware_.assign(kLoadBlockBytes, std::byte{0x13});
+  }
+
+  const auto cores = static_cast<size_t>(spec::core_count(params_));
+  arena_ =
+      std::make_shared<HostArena>(cores * (kCmdRingBytes + kCplRingBytes), options.staging_bytes);
+  if (options.factory) {
+    transport_ = options.factory(request, *arena_);
+    if (transport_ == nullptr) {
+      throw Error(ErrorCode::kInvalidArgument, "OpenOptions::factory made no transport");
+    }
+  } else if (options.transport == "null") {
+    transport_ = make_null_transport(request, *arena_);
+  } else if (options.transport == "sim") {
+    transport_ = make_sim_transport(request, *arena_);
+    if (transport_ == nullptr) {
+      throw Error(ErrorCode::kUnimplemented,
+                  "this build has no simulated board; only the transport 'null' is there");
+    }
+  } else {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("unknown transport '{}'; known: sim, null", options.transport));
+  }
+
+  launch_clock_ = LaunchClock(time_limit_of(options), cores);
+  devices_.resize(cores);
+  for (size_t i = 0; i < cores; ++i) {
+    Device& device = devices_[i];
+    device.id = static_cast<int>(i);
+    device.chip = static_cast<int>(static_cast<int64_t>(i) / params_.board.cores_per_chip);
+    device.core = static_cast<int>(static_cast<int64_t>(i) % params_.board.cores_per_chip);
+    device.memory = std::make_shared<DeviceMemory>(
+        device.id, static_cast<uint64_t>(params_.hbm.gib_per_core) << 30);
+    device.cmd_iova = arena_->take_ring(kCmdRingBytes);
+    device.cpl_iova = arena_->take_ring(kCplRingBytes);
+    device.cmd_ring = arena_->span(device.cmd_iova, kCmdRingBytes, true);
+    device.cpl_ring = arena_->span(device.cpl_iova, kCplRingBytes, true);
+  }
+  check_chips();
+}
+
+void BoardImpl::check_chips() {
+  for (int chip = 0; chip < static_cast<int>(params_.board.chips); ++chip) {
+    const auto read = [&](uint64_t offset) { return transport_->read32(chip, 0, offset); };
+    if (read(chip_page::kMagic) != chip_page::kMagicTpub) {
+      throw Error(ErrorCode::kUnavailable,
+                  fmt::format("no chip {} behind its PCIe endpoint", chip));
+    }
+    const uint32_t abi = read(chip_page::kHwAbi);
+    if ((abi >> 16) != chip_page::kHwAbiMajor || (abi & 0xFFFF) < chip_page::kHwAbiMinor) {
+      throw mismatch(fmt::format("chip {} has register map {}.{}, this driver needs {}.{}", chip,
+                                 abi >> 16, abi & 0xFFFF, chip_page::kHwAbiMajor,
+                                 chip_page::kHwAbiMinor));
+    }
+    const uint64_t hash = read(chip_page::kBoardHashLo) | uint64_t{read(chip_page::kBoardHashHi)}
+                                                              << 32;
+    if (hash != hash_) {
+      throw mismatch(fmt::format("chip {} says board hash {:016x}, the board file has {:016x}",
+                                 chip, hash, hash_));
+    }
+  }
+}
+
+uint64_t BoardImpl::page(const Device& device, uint64_t offset) const {
+  return core_page::kBase + static_cast<uint64_t>(device.core) * core_page::kStride + offset;
+}
+
+uint32_t BoardImpl::read_core(const Device& device, uint64_t offset) {
+  return transport_->read32(device.chip, 0, page(device, offset));
+}
+
+void BoardImpl::write_core(const Device& device, uint64_t offset, uint32_t value) {
+  transport_->write32(device.chip, 0, page(device, offset), value);
+}
+
+void BoardImpl::load_firmware(const std::vector<int>& ids) {
+  for (const int id : ids) {
+    write_core(devices_[static_cast<size_t>(id)], core_page::kCoreCtrl,
+               core_page::kCoreCtrlCoreResetMask);
+  }
+  const std::span<const std::byte> image(firmware_);
+  for (const int id : ids) {
+    const Device& device = devices_[static_cast<size_t>(id)];
+    const uint64_t window = static_cast<uint64_t>(device.core) * core_page::kLoadStride;
+    for (size_t at = 0; at < image.size(); at += kLoadBlockBytes) {
+      transport_->write_block(device.chip, 2, window + at,
+                              image.subspan(at, std::min(kLoadBlockBytes, image.size() - at)));
+    }
+    write_core(device, core_page::kBootEntry, firmware_entry_);
+    write_core(device, core_page::kBootLen, static_cast<uint32_t>(image.size()));
+    write_core(device, core_page::kBootCrc, crc32c(image));
+    write_core(device, core_page::kCoreCtrl, core_page::kCoreCtrlHartRunMask);
+  }
+}
+
+// Lets time pass until all cores are in `wanted`; returns those that ended in BAD_IMAGE instead.
+std::vector<int> BoardImpl::await_state(const std::vector<int>& ids, uint32_t wanted) {
+  std::vector<int> waiting = ids;
+  std::vector<int> bad;
+  for (int parks = 0; !waiting.empty(); ++parks) {
+    RunOutcome outcome = transport_->run();
+    take_console(std::move(outcome.console));
+    std::vector<int> still;
+    for (const int id : waiting) {
+      const uint32_t word = read_core(devices_[static_cast<size_t>(id)], core_page::kFwState);
+      const uint32_t state = word & core_page::kFwStateStateMask;
+      if (state == wanted) {
+        continue;
+      }
+      if (state == core_page::kStateBadImage) {
+        bad.push_back(id);
+        continue;
+      }
+      if (state == core_page::kStateAbiMismatch) {
+        throw mismatch("driver and firmware speak different versions of the ring formats", id);
+      }
+      if (state == core_page::kStateDead || outcome.quiescent || parks > kMaxBootParks) {
+        Device& device = devices_[static_cast<size_t>(id)];
+        const std::string trap =
+            state == core_page::kStateDead ? describe_trap(device) : std::string();
+        throw internal(
+            fmt::format("the control hart does not boot: it stays in {}{}{}{}", state_text(word),
+                        trap.empty() ? "" : ": ", trap, core_text(device)),
+            id);
+      }
+      still.push_back(id);
+    }
+    waiting = std::move(still);
+  }
+  return bad;
+}
+
+void BoardImpl::set_up_rings(Device& device) {
+  std::fill(device.cmd_ring.begin(), device.cmd_ring.end(), std::byte{0});
+  std::fill(device.cpl_ring.begin(), device.cpl_ring.end(), std::byte{0});
+  device.tail = device.rung = device.cpl_head = device.epoch = 0;
+  device.reset_tracks();
+  device.window.clear();
+  device.open = device.launches = 0;
+  device.held = false;
+  ++device.boots;
+  const auto low = [](uint64_t v) { return static_cast<uint32_t>(v); };
+  const auto high = [](uint64_t v) { return static_cast<uint32_t>(v >> 32); };
+  write_core(device, core_page::kHostAbi, TPU_RING_ABI);
+  write_core(device, core_page::kCmdBaseLo, low(device.cmd_iova));
+  write_core(device, core_page::kCmdBaseHi, high(device.cmd_iova));
+  write_core(device, core_page::kCmdLog2, TPU_CMD_RING_LOG2);
+  write_core(device, core_page::kCplBaseLo, low(device.cpl_iova));
+  write_core(device, core_page::kCplBaseHi, high(device.cpl_iova));
+  write_core(device, core_page::kCplLog2, TPU_CPL_RING_LOG2);
+  write_core(device, core_page::kQueueEn, 1);
+}
+
+void BoardImpl::boot(const std::vector<int>& ids, bool retried) {
+  load_firmware(ids);
+  const std::vector<int> bad = await_state(ids, core_page::kStateHandshake);
+  std::vector<int> booted;
+  std::set_difference(ids.begin(), ids.end(), bad.begin(), bad.end(), std::back_inserter(booted));
+  for (const int id : booted) {
+    Device& device = devices_[static_cast<size_t>(id)];
+    const uint32_t abi = read_core(device, core_page::kFwAbi);
+    if ((abi >> 16) != (TPU_RING_ABI >> 16)) {
+      throw mismatch(
+          fmt::format("the firmware speaks ring formats {}.{}, this driver {}.{}", abi >> 16,
+                      abi & 0xFFFF, TPU_RING_ABI >> 16, TPU_RING_ABI & 0xFFFF),
+          id);
+    }
+    const uint32_t build = read_core(device, core_page::kFwBuild);
+    if (firmware_build_ != 0 && build != firmware_build_) {
+      throw internal(fmt::format("the firmware that runs is build {:08x}, {:08x} was loaded", build,
+                                 firmware_build_),
+                     id);
+    }
+    set_up_rings(device);
+  }
+  await_state(booted, core_page::kStateReady);
+  for (const int id : booted) {
+    Device& device = devices_[static_cast<size_t>(id)];
+    device.epoch = read_core(device, core_page::kEpoch);
+  }
+  if (!bad.empty()) {
+    if (retried) {
+      throw internal("firmware image corrupt: its CRC is wrong in the core's memory", bad.front());
+    }
+    boot(bad, true);
+  }
+}
+
+void BoardImpl::close(CloseMode mode) {
+  const Entry entry(*this, false);
+  if (closed_) {
+    return;
+  }
+  closed_ = true;
+  const ErrorPtr closed = std::make_shared<Error>(ErrorCode::kCancelled, "the board is closed");
+  std::string unwritten;  // of what OpenOptions ask for
+  std::string trouble;
+  try {
+    if (!broken_) {
+      if (mode == CloseMode::kCancel) {
+        cancelled_ = closed;
+        abort_launches();
+      }
+      run_until_idle();
+    }
+    if (!broken_) {
+      run_board();  // what the harts do behind the last completion
+    }
+    if (!broken_) {
+      for (const Device& device : devices_) {
+        write_core(device, spec::core_page::kQueueEn, 0);
+      }
+    }
+    break_board(closed);
+    if (transport_) {
+      take_rest_of_console();
+      unwritten = transport_->close();
+    }
+  } catch (const std::exception& error) {
+    trouble = error.what();
+  }
+  break_board(closed);
+  for (const auto& weak : std::exchange(host_events_, {})) {
+    if (const auto event = weak.lock()) {
+      set_event(*event, closed);
+    }
+  }
+  transport_.reset();
+  if (!trouble.empty()) {
+    throw Error(ErrorCode::kInternal, trouble);
+  }
+  if (!unwritten.empty()) {
+    throw Error(ErrorCode::kFailedPrecondition, unwritten);
+  }
+}
+
+BoardImpl::~BoardImpl() {
+  try {
+    close(CloseMode::kCancel);
+  } catch (const std::exception&) {
+    // Nobody is left who could be told.
+  }
+}
+
+}  // namespace tpu::driver

@@ -1,0 +1,439 @@
+// Completions and waiting. The thread that waits pumps: it lets board time pass until an interrupt,
+// drains all completion rings, sets events, recovers from faults, and looks again.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/board/board_impl.hpp"
+#include "src/board/fault_text.hpp"
+#include "src/crc32c.hpp"
+#include "src/program.hpp"
+#include "tpu/spec/chip_page_regs.hpp"
+#include "tpu/spec/core_page_regs.hpp"
+#include "tpu/spec/perf_regs.hpp"
+
+namespace tpu::driver {
+namespace {
+
+// A command whose core died with it is sent again this often.
+constexpr int kMaxLosses = 2;
+
+}  // namespace
+
+BoardImpl::Entry::Entry(BoardImpl& board, bool is_call, Deadline deadline) : board_(board) {
+  const bool late = board_.running_.load();
+  bool waited = false;
+  entered_ = board_.mutex_.lock(deadline, &waited);
+  if (waited && late && is_call) {
+    ++board_.late_calls_;
+  }
+}
+
+BoardImpl::Entry::~Entry() {
+  if (!entered_) {
+    return;
+  }
+  auto callbacks = std::move(board_.callbacks_);
+  board_.callbacks_.clear();
+  const auto lines = std::exchange(board_.console_lines_, {});
+  const auto console = lines.empty() ? nullptr : board_.console_;
+  board_.mutex_.unlock();
+  deliver(console, lines);
+  for (const auto& [callback, error] : callbacks) {
+    run_event_callback(callback, error);
+  }
+}
+
+void BoardImpl::set_event(EventState& event, ErrorPtr error) {
+  if (auto callbacks = event.set(error)) {
+    for (EventCallback& callback : *callbacks) {
+      callbacks_.emplace_back(std::move(callback), error);
+    }
+  }
+}
+
+bool BoardImpl::anything_open() const {
+  return std::any_of(devices_.begin(), devices_.end(),
+                     [](const Device& device) { return device.open > 0; });
+}
+
+// After this every call throws `error`, and nothing waits any more.
+void BoardImpl::break_board(const ErrorPtr& error) {
+  if (broken_) {
+    return;
+  }
+  broken_ = error;
+  for (Device& device : devices_) {
+    std::vector<std::shared_ptr<Operation>> ops;
+    for (const auto& command : device.window) {
+      if (command) {
+        ops.push_back(command->op);
+      }
+    }
+    device.window.clear();
+    device.open = device.launches = 0;
+    for (const auto& op : ops) {
+      if (op) {
+        finish(*op, error);
+      }
+    }
+  }
+  for (const auto& command : std::exchange(retry_, {})) {
+    if (const auto op = command->op) {
+      finish(*op, error);
+    }
+  }
+  for (const auto& op : std::exchange(failed_launches_, {})) {
+    finish(*op, error);
+  }
+  for (const Waiting& waiting : std::exchange(waiting_, {})) {
+    finish(*waiting.op, error);
+  }
+  note_host_event();
+}
+
+// One park of the board. Returns false when it is quiescent (or broke).
+bool BoardImpl::run_board(Deadline deadline) {
+  try {
+    RunOutcome outcome = run_timed(deadline);
+    take_console(std::move(outcome.console));
+    const bool hart_lost = std::any_of(outcome.msi.begin(), outcome.msi.end(), [](uint32_t msi) {
+      return (msi >> spec::chip_page::kMsiChip & 1) != 0;
+    });
+    if (hart_lost) {
+      note_deaths();
+    }
+    return !outcome.quiescent;
+  } catch (const std::exception& error) {
+    running_ = false;
+    break_board(model_error(error));
+    return false;
+  }
+}
+
+// Returns true when something was completed. Never throws: what fails here fails the board.
+bool BoardImpl::pump(Deadline deadline) {
+  try {
+    return !broken_ && pump_once(deadline);
+  } catch (const std::exception& error) {
+    break_board(model_error(error));
+    return false;
+  }
+}
+
+bool BoardImpl::pump_once(Deadline deadline) {
+  send_waiting();
+  bool progress = drain();
+  if (!progress) {
+    const bool moving = run_board(deadline);
+    progress = drain();
+    if (progress) {
+      stalls_ = 0;
+    } else if (!moving && !broken_ && anything_open()) {
+      stalled();
+    }
+  }
+  recover();
+  return progress;
+}
+
+bool BoardImpl::drain() {
+  bool progress = false;
+  for (Device& device : devices_) {
+    progress = drain_device(device) || progress;
+  }
+  return progress;
+}
+
+bool BoardImpl::drain_device(Device& device) {
+  bool progress = false;
+  while (!broken_) {
+    constexpr uint32_t kMask = (1u << TPU_CPL_RING_LOG2) - 1;
+    tpu_completion_t completion;
+    std::memcpy(&completion,
+                device.cpl_ring.data() + (device.cpl_head & kMask) * TPU_CPL_ENTRY_BYTES,
+                sizeof(completion));
+    const bool lap_even = ((device.cpl_head >> TPU_CPL_RING_LOG2) & 1) == 0;
+    const bool phase = (completion.flags & TPU_CPL_FLAG_PHASE) != 0;
+    if (phase != lap_even) {
+      break;
+    }
+    if (const std::string trouble = completion_trouble(device, completion); !trouble.empty()) {
+      ring_corrupt(device, trouble);
+      return progress;
+    }
+    ++device.cpl_head;
+    progress = true;
+    complete(device, completion);
+  }
+  return progress;
+}
+
+// What is wrong with the record at the head of the completion ring, or nothing. A record that is
+// not what the firmware wrote, or not what it may say, must not end or fail any command.
+std::string BoardImpl::completion_trouble(const Device& device,
+                                          const tpu_completion_t& completion) const {
+  constexpr uint16_t kFlags = TPU_CPL_FLAG_PHASE | TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP;
+  const auto record = std::as_bytes(std::span<const tpu_completion_t, 1>(&completion, 1));
+  const uint32_t crc = crc32c(record.first(sizeof(completion) - sizeof(completion.crc)));
+  if (crc != completion.crc) {
+    return fmt::format("its CRC is {:08x}, its bytes have {:08x}", completion.crc, crc);
+  }
+  const uint32_t first = device.tail - static_cast<uint32_t>(device.window.size());
+  const uint32_t place = completion.seq - first;
+  if (place >= device.window.size() || device.window[place] == nullptr) {
+    return fmt::format("it is of command {}, which is not in flight", completion.seq);
+  }
+  if (!status_known(completion.status) || (completion.flags & ~kFlags) != 0) {
+    return fmt::format("status {} or flags {:#x} are unknown", completion.status, completion.flags);
+  }
+  if (completion.epoch != device.epoch) {
+    return fmt::format("it is of epoch {}, the core is in epoch {}", completion.epoch,
+                       device.epoch);
+  }
+  return {};
+}
+
+void BoardImpl::ring_corrupt(const Device& device, const std::string& trouble) {
+  break_board(std::make_shared<Error>(
+      ErrorCode::kInternal,
+      fmt::format("the completion ring is corrupt at record {}: {}. What was in flight is lost; "
+                  "open the board again",
+                  device.cpl_head, trouble),
+      ErrorPlace{.device = device.id, .op = {}, .source = {}}));
+}
+
+// The device counts its completions, so that a record whose phase is wrong shows as well. True: the
+// ring was read or the board is broken, so there is something to go on with.
+bool BoardImpl::completions_missing() {
+  for (Device& device : devices_) {
+    if (device.open == 0) {
+      continue;
+    }
+    const uint32_t written = read_core(device, spec::core_page::kCplTail);
+    if (drain_device(device) || broken_) {
+      stalls_ = 0;
+      return true;
+    }
+    if (written != device.cpl_head) {
+      ring_corrupt(device, fmt::format("it is not there, though {} were written", written));
+      return true;
+    }
+  }
+  return false;
+}
+
+void BoardImpl::complete(Device& device, const tpu_completion_t& completion) {
+  const uint32_t first = device.tail - static_cast<uint32_t>(device.window.size());
+  const uint32_t place = completion.seq - first;
+  const std::shared_ptr<Command> command = std::move(device.window[place]);
+  device.window[place] = nullptr;
+  --device.open;
+  device.launches -= command->opcode == TPU_OP_LAUNCH ? 1 : 0;
+  ++device.done[command->track];
+  while (!device.window.empty() && device.window.front() == nullptr) {
+    device.window.pop_front();
+  }
+  if (completion.status != TPU_STATUS_OK && status_holds(completion.status, command->opcode)) {
+    device.held = true;
+  }
+  if (const auto op = command->op) {
+    op->end_cycle = std::max(op->end_cycle, completion.cycle);
+  }
+  report(command, completion.status);
+}
+
+void BoardImpl::report(const std::shared_ptr<Command>& command, uint16_t status) {
+  const auto op = command->op;
+  if (!op || op->finished) {
+    return;
+  }
+  op->status[command->index] = status;
+  if (op->launch()) {
+    --op->open;
+    if (op->open == 0) {
+      const bool ok = std::all_of(op->status.begin(), op->status.end(),
+                                  [](uint16_t s) { return s == TPU_STATUS_OK; });
+      if (ok) {
+        finish(*op, nullptr);
+      } else {
+        failed_launches_.push_back(op);
+      }
+    }
+    return;
+  }
+  const bool corrupt = status == TPU_STATUS_BAD_CRC || status == TPU_STATUS_BAD_SEQ;
+  const bool lost = status == kStatusLost && command->losses++ < kMaxLosses;
+  if (status == TPU_STATUS_FLUSHED || lost || (corrupt && command->attempts == 0)) {
+    command->attempts += corrupt ? 1 : 0;
+    retry_.push_back(command);
+    return;
+  }
+  if (status == TPU_STATUS_OK) {
+    if (command->on_ok) {
+      command->on_ok();
+    }
+  } else if (!op->error) {
+    const ErrorPtr& trap = device_at(command->device).trap;
+    op->error =
+        status == kStatusLost && trap ? trap : status_error(status, op->what, command->device);
+  }
+  end_piece(*op, *command);
+}
+
+// A command that has ended for good; with the last one ends its operation.
+void BoardImpl::end_piece(Operation& op, Command& command) {
+  --op.open;
+  release(op, command);
+  if (op.open == 0 && op.sealed) {
+    finish(op, op.error);
+  }
+}
+
+// A command that is over gives back what it holds, long before a large transfer is over.
+void BoardImpl::release(Operation& op, Command& command) {
+  command.on_ok = nullptr;
+  command.keep.clear();
+  command.reads.clear();
+  command.writes.clear();
+  command.op.reset();
+  op.commands[command.index].reset();
+}
+
+// Nothing is in flight on the board and something waits: repeat the doorbells (absolute counts, so
+// this is harmless), then look for completions that got lost, take the launches off, then give up.
+void BoardImpl::stalled() {
+  ++stalls_;
+  if (stalls_ == 1) {
+    for (Device& device : devices_) {
+      if (device.open > 0) {
+        write_core(device, spec::core_page::kCmdTail, device.tail);
+        ++repeated_doorbells_;
+      }
+    }
+    return;
+  }
+  if (stalls_ == 2) {
+    stall_text_ = transport_->stats().waits_text;
+    if (completions_missing()) {
+      return;
+    }
+    if (reboot_dead()) {
+      return;
+    }
+    abort_launches();
+    return;
+  }
+  std::string harts;
+  for (const Device& device : devices_) {
+    harts += device.open > 0 ? core_text(device) : std::string();
+  }
+  break_board(std::make_shared<Error>(
+      ErrorCode::kTimeout,
+      fmt::format("the board does not answer: nothing is in flight and commands are open{}{}{}",
+                  harts, stall_text_.empty() ? "" : "\n", stall_text_)));
+}
+
+uint64_t BoardImpl::now() {
+  const Entry entry(*this, false);
+  check_usable();
+  return transport_->now();
+}
+
+std::vector<uint64_t> BoardImpl::hart_instructions() {
+  const Entry entry(*this, false);
+  check_usable();
+  return transport_->stats().hart_instructions;
+}
+
+std::vector<uint64_t> BoardImpl::run_cycles() {
+  const Entry entry(*this, false);
+  check_usable();
+  return transport_->stats().run_cycles;
+}
+
+std::vector<HostWorkTime> BoardImpl::profile() {
+  const Entry entry(*this, false);
+  check_usable();
+  return transport_->stats().profile;
+}
+
+std::vector<DeviceInfo> BoardImpl::device_infos() {
+  std::vector<DeviceInfo> infos;
+  for (const Device& device : devices_) {
+    DeviceInfo info;
+    info.id = device.id;
+    info.chip = device.chip;
+    info.core = device.core;
+    info.x = static_cast<int>(device.chip % params_.board.torus_x);
+    info.y = static_cast<int>(device.chip / params_.board.torus_x);
+    info.hbm_bytes = static_cast<uint64_t>(params_.hbm.gib_per_core) << 30;
+    const MemoryUse use = device.memory->use();
+    info.hbm_used = use.used;
+    info.hbm_peak = use.peak;
+    info.hbm_largest_free = use.largest_free;
+    infos.push_back(info);
+  }
+  return infos;
+}
+
+BoardCounters BoardImpl::counters() {
+  namespace perf = spec::perf;
+  const Entry entry(*this);
+  check_usable();
+  const auto more_mxus = static_cast<uint32_t>(std::max<int64_t>(params_.core.mxus, 2) - 2);
+  constexpr uint32_t kMostCounters = perf::kMxu2BusyCycles;  // of one command
+  const uint32_t counters = kMostCounters + 2 * more_mxus;   // that a core has
+  const uint64_t bytes = counters * sizeof(uint64_t);
+  std::vector<std::shared_ptr<StagingRange>> staged;
+  std::vector<std::shared_ptr<Operation>> ops;
+  for (const Device& device : devices_) {
+    staged.push_back(stage(bytes));
+    ops.push_back(begin(fmt::format("reading counters of TPU:{}", device.id)));
+    for (uint32_t first = 0; first < counters; first += kMostCounters) {
+      auto command = std::make_shared<Command>();
+      command->device = device.id;
+      command->keep = {staged.back()};
+      tpu_command_read_counters_t read{};
+      read.iova = staged.back()->iova() + first * sizeof(uint64_t);
+      read.bytes = std::min(counters - first, kMostCounters) * sizeof(uint64_t);
+      read.first = first;
+      set_payload(*command, TPU_OP_READ_COUNTERS, TPU_TRACK_LAUNCH, read);
+      add(ops.back(), std::move(command));
+    }
+    seal(ops.back());
+  }
+  run_until_idle();
+  check_unbroken();
+  BoardCounters result;
+  const TransportStats stats = transport_->stats();
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i]->event->error) {
+      throw Error(*ops[i]->event->error);
+    }
+    CoreCounters core;
+    core.all.resize(counters);
+    std::memcpy(core.all.data(), staged[i]->bytes().data(), bytes);
+    core.cycles = core.all[perf::kCycles];
+    core.run_cycles = core.all[perf::kRunCycles];
+    core.idle_cycles = core.all[perf::kIdleCycles];
+    core.commands = core.all[perf::kCommands];
+    core.instructions = core.all[perf::kInstructions];
+    core.mxu_flops = core.all[perf::kMxuFlops];
+    core.hart_instructions = i < stats.hart_instructions.size() ? stats.hart_instructions[i] : 0;
+    result.cores.push_back(std::move(core));
+  }
+  result.now_cycles = transport_->now();
+  result.lockstep_tiles = stats.lockstep_tiles;
+  result.lockstep_mismatches = stats.lockstep_mismatches;
+  result.lockstep_text = stats.lockstep_text;
+  result.check_findings = stats.check_findings;
+  result.check_text = stats.check_text;
+  result.late_calls = late_calls_;
+  result.repeated_doorbells = repeated_doorbells_;
+  result.recoveries = recoveries_;
+  return result;
+}
+
+}  // namespace tpu::driver

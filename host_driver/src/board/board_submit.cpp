@@ -1,0 +1,378 @@
+// Submission: memory, staging, operations and the command rings. Whatever ends an operation before
+// all of it is sent leaves nothing behind: no memory, no open command, no donated buffer.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/board/board_impl.hpp"
+#include "src/crc32c.hpp"
+#include "tpu/spec/core_page_regs.hpp"
+
+namespace tpu::driver {
+namespace {
+
+constexpr uint32_t kMaxOpenCommands = 224;
+constexpr uint32_t kMaxOpenLaunches = 32;
+constexpr size_t kLargestListed = 10;
+// Made ahead of need: it serves where memory may be short.
+const ErrorPtr kGivenUp = std::make_shared<Error>(
+    ErrorCode::kInternal, "the call failed while its commands were being sent");
+
+// `a` is not before `b`, on counters that wrap.
+bool reached(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) >= 0; }
+
+void raise_waits(const Allocation::TrackPoints& points, const Device& device,
+                 std::array<uint32_t, kTracks>& waits) {
+  if (points.reset != device.resets) {
+    return;
+  }
+  for (size_t track = 0; track < kTracks; ++track) {
+    if (points.set[track] && !reached(waits[track], points.count[track])) {
+      waits[track] = points.count[track];
+    }
+  }
+}
+
+void set_point(Allocation::TrackPoints& points, const Device& device, size_t track,
+               uint32_t point) {
+  if (points.reset != device.resets) {
+    points = {};
+    points.reset = device.resets;
+  }
+  points.count[track] = point;
+  points.set[track] = true;
+}
+
+}  // namespace
+
+ErrorPtr BoardImpl::given_up() { return kGivenUp; }
+
+ErrorPtr BoardImpl::model_error(const std::exception& error) {
+  return std::make_shared<Error>(ErrorCode::kInternal,
+                                 fmt::format("the board model failed: {}", error.what()));
+}
+
+void BoardImpl::check_usable() {
+  if (closed_) {
+    throw Error(ErrorCode::kFailedPrecondition, "the board is closed");
+  }
+  if (!broken_told_) {
+    check_unbroken();
+  }
+  if (broken_) {
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("the board cannot be used any more: {}: {}",
+                            error_code_name(broken_->code()), broken_->message()),
+                broken_->place());
+  }
+}
+
+void BoardImpl::check_unbroken() {
+  if (broken_) {
+    broken_told_ = true;
+    throw Error(*broken_);
+  }
+}
+
+Device& BoardImpl::device_at(int id) {
+  if (id < 0 || static_cast<size_t>(id) >= devices_.size()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("no device TPU:{}; this board has TPU:0..{}", id, devices_.size() - 1));
+  }
+  return devices_[static_cast<size_t>(id)];
+}
+
+std::shared_ptr<EventState> BoardImpl::make_event() {
+  auto event = std::make_shared<EventState>();
+  event->board = weak_from_this();
+  return event;
+}
+
+std::shared_ptr<Operation> BoardImpl::begin(const std::string& what) {
+  auto op = std::make_shared<Operation>();
+  op->number = ++op_count_;
+  op->what = what;
+  op->event = make_event();
+  return op;
+}
+
+bool BoardImpl::has_room(const Device& device, bool launch) const {
+  return device.window.size() < kMaxOpenCommands && (!launch || device.launches < kMaxOpenLaunches);
+}
+
+// Backpressure is the only reason to wait here.
+void BoardImpl::add(const std::shared_ptr<Operation>& op, const std::shared_ptr<Command>& command) {
+  Device& device = device_at(command->device);
+  while (!broken_ && !has_room(device, false)) {
+    pump();
+  }
+  if (!op->error) {
+    op->error = broken_ ? broken_ : op->failed_input();
+  }
+  if (op->error) {
+    return;
+  }
+  command->index = op->commands.size();
+  op->commands.push_back(command);
+  op->status.push_back(kStatusOpen);
+  command->op = op;
+  append(command);
+  ++op->open;
+  ring_doorbell(device);
+}
+
+void BoardImpl::seal(const std::shared_ptr<Operation>& op) {
+  op->sealed = true;
+  if (op->open == 0) {
+    finish(*op, op->error);
+  }
+}
+
+// What is in flight keeps its memory until it is over.
+void BoardImpl::abandon(const std::shared_ptr<Operation>& op) {
+  for (const auto& command : op->commands) {
+    if (command) {
+      command->on_ok = nullptr;
+    }
+  }
+  op->error = op->error ? op->error : kGivenUp;
+  seal(op);
+}
+
+BoardImpl::Submission::~Submission() {
+  if (std::uncaught_exceptions() > exceptions_) {
+    board_.abandon(op_);
+  } else {
+    board_.seal(op_);
+  }
+}
+
+// All rings of the gang get their entry without board time in between, so that launches have one
+// order everywhere.
+void BoardImpl::submit_gang(const std::shared_ptr<Operation>& op) {
+  op->status.assign(op->commands.size(), kStatusOpen);
+  op->open = op->commands.size();
+  op->sealed = true;
+  for (size_t i = 0; i < op->commands.size(); ++i) {
+    op->commands[i]->op = op;
+    op->commands[i]->index = i;
+  }
+  const auto device_of = [&](const std::shared_ptr<Command>& command) -> Device& {
+    return devices_[static_cast<size_t>(command->device)];
+  };
+  const auto all_have_room = [&] {
+    return std::all_of(op->commands.begin(), op->commands.end(),
+                       [&](const auto& command) { return has_room(device_of(command), true); });
+  };
+  while (!broken_ && !all_have_room()) {
+    pump();
+  }
+  if (ErrorPtr error = broken_ ? broken_ : op->failed_input()) {
+    finish(*op, error);
+    return;
+  }
+  size_t places = 0;
+  try {
+    for (; places < op->commands.size(); ++places) {
+      device_of(op->commands[places]).window.push_back(nullptr);
+    }
+  } catch (...) {
+    while (places > 0) {
+      device_of(op->commands[--places]).window.pop_back();
+    }
+    throw;
+  }
+  for (const auto& command : op->commands) {
+    enter(command);
+  }
+  for (const auto& command : op->commands) {
+    ring_doorbell(device_of(command));
+  }
+}
+
+void BoardImpl::append(const std::shared_ptr<Command>& command) {
+  devices_[static_cast<size_t>(command->device)].window.push_back(nullptr);
+  enter(command);
+}
+
+// Writes the command to its ring. The window has a place for it already, so that nothing here can
+// fail half-way.
+void BoardImpl::enter(const std::shared_ptr<Command>& command) {
+  Device& device = devices_[static_cast<size_t>(command->device)];
+  std::array<uint32_t, kTracks> waits = device.done;
+  for (const auto& range : command->reads) {
+    raise_waits(range->writers, device, waits);
+  }
+  for (const auto& range : command->writes) {
+    raise_waits(range->writers, device, waits);
+    raise_waits(range->readers, device, waits);
+  }
+  const size_t track = command->track;
+  const uint32_t point = ++device.sent[track];
+  for (const auto& range : command->reads) {
+    set_point(range->readers, device, track, point);
+  }
+  for (const auto& range : command->writes) {
+    range->readers = {};
+    range->writers = {};
+    set_point(range->writers, device, track, point);
+  }
+
+  command->seq = device.tail;
+  tpu_command_head_t head{};
+  head.opcode = command->opcode;
+  head.flags = command->flags;
+  head.seq = device.tail;
+  head.wait_launch = waits[TPU_TRACK_LAUNCH];
+  head.wait_up = waits[TPU_TRACK_UP];
+  head.wait_down = waits[TPU_TRACK_DOWN];
+  head.epoch = device.epoch;
+  std::memcpy(command->wire.data(), &head, sizeof(head));
+  constexpr size_t kCrcAt = TPU_CMD_ENTRY_BYTES - sizeof(uint32_t);
+  const uint32_t crc = crc32c(std::span(command->wire).first(kCrcAt));
+  std::memcpy(command->wire.data() + kCrcAt, &crc, sizeof(crc));
+
+  const size_t slot = device.tail & ((1u << TPU_CMD_RING_LOG2) - 1);
+  std::memcpy(device.cmd_ring.data() + slot * TPU_CMD_ENTRY_BYTES, command->wire.data(),
+              TPU_CMD_ENTRY_BYTES);
+  ++device.tail;
+  device.window.back() = command;
+  ++device.open;
+  if (command->opcode == TPU_OP_LAUNCH) {
+    ++device.launches;
+    command->op->on_board = true;
+  }
+}
+
+void BoardImpl::ring_doorbell(Device& device) {
+  if (device.rung != device.tail) {
+    std::atomic_thread_fence(std::memory_order_release);
+    device.rung = device.tail;
+    try {
+      write_core(device, spec::core_page::kCmdTail, device.tail);
+    } catch (const std::exception& error) {
+      break_board(model_error(error));
+    }
+  }
+}
+
+// The one end of every operation. A launch that ends with an error and of which no step can have
+// run gives its donated buffers back.
+void BoardImpl::finish(Operation& op, ErrorPtr error) {
+  if (op.finished) {
+    return;
+  }
+  op.finished = true;
+  op.error = error;  // more pieces of it are not sent
+  const bool never_ran = error && !op.on_board;
+  for (const auto& weak : std::exchange(op.donated, {})) {
+    if (const auto buffer = weak.lock()) {
+      never_ran ? buffer->give_back() : buffer->settle();
+    }
+  }
+  set_event(*op.event, std::move(error));
+  // Commands of the window may outlive their operation; ranges must not.
+  op.inputs.clear();
+  op.after.clear();
+  op.reads.clear();
+  op.writes.clear();
+  op.program.reset();
+  for (const auto& command : op.commands) {
+    if (!command) {
+      continue;
+    }
+    command->reads.clear();
+    command->writes.clear();
+    command->keep.clear();
+    command->on_ok = nullptr;
+  }
+  const auto commands = std::move(op.commands);
+  op.commands.clear();
+  for (const auto& command : commands) {
+    if (command) {
+      command->op.reset();
+    }
+  }
+}
+
+std::shared_ptr<Allocation> BoardImpl::allocate(int device, uint64_t bytes,
+                                                const std::string& label) {
+  const std::shared_ptr<DeviceMemory>& memory = device_at(device).memory;
+  for (;;) {
+    if (auto made = Allocation::make(memory, bytes, label)) {
+      return made;
+    }
+    // Ranges whose handles are gone come back when their last command is over.
+    if (broken_ || device_at(device).open == 0) {
+      break;
+    }
+    pump();
+  }
+  check_unbroken();
+  throw Error(ErrorCode::kResourceExhausted,
+              fmt::format("{} bytes for {} do not fit into HBM: {} of {} bytes are in use. Largest "
+                          "live buffers:{}",
+                          bytes, label, memory->used(), memory->capacity(),
+                          memory->largest(kLargestListed)),
+              {.device = device, .op = {}, .source = {}});
+}
+
+// Waits for room; what the call holds itself can fill the arena, and then a single range serves.
+std::shared_ptr<StagingRange> BoardImpl::stage(uint64_t bytes) {
+  for (;;) {
+    if (auto range = StagingRange::make(arena_, bytes)) {
+      return range;
+    }
+    check_unbroken();
+    if (bytes > arena_->staging_bytes() || !anything_open()) {
+      return StagingRange::make_single(arena_, bytes);
+    }
+    pump();
+  }
+}
+
+// As stage(), without waiting.
+std::shared_ptr<StagingRange> BoardImpl::stage_now(uint64_t bytes) {
+  auto range = StagingRange::make(arena_, bytes);
+  return range ? range : StagingRange::make_single(arena_, bytes);
+}
+
+std::shared_ptr<BufferState> BoardImpl::make_buffer(int device, DType dtype, const Shape& shape,
+                                                    std::shared_ptr<Allocation> memory,
+                                                    std::shared_ptr<EventState> ready) {
+  auto buffer = std::make_shared<BufferState>(std::move(memory));
+  buffer->board = shared_from_this();
+  buffer->device = device;
+  buffer->dtype = dtype;
+  buffer->shape = shape;
+  buffer->bytes = byte_count(dtype, shape);
+  buffer->ready = std::move(ready);
+  return buffer;
+}
+
+std::shared_ptr<Allocation> BufferState::hold() const {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return live_ ? memory_ : nullptr;
+}
+
+void BufferState::donate() { live_ = false; }
+
+void BufferState::give_back() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  live_ = memory_ != nullptr;
+}
+
+void BufferState::settle() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  memory_.reset();
+}
+
+void BufferState::discard() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (live_.exchange(false)) {
+    memory_.reset();
+  }
+}
+
+}  // namespace tpu::driver

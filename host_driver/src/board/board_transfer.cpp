@@ -1,0 +1,207 @@
+// Transfers between host and HBM, and within HBM. Arrays of any size go through staging memory in
+// pieces; a piece waits for room in staging memory and in its ring, and gives its staging memory
+// back when it is over.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/access.hpp"
+#include "src/board/board_impl.hpp"
+
+namespace tpu::driver {
+namespace {
+
+constexpr uint64_t kLargestPieceBytes = uint64_t{16} << 20;
+constexpr uint64_t kPiecesInStaging = 4;  // at least: while one is moved another is filled
+
+}  // namespace
+
+uint64_t BoardImpl::piece_bytes() const {
+  constexpr uint64_t kAlign = RangeAllocator::kAlign;
+  return std::min(kLargestPieceBytes, arena_->staging_bytes() / kPiecesInStaging / kAlign * kAlign);
+}
+
+// Memory of a buffer that the call may use.
+std::shared_ptr<Allocation> BoardImpl::hold(const BufferState& buffer) const {
+  if (buffer.board.get() != this) {
+    throw Error(ErrorCode::kInvalidArgument, "the buffer belongs to another board");
+  }
+  auto memory = buffer.hold();
+  if (!memory) {
+    throw Error(ErrorCode::kFailedPrecondition, "the buffer was donated or deleted");
+  }
+  return memory;
+}
+
+// Sends the same bytes to all targets; operation i is that of target i.
+void BoardImpl::send_up(const std::vector<std::shared_ptr<Operation>>& ops,
+                        const std::vector<std::shared_ptr<Allocation>>& targets, uint64_t bytes,
+                        const ByteSource& source) {
+  const auto all_failed = [&] {
+    return std::all_of(ops.begin(), ops.end(), [](const auto& op) { return op->error != nullptr; });
+  };
+  for (uint64_t at = 0; at < bytes && !all_failed(); at += piece_bytes()) {
+    const uint64_t piece = std::min(piece_bytes(), bytes - at);
+    const auto staged = stage(piece);
+    source(at, staged->bytes());
+    for (size_t i = 0; i < targets.size(); ++i) {
+      auto command = std::make_shared<Command>();
+      command->device = targets[i]->device();
+      command->writes = {targets[i]};
+      command->keep = {staged};
+      tpu_command_copy_t copy{};
+      copy.src = staged->iova();
+      copy.dst = targets[i]->address() + at;
+      copy.bytes = piece;
+      copy.kind = TPU_COPY_H2D;
+      set_payload(*command, TPU_OP_COPY, TPU_TRACK_UP, copy);
+      add(ops[i], command);
+    }
+  }
+}
+
+std::vector<Buffer> BoardImpl::upload(const std::vector<int>& devices, const HostView& host,
+                                      const Box& box, const Shape& local, uint64_t alloc_bytes,
+                                      const std::string& label) {
+  const Entry entry(*this);
+  check_usable();
+  std::vector<std::shared_ptr<Allocation>> ranges;
+  for (const int device : devices) {
+    ranges.push_back(allocate(device, std::max(alloc_bytes, box.bytes()), label));
+  }
+  std::vector<Buffer> buffers;
+  std::deque<Submission> uploads;
+  std::vector<std::shared_ptr<Operation>> ops;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    uploads.emplace_back(*this, fmt::format("upload of {} to TPU:{}", label, devices[i]));
+    ops.push_back(uploads.back().op());
+    buffers.push_back(
+        Access::buffer(make_buffer(devices[i], host.dtype, local, ranges[i], ops[i]->event)));
+  }
+  send_up(ops, ranges, box.bytes(),
+          [&](uint64_t at, std::span<std::byte> piece) { box.cut(host.bytes, at, piece); });
+  return buffers;
+}
+
+Buffer BoardImpl::zeros(int device, DType dtype, const Shape& shape, uint64_t alloc_bytes) {
+  const uint64_t bytes = byte_count(dtype, shape);
+  const Entry entry(*this);
+  check_usable();
+  const auto range = allocate(device, std::max(alloc_bytes, bytes), type_text(dtype, shape));
+  const Submission fill_op(*this, fmt::format("fill on TPU:{}", device));
+  auto buffer = make_buffer(device, dtype, shape, range, fill_op.op()->event);
+  if (bytes > 0) {
+    auto command = std::make_shared<Command>();
+    command->device = device;
+    command->writes = {range};
+    tpu_command_fill_t fill{};
+    fill.dst = range->address();
+    fill.bytes = (bytes + 3) / 4 * 4;  // the range is a multiple of 512 bytes
+    set_payload(*command, TPU_OP_FILL, TPU_TRACK_UP, fill);
+    add(fill_op.op(), command);
+  }
+  return Access::buffer(std::move(buffer));
+}
+
+// COPY of bytes [first, first + bytes) to the same place of `to`. To another core it runs on the
+// ring of the source and goes over the links: then no ring orders what follows it on the target.
+void BoardImpl::add_copy(const std::shared_ptr<Operation>& op,
+                         const std::shared_ptr<Allocation>& from,
+                         const std::shared_ptr<Allocation>& to, uint64_t first, uint64_t bytes) {
+  if (bytes == 0) {
+    return;
+  }
+  auto command = std::make_shared<Command>();
+  command->device = from->device();
+  command->reads = {from};
+  if (to->device() == from->device()) {
+    command->writes = {to};
+  } else {
+    command->keep = {to};
+  }
+  tpu_command_copy_t copy{};
+  copy.src = from->address() + first;
+  copy.dst = to->address() + first;
+  copy.bytes = bytes;
+  copy.kind = TPU_COPY_D2D;
+  copy.peer = static_cast<uint8_t>(to->device());
+  set_payload(*command, TPU_OP_COPY, TPU_TRACK_UP, copy);
+  add(op, command);
+}
+
+Buffer BoardImpl::copy_locked(const BufferState& source, int device,
+                              const std::vector<Event>& after) {
+  const auto from = hold(source);
+  const auto to = allocate(device, from->bytes(), "copy of a buffer");
+  const auto op = begin(source.device == device
+                            ? fmt::format("copy on TPU:{}", device)
+                            : fmt::format("copy from TPU:{} to TPU:{}", source.device, device));
+  op->inputs = {source.ready};
+  op->crosses = source.device != device;
+  op->reads = {from};
+  op->writes = {to};
+  depend(*op, after);
+  auto buffer = make_buffer(device, source.dtype, source.shape, to, op->event);
+  buffer->owned = source.owned;
+  send_in_order(op,
+                [this, op, from, to, bytes = source.bytes] { add_copy(op, from, to, 0, bytes); });
+  return Access::buffer(std::move(buffer));
+}
+
+Buffer BoardImpl::copy(const std::shared_ptr<BufferState>& source, int device,
+                       const std::vector<Event>& after) {
+  const Entry entry(*this);
+  check_usable();
+  return copy_locked(*source, device, after);
+}
+
+Event BoardImpl::read(const std::vector<ReadPart>& parts, const std::vector<Event>& after) {
+  const Entry entry(*this);
+  check_usable();
+  const auto op = begin(fmt::format("read from TPU:{}", parts.at(0).source->device));
+  struct Part {
+    std::shared_ptr<Allocation> memory;
+    ByteRanges ranges;
+    std::shared_ptr<const ByteSink> sink;
+  };
+  std::vector<Part> held;
+  for (const ReadPart& part : parts) {
+    held.push_back({hold(*part.source), part.ranges, std::make_shared<const ByteSink>(part.sink)});
+    op->inputs.push_back(part.source->ready);
+    op->reads.push_back(held.back().memory);
+  }
+  depend(*op, after);
+  const Event done = Access::event(op->event);
+  send_in_order(op, [this, op, held = std::move(held)] {
+    for (const Part& part : held) {
+      for (const auto& [first, end] : part.ranges) {
+        add_read(op, part.memory, first, end, part.sink);
+      }
+    }
+  });
+  return done;
+}
+
+// COPYs of bytes [first, end) to staging memory, piece after piece.
+void BoardImpl::add_read(const std::shared_ptr<Operation>& op,
+                         const std::shared_ptr<Allocation>& memory, uint64_t first, uint64_t end,
+                         const std::shared_ptr<const ByteSink>& sink) {
+  for (uint64_t at = first; at < end && !op->error; at += piece_bytes()) {
+    const auto staged = stage(std::min(piece_bytes(), end - at));
+    auto command = std::make_shared<Command>();
+    command->device = memory->device();
+    command->reads = {memory};
+    command->keep = {staged};
+    command->on_ok = [staged, sink, at] { (*sink)(at, staged->bytes()); };
+    tpu_command_copy_t copy{};
+    copy.src = memory->address() + at;
+    copy.dst = staged->iova();
+    copy.bytes = staged->bytes().size();
+    copy.kind = TPU_COPY_D2H;
+    set_payload(*command, TPU_OP_COPY, TPU_TRACK_DOWN, copy);
+    add(op, command);
+  }
+}
+
+}  // namespace tpu::driver

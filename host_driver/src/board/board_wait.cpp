@@ -1,0 +1,247 @@
+// Waiting: of threads for events, and of operations at the host for events that the rings do not
+// order (events of the host's own, copies from other cores, and operations that wait here
+// themselves). These are sent in the order of the calls, by the thread that waits or submits next;
+// what uses memory that an earlier one is going to use waits behind it.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/access.hpp"
+#include "src/board/board_impl.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using Uses = std::vector<std::shared_ptr<Allocation>>;
+
+bool share(const Uses& a, const Uses& b) {
+  return std::any_of(a.begin(), a.end(), [&](const auto& range) {
+    return std::find(b.begin(), b.end(), range) != b.end();
+  });
+}
+
+// One of them writes what the other uses.
+bool conflict(const Operation& a, const Operation& b) {
+  return share(a.writes, b.writes) || share(a.writes, b.reads) || share(a.reads, b.writes);
+}
+
+}  // namespace
+
+bool FifoMutex::lock(Deadline deadline, bool* waited) {
+  std::unique_lock<std::mutex> guard(mutex_);
+  const uint64_t ticket = next_ticket_++;
+  const auto served = [&] { return ticket == serving_; };
+  if (waited != nullptr) {
+    *waited = !served();
+  }
+  if (!deadline) {
+    turn_.wait(guard, served);
+  } else if (!turn_.wait_until(guard, *deadline, served)) {
+    given_up_.insert(ticket);
+    return false;
+  }
+  return true;
+}
+
+void FifoMutex::unlock() {
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    do {
+      ++serving_;
+    } while (given_up_.erase(serving_) > 0);
+  }
+  turn_.notify_all();
+}
+
+HostEvent BoardImpl::make_host_event() {
+  const Entry entry(*this);
+  check_usable();
+  auto event = make_event();
+  event->off_ring = true;
+  std::erase_if(host_events_, [](const auto& weak) { return weak.expired(); });
+  host_events_.push_back(event);
+  return Access::host_event(std::move(event));
+}
+
+void BoardImpl::note_host_event() {
+  {
+    const std::lock_guard<std::mutex> guard(host_mutex_);
+    ++host_news_;
+  }
+  host_turn_.notify_all();
+}
+
+uint64_t BoardImpl::host_news() {
+  const std::lock_guard<std::mutex> guard(host_mutex_);
+  return host_news_;
+}
+
+// Without the board lock: until an event of the host's own has been set since `news`.
+void BoardImpl::await_host(uint64_t news, Deadline deadline) {
+  std::unique_lock<std::mutex> guard(host_mutex_);
+  const auto changed = [&] { return host_news_ != news; };
+  if (deadline) {
+    host_turn_.wait_until(guard, *deadline, changed);
+  } else {
+    host_turn_.wait(guard, changed);
+  }
+}
+
+void BoardImpl::check_after(const std::vector<Event>& after) const {
+  for (const Event& event : after) {
+    const auto& state = Access::state(event);
+    if (state->open() && state->board.lock().get() != this) {
+      throw Error(ErrorCode::kInvalidArgument, "an event to come after belongs to another board");
+    }
+  }
+}
+
+// What the call wants to come behind.
+void BoardImpl::depend(Operation& op, const std::vector<Event>& after) const {
+  check_after(after);
+  for (const Event& event : after) {
+    const auto& state = Access::state(event);
+    op.inputs.push_back(state);
+    op.after.push_back(state);
+  }
+}
+
+// `earlier`: how many of those that wait come before it.
+bool BoardImpl::waits_at_host(const Operation& op, size_t earlier) const {
+  const auto open = [](const auto& event) { return event->open(); };
+  const auto off_ring = [](const auto& event) { return event->open() && event->off_ring; };
+  return std::any_of(op.after.begin(), op.after.end(), open) ||
+         std::any_of(op.inputs.begin(), op.inputs.end(), off_ring) ||
+         std::any_of(waiting_.begin(), waiting_.begin() + static_cast<ptrdiff_t>(earlier),
+                     [&](const Waiting& before) { return conflict(*before.op, op); });
+}
+
+// Calls `send`, which adds the operation's commands, at once or when nothing is in front of it.
+void BoardImpl::send_in_order(const std::shared_ptr<Operation>& op, std::function<void()> send) {
+  send_waiting();
+  if (waits_at_host(*op, waiting_.size()) && !broken_) {
+    op->event->off_ring = true;
+    waiting_.push_back({op, std::move(send)});
+    return;
+  }
+  send_now(op, send);
+}
+
+void BoardImpl::send_now(const std::shared_ptr<Operation>& op, const std::function<void()>& send) {
+  op->event->off_ring = op->crosses;
+  const auto give_up = [&](const ErrorPtr& error) {
+    op->error = op->error ? op->error : error;
+    if (op->launch()) {
+      finish(*op, op->error);
+    } else {
+      abandon(op);
+    }
+  };
+  try {
+    send();
+  } catch (const Error& error) {
+    give_up(std::make_shared<Error>(error));
+    throw;
+  } catch (...) {
+    give_up(given_up());
+    throw;
+  }
+  op->reads.clear();
+  op->writes.clear();
+  seal(op);
+}
+
+// Sends what waits no more. Sending may wait for room, which comes back here: then the outer call
+// goes on with what is left.
+void BoardImpl::send_waiting() {
+  if (sending_waiting_ || waiting_.empty()) {
+    return;
+  }
+  sending_waiting_ = true;
+  for (size_t i = 0; i < waiting_.size();) {
+    const Operation& next = *waiting_[i].op;
+    ErrorPtr error = broken_ ? broken_ : next.launch() && cancelled_ ? cancelled_ : nullptr;
+    error = error ? error : next.failed_input();
+    if (!error && waits_at_host(next, i)) {
+      ++i;
+      continue;
+    }
+    const Waiting taken = std::move(waiting_[i]);
+    waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
+    if (error) {
+      finish(*taken.op, error);
+      continue;
+    }
+    try {
+      send_now(taken.op, taken.send);
+    } catch (const std::exception&) {
+      // Its event tells.
+    }
+  }
+  sending_waiting_ = false;
+}
+
+bool BoardImpl::busy() const {
+  return anything_open() || !retry_.empty() || !failed_launches_.empty();
+}
+
+// Nothing on the board, and nothing left that could be sent.
+void BoardImpl::run_until_idle() {
+  send_waiting();
+  while (!broken_ && busy()) {
+    pump();
+    send_waiting();
+  }
+}
+
+bool BoardImpl::wait(EventState& event, Deadline deadline) {
+  const auto late = [&] { return deadline && std::chrono::steady_clock::now() >= *deadline; };
+  for (bool looked = false; event.open(); looked = true) {
+    if (looked && late()) {
+      return false;
+    }
+    const uint64_t news = host_news();
+    {
+      const Entry entry(*this, false, deadline);
+      if (!entry.entered()) {
+        return !event.open();
+      }
+      if (!event.open()) {
+        break;
+      }
+      if (broken_) {
+        set_event(event, broken_);
+        break;
+      }
+      const bool progress = late() ? drain() : pump(deadline);
+      if (progress || busy() || !event.open()) {
+        continue;
+      }
+      if (!event.off_ring) {
+        set_event(event, std::make_shared<Error>(ErrorCode::kInternal,
+                                                 "nothing in flight can make this event ready"));
+        break;
+      }
+    }
+    await_host(news, deadline);
+  }
+  return true;
+}
+
+void BoardImpl::synchronize() {
+  for (;;) {
+    const uint64_t news = host_news();
+    {
+      const Entry entry(*this);
+      check_usable();
+      run_until_idle();
+      check_unbroken();
+      if (waiting_.empty()) {
+        return;
+      }
+    }
+    await_host(news, std::nullopt);
+  }
+}
+
+}  // namespace tpu::driver

@@ -1,0 +1,136 @@
+// Operation: one call of the user that is in flight; Command: one ring entry of it. A copy may be
+// many commands on one core, a launch is one command on each core of the gang.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/event_state.hpp"
+#include "src/memory/device_memory.hpp"
+#include "tpu/buffer.hpp"
+#include "tpu/spec/rings.h"
+
+namespace tpu::driver {
+
+struct Operation;
+struct BufferState;
+struct LoadedProgram;
+
+struct Command {
+  /// Payload by opcode; head and CRC are filled in when it is appended to a ring.
+  std::array<std::byte, TPU_CMD_ENTRY_BYTES> wire{};
+  int device = 0;
+  uint16_t opcode = 0;
+  uint16_t flags = TPU_CMD_FLAG_INTERRUPT;
+  uint8_t track = 0;
+  uint32_t seq = 0;
+  int attempts = 0;
+  int losses = 0;  ///< times that its core died with it
+  std::vector<std::shared_ptr<Allocation>> reads;
+  std::vector<std::shared_ptr<Allocation>> writes;
+  std::vector<std::shared_ptr<void>> keep;  ///< staging memory
+  std::shared_ptr<Operation> op;            ///< the cycle is cut when the operation is finished
+  size_t index = 0;                         ///< in the operation
+  std::function<void()> on_ok;              ///< under the board lock, when completed OK
+};
+
+/// Not yet reported.
+constexpr uint16_t kStatusOpen = 0xFFFF;
+/// The core was reset before it reported.
+constexpr uint16_t kStatusLost = 0xFFFE;
+
+struct Operation {
+  uint64_t number = 0;                             ///< order of submission on the board
+  std::string what;                                ///< for error texts
+  std::vector<std::shared_ptr<Command>> commands;  ///< null: over, of all but launches
+  std::vector<uint16_t> status;
+  size_t open = 0;
+  bool sealed = false;  ///< no more commands will be added
+  bool finished = false;
+  ErrorPtr error;                                   ///< first failure of a command
+  std::vector<std::shared_ptr<EventState>> inputs;  ///< when one failed, so does this
+  std::vector<std::shared_ptr<EventState>> after;   ///< of these: not sent before they are over
+  std::shared_ptr<EventState> event;
+  bool crosses = false;  ///< writes memory of another core than that of its ring
+  std::vector<std::shared_ptr<Allocation>> reads, writes;  ///< of all of it, until it is sent
+  uint64_t end_cycle = 0;
+
+  // Launches only.
+  std::shared_ptr<LoadedProgram> program;
+  uint32_t launch_id = 0;
+  uint32_t steps = 1;  // of a launch
+  std::vector<std::weak_ptr<BufferState>> donated;
+  bool on_board = false;  ///< a ring has it, and no core has said that it did not start
+  std::optional<tpu_fault_record_t> trap;  ///< of a core that died with it
+  std::string trap_place;
+  std::string stall_text;
+  ErrorPtr verdict;  ///< why the driver itself took it off the board
+
+  bool launch() const { return program != nullptr; }
+
+  /// Why an input is lost; null while none is.
+  ErrorPtr failed_input() const {
+    for (const auto& input : inputs) {
+      if (input->failed()) {
+        return input->error;
+      }
+    }
+    return nullptr;
+  }
+};
+
+/// Consecutive elements of which part `owner` of an array holds the valid copy.
+struct OwnedRun {
+  uint64_t elements = 0;
+  size_t owner = 0;
+  bool operator==(const OwnedRun&) const = default;
+};
+using OwnedRuns = std::shared_ptr<const std::vector<OwnedRun>>;
+
+/// The buffer behind a handle.
+struct BufferState {
+  std::shared_ptr<BoardImpl> board;
+  int device = 0;
+  DType dtype = DType::kF32;
+  Shape shape;
+  uint64_t bytes = 0;
+  std::shared_ptr<EventState> ready;
+  OwnedRuns owned;  ///< state of a sharded update: who holds what; null: all of it is valid
+
+  explicit BufferState(std::shared_ptr<Allocation> range) : memory_(std::move(range)) {}
+
+  // All from any thread, under any lock.
+  bool live() const { return live_.load(); }
+  /// The memory, for as long as the caller keeps it; null when the buffer is not live.
+  std::shared_ptr<Allocation> hold() const;
+  /// A launch takes it over; give_back() when that does not start, settle() when it has started.
+  void donate();
+  void give_back();
+  void settle();
+  void discard();
+
+ private:
+  mutable std::mutex mutex_;  // leaf lock
+  std::shared_ptr<Allocation> memory_;
+  std::atomic<bool> live_{true};
+};
+
+/// Writes `payload` (a struct of rings.h) as the command's entry.
+template <typename Payload>
+void set_payload(Command& command, uint16_t opcode, uint8_t track, const Payload& payload) {
+  static_assert(sizeof(Payload) == TPU_CMD_ENTRY_BYTES);
+  const auto bytes = std::as_bytes(std::span<const Payload, 1>(&payload, 1));
+  std::copy(bytes.begin(), bytes.end(), command.wire.begin());
+  command.opcode = opcode;
+  command.track = track;
+}
+
+}  // namespace tpu::driver

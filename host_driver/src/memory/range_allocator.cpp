@@ -1,0 +1,103 @@
+// Best fit with coalescing. Holes are kept twice: by address for joining, by size for the search.
+#include "src/memory/range_allocator.hpp"
+
+#include <algorithm>
+
+namespace tpu::driver {
+namespace {
+
+uint64_t align_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
+
+}  // namespace
+
+RangeAllocator::RangeAllocator(uint64_t base, uint64_t size) : capacity_(size) {
+  if (size > 0) {
+    add_hole(base, size);
+  }
+}
+
+uint64_t RangeAllocator::rounded(uint64_t bytes) {
+  return align_up(std::max<uint64_t>(bytes, 1), bytes >= kPage ? kPage : kAlign);
+}
+
+void RangeAllocator::add_hole(uint64_t address, uint64_t size) {
+  holes_.emplace(address, size);
+  by_size_.emplace(size, address);
+}
+
+void RangeAllocator::remove_hole(std::map<uint64_t, uint64_t>::iterator hole) {
+  by_size_.erase({hole->second, hole->first});
+  holes_.erase(hole);
+}
+
+std::optional<uint64_t> RangeAllocator::allocate(uint64_t bytes) {
+  if (bytes > capacity_) {
+    return std::nullopt;
+  }
+  const uint64_t need = rounded(bytes);
+  const uint64_t alignment = bytes >= kPage ? kPage : kAlign;
+  // The smallest hole first; one that is only big enough before alignment is passed over.
+  for (auto it = by_size_.lower_bound({need, 0}); it != by_size_.end(); ++it) {
+    const auto [size, hole] = *it;
+    const uint64_t start = align_up(hole, alignment);
+    if (start - hole > size - need) {
+      continue;
+    }
+    remove_hole(holes_.find(hole));
+    if (start > hole) {
+      add_hole(hole, start - hole);
+    }
+    const uint64_t rest = hole + size - (start + need);
+    if (rest > 0) {
+      add_hole(start + need, rest);
+    }
+    taken_.emplace(start, need);
+    used_ += need;
+    peak_ = std::max(peak_, used_);
+    return start;
+  }
+  return std::nullopt;
+}
+
+void RangeAllocator::free(uint64_t address) {
+  const auto taken = taken_.find(address);
+  if (taken == taken_.end()) {
+    return;
+  }
+  uint64_t start = address;
+  uint64_t size = taken->second;
+  used_ -= size;
+  taken_.erase(taken);
+  const auto next = holes_.lower_bound(start);
+  if (next != holes_.end() && next->first == start + size) {
+    size += next->second;
+    remove_hole(next);
+  }
+  auto before = holes_.lower_bound(start);
+  if (before != holes_.begin()) {
+    --before;
+    if (before->first + before->second == start) {
+      start = before->first;
+      size += before->second;
+      remove_hole(before);
+    }
+  }
+  add_hole(start, size);
+}
+
+// From a page on, sizes are whole pages at the start of one.
+uint64_t RangeAllocator::largest_fit() const {
+  uint64_t largest = 0;
+  for (const auto& [address, size] : holes_) {
+    const uint64_t before_page = align_up(address, kPage) - address;
+    const uint64_t pages = size < before_page ? 0 : (size - before_page) / kPage * kPage;
+    largest = std::max(largest, pages > 0 ? pages : std::min(size, kPage - kAlign));
+  }
+  return largest;
+}
+
+uint64_t RangeAllocator::largest_hole() const {
+  return by_size_.empty() ? 0 : by_size_.rbegin()->first;
+}
+
+}  // namespace tpu::driver
