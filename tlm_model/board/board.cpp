@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "board/append_line.hpp"
 #include "board/board_loader.hpp"
 
 namespace tpu::model {
@@ -120,7 +121,7 @@ void Board::end_console() {
 std::string Board::finish_files() {
   std::string error = sinks_.finish();
   if (const std::string more = mxu_select_.finish(steps_.begun()); !more.empty()) {
-    error += (error.empty() ? "" : "\n") + more;
+    append_line(error, more);
   }
   return error;
 }

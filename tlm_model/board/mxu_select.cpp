@@ -9,6 +9,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "board/append_line.hpp"
 #include "mxu/mxu_factory.hpp"
 #include "mxu/mxu_rtl.hpp"
 
@@ -183,9 +184,10 @@ std::string MxuSelect::finish(uint64_t steps) const {
   }
   for (const auto& [option, tiles] : compared) {
     if (tiles == 0 && steps != 0) {
-      text += (text.empty() ? "" : "\n") + ("--mxu " + option) +
-              ": nothing was compared: these units ran no matmul in its steps; the board ran " +
-              std::to_string(steps) + " steps, counted from 0";
+      append_line(text, "--mxu " + option +
+                            ": nothing was compared: these units ran no matmul in its steps; the "
+                            "board ran " +
+                            std::to_string(steps) + " steps, counted from 0");
     }
   }
   return text;

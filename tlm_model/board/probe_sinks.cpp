@@ -1,6 +1,7 @@
 // Sinks by option.
 #include "board/probe_sinks.hpp"
 
+#include "board/append_line.hpp"
 #include "board/board_loader.hpp"
 
 namespace tpu::model {
@@ -34,7 +35,7 @@ std::string ProbeSinks::finish() {
   std::string error = text_ != nullptr ? text_->finish() : std::string();
   if (const std::string waves = waves_ != nullptr ? waves_->finish() : std::string();
       !waves.empty()) {
-    error += (error.empty() ? "" : "\n") + waves;
+    append_line(error, waves);
   }
   return error;
 }
