@@ -310,7 +310,14 @@ BoardCounters Board::counters() const {
 
 void Board::synchronize() const {
   refuse_in_callback();
-  need(impl_).synchronize();
+  need(impl_).synchronize(std::nullopt);
+}
+
+void Board::synchronize_for(std::chrono::nanoseconds timeout) const {
+  refuse_in_callback();
+  if (!need(impl_).synchronize(deadline_in(timeout))) {
+    throw wait_timeout("the board is not done", timeout);
+  }
 }
 
 void Board::close(CloseMode mode) const {

@@ -99,13 +99,8 @@ void Event::wait() const {
 }
 
 void Event::wait_for(std::chrono::nanoseconds timeout) const {
-  // A timeout that the clock cannot hold is none.
-  const auto start = std::chrono::steady_clock::now();
-  const bool endless = timeout > std::chrono::steady_clock::time_point::max() - start;
-  if (!await(*state_, endless ? std::nullopt : Deadline(start + timeout))) {
-    throw Error(ErrorCode::kTimeout,
-                fmt::format("not ready within {} s of host time; it can be waited for again",
-                            std::chrono::duration<double>(timeout).count()));
+  if (!await(*state_, deadline_in(timeout))) {
+    throw wait_timeout("not ready", timeout);
   }
   if (state_->error) {
     throw Error(*state_->error);

@@ -118,6 +118,28 @@ TEST_P(Async, WorkWaitsForAnEventOfTheHost) {
   EXPECT_TRUE(result.done.ready());
 }
 
+TEST_P(Async, TheWaitForAllOfItMayHaveATimeout) {
+  const HostArray sent = counting(DType::kI32, {5000});
+  const Buffer buffer = board_.put(1, sent);
+  board_.synchronize_for(60s);
+  board_.synchronize_for(std::chrono::nanoseconds::max());
+  EXPECT_TRUE(buffer.ready().ready());
+  const HostEvent go = board_.make_event();
+  std::vector<std::byte> out(sent.bytes.size());
+  const Event read = buffer.read(out, {go.event()});
+  EXPECT_EQ(code_of([&] { board_.synchronize_for(20ms); }), ErrorCode::kTimeout);
+  EXPECT_EQ(code_of([&] { board_.synchronize_for(0ns); }), ErrorCode::kTimeout);
+  EXPECT_FALSE(read.ready());
+  go.set();
+  board_.synchronize_for(60s);
+  EXPECT_TRUE(read.ready());
+  EXPECT_EQ(out, sent.bytes);
+  const Buffer more = board_.put(2, sent);
+  EXPECT_EQ(code_of([&] { board_.synchronize_for(0ns); }), ErrorCode::kTimeout);
+  EXPECT_EQ(more.to_host().bytes, sent.bytes);
+  EXPECT_EQ(code_of([] { Board().synchronize_for(1s); }), ErrorCode::kInvalidArgument);
+}
+
 TEST_P(Async, ThreadsAreWokenWhenTheHostSetsItsEvent) {
   const HostArray sent = counting(DType::kI32, {64});
   const Buffer buffer = board_.put(1, sent);

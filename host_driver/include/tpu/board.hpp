@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -179,6 +180,9 @@ class Board {
   /// Waits until everything that was submitted is over; errors stay with their events. What comes
   /// behind a HostEvent is over only when that has been set.
   void synchronize() const;
+  /// As synchronize(), for at most that much host time; then it throws Timeout, and everything goes
+  /// on as before. Zero takes what is there. Like Event::wait_for() it parks the board where it is.
+  void synchronize_for(std::chrono::nanoseconds timeout) const;
 
   /// Ends the use of the board; called by the last handle with kCancel when not called before.
   /// kDrain: waits for what was submitted, but not for HostEvents: what comes behind one that is

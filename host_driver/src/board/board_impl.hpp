@@ -34,6 +34,11 @@ namespace tpu::driver {
 /// When a wait ends although what it waits for is not there; empty: it does not.
 using Deadline = std::optional<std::chrono::steady_clock::time_point>;
 
+/// That much host time from now on; a timeout that the clock cannot hold is none.
+Deadline deadline_in(std::chrono::nanoseconds timeout);
+/// The error of a wait that the deadline has ended.
+Error wait_timeout(const std::string& what, std::chrono::nanoseconds timeout);
+
 /// Mutex that serves its callers in the order of arrival.
 class FifoMutex {
  public:
@@ -138,7 +143,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   // All below take the lock themselves.
   /// True: the event is ready; false: the deadline came first.
   bool wait(EventState& event, Deadline deadline = std::nullopt);
-  void synchronize();
+  /// False: the deadline came first.
+  bool synchronize(Deadline deadline);
   HostEvent make_host_event();
   BoardCounters counters();
   uint64_t now();
@@ -245,7 +251,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void send_now(const std::shared_ptr<Operation>& op, const std::function<void()>& send);
   void send_waiting();
   bool busy() const;
-  void run_until_idle();
+  bool run_until_idle(Deadline deadline = std::nullopt);
 
   // board_transfer.cpp
   uint64_t piece_bytes() const;

@@ -25,7 +25,23 @@ bool conflict(const Operation& a, const Operation& b) {
   return share(a.writes, b.writes) || share(a.writes, b.reads) || share(a.reads, b.writes);
 }
 
+bool late(const Deadline& deadline) {
+  return deadline && std::chrono::steady_clock::now() >= *deadline;
+}
+
 }  // namespace
+
+Deadline deadline_in(std::chrono::nanoseconds timeout) {
+  const auto now = std::chrono::steady_clock::now();
+  const bool endless = timeout > std::chrono::steady_clock::time_point::max() - now;
+  return endless ? std::nullopt : Deadline(now + timeout);
+}
+
+Error wait_timeout(const std::string& what, std::chrono::nanoseconds timeout) {
+  return Error(ErrorCode::kTimeout,
+               fmt::format("{} within {} s of host time; it can be waited for again", what,
+                           std::chrono::duration<double>(timeout).count()));
+}
 
 bool FifoMutex::lock(Deadline deadline, bool* waited) {
   std::unique_lock<std::mutex> guard(mutex_);
@@ -185,19 +201,23 @@ bool BoardImpl::busy() const {
   return anything_open() || !retry_.empty() || !failed_launches_.empty();
 }
 
-// Nothing on the board, and nothing left that could be sent.
-void BoardImpl::run_until_idle() {
+// Nothing on the board, and nothing left that could be sent; false: the deadline came first.
+bool BoardImpl::run_until_idle(Deadline deadline) {
   send_waiting();
   while (!broken_ && busy()) {
-    pump();
+    if (late(deadline)) {
+      drain();
+      return !busy();
+    }
+    pump(deadline);
     send_waiting();
   }
+  return true;
 }
 
 bool BoardImpl::wait(EventState& event, Deadline deadline) {
-  const auto late = [&] { return deadline && std::chrono::steady_clock::now() >= *deadline; };
   for (bool looked = false; event.open(); looked = true) {
-    if (looked && late()) {
+    if (looked && late(deadline)) {
       return false;
     }
     const uint64_t news = host_news();
@@ -213,7 +233,7 @@ bool BoardImpl::wait(EventState& event, Deadline deadline) {
         set_event(event, broken_);
         break;
       }
-      const bool progress = late() ? drain() : pump(deadline);
+      const bool progress = late(deadline) ? drain() : pump(deadline);
       if (progress || busy() || !event.open()) {
         continue;
       }
@@ -228,19 +248,25 @@ bool BoardImpl::wait(EventState& event, Deadline deadline) {
   return true;
 }
 
-void BoardImpl::synchronize() {
+bool BoardImpl::synchronize(Deadline deadline) {
   for (;;) {
     const uint64_t news = host_news();
     {
-      const Entry entry(*this);
+      const Entry entry(*this, true, deadline);
+      if (!entry.entered()) {
+        return false;
+      }
       check_usable();
-      run_until_idle();
+      const bool idle = run_until_idle(deadline);
       check_unbroken();
-      if (waiting_.empty()) {
-        return;
+      if (idle && waiting_.empty()) {
+        return true;
       }
     }
-    await_host(news, std::nullopt);
+    if (late(deadline)) {
+      return false;
+    }
+    await_host(news, deadline);
   }
 }
 
