@@ -9,6 +9,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
+#include <span>
 
 #include "cli/commands.hpp"
 #include "cli/files/digest.hpp"
@@ -19,7 +21,6 @@
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
 #include "cli/program_file.hpp"
-#include "src/memory/host_room.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -73,8 +74,8 @@ void check_inputs(const Executable& program, const std::map<size_t, std::string>
   }
 }
 
-// One file after the other, so that the host holds one array at a time. The cores make the zeros
-// that stand for what is not given.
+// Files are mapped, not read, so that the host holds no array twice. The cores make the zeros that
+// stand for what is not given.
 std::vector<Array> place_inputs(const Executable& program,
                                 const std::map<size_t, std::string>& files, bool zeros) {
   check_inputs(program, files, zeros);
@@ -87,15 +88,14 @@ std::vector<Array> place_inputs(const Executable& program,
       placed.push_back(program.zeros(i));
       continue;
     }
-    const HostArray array = read_npy(file->second);
+    const NpyFile npy(file->second);
+    const HostView& array = npy.view();
     if (array.dtype != info.dtype || array.shape != info.shape) {
       throw Error(
           ErrorCode::kInvalidArgument,
           fmt::format("{}: argument {} must be {}, the file holds {}", file->second, i,
                       type_text(info.dtype, info.shape), type_text(array.dtype, array.shape)));
     }
-    // The board's memory is the host's, too.
-    need_host_room(array.bytes.size(), fmt::format("{} on the board", file->second));
     placed.push_back(program.put(i, array));
   }
   for (const Array& array : placed) {
@@ -165,7 +165,7 @@ Executable load_on(const Board& board, const std::vector<std::byte>& image,
   return program;
 }
 
-// Files and digest of the outputs, one at a time. Without data in, the board without data has none
+// Files and digest of the outputs, piece by piece. Without data in, the board without data has none
 // to give out: its outputs are zeros, whose bytes the host need not have.
 std::string take_outputs(const RunResult& result, const RunArguments& arguments,
                          const OpenOptions& options) {
@@ -173,20 +173,32 @@ std::string take_outputs(const RunResult& result, const RunArguments& arguments,
   Digest digest;
   for (size_t k = 0; k < result.outputs.size(); ++k) {
     const Array& array = result.outputs[k];
-    const std::string path = fmt::format("{}/{}.npy", arguments.out_dir, k);
-    if (zeros) {
-      digest.add_zeros(array.dtype(), array.shape());
-      if (!arguments.out_dir.empty()) {
-        write_zeros_npy(path, array.dtype(), array.shape());
-      }
-      continue;
-    }
-    // Without data the cores compute nothing, so that their copies may well differ.
-    const HostArray output =
-        options.sim.no_data ? array.to_host() : array.to_host_checked(fmt::format("output {}", k));
-    digest.add(output);
+    std::optional<FileWriter> file;
     if (!arguments.out_dir.empty()) {
-      write_npy(path, output);
+      file.emplace(fmt::format("{}/{}.npy", arguments.out_dir, k));
+      const std::string header = npy_header(array.dtype(), array.shape());
+      file->add(std::as_bytes(std::span(header)));
+    }
+    digest.begin(array.dtype(), array.shape());
+    if (zeros) {
+      const uint64_t bytes = byte_count(array.dtype(), array.shape());
+      digest.add_zeros(bytes);
+      if (file) {
+        file->add_zeros(bytes);
+      }
+    } else {
+      // Without data the cores compute nothing, so that their copies may well differ.
+      array.read_pieces(
+          [&](std::span<const std::byte> piece) {
+            digest.add_bytes(piece);
+            if (file) {
+              file->add(piece);
+            }
+          },
+          options.sim.no_data ? "" : fmt::format("output {}", k));
+    }
+    if (file) {
+      file->finish();
     }
   }
   return digest.finish();

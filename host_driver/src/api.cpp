@@ -82,6 +82,7 @@ void check_view(const HostView& host) {
 Array place(BoardImpl& board, const HostView& host, const Layout& layout,
             const std::vector<int>& devices, uint64_t alloc_bytes, const std::string& label) {
   check_view(host);
+  board.need_host_memory(byte_count(host.dtype, layout.local) * devices.size(), label);
   std::vector<Buffer> parts(devices.size());
   for (size_t p = 0; p < devices.size(); ++p) {
     if (parts[p].valid()) {
@@ -254,6 +255,7 @@ Buffer Board::put(int device, const HostView& host) const {
   check_view(host);
   const Box whole(host, Shape(host.shape.size(), 0), host.shape);
   const std::string label = type_text(host.dtype, host.shape);
+  need(impl_).need_host_memory(whole.bytes(), label);
   return need(impl_).upload({device}, host, whole, host.shape, 0, label).front();
 }
 

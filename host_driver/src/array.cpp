@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <deque>
 
 #include "src/access.hpp"
 #include "src/board/board_impl.hpp"
@@ -14,6 +16,14 @@ namespace {
 
 // Replicas on their way to be compared; one larger than this goes alone.
 constexpr uint64_t kComparedBytes = uint64_t{256} << 20;
+constexpr uint64_t kPieceBytes = uint64_t{64} << 20;  // of read_pieces()
+
+// Bytes of a global array from `first` on, on the host.
+struct Window {
+  uint64_t first;
+  std::span<std::byte> bytes;
+  uint64_t end() const { return first + bytes.size(); }
+};
 
 // Reads under way into memory that outlives them: it is waited for on every path.
 class Reads {
@@ -48,15 +58,15 @@ class Reads {
   std::vector<Event> events_;
 };
 
-// Runs of a sharded update that part `owner` keeps, as bytes.
-ByteRanges owned_ranges(const BufferState& state, size_t owner) {
+// Runs of a sharded update that part `owner` keeps, as bytes in the window.
+ByteRanges owned_ranges(const BufferState& state, size_t owner, const Window& window) {
   const uint64_t element = dtype_bytes(state.dtype);
   ByteRanges ranges;
   uint64_t at = 0;
   for (const OwnedRun& run : *state.owned) {
     const uint64_t end = at + run.elements * element;
-    if (run.owner == owner) {
-      ranges.emplace_back(at, end);
+    if (run.owner == owner && at < window.end() && end > window.first) {
+      ranges.emplace_back(std::max(at, window.first), std::min(end, window.end()));
     }
     at = end;
   }
@@ -93,7 +103,7 @@ size_t first_with_box(const Array& array, size_t p) {
 }
 
 // State of a sharded update, each run from its owner.
-std::vector<ReadPart> parts_by_owner(const Array& array, std::span<std::byte> out) {
+std::vector<ReadPart> parts_by_owner(const Array& array, const Window& window) {
   const BufferState& first = *Access::state(array.parts()[0]);
   std::vector<ReadPart> reads;
   for (size_t p = 0; p < array.parts().size(); ++p) {
@@ -101,25 +111,25 @@ std::vector<ReadPart> parts_by_owner(const Array& array, std::span<std::byte> ou
     if (state->owned == nullptr || *state->owned != *first.owned || state->bytes != first.bytes) {
       throw Error(ErrorCode::kInvalidArgument, "the parts of the array do not belong together");
     }
-    reads.push_back(
-        {state, owned_ranges(*state, p), [out](uint64_t at, std::span<const std::byte> piece) {
-           std::copy(piece.begin(), piece.end(), out.begin() + static_cast<ptrdiff_t>(at));
-         }});
+    reads.push_back({state, owned_ranges(*state, p, window),
+                     [window](uint64_t at, std::span<const std::byte> piece) {
+                       std::memcpy(window.bytes.data() + (at - window.first), piece.data(),
+                                   piece.size());
+                     }});
   }
   return reads;
 }
 
 // Each box from the first part that has it.
 std::vector<ReadPart> parts_by_box(const Array& array, const std::vector<Box>& boxes,
-                                   std::span<std::byte> out) {
+                                   const Window& window) {
   std::vector<ReadPart> reads;
   for (size_t p = 0; p < boxes.size(); ++p) {
     if (first_with_box(array, p) == p) {
-      const auto& state = Access::state(array.parts()[p]);
-      reads.push_back({state,
-                       {{0, state->bytes}},
-                       [out, box = boxes[p]](uint64_t at, std::span<const std::byte> piece) {
-                         box.paste(out, at, piece);
+      reads.push_back({Access::state(array.parts()[p]),
+                       {boxes[p].range_within(window.first, window.end())},
+                       [window, box = boxes[p]](uint64_t at, std::span<const std::byte> piece) {
+                         box.paste(window.bytes, at, piece, window.first);
                        }});
     }
   }
@@ -130,11 +140,64 @@ bool kept_by_owners(const Array& array) {
   return Access::state(array.parts()[0])->owned != nullptr;
 }
 
-Event start_read(const Array& array, const std::vector<Box>& boxes, std::span<std::byte> out,
+Event start_read(const Array& array, const std::vector<Box>& boxes, const Window& window,
                  const std::vector<Event>& after) {
   const auto reads =
-      kept_by_owners(array) ? parts_by_owner(array, out) : parts_by_box(array, boxes, out);
+      kept_by_owners(array) ? parts_by_owner(array, window) : parts_by_box(array, boxes, window);
   return reads[0].source->board->read(reads, after);
+}
+
+// Part `p` of the window, read to `out`.
+Event start_read_replica(const Array& array, size_t p, const ByteRanges& range,
+                         std::span<std::byte> out) {
+  const auto& state = Access::state(array.parts()[p]);
+  const auto sink = [out, first = range[0].first](uint64_t at, std::span<const std::byte> piece) {
+    std::memcpy(out.data() + (at - first), piece.data(), piece.size());
+  };
+  return state->board->read({{state, range, sink}}, {});
+}
+
+// Fills the window, and compares all replicas with it.
+void read_checked(const Array& array, const std::vector<Box>& boxes, const Window& window,
+                  const std::string& what) {
+  struct Replica {
+    size_t part;
+    uint64_t first;  // byte of the box
+    std::vector<std::byte> bytes;
+  };
+  std::deque<Replica> replicas;  // of earlier parts
+  uint64_t held = 0;
+  Reads reads;
+  const auto compare = [&] {
+    reads.wait();
+    for (const auto& [p, first, bytes] : replicas) {
+      if (const auto place = boxes[p].first_difference(window.bytes, bytes, first, window.first)) {
+        throw Error(
+            ErrorCode::kInternal,
+            fmt::format("{} differs between cores {} and {} at element [{}]: {} and {}", what,
+                        array.parts()[first_with_box(array, p)].device(), array.parts()[p].device(),
+                        fmt::join(place->index, ","), place->left, place->right));
+      }
+    }
+    replicas.clear();
+    held = 0;
+  };
+  // Reads are asked for before the first wait, so that they overlap.
+  reads.add([&] { return start_read(array, boxes, window, {}); });
+  for (size_t p = 0; p < boxes.size() && !kept_by_owners(array); ++p) {
+    if (first_with_box(array, p) == p) {
+      continue;
+    }
+    const auto range = boxes[p].range_within(window.first, window.end());
+    const uint64_t bytes = range.second - range.first;
+    if (!replicas.empty() && held + bytes > kComparedBytes) {
+      compare();
+    }
+    replicas.push_back({p, range.first, std::vector<std::byte>(bytes)});
+    held += bytes;
+    reads.add([&] { return start_read_replica(array, p, {range}, replicas.back().bytes); });
+  }
+  compare();
 }
 
 }  // namespace
@@ -158,7 +221,7 @@ Event Array::read(std::span<std::byte> out, const std::vector<Event>& after) con
                 fmt::format("the array has {} bytes, room for {} was given",
                             boxes[0].global_bytes(), out.size()));
   }
-  return start_read(*this, boxes, out, after);
+  return start_read(*this, boxes, {0, out}, after);
 }
 
 HostArray Array::to_host() const {
@@ -166,7 +229,7 @@ HostArray Array::to_host() const {
   const std::vector<Box> boxes = boxes_of(*this);
   HostArray global = host_array(dtype_, shape_);
   Reads reads;
-  reads.add([&] { return start_read(*this, boxes, global.bytes, {}); });
+  reads.add([&] { return start_read(*this, boxes, {0, global.bytes}, {}); });
   reads.wait();
   return global;
 }
@@ -174,38 +237,28 @@ HostArray Array::to_host() const {
 HostArray Array::to_host_checked(const std::string& what) const {
   refuse_in_callback();
   const std::vector<Box> boxes = boxes_of(*this);
-  if (kept_by_owners(*this)) {
-    return to_host();
-  }
   HostArray global = host_array(dtype_, shape_);
-  std::vector<std::pair<size_t, std::vector<std::byte>>> replicas;  // of earlier parts
-  Reads reads;
-  const auto compare = [&] {
-    reads.wait();
-    for (const auto& [p, bytes] : replicas) {
-      if (const auto place = boxes[p].first_difference(global.bytes, bytes)) {
-        throw Error(ErrorCode::kInternal,
-                    fmt::format("{} differs between cores {} and {} at element [{}]: {} and {}",
-                                what, parts_[first_with_box(*this, p)].device(), parts_[p].device(),
-                                fmt::join(place->index, ","), place->left, place->right));
-      }
-    }
-    replicas.clear();
-  };
-  // Reads are asked for before the first wait, so that they overlap.
-  reads.add([&] { return start_read(*this, boxes, global.bytes, {}); });
-  for (size_t p = 0; p < parts_.size(); ++p) {
-    if (first_with_box(*this, p) == p) {
-      continue;
-    }
-    if (!replicas.empty() && (replicas.size() + 1) * parts_[p].bytes() > kComparedBytes) {
-      compare();
-    }
-    replicas.emplace_back(p, std::vector<std::byte>(parts_[p].bytes()));
-    reads.add([&] { return parts_[p].read(replicas.back().second); });
-  }
-  compare();
+  read_checked(*this, boxes, {0, global.bytes}, what);
   return global;
+}
+
+void Array::read_pieces(const PieceSink& sink, const std::string& compared) const {
+  refuse_in_callback();
+  const std::vector<Box> boxes = boxes_of(*this);
+  const uint64_t all = boxes[0].global_bytes();
+  std::vector<std::byte> piece(std::min(all, kPieceBytes));
+  wait();  // an array without bytes may have failed, too
+  for (uint64_t at = 0; at < all; at += piece.size()) {
+    const Window window{at, std::span(piece).first(std::min<uint64_t>(piece.size(), all - at))};
+    if (compared.empty()) {
+      Reads reads;
+      reads.add([&] { return start_read(*this, boxes, window, {}); });
+      reads.wait();
+    } else {
+      read_checked(*this, boxes, window, compared);
+    }
+    sink(window.bytes);
+  }
 }
 
 }  // namespace tpu::driver

@@ -263,6 +263,9 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
   check_usable();
   check_arguments(*this, *program, given, options);
   check_after(options.after);
+  const ProgramCost& cost = program->info->cost;
+  need_room_behind((cost.result_bytes - cost.donated_bytes) * program->parts.size(),
+                   fmt::format("the result memory of {}", exe.name));
   const std::vector<Array> arguments = prepare_arguments(*program, given, options.keep);
   const std::set<size_t> kept(options.keep.begin(), options.keep.end());
   const auto op = begin(fmt::format("launch of {}", exe.name));

@@ -189,6 +189,9 @@ std::shared_ptr<LoadedProgram> BoardImpl::load(std::span<const std::byte> bytes,
 
 void BoardImpl::place_program(LoadedProgram& program) {
   const exe::ExecutableT& exe = program.exe;
+  const ProgramCost& cost = program.info->cost;
+  need_room_behind((cost.constant_bytes + cost.scratch_bytes) * program.parts.size(),
+                   fmt::format("the constant and scratch memory of {}", exe.name));
   for (LoadedProgram::Part& part : program.parts) {
     part.code = allocate(part.device, exe.image.size(), fmt::format("code of {}", exe.name));
     part.slots.resize(exe.slots.size());

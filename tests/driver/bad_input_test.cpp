@@ -16,6 +16,7 @@
 
 #include "cli/files/npy.hpp"
 #include "exe/executable.hpp"
+#include "src/memory/host_room.hpp"
 #include "tests/driver/command_line_fixture.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/spec/program_image.h"
@@ -111,14 +112,45 @@ TEST_F(BadInput, ArraysOfGibibytesTakeNoHostMemoryWithoutData) {
   EXPECT_LT(usage.ru_maxrss, 700 << 10) << "KiB";
 }
 
-TEST_F(BadInput, FilesLargerThanTheHostsMemoryAreRefused) {
-  assemble(kCopy, "start:", "start:", "good.tpuexe");
+// Room for the board with one copy of the array, and not for a second one: 0.5 GiB are the board's
+// without any, and the files are not in memory.
+TEST_F(BadInput, TheHostHoldsNoArrayTwice) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers take memory of their own";
+#endif
+  constexpr int64_t kBytes = int64_t{256} << 20;
+  test::ProgramBuilder builder(1);
+  builder.argument(DType::kU8, {kBytes});
+  builder.result(DType::kU8, {kBytes}, false, 0);
+  write_file(path("whole.tpuexe"), builder.bytes());
+  write_npy(path("whole.npy"), test::counting(DType::kU8, {kBytes}));
+  const std::string run = std::string(TPUBOARD) + " run " + path("whole.tpuexe") +
+                          " --in 0=" + path("whole.npy") + " --out-dir " + path("out") +
+                          " --threads 1";
+  const Result r = call("ulimit -d $((960 * 1024)); " + run);
+  ASSERT_EQ(r.code, 0) << r.text;
+  EXPECT_EQ(call("cmp " + path("whole.npy") + " " + path("out/0.npy")).code, 0);
+}
+
+// The file itself takes none: the board's memory is the host's.
+TEST_F(BadInput, ArraysLargerThanTheHostsMemoryAreRefused) {
+  constexpr int64_t kRowBytes = int64_t{15} << 30;
+  if (host_room() >= uint64_t{8 * kRowBytes}) {
+    GTEST_SKIP() << "the host has room for the memory of all cores";
+  }
+  test::ProgramBuilder builder(8);
+  builder.argument(DType::kU8, {8, kRowBytes}, true);
+  builder.result(DType::kU8, {8, kRowBytes}, true, 0);
+  write_file(path("wide.tpuexe"), builder.bytes());
+  const std::string header = npy_header(DType::kU8, {8, kRowBytes});
+  write_file(path("i.npy"), std::as_bytes(std::span(header)));
   std::error_code failed;
-  std::filesystem::resize_file(path("i.npy"), uint64_t{4} << 40, failed);  // a hole
+  std::filesystem::resize_file(path("i.npy"), header.size() + uint64_t{8 * kRowBytes},
+                               failed);  // a hole
   if (failed) {
     GTEST_SKIP() << "the file system has no files of this size: " << failed.message();
   }
-  expect_refused(run("good.tpuexe"), "bytes of host memory");
+  expect_refused(run("wide.tpuexe"), "bytes of host memory");
 }
 
 TEST_F(BadInput, DamagedGraphs) {

@@ -2,12 +2,14 @@
 // more than the rings hold, and nothing stays behind when one fails.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <memory>
 #include <utility>
 
 #include "src/access.hpp"
 #include "src/board/board_impl.hpp"
+#include "src/memory/host_room.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
 
@@ -97,6 +99,51 @@ TEST_P(Transfer, PutsAndLaunchesKeepTheirOrderThroughSmallStagingMemory) {
   for (uint8_t i = 0; i < 6; ++i) {
     EXPECT_EQ(results[i].to_host().bytes, counting(DType::kI32, {60000}, i).bytes);
   }
+}
+
+// More than one piece of what read_pieces() hands out.
+TEST(TransferSize, AnArrayNeedNotBeOnTheHostAsAWhole) {
+  OpenOptions options;
+  options.staging_bytes = uint64_t{1} << 20;
+  const NullBoard n(options);
+  constexpr int64_t kRows = 72;
+  constexpr int64_t kColumns = int64_t{1} << 20;
+  const HostArray sent = counting(DType::kU8, {kRows, kColumns});
+  const Array replicated = n.board.replicate(sent, 3);
+  for (const Array& array : {n.board.shard(sent, 8, 0), n.board.shard(sent, 8, 1), replicated}) {
+    for (const std::string compared : {"", "it"}) {
+      uint64_t at = 0;
+      size_t pieces = 0;
+      array.read_pieces(
+          [&](std::span<const std::byte> piece) {
+            ASSERT_LE(at + piece.size(), sent.bytes.size());
+            EXPECT_EQ(std::memcmp(piece.data(), sent.bytes.data() + at, piece.size()), 0) << at;
+            at += piece.size();
+            ++pieces;
+          },
+          compared);
+      EXPECT_EQ(at, sent.bytes.size());
+      EXPECT_EQ(pieces, 2u);
+    }
+  }
+  HostArray other = sent;
+  other.bytes.back() ^= std::byte{1};
+  std::vector<Buffer> parts = replicated.parts();
+  parts[2] = n.board.put(2, other);
+  const Array mixed(DType::kU8, sent.shape, replicated.layout(), parts);
+  const auto ignore = [](std::span<const std::byte>) {};
+  mixed.read_pieces(ignore);
+  try {
+    mixed.read_pieces(ignore, "it");
+    ADD_FAILURE() << "no difference was found";
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("it differs between cores 0 and 2 at element [71,1048575]"),
+              std::string::npos)
+        << error.message();
+  }
+  EXPECT_THROW(
+      mixed.read_pieces([](std::span<const std::byte>) { throw std::runtime_error("enough"); }),
+      std::runtime_error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Null, Transfer, ::testing::Values("null"));
@@ -208,6 +255,38 @@ TEST(TransferFailure, StagingMemoryHasALeastSize) {
     EXPECT_THROW(Board::open(options), Error) << bytes;
   }
 }
+
+#ifdef TPU_HAVE_SIM_TRANSPORT
+// The simulated board's memory is the host's. One byte is repeated, so that the caller has no array.
+TEST(TransferSize, ArraysThatTheHostCannotHoldAreRefusedBeforeTheyAreMade) {
+  constexpr int64_t kBytes = int64_t{15} << 30;
+  const Board board = Board::open();
+  if (host_room() >= board.devices().size() * kBytes) {
+    GTEST_SKIP() << "the host has room for the memory of all cores";
+  }
+  const std::array<std::byte, 1> one{std::byte{7}};
+  const HostView view(DType::kU8, {kBytes}, one, {0});
+  const auto refused = [&](auto call) {
+    try {
+      call();
+      ADD_FAILURE() << "no error was thrown";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kResourceExhausted);
+      EXPECT_NE(error.message().find("bytes of host memory"), std::string::npos);
+    }
+  };
+  refused([&] { board.replicate(view); });
+  ProgramBuilder results(8);
+  results.result(DType::kU8, {8, kBytes}, true);
+  const Executable program = board.load(results.bytes());
+  refused([&] { program.run({}); });
+  ProgramBuilder scratch(8);
+  scratch.scratch(kBytes);
+  refused([&] { board.load(scratch.bytes()); });
+  const HostArray sent = counting(DType::kU8, {8, 100});
+  EXPECT_EQ(board.shard(sent).to_host().bytes, sent.bytes);
+}
+#endif
 
 TEST(TransferSize, AConstantLargerThanTheUsualStagingMemoryIsLoaded) {
   const NullBoard n;

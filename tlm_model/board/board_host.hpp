@@ -71,6 +71,7 @@ struct BoardStats {
   std::string check_text;       // the first of them, one a line
   std::string waves_error;
   std::vector<HostWorkStats> profile;  // with SimOptions::profile
+  uint64_t hbm_host_bytes = 0;         // host memory behind contents of HBM, present and past
 };
 
 class BoardHost {

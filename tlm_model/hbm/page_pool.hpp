@@ -36,6 +36,8 @@ class PagePool {
 
   const uint8_t* zero_page() const { return zero_page_; }
   size_t pages_in_use() const { return in_use_; }
+  // In use, or left from use: these take host memory.
+  size_t pages_touched() const { return in_use_ + used_.size(); }
 
  private:
   void release_if_unused(HbmPage* page);

@@ -32,21 +32,24 @@ Digest::Digest() : state_(std::make_unique<State>()) {
 Digest::~Digest() = default;
 
 void Digest::add(const HostView& array) {
-  add_type(array.dtype, array.shape);
-  state_->update(array.bytes.data(), array.bytes.size());
+  begin(array.dtype, array.shape);
+  add_bytes(array.bytes);
 }
 
-void Digest::add_zeros(DType dtype, const Shape& shape) {
-  static constexpr std::array<unsigned char, 1 << 16> kZeros{};
-  add_type(dtype, shape);
-  for (uint64_t left = byte_count(dtype, shape); left > 0;) {
+void Digest::add_bytes(std::span<const std::byte> bytes) {
+  state_->update(bytes.data(), bytes.size());
+}
+
+void Digest::add_zeros(uint64_t count) {
+  static constexpr std::array<std::byte, 1 << 16> kZeros{};
+  for (uint64_t left = count; left > 0;) {
     const uint64_t piece = std::min<uint64_t>(left, kZeros.size());
-    state_->update(kZeros.data(), piece);
+    add_bytes(std::span(kZeros).first(piece));
     left -= piece;
   }
 }
 
-void Digest::add_type(DType dtype, const Shape& shape) {
+void Digest::begin(DType dtype, const Shape& shape) {
   const std::string name = dtype_name(dtype);
   state_->update(name.c_str(), name.size() + 1);
   const auto number = [&](uint64_t value) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "tpu/types.hpp"
@@ -17,14 +18,14 @@ class Digest {
   Digest& operator=(const Digest&) = delete;
 
   void add(const HostView& array);
-  /// As add() of an array of zero bits, which need not be in memory.
-  void add_zeros(DType dtype, const Shape& shape);
+  /// As add(), piece by piece: its type first, then its bytes front to back.
+  void begin(DType dtype, const Shape& shape);
+  void add_bytes(std::span<const std::byte> bytes);
+  void add_zeros(uint64_t count);
   /// Hexadecimal; ends the digest.
   std::string finish();
 
  private:
-  void add_type(DType dtype, const Shape& shape);
-
   struct State;
   std::unique_ptr<State> state_;
 };

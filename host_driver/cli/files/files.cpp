@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,11 +13,14 @@
 #include <cstring>
 #include <utility>
 
+#include "cli/checked.hpp"
 #include "src/memory/host_room.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
 namespace {
+
+constexpr mode_t kUsualMode = 0666;
 
 class Descriptor {
  public:
@@ -66,42 +70,20 @@ ErrorCode write_code(int error) {
   throw Error(write_code(error), fmt::format("{}: cannot be written: {}", path, reason(error)));
 }
 
-// The zeros at the end: a hole where the file can have one.
-bool write_zeros(int file, const FileParts& parts) {
-  const uint64_t all = parts.head.size() + parts.body.size() + parts.zeros;
-  if (parts.zeros == 0 ||
-      (std::in_range<off_t>(all) && ::ftruncate(file, static_cast<off_t>(all)) == 0)) {
-    return true;
-  }
-  const std::vector<std::byte> piece(size_t{1} << 16);
-  for (uint64_t left = parts.zeros; left > 0;) {
-    const uint64_t now = std::min<uint64_t>(left, piece.size());
-    if (!write_all(file, std::span(piece).first(now))) {
-      return false;
-    }
-    left -= now;
-  }
-  return true;
+[[noreturn]] void cannot_read(const std::string& path, const std::string& why) {
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, why));
 }
 
-// Makes the file `path`, complete, or throws and leaves none.
-void write_whole(const std::string& path, const std::string& name, int flags, mode_t mode,
-                 const FileParts& parts, Durability durability) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, mode));
-  if (!file.valid()) {
-    cannot_write(name, errno);
+Descriptor open_to_read(const std::string& path, struct stat& info) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) {
+    cannot_read(path, fmt::format("cannot be opened: {}", std::strerror(errno)));
   }
-  const bool written = write_all(file.get(), parts.head) && write_all(file.get(), parts.body) &&
-                       write_zeros(file.get(), parts) &&
-                       (durability == Durability::kCached || ::fsync(file.get()) == 0);
-  const int error = errno;
-  if (!written || !file.close()) {
-    const int why = written ? errno : error;
-    if ((flags & O_CREAT) != 0) {
-      ::unlink(path.c_str());
-    }
-    cannot_write(name, why);
+  if (::fstat(file, &info) == 0 && S_ISDIR(info.st_mode)) {
+    ::close(file);
+    cannot_read(path, "is a folder; name a file");
   }
+  return Descriptor(file);
 }
 
 }  // namespace
@@ -121,17 +103,8 @@ bool write_all(int file, std::span<const std::byte> bytes) {
 }
 
 std::vector<std::byte> read_file(const std::string& path) {
-  const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, what));
-  };
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) {
-    refuse(fmt::format("cannot be opened: {}", std::strerror(errno)));
-  }
   struct stat info {};
-  if (::fstat(file.get(), &info) == 0 && S_ISDIR(info.st_mode)) {
-    refuse("is a folder; name a file");
-  }
+  const Descriptor file = open_to_read(path, info);
   need_host_room(static_cast<uint64_t>(info.st_size), path);
   // One byte more than the size shows the end at once; pipes and devices tell no size.
   constexpr size_t kPiece = size_t{1} << 16;
@@ -146,7 +119,7 @@ std::vector<std::byte> read_file(const std::string& path) {
       continue;
     }
     if (n < 0) {
-      refuse(fmt::format("cannot be read: {}", std::strerror(errno)));
+      cannot_read(path, fmt::format("cannot be read: {}", std::strerror(errno)));
     }
     if (n == 0) {
       break;
@@ -157,36 +130,109 @@ std::vector<std::byte> read_file(const std::string& path) {
   return bytes;
 }
 
-void write_file(const std::string& path, const FileParts& parts, Durability durability) {
+FileBytes::FileBytes(const std::string& path) {
+  struct stat info {};
+  const Descriptor file = open_to_read(path, info);
+  const auto size = static_cast<size_t>(info.st_size);
+  if (S_ISREG(info.st_mode) && size > 0) {
+    void* made = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+    if (made != MAP_FAILED) {
+      mapping_ = made;
+      bytes_ = {static_cast<const std::byte*>(made), size};
+      ::madvise(made, size, MADV_SEQUENTIAL);
+      return;
+    }
+  }
+  read_ = read_file(path);
+  bytes_ = read_;
+}
+
+FileBytes::~FileBytes() {
+  if (mapping_ != nullptr) {
+    ::munmap(mapping_, bytes_.size());
+  }
+}
+
+FileWriter::FileWriter(const std::string& path, Durability durability)
+    : name_(path), durability_(durability) {
   struct stat info {};
   const bool exists = ::stat(path.c_str(), &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) {
     throw Error(ErrorCode::kFailedPrecondition,
                 fmt::format("{}: cannot be written: it is a folder; name a file", path));
   }
-  if (exists && !S_ISREG(info.st_mode)) {
-    write_whole(path, path, 0, 0, parts, Durability::kCached);
-    return;
-  }
-  if (exists && ::access(path.c_str(), W_OK) != 0) {
+  const bool replaces = !exists || S_ISREG(info.st_mode);
+  if (replaces && exists && ::access(path.c_str(), W_OK) != 0) {
     cannot_write(path, errno);
   }
-  // What a link points to is replaced, not the link.
-  std::error_code failed;
-  const std::filesystem::path found = std::filesystem::weakly_canonical(path, failed);
-  const std::filesystem::path target = failed ? std::filesystem::path(path) : found;
-  const std::string beside = fmt::format("{}.{}.part", target.string(), ::getpid());
-  constexpr mode_t kUsual = 0666;
-  write_whole(beside, path, O_CREAT | O_TRUNC, exists ? info.st_mode & 07777 : kUsual, parts,
-              durability);
-  if (::rename(beside.c_str(), target.c_str()) != 0) {
+  if (replaces) {
+    // What a link points to is replaced, not the link.
+    std::error_code failed;
+    const std::filesystem::path found = std::filesystem::weakly_canonical(path, failed);
+    target_ = failed ? path : found.string();
+    beside_ = fmt::format("{}.{}.part", target_, ::getpid());
+  }
+  file_ = ::open((replaces ? beside_ : path).c_str(),
+                 O_WRONLY | O_CLOEXEC | (replaces ? O_CREAT | O_TRUNC : 0),
+                 exists ? info.st_mode & 07777 : kUsualMode);
+  if (file_ < 0) {
+    cannot_write(name_, errno);
+  }
+}
+
+FileWriter::~FileWriter() {
+  if (file_ >= 0) {
+    ::close(file_);
+    ::unlink(beside_.c_str());
+  }
+}
+
+void FileWriter::add(std::span<const std::byte> bytes) {
+  if (!write_all(file_, bytes)) {
+    cannot_write(name_, errno);
+  }
+}
+
+void FileWriter::add_zeros(uint64_t count) {
+  // A hole where the file can have one.
+  if (const off_t at = ::lseek(file_, 0, SEEK_CUR); at >= 0) {
+    const auto end = checked_sum(static_cast<uint64_t>(at), count);
+    if (end && std::in_range<off_t>(*end) && ::ftruncate(file_, static_cast<off_t>(*end)) == 0 &&
+        ::lseek(file_, 0, SEEK_END) >= 0) {
+      return;
+    }
+  }
+  const std::vector<std::byte> piece(std::min<uint64_t>(count, uint64_t{1} << 16));
+  for (uint64_t left = count; left > 0;) {
+    const uint64_t now = std::min<uint64_t>(left, piece.size());
+    add(std::span(piece).first(now));
+    left -= now;
+  }
+}
+
+void FileWriter::finish() {
+  if (!target_.empty() && durability_ == Durability::kSynced && ::fsync(file_) != 0) {
+    cannot_write(name_, errno);
+  }
+  // Errors of a delayed write may come here.
+  const bool closed = ::close(std::exchange(file_, -1)) == 0;
+  if (target_.empty() && closed) {
+    return;
+  }
+  if (!closed || ::rename(beside_.c_str(), target_.c_str()) != 0) {
     const int error = errno;
-    ::unlink(beside.c_str());
-    cannot_write(path, error);
+    ::unlink(beside_.c_str());
+    cannot_write(name_, error);
   }
-  if (durability == Durability::kSynced) {
-    sync_folder(target.parent_path());
+  if (durability_ == Durability::kSynced) {
+    sync_folder(std::filesystem::path(target_).parent_path());
   }
+}
+
+void write_file(const std::string& path, std::span<const std::byte> bytes, Durability durability) {
+  FileWriter file(path, durability);
+  file.add(bytes);
+  file.finish();
 }
 
 void make_folder(const std::filesystem::path& path) {
@@ -216,8 +262,15 @@ FolderLock::~FolderLock() {
 }
 
 void write_synced_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  constexpr mode_t kUsual = 0666;
-  write_whole(path, path, O_CREAT | O_TRUNC, kUsual, {bytes, {}, 0}, Durability::kSynced);
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_CREAT | O_TRUNC, kUsualMode));
+  if (!file.valid()) {
+    cannot_write(path, errno);
+  }
+  if (!write_all(file.get(), bytes) || ::fsync(file.get()) != 0 || !file.close()) {
+    const int error = errno;
+    ::unlink(path.c_str());
+    cannot_write(path, error);
+  }
 }
 
 void sync_folder(const std::filesystem::path& path) {

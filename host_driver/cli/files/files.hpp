@@ -14,25 +14,53 @@ namespace tpu::driver {
 /// the host has no memory for it.
 std::vector<std::byte> read_file(const std::string& path);
 
+/// The bytes of a file that need not fit into memory: an ordinary file is mapped and must not be
+/// cut while this is there; what cannot be mapped is read. Throws as read_file().
+class FileBytes {
+ public:
+  explicit FileBytes(const std::string& path);
+  ~FileBytes();
+  FileBytes(const FileBytes&) = delete;
+  FileBytes& operator=(const FileBytes&) = delete;
+
+  std::span<const std::byte> get() const { return bytes_; }
+
+ private:
+  void* mapping_ = nullptr;
+  std::vector<std::byte> read_;
+  std::span<const std::byte> bytes_;
+};
+
 /// kSynced: on the disk, name and contents, when the call returns.
 enum class Durability : uint8_t { kCached, kSynced };
 
-/// What a file is made of: `head`, `body`, and zero bytes behind them, which take no room on file
-/// systems that can leave them out.
-struct FileParts {
-  std::span<const std::byte> head;
-  std::span<const std::byte> body;
-  uint64_t zeros = 0;
+/// A file that is written front to back. It replaces the one of its name in one step when it is
+/// finished: before, and on an error (ResourceExhausted: disk full; else FailedPrecondition), the
+/// old one stays as it was. Devices and pipes are written to as they are.
+class FileWriter {
+ public:
+  explicit FileWriter(const std::string& path, Durability durability = Durability::kCached);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  void add(std::span<const std::byte> bytes);
+  /// Zero bytes, which take no room on file systems that can leave them out.
+  void add_zeros(uint64_t count);
+  /// The last call.
+  void finish();
+
+ private:
+  std::string name_;    // for errors
+  std::string target_;  // what is replaced; empty: nothing is
+  std::string beside_;  // what is written until then
+  Durability durability_;
+  int file_ = -1;
 };
 
-/// Replaces the file in one step: on an error (ResourceExhausted: disk full; else
-/// FailedPrecondition) the old one stays as it was. Devices and pipes are written to as they are.
-void write_file(const std::string& path, const FileParts& parts,
+/// All of a file at once.
+void write_file(const std::string& path, std::span<const std::byte> bytes,
                 Durability durability = Durability::kCached);
-inline void write_file(const std::string& path, std::span<const std::byte> bytes,
-                       Durability durability = Durability::kCached) {
-  write_file(path, FileParts{bytes, {}, 0}, durability);
-}
 
 /// Makes a folder and those above it; throws FailedPrecondition.
 void make_folder(const std::filesystem::path& path);

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "cli/checked.hpp"
+#include "src/memory/host_room.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -211,20 +212,30 @@ NpyType parse_type(std::span<const std::byte> bytes, const std::string& name) {
 
 }  // namespace
 
-HostArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
+namespace {
+
+HostView parse_view(std::span<const std::byte> bytes, const std::string& name) {
   NpyType type = parse_type(bytes, name);
-  const auto data = bytes.subspan(type.data_at);
-  return {type.dtype, std::move(type.shape), {data.begin(), data.end()}};
+  return {type.dtype, std::move(type.shape), bytes.subspan(type.data_at)};
 }
+
+HostArray copy_of(const HostView& view) {
+  return {view.dtype, view.shape, {view.bytes.begin(), view.bytes.end()}};
+}
+
+}  // namespace
+
+HostArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
+  return copy_of(parse_view(bytes, name));
+}
+
+NpyFile::NpyFile(const std::string& path) : file_(path), view_(parse_view(file_.get(), path)) {}
 
 HostArray read_npy(const std::string& path) {
-  std::vector<std::byte> bytes = read_file(path);
-  NpyType type = parse_type(bytes, path);
-  bytes.erase(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(type.data_at));
-  return {type.dtype, std::move(type.shape), std::move(bytes)};
+  const NpyFile file(path);
+  need_host_room(file.view().bytes.size(), path);
+  return copy_of(file.view());
 }
-
-namespace {
 
 std::string npy_header(DType dtype, const Shape& dims) {
   std::string_view descr;
@@ -250,8 +261,6 @@ std::string npy_header(DType dtype, const Shape& dims) {
   return prefix + text;
 }
 
-}  // namespace
-
 std::vector<std::byte> format_npy(const HostView& array) {
   const std::string text = npy_header(array.dtype, array.shape);
   const auto header = std::as_bytes(std::span(text));
@@ -262,12 +271,10 @@ std::vector<std::byte> format_npy(const HostView& array) {
 
 void write_npy(const std::string& path, const HostView& array) {
   const std::string header = npy_header(array.dtype, array.shape);
-  write_file(path, FileParts{std::as_bytes(std::span(header)), array.bytes, 0});
-}
-
-void write_zeros_npy(const std::string& path, DType dtype, const Shape& shape) {
-  const std::string header = npy_header(dtype, shape);
-  write_file(path, FileParts{std::as_bytes(std::span(header)), {}, byte_count(dtype, shape)});
+  FileWriter file(path);
+  file.add(std::as_bytes(std::span(header)));
+  file.add(array.bytes);
+  file.finish();
 }
 
 }  // namespace tpu::driver

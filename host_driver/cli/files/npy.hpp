@@ -16,11 +16,22 @@ namespace tpu::driver {
 HostArray parse_npy(std::span<const std::byte> bytes, const std::string& name);
 HostArray read_npy(const std::string& path);
 
-/// Version 1.0 (2.0 when the header is long).
+/// An array that stays in its file, which is only mapped. Throws as parse_npy() and FileBytes.
+class NpyFile {
+ public:
+  explicit NpyFile(const std::string& path);
+  /// Of all of it; valid as long as this is there.
+  const HostView& view() const { return view_; }
+
+ private:
+  FileBytes file_;
+  HostView view_;
+};
+
+/// What stands before the elements: version 1.0 (2.0 when it is long).
+std::string npy_header(DType dtype, const Shape& shape);
 std::vector<std::byte> format_npy(const HostView& array);
-/// Replaces the file in one step; throws as write_file().
+/// Replaces the file in one step; throws as FileWriter.
 void write_npy(const std::string& path, const HostView& array);
-/// As write_npy() of an array of zero bits, which need not be in memory.
-void write_zeros_npy(const std::string& path, DType dtype, const Shape& shape);
 
 }  // namespace tpu::driver

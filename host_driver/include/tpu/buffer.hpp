@@ -8,6 +8,7 @@
 // Unavailable when the board has broken; they have changed nothing then.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -69,6 +70,9 @@ struct Layout {
   bool replicated = false;     ///< every member has the whole array
 };
 
+/// Takes the next bytes of an array.
+using PieceSink = std::function<void(std::span<const std::byte> piece)>;
+
 /// A global array as one Buffer on each member of a group, or an empty handle.
 class Array {
  public:
@@ -100,6 +104,12 @@ class Array {
   /// As to_host(), and compares boxes that overlap bit by bit over all cores. Throws Internal that
   /// names `what`, core and element at the first difference.
   HostArray to_host_checked(const std::string& what) const;
+
+  /// Hands the bytes of the global array to `sink`, front to back in pieces of at most 64 MiB, so
+  /// that the host need not have room for all of it. Not empty, `compared` is the name under which
+  /// boxes that overlap are compared as by to_host_checked(). Waits; `sink` is called by the calling
+  /// thread, with no lock held, and what it throws ends the call.
+  void read_pieces(const PieceSink& sink, const std::string& compared = {}) const;
 
   /// Buffer::discard() of all parts.
   void discard() const;

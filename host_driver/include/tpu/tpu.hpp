@@ -35,6 +35,7 @@ using driver::Buffer;
 using driver::Event;
 using driver::HostEvent;
 using driver::Layout;
+using driver::PieceSink;
 // executable.hpp
 using driver::Executable;
 using driver::ParameterInfo;

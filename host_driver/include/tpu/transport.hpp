@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -79,6 +80,9 @@ struct TransportStats {
   std::vector<ProgramPlace> places;         ///< of each core; empty when unknown
   std::vector<HartPlace> harts;             ///< of each core; empty when unknown
   std::vector<FaultWords> faults;           ///< of each core; empty when unknown
+  /// Host memory that contents of HBM take or have taken, which it takes again for others; empty
+  /// where they do not lie in host memory.
+  std::optional<uint64_t> hbm_host_bytes;
   std::string waits_text;  ///< who waits for whom, one line a queue; empty when nothing waits
 };
 

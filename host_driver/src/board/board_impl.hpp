@@ -152,6 +152,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::vector<uint64_t> run_cycles();
   std::vector<HostWorkTime> profile();
   void close(CloseMode mode);
+  /// Throws ResourceExhausted when the board's memory is the host's and has no room for that much.
+  void need_host_memory(uint64_t bytes, const std::string& what);
   /// The box of `host` to one buffer on each device; staged once. `alloc_bytes`: room wanted, at
   /// least the data. Waits for room in staging memory and rings.
   std::vector<Buffer> upload(const std::vector<int>& devices, const HostView& host, const Box& box,
@@ -235,6 +237,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void ring_doorbell(Device& device);
   void finish(Operation& op, ErrorPtr error);
   std::shared_ptr<Allocation> allocate(int device, uint64_t bytes, const std::string& label);
+  void need_room_behind(uint64_t bytes, const std::string& what);
   std::shared_ptr<StagingRange> stage(uint64_t bytes);
   std::shared_ptr<StagingRange> stage_now(uint64_t bytes);
   std::shared_ptr<BufferState> make_buffer(int device, DType dtype, const Shape& shape,

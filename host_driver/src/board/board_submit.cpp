@@ -7,6 +7,7 @@
 
 #include "src/board/board_impl.hpp"
 #include "src/crc32c.hpp"
+#include "src/memory/host_room.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 
 namespace tpu::driver {
@@ -316,6 +317,21 @@ std::shared_ptr<Allocation> BoardImpl::allocate(int device, uint64_t bytes,
                           bytes, label, memory->used(), memory->capacity(),
                           memory->largest(kLargestListed)),
               {.device = device, .op = {}, .source = {}});
+}
+
+// Contents of HBM may lie in host memory, which comes when it is touched: what it has no room for
+// is refused before. Ranges that no longer belong to anything keep theirs for the next ones.
+void BoardImpl::need_room_behind(uint64_t bytes, const std::string& what) {
+  const auto held = bytes < kSmallHostBytes ? std::nullopt : transport_->stats().hbm_host_bytes;
+  if (!held) {
+    return;
+  }
+  uint64_t used = 0;
+  for (const Device& device : devices_) {
+    used += device.memory->used();
+  }
+  const uint64_t spare = *held - std::min(*held, used);
+  need_host_room(bytes - std::min(bytes, spare), what + " on the simulated board");
 }
 
 // Waits for room; what the call holds itself can fill the arena, and then a single range serves.

@@ -61,6 +61,12 @@ void BoardImpl::send_up(const std::vector<std::shared_ptr<Operation>>& ops,
   }
 }
 
+void BoardImpl::need_host_memory(uint64_t bytes, const std::string& what) {
+  const Entry entry(*this);
+  check_usable();
+  need_room_behind(bytes, what);
+}
+
 std::vector<Buffer> BoardImpl::upload(const std::vector<int>& devices, const HostView& host,
                                       const Box& box, const Shape& local, uint64_t alloc_bytes,
                                       const std::string& label) {

@@ -134,27 +134,58 @@ void Box::cut(std::span<const std::byte> global, uint64_t first, std::span<std::
   });
 }
 
-void Box::paste(std::span<std::byte> global, uint64_t first,
-                std::span<const std::byte> data) const {
+void Box::paste(std::span<std::byte> global, uint64_t first, std::span<const std::byte> data,
+                uint64_t origin) const {
   for_runs(first, data.size(), [&](uint64_t at, uint64_t place, uint64_t length) {
-    std::memcpy(global.data() + place, data.data() + at, length);
+    std::memcpy(global.data() + (place - origin), data.data() + at, length);
   });
 }
 
+// The bytes of a box have the order of the global array, so that those in front of a place come
+// first.
+uint64_t Box::bytes_before(uint64_t place) const {
+  if (bytes_ == 0 || place <= static_cast<uint64_t>(start_)) {
+    return 0;
+  }
+  uint64_t left = place - static_cast<uint64_t>(start_);
+  uint64_t inner = bytes_;
+  uint64_t before = 0;
+  for (size_t d = 0; d < walked_; ++d) {
+    const auto size = static_cast<uint64_t>(local_[d]);
+    inner /= size;
+    if (size == 1) {
+      continue;
+    }
+    const auto stride = static_cast<uint64_t>(stride_[d]);
+    const uint64_t whole = std::min(left / stride, size);
+    before += whole * inner;
+    if (whole == size) {
+      return before;
+    }
+    left -= whole * stride;
+  }
+  return before + std::min(left, run_bytes_);
+}
+
+std::pair<uint64_t, uint64_t> Box::range_within(uint64_t first, uint64_t end) const {
+  return {bytes_before(first), bytes_before(end)};
+}
+
 std::optional<Difference> Box::first_difference(std::span<const std::byte> global,
-                                                std::span<const std::byte> box) const {
+                                                std::span<const std::byte> box, uint64_t first,
+                                                uint64_t origin) const {
   std::optional<Difference> found;
-  for_runs(0, bytes_, [&](uint64_t at, uint64_t place, uint64_t length) {
-    if (found || std::memcmp(global.data() + place, box.data() + at, length) == 0) {
+  for_runs(first, box.size(), [&](uint64_t at, uint64_t place, uint64_t length) {
+    if (found || std::memcmp(global.data() + (place - origin), box.data() + at, length) == 0) {
       return;
     }
-    const auto left = global.subspan(place, length);
+    const auto left = global.subspan(place - origin, length);
     const auto right = box.subspan(at, length);
     const auto differs = std::mismatch(left.begin(), left.end(), right.begin()).first;
     const uint64_t inside = static_cast<uint64_t>(differs - left.begin()) / element_ * element_;
     found = Difference{Shape(local_.size()), bits(left.subspan(inside, element_)),
                        bits(right.subspan(inside, element_))};
-    uint64_t flat = (at + inside) / element_;
+    uint64_t flat = (first + at + inside) / element_;
     for (size_t d = local_.size(); d-- > 0;) {
       found->index[d] = static_cast<int64_t>(flat % static_cast<uint64_t>(local_[d]));
       flat /= static_cast<uint64_t>(local_[d]);

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "tpu/types.hpp"
 
@@ -31,16 +32,24 @@ class Box {
   /// Bytes of the box from `first` on. `global` and `out` are as large as they must be.
   void cut(std::span<const std::byte> global, uint64_t first, std::span<std::byte> out) const;
 
-  /// The other way round.
-  void paste(std::span<std::byte> global, uint64_t first, std::span<const std::byte> data) const;
+  /// The other way round. With `origin` the global array begins that many bytes before `global`,
+  /// which has room for all of `data`.
+  void paste(std::span<std::byte> global, uint64_t first, std::span<const std::byte> data,
+             uint64_t origin = 0) const;
 
-  /// First element of the box in `global` (left) whose bits differ from those in `box` (right).
+  /// {first, end} of the bytes of the box that lie in bytes [first, end) of a dense global array.
+  std::pair<uint64_t, uint64_t> range_within(uint64_t first, uint64_t end) const;
+
+  /// First element of the box in `global` (left) whose bits differ from those in `box` (right),
+  /// which are its bytes from `first` on; `origin` as for paste().
   std::optional<Difference> first_difference(std::span<const std::byte> global,
-                                             std::span<const std::byte> box) const;
+                                             std::span<const std::byte> box, uint64_t first = 0,
+                                             uint64_t origin = 0) const;
 
  private:
   template <typename Run>
   void for_runs(uint64_t first, uint64_t bytes, Run run) const;
+  uint64_t bytes_before(uint64_t place) const;
 
   uint64_t element_;
   uint64_t bytes_;

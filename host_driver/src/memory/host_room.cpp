@@ -18,8 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kUnknown = std::numeric_limits<uint64_t>::max();
-// Smaller arrays are not worth the look.
-constexpr uint64_t kSmallBytes = uint64_t{64} << 20;
 
 // The number behind `key` in a file of lines "key number ..."; an empty key: the first number.
 uint64_t number_in(const fs::path& path, const std::string& key) {
@@ -76,7 +74,7 @@ uint64_t groups_room() {
 uint64_t host_room() { return std::min(machine_room(), groups_room()); }
 
 void need_host_room(uint64_t bytes, const std::string& what) {
-  if (bytes < kSmallBytes) {
+  if (bytes < kSmallHostBytes) {
     return;
   }
   if (const uint64_t room = host_room(); bytes > room) {

@@ -9,6 +9,9 @@
 
 namespace tpu::driver {
 
+/// Smaller arrays are not worth the look.
+inline constexpr uint64_t kSmallHostBytes = uint64_t{64} << 20;
+
 /// Bytes of memory that the host could give this process; the largest number when it does not tell.
 uint64_t host_room();
 

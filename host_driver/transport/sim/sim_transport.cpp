@@ -22,7 +22,9 @@ struct MemoryAdapter : model::HostMemory {
 class SimTransport : public Transport {
  public:
   SimTransport(const TransportRequest& request, HostMemory& memory)
-      : memory_(memory), board_({request.params, request.sim}, memory_) {}
+      : memory_(memory),
+        board_({request.params, request.sim}, memory_),
+        has_data_(!request.sim.no_data) {}
 
   uint32_t read32(int chip, int bar, uint64_t offset) override {
     return board_.read32(chip, bar, offset);
@@ -65,6 +67,9 @@ class SimTransport : public Transport {
     stats.check_findings = from.check_findings;
     stats.check_text = std::move(from.check_text);
     stats.waits_text = std::move(from.waits_text);
+    if (has_data_) {
+      stats.hbm_host_bytes = from.hbm_host_bytes;
+    }
     return stats;
   }
 
@@ -80,6 +85,7 @@ class SimTransport : public Transport {
   MemoryAdapter memory_;
   model::BoardHost board_;
   std::chrono::nanoseconds limit_{0};
+  const bool has_data_;
 };
 
 }  // namespace

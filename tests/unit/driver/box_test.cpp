@@ -79,6 +79,38 @@ TEST(Box, GivesTheSameBytesInPiecesOfAnySize) {
   }
 }
 
+// Which bytes of the box lie in a window is counted one by one.
+TEST(Box, OneRangeOfItLiesInAnyWindowOfTheGlobalArray) {
+  const HostArray global = counting({4, 3, 5});
+  const std::vector<std::pair<Shape, Shape>> boxes = {
+      {{0, 0, 0}, {4, 3, 5}}, {{1, 0, 0}, {2, 3, 5}}, {{0, 1, 2}, {4, 1, 2}},
+      {{1, 1, 1}, {1, 2, 3}}, {{3, 2, 4}, {1, 1, 1}}, {{2, 1, 0}, {2, 0, 5}}};
+  for (const auto& [offset, local] : boxes) {
+    const Box box(global.dtype, global.shape, offset, local);
+    const std::vector<std::byte> whole = cut(global, offset, local);
+    for (uint64_t first = 0; first <= global.bytes.size(); first += 3) {
+      for (uint64_t end = first; end <= global.bytes.size(); end += 5) {
+        uint64_t before = 0, inside = 0;
+        for (uint64_t at = 0; at < whole.size(); ++at) {
+          const auto element = static_cast<uint64_t>(whole[at / 2 * 2]);
+          const uint64_t place = element * 2 + at % 2;
+          before += place < first ? 1 : 0;
+          inside += place >= first && place < end ? 1 : 0;
+        }
+        const auto range = box.range_within(first, end);
+        ASSERT_EQ(range, std::pair(before, before + inside)) << first << ' ' << end;
+        std::vector<std::byte> window(end - first);
+        const auto data = std::span(whole).subspan(before, inside);
+        box.paste(window, before, data, first);
+        EXPECT_FALSE(box.first_difference(window, data, before, first));
+        for (uint64_t at = first; at < end; ++at) {
+          EXPECT_TRUE(window[at - first] == std::byte{0} || window[at - first] == global.bytes[at]);
+        }
+      }
+    }
+  }
+}
+
 TEST(Box, RefusesBoxesThatStickOut) {
   const auto refused = [](const Shape& offset, const Shape& local) {
     EXPECT_THROW(Box(DType::kU16, {4, 4}, offset, local), Error);
