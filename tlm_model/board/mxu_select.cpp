@@ -49,9 +49,8 @@ MxuSelect::MxuSelect(const BoardOptions& options) : options_(options) {
   for (const auto& [pattern, text] : options.sim.mxu) {
     if (std::ranges::none_of(paths,
                              [&](const std::string& path) { return matches(pattern, path); })) {
-      throw std::runtime_error("--mxu " + pattern +
-                               ": matches no matrix unit; this board has " + paths.front() +
-                               " to " + paths.back());
+      throw std::runtime_error("--mxu " + pattern + ": matches no matrix unit; this board has " +
+                               paths.front() + " to " + paths.back());
     }
     modes_.emplace_back(pattern, parse(pattern, text));
   }
