@@ -257,7 +257,7 @@ TEST(TransferFailure, StagingMemoryHasALeastSize) {
 }
 
 #ifdef TPU_HAVE_SIM_TRANSPORT
-// The simulated board's memory is the host's. One byte is repeated, so that the caller has no array.
+// The simulated board's memory is the host's. One byte is repeated: the caller has no array.
 TEST(TransferSize, ArraysThatTheHostCannotHoldAreRefusedBeforeTheyAreMade) {
   constexpr int64_t kBytes = int64_t{15} << 30;
   const Board board = Board::open();

@@ -107,7 +107,7 @@ class Array {
 
   /// Hands the bytes of the global array to `sink`, front to back in pieces of at most 64 MiB, so
   /// that the host need not have room for all of it. Not empty, `compared` is the name under which
-  /// boxes that overlap are compared as by to_host_checked(). Waits; `sink` is called by the calling
+  /// boxes that overlap are compared as by to_host_checked(). Waits; `sink` is called by the same
   /// thread, with no lock held, and what it throws ends the call.
   void read_pieces(const PieceSink& sink, const std::string& compared = {}) const;
 
