@@ -77,11 +77,11 @@ VpuFootprint::Axis VpuFootprint::axis(int64_t total, int64_t block, const Touche
 VpuFootprint::VpuFootprint(const VpuKernelCommand& c, const VpuAccess& a, const VpuInsn& insn,
                            VpuLoopMask loops)
     : element_bytes_(vpu_element_bytes(a.type)) {
-  const auto block_stride = [&](uint8_t loop) {
+  const auto block_stride = [&](size_t loop) {
     const bool walks = loop < c.loops.size() && (loops >> loop & 1) != 0;
     return walks ? std::optional<int64_t>(a.loop[loop]) : std::nullopt;
   };
-  for (uint8_t d = 0; d < c.loops.size(); ++d) {
+  for (size_t d = 0; d < c.loops.size(); ++d) {
     if (d != c.row_loop && d != c.col_loop && block_stride(d)) {
       others_[others_count_++] = {c.loops[d], a.loop[d]};
     }

@@ -9,11 +9,9 @@
 namespace tpu::model {
 namespace {
 
-using spec::Elem;
 using spec::Space;
 using spec::VpuInsn;
 using spec::VpuOp;
-using spec::VpuStoreMode;
 
 constexpr uint8_t kNoLoop = 255;
 constexpr uint64_t kMaxBlocks = uint64_t{1} << 30;
