@@ -29,8 +29,8 @@ static void run_epilogue(EmitContext& ctx, const Step& step, const DotPlan& p, B
       last = last && box.start[l] + box.count[l] == nest.loops[l].n;
     }
   }
-  emit_tile(ctx, *k.contract().after, *p.epilogue, step.places, state.epilogue, box.start,
-            box.count, first, last, static_cast<int64_t>(state.out), step.op_id);
+  emit_tile(ctx, {*k.contract().after, *p.epilogue, step.places, step.op_id}, state.epilogue,
+            {box.start, box.count, first, last, static_cast<int64_t>(state.out)});
 }
 
 // The sums of a block are complete: narrower elements, transposed, home (or to the epilogue).

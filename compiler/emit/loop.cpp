@@ -4,12 +4,13 @@
 namespace tpu::compiler {
 
 void emit_loop(EmitContext& ctx, const Step& step, const LoopPlan& plan) {
-  const Kernel& k = *step.kernel;
+  const TileSite site{*step.kernel, plan, step.places, step.op_id};
   TileState state;
   int64_t number = 0;
-  for_each_tile(k, plan, [&](const Dims& start, const Dims& count, bool first, bool last) {
-    emit_tile(ctx, k, plan, step.places, state, start, count, first, last, number++, step.op_id);
-  });
+  for_each_tile(site.kernel, plan,
+                [&](const Dims& start, const Dims& count, bool first, bool last) {
+                  emit_tile(ctx, site, state, {start, count, first, last, number++});
+                });
 }
 
 }  // namespace tpu::compiler

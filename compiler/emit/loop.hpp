@@ -20,9 +20,21 @@ struct TileState {
   Dims block_stride;  // elements, per loop
 };
 
-// Tile `number` of `count` iterations from `start`; `first`, `last`: of a reduction.
-void emit_tile(EmitContext& ctx, const Kernel& k, const LoopPlan& plan, const Places& places,
-               TileState& state, const Dims& start, const Dims& count, bool first, bool last,
-               int64_t number, uint32_t id);
+// The kernel whose tiles are emitted.
+struct TileSite {
+  const Kernel& kernel;
+  const LoopPlan& plan;
+  const Places& places;
+  uint32_t op_id;
+};
+
+// `count` iterations from `start`; `first`, `last`: of a reduction.
+struct TileRange {
+  const Dims &start, &count;
+  bool first, last;
+  int64_t number;
+};
+
+void emit_tile(EmitContext& ctx, const TileSite& site, TileState& state, const TileRange& tile);
 
 }  // namespace tpu::compiler

@@ -1,6 +1,7 @@
 // Commands of one block of a contraction: matmul on one or several units, sums to bf16.
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 
 #include "emit/contract.hpp"
 #include "emit/exchange/inflight.hpp"
@@ -53,6 +54,39 @@ void set_loops(spec::MatmulCommand& c, const std::vector<Walk>& rows, const std:
   put(cols, c.n, &c.n_rhs, c.n_out);
 }
 
+// A block as loops: rows, columns, and the two parts of k: the mapping's run, and what is outside
+// of it.
+struct Walks {
+  std::vector<Walk> rows, cols, taps, run;
+};
+
+Walks walks_of(const DotPlan& p, const Tile& left, const Tile& right, const Tile& out,
+               const Block& m, const Block& n, const Block& k) {
+  const Contraction& c = p.w.c;
+  Walks w;
+  for (size_t i = 0; i < c.m.size(); ++i) {
+    w.rows.push_back({m.count[i], left.free[i], out.free[i]});
+  }
+  for (size_t i = 0; i < c.n.size(); ++i) {
+    w.cols.push_back({n.count[i], right.free[i], out.k[i]});
+  }
+  for (size_t i = 0; i < c.k.size(); ++i) {
+    (i + p.w.run < c.k.size() ? w.taps : w.run).push_back({k.count[i], left.k[i], right.k[i]});
+  }
+  for (auto* walks : {&w.rows, &w.cols, &w.taps, &w.run}) {
+    merge(*walks);
+  }
+  if (w.rows.size() > 4 || w.cols.size() > 2 || w.taps.size() > 3 || w.run.size() > 3) {
+    throw Error("internal: a block of a contraction has too many strides");
+  }
+  return w;
+}
+
+int64_t iterations(const std::vector<Walk>& w) {
+  return std::accumulate(w.begin(), w.end(), int64_t{1},
+                         [](int64_t n, const Walk& d) { return n * d.n; });
+}
+
 }  // namespace
 
 // One block, shared by the matrix units.
@@ -61,32 +95,9 @@ void matmul(EmitContext& ctx, const DotPlan& p, const Tile& left, const Tile& ri
             uint32_t id) {
   advance_inflight(ctx);
   const Contraction& c = p.w.c;
-  std::vector<Walk> rows, cols, taps, run;
-  for (size_t i = 0; i < c.m.size(); ++i) {
-    rows.push_back({m.count[i], left.free[i], out.free[i]});
-  }
-  for (size_t i = 0; i < c.n.size(); ++i) {
-    cols.push_back({n.count[i], right.free[i], out.k[i]});
-  }
-  for (size_t i = 0; i < c.k.size(); ++i) {
-    (i + p.w.run < c.k.size() ? taps : run).push_back({k.count[i], left.k[i], right.k[i]});
-  }
-  for (auto* w : {&rows, &cols, &taps, &run}) {
-    merge(*w);
-  }
-  if (rows.size() > 4 || cols.size() > 2 || taps.size() > 3 || run.size() > 3) {
-    throw Error("internal: a block of a contraction has too many strides");
-  }
-  int64_t depth = 1, tap_count = 1;
-  for (const Walk& d : run) {
-    depth *= d.n;
-  }
-  for (const Walk& d : taps) {
-    tap_count *= d.n;
-  }
-  const UnitShare share =
-      share_units(counts(rows), counts(cols),
-                  tap_count * ((depth + ctx.board.mxu.rows - 1) / ctx.board.mxu.rows), ctx.board);
+  const auto [rows, cols, taps, run] = walks_of(p, left, right, out, m, n, k);
+  const int64_t k_tiles = iterations(taps) * ceil_div(iterations(run), ctx.board.mxu.rows);
+  const UnitShare share = share_units(counts(rows), counts(cols), k_tiles, ctx.board);
   // What the units share: rows, outer or inner columns, in order of the units.
   const bool shared = share.by != UnitShare::By::kNone, by_rows = share.by == UnitShare::By::kRows;
   const size_t dim = share.by == UnitShare::By::kColumns ? cols.size() - 1 : 0;

@@ -7,192 +7,250 @@
 
 namespace tpu::compiler {
 
-void emit_tile(EmitContext& ctx, const Kernel& k, const LoopPlan& plan, const Places& places,
-               TileState& state, const Dims& start, const Dims& count, bool first, bool last,
-               int64_t number, uint32_t id) {
-  advance_inflight(ctx);
-  const Nest& nest = k.loop().nest;
-  const VpuGenOptions& options = plan.options;
-  TileState::Program& program = state.programs[(first ? 1u : 0u) | (last ? 2u : 0u)];
-  if (program.number < 0) {
-    VpuGenOptions of_tile = options;
-    of_tile.first = first;
-    of_tile.last = last;
-    program.generated = generate_vpu(nest, of_tile);
-    program.number = ctx.sink.listing.add_program(program.generated.program);
-  }
-  const VpuGenResult& gen = program.generated;
+namespace {
 
-  auto c = make_command<spec::VpuKernelCommand>(spec::Opcode::kVpuKernel, spec::Queue::kVpu, id);
-  c.head.flags = options.flat ? c.kFlat : 0;
-  c.row_loop = c.col_loop = 255;
-  c.loops.fill(1);
-  c.rows = c.cols = 1;
-  // Loops of the command: the innermost four of the order; outer ones have one iteration here.
-  const size_t skip = plan.order.size() > 4 ? plan.order.size() - 4 : 0;
-  const size_t shift = 4 - (plan.order.size() - skip);
-  std::vector<int> place(nest.loops.size(), -1);
-  for (size_t i = skip; i < plan.order.size(); ++i) {
-    place[static_cast<size_t>(plan.order[i])] = static_cast<int>(shift + i - skip);
-  }
-  if (nest.loops.empty()) {
-    c.col_loop = 3;
-  }
-  for (size_t l = 0; l < nest.loops.size(); ++l) {
-    const int64_t g = granule(options, static_cast<int>(l));
-    if (place[l] < 0) {
-      continue;
+constexpr size_t kCommandLoops = std::tuple_size_v<decltype(spec::VpuKernelCommand::loops)>;
+
+class TileEmitter {
+ public:
+  TileEmitter(EmitContext& ctx, const TileSite& site, TileState& state, const TileRange& tile)
+      : ctx_(ctx),
+        k_(site.kernel),
+        nest_(site.kernel.loop().nest),
+        plan_(site.plan),
+        places_(site.places),
+        id_(site.op_id),
+        state_(state),
+        tile_(tile),
+        skip_(plan_.order.size() - std::min(plan_.order.size(), kCommandLoops)),
+        place_(nest_.loops.size(), -1),
+        at_(skip_, 0) {}
+
+  void run() {
+    const TileState::Program& program = program_of_tile();
+    set_loops();
+    int64_t commands = 1;
+    for (size_t i = 0; i < skip_; ++i) {
+      commands *= tile_.count[static_cast<size_t>(plan_.order[i])];
     }
-    c.loops[static_cast<size_t>(place[l])] = static_cast<uint32_t>((count[l] + g - 1) / g);
-    if (static_cast<int>(l) == options.col_loop) {
-      c.col_loop = static_cast<uint8_t>(place[l]);
-      c.cols = static_cast<uint32_t>(count[l]);
-    } else if (static_cast<int>(l) == options.row_loop) {
-      c.row_loop = static_cast<uint8_t>(place[l]);
-      c.rows = static_cast<uint32_t>(count[l]);
-    }
-  }
-  const auto strides = [&](spec::VpuAccess& a, const Dims& stride, int64_t bytes) {
-    for (size_t l = 0; l < nest.loops.size(); ++l) {
-      const auto s = static_cast<int32_t>(stride[l] * bytes);
-      if (place[l] >= 0) {  // of one block only: beyond what the field holds, and not used
-        a.loop[static_cast<size_t>(place[l])] =
-            static_cast<int32_t>(stride[l] * bytes * granule(options, static_cast<int>(l)));
+    for (int64_t n = 0; n < commands; ++n) {
+      Command command;
+      int carries = 0;
+      for (const AccessRole& role : program.generated.roles) {
+        command.accesses.push_back(role.kind == AccessRole::Kind::kCarry ? carry(role, carries++, n)
+                                                                         : access(role));
       }
-      if (static_cast<int>(l) == options.col_loop) {
-        a.lane = s;
-      } else if (static_cast<int>(l) == options.row_loop) {
-        a.sub = s;
+      if (program.generated.uses_partition) {
+        c_.scalar[0] = kPartitionRegister;
       }
+      command.program = program.number;
+      command.body = c_;
+      ctx_.sink.append(std::move(command));
+      next_outside();
     }
-  };
-  Dims at(skip, 0);  // of the loops outside of the command
-  const auto outside = [&](const Dims& stride) {
-    int64_t offset = 0;
-    for (size_t i = 0; i < skip; ++i) {
-      offset += stride[static_cast<size_t>(plan.order[i])] * at[i];
-    }
-    return offset;
-  };
-  const auto offset_at_start = [&](const View& v) {
-    int64_t offset = v.offset + outside(v.stride);
-    for (size_t l = 0; l < nest.loops.size(); ++l) {
-      offset += v.stride[l] * start[l];
-    }
-    return offset;
-  };
+    store_outputs();
+  }
+
+ private:
   struct Out {
     const Stream* stream;
     Piece piece;
     int64_t address;
   };
-  std::vector<Out> outs;
-  std::set<int> moved;  // streams whose copies are made
-  const auto operand = [&](const Value* v, const View& view, int stream, bool write) {
+
+  const TileState::Program& program_of_tile() {
+    TileState::Program& program = state_.programs[(tile_.first ? 1u : 0u) | (tile_.last ? 2u : 0u)];
+    if (program.number < 0) {
+      VpuGenOptions options = plan_.options;
+      options.first = tile_.first;
+      options.last = tile_.last;
+      program.generated = generate_vpu(nest_, options);
+      program.number = ctx_.sink.listing.add_program(program.generated.program);
+    }
+    return program;
+  }
+
+  // Loops of the command: the innermost four of the order; outer ones have one iteration here.
+  void set_loops() {
+    const VpuGenOptions& options = plan_.options;
+    c_ = make_command<spec::VpuKernelCommand>(spec::Opcode::kVpuKernel, spec::Queue::kVpu, id_);
+    c_.head.flags = options.flat ? c_.kFlat : 0;
+    c_.row_loop = c_.col_loop = 255;
+    c_.loops.fill(1);
+    c_.rows = c_.cols = 1;
+    const size_t shift = kCommandLoops - (plan_.order.size() - skip_);
+    for (size_t i = skip_; i < plan_.order.size(); ++i) {
+      place_[static_cast<size_t>(plan_.order[i])] = static_cast<int>(shift + i - skip_);
+    }
+    if (nest_.loops.empty()) {
+      c_.col_loop = 3;
+    }
+    for (size_t l = 0; l < nest_.loops.size(); ++l) {
+      if (place_[l] < 0) {
+        continue;
+      }
+      const int64_t g = granule(options, static_cast<int>(l)), count = tile_.count[l];
+      c_.loops[static_cast<size_t>(place_[l])] = static_cast<uint32_t>((count + g - 1) / g);
+      if (static_cast<int>(l) == options.col_loop) {
+        c_.col_loop = static_cast<uint8_t>(place_[l]);
+        c_.cols = static_cast<uint32_t>(count);
+      } else if (static_cast<int>(l) == options.row_loop) {
+        c_.row_loop = static_cast<uint8_t>(place_[l]);
+        c_.rows = static_cast<uint32_t>(count);
+      }
+    }
+  }
+
+  void set_strides(spec::VpuAccess& a, const Dims& stride, int64_t bytes) const {
+    for (size_t l = 0; l < nest_.loops.size(); ++l) {
+      const int loop = static_cast<int>(l);
+      const auto s = static_cast<int32_t>(stride[l] * bytes);
+      if (place_[l] >= 0) {  // of one block only: beyond what the field holds, and not used
+        a.loop[static_cast<size_t>(place_[l])] =
+            static_cast<int32_t>(stride[l] * bytes * granule(plan_.options, loop));
+      }
+      if (loop == plan_.options.col_loop) {
+        a.lane = s;
+      } else if (loop == plan_.options.row_loop) {
+        a.sub = s;
+      }
+    }
+  }
+
+  // Of the loops outside of the command, where they are.
+  int64_t outside(const Dims& stride) const {
+    int64_t offset = 0;
+    for (size_t i = 0; i < skip_; ++i) {
+      offset += stride[static_cast<size_t>(plan_.order[i])] * at_[i];
+    }
+    return offset;
+  }
+
+  void next_outside() {
+    for (size_t i = skip_;
+         i > 0 && ++at_[i - 1] == tile_.count[static_cast<size_t>(plan_.order[i - 1])];) {
+      at_[--i] = 0;
+    }
+  }
+
+  int64_t offset_at_start(const View& v) const {
+    int64_t offset = v.offset + outside(v.stride);
+    for (size_t l = 0; l < nest_.loops.size(); ++l) {
+      offset += v.stride[l] * tile_.start[l];
+    }
+    return offset;
+  }
+
+  spec::VpuAccess access(const AccessRole& role) {
+    const auto i = static_cast<size_t>(role.index);
+    if (role.kind == AccessRole::Kind::kLoad) {
+      return operand(nest_.accesses[i].value, nest_.accesses[i].view, plan_.in_stream[i], false);
+    }
+    if (role.kind == AccessRole::Kind::kIndex) {
+      spec::VpuAccess a{};
+      a.addr.offset = offset_at_start(nest_.indexes[i]);
+      a.type = static_cast<uint8_t>(spec::Elem::kI32);
+      set_strides(a, nest_.indexes[i].stride, 1);
+      return a;
+    }
+    const Op* op = nest_.nodes[i].op;
+    const View view{k_.loop().first, store_strides(nest_, op->kind == Kind::kReduce)};
+    const auto it = plan_.out_stream.find(role.index);
+    return operand(op->result(), view, it == plan_.out_stream.end() ? -1 : it->second, true);
+  }
+
+  // A block of sums, a value that is whole in VMEM, or a piece of a stream.
+  spec::VpuAccess operand(const Value* v, const View& view, int stream, bool write) {
     spec::VpuAccess a{};
     const int64_t bytes = elem_bytes(v->type.elem);
     a.type = static_cast<uint8_t>(isa_elem(v->type.elem));
     if (stream == kFromTile) {
-      a.addr = vmem_addr(state.block + outside(state.block_stride) * bytes);
-      strides(a, state.block_stride, bytes);
+      a.addr = vmem_addr(state_.block + outside(state_.block_stride) * bytes);
+      set_strides(a, state_.block_stride, bytes);
       return a;
     }
     if (stream < 0) {
-      a.addr = vmem_addr(places.at(v).vmem + offset_at_start(view) * bytes);
-      strides(a, view.stride, bytes);
+      a.addr = vmem_addr(places_.at(v).vmem + offset_at_start(view) * bytes);
+      set_strides(a, view.stride, bytes);
       return a;
     }
-    const Stream& s = plan.streams[static_cast<size_t>(stream)];
-    const Piece p = make_piece(s.view, start, count, write, s.reach);
-    const int64_t slot = s.slots[static_cast<size_t>(number) % s.slots.size()];
-    const int64_t first_element = p.origin + outside(p.stride) + view.offset - s.view.offset;
-    a.addr = vmem_addr(slot + first_element * bytes);
-    strides(a, p.stride, bytes);
-    if (!moved.insert(stream).second) {
+    const Stream& s = plan_.streams[static_cast<size_t>(stream)];
+    const Piece p = make_piece(s.view, tile_.start, tile_.count, write, s.reach);
+    const int64_t slot = s.slots[static_cast<size_t>(tile_.number) % s.slots.size()];
+    const int64_t first = p.origin + outside(p.stride) + view.offset - s.view.offset;
+    a.addr = vmem_addr(slot + first * bytes);
+    set_strides(a, p.stride, bytes);
+    if (!moved_.insert(stream).second) {
       return a;
     }
     if (write) {
-      outs.push_back({&s, p, slot});
-      return a;
+      outs_.push_back({&s, p, slot});
+    } else {
+      load_box(ctx_, places_, v, p.first, p.dims, slot, id_);
     }
-    load_box(ctx, places, v, p.first, p.dims, slot, id);
     return a;
-  };
-  int64_t commands = 1;
-  for (size_t i = 0; i < skip; ++i) {
-    commands *= count[static_cast<size_t>(plan.order[i])];
   }
-  for (int64_t n = 0; n < commands; ++n) {
-    Command command;
-    int carries = 0;
-    for (const AccessRole& role : gen.roles) {
-      spec::VpuAccess a{};
-      const auto i = static_cast<size_t>(role.index);
-      switch (role.kind) {
-        case AccessRole::Kind::kLoad:
-          a = operand(nest.accesses[i].value, nest.accesses[i].view, plan.in_stream[i], false);
-          break;
-        case AccessRole::Kind::kIndex:
-          a.addr.offset = offset_at_start(nest.indexes[i]);
-          a.type = static_cast<uint8_t>(spec::Elem::kI32);
-          strides(a, nest.indexes[i].stride, 1);
-          break;
-        case AccessRole::Kind::kStore:
-        case AccessRole::Kind::kReduceStore: {
-          const Op* op = nest.nodes[i].op;
-          const View view{k.loop().first, store_strides(nest, op->kind == Kind::kReduce)};
-          const auto it = plan.out_stream.find(role.index);
-          a = operand(op->result(), view, it == plan.out_stream.end() ? -1 : it->second, true);
-          break;
-        }
-        case AccessRole::Kind::kCarry: {
-          a.addr = vmem_addr(plan.carry + carries++ * plan.carry_bytes);
-          a.type = static_cast<uint8_t>(is_float(nest.nodes[i].op->type().elem) ? spec::Elem::kF32
-                                                                                : spec::Elem::kI32);
-          int64_t pitch = kBlockBytes;
-          for (int d = 3; d >= 0; --d) {
-            for (size_t l = 0; l < place.size(); ++l) {
-              if (place[l] == d && !nest.loops[l].reduced) {
-                a.loop[static_cast<size_t>(d)] = static_cast<int32_t>(pitch);
-                pitch *= c.loops[static_cast<size_t>(d)];
-              }
-            }
-          }
-          a.addr.offset += n * pitch;
-          a.sub = options.flat ? 0 : static_cast<int32_t>(kLanes * 4);
-          a.lane = 4;
-          break;
+
+  // The accumulators of reduction `number` of the kernel, for command `n` of the tile.
+  spec::VpuAccess carry(const AccessRole& role, int number, int64_t n) const {
+    spec::VpuAccess a{};
+    const Op& op = *nest_.nodes[static_cast<size_t>(role.index)].op;
+    a.addr = vmem_addr(plan_.carry + number * plan_.carry_bytes);
+    a.type = static_cast<uint8_t>(is_float(op.type().elem) ? spec::Elem::kF32 : spec::Elem::kI32);
+    int64_t pitch = kBlockBytes;
+    for (size_t d = kCommandLoops; d-- > 0;) {
+      for (size_t l = 0; l < place_.size(); ++l) {
+        if (place_[l] == static_cast<int>(d) && !nest_.loops[l].reduced) {
+          a.loop[d] = static_cast<int32_t>(pitch);
+          pitch *= c_.loops[d];
         }
       }
-      command.accesses.push_back(a);
     }
-    if (gen.uses_partition) {
-      c.scalar[0] = kPartitionRegister;
-    }
-    command.program = program.number;
-    command.body = c;
-    ctx.sink.append(std::move(command));
-    for (size_t i = skip; i > 0 && ++at[i - 1] == count[static_cast<size_t>(plan.order[i - 1])];) {
-      at[--i] = 0;
+    a.addr.offset += n * pitch;
+    a.sub = plan_.options.flat ? 0 : static_cast<int32_t>(kLanes * 4);
+    a.lane = 4;
+    return a;
+  }
+
+  void store_outputs() {
+    for (const Out& o : outs_) {
+      const Value* v = o.stream->value;
+      if (nest_.has_reduce && !tile_.last && v->def->kind == Kind::kReduce) {
+        continue;
+      }
+      const int64_t bytes = elem_bytes(v->type.elem);
+      std::vector<CopyDim> dims = o.piece.dims;
+      for (CopyDim& d : dims) {
+        std::swap(d.src, d.dst);
+        d.src *= bytes;
+        d.dst *= bytes;
+      }
+      ctx_.sink.copy(vmem_addr(o.address), home_of(places_.at(v), o.piece.first * bytes), bytes,
+                     dims, id_);
     }
   }
-  if (nest.has_reduce && !last) {
-    outs.erase(
-        std::remove_if(outs.begin(), outs.end(),
-                       [](const Out& o) { return o.stream->value->def->kind == Kind::kReduce; }),
-        outs.end());
-  }
-  for (const Out& o : outs) {
-    const int64_t bytes = elem_bytes(o.stream->value->type.elem);
-    std::vector<CopyDim> dims = o.piece.dims;
-    for (CopyDim& d : dims) {
-      std::swap(d.src, d.dst);
-      d.src *= bytes;
-      d.dst *= bytes;
-    }
-    ctx.sink.copy(vmem_addr(o.address), home_of(places.at(o.stream->value), o.piece.first * bytes),
-                  bytes, dims, id);
-  }
+
+  EmitContext& ctx_;
+  const Kernel& k_;
+  const Nest& nest_;
+  const LoopPlan& plan_;
+  const Places& places_;
+  const uint32_t id_;
+  TileState& state_;
+  const TileRange& tile_;
+  const size_t skip_;       // loops of the order that are outside of the command
+  std::vector<int> place_;  // of each loop in the command; -1: outside
+  Dims at_;                 // of the loops outside
+  spec::VpuKernelCommand c_{};
+  std::vector<Out> outs_;
+  std::set<int> moved_;  // streams whose copies are made
+};
+
+}  // namespace
+
+void emit_tile(EmitContext& ctx, const TileSite& site, TileState& state, const TileRange& tile) {
+  advance_inflight(ctx);
+  TileEmitter(ctx, site, state, tile).run();
 }
 
 }  // namespace tpu::compiler
