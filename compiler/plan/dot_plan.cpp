@@ -123,9 +123,9 @@ static bool place_tiles(const Kernel& k, Residency& memory, DotPlan& p, uint32_t
     return false;
   }
   p.out_vmem = out.vmem;
-  if (!(p.limits.lhs_whole ? memory.load(lhs, id)
+  if (!(p.limits.lhs_whole ? load(memory, lhs, id)
                            : slots(p.lhs, box(w.c.m, p.m, &CDim::lhs) * l, count(p.m, p.k))) ||
-      !(p.limits.rhs_whole ? memory.load(rhs, id)
+      !(p.limits.rhs_whole ? load(memory, rhs, id)
                            : slots(p.rhs, box(w.c.n, p.n, &CDim::rhs) * r, count(p.n, p.k)))) {
     return false;
   }
@@ -148,7 +148,7 @@ std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::
   const Mapping& w = p.w;
   Buffer &lhs = memory.at(w.c.lhs), &rhs = memory.at(w.c.rhs), &out = memory.at(k.out);
   const int64_t vmem = board.core.vmem_kib * 1024, limit = memory.whole_limit();
-  memory.pin({&lhs, &rhs, &out});
+  memory.pins().pin({&lhs, &rhs, &out});
   TileLimits& t = p.limits;
   t.lhs_whole = !w.transposes_box() && (lhs.vmem >= 0 || lhs.bytes <= limit);
   t.rhs_whole = rhs.vmem >= 0 || rhs.bytes <= limit;
@@ -257,7 +257,7 @@ static bool place_fused(const Kernel& k, Residency& memory, const spec::BoardPar
   if (!fused_boxes(k, p)) {
     return false;
   }
-  memory.pin({&lhs, &rhs});
+  memory.pins().pin({&lhs, &rhs});
   return place_tiles(k, memory, p, id) && place_loop(*k.contract().after, memory, plan, id);
 }
 
@@ -290,7 +290,7 @@ void release_dot(Residency& memory, DotPlan& p) {
   if (p.epilogue) {
     release_loop(memory, *p.epilogue);
   }
-  memory.unpin();
+  memory.pins().clear();
 }
 
 }  // namespace tpu::compiler

@@ -311,12 +311,12 @@ bool place_carry(const Kernel& k, Residency& memory, LoopPlan& plan) {
 
 bool place_loop(const Kernel& k, Residency& memory, LoopPlan& plan, uint32_t id) {
   for (const Value* v : plan.whole) {
-    memory.pin_too(memory.at(v));
+    memory.pins().add(memory.at(v));
   }
   for (const Value* v : plan.whole) {
     Buffer& b = memory.at(v);
     const bool made = std::find(k.writes.begin(), k.writes.end(), v) != k.writes.end();
-    if (b.vmem < 0 && !(made ? memory.place(b) : memory.load(b, id))) {
+    if (b.vmem < 0 && !(made ? memory.place(b) : load(memory, b, id))) {
       return false;
     }
   }
@@ -342,7 +342,7 @@ void release_loop(Residency& memory, LoopPlan& plan) {
     memory.give(address);
   }
   plan.temporary.clear();
-  memory.unpin();
+  memory.pins().clear();
 }
 
 std::vector<int> stored_nodes(const Kernel& k) {

@@ -89,10 +89,7 @@ std::optional<Step> plan_by_class(PlanContext& ctx, const Kernel& k) {
 
 }  // namespace
 
-void enter_kernel(PlanContext& ctx, const Kernel& k) {
-  ctx.memory.enter(k.order);
-  ctx.memory.set_op(ctx.ops.id(k));
-}
+void enter_kernel(PlanContext& ctx, const Kernel& k) { ctx.memory.enter(k.order, ctx.ops.id(k)); }
 
 std::optional<Step> plan_kernel(PlanContext& ctx, const Kernel& k) {
   ctx.too_large = nullptr;

@@ -115,7 +115,7 @@ bool plan_conditional(PlanContext& ctx, const Kernel& k, WhilePlan& plan, uint32
     return false;
   }
   const Kernel& end = kernels.kernels.back();
-  ctx.memory.enter(end.order);
+  ctx.memory.enter(end.order, id);
   plan.test = scalar_places(ctx.memory, {{end.control().carried.at(0), {}}});
   clean_region(ctx.memory, kernels);
   leave_body(ctx.memory, k, condition);
@@ -126,9 +126,9 @@ bool plan_conditional(PlanContext& ctx, const Kernel& k, WhilePlan& plan, uint32
 void leave_regions(PlanContext& ctx, const Kernel& k, const std::vector<Buffer*>& locked,
                    Step& step) {
   for (Buffer* b : locked) {
-    ctx.memory.unlock(*b);
+    unlock(ctx.memory, *b);
   }
-  ctx.memory.enter(k.end);
+  ctx.memory.enter(k.end, step.op_id);
   for (const Value* v : k.writes) {
     end_region_home(ctx.memory, ctx.memory.at(v), step.op_id);
   }
@@ -192,11 +192,11 @@ std::optional<Step> plan_control(PlanContext& ctx, const Kernel& k) {
   if (ctx.regions > 0) {
     return plan_regions(ctx, k);
   }
-  const int64_t most = ctx.memory.lock_limit();
+  const int64_t most = ctx.memory.locks().limit;
   std::optional<Step> step;
   for (int64_t limit = most; !step;) {
     const OpTable::Mark ops = ctx.ops.mark();
-    ctx.memory.set_lock_limit(limit);
+    ctx.memory.locks().limit = limit;
     bool locks = false;
     {
       Reservation attempt(ctx.memory);
@@ -205,7 +205,7 @@ std::optional<Step> plan_control(PlanContext& ctx, const Kernel& k) {
         attempt.keep();
         break;
       }
-      locks = ctx.memory.locks_values();
+      locks = ctx.memory.locks().any();
     }
     ctx.ops.undo(ops);
     if (locks) {
@@ -217,7 +217,7 @@ std::optional<Step> plan_control(PlanContext& ctx, const Kernel& k) {
     }
     enter_kernel(ctx, k);
   }
-  ctx.memory.set_lock_limit(most);
+  ctx.memory.locks().limit = most;
   return step;
 }
 

@@ -71,7 +71,7 @@ void finish_loop(Residency& memory, const Kernel& k, uint32_t id) {
     if (b.vmem >= 0 && b.must_store) {
       memory.store(b, id);
     } else if (b.vmem < 0) {
-      memory.mark_home(b);
+      mark_home(memory, b);
     }
   }
 }
@@ -112,7 +112,7 @@ Step dot_step(PlanContext& ctx, const Kernel& k, DotPlan plan, uint32_t id) {
   }
   Buffer& out = memory.at(k.out);
   if (plan.epilogue ? plan.stores_sums : !plan.limits.out_whole) {
-    memory.mark_home(out);
+    mark_home(memory, out);
   } else if (!plan.epilogue && out.must_store) {
     memory.store(out, id);
   }
@@ -132,7 +132,7 @@ std::optional<Step> plan_sums(PlanContext& ctx, const Kernel& k, uint32_t id) {
     Step step = begin_step(ctx, k);
     step.plan =
         FillPlan{{{home_of(out), elem_bytes(out.value->type.elem), out.value->type.count(), 0}}};
-    ctx.memory.mark_home(out);
+    mark_home(ctx.memory, out);
     end_step(ctx, step);
     return step;
   }

@@ -12,7 +12,7 @@ constexpr int64_t kPatternBytes = 4096;  // of a computed padding value, repeate
 
 // A value that lies nowhere: its readers take it from the operands (virtual_pad.hpp).
 std::optional<Step> plan_virtual(PlanContext& ctx, const Kernel& k) {
-  ctx.memory.mark_home(ctx.memory.at(k.out));
+  mark_home(ctx.memory, ctx.memory.at(k.out));
   return begin_step(ctx, k);
 }
 
@@ -62,7 +62,7 @@ std::optional<Step> plan_pad(PlanContext& ctx, const Kernel& k) {
     return plan_virtual(ctx, k);
   }
   Reservation attempt(ctx.memory);
-  ctx.memory.pin({&out});
+  ctx.memory.pins().pin({&out});
   place_result(ctx.memory, out);
   PadPlan plan;
   const Value* value = k.ops[0]->operands[1];
@@ -79,7 +79,7 @@ std::optional<Step> plan_pad(PlanContext& ctx, const Kernel& k) {
   step.plan = plan;
   finish_result(ctx.memory, out, step.op_id);
   end_step(ctx, step);
-  ctx.memory.unpin();
+  ctx.memory.pins().clear();
   attempt.keep();
   return step;
 }
@@ -89,13 +89,13 @@ std::optional<Step> plan_concatenate(PlanContext& ctx, const Kernel& k) {
     return plan_virtual(ctx, k);
   }
   Buffer& out = ctx.memory.at(k.out);
-  ctx.memory.pin({&out});
+  ctx.memory.pins().pin({&out});
   place_result(ctx.memory, out);
   Step step = begin_step(ctx, k);
   step.plan = ConcatenatePlan{};
   finish_result(ctx.memory, out, step.op_id);
   end_step(ctx, step);
-  ctx.memory.unpin();
+  ctx.memory.pins().clear();
   return step;
 }
 

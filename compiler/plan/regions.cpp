@@ -53,7 +53,7 @@ void transfer_all(Residency& memory, const Slots& slots, std::vector<Transfer> m
     if (const auto area = m.src.vmem ? memory.take(m.bytes) : std::nullopt) {
       to = {true, -1, *area};
     } else {
-      to.at = memory.scratch().take(m.bytes, nullptr, memory.op());
+      to.at = memory.scratch().take(m.bytes, nullptr, id);
     }
     aside.push_back(to);
     memory.move({address(m.src), address(to), m.bytes, m.unit, id});
@@ -73,7 +73,7 @@ void transfer_all(Residency& memory, const Slots& slots, std::vector<Transfer> m
 bool is_carried_here(Residency& memory, const Buffer& b) {
   const Region* owner = b.value->owner;
   return owner != nullptr && owner->parent != nullptr && owner->parent->kind == Kind::kWhile &&
-         owner == owner->parent->regions[1].get() && memory.region_homes().contains(b.vmem);
+         owner == owner->parent->regions[1].get() && memory.locks().homes.contains(b.vmem);
 }
 
 std::vector<Buffer*> settle(Residency& memory, const Kernel& k, bool preload, uint32_t id) {
@@ -93,17 +93,17 @@ std::vector<Buffer*> settle(Residency& memory, const Kernel& k, bool preload, ui
   std::sort(captured.begin(), captured.end(), by_size);
   std::sort(others.begin(), others.end(), by_size);
   for (Buffer* b : captured) {
-    if (b->locked || b->bytes == 0 || (b->vmem < 0 && !preload) || !memory.lock(*b)) {
+    if (b->locked || b->bytes == 0 || (b->vmem < 0 && !preload) || !lock(memory, *b)) {
       continue;
     }
     mine.push_back(b);
-    if (!memory.load(*b, id)) {
-      memory.unlock(*b);
+    if (!load(memory, *b, id)) {
+      unlock(memory, *b);
       mine.pop_back();
     }
   }
   for (Buffer* b : others) {
-    if (memory.next_read(*b) != INT_MAX && b->vmem >= 0 && memory.lock(*b)) {
+    if (memory.next_read(*b) != INT_MAX && b->vmem >= 0 && lock(memory, *b)) {
       mine.push_back(b);
     }
   }
@@ -123,11 +123,11 @@ void give_region_home(Residency& memory, Buffer& out) {
   if (out.bytes == 0) {
     return;
   }
-  if (out.vmem < 0 && memory.lock(out) && !memory.place(out)) {
-    memory.unlock(out);
+  if (out.vmem < 0 && lock(memory, out) && !memory.place(out)) {
+    unlock(memory, out);
   }
   if (out.vmem >= 0) {
-    memory.region_homes().insert(out.vmem);
+    memory.locks().homes.insert(out.vmem);
     return;
   }
   memory.give_home(out);
@@ -145,11 +145,11 @@ void end_region_home(Residency& memory, Buffer& out, uint32_t id) {
     out.in_hbm = true;
     return;
   }
-  memory.unlock(out);
+  unlock(memory, out);
   if (out.target >= 0) {
     out.locked = true;  // it is the home of a carried value around this op
   } else {
-    memory.region_homes().erase(out.vmem);
+    memory.locks().homes.erase(out.vmem);
   }
   out.in_hbm = false;
   if (out.must_store) {
@@ -186,7 +186,7 @@ void aim_at_home(Residency& memory, const KernelProgram& region, const Value* ma
 
 void yield(Residency& memory, const Slots& slots, const Kernel& yield, const Op& owner,
            uint32_t id) {
-  memory.enter(yield.order);
+  memory.enter(yield.order, id);
   std::vector<Transfer> moves;
   for (size_t i = 0; i < yield.control().carried.size(); ++i) {
     if (yield.control().carried[i] == nullptr) {
@@ -231,11 +231,11 @@ void place_carried(Residency& memory, const Slots& slots, const Kernel& k, uint3
   const Op& op = *k.ops[0];
   std::vector<size_t> order;
   std::vector<Transfer> moves;
-  memory.unpin();
+  memory.pins().clear();
   for (size_t i = 0; i < k.control().carried.size(); ++i) {
     if (k.control().carried[i] != nullptr && k.control().carried[i]->type.bytes() > 0) {
       order.push_back(i);
-      memory.pin_too(memory.at(k.control().carried[i]));
+      memory.pins().add(memory.at(k.control().carried[i]));
     }
   }
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -250,20 +250,20 @@ void place_carried(Residency& memory, const Slots& slots, const Kernel& k, uint3
   for (const size_t i : order) {
     Buffer &init = memory.at(k.control().carried[i]), &out = memory.at(op.result(i));
     const bool dies = memory.next_read(init) == INT32_MAX && !init.locked && !init.must_store;
-    const bool fits = memory.can_lock(out.bytes);
+    const bool fits = memory.locks().fits(out.bytes);
     if (dies && fits && init.vmem >= 0 && out.target < 0) {
-      memory.lock(out);
+      lock(memory, out);
       memory.touch(init);
       out.vmem = init.vmem;
       init.vmem = -1;
     } else if (dies && !fits && out.slot < 0 && init.scratch && init.in_hbm && init.vmem < 0) {
-      memory.take_home(init, out);
+      take_home(memory, init, out);
     }
     give_region_home(memory, out);
     moves.push_back({source[i], bytes_of(out, slots), out.bytes, elem_bytes(out.value->type.elem)});
   }
   transfer_all(memory, slots, std::move(moves), id);
-  memory.unpin();
+  memory.pins().clear();
 }
 
 void enter_body(Residency& memory, const Kernel& k, const Region& region) {

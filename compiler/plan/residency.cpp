@@ -17,10 +17,8 @@ spec::Addr place_of(const Placement& b, int64_t byte) {
 
 Residency::Residency(const KernelProgram& kernels, const Slots& slots, const VirtualPads& pads,
                      const spec::BoardParams& board, int64_t lock_limit)
-    : vmem_bytes_(board.core.vmem_kib * 1024),
-      scratch_slot_(slots.scratch),
-      vmem_(vmem_bytes_),
-      lock_limit_(lock_limit) {
+    : vmem_bytes_(board.core.vmem_kib * 1024), scratch_slot_(slots.scratch), vmem_(vmem_bytes_) {
+  locks_.limit = lock_limit;
   for (const auto& [value, slot] : slots.homes) {
     Buffer& b = add(value);
     b.slot = slot;
@@ -49,6 +47,16 @@ Buffer* Residency::find(const Value* v) {
   return it == buffers_.end() ? nullptr : &it->second;
 }
 
+// What a virtual pad is made of lives until its last reader.
+static void read_at(Residency& memory, const Value* v, const VirtualPads& pads, int order) {
+  memory.at(v).reads.push_back(order);
+  if (const auto pad = pads.find(v); pad != pads.end()) {
+    for (const VirtualPad::Part& part : pad->second.parts) {
+      read_at(memory, part.base, pads, order);
+    }
+  }
+}
+
 // What a region takes from outside is read until the region's end, whatever runs inside.
 void Residency::find_reads(const KernelProgram& kernels, const VirtualPads& pads) {
   for_each_kernel(kernels, [&](const Kernel& k) {
@@ -68,7 +76,7 @@ void Residency::find_reads(const KernelProgram& kernels, const VirtualPads& pads
   died_ = 0;
   for_each_kernel(kernels, [&](const Kernel& k) {
     for (const Value* v : k.reads) {
-      read_at(v, pads, k.order);
+      read_at(*this, v, pads, k.order);
     }
     for (const Value* v : k.control().captures) {
       at(v).reads.push_back(k.end);
@@ -84,14 +92,9 @@ void Residency::find_reads(const KernelProgram& kernels, const VirtualPads& pads
   });
 }
 
-// What a virtual pad is made of lives until its last reader.
-void Residency::read_at(const Value* v, const VirtualPads& pads, int order) {
-  at(v).reads.push_back(order);
-  if (const auto pad = pads.find(v); pad != pads.end()) {
-    for (const VirtualPad::Part& part : pad->second.parts) {
-      read_at(part.base, pads, order);
-    }
-  }
+void Residency::enter(int order, uint32_t op_id) {
+  now_ = order;
+  op_id_ = op_id;
 }
 
 int Residency::next_read(const Buffer& b) const {
@@ -107,7 +110,7 @@ bool Residency::evict_one() {
   };
   Buffer* victim = nullptr;
   for (Buffer* b : ordered_) {
-    if (b->vmem >= 0 && !b->locked && !pinned_.contains(b) &&
+    if (b->vmem >= 0 && !b->locked && !pins_.pinned.contains(b) &&
         (victim == nullptr || when(*b) > when(*victim))) {
       victim = b;
     }
@@ -116,7 +119,7 @@ bool Residency::evict_one() {
     return false;
   }
   if (!victim->in_hbm &&
-      (when(*victim) != INT_MAX || victim->must_store || held_.contains(victim))) {
+      (when(*victim) != INT_MAX || victim->must_store || pins_.held.contains(victim))) {
     store(*victim, op_id_);
   }
   drop(*victim);
@@ -150,32 +153,12 @@ bool Residency::place(Buffer& b) {
   return address.has_value();
 }
 
-void Residency::share(int64_t allocation, const std::vector<Buffer*>& inside) {
-  for (const Buffer* b : inside) {
-    shared_[b->vmem] = allocation;
-    if (reservations_ > 0) {
-      sharings_.push_back({b->vmem, allocation, true});
-    }
-  }
-}
-
 void Residency::give(int64_t address) {
-  if (region_homes_.contains(address)) {
+  if (locks_.homes.contains(address)) {
     return;  // a carried value's, whatever lies there now
   }
-  const auto it = shared_.find(address);
-  if (it == shared_.end()) {
-    vmem_.give(address);
-    return;
-  }
-  const int64_t allocation = it->second;
-  if (reservations_ > 0) {
-    sharings_.push_back({address, allocation, false});
-  }
-  shared_.erase(it);
-  if (std::none_of(shared_.begin(), shared_.end(),
-                   [&](const auto& s) { return s.second == allocation; })) {
-    vmem_.give(allocation);
+  if (const auto allocation = shared_.give(address)) {
+    vmem_.give(*allocation);
   }
 }
 
@@ -196,8 +179,8 @@ void Residency::give_home(Buffer& b) {
   }
 }
 
-void Residency::mark_home(Buffer& b) {
-  touch(b);
+void mark_home(Residency& memory, Buffer& b) {
+  memory.touch(b);
   b.in_hbm = true;
 }
 
@@ -208,26 +191,26 @@ void Residency::store(Buffer& b, uint32_t op_id) {
   b.in_hbm = true;
 }
 
-bool Residency::load(Buffer& b, uint32_t op_id) {
+bool load(Residency& memory, Buffer& b, uint32_t op_id) {
   if (b.vmem >= 0) {
     return true;
   }
   if (!b.in_hbm) {
     throw Error("internal: a buffer is read before it is written");
   }
-  const auto address = take(b.bytes);
+  const auto address = memory.take(b.bytes);
   if (!address) {
     return false;
   }
-  touch(b);
+  memory.touch(b);
   b.vmem = *address;
-  move({home_of(b), vmem_addr(b.vmem), b.bytes, elem_bytes(b.value->type.elem), op_id});
+  memory.move({home_of(b), vmem_addr(b.vmem), b.bytes, elem_bytes(b.value->type.elem), op_id});
   return true;
 }
 
-void Residency::take_home(Buffer& from, Buffer& to) {
-  touch(from);
-  touch(to);
+void take_home(Residency& memory, Buffer& from, Buffer& to) {
+  memory.touch(from);
+  memory.touch(to);
   to.slot = from.slot;
   to.offset = from.offset;
   to.scratch = true;
@@ -235,23 +218,19 @@ void Residency::take_home(Buffer& from, Buffer& to) {
   from.slot = -1;
 }
 
-bool Residency::can_lock(int64_t bytes) const {
-  return locked_bytes_ + round_up(bytes, kAlign) <= lock_limit_;
-}
-
-bool Residency::lock(Buffer& b) {
-  if (!can_lock(b.bytes)) {
+bool lock(Residency& memory, Buffer& b) {
+  if (!memory.locks().fits(b.bytes)) {
     return false;
   }
-  touch(b);
-  locked_bytes_ += round_up(b.bytes, kAlign);
+  memory.touch(b);
+  memory.locks().bytes += round_up(b.bytes, kAlign);
   b.locked = true;
   return true;
 }
 
-void Residency::unlock(Buffer& b) {
-  touch(b);
-  locked_bytes_ -= round_up(b.bytes, kAlign);
+void unlock(Residency& memory, Buffer& b) {
+  memory.touch(b);
+  memory.locks().bytes -= round_up(b.bytes, kAlign);
   b.locked = false;
 }
 
@@ -262,7 +241,7 @@ void Residency::drop_dead() {
   }
   for (auto it = dead_.begin(); it != dead_.end();) {
     Buffer& b = *it->second;
-    if (next_read(b) != INT_MAX || b.locked || held_.contains(&b)) {
+    if (next_read(b) != INT_MAX || b.locked || pins_.held.contains(&b)) {
       ++it;
       continue;
     }
@@ -292,29 +271,27 @@ Reservation::Reservation(Residency& memory)
     : memory_(memory),
       vmem_(memory.vmem_.mark()),
       scratch_(memory.scratch_.mark()),
+      shared_(memory.shared_.mark()),
       moves_(memory.moves_.size()),
       touched_(memory.touched_.size()),
-      sharings_(memory.sharings_.size()),
       died_(memory.died_),
       buried_(memory.buried_.size()),
-      pinned_(memory.pinned_),
-      held_(memory.held_),
-      locked_bytes_(memory.locked_bytes_),
-      region_homes_(memory.region_homes_) {
+      pins_(memory.pins_),
+      locks_(memory.locks_) {
   ++memory.reservations_;
 }
 
 Reservation::~Reservation() {
   if (kept_) {
     memory_.vmem_.keep(vmem_);
+    memory_.shared_.keep();
   } else {
     memory_.vmem_.undo(vmem_);
     memory_.scratch_.undo(scratch_);
+    memory_.shared_.undo(shared_);
     memory_.moves_.resize(moves_);
-    memory_.pinned_ = pinned_;
-    memory_.held_ = held_;
-    memory_.locked_bytes_ = locked_bytes_;
-    memory_.region_homes_ = region_homes_;
+    memory_.pins_ = pins_;
+    memory_.locks_ = locks_;
     memory_.died_ = died_;
     for (; memory_.buried_.size() > buried_; memory_.buried_.pop_back()) {
       memory_.dead_[memory_.buried_.back()->number] = memory_.buried_.back();
@@ -323,18 +300,9 @@ Reservation::~Reservation() {
       const auto& [buffer, placement] = memory_.touched_.back();
       static_cast<Placement&>(*buffer) = placement;
     }
-    for (; memory_.sharings_.size() > sharings_; memory_.sharings_.pop_back()) {
-      const Residency::Sharing& s = memory_.sharings_.back();
-      if (s.added) {
-        memory_.shared_.erase(s.address);
-      } else {
-        memory_.shared_[s.address] = s.allocation;
-      }
-    }
   }
   if (--memory_.reservations_ == 0) {
     memory_.touched_.clear();
-    memory_.sharings_.clear();
     memory_.buried_.clear();
   }
 }

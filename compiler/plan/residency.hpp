@@ -16,6 +16,7 @@
 #include "kernel/kernels.hpp"
 #include "plan/range_allocator.hpp"
 #include "plan/scratch.hpp"
+#include "plan/shared_vmem.hpp"
 #include "plan/slots.hpp"
 #include "plan/virtual_pad.hpp"
 #include "tpu/spec/board_params.hpp"
@@ -51,6 +52,25 @@ struct Move {
   uint32_t op_id = 0;
 };
 
+// Buffers that stay where they are.
+struct Pins {
+  std::set<const Buffer*> pinned;  // not evicted
+  std::set<const Buffer*> held;    // neither moved nor dead: the exchange in flight uses them
+
+  void pin(const std::vector<const Buffer*>& buffers) { pinned = {buffers.begin(), buffers.end()}; }
+  void add(const Buffer& b) { pinned.insert(&b); }
+  void clear() { pinned.clear(); }
+};
+
+// VMEM that keeps its values over the regions of ops with control flow.
+struct RegionLocks {
+  int64_t limit = 0, bytes = 0;  // that may be locked, that are
+  std::set<int64_t> homes;       // addresses of carried values
+
+  bool fits(int64_t more) const { return bytes + round_up(more, kAlign) <= limit; }
+  bool any() const { return bytes > 0; }
+};
+
 class Residency {
  public:
   // `lock_limit`: bytes of VMEM that may keep values over the iterations of loops.
@@ -66,9 +86,8 @@ class Residency {
   // After kernels have been cut: their orders, and values that cross the halves.
   void find_reads(const KernelProgram& kernels, const VirtualPads& pads);
 
-  // What is planned next: the order of a kernel, the op of its moves.
-  void enter(int order) { now_ = order; }
-  void set_op(uint32_t op_id) { op_id_ = op_id; }
+  // What is planned next: the order of a kernel, its op.
+  void enter(int order, uint32_t op_id);
   int next_read(const Buffer& b) const;  // kernel behind the current one, INT_MAX: none
   int64_t whole_limit() const { return vmem_bytes_ / 4; }  // larger ones never stay as a whole
 
@@ -78,44 +97,23 @@ class Residency {
   bool place(Buffer& b);  // for a result: its target, or what take() finds
   void give(int64_t address);
   void drop(Buffer& b);  // its copy in VMEM, if there is one
-  // Buffers at several addresses of one allocation: it goes back with the last of them.
-  void share(int64_t allocation, const std::vector<Buffer*>& inside);
-  bool shares(const Buffer& b) const { return shared_.contains(b.vmem); }
-  bool load(Buffer& b, uint32_t op_id);  // HBM home to a VMEM copy of its own
+  SharedVmem& shared() { return shared_; }
   void drop_dead();
   int64_t vmem_peak() const { return vmem_.peak_end(); }
 
-  // Pinned: not evicted. Held: neither moved nor dead (used by the exchange in flight).
-  void pin(const std::vector<const Buffer*>& buffers) {
-    pinned_ = {buffers.begin(), buffers.end()};
-  }
-  void pin_too(const Buffer& b) { pinned_.insert(&b); }
-  void unpin() { pinned_.clear(); }
-  std::set<const Buffer*>& held() { return held_; }
-
-  // Locked: stays in VMEM over the regions of an op with control flow.
-  bool can_lock(int64_t bytes) const;
-  bool lock(Buffer& b);  // false: over the limit
-  void unlock(Buffer& b);
-  int64_t lock_limit() const { return lock_limit_; }  // bytes
-  void set_lock_limit(int64_t bytes) { lock_limit_ = bytes; }
-  bool locks_values() const { return locked_bytes_ > 0; }
-  std::set<int64_t>& region_homes() { return region_homes_; }  // VMEM addresses of carried values
+  Pins& pins() { return pins_; }
+  RegionLocks& locks() { return locks_; }
 
   // HBM.
   void give_home(Buffer& b);
-  void mark_home(Buffer& b);                 // what is made for it there is complete
-  void store(Buffer& b, uint32_t op_id);     // VMEM copy to HBM home
-  void take_home(Buffer& from, Buffer& to);  // a temporary's, with what is in it
+  void store(Buffer& b, uint32_t op_id);  // VMEM copy to HBM home
   Scratch& scratch() { return scratch_; }
-  uint32_t op() const { return op_id_; }
 
   void move(const Move& m) { moves_.push_back(m); }
   std::vector<Move> take_moves() { return std::exchange(moves_, {}); }
 
  private:
   friend class Reservation;
-  void read_at(const Value* v, const VirtualPads& pads, int order);
   bool evict_one();
 
   const int64_t vmem_bytes_;
@@ -130,25 +128,18 @@ class Residency {
   Scratch scratch_;
   int now_ = 0;
   uint32_t op_id_ = 0;
-  std::set<const Buffer*> pinned_, held_;
-  std::map<int64_t, int64_t> shared_;  // address of a buffer -> allocation that it lies in
-  int64_t lock_limit_;
-  int64_t locked_bytes_ = 0;
-  std::set<int64_t> region_homes_;
+  SharedVmem shared_;
+  Pins pins_;
+  RegionLocks locks_;
   std::vector<Move> moves_;
   int reservations_ = 0;
   std::vector<std::pair<Buffer*, Placement>> touched_;  // since the outermost reservation
-  struct Sharing {                                      // an entry of shared_ that has come or gone
-    int64_t address, allocation;
-    bool added;
-  };
-  std::vector<Sharing> sharings_;
-  std::vector<Buffer*> buried_;  // that have gone from dead_
+  std::vector<Buffer*> buried_;                         // that have gone from dead_
 };
 
-// Planning that may be given up: unless it is kept, its end puts buffers, VMEM, homes, moves, pins,
-// locks and what is held back to where they were at its beginning. Reservations may be nested.
-// Moves that were noted before it must not be taken inside of it.
+// Planning that may be given up: unless it is kept, its end puts buffers, VMEM, homes, moves, pins
+// and locks back to where they were at its beginning. Reservations may be nested. Moves that were
+// noted before it must not be taken inside of it.
 class Reservation {
  public:
   explicit Reservation(Residency& memory);
@@ -161,12 +152,20 @@ class Reservation {
   Residency& memory_;
   const RangeAllocator::Mark vmem_;
   const Scratch::Mark scratch_;
-  const size_t moves_, touched_, sharings_, died_, buried_;
-  const std::set<const Buffer*> pinned_, held_;
-  const int64_t locked_bytes_;
-  const std::set<int64_t> region_homes_;
+  const size_t shared_, moves_, touched_, died_, buried_;
+  const Pins pins_;
+  const RegionLocks locks_;
   bool kept_ = false;
 };
+
+// From its HBM home to a VMEM copy of its own. False: too little VMEM.
+bool load(Residency& memory, Buffer& b, uint32_t op_id);
+// What is made for it at its home is complete.
+void mark_home(Residency& memory, Buffer& b);
+// `to` lies in the home of the temporary `from`, with what is in it.
+void take_home(Residency& memory, Buffer& from, Buffer& to);
+bool lock(Residency& memory, Buffer& b);  // false: over the limit
+void unlock(Residency& memory, Buffer& b);
 
 // An operand that will come in pieces from HBM leaves VMEM.
 void leave_vmem(Residency& memory, Buffer& b, uint32_t op_id);

@@ -133,7 +133,7 @@ std::optional<std::vector<DirectPlan>> plan_direct(const Kernel& k, const Slots&
   for (size_t i = 0; i < k.reads.size(); ++i) {
     const Buffer& in = memory.at(k.reads[i]);
     Buffer& out = memory.at(op.result(i));
-    memory.pin({&in, &out});
+    memory.pins().pin({&in, &out});
     place_result(memory, out);
     DirectPlan& plan = plans.emplace_back();
     plan.src = place_of(in);
@@ -155,7 +155,7 @@ std::optional<std::vector<DirectPlan>> plan_direct(const Kernel& k, const Slots&
     finish_result(memory, out, op_id);
     plan.after = memory.take_moves();
   }
-  memory.unpin();
+  memory.pins().clear();
   whole.keep();
   return plans;
 }

@@ -118,8 +118,8 @@ std::optional<PackedPlan> plan_area(const Kernel& k, const Exchange& exchange, i
       memory.give(address);
     }
   }
-  if (!inside.empty()) {  // they share its memory
-    memory.share(plan.sum(), inside);
+  for (const Buffer* b : inside) {  // they share its memory
+    memory.shared().add(b->vmem, plan.sum());
   }
   plan.after = memory.take_moves();
   return plan;

@@ -11,7 +11,7 @@ bool lists(const std::vector<const Value*>& list, const Value* v) {
 }
 
 // A buffer that the exchange uses must neither move nor die before its end.
-void hold(Residency& memory, const Value* v) { memory.held().insert(&memory.at(v)); }
+void hold(Residency& memory, const Value* v) { memory.pins().held.insert(&memory.at(v)); }
 
 void give_held_home(Residency& memory, const Value* v) {
   memory.give_home(memory.at(v));
@@ -29,7 +29,7 @@ void hold_operands(Residency& memory, const Kernel& k, const Update& u, uint32_t
       if (!b->in_hbm) {
         memory.store(*b, op_id);
       }
-      memory.held().insert(b);
+      memory.pins().held.insert(b);
     }
   }
 }
@@ -165,7 +165,7 @@ void end_streamed(Residency& memory, const StreamPlan& plan) {
     memory.touch(b);
     b.in_hbm = b.in_hbm || b.slot >= 0;
   }
-  memory.held().clear();
+  memory.pins().held.clear();
 }
 
 bool must_follow(const Kernel& k, const Kernel& streamed, const Slots& slots, Residency& memory) {
@@ -182,7 +182,7 @@ bool must_follow(const Kernel& k, const Kernel& streamed, const Slots& slots, Re
                   [&](const Value* v) { return lists(streamed.writes, v); })) {
     return true;
   }
-  const auto& held = memory.held();
+  const auto& held = memory.pins().held;
   const auto root = [&](const Buffer& b) {
     return b.slot < 0 || b.scratch ? -1 : slots.root(b.slot);
   };

@@ -29,13 +29,13 @@ bool place_target(Residency& memory, const Kernel& k, size_t i, uint32_t op_id) 
 }
 
 bool place_targets(Residency& memory, const Kernel& k, CombinePlan& plan, uint32_t op_id) {
-  memory.unpin();
+  memory.pins().clear();
   for (const Value* v : k.reads) {
-    memory.pin_too(memory.at(v));
+    memory.pins().add(memory.at(v));
   }
   for (size_t i = 0; i < k.ops[0]->results.size(); ++i) {
     const Buffer& out = memory.at(k.ops[0]->result(i));
-    memory.pin_too(out);
+    memory.pins().add(out);
     if (!place_target(memory, k, i, op_id)) {
       return false;
     }

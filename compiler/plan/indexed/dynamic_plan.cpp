@@ -80,7 +80,7 @@ bool update_in_place(Residency& memory, const Slots& slots, const Kernel& k) {
   if (!in.scratch) {
     return false;
   }
-  memory.take_home(in, out);
+  take_home(memory, in, out);
   return true;
 }
 
@@ -92,7 +92,7 @@ DynamicPlan plan_dynamic_slice(const Kernel& k, const Slots& slots, Residency& m
   const Buffer& in = memory.at(k.move().view.value);
   Buffer& out = memory.at(k.out);
   DynamicPlan plan;
-  memory.pin({&in, &out});
+  memory.pins().pin({&in, &out});
   place_result(memory, out);
   plan.unit = elem_bytes(op.type().elem);
   const Dims& sizes = op.type().dims;
@@ -112,7 +112,7 @@ DynamicPlan plan_dynamic_update(const Kernel& k, const Slots& slots, Residency& 
   Buffer& out = memory.at(k.out);
   DynamicPlan plan;
   plan.update = true;
-  memory.pin({&in, &update, &out});
+  memory.pins().pin({&in, &update, &out});
   plan.unit = elem_bytes(op.type().elem);
   if (!update_in_place(memory, slots, k)) {
     place_result(memory, out);

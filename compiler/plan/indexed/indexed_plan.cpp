@@ -39,7 +39,7 @@ void copy_of(Residency& memory, const Slots& slots, const Kernel& k, Buffer& fro
     return;
   }
   if (from.vmem < 0 && from.scratch && to.slot < 0 && may_overwrite(memory, k, from)) {
-    memory.take_home(from, to);
+    take_home(memory, from, to);
     return;
   }
   place_result(memory, to);
@@ -87,7 +87,8 @@ bool may_overwrite(Residency& memory, const Kernel& k, const Buffer& from) {
 
 bool may_take_vmem(Residency& memory, const Kernel& k, const Buffer& from) {
   const bool home_needed = from.must_store && !from.in_hbm;
-  return from.vmem >= 0 && !memory.shares(from) && !home_needed && may_overwrite(memory, k, from);
+  return from.vmem >= 0 && !memory.shared().contains(from.vmem) && !home_needed &&
+         may_overwrite(memory, k, from);
 }
 
 std::optional<IndexedPlan> plan_indexed(const Kernel& k, const Slots& slots,
@@ -99,9 +100,9 @@ std::optional<IndexedPlan> plan_indexed(const Kernel& k, const Slots& slots,
   Reservation whole(memory);
   IndexedPlan plan;
   plan.scatter = op.kind == Kind::kIndexedWrite;
-  memory.pin({&memory.at(k.reads[0]), &list, &out});
+  memory.pins().pin({&memory.at(k.reads[0]), &list, &out});
   if (plan.scatter) {
-    memory.pin_too(memory.at(k.reads[2]));
+    memory.pins().add(memory.at(k.reads[2]));
     copy_of(memory, slots, k, memory.at(k.reads[0]), out, op_id);
   } else {
     place_result(memory, out);

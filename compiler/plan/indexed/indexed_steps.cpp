@@ -16,7 +16,7 @@ static std::optional<Step> finished_step(PlanContext& ctx, const Kernel& k,
     finish_result(ctx.memory, ctx.memory.at(k.ops[0]->result(i)), step.op_id);
   }
   end_step(ctx, step);
-  ctx.memory.unpin();
+  ctx.memory.pins().clear();
   return step;
 }
 

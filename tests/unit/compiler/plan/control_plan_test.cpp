@@ -65,7 +65,7 @@ TEST(WhilePlan, CarriedValuesStayInVmem) {
   ASSERT_EQ(plan.body.schedule.steps.size(), 1u);
   EXPECT_GE(plan.body.schedule.steps[0].places.at(carried(k)).vmem, 0);
   EXPECT_TRUE(plan.body.yield.empty()) << "it is made where it was";
-  EXPECT_FALSE(p.ctx.memory.locks_values());
+  EXPECT_FALSE(p.ctx.memory.locks().any());
 }
 
 // 8 arrays in two slots of 512 bytes each, 5 rows and the carried value are 17 KiB; with the
@@ -74,15 +74,15 @@ TEST(WhilePlan, WhatDoesNotFitIsPlannedWithLessLocked) {
   GraphBuilder b;
   Program p(b.done(adding_loop(b, 8, 5)));
   const Kernel& k = p.enter(KernelClass::kWhile);
-  const int64_t limit = p.ctx.memory.lock_limit();
+  const int64_t limit = p.ctx.memory.locks().limit;
   const auto step = plan_kernel(p.ctx, k);
   ASSERT_TRUE(step);
   const auto& plan = std::get<WhilePlan>(step->plan);
   ASSERT_EQ(plan.body.schedule.steps.size(), 1u) << "nothing was cut";
   EXPECT_LT(plan.body.schedule.steps[0].places.at(carried(k)).vmem, 0);
   EXPECT_EQ(p.ctx.ops.list().size(), 2u) << "one entry for a kernel, however often it is planned";
-  EXPECT_EQ(p.ctx.memory.lock_limit(), limit) << "the next loop may lock as much";
-  EXPECT_FALSE(p.ctx.memory.locks_values());
+  EXPECT_EQ(p.ctx.memory.locks().limit, limit) << "the next loop may lock as much";
+  EXPECT_FALSE(p.ctx.memory.locks().any());
 }
 
 TEST(WhilePlan, WhatDoesNotFitUnlockedEitherIsCut) {

@@ -60,7 +60,7 @@ TEST(PackedPlan, SmallValuesShareOneAreaWithALandingForEachStage) {
   // The results stay where the last sum is made, and share its memory.
   EXPECT_EQ(p.memory.at(s.sums[0]).vmem, plan.landing.back());
   EXPECT_EQ(p.memory.at(s.sums[1]).vmem, plan.landing.back() + kKib);
-  EXPECT_TRUE(p.memory.shares(p.memory.at(s.sums[0])));
+  EXPECT_TRUE(p.memory.shared().contains(p.memory.at(s.sums[0]).vmem));
   EXPECT_TRUE(plan.after.empty());
   EXPECT_TRUE(p.memory.take_moves().empty());
   EXPECT_TRUE(p.memory.take(56 * kKib)) << "areas of the exchange are still taken";
@@ -95,7 +95,7 @@ TEST(PackedPlan, WhatIsLargerThanAQuarterOfVmemGoesAreaByArea) {
 TEST(PackedPlan, TooLittleVmemIsAnAnswer) {
   Sums s({1, 2});
   Planning p(s.b.module(), 64);
-  ASSERT_TRUE(p.memory.load(p.memory.at(s.args[0]), 0));
+  ASSERT_TRUE(load(p.memory, p.memory.at(s.args[0]), 0));
   ASSERT_TRUE(p.memory.take(52 * kKib));  // area and one landing fit; the operand would have to go
   expect_no_trace(p, [&] { return packed(p); });
 }
@@ -131,11 +131,11 @@ TEST(StreamPlan, PiecesGoFromHomeToHomeThroughRings) {
   EXPECT_EQ(plan->buckets.size(), 14u);
   EXPECT_EQ(plan->landing[2].size(), 4u);
   EXPECT_EQ(plan->bucket(14), plan->bucket(0));
-  EXPECT_TRUE(p.memory.held().contains(&in) && p.memory.held().contains(&out));
+  EXPECT_TRUE(p.memory.pins().held.contains(&in) && p.memory.pins().held.contains(&out));
   EXPECT_FALSE(out.in_hbm);
   end_streamed(p.memory, *plan);
   EXPECT_TRUE(out.in_hbm);
-  EXPECT_TRUE(p.memory.held().empty());
+  EXPECT_TRUE(p.memory.pins().held.empty());
   EXPECT_TRUE(p.memory.take(2048 * kKib)) << "VMEM of the rings is still taken";
 }
 
@@ -154,7 +154,7 @@ TEST(StreamPlan, InARegionItHasEndedWhenItIsPlanned) {
   const auto plan = streamed(p, false);
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->buckets.size(), 8u);
-  EXPECT_TRUE(p.memory.held().empty());
+  EXPECT_TRUE(p.memory.pins().held.empty());
   EXPECT_TRUE(p.memory.at(s.sums[0]).in_hbm);
   EXPECT_TRUE(p.memory.take(1024 * kKib));
 }
@@ -165,7 +165,7 @@ TEST(StreamPlan, OperandsMoveWhileItIsInFlight) {
   auto plan = streamed(p);
   ASSERT_TRUE(plan);
   Buffer& in = p.memory.at(s.args[0]);
-  ASSERT_TRUE(p.memory.load(in, 0));
+  ASSERT_TRUE(load(p.memory, in, 0));
   find_operand(p.memory, *plan, 1);
   EXPECT_EQ(plan->pieces[1].src.offset, in.vmem + kPiece);
   EXPECT_EQ(static_cast<spec::Space>(plan->pieces[1].src.space), spec::Space::kVmem);
@@ -259,7 +259,7 @@ TEST(StreamPlan, AnUpdateHasSlotsForItsOperandsAndAreasForWhatIsGathered) {
   EXPECT_EQ(plan->slots.size(), 3u);
   EXPECT_EQ(plan->slots[0].size(), 3u);
   EXPECT_TRUE(plan->scalars.contains(g.rate));
-  EXPECT_TRUE(p.memory.held().contains(&p.memory.at(g.weight)));
+  EXPECT_TRUE(p.memory.pins().held.contains(&p.memory.at(g.weight)));
   EXPECT_LT(p.memory.at(g.sum).slot, 0) << "the sum itself goes nowhere";
   // All areas are apart.
   std::set<int64_t> areas(plan->memory.begin(), plan->memory.end());

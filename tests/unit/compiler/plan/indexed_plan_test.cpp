@@ -41,7 +41,7 @@ TEST(IndexedPlan, AListInHbmComesPieceByPiece) {
   ASSERT_EQ(plan->dims.size(), 1u);
   EXPECT_EQ(plan->dims[0].n, 16);
   EXPECT_EQ(plan->span, 65536 * 16 * 4);
-  p.memory.unpin();
+  p.memory.pins().clear();
   EXPECT_TRUE(p.memory.take(64 * kKib)) << "slots are still taken";
 }
 
@@ -49,7 +49,7 @@ TEST(IndexedPlan, AListInVmemIsUsedThere) {
   Rows g;
   Planning p(g.b.module(), 64);
   Buffer& list = p.memory.at(p.kernel(KernelClass::kIndexed).reads[1]);
-  ASSERT_TRUE(p.memory.load(list, 0));
+  ASSERT_TRUE(load(p.memory, list, 0));
   p.memory.take_moves();
   const auto plan = indexed(p);
   ASSERT_TRUE(plan);
@@ -85,7 +85,7 @@ TEST(IndexedPlan, ATargetThatNobodyReadsAgainIsWrittenInPlace) {
   Replaced g(false);
   Planning p(g.b.module(), 64);
   p.kernel(KernelClass::kIndexed);
-  ASSERT_TRUE(p.memory.load(p.memory.at(g.target), 0));
+  ASSERT_TRUE(load(p.memory, p.memory.at(g.target), 0));
   const int64_t place = p.memory.at(g.target).vmem;
   p.memory.take_moves();
   const auto plan = indexed(p);
@@ -101,7 +101,7 @@ TEST(IndexedPlan, ATargetThatIsReadAgainIsCopied) {
   Replaced g(true);
   Planning p(g.b.module(), 64);
   p.kernel(KernelClass::kIndexed);
-  ASSERT_TRUE(p.memory.load(p.memory.at(g.target), 0));
+  ASSERT_TRUE(load(p.memory, p.memory.at(g.target), 0));
   const int64_t place = p.memory.at(g.target).vmem;
   p.memory.take_moves();
   const auto plan = indexed(p);
@@ -117,7 +117,7 @@ TEST(IndexedPlan, AnInPlaceWriteThatDoesNotFitGivesThePlaceBack) {
   Replaced g(false);
   Planning p(g.b.module(), 64);
   p.kernel(KernelClass::kIndexed);
-  ASSERT_TRUE(p.memory.load(p.memory.at(g.target), 0));
+  ASSERT_TRUE(load(p.memory, p.memory.at(g.target), 0));
   ASSERT_TRUE(p.memory.take(56 * kKib));
   expect_no_trace(p, [&] { return indexed(p); });
 }

@@ -31,7 +31,7 @@ struct Planning {
   const Kernel& kernel(KernelClass kind) {
     const auto it = std::find_if(program.kernels.begin(), program.kernels.end(),
                                  [&](const Kernel& k) { return k.kind == kind; });
-    memory.enter(it->order);
+    memory.enter(it->order, 0);
     return *it;
   }
 
@@ -41,12 +41,12 @@ struct Planning {
     for (const Buffer* b : memory.all()) {
       text += std::to_string(b->slot) + " " + std::to_string(b->offset) + " " +
               std::to_string(b->vmem) + (b->in_hbm ? " home" : "") +
-              (b->scratch ? " scratch" : "") + (memory.held().contains(b) ? " held" : "") +
-              (memory.shares(*b) ? " shares" : "") + "\n";
+              (b->scratch ? " scratch" : "") + (memory.pins().held.contains(b) ? " held" : "") +
+              (memory.shared().contains(b->vmem) ? " shares" : "") + "\n";
     }
     Reservation attempt(memory);
     for (const Buffer* b : memory.all()) {
-      memory.pin_too(*b);
+      memory.pins().add(*b);
     }
     std::set<int64_t> free;
     while (const auto address = memory.take(1)) {

@@ -57,9 +57,9 @@ std::vector<std::string> text(const std::vector<Move>& moves) {
 
 TEST(Residency, TheFarthestNextReadGoes) {
   Memory m(3, {{}, {1}, {2}, {0}});
-  m.memory->enter(0);
+  m.memory->enter(0, 0);
   for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(m.memory->load(m.arg(i), 0));
+    ASSERT_TRUE(load(*m.memory, m.arg(i), 0));
   }
   ASSERT_TRUE(m.memory->take(16 * kKib));
   EXPECT_EQ(m.memory->take_moves().size(), 3u);
@@ -77,7 +77,7 @@ TEST(Residency, WhatHbmLacksIsStoredIfItIsReadAgain) {
   ASSERT_TRUE(m.memory->place(m.result(0)));
   ASSERT_TRUE(m.memory->place(m.result(1)));  // nobody reads it
   ASSERT_TRUE(m.memory->take(32 * kKib));
-  m.memory->set_op(7);
+  m.memory->enter(0, 7);
   ASSERT_TRUE(m.memory->take(32 * kKib));
   const std::vector<Move> moves = m.memory->take_moves();
   ASSERT_EQ(moves.size(), 1u);
@@ -91,11 +91,11 @@ TEST(Residency, WhatHbmLacksIsStoredIfItIsReadAgain) {
 TEST(Residency, PinnedAndLockedBuffersStay) {
   Memory m(4, {{}, {0}, {1}, {2}, {3}});
   for (int i = 0; i < 4; ++i) {
-    ASSERT_TRUE(m.memory->load(m.arg(i), 0));
+    ASSERT_TRUE(load(*m.memory, m.arg(i), 0));
   }
-  m.memory->pin({&m.arg(3)});
-  EXPECT_TRUE(m.memory->lock(m.arg(2)));
-  EXPECT_FALSE(m.memory->lock(m.arg(1))) << "beyond the limit";
+  m.memory->pins().pin({&m.arg(3)});
+  EXPECT_TRUE(lock(*m.memory, m.arg(2)));
+  EXPECT_FALSE(lock(*m.memory, m.arg(1))) << "beyond the limit";
   ASSERT_TRUE(m.memory->take(16 * kKib));
   EXPECT_LT(m.arg(1).vmem, 0);
   ASSERT_TRUE(m.memory->take(16 * kKib));
@@ -108,10 +108,10 @@ TEST(Residency, PinnedAndLockedBuffersStay) {
 TEST(Residency, WhatDoesNotFitEvictsNothing) {
   Memory m(3, {{}, {0, 1, 2}});
   for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(m.memory->load(m.arg(i), 0));
+    ASSERT_TRUE(load(*m.memory, m.arg(i), 0));
   }
   m.memory->take_moves();
-  m.memory->pin({&m.arg(1)});
+  m.memory->pins().pin({&m.arg(1)});
   EXPECT_FALSE(m.memory->take(64 * kKib));
   EXPECT_GE(m.arg(0).vmem, 0);
   EXPECT_GE(m.arg(2).vmem, 0);
@@ -131,7 +131,7 @@ void act(Memory& m, std::mt19937& random, std::vector<int64_t>& taken) {
       break;
     case 2:
       if (b.in_hbm) {
-        m.memory->load(b, 1);
+        load(*m.memory, b, 1);
       }
       break;
     case 3:
@@ -159,8 +159,8 @@ std::string place_text(const Buffer& b) {
 std::set<int64_t> free_addresses(Memory& m) {
   std::set<int64_t> out;
   for (int i = 0; i < 6; ++i) {
-    m.memory->pin_too(m.arg(i));
-    m.memory->pin_too(m.result(i));
+    m.memory->pins().add(m.arg(i));
+    m.memory->pins().add(m.result(i));
   }
   while (const auto address = m.memory->take(1)) {
     out.insert(*address);
@@ -192,7 +192,7 @@ TEST(Residency, ADroppedReservationLeavesNoTrace) {
         }
         inner.keep();
       }
-      m.memory->pin({&m.arg(0)});
+      m.memory->pins().pin({&m.arg(0)});
       m.memory->give_home(m.result(4));
     }
     EXPECT_EQ(m.memory->vmem_peak(), twin.memory->vmem_peak());
@@ -212,36 +212,37 @@ TEST(Residency, ADroppedReservationLeavesNoTrace) {
 // Values that take each other's place, share an allocation, are finished or held.
 TEST(Residency, ADroppedReservationPutsBackWhoLiesWhere) {
   Memory m(2, {{0}, {1}, {0}, {1}});
-  ASSERT_TRUE(m.memory->load(m.arg(0), 0));
+  ASSERT_TRUE(load(*m.memory, m.arg(0), 0));
   m.memory->give_home(m.result(0));
   const int64_t area = *m.memory->take(8 * kKib);
   m.result(3).vmem = area;
-  m.memory->share(area, {&m.result(3)});
+  m.memory->shared().add(area, area);
   const std::string before = place_text(m.arg(0)) + place_text(m.result(0));
   m.memory->take_moves();
+  int64_t other = -1;
   {
     Reservation attempt(*m.memory);
     take_vmem(*m.memory, m.arg(0), m.result(1));
-    m.memory->take_home(m.result(0), m.result(2));
+    take_home(*m.memory, m.result(0), m.result(2));
     finish_result(*m.memory, m.result(2), 0);
-    m.memory->held().insert(&m.arg(1));
+    m.memory->pins().held.insert(&m.arg(1));
+    other = *m.memory->take(8 * kKib);
     m.memory->drop(m.result(3));
-    const int64_t other = *m.memory->take(8 * kKib);
     m.memory->touch(m.arg(1));
     m.arg(1).vmem = other;
-    m.memory->share(other, {&m.arg(1)});
+    m.memory->shared().add(other, other);
   }
   EXPECT_EQ(place_text(m.arg(0)) + place_text(m.result(0)), before);
   EXPECT_LT(m.result(1).vmem, 0);
   EXPECT_LT(m.result(2).slot, 0);
   EXPECT_FALSE(m.result(2).in_hbm);
-  EXPECT_TRUE(m.memory->held().empty());
+  EXPECT_TRUE(m.memory->pins().held.empty());
   EXPECT_LT(m.arg(1).vmem, 0);
-  EXPECT_FALSE(m.memory->shares(m.arg(1)));
+  EXPECT_FALSE(m.memory->shared().contains(other));
   ASSERT_EQ(m.result(3).vmem, area);
-  EXPECT_TRUE(m.memory->shares(m.result(3)));
+  EXPECT_TRUE(m.memory->shared().contains(area));
   m.memory->drop(m.result(3));
-  EXPECT_FALSE(m.memory->shares(m.result(3)));
+  EXPECT_FALSE(m.memory->shared().contains(area));
 }
 
 // What regions of control flow do: locks, homes of carried values, temporaries that die.
@@ -250,27 +251,27 @@ TEST(Residency, ADroppedReservationPutsBackLocksAndTheDead) {
   Residency& memory = *m.memory;
   ASSERT_TRUE(memory.place(m.result(0)));
   memory.store(m.result(0), 0);
-  ASSERT_TRUE(memory.lock(m.result(0)));
+  ASSERT_TRUE(lock(memory, m.result(0)));
   const std::string before = place_text(m.result(0)) + place_text(m.result(1));
   memory.take_moves();
   {
     Reservation attempt(memory);
-    memory.unlock(m.result(0));
-    ASSERT_TRUE(memory.load(m.arg(0), 0));
-    ASSERT_TRUE(memory.lock(m.arg(0)));
-    memory.region_homes().insert(m.arg(0).vmem);
+    unlock(memory, m.result(0));
+    ASSERT_TRUE(load(memory, m.arg(0), 0));
+    ASSERT_TRUE(lock(memory, m.arg(0)));
+    memory.locks().homes.insert(m.arg(0).vmem);
     memory.give_home(m.result(1));
-    memory.mark_home(m.result(1));
-    memory.enter(3);
+    mark_home(memory, m.result(1));
+    memory.enter(3, 0);
     memory.drop_dead();
     ASSERT_LT(m.result(0).vmem, 0);
     ASSERT_FALSE(m.result(0).scratch) << "its home has gone back";
   }
   EXPECT_EQ(place_text(m.result(0)) + place_text(m.result(1)), before);
-  EXPECT_TRUE(memory.locks_values());
-  EXPECT_TRUE(memory.region_homes().empty());
-  memory.unlock(m.result(0));
-  EXPECT_FALSE(memory.locks_values());
+  EXPECT_TRUE(memory.locks().any());
+  EXPECT_TRUE(memory.locks().homes.empty());
+  unlock(memory, m.result(0));
+  EXPECT_FALSE(memory.locks().any());
   memory.drop_dead();
   EXPECT_LT(m.result(0).vmem, 0) << "it is dead as before";
   EXPECT_FALSE(m.result(0).scratch);
@@ -280,7 +281,7 @@ TEST(Residency, AKeptReservationStays) {
   Memory m(1, {{0}});
   {
     Reservation r(*m.memory);
-    ASSERT_TRUE(m.memory->load(m.arg(0), 0));
+    ASSERT_TRUE(load(*m.memory, m.arg(0), 0));
     r.keep();
   }
   EXPECT_GE(m.arg(0).vmem, 0);
