@@ -1,4 +1,4 @@
-"""What distances.py must see: a NaN behind other values, infinities, shapes.
+"""What distances.py must see: a NaN behind other values, infinities, signs of zeros, shapes.
 
 Usage: distances_test.py
 """
@@ -45,6 +45,14 @@ class UlpDistance(unittest.TestCase):
         self.assertEqual(distances.ulp_distance(_f32(math.nan), _f32(math.nan)), 0)
         self.assertGreater(distances.ulp_distance(_f32(math.nan), _f32(math.inf)), 0)
 
+    def test_zeros_have_a_sign(self) -> None:
+        self.assertEqual(distances.ulp_distance(_f32(0.0, -0.0), _f32(-0.0, -0.0)), 1)
+        self.assertEqual(distances.ulp_distance(_f32(0.0, -0.0), _f32(0.0, -0.0)), 0)
+
+    def test_subnormals_are_zeros_of_their_sign(self) -> None:
+        self.assertEqual(distances.ulp_distance(_f32(1e-40, -1e-40), _f32(0.0, -0.0)), 0)
+        self.assertEqual(distances.ulp_distance(_f32(-1e-40), _f32(0.0)), 1)
+
 
 class Difference(unittest.TestCase):
     def test_types_shapes_and_whole_numbers(self) -> None:
@@ -54,10 +62,18 @@ class Difference(unittest.TestCase):
         self.assertIsNone(distances.difference(np.array([1, 2]), np.array([1, 2])))
 
     def test_bounds(self) -> None:
-        self.assertIn("1 ulp", distances.difference(np.nextafter(_f32(1), _f32(2)), _f32(1)))
+        self.assertIn("1 ulp", distances.difference(_f32(-0.0), _f32(0.0)))
+        self.assertIsNone(distances.difference(_f32(-0.0), _f32(0.0), ulp=1))
         self.assertIsNone(distances.difference(_f32(3, 4.5), _f32(3, 4), l2=0.1))
         self.assertIn("relative L2", distances.difference(_f32(3, 4.5), _f32(3, 4), l2=0.09))
         self.assertIn("NaN", distances.difference(_f32(1, math.nan), _f32(1, 1), l2=1.0))
+
+    def test_one_wrong_element_among_many(self) -> None:
+        right = np.ones(1_000_000, np.float32)
+        wrong = right.copy()
+        wrong[777] = 1.1
+        self.assertLess(distances.relative_l2(wrong, right), 1e-3)
+        self.assertIn("largest error 0.1 of the largest", distances.difference(wrong, right, l2=1e-3))
 
     def test_a_missing_change_is_no_small_difference(self) -> None:
         before = np.linspace(1, 2, 99, dtype=np.float32)
