@@ -213,7 +213,7 @@ def tight(bins: Path, folder: Path) -> str | None:
     if done.returncode != 0:
         return done.stdout + done.stderr
     for index, theirs in enumerate(reference.run(case_runner.export(loop, inputs), list(inputs), False)):
-        problem = case_runner.difference(np.load(folder / f"{index}.npy"), theirs, l2=1e-5)
+        problem = distances.difference(np.load(folder / f"{index}.npy"), theirs, l2=1e-5)
         if problem:
             return f"result {index}: {problem}"
     return None
