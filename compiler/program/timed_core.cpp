@@ -30,13 +30,15 @@ TimedCore::TimedCore(TimedProgram& program, const spec::BoardParams& board, Time
 bool TimedCore::step(uint64_t now) {
   now_ = now;
   bool any = false;
-  for (bool moved = true; moved && !looped_;) {
-    moved = apply_signals(now);
+  // Queues wait for signals and for the sequencer, never for each other.
+  for (bool again = true; again && !looped_;) {
+    any |= apply_signals(now);
     for (Queue& queue : queues_) {
-      moved |= (queue.count != 0 || queue.flying != 0) && run_queue(queue, now);
+      any |= (queue.count != 0 || queue.flying != 0) && run_queue(queue, now);
     }
-    moved |= now >= setup_.start && run_sequencer(now);
-    any |= moved;
+    const bool sequenced = now >= setup_.start && run_sequencer(now);
+    any |= sequenced;
+    again = sequenced || (!pending_.empty() && pending_.front().at <= now);
   }
   wake_ = next_due(now);
   return any;
