@@ -21,6 +21,21 @@ TEST(RangeAllocator, AlignsSmallAndLargeRanges) {
   EXPECT_EQ(ranges.used(), RangeAllocator::kAlign + RangeAllocator::kPage);
 }
 
+// A hole of a page's size that does not begin at a page has no room for one.
+TEST(RangeAllocator, PassesOverHolesThatAreTooSmallBehindTheNextPage) {
+  constexpr uint64_t kPage = RangeAllocator::kPage;
+  RangeAllocator alone(kPage + RangeAllocator::kAlign, kPage);
+  EXPECT_FALSE(alone.allocate(kPage));
+  EXPECT_TRUE(alone.allocate(RangeAllocator::kAlign));
+  RangeAllocator ranges(kPage + RangeAllocator::kAlign, 5 * kPage);
+  const auto first = ranges.allocate(kPage);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(*first, 2 * kPage);
+  EXPECT_EQ(ranges.allocate(2 * kPage), 3 * kPage);
+  EXPECT_EQ(ranges.allocate(kPage), 5 * kPage);
+  EXPECT_FALSE(ranges.allocate(kPage));
+}
+
 TEST(RangeAllocator, TakesTheSmallestHoleThatFits) {
   RangeAllocator ranges(0, 64 * 512);
   const auto a = ranges.allocate(4 * 512);
