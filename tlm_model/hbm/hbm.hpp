@@ -19,8 +19,8 @@ namespace tpu::model {
 // Contents of one core.
 class HbmBank : public sc_core::sc_module, public HbmIf {
  public:
-  // Memory transactions with addresses from 0; no delay is added. Byte enables and streaming are
-  // refused.
+  // Debug port, bound by tests alone (docs/adr/0019-memory-through-typed-ports.md): addresses from
+  // 0; no delay is added. Byte enables and streaming are refused.
   tlm_utils::simple_target_socket_optional<HbmBank> mem_tsock{"mem_tsock"};
 
   HbmBank(sc_core::sc_module_name name, PagePool& pool, uint64_t bytes, ResourceId bandwidth);
