@@ -154,6 +154,21 @@ TEST_F(Trust, CompletionThatIsNotWrittenIsNoticed) {
   }
 }
 
+// Each step of a launch may have a record of its own; the launch ends with the last.
+TEST_F(Trust, ALaunchMayTellItsSteps) {
+  open();
+  const Executable program = load(1);
+  null_->tell_steps = true;
+  RunOptions options;
+  options.steps = 5;
+  const HostArray sent = counting(DType::kI32, {256}, 5);
+  const RunResult result =
+      program.run({program.put(0, sent), program.put(1, counting(DType::kI32, {16}))}, options);
+  EXPECT_EQ(result.outputs[0].to_host_checked("state").bytes, sent.bytes);
+  board_.synchronize();
+  EXPECT_EQ(null_->commands_done, 5u);  // the load, two uploads, the launch, a read
+}
+
 // The CRC is right, what it says cannot be.
 TEST_F(Trust, ImpossibleCompletionsAreNoticed) {
   const auto with = [](const std::function<void(tpu_completion_t&)>& change) {

@@ -170,11 +170,25 @@ bool BoardImpl::drain_device(Device& device) {
   return progress;
 }
 
+namespace {
+
+// A launch may tell the end of each step but the last.
+bool may_tell_step(const Command& command, const tpu_completion_t& completion) {
+  tpu_command_launch_t launch;
+  std::memcpy(&launch, command.wire.data(), sizeof(launch));
+  constexpr uint16_t kEnds = TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP;
+  return command.opcode == TPU_OP_LAUNCH && completion.status == TPU_STATUS_OK &&
+         (completion.flags & kEnds) == TPU_CPL_FLAG_STEP && completion.step < launch.steps;
+}
+
+}  // namespace
+
 // What is wrong with the record at the head of the completion ring, or nothing. A record that is
 // not what the firmware wrote, or not what it may say, must not end or fail any command.
 std::string BoardImpl::completion_trouble(const Device& device,
                                           const tpu_completion_t& completion) const {
-  constexpr uint16_t kFlags = TPU_CPL_FLAG_PHASE | TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP;
+  constexpr uint16_t kFlags =
+      TPU_CPL_FLAG_PHASE | TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP | TPU_CPL_FLAG_MORE;
   const auto record = std::as_bytes(std::span<const tpu_completion_t, 1>(&completion, 1));
   const uint32_t crc = crc32c(record.first(sizeof(completion) - sizeof(completion.crc)));
   if (crc != completion.crc) {
@@ -187,6 +201,10 @@ std::string BoardImpl::completion_trouble(const Device& device,
   }
   if (!status_known(completion.status) || (completion.flags & ~kFlags) != 0) {
     return fmt::format("status {} or flags {:#x} are unknown", completion.status, completion.flags);
+  }
+  if ((completion.flags & TPU_CPL_FLAG_MORE) != 0 &&
+      !may_tell_step(*device.window[place], completion)) {
+    return fmt::format("it announces more of command {}, which has no more steps", completion.seq);
   }
   if (completion.epoch != device.epoch) {
     return fmt::format("it is of epoch {}, the core is in epoch {}", completion.epoch,
@@ -225,6 +243,9 @@ bool BoardImpl::completions_missing() {
 }
 
 void BoardImpl::complete(Device& device, const tpu_completion_t& completion) {
+  if ((completion.flags & TPU_CPL_FLAG_MORE) != 0) {
+    return;  // a step has ended, its launch goes on
+  }
   const uint32_t first = device.tail - static_cast<uint32_t>(device.window.size());
   const uint32_t place = completion.seq - first;
   const std::shared_ptr<Command> command = std::move(device.window[place]);

@@ -358,6 +358,10 @@ void NullTransport::run_gang(const std::vector<Core*>& gang) {
   }
   for (Core* core : gang) {
     core->steps += run.steps;
+    for (uint32_t step = 1; tell_steps && step < run.steps; ++step) {
+      post(*core, waiting_launch(*core)->head, TPU_STATUS_OK, step,
+           TPU_CPL_FLAG_MORE | TPU_CPL_FLAG_STEP);
+    }
     complete(*core, place_of(*core, waiting_launch(*core)), TPU_STATUS_OK, run.steps);
   }
 }

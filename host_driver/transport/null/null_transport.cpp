@@ -399,14 +399,19 @@ void NullTransport::complete(Core& core, size_t place, uint16_t status, uint32_t
   }
   ++core.done[command.track];
   ++commands_done;
+  post(core, command.head, status, step, 0);
+}
+
+void NullTransport::post(Core& core, const tpu_command_head_t& head, uint16_t status, uint32_t step,
+                         uint16_t flags) {
   ++cycle_;
   tpu_completion_t completion{};
-  completion.seq = command.head.seq;
+  completion.seq = head.seq;
   completion.status = status;
   const auto reg = [&](uint32_t offset) { return uint64_t{core.page[offset / 4]}; };
   const uint32_t log2 = core.page[core_page::kCplLog2 / 4];
-  completion.flags =
-      ((core.cpl_tail >> log2) & 1) == 0 ? uint16_t{TPU_CPL_FLAG_PHASE} : uint16_t{0};
+  const bool lap_even = ((core.cpl_tail >> log2) & 1) == 0;
+  completion.flags = static_cast<uint16_t>(flags | (lap_even ? TPU_CPL_FLAG_PHASE : 0));
   completion.step = step;
   completion.cycle = cycle_;
   completion.fault_seq = core.page[core_page::kFaultSeq / 4];
@@ -428,7 +433,7 @@ void NullTransport::complete(Core& core, size_t place, uint16_t status, uint32_t
     core.dead = true;
     set_state(core, core_page::kStateDead);
   }
-  if ((command.head.flags & TPU_CMD_FLAG_INTERRUPT) != 0 || status != TPU_STATUS_OK) {
+  if ((head.flags & TPU_CMD_FLAG_INTERRUPT) != 0 || status != TPU_STATUS_OK) {
     interrupt(core, chip_page::kMsiCompletion);
   }
 }

@@ -75,6 +75,7 @@ class NullTransport : public Transport {
   int endless_launches = 0;   ///< of the next launches: run for as long as the host lets them
   int dead_on_launch = -1;    ///< core whose hart dies at its next launch
   int dead_behind = 0;        ///< completions; the hart that writes the last of them dies then
+  bool tell_steps = false;    ///< launches complete with MORE | STEP behind each step but the last
   bool throw_in_run = false;  ///< the model breaks
   std::function<void(std::span<std::byte>)> spoil_completion;  ///< changes what is written
   uint32_t firmware_abi = TPU_RING_ABI;
@@ -136,6 +137,8 @@ class NullTransport : public Transport {
   const Pending* waiting_launch(const Core& core) const;
   size_t place_of(const Core& core, const Pending* command) const;
   void complete(Core& core, size_t place, uint16_t status, uint32_t step = 0);
+  void post(Core& core, const tpu_command_head_t& head, uint16_t status, uint32_t step,
+            uint16_t flags);
   void hold(Core& core);
   void set_record(Core& core, tpu_fault_record_t record);
 
