@@ -98,7 +98,6 @@ BoardStats Board::stats() {
   stats.lockstep_tiles = lockstep.tiles;
   stats.lockstep_mismatches = lockstep.mismatches;
   stats.lockstep_text = mxu_select_.mismatch_text();
-  stats.waves_error = mxu_select_.wave_error();
   stats.hbm_host_bytes = pages_.pages_touched() * kHbmPageBytes;
   return stats;
 }

@@ -12,7 +12,7 @@ struct BoardHost::Impl {
   Impl(const BoardOptions& options, HostMemory& memory)
       : port([this, &options, &memory]() -> std::shared_ptr<void> {
           if (firmware::image().rom.empty()) {
-            throw std::runtime_error(
+            throw NoFirmwareError(
                 "this build has no firmware (no RISC-V cross compiler was found when it was "
                 "configured): a board "
                 "cannot boot; install gcc-riscv64-unknown-elf and picolibc-riscv64-unknown-elf and "

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -69,15 +70,21 @@ struct BoardStats {
   std::string waits_text;       // who waits for whom, one line a queue; empty when nothing waits
   uint64_t check_findings = 0;  // of the happens-before checker (check)
   std::string check_text;       // the first of them, one a line
-  std::string waves_error;
   std::vector<HostWorkStats> profile;  // with SimOptions::profile
   uint64_t hbm_host_bytes = 0;         // host memory behind contents of HBM, present and past
 };
 
+// This build has no firmware to boot a board with.
+class NoFirmwareError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 class BoardHost {
  public:
-  // Builds the board. Throws std::runtime_error (bad options, files that cannot be created, a
-  // second board in this process).
+  // Builds the board. Throws std::runtime_error for bad options and files that cannot be created,
+  // NoFirmwareError, KernelTakenError for a second board in this process, std::system_error when the
+  // host has no more threads.
   BoardHost(const BoardOptions& options, HostMemory& memory);
   ~BoardHost();
   BoardHost(const BoardHost&) = delete;

@@ -140,7 +140,7 @@ std::unique_ptr<MxuEngine> MxuSelect::engine(const std::string& path, const Mode
 
 // The first engine with Verilog in it writes the waves.
 void MxuSelect::set_waves(MxuEngine& engine) {
-  if (options_.sim.mxu_waves_path.empty() || wave_error_) {
+  if (options_.sim.mxu_waves_path.empty() || finish_waves_) {
     return;
   }
   MxuWaveWindow window;
@@ -150,11 +150,9 @@ void MxuSelect::set_waves(MxuEngine& engine) {
   window.tiles = options_.sim.mxu_waves_tiles;
   if (auto* lockstep = dynamic_cast<MxuLockstepEngine*>(&engine)) {
     lockstep->set_wave_window(window);
-    wave_error_ = [lockstep] { return lockstep->wave_error(); };
     finish_waves_ = [lockstep] { return lockstep->finish_waves(); };
   } else if (auto* rtl = dynamic_cast<MxuRtlEngine*>(&engine)) {
     rtl->set_wave_window(window);
-    wave_error_ = [rtl] { return rtl->wave_error(); };
     finish_waves_ = [rtl] { return rtl->finish_waves(); };
   }
 }
@@ -191,7 +189,5 @@ std::string MxuSelect::finish(uint64_t steps) const {
   }
   return text;
 }
-
-std::string MxuSelect::wave_error() const { return wave_error_ ? wave_error_() : std::string(); }
 
 }  // namespace tpu::model

@@ -27,7 +27,6 @@ class MxuSelect {
   // Sum over all lockstep engines, and the text of their mismatches.
   MxuLockstepCounts counts() const;
   std::string mismatch_text() const;
-  std::string wave_error() const;
   // At the end of a run of `steps` steps: completes the wave file. What was asked for and did not
   // happen, one line each, or nothing: waves without a tile, lockstep that compared nothing.
   std::string finish(uint64_t steps) const;
@@ -56,7 +55,6 @@ class MxuSelect {
   std::vector<std::pair<std::string, Mode>> modes_;
   const Mode fast_{};
   std::vector<Lockstep> lockstep_;
-  std::function<std::string()> wave_error_;
   std::function<std::string()> finish_waves_;
   mutable std::mutex mutex_;
   std::string text_;

@@ -61,7 +61,6 @@ class MxuLockstepEngine final : public MxuEngine {
   MxuLockstepCounts counts() const;
   // Counts tiles that went through the Verilog, not those of the command.
   void set_wave_window(const MxuWaveWindow& window) { rtl_.set_wave_window(window); }
-  std::string wave_error() const { return rtl_.wave_error(); }
   std::string finish_waves() { return rtl_.finish_waves(); }
 
  private:

@@ -2,6 +2,8 @@
 // edge between driver and model.
 #include <fmt/format.h>
 
+#include <system_error>
+
 #include "board/board_host.hpp"
 #include "kernel/host_port.hpp"
 #include "tpu/error.hpp"
@@ -88,6 +90,10 @@ class SimTransport : public Transport {
   const bool has_data_;
 };
 
+Error unbuilt(ErrorCode code, const char* why) {
+  return {code, fmt::format("the board cannot be built: {}", why)};
+}
+
 }  // namespace
 
 std::unique_ptr<Transport> make_sim_transport(const TransportRequest& request, HostMemory& memory) {
@@ -95,9 +101,14 @@ std::unique_ptr<Transport> make_sim_transport(const TransportRequest& request, H
     return std::make_unique<SimTransport>(request, memory);
   } catch (const model::KernelTakenError& error) {
     throw Error(ErrorCode::kFailedPrecondition, error.what());
+  } catch (const model::KernelError& error) {
+    throw unbuilt(ErrorCode::kInternal, error.what());
+  } catch (const model::NoFirmwareError& error) {
+    throw unbuilt(ErrorCode::kUnimplemented, error.what());
+  } catch (const std::system_error& error) {
+    throw unbuilt(ErrorCode::kResourceExhausted, error.what());
   } catch (const std::runtime_error& error) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("the board cannot be built: {}", error.what()));
+    throw unbuilt(ErrorCode::kInvalidArgument, error.what());
   }
 }
 
