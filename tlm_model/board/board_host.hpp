@@ -83,8 +83,8 @@ class NoFirmwareError : public std::runtime_error {
 class BoardHost {
  public:
   // Builds the board. Throws std::runtime_error for bad options and files that cannot be created,
-  // NoFirmwareError, KernelTakenError for a second board in this process, std::system_error when the
-  // host has no more threads.
+  // NoFirmwareError, KernelTakenError for a second board in this process, std::system_error when
+  // the host has no more threads.
   BoardHost(const BoardOptions& options, HostMemory& memory);
   ~BoardHost();
   BoardHost(const BoardHost&) = delete;
