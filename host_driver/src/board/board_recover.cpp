@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 
 #include "src/board/board_impl.hpp"
 #include "src/board/fault_text.hpp"
@@ -245,16 +244,12 @@ void BoardImpl::recover() {
   stall_text_.clear();
 }
 
-// Takes the launches that are in flight off the board, oldest of each core first.
+// Takes the launches that are in flight off the board, oldest of each core first. All cores of a
+// gang are told: one that has not bound the launch yet forgets it, and one that has tells the rest.
 void BoardImpl::abort_launches() {
-  std::set<uint32_t> aborted;
   for (const Device& device : devices_) {
-    Operation* op = device.first_launch();
-    if (op == nullptr) {
-      continue;
-    }
-    op->stall_text = stall_text_;
-    if (aborted.insert(op->launch_id).second) {
+    if (Operation* op = device.first_launch(); op != nullptr) {
+      op->stall_text = stall_text_;
       write_core(device, core_page::kAbort, op->launch_id);
     }
   }
