@@ -4,8 +4,8 @@
 // the other, at the board's present time.
 //
 // Every call on an empty handle throws InvalidArgument. After close() every call but those that
-// describe the board throws FailedPrecondition; after the board broke, the first of them throws what
-// broke it and all others Unavailable. A call that throws has changed nothing.
+// describe the board throws FailedPrecondition; after the board broke, the first of them throws
+// what broke it and all others Unavailable. A call that throws has changed nothing.
 #pragma once
 
 #include <array>
@@ -52,7 +52,8 @@ struct OpenOptions {
 
   std::vector<std::byte> firmware;  ///< empty: the image that is built in
   /// Takes what the firmware of a core prints, a line a call; called without locks, by the thread
-  /// that makes board time pass; it must not throw and not call the board. Empty: standard error, as "[TPU:3 firmware] text".
+  /// that makes board time pass; it must not throw and not call the board. Empty: standard error,
+  /// as "[TPU:3 firmware] text".
   std::function<void(int device, const std::string& line)> console;
 };
 
@@ -147,8 +148,8 @@ class Board {
   /// lie. An array that does not fit into the staging memory goes in pieces, and the call returns
   /// when the last of them has found room.
   Buffer put(int device, const HostView& host) const;
-  /// Fills with zero bits. Waits only for room: in the ring, and in HBM that handles already gone are
-  /// about to give back.
+  /// Fills with zero bits. Waits only for room: in the ring, and in HBM that handles already gone
+  /// are about to give back.
   Buffer zeros(int device, DType dtype, const Shape& shape) const;
   /// Copies to new memory of `device`, behind the events in `after`: within a core through its DMA,
   /// to another one over the links between the chips, without the host. Waits as

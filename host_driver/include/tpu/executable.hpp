@@ -90,9 +90,9 @@ class Executable {
   /// behind an event which is not ready waits for no room in the rings.
   ///
   /// Throws before the launch is sent, with no argument changed: InvalidArgument (number, type,
-  /// shape or place of the arguments), FailedPrecondition (an argument was donated or discarded, the
-  /// program unloaded, the board closed), ResourceExhausted (HBM, memory of the host behind it),
-  /// Unavailable (the board has broken).
+  /// shape or place of the arguments), FailedPrecondition (an argument was donated or discarded,
+  /// the program unloaded, the board closed), ResourceExhausted (HBM, memory of the host behind
+  /// it), Unavailable (the board has broken).
   RunResult run(const std::vector<Array>& arguments, const RunOptions& options = {}) const;
 
   /// Gives code, constants, scratch memory and program ids back, whatever handles there are: at
