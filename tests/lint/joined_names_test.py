@@ -1,5 +1,5 @@
-"""Names in anonymous namespaces differ within a folder: builds that join the sources of a target see them all at once
-(docs/adr/0018-unity-builds.md).
+"""Names in anonymous namespaces differ within a target: builds that join its sources see them all at once
+(docs/adr/0018-unity-builds.md). A target is taken to be the sources below one CMakeLists.txt.
 
 Looked at: functions with a body of the same name and parameter types, types, constants. Tests are never joined.
 """
@@ -43,6 +43,12 @@ def names_of(text: str) -> set[str]:
     return functions | set(TYPE.findall(inside)) | set(CONSTANT.findall(inside))
 
 
+def owner(path: Path) -> Path:
+    """The nearest folder above a source that has a CMakeLists.txt; without any, its own."""
+    return next((folder for folder in path.parents if ROOT in folder.parents and (folder / "CMakeLists.txt").is_file()),
+                path.parent)
+
+
 def alone(folder: Path) -> set[str]:
     """Names of the folder's sources that are never joined."""
     lists = folder / "CMakeLists.txt"
@@ -51,15 +57,16 @@ def alone(folder: Path) -> set[str]:
 
 
 def main() -> int:
-    """Prints names that two sources of a folder have."""
+    """Prints names that two sources of a target have."""
     owners: dict[tuple[Path, str], list[str]] = defaultdict(list)
     for path in files(".cpp"):
-        if path.relative_to(ROOT).parts[0] not in UNJOINED and path.name not in alone(path.parent):
+        folder = owner(path)
+        if path.relative_to(ROOT).parts[0] not in UNJOINED and path.name not in alone(folder):
             for name in names_of(path.read_text(encoding="utf-8")):
-                owners[path.parent, name].append(path.name)
+                owners[folder, name].append(path.relative_to(folder).as_posix())
     errors = [f"{folder.relative_to(ROOT)}: {' and '.join(sources)} both have {name} in an anonymous namespace"
               for (folder, name), sources in sorted(owners.items()) if len(sources) > 1]
-    print("\n".join(errors) if errors else f"joined names: {len(owners)}, all different within their folders")
+    print("\n".join(errors) if errors else f"joined names: {len(owners)}, all different within their targets")
     return 1 if errors else 0
 
 
