@@ -40,9 +40,7 @@ double milliseconds(const std::string& path, const spec::BoardParams& board, int
   return median(std::move(took));
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   std::vector<std::string> paths;
   std::string board_file = "v3_8";
   int repeat = 20;
@@ -54,22 +52,27 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   app.add_flag("--json", json, "one object for programs");
   CLI11_PARSE(app, argc, argv);
-  try {
-    const spec::BoardParams board = spec::load_board(board_file);
-    std::vector<double> all;
-    double largest = 0;
-    for (const std::string& path : paths) {
-      const double ms = milliseconds(path, board, repeat);
-      all.push_back(ms);
-      largest = std::max(largest, ms);
-      if (!json) {
-        std::printf("%-32s %8.3f ms\n", std::filesystem::path(path).stem().c_str(), ms);
-      }
+  const spec::BoardParams board = spec::load_board(board_file);
+  std::vector<double> all;
+  for (const std::string& path : paths) {
+    all.push_back(milliseconds(path, board, repeat));
+    if (!json) {
+      std::printf("%-32s %8.3f ms\n", std::filesystem::path(path).stem().c_str(), all.back());
     }
-    const double middle = median(std::move(all));
-    std::printf(json ? "{\"artifacts\": %zu, \"median_ms\": %.3f, \"max_ms\": %.3f}\n"
-                     : "%zu artifacts: median %.3f ms, largest %.3f ms\n",
-                paths.size(), middle, largest);
+  }
+  const double largest = *std::max_element(all.begin(), all.end());
+  const double middle = median(std::move(all));
+  std::printf(json ? "{\"artifacts\": %zu, \"median_ms\": %.3f, \"max_ms\": %.3f}\n"
+                   : "%zu artifacts: median %.3f ms, largest %.3f ms\n",
+              paths.size(), middle, largest);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "compile-bench: %s\n", e.what());
     return 1;
