@@ -35,9 +35,18 @@ Error too_long(const Kernel& k) {
 }
 
 Error too_large(const Kernel& k, const spec::BoardParams& board) {
-  return error_at(k, "the smallest tile of this op does not fit into VMEM (" +
-                         std::to_string(board.core.vmem_kib) + " KiB); it touches" + arrays_of(k) +
-                         kAdvice);
+  int64_t bytes = 0;
+  for (const auto* values : {&k.reads, &k.writes}) {
+    for (const Value* v : *values) {
+      bytes += v->type.bytes();
+    }
+  }
+  // Arrays smaller than VMEM are not what is too large.
+  const bool small = bytes <= int64_t{1024} * board.core.vmem_kib;
+  return error_at(k,
+                  "the smallest tile of this op does not fit into VMEM (" +
+                      std::to_string(board.core.vmem_kib) + " KiB); it touches" + arrays_of(k) +
+                      (small ? "; compile for a board with more VMEM (core.vmem_kib)" : kAdvice));
 }
 
 // The commands of a step, each kind of plan by its own function.

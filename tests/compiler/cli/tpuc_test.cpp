@@ -122,6 +122,13 @@ TEST_F(Tpuc, StandardOutputThatIsFullIsAnError) {
   EXPECT_EQ(tpuc(data("dense.mlirbc") + " --dump-after listing > /dev/full").code, 1);
 }
 
+TEST_F(Tpuc, ArraysThatAreSmallAreNotAskedToBeSmaller) {
+  const Result r = tpuc(data("mlp_sgd.mlirbc") + " --set core.vmem_kib=16 -o " + out("a.tpuexe"));
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.text.find("does not fit into VMEM (16 KiB)"), std::string::npos) << r.text;
+  EXPECT_NE(r.text.find("more VMEM (core.vmem_kib)"), std::string::npos) << r.text;
+}
+
 TEST_F(Tpuc, LinksStayLinks) {
   ASSERT_EQ(tpuc(data("dense.mlirbc") + " -o " + out("a.tpuexe")).code, 0);
   std::filesystem::create_symlink(out("a.tpuexe"), out("link.tpuexe"));
