@@ -199,6 +199,18 @@ TEST_F(TrainProcess, AFullDiskKeepsTheCheckpointBefore) {
   EXPECT_FALSE(std::filesystem::exists(path("a/checkpoint.partial")));
 }
 
+TEST_F(TrainProcess, MoreClassesThanTheProgramHasAreRefused) {
+  std::ifstream file(path("c.toml"));
+  std::string config{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  config.replace(config.find("classes = 4\n"), 12, "classes = 5\n");
+  std::ofstream(path("c.toml")) << config;
+  const Ended ended = train("a", {"--steps", "1"});
+  EXPECT_EQ(WEXITSTATUS(ended.status), 1);
+  EXPECT_THAT(ended.text, HasSubstr("c.toml: data.classes is 5, but "));
+  EXPECT_THAT(ended.text,
+              HasSubstr("mlp_sgd.mlirbc compares the labels with the 4 classes 0 to 3"));
+}
+
 // The program compares its labels with 0 to 3, so that nobody needs to say how many classes it has.
 TEST_F(TrainProcess, ALabelThatTheProgramWouldLoseIsNamed) {
   std::ifstream file(path("c.toml"));

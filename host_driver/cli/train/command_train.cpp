@@ -219,6 +219,22 @@ void check_usage(const TrainArguments& arguments) {
   }
 }
 
+// The number of classes that the program knows binds: a label beyond it has no place in a one-hot
+// code. The labels are the last argument.
+void set_classes(TrainConfig& config, const CompiledFile& program, const std::string& file) {
+  const int64_t known = program.one_hot_classes.empty() ? 0 : program.one_hot_classes.back();
+  if (known > 0 && config.classes > known) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: data.classes is {}, but {} compares the labels with the {} "
+                            "classes 0 to {}; correct it or leave it out",
+                            file, config.classes, config.train, known, known - 1));
+  }
+  if (config.classes == 0 && known > 0) {
+    config.classes = known;
+    config.classes_from = config.train;
+  }
+}
+
 void print_notes(const Trainer& trainer, const TrainConfig& config, bool resumed) {
   if (resumed) {
     fmt::print("resumed at step {}\n", trainer.first_step());
@@ -254,10 +270,7 @@ void train(const TrainArguments& arguments) {
     check_checkpoint_folder(folder);  // before hours of work, not behind them
   }
   const CompiledFile train_file = program_file(config.train, options);
-  if (config.classes == 0 && !train_file.one_hot_classes.empty()) {
-    config.classes = train_file.one_hot_classes.back();  // of the labels, the last argument
-    config.classes_from = config.train;
-  }
+  set_classes(config, train_file, arguments.config);
   const std::vector<std::byte> eval_image =
       config.eval.empty() ? std::vector<std::byte>() : program_bytes(config.eval, options);
   const Board board = Board::open(options);
