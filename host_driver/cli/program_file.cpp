@@ -78,9 +78,10 @@ nlohmann::ordered_json tensor_figures(const exe::TensorT& tensor) {
   return json;
 }
 
-exe::ExecutableT read(const std::string& path) {
+// Errors name the file.
+exe::ExecutableT parsed(std::span<const std::byte> bytes, const std::string& path) {
   try {
-    return exe::read_executable(read_file(path));
+    return exe::read_executable(bytes);
   } catch (const exe::ExecutableError& error) {
     throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, error.what()));
   }
@@ -92,7 +93,9 @@ CompiledFile program_file(const std::string& path, const OpenOptions& options) {
   if (path.ends_with(".mlirbc")) {
     return compile_file(path, options.preset, options.overrides);
   }
-  return {read_file(path), {}};
+  std::vector<std::byte> bytes = read_file(path);
+  parsed(bytes, path);
+  return {std::move(bytes), {}};
 }
 
 std::vector<std::byte> program_bytes(const std::string& path, const OpenOptions& options) {
@@ -100,7 +103,7 @@ std::vector<std::byte> program_bytes(const std::string& path, const OpenOptions&
 }
 
 nlohmann::ordered_json program_figures(const std::string& path) {
-  const exe::ExecutableT exe = read(path);
+  const exe::ExecutableT exe = parsed(read_file(path), path);
   const ProgramCost cost = program_cost(exe);
   nlohmann::ordered_json json = {{"program", exe.name},
                                  {"isa_version", exe.isa_version},
@@ -124,7 +127,7 @@ nlohmann::ordered_json program_figures(const std::string& path) {
 }
 
 std::string program_listing(const std::string& path) {
-  const exe::ExecutableT exe = read(path);
+  const exe::ExecutableT exe = parsed(read_file(path), path);
   return header_listing(exe) + "\n" + disassemble_program(exe);
 }
 

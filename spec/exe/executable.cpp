@@ -196,13 +196,16 @@ void repair_hash(std::vector<std::byte>& bytes) {
 
 ExecutableT read_executable(std::span<const std::byte> bytes) {
   if (bytes.size() < kHeadBytes || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
-    refuse("not a tpuboard executable (magic TPUEXE01 missing)");
+    refuse("not a tpuboard executable (magic TPUEXE01 missing); tpuc makes one of a program");
   }
   uint64_t size = 0;
   std::memcpy(&size, bytes.data() + 8, sizeof(size));
-  if (size != bytes.size() - kHeadBytes) {
-    refuse(fmt::format("truncated executable: {} bytes of payload announced, {} present", size,
-                       bytes.size() - kHeadBytes));
+  const uint64_t present = bytes.size() - kHeadBytes;
+  if (size != present) {
+    refuse(
+        fmt::format("{} executable: {} bytes of payload announced, {} present; copy the file "
+                    "again or compile the program again",
+                    size > present ? "truncated" : "overlong", size, present));
   }
   check(size > 0, "no payload");
   check(size <= kMaxPayloadBytes, "larger than a FlatBuffer can be");

@@ -179,12 +179,18 @@ TEST_F(BadInput, DamagedExecutables) {
   assemble(kCopy, "start:", "", "good.tpuexe");
   std::vector<std::byte> bytes = read_file(path("good.tpuexe"));
   write_file(path("cut.tpuexe"), std::span(bytes).first(bytes.size() - 9));
-  expect_refused(run("cut.tpuexe"), "truncated executable");
+  expect_refused(run("cut.tpuexe"), "cut.tpuexe: truncated executable");
   expect_refused(call(std::string(TPUBOARD) + " objdump " + path("cut.tpuexe")),
                  "cut.tpuexe: truncated executable");
+  std::vector<std::byte> more = bytes;
+  more.resize(bytes.size() + 9);
+  write_file(path("more.tpuexe"), more);
+  expect_refused(run("more.tpuexe"), "more.tpuexe: overlong executable");
+  write_file(path("text.tpuexe"), std::as_bytes(std::span("no executable")));
+  expect_refused(run("text.tpuexe"), "text.tpuexe: not a tpuboard executable");
   bytes[bytes.size() / 2] ^= std::byte{1};
   write_file(path("flip.tpuexe"), bytes);
-  expect_refused(run("flip.tpuexe"), "SHA-256 does not match");
+  expect_refused(run("flip.tpuexe"), "flip.tpuexe: corrupt executable: the SHA-256 does not match");
   expect_refused(tpuc("--disasm " + path("flip.tpuexe")), "SHA-256 does not match");
 }
 
