@@ -12,6 +12,7 @@
 #include "board/board_loader.hpp"
 #include "cli/output.hpp"
 #include "compile.hpp"
+#include "file/whole_file.hpp"
 #include "import/file.hpp"
 #include "import/import.hpp"
 
@@ -30,6 +31,16 @@ struct Arguments {
 std::string read_text(const std::string& path) {
   const std::vector<std::byte> bytes = tpu::compiler::read_file(path);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Before any work: an output of the same file as an input would replace it.
+void keep_inputs(const Arguments& a) {
+  const bool prints = a.output.empty() && (a.disassemble || !a.dumps.empty());
+  if (!prints) {
+    tpu::spec::refuse_overwrite(
+        a.output.empty() ? tpu::compiler::default_output(a.input) : a.output,
+        std::vector{a.input, a.board});
+  }
 }
 
 // Says where the executable went unless the user has chosen it.
@@ -140,6 +151,7 @@ int main(int argc, char** argv) {
     return app.exit(e) == 0 ? 0 : 2;
   }
   try {
+    keep_inputs(a);
     if (a.assemble) {
       assemble_file(a);
     } else if (a.disassemble) {

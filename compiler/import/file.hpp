@@ -7,7 +7,7 @@
 
 namespace tpu::compiler {
 
-// Throws Error with the path and the system's reason ("cannot read 'x': Is a directory").
+// Throws Error with the path and the reason ("x: is a folder; name a file").
 std::vector<std::byte> read_file(const std::string& path);
 
 }  // namespace tpu::compiler

@@ -6,6 +6,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/files/json_output.hpp"
+#include "cli/options.hpp"
 #include "cli/program_file.hpp"
 
 namespace tpu::driver {
@@ -21,6 +22,7 @@ void add_objdump_command(CLI::App& app) {
                    "output")
       ->type_name("FILE");
   command->callback([path, json] {
+    refuse_overwrite(*json, {*path});
     const JsonOutput output(*json);
     if (output.wanted()) {
       output.write(program_figures(*path));

@@ -22,6 +22,7 @@ struct ReplayArguments {
 };
 
 void replay(const ReplayArguments& arguments) {
+  refuse_overwrite(arguments.waves, {arguments.tile, arguments.board});
   const spec::BoardParams params = spec::load_board(arguments.board);
   const auto clock_hz = static_cast<uint64_t>(params.core.clock_mhz) * 1'000'000;
   const model::MxuReplayResult result =

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <memory>
@@ -35,6 +37,10 @@ struct RunArguments {
   int64_t launches = 1;
   int device = 0;
 };
+
+std::string output_file(const RunArguments& arguments, size_t k) {
+  return fmt::format("{}/{}.npy", arguments.out_dir, k);
+}
 
 // "0=a.npy" -> file of each argument. Wrong numbers are wrong usage; the program is not known yet.
 std::map<size_t, std::string> input_files(const std::vector<std::string>& texts) {
@@ -71,6 +77,14 @@ void check_inputs(const Executable& program, const std::map<size_t, std::string>
                               info.name, info.name.empty() ? "" : ", ",
                               type_text(info.dtype, info.shape), program.name(), i));
     }
+  }
+}
+
+// The outputs of the program do not take the place of a file that it is run from.
+void check_outputs(const Executable& program, const RunArguments& arguments,
+                   const std::vector<std::string>& inputs) {
+  for (size_t k = 0; k < program.results().size() && !arguments.out_dir.empty(); ++k) {
+    refuse_overwrite(output_file(arguments, k), inputs);
   }
 }
 
@@ -175,7 +189,7 @@ std::string take_outputs(const RunResult& result, const RunArguments& arguments,
     const Array& array = result.outputs[k];
     std::optional<FileWriter> file;
     if (!arguments.out_dir.empty()) {
-      file.emplace(fmt::format("{}/{}.npy", arguments.out_dir, k));
+      file.emplace(output_file(arguments, k));
       const std::string header = npy_header(array.dtype(), array.shape());
       file->add(std::as_bytes(std::span(header)));
     }
@@ -207,6 +221,10 @@ std::string take_outputs(const RunResult& result, const RunArguments& arguments,
 void run(const RunArguments& arguments) {
   const std::map<size_t, std::string> files = input_files(arguments.inputs);
   OpenOptions options = open_options(arguments.board);
+  std::vector<std::string> inputs = {arguments.program};
+  std::transform(files.begin(), files.end(), std::back_inserter(inputs),
+                 [](const auto& file) { return file.second; });
+  keep_inputs(options, arguments.json, inputs);
   const JsonOutput json(arguments.json);
   if (!arguments.out_dir.empty()) {
     make_folder(arguments.out_dir);
@@ -215,6 +233,7 @@ void run(const RunArguments& arguments) {
   const std::vector<std::byte> image = program_bytes(arguments.program, options);
   const Board board = Board::open(options);
   const Executable program = load_on(board, image, arguments);
+  check_outputs(program, arguments, inputs);
   std::vector<Array> placed = place_inputs(program, files, options.sim.no_data);
   Window window(board, program.partitions(), static_cast<size_t>(arguments.device));
   window.open();

@@ -9,6 +9,8 @@
 #include <optional>
 
 #include "cli/checked.hpp"
+#include "file/whole_file.hpp"
+#include "tpu/error.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -114,6 +116,23 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
   command.add_option("--transport", arguments.open.transport, "sim, or null: a board without time")
       ->check(CLI::IsMember({"sim", "null"}))
       ->capture_default_str();
+}
+
+void refuse_overwrite(const std::string& output, const std::vector<std::string>& inputs) {
+  try {
+    spec::refuse_overwrite(output, inputs);
+  } catch (const spec::FileError& error) {
+    throw Error(ErrorCode::kInvalidArgument, error.what());
+  }
+}
+
+void keep_inputs(const OpenOptions& options, const std::string& json,
+                 std::vector<std::string> inputs) {
+  inputs.push_back(options.preset);
+  const SimOptions& sim = options.sim;
+  for (const std::string& output : {sim.trace_path, sim.waves_path, sim.mxu_waves_path, json}) {
+    refuse_overwrite(output, inputs);
+  }
 }
 
 std::pair<std::string, std::string> split_assignment(const std::string& text,

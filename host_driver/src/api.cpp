@@ -3,9 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
+#include "file/whole_file.hpp"
 #include "src/access.hpp"
 #include "src/board/board_impl.hpp"
 #include "src/memory/box.hpp"
@@ -235,13 +234,13 @@ uint64_t Board::peak_flops_per_cycle() const {
 
 Executable Board::load(const std::string& path, int device) const {
   refuse_in_callback();
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: cannot be opened", path));
+  std::vector<std::byte> bytes;
+  try {
+    bytes = spec::read_whole_file(path);
+  } catch (const spec::FileError& error) {
+    throw Error(ErrorCode::kInvalidArgument, error.what());
   }
-  const std::vector<char> text{std::istreambuf_iterator<char>(file),
-                               std::istreambuf_iterator<char>()};
-  auto program = need(impl_).load(std::as_bytes(std::span(text)), path, device);
+  auto program = need(impl_).load(bytes, path, device);
   return Access::executable(std::make_shared<ExecutableState>(impl_, std::move(program)));
 }
 

@@ -5,10 +5,9 @@
 #include <toml++/toml.h>
 
 #include <charconv>
-#include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
+
+#include "file/whole_file.hpp"
 
 namespace tpu::spec {
 namespace {
@@ -20,6 +19,15 @@ const BoardKey* find_key(std::string_view section, std::string_view name) {
     }
   }
   return nullptr;
+}
+
+std::string file_text(const std::string& path) {
+  try {
+    const std::vector<std::byte> bytes = read_whole_file(path);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  } catch (const FileError& error) {
+    throw BoardError(error.what());
+  }
 }
 
 std::string place(const std::string& file, const toml::node& node) {
@@ -174,16 +182,7 @@ BoardParams load_board(const std::string& name_or_path, const std::vector<std::s
   const bool is_path =
       name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".toml");
   if (is_path) {
-    std::ifstream file(name_or_path, std::ios::binary);
-    if (!file) {
-      throw BoardError(fmt::format("{}: cannot be opened", name_or_path));
-    }
-    if (std::filesystem::is_directory(name_or_path)) {
-      throw BoardError(fmt::format("{}: is a folder; name a file", name_or_path));
-    }
-    std::stringstream text;
-    text << file.rdbuf();
-    params = parse(text.str(), name_or_path);
+    params = parse(file_text(name_or_path), name_or_path);
   } else {
     const BoardPreset* found = nullptr;
     for (const BoardPreset& preset : kBoardPresets) {

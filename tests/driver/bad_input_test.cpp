@@ -235,6 +235,36 @@ TEST_F(BadInput, WrongArrays) {
   expect_refused(run_with("--in 0=" + path("none.npy")), "none.npy: cannot be opened");
 }
 
+TEST_F(BadInput, WhatHasNoEndIsNotRead) {
+  assemble(kCopy, "start:", "", "good.tpuexe");
+  const std::string board = "ulimit -v 40000000; cd /; " + std::string(TPUBOARD);
+  const std::string zeros = "dev/zero: is a device; name a file";
+  expect_refused(call(board + " run " + path("good.tpuexe") + " --in 0=/dev/zero"), zeros);
+  expect_refused(call(board + " run /dev/zero"), zeros);
+  expect_refused(call(board + " objdump /dev/zero"), zeros);
+  expect_refused(call(board + " train /dev/zero"), zeros);
+  expect_refused(call(board + " devices --board dev/zero"), zeros);
+}
+
+TEST_F(BadInput, AnInputIsNotReplacedByAnOutput) {
+  assemble(kCopy, "start:", "", "good.tpuexe");
+  const std::string good = path("good.tpuexe");
+  std::filesystem::create_directory(path("out"));
+  std::filesystem::copy_file(path("i.npy"), path("out/0.npy"));
+  std::filesystem::create_symlink(path("out/0.npy"), path("link.npy"));
+  const std::string command = std::string(TPUBOARD) + " run " + good + " --in 0=";
+  const std::string lost = "out/0.npy: would be written over the input ";
+  expect_refused(call(command + path("out/0.npy") + " --out-dir " + path("out")),
+                 lost + path("out/0.npy"));
+  expect_refused(call(command + path("link.npy") + " --out-dir " + path("out")),
+                 lost + path("link.npy"));
+  expect_refused(run("good.tpuexe", "--json " + path("i.npy")), "would be written over the input");
+  expect_refused(run("good.tpuexe", "--trace " + good), "would be written over the input");
+  expect_refused(call(std::string(TPUBOARD) + " objdump " + good + " --json " + good),
+                 good + ": would be written over the input " + good);
+  EXPECT_EQ(run("good.tpuexe").code, 0);
+}
+
 TEST_F(BadInput, MissingFiles) {
   expect_refused(run("none.tpuexe"), "none.tpuexe");
   expect_refused(tpuc(path("none.mlirbc")), "none.mlirbc");

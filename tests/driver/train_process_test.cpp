@@ -211,6 +211,20 @@ TEST_F(TrainProcess, MoreClassesThanTheProgramHasAreRefused) {
               HasSubstr("mlp_sgd.mlirbc compares the labels with the 4 classes 0 to 3"));
 }
 
+// A checkpoint replaces its folder with all that is in it.
+TEST_F(TrainProcess, AnInputInTheFolderOfTheCheckpointIsKept) {
+  std::filesystem::create_directories(path("a/checkpoint"));
+  std::filesystem::rename(path("labels.npy"), path("a/checkpoint/0.npy"));
+  std::ifstream file(path("c.toml"));
+  std::string config{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  config.replace(config.find("labels.npy"), 10, "a/checkpoint/0.npy");
+  std::ofstream(path("c.toml")) << config;
+  const Ended ended = train("a", {"--steps", "1"});
+  EXPECT_EQ(WEXITSTATUS(ended.status), 1);
+  EXPECT_THAT(ended.text, HasSubstr("a/checkpoint/0.npy: a checkpoint would replace the folder"));
+  EXPECT_TRUE(std::filesystem::exists(path("a/checkpoint/0.npy")));
+}
+
 // The program compares its labels with 0 to 3, so that nobody needs to say how many classes it has.
 TEST_F(TrainProcess, ALabelThatTheProgramWouldLoseIsNamed) {
   std::ifstream file(path("c.toml"));

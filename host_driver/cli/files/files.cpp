@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "cli/checked.hpp"
+#include "file/whole_file.hpp"
 #include "src/memory/host_room.hpp"
 #include "tpu/error.hpp"
 
@@ -103,31 +104,16 @@ bool write_all(int file, std::span<const std::byte> bytes) {
 }
 
 std::vector<std::byte> read_file(const std::string& path) {
-  struct stat info {};
-  const Descriptor file = open_to_read(path, info);
-  need_host_room(static_cast<uint64_t>(info.st_size), path);
-  // One byte more than the size shows the end at once; pipes and devices tell no size.
-  constexpr size_t kPiece = size_t{1} << 16;
-  std::vector<std::byte> bytes(std::max<size_t>(static_cast<size_t>(info.st_size) + 1, kPiece));
-  size_t used = 0;
-  for (;;) {
-    if (used == bytes.size()) {
-      bytes.resize(bytes.size() * 2);
-    }
-    const ssize_t n = ::read(file.get(), bytes.data() + used, bytes.size() - used);
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n < 0) {
-      cannot_read(path, fmt::format("cannot be read: {}", std::strerror(errno)));
-    }
-    if (n == 0) {
-      break;
-    }
-    used += static_cast<size_t>(n);
+  std::error_code untold;  // of a pipe
+  const uintmax_t size = std::filesystem::file_size(path, untold);
+  if (!untold) {
+    need_host_room(size, path);
   }
-  bytes.resize(used);
-  return bytes;
+  try {
+    return spec::read_whole_file(path, host_room());
+  } catch (const spec::FileError& error) {
+    throw Error(ErrorCode::kInvalidArgument, error.what());
+  }
 }
 
 FileBytes::FileBytes(const std::string& path) {

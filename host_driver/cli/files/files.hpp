@@ -10,8 +10,8 @@
 
 namespace tpu::driver {
 
-/// Whole file; throws InvalidArgument when it cannot be read or is a folder, ResourceExhausted when
-/// the host has no memory for it.
+/// Whole file; throws InvalidArgument when it cannot be read or is a folder or a device,
+/// ResourceExhausted when the host has no memory for it.
 std::vector<std::byte> read_file(const std::string& path);
 
 /// The bytes of a file that need not fit into memory: an ordinary file is mapped and must not be

@@ -219,6 +219,40 @@ void check_usage(const TrainArguments& arguments) {
   }
 }
 
+std::vector<std::string> files_of(const TrainConfig& config) {
+  std::vector<std::string> files = {config.train, config.images, config.labels};
+  if (!config.eval.empty()) {
+    files.push_back(config.eval);
+  }
+  for (const Init& init : config.init) {
+    if (init.kind == InitKind::kFile) {
+      files.push_back(init.path);
+    }
+  }
+  return files;
+}
+
+// Neither the files that are written nor a checkpoint, which replaces its whole folder, takes the
+// place of an input.
+void check_outputs(const TrainArguments& arguments, const TrainConfig& config,
+                   const fs::path& checkpoint) {
+  std::vector<std::string> inputs = files_of(config);
+  const bool keeps =
+      !config.checkpoint.empty() || arguments.checkpoint_every > 0 || arguments.resume;
+  std::error_code none;  // what is not there is replaced by nothing
+  for (const std::string& input : inputs) {
+    if (keeps && fs::equivalent(fs::absolute(input).parent_path(), checkpoint, none)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: a checkpoint would replace the folder of this input; choose "
+                              "another one with --out or run.checkpoint, or move the file",
+                              input));
+    }
+  }
+  inputs.push_back(arguments.config);
+  keep_inputs(arguments.board.open, arguments.json, inputs);
+  refuse_overwrite((fs::path(arguments.out) / "run.json").string(), inputs);
+}
+
 // The number of classes that the program knows binds: a label beyond it has no place in a one-hot
 // code. The labels are the last argument.
 void set_classes(TrainConfig& config, const CompiledFile& program, const std::string& file) {
@@ -269,6 +303,7 @@ void train(const TrainArguments& arguments) {
   if (!config.checkpoint.empty() || arguments.checkpoint_every > 0) {
     check_checkpoint_folder(folder);  // before hours of work, not behind them
   }
+  check_outputs(arguments, config, folder);
   const CompiledFile train_file = program_file(config.train, options);
   set_classes(config, train_file, arguments.config);
   const std::vector<std::byte> eval_image =

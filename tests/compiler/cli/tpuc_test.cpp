@@ -122,11 +122,40 @@ TEST_F(Tpuc, StandardOutputThatIsFullIsAnError) {
   EXPECT_EQ(tpuc(data("dense.mlirbc") + " --dump-after listing > /dev/full").code, 1);
 }
 
+TEST_F(Tpuc, AnInputIsNotReplacedByTheOutput) {
+  const std::string program = out("p.mlirbc");
+  std::filesystem::copy_file(data("dense.mlirbc"), program);
+  std::filesystem::create_symlink(program, out("link"));
+  const auto size = std::filesystem::file_size(program);
+  for (const std::string& output : {program, out("link")}) {
+    const Result r = tpuc(program + " -o " + output);
+    EXPECT_EQ(r.code, 1);
+    EXPECT_NE(r.text.find(output + ": would be written over the input " + program),
+              std::string::npos)
+        << r.text;
+    EXPECT_EQ(std::filesystem::file_size(program), size);
+  }
+  ASSERT_EQ(tpuc(program + " -o " + out("a.tpuexe")).code, 0);
+  EXPECT_EQ(tpuc("--disasm " + out("a.tpuexe") + " -o " + out("a.tpuexe")).code, 1);
+  ASSERT_EQ(tpuc("--disasm " + out("a.tpuexe") + " -o " + out("t.tpuexe")).code, 0);
+  EXPECT_EQ(tpuc_in(folder_.string(), "--asm t.tpuexe").code, 1);  // its own name by default
+  EXPECT_EQ(tpuc_in(folder_.string(), "--asm t.tpuexe -o u.tpuexe").code, 0);
+}
+
 TEST_F(Tpuc, ArraysThatAreSmallAreNotAskedToBeSmaller) {
   const Result r = tpuc(data("mlp_sgd.mlirbc") + " --set core.vmem_kib=16 -o " + out("a.tpuexe"));
   EXPECT_EQ(r.code, 1);
   EXPECT_NE(r.text.find("does not fit into VMEM (16 KiB)"), std::string::npos) << r.text;
   EXPECT_NE(r.text.find("more VMEM (core.vmem_kib)"), std::string::npos) << r.text;
+}
+
+TEST_F(Tpuc, WhatHasNoEndIsNotRead) {
+  for (const std::string input : {"/dev/zero", "--asm /dev/zero", "--disasm /dev/zero",
+                                  "--board ./../../../../../../../dev/zero x.mlirbc"}) {
+    const Result r = tpuc(input, "ulimit -v 4000000; cd / && ");
+    EXPECT_EQ(r.code, 1) << input;
+    EXPECT_NE(r.text.find("/dev/zero: is a device; name a file"), std::string::npos) << r.text;
+  }
 }
 
 TEST_F(Tpuc, LinksStayLinks) {
