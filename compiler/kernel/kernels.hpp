@@ -61,8 +61,8 @@ struct Span {
 struct Kernel;
 struct KernelProgram;
 
-// Limits of one loop kernel: more ops would run out of registers; stores and indices share the limit
-// of a command with its loads.
+// Limits of one loop kernel: more ops would run out of registers; stores and indices share the
+// limit of a command with its loads.
 inline constexpr size_t kMaxLoopOps = 48, kMaxLoopAccesses = 14;
 
 struct LoopPart {

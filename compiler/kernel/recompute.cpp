@@ -48,8 +48,8 @@ bool contains(const std::vector<const Value*>& values, const Value* v) {
   return std::find(values.begin(), values.end(), v) != values.end();
 }
 
-// What a loop kernel costs, in bytes of HBM: what it moves or what HBM would move in the time that it
-// computes, whichever is more.
+// What a loop kernel costs, in bytes of HBM: what it moves or what HBM would move in the time that
+// it computes, whichever is more.
 class LoopCost {
  public:
   explicit LoopCost(const spec::BoardParams& board)

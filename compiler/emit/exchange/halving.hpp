@@ -1,6 +1,6 @@
-// Commands of an exchange by halving, round by round: pieces follow each other through the stages of
-// the reduce-scatter, then the sums, or what an update makes of them, travel back by the all-gather.
-// Everything else is in its plan.
+// Commands of an exchange by halving, round by round: pieces follow each other through the stages
+// of the reduce-scatter, then the sums, or what an update makes of them, travel back by the
+// all-gather. Everything else is in its plan.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// The exchange in flight: a streamed all_reduce (reduce-scatter, then all-gather) whose rounds stand
-// between the commands of the kernels beside it.
+// The exchange in flight: a streamed all_reduce (reduce-scatter, then all-gather) whose rounds
+// stand between the commands of the kernels beside it.
 #pragma once
 
 #include "emit/context.hpp"

@@ -1,6 +1,6 @@
-// Memory of an exchange by recursive halving, a reduce-scatter, and back by doubling, an all-gather:
-// pieces follow each other through the stages, each in areas of VMEM that rotate. Of an update
-// between the two: the areas and homes of its operands.
+// Memory of an exchange by recursive halving, a reduce-scatter, and back by doubling, an
+// all-gather: pieces follow each other through the stages, each in areas of VMEM that rotate. Of an
+// update between the two: the areas and homes of its operands.
 #pragma once
 
 #include <array>
