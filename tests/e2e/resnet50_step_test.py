@@ -88,7 +88,7 @@ def run_both(tools: Path, folder: Path, dtype: jnp.dtype, precision: str, state:
     return by_kind(state, ours), by_kind(state, theirs)
 
 
-def distances(ours: list[np.ndarray], theirs: list[np.ndarray]) -> np.ndarray:
+def relative(ours: list[np.ndarray], theirs: list[np.ndarray]) -> np.ndarray:
     """Relative L2 of every array."""
     return np.array([distances.relative_l2(a, b) for a, b in zip(ours, theirs, strict=True)])
 
@@ -105,10 +105,10 @@ def main() -> int:
         rounded, reference_rounded = run_both(args.bin, folder / "bf16", jnp.bfloat16, "default", state)
     failed = False
     for kind in KINDS:
-        worst = distances(ours[kind], exact[kind]).max()
-        board, jax_bf16 = (distances(results[kind], exact[kind]) for results in (rounded, reference_rounded))
+        worst = relative(ours[kind], exact[kind]).max()
+        board, jax_bf16 = (relative(results[kind], exact[kind]) for results in (rounded, reference_rounded))
         # The loss is one number, whose error may cancel: its bound is that of the statistics it comes from.
-        scale = jax_bf16 if kind != "loss" else distances(reference_rounded["statistics"], exact["statistics"]).max()
+        scale = jax_bf16 if kind != "loss" else relative(reference_rounded["statistics"], exact["statistics"]).max()
         ratio, mean = (board / scale).max(), board.mean() / np.mean(scale)
         print(f"{kind}: f32 {worst:.3g} (at most {BOUNDS[kind]:g}); bf16 {board.max():.3g}, at most {ratio:.3g} times "
               f"JAX's error (at most {WORST_RATIO}), in the mean {mean:.3g} times (at most {MEAN_RATIO})", flush=True)
