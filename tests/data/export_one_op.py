@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Exports one_op/: programs of one StableHLO op each, as an eager framework sends them to a compiler one by one.
 
-Usage: export_one_op.py [--out-dir DIR]. Needs jax and jaxlib in the versions of tests/requirements.txt. The artifacts are
-checked in; a test runs this script again and compares, when JAX is available.
+Usage: export_one_op.py [--out-dir DIR]. Needs jax and jaxlib in the versions of tests/requirements.txt. The artifacts
+are checked in; a test runs this script again and compares, when JAX is available.
 """
 
 from __future__ import annotations

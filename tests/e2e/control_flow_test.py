@@ -90,7 +90,8 @@ def eight_cores(bins: Path, folder: Path) -> str | None:
 def _compile(bins: Path, folder: Path, function: Callable, inputs: tuple,
              *options: str) -> subprocess.CompletedProcess:
     (folder / "p.mlirbc").write_bytes(case_runner.export(function, inputs).mlir_module_serialized)
-    return subprocess.run([str(bins / "tpuc"), str(folder / "p.mlirbc"), "-o", str(folder / "p.tpuexe"), "-v", *options],
+    command = [str(bins / "tpuc"), str(folder / "p.mlirbc"), "-o", str(folder / "p.tpuexe"), "-v", *options]
+    return subprocess.run(command,
                           capture_output=True, text=True, check=False, timeout=60)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-
 PEAK = 4  # times the bound of relative L2: what relative_peak() may be; at most 3 times relative L2 is measured
 
 

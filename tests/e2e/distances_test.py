@@ -9,6 +9,7 @@ import math
 import unittest
 
 import distances
+
 import numpy as np
 
 

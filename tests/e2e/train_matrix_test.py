@@ -18,6 +18,7 @@ import train_cases
 import jax
 import numpy as np
 
+
 def run_case(case: train_cases.TrainCase, tools: Path, folder: Path) -> str | None:
     """Text of a failure, or None."""
     function, arguments = case.build()

@@ -13,8 +13,8 @@ from sources import ROOT, files
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', re.MULTILINE)
 
-# folder -> top-level folders whose headers it may include, or single headers. tests, benchmarks and examples may include
-# anything.
+# folder -> top-level folders whose headers it may include, or single headers. tests, benchmarks and examples may
+# include anything.
 ALLOWED = {
     "spec": {"spec"},
     "tlm_model": {"tlm_model", "spec"},
