@@ -34,8 +34,8 @@ void add_board_options(CLI::App& command, BoardArguments& arguments);
 /// Throws UsageError for texts that no board can understand.
 OpenOptions open_options(const BoardArguments& arguments);
 
-/// Throws InvalidArgument when writing `output` would replace one of the files `inputs`, by any name
-/// or link.
+/// Throws InvalidArgument when writing `output` would replace one of the files `inputs`, by any
+/// name or link.
 void refuse_overwrite(const std::string& output, const std::vector<std::string>& inputs);
 
 /// Throws InvalidArgument when a file that the options or --json name to be written is one of
