@@ -11,8 +11,6 @@ namespace tpu::compiler {
 
 namespace {
 
-constexpr int64_t kVectorRegisters = 32;  // of spec/isa/vpu.toml
-
 template <typename Table>
 std::vector<std::string_view> names_of(const Table& table) {
   std::vector<std::string_view> names;
@@ -139,7 +137,7 @@ void CodeAssembler::vector_program(const text::Statement& words) {
   if (key != "registers") {
     throw Error(".vpu has no operand '" + key + "'; it takes registers=N");
   }
-  p.header.registers = static_cast<uint16_t>(text::parse_range(value, 0, kVectorRegisters, key));
+  p.header.registers = static_cast<uint16_t>(text::parse_range(value, 0, spec::kVpuRegisters, key));
   p.after_word = raw_.size();
   programs_.push_back(p);
   in_program_ = true;

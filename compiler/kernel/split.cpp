@@ -11,8 +11,6 @@ namespace tpu::compiler {
 
 namespace {
 
-constexpr size_t kMaxCommandAccesses = 24;  // of a vpu_kernel command
-
 bool writes(const Kernel& k, const Value* v) {
   return std::find(k.writes.begin(), k.writes.end(), v) != k.writes.end();
 }
@@ -121,7 +119,7 @@ bool fits_command(const Kernel& k) {
     for (const bool last : {false, true}) {
       o.last = last;
       o.first = !last;  // with the accumulators' carry
-      if (generate_vpu(k.loop().nest, o).roles.size() > kMaxCommandAccesses) {
+      if (generate_vpu(k.loop().nest, o).roles.size() > static_cast<size_t>(spec::kVpuAccesses)) {
         return false;
       }
     }

@@ -4,13 +4,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "command/vpu_footprint.hpp"
 #include "plan/copy_dim.hpp"
 #include "vpu/vpu_gen.hpp"
 
 namespace tpu::compiler {
 
 // The vector register of the ISA.
-inline constexpr int64_t kLanes = 128, kSublanes = 8, kFlatBlock = 1024;
+inline constexpr int64_t kLanes = spec::kVpuLanes, kSublanes = spec::kVpuSublanes,
+                         kFlatBlock = kLanes * kSublanes;
 inline constexpr int64_t kBlockBytes = kFlatBlock * 4;
 
 // A part of a buffer as it lies in VMEM: element strides along the loops, and the copy that loads

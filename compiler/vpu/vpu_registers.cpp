@@ -12,7 +12,7 @@ using spec::VpuOp;
 
 namespace {
 
-constexpr int kRegisters = 32;
+constexpr int kRegisters = spec::kVpuRegisters;
 
 bool can_remake(VpuOp op) {
   return op == VpuOp::kLoad || op == VpuOp::kImm || op == VpuOp::kIndex || op == VpuOp::kScalar;

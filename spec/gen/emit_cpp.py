@@ -63,6 +63,8 @@ def emit_isa(isa: Isa, out: Path) -> None:
             "#include <array>\n#include <cstddef>\n#include <cstdint>\n#include <span>\n#include <string_view>\n\n"
             "namespace tpu::spec {\n",
             f"inline constexpr uint32_t kIsaVersion = {isa.version};\n"]
+    for name, (value, desc) in isa.constants.items():
+        text.append(f"inline constexpr int k{pascal(name.lower())} = {value};  ///< {desc}")
     for enum in isa.enums:
         values = ", ".join(f"k{pascal(v)} = {i}" for i, v in enumerate(enum.values))
         text.append(f"/// {enum.desc}\nenum class {enum.name} : uint8_t {{ {values} }};")

@@ -36,6 +36,8 @@ def isa_page(isa: Isa) -> str:
     for enum in isa.enums:
         values = ", ".join(f"`{v}` = {i}" for i, v in enumerate(enum.values))
         text += [f"- **{enum.name}**: {enum.desc} {values}"]
+    text += ["", "## Limits", "", "| constant | value | meaning |", "|---|---|---|"]
+    text += [f"| `{n}` | {v} | {one_line(d)} |" for n, (v, d) in isa.constants.items()]
     text += ["", "## Engine commands", ""]
     for command in isa.commands:
         text += [f"### `{command.name}` (opcode {command.opcode})", "", one_line(command.desc), "",

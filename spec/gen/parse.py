@@ -129,6 +129,7 @@ class Isa:
     commands: list[Command] = field(default_factory=list)
     insns: list[Insn] = field(default_factory=list)
     vpu_ops: list[VpuOp] = field(default_factory=list)
+    constants: dict[str, tuple[int, str]] = field(default_factory=dict)
 
 
 def layout(struct: Struct, known: dict[str, Struct], where: str, min_align: int = 1) -> None:
@@ -205,6 +206,13 @@ def engine_unit(queue: str) -> tuple[str, int]:
     return engine, int(queue[len(engine):] or 0)
 
 
+def parse_constants(data: dict[str, Any], path: Path) -> dict[str, tuple[int, str]]:
+    """Reads the named numbers of a file: value and meaning by name."""
+    for name, entry in data.get("constant", {}).items():
+        check_keys(entry, {"value", "desc"}, {"value", "desc"}, f"{path}: constant {name}")
+    return {name: (entry["value"], entry["desc"]) for name, entry in data.get("constant", {}).items()}
+
+
 def parse_isa(folder: Path) -> Isa:
     """Reads commands.toml, scalar.toml and vpu.toml."""
     isa = Isa()
@@ -251,7 +259,8 @@ def parse_scalar(path: Path, isa: Isa) -> None:
 def parse_vpu(path: Path, isa: Isa) -> None:
     """Reads the VPU operations; opcodes are given by order, from 1."""
     data = load(path)
-    check_keys(data, {"enum", "struct", "op"}, {"op"}, str(path))
+    check_keys(data, {"constant", "enum", "struct", "op"}, {"op"}, str(path))
+    isa.constants |= parse_constants(data, path)
     isa.enums += parse_enums(data, path)
     parse_structs(data, isa.structs, path)
     slot_names = ("alu", "trans", "load", "store", "reduce")
@@ -358,13 +367,9 @@ def parse_format(path: Path) -> Format:
     """Reads one format file."""
     data = load(path)
     check_keys(data, {"constant", "enum", "struct"}, set(), str(path))
-    constants = {}
-    for name, entry in data.get("constant", {}).items():
-        check_keys(entry, {"value", "desc"}, {"value", "desc"}, f"{path}: constant {name}")
-        constants[name] = (entry["value"], entry["desc"])
     structs: dict[str, Struct] = {}
     parse_structs(data, structs, path)
-    return Format(path.stem, constants, parse_enums(data, path), structs)
+    return Format(path.stem, parse_constants(data, path), parse_enums(data, path), structs)
 
 
 @dataclass

@@ -15,16 +15,16 @@ namespace tpu::model {
 
 struct DecodedCommand;
 
-inline constexpr size_t kMaxOperands = 24;
+inline constexpr size_t kMaxOperands = spec::kVpuAccesses;  // the most of any command
 
 // A command in an engine queue, scalar registers resolved.
 struct QueuedCommand {
   const DecodedCommand* command = nullptr;
   uint64_t sequence = 0;  // of the core's commands
   uint64_t issued_at = 0;
-  std::array<int64_t, kMaxOperands> addend{};  // added to the offset of operand i
-  std::array<uint32_t, 4> scalars{};           // vpu_kernel
-  uint32_t peer = 0;                           // dma_remote
+  std::array<int64_t, kMaxOperands> addend{};         // added to the offset of operand i
+  std::array<uint32_t, spec::kVpuScalars> scalars{};  // vpu_kernel
+  uint32_t peer = 0;                                  // dma_remote
   std::array<uint32_t, 2> signal_peer{};
 };
 

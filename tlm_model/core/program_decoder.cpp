@@ -175,7 +175,7 @@ const VpuProgram* ProgramDecoder::vpu_program(uint32_t offset) {
 void ProgramDecoder::decode_vpu(const std::byte* bytes, DecodedCommand& command) {
   VpuPlan plan;
   plan.command = load_struct<spec::VpuKernelCommand>(bytes);
-  if (plan.command.accesses > kVpuMaxAccesses) {
+  if (plan.command.accesses > kVpuAccesses) {
     return mark_bad(command, spec::fault::kDetailVpuProgram,
                     "more accesses than a kernel may have");
   }

@@ -8,9 +8,11 @@
 #include <deque>
 #include <vector>
 
+#include "tpu/spec/rings.h"
+
 namespace tpu::model {
 
-inline constexpr uint64_t kHbmPageBytes = 64 * 1024;
+inline constexpr uint64_t kHbmPageBytes = TPU_HBM_PAGE_BYTES;
 
 struct HbmPage {
   uint8_t* data = nullptr;

@@ -33,10 +33,10 @@ VpuKernel::VpuKernel(const VpuProgram& program, const spec::VpuKernelCommand& co
     : program_(&program), command_(command), scalars_(scalars) {
   check_loop(command.row_loop, "row_loop");
   check_loop(command.col_loop, "col_loop");
-  if (accesses.size() > kVpuMaxAccesses || accesses.size() != command.accesses ||
+  if (accesses.size() > kVpuAccesses || accesses.size() != command.accesses ||
       bases.size() != accesses.size()) {
     throw VpuError(fmt::format("vpu_kernel: {} accesses given, {} in the command (at most {})",
-                               accesses.size(), command.accesses, kVpuMaxAccesses));
+                               accesses.size(), command.accesses, kVpuAccesses));
   }
   if (program.accesses() > command.accesses) {
     throw VpuError(fmt::format("vpu_kernel: the program uses access {}, the command has {}",

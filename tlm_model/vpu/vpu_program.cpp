@@ -137,7 +137,7 @@ void VpuProgram::decode_insn(const VpuInsn& insn, int section, size_t position) 
     check_limit(insn.imm, kVpuScalars, "scalar", place);
   }
   if (form.access) {
-    check_limit(insn.imm, kVpuMaxAccesses, "access", place);
+    check_limit(insn.imm, kVpuAccesses, "access", place);
     accesses_ = std::max(accesses_, static_cast<int>(insn.imm) + 1);
   }
   op_seen_[insn.op] = true;

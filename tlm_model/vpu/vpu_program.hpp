@@ -21,13 +21,8 @@ class VpuError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-using spec::kVpuBlock;
-using spec::kVpuLanes;
-using spec::kVpuSublanes;
-inline constexpr int kVpuRegisters = 32;
-inline constexpr int kVpuLoops = 4;
-inline constexpr int kVpuMaxAccesses = 24;
-inline constexpr int kVpuScalars = 4;
+using spec::kVpuAccesses, spec::kVpuBlock, spec::kVpuLanes, spec::kVpuLoops, spec::kVpuRegisters,
+    spec::kVpuScalars, spec::kVpuSublanes;
 
 /// Sections in the order of the program and of a first pass through all loops.
 enum class VpuSection : uint8_t {

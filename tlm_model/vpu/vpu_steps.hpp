@@ -84,7 +84,7 @@ class VpuSteps {
   std::array<Section, kVpuSections> sections_{};
   std::vector<VpuSplat> splats_;
   std::vector<spec::VpuInsn> constants_;
-  std::array<uint64_t, kVpuMaxAccesses> overlaps_{};  // by access: bits of those that share bytes
+  std::array<uint64_t, kVpuAccesses> overlaps_{};  // by access: bits of those that share bytes
   int rows_ = 0;
 };
 

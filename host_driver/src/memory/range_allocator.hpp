@@ -9,12 +9,14 @@
 #include <set>
 #include <utility>
 
+#include "tpu/spec/rings.h"
+
 namespace tpu::driver {
 
 class RangeAllocator {
  public:
   static constexpr uint64_t kAlign = 512;
-  static constexpr uint64_t kPage = 65536;
+  static constexpr uint64_t kPage = TPU_HBM_PAGE_BYTES;
 
   /// Hands out [base, base + size).
   RangeAllocator(uint64_t base, uint64_t size);

@@ -28,7 +28,7 @@ class NullHbm {
   void fill(uint64_t at, uint64_t bytes, uint32_t pattern);
 
  private:
-  static constexpr uint64_t kPage = 65536;
+  static constexpr uint64_t kPage = TPU_HBM_PAGE_BYTES;
   uint64_t bytes_;
   std::unordered_map<uint64_t, std::vector<std::byte>> pages_;
 };
