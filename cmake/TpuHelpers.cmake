@@ -7,7 +7,7 @@ target_compile_options(tpu_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -
 # g++ 12 sees overlapping copies inside std::string at -O3 that are not there (GCC bug 105651).
 target_compile_options(tpu_flags INTERFACE $<$<CONFIG:Release>:-Wno-restrict>)
 # It takes the parts of a unity file for headers, in which a class may not hold a type of an anonymous namespace.
-target_compile_options(tpu_flags INTERFACE $<$<BOOL:${CMAKE_UNITY_BUILD}>:-Wno-subobject-linkage>)
+target_compile_options(tpu_flags INTERFACE $<$<AND:$<BOOL:${CMAKE_UNITY_BUILD}>,$<COMPILE_LANGUAGE:CXX>>:-Wno-subobject-linkage>)
 if(TPU_SANITIZE)
   target_compile_options(tpu_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined
                          -fno-omit-frame-pointer)
