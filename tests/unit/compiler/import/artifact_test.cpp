@@ -265,7 +265,7 @@ TEST(Import, FoldersAreNotRead) {
     import_vhlo_file(TPU_TEST_DATA);
     FAIL();
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("Is a directory"));
+    EXPECT_THAT(e.what(), HasSubstr("is a folder; name a file"));
   }
 }
 
