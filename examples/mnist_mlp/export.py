@@ -87,8 +87,8 @@ def make_eval_step(mesh: jax.sharding.Mesh):
     def step(params, images, labels, mask):
         losses, logits = losses_of(params, images, labels)
         best = jnp.max(logits, axis=-1, keepdims=True)
-        classes = lax.broadcasted_iota(jnp.int32, logits.shape, 1)
-        predicted = jnp.min(jnp.where(logits == best, classes, logits.shape[1]), axis=-1)
+        digit = lax.broadcasted_iota(jnp.int32, logits.shape, 1)
+        predicted = jnp.min(jnp.where(logits == best, digit, logits.shape[1]), axis=-1)
         correct = jnp.where(predicted == labels, mask, 0.0)
         return lax.psum((jnp.sum(correct), jnp.sum(losses * mask)), "data")
 
