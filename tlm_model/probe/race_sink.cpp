@@ -10,6 +10,12 @@
 
 namespace tpu::model {
 
+namespace {
+
+constexpr uint64_t kWordBytes = 4;  // of SMEM
+
+}  // namespace
+
 RaceSink::RaceSink(const spec::BoardParams& board)
     : cores_(static_cast<uint32_t>(spec::core_count(board))),
       semaphore_count_(static_cast<uint32_t>(board.core.semaphores)),
@@ -234,6 +240,9 @@ void RaceSink::note(uint32_t me, const AccessRange& range) {
     cell.write_unit = me;
     cell.write_clock = units_[me].clock[me];
     map[low] = cell;
+    if (range.memory == ProbeMemory::kSmem) {
+      complete_words(range);
+    }
     return;
   }
   if (hole < high) {
@@ -250,6 +259,20 @@ void RaceSink::note_reads(uint32_t me, const AccessRange& range) {
   const uint64_t high = range.low + range.bytes;
   for (auto cell = map.find(range.low); cell != map.end() && cell->first < high; ++cell) {
     cell->second.read_clock[me % core_units()] = units_[me].clock[me];
+  }
+}
+
+// The sequencer loads whole words of SMEM, also where a command wrote an element of one or two
+// bytes; programs drop the rest of the word. So a word that something is written to has no holes.
+void RaceSink::complete_words(const AccessRange& range) {
+  AccessRange words = range;
+  words.low = range.low / kWordBytes * kWordBytes;
+  const uint64_t high = (range.low + range.bytes + kWordBytes - 1) / kWordBytes * kWordBytes;
+  words.bytes = high - words.low;
+  fill_gaps(words, true);
+  Map& map = memory_[range.owner][static_cast<size_t>(range.memory)];
+  for (auto cell = map.find(words.low); cell != map.end() && cell->first < high; ++cell) {
+    cell->second.written = true;
   }
 }
 

@@ -2,7 +2,7 @@
 // them writing, must be ordered by an engine's queue or by semaphores, whatever the simulated times
 // were. Vector clocks over the units that the board has (engine queues and sequencers),
 // byte-precise interval maps of VMEM, SMEM and HBM; also finds reads of bytes that nothing has
-// written in this launch: of VMEM, SMEM, and HBM that the launch gets as undefined. Signals of one
+// written in this launch: of VMEM, SMEM (words to which nothing is), and HBM that the launch gets as undefined. Signals of one
 // semaphore are matched to waits in order, so several producers of one semaphore are ordered as
 // they happened to arrive. Not seen: host transfers and control harts (barriers order them). No
 // SystemC.
@@ -89,6 +89,7 @@ class RaceSink final : public ProbeSink {
   void note(uint32_t me, const AccessRange& range);
   void note_reads(uint32_t me, const AccessRange& range);
   void fill_gaps(const AccessRange& range, bool written);
+  void complete_words(const AccessRange& range);
   // The launch finds something there, unless it was told otherwise.
   static bool written_before(ProbeMemory memory) { return memory == ProbeMemory::kHbm; }
   Semaphore& semaphore(uint32_t core, uint32_t index) {

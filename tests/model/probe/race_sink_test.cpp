@@ -218,6 +218,17 @@ TEST_F(RaceSinkTest, WhatNothingWroteIsToldOfEveryMemory) {
   EXPECT_EQ(sink.count(), 2u);
 }
 
+// An element of one byte is fetched to SMEM, the sequencer loads the word around it.
+TEST_F(RaceSinkTest, AWordOfSmemIsWrittenWithTheFirstOfItsBytes) {
+  const ProbeSource reader = command(Queue::kDmaIn);
+  access(reader, 16, 4, false, 0, ProbeMemory::kSmem);  // before: a finding
+  access(reader, 17, 1, true, 0, ProbeMemory::kSmem);
+  access(reader, 16, 4, false, 0, ProbeMemory::kSmem);
+  access(reader, 16, 8, false, 0, ProbeMemory::kSmem);  // the next word has nothing
+  EXPECT_THAT(sink.findings(), ElementsAre(HasSubstr("written: bytes 16..19 of SMEM"),
+                                           HasSubstr("written: bytes 20..23 of SMEM")));
+}
+
 TEST_F(RaceSinkTest, ALaunchDoesNotBuildOnWhatTheOneBeforeItWrote) {
   const auto read = [this] {
     const ProbeSource reader = command(Queue::kDmaIn);
