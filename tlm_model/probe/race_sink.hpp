@@ -2,10 +2,10 @@
 // them writing, must be ordered by an engine's queue or by semaphores, whatever the simulated times
 // were. Vector clocks over the units that the board has (engine queues and sequencers),
 // byte-precise interval maps of VMEM, SMEM and HBM; also finds reads of bytes that nothing has
-// written in this launch: of VMEM, SMEM (words to which nothing is), and HBM that the launch gets as undefined. Signals of one
-// semaphore are matched to waits in order, so several producers of one semaphore are ordered as
-// they happened to arrive. Not seen: host transfers and control harts (barriers order them). No
-// SystemC.
+// written in this launch: of VMEM, SMEM (words to which nothing is), and HBM that the launch gets
+// as undefined. Signals of one semaphore are matched to waits in order, so several producers of one
+// semaphore are ordered as they happened to arrive. Not seen: host transfers and control harts
+// (barriers order them). No SystemC.
 #pragma once
 
 #include <array>
