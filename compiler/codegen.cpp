@@ -196,7 +196,12 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   e.notes = report.notes;
   e.matmul_flops = emitted.matmul_flops;
   e.vmem_peak_bytes = static_cast<uint64_t>(emitted.vmem_peak);
-  e.estimated_cycles = estimate_cycles(image, e.partitions, board);
+  const ProgramEstimate estimate = estimate_program(image, e.partitions, board);
+  e.estimated_cycles = estimate.cycles;
+  e.vector_ops = estimate.work.vector_ops;
+  e.hbm_read_bytes = estimate.work.hbm_read_bytes;
+  e.hbm_written_bytes = estimate.work.hbm_written_bytes;
+  e.link_bytes = estimate.work.link_bytes;
   if (wants_dump(options, "memory")) {
     options.dump("memory", emitted.memory() + "\n");
   }

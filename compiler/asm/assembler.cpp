@@ -166,6 +166,10 @@ class Assembler {
       exe_.vmem_peak_bytes = d.number64("vmem_peak_bytes");
       hbm_bytes_ = d.number("hbm_bytes", -1, 0, INT64_MAX);
       exe_.sharded_update_bytes = d.number64("sharded_update_bytes");
+      exe_.vector_ops = d.number64("vector_ops");
+      exe_.hbm_read_bytes = d.number64("hbm_read_bytes");
+      exe_.hbm_written_bytes = d.number64("hbm_written_bytes");
+      exe_.link_bytes = d.number64("link_bytes");
     } else if (head == ".entry") {
       entry_ = static_cast<uint32_t>(
           text::parse_range(d.word(1, "a word index"), 0, UINT32_MAX, "the entry"));

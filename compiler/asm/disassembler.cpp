@@ -151,7 +151,10 @@ class Disassembler {
     line(".stat estimated_cycles=" + std::to_string(exe_.estimated_cycles) +
          " matmul_flops=" + std::to_string(exe_.matmul_flops) + " vmem_peak_bytes=" +
          std::to_string(exe_.vmem_peak_bytes) + " hbm_bytes=" + std::to_string(exe_.hbm_bytes) +
-         " sharded_update_bytes=" + std::to_string(exe_.sharded_update_bytes));
+         " sharded_update_bytes=" + std::to_string(exe_.sharded_update_bytes) +
+         " vector_ops=" + std::to_string(exe_.vector_ops) +
+         " hbm_read_bytes=" + std::to_string(exe_.hbm_read_bytes) + " hbm_written_bytes=" +
+         std::to_string(exe_.hbm_written_bytes) + " link_bytes=" + std::to_string(exe_.link_bytes));
     line(".entry " + std::to_string(header_.entry_word));
   }
 

@@ -95,8 +95,8 @@ uint64_t port_cycles(const BoardParams& board, int64_t bytes) {
   return stream_cycles(board, bytes, board.ici.core_port_gbps, 100);
 }
 
-uint64_t estimate_cycles(std::span<const std::byte> image, uint32_t cores,
-                         const BoardParams& board) {
+ProgramEstimate estimate_program(std::span<const std::byte> image, uint32_t cores,
+                                 const BoardParams& board) {
   const auto code = image.subspan(sizeof(tpu_program_image_header_t));
   // Two cores of a chip fit into the list of what a folded transfer passes.
   const bool folds =
@@ -104,12 +104,15 @@ uint64_t estimate_cycles(std::span<const std::byte> image, uint32_t cores,
   TimedGang all(code, cores, board, GangMode::kAll);
   std::optional<uint64_t> cycles = all.run(folds ? kExactCommands : kMostCommands);
   if (!cycles && folds) {
-    cycles = TimedGang(code, cores, board, GangMode::kFolded).run(kMostCommands);
+    TimedGang folded(code, cores, board, GangMode::kFolded);
+    if (const auto found = folded.run(kMostCommands)) {
+      return {*found, folded.work()};
+    }
   }
   if (!cycles) {
     cycles = all.run(kMostCommands);
   }
-  return cycles.value_or(all.now());
+  return {cycles.value_or(all.now()), all.work()};
 }
 
 }  // namespace tpu::compiler

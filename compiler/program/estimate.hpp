@@ -7,20 +7,27 @@
 #include <span>
 
 #include "program/listing.hpp"
+#include "program/timed_command.hpp"
 #include "tpu/spec/board_params.hpp"
 
 namespace tpu::compiler {
 
-// Cycles of one step, as `tpuboard run` prints them by core (sim_cycles_per_core): from the start
-// of the sequencer to the end of the program, on the core that takes longest. Without the launch by
-// driver and firmware, and with no other traffic on the board. `image`: of encode_image. The timed
-// machine (timed_gang.hpp) runs it with the costs of the model, so one core, and all cores of a
-// program of up to 2,000,000 commands, give the model's cycles; beyond that one core stands for all
-// where they do the same. Where data decide, it is assumed: a loop runs once; of alternatives the
-// last one of the code is taken at first, then the one in front of it, in turn; no entry of a list
-// is left out. Of a program too long to be simulated: the cycles of its beginning.
-uint64_t estimate_cycles(std::span<const std::byte> image, uint32_t cores,
-                         const spec::BoardParams& board);
+struct ProgramEstimate {
+  uint64_t cycles = 0;
+  Work work;  // of the first core
+};
+
+// Cycles and work of one step. The cycles are as `tpuboard run` prints them by core
+// (sim_cycles_per_core): from the start of the sequencer to the end of the program, on the core
+// that takes longest. Without the launch by driver and firmware, and with no other traffic on the
+// board. `image`: of encode_image. The timed machine (timed_gang.hpp) runs it with the costs of the
+// model, so one core, and all cores of a program of up to 2,000,000 commands, give the model's
+// cycles; beyond that one core stands for all where they do the same. Where data decide, it is
+// assumed: a loop runs once; of alternatives the last one of the code is taken at first, then the
+// one in front of it, in turn; no entry of a list is left out. Of a program too long to be
+// simulated: the cycles and work of its beginning.
+ProgramEstimate estimate_program(std::span<const std::byte> image, uint32_t cores,
+                                 const spec::BoardParams& board);
 
 // Cycles for which a command keeps its queue: without waits, strides of lanes, granules and what
 // other queues take of the bandwidth.

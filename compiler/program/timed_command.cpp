@@ -18,6 +18,16 @@ void transfer(const spec::BoardParams& board, bool src_hbm, const spec::Addr& ds
   out.dst_hbm = spec::is_hbm(dst);
   out.bytes = bytes.carried();
   out.fixed_cycles = spec::transfer_fixed_cycles(board, out.src_hbm, out.dst_hbm, out.remote);
+  out.work.hbm_read_bytes = out.src_hbm ? bytes.src : 0;
+  out.work.hbm_written_bytes = out.dst_hbm ? bytes.dst : 0;
+}
+
+// All but loads, stores and immediates.
+uint64_t computing(std::span<const spec::VpuInsn> section) {
+  return static_cast<uint64_t>(std::ranges::count_if(section, [](const spec::VpuInsn& insn) {
+    const spec::VpuOpInfo& info = spec::kVpuOps[insn.op - 1u];
+    return info.alu != 0 || info.trans != 0 || info.reduce != 0;
+  }));
 }
 
 }  // namespace
@@ -81,6 +91,7 @@ TimedCommand TimedProgram::decode(size_t at) const {
         transfer(board_, spec::is_hbm(c.src), c.dst, spec::transfer_bytes(board_, c), out);
         out.out_extent = spec::operands(c)[1].bytes.extent();
         out.peer_reg = c.peer_reg;
+        out.work.link_bytes = out.remote ? spec::transfer_box(c).total_bytes : 0;
       });
       break;
     case spec::Opcode::kFill:
@@ -116,8 +127,14 @@ void TimedProgram::vpu(size_t at, TimedCommand& out) const {
   for (size_t i = 0; i < count; ++i) {
     insns[i] = read<spec::VpuInsn>(c.program + sizeof header + i * sizeof(spec::VpuInsn));
   }
-  const spec::CommandCycles cycles = spec::vpu_cycles(
-      board_, c, std::span(accesses).first(c.accesses), spec::vpu_sections(header, insns));
+  const spec::VpuSectionSpans sections = spec::vpu_sections(header, insns);
+  const spec::CommandCycles cycles =
+      spec::vpu_cycles(board_, c, std::span(accesses).first(c.accesses), sections);
+  const auto block = static_cast<uint64_t>(board_.vpu.sublanes * board_.vpu.lanes);
+  for (int s = 0; s < spec::kVpuSections; ++s) {
+    out.work.vector_ops +=
+        block * computing(sections[static_cast<size_t>(s)]) * spec::vpu_executions(c, s);
+  }
   out.cycles = {std::max<uint64_t>(cycles.free_at, 1), std::max<uint64_t>(cycles.done_at, 1)};
 }
 

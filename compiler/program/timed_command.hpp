@@ -15,6 +15,21 @@
 
 namespace tpu::compiler {
 
+// What a command moves and computes, besides matrix products.
+struct Work {
+  uint64_t vector_ops = 0;                             // elements, whole blocks
+  uint64_t hbm_read_bytes = 0, hbm_written_bytes = 0;  // granules
+  uint64_t link_bytes = 0;
+
+  Work& operator+=(const Work& more) {
+    vector_ops += more.vector_ops;
+    hbm_read_bytes += more.hbm_read_bytes;
+    hbm_written_bytes += more.hbm_written_bytes;
+    link_bytes += more.link_bytes;
+    return *this;
+  }
+};
+
 struct TimedCommand {
   uint8_t queue = 0;
   bool nop = true;  // or empty: no work, no cost but the signals' way
@@ -32,6 +47,7 @@ struct TimedCommand {
   bool src_hbm = false, dst_hbm = false;  // of a transfer
   uint64_t bytes = 0, fixed_cycles = 0;
   uint8_t peer_reg = 0;
+  Work work;
 
   bool writes_smem() const {
     return transfer && !remote && out.space == static_cast<uint8_t>(spec::Space::kSmem);

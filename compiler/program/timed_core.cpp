@@ -310,6 +310,7 @@ bool TimedCore::issue(const TimedCommand& command) {
   slot.out = command.out.offset + static_cast<int64_t>(scalars_.value(command.out.reg));
   ++commands_;
   ++steps_;
+  work_ += command.work;
   if (command.queue != static_cast<uint8_t>(spec::Queue::kDmaRemote)) {
     return true;
   }

@@ -61,6 +61,7 @@ class TimedCore {
   bool differs() const { return differs_; }
   uint64_t steps() const { return steps_; }
   uint64_t commands() const { return commands_; }
+  const Work& work() const { return work_; }  // of what was issued
 
   // Loops: the machine is where it was one period before and goes the same way again.
   bool looped() const { return looped_; }
@@ -147,6 +148,7 @@ class TimedCore {
   uint64_t now_ = 0, wake_, end_ = 0;
   bool ended_ = false, differs_ = false, looped_ = false;
   uint64_t steps_ = 0, commands_ = 0;
+  Work work_;
   std::unordered_map<size_t, uint32_t> choices_;  // branches on unknown values, by word
   std::unordered_map<size_t, LoopHead> heads_;
   std::vector<uint32_t> way_;  // what branches did and whom transfers went to

@@ -33,6 +33,7 @@ class TimedGang : private TimedFabric {
   // stand for all.
   std::optional<uint64_t> run(uint64_t most_commands);
   uint64_t now() const { return now_; }
+  const Work& work() const { return machine_.front().work(); }  // of the first core so far
 
  private:
   uint64_t route(const TimedCommand& command, uint32_t core, std::span<const uint32_t> peers,

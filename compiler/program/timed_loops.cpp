@@ -117,6 +117,7 @@ uint64_t TimedCore::skip_periods(uint64_t most_steps) {
 // way than way_[way, way_end).
 bool TimedCore::repeat_way(size_t way, size_t way_end) {
   const size_t before = way_.size();
+  const Work work_before = work_;
   scalars_.begin_trial();
   for (size_t pc = loop_word_; pc < program_.words() && way_.size() <= kMostWay;) {
     ++steps_;
@@ -153,6 +154,7 @@ bool TimedCore::repeat_way(size_t way, size_t way_end) {
   }
   scalars_.end_trial(false);
   way_.resize(before);
+  work_ = work_before;
   return false;
 }
 
@@ -160,6 +162,7 @@ bool TimedCore::repeat_command(const TimedCommand& command, size_t& way, size_t 
   if (command.matmul && command.out.reg != 0) {
     return false;  // its place decides when the next one may start
   }
+  work_ += command.work;
   if (command.writes_smem()) {
     const int64_t at = command.out.offset + static_cast<int64_t>(scalars_.value(command.out.reg));
     scalars_.forget(at + command.out_extent.low, at + command.out_extent.high);

@@ -153,6 +153,9 @@ nlohmann::ordered_json figures(const Window& window, const std::vector<double>& 
   json["idle"] = window.idle();
   json["instructions_per_hart"] = window.hart_instructions();
   json["engine_commands"] = window.commands();
+  json["hbm_read_bytes_per_core"] = window.hbm_read_bytes();
+  json["hbm_written_bytes_per_core"] = window.hbm_written_bytes();
+  json["link_bytes_per_core"] = window.link_bytes();
   json["digest"] = digest;
   json["lockstep"] = {{"tiles", window.last().lockstep_tiles},
                       {"mismatches", window.last().lockstep_mismatches}};

@@ -7,11 +7,26 @@
 #include <numeric>
 
 #include "tpu/error.hpp"
+#include "tpu/spec/perf_regs.hpp"
 
 namespace tpu::driver {
+namespace {
+
+uint64_t grown(const CoreCounters& from, const CoreCounters& to, size_t counter) {
+  return to.all.at(counter) - from.all.at(counter);
+}
+
+}  // namespace
 
 Window::Window(const Board& board, size_t cores, size_t first)
-    : board_(board), cores_(cores), first_(first), run_cycles_(cores), hart_instructions_(cores) {}
+    : board_(board),
+      cores_(cores),
+      first_(first),
+      run_cycles_(cores),
+      hart_instructions_(cores),
+      hbm_read_bytes_(cores),
+      hbm_written_bytes_(cores),
+      link_bytes_(cores) {}
 
 void Window::open() {
   last_ = board_.counters();
@@ -29,6 +44,9 @@ void Window::close() {
     run_cycles_[i] += to.run_cycles - from.run_cycles;
     flops_ += to.mxu_flops - from.mxu_flops;
     commands_ += to.commands - from.commands;
+    hbm_read_bytes_[i] += grown(from, to, spec::perf::kHbmReadBytes);
+    hbm_written_bytes_[i] += grown(from, to, spec::perf::kHbmWriteBytes);
+    link_bytes_[i] += grown(from, to, spec::perf::kIciSentBytes);
     if (first_ + i < harts.size()) {
       hart_instructions_[i] += harts[first_ + i] - harts_at_start_[first_ + i];
     }

@@ -23,6 +23,10 @@ class Window {
   std::vector<uint64_t> run_cycles() const { return run_cycles_; }
   std::vector<uint64_t> hart_instructions() const { return hart_instructions_; }
   uint64_t commands() const { return commands_; }
+  /// By core: what its commands read and wrote in its HBM, and sent to other cores.
+  std::vector<uint64_t> hbm_read_bytes() const { return hbm_read_bytes_; }
+  std::vector<uint64_t> hbm_written_bytes() const { return hbm_written_bytes_; }
+  std::vector<uint64_t> link_bytes() const { return link_bytes_; }
   double seconds() const;
   double mxu_utilization() const;
   double idle() const;
@@ -41,6 +45,7 @@ class Window {
   uint64_t commands_ = 0;
   std::vector<uint64_t> run_cycles_;
   std::vector<uint64_t> hart_instructions_;
+  std::vector<uint64_t> hbm_read_bytes_, hbm_written_bytes_, link_bytes_;
 };
 
 /// Throws Error (Internal) when lockstep tiles differ from the Verilog or the happens-before

@@ -36,10 +36,12 @@ std::string tensor_line(const exe::TensorT& tensor, const exe::ExecutableT& exe)
 std::string header_listing(const exe::ExecutableT& exe) {
   std::string text = fmt::format(
       "program {}\n  ISA version {}, board {} (hash {:016x}), {} core(s)\n  image {} bytes, "
-      "estimated {} cycles, {} matmul operations a core and step\n  VMEM peak {} bytes, HBM {} "
+      "estimated {} cycles, {} matmul operations a core and step\n  {} vector operations, {} "
+      "bytes read and {} written in HBM, {} sent over links\n  VMEM peak {} bytes, HBM {} "
       "bytes a core\n",
       exe.name, exe.isa_version, exe.board_name, exe.board_hash, exe.partitions, exe.image.size(),
-      exe.estimated_cycles, exe.matmul_flops, exe.vmem_peak_bytes, exe.hbm_bytes);
+      exe.estimated_cycles, exe.matmul_flops, exe.vector_ops, exe.hbm_read_bytes,
+      exe.hbm_written_bytes, exe.link_bytes, exe.vmem_peak_bytes, exe.hbm_bytes);
   text +=
       exe.sharded_update_bytes > 0
           ? fmt::format("  update sharding on: {} bytes of gradients\n", exe.sharded_update_bytes)
@@ -111,7 +113,9 @@ nlohmann::ordered_json program_figures(const std::string& path) {
                                  {"board_hash", fmt::format("{:016x}", exe.board_hash)},
                                  {"cores", exe.partitions}};
   json["cost"] = {
-      {"matmul_flops", cost.matmul_flops},     {"estimated_cycles", cost.estimated_cycles},
+      {"matmul_flops", cost.matmul_flops},     {"vector_ops", cost.vector_ops},
+      {"hbm_read_bytes", cost.hbm_read_bytes}, {"hbm_written_bytes", cost.hbm_written_bytes},
+      {"link_bytes", cost.link_bytes},         {"estimated_cycles", cost.estimated_cycles},
       {"code_bytes", cost.code_bytes},         {"vmem_peak_bytes", cost.vmem_peak_bytes},
       {"argument_bytes", cost.argument_bytes}, {"result_bytes", cost.result_bytes},
       {"donated_bytes", cost.donated_bytes},   {"constant_bytes", cost.constant_bytes},

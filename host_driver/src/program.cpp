@@ -63,6 +63,10 @@ std::shared_ptr<const ProgramInfo> program_info(const exe::ExecutableT& exe) {
 ProgramCost program_cost(const exe::ExecutableT& exe) {
   ProgramCost cost;
   cost.matmul_flops = exe.matmul_flops;
+  cost.vector_ops = exe.vector_ops;
+  cost.hbm_read_bytes = exe.hbm_read_bytes;
+  cost.hbm_written_bytes = exe.hbm_written_bytes;
+  cost.link_bytes = exe.link_bytes;
   cost.estimated_cycles = exe.estimated_cycles;
   cost.code_bytes = exe.image.size();
   cost.vmem_peak_bytes = exe.vmem_peak_bytes;

@@ -136,10 +136,18 @@ TEST_P(Lifetime, CostOfAProgramAddsUp) {
   builder.scratch(4096);
   builder.exe().matmul_flops = 123;
   builder.exe().estimated_cycles = 456;
+  builder.exe().vector_ops = 11;
+  builder.exe().hbm_read_bytes = 12;
+  builder.exe().hbm_written_bytes = 13;
+  builder.exe().link_bytes = 14;
   builder.exe().vmem_peak_bytes = 789;
   const ProgramCost cost = board_.load(builder.bytes()).cost();
   EXPECT_EQ(cost.matmul_flops, 123u);
   EXPECT_EQ(cost.estimated_cycles, 456u);
+  EXPECT_EQ(cost.vector_ops, 11u);
+  EXPECT_EQ(cost.hbm_read_bytes, 12u);
+  EXPECT_EQ(cost.hbm_written_bytes, 13u);
+  EXPECT_EQ(cost.link_bytes, 14u);
   EXPECT_EQ(cost.vmem_peak_bytes, 789u);
   EXPECT_EQ(cost.argument_bytes, 400u + 200u);
   EXPECT_EQ(cost.result_bytes, 400u + 28u);

@@ -1,9 +1,10 @@
-"""The cycles that tpuc estimates are those of the simulated board.
+"""The cycles and bytes that tpuc estimates are those of the simulated board.
 
 Compiles the programs of tests/data, tests/golden and examples, runs each without data and compares the estimate of the
 executable with the core that ran longest (sim_cycles_per_core); programs of one core also on a board with four matrix
-units. Bars: one core 0.5 %, all cores 5 %. Left out are the programs that the board refuses to run without data, since
-data decide what they do (fault NO_DATA); their list is part of the test.
+units. Bars: one core 0.5 %, all cores 5 %; bytes of HBM and links (Executable::cost()) are equal to the counters of
+core 0. Left out are the programs that the board refuses to run without data, since data decide what they do (fault
+NO_DATA); their list is part of the test.
 Usage: estimate_test.py --bin DIR [PROGRAM ...]
 """
 
@@ -23,6 +24,7 @@ FOLDERS = ("tests/data", "tests/golden/graphs", "examples")
 ONE_CORE_PERCENT, ALL_CORES_PERCENT = 0.5, 5.0
 NEEDS_DATA = re.compile("timing-only run")
 DATA_DECIDE = {"tests/data/control.mlirbc"}
+BYTES = ("hbm_read_bytes", "hbm_written_bytes", "link_bytes")
 MORE_UNITS = ROOT / "tests/data/boards/four_mxus.toml"
 
 
@@ -32,8 +34,8 @@ def programs() -> list[Path]:
     return [path for path in found if not path.name.startswith("bad_")]
 
 
-def compare(tools: Path, graph: Path, board: str = "v3_8") -> tuple[str, int, int, int] | None:
-    """Name, cores, estimated and simulated cycles; None if the program needs data."""
+def compare(tools: Path, graph: Path, board: str = "v3_8") -> tuple[str, int, int, int, list[str]] | None:
+    """Name, cores, estimated and simulated cycles, bytes that differ; None if the program needs data."""
     with tempfile.TemporaryDirectory() as folder:
         exe, figures = Path(folder) / "program.tpuexe", Path(folder) / "figures.json"
         done = subprocess.run([str(tools / "tpuc"), str(graph), "-o", str(exe), "-v", "--board", board], check=True,
@@ -47,9 +49,15 @@ def compare(tools: Path, graph: Path, board: str = "v3_8") -> tuple[str, int, in
             if NEEDS_DATA.search(run.stderr):
                 return None
             raise SystemExit(f"{graph}: {run.stderr}")
-        cycles = json.loads(figures.read_text())["sim_cycles_per_core"]
+        ran = json.loads(figures.read_text())
+        cycles = ran["sim_cycles_per_core"]
+        listed = subprocess.run([str(tools / "tpuboard"), "objdump", str(exe), "--json", "-"], check=True,
+                                capture_output=True, text=True)
+        cost = json.loads(listed.stdout)["cost"]
+        differ = [f"{key}: {cost[key]} estimated, {ran[key + '_per_core'][0]} counted" for key in BYTES
+                  if cost[key] != ran[key + "_per_core"][0]]
     name = str(graph.relative_to(ROOT) if graph.is_relative_to(ROOT) else graph)
-    return name, len(cycles), int(estimate[1]), max(cycles)
+    return name, len(cycles), int(estimate[1]), max(cycles), differ
 
 
 def main() -> int:
@@ -66,12 +74,15 @@ def main() -> int:
         more = pool.map(lambda graph: compare(args.bin, graph.resolve(), str(MORE_UNITS)), alone)
         compared += [result for result in more if result is not None]
     bad = 0
-    for name, cores, estimate, simulated in compared:
+    for name, cores, estimate, simulated, differ in compared:
         error = 100 * abs(estimate - simulated) / simulated
         if error > (ONE_CORE_PERCENT if cores == 1 else ALL_CORES_PERCENT):
             print(f"{name}: estimated {estimate} cycles, simulated {simulated} ({error:.2f} % off) on {cores} cores")
             bad += 1
-    exact = sum(estimate == simulated for _, _, estimate, simulated in compared)
+        for text in differ:
+            print(f"{name}: {text}")
+        bad += bool(differ)
+    exact = sum(estimate == simulated for _, _, estimate, simulated, _ in compared)
     print(f"{len(compared)} runs compared, {exact} equal, {bad} beyond the bar")
     if args.program:
         return 1 if bad else 0

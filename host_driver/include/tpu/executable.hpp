@@ -23,17 +23,22 @@ struct ParameterInfo {
   int donated_to = -1;        ///< arguments: the result that takes over the buffer; -1: none
 };
 
-/// What a program needs and does, of one core and one step. Known when it is compiled.
+/// What a program needs and does, of one core and one step. Known when it is compiled; what
+/// commands do is counted as the estimate runs them (docs/host_driver.md).
 struct ProgramCost {
-  uint64_t matmul_flops = 0;      ///< logical 2*M*K*N, without padding
-  uint64_t estimated_cycles = 0;  ///< the compiler's estimate of board time
-  uint64_t code_bytes = 0;        ///< of the image in HBM
-  uint64_t vmem_peak_bytes = 0;   ///< most of VMEM at a time
-  uint64_t argument_bytes = 0;    ///< all arguments
-  uint64_t result_bytes = 0;      ///< all results, those in the memory of arguments too
-  uint64_t donated_bytes = 0;     ///< of results that take over the memory of an argument
-  uint64_t constant_bytes = 0;    ///< on the core for as long as the program is loaded
-  uint64_t scratch_bytes = 0;     ///< as above
+  uint64_t matmul_flops = 0;       ///< logical 2*M*K*N, without padding
+  uint64_t vector_ops = 0;         ///< of the vector unit, in elements of whole blocks
+  uint64_t hbm_read_bytes = 0;     ///< by commands, in granules of the DMA engine
+  uint64_t hbm_written_bytes = 0;  ///< as above
+  uint64_t link_bytes = 0;         ///< sent to other cores
+  uint64_t estimated_cycles = 0;   ///< the compiler's estimate of board time
+  uint64_t code_bytes = 0;         ///< of the image in HBM
+  uint64_t vmem_peak_bytes = 0;    ///< most of VMEM at a time
+  uint64_t argument_bytes = 0;     ///< all arguments
+  uint64_t result_bytes = 0;       ///< all results, those in the memory of arguments too
+  uint64_t donated_bytes = 0;      ///< of results that take over the memory of an argument
+  uint64_t constant_bytes = 0;     ///< on the core for as long as the program is loaded
+  uint64_t scratch_bytes = 0;      ///< as above
   /// HBM while it runs: code, arguments, results of their own, constants and scratch memory.
   uint64_t hbm_bytes = 0;
 };
