@@ -13,8 +13,7 @@ constexpr uint64_t kMostSteps = 50'000'000;
 
 TimedGang::TimedGang(std::span<const std::byte> code, uint32_t cores,
                      const spec::BoardParams& board, GangMode mode)
-    : board_(board),
-      cores_(cores),
+    : cores_(cores),
       cores_per_chip_(static_cast<uint32_t>(board.board.cores_per_chip)),
       mode_(mode),
       program_(code, board),

@@ -46,7 +46,6 @@ class TimedGang : private TimedFabric {
   bool step_cores();
   bool step_transfers();
 
-  const spec::BoardParams& board_;
   const uint32_t cores_;
   const uint32_t cores_per_chip_;
   const GangMode mode_;
