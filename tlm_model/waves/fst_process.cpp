@@ -50,6 +50,10 @@ class Writer {
     } catch (const std::runtime_error&) {
       return kTaken;
     }
+    const char ready = kAcknowledge;
+    if (::send(socket_, &ready, 1, MSG_NOSIGNAL) != 1) {
+      return 1;
+    }
     fstWriterSetTimescale(fst, -12);
     fstWriterSetPackType(fst, FST_WR_PT_LZ4);
     const bool complete = copy_records(fst);
@@ -209,6 +213,10 @@ FstProcess::FstProcess(const std::string& path) : path_(path) {
   }
   ::close(ends[1]);
   socket_ = ends[0];
+  // From here on another run finds the file taken. A helper that ended instead is told by finish().
+  char ready = 0;
+  while (::recv(socket_, &ready, 1, 0) < 0 && errno == EINTR) {
+  }
   buffer_.reserve(kBufferBytes);
 }
 
