@@ -3,31 +3,16 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <string>
 
+#include "tests/support/process.hpp"
+
 namespace tpu::driver::test {
 
-struct Result {
-  int code = -1;
-  std::string text;  // both streams
-};
-
-inline Result call(const std::string& command) {
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  Result r;
-  std::array<char, 4096> buffer;
-  for (size_t n = 0; (n = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
-    r.text.append(buffer.data(), n);
-  }
-  r.code = WEXITSTATUS(pclose(pipe));
-  return r;
-}
+using tpu::test::call, tpu::test::Result;
 
 class CommandLineFixture : public ::testing::Test {
  protected:

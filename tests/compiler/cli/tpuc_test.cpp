@@ -1,31 +1,19 @@
 // The command tpuc: exit codes and messages, as a user sees them.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "tests/support/process.hpp"
+
 namespace {
 
-struct Result {
-  int code = -1;
-  std::string text;
-};
+using tpu::test::Result;
 
 // `before`: commands of the shell in front.
 Result tpuc(const std::string& arguments, const std::string& before = "") {
-  const std::string command = before + std::string(TPUC) + " " + arguments + " 2>&1";
-  FILE* pipe = popen(command.c_str(), "r");
-  Result r;
-  std::array<char, 4096> buffer;
-  for (size_t n = 0; (n = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
-    r.text.append(buffer.data(), n);
-  }
-  r.code = WEXITSTATUS(pclose(pipe));
-  return r;
+  return tpu::test::call(before + std::string(TPUC) + " " + arguments);
 }
 
 Result tpuc_in(const std::string& folder, const std::string& arguments) {
