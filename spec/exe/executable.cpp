@@ -7,9 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "exe/executable_check.hpp"
 #include "tpu/spec/isa.hpp"
@@ -235,23 +232,6 @@ ExecutableT read_executable(std::span<const std::byte> bytes) {
   }
   check_tables(exe);
   return exe;
-}
-
-ExecutableT load_executable(const std::string& path) {
-  if (std::filesystem::is_directory(path)) {
-    refuse(path + ": is a directory, not an executable");
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    refuse(path + ": cannot be opened");
-  }
-  const std::vector<char> text{std::istreambuf_iterator<char>(file),
-                               std::istreambuf_iterator<char>()};
-  try {
-    return read_executable(std::as_bytes(std::span(text)));
-  } catch (const ExecutableError& error) {
-    refuse(path + ": " + error.what());
-  }
 }
 
 }  // namespace tpu::exe

@@ -43,9 +43,6 @@ std::vector<std::byte> write_executable(const ExecutableT& executable);
 /// ExecutableError.
 ExecutableT read_executable(std::span<const std::byte> bytes);
 
-/// As read_executable, from a file; errors name the file.
-ExecutableT load_executable(const std::string& path);
-
 /// Replaces the hash of a container by the right one (for tests that mutate payloads).
 void repair_hash(std::vector<std::byte>& bytes);
 
