@@ -128,14 +128,12 @@ void TimedProgram::vpu(size_t at, TimedCommand& out) const {
     insns[i] = read<spec::VpuInsn>(c.program + sizeof header + i * sizeof(spec::VpuInsn));
   }
   const spec::VpuSectionSpans sections = spec::vpu_sections(header, insns);
-  const spec::CommandCycles cycles =
-      spec::vpu_cycles(board_, c, std::span(accesses).first(c.accesses), sections);
+  out.cycles = spec::vpu_cycles(board_, c, std::span(accesses).first(c.accesses), sections);
   const auto block = static_cast<uint64_t>(board_.vpu.sublanes * board_.vpu.lanes);
   for (int s = 0; s < spec::kVpuSections; ++s) {
     out.work.vector_ops +=
         block * computing(sections[static_cast<size_t>(s)]) * spec::vpu_executions(c, s);
   }
-  out.cycles = {std::max<uint64_t>(cycles.free_at, 1), std::max<uint64_t>(cycles.done_at, 1)};
 }
 
 }  // namespace tpu::compiler

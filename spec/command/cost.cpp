@@ -102,6 +102,8 @@ CommandCycles vpu_cycles(const BoardParams& board, const VpuKernelCommand& c,
     result.done_at += transcendental ? static_cast<uint64_t>(vpu.transcendental_latency) : 0;
     result.done_at += reduction ? static_cast<uint64_t>(vpu.reduce_latency) : 0;
   }
+  result.free_at = std::max<uint64_t>(result.free_at, 1);
+  result.done_at = std::max<uint64_t>(result.done_at, 1);
   return result;
 }
 

@@ -48,7 +48,8 @@ inline uint64_t accumulate_start(const ByteExtent& out, uint64_t load, const Byt
 uint64_t vpu_executions(const VpuKernelCommand& c, int section);
 
 /// A software-pipelined loop: per execution of a section its busiest slot. Every access that the
-/// program names is in `accesses`; with none given all lanes count as adjacent.
+/// program names is in `accesses`; with none given all lanes count as adjacent. At least
+/// one cycle.
 CommandCycles vpu_cycles(const BoardParams& board, const VpuKernelCommand& c,
                          std::span<const VpuAccess> accesses, const VpuSectionSpans& program);
 

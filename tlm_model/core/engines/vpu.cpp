@@ -94,8 +94,8 @@ bool Vpu::start_command(Flight& flight) {
     tell_accesses(flight, *kernel);
   }
   const uint64_t now = now_cycles();
-  flight.free_at = now + std::max<uint64_t>(plan.cycles.free_at, 1);
-  flight.done_at = now + std::max<uint64_t>(plan.cycles.done_at, 1);
+  flight.free_at = now + plan.cycles.free_at;
+  flight.done_at = now + plan.cycles.done_at;
   if (context().no_data) {
     return true;
   }
