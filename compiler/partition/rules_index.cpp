@@ -1,0 +1,106 @@
+// Rules of gather and scatter: windows by records of indices.
+#include "partition/rule_builder.hpp"
+
+namespace tpu::compiler {
+namespace {
+
+// Where the dimensions of gather's result or scatter's updates come from.
+struct WindowDims {
+  const Dims& window;            // of the result or updates
+  const Dims& gone;              // collapsed or inserted dimensions of the operand
+  const Dims& operand_batching;  // in pairs with ..
+  const Dims& indices_batching;
+  int64_t index_vector_dim;
+
+  // Calls window_dim(dim, operand dim) or record_dim(dim, indices dim, operand dim or -1) for each
+  // dimension of the result or updates.
+  template <typename Window, typename Record>
+  void for_each(int64_t rank, Window&& window_dim, Record&& record_dim) const {
+    int64_t operand_dim = 0, record = 0;
+    for (int64_t d = 0; d < rank; ++d) {
+      if (contains(window, d)) {
+        while (contains(gone, operand_dim) || contains(operand_batching, operand_dim)) {
+          ++operand_dim;
+        }
+        window_dim(d, operand_dim++);
+        continue;
+      }
+      const int64_t i = record < index_vector_dim ? record : record + 1;
+      ++record;
+      const auto it = std::find(indices_batching.begin(), indices_batching.end(), i);
+      record_dim(d, i,
+                 it == indices_batching.end()
+                     ? -1
+                     : operand_batching[static_cast<size_t>(it - indices_batching.begin())]);
+    }
+  }
+};
+
+}  // namespace
+
+void gather_rule(RuleBuilder& b) {
+  const auto& a = b.op().as<GatherAttrs>();
+  const WindowDims dims{a.offset_dims, a.collapsed_slice_dims, a.operand_batching_dims,
+                        a.start_indices_batching_dims, a.index_vector_dim};
+  dims.for_each(
+      b.op().type().rank(),
+      [&](int64_t o, int64_t operand_dim) {
+        if (b.size_out(0, o) == b.size_in(0, operand_dim)) {  // whole windows begin at 0
+          b.pair(0, operand_dim, o, b.size_out(0, o));
+        }
+      },
+      [&](int64_t o, int64_t i, int64_t operand_dim) {
+        const int f = b.factor(b.size_out(0, o));
+        b.in(1, i, f);
+        b.out(0, o, f);
+        if (operand_dim >= 0) {
+          b.in(0, operand_dim, f);
+        }
+      });
+}
+
+// Records that lie on several cores are combined into results of their own: legal for one target
+// and a body that combines in any order.
+void scatter_rule(RuleBuilder& b) {
+  const auto& a = b.op().as<ScatterAttrs>();
+  const size_t n = b.op().results.size();
+  const auto reducer = n == 1 ? simple_reducer(*b.op().regions[0]) : std::nullopt;
+  const auto in_targets = [&](int64_t dim, int f) {
+    for (size_t t = 0; t < n; ++t) {
+      b.in(t, dim, f);
+      b.out(t, dim, f);
+    }
+  };
+  const auto in_updates = [&](int64_t dim, int f) {
+    for (size_t t = 0; t < n; ++t) {
+      b.in(n + 1 + t, dim, f);
+    }
+  };
+  const WindowDims dims{a.update_window_dims, a.inserted_window_dims, a.input_batching_dims,
+                        a.scatter_indices_batching_dims, a.index_vector_dim};
+  dims.for_each(
+      b.op().operand_type(n + 1).rank(),
+      [&](int64_t u, int64_t operand_dim) {
+        if (b.size_in(n + 1, u) == b.size_in(0, operand_dim)) {
+          const int f = b.factor(b.size_in(n + 1, u));
+          in_targets(operand_dim, f);
+          in_updates(u, f);
+        }
+      },
+      [&](int64_t u, int64_t i, int64_t operand_dim) {
+        const FactorKind kind = operand_dim >= 0 ? FactorKind::kPass
+                                : reducer        ? FactorKind::kReduce
+                                                 : FactorKind::kBlocked;
+        const int f = b.factor(b.size_in(n + 1, u), kind);
+        b.in(n, i, f);
+        in_updates(u, f);
+        if (operand_dim >= 0) {
+          in_targets(operand_dim, f);
+        }
+      });
+  if (reducer) {
+    b.set_reducer(*reducer);
+  }
+}
+
+}  // namespace tpu::compiler
