@@ -12,6 +12,7 @@ class RuleBuilder {
  public:
   explicit RuleBuilder(const Op& op);
 
+  // Its number; -1, which in() and out() leave out, where there is nothing to cut.
   int factor(int64_t size, FactorKind kind = FactorKind::kPass);
   void in(size_t operand, int64_t dim, int factor);  // appended: major factors first
   void out(size_t result, int64_t dim, int factor);

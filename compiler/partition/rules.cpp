@@ -17,16 +17,23 @@ RuleBuilder::RuleBuilder(const Op& op) : op_(op) {
 }
 
 int RuleBuilder::factor(int64_t size, FactorKind kind) {
+  if (size == 1) {
+    return -1;
+  }
   rule_.factors.push_back({size, kind});
   return static_cast<int>(rule_.factors.size()) - 1;
 }
 
 void RuleBuilder::in(size_t operand, int64_t dim, int factor) {
-  rule_.operands[operand][static_cast<size_t>(dim)].push_back(factor);
+  if (factor >= 0) {
+    rule_.operands[operand][static_cast<size_t>(dim)].push_back(factor);
+  }
 }
 
 void RuleBuilder::out(size_t result, int64_t dim, int factor) {
-  rule_.results[result][static_cast<size_t>(dim)].push_back(factor);
+  if (factor >= 0) {
+    rule_.results[result][static_cast<size_t>(dim)].push_back(factor);
+  }
 }
 
 void RuleBuilder::pair(size_t operand, int64_t dim, int64_t result_dim, int64_t size) {

@@ -3,7 +3,7 @@
 //
 // A factor is a loop of the op. A dimension is the product of its factors, the slowest first:
 //   y[m, n] = dot_general(x[m, k], w[k, n])      factors m pass, n pass, k reduce
-//   y[a, b] = reshape(x[a * b])                  factors a pass, b pass; x has (a, b) in dimension 0
+//   y[a, b] = reshape(x[a * b])                  factors a, b pass; dimension 0 of x is (a, b)
 // Cores that cut a pass factor compute the same op on their parts and get their part of the result.
 // Cores that cut a reduce factor get a whole result each; those combined by `reducer` are the
 // result. A blocked factor is whole on every core. A factor behind others of its dimension may be

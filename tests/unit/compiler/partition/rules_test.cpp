@@ -200,6 +200,8 @@ TEST_F(Rules, PoolingPassesBatchAndFeaturesAndWindowsSideBySide) {
   };
   EXPECT_EQ(rule(pool({{1, 2, 3, 1}, {1, 2, 1, 1}, ones, ones, zeros, zeros}, {4, 4, 4, 2})),
             "[a,b*#,#,c][] -> [a,b,#,c]");
+  EXPECT_EQ(rule(pool({{1, 2, 3, 1}, {1, 2, 3, 1}, ones, ones, {0, 1, 0, 0}, zeros}, {4, 4, 2, 2})),
+            "[a,#,b*#,c][] -> [a,#,b,c]");
   EXPECT_EQ(rule(pool({{1, 8, 1, 1}, ones, ones, ones, {0, 7, 0, 0}, zeros}, {4, 8, 6, 2})),
             "[a,#,b,c][] -> [a,#,b,c]");  // cumulative along one dimension
 }
