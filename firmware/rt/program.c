@@ -100,11 +100,17 @@ uint32_t program_unload(uint32_t seq) {
   if (!fw.programs[unload->program_id].loaded) {
     return TPU_STATUS_NO_PROGRAM;
   }
+  /* Launches behind a load of the same id run that one's program. */
   for (uint32_t at = seq + 1; at != fw.fetched; ++at) {
-    if (entry_at(at)->state == ENTRY_QUEUED && entry_at(at)->status == TPU_STATUS_OK &&
-        command_at(at)->head.opcode == TPU_OP_LAUNCH &&
-        command_at(at)->launch.program_id == unload->program_id) {
+    const fw_command_t* next = command_at(at);
+    if (entry_at(at)->state != ENTRY_QUEUED || entry_at(at)->status != TPU_STATUS_OK) {
+      continue;
+    }
+    if (next->head.opcode == TPU_OP_LAUNCH && next->launch.program_id == unload->program_id) {
       return TPU_STATUS_BUSY;
+    }
+    if (next->head.opcode == TPU_OP_LOAD_PROGRAM && next->load.program_id == unload->program_id) {
+      break;
     }
   }
   fw.programs[unload->program_id].loaded = 0;

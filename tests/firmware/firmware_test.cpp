@@ -303,6 +303,20 @@ TEST_F(FirmwareTest, UnloadIsBusyWhileALaunchOfTheWindowNamesTheProgram) {
   EXPECT_EQ(done.at(seq + 1).status, TPU_STATUS_OK);
 }
 
+TEST_F(FirmwareTest, AProgramMayTakeThePlaceOfAnotherInOneWindow) {
+  open();
+  load_program();
+  tpu_command_unload_t unload{};
+  unload.program_id = 5;
+  const uint32_t seq = host_.put(unload, TPU_OP_UNLOAD_PROGRAM);
+  host_.put(host_.image(3, 1, 5, 0x8000), TPU_OP_LOAD_PROGRAM);
+  host_.put(host_.launch(5, 3, 1, 1, kAlone), TPU_OP_LAUNCH);
+  const auto done = run();
+  for (uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(done.at(seq + i).status, TPU_STATUS_OK) << i;
+  }
+}
+
 TEST_F(FirmwareTest, UnloadDoesNotWaitForLaunchesOfOtherPrograms) {
   open();
   load_program();
