@@ -127,6 +127,20 @@ std::vector<int> first_devices(const BoardImpl& board, int count) {
   return ids;
 }
 
+std::shared_ptr<const exe::ExecutableT> parse(std::span<const std::byte> bytes,
+                                              const std::string& name) {
+  try {
+    return std::make_shared<exe::ExecutableT>(exe::read_executable(bytes));
+  } catch (const exe::ExecutableError& error) {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", name, error.what()));
+  }
+}
+
+// `device` is that of a program of one core.
+std::vector<int> devices_of(const exe::ExecutableT& executable, int device) {
+  return executable.partitions == 1 ? std::vector<int>{device} : std::vector<int>{};
+}
+
 }  // namespace
 
 int Buffer::device() const { return need(state_).device; }
@@ -176,7 +190,8 @@ const std::vector<ParameterInfo>& Executable::arguments() const {
 const std::vector<ParameterInfo>& Executable::results() const {
   return need_program(state_).info->results;
 }
-uint32_t Executable::partitions() const { return need_program(state_).info->partitions; }
+uint32_t Executable::partitions() const { return static_cast<uint32_t>(devices().size()); }
+const std::vector<int>& Executable::devices() const { return need_program(state_).info->devices; }
 const ProgramCost& Executable::cost() const { return need_program(state_).info->cost; }
 uint64_t Executable::matmul_flops() const { return cost().matmul_flops; }
 
@@ -190,11 +205,7 @@ Array Executable::put(size_t index, const HostView& global) const {
         fmt::format("argument {} of {} must be {}, not {}", index, program.exe.name,
                     type_text(info.dtype, info.shape), type_text(global.dtype, global.shape)));
   }
-  std::vector<int> devices;
-  for (const LoadedProgram::Part& part : program.parts) {
-    devices.push_back(part.device);
-  }
-  return place(*state_->board, global, info.layout, devices,
+  return place(*state_->board, global, info.layout, program.info->devices,
                program.exe.slots[program.exe.args[index]->slot]->bytes,
                fmt::format("argument {} of {}", index, program.exe.name));
 }
@@ -203,9 +214,9 @@ Array Executable::zeros(size_t index) const {
   const auto loaded = need_program(state_).program();
   const ParameterInfo& info = argument_of(*loaded, index);
   std::vector<Buffer> buffers;
-  for (const LoadedProgram::Part& part : loaded->parts) {
+  for (const int device : loaded->info->devices) {
     buffers.push_back(
-        state_->board->zeros(part.device, info.dtype, info.layout.local,
+        state_->board->zeros(device, info.dtype, info.layout.local,
                              loaded->exe.slots[loaded->exe.args[index]->slot]->bytes));
   }
   return Array(info.dtype, info.shape, info.layout, std::move(buffers));
@@ -240,13 +251,33 @@ Executable Board::load(const std::string& path, int device) const {
   } catch (const spec::FileError& error) {
     throw Error(ErrorCode::kInvalidArgument, error.what());
   }
-  auto program = need(impl_).load(bytes, path, device);
-  return Access::executable(std::make_shared<ExecutableState>(impl_, std::move(program)));
+  auto executable = parse(bytes, path);
+  const std::vector<int> devices = devices_of(*executable, device);
+  return load(std::move(executable), path, devices, true);
 }
 
 Executable Board::load(std::span<const std::byte> bytes, int device) const {
   refuse_in_callback();
-  auto program = need(impl_).load(bytes, "executable", device);
+  auto executable = parse(bytes, "executable");
+  const std::vector<int> devices = devices_of(*executable, device);
+  return load(std::move(executable), "executable", devices, true);
+}
+
+Executable Board::load(std::span<const std::byte> bytes, const std::vector<int>& devices) const {
+  return load(parse(bytes, "executable"), "executable", devices, false);
+}
+
+Executable Board::load(std::shared_ptr<const exe::ExecutableT> executable,
+                       const std::vector<int>& devices) const {
+  if (executable == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument, "there is no executable to load");
+  }
+  return load(std::move(executable), "executable", devices, false);
+}
+
+Executable Board::load(std::shared_ptr<const exe::ExecutableT> executable, const std::string& name,
+                       const std::vector<int>& devices, bool wait) const {
+  auto program = need(impl_).load(std::move(executable), name, devices, wait);
   return Access::executable(std::make_shared<ExecutableState>(impl_, std::move(program)));
 }
 

@@ -54,7 +54,8 @@ void check_arguments(const BoardImpl& board, const LoadedProgram& program,
       throw invalid(fmt::format("{} must be {}, not {}", what, type_text(info.dtype, info.shape),
                                 type_text(array.dtype(), array.shape())));
     }
-    if (array.parts().size() != program.parts.size() || array.layout().local != info.layout.local ||
+    if (array.parts().size() != program.info->devices.size() ||
+        array.layout().local != info.layout.local ||
         array.layout().offsets != info.layout.offsets) {
       throw invalid(
           fmt::format("{} does not lie on the cores as the program wants it; use "
@@ -69,9 +70,9 @@ void check_arguments(const BoardImpl& board, const LoadedProgram& program,
       if (buffer.board.get() != &board) {
         throw invalid(fmt::format("{} belongs to another board than the program", what));
       }
-      if (buffer.device != program.parts[p].device) {
+      if (buffer.device != program.info->devices[p]) {
         throw invalid(fmt::format("part {} of {} lies on TPU:{}, the program runs on TPU:{}", p,
-                                  what, buffer.device, program.parts[p].device));
+                                  what, buffer.device, program.info->devices[p]));
       }
       const auto memory = buffer.hold();
       if (!memory) {
@@ -132,8 +133,8 @@ void BoardImpl::gather_foreign(const LoadedProgram& program, std::vector<Array>&
       continue;
     }
     std::vector<Buffer> whole;
-    for (const LoadedProgram::Part& part : program.parts) {
-      whole.push_back(gather_owned(old.parts(), part.device,
+    for (const int device : program.info->devices) {
+      whole.push_back(gather_owned(old.parts(), device,
                                    program.exe.slots[program.exe.args[i]->slot]->bytes,
                                    argument_text(i, program.info->arguments[i])));
     }
@@ -196,7 +197,7 @@ std::vector<std::shared_ptr<Allocation>> BoardImpl::bind_slots(
     std::vector<std::vector<Buffer>>& outputs) {
   const LoadedProgram& program = *op.program;
   const exe::ExecutableT& exe = program.exe;
-  const LoadedProgram::Part& part = program.parts[p];
+  const Residence::Part& part = op.residence->parts[p];
   std::vector<std::shared_ptr<Allocation>> slots = part.slots;
   for (size_t i = 0; i < arguments.size(); ++i) {
     slots[exe.args[i]->slot] = hold(*Access::state(arguments[i].parts()[p]));
@@ -217,10 +218,9 @@ std::vector<std::shared_ptr<Allocation>> BoardImpl::bind_slots(
 
 // The LAUNCH command of one core, with its slot table staged.
 std::shared_ptr<Command> BoardImpl::launch_command(
-    const LoadedProgram& program, size_t p, uint32_t steps,
-    const std::vector<std::shared_ptr<Allocation>>& slots) {
-  const exe::ExecutableT& exe = program.exe;
-  const LoadedProgram::Part& part = program.parts[p];
+    const Operation& op, size_t p, const std::vector<std::shared_ptr<Allocation>>& slots) {
+  const exe::ExecutableT& exe = op.program->exe;
+  const Residence::Part& part = op.residence->parts[p];
   auto command = std::make_shared<Command>();
   command->device = part.device;
   command->reads = {part.code};
@@ -246,8 +246,8 @@ std::shared_ptr<Command> BoardImpl::launch_command(
   wire.table_iova = staged->iova();
   wire.program_id = part.id;
   wire.slots = static_cast<uint16_t>(slots.size());
-  wire.steps = steps;
-  for (const LoadedProgram::Part& each : program.parts) {
+  wire.steps = op.steps;
+  for (const Residence::Part& each : op.residence->parts) {
     wire.core_mask = static_cast<uint16_t>(wire.core_mask | 1u << each.device);
   }
   wire.replica = static_cast<uint8_t>(p);
@@ -264,16 +264,20 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
   check_arguments(*this, *program, given, options);
   check_after(options.after);
   const ProgramCost& cost = program->info->cost;
-  need_room_behind((cost.result_bytes - cost.donated_bytes) * program->parts.size(),
+  need_room_behind((cost.result_bytes - cost.donated_bytes) * program->info->devices.size(),
                    fmt::format("the result memory of {}", exe.name));
   const std::vector<Array> arguments = prepare_arguments(*program, given, options.keep);
   const std::set<size_t> kept(options.keep.begin(), options.keep.end());
   const auto op = begin(fmt::format("launch of {}", exe.name));
   op->program = program;
+  op->residence = make_resident(*program);
   op->steps = options.steps;
   std::vector<std::vector<Buffer>> outputs(exe.results.size());
   std::vector<std::shared_ptr<BufferState>> donated;
-  for (size_t p = 0; p < program->parts.size(); ++p) {
+  for (size_t p = 0; p < program->info->devices.size(); ++p) {
+    if (const auto& loaded = op->residence->parts[p].ready; loaded->open()) {
+      op->inputs.push_back(loaded);
+    }
     for (size_t i = 0; i < arguments.size(); ++i) {
       const auto& buffer = Access::state(arguments[i].parts()[p]);
       op->inputs.push_back(buffer->ready);
@@ -285,8 +289,7 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
         }
       }
     }
-    op->commands.push_back(
-        launch_command(*program, p, options.steps, bind_slots(*op, p, arguments, outputs)));
+    op->commands.push_back(launch_command(*op, p, bind_slots(*op, p, arguments, outputs)));
   }
   RunResult result;
   for (size_t r = 0; r < outputs.size(); ++r) {

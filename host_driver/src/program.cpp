@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
+#include <numeric>
 
 #include "src/access.hpp"
 #include "src/board/board_impl.hpp"
@@ -44,10 +44,11 @@ OwnedRuns owned_runs(const exe::TensorT& tensor) {
   return std::make_shared<const std::vector<OwnedRun>>(std::move(runs));
 }
 
-std::shared_ptr<const ProgramInfo> program_info(const exe::ExecutableT& exe) {
+std::shared_ptr<const ProgramInfo> program_info(const exe::ExecutableT& exe,
+                                                std::vector<int> devices) {
   auto info = std::make_shared<ProgramInfo>();
   info->name = exe.name;
-  info->partitions = exe.partitions;
+  info->devices = std::move(devices);
   info->cost = program_cost(exe);
   for (const auto& tensor : exe.args) {
     info->arguments.push_back(parameter(*tensor, exe.partitions));
@@ -92,9 +93,22 @@ ProgramCost program_cost(const exe::ExecutableT& exe) {
   return cost;
 }
 
-LoadedProgram::~LoadedProgram() {
+Residence::~Residence() {
   if (const auto owner = board.lock()) {
     owner->retire(*this);
+  }
+}
+
+LoadedProgram::LoadedProgram(std::shared_ptr<const exe::ExecutableT> from, std::vector<int> on)
+    : owner(std::move(from)),
+      exe(*owner),
+      image_crc(crc32c(std::as_bytes(std::span(exe.image)))),
+      info(program_info(exe, std::move(on))) {
+  for (const auto& tensor : exe.args) {
+    argument_owned.push_back(owned_runs(*tensor));
+  }
+  for (const auto& tensor : exe.results) {
+    result_owned.push_back(owned_runs(*tensor));
   }
 }
 
@@ -112,9 +126,9 @@ void ExecutableState::unload() {
   gone.swap(program_);
 }
 
-void BoardImpl::retire(const LoadedProgram& program) {
+void BoardImpl::retire(const Residence& residence) {
   const std::lock_guard<std::mutex> guard(retired_mutex_);
-  for (const LoadedProgram::Part& part : program.parts) {
+  for (const Residence::Part& part : residence.parts) {
     if (part.has_id) {
       retired_.push_back({part.device, part.id, part.sent});
     }
@@ -122,8 +136,8 @@ void BoardImpl::retire(const LoadedProgram& program) {
 }
 
 // The code of a retired program may be overwritten from now on: launches that use it are over,
-// since they hold the program. A core whose load failed answers UNLOAD with NO_PROGRAM, which does
-// no harm.
+// since they hold the residence. A core whose load failed answers UNLOAD with NO_PROGRAM, which
+// does no harm.
 void BoardImpl::collect_retired() {
   for (;;) {
     RetiredId next;
@@ -150,15 +164,34 @@ void BoardImpl::collect_retired() {
   std::erase_if(programs_, [](const auto& weak) { return weak.expired(); });
 }
 
-std::shared_ptr<LoadedProgram> BoardImpl::load(std::span<const std::byte> bytes,
-                                               const std::string& name, int device) {
-  auto program = std::make_shared<LoadedProgram>();
-  try {
-    program->exe = exe::read_executable(bytes);
-  } catch (const exe::ExecutableError& error) {
-    throw bad_program(fmt::format("{}: {}", name, error.what()));
+// The cores of the program, in the order of its partitions: those that were asked for, when it can
+// run there.
+std::vector<int> BoardImpl::place_of(const exe::ExecutableT& exe, const std::string& name,
+                                     const std::vector<int>& wanted) {
+  std::vector<int> compiled_for(exe.partitions);
+  std::iota(compiled_for.begin(), compiled_for.end(), 0);
+  if (wanted.empty()) {
+    return compiled_for;
   }
-  const exe::ExecutableT& exe = program->exe;
+  if (wanted.size() != exe.partitions) {
+    throw bad_program(fmt::format("{}: the program runs on {} cores, {} devices were given", name,
+                                  exe.partitions, wanted.size()));
+  }
+  for (const int device : wanted) {
+    device_at(device);
+  }
+  // The cores of a gang know each other by their numbers.
+  if (exe.partitions > 1 && wanted != compiled_for) {
+    throw bad_program(fmt::format("{}: compiled for the cores [{}], not for [{}]", name,
+                                  fmt::join(compiled_for, ","), fmt::join(wanted, ",")));
+  }
+  return wanted;
+}
+
+std::shared_ptr<LoadedProgram> BoardImpl::load(std::shared_ptr<const exe::ExecutableT> executable,
+                                               const std::string& name,
+                                               const std::vector<int>& devices, bool wait) {
+  const exe::ExecutableT& exe = *executable;
   if (exe.partitions > devices_.size()) {
     throw bad_program(fmt::format("{}: the program needs {} cores, this board has {}", name,
                                   exe.partitions, devices_.size()));
@@ -169,34 +202,67 @@ std::shared_ptr<LoadedProgram> BoardImpl::load(std::span<const std::byte> bytes,
                     "hash {:016x}); compile it again with the same board file",
                     name, exe.board_name, exe.board_hash, params_.board.name, hash_));
   }
+  auto program =
+      std::make_shared<LoadedProgram>(std::move(executable), place_of(exe, name, devices));
   const Entry entry(*this);
   check_usable();
-  device_at(device);
-  program->board = weak_from_this();
-  program->info = program_info(exe);
-  for (const auto& tensor : exe.args) {
-    program->argument_owned.push_back(owned_runs(*tensor));
-  }
-  for (const auto& tensor : exe.results) {
-    program->result_owned.push_back(owned_runs(*tensor));
-  }
-  for (uint32_t p = 0; p < exe.partitions; ++p) {
-    LoadedProgram::Part part;
-    part.device = exe.partitions == 1 ? device : static_cast<int>(p);
-    program->parts.push_back(std::move(part));
-  }
-  collect_retired();
   programs_.push_back(program);  // a core that dies on the way loads it again
-  place_program(*program);
+  const auto residence = make_resident(*program);
+  if (wait) {
+    await_load(*residence);
+  }
   return program;
 }
 
-void BoardImpl::place_program(LoadedProgram& program) {
+void BoardImpl::await_load(const Residence& residence) {
+  ErrorPtr failure;
+  for (const Residence::Part& part : residence.parts) {
+    while (part.ready->open() && !broken_) {
+      pump();
+    }
+    failure = failure ? failure : part.ready->error;
+  }
+  if (failure) {
+    throw Error(*failure);
+  }
+}
+
+// The program on its cores, for as long as the caller holds the result. What was used longest ago
+// makes room. Memory and ids of a load that fails come back with its residence.
+std::shared_ptr<Residence> BoardImpl::make_resident(LoadedProgram& program) {
+  program.last_use = ++use_count_;
+  const auto failed = [](const Residence::Part& part) { return part.ready->failed(); };
+  if (program.residence &&
+      std::none_of(program.residence->parts.begin(), program.residence->parts.end(), failed)) {
+    return program.residence;
+  }
+  program.residence.reset();
+  collect_retired();
+  auto residence = std::make_shared<Residence>();
+  residence->board = weak_from_this();
+  residence->parts.resize(program.info->devices.size());
+  for (size_t p = 0; p < residence->parts.size(); ++p) {
+    residence->parts[p].device = program.info->devices[p];
+  }
+  take_memory(program, *residence);
+  take_ids(*residence);  // nothing is sent before all of it is there
+  for (Residence::Part& part : residence->parts) {
+    const Submission load_op(*this, fmt::format("loading {}", program.exe.name));
+    part.ready = load_op.op()->event;
+    send_program(program, part, load_op.op());
+    send_constants(program, part, load_op.op());
+  }
+  check_unbroken();
+  program.residence = residence;
+  return residence;
+}
+
+void BoardImpl::take_memory(const LoadedProgram& program, Residence& residence) {
   const exe::ExecutableT& exe = program.exe;
   const ProgramCost& cost = program.info->cost;
-  need_room_behind((cost.constant_bytes + cost.scratch_bytes) * program.parts.size(),
+  need_room_behind((cost.constant_bytes + cost.scratch_bytes) * residence.parts.size(),
                    fmt::format("the constant and scratch memory of {}", exe.name));
-  for (LoadedProgram::Part& part : program.parts) {
+  for (Residence::Part& part : residence.parts) {
     part.code = allocate(part.device, exe.image.size(), fmt::format("code of {}", exe.name));
     part.slots.resize(exe.slots.size());
     for (size_t s = 0; s < exe.slots.size(); ++s) {
@@ -208,44 +274,50 @@ void BoardImpl::place_program(LoadedProgram& program) {
       }
     }
   }
-  // Nothing is sent before all memory is there. Ids and memory of a load that fails come back with
-  // the program.
-  take_ids(program);
-  std::deque<Submission> ops;
-  for (size_t p = 0; p < program.parts.size(); ++p) {
-    const auto& op = ops.emplace_back(*this, fmt::format("loading {}", exe.name)).op();
-    send_program(program, p, op);
-    send_constants(program, p, op);
-  }
-  std::vector<std::shared_ptr<EventState>> events;
-  for (const Submission& each : ops) {
-    events.push_back(each.op()->event);
-  }
-  ops.clear();  // sealed
-  ErrorPtr failure;
-  for (const auto& event : events) {
-    while (!event->done.load() && !broken_) {
-      pump();
-    }
-    failure = failure ? failure : event->error;
-  }
-  if (failure) {
-    throw Error(*failure);
-  }
-  for (const auto& constant : program.exe.constants) {
-    std::vector<uint8_t>().swap(constant->data);
-  }
 }
 
-void BoardImpl::take_ids(LoadedProgram& program) {
-  for (LoadedProgram::Part& part : program.parts) {
-    auto& used = devices_[static_cast<size_t>(part.device)].program_used;
-    const auto free = std::find(used.begin(), used.end(), false);
-    if (free == used.end()) {
-      throw Error(ErrorCode::kResourceExhausted,
-                  fmt::format("all {} program ids are taken; drop executables that are not needed",
-                              used.size()),
-                  {.device = part.device, .op = {}, .source = {}});
+// Takes the program that was used longest ago off its cores, of those on `device` that no launch
+// holds. False: there is none.
+bool BoardImpl::evict(int device) {
+  std::shared_ptr<LoadedProgram> oldest;
+  for (const auto& weak : programs_) {
+    const auto program = weak.lock();
+    if (!program || program->residence.use_count() != 1) {
+      continue;
+    }
+    const auto& on = program->info->devices;
+    if (std::find(on.begin(), on.end(), device) != on.end() &&
+        (!oldest || program->last_use < oldest->last_use)) {
+      oldest = program;
+    }
+  }
+  if (!oldest) {
+    return false;
+  }
+  oldest->residence.reset();
+  return true;
+}
+
+void BoardImpl::take_ids(Residence& residence) {
+  for (Residence::Part& part : residence.parts) {
+    Device& device = devices_[static_cast<size_t>(part.device)];
+    auto& used = device.program_used;
+    auto free = used.end();
+    while ((free = std::find(used.begin(), used.end(), false)) == used.end()) {
+      if (evict(part.device)) {
+        collect_retired();
+        continue;
+      }
+      send_waiting();  // what has become free keeps its id no longer than it runs
+      check_unbroken();
+      if (device.open == 0) {
+        throw Error(ErrorCode::kResourceExhausted,
+                    fmt::format("all {} program ids are taken by launches that have not been sent",
+                                used.size()),
+                    {.device = part.device, .op = {}, .source = {}});
+      }
+      pump();
+      collect_retired();
     }
     part.id = static_cast<uint16_t>(free - used.begin());
     part.has_id = true;
@@ -254,10 +326,9 @@ void BoardImpl::take_ids(LoadedProgram& program) {
 }
 
 // LOAD_PROGRAM to one core. The image is one transfer, since its CRC is that of all of it.
-void BoardImpl::send_program(LoadedProgram& program, size_t partition,
+void BoardImpl::send_program(const LoadedProgram& program, Residence::Part& part,
                              const std::shared_ptr<Operation>& op) {
   const exe::ExecutableT& exe = program.exe;
-  LoadedProgram::Part& part = program.parts[partition];
   const auto image = stage_now(exe.image.size());
   std::memcpy(image->bytes().data(), exe.image.data(), exe.image.size());
   auto command = std::make_shared<Command>();
@@ -268,7 +339,7 @@ void BoardImpl::send_program(LoadedProgram& program, size_t partition,
   load.image_iova = image->iova();
   load.hbm_dst = part.code->address();
   load.bytes = exe.image.size();
-  load.image_crc = crc32c(image->bytes());
+  load.image_crc = program.image_crc;
   load.program_id = part.id;
   load.isa_version = exe.isa_version;
   set_payload(*command, TPU_OP_LOAD_PROGRAM, TPU_TRACK_LAUNCH, load);
@@ -278,10 +349,9 @@ void BoardImpl::send_program(LoadedProgram& program, size_t partition,
 }
 
 // Constants of one core.
-void BoardImpl::send_constants(const LoadedProgram& program, size_t partition,
+void BoardImpl::send_constants(const LoadedProgram& program, const Residence::Part& part,
                                const std::shared_ptr<Operation>& op) {
   const exe::ExecutableT& exe = program.exe;
-  const LoadedProgram::Part& part = program.parts[partition];
   for (size_t s = 0; s < exe.slots.size(); ++s) {
     if (exe.slots[s]->kind == exe::SlotKind::constant) {
       const auto& data = exe.constants[exe.slots[s]->index]->data;

@@ -1,4 +1,5 @@
-// LoadedProgram: an executable on its cores: image, constants and scratch in HBM, program ids.
+// LoadedProgram: an executable and the cores that it runs on; Residence: its image, constants,
+// scratch memory and program ids there. A program is without one while others need the room.
 #pragma once
 
 #include <memory>
@@ -16,7 +17,7 @@ namespace tpu::driver {
 /// What stays readable when the program is gone.
 struct ProgramInfo {
   std::string name;
-  uint32_t partitions = 1;
+  std::vector<int> devices;  ///< by partition
   std::vector<ParameterInfo> arguments;
   std::vector<ParameterInfo> results;
   ProgramCost cost;
@@ -25,8 +26,10 @@ struct ProgramInfo {
 /// From the tables of the executable.
 ProgramCost program_cost(const exe::ExecutableT& exe);
 
-struct LoadedProgram {
-  ~LoadedProgram();
+/// What a program has on its cores, for as long as somebody holds it: the program until it is the
+/// one to make room, and each launch until it is over.
+struct Residence {
+  ~Residence();
 
   /// What one core holds.
   struct Part {
@@ -35,15 +38,25 @@ struct LoadedProgram {
     bool has_id = false;                                           ///< given back by retire()
     bool sent = false;                                             ///< the core may know the id
     std::shared_ptr<bool> loaded = std::make_shared<bool>(false);  ///< its LOAD has been OK
+    std::shared_ptr<EventState> ready;                             ///< code and constants are there
     std::shared_ptr<Allocation> code;
     std::vector<std::shared_ptr<Allocation>> slots;  ///< constants and scratch by slot, else null
   };
 
   std::weak_ptr<BoardImpl> board;
-  exe::ExecutableT exe;  ///< without the constants' data once they are on the board
-  std::shared_ptr<const ProgramInfo> info;
+  std::vector<Part> parts;  ///< by partition
+};
+
+struct LoadedProgram {
+  LoadedProgram(std::shared_ptr<const exe::ExecutableT> from, std::vector<int> on);
+
+  const std::shared_ptr<const exe::ExecutableT> owner;
+  const exe::ExecutableT& exe;  ///< what `owner` holds
+  const uint32_t image_crc;
+  const std::shared_ptr<const ProgramInfo> info;
   std::vector<OwnedRuns> argument_owned, result_owned;  ///< null: every core holds all of it
-  std::vector<Part> parts;
+  std::shared_ptr<Residence> residence;                 ///< guarded by the board lock, as last_use
+  uint64_t last_use = 0;
 };
 
 /// The program behind a handle.

@@ -66,16 +66,20 @@ TEST(LoadFailure, UsedUpIdsOfOneCoreLoseNothing) {
   const NullBoard n;
   const std::vector<uint64_t> before = hbm_used(n.board);
   {
+    const HostEvent gate = n.board.make_event();  // launches behind it keep their ids
     std::vector<Executable> held;
     const auto single = program(1);
     for (int i = 0; i < kProgramIds; ++i) {
       held.push_back(n.board.load(single, 5));
+      const Array argument = held.back().put(0, counting(DType::kI32, {16}));
+      held.back().run({argument}, {.steps = 1, .keep = {}, .after = {gate.event()}});
     }
     const auto gang = program(8);
     for (int i = 0; i < kProgramIds + 1; ++i) {
       EXPECT_THROW(n.board.load(gang), Error);
     }
   }
+  n.board.synchronize();
   expect_nothing_lost(n.board, before);
 }
 

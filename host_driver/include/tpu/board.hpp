@@ -22,6 +22,10 @@
 #include "tpu/executable.hpp"
 #include "tpu/sim_options.hpp"
 
+namespace tpu::exe {
+struct ExecutableT;
+}
+
 namespace tpu::driver {
 
 class Transport;
@@ -134,12 +138,20 @@ class Board {
   uint64_t peak_flops_per_cycle() const;
 
   /// Loads a program from a file or from bytes and waits until it is there. A program for one core
-  /// goes to `device`, others to all devices from 0 on. Throws InvalidArgument for a file that
-  /// cannot be read or is damaged, or a program for another board, ResourceExhausted when HBM or
-  /// program ids are used up.
+  /// goes to `device`, others to the cores for which they were compiled. Throws InvalidArgument for
+  /// a file that cannot be read or is damaged, or a program for another board, ResourceExhausted
+  /// when HBM is used up, or program ids by what has been launched.
   Executable load(const std::string& path, int device = 0) const;
   /// The same from the bytes of such a file.
   Executable load(std::span<const std::byte> bytes, int device = 0) const;
+  /// As above, on `devices` in the order of the program's partitions (empty: as compiled), and
+  /// without waiting for the board: launches come behind the load, and fail when it fails. A
+  /// program of one core runs on any device, others on the cores for which they were compiled.
+  Executable load(std::span<const std::byte> bytes, const std::vector<int>& devices) const;
+  /// The same of a program in memory as the compiler makes it, which nobody changes any more and
+  /// which is not copied. It may be loaded on many groups of devices.
+  Executable load(std::shared_ptr<const exe::ExecutableT> executable,
+                  const std::vector<int>& devices) const;
 
   // Memory. They throw InvalidArgument for a device, type, shape or view that is none, and
   // ResourceExhausted when HBM has no room; buffers of other boards are InvalidArgument.
@@ -195,6 +207,8 @@ class Board {
  private:
   friend struct Access;
   explicit Board(std::shared_ptr<BoardImpl> impl) : impl_(std::move(impl)) {}
+  Executable load(std::shared_ptr<const exe::ExecutableT> executable, const std::string& name,
+                  const std::vector<int>& devices, bool wait) const;
   std::shared_ptr<BoardImpl> impl_;
 };
 

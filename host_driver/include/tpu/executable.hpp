@@ -1,7 +1,8 @@
-// Executable: a core program that is loaded on a group of devices. Loading checks it against the
-// board; running it binds arrays and launches all its cores as one gang. Handles are cheap to copy
-// and may outlive their Board; all calls may come from any thread. Every call on an empty handle
-// throws InvalidArgument.
+// Executable: a core program on a group of devices. Loading checks it against the board; running it
+// binds arrays and launches all its cores as one gang. There can be more of them than a core has
+// program ids and memory for: those used longest ago leave the board and come back when they run.
+// Handles are cheap to copy and may outlive their Board; all calls may come from any thread. Every
+// call on an empty handle throws InvalidArgument.
 #pragma once
 
 #include <memory>
@@ -72,6 +73,7 @@ class Executable {
   const std::vector<ParameterInfo>& arguments() const;  ///< what run() takes
   const std::vector<ParameterInfo>& results() const;    ///< what run() gives
   uint32_t partitions() const;                          ///< cores that run it together
+  const std::vector<int>& devices() const;              ///< these cores, by partition
   const ProgramCost& cost() const;                      ///< of one core and step
   /// Logical 2*M*K*N of one core and step, without padding.
   uint64_t matmul_flops() const;
@@ -97,7 +99,8 @@ class Executable {
   /// Throws before the launch is sent, with no argument changed: InvalidArgument (number, type,
   /// shape or place of the arguments), FailedPrecondition (an argument was donated or discarded,
   /// the program unloaded, the board closed), ResourceExhausted (HBM, memory of the host behind
-  /// it), Unavailable (the board has broken).
+  /// it), Unavailable (the board has broken). A load that has not succeeded by then fails the
+  /// launch with its error.
   RunResult run(const std::vector<Array>& arguments, const RunOptions& options = {}) const;
 
   /// Gives code, constants, scratch memory and program ids back, whatever handles there are: at

@@ -25,6 +25,7 @@
 #include "src/memory/box.hpp"
 #include "src/memory/device_memory.hpp"
 #include "src/memory/host_arena.hpp"
+#include "src/program.hpp"
 #include "tpu/board.hpp"
 #include "tpu/spec/rings.h"
 #include "tpu/transport.hpp"
@@ -165,8 +166,10 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   /// Byte ranges of buffers, handed to their sinks in pieces, under the board lock. When this
   /// throws, no sink is called any more.
   Event read(const std::vector<ReadPart>& parts, const std::vector<Event>& after);
-  std::shared_ptr<LoadedProgram> load(std::span<const std::byte> bytes, const std::string& name,
-                                      int device);
+  /// `devices`: by partition; empty: as compiled. `wait`: until it is there.
+  std::shared_ptr<LoadedProgram> load(std::shared_ptr<const exe::ExecutableT> executable,
+                                      const std::string& name, const std::vector<int>& devices,
+                                      bool wait);
   RunResult launch(const std::shared_ptr<LoadedProgram>& program,
                    const std::vector<Array>& arguments, const RunOptions& options);
 
@@ -174,7 +177,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void set_last_launch(uint32_t launch_id) { launch_count_ = launch_id; }
 
   /// Any thread, any lock: the program's ids may be reused.
-  void retire(const LoadedProgram& program);
+  void retire(const Residence& residence);
   /// Any thread, any lock: an event of the host's own was set.
   void note_host_event();
 
@@ -306,17 +309,23 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   bool never_started(const Operation& op);
 
   // program.cpp
-  void place_program(LoadedProgram& program);
-  void take_ids(LoadedProgram& program);
-  void send_program(LoadedProgram& program, size_t partition, const std::shared_ptr<Operation>& op);
-  void send_constants(const LoadedProgram& program, size_t partition,
+  std::vector<int> place_of(const exe::ExecutableT& exe, const std::string& name,
+                            const std::vector<int>& wanted);
+  std::shared_ptr<Residence> make_resident(LoadedProgram& program);
+  void await_load(const Residence& residence);
+  void take_memory(const LoadedProgram& program, Residence& residence);
+  void take_ids(Residence& residence);
+  bool evict(int device);
+  void send_program(const LoadedProgram& program, Residence::Part& part,
+                    const std::shared_ptr<Operation>& op);
+  void send_constants(const LoadedProgram& program, const Residence::Part& part,
                       const std::shared_ptr<Operation>& op);
   std::vector<Array> prepare_arguments(const LoadedProgram& program, std::vector<Array> arguments,
                                        const std::vector<size_t>& kept);
   std::vector<std::shared_ptr<Allocation>> bind_slots(const Operation& op, size_t p,
                                                       const std::vector<Array>& arguments,
                                                       std::vector<std::vector<Buffer>>& outputs);
-  std::shared_ptr<Command> launch_command(const LoadedProgram& program, size_t p, uint32_t steps,
+  std::shared_ptr<Command> launch_command(const Operation& op, size_t p,
                                           const std::vector<std::shared_ptr<Allocation>>& slots);
   void submit_launch(const std::shared_ptr<Operation>& op,
                      const std::vector<std::shared_ptr<BufferState>>& donated);
@@ -334,6 +343,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::unique_ptr<Transport> transport_;
   std::vector<Device> devices_;
   std::vector<std::weak_ptr<LoadedProgram>> programs_;
+  uint64_t use_count_ = 0;  // of programs, loads and launches
 
   FifoMutex mutex_;
   std::vector<std::pair<EventCallback, ErrorPtr>> callbacks_;

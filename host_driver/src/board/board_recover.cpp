@@ -310,17 +310,16 @@ bool BoardImpl::reboot_dead() {
   // Memory has survived, with all constants in it.
   for (const auto& weak : programs_) {
     const auto program = weak.lock();
-    if (!program) {
+    if (!program || !program->residence) {
       continue;
     }
-    for (size_t p = 0; p < program->parts.size(); ++p) {
-      const int id = program->parts[p].device;
+    for (Residence::Part& part : program->residence->parts) {
       // What the core has not loaded yet is sent again as all that was lost.
-      if (!*program->parts[p].loaded || std::find(dead.begin(), dead.end(), id) == dead.end()) {
+      if (!*part.loaded || std::find(dead.begin(), dead.end(), part.device) == dead.end()) {
         continue;
       }
       const Submission load_op(*this, fmt::format("loading {} again", program->exe.name));
-      send_program(*program, p, load_op.op());
+      send_program(*program, part, load_op.op());
     }
   }
   return true;

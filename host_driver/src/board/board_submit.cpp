@@ -279,6 +279,7 @@ void BoardImpl::finish(Operation& op, ErrorPtr error) {
   op.reads.clear();
   op.writes.clear();
   op.program.reset();
+  op.residence.reset();
   for (const auto& command : op.commands) {
     if (!command) {
       continue;
@@ -303,6 +304,9 @@ std::shared_ptr<Allocation> BoardImpl::allocate(int device, uint64_t bytes,
   for (;;) {
     if (auto made = Allocation::make(memory, bytes, label)) {
       return made;
+    }
+    if (bytes <= memory->capacity() && evict(device)) {
+      continue;
     }
     // Ranges whose handles are gone come back when their last command is over.
     if (broken_ || device_at(device).open == 0) {

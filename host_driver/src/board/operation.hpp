@@ -23,6 +23,7 @@ namespace tpu::driver {
 struct Operation;
 struct BufferState;
 struct LoadedProgram;
+struct Residence;
 
 struct Command {
   /// Payload by opcode; head and CRC are filled in when it is appended to a ring.
@@ -65,6 +66,7 @@ struct Operation {
 
   // Launches only.
   std::shared_ptr<LoadedProgram> program;
+  std::shared_ptr<Residence> residence;
   uint32_t launch_id = 0;
   uint32_t steps = 1;  // of a launch
   std::vector<std::weak_ptr<BufferState>> donated;
