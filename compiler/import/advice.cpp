@@ -56,8 +56,6 @@ constexpr std::array kTargets = std::to_array<Advice>({
     {"blas_", kOnHost},
     {"xla_python_", kNoHostInside},
     {"xla_ffi_python_", kNoHostInside},
-    {"Sharding", kUseShardy},
-    {"SPMD", kUseShardy},
     {"tpu_custom_call", "write the kernel with jax.numpy operations"},
     {"__gpu$xla.gpu.triton", "write the kernel with jax.numpy operations"},
 });

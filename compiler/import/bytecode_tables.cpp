@@ -372,6 +372,7 @@ class EntryReader {
       }
       case sdy_attr::kTensorSharding:
       case sdy_attr::kTensorShardingUnreduced:
+      case sdy_attr::kTensorShardingReduction:
         return tensor_sharding(a);
       default:
         return false;
@@ -383,10 +384,13 @@ class EntryReader {
   bool tensor_sharding(RawAttr& a) {
     a.attrs = {attr_index()};
     size_t before = a.attrs.size();
-    for (int list = 0; list < (a.code == sdy_attr::kTensorShardingUnreduced ? 3 : 2); ++list) {
+    for (int list = 0; list < (a.code == sdy_attr::kTensorSharding ? 2 : 3); ++list) {
       attr_list(a.attrs);
       a.ints.push_back(static_cast<int64_t>(a.attrs.size() - before));
       before = a.attrs.size();
+    }
+    if (a.code == sdy_attr::kTensorShardingReduction) {
+      c_.svarint();  // how the sums would be made
     }
     return true;
   }

@@ -35,7 +35,7 @@ constexpr uint32_t kI1 = 0, kComplex = 1, kBf16 = 2, kF16 = 3, kF32 = 4, kF64 = 
 namespace sdy_attr {
 constexpr uint32_t kManualAxes = 0, kMeshAxis = 1, kMesh = 2, kSubAxis = 3, kAxisRef = 4,
                    kDimSharding = 5, kTensorSharding = 6, kPerValue = 7,
-                   kTensorShardingUnreduced = 15, kPerValueAlso = 16;
+                   kTensorShardingUnreduced = 15, kPerValueAlso = 16, kTensorShardingReduction = 17;
 }
 
 }  // namespace tpu::compiler::bytecode

@@ -17,7 +17,7 @@ Module Normaliser::run() {
   if (raw_.module.regions.size() != 1) {
     throw Error("the artifact is damaged: the module has no body");
   }
-  core_counts();
+  out_.num_cores = cores_.num_cores;
   for (const RawOp& op : raw_.module.regions[0].ops) {
     const OpReader reader = open(op);
     if (op.dialect == Dialect::kSdy && op.name == "mesh") {
@@ -44,35 +44,27 @@ Module Normaliser::run() {
     }
   }
   out_.global = true;
-  out_.mesh = shardings_.mesh();
-  check_mesh();
+  out_.mesh = atoms_.mesh();
   out_.number_ops();
   return std::move(out_);
 }
 
-void Normaliser::core_counts() {
+CoreCounts Normaliser::core_counts(const Tables& tables) {
   const auto number = [&](std::string_view key) {
-    const auto v = tables_.integer(tables_.entry(raw_.module.dictionary, key));
+    const auto v = tables.integer(tables.entry(tables.raw().module.dictionary, key));
     if (v && (*v < 1 || *v > kMaxCores)) {
       throw Error("the artifact asks for an impossible number of devices");
     }
     return v.value_or(1);
   };
-  cores_.partitions = number("mhlo.num_partitions");
-  cores_.replicas = number("mhlo.num_replicas");
-  if (cores_.partitions > 1 && cores_.replicas > 1) {
+  CoreCounts cores;
+  cores.partitions = number("mhlo.num_partitions");
+  cores.replicas = number("mhlo.num_replicas");
+  if (cores.partitions > 1 && cores.replicas > 1) {
     throw Error("programs with both replicas and partitions are not supported; use jax.shard_map");
   }
-  cores_.num_cores = cores_.partitions * cores_.replicas;
-  out_.num_cores = cores_.num_cores;
-}
-
-void Normaliser::check_mesh() const {
-  const int64_t size = out_.mesh.size();
-  if (!out_.mesh.axes.empty() && size != out_.num_cores) {
-    throw Error("the mesh has " + std::to_string(size) + " devices but the program " +
-                std::to_string(out_.num_cores) + " partitions");
-  }
+  cores.num_cores = cores.partitions * cores.replicas;
+  return cores;
 }
 
 const RawRegion& Normaliser::body_of(const RawOp& op, const OpReader& reader) {
@@ -157,6 +149,13 @@ void Normaliser::convert_vhlo(const OpReader& reader, Region& to) {
   const auto kind = kind_from_name(name);
   if (!kind) {
     reader.fail("this op is not supported" + advice_for_op(name));
+  }
+  if (*kind == Kind::kCustomCall && gspmd_custom_call(reader, to)) {
+    return;
+  }
+  if (*kind == Kind::kCall && is_gspmd_shard_map(op)) {
+    gspmd_shard_map(reader, to);
+    return;
   }
   std::vector<Type> types;
   for (const uint32_t t : op.result_types) {

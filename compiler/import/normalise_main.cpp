@@ -1,18 +1,11 @@
 // The interface of the program: arguments and results of main with their shardings and donations,
 // and where to point at when an argument is refused. See normaliser.hpp.
-#include "import/advice.hpp"
 #include "import/normaliser.hpp"
 
 namespace tpu::compiler::frontend {
 
 using bytecode::Dialect;
 using bytecode::kNone;
-
-namespace {
-
-constexpr std::string_view kGspmdSharding = "mhlo.sharding";  // attribute of arguments and results
-
-}  // namespace
 
 LocRef Normaliser::caller_loc(const RawOp& callee) {
   std::set<const RawOp*> seen;
@@ -63,8 +56,7 @@ void Normaliser::convert_main(const RawOp& op) {
     info.name = tables_.loc(arg.loc)->path;
     info.global = type;
     if (arg_attrs && i < arg_attrs->size()) {
-      read_arg_attrs(reader, (*arg_attrs)[i], info);
-      read_gspmd_sharding(reader, body, i, (*arg_attrs)[i], info);
+      read_arg_attrs(reader, body, i, (*arg_attrs)[i], info);
     }
     f.args.push_back(std::move(info));
   }
@@ -120,7 +112,8 @@ const RawOp* Normaliser::first_use(const RawRegion& region, uint32_t value,
   return nullptr;
 }
 
-void Normaliser::read_arg_attrs(const OpReader& reader, uint32_t dictionary, ArgInfo& info) {
+void Normaliser::read_arg_attrs(const OpReader& reader, const RawRegion& body, size_t i,
+                                uint32_t dictionary, ArgInfo& info) {
   if (const auto alias = tables_.integer(tables_.entry(dictionary, "tf.aliasing_output"))) {
     info.alias_result = static_cast<int>(*alias);
     info.donated = true;
@@ -128,26 +121,33 @@ void Normaliser::read_arg_attrs(const OpReader& reader, uint32_t dictionary, Arg
   if (tables_.integer(tables_.entry(dictionary, "jax.buffer_donor")).value_or(0) != 0) {
     info.donated = true;
   }
-  const uint32_t sharding = tables_.entry(dictionary, "sdy.sharding");
-  if (sharding != kNone) {
-    info.wanted = shardings_.tensor(reader, sharding, info.global.dims.size());
-  }
+  const auto fail = [&](const std::string& message) {
+    fail_argument(reader, body, i, argument_text(body, i) + ": " + message);
+  };
+  info.wanted = wanted_sharding(reader, dictionary, info.global.dims.size(), fail);
 }
 
-// What GSPMD cuts, no jax.shard_map of such an artifact could take: that is written with custom
-// calls.
-void Normaliser::read_gspmd_sharding(const OpReader& reader, const RawRegion& body, size_t i,
-                                     uint32_t dictionary, ArgInfo& info) {
-  const auto text = tables_.text(tables_.entry(dictionary, kGspmdSharding));
-  if (!text || info.wanted) {
-    return;
+std::optional<ShardingAttrs> Normaliser::wanted_sharding(
+    const OpReader& reader, uint32_t dictionary, size_t rank,
+    const std::function<void(const std::string&)>& fail) {
+  const uint32_t sharding = tables_.entry(dictionary, "sdy.sharding");
+  if (sharding != kNone) {
+    return shardings_.tensor(reader, sharding, rank);
   }
-  if (!is_replicated_gspmd(*text, cores_.num_cores)) {
-    fail_argument(reader, body, i,
-                  argument_text(body, i) + " is sharded as GSPMD says it (" + std::string(*text) +
-                      "), which is not supported; " + std::string(kUseShardy));
+  const auto text = tables_.text(tables_.entry(dictionary, "mhlo.sharding"));
+  if (!text) {
+    return std::nullopt;
   }
-  info.wanted = ShardingAttrs{};
+  GspmdSharding gspmd;
+  try {
+    gspmd = read_gspmd(*text, rank, cores_.num_cores, atoms_);
+  } catch (const Error& e) {
+    fail(e.message());
+  }
+  if (gspmd.manual) {
+    fail("the sharding '" + std::string(*text) + "' is possible inside of jax.shard_map alone");
+  }
+  return gspmd.unknown ? std::nullopt : std::optional(gspmd.attrs);
 }
 
 void Normaliser::finish_results(const OpReader& reader, const RawOp& ret, Function& f) {
@@ -158,15 +158,10 @@ void Normaliser::finish_results(const OpReader& reader, const RawOp& ret, Functi
     if (res_attrs && i < res_attrs->size()) {
       const uint32_t dictionary = (*res_attrs)[i];
       info.name = tables_.text(tables_.entry(dictionary, "jax.result_info")).value_or("");
-      const auto gspmd = tables_.text(tables_.entry(dictionary, kGspmdSharding));
-      if (gspmd && !is_replicated_gspmd(*gspmd, cores_.num_cores)) {
-        reader.fail("result " + std::to_string(i) + " is wanted in a sharding of GSPMD (" +
-                    std::string(*gspmd) + "), which is not supported; " + std::string(kUseShardy));
-      }
-      const uint32_t wanted = tables_.entry(dictionary, "sdy.sharding");
-      if (wanted != kNone) {
-        info.wanted = shardings_.tensor(reader, wanted, info.global.dims.size());
-      }
+      info.wanted =
+          wanted_sharding(reader, dictionary, info.global.dims.size(), [&](const auto& message) {
+            reader.fail("result " + std::to_string(i) + ": " + message);
+          });
     }
     f.results.push_back(std::move(info));
   }

@@ -79,7 +79,9 @@ void Normaliser::manual_computation(const OpReader& reader, Region& to) {
     types.push_back(reader.type(op.result_types[i]));
     attrs.out.push_back(shardings_.tensor(reader, out[i], types[i].dims.size()));
   }
-  attrs.manual_axes = shardings_.manual_axes(reader);
+  if (!in.empty() || !out.empty()) {
+    attrs.manual_axes = shardings_.manual_axes(reader, in.empty() ? out[0] : in[0]);
+  }
   Op* computation = to.append(Kind::kManualComputation, operands(reader), std::move(types),
                               std::move(attrs), reader.loc());
   Region* inner = computation->add_region();

@@ -1,14 +1,18 @@
 // The converter from raw VHLO ops to graph ops. Its parts: normalise.cpp (ops, regions, functions),
 // normalise_main.cpp (arguments and results of main), normalise_sharding.cpp (jax.shard_map and
-// sharding constraints). Private to the import; see normalise.hpp for the entry.
+// sharding constraints), normalise_gspmd.cpp (the same in GSPMD's language). Private to the import;
+// see normalise.hpp for the entry.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "import/attr_reader.hpp"
+#include "import/gspmd.hpp"
 #include "import/op_attrs.hpp"
 #include "import/sharding.hpp"
 
@@ -23,7 +27,12 @@ constexpr int kMaxCallDepth = 64;
 class Normaliser {
  public:
   Normaliser(const bytecode::RawModule& raw, const std::string& name)
-      : raw_(raw), tables_(raw), shardings_(tables_), values_(raw.num_values, nullptr) {
+      : raw_(raw),
+        tables_(raw),
+        cores_(core_counts(tables_)),
+        shardings_(tables_, cores_.num_cores, atoms_),
+        gspmd_(tables_, raw.module),
+        values_(raw.num_values, nullptr) {
     out_.name = name;
   }
 
@@ -34,7 +43,7 @@ class Normaliser {
     return {tables_, op, display_name(op), nested_loc(outer_loc_, tables_.loc(op.loc))};
   }
 
-  void core_counts();
+  static CoreCounts core_counts(const Tables& tables);
 
   // call_nesting.cpp: refuses recursion and what lies too deep in calls and regions.
   struct CallNode;
@@ -44,7 +53,6 @@ class Normaliser {
   [[noreturn]] void fail_recursion(const RawOp& call, const std::string& callee,
                                    const std::string& through);
   [[noreturn]] void fail_depth(const RawOp& call, bool regions);
-  void check_mesh() const;
 
   const RawOp* called_function(const RawOp& op) const;
 
@@ -65,9 +73,14 @@ class Normaliser {
   [[noreturn]] void fail_argument(const OpReader& reader, const RawRegion& body, size_t i,
                                   const std::string& message);
   std::string argument_text(const RawRegion& body, size_t i);  // "argument 2 ('w')"
-  void read_gspmd_sharding(const OpReader& reader, const RawRegion& body, size_t i,
-                           uint32_t dictionary, ArgInfo& info);
-  void read_arg_attrs(const OpReader& reader, uint32_t dictionary, ArgInfo& info);
+  void read_arg_attrs(const OpReader& reader, const RawRegion& body, size_t i, uint32_t dictionary,
+                      ArgInfo& info);
+
+  // What the attributes of an argument or result say of its sharding. `fail` gets what is wrong
+  // with a string and throws.
+  std::optional<ShardingAttrs> wanted_sharding(const OpReader& reader, uint32_t dictionary,
+                                               size_t rank,
+                                               const std::function<void(const std::string&)>& fail);
 
   // Results of main: types, wanted shardings, names.
   void finish_results(const OpReader& reader, const RawOp& ret, Function& f);
@@ -82,6 +95,14 @@ class Normaliser {
   void convert_sdy(const OpReader& reader, Region& to);
   void sharding_constraint(const OpReader& reader, Kind kind, Region& to);
   void manual_computation(const OpReader& reader, Region& to);
+
+  GspmdSharding gspmd_of(const OpReader& reader, size_t rank);  // attribute of an op
+  bool gspmd_custom_call(const OpReader& reader, Region& to);   // false: it is another one
+  bool is_gspmd_shard_map(const RawOp& call) const;
+  void gspmd_shard_map(const OpReader& reader, Region& to);
+  Value* enter_gspmd(const RawOp& entry, ManualAttrs& attrs);
+  void add_manual_axes(const GspmdSharding& of, ManualAttrs& attrs) const;
+
   void convert_vhlo(const OpReader& reader, Region& to);
 
   // The core's own number is partition_id; the id that does not count cores is 0.
@@ -95,8 +116,10 @@ class Normaliser {
 
   const bytecode::RawModule& raw_;
   Tables tables_;
+  const CoreCounts cores_;
+  MeshAtoms atoms_;
   ShardingReader shardings_;
-  CoreCounts cores_;
+  const GspmdShardMaps gspmd_;
   Module out_;
   std::map<std::string, const RawOp*> functions_;
   std::vector<Value*> values_;  // by value number

@@ -1,7 +1,6 @@
-// Shardy attributes to Mesh and Sharding. Sub-axes (one axis cut into several) are refused.
+// See sharding.hpp.
 #include "import/sharding.hpp"
 
-#include <algorithm>
 #include <set>
 
 #include "import/codes.hpp"
@@ -15,14 +14,6 @@ namespace sa = bytecode::sdy_attr;
 
 bool is_sdy(const RawAttr& a, uint32_t code) {
   return a.dialect == Dialect::kSdy && a.code == code;
-}
-
-bool same_mesh(const Mesh& a, const Mesh& b) {
-  return a.device_ids == b.device_ids &&
-         std::equal(a.axes.begin(), a.axes.end(), b.axes.begin(), b.axes.end(),
-                    [](const MeshAxis& x, const MeshAxis& y) {
-                      return x.name == y.name && x.size == y.size;
-                    });
 }
 
 }  // namespace
@@ -46,6 +37,9 @@ Mesh ShardingReader::read_mesh(const OpReader& op, uint32_t attr_index) const {
     }
   }
   mesh.device_ids = a.ints;
+  if (mesh.axes.empty() && a.ints.size() == 1) {  // one device has the array: so do the others
+    mesh.device_ids.clear();
+  }
   if (!mesh.device_ids.empty()) {
     const std::set<int64_t> ids(a.ints.begin(), a.ints.end());
     const bool is_permutation = static_cast<int64_t>(ids.size()) == cores &&
@@ -65,37 +59,92 @@ void ShardingReader::add_mesh(const OpReader& op) {
   meshes_[mesh.name] = std::move(mesh);
 }
 
-void ShardingReader::use_mesh(const OpReader& op, uint32_t attr_index) {
-  Mesh mesh;
-  if (const auto name = tables_.text(attr_index)) {
-    const auto it = meshes_.find(std::string(*name));
-    if (it == meshes_.end()) {
-      op.fail("the mesh @" + std::string(*name) + " is not defined");
+const ShardingReader::NamedMesh& ShardingReader::mesh_of(const OpReader& op,
+                                                         const RawAttr& sharding) {
+  const uint32_t attr_index = sharding.attrs[0];
+  const auto known = used_.find(attr_index);
+  if (known != used_.end()) {
+    return known->second;
+  }
+  const auto name = tables_.text(attr_index);
+  if (!name) {
+    return used_[attr_index] = use(op, read_mesh(op, attr_index));
+  }
+  const auto it = meshes_.find(*name);
+  if (it == meshes_.end()) {
+    op.fail("the mesh @" + std::string(*name) + " is not defined");
+  }
+  return used_[attr_index] = use(op, it->second);
+}
+
+ShardingReader::NamedMesh ShardingReader::use(const OpReader& op, Mesh mesh) {
+  const int64_t size = mesh.size();
+  if (size > 1 && size != cores_) {
+    op.fail("the mesh has " + std::to_string(size) + " devices but the program " +
+            std::to_string(cores_) + " partitions");
+  }
+  NamedMesh named{std::move(mesh), {}};
+  if (size == 1) {  // it cuts nothing
+    named.axes.assign(named.mesh.axes.size(), {{0}, 1});
+    return named;
+  }
+  if (!atoms_.known()) {
+    atoms_.adopt(named.mesh);
+  }
+  named.axes = numberings(named.mesh);
+  return named;
+}
+
+std::vector<int> ShardingReader::atoms_of(const OpReader& op, const NamedMesh& mesh,
+                                          std::string_view name, const RawAttr* part) const {
+  size_t i = 0;
+  while (i < mesh.mesh.axes.size() && mesh.mesh.axes[i].name != name) {
+    ++i;
+  }
+  const std::string axis = "the axis '" + std::string(name) + "'";
+  if (i == mesh.mesh.axes.size()) {
+    op.fail("the sharding names " + axis + ", which the mesh lacks or which is used twice");
+  }
+  Numbering numbering = mesh.axes[i];
+  if (part != nullptr) {
+    const int64_t before = part->ints[0], size = part->ints[1];
+    if (before < 1 || size < 1 || before > kMaxCores || size > kMaxCores ||
+        numbering.size % (before * size) != 0) {
+      op.fail("the sharding names a part of " + axis + " that does not divide its " +
+              std::to_string(numbering.size) + " devices");
     }
-    mesh = it->second;
-  } else {
-    mesh = read_mesh(op, attr_index);
+    numbering = part_of(numbering, before, size);
   }
-  if (mesh.axes.empty()) {
-    return;  // the empty mesh cuts nothing
+  const auto atoms = atoms_.find(numbering);
+  if (!atoms) {
+    op.fail(axis +
+            " numbers the devices in an order that no axes of the first mesh of the program"
+            " say; give all meshes the devices in one order");
   }
-  if (has_mesh_ && !same_mesh(mesh, mesh_)) {
-    op.fail("the program uses two different meshes; use one mesh for all of it");
+  return *atoms;
+}
+
+const RawAttr& ShardingReader::tensor_attr(const OpReader& op, uint32_t attr_index) const {
+  const RawAttr& a = tables_.attr(attr_index);
+  const bool may_be_unreduced =
+      is_sdy(a, sa::kTensorShardingUnreduced) || is_sdy(a, sa::kTensorShardingReduction);
+  if (!is_sdy(a, sa::kTensorSharding) && !may_be_unreduced) {
+    op.fail("a tensor sharding was expected");
   }
-  if (!has_mesh_) {
-    mesh_ = std::move(mesh);
-    has_mesh_ = true;
+  if (may_be_unreduced && a.ints[2] != 0) {
+    op.fail(
+        "the sharding leaves partial sums on the cores (unreduced axes), which is not supported; "
+        "use a PartitionSpec without 'unreduced'");
   }
+  return a;
 }
 
 ShardingAttrs ShardingReader::tensor(const OpReader& op, uint32_t attr_index, size_t rank) {
-  const RawAttr& a = tables_.attr(attr_index);
-  if (!is_sdy(a, sa::kTensorSharding) && !is_sdy(a, sa::kTensorShardingUnreduced)) {
-    op.fail("a tensor sharding was expected");
-  }
-  use_mesh(op, a.attrs[0]);
+  const RawAttr& a = tensor_attr(op, attr_index);
+  const NamedMesh& mesh = mesh_of(op, a);
   const auto num_dims = static_cast<size_t>(a.ints[0]);
-  if (num_dims != rank) {
+  const bool on_one_device = mesh.mesh.axes.empty() && num_dims == 0;
+  if (num_dims != rank && !on_one_device) {
     op.fail("a sharding of " + std::to_string(num_dims) + " dimensions for a tensor of " +
             std::to_string(rank));
   }
@@ -111,18 +160,18 @@ ShardingAttrs ShardingReader::tensor(const OpReader& op, uint32_t attr_index, si
     out.open.push_back(dim.ints.at(0) == 0);
     for (const uint32_t ref : dim.attrs) {
       const RawAttr& axis = tables_.attr(ref);
-      if (!is_sdy(axis, sa::kAxisRef) || !axis.attrs.empty()) {
-        op.fail("shardings by a part of a mesh axis are not supported");
+      if (!is_sdy(axis, sa::kAxisRef) ||
+          (!axis.attrs.empty() && !is_sdy(tables_.attr(axis.attrs[0]), sa::kSubAxis))) {
+        op.fail("a mesh axis was expected");
       }
-      int index = -1;
-      for (size_t i = 0; i < mesh_.axes.size(); ++i) {
-        index = mesh_.axes[i].name == axis.text ? static_cast<int>(i) : index;
+      const RawAttr* part = axis.attrs.empty() ? nullptr : &tables_.attr(axis.attrs[0]);
+      for (const int atom : atoms_of(op, mesh, axis.text, part)) {
+        if (!used.insert(atom).second) {
+          op.fail("the sharding names the axis '" + std::string(axis.text) +
+                  "', which the mesh lacks or which is used twice");
+        }
+        cut.back().push_back(atom);
       }
-      if (index < 0 || !used.insert(index).second) {
-        op.fail("the sharding names the axis '" + std::string(axis.text) +
-                "', which the mesh lacks or which is used twice");
-      }
-      cut.back().push_back(index);
     }
   }
   if (out.sharding.is_replicated()) {
@@ -140,38 +189,14 @@ std::vector<uint32_t> ShardingReader::per_value(const OpReader& op,
   return a.attrs;
 }
 
-std::vector<std::string> ShardingReader::manual_axes(const OpReader& op) const {
-  std::vector<std::string> axes;
+std::vector<int> ShardingReader::manual_axes(const OpReader& op, uint32_t sharding) {
+  const NamedMesh& mesh = mesh_of(op, tensor_attr(op, sharding));
+  std::vector<int> axes;
   for (const uint32_t axis : tables_.attr(op.property("manual_axes")).attrs) {
-    axes.emplace_back(tables_.text(axis).value_or(""));
+    const std::vector<int> atoms = atoms_of(op, mesh, tables_.text(axis).value_or(""), nullptr);
+    axes.insert(axes.end(), atoms.begin(), atoms.end());
   }
   return axes;
-}
-
-// "devices=[tiles of each dimension]", with the count of copies last where last_tile_dim_replicate
-// says so, or as many last entries as last_tile_dims has.
-bool is_replicated_gspmd(std::string_view text, int64_t num_cores) {
-  if (text == "{replicated}" || num_cores == 1) {
-    return true;
-  }
-  constexpr std::string_view kTiles = "{devices=[", kCopies = "last_tile_dim_replicate";
-  const size_t end = text.find(']');
-  if (!text.starts_with(kTiles) || end == std::string_view::npos ||
-      text.find("last_tile_dims") != std::string_view::npos) {
-    return false;
-  }
-  std::string_view tiles = text.substr(kTiles.size(), end - kTiles.size());
-  if (text.find(kCopies) != std::string_view::npos) {
-    const size_t last = tiles.rfind(',');
-    tiles = last == std::string_view::npos ? "" : tiles.substr(0, last);
-  }
-  // Whole where all tiles are 1: "1,1,1".
-  for (size_t i = 0; i < tiles.size(); ++i) {
-    if (tiles[i] != (i % 2 == 0 ? '1' : ',')) {
-      return false;
-    }
-  }
-  return true;
 }
 
 }  // namespace tpu::compiler::frontend

@@ -1,4 +1,4 @@
-// Shardy attributes (meshes, tensor shardings) to the graph's Mesh and Sharding. Private to the
+// Shardy attributes (meshes, tensor shardings) to the graph's Sharding, in atoms. Private to the
 // import.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "import/atoms.hpp"
 #include "import/attr_reader.hpp"
 #include "ir/graph.hpp"
 
@@ -15,13 +16,12 @@ constexpr int64_t kMaxCores = 4096;  // bounds products of sizes in damaged file
 
 class ShardingReader {
  public:
-  explicit ShardingReader(const Tables& tables) : tables_(tables) {}
+  // `cores` of the program; what cuts adds to `atoms`.
+  ShardingReader(const Tables& tables, int64_t cores, MeshAtoms& atoms)
+      : tables_(tables), cores_(cores), atoms_(atoms) {}
 
   // Reads an `sdy.mesh` op.
   void add_mesh(const OpReader& op);
-
-  // The mesh of the program. All shardings must use one mesh (by name or by equal axes).
-  const Mesh& mesh() const { return mesh_; }
 
   // Sharding attribute of one tensor of `rank` dimensions.
   ShardingAttrs tensor(const OpReader& op, uint32_t attr_index, size_t rank);
@@ -29,21 +29,30 @@ class ShardingReader {
   // The list of a manual computation: one sharding per value.
   std::vector<uint32_t> per_value(const OpReader& op, std::string_view property) const;
 
-  // Axes of the mesh that the body of a manual computation works along itself.
-  std::vector<std::string> manual_axes(const OpReader& op) const;
+  // Axes along which the body of a manual computation works itself, in the mesh of `sharding`, one
+  // of its tensors.
+  std::vector<int> manual_axes(const OpReader& op, uint32_t sharding);
 
  private:
-  void use_mesh(const OpReader& op, uint32_t attr_index);
+  // A mesh by the names of its axes. No axes: it cuts nothing.
+  struct NamedMesh {
+    Mesh mesh;
+    std::vector<Numbering> axes;
+  };
+
   Mesh read_mesh(const OpReader& op, uint32_t attr_index) const;
+  const NamedMesh& mesh_of(const OpReader& op, const bytecode::RawAttr& sharding);
+  NamedMesh use(const OpReader& op, Mesh mesh);
+  const bytecode::RawAttr& tensor_attr(const OpReader& op, uint32_t attr_index) const;
+  // Atoms of an axis, or of the part of it that `axis` names.
+  std::vector<int> atoms_of(const OpReader& op, const NamedMesh& mesh, std::string_view name,
+                            const bytecode::RawAttr* part) const;
 
   const Tables& tables_;
-  std::map<std::string, Mesh> meshes_;
-  Mesh mesh_;
-  bool has_mesh_ = false;
+  const int64_t cores_;
+  MeshAtoms& atoms_;
+  std::map<std::string, Mesh, std::less<>> meshes_;
+  std::map<uint32_t, NamedMesh> used_;  // by attribute
 };
-
-// True if a sharding in the language of GSPMD ("{devices=[8,1]<=[8]}") gives every core the whole
-// array.
-bool is_replicated_gspmd(std::string_view text, int64_t num_cores);
 
 }  // namespace tpu::compiler::frontend

@@ -149,8 +149,8 @@ struct ShardingAttrs {
 };
 // jax.shard_map: the region is what one core computes of its parts of the operands.
 struct ManualAttrs {
-  std::vector<ShardingAttrs> in, out;    // per operand and result
-  std::vector<std::string> manual_axes;  // of the mesh; along others the region is global
+  std::vector<ShardingAttrs> in, out;  // per operand and result
+  std::vector<int> manual_axes;        // of the mesh; along others the region is global
   bool operator==(const ManualAttrs&) const = default;
 };
 using Attrs = std::variant<NoAttrs, ConstantAttrs, DimAttrs, DimsAttrs, CompareAttrs, DotAttrs,

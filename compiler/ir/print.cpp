@@ -77,16 +77,19 @@ void add_precision(Fields& f, Precision lhs, Precision rhs) {
 }
 
 // "[{data},{}]"; axes by number where the mesh is not known.
+std::string axes_text(const Mesh* mesh, const std::vector<int>& axes) {
+  std::string text;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    text += (i ? "," : "") +
+            (mesh ? mesh->axes.at(static_cast<size_t>(axes[i])).name : std::to_string(axes[i]));
+  }
+  return text;
+}
+
 std::string axes_text(const Mesh* mesh, const Sharding& s) {
   std::string text = "[";
   for (size_t d = 0; d < s.dim_axes.size(); ++d) {
-    text += d ? ",{" : "{";
-    for (size_t i = 0; i < s.dim_axes[d].size(); ++i) {
-      const int axis = s.dim_axes[d][i];
-      text += (i ? "," : "") +
-              (mesh ? mesh->axes.at(static_cast<size_t>(axis)).name : std::to_string(axis));
-    }
-    text += "}";
+    text += (d ? ",{" : "{") + axes_text(mesh, s.dim_axes[d]) + "}";
   }
   return text + "]";
 }
@@ -234,11 +237,7 @@ struct AttrPrinter {
     };
     f.add("in", list(a.in));
     f.add("out", list(a.out));
-    std::string axes = "[";
-    for (size_t i = 0; i < a.manual_axes.size(); ++i) {
-      axes += (i ? "," : "") + a.manual_axes[i];
-    }
-    f.add("manual_axes", axes + "]");
+    f.add("manual_axes", "[" + axes_text(mesh, a.manual_axes) + "]");
   }
 };
 

@@ -1,4 +1,6 @@
 // Type rules of the ops of the global graph: sharding constraints and jax.shard_map.
+#include <algorithm>
+
 #include "ir/verify_rule.hpp"
 
 namespace tpu::compiler {
@@ -31,7 +33,13 @@ void TypeRule::manual_computation() const {
   check(returned.size() == op_.results.size(), "the body returns another number of values");
   const auto local = [&](const Type& global, const ShardingAttrs& s) {
     check_sharding(s, global);
-    return local_type(global, module_.mesh, s.sharding, source_name(op_.kind), op_.loc);
+    Sharding manual = s.sharding;  // along other axes the body is global
+    for (std::vector<int>& axes : manual.dim_axes) {
+      std::erase_if(axes, [&](int axis) {
+        return std::find(a.manual_axes.begin(), a.manual_axes.end(), axis) == a.manual_axes.end();
+      });
+    }
+    return local_type(global, module_.mesh, manual, source_name(op_.kind), op_.loc);
   };
   for (size_t i = 0; i < a.in.size(); ++i) {
     check(body.args[i]->type == local(in(i), a.in[i]),

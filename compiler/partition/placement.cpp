@@ -82,10 +82,10 @@ class Placer {
                  "whole program, or compute it inside");
       }
     }
-    for (const MeshAxis& axis : module_.mesh.axes) {
-      if (axis.size > 1 &&
-          std::find(a.manual_axes.begin(), a.manual_axes.end(), axis.name) == a.manual_axes.end()) {
-        fail(op, "the mesh axis '" + axis.name +
+    for (size_t axis = 0; axis < module_.mesh.axes.size(); ++axis) {
+      if (std::find(a.manual_axes.begin(), a.manual_axes.end(), static_cast<int>(axis)) ==
+          a.manual_axes.end()) {
+        fail(op, "the mesh axis '" + module_.mesh.axes[axis].name +
                      "' is left to automatic partitioning, which is not supported; let "
                      "jax.shard_map be manual over all axes");
       }

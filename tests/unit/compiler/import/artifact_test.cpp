@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "import/import.hpp"
-#include "import/sharding.hpp"
 #include "ir/interpreter.hpp"
 #include "ir/verify.hpp"
 #include "partition/partition.hpp"
@@ -78,21 +77,21 @@ TEST(Import, ShardMapStaysAnOpOfTheGlobalGraph) {
   for (const auto& op : m.main->body.ops) {
     if (op->kind == Kind::kManualComputation) {
       const auto& a = op->as<ManualAttrs>();
-      EXPECT_EQ(a.manual_axes, std::vector<std::string>{"data"});
+      EXPECT_EQ(a.manual_axes, (std::vector<int>{0, 1, 2}));
       ASSERT_EQ(a.in.size(), op->operands.size());
-      EXPECT_EQ(a.in[19].sharding.dim_axes, (std::vector<std::vector<int>>{{0}, {}}));
+      EXPECT_EQ(a.in[19].sharding.dim_axes, (std::vector<std::vector<int>>{{0, 1, 2}, {}}));
       EXPECT_EQ(to_string(op->regions[0]->args[19]->type), "f32[2,12]");
     }
   }
-  EXPECT_THAT(print(m), HasSubstr("cores=8 global mesh(data=8)"));
-  EXPECT_THAT(print(m), HasSubstr("[{data},{}]"));
+  EXPECT_THAT(print(m), HasSubstr("cores=8 global mesh(data:(1)2=2, data:(2)2=2, data:(4)2=2)"));
+  EXPECT_THAT(print(m), HasSubstr("[{data:(1)2,data:(2)2,data:(4)2},{}]"));
 }
 
 TEST(Import, ShardMapBecomesTheProgramOfOneCore) {
   const Module m = load_local("mlp_adam");
   EXPECT_EQ(m.num_cores, 8);
-  ASSERT_EQ(m.mesh.axes.size(), 1u);
-  EXPECT_EQ(m.mesh.axes[0].name, "data");
+  ASSERT_EQ(m.mesh.axes.size(), 3u);
+  EXPECT_EQ(m.mesh.axes[0].name, "data:(1)2");
   ASSERT_EQ(m.main->args.size(), 21u);
   EXPECT_EQ(to_string(m.main->args[19].global), "f32[16,12]");
   EXPECT_EQ(to_string(m.main->body.args[19]->type), "f32[2,12]");
@@ -114,8 +113,8 @@ TEST(Import, DonatedArgumentsTakeTheirResults) {
 TEST(Import, MeshesOfTwoAxes) {
   const Module m = load_local("collectives_2d");
   EXPECT_EQ(to_string(m.main->body.args[0]->type), "f32[2,2]");
-  EXPECT_EQ(m.main->args[0].sharding.dim_axes, (std::vector<std::vector<int>>{{0}, {1}}));
-  EXPECT_EQ(m.main->results[0].sharding.dim_axes, (std::vector<std::vector<int>>{{}, {1}}));
+  EXPECT_EQ(m.main->args[0].sharding.dim_axes, (std::vector<std::vector<int>>{{0}, {1, 2}}));
+  EXPECT_EQ(m.main->results[0].sharding.dim_axes, (std::vector<std::vector<int>>{{}, {1, 2}}));
   const Op& first = *m.main->body.ops[0];
   EXPECT_EQ(first.as<CollectiveAttrs>().groups, (Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
 }
@@ -230,27 +229,10 @@ TEST(Import, SharedLocationsAreReadOnce) {
   EXPECT_EQ(count(load("shared_locations"), Kind::kAbs), 1u);
 }
 
-TEST(Import, RefusesShardingsOfGspmdButReplicatedOnes) {
-  const std::string e = error_of("bad_gspmd");
-  EXPECT_THAT(e, HasSubstr("export_graphs.py:"));
-  EXPECT_THAT(e, HasSubstr("argument 0 ('x') is sharded as GSPMD says it ({devices=[8]<=[8]})"));
-  EXPECT_THAT(e, HasSubstr("jax_use_shardy_partitioner"));
+TEST(Import, ReplicatedByGspmd) {
   const Module m = load_local("gspmd_replicated");
   EXPECT_EQ(m.num_cores, 8);
   EXPECT_TRUE(m.main->args[0].sharding.is_replicated());
-}
-
-TEST(Import, ReadsTheLanguageOfGspmd) {
-  for (const char* whole :
-       {"{replicated}", "{devices=[1,1]<=[1]}", "{devices=[1,1,8]<=[8] last_tile_dim_replicate}"}) {
-    EXPECT_TRUE(frontend::is_replicated_gspmd(whole, 8)) << whole;
-  }
-  for (const char* other :
-       {"{devices=[8,1]<=[8]}", "{devices=[2,1,4]<=[8] last_tile_dim_replicate}",
-        "{devices=[1,10]0,1}", "{maximal device=3}", "{manual}", "", "{devices=[1,1"}) {
-    EXPECT_FALSE(frontend::is_replicated_gspmd(other, 8)) << other;
-  }
-  EXPECT_TRUE(frontend::is_replicated_gspmd("{maximal device=0}", 1));
 }
 
 TEST(Import, RefusesToGatherAShardedArray) {

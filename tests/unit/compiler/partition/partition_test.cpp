@@ -39,7 +39,7 @@ class Global : public GraphBuilder {
 
   // shard_map whose body is |x| of one operand.
   Value* abs_map(Value* x, const Type& local, const Cut& in, const Cut& out,
-                 std::vector<std::string> axes = {"a", "b"}) {
+                 std::vector<int> axes = {0, 1}) {
     ManualAttrs a{{by(in)}, {by(out)}, std::move(axes)};
     Value* y = op(Kind::kManualComputation, {x}, x->type, a);
     Region* body = y->def->add_region();
@@ -116,7 +116,7 @@ TEST(Partition, ValuesGoFromOneShardMapToTheNext) {
 TEST(Partition, OneCopyMayBeReturnedInTwoShardings) {
   Global g;
   Value* x = g.arg(f32({4}));
-  ManualAttrs a{{by({})}, {by({}), by({{0}})}, {"a", "b"}};
+  ManualAttrs a{{by({})}, {by({}), by({{0}})}, {0, 1}};
   Op* map =
       g.region().append(Kind::kManualComputation, {x}, {f32({4}), f32({16})}, a, unknown_loc());
   Region* body = map->add_region();
@@ -183,7 +183,7 @@ TEST(Partition, RefusesAnArrayThatArrivesInAnotherSharding) {
 TEST(Partition, RefusesAMeshAxisThatIsLeftOpen) {
   Global g;
   Value* x = g.arg(f32({16}));
-  EXPECT_THAT(g.refused({g.abs_map(x, f32({4}), {{0}}, {{0}}, {"a"})}),
+  EXPECT_THAT(g.refused({g.abs_map(x, f32({4}), {{0}}, {{0}}, {0})}),
               HasSubstr("the mesh axis 'b' is left to automatic partitioning"));
 }
 
@@ -219,7 +219,7 @@ TEST(Partition, RefusesShardMapInsideOfABranchAndNamesTheCall) {
   f->args.push_back({"", f32({16}), {}, -1, false});
   f->results.push_back({"", f32({16}), {}});
   Value* x = f->body.add_arg(f32({16}));
-  ManualAttrs a{{by({{0}})}, {by({{0}})}, {"a", "b"}};
+  ManualAttrs a{{by({{0}})}, {by({{0}})}, {0, 1}};
   Op* map = f->body.append(Kind::kManualComputation, {x}, {f32({16})}, a, unknown_loc());
   Region* body = map->add_region();
   body->append(Kind::kReturn, {body->add_arg(f32({4}))}, {}, NoAttrs{}, unknown_loc());

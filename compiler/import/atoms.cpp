@@ -1,0 +1,90 @@
+// See atoms.hpp.
+#include "import/atoms.hpp"
+
+#include <algorithm>
+
+namespace tpu::compiler::frontend {
+
+namespace {
+
+std::vector<int64_t> prime_factors(int64_t n) {
+  std::vector<int64_t> primes;
+  for (int64_t p = 2; n > 1; ++p) {
+    for (; n % p == 0; n /= p) {
+      primes.push_back(p);
+    }
+  }
+  return primes;
+}
+
+// What `numbering` says, digit by digit, each of prime size.
+std::vector<Numbering> digits(const Numbering& numbering) {
+  std::vector<Numbering> all;
+  int64_t before = 1;
+  for (const int64_t prime : prime_factors(numbering.size)) {
+    all.push_back(part_of(numbering, before, prime));
+    before *= prime;
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<Numbering> numberings(const Mesh& mesh) {
+  const int64_t devices = mesh.size();
+  std::vector<Numbering> all;
+  int64_t behind = devices;
+  for (const MeshAxis& axis : mesh.axes) {
+    behind /= axis.size;
+    Numbering n{std::vector<int64_t>(static_cast<size_t>(devices)), axis.size};
+    for (int64_t place = 0; place < devices; ++place) {
+      const auto at = static_cast<size_t>(place);
+      const int64_t device = mesh.device_ids.empty() ? place : mesh.device_ids[at];
+      n.of_device[static_cast<size_t>(device)] = place / behind % axis.size;
+    }
+    all.push_back(std::move(n));
+  }
+  return all;
+}
+
+Numbering part_of(const Numbering& axis, int64_t before, int64_t size) {
+  const int64_t behind = axis.size / before / size;
+  Numbering part{axis.of_device, size};
+  for (int64_t& place : part.of_device) {
+    place = place / behind % size;
+  }
+  return part;
+}
+
+void MeshAtoms::adopt(const Mesh& source) {
+  mesh_ = {source.name, {}, source.device_ids};
+  if (std::is_sorted(source.device_ids.begin(), source.device_ids.end())) {
+    mesh_.device_ids.clear();
+  }
+  coordinates_.clear();
+  const std::vector<Numbering> axes = numberings(source);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const std::string& name = source.axes[i].name;
+    int64_t before = 1;
+    for (Numbering& atom : digits(axes[i])) {
+      const std::string part = "(" + std::to_string(before) + ")" + std::to_string(atom.size);
+      mesh_.axes.push_back({atom.size == axes[i].size ? name : name + ":" + part, atom.size});
+      coordinates_.push_back(std::move(atom.of_device));
+      before *= atom.size;
+    }
+  }
+}
+
+std::optional<std::vector<int>> MeshAtoms::find(const Numbering& numbering) const {
+  std::vector<int> atoms;
+  for (const Numbering& digit : digits(numbering)) {
+    const auto it = std::find(coordinates_.begin(), coordinates_.end(), digit.of_device);
+    if (it == coordinates_.end()) {
+      return std::nullopt;
+    }
+    atoms.push_back(static_cast<int>(it - coordinates_.begin()));
+  }
+  return atoms;
+}
+
+}  // namespace tpu::compiler::frontend

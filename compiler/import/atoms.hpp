@@ -1,0 +1,46 @@
+// The one mesh of a program. Meshes and tile lists of an artifact all number the same devices; cut
+// into axes of prime size ("atoms"), one mesh says them all: an axis, a part of an axis, and a
+// dimension of a tile list are lists of atoms, major first.
+//
+//   <"data"=4, "model"=2>   =>   axes "data:(1)2", "data:(2)2", "model"
+//
+// The name of an atom is Shardy's for a part of an axis: (product of the sizes in front)size.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "ir/sharding.hpp"
+
+namespace tpu::compiler::frontend {
+
+// Numbers devices: 0 .. size-1 for each one.
+struct Numbering {
+  std::vector<int64_t> of_device;
+  int64_t size = 1;
+};
+
+// Of the devices along each axis of `mesh`.
+std::vector<Numbering> numberings(const Mesh& mesh);
+
+// The part of an axis behind `before` (product of sizes), with `size` places.
+Numbering part_of(const Numbering& axis, int64_t before, int64_t size);
+
+class MeshAtoms {
+ public:
+  // No axes as long as nothing is cut.
+  const Mesh& mesh() const { return mesh_; }
+  bool known() const { return !mesh_.axes.empty(); }
+
+  // The axes of `source`, cut; the first mesh of the program decides.
+  void adopt(const Mesh& source);
+
+  // Atoms that number the devices so, major first; nothing if none do.
+  std::optional<std::vector<int>> find(const Numbering& numbering) const;
+
+ private:
+  Mesh mesh_;
+  std::vector<std::vector<int64_t>> coordinates_;  // by atom and device
+};
+
+}  // namespace tpu::compiler::frontend

@@ -1,0 +1,294 @@
+// See gspmd.hpp. A string is "{replicated}", "{manual}", "{unknown}", "{maximal device=N}",
+// "{devices=[TILES]LIST TAIL}" or a list of those in braces. TILES are the parts of each dimension,
+// then those of the tail; LIST is the devices in row-major order of the tiles, "0,1,3,2", or
+// "<=[4,2]T(1,0)": 0 .. 7 as an array 4 x 2, transposed. TAIL: "last_tile_dim_replicate" or
+// "last_tile_dims={manual, replicated}".
+#include "import/gspmd.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <optional>
+
+#include "ir/error.hpp"
+
+namespace tpu::compiler::frontend {
+
+using bytecode::RawOp;
+using bytecode::RawRegion;
+
+namespace {
+
+struct Tiles {
+  Dims tiles;
+  Dims devices;                   // by place, row-major
+  std::vector<std::string> tail;  // what the last entries of `tiles` are: "manual", "replicated"
+};
+
+class Parser {
+ public:
+  Parser(std::string_view text, int64_t cores) : whole_(text), rest_(text), cores_(cores) {}
+
+  [[noreturn]] void fail(const std::string& why) const {
+    throw Error("the sharding '" + std::string(whole_) + "' " + why);
+  }
+
+  bool take(std::string_view word) {
+    while (rest_.starts_with(' ')) {
+      rest_.remove_prefix(1);
+    }
+    if (!rest_.starts_with(word)) {
+      return false;
+    }
+    rest_.remove_prefix(word.size());
+    return true;
+  }
+  void need(std::string_view word) {
+    if (!take(word)) {
+      fail("is not in GSPMD's language: '" + std::string(word) + "' was expected");
+    }
+  }
+
+  bool at_end() const { return rest_.empty(); }
+
+  // "[2,4]" without its brackets.
+  Dims numbers() {
+    Dims all;
+    do {
+      int64_t n = -1;
+      const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), n);
+      if (error != std::errc() || n < 0 || all.size() > static_cast<size_t>(cores_) + 64) {
+        fail("is not in GSPMD's language: a number was expected");
+      }
+      rest_.remove_prefix(static_cast<size_t>(end - rest_.data()));
+      all.push_back(n);
+    } while (take(","));
+    return all;
+  }
+
+  Tiles tiles() {
+    Tiles out;
+    need("[");
+    out.tiles = numbers();
+    need("]");
+    check_count(out.tiles);
+    out.devices = take("<=") ? iota() : numbers();
+    check_devices(out.devices);
+    if (take("last_tile_dim_replicate")) {
+      out.tail = {"replicated"};
+    } else if (take("last_tile_dims={")) {
+      do {
+        out.tail.emplace_back(take("manual") ? "manual" : "replicated");
+        if (out.tail.back() == "replicated") {
+          need("replicated");
+        }
+      } while (take(","));
+      need("}");
+    }
+    if (out.tail.size() > out.tiles.size()) {
+      fail("has fewer tiles than kinds of its last ones");
+    }
+    return out;
+  }
+
+ private:
+  void check_count(const Dims& dims) const {
+    int64_t count = 1;
+    for (const int64_t n : dims) {
+      count = n < 1 || n > cores_ ? cores_ + 1 : count * n;
+      if (count > cores_) {
+        break;
+      }
+    }
+    if (count != cores_) {
+      fail("does not count the " + std::to_string(cores_) + " devices of the program");
+    }
+  }
+
+  void check_devices(const Dims& devices) const {
+    const std::set<int64_t> ids(devices.begin(), devices.end());
+    if (static_cast<int64_t>(devices.size()) != cores_ || devices.size() != ids.size() ||
+        *ids.rbegin() != cores_ - 1) {
+      fail("must name each device 0.." + std::to_string(cores_ - 1) + " once");
+    }
+  }
+
+  Dims iota() {
+    need("[");
+    const Dims dims = numbers();
+    need("]");
+    check_count(dims);
+    Dims order(dims.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (take("T(")) {
+      order = numbers();
+      need(")");
+      if (order.size() != dims.size() ||
+          std::set<int64_t>(order.begin(), order.end()).size() != dims.size() ||
+          *std::max_element(order.begin(), order.end()) >= static_cast<int64_t>(dims.size())) {
+        fail("transposes by what is not a permutation");
+      }
+    }
+    Dims strides(dims.size(), 1);
+    for (size_t i = dims.size() - 1; i-- > 0;) {
+      strides[i] = strides[i + 1] * dims[i + 1];
+    }
+    Dims devices;
+    for (int64_t place = 0; place < cores_; ++place) {
+      int64_t device = 0, rest = place;
+      for (size_t i = order.size(); i-- > 0;) {
+        const auto d = static_cast<size_t>(order[i]);
+        device += rest % dims[d] * strides[d];
+        rest /= dims[d];
+      }
+      devices.push_back(device);
+    }
+    return devices;
+  }
+
+  const std::string_view whole_;
+  std::string_view rest_;
+  const int64_t cores_;
+};
+
+// The tiles as a mesh, with an axis a dimension.
+Mesh mesh_of(const Tiles& t) {
+  Mesh mesh;
+  for (const int64_t n : t.tiles) {
+    mesh.axes.push_back({"tile" + std::to_string(mesh.axes.size()), n});
+  }
+  mesh.device_ids = t.devices;
+  return mesh;
+}
+
+// Atoms of each entry of the tiles but those of copies, which may be in any order.
+std::optional<std::vector<std::vector<int>>> find_all(const Tiles& t, const MeshAtoms& atoms) {
+  const std::vector<Numbering> axes = numberings(mesh_of(t));
+  const size_t rank = axes.size() - t.tail.size();
+  std::vector<std::vector<int>> all(axes.size());
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (i < rank || t.tail[i - rank] == "manual") {
+      auto found = atoms.find(axes[i]);
+      if (!found) {
+        return std::nullopt;
+      }
+      all[i] = std::move(*found);
+    }
+  }
+  return all;
+}
+
+// The order of device ids is taken if it serves.
+std::optional<std::vector<std::vector<int>>> adopt(const Tiles& t, int64_t cores,
+                                                   MeshAtoms& atoms) {
+  if (!atoms.known()) {
+    atoms.adopt({"", {{"devices", cores}}, {}});
+    if (!find_all(t, atoms)) {
+      atoms.adopt(mesh_of(t));
+    }
+  }
+  return find_all(t, atoms);
+}
+
+void read_tiles(Parser& parser, size_t rank, int64_t cores, MeshAtoms& atoms, GspmdSharding& out) {
+  const Tiles t = parser.tiles();
+  if (t.tiles.size() - t.tail.size() != rank) {
+    parser.fail("has " + std::to_string(t.tiles.size() - t.tail.size()) +
+                " dimensions, the array " + std::to_string(rank));
+  }
+  const auto found = adopt(t, cores, atoms);
+  if (!found) {
+    parser.fail(
+        "cuts in an order of the devices that no axes of one mesh say; give all shardings the "
+        "devices in one order");
+  }
+  auto& cut = out.attrs.sharding.dim_axes;
+  cut.assign(found->begin(), found->begin() + static_cast<ptrdiff_t>(rank));
+  for (size_t i = rank; i < found->size(); ++i) {
+    out.manual_axes.insert(out.manual_axes.end(), (*found)[i].begin(), (*found)[i].end());
+  }
+  if (out.attrs.sharding.is_replicated()) {
+    cut.clear();
+  }
+}
+
+}  // namespace
+
+GspmdSharding read_gspmd(std::string_view text, size_t rank, int64_t cores, MeshAtoms& atoms) {
+  GspmdSharding out;
+  Parser parser(text, cores);
+  parser.need("{");
+  const bool list = parser.take("{");
+  if (cores == 1 || parser.take("replicated") || parser.take("maximal device=")) {
+    return out;  // also what one device has: the others may have it too
+  }
+  out.manual = parser.take("manual");
+  out.unknown = parser.take("unknown");
+  if (out.manual || out.unknown) {
+    return out;
+  }
+  parser.need("devices=");
+  read_tiles(parser, rank, cores, atoms, out);
+  parser.need(list ? "}}" : "}");
+  if (!parser.at_end()) {
+    parser.fail("goes on behind its end");
+  }
+  return out;
+}
+
+std::string_view custom_call_target(const Tables& tables, const RawOp& op) {
+  if (op.name.starts_with("custom_call_v")) {
+    for (const auto& [key, value] : op.properties) {
+      if (key == "call_target_name") {
+        return tables.text(value).value_or("");
+      }
+    }
+  }
+  return "";
+}
+
+GspmdShardMaps::GspmdShardMaps(const Tables& tables, const RawOp& module) {
+  for (const RawRegion& region : module.regions) {
+    scan(tables, region);
+  }
+}
+
+void GspmdShardMaps::scan(const Tables& tables, const RawRegion& region) {
+  for (const RawOp& op : region.ops) {
+    for (const RawRegion& inner : op.regions) {
+      scan(tables, inner);
+    }
+    const std::string_view target = custom_call_target(tables, op);
+    if (target.empty() || op.operands.size() != 1 || op.results.size() != 1) {
+      continue;
+    }
+    const auto constraint = constraints_.find(op.operands[0]);
+    const RawOp* before = constraint == constraints_.end() ? nullptr : constraint->second;
+    if (target == kGspmdConstraint) {
+      constraints_[op.results[0]] = &op;
+    } else if (target == kGspmdEnter) {
+      entries_[op.results[0]] = &op;
+      belongs_.insert(before);
+    } else if (target == kGspmdLeave) {
+      exits_[before == nullptr ? op.operands[0] : before->operands[0]].push_back(&op);
+      belongs_.insert(before);
+    }
+  }
+}
+
+const RawOp* GspmdShardMaps::entry(uint32_t value) const {
+  const auto it = entries_.find(value);
+  return it == entries_.end() ? nullptr : it->second;
+}
+
+std::vector<const RawOp*> GspmdShardMaps::exits(uint32_t value) const {
+  const auto it = exits_.find(value);
+  return it == exits_.end() ? std::vector<const RawOp*>() : it->second;
+}
+
+const RawOp* GspmdShardMaps::sharding_of(const RawOp& entry) const {
+  const auto it = constraints_.find(entry.operands[0]);
+  return it == constraints_.end() ? nullptr : it->second;
+}
+
+}  // namespace tpu::compiler::frontend

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Exports the artifacts of this folder whose meshes and shardings are unusual: several meshes of one program, parts of
+axes, and GSPMD's language in place of Shardy's.
+
+Usage: export_meshes.py [--out-dir DIR]. Needs what export_graphs.py needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import export_graphs as graphs
+import jax
+import numpy as np
+from jax import lax
+from jax._src.interpreters import mlir
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from jaxlib import _jax
+from jaxlib.mlir import ir
+
+
+def constrained(meshes: str, shardings: list[str]) -> bytes:
+    """A program of Shardy's text: one argument f32[8,8] under one constraint after the other."""
+    t = "tensor<8x8xf32>"
+    ops = "".join(f"  %{i + 1} = sdy.sharding_constraint %{i} <{s}> : {t}\n" for i, s in enumerate(shardings))
+    text = (f"module @m attributes {{mhlo.num_partitions = 8 : i32}} {{\n{meshes}\n"
+            f"func.func public @main(%arg: {t}) -> {t} {{\n  %0 = stablehlo.negate %arg : {t}\n{ops}"
+            f"  return %{len(shardings)} : {t}\n}}\n}}")
+    with mlir.make_ir_context():
+        return _jax.mlir.serialize_portable_artifact(ir.Module.parse(text), "1.8.0", True)
+
+
+def shardy() -> dict[str, bytes]:
+    grid = 'sdy.mesh @grid = <["a"=4, "b"=2]>\n'
+    turned = 'sdy.mesh @turned = <["c"=2, "d"=4], device_ids=[0, 2, 4, 6, 1, 3, 5, 7]>\n'
+    none = 'sdy.mesh @none = <[]>\nsdy.mesh @last = <[], device_ids=[7]>\n'
+    return {
+        "mesh_parts": constrained(grid, ['@grid, [{"a":(1)2}, {"b", "a":(2)2}]', '@grid, [{?}, {"b"}p1]']),
+        "mesh_several": constrained(grid + turned + none, [
+            '@grid, [{"a"}, {"b"}]', '@turned, [{"d"}, {"c"}]',
+            'mesh<["x"=8]>, [{"x"}, {}]', '@none, [{}, {}]', '@last, []']),
+        "mesh_of_another_order": constrained(
+            'sdy.mesh @ring = <["a"=8], device_ids=[0, 1, 2, 3, 6, 7, 4, 5]>\n', ['@ring, [{"a"}, {}]']),
+        "bad_mesh_order": constrained(
+            grid + 'sdy.mesh @ring = <["c"=8], device_ids=[0, 1, 2, 3, 6, 7, 4, 5]>\n',
+            ['@grid, [{"a"}, {}]', '@ring, [{"c"}, {}]']),
+        "bad_mesh_size": constrained('sdy.mesh @half = <["a"=4]>\n', ['@half, [{"a"}, {}]']),
+        "bad_unreduced": constrained(grid, ['@grid, [{"a"}, {}], unreduced={"b"}']),
+    }
+
+
+def gspmd_shard_map(x, w):
+    """All axes manual; some axes; an op between them."""
+    mesh = Mesh(np.array(jax.devices()[:8]).reshape(4, 2), ("data", "model"))
+
+    def both(a, b):
+        return lax.psum(a @ b, "model"), b + 1
+
+    y, v = jax.shard_map(both, mesh=mesh, in_specs=(P("data", "model"), P("model")),
+                         out_specs=(P("data"), P("model")))(x, w)
+    some = jax.shard_map(lambda a: lax.psum(a, "data"), mesh=mesh, in_specs=P("data"), out_specs=P(),
+                         axis_names={"data"})
+    z = lax.with_sharding_constraint(y, NamedSharding(mesh, P("data", P.UNCONSTRAINED)))
+    return some(z), v
+
+
+def gspmd() -> dict[str, bytes]:
+    jax.config.update("jax_use_shardy_partitioner", False)
+    try:
+        mesh = Mesh(np.array(jax.devices()[:8]).reshape(4, 2), ("data", "model"))
+
+        def arg(shape: tuple[int, ...], spec: P) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct(shape, np.float32, sharding=NamedSharding(mesh, spec))
+
+        f = jax.jit(gspmd_shard_map)
+        args = arg((16, 8), P("data", "model")), arg((8, 4), P(None, "model"))
+        return {"gspmd_shard_map": jax.export.export(f)(*args).mlir_module_serialized}
+    finally:
+        jax.config.update("jax_use_shardy_partitioner", True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out-dir", type=Path, default=Path(__file__).parent)
+    args = parser.parse_args()
+    args.out_dir.mkdir(parents=True, exist_ok=True)
+    jax.config.update("jax_hlo_source_file_canonicalization_regex", ".*/")
+    for name, content in {**shardy(), **gspmd()}.items():
+        (args.out_dir / f"{name}.mlirbc").write_bytes(content)
+
+
+if __name__ == "__main__":
+    main()
