@@ -1,0 +1,159 @@
+// One row a variable; texts that describe the board are read by the code of the command `tpuboard`.
+#include "client_options.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "cli/board_arguments.hpp"
+
+namespace tpu::client {
+namespace {
+
+constexpr std::string_view kPrefix = "TPUBOARD_";
+
+struct Reading {
+  ClientOptions options;
+  driver::BoardArguments board;
+};
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw driver::Error(driver::ErrorCode::kInvalidArgument, text);
+}
+
+std::vector<std::string> list_of(const std::string& text) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  while (begin <= text.size()) {
+    const size_t end = std::min(text.find(';', begin), text.size());
+    if (end > begin) {
+      parts.push_back(text.substr(begin, end - begin));
+    }
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string one_of(const std::string& text, const std::vector<std::string>& choices) {
+  for (const std::string& choice : choices) {
+    if (text == choice) {
+      return text;
+    }
+  }
+  refuse(fmt::format("'{}' is none of {}", text, fmt::join(choices, ", ")));
+}
+
+double number_of(const std::string& text, double most) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !(number >= 0) || number > most) {
+    refuse(fmt::format("'{}' is no number from 0 to {}", text, most));
+  }
+  return number;
+}
+
+bool flag_of(const std::string& text) { return one_of(text, {"0", "1"}) == "1"; }
+
+struct Variable {
+  std::string_view name;  // without the prefix
+  void (*read)(const std::string& text, Reading& to);
+};
+
+// In the order of docs/jax.md.
+constexpr Variable kVariables[] = {
+    {"PLATFORM",
+     [](const std::string& text, Reading& to) {
+       to.options.platform = one_of(text, {"tpu", "tpuboard"});
+     }},
+    {"BOARD", [](const std::string& text, Reading& to) { to.board.open.preset = text; }},
+    {"SET", [](const std::string& text, Reading& to) { to.board.open.overrides = list_of(text); }},
+    {"THREADS",
+     [](const std::string& text, Reading& to) {
+       to.board.open.sim.threads = static_cast<int>(number_of(text, 1024));
+     }},
+    {"SIMD",
+     [](const std::string& text, Reading& to) {
+       to.board.open.sim.simd = one_of(text, {"scalar", "avx2", "avx512", "amx"});
+     }},
+    {"TIME_LIMIT",
+     [](const std::string& text, Reading& to) { to.board.open.time_limit = number_of(text, 1e9); }},
+    {"CHECK",
+     [](const std::string& text, Reading& to) { to.board.open.sim.check = flag_of(text); }},
+    {"MXU", [](const std::string& text, Reading& to) { to.board.mxu = list_of(text); }},
+    {"TRACE", [](const std::string& text, Reading& to) { to.board.open.sim.trace_path = text; }},
+    {"WAVES", [](const std::string& text, Reading& to) { to.board.open.sim.waves_path = text; }},
+    {"WAVES_STEPS", [](const std::string& text, Reading& to) { to.board.waves_steps = text; }},
+    {"MXU_WAVES",
+     [](const std::string& text, Reading& to) { to.board.open.sim.mxu_waves_path = text; }},
+    {"MXU_WAVES_TILES",
+     [](const std::string& text, Reading& to) { to.board.mxu_waves_tiles = text; }},
+    {"TILES", [](const std::string& text, Reading& to) { to.board.open.sim.tile_folder = text; }},
+    {"LOG", [](const std::string& text, Reading& to) { to.options.call_log = text; }},
+    {"CACHE",
+     [](const std::string& text, Reading& to) {
+       to.options.cache = text != "off";
+       to.options.cache_folder = text;
+     }},
+};
+
+std::string default_cache_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  if (cache != nullptr && *cache == '/') {
+    return std::string(cache) + "/tpuboard";
+  }
+  return home != nullptr && *home == '/' ? std::string(home) + "/.cache/tpuboard" : std::string();
+}
+
+void read_variable(const std::string& name, const std::string& text, Reading& to) {
+  for (const Variable& variable : kVariables) {
+    if (name == std::string(kPrefix) + std::string(variable.name)) {
+      try {
+        return variable.read(text, to);
+      } catch (const driver::Error& error) {
+        refuse(fmt::format("environment variable {}: {}", name, error.message()));
+      }
+    }
+  }
+  std::vector<std::string> names;
+  for (const Variable& variable : kVariables) {
+    names.push_back(std::string(kPrefix) + std::string(variable.name));
+  }
+  refuse(fmt::format("environment variable {} is not known; there are {}", name,
+                     fmt::join(names, ", ")));
+}
+
+}  // namespace
+
+Environment environment_of_process() {
+  Environment found;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const size_t equals = text.find('=');
+    if (text.starts_with(kPrefix) && equals != std::string_view::npos) {
+      found.emplace(text.substr(0, equals), text.substr(equals + 1));
+    }
+  }
+  return found;
+}
+
+ClientOptions read_client_options(const Environment& environment) {
+  Reading reading;
+  reading.options.cache_folder = default_cache_folder();
+  for (const auto& [name, text] : environment) {
+    read_variable(name, text, reading);
+  }
+  try {
+    reading.options.open = driver::open_options(reading.board);
+  } catch (const driver::UsageError& error) {
+    refuse(fmt::format("environment variables TPUBOARD_* (as options of `tpuboard run`): {}",
+                       error.what()));
+  }
+  return reading.options;
+}
+
+}  // namespace tpu::client

@@ -1,0 +1,29 @@
+// What a program that brings its own framework can say about the board: environment variables
+// TPUBOARD_*, since such a program has no command line for us. Names and meanings: docs/jax.md.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "tpu/board.hpp"
+
+namespace tpu::client {
+
+struct ClientOptions {
+  std::string platform = "tpu";  // name under which frameworks see the board: tpu | tpuboard
+  driver::OpenOptions open;
+  std::string call_log;      // "stderr", a file, or empty: none
+  bool cache = true;         // keep executables on disk
+  std::string cache_folder;  // empty: none can be named (no home folder)
+};
+
+// All variables that exist with TPUBOARD_ in front of their name.
+using Environment = std::map<std::string, std::string>;
+Environment environment_of_process();
+
+// Throws driver::Error (InvalidArgument) for an unknown TPUBOARD_* variable and for a value that
+// cannot be used; the text lists what there is.
+ClientOptions read_client_options(const Environment& environment);
+
+}  // namespace tpu::client

@@ -1,0 +1,76 @@
+// The compiler's library behind a cache of executables.
+#include "compiled_program.hpp"
+
+#include <openssl/sha.h>
+
+#include <array>
+
+#include "compile.hpp"
+#include "process_board.hpp"
+#include "program_cache.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::client {
+namespace {
+
+// MLIR bytecode begins so; text is refused with a hint.
+constexpr std::array kBytecodeMagic = {std::byte{'M'}, std::byte{'L'}, std::byte{0xef},
+                                       std::byte{'R'}};
+
+void check_format(std::span<const std::byte> artifact) {
+  if (artifact.size() < kBytecodeMagic.size() ||
+      !std::equal(kBytecodeMagic.begin(), kBytecodeMagic.end(), artifact.begin())) {
+    throw driver::Error(driver::ErrorCode::kUnimplemented,
+                        "the program is not MLIR bytecode: textual MLIR is not read; send a "
+                        "StableHLO portable artifact (stablehlo.serialize_portable_artifact)");
+  }
+}
+
+exe::ExecutableT compiled(std::span<const std::byte> artifact) {
+  // Every core keeps all of a replicated array: a framework may read any of them.
+  compiler::CompileOptions options;
+  options.update_sharding = compiler::UpdateSharding::kOff;
+  try {
+    return compiler::compile(artifact, "main", ProcessBoard::params(), options).executable;
+  } catch (const compiler::Error& error) {
+    throw driver::Error(error.op().empty() ? driver::ErrorCode::kInvalidArgument
+                                           : driver::ErrorCode::kUnimplemented,
+                        error.what());
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const CompiledProgram> stored_program(std::vector<std::byte> container,
+                                                      std::vector<std::byte> artifact) {
+  auto program = std::make_shared<CompiledProgram>();
+  try {
+    program->executable = exe::read_executable(container);
+  } catch (const exe::ExecutableError& error) {
+    throw driver::Error(driver::ErrorCode::kInvalidArgument, error.what());
+  }
+  program->container = std::move(container);
+  program->fingerprint = program_key(artifact, ProcessBoard::options().open);
+  program->artifact = std::move(artifact);
+  return program;
+}
+
+std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte> artifact) {
+  check_format(artifact);
+  const ClientOptions& options = ProcessBoard::options();
+  auto program = std::make_shared<CompiledProgram>();
+  program->artifact.assign(artifact.begin(), artifact.end());
+  program->fingerprint = program_key(artifact, options.open);
+  const ProgramCache cache(options.cache ? options.cache_folder : std::string());
+  if (auto kept = cache.find(program->fingerprint)) {
+    program->executable = std::move(kept->executable);
+    program->container = std::move(kept->container);
+    return program;
+  }
+  program->executable = compiled(artifact);
+  program->container = exe::write_executable(program->executable);
+  cache.keep(program->fingerprint, program->container);
+  return program;
+}
+
+}  // namespace tpu::client

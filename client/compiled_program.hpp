@@ -1,0 +1,31 @@
+// CompiledProgram: a StableHLO artifact and its executable, as clients compile, keep and pass it
+// on. Needs the numbers of the board, not the board.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "exe/executable.hpp"
+
+namespace tpu::client {
+
+struct CompiledProgram {
+  exe::ExecutableT executable;
+  std::vector<std::byte> container;  // the same as bytes (.tpuexe): what is loaded, cached, stored
+  std::vector<std::byte> artifact;   // what it was made from
+  std::string fingerprint;           // of artifact, board and compiler, in hexadecimal digits
+};
+
+// Compiles for the board of this process, or takes the executable from the folder of the cache.
+// Throws driver::Error: InvalidArgument (damaged artifact), Unimplemented (what the compiler does
+// not support; the text names op and source line).
+std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte> artifact);
+
+// From the bytes of a container and what it was made from. Throws driver::Error (InvalidArgument).
+std::shared_ptr<const CompiledProgram> stored_program(std::vector<std::byte> container,
+                                                      std::vector<std::byte> artifact);
+
+}  // namespace tpu::client

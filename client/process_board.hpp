@@ -1,0 +1,45 @@
+// ProcessBoard: the board of this process, which all its clients share (SystemC has one kernel a
+// process). It is opened with the first client and stays open until the process exits, which
+// cancels what is still running. A thread lets board time pass while work is under way, so that
+// nobody has to wait for callbacks to come.
+#pragma once
+
+#include <memory>
+
+#include "client_options.hpp"
+#include "tpu/board.hpp"
+#include "tpu/spec/board_params.hpp"
+
+namespace tpu::client {
+
+class ProcessBoard {
+ public:
+  // Opens the board at the first call. Throws driver::Error; a call that failed can be repeated
+  // where Board::open() can.
+  static ProcessBoard& get();
+
+  // The options of the environment, read at the first call. Throws driver::Error.
+  static const ClientOptions& options();
+  // The numbers of the board that get() opens or has opened. Throws driver::Error.
+  static const spec::BoardParams& params();
+  // Throws FailedPrecondition in a child that was made by fork(): its copy of the board has no
+  // threads.
+  static void check_process();
+  static bool forked();
+
+  // Throws as check_process().
+  const driver::Board& board() const;
+
+  // Board time passes until `event` is ready.
+  void track(const driver::Event& event);
+
+ private:
+  struct Pump;
+  explicit ProcessBoard(driver::Board board);
+  void close();
+
+  driver::Board board_;
+  std::unique_ptr<Pump> pump_;
+};
+
+}  // namespace tpu::client

@@ -1,0 +1,38 @@
+// ProgramCache: executables in a folder, one file each, named after what they were made from. A
+// file that is damaged counts as none; a folder that cannot be written keeps nothing. Several
+// processes may use one folder: files appear whole, by rename.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "exe/executable.hpp"
+#include "tpu/board.hpp"
+
+namespace tpu::client {
+
+// SHA-256, in hexadecimal digits, of all that an executable depends on: artifact, numbers of the
+// board and build of the compiler.
+std::string program_key(std::span<const std::byte> artifact, const driver::OpenOptions& board);
+
+class ProgramCache {
+ public:
+  // Empty folder: keeps nothing.
+  explicit ProgramCache(std::string folder) : folder_(std::move(folder)) {}
+
+  struct Kept {
+    exe::ExecutableT executable;
+    std::vector<std::byte> container;
+  };
+  std::optional<Kept> find(const std::string& key) const;
+  void keep(const std::string& key, std::span<const std::byte> container) const;
+
+ private:
+  std::string path_of(const std::string& key) const;
+  std::string folder_;
+};
+
+}  // namespace tpu::client
