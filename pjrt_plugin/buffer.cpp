@@ -1,0 +1,178 @@
+// Buffers: what they are, deleting them. Getters take no locks.
+#include <array>
+#include <utility>
+
+#include "buffers.hpp"
+#include "calls.hpp"
+#include "errors.hpp"
+
+namespace tpu::pjrt {
+namespace {
+
+using driver::DType;
+
+constexpr std::array kTypes = {
+    std::pair{PJRT_Buffer_Type_F32, DType::kF32}, std::pair{PJRT_Buffer_Type_BF16, DType::kBf16},
+    std::pair{PJRT_Buffer_Type_S32, DType::kI32}, std::pair{PJRT_Buffer_Type_U32, DType::kU32},
+    std::pair{PJRT_Buffer_Type_S8, DType::kI8},   std::pair{PJRT_Buffer_Type_U8, DType::kU8},
+    std::pair{PJRT_Buffer_Type_PRED, DType::kI1}, std::pair{PJRT_Buffer_Type_S16, DType::kI16},
+    std::pair{PJRT_Buffer_Type_U16, DType::kU16}, std::pair{PJRT_Buffer_Type_S64, DType::kI64},
+    std::pair{PJRT_Buffer_Type_U64, DType::kU64}};
+
+std::string hint_of(PJRT_Buffer_Type type) {
+  switch (type) {
+    case PJRT_Buffer_Type_F16:
+      return "f16 is no type of the board; use bfloat16";
+    case PJRT_Buffer_Type_F64:
+      return "f64 is no type of the board; use float32";
+    case PJRT_Buffer_Type_C64:
+    case PJRT_Buffer_Type_C128:
+      return "complex numbers are no type of the board; keep real and imaginary part apart";
+    default:
+      return "element type " + std::to_string(type) +
+             " is no type of the board, which has f32, bf16, bool and integers of 8 to 64 bits";
+  }
+}
+
+}  // namespace
+
+DType dtype_of(PJRT_Buffer_Type type) {
+  for (const auto& [theirs, ours] : kTypes) {
+    if (theirs == type) {
+      return ours;
+    }
+  }
+  throw_unimplemented(hint_of(type));
+}
+
+PJRT_Buffer_Type buffer_type(DType dtype) {
+  for (const auto& [theirs, ours] : kTypes) {
+    if (ours == dtype) {
+      return theirs;
+    }
+  }
+  return PJRT_Buffer_Type_INVALID;
+}
+
+// Order and meaning of the two are the same (tpu/types.hpp).
+PJRT_Buffer_Type buffer_type(exe::Elem elem) { return buffer_type(static_cast<DType>(elem)); }
+
+PJRT_Buffer* new_buffer(PJRT_Device& device, driver::Buffer buffer) {
+  auto made = std::make_unique<PJRT_Buffer>();
+  made->device = &device;
+  made->type = buffer_type(buffer.dtype());
+  made->buffer = std::move(buffer);
+  return made.release();
+}
+
+const driver::Buffer& live_buffer(const PJRT_Buffer* buffer, const char* what) {
+  if (need(buffer, what).deleted) {
+    throw driver::Error(driver::ErrorCode::kFailedPrecondition,
+                        std::string(what) + " was deleted or donated");
+  }
+  return buffer->buffer;
+}
+
+PJRT_Device& place_of(PJRT_Memory* memory, PJRT_Device* device) {
+  if (memory != nullptr) {
+    return *memory->device;
+  }
+  return need(device, "device (no memory is given)");
+}
+
+// In a forked child the driver's locks may be held for ever; its memory goes with the child.
+void call(PJRT_Buffer_Destroy_Args& args) {
+  if (!client::ProcessBoard::forked()) {
+    delete args.buffer;
+  }
+}
+
+void call(PJRT_Buffer_ElementType_Args& args) { args.type = need(args.buffer, "buffer").type; }
+
+void call(PJRT_Buffer_Dimensions_Args& args) {
+  const driver::Shape& shape = need(args.buffer, "buffer").buffer.shape();
+  args.dims = shape.data();
+  args.num_dims = shape.size();
+}
+
+void call(PJRT_Buffer_UnpaddedDimensions_Args& args) {
+  const driver::Shape& shape = need(args.buffer, "buffer").buffer.shape();
+  args.unpadded_dims = shape.data();
+  args.num_dims = shape.size();
+}
+
+void call(PJRT_Buffer_DynamicDimensionIndices_Args& args) {
+  need(args.buffer, "buffer");
+  args.dynamic_dim_indices = nullptr;
+  args.num_dynamic_dims = 0;
+}
+
+void call(PJRT_Buffer_GetMemoryLayout_Args& args) {
+  static const std::array<int64_t, exe::kMaxRank> descending = [] {
+    std::array<int64_t, exe::kMaxRank> order{};
+    for (size_t i = 0; i < order.size(); ++i) {
+      order[i] = static_cast<int64_t>(order.size() - 1 - i);
+    }
+    return order;
+  }();
+  const size_t rank = need(args.buffer, "buffer").buffer.shape().size();
+  if (rank > descending.size()) {
+    throw_unimplemented("layouts of more than 64 dimensions");
+  }
+  args.layout = {};
+  args.layout.struct_size = kPjrtStructSize<PJRT_Buffer_MemoryLayout>;
+  args.layout.type = PJRT_Buffer_MemoryLayout_Type_Tiled;
+  args.layout.tiled.struct_size = kPjrtStructSize<PJRT_Buffer_MemoryLayout_Tiled>;
+  args.layout.tiled.minor_to_major = descending.data() + (descending.size() - rank);
+  args.layout.tiled.minor_to_major_size = rank;
+}
+
+void call(PJRT_Buffer_OnDeviceSizeInBytes_Args& args) {
+  args.on_device_size_in_bytes = need(args.buffer, "buffer").buffer.bytes();
+}
+
+void call(PJRT_Buffer_Device_Args& args) { args.device = need(args.buffer, "buffer").device; }
+
+void call(PJRT_Buffer_Memory_Args& args) {
+  args.memory = need(args.buffer, "buffer").device->memory;
+}
+
+void call(PJRT_Buffer_Delete_Args& args) {
+  PJRT_Buffer& buffer = need(args.buffer, "buffer");
+  client::ProcessBoard::check_process();
+  if (!buffer.deleted.exchange(true)) {
+    buffer.buffer.discard();
+  }
+}
+
+void call(PJRT_Buffer_IsDeleted_Args& args) {
+  args.is_deleted = need(args.buffer, "buffer").deleted;
+}
+
+// Host code may not look into HBM.
+void call(PJRT_Buffer_IsOnCpu_Args& args) {
+  need(args.buffer, "buffer");
+  args.is_on_cpu = false;
+}
+
+void call(PJRT_Buffer_ReadyEvent_Args& args) {
+  args.event = new PJRT_Event{live_buffer(args.buffer, "buffer").ready()};
+}
+
+void call(PJRT_Buffer_UnsafePointer_Args& /*args*/) {
+  throw_unimplemented("memory of the board has no address on the host");
+}
+
+void call(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args& /*args*/) {
+  throw_unimplemented("memory of the board has no address on the host");
+}
+
+void call(PJRT_Buffer_IncreaseExternalReferenceCount_Args& /*args*/) {
+  throw_unimplemented("memory of the board has no address on the host");
+}
+
+void call(PJRT_Buffer_DecreaseExternalReferenceCount_Args& /*args*/) {
+  throw_unimplemented("memory of the board has no address on the host");
+}
+
+}  // namespace tpu::pjrt

@@ -1,0 +1,207 @@
+// Plugin, client, devices, memories. All clients of a process share its board; a client is never
+// freed, since buffers and executables that outlive it point to its devices.
+#include <algorithm>
+#include <mutex>
+
+#include "call_log.hpp"
+#include "calls.hpp"
+#include "errors.hpp"
+#include "objects.hpp"
+
+namespace tpu::pjrt {
+namespace {
+
+// Newest and oldest StableHLO that the compiler's import reads: frameworks send the newest that
+// they and we know.
+constexpr int64_t kNewestStableHlo[] = {1, 15, 0};
+constexpr int64_t kOldestStableHlo[] = {0, 9, 0};
+
+constexpr const char kMemoryKind[] = "device";
+
+std::unique_ptr<PJRT_Client> make_client() {
+  auto client = std::make_unique<PJRT_Client>();
+  client->process = &client::ProcessBoard::get();
+  client->topology.topology =
+      make_topology(client::ProcessBoard::options().platform, client::ProcessBoard::params());
+  for (PJRT_DeviceDescription* description : client->topology.topology->devices) {
+    auto memory = std::make_unique<PJRT_Memory>();
+    auto device = std::make_unique<PJRT_Device>();
+    memory->id = description->id;
+    memory->text = "HBM of " + description->text;
+    memory->device = device.get();
+    *device = {description->id, client.get(), description, memory.get()};
+    client->devices.push_back(device.get());
+    client->memories.push_back(memory.get());
+    client->owned_devices.push_back(std::move(device));
+    client->owned_memories.push_back(std::move(memory));
+  }
+  return client;
+}
+
+PJRT_Device* device_of(PJRT_Client* client, int id, const char* what) {
+  const auto& devices = need(client, "client").devices;
+  if (id < 0 || static_cast<size_t>(id) >= devices.size()) {
+    throw_invalid(std::string(what) + " " + std::to_string(id) + " is none of the " +
+                  std::to_string(devices.size()) + " of this board");
+  }
+  return devices[static_cast<size_t>(id)];
+}
+
+}  // namespace
+
+void call(PJRT_Plugin_Initialize_Args& /*args*/) {
+  CallLog::open(client::ProcessBoard::options().call_log);
+}
+
+void call(PJRT_Plugin_Attributes_Args& args) {
+  static const PJRT_NamedValue attributes[] = {
+      named_integers("stablehlo_current_version", kNewestStableHlo, 3),
+      named_integers("stablehlo_minimum_version", kOldestStableHlo, 3)};
+  args.attributes = attributes;
+  args.num_attributes = std::size(attributes);
+}
+
+// Options of other plugins that a framework may pass are of no meaning here; ours are variables of
+// the environment.
+void call(PJRT_Client_Create_Args& args) {
+  CallLog::open(client::ProcessBoard::options().call_log);
+  args.client = make_client().release();
+}
+
+void call(PJRT_Client_Destroy_Args& /*args*/) {}
+
+void call(PJRT_Client_PlatformName_Args& args) {
+  const std::string& name = need(args.client, "client").topology.topology->platform;
+  args.platform_name = name.data();
+  args.platform_name_size = name.size();
+}
+
+void call(PJRT_Client_ProcessIndex_Args& args) {
+  need(args.client, "client");
+  args.process_index = 0;
+}
+
+void call(PJRT_Client_PlatformVersion_Args& args) {
+  const std::string& version = need(args.client, "client").topology.topology->version;
+  args.platform_version = version.data();
+  args.platform_version_size = version.size();
+}
+
+void call(PJRT_Client_TopologyDescription_Args& args) {
+  args.topology = &need(args.client, "client").topology;
+}
+
+void call(PJRT_Client_Devices_Args& args) {
+  const auto& devices = need(args.client, "client").devices;
+  args.devices = devices.data();
+  args.num_devices = devices.size();
+}
+
+void call(PJRT_Client_AddressableDevices_Args& args) {
+  const auto& devices = need(args.client, "client").devices;
+  args.addressable_devices = devices.data();
+  args.num_addressable_devices = devices.size();
+}
+
+void call(PJRT_Client_LookupDevice_Args& args) {
+  args.device = device_of(args.client, args.id, "device id");
+}
+
+void call(PJRT_Client_LookupAddressableDevice_Args& args) {
+  args.addressable_device = device_of(args.client, args.local_hardware_id, "local hardware id");
+}
+
+void call(PJRT_Client_AddressableMemories_Args& args) {
+  const auto& memories = need(args.client, "client").memories;
+  args.addressable_memories = memories.data();
+  args.num_addressable_memories = memories.size();
+}
+
+void call(PJRT_Client_DefaultDeviceAssignment_Args& args) {
+  const auto& devices = need(args.client, "client").devices;
+  const int64_t wanted = int64_t{args.num_replicas} * args.num_partitions;
+  if (args.num_replicas < 1 || args.num_partitions < 1 ||
+      wanted > static_cast<int64_t>(devices.size())) {
+    throw_invalid("a program of " + std::to_string(wanted) + " devices; the board has " +
+                  std::to_string(devices.size()));
+  }
+  if (args.default_assignment == nullptr ||
+      args.default_assignment_size < static_cast<size_t>(wanted)) {
+    throw_invalid("default_assignment has no room for " + std::to_string(wanted) + " ids");
+  }
+  for (int i = 0; i < wanted; ++i) {
+    args.default_assignment[i] = i;
+  }
+}
+
+void call(PJRT_Device_GetDescription_Args& args) {
+  args.device_description = need(args.device, "device").description;
+}
+
+void call(PJRT_Device_IsAddressable_Args& args) {
+  need(args.device, "device");
+  args.is_addressable = true;
+}
+
+void call(PJRT_Device_LocalHardwareId_Args& args) {
+  args.local_hardware_id = need(args.device, "device").id;
+}
+
+void call(PJRT_Device_AddressableMemories_Args& args) {
+  args.memories = &need(args.device, "device").memory;
+  args.num_memories = 1;
+}
+
+void call(PJRT_Device_DefaultMemory_Args& args) {
+  args.memory = need(args.device, "device").memory;
+}
+
+void call(PJRT_Device_MemoryStats_Args& args) {
+  const PJRT_Device& device = need(args.device, "device");
+  const driver::DeviceInfo info =
+      device.client->process->board().devices().at(static_cast<size_t>(device.id));
+  PJRT_Device_MemoryStats_Args answer{};
+  answer.struct_size = args.struct_size;
+  answer.extension_start = args.extension_start;
+  answer.device = args.device;
+  answer.bytes_in_use = static_cast<int64_t>(info.hbm_used);
+  answer.peak_bytes_in_use = static_cast<int64_t>(info.hbm_peak);
+  answer.peak_bytes_in_use_is_set = true;
+  answer.bytes_limit = static_cast<int64_t>(info.hbm_bytes);
+  answer.bytes_limit_is_set = true;
+  answer.largest_free_block_bytes = static_cast<int64_t>(info.hbm_largest_free);
+  answer.largest_free_block_bytes_is_set = true;
+  args = answer;
+}
+
+void call(PJRT_Memory_Id_Args& args) { args.id = need(args.memory, "memory").id; }
+
+void call(PJRT_Memory_Kind_Args& args) {
+  need(args.memory, "memory");
+  args.kind = kMemoryKind;
+  args.kind_size = sizeof kMemoryKind - 1;
+}
+
+void call(PJRT_Memory_Kind_Id_Args& args) {
+  need(args.memory, "memory");
+  args.kind_id = 0;
+}
+
+void call(PJRT_Memory_DebugString_Args& args) {
+  const std::string& text = need(args.memory, "memory").text;
+  args.debug_string = text.data();
+  args.debug_string_size = text.size();
+}
+
+void call(PJRT_Memory_ToString_Args& args) {
+  const std::string& text = need(args.memory, "memory").text;
+  args.to_string = text.data();
+  args.to_string_size = text.size();
+}
+
+void call(PJRT_Memory_AddressableByDevices_Args& args) {
+  args.devices = &need(args.memory, "memory").device;
+  args.num_devices = 1;
+}
+
+}  // namespace tpu::pjrt

@@ -1,0 +1,168 @@
+// Programs in, executables out: compiled, or taken from bytes that an executable was stored as.
+#include <cstring>
+#include <string_view>
+
+#include "calls.hpp"
+#include "errors.hpp"
+#include "objects.hpp"
+
+struct PJRT_SerializedExecutable {
+  std::string bytes;
+};
+struct PJRT_DeviceAssignmentSerialized {
+  std::string bytes;
+};
+struct PJRT_SerializedCompileOptions {
+  std::string bytes;
+};
+
+namespace tpu::pjrt {
+namespace {
+
+std::shared_ptr<const client::CompiledProgram> compile(const PJRT_Program* program) {
+  const PJRT_Program& source = need(program, "program");
+  const std::string_view format(source.format, source.format_size);
+  if (format != "mlir") {
+    throw_unimplemented("program format '" + std::string(format) +
+                        "'; the plugin reads \"mlir\" (with PyTorch/XLA set "
+                        "XLA_STABLEHLO_COMPILE=1)");
+  }
+  return client::compile_program(
+      {reinterpret_cast<const std::byte*>(source.code), source.code_size});
+}
+
+std::vector<PJRT_Device*> devices_of(PJRT_Client& client, const ExecutableInfo& info) {
+  std::vector<int> ids = info.build.devices;
+  if (ids.empty() && !info.build.portable) {
+    for (uint32_t p = 0; p < info.program->executable.partitions; ++p) {
+      ids.push_back(info.build.device_ordinal >= 0 && info.program->executable.partitions == 1
+                        ? static_cast<int>(info.build.device_ordinal)
+                        : static_cast<int>(p));
+    }
+  }
+  std::vector<PJRT_Device*> devices;
+  for (const int id : ids) {
+    if (id < 0 || static_cast<size_t>(id) >= client.devices.size()) {
+      throw_invalid("compile options: device " + std::to_string(id) + " is none of the " +
+                    std::to_string(client.devices.size()) + " of this board");
+    }
+    for (const PJRT_Device* other : devices) {
+      if (other->id == id) {
+        throw_invalid("compile options: device " + std::to_string(id) + " is named twice");
+      }
+    }
+    devices.push_back(client.devices[static_cast<size_t>(id)]);
+  }
+  return devices;
+}
+
+PJRT_LoadedExecutable* new_loaded(PJRT_Client* client, std::shared_ptr<const ExecutableInfo> info) {
+  auto loaded = std::make_unique<PJRT_LoadedExecutable>();
+  loaded->client = client;
+  loaded->devices = devices_of(need(client, "client"), *info);
+  std::vector<int> ids;
+  for (const PJRT_Device* device : loaded->devices) {
+    ids.push_back(device->id);
+  }
+  loaded->assignment =
+      info->build.assignment.empty() ? device_assignment(ids) : info->build.assignment;
+  loaded->info = std::move(info);
+  return loaded.release();
+}
+
+// A stored executable: magic, then three parts, each with its length (8 bytes, low first) before
+// it: compile options, artifact, container.
+constexpr std::string_view kMagic = "TPUPJRT1";
+
+void put_part(std::string& to, std::string_view part) {
+  for (unsigned shift = 0; shift < 64; shift += 8) {
+    to.push_back(static_cast<char>(part.size() >> shift & 0xff));
+  }
+  to += part;
+}
+
+std::string_view take_part(std::string_view& from) {
+  uint64_t size = 0;
+  for (unsigned i = 0; i < 8 && i < from.size(); ++i) {
+    size |= static_cast<uint64_t>(static_cast<unsigned char>(from[i])) << (8 * i);
+  }
+  if (from.size() < 8 || from.size() - 8 < size) {
+    throw_invalid("the bytes of the executable end too early");
+  }
+  const std::string_view part = from.substr(8, size);
+  from.remove_prefix(8 + size);
+  return part;
+}
+
+std::string_view text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::vector<std::byte> bytes_of(std::string_view text) {
+  const auto* data = reinterpret_cast<const std::byte*>(text.data());
+  return {data, data + text.size()};
+}
+
+// Gives `text` to the caller, with the function that frees it.
+template <typename Holder, typename Args>
+void give(std::string text, Args& args, Holder*& holder, void (*&deleter)(Holder*)) {
+  holder = new Holder{std::move(text)};
+  deleter = [](Holder* done) { delete done; };
+  args.serialized_bytes = holder->bytes.data();
+  args.serialized_bytes_size = holder->bytes.size();
+}
+
+}  // namespace
+
+void call(PJRT_Client_Compile_Args& args) {
+  client::ProcessBoard::check_process();
+  args.executable = new_loaded(
+      args.client, executable_info(compile(args.program),
+                                   std::string(args.compile_options, args.compile_options_size)));
+}
+
+void call(PJRT_Compile_Args& args) {
+  need(args.topology, "topology");
+  args.executable = new PJRT_Executable{executable_info(
+      compile(args.program), std::string(args.compile_options, args.compile_options_size))};
+}
+
+void call(PJRT_Executable_Serialize_Args& args) {
+  const ExecutableInfo& info = *need(args.executable, "executable").info;
+  std::string bytes(kMagic);
+  put_part(bytes, info.build_bytes);
+  put_part(bytes, text_of(info.program->artifact));
+  put_part(bytes, text_of(info.program->container));
+  give(std::move(bytes), args, args.serialized_executable, args.serialized_executable_deleter);
+}
+
+void call(PJRT_Executable_DeserializeAndLoad_Args& args) {
+  client::ProcessBoard::check_process();
+  std::string_view left(args.serialized_executable, args.serialized_executable_size);
+  if (!left.starts_with(kMagic)) {
+    throw_invalid("these bytes are no executable of this plugin");
+  }
+  left.remove_prefix(kMagic.size());
+  std::string options(take_part(left));
+  std::vector<std::byte> artifact = bytes_of(take_part(left));
+  std::vector<std::byte> container = bytes_of(take_part(left));
+  if (args.overridden_serialized_compile_options != nullptr) {
+    options.assign(args.overridden_serialized_compile_options,
+                   args.overridden_serialized_compile_options_size);
+  }
+  args.loaded_executable = new_loaded(
+      args.client,
+      executable_info(client::stored_program(std::move(container), std::move(artifact)), options));
+}
+
+void call(PJRT_Executable_GetCompileOptions_Args& args) {
+  give(need(args.executable, "executable").info->build_bytes, args, args.serialized_compile_options,
+       args.serialized_compile_options_deleter);
+}
+
+void call(PJRT_LoadedExecutable_GetDeviceAssignment_Args& args) {
+  give(need(args.executable, "executable").assignment, args, args.serialized_device_assignment,
+       args.serialized_device_assignment_deleter);
+}
+
+}  // namespace tpu::pjrt

@@ -1,0 +1,44 @@
+// Events are those of the driver. Callbacks come from the thread that lets board time pass, or at
+// once; they may destroy the event.
+#include "calls.hpp"
+#include "errors.hpp"
+#include "objects.hpp"
+
+namespace tpu::pjrt {
+
+void call(PJRT_Event_Destroy_Args& args) { delete args.event; }
+
+void call(PJRT_Event_IsReady_Args& args) {
+  args.is_ready = need(args.event, "event").event.ready();
+}
+
+// Answers with the error of the event, as Await does.
+void call(PJRT_Event_Error_Args& args) {
+  const driver::Event& event = need(args.event, "event").event;
+  if (!event.ready()) {
+    throw driver::Error(driver::ErrorCode::kFailedPrecondition, "the event is not ready");
+  }
+  event.wait();
+}
+
+void call(PJRT_Event_Await_Args& args) {
+  const driver::Event event = need(args.event, "event").event;
+  client::ProcessBoard::check_process();
+  event.wait();
+}
+
+void call(PJRT_Event_OnReady_Args& args) {
+  const driver::Event event = need(args.event, "event").event;
+  PJRT_Event_OnReadyCallback* callback = args.callback;
+  if (callback == nullptr) {
+    throw_invalid("callback is null");
+  }
+  event.on_ready([callback, user = args.user_arg](std::shared_ptr<const driver::Error> error) {
+    callback(error ? new_error(*error) : nullptr, user);
+  });
+  if (!event.ready()) {
+    client::ProcessBoard::get().track(event);
+  }
+}
+
+}  // namespace tpu::pjrt

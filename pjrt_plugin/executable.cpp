@@ -1,0 +1,213 @@
+// What executables say about themselves.
+#include <cstring>
+
+#include "buffers.hpp"
+#include "calls.hpp"
+#include "errors.hpp"
+
+namespace tpu::pjrt {
+namespace {
+
+driver::Layout layout_of(const exe::TensorT& tensor, uint32_t partitions) {
+  driver::Layout layout;
+  layout.local = tensor.local_dims;
+  layout.replicated = tensor.replicated;
+  const size_t rank = tensor.local_dims.size();
+  for (size_t p = 0; p < partitions; ++p) {
+    const auto first = tensor.offsets.begin() + static_cast<ptrdiff_t>(p * rank);
+    layout.offsets.emplace_back(first, first + static_cast<ptrdiff_t>(rank));
+  }
+  return layout;
+}
+
+void add_shardings(const std::vector<std::unique_ptr<exe::TensorT>>& tensors, uint32_t partitions,
+                   std::vector<std::string>& shardings, std::vector<const char*>& data,
+                   std::vector<size_t>& sizes) {
+  for (const auto& tensor : tensors) {
+    shardings.push_back(op_sharding(layout_of(*tensor, partitions), tensor->global_dims));
+  }
+  for (const std::string& sharding : shardings) {
+    data.push_back(sharding.data());
+    sizes.push_back(sharding.size());
+  }
+}
+
+void check_options(const BuildOptions& build, const exe::ExecutableT& program) {
+  if (build.tupled_arguments) {
+    throw_unimplemented("compile options: arguments in a tuple");
+  }
+  const int64_t devices = build.replicas * build.partitions;
+  if (devices != program.partitions) {
+    throw_invalid("compile options: " + std::to_string(devices) +
+                  " devices (num_replicas * num_partitions), the program is for " +
+                  std::to_string(program.partitions));
+  }
+  if (!build.devices.empty() && static_cast<int64_t>(build.devices.size()) != devices) {
+    throw_invalid("compile options: the device assignment has " +
+                  std::to_string(build.devices.size()) + " devices, the program " +
+                  std::to_string(devices));
+  }
+}
+
+const ExecutableInfo& info_of(const PJRT_Executable* executable) {
+  return *need(executable, "executable").info;
+}
+
+uint64_t bytes_of(const std::vector<std::unique_ptr<exe::SlotT>>& slots, exe::SlotKind kind) {
+  uint64_t bytes = 0;
+  for (const auto& slot : slots) {
+    bytes += slot->kind == kind ? slot->bytes : 0;
+  }
+  return bytes;
+}
+
+uint64_t alias_bytes(const exe::ExecutableT& program) {
+  uint64_t bytes = 0;
+  for (const auto& slot : program.slots) {
+    bytes += slot->kind == exe::SlotKind::result && slot->alias_of >= 0 ? slot->bytes : 0;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::shared_ptr<const ExecutableInfo> executable_info(
+    std::shared_ptr<const client::CompiledProgram> program, std::string build_bytes) {
+  auto info = std::make_shared<ExecutableInfo>();
+  info->build = read_build_options(build_bytes);
+  info->build_bytes = std::move(build_bytes);
+  info->program = std::move(program);
+  const exe::ExecutableT& exe = info->program->executable;
+  check_options(info->build, exe);
+  for (const auto& result : exe.results) {
+    info->output_types.push_back(buffer_type(result->elem));
+    info->output_dims.insert(info->output_dims.end(), result->local_dims.begin(),
+                             result->local_dims.end());
+    info->output_ranks.push_back(result->local_dims.size());
+    info->memory_kinds.push_back("device");
+    info->memory_kind_sizes.push_back(std::strlen("device"));
+  }
+  add_shardings(exe.results, exe.partitions, info->output_shardings, info->output_sharding_data,
+                info->output_sharding_sizes);
+  add_shardings(exe.args, exe.partitions, info->parameter_shardings, info->parameter_sharding_data,
+                info->parameter_sharding_sizes);
+  info->costs = {
+      named_float("flops", static_cast<float>(exe.matmul_flops)),
+      named_float("bytes accessed", static_cast<float>(exe.hbm_read_bytes + exe.hbm_written_bytes)),
+      named_float("estimated cycles", static_cast<float>(exe.estimated_cycles))};
+  return info;
+}
+
+void call(PJRT_Executable_Destroy_Args& args) { delete args.executable; }
+
+void call(PJRT_Executable_Name_Args& args) {
+  const std::string& name = info_of(args.executable).program->executable.name;
+  args.executable_name = name.data();
+  args.executable_name_size = name.size();
+}
+
+void call(PJRT_Executable_NumReplicas_Args& args) {
+  args.num_replicas = static_cast<size_t>(info_of(args.executable).build.replicas);
+}
+
+void call(PJRT_Executable_NumPartitions_Args& args) {
+  args.num_partitions = static_cast<size_t>(info_of(args.executable).build.partitions);
+}
+
+void call(PJRT_Executable_NumOutputs_Args& args) {
+  args.num_outputs = info_of(args.executable).output_types.size();
+}
+
+void call(PJRT_Executable_SizeOfGeneratedCodeInBytes_Args& args) {
+  args.size_in_bytes =
+      static_cast<int64_t>(info_of(args.executable).program->executable.image.size());
+}
+
+void call(PJRT_Executable_GetCostAnalysis_Args& args) {
+  const auto& costs = info_of(args.executable).costs;
+  args.properties = costs.data();
+  args.num_properties = costs.size();
+}
+
+void call(PJRT_Executable_OutputMemoryKinds_Args& args) {
+  const ExecutableInfo& info = info_of(args.executable);
+  args.num_outputs = info.memory_kinds.size();
+  args.memory_kinds = info.memory_kinds.data();
+  args.memory_kind_sizes = info.memory_kind_sizes.data();
+}
+
+void call(PJRT_Executable_OutputElementTypes_Args& args) {
+  const ExecutableInfo& info = info_of(args.executable);
+  args.output_types = const_cast<PJRT_Buffer_Type*>(info.output_types.data());
+  args.num_output_types = info.output_types.size();
+}
+
+void call(PJRT_Executable_OutputDimensions_Args& args) {
+  const ExecutableInfo& info = info_of(args.executable);
+  args.num_outputs = info.output_ranks.size();
+  args.dims = info.output_dims.data();
+  args.dim_sizes = info.output_ranks.data();
+}
+
+void call(PJRT_Executable_Fingerprint_Args& args) {
+  const std::string& print = info_of(args.executable).program->fingerprint;
+  args.executable_fingerprint = print.data();
+  args.executable_fingerprint_size = print.size();
+}
+
+void call(PJRT_LoadedExecutable_Fingerprint_Args& args) {
+  const std::string& print = need(args.executable, "executable").info->program->fingerprint;
+  args.executable_fingerprint = print.data();
+  args.executable_fingerprint_size = print.size();
+}
+
+void call(PJRT_Executable_GetCompiledMemoryStats_Args& args) {
+  const exe::ExecutableT& exe = info_of(args.executable).program->executable;
+  PJRT_Executable_GetCompiledMemoryStats_Args answer{};
+  answer.struct_size = args.struct_size;
+  answer.extension_start = args.extension_start;
+  answer.executable = args.executable;
+  answer.generated_code_size_in_bytes = static_cast<int64_t>(exe.image.size());
+  answer.argument_size_in_bytes =
+      static_cast<int64_t>(bytes_of(exe.slots, exe::SlotKind::argument));
+  answer.output_size_in_bytes = static_cast<int64_t>(bytes_of(exe.slots, exe::SlotKind::result));
+  answer.alias_size_in_bytes = static_cast<int64_t>(alias_bytes(exe));
+  answer.temp_size_in_bytes = static_cast<int64_t>(bytes_of(exe.slots, exe::SlotKind::scratch) +
+                                                   bytes_of(exe.slots, exe::SlotKind::constant));
+  answer.peak_memory_in_bytes = static_cast<int64_t>(exe.hbm_bytes);
+  answer.total_size_in_bytes = static_cast<int64_t>(exe.hbm_bytes);
+  args = answer;
+}
+
+// What was compiled: the board's own code is no program of a framework.
+void call(PJRT_Executable_OptimizedProgram_Args& args) {
+  PJRT_Program& program = need(args.program, "program");
+  const auto& artifact = info_of(args.executable).program->artifact;
+  static constexpr char kFormat[] = "mlir";
+  if (program.code != nullptr) {
+    if (program.code_size < artifact.size()) {
+      throw_invalid("code_size is " + std::to_string(program.code_size) + ", the program has " +
+                    std::to_string(artifact.size()) + " bytes");
+    }
+    std::memcpy(program.code, artifact.data(), artifact.size());
+  }
+  program.code_size = artifact.size();
+  program.format = kFormat;
+  program.format_size = sizeof kFormat - 1;
+}
+
+void call(PJRT_Shardings_PJRT_Executable_ParameterShardings_Args& args) {
+  const ExecutableInfo& info = info_of(args.executable);
+  args.num_parameters = info.parameter_shardings.size();
+  args.shardings = info.parameter_sharding_data.data();
+  args.sharding_sizes = info.parameter_sharding_sizes.data();
+}
+
+void call(PJRT_Shardings_PJRT_Executable_OutputShardings_Args& args) {
+  const ExecutableInfo& info = info_of(args.executable);
+  args.num_outputs = info.output_shardings.size();
+  args.shardings = info.output_sharding_data.data();
+  args.sharding_sizes = info.output_sharding_sizes.data();
+}
+
+}  // namespace tpu::pjrt

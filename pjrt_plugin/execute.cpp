@@ -1,0 +1,169 @@
+// Loaded executables and their launches. An executable is brought onto its cores by its first run.
+#include <algorithm>
+
+#include "buffers.hpp"
+#include "calls.hpp"
+#include "errors.hpp"
+
+namespace tpu::pjrt {
+namespace {
+
+using Arguments = std::vector<driver::Array>;
+
+void check_live(const PJRT_LoadedExecutable& executable) {
+  if (executable.deleted) {
+    throw driver::Error(driver::ErrorCode::kFailedPrecondition, "the executable was deleted");
+  }
+}
+
+void check_cores(const std::vector<PJRT_Device*>& devices) {
+  if (devices.size() == 1) {
+    return;
+  }
+  for (size_t p = 0; p < devices.size(); ++p) {
+    if (devices[p]->id != static_cast<int>(p)) {
+      throw_unimplemented("partition " + std::to_string(p) +
+                          " of the program is to run on TPU:" + std::to_string(devices[p]->id) +
+                          "; programs of several cores run on TPU:0, TPU:1, .. in this order "
+                          "(make the mesh from jax.devices() as it is)");
+    }
+  }
+}
+
+driver::Executable executable_on(PJRT_LoadedExecutable& executable,
+                                 const std::vector<PJRT_Device*>& devices) {
+  const std::lock_guard lock(executable.mutex);
+  check_live(executable);
+  for (const auto& [device, there] : executable.loaded) {
+    if (device == devices[0]->id) {
+      return there;
+    }
+  }
+  check_cores(devices);
+  const driver::Board& board = executable.client->process->board();
+  const driver::Executable made = board.load(executable.info->program->container, devices[0]->id);
+  executable.loaded.emplace_back(devices[0]->id, made);
+  return made;
+}
+
+// Argument i of the program, from the lists by device.
+driver::Array argument(const PJRT_LoadedExecutable_Execute_Args& args, size_t i,
+                       const driver::ParameterInfo& info) {
+  std::vector<driver::Buffer> parts;
+  for (size_t d = 0; d < args.num_devices; ++d) {
+    const driver::Buffer& part = live_buffer(args.argument_lists[d][i], "an argument");
+    if (part.dtype() != info.dtype || part.shape() != info.layout.local) {
+      throw_invalid("argument " + std::to_string(i) + " on TPU:" + std::to_string(part.device()) +
+                    " is " + driver::type_text(part.dtype(), part.shape()) + ", must be " +
+                    driver::type_text(info.dtype, info.layout.local));
+    }
+    parts.push_back(part);
+  }
+  return {info.dtype, info.shape, info.layout, std::move(parts)};
+}
+
+bool is_kept(const PJRT_ExecuteOptions* options, size_t argument) {
+  if (options == nullptr) {
+    return false;
+  }
+  const int64_t* first = options->non_donatable_input_indices;
+  const int64_t* last = first + options->num_non_donatable_input_indices;
+  return std::find(first, last, static_cast<int64_t>(argument)) != last;
+}
+
+void check_counts(const PJRT_LoadedExecutable_Execute_Args& args,
+                  const driver::Executable& executable) {
+  if (args.num_devices != executable.partitions()) {
+    throw_invalid("arguments for " + std::to_string(args.num_devices) +
+                  " devices, the program runs on " + std::to_string(executable.partitions()));
+  }
+  if (args.num_args != executable.arguments().size()) {
+    throw_invalid(std::to_string(args.num_args) + " arguments, the program takes " +
+                  std::to_string(executable.arguments().size()));
+  }
+}
+
+void give_outputs(const PJRT_LoadedExecutable_Execute_Args& args,
+                  const std::vector<PJRT_Device*>& devices, const driver::RunResult& result) {
+  for (size_t d = 0; d < args.num_devices; ++d) {
+    for (size_t i = 0; i < result.outputs.size(); ++i) {
+      args.output_lists[d][i] = new_buffer(*devices[d], result.outputs[i].parts()[d]);
+    }
+    if (args.device_complete_events != nullptr) {
+      args.device_complete_events[d] = new PJRT_Event{result.done};
+    }
+  }
+}
+
+}  // namespace
+
+void call(PJRT_LoadedExecutable_Execute_Args& args) {
+  PJRT_LoadedExecutable& executable = need(args.executable, "executable");
+  std::vector<PJRT_Device*> devices = executable.devices;
+  if (args.execute_device != nullptr) {
+    devices = {args.execute_device};
+  }
+  if (devices.empty()) {
+    throw_invalid("a portable executable needs execute_device");
+  }
+  if (args.options != nullptr &&
+      (args.options->num_send_ops > 0 || args.options->num_recv_ops > 0)) {
+    throw_unimplemented("callbacks to the host (send, recv)");
+  }
+  const driver::Executable program = executable_on(executable, devices);
+  check_counts(args, program);
+  Arguments arguments;
+  driver::RunOptions run;
+  for (size_t i = 0; i < args.num_args; ++i) {
+    const driver::ParameterInfo& info = program.arguments()[i];
+    arguments.push_back(argument(args, i, info));
+    if (info.donated_to >= 0 && is_kept(args.options, i)) {
+      run.keep.push_back(i);
+    }
+  }
+  const driver::RunResult result = program.run(arguments, run);
+  for (size_t i = 0; i < args.num_args; ++i) {
+    if (program.arguments()[i].donated_to >= 0 && !is_kept(args.options, i)) {
+      for (size_t d = 0; d < args.num_devices; ++d) {
+        args.argument_lists[d][i]->deleted = true;
+      }
+    }
+  }
+  executable.client->process->track(result.done);
+  give_outputs(args, devices, result);
+}
+
+void call(PJRT_LoadedExecutable_Destroy_Args& args) {
+  if (!client::ProcessBoard::forked()) {
+    delete args.executable;
+  }
+}
+
+void call(PJRT_LoadedExecutable_GetExecutable_Args& args) {
+  args.executable = new PJRT_Executable{need(args.loaded_executable, "loaded_executable").info};
+}
+
+void call(PJRT_LoadedExecutable_AddressableDevices_Args& args) {
+  const auto& devices = need(args.executable, "executable").devices;
+  args.addressable_devices = devices.data();
+  args.num_addressable_devices = devices.size();
+}
+
+void call(PJRT_LoadedExecutable_Delete_Args& args) {
+  PJRT_LoadedExecutable& executable = need(args.executable, "executable");
+  client::ProcessBoard::check_process();
+  const std::lock_guard lock(executable.mutex);
+  executable.deleted = true;
+  for (const auto& [device, program] : executable.loaded) {
+    program.unload();
+  }
+  executable.loaded.clear();
+}
+
+void call(PJRT_LoadedExecutable_IsDeleted_Args& args) {
+  PJRT_LoadedExecutable& executable = need(args.executable, "executable");
+  const std::lock_guard lock(executable.mutex);
+  args.is_deleted = executable.deleted;
+}
+
+}  // namespace tpu::pjrt

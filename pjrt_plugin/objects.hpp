@@ -1,0 +1,94 @@
+// What the handles of the interface point to. Each is made for one owner on the other side, who
+// destroys it; what handles share is counted by shared_ptr, so that work in flight outlives them.
+// What getters read does not change after construction: no locks.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "compiled_program.hpp"
+#include "pjrt_abi.h"
+#include "process_board.hpp"
+#include "protos.hpp"
+#include "topology.hpp"
+#include "tpu/tpu.hpp"
+
+struct PJRT_TopologyDescription {
+  std::shared_ptr<const tpu::pjrt::Topology> topology;
+};
+
+struct PJRT_Memory {
+  int id = 0;
+  std::string text;
+  PJRT_Device* device = nullptr;
+};
+
+struct PJRT_Device {
+  int id = 0;
+  PJRT_Client* client = nullptr;
+  PJRT_DeviceDescription* description = nullptr;
+  PJRT_Memory* memory = nullptr;
+};
+
+struct PJRT_Client {
+  tpu::client::ProcessBoard* process = nullptr;
+  PJRT_TopologyDescription topology;
+  std::vector<std::unique_ptr<PJRT_Device>> owned_devices;
+  std::vector<std::unique_ptr<PJRT_Memory>> owned_memories;
+  std::vector<PJRT_Device*> devices;
+  std::vector<PJRT_Memory*> memories;
+};
+
+struct PJRT_Event {
+  tpu::driver::Event event;
+};
+
+struct PJRT_Buffer {
+  PJRT_Device* device = nullptr;
+  tpu::driver::Buffer buffer;
+  PJRT_Buffer_Type type = PJRT_Buffer_Type_INVALID;
+  std::atomic<bool> deleted{false};
+};
+
+namespace tpu::pjrt {
+
+/// What a PJRT_Executable shows of a program. Strings and lists lie here because getters give out
+/// pointers into them.
+struct ExecutableInfo {
+  std::shared_ptr<const client::CompiledProgram> program;
+  BuildOptions build;       ///< as they were received
+  std::string build_bytes;  ///< the same, serialized
+  std::vector<PJRT_Buffer_Type> output_types;
+  std::vector<int64_t> output_dims;  ///< of one core, all outputs one after the other
+  std::vector<size_t> output_ranks;
+  std::vector<const char*> memory_kinds;
+  std::vector<size_t> memory_kind_sizes;
+  std::vector<std::string> output_shardings, parameter_shardings;
+  std::vector<const char*> output_sharding_data, parameter_sharding_data;
+  std::vector<size_t> output_sharding_sizes, parameter_sharding_sizes;
+  std::vector<PJRT_NamedValue> costs;
+};
+
+/// Throws driver::Error for options that do not fit the program.
+std::shared_ptr<const ExecutableInfo> executable_info(
+    std::shared_ptr<const client::CompiledProgram> program, std::string build_bytes);
+
+}  // namespace tpu::pjrt
+
+struct PJRT_Executable {
+  std::shared_ptr<const tpu::pjrt::ExecutableInfo> info;
+};
+
+struct PJRT_LoadedExecutable {
+  PJRT_Client* client = nullptr;
+  std::shared_ptr<const tpu::pjrt::ExecutableInfo> info;
+  std::vector<PJRT_Device*> devices;  ///< by partition; empty: any one that a call names
+  std::string assignment;             ///< serialized DeviceAssignmentProto
+
+  std::mutex mutex;                                             ///< of what follows
+  std::vector<std::pair<int, tpu::driver::Executable>> loaded;  ///< by first device
+  bool deleted = false;
+};

@@ -1,0 +1,242 @@
+// The wire format of protocol buffers: fields of (number, type, contents), of which we know a few
+// and skip the others. Field numbers are those of xla/pjrt/proto/compile_options.proto and
+// xla/xla_data.proto.
+#include "protos.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "errors.hpp"
+
+namespace tpu::pjrt {
+namespace {
+
+enum Wire : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+
+struct Field {
+  uint32_t number = 0;
+  uint32_t wire = 0;
+  uint64_t value = 0;      // of a varint
+  std::string_view bytes;  // of a length-delimited one
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : left_(bytes) {}
+
+  std::optional<Field> next() {
+    if (left_.empty()) {
+      return std::nullopt;
+    }
+    const uint64_t tag = varint();
+    Field field{static_cast<uint32_t>(tag >> 3), static_cast<uint32_t>(tag & 7), 0, {}};
+    switch (field.wire) {
+      case kVarint:
+        field.value = varint();
+        break;
+      case kFixed64:
+        take(8);
+        break;
+      case kBytes:
+        field.bytes = take(varint());
+        break;
+      case kFixed32:
+        take(4);
+        break;
+      default:
+        throw_invalid("compile options: a field of an unknown wire type");
+    }
+    return field;
+  }
+
+  bool done() const { return left_.empty(); }
+
+  uint64_t varint() {
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      const auto byte = static_cast<unsigned char>(take(1)[0]);
+      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) {
+        return value;
+      }
+    }
+    throw_invalid("compile options: a number of more than 64 bits");
+  }
+
+ private:
+  std::string_view take(uint64_t count) {
+    if (count > left_.size()) {
+      throw_invalid("compile options: the bytes end inside a field");
+    }
+    const std::string_view taken = left_.substr(0, count);
+    left_.remove_prefix(count);
+    return taken;
+  }
+
+  std::string_view left_;
+};
+
+// A repeated integer field comes packed or one by one.
+void take_integers(const Field& field, std::vector<int>& to) {
+  if (field.wire == kVarint) {
+    to.push_back(static_cast<int>(field.value));
+    return;
+  }
+  for (Reader reader(field.bytes); !reader.done();) {
+    to.push_back(static_cast<int>(reader.varint()));
+  }
+}
+
+// DeviceAssignmentProto: one ComputationDevice a partition, with its device in each replica.
+std::vector<int> read_assignment(std::string_view bytes) {
+  std::vector<std::vector<int>> by_partition;
+  Reader reader(bytes);
+  while (const auto field = reader.next()) {
+    if (field->number == 3) {
+      auto& replicas = by_partition.emplace_back();
+      Reader inner(field->bytes);
+      while (const auto device = inner.next()) {
+        if (device->number == 1) {
+          take_integers(*device, replicas);
+        }
+      }
+    }
+  }
+  std::vector<int> devices;
+  for (size_t replica = 0; !by_partition.empty() && replica < by_partition[0].size(); ++replica) {
+    for (const auto& replicas : by_partition) {
+      if (replicas.size() != by_partition[0].size()) {
+        throw_invalid("compile options: partitions with different numbers of replicas");
+      }
+      devices.push_back(replicas[replica]);
+    }
+  }
+  return devices;
+}
+
+void read_executable_options(std::string_view bytes, BuildOptions& options) {
+  Reader reader(bytes);
+  while (const auto field = reader.next()) {
+    switch (field->number) {
+      case 1:
+        options.device_ordinal = static_cast<int64_t>(field->value);
+        break;
+      case 4:
+        options.replicas = static_cast<int64_t>(field->value);
+        break;
+      case 5:
+        options.partitions = static_cast<int64_t>(field->value);
+        break;
+      case 9:
+        options.assignment = field->bytes;
+        options.devices = read_assignment(field->bytes);
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+void put_varint(std::string& to, uint64_t value) {
+  for (; value >= 0x80; value >>= 7) {
+    to.push_back(static_cast<char>(value | 0x80));
+  }
+  to.push_back(static_cast<char>(value));
+}
+
+void put_number(std::string& to, uint32_t field, uint64_t value) {
+  put_varint(to, field << 3 | kVarint);
+  put_varint(to, value);
+}
+
+void put_bytes(std::string& to, uint32_t field, const std::string& bytes) {
+  put_varint(to, field << 3 | kBytes);
+  put_varint(to, bytes.size());
+  to += bytes;
+}
+
+template <typename Numbers>
+std::string packed(const Numbers& numbers) {
+  std::string bytes;
+  for (const auto number : numbers) {
+    put_varint(bytes, static_cast<uint64_t>(number));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+BuildOptions read_build_options(std::string_view bytes) {
+  BuildOptions options;
+  Reader reader(bytes);
+  while (const auto field = reader.next()) {
+    switch (field->number) {
+      case 2:
+        options.tupled_arguments = field->value != 0;
+        break;
+      case 3:
+        read_executable_options(field->bytes, options);
+        break;
+      case 4:
+        options.portable = field->value != 0;
+        break;
+      default:
+        break;
+    }
+  }
+  return options;
+}
+
+std::string device_assignment(const std::vector<int>& devices) {
+  std::string bytes;
+  put_number(bytes, 1, 1);
+  put_number(bytes, 2, devices.size());
+  for (const int device : devices) {
+    std::string computation;
+    put_bytes(computation, 1, packed(std::vector{device}));
+    put_bytes(bytes, 3, computation);
+  }
+  return bytes;
+}
+
+std::string op_sharding(const driver::Layout& layout, const driver::Shape& global) {
+  if (layout.replicated || layout.offsets.size() <= 1) {
+    return {};
+  }
+  // Tiles a dimension, and the cores of each tile in row-major order of the tiles.
+  driver::Shape tiles;
+  for (size_t d = 0; d < global.size(); ++d) {
+    tiles.push_back(layout.local[d] > 0 ? global[d] / layout.local[d] : 1);
+  }
+  std::vector<std::pair<int64_t, size_t>> order;
+  int64_t count = 1;
+  for (const int64_t n : tiles) {
+    count *= n;
+  }
+  for (size_t core = 0; core < layout.offsets.size(); ++core) {
+    int64_t tile = 0;
+    for (size_t d = 0; d < tiles.size(); ++d) {
+      tile = tile * tiles[d] + (tiles[d] > 1 ? layout.offsets[core][d] / layout.local[d] : 0);
+    }
+    order.emplace_back(tile, core);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<size_t> cores;
+  for (const auto& [tile, core] : order) {
+    cores.push_back(core);
+  }
+  const int64_t copies = static_cast<int64_t>(cores.size()) / count;
+  if (copies > 1) {
+    tiles.push_back(copies);
+  }
+  std::string bytes;
+  put_number(bytes, 1, 3);  // OTHER
+  put_bytes(bytes, 3, packed(tiles));
+  put_bytes(bytes, 4, packed(cores));
+  if (copies > 1) {
+    put_number(bytes, 6, 1);  // the last dimension of the tiles counts equal copies
+  }
+  return bytes;
+}
+
+}  // namespace tpu::pjrt

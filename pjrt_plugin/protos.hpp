@@ -1,0 +1,34 @@
+// The protocol buffers that cross the interface, as far as we read and write them:
+// CompileOptionsProto with its build options and device assignment, and OpSharding.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tpu/executable.hpp"
+
+namespace tpu::pjrt {
+
+/// Of CompileOptionsProto.
+struct BuildOptions {
+  int64_t replicas = 1;
+  int64_t partitions = 1;
+  bool portable = false;  ///< for any device, named when it runs
+  bool tupled_arguments = false;
+  int64_t device_ordinal = -1;
+  std::string assignment;    ///< DeviceAssignmentProto as received; may be empty
+  std::vector<int> devices;  ///< of it: id by partition, replicas outermost; may be empty
+};
+
+/// Throws driver::Error (InvalidArgument) for bytes that are no such message.
+BuildOptions read_build_options(std::string_view bytes);
+
+/// DeviceAssignmentProto of one replica on these devices.
+std::string device_assignment(const std::vector<int>& devices);
+
+/// OpSharding of an array that lies on cores as `layout` says; empty bytes: all of it on each.
+std::string op_sharding(const driver::Layout& layout, const driver::Shape& global);
+
+}  // namespace tpu::pjrt

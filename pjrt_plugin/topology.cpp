@@ -1,0 +1,140 @@
+// Ids, chips and coordinates as the board file orders them: core id = chip * cores_per_chip + core.
+#include "topology.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "calls.hpp"
+#include "errors.hpp"
+#include "objects.hpp"
+#include "tpu/version.hpp"
+
+namespace tpu::pjrt {
+namespace {
+
+PJRT_NamedValue named(const char* name, PJRT_NamedValue_Type type) {
+  PJRT_NamedValue value{};
+  value.struct_size = kPjrtStructSize<PJRT_NamedValue>;
+  value.name = name;
+  value.name_size = std::strlen(name);
+  value.type = type;
+  value.value_size = 1;
+  return value;
+}
+
+std::string kind_of(const spec::BoardParams& board) {
+  return board.board.name.starts_with("v2") ? "TPU v2" : "TPU v3";
+}
+
+}  // namespace
+
+PJRT_NamedValue named_integer(const char* name, int64_t value) {
+  PJRT_NamedValue result = named(name, PJRT_NamedValue_kInt64);
+  result.int64_value = value;
+  return result;
+}
+
+PJRT_NamedValue named_integers(const char* name, const int64_t* values, size_t count) {
+  PJRT_NamedValue result = named(name, PJRT_NamedValue_kInt64List);
+  result.int64_array_value = values;
+  result.value_size = count;
+  return result;
+}
+
+PJRT_NamedValue named_float(const char* name, float value) {
+  PJRT_NamedValue result = named(name, PJRT_NamedValue_kFloat);
+  result.float_value = value;
+  return result;
+}
+
+std::shared_ptr<const Topology> make_topology(const std::string& platform,
+                                              const spec::BoardParams& board) {
+  auto topology = std::make_shared<Topology>();
+  topology->platform = platform;
+  topology->version = fmt::format("tpuboard {} ({})", driver::kVersion, board.board.name);
+  const int64_t per_chip = board.board.cores_per_chip;
+  for (int64_t id = 0; id < board.board.chips * per_chip; ++id) {
+    auto device = std::make_unique<PJRT_DeviceDescription>();
+    const int64_t chip = id / per_chip;
+    device->id = static_cast<int>(id);
+    device->kind = kind_of(board);
+    device->coords[0] = chip % board.board.torus_x;
+    device->coords[1] = chip / board.board.torus_x;
+    device->text = fmt::format("TPU:{}", id);
+    device->debug = fmt::format("TPU:{} (chip {} at {},{}, core {})", id, chip, device->coords[0],
+                                device->coords[1], id % per_chip);
+    device->attributes = {named_integers("coords", device->coords, 3),
+                          named_integer("core_on_chip", id % per_chip),
+                          named_integer("num_cores", per_chip), named_integer("slice_index", 0)};
+    topology->devices.push_back(device.get());
+    topology->owned.push_back(std::move(device));
+  }
+  return topology;
+}
+
+void call(PJRT_TopologyDescription_Create_Args& args) {
+  args.topology = new PJRT_TopologyDescription{
+      make_topology(client::ProcessBoard::options().platform, client::ProcessBoard::params())};
+}
+
+void call(PJRT_TopologyDescription_Destroy_Args& args) { delete args.topology; }
+
+void call(PJRT_TopologyDescription_PlatformName_Args& args) {
+  const std::string& name = need(args.topology, "topology").topology->platform;
+  args.platform_name = name.data();
+  args.platform_name_size = name.size();
+}
+
+void call(PJRT_TopologyDescription_PlatformVersion_Args& args) {
+  const std::string& version = need(args.topology, "topology").topology->version;
+  args.platform_version = version.data();
+  args.platform_version_size = version.size();
+}
+
+void call(PJRT_TopologyDescription_GetDeviceDescriptions_Args& args) {
+  const auto& devices = need(args.topology, "topology").topology->devices;
+  args.descriptions = devices.data();
+  args.num_descriptions = devices.size();
+}
+
+void call(PJRT_TopologyDescription_Attributes_Args& args) {
+  const auto& attributes = need(args.topology, "topology").topology->attributes;
+  args.attributes = attributes.data();
+  args.num_attributes = attributes.size();
+}
+
+void call(PJRT_DeviceDescription_Id_Args& args) {
+  args.id = need(args.device_description, "device_description").id;
+}
+
+void call(PJRT_DeviceDescription_ProcessIndex_Args& args) {
+  need(args.device_description, "device_description");
+  args.process_index = 0;
+}
+
+void call(PJRT_DeviceDescription_Attributes_Args& args) {
+  const auto& attributes = need(args.device_description, "device_description").attributes;
+  args.attributes = attributes.data();
+  args.num_attributes = attributes.size();
+}
+
+void call(PJRT_DeviceDescription_Kind_Args& args) {
+  const std::string& kind = need(args.device_description, "device_description").kind;
+  args.device_kind = kind.data();
+  args.device_kind_size = kind.size();
+}
+
+void call(PJRT_DeviceDescription_DebugString_Args& args) {
+  const std::string& text = need(args.device_description, "device_description").debug;
+  args.debug_string = text.data();
+  args.debug_string_size = text.size();
+}
+
+void call(PJRT_DeviceDescription_ToString_Args& args) {
+  const std::string& text = need(args.device_description, "device_description").text;
+  args.to_string = text.data();
+  args.to_string_size = text.size();
+}
+
+}  // namespace tpu::pjrt

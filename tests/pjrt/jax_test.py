@@ -1,0 +1,279 @@
+"""Programs of unmodified JAX on the plugin, against JAX's own CPU backend in the same process.
+
+TPU_LIBRARY_PATH names the plugin. Integers, random bits and what is only moved must be equal; floating point within the
+bounds of one bf16 pass of the matrix units, which each case states where it has one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+CPU = jax.devices("cpu")[0]
+# f32 arithmetic without products of matrices: other order of sums, other polynomials.
+CLOSE = 2e-5
+# Products of matrices round their operands to bf16 (2**-9 each); a sum of them is compared with its largest element.
+BF16 = 2.0**-7
+
+
+def on_cpu(function: Callable, *args: object) -> object:
+    """The same call on the CPU backend."""
+    with jax.default_device(CPU):
+        return jax.jit(function)(*jax.tree.map(lambda x: jax.device_put(np.asarray(x), CPU), args))
+
+
+def compare(name: str, got: object, expected: object, bound: float) -> None:
+    """Elements within `bound` of the largest one; equal when it is 0."""
+    got, expected = jax.tree.leaves(got), jax.tree.leaves(expected)
+    assert len(got) == len(expected), name
+    for a, b in zip(got, expected, strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        assert a.dtype == b.dtype and a.shape == b.shape, f"{name}: {a.dtype}{a.shape}, expected {b.dtype}{b.shape}"
+        if bound == 0 or a.dtype.kind in "iub":
+            np.testing.assert_array_equal(a, b, err_msg=name)
+        elif a.size:
+            a, b = a.astype(np.float64), b.astype(np.float64)
+            np.testing.assert_allclose(a, b, rtol=0, atol=bound * max(1e-30, np.abs(b).max()), err_msg=name)
+
+
+def check(name: str, function: Callable, *args: object, bound: float = CLOSE) -> None:
+    """One jitted function on core 0 and on the CPU."""
+    compare(name, jax.jit(function)(*args), on_cpu(function, *args), bound)
+
+
+def values(*shape: int, seed: int = 0) -> np.ndarray:
+    """Normally distributed."""
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def arithmetic() -> None:
+    """Elementwise functions, types, reductions, products, movement."""
+    x, y = values(33, 65), values(33, 65, seed=1)
+    check("chain", lambda a, b: jnp.where(a > b, jnp.tanh(a) * b, jnp.exp(-a) + b), x, y)
+    check("product", lambda a, b: a @ b.T, x, y, bound=BF16)
+    half = jnp.bfloat16
+    check("einsum", lambda a, b: jnp.einsum("ij,kj->ik", a.astype(half), b.astype(half)), x, y, bound=BF16)
+    check("reductions", lambda a: (a.sum(), a.max(1), a.min(0), a.mean(), a.var(0), jnp.argmax(a, 1)), x)
+    check("integers", lambda a: ((a * 100).astype(jnp.int32) // 7, (a * 9).astype(jnp.int8), a > 0), x)
+    check("sorted", lambda a: (jnp.sort(a, 1), jnp.argsort(a, 0)), x, bound=0)
+    check("moved", lambda a: (a.T, a[::-1, 3:9], jnp.roll(a, 3), jnp.pad(a, 1), a.reshape(65, 33)), x, bound=0)
+    check("cumulative", lambda a: (jnp.cumsum(a, 0), jnp.cumprod(1 + 0.01 * a, 1)), x)
+    check("softmax", lambda a: (jax.nn.softmax(a), jax.nn.gelu(a), jax.nn.logsumexp(a, 1)), x)
+    rows = np.arange(33, dtype=np.int32) * 5 % 33
+    check("gather", lambda a, i: (a[i], jnp.take_along_axis(a, i[:, None] % 65, 1)), x, rows)
+    check("scatter", lambda a, i: a.at[i].add(1.0).at[0, 0].set(7.0), x, np.arange(9, dtype=np.int32) % 4)
+    check("empty", lambda a: (a[:0], a[:, :0].sum(1)), x, bound=0)
+    check("scalars", lambda a: a * 2, np.float32(3), bound=0)
+    check("passed on", lambda a, b: (b, a, 3), x, y, bound=0)
+    check("no arguments", lambda: jnp.eye(5), bound=0)
+    check("convolution", partial(jax.lax.conv_general_dilated, window_strides=(1, 1), padding="SAME",
+                                 dimension_numbers=("NHWC", "HWIO", "NHWC")),
+          values(2, 9, 9, 3), values(3, 3, 3, 4), bound=BF16)
+
+
+def control() -> None:
+    """Loops, branches, derivatives, batching, recomputation."""
+    x = values(8, 8)
+    check("scan", lambda a: jax.lax.scan(lambda c, r: (c * 0.5 + r, c.sum()), jnp.zeros(8), a), x)
+    check("while", lambda a: jax.lax.while_loop(lambda s: s[0] < 5, lambda s: (s[0] + 1, s[1] * 1.5), (0, a)), x)
+    check("fori", lambda a: jax.lax.fori_loop(0, 4, lambda i, s: s + i, a), x)
+    for sign in (1, -1):
+        check("cond", lambda a, s: jax.lax.cond(a[0, 0] * s > 0, jnp.sin, jnp.cos, a), x, np.float32(sign))
+    check("switch", lambda i, a: jax.lax.switch(i, [jnp.sin, jnp.cos, jnp.abs], a), np.int32(2), x)
+    check("grad", jax.grad(lambda a: jnp.tanh(a @ a).sum()), x, bound=2 * BF16)
+    check("hessian", jax.hessian(lambda a: (jnp.sin(a) ** 2).sum()), x[0])
+    check("vmap", jax.vmap(lambda a, b: a @ b, (0, None)), x, x, bound=BF16)
+    check("remat", jax.grad(jax.checkpoint(lambda a: jnp.sin(jnp.sin(a)).sum())), x)
+    sums = partial(jax.lax.scan, lambda c, r: (jnp.sin(c + r), None), jnp.zeros(8))
+    check("scan grad", jax.grad(lambda a: sums(a)[0].sum()), x)
+
+    @jax.custom_vjp
+    def clipped(a: jax.Array) -> jax.Array:
+        return a * 2
+
+    clipped.defvjp(lambda a: (a * 2, None), lambda _, g: (jnp.clip(g, -0.5, 0.5),))
+    check("custom_vjp", jax.grad(lambda a: clipped(a).sum()), x, bound=0)
+
+
+def random() -> None:
+    """Random bits are those of every other backend, to the bit; what is made of them by polynomials is close."""
+    key = np.asarray(jax.random.key_data(jax.random.key(7)))
+    np.testing.assert_array_equal(key, [0, 7])
+    check("bits", lambda k: jax.random.bits(k, (999,)), key, bound=0)
+    check("uniform", lambda k: jax.random.uniform(k, (7, 33)), key, bound=0)
+    check("split", lambda k: jax.random.split(k, 5), key, bound=0)
+    check("fold_in", lambda k: jax.random.fold_in(k, 3), key, bound=0)
+    check("randint", lambda k: jax.random.randint(k, (65,), -5, 99), key, bound=0)
+    check("permutation", lambda k: jax.random.permutation(k, 50), key, bound=0)
+    check("bernoulli", lambda k: jax.random.bernoulli(k, 0.3, (99,)), key, bound=0)
+    check("categorical", lambda k: jax.random.categorical(k, jnp.zeros((9, 5))), key, bound=0)
+    check("normal", lambda k: jax.random.normal(k, (7, 33)), key)
+    check("truncated_normal", lambda k: jax.random.truncated_normal(k, -2, 2, (99,)), key)
+
+
+def _losses(device: jax.Device, make: Callable) -> list[float]:
+    """Losses of a few steps of training, all of it on one device."""
+    with jax.default_device(device):
+        state, step = make()
+        step = jax.jit(step, donate_argnums=0)
+        losses = []
+        for i in range(5):
+            state, loss = step(state, values(16, 12, 12, 1, seed=i), np.arange(16, dtype=np.int32) % 10)
+            losses.append(float(loss))
+    return losses
+
+
+def _mlp_sgd() -> tuple:
+    def loss_of(w: dict, x: jax.Array, y: jax.Array) -> jax.Array:
+        logits = jax.nn.relu(x.reshape(16, -1) @ w["a"]) @ w["b"]
+        return -jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], 1).mean()
+
+    def step(w: dict, x: jax.Array, y: jax.Array) -> tuple:
+        loss, grads = jax.value_and_grad(loss_of)(w, x, y)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, w, grads), loss
+
+    a, b = (0.1 * jax.random.normal(jax.random.key(i), shape) for i, shape in enumerate(((144, 64), (64, 10))))
+    return {"a": a, "b": b}, step
+
+
+def _linen_adamw() -> tuple:
+    import flax.linen as nn
+    import optax
+
+    class Net(nn.Module):
+        @nn.compact
+        def __call__(self, x: jax.Array, train: bool = True) -> jax.Array:
+            x = nn.Conv(8, (3, 3))(x)
+            x = nn.relu(nn.BatchNorm(use_running_average=not train)(x))
+            x = nn.max_pool(x, (2, 2), (2, 2)).reshape(x.shape[0], -1)
+            return nn.Dense(10)(nn.Dropout(0.25, deterministic=not train)(x))
+
+    net, optimizer = Net(), optax.adamw(1e-2)
+    keys = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
+    variables = jax.jit(net.init)(keys, jnp.zeros((1, 12, 12, 1)))
+
+    def step(state: tuple, x: jax.Array, y: jax.Array) -> tuple:
+        params, stats, moments, key = state
+        key, dropout = jax.random.split(key)
+
+        def loss_of(p: dict) -> tuple:
+            logits, new = net.apply({"params": p, "batch_stats": stats}, x, rngs={"dropout": dropout},
+                                    mutable=["batch_stats"])
+            return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean(), new["batch_stats"]
+
+        (loss, new_stats), grads = jax.value_and_grad(loss_of, has_aux=True)(params)
+        updates, moments = optimizer.update(grads, moments, params)
+        return (optax.apply_updates(params, updates), new_stats, moments, key), loss
+
+    params = variables["params"]
+    return (params, variables["batch_stats"], jax.jit(optimizer.init)(params), jax.random.key(2)), step
+
+
+def training() -> None:
+    """A few steps: SGD by hand; a flax linen CNN with batch norm and dropout under optax adamw. State is donated."""
+    for name, make in (("mlp", _mlp_sgd), ("linen", _linen_adamw)):
+        got, expected = _losses(jax.devices()[0], make), _losses(CPU, make)
+        assert expected[-1] != expected[0] and all(map(np.isfinite, got)), name
+        np.testing.assert_allclose(got, expected, rtol=0.02, err_msg=name)
+
+
+def sharding() -> None:
+    """shard_map and pmap over eight cores; the same numbers as one device has them."""
+    devices = jax.devices()
+    assert len(devices) == 8 and devices[0].platform == "tpu"
+    mesh = Mesh(np.array(devices), ("data",))
+    x = values(16, 24)
+
+    def mean_of(a: jax.Array) -> jax.Array:
+        return jax.lax.pmean(a.sum(0), "data")
+
+    split = jax.jit(jax.shard_map(mean_of, mesh=mesh, in_specs=P("data"), out_specs=P()))
+    compare("pmean", split(x), x.sum(0) / 8, CLOSE)
+    doubled = jax.jit(jax.shard_map(lambda a: a * 2, mesh=mesh, in_specs=P("data"), out_specs=P("data")))
+    result = doubled(jax.device_put(x, NamedSharding(mesh, P("data"))))
+    compare("doubled", result, x * 2, 0)
+    assert result.sharding.is_equivalent_to(NamedSharding(mesh, P("data")), 2), result.sharding
+    assert [s.data.shape for s in result.addressable_shards] == [(2, 24)] * 8
+    gathered = jax.jit(jax.shard_map(lambda a: jax.lax.all_gather(a, "data", tiled=True), mesh=mesh, in_specs=P("data"),
+                                     out_specs=P(), check_vma=False))
+    compare("gathered", gathered(x), x, 0)
+    compare("pmap", jax.pmap(lambda a: a - jax.lax.pmean(a, "i"), axis_name="i")(x[:8]), x[:8] - x[:8].mean(0), CLOSE)
+    compare("each alone", [jax.jit(jnp.sin)(jax.device_put(x, d)) for d in devices], [np.sin(x)] * 8, CLOSE)
+
+
+def transfers() -> None:
+    """Up, down, across, donated, deleted; every type; strides."""
+    devices, x = jax.devices(), values(6, 10)
+    for kind in ("float32", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "bool"):
+        array = (x * 10).astype(kind)
+        np.testing.assert_array_equal(np.asarray(jax.device_put(array, devices[3])), array)
+    for view in (x.T, x[::-1], x[::2, ::3], x[:0], x[..., None], np.broadcast_to(x[:1], (4, 10))):
+        np.testing.assert_array_equal(np.asarray(jax.device_put(view, devices[1])), view)
+    there = jax.device_put(jax.device_put(x, devices[2]), devices[5])
+    assert there.devices() == {devices[5]}
+    np.testing.assert_array_equal(np.asarray(there), x)
+    np.testing.assert_array_equal(np.asarray(jax.device_put(there, CPU)), x)
+    before = jnp.ones((8, 8))
+    after = jax.jit(lambda a: a + 1, donate_argnums=0)(before)
+    assert before.is_deleted() and float(after[0, 0]) == 2
+    for call in (lambda: before + 1, lambda: jax.jit(jnp.sin)(before)):
+        try:
+            call()
+        except RuntimeError as error:
+            assert "deleted" in str(error), error
+        else:
+            raise AssertionError("a deleted array was used")
+    stats = devices[0].memory_stats()
+    assert stats["bytes_limit"] == 16 << 30 and stats["bytes_in_use"] > 0, stats
+    for bad in (jnp.float16, jnp.complex64):
+        try:
+            jnp.ones(3, bad).block_until_ready()
+        except jax.errors.JaxRuntimeError as error:
+            assert "UNIMPLEMENTED" in str(error), error
+        else:
+            raise AssertionError(f"{bad} is no type of the board")
+
+
+def keras() -> None:
+    """An unmodified fit() of a convnet on one core: loss curve and initial weights of the CPU."""
+    import os
+    os.environ["KERAS_BACKEND"] = "jax"
+    import keras
+
+    def fit(device: jax.Device) -> tuple:
+        with jax.default_device(device):
+            keras.utils.set_random_seed(1)
+            model = keras.Sequential([keras.layers.Input((12, 12, 1)), keras.layers.Conv2D(8, 3, activation="relu"),
+                                      keras.layers.MaxPooling2D(), keras.layers.Flatten(), keras.layers.Dense(10)])
+            model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+            first = [np.asarray(w) for w in model.weights]
+            data = values(128, 12, 12, 1), np.arange(128) % 10
+            return first, model.fit(*data, batch_size=32, epochs=2, verbose=0, shuffle=False).history["loss"]
+
+    (weights, losses), (expected_weights, expected) = fit(jax.devices()[0]), fit(CPU)
+    # The bits drawn are equal; JAX on the CPU contracts the scaling bits * (high - low) + low to one rounding.
+    compare("weights", weights, expected_weights, 2.0**-23)
+    np.testing.assert_allclose(losses, expected, rtol=0.02)
+
+
+GROUPS = {g.__name__: g for g in (arithmetic, control, random, training, sharding, transfers, keras)}
+
+
+def main() -> int:
+    """Runs one group."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--group", choices=GROUPS, required=True)
+    GROUPS[parser.parse_args().group]()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

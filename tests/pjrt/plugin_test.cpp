@@ -1,0 +1,424 @@
+// The table of the plugin through dlopen(): every slot, bad arguments, and the life of a program.
+#include <atomic>
+#include <numeric>
+#include <thread>
+
+#include "loaded_plugin.hpp"
+
+namespace tpu::test {
+namespace {
+
+// Arguments of the calls that make something, which a caller must pass.
+PJRT_Client* make_client() {
+  auto args = args_of<PJRT_Client_Create_Args>();
+  const Outcome outcome = outcome_of(api().PJRT_Client_Create(&args));
+  EXPECT_EQ(outcome.code, PJRT_Error_Code_OK) << outcome.text;
+  return args.client;
+}
+
+PJRT_Device* device_of(PJRT_Client* client, int id) {
+  auto args = args_of<PJRT_Client_LookupDevice_Args>();
+  args.client = client;
+  args.id = id;
+  EXPECT_EQ(outcome_of(api().PJRT_Client_LookupDevice(&args)).text, "");
+  return args.device;
+}
+
+std::pair<PJRT_LoadedExecutable*, Outcome> compile(PJRT_Client* client, std::string code,
+                                                   const std::string& format = "mlir",
+                                                   std::string options = {}) {
+  auto program = args_of<PJRT_Program>();
+  program.code = code.data();
+  program.code_size = code.size();
+  program.format = format.data();
+  program.format_size = format.size();
+  auto args = args_of<PJRT_Client_Compile_Args>();
+  args.client = client;
+  args.program = &program;
+  args.compile_options = options.data();
+  args.compile_options_size = options.size();
+  const Outcome outcome = outcome_of(api().PJRT_Client_Compile(&args));
+  return {args.executable, outcome};
+}
+
+std::string graph(const std::string& path) {
+  return file_text(std::string(TPU_SOURCE_DIR "/tests/") + path);
+}
+
+// CompileOptionsProto {executable_build_options {num_partitions}}
+std::string partitions(char count) { return {0x1a, 0x02, 0x28, count}; }
+
+std::pair<PJRT_Buffer*, Outcome> upload(PJRT_Client* client, PJRT_Device* device,
+                                        const std::vector<float>& values,
+                                        const std::vector<int64_t>& dims,
+                                        const std::vector<int64_t>& strides = {}) {
+  auto args = args_of<PJRT_Client_BufferFromHostBuffer_Args>();
+  args.client = client;
+  args.device = device;
+  args.data = values.data();
+  args.type = PJRT_Buffer_Type_F32;
+  args.dims = dims.data();
+  args.num_dims = dims.size();
+  args.byte_strides = strides.data();
+  args.num_byte_strides = strides.size();
+  const Outcome outcome = outcome_of(api().PJRT_Client_BufferFromHostBuffer(&args));
+  if (args.done_with_host_buffer != nullptr) {
+    auto destroy = args_of<PJRT_Event_Destroy_Args>();
+    destroy.event = args.done_with_host_buffer;
+    EXPECT_EQ(api().PJRT_Event_Destroy(&destroy), nullptr);
+  }
+  return {args.buffer, outcome};
+}
+
+// Waits and destroys.
+Outcome await(PJRT_Event* event) {
+  auto args = args_of<PJRT_Event_Await_Args>();
+  args.event = event;
+  const Outcome outcome = outcome_of(api().PJRT_Event_Await(&args));
+  auto destroy = args_of<PJRT_Event_Destroy_Args>();
+  destroy.event = event;
+  EXPECT_EQ(api().PJRT_Event_Destroy(&destroy), nullptr);
+  return outcome;
+}
+
+std::vector<float> download(PJRT_Buffer* buffer) {
+  auto size = args_of<PJRT_Buffer_ToHostBuffer_Args>();
+  size.src = buffer;
+  EXPECT_EQ(outcome_of(api().PJRT_Buffer_ToHostBuffer(&size)).text, "");
+  std::vector<float> values(size.dst_size / sizeof(float));
+  auto args = args_of<PJRT_Buffer_ToHostBuffer_Args>();
+  args.src = buffer;
+  args.dst = values.data();
+  args.dst_size = size.dst_size;
+  EXPECT_EQ(outcome_of(api().PJRT_Buffer_ToHostBuffer(&args)).text, "");
+  EXPECT_EQ(await(args.event).text, "");
+  return values;
+}
+
+void destroy(PJRT_Buffer* buffer) {
+  auto args = args_of<PJRT_Buffer_Destroy_Args>();
+  args.buffer = buffer;
+  EXPECT_EQ(api().PJRT_Buffer_Destroy(&args), nullptr);
+}
+
+// One launch: arguments by device, each a list. Results by device.
+std::vector<std::vector<PJRT_Buffer*>> execute(PJRT_LoadedExecutable* executable,
+                                               std::vector<std::vector<PJRT_Buffer*>> arguments,
+                                               size_t results, Outcome* outcome = nullptr) {
+  auto options = args_of<PJRT_ExecuteOptions>();
+  std::vector<std::vector<PJRT_Buffer*>> outputs(arguments.size(),
+                                                 std::vector<PJRT_Buffer*>(results));
+  std::vector<PJRT_Buffer* const*> argument_lists;
+  std::vector<PJRT_Buffer**> output_lists;
+  for (size_t d = 0; d < arguments.size(); ++d) {
+    argument_lists.push_back(arguments[d].data());
+    output_lists.push_back(outputs[d].data());
+  }
+  std::vector<PJRT_Event*> events(arguments.size());
+  auto args = args_of<PJRT_LoadedExecutable_Execute_Args>();
+  args.executable = executable;
+  args.options = &options;
+  args.argument_lists = argument_lists.data();
+  args.num_devices = arguments.size();
+  args.num_args = arguments[0].size();
+  args.output_lists = output_lists.data();
+  args.device_complete_events = events.data();
+  const Outcome done = outcome_of(api().PJRT_LoadedExecutable_Execute(&args));
+  if (outcome != nullptr) {
+    *outcome = done;
+    return {};
+  }
+  EXPECT_EQ(done.text, "");
+  for (PJRT_Event* event : events) {
+    EXPECT_EQ(await(event).text, "");
+  }
+  return outputs;
+}
+
+TEST(PjrtTable, HasItsVersionAndAllSlots) {
+  EXPECT_EQ(api().struct_size, sizeof(PJRT_Api));
+  EXPECT_EQ(api().pjrt_api_version.major_version, 0);
+  EXPECT_EQ(api().pjrt_api_version.minor_version, 91);
+  ASSERT_NE(api().extension_start, nullptr);
+  EXPECT_EQ(api().extension_start->type, PJRT_Extension_Type_Shardings);
+#define TPU_SLOT(name) EXPECT_NE(api().name, nullptr) << #name;
+  TPU_PJRT_SLOTS(TPU_SLOT, TPU_SLOT, TPU_SLOT)
+#undef TPU_SLOT
+}
+
+TEST(PjrtTable, UnsupportedSlotsSayTheirName){
+#define TPU_NONE(name)
+#define TPU_SLOT(name)                                       \
+  {                                                          \
+    const Outcome outcome = outcome_of(api().name(nullptr)); \
+    EXPECT_EQ(outcome.code, PJRT_Error_Code_UNIMPLEMENTED);  \
+    EXPECT_NE(outcome.text.find(#name), std::string::npos);  \
+  }
+    TPU_PJRT_SLOTS(TPU_NONE, TPU_NONE, TPU_SLOT)
+#undef TPU_SLOT
+#undef TPU_NONE
+}
+
+// No argument struct, one of no size, and one that is all null: errors, never a crash.
+TEST(PjrtTable, BadArgumentsAreErrors){
+#define TPU_NONE(name)
+#define TPU_SLOT(name)                                                                         \
+  {                                                                                            \
+    const Outcome none = outcome_of(api().name(nullptr));                                      \
+    EXPECT_EQ(none.code, PJRT_Error_Code_INVALID_ARGUMENT) << #name;                           \
+    EXPECT_NE(none.text.find(#name), std::string::npos);                                       \
+    name##_Args small{};                                                                       \
+    small.struct_size = sizeof(size_t);                                                        \
+    EXPECT_EQ(outcome_of(api().name(&small)).code, PJRT_Error_Code_INVALID_ARGUMENT) << #name; \
+    auto empty = args_of<name##_Args>();                                                       \
+    outcome_of(api().name(&empty));                                                            \
+  }
+    TPU_PJRT_SLOTS(TPU_NONE, TPU_SLOT, TPU_NONE)
+#undef TPU_SLOT
+#undef TPU_NONE
+}
+
+// A caller of an older version has a shorter struct: nothing behind it is written.
+TEST(PjrtTable, WritesOnlyInsideTheCallersStruct) {
+  auto args = args_of<PJRT_Device_MemoryStats_Args>();
+  args.device = device_of(make_client(), 0);
+  args.struct_size = offsetof(PJRT_Device_MemoryStats_Args, peak_allocated_bytes);
+  args.peak_allocated_bytes = 1234567;
+  args.num_allocs_is_set = true;
+  TPU_PJRT_OK(PJRT_Device_MemoryStats, args);
+  EXPECT_EQ(args.bytes_limit, int64_t{16} << 30);
+  EXPECT_TRUE(args.bytes_limit_is_set);
+  EXPECT_FALSE(args.num_allocs_is_set);
+  EXPECT_EQ(args.peak_allocated_bytes, 1234567);
+}
+
+TEST(PjrtClient, TwoClientsShareTheBoard) {
+  PJRT_Client* first = make_client();
+  PJRT_Client* second = make_client();
+  ASSERT_NE(first, second);
+  const auto a = upload(first, device_of(first, 1), {1, 2}, {2}).first;
+  auto destroy_args = args_of<PJRT_Client_Destroy_Args>();
+  destroy_args.client = second;
+  TPU_PJRT_OK(PJRT_Client_Destroy, destroy_args);
+  EXPECT_EQ(download(a), (std::vector<float>{1, 2}));
+  destroy(a);
+}
+
+TEST(PjrtClient, AnUnknownVariableIsNamedWithAllThatThereAre) {
+  ::setenv("TPUBOARD_BORD", "v2_8", 1);
+  auto args = args_of<PJRT_Client_Create_Args>();
+  const Outcome outcome = outcome_of(api().PJRT_Client_Create(&args));
+  EXPECT_EQ(outcome.code, PJRT_Error_Code_INVALID_ARGUMENT);
+  EXPECT_NE(outcome.text.find("TPUBOARD_BORD is not known"), std::string::npos) << outcome.text;
+  EXPECT_NE(outcome.text.find("TPUBOARD_BOARD"), std::string::npos) << outcome.text;
+}
+
+TEST(PjrtClient, ABadValueNamesItsVariable) {
+  ::setenv("TPUBOARD_SIMD", "sse9", 1);
+  auto args = args_of<PJRT_Client_Create_Args>();
+  const Outcome outcome = outcome_of(api().PJRT_Client_Create(&args));
+  EXPECT_EQ(outcome.code, PJRT_Error_Code_INVALID_ARGUMENT);
+  EXPECT_NE(outcome.text.find("TPUBOARD_SIMD: 'sse9' is none of scalar"), std::string::npos)
+      << outcome.text;
+}
+
+TEST(PjrtClient, TheBoardIsTheOneOfTheEnvironment) {
+  ::setenv("TPUBOARD_BOARD", "v2_8", 1);
+  ::setenv("TPUBOARD_PLATFORM", "tpuboard", 1);
+  PJRT_Client* client = make_client();
+  auto name = args_of<PJRT_Client_PlatformName_Args>();
+  name.client = client;
+  TPU_PJRT_OK(PJRT_Client_PlatformName, name);
+  EXPECT_EQ(std::string(name.platform_name, name.platform_name_size), "tpuboard");
+  auto description = args_of<PJRT_Device_GetDescription_Args>();
+  description.device = device_of(client, 0);
+  TPU_PJRT_OK(PJRT_Device_GetDescription, description);
+  auto kind = args_of<PJRT_DeviceDescription_Kind_Args>();
+  kind.device_description = description.device_description;
+  TPU_PJRT_OK(PJRT_DeviceDescription_Kind, kind);
+  EXPECT_EQ(std::string(kind.device_kind, kind.device_kind_size), "TPU v2");
+}
+
+TEST(PjrtBuffer, StridesAreFollowedAndCopiesGoBetweenCores) {
+  PJRT_Client* client = make_client();
+  std::vector<float> values(12);
+  std::iota(values.begin(), values.end(), 0.0F);
+  // A 3x4 array, transposed; then its rows backwards.
+  PJRT_Buffer* turned = upload(client, device_of(client, 2), values, {4, 3}, {4, 16}).first;
+  EXPECT_EQ(download(turned), (std::vector<float>{0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11}));
+  auto copy = args_of<PJRT_Buffer_CopyToDevice_Args>();
+  copy.buffer = turned;
+  copy.dst_device = device_of(client, 7);
+  TPU_PJRT_OK(PJRT_Buffer_CopyToDevice, copy);
+  EXPECT_EQ(download(copy.dst_buffer), download(turned));
+  destroy(turned);
+  destroy(copy.dst_buffer);
+  EXPECT_EQ(upload(client, device_of(client, 0), values, {4, 3}, {4}).second.code,
+            PJRT_Error_Code_INVALID_ARGUMENT);
+}
+
+TEST(PjrtBuffer, ADeletedOneIsAnErrorAndItsMemoryIsFree) {
+  PJRT_Client* client = make_client();
+  PJRT_Buffer* buffer = upload(client, device_of(client, 0), {1, 2, 3}, {3}).first;
+  auto remove = args_of<PJRT_Buffer_Delete_Args>();
+  remove.buffer = buffer;
+  TPU_PJRT_OK(PJRT_Buffer_Delete, remove);
+  auto deleted = args_of<PJRT_Buffer_IsDeleted_Args>();
+  deleted.buffer = buffer;
+  TPU_PJRT_OK(PJRT_Buffer_IsDeleted, deleted);
+  EXPECT_TRUE(deleted.is_deleted);
+  auto args = args_of<PJRT_Buffer_ToHostBuffer_Args>();
+  args.src = buffer;
+  EXPECT_EQ(outcome_of(api().PJRT_Buffer_ToHostBuffer(&args)).code,
+            PJRT_Error_Code_FAILED_PRECONDITION);
+  destroy(buffer);
+}
+
+TEST(PjrtBuffer, TypesThatTheBoardLacksNameWhatToUse) {
+  PJRT_Client* client = make_client();
+  const int64_t dims[] = {1};
+  const uint64_t zero = 0;
+  auto args = args_of<PJRT_Client_BufferFromHostBuffer_Args>();
+  args.client = client;
+  args.device = device_of(client, 0);
+  args.data = &zero;
+  args.type = PJRT_Buffer_Type_F64;
+  args.dims = dims;
+  args.num_dims = 1;
+  const Outcome outcome = outcome_of(api().PJRT_Client_BufferFromHostBuffer(&args));
+  EXPECT_EQ(outcome.code, PJRT_Error_Code_UNIMPLEMENTED);
+  EXPECT_NE(outcome.text.find("use float32"), std::string::npos) << outcome.text;
+}
+
+TEST(PjrtCompile, BadProgramsAreErrors) {
+  PJRT_Client* client = make_client();
+  EXPECT_EQ(compile(client, "module {}").second.code, PJRT_Error_Code_UNIMPLEMENTED);
+  EXPECT_EQ(compile(client, "ML\xefR and then rubbish").second.code,
+            PJRT_Error_Code_INVALID_ARGUMENT);
+  const Outcome hlo = compile(client, "x", "hlo").second;
+  EXPECT_EQ(hlo.code, PJRT_Error_Code_UNIMPLEMENTED);
+  EXPECT_NE(hlo.text.find("XLA_STABLEHLO_COMPILE=1"), std::string::npos) << hlo.text;
+  const std::string add = graph("data/one_op/add.mlirbc");
+  EXPECT_EQ(compile(client, add, "mlir", "\xff\xff").second.code, PJRT_Error_Code_INVALID_ARGUMENT);
+  EXPECT_EQ(compile(client, add, "mlir", partitions(16)).second.code,
+            PJRT_Error_Code_INVALID_ARGUMENT);
+  const std::string f16 = graph("data/bad_dynamic.mlirbc");
+  EXPECT_EQ(compile(client, f16).second.code, PJRT_Error_Code_UNIMPLEMENTED);
+}
+
+TEST(PjrtExecute, OneCoreComputesAndRefusesWhatDoesNotFit) {
+  PJRT_Client* client = make_client();
+  const auto [program, compiled] = compile(client, graph("data/one_op/add.mlirbc"));
+  ASSERT_EQ(compiled.text, "");
+  const std::vector<float> ones(64 * 256, 1.0F);
+  PJRT_Buffer* x = upload(client, device_of(client, 0), ones, {64, 256}).first;
+  const auto outputs = execute(program, {{x, x}}, 1);
+  EXPECT_EQ(download(outputs[0][0]), std::vector<float>(64 * 256, 2.0F));
+  Outcome outcome;
+  execute(program, {{x}}, 1, &outcome);
+  EXPECT_EQ(outcome.code, PJRT_Error_Code_INVALID_ARGUMENT);
+  PJRT_Buffer* elsewhere = upload(client, device_of(client, 3), ones, {64, 256}).first;
+  execute(program, {{x, elsewhere}}, 1, &outcome);
+  EXPECT_EQ(outcome.code, PJRT_Error_Code_INVALID_ARGUMENT);
+  PJRT_Buffer* other = upload(client, device_of(client, 0), ones, {256, 64}).first;
+  execute(program, {{x, other}}, 1, &outcome);
+  EXPECT_NE(outcome.text.find("must be f32[64,256]"), std::string::npos) << outcome.text;
+}
+
+TEST(PjrtExecute, EightCoresSumAndSayHowTheirArraysLie) {
+  PJRT_Client* client = make_client();
+  const auto [program, compiled] =
+      compile(client, graph("golden/graphs/sum_small.mlirbc"), "mlir", partitions(8));
+  ASSERT_EQ(compiled.text, "");
+  std::vector<std::vector<PJRT_Buffer*>> arguments;
+  for (int d = 0; d < 8; ++d) {
+    arguments.push_back({upload(client, device_of(client, d),
+                                std::vector<float>(1021, static_cast<float>(d)), {1, 1021})
+                             .first});
+  }
+  const auto outputs = execute(program, arguments, 1);
+  for (const auto& list : outputs) {
+    EXPECT_EQ(download(list[0]).front(), 28.0F);
+  }
+  auto get = args_of<PJRT_LoadedExecutable_GetExecutable_Args>();
+  get.loaded_executable = program;
+  TPU_PJRT_OK(PJRT_LoadedExecutable_GetExecutable, get);
+  const auto& extension = *reinterpret_cast<const PJRT_Shardings_Extension*>(api().extension_start);
+  auto shardings = args_of<PJRT_Shardings_PJRT_Executable_ParameterShardings_Args>();
+  shardings.executable = get.executable;
+  ASSERT_EQ(extension.PJRT_Shardings_PJRT_Executable_ParameterShardings(&shardings), nullptr);
+  ASSERT_EQ(shardings.num_parameters, 1U);
+  // OpSharding {type OTHER, tiles [8,1], devices 0..7}
+  EXPECT_EQ(std::string(shardings.shardings[0], shardings.sharding_sizes[0]),
+            std::string("\x08\x03\x1a\x02\x08\x01\x22\x08\0\1\2\3\4\5\6\7", 16));
+}
+
+TEST(PjrtExecute, AStoredExecutableRunsAgain) {
+  PJRT_Client* client = make_client();
+  const auto [program, compiled] = compile(client, graph("data/one_op/multiply.mlirbc"));
+  ASSERT_EQ(compiled.text, "");
+  auto get = args_of<PJRT_LoadedExecutable_GetExecutable_Args>();
+  get.loaded_executable = program;
+  TPU_PJRT_OK(PJRT_LoadedExecutable_GetExecutable, get);
+  auto store = args_of<PJRT_Executable_Serialize_Args>();
+  store.executable = get.executable;
+  TPU_PJRT_OK(PJRT_Executable_Serialize, store);
+  std::string bytes(store.serialized_bytes, store.serialized_bytes_size);
+  store.serialized_executable_deleter(store.serialized_executable);
+  auto load = args_of<PJRT_Executable_DeserializeAndLoad_Args>();
+  load.client = client;
+  load.serialized_executable = bytes.data();
+  load.serialized_executable_size = bytes.size();
+  TPU_PJRT_OK(PJRT_Executable_DeserializeAndLoad, load);
+  PJRT_Buffer* x =
+      upload(client, device_of(client, 0), std::vector<float>(64 * 256, 3.0F), {64, 256}).first;
+  EXPECT_EQ(download(execute(load.loaded_executable, {{x, x}}, 1)[0][0]).back(), 9.0F);
+  // Cut short at every place, and with a byte changed: refused.
+  for (size_t size = 0; size < bytes.size(); size += 97) {
+    load.serialized_executable_size = size;
+    EXPECT_EQ(outcome_of(api().PJRT_Executable_DeserializeAndLoad(&load)).code,
+              PJRT_Error_Code_INVALID_ARGUMENT)
+        << size;
+  }
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  load.serialized_executable = bytes.data();
+  load.serialized_executable_size = bytes.size();
+  EXPECT_EQ(outcome_of(api().PJRT_Executable_DeserializeAndLoad(&load)).code,
+            PJRT_Error_Code_INVALID_ARGUMENT);
+}
+
+// The callback may destroy the event that it is called by.
+TEST(PjrtEvent, CallbacksComeOnceWithoutAnybodyWaiting) {
+  PJRT_Client* client = make_client();
+  const auto [program, compiled] = compile(client, graph("data/one_op/add.mlirbc"));
+  ASSERT_EQ(compiled.text, "");
+  struct State {
+    PJRT_Event* event = nullptr;
+    std::atomic<int> calls{0};
+  } state;
+  PJRT_Buffer* x =
+      upload(client, device_of(client, 0), std::vector<float>(64 * 256, 1.0F), {64, 256}).first;
+  auto read = args_of<PJRT_Buffer_ReadyEvent_Args>();
+  read.buffer = x;
+  TPU_PJRT_OK(PJRT_Buffer_ReadyEvent, read);
+  state.event = read.event;
+  auto ready = args_of<PJRT_Event_OnReady_Args>();
+  ready.event = read.event;
+  ready.user_arg = &state;
+  ready.callback = [](PJRT_Error* error, void* user) {
+    EXPECT_EQ(error, nullptr);
+    auto& of = *static_cast<State*>(user);
+    auto destroy_args = args_of<PJRT_Event_Destroy_Args>();
+    destroy_args.event = of.event;
+    EXPECT_EQ(api().PJRT_Event_Destroy(&destroy_args), nullptr);
+    ++of.calls;
+  };
+  TPU_PJRT_OK(PJRT_Event_OnReady, ready);
+  for (int i = 0; i < 2000 && state.calls == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(state.calls, 1);
+}
+
+}  // namespace
+}  // namespace tpu::test

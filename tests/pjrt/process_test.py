@@ -1,0 +1,112 @@
+"""What the plugin does to the process that loads it: exits, signals, forks, threads.
+
+Each case runs JAX in a process of its own, whose exit code and output are looked at. TPU_LIBRARY_PATH names the plugin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import time
+
+# Some tenths of a second of host time.
+LONG = "jax.jit(lambda a: jax.lax.fori_loop(0, 10, lambda i, s: jnp.tanh(s @ s), a))(jnp.ones((1024, 1024)))"
+START = "import jax, jax.numpy as jnp, numpy as np\n"
+
+
+def run(code: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
+    """A Python process with JAX imported."""
+    return subprocess.run([sys.executable, "-c", START + code], check=False, capture_output=True, text=True,
+                          timeout=seconds)
+
+
+def expect(done: subprocess.CompletedProcess[str], output: str, code: int = 0) -> None:
+    """Exit code, and text on standard output."""
+    assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert output in done.stdout, f"{done.stdout}\n{done.stderr}"
+    for word in ("terminate called", "Aborted", "Fatal Python error", "exception not rethrown"):
+        assert word not in done.stderr, done.stderr
+
+
+def in_flight() -> None:
+    """The interpreter ends with work under way, some of it with transfers behind it."""
+    begin = time.monotonic()
+    expect(run(f"for i in range(20): x = {LONG}\nx.copy_to_host_async()\nprint('submitted')"), "submitted")
+    assert time.monotonic() - begin < 60, "the exit waited for the work"
+
+
+def fork() -> None:
+    """A child made by fork() gets errors; its parent goes on."""
+    expect(run("""
+import os, warnings
+warnings.simplefilter('ignore')
+x = jnp.arange(4.0)
+child = os.fork()
+if child == 0:
+    try:
+        jax.device_put(np.ones(3))
+    except Exception as error:
+        os._exit(7 if 'forked' in str(error) else 8)
+    os._exit(9)
+print('child', os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print('parent', (x * 2).sum())
+"""), "child 7\nparent 12.0")
+
+
+def threads() -> None:
+    """Eight threads on eight cores at once, each with programs of its own."""
+    expect(run("""
+import threading
+wrong = []
+def work(n):
+    device = jax.devices()[n]
+    for i in range(25):
+        x = np.full((17, n + 3), i + n, np.float32)
+        y = jax.jit(lambda a: (a * 2 + n).sum(0))(jax.device_put(x, device))
+        if not np.array_equal(np.asarray(y), (x * 2 + n).sum(0)) or y.devices() != {device}:
+            wrong.append((n, i))
+all_of_them = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+for t in all_of_them: t.start()
+for t in all_of_them: t.join()
+print('wrong', wrong)
+"""), "wrong []")
+
+
+def clear_backends() -> None:
+    """A second client in the process, after the first was destroyed."""
+    expect(run("""
+from jax.extend.backend import clear_backends
+print(jnp.arange(4).sum())
+clear_backends()
+print(jnp.arange(5).sum(), len(jax.devices()))
+"""), "6\n10 8")
+
+
+def interrupt() -> None:
+    """SIGINT in the middle of a run ends the program as Python does, when the wait is over at the latest."""
+    code = START + f"print('ready', flush=True)\nfor i in range(100): {LONG}.block_until_ready()"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in errors, errors
+    assert process.returncode in (1, 130, -signal.SIGINT), process.returncode
+
+
+CASES = {case.__name__: case for case in (in_flight, fork, threads, clear_backends, interrupt)}
+
+
+def main() -> int:
+    """Runs one case."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--case", choices=CASES, required=True)
+    CASES[parser.parse_args().case]()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
