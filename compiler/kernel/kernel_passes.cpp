@@ -2,6 +2,7 @@
 #include "kernel/kernel_passes.hpp"
 
 #include "kernel/epilogue.hpp"
+#include "kernel/kernel_index.hpp"
 #include "kernel/recompute.hpp"
 #include "kernel/verify_kernels.hpp"
 
@@ -10,9 +11,12 @@ namespace tpu::compiler {
 namespace {
 
 void split_large_kernels(KernelProgram& program) {
+  KernelIndex index(program);
   for (auto k = program.kernels.begin(); k != program.kernels.end();) {
-    if (fits_command(*k) || !split_kernel(program, k->order)) {
+    if (fits_command(*k) || !split_loop(index, k)) {
       ++k;
+    } else {
+      renumber(program, k);
     }
   }
 }

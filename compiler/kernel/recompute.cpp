@@ -10,6 +10,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "kernel/kernel_index.hpp"
 #include "program/estimate.hpp"
 
 namespace tpu::compiler {
@@ -83,7 +84,7 @@ class LoopCost {
 class Recomputer {
  public:
   Recomputer(KernelProgram& program, const Function& main, const spec::BoardParams& board)
-      : program_(program), cost_(board) {
+      : program_(program), index_(program), cost_(board) {
     const Op* ret = main.body.terminator();
     for (size_t i = 0; i < main.body.args.size(); ++i) {
       arguments_.insert(main.body.args[i].get());
@@ -98,7 +99,6 @@ class Recomputer {
 
   // Again, since a kernel that has taken over one value may read what another one needs.
   void run() {
-    note_stored();
     for (int round = 0; round < kMostRounds && sweep(); ++round) {
     }
   }
@@ -144,28 +144,28 @@ class Recomputer {
 
   // Sums of a contraction that one loop kernel reads may never reach memory: that kernel will work
   // on the blocks of the contraction.
-  void note_stored() {
-    stored_ = arguments_;
-    std::map<const Value*, int> readers;
-    for (const Kernel& k : program_.kernels) {
-      for (const Value* v : k.reads) {
-        readers[v] += k.kind == KernelClass::kLoop ? 1 : 2;
-      }
+  bool is_stored(const Value* v) const {
+    if (v == assumed_ || arguments_.contains(v)) {
+      return true;
     }
-    for (const Kernel& k : program_.kernels) {
-      for (const Value* v : k.writes) {
-        if (k.kind != KernelClass::kContract || readers[v] > 1 || v->type.elem == Elem::kBf16) {
-          stored_.insert(v);
-        }
-      }
-    }
+    const std::vector<Kernel*>& makers = index_.makers(v);
+    return std::any_of(makers.begin(), makers.end(), [&](const Kernel* k) {
+      return contains(k->writes, v) &&
+             (k->kind != KernelClass::kContract || v->type.elem == Elem::kBf16 || !has_one_loop(v));
+    });
+  }
+
+  // True if nobody reads the value, or one loop kernel once.
+  bool has_one_loop(const Value* v) const {
+    const std::vector<Kernel*>& reads = index_.reads(v);
+    return reads.empty() || (reads.size() == 1 && reads[0]->kind == KernelClass::kLoop);
   }
 
   // A copy that is made later than kernel `k` (it came after its ops were placed) is looked
   // through.
   bool is_copied(const Value* v, const Kernel& k) const {
     return program_.copied.contains(v) &&
-           (made_before(program_, k.order, v) ||
+           (index_.made_before(k.order, v) ||
             std::find(k.ops.begin(), k.ops.end(), v->def) != k.ops.end());
   }
 
@@ -180,9 +180,9 @@ class Recomputer {
   bool can_read(const Kernel& k, const Value* v) const {
     if (const auto it = successor_.find(v); it != successor_.end()) {
       const Value* result = view_root(it->second, seen_by(k));
-      return result->def != nullptr && !made_before(program_, k.order + 1, result);
+      return result->def != nullptr && !index_.made_before(k.order + 1, result);
     }
-    return v->def == nullptr || made_before(program_, k.order, v) ||
+    return v->def == nullptr || index_.made_before(k.order, v) ||
            (v->def->kind == Kind::kConstant && !program_.copied.contains(v));
   }
 
@@ -202,7 +202,7 @@ class Recomputer {
       return cone;
     }
     Cone leaf;
-    const bool readable = stored_.contains(root) && (root->def != nullptr || can_read(k, root));
+    const bool readable = is_stored(root) && (root->def != nullptr || can_read(k, root));
     leaf.bytes = !top && readable ? bytes_of(root) : kNever;
     leaf.leaves = {root};
     if (root != v || root->def == nullptr || !can_move(root->def) ||
@@ -223,23 +223,40 @@ class Recomputer {
     return cone.bytes <= leaf.bytes ? cone : leaf;
   }
 
+  // Kernels that read any of the values, in order.
+  std::vector<Kernel*> readers_of(const std::vector<const Value*>& values) const {
+    std::vector<Kernel*> out;
+    for (const Value* v : values) {
+      const std::vector<Kernel*>& reads = index_.reads(v);
+      out.insert(out.end(), reads.begin(), reads.end());
+    }
+    std::sort(out.begin(), out.end(),
+              [](const Kernel* a, const Kernel* b) { return a->order < b->order; });
+    out.erase(std::unique(out.begin(), out.end()), out.end());
+    return out;
+  }
+
+  // The kernel that keeps the value of a loop kernel in memory; null if none does.
+  const Kernel* writer(const Value* v) const {
+    const std::vector<Kernel*>& makers = index_.makers(v);
+    const auto it = std::find_if(makers.begin(), makers.end(),
+                                 [&](const Kernel* k) { return contains(k->writes, v); });
+    return it == makers.end() ? nullptr : *it;
+  }
+
   bool visit(const Value* v) {
-    Kernel* maker = nullptr;
+    const Kernel* maker = writer(v);
+    if (maker == nullptr) {
+      return false;  // not kept any more, now that a later value is recomputed
+    }
     bool kept = false;  // a kernel of another kind needs it in memory
     std::vector<std::pair<Kernel*, Cone>> plans;
-    for (Kernel& k : program_.kernels) {
-      maker = contains(k.writes, v) ? &k : maker;
-      if (!contains(k.reads, v)) {
-        continue;
-      }
-      if (k.kind == KernelClass::kLoop) {
-        plans.emplace_back(&k, cone_of(v, k, true, {}));
+    for (Kernel* k : readers_of({v})) {
+      if (k->kind == KernelClass::kLoop) {
+        plans.emplace_back(k, cone_of(v, *k, true, {}));
       } else {
         kept = true;
       }
-    }
-    if (maker == nullptr) {
-      return false;  // not kept any more, now that a later value is recomputed
     }
     double gain_of_all = kept ? 0 : cost_(*maker) - cost_(*maker, -bytes_of(v));
     std::vector<double> gain;
@@ -273,11 +290,10 @@ class Recomputer {
   std::vector<const Value*> exchangeable(const Kernel& k) const {
     std::vector<const Value*> out;
     for (const Value* v : k.writes) {
-      const auto reads = [&](const Kernel& r) {
-        return r.kind != KernelClass::kLoop && contains(r.reads, v);
-      };
+      const std::vector<Kernel*>& reads = index_.reads(v);
       if (bytes_of(v) >= kLeastBytes && can_move(v->def) &&
-          std::none_of(program_.kernels.begin(), program_.kernels.end(), reads)) {
+          std::all_of(reads.begin(), reads.end(),
+                      [](const Kernel* r) { return r->kind == KernelClass::kLoop; })) {
         out.push_back(v);
       }
     }
@@ -290,37 +306,34 @@ class Recomputer {
     Exchange e;
     e.source = source;
     int64_t written = bytes_of(source);
-    stored_.insert(source);
+    assumed_ = source;
     for (const Value* v : values) {
       written -= bytes_of(v);
     }
     e.gain = cost_(maker) - cost_(maker, written);
     bool possible = true;
-    for (Kernel& k : program_.kernels) {
+    for (Kernel* k : readers_of(values)) {
       Cone all;
       int64_t saved = 0;
       for (const Value* v : values) {
-        if (contains(k.reads, v)) {
-          all.add(cone_of(v, k, true, all));
+        if (contains(k->reads, v)) {
+          all.add(cone_of(v, *k, true, all));
           saved += bytes_of(v);
         }
       }
-      if (saved > 0) {
-        possible = possible && all.bytes < kNever;
-        e.gain += cost_(k) - cost_(k, all.bytes - saved, static_cast<int64_t>(all.ops.size()));
-        e.readers.emplace_back(&k, std::move(all));
-      }
+      possible = possible && all.bytes < kNever;
+      e.gain += cost_(*k) - cost_(*k, all.bytes - saved, static_cast<int64_t>(all.ops.size()));
+      e.readers.emplace_back(k, std::move(all));
     }
-    stored_.erase(source);
+    assumed_ = nullptr;
     return possible && e.gain > 0 ? std::optional(std::move(e)) : std::nullopt;
   }
 
   // A kernel may write what several values are made of in place of these: the sum before it is
   // scaled for two layers and widened for a third.
   bool exchange(const Value* v) {
-    const auto maker = std::find_if(program_.kernels.begin(), program_.kernels.end(),
-                                    [&](const Kernel& k) { return contains(k.writes, v); });
-    if (maker == program_.kernels.end() || maker->kind != KernelClass::kLoop) {
+    const Kernel* maker = writer(v);
+    if (maker == nullptr) {
       return false;
     }
     const std::vector<const Value*> values = exchangeable(*maker);
@@ -340,15 +353,13 @@ class Recomputer {
     if (!best) {
       return false;
     }
-    maker->writes.push_back(best->source);  // readable from now on
     std::vector<std::pair<Kernel*, Kernel>> before;
     for (const auto& [k, cone] : best->readers) {
       before.emplace_back(k, *k);
       if (!take_over(*k, cone)) {
         for (auto& [reader, old] : before) {
-          *reader = std::move(old);
+          index_.replace(*reader, std::move(old));
         }
-        find_buffers(program_);
         return false;
       }
     }
@@ -368,8 +379,7 @@ class Recomputer {
     if (!rebuild(wider)) {
       return false;
     }
-    k = std::move(wider);
-    find_buffers(program_);
+    index_.replace(k, std::move(wider));
     return true;
   }
 
@@ -401,7 +411,7 @@ class Recomputer {
   void forget_unused() {
     for (auto it = program_.kernels.end(); it != program_.kernels.begin();) {
       --it;
-      if (it->kind != KernelClass::kLoop) {
+      if (!index_.is_changed(*it)) {
         continue;
       }
       std::set<const Value*> live(it->writes.begin(), it->writes.end());
@@ -419,29 +429,29 @@ class Recomputer {
         }
       }
       if (kept.size() == it->ops.size()) {
+        index_.settle(*it);
         continue;
       }
       if (kept.empty()) {
-        it = program_.kernels.erase(it);
+        it = index_.erase(it);
       } else {
         Kernel smaller = *it;
         smaller.ops.assign(kept.rbegin(), kept.rend());
         if (!rebuild(smaller)) {
           continue;
         }
-        *it = std::move(smaller);
+        index_.replace(*it, std::move(smaller));
       }
-      find_buffers(program_);
     }
     renumber(program_);
-    note_stored();
   }
 
   KernelProgram& program_;
+  KernelIndex index_;
   const LoopCost cost_;
   std::set<const Value*> arguments_;
   std::unordered_map<const Value*, const Value*> successor_;  // of a donated one: its result
-  std::set<const Value*> stored_;                             // these and what kernels write
+  const Value* assumed_ = nullptr;                            // looked at as if it were stored
   std::unordered_map<const Op*, size_t> place_;               // looked up only
 };
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "kernel/epilogue.hpp"
+#include "kernel/kernel_index.hpp"
 #include "kernel/kernels.hpp"
 #include "vpu/vpu_gen.hpp"
 
@@ -129,33 +130,18 @@ bool fits_command(const Kernel& k) {
   }
 }
 
-namespace {
-
-bool split(KernelProgram& program, int order) {
-  const auto it = std::find_if(program.kernels.begin(), program.kernels.end(),
-                               [&](const Kernel& k) { return order <= k.end; });
-  if (it == program.kernels.end()) {
-    return false;
-  }
-  for (const auto& region : it->control().regions) {
-    if (region && split(*region, order)) {
-      return true;
-    }
-  }
-  if (it->order == order && split_epilogue(program, order)) {
-    return true;
-  }
+bool split_loop(KernelIndex& index, KernelIndex::Place it) {
   const auto own = [&](const Op* op) { return !it->loop().recomputed.contains(op); };
   const auto owned = std::count_if(it->ops.begin(), it->ops.end(), own);
-  if (it->order != order || it->kind != KernelClass::kLoop || owned < 2) {
+  if (owned < 2) {
     return false;
   }
   // A copy that is made later than here (it came after these ops were placed) is looked through.
   NestContext context;
   std::vector<const Op*> here;
   context.is_copied = [&](const Value* v) {
-    return program.copied.contains(v) &&
-           (made_before(program, order, v) ||
+    return index.program().copied.contains(v) &&
+           (index.made_before(it->order, v) ||
             std::find(here.begin(), here.end(), v->def) != here.end());
   };
   ptrdiff_t half = 0;  // the first half has half of the ops that are not recomputed
@@ -177,19 +163,43 @@ bool split(KernelProgram& program, int order) {
     if (!a || !b || (it->loop().first > 0 && (a->loops.size() != 1 || b->loops.size() != 1))) {
       return false;
     }
-    it->ops = first;
-    it->as<LoopPart>().nest = std::move(*a);
+    Kernel front = *it;
+    front.ops = first;
+    front.as<LoopPart>().nest = std::move(*a);
     rest.as<LoopPart>().nest = std::move(*b);
     if (it->loop().first > 0) {
       start_at(rest, it->loop().first);
-      start_at(*it, it->loop().first);
+      start_at(front, it->loop().first);
     }
+    index.replace(*it, std::move(front));
   } catch (const NeedsCopy&) {
     return false;
   }
-  program.kernels.insert(std::next(it), std::move(rest));
-  find_buffers(program);
+  index.insert(std::next(it), std::move(rest));
   return true;
+}
+
+namespace {
+
+bool split(KernelProgram& program, int order) {
+  const auto it = std::find_if(program.kernels.begin(), program.kernels.end(),
+                               [&](const Kernel& k) { return order <= k.end; });
+  if (it == program.kernels.end()) {
+    return false;
+  }
+  for (const auto& region : it->control().regions) {
+    if (region && split(*region, order)) {
+      return true;
+    }
+  }
+  if (it->order == order && split_epilogue(program, order)) {
+    return true;
+  }
+  if (it->order != order || it->kind != KernelClass::kLoop) {
+    return false;
+  }
+  KernelIndex index(program);
+  return split_loop(index, it);
 }
 
 }  // namespace
