@@ -2,6 +2,7 @@
 #include "pipeline.hpp"
 
 #include "legalize/legalize.hpp"
+#include "legalize/linalg/linalg.hpp"
 #include "partition/partition.hpp"
 #include "passes/canonicalise.hpp"
 #include "passes/cse.hpp"
@@ -33,6 +34,11 @@ const std::vector<Pass>& canonical_passes() {
 const std::vector<Pass>& compile_passes() {
   static const std::vector<Pass> passes = [] {
     std::vector<Pass> all = canonical_passes();
+    all.push_back({"linalg", [](Module& m) {
+                     if (expand_linalg(m)) {
+                       simplify(m);
+                     }
+                   }});
     all.push_back({"unroll", [](Module& m) {
                      if (unroll_loops(m)) {
                        simplify(m);

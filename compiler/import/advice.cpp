@@ -10,6 +10,8 @@ namespace {
 constexpr std::string_view kOnHost = "compute it on the host and pass the result as an argument";
 constexpr std::string_view kNoHostInside =
     "a program cannot talk to the host while it runs: pass arguments and return results";
+constexpr std::string_view kForTpu =
+    "the program was exported for CPUs: export it with jax.export.export(f, platforms=['tpu'])";
 constexpr std::string_view kFixedSizes = "export the program for fixed sizes";
 constexpr std::string_view kComplex =
     "complex numbers are not supported: use two float32 arrays for the real and imaginary part";
@@ -20,7 +22,6 @@ struct Advice {
 };
 
 constexpr std::array kOps = std::to_array<Advice>({
-    {"cholesky", kOnHost},
     {"complex", kComplex},
     {"create_token", kNoHostInside},
     {"after_all", kNoHostInside},
@@ -45,15 +46,13 @@ constexpr std::array kOps = std::to_array<Advice>({
     {"imag", kComplex},
     {"real", kComplex},
     {"torch_index_select", "use gather (jax.numpy.take makes it)"},
-    {"triangular_solve", kOnHost},
     {"uniform_dequantize", "use integer types and multiply by the scale"},
     {"uniform_quantize", "use integer types and multiply by the scale"},
 });
 
 constexpr std::array kTargets = std::to_array<Advice>({
-    {"ApproxTopK", "use jax.lax.top_k"},
-    {"lapack_", kOnHost},
-    {"blas_", kOnHost},
+    {"lapack_", kForTpu},
+    {"blas_", kForTpu},
     {"xla_python_", kNoHostInside},
     {"xla_ffi_python_", kNoHostInside},
     {"tpu_custom_call", "write the kernel with jax.numpy operations"},

@@ -139,6 +139,14 @@ void Normaliser::convert_op(const RawOp& op, Region& to) {
   }
 }
 
+std::vector<Type> Normaliser::result_types(const OpReader& reader) const {
+  std::vector<Type> types;
+  for (const uint32_t t : reader.raw().result_types) {
+    types.push_back(reader.type(t));
+  }
+  return types;
+}
+
 void Normaliser::convert_vhlo(const OpReader& reader, Region& to) {
   const RawOp& op = reader.raw();
   const std::string name = base_name(op.name);
@@ -150,28 +158,23 @@ void Normaliser::convert_vhlo(const OpReader& reader, Region& to) {
   if (!kind) {
     reader.fail("this op is not supported" + advice_for_op(name));
   }
-  if (*kind == Kind::kCustomCall && gspmd_custom_call(reader, to)) {
+  if (*kind == Kind::kCustomCall) {
+    if (!gspmd_custom_call(reader, to)) {
+      custom_call(reader, to);
+    }
     return;
   }
   if (*kind == Kind::kCall && is_gspmd_shard_map(op)) {
     gspmd_shard_map(reader, to);
     return;
   }
-  std::vector<Type> types;
-  for (const uint32_t t : op.result_types) {
-    types.push_back(reader.type(t));
-  }
+  std::vector<Type> types = result_types(reader);
   if ((*kind == Kind::kPartitionId || *kind == Kind::kReplicaId) && types.size() == 1) {
     define_results(reader, core_number(reader, *kind, types[0], to));
     return;
   }
   Op* out = to.append(*kind, operands(reader), std::move(types),
                       convert_attrs(*kind, reader, cores_), reader.loc());
-  if (*kind == Kind::kCustomCall) {
-    const std::string& target = out->as<CustomCallAttrs>().target;
-    reader.fail("custom_call target '" + target + "' is not supported" +
-                advice_for_custom_call(target));
-  }
   if (*kind == Kind::kComposite || *kind == Kind::kCall) {
     convert_regions_of_call(reader);
   } else {

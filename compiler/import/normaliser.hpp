@@ -1,7 +1,7 @@
 // The converter from raw VHLO ops to graph ops. Its parts: normalise.cpp (ops, regions, functions),
 // normalise_main.cpp (arguments and results of main), normalise_sharding.cpp (jax.shard_map and
-// sharding constraints), normalise_gspmd.cpp (the same in GSPMD's language). Private to the import;
-// see normalise.hpp for the entry.
+// sharding constraints), normalise_gspmd.cpp (the same in GSPMD's language), custom_calls.cpp.
+// Private to the import; see normalise.hpp for the entry.
 #pragma once
 
 #include <functional>
@@ -104,6 +104,12 @@ class Normaliser {
   void add_manual_axes(const GspmdSharding& of, ManualAttrs& attrs) const;
 
   void convert_vhlo(const OpReader& reader, Region& to);
+  std::vector<Type> result_types(const OpReader& reader) const;
+
+  // custom_calls.cpp: those whose meaning is known become ops of the graph.
+  void custom_call(const OpReader& reader, Region& to);
+  void approx_top_k(const OpReader& reader, Region& to);
+  void device_placement(const OpReader& reader);
 
   // The core's own number is partition_id; the id that does not count cores is 0.
   const Op& core_number(const OpReader& reader, Kind kind, const Type& type, Region& to) const;

@@ -201,6 +201,13 @@ RngAttrs rng(Kind kind, const OpReader& op) {
   return {kAlgorithms[op.enumeration("rng_algorithm", 2)]};
 }
 
+TriangularSolveAttrs triangular_solve(const OpReader& op) {
+  constexpr int64_t kNoTranspose = 1, kAdjoint = 3;  // of real numbers the same as the transpose
+  const int64_t transpose = op.enumeration("transpose_a", kAdjoint);
+  return {op.boolean("left_side"), op.boolean("lower"), transpose > kNoTranspose,
+          op.boolean("unit_diagonal")};
+}
+
 }  // namespace
 
 Attrs convert_attrs(Kind kind, const OpReader& op, const CoreCounts& cores) {
@@ -259,6 +266,10 @@ Attrs convert_attrs(Kind kind, const OpReader& op, const CoreCounts& cores) {
     case Kind::kRng:
     case Kind::kRngBitGenerator:
       return rng(kind, op);
+    case Kind::kCholesky:
+      return CholeskyAttrs{op.boolean("lower")};
+    case Kind::kTriangularSolve:
+      return triangular_solve(op);
     case Kind::kCall:
       return CallAttrs{op.text("callee"), ""};
     case Kind::kComposite:

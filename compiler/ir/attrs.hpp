@@ -129,6 +129,24 @@ struct RngAttrs {  // rng_bit_generator: default, three_fry, philox; rng: unifor
   std::string algorithm;
   bool operator==(const RngAttrs&) const = default;
 };
+struct CholeskyAttrs {
+  bool lower = false;  // of the operand this triangle is read, and the result is that factor
+  bool operator==(const CholeskyAttrs&) const = default;
+};
+struct TriangularSolveAttrs {  // left: a x = b, else x a = b
+  bool left = true;
+  bool lower = false;
+  bool transpose = false;
+  bool unit_diagonal = false;
+  bool operator==(const TriangularSolveAttrs&) const = default;
+};
+struct EighAttrs {
+  bool lower = true;  // the triangle that is read
+  bool sort = true;   // ascending
+  int64_t max_sweeps = 100;
+  double tolerance = 1e-6;  // off the diagonal, against the whole (Frobenius norms)
+  bool operator==(const EighAttrs&) const = default;
+};
 struct CallAttrs {  // call: callee; composite: name and decomposition
   std::string callee;
   std::string composite_name;
@@ -153,11 +171,12 @@ struct ManualAttrs {
   std::vector<int> manual_axes;        // of the mesh; along others the region is global
   bool operator==(const ManualAttrs&) const = default;
 };
-using Attrs = std::variant<NoAttrs, ConstantAttrs, DimAttrs, DimsAttrs, CompareAttrs, DotAttrs,
-                           SliceAttrs, PadAttrs, WindowAttrs, WindowViewAttrs, ConvAttrs,
-                           GatherAttrs, ScatterAttrs, IndexedAttrs, SortAttrs, CollectiveAttrs,
-                           PermuteAttrs, BatchNormAttrs, ReducePrecisionAttrs, RngAttrs, CallAttrs,
-                           CustomCallAttrs, ShardingAttrs, ManualAttrs>;
+using Attrs =
+    std::variant<NoAttrs, ConstantAttrs, DimAttrs, DimsAttrs, CompareAttrs, DotAttrs, SliceAttrs,
+                 PadAttrs, WindowAttrs, WindowViewAttrs, ConvAttrs, GatherAttrs, ScatterAttrs,
+                 IndexedAttrs, SortAttrs, CollectiveAttrs, PermuteAttrs, BatchNormAttrs,
+                 ReducePrecisionAttrs, RngAttrs, CholeskyAttrs, TriangularSolveAttrs, EighAttrs,
+                 CallAttrs, CustomCallAttrs, ShardingAttrs, ManualAttrs>;
 
 // Same bits of value and same type; constants compare their contents.
 bool attrs_equal(const Attrs& a, const Attrs& b);

@@ -20,6 +20,11 @@ std::string source_name(Kind kind) {
   switch (kind) {
     case Kind::kErf:
       return "chlo.erf";
+    case Kind::kQr:
+    case Kind::kHouseholderProduct:
+    case Kind::kLu:
+    case Kind::kEigh:
+      return "stablehlo.custom_call";
     case Kind::kIndexedRead:
       return "stablehlo.gather";
     case Kind::kIndexedWrite:
@@ -33,6 +38,8 @@ std::string source_name(Kind kind) {
       return "stablehlo." + std::string(kind_name(kind));
   }
 }
+
+bool is_matrix_op(Kind kind) { return kind >= Kind::kCholesky && kind <= Kind::kEigh; }
 
 bool is_global_only(Kind kind) {
   return kind == Kind::kShardingConstraint || kind == Kind::kReshard ||

@@ -108,6 +108,13 @@ namespace tpu::compiler {
   X(kBatchNormGrad, "batch_norm_grad", BatchNormAttrs, 5, 3, 0) \
   X(kRngBitGenerator, "rng_bit_generator", RngAttrs, 1, 2, 0)   \
   X(kRng, "rng", RngAttrs, 3, 1, 0)                             \
+  /* of matrices, the last two dimensions: gone after the pass `linalg` */ \
+  X(kCholesky, "cholesky", CholeskyAttrs, 1, 1, 0)              \
+  X(kTriangularSolve, "triangular_solve", TriangularSolveAttrs, 2, 1, 0) \
+  X(kQr, "qr", NoAttrs, 1, 2, 0) /* internal: R and reflectors in one matrix, and their factors */ \
+  X(kHouseholderProduct, "householder_product", NoAttrs, 2, 1, 0) /* internal */ \
+  X(kLu, "lu", NoAttrs, 1, 3, 0) /* internal: L and U in one matrix, row swaps, permutation */ \
+  X(kEigh, "eigh", EighAttrs, 1, 2, 0) /* internal: eigenvectors, eigenvalues */ \
   /* calls: gone after the pass `inline`, custom_call excepted */ \
   X(kCall, "call", CallAttrs, -1, -1, 0)                        \
   X(kComposite, "composite", CallAttrs, -1, -1, 0)              \
@@ -131,6 +138,7 @@ std::string source_name(Kind kind);  // for messages: the StableHLO op that a ki
 std::optional<Kind> kind_from_name(std::string_view name);
 bool is_elementwise(Kind kind);  // result element i depends on element i of the operands alone
 bool is_collective(Kind kind);
+bool is_matrix_op(Kind kind);    // factorisations and solvers of matrices
 bool is_global_only(Kind kind);  // shardings and shard_map: not in the graph of one core
 
 }  // namespace tpu::compiler

@@ -219,6 +219,23 @@ struct AttrPrinter {
     f.add("mantissa", a.mantissa_bits);
   }
   void operator()(const RngAttrs& a) { f.add("algorithm", a.algorithm); }
+  void operator()(const CholeskyAttrs& a) { f.add("triangle", a.lower ? "lower" : "upper"); }
+  void operator()(const TriangularSolveAttrs& a) {
+    f.add("side", a.left ? "left" : "right");
+    f.add("triangle", a.lower ? "lower" : "upper");
+    if (a.transpose) {
+      f.add("transpose", "true");
+    }
+    if (a.unit_diagonal) {
+      f.add("unit_diagonal", "true");
+    }
+  }
+  void operator()(const EighAttrs& a) {
+    f.add("triangle", a.lower ? "lower" : "upper");
+    f.add("sort", a.sort ? "true" : "false");
+    f.add("max_sweeps", a.max_sweeps);
+    f.add("tolerance", std::to_string(a.tolerance));
+  }
   void operator()(const CallAttrs& a) {
     f.add("callee", "@" + a.callee);
     if (!a.composite_name.empty()) {

@@ -1,6 +1,6 @@
 // Checks one op's types: elementwise ops and data movement in verify_types.cpp, ops with bodies,
-// contractions and collectives in verify_bodies.cpp, those of the global graph in
-// verify_sharding.cpp. Private to the verifier.
+// contractions and collectives in verify_bodies.cpp, those of matrices in verify_linalg.cpp, those
+// of the global graph in verify_sharding.cpp. Private to the verifier.
 #pragma once
 
 #include <initializer_list>
@@ -56,6 +56,8 @@ class TypeRule {
   void map() const;
   void batch_norm() const;
   void collective() const;
+
+  void matrix_op() const;
 
   void sharding_constraint() const;
   void manual_computation() const;

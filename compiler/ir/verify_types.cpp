@@ -15,6 +15,8 @@ void TypeRule::run() {
     binary();
   } else if (is_collective(op_.kind)) {
     collective();
+  } else if (is_matrix_op(op_.kind)) {
+    matrix_op();
   } else {
     other();
   }

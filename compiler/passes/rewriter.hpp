@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ir/graph.hpp"
@@ -24,6 +25,13 @@ class Rewriter {
   Value* make(Kind kind, std::vector<Value*> operands, Type type, Attrs attrs = NoAttrs{});
   Value* constant(Dense value);
   Op* make_op(Kind kind, std::vector<Value*> operands, std::vector<Type> types, Attrs attrs);
+  // Calls `fn`; what it makes goes to the end of `region`.
+  template <typename Fn>
+  void within(Region& region, Fn&& fn) {
+    Region* outer = std::exchange(region_, &region);
+    fn();
+    region_ = outer;
+  }
   // Where ops are made at present.
   Region& region() { return *region_; }
 

@@ -33,10 +33,11 @@ class Case:
     l2: float | None = None  # compare by relative L2 instead (sums, dots)
     mesh: dict[str, int] | None = None  # the body of a shard_map: first dimensions are split over all axes
     oracle: Callable | None = None  # what JAX runs instead of `function`
+    platform: str = "cpu"  # that the program is exported for; of another one than the CPU JAX needs an oracle
 
 
 def export(function: Callable | str, inputs: Sequence, mesh: dict[str, int] | None = None,
-           donate: tuple[int, ...] = ()) -> jax.export.Exported:
+           donate: tuple[int, ...] = (), platform: str = "cpu") -> jax.export.Exported:
     """The program that the board compiles. With `mesh`, inputs and results are split along their first dimension."""
     if isinstance(function, str):
         return reference.from_text(function, inputs)
@@ -47,7 +48,7 @@ def export(function: Callable | str, inputs: Sequence, mesh: dict[str, int] | No
                                  out_specs=P(names),
                                  check_vma=False)
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tuple(inputs))
-    return jax.export.export(jax.jit(function, keep_unused=True, donate_argnums=donate), platforms=["cpu"])(*shapes)
+    return jax.export.export(jax.jit(function, keep_unused=True, donate_argnums=donate), platforms=[platform])(*shapes)
 
 
 def against_jax(exported: jax.export.Exported, inputs: Sequence, tools: Path, folder: Path, options: Sequence[str],
@@ -69,7 +70,8 @@ def against_jax(exported: jax.export.Exported, inputs: Sequence, tools: Path, fo
 
 def run_case(case: Case, tools: Path, folder: Path, *options: str) -> str | None:
     """Text of a failure, or None."""
-    program, oracle = (export(f, case.inputs, case.mesh) if f else None for f in (case.function, case.oracle))
+    program = export(case.function, case.inputs, case.mesh, platform=case.platform)
+    oracle = export(case.oracle, case.inputs, case.mesh) if case.oracle else None
     return against_jax(program, case.inputs, tools, folder, options, case.l2 is not None,
                        lambda _, ours, theirs: distances.difference(ours, theirs, case.ulp, case.l2), oracle)
 

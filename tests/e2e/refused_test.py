@@ -50,8 +50,7 @@ def from_jax() -> list[Case]:
     return [
         Case("in_library", ("f16", "called from"), lambda m: optax.tree.cast(m, jnp.float16), (MATRIX,)),
         Case("rng", ("rng", "jax.random"), lambda v: lax.rng_uniform(v[0], v[1], (4,)), (VECTOR,)),
-        Case("custom_call", ("custom_call", "lapack", "on the host"), lambda m: jnp.linalg.inv(m), (MATRIX,)),
-        Case("approximate", ("ApproxTopK", "jax.lax.top_k"), lambda m: lax.approx_max_k(m, 2), (MATRIX,)),
+        Case("custom_call", ("custom_call", "lapack", "platforms=['tpu']"), lambda m: jnp.linalg.inv(m), (MATRIX,)),
         Case("fft", ("fft", "complex64", "real and imaginary"), lambda v: jnp.abs(jnp.fft.fft(v)), (VECTOR,)),
         Case("f16", ("f16", "bfloat16"), lambda v: v.astype(jnp.float16), (VECTOR,)),
         Case("f8", ("f8", "bfloat16"), lambda v: v.astype(jnp.float8_e4m3fn), (VECTOR,)),
@@ -76,9 +75,9 @@ def from_text() -> list[Case]:
     pair = "tuple<tensor<8xf32>, tensor<8xf32>>"
     return [Case(f"text_{name}", (f"stablehlo.{name}", word), _text(line, result, kind), (VECTOR,))
             for name, word, line, result, kind in (
-        ("cholesky", "on the host",
-         "%m = stablehlo.constant dense<1.0> : tensor<2x2xf32> %0 = stablehlo.cholesky %m : tensor<2x2xf32>",
-         "%0", "2x2xf32"),
+        ("custom_call", "leave out memory_kind",
+         "%0 = stablehlo.custom_call @annotate_device_placement(%a) {has_side_effect = true, mhlo.frontend_attributes = "
+         '{_xla_buffer_placement = "pinned_host"}} : (tensor<8xf32>) -> tensor<8xf32>', "%0", "8xf32"),
         ("fft", "on the host",
          "%f = stablehlo.fft %a, type = RFFT, length = [8] : (tensor<8xf32>) -> tensor<5xcomplex<f32>> "
          "%0 = stablehlo.real %f : (tensor<5xcomplex<f32>>) -> tensor<5xf32>", "%0", "5xf32"),

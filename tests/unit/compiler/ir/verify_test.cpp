@@ -276,5 +276,23 @@ TEST(Verify, MapsAndSorts) {
               HasSubstr("out of range"));
 }
 
+TEST(Verify, MatrixOps) {
+  EXPECT_EQ(check(Kind::kCholesky, {f32({2, 3, 3})}, f32({2, 3, 3}), CholeskyAttrs{}), "");
+  EXPECT_THAT(check(Kind::kCholesky, {f32({2, 3})}, f32({2, 3}), CholeskyAttrs{}),
+              HasSubstr("must be square"));
+  EXPECT_THAT(check(Kind::kCholesky, {f32({3})}, f32({3}), CholeskyAttrs{}),
+              HasSubstr("matrices of floats"));
+  EXPECT_EQ(check(Kind::kTriangularSolve, {f32({3, 3}), f32({2, 3})}, f32({2, 3}),
+                  TriangularSolveAttrs{false}),
+            "");
+  EXPECT_THAT(check(Kind::kTriangularSolve, {f32({3, 3}), f32({2, 3})}, f32({2, 3}),
+                    TriangularSolveAttrs{true}),
+              HasSubstr("do not fit"));
+  EXPECT_THAT(check(Kind::kHouseholderProduct, {f32({2, 3}), f32({2})}, f32({2, 3})),
+              HasSubstr("as many rows as columns"));
+  EXPECT_THAT(check(Kind::kHouseholderProduct, {f32({3, 2}), f32({3})}, f32({3, 2})),
+              HasSubstr("more reflectors"));
+}
+
 }  // namespace
 }  // namespace tpu::compiler

@@ -1,0 +1,127 @@
+// Custom calls whose meaning is known: what JAX sends to a TPU for factorisations, approximate
+// top-k and placements. Every other target is refused by its name. See normaliser.hpp.
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "import/advice.hpp"
+#include "import/normaliser.hpp"
+
+namespace tpu::compiler::frontend {
+namespace {
+
+struct Target {
+  std::string_view name;
+  Kind kind;
+  size_t operands, results;
+};
+
+constexpr std::array kTargets = std::to_array<Target>({
+    {"Eigh", Kind::kEigh, 1, 2},
+    {"LuDecomposition", Kind::kLu, 1, 3},
+    {"ProductOfElementaryHouseholderReflectors", Kind::kHouseholderProduct, 2, 1},
+    {"Qr", Kind::kQr, 1, 2},
+});
+
+// "lower,sort,sweeps,tolerance", as in "1,1,100,1e-6".
+EighAttrs eigh(const OpReader& reader) {
+  const std::string text = reader.text("backend_config");
+  std::array<double, 4> fields{};
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const auto [next, error] = std::from_chars(at, end, fields[i]);
+    const bool more = next != end && *next == ',';
+    if (error != std::errc() || more != (i + 1 < fields.size()) || !(fields[i] >= 0)) {
+      reader.fail("the configuration of Eigh must be 'lower,sort,sweeps,tolerance', not '" + text +
+                  "'");
+    }
+    at = next + (more ? 1 : 0);
+  }
+  constexpr double kMostSweeps = 1000;
+  return {fields[0] != 0, fields[1] != 0, static_cast<int64_t>(std::min(fields[2], kMostSweeps)),
+          fields[3]};
+}
+
+}  // namespace
+
+void Normaliser::custom_call(const OpReader& reader, Region& to) {
+  const std::string target = reader.text("call_target_name");
+  const auto known = std::find_if(kTargets.begin(), kTargets.end(),
+                                  [&](const Target& t) { return t.name == target; });
+  if (known != kTargets.end()) {
+    const RawOp& op = reader.raw();
+    if (op.operands.size() != known->operands || op.results.size() != known->results) {
+      reader.fail("custom_call target '" + target + "' with other operands or results");
+    }
+    Attrs attrs = NoAttrs{};
+    if (known->kind == Kind::kEigh) {
+      attrs = eigh(reader);
+    }
+    std::vector<Type> types = result_types(reader);
+    define_results(reader, *to.append(known->kind, operands(reader), std::move(types),
+                                      std::move(attrs), reader.loc()));
+  } else if (target == "ApproxTopK") {
+    approx_top_k(reader, to);
+  } else if (target == "annotate_device_placement") {
+    device_placement(reader);
+  } else {
+    reader.fail("custom_call target '" + target + "' is not supported" +
+                advice_for_custom_call(target));
+  }
+}
+
+// The exact answer is a legal approximation: a sort by the comparator, and the first results.
+void Normaliser::approx_top_k(const OpReader& reader, Region& to) {
+  const RawOp& op = reader.raw();
+  const auto called = tables_.array(reader.property("called_computations"));
+  const auto comparator =
+      called && called->size() == 1
+          ? functions_.find(std::string(tables_.text((*called)[0]).value_or("")))
+          : functions_.end();
+  const auto dim = tables_.integer(
+      tables_.entry(tables_.entry(op.dictionary, "mhlo.backend_config"), "reduction_dim"));
+  const size_t arrays = op.results.size();
+  if (comparator == functions_.end() || !dim || arrays == 0 || op.operands.size() != 2 * arrays) {
+    reader.fail("this form of ApproxTopK is not known; use jax.lax.top_k");
+  }
+  const std::vector<Type> types = result_types(reader);
+  std::vector<Value*> in = operands(reader);
+  in.resize(arrays);  // the rest are what an empty place would hold: there is none
+  std::vector<Type> sorted;
+  for (size_t i = 0; i < arrays; ++i) {
+    const Type& all = in[i]->type;
+    if (*dim < 0 || *dim >= all.rank() || types[i].rank() != all.rank() ||
+        types[i].dims[static_cast<size_t>(*dim)] > all.dims[static_cast<size_t>(*dim)]) {
+      reader.fail("ApproxTopK asks for more elements than there are");
+    }
+    sorted.push_back(all);
+  }
+  Op* sort = to.append(Kind::kSort, in, sorted, SortAttrs{*dim, true}, reader.loc());
+  const RawRegion& body = body_of(*comparator->second, open(*comparator->second));
+  Region* inner = sort->add_region();
+  for (const auto& arg : body.args) {
+    values_[arg.value] = inner->add_arg(reader.type(arg.type));
+  }
+  convert_ops(body, *inner);
+  for (size_t i = 0; i < arrays; ++i) {
+    const Dims zero(types[i].dims.size(), 0), one(types[i].dims.size(), 1);
+    values_[op.results[i]] = to.append(Kind::kSlice, {sort->result(i)}, {types[i]},
+                                       SliceAttrs{zero, types[i].dims, one}, reader.loc())
+                                 ->result();
+  }
+}
+
+// The board's arrays have one home: device memory.
+void Normaliser::device_placement(const OpReader& reader) {
+  const uint32_t attributes = tables_.entry(reader.raw().dictionary, "mhlo.frontend_attributes");
+  const auto place = tables_.text(tables_.entry(attributes, "_xla_buffer_placement"));
+  if (place && *place != "device") {
+    reader.fail("the program places an array in the memory '" + std::string(*place) +
+                "'; arrays of a program lie in device memory: leave out memory_kind, or use "
+                "memory_kind='device'");
+  }
+  identity(reader);
+}
+
+}  // namespace tpu::compiler::frontend

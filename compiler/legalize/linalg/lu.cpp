@@ -1,0 +1,81 @@
+// `LuDecomposition`: LU factors with partial pivoting, as LAPACK's getrf defines them, row numbers
+// from 0. The largest element of what is left of a column comes to its diagonal by a swap of rows;
+// each matrix of a batch swaps rows of its own, so rows are moved by masks.
+#include <algorithm>
+#include <limits>
+
+#include "legalize/linalg/linalg.hpp"
+#include "legalize/linalg/matrices.hpp"
+
+namespace tpu::compiler::legalization {
+namespace {
+
+class Lu {
+ public:
+  Lu(Rewriter& rw, const Type& type)
+      : m_(rw),
+        height_(type.dims[type.dims.size() - 2]),
+        steps_(std::min(height_, type.dims.back())),
+        rows_(m_.indices(height_, 1)),
+        columns_(m_.indices(type.dims.back(), 2)),
+        numbers_(m_.indices(steps_, 2)) {}
+
+  std::vector<Value*> run(const Op& op) {
+    Value* a = m_.stack(op.operands[0]);
+    const int64_t batch = Matrices::dim(a, 0);
+    Value* swaps = m_.builder().splat_int({Elem::kI32, {batch, 1, steps_}}, 0);
+    Value* order = m_.builder().iota({Elem::kI32, {batch, height_, 1}}, 1);
+    const Values out = m_.repeat(steps_, {a, swaps, order},
+                                 [&](Value* i, const Values& carried) { return step(i, carried); });
+    return {m_.unstack(out[0], op.type(0)), m_.unstack(out[1], op.type(1)),
+            m_.unstack(out[2], op.type(2))};
+  }
+
+ private:
+  using Direction = CompareDirection;
+
+  Values step(Value* i, const Values& carried) {
+    Value* at = m_.lift(i);
+    Value* from = largest(m_.column(carried[0], i), at);
+    Value* a = swapped(carried[0], at, from);
+    Value* pivots = m_.pick(a, rows_, at, 1);
+    Value* pivot = m_.pick(pivots, columns_, at, 2);
+    Value* column = m_.pick(a, columns_, at, 2);
+    Value* none = m_.compare(Direction::kEq, pivot, m_.number(0));  // then all below are zero
+    Value* factor = m_.select(none, column, m_.div(column, pivot));
+    Value* right =
+        m_.select(m_.compare(Direction::kGt, columns_, at), m_.sub(a, m_.mul(factor, pivots)),
+                  m_.select(m_.compare(Direction::kEq, columns_, at), factor, a));
+    return {m_.select(m_.compare(Direction::kGt, rows_, at), right, a),
+            m_.select(m_.compare(Direction::kEq, numbers_, at), from, carried[1]),
+            swapped(carried[2], at, from)};
+  }
+
+  // The first row from `at` on whose element has the largest magnitude; NaN counts as the largest.
+  Value* largest(Value* column, Value* at) {
+    Value* size = m_.unary(Kind::kAbs, column);
+    size = m_.select(m_.compare(Direction::kEq, size, size), size,
+                     m_.number(std::numeric_limits<double>::infinity()));
+    size = m_.select(m_.compare(Direction::kGe, rows_, at), size, m_.number(-1));
+    Value* most = m_.reduce(Kind::kMaximum, size, -1, 1);
+    Value* found = m_.select(m_.compare(Direction::kEq, size, most), rows_, m_.integer(height_));
+    return m_.reduce(Kind::kMinimum, found, static_cast<double>(height_), 1);
+  }
+
+  Value* swapped(Value* x, Value* i, Value* j) {
+    Value* row_i = m_.pick(x, rows_, i, 1);
+    Value* row_j = m_.pick(x, rows_, j, 1);
+    return m_.select(m_.compare(Direction::kEq, rows_, i), row_j,
+                     m_.select(m_.compare(Direction::kEq, rows_, j), row_i, x));
+  }
+
+  Matrices m_;
+  int64_t height_, steps_;
+  Value *rows_, *columns_, *numbers_;
+};
+
+}  // namespace
+
+std::vector<Value*> lu(const Op& op, Rewriter& rw) { return Lu(rw, op.operand_type(0)).run(op); }
+
+}  // namespace tpu::compiler::legalization
