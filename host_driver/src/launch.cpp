@@ -268,9 +268,10 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
                    fmt::format("the result memory of {}", exe.name));
   const std::vector<Array> arguments = prepare_arguments(*program, given, options.keep);
   const std::set<size_t> kept(options.keep.begin(), options.keep.end());
+  const auto residence = make_resident(*program);
   const auto op = begin(fmt::format("launch of {}", exe.name));
   op->program = program;
-  op->residence = make_resident(*program);
+  op->residence = residence;
   op->steps = options.steps;
   std::vector<std::vector<Buffer>> outputs(exe.results.size());
   std::vector<std::shared_ptr<BufferState>> donated;
@@ -301,6 +302,14 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
   for (const auto& command : op->commands) {
     op->reads.insert(op->reads.end(), command->reads.begin(), command->reads.end());
     op->writes.insert(op->writes.end(), command->writes.begin(), command->writes.end());
+  }
+  // The call may have waited for room, while others donated or deleted what it was given.
+  for (const std::vector<Array>* arrays : {&given, &arguments}) {
+    for (const Array& array : *arrays) {
+      for (const Buffer& part : array.parts()) {
+        hold(*Access::state(part));
+      }
+    }
   }
   submit_launch(op, donated);  // the last thing that can fail
   return result;

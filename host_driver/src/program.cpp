@@ -147,6 +147,7 @@ void BoardImpl::collect_retired() {
         break;
       }
       next = retired_.front();
+      retired_.pop_front();
     }
     if (next.sent) {
       auto command = std::make_shared<Command>();
@@ -158,8 +159,6 @@ void BoardImpl::collect_retired() {
       add(unload_op.op(), command);
     }
     devices_[static_cast<size_t>(next.device)].program_used[next.id] = false;
-    const std::lock_guard<std::mutex> guard(retired_mutex_);
-    retired_.pop_front();
   }
   std::erase_if(programs_, [](const auto& weak) { return weak.expired(); });
 }

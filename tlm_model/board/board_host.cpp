@@ -33,13 +33,13 @@ struct BoardHost::Impl {
 
   // A call, its time counted as the kernel thread's.
   template <class F>
-  void call(F body, std::chrono::nanoseconds limit = {}) {
+  void call(F body, std::chrono::nanoseconds limit = {}, bool interruptible = false) {
     port.call(
         [&body] {
           const HostTimer timer(HostWork::kBoard);
           body();
         },
-        limit);
+        limit, interruptible);
   }
 
   RunOutcome run();
@@ -82,6 +82,17 @@ void BoardHost::write_block(int chip, int bar, uint64_t offset, std::span<const 
   impl_->call([&] { impl_->pcie(chip).host_write(bar, offset, data); });
 }
 
+void BoardHost::write32_many(std::span<const RegisterWrite> writes) {
+  impl_->call([&] {
+    for (const RegisterWrite& write : writes) {
+      impl_->pcie(write.chip)
+          .host_write(write.bar, write.offset, std::as_bytes(std::span(&write.value, 1)));
+    }
+  });
+}
+
+void BoardHost::interrupt() { impl_->port.interrupt(); }
+
 bool BoardHost::Impl::msi_pending() {
   for (size_t chip = 0; chip < board->chips(); ++chip) {
     if (board->chip(chip).pcie().msi_pending()) {
@@ -122,7 +133,7 @@ RunOutcome BoardHost::Impl::run() {
 
 RunOutcome BoardHost::run(std::chrono::nanoseconds limit) {
   RunOutcome outcome;
-  impl_->call([&] { outcome = impl_->run(); }, limit);
+  impl_->call([&] { outcome = impl_->run(); }, limit, true);
   return outcome;
 }
 

@@ -29,10 +29,18 @@ struct ConsoleLine {
   std::string text;
 };
 
+// A posted write of a register of 32 bits.
+struct RegisterWrite {
+  int chip = 0;
+  int bar = 0;
+  uint64_t offset = 0;
+  uint32_t value = 0;
+};
+
 // Why run() came back.
 struct RunOutcome {
   bool quiescent = false;            // nothing is in flight: only a host call can change anything
-  bool expired = false;              // the limit was over first
+  bool expired = false;              // the limit was over first, or interrupt() came
   std::vector<uint32_t> msi;         // by chip: vectors delivered since the last call, one bit each
   std::vector<ConsoleLine> console;  // text since the last call
 };
@@ -98,10 +106,15 @@ class BoardHost {
   // Posted writes: no simulated time passes here.
   void write32(int chip, int bar, uint64_t offset, uint32_t value);
   void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data);
+  void write32_many(std::span<const RegisterWrite> writes);  // at one simulated time
 
   // Lets simulated time pass until at least one MSI has arrived and all events of that cycle are
   // done, or nothing is in flight, or it has taken `limit` of host time (0: none).
   RunOutcome run(std::chrono::nanoseconds limit = {});
+
+  // From any thread: run() comes back as soon as the present events are done; the next one does
+  // when none is on its way.
+  void interrupt();
 
   uint64_t now();  // core cycles
   BoardStats stats();

@@ -157,7 +157,17 @@ void HostPort::reply(std::exception_ptr error) {
   reply_cv_.notify_all();
 }
 
-void HostPort::call(const std::function<void()>& job, std::chrono::nanoseconds limit) {
+void HostPort::interrupt() {
+  const std::lock_guard lock(mutex_);
+  interrupted_ = true;
+  if (interruptible_ && breaker_ != nullptr) {
+    asked_to_end_.store(true, std::memory_order_relaxed);
+    breaker_->request();
+  }
+}
+
+void HostPort::call(const std::function<void()>& job, std::chrono::nanoseconds limit,
+                    bool interruptible) {
   std::unique_lock lock(mutex_);
   reply_cv_.wait(lock, [this] { return ended_ || closing_ || !busy_; });
   if (ended_ || closing_) {
@@ -166,7 +176,8 @@ void HostPort::call(const std::function<void()>& job, std::chrono::nanoseconds l
   busy_ = true;
   done_ = false;
   job_ = &job;
-  asked_to_end_.store(false, std::memory_order_relaxed);
+  interruptible_ = interruptible;
+  asked_to_end_.store(interruptible && interrupted_, std::memory_order_relaxed);
   answered_.store(false, std::memory_order_relaxed);
   posted_.store(true, std::memory_order_release);
   request_cv_.notify_one();
@@ -180,6 +191,9 @@ void HostPort::call(const std::function<void()>& job, std::chrono::nanoseconds l
   }
   reply_cv_.wait(lock, over);
   busy_ = false;
+  if (interruptible) {
+    interruptible_ = interrupted_ = false;
+  }
   reply_cv_.notify_all();
   if (!done_) {
     throw KernelError(end_text_);

@@ -45,8 +45,13 @@ class HostPort {
 
   // Runs `job` in the gate process and returns when it is done; calls of several threads take
   // turns. What the job throws is thrown here. Throws KernelError when the kernel is gone.
-  // When it takes longer than `limit` of host time (0: none), the job is asked to end early.
-  void call(const std::function<void()>& job, std::chrono::nanoseconds limit = {});
+  // When it takes longer than `limit` of host time (0: none), the job is asked to end early; one
+  // that is `interruptible` by interrupt() as well.
+  void call(const std::function<void()>& job, std::chrono::nanoseconds limit = {},
+            bool interruptible = false);
+
+  // From any thread: asks the interruptible job that runs to end early, or else the next one.
+  void interrupt();
 
   // For a job that waits for simulated time: it has been asked to end, and the event that says so.
   bool asked_to_end() const { return asked_to_end_.load(std::memory_order_relaxed); }
@@ -68,16 +73,18 @@ class HostPort {
   std::atomic<bool> posted_{false};
   std::atomic<bool> answered_{false};
 
-  std::atomic<bool> asked_to_end_{false};
+  std::atomic<bool> asked_to_end_{false};  // changed under the mutex
 
   std::mutex mutex_;
   Breaker* breaker_ = nullptr;  // while the gate lives
   std::condition_variable request_cv_;
   std::condition_variable reply_cv_;
   const std::function<void()>* job_ = nullptr;
-  bool busy_ = false;    // a job is posted or runs
-  bool done_ = false;    // its reply stands in error_
-  bool parked_ = false;  // the gate reached its mailbox for the first time
+  bool busy_ = false;           // a job is posted or runs
+  bool done_ = false;           // its reply stands in error_
+  bool interruptible_ = false;  // it may be asked to end
+  bool interrupted_ = false;    // it, or the next one, is to end
+  bool parked_ = false;         // the gate reached its mailbox for the first time
   bool closing_ = false;
   bool ended_ = false;  // the kernel thread is gone
   std::exception_ptr error_;

@@ -54,6 +54,12 @@ struct OpenOptions {
   /// with Timeout. 0: any time. Empty: 60, or any time when `sim.mxu` names units that are Verilog.
   std::optional<double> time_limit;
 
+  /// Events become ready, and on_ready() callbacks run, although nobody waits: a thread of the
+  /// board's own lets time pass once no call has come for 100 us. A caller who waits lets it pass
+  /// himself. At which board time calls take effect then depends on the host; bits never do. What
+  /// is in flight when the process exits ends with Cancelled.
+  bool completion_thread = false;
+
   std::vector<std::byte> firmware;  ///< empty: the image that is built in
   /// Takes what the firmware of a core prints, a line a call; called without locks, by the thread
   /// that makes board time pass; it must not throw and not call the board. Empty: standard error,

@@ -1,7 +1,7 @@
 // Event: the future of an asynchronous call. HostEvent: one that the host itself sets, for work
 // that is to wait for it. Copies share one state and may outlive the board. All calls may come from
 // any thread. Board time passes only while some thread is inside wait() (or another call that
-// waits); see docs/host_driver.md, "Host time".
+// waits), or by OpenOptions::completion_thread; see docs/host_driver.md, "Host time".
 #pragma once
 
 #include <chrono>
@@ -39,7 +39,7 @@ class Event {
   std::shared_ptr<const Error> wait_for_error() const;
 
   /// Calls `callback` once with null or the error: at once when ready, else later on a thread that
-  /// is waiting on the board, with no lock held. The callback may submit work, set a HostEvent and
+  /// lets board time pass, with no lock held. The callback may submit work, set a HostEvent and
   /// drop handles, this event's too, but not wait; it must not throw.
   void on_ready(std::function<void(std::shared_ptr<const Error>)> callback) const;
 

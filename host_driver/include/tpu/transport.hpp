@@ -38,10 +38,18 @@ struct ConsoleLine {
   std::string text;  ///< without the line end
 };
 
+/// A posted write of a register.
+struct RegisterWrite {
+  int chip = 0;         ///< whose BAR
+  int bar = 0;          ///< its number
+  uint64_t offset = 0;  ///< in the BAR
+  uint32_t value = 0;   ///< what is written
+};
+
 /// Why run() came back.
 struct RunOutcome {
   bool quiescent = false;     ///< nothing is in flight: only a host call can change anything
-  bool expired = false;       ///< the time of limit_run() was over first
+  bool expired = false;       ///< the time of limit_run() was over first, or interrupt() came
   std::vector<uint32_t> msi;  ///< vectors raised since the last call, a bit mask for each chip
   std::vector<ConsoleLine> console;  ///< text since the last call
 };
@@ -97,6 +105,12 @@ class Transport {
   /// Posted write: reaches the board after the link's delay, in order with other writes to that
   /// chip.
   virtual void write32(int chip, int bar, uint64_t offset, uint32_t value) = 0;
+  /// As write32(), one after the other at the same board time.
+  virtual void write32_many(std::span<const RegisterWrite> writes) {
+    for (const RegisterWrite& write : writes) {
+      write32(write.chip, write.bar, write.offset, write.value);
+    }
+  }
   /// As write32(), of bytes that lie together: the firmware, by BAR 2.
   virtual void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data) = 0;
 
@@ -108,6 +122,11 @@ class Transport {
   /// board is parked then and goes on with the next run(). A transport that cannot do this does
   /// nothing here; the time limit of launches is looked at when its run() comes back.
   virtual void limit_run(std::chrono::nanoseconds limit) { static_cast<void>(limit); }
+
+  /// From any thread, while run() is on its way: it comes back as soon as it can, as when the time
+  /// of limit_run() is over; one that has not begun yet comes back at once. A transport that cannot
+  /// do this does nothing here; calls of other threads then wait for the next interrupt.
+  virtual void interrupt() {}
 
   /// Board time in core cycles.
   virtual uint64_t now() = 0;

@@ -1,10 +1,12 @@
 // BoardImpl: the state behind a Board. One lock, taken in the order of arrival, guards everything
-// here; the thread that waits holds it while board time passes (pump), so calls of other threads
-// take effect when the board is parked at an interrupt. Files: board_open (boot), board_submit
-// (rings), board_transfer (copies), board_pump (completions), board_wait (waiting), board_recover
-// (faults), program (load and launch).
+// here. The thread that lets board time pass (pump) holds it, and hands it over with the board
+// parked when a call arrives. So whoever pumps finds everything as other threads have left it.
+// Files: board_open (boot), board_enter (the lock), board_submit (rings), board_transfer (copies),
+// board_pump (completions), board_wait (waiting), board_recover (faults), program (load and
+// launch).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -14,11 +16,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "board/board_loader.hpp"
+#include "src/board/fifo_mutex.hpp"
 #include "src/board/launch_clock.hpp"
 #include "src/board/operation.hpp"
 #include "src/event_state.hpp"
@@ -32,28 +34,14 @@
 
 namespace tpu::driver {
 
-/// When a wait ends although what it waits for is not there; empty: it does not.
-using Deadline = std::optional<std::chrono::steady_clock::time_point>;
-
 /// That much host time from now on; a timeout that the clock cannot hold is none.
 Deadline deadline_in(std::chrono::nanoseconds timeout);
 /// The error of a wait that the deadline has ended.
 Error wait_timeout(const std::string& what, std::chrono::nanoseconds timeout);
 
-/// Mutex that serves its callers in the order of arrival.
-class FifoMutex {
- public:
-  /// False when the deadline came first. `waited`: somebody else had it.
-  bool lock(Deadline deadline, bool* waited);
-  void unlock();
-
- private:
-  std::mutex mutex_;
-  std::condition_variable turn_;
-  uint64_t next_ticket_ = 0;
-  uint64_t serving_ = 0;
-  std::set<uint64_t> given_up_;  // tickets of callers that did not wait for their turn
-};
+/// Why a thread takes the board lock: for a call, for a figure, or to wait. Waits let the thread
+/// that lets board time pass go on; the others park the board.
+enum class EntryKind : uint8_t { kCall, kLook, kWait };
 
 /// What the driver knows of one core.
 struct Device {
@@ -100,7 +88,7 @@ struct Device {
   }
 };
 
-struct LoadedProgram;
+class CompletionThread;
 
 /// {first, end}
 using ByteRanges = std::vector<std::pair<uint64_t, uint64_t>>;
@@ -124,7 +112,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   /// Holds the board lock; on release it runs the callbacks of events that became ready.
   class Entry {
    public:
-    explicit Entry(BoardImpl& board, bool is_call = true, Deadline deadline = std::nullopt);
+    explicit Entry(BoardImpl& board, EntryKind kind = EntryKind::kCall,
+                   Deadline deadline = std::nullopt);
     ~Entry();
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
@@ -133,6 +122,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
 
    private:
     BoardImpl& board_;
+    EntryKind kind_;
     bool entered_;
   };
 
@@ -180,6 +170,9 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void retire(const Residence& residence);
   /// Any thread, any lock: an event of the host's own was set.
   void note_host_event();
+  /// Of the completion thread: takes what is there, or lets time pass until something is, unless a
+  /// caller does. True: there is more to do.
+  bool let_time_pass();
 
  private:
   friend class Entry;
@@ -199,6 +192,38 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
     BoardImpl& board_;
     std::shared_ptr<Operation> op_;
     int exceptions_ = std::uncaught_exceptions();
+  };
+
+  // board_enter.cpp
+  static uint32_t forks_so_far();
+  void start_completion_thread();
+  void check_process() const;
+  void interrupt_run();
+  bool begin_run();
+  void end_run();
+  void hand_over();
+
+  /// While one lives, the thread that lets board time pass hands the lock to nobody.
+  class KeepLock {
+   public:
+    explicit KeepLock(BoardImpl& board) : board_(board) { ++board_.keeps_lock_; }
+    ~KeepLock() { --board_.keeps_lock_; }
+    KeepLock(const KeepLock&) = delete;
+    KeepLock& operator=(const KeepLock&) = delete;
+
+   private:
+    BoardImpl& board_;
+  };
+  /// A stretch of a call that uses nothing of the board.
+  class WithoutLock {
+   public:
+    explicit WithoutLock(BoardImpl& board) : board_(board) { board_.mutex_.unlock(); }
+    ~WithoutLock() { board_.mutex_.lock(); }
+    WithoutLock(const WithoutLock&) = delete;
+    WithoutLock& operator=(const WithoutLock&) = delete;
+
+   private:
+    BoardImpl& board_;
   };
 
   // board_open.cpp
@@ -238,6 +263,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void append(const std::shared_ptr<Command>& command);
   void enter(const std::shared_ptr<Command>& command);
   void ring_doorbell(Device& device);
+  void ring_doorbells();
   void finish(Operation& op, ErrorPtr error);
   std::shared_ptr<Allocation> allocate(int device, uint64_t bytes, const std::string& label);
   void need_room_behind(uint64_t bytes, const std::string& what);
@@ -246,6 +272,46 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::shared_ptr<BufferState> make_buffer(int device, DType dtype, const Shape& shape,
                                            std::shared_ptr<Allocation> memory,
                                            std::shared_ptr<EventState> ready);
+
+  /// A thread that lets board time pass until what it waits for is there.
+  class Waiter {
+   public:
+    explicit Waiter(BoardImpl& board) : board_(board) { ++board_.waiters_; }
+    ~Waiter() { leave(); }
+    Waiter(const Waiter&) = delete;
+    Waiter& operator=(const Waiter&) = delete;
+    /// While one lives, the thread sleeps.
+    class Pause {
+     public:
+      explicit Pause(const Waiter& waiter) : waiter_(waiter) { waiter_.leave(); }
+      ~Pause() { ++waiter_.board_.waiters_; }
+      Pause(const Pause&) = delete;
+      Pause& operator=(const Pause&) = delete;
+
+     private:
+      const Waiter& waiter_;
+    };
+
+   private:
+    void leave() const;
+    BoardImpl& board_;
+  };
+  /// An operation of which commands are being sent.
+  class Sending {
+   public:
+    Sending(BoardImpl& board, const Operation& op) : board_(board), op_(op) {
+      board_.sending_.push_back(&op_);
+    }
+    ~Sending() {
+      board_.sending_.erase(std::find(board_.sending_.begin(), board_.sending_.end(), &op_));
+    }
+    Sending(const Sending&) = delete;
+    Sending& operator=(const Sending&) = delete;
+
+   private:
+    BoardImpl& board_;
+    const Operation& op_;
+  };
 
   // board_wait.cpp
   uint64_t host_news();
@@ -256,8 +322,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void send_in_order(const std::shared_ptr<Operation>& op, std::function<void()> send);
   void send_now(const std::shared_ptr<Operation>& op, const std::function<void()>& send);
   void send_waiting();
-  bool busy() const;
-  bool run_until_idle(Deadline deadline = std::nullopt);
+  bool busy(uint64_t last = UINT64_MAX) const;
+  bool run_until_idle(Deadline deadline = std::nullopt, uint64_t last = UINT64_MAX);
 
   // board_transfer.cpp
   uint64_t piece_bytes() const;
@@ -286,7 +352,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void release(Operation& op, Command& command);
   void end_piece(Operation& op, Command& command);
   void stalled();
-  bool anything_open() const;
+  bool anything_open(uint64_t last = UINT64_MAX) const;
   void break_board(const ErrorPtr& error);
   static ErrorPtr model_error(const std::exception& error);
   static ErrorPtr given_up();
@@ -342,6 +408,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::shared_ptr<HostArena> arena_;
   std::unique_ptr<Transport> transport_;
   std::vector<Device> devices_;
+  std::vector<RegisterWrite> doorbells_;  // room for those of all devices
   std::vector<std::weak_ptr<LoadedProgram>> programs_;
   uint64_t use_count_ = 0;  // of programs, loads and launches
 
@@ -358,6 +425,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   };
   std::vector<Waiting> waiting_;  // at the host, in the order of the calls
   bool sending_waiting_ = false;
+  std::vector<const Operation*> sending_;  // some of their commands may be on the rings
   std::vector<std::weak_ptr<EventState>> host_events_;
   uint64_t op_count_ = 0;
   uint32_t launch_count_ = 0;  // wraps; 0 is no launch id
@@ -366,8 +434,13 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   bool broken_told_ = false;  // a call has said so; later ones are Unavailable
   ErrorPtr cancelled_;        // launches that have not started end with this
   std::string stall_text_;
-  int stalls_ = 0;  // quiescent runs without progress, one after the other
+  int stalls_ = 0;        // quiescent runs without progress, one after the other
+  std::mutex run_mutex_;  // leaf lock: guards the change of running_
   std::atomic<bool> running_{false};
+  int keeps_lock_ = 0;
+  std::atomic<int> waiters_{0};  // threads that let board time pass themselves
+  std::shared_ptr<CompletionThread> completion_thread_;  // never changed while there are handles
+  const uint32_t forks_ = forks_so_far();                // when the board was opened
   std::atomic<uint64_t> late_calls_{0};
   LaunchClock launch_clock_{0, 0};
   uint64_t repeated_doorbells_ = 0;

@@ -47,10 +47,14 @@ RunOutcome BoardImpl::run_timed(Deadline deadline) {
     const auto slice = launch_clock_.slice();
     const bool look = cancelled_ && (slice.count() == 0 || slice > kCancelLook);
     const auto start = std::chrono::steady_clock::now();
+    if (!begin_run()) {
+      hand_over();
+      outcome.expired = true;
+      break;  // what the caller waits for may have come
+    }
     transport_->limit_run(sooner(look ? kCancelLook : slice, deadline, start));
-    running_ = true;
     outcome = transport_->run();
-    running_ = false;
+    end_run();
     std::move(outcome.console.begin(), outcome.console.end(), std::back_inserter(console));
     if (launch_clock_.spend(std::chrono::steady_clock::now() - start)) {
       check_time_limit();

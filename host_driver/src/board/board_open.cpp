@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/board/board_impl.hpp"
+#include "src/board/completion_thread.hpp"
 #include "src/board/firmware.hpp"
 #include "src/crc32c.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
@@ -69,6 +70,9 @@ std::shared_ptr<BoardImpl> BoardImpl::open(const OpenOptions& options) {
     }
     board->boot(all, false);
     deliver(board->console_, std::exchange(board->console_lines_, {}));
+    if (options.completion_thread) {
+      board->start_completion_thread();
+    }
   } catch (const spec::BoardError& error) {
     board->closed_ = true;
     throw Error(ErrorCode::kInvalidArgument, error.what());
@@ -137,6 +141,7 @@ void BoardImpl::connect(const OpenOptions& options) {
 
   launch_clock_ = LaunchClock(time_limit_of(options), cores);
   devices_.resize(cores);
+  doorbells_.reserve(cores);
   for (size_t i = 0; i < cores; ++i) {
     Device& device = devices_[i];
     device.id = static_cast<int>(i);
@@ -300,7 +305,7 @@ void BoardImpl::boot(const std::vector<int>& ids, bool retried) {
 }
 
 void BoardImpl::close(CloseMode mode) {
-  const Entry entry(*this, false);
+  const Entry entry(*this, EntryKind::kLook);
   if (closed_) {
     return;
   }
@@ -348,6 +353,12 @@ void BoardImpl::close(CloseMode mode) {
 }
 
 BoardImpl::~BoardImpl() {
+  if (forks_so_far() != forks_) {
+    // Their threads are in the other process.
+    static_cast<void>(transport_.release());
+    static_cast<void>(new std::shared_ptr<CompletionThread>(std::move(completion_thread_)));
+    return;
+  }
   try {
     close(CloseMode::kCancel);
   } catch (const std::exception&) {

@@ -21,30 +21,6 @@ constexpr int kMaxLosses = 2;
 
 }  // namespace
 
-BoardImpl::Entry::Entry(BoardImpl& board, bool is_call, Deadline deadline) : board_(board) {
-  const bool late = board_.running_.load();
-  bool waited = false;
-  entered_ = board_.mutex_.lock(deadline, &waited);
-  if (waited && late && is_call) {
-    ++board_.late_calls_;
-  }
-}
-
-BoardImpl::Entry::~Entry() {
-  if (!entered_) {
-    return;
-  }
-  auto callbacks = std::move(board_.callbacks_);
-  board_.callbacks_.clear();
-  const auto lines = std::exchange(board_.console_lines_, {});
-  const auto console = lines.empty() ? nullptr : board_.console_;
-  board_.mutex_.unlock();
-  deliver(console, lines);
-  for (const auto& [callback, error] : callbacks) {
-    run_event_callback(callback, error);
-  }
-}
-
 void BoardImpl::set_event(EventState& event, ErrorPtr error) {
   if (auto callbacks = event.set(error)) {
     for (EventCallback& callback : *callbacks) {
@@ -53,9 +29,15 @@ void BoardImpl::set_event(EventState& event, ErrorPtr error) {
   }
 }
 
-bool BoardImpl::anything_open() const {
-  return std::any_of(devices_.begin(), devices_.end(),
-                     [](const Device& device) { return device.open > 0; });
+// Commands of operations up to number `last`.
+bool BoardImpl::anything_open(uint64_t last) const {
+  const auto counts = [&](const auto& command) {
+    return command && command->op && command->op->number <= last;
+  };
+  return std::any_of(devices_.begin(), devices_.end(), [&](const Device& device) {
+    return device.open > 0 &&
+           (last == UINT64_MAX || std::any_of(device.window.begin(), device.window.end(), counts));
+  });
 }
 
 // After this every call throws `error`, and nothing waits any more.
@@ -106,7 +88,7 @@ bool BoardImpl::run_board(Deadline deadline) {
     }
     return !outcome.quiescent;
   } catch (const std::exception& error) {
-    running_ = false;
+    end_run();
     break_board(model_error(error));
     return false;
   }
@@ -325,6 +307,7 @@ void BoardImpl::release(Operation& op, Command& command) {
 // Nothing is in flight on the board and something waits: repeat the doorbells (absolute counts, so
 // this is harmless), then look for completions that got lost, take the launches off, then give up.
 void BoardImpl::stalled() {
+  const KeepLock whole(*this);
   ++stalls_;
   if (stalls_ == 1) {
     for (Device& device : devices_) {
@@ -357,25 +340,25 @@ void BoardImpl::stalled() {
 }
 
 uint64_t BoardImpl::now() {
-  const Entry entry(*this, false);
+  const Entry entry(*this, EntryKind::kLook);
   check_usable();
   return transport_->now();
 }
 
 std::vector<uint64_t> BoardImpl::hart_instructions() {
-  const Entry entry(*this, false);
+  const Entry entry(*this, EntryKind::kLook);
   check_usable();
   return transport_->stats().hart_instructions;
 }
 
 std::vector<uint64_t> BoardImpl::run_cycles() {
-  const Entry entry(*this, false);
+  const Entry entry(*this, EntryKind::kLook);
   check_usable();
   return transport_->stats().run_cycles;
 }
 
 std::vector<HostWorkTime> BoardImpl::profile() {
-  const Entry entry(*this, false);
+  const Entry entry(*this, EntryKind::kLook);
   check_usable();
   return transport_->stats().profile;
 }

@@ -216,9 +216,7 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
       append(each);
     }
   }
-  for (Device& device : devices_) {
-    ring_doorbell(device);
-  }
+  ring_doorbells();
 }
 
 void BoardImpl::recover() {
@@ -227,6 +225,7 @@ void BoardImpl::recover() {
   if (broken_ || (!held && failed_launches_.empty() && retry_.empty())) {
     return;
   }
+  const KeepLock whole(*this);
   collect_held();
   if (broken_) {
     return;

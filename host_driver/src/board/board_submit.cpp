@@ -187,9 +187,7 @@ void BoardImpl::submit_gang(const std::shared_ptr<Operation>& op) {
   for (const auto& command : op->commands) {
     enter(command);
   }
-  for (const auto& command : op->commands) {
-    ring_doorbell(device_of(command));
-  }
+  ring_doorbells();
 }
 
 void BoardImpl::append(const std::shared_ptr<Command>& command) {
@@ -255,6 +253,23 @@ void BoardImpl::ring_doorbell(Device& device) {
     } catch (const std::exception& error) {
       break_board(model_error(error));
     }
+  }
+}
+
+// Of all cores to which something was sent, at once. Nothing can fail here but the board.
+void BoardImpl::ring_doorbells() {
+  doorbells_.clear();
+  for (Device& device : devices_) {
+    if (device.rung != device.tail) {
+      device.rung = device.tail;
+      doorbells_.push_back({device.chip, 0, page(device, spec::core_page::kCmdTail), device.tail});
+    }
+  }
+  std::atomic_thread_fence(std::memory_order_release);
+  try {
+    transport_->write32_many(doorbells_);
+  } catch (const std::exception& error) {
+    break_board(model_error(error));
   }
 }
 

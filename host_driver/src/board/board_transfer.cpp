@@ -13,7 +13,9 @@ namespace tpu::driver {
 namespace {
 
 constexpr uint64_t kLargestPieceBytes = uint64_t{16} << 20;
-constexpr uint64_t kPiecesInStaging = 4;  // at least: while one is moved another is filled
+constexpr uint64_t kLongCopyBytes = uint64_t{64}
+                                    << 10;  // calls of other threads do not wait for it
+constexpr uint64_t kPiecesInStaging = 4;    // at least: while one is moved another is filled
 
 }  // namespace
 
@@ -44,7 +46,12 @@ void BoardImpl::send_up(const std::vector<std::shared_ptr<Operation>>& ops,
   for (uint64_t at = 0; at < bytes && !all_failed(); at += piece_bytes()) {
     const uint64_t piece = std::min(piece_bytes(), bytes - at);
     const auto staged = stage(piece);
-    source(at, staged->bytes());
+    if (piece < kLongCopyBytes) {
+      source(at, staged->bytes());
+    } else {
+      const WithoutLock copies(*this);
+      source(at, staged->bytes());
+    }
     for (size_t i = 0; i < targets.size(); ++i) {
       auto command = std::make_shared<Command>();
       command->device = targets[i]->device();
@@ -138,8 +145,8 @@ void BoardImpl::add_copy(const std::shared_ptr<Operation>& op,
 
 Buffer BoardImpl::copy_locked(const BufferState& source, int device,
                               const std::vector<Event>& after) {
-  const auto from = hold(source);
-  const auto to = allocate(device, from->bytes(), "copy of a buffer");
+  const auto to = allocate(device, hold(source)->bytes(), "copy of a buffer");
+  const auto from = hold(source);  // the call may have waited for room
   const auto op = begin(source.device == device
                             ? fmt::format("copy on TPU:{}", device)
                             : fmt::format("copy from TPU:{} to TPU:{}", source.device, device));

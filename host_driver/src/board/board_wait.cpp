@@ -8,6 +8,7 @@
 
 #include "src/access.hpp"
 #include "src/board/board_impl.hpp"
+#include "src/board/completion_thread.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -43,32 +44,6 @@ Error wait_timeout(const std::string& what, std::chrono::nanoseconds timeout) {
                            std::chrono::duration<double>(timeout).count()));
 }
 
-bool FifoMutex::lock(Deadline deadline, bool* waited) {
-  std::unique_lock<std::mutex> guard(mutex_);
-  const uint64_t ticket = next_ticket_++;
-  const auto served = [&] { return ticket == serving_; };
-  if (waited != nullptr) {
-    *waited = !served();
-  }
-  if (!deadline) {
-    turn_.wait(guard, served);
-  } else if (!turn_.wait_until(guard, *deadline, served)) {
-    given_up_.insert(ticket);
-    return false;
-  }
-  return true;
-}
-
-void FifoMutex::unlock() {
-  {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    do {
-      ++serving_;
-    } while (given_up_.erase(serving_) > 0);
-  }
-  turn_.notify_all();
-}
-
 HostEvent BoardImpl::make_host_event() {
   const Entry entry(*this);
   check_usable();
@@ -85,6 +60,9 @@ void BoardImpl::note_host_event() {
     ++host_news_;
   }
   host_turn_.notify_all();
+  if (const auto& thread = completion_thread_) {
+    thread->call_is_over();  // what came after the event may be sent
+  }
 }
 
 uint64_t BoardImpl::host_news() {
@@ -129,11 +107,18 @@ bool BoardImpl::waits_at_host(const Operation& op, size_t earlier) const {
   return std::any_of(op.after.begin(), op.after.end(), open) ||
          std::any_of(op.inputs.begin(), op.inputs.end(), off_ring) ||
          std::any_of(waiting_.begin(), waiting_.begin() + static_cast<ptrdiff_t>(earlier),
-                     [&](const Waiting& before) { return conflict(*before.op, op); });
+                     [&](const Waiting& before) { return conflict(*before.op, op); }) ||
+         std::any_of(sending_.begin(), sending_.end(), [&](const Operation* before) {
+           return before->number < op.number && conflict(*before, op);
+         });
 }
 
-// Calls `send`, which adds the operation's commands, at once or when nothing is in front of it.
+// Calls `send`, which adds the operation's commands, at once or when nothing is in front of it. Its
+// place among the operations is that of this call: what other threads submit while it waits for
+// room comes behind it.
 void BoardImpl::send_in_order(const std::shared_ptr<Operation>& op, std::function<void()> send) {
+  op->number = ++op_count_;
+  const Sending place(*this, *op);
   send_waiting();
   if (waits_at_host(*op, waiting_.size()) && !broken_) {
     op->event->off_ring = true;
@@ -144,6 +129,7 @@ void BoardImpl::send_in_order(const std::shared_ptr<Operation>& op, std::functio
 }
 
 void BoardImpl::send_now(const std::shared_ptr<Operation>& op, const std::function<void()>& send) {
+  const Sending place(*this, *op);
   op->event->off_ring = op->crosses;
   const auto give_up = [&](const ErrorPtr& error) {
     op->error = op->error ? op->error : error;
@@ -197,17 +183,19 @@ void BoardImpl::send_waiting() {
   sending_waiting_ = false;
 }
 
-bool BoardImpl::busy() const {
-  return anything_open() || !retry_.empty() || !failed_launches_.empty();
+// With operations up to number `last`.
+bool BoardImpl::busy(uint64_t last) const {
+  return anything_open(last) || !retry_.empty() || !failed_launches_.empty();
 }
 
-// Nothing on the board, and nothing left that could be sent; false: the deadline came first.
-bool BoardImpl::run_until_idle(Deadline deadline) {
+// Nothing of these operations on the board, and nothing left that could be sent; false: the
+// deadline came first.
+bool BoardImpl::run_until_idle(Deadline deadline, uint64_t last) {
   send_waiting();
-  while (!broken_ && busy()) {
+  while (!broken_ && busy(last)) {
     if (late(deadline)) {
       drain();
-      return !busy();
+      return !busy(last);
     }
     pump(deadline);
     send_waiting();
@@ -215,14 +203,23 @@ bool BoardImpl::run_until_idle(Deadline deadline) {
   return true;
 }
 
+// The completion thread goes on with what is in flight.
+void BoardImpl::Waiter::leave() const {
+  if (--board_.waiters_ == 0 && board_.completion_thread_) {
+    board_.completion_thread_->call_is_over();
+  }
+}
+
 bool BoardImpl::wait(EventState& event, Deadline deadline) {
+  check_process();
+  const Waiter waiter(*this);
   for (bool looked = false; event.open(); looked = true) {
     if (looked && late(deadline)) {
       return false;
     }
     const uint64_t news = host_news();
     {
-      const Entry entry(*this, false, deadline);
+      const Entry entry(*this, EntryKind::kWait, deadline);
       if (!entry.entered()) {
         return !event.open();
       }
@@ -243,29 +240,38 @@ bool BoardImpl::wait(EventState& event, Deadline deadline) {
         break;
       }
     }
+    const Waiter::Pause pause(waiter);
     await_host(news, deadline);
   }
   return true;
 }
 
+// What other threads submit meanwhile is not waited for.
 bool BoardImpl::synchronize(Deadline deadline) {
+  check_process();
+  const Waiter waiter(*this);
+  uint64_t last = 0;
   for (;;) {
     const uint64_t news = host_news();
     {
-      const Entry entry(*this, true, deadline);
+      const Entry entry(*this, EntryKind::kCall, deadline);
       if (!entry.entered()) {
         return false;
       }
       check_usable();
-      const bool idle = run_until_idle(deadline);
+      last = last == 0 ? op_count_ : last;
+      const bool idle = run_until_idle(deadline, last);
       check_unbroken();
-      if (idle && waiting_.empty()) {
+      if (idle && std::none_of(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
+            return waiting.op->number <= last;
+          })) {
         return true;
       }
     }
     if (late(deadline)) {
       return false;
     }
+    const Waiter::Pause pause(waiter);
     await_host(news, deadline);
   }
 }

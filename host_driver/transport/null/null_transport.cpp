@@ -246,6 +246,14 @@ void NullTransport::write_core(Core& core, uint64_t offset, uint32_t value) {
   }
 }
 
+void NullTransport::interrupt() {
+  {
+    const std::lock_guard<std::mutex> guard(interrupt_mutex_);
+    interrupted_ = true;
+  }
+  interrupt_turn_.notify_all();
+}
+
 RunOutcome NullTransport::run() {
   if (throw_in_run) {
     throw std::runtime_error("told to break");
@@ -268,7 +276,9 @@ RunOutcome NullTransport::run() {
     if (limit_.count() == 0) {
       throw std::runtime_error("a launch was told never to end, and run() has no limit");
     }
-    std::this_thread::sleep_for(limit_);
+    std::unique_lock<std::mutex> guard(interrupt_mutex_);
+    interrupt_turn_.wait_for(guard, limit_, [&] { return interrupted_; });
+    interrupted_ = false;
     outcome.quiescent = false;
     outcome.expired = true;
   }

@@ -6,9 +6,12 @@
 #pragma once
 
 #include <array>
+#include <chrono>
+#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <unordered_map>
 
@@ -60,6 +63,7 @@ class NullTransport : public Transport {
   void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data) override;
   RunOutcome run() override;
   void limit_run(std::chrono::nanoseconds limit) override { limit_ = limit; }
+  void interrupt() override;
   uint64_t now() override { return cycle_; }
   TransportStats stats() override;
 
@@ -149,6 +153,9 @@ class NullTransport : public Transport {
   std::vector<uint32_t> msi_;
   std::map<uint32_t, uint32_t> aborted_;  // launch id -> cores that have not answered it yet
   std::chrono::nanoseconds limit_{0};
+  std::mutex interrupt_mutex_;
+  std::condition_variable interrupt_turn_;
+  bool interrupted_ = false;
   uint64_t cycle_ = 0;
   uint32_t latched_time_ = 0;
 };

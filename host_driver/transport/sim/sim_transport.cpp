@@ -34,6 +34,13 @@ class SimTransport : public Transport {
   void write32(int chip, int bar, uint64_t offset, uint32_t value) override {
     board_.write32(chip, bar, offset, value);
   }
+  void write32_many(std::span<const RegisterWrite> writes) override {
+    posted_.clear();
+    for (const RegisterWrite& write : writes) {
+      posted_.push_back({write.chip, write.bar, write.offset, write.value});
+    }
+    board_.write32_many(posted_);
+  }
   void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data) override {
     board_.write_block(chip, bar, offset, data);
   }
@@ -44,6 +51,7 @@ class SimTransport : public Transport {
   }
   std::vector<ConsoleLine> take_console() override { return lines(board_.take_console()); }
   void limit_run(std::chrono::nanoseconds limit) override { limit_ = limit; }
+  void interrupt() override { board_.interrupt(); }
   uint64_t now() override { return board_.now(); }
   std::string close() override { return board_.close(); }
 
@@ -87,6 +95,7 @@ class SimTransport : public Transport {
   MemoryAdapter memory_;
   model::BoardHost board_;
   std::chrono::nanoseconds limit_{0};
+  std::vector<model::RegisterWrite> posted_;  // kept for its room
   const bool has_data_;
 };
 

@@ -1,0 +1,83 @@
+// The thread holds the board for one look at a time, so that it never keeps one alive.
+#include "src/board/completion_thread.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
+#include "src/board/board_impl.hpp"
+
+namespace tpu::driver {
+namespace {
+
+// Without a call for so long, the caller is taken to have submitted what belongs together.
+constexpr std::chrono::microseconds kSettle{100};
+
+}  // namespace
+
+struct CompletionThread::State {
+  std::mutex mutex;  // leaf lock
+  std::condition_variable news;
+  bool stop = false;
+  bool wanted = false;
+  uint64_t calls = 0;
+  std::chrono::steady_clock::time_point last_call;
+};
+
+CompletionThread::CompletionThread(std::weak_ptr<BoardImpl> board)
+    : state_(std::make_shared<State>()),
+      thread_([state = state_, board = std::move(board)] { service_thread(state, board); }) {}
+
+CompletionThread::~CompletionThread() {
+  {
+    const std::lock_guard<std::mutex> guard(state_->mutex);
+    state_->stop = true;
+  }
+  state_->news.notify_all();
+  if (thread_.get_id() == std::this_thread::get_id()) {
+    thread_.detach();
+  } else {
+    thread_.join();
+  }
+}
+
+void CompletionThread::call_is_over() {
+  bool asleep = false;
+  {
+    const std::lock_guard<std::mutex> guard(state_->mutex);
+    asleep = !state_->wanted;
+    state_->wanted = true;
+    ++state_->calls;
+    state_->last_call = std::chrono::steady_clock::now();
+  }
+  if (asleep) {
+    state_->news.notify_all();
+  }
+}
+
+void CompletionThread::service_thread(const std::shared_ptr<State>& state,
+                                      const std::weak_ptr<BoardImpl>& board) {
+  std::unique_lock<std::mutex> lock(state->mutex);
+  while (!state->stop) {
+    if (!state->wanted) {
+      state->news.wait(lock);
+      continue;
+    }
+    const auto settled = state->last_call + kSettle;
+    if (std::chrono::steady_clock::now() < settled) {
+      state->news.wait_until(lock, settled);
+      continue;
+    }
+    const uint64_t calls = state->calls;
+    lock.unlock();
+    bool more = false;
+    if (const auto held = board.lock()) {
+      more = held->let_time_pass();
+    }
+    lock.lock();
+    state->wanted = more || state->calls != calls;
+  }
+}
+
+}  // namespace tpu::driver

@@ -1,0 +1,34 @@
+// Completion thread (OpenOptions::completion_thread): lets board time pass when there is something
+// to do and no caller waits, so that events become ready by themselves. It begins when no call has
+// come for a while: calls that follow each other take effect at one board time and need not stop
+// the board.
+#pragma once
+
+#include <memory>
+#include <thread>
+
+namespace tpu::driver {
+
+class BoardImpl;
+
+class CompletionThread {
+ public:
+  explicit CompletionThread(std::weak_ptr<BoardImpl> board);
+  /// Ends it; on the thread itself when the last handle of the board goes away there.
+  ~CompletionThread();
+  CompletionThread(const CompletionThread&) = delete;
+  CompletionThread& operator=(const CompletionThread&) = delete;
+
+  /// Any thread, any lock: a call or wait is over that left the board something to do.
+  void call_is_over();
+
+ private:
+  struct State;
+  static void service_thread(const std::shared_ptr<State>& state,
+                             const std::weak_ptr<BoardImpl>& board);
+
+  std::shared_ptr<State> state_;
+  std::thread thread_;
+};
+
+}  // namespace tpu::driver

@@ -1,0 +1,38 @@
+// Mutex that serves its callers in the order of arrival. A caller who cannot wait for long asks the
+// holder to hand it over.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <set>
+
+namespace tpu::driver {
+
+/// When a wait ends although what it waits for is not there; empty: it does not.
+using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+
+class FifoMutex {
+ public:
+  /// False when the deadline came first. `urge`, where given, is called once without locks when
+  /// somebody else has the mutex; the caller counts as urgent() until he is served.
+  bool lock(Deadline deadline = std::nullopt, const std::function<void()>& urge = nullptr,
+            bool* waited = nullptr);
+  void unlock();
+
+  bool urgent() const { return urgent_.load() > 0; }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable turn_;
+  uint64_t next_ticket_ = 0;
+  uint64_t serving_ = 0;
+  std::set<uint64_t> given_up_;  // tickets of callers that did not wait for their turn
+  std::atomic<int> urgent_{0};
+};
+
+}  // namespace tpu::driver
