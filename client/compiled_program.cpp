@@ -41,15 +41,14 @@ exe::ExecutableT compiled(std::span<const std::byte> artifact) {
 
 }  // namespace
 
-std::shared_ptr<const CompiledProgram> stored_program(std::vector<std::byte> container,
+std::shared_ptr<const CompiledProgram> stored_program(std::span<const std::byte> container,
                                                       std::vector<std::byte> artifact) {
   auto program = std::make_shared<CompiledProgram>();
   try {
-    program->executable = exe::read_executable(container);
+    program->executable = std::make_shared<exe::ExecutableT>(exe::read_executable(container));
   } catch (const exe::ExecutableError& error) {
     throw driver::Error(driver::ErrorCode::kInvalidArgument, error.what());
   }
-  program->container = std::move(container);
   program->fingerprint = program_key(artifact, ProcessBoard::options().open);
   program->artifact = std::move(artifact);
   return program;
@@ -63,13 +62,11 @@ std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte
   program->fingerprint = program_key(artifact, options.open);
   const ProgramCache cache(options.cache ? options.cache_folder : std::string());
   if (auto kept = cache.find(program->fingerprint)) {
-    program->executable = std::move(kept->executable);
-    program->container = std::move(kept->container);
+    program->executable = std::make_shared<exe::ExecutableT>(std::move(*kept));
     return program;
   }
-  program->executable = compiled(artifact);
-  program->container = exe::write_executable(program->executable);
-  cache.keep(program->fingerprint, program->container);
+  program->executable = std::make_shared<exe::ExecutableT>(compiled(artifact));
+  cache.keep(program->fingerprint, *program->executable);
   return program;
 }
 

@@ -13,10 +13,9 @@
 namespace tpu::client {
 
 struct CompiledProgram {
-  exe::ExecutableT executable;
-  std::vector<std::byte> container;  // the same as bytes (.tpuexe): what is loaded, cached, stored
-  std::vector<std::byte> artifact;   // what it was made from
-  std::string fingerprint;           // of artifact, board and compiler, in hexadecimal digits
+  std::shared_ptr<const exe::ExecutableT> executable;
+  std::vector<std::byte> artifact;  // what it was made from
+  std::string fingerprint;          // of artifact, board and compiler, in hexadecimal digits
 };
 
 // Compiles for the board of this process, or takes the executable from the folder of the cache.
@@ -24,8 +23,9 @@ struct CompiledProgram {
 // not support; the text names op and source line).
 std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte> artifact);
 
-// From the bytes of a container and what it was made from. Throws driver::Error (InvalidArgument).
-std::shared_ptr<const CompiledProgram> stored_program(std::vector<std::byte> container,
+// From the bytes of an executable file and what it was made from. Throws driver::Error
+// (InvalidArgument).
+std::shared_ptr<const CompiledProgram> stored_program(std::span<const std::byte> container,
                                                       std::vector<std::byte> artifact);
 
 }  // namespace tpu::client

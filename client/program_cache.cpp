@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <vector>
 
 #include "file/whole_file.hpp"
 
@@ -116,27 +117,25 @@ std::string ProgramCache::path_of(const std::string& key) const {
   return folder_ + "/" + key + ".tpuexe";
 }
 
-std::optional<ProgramCache::Kept> ProgramCache::find(const std::string& key) const {
+std::optional<exe::ExecutableT> ProgramCache::find(const std::string& key) const {
   if (folder_.empty() || build_id().empty() || !fs::exists(path_of(key))) {
     return std::nullopt;
   }
   try {
-    Kept kept;
-    kept.container = spec::read_whole_file(path_of(key));
-    kept.executable = exe::read_executable(kept.container);
-    return kept;
+    return exe::read_executable(spec::read_whole_file(path_of(key)));
   } catch (const std::exception&) {
     return std::nullopt;  // it is compiled anew, and replaced
   }
 }
 
-void ProgramCache::keep(const std::string& key, std::span<const std::byte> container) const {
+void ProgramCache::keep(const std::string& key, const exe::ExecutableT& executable) const {
   if (folder_.empty() || build_id().empty()) {
     return;
   }
   static std::atomic<unsigned> count{0};
   std::error_code error;
   fs::create_directories(folder_, error);
+  const std::vector<std::byte> container = exe::write_executable(executable);
   const std::string made = fmt::format("{}.{}.{}", path_of(key), getpid(), count++);
   std::ofstream file(made, std::ios::binary);
   file.write(reinterpret_cast<const char*>(container.data()),

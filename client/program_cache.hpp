@@ -7,7 +7,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "exe/executable.hpp"
 #include "tpu/board.hpp"
@@ -23,12 +22,8 @@ class ProgramCache {
   // Empty folder: keeps nothing.
   explicit ProgramCache(std::string folder) : folder_(std::move(folder)) {}
 
-  struct Kept {
-    exe::ExecutableT executable;
-    std::vector<std::byte> container;
-  };
-  std::optional<Kept> find(const std::string& key) const;
-  void keep(const std::string& key, std::span<const std::byte> container) const;
+  std::optional<exe::ExecutableT> find(const std::string& key) const;
+  void keep(const std::string& key, const exe::ExecutableT& executable) const;
 
  private:
   std::string path_of(const std::string& key) const;

@@ -34,8 +34,8 @@ std::shared_ptr<const client::CompiledProgram> compile(const PJRT_Program* progr
 std::vector<PJRT_Device*> devices_of(PJRT_Client& client, const ExecutableInfo& info) {
   std::vector<int> ids = info.build.devices;
   if (ids.empty() && !info.build.portable) {
-    for (uint32_t p = 0; p < info.program->executable.partitions; ++p) {
-      ids.push_back(info.build.device_ordinal >= 0 && info.program->executable.partitions == 1
+    for (uint32_t p = 0; p < info.program->executable->partitions; ++p) {
+      ids.push_back(info.build.device_ordinal >= 0 && info.program->executable->partitions == 1
                         ? static_cast<int>(info.build.device_ordinal)
                         : static_cast<int>(p));
     }
@@ -132,7 +132,7 @@ void call(PJRT_Executable_Serialize_Args& args) {
   std::string bytes(kMagic);
   put_part(bytes, info.build_bytes);
   put_part(bytes, text_of(info.program->artifact));
-  put_part(bytes, text_of(info.program->container));
+  put_part(bytes, text_of(exe::write_executable(*info.program->executable)));
   give(std::move(bytes), args, args.serialized_executable, args.serialized_executable_deleter);
 }
 
@@ -145,14 +145,14 @@ void call(PJRT_Executable_DeserializeAndLoad_Args& args) {
   left.remove_prefix(kMagic.size());
   std::string options(take_part(left));
   std::vector<std::byte> artifact = bytes_of(take_part(left));
-  std::vector<std::byte> container = bytes_of(take_part(left));
+  const std::vector<std::byte> container = bytes_of(take_part(left));
   if (args.overridden_serialized_compile_options != nullptr) {
     options.assign(args.overridden_serialized_compile_options,
                    args.overridden_serialized_compile_options_size);
   }
-  args.loaded_executable = new_loaded(
-      args.client,
-      executable_info(client::stored_program(std::move(container), std::move(artifact)), options));
+  args.loaded_executable =
+      new_loaded(args.client,
+                 executable_info(client::stored_program(container, std::move(artifact)), options));
 }
 
 void call(PJRT_Executable_GetCompileOptions_Args& args) {

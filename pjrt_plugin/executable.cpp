@@ -77,7 +77,7 @@ std::shared_ptr<const ExecutableInfo> executable_info(
   info->build = read_build_options(build_bytes);
   info->build_bytes = std::move(build_bytes);
   info->program = std::move(program);
-  const exe::ExecutableT& exe = info->program->executable;
+  const exe::ExecutableT& exe = *info->program->executable;
   check_options(info->build, exe);
   for (const auto& result : exe.results) {
     info->output_types.push_back(buffer_type(result->elem));
@@ -101,7 +101,7 @@ std::shared_ptr<const ExecutableInfo> executable_info(
 void call(PJRT_Executable_Destroy_Args& args) { delete args.executable; }
 
 void call(PJRT_Executable_Name_Args& args) {
-  const std::string& name = info_of(args.executable).program->executable.name;
+  const std::string& name = info_of(args.executable).program->executable->name;
   args.executable_name = name.data();
   args.executable_name_size = name.size();
 }
@@ -120,7 +120,7 @@ void call(PJRT_Executable_NumOutputs_Args& args) {
 
 void call(PJRT_Executable_SizeOfGeneratedCodeInBytes_Args& args) {
   args.size_in_bytes =
-      static_cast<int64_t>(info_of(args.executable).program->executable.image.size());
+      static_cast<int64_t>(info_of(args.executable).program->executable->image.size());
 }
 
 void call(PJRT_Executable_GetCostAnalysis_Args& args) {
@@ -162,7 +162,7 @@ void call(PJRT_LoadedExecutable_Fingerprint_Args& args) {
 }
 
 void call(PJRT_Executable_GetCompiledMemoryStats_Args& args) {
-  const exe::ExecutableT& exe = info_of(args.executable).program->executable;
+  const exe::ExecutableT& exe = *info_of(args.executable).program->executable;
   PJRT_Executable_GetCompiledMemoryStats_Args answer{};
   answer.struct_size = args.struct_size;
   answer.extension_start = args.extension_start;

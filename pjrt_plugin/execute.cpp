@@ -16,20 +16,6 @@ void check_live(const PJRT_LoadedExecutable& executable) {
   }
 }
 
-void check_cores(const std::vector<PJRT_Device*>& devices) {
-  if (devices.size() == 1) {
-    return;
-  }
-  for (size_t p = 0; p < devices.size(); ++p) {
-    if (devices[p]->id != static_cast<int>(p)) {
-      throw_unimplemented("partition " + std::to_string(p) +
-                          " of the program is to run on TPU:" + std::to_string(devices[p]->id) +
-                          "; programs of several cores run on TPU:0, TPU:1, .. in this order "
-                          "(make the mesh from jax.devices() as it is)");
-    }
-  }
-}
-
 driver::Executable executable_on(PJRT_LoadedExecutable& executable,
                                  const std::vector<PJRT_Device*>& devices) {
   const std::lock_guard lock(executable.mutex);
@@ -39,9 +25,12 @@ driver::Executable executable_on(PJRT_LoadedExecutable& executable,
       return there;
     }
   }
-  check_cores(devices);
-  const driver::Board& board = executable.client->process->board();
-  const driver::Executable made = board.load(executable.info->program->container, devices[0]->id);
+  std::vector<int> ids;
+  for (const PJRT_Device* device : devices) {
+    ids.push_back(device->id);
+  }
+  const driver::Executable made =
+      executable.client->process->board().load(executable.info->program->executable, ids);
   executable.loaded.emplace_back(devices[0]->id, made);
   return made;
 }

@@ -6,20 +6,27 @@ Each case runs JAX in a process of its own, whose exit code and output are looke
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
-# Some tenths of a second of host time.
-LONG = "jax.jit(lambda a: jax.lax.fori_loop(0, 10, lambda i, s: jnp.tanh(s @ s), a))(jnp.ones((1024, 1024)))"
 START = "import jax, jax.numpy as jnp, numpy as np\n"
+# f(a) takes some tenths of a second of host time.
+LONG = """
+f = jax.jit(lambda a: jax.lax.fori_loop(0, 10, lambda i, s: jnp.tanh(s @ s), a))
+a = jnp.ones((1024, 1024))
+f(a).block_until_ready()
+"""
 
 
-def run(code: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
+def run(code: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """A Python process with JAX imported."""
-    return subprocess.run([sys.executable, "-c", START + code], check=False, capture_output=True, text=True,
-                          timeout=seconds)
+    return subprocess.run([sys.executable, "-c", START + code], check=False, capture_output=True, text=True, timeout=120,
+                          env=environment)
 
 
 def expect(done: subprocess.CompletedProcess[str], output: str, code: int = 0) -> None:
@@ -33,7 +40,7 @@ def expect(done: subprocess.CompletedProcess[str], output: str, code: int = 0) -
 def in_flight() -> None:
     """The interpreter ends with work under way, some of it with transfers behind it."""
     begin = time.monotonic()
-    expect(run(f"for i in range(20): x = {LONG}\nx.copy_to_host_async()\nprint('submitted')"), "submitted")
+    expect(run(LONG + "for i in range(20): x = f(a)\nx.copy_to_host_async()\nprint('submitted')"), "submitted")
     assert time.monotonic() - begin < 60, "the exit waited for the work"
 
 
@@ -86,18 +93,36 @@ print(jnp.arange(5).sum(), len(jax.devices()))
 
 def interrupt() -> None:
     """SIGINT in the middle of a run ends the program as Python does, when the wait is over at the latest."""
-    code = START + f"print('ready', flush=True)\nfor i in range(100): {LONG}.block_until_ready()"
+    code = START + LONG + "print('ready', flush=True)\nfor i in range(100): f(a).block_until_ready()"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True) as process:
         assert process.stdout.readline() == "ready\n"
         time.sleep(3)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
-    assert "KeyboardInterrupt" in errors, errors
+    assert "KeyboardInterrupt" in errors, (process.returncode, errors)
     assert process.returncode in (1, 130, -signal.SIGINT), process.returncode
 
 
-CASES = {case.__name__: case for case in (in_flight, fork, threads, clear_backends, interrupt)}
+def cache() -> None:
+    """The second process takes the executable from the folder; a damaged file is made anew; a bad folder is no error."""
+    with tempfile.TemporaryDirectory() as folder:
+        kept, log = Path(folder) / "kept", Path(folder) / "log"
+        environment = {**os.environ, "TPUBOARD_CACHE": str(kept), "TPUBOARD_LOG": str(log)}
+        code = "print(jax.jit(lambda a: jnp.tanh(a) + 1)(np.zeros(5)).sum())"
+        expect(run(code, environment=environment), "5.0")
+        (file,) = kept.iterdir()
+        made = file.read_bytes(), file.stat().st_mtime_ns
+        expect(run(code, environment=environment), "5.0")
+        assert (file.read_bytes(), file.stat().st_mtime_ns) == made, "the second process wrote the file again"
+        file.write_bytes(made[0][:-1] + b"?")
+        expect(run(code, environment=environment), "5.0")
+        assert file.read_bytes() == made[0], "the damaged file is still there"
+        assert "PJRT_Client_Compile" in log.read_text(encoding="utf-8")
+        expect(run(code, environment={**environment, "TPUBOARD_CACHE": str(log / "none")}), "5.0")
+
+
+CASES = {case.__name__: case for case in (in_flight, fork, threads, clear_backends, interrupt, cache)}
 
 
 def main() -> int:
