@@ -286,8 +286,30 @@ void batch_norm(RuleBuilder& b) {
   }
 }
 
+// Matrices are the last two dimensions; the sides of a system pass too.
+void matrices(RuleBuilder& b) {
+  const Op& op = b.op();
+  const int64_t batch = op.operand_type(0).rank() - 2;
+  for (int64_t d = 0; d < batch; ++d) {
+    const int f = b.factor(b.size_in(0, d));
+    for (size_t t = 0; t < op.operands.size(); ++t) {
+      b.in(t, d, f);
+    }
+    for (size_t t = 0; t < op.results.size(); ++t) {
+      b.out(t, d, f);
+    }
+  }
+  if (op.kind == Kind::kTriangularSolve) {
+    const int64_t side = batch + (op.as<TriangularSolveAttrs>().left ? 1 : 0);
+    b.pair(1, side, side, b.size_in(1, side));
+  }
+}
+
 void other(RuleBuilder& b) {
   const Op& op = b.op();
+  if (is_matrix_op(op.kind)) {
+    return matrices(b);
+  }
   switch (op.kind) {
     case Kind::kReverse:
       return same_dims(

@@ -10,6 +10,7 @@
 #include "ir/elements.hpp"
 #include "ir/verify.hpp"
 #include "legalize/legalize.hpp"
+#include "legalize/linalg/linalg.hpp"
 
 namespace tpu::compiler::test {
 namespace {
@@ -47,7 +48,8 @@ std::vector<Tensor> run(const Op& op, const std::vector<Tensor>& in, std::vector
   }
   Module& m = b.done(out);
   verify(m);
-  if (op.kind == Kind::kConvolution) {
+  if (op.kind == Kind::kConvolution || is_matrix_op(op.kind)) {  // not the interpreter's
+    expand_linalg(m);
     legalize(m);
     m.number_ops();
     verify(m);

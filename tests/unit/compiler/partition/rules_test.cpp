@@ -246,6 +246,30 @@ TEST_F(Rules, BatchNormPassesFeatures) {
             "[#,a,#][a][a][a][#,a,#] -> [#,a,#][a][a]");
 }
 
+TEST_F(Rules, FactorisationsPassTheBatch) {
+  Value* a = b.arg(f32({4, 2, 3, 3}));
+  EXPECT_EQ(rule(b.op(Kind::kCholesky, {a}, a->type, CholeskyAttrs{true})),
+            "[a,b,#,#] -> [a,b,#,#]");
+  EXPECT_EQ(rule(variadic(Kind::kQr, {a}, {a->type, f32({4, 2, 3})}, NoAttrs{})),
+            "[a,b,#,#] -> [a,b,#,#][a,b,#]");
+  EXPECT_EQ(rule(b.op(Kind::kHouseholderProduct, {a, b.arg(f32({4, 2, 2}))}, a->type)),
+            "[a,b,#,#][a,b,#] -> [a,b,#,#]");
+  EXPECT_EQ(rule(variadic(Kind::kLu, {a}, {a->type, i32({4, 2, 3}), i32({4, 2, 3})}, NoAttrs{})),
+            "[a,b,#,#] -> [a,b,#,#][a,b,#][a,b,#]");
+  const Value* e = variadic(Kind::kEigh, {a}, {a->type, f32({4, 2, 3})}, EighAttrs{});
+  EXPECT_EQ(to_text(rule_of(*e->def)), "[a,b,#,#] -> [a,b,#,#][a,b,#]");
+}
+
+TEST_F(Rules, SidesOfASystemPass) {
+  Value* a = b.arg(f32({2, 3, 3}));
+  EXPECT_EQ(rule(b.op(Kind::kTriangularSolve, {a, b.arg(f32({2, 3, 4}))}, f32({2, 3, 4}),
+                      TriangularSolveAttrs{true})),
+            "[a,#,#][a,#,b] -> [a,#,b]");
+  EXPECT_EQ(rule(b.op(Kind::kTriangularSolve, {a, b.arg(f32({2, 4, 3}))}, f32({2, 4, 3}),
+                      TriangularSolveAttrs{false})),
+            "[a,#,#][a,b,#] -> [a,b,#]");
+}
+
 TEST_F(Rules, BarrierAndMapPassEverything) {
   Value* x = b.arg(f32({4, 8}));
   Value* y = b.arg(i32({4}));
