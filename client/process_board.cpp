@@ -111,6 +111,11 @@ ProcessBoard& ProcessBoard::get() {
   return *opened;
 }
 
+bool ProcessBoard::is_open() {
+  const std::lock_guard lock(opening);
+  return opened != nullptr;
+}
+
 bool ProcessBoard::forked() { return in_forked_child.load(std::memory_order_relaxed); }
 
 void ProcessBoard::check_process() {

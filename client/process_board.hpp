@@ -17,6 +17,7 @@ class ProcessBoard {
   // Opens the board at the first call. Throws driver::Error; a call that failed can be repeated
   // where Board::open() can.
   static ProcessBoard& get();
+  static bool is_open();
 
   // The options of the environment, read at the first call. Throws driver::Error.
   static const ClientOptions& options();

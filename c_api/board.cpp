@@ -1,0 +1,151 @@
+// The board of the process: what it is, its clock, its counters.
+#include <array>
+
+#include "handles.hpp"
+#include "process_board.hpp"
+#include "tpu/spec/perf_regs.hpp"
+
+namespace tpu::c_api {
+namespace {
+
+namespace perf = spec::perf;
+
+// In the order of spec/regs/perf.toml.
+constexpr std::array kCounterNames = {
+    "cycles",
+    "run_cycles",
+    "idle_cycles",
+    "stall_cycles",
+    "issue_stall_cycles",
+    "commands",
+    "instructions",
+    "mxu_flops",
+    "hbm_read_bytes",
+    "hbm_write_bytes",
+    "ici_sent_bytes",
+    "ici_received_bytes",
+    "mxu0_busy_cycles",
+    "mxu1_busy_cycles",
+    "vpu_busy_cycles",
+    "xlu_busy_cycles",
+    "dma_in_busy_cycles",
+    "dma_out_busy_cycles",
+    "dma_remote_busy_cycles",
+    "mxu0_commands",
+    "mxu1_commands",
+    "vpu_commands",
+    "xlu_commands",
+    "dma_in_commands",
+    "dma_out_commands",
+    "dma_remote_commands",
+    "programs",
+    "mxu2_busy_cycles",
+    "mxu2_commands",
+    "mxu3_busy_cycles",
+    "mxu3_commands",
+};
+static_assert(kCounterNames.size() == perf::kCounters);
+static_assert(perf::kMxu0BusyCycles == 12 && perf::kVpuBusyCycles == 14 &&
+              perf::kDmaRemoteBusyCycles == 18 && perf::kMxu0Commands == 19 &&
+              perf::kPrograms == 26 && perf::kMxu3Commands == 30);
+
+const driver::Board& board() { return client::ProcessBoard::get().board(); }
+
+tpu_board_info info_of(const driver::Board& from) {
+  tpu_board_info info{};
+  info.name = from.name().c_str();
+  info.device_count = static_cast<uint32_t>(from.devices().size());
+  info.counter_count = static_cast<uint32_t>(kCounterNames.size());
+  info.clock_hz = from.clock_hz();
+  info.peak_flops_per_cycle = from.peak_flops_per_cycle();
+  return info;
+}
+
+tpu_device_info info_of(const driver::DeviceInfo& device) {
+  tpu_device_info info{};
+  info.chip = device.chip;
+  info.core = device.core;
+  info.x = device.x;
+  info.y = device.y;
+  info.hbm_bytes = device.hbm_bytes;
+  info.hbm_used = device.hbm_used;
+  info.hbm_peak = device.hbm_peak;
+  info.hbm_free_part = device.hbm_largest_free;
+  return info;
+}
+
+void give_counters(const driver::BoardCounters& counters, uint64_t* values, size_t capacity) {
+  const size_t wanted = counters.cores.size() * kCounterNames.size();
+  if (capacity < wanted) {
+    refuse("room for " + std::to_string(capacity) + " counters, there are " +
+           std::to_string(wanted));
+  }
+  std::fill_n(&need(values, "values"), wanted, uint64_t{0});
+  for (size_t device = 0; device < counters.cores.size(); ++device) {
+    const std::vector<uint64_t>& all = counters.cores[device].all;
+    std::copy_n(all.begin(), std::min(all.size(), kCounterNames.size()),
+                values + device * kCounterNames.size());
+  }
+}
+
+}  // namespace
+}  // namespace tpu::c_api
+
+using namespace tpu::c_api;  // NOLINT: the calls are its only users
+
+tpu_status tpu_board_open(void) {
+  return guarded([] { board(); });
+}
+
+int tpu_board_is_open(void) { return tpu::client::ProcessBoard::is_open() ? 1 : 0; }
+
+tpu_status tpu_get_board_info(tpu_board_info* info) {
+  return guarded([&] { give(info, info_of(board()), "info"); });
+}
+
+tpu_status tpu_get_device_info(int32_t device, tpu_device_info* info) {
+  return guarded([&] {
+    const auto devices = board().devices();
+    if (device < 0 || static_cast<size_t>(device) >= devices.size()) {
+      refuse("there is no device " + std::to_string(device) + "; the board has 0 to " +
+             std::to_string(devices.size() - 1));
+    }
+    give(info, info_of(devices[static_cast<size_t>(device)]), "info");
+  });
+}
+
+tpu_status tpu_board_now(uint64_t* cycles) {
+  return guarded([&] { need(cycles, "cycles") = board().now(); });
+}
+
+tpu_status tpu_board_synchronize(int64_t timeout_ns) {
+  return guarded([&] {
+    if (timeout_ns < 0) {
+      board().synchronize();
+    } else {
+      board().synchronize_for(std::chrono::nanoseconds(timeout_ns));
+    }
+  });
+}
+
+const char* tpu_counter_name(uint32_t counter) {
+  return counter < kCounterNames.size() ? kCounterNames[counter] : nullptr;
+}
+
+tpu_status tpu_board_counters(uint64_t* values, size_t capacity, uint64_t* cycles,
+                              tpu_checks* checks) {
+  return guarded([&] {
+    const tpu::driver::BoardCounters counters = board().counters();
+    if (checks != nullptr) {
+      tpu_checks found{};
+      found.lockstep_tiles = counters.lockstep_tiles;
+      found.lockstep_mismatches = counters.lockstep_mismatches;
+      found.check_findings = counters.check_findings;
+      give(checks, found, "checks");
+    }
+    give_counters(counters, values, capacity);
+    if (cycles != nullptr) {
+      *cycles = counters.now_cycles;
+    }
+  });
+}

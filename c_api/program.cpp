@@ -1,0 +1,142 @@
+// Compiled programs: made from an artifact or a file, and what is known of them before they are
+// loaded.
+#include "compile.hpp"
+#include "handles.hpp"
+#include "process_board.hpp"
+
+namespace tpu::c_api {
+namespace {
+
+std::span<const std::byte> bytes_of(const void* data, size_t bytes, const char* name) {
+  return {&need(static_cast<const std::byte*>(data), name), bytes};
+}
+
+compiler::UpdateSharding update_sharding(tpu_update_sharding from) {
+  switch (from) {
+    case TPU_UPDATE_SHARDING_OFF:
+      return compiler::UpdateSharding::kOff;
+    case TPU_UPDATE_SHARDING_AUTO:
+      return compiler::UpdateSharding::kAuto;
+    case TPU_UPDATE_SHARDING_ON:
+      return compiler::UpdateSharding::kOn;
+  }
+  refuse("options->update_sharding is no tpu_update_sharding");
+}
+
+std::unique_ptr<tpu_program> compiled(std::span<const std::byte> artifact,
+                                      const tpu_compile_options& from) {
+  compiler::CompileOptions options;
+  options.update_sharding = update_sharding(from.update_sharding);
+  compiler::Compiled made = compiler::compile(artifact, from.name == nullptr ? "main" : from.name,
+                                              client::ProcessBoard::params(), options);
+  auto program = std::make_unique<tpu_program>();
+  program->container = exe::write_executable(made.executable);
+  program->notes = made.executable.notes;
+  for (const std::string& note : made.report.unsharded) {
+    program->notes.push_back(note);
+  }
+  program->executable = std::make_shared<const exe::ExecutableT>(std::move(made.executable));
+  return program;
+}
+
+std::unique_ptr<tpu_program> read(std::span<const std::byte> file) {
+  auto program = std::make_unique<tpu_program>();
+  exe::ExecutableT executable = exe::read_executable(file);
+  program->container.assign(file.begin(), file.end());
+  program->notes = executable.notes;
+  program->executable = std::make_shared<const exe::ExecutableT>(std::move(executable));
+  return program;
+}
+
+tpu_program_info info_of(const tpu_program& program) {
+  const exe::ExecutableT& from = *program.executable;
+  tpu_program_info info{};
+  info.name = from.name.c_str();
+  info.partitions = from.partitions;
+  info.argument_count = static_cast<uint32_t>(from.args.size());
+  info.result_count = static_cast<uint32_t>(from.results.size());
+  info.note_count = static_cast<uint32_t>(program.notes.size());
+  info.estimated_cycles = from.estimated_cycles;
+  info.matmul_flops = from.matmul_flops;
+  info.vector_ops = from.vector_ops;
+  info.hbm_read_bytes = from.hbm_read_bytes;
+  info.hbm_written_bytes = from.hbm_written_bytes;
+  info.link_bytes = from.link_bytes;
+  info.vmem_peak_bytes = from.vmem_peak_bytes;
+  info.hbm_bytes = from.hbm_bytes;
+  return info;
+}
+
+using Tensors = std::vector<std::unique_ptr<exe::TensorT>>;
+
+void give_parameter(const Tensors& from, uint32_t index, const char* what, tpu_parameter* out) {
+  if (index >= from.size()) {
+    refuse("there is no " + std::string(what) + " " + std::to_string(index) + "; the program has " +
+           std::to_string(from.size()));
+  }
+  const exe::TensorT& tensor = *from[index];
+  tpu_parameter parameter{};
+  parameter.name = tensor.name.c_str();
+  parameter.dtype = static_cast<tpu_dtype>(tensor.elem);
+  parameter.donated_to = tensor.donated_to;
+  parameter.rank = tensor.global_dims.size();
+  parameter.shape = tensor.global_dims.data();
+  parameter.local_shape = tensor.local_dims.data();
+  parameter.offsets = tensor.offsets.data();
+  parameter.replicated = tensor.replicated ? 1 : 0;
+  give(out, parameter, "parameter");
+}
+
+}  // namespace
+}  // namespace tpu::c_api
+
+using namespace tpu::c_api;  // NOLINT: the calls are its only users
+
+tpu_status tpu_compile(const void* artifact, size_t bytes, const tpu_compile_options* options,
+                       tpu_program** out) {
+  return guarded([&] {
+    need(out, "out");
+    *out = compiled(bytes_of(artifact, bytes, "artifact"), taken(options, "options")).release();
+  });
+}
+
+tpu_status tpu_program_read(const void* file, size_t bytes, tpu_program** out) {
+  return guarded([&] {
+    need(out, "out");
+    *out = read(bytes_of(file, bytes, "file")).release();
+  });
+}
+
+tpu_status tpu_program_bytes(const tpu_program* program, const void** data, size_t* bytes) {
+  return guarded([&] {
+    const auto& container = need(program, "program").container;
+    need(bytes, "bytes");
+    need(data, "data") = container.data();
+    *bytes = container.size();
+  });
+}
+
+tpu_status tpu_get_program_info(const tpu_program* program, tpu_program_info* info) {
+  return guarded([&] { give(info, info_of(need(program, "program")), "info"); });
+}
+
+tpu_status tpu_program_argument(const tpu_program* program, uint32_t index,
+                                tpu_parameter* parameter) {
+  return guarded([&] {
+    give_parameter(need(program, "program").executable->args, index, "argument", parameter);
+  });
+}
+
+tpu_status tpu_program_result(const tpu_program* program, uint32_t index,
+                              tpu_parameter* parameter) {
+  return guarded([&] {
+    give_parameter(need(program, "program").executable->results, index, "result", parameter);
+  });
+}
+
+const char* tpu_program_note(const tpu_program* program, uint32_t index) {
+  const bool there = program != nullptr && index < program->notes.size();
+  return there ? program->notes[index].c_str() : nullptr;
+}
+
+void tpu_program_destroy(tpu_program* program) { delete program; }
