@@ -1,0 +1,44 @@
+"""tpuboard: a virtual Cloud TPU v3-8 board in this process.
+
+Once the package is installed, JAX sees the board as eight TPU devices; nothing needs to be imported for that. This
+module is for looking at the board, and for running programs on it without JAX::
+
+    import tpuboard
+
+    with tpuboard.measure():           # prints simulated time, MXU %, idle %, host time
+        train_step(state, batch)
+
+    program = tpuboard.compile(artifact)          # bytes of jax.export's mlir_module_serialized
+    (y,) = program.load(devices=[3]).run(x, w)    # NumPy arrays in and out
+
+docs/jax.md tells more.
+"""
+
+from ._board import Board, Checks, Counters, Device, board, configure
+from ._errors import TpuError
+from ._library import library_path, version
+from ._measure import Measurement, measure
+from ._program import Array, Event, Executable, Parameter, Program, compile, read  # noqa: A004
+
+__version__ = version()
+
+__all__ = [
+    "Array",
+    "Board",
+    "Checks",
+    "Counters",
+    "Device",
+    "Event",
+    "Executable",
+    "Measurement",
+    "Parameter",
+    "Program",
+    "TpuError",
+    "board",
+    "compile",
+    "configure",
+    "library_path",
+    "measure",
+    "read",
+    "version",
+]

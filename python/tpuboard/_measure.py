@@ -1,0 +1,87 @@
+"""Figures of a block of code: simulated time, use of the matrix units, idle cores, host time."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TextIO
+
+from ._board import Board, Counters, board
+
+
+class Measurement:
+    """What happened on the board within a `with` block; made by `measure()`. Figures are there after the block.
+
+    Definitions (docs/timing_model.md): `mxu` is the share of the peak matmul operations, 2*M*K*N without padding, that
+    was done; `idle` the share of simulated time in which a core had no program running. Both are means over the cores
+    that ran a program in the block (all cores if none did).
+    """
+
+    def __init__(self, name: str, output: TextIO | None) -> None:
+        self.name = name
+        self.cycles = 0
+        """Simulated time in core cycles."""
+        self.seconds = 0.0
+        """Simulated time."""
+        self.mxu = 0.0
+        """Share of the peak matmul operations, 0 to 1."""
+        self.idle = 0.0
+        """Share of simulated time with no program running, 0 to 1."""
+        self.host_seconds = 0.0
+        """Host time of the block."""
+        self.programs = 0
+        """Programs that were run, counted once for each core."""
+        self.cores: list[int] = []
+        """Devices that ran one."""
+        self._output = output
+        self._board: Board | None = None
+        self._before: Counters | None = None
+        self._start_cycles = 0
+        self._start_host = 0.0
+
+    def __enter__(self) -> Measurement:
+        self._board = board()
+        self._board.synchronize()
+        self._before = self._board.counters()
+        self._start_cycles = self._board.cycles
+        self._start_host = time.perf_counter()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if kind is None:
+            self._close()
+            if self._output is not None:
+                print(self, file=self._output, flush=True)
+
+    def _close(self) -> None:
+        """Work that the block has submitted and not waited for is part of it."""
+        assert self._board is not None and self._before is not None
+        self._board.synchronize()
+        self.host_seconds = time.perf_counter() - self._start_host
+        self.cycles = self._board.cycles - self._start_cycles
+        self.seconds = self.cycles / self._board.clock_hz
+        before, after = self._before.cores, self._board.counters().cores
+        grown = [{name: now[name] - then[name] for name in now} for then, now in zip(before, after, strict=True)]
+        self.programs = sum(core["programs"] for core in grown)
+        self.cores = [device for device, core in enumerate(grown) if core["programs"] > 0]
+        used = [grown[device] for device in self.cores] or grown
+        core_cycles = self.cycles * len(used)
+        if core_cycles > 0:
+            self.mxu = sum(core["mxu_flops"] for core in used) / (core_cycles * self._board.peak_flops_per_cycle)
+            self.idle = max(0.0, 1 - sum(core["run_cycles"] for core in used) / core_cycles)
+
+    def __str__(self) -> str:
+        where = f"{len(self.cores)} core{'' if len(self.cores) == 1 else 's'}"
+        return (f"{self.name}: {self.seconds * 1e3:.3f} ms simulated on {where}, MXU {self.mxu * 100:.2f} %, "
+                f"idle {self.idle * 100:.1f} %, host {self.host_seconds:.2f} s")
+
+
+def measure(name: str = "tpuboard", *, output: TextIO | None = sys.stdout) -> Measurement:
+    """`with measure() as m:` prints the figures of the block (`output=None`: only keeps them in `m`).
+
+    Work that is under way before the block is waited for first, and what the block has submitted is waited for at its
+    end. Compiling costs host time, but no simulated time.
+    """
+    return Measurement(name, output)
