@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::string_view kOnHost = "compute it on the host and pass the result as an argument";
 constexpr std::string_view kNoHostInside =
-    "a program cannot talk to the host while it runs: pass arguments and return results";
+    "a program cannot talk to the host while it runs (jax.debug.print, jax.pure_callback, "
+    "io_callback): pass arguments and return results";
 constexpr std::string_view kForTpu =
     "the program was exported for CPUs: export it with jax.export.export(f, platforms=['tpu'])";
 constexpr std::string_view kFixedSizes = "export the program for fixed sizes";
@@ -40,7 +41,9 @@ constexpr std::array kOps = std::to_array<Advice>({
     {"set_dimension_size", kFixedSizes},
     {"einsum", "use dot_general (jax.numpy.einsum makes it)"},
     {"unary_einsum", "use reduce and transpose (jax.numpy.einsum makes them)"},
-    {"fft", kOnHost},
+    {"fft",
+     "multiply by matrices of cosines and sines (products of real numbers), or compute it on the "
+     "host"},
     {"get_tuple_element", "return several results instead of a tuple"},
     {"tuple", "return several results instead of a tuple"},
     {"imag", kComplex},
@@ -55,7 +58,10 @@ constexpr std::array kTargets = std::to_array<Advice>({
     {"blas_", kForTpu},
     {"xla_python_", kNoHostInside},
     {"xla_ffi_python_", kNoHostInside},
-    {"tpu_custom_call", "write the kernel with jax.numpy operations"},
+    {"tpu_custom_call",
+     "a Pallas kernel is machine code of another chip: with Keras call "
+     "keras.config.disable_flash_attention(), elsewhere leave its switch off or write the kernel "
+     "with jax.numpy operations"},
     {"__gpu$xla.gpu.triton", "write the kernel with jax.numpy operations"},
 });
 

@@ -10,6 +10,9 @@
 namespace tpu::compiler::frontend {
 namespace {
 
+constexpr std::string_view kApproxTopK = "ApproxTopK";
+constexpr std::string_view kPlacement = "annotate_device_placement";
+
 struct Target {
   std::string_view name;
   Kind kind;
@@ -61,11 +64,20 @@ void Normaliser::custom_call(const OpReader& reader, Region& to) {
     std::vector<Type> types = result_types(reader);
     define_results(reader, *to.append(known->kind, operands(reader), std::move(types),
                                       std::move(attrs), reader.loc()));
-  } else if (target == "ApproxTopK") {
+  } else if (target == kApproxTopK) {
     approx_top_k(reader, to);
-  } else if (target == "annotate_device_placement") {
+  } else {  // check_target() knows no other
     device_placement(reader);
-  } else {
+  }
+}
+
+void Normaliser::check_target(const OpReader& reader) const {
+  const std::string target = reader.text("call_target_name");
+  const bool known = target == kApproxTopK || target == kPlacement || target == kGspmdConstraint ||
+                     target == kGspmdEnter || target == kGspmdLeave ||
+                     std::any_of(kTargets.begin(), kTargets.end(),
+                                 [&](const Target& t) { return t.name == target; });
+  if (!known) {
     reader.fail("custom_call target '" + target + "' is not supported" +
                 advice_for_custom_call(target));
   }

@@ -29,11 +29,22 @@ Module Normaliser::run() {
     }
   }
   check_calls();
-  const auto main = functions_.find("main");
-  if (main == functions_.end()) {
+  if (functions_.count("main") == 0) {
     throw Error("the artifact has no function 'main'");
   }
-  convert_main(*main->second);
+  try {
+    convert_functions();
+  } catch (const Error& e) {
+    fail_all(e);
+  }
+  out_.global = true;
+  out_.mesh = atoms_.mesh();
+  out_.number_ops();
+  return std::move(out_);
+}
+
+void Normaliser::convert_functions() {
+  convert_main(*functions_.at("main"));
   for (const auto& [function_name, op] : functions_) {
     if (function_name != "main") {
       try {
@@ -43,10 +54,6 @@ Module Normaliser::run() {
       }
     }
   }
-  out_.global = true;
-  out_.mesh = atoms_.mesh();
-  out_.number_ops();
-  return std::move(out_);
 }
 
 CoreCounts Normaliser::core_counts(const Tables& tables) {
@@ -126,16 +133,31 @@ void Normaliser::convert_op(const RawOp& op, Region& to) {
   if (++num_ops_ > kMaxOps) {
     reader.fail("the program has more than " + std::to_string(kMaxOps) + " ops");
   }
-  if (op.dialect == Dialect::kBuiltin && op.name == "unrealized_conversion_cast") {
+  check_known(reader);
+  if (op.dialect == Dialect::kBuiltin) {
     identity(reader);
   } else if (op.dialect == Dialect::kSdy) {
     convert_sdy(reader, to);
-  } else if (op.dialect != Dialect::kVhlo ||
-             bytecode::op_properties(op.dialect, op.name) == nullptr) {
-    reader.fail("this op is not known (" + std::string(op.name) + ", artifact of " + raw_.producer +
-                ")");
   } else {
     convert_vhlo(reader, to);
+  }
+}
+
+void Normaliser::check_known(const OpReader& reader) const {
+  const RawOp& op = reader.raw();
+  if (op.dialect == Dialect::kSdy ||
+      (op.dialect == Dialect::kBuiltin && op.name == "unrealized_conversion_cast")) {
+    return;
+  }
+  if (op.dialect != Dialect::kVhlo || bytecode::op_properties(op.dialect, op.name) == nullptr) {
+    reader.fail("this op is not known (" + std::string(op.name) + ", artifact of " + raw_.producer +
+                ")");
+  }
+  const std::string name = base_name(op.name);
+  if (name == "custom_call") {
+    check_target(reader);
+  } else if (name != "broadcast" && name != "dot" && !kind_from_name(name)) {
+    reader.fail("this op is not supported" + advice_for_op(name));
   }
 }
 
@@ -154,28 +176,25 @@ void Normaliser::convert_vhlo(const OpReader& reader, Region& to) {
     convert_old_form(reader, name, to);
     return;
   }
-  const auto kind = kind_from_name(name);
-  if (!kind) {
-    reader.fail("this op is not supported" + advice_for_op(name));
-  }
-  if (*kind == Kind::kCustomCall) {
+  const Kind kind = kind_from_name(name).value();
+  if (kind == Kind::kCustomCall) {
     if (!gspmd_custom_call(reader, to)) {
       custom_call(reader, to);
     }
     return;
   }
-  if (*kind == Kind::kCall && is_gspmd_shard_map(op)) {
+  if (kind == Kind::kCall && is_gspmd_shard_map(op)) {
     gspmd_shard_map(reader, to);
     return;
   }
   std::vector<Type> types = result_types(reader);
-  if ((*kind == Kind::kPartitionId || *kind == Kind::kReplicaId) && types.size() == 1) {
-    define_results(reader, core_number(reader, *kind, types[0], to));
+  if ((kind == Kind::kPartitionId || kind == Kind::kReplicaId) && types.size() == 1) {
+    define_results(reader, core_number(reader, kind, types[0], to));
     return;
   }
-  Op* out = to.append(*kind, operands(reader), std::move(types),
-                      convert_attrs(*kind, reader, cores_), reader.loc());
-  if (*kind == Kind::kComposite || *kind == Kind::kCall) {
+  Op* out = to.append(kind, operands(reader), std::move(types), convert_attrs(kind, reader, cores_),
+                      reader.loc());
+  if (kind == Kind::kComposite || kind == Kind::kCall) {
     convert_regions_of_call(reader);
   } else {
     convert_regions(reader, *out);

@@ -1,7 +1,8 @@
 // The converter from raw VHLO ops to graph ops. Its parts: normalise.cpp (ops, regions, functions),
 // normalise_main.cpp (arguments and results of main), normalise_sharding.cpp (jax.shard_map and
-// sharding constraints), normalise_gspmd.cpp (the same in GSPMD's language), custom_calls.cpp.
-// Private to the import; see normalise.hpp for the entry.
+// sharding constraints), normalise_gspmd.cpp (the same in GSPMD's language), custom_calls.cpp,
+// survey.cpp (what a refused program holds). Private to the import; see normalise.hpp for the
+// entry.
 #pragma once
 
 #include <functional>
@@ -62,6 +63,7 @@ class Normaliser {
   LocRef caller_loc(const RawOp& callee, std::set<const RawOp*>& seen);
   const RawOp* call_of(const RawOp& callee, const RawOp& within) const;
   static const RawRegion& body_of(const RawOp& op, const OpReader& reader);
+  void convert_functions();
   void convert_main(const RawOp& op);
 
   // Arguments have no place in the source: an error names the first op that uses the argument.
@@ -90,6 +92,8 @@ class Normaliser {
   Value* operand(const OpReader& reader, size_t i) const;
   std::vector<Value*> operands(const OpReader& reader) const;
   void convert_op(const RawOp& op, Region& to);
+  void check_known(const OpReader& reader) const;   // the op has a meaning here, or throws
+  void check_target(const OpReader& reader) const;  // of a custom call
   void identity(const OpReader& reader);
 
   void convert_sdy(const OpReader& reader, Region& to);
@@ -110,6 +114,12 @@ class Normaliser {
   void custom_call(const OpReader& reader, Region& to);
   void approx_top_k(const OpReader& reader, Region& to);
   void device_placement(const OpReader& reader);
+
+  // survey.cpp: after a first error, all that is not supported in one.
+  struct Survey;
+  [[noreturn]] void fail_all(const Error& first);
+  void survey_function(const RawOp& op, Survey& survey);
+  void survey_region(const RawRegion& region, const OpReader& owner, Survey& survey);
 
   // The core's own number is partition_id; the id that does not count cores is 0.
   const Op& core_number(const OpReader& reader, Kind kind, const Type& type, Region& to) const;

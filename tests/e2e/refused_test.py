@@ -32,6 +32,7 @@ class Case:
     options: tuple[str, ...] = ()
     cores: int = 1  # more: the function is the body of a shard_map
     has_line: bool = True
+    absent: tuple[str, ...] = ()  # none may be in the message
 
 
 VECTOR = np.arange(8, dtype=np.float32)
@@ -51,9 +52,14 @@ def from_jax() -> list[Case]:
         Case("in_library", ("f16", "called from"), lambda m: optax.tree.cast(m, jnp.float16), (MATRIX,)),
         Case("rng", ("rng", "jax.random"), lambda v: lax.rng_uniform(v[0], v[1], (4,)), (VECTOR,)),
         Case("custom_call", ("custom_call", "lapack", "platforms=['tpu']"), lambda m: jnp.linalg.inv(m), (MATRIX,)),
-        Case("fft", ("fft", "complex64", "real and imaginary"), lambda v: jnp.abs(jnp.fft.fft(v)), (VECTOR,)),
+        Case("fft", ("2 things", "stablehlo.fft: this op", "cosines", "stablehlo.convert: element type complex64",
+                     "real and imaginary"), lambda v: jnp.abs(jnp.fft.fft(v)), (VECTOR,)),
         Case("f16", ("f16", "bfloat16"), lambda v: v.astype(jnp.float16), (VECTOR,)),
         Case("f8", ("f8", "bfloat16"), lambda v: v.astype(jnp.float8_e4m3fn), (VECTOR,)),
+        # Where the type comes from, not what follows from it: the call that returns it, the sum, the comparison.
+        Case("in_calls", ("stablehlo.convert: element type f16 is not supported by the TPU; use bfloat16",),
+             lambda v: (lambda u: u + u > u)(jax.jit(lambda u: u.astype(jnp.float16))(v)), (VECTOR,),
+             absent=("things", "stablehlo.call", "stablehlo.add")),
         Case("complex", ("complex",), lambda v: lax.complex(v, v), (VECTOR,)),
         Case("i4", ("i4", "standard integer"), lambda v: v.astype(jnp.int4), (VECTOR,)),
         Case("scatter_rounds", ("scatter", "1024 rounds", "smaller windows"),
@@ -76,9 +82,9 @@ def from_text() -> list[Case]:
     return [Case(f"text_{name}", (f"stablehlo.{name}", word), _text(line, result, kind), (VECTOR,))
             for name, word, line, result, kind in (
         ("custom_call", "leave out memory_kind",
-         "%0 = stablehlo.custom_call @annotate_device_placement(%a) {has_side_effect = true, mhlo.frontend_attributes = "
-         '{_xla_buffer_placement = "pinned_host"}} : (tensor<8xf32>) -> tensor<8xf32>', "%0", "8xf32"),
-        ("fft", "on the host",
+         "%0 = stablehlo.custom_call @annotate_device_placement(%a) {has_side_effect = true, "
+         'mhlo.frontend_attributes = {_xla_buffer_placement = "pinned_host"}} : (tensor<8xf32>) -> tensor<8xf32>', "%0", "8xf32"),
+        ("fft", "cosines",
          "%f = stablehlo.fft %a, type = RFFT, length = [8] : (tensor<8xf32>) -> tensor<5xcomplex<f32>> "
          "%0 = stablehlo.real %f : (tensor<5xcomplex<f32>>) -> tensor<5xf32>", "%0", "5xf32"),
         ("tuple", "several results", f"%t = stablehlo.tuple %a, %a : {pair} "
@@ -109,6 +115,8 @@ def check(case: Case, tools: Path, folder: Path) -> str | None:
         return f"exit code {done.returncode}: {done.stderr.strip()}"
     line = "-:3:" if isinstance(case.function,
                                 str) else f"{Path(__file__).name}:{case.function.__code__.co_firstlineno}:"
+    if any(word in done.stderr for word in case.absent):
+        return f"the message has one of {case.absent}: {done.stderr.strip()}"
     missing = [word for word in (*((line,) if case.has_line else ()), *case.words) if word not in done.stderr]
     if missing:
         return f"the message lacks {missing}: {done.stderr.strip()}"

@@ -14,6 +14,7 @@ namespace tpu::compiler {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 Module load(const std::string& name) {
   return import_vhlo_file(std::string(TPU_TEST_DATA) + "/" + name + ".mlirbc");
@@ -168,6 +169,14 @@ TEST(Import, RefusesUnknownCustomCalls) {
   EXPECT_THAT(e, HasSubstr("export_graphs.py:"));
   EXPECT_THAT(e, HasSubstr("stablehlo.custom_call"));
   EXPECT_THAT(e, HasSubstr("lapack_spotrf_ffi"));
+}
+
+TEST(Import, ListsAllThatIsNotSupported) {
+  const std::string e = error_of("bad_complex");
+  EXPECT_THAT(e, HasSubstr("2 things in this program are not supported:\n  export_graphs.py:"));
+  EXPECT_THAT(e, HasSubstr("stablehlo.convert: element type complex64"));
+  EXPECT_THAT(e, HasSubstr("stablehlo.fft: this op is not supported; multiply by matrices"));
+  EXPECT_THAT(error_of("bad_f16"), Not(HasSubstr("things")));
 }
 
 TEST(Import, RefusesComplexNumbers) {
