@@ -19,7 +19,7 @@ struct Target {
   size_t operands, results;
 };
 
-constexpr std::array kTargets = std::to_array<Target>({
+constexpr std::array kMatrixTargets = std::to_array<Target>({
     {"Eigh", Kind::kEigh, 1, 2},
     {"LuDecomposition", Kind::kLu, 1, 3},
     {"ProductOfElementaryHouseholderReflectors", Kind::kHouseholderProduct, 2, 1},
@@ -50,9 +50,9 @@ EighAttrs eigh(const OpReader& reader) {
 
 void Normaliser::custom_call(const OpReader& reader, Region& to) {
   const std::string target = reader.text("call_target_name");
-  const auto known = std::find_if(kTargets.begin(), kTargets.end(),
+  const auto known = std::find_if(kMatrixTargets.begin(), kMatrixTargets.end(),
                                   [&](const Target& t) { return t.name == target; });
-  if (known != kTargets.end()) {
+  if (known != kMatrixTargets.end()) {
     const RawOp& op = reader.raw();
     if (op.operands.size() != known->operands || op.results.size() != known->results) {
       reader.fail("custom_call target '" + target + "' with other operands or results");
@@ -75,7 +75,7 @@ void Normaliser::check_target(const OpReader& reader) const {
   const std::string target = reader.text("call_target_name");
   const bool known = target == kApproxTopK || target == kPlacement || target == kGspmdConstraint ||
                      target == kGspmdEnter || target == kGspmdLeave ||
-                     std::any_of(kTargets.begin(), kTargets.end(),
+                     std::any_of(kMatrixTargets.begin(), kMatrixTargets.end(),
                                  [&](const Target& t) { return t.name == target; });
   if (!known) {
     reader.fail("custom_call target '" + target + "' is not supported" +
