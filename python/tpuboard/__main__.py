@@ -1,0 +1,39 @@
+"""Runs a Python program and prints what it did on the board: python -m tpuboard [--figures FILE] program.py ...
+
+The program need not know of the board. `--figures` writes the same figures as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import runpy
+import sys
+from pathlib import Path
+
+from . import measure
+
+
+def main() -> int:
+    """Runs the program in a measured block; its exit code is this one's."""
+    parser = argparse.ArgumentParser(prog="python -m tpuboard", description=__doc__)
+    parser.add_argument("--figures", type=Path, help="JSON file for the figures")
+    parser.add_argument("program", type=Path)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    sys.argv = [str(options.program), *options.arguments]
+    sys.path[0] = str(options.program.parent)
+    with measure(options.program.name, output=sys.stderr) as figures:
+        try:
+            runpy.run_path(str(options.program), run_name="__main__")
+        except SystemExit as exit_:
+            if exit_.code not in (None, 0):
+                raise
+    if options.figures is not None:
+        names = ("cycles", "seconds", "mxu", "idle", "host_seconds", "programs", "cores")
+        options.figures.write_text(json.dumps({name: getattr(figures, name) for name in names}), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
