@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <optional>
+
 #include "exe/executable.hpp"
 #include "tpu/error.hpp"
 
@@ -22,6 +25,15 @@ static_assert(same(DType::kI64, exe::Elem::i64) && same(DType::kU64, exe::Elem::
 static_assert(same(DType::kU64, exe::Elem::MAX));
 
 constexpr uint64_t kMaxCount = uint64_t{1} << 62;
+
+constexpr std::array<const char*, 5> kOpaqueNames = {"bytes1", "bytes2", "bytes4", "bytes8",
+                                                     "bytes16"};
+
+// Index among the types of which only the size is known.
+std::optional<size_t> opaque(DType dtype) {
+  const size_t index = static_cast<size_t>(dtype) - static_cast<size_t>(DType::kBytes1);
+  return index < kOpaqueNames.size() ? std::optional(index) : std::nullopt;
+}
 
 exe::Elem checked(DType dtype) {
   const auto elem = static_cast<exe::Elem>(dtype);
@@ -48,9 +60,15 @@ std::string decorated(ErrorCode code, const std::string& message, const ErrorPla
 
 }  // namespace
 
-uint64_t dtype_bytes(DType dtype) { return exe::elem_bytes(checked(dtype)); }
+uint64_t dtype_bytes(DType dtype) {
+  const auto index = opaque(dtype);
+  return index ? uint64_t{1} << *index : exe::elem_bytes(checked(dtype));
+}
 
-const char* dtype_name(DType dtype) { return exe::elem_name(checked(dtype)); }
+const char* dtype_name(DType dtype) {
+  const auto index = opaque(dtype);
+  return index ? kOpaqueNames[*index] : exe::elem_name(checked(dtype));
+}
 
 uint64_t element_count(const Shape& shape) {
   bool empty = false;

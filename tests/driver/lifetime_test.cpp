@@ -120,6 +120,10 @@ TEST_P(Lifetime, MemoryFiguresFollowTheBuffers) {
   EXPECT_EQ(info.hbm_used, uint64_t{2} << 30);
   EXPECT_EQ(info.hbm_peak, uint64_t{4} << 30);
   EXPECT_EQ(info.hbm_largest_free, (uint64_t{13} << 30) - kPage);
+  EXPECT_EQ(info.hbm_limit, info.hbm_bytes - kPage);
+  EXPECT_EQ(info.hbm_ranges, 2u);
+  EXPECT_EQ(info.hbm_ranges_ever, 4u);
+  EXPECT_EQ(info.hbm_largest_ever, uint64_t{1} << 30);
   const auto largest = static_cast<int64_t>(info.hbm_largest_free);
   EXPECT_EQ(code_of([&] { board_.zeros(1, DType::kU8, {largest + 1}); }),
             ErrorCode::kResourceExhausted);

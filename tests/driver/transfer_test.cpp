@@ -51,6 +51,42 @@ TEST_P(Transfer, ArraysLargerThanStagingMemoryComeBack) {
   EXPECT_EQ(hbm_used(board_), std::vector<uint64_t>(8, 0));
 }
 
+// Half floats, complex numbers and the like: only their size is known.
+TEST_P(Transfer, ElementsOfUnknownMeaningMoveAndNoProgramTakesThem) {
+  ProgramBuilder builder(1);
+  builder.argument(DType::kF32, {6, 5});
+  const Executable program = board_.load(builder.bytes());
+  uint64_t size = 1;
+  for (const DType dtype :
+       {DType::kBytes1, DType::kBytes2, DType::kBytes4, DType::kBytes8, DType::kBytes16}) {
+    EXPECT_EQ(dtype_bytes(dtype), size);
+    const HostArray sent = counting(dtype, {6, 5});
+    EXPECT_EQ(sent.bytes.size(), 30 * size);
+    EXPECT_EQ(board_.copy(board_.put(0, sent), 5).to_host().bytes, sent.bytes);
+    EXPECT_EQ(board_.shard(sent, 2).to_host().bytes, sent.bytes);
+    // Transposed on its way.
+    const auto step = static_cast<int64_t>(size);
+    HostArray turned{dtype, {5, 6}, {}};
+    for (uint64_t column = 0; column < 5; ++column) {
+      for (uint64_t row = 0; row < 6; ++row) {
+        const auto* element = &sent.bytes[(row * 5 + column) * size];
+        turned.bytes.insert(turned.bytes.end(), element, element + size);
+      }
+    }
+    const HostView view(dtype, {5, 6}, sent.bytes, {step, 5 * step});
+    EXPECT_EQ(board_.put(3, view).to_host().bytes, turned.bytes);
+    try {
+      program.put(0, sent);
+      ADD_FAILURE() << "the program took " << dtype_name(dtype);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_NE(error.message().find("f32[6,5], not bytes"), std::string::npos) << error.what();
+    }
+    size *= 2;
+  }
+  EXPECT_THROW(dtype_bytes(static_cast<DType>(0x85)), Error);
+}
+
 TEST_P(Transfer, ReadsThatAreNotWaitedForArriveToo) {
   const HostArray sent = counting(DType::kU8, {300000});
   const Buffer buffer = board_.put(1, sent);

@@ -78,6 +78,10 @@ struct DeviceInfo {
   uint64_t hbm_used = 0;          ///< by buffers and programs, in ranges of 512 bytes
   uint64_t hbm_peak = 0;          ///< most that was in use at a time since the board was opened
   uint64_t hbm_largest_free = 0;  ///< largest array that fits
+  uint64_t hbm_limit = 0;         ///< most that buffers and programs can have together
+  uint64_t hbm_ranges = 0;        ///< that buffers and programs have
+  uint64_t hbm_ranges_ever = 0;   ///< that they have had since the board was opened
+  uint64_t hbm_largest_ever = 0;  ///< largest of these, in bytes
 };
 
 /// Performance counters of one core at one cycle, since its reset.

@@ -10,13 +10,32 @@
 
 namespace tpu::driver {
 
-/// Order and meaning as in the executable format.
-enum class DType : uint8_t { kF32, kBf16, kI32, kU32, kI8, kU8, kI1, kI16, kU16, kI64, kU64 };
+/// Order and meaning as in the executable format. The last five are elements of that many bytes of
+/// which the board knows no more (half and double floats, complex numbers, the small floats and
+/// integers of other machines): arrays of them are put, copied and read, and no program takes them.
+enum class DType : uint8_t {
+  kF32,
+  kBf16,
+  kI32,
+  kU32,
+  kI8,
+  kU8,
+  kI1,
+  kI16,
+  kU16,
+  kI64,
+  kU64,
+  kBytes1 = 0x80,
+  kBytes2,
+  kBytes4,
+  kBytes8,
+  kBytes16,
+};
 
 /// Bytes of one element; throws InvalidArgument for a value that is no dtype.
 uint64_t dtype_bytes(DType dtype);
 
-/// "f32", "bf16", "i32", "ui32", ...
+/// "f32", "bf16", "i32", "ui32", ..., "bytes2", ...
 const char* dtype_name(DType dtype);
 
 using Shape = std::vector<int64_t>;

@@ -377,6 +377,10 @@ std::vector<DeviceInfo> BoardImpl::device_infos() {
     info.hbm_used = use.used;
     info.hbm_peak = use.peak;
     info.hbm_largest_free = use.largest_free;
+    info.hbm_limit = device.memory->capacity();
+    info.hbm_ranges = use.ranges;
+    info.hbm_ranges_ever = use.ranges_ever;
+    info.hbm_largest_ever = use.largest_ever;
     infos.push_back(info);
   }
   return infos;

@@ -44,6 +44,9 @@ void copy_run(std::byte* to, const std::byte* from, uint64_t bytes) {
     case 8:
       std::memcpy(to, from, 8);
       break;
+    case 16:
+      std::memcpy(to, from, 16);
+      break;
     default:
       std::memcpy(to, from, bytes);
   }

@@ -15,7 +15,12 @@ DeviceMemory::DeviceMemory(int device, uint64_t bytes)
 
 MemoryUse DeviceMemory::use() {
   const std::lock_guard<std::mutex> guard(mutex_);
-  return {ranges_.used(), ranges_.peak(), ranges_.largest_fit()};
+  return {ranges_.used(),
+          ranges_.peak(),
+          ranges_.largest_fit(),
+          ranges_.allocations(),
+          ranges_.allocations_ever(),
+          ranges_.largest_ever()};
 }
 
 std::string DeviceMemory::largest(size_t count) {

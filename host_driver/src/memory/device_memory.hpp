@@ -21,6 +21,9 @@ struct MemoryUse {
   uint64_t used = 0;
   uint64_t peak = 0;
   uint64_t largest_free = 0;
+  uint64_t ranges = 0;
+  uint64_t ranges_ever = 0;
+  uint64_t largest_ever = 0;
 };
 
 class DeviceMemory {

@@ -54,6 +54,8 @@ std::optional<uint64_t> RangeAllocator::allocate(uint64_t bytes) {
     taken_.emplace(start, need);
     used_ += need;
     peak_ = std::max(peak_, used_);
+    ++ever_;
+    largest_ever_ = std::max(largest_ever_, need);
     return start;
   }
   return std::nullopt;

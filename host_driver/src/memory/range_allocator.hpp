@@ -35,6 +35,9 @@ class RangeAllocator {
   /// The largest size that allocate() has room for.
   uint64_t largest_fit() const;
   size_t allocations() const { return taken_.size(); }
+  /// Handed out so far, and the largest of them.
+  uint64_t allocations_ever() const { return ever_; }
+  uint64_t largest_ever() const { return largest_ever_; }
 
   /// Size that `bytes` takes up.
   static uint64_t rounded(uint64_t bytes);
@@ -46,6 +49,8 @@ class RangeAllocator {
   uint64_t capacity_;
   uint64_t used_ = 0;
   uint64_t peak_ = 0;
+  uint64_t ever_ = 0;
+  uint64_t largest_ever_ = 0;
   std::map<uint64_t, uint64_t> holes_;               // address -> size
   std::set<std::pair<uint64_t, uint64_t>> by_size_;  // {size, address}
   std::map<uint64_t, uint64_t> taken_;               // address -> size
