@@ -79,7 +79,14 @@ def from_text() -> list[Case]:
     number = "%s = stablehlo.constant dense<1.0> : tensor<f32> "
     count = "%n = stablehlo.constant dense<4> : tensor<1xi64> "
     pair = "tuple<tensor<8xf32>, tensor<8xf32>>"
-    return [Case(f"text_{name}", (f"stablehlo.{name}", word), _text(line, result, kind), (VECTOR,))
+
+    def call(target: str) -> str:
+        return _text(f"%0 = stablehlo.custom_call @{target}(%a) : (tensor<8xf32>) -> tensor<8xf32>", "%0", "8xf32")
+
+    calls = [Case(f"call_{target}", ("stablehlo.custom_call", f"'{target}'", word), call(target), (VECTOR,))
+             for target, word in (("tpu_custom_call", "keras.config.disable_flash_attention()"),
+                                  ("xla_python_cpu_callback", "jax.debug.print"), ("my_kernel", "jax.numpy"))]
+    return calls + [Case(f"text_{name}", (f"stablehlo.{name}", word), _text(line, result, kind), (VECTOR,))
             for name, word, line, result, kind in (
         ("custom_call", "leave out memory_kind",
          "%0 = stablehlo.custom_call @annotate_device_placement(%a) {has_side_effect = true, "
