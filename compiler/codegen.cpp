@@ -2,6 +2,8 @@
 #include "codegen.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 #include <utility>
 
 #include "board/board_loader.hpp"
@@ -37,13 +39,34 @@ std::unique_ptr<exe::TensorT> tensor(const Module& module, const Type& global, c
   return t;
 }
 
-void check_cores(const Module& module, const spec::BoardParams& board) {
-  if (module.num_cores != 1 && module.num_cores != spec::core_count(board)) {
+// Core of the board of each partition.
+std::vector<int> cores_of(const Module& module, const spec::BoardParams& board,
+                          const CompileOptions& options) {
+  const auto cores = static_cast<int>(spec::core_count(board));
+  if (module.num_cores > cores) {
     throw Error("the program runs on " + std::to_string(module.num_cores) + " cores; board " +
-                board.board.name + " runs programs of 1 or " +
-                std::to_string(spec::core_count(board)) +
-                " cores; use a mesh of one of these sizes");
+                board.board.name + " has " + std::to_string(cores) + "; use a smaller mesh");
   }
+  std::vector<int> of = options.cores;
+  if (of.empty()) {
+    of.resize(static_cast<size_t>(module.num_cores));
+    std::iota(of.begin(), of.end(), 0);
+  }
+  if (static_cast<int64_t>(of.size()) != module.num_cores) {
+    throw Error("the program runs on " + std::to_string(module.num_cores) + " cores, but " +
+                std::to_string(of.size()) + " are named; name one for each");
+  }
+  std::set<int> used;
+  for (const int core : of) {
+    if (core < 0 || core >= cores) {
+      throw Error("there is no core " + std::to_string(core) + "; board " + board.board.name +
+                  " has the cores 0.." + std::to_string(cores - 1));
+    }
+    if (!used.insert(core).second) {
+      throw Error("core " + std::to_string(core) + " is named twice");
+    }
+  }
+  return of;
 }
 
 // What the executable's format cannot hold is refused here, where its source line is known.
@@ -155,11 +178,11 @@ bool wants_dump(const CompileOptions& options, const std::string& stage) {
 
 exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
                           const CompileOptions& options) {
-  check_cores(module, board);
+  const std::vector<int> cores = cores_of(module, board, options);
   check_format(module);
   ShardReport report;
   KernelProgram kernels = kernels_of(module, board, options, report);
-  EmittedProgram emitted = emit_program(module, kernels, board);
+  EmittedProgram emitted = emit_program(module, kernels, board, cores);
   if (wants_dump(options, "kernels")) {
     options.dump("kernels", print(kernels));
   }
@@ -173,6 +196,7 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   e.board_name = board.board.name;
   e.board_hash = spec::board_hash(board);
   e.partitions = static_cast<uint32_t>(module.num_cores);
+  e.cores.assign(options.cores.begin(), options.cores.end());
   ImageInfo info;
   info.slots = static_cast<uint32_t>(listing.slots.size());
   info.cores = e.partitions;
@@ -196,7 +220,7 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   e.notes = report.notes;
   e.matmul_flops = emitted.matmul_flops;
   e.vmem_peak_bytes = static_cast<uint64_t>(emitted.vmem_peak);
-  const ProgramEstimate estimate = estimate_program(image, e.partitions, board);
+  const ProgramEstimate estimate = estimate_program(image, cores, board);
   e.estimated_cycles = estimate.cycles;
   e.vector_ops = estimate.work.vector_ops;
   e.hbm_read_bytes = estimate.work.hbm_read_bytes;

@@ -25,6 +25,8 @@ enum class UpdateSharding : uint8_t {
 
 struct CompileOptions {
   UpdateSharding update_sharding = UpdateSharding::kAuto;
+  // Core of the board on which each partition runs, each another one. None: partition p on core p.
+  std::vector<int> cores;
   // Stages (of stages()) whose text `dump` is called with, as soon as it is known: also of a
   // program that a later stage refuses.
   std::vector<std::string> dump_after;

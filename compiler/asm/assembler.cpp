@@ -158,6 +158,10 @@ class Assembler {
       }
       exe_.partitions = static_cast<uint32_t>(text::parse_range(
           d.word(1, "a number of cores"), 1, exe::kMaxPartitions, "the number of cores"));
+      for (const int64_t core : d.list("cores")) {
+        exe_.cores.push_back(static_cast<uint8_t>(
+            text::parse_range(std::to_string(core), 0, UINT8_MAX, "the number of a core")));
+      }
     } else if (head == ".note") {
       exe_.notes.push_back(text::parse_string(d.word(1, "a text in quotes")));
     } else if (head == ".stat") {

@@ -2,7 +2,7 @@
 // comment; docs/assembler.md is the manual.
 //
 //   .program "add"                            name of the executable
-//   .partitions 1                             cores that run it together
+//   .partitions 1                             cores that run it together; cores=[5]: these ones
 //   .slot argument bytes=512                  binding slots, in order
 //   .slot result bytes=512 alias_of=0
 //   .arg "x" elem=f32 global=[128] slot=0     local and offsets default to the whole array

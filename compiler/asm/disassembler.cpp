@@ -119,7 +119,8 @@ class Disassembler {
     line(".program " + quote(exe_.name));
     line(".board " + quote(exe_.board_name) + " hash=" + std::to_string(exe_.board_hash) +
          " isa=" + std::to_string(exe_.isa_version));
-    line(".partitions " + std::to_string(exe_.partitions));
+    line(".partitions " + std::to_string(exe_.partitions) +
+         (exe_.cores.empty() ? "" : " cores=" + list(exe_.cores)));
     for (const auto& s : exe_.slots) {
       line(std::string(".slot ") + exe::EnumNameSlotKind(s->kind) +
            " bytes=" + std::to_string(s->bytes) + " index=" + std::to_string(s->index) +

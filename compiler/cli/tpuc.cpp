@@ -24,6 +24,7 @@ using tpu::compiler::UpdateSharding;
 struct Arguments {
   std::string input, output, board = "v3_8";
   std::vector<std::string> overrides, dumps;
+  std::vector<int> cores;
   UpdateSharding update_sharding = UpdateSharding::kAuto;
   bool verbose = false, assemble = false, disassemble = false;
 };
@@ -97,6 +98,7 @@ void compile_file(const Arguments& a) {
   const tpu::spec::BoardParams board = tpu::spec::load_board(a.board, a.overrides);
   tpu::compiler::CompileOptions options;
   options.update_sharding = a.update_sharding;
+  options.cores = a.cores;
   options.dump_after = a.dumps;
   options.dump = [](const std::string& stage, const std::string& text) {
     std::cout << "// after " << stage << "\n" << text << "\n";
@@ -129,6 +131,11 @@ int main(int argc, char** argv) {
                  "--dump-after; with --disasm standard output)");
   app.add_option("--board", a.board, "board preset or file")->capture_default_str();
   app.add_option("--set", a.overrides, "board override section.key=value")->allow_extra_args(false);
+  auto* cores =
+      app.add_option("--cores", a.cores,
+                     "cores of the board that run the program, by partition: 4,5,6,7 (else 0,1,..)")
+          ->delimiter(',')
+          ->allow_extra_args(false);
   auto* dump = app.add_option("--dump-after", a.dumps, "print the program after a stage")
                    ->check(CLI::IsMember(tpu::compiler::stages()))
                    ->allow_extra_args(false);
@@ -140,10 +147,12 @@ int main(int argc, char** argv) {
       ->transform(CLI::Transformer(modes))
       ->option_text("auto|on|off [auto]");
   auto* assemble = app.add_flag("--asm", a.assemble, "the input is assembly text, not an artifact")
-                       ->excludes(dump);
+                       ->excludes(dump)
+                       ->excludes(cores);
   app.add_flag("--disasm", a.disassemble, "prints the executable PROGRAM as assembly text")
       ->excludes(assemble)
-      ->excludes(dump);
+      ->excludes(dump)
+      ->excludes(cores);
   app.add_flag("-v,--verbose", a.verbose, "print sizes and the estimated time");
   try {
     app.parse(argc, argv);

@@ -20,7 +20,7 @@ namespace tpu::compiler {
 struct InflightExchange;  // exchange/inflight.hpp
 
 struct EmitContext {
-  explicit EmitContext(PlanContext& p);
+  EmitContext(PlanContext& p, const std::vector<int>& cores);  // of the board, by partition
   ~EmitContext();
 
   PlanContext& plan;  // of the driver, and of the exchange in flight

@@ -146,12 +146,12 @@ EmittedProgram finished(EmitContext& ctx) {
 
 }  // namespace
 
-EmitContext::EmitContext(PlanContext& p)
+EmitContext::EmitContext(PlanContext& p, const std::vector<int>& cores)
     : plan(p),
       module(p.module),
       board(p.board),
       pads(p.pads),
-      channels(sink, static_cast<int>(board.core.semaphores), module.num_cores) {
+      channels(sink, static_cast<int>(board.core.semaphores), cores) {
   sink.listing.slots = plan.slots.list;
 }
 
@@ -164,9 +164,9 @@ void emit_step(EmitContext& ctx, const Step& step) {
 }
 
 EmittedProgram emit_program(const Module& module, KernelProgram& kernels,
-                            const spec::BoardParams& board) {
+                            const spec::BoardParams& board, const std::vector<int>& cores) {
   PlanContext plan(module, kernels, board);
-  EmitContext ctx(plan);
+  EmitContext ctx(plan, cores);
   emit_all(ctx);
   return finished(ctx);
 }

@@ -27,8 +27,9 @@ struct EmittedProgram {
 };
 
 // Kernels whose tiles do not fit into VMEM are cut in two until they do. Throws Error if the
-// smallest tile of a kernel does not fit, or if the program is too long.
+// smallest tile of a kernel does not fit, or if the program is too long. `cores`: of the board, by
+// partition.
 EmittedProgram emit_program(const Module& module, KernelProgram& kernels,
-                            const spec::BoardParams& board);
+                            const spec::BoardParams& board, const std::vector<int>& cores);
 
 }  // namespace tpu::compiler

@@ -95,12 +95,13 @@ uint64_t port_cycles(const BoardParams& board, int64_t bytes) {
   return stream_cycles(board, bytes, board.ici.core_port_gbps, 100);
 }
 
-ProgramEstimate estimate_program(std::span<const std::byte> image, uint32_t cores,
+ProgramEstimate estimate_program(std::span<const std::byte> image, const std::vector<int>& cores,
                                  const BoardParams& board) {
   const auto code = image.subspan(sizeof(tpu_program_image_header_t));
   // Two cores of a chip fit into the list of what a folded transfer passes.
-  const bool folds =
-      cores > 1 && cores == spec::core_count(board) && board.board.cores_per_chip <= 2;
+  const bool folds = cores.size() > 1 &&
+                     static_cast<int64_t>(cores.size()) == spec::core_count(board) &&
+                     std::is_sorted(cores.begin(), cores.end()) && board.board.cores_per_chip <= 2;
   TimedGang all(code, cores, board, GangMode::kAll);
   std::optional<uint64_t> cycles = all.run(folds ? kExactCommands : kMostCommands);
   if (!cycles && folds) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "program/listing.hpp"
 #include "program/timed_command.hpp"
@@ -25,8 +26,8 @@ struct ProgramEstimate {
 // cycles; beyond that one core stands for all where they do the same. Where data decide, it is
 // assumed: a loop runs once; of alternatives the last one of the code is taken at first, then the
 // one in front of it, in turn; no entry of a list is left out. Of a program too long to be
-// simulated: the cycles and work of its beginning.
-ProgramEstimate estimate_program(std::span<const std::byte> image, uint32_t cores,
+// simulated: the cycles and work of its beginning. `cores`: of the board, by partition.
+ProgramEstimate estimate_program(std::span<const std::byte> image, const std::vector<int>& cores,
                                  const spec::BoardParams& board);
 
 // Cycles for which a command keeps its queue: without waits, strides of lanes, granules and what

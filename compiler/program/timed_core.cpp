@@ -22,7 +22,7 @@ TimedCore::TimedCore(TimedProgram& program, const spec::BoardParams& board, Time
     queues_[q].waiting.resize(static_cast<size_t>(board.core.queue_depth));
     queues_[q].flights.resize(spec::commands_in_flight(board, q));
     for (Flight& flight : queues_[q].flights) {
-      flight.core = setup.index;
+      flight.partition = setup.index;
     }
   }
 }
@@ -97,14 +97,14 @@ bool TimedCore::finish(Queue& queue, uint64_t now) {
   queue.first = (queue.first + 1) % queue.flights.size();
   --queue.flying;
   if (flight.command->remote && !flight.command->nop) {
-    TimedCore& peer = fabric_.core(flight.peer);
+    TimedCore& peer = fabric_.peer(flight.peer);
     peer.landing(-1);
     peer.wake_at(now);
   }
   for (size_t i = 0; i < 2; ++i) {
     const spec::Signal& s = flight.command->signal[i];
     if (s.valid()) {
-      (s.remote() ? fabric_.core(flight.signal_peer[i]) : *this).signal(now, s.sem, s.value);
+      (s.remote() ? fabric_.peer(flight.signal_peer[i]) : *this).signal(now, s.sem, s.value);
     }
   }
   return true;
@@ -171,7 +171,7 @@ void TimedCore::begin(Queue& queue, uint64_t now) {
     flight.fixed_cycles =
         fabric_.route(command, setup_.index, std::span(head.peers).first(head.peer_count), flight);
     if (command.remote) {
-      fabric_.core(head.peers[0]).landing(1);
+      fabric_.peer(head.peers[0]).landing(1);
     }
     if (command.writes_smem()) {
       scalars_.forget(head.out + command.out_extent.low, head.out + command.out_extent.high);

@@ -20,25 +20,25 @@ inline constexpr uint64_t kNever = UINT64_MAX;
 
 class TimedCore;
 
-// What connects the cores.
+// What connects the cores. Peers are cores of the board.
 class TimedFabric {
  public:
   virtual ~TimedFabric() = default;
   // Registers the resources of a transfer and returns its fixed cycles.
-  virtual uint64_t route(const TimedCommand& command, uint32_t core,
+  virtual uint64_t route(const TimedCommand& command, uint32_t partition,
                          std::span<const uint32_t> peers, spec::Transfer& transfer) = 0;
   virtual void start(spec::Transfer& transfer) = 0;
-  // Of a command without data that signals core `peer`.
-  virtual uint64_t control_latency(uint32_t core, uint32_t peer) = 0;
-  virtual TimedCore& core(uint32_t index) = 0;
+  // Of a command without data that signals core `peer` of the board.
+  virtual uint64_t control_latency(uint32_t partition, uint32_t peer) = 0;
+  virtual TimedCore& peer(uint32_t core) = 0;
   // Every core sends to the one that stands to it as the first core of the chip does to its own.
   virtual bool symmetric(const TimedScalars& scalars, uint8_t peer_reg) = 0;
 };
 
 class TimedCore {
  public:
-  // Core `index` of `cores`, which starts at cycle `start`. `alone`: no other core is simulated, so
-  // that loops can be skipped; with `replicas` > 1 it stands for that many.
+  // Partition `index` of `cores`, which starts at cycle `start`. `alone`: no other core is
+  // simulated, so that loops can be skipped; with `replicas` > 1 it stands for that many.
   struct Setup {
     uint32_t index = 0, cores = 1, replicas = 1;
     uint64_t start = 0;
@@ -71,7 +71,7 @@ class TimedCore {
   // A started command. Kept in place while its transfer is active.
   struct Flight : spec::Transfer {
     const TimedCommand* command = nullptr;
-    uint32_t core = 0;
+    uint32_t partition = 0;
     int64_t out = 0;
     uint64_t done_at = 0;  // of a transfer: kNever until its bytes have passed
     uint64_t fixed_cycles = 0;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "board/board_loader.hpp"
+
 namespace tpu::compiler {
 namespace {
 
@@ -11,9 +13,10 @@ constexpr uint64_t kMostSteps = 50'000'000;
 
 }  // namespace
 
-TimedGang::TimedGang(std::span<const std::byte> code, uint32_t cores,
+TimedGang::TimedGang(std::span<const std::byte> code, const std::vector<int>& cores,
                      const spec::BoardParams& board, GangMode mode)
-    : cores_(cores),
+    : core_(cores.begin(), cores.end()),
+      partition_(static_cast<size_t>(spec::core_count(board)), -1),
       cores_per_chip_(static_cast<uint32_t>(board.board.cores_per_chip)),
       mode_(mode),
       program_(code, board),
@@ -23,35 +26,46 @@ TimedGang::TimedGang(std::span<const std::byte> code, uint32_t cores,
                                             board.core.clock_mhz));
   }
   const bool folded = mode == GangMode::kFolded;
-  for (uint32_t i = 0; i < (folded ? 1 : cores); ++i) {
+  const auto partitions = static_cast<uint32_t>(core_.size());
+  for (uint32_t i = 0; i < partitions; ++i) {
+    partition_[core_[i]] = static_cast<int>(i);
+  }
+  for (uint32_t i = 0; i < (folded ? 1 : partitions); ++i) {
     local_.push_back(
         share_.add_resource(static_cast<uint64_t>(board.dma.local_bytes_per_cycle), 1));
-    // The barrier of the gang lets its first core go first.
     machine_.emplace_back(program_, board, static_cast<TimedFabric&>(*this),
                           TimedCore::Setup{.index = i,
-                                           .cores = cores,
-                                           .replicas = folded ? cores : 1,
-                                           .start = i == 0 ? 0 : links_.control_latency(0, i),
-                                           .alone = folded || cores == 1});
+                                           .cores = partitions,
+                                           .replicas = folded ? partitions : 1,
+                                           .start = start_of(i),
+                                           .alone = folded || partitions == 1});
   }
 }
 
-TimedCore& TimedGang::core(uint32_t index) {
-  return machine_[mode_ == GangMode::kFolded || index >= machine_.size() ? 0 : index];
+// The barrier of the gang lets its first core go first.
+uint64_t TimedGang::start_of(uint32_t partition) const {
+  const uint32_t first = *std::min_element(core_.begin(), core_.end());
+  const uint32_t core = core_[partition];
+  return core == first ? 0 : links_.control_latency(first, core);
 }
 
-uint64_t TimedGang::control_latency(uint32_t core, uint32_t peer) {
+TimedCore& TimedGang::peer(uint32_t core) {
+  return machine_[mode_ == GangMode::kFolded || !has(core) ? 0
+                                                           : static_cast<size_t>(partition_[core])];
+}
+
+uint64_t TimedGang::control_latency(uint32_t partition, uint32_t peer) {
   remote_ = true;
-  return peer < cores_ ? links_.control_latency(core, peer) : 0;
+  return has(peer) ? links_.control_latency(core_[partition], peer) : 0;
 }
 
 void TimedGang::start(spec::Transfer& transfer) { share_changed_ |= !share_.start(transfer, now_); }
 
 bool TimedGang::symmetric(const TimedScalars& scalars, uint8_t peer_reg) {
-  for (uint32_t core = 0; core < cores_; ++core) {
+  for (uint32_t core = 0; core < core_.size(); ++core) {
     const uint32_t twin = core % cores_per_chip_;
     if ((scalars.value(peer_reg, core) ^ core) != (scalars.value(peer_reg, twin) ^ twin) ||
-        scalars.value(peer_reg, core) >= cores_) {
+        scalars.value(peer_reg, core) >= core_.size()) {
       return false;
     }
   }
@@ -71,10 +85,11 @@ void TimedGang::fold_path(std::span<const uint32_t> peers, spec::Transfer& trans
   transfer.add(links_.in_port(0));
 }
 
-uint64_t TimedGang::route(const TimedCommand& command, uint32_t core,
+uint64_t TimedGang::route(const TimedCommand& command, uint32_t partition,
                           std::span<const uint32_t> peers, spec::Transfer& transfer) {
   const bool folded = mode_ == GangMode::kFolded;
-  const uint32_t to = command.remote && peers[0] < cores_ ? peers[0] : core;
+  const uint32_t core = core_[partition];
+  const uint32_t to = command.remote && has(peers[0]) ? peers[0] : core;
   for (uint32_t i = 0; i < (folded ? cores_per_chip_ : 1); ++i) {
     if (command.src_hbm) {
       transfer.add(hbm_[core / cores_per_chip_]);
@@ -93,7 +108,7 @@ uint64_t TimedGang::route(const TimedCommand& command, uint32_t core,
     return command.fixed_cycles + links_.data_latency(core, to);
   }
   if (!command.src_hbm && !command.dst_hbm) {
-    transfer.add(local_[core]);
+    transfer.add(local_[partition]);
   }
   return command.fixed_cycles;
 }
@@ -121,7 +136,7 @@ bool TimedGang::step_transfers() {
   done_.clear();
   next_end_ = share_.update(now_, done_);
   for (const spec::Transfer* transfer : done_) {
-    core(static_cast<const TimedCore::Flight*>(transfer)->core).wake_at(now_);
+    machine_[static_cast<const TimedCore::Flight*>(transfer)->partition].wake_at(now_);
   }
   return !done_.empty();
 }
@@ -159,7 +174,7 @@ std::optional<uint64_t> TimedGang::run(uint64_t most_commands) {
     longest = std::max(longest, core.cycles());
   }
   if (mode_ == GangMode::kFolded && remote_) {  // who starts first waits for who starts last
-    for (uint32_t i = 1; i < cores_; ++i) {
+    for (uint32_t i = 1; i < core_.size(); ++i) {
       skew = std::max(skew, links_.control_latency(0, i));
     }
   }

@@ -24,9 +24,10 @@ enum class GangMode : uint8_t {
 
 class TimedGang : private TimedFabric {
  public:
-  // `code`: what stands behind the header of an image. `cores`: 1, or all of the board.
-  TimedGang(std::span<const std::byte> code, uint32_t cores, const spec::BoardParams& board,
-            GangMode mode);
+  // `code`: what stands behind the header of an image. `cores`: of the board, by partition; all of
+  // them in order if one is simulated for all.
+  TimedGang(std::span<const std::byte> code, const std::vector<int>& cores,
+            const spec::BoardParams& board, GangMode mode);
 
   // Cycles from a core's start to its end, of the core that takes longest. Empty when more than
   // `most_commands` were issued before the end (another call goes on), or when one core cannot
@@ -36,17 +37,20 @@ class TimedGang : private TimedFabric {
   const Work& work() const { return machine_.front().work(); }  // of the first core so far
 
  private:
-  uint64_t route(const TimedCommand& command, uint32_t core, std::span<const uint32_t> peers,
+  uint64_t route(const TimedCommand& command, uint32_t partition, std::span<const uint32_t> peers,
                  spec::Transfer& transfer) override;
   void start(spec::Transfer& transfer) override;
-  uint64_t control_latency(uint32_t core, uint32_t peer) override;
-  TimedCore& core(uint32_t index) override;
+  uint64_t control_latency(uint32_t partition, uint32_t peer) override;
+  TimedCore& peer(uint32_t core) override;
+  bool has(uint32_t core) const { return core < partition_.size() && partition_[core] >= 0; }
+  uint64_t start_of(uint32_t partition) const;
   bool symmetric(const TimedScalars& scalars, uint8_t peer_reg) override;
   void fold_path(std::span<const uint32_t> peers, spec::Transfer& transfer) const;
   bool step_cores();
   bool step_transfers();
 
-  const uint32_t cores_;
+  const std::vector<uint32_t> core_;  // of the board, by partition
+  std::vector<int> partition_;        // by core; -1: not of the gang
   const uint32_t cores_per_chip_;
   const GangMode mode_;
   TimedProgram program_;

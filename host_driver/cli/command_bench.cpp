@@ -206,7 +206,7 @@ std::exception_ptr bench_program(Report& report, const BenchArguments& arguments
   Arguments inputs(program);
   inputs.launch(1);
   board.synchronize();
-  Window window(board, program.partitions());
+  Window window(board, program.devices());
   const int64_t parts = std::min<int64_t>(5, arguments.launches);
   double launches_a_second = 0;
   double commands_a_second = 0;

@@ -238,7 +238,7 @@ void run(const RunArguments& arguments) {
   const Executable program = load_on(board, image, arguments);
   check_outputs(program, arguments, inputs);
   std::vector<Array> placed = place_inputs(program, files, options.sim.no_data);
-  Window window(board, program.partitions(), static_cast<size_t>(arguments.device));
+  Window window(board, program.devices());
   window.open();
   ProfileWindow profile(board);
   RunResult result;

@@ -18,15 +18,14 @@ uint64_t grown(const CoreCounters& from, const CoreCounters& to, size_t counter)
 
 }  // namespace
 
-Window::Window(const Board& board, size_t cores, size_t first)
+Window::Window(const Board& board, const std::vector<int>& devices)
     : board_(board),
-      cores_(cores),
-      first_(first),
-      run_cycles_(cores),
-      hart_instructions_(cores),
-      hbm_read_bytes_(cores),
-      hbm_written_bytes_(cores),
-      link_bytes_(cores) {}
+      devices_(devices.begin(), devices.end()),
+      run_cycles_(devices.size()),
+      hart_instructions_(devices.size()),
+      hbm_read_bytes_(devices.size()),
+      hbm_written_bytes_(devices.size()),
+      link_bytes_(devices.size()) {}
 
 void Window::open() {
   last_ = board_.counters();
@@ -38,17 +37,18 @@ void Window::close() {
   cycles_ += board_.now() - start_;
   const std::vector<uint64_t> harts = board_.hart_instructions();
   const BoardCounters end = board_.counters();
-  for (size_t i = 0; i < cores_; ++i) {
-    const CoreCounters& from = last_.cores[first_ + i];
-    const CoreCounters& to = end.cores[first_ + i];
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const size_t device = devices_[i];
+    const CoreCounters& from = last_.cores[device];
+    const CoreCounters& to = end.cores[device];
     run_cycles_[i] += to.run_cycles - from.run_cycles;
     flops_ += to.mxu_flops - from.mxu_flops;
     commands_ += to.commands - from.commands;
     hbm_read_bytes_[i] += grown(from, to, spec::perf::kHbmReadBytes);
     hbm_written_bytes_[i] += grown(from, to, spec::perf::kHbmWriteBytes);
     link_bytes_[i] += grown(from, to, spec::perf::kIciSentBytes);
-    if (first_ + i < harts.size()) {
-      hart_instructions_[i] += harts[first_ + i] - harts_at_start_[first_ + i];
+    if (device < harts.size()) {
+      hart_instructions_[i] += harts[device] - harts_at_start_[device];
     }
   }
   last_ = end;
@@ -58,12 +58,12 @@ double Window::seconds() const { return static_cast<double>(cycles_) / board_.cl
 
 double Window::mxu_utilization() const {
   const double peak = static_cast<double>(board_.peak_flops_per_cycle()) *
-                      static_cast<double>(cycles_) * static_cast<double>(cores_);
+                      static_cast<double>(cycles_) * static_cast<double>(devices_.size());
   return peak > 0 ? static_cast<double>(flops_) / peak : 0.0;
 }
 
 double Window::idle() const {
-  const double all = static_cast<double>(cycles_) * static_cast<double>(cores_);
+  const double all = static_cast<double>(cycles_) * static_cast<double>(devices_.size());
   const auto run =
       static_cast<double>(std::accumulate(run_cycles_.begin(), run_cycles_.end(), uint64_t{0}));
   return all > 0 ? std::max(0.0, 1.0 - run / all) : 0.0;

@@ -11,8 +11,8 @@ namespace tpu::driver {
 /// Sums over one or more windows. Definitions: docs/host_driver.md, "Figures".
 class Window {
  public:
-  /// Figures of `cores` cores from number `first` on.
-  Window(const Board& board, size_t cores, size_t first = 0);
+  /// Figures of the cores `devices`.
+  Window(const Board& board, const std::vector<int>& devices);
 
   /// Starts a window at the present board time; waits for a snapshot of the counters.
   void open();
@@ -23,7 +23,8 @@ class Window {
   std::vector<uint64_t> run_cycles() const { return run_cycles_; }
   std::vector<uint64_t> hart_instructions() const { return hart_instructions_; }
   uint64_t commands() const { return commands_; }
-  /// By core: what its commands read and wrote in its HBM, and sent to other cores.
+  /// By core, in the order of the devices: what its commands read and wrote in its HBM, and sent to
+  /// other cores.
   std::vector<uint64_t> hbm_read_bytes() const { return hbm_read_bytes_; }
   std::vector<uint64_t> hbm_written_bytes() const { return hbm_written_bytes_; }
   std::vector<uint64_t> link_bytes() const { return link_bytes_; }
@@ -35,8 +36,7 @@ class Window {
 
  private:
   Board board_;
-  size_t cores_;
-  size_t first_;
+  std::vector<size_t> devices_;
   BoardCounters last_;
   uint64_t start_ = 0;
   std::vector<uint64_t> harts_at_start_;

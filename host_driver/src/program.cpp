@@ -167,8 +167,14 @@ void BoardImpl::collect_retired() {
 // run there.
 std::vector<int> BoardImpl::place_of(const exe::ExecutableT& exe, const std::string& name,
                                      const std::vector<int>& wanted) {
-  std::vector<int> compiled_for(exe.partitions);
-  std::iota(compiled_for.begin(), compiled_for.end(), 0);
+  std::vector<int> compiled_for(exe.cores.begin(), exe.cores.end());
+  if (compiled_for.empty()) {
+    compiled_for.resize(exe.partitions);
+    std::iota(compiled_for.begin(), compiled_for.end(), 0);
+  }
+  for (const int device : compiled_for) {
+    device_at(device);
+  }
   if (wanted.empty()) {
     return compiled_for;
   }

@@ -25,6 +25,10 @@ void check(bool condition, fmt::format_string<Args...> text, Args&&... args) {
 
 void check_counts(const ExecutableT& exe) {
   check(exe.partitions >= 1 && exe.partitions <= kMaxPartitions, "partition count");
+  check(exe.cores.empty() || exe.cores.size() == exe.partitions, "{} cores for {} partitions",
+        exe.cores.size(), exe.partitions);
+  check(std::set<uint8_t>(exe.cores.begin(), exe.cores.end()).size() == exe.cores.size(),
+        "two partitions on one core");
   check(exe.slots.size() <= TPU_MAX_SLOTS, "{} slots; a launch has at most {}", exe.slots.size(),
         TPU_MAX_SLOTS);
   check(exe.args.size() + exe.results.size() <= exe.slots.size(),

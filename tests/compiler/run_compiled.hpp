@@ -23,6 +23,7 @@ namespace tpu::compiler::test {
 struct RunOptions {
   std::vector<std::string> overrides;  // of the board
   std::string board = "v3_8";
+  std::vector<int> cores;  // of the board, by partition
   // Of a float, relative to the larger of 1 and the value: sums of the two may differ in order,
   // and transcendentals by a few units in the last place. 0: equal bits.
   double tolerance = 2e-5;
@@ -175,7 +176,9 @@ inline Outcome check_graph(Module& module, const RunOptions& o = {}) {
   legalize(module);
   module.number_ops();
   verify(module);
-  CompileOptions options;  // TPU_TEST_DUMP=1 prints kernels and commands
+  CompileOptions options;
+  options.cores = o.cores;
+  // TPU_TEST_DUMP=1 prints kernels and commands.
   if (std::getenv("TPU_TEST_DUMP") != nullptr) {
     options.dump_after = {"kernels", "listing"};
     options.dump = [](const std::string& stage, const std::string& text) {

@@ -47,6 +47,18 @@ UntimedMachine::State::State(const exe::ExecutableT& e, const spec::BoardParams&
   }
 }
 
+size_t UntimedMachine::State::partition_on(uint64_t core) const {
+  if (exe.cores.empty() && core < exe.partitions) {
+    return core;
+  }
+  const auto it = std::find(exe.cores.begin(), exe.cores.end(), core);
+  if (it == exe.cores.end()) {
+    throw std::runtime_error("a command names core " + std::to_string(core) +
+                             ", which is not in the gang");
+  }
+  return static_cast<size_t>(it - exe.cores.begin());
+}
+
 void UntimedMachine::State::init(Core& c) const {
   const uint8_t poison = options.poison ? 0xff : 0;
   c.vmem.assign(static_cast<size_t>(board.core.vmem_kib) * 1024, poison);
@@ -124,7 +136,7 @@ void UntimedMachine::State::execute(Core& c, int queue) {
     if (!s.valid()) {
       continue;
     }
-    Core& to = s.remote() ? cores.at(q.regs[s.peer_reg]) : c;
+    Core& to = s.remote() ? cores[partition_on(q.regs[s.peer_reg])] : c;
     to.sem[s.sem].value += s.value;
     for (int i = 0; i < s.value; ++i) {
       to.sem[s.sem].signals.push_back(clock);
@@ -154,8 +166,8 @@ void UntimedMachine::State::check(Core& c, size_t core, size_t agent, int number
       auto& t = std::get<spec::DmaCommand>(there.body);
       t.head.queue = static_cast<uint8_t>(spec::Queue::kDmaOut);
       t.src.space = static_cast<uint8_t>(Space::kNone);
-      const size_t peer = q.regs[d->peer_reg];
-      note(cores.at(peer), peer, agent, number, there, clock);
+      const size_t peer = partition_on(q.regs[d->peer_reg]);
+      note(cores[peer], peer, agent, number, there, clock);
     }
   }
   if (auto* d = std::get_if<spec::DmaIndexedCommand>(&resolved.body)) {

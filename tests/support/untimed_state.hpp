@@ -98,6 +98,7 @@ struct UntimedMachine::State {
 
   State(const exe::ExecutableT& e, const spec::BoardParams& b, UntimedOptions o);
   void init(Core& c) const;
+  size_t partition_on(uint64_t core) const;  // of the board; throws if none is
   std::vector<uint8_t>& memory(Core& c, const spec::Addr& a);
   uint8_t* at(Core& c, const spec::Addr& a, int64_t offset, int64_t bytes);
 

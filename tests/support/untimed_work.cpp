@@ -74,7 +74,7 @@ void UntimedMachine::State::work(Core& c, const Queued& q, const spec::Transpose
 
 void UntimedMachine::State::work(Core& c, const Queued& q, const spec::DmaCommand& d) {
   const bool remote = q.decoded->body.queue() == spec::Queue::kDmaRemote;
-  Core& to = remote ? cores.at(q.regs[d.peer_reg]) : c;
+  Core& to = remote ? cores[partition_on(q.regs[d.peer_reg])] : c;
   const int64_t src = q.address(d.src), dst = q.address(d.dst);
   auto counts = d.counts;
   int64_t run = d.elem_bytes;

@@ -37,15 +37,36 @@ spec::Addr offset_by(spec::Addr a, int reg) {
   return a;
 }
 
+Channels::Channels(CommandSink& sink, int semaphores, const std::vector<int>& cores)
+    : sink_(sink), first_semaphore_(semaphores), cores_(cores), in_order_([&] {
+        bool in_order = true;
+        for (size_t p = 0; p < cores.size(); ++p) {
+          in_order = in_order && cores[p] == static_cast<int>(p);
+        }
+        return in_order;
+      }()) {}
+
+void Channels::set_peer(int reg, int64_t mask) {
+  if (in_order_) {
+    sink_.insn(spec::ScalarOp::kXori, reg, kPartitionRegister, 0, static_cast<int32_t>(mask));
+    return;
+  }
+  std::vector<int64_t> partners;
+  for (size_t p = 0; p < cores_.size(); ++p) {
+    partners.push_back(static_cast<int64_t>(p) ^ mask);
+  }
+  look_up_core(reg, partners);
+}
+
 int Channels::peer_register(int64_t mask) {
   auto it = peers_.find(mask);
   if (it == peers_.end()) {
     const int reg = kFirstPeerRegister + static_cast<int>(peers_.size());
     if (reg == kFirstOffsetRegister) {  // all are given: kPeer serves the next command alone
-      sink_.insn(spec::ScalarOp::kXori, kPeer, kPartitionRegister, 0, static_cast<int32_t>(mask));
+      set_peer(kPeer, mask);
       return kPeer;
     }
-    sink_.insn(spec::ScalarOp::kXori, reg, kPartitionRegister, 0, static_cast<int32_t>(mask));
+    set_peer(reg, mask);
     it = peers_.emplace(mask, reg).first;
   }
   return it->second;
@@ -112,6 +133,14 @@ void Channels::look_up(int reg, const std::vector<int64_t>& values) {
   }
 }
 
+void Channels::look_up_core(int reg, const std::vector<int64_t>& partners) {
+  std::vector<int64_t> cores;
+  for (const int64_t partner : partners) {
+    cores.push_back(cores_[static_cast<size_t>(partner)]);
+  }
+  look_up(reg, cores);
+}
+
 // What names the semaphores of a permutation: the mask if it is an xor with one, else a number.
 int64_t Channels::permutation_channel(const std::vector<int64_t>& to) {
   const int64_t mask = to[0];
@@ -128,7 +157,7 @@ Link Channels::permutation_link(const std::vector<int64_t>& to, bool back) {
   if (channel < kPermutationChannel) {
     return {channel, peer_register(channel)};
   }
-  look_up(kPeer, back ? inverse(to) : to);
+  look_up_core(kPeer, back ? inverse(to) : to);
   return {channel, kPeer};
 }
 
@@ -210,7 +239,7 @@ void Channels::await_arrival(const Link& link, const MemRange& range, int grante
 
 int64_t Channels::stage_channel(const Exchange& e, size_t stage, spec::Queue waiting) {
   const auto number = static_cast<int64_t>(stages_.size());
-  const StageKey key{stage_partners(e, stage, cores_), waiting};
+  const StageKey key{partners(e, stage), waiting};
   return kStageChannel + stages_.emplace(key, number).first->second;
 }
 

@@ -31,21 +31,29 @@ spec::Addr offset_by(spec::Addr a, int reg);
 
 class Channels {
  public:
-  Channels(CommandSink& sink, int semaphores, int64_t cores)
-      : sink_(sink), first_semaphore_(semaphores), cores_(cores) {}
+  // `cores`: of the board, by partition. Partners are partitions; their registers hold cores.
+  Channels(CommandSink& sink, int semaphores, const std::vector<int>& cores);
 
   int first_semaphore() const { return first_semaphore_; }  // of the links
   void forget_peers() { peers_.clear(); }  // registers that another path may not have set
 
-  // The partner whose core id is this one's xor `mask`.
+  // The partner whose number is this one's xor `mask`.
   Link mask_link(int64_t mask) { return {mask, peer_register(mask)}; }
+  // True if partition p runs on core p: a partner's core is this one's xor a mask.
+  bool in_order() const { return in_order_; }
+  // reg = core of the partner, by partition
+  void look_up_core(int reg, const std::vector<int64_t>& partners);
   // The partner whom this core sends to or, `back`, that sends to this core. The register holds
   // until the next call.
   Link permutation_link(const std::vector<int64_t>& to, bool back);
   int64_t permutation_channel(const std::vector<int64_t>& to);
+  // By partition: its partner in a stage of halving.
+  std::vector<int64_t> partners(const Exchange& e, size_t stage) const {
+    return stage_partners(e, stage, static_cast<int64_t>(cores_.size()));
+  }
   // Stage of halving; `waiting`: the queue that waits for its arrivals.
   int64_t stage_channel(const Exchange& e, size_t stage, spec::Queue waiting);
-  void look_up(int reg, const std::vector<int64_t>& values);  // reg = values[core]
+  void look_up(int reg, const std::vector<int64_t>& values);  // reg = values[partition]
 
   // Tells the partner that it may write `range` of this core. Returns the item.
   int grant(const Link& link, const MemRange& range, uint32_t id);
@@ -63,11 +71,13 @@ class Channels {
 
  private:
   int peer_register(int64_t mask);
+  void set_peer(int reg, int64_t mask);
   int semaphores(int64_t channel);
 
   CommandSink& sink_;
   int first_semaphore_;
-  const int64_t cores_;
+  const std::vector<int> cores_;
+  const bool in_order_;
   std::map<int64_t, int> semaphores_;  // channel -> semaphore of credits; +1: of arrivals
   std::map<int64_t, int> peers_;       // mask -> register
   std::map<std::vector<int64_t>, int64_t> permutations_;  // target by core -> number of its channel

@@ -24,7 +24,7 @@ static Link step_link(const HalvingRun& r, int64_t s) {
 
 // Partner and half of every stage. Where cores cross over, stages 1 and 2 change places on odd
 // cores: t = (a xor b) and odd gives a xor t or b xor t.
-static void stage_registers(CommandSink& sink, const Exchange& e) {
+static void stage_registers(CommandSink& sink, Channels& channels, const Exchange& e) {
   using spec::ScalarOp;
   const StageRegisters first(static_cast<int64_t>(e.stages()));
   for (size_t s = 0; s < e.masks.size(); ++s) {
@@ -32,13 +32,20 @@ static void stage_registers(CommandSink& sink, const Exchange& e) {
     const int peer = first.peer + static_cast<int>(s);
     sink.insn(ScalarOp::kShri, bit, kPartitionRegister, 0, e.bits[s]);
     sink.insn(ScalarOp::kAndi, bit, bit, 0, 1);
-    sink.insn(ScalarOp::kXori, peer, kPartitionRegister, 0, static_cast<int32_t>(e.masks[s]));
+    if (channels.in_order()) {
+      sink.insn(ScalarOp::kXori, peer, kPartitionRegister, 0, static_cast<int32_t>(e.masks[s]));
+    } else {
+      channels.look_up_core(peer, channels.partners(e, s));
+    }
   }
   if (!crosses_over(e)) {
     return;
   }
   const int swap = first.temporary, odd = first.temporary + 1;
   for (const int pair : {first.bit + 1, first.peer + 1}) {
+    if (pair != first.bit + 1 && !channels.in_order()) {
+      break;  // looked up as they are
+    }
     sink.insn(ScalarOp::kAndi, odd, kPartitionRegister, 0, 1);
     sink.insn(ScalarOp::kSub, odd, 0, odd, 0);
     sink.insn(ScalarOp::kXor, swap, pair, pair + 1, 0);
@@ -203,7 +210,7 @@ HalvingRun::HalvingRun(CommandSink& to, Channels& over, const HalvingPlan& plann
       grants(planned.pieces.size()) {}
 
 void HalvingRun::set_registers() {
-  stage_registers(sink, plan.exchange);
+  stage_registers(sink, channels, plan.exchange);
   half_registers(sink, plan);
 }
 

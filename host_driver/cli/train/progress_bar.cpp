@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <numeric>
 
 namespace tpu::driver {
 namespace {
@@ -97,8 +96,11 @@ void ProgressBar::begin_epoch(const Progress& at) {
 
 uint64_t ProgressBar::run_cycles() const {
   const std::vector<uint64_t> cores = trainer_.board().run_cycles();
-  const auto used = std::min<size_t>(cores.size(), trainer_.program().partitions());
-  return std::accumulate(cores.begin(), cores.begin() + static_cast<ptrdiff_t>(used), uint64_t{0});
+  uint64_t sum = 0;
+  for (const int device : trainer_.program().devices()) {
+    sum += cores[static_cast<size_t>(device)];
+  }
+  return sum;
 }
 
 // Since the first step of the epoch; of the epochs before while there is nothing else to tell.

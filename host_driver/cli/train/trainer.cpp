@@ -74,7 +74,7 @@ Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train
         return train_.arguments().size() - 2;
       }()),
       data_(config, train_.arguments()[leaves_]),
-      window_(board, train_.partitions()) {
+      window_(board, train_.devices()) {
   if (eval_) {
     check_eval();
   }

@@ -14,17 +14,17 @@ const std::vector<Groups> kAllGroups = {{{0, 1, 2, 3, 4, 5, 6, 7}},
                                         {{0, 1, 2, 4}, {3, 5, 6, 7}},
                                         {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}}};
 
-// A program of 8 cores whose arguments and results are split along dimension 0.
+// A program of several cores whose arguments and results are split along dimension 0.
 class Cores {
  public:
-  Cores() : b(8) {
+  explicit Cores(int64_t cores = 8) : b(cores) {
     b.module().mesh.name = "mesh";
-    b.module().mesh.axes = {{"d", 8}};
+    b.module().mesh.axes = {{"d", cores}};
   }
   Value* arg(Type type) {
     Value* v = b.arg(type);
     ArgInfo& info = b.module().main->args.back();
-    info.global.dims[0] *= 8;
+    info.global.dims[0] *= b.module().num_cores;
     info.sharding.dim_axes.assign(type.dims.size(), {});
     info.sharding.dim_axes[0] = {0};
     return v;
@@ -33,7 +33,7 @@ class Cores {
     Module& m = b.done(results);
     for (ResultInfo& r : m.main->results) {
       r.sharding.dim_axes.assign(r.global.dims.size(), {});
-      r.global.dims[0] *= 8;
+      r.global.dims[0] *= m.num_cores;
       r.sharding.dim_axes[0] = {0};
     }
     return m;
@@ -170,6 +170,57 @@ TEST(Exchange, PermutesWithAndWithoutHoles) {
       check_graph(c.done({y, z, b}), exact(++seed, small));
     }
   }
+}
+
+// Exchanges of every form on some of the board's cores, in any order.
+TEST(Exchange, OnAnyCoresOfTheBoard) {
+  const std::vector<std::vector<int>> all = {
+      {5, 2}, {4, 5, 6, 7}, {6, 0, 3, 5}, {0, 1, 2, 3, 6, 7, 4, 5}, {7, 3, 6, 0, 1, 4, 2, 5}};
+  uint32_t seed = 1;
+  for (const std::vector<int>& cores : all) {
+    const auto n = static_cast<int64_t>(cores.size());
+    Groups everyone(1);
+    for (int64_t p = 0; p < n; ++p) {
+      everyone[0].push_back(p);
+    }
+    for (const int64_t elements : {96, 10 * 4096 + 24}) {  // doubling; halving
+      Cores c(n);
+      Value* x = c.arg(f32({elements}));
+      const CollectiveAttrs a = groups_of(everyone, 0);
+      Value* s = c.b.with_body(c.b.op(Kind::kAllReduce, {x}, x->type, a), Kind::kAdd);
+      Value* g = c.b.op(Kind::kAllGather, {x}, f32({elements * n}), a);
+      Value* t = c.b.op(Kind::kAllToAll, {x}, x->type, groups_of(everyone, 0, 0, true));
+      PermuteAttrs ring;
+      for (int64_t p = 0; p < n; ++p) {
+        ring.pairs.push_back({p, (p + 1) % n});
+      }
+      Value* r = c.b.op(Kind::kCollectivePermute, {x}, x->type, ring);
+      RunOptions o = exact(++seed, false);
+      o.overrides = {"core.vmem_kib=512"};
+      o.cores = cores;
+      SCOPED_TRACE(std::to_string(n) + " cores from " + std::to_string(cores[0]));
+      EXPECT_EQ(check_graph(c.done({s, g, t, r}), o).executable.cores.size(), cores.size());
+    }
+  }
+}
+
+std::string refusal(int64_t partitions, std::vector<int> cores) {
+  Cores c(partitions);
+  RunOptions o;
+  o.cores = std::move(cores);
+  try {
+    check_graph(c.done({c.arg(f32({4}))}), o);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Exchange, RefusesCoresThatTheBoardLacks) {
+  EXPECT_EQ(refusal(2, {1, 8}), "there is no core 8; board v3_8 has the cores 0..7");
+  EXPECT_EQ(refusal(2, {3, 3}), "core 3 is named twice");
+  EXPECT_EQ(refusal(2, {3}), "the program runs on 2 cores, but 1 are named; name one for each");
+  EXPECT_EQ(refusal(16, {}), "the program runs on 16 cores; board v3_8 has 8; use a smaller mesh");
 }
 
 }  // namespace

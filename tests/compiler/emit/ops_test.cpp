@@ -396,7 +396,7 @@ TEST(Cut, KernelsThatFitInNoTiles) {
   const spec::BoardParams board = spec::load_board("v3_8", kSmallVmem);
   KernelProgram kernels = make_kernels(m, board);
   const size_t before = kernels.kernels.size();
-  emit_program(m, kernels, board);
+  emit_program(m, kernels, board, {0});
   EXPECT_GT(kernels.kernels.size(), before);
   check_graph(m, o);
 }

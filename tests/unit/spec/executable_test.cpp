@@ -193,6 +193,16 @@ TEST(Executable, HoldsArraysOfZeroElementsAndManyDimensions) {
   }
 }
 
+TEST(Executable, EachPartitionHasACoreOfItsOwn) {
+  ExecutableT exe = sample();
+  exe.cores = {3, 2, 1, 0, 7, 6, 5, 4};
+  EXPECT_EQ(error_of(write_executable(exe)), "no error");
+  exe.cores[7] = 0;
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("two partitions on one core"));
+  exe.cores.pop_back();
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("7 cores for 8 partitions"));
+}
+
 // 20,000 arguments that share one list of 10,000 offsets would take 1.6 GB.
 TEST(Executable, RefusesTablesThatShareTheirContents) {
   flatbuffers::FlatBufferBuilder builder;

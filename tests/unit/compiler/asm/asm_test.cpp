@@ -35,6 +35,17 @@ INSTANTIATE_TEST_SUITE_P(Artifacts, RoundTrip,
                                          "integers", "collectives", "mlp_adam", "train_step"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
+TEST(Assembler, CoresRoundTrip) {
+  const spec::BoardParams board = spec::load_board("v3_8");
+  CompileOptions options;
+  options.cores = {0, 1, 2, 3, 6, 7, 4, 5};
+  const std::string path = std::string(TPU_TEST_DATA) + "/collectives.mlirbc";
+  const exe::ExecutableT e = compile(import_vhlo_file(path), board, options).executable;
+  EXPECT_EQ(e.cores, std::vector<uint8_t>(options.cores.begin(), options.cores.end()));
+  const std::string text = disassemble(e);
+  EXPECT_EQ(exe::write_executable(e), exe::write_executable(assemble(text, "again", board)));
+}
+
 // The code block "asm" of the manual page.
 std::string manual_example() {
   std::ifstream in(TPU_ASSEMBLER_MANUAL);

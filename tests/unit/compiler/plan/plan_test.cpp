@@ -139,7 +139,7 @@ TEST(Schedule, APlanThatWasGivenUpLoadsNothing) {
   const Module& m = b.done({sum, again});
   const spec::BoardParams board = spec::load_board("v3_8", {"core.vmem_kib=64"});
   KernelProgram kernels = make_kernels(m, board);
-  EXPECT_EQ(dead_loads(emit_program(m, kernels, board).listing), 0);
+  EXPECT_EQ(dead_loads(emit_program(m, kernels, board, {0}).listing), 0);
 }
 
 }  // namespace
