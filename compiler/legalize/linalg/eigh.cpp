@@ -29,6 +29,9 @@ class Jacobi {
 
   std::vector<Value*> run() {
     Value* a = symmetric();
+    Value* most = m_.reduce(Kind::kMaximum, m_.unary(Kind::kAbs, a), 0, 2);
+    Value* scale = m_.scale(m_.reduce(Kind::kMaximum, most, 0, 1));
+    a = m_.div(a, scale);
     const int64_t batch = Matrices::dim(a, 0);
     Value* rows = m_.indices(2 * half_, 1);
     Value* eye = m_.select(m_.compare(Direction::kEq, rows, m_.indices(2 * half_, 2)),
@@ -38,7 +41,7 @@ class Jacobi {
     const Values done = sweeps(quarters);
     Value* values = m_.builder().concatenate({diagonal_of(done[0]), diagonal_of(done[3])}, 1);
     Value* vectors = m_.builder().concatenate({done[4], done[5]}, 1);
-    values = m_.builder().slice_dim(values, 1, 0, n_);
+    values = m_.mul(m_.builder().slice_dim(values, 1, 0, n_), scale);
     vectors = m_.builder().slice_dim(m_.builder().slice_dim(vectors, 1, 0, n_), 2, 0, n_);
     if (op_.as<EighAttrs>().sort && n_ > 1) {
       sort(values, vectors);

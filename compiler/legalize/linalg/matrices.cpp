@@ -73,6 +73,16 @@ Value* Matrices::pick(Value* x, Value* index, Value* at, int64_t dim) {
   return sum(select(compare(CompareDirection::kEq, index, at), x, zero), dim);
 }
 
+Value* Matrices::scale(Value* magnitude) {
+  constexpr int64_t kExponent = 0x7f800000;
+  constexpr double kLargest = 0x1p126;  // its reciprocal is no subnormal number either
+  const Type bits{Elem::kI32, magnitude->type.dims};
+  const Type& type = magnitude->type;
+  Value* exponent = b_.logical_and(b_.bitcast(magnitude, bits), b_.splat_int(bits, kExponent));
+  Value* power = b_.max(b_.bitcast(exponent, type), b_.splat(type, 1 / kLargest));
+  return b_.min(power, b_.splat(type, kLargest));
+}
+
 Value* Matrices::slice_at(Value* x, Value* i, size_t dim) {
   Value* zero = b_.splat_int(i->type, 0);
   Values operands = {x, zero, zero, zero};

@@ -45,6 +45,10 @@ class Matrices {
   // The one element (of each matrix) along `dim` where `index` is `at`.
   Value* pick(Value* x, Value* index, Value* at, int64_t dim);
 
+  // The power of two at or below a magnitude: what is divided by it keeps its bits, and its square
+  // stays in range.
+  Value* scale(Value* magnitude);
+
   Value* row(Value* x, Value* i);  // i: i32 []
   Value* column(Value* x, Value* i);
   Value* transpose(Value* x) { return b_.transpose(x, {0, 2, 1}); }

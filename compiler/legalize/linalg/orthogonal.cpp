@@ -18,8 +18,11 @@ struct Reflector {
 // Makes everything behind `at` zero. Where all of it is zero already: tau = 0, nothing changes.
 Reflector reflector(Matrices& m, Value* column, Value* places, Value* at) {
   Value* zero = m.number(0);
-  Value* alpha = m.pick(column, places, at, 2);
-  Value* tail = m.select(m.compare(CompareDirection::kGt, places, at), column, zero);
+  Value* left = m.select(m.compare(CompareDirection::kGe, places, at), column, zero);
+  Value* scale = m.scale(m.reduce(Kind::kMaximum, m.unary(Kind::kAbs, left), 0, 2));
+  left = m.div(left, scale);
+  Value* alpha = m.pick(left, places, at, 2);
+  Value* tail = m.select(m.compare(CompareDirection::kGt, places, at), left, zero);
   Value* rest = m.sum(m.mul(tail, tail), 2);
   Value* norm = m.unary(Kind::kSqrt, m.add(m.mul(alpha, alpha), rest));
   Value* none = m.compare(CompareDirection::kEq, rest, zero);
@@ -29,7 +32,7 @@ Reflector reflector(Matrices& m, Value* column, Value* places, Value* at) {
   Value* tau = m.select(none, zero, m.div(m.sub(beta, alpha), beta));
   Value* scaled = m.select(none, zero, m.div(tail, m.sub(alpha, beta)));
   Value* v = m.select(m.compare(CompareDirection::kEq, places, at), m.number(1), scaled);
-  return {v, beta, tau};
+  return {v, m.mul(beta, scale), tau};
 }
 
 // x^T H, x^T held as an array.

@@ -197,6 +197,27 @@ TEST(Linalg, QrAndTheProductOfItsReflectors) {
   }
 }
 
+TEST(Linalg, SizesNearTheEndsOfTheRange) {
+  for (const double size : {0x1p-100, 0x1p100}) {  // squares are out of range
+    SCOPED_TRACE(size);
+    const auto sized = [&](const Stack& s) {
+      return make(s.rows, s.columns,
+                  [&](int64_t k, int64_t i, int64_t j) { return s.at(k, i, j) * size; });
+    };
+    const std::vector<Type> factors = {matrices(4, 3), f32({kBatch, 3})};
+    const auto packed = run(Kind::kQr, {random(4, 3)}, factors);
+    const auto packed_sized = run(Kind::kQr, {sized(random(4, 3))}, factors);
+    EXPECT_EQ(values<float>(packed[1]), values<float>(packed_sized[1]));
+    const std::vector<Type> both = {matrices(4, 4), f32({kBatch, 4})};
+    const auto own = run(Kind::kEigh, {symmetric(4, 1)}, both, EighAttrs{});
+    const auto own_sized = run(Kind::kEigh, {sized(symmetric(4, 1))}, both, EighAttrs{});
+    EXPECT_EQ(values<float>(own[0]), values<float>(own_sized[0]));
+    for (size_t i = 0; i < values<float>(own[1]).size(); ++i) {
+      EXPECT_EQ(values<float>(own[1])[i] * size, values<float>(own_sized[1])[i]);
+    }
+  }
+}
+
 TEST(Linalg, QrOfATriangleChangesNothing) {
   const Stack a = triangle(random(3, 3), false);
   const auto packed = run(Kind::kQr, {a}, {matrices(3, 3), f32({kBatch, 3})});
