@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <string>
+#include <unordered_map>
 
 #include "ir/control.hpp"
 
@@ -37,6 +37,7 @@ class Orderer {
   Orderer(const Region& body, int64_t piece) : body_(body), piece_(piece) {}
 
   BucketOrder run() {
+    find_inputs();
     make_groups();
     for (auto& [key, ops] : groups_) {
       cut(ops);
@@ -46,32 +47,54 @@ class Orderer {
   }
 
  private:
-  // Groups by number of collectives in front, then by what they do.
-  void make_groups() {
-    std::map<const Op*, int> level;
-    int64_t position = 0;
+  // What is known of an op of the body while ops are put in order.
+  struct Node {
+    size_t position = 0;
+    std::vector<Node*> inputs, users;  // one entry a use
+    size_t missing = 0;                // inputs that are not done
+    int64_t ready = -1;                // position of the last input
+    std::vector<size_t> buckets;       // of an all_reduce
+    size_t parts = 0;                  // of them, those that are still to come
+  };
+
+  void find_inputs() {
+    nodes_.reserve(body_.ops.size());
     for (const auto& op : body_.ops) {
-      int l = 0;
-      int64_t ready = -1;
-      for (const Value* v : inputs_[op.get()] = dependencies(*op)) {
-        if (v->def != nullptr && level.contains(v->def)) {
-          l = std::max(l, level.at(v->def) + (v->def->kind == Kind::kAllReduce ? 1 : 0));
-          ready = std::max(ready, position_.at(v->def));
+      Node& node = nodes_[op.get()];
+      node.position = nodes_.size() - 1;
+      for (const Value* v : dependencies(*op)) {
+        const auto it = v->def == nullptr ? nodes_.end() : nodes_.find(v->def);
+        if (it != nodes_.end()) {
+          node.inputs.push_back(&it->second);
+          it->second.users.push_back(&node);
+          node.ready = std::max(node.ready, static_cast<int64_t>(it->second.position));
         }
       }
-      level[op.get()] = l;
-      position_[op.get()] = position++;
+      node.missing = node.inputs.size();
+    }
+  }
+
+  // Groups by number of collectives in front, then by what they do.
+  void make_groups() {
+    std::vector<int> level(nodes_.size());
+    for (const auto& op : body_.ops) {
+      const Node& node = nodes_.at(op.get());
+      for (const Node* in : node.inputs) {
+        const bool exchanged = body_.ops[in->position]->kind == Kind::kAllReduce;
+        level[node.position] =
+            std::max(level[node.position], level[in->position] + (exchanged ? 1 : 0));
+      }
       if (op->kind == Kind::kAllReduce) {
-        ready_[op.get()] = ready;
-        groups_[std::to_string(l) + bucket_key(*op)].push_back(op.get());
+        groups_[std::to_string(level[node.position]) + bucket_key(*op)].push_back(op.get());
       }
     }
   }
 
   void cut(std::vector<const Op*>& ops) {
     std::vector<const Op*> by_time = ops;
-    std::stable_sort(by_time.begin(), by_time.end(),
-                     [&](const Op* a, const Op* b) { return ready_.at(a) < ready_.at(b); });
+    std::stable_sort(by_time.begin(), by_time.end(), [&](const Op* a, const Op* b) {
+      return nodes_.at(a).ready < nodes_.at(b).ready;
+    });
     Bucket rests, open{{}, true};
     int64_t bytes = 0;
     for (const Op* op : ops) {
@@ -111,27 +134,27 @@ class Orderer {
 
   void add(Bucket bucket) {
     for (const Op* op : bucket.ops) {
-      buckets_of_[op].push_back(out_.buckets.size());
+      nodes_.at(op).buckets.push_back(out_.buckets.size());
     }
     missing_.push_back(bucket.ops.size());
     out_.buckets.push_back(std::move(bucket));
   }
 
-  bool ready(const Op* op) const {
-    const std::vector<Value*>& in = inputs_.at(op);
-    return std::all_of(in.begin(), in.end(), [&](const Value* v) {
-      return v->def == nullptr || !position_.contains(v->def) || done_.contains(v->def);
-    });
+  void finish(const Op* op) {
+    for (Node* user : nodes_.at(op).users) {
+      const bool ready = --user->missing == 0;
+      arrived_ += ready && body_.ops[user->position]->kind == Kind::kAllReduce ? 1 : 0;
+    }
   }
 
   // Counts the op in its buckets and places those that are complete.
   void arrive(const Op* op) {
-    for (const size_t b : buckets_of_.at(op)) {
+    for (const size_t b : nodes_.at(op).buckets) {
       if (--missing_[b] == 0) {
         out_.steps.push_back({nullptr, static_cast<int>(b)});
         for (const Op* member : out_.buckets[b].ops) {
-          if (--parts_.at(member) == 0) {
-            done_.insert(member);
+          if (--nodes_.at(member).parts == 0) {
+            finish(member);
           }
         }
       }
@@ -139,10 +162,11 @@ class Orderer {
   }
 
   void arrive_all() {
-    for (auto it = waiting_.begin(); it != waiting_.end();) {
-      if (ready(*it)) {
+    for (auto it = waiting_.begin(); it != waiting_.end() && arrived_ > 0;) {
+      if (nodes_.at(*it).missing == 0) {
         const Op* op = *it;
         it = waiting_.erase(it);
+        --arrived_;
         arrive(op);
       } else {
         ++it;
@@ -153,8 +177,10 @@ class Orderer {
   void sequence() {
     std::vector<const Op*> pending;
     for (const auto& op : body_.ops) {
+      Node& node = nodes_.at(op.get());
       if (op->kind == Kind::kAllReduce) {
-        parts_[op.get()] = buckets_of_.at(op.get()).size();
+        node.parts = node.buckets.size();
+        arrived_ += node.missing == 0 ? 1 : 0;
         waiting_.push_back(op.get());
       } else {
         pending.push_back(op.get());
@@ -164,11 +190,11 @@ class Orderer {
     while (!pending.empty()) {
       std::vector<const Op*> later;
       for (const Op* op : pending) {
-        if (!ready(op)) {
+        if (nodes_.at(op).missing > 0) {
           later.push_back(op);
           continue;
         }
-        done_.insert(op);
+        finish(op);
         if (op->kind != Kind::kReturn) {
           out_.steps.push_back({op, -1});
         }
@@ -185,14 +211,10 @@ class Orderer {
   const int64_t piece_;
   BucketOrder out_;
   std::map<std::string, std::vector<const Op*>> groups_;
-  // For look-up only: pointers have no stable order.
-  std::map<const Op*, int64_t> position_, ready_;
-  std::map<const Op*, std::vector<Value*>> inputs_;
-  std::map<const Op*, std::vector<size_t>> buckets_of_;
-  std::map<const Op*, size_t> parts_;  // buckets of an op that are still to come
-  std::set<const Op*> done_;
-  std::vector<size_t> missing_;  // ops of a bucket that are not ready
-  std::vector<const Op*> waiting_;
+  std::unordered_map<const Op*, Node> nodes_;  // looked up only; nodes stay where they are
+  std::vector<size_t> missing_;                // ops of a bucket that are not ready
+  std::vector<const Op*> waiting_;             // all_reduces
+  size_t arrived_ = 0;                         // of them, those whose inputs are done
 };
 
 }  // namespace
