@@ -2,6 +2,7 @@
 #include "passes/cse.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 namespace tpu::compiler {
 namespace {
@@ -30,17 +31,54 @@ bool is_mergeable(const Op& op) {
   return op.regions.empty() || region_text(op).find("%?") == std::string::npos;
 }
 
+class Hash {
+ public:
+  void add(size_t v) { value_ = value_ * 0x9e3779b97f4a7c15u + v + (value_ >> 29); }
+  void add(const Dims& dims) {
+    add(dims.size());
+    for (const int64_t d : dims) {
+      add(static_cast<size_t>(d));
+    }
+  }
+  void add(const Dense& constant) {
+    constexpr size_t kBytes = 64;  // that tell most constants apart
+    add(constant.splat);
+    const size_t n = std::min(constant.data->size(), kBytes);
+    add(std::hash<std::string_view>()({reinterpret_cast<const char*>(constant.data->data()), n}));
+  }
+  // The attributes in which ops of the same operands and types usually differ.
+  void add(const Attrs& attrs) {
+    if (const auto* constant = std::get_if<ConstantAttrs>(&attrs)) {
+      add(constant->value);
+    } else if (const auto* dims = std::get_if<DimsAttrs>(&attrs)) {
+      add(dims->dims);
+    } else if (const auto* dim = std::get_if<DimAttrs>(&attrs)) {
+      add(static_cast<size_t>(dim->dim));
+    } else if (const auto* slice = std::get_if<SliceAttrs>(&attrs)) {
+      add(slice->start);
+    } else if (const auto* compare = std::get_if<CompareAttrs>(&attrs)) {
+      add(static_cast<size_t>(compare->direction));
+    }
+  }
+  size_t value() const { return value_; }
+
+ private:
+  size_t value_ = 0;
+};
+
+// Equal for ops that are the same; a splat and the same constant written out stay apart.
 size_t hash_of(const Op& op) {
-  size_t h = static_cast<size_t>(op.kind);
-  const auto mix = [&h](size_t v) { h = h * 0x9e3779b97f4a7c15u + v + (h >> 29); };
+  Hash h;
+  h.add(static_cast<size_t>(op.kind));
   for (const Value* v : op.operands) {
-    mix(std::hash<const void*>()(v));
+    h.add(std::hash<const void*>()(v));
   }
-  mix(std::hash<std::string>()(to_string(op.attrs)));
+  h.add(op.attrs);
   for (const auto& r : op.results) {
-    mix(std::hash<std::string>()(to_string(r->type)));
+    h.add(static_cast<size_t>(r->type.elem));
+    h.add(r->type.dims);
   }
-  return h;
+  return h.value();
 }
 
 bool same(const Op& a, const Op& b) {
