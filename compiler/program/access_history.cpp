@@ -27,6 +27,8 @@ bool few(const MemRange& range, int64_t bytes) {
   return range.hi > range.lo && span.last - span.first < kMostPages;
 }
 
+size_t index_of(int64_t page) { return static_cast<size_t>(page < 0 ? -(page + 1) : page); }
+
 // Every byte of `inner` is in `outer`.
 bool covers(const MemRange& outer, const MemRange& inner) {
   if (inner.lo < outer.lo || inner.hi > outer.hi) {
@@ -41,15 +43,29 @@ bool covers(const MemRange& outer, const MemRange& inner) {
 
 }  // namespace
 
+std::vector<uint32_t>& AccessHistory::Pages::at(int64_t page) {
+  std::vector<std::vector<uint32_t>>& lists = page < 0 ? below_ : lists_;
+  const size_t index = index_of(page);
+  if (index >= lists.size()) {
+    lists.resize(index + 1);
+  }
+  return lists[index];
+}
+
+const std::vector<uint32_t>* AccessHistory::Pages::find(int64_t page) const {
+  const std::vector<std::vector<uint32_t>>& lists = page < 0 ? below_ : lists_;
+  const size_t index = index_of(page);
+  return index < lists.size() ? &lists[index] : nullptr;
+}
+
 // Entries whose pages meet those of `range`; an entry of several pages may come several times.
 template <typename F>
 void AccessHistory::for_each_near(const MemRange& range, F f) const {
   const auto visit = [&](const Pages& pages, int64_t bytes) {
     const PageSpan span = pages_of(range, bytes);
     for (int64_t page = span.first; page <= span.last; ++page) {
-      const auto found = pages.find(page);
-      if (found != pages.end()) {
-        std::for_each(found->second.begin(), found->second.end(), f);
+      if (const std::vector<uint32_t>* found = pages.find(page)) {
+        std::for_each(found->begin(), found->end(), f);
       }
     }
   };
@@ -74,7 +90,7 @@ void AccessHistory::for_each_list(const MemRange& range, F f) {
   const auto visit = [&](Pages& pages, int64_t bytes) {
     const PageSpan span = pages_of(range, bytes);
     for (int64_t page = span.first; page <= span.last; ++page) {
-      f(pages[page]);
+      f(pages.at(page));
     }
   };
   if (few(range, kSmallPage)) {

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 #include "program/listing.hpp"
@@ -27,8 +26,15 @@ class AccessHistory {
     size_t queue = 0;
     bool live = true;
   };
-  // Entries by number of the page; looked up only, never walked through.
-  using Pages = std::unordered_map<int64_t, std::vector<uint32_t>>;
+  // Entries by number of the page, which may be negative.
+  class Pages {
+   public:
+    std::vector<uint32_t>& at(int64_t page);
+    const std::vector<uint32_t>* find(int64_t page) const;  // null: none was ever there
+
+   private:
+    std::vector<std::vector<uint32_t>> lists_, below_;  // below_: page -1, -2, ..
+  };
 
   template <typename F>
   void for_each_list(const MemRange& range, F f);
