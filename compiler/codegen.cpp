@@ -144,9 +144,9 @@ void add_slots(exe::ExecutableT& e, const Listing& listing) {
 void add_tables(exe::ExecutableT& e, const EmittedProgram& emitted) {
   for (const std::vector<std::byte>& bytes : emitted.constants) {
     auto c = std::make_unique<exe::ConstantT>();
-    for (const std::byte b : bytes) {
-      c->data.push_back(static_cast<uint8_t>(b));
-    }
+    c->data.resize(bytes.size());
+    std::transform(bytes.begin(), bytes.end(), c->data.begin(),
+                   [](std::byte b) { return static_cast<uint8_t>(b); });
     e.constants.push_back(std::move(c));
   }
   for (const exe::OpInfoT& op : emitted.ops) {

@@ -122,6 +122,7 @@ void Module::number_ops() {
 
 Uses compute_uses(const Region& region) {
   Uses uses;
+  uses.reserve(region.ops.size());
   walk(region, [&](Op& op) {
     for (const Value* v : op.operands) {
       uses[v].push_back(&op);

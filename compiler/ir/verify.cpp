@@ -66,6 +66,7 @@ class Verifier {
       }
     };
     visible_.clear();
+    visible_.reserve(f.body.args.size() + f.body.ops.size());
     check(f.args.size() == f.body.args.size(), "argument facts and arguments differ in number");
     region(f.body, nullptr);
     const Op* ret = f.body.terminator();
