@@ -19,9 +19,14 @@ using test::ProgramBuilder;
 
 constexpr int kThreads = 6;
 
-class DriverThreads : public ::testing::Test {
+// With and without a completion thread.
+class DriverThreads : public ::testing::TestWithParam<bool> {
  protected:
-  void SetUp() override { board_ = test::open_null(null_); }
+  void SetUp() override {
+    OpenOptions options;
+    options.completion_thread = GetParam();
+    board_ = test::open_null(null_, options);
+  }
 
   // A donated state of 256 i32.
   Executable load(uint32_t partitions, int device = 0) const {
@@ -49,7 +54,7 @@ class DriverThreads : public ::testing::Test {
   Board board_;
 };
 
-TEST_F(DriverThreads, GangsAndSingleCoresShareTheBoard) {
+TEST_P(DriverThreads, GangsAndSingleCoresShareTheBoard) {
   const Executable gang = load(8);
   std::atomic<int> good{0};
   in_threads([&](int t) {
@@ -67,7 +72,7 @@ TEST_F(DriverThreads, GangsAndSingleCoresShareTheBoard) {
   EXPECT_EQ(good, kThreads * 8);
 }
 
-TEST_F(DriverThreads, CallbacksSubmitWhileOthersWait) {
+TEST_P(DriverThreads, CallbacksSubmitWhileOthersWait) {
   std::atomic<int> calls{0};
   std::atomic<int> second_calls{0};
   in_threads([&](int t) {
@@ -94,7 +99,7 @@ TEST_F(DriverThreads, CallbacksSubmitWhileOthersWait) {
 }
 
 // Registering takes no lock of the board: one thread ends the events meanwhile.
-TEST_F(DriverThreads, CallbacksAreRegisteredWhileEventsEnd) {
+TEST_P(DriverThreads, CallbacksAreRegisteredWhileEventsEnd) {
   constexpr int kEvents = 60;
   for (int round = 0; round < 5; ++round) {
     std::vector<Buffer> buffers;
@@ -116,7 +121,7 @@ TEST_F(DriverThreads, CallbacksAreRegisteredWhileEventsEnd) {
   }
 }
 
-TEST_F(DriverThreads, EventsAreSharedByManyWaiters) {
+TEST_P(DriverThreads, EventsAreSharedByManyWaiters) {
   const Executable program = load(8);
   for (int round = 0; round < 5; ++round) {
     const RunResult result = program.run({program.put(0, state(round))});
@@ -132,7 +137,7 @@ TEST_F(DriverThreads, EventsAreSharedByManyWaiters) {
   }
 }
 
-TEST_F(DriverThreads, HandlesEndInOtherThreads) {
+TEST_P(DriverThreads, HandlesEndInOtherThreads) {
   const uint64_t before = board_.devices()[0].hbm_used;
   in_threads([&](int t) {
     for (int i = 0; i < 10; ++i) {
@@ -149,7 +154,7 @@ TEST_F(DriverThreads, HandlesEndInOtherThreads) {
   EXPECT_EQ(board_.devices()[0].hbm_used, before);
 }
 
-TEST_F(DriverThreads, FaultsReachTheThreadThatLaunched) {
+TEST_P(DriverThreads, FaultsReachTheThreadThatLaunched) {
   std::atomic<int> launches{0};  // the executor runs in whatever thread lets board time pass
   null_->executor = [&](NullLaunch& launch) -> std::optional<tpu_fault_record_t> {
     if (++launches % 5 != 0) {
@@ -179,7 +184,7 @@ TEST_F(DriverThreads, FaultsReachTheThreadThatLaunched) {
   EXPECT_GE(good, 1);
 }
 
-TEST_F(DriverThreads, CountersAndTimeAreReadBeside) {
+TEST_P(DriverThreads, CountersAndTimeAreReadBeside) {
   const Executable program = load(8);
   in_threads([&](int t) {
     uint64_t last = 0;
@@ -197,7 +202,7 @@ TEST_F(DriverThreads, CountersAndTimeAreReadBeside) {
   });
 }
 
-TEST_F(DriverThreads, CloseEndsWhatOthersDo) {
+TEST_P(DriverThreads, CloseEndsWhatOthersDo) {
   const Executable program = load(8);
   std::atomic<int> running{0};
   std::thread closer([&] {
@@ -220,6 +225,8 @@ TEST_F(DriverThreads, CloseEndsWhatOthersDo) {
   });
   closer.join();
 }
+
+INSTANTIATE_TEST_SUITE_P(CompletionThread, DriverThreads, ::testing::Bool());
 
 }  // namespace
 }  // namespace tpu::driver
