@@ -263,7 +263,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void append(const std::shared_ptr<Command>& command);
   void enter(const std::shared_ptr<Command>& command);
   void ring_doorbell(Device& device);
-  void ring_doorbells();
+  void make_room_for_doorbells(size_t count);
+  void send_doorbells();
   void finish(Operation& op, ErrorPtr error);
   std::shared_ptr<Allocation> allocate(int device, uint64_t bytes, const std::string& label);
   void need_room_behind(uint64_t bytes, const std::string& what);
@@ -408,7 +409,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::shared_ptr<HostArena> arena_;
   std::unique_ptr<Transport> transport_;
   std::vector<Device> devices_;
-  std::vector<RegisterWrite> doorbells_;  // room for those of all devices
+  std::vector<RegisterWrite> doorbells_;  // rung, and not on the board yet
   std::vector<std::weak_ptr<LoadedProgram>> programs_;
   uint64_t use_count_ = 0;  // of programs, loads and launches
 

@@ -52,6 +52,7 @@ RunOutcome BoardImpl::run_timed(Deadline deadline) {
       outcome.expired = true;
       break;  // what the caller waits for may have come
     }
+    send_doorbells();
     transport_->limit_run(sooner(look ? kCancelLook : slice, deadline, start));
     outcome = transport_->run();
     end_run();

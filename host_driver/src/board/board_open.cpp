@@ -141,7 +141,6 @@ void BoardImpl::connect(const OpenOptions& options) {
 
   launch_clock_ = LaunchClock(time_limit_of(options), cores);
   devices_.resize(cores);
-  doorbells_.reserve(cores);
   for (size_t i = 0; i < cores; ++i) {
     Device& device = devices_[i];
     device.id = static_cast<int>(i);
@@ -184,10 +183,12 @@ uint64_t BoardImpl::page(const Device& device, uint64_t offset) const {
 }
 
 uint32_t BoardImpl::read_core(const Device& device, uint64_t offset) {
+  send_doorbells();
   return transport_->read32(device.chip, 0, page(device, offset));
 }
 
 void BoardImpl::write_core(const Device& device, uint64_t offset, uint32_t value) {
+  send_doorbells();
   transport_->write32(device.chip, 0, page(device, offset), value);
 }
 

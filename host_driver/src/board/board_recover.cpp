@@ -216,7 +216,10 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
       append(each);
     }
   }
-  ring_doorbells();
+  make_room_for_doorbells(devices_.size());
+  for (Device& device : devices_) {
+    ring_doorbell(device);
+  }
 }
 
 void BoardImpl::recover() {

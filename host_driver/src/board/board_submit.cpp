@@ -114,6 +114,7 @@ void BoardImpl::add(const std::shared_ptr<Operation>& op, const std::shared_ptr<
   if (op->error) {
     return;
   }
+  make_room_for_doorbells(1);
   command->index = op->commands.size();
   op->commands.push_back(command);
   op->status.push_back(kStatusOpen);
@@ -173,6 +174,7 @@ void BoardImpl::submit_gang(const std::shared_ptr<Operation>& op) {
     finish(*op, error);
     return;
   }
+  make_room_for_doorbells(op->commands.size());
   size_t places = 0;
   try {
     for (; places < op->commands.size(); ++places) {
@@ -187,7 +189,9 @@ void BoardImpl::submit_gang(const std::shared_ptr<Operation>& op) {
   for (const auto& command : op->commands) {
     enter(command);
   }
-  ring_doorbells();
+  for (const auto& command : op->commands) {
+    ring_doorbell(device_of(command));
+  }
 }
 
 void BoardImpl::append(const std::shared_ptr<Command>& command) {
@@ -244,26 +248,25 @@ void BoardImpl::enter(const std::shared_ptr<Command>& command) {
   }
 }
 
+// Posted writes reach the board at its present time: they are handed over together before anything
+// else is asked of it (send_doorbells), since each way to the board and back may cost the host more
+// than all else in a call. There is room for them.
 void BoardImpl::ring_doorbell(Device& device) {
   if (device.rung != device.tail) {
-    std::atomic_thread_fence(std::memory_order_release);
     device.rung = device.tail;
-    try {
-      write_core(device, spec::core_page::kCmdTail, device.tail);
-    } catch (const std::exception& error) {
-      break_board(model_error(error));
-    }
+    doorbells_.push_back({device.chip, 0, page(device, spec::core_page::kCmdTail), device.tail});
   }
 }
 
-// Of all cores to which something was sent, at once. Nothing can fail here but the board.
-void BoardImpl::ring_doorbells() {
-  doorbells_.clear();
-  for (Device& device : devices_) {
-    if (device.rung != device.tail) {
-      device.rung = device.tail;
-      doorbells_.push_back({device.chip, 0, page(device, spec::core_page::kCmdTail), device.tail});
-    }
+void BoardImpl::make_room_for_doorbells(size_t count) {
+  if (doorbells_.capacity() - doorbells_.size() < count) {
+    doorbells_.reserve(2 * doorbells_.capacity() + count);
+  }
+}
+
+void BoardImpl::send_doorbells() {
+  if (doorbells_.empty()) {
+    return;
   }
   std::atomic_thread_fence(std::memory_order_release);
   try {
@@ -271,6 +274,7 @@ void BoardImpl::ring_doorbells() {
   } catch (const std::exception& error) {
     break_board(model_error(error));
   }
+  doorbells_.clear();
 }
 
 // The one end of every operation. A launch that ends with an error and of which no step can have
