@@ -27,6 +27,9 @@ std::unique_ptr<tpu_program> compiled(std::span<const std::byte> artifact,
                                       const tpu_compile_options& from) {
   compiler::CompileOptions options;
   options.update_sharding = update_sharding(from.update_sharding);
+  if (from.core_count > 0) {
+    options.cores.assign(&need(from.cores, "options->cores"), from.cores + from.core_count);
+  }
   compiler::Compiled made = compiler::compile(artifact, from.name == nullptr ? "main" : from.name,
                                               client::ProcessBoard::params(), options);
   auto program = std::make_unique<tpu_program>();
@@ -132,6 +135,14 @@ tpu_status tpu_program_result(const tpu_program* program, uint32_t index,
   return guarded([&] {
     give_parameter(need(program, "program").executable->results, index, "result", parameter);
   });
+}
+
+int32_t tpu_program_core(const tpu_program* program, uint32_t partition) {
+  if (program == nullptr || partition >= program->executable->partitions) {
+    return -1;
+  }
+  const std::vector<uint8_t>& cores = program->executable->cores;
+  return static_cast<int32_t>(cores.empty() ? partition : cores[partition]);
 }
 
 const char* tpu_program_note(const tpu_program* program, uint32_t index) {

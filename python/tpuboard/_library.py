@@ -47,7 +47,8 @@ class ChecksInfo(c.Structure):
 class CompileOptions(c.Structure):
     """tpu_compile_options"""
 
-    _fields_ = (("struct_size", c.c_size_t), ("name", c.c_char_p), ("update_sharding", c.c_int))
+    _fields_ = (("struct_size", c.c_size_t), ("name", c.c_char_p), ("update_sharding", c.c_int),
+                ("cores", c.POINTER(c.c_int32)), ("core_count", c.c_size_t))
 
 
 class ProgramInfo(c.Structure):
@@ -130,6 +131,7 @@ _OTHERS: dict[str, tuple[Any, list[Any]]] = {
     "tpu_error_message": (c.c_char_p, []),
     "tpu_board_is_open": (c.c_int, []),
     "tpu_counter_name": (c.c_char_p, [_u32]),
+    "tpu_program_core": (_i32, [_handle, _u32]),
     "tpu_program_note": (c.c_char_p, [_handle, _u32]),
     "tpu_program_destroy": (None, [_handle]),
     "tpu_event_ready": (c.c_int, [_handle]),

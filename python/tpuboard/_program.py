@@ -217,6 +217,8 @@ class Program(_Handle):
         self.name: str = info.name.decode()
         self.partitions: int = info.partitions
         """Cores that run it together."""
+        self.cores: list[int] = [load().tpu_program_core(handle, i) for i in range(info.partitions)]
+        """For which it was compiled; a program of one core runs on any."""
         self.arguments = [self._parameter("argument", i) for i in range(info.argument_count)]
         self.results = [self._parameter("result", i) for i in range(info.result_count)]
         self.notes: list[str] = [load().tpu_program_note(handle, i).decode() for i in range(info.note_count)]
@@ -248,7 +250,7 @@ class Program(_Handle):
         Path(path).write_bytes(bytes(self))
 
     def load(self, devices: Sequence[int] | None = None) -> Executable:
-        """Loads it on `devices`, in the order of the program's cores (None: as it was compiled, 0, 1, ..)."""
+        """Loads it on `devices`, in the order of the program's cores (None: as it was compiled, `self.cores`)."""
         cores = [] if devices is None else list(devices)
         handle = c.c_void_p()
         load().tpu_load(self._handle, (c.c_int32 * len(cores))(*cores), len(cores), c.byref(handle))
@@ -256,12 +258,13 @@ class Program(_Handle):
 
 
 def compile(artifact: bytes, *, name: str = "main",  # noqa: A001
-            update_sharding: Literal["off", "auto", "on"] = "off") -> Program:
+            update_sharding: Literal["off", "auto", "on"] = "off", cores: Sequence[int] = ()) -> Program:
     """Compiles a StableHLO portable artifact (`jax.export.export(..)(..).mlir_module_serialized`).
 
     Args:
         artifact: the bytes.
         name: of the program.
+        cores: core on which each part of a program of several cores runs, in any order; none: 0, 1, ..
         update_sharding: whether each core updates only its part of replicated state (docs/operations.md).
 
     Raises:
@@ -272,6 +275,8 @@ def compile(artifact: bytes, *, name: str = "main",  # noqa: A001
     options = sized(CompileOptions)
     options.name = name.encode()
     options.update_sharding = _UPDATE_SHARDING[update_sharding]
+    options.cores = (c.c_int32 * len(cores))(*cores)
+    options.core_count = len(cores)
     handle = c.c_void_p()
     load().tpu_compile(bytes(artifact), len(artifact), c.byref(options), c.byref(handle))
     return Program(handle)

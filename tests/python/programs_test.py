@@ -103,17 +103,21 @@ class Programs(unittest.TestCase):
             step.start(held)
         self.assertEqual(caught.exception.code, "FailedPrecondition")
 
-    def test_eight_cores(self) -> None:
-        mesh = AbstractMesh((8,), ("data",))
+    def sums_over(self, cores: int) -> bytes:
+        """Sums of the rows of f32[32,5], which are cut over the cores."""
+        mesh = AbstractMesh((cores,), ("data",))
 
         def total(x):
             return jax.lax.psum(jnp.sum(x, axis=0), "data")
 
-        x = np.arange(32 * 5, dtype=np.float32).reshape(32, 5)
         split = jax.shard_map(total, mesh=mesh, in_specs=PartitionSpec("data"), out_specs=PartitionSpec())
-        arrays = jax.ShapeDtypeStruct(x.shape, x.dtype,
-                                      sharding=jax.sharding.NamedSharding(mesh, PartitionSpec("data")))
-        program = tpuboard.compile(jax.export.export(jax.jit(split), platforms=["tpu"])(arrays).mlir_module_serialized)
+        rows = jax.ShapeDtypeStruct((32, 5), np.float32,
+                                    sharding=jax.sharding.NamedSharding(mesh, PartitionSpec("data")))
+        return jax.export.export(jax.jit(split), platforms=["tpu"])(rows).mlir_module_serialized
+
+    def test_eight_cores(self) -> None:
+        x = np.arange(32 * 5, dtype=np.float32).reshape(32, 5)
+        program = tpuboard.compile(self.sums_over(8))
         self.assertEqual(program.partitions, 8)
         self.assertEqual(program.arguments[0].local_shape, (4, 5))
         self.assertEqual([box[0] for box in program.arguments[0].offsets], list(range(0, 32, 4)))
@@ -121,6 +125,19 @@ class Programs(unittest.TestCase):
         self.assertEqual(executable.put(0, x).devices, list(range(8)))
         (y,) = executable.run(x)
         np.testing.assert_array_equal(y, x.sum(axis=0))
+
+    def test_some_cores_in_any_order(self) -> None:
+        x = np.arange(32 * 5, dtype=np.float32).reshape(32, 5)
+        program = tpuboard.compile(self.sums_over(4), cores=[6, 0, 3, 5])
+        self.assertEqual((program.partitions, program.cores), (4, [6, 0, 3, 5]))
+        executable = program.load()
+        self.assertEqual(executable.put(0, x).devices, [6, 0, 3, 5])
+        (y,) = executable.run(x)
+        np.testing.assert_array_equal(y, x.sum(axis=0))
+        self.assertEqual(tpuboard.compile(self.sums_over(4)).cores, [0, 1, 2, 3])
+        for cores, text in [([0, 1, 2, 8], "8"), ([0, 1, 1, 2], "1"), ([0, 1], "4")]:
+            with self.subTest(cores), self.assertRaisesRegex(tpuboard.TpuError, text):
+                tpuboard.compile(self.sums_over(4), cores=cores)
 
     def test_events(self) -> None:
         executable = self.layer.load([1])

@@ -135,6 +135,8 @@ typedef struct tpu_compile_options {
   size_t struct_size;
   const char* name; /* of the program; null: "main" */
   tpu_update_sharding update_sharding;
+  const int32_t* cores; /* core of each partition, each another one; null and 0: 0, 1, .. */
+  size_t core_count;
 } tpu_compile_options;
 
 /* What a program is, and what one core does in one step. */
@@ -180,6 +182,8 @@ tpu_status tpu_get_program_info(const tpu_program* program, tpu_program_info* in
 tpu_status tpu_program_argument(const tpu_program* program, uint32_t index,
                                 tpu_parameter* parameter);
 tpu_status tpu_program_result(const tpu_program* program, uint32_t index, tpu_parameter* parameter);
+/* Core for which partition `partition` was compiled; -1 when there is no such partition. */
+int32_t tpu_program_core(const tpu_program* program, uint32_t partition);
 /* Null when there is no such note. */
 const char* tpu_program_note(const tpu_program* program, uint32_t index);
 void tpu_program_destroy(tpu_program* program);
