@@ -65,6 +65,13 @@ def check_json(*command: str | Path) -> None:
     assert found and all(map(math.isfinite, found)) and max(found) > 0, text
 
 
+def check_compiles(tools: Path, script: str, out: str, *options: str) -> None:
+    """A script that exports programs for compile-bench: it compiles all of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        output(sys.executable, BENCHMARKS / script, "--out", Path(folder) / out, *options)
+        check_json(tools / "compile-bench", "--repeat", "1", "--json", *sorted(Path(folder).rglob("*.mlirbc")))
+
+
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -74,6 +81,8 @@ def main() -> int:
         "run.py": lambda: check_table(tools),
         "batch_table.py": lambda: check_batches(tools),
         "compile-bench": lambda: check_json(tools / "compile-bench", "--repeat", "1", "--json", *ONE_OP),
+        "bert.py": lambda: check_compiles(tools, "bert.py", "bert.mlirbc", "--layers", "1", "--batch", "1"),
+        "small_programs.py": lambda: check_compiles(tools, "small_programs.py", "programs"),
         "hart-bench": lambda: check_json(tools / "hart-bench", "--seconds", "0.02", "--json"),
         "mxu-bench": lambda: check_json(tools / "mxu-bench", "--size", "128", "--json"),
         "mxu-shapes-bench": lambda: check_json(tools / "mxu-shapes-bench", "--only", "25", "--rounds", "1", "--json"),
