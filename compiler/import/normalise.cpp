@@ -1,6 +1,8 @@
 // Raw VHLO ops to graph ops: functions, regions and single ops. See normaliser.hpp.
 #include "import/normalise.hpp"
 
+#include <array>
+
 #include "import/advice.hpp"
 #include "import/normaliser.hpp"
 
@@ -10,6 +12,7 @@ namespace {
 using bytecode::Dialect;
 
 constexpr size_t kMaxOps = 2'000'000;
+const std::vector<std::array<int64_t, 2>> kToItself = {{0, 0}};  // collective_permute of one core
 
 }  // namespace
 
@@ -192,8 +195,13 @@ void Normaliser::convert_vhlo(const OpReader& reader, Region& to) {
     define_results(reader, core_number(reader, kind, types[0], to));
     return;
   }
-  Op* out = to.append(kind, operands(reader), std::move(types), convert_attrs(kind, reader, cores_),
-                      reader.loc());
+  Attrs attrs = convert_attrs(kind, reader, cores_);
+  const auto* sends = std::get_if<PermuteAttrs>(&attrs);
+  if (sends != nullptr && cores_.num_cores == 1 && sends->pairs == kToItself) {
+    identity(reader);  // to itself, whichever core of the board it is
+    return;
+  }
+  Op* out = to.append(kind, operands(reader), std::move(types), std::move(attrs), reader.loc());
   if (kind == Kind::kComposite || kind == Kind::kCall) {
     convert_regions_of_call(reader);
   } else {

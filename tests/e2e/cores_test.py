@@ -66,8 +66,10 @@ class Bench:
     def run(self, artifact: Path, x: np.ndarray, results: int, cores: list[int]):
         program, out = self.folder / "p.tpuexe", self.folder / "out"
         np.save(self.folder / "x.npy", x)
-        subprocess.run([self.tools / "tpuc", artifact, "--cores", ",".join(map(str, cores)), "-o", program], check=True)
-        device = ["--device", str(cores[0])] if len(cores) == 1 else []
+        one = len(cores) == 1  # its program runs anywhere
+        options = [] if one else ["--cores", ",".join(map(str, cores))]
+        subprocess.run([self.tools / "tpuc", artifact, *options, "-o", program], check=True)
+        device = ["--device", str(cores[0])] if one else []
         ran = subprocess.run(
             [self.tools / "tpuboard", "run", program, "--in", f"0={self.folder / 'x.npy'}", "--out-dir", out, "--check",
              "--json", "-", *device], check=True, capture_output=True, text=True)
