@@ -26,10 +26,11 @@ void check_format(std::span<const std::byte> artifact) {
   }
 }
 
-exe::ExecutableT compiled(std::span<const std::byte> artifact) {
+exe::ExecutableT compiled(std::span<const std::byte> artifact, const std::vector<int>& cores) {
   // Every core keeps all of a replicated array: a framework may read any of them.
   compiler::CompileOptions options;
   options.update_sharding = compiler::UpdateSharding::kOff;
+  options.cores = cores;
   try {
     return compiler::compile(artifact, "main", ProcessBoard::params(), options).executable;
   } catch (const compiler::Error& error) {
@@ -49,23 +50,37 @@ std::shared_ptr<const CompiledProgram> stored_program(std::span<const std::byte>
   } catch (const exe::ExecutableError& error) {
     throw driver::Error(driver::ErrorCode::kInvalidArgument, error.what());
   }
-  program->fingerprint = program_key(artifact, ProcessBoard::options().open);
+  const std::vector<uint8_t>& cores = program->executable->cores;
+  program->fingerprint =
+      program_key(artifact, ProcessBoard::options().open, {cores.begin(), cores.end()});
   program->artifact = std::move(artifact);
   return program;
 }
 
-std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte> artifact) {
+// The cores that an executable must know: those of one partition, or in order, it does not.
+static std::vector<int> named_cores(const std::vector<int>& cores) {
+  for (size_t p = 0; p < cores.size() && cores.size() > 1; ++p) {
+    if (cores[p] != static_cast<int>(p)) {
+      return cores;
+    }
+  }
+  return {};
+}
+
+std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte> artifact,
+                                                       const std::vector<int>& cores) {
+  const std::vector<int> named = named_cores(cores);
   check_format(artifact);
   const ClientOptions& options = ProcessBoard::options();
   auto program = std::make_shared<CompiledProgram>();
   program->artifact.assign(artifact.begin(), artifact.end());
-  program->fingerprint = program_key(artifact, options.open);
+  program->fingerprint = program_key(artifact, options.open, named);
   const ProgramCache cache(options.cache ? options.cache_folder : std::string());
   if (auto kept = cache.find(program->fingerprint)) {
     program->executable = std::make_shared<exe::ExecutableT>(std::move(*kept));
     return program;
   }
-  program->executable = std::make_shared<exe::ExecutableT>(compiled(artifact));
+  program->executable = std::make_shared<exe::ExecutableT>(compiled(artifact, named));
   cache.keep(program->fingerprint, *program->executable);
   return program;
 }

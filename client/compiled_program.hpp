@@ -21,7 +21,9 @@ struct CompiledProgram {
 // Compiles for the board of this process, or takes the executable from the folder of the cache.
 // Throws driver::Error: InvalidArgument (damaged artifact), Unimplemented (what the compiler does
 // not support; the text names op and source line).
-std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte> artifact);
+// `cores`: of the board, by partition; none or one: partition p on core p, one core anywhere.
+std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte> artifact,
+                                                       const std::vector<int>& cores = {});
 
 // From the bytes of an executable file and what it was made from. Throws driver::Error
 // (InvalidArgument).

@@ -98,7 +98,8 @@ class Hash {
 
 }  // namespace
 
-std::string program_key(std::span<const std::byte> artifact, const driver::OpenOptions& board) {
+std::string program_key(std::span<const std::byte> artifact, const driver::OpenOptions& board,
+                        const std::vector<int>& cores) {
   Hash hash;
   hash.add(artifact.data(), artifact.size());
   hash.add(board.preset);
@@ -108,6 +109,9 @@ std::string program_key(std::span<const std::byte> artifact, const driver::OpenO
   }
   for (const std::string& override_text : board.overrides) {
     hash.add(override_text);
+  }
+  for (const int core : cores) {
+    hash.add("core " + std::to_string(core));
   }
   hash.add(build_id());
   return hash.hex();

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "exe/executable.hpp"
 #include "tpu/board.hpp"
@@ -14,8 +15,9 @@
 namespace tpu::client {
 
 // SHA-256, in hexadecimal digits, of all that an executable depends on: artifact, numbers of the
-// board and build of the compiler.
-std::string program_key(std::span<const std::byte> artifact, const driver::OpenOptions& board);
+// board, cores by partition (none: in order) and build of the compiler.
+std::string program_key(std::span<const std::byte> artifact, const driver::OpenOptions& board,
+                        const std::vector<int>& cores);
 
 class ProgramCache {
  public:

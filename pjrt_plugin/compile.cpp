@@ -19,7 +19,8 @@ struct PJRT_SerializedCompileOptions {
 namespace tpu::pjrt {
 namespace {
 
-std::shared_ptr<const client::CompiledProgram> compile(const PJRT_Program* program) {
+std::shared_ptr<const client::CompiledProgram> compile(const PJRT_Program* program,
+                                                       std::string_view options) {
   const PJRT_Program& source = need(program, "program");
   const std::string_view format(source.format, source.format_size);
   if (format != "mlir") {
@@ -28,7 +29,8 @@ std::shared_ptr<const client::CompiledProgram> compile(const PJRT_Program* progr
                         "XLA_STABLEHLO_COMPILE=1)");
   }
   return client::compile_program(
-      {reinterpret_cast<const std::byte*>(source.code), source.code_size});
+      {reinterpret_cast<const std::byte*>(source.code), source.code_size},
+      read_build_options(options).devices);
 }
 
 std::vector<PJRT_Device*> devices_of(PJRT_Client& client, const ExecutableInfo& info) {
@@ -116,15 +118,15 @@ void give(std::string text, Args& args, Holder*& holder, void (*&deleter)(Holder
 
 void call(PJRT_Client_Compile_Args& args) {
   client::ProcessBoard::check_process();
-  args.executable = new_loaded(
-      args.client, executable_info(compile(args.program),
-                                   std::string(args.compile_options, args.compile_options_size)));
+  const std::string options(args.compile_options, args.compile_options_size);
+  args.executable =
+      new_loaded(args.client, executable_info(compile(args.program, options), options));
 }
 
 void call(PJRT_Compile_Args& args) {
   need(args.topology, "topology");
-  args.executable = new PJRT_Executable{executable_info(
-      compile(args.program), std::string(args.compile_options, args.compile_options_size))};
+  const std::string options(args.compile_options, args.compile_options_size);
+  args.executable = new PJRT_Executable{executable_info(compile(args.program, options), options)};
 }
 
 void call(PJRT_Executable_Serialize_Args& args) {

@@ -209,6 +209,26 @@ def sharding() -> None:
     compare("each alone", [jax.jit(jnp.sin)(jax.device_put(x, d)) for d in devices], [np.sin(x)] * 8, CLOSE)
 
 
+def cores() -> None:
+    """Meshes of some devices, in any order: the collectives of one axis give what the CPU computes."""
+    for ids in ([5], [5, 2], [4, 5, 6, 7], [6, 0, 3, 5], [0, 1, 2, 3, 6, 7, 4, 5]):
+        mesh = Mesh(np.array(jax.devices())[ids], ("data",))
+        n = len(ids)
+        x = np.arange(8.0 * n, dtype=np.float32).reshape(n, 8)
+
+        def each(a: jax.Array, n: int = n) -> tuple[jax.Array, ...]:
+            ring = [(i, (i + 1) % n) for i in range(n)]
+            return jax.lax.psum(a, "data"), jax.lax.ppermute(a, "data", ring), jax.lax.axis_index("data")[None]
+
+        split = jax.jit(jax.shard_map(each, mesh=mesh, in_specs=P("data"), out_specs=(P(), P("data"), P("data"))))
+        total, turned, index = split(jax.device_put(x, NamedSharding(mesh, P("data"))))
+        compare(f"sum on {ids}", total, x.sum(0, keepdims=True), 0)
+        compare(f"ring on {ids}", turned, np.roll(x, 1, 0), 0)
+        compare(f"index on {ids}", index, np.arange(n, dtype=np.int32), 0)
+        for shard in turned.addressable_shards:
+            assert shard.device.id == ids[shard.index[0].start or 0], f"{shard.index} on {shard.device}"
+
+
 def transfers() -> None:
     """Up, down, across, donated, deleted; every type; strides."""
     devices, x = jax.devices(), values(6, 10)
@@ -264,7 +284,7 @@ def keras() -> None:
     np.testing.assert_allclose(losses, expected, rtol=0.02)
 
 
-GROUPS = {g.__name__: g for g in (arithmetic, control, random, training, sharding, transfers, keras)}
+GROUPS = {g.__name__: g for g in (arithmetic, control, random, training, sharding, cores, transfers, keras)}
 
 
 def main() -> int:
