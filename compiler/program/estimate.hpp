@@ -23,7 +23,8 @@ struct ProgramEstimate {
 // that takes longest. Without the launch by driver and firmware, and with no other traffic on the
 // board. `image`: of encode_image. The timed machine (timed_gang.hpp) runs it with the costs of the
 // model, so one core, and all cores of a program of up to 2,000,000 commands, give the model's
-// cycles; beyond that one core stands for all where they do the same. Where data decide, it is
+// cycles (of some of the board's cores, but for some tens of cycles by which their harts start
+// apart); beyond that one core stands for all where they do the same. Where data decide, it is
 // assumed: a loop runs once; of alternatives the last one of the code is taken at first, then the
 // one in front of it, in turn; no entry of a list is left out. Of a program too long to be
 // simulated: the cycles and work of its beginning. `cores`: of the board, by partition.
