@@ -82,6 +82,20 @@ TEST_P(Residence, DevicesThatDoNotFitAreRefused) {
   EXPECT_EQ(hbm_used(board_), std::vector<uint64_t>(8, 0));
 }
 
+TEST_P(Residence, AGangRunsOnTheCoresForWhichItWasCompiled) {
+  ProgramBuilder builder = passing(2);
+  builder.exe().cores = {6, 3};
+  const auto pair = in_memory(std::move(builder));
+  const Executable program = board_.load(pair, {});
+  EXPECT_EQ(program.devices(), (Devices{6, 3}));
+  EXPECT_EQ(board_.load(pair, {6, 3}).devices(), program.devices());
+  const RunResult result = run_on(program, sent_);
+  EXPECT_EQ(result.outputs[0].parts()[0].device(), 6);
+  EXPECT_EQ(result.outputs[0].to_host_checked("pair").bytes, sent_.bytes);
+  EXPECT_EQ(code_of([&] { board_.load(pair, {3, 6}); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { board_.load(pair, {0, 1}); }), ErrorCode::kInvalidArgument);
+}
+
 TEST_P(Residence, MoreProgramsThanIdsComeAndGo) {
   const auto one = in_memory(passing(1));
   const auto gang = in_memory(passing(8));
