@@ -29,10 +29,10 @@ void BoardImpl::set_event(EventState& event, ErrorPtr error) {
   }
 }
 
-// Commands of operations up to number `last`.
+// Commands of operations up to number `last`, and those that have outlived theirs.
 bool BoardImpl::anything_open(uint64_t last) const {
   const auto counts = [&](const auto& command) {
-    return command && command->op && command->op->number <= last;
+    return command && (!command->op || command->op->number <= last);
   };
   return std::any_of(devices_.begin(), devices_.end(), [&](const Device& device) {
     return device.open > 0 &&
