@@ -22,7 +22,7 @@ bool is_power_of_two(const Value* v) {
 
 }  // namespace
 
-ControlFacts::ControlFacts(const Module& module) : cores_(module.num_cores) {
+ControlFacts::ControlFacts(const Module& module) : cores_(module.num_cores), classes_(module) {
   const Uses uses = compute_uses(module.main->body);
   walk(module.main->body, [&](const Op& op) {
     const auto loop = counted_loop(op);
@@ -33,7 +33,6 @@ ControlFacts::ControlFacts(const Module& module) : cores_(module.num_cores) {
   });
   find_costs(module.main->body);
   find_skipped(module);
-  find_varying(module);
 }
 
 const CountedLoop* ControlFacts::counted(const Op& op) const {
@@ -166,66 +165,6 @@ void ControlFacts::find_skipped(const Module& module) {
       skipped_.insert(&op);
     }
   }
-}
-
-void ControlFacts::find_varying(const Module& module) {
-  const Function& main = *module.main;
-  for (size_t i = 0; i < main.args.size(); ++i) {
-    if (!main.args[i].sharding.is_replicated()) {
-      mark(main.body.args[i].get());
-    }
-  }
-  while (spread(main.body)) {
-  }
-}
-
-// One step of the fixed point: true if anything new varies.
-bool ControlFacts::spread(const Region& region) {
-  bool changed = false;
-  for (const auto& op : region.ops) {
-    if (op->kind == Kind::kWhile || op->kind == Kind::kIf || op->kind == Kind::kCase) {
-      changed = spread_control(*op) || changed;
-      continue;
-    }
-    bool varying = op->kind == Kind::kPartitionId || op->kind == Kind::kReplicaId ||
-                   op->kind == Kind::kRng || op->kind == Kind::kCustomCall;
-    const std::vector<Value*> in = dependencies(*op);
-    varying = varying || std::any_of(in.begin(), in.end(), [this](Value* v) { return varies(v); });
-    if (is_collective(op->kind)) {
-      const bool same_everywhere = (op->kind == Kind::kAllReduce || op->kind == Kind::kAllGather ||
-                                    op->kind == Kind::kCollectiveBroadcast) &&
-                                   op->as<CollectiveAttrs>().groups.size() <= 1;
-      varying = !same_everywhere;
-    }
-    for (const auto& r : op->results) {
-      changed = (varying && mark(r.get())) || changed;
-    }
-  }
-  return changed;
-}
-
-bool ControlFacts::spread_control(const Op& op) {
-  bool changed = false;
-  for (const auto& region : op.regions) {
-    changed = spread(*region) || changed;
-  }
-  const bool is_while = op.kind == Kind::kWhile;
-  const bool split = varies(is_while ? op.regions[0]->terminator()->operands[0] : op.operands[0]);
-  for (size_t i = 0; i < op.results.size(); ++i) {
-    bool varying = split || (is_while && varies(op.operands[i]));
-    for (const auto& region : op.regions) {
-      const bool condition = is_while && region == op.regions[0];
-      varying = varying || (!condition && varies(region->terminator()->operands[i]));
-    }
-    if (!varying) {
-      continue;
-    }
-    changed = mark(op.result(i)) || changed;
-    for (const auto& region : op.regions) {
-      changed = (is_while && mark(region->args[i].get())) || changed;
-    }
-  }
-  return changed;
 }
 
 }  // namespace tpu::compiler

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "ir/control.hpp"
+#include "kernel/core_classes.hpp"
 
 namespace tpu::compiler {
 
@@ -30,8 +31,10 @@ class ControlFacts {
   // Ops that only serve such scalars: no kernel computes them.
   bool skipped(const Op& op) const { return skipped_.contains(&op); }
 
-  // True if the value may differ between the cores of the program.
-  bool varies(const Value* v) const { return varying_.contains(v); }
+  // Cores that surely have the same of the value.
+  const CoreClasses& classes(const Value* v) const { return classes_.of(v); }
+  // True if it may differ between the cores of the program.
+  bool varies(const Value* v) const { return !classes(v).empty(); }
 
  private:
   // What the sequencer needs for an integer.
@@ -44,17 +47,13 @@ class ControlFacts {
   void find_costs(const Region& body);
   void find_skipped(const Module& module);
   bool serves_sequencer(const Op& user, const Value* v) const;
-  void find_varying(const Module& module);
-  bool spread(const Region& region);
-  bool spread_control(const Op& op);
-  bool mark(const Value* v) { return varying_.insert(v).second; }
 
   int64_t cores_ = 1;
   std::map<const Op*, CountedLoop> counted_;
   std::set<const Value*> counters_;
   std::unordered_map<const Value*, ScalarCost> costs_;  // of results that the sequencer can compute
   std::unordered_set<const Op*> skipped_;
-  std::unordered_set<const Value*> varying_;
+  ValueClasses classes_;
 };
 
 }  // namespace tpu::compiler

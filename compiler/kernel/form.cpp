@@ -26,9 +26,13 @@ constexpr int64_t kEagerElements = 1024;  // kernels up to this size are placed 
 class RegionFusion : public Fusion {
  public:
   // `parent`: of the region around it, null for main.
-  RegionFusion(const Region& region, const ControlFacts& facts, RegionFusion* parent, bool uniform,
-               int64_t piece)
-      : region_(region), facts_(facts), parent_(parent), uniform_(uniform), piece_(piece) {
+  RegionFusion(const Region& region, const ControlFacts& facts, RegionFusion* parent,
+               CoreClasses together, int64_t piece)
+      : region_(region),
+        facts_(facts),
+        parent_(parent),
+        together_(std::move(together)),
+        piece_(piece) {
     context_.is_copied = [this](const Value* v) { return is_copied(v); };
     uses_ = compute_uses(region);
   }
@@ -40,7 +44,7 @@ class RegionFusion : public Fusion {
     for (const OrderStep& step : order.steps) {
       if (step.bucket >= 0) {
         const Bucket& bucket = program_.buckets[static_cast<size_t>(step.bucket)];
-        check_uniform(*bucket.ops[0]);
+        check_together(*bucket.ops[0]);
         place_all_reduce(bucket, piece_, *this);
       } else {
         visit(step.op);
@@ -92,20 +96,38 @@ class RegionFusion : public Fusion {
     copy(made->result());
     return made->result();
   }
-  KernelProgram form(const Region& region, bool uniform) override {
-    return RegionFusion(region, facts_, this, uniform, piece_).run();
+  KernelProgram form(const Region& region, const CoreClasses& together) override {
+    return RegionFusion(region, facts_, this, together, piece_).run();
   }
 
  private:
   bool is_copied(const Value* v) const {
     return copied_.contains(v) || (parent_ != nullptr && parent_->is_copied(v));
   }
-  void check_uniform(const Op& op) const {
-    if (is_collective(op.kind) && !uniform_) {
+  // Members of a group come to a collective together, or some would wait for ever.
+  void check_together(const Op& op) const {
+    if (!is_collective(op.kind) || together_.empty()) {
+      return;
+    }
+    const auto at = [&](int64_t core) { return together_[static_cast<size_t>(core)]; };
+    bool legal = true;
+    if (op.kind == Kind::kCollectivePermute) {
+      for (const auto& [source, target] : op.as<PermuteAttrs>().pairs) {
+        legal = legal && at(source) == at(target);
+      }
+    } else {
+      const Groups& groups = op.as<CollectiveAttrs>().groups;
+      legal = !groups.empty();
+      for (const auto& group : groups) {
+        legal = legal && std::all_of(group.begin(), group.end(),
+                                     [&](int64_t core) { return at(core) == at(group[0]); });
+      }
+    }
+    if (!legal) {
       unsupported(op,
                   "a collective inside while, if or case needs a condition that is the same on all "
-                  "cores: make it from replicated values or from results of all_reduce over all "
-                  "cores");
+                  "cores of each of its groups: make it from replicated values or from results of "
+                  "all_reduce over these cores");
     }
   }
 
@@ -113,7 +135,7 @@ class RegionFusion : public Fusion {
     if (is_cheap(op->kind) || facts_.skipped(*op)) {
       return;
     }
-    check_uniform(*op);
+    check_together(*op);
     if (is_elementwise(op->kind)) {
       place_or_sink(op);
       return;
@@ -150,7 +172,7 @@ class RegionFusion : public Fusion {
       case Kind::kWhile:
       case Kind::kIf:
       case Kind::kCase:
-        place_control(*op, facts_, uniform_, *this);
+        place_control(*op, facts_, together_, *this);
         return;
       default:
         unsupported(*op, "this op is not supported by the core compiler");
@@ -400,7 +422,7 @@ class RegionFusion : public Fusion {
   const Region& region_;
   const ControlFacts& facts_;
   RegionFusion* parent_;  // of the region around this one
-  const bool uniform_;
+  const CoreClasses together_;
   NestContext context_;
   Uses uses_;
   KernelProgram program_;
@@ -414,7 +436,7 @@ class RegionFusion : public Fusion {
 }  // namespace
 
 KernelProgram form_kernels(const Module& module, int64_t piece) {
-  return RegionFusion(module.main->body, ControlFacts(module), nullptr, true, piece).run();
+  return RegionFusion(module.main->body, ControlFacts(module), nullptr, {}, piece).run();
 }
 
 }  // namespace tpu::compiler

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "kernel/core_classes.hpp"
 #include "kernel/kernels.hpp"
 
 namespace tpu::compiler {
@@ -25,8 +26,8 @@ class Fusion {
   virtual const Op* only_reader(const Value* v) = 0;  // null: none or several
   // A copy of the value with its dims in this order, in a buffer.
   virtual const Value* transposed(Value* v, const Dims& order, const LocRef& loc) = 0;
-  // Kernels of a region of `op`. `uniform`: all cores that run this region run it together.
-  virtual KernelProgram form(const Region& region, bool uniform) = 0;
+  // Kernels of a region of `op`. `together`: cores of a class run this region together.
+  virtual KernelProgram form(const Region& region, const CoreClasses& together) = 0;
 };
 
 }  // namespace tpu::compiler

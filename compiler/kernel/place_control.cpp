@@ -88,7 +88,8 @@ void place_dynamic_update(const Op& op, const ControlFacts& facts, Fusion& fusio
   add_from_starts(std::move(k), op, 2, facts, fusion);
 }
 
-void place_control(const Op& op, const ControlFacts& facts, bool uniform, Fusion& fusion) {
+void place_control(const Op& op, const ControlFacts& facts, const CoreClasses& together,
+                   Fusion& fusion) {
   const bool is_while = op.kind == Kind::kWhile;
   Kernel k(is_while ? KernelClass::kWhile : KernelClass::kBranch);
   auto& part = k.as<ControlPart>();
@@ -98,7 +99,8 @@ void place_control(const Op& op, const ControlFacts& facts, bool uniform, Fusion
   }
   const CountedLoop* counted = facts.counted(op);
   const Value* test = is_while ? op.regions[0]->terminator()->operands[0] : op.operands[0];
-  const bool together = uniform && (counted != nullptr || !facts.varies(test));
+  const CoreClasses inside =
+      counted != nullptr ? together : common_classes(together, facts.classes(test));
   if (counted != nullptr) {
     part.counted = *counted;
   }
@@ -117,7 +119,7 @@ void place_control(const Op& op, const ControlFacts& facts, bool uniform, Fusion
     const bool condition = is_while && region == op.regions[0];
     part.regions.push_back(condition && counted != nullptr
                                ? nullptr
-                               : std::make_shared<KernelProgram>(fusion.form(*region, together)));
+                               : std::make_shared<KernelProgram>(fusion.form(*region, inside)));
   }
   find_captures(k);
   for (size_t i = 0; i < op.results.size(); ++i) {

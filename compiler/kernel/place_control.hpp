@@ -8,8 +8,9 @@ namespace tpu::compiler {
 
 void place_dynamic_slice(const Op& op, const ControlFacts& facts, Fusion& fusion);
 void place_dynamic_update(const Op& op, const ControlFacts& facts, Fusion& fusion);
-// while, if, case. `uniform`: of the region around it.
-void place_control(const Op& op, const ControlFacts& facts, bool uniform, Fusion& fusion);
+// while, if, case. `together`: of the region around it.
+void place_control(const Op& op, const ControlFacts& facts, const CoreClasses& together,
+                   Fusion& fusion);
 // The end of a region: its results in buffers. `skip`: carried value that the sequencer counts.
 void place_yield(const Op& ret, std::optional<size_t> skip, Fusion& fusion);
 

@@ -1,0 +1,58 @@
+// Makes the ops by which arrays come to lie otherwise on the cores, and sums over cores. Knows of
+// every value that it or its caller made where it lies. Private to the pass `partition`.
+#pragma once
+
+#include <unordered_map>
+
+#include "partition/spec.hpp"
+
+namespace tpu::compiler {
+
+class Mover {
+ public:
+  explicit Mover(Module& module) : module_(module), mesh_(module.mesh) {}
+
+  // Where ops are made from now on, and for which op of the global graph.
+  void place(Region& region, const Op& op) {
+    region_ = &region;
+    op_ = &op;
+  }
+  Region& region() { return *region_; }
+  Value* make(Kind kind, std::vector<Value*> operands, Type type, Attrs attrs = NoAttrs{});
+
+  void define(Value* v, Spec spec) { specs_[v] = std::move(spec); }
+  const Spec& spec(const Value* v) const { return specs_.at(v); }
+
+  // The array lying as `want`, with as little traffic as these give: made anew (one value, iota),
+  // cut (none), all_to_all, collective_permute, all_gather. Made once, where `v` was made.
+  Value* reshard(Value* v, const Spec& want);
+
+  Value* all_reduce(Value* x, const Axes& axes, Kind reducer);
+  // The sum over cores, of which each gets its part of dimension `dim`.
+  Value* reduce_scatter(Value* x, const Axes& axes, Kind reducer, size_t dim);
+  // Parts along a dimension put together; reported.
+  Value* all_gather(Value* x, const Axes& axes, size_t dim);
+
+ private:
+  Value* number(int64_t n);
+  Value* index(const Axes& axes);  // of this core along the axes, i32
+  Groups groups(const Axes& axes) const;
+  CollectiveAttrs collective(const Axes& axes) const;
+  Value* reducing(Kind kind, Value* x, Type type, const CollectiveAttrs& attrs, Kind reducer);
+  void report(Kind kind, const Value* v);
+
+  Value* remade(const Op& def, const Spec& want);
+  Value* cut(Value* x, Spec& now, const Spec& want);
+  Value* exchange(Value* x, Spec& now, const Spec& want);
+  Value* permute(Value* x, Spec& now, const Spec& want);
+  Value* gather(Value* x, Spec& now, const Spec& want);
+
+  Module& module_;
+  const Mesh& mesh_;
+  Region* region_ = nullptr;
+  const Op* op_ = nullptr;
+  std::unordered_map<const Value*, Spec> specs_;
+  std::unordered_map<const Value*, std::vector<std::pair<Spec, Value*>>> moved_;
+};
+
+}  // namespace tpu::compiler

@@ -1,0 +1,325 @@
+// See propagate.hpp.
+#include "partition/propagate.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace tpu::compiler {
+namespace {
+
+// Specs only grow, so that sweeps end by themselves; this bounds them for very long chains.
+constexpr int kMostSweeps = 64;
+
+bool contracts(Kind kind) {
+  return kind == Kind::kDotGeneral || kind == Kind::kConvolution || kind == Kind::kReduce ||
+         kind == Kind::kScatter;
+}
+
+// Collectives treat every position alike but along the dimensions that they cut and join.
+FactorRule collective_rule(const Op& op) {
+  FactorRule rule;
+  Dims own;
+  if (op.kind == Kind::kAllGather || op.kind == Kind::kReduceScatter) {
+    own = {op.as<CollectiveAttrs>().dim};
+  } else if (op.kind == Kind::kAllToAll) {
+    own = {op.as<CollectiveAttrs>().dim, op.as<CollectiveAttrs>().concat_dim};
+  }
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    DimFactors in, out;
+    for (int64_t d = 0; d < op.operand_type(i).rank(); ++d) {
+      const bool blocked = std::find(own.begin(), own.end(), d) != own.end();
+      const auto kind = blocked ? FactorKind::kBlocked : FactorKind::kPass;
+      const auto dim = static_cast<size_t>(d);
+      in.push_back({static_cast<int>(rule.factors.size())});
+      rule.factors.push_back({op.operand_type(i).dims[dim], kind});
+      if (blocked) {
+        out.push_back({static_cast<int>(rule.factors.size())});
+        rule.factors.push_back({op.type(i).dims[dim], kind});
+      } else {
+        out.push_back(in.back());
+      }
+    }
+    rule.operands.push_back(std::move(in));
+    rule.results.push_back(std::move(out));
+  }
+  return rule;
+}
+
+}  // namespace
+
+bool is_free(const Value* v) {
+  return v->def != nullptr && (v->def->kind == Kind::kConstant || v->def->kind == Kind::kIota);
+}
+
+FactorRule rule_for(const Op& op) { return is_collective(op.kind) ? collective_rule(op) : rule_of(op); }
+
+Placements::Placements(const Module& module) : module_(module) {
+  number(module.main->body);
+  seed_all();
+  relate(module.main->body);
+  propagate();
+}
+
+void Placements::number(const Region& region) {
+  const auto add = [&](const Value* v) {
+    number_.emplace(v, specs_.size());
+    specs_.emplace_back(v->type.dims.size());
+    fixed_.emplace_back(v->type.dims.size(), false);
+  };
+  for (const auto& arg : region.args) {
+    add(arg.get());
+  }
+  for (const auto& op : region.ops) {
+    for (const auto& result : op->results) {
+      add(result.get());
+    }
+    for (const auto& inner : op->regions) {
+      number(*inner);
+    }
+  }
+}
+
+// `closed`: dimensions that the program does not leave open stay as they are.
+void Placements::seed(const Value* v, const ShardingAttrs& wanted, bool closed) {
+  const size_t n = number_.at(v);
+  if (is_whole(specs_[n])) {
+    specs_[n] = spec_of(wanted.sharding, v->type);
+  }
+  for (size_t d = 0; closed && d < fixed_[n].size(); ++d) {
+    fixed_[n][d] = d >= wanted.open.size() || !wanted.open[d];
+  }
+}
+
+void Placements::seed_all() {
+  const Function& main = *module_.main;
+  for (size_t i = 0; i < main.args.size(); ++i) {
+    if (main.args[i].wanted) {
+      seed(main.body.args[i].get(), *main.args[i].wanted, true);
+    }
+  }
+  seed_region(main.body);
+  const Op* ret = main.body.terminator();
+  for (size_t i = 0; i < main.results.size(); ++i) {
+    if (main.results[i].wanted) {
+      seed(ret->operands[i], *main.results[i].wanted, false);
+    }
+  }
+  for (size_t i = 0; i < main.args.size(); ++i) {
+    const int r = main.args[i].alias_result;
+    if (r >= 0 && main.args[i].wanted && !main.results[static_cast<size_t>(r)].wanted) {
+      seed(ret->operands[static_cast<size_t>(r)], *main.args[i].wanted, false);
+    }
+  }
+}
+
+void Placements::seed_region(const Region& region) {
+  walk(region, [&](const Op& op) {
+    if (op.kind == Kind::kShardingConstraint || op.kind == Kind::kReshard) {
+      seed(op.result(), op.as<ShardingAttrs>(), true);
+    }
+  });
+}
+
+void Placements::add_tensor(Relation& relation, const Value* v, const DimFactors& dims,
+                            const Spec* within) {
+  if (!v->type.is_scalar() && !is_free(v)) {
+    relation.tensors.push_back({number_.at(v), &dims, within});
+  }
+}
+
+void Placements::relate_same(const std::vector<const Value*>& values) {
+  same_.push_back(std::make_unique<FactorRule>(same_rule(values[0]->type, values.size())));
+  Relation relation{same_.back().get(), {}, {}, false};
+  for (size_t i = 0; i < values.size(); ++i) {
+    add_tensor(relation, values[i], same_.back()->operands[i]);
+  }
+  if (relation.tensors.size() > 1) {
+    relations_.push_back(std::move(relation));
+  }
+}
+
+void Placements::relate_manual(const Op& op) {
+  const auto& a = op.as<ManualAttrs>();
+  Axes manual;
+  for (size_t i = 0; i < module_.mesh.axes.size(); ++i) {
+    if (std::find(a.manual_axes.begin(), a.manual_axes.end(), module_.mesh.axes[i].name) !=
+        a.manual_axes.end()) {
+      manual.push_back(static_cast<int>(i));
+    }
+  }
+  const auto tie = [&](const Value* outside, const ShardingAttrs& sharding, const Value* inside) {
+    if (inside->type.is_scalar()) {
+      return;
+    }
+    same_.push_back(std::make_unique<FactorRule>(same_rule(inside->type, 2)));
+    FactorRule& rule = *same_.back();
+    Relation relation{&rule, {}, manual, false};
+    add_tensor(relation, inside, rule.operands[0]);
+    add_tensor(relation, outside, rule.operands[1], &sharding.sharding.dim_axes);
+    relations_.push_back(std::move(relation));
+  };
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    tie(op.operands[i], a.in[i], op.regions[0]->args[i].get());
+  }
+  relate(*op.regions[0]);
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    tie(op.result(i), a.out[i], op.regions[0]->terminator()->operands[i]);
+  }
+}
+
+void Placements::relate_op(const Op& op) {
+  const FactorRule& rule = rules_.emplace(&op, rule_for(op)).first->second;
+  Relation relation{&rule, {}, {}, contracts(op.kind)};
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    add_tensor(relation, op.operands[i], rule.operands[i]);
+  }
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    add_tensor(relation, op.result(i), rule.results[i]);
+  }
+  if (relation.tensors.size() > 1) {
+    relations_.push_back(std::move(relation));
+  }
+}
+
+void Placements::relate(const Region& region) {
+  for (const auto& op : region.ops) {
+    switch (op->kind) {
+      case Kind::kReturn:
+      case Kind::kConstant:
+      case Kind::kIota:
+        break;
+      case Kind::kShardingConstraint:
+      case Kind::kReshard:
+        relate_same({op->operands[0], op->result()});
+        break;
+      case Kind::kManualComputation:
+        relate_manual(*op);
+        break;
+      case Kind::kWhile:
+        for (const auto& inner : op->regions) {
+          relate(*inner);
+        }
+        for (size_t i = 0; i < op->results.size(); ++i) {
+          relate_same({op->operands[i], op->regions[0]->args[i].get(),
+                       op->regions[1]->args[i].get(),
+                       op->regions[1]->terminator()->operands[i], op->result(i)});
+        }
+        break;
+      case Kind::kIf:
+      case Kind::kCase:
+        for (const auto& inner : op->regions) {
+          relate(*inner);
+        }
+        for (size_t i = 0; i < op->results.size(); ++i) {
+          std::vector<const Value*> same{op->result(i)};
+          for (const auto& inner : op->regions) {
+            same.push_back(inner->terminator()->operands[i]);
+          }
+          relate_same(same);
+        }
+        break;
+      default:
+        relate_op(*op);
+    }
+  }
+}
+
+void Placements::propagate() {
+  for (const bool all : {false, true}) {
+    bool changed = true;
+    for (int sweep = 0; changed && sweep < kMostSweeps; ++sweep) {
+      changed = false;
+      for (const Relation& r : relations_) {
+        changed = ((all || !r.contracts) && spread(r)) || changed;
+      }
+      for (auto r = relations_.rbegin(); r != relations_.rend(); ++r) {
+        changed = ((all || !r->contracts) && spread(*r)) || changed;
+      }
+    }
+  }
+}
+
+// By which axes a tensor cuts each factor. Of an array outside of a shard_map only what stands
+// behind its axes, and no other axis that is the body's own.
+std::vector<Axes> Placements::cuts(const Relation& relation, const Tensor& tensor) const {
+  Spec spec = specs_[tensor.value];
+  for (size_t d = 0; tensor.within != nullptr && d < spec.size(); ++d) {
+    const Axes& first = d < tensor.within->size() ? (*tensor.within)[d] : Axes{};
+    spec[d] = is_prefix(first, spec[d]) ? tail(spec[d], first.size()) : Axes{};
+    const auto own = std::find_if(spec[d].begin(), spec[d].end(),
+                                  [&](int axis) { return holds(relation.manual, axis); });
+    spec[d].erase(own, spec[d].end());
+  }
+  return project(module_.mesh, *relation.rule, *tensor.dims, spec);
+}
+
+// Of each factor the longest list of axes that all others begin; none where they clash.
+std::vector<Axes> Placements::agreed(const Relation& relation,
+                                     const std::vector<std::vector<Axes>>& own) const {
+  std::vector<Axes> best(relation.rule->factors.size());
+  for (size_t f = 0; f < best.size(); ++f) {
+    if (relation.rule->factors[f].kind == FactorKind::kBlocked) {
+      continue;
+    }
+    for (const auto& tensor : own) {
+      best[f] = tensor[f].size() > best[f].size() ? tensor[f] : best[f];
+    }
+    if (!std::all_of(own.begin(), own.end(),
+                     [&](const auto& tensor) { return is_prefix(tensor[f], best[f]); })) {
+      best[f].clear();
+    }
+  }
+  return best;
+}
+
+bool Placements::extend(const Relation& relation, const Tensor& tensor, std::vector<Axes> own,
+                        const std::vector<Axes>& best) {
+  Spec& old = specs_[tensor.value];
+  Axes used;
+  for (const Axes& axes : old) {
+    append(used, axes);
+  }
+  for (size_t d = 0; tensor.within != nullptr && d < tensor.within->size(); ++d) {
+    append(used, (*tensor.within)[d]);
+  }
+  std::set<int> factors;
+  for (const auto& dim : *tensor.dims) {
+    factors.insert(dim.begin(), dim.end());
+  }
+  for (const int factor : factors) {
+    const auto f = static_cast<size_t>(factor);
+    if (!is_prefix(own[f], best[f])) {
+      continue;
+    }
+    for (size_t k = own[f].size(); k < best[f].size() && !holds(used, best[f][k]); ++k) {
+      own[f].push_back(best[f][k]);
+      used.push_back(best[f][k]);
+    }
+  }
+  const Spec lifted = lift(module_.mesh, *relation.rule, *tensor.dims, own);
+  bool changed = false;
+  for (size_t d = 0; d < old.size(); ++d) {
+    Axes want = tensor.within != nullptr && d < tensor.within->size() ? (*tensor.within)[d] : Axes{};
+    append(want, lifted[d]);
+    if (!fixed_[tensor.value][d] && want.size() > old[d].size() && is_prefix(old[d], want)) {
+      old[d] = std::move(want);
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+bool Placements::spread(const Relation& relation) {
+  std::vector<std::vector<Axes>> own;
+  for (const Tensor& tensor : relation.tensors) {
+    own.push_back(cuts(relation, tensor));
+  }
+  const std::vector<Axes> best = agreed(relation, own);
+  bool changed = false;
+  for (size_t i = 0; i < own.size(); ++i) {
+    changed = extend(relation, relation.tensors[i], own[i], best) || changed;
+  }
+  return changed;
+}
+
+}  // namespace tpu::compiler

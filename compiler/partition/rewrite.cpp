@@ -1,0 +1,258 @@
+// See rewrite.hpp. Ops with regions that run are in rewrite_control.cpp.
+#include "partition/rewrite.hpp"
+
+#include <algorithm>
+
+#include "partition/choose.hpp"
+
+namespace tpu::compiler {
+
+void Rewrite::define(const Value* old, Value* v, Spec spec) {
+  map_[old] = v;
+  mover_.define(v, std::move(spec));
+}
+
+void Rewrite::run() {
+  Function& main = *module_.main;
+  Region& body = main.body;
+  Region old;
+  old.ops.swap(body.ops);
+  old.args.swap(body.args);
+  for (size_t i = 0; i < old.args.size(); ++i) {
+    const Value* arg = old.args[i].get();
+    const Spec& spec = placements_.of(arg);
+    main.args[i].sharding = sharding_of(spec);
+    define(arg,
+           body.add_arg(local_type(arg->type, mesh_, main.args[i].sharding, "func", main.loc)),
+           spec);
+  }
+  mover_.place(body, *old.ops.back());
+  emit_region(old);
+  const Op& ret = *old.ops.back();
+  mover_.place(body, ret);
+  std::vector<Value*> results;
+  for (size_t i = 0; i < ret.operands.size(); ++i) {
+    const Spec spec = result_spec(i);
+    results.push_back(mover_.reshard(now(ret.operands[i]), spec));
+    main.results[i].sharding = sharding_of(spec);
+  }
+  body.append(Kind::kReturn, std::move(results), {}, NoAttrs{}, ret.loc);
+}
+
+// As the program wants it, else as the argument whose memory it takes, else as it is.
+Spec Rewrite::result_spec(size_t i) const {
+  const Function& main = *module_.main;
+  const ResultInfo& result = main.results[i];
+  const Spec& natural = mover_.spec(now(main_return_->operands[i]));
+  if (!result.wanted) {
+    for (const ArgInfo& arg : main.args) {
+      if (arg.alias_result == static_cast<int>(i)) {
+        return spec_of(arg.sharding, result.global);
+      }
+    }
+    return natural;
+  }
+  local_type(result.global, mesh_, result.wanted->sharding, "func", main.loc);
+  Spec spec = spec_of(result.wanted->sharding, result.global);
+  for (size_t d = 0; d < spec.size(); ++d) {
+    Spec longer = spec;
+    longer[d] = natural[d];
+    const bool open = d < result.wanted->open.size() && result.wanted->open[d];
+    if (open && is_prefix(spec[d], natural[d]) && can_cut(mesh_, result.global, longer)) {
+      spec = std::move(longer);
+    }
+  }
+  return spec;
+}
+
+void Rewrite::emit_region(const Region& from) {
+  for (const auto& op : from.ops) {
+    if (op->kind != Kind::kReturn) {
+      mover_.place(mover_.region(), *op);
+      emit(*op);
+    }
+  }
+}
+
+void Rewrite::emit(const Op& op) {
+  switch (op.kind) {
+    case Kind::kConstant:
+    case Kind::kIota:  // whole here, and as they are wanted where they are used
+      define(op.result(), mover_.make(op.kind, {}, op.type(), op.attrs),
+             Spec(op.type().dims.size()));
+      return;
+    case Kind::kShardingConstraint:
+    case Kind::kReshard:
+      map_[op.result()] = mover_.reshard(now(op.operands[0]), placements_.of(op.result()));
+      return;
+    case Kind::kManualComputation:
+      manual(op);
+      return;
+    case Kind::kWhile:
+    case Kind::kIf:
+    case Kind::kCase:
+      control(op);
+      return;
+    default:
+      compute(op);
+  }
+}
+
+std::vector<Axes> Rewrite::cuts(const Op& op, const FactorRule& rule) const {
+  std::vector<Voter> voters;
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    if (!is_free(op.operands[i])) {
+      // On ties an operand counts more than a result.
+      voters.push_back({&rule.operands[i], mover_.spec(now(op.operands[i])),
+                        op.operand_type(i).bytes() + 1});
+    }
+  }
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    voters.push_back({&rule.results[i], placements_.of(op.result(i)), op.type(i).bytes()});
+  }
+  return choose_cuts(mesh_, rule, voters);
+}
+
+Op* Rewrite::local_op(const Op& op, const std::vector<Value*>& operands, std::vector<Type> types) {
+  std::vector<Type> operand_types;
+  for (const Value* v : operands) {
+    operand_types.push_back(v->type);
+  }
+  Attrs attrs = local_attrs(op, operand_types, types);
+  Op* made = mover_.region().append(op.kind, operands, std::move(types), std::move(attrs), op.loc);
+  for (const auto& inner : op.regions) {
+    clone_region(*inner, *made, map_);
+  }
+  return made;
+}
+
+void Rewrite::compute(const Op& op) {
+  const FactorRule& rule = placements_.rule(op);
+  const std::vector<Axes> axes = cuts(op, rule);
+  if (op.kind == Kind::kReduce && reduce_parts(op, rule, axes)) {
+    return;
+  }
+  std::vector<Value*> operands;
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    operands.push_back(mover_.reshard(now(op.operands[i]),
+                                      lift(mesh_, rule, rule.operands[i], axes)));
+  }
+  std::vector<Spec> specs;
+  std::vector<Type> types;
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    specs.push_back(lift(mesh_, rule, rule.results[i], axes));
+    types.push_back(local_part(mesh_, op.type(i), specs[i]));
+  }
+  Axes summed;
+  for (size_t f = 0; f < axes.size(); ++f) {
+    if (rule.factors[f].kind == FactorKind::kReduce) {
+      append(summed, axes[f]);
+    }
+  }
+  if (summed.empty()) {
+    const Op* made = local_op(op, operands, std::move(types));
+    for (size_t i = 0; i < op.results.size(); ++i) {
+      define(op.result(i), made->result(i), specs[i]);
+    }
+    return;
+  }
+  std::sort(summed.begin(), summed.end());
+  Value* once = nullptr;
+  if (const auto i = combined_once(op, rule.reducer)) {
+    once = operands[*i];
+    operands[*i] =
+        mover_.make(Kind::kConstant, {}, once->type,
+                    ConstantAttrs{identity_of(rule.reducer, once->type)});
+  }
+  // Products are added up in f32, on one core and over cores.
+  const bool wide = types[0].elem == Elem::kBf16 &&
+                    (op.kind == Kind::kDotGeneral || op.kind == Kind::kConvolution);
+  types[0].elem = wide ? Elem::kF32 : types[0].elem;
+  Value* out = local_op(op, operands, std::move(types))->result();
+  out = sum(op, out, std::move(summed), rule, specs[0]);
+  if (wide) {
+    out = mover_.make(Kind::kConvert, {out}, {Elem::kBf16, out->type.dims});
+  }
+  if (once != nullptr) {
+    out = combine(op, out, once, rule.reducer, specs[0]);
+  }
+  define(op.result(), out, specs[0]);
+}
+
+// Over cores that differ along `axes`. A dimension that is to be cut by some of these is cut at
+// once: each core gets the sum of its part alone.
+Value* Rewrite::sum(const Op& op, Value* x, Axes axes, const FactorRule& rule, Spec& spec) {
+  const Spec& wanted = placements_.of(op.result());
+  for (size_t d = 0; d < spec.size(); ++d) {
+    if (!is_prefix(spec[d], wanted[d])) {
+      continue;
+    }
+    const Axes more = tail(wanted[d], spec[d].size());
+    const bool all = !more.empty() && std::all_of(more.begin(), more.end(),
+                                                  [&](int axis) { return holds(axes, axis); });
+    if (all) {
+      x = mover_.reduce_scatter(x, more, rule.reducer, d);
+      append(spec[d], more);
+      std::erase_if(axes, [&](int axis) { return holds(more, axis); });
+    }
+  }
+  return axes.empty() ? x : mover_.all_reduce(x, axes, rule.reducer);
+}
+
+// What must be combined into the result once, and not by every core.
+Value* Rewrite::combine(const Op& op, Value* x, Value* once, Kind reducer, const Spec& spec) {
+  if (op.kind == Kind::kReduce) {
+    once = mover_.make(Kind::kBroadcastInDim, {once}, x->type, DimsAttrs{});
+  } else {
+    once = mover_.reshard(once, spec);
+  }
+  return mover_.make(reducer, {x, once}, x->type);
+}
+
+// A reduction whose body is no simple sum (argmax), along dimensions that are cut: every core
+// reduces its part, and then all reduce what the others got. False where nothing is cut so.
+bool Rewrite::reduce_parts(const Op& op, const FactorRule& rule, const std::vector<Axes>& axes) {
+  const size_t n = op.results.size();
+  const Spec& lies = mover_.spec(now(op.operands[0]));
+  Spec spec = lift(mesh_, rule, rule.operands[0], axes);
+  Axes parts;
+  for (const int64_t dim : op.as<DimsAttrs>().dims) {
+    const auto d = static_cast<size_t>(dim);
+    const bool blocked = !rule.operands[0][d].empty() &&
+                         rule.factors[static_cast<size_t>(rule.operands[0][d][0])].kind ==
+                             FactorKind::kBlocked;
+    Spec longer = spec;
+    longer[d] = lies[d];
+    if (blocked && !lies[d].empty() && can_cut(mesh_, op.operand_type(0), longer)) {
+      spec = std::move(longer);
+      append(parts, lies[d]);
+    }
+  }
+  if (parts.empty()) {
+    return false;
+  }
+  std::vector<Value*> operands;
+  std::vector<Type> types;
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    operands.push_back(i < n ? mover_.reshard(now(op.operands[i]), spec) : now(op.operands[i]));
+  }
+  for (size_t i = 0; i < n; ++i) {
+    types.push_back(local_part(mesh_, op.type(i), lift(mesh_, rule, rule.results[i], axes)));
+  }
+  const Op* local = local_op(op, operands, types);
+  for (size_t i = 0; i < n; ++i) {
+    Type one = types[i];
+    one.dims.insert(one.dims.begin(), 1);
+    operands[i] = mover_.make(Kind::kReshape, {local->result(i)}, one);
+    operands[i] = mover_.all_gather(operands[i], parts, 0);
+  }
+  Op* all = mover_.region().append(Kind::kReduce, operands, types, DimsAttrs{{0}}, op.loc);
+  ValueMap map = map_;
+  clone_region(*op.regions[0], *all, map);
+  for (size_t i = 0; i < n; ++i) {
+    define(op.result(i), all->result(i), lift(mesh_, rule, rule.results[i], axes));
+  }
+  return true;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,47 @@
+// From the placements of the global graph to what one core computes: each op on the parts that the
+// core has, after operands were moved to where the op needs them, with sums over cores behind it
+// where a summed dimension is cut. Private to the pass `partition`.
+#pragma once
+
+#include "partition/mover.hpp"
+#include "partition/propagate.hpp"
+
+namespace tpu::compiler {
+
+class Rewrite {
+ public:
+  Rewrite(Module& module, const Placements& placements)
+      : module_(module), mesh_(module.mesh), placements_(placements), mover_(module) {}
+
+  // Gives main the graph of one core; shardings of arguments and results say what it has.
+  void run();
+
+ private:
+  void emit_region(const Region& from);  // without its return
+  void emit(const Op& op);
+  Value* now(const Value* v) const { return map_.at(v); }  // what stands for it
+  void define(const Value* old, Value* v, Spec spec);
+  Spec result_spec(size_t i) const;
+
+  // Ops with a rule.
+  void compute(const Op& op);
+  std::vector<Axes> cuts(const Op& op, const FactorRule& rule) const;
+  Op* local_op(const Op& op, const std::vector<Value*>& operands, std::vector<Type> types);
+  Value* sum(const Op& op, Value* x, Axes axes, const FactorRule& rule, Spec& spec);
+  Value* combine(const Op& op, Value* x, Value* once, Kind reducer, const Spec& spec);
+  bool reduce_parts(const Op& op, const FactorRule& rule, const std::vector<Axes>& axes);
+
+  // Ops with regions that run, in rewrite_control.cpp.
+  void control(const Op& op);
+  void region(const Region& from, Op& to, const std::vector<Spec>& carried,
+              const std::vector<Spec>& returned);
+  void manual(const Op& op);
+
+  Module& module_;
+  const Mesh& mesh_;
+  const Placements& placements_;
+  Mover mover_;
+  ValueMap map_;  // of the global graph to what a core has
+};
+
+}  // namespace tpu::compiler

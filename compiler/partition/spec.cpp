@@ -1,0 +1,117 @@
+// See spec.hpp.
+#include "partition/spec.hpp"
+
+#include <algorithm>
+
+namespace tpu::compiler {
+
+Spec spec_of(const Sharding& sharding, const Type& type) {
+  return sharding.dim_axes.empty() ? Spec(type.dims.size()) : sharding.dim_axes;
+}
+
+Sharding sharding_of(const Spec& spec) { return is_whole(spec) ? Sharding{} : Sharding{spec}; }
+
+bool is_whole(const Spec& spec) {
+  return std::all_of(spec.begin(), spec.end(), [](const Axes& axes) { return axes.empty(); });
+}
+
+bool is_prefix(const Axes& a, const Axes& b) {
+  return a.size() <= b.size() && std::equal(a.begin(), a.end(), b.begin());
+}
+
+bool holds(const Axes& axes, int axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
+bool is_disjoint(const Axes& a, const Axes& b) {
+  return std::none_of(a.begin(), a.end(), [&](int axis) { return holds(b, axis); });
+}
+
+Axes tail(const Axes& axes, size_t from) {
+  return {axes.begin() + static_cast<ptrdiff_t>(from), axes.end()};
+}
+
+void append(Axes& to, const Axes& axes) { to.insert(to.end(), axes.begin(), axes.end()); }
+
+int64_t axis_size(const Mesh& mesh, int axis) {
+  return mesh.axes.at(static_cast<size_t>(axis)).size;
+}
+
+int64_t num_parts(const Mesh& mesh, const Axes& axes) {
+  int64_t n = 1;
+  for (const int axis : axes) {
+    n *= axis_size(mesh, axis);
+  }
+  return n;
+}
+
+Type local_part(const Mesh& mesh, Type whole, const Spec& spec) {
+  for (size_t d = 0; d < spec.size(); ++d) {
+    whole.dims[d] /= num_parts(mesh, spec[d]);
+  }
+  return whole;
+}
+
+bool can_cut(const Mesh& mesh, const Type& whole, const Spec& spec) {
+  Axes used;
+  for (size_t d = 0; d < spec.size(); ++d) {
+    for (const int axis : spec[d]) {
+      if (holds(used, axis)) {
+        return false;
+      }
+      used.push_back(axis);
+    }
+    if (whole.dims[d] % num_parts(mesh, spec[d]) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::vector<Axes> project(const Mesh& mesh, const FactorRule& rule, const DimFactors& tensor,
+                          const Spec& spec) {
+  std::vector<Axes> out(rule.factors.size());
+  for (size_t d = 0; d < tensor.size(); ++d) {
+    auto axis = spec[d].begin();
+    for (const int f : tensor[d]) {
+      const auto factor = static_cast<size_t>(f);
+      int64_t rest = rule.factors[factor].size;
+      while (axis != spec[d].end() && rest % axis_size(mesh, *axis) == 0) {
+        rest /= axis_size(mesh, *axis);
+        out[factor].push_back(*axis++);
+      }
+      if (rest != 1) {
+        break;
+      }
+    }
+  }
+  return out;
+}
+
+Spec lift(const Mesh& mesh, const FactorRule& rule, const DimFactors& tensor,
+          const std::vector<Axes>& axes) {
+  Spec out(tensor.size());
+  for (size_t d = 0; d < tensor.size(); ++d) {
+    for (const int f : tensor[d]) {
+      const auto factor = static_cast<size_t>(f);
+      append(out[d], axes[factor]);
+      if (num_parts(mesh, axes[factor]) != rule.factors[factor].size) {
+        break;
+      }
+    }
+  }
+  return out;
+}
+
+FactorRule same_rule(const Type& type, size_t tensors) {
+  FactorRule rule;
+  DimFactors dims;
+  for (const int64_t size : type.dims) {
+    dims.push_back({static_cast<int>(rule.factors.size())});
+    rule.factors.push_back({size, FactorKind::kPass});
+  }
+  rule.operands.assign(tensors, dims);
+  return rule;
+}
+
+}  // namespace tpu::compiler

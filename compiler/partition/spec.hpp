@@ -1,0 +1,42 @@
+// How the pass `partition` says where an array lies, and how that follows from an op's factors
+// (rules.hpp). Private to the pass.
+#pragma once
+
+#include "ir/graph.hpp"
+#include "partition/rules.hpp"
+
+namespace tpu::compiler {
+
+using Axes = std::vector<int>;    // of Module::mesh, major first
+using Spec = std::vector<Axes>;   // per dimension the axes that cut it; Sharding with all entries
+using DimFactors = std::vector<std::vector<int>>;  // of one tensor of a rule
+
+Spec spec_of(const Sharding& sharding, const Type& type);
+Sharding sharding_of(const Spec& spec);
+
+bool is_whole(const Spec& spec);
+bool is_prefix(const Axes& a, const Axes& b);  // of a in b
+bool is_disjoint(const Axes& a, const Axes& b);
+bool holds(const Axes& axes, int axis);
+Axes tail(const Axes& axes, size_t from);
+void append(Axes& to, const Axes& axes);
+
+int64_t axis_size(const Mesh& mesh, int axis);
+int64_t num_parts(const Mesh& mesh, const Axes& axes);
+// The part of an array of type `whole` that a core has.
+Type local_part(const Mesh& mesh, Type whole, const Spec& spec);
+// True if every dimension can be cut so and no axis is used twice.
+bool can_cut(const Mesh& mesh, const Type& whole, const Spec& spec);
+
+// Axes by which a tensor that lies as `spec` cuts each factor: a dimension cuts its factors major
+// first, one behind another only where that is cut to single elements.
+std::vector<Axes> project(const Mesh& mesh, const FactorRule& rule, const DimFactors& tensor,
+                          const Spec& spec);
+// Where a tensor lies whose factors are cut by `axes`.
+Spec lift(const Mesh& mesh, const FactorRule& rule, const DimFactors& tensor,
+          const std::vector<Axes>& axes);
+
+// Rule of arrays of one shape that are one value: what a loop carries, the results of branches.
+FactorRule same_rule(const Type& type, size_t tensors);
+
+}  // namespace tpu::compiler
