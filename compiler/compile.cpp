@@ -1,6 +1,7 @@
 // Import, passes and code generation in a row: see compile.hpp.
 #include "compile.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "codegen.hpp"
@@ -25,6 +26,32 @@ std::vector<std::string> why_unsharded(const exe::ExecutableT& e, const spec::Bo
 
 }  // namespace
 
+std::vector<std::string> describe_moved(const std::vector<MovedArray>& moved) {
+  std::vector<const MovedArray*> arrays;
+  int64_t sums = 0, sum_bytes = 0;
+  for (const MovedArray& m : moved) {
+    if (m.kind == Kind::kAllReduce || m.kind == Kind::kReduceScatter) {
+      ++sums;
+      sum_bytes += m.bytes;
+    } else {
+      arrays.push_back(&m);
+    }
+  }
+  std::vector<std::string> lines;
+  if (sums > 0) {
+    lines.push_back("sharding: " + std::to_string(sums) + " sums over cores, " +
+                    std::to_string(sum_bytes) + " bytes a core");
+  }
+  std::stable_sort(arrays.begin(), arrays.end(),
+                   [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
+  for (const MovedArray* m : arrays) {
+    lines.push_back("sharding: " + std::string(kind_name(m->kind)) + " of " + to_string(m->type) +
+                    ", " + std::to_string(m->bytes) + " bytes a core, for " + m->op + " at " +
+                    to_string(*m->loc));
+  }
+  return lines;
+}
+
 std::vector<std::string> stages() {
   std::vector<std::string> names = {"import"};
   for (const Pass& pass : compile_passes()) {
@@ -47,6 +74,7 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
   run_passes(module, compile_passes(), passes);
   Compiled out;
   out.executable = generate(module, board, options);
+  out.report.moved = std::move(module.moved);
   out.report.graph = std::move(module);
   if (options.update_sharding == UpdateSharding::kOn && out.executable.sharded_update_bytes == 0) {
     out.report.unsharded = why_unsharded(out.executable, board);

@@ -39,12 +39,18 @@ struct CompileReport {
   Module graph;  // the graph that kernels were made of
   // With UpdateSharding::kOn and no update cut: why not.
   std::vector<std::string> unsharded;
+  // What the sharding pass made the cores exchange; see describe_moved().
+  std::vector<MovedArray> moved;
 };
 
 struct Compiled {
   exe::ExecutableT executable;
   CompileReport report;
 };
+
+// The exchanges as lines of text: one of all sums together, then one for each array that could not
+// stay where it was, with op, source line and bytes, the largest first.
+std::vector<std::string> describe_moved(const std::vector<MovedArray>& moved);
 
 // Names of all stages, in order.
 std::vector<std::string> stages();

@@ -16,10 +16,13 @@ namespace tpu::compiler {
 
 const std::vector<Pass>& canonical_passes() {
   static const std::vector<Pass> passes = {
-      {"inline",
+      {"inline", [](Module& m) { inline_calls(m); }},
+      {"splice", splice},
+      {"simplify_global",
        [](Module& m) {
-         check_shard_maps(m);
-         inline_calls(m);
+         if (m.global) {
+           simplify(m);
+         }
        }},
       {"partition", partition},
       {"dce", [](Module& m) { remove_dead_ops(m); }},

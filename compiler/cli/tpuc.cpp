@@ -114,6 +114,9 @@ void compile_file(const Arguments& a) {
   }
   if (a.verbose) {
     print_sizes(a.input, out.executable);
+    for (const std::string& line : tpu::compiler::describe_moved(out.report.moved)) {
+      std::cout << "  " << line << "\n";
+    }
   }
 }
 
@@ -153,7 +156,8 @@ int main(int argc, char** argv) {
       ->excludes(assemble)
       ->excludes(dump)
       ->excludes(cores);
-  app.add_flag("-v,--verbose", a.verbose, "print sizes and the estimated time");
+  app.add_flag("-v,--verbose", a.verbose,
+               "print sizes, the estimated time, and what cores exchange for arrays that are cut");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

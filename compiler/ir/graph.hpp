@@ -94,6 +94,16 @@ struct Function {
   LocRef loc;
 };
 
+// What the cores exchange so that an op of the global graph can be computed: made by the pass
+// `partition` for what does not lie as the op needs it.
+struct MovedArray {
+  Kind kind = Kind::kAllGather;  // of the collective
+  Type type;                     // what one core gives
+  int64_t bytes = 0;             // what one core gets
+  std::string op;                // for which it is
+  LocRef loc;
+};
+
 struct Module {
   std::string name;
   Mesh mesh;              // no axes: a program for one core
@@ -102,6 +112,7 @@ struct Module {
   std::unique_ptr<Function> main;
   std::vector<std::unique_ptr<Function>> functions;  // callees; empty after the pass `inline`
   OpId next_id = 1;
+  std::vector<MovedArray> moved;  // in program order
 
   Function* find(const std::string& function_name) const;  // null if there is none
   // Gives ids to all ops that have none (0); passes call it through the pass manager.

@@ -53,9 +53,8 @@ std::vector<Axes> choose_cuts(const Mesh& mesh, const FactorRule& rule,
   std::vector<Axes> out(rule.factors.size());
   while (!open.empty()) {
     const Proposal best =
-        *std::max_element(open.begin(), open.end(), [](const Proposal& a, const Proposal& b) {
-          return a.rank() < b.rank();
-        });
+        *std::max_element(open.begin(), open.end(),
+                          [](const Proposal& a, const Proposal& b) { return a.rank() < b.rank(); });
     out[best.factor] = best.axes;
     std::erase_if(open, [&](const Proposal& p) {
       return p.factor == best.factor
@@ -74,8 +73,7 @@ std::vector<Axes> choose_cuts(const Mesh& mesh, const FactorRule& rule,
       }
     }
   };
-  std::for_each(rule.operands.begin(), rule.operands.end(),
-                [&](const auto& t) { check(t); });
+  std::for_each(rule.operands.begin(), rule.operands.end(), [&](const auto& t) { check(t); });
   std::for_each(rule.results.begin(), rule.results.end(), [&](const auto& t) { check(t); });
   return out;
 }

@@ -32,8 +32,7 @@ Axes all_axes(const Spec& spec) {
 }  // namespace
 
 Value* Mover::make(Kind kind, std::vector<Value*> operands, Type type, Attrs attrs) {
-  return region_
-      ->append(kind, std::move(operands), {std::move(type)}, std::move(attrs), op_->loc)
+  return region_->append(kind, std::move(operands), {std::move(type)}, std::move(attrs), op_->loc)
       ->result();
 }
 
@@ -48,7 +47,8 @@ Value* Mover::index(const Axes& axes) {
   if (!mesh_.device_ids.empty()) {  // cores stand in another order than in the mesh
     std::vector<int32_t> place(static_cast<size_t>(cores));
     for (int64_t i = 0; i < cores; ++i) {
-      place[static_cast<size_t>(mesh_.device_ids[static_cast<size_t>(i)])] = static_cast<int32_t>(i);
+      place[static_cast<size_t>(mesh_.device_ids[static_cast<size_t>(i)])] =
+          static_cast<int32_t>(i);
     }
     const Type table{Elem::kI32, {cores}};
     Value* v = make(Kind::kConstant, {}, table, ConstantAttrs{make_dense_of(table, place)});
@@ -56,12 +56,17 @@ Value* Mover::index(const Axes& axes) {
     core = make(Kind::kReshape, {v}, kIndex);
   }
   Value* out = nullptr;
-  for (const int axis : axes) {
+  for (size_t i = 0; i < axes.size();) {
+    int64_t size = axis_size(mesh_, axes[i]);
+    int last = axes[i];
+    for (++i; i < axes.size() && axes[i] == last + 1; ++i) {  // neighbours count as one
+      size *= axis_size(mesh_, axes[i]);
+      last = axes[i];
+    }
     int64_t stride = 1;
-    for (size_t k = static_cast<size_t>(axis) + 1; k < mesh_.axes.size(); ++k) {
+    for (size_t k = static_cast<size_t>(last) + 1; k < mesh_.axes.size(); ++k) {
       stride *= mesh_.axes[k].size;
     }
-    const int64_t size = axis_size(mesh_, axis);
     Value* at = stride == 1 ? core : make(Kind::kDivide, {core, number(stride)}, kIndex);
     at = stride * size == cores ? at : make(Kind::kRemainder, {at, number(size)}, kIndex);
     out = out == nullptr
@@ -109,8 +114,7 @@ void Mover::report(Kind kind, const Value* v) {
   module_.moved.push_back({kind, given, bytes, source_name(op_->kind), op_->loc});
 }
 
-Value* Mover::reducing(Kind kind, Value* x, Type type, const CollectiveAttrs& attrs,
-                       Kind reducer) {
+Value* Mover::reducing(Kind kind, Value* x, Type type, const CollectiveAttrs& attrs, Kind reducer) {
   Value* out = make(kind, {x}, std::move(type), attrs);
   Region* body = out->def->add_region();
   const Type scalar{x->type.elem, {}};
@@ -177,8 +181,8 @@ Value* Mover::cut(Value* x, Spec& now, const Spec& want) {
   for (size_t d = 0; d < now.size(); ++d) {
     if (is_prefix(now[d], want[d])) {
       const Axes rest = tail(want[d], now[d].size());
-      const auto end = std::find_if(rest.begin(), rest.end(),
-                                    [&](int axis) { return holds(used, axis); });
+      const auto end =
+          std::find_if(rest.begin(), rest.end(), [&](int axis) { return holds(used, axis); });
       more[d].assign(rest.begin(), end);
     }
   }
@@ -189,9 +193,9 @@ Value* Mover::cut(Value* x, Spec& now, const Spec& want) {
   const Type type = local_part(mesh_, x->type, more);
   for (size_t d = 0; d < now.size(); ++d) {
     append(now[d], more[d]);
-    operands.push_back(
-        more[d].empty() ? number(0)
-                        : make(Kind::kMultiply, {index(more[d]), number(type.dims[d])}, kIndex));
+    operands.push_back(more[d].empty()
+                           ? number(0)
+                           : make(Kind::kMultiply, {index(more[d]), number(type.dims[d])}, kIndex));
   }
   return make(Kind::kDynamicSlice, operands, type, DimsAttrs{type.dims});
 }

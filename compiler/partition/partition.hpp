@@ -1,5 +1,14 @@
-// Pass `partition`: the global graph becomes the graph of one core. Today that is the work of
-// jax.shard_map alone: its body is spliced in, what stands around it runs on every core.
+// Passes `splice` and `partition`: the global graph becomes the graph of one core. Both need an
+// inlined module and leave the graph of one core as it is.
+#pragma once
+
+#include "ir/graph.hpp"
+
+namespace tpu::compiler {
+
+// A program that is the work of jax.shard_map alone, in which nothing has to move: its bodies are
+// spliced in, what stands around them runs on every core. Other programs stay global, without
+// constraints that ask for nothing.
 //
 //   func @main(%0: f32[16]) {                          func @main(%0: f32[2] sharded f32[16] by
 //     %1 = manual_computation %0                             [{d}]) {
@@ -7,19 +16,19 @@
 //          (%2: f32[2]) { %3 = abs %2 .. }               return %1
 //     return %1                                        } result 0 sharded f32[16] by [{d}]
 //   }
-#pragma once
+void splice(Module& module);
 
-#include "ir/graph.hpp"
-
-namespace tpu::compiler {
-
-// Refuses a jax.shard_map inside of a loop, a branch or another jax.shard_map, while calls still
-// show how it is reached. Nothing to do for the graph of one core.
-void check_shard_maps(const Module& module);
-
-// Needs an inlined module; leaves the graph of one core as it is. Throws Error with the op and its
-// source line: an op outside of shard_map works on a sharded array, an array arrives in another
-// sharding than the one that is wanted, a dimension that cannot be cut into equal parts.
+// Any program: shardings of arguments, results and constraints spread over the graph, each op works
+// on the parts that a core has, and collectives stand where parts must meet (Module::moved).
+//
+//   func @main(%0: f32[16,4] sharded [{d}, {}]) {      func @main(%0: f32[2,4] sharded f32[16,4] by
+//     %1 = reduce %0, 0 {dims=[0]} : f32[4]      =>          [{d}, {}]) {
+//     return %1                                          %1 = reduce %0, 0 {dims=[0]} : f32[4]
+//   }                                                    %2 = all_reduce %1 : f32[4]
+//                                                        return %2
+//                                                      }
+//
+// Throws Error for an argument or result whose dimension cannot be cut into equal parts.
 void partition(Module& module);
 
 }  // namespace tpu::compiler

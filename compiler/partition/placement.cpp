@@ -2,7 +2,6 @@
 #include "partition/placement.hpp"
 
 #include <algorithm>
-#include <optional>
 
 namespace tpu::compiler {
 
@@ -12,7 +11,7 @@ class Placer {
  public:
   explicit Placer(const Module& module) : module_(module) {}
 
-  std::unordered_map<const Value*, Sharding> run() {
+  std::optional<std::unordered_map<const Value*, Sharding>> run() {
     const Function& main = *module_.main;
     for (size_t i = 0; i < main.args.size(); ++i) {
       std::optional<Sharding>& known = known_[main.body.args[i].get()];
@@ -21,7 +20,9 @@ class Placer {
       }
     }
     for (const auto& op : main.body.ops) {
-      place(*op);
+      if (!place(*op)) {
+        return std::nullopt;
+      }
     }
     std::unordered_map<const Value*, Sharding> out;
     for (const auto& [value, sharding] : known_) {
@@ -31,10 +32,6 @@ class Placer {
   }
 
  private:
-  [[noreturn]] static void fail(const Op& op, const std::string& message) {
-    throw Error(message, source_name(op.kind), op.loc);
-  }
-
   // A constraint gives the array that it is given.
   const Value* root(const Value* v) const {
     const auto it = root_.find(v);
@@ -50,110 +47,102 @@ class Placer {
     return *s;
   }
 
-  void place(const Op& op) {
+  // False where something would have to move.
+  bool place(const Op& op) {
     switch (op.kind) {
       case Kind::kManualComputation:
-        manual_computation(op);
-        return;
+        return manual_computation(op);
       case Kind::kShardingConstraint:
       case Kind::kReshard:
-        constraint(op);
-        return;
+        return constraint(op);
       case Kind::kReturn:
-        for (const Value* v : op.operands) {
-          sharding_of(v);
-        }
-        return;
+        return results(op);
       default:
-        on_every_core(op);
+        return on_every_core(op);
     }
   }
 
-  void manual_computation(const Op& op) {
+  bool manual_computation(const Op& op) {
     const auto& a = op.as<ManualAttrs>();
     for (size_t i = 0; i < op.operands.size(); ++i) {
       std::optional<Sharding>& s = known_[root(op.operands[i])];
       if (!s) {
         s = a.in[i].sharding;
       } else if (*s != a.in[i].sharding) {
-        fail(op,
-             "operand " + std::to_string(i) +
-                 " arrives in another sharding than in_specs says; pass it as an argument of the "
-                 "whole program, or compute it inside");
+        return false;
       }
     }
     for (size_t axis = 0; axis < module_.mesh.axes.size(); ++axis) {
       if (std::find(a.manual_axes.begin(), a.manual_axes.end(), static_cast<int>(axis)) ==
           a.manual_axes.end()) {
-        fail(op, "the mesh axis '" + module_.mesh.axes[axis].name +
-                     "' is left to automatic partitioning, which is not supported; let "
-                     "jax.shard_map be manual over all axes");
+        return false;
       }
     }
-    check_inside(*op.regions[0]);
     for (size_t i = 0; i < op.results.size(); ++i) {
       known_[op.result(i)] = a.out[i].sharding;
     }
+    return is_plain(*op.regions[0]);
   }
 
   // Nothing moves an array: only what it is already may be asked for.
-  void constraint(const Op& op) {
-    check_replicated(op);
+  bool constraint(const Op& op) {
+    if (!is_replicated_constraint(op)) {
+      return false;
+    }
     const auto& a = op.as<ShardingAttrs>();
     for (size_t d = 0; d < op.type().dims.size(); ++d) {
-      if (d < a.open.size() && a.open[d]) {
-        continue;
-      }
       const Sharding& s = sharding_of(op.operands[0]);
-      if (d < s.dim_axes.size() && !s.dim_axes[d].empty()) {
-        fail(op, "dimension " + std::to_string(d) +
-                     " of a sharded array is wanted whole on every core, which is not supported "
-                     "outside of jax.shard_map; gather it inside with jax.lax.all_gather and give "
-                     "it out_specs without an axis there");
+      const bool open = d < a.open.size() && a.open[d];
+      if (!open && d < s.dim_axes.size() && !s.dim_axes[d].empty()) {
+        return false;
       }
     }
     root_[op.result()] = root(op.operands[0]);
     known_[op.result()];
+    return true;
   }
 
-  static void check_replicated(const Op& op) {
-    if (!op.as<ShardingAttrs>().sharding.is_replicated()) {
-      fail(op, "automatic partitioning is not supported; use jax.shard_map");
-    }
-  }
-
-  // What stands inside of regions, those of shard_map and those of loops and branches.
-  static void check_inside(const Region& region) {
-    walk(region, [](const Op& op) {
-      if (op.kind == Kind::kManualComputation) {
-        fail(op, kShardMapInControl);
-      } else if (op.kind == Kind::kShardingConstraint || op.kind == Kind::kReshard) {
-        check_replicated(op);
+  bool results(const Op& ret) {
+    const Function& main = *module_.main;
+    for (size_t i = 0; i < ret.operands.size(); ++i) {
+      const Sharding& s = sharding_of(ret.operands[i]);
+      if (main.results[i].wanted && main.results[i].wanted->sharding != s) {
+        return false;
       }
+    }
+    return true;
+  }
+
+  static bool is_replicated_constraint(const Op& op) {
+    return op.as<ShardingAttrs>().sharding.is_replicated();
+  }
+
+  // No shard_map and no constraint that cuts inside of a region: of shard_map, a loop, a branch.
+  static bool is_plain(const Region& region) {
+    bool plain = true;
+    walk(region, [&](const Op& op) {
+      const bool constrains = op.kind == Kind::kShardingConstraint || op.kind == Kind::kReshard;
+      plain = plain && op.kind != Kind::kManualComputation &&
+              (!constrains || is_replicated_constraint(op));
     });
+    return plain;
   }
 
-  void on_every_core(const Op& op) {
-    for (size_t i = 0; i < op.operands.size(); ++i) {
-      if (!sharding_of(op.operands[i]).is_replicated()) {
-        fail(op, "an op outside of jax.shard_map works on a sharded array (operand " +
-                     std::to_string(i) +
-                     "); automatic partitioning is not supported, move the op inside");
-      }
-    }
+  bool on_every_core(const Op& op) {
+    bool whole = std::all_of(op.operands.begin(), op.operands.end(),
+                             [&](const Value* v) { return sharding_of(v).is_replicated(); });
     for (const auto& region : op.regions) {
-      check_inside(*region);
+      whole = whole && is_plain(*region);
       walk(*region, [&](const Op& inner) {
         for (const Value* v : inner.operands) {
-          if (known_.count(v) != 0 && !sharding_of(v).is_replicated()) {
-            fail(op, "an op outside of jax.shard_map works on a sharded array; move it inside");
-          }
+          whole = whole && (known_.count(v) == 0 || sharding_of(v).is_replicated());
         }
       });
     }
     for (const auto& result : op.results) {
       known_[result.get()] = Sharding{};
     }
+    return whole;
   }
 
   const Module& module_;
@@ -163,7 +152,7 @@ class Placer {
 
 }  // namespace
 
-std::unordered_map<const Value*, Sharding> place_values(const Module& module) {
+std::optional<std::unordered_map<const Value*, Sharding>> place_values(const Module& module) {
   return Placer(module).run();
 }
 

@@ -51,7 +51,9 @@ bool is_free(const Value* v) {
   return v->def != nullptr && (v->def->kind == Kind::kConstant || v->def->kind == Kind::kIota);
 }
 
-FactorRule rule_for(const Op& op) { return is_collective(op.kind) ? collective_rule(op) : rule_of(op); }
+FactorRule rule_for(const Op& op) {
+  return is_collective(op.kind) ? collective_rule(op) : rule_of(op);
+}
 
 Placements::Placements(const Module& module) : module_(module) {
   number(module.main->body);
@@ -79,11 +81,18 @@ void Placements::number(const Region& region) {
   }
 }
 
-// `closed`: dimensions that the program does not leave open stay as they are.
+// `closed`: dimensions that the program does not leave open stay as they are. What does not divide
+// a dimension does not cut it.
 void Placements::seed(const Value* v, const ShardingAttrs& wanted, bool closed) {
   const size_t n = number_.at(v);
   if (is_whole(specs_[n])) {
-    specs_[n] = spec_of(wanted.sharding, v->type);
+    Spec spec = spec_of(wanted.sharding, v->type);
+    for (size_t d = 0; d < spec.size(); ++d) {
+      while (v->type.dims[d] % num_parts(module_.mesh, spec[d]) != 0) {
+        spec[d].pop_back();
+      }
+    }
+    specs_[n] = std::move(spec);
   }
   for (size_t d = 0; closed && d < fixed_[n].size(); ++d) {
     fixed_[n][d] = d >= wanted.open.size() || !wanted.open[d];
@@ -140,20 +149,13 @@ void Placements::relate_same(const std::vector<const Value*>& values) {
 
 void Placements::relate_manual(const Op& op) {
   const auto& a = op.as<ManualAttrs>();
-  Axes manual;
-  for (size_t i = 0; i < module_.mesh.axes.size(); ++i) {
-    if (std::find(a.manual_axes.begin(), a.manual_axes.end(), module_.mesh.axes[i].name) !=
-        a.manual_axes.end()) {
-      manual.push_back(static_cast<int>(i));
-    }
-  }
   const auto tie = [&](const Value* outside, const ShardingAttrs& sharding, const Value* inside) {
     if (inside->type.is_scalar()) {
       return;
     }
     same_.push_back(std::make_unique<FactorRule>(same_rule(inside->type, 2)));
     FactorRule& rule = *same_.back();
-    Relation relation{&rule, {}, manual, false};
+    Relation relation{&rule, {}, a.manual_axes, false};
     add_tensor(relation, inside, rule.operands[0]);
     add_tensor(relation, outside, rule.operands[1], &sharding.sharding.dim_axes);
     relations_.push_back(std::move(relation));
@@ -201,8 +203,8 @@ void Placements::relate(const Region& region) {
         }
         for (size_t i = 0; i < op->results.size(); ++i) {
           relate_same({op->operands[i], op->regions[0]->args[i].get(),
-                       op->regions[1]->args[i].get(),
-                       op->regions[1]->terminator()->operands[i], op->result(i)});
+                       op->regions[1]->args[i].get(), op->regions[1]->terminator()->operands[i],
+                       op->result(i)});
         }
         break;
       case Kind::kIf:
@@ -299,7 +301,8 @@ bool Placements::extend(const Relation& relation, const Tensor& tensor, std::vec
   const Spec lifted = lift(module_.mesh, *relation.rule, *tensor.dims, own);
   bool changed = false;
   for (size_t d = 0; d < old.size(); ++d) {
-    Axes want = tensor.within != nullptr && d < tensor.within->size() ? (*tensor.within)[d] : Axes{};
+    Axes want =
+        tensor.within != nullptr && d < tensor.within->size() ? (*tensor.within)[d] : Axes{};
     append(want, lifted[d]);
     if (!fixed_[tensor.value][d] && want.size() > old[d].size() && is_prefix(old[d], want)) {
       old[d] = std::move(want);

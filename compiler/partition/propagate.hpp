@@ -60,8 +60,8 @@ class Placements {
 
   const Module& module_;
   std::unordered_map<const Value*, size_t> number_;
-  std::vector<Spec> specs_;                 // by value number
-  std::vector<std::vector<bool>> fixed_;    // dimensions that may not be cut further
+  std::vector<Spec> specs_;               // by value number
+  std::vector<std::vector<bool>> fixed_;  // dimensions that may not be cut further
   std::unordered_map<const Op*, FactorRule> rules_;
   std::vector<std::unique_ptr<FactorRule>> same_;
   std::vector<Relation> relations_;  // in program order

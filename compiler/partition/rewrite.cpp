@@ -22,8 +22,7 @@ void Rewrite::run() {
     const Value* arg = old.args[i].get();
     const Spec& spec = placements_.of(arg);
     main.args[i].sharding = sharding_of(spec);
-    define(arg,
-           body.add_arg(local_type(arg->type, mesh_, main.args[i].sharding, "func", main.loc)),
+    define(arg, body.add_arg(local_type(arg->type, mesh_, main.args[i].sharding, "func", main.loc)),
            spec);
   }
   mover_.place(body, *old.ops.back());
@@ -32,18 +31,18 @@ void Rewrite::run() {
   mover_.place(body, ret);
   std::vector<Value*> results;
   for (size_t i = 0; i < ret.operands.size(); ++i) {
-    const Spec spec = result_spec(i);
-    results.push_back(mover_.reshard(now(ret.operands[i]), spec));
+    Value* v = now(ret.operands[i]);
+    const Spec spec = result_spec(i, mover_.spec(v));
+    results.push_back(mover_.reshard(v, spec));
     main.results[i].sharding = sharding_of(spec);
   }
   body.append(Kind::kReturn, std::move(results), {}, NoAttrs{}, ret.loc);
 }
 
 // As the program wants it, else as the argument whose memory it takes, else as it is.
-Spec Rewrite::result_spec(size_t i) const {
+Spec Rewrite::result_spec(size_t i, const Spec& natural) const {
   const Function& main = *module_.main;
   const ResultInfo& result = main.results[i];
-  const Spec& natural = mover_.spec(now(main_return_->operands[i]));
   if (!result.wanted) {
     for (const ArgInfo& arg : main.args) {
       if (arg.alias_result == static_cast<int>(i)) {
@@ -103,8 +102,8 @@ std::vector<Axes> Rewrite::cuts(const Op& op, const FactorRule& rule) const {
   for (size_t i = 0; i < op.operands.size(); ++i) {
     if (!is_free(op.operands[i])) {
       // On ties an operand counts more than a result.
-      voters.push_back({&rule.operands[i], mover_.spec(now(op.operands[i])),
-                        op.operand_type(i).bytes() + 1});
+      voters.push_back(
+          {&rule.operands[i], mover_.spec(now(op.operands[i])), op.operand_type(i).bytes() + 1});
     }
   }
   for (size_t i = 0; i < op.results.size(); ++i) {
@@ -134,8 +133,8 @@ void Rewrite::compute(const Op& op) {
   }
   std::vector<Value*> operands;
   for (size_t i = 0; i < op.operands.size(); ++i) {
-    operands.push_back(mover_.reshard(now(op.operands[i]),
-                                      lift(mesh_, rule, rule.operands[i], axes)));
+    operands.push_back(
+        mover_.reshard(now(op.operands[i]), lift(mesh_, rule, rule.operands[i], axes)));
   }
   std::vector<Spec> specs;
   std::vector<Type> types;
@@ -160,9 +159,8 @@ void Rewrite::compute(const Op& op) {
   Value* once = nullptr;
   if (const auto i = combined_once(op, rule.reducer)) {
     once = operands[*i];
-    operands[*i] =
-        mover_.make(Kind::kConstant, {}, once->type,
-                    ConstantAttrs{identity_of(rule.reducer, once->type)});
+    operands[*i] = mover_.make(Kind::kConstant, {}, once->type,
+                               ConstantAttrs{identity_of(rule.reducer, once->type)});
   }
   // Products are added up in f32, on one core and over cores.
   const bool wide = types[0].elem == Elem::kBf16 &&
@@ -218,9 +216,9 @@ bool Rewrite::reduce_parts(const Op& op, const FactorRule& rule, const std::vect
   Axes parts;
   for (const int64_t dim : op.as<DimsAttrs>().dims) {
     const auto d = static_cast<size_t>(dim);
-    const bool blocked = !rule.operands[0][d].empty() &&
-                         rule.factors[static_cast<size_t>(rule.operands[0][d][0])].kind ==
-                             FactorKind::kBlocked;
+    const bool blocked =
+        !rule.operands[0][d].empty() &&
+        rule.factors[static_cast<size_t>(rule.operands[0][d][0])].kind == FactorKind::kBlocked;
     Spec longer = spec;
     longer[d] = lies[d];
     if (blocked && !lies[d].empty() && can_cut(mesh_, op.operand_type(0), longer)) {

@@ -21,7 +21,7 @@ class Rewrite {
   void emit(const Op& op);
   Value* now(const Value* v) const { return map_.at(v); }  // what stands for it
   void define(const Value* old, Value* v, Spec spec);
-  Spec result_spec(size_t i) const;
+  Spec result_spec(size_t i, const Spec& natural) const;
 
   // Ops with a rule.
   void compute(const Op& op);

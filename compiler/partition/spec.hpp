@@ -7,8 +7,8 @@
 
 namespace tpu::compiler {
 
-using Axes = std::vector<int>;    // of Module::mesh, major first
-using Spec = std::vector<Axes>;   // per dimension the axes that cut it; Sharding with all entries
+using Axes = std::vector<int>;   // of Module::mesh, major first
+using Spec = std::vector<Axes>;  // per dimension the axes that cut it; Sharding with all entries
 using DimFactors = std::vector<std::vector<int>>;  // of one tensor of a rule
 
 Spec spec_of(const Sharding& sharding, const Type& type);

@@ -1,8 +1,8 @@
-// See partition.hpp. placement.cpp decides and refuses; here the graph is rewritten.
+// Pass `splice`: see partition.hpp. placement.cpp decides; here the graph is rewritten.
+#include <algorithm>
+
+#include "partition/donations.hpp"
 #include "partition/partition.hpp"
-
-#include <set>
-
 #include "partition/placement.hpp"
 
 namespace tpu::compiler {
@@ -57,48 +57,64 @@ class Splicer {
   Ops gone_;       // alive until nobody uses their results
 };
 
-// A donated argument without a fixed result takes the first free result of the same type and
-// sharding.
-void assign_donations(Function& f) {
-  std::set<int> taken;
-  for (const ArgInfo& a : f.args) {
-    taken.insert(a.alias_result);
+// Constraints that leave every dimension open ask for nothing. JAX writes them behind each op of a
+// shard_map that is not manual over all axes, also in the bodies of reductions.
+class IdleConstraints {
+ public:
+  void drop(Region& body) {
+    sweep(body);
+    replace_all_uses(body, same_);
   }
-  for (ArgInfo& a : f.args) {
-    for (size_t r = 0; a.donated && a.alias_result < 0 && r < f.results.size(); ++r) {
-      const ResultInfo& result = f.results[r];
-      if (taken.count(static_cast<int>(r)) == 0 && result.global == a.global &&
-          result.sharding == a.sharding) {
-        a.alias_result = static_cast<int>(r);
-        taken.insert(a.alias_result);
+
+ private:
+  static bool is_idle(const Op& op) {
+    if (op.kind != Kind::kShardingConstraint) {
+      return false;
+    }
+    const auto& a = op.as<ShardingAttrs>();
+    return op.type().is_scalar() ||
+           (a.sharding.is_replicated() && a.open.size() == op.type().dims.size() &&
+            std::all_of(a.open.begin(), a.open.end(), [](bool open) { return open; }));
+  }
+
+  void sweep(Region& region) {
+    for (auto& op : region.ops) {
+      if (is_idle(*op)) {
+        same_[op->result()] = mapped(op->operands[0], same_);
+        gone_.push_back(std::move(op));
+        continue;
+      }
+      for (const auto& inner : op->regions) {
+        sweep(*inner);
       }
     }
+    std::erase(region.ops, nullptr);
   }
-}
+
+  ValueMap same_;
+  Ops gone_;  // alive until nobody uses their results
+};
 
 }  // namespace
 
-void partition(Module& module) {
+void splice(Module& module) {
   if (!module.global) {
     return;
   }
-  Function& main = *module.main;
   const auto placed = place_values(module);
+  if (!placed) {
+    IdleConstraints().drop(module.main->body);
+    return;
+  }
+  Function& main = *module.main;
   const Op* ret = main.body.terminator();
   for (size_t i = 0; i < main.results.size(); ++i) {
-    ResultInfo& result = main.results[i];
-    result.sharding = placed.at(ret->operands[i]);
-    if (result.wanted && result.wanted->sharding != result.sharding) {
-      throw Error("result " + std::to_string(i) +
-                      " is wanted in another sharding than jax.shard_map gives; make out_specs and "
-                      "the sharding of the result equal",
-                  "func", main.loc);
-    }
+    main.results[i].sharding = placed->at(ret->operands[i]);
   }
   Splicer().run(main.body);
   for (size_t i = 0; i < main.args.size(); ++i) {
     Value& v = *main.body.args[i];
-    main.args[i].sharding = placed.at(&v);
+    main.args[i].sharding = placed->at(&v);
     v.type = local_type(main.args[i].global, module.mesh, main.args[i].sharding, "func", main.loc);
   }
   assign_donations(main);

@@ -206,10 +206,10 @@ def table() -> dict:
         "control": (jax.jit(control), (arg((2, 6)), arg((), I32))),
         "conv_grad": (jax.jit(jax.grad(conv_net, (0, 1))), (arg((1, 6, 6, 2)), arg((3, 3, 2, 3)))),
         "outside_ops": (jax.jit(outside_ops), (arg(()), arg((16, 3)))),
-        "bad_sharded_outside": (jax.jit(sharded_outside), (arg((16, 3)),)),
-        "bad_shard_map_in_loop": (jax.jit(shard_map_in_loop), (arg((16, 3)),)),
+        "sharded_outside": (jax.jit(sharded_outside), (arg((16, 3)),)),
+        "shard_map_in_loop": (jax.jit(shard_map_in_loop), (arg((16, 3)),)),
         "bad_complex": (jax.jit(fft), (arg((8,)),)),
-        "bad_auto_sharding": (
+        "auto_sharding": (
             jax.jit(auto_sharding, in_shardings=NamedSharding(mesh8(), P("data"))), (arg((16,)),)),
         "bad_f16": (jax.jit(f16_add), (arg((2,), jnp.float16),)),
         "bad_cholesky": (jax.jit(cholesky), (arg((3, 3)),)),

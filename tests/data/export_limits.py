@@ -90,7 +90,7 @@ def main() -> None:
     artifacts["bad_gspmd"] = export_gspmd(P("data"))
     artifacts["gspmd_replicated"] = export_gspmd(P())
     constrained = jax.export.export(jax.jit(replicated_constraint))(graphs.arg((16, 3)))
-    artifacts["bad_replicated_constraint"] = constrained.mlir_module_serialized
+    artifacts["replicated_constraint"] = constrained.mlir_module_serialized
     for name, content in artifacts.items():
         (args.out_dir / f"{name}.mlirbc").write_bytes(content)
 

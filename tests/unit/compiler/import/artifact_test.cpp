@@ -23,8 +23,8 @@ Module load(const std::string& name) {
 // Of one core.
 Module load_local(const std::string& name) {
   Module m = load(name);
-  check_shard_maps(m);
   inline_calls(m);
+  splice(m);
   partition(m);
   verify(m);
   return m;
@@ -189,21 +189,17 @@ TEST(Import, RefusesF64) {
   EXPECT_THAT(error_of("bad_f64"), HasSubstr("f64 is not supported by the TPU; use float32"));
 }
 
-TEST(Import, RefusesAutomaticPartitioning) {
-  EXPECT_THAT(error_of("bad_auto_sharding"), HasSubstr("automatic partitioning is not supported"));
-}
-
-TEST(Import, RefusesOpsOnShardedArraysOutsideOfShardMap) {
-  const std::string e = error_of("bad_sharded_outside");
-  EXPECT_THAT(e, HasSubstr("export_graphs.py:"));
-  EXPECT_THAT(e,
-              HasSubstr("stablehlo.tanh: an op outside of jax.shard_map works on a sharded array"));
-}
-
-TEST(Import, RefusesShardMapInLoops) {
-  const std::string e = error_of("bad_shard_map_in_loop");
-  EXPECT_THAT(e, HasSubstr("export_graphs.py:"));
-  EXPECT_THAT(e, HasSubstr("put the loop or branch inside of the shard_map"));
+TEST(Import, WhatStandsOutsideOfShardMapIsPartitioned) {
+  const std::vector<std::pair<std::string, size_t>> programs = {
+      {"auto_sharding", 1},  // a sum
+      {"sharded_outside", 0},
+      {"shard_map_in_loop", 0},
+      {"replicated_constraint", 1}};  // a gather
+  for (const auto& [name, moved] : programs) {
+    const Module m = load_local(name);
+    EXPECT_FALSE(m.global) << name;
+    EXPECT_EQ(m.moved.size(), moved) << name;
+  }
 }
 
 TEST(Import, ReplicatedOpsOutsideOfShardMapRunOnEveryCore) {
@@ -242,13 +238,6 @@ TEST(Import, ReplicatedByGspmd) {
   const Module m = load_local("gspmd_replicated");
   EXPECT_EQ(m.num_cores, 8);
   EXPECT_TRUE(m.main->args[0].sharding.is_replicated());
-}
-
-TEST(Import, RefusesToGatherAShardedArray) {
-  const std::string e = error_of("bad_replicated_constraint");
-  EXPECT_THAT(e, HasSubstr("export_limits.py:"));
-  EXPECT_THAT(e,
-              HasSubstr("sdy.sharding_constraint: dimension 0 of a sharded array is wanted whole"));
 }
 
 TEST(Import, FoldersAreNotRead) {

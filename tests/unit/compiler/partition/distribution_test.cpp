@@ -1,0 +1,230 @@
+// The pass `partition` on graphs whose values the interpreter knows: the graph of one core, run on
+// all cores, gives what the whole graph gives on one, and comes to the collectives that it must.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "control_builder.hpp"
+#include "ir/interpreter.hpp"
+#include "ir/verify.hpp"
+#include "partition/partition.hpp"
+#include "passes/simplify.hpp"
+#include "tensors.hpp"
+
+namespace tpu::compiler::test {
+namespace {
+
+using Cut = std::vector<std::vector<int>>;
+
+ShardingAttrs by(Cut cut) {
+  ShardingAttrs a;
+  a.open.assign(cut.size(), false);
+  a.sharding.dim_axes = std::move(cut);
+  return a;
+}
+
+// One graph for one core, or for eight on the mesh a=2, b=2, c=2.
+class Graph : public GraphBuilder {
+ public:
+  explicit Graph(bool many) : GraphBuilder(many ? 8 : 1), many_(many) {
+    module().global = true;
+    if (many) {
+      module().mesh.axes = {{"a", 2}, {"b", 2}, {"c", 2}};
+    }
+  }
+  Value* cut_arg(Type type, Cut cut) {
+    Value* v = arg(std::move(type));
+    if (many_) {
+      module().main->args.back().wanted = by(std::move(cut));
+    }
+    return v;
+  }
+  Value* constrain(Value* x, Cut cut) {
+    return many_ ? op(Kind::kShardingConstraint, {x}, x->type, by(std::move(cut))) : x;
+  }
+  Value* sum(Value* x, Dims dims, Type type) {
+    return reduce(x, constant({x->type.elem, {}}, 0), std::move(dims), std::move(type), Kind::kAdd);
+  }
+  Value* dot(Value* x, Value* y, Type type) {
+    DotAttrs a;
+    a.lhs_contract = {1};
+    a.rhs_contract = {0};
+    return op(Kind::kDotGeneral, {x, y}, std::move(type), a);
+  }
+
+ private:
+  bool many_;
+};
+
+using Build = std::function<Values(Graph&)>;
+
+std::vector<Tensor> inputs(const Module& m) {
+  std::vector<Tensor> out;
+  for (const ArgInfo& arg : m.main->args) {
+    std::vector<float> v(static_cast<size_t>(arg.global.count()));
+    for (size_t i = 0; i < v.size(); ++i) {
+      v[i] = static_cast<float>((i * 7 + out.size() * 5) % 11) - 5;  // sums are exact
+    }
+    out.push_back(tensor<float>(arg.global, v));
+  }
+  return out;
+}
+
+Module& partitioned(Graph& g, const Build& build) {
+  Module& m = g.done(build(g));
+  verify(m);
+  splice(m);
+  partition(m);
+  verify(m);
+  simplify(m);
+  verify(m);
+  return m;
+}
+
+// Equal values, and the collectives as text: "all_reduce all_gather".
+std::string moves_of(const Build& build) {
+  Graph one(false), many(true);
+  Module& whole = one.done(build(one));
+  splice(whole);
+  Module& m = partitioned(many, build);
+  const auto args = inputs(whole);
+  const auto expected = interpret(whole, {args})[0];
+  const auto got = join_results(m, interpret(m, split_arguments(m, args)));
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(values<float>(got[i]), values<float>(expected[i])) << i << "\n" << print(m);
+  }
+  std::string text;
+  for (const MovedArray& moved : m.moved) {
+    text += (text.empty() ? "" : " ") + std::string(kind_name(moved.kind));
+  }
+  return text;
+}
+
+TEST(Distribution, ElementwiseWorkMovesNothing) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* x = g.cut_arg(f32({8, 6}), {{0, 1, 2}, {}});
+              Value* y = g.arg(f32({8, 6}));
+              return {g.op(Kind::kAdd, {g.op(Kind::kAbs, {x}, x->type), y}, x->type)};
+            }),
+            "");
+}
+
+TEST(Distribution, AnArgumentThatNothingIsSaidOfLiesAsItsUserDoes) {
+  Graph g(true);
+  Module& m = partitioned(g, [](Graph& b) -> Values {
+    Value* x = b.cut_arg(f32({8, 6}), {{0}, {1}});
+    return {b.op(Kind::kAdd, {x, b.arg(f32({8, 6}))}, x->type)};
+  });
+  EXPECT_EQ(m.main->args[1].sharding.dim_axes, (Cut{{0}, {1}}));
+}
+
+TEST(Distribution, AContractedDimensionIsSummed) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* x = g.cut_arg(f32({4, 8}), {{}, {0, 1, 2}});
+              Value* w = g.cut_arg(f32({8, 3}), {{0, 1, 2}, {}});
+              return {g.dot(x, w, f32({4, 3}))};
+            }),
+            "all_reduce");
+}
+
+// Two layers as Megatron cuts them: columns, then rows.
+TEST(Distribution, TwoLayersCutByTheModelAxisSumOnce) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* x = g.cut_arg(f32({8, 4}), {{0, 1}, {}});
+              Value* up = g.cut_arg(f32({4, 6}), {{}, {2}});
+              Value* down = g.cut_arg(f32({6, 4}), {{2}, {}});
+              Value* h = g.op(Kind::kAbs, {g.dot(x, up, f32({8, 6}))}, f32({8, 6}));
+              return {g.dot(h, down, f32({8, 4}))};
+            }),
+            "all_reduce");
+}
+
+// The gradient of weights that lie on their owners goes to these alone.
+TEST(Distribution, ASumThatIsWantedCutIsScattered) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* x = g.cut_arg(f32({4, 16}), {{}, {0, 1, 2}});
+              Value* y = g.cut_arg(f32({16, 8}), {{0, 1, 2}, {}});
+              return {g.constrain(g.dot(x, y, f32({4, 8})), {{}, {2}})};
+            }),
+            "reduce_scatter all_reduce");
+}
+
+TEST(Distribution, ReductionsWithAnInitialValueTakeItOnce) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* x = g.cut_arg(f32({8, 3}), {{0, 1}, {}});
+              Value* total = g.reduce(x, g.constant(f32({}), 5), {0}, f32({3}), Kind::kAdd);
+              Value* most = g.reduce(x, g.constant(f32({}), -2), {0}, f32({3}), Kind::kMaximum);
+              return {total, most};
+            }),
+            "all_reduce all_reduce");
+}
+
+TEST(Distribution, ConstraintsExchangePermuteAndGather) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* x = g.cut_arg(f32({8, 8}), {{0, 1}, {}});
+              Value* columns = g.constrain(x, {{}, {0, 1}});
+              Value* swapped = g.constrain(columns, {{}, {1, 0}});
+              Value* half = g.constrain(swapped, {{}, {1}});
+              Value* other = g.constrain(half, {{2}, {1}});
+              return {g.constrain(other, {{}, {}})};
+            }),
+            "all_to_all collective_permute all_gather all_gather all_gather");
+}
+
+TEST(Distribution, IotaCountsFromWhereThePartBegins) {
+  for (const Cut& cut : {Cut{{0, 1, 2}, {}}, Cut{{2}, {0}}, Cut{{}, {1}}}) {
+    EXPECT_EQ(moves_of([&](Graph& g) -> Values {
+                Value* x = g.cut_arg(f32({8, 4}), cut);
+                Value* rows = g.op(Kind::kIota, {}, f32({8, 4}), DimAttrs{0});
+                Value* columns = g.op(Kind::kIota, {}, f32({8, 4}), DimAttrs{1});
+                return {g.op(Kind::kAdd, {g.op(Kind::kAdd, {x, rows}, x->type), columns}, x->type)};
+              }),
+              "");
+  }
+}
+
+TEST(Distribution, WhatALoopCarriesStaysCut) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* x = g.cut_arg(f32({8, 2}), {{0, 1, 2}, {}});
+              RegionBuilder r(g.region());
+              return {r.times(3, {x}, [](RegionBuilder& b, const Values& a) -> Values {
+                return {b.add(a[1], a[1])};
+              })[0]};
+            }),
+            "");
+}
+
+// Moved once, before the loop, although the loop uses it.
+TEST(Distribution, WhatALoopReadsIsMovedBeforeIt) {
+  Graph g(true);
+  Module& m = partitioned(g, [](Graph& b) -> Values {
+    Value* x = b.cut_arg(f32({8, 2}), {{0}, {}});
+    Value* y = b.cut_arg(f32({8, 2}), {{0}, {}});
+    RegionBuilder r(b.region());
+    return {r.times(3, {x}, [&](RegionBuilder& in, const Values& a) -> Values {
+      return {in.add(a[1], in.op(Kind::kReverse, {y}, y->type, DimsAttrs{{0}}))};
+    })[0]};
+  });
+  size_t outside = 0;
+  for (const auto& op : m.main->body.ops) {
+    outside += op->kind == Kind::kAllGather;
+  }
+  EXPECT_EQ(outside, 1u);
+  EXPECT_EQ(m.moved.size(), 1u);
+}
+
+TEST(Distribution, MovesNameTheOpAndWhatACoreGets) {
+  Graph g(true);
+  Module& m = partitioned(g, [](Graph& b) -> Values {
+    Value* x = b.cut_arg(f32({8, 2}), {{0, 1, 2}, {}});
+    return {b.op(Kind::kReverse, {x}, x->type, DimsAttrs{{0}})};
+  });
+  ASSERT_EQ(m.moved.size(), 1u);
+  EXPECT_EQ(m.moved[0].kind, Kind::kAllGather);
+  EXPECT_EQ(m.moved[0].op, "stablehlo.reverse");
+  EXPECT_EQ(m.moved[0].type, f32({1, 2}));
+  EXPECT_EQ(m.moved[0].bytes, 64);
+  EXPECT_EQ(m.moved[0].loc->frames[0].line, 1u);
+}
+
+}  // namespace
+}  // namespace tpu::compiler::test
