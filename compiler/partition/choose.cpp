@@ -1,4 +1,4 @@
-// See choose.hpp: the factors with most bytes behind them are served first.
+// See choose.hpp.
 #include "partition/choose.hpp"
 
 #include <algorithm>
@@ -41,6 +41,104 @@ std::vector<Proposal> proposals_of(const FactorRule& rule, const std::vector<Vot
   return out;
 }
 
+// A factor behind one that is not cut to single elements stays whole.
+void drop_hidden(const Mesh& mesh, const FactorRule& rule, std::vector<Axes>& cuts) {
+  for (const auto* side : {&rule.operands, &rule.results}) {
+    for (const DimFactors& tensor : *side) {
+      for (const auto& dim : tensor) {
+        for (size_t k = 1; k < dim.size(); ++k) {
+          const auto before = static_cast<size_t>(dim[k - 1]);
+          if (num_parts(mesh, cuts[before]) != rule.factors[before].size) {
+            cuts[static_cast<size_t>(dim[k])].clear();
+          }
+        }
+      }
+    }
+  }
+}
+
+// The proposals with most bytes behind them, behind `first` if there is one.
+std::vector<Axes> by_votes(const Mesh& mesh, const FactorRule& rule, std::vector<Proposal> open,
+                           const Proposal* first) {
+  std::vector<Axes> out(rule.factors.size());
+  while (!open.empty()) {
+    const Proposal best =
+        first != nullptr
+            ? *first
+            : *std::max_element(open.begin(), open.end(), [](const Proposal& a, const Proposal& b) {
+                return a.rank() < b.rank();
+              });
+    first = nullptr;
+    out[best.factor] = best.axes;
+    std::erase_if(open, [&](const Proposal& p) {
+      return p.factor == best.factor
+                 ? !is_prefix(best.axes, p.axes) || p.axes.size() <= best.axes.size()
+                 : !is_disjoint(p.axes, best.axes);
+    });
+  }
+  drop_hidden(mesh, rule, out);
+  return out;
+}
+
+// Bytes that a core gets so that an array of `bytes` which lies as `from` lies as `to`.
+int64_t moved_bytes(const Mesh& mesh, int64_t bytes, const Spec& from, const Spec& to) {
+  bool stays = true, exchanged = true;
+  int64_t kept = 1, parts = 1;
+  Axes all;
+  for (const Axes& axes : to) {
+    append(all, axes);
+  }
+  for (size_t d = 0; d < from.size(); ++d) {
+    stays = stays && is_prefix(from[d], to[d]);
+    size_t common = 0;
+    for (const int axis : from[d]) {
+      exchanged = exchanged && holds(all, axis);
+      common += common < to[d].size() && from[d][common] == to[d][common] ? 1 : 0;
+    }
+    kept *= num_parts(mesh, {from[d].begin(), from[d].begin() + static_cast<ptrdiff_t>(common)});
+    parts *= num_parts(mesh, from[d]);
+  }
+  return stays ? 0 : bytes / (exchanged ? parts : kept);
+}
+
+// What a core gets in all, for operands and for results in their place.
+int64_t traffic(const Mesh& mesh, const FactorRule& rule, const std::vector<Voter>& voters,
+                const std::vector<Axes>& cuts) {
+  Axes summed;
+  for (size_t f = 0; f < cuts.size(); ++f) {
+    if (rule.factors[f].kind == FactorKind::kReduce) {
+      append(summed, cuts[f]);
+    }
+  }
+  int64_t out = 0;
+  for (const Voter& v : voters) {
+    const Spec spec = lift(mesh, rule, *v.dims, cuts);
+    if (!v.is_result) {
+      out += moved_bytes(mesh, v.bytes, v.spec, spec);
+      continue;
+    }
+    out += moved_bytes(mesh, v.bytes, spec, v.spec);
+    bool scattered = false;  // each core gets the sum of its part alone
+    int64_t parts = 1;
+    for (size_t d = 0; d < spec.size(); ++d) {
+      parts *= num_parts(mesh, spec[d]);
+      scattered =
+          scattered || (is_prefix(spec[d], v.spec[d]) && spec[d].size() < v.spec[d].size() &&
+                        !is_disjoint(summed, v.spec[d]));
+    }
+    out += summed.empty() ? 0 : (scattered ? 1 : 2) * v.bytes / parts;
+  }
+  return out;
+}
+
+int64_t all_parts(const Mesh& mesh, const std::vector<Axes>& cuts) {
+  int64_t n = 1;
+  for (const Axes& axes : cuts) {
+    n *= num_parts(mesh, axes);
+  }
+  return n;
+}
+
 }  // namespace
 
 std::vector<Axes> choose_cuts(const Mesh& mesh, const FactorRule& rule,
@@ -49,33 +147,21 @@ std::vector<Axes> choose_cuts(const Mesh& mesh, const FactorRule& rule,
   for (const Voter& v : voters) {
     own.push_back(project(mesh, rule, *v.dims, v.spec));
   }
-  std::vector<Proposal> open = proposals_of(rule, voters, own);
-  std::vector<Axes> out(rule.factors.size());
-  while (!open.empty()) {
-    const Proposal best =
-        *std::max_element(open.begin(), open.end(),
-                          [](const Proposal& a, const Proposal& b) { return a.rank() < b.rank(); });
-    out[best.factor] = best.axes;
-    std::erase_if(open, [&](const Proposal& p) {
-      return p.factor == best.factor
-                 ? !is_prefix(best.axes, p.axes) || p.axes.size() <= best.axes.size()
-                 : !is_disjoint(p.axes, best.axes);
-    });
-  }
-  // A factor behind one that is not cut to single elements stays whole.
-  const auto check = [&](const DimFactors& tensor) {
-    for (const auto& dim : tensor) {
-      for (size_t k = 1; k < dim.size(); ++k) {
-        const auto before = static_cast<size_t>(dim[k - 1]);
-        if (num_parts(mesh, out[before]) != rule.factors[before].size) {
-          out[static_cast<size_t>(dim[k])].clear();
-        }
-      }
+  const std::vector<Proposal> proposals = proposals_of(rule, voters, own);
+  std::vector<Axes> best = by_votes(mesh, rule, proposals, nullptr);
+  int64_t least = traffic(mesh, rule, voters, best);
+  for (const Proposal& p : proposals) {
+    if (least == 0) {
+      break;
     }
-  };
-  std::for_each(rule.operands.begin(), rule.operands.end(), [&](const auto& t) { check(t); });
-  std::for_each(rule.results.begin(), rule.results.end(), [&](const auto& t) { check(t); });
-  return out;
+    std::vector<Axes> other = by_votes(mesh, rule, proposals, &p);
+    const int64_t bytes = traffic(mesh, rule, voters, other);
+    if (bytes < least && all_parts(mesh, other) >= all_parts(mesh, best)) {
+      best = std::move(other);
+      least = bytes;
+    }
+  }
+  return best;
 }
 
 }  // namespace tpu::compiler

@@ -5,15 +5,16 @@
 
 namespace tpu::compiler {
 
-// An array of an op where it lies, or where it should. One operand or result of `rule`.
+// An array of an op: an operand where it lies, or a result where it should.
 struct Voter {
   const DimFactors* dims;
   Spec spec;
   int64_t bytes = 0;  // of the whole array
+  bool is_result = false;
 };
 
-// For each factor the axes that most bytes lie by, disjoint. An op of which nothing is cut is
-// computed on all cores.
+// For each factor its axes, disjoint. First by the bytes that lie so; other cuts that work on as
+// many parts are taken if fewer bytes move. An op of which nothing is cut is computed on all cores.
 std::vector<Axes> choose_cuts(const Mesh& mesh, const FactorRule& rule,
                               const std::vector<Voter>& voters);
 

@@ -111,7 +111,7 @@ void Mover::report(Kind kind, const Value* v) {
   const int64_t bytes = kind == Kind::kAllReduce       ? 2 * given.bytes()
                         : kind == Kind::kReduceScatter ? given.bytes()
                                                        : v->type.bytes();
-  module_.moved.push_back({kind, given, bytes, source_name(op_->kind), op_->loc});
+  log_[v->def] = {kind, given, bytes, source_name(op_->kind), op_->loc};
 }
 
 Value* Mover::reducing(Kind kind, Value* x, Type type, const CollectiveAttrs& attrs, Kind reducer) {

@@ -8,9 +8,11 @@
 
 namespace tpu::compiler {
 
+using MoveLog = std::unordered_map<const Op*, MovedArray>;  // by the collective
+
 class Mover {
  public:
-  explicit Mover(Module& module) : module_(module), mesh_(module.mesh) {}
+  explicit Mover(const Mesh& mesh) : mesh_(mesh) {}
 
   // Where ops are made from now on, and for which op of the global graph.
   void place(Region& region, const Op& op) {
@@ -30,8 +32,10 @@ class Mover {
   Value* all_reduce(Value* x, const Axes& axes, Kind reducer);
   // The sum over cores, of which each gets its part of dimension `dim`.
   Value* reduce_scatter(Value* x, const Axes& axes, Kind reducer, size_t dim);
-  // Parts along a dimension put together; reported.
+  // Parts along a dimension put together.
   Value* all_gather(Value* x, const Axes& axes, size_t dim);
+
+  MoveLog& log() { return log_; }  // all collectives made
 
  private:
   Value* number(int64_t n);
@@ -47,10 +51,10 @@ class Mover {
   Value* permute(Value* x, Spec& now, const Spec& want);
   Value* gather(Value* x, Spec& now, const Spec& want);
 
-  Module& module_;
   const Mesh& mesh_;
   Region* region_ = nullptr;
   const Op* op_ = nullptr;
+  MoveLog log_;
   std::unordered_map<const Value*, Spec> specs_;
   std::unordered_map<const Value*, std::vector<std::pair<Spec, Value*>>> moved_;
 };

@@ -10,9 +10,20 @@ namespace {
 // Specs only grow, so that sweeps end by themselves; this bounds them for very long chains.
 constexpr int kMostSweeps = 64;
 
-bool contracts(Kind kind) {
-  return kind == Kind::kDotGeneral || kind == Kind::kConvolution || kind == Kind::kReduce ||
-         kind == Kind::kScatter;
+constexpr int kRounds = 3;
+
+int round_of(const Op& op) {
+  switch (op.kind) {
+    case Kind::kDotGeneral:
+    case Kind::kConvolution:
+    case Kind::kReduce:
+    case Kind::kScatter:
+      return 1;
+    case Kind::kBroadcastInDim:
+      return op.operand_type(0).count() < op.type().count() ? 2 : 0;
+    default:
+      return 0;
+  }
 }
 
 // Collectives treat every position alike but along the dimensions that they cut and join.
@@ -138,7 +149,7 @@ void Placements::add_tensor(Relation& relation, const Value* v, const DimFactors
 
 void Placements::relate_same(const std::vector<const Value*>& values) {
   same_.push_back(std::make_unique<FactorRule>(same_rule(values[0]->type, values.size())));
-  Relation relation{same_.back().get(), {}, {}, false};
+  Relation relation{same_.back().get(), {}, {}, 0};
   for (size_t i = 0; i < values.size(); ++i) {
     add_tensor(relation, values[i], same_.back()->operands[i]);
   }
@@ -155,7 +166,7 @@ void Placements::relate_manual(const Op& op) {
     }
     same_.push_back(std::make_unique<FactorRule>(same_rule(inside->type, 2)));
     FactorRule& rule = *same_.back();
-    Relation relation{&rule, {}, a.manual_axes, false};
+    Relation relation{&rule, {}, a.manual_axes, 0};
     add_tensor(relation, inside, rule.operands[0]);
     add_tensor(relation, outside, rule.operands[1], &sharding.sharding.dim_axes);
     relations_.push_back(std::move(relation));
@@ -171,7 +182,7 @@ void Placements::relate_manual(const Op& op) {
 
 void Placements::relate_op(const Op& op) {
   const FactorRule& rule = rules_.emplace(&op, rule_for(op)).first->second;
-  Relation relation{&rule, {}, {}, contracts(op.kind)};
+  Relation relation{&rule, {}, {}, round_of(op)};
   for (size_t i = 0; i < op.operands.size(); ++i) {
     add_tensor(relation, op.operands[i], rule.operands[i]);
   }
@@ -227,15 +238,15 @@ void Placements::relate(const Region& region) {
 }
 
 void Placements::propagate() {
-  for (const bool all : {false, true}) {
+  for (int round = 0; round < kRounds; ++round) {
     bool changed = true;
     for (int sweep = 0; changed && sweep < kMostSweeps; ++sweep) {
       changed = false;
       for (const Relation& r : relations_) {
-        changed = ((all || !r.contracts) && spread(r)) || changed;
+        changed = (r.round <= round && spread(r)) || changed;
       }
       for (auto r = relations_.rbegin(); r != relations_.rend(); ++r) {
-        changed = ((all || !r->contracts) && spread(*r)) || changed;
+        changed = (r->round <= round && spread(*r)) || changed;
       }
     }
   }

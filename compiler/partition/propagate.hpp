@@ -1,7 +1,8 @@
 // Where every array of the global graph should lie, from what the program says of some of them:
 // shardings go forwards and backwards over the factors of each op (rules.hpp) until nothing
-// changes, first over all ops but contractions, reductions and scatters, then over these too. Where
-// two shardings meet that do not go together, neither passes. Nothing moves here: rewrite.hpp makes
+// changes, first over all ops but contractions, reductions and scatters, then over these too, and
+// last from arrays to larger ones that they are spread over, such as from a bias. Where two
+// shardings meet that do not go together, neither passes. Nothing moves here: rewrite.hpp makes
 // of it what each core computes. Private to the pass `partition`.
 #pragma once
 
@@ -37,7 +38,7 @@ class Placements {
     const FactorRule* rule;
     std::vector<Tensor> tensors;
     Axes manual;
-    bool contracts = false;
+    int round = 0;  // in which it takes part
   };
 
   void number(const Region& region);

@@ -12,7 +12,7 @@ void Rewrite::define(const Value* old, Value* v, Spec spec) {
   mover_.define(v, std::move(spec));
 }
 
-void Rewrite::run() {
+MoveLog Rewrite::run() {
   Function& main = *module_.main;
   Region& body = main.body;
   Region old;
@@ -37,6 +37,7 @@ void Rewrite::run() {
     main.results[i].sharding = sharding_of(spec);
   }
   body.append(Kind::kReturn, std::move(results), {}, NoAttrs{}, ret.loc);
+  return std::move(mover_.log());
 }
 
 // As the program wants it, else as the argument whose memory it takes, else as it is.
@@ -107,7 +108,7 @@ std::vector<Axes> Rewrite::cuts(const Op& op, const FactorRule& rule) const {
     }
   }
   for (size_t i = 0; i < op.results.size(); ++i) {
-    voters.push_back({&rule.results[i], placements_.of(op.result(i)), op.type(i).bytes()});
+    voters.push_back({&rule.results[i], placements_.of(op.result(i)), op.type(i).bytes(), true});
   }
   return choose_cuts(mesh_, rule, voters);
 }

@@ -11,10 +11,11 @@ namespace tpu::compiler {
 class Rewrite {
  public:
   Rewrite(Module& module, const Placements& placements)
-      : module_(module), mesh_(module.mesh), placements_(placements), mover_(module) {}
+      : module_(module), mesh_(module.mesh), placements_(placements), mover_(module.mesh) {}
 
-  // Gives main the graph of one core; shardings of arguments and results say what it has.
-  void run();
+  // Gives main the graph of one core; shardings of arguments and results say what it has. Returns
+  // the collectives that it made.
+  MoveLog run();
 
  private:
   void emit_region(const Region& from);  // without its return

@@ -48,6 +48,7 @@ void run(const std::vector<std::string>& args) {
     run_passes(module, canonical_passes());
   } else {
     inline_calls(module);
+    splice(module);
     partition(module);
   }
   std::vector<Tensor> inputs;

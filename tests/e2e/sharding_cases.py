@@ -160,9 +160,11 @@ TRAINING = [
     ShardedCase("lstm", sgd(lstm_loss), (LSTM, normal(16, 5, 6), integers(5, 16)), training(), l2=1e-4,
                 moves={"all_reduce": 5}),
     ShardedCase("megatron", megatron_gradients, ([block_params(16, 4, 32)] * 2, normal(8, 6, 16)),
-                ([MEGATRON] * 2, P("data")), {"data": 4, "model": 2}, l2=1e-3),
+                ([MEGATRON] * 2, P("data")), {"data": 4, "model": 2}, l2=1e-3,
+                moves={"all_reduce": 8 + 16 + 1}),  # two a block and direction, gradients, loss
     ShardedCase("fsdp", sgd(mlp_loss), (MLP, normal(32, 24), integers(10, 32)),
-                training({"w1": P("data"), "b1": P("data"), "w2": P("data"), "b2": P()}), l2=1e-4),
+                training({"w1": P("data"), "b1": P("data"), "w2": P("data"), "b2": P()}), l2=1e-4,
+                moves={"all_gather": 3, "reduce_scatter": 3, "all_reduce": 2}),
     ShardedCase("per_example_gradients", jax.vmap(jax.grad(mlp_loss), (None, 0, 0)),
                 (MLP, normal(16, 3, 24), integers(10, 16, 3)), training()),
 ]
@@ -249,7 +251,7 @@ SMALL = [
                 (P(), P("data"), P("data")), moves={"all_reduce": 1}, l2=1e-6),
     ShardedCase("micro_batches", lambda x: lax.scan(lambda c, b: (c + b.sum(0), b * 2), jnp.zeros(4),
                                                     x.reshape(4, 8, 4)), (normal(32, 4),), (P("data"),), l2=1e-5,
-                moves={"all_gather": 1}),
+                moves={"all_gather": 1, "all_reduce": 1}),
     ShardedCase("random_bits", lambda x, key: x + jax.random.bits(jax.random.wrap_key_data(key), x.shape),
                 (np.zeros((16, 6), np.uint32), np.array([7, 9], np.uint32)), (P("data"), P()), exact=True),
     ShardedCase("cumsum", lambda x: jnp.cumsum(x, 0), (normal(16, 3),), (P("data"),), l2=1e-6, moves={"all_gather": 1}),

@@ -193,6 +193,60 @@ TEST(Distribution, WhatALoopCarriesStaysCut) {
             "");
 }
 
+// Two weights' gradients of one array: added on each core, then summed.
+TEST(Distribution, SumsThatAreAddedAreSummedOnce) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* x = g.cut_arg(f32({4, 8}), {{}, {0, 1, 2}});
+              Value* v = g.cut_arg(f32({8, 3}), {{0, 1, 2}, {}});
+              Value* w = g.cut_arg(f32({8, 3}), {{0, 1, 2}, {}});
+              Value* a = g.dot(x, v, f32({4, 3}));
+              Value* b = g.dot(x, w, f32({4, 3}));
+              Value* both = g.op(Kind::kAdd, {a, b}, a->type);
+              return {g.op(Kind::kAdd, {both, g.dot(x, v, f32({4, 3}))}, a->type)};
+            }),
+            "all_reduce");
+}
+
+// A loop that adds up sums: summed behind it, with what it began with once.
+TEST(Distribution, SumsLeaveTheLoopThatAddsThemUp) {
+  for (const double first : {0.0, 3.0}) {
+    const Build build = [&](Graph& g) -> Values {
+      Value* x = g.cut_arg(f32({4, 8}), {{}, {0, 1, 2}});
+      Value* w = g.cut_arg(f32({8, 3}), {{0, 1, 2}, {}});
+      RegionBuilder r(g.region());
+      return r.times(3, {g.constant(f32({4, 3}), first), x},
+                     [&](RegionBuilder& in, const Values& a) -> Values {
+                       DotAttrs dot;
+                       dot.lhs_contract = {1};
+                       dot.rhs_contract = {0};
+                       Value* y = in.op(Kind::kDotGeneral, {a[2], w}, f32({4, 3}), dot);
+                       return {in.add(a[1], y), in.add(a[2], a[2])};
+                     });
+    };
+    EXPECT_EQ(moves_of(build), "all_reduce");
+    Graph g(true);
+    const Module& m = partitioned(g, build);
+    size_t outside = 0;
+    for (const auto& op : m.main->body.ops) {
+      outside += op->kind == Kind::kAllReduce;
+    }
+    EXPECT_EQ(outside, 1u);
+  }
+}
+
+// Weights that lie cut are gathered where the batch is the larger array, as FSDP does it.
+TEST(Distribution, TheSmallerArrayMoves) {
+  const auto layer = [](int64_t batch) {
+    return moves_of([=](Graph& g) -> Values {
+      Value* x = g.cut_arg(f32({batch, 64}), {{0, 1, 2}, {}});
+      Value* w = g.cut_arg(f32({64, 256}), {{0, 1, 2}, {}});
+      return {g.constrain(g.dot(x, w, f32({batch, 256})), {{0, 1, 2}, {}})};
+    });
+  };
+  EXPECT_EQ(layer(64), "all_gather");
+  EXPECT_EQ(layer(8), "all_to_all reduce_scatter");
+}
+
 // Moved once, before the loop, although the loop uses it.
 TEST(Distribution, WhatALoopReadsIsMovedBeforeIt) {
   Graph g(true);

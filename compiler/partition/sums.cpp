@@ -1,0 +1,177 @@
+// See sums.hpp. One sweep, inner regions first: what leaves a loop may meet sums outside of it.
+#include "partition/sums.hpp"
+
+#include <algorithm>
+
+#include "passes/rewriter.hpp"
+
+namespace tpu::compiler {
+namespace {
+
+class SumMerger {
+ public:
+  SumMerger(Module& module, MoveLog& log) : module_(module), log_(log) {
+    walk(module.main->body, [&](const Op& op) {
+      for (const Value* v : op.operands) {
+        ++uses_[v];
+      }
+    });
+  }
+
+  void run() {
+    Rewriter().run(module_.main->body, [&](Op& op, Rewriter& rw) { return replaced(op, rw); });
+  }
+
+ private:
+  bool used_once(const Value* v) const {
+    const auto it = uses_.find(v);
+    return it != uses_.end() && it->second == 1;
+  }
+
+  // The all_reduce of this region that makes the value for one user alone; null for other values.
+  const Op* sum(const Value* v, const Region* region) const {
+    const Op* op = v->def;
+    return op != nullptr && op->kind == Kind::kAllReduce && op->parent == region &&
+                   op->operands.size() == 1 && used_once(v) &&
+                   simple_reducer(*op->regions[0]) == Kind::kAdd
+               ? op
+               : nullptr;
+  }
+
+  static bool same_groups(const Op& a, const Op& b) {
+    return a.as<CollectiveAttrs>().groups == b.as<CollectiveAttrs>().groups;
+  }
+
+  // The sum of `x` over the same cores as `like`, to stand for `instead`.
+  Value* again(const Op& like, Value* x, const Value* instead, Rewriter& rw) {
+    Op* op = rw.make_op(Kind::kAllReduce, {x}, {x->type}, like.attrs);
+    ValueMap map;
+    clone_region(*like.regions[0], *op, map);
+    uses_[op->result()] = uses_[instead];
+    if (const auto it = log_.find(&like); it != log_.end()) {
+      const MovedArray moved = it->second;
+      log_[op] = moved;
+    } else {
+      log_.erase(op);  // may lie where a dead op lay
+    }
+    return op->result();
+  }
+
+  std::vector<Value*> replaced(Op& op, Rewriter& rw) {
+    switch (op.kind) {
+      case Kind::kReshape:
+      case Kind::kTranspose:
+        return moved_behind(op, rw);
+      case Kind::kAdd:
+        return added(op, rw);
+      case Kind::kWhile:
+        return looped(op, rw);
+      default:
+        return {};
+    }
+  }
+
+  std::vector<Value*> moved_behind(const Op& op, Rewriter& rw) {
+    const Op* s = sum(op.operands[0], op.parent);
+    if (s == nullptr) {
+      return {};
+    }
+    Value* x = rw.make(op.kind, {s->operands[0]}, op.type(), op.attrs);
+    return {again(*s, x, op.result(), rw)};
+  }
+
+  std::vector<Value*> added(const Op& op, Rewriter& rw) {
+    const Op* a = sum(op.operands[0], op.parent);
+    const Op* b = sum(op.operands[1], op.parent);
+    if (a != nullptr && b != nullptr && same_groups(*a, *b)) {
+      Value* x = rw.make(Kind::kAdd, {a->operands[0], b->operands[0]}, op.type());
+      return {again(*a, x, op.result(), rw)};
+    }
+    // other + sum + sum
+    for (const size_t i : {0u, 1u}) {
+      const Op* last = i == 0 ? a : b;
+      const Op* before = op.operands[1 - i]->def;
+      if (last == nullptr || before == nullptr || before->kind != Kind::kAdd ||
+          !used_once(before->result())) {
+        continue;
+      }
+      for (const size_t k : {0u, 1u}) {
+        const Op* first = sum(before->operands[k], op.parent);
+        if (first != nullptr && same_groups(*first, *last)) {
+          Value* x = rw.make(Kind::kAdd, {first->operands[0], last->operands[0]}, op.type());
+          Value* both = again(*last, x, first->result(), rw);
+          Value* out = rw.make(Kind::kAdd, {before->operands[1 - k], both}, op.type());
+          uses_[out] = uses_[op.result()];
+          return {out};
+        }
+      }
+    }
+    return {};
+  }
+
+  // The sum that carried value i grows by each time, if nothing else reads the value.
+  const Op* growth(const Op& loop, size_t i) const {
+    const Value* arg = loop.regions[1]->args[i].get();
+    const Value* next = loop.regions[1]->terminator()->operands[i];
+    if (uses_.contains(loop.regions[0]->args[i].get()) || !used_once(arg) || !used_once(next) ||
+        next->def == nullptr || next->def->kind != Kind::kAdd) {
+      return nullptr;
+    }
+    const auto& terms = next->def->operands;
+    const Region* body = loop.regions[1].get();
+    return terms[0] == arg ? sum(terms[1], body) : terms[1] == arg ? sum(terms[0], body) : nullptr;
+  }
+
+  std::vector<Value*> looped(Op& op, Rewriter& rw) {
+    std::vector<const Op*> sums;
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      sums.push_back(growth(op, i));
+    }
+    if (std::all_of(sums.begin(), sums.end(), [](const Op* s) { return s == nullptr; })) {
+      return {};
+    }
+    std::vector<Value*> operands = op.operands;
+    std::vector<Type> types;
+    for (size_t i = 0; i < sums.size(); ++i) {
+      types.push_back(op.type(i));
+      if (sums[i] != nullptr) {
+        operands[i] = rw.constant(make_splat_int(types[i], 0));
+        Op& adds = *op.regions[1]->terminator()->operands[i]->def;
+        std::replace(adds.operands.begin(), adds.operands.end(), sums[i]->result(),
+                     sums[i]->operands[0]);
+      }
+    }
+    Op* made = rw.make_op(op.kind, std::move(operands), std::move(types), op.attrs);
+    made->regions = std::move(op.regions);
+    std::vector<Value*> out;
+    for (size_t i = 0; i < sums.size(); ++i) {
+      made->regions[0]->parent = made->regions[1]->parent = made;
+      out.push_back(made->result(i));
+      uses_[out[i]] = uses_[op.result(i)];
+      if (sums[i] != nullptr) {
+        uses_[out[i]] = 1;
+        out[i] = again(*sums[i], out[i], op.result(i), rw);
+        out[i] = after(op.operands[i], out[i], rw);
+        uses_[out[i]] = uses_[op.result(i)];
+      }
+    }
+    return out;
+  }
+
+  // What the loop began with, added behind it.
+  static Value* after(Value* first, Value* sum, Rewriter& rw) {
+    const Dense* value = constant_of(first);
+    const bool zero = value != nullptr && value->splat && value->as_double(0) == 0;
+    return zero ? sum : rw.make(Kind::kAdd, {first, sum}, sum->type);
+  }
+
+  Module& module_;
+  MoveLog& log_;
+  std::unordered_map<const Value*, int> uses_;
+};
+
+}  // namespace
+
+void merge_sums(Module& module, MoveLog& log) { SumMerger(module, log).run(); }
+
+}  // namespace tpu::compiler

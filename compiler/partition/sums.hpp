@@ -1,0 +1,15 @@
+// Fewer sums over cores: what is added afterwards is added first, and a loop that adds up sums adds
+// up what each core has of them. Private to the pass `partition`.
+//
+//   add(all_reduce(x), all_reduce(y))           =>   all_reduce(add(x, y))
+//   while (s = s0) { s = s + all_reduce(x) }    =>   s0 + all_reduce(while (p = 0) { p = p + x })
+#pragma once
+
+#include "partition/mover.hpp"
+
+namespace tpu::compiler {
+
+// Entries of the log go over to the sums that take the place of others.
+void merge_sums(Module& module, MoveLog& log);
+
+}  // namespace tpu::compiler
