@@ -82,6 +82,16 @@ TEST_P(Completion, WhatComesAfterAnEventOfTheHostIsSentByItself) {
   EXPECT_EQ(copy.to_host().bytes, sent_.bytes);
 }
 
+// The read waits in the driver until the other core's copy is over.
+TEST_P(Completion, WhatWaitsForAnotherCoreIsSentByItself) {
+  for (int i = 0; i < 50; ++i) {
+    const Buffer copy = board_.copy(board_.put(2, sent_), 5);
+    std::vector<std::byte> out(sent_.bytes.size());
+    ASSERT_TRUE(comes_by_itself(copy.read(out))) << i;
+    EXPECT_EQ(out, sent_.bytes);
+  }
+}
+
 // A chain of calls, each made by the callback of the one before.
 TEST_P(Completion, CallbacksGoOnWithTheWork) {
   std::promise<HostArray> end;

@@ -136,6 +136,7 @@ bool BoardImpl::let_time_pass() {
   send_waiting();
   if (busy()) {
     pump();
+    send_waiting();  // what came behind an operation that is over
   }
   return busy();
 }
