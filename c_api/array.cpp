@@ -66,7 +66,6 @@ tpu_status tpu_array_read_async(const tpu_array* array, void* data, size_t bytes
     const tpu::driver::Array& from = need(array, "array").array;
     auto event = std::make_unique<tpu_event>();
     event->event = from.read(room(from, data, bytes));
-    ProcessBoard::get().track(event->event);
     *out = event.release();
   });
 }

@@ -38,7 +38,6 @@ void run(const driver::Executable& executable, const std::vector<driver::Array>&
   }
   auto event = std::make_unique<tpu_event>();
   driver::RunResult result = executable.run(arguments, options);
-  ProcessBoard::get().track(result.done);
   for (size_t i = 0; i < given.size(); ++i) {
     given[i]->array = std::move(result.outputs[i]);
     results[i] = given[i].release();

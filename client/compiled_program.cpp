@@ -33,6 +33,10 @@ exe::ExecutableT compiled(std::span<const std::byte> artifact, const std::vector
   options.cores = cores;
   try {
     return compiler::compile(artifact, "main", ProcessBoard::params(), options).executable;
+  } catch (const compiler::HbmExhausted& error) {
+    throw driver::Error(driver::ErrorCode::kResourceExhausted, error.what());
+  } catch (const compiler::Unsupported& error) {
+    throw driver::Error(driver::ErrorCode::kUnimplemented, error.what());
   } catch (const compiler::Error& error) {
     throw driver::Error(error.op().empty() ? driver::ErrorCode::kInvalidArgument
                                            : driver::ErrorCode::kUnimplemented,

@@ -20,7 +20,8 @@ struct CompiledProgram {
 
 // Compiles for the board of this process, or takes the executable from the folder of the cache.
 // Throws driver::Error: InvalidArgument (damaged artifact), Unimplemented (what the compiler does
-// not support; the text names op and source line).
+// not support; the text names op and source line), ResourceExhausted (more memory than a core has;
+// the text lists the largest buffers).
 // `cores`: of the board, by partition; none or one: partition p on core p, one core anywhere.
 std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte> artifact,
                                                        const std::vector<int>& cores = {});

@@ -1,10 +1,9 @@
 // ProcessBoard: the board of this process, which all its clients share (SystemC has one kernel a
 // process). It is opened with the first client and stays open until the process exits, which
-// cancels what is still running. A thread lets board time pass while work is under way, so that
-// nobody has to wait for callbacks to come.
+// cancels what is still running. Its completion thread lets board time pass while work is under
+// way, so that nobody has to wait for callbacks to come. In a child that was made by fork() every
+// call of the board fails.
 #pragma once
-
-#include <memory>
 
 #include "client_options.hpp"
 #include "tpu/board.hpp"
@@ -23,24 +22,13 @@ class ProcessBoard {
   static const ClientOptions& options();
   // The numbers of the board that get() opens or has opened. Throws driver::Error.
   static const spec::BoardParams& params();
-  // Throws FailedPrecondition in a child that was made by fork(): its copy of the board has no
-  // threads.
-  static void check_process();
-  static bool forked();
 
-  // Throws as check_process().
-  const driver::Board& board() const;
-
-  // Board time passes until `event` is ready.
-  void track(const driver::Event& event);
+  const driver::Board& board() const { return board_; }
 
  private:
-  struct Pump;
-  explicit ProcessBoard(driver::Board board);
-  void close();
+  explicit ProcessBoard(driver::Board board) : board_(std::move(board)) {}
 
   driver::Board board_;
-  std::unique_ptr<Pump> pump_;
 };
 
 }  // namespace tpu::client

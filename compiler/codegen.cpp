@@ -8,6 +8,7 @@
 
 #include "board/board_loader.hpp"
 #include "emit/emit.hpp"
+#include "ir/error_kinds.hpp"
 #include "kernel/kernel_passes.hpp"
 #include "program/encode.hpp"
 #include "program/estimate.hpp"
@@ -96,9 +97,9 @@ void check_format(const Module& module) {
 
 void check_slots(const Listing& listing) {
   if (listing.slots.size() > TPU_MAX_SLOTS) {
-    throw Error("the program needs " + std::to_string(listing.slots.size()) +
-                " binding slots (arguments, results and constants), a launch has " +
-                std::to_string(TPU_MAX_SLOTS) + "; join small arrays to larger ones");
+    throw HbmExhausted("the program needs " + std::to_string(listing.slots.size()) +
+                       " binding slots (arguments, results and constants), a launch has " +
+                       std::to_string(TPU_MAX_SLOTS) + "; join small arrays to larger ones");
   }
 }
 

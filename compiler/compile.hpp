@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exe/executable.hpp"
+#include "ir/error_kinds.hpp"
 #include "ir/graph.hpp"
 #include "tpu/spec/board_params.hpp"
 
@@ -57,7 +58,7 @@ std::vector<std::string> stages();
 
 // Compiles an artifact (Exported.mlir_module_serialized); `name` becomes the executable's. Throws
 // Error: a damaged file, an op or type that is not supported (with its source line), memory of the
-// board that does not suffice (with the largest buffers).
+// board that does not suffice (HbmExhausted, with the largest buffers).
 Compiled compile(std::span<const std::byte> artifact, const std::string& name,
                  const spec::BoardParams& board, const CompileOptions& options = {});
 

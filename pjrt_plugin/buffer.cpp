@@ -80,12 +80,7 @@ PJRT_Device& place_of(PJRT_Memory* memory, PJRT_Device* device) {
   return need(device, "device (no memory is given)");
 }
 
-// In a forked child the driver's locks may be held for ever; its memory goes with the child.
-void call(PJRT_Buffer_Destroy_Args& args) {
-  if (!client::ProcessBoard::forked()) {
-    delete args.buffer;
-  }
-}
+void call(PJRT_Buffer_Destroy_Args& args) { delete args.buffer; }
 
 void call(PJRT_Buffer_ElementType_Args& args) { args.type = need(args.buffer, "buffer").type; }
 
@@ -139,7 +134,6 @@ void call(PJRT_Buffer_Memory_Args& args) {
 
 void call(PJRT_Buffer_Delete_Args& args) {
   PJRT_Buffer& buffer = need(args.buffer, "buffer");
-  client::ProcessBoard::check_process();
   if (!buffer.deleted.exchange(true)) {
     buffer.buffer.discard();
   }

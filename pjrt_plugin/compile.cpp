@@ -117,7 +117,6 @@ void give(std::string text, Args& args, Holder*& holder, void (*&deleter)(Holder
 }  // namespace
 
 void call(PJRT_Client_Compile_Args& args) {
-  client::ProcessBoard::check_process();
   const std::string options(args.compile_options, args.compile_options_size);
   args.executable =
       new_loaded(args.client, executable_info(compile(args.program, options), options));
@@ -139,7 +138,6 @@ void call(PJRT_Executable_Serialize_Args& args) {
 }
 
 void call(PJRT_Executable_DeserializeAndLoad_Args& args) {
-  client::ProcessBoard::check_process();
   std::string_view left(args.serialized_executable, args.serialized_executable_size);
   if (!left.starts_with(kMagic)) {
     throw_invalid("these bytes are no executable of this plugin");

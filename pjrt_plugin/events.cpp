@@ -23,7 +23,6 @@ void call(PJRT_Event_Error_Args& args) {
 
 void call(PJRT_Event_Await_Args& args) {
   const driver::Event event = need(args.event, "event").event;
-  client::ProcessBoard::check_process();
   event.wait();
 }
 
@@ -36,9 +35,6 @@ void call(PJRT_Event_OnReady_Args& args) {
   event.on_ready([callback, user = args.user_arg](std::shared_ptr<const driver::Error> error) {
     callback(error ? new_error(*error) : nullptr, user);
   });
-  if (!event.ready()) {
-    client::ProcessBoard::get().track(event);
-  }
 }
 
 }  // namespace tpu::pjrt

@@ -118,15 +118,10 @@ void call(PJRT_LoadedExecutable_Execute_Args& args) {
       }
     }
   }
-  executable.client->process->track(result.done);
   give_outputs(args, devices, result);
 }
 
-void call(PJRT_LoadedExecutable_Destroy_Args& args) {
-  if (!client::ProcessBoard::forked()) {
-    delete args.executable;
-  }
-}
+void call(PJRT_LoadedExecutable_Destroy_Args& args) { delete args.executable; }
 
 void call(PJRT_LoadedExecutable_GetExecutable_Args& args) {
   args.executable = new PJRT_Executable{need(args.loaded_executable, "loaded_executable").info};
@@ -140,7 +135,6 @@ void call(PJRT_LoadedExecutable_AddressableDevices_Args& args) {
 
 void call(PJRT_LoadedExecutable_Delete_Args& args) {
   PJRT_LoadedExecutable& executable = need(args.executable, "executable");
-  client::ProcessBoard::check_process();
   const std::lock_guard lock(executable.mutex);
   executable.deleted = true;
   for (const auto& [device, program] : executable.loaded) {

@@ -60,9 +60,7 @@ driver::HostView view_of(const PJRT_Client_BufferFromHostBuffer_Args& args) {
 
 PJRT_Buffer* copy_to(const PJRT_Buffer* source, PJRT_Device& target) {
   const driver::Board& board = target.client->process->board();
-  const driver::Buffer copied = board.copy(live_buffer(source, "buffer"), target.id);
-  target.client->process->track(copied.ready());
-  return new_buffer(target, copied);
+  return new_buffer(target, board.copy(live_buffer(source, "buffer"), target.id));
 }
 
 }  // namespace
@@ -99,10 +97,7 @@ void call(PJRT_Buffer_ToHostBuffer_Args& args) {
     throw_invalid("dst_size is " + std::to_string(args.dst_size) + ", the array has " +
                   std::to_string(buffer.bytes()) + " bytes");
   }
-  client::ProcessBoard::check_process();
-  const driver::Event done = buffer.read({static_cast<std::byte*>(args.dst), buffer.bytes()});
-  args.src->device->client->process->track(done);
-  args.event = new PJRT_Event{done};
+  args.event = new PJRT_Event{buffer.read({static_cast<std::byte*>(args.dst), buffer.bytes()})};
 }
 
 // The driver reads whole arrays: a part goes through memory of our own.
@@ -116,9 +111,8 @@ void call(PJRT_Buffer_CopyRawToHost_Args& args) {
   if (args.dst == nullptr && args.transfer_size > 0) {
     throw_invalid("dst is null");
   }
-  client::ProcessBoard& process = *args.buffer->device->client->process;
   auto whole = std::make_shared<std::vector<std::byte>>(size);
-  const driver::HostEvent copied = process.board().make_event();
+  const driver::HostEvent copied = args.buffer->device->client->process->board().make_event();
   const driver::Event read = buffer.read(*whole);
   read.on_ready([whole, copied, dst = args.dst, offset = args.offset,
                  bytes = args.transfer_size](const std::shared_ptr<const driver::Error>& error) {
@@ -129,7 +123,6 @@ void call(PJRT_Buffer_CopyRawToHost_Args& args) {
     std::memcpy(dst, whole->data() + offset, static_cast<size_t>(bytes));
     copied.set();
   });
-  process.track(read);
   args.event = new PJRT_Event{copied.event()};
 }
 

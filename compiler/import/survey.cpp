@@ -4,6 +4,7 @@
 #include <set>
 
 #include "import/normaliser.hpp"
+#include "ir/error_kinds.hpp"
 
 namespace tpu::compiler::frontend {
 namespace {
@@ -56,9 +57,9 @@ void Normaliser::fail_all(const Error& first) {
     survey.add(first);
   }
   if (survey.errors.size() == 1) {
-    throw Error(survey.errors[0]);
+    throw Unsupported(survey.errors[0]);
   }
-  throw Error(listed(survey.errors));
+  throw Unsupported(listed(survey.errors));
 }
 
 void Normaliser::survey_function(const RawOp& op, Survey& survey) {

@@ -3,6 +3,7 @@
 #include <set>
 #include <string>
 
+#include "ir/error_kinds.hpp"
 #include "plan/scratch.hpp"
 
 namespace tpu::compiler {
@@ -67,9 +68,9 @@ Slots make_slots(const Module& module, const KernelProgram& kernels,
     bytes += s.alias_of < 0 ? static_cast<int64_t>(s.bytes) : 0;
   }
   if (bytes > board.hbm.gib_per_core << 30) {
-    throw Error("arguments, results and constants need " + std::to_string(bytes) +
-                " bytes of HBM, a core has " + std::to_string(board.hbm.gib_per_core) + " GiB:\n" +
-                memory_report(slots.list, Scratch{}, {}));
+    throw HbmExhausted("arguments, results and constants need " + std::to_string(bytes) +
+                       " bytes of HBM, a core has " + std::to_string(board.hbm.gib_per_core) +
+                       " GiB:\n" + memory_report(slots.list, Scratch{}, {}));
   }
   return slots;
 }

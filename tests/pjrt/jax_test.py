@@ -229,6 +229,16 @@ def cores() -> None:
             assert shard.device.id == ids[shard.index[0].start or 0], f"{shard.index} on {shard.device}"
 
 
+def refused(code: str, call: Callable[[], jax.Array]) -> None:
+    """The call fails with this code, at once or when its result is waited for."""
+    try:
+        call().block_until_ready()
+    except jax.errors.JaxRuntimeError as error:
+        assert str(error).startswith(code), error
+    else:
+        raise AssertionError(f"no error; expected {code}")
+
+
 def transfers() -> None:
     """Up, down, across, donated, deleted; every type; strides."""
     devices, x = jax.devices(), values(6, 10)
@@ -251,15 +261,11 @@ def transfers() -> None:
             assert "deleted" in str(error), error
         else:
             raise AssertionError("a deleted array was used")
+    refused("RESOURCE_EXHAUSTED", lambda: jax.jit(lambda a: jnp.sort(a[:, None] * a, axis=0))(jnp.ones(70000)))
     stats = devices[0].memory_stats()
     assert stats["bytes_limit"] == 16 << 30 and stats["bytes_in_use"] > 0, stats
     for bad in (jnp.float16, jnp.complex64):
-        try:
-            jnp.ones(3, bad).block_until_ready()
-        except jax.errors.JaxRuntimeError as error:
-            assert "UNIMPLEMENTED" in str(error), error
-        else:
-            raise AssertionError(f"{bad} is no type of the board")
+        refused("UNIMPLEMENTED", lambda kind=bad: jnp.ones(3, kind))
 
 
 def keras() -> None:
