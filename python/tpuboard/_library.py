@@ -14,12 +14,10 @@ _NAME = "libtpuboard_pjrt.so"
 
 
 def library_path() -> Path:
-    """The shared library that was installed with the package; in a source tree the one of TPU_LIBRARY_PATH."""
-    named = os.environ.get("TPU_LIBRARY_PATH")
-    inside = Path(__file__).parent / _NAME
-    if inside.exists() or not named:
-        return inside
-    return Path(named)
+    """The shared library: the one that TPU_LIBRARY_PATH gives to JAX, since both are to see one board, if it is such a
+    library; else what was installed with the package."""
+    named = Path(os.environ.get("TPU_LIBRARY_PATH", ""))
+    return named if named.name == _NAME else Path(__file__).parent / _NAME
 
 
 class BoardInfo(c.Structure):
