@@ -41,19 +41,26 @@ std::vector<Proposal> proposals_of(const FactorRule& rule, const std::vector<Vot
   return out;
 }
 
-// A factor behind one that is not cut to single elements stays whole.
+// A factor behind one that is not cut to single elements stays whole; and then those behind it, of
+// whatever array, until nothing changes.
 void drop_hidden(const Mesh& mesh, const FactorRule& rule, std::vector<Axes>& cuts) {
-  for (const auto* side : {&rule.operands, &rule.results}) {
-    for (const DimFactors& tensor : *side) {
-      for (const auto& dim : tensor) {
-        for (size_t k = 1; k < dim.size(); ++k) {
-          const auto before = static_cast<size_t>(dim[k - 1]);
-          if (num_parts(mesh, cuts[before]) != rule.factors[before].size) {
-            cuts[static_cast<size_t>(dim[k])].clear();
-          }
+  bool changed = true;
+  const auto check = [&](const DimFactors& tensor) {
+    for (const auto& dim : tensor) {
+      for (size_t k = 1; k < dim.size(); ++k) {
+        const auto before = static_cast<size_t>(dim[k - 1]);
+        Axes& axes = cuts[static_cast<size_t>(dim[k])];
+        if (!axes.empty() && num_parts(mesh, cuts[before]) != rule.factors[before].size) {
+          axes.clear();
+          changed = true;
         }
       }
     }
+  };
+  while (changed) {
+    changed = false;
+    std::for_each(rule.operands.begin(), rule.operands.end(), check);
+    std::for_each(rule.results.begin(), rule.results.end(), check);
   }
 }
 

@@ -99,6 +99,16 @@ std::string moves_of(const Build& build) {
   return text;
 }
 
+// [2, 8] -> [4, 4] has the factors 2, 2, 4: with the first one whole no part of the second can be
+// a part of the result's rows, and then none of the third a part of the operand's columns.
+TEST(Distribution, AFactorBehindOneThatStaysWholeStaysWhole) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* x = g.cut_arg(f32({2, 8}), {{}, {0, 1, 2}});
+              return {g.op(Kind::kReshape, {x}, f32({4, 4}))};
+            }),
+            "all_gather");
+}
+
 TEST(Distribution, ElementwiseWorkMovesNothing) {
   EXPECT_EQ(moves_of([](Graph& g) -> Values {
               Value* x = g.cut_arg(f32({8, 6}), {{0, 1, 2}, {}});
