@@ -1,7 +1,9 @@
 // graph-interpret: runs a StableHLO artifact through import, passes and the graph interpreter. Test
 // tool, for comparing the compiler's front half with JAX. Arrays are raw little-endian row-major
-// files (i1 a byte). Usage: graph-interpret PROGRAM.mlirbc OUT_DIR [--no-passes] [--unrounded]
-// ARG0.bin ARG1.bin ... Writes OUT_DIR/0.bin, ... and prints the type of each result, one a line.
+// files (i1 a byte). Usage: graph-interpret PROGRAM.mlirbc OUT_DIR [--no-passes | --lowered]
+// [--unrounded] [--collectives] ARG0.bin ARG1.bin ... Writes OUT_DIR/0.bin, ... and prints the type
+// of each result, one a line. --lowered: after all passes, which leave no op that the interpreter
+// lacks; --collectives: their names to standard error.
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -31,12 +33,16 @@ Tensor read_tensor(const std::string& path, const Type& type) {
 }
 
 void run(const std::vector<std::string>& args) {
-  bool passes = true;
+  bool passes = true, lowered = false, collectives = false;
   EvalOptions options;
   std::vector<std::string> files;
   for (const std::string& a : args) {
     if (a == "--no-passes") {
       passes = false;
+    } else if (a == "--lowered") {
+      lowered = true;
+    } else if (a == "--collectives") {
+      collectives = true;
     } else if (a == "--unrounded") {
       options.dots = DotMode::kUnrounded;
     } else {
@@ -45,11 +51,18 @@ void run(const std::vector<std::string>& args) {
   }
   Module module = import_vhlo_file(files.at(0));
   if (passes) {
-    run_passes(module, canonical_passes());
+    run_passes(module, lowered ? compile_passes() : canonical_passes());
   } else {
     inline_calls(module);
     splice(module);
     partition(module);
+  }
+  if (collectives) {
+    walk(module.main->body, [](const Op& op) {
+      if (is_collective(op.kind)) {
+        std::cerr << kind_name(op.kind) << " ";
+      }
+    });
   }
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < module.main->args.size(); ++i) {
@@ -69,8 +82,8 @@ void run(const std::vector<std::string>& args) {
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::cerr << "usage: graph-interpret PROGRAM.mlirbc OUT_DIR [--no-passes] [--unrounded] "
-                 "ARG.bin ...\n";
+    std::cerr << "usage: graph-interpret PROGRAM.mlirbc OUT_DIR [--no-passes | --lowered] "
+                 "[--unrounded] [--collectives] ARG.bin ...\n";
     return 2;
   }
   try {
