@@ -186,7 +186,7 @@ def training() -> None:
 
 
 def sharding() -> None:
-    """shard_map and pmap over eight cores; the same numbers as one device has them."""
+    """shard_map, pmap and partitioned jit over eight cores; the same numbers as one device has them."""
     devices = jax.devices()
     assert len(devices) == 8 and devices[0].platform == "tpu"
     mesh = Mesh(np.array(devices), ("data",))
@@ -206,6 +206,16 @@ def sharding() -> None:
                                      out_specs=P(), check_vma=False))
     compare("gathered", gathered(x), x, 0)
     compare("pmap", jax.pmap(lambda a: a - jax.lax.pmean(a, "i"), axis_name="i")(x[:8]), x[:8] - x[:8].mean(0), CLOSE)
+
+    def loss(w: jax.Array, a: jax.Array) -> jax.Array:
+        return (jnp.tanh(jnp.matmul(a, w, precision="highest")) ** 2).mean()
+
+    w = values(24, 4, seed=2)
+    placed = jax.device_put(w, NamedSharding(mesh, P())), jax.device_put(x, NamedSharding(mesh, P("data")))
+    value, grad = jax.jit(jax.value_and_grad(loss))(*placed)
+    compare("partitioned", (value, grad), on_cpu(jax.value_and_grad(loss), w, x), CLOSE)
+    kept = jax.jit(jnp.sin)(placed[1]).sharding
+    assert kept.is_equivalent_to(NamedSharding(mesh, P("data")), 2), kept
     compare("each alone", [jax.jit(jnp.sin)(jax.device_put(x, d)) for d in devices], [np.sin(x)] * 8, CLOSE)
 
 
