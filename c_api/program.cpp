@@ -38,6 +38,9 @@ std::unique_ptr<tpu_program> compiled(std::span<const std::byte> artifact,
   for (const std::string& note : made.report.unsharded) {
     program->notes.push_back(note);
   }
+  for (const std::string& note : compiler::describe_moved(made.report.moved)) {
+    program->notes.push_back(note);
+  }
   program->executable = std::make_shared<const exe::ExecutableT>(std::move(made.executable));
   return program;
 }

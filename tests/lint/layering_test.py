@@ -27,7 +27,7 @@ ALLOWED = {
     "host_driver/cli": {"host_driver", "spec", "compiler", "tlm_model/mxu/mxu_replay.hpp"},
     "client": {"client", "compiler/compile.hpp", "host_driver", "spec"},
     "pjrt_plugin": {"pjrt_plugin", "client", "host_driver", "spec"},
-    "c_api": {"c_api", "client", "compiler/compile.hpp", "compiler/ir/error.hpp", "host_driver", "spec"},
+    "c_api": {"c_api", "client", "compiler/compile.hpp", "compiler/ir/error_kinds.hpp", "host_driver", "spec"},
 }
 # The firmware as data (a generated array): the driver uploads it, the model's mask ROM holds it.
 OPEN_HEADERS = {"image/firmware_image.hpp"}

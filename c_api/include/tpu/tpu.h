@@ -145,7 +145,7 @@ typedef struct tpu_program_info {
   const char* name;
   uint32_t partitions; /* cores that run it together */
   uint32_t argument_count, result_count;
-  uint32_t note_count; /* remarks of the compiler */
+  uint32_t note_count; /* remarks of the compiler; what it moves between cores */
   uint64_t estimated_cycles;
   uint64_t matmul_flops;                      /* logical 2*M*K*N, without padding */
   uint64_t vector_ops;                        /* elements of whole blocks */
