@@ -1,4 +1,4 @@
-"""Trains a convnet on MNIST digits with Keras on one device. Usage: keras_mnist.py --data DIR
+"""Trains a convnet on MNIST digits with Keras on all devices that JAX has. Usage: keras_mnist.py --data DIR
 
 DIR holds images.npy f32[n,784] in 0..1 and labels.npy i32[n] (sim_scripts/fetch_mnist.py).
 """
@@ -27,6 +27,7 @@ def main() -> None:
     labels = np.load(options.data / "labels.npy")[order]
 
     keras.utils.set_random_seed(1)
+    keras.distribution.set_distribution(keras.distribution.DataParallel())
     model = keras.Sequential([
         keras.layers.Input((28, 28, 1)),
         keras.layers.Conv2D(32, 3, activation="relu"),
