@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "src/access.hpp"
@@ -18,6 +19,24 @@ Error invalid(const std::string& text) { return Error(ErrorCode::kInvalidArgumen
 std::string argument_text(size_t index, const ParameterInfo& info) {
   return info.name.empty() ? fmt::format("argument {}", index)
                            : fmt::format("argument {} ({})", index, info.name);
+}
+
+// A donated buffer becomes a result: the launch may have it only once.
+void check_donations(const std::vector<ParameterInfo>& infos, const std::vector<Array>& arguments) {
+  std::map<const BufferState*, size_t> owners;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    for (const Buffer& part : arguments[i].parts()) {
+      const auto [owner, is_new] = owners.emplace(Access::state(part).get(), i);
+      const size_t first = owner->second;
+      if (!is_new && (infos[first].donated_to >= 0 || infos[i].donated_to >= 0)) {
+        const size_t donated = infos[first].donated_to >= 0 ? first : i;
+        throw invalid(fmt::format(
+            "{} and {} are the same buffer, and {} is donated; pass a copy, or do not donate it",
+            argument_text(first, infos[first]), argument_text(i, infos[i]),
+            argument_text(donated, infos[donated])));
+      }
+    }
+  }
 }
 
 // Everything that can be wrong with the arguments of a launch, before anything is sent.
@@ -42,7 +61,6 @@ void check_arguments(const BoardImpl& board, const LoadedProgram& program,
     throw invalid(fmt::format("{} donates no argument, so {} steps would all compute the same",
                               exe.name, options.steps));
   }
-  std::set<const BufferState*> donated;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const ParameterInfo& info = program.info->arguments[i];
     const Array& array = arguments[i];
@@ -81,20 +99,9 @@ void check_arguments(const BoardImpl& board, const LoadedProgram& program,
       if (memory->capacity() < exe.slots[exe.args[i]->slot]->bytes) {
         throw invalid(fmt::format("{} has less memory than its slot; use Executable::put()", what));
       }
-      if (info.donated_to >= 0) {
-        donated.insert(&buffer);
-      }
     }
   }
-  std::set<const BufferState*> seen;
-  for (const Array& array : arguments) {
-    for (const Buffer& part : array.parts()) {
-      const BufferState* state = Access::state(part).get();
-      if (!seen.insert(state).second && donated.contains(state)) {
-        throw invalid("a buffer is donated and used for a second argument of the same launch");
-      }
-    }
-  }
+  check_donations(program.info->arguments, arguments);
 }
 
 }  // namespace
