@@ -65,10 +65,9 @@ PJRT_Buffer* new_buffer(PJRT_Device& device, driver::Buffer buffer) {
   return made.release();
 }
 
-const driver::Buffer& live_buffer(const PJRT_Buffer* buffer, const char* what) {
-  if (need(buffer, what).deleted) {
-    throw driver::Error(driver::ErrorCode::kFailedPrecondition,
-                        std::string(what) + " was deleted or donated");
+const driver::Buffer& live_buffer(const PJRT_Buffer* buffer, const std::string& what) {
+  if (need(buffer, what.c_str()).deleted) {
+    throw driver::Error(driver::ErrorCode::kFailedPrecondition, what + " was deleted or donated");
   }
   return buffer->buffer;
 }

@@ -48,11 +48,6 @@ std::vector<PJRT_Device*> devices_of(PJRT_Client& client, const ExecutableInfo& 
       throw_invalid("compile options: device " + std::to_string(id) + " is none of the " +
                     std::to_string(client.devices.size()) + " of this board");
     }
-    for (const PJRT_Device* other : devices) {
-      if (other->id == id) {
-        throw_invalid("compile options: device " + std::to_string(id) + " is named twice");
-      }
-    }
     devices.push_back(client.devices[static_cast<size_t>(id)]);
   }
   return devices;

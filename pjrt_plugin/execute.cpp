@@ -40,7 +40,8 @@ driver::Array argument(const PJRT_LoadedExecutable_Execute_Args& args, size_t i,
                        const driver::ParameterInfo& info) {
   std::vector<driver::Buffer> parts;
   for (size_t d = 0; d < args.num_devices; ++d) {
-    const driver::Buffer& part = live_buffer(args.argument_lists[d][i], "an argument");
+    const driver::Buffer& part =
+        live_buffer(args.argument_lists[d][i], "argument " + std::to_string(i));
     if (part.dtype() != info.dtype || part.shape() != info.layout.local) {
       throw_invalid("argument " + std::to_string(i) + " on TPU:" + std::to_string(part.device()) +
                     " is " + driver::type_text(part.dtype(), part.shape()) + ", must be " +

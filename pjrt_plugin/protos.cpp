@@ -137,6 +137,28 @@ void read_executable_options(std::string_view bytes, BuildOptions& options) {
   }
 }
 
+// A mesh that has a device twice is one that the caller built so.
+void check_devices(std::vector<int> devices) {
+  std::sort(devices.begin(), devices.end());
+  const auto twice = std::adjacent_find(devices.begin(), devices.end());
+  if (twice != devices.end()) {
+    throw_invalid("compile options: the device assignment names device " + std::to_string(*twice) +
+                  " twice; a mesh has each device once");
+  }
+}
+
+// An entry of the map env_option_overrides. XLA's options speak of passes that are not ours.
+void check_override(std::string_view entry) {
+  Reader reader(entry);
+  while (const auto field = reader.next()) {
+    if (field->number == 1 && !field->bytes.starts_with("xla_")) {
+      throw_invalid("compile option '" + std::string(field->bytes) +
+                    "' is not known: this compiler has none (those of XLA, xla_..., are without "
+                    "effect); the board's are environment variables, see docs/jax.md");
+    }
+  }
+}
+
 void put_varint(std::string& to, uint64_t value) {
   for (; value >= 0x80; value >>= 7) {
     to.push_back(static_cast<char>(value | 0x80));
@@ -180,10 +202,14 @@ BuildOptions read_build_options(std::string_view bytes) {
       case 4:
         options.portable = field->value != 0;
         break;
+      case 7:
+        check_override(field->bytes);
+        break;
       default:
         break;
     }
   }
+  check_devices(options.devices);
   return options;
 }
 

@@ -22,7 +22,8 @@ struct BuildOptions {
   std::vector<int> devices;  ///< of it: id by partition, replicas outermost; may be empty
 };
 
-/// Throws driver::Error (InvalidArgument) for bytes that are no such message.
+/// Throws driver::Error (InvalidArgument) for bytes that are no such message, for a device that is
+/// named twice, and for an option that is neither ours nor XLA's.
 BuildOptions read_build_options(std::string_view bytes);
 
 /// DeviceAssignmentProto of one replica on these devices.
