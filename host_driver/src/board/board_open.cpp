@@ -112,8 +112,10 @@ void BoardImpl::connect(const OpenOptions& options) {
       options.firmware.empty() && options.transport == "sim" && !options.factory ? image.build : 0;
   if (firmware_.empty()) {
     if (options.transport != "null" && !options.factory) {
-      throw Error(ErrorCode::kUnimplemented,
-                  "this build has no firmware image (the RISC-V cross compiler was missing)");
+      throw Error(
+          ErrorCode::kUnimplemented,
+          "this build has no firmware image (the RISC-V cross compiler was missing): install "
+          "one (sim_scripts/setup names the package), configure and build again");
     }
     firmware_.assign(kLoadBlockBytes, std::byte{0x13});
   }
