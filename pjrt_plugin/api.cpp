@@ -60,14 +60,14 @@ TPU_PJRT_SLOTS(TPU_PJRT_VOID, TPU_PJRT_HAS, TPU_PJRT_LACKS)
 TPU_PJRT_HAS(PJRT_Shardings_PJRT_Executable_ParameterShardings)
 TPU_PJRT_HAS(PJRT_Shardings_PJRT_Executable_OutputShardings)
 
-PJRT_Shardings_Extension shardings = {
+PJRT_Shardings_Extension shardings_extension = {
     {sizeof(PJRT_Shardings_Extension), PJRT_Extension_Type_Shardings, nullptr},
     thunk_PJRT_Shardings_PJRT_Executable_ParameterShardings,
     thunk_PJRT_Shardings_PJRT_Executable_OutputShardings};
 
 #define TPU_PJRT_THUNK(name) thunk_##name,
 const PJRT_Api table = {sizeof(PJRT_Api),
-                        &shardings.base,
+                        &shardings_extension.base,
                         {sizeof(PJRT_Api_Version), nullptr, TPU_PJRT_API_MAJOR, TPU_PJRT_API_MINOR},
                         TPU_PJRT_SLOTS(TPU_PJRT_THUNK, TPU_PJRT_THUNK, TPU_PJRT_THUNK)};
 
