@@ -92,14 +92,15 @@ void Placements::number(const Region& region) {
   }
 }
 
-// `closed`: dimensions that the program does not leave open stay as they are. What does not divide
-// a dimension does not cut it.
+// `closed`: dimensions that the program does not leave open stay as they are, even where a result
+// that is an argument wants another cut. What does not divide a dimension does not cut it.
 void Placements::seed(const Value* v, const ShardingAttrs& wanted, bool closed) {
   const size_t n = number_.at(v);
   if (is_whole(specs_[n])) {
     Spec spec = spec_of(wanted.sharding, v->type);
     for (size_t d = 0; d < spec.size(); ++d) {
-      while (v->type.dims[d] % num_parts(module_.mesh, spec[d]) != 0) {
+      while (!spec[d].empty() &&
+             (fixed_[n][d] || v->type.dims[d] % num_parts(module_.mesh, spec[d]) != 0)) {
         spec[d].pop_back();
       }
     }

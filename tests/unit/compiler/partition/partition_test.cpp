@@ -227,6 +227,20 @@ TEST(Partition, AResultThatIsWantedOtherwiseIsMoved) {
   EXPECT_TRUE(m.main->results[0].sharding.is_replicated());
 }
 
+TEST(Partition, AnArgumentThatIsReturnedInAnotherShardingArrivesAsItIs) {
+  Global g;
+  Value* x = g.arg_wanted(f32({16, 6}), {{}, {}});
+  Module& m = g.done({x});
+  m.main->results[0].wanted = by({{0}, {1}});
+  splice(m);
+  partition(m);
+  verify(m);
+  EXPECT_TRUE(m.main->args[0].sharding.is_replicated());
+  EXPECT_EQ(m.main->body.args[0]->type, f32({16, 6}));
+  EXPECT_EQ(m.main->results[0].sharding.dim_axes, (Cut{{0}, {1}}));
+  EXPECT_EQ(m.main->body.terminator()->operands[0]->type, f32({4, 3}));
+}
+
 TEST(Partition, ResultsThatCannotBeCutEquallyAreRefused) {
   Global g;
   Value* x = g.arg(f32({6}));
