@@ -1,0 +1,139 @@
+// Calls of the plugin's table that tests make again and again, with what they must answer.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "loaded_plugin.hpp"
+
+namespace tpu::test {
+
+// Arguments of the calls that make something, which a caller must pass.
+inline PJRT_Client* make_client() {
+  auto args = args_of<PJRT_Client_Create_Args>();
+  const Outcome outcome = outcome_of(api().PJRT_Client_Create(&args));
+  EXPECT_EQ(outcome.code, PJRT_Error_Code_OK) << outcome.text;
+  return args.client;
+}
+
+inline PJRT_Device* device_of(PJRT_Client* client, int id) {
+  auto args = args_of<PJRT_Client_LookupDevice_Args>();
+  args.client = client;
+  args.id = id;
+  EXPECT_EQ(outcome_of(api().PJRT_Client_LookupDevice(&args)).text, "");
+  return args.device;
+}
+
+inline std::pair<PJRT_LoadedExecutable*, Outcome> compile(PJRT_Client* client, std::string code,
+                                                          const std::string& format = "mlir",
+                                                          std::string options = {}) {
+  auto program = args_of<PJRT_Program>();
+  program.code = code.data();
+  program.code_size = code.size();
+  program.format = format.data();
+  program.format_size = format.size();
+  auto args = args_of<PJRT_Client_Compile_Args>();
+  args.client = client;
+  args.program = &program;
+  args.compile_options = options.data();
+  args.compile_options_size = options.size();
+  const Outcome outcome = outcome_of(api().PJRT_Client_Compile(&args));
+  return {args.executable, outcome};
+}
+
+inline std::string graph(const std::string& path) {
+  return file_text(std::string(TPU_SOURCE_DIR "/tests/") + path);
+}
+
+// CompileOptionsProto {executable_build_options {num_partitions}}
+inline std::string partitions(char count) { return {0x1a, 0x02, 0x28, count}; }
+
+inline std::pair<PJRT_Buffer*, Outcome> upload(PJRT_Client* client, PJRT_Device* device,
+                                               const std::vector<float>& values,
+                                               const std::vector<int64_t>& dims,
+                                               const std::vector<int64_t>& strides = {}) {
+  auto args = args_of<PJRT_Client_BufferFromHostBuffer_Args>();
+  args.client = client;
+  args.device = device;
+  args.data = values.data();
+  args.type = PJRT_Buffer_Type_F32;
+  args.dims = dims.data();
+  args.num_dims = dims.size();
+  args.byte_strides = strides.data();
+  args.num_byte_strides = strides.size();
+  const Outcome outcome = outcome_of(api().PJRT_Client_BufferFromHostBuffer(&args));
+  if (args.done_with_host_buffer != nullptr) {
+    auto destroy = args_of<PJRT_Event_Destroy_Args>();
+    destroy.event = args.done_with_host_buffer;
+    EXPECT_EQ(api().PJRT_Event_Destroy(&destroy), nullptr);
+  }
+  return {args.buffer, outcome};
+}
+
+// Waits and destroys.
+inline Outcome await(PJRT_Event* event) {
+  auto args = args_of<PJRT_Event_Await_Args>();
+  args.event = event;
+  const Outcome outcome = outcome_of(api().PJRT_Event_Await(&args));
+  auto destroy = args_of<PJRT_Event_Destroy_Args>();
+  destroy.event = event;
+  EXPECT_EQ(api().PJRT_Event_Destroy(&destroy), nullptr);
+  return outcome;
+}
+
+inline std::vector<float> download(PJRT_Buffer* buffer) {
+  auto size = args_of<PJRT_Buffer_ToHostBuffer_Args>();
+  size.src = buffer;
+  EXPECT_EQ(outcome_of(api().PJRT_Buffer_ToHostBuffer(&size)).text, "");
+  std::vector<float> values(size.dst_size / sizeof(float));
+  auto args = args_of<PJRT_Buffer_ToHostBuffer_Args>();
+  args.src = buffer;
+  args.dst = values.data();
+  args.dst_size = size.dst_size;
+  EXPECT_EQ(outcome_of(api().PJRT_Buffer_ToHostBuffer(&args)).text, "");
+  EXPECT_EQ(await(args.event).text, "");
+  return values;
+}
+
+inline void destroy(PJRT_Buffer* buffer) {
+  auto args = args_of<PJRT_Buffer_Destroy_Args>();
+  args.buffer = buffer;
+  EXPECT_EQ(api().PJRT_Buffer_Destroy(&args), nullptr);
+}
+
+// One launch: arguments by device, each a list. Results by device.
+inline std::vector<std::vector<PJRT_Buffer*>> execute(
+    PJRT_LoadedExecutable* executable, std::vector<std::vector<PJRT_Buffer*>> arguments,
+    size_t results, Outcome* outcome = nullptr) {
+  auto options = args_of<PJRT_ExecuteOptions>();
+  std::vector<std::vector<PJRT_Buffer*>> outputs(arguments.size(),
+                                                 std::vector<PJRT_Buffer*>(results));
+  std::vector<PJRT_Buffer* const*> argument_lists;
+  std::vector<PJRT_Buffer**> output_lists;
+  for (size_t d = 0; d < arguments.size(); ++d) {
+    argument_lists.push_back(arguments[d].data());
+    output_lists.push_back(outputs[d].data());
+  }
+  std::vector<PJRT_Event*> events(arguments.size());
+  auto args = args_of<PJRT_LoadedExecutable_Execute_Args>();
+  args.executable = executable;
+  args.options = &options;
+  args.argument_lists = argument_lists.data();
+  args.num_devices = arguments.size();
+  args.num_args = arguments[0].size();
+  args.output_lists = output_lists.data();
+  args.device_complete_events = events.data();
+  const Outcome done = outcome_of(api().PJRT_LoadedExecutable_Execute(&args));
+  if (outcome != nullptr) {
+    *outcome = done;
+    return {};
+  }
+  EXPECT_EQ(done.text, "");
+  for (PJRT_Event* event : events) {
+    EXPECT_EQ(await(event).text, "");
+  }
+  return outputs;
+}
+
+}  // namespace tpu::test
