@@ -1,6 +1,7 @@
 // Plugin, client, devices, memories. All clients of a process share its board; a client is never
 // freed, since buffers and executables that outlive it point to its devices.
 #include <algorithm>
+#include <cstdio>
 #include <mutex>
 
 #include "call_log.hpp"
@@ -47,10 +48,21 @@ PJRT_Device* device_of(PJRT_Client* client, int id, const char* what) {
   return devices[static_cast<size_t>(id)];
 }
 
+// JAX passes over a plugin that does not start and computes on the CPU, without a word of it.
+template <typename Start>
+void start_or_say_why(Start start) {
+  try {
+    start();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tpuboard: the plugin does not start: %s\n", error.what());
+    throw;
+  }
+}
+
 }  // namespace
 
 void call(PJRT_Plugin_Initialize_Args& /*args*/) {
-  CallLog::open(client::ProcessBoard::options().call_log);
+  start_or_say_why([] { CallLog::open(client::ProcessBoard::options().call_log); });
 }
 
 void call(PJRT_Plugin_Attributes_Args& args) {
@@ -64,8 +76,10 @@ void call(PJRT_Plugin_Attributes_Args& args) {
 // Options of other plugins that a framework may pass are of no meaning here; ours are variables of
 // the environment.
 void call(PJRT_Client_Create_Args& args) {
-  CallLog::open(client::ProcessBoard::options().call_log);
-  args.client = make_client().release();
+  start_or_say_why([&args] {
+    CallLog::open(client::ProcessBoard::options().call_log);
+    args.client = make_client().release();
+  });
 }
 
 void call(PJRT_Client_Destroy_Args& /*args*/) {}

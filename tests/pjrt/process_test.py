@@ -123,7 +123,17 @@ def cache() -> None:
         expect(run(code, environment={**environment, "TPUBOARD_CACHE": str(log / "none")}), "5.0")
 
 
-CASES = {case.__name__: case for case in (in_flight, fork, threads, clear_backends, interrupt, cache)}
+def bad_option() -> None:
+    """JAX goes on without a plugin that does not start: the reason is on standard error, once."""
+    for variable, text in (("TPUBOARD_BORD", "TPUBOARD_BORD is not known; there are TPUBOARD_PLATFORM"),
+                           ("TPUBOARD_SIMD", "TPUBOARD_SIMD: 'x' is none of scalar"), ("TPUBOARD_BOARD", "x")):
+        done = run("print(jax.devices())", environment={**os.environ, variable: "x"})
+        expect(done, "CpuDevice")
+        said = [line for line in done.stderr.splitlines() if line.startswith("tpuboard: the plugin does not start: ")]
+        assert len(said) == 1 and text in said[0], done.stderr
+
+
+CASES = {case.__name__: case for case in (in_flight, fork, threads, clear_backends, interrupt, cache, bad_option)}
 
 
 def main() -> int:
