@@ -157,7 +157,8 @@ def endless() -> None:
         return jax.lax.while_loop(lambda s: s[0, 1] > 0, lambda s: s * 1.0, a)
 
     result = jax.jit(spin)(jax.device_put(X, DEVICES[3]))
-    expect("endless", lambda: result, "DEADLINE_EXCEEDED", "TPU:3", "[op ", line(spin, "while_loop"))
+    expect("endless", lambda: result, "DEADLINE_EXCEEDED", "TPUBOARD_TIME_LIMIT", "TPU:3", "[op ",
+           line(spin, "while_loop"))
     expect("made from it", lambda: jax.jit(lambda a: a + 1)(result), "TPU:3", line(spin, "while_loop"))
     np.testing.assert_array_equal(np.asarray(kept), X)
 

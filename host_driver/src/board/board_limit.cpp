@@ -116,7 +116,7 @@ void BoardImpl::end_by_time_limit(const Device& device, Operation& op) {
   ErrorPlace where{.device = device.id, .op = {}, .source = {}};
   std::string text = fmt::format(
       "{} (id {}) ended no step in {} s of host time, its limit (OpenOptions::time_limit, "
-      "--time-limit; 0: none)",
+      "--time-limit, TPUBOARD_TIME_LIMIT; 0: none)",
       op.what, op.launch_id, launch_clock_.seconds());
   if (const auto at = static_cast<size_t>(device.id);
       at < stats.places.size() && stats.places[at].running) {
