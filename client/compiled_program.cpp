@@ -26,13 +26,13 @@ void check_format(std::span<const std::byte> artifact) {
   }
 }
 
-exe::ExecutableT compiled(std::span<const std::byte> artifact, const std::vector<int>& cores) {
+compiler::Compiled compiled(std::span<const std::byte> artifact, const std::vector<int>& cores) {
   // Every core keeps all of a replicated array: a framework may read any of them.
   compiler::CompileOptions options;
   options.update_sharding = compiler::UpdateSharding::kOff;
   options.cores = cores;
   try {
-    return compiler::compile(artifact, "main", ProcessBoard::params(), options).executable;
+    return compiler::compile(artifact, "main", ProcessBoard::params(), options);
   } catch (const compiler::HbmExhausted& error) {
     throw driver::Error(driver::ErrorCode::kResourceExhausted, error.what());
   } catch (const compiler::Unsupported& error) {
@@ -84,7 +84,9 @@ std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte
     program->executable = std::make_shared<exe::ExecutableT>(std::move(*kept));
     return program;
   }
-  program->executable = std::make_shared<exe::ExecutableT>(compiled(artifact, named));
+  compiler::Compiled made = compiled(artifact, named);
+  program->moved = compiler::describe_moved(made.report.moved);
+  program->executable = std::make_shared<exe::ExecutableT>(std::move(made.executable));
   cache.keep(program->fingerprint, *program->executable);
   return program;
 }

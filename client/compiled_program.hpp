@@ -16,6 +16,8 @@ struct CompiledProgram {
   std::shared_ptr<const exe::ExecutableT> executable;
   std::vector<std::byte> artifact;  // what it was made from
   std::string fingerprint;          // of artifact, board and compiler, in hexadecimal digits
+  // What sharding makes the cores exchange, as lines of text; none where the cache had the program.
+  std::vector<std::string> moved;
 };
 
 // Compiles for the board of this process, or takes the executable from the folder of the cache.

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "call_log.hpp"
 #include "calls.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
@@ -28,9 +29,13 @@ std::shared_ptr<const client::CompiledProgram> compile(const PJRT_Program* progr
                         "'; the plugin reads \"mlir\" (with PyTorch/XLA set "
                         "XLA_STABLEHLO_COMPILE=1)");
   }
-  return client::compile_program(
-      {reinterpret_cast<const std::byte*>(source.code), source.code_size},
-      read_build_options(options).devices);
+  auto compiled =
+      client::compile_program({reinterpret_cast<const std::byte*>(source.code), source.code_size},
+                              read_build_options(options).devices);
+  for (const std::string& line : compiled->moved) {
+    CallLog::note(line);
+  }
+  return compiled;
 }
 
 std::vector<PJRT_Device*> devices_of(PJRT_Client& client, const ExecutableInfo& info) {

@@ -133,7 +133,26 @@ def bad_option() -> None:
         assert len(said) == 1 and text in said[0], done.stderr
 
 
-CASES = {case.__name__: case for case in (in_flight, fork, threads, clear_backends, interrupt, cache, bad_option)}
+def moved() -> None:
+    """The log says what a partitioned program makes the cores exchange."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        code = """
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+place = lambda *axes: NamedSharding(Mesh(np.array(jax.devices()), 'd'), P(*axes))
+x, w = jax.device_put(np.ones((16, 8)), place('d')), jax.device_put(np.ones((8, 4)), place())
+print(float(jax.jit(lambda x, w: ((x @ w) ** 2).sum())(x, w)))
+y = jax.device_put(np.ones((8, 16)), place('d'))
+print(jax.jit(lambda y: y, out_shardings=place())(y).sum())
+"""
+        expect(run(code, environment={**os.environ, "TPUBOARD_LOG": str(log)}), "4096.0\n128.0")
+        lines = [line.split("  sharding: ")[1] for line in log.read_text(encoding="utf-8").splitlines()
+                 if "  sharding: " in line]
+        assert len(lines) == 2 and lines[0] == "1 sums over cores, 8 bytes a core", lines
+        assert lines[1].startswith("all_gather of f32[1,16], 512 bytes a core"), lines
+
+
+CASES = {case.__name__: case for case in (in_flight, fork, threads, clear_backends, interrupt, cache, bad_option, moved)}
 
 
 def main() -> int:
