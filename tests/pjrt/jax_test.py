@@ -14,8 +14,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 CPU = jax.devices("cpu")[0]
 # f32 arithmetic without products of matrices: other order of sums, other polynomials.
