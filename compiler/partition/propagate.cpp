@@ -56,6 +56,14 @@ FactorRule collective_rule(const Op& op) {
   return rule;
 }
 
+Axes all_axes(const Spec& spec) {
+  Axes all;
+  for (const Axes& axes : spec) {
+    append(all, axes);
+  }
+  return all;
+}
+
 }  // namespace
 
 bool is_free(const Value* v) {
@@ -289,10 +297,7 @@ std::vector<Axes> Placements::agreed(const Relation& relation,
 bool Placements::extend(const Relation& relation, const Tensor& tensor, std::vector<Axes> own,
                         const std::vector<Axes>& best) {
   Spec& old = specs_[tensor.value];
-  Axes used;
-  for (const Axes& axes : old) {
-    append(used, axes);
-  }
+  Axes used = all_axes(old);
   for (size_t d = 0; tensor.within != nullptr && d < tensor.within->size(); ++d) {
     append(used, (*tensor.within)[d]);
   }
@@ -316,7 +321,8 @@ bool Placements::extend(const Relation& relation, const Tensor& tensor, std::vec
     Axes want =
         tensor.within != nullptr && d < tensor.within->size() ? (*tensor.within)[d] : Axes{};
     append(want, lifted[d]);
-    if (!fixed_[tensor.value][d] && want.size() > old[d].size() && is_prefix(old[d], want)) {
+    if (!fixed_[tensor.value][d] && want.size() > old[d].size() && is_prefix(old[d], want) &&
+        is_disjoint(tail(want, old[d].size()), all_axes(old))) {
       old[d] = std::move(want);
       changed = true;
     }

@@ -203,6 +203,15 @@ TEST(Partition, AMeshAxisThatShardMapLeavesOpenIsCutToo) {
   EXPECT_TRUE(m.moved.empty());
 }
 
+TEST(Partition, AnAxisThatCutsOneDimensionDoesNotCutAnotherForShardMap) {
+  Global g;
+  Value* x = g.arg_wanted(f32({16, 6}), {{}, {1}});
+  Value* y = g.op(Kind::kAbs, {x}, f32({16, 6}));
+  const Module& m = g.local({g.abs_map(y, f32({8, 6}), {{1}, {}}, {{1}, {}}, {1})});
+  EXPECT_EQ(count(m, Kind::kAllToAll), 1u);
+  EXPECT_EQ(m.main->body.terminator()->operands[0]->type, f32({8, 6}));
+}
+
 TEST(Partition, ConstraintsMoveData) {
   Global cut;
   Value* x = cut.arg(f32({16}));
