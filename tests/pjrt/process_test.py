@@ -152,7 +152,8 @@ print(jax.jit(lambda y: y, out_shardings=place())(y).sum())
         assert lines[1].startswith("all_gather of f32[1,16], 512 bytes a core"), lines
 
 
-CASES = {case.__name__: case for case in (in_flight, fork, threads, clear_backends, interrupt, cache, bad_option, moved)}
+CASES = {case.__name__: case
+         for case in (in_flight, fork, threads, clear_backends, interrupt, cache, bad_option, moved)}
 
 
 def main() -> int:
