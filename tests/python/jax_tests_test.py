@@ -1,0 +1,76 @@
+"""sim_scripts/jax_tests.py: classes of failures, the table, and a run over tests that pass, fail, crash and hang.
+
+Usage: jax_tests_test.py
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "sim_scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+import jax_tests  # noqa: E402
+
+SAMPLE = '''
+import ctypes, time, unittest
+
+class SampleTest(unittest.TestCase):
+    def test_a_passes(self): print("text between")
+    def test_b_fails(self): self.assertEqual(1, 2)
+    def test_c_crashes(self): ctypes.string_at(0)
+    def test_d_hangs(self): time.sleep(600)
+    def test_e_is_skipped(self): self.skipTest("only on a GPU")
+    def test_f_has_failing_parts(self):
+        for i in range(2):
+            with self.subTest(i=i): raise RuntimeError("UNIMPLEMENTED: x: element type f16 is not supported")
+    @unittest.expectedFailure
+    def test_g_fails_as_expected(self): self.fail()
+'''
+
+
+class JaxTests(unittest.TestCase):
+    def test_reasons(self) -> None:
+        refused = "jax.errors.JaxRuntimeError: UNIMPLEMENTED: "
+        for text, reason in [
+            (refused + "a.py:1:2: stablehlo.add: element type complex64 is not supported by the TPU", "type"),
+            (refused + "f16 is no type of the board; use bfloat16", "type"),
+            (refused + "f.py:1: stablehlo.complex: this op is not supported; complex numbers are", "type"),
+            (refused + "sdy.reshard: the sharding leaves partial sums on the cores (unreduced axes)", "unreduced"),
+            (refused + "stablehlo.send: argument 0: tokens (ordered effects, host callbacks) are", "callback"),
+            ("UNKNOWN: a.py:1: error: 'sdy.sharding_constraint' op unsupported op for export to XLA", "text of XLA"),
+            ("AssertionError: \\nNot equal to tolerance rtol=1e-06", "ours"),
+            (refused + "a.py:1:2: stablehlo.add: after the pass 'partition': the result must be f32[2]", "ours"),
+            ("AssertionError: element type f16 in a test's own text", "ours"),
+        ]:
+            self.assertEqual(jax_tests.reason_of(text), reason, text)
+
+    def test_table(self) -> None:
+        results = [jax_tests.Result("a", "passed"), jax_tests.Result("b", "failed", "type"),
+                   jax_tests.Result("c", "failed", "ours"), jax_tests.Result("d", "hung", "ours")]
+        self.assertEqual(jax_tests.markdown({"f": results}).splitlines(),
+                         ["| file | cases | passed | skipped by JAX | type | ours | crashed or hung |",
+                          "|---|---|---|---|---|---|---|", "| `f` | 4 | 1 | 0 | 1 | 1 | 1 |"])
+
+    def test_run(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "sample_test.py").write_text(SAMPLE, encoding="utf-8")
+            (folder / "plugin.so").touch()  # no test of the sample uses JAX
+            command = [sys.executable, str(SCRIPTS / "jax_tests.py"), "--plugin", str(folder / "plugin.so"), "--tests",
+                       name, "--out", name, "--limit", "5", "--json", str(folder / "r.json"), "sample_test"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 1, done.stderr)  # some are ours
+            results = json.loads((folder / "r.json").read_text(encoding="utf-8"))["sample_test"]
+        self.assertEqual([(result["test"][16], result["outcome"], result["reason"]) for result in results],
+                         [("a", "passed", ""), ("b", "failed", "ours"), ("c", "crashed", "ours"), ("d", "hung", "ours"),
+                          ("e", "skipped", ""), ("f", "failed", "type"), ("g", "passed", "")])
+
+
+if __name__ == "__main__":
+    unittest.main()
