@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """JAX's own tests on the board: runs files of JAX's test folder on the PJRT plugin and sorts the results by reason.
 
-Usage (a Python with JAX and absl-py): jax_tests.py [--plugin LIBRARY] [--tests FOLDER] [--cases N] [--json FILE] [--markdown FILE] [FILE ...]
-  Without --tests the tests of the installed version of JAX are cloned from its repository into out/jax. A test runs in
-  a process that many share; one that crashes or exceeds its time is recorded, and a fresh process goes on behind it.
+Usage: jax_tests.py [--plugin LIBRARY] [--tests FOLDER] [--cases N] [--json FILE] [--markdown FILE] [FILE ...]
+  Needs a Python with JAX and absl-py. Without --tests the tests of the installed version of JAX are cloned from its
+  repository into out/jax. A test runs in a process that many share; one that crashes or exceeds its time is recorded,
+  and a fresh process goes on behind it.
   --cases N takes N tests of each file, evenly spread over it; without it all run.
 """
 
