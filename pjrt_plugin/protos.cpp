@@ -152,9 +152,9 @@ void check_override(std::string_view entry) {
   Reader reader(entry);
   while (const auto field = reader.next()) {
     if (field->number == 1 && !field->bytes.starts_with("xla_")) {
-      throw_invalid("compile option '" + std::string(field->bytes) +
-                    "' is not known: this compiler has none (those of XLA, xla_..., are without "
-                    "effect); the board's are environment variables, see docs/jax.md");
+      throw_invalid("No such compile option: '" + std::string(field->bytes) +
+                    "': this compiler has none (those of XLA, xla_..., are without effect); the "
+                    "board's are environment variables, see docs/jax.md");
     }
   }
 }
