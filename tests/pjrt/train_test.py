@@ -219,6 +219,56 @@ def shard_map(devices: Devices) -> tuple:
     return first, list(map(float, losses))
 
 
+def some_axes(devices: Devices) -> tuple:
+    """jax.shard_map over one axis of two; the weights are split along the other, which the compiler handles."""
+    mesh = mesh_of(devices, data=4, model=2)
+    place = partial(NamedSharding, mesh)
+    mean = jax.shard_map(lambda w, x, y: jax.lax.pmean(_loss(w, x, y), "data"), mesh=mesh, axis_names={"data"},
+                         in_specs=(P(), P("data"), P("data")), out_specs=P())
+
+    @jax.jit
+    def step(w: dict, x: jax.Array, y: jax.Array) -> tuple:
+        loss, grads = jax.value_and_grad(mean)(w, x, y)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, w, grads), loss
+
+    w = jax.jit(_perceptron)(jax.random.key(0))
+    first, losses = jax.tree.map(np.asarray, w), []
+    w = jax.device_put(w, {"a": place(P(None, "model")), "b": place(P("model"))})
+    for i in range(STEPS):
+        w, loss = step(w, *jax.device_put(images(i), place(P("data"))))
+        losses.append(float(loss))
+    return first, losses
+
+
+def experts(devices: Devices) -> tuple:
+    """A mixture of eight experts, one a device: each example takes the two that its gate likes most."""
+    place = partial(NamedSharding, mesh_of(devices, expert=8))
+
+    def loss_of(w: dict, x: jax.Array) -> jax.Array:
+        gate = jax.nn.softmax(x @ w["gate"])
+        best, which = jax.lax.top_k(gate, 2)
+        share = jnp.zeros_like(gate).at[jnp.arange(x.shape[0])[:, None], which].set(best)
+        h = jax.nn.gelu(jnp.einsum("bi,eih->ebh", x, w["up"]))
+        return ((jnp.einsum("ebh,ehi,be->bi", h, w["down"], share) - x) ** 2).mean()
+
+    @jax.jit
+    def step(w: dict, x: jax.Array) -> tuple:
+        loss, grads = jax.value_and_grad(loss_of)(w, x)
+        return jax.tree.map(lambda p, g: p - 0.5 * g, w, grads), loss
+
+    rng = np.random.default_rng(0)
+    first = {name: (0.2 * rng.normal(size=shape)).astype(np.float32)
+             for name, shape in (("gate", (16, 8)), ("up", (8, 16, 32)), ("down", (8, 32, 16)))}
+    split = place(P("expert"))
+    w = jax.device_put(first, {"gate": place(P()), "up": split, "down": split})
+    x = jax.device_put(rng.normal(size=(64, 16)).astype(np.float32), split)
+    losses = []
+    for _ in range(STEPS):
+        w, loss = step(w, x)
+        losses.append(float(loss))
+    return first, losses
+
+
 def explicit(devices: Devices) -> tuple:
     """Sharding in types: a mesh of explicit axes, set for the whole program."""
     mesh = jax.make_mesh((len(devices),), ("data",), devices=devices, axis_types=(jax.sharding.AxisType.Explicit,))
@@ -357,8 +407,8 @@ def model_parallel(devices: Devices) -> keras.distribution.Distribution:
 
 
 CASES = {
-    "pmap": pmap, "shard_map": shard_map, "explicit": explicit, "constraint": constraint, "orbax": orbax,
-    "second_order": second_order, "nnx": nnx_cnn,
+    "pmap": pmap, "shard_map": shard_map, "some_axes": some_axes, "explicit": explicit, "constraint": constraint,
+    "experts": experts, "orbax": orbax, "second_order": second_order, "nnx": nnx_cnn,
     "linen_sgd": partial(linen, optimizer=optax.sgd(0.05, momentum=0.9)),
     "linen_adam": partial(linen, optimizer=optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-2))),
     "linen_adamw": partial(linen, optimizer=optax.adamw(1e-2)),
@@ -379,7 +429,8 @@ CASES = {
     "keras_attention": partial(keras_fit, make=models.keras_attention, parallel=data_parallel),
 }
 # Programs that do the same on one device.
-SAME = {"pmap": "shard_map", "explicit": "shard_map", "constraint": "shard_map", "orbax": "shard_map",
+SAME = {"pmap": "shard_map", "some_axes": "shard_map", "explicit": "shard_map",
+        "constraint": "shard_map", "orbax": "shard_map",
         "fsdp": "transformer", "megatron": "transformer", "fsdp_megatron": "transformer",
         "keras_parallel": "keras", "keras_model": "keras"}
 
