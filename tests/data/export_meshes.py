@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import export_graphs as graphs
+import export_graphs  # noqa: F401 - sets what JAX reads from the environment
+
 import jax
 import numpy as np
 from jax import lax

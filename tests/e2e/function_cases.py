@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
+from case_runner import Case
+from op_cases import _ints, _random
+
 import jax
 import jax.numpy as jnp
 import jax.scipy as jsp
 import numpy as np
-from case_runner import Case
 from jax import lax
-from op_cases import _ints, _random
 
 # Of elementwise chains in f32; sums and products are as near.
 NEAR = 2e-5
@@ -25,9 +26,9 @@ POSITIVE = np.abs(X) + np.float32(0.1)
 UNIT = (np.tanh(X) * np.float32(0.9)).astype(np.float32)
 SQUARE = _random(5, 5, seed=2)
 VECTOR, OTHER = _random(12), _random(12, seed=3)
-I, J = _ints(4, 6), _ints(4, 6, seed=1)
-SMALL = np.abs(I) % 5
-BITS = (I % 2 == 0)
+INTS, OTHER_INTS = _ints(4, 6), _ints(4, 6, seed=1)
+SMALL = np.abs(INTS) % 5
+BITS = (INTS % 2 == 0)
 SORTED = np.sort(VECTOR)
 KEY = np.array([3, 7], np.uint32)
 IMAGE = _random(6, 8, 3)
@@ -56,22 +57,23 @@ def numpy_elementwise() -> list[Case]:
         *_of("np", jnp, "acosh arccosh", POSITIVE + np.float32(1)),
         *_of("np", jnp, "acos arccos asin arcsin arctanh atanh", UNIT),
         *_of("np", jnp, "isfinite isinf isnan isneginf isposinf nan_to_num signbit logical_not", wide),
-        *_of("int", jnp, "bitwise_count bitwise_invert bitwise_not invert abs sign square negative", I),
+        *_of("int", jnp, "bitwise_count bitwise_invert bitwise_not invert abs sign square negative", INTS),
         *_of("np2", jnp, "add subtract multiply divide true_divide maximum minimum fmax fmin arctan2 atan2 hypot "
              "copysign equal not_equal greater greater_equal less less_equal logaddexp logaddexp2 logical_and "
              "logical_or logical_xor nextafter fmod mod remainder floor_divide heaviside isclose allclose array_equal "
              "array_equiv divmod", X, Y),
         *_of("np2", jnp, "power float_power pow", POSITIVE, Y),
         *_of("int2", jnp, "add subtract multiply floor_divide mod remainder bitwise_and bitwise_or bitwise_xor maximum "
-             "minimum equal less fmod gcd lcm divmod", I, J + np.where(J == 0, 1, 0).astype(np.int32)),
-        *_of("int2", jnp, "bitwise_left_shift bitwise_right_shift left_shift right_shift power ldexp", I, SMALL),
+             "minimum equal less fmod gcd lcm divmod", INTS,
+             OTHER_INTS + np.where(OTHER_INTS == 0, 1, 0).astype(np.int32)),
+        *_of("int2", jnp, "bitwise_left_shift bitwise_right_shift left_shift right_shift power ldexp", INTS, SMALL),
         *_lambdas("np", ("clip", lambda x: jnp.clip(x, -0.5, 0.5), X), ("frexp", jnp.frexp, X),
                   ("modf", jnp.modf, X), ("ldexp", jnp.ldexp, X, SMALL), ("where", jnp.where, BITS, X, Y),
                   ("select", lambda m, x, y: jnp.select([m, ~m], [x, y]), BITS, X, Y),
                   ("piecewise", lambda x: jnp.piecewise(x, [x < 0, x >= 0], [lambda v: -v, lambda v: v * 2]), X),
                   ("interp", jnp.interp, VECTOR, SORTED, OTHER), ("unwrap", lambda x: jnp.unwrap(x * 4), VECTOR),
-                  ("astype_int", lambda x: (x * 9).astype(jnp.int32), X), ("i8", lambda x: x.astype(jnp.int8), I),
-                  ("bool", lambda x: x.astype(bool), I), ("bf16", lambda x: x.astype(jnp.bfloat16), X)),
+                  ("astype_int", lambda x: (x * 9).astype(jnp.int32), X), ("i8", lambda x: x.astype(jnp.int8), INTS),
+                  ("bool", lambda x: x.astype(bool), INTS), ("bf16", lambda x: x.astype(jnp.bfloat16), X)),
     ]
 
 
@@ -83,7 +85,7 @@ def numpy_reductions() -> list[Case]:
              "max mean median min prod ptp std sum var nanargmax nanargmin nancumprod nancumsum nanmax nanmean "
              "nanmedian nanmin nanprod nanstd nansum nanvar", X),
         *_of("nan", jnp, "nanmax nanmin nanmean nansum nanvar nanstd nanprod nancumsum nanmedian", holes),
-        *_of("int", jnp, "sum prod max min argmax argmin cumsum cumprod any all sort argsort", I),
+        *_of("int", jnp, "sum prod max min argmax argmin cumsum cumprod any all sort argsort", INTS),
         *_of("np1", jnp, "cumulative_sum cumulative_prod sort argsort diff ediff1d gradient trapezoid flip", VECTOR),
         *_lambdas("np", ("sum_axis", lambda x: jnp.sum(x, axis=0), X), ("max_keep", lambda x: x.max(1, keepdims=True),
                                                                         X),
@@ -99,9 +101,9 @@ def numpy_reductions() -> list[Case]:
                   ("searchsorted", jnp.searchsorted, SORTED, OTHER),
                   ("partition", lambda x: jnp.sort(jnp.partition(x, 3)[:3]), VECTOR),
                   ("argpartition", lambda x: jnp.sort(x[jnp.argpartition(x, 3)[:3]]), VECTOR),
-                  ("lexsort", lambda a, b: jnp.lexsort((a, b)), I[0], J[0]),
+                  ("lexsort", lambda a, b: jnp.lexsort((a, b)), INTS[0], OTHER_INTS[0]),
                   ("unique", lambda x: jnp.unique(x, size=5), SMALL), ("cov", jnp.cov, X),
-                  ("union1d", lambda a, b: jnp.union1d(a, b, size=20), I[0], J[0]),
+                  ("union1d", lambda a, b: jnp.union1d(a, b, size=20), INTS[0], OTHER_INTS[0]),
                   ("intersect1d", lambda a, b: jnp.intersect1d(a, b, size=6), SMALL[0], SMALL[1]),
                   ("setdiff1d", lambda a, b: jnp.setdiff1d(a, b, size=6), SMALL[0], SMALL[1]),
                   ("isin", jnp.isin, SMALL, SMALL[0]), ("corrcoef", jnp.corrcoef, X),
@@ -128,16 +130,26 @@ def numpy_products() -> list[Case]:
     ]
 
 
+def _with(function: Callable, *more: object, **options: object) -> Callable:
+    """The function of one array, with these arguments behind it."""
+    return lambda x: function(x, *more, **options)
+
+
+def _on_pair(function: Callable) -> Callable:
+    """A function of a list, of two arrays."""
+    return lambda x, y: function([x, y])
+
+
 def numpy_shapes() -> list[Case]:
     """Functions that move, make, and index."""
     return [
         *_of("np", jnp, "atleast_1d atleast_2d atleast_3d fliplr flipud ravel rot90 zeros_like ones_like "
              "argsort squeeze copy unstack diag_indices_from", SQUARE),
         *_of("np2", jnp, "append", X, Y),
-        *_lambdas("np", *((name, lambda x, y, f=getattr(jnp, name): f([x, y]), X, Y) for name in
-                          "column_stack concatenate concat hstack vstack dstack stack block".split())),
-        *_lambdas("np", *((name, lambda x, f=getattr(jnp, name): f(x, 2), X) for name in
-                          "array_split hsplit vsplit split repeat tile roll".split())),
+        *_lambdas("np", *((name, _on_pair(getattr(jnp, name)), X, Y) for name in
+                          ["column_stack", "concatenate", "concat", "hstack", "vstack", "dstack", "stack", "block"])),
+        *_lambdas("np", *((name, _with(getattr(jnp, name), 2), X) for name in
+                          ["array_split", "hsplit", "vsplit", "split", "repeat", "tile", "roll"])),
         *_lambdas("np", ("broadcast_to", lambda x: jnp.broadcast_to(x, (2, 4, 6)), X),
                   ("dsplit", lambda x: jnp.dsplit(x, 3), IMAGE), ("expand_dims", lambda x: jnp.expand_dims(x, 1), X),
                   ("moveaxis", lambda x: jnp.moveaxis(x, 0, 2), IMAGE), ("swapaxes", lambda x: x.swapaxes(0, 2), IMAGE),
@@ -193,12 +205,12 @@ def lax_functions() -> list[Case]:
              "neg round sign sin sinh square tan tanh bessel_i0e bessel_i1e stop_gradient", X),
         *_of("lax", lax, "digamma lgamma log log1p rsqrt sqrt reciprocal", POSITIVE),
         *_of("lax", lax, "erf_inv atanh asin acos", UNIT),
-        *_of("lax", lax, "bitwise_not clz population_count", I),
+        *_of("lax", lax, "bitwise_not clz population_count", INTS),
         *_of("lax2", lax, "add sub mul div max min rem atan2 nextafter eq ne lt le gt ge", X, Y),
         *_of("lax2", lax, "igamma igammac pow igamma_grad_a random_gamma_grad", POSITIVE,
              POSITIVE[::-1].copy(), l2=1e-4),
-        *_of("lax.int2", lax, "bitwise_and bitwise_or bitwise_xor mulhi add sub mul max min eq lt", I, J),
-        *_of("int2", lax, "shift_left shift_right_arithmetic shift_right_logical", I, SMALL),
+        *_of("lax.int2", lax, "bitwise_and bitwise_or bitwise_xor mulhi add sub mul max min eq lt", INTS, OTHER_INTS),
+        *_of("int2", lax, "shift_left shift_right_arithmetic shift_right_logical", INTS, SMALL),
         *_lambdas("lax", ("betainc", lax.betainc, POSITIVE, POSITIVE[::-1].copy(), np.abs(UNIT)),
                   ("zeta", lambda x, y: lax.zeta(x + 1.5, y), POSITIVE, POSITIVE),
                   ("polygamma", lambda x: lax.polygamma(jnp.ones_like(x), x), POSITIVE), l2=1e-4),
@@ -208,11 +220,11 @@ def lax_functions() -> list[Case]:
                   ("reduce_precision", lambda x: lax.reduce_precision(x, 5, 10), X),
                   ("argmax", lambda x: lax.argmax(x, 1, jnp.int32), X),
                   ("argmin", lambda x: lax.argmin(x, 0, jnp.int32), X),
-                  *((n, lambda x, f=getattr(lax, n): f(x, axis=1), X) for n in
-                    "cumlogsumexp cummax cummin cumprod cumsum".split()),
-                  *((n, lambda x, f=getattr(lax, n): f(x, (0,)), X) for n in
-                    "reduce_max reduce_min reduce_sum reduce_prod rev".split()),
-                  *((n, lambda x, f=getattr(lax, n): f(x, (0,)), I) for n in "reduce_xor reduce_and reduce_or".split()),
+                  *((n, _with(getattr(lax, n), axis=1), X) for n in
+                    ["cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]),
+                  *((n, _with(getattr(lax, n), (0,)), X) for n in
+                    ["reduce_max", "reduce_min", "reduce_sum", "reduce_prod", "rev"]),
+                  *((n, _with(getattr(lax, n), (0,)), INTS) for n in ["reduce_xor", "reduce_and", "reduce_or"]),
                   ("sort", lambda x: lax.sort(x, dimension=0), X), ("top_k", lambda x: lax.top_k(x, 2), X),
                   ("sort_key_val", lambda x, y: lax.sort_key_val(x, y), X, Y),
                   ("approx_max_k", lambda x: lax.approx_max_k(x, 2), X),
@@ -256,9 +268,9 @@ def nn_functions() -> list[Case]:
                   ("attention", jax.nn.dot_product_attention, q, q + 1, q - 1),
                   ("causal", lambda a, b, c: jax.nn.dot_product_attention(a, b, c, is_causal=True), q, q + 1, q - 1),
                   l2=5e-3),
-        *_lambdas("init", *((n, lambda k, f=getattr(jax.nn.initializers, n): f()(k, (6, 4)), KEY) for n in
-                            "glorot_normal glorot_uniform he_normal he_uniform lecun_normal lecun_uniform normal "
-                            "orthogonal truncated_normal uniform".split()), l2=1e-4),
+        *_lambdas("init", *((n, _with(getattr(jax.nn.initializers, n)(), (6, 4)), KEY) for n in
+                            ["glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "lecun_normal",
+                             "lecun_uniform", "normal", "orthogonal", "truncated_normal", "uniform"]), l2=1e-4),
     ]
 
 
@@ -341,7 +353,7 @@ def scipy_functions() -> list[Case]:
                   ("inv", jsp.linalg.inv, SQUARE), ("hilbert", lambda x: x + jsp.linalg.hilbert(5), SQUARE),
                   ("svd", lambda x: jsp.linalg.svd(x, compute_uv=False), X), l2=1e-4),
         *_lambdas("image", *((m, lambda x, m=m: jax.image.resize(x, (9, 12, 3), m), IMAGE) for m in
-                             "nearest linear cubic lanczos3 lanczos5".split()),
+                             ["nearest", "linear", "cubic", "lanczos3", "lanczos5"]),
                   ("scale_and_translate", lambda x: jax.image.scale_and_translate(
                       x, (7, 9, 3), (0, 1), jnp.array([1.3, 0.8]), jnp.array([0.5, 1.0]), "linear"), IMAGE),
                   ("map_coordinates", lambda x: jsp.ndimage.map_coordinates(

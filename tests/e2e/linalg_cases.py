@@ -1,5 +1,5 @@
-"""Cases of op_matrix_test.py: factorisations of matrices and what jax.numpy.linalg makes of them, as JAX sends them to a
-TPU (custom calls Qr, LuDecomposition, Eigh, ...), against the CPU's LAPACK.
+"""Cases of op_matrix_test.py: factorisations of matrices and what jax.numpy.linalg makes of them, as JAX sends them to
+a TPU (custom calls Qr, LuDecomposition, Eigh, ...), against the CPU's LAPACK.
 
 A factor that is unique up to signs is compared by what does not depend on them.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from case_runner import Case
+from op_cases import _random
+
 import jax
 import jax.numpy as jnp
 import jax.scipy as jsp
 import numpy as np
-from case_runner import Case
 from jax import lax
-from op_cases import _random
 
 NEAR = 1e-5  # 100 roundings of f32; errors of LAPACK are as large
 

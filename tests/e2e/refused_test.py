@@ -90,7 +90,8 @@ def from_text() -> list[Case]:
             for name, word, line, result, kind in (
         ("custom_call", "leave out memory_kind",
          "%0 = stablehlo.custom_call @annotate_device_placement(%a) {has_side_effect = true, "
-         'mhlo.frontend_attributes = {_xla_buffer_placement = "pinned_host"}} : (tensor<8xf32>) -> tensor<8xf32>', "%0", "8xf32"),
+         'mhlo.frontend_attributes = {_xla_buffer_placement = "pinned_host"}} : (tensor<8xf32>) -> tensor<8xf32>',
+         "%0", "8xf32"),
         ("fft", "cosines",
          "%f = stablehlo.fft %a, type = RFFT, length = [8] : (tensor<8xf32>) -> tensor<5xcomplex<f32>> "
          "%0 = stablehlo.real %f : (tensor<5xcomplex<f32>>) -> tensor<5xf32>", "%0", "5xf32"),

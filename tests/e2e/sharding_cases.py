@@ -147,8 +147,8 @@ def megatron_gradients(params: list, x: jax.Array) -> tuple:
     return jax.value_and_grad(loss)(params, x)
 
 
-def training(specs: dict | P = P()) -> tuple:
-    return (specs, P("data"), P("data"))
+def training(specs: dict | P | None = None) -> tuple:
+    return (P() if specs is None else specs, P("data"), P("data"))
 
 
 TRAINING = [

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import case_runner
 import distances
-import jax_reference as reference
+import jax_reference  # noqa: F401 - sets what JAX reads from the environment
 import sharding_cases
 
 import jax
@@ -26,7 +26,10 @@ KINDS = ("all_reduce", "all_gather", "all_to_all", "reduce_scatter", "collective
 def export(case: sharding_cases.ShardedCase) -> jax.export.Exported:
     """The program with the shardings of its arguments, and of its results if they are given."""
     mesh = sharding_cases.mesh_of(case.mesh)
-    place = lambda tree: jax.tree.map(lambda spec: NamedSharding(mesh, spec), tree, is_leaf=lambda x: isinstance(x, P))
+
+    def place(tree: object) -> object:
+        return jax.tree.map(lambda spec: NamedSharding(mesh, spec), tree, is_leaf=lambda x: isinstance(x, P))
+
     options = {"out_shardings": place(case.results)} if case.results is not None else {}
     function = jax.jit(case.function, in_shardings=place(case.specs), keep_unused=True, **options)
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), case.inputs)
@@ -42,7 +45,10 @@ def collectives(tools: Path, folder: Path) -> Counter:
 
 def run(case: sharding_cases.ShardedCase, tools: Path, folder: Path) -> str | None:
     """Text of a failure, or None."""
-    differ = lambda _, ours, theirs: distances.difference(ours, theirs, 0, None if case.exact else case.l2)
+
+    def differ(_: object, ours: object, theirs: object) -> str | None:
+        return distances.difference(ours, theirs, 0, None if case.exact else case.l2)
+
     whole = case_runner.export(case.oracle or case.function, case.inputs)
     problem = case_runner.against_jax(export(case), case.inputs, tools, folder, (), not case.exact, differ, whole)
     if problem:
