@@ -149,6 +149,14 @@ const Shape& Buffer::shape() const { return need(state_).shape; }
 uint64_t Buffer::bytes() const { return need(state_).bytes; }
 bool Buffer::live() const { return need(state_).live() && !state_->ready->failed(); }
 
+uint64_t Buffer::address() const {
+  const auto memory = need(state_).hold();
+  if (!memory) {
+    throw Error(ErrorCode::kFailedPrecondition, "the buffer was donated or deleted");
+  }
+  return memory->address();
+}
+
 Event Buffer::ready() const {
   need(state_);
   return Access::event(state_->ready);

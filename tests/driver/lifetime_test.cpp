@@ -44,6 +44,7 @@ TEST_P(Lifetime, DiscardedBuffersAreGoneForEveryHandle) {
   EXPECT_EQ(code_of([&] { buffer.read(out); }), ErrorCode::kFailedPrecondition);
   EXPECT_EQ(code_of([&] { buffer.to_host(); }), ErrorCode::kFailedPrecondition);
   EXPECT_EQ(code_of([&] { board_.copy(buffer, 3); }), ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(code_of([&] { buffer.address(); }), ErrorCode::kFailedPrecondition);
   buffer.discard();
   EXPECT_EQ(code_of([] { Buffer().discard(); }), ErrorCode::kInvalidArgument);
 }

@@ -261,8 +261,10 @@ def transfers() -> None:
     np.testing.assert_array_equal(np.asarray(there), x)
     np.testing.assert_array_equal(np.asarray(jax.device_put(there, CPU)), x)
     before = jnp.ones((8, 8))
+    address = before.unsafe_buffer_pointer()
+    assert jnp.array(before, copy=True).unsafe_buffer_pointer() != address
     after = jax.jit(lambda a: a + 1, donate_argnums=0)(before)
-    assert before.is_deleted() and float(after[0, 0]) == 2
+    assert before.is_deleted() and float(after[0, 0]) == 2 and after.unsafe_buffer_pointer() == address
     for call in (lambda: before + 1, lambda: jax.jit(jnp.sin)(before)):
         try:
             call()
