@@ -39,8 +39,8 @@ class Buffer {
   /// False once it was donated to a launch, discarded, or lost by a fault.
   bool live() const;
 
-  /// Where it lies in the HBM of its core; the same for buffers that share memory. FailedPrecondition
-  /// when it is not live.
+  /// Where it lies in the HBM of its core; the same for buffers that share memory.
+  /// FailedPrecondition when it is not live.
   uint64_t address() const;
 
   /// Ready when the contents are there; fails with the error of what should have made them.
