@@ -20,15 +20,6 @@ size_t common(const Axes& a, const Axes& b) {
   return n;
 }
 
-Axes all_axes(const Spec& spec) {
-  Axes out;
-  for (const Axes& axes : spec) {
-    append(out, axes);
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
 }  // namespace
 
 Value* Mover::make(Kind kind, std::vector<Value*> operands, Type type, Attrs attrs) {

@@ -56,14 +56,6 @@ FactorRule collective_rule(const Op& op) {
   return rule;
 }
 
-Axes all_axes(const Spec& spec) {
-  Axes all;
-  for (const Axes& axes : spec) {
-    append(all, axes);
-  }
-  return all;
-}
-
 }  // namespace
 
 bool is_free(const Value* v) {

@@ -27,6 +27,15 @@ bool is_disjoint(const Axes& a, const Axes& b) {
   return std::none_of(a.begin(), a.end(), [&](int axis) { return holds(b, axis); });
 }
 
+Axes all_axes(const Spec& spec) {
+  Axes all;
+  for (const Axes& axes : spec) {
+    append(all, axes);
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
 Axes tail(const Axes& axes, size_t from) {
   return {axes.begin() + static_cast<ptrdiff_t>(from), axes.end()};
 }
