@@ -12,7 +12,7 @@ from pathlib import Path
 
 HEADERS = Path(__file__).resolve().parents[2] / "host_driver/include/tpu"
 TYPE = re.compile(r"^(?:class|struct|enum class) (\w+)[^;]*{|^using (\w+) =", re.MULTILINE)
-FUNCTION = re.compile(r"^(?!using|return|inline)[\w:<>*& ]+[ *&](\w+)\([^;{]*\);", re.MULTILINE)
+FUNCTION = re.compile(r"^(?!using|return|inline| )[\w:<>*& ]+[ *&](\w+)\([^;{]*\);", re.MULTILINE)
 CONSTANT = re.compile(r"^inline constexpr [\w:]+ (\w+) =", re.MULTILINE)
 OTHERS = {"sc_main"}  # the SystemC library looks for it
 SPECIAL = re.compile(r"^(?:vtable|typeinfo|typeinfo name) for ")

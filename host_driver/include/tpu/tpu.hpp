@@ -60,6 +60,7 @@ using driver::HostMemory;
 using driver::make_null_transport;
 using driver::make_sim_transport;
 using driver::ProgramPlace;
+using driver::RegisterWrite;
 using driver::RunOutcome;
 using driver::Transport;
 using driver::TransportRequest;
