@@ -35,6 +35,7 @@ class Case:
     absent: tuple[str, ...] = ()  # none may be in the message
 
 
+BOARDS = Path(__file__).resolve().parents[1] / "data" / "boards"
 VECTOR = np.arange(8, dtype=np.float32)
 MATRIX = np.arange(64, dtype=np.float32).reshape(8, 8)
 
@@ -64,8 +65,8 @@ def from_jax() -> list[Case]:
         Case("i4", ("i4", "standard integer"), lambda v: v.astype(jnp.int4), (VECTOR,)),
         Case("scatter_rounds", ("scatter", "1024 rounds", "smaller windows"),
              lambda v, i: v.at[i].add(jnp.ones((1100, 3_000_000))), huge),
-        Case("four_cores", ("runs on 4 cores", "1 or 8", "mesh"), lambda v: lax.psum(v, "d"), (VECTOR,), cores=4,
-             has_line=False),
+        Case("more_cores", ("runs on 8 cores", "has 4", "smaller mesh"), lambda v: lax.psum(v, "d"), (VECTOR,),
+             ("--board", str(BOARDS / "four_mxus.toml")), cores=8, has_line=False),
         # 2,000 updates of one element meet in a list that a small vector memory cannot hold.
         Case("vector_memory", ("stablehlo.scatter", "smallest tile", "VMEM (16 KiB)", "f32[16000]", "in parts"),
              lambda v, i: v.at[i].add(jnp.ones((2000, 8))),
