@@ -1,5 +1,5 @@
 // Where every array of the global graph should lie, from what the program says of some of them:
-// shardings go forwards and backwards over the factors of each op (rules.hpp) until nothing
+// shardings go forwards and backwards over the factors of each op (rules/rules.hpp) until nothing
 // changes, first over all ops but contractions, reductions and scatters, then over these too, and
 // last from arrays to larger ones that they are spread over, such as from a bias. Where two
 // shardings meet that do not go together, neither passes. Nothing moves here: rewrite.hpp makes

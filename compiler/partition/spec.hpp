@@ -1,9 +1,9 @@
 // How the pass `partition` says where an array lies, and how that follows from an op's factors
-// (rules.hpp). Private to the pass.
+// (rules/rules.hpp). Private to the pass.
 #pragma once
 
 #include "ir/graph.hpp"
-#include "partition/rules.hpp"
+#include "partition/rules/rules.hpp"
 
 namespace tpu::compiler {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "ir/interpreter.hpp"
-#include "partition/rules.hpp"
+#include "partition/rules/rules.hpp"
 
 namespace tpu::compiler::test {
 

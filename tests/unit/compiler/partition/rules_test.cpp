@@ -1,5 +1,5 @@
 // The factor rule of every class of ops, as text, and proved by computing on parts.
-#include "partition/rules.hpp"
+#include "partition/rules/rules.hpp"
 
 #include <gtest/gtest.h>
 

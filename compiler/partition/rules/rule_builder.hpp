@@ -1,10 +1,10 @@
 // Collects the factors of one op. Private to the rules, which lie by family in rules.cpp,
-// rules_contraction.cpp and rules_index.cpp.
+// contraction.cpp and index.cpp.
 #pragma once
 
 #include <algorithm>
 
-#include "partition/rules.hpp"
+#include "partition/rules/rules.hpp"
 
 namespace tpu::compiler {
 

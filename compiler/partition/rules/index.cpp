@@ -1,5 +1,5 @@
 // Rules of gather and scatter: windows by records of indices.
-#include "partition/rule_builder.hpp"
+#include "partition/rules/rule_builder.hpp"
 
 namespace tpu::compiler {
 namespace {

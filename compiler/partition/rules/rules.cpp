@@ -1,9 +1,9 @@
 // See rules.hpp: dispatch, elementwise ops, data movement, reductions and windows.
-#include "partition/rules.hpp"
+#include "partition/rules/rules.hpp"
 
 #include <numeric>
 
-#include "partition/rule_builder.hpp"
+#include "partition/rules/rule_builder.hpp"
 
 namespace tpu::compiler {
 

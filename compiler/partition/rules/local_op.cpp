@@ -1,5 +1,5 @@
 // See rules.hpp: what an op on parts has for attributes, and what cores must not combine twice.
-#include "partition/rules.hpp"
+#include "partition/rules/rules.hpp"
 
 namespace tpu::compiler {
 namespace {

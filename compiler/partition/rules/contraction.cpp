@@ -1,5 +1,5 @@
 // Rules of dot_general and convolution.
-#include "partition/rule_builder.hpp"
+#include "partition/rules/rule_builder.hpp"
 
 namespace tpu::compiler {
 
