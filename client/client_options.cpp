@@ -56,6 +56,14 @@ double number_of(const std::string& text, double most) {
   return number;
 }
 
+int whole_number_of(const std::string& text, int most) {
+  const double number = number_of(text, most);
+  if (number != static_cast<int>(number)) {
+    refuse(fmt::format("'{}' is no whole number", text));
+  }
+  return static_cast<int>(number);
+}
+
 bool flag_of(const std::string& text) { return one_of(text, {"0", "1"}) == "1"; }
 
 struct Variable {
@@ -71,10 +79,8 @@ constexpr Variable kVariables[] = {
      }},
     {"BOARD", [](const std::string& text, Reading& to) { to.board.open.preset = text; }},
     {"SET", [](const std::string& text, Reading& to) { to.board.open.overrides = list_of(text); }},
-    {"THREADS",
-     [](const std::string& text, Reading& to) {
-       to.board.open.sim.threads = static_cast<int>(number_of(text, 1024));
-     }},
+    {"THREADS", [](const std::string& text,
+                   Reading& to) { to.board.open.sim.threads = whole_number_of(text, 1024); }},
     {"SIMD",
      [](const std::string& text, Reading& to) {
        to.board.open.sim.simd = one_of(text, {"scalar", "avx2", "avx512", "amx"});

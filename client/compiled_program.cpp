@@ -56,7 +56,7 @@ std::shared_ptr<const CompiledProgram> stored_program(std::span<const std::byte>
   }
   const std::vector<uint8_t>& cores = program->executable->cores;
   program->fingerprint =
-      program_key(artifact, ProcessBoard::options().open, {cores.begin(), cores.end()});
+      program_key(artifact, ProcessBoard::params(), {cores.begin(), cores.end()});
   program->artifact = std::move(artifact);
   return program;
 }
@@ -78,7 +78,7 @@ std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte
   const ClientOptions& options = ProcessBoard::options();
   auto program = std::make_shared<CompiledProgram>();
   program->artifact.assign(artifact.begin(), artifact.end());
-  program->fingerprint = program_key(artifact, options.open, named);
+  program->fingerprint = program_key(artifact, ProcessBoard::params(), named);
   const ProgramCache cache(options.cache ? options.cache_folder : std::string());
   if (auto kept = cache.find(program->fingerprint)) {
     program->executable = std::make_shared<exe::ExecutableT>(std::move(*kept));

@@ -98,17 +98,14 @@ class Hash {
 
 }  // namespace
 
-std::string program_key(std::span<const std::byte> artifact, const driver::OpenOptions& board,
+// Of the board what was read of it, and not where: a file may have changed since.
+std::string program_key(std::span<const std::byte> artifact, const spec::BoardParams& board,
                         const std::vector<int>& cores) {
   Hash hash;
   hash.add(artifact.data(), artifact.size());
-  hash.add(board.preset);
-  if (fs::exists(board.preset)) {
-    const std::vector<std::byte> file = spec::read_whole_file(board.preset);
-    hash.add(file.data(), file.size());
-  }
-  for (const std::string& override_text : board.overrides) {
-    hash.add(override_text);
+  spec::BoardParams params = board;
+  for (const spec::BoardKey& key : spec::kBoardKeys) {
+    hash.add(key.number != nullptr ? std::to_string(key.number(params)) : key.text(params));
   }
   for (const int core : cores) {
     hash.add("core " + std::to_string(core));

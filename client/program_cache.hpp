@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "exe/executable.hpp"
-#include "tpu/board.hpp"
+#include "tpu/spec/board_params.hpp"
 
 namespace tpu::client {
 
 // SHA-256, in hexadecimal digits, of all that an executable depends on: artifact, numbers of the
 // board, cores by partition (none: in order) and build of the compiler.
-std::string program_key(std::span<const std::byte> artifact, const driver::OpenOptions& board,
+std::string program_key(std::span<const std::byte> artifact, const spec::BoardParams& board,
                         const std::vector<int>& cores);
 
 class ProgramCache {

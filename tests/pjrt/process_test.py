@@ -23,10 +23,11 @@ f(a).block_until_ready()
 """
 
 
-def run(code: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run(code: str, environment: dict[str, str] | None = None,
+        folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     """A Python process with JAX imported."""
     return subprocess.run([sys.executable, "-c", START + code], check=False, capture_output=True, text=True,
-                          timeout=120, env=environment)
+                          timeout=120, env=environment, cwd=folder)
 
 
 def expect(done: subprocess.CompletedProcess[str], output: str, code: int = 0) -> None:
@@ -119,6 +120,10 @@ def cache() -> None:
         file.write_bytes(made[0][:-1] + b"?")
         expect(run(code, environment=environment), "5.0")
         assert file.read_bytes() == made[0], "the damaged file is still there"
+        names = sorted(kept.iterdir())
+        (Path(folder) / "v3_8").mkdir()  # is not the board's file
+        expect(run(code, environment=environment, folder=Path(folder)), "5.0")
+        assert sorted(kept.iterdir()) == names, "the folder that the process runs in has a say"
         assert "PJRT_Client_Compile" in log.read_text(encoding="utf-8")
         expect(run(code, environment={**environment, "TPUBOARD_CACHE": str(log / "none")}), "5.0")
 

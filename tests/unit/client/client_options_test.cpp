@@ -1,0 +1,88 @@
+// Options of the board from environment variables: what each sets, and what is said of bad ones.
+#include "client_options.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tpu/error.hpp"
+
+namespace tpu::client {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// What is said of `environment`, which must be refused.
+std::string refusal(const Environment& environment) {
+  try {
+    read_client_options(environment);
+  } catch (const driver::Error& error) {
+    EXPECT_EQ(error.code(), driver::ErrorCode::kInvalidArgument);
+    return error.message();
+  }
+  return "no error";
+}
+
+TEST(ClientOptions, OfAnEmptyEnvironmentAreTheDefaults) {
+  const ClientOptions options = read_client_options({});
+  EXPECT_EQ(options.platform, "tpu");
+  EXPECT_EQ(options.open.preset, driver::OpenOptions().preset);
+  EXPECT_TRUE(options.cache);
+  EXPECT_EQ(options.call_log, "");
+}
+
+TEST(ClientOptions, SayWhatTheVariablesSay) {
+  const ClientOptions options = read_client_options({{"TPUBOARD_PLATFORM", "tpuboard"},
+                                                     {"TPUBOARD_BOARD", "v2_8"},
+                                                     {"TPUBOARD_SET", ";core.clock_mhz=700;;a=b;"},
+                                                     {"TPUBOARD_THREADS", "3"},
+                                                     {"TPUBOARD_SIMD", "avx2"},
+                                                     {"TPUBOARD_TIME_LIMIT", "0.5"},
+                                                     {"TPUBOARD_CHECK", "1"},
+                                                     {"TPUBOARD_TRACE", "t.txt"},
+                                                     {"TPUBOARD_LOG", "stderr"},
+                                                     {"TPUBOARD_CACHE", "/tmp/cache"}});
+  EXPECT_EQ(options.platform, "tpuboard");
+  EXPECT_EQ(options.open.preset, "v2_8");
+  EXPECT_THAT(options.open.overrides, ElementsAre("core.clock_mhz=700", "a=b"));
+  EXPECT_EQ(options.open.sim.threads, 3);
+  EXPECT_EQ(options.open.sim.simd, "avx2");
+  EXPECT_EQ(options.open.time_limit, 0.5);
+  EXPECT_TRUE(options.open.sim.check);
+  EXPECT_EQ(options.open.sim.trace_path, "t.txt");
+  EXPECT_EQ(options.call_log, "stderr");
+  EXPECT_TRUE(options.cache);
+  EXPECT_EQ(options.cache_folder, "/tmp/cache");
+}
+
+TEST(ClientOptions, TheCacheCanBeOff) {
+  EXPECT_FALSE(read_client_options({{"TPUBOARD_CACHE", "off"}}).cache);
+}
+
+TEST(ClientOptions, AnUnknownVariableIsRefusedWithTheListOfAll) {
+  const std::string text = refusal({{"TPUBOARD_BORD", "v3_8"}});
+  for (const char* part : {"TPUBOARD_BORD is not known", "TPUBOARD_PLATFORM", "TPUBOARD_CACHE"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
+TEST(ClientOptions, BadValuesAreRefusedWithTheirVariable) {
+  const std::pair<const char*, const char*> bad[] = {
+      {"PLATFORM", "gpu"},  {"THREADS", "-1"},     {"THREADS", "2.5"}, {"THREADS", "many"},
+      {"THREADS", ""},      {"THREADS", "1025"},   {"SIMD", "neon"},   {"TIME_LIMIT", "nan"},
+      {"TIME_LIMIT", "-1"}, {"TIME_LIMIT", "1 s"}, {"CHECK", "yes"},   {"CHECK", ""}};
+  for (const auto& [name, value] : bad) {
+    const std::string variable = std::string("TPUBOARD_") + name;
+    const std::string text = refusal({{variable, value}});
+    EXPECT_THAT(text, HasSubstr(variable)) << value;
+    EXPECT_THAT(text, HasSubstr("'" + std::string(value) + "'"));
+  }
+}
+
+TEST(ClientOptions, TextsOfTheCommandLineAreRefusedAsThere) {
+  EXPECT_THAT(refusal({{"TPUBOARD_MXU", "board.chip0.core0.mxu0=verilog"}}),
+              HasSubstr("environment variables TPUBOARD_*"));
+}
+
+}  // namespace
+}  // namespace tpu::client
