@@ -59,13 +59,18 @@ PJRT_Error* guarded(Args* args, const char* name) noexcept {
 TPU_PJRT_SLOTS(TPU_PJRT_VOID, TPU_PJRT_HAS, TPU_PJRT_LACKS)
 TPU_PJRT_HAS(PJRT_Shardings_PJRT_Executable_ParameterShardings)
 TPU_PJRT_HAS(PJRT_Shardings_PJRT_Executable_OutputShardings)
+TPU_PJRT_LAYOUTS(TPU_PJRT_HAS)
+
+#define TPU_PJRT_THUNK(name) thunk_##name,
+PJRT_Layouts_Extension layouts_extension = {
+    {sizeof(PJRT_Layouts_Extension), PJRT_Extension_Type_Layouts, nullptr},
+    TPU_PJRT_LAYOUTS(TPU_PJRT_THUNK)};
 
 PJRT_Shardings_Extension shardings_extension = {
-    {sizeof(PJRT_Shardings_Extension), PJRT_Extension_Type_Shardings, nullptr},
+    {sizeof(PJRT_Shardings_Extension), PJRT_Extension_Type_Shardings, &layouts_extension.base},
     thunk_PJRT_Shardings_PJRT_Executable_ParameterShardings,
     thunk_PJRT_Shardings_PJRT_Executable_OutputShardings};
 
-#define TPU_PJRT_THUNK(name) thunk_##name,
 const PJRT_Api table = {sizeof(PJRT_Api),
                         &shardings_extension.base,
                         {sizeof(PJRT_Api_Version), nullptr, TPU_PJRT_API_MAJOR, TPU_PJRT_API_MINOR},

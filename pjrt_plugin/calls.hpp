@@ -10,6 +10,7 @@ namespace tpu::pjrt {
 #define TPU_PJRT_CALL(name) void call(name##_Args& args);
 #define TPU_PJRT_NONE(name)
 TPU_PJRT_SLOTS(TPU_PJRT_CALL, TPU_PJRT_CALL, TPU_PJRT_NONE)
+TPU_PJRT_LAYOUTS(TPU_PJRT_CALL)
 #undef TPU_PJRT_CALL
 #undef TPU_PJRT_NONE
 

@@ -152,6 +152,15 @@ void call(PJRT_Device_GetDescription_Args& args) {
   args.device_description = need(args.device, "device").description;
 }
 
+// The attributes live as long as the device: the caller owns nothing.
+void call(PJRT_Device_GetAttributes_Args& args) {
+  const auto& attributes = need(args.device, "device").description->attributes;
+  args.attributes = attributes.data();
+  args.num_attributes = attributes.size();
+  args.device_attributes = nullptr;
+  args.attributes_deleter = [](PJRT_Device_Attributes*) {};
+}
+
 void call(PJRT_Device_IsAddressable_Args& args) {
   need(args.device, "device");
   args.is_addressable = true;

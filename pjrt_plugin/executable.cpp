@@ -32,6 +32,18 @@ void add_shardings(const std::vector<std::unique_ptr<exe::TensorT>>& tensors, ui
   }
 }
 
+void add_layouts(ExecutableInfo& info, const exe::ExecutableT& exe) {
+  info.owned_layouts.reserve(exe.results.size() + exe.args.size());  // pointers stay
+  const auto add = [&info](const auto& tensors, std::vector<PJRT_Layouts_MemoryLayout*>& to) {
+    for (const auto& tensor : tensors) {
+      info.owned_layouts.push_back(row_major_layout(tensor->local_dims.size()));
+      to.push_back(&info.owned_layouts.back());
+    }
+  };
+  add(exe.results, info.output_layouts);
+  add(exe.args, info.parameter_layouts);
+}
+
 void check_options(const BuildOptions& build, const exe::ExecutableT& program) {
   if (build.tupled_arguments) {
     throw_unimplemented("compile options: arguments in a tuple");
@@ -91,6 +103,7 @@ std::shared_ptr<const ExecutableInfo> executable_info(
                 info->output_sharding_sizes);
   add_shardings(exe.args, exe.partitions, info->parameter_shardings, info->parameter_sharding_data,
                 info->parameter_sharding_sizes);
+  add_layouts(*info, exe);
   info->costs = {
       named_float("flops", static_cast<float>(exe.matmul_flops)),
       named_float("bytes accessed", static_cast<float>(exe.hbm_read_bytes + exe.hbm_written_bytes)),
@@ -208,6 +221,18 @@ void call(PJRT_Shardings_PJRT_Executable_OutputShardings_Args& args) {
   args.num_outputs = info.output_shardings.size();
   args.shardings = info.output_sharding_data.data();
   args.sharding_sizes = info.output_sharding_sizes.data();
+}
+
+void call(PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args& args) {
+  const ExecutableInfo& info = info_of(args.executable);
+  args.num_parameters = info.parameter_layouts.size();
+  args.layouts = info.parameter_layouts.data();
+}
+
+void call(PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args& args) {
+  const ExecutableInfo& info = info_of(args.executable);
+  args.num_outputs = info.output_layouts.size();
+  args.layouts = info.output_layouts.data();
 }
 
 }  // namespace tpu::pjrt

@@ -53,7 +53,14 @@ struct PJRT_Buffer {
   std::atomic<bool> deleted{false};
 };
 
+struct PJRT_Layouts_MemoryLayout {
+  std::string text;  ///< as XLA writes layouts: dimensions from minor to major
+};
+
 namespace tpu::pjrt {
+
+/// The layout of every array on the board: "{2,1,0}" for three dimensions.
+PJRT_Layouts_MemoryLayout row_major_layout(size_t rank);
 
 /// What a PJRT_Executable shows of a program. Strings and lists lie here because getters give out
 /// pointers into them.
@@ -69,6 +76,8 @@ struct ExecutableInfo {
   std::vector<std::string> output_shardings, parameter_shardings;
   std::vector<const char*> output_sharding_data, parameter_sharding_data;
   std::vector<size_t> output_sharding_sizes, parameter_sharding_sizes;
+  std::vector<PJRT_Layouts_MemoryLayout> owned_layouts;
+  std::vector<PJRT_Layouts_MemoryLayout*> output_layouts, parameter_layouts;
   std::vector<PJRT_NamedValue> costs;
 };
 

@@ -1,16 +1,17 @@
-// The PJRT C API, version 0.91, as far as this plugin speaks it: abi/*.h have the argument structs,
-// here are the table of functions and the Shardings extension. Written from the layout of the
-// interface, which is what a framework and a plugin agree on; tests/pjrt/abi_test.py compares every
-// field, enumerator and slot with an independent table.
+// The PJRT C API, version 0.93, as far as this plugin speaks it: abi/*.h have the argument structs,
+// here are the table of functions and the extensions Shardings and Layouts. Written from the layout
+// of the interface, which is what a framework and a plugin agree on; tests/pjrt/abi_test.py compares
+// every field, enumerator and slot with an independent table.
 #pragma once
 
 #include "abi/base.h"
 #include "abi/buffer.h"
 #include "abi/client.h"
 #include "abi/executable.h"
+#include "abi/layouts.h"
 
 #define TPU_PJRT_API_MAJOR 0
-#define TPU_PJRT_API_MINOR 91
+#define TPU_PJRT_API_MINOR 93
 
 // All slots in order. V: has no result; X: we have it; U: it answers UNIMPLEMENTED.
 // clang-format off
@@ -142,7 +143,8 @@
   X(PJRT_Executable_GetCompileOptions) \
   U(PJRT_Buffer_DonateWithControlDependency) \
   U(PJRT_Event_Create) \
-  U(PJRT_Event_Set)
+  U(PJRT_Event_Set) \
+  X(PJRT_Device_GetAttributes)
 // clang-format on
 
 struct PJRT_Api {
@@ -164,4 +166,21 @@ struct PJRT_Shardings_Extension {
       PJRT_Shardings_PJRT_Executable_ParameterShardings_Args*);
   PJRT_Error* (*PJRT_Shardings_PJRT_Executable_OutputShardings)(
       PJRT_Shardings_PJRT_Executable_OutputShardings_Args*);
+};
+
+// Functions of the extension Layouts, in order.
+#define TPU_PJRT_LAYOUTS(F) \
+  F(PJRT_Layouts_MemoryLayout_Destroy) \
+  F(PJRT_Layouts_MemoryLayout_Serialize) \
+  F(PJRT_Layouts_PJRT_Client_GetDefaultLayout) \
+  F(PJRT_Layouts_PJRT_Buffer_MemoryLayout) \
+  F(PJRT_Layouts_PJRT_Topology_GetDefaultLayout) \
+  F(PJRT_Layouts_PJRT_Executable_GetOutputLayouts) \
+  F(PJRT_Layouts_PJRT_Executable_GetParameterLayouts)
+
+struct PJRT_Layouts_Extension {
+  PJRT_Extension_Base base;
+#define TPU_PJRT_FUNCTION(name) PJRT_Error* (*name)(name##_Args*);
+  TPU_PJRT_LAYOUTS(TPU_PJRT_FUNCTION)
+#undef TPU_PJRT_FUNCTION
 };

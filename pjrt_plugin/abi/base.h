@@ -1,4 +1,4 @@
-// PJRT C API, minor 0.91: error, plugin attributes and event functions.
+// PJRT C API, minor 0.93: error, plugin attributes and event functions.
 // Layouts and names are facts of the interface; tests/pjrt/abi_test.py compares every field with an
 // independent table. See pjrt_abi.h.
 #pragma once
@@ -18,6 +18,7 @@ struct PJRT_Event;
 struct PJRT_Client;
 struct PJRT_Device;
 struct PJRT_DeviceDescription;
+struct PJRT_Device_Attributes;
 struct PJRT_Memory;
 struct PJRT_TopologyDescription;
 struct PJRT_Buffer;

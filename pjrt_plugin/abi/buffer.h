@@ -1,4 +1,4 @@
-// PJRT C API, minor 0.91: buffer and transfer functions.
+// PJRT C API, minor 0.93: buffer and transfer functions.
 // Layouts and names are facts of the interface; tests/pjrt/abi_test.py compares every field with an
 // independent table. See pjrt_abi.h.
 #pragma once

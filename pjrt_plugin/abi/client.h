@@ -1,4 +1,4 @@
-// PJRT C API, minor 0.91: client, device, memory and topology functions.
+// PJRT C API, minor 0.93: client, device, memory and topology functions.
 // Layouts and names are facts of the interface; tests/pjrt/abi_test.py compares every field with an
 // independent table. See pjrt_abi.h.
 #pragma once
@@ -133,6 +133,17 @@ struct PJRT_DeviceDescription_Attributes_Args {
   const PJRT_NamedValue* attributes;
 };
 TPU_PJRT_STRUCT(PJRT_DeviceDescription_Attributes_Args, attributes);
+
+struct PJRT_Device_GetAttributes_Args {
+  size_t struct_size;
+  PJRT_Extension_Base* extension_start;
+  PJRT_Device* device;
+  const PJRT_NamedValue* attributes;
+  size_t num_attributes;
+  PJRT_Device_Attributes* device_attributes;
+  void (*attributes_deleter)(PJRT_Device_Attributes*);
+};
+TPU_PJRT_STRUCT(PJRT_Device_GetAttributes_Args, attributes_deleter);
 
 struct PJRT_DeviceDescription_Kind_Args {
   size_t struct_size;

@@ -1,4 +1,4 @@
-// PJRT C API, minor 0.91: compile, executable and execute functions, shardings.
+// PJRT C API, minor 0.93: compile, executable and execute functions, shardings.
 // Layouts and names are facts of the interface; tests/pjrt/abi_test.py compares every field with an
 // independent table. See pjrt_abi.h.
 #pragma once

@@ -33,6 +33,14 @@ inline const PJRT_Api& api() {
   return *table;
 }
 
+inline const PJRT_Layouts_Extension& layouts() {
+  const PJRT_Extension_Base* extension = api().extension_start;
+  while (extension->type != PJRT_Extension_Type_Layouts) {
+    extension = extension->next;
+  }
+  return *reinterpret_cast<const PJRT_Layouts_Extension*>(extension);
+}
+
 /// Zero but for the size that callers must name.
 template <typename Args>
 Args args_of() {

@@ -11,7 +11,7 @@ namespace {
 TEST(PjrtTable, HasItsVersionAndAllSlots) {
   EXPECT_EQ(api().struct_size, sizeof(PJRT_Api));
   EXPECT_EQ(api().pjrt_api_version.major_version, 0);
-  EXPECT_EQ(api().pjrt_api_version.minor_version, 91);
+  EXPECT_EQ(api().pjrt_api_version.minor_version, 93);
   ASSERT_NE(api().extension_start, nullptr);
   EXPECT_EQ(api().extension_start->type, PJRT_Extension_Type_Shardings);
 #define TPU_SLOT(name) EXPECT_NE(api().name, nullptr) << #name;
@@ -49,6 +49,18 @@ TEST(PjrtTable, BadArgumentsAreErrors){
     TPU_PJRT_SLOTS(TPU_NONE, TPU_SLOT, TPU_NONE)
 #undef TPU_SLOT
 #undef TPU_NONE
+}
+
+TEST(PjrtTable, BadArgumentsOfLayoutsAreErrors){
+#define TPU_FUNCTION(name)                                                                    \
+  {                                                                                           \
+    const auto function = layouts().name;                                                     \
+    EXPECT_EQ(outcome_of(function(nullptr)).code, PJRT_Error_Code_INVALID_ARGUMENT) << #name; \
+    auto empty = args_of<name##_Args>();                                                      \
+    outcome_of(function(&empty));                                                             \
+  }
+    TPU_PJRT_LAYOUTS(TPU_FUNCTION)
+#undef TPU_FUNCTION
 }
 
 // A caller of an older version has a shorter struct: nothing behind it is written.
@@ -224,6 +236,48 @@ TEST(PjrtExecute, EightCoresSumAndSayHowTheirArraysLie) {
   // OpSharding {type OTHER, tiles [8,1], devices 0..7}
   EXPECT_EQ(std::string(shardings.shardings[0], shardings.sharding_sizes[0]),
             std::string("\x08\x03\x1a\x02\x08\x01\x22\x08\0\1\2\3\4\5\6\7", 16));
+}
+
+// Of an executable's argument, of its result, of a buffer and by default: "{1,0}".
+TEST(PjrtLayouts, AreRowMajor) {
+  PJRT_Client* client = make_client();
+  const auto [program, compiled] = compile(client, graph("data/one_op/multiply.mlirbc"));
+  ASSERT_EQ(compiled.text, "");
+  auto get = args_of<PJRT_LoadedExecutable_GetExecutable_Args>();
+  get.loaded_executable = program;
+  TPU_PJRT_OK(PJRT_LoadedExecutable_GetExecutable, get);
+  auto arguments = args_of<PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args>();
+  arguments.executable = get.executable;
+  ASSERT_EQ(layouts().PJRT_Layouts_PJRT_Executable_GetParameterLayouts(&arguments), nullptr);
+  ASSERT_EQ(arguments.num_parameters, 2U);
+  auto results = args_of<PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args>();
+  results.executable = get.executable;
+  ASSERT_EQ(layouts().PJRT_Layouts_PJRT_Executable_GetOutputLayouts(&results), nullptr);
+  ASSERT_EQ(results.num_outputs, 1U);
+  const std::vector<int64_t> dims = {3, 4};
+  auto of_client = args_of<PJRT_Layouts_PJRT_Client_GetDefaultLayout_Args>();
+  of_client.client = client;
+  of_client.type = PJRT_Buffer_Type_F32;
+  of_client.dims = dims.data();
+  of_client.num_dims = dims.size();
+  ASSERT_EQ(layouts().PJRT_Layouts_PJRT_Client_GetDefaultLayout(&of_client), nullptr);
+  auto of_buffer = args_of<PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args>();
+  of_buffer.buffer = upload(client, device_of(client, 0), std::vector<float>(12), dims).first;
+  ASSERT_EQ(layouts().PJRT_Layouts_PJRT_Buffer_MemoryLayout(&of_buffer), nullptr);
+  for (PJRT_Layouts_MemoryLayout* layout :
+       {arguments.layouts[0], arguments.layouts[1], results.layouts[0], of_client.layout,
+        of_buffer.layout}) {
+    auto bytes = args_of<PJRT_Layouts_MemoryLayout_Serialize_Args>();
+    bytes.layout = layout;
+    ASSERT_EQ(layouts().PJRT_Layouts_MemoryLayout_Serialize(&bytes), nullptr);
+    EXPECT_EQ(std::string(bytes.serialized_bytes, bytes.serialized_bytes_size), "{1,0}");
+    bytes.serialized_layout_deleter(bytes.serialized_layout);
+  }
+  for (PJRT_Layouts_MemoryLayout* layout : {of_client.layout, of_buffer.layout}) {
+    auto destroy = args_of<PJRT_Layouts_MemoryLayout_Destroy_Args>();
+    destroy.layout = layout;
+    EXPECT_EQ(layouts().PJRT_Layouts_MemoryLayout_Destroy(&destroy), nullptr);
+  }
 }
 
 TEST(PjrtExecute, AStoredExecutableRunsAgain) {

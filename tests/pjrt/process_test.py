@@ -157,8 +157,18 @@ print(jax.jit(lambda y: y, out_shardings=place())(y).sum())
         assert lines[1].startswith("all_gather of f32[1,16], 512 bytes a core"), lines
 
 
+def text_unasked() -> None:
+    """JAX asks for layouts, and not for the text of the program, from which it would have to derive them."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        code = "y = jax.jit(lambda a: a + 1)(np.ones((2, 3), np.float32))\nprint(y.format.layout.major_to_minor, y.sum())"
+        expect(run(code, environment={**os.environ, "TPUBOARD_LOG": str(log)}), "(0, 1) 12.0")
+        text = log.read_text(encoding="utf-8")
+        assert "GetOutputLayouts" in text and "OptimizedProgram" not in text, text
+
+
 CASES = {case.__name__: case
-         for case in (in_flight, fork, threads, clear_backends, interrupt, cache, bad_option, moved)}
+         for case in (in_flight, fork, threads, clear_backends, interrupt, cache, bad_option, moved, text_unasked)}
 
 
 def main() -> int:
