@@ -1,7 +1,7 @@
 // The PJRT C API, version 0.93, as far as this plugin speaks it: abi/*.h have the argument structs,
 // here are the table of functions and the extensions Shardings and Layouts. Written from the layout
-// of the interface, which is what a framework and a plugin agree on; tests/pjrt/abi_test.py compares
-// every field, enumerator and slot with an independent table.
+// of the interface, which is what a framework and a plugin agree on; tests/pjrt/abi_test.py
+// compares every field, enumerator and slot with an independent table.
 #pragma once
 
 #include "abi/base.h"
@@ -169,12 +169,12 @@ struct PJRT_Shardings_Extension {
 };
 
 // Functions of the extension Layouts, in order.
-#define TPU_PJRT_LAYOUTS(F) \
-  F(PJRT_Layouts_MemoryLayout_Destroy) \
-  F(PJRT_Layouts_MemoryLayout_Serialize) \
-  F(PJRT_Layouts_PJRT_Client_GetDefaultLayout) \
-  F(PJRT_Layouts_PJRT_Buffer_MemoryLayout) \
-  F(PJRT_Layouts_PJRT_Topology_GetDefaultLayout) \
+#define TPU_PJRT_LAYOUTS(F)                        \
+  F(PJRT_Layouts_MemoryLayout_Destroy)             \
+  F(PJRT_Layouts_MemoryLayout_Serialize)           \
+  F(PJRT_Layouts_PJRT_Client_GetDefaultLayout)     \
+  F(PJRT_Layouts_PJRT_Buffer_MemoryLayout)         \
+  F(PJRT_Layouts_PJRT_Topology_GetDefaultLayout)   \
   F(PJRT_Layouts_PJRT_Executable_GetOutputLayouts) \
   F(PJRT_Layouts_PJRT_Executable_GetParameterLayouts)
 
