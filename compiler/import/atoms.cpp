@@ -56,6 +56,16 @@ Numbering part_of(const Numbering& axis, int64_t before, int64_t size) {
   return part;
 }
 
+Mesh prime_mesh(const Mesh& mesh) {
+  Mesh out{mesh.name, {}, mesh.device_ids};
+  for (const MeshAxis& axis : mesh.axes) {
+    for (const int64_t prime : prime_factors(axis.size)) {
+      out.axes.push_back({"axis" + std::to_string(out.axes.size()), prime});
+    }
+  }
+  return out;
+}
+
 void MeshAtoms::adopt(const Mesh& source) {
   mesh_ = {source.name, {}, source.device_ids};
   if (std::is_sorted(source.device_ids.begin(), source.device_ids.end())) {

@@ -4,7 +4,8 @@
 //
 //   <"data"=4, "model"=2>   =>   axes "data:(1)2", "data:(2)2", "model"
 //
-// The name of an atom is Shardy's for a part of an axis: (product of the sizes in front)size.
+// The name of an atom is that of its axis and, where the axis has several, Shardy's for a part of it:
+// name:(product of the sizes in front)size.
 #pragma once
 
 #include <optional>
@@ -25,6 +26,9 @@ std::vector<Numbering> numberings(const Mesh& mesh);
 
 // The part of an axis behind `before` (product of sizes), with `size` places.
 Numbering part_of(const Numbering& axis, int64_t before, int64_t size);
+
+// `mesh` with each axis cut into several of prime size: none of them is a part of another.
+Mesh prime_mesh(const Mesh& mesh);
 
 class MeshAtoms {
  public:

@@ -178,13 +178,13 @@ std::optional<std::vector<std::vector<int>>> find_all(const Tiles& t, const Mesh
   return all;
 }
 
-// The order of device ids is taken if it serves.
+// The order of device ids is taken if it serves. Any part of a tile list can be said in this language.
 std::optional<std::vector<std::vector<int>>> adopt(const Tiles& t, int64_t cores,
                                                    MeshAtoms& atoms) {
   if (!atoms.known()) {
-    atoms.adopt({"", {{"devices", cores}}, {}});
+    atoms.adopt(prime_mesh({"", {{"devices", cores}}, {}}));
     if (!find_all(t, atoms)) {
-      atoms.adopt(mesh_of(t));
+      atoms.adopt(prime_mesh(mesh_of(t)));
     }
   }
   return find_all(t, atoms);

@@ -20,7 +20,8 @@ MoveLog Rewrite::run() {
   old.args.swap(body.args);
   for (size_t i = 0; i < old.args.size(); ++i) {
     const Value* arg = old.args[i].get();
-    const Spec& spec = placements_.of(arg);
+    const Spec& lies = placements_.of(arg);
+    const Spec spec = main.args[i].wanted ? lies : whole_axes(mesh_, lies);
     main.args[i].sharding = sharding_of(spec);
     define(arg, body.add_arg(local_type(arg->type, mesh_, main.args[i].sharding, "func", main.loc)),
            spec);
@@ -32,7 +33,7 @@ MoveLog Rewrite::run() {
   std::vector<Value*> results;
   for (size_t i = 0; i < ret.operands.size(); ++i) {
     Value* v = now(ret.operands[i]);
-    const Spec spec = result_spec(i, mover_.spec(v));
+    const Spec spec = result_spec(i, whole_axes(mesh_, mover_.spec(v)));
     results.push_back(mover_.reshard(v, spec));
     main.results[i].sharding = sharding_of(spec);
   }

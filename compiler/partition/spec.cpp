@@ -2,6 +2,7 @@
 #include "partition/spec.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 namespace tpu::compiler {
 
@@ -41,6 +42,39 @@ Axes tail(const Axes& axes, size_t from) {
 }
 
 void append(Axes& to, const Axes& axes) { to.insert(to.end(), axes.begin(), axes.end()); }
+
+// Parts have the name of their axis, ":", and which of its digits they are (import/atoms.hpp), and
+// lie side by side in the mesh.
+Axes whole_axes(const Mesh& mesh, const Axes& axes) {
+  const auto own = [&](size_t axis) {
+    const std::string& name = mesh.axes[axis].name;
+    return std::string_view(name).substr(0, name.find(':'));
+  };
+  Axes out;
+  while (out.size() < axes.size()) {
+    auto next = static_cast<size_t>(axes[out.size()]);
+    const std::string_view name = own(next);
+    Axes parts;
+    while (next > 0 && own(next - 1) == name) {
+      --next;
+    }
+    for (; next < mesh.axes.size() && own(next) == name; ++next) {
+      parts.push_back(static_cast<int>(next));
+    }
+    if (!is_prefix(parts, tail(axes, out.size()))) {
+      break;
+    }
+    append(out, parts);
+  }
+  return out;
+}
+
+Spec whole_axes(const Mesh& mesh, Spec spec) {
+  for (Axes& axes : spec) {
+    axes = whole_axes(mesh, axes);
+  }
+  return spec;
+}
 
 int64_t axis_size(const Mesh& mesh, int axis) {
   return mesh.axes.at(static_cast<size_t>(axis)).size;

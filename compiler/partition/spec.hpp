@@ -22,6 +22,11 @@ Axes tail(const Axes& axes, size_t from);
 Axes all_axes(const Spec& spec);  // of all dimensions, in rising order
 void append(Axes& to, const Axes& axes);
 
+// What `axes` begin with that are axes of the program's own mesh, all their parts in order: no
+// framework can say of an array that a part of an axis cuts it.
+Axes whole_axes(const Mesh& mesh, const Axes& axes);
+Spec whole_axes(const Mesh& mesh, Spec spec);
+
 int64_t axis_size(const Mesh& mesh, int axis);
 int64_t num_parts(const Mesh& mesh, const Axes& axes);
 // The part of an array of type `whole` that a core has.

@@ -104,6 +104,30 @@ TEST(Partition, WhatStandsAroundRunsOnEveryCore) {
   EXPECT_TRUE(m.main->args[0].sharding.is_replicated());
 }
 
+// JAX could not name the sharding: a part of an axis has no name in a PartitionSpec.
+TEST(Partition, NoPartOfAnAxisCutsAnArgumentOrAResult) {
+  Global g;
+  g.module().mesh.axes = {{"a:(1)2", 2}, {"a:(2)2", 2}, {"b", 2}};
+  Value* x = g.arg_wanted(f32({8}), {{0, 1, 2}});
+  Value* y = g.arg(f32({2, 4}));
+  Value* z = g.op(Kind::kAdd, {g.op(Kind::kReshape, {x}, f32({2, 4})), y}, f32({2, 4}));
+  const Module& m = g.local({z, g.op(Kind::kNegate, {x}, f32({8}))});
+  EXPECT_EQ(m.main->args[0].sharding.dim_axes, (Cut{{0, 1, 2}}));
+  EXPECT_EQ(m.main->args[1].sharding.dim_axes, Cut());
+  EXPECT_EQ(m.main->results[0].sharding.dim_axes, Cut());
+  EXPECT_EQ(m.main->results[1].sharding.dim_axes, (Cut{{0, 1, 2}}));
+  EXPECT_THAT(kinds(m), HasSubstr("dynamic_slice add")) << "the addition is on parts all the same";
+}
+
+TEST(Partition, AProgramMayAskForAPartOfAnAxis) {
+  Global g;
+  g.module().mesh.axes = {{"a:(1)2", 2}, {"a:(2)2", 2}, {"b", 2}};
+  Value* x = g.arg_wanted(f32({8, 4}), {{1}, {2}});
+  const Module& m = g.local({g.op(Kind::kNegate, {x}, f32({8, 4}))});
+  EXPECT_EQ(m.main->args[0].sharding.dim_axes, (Cut{{1}, {2}}));
+  EXPECT_EQ(m.main->results[0].sharding.dim_axes, (Cut{{}, {2}}));
+}
+
 TEST(Partition, ValuesGoFromOneShardMapToTheNext) {
   Global g;
   Value* x = g.arg_wanted(f32({16}), {{0}});
