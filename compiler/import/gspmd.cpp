@@ -178,7 +178,8 @@ std::optional<std::vector<std::vector<int>>> find_all(const Tiles& t, const Mesh
   return all;
 }
 
-// The order of device ids is taken if it serves. Any part of a tile list can be said in this language.
+// The order of device ids is taken if it serves. Any part of a tile list can be said in this
+// language.
 std::optional<std::vector<std::vector<int>>> adopt(const Tiles& t, int64_t cores,
                                                    MeshAtoms& atoms) {
   if (!atoms.known()) {
