@@ -4,8 +4,8 @@
 //
 //   <"data"=4, "model"=2>   =>   axes "data:(1)2", "data:(2)2", "model"
 //
-// The name of an atom is that of its axis and, where the axis has several, Shardy's for a part of it:
-// name:(product of the sizes in front)size.
+// The name of an atom is that of its axis and, where the axis has several, Shardy's for a part of
+// it: name:(product of the sizes in front)size.
 #pragma once
 
 #include <optional>
