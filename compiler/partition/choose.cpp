@@ -41,6 +41,11 @@ std::vector<Proposal> proposals_of(const FactorRule& rule, const std::vector<Vot
   return out;
 }
 
+bool is_indexed(const FactorRule& rule, size_t factor) {
+  return std::any_of(rule.indexed.begin(), rule.indexed.end(),
+                     [&](const IndexedFactor& f) { return f.factor == static_cast<int>(factor); });
+}
+
 // A factor behind one that is not cut to single elements stays whole; and then those behind it, of
 // whatever array, until nothing changes.
 void drop_hidden(const Mesh& mesh, const FactorRule& rule, std::vector<Axes>& cuts) {
@@ -138,12 +143,21 @@ int64_t traffic(const Mesh& mesh, const FactorRule& rule, const std::vector<Vote
   return out;
 }
 
-int64_t all_parts(const Mesh& mesh, const std::vector<Axes>& cuts) {
+// Into how many parts the work is cut. Every core goes over all indices of a table that is cut where
+// they address it.
+int64_t work_parts(const Mesh& mesh, const FactorRule& rule, const std::vector<Axes>& cuts) {
   int64_t n = 1;
-  for (const Axes& axes : cuts) {
-    n *= num_parts(mesh, axes);
+  for (size_t f = 0; f < cuts.size(); ++f) {
+    n *= is_indexed(rule, f) ? 1 : num_parts(mesh, cuts[f]);
   }
   return n;
+}
+
+std::vector<Axes> with_whole_table(const FactorRule& rule, std::vector<Axes> cuts) {
+  for (const IndexedFactor& f : rule.indexed) {
+    cuts[static_cast<size_t>(f.factor)].clear();
+  }
+  return cuts;
 }
 
 }  // namespace
@@ -157,16 +171,18 @@ std::vector<Axes> choose_cuts(const Mesh& mesh, const FactorRule& rule,
   const std::vector<Proposal> proposals = proposals_of(rule, voters, own);
   std::vector<Axes> best = by_votes(mesh, rule, proposals, nullptr);
   int64_t least = traffic(mesh, rule, voters, best);
-  for (const Proposal& p : proposals) {
-    if (least == 0) {
-      break;
-    }
-    std::vector<Axes> other = by_votes(mesh, rule, proposals, &p);
+  const auto consider = [&](std::vector<Axes> other) {
     const int64_t bytes = traffic(mesh, rule, voters, other);
-    if (bytes < least && all_parts(mesh, other) >= all_parts(mesh, best)) {
+    if (bytes < least && work_parts(mesh, rule, other) >= work_parts(mesh, rule, best)) {
       best = std::move(other);
       least = bytes;
     }
+  };
+  if (!rule.indexed.empty()) {
+    consider(with_whole_table(rule, best));
+  }
+  for (size_t i = 0; i < proposals.size() && least != 0; ++i) {
+    consider(by_votes(mesh, rule, proposals, &proposals[i]));
   }
   return best;
 }

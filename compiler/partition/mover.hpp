@@ -35,11 +35,12 @@ class Mover {
   // Parts along a dimension put together.
   Value* all_gather(Value* x, const Axes& axes, size_t dim);
 
+  Value* number(int64_t n);        // i32
+  Value* index(const Axes& axes);  // of this core along the axes, i32
+
   MoveLog& log() { return log_; }  // all collectives made
 
  private:
-  Value* number(int64_t n);
-  Value* index(const Axes& axes);  // of this core along the axes, i32
   Groups groups(const Axes& axes) const;
   CollectiveAttrs collective(const Axes& axes) const;
   Value* reducing(Kind kind, Value* x, Type type, const CollectiveAttrs& attrs, Kind reducer);

@@ -144,20 +144,32 @@ void Rewrite::compute(const Op& op) {
     specs.push_back(lift(mesh_, rule, rule.results[i], axes));
     types.push_back(local_part(mesh_, op.type(i), specs[i]));
   }
+  std::optional<TablePart> table;
+  if (!rule.indexed.empty()) {
+    Value*& indices = operands[op.results.size()];  // of gather and scatter: behind the tables
+    table.emplace(mover_, mesh_, op, rule, axes, indices);
+    indices = table->indices();
+  }
   Axes summed;
   for (size_t f = 0; f < axes.size(); ++f) {
     if (rule.factors[f].kind == FactorKind::kReduce) {
       append(summed, axes[f]);
     }
   }
-  if (summed.empty()) {
-    const Op* made = local_op(op, operands, std::move(types));
-    for (size_t i = 0; i < op.results.size(); ++i) {
-      define(op.result(i), made->result(i), specs[i]);
-    }
-    return;
+  if (!summed.empty()) {
+    std::sort(summed.begin(), summed.end());
+    return compute_sum(op, std::move(operands), types[0], specs[0], std::move(summed), table);
   }
-  std::sort(summed.begin(), summed.end());
+  const Op* made = local_op(op, operands, std::move(types));
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    define(op.result(i), made->result(i), specs[i]);
+  }
+}
+
+// The op on parts of what it sums over: each core has a share of the result.
+void Rewrite::compute_sum(const Op& op, std::vector<Value*> operands, Type type, Spec spec,
+                          Axes summed, std::optional<TablePart>& table) {
+  const FactorRule& rule = placements_.rule(op);
   Value* once = nullptr;
   if (const auto i = combined_once(op, rule.reducer)) {
     once = operands[*i];
@@ -165,18 +177,21 @@ void Rewrite::compute(const Op& op) {
                                ConstantAttrs{identity_of(rule.reducer, once->type)});
   }
   // Products are added up in f32, on one core and over cores.
-  const bool wide = types[0].elem == Elem::kBf16 &&
-                    (op.kind == Kind::kDotGeneral || op.kind == Kind::kConvolution);
-  types[0].elem = wide ? Elem::kF32 : types[0].elem;
-  Value* out = local_op(op, operands, std::move(types))->result();
-  out = sum(op, out, std::move(summed), rule, specs[0]);
+  const bool wide =
+      type.elem == Elem::kBf16 && (op.kind == Kind::kDotGeneral || op.kind == Kind::kConvolution);
+  type.elem = wide ? Elem::kF32 : type.elem;
+  Value* out = local_op(op, operands, {std::move(type)})->result();
+  if (op.kind == Kind::kGather) {
+    out = table->own(out);
+  }
+  out = sum(op, out, std::move(summed), rule, spec);
   if (wide) {
     out = mover_.make(Kind::kConvert, {out}, {Elem::kBf16, out->type.dims});
   }
   if (once != nullptr) {
-    out = combine(op, out, once, rule.reducer, specs[0]);
+    out = combine(op, out, once, rule.reducer, spec);
   }
-  define(op.result(), out, specs[0]);
+  define(op.result(), out, std::move(spec));
 }
 
 // Over cores that differ along `axes`. A dimension that is to be cut by some of these is cut at

@@ -3,7 +3,7 @@
 // where a summed dimension is cut. Private to the pass `partition`.
 #pragma once
 
-#include "partition/mover.hpp"
+#include "partition/indexed.hpp"
 #include "partition/propagate.hpp"
 
 namespace tpu::compiler {
@@ -26,6 +26,8 @@ class Rewrite {
 
   // Ops with a rule.
   void compute(const Op& op);
+  void compute_sum(const Op& op, std::vector<Value*> operands, Type type, Spec spec, Axes summed,
+                   std::optional<TablePart>& table);
   std::vector<Axes> cuts(const Op& op, const FactorRule& rule) const;
   Op* local_op(const Op& op, const std::vector<Value*>& operands, std::vector<Type> types);
   Value* sum(const Op& op, Value* x, Axes axes, const FactorRule& rule, Spec& spec);

@@ -38,8 +38,18 @@ struct WindowDims {
 
 }  // namespace
 
+// Windows of one element along an indexed dimension lie on one core each. What a core does not have
+// it gives as zeros, so the sum over cores is the result; predicates have no sum.
 void gather_rule(RuleBuilder& b) {
   const auto& a = b.op().as<GatherAttrs>();
+  for (size_t k = 0; k < a.start_index_map.size(); ++k) {
+    const int64_t d = a.start_index_map[k];
+    if (a.slice_sizes[static_cast<size_t>(d)] == 1 && b.op().type().elem != Elem::kI1) {
+      const int f = b.factor(b.size_in(0, d), FactorKind::kReduce);
+      b.in(0, d, f);
+      b.address(f, static_cast<int64_t>(k));
+    }
+  }
   const WindowDims dims{a.offset_dims, a.collapsed_slice_dims, a.operand_batching_dims,
                         a.start_indices_batching_dims, a.index_vector_dim};
   dims.for_each(
@@ -60,7 +70,8 @@ void gather_rule(RuleBuilder& b) {
 }
 
 // Records that lie on several cores are combined into results of their own: legal for one target
-// and a body that combines in any order.
+// and a body that combines in any order. A target that is cut along an indexed dimension is updated
+// where it lies: records of other parts are out of bounds, which leaves them out.
 void scatter_rule(RuleBuilder& b) {
   const auto& a = b.op().as<ScatterAttrs>();
   const size_t n = b.op().results.size();
@@ -76,6 +87,14 @@ void scatter_rule(RuleBuilder& b) {
       b.in(n + 1 + t, dim, f);
     }
   };
+  for (size_t k = 0; k < a.scatter_dims_to_operand_dims.size(); ++k) {
+    const int64_t d = a.scatter_dims_to_operand_dims[k];
+    if (contains(a.inserted_window_dims, d)) {
+      const int f = b.factor(b.size_in(0, d));
+      in_targets(d, f);
+      b.address(f, static_cast<int64_t>(k));
+    }
+  }
   const WindowDims dims{a.update_window_dims, a.inserted_window_dims, a.input_batching_dims,
                         a.scatter_indices_batching_dims, a.index_vector_dim};
   dims.for_each(

@@ -21,6 +21,7 @@ class RuleBuilder {
   // A pass factor of dimension `dim` in every operand and result that has the rank; the others hold
   // one value for all.
   void everywhere(int64_t dim, int64_t rank, int64_t size);
+  void address(int factor, int64_t entry);  // of the table, by an entry of the index vectors
   void set_reducer(Kind kind) { rule_.reducer = kind; }
 
   const Op& op() const { return op_; }

@@ -56,6 +56,12 @@ void RuleBuilder::everywhere(int64_t dim, int64_t rank, int64_t size) {
   }
 }
 
+void RuleBuilder::address(int factor, int64_t entry) {
+  if (factor >= 0) {
+    rule_.indexed.push_back({factor, entry});
+  }
+}
+
 int64_t RuleBuilder::size_in(size_t operand, int64_t dim) const {
   return op_.operand_type(operand).dims[static_cast<size_t>(dim)];
 }

@@ -23,11 +23,19 @@ struct Factor {
   FactorKind kind = FactorKind::kPass;
 };
 
+// Gather and scatter: a dimension of the table that an entry of each index vector addresses. Cores
+// that cut it look up or update what lies in their part, by indices that begin there.
+struct IndexedFactor {
+  int factor = 0;
+  int64_t entry = 0;  // of the index vectors
+};
+
 struct FactorRule {
   std::vector<Factor> factors;
   // [tensor][dimension] -> factors, major first; none for a dimension of one element.
   std::vector<std::vector<std::vector<int>>> operands, results;
   Kind reducer = Kind::kAdd;  // of the reduce factors
+  std::vector<IndexedFactor> indexed;
 };
 
 // Ops whose regions run (while, if, case, manual_computation) and ops without a rule of their own

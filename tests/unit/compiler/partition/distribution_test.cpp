@@ -1,103 +1,11 @@
-// The pass `partition` on graphs whose values the interpreter knows: the graph of one core, run on
-// all cores, gives what the whole graph gives on one, and comes to the collectives that it must.
+// The pass `partition` on ops of all kinds: equal values, and the collectives that it must come to.
+#include "distribution.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "control_builder.hpp"
-#include "ir/interpreter.hpp"
-#include "ir/verify.hpp"
-#include "partition/partition.hpp"
-#include "passes/simplify.hpp"
-#include "tensors.hpp"
-
 namespace tpu::compiler::test {
 namespace {
-
-using Cut = std::vector<std::vector<int>>;
-
-ShardingAttrs by(Cut cut) {
-  ShardingAttrs a;
-  a.open.assign(cut.size(), false);
-  a.sharding.dim_axes = std::move(cut);
-  return a;
-}
-
-// One graph for one core, or for eight on the mesh a=2, b=2, c=2.
-class Graph : public GraphBuilder {
- public:
-  explicit Graph(bool many) : GraphBuilder(many ? 8 : 1), many_(many) {
-    module().global = true;
-    if (many) {
-      module().mesh.axes = {{"a", 2}, {"b", 2}, {"c", 2}};
-    }
-  }
-  Value* cut_arg(Type type, Cut cut) {
-    Value* v = arg(std::move(type));
-    if (many_) {
-      module().main->args.back().wanted = by(std::move(cut));
-    }
-    return v;
-  }
-  Value* constrain(Value* x, Cut cut) {
-    return many_ ? op(Kind::kShardingConstraint, {x}, x->type, by(std::move(cut))) : x;
-  }
-  Value* sum(Value* x, Dims dims, Type type) {
-    return reduce(x, constant({x->type.elem, {}}, 0), std::move(dims), std::move(type), Kind::kAdd);
-  }
-  Value* dot(Value* x, Value* y, Type type) {
-    DotAttrs a;
-    a.lhs_contract = {1};
-    a.rhs_contract = {0};
-    return op(Kind::kDotGeneral, {x, y}, std::move(type), a);
-  }
-
- private:
-  bool many_;
-};
-
-using Build = std::function<Values(Graph&)>;
-
-std::vector<Tensor> inputs(const Module& m) {
-  std::vector<Tensor> out;
-  for (const ArgInfo& arg : m.main->args) {
-    std::vector<float> v(static_cast<size_t>(arg.global.count()));
-    for (size_t i = 0; i < v.size(); ++i) {
-      v[i] = static_cast<float>((i * 7 + out.size() * 5) % 11) - 5;  // sums are exact
-    }
-    out.push_back(tensor<float>(arg.global, v));
-  }
-  return out;
-}
-
-Module& partitioned(Graph& g, const Build& build) {
-  Module& m = g.done(build(g));
-  verify(m);
-  splice(m);
-  partition(m);
-  verify(m);
-  simplify(m);
-  verify(m);
-  return m;
-}
-
-// Equal values, and the collectives as text: "all_reduce all_gather".
-std::string moves_of(const Build& build) {
-  Graph one(false), many(true);
-  Module& whole = one.done(build(one));
-  splice(whole);
-  Module& m = partitioned(many, build);
-  const auto args = inputs(whole);
-  const auto expected = interpret(whole, {args})[0];
-  const auto got = join_results(m, interpret(m, split_arguments(m, args)));
-  for (size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_EQ(values<float>(got[i]), values<float>(expected[i])) << i << "\n" << print(m);
-  }
-  std::string text;
-  for (const MovedArray& moved : m.moved) {
-    text += (text.empty() ? "" : " ") + std::string(kind_name(moved.kind));
-  }
-  return text;
-}
 
 // [2, 8] -> [4, 4] has the factors 2, 2, 4: with the first one whole no part of the second can be
 // a part of the result's rows, and then none of the third a part of the operand's columns.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -230,13 +231,74 @@ class Check {
     for (size_t t = 0; t < types_.size(); ++t) {
       local_out.push_back(local_type(types_[t], rule_.results[t], parts));
     }
+    const std::set<int64_t> others = address_part(in, parts, at);
     std::vector<Tensor> out = run(op_, in, local_out, local_attrs(op_, local_in, local_out));
     if (op_.kind == Kind::kIota) {
       add_begin(out[0], parts, at);
     }
+    if (op_.kind == Kind::kGather) {
+      clear_records(out[0], others);
+    }
     for (size_t t = 0; t < out.size(); ++t) {
       place(t, out[t], parts, at);
     }
+  }
+
+  // Indices of a table that is cut where they address it count from where the part begins. Gives
+  // the records that lie in other parts.
+  std::set<int64_t> address_part(std::vector<Tensor>& in, const Parts& parts,
+                                 const Parts& at) const {
+    std::set<int64_t> others;
+    for (const IndexedFactor& indexed : rule_.indexed) {
+      const auto f = static_cast<size_t>(indexed.factor);
+      if (parts[f] == 1) {
+        continue;
+      }
+      const bool gathers = op_.kind == Kind::kGather;
+      const auto vector_dim =
+          static_cast<size_t>(gathers ? op_.as<GatherAttrs>().index_vector_dim
+                                      : op_.as<ScatterAttrs>().index_vector_dim);
+      const int64_t size = rule_.factors[f].size, part = size / parts[f];
+      Tensor& indices = in[types_.size()];
+      std::vector<int64_t> list = eval::load_ints(indices);
+      Dims i(indices.type.dims.size(), 0), records = indices.type.dims;
+      if (vector_dim < records.size()) {
+        records[vector_dim] = 1;
+      }
+      const Dims pitch = row_major_strides(records);
+      for (int64_t& value : list) {
+        if (vector_dim == i.size() || i[vector_dim] == indexed.entry) {
+          value = (gathers ? std::clamp<int64_t>(value, 0, size - 1) : value) - at[f] * part;
+          int64_t record = 0;
+          for (size_t d = 0; d < i.size(); ++d) {
+            record += d == vector_dim ? 0 : i[d] * pitch[d];
+          }
+          if (value < 0 || value >= part) {
+            others.insert(record);
+          }
+        }
+        advance(i, indices.type.dims);
+      }
+      eval::store_ints(list, indices);
+    }
+    return others;
+  }
+
+  void clear_records(Tensor& gathered, const std::set<int64_t>& records) const {
+    const Dims& windows = op_.as<GatherAttrs>().offset_dims;
+    std::vector<float> list = eval::load_floats(gathered);
+    Dims i(gathered.type.dims.size(), 0);
+    for (float& value : list) {
+      int64_t record = 0;
+      for (size_t d = 0; d < i.size(); ++d) {
+        if (std::find(windows.begin(), windows.end(), static_cast<int64_t>(d)) == windows.end()) {
+          record = record * gathered.type.dims[d] + i[d];
+        }
+      }
+      value = records.contains(record) ? 0 : value;
+      advance(i, gathered.type.dims);
+    }
+    eval::store_floats(list, gathered);
   }
 
   void add_begin(Tensor& part, const Parts& parts, const Parts& at) const {

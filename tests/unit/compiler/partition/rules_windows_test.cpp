@@ -105,7 +105,7 @@ TEST_F(WindowRules, BatchGroupsPass) {  // gradient of a depthwise kernel
   EXPECT_EQ(rule(conv({4, 6, 8}, {4, 6, 8}, {3, 4, 8}, a), 6), "[A,#,b*c][A,#,b*d] -> [#,c,b*d]");
 }
 
-TEST_F(WindowRules, LookUpPassesIndicesAndWholeRows) {
+TEST_F(WindowRules, LookUpPassesIndicesAndWholeRowsAndSumsOverRows) {
   GatherAttrs a;  // table[i]: rows of 8
   a.offset_dims = {2};
   a.collapsed_slice_dims = a.start_index_map = {0};
@@ -113,10 +113,10 @@ TEST_F(WindowRules, LookUpPassesIndicesAndWholeRows) {
   a.index_vector_dim = 2;
   Value* table = b.arg(f32({6, 8}));
   EXPECT_EQ(rule(b.op(Kind::kGather, {table, b.arg(i32({4, 2, 1}))}, f32({4, 2, 8}), a), 5),
-            "[#,a][b,c,1] -> [b,c,a]");
+            "[A,b][c,d,1] -> [c,d,b]");
   a.slice_sizes = {1, 4};  // the first half of rows
   EXPECT_EQ(rule(b.op(Kind::kGather, {table, b.arg(i32({4, 2, 1}))}, f32({4, 2, 4}), a)),
-            "[#,#][a,b,1] -> [a,b,#]");
+            "[A,#][b,c,1] -> [b,c,#]");
 }
 
 TEST_F(WindowRules, BatchedGatherPassesTheBatch) {
@@ -126,7 +126,7 @@ TEST_F(WindowRules, BatchedGatherPassesTheBatch) {
   a.slice_sizes = {1, 1};
   a.index_vector_dim = 2;
   EXPECT_EQ(rule(b.op(Kind::kGather, {b.arg(f32({4, 6})), b.arg(i32({4, 2, 1}))}, f32({4, 2}), a)),
-            "[a,#][a,b,1] -> [a,b]");
+            "[a,B][a,c,1] -> [a,c]");
 }
 
 ScatterAttrs rows() {  // of a table
@@ -139,21 +139,46 @@ ScatterAttrs rows() {  // of a table
 
 TEST_F(WindowRules, ScatterReducesRecordsOfSimpleBodies) {
   for (const Kind k : {Kind::kAdd, Kind::kMultiply, Kind::kMaximum, Kind::kMinimum}) {
-    EXPECT_EQ(rule(scatter(f32({6, 8}), {4, 1}, {4, 8}, rows(), k), 3), "[#,a][B,1][B,a] -> [#,a]");
+    EXPECT_EQ(rule(scatter(f32({6, 8}), {4, 1}, {4, 8}, rows(), k), 3), "[a,b][C,1][C,b] -> [a,b]");
   }
   for (const Kind k : {Kind::kAnd, Kind::kOr, Kind::kXor}) {
-    EXPECT_EQ(rule(scatter(i32({6, 8}), {4, 1}, {4, 8}, rows(), k)), "[#,a][B,1][B,a] -> [#,a]");
+    EXPECT_EQ(rule(scatter(i32({6, 8}), {4, 1}, {4, 8}, rows(), k)), "[a,b][C,1][C,b] -> [a,b]");
   }
 }
 
 TEST_F(WindowRules, ScatterThatStoresKeepsItsRecordsTogether) {
   EXPECT_EQ(rule(scatter(f32({6, 8}), {4, 1}, {4, 8}, rows(), Kind::kSubtract)),
-            "[#,a][#,1][#,a] -> [#,a]");
+            "[a,b][#,1][#,b] -> [a,b]");
+}
+
+// Every entry of an index vector addresses a dimension, in the order that the op says; predicates
+// cannot be summed.
+TEST_F(WindowRules, EachIndexedDimensionIsCut) {
+  GatherAttrs a;  // x[i, j]
+  a.collapsed_slice_dims = {0, 1};
+  a.start_index_map = {1, 0};
+  a.slice_sizes = {1, 1};
+  a.index_vector_dim = 1;
+  Value* picked = b.op(Kind::kGather, {b.arg(f32({4, 8})), b.arg(i32({6, 2}))}, f32({6}), a);
+  EXPECT_EQ(rule(picked, 3), "[A,B][c,#] -> [c]");
+  const FactorRule r = rule_of(*picked->def);
+  ASSERT_EQ(r.indexed.size(), 2u);
+  EXPECT_EQ(r.factors[static_cast<size_t>(r.indexed[0].factor)].size, 8);
+  const Type flags{Elem::kI1, {4, 8}};
+  EXPECT_EQ(
+      to_text(rule_of(
+          *b.op(Kind::kGather, {b.arg(flags), b.arg(i32({6, 2}))}, {Elem::kI1, {6}}, a)->def)),
+      "[#,#][a,#] -> [a]");
+  ScatterAttrs to;  // x[i, j] += u
+  to.inserted_window_dims = {0, 1};
+  to.scatter_dims_to_operand_dims = {1, 0};
+  to.index_vector_dim = 1;
+  EXPECT_EQ(rule(scatter(f32({4, 8}), {6, 2}, {6}, to, Kind::kAdd), 3), "[a,b][C,#][C] -> [a,b]");
 }
 
 TEST_F(WindowRules, PartialWindowsAreWhole) {
   EXPECT_EQ(rule(scatter(f32({6, 8}), {4, 1}, {4, 4}, rows(), Kind::kAdd)),
-            "[#,#][A,1][A,#] -> [#,#]");
+            "[a,#][B,1][B,#] -> [a,#]");
 }
 
 TEST_F(WindowRules, BatchedScatterPassesTheBatch) {
@@ -162,9 +187,9 @@ TEST_F(WindowRules, BatchedScatterPassesTheBatch) {
   a.input_batching_dims = a.scatter_indices_batching_dims = {0};
   a.index_vector_dim = 2;
   EXPECT_EQ(rule(scatter(f32({4, 6}), {4, 2, 1}, {4, 2}, a, Kind::kAdd)),
-            "[a,#][a,B,1][a,B] -> [a,#]");
+            "[a,b][a,C,1][a,C] -> [a,b]");
   EXPECT_EQ(rule(scatter(f32({4, 6}), {4, 2, 1}, {4, 2}, a, Kind::kSubtract)),
-            "[a,#][a,#,1][a,#] -> [a,#]");
+            "[a,b][a,#,1][a,#] -> [a,b]");
 }
 
 }  // namespace

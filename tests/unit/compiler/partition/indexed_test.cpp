@@ -1,0 +1,109 @@
+// Gather and scatter on tables that are cut where indices address them. Indices of all tests are
+// partly out of bounds: a gather moves them in, a scatter leaves them out.
+#include <gtest/gtest.h>
+
+#include "distribution.hpp"
+
+namespace tpu::compiler::test {
+namespace {
+
+// Whole numbers as indices, [records, entries].
+Value* indices(Graph& g, Dims dims, Cut cut, Elem elem = Elem::kI32) {
+  Value* v = g.cut_arg(f32(dims), std::move(cut));
+  return g.op(Kind::kConvert, {v}, {elem, std::move(dims)});
+}
+
+GatherAttrs rows() {
+  GatherAttrs a;
+  a.offset_dims = {1};
+  a.collapsed_slice_dims = a.start_index_map = {0};
+  a.slice_sizes = {1, 4};
+  a.index_vector_dim = 1;
+  return a;
+}
+
+// An embedding as Megatron cuts it: zeros for words of others, then one sum.
+TEST(Indexed, WordsOfACutVocabularyAreSummed) {
+  for (const Elem elem : {Elem::kI32, Elem::kI8, Elem::kI64}) {
+    EXPECT_EQ(moves_of([&](Graph& g) -> Values {
+                Value* table = g.cut_arg(f32({16, 4}), {{1, 2}, {}});
+                Value* words = indices(g, {8, 1}, {{0}, {}}, elem);
+                return {g.op(Kind::kGather, {table, words}, f32({8, 4}), rows())};
+              }),
+              "all_reduce");
+  }
+}
+
+TEST(Indexed, ASmallTableIsGathered) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* table = g.cut_arg(f32({8, 4}), {{1, 2}, {}});
+              Value* words = indices(g, {64, 1}, {{0}, {}});
+              return {g.op(Kind::kGather, {table, words}, f32({64, 4}), rows())};
+            }),
+            "all_gather");
+}
+
+// The gradient of the embedding: examples are cut too, the vocabulary moves nothing.
+TEST(Indexed, ACutVocabularyIsUpdatedWhereItLies) {
+  for (const bool examples_cut : {false, true}) {
+    EXPECT_EQ(moves_of([=](Graph& g) -> Values {
+                Value* table = g.cut_arg(f32({16, 4}), {{1, 2}, {}});
+                Value* words = indices(
+                    g, {8, 1}, {examples_cut ? std::vector<int>{0} : std::vector<int>{}, {}});
+                ScatterAttrs a;
+                a.update_window_dims = {1};
+                a.inserted_window_dims = a.scatter_dims_to_operand_dims = {0};
+                a.index_vector_dim = 1;
+                Value* updates = g.cut_arg(
+                    f32({8, 4}), {examples_cut ? std::vector<int>{0} : std::vector<int>{}, {}});
+                return {g.with_body(g.op(Kind::kScatter, {table, words, updates}, f32({16, 4}), a),
+                                    Kind::kAdd)};
+              }),
+              examples_cut ? "all_reduce" : "");
+  }
+}
+
+// take_along_axis of logits whose examples and classes are cut.
+TEST(Indexed, LogitsOfCutClassesArePicked) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* logits = g.cut_arg(f32({4, 16}), {{0}, {1, 2}});
+              GatherAttrs a;
+              a.collapsed_slice_dims = a.start_index_map = {1};
+              a.operand_batching_dims = a.start_indices_batching_dims = {0};
+              a.slice_sizes = {1, 1};
+              a.index_vector_dim = 2;
+              return {g.op(Kind::kGather, {logits, indices(g, {4, 2, 1}, {{0}, {}, {}})},
+                           f32({4, 2}), a)};
+            }),
+            "all_reduce");
+}
+
+// Pairs of indices, of which either or both address a dimension that is cut.
+TEST(Indexed, AnyEntryOfAnIndexMayAddressACutDimension) {
+  for (const Cut& cut : {Cut{{0}, {}}, Cut{{}, {1, 2}}, Cut{{0}, {1, 2}}}) {
+    const auto pick = [&](Graph& g) -> Values {
+      Value* table = g.cut_arg(f32({4, 8}), cut);
+      GatherAttrs a;
+      a.collapsed_slice_dims = {0, 1};
+      a.start_index_map = {1, 0};
+      a.slice_sizes = {1, 1};
+      a.index_vector_dim = 1;
+      return {g.op(Kind::kGather, {table, indices(g, {5, 2}, {})}, f32({5}), a)};
+    };
+    EXPECT_EQ(moves_of(pick), "all_reduce");
+    const auto store = [&](Graph& g) -> Values {
+      Value* table = g.cut_arg(f32({4, 8}), cut);
+      ScatterAttrs a;
+      a.inserted_window_dims = {0, 1};
+      a.scatter_dims_to_operand_dims = {1, 0};
+      a.index_vector_dim = 0;
+      return {g.with_body(
+          g.op(Kind::kScatter, {table, indices(g, {2, 5}, {}), g.arg(f32({5}))}, table->type, a),
+          Kind::kMaximum)};
+    };
+    EXPECT_EQ(moves_of(store), "");
+  }
+}
+
+}  // namespace
+}  // namespace tpu::compiler::test
