@@ -139,7 +139,8 @@ Value* Mover::all_gather(Value* x, const Axes& axes, size_t dim) {
   return out;
 }
 
-// Arrays that cost nothing to make where they are wanted; null for others.
+// Arrays that cost nothing to make where they are wanted (is_free); null for a constant of several
+// values, which is cut.
 Value* Mover::remade(const Op& def, const Spec& want) {
   const Type type = local_part(mesh_, def.type(), want);
   if (def.kind == Kind::kConstant) {
@@ -148,8 +149,8 @@ Value* Mover::remade(const Op& def, const Spec& want) {
                               ConstantAttrs{Dense{type, type.count() != 1, value.data}})
                        : nullptr;
   }
-  if (def.kind != Kind::kIota) {
-    return nullptr;
+  if (def.kind == Kind::kBroadcastInDim) {
+    return make(def.kind, def.operands, type, def.attrs);
   }
   const auto dim = static_cast<size_t>(def.as<DimAttrs>().dim);
   if (want[dim].empty()) {

@@ -59,7 +59,18 @@ FactorRule collective_rule(const Op& op) {
 }  // namespace
 
 bool is_free(const Value* v) {
-  return v->def != nullptr && (v->def->kind == Kind::kConstant || v->def->kind == Kind::kIota);
+  if (v->def == nullptr) {
+    return false;
+  }
+  switch (v->def->kind) {
+    case Kind::kConstant:
+    case Kind::kIota:
+      return true;
+    case Kind::kBroadcastInDim:
+      return v->def->operand_type(0).is_scalar();
+    default:
+      return false;
+  }
 }
 
 FactorRule rule_for(const Op& op) {
@@ -199,8 +210,6 @@ void Placements::relate(const Region& region) {
   for (const auto& op : region.ops) {
     switch (op->kind) {
       case Kind::kReturn:
-      case Kind::kConstant:
-      case Kind::kIota:
         break;
       case Kind::kShardingConstraint:
       case Kind::kReshard:
@@ -233,7 +242,9 @@ void Placements::relate(const Region& region) {
         }
         break;
       default:
-        relate_op(*op);
+        if (op->results.size() != 1 || !is_free(op->result())) {
+          relate_op(*op);
+        }
     }
   }
 }

@@ -76,12 +76,17 @@ void Rewrite::emit_region(const Region& from) {
 }
 
 void Rewrite::emit(const Op& op) {
+  if (op.results.size() == 1 && is_free(op.result())) {
+    // whole here, and as they are wanted where they are used
+    std::vector<Value*> operands;
+    for (const Value* v : op.operands) {
+      operands.push_back(now(v));
+    }
+    define(op.result(), mover_.make(op.kind, std::move(operands), op.type(), op.attrs),
+           Spec(op.type().dims.size()));
+    return;
+  }
   switch (op.kind) {
-    case Kind::kConstant:
-    case Kind::kIota:  // whole here, and as they are wanted where they are used
-      define(op.result(), mover_.make(op.kind, {}, op.type(), op.attrs),
-             Spec(op.type().dims.size()));
-      return;
     case Kind::kShardingConstraint:
     case Kind::kReshard:
       map_[op.result()] = mover_.reshard(now(op.operands[0]), placements_.of(op.result()));

@@ -165,6 +165,20 @@ TEST(Distribution, TheSmallerArrayMoves) {
   EXPECT_EQ(layer(8), "all_to_all reduce_scatter");
 }
 
+// A scalar spread over arrays of one shape is one value of the graph; how one of its users lies is
+// nothing to the others.
+TEST(Distribution, ASharedScalarTiesNothingTogether) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* rate = g.arg(f32({}));
+              Value* x = g.cut_arg(f32({8}), {{0, 1, 2}});
+              Value* y = g.cut_arg(f32({8}), {{}});
+              Value* spread = g.op(Kind::kBroadcastInDim, {rate}, f32({8}), DimsAttrs{});
+              return {g.op(Kind::kMultiply, {x, spread}, x->type),
+                      g.constrain(g.op(Kind::kMultiply, {y, spread}, y->type), {{}})};
+            }),
+            "");
+}
+
 // Moved once, before the loop, although the loop uses it.
 TEST(Distribution, WhatALoopReadsIsMovedBeforeIt) {
   Graph g(true);
