@@ -26,13 +26,11 @@ void check_format(std::span<const std::byte> artifact) {
   }
 }
 
-compiler::Compiled compiled(std::span<const std::byte> artifact, const std::vector<int>& cores) {
-  // Every core keeps all of a replicated array: a framework may read any of them.
-  compiler::CompileOptions options;
-  options.update_sharding = compiler::UpdateSharding::kOff;
-  options.cores = cores;
+// `call` of the compiler, with its errors as those of the driver.
+template <typename Call>
+auto of_compiler(Call call) {
   try {
-    return compiler::compile(artifact, "main", ProcessBoard::params(), options);
+    return call();
   } catch (const compiler::HbmExhausted& error) {
     throw driver::Error(driver::ErrorCode::kResourceExhausted, error.what());
   } catch (const compiler::Unsupported& error) {
@@ -42,6 +40,15 @@ compiler::Compiled compiled(std::span<const std::byte> artifact, const std::vect
                                            : driver::ErrorCode::kUnimplemented,
                         error.what());
   }
+}
+
+compiler::Compiled compiled(std::span<const std::byte> artifact, const std::vector<int>& cores) {
+  // Every core keeps all of a replicated array: a framework may read any of them.
+  compiler::CompileOptions options;
+  options.update_sharding = compiler::UpdateSharding::kOff;
+  options.cores = cores;
+  return of_compiler(
+      [&] { return compiler::compile(artifact, "", ProcessBoard::params(), options); });
 }
 
 }  // namespace
@@ -89,6 +96,10 @@ std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte
   program->executable = std::make_shared<exe::ExecutableT>(std::move(made.executable));
   cache.keep(program->fingerprint, *program->executable);
   return program;
+}
+
+std::string program_text(const CompiledProgram& program) {
+  return of_compiler([&] { return compiler::core_program_text(program.artifact); });
 }
 
 }  // namespace tpu::client

@@ -28,6 +28,10 @@ struct CompiledProgram {
 std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte> artifact,
                                                        const std::vector<int>& cores = {});
 
+// The program of one core as StableHLO in MLIR's text: what a framework can show of it. Made anew
+// at each call. Throws driver::Error as compile_program().
+std::string program_text(const CompiledProgram& program);
+
 // From the bytes of an executable file and what it was made from. Throws driver::Error
 // (InvalidArgument).
 std::shared_ptr<const CompiledProgram> stored_program(std::span<const std::byte> container,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "codegen.hpp"
+#include "export/stablehlo_text.hpp"
 #include "import/import.hpp"
 #include "kernel/kernel_passes.hpp"
 #include "pipeline.hpp"
@@ -85,6 +86,12 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
 Compiled compile(std::span<const std::byte> artifact, const std::string& name,
                  const spec::BoardParams& board, const CompileOptions& options) {
   return compile(import_vhlo(artifact, name), board, options);
+}
+
+std::string core_program_text(std::span<const std::byte> artifact) {
+  Module module = import_vhlo(artifact, "");
+  run_passes(module, canonical_passes());
+  return stablehlo_text(module);
 }
 
 }  // namespace tpu::compiler

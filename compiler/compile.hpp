@@ -56,11 +56,15 @@ std::vector<std::string> describe_moved(const std::vector<MovedArray>& moved);
 // Names of all stages, in order.
 std::vector<std::string> stages();
 
-// Compiles an artifact (Exported.mlir_module_serialized); `name` becomes the executable's. Throws
-// Error: a damaged file, an op or type that is not supported (with its source line), memory of the
-// board that does not suffice (HbmExhausted, with the largest buffers).
+// Compiles an artifact (Exported.mlir_module_serialized); `name` becomes the executable's (empty:
+// that of the module). Throws Error: a damaged file, an op or type that is not supported (with its
+// source line), memory of the board that does not suffice (HbmExhausted, with the largest buffers).
 Compiled compile(std::span<const std::byte> artifact, const std::string& name,
                  const spec::BoardParams& board, const CompileOptions& options = {});
+
+// The program of one core as StableHLO in MLIR's text: imported, partitioned and simplified, before
+// it becomes kernels (export/stablehlo_text.hpp). Throws Error as compile() does.
+std::string core_program_text(std::span<const std::byte> artifact);
 
 // The same of a module as the import makes it (import.hpp).
 Compiled compile(Module module, const spec::BoardParams& board, const CompileOptions& options = {});

@@ -192,19 +192,20 @@ void call(PJRT_Executable_GetCompiledMemoryStats_Args& args) {
   args = answer;
 }
 
-// What was compiled: the board's own code is no program of a framework.
+// The board's own code is no program of a framework: this is what its kernels were made of.
 void call(PJRT_Executable_OptimizedProgram_Args& args) {
   PJRT_Program& program = need(args.program, "program");
-  const auto& artifact = info_of(args.executable).program->artifact;
+  const ExecutableInfo& info = info_of(args.executable);
   static constexpr char kFormat[] = "mlir";
+  std::call_once(info.text_made, [&info] { info.text = client::program_text(*info.program); });
   if (program.code != nullptr) {
-    if (program.code_size < artifact.size()) {
+    if (program.code_size < info.text.size()) {
       throw_invalid("code_size is " + std::to_string(program.code_size) + ", the program has " +
-                    std::to_string(artifact.size()) + " bytes");
+                    std::to_string(info.text.size()) + " bytes");
     }
-    std::memcpy(program.code, artifact.data(), artifact.size());
+    std::memcpy(program.code, info.text.data(), info.text.size());
   }
-  program.code_size = artifact.size();
+  program.code_size = info.text.size();
   program.format = kFormat;
   program.format_size = sizeof kFormat - 1;
 }

@@ -79,6 +79,8 @@ struct ExecutableInfo {
   std::vector<PJRT_Layouts_MemoryLayout> owned_layouts;
   std::vector<PJRT_Layouts_MemoryLayout*> output_layouts, parameter_layouts;
   std::vector<PJRT_NamedValue> costs;
+  mutable std::once_flag text_made;  ///< of what follows: few ask for it
+  mutable std::string text;          ///< of the program, as StableHLO
 };
 
 /// Throws driver::Error for options that do not fit the program.

@@ -264,10 +264,16 @@ class Reader {
 
   void op_property_list(Cursor& c, const OpName& name, RawOp& out) {
     const uint32_t index = c.index(properties_.size(), "properties");
-    if (name.dialect == Dialect::kBuiltin && name.name == "module") {
-      return;  // its name and visibility only
-    }
     Cursor p(properties_[index], "property");
+    if (name.dialect == Dialect::kBuiltin && name.name == "module") {
+      // Its name and visibility; each is an index behind a flag that says if it is there.
+      bool named = false;
+      const uint64_t symbol = p.flagged(named);
+      if (named && symbol < module_.attrs.size()) {
+        out.properties.emplace_back("sym_name", static_cast<uint32_t>(symbol));
+      }
+      return;
+    }
     if (!name.registered) {
       const uint32_t dictionary = p.index(module_.attrs.size(), "attributes");
       for (const auto& [key, value_attr] : module_.attrs[dictionary].pairs) {

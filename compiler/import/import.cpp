@@ -9,10 +9,22 @@
 #include "ir/verify.hpp"
 
 namespace tpu::compiler {
+namespace {
+
+std::string name_of(const bytecode::RawModule& raw) {
+  for (const auto& [property, value] : raw.module.properties) {
+    if (property == "sym_name" && !raw.attrs.at(value).text.empty()) {
+      return std::string(raw.attrs.at(value).text);
+    }
+  }
+  return "main";
+}
+
+}  // namespace
 
 Module import_vhlo(std::span<const std::byte> artifact, const std::string& name) {
   const bytecode::RawModule raw = bytecode::read_bytecode(artifact);
-  Module module = frontend::normalise(raw, name);
+  Module module = frontend::normalise(raw, name.empty() ? name_of(raw) : name);
   verify(module);
   return module;
 }

@@ -12,8 +12,8 @@ namespace tpu::compiler {
 
 // Reads `artifact` (Exported.mlir_module_serialized). The module is the global graph: whole arrays,
 // shardings as attributes. Calls and composites are kept: run the passes `inline` and `partition`
-// next. Throws compiler::Error for damaged files and for anything that
-// is not supported.
+// next. `name`: of the module; empty: its own. Throws compiler::Error
+// for damaged files and for anything that is not supported.
 Module import_vhlo(std::span<const std::byte> artifact, const std::string& name);
 
 // The same from a file; the module is named after the file.

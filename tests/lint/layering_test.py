@@ -60,6 +60,7 @@ ROOMS = {
     "plan": {"ir", "program", "vpu", "kernel"},
     "emit": {"ir", "program", "vpu", "kernel", "plan"},
     "asm": {"ir"},
+    "export": {"ir"},
     "cli": {"ir", "import", "asm", "compile.hpp"},
 }
 INSIDE = {"tlm_model": BLOCKS, "compiler": ROOMS}

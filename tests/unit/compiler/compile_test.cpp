@@ -33,6 +33,19 @@ TEST(Compile, GivesAnExecutableAndTheGraphOfItsKernels) {
   EXPECT_NO_THROW(exe::read_executable(exe::write_executable(out.executable)));
 }
 
+TEST(Compile, TakesTheNameOfTheModule) {
+  EXPECT_EQ(compile(artifact("mlp_sgd"), "", board()).executable.name, "jit_per_core");
+}
+
+TEST(Compile, ShowsTheProgramOfOneCoreAsText) {
+  const std::string text = core_program_text(artifact("mlp_sgd"));
+  EXPECT_TRUE(
+      text.starts_with("module @\"jit_per_core\" attributes {mhlo.num_partitions = 8 : i32"))
+      << text.substr(0, 100);
+  EXPECT_NE(text.find("\"stablehlo.all_reduce\""), std::string::npos);
+  EXPECT_EQ(text.find("sdy."), std::string::npos);
+}
+
 TEST(Compile, ShowsTheStagesThatSomebodyAsksForInOrder) {
   std::vector<std::string> seen;
   CompileOptions options;

@@ -1,0 +1,78 @@
+// Text of small graphs; that a library of StableHLO reads it, and computes the same with it, is
+// tests/pjrt/text_test.py.
+#include "export/stablehlo_text.hpp"
+
+#include <gtest/gtest.h>
+
+#include "graph_builder.hpp"
+
+namespace tpu::compiler {
+namespace {
+
+using test::f32;
+using test::GraphBuilder;
+using test::i1;
+
+TEST(StablehloText, HasRegionsCollectivesAndLocations) {
+  GraphBuilder b(2);
+  Value* x = b.arg(f32({2, 3}));
+  b.module().main->args[0].name = "w[\"a\"]";
+  b.module().main->args[0].alias_result = 0;
+  Value* sum = b.with_body(
+      b.op(Kind::kAllReduce, {x}, f32({2, 3}), CollectiveAttrs{{{0, 1}}, 0, 0, 0, 0}), Kind::kAdd);
+  EXPECT_EQ(
+      stablehlo_text(b.done({sum})),
+      R"(module @"test" attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {
+  func.func public @main(%0: tensor<2x3xf32> {tf.aliasing_output = 0 : i32} loc("w[\22a\22]")) -> (tensor<2x3xf32>) {
+    %1 = "stablehlo.all_reduce"(%0) <{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>, use_global_device_ids}> ({
+    ^bb0(%2: tensor<f32>, %3: tensor<f32>):
+      %4 = "stablehlo.add"(%2, %3) : (tensor<f32>, tensor<f32>) -> (tensor<f32>) loc(#loc1)
+      "stablehlo.return"(%4) : (tensor<f32>) -> () loc(#loc2)
+    }) : (tensor<2x3xf32>) -> (tensor<2x3xf32>) loc(#loc3)
+    "func.return"(%1) : (tensor<2x3xf32>) -> () loc(#loc4)
+  }
+}
+#loc3 = loc("test.py":1:1)
+#loc1 = loc("test.py":2:1)
+#loc2 = loc("test.py":3:1)
+#loc4 = loc("test.py":4:1)
+)");
+}
+
+std::string constant_text(const Dense& value) {
+  GraphBuilder b;
+  const std::string text =
+      stablehlo_text(b.done({b.op(Kind::kConstant, {}, value.type, ConstantAttrs{value})}));
+  const size_t begin = text.find("dense<");
+  return text.substr(begin, text.find(" : ", begin) - begin);
+}
+
+TEST(StablehloText, ConstantsAreTheirBytesAndBooleansWords) {
+  EXPECT_EQ(constant_text(make_splat(f32({2}), 1)), "dense<\"0x0000803F\">");
+  EXPECT_EQ(constant_text(make_dense_of<float>(f32({2}), {1, -2})),
+            "dense<\"0x0000803F000000C0\">");
+  EXPECT_EQ(constant_text(make_splat(f32({0, 2}), 1)), "dense<>");
+  EXPECT_EQ(constant_text(make_splat(i1({3}), 1)), "dense<true>");
+  EXPECT_EQ(constant_text(make_dense_of<char>(i1({}), {0})), "dense<false>");
+  EXPECT_EQ(constant_text(make_dense_of<char>(i1({2, 2}), {0, 1, 1, 0})),
+            "dense<[[false, true], [true, false]]>");
+}
+
+TEST(StablehloText, KindsOfOurOwnAreCalls) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({4}));
+  const std::string text = stablehlo_text(b.done({b.op(Kind::kErf, {x}, f32({4}))}));
+  EXPECT_NE(text.find("\"stablehlo.custom_call\"(%0) <{call_target_name = \"mhlo.erf\"}>"),
+            std::string::npos)
+      << text;
+}
+
+TEST(StablehloText, RefusesGraphsOfOtherStages) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({4}));
+  EXPECT_THROW(stablehlo_text(b.done({b.op(Kind::kReshard, {x}, f32({4}), ShardingAttrs{})})),
+               Error);
+}
+
+}  // namespace
+}  // namespace tpu::compiler
