@@ -11,6 +11,7 @@ namespace {
 
 using driver::DType;
 
+// What programs compute with.
 constexpr std::array kTypes = {
     std::pair{PJRT_Buffer_Type_F32, DType::kF32}, std::pair{PJRT_Buffer_Type_BF16, DType::kBf16},
     std::pair{PJRT_Buffer_Type_S32, DType::kI32}, std::pair{PJRT_Buffer_Type_U32, DType::kU32},
@@ -19,20 +20,29 @@ constexpr std::array kTypes = {
     std::pair{PJRT_Buffer_Type_U16, DType::kU16}, std::pair{PJRT_Buffer_Type_S64, DType::kI64},
     std::pair{PJRT_Buffer_Type_U64, DType::kU64}};
 
-std::string hint_of(PJRT_Buffer_Type type) {
-  switch (type) {
-    case PJRT_Buffer_Type_F16:
-      return "f16 is no type of the board; use bfloat16";
-    case PJRT_Buffer_Type_F64:
-      return "f64 is no type of the board; use float32";
-    case PJRT_Buffer_Type_C64:
-    case PJRT_Buffer_Type_C128:
-      return "complex numbers are no type of the board; keep real and imaginary part apart";
-    default:
-      return "element type " + std::to_string(type) +
-             " is no type of the board, which has f32, bf16, bool and integers of 8 to 64 bits";
-  }
-}
+// What the board only moves: by the bytes that an element has in an array of the host, where the
+// smallest types take a byte each.
+constexpr std::array kMovedTypes = {std::pair{PJRT_Buffer_Type_F16, DType::kBytes2},
+                                    std::pair{PJRT_Buffer_Type_F64, DType::kBytes8},
+                                    std::pair{PJRT_Buffer_Type_C64, DType::kBytes8},
+                                    std::pair{PJRT_Buffer_Type_C128, DType::kBytes16},
+                                    std::pair{PJRT_Buffer_Type_F8E5M2, DType::kBytes1},
+                                    std::pair{PJRT_Buffer_Type_F8E4M3FN, DType::kBytes1},
+                                    std::pair{PJRT_Buffer_Type_F8E4M3B11FNUZ, DType::kBytes1},
+                                    std::pair{PJRT_Buffer_Type_F8E5M2FNUZ, DType::kBytes1},
+                                    std::pair{PJRT_Buffer_Type_F8E4M3FNUZ, DType::kBytes1},
+                                    std::pair{PJRT_Buffer_Type_F8E4M3, DType::kBytes1},
+                                    std::pair{PJRT_Buffer_Type_F8E3M4, DType::kBytes1},
+                                    std::pair{PJRT_Buffer_Type_F8E8M0FNU, DType::kBytes1},
+                                    std::pair{PJRT_Buffer_Type_F4E2M1FN, DType::kBytes1},
+                                    std::pair{PJRT_Buffer_Type_F6E2M3FN, DType::kBytes1},
+                                    std::pair{PJRT_Buffer_Type_F6E3M2FN, DType::kBytes1},
+                                    std::pair{PJRT_Buffer_Type_S4, DType::kBytes1},
+                                    std::pair{PJRT_Buffer_Type_U4, DType::kBytes1},
+                                    std::pair{PJRT_Buffer_Type_S2, DType::kBytes1},
+                                    std::pair{PJRT_Buffer_Type_U2, DType::kBytes1},
+                                    std::pair{PJRT_Buffer_Type_S1, DType::kBytes1},
+                                    std::pair{PJRT_Buffer_Type_U1, DType::kBytes1}};
 
 }  // namespace
 
@@ -42,25 +52,27 @@ DType dtype_of(PJRT_Buffer_Type type) {
       return ours;
     }
   }
-  throw_unimplemented(hint_of(type));
+  for (const auto& [theirs, ours] : kMovedTypes) {
+    if (theirs == type) {
+      return ours;
+    }
+  }
+  throw_invalid("element type " + std::to_string(type) + " is none of an array");
 }
 
-PJRT_Buffer_Type buffer_type(DType dtype) {
+PJRT_Buffer_Type buffer_type(exe::Elem elem) {
   for (const auto& [theirs, ours] : kTypes) {
-    if (ours == dtype) {
+    if (ours == static_cast<DType>(elem)) {  // order and meaning are the same (tpu/types.hpp)
       return theirs;
     }
   }
   return PJRT_Buffer_Type_INVALID;
 }
 
-// Order and meaning of the two are the same (tpu/types.hpp).
-PJRT_Buffer_Type buffer_type(exe::Elem elem) { return buffer_type(static_cast<DType>(elem)); }
-
-PJRT_Buffer* new_buffer(PJRT_Device& device, driver::Buffer buffer) {
+PJRT_Buffer* new_buffer(PJRT_Device& device, PJRT_Buffer_Type type, driver::Buffer buffer) {
   auto made = std::make_unique<PJRT_Buffer>();
   made->device = &device;
-  made->type = buffer_type(buffer.dtype());
+  made->type = type;
   made->buffer = std::move(buffer);
   return made.release();
 }

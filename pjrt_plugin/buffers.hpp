@@ -8,12 +8,12 @@
 
 namespace tpu::pjrt {
 
-/// Throws driver::Error (Unimplemented) for types that the board does not have.
+/// Types that programs do not compute with are so many bytes. Throws driver::Error
+/// (InvalidArgument) for what is no element type.
 driver::DType dtype_of(PJRT_Buffer_Type type);
-PJRT_Buffer_Type buffer_type(driver::DType dtype);
 PJRT_Buffer_Type buffer_type(exe::Elem elem);
 
-PJRT_Buffer* new_buffer(PJRT_Device& device, driver::Buffer buffer);
+PJRT_Buffer* new_buffer(PJRT_Device& device, PJRT_Buffer_Type type, driver::Buffer buffer);
 
 /// The buffer of a handle that can be used. Throws driver::Error: null, deleted or donated.
 const driver::Buffer& live_buffer(const PJRT_Buffer* buffer, const std::string& what);

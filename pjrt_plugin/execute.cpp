@@ -75,9 +75,10 @@ void check_counts(const PJRT_LoadedExecutable_Execute_Args& args,
 
 void give_outputs(const PJRT_LoadedExecutable_Execute_Args& args,
                   const std::vector<PJRT_Device*>& devices, const driver::RunResult& result) {
+  const auto& types = args.executable->info->output_types;
   for (size_t d = 0; d < args.num_devices; ++d) {
     for (size_t i = 0; i < result.outputs.size(); ++i) {
-      args.output_lists[d][i] = new_buffer(*devices[d], result.outputs[i].parts()[d]);
+      args.output_lists[d][i] = new_buffer(*devices[d], types[i], result.outputs[i].parts()[d]);
     }
     if (args.device_complete_events != nullptr) {
       args.device_complete_events[d] = new PJRT_Event{result.done};

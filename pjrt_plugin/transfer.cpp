@@ -60,7 +60,8 @@ driver::HostView view_of(const PJRT_Client_BufferFromHostBuffer_Args& args) {
 
 PJRT_Buffer* copy_to(const PJRT_Buffer* source, PJRT_Device& target) {
   const driver::Board& board = target.client->process->board();
-  return new_buffer(target, board.copy(live_buffer(source, "buffer"), target.id));
+  const driver::Buffer& from = live_buffer(source, "buffer");
+  return new_buffer(target, source->type, board.copy(from, target.id));
 }
 
 }  // namespace
@@ -71,7 +72,7 @@ void call(PJRT_Client_BufferFromHostBuffer_Args& args) {
   PJRT_Device& device = place_of(args.memory, args.device);
   need_row_major(args.device_layout, args.num_dims);
   const driver::HostView view = view_of(args);
-  args.buffer = new_buffer(device, client.process->board().put(device.id, view));
+  args.buffer = new_buffer(device, args.type, client.process->board().put(device.id, view));
   args.done_with_host_buffer = new PJRT_Event;
 }
 
@@ -79,10 +80,11 @@ void call(PJRT_Client_CreateUninitializedBuffer_Args& args) {
   const PJRT_Client& client = need(args.client, "client");
   PJRT_Device& device = place_of(args.memory, args.device);
   need_row_major(args.shape_layout, args.shape_num_dims);
-  args.buffer = new_buffer(
-      device, client.process->board().zeros(
-                  device.id, dtype_of(args.shape_element_type),
-                  driver::Shape(args.shape_dims, args.shape_dims + args.shape_num_dims)));
+  args.buffer =
+      new_buffer(device, args.shape_element_type,
+                 client.process->board().zeros(
+                     device.id, dtype_of(args.shape_element_type),
+                     driver::Shape(args.shape_dims, args.shape_dims + args.shape_num_dims)));
 }
 
 void call(PJRT_Buffer_ToHostBuffer_Args& args) {

@@ -72,8 +72,9 @@ def operations_and_types() -> None:
            line(several, "debug.print") + ":", "cannot talk to the host", "complex64", "use two float32 arrays")
     expect("f16", lambda: jax.jit(lambda a: a * 2)(X.astype(np.float16)), "UNIMPLEMENTED", "errors_test.py:",
            "use bfloat16")
-    expect("f16 array", lambda: jax.device_put(X.astype(np.float16)), "UNIMPLEMENTED", "use bfloat16")
-    expect("complex array", lambda: jax.device_put(X.astype(np.complex64)), "UNIMPLEMENTED", "real and imaginary part")
+    small = jax.device_put(X.astype(jnp.float8_e4m3fn))
+    expect("f8", lambda: small.astype(jnp.float32), "UNIMPLEMENTED", "errors_test.py:", "f8")
+    expect("i4", lambda: jax.device_put(X.astype(jnp.int4)).astype(jnp.int32), "UNIMPLEMENTED", "i4")
     expect("complex", lambda: jax.jit(lambda a: (a * 1j).imag)(X), "UNIMPLEMENTED", "errors_test.py:", "complex64")
     with jax.enable_x64(True):
         expect("f64", lambda: jax.jit(lambda a: a * 2)(X.astype(np.float64)), "UNIMPLEMENTED", "errors_test.py:",

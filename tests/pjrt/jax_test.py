@@ -254,6 +254,13 @@ def transfers() -> None:
     for kind in ("float32", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "bool"):
         array = (x * 10).astype(kind)
         np.testing.assert_array_equal(np.asarray(jax.device_put(array, devices[3])), array)
+    with jax.enable_x64(True):  # types that no program computes with
+        for kind in ("float16", "float64", "complex64", "complex128", jnp.int4, jnp.uint4, jnp.int2, jnp.float8_e4m3fn,
+                     jnp.float8_e5m2, jnp.float4_e2m1fn):
+            array = x.astype(kind)
+            moved = jax.device_put(jax.device_put(array.T, devices[3]), devices[6])
+            assert moved.dtype == array.dtype and moved.devices() == {devices[6]}
+            np.testing.assert_array_equal(np.asarray(moved).astype(np.complex128), array.T.astype(np.complex128))
     for view in (x.T, x[::-1], x[::2, ::3], x[:0], x[..., None], np.broadcast_to(x[:1], (4, 10))):
         np.testing.assert_array_equal(np.asarray(jax.device_put(view, devices[1])), view)
     there = jax.device_put(jax.device_put(x, devices[2]), devices[5])

@@ -159,20 +159,17 @@ TEST(PjrtBuffer, ADeletedOneIsAnErrorAndItsMemoryIsFree) {
   destroy(buffer);
 }
 
-TEST(PjrtBuffer, TypesThatTheBoardLacksNameWhatToUse) {
+TEST(PjrtBuffer, WhatIsNoElementTypeIsAnError) {
   PJRT_Client* client = make_client();
-  const int64_t dims[] = {1};
-  const uint64_t zero = 0;
   auto args = args_of<PJRT_Client_BufferFromHostBuffer_Args>();
   args.client = client;
   args.device = device_of(client, 0);
-  args.data = &zero;
-  args.type = PJRT_Buffer_Type_F64;
-  args.dims = dims;
-  args.num_dims = 1;
+  const double data = 1;
+  args.data = &data;
+  args.type = PJRT_Buffer_Type_TOKEN;
   const Outcome outcome = outcome_of(api().PJRT_Client_BufferFromHostBuffer(&args));
-  EXPECT_EQ(outcome.code, PJRT_Error_Code_UNIMPLEMENTED);
-  EXPECT_NE(outcome.text.find("use float32"), std::string::npos) << outcome.text;
+  EXPECT_EQ(outcome.code, PJRT_Error_Code_INVALID_ARGUMENT);
+  EXPECT_NE(outcome.text.find("element type 23"), std::string::npos) << outcome.text;
 }
 
 TEST(PjrtCompile, BadProgramsAreErrors) {
