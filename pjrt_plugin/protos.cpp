@@ -4,6 +4,7 @@
 #include "protos.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 
 #include "errors.hpp"
@@ -147,15 +148,70 @@ void check_devices(std::vector<int> devices) {
   }
 }
 
+bool is_word_or_number(const std::string& text) {
+  for (const char* word : {"true", "false", "True", "False"}) {
+    if (text == word) {
+      return true;
+    }
+  }
+  char* end = nullptr;
+  std::strtod(text.c_str(), &end);
+  return !text.empty() && *end == '\0';
+}
+
+// Options of XLA for all machines whose values are text; those for one machine may have any.
+bool takes_text(std::string_view option) {
+  for (const std::string_view machine :
+       {"xla_tpu_", "xla_gpu_", "xla_cpu_", "xla_jf_", "xla_sc_"}) {
+    if (option.starts_with(machine)) {
+      return true;
+    }
+  }
+  for (const std::string_view text :
+       {"xla_backend_extra_options", "xla_detect_unstable_reductions",
+        "xla_detect_unstable_reductions_post_optimizations", "xla_disable_hlo_passes",
+        "xla_dump_emitter_re", "xla_dump_hlo_module_re", "xla_dump_hlo_pass_re",
+        "xla_dump_hlo_pipeline_re", "xla_dump_to", "xla_enable_hlo_passes_only",
+        "xla_partitioning_algorithm", "xla_step_marker_location"}) {
+    if (option == text) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Of OptionOverrideProto, where it is one of text.
+std::optional<std::string> override_text(std::string_view value) {
+  Reader reader(value);
+  std::optional<std::string> text;
+  while (const auto field = reader.next()) {
+    if (field->number == 1 && field->wire == kBytes) {
+      text = field->bytes;
+    }
+  }
+  return text;
+}
+
 // An entry of the map env_option_overrides. XLA's options speak of passes that are not ours.
 void check_override(std::string_view entry) {
+  std::string option;
+  std::optional<std::string> text;
   Reader reader(entry);
   while (const auto field = reader.next()) {
-    if (field->number == 1 && !field->bytes.starts_with("xla_")) {
-      throw_invalid("No such compile option: '" + std::string(field->bytes) +
-                    "': this compiler has none (those of XLA, xla_..., are without effect); the "
-                    "board's are environment variables, see docs/jax.md");
+    if (field->number == 1) {
+      option = field->bytes;
+    } else if (field->number == 2) {
+      text = override_text(field->bytes);
     }
+  }
+  if (!option.starts_with("xla_")) {
+    throw_invalid("No such compile option: '" + option +
+                  "': this compiler has none (those of XLA, xla_..., are without effect); the "
+                  "board's are environment variables, see docs/jax.md");
+  }
+  if (text && !takes_text(option) && !is_word_or_number(*text)) {
+    throw_invalid("compile option " + option + ": '" + *text +
+                  "' is not a valid bool value. It is no number either");
   }
 }
 

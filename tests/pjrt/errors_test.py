@@ -146,8 +146,13 @@ def options() -> None:
     """An option of the compiler that there is not; those of XLA are without effect."""
     expect("option", lambda: jax.jit(lambda a: a + 2, compiler_options={"fast_math": True})(X), "INVALID_ARGUMENT",
            "No such compile option: 'fast_math'")
-    hinted = jax.jit(lambda a: a + 2, compiler_options={"xla_tpu_enable_latency_hiding_scheduler": True})
-    np.testing.assert_array_equal(np.asarray(hinted(X)), X + 2)
+    expect("value", lambda: jax.jit(lambda a: a + 2, compiler_options={"xla_embed_ir_in_executable": "maybe"})(X),
+           "INVALID_ARGUMENT", "xla_embed_ir_in_executable", "'maybe' is not a valid bool value.")
+    for value in ({"xla_tpu_enable_latency_hiding_scheduler": True}, {"xla_embed_ir_in_executable": "true"},
+                  {"xla_tpu_enable_async_all_gather": "AUTO"}, {"xla_dump_to": "/nowhere"},
+                  {"xla_backend_optimization_level": "2"}):
+        hinted = jax.jit(lambda a: a + 2, compiler_options=value)
+        np.testing.assert_array_equal(np.asarray(hinted(X)), X + 2)
 
 
 def endless() -> None:
