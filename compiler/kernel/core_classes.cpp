@@ -10,6 +10,13 @@
 namespace tpu::compiler {
 namespace {
 
+// Larger arrays are not computed for each core: nobody decides by them.
+constexpr int64_t kMostNumbers = 64;
+
+bool is_small_integer(const Type& type) {
+  return !is_float(type.elem) && type.count() <= kMostNumbers;
+}
+
 bool is_control(Kind kind) {
   return kind == Kind::kWhile || kind == Kind::kIf || kind == Kind::kCase;
 }
@@ -113,7 +120,64 @@ CoreClasses ValueClasses::after_collective(const Op& op, const CoreClasses& befo
   return numbered(names);
 }
 
-CoreClasses ValueClasses::result_of(const Op& op) const {
+// What `v` is on `core`; null where that is not known.
+const Tensor* ValueClasses::number_on(const Value* v, size_t core) {
+  if (const auto it = numbers_.find(v); it != numbers_.end()) {
+    return &it->second[core];
+  }
+  if (v->def == nullptr || v->def->kind != Kind::kConstant || !is_small_integer(v->type)) {
+    return nullptr;
+  }
+  const auto [it, is_new] = constants_.try_emplace(v);
+  if (is_new) {
+    it->second = to_tensor(v->def->as<ConstantAttrs>().value);
+  }
+  return &it->second;
+}
+
+// The result on each core, where it is made of the core's number and constants; null elsewhere.
+const std::vector<Tensor>* ValueClasses::numbers_of(const Op& op) {
+  if (op.results.size() != 1 || !is_small_integer(op.type())) {
+    return nullptr;
+  }
+  if (const auto it = numbers_.find(op.result()); it != numbers_.end()) {
+    return &it->second;
+  }
+  const bool is_number = op.kind == Kind::kPartitionId;
+  const bool is_made = can_eval(op.kind) && op.regions.empty() &&
+                       std::any_of(op.operands.begin(), op.operands.end(),
+                                   [&](const Value* v) { return numbers_.contains(v); });
+  if (!is_number && !is_made) {
+    return nullptr;
+  }
+  std::vector<Tensor> numbers;
+  for (size_t core = 0; core < cores_; ++core) {
+    if (is_number) {
+      numbers.push_back(to_tensor(make_splat_int(op.type(), static_cast<int64_t>(core))));
+      continue;
+    }
+    Tensors operands;
+    for (const Value* v : op.operands) {
+      operands.push_back(number_on(v, core));
+    }
+    if (std::find(operands.begin(), operands.end(), nullptr) != operands.end()) {
+      return nullptr;
+    }
+    numbers.push_back(eval_op(op, operands, {}));
+  }
+  return &(numbers_[op.result()] = std::move(numbers));
+}
+
+CoreClasses ValueClasses::result_of(const Op& op) {
+  if (const std::vector<Tensor>* numbers = numbers_of(op)) {
+    std::vector<Dims> names;
+    for (const Tensor& number : *numbers) {
+      names.emplace_back();
+      std::transform(number.data.begin(), number.data.end(), std::back_inserter(names.back()),
+                     [](std::byte b) { return std::to_integer<int64_t>(b); });
+    }
+    return numbered(names);
+  }
   if (op.kind == Kind::kPartitionId || op.kind == Kind::kReplicaId || op.kind == Kind::kRng ||
       op.kind == Kind::kCustomCall) {
     return apart();

@@ -68,16 +68,27 @@ def _own_way(x: jax.Array) -> jax.Array:
     return x + lax.psum(x, "data")
 
 
+def _by_stage(x: jax.Array) -> jax.Array:
+    """Conditions made of the place along one axis, around sums over the other."""
+    stage, part = lax.axis_index("stage"), lax.axis_index("part")
+    x = lax.cond(stage > 1, lambda v: lax.psum(v, "part"), lambda v: v * 2, x)
+    return lax.fori_loop(0, part + 1, lambda i, v: v + lax.psum(v, "stage"), x)
+
+
 def eight_cores(bins: Path, folder: Path) -> str | None:
     """Training loops and conditions over all cores, against JAX, under the checker."""
     rng = np.random.default_rng(0)
     w = rng.normal(size=(12, 5)).astype(np.float32)
     x, y = rng.normal(size=(6, 32, 12)).astype(np.float32), rng.normal(size=(6, 32, 5)).astype(np.float32)
     wide = rng.normal(size=(16, 40)).astype(np.float32)
+    stages = jax.sharding.Mesh(np.array(jax.devices()[:CORES]).reshape(4, 2), ("stage", "part"))
+    rows = P(("stage", "part"))
     cases = {
         "train": (_sharded(_train, (P(), P()), P(), P(None, "data"), P(None, "data")), (w, x, y), 1e-5),
         "until_small": (_sharded(_until_small, (P("data"), P(), P()), P("data")), (wide,), 1e-5),
         "own_way": (_sharded(_own_way, P("data"), P("data")), (wide,), 1e-6),
+        "by_stage": (jax.shard_map(_by_stage, mesh=stages, in_specs=rows, out_specs=rows, check_vma=False), (wide,),
+                     1e-6),
     }
     for name, (function, inputs, limit) in cases.items():
         failure = case_runner.against_jax(case_runner.export(function, inputs), inputs, bins, folder / name,
