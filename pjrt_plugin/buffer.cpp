@@ -161,7 +161,7 @@ void call(PJRT_Buffer_IsOnCpu_Args& args) {
 }
 
 void call(PJRT_Buffer_ReadyEvent_Args& args) {
-  args.event = new PJRT_Event{live_buffer(args.buffer, "buffer").ready()};
+  args.event = new PJRT_Event{live_buffer(args.buffer, "buffer").ready(), true};
 }
 
 // An address in HBM, with the device above it: it tells arrays apart, and nothing is read by it.

@@ -1,10 +1,19 @@
 // Events are those of the driver. Callbacks come from the thread that lets board time pass, or at
 // once; they may destroy the event.
+#include <chrono>
+
 #include "calls.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
 
 namespace tpu::pjrt {
+namespace {
+
+// JAX asks for an array's event when a thread is going to sleep until it is ready. What is over
+// sooner costs no change of threads: that one lets board time pass itself.
+constexpr std::chrono::milliseconds kOwnThread{1};
+
+}  // namespace
 
 void call(PJRT_Event_Destroy_Args& args) { delete args.event; }
 
@@ -31,6 +40,9 @@ void call(PJRT_Event_OnReady_Args& args) {
   PJRT_Event_OnReadyCallback* callback = args.callback;
   if (callback == nullptr) {
     throw_invalid("callback is null");
+  }
+  if (args.event->awaited) {
+    event.advance_for(kOwnThread);
   }
   event.on_ready([callback, user = args.user_arg](std::shared_ptr<const driver::Error> error) {
     callback(error ? new_error(*error) : nullptr, user);

@@ -44,6 +44,7 @@ struct PJRT_Client {
 
 struct PJRT_Event {
   tpu::driver::Event event;
+  bool awaited = false;  ///< its owner is going to wait for it
 };
 
 struct PJRT_Buffer {

@@ -107,6 +107,15 @@ void Event::wait_for(std::chrono::nanoseconds timeout) const {
   }
 }
 
+bool Event::advance_for(std::chrono::nanoseconds timeout) const {
+  if (state_->open() && !in_event_callback()) {
+    if (const auto board = state_->board.lock()) {
+      board->advance(*state_, deadline_in(timeout));
+    }
+  }
+  return ready();
+}
+
 void Event::on_ready(std::function<void(ErrorPtr)> callback) const {
   const std::shared_ptr<EventState> state = state_;  // the callback may drop this handle
   {

@@ -276,6 +276,23 @@ TEST_P(Async, AWaitThatEndsEarlyLeavesEverythingUsable) {
   EXPECT_EQ(buffer.to_host().bytes, sent.bytes);
 }
 
+TEST_P(Async, ACallerAdvancesTheBoardForAWhile) {
+  const HostArray sent = counting(DType::kI32, {4096});
+  const Executable program = board_.load(passing_program({4096}));
+  const RunResult result = program.run({program.put(0, sent)});
+  EXPECT_FALSE(result.done.advance_for(0ns));
+  EXPECT_TRUE(result.done.advance_for(60s));
+  EXPECT_TRUE(result.done.advance_for(0ns));
+  const HostEvent gate = board_.make_event();
+  const Event behind = board_.copy(result.outputs[0].parts()[0], 1, {gate.event()}).ready();
+  EXPECT_FALSE(behind.advance_for(60s));  // at once: nothing in flight can make it ready
+  gate.event().on_ready([&](const auto&) {
+    EXPECT_FALSE(behind.advance_for(60s));  // a callback does not wait
+  });
+  gate.set();
+  EXPECT_TRUE(behind.advance_for(60s));
+}
+
 INSTANTIATE_TEST_SUITE_P(Null, Async, ::testing::Values("null"));
 #ifdef TPU_HAVE_SIM_TRANSPORT
 INSTANTIATE_TEST_SUITE_P(Sim, Async, ::testing::Values("sim"));

@@ -110,6 +110,22 @@ TEST_P(Completion, CallbacksGoOnWithTheWork) {
   EXPECT_EQ(out, sent_.bytes);
 }
 
+// The caller lets time pass himself; what he has no time for comes by itself.
+TEST_P(Completion, ACallerAdvancesTheBoardForAWhile) {
+  const Executable program = board_.load(passing(8), std::vector<int>());
+  for (int i = 0; i < 20; ++i) {
+    const RunResult result = program.run({program.put(0, sent_)});
+    const bool ready = result.done.advance_for(i % 2 == 0 ? 0ns : 20us);
+    EXPECT_TRUE(!ready || result.done.ready());
+    EXPECT_TRUE(comes_by_itself(result.done));
+  }
+  const HostEvent gate = board_.make_event();
+  const Event behind = board_.copy(board_.put(0, sent_), 1, {gate.event()}).ready();
+  EXPECT_FALSE(behind.advance_for(20ms));  // nothing in flight can make it ready
+  gate.set();
+  EXPECT_TRUE(comes_by_itself(behind));
+}
+
 // Each thread moves its own arrays over all cores and runs programs on them; some wait, some poll.
 TEST_P(Completion, ThreadsShareTheBoard) {
   const auto one = passing(1);
@@ -129,9 +145,12 @@ TEST_P(Completion, ThreadsShareTheBoard) {
           state = single.run({state}).outputs[0];
         }
         const RunResult wide = all.run({all.put(0, mine)});
-        if (t % 2 == 0) {
+        if (t % 3 == 0) {
           wide.done.wait();
         } else {
+          if (t % 3 == 1) {
+            wide.done.advance_for(i % 2 == 0 ? 1us : 1ms);
+          }
           EXPECT_TRUE(comes_by_itself(wide.done));
         }
         EXPECT_EQ(state.to_host().bytes, mine.bytes);

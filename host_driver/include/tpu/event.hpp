@@ -35,6 +35,11 @@ class Event {
   /// the host.
   void wait_for(std::chrono::nanoseconds timeout) const;
 
+  /// For a thread that is going to wait elsewhere for what on_ready() tells: lets board time pass
+  /// until ready, for at most that much host time, unless another thread does so. True when ready,
+  /// well or badly. In an on_ready callback it only looks.
+  bool advance_for(std::chrono::nanoseconds timeout) const;
+
   /// As wait(), but only the failure is looked at: null when good.
   std::shared_ptr<const Error> wait_for_error() const;
 

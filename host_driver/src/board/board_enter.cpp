@@ -58,8 +58,10 @@ void BoardImpl::start_completion_thread() {
   exit_list().boards.push_back(weak_from_this());
 }
 
+bool BoardImpl::in_child() const { return forks.load() != forks_; }
+
 void BoardImpl::check_process() const {
-  if (forks.load() != forks_) {
+  if (in_child()) {
     throw Error(ErrorCode::kFailedPrecondition,
                 "this process was forked from the one that opened the board, and the board stayed "
                 "there: use a new process that opens its own (spawn, not fork)");

@@ -134,6 +134,9 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   // All below take the lock themselves.
   /// True: the event is ready; false: the deadline came first.
   bool wait(EventState& event, Deadline deadline = std::nullopt);
+  /// Lets board time pass until the event is ready or the deadline comes, unless another thread
+  /// does so.
+  void advance(EventState& event, Deadline deadline);
   /// False: the deadline came first.
   bool synchronize(Deadline deadline);
   HostEvent make_host_event();
@@ -197,6 +200,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   // board_enter.cpp
   static uint32_t forks_so_far();
   void start_completion_thread();
+  bool in_child() const;
   void check_process() const;
   void interrupt_run();
   bool begin_run();

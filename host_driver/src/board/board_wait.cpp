@@ -246,6 +246,24 @@ bool BoardImpl::wait(EventState& event, Deadline deadline) {
   return true;
 }
 
+void BoardImpl::advance(EventState& event, Deadline deadline) {
+  if (in_child() || running_.load()) {
+    return;
+  }
+  {
+    const Waiter waiter(*this);
+    while (event.open() && !late(deadline)) {
+      const Entry entry(*this, EntryKind::kWait, deadline);
+      if (!entry.entered() || broken_ || (event.open() && !pump(deadline) && !busy())) {
+        break;
+      }
+    }
+  }
+  if (event.open() && completion_thread_) {
+    completion_thread_->begin_at_once();
+  }
+}
+
 // What other threads submit meanwhile is not waited for.
 bool BoardImpl::synchronize(Deadline deadline) {
   check_process();

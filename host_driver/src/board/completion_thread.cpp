@@ -56,6 +56,16 @@ void CompletionThread::call_is_over() {
   }
 }
 
+void CompletionThread::begin_at_once() {
+  {
+    const std::lock_guard<std::mutex> guard(state_->mutex);
+    state_->wanted = true;
+    ++state_->calls;
+    state_->last_call = {};
+  }
+  state_->news.notify_all();
+}
+
 void CompletionThread::service_thread(const std::shared_ptr<State>& state,
                                       const std::weak_ptr<BoardImpl>& board) {
   std::unique_lock<std::mutex> lock(state->mutex);

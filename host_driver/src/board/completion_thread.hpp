@@ -21,6 +21,8 @@ class CompletionThread {
 
   /// Any thread, any lock: a call or wait is over that left the board something to do.
   void call_is_over();
+  /// Any thread, any lock: somebody wants what is on its way, and submits nothing before it comes.
+  void begin_at_once();
 
  private:
   struct State;
