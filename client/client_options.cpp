@@ -104,6 +104,10 @@ constexpr Variable kVariables[] = {
        to.options.cache = text != "off";
        to.options.cache_folder = text;
      }},
+    {"CACHE_SIZE",
+     [](const std::string& text, Reading& to) {
+       to.options.cache_mib = static_cast<uint64_t>(number_of(text, 1 << 24));
+     }},
 };
 
 std::string default_cache_folder() {

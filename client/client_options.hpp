@@ -2,6 +2,7 @@
 // TPUBOARD_*, since such a program has no command line for us. Names and meanings: docs/jax.md.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -13,9 +14,10 @@ namespace tpu::client {
 struct ClientOptions {
   std::string platform = "tpu";  // name under which frameworks see the board: tpu | tpuboard
   driver::OpenOptions open;
-  std::string call_log;      // "stderr", a file, or empty: none
-  bool cache = true;         // keep executables on disk
-  std::string cache_folder;  // empty: none can be named (no home folder)
+  std::string call_log;       // "stderr", a file, or empty: none
+  bool cache = true;          // keep executables on disk
+  std::string cache_folder;   // empty: none can be named (no home folder)
+  uint64_t cache_mib = 1024;  // most that the folder is to hold
 };
 
 // All variables that exist with TPUBOARD_ in front of their name.

@@ -1,9 +1,9 @@
 // The compiler's library behind a cache of executables.
 #include "compiled_program.hpp"
 
-#include <openssl/sha.h>
-
 #include <array>
+#include <mutex>
+#include <unordered_map>
 
 #include "compile.hpp"
 #include "process_board.hpp"
@@ -78,23 +78,57 @@ static std::vector<int> named_cores(const std::vector<int>& cores) {
   return {};
 }
 
+// Programs that somebody has, by fingerprint: one core or another, they are compiled once.
+class LivePrograms {
+ public:
+  std::shared_ptr<const CompiledProgram> find(const std::string& fingerprint) {
+    const std::lock_guard lock(mutex_);
+    const auto it = programs_.find(fingerprint);
+    return it == programs_.end() ? nullptr : it->second.lock();
+  }
+  void add(const std::shared_ptr<const CompiledProgram>& program) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
+    programs_[program->fingerprint] = program;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::weak_ptr<const CompiledProgram>> programs_;
+};
+
+// Never destroyed: threads may compile while the process exits.
+static LivePrograms& live_programs() {
+  static auto* programs = new LivePrograms;
+  return *programs;
+}
+static ProgramCache& program_cache() {
+  const ClientOptions& options = ProcessBoard::options();
+  static auto* cache = new ProgramCache(options.cache ? options.cache_folder : std::string(),
+                                        options.cache_mib << 20);
+  return *cache;
+}
+
 std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte> artifact,
                                                        const std::vector<int>& cores) {
   const std::vector<int> named = named_cores(cores);
   check_format(artifact);
-  const ClientOptions& options = ProcessBoard::options();
+  const std::string fingerprint = program_key(artifact, ProcessBoard::params(), named);
+  if (auto live = live_programs().find(fingerprint)) {
+    return live;
+  }
   auto program = std::make_shared<CompiledProgram>();
   program->artifact.assign(artifact.begin(), artifact.end());
-  program->fingerprint = program_key(artifact, ProcessBoard::params(), named);
-  const ProgramCache cache(options.cache ? options.cache_folder : std::string());
-  if (auto kept = cache.find(program->fingerprint)) {
+  program->fingerprint = fingerprint;
+  if (auto kept = program_cache().find(fingerprint)) {
     program->executable = std::make_shared<exe::ExecutableT>(std::move(*kept));
-    return program;
+  } else {
+    compiler::Compiled made = compiled(artifact, named);
+    program->moved = compiler::describe_moved(made.report.moved);
+    program->executable = std::make_shared<exe::ExecutableT>(std::move(made.executable));
+    program_cache().keep(fingerprint, *program->executable);
   }
-  compiler::Compiled made = compiled(artifact, named);
-  program->moved = compiler::describe_moved(made.report.moved);
-  program->executable = std::make_shared<exe::ExecutableT>(std::move(made.executable));
-  cache.keep(program->fingerprint, *program->executable);
+  live_programs().add(program);
   return program;
 }
 

@@ -20,7 +20,8 @@ struct CompiledProgram {
   std::vector<std::string> moved;
 };
 
-// Compiles for the board of this process, or takes the executable from the folder of the cache.
+// Compiles for the board of this process, or takes the executable from the folder of the cache; a
+// program that somebody holds already is given again.
 // Throws driver::Error: InvalidArgument (damaged artifact), Unimplemented (what the compiler does
 // not support; the text names op and source line), ResourceExhausted (more memory than a core has;
 // the text lists the largest buffers).

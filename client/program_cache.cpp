@@ -3,16 +3,21 @@
 #include "program_cache.hpp"
 
 #include <elf.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <link.h>
 #include <openssl/evp.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "file/whole_file.hpp"
@@ -96,6 +101,38 @@ class Hash {
   std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
 };
 
+constexpr const char kSuffix[] = ".tpuexe";
+// What a process that ended while it wrote has left; nobody writes for so long.
+constexpr std::chrono::hours kAbandoned{1};
+
+struct KeptFile {
+  std::string path;
+  uint64_t bytes = 0;
+  timespec used = {};  // time of access, set by find()
+};
+
+std::vector<KeptFile> kept_files(const std::string& folder) {
+  std::vector<KeptFile> files;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string path = entry->path().string();
+    struct stat facts {};
+    if (path.find(kSuffix) == std::string::npos || ::stat(path.c_str(), &facts) != 0 ||
+        !S_ISREG(facts.st_mode)) {
+      continue;
+    }
+    if (path.ends_with(kSuffix)) {
+      files.push_back({path, static_cast<uint64_t>(facts.st_size), facts.st_atim});
+    } else if (std::chrono::system_clock::from_time_t(facts.st_mtime) + kAbandoned <
+               std::chrono::system_clock::now()) {
+      std::error_code gone;
+      fs::remove(path, gone);
+    }
+  }
+  return files;
+}
+
 }  // namespace
 
 // Of the board what was read of it, and not where: a file may have changed since.
@@ -115,21 +152,50 @@ std::string program_key(std::span<const std::byte> artifact, const spec::BoardPa
 }
 
 std::string ProgramCache::path_of(const std::string& key) const {
-  return folder_ + "/" + key + ".tpuexe";
+  return folder_ + "/" + key + kSuffix;
 }
 
 std::optional<exe::ExecutableT> ProgramCache::find(const std::string& key) const {
   if (folder_.empty() || build_id().empty() || !fs::exists(path_of(key))) {
     return std::nullopt;
   }
+  const std::string path = path_of(key);
   try {
-    return exe::read_executable(spec::read_whole_file(path_of(key)));
+    exe::ExecutableT kept = exe::read_executable(spec::read_whole_file(path));
+    const timespec now_and_as_it_was[] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+    ::utimensat(AT_FDCWD, path.c_str(), now_and_as_it_was, 0);
+    return kept;
   } catch (const std::exception&) {
     return std::nullopt;  // it is compiled anew, and replaced
   }
 }
 
-void ProgramCache::keep(const std::string& key, const exe::ExecutableT& executable) const {
+// Other processes may keep and remove files meanwhile: what cannot be removed is gone.
+void ProgramCache::make_room(const std::string& kept_path, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  unseen_bytes_ += bytes;
+  if (unseen_bytes_ < limit_bytes_ / 8) {
+    return;
+  }
+  unseen_bytes_ = 0;
+  std::vector<KeptFile> files = kept_files(folder_);
+  std::sort(files.begin(), files.end(), [](const KeptFile& a, const KeptFile& b) {
+    return std::pair(a.used.tv_sec, a.used.tv_nsec) > std::pair(b.used.tv_sec, b.used.tv_nsec);
+  });
+  uint64_t sum = bytes;
+  for (const KeptFile& file : files) {
+    if (file.path == kept_path) {
+      continue;
+    }
+    sum += file.bytes;
+    if (sum > limit_bytes_) {
+      std::error_code gone;
+      fs::remove(file.path, gone);
+    }
+  }
+}
+
+void ProgramCache::keep(const std::string& key, const exe::ExecutableT& executable) {
   if (folder_.empty() || build_id().empty()) {
     return;
   }
@@ -147,7 +213,9 @@ void ProgramCache::keep(const std::string& key, const exe::ExecutableT& executab
   }
   if (!file || error) {
     fs::remove(made, error);
+    return;
   }
+  make_room(path_of(key), container.size());
 }
 
 }  // namespace tpu::client

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,15 +23,23 @@ std::string program_key(std::span<const std::byte> artifact, const spec::BoardPa
 
 class ProgramCache {
  public:
-  // Empty folder: keeps nothing.
-  explicit ProgramCache(std::string folder) : folder_(std::move(folder)) {}
+  // Empty folder: keeps nothing. What was not used for longest goes when the files have more than
+  // `limit_bytes` together; looked at by the first program that is kept, and each time that this
+  // object has kept an eighth of the limit since, so that the folder may be so much larger.
+  ProgramCache(std::string folder, uint64_t limit_bytes)
+      : folder_(std::move(folder)), limit_bytes_(limit_bytes), unseen_bytes_(limit_bytes) {}
 
   std::optional<exe::ExecutableT> find(const std::string& key) const;
-  void keep(const std::string& key, const exe::ExecutableT& executable) const;
+  void keep(const std::string& key, const exe::ExecutableT& executable);
 
  private:
   std::string path_of(const std::string& key) const;
-  std::string folder_;
+  void make_room(const std::string& kept_path, uint64_t bytes);
+
+  const std::string folder_;
+  const uint64_t limit_bytes_;
+  std::mutex mutex_;       // of what follows
+  uint64_t unseen_bytes_;  // kept since the folder was looked at
 };
 
 }  // namespace tpu::client

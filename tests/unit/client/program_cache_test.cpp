@@ -2,7 +2,9 @@
 #include "program_cache.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -43,6 +45,8 @@ TEST(ProgramKey, IsTheSameForTheSame) {
   EXPECT_EQ(key_of("a", {"core.clock_mhz=940"}), key_of("a")) << "the board has these numbers";
 }
 
+constexpr uint64_t kRoom = uint64_t{1} << 30;
+
 class ProgramCacheTest : public testing::Test {
  protected:
   ~ProgramCacheTest() override { fs::remove_all(folder_); }
@@ -59,7 +63,7 @@ class ProgramCacheTest : public testing::Test {
 };
 
 TEST_F(ProgramCacheTest, GivesWhatItKeeps) {
-  const ProgramCache cache(folder_);
+  ProgramCache cache(folder_, kRoom);
   EXPECT_FALSE(cache.find("key").has_value());
   cache.keep("key", program());
   const auto found = cache.find("key");
@@ -70,7 +74,7 @@ TEST_F(ProgramCacheTest, GivesWhatItKeeps) {
 }
 
 TEST_F(ProgramCacheTest, ADamagedFileIsNone) {
-  const ProgramCache cache(folder_);
+  ProgramCache cache(folder_, kRoom);
   cache.keep("key", program());
   fs::resize_file(folder_ + "/key.tpuexe", 100);
   EXPECT_FALSE(cache.find("key").has_value());
@@ -78,14 +82,43 @@ TEST_F(ProgramCacheTest, ADamagedFileIsNone) {
   EXPECT_TRUE(cache.find("key").has_value());
 }
 
+TEST_F(ProgramCacheTest, WhatWasNotUsedForLongestGoes) {
+  const uint64_t bytes = exe::write_executable(program()).size();
+  ProgramCache cache(folder_, 3 * bytes + bytes / 2);
+  for (const char* key : {"a", "b", "c"}) {
+    cache.keep(key, program());
+    usleep(20'000);  // times of access have the resolution of the kernel's clock
+  }
+  EXPECT_TRUE(cache.find("a").has_value());
+  usleep(20'000);
+  cache.keep("d", program());
+  EXPECT_FALSE(cache.find("b").has_value());
+  for (const char* key : {"a", "c", "d"}) {
+    EXPECT_TRUE(cache.find(key).has_value()) << key;
+  }
+}
+
+TEST_F(ProgramCacheTest, WhatAProcessLeftHalfWrittenGoes) {
+  fs::create_directories(folder_);
+  const fs::path old = folder_ + "/key.tpuexe.123.0";
+  const fs::path fresh = folder_ + "/key.tpuexe.124.0";
+  for (const fs::path& path : {old, fresh}) {
+    std::ofstream(path) << "half";
+  }
+  fs::last_write_time(old, fs::file_time_type::clock::now() - std::chrono::hours(2));
+  ProgramCache(folder_, kRoom).keep("other", program());
+  EXPECT_FALSE(fs::exists(old));
+  EXPECT_TRUE(fs::exists(fresh)) << "another process may be writing it";
+}
+
 TEST_F(ProgramCacheTest, AFolderThatCannotBeWrittenKeepsNothing) {
   fs::create_directories(folder_);
   std::ofstream(folder_ + "/file") << "no folder";
-  const ProgramCache cache(folder_ + "/file");
+  ProgramCache cache(folder_ + "/file", kRoom);
   cache.keep("key", program());
   EXPECT_FALSE(cache.find("key").has_value());
-  ProgramCache("").keep("key", program());
-  EXPECT_FALSE(ProgramCache("").find("key").has_value());
+  ProgramCache("", kRoom).keep("key", program());
+  EXPECT_FALSE(ProgramCache("", kRoom).find("key").has_value());
 }
 
 }  // namespace
