@@ -12,8 +12,8 @@
 
 namespace tpu::compiler {
 
-// Cheap to make anywhere: constants, iota, and scalars spread over an array. They lie as their users
-// want them: one of them may be used by arrays that have nothing else to do with each other.
+// Cheap to make anywhere: constants, iota, and scalars spread over an array. They lie as their
+// users want them: one may be used by arrays that have nothing else to do with each other.
 bool is_free(const Value* v);
 
 // The rule of an op without regions that run; also of collectives in a shard_map that leaves axes

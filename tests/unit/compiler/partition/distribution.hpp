@@ -1,5 +1,5 @@
-// Graphs that the pass `partition` spreads over eight cores, and whose values the interpreter knows:
-// the graph of one core, run on all cores, gives what the whole graph gives on one.
+// Graphs that the pass `partition` spreads over eight cores, and whose values the interpreter
+// knows: the graph of one core, run on all cores, gives what the whole graph gives on one.
 #pragma once
 
 #include <gtest/gtest.h>
