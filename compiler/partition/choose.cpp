@@ -143,8 +143,8 @@ int64_t traffic(const Mesh& mesh, const FactorRule& rule, const std::vector<Vote
   return out;
 }
 
-// Into how many parts the work is cut. Every core goes over all indices of a table that is cut where
-// they address it.
+// Into how many parts the work is cut. Every core goes over all indices of a table that is cut
+// where they address it.
 int64_t work_parts(const Mesh& mesh, const FactorRule& rule, const std::vector<Axes>& cuts) {
   int64_t n = 1;
   for (size_t f = 0; f < cuts.size(); ++f) {

@@ -38,6 +38,26 @@ class SumMerger {
                : nullptr;
   }
 
+  // The same of a value that may be rounded behind the sum, as contractions of bf16 are.
+  const Op* rounded_sum(const Value* v, const Region* region) const {
+    const Op* op = v->def;
+    const bool rounds = op != nullptr && op->kind == Kind::kConvert && used_once(v) &&
+                        op->parent == region && op->type().elem == Elem::kBf16 &&
+                        op->operand_type(0).elem == Elem::kF32;
+    return sum(rounds ? op->operands[0] : v, region);
+  }
+
+  // As the value that stood for it: rounded, or as it is.
+  Value* rounded(Value* x, const Type& like, Rewriter& rw) {
+    if (x->type == like) {
+      return x;
+    }
+    Value* out = rw.make(Kind::kConvert, {x}, like);
+    uses_[out] = uses_[x];
+    uses_[x] = 1;
+    return out;
+  }
+
   static bool same_groups(const Op& a, const Op& b) {
     return a.as<CollectiveAttrs>().groups == b.as<CollectiveAttrs>().groups;
   }
@@ -72,20 +92,29 @@ class SumMerger {
   }
 
   std::vector<Value*> moved_behind(const Op& op, Rewriter& rw) {
-    const Op* s = sum(op.operands[0], op.parent);
+    const Op* s = rounded_sum(op.operands[0], op.parent);
     if (s == nullptr) {
       return {};
     }
-    Value* x = rw.make(op.kind, {s->operands[0]}, op.type(), op.attrs);
-    return {again(*s, x, op.result(), rw)};
+    const Value* given = s->operands[0];
+    Value* x = rw.make(op.kind, {s->operands[0]}, {given->type.elem, op.type().dims}, op.attrs);
+    return {rounded(again(*s, x, op.result(), rw), op.type(), rw)};
+  }
+
+  // Of two sums over the same cores, to stand for `instead`; null for others.
+  Value* joined(const Op* a, const Op* b, const Value* instead, Rewriter& rw) {
+    if (a == nullptr || b == nullptr || !same_groups(*a, *b) || a->type() != b->type()) {
+      return nullptr;
+    }
+    Value* x = rw.make(Kind::kAdd, {a->operands[0], b->operands[0]}, a->type());
+    return rounded(again(*a, x, instead, rw), instead->type, rw);
   }
 
   std::vector<Value*> added(const Op& op, Rewriter& rw) {
-    const Op* a = sum(op.operands[0], op.parent);
-    const Op* b = sum(op.operands[1], op.parent);
-    if (a != nullptr && b != nullptr && same_groups(*a, *b)) {
-      Value* x = rw.make(Kind::kAdd, {a->operands[0], b->operands[0]}, op.type());
-      return {again(*a, x, op.result(), rw)};
+    const Op* a = rounded_sum(op.operands[0], op.parent);
+    const Op* b = rounded_sum(op.operands[1], op.parent);
+    if (Value* both = joined(a, b, op.result(), rw)) {
+      return {both};
     }
     // other + sum + sum
     for (const size_t i : {0u, 1u}) {
@@ -96,10 +125,8 @@ class SumMerger {
         continue;
       }
       for (const size_t k : {0u, 1u}) {
-        const Op* first = sum(before->operands[k], op.parent);
-        if (first != nullptr && same_groups(*first, *last)) {
-          Value* x = rw.make(Kind::kAdd, {first->operands[0], last->operands[0]}, op.type());
-          Value* both = again(*last, x, first->result(), rw);
+        const Op* first = rounded_sum(before->operands[k], op.parent);
+        if (Value* both = joined(last, first, before->operands[k], rw)) {
           Value* out = rw.make(Kind::kAdd, {before->operands[1 - k], both}, op.type());
           uses_[out] = uses_[op.result()];
           return {out};

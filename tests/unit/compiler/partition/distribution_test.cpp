@@ -125,6 +125,28 @@ TEST(Distribution, SumsThatAreAddedAreSummedOnce) {
             "all_reduce");
 }
 
+// Contractions of bf16 are summed in f32 and rounded behind that: so are those that are added.
+TEST(Distribution, RoundedSumsThatAreAddedAreSummedOnce) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              const auto narrow = [&](Dims dims, Cut cut) {
+                Value* x = g.op(Kind::kSign, {g.cut_arg(f32(dims), std::move(cut))}, f32(dims));
+                return g.op(Kind::kConvert, {x}, {Elem::kBf16, dims});
+              };
+              Value* x = narrow({4, 8}, {{}, {0, 1, 2}});
+              const auto term = [&] {
+                return g.dot(x, narrow({8, 6}, {{0, 1, 2}, {}}), {Elem::kBf16, {4, 6}});
+              };
+              const auto add = [&](Value* a, Value* b) {
+                return g.op(Kind::kAdd, {a, b}, a->type);
+              };
+              Value* ahead = narrow({4, 6}, {});  // other + sum + sum
+              Value* sums = add(add(add(ahead, term()), term()), term());
+              Value* turned = g.op(Kind::kReshape, {term()}, {Elem::kBf16, {4, 6}});
+              return {g.op(Kind::kConvert, {add(sums, turned)}, f32({4, 6}))};
+            }),
+            "all_reduce");
+}
+
 // A loop that adds up sums: summed behind it, with what it began with once.
 TEST(Distribution, SumsLeaveTheLoopThatAddsThemUp) {
   for (const double first : {0.0, 3.0}) {
