@@ -1,5 +1,5 @@
-"""Programs of sharding_cases.py on the board, compared with the same function on one device, and the collectives that
-they came to.
+"""Programs of sharding_cases.py and parallel_cases.py on the board, compared with the same function on one device, and
+the collectives that they came to.
 
 Usage: sharding_test.py --bin DIR --group GROUP
 """
@@ -15,9 +15,11 @@ from pathlib import Path
 import case_runner
 import distances
 import jax_reference  # noqa: F401 - sets what JAX reads from the environment
+import parallel_cases
 import sharding_cases
 
 import jax
+import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 
 KINDS = ("all_reduce", "all_gather", "all_to_all", "reduce_scatter", "collective_permute")
@@ -36,11 +38,20 @@ def export(case: sharding_cases.ShardedCase) -> jax.export.Exported:
     return jax.export.export(function, platforms=["cpu"])(*shapes)
 
 
-def collectives(tools: Path, folder: Path) -> Counter:
-    """How many of each kind the graph of one core has."""
+def axes_of(group: str, mesh: dict[str, int]) -> str:
+    """The axes along which the cores of a group differ: "data", "data+model"."""
+    places = np.unravel_index([int(core) for core in group.split(",")], tuple(mesh.values()))
+    return "+".join(axis for axis, place in zip(mesh, places, strict=True) if len({*place.tolist()}) > 1)
+
+
+def collectives(case: sharding_cases.ShardedCase, tools: Path, folder: Path) -> Counter:
+    """How many of each kind the graph of one core has, by axes if the case says so."""
     text = subprocess.run([tools / "tpuc", folder / "p.mlirbc", "--dump-after=partition"], check=True,
                           capture_output=True, text=True).stdout
-    return Counter(kind for kind in re.findall(r"= (\w+) ", text) if kind in KINDS)
+    if not any(" " in kind for kind in case.moves):
+        return Counter(kind for kind in re.findall(r"= (\w+) ", text) if kind in KINDS)
+    found = re.findall(r"= (\w+) %.*?groups=\[\[([\d,]+)\]", text)
+    return Counter(f"{kind} {axes_of(group, case.mesh)}" for kind, group in found if kind in KINDS)
 
 
 def run(case: sharding_cases.ShardedCase, tools: Path, folder: Path) -> str | None:
@@ -53,14 +64,16 @@ def run(case: sharding_cases.ShardedCase, tools: Path, folder: Path) -> str | No
     problem = case_runner.against_jax(export(case), case.inputs, tools, folder, (), not case.exact, differ, whole)
     if problem:
         return problem
-    moves = collectives(tools, folder)
+    moves = collectives(case, tools, folder)
     if moves != Counter(case.moves):
         return f"collectives {dict(moves)}, expected {case.moves}"
     return None
 
 
+GROUPS = {**sharding_cases.GROUPS, "parallel": parallel_cases.CASES}
+
 if __name__ == "__main__":
     parser = case_runner.parser(__doc__)
-    parser.add_argument("--group", choices=sharding_cases.GROUPS, required=True)
+    parser.add_argument("--group", choices=GROUPS, required=True)
     args = parser.parse_args()
-    sys.exit(case_runner.run_all(sharding_cases.GROUPS[args.group], args, run))
+    sys.exit(case_runner.run_all(GROUPS[args.group], args, run))
