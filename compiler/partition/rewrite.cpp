@@ -4,8 +4,18 @@
 #include <algorithm>
 
 #include "partition/choose.hpp"
+#include "passes/rewriter.hpp"
 
 namespace tpu::compiler {
+
+namespace {
+
+bool is_neutral(const Value* v, const FactorRule& rule) {
+  const Dense* value = constant_of(v);
+  return value != nullptr && is_identity(rule.reducer, *value);
+}
+
+}  // namespace
 
 void Rewrite::define(const Value* old, Value* v, Spec spec) {
   map_[old] = v;
@@ -176,7 +186,7 @@ void Rewrite::compute_sum(const Op& op, std::vector<Value*> operands, Type type,
                           Axes summed, std::optional<TablePart>& table) {
   const FactorRule& rule = placements_.rule(op);
   Value* once = nullptr;
-  if (const auto i = combined_once(op, rule.reducer)) {
+  if (const auto i = combined_once(op, rule.reducer); i && !is_neutral(op.operands[*i], rule)) {
     once = operands[*i];
     operands[*i] = mover_.make(Kind::kConstant, {}, once->type,
                                ConstantAttrs{identity_of(rule.reducer, once->type)});

@@ -125,6 +125,17 @@ TEST(Distribution, SumsThatAreAddedAreSummedOnce) {
             "all_reduce");
 }
 
+// Zero in front of a sum may be added by every core, so nothing stands between such sums.
+TEST(Distribution, SumsThatBeginWithZeroAreSummedOnce) {
+  EXPECT_EQ(
+      moves_of([](Graph& g) -> Values {
+        Value* x = g.cut_arg(f32({8, 3}), {{0, 1}, {}});
+        Value* y = g.cut_arg(f32({8, 3}), {{0, 1}, {}});
+        return {g.op(Kind::kAdd, {g.sum(x, {0}, f32({3})), g.sum(y, {0}, f32({3}))}, f32({3}))};
+      }),
+      "all_reduce");
+}
+
 // Contractions of bf16 are summed in f32 and rounded behind that: so are those that are added.
 TEST(Distribution, RoundedSumsThatAreAddedAreSummedOnce) {
   EXPECT_EQ(moves_of([](Graph& g) -> Values {
