@@ -1,7 +1,8 @@
 // Which cores surely hold the same value: for every value of the graph a partition of the cores
 // into classes, found as a fixed point. Equal are replicated arguments and what is computed from
-// them; a collective makes members of a group equal, and groups that put in the same. Small integers
-// made of the core's number and constants, such as jax.lax.axis_index, are computed for each core.
+// them; a collective makes members of a group equal, and groups that put in the same. Small
+// integers made of the core's number and constants, such as jax.lax.axis_index, are computed for
+// each core.
 #pragma once
 
 #include <unordered_map>
