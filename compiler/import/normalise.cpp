@@ -201,6 +201,11 @@ void Normaliser::convert_vhlo(const OpReader& reader, Region& to) {
     identity(reader);  // to itself, whichever core of the board it is
     return;
   }
+  if (kind == Kind::kDotGeneral && types.size() == 1 &&
+      operand(reader, 0)->type.elem == Elem::kI1) {
+    define_results(reader, product_of_truths(reader, std::get<DotAttrs>(attrs), types[0], to));
+    return;
+  }
   Op* out = to.append(kind, operands(reader), std::move(types), std::move(attrs), reader.loc());
   if (kind == Kind::kComposite || kind == Kind::kCall) {
     convert_regions_of_call(reader);
@@ -218,6 +223,21 @@ const Op& Normaliser::core_number(const OpReader& reader, Kind kind, const Type&
                       reader.loc());
   }
   return *to.append(Kind::kPartitionId, {}, {type}, NoAttrs{}, reader.loc());
+}
+
+const Op& Normaliser::product_of_truths(const OpReader& reader, const DotAttrs& attrs,
+                                        const Type& type, Region& to) const {
+  const auto make = [&](Kind kind, std::vector<Value*> in, Type t, Attrs a) {
+    return to.append(kind, std::move(in), {std::move(t)}, std::move(a), reader.loc())->result();
+  };
+  const bool truth = type.elem == Elem::kI1;
+  std::vector<Value*> numbers;
+  for (Value* v : operands(reader)) {
+    const Elem elem = truth ? Elem::kBf16 : type.elem;
+    numbers.push_back(make(Kind::kConvert, {v}, {elem, v->type.dims}, NoAttrs{}));
+  }
+  Value* sum = make(Kind::kDotGeneral, numbers, {truth ? Elem::kF32 : type.elem, type.dims}, attrs);
+  return *(truth ? make(Kind::kConvert, {sum}, type, NoAttrs{}) : sum)->def;
 }
 
 void Normaliser::convert_regions_of_call(const OpReader& reader) const {

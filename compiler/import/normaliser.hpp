@@ -123,6 +123,10 @@ class Normaliser {
 
   // The core's own number is partition_id; the id that does not count cores is 0.
   const Op& core_number(const OpReader& reader, Kind kind, const Type& type, Region& to) const;
+  // dot_general of i1: an element is true if any of its products is. A sum of ones on the matrix
+  // unit is never 0; with a result of numbers it counts.
+  const Op& product_of_truths(const OpReader& reader, const DotAttrs& attrs, const Type& type,
+                              Region& to) const;
   void convert_regions_of_call(const OpReader& reader) const;
   void convert_regions(const OpReader& reader, Op& out);
   void define_results(const OpReader& reader, const Op& out);

@@ -58,6 +58,8 @@ def arithmetic() -> None:
     x, y = values(33, 65), values(33, 65, seed=1)
     check("chain", lambda a, b: jnp.where(a > b, jnp.tanh(a) * b, jnp.exp(-a) + b), x, y)
     check("product", lambda a, b: a @ b.T, x, y, bound=BF16)
+    check("product of booleans", lambda a, b: (a > 2) @ (b > 2).T, x, y, bound=0)
+    check("counts of booleans", partial(jax.lax.dot, preferred_element_type=jnp.int32), x > 0, y.T > 0)
     half = jnp.bfloat16
     check("einsum", lambda a, b: jnp.einsum("ij,kj->ik", a.astype(half), b.astype(half)), x, y, bound=BF16)
     check("reductions", lambda a: (a.sum(), a.max(1), a.min(0), a.mean(), a.var(0), jnp.argmax(a, 1)), x)
