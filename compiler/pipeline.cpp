@@ -9,6 +9,7 @@
 #include "passes/dce.hpp"
 #include "passes/fold.hpp"
 #include "passes/inline.hpp"
+#include "passes/multiply_add.hpp"
 #include "passes/simplify.hpp"
 #include "passes/unroll.hpp"
 
@@ -17,6 +18,7 @@ namespace tpu::compiler {
 const std::vector<Pass>& canonical_passes() {
   static const std::vector<Pass> passes = {
       {"inline", [](Module& m) { inline_calls(m); }},
+      {"multiply_add", [](Module& m) { fuse_multiply_add(m); }},
       {"splice", splice},
       {"simplify_global",
        [](Module& m) {

@@ -376,6 +376,17 @@ Tensor clamp(const Tensors& in) {
   return out;
 }
 
+Tensor multiply_add(const Tensors& in) {
+  Tensor out = make_tensor(in[0]->type);
+  auto x = load_floats(*in[0]);
+  const auto y = load_floats(*in[1]), z = load_floats(*in[2]);
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = canonical(std::fma(x[i], y[i], z[i]));
+  }
+  store_floats(x, out);
+  return out;
+}
+
 // Rounds the significand to nearest even, then lets the exponent overflow to infinity or underflow
 // to zero: there are no subnormal numbers in the narrow format.
 uint32_t reduced(uint32_t bits, int64_t exponent_bits, int64_t mantissa_bits) {
@@ -469,6 +480,8 @@ Tensor elementwise(const Op& op, const Tensors& operands, const Dims& dims) {
       return select(operands);
     case Kind::kClamp:
       return clamp(operands);
+    case Kind::kMultiplyAdd:
+      return multiply_add(operands);
     case Kind::kConvert:
       return convert(*operands[0], {op.type().elem, dims});
     case Kind::kReducePrecision:

@@ -20,6 +20,8 @@ std::string source_name(Kind kind) {
   switch (kind) {
     case Kind::kErf:
       return "chlo.erf";
+    case Kind::kMultiplyAdd:
+      return "stablehlo.add";
     case Kind::kQr:
     case Kind::kHouseholderProduct:
     case Kind::kLu:

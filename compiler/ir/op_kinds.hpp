@@ -62,6 +62,7 @@ namespace tpu::compiler {
   X(kSubtract, "subtract", NoAttrs, 2, 1, 0)                    \
   X(kXor, "xor", NoAttrs, 2, 1, 0)                              \
   /* elementwise, three operands: clamp(min, x, max), select(pred, on_true, on_false) */ \
+  X(kMultiplyAdd, "multiply_add", NoAttrs, 3, 1, 0) /* internal: x * y + z, rounded once */ \
   X(kClamp, "clamp", NoAttrs, 3, 1, 0)                          \
   X(kSelect, "select", NoAttrs, 3, 1, 0)                        \
   /* shape and data movement */                                 \

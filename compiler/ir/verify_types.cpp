@@ -149,6 +149,9 @@ void TypeRule::other() const {
       check(in(0).elem == Elem::kI1 && (in(0).is_scalar() || in(0).dims == in(1).dims),
             "the predicate must be i1, scalar or of the operands' shape");
       return check(in(1) == in(2) && in(1) == out(), "both choices and the result must be equal");
+    case Kind::kMultiplyAdd:
+      return check(out().elem == Elem::kF32 && in(0) == out() && in(1) == out() && in(2) == out(),
+                   "operands and result must have one type, f32");
     case Kind::kClamp:
       check(in(1) == out(), "operand and result must have one type");
       for (const size_t i : {0u, 2u}) {

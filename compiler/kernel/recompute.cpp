@@ -32,6 +32,7 @@ bool is_recomputable(Kind kind) {
     case Kind::kMaximum:
     case Kind::kMinimum:
     case Kind::kMultiply:
+    case Kind::kMultiplyAdd:
     case Kind::kNegate:
     case Kind::kNot:
     case Kind::kOr:

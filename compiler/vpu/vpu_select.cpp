@@ -184,6 +184,8 @@ int VpuSelector::elementwise(const Op& op, const std::vector<int>& in) {
   switch (op.kind) {
     case Kind::kSelect:
       return make(VpuOp::kSelect, in[0], in[1], in[2]);
+    case Kind::kMultiplyAdd:
+      return make(VpuOp::kFmaF, in[0], in[1], in[2]);
     case Kind::kClamp: {
       const VpuOp hi = pick(op, binary_forms(Kind::kMinimum), e);
       const int low = make(pick(op, binary_forms(Kind::kMaximum), e), in[1], in[0]);

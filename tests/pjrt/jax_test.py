@@ -110,6 +110,15 @@ def random() -> None:
     np.testing.assert_array_equal(key, [0, 7])
     check("bits", lambda k: jax.random.bits(k, (999,)), key, bound=0)
     check("uniform", lambda k: jax.random.uniform(k, (7, 33)), key, bound=0)
+    check("uniform of constants", lambda k: jax.random.uniform(k, (999,), minval=1.0, maxval=3.3), key, bound=0)
+    for shape in ((), (999,), (3, 3, 8, 16), (65, 130)):
+        draw = jax.jit(partial(jax.random.uniform, shape=shape))
+        for seed, low, high in ((0, -0.05, 0.05), (1, 1.0, 3.3), (2, -7.25, -0.1), (3, 0.0, 1e-3)):
+            drawn = []
+            for device in (jax.devices()[0], CPU):
+                with jax.default_device(device):
+                    drawn.append(draw(jax.random.key(seed), minval=low, maxval=high))
+            compare(f"uniform of {low} to {high}", *drawn, bound=0)
     check("split", lambda k: jax.random.split(k, 5), key, bound=0)
     check("fold_in", lambda k: jax.random.fold_in(k, 3), key, bound=0)
     check("randint", lambda k: jax.random.randint(k, (65,), -5, 99), key, bound=0)
@@ -118,6 +127,8 @@ def random() -> None:
     check("categorical", lambda k: jax.random.categorical(k, jnp.zeros((9, 5))), key, bound=0)
     check("normal", lambda k: jax.random.normal(k, (7, 33)), key)
     check("truncated_normal", lambda k: jax.random.truncated_normal(k, -2, 2, (99,)), key)
+    for make in (jax.nn.initializers.glorot_uniform, jax.nn.initializers.he_uniform):
+        check(make.__name__, lambda k, m=make: m()(k, (3, 3, 8, 32)), key, bound=0)
 
 
 def _losses(device: jax.Device, make: Callable) -> list[float]:
@@ -305,9 +316,20 @@ def keras() -> None:
             return first, model.fit(*data, batch_size=32, epochs=2, verbose=0, shuffle=False).history["loss"]
 
     (weights, losses), (expected_weights, expected) = fit(jax.devices()[0]), fit(CPU)
-    # The bits drawn are equal; JAX on the CPU contracts the scaling bits * (high - low) + low to one rounding.
-    compare("weights", weights, expected_weights, 2.0**-23)
+    compare("weights", weights, expected_weights, bound=0)
     np.testing.assert_allclose(losses, expected, rtol=0.02)
+
+    def drawn(device: jax.Device) -> list[np.ndarray]:
+        with jax.default_device(device):
+            keras.utils.set_random_seed(3)
+            named = keras.initializers
+            makers = named.GlorotUniform(), named.HeUniform(), named.RandomUniform()
+            shapes = (784, 100), (3, 3, 32, 64), (1000, 16), (7,)
+            layer = keras.layers.Embedding(100, 24)
+            layer.build((None, 5))
+            return [np.asarray(make(shape)) for make in makers for shape in shapes] + [np.asarray(layer.embeddings)]
+
+    compare("initializers", drawn(jax.devices()[0]), drawn(CPU), bound=0)
 
 
 GROUPS = {g.__name__: g for g in (arithmetic, control, random, training, sharding, cores, transfers, keras)}

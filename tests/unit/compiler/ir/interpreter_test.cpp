@@ -62,6 +62,24 @@ TEST(Interpreter, NanResultsAreCanonical) {
   EXPECT_EQ(std::bit_cast<uint32_t>(r[1]), 0x7fc00000u);
 }
 
+TEST(Interpreter, MultiplyAddRoundsOnce) {
+  GraphBuilder b;
+  const Type t = f32({4});
+  Value* x = b.arg(t);
+  Value* y = b.arg(t);
+  Value* z = b.arg(t);
+  const Module& m = b.done({b.op(Kind::kMultiplyAdd, {x, y, z}, t)});
+  const float above = 1 + 0x1p-12f;  // its square is 1 + 2^-11 + 2^-24
+  const auto r =
+      values<float>(run(m, {tensor(t, std::vector<float>{above, 1e-30f, kInf, kSubnormal}),
+                            tensor(t, std::vector<float>{above, -1e-30f, 0, 1e30f}),
+                            tensor(t, std::vector<float>{-1 - 0x1p-11f, -0.0f, 1, -0.0f})})[0]);
+  EXPECT_EQ(r[0], 0x1p-24f);
+  EXPECT_EQ(std::bit_cast<uint32_t>(r[1]), 0x80000000u);
+  EXPECT_EQ(std::bit_cast<uint32_t>(r[2]), 0x7fc00000u);
+  EXPECT_EQ(std::bit_cast<uint32_t>(r[3]), 0u);
+}
+
 TEST(Interpreter, MaximumOrdersZerosAndKeepsNan) {
   const auto r = binary(Kind::kMaximum, {-0.0f, 0.0f, kNan, 1.0f}, {0.0f, -0.0f, 1.0f, kNan});
   EXPECT_FALSE(std::signbit(r[0]));
