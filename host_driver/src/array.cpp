@@ -58,21 +58,6 @@ class Reads {
   std::vector<Event> events_;
 };
 
-// Runs of a sharded update that part `owner` keeps, as bytes in the window.
-ByteRanges owned_ranges(const BufferState& state, size_t owner, const Window& window) {
-  const uint64_t element = dtype_bytes(state.dtype);
-  ByteRanges ranges;
-  uint64_t at = 0;
-  for (const OwnedRun& run : *state.owned) {
-    const uint64_t end = at + run.elements * element;
-    if (run.owner == owner && at < window.end() && end > window.first) {
-      ranges.emplace_back(std::max(at, window.first), std::min(end, window.end()));
-    }
-    at = end;
-  }
-  return ranges;
-}
-
 // Every part is there and fills its box.
 std::vector<Box> boxes_of(const Array& array) {
   const auto& parts = array.parts();
@@ -102,24 +87,6 @@ size_t first_with_box(const Array& array, size_t p) {
                              offsets.begin());
 }
 
-// State of a sharded update, each run from its owner.
-std::vector<ReadPart> parts_by_owner(const Array& array, const Window& window) {
-  const BufferState& first = *Access::state(array.parts()[0]);
-  std::vector<ReadPart> reads;
-  for (size_t p = 0; p < array.parts().size(); ++p) {
-    const auto& state = Access::state(array.parts()[p]);
-    if (state->owned == nullptr || *state->owned != *first.owned || state->bytes != first.bytes) {
-      throw Error(ErrorCode::kInvalidArgument, "the parts of the array do not belong together");
-    }
-    reads.push_back({state, owned_ranges(*state, p, window),
-                     [window](uint64_t at, std::span<const std::byte> piece) {
-                       std::memcpy(window.bytes.data() + (at - window.first), piece.data(),
-                                   piece.size());
-                     }});
-  }
-  return reads;
-}
-
 // Each box from the first part that has it.
 std::vector<ReadPart> parts_by_box(const Array& array, const std::vector<Box>& boxes,
                                    const Window& window) {
@@ -136,14 +103,9 @@ std::vector<ReadPart> parts_by_box(const Array& array, const std::vector<Box>& b
   return reads;
 }
 
-bool kept_by_owners(const Array& array) {
-  return Access::state(array.parts()[0])->owned != nullptr;
-}
-
 Event start_read(const Array& array, const std::vector<Box>& boxes, const Window& window,
                  const std::vector<Event>& after) {
-  const auto reads =
-      kept_by_owners(array) ? parts_by_owner(array, window) : parts_by_box(array, boxes, window);
+  const auto reads = parts_by_box(array, boxes, window);
   return reads[0].source->board->read(reads, after);
 }
 
@@ -184,8 +146,9 @@ void read_checked(const Array& array, const std::vector<Box>& boxes, const Windo
   };
   // Reads are asked for before the first wait, so that they overlap.
   reads.add([&] { return start_read(array, boxes, window, {}); });
-  for (size_t p = 0; p < boxes.size() && !kept_by_owners(array); ++p) {
-    if (first_with_box(array, p) == p) {
+  for (size_t p = 0; p < boxes.size(); ++p) {
+    const bool by_owners = Access::state(array.parts()[p])->owned != nullptr;  // one copy of all
+    if (first_with_box(array, p) == p || by_owners) {
       continue;
     }
     const auto range = boxes[p].range_within(window.first, window.end());

@@ -104,50 +104,22 @@ void check_arguments(const BoardImpl& board, const LoadedProgram& program,
   check_donations(program.info->arguments, arguments);
 }
 
-}  // namespace
-
-// State of a sharded update, put together on one core: each run from its owner, over the links.
-Buffer BoardImpl::gather_owned(const std::vector<Buffer>& parts, int device, uint64_t bytes,
-                               const std::string& label) {
-  const BufferState& first = *Access::state(parts[0]);
-  const auto to = allocate(device, bytes, label);
-  const auto op = begin(fmt::format("gathering {} on TPU:{}", label, device));
-  op->crosses = true;
-  op->writes = {to};
+// Whoever has one buffer of a sharded update's state can get at all of it.
+void share_parts(const std::vector<Buffer>& parts) {
+  if (Access::state(parts[0])->owned == nullptr) {
+    return;
+  }
+  std::vector<std::shared_ptr<Allocation>> memory;
   for (const Buffer& part : parts) {
-    op->inputs.push_back(Access::state(part)->ready);
-    op->reads.push_back(hold(*Access::state(part)));
+    memory.push_back(Access::state(part)->hold());
   }
-  auto buffer = make_buffer(device, first.dtype, first.shape, to, op->event);
-  send_in_order(op, [this, op, to, from = op->reads, owned = first.owned,
-                     element = dtype_bytes(first.dtype)] {
-    uint64_t at = 0;
-    for (const OwnedRun& run : *owned) {
-      add_copy(op, from.at(run.owner), to, at, run.elements * element);
-      at += run.elements * element;
-    }
-  });
-  return Access::buffer(std::move(buffer));
+  const auto all = std::make_shared<const std::vector<std::shared_ptr<Allocation>>>(memory);
+  for (const Buffer& part : parts) {
+    Access::state(part)->share(all);
+  }
 }
 
-// State of a sharded update that this program wants otherwise: put together on all its cores.
-void BoardImpl::gather_foreign(const LoadedProgram& program, std::vector<Array>& arguments) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const Array old = arguments[i];
-    const OwnedRuns& has = Access::state(old.parts().at(0))->owned;
-    const OwnedRuns& wants = program.argument_owned[i];
-    if (has == nullptr || (wants != nullptr && (wants == has || *wants == *has))) {
-      continue;
-    }
-    std::vector<Buffer> whole;
-    for (const int device : program.info->devices) {
-      whole.push_back(gather_owned(old.parts(), device,
-                                   program.exe.slots[program.exe.args[i]->slot]->bytes,
-                                   argument_text(i, program.info->arguments[i])));
-    }
-    arguments[i] = Array(old.dtype(), old.shape(), old.layout(), std::move(whole));
-  }
-}
+}  // namespace
 
 void BoardImpl::give_launch_id(Operation& op) {
   launch_count_ += launch_count_ == UINT32_MAX ? 2 : 1;  // never 0
@@ -179,20 +151,46 @@ void BoardImpl::submit_launch(const std::shared_ptr<Operation>& op,
   }
 }
 
-// State that lies otherwise is gathered, and what the caller keeps is copied.
+// A program takes what each core has of an array: all of it, or state of a sharded update of which
+// the cores own what the program expects, all parts of one array in their places. (It may write
+// there: no other buffer may then read it.)
+bool BoardImpl::lies_as_wanted(const Array& array, const OwnedRuns& wants) const {
+  const auto& parts = array.parts();
+  const auto whole = [](const Buffer& part) { return Access::state(part)->owned == nullptr; };
+  if (std::all_of(parts.begin(), parts.end(), whole)) {
+    return true;
+  }
+  const BufferState& first = *Access::state(parts[0]);
+  if (whole(parts[0]) || wants == nullptr || (wants != first.owned && *wants != *first.owned)) {
+    return false;
+  }
+  const Contents together = contents(first);
+  for (size_t p = 0; p < parts.size(); ++p) {
+    if (together.parts.size() != parts.size() ||
+        together.parts[p] != hold(*Access::state(parts[p]))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// State that lies otherwise is gathered on each core, and what the caller keeps is copied.
 std::vector<Array> BoardImpl::prepare_arguments(const LoadedProgram& program,
                                                 std::vector<Array> arguments,
                                                 const std::vector<size_t>& kept) {
-  gather_foreign(program, arguments);
-  for (const size_t keep : kept) {
-    if (program.info->arguments[keep].donated_to >= 0) {
-      std::vector<Buffer> copies;
-      for (const Buffer& part : arguments[keep].parts()) {
-        copies.push_back(copy_locked(*Access::state(part), part.device(), {}));
-      }
-      const Array& old = arguments[keep];
-      arguments[keep] = Array(old.dtype(), old.shape(), old.layout(), std::move(copies));
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Array old = arguments[i];
+    const bool keep = program.info->arguments[i].donated_to >= 0 &&
+                      std::find(kept.begin(), kept.end(), i) != kept.end();
+    if (!keep && lies_as_wanted(old, program.argument_owned[i])) {
+      continue;
     }
+    std::vector<Buffer> parts;
+    for (const Buffer& part : old.parts()) {
+      const BufferState& state = *Access::state(part);
+      parts.push_back(keep || state.owned ? copy_locked(state, state.device, {}) : part);
+    }
+    arguments[i] = Array(old.dtype(), old.shape(), old.layout(), std::move(parts));
   }
   return arguments;
 }
@@ -301,6 +299,7 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
   }
   RunResult result;
   for (size_t r = 0; r < outputs.size(); ++r) {
+    share_parts(outputs[r]);
     const ParameterInfo& info = program->info->results[r];
     result.outputs.emplace_back(info.dtype, info.shape, info.layout, std::move(outputs[r]));
   }

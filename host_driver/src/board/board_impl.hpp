@@ -97,6 +97,20 @@ using ByteSink = std::function<void(uint64_t at, std::span<const std::byte> piec
 /// Makes the bytes at `at` of a buffer.
 using ByteSource = std::function<void(uint64_t at, std::span<std::byte> piece)>;
 
+/// The memory that a buffer's contents lie in, held for a call.
+struct Contents {
+  struct Stretch {
+    std::shared_ptr<Allocation> memory;
+    uint64_t first, end;  ///< bytes of the buffer, and of the memory
+  };
+  std::vector<std::shared_ptr<Allocation>> parts;  ///< its own, or that of all owners
+  OwnedRuns owned;
+  uint64_t element_bytes = 0;
+
+  /// Bytes [first, end), front to back.
+  std::vector<Stretch> within(uint64_t first, uint64_t end) const;
+};
+
 /// What a read takes of one buffer.
 struct ReadPart {
   std::shared_ptr<BufferState> source;
@@ -336,6 +350,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                const std::vector<std::shared_ptr<Allocation>>& targets, uint64_t bytes,
                const ByteSource& source);
   std::shared_ptr<Allocation> hold(const BufferState& buffer) const;
+  Contents contents(const BufferState& buffer) const;
   void add_copy(const std::shared_ptr<Operation>& op, const std::shared_ptr<Allocation>& from,
                 const std::shared_ptr<Allocation>& to, uint64_t first, uint64_t bytes);
   void add_read(const std::shared_ptr<Operation>& op, const std::shared_ptr<Allocation>& memory,
@@ -393,6 +408,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                       const std::shared_ptr<Operation>& op);
   std::vector<Array> prepare_arguments(const LoadedProgram& program, std::vector<Array> arguments,
                                        const std::vector<size_t>& kept);
+  bool lies_as_wanted(const Array& array, const OwnedRuns& wants) const;
   std::vector<std::shared_ptr<Allocation>> bind_slots(const Operation& op, size_t p,
                                                       const std::vector<Array>& arguments,
                                                       std::vector<std::vector<Buffer>>& outputs);
@@ -401,9 +417,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void submit_launch(const std::shared_ptr<Operation>& op,
                      const std::vector<std::shared_ptr<BufferState>>& donated);
   void collect_retired();
-  Buffer gather_owned(const std::vector<Buffer>& parts, int device, uint64_t bytes,
-                      const std::string& label);
-  void gather_foreign(const LoadedProgram& program, std::vector<Array>& arguments);
 
   spec::BoardParams params_;
   uint64_t hash_ = 0;

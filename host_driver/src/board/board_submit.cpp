@@ -395,6 +395,16 @@ std::shared_ptr<Allocation> BufferState::hold() const {
   return live_ ? memory_ : nullptr;
 }
 
+OwnedParts BufferState::hold_parts() const {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return live_ ? parts_ : nullptr;
+}
+
+void BufferState::share(OwnedParts parts) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  parts_ = std::move(parts);
+}
+
 void BufferState::donate() { live_ = false; }
 
 void BufferState::give_back() {
@@ -405,12 +415,14 @@ void BufferState::give_back() {
 void BufferState::settle() {
   const std::lock_guard<std::mutex> guard(mutex_);
   memory_.reset();
+  parts_.reset();
 }
 
 void BufferState::discard() {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (live_.exchange(false)) {
     memory_.reset();
+    parts_.reset();
   }
 }
 

@@ -36,6 +36,34 @@ std::shared_ptr<Allocation> BoardImpl::hold(const BufferState& buffer) const {
   return memory;
 }
 
+Contents BoardImpl::contents(const BufferState& buffer) const {
+  const auto memory = hold(buffer);
+  if (buffer.owned == nullptr) {
+    return {{memory}, nullptr, 0};
+  }
+  const OwnedParts parts = buffer.hold_parts();
+  if (!parts) {  // discarded by another thread
+    hold(buffer);
+  }
+  return {*parts, buffer.owned, dtype_bytes(buffer.dtype)};
+}
+
+std::vector<Contents::Stretch> Contents::within(uint64_t first, uint64_t end) const {
+  if (owned == nullptr) {
+    return {{parts[0], first, end}};
+  }
+  std::vector<Stretch> stretches;
+  uint64_t at = 0;
+  for (const OwnedRun& run : *owned) {
+    const uint64_t run_end = at + run.elements * element_bytes;
+    if (at < end && run_end > first) {
+      stretches.push_back({parts.at(run.owner), std::max(at, first), std::min(run_end, end)});
+    }
+    at = run_end;
+  }
+  return stretches;
+}
+
 // Sends the same bytes to all targets; operation i is that of target i.
 void BoardImpl::send_up(const std::vector<std::shared_ptr<Operation>>& ops,
                         const std::vector<std::shared_ptr<Allocation>>& targets, uint64_t bytes,
@@ -146,19 +174,22 @@ void BoardImpl::add_copy(const std::shared_ptr<Operation>& op,
 Buffer BoardImpl::copy_locked(const BufferState& source, int device,
                               const std::vector<Event>& after) {
   const auto to = allocate(device, hold(source)->bytes(), "copy of a buffer");
-  const auto from = hold(source);  // the call may have waited for room
+  const Contents from = contents(source);  // the call may have waited for room
   const auto op = begin(source.device == device
                             ? fmt::format("copy on TPU:{}", device)
                             : fmt::format("copy from TPU:{} to TPU:{}", source.device, device));
   op->inputs = {source.ready};
-  op->crosses = source.device != device;
-  op->reads = {from};
+  op->crosses = std::any_of(from.parts.begin(), from.parts.end(),
+                            [&](const auto& part) { return part->device() != device; });
+  op->reads = from.parts;
   op->writes = {to};
   depend(*op, after);
   auto buffer = make_buffer(device, source.dtype, source.shape, to, op->event);
-  buffer->owned = source.owned;
-  send_in_order(op,
-                [this, op, from, to, bytes = source.bytes] { add_copy(op, from, to, 0, bytes); });
+  send_in_order(op, [this, op, to, stretches = from.within(0, source.bytes)] {
+    for (const auto& [memory, first, end] : stretches) {
+      add_copy(op, memory, to, first, end - first);
+    }
+  });
   return Access::buffer(std::move(buffer));
 }
 
@@ -174,22 +205,26 @@ Event BoardImpl::read(const std::vector<ReadPart>& parts, const std::vector<Even
   check_usable();
   const auto op = begin(fmt::format("read from TPU:{}", parts.at(0).source->device));
   struct Part {
-    std::shared_ptr<Allocation> memory;
+    Contents from;
     ByteRanges ranges;
     std::shared_ptr<const ByteSink> sink;
   };
   std::vector<Part> held;
   for (const ReadPart& part : parts) {
-    held.push_back({hold(*part.source), part.ranges, std::make_shared<const ByteSink>(part.sink)});
+    held.push_back(
+        {contents(*part.source), part.ranges, std::make_shared<const ByteSink>(part.sink)});
     op->inputs.push_back(part.source->ready);
-    op->reads.push_back(held.back().memory);
+    const auto& memory = held.back().from.parts;
+    op->reads.insert(op->reads.end(), memory.begin(), memory.end());
   }
   depend(*op, after);
   const Event done = Access::event(op->event);
   send_in_order(op, [this, op, held = std::move(held)] {
     for (const Part& part : held) {
-      for (const auto& [first, end] : part.ranges) {
-        add_read(op, part.memory, first, end, part.sink);
+      for (const auto& [from, to] : part.ranges) {
+        for (const auto& [memory, first, end] : part.from.within(from, to)) {
+          add_read(op, memory, first, end, part.sink);
+        }
       }
     }
   });

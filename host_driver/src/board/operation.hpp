@@ -96,6 +96,8 @@ struct OwnedRun {
   bool operator==(const OwnedRun&) const = default;
 };
 using OwnedRuns = std::shared_ptr<const std::vector<OwnedRun>>;
+/// The memory of all parts of such an array, by part.
+using OwnedParts = std::shared_ptr<const std::vector<std::shared_ptr<Allocation>>>;
 
 /// The buffer behind a handle.
 struct BufferState {
@@ -105,7 +107,7 @@ struct BufferState {
   Shape shape;
   uint64_t bytes = 0;
   std::shared_ptr<EventState> ready;
-  OwnedRuns owned;  ///< state of a sharded update: who holds what; null: all of it is valid
+  OwnedRuns owned;  ///< state of a sharded update: who holds what; null: its memory has all of it
 
   explicit BufferState(std::shared_ptr<Allocation> range) : memory_(std::move(range)) {}
 
@@ -113,6 +115,10 @@ struct BufferState {
   bool live() const { return live_.load(); }
   /// The memory, for as long as the caller keeps it; null when the buffer is not live.
   std::shared_ptr<Allocation> hold() const;
+  /// Of state of a sharded update: the memory of all parts of the array, which stays there for as
+  /// long as one of its buffers is live; null when this one is not.
+  OwnedParts hold_parts() const;
+  void share(OwnedParts parts);
   /// A launch takes it over; give_back() when that does not start, settle() when it has started.
   void donate();
   void give_back();
@@ -122,6 +128,7 @@ struct BufferState {
  private:
   mutable std::mutex mutex_;  // leaf lock
   std::shared_ptr<Allocation> memory_;
+  OwnedParts parts_;
   std::atomic<bool> live_{true};
 };
 
