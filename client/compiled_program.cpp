@@ -43,9 +43,7 @@ auto of_compiler(Call call) {
 }
 
 compiler::Compiled compiled(std::span<const std::byte> artifact, const std::vector<int>& cores) {
-  // Every core keeps all of a replicated array: a framework may read any of them.
   compiler::CompileOptions options;
-  options.update_sharding = compiler::UpdateSharding::kOff;
   options.cores = cores;
   return of_compiler(
       [&] { return compiler::compile(artifact, "", ProcessBoard::params(), options); });

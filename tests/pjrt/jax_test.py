@@ -261,6 +261,62 @@ def refused(code: str, call: Callable[[], jax.Array]) -> None:
         raise AssertionError(f"no error; expected {code}")
 
 
+def adam_step(state: tuple, x: jax.Array) -> tuple:
+    """A layer of 2 MiB, so that each core updates the part of its moments that it owns."""
+    w, mean, square = state
+    grad = jax.grad(lambda w: (jnp.tanh(jnp.matmul(x, w, precision="highest")) ** 2).mean())(w)
+    mean, square = 0.9 * mean + 0.1 * grad, 0.99 * square + 0.01 * grad**2
+    return w - 0.1 * mean / (jnp.sqrt(square) + 1e-3), mean, square
+
+
+def owners() -> None:
+    """What a training step leaves on the cores that own it: each way to read, copy, delete and pass on parts of it."""
+    devices = jax.devices()
+    mesh = Mesh(np.array(devices), ("data",))
+    everywhere, cut = NamedSharding(mesh, P()), NamedSharding(mesh, P("data"))
+    x = values(64, 256)
+    first = (values(256, 2048, seed=1) / 16, np.zeros((256, 2048), np.float32), np.zeros((256, 2048), np.float32))
+    expected = on_cpu(lambda s, x: adam_step(adam_step(s, x), x), first, x)
+    step = jax.jit(adam_step, donate_argnums=0, in_shardings=(everywhere, cut), out_shardings=everywhere)
+    kept = jax.jit(adam_step, in_shardings=(everywhere, cut), out_shardings=everywhere)
+
+    def trained() -> tuple:
+        state = step(jax.device_put(first, everywhere), jax.device_put(x, cut))
+        return step(state, jax.device_put(x, cut))
+
+    def parts(array: jax.Array) -> list[jax.Array]:
+        return [shard.data for shard in array.addressable_shards]
+
+    state = trained()
+    mean = np.asarray(state[1])
+    for got, wanted in zip(state, expected, strict=True):
+        compare("two steps", got, wanted, CLOSE)
+    compare("parts", [np.asarray(part) for part in parts(state[1])], [mean] * 8, 0)
+    compare("to another core", jax.device_put(parts(state[1])[3], devices[6]), mean, 0)
+    compare("copied", jnp.copy(state[1]), mean, 0)
+    compare("cut", jax.device_put(state[1], cut), mean, 0)
+    compare("on one core", jax.jit(lambda a: a * 2)(parts(state[1])[3]), mean * 2, 0)
+    compare("another program", jax.jit(jnp.negative)(state[1]), -mean, 0)
+    compare("restored", step(jax.device_put(jax.tree.map(np.asarray, trained()), everywhere), x), step(trained(), x), 0)
+    compare("kept, then donated", kept(state, x), step(state, x), 0)
+    assert state[1].is_deleted()
+
+    one, other = trained(), step(trained(), x)
+    later = np.asarray(other[1])
+    mixed = jax.make_array_from_single_device_arrays(mean.shape, everywhere, parts(one[1])[:4] + parts(other[1])[4:])
+    compare("parts of two", [np.asarray(part) for part in parts(mixed)], [mean] * 4 + [later] * 4, 0)
+    doubled = jax.jit(lambda a: a * 2, donate_argnums=0)(parts(one[1])[2])
+    compare("one part donated", [doubled, parts(one[1])[7]], [mean * 2, mean], 0)
+
+    state = jax.block_until_ready(trained())
+    used = devices[3].memory_stats()["bytes_in_use"]
+    parts(state[1])[3].delete()
+    assert devices[3].memory_stats()["bytes_in_use"] == used  # the others need what it owns
+    compare("one part deleted", [np.asarray(part) for part in parts(state[1])[4:]], [mean] * 4, 0)
+    state[1].delete()
+    assert devices[3].memory_stats()["bytes_in_use"] <= used - mean.nbytes
+
+
 def transfers() -> None:
     """Up, down, across, donated, deleted; every type; strides."""
     devices, x = jax.devices(), values(6, 10)
@@ -332,7 +388,8 @@ def keras() -> None:
     compare("initializers", drawn(jax.devices()[0]), drawn(CPU), bound=0)
 
 
-GROUPS = {g.__name__: g for g in (arithmetic, control, random, training, sharding, cores, transfers, keras)}
+GROUPS = {g.__name__: g for g in (arithmetic, control, random, training, sharding, cores, owners, transfers,
+                                    keras)}
 
 
 def main() -> int:
