@@ -40,6 +40,18 @@ const RawOp* Normaliser::call_of(const RawOp& callee, const RawOp& within) const
   return nullptr;
 }
 
+// JAX pairs an argument with a result whose part on a core has its type: the whole arrays may be of
+// two types, and how results lie that the program leaves open it does not know. Such a donation
+// goes to what fits in the end.
+static void release_unlike(Function& f) {
+  for (ArgInfo& arg : f.args) {
+    const auto r = static_cast<size_t>(arg.alias_result);
+    if (arg.alias_result >= 0 && r < f.results.size() && f.results[r].global != arg.global) {
+      arg.alias_result = -1;
+    }
+  }
+}
+
 void Normaliser::convert_main(const RawOp& op) {
   const OpReader reader = open(op);
   const RawRegion& body = body_of(op, reader);
@@ -62,6 +74,9 @@ void Normaliser::convert_main(const RawOp& op) {
   }
   convert_ops(body, f.body);
   finish_results(reader, body.ops.back(), f);
+  if (cores_.num_cores > 1) {
+    release_unlike(f);
+  }
 }
 
 Type Normaliser::arg_type(const OpReader& reader, const RawRegion& body, size_t i) {

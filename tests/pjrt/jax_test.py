@@ -231,6 +231,34 @@ def sharding() -> None:
     compare("each alone", [jax.jit(jnp.sin)(jax.device_put(x, d)) for d in devices], [np.sin(x)] * 8, CLOSE)
 
 
+def borders() -> None:
+    """Shardings at the border of a program that are easily got wrong: uneven, of parts of axes, of donated arrays."""
+    mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("a", "b"))
+
+    def on(*axes: object) -> NamedSharding:
+        return NamedSharding(mesh, P(*axes))
+
+    x = np.arange(80, dtype=np.int32).reshape(8, 10)
+    rows = jax.device_put(x, on("a", "b"))
+    uneven = jax.jit(lambda v: jax.lax.with_sharding_constraint(v.T * 2, on("a", "b")) + 1)(rows)
+    compare("uneven constraint", uneven, x.T * 2 + 1, 0)
+    split = jax.jit(lambda v: v.reshape(2, 4, 10))(rows)  # half of "a" cuts dimension 0, and half dimension 1
+    compare("part of an axis", split, x.reshape(2, 4, 10), 0)
+    assert isinstance(split.sharding, NamedSharding), split.sharding
+    # Parts of one type, (1,), of arrays of two types.
+    long = jax.device_put(np.arange(8, dtype=np.int32), on(("a", "b")))
+    last = jax.jit(lambda v: (v + 1, v[7:]), donate_argnums=0, out_shardings=(on(), on()))(long)
+    compare("donated", last, (np.arange(1, 9, dtype=np.int32), np.array([7], np.int32)), 0)
+    with jax.enable_x64(True):
+        wide = jax.device_put((x % 7 - 3).astype(np.int64), on("a", "b"))
+
+        def reduced(v: jax.Array) -> tuple:
+            return v.prod(0), v.max(0), v.min(), v.sum(1)
+
+        got = jax.jit(reduced, out_shardings=(on("b"), on("b"), None, on("a")))(wide)
+        compare("int64", got, on_cpu(reduced, wide), 0)
+
+
 def cores() -> None:
     """Meshes of some devices, in any order: the collectives of one axis give what the CPU computes."""
     for ids in ([5], [5, 2], [4, 5, 6, 7], [6, 0, 3, 5], [0, 1, 2, 3, 6, 7, 4, 5]):
@@ -388,8 +416,8 @@ def keras() -> None:
     compare("initializers", drawn(jax.devices()[0]), drawn(CPU), bound=0)
 
 
-GROUPS = {g.__name__: g for g in (arithmetic, control, random, training, sharding, cores, owners, transfers,
-                                    keras)}
+GROUPS = {g.__name__: g for g in (arithmetic, control, random, training, sharding, borders, cores, owners,
+                                    transfers, keras)}
 
 
 def main() -> int:

@@ -75,7 +75,7 @@ void gather_rule(RuleBuilder& b) {
 void scatter_rule(RuleBuilder& b) {
   const auto& a = b.op().as<ScatterAttrs>();
   const size_t n = b.op().results.size();
-  const auto reducer = n == 1 ? simple_reducer(*b.op().regions[0]) : std::nullopt;
+  const auto reducer = reducer_over_cores(b.op());
   const auto in_targets = [&](int64_t dim, int f) {
     for (size_t t = 0; t < n; ++t) {
       b.in(t, dim, f);

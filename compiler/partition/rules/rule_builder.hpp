@@ -38,6 +38,10 @@ class RuleBuilder {
   FactorRule rule_;
 };
 
+// By which cores combine the results of their parts; none where the body is more than one op, or
+// one that they cannot exchange: products and extremes of 64-bit integers, which travel as halves.
+std::optional<Kind> reducer_over_cores(const Op& op);
+
 inline bool contains(const Dims& list, int64_t d) {
   return std::find(list.begin(), list.end(), d) != list.end();
 }

@@ -92,6 +92,14 @@ FactorRule RuleBuilder::done() {
   return std::move(rule_);
 }
 
+std::optional<Kind> reducer_over_cores(const Op& op) {
+  const auto body = op.results.size() == 1 ? simple_reducer(*op.regions[0]) : std::nullopt;
+  const bool halves = elem_bytes(op.type().elem) == 8;
+  const bool exchanged =
+      body == Kind::kAdd || body == Kind::kAnd || body == Kind::kOr || body == Kind::kXor;
+  return halves && !exchanged ? std::nullopt : body;
+}
+
 // Both shapes run along together, by the largest part of the present dimensions that they share:
 //   [6, 4] -> [2, 12]: 2, 3, 4 pass. From a pair without a common part on the rest is blocked, up
 // to where both sides are at the end of a dimension again.
@@ -234,7 +242,7 @@ void reduce(RuleBuilder& b) {
   const Op& op = b.op();
   const size_t n = op.results.size();
   const Dims& dims = op.as<DimsAttrs>().dims;
-  const auto reducer = n == 1 ? simple_reducer(*op.regions[0]) : std::nullopt;
+  const auto reducer = reducer_over_cores(op);
   int64_t o = 0;
   for (int64_t d = 0; d < op.operand_type(0).rank(); ++d) {
     const bool reduced = contains(dims, d);
