@@ -69,8 +69,10 @@ class SumMerger {
     clone_region(*like.regions[0], *op, map);
     uses_[op->result()] = uses_[instead];
     if (const auto it = log_.find(&like); it != log_.end()) {
-      const MovedArray moved = it->second;
-      log_[op] = moved;
+      MovedArray moved = it->second;
+      moved.type = x->type;
+      moved.bytes = 2 * x->type.bytes();
+      log_[op] = std::move(moved);
     } else {
       log_.erase(op);  // may lie where a dead op lay
     }
@@ -136,17 +138,34 @@ class SumMerger {
     return {};
   }
 
-  // The sum that carried value i grows by each time, if nothing else reads the value.
+  static bool is_zero(const Value* v) {
+    const Dense* value = constant_of(v);
+    return value != nullptr && value->splat && value->as_double(0) == 0;
+  }
+
+  // The sum that carried value i grows by each time, or of which it takes another place of zeros
+  // each time, if nothing else reads the value. Places are the same on all cores of the sum if the
+  // pass has made it; a shard_map over some axes may have others along these.
   const Op* growth(const Op& loop, size_t i) const {
     const Value* arg = loop.regions[1]->args[i].get();
     const Value* next = loop.regions[1]->terminator()->operands[i];
     if (uses_.contains(loop.regions[0]->args[i].get()) || !used_once(arg) || !used_once(next) ||
-        next->def == nullptr || next->def->kind != Kind::kAdd) {
+        next->def == nullptr) {
       return nullptr;
     }
     const auto& terms = next->def->operands;
     const Region* body = loop.regions[1].get();
-    return terms[0] == arg ? sum(terms[1], body) : terms[1] == arg ? sum(terms[0], body) : nullptr;
+    if (next->def->kind == Kind::kAdd) {
+      return terms[0] == arg   ? sum(terms[1], body)
+             : terms[1] == arg ? sum(terms[0], body)
+                               : nullptr;
+    }
+    if (next->def->kind != Kind::kDynamicUpdateSlice || terms[0] != arg ||
+        !is_zero(loop.operands[i])) {
+      return nullptr;
+    }
+    const Op* stored = sum(terms[1], body);
+    return log_.contains(stored) ? stored : nullptr;
   }
 
   std::vector<Value*> looped(Op& op, Rewriter& rw) {
@@ -163,8 +182,8 @@ class SumMerger {
       types.push_back(op.type(i));
       if (sums[i] != nullptr) {
         operands[i] = rw.constant(make_splat_int(types[i], 0));
-        Op& adds = *op.regions[1]->terminator()->operands[i]->def;
-        std::replace(adds.operands.begin(), adds.operands.end(), sums[i]->result(),
+        Op& grows = *op.regions[1]->terminator()->operands[i]->def;
+        std::replace(grows.operands.begin(), grows.operands.end(), sums[i]->result(),
                      sums[i]->operands[0]);
       }
     }
@@ -187,9 +206,7 @@ class SumMerger {
 
   // What the loop began with, added behind it.
   static Value* after(Value* first, Value* sum, Rewriter& rw) {
-    const Dense* value = constant_of(first);
-    const bool zero = value != nullptr && value->splat && value->as_double(0) == 0;
-    return zero ? sum : rw.make(Kind::kAdd, {first, sum}, sum->type);
+    return is_zero(first) ? sum : rw.make(Kind::kAdd, {first, sum}, sum->type);
   }
 
   Module& module_;

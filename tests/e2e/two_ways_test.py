@@ -90,11 +90,20 @@ def run(step: Step, tools: Path, folder: Path) -> str | None:
     return "cycles differ" if abs(sharded / mapped - 1) > SLOWER else None
 
 
+def scanned_loss(params: dict, x: jax.Array, y: jax.Array) -> jax.Array:
+    """A loop over layers whose weights lie in one array."""
+    h, _ = lax.scan(lambda h, w: (h + jax.nn.gelu(h @ w["w"] + w["b"]), None), x, params["layers"])
+    return models.cross_entropy(h @ params["out"], y)
+
+
+SCANNED = {"layers": {"w": normal(6, 24, 24, scale=0.2), "b": normal(6, 24)}, "out": normal(24, 10)}
+
 STEPS = [
     Step("mlp", models.mlp_loss, models.MLP, (normal(32, 24), integers(10, 32))),
     Step("cnn", models.cnn_loss, models.CNN, (normal(16, 8, 8, 3), integers(10, 16)),
          partial(models.cnn_loss, over_cores=lambda x: lax.pmean(x, "data"))),
     Step("transformer", models.transformer_loss, models.TRANSFORMER, (integers(20, 16, 6), integers(10, 16))),
+    Step("scanned", scanned_loss, SCANNED, (normal(32, 24), integers(10, 32))),
     Step("lstm", models.lstm_loss, models.LSTM, (normal(16, 5, 6), integers(5, 16))),
 ]
 

@@ -185,6 +185,37 @@ TEST(Distribution, SumsLeaveTheLoopThatAddsThemUp) {
   }
 }
 
+// The gradients of layers that a scan goes over: stored as each core has them, summed behind it.
+// What is in the places that the loop leaves alone must not be summed.
+TEST(Distribution, SumsLeaveTheLoopThatStoresThem) {
+  for (const double first : {0.0, 3.0}) {
+    const Build build = [&](Graph& g) -> Values {
+      Value* x = g.cut_arg(f32({8, 3}), {{0, 1, 2}, {}});
+      Value* ones = g.constant(f32({8, 1}), 1);
+      RegionBuilder r(g.region());
+      return r.times(
+          3, {g.constant(f32({5, 3}), first), x},
+          [&](RegionBuilder& in, const Values& a) -> Values {
+            DotAttrs dot;
+            dot.lhs_contract = dot.rhs_contract = {0};
+            Value* row = in.op(Kind::kDotGeneral, {ones, a[2]}, f32({1, 3}), dot);
+            Value* zero = in.number(i32({}), 0);
+            Value* rows = in.op(Kind::kDynamicUpdateSlice, {a[1], row, a[0], zero}, f32({5, 3}));
+            return {rows, in.add(a[2], a[2])};
+          });
+    };
+    EXPECT_EQ(moves_of(build), "all_reduce");
+    Graph g(true);
+    const Module& m = partitioned(g, build);
+    size_t outside = 0;
+    for (const auto& op : m.main->body.ops) {
+      outside += op->kind == Kind::kAllReduce;
+    }
+    EXPECT_EQ(outside, first == 0 ? 1u : 0u);
+    EXPECT_EQ(m.moved.at(0).bytes, first == 0 ? 120 : 24);
+  }
+}
+
 // Weights that lie cut are gathered where the batch is the larger array, as FSDP does it.
 TEST(Distribution, TheSmallerArrayMoves) {
   const auto layer = [](int64_t batch) {
