@@ -163,6 +163,12 @@ ClientOptions read_client_options(const Environment& environment) {
     refuse(fmt::format("environment variables TPUBOARD_* (as options of `tpuboard run`): {}",
                        error.what()));
   }
+  // A program of JAX is one step, whatever it loops over; Verilog may take any time by default.
+  constexpr double kTimeLimitSeconds = 3600;
+  driver::OpenOptions& open = reading.options.open;
+  if (!open.time_limit && open.sim.mxu.empty()) {
+    open.time_limit = kTimeLimitSeconds;
+  }
   return reading.options;
 }
 

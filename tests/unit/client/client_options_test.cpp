@@ -55,6 +55,13 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
   EXPECT_EQ(options.cache_folder, "/tmp/cache");
 }
 
+TEST(ClientOptions, TheTimeLimitLetsTrainingsInALoopEnd) {
+  EXPECT_EQ(read_client_options({}).open.time_limit, 3600);
+  EXPECT_EQ(read_client_options({{"TPUBOARD_TIME_LIMIT", "0"}}).open.time_limit, 0);
+  EXPECT_FALSE(
+      read_client_options({{"TPUBOARD_MXU", "board.chip0.core0.mxu0=rtl"}}).open.time_limit);
+}
+
 TEST(ClientOptions, TheCacheCanBeOff) {
   EXPECT_FALSE(read_client_options({{"TPUBOARD_CACHE", "off"}}).cache);
 }
