@@ -23,6 +23,7 @@ const std::vector<Pass>& canonical_passes() {
       {"simplify_global",
        [](Module& m) {
          if (m.global) {
+           expand_batch_norms(m);
            simplify(m);
          }
        }},

@@ -71,6 +71,14 @@ std::vector<Value*> legalize_wide_op(Op& op, Rewriter& rw) {
 
 }  // namespace
 
+void expand_batch_norms(Module& module) {
+  Rewriter().run(module.main->body, [](Op& op, Rewriter& rw) {
+    const bool normalises = op.kind == Kind::kBatchNormTraining ||
+                            op.kind == Kind::kBatchNormInference || op.kind == Kind::kBatchNormGrad;
+    return normalises ? legalization::batch_norm(op, rw) : std::vector<Value*>{};
+  });
+}
+
 bool legalize_wide(Module& module) {
   Rewriter().run(module.main->body, legalization::random);
   for (int round = 0; round < kMaxRounds; ++round) {

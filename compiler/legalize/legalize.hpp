@@ -18,6 +18,10 @@ bool legalize(Module& module);
 // 64-bit integers as pairs of words (int64/split_wide.hpp). True if there were any.
 bool legalize_wide(Module& module);
 
+// Batch norms alone, for the graph of whole arrays: statistics of a batch that is cut are sums, of
+// which the sharding pass makes sums over cores.
+void expand_batch_norms(Module& module);
+
 namespace legalization {
 
 // Each file `<family>.cpp` offers `std::vector<Value*> <family>(Op&, Rewriter&)`, declared

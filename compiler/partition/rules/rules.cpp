@@ -280,26 +280,6 @@ void windows(RuleBuilder& b) {
   }
 }
 
-// A value per feature beside arrays: statistics over the batch need all of it.
-void batch_norm(RuleBuilder& b) {
-  const Op& op = b.op();
-  const int64_t feature = op.as<BatchNormAttrs>().feature_dim;
-  const int64_t rank = op.operand_type(0).rank();
-  const int f = b.factor(b.size_in(0, feature));
-  const bool grad = op.kind == Kind::kBatchNormGrad;
-  for (size_t t = 0; t < op.operands.size(); ++t) {
-    b.in(t, t == 0 || (grad && t == 4) ? feature : 0, f);
-  }
-  for (size_t t = 0; t < op.results.size(); ++t) {
-    b.out(t, t == 0 ? feature : 0, f);
-  }
-  for (int64_t d = 0; d < rank && op.kind == Kind::kBatchNormInference; ++d) {
-    if (d != feature) {
-      b.pair(0, d, d, b.size_in(0, d));
-    }
-  }
-}
-
 // Matrices are the last two dimensions; the sides of a system pass too.
 void matrices(RuleBuilder& b) {
   const Op& op = b.op();
@@ -347,10 +327,6 @@ void other(RuleBuilder& b) {
       return gather_rule(b);
     case Kind::kScatter:
       return scatter_rule(b);
-    case Kind::kBatchNormTraining:
-    case Kind::kBatchNormInference:
-    case Kind::kBatchNormGrad:
-      return batch_norm(b);
     default:  // blocked
       return;
   }

@@ -7,6 +7,7 @@
 #include "control_builder.hpp"
 #include "ir/interpreter.hpp"
 #include "ir/verify.hpp"
+#include "legalize/legalize.hpp"
 #include "partition/partition.hpp"
 #include "passes/simplify.hpp"
 #include "tensors.hpp"
@@ -73,6 +74,7 @@ inline Module& partitioned(Graph& g, const Build& build) {
   Module& m = g.done(build(g));
   verify(m);
   splice(m);
+  expand_batch_norms(m);
   partition(m);
   verify(m);
   simplify(m);
@@ -85,6 +87,7 @@ inline std::string moves_of(const Build& build) {
   Graph one(false), many(true);
   Module& whole = one.done(build(one));
   splice(whole);
+  expand_batch_norms(whole);
   Module& m = partitioned(many, build);
   const auto args = inputs(whole);
   const auto expected = interpret(whole, {args})[0];

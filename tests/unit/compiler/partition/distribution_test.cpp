@@ -158,6 +158,36 @@ TEST(Distribution, RoundedSumsThatAreAddedAreSummedOnce) {
             "all_reduce");
 }
 
+// Statistics of the whole batch: means, variances, and the sums of the gradients.
+TEST(Distribution, BatchNormSumsOverTheBatch) {
+  const BatchNormAttrs attrs{0.5, 1};
+  const auto results = [](Op* op) {
+    Values out;
+    for (const auto& r : op->results) {
+      out.push_back(r.get());
+    }
+    return out;
+  };
+  const Type one = f32({4});
+  EXPECT_EQ(
+      moves_of([&](Graph& g) -> Values {
+        Value* x = g.cut_arg(f32({16, 4}), {{0, 1, 2}, {}});
+        return results(g.region().append(Kind::kBatchNormTraining, {x, g.arg(one), g.arg(one)},
+                                         {x->type, one, one}, attrs, unknown_loc()));
+      }),
+      "all_reduce all_reduce");
+  EXPECT_EQ(
+      moves_of([&](Graph& g) -> Values {
+        Value* x = g.cut_arg(f32({16, 4}), {{0, 1}, {}});
+        Value* mean = g.constant(one, 2);
+        Value* variance = g.constant(one, 3.5);  // the root of 4 is exact
+        Value* dy = g.cut_arg(x->type, {{0, 1}, {}});
+        return results(g.region().append(Kind::kBatchNormGrad, {x, g.arg(one), mean, variance, dy},
+                                         {x->type, one, one}, attrs, unknown_loc()));
+      }),
+      "all_reduce all_reduce");
+}
+
 // A loop that adds up sums: summed behind it, with what it began with once.
 TEST(Distribution, SumsLeaveTheLoopThatAddsThemUp) {
   for (const double first : {0.0, 3.0}) {

@@ -234,18 +234,6 @@ TEST_F(Rules, DotPassesBatchAndSidesAndReducesTheContracted) {
             "[a,b,c,D][a,e,c,D] -> [a,c,b,e]");
 }
 
-TEST_F(Rules, BatchNormPassesFeatures) {
-  Value* x = b.arg(f32({4, 8, 2}));
-  Value* v = b.arg(f32({8}));
-  const BatchNormAttrs a{0.5, 1};
-  EXPECT_EQ(rule(b.op(Kind::kBatchNormInference, {x, v, v, v, v}, x->type, a)),
-            "[a,b,c][b][b][b][b] -> [a,b,c]");
-  EXPECT_EQ(rule(variadic(Kind::kBatchNormTraining, {x, v, v}, {x->type, v->type, v->type}, a)),
-            "[#,a,#][a][a] -> [#,a,#][a][a]");
-  EXPECT_EQ(rule(variadic(Kind::kBatchNormGrad, {x, v, v, v, x}, {x->type, v->type, v->type}, a)),
-            "[#,a,#][a][a][a][#,a,#] -> [#,a,#][a][a]");
-}
-
 TEST_F(Rules, FactorisationsPassTheBatch) {
   Value* a = b.arg(f32({4, 2, 3, 3}));
   EXPECT_EQ(rule(b.op(Kind::kCholesky, {a}, a->type, CholeskyAttrs{true})),
