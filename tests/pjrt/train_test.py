@@ -155,9 +155,10 @@ def megatron(path: str, x: jax.ShapeDtypeStruct) -> P:
     if "Attention" in path and x.ndim >= 2:
         bias = "bias" in path
         return P("model") if "out" in path else P("model") if bias else P(None, "model")
-    if "Block" in path and "Dense_0" in path:
+    # flax numbers the outer layer first: Dense_0 follows Dense_1.
+    if "Block" in path and "Dense_1" in path:
         return P(None, "model") if x.ndim == 2 else P("model")
-    if "Block" in path and "Dense_1" in path and x.ndim == 2:
+    if "Block" in path and "Dense_0" in path and x.ndim == 2:
         return P("model")
     return P()
 
