@@ -366,7 +366,7 @@ uint32_t HostDma::run_to_host(Context& context) {
 
 void HostDma::flow(uint64_t bytes, const std::function<void(Flow&)>& path) {
   Flow flow;
-  sc_core::sc_event done("done");
+  sc_core::sc_event done;  // without a name: to register one is slow
   flow.set_bytes(bytes);
   flow.set_event(&done);
   path(flow);

@@ -51,7 +51,7 @@ void PcieEndpoint::host_write(int bar, uint64_t offset, std::span<const std::byt
 
 uint32_t PcieEndpoint::host_read(int bar, uint64_t offset) {
   uint32_t result = kAllOnes;
-  sc_core::sc_event answered("answered");
+  sc_core::sc_event answered;  // without a name: to register one is slow
   const uint64_t at = std::max(down_free_at_, now_cycles()) + latency_;
   activity_.begin();
   down_.push_back({at, bar, offset, {}, &result, &answered});
@@ -258,7 +258,7 @@ void PcieEndpoint::post_msi(int vector) { post_host(0, {}, vector); }
 
 void PcieEndpoint::flow(uint64_t bytes, ResourceId link, std::span<const ResourceId> local) {
   Flow flow;
-  sc_core::sc_event done("done");
+  sc_core::sc_event done;  // without a name: to register one is slow
   flow.set_bytes(bytes);
   flow.set_event(&done);
   flow.add(link);
