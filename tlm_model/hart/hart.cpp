@@ -253,6 +253,8 @@ void Hart::return_from_trap() {
   pc_ = mepc_;
 }
 
+bool Hart::takes_interrupts() const { return (mstatus_ & kMstatusMie) != 0; }
+
 bool Hart::take_interrupt() {
   const uint32_t active = mip_ & mie_;
   if (active == 0 || (mstatus_ & kMstatusMie) == 0) {

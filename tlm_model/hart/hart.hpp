@@ -83,6 +83,9 @@ class Hart {
   // Level of an interrupt line; looked at when the next run() begins.
   void set_irq(HartIrq irq, bool level);
 
+  // False: no interrupt is taken before software enables them.
+  bool takes_interrupts() const;
+
   // True while asleep with no enabled interrupt pending: run() would return kWfi at once.
   bool sleeping() const { return waiting_ && (mip_ & mie_) == 0; }
   bool dead() const { return dead_; }

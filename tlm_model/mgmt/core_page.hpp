@@ -47,6 +47,7 @@ class CorePage : public RegBlock {
   // Hart side.
   bool read(uint32_t offset, uint32_t& value) override;
   bool write(uint32_t offset, uint32_t value) override;
+  bool untimed(uint32_t offset, bool write) const override;
 
   // Hardware side.
   void reset();

@@ -20,15 +20,14 @@ HartTiming timing_of(const spec::BoardParams& params) {
 }  // namespace
 
 HartUnit::HartUnit(sc_core::sc_module_name name, uint32_t hart_id, const spec::BoardParams& params,
-                   Irq& irq, Activity& activity, const ProbeSet* probes,
-                   std::function<void()> on_dead)
+                   Irq& irq, Activity& activity, const ProbeSet* probes, Callbacks callbacks)
     : sc_module(name),
       params_(params),
       irq_(irq),
       awake_(activity),
       probes_(probes),
       core_id_(hart_id),
-      on_dead_(std::move(on_dead)),
+      callbacks_(std::move(callbacks)),
       hart_(hart_id, timing_of(params)),
       watchdog_cycles_(static_cast<uint64_t>(params.mgmt.watchdog_us * params.core.clock_mhz)) {
   SC_THREAD(hart_thread);
@@ -80,7 +79,7 @@ void HartUnit::hart_thread() {
     tell(HartEvent::Kind::kRun);
     if (now_cycles() - awake_since_ > watchdog_cycles_ && run_ && !hart_.dead()) {
       lost_ = true;
-      on_dead_();
+      callbacks_.on_dead();
     }
   }
 }
@@ -106,26 +105,52 @@ void HartUnit::pass(uint64_t hart_cycles) {
   }
 }
 
+HartRun HartUnit::run_slice(uint64_t budget_cycles) {
+  const HostTimer timer(HostWork::kHart, 1);
+  return hart_.run(budget_cycles);
+}
+
+// Goes on behind accesses that need not wait for their cycle, and returns the cycles that the hart
+// is ahead of simulated time. Whoever watches the hart sees each access at its cycle, and one that
+// takes interrupts takes them as early as it can.
+uint64_t HartUnit::run_untimed(HartRun& slice) {
+  const auto quantum = static_cast<uint64_t>(params_.mgmt.quantum);
+  const auto bus_cycles = static_cast<uint64_t>(params_.mgmt.mmio_cycles);
+  const bool watched = probes_ != nullptr && probes_->wants(ProbeEvent::kHart);
+  uint64_t ahead = slice.cycles;
+  while (slice.reason == HartStop::kMmio && ahead + bus_cycles < quantum && !watched &&
+         !hart_.takes_interrupts() && callbacks_.untimed(hart_.pending_mmio())) {
+    ahead += bus_cycles;
+    hart_.advance_cycles(bus_cycles);
+    serve_access();
+    slice = run_slice(quantum - ahead);
+    ahead += slice.cycles;
+  }
+  return ahead;
+}
+
 void HartUnit::step() {
   const uint32_t generation = generation_;
-  const HartRun slice = [this] {
-    const HostTimer timer(HostWork::kHart, 1);
-    return hart_.run(static_cast<uint64_t>(params_.mgmt.quantum));
-  }();
+  HartRun slice = run_slice(static_cast<uint64_t>(params_.mgmt.quantum));
+  const uint64_t ahead = run_untimed(slice);
   if (slice.reason != HartStop::kMmio) {
-    pass(slice.cycles);
+    pass(ahead);
     if (slice.reason == HartStop::kTrap && generation == generation_) {
-      on_dead_();
+      callbacks_.on_dead();
     }
     return;
   }
   // The device sees the access when the instructions before it and the bus have taken their time.
   const auto bus_cycles = static_cast<uint64_t>(params_.mgmt.mmio_cycles);
-  pass(slice.cycles + bus_cycles);
+  pass(ahead + bus_cycles);
   if (generation != generation_ || !run_) {
     return;
   }
   hart_.advance_cycles(bus_cycles);
+  serve_access();
+}
+
+void HartUnit::serve_access() {
   uint32_t data = hart_.pending_mmio().data;
   const bool served = device_access(hart_.pending_mmio(), data);
   tell(HartEvent::Kind::kMmio, data);

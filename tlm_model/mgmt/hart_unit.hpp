@@ -1,6 +1,7 @@
 // Control hart in simulated time: runs the instruction-set simulator in slices, lets the cycles
 // pass, and performs its device accesses on the bus. A hart in WFI or in reset costs no event.
-// Interrupts are looked at between slices.
+// Interrupts are looked at between slices. Device accesses whose cycle makes no difference do not
+// end a slice (docs/adr/0030-untimed-register-accesses.md).
 #pragma once
 
 #include <tlm_utils/simple_initiator_socket.h>
@@ -22,10 +23,14 @@ class HartUnit : public sc_core::sc_module {
   SC_HAS_PROCESS(HartUnit);
   tlm_utils::simple_initiator_socket<HartUnit> bus_isock{"bus_isock"};
 
-  // `probes`, if any, are told where the hart stands. `on_dead` is called once when the hart has
-  // taken a trap inside a trap handler, or is lost.
+  struct Callbacks {
+    std::function<void()> on_dead;  // once: a trap inside a trap handler, or the hart is lost
+    std::function<bool(const MmioAccess&)> untimed;  // see RegBlock::untimed(); never waits
+  };
+
+  // `probes`, if any, are told where the hart stands.
   HartUnit(sc_core::sc_module_name name, uint32_t hart_id, const spec::BoardParams& params,
-           Irq& irq, Activity& activity, const ProbeSet* probes, std::function<void()> on_dead);
+           Irq& irq, Activity& activity, const ProbeSet* probes, Callbacks callbacks);
 
   Hart& hart() { return hart_; }
   const Hart& hart() const { return hart_; }
@@ -39,6 +44,9 @@ class HartUnit : public sc_core::sc_module {
  private:
   void hart_thread();
   void step();
+  HartRun run_slice(uint64_t budget_cycles);
+  uint64_t run_untimed(HartRun& slice);
+  void serve_access();
   bool device_access(const MmioAccess& access, uint32_t& data);
   void pass(uint64_t hart_cycles);
   void tell(HartEvent::Kind kind, uint32_t data = 0);
@@ -48,7 +56,7 @@ class HartUnit : public sc_core::sc_module {
   ActivityFlag awake_;
   const ProbeSet* const probes_;
   const uint32_t core_id_;
-  const std::function<void()> on_dead_;
+  const Callbacks callbacks_;
   Hart hart_;
   bool run_ = false;
   bool halt_ = false;

@@ -166,6 +166,15 @@ bool HostDma::write(uint32_t offset, uint32_t value) {
   }
 }
 
+// What a transfer is described by and has left behind, while none runs.
+bool HostDma::untimed(uint32_t offset, bool write) const {
+  if (offset >= kContexts * kContextBytes || contexts_[offset / kContextBytes].busy) {
+    return false;
+  }
+  const uint32_t reg = offset % kContextBytes;
+  return reg <= hostdma::kPattern || (!write && reg != hostdma::kStart);
+}
+
 void HostDma::start(uint32_t index, uint32_t value) {
   Context& context = contexts_[index];
   if (context.busy) {

@@ -42,6 +42,7 @@ class HostDma : public sc_core::sc_module, public RegBlock {
   void reset();
   bool read(uint32_t offset, uint32_t& value) override;
   bool write(uint32_t offset, uint32_t value) override;
+  bool untimed(uint32_t offset, bool write) const override;
 
  private:
   static constexpr uint32_t kContexts = spec::hostdma::kContexts;

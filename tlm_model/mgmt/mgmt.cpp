@@ -55,7 +55,8 @@ Mgmt::Mgmt(sc_core::sc_module_name name, const spec::BoardParams& params, const 
                 static_cast<int>(spec::chip_page::kMsiCompletion + 2 * place.local), fabric, irq_,
                 *this),
       hart_unit_("hart", place.core, params, irq_, *fabric.activity, fabric.probes,
-                 [this] { hart_died(); }) {
+                 {.on_dead = [this] { hart_died(); },
+                  .untimed = [this](const MmioAccess& access) { return untimed(access); }}) {
   std::copy_n(rom.begin(), std::min(rom.size(), rom_.size()), rom_.begin());
   host_tsock.register_b_transport(this, &Mgmt::b_transport_host);
   bus_tsock_.register_b_transport(this, &Mgmt::b_transport_bus);
@@ -165,6 +166,46 @@ bool Mgmt::bus_register(uint32_t address, bool write, uint32_t& value) {
   return core_blocks_[block] != nullptr &&
          forward(*core_blocks_[block], offset, {reinterpret_cast<uint8_t*>(&value), sizeof value},
                  write);
+}
+
+namespace {
+
+// What a launch is described by: the sequencer looks at it while a program runs.
+bool describes_launch(uint32_t offset) {
+  switch (offset) {
+    case spec::seq::kProgramLo:
+    case spec::seq::kProgramHi:
+    case spec::seq::kProgramVersion:
+    case spec::seq::kSlotBank:
+    case spec::seq::kSlotCount:
+    case spec::seq::kReplica:
+    case spec::seq::kCores:
+    case spec::seq::kMask:
+    case spec::seq::kWatchdogLo:
+    case spec::seq::kWatchdogHi:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool Mgmt::untimed(const MmioAccess& access) {
+  const uint32_t block = block_of(access.addr);
+  const uint32_t offset = access.addr % TPU_HART_MMIO_BLOCK_BYTES;
+  if (block >= blocks_.size()) {
+    return false;
+  }
+  if (blocks_[block] != nullptr) {
+    return blocks_[block]->untimed(offset, access.write);
+  }
+  if (core_blocks_[block] != &seq_isock || !access.write || !describes_launch(offset)) {
+    return false;
+  }
+  const uint32_t state = core_register(seq_isock, spec::seq::kState);
+  return (state & spec::seq::kStateBusyMask) == 0 &&
+         (state & spec::seq::kStateCodeMask) != spec::seq::kStateRunning;
 }
 
 bool Mgmt::bus_hbm_window(uint32_t offset, std::span<uint8_t> data, bool write) {

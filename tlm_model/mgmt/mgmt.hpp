@@ -73,6 +73,7 @@ class Mgmt : public sc_core::sc_module,
   void b_transport_bus(tlm::tlm_generic_payload& txn, sc_core::sc_time& delay);
   bool bus_register(uint32_t address, bool write, uint32_t& value);
   bool bus_hbm_window(uint32_t offset, std::span<uint8_t> data, bool write);
+  bool untimed(const MmioAccess& access);
   static uint32_t core_register(CoreSocket& socket, uint64_t offset);
   static bool forward(CoreSocket& socket, uint64_t address, std::span<uint8_t> data, bool write);
   // Lines of the core.

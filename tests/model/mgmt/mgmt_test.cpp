@@ -134,6 +134,39 @@ TEST(Mgmt, TimerWakesTheHartAtItsTime) {
   EXPECT_LE(woken, 50'050U);
 }
 
+// Accesses that the hart runs ahead with take the same time as those that wait for their cycle, and
+// what follows them comes at its own.
+TEST(Mgmt, UntimedAccessesTakeTheirTime) {
+  namespace sysctl = spec::sysctl;
+  constexpr uint32_t kTime = TPU_HART_TIMER_BASE + spec::timer::kTimeLo;
+  constexpr int kStores = 60;  // several quanta
+  MgmtBench bench;
+  HartProgram program;
+  const auto stores_to = [&](uint32_t address) {
+    for (int i = 0; i < kStores; ++i) {
+      program.store(address, static_cast<uint32_t>(i));
+    }
+  };
+  const auto note_time = [&](uint32_t page) { program.copy(kSysctl + page, kTime); };
+  note_time(sysctl::kFwAbi);
+  stores_to(kSysctl + sysctl::kEpoch);  // the host may look at it
+  note_time(sysctl::kFwBuild);
+  stores_to(TPU_HART_HOSTDMA_BASE + spec::hostdma::kPattern);
+  note_time(sysctl::kCmdFetched);
+  stores_to(TPU_HART_SEQ_BASE + spec::seq::kProgramLo);
+  note_time(sysctl::kCplTail);
+  send_event(program);
+  program.sleep_forever();
+  bench.start(0, program);
+  ASSERT_TRUE(bench.run());
+  const uint32_t begin = bench.read_page(0, core_page::kFwAbi);
+  const uint32_t timed = bench.read_page(0, core_page::kFwBuild) - begin;
+  EXPECT_GT(timed, kStores * static_cast<uint32_t>(bench.params.mgmt.mmio_cycles));
+  EXPECT_EQ(bench.read_page(0, core_page::kCmdFetched) - begin, 2 * timed);
+  EXPECT_EQ(bench.read_page(0, core_page::kCplTail) - begin, 3 * timed);
+  EXPECT_EQ(bench.cores[0]->seq.written[spec::seq::kProgramLo].size(), kStores);
+}
+
 TEST(HostDma, FetchesChecksAndPostsInOrder) {
   MgmtBench bench;
   std::array<uint32_t, 32> entries{};  // two command entries, the second one corrupt
