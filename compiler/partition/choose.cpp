@@ -126,7 +126,7 @@ int64_t traffic(const Mesh& mesh, const FactorRule& rule, const std::vector<Vote
   for (const Voter& v : voters) {
     const Spec spec = lift(mesh, rule, *v.dims, cuts);
     if (!v.is_result) {
-      out += moved_bytes(mesh, v.bytes, v.spec, spec);
+      out += v.is_at && v.is_at(spec) ? 0 : moved_bytes(mesh, v.bytes, v.spec, spec);
       continue;
     }
     out += moved_bytes(mesh, v.bytes, spec, v.spec);

@@ -1,6 +1,8 @@
 // By which axes an op's factors are cut on the cores. Private to the pass `partition`.
 #pragma once
 
+#include <functional>
+
 #include "partition/spec.hpp"
 
 namespace tpu::compiler {
@@ -11,6 +13,8 @@ struct Voter {
   Spec spec;
   int64_t bytes = 0;  // of the whole array
   bool is_result = false;
+  // Of an operand: true for other places where it is, too.
+  std::function<bool(const Spec&)> is_at = nullptr;
 };
 
 // For each factor its axes, disjoint. First by the bytes that lie so; other cuts that work on as

@@ -266,6 +266,14 @@ Value* Mover::gather(Value* x, Spec& now, const Spec& want) {
   return x;
 }
 
+bool Mover::lies(const Value* v, const Spec& want) const {
+  const auto it = moved_.find(v);
+  return specs_.at(v) == want ||
+         (it != moved_.end() &&
+          std::any_of(it->second.begin(), it->second.end(),
+                      [&](const auto& moved) { return moved.first == want; }));
+}
+
 Value* Mover::reshard(Value* v, const Spec& want) {
   Spec now = specs_.at(v);
   if (now == want) {

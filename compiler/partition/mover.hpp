@@ -25,6 +25,9 @@ class Mover {
   void define(Value* v, Spec spec) { specs_[v] = std::move(spec); }
   const Spec& spec(const Value* v) const { return specs_.at(v); }
 
+  // True where the array lies so, or has been made to for another op.
+  bool lies(const Value* v, const Spec& want) const;
+
   // The array lying as `want`, with as little traffic as these give: made anew (one value, iota),
   // cut (none), all_to_all, collective_permute, all_gather. Made once, where `v` was made.
   Value* reshard(Value* v, const Spec& want);

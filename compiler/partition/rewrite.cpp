@@ -118,9 +118,10 @@ std::vector<Axes> Rewrite::cuts(const Op& op, const FactorRule& rule) const {
   std::vector<Voter> voters;
   for (size_t i = 0; i < op.operands.size(); ++i) {
     if (!is_free(op.operands[i])) {
+      const Value* v = now(op.operands[i]);
       // On ties an operand counts more than a result.
-      voters.push_back(
-          {&rule.operands[i], mover_.spec(now(op.operands[i])), op.operand_type(i).bytes() + 1});
+      voters.push_back({&rule.operands[i], mover_.spec(v), op.operand_type(i).bytes() + 1, false,
+                        [this, v](const Spec& spec) { return mover_.lies(v, spec); }});
     }
   }
   for (size_t i = 0; i < op.results.size(); ++i) {
