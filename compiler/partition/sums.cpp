@@ -28,14 +28,19 @@ class SumMerger {
     return it != uses_.end() && it->second == 1;
   }
 
-  // The all_reduce of this region that makes the value for one user alone; null for other values.
+  // The sum over cores of this region that makes the value for one user alone; null for others.
   const Op* sum(const Value* v, const Region* region) const {
     const Op* op = v->def;
-    return op != nullptr && op->kind == Kind::kAllReduce && op->parent == region &&
-                   op->operands.size() == 1 && used_once(v) &&
+    return op != nullptr && (op->kind == Kind::kAllReduce || op->kind == Kind::kReduceScatter) &&
+                   op->parent == region && op->operands.size() == 1 && used_once(v) &&
                    simple_reducer(*op->regions[0]) == Kind::kAdd
                ? op
                : nullptr;
+  }
+
+  // Of which all cores get all.
+  static const Op* whole(const Op* sum) {
+    return sum != nullptr && sum->kind == Kind::kAllReduce ? sum : nullptr;
   }
 
   // The same of a value that may be rounded behind the sum, as contractions of bf16 are.
@@ -58,20 +63,25 @@ class SumMerger {
     return out;
   }
 
-  static bool same_groups(const Op& a, const Op& b) {
-    return a.as<CollectiveAttrs>().groups == b.as<CollectiveAttrs>().groups;
+  // Over the same cores, and with the same parts for each.
+  static bool same_sums(const Op& a, const Op& b) {
+    const auto& x = a.as<CollectiveAttrs>();
+    const auto& y = b.as<CollectiveAttrs>();
+    return a.kind == b.kind && a.type() == b.type() && x.groups == y.groups &&
+           (a.kind == Kind::kAllReduce || x.dim == y.dim);
   }
 
   // The sum of `x` over the same cores as `like`, to stand for `instead`.
   Value* again(const Op& like, Value* x, const Value* instead, Rewriter& rw) {
-    Op* op = rw.make_op(Kind::kAllReduce, {x}, {x->type}, like.attrs);
+    const bool scatters = like.kind == Kind::kReduceScatter;
+    Op* op = rw.make_op(like.kind, {x}, {scatters ? like.type() : x->type}, like.attrs);
     ValueMap map;
     clone_region(*like.regions[0], *op, map);
     uses_[op->result()] = uses_[instead];
     if (const auto it = log_.find(&like); it != log_.end()) {
       MovedArray moved = it->second;
       moved.type = x->type;
-      moved.bytes = 2 * x->type.bytes();
+      moved.bytes = (scatters ? 1 : 2) * x->type.bytes();
       log_[op] = std::move(moved);
     } else {
       log_.erase(op);  // may lie where a dead op lay
@@ -94,7 +104,7 @@ class SumMerger {
   }
 
   std::vector<Value*> moved_behind(const Op& op, Rewriter& rw) {
-    const Op* s = rounded_sum(op.operands[0], op.parent);
+    const Op* s = whole(rounded_sum(op.operands[0], op.parent));
     if (s == nullptr) {
       return {};
     }
@@ -105,10 +115,11 @@ class SumMerger {
 
   // Of two sums over the same cores, to stand for `instead`; null for others.
   Value* joined(const Op* a, const Op* b, const Value* instead, Rewriter& rw) {
-    if (a == nullptr || b == nullptr || !same_groups(*a, *b) || a->type() != b->type()) {
+    if (a == nullptr || b == nullptr || !same_sums(*a, *b)) {
       return nullptr;
     }
-    Value* x = rw.make(Kind::kAdd, {a->operands[0], b->operands[0]}, a->type());
+    const auto& terms = a->operands;
+    Value* x = rw.make(Kind::kAdd, {terms[0], b->operands[0]}, terms[0]->type);
     return rounded(again(*a, x, instead, rw), instead->type, rw);
   }
 
@@ -156,15 +167,14 @@ class SumMerger {
     const auto& terms = next->def->operands;
     const Region* body = loop.regions[1].get();
     if (next->def->kind == Kind::kAdd) {
-      return terms[0] == arg   ? sum(terms[1], body)
-             : terms[1] == arg ? sum(terms[0], body)
-                               : nullptr;
+      const Value* term = terms[0] == arg ? terms[1] : terms[0];
+      return terms[0] == arg || terms[1] == arg ? whole(sum(term, body)) : nullptr;
     }
     if (next->def->kind != Kind::kDynamicUpdateSlice || terms[0] != arg ||
         !is_zero(loop.operands[i])) {
       return nullptr;
     }
-    const Op* stored = sum(terms[1], body);
+    const Op* stored = whole(sum(terms[1], body));
     return log_.contains(stored) ? stored : nullptr;
   }
 

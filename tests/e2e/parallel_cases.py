@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sharding_cases import ShardedCase, integers
+from sharding_cases import MEGATRON, ShardedCase, block_params, integers, layer_norm, mesh_of, normal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import PartitionSpec as P
+from jax.sharding import NamedSharding, PartitionSpec as P
 
 Place = Callable[[str, int], P]  # by path and rank
 BATCH, LENGTH, VOCABULARY, MODEL, BLOCKS = 8, 8, 192, 32, 2
@@ -120,6 +120,31 @@ def case(name: str, mesh: dict[str, int], place: Place, moves: dict[str, int], l
                        (specs, P()), moves, l2)
 
 
+def along_time(params: list, x: jax.Array) -> tuple:
+    """Gradients of blocks whose residual is cut by time over the axis that cuts heads and hidden units, as constraints
+    say (sequence parallel)."""
+    mesh = mesh_of({"data": 4, "model": 2})
+
+    def place(x: jax.Array, *names: str | None) -> jax.Array:
+        return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P("data", *names)))
+
+    def block(w: dict, x: jax.Array) -> jax.Array:
+        y = layer_norm(x, w["ln1"])
+        q, k, v = (place(jnp.einsum("btm,mhd->bthd", y, w[n]), None, "model") for n in ("wq", "wk", "wv"))
+        scores = jax.nn.softmax(jnp.einsum("bthd,bshd->bhts", q, k), -1)
+        y = place(jnp.einsum("bhts,bshd->bthd", scores, v), None, "model")
+        x = place(x + jnp.einsum("bthd,hdm->btm", y, w["wo"]), "model")
+        y = place(jax.nn.gelu(layer_norm(x, w["ln2"]) @ w["up"]), None, "model")
+        return place(x + y @ w["down"], "model")
+
+    def loss(params: list, x: jax.Array) -> jax.Array:
+        for w in params:
+            x = block(w, x)
+        return jnp.mean(x * x)
+
+    return jax.value_and_grad(loss)(params, x)
+
+
 # One sum of each gradient; the tied model has two parameters less. Words, positions and what bf16 adds are in the
 # gradients. Of a cut vocabulary: the words, the gradient of the last layer's input, and three of the loss: the largest
 # logit, the sum of all, the label's; one-hot labels are summed once more in the backward pass.
@@ -137,6 +162,12 @@ CASES = [
     case("vocabulary_2x4", {"data": 2, "model": 4}, vocabulary, {"all_reduce model": 4 * BLOCKS + 6} | GRADIENTS,
          one_hot),
     case("vocabulary_tied", {"data": 4, "model": 2}, vocabulary, VOCABULARY_SUMS | {"all_reduce data": 37}, tied=True),
+    # Before and behind each layer of a block, in both directions. Two gradients of `wo` move their other operand, since
+    # what they need of this one is gathered behind them. Norms and the loss are summed over all cores.
+    ShardedCase("along_time", along_time, ([block_params(16, 4, 32)] * 2, normal(8, 8, 16)),
+                ([MEGATRON] * 2, P("data", "model")), {"data": 4, "model": 2}, l2=2e-3,
+                moves={"all_gather model": 8, "reduce_scatter model": 8 + 2, "all_to_all model": 2,
+                       "all_reduce data": 12, "all_reduce data+model": 5}),
     # Weights come to the examples and gradients go to their owners; vectors are summed.
     case("fsdp", {"data": 8}, fsdp, {"all_gather data": 21, "reduce_scatter data": 21, "all_to_all data": 1,
                                      "all_reduce data": 18}),

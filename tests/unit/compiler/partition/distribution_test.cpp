@@ -125,6 +125,20 @@ TEST(Distribution, SumsThatAreAddedAreSummedOnce) {
             "all_reduce");
 }
 
+// Of sums that are added each core gets its part once.
+TEST(Distribution, ScatteredSumsThatAreAddedAreScatteredOnce) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              const Type result = f32({8, 3});
+              Value* x = g.cut_arg(f32({8, 16}), {{}, {0, 1, 2}});
+              const auto term = [&] {
+                return g.dot(x, g.cut_arg(f32({16, 3}), {{0, 1, 2}, {}}), result);
+              };
+              Value* both = g.op(Kind::kAdd, {term(), term()}, result);
+              return {g.constrain(g.op(Kind::kAdd, {both, term()}, result), {{0, 1, 2}, {}})};
+            }),
+            "reduce_scatter");
+}
+
 // Zero in front of a sum may be added by every core, so nothing stands between such sums.
 TEST(Distribution, SumsThatBeginWithZeroAreSummedOnce) {
   EXPECT_EQ(
