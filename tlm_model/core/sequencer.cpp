@@ -32,7 +32,7 @@ Sequencer::Sequencer(sc_core::sc_module_name name, uint32_t core_id,
   sensitive << wake_event_;
   dont_initialize();
   SC_METHOD(watchdog_method);
-  sensitive << watchdog_event_;
+  sensitive << watchdog_.event();
   dont_initialize();
   SC_METHOD(irq_method);
   sensitive << irq_event_;

@@ -23,6 +23,7 @@
 #include "core/unknown_words.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/hbm_if.hpp"
+#include "kernel/lazy_alarm.hpp"
 #include "kernel/register_block.hpp"
 #include "kernel/step_counter.hpp"
 #include "probe/core_probe.hpp"
@@ -165,7 +166,7 @@ class Sequencer : public RegisterBlock {
       queue_events_;                         // progress of a queue, or wake
   sc_core::sc_event_or_list engine_events_;  // progress of any engine, settled semaphores, or wake
   sc_core::sc_event wake_event_{"wake_event"};
-  sc_core::sc_event watchdog_event_{"watchdog_event"};
+  LazyAlarm watchdog_{"watchdog_event"};
   sc_core::sc_event irq_event_{"irq_event"};
 };
 

@@ -73,8 +73,7 @@ void Sequencer::start() {
   pc_ = program_->entry();
   seen_work_ = parts_.gang_work().done;
   if (watchdog_cycles_ != 0) {
-    watchdog_event_.cancel();
-    watchdog_event_.notify(from_cycles(watchdog_cycles_));
+    watchdog_.set(watchdog_cycles_);
   }
   wake_event_.notify(sc_core::SC_ZERO_TIME);
 }
@@ -170,7 +169,7 @@ void Sequencer::stop(uint32_t state) {
   end_stall();
   state_ = state;
   probe_.program_end(now_cycles(), false, [&] { return program_event(false, false); });
-  watchdog_event_.cancel();
+  watchdog_.cancel();
   for (CommandQueueIf* queue : parts_.queues) {
     if (queue != nullptr) {
       queue->stop();
@@ -185,7 +184,7 @@ void Sequencer::finish_program() {
   state_ = seq::kStateDone;
   launch_.first_open_step = launch_.step + 1;
   probe_.program_end(now_cycles(), true, [&] { return program_event(false, true); });
-  watchdog_event_.cancel();
+  watchdog_.cancel();
   irq_status_ |= seq::kIrqStatusDoneMask;
   irq_event_.notify(sc_core::SC_ZERO_TIME);
   activity_.set(false);
@@ -214,7 +213,7 @@ void Sequencer::check_drained() {
 }
 
 void Sequencer::watchdog_method() {
-  if (state_ != seq::kStateRunning || watchdog_cycles_ == 0) {
+  if (!watchdog_.due() || state_ != seq::kStateRunning || watchdog_cycles_ == 0) {
     return;
   }
   const GangWork work = parts_.gang_work();
@@ -232,7 +231,7 @@ void Sequencer::watchdog_method() {
     return;
   }
   seen_work_ = work.done;
-  watchdog_event_.notify(from_cycles(watchdog_cycles_));
+  watchdog_.set(watchdog_cycles_);
 }
 
 // Commands work and end, but the step does not: a loop that never ends.
