@@ -98,8 +98,12 @@ def scanned_loss(params: dict, x: jax.Array, y: jax.Array) -> jax.Array:
 
 SCANNED = {"layers": {"w": normal(6, 24, 24, scale=0.2), "b": normal(6, 24)}, "out": normal(24, 10)}
 
+# Large enough that each core updates its part of the weights.
+WIDE = {"w1": normal(128, 2048, scale=0.05), "b1": normal(2048), "w2": normal(2048, 10, scale=0.02), "b2": normal(10)}
+
 STEPS = [
     Step("mlp", models.mlp_loss, models.MLP, (normal(32, 24), integers(10, 32))),
+    Step("wide", models.mlp_loss, WIDE, (normal(32, 128), integers(10, 32))),
     Step("cnn", models.cnn_loss, models.CNN, (normal(16, 8, 8, 3), integers(10, 16)),
          partial(models.cnn_loss, over_cores=lambda x: lax.pmean(x, "data"))),
     Step("transformer", models.transformer_loss, models.TRANSFORMER, (integers(20, 16, 6), integers(10, 16))),
