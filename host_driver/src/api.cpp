@@ -297,6 +297,17 @@ Buffer Board::put(int device, const HostView& host) const {
   return need(impl_).upload({device}, host, whole, host.shape, 0, label).front();
 }
 
+Buffer Board::put(int device, DType dtype, const Shape& shape,
+                  std::shared_ptr<const std::vector<std::byte>> bytes,
+                  const std::vector<Event>& after) const {
+  if (bytes == nullptr || bytes->size() != byte_count(dtype, shape)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} has {} bytes, {} are given", type_text(dtype, shape),
+                            byte_count(dtype, shape), bytes == nullptr ? 0 : bytes->size()));
+  }
+  return need(impl_).upload_later(device, dtype, shape, std::move(bytes), after);
+}
+
 Buffer Board::zeros(int device, DType dtype, const Shape& shape) const {
   return need(impl_).zeros(device, dtype, shape, 0);
 }

@@ -118,6 +118,33 @@ TEST_P(Async, WorkWaitsForAnEventOfTheHost) {
   EXPECT_TRUE(result.done.ready());
 }
 
+TEST_P(Async, AnUploadMayWaitForItsBytes) {
+  const HostArray sent = counting(DType::kI32, {50000});  // several pieces of staging memory
+  auto bytes = std::make_shared<std::vector<std::byte>>(sent.bytes.size());
+  const HostEvent filled = board_.make_event();
+  const Buffer buffer = board_.put(3, sent.dtype, sent.shape, bytes, {filled.event()});
+  const Executable program = board_.load(passing_program(sent.shape), 3);
+  const RunResult result =
+      program.run({Array(sent.dtype, sent.shape, {sent.shape, {{0}}, false}, {buffer})});
+  EXPECT_EQ(board_.put(3, sent).to_host().bytes, sent.bytes) << "other work overtakes it";
+  EXPECT_FALSE(buffer.ready().ready());
+  *bytes = sent.bytes;
+  filled.set();
+  EXPECT_EQ(result.outputs[0].to_host().bytes, sent.bytes);
+}
+
+TEST_P(Async, AnUploadFailsWithWhatItWaitsFor) {
+  const HostEvent filled = board_.make_event();
+  const auto bytes = std::make_shared<const std::vector<std::byte>>(4);
+  const Buffer buffer = board_.put(3, DType::kI32, {1}, bytes, {filled.event()});
+  const Buffer copy = board_.copy(buffer, 1);
+  filled.fail(Error(ErrorCode::kUnavailable, "the file has no end"));
+  EXPECT_EQ(code_of([&] { copy.ready().wait(); }), ErrorCode::kUnavailable);
+  EXPECT_EQ(code_of([&] { board_.put(3, DType::kI32, {2}, bytes, {}); }),
+            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(board_.put(3, DType::kI32, {1}, bytes, {}).to_host().bytes, *bytes);
+}
+
 TEST_P(Async, TheWaitForAllOfItMayHaveATimeout) {
   const HostArray sent = counting(DType::kI32, {5000});
   const Buffer buffer = board_.put(1, sent);

@@ -170,6 +170,12 @@ class Board {
   /// lie. An array that does not fit into the staging memory goes in pieces, and the call returns
   /// when the last of them has found room.
   Buffer put(int device, const HostView& host) const;
+  /// The same of bytes that come later: those of `bytes`, which has the array's size, when all of
+  /// `after` are ready; nobody writes them from then on. The buffer fails with what of these fails.
+  /// Waits as zeros() does.
+  Buffer put(int device, DType dtype, const Shape& shape,
+             std::shared_ptr<const std::vector<std::byte>> bytes,
+             const std::vector<Event>& after) const;
   /// Fills with zero bits. Waits only for room: in the ring, and in HBM that handles already gone
   /// are about to give back.
   Buffer zeros(int device, DType dtype, const Shape& shape) const;

@@ -166,6 +166,9 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   /// least the data. Waits for room in staging memory and rings.
   std::vector<Buffer> upload(const std::vector<int>& devices, const HostView& host, const Box& box,
                              const Shape& local, uint64_t alloc_bytes, const std::string& label);
+  Buffer upload_later(int device, DType dtype, const Shape& shape,
+                      std::shared_ptr<const std::vector<std::byte>> bytes,
+                      const std::vector<Event>& after);
   /// `alloc_bytes` as for upload().
   Buffer zeros(int device, DType dtype, const Shape& shape, uint64_t alloc_bytes);
   Buffer copy(const std::shared_ptr<BufferState>& source, int device,

@@ -125,6 +125,25 @@ std::vector<Buffer> BoardImpl::upload(const std::vector<int>& devices, const Hos
   return buffers;
 }
 
+Buffer BoardImpl::upload_later(int device, DType dtype, const Shape& shape,
+                               std::shared_ptr<const std::vector<std::byte>> bytes,
+                               const std::vector<Event>& after) {
+  const Entry entry(*this);
+  check_usable();
+  const std::string label = type_text(dtype, shape);
+  const auto to = allocate(device, bytes->size(), label);
+  const auto op = begin(fmt::format("upload of {} to TPU:{}", label, device));
+  op->writes = {to};
+  depend(*op, after);
+  auto buffer = make_buffer(device, dtype, shape, to, op->event);
+  send_in_order(op, [this, op, to, bytes] {
+    send_up({op}, {to}, bytes->size(), [&](uint64_t at, std::span<std::byte> piece) {
+      std::memcpy(piece.data(), bytes->data() + at, piece.size());
+    });
+  });
+  return Access::buffer(std::move(buffer));
+}
+
 Buffer BoardImpl::zeros(int device, DType dtype, const Shape& shape, uint64_t alloc_bytes) {
   const uint64_t bytes = byte_count(dtype, shape);
   const Entry entry(*this);
