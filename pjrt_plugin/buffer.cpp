@@ -71,6 +71,7 @@ PJRT_Buffer_Type buffer_type(exe::Elem elem) {
 
 PJRT_Buffer* new_buffer(PJRT_Device& device, PJRT_Buffer_Type type, driver::Buffer buffer) {
   auto made = std::make_unique<PJRT_Buffer>();
+  made->client = device.client->shared_from_this();
   made->device = &device;
   made->type = type;
   made->buffer = std::move(buffer);

@@ -1,5 +1,5 @@
-// Plugin, client, devices, memories. All clients of a process share its board; a client is never
-// freed, since buffers and executables that outlive it point to its devices.
+// Plugin, client, devices, memories. All clients of a process share its board. A client is freed
+// with the last of its handle, its buffers and its executables, which point to its devices.
 #include <algorithm>
 #include <cstdio>
 #include <mutex>
@@ -19,8 +19,8 @@ constexpr int64_t kOldestStableHlo[] = {0, 9, 0};
 
 constexpr const char kMemoryKind[] = "device";
 
-std::unique_ptr<PJRT_Client> make_client() {
-  auto client = std::make_unique<PJRT_Client>();
+std::shared_ptr<PJRT_Client> make_client() {
+  auto client = std::make_shared<PJRT_Client>();
   client->process = &client::ProcessBoard::get();
   client->topology.topology =
       make_topology(client::ProcessBoard::options().platform, client::ProcessBoard::params());
@@ -78,11 +78,15 @@ void call(PJRT_Plugin_Attributes_Args& args) {
 void call(PJRT_Client_Create_Args& args) {
   start_or_say_why([&args] {
     CallLog::open(client::ProcessBoard::options().call_log);
-    args.client = make_client().release();
+    auto client = make_client();
+    args.client = client.get();
+    args.client->of_caller = std::move(client);
   });
 }
 
-void call(PJRT_Client_Destroy_Args& /*args*/) {}
+void call(PJRT_Client_Destroy_Args& args) {
+  const auto last = std::move(need(args.client, "client").of_caller);
+}
 
 void call(PJRT_Client_PlatformName_Args& args) {
   const std::string& name = need(args.client, "client").topology.topology->platform;

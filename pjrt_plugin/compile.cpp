@@ -60,8 +60,8 @@ std::vector<PJRT_Device*> devices_of(PJRT_Client& client, const ExecutableInfo& 
 
 PJRT_LoadedExecutable* new_loaded(PJRT_Client* client, std::shared_ptr<const ExecutableInfo> info) {
   auto loaded = std::make_unique<PJRT_LoadedExecutable>();
-  loaded->client = client;
-  loaded->devices = devices_of(need(client, "client"), *info);
+  loaded->client = need(client, "client").shared_from_this();
+  loaded->devices = devices_of(*client, *info);
   std::vector<int> ids;
   for (const PJRT_Device* device : loaded->devices) {
     ids.push_back(device->id);

@@ -33,7 +33,9 @@ struct PJRT_Device {
   PJRT_Memory* memory = nullptr;
 };
 
-struct PJRT_Client {
+// Lives as long as its owner, its buffers and its executables.
+struct PJRT_Client : std::enable_shared_from_this<PJRT_Client> {
+  std::shared_ptr<PJRT_Client> of_caller;  ///< until it is destroyed
   tpu::client::ProcessBoard* process = nullptr;
   PJRT_TopologyDescription topology;
   std::vector<std::unique_ptr<PJRT_Device>> owned_devices;
@@ -44,10 +46,12 @@ struct PJRT_Client {
 
 struct PJRT_Event {
   tpu::driver::Event event;
-  bool awaited = false;  ///< its owner is going to wait for it
+  bool awaited = false;              ///< its owner is going to wait for it
+  tpu::driver::HostEvent host = {};  ///< of an event that the caller sets
 };
 
 struct PJRT_Buffer {
+  std::shared_ptr<PJRT_Client> client;  ///< whose device it is
   PJRT_Device* device = nullptr;
   tpu::driver::Buffer buffer;
   PJRT_Buffer_Type type = PJRT_Buffer_Type_INVALID;
@@ -95,7 +99,7 @@ struct PJRT_Executable {
 };
 
 struct PJRT_LoadedExecutable {
-  PJRT_Client* client = nullptr;
+  std::shared_ptr<PJRT_Client> client;
   std::shared_ptr<const tpu::pjrt::ExecutableInfo> info;
   std::vector<PJRT_Device*> devices;  ///< by partition; empty: any one that a call names
   std::string assignment;             ///< serialized DeviceAssignmentProto

@@ -90,6 +90,22 @@ TEST(PjrtClient, TwoClientsShareTheBoard) {
   destroy(a);
 }
 
+TEST(PjrtClient, IsOutlivedByItsBuffers) {
+  PJRT_Client* client = make_client();
+  PJRT_Device* target = device_of(client, 5);
+  PJRT_Buffer* buffer = upload(client, device_of(client, 1), {1, 2, 3}, {3}).first;
+  auto end = args_of<PJRT_Client_Destroy_Args>();
+  end.client = client;
+  TPU_PJRT_OK(PJRT_Client_Destroy, end);
+  auto copy = args_of<PJRT_Buffer_CopyToDevice_Args>();
+  copy.buffer = buffer;
+  copy.dst_device = target;
+  TPU_PJRT_OK(PJRT_Buffer_CopyToDevice, copy);
+  destroy(buffer);
+  EXPECT_EQ(download(copy.dst_buffer), (std::vector<float>{1, 2, 3}));
+  destroy(copy.dst_buffer);
+}
+
 TEST(PjrtClient, AnUnknownVariableIsNamedWithAllThatThereAre) {
   ::setenv("TPUBOARD_BORD", "v2_8", 1);
   auto args = args_of<PJRT_Client_Create_Args>();
