@@ -21,6 +21,7 @@ constexpr size_t kLeastSize = kPjrtStructSize<Args>;
   template <>                     \
   constexpr size_t kLeastSize<type> = offsetof(type, last) + sizeof(type::last)
 TPU_PJRT_GREW(PJRT_Client_Create_Args, client);
+TPU_PJRT_GREW(PJRT_Client_CreateErrorBuffer_Args, buffer);
 TPU_PJRT_GREW(PJRT_Device_MemoryStats_Args, peak_pool_bytes_is_set);
 TPU_PJRT_GREW(PJRT_Executable_DeserializeAndLoad_Args, loaded_executable);
 TPU_PJRT_GREW(PJRT_Executable_GetCompiledMemoryStats_Args, host_temp_size_in_bytes);

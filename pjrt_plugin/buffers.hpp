@@ -18,6 +18,9 @@ PJRT_Buffer* new_buffer(PJRT_Device& device, PJRT_Buffer_Type type, driver::Buff
 /// The buffer of a handle that can be used. Throws driver::Error: null, deleted or donated.
 const driver::Buffer& live_buffer(const PJRT_Buffer* buffer, const std::string& what);
 
+/// Throws driver::Error (Unimplemented) for any other layout; null: none is asked for.
+void need_row_major(const PJRT_Buffer_MemoryLayout* layout, size_t rank);
+
 /// The device of `memory`, or `device` where there is none; one of them must be given.
 PJRT_Device& place_of(PJRT_Memory* memory, PJRT_Device* device);
 

@@ -46,6 +46,17 @@ PJRT_Error* new_error(const driver::Error& error) {
   return new PJRT_Error{code_of(error.code()), text_of(error)};
 }
 
+driver::Error error_of(PJRT_Error_Code code, const char* text, size_t size) {
+  for (const auto ours : {ErrorCode::kInvalidArgument, ErrorCode::kFailedPrecondition,
+                          ErrorCode::kUnimplemented, ErrorCode::kResourceExhausted,
+                          ErrorCode::kCancelled, ErrorCode::kUnavailable, ErrorCode::kTimeout}) {
+    if (code_of(ours) == code) {
+      return {ours, std::string(text, size)};
+    }
+  }
+  return {ErrorCode::kInternal, std::string(text, size)};
+}
+
 PJRT_Error* new_error_of_exception() {
   try {
     throw;

@@ -16,6 +16,9 @@ namespace tpu::pjrt {
 
 PJRT_Error* new_error(const driver::Error& error);
 
+/// What a caller reports to us.
+driver::Error error_of(PJRT_Error_Code code, const char* text, size_t size);
+
 /// Of the exception that is being handled.
 PJRT_Error* new_error_of_exception();
 

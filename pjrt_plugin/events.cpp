@@ -17,6 +17,27 @@ constexpr std::chrono::milliseconds kOwnThread{1};
 
 void call(PJRT_Event_Destroy_Args& args) { delete args.event; }
 
+// For work of other frameworks that ours is to wait for.
+void call(PJRT_Event_Create_Args& args) {
+  if (!client::ProcessBoard::is_open()) {
+    throw driver::Error(driver::ErrorCode::kFailedPrecondition, "there is no client yet");
+  }
+  const driver::HostEvent host = client::ProcessBoard::get().board().make_event();
+  args.event = new PJRT_Event{host.event(), false, host};
+}
+
+void call(PJRT_Event_Set_Args& args) {
+  const driver::HostEvent& host = need(args.event, "event").host;
+  if (!host.valid()) {
+    throw_invalid("the event is not one of PJRT_Event_Create");
+  }
+  if (args.error_code == PJRT_Error_Code_OK) {
+    host.set();
+  } else {
+    host.fail(error_of(args.error_code, args.error_message, args.error_message_size));
+  }
+}
+
 void call(PJRT_Event_IsReady_Args& args) {
   args.is_ready = need(args.event, "event").event.ready();
 }

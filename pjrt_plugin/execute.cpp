@@ -5,6 +5,8 @@
 #include "calls.hpp"
 #include "errors.hpp"
 
+struct PJRT_ExecuteContext {};
+
 namespace tpu::pjrt {
 namespace {
 
@@ -122,6 +124,11 @@ void call(PJRT_LoadedExecutable_Execute_Args& args) {
   }
   give_outputs(args, devices, result);
 }
+
+// A context holds what custom calls of other plugins look up; there are none here.
+void call(PJRT_ExecuteContext_Create_Args& args) { args.context = new PJRT_ExecuteContext; }
+
+void call(PJRT_ExecuteContext_Destroy_Args& args) { delete args.context; }
 
 void call(PJRT_LoadedExecutable_Destroy_Args& args) { delete args.executable; }
 

@@ -9,6 +9,7 @@
 #include "abi/client.h"
 #include "abi/executable.h"
 #include "abi/layouts.h"
+#include "abi/transfer.h"
 
 #define TPU_PJRT_API_MAJOR 0
 #define TPU_PJRT_API_MINOR 93
@@ -103,7 +104,7 @@
   X(PJRT_TopologyDescription_PlatformName) \
   X(PJRT_TopologyDescription_PlatformVersion) \
   X(PJRT_TopologyDescription_GetDeviceDescriptions) \
-  U(PJRT_TopologyDescription_Serialize) \
+  X(PJRT_TopologyDescription_Serialize) \
   X(PJRT_TopologyDescription_Attributes) \
   X(PJRT_Compile) \
   X(PJRT_Executable_OutputElementTypes) \
@@ -114,36 +115,36 @@
   X(PJRT_Client_TopologyDescription) \
   X(PJRT_Executable_GetCompiledMemoryStats) \
   X(PJRT_Memory_Kind_Id) \
-  U(PJRT_ExecuteContext_Create) \
-  U(PJRT_ExecuteContext_Destroy) \
+  X(PJRT_ExecuteContext_Create) \
+  X(PJRT_ExecuteContext_Destroy) \
   X(PJRT_Buffer_CopyRawToHost) \
-  U(PJRT_AsyncHostToDeviceTransferManager_Destroy) \
-  U(PJRT_AsyncHostToDeviceTransferManager_TransferData) \
-  U(PJRT_Client_CreateBuffersForAsyncHostToDevice) \
-  U(PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer) \
-  U(PJRT_AsyncHostToDeviceTransferManager_Device) \
-  U(PJRT_AsyncHostToDeviceTransferManager_BufferCount) \
-  U(PJRT_AsyncHostToDeviceTransferManager_BufferSize) \
-  U(PJRT_AsyncHostToDeviceTransferManager_SetBufferError) \
-  U(PJRT_AsyncHostToDeviceTransferManager_AddMetadata) \
+  X(PJRT_AsyncHostToDeviceTransferManager_Destroy) \
+  X(PJRT_AsyncHostToDeviceTransferManager_TransferData) \
+  X(PJRT_Client_CreateBuffersForAsyncHostToDevice) \
+  X(PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer) \
+  X(PJRT_AsyncHostToDeviceTransferManager_Device) \
+  X(PJRT_AsyncHostToDeviceTransferManager_BufferCount) \
+  X(PJRT_AsyncHostToDeviceTransferManager_BufferSize) \
+  X(PJRT_AsyncHostToDeviceTransferManager_SetBufferError) \
+  X(PJRT_AsyncHostToDeviceTransferManager_AddMetadata) \
   U(PJRT_Client_DmaMap) \
   U(PJRT_Client_DmaUnmap) \
   X(PJRT_Client_CreateUninitializedBuffer) \
   U(PJRT_Client_UpdateGlobalProcessInfo) \
-  U(PJRT_TopologyDescription_Deserialize) \
+  X(PJRT_TopologyDescription_Deserialize) \
   U(PJRT_Client_CreateAliasBuffer) \
   U(PJRT_Client_FulfillAliasBuffer) \
   X(PJRT_LoadedExecutable_GetDeviceAssignment) \
-  U(PJRT_Client_CreateErrorBuffer) \
-  U(PJRT_AsyncHostToDeviceTransferManager_TransferLiteral) \
+  X(PJRT_Client_CreateErrorBuffer) \
+  X(PJRT_AsyncHostToDeviceTransferManager_TransferLiteral) \
   U(PJRT_Buffer_CopyRawToHostFuture) \
   U(PJRT_Device_PoisonExecution) \
   U(PJRT_Device_CreateAsyncTrackingEvent) \
   U(PJRT_AsyncTrackingEvent_Destroy) \
   X(PJRT_Executable_GetCompileOptions) \
   U(PJRT_Buffer_DonateWithControlDependency) \
-  U(PJRT_Event_Create) \
-  U(PJRT_Event_Set) \
+  X(PJRT_Event_Create) \
+  X(PJRT_Event_Set) \
   X(PJRT_Device_GetAttributes)
 // clang-format on
 

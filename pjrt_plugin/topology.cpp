@@ -27,6 +27,16 @@ std::string kind_of(const spec::BoardParams& board) {
   return board.board.name.starts_with("v2") ? "TPU v2" : "TPU v3";
 }
 
+std::string serialized(const std::string& platform, spec::BoardParams board) {
+  std::string text = "tpuboard topology\nplatform=" + platform + "\n";
+  for (const spec::BoardKey& key : spec::kBoardKeys) {
+    text +=
+        fmt::format("{}.{}={}\n", key.section, key.name,
+                    key.number != nullptr ? std::to_string(key.number(board)) : key.text(board));
+  }
+  return text;
+}
+
 }  // namespace
 
 PJRT_NamedValue named_integer(const char* name, int64_t value) {
@@ -53,6 +63,7 @@ std::shared_ptr<const Topology> make_topology(const std::string& platform,
   auto topology = std::make_shared<Topology>();
   topology->platform = platform;
   topology->version = fmt::format("tpuboard {} ({})", driver::kVersion, board.board.name);
+  topology->bytes = serialized(platform, board);
   const int64_t per_chip = board.board.cores_per_chip;
   for (int64_t id = 0; id < board.board.chips * per_chip; ++id) {
     auto device = std::make_unique<PJRT_DeviceDescription>();
@@ -73,9 +84,31 @@ std::shared_ptr<const Topology> make_topology(const std::string& platform,
   return topology;
 }
 
-void call(PJRT_TopologyDescription_Create_Args& args) {
-  args.topology = new PJRT_TopologyDescription{
+static PJRT_TopologyDescription* topology_of_process() {
+  return new PJRT_TopologyDescription{
       make_topology(client::ProcessBoard::options().platform, client::ProcessBoard::params())};
+}
+
+void call(PJRT_TopologyDescription_Create_Args& args) { args.topology = topology_of_process(); }
+
+// The bytes live as long as the topology: the caller owns nothing.
+void call(PJRT_TopologyDescription_Serialize_Args& args) {
+  const std::string& bytes = need(args.topology, "topology").topology->bytes;
+  args.serialized_bytes = bytes.data();
+  args.serialized_bytes_size = bytes.size();
+  args.serialized_topology = nullptr;
+  args.serialized_topology_deleter = [](PJRT_SerializedTopology*) {};
+}
+
+// Programs are compiled for the board of this process: that of another one is of no use.
+void call(PJRT_TopologyDescription_Deserialize_Args& args) {
+  std::unique_ptr<PJRT_TopologyDescription> own(topology_of_process());
+  if (own->topology->bytes !=
+      std::string_view(args.serialized_topology, args.serialized_topology_size)) {
+    throw_invalid("these bytes are no topology, or that of another board; this one is " +
+                  own->topology->version + " (TPUBOARD_BOARD, TPUBOARD_SET)");
+  }
+  args.topology = own.release();
 }
 
 void call(PJRT_TopologyDescription_Destroy_Args& args) { delete args.topology; }

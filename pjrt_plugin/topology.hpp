@@ -23,6 +23,7 @@ namespace tpu::pjrt {
 struct Topology {
   std::string platform;  // "tpu"
   std::string version;   // of this software, and the board
+  std::string bytes;     // serialized: platform and numbers of the board, a line each
   std::vector<std::unique_ptr<PJRT_DeviceDescription>> owned;
   std::vector<PJRT_DeviceDescription*> devices;
   std::vector<PJRT_NamedValue> attributes;

@@ -9,20 +9,6 @@
 namespace tpu::pjrt {
 namespace {
 
-void need_row_major(const PJRT_Buffer_MemoryLayout* layout, size_t rank) {
-  if (layout == nullptr) {
-    return;
-  }
-  bool row_major = layout->type == PJRT_Buffer_MemoryLayout_Type_Tiled &&
-                   layout->tiled.num_tiles == 0 && layout->tiled.minor_to_major_size == rank;
-  for (size_t i = 0; row_major && i < rank; ++i) {
-    row_major = layout->tiled.minor_to_major[i] == static_cast<int64_t>(rank - 1 - i);
-  }
-  if (!row_major) {
-    throw_unimplemented("a layout that is not row-major without tiles");
-  }
-}
-
 // All that strides reach from `data`, which is element [0,0,..].
 driver::HostView strided_view(const std::byte* data, driver::DType dtype, driver::Shape shape,
                               std::vector<int64_t> strides) {
@@ -65,6 +51,20 @@ PJRT_Buffer* copy_to(const PJRT_Buffer* source, PJRT_Device& target) {
 }
 
 }  // namespace
+
+void need_row_major(const PJRT_Buffer_MemoryLayout* layout, size_t rank) {
+  if (layout == nullptr) {
+    return;
+  }
+  bool row_major = layout->type == PJRT_Buffer_MemoryLayout_Type_Tiled &&
+                   layout->tiled.num_tiles == 0 && layout->tiled.minor_to_major_size == rank;
+  for (size_t i = 0; row_major && i < rank; ++i) {
+    row_major = layout->tiled.minor_to_major[i] == static_cast<int64_t>(rank - 1 - i);
+  }
+  if (!row_major) {
+    throw_unimplemented("a layout that is not row-major without tiles");
+  }
+}
 
 // The bytes are copied before this returns, whatever the semantics allow.
 void call(PJRT_Client_BufferFromHostBuffer_Args& args) {

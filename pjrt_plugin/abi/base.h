@@ -25,6 +25,7 @@ struct PJRT_Buffer;
 struct PJRT_Executable;
 struct PJRT_LoadedExecutable;
 struct PJRT_SerializedExecutable;
+struct PJRT_SerializedTopology;
 struct PJRT_DeviceAssignmentSerialized;
 struct PJRT_SerializedCompileOptions;
 struct PJRT_ExecuteContext;
@@ -158,6 +159,23 @@ struct PJRT_Event_Destroy_Args {
   PJRT_Event* event;
 };
 TPU_PJRT_STRUCT(PJRT_Event_Destroy_Args, event);
+
+struct PJRT_Event_Create_Args {
+  size_t struct_size;
+  PJRT_Extension_Base* extension_start;
+  PJRT_Event* event;
+};
+TPU_PJRT_STRUCT(PJRT_Event_Create_Args, event);
+
+struct PJRT_Event_Set_Args {
+  size_t struct_size;
+  PJRT_Extension_Base* extension_start;
+  PJRT_Event* event;
+  PJRT_Error_Code error_code;
+  const char* error_message;
+  size_t error_message_size;
+};
+TPU_PJRT_STRUCT(PJRT_Event_Set_Args, error_message_size);
 
 struct PJRT_Event_IsReady_Args {
   size_t struct_size;

@@ -341,6 +341,26 @@ struct PJRT_TopologyDescription_Attributes_Args {
 };
 TPU_PJRT_STRUCT(PJRT_TopologyDescription_Attributes_Args, num_attributes);
 
+struct PJRT_TopologyDescription_Serialize_Args {
+  size_t struct_size;
+  PJRT_Extension_Base* extension_start;
+  PJRT_TopologyDescription* topology;
+  const char* serialized_bytes;
+  size_t serialized_bytes_size;
+  PJRT_SerializedTopology* serialized_topology;
+  void (*serialized_topology_deleter)(PJRT_SerializedTopology*);
+};
+TPU_PJRT_STRUCT(PJRT_TopologyDescription_Serialize_Args, serialized_topology_deleter);
+
+struct PJRT_TopologyDescription_Deserialize_Args {
+  size_t struct_size;
+  PJRT_Extension_Base* extension_start;
+  const char* serialized_topology;
+  size_t serialized_topology_size;
+  PJRT_TopologyDescription* topology;
+};
+TPU_PJRT_STRUCT(PJRT_TopologyDescription_Deserialize_Args, topology);
+
 struct PJRT_Client_TopologyDescription_Args {
   size_t struct_size;
   PJRT_Extension_Base* extension_start;

@@ -314,3 +314,17 @@ struct PJRT_Shardings_PJRT_Executable_OutputShardings_Args {
   const size_t* sharding_sizes;
 };
 TPU_PJRT_STRUCT(PJRT_Shardings_PJRT_Executable_OutputShardings_Args, sharding_sizes);
+
+struct PJRT_ExecuteContext_Create_Args {
+  size_t struct_size;
+  PJRT_Extension_Base* extension_start;
+  PJRT_ExecuteContext* context;
+};
+TPU_PJRT_STRUCT(PJRT_ExecuteContext_Create_Args, context);
+
+struct PJRT_ExecuteContext_Destroy_Args {
+  size_t struct_size;
+  PJRT_Extension_Base* extension_start;
+  PJRT_ExecuteContext* context;
+};
+TPU_PJRT_STRUCT(PJRT_ExecuteContext_Destroy_Args, context);

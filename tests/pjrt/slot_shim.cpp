@@ -14,7 +14,7 @@ PJRT_Error* (*unimplemented)(void*) = nullptr;
 
 PJRT_Api shortened(const PJRT_Api& table, std::string_view slot) {
   PJRT_Api copy = table;
-  unimplemented = table.PJRT_Event_Set;
+  unimplemented = table.PJRT_Client_DmaMap;
   bool found = slot.empty();
 #define TPU_SHIM_NONE(name)
 #define TPU_SHIM_SLOT(name)                                                         \
