@@ -6,7 +6,9 @@ tests/requirements.txt, started by run.py; each command prints one JSON object.
   references.py export-convnet BATCH FILE   the convnet's training step for 8 cores with this global batch
   references.py sgemm N ROUNDS              best seconds of OpenBLAS; threads and core type come from the environment
   references.py chain N ROUNDS              best seconds of NumPy
-  references.py convnet STEPS BATCH DATA    seconds of each training step of the convnet in JAX on one CPU device
+  references.py convnet STEPS BATCH DATA WHERE
+      seconds of each training step of the convnet in JAX; WHERE is cpu: one CPU device; jit: the eight devices of the
+      plugin, which TPU_LIBRARY_PATH names, arguments with NamedSharding; shard_map: the same with jax.shard_map
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import time
 from pathlib import Path
 
 COMMAND = sys.argv[1] if len(sys.argv) > 1 else ""
-os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["JAX_PLATFORMS"] = "tpu,cpu" if sys.argv[-1] in ("jit", "shard_map") else "cpu"
 os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={1 if COMMAND == 'convnet' else 8}"
 
 import numpy as np  # noqa: E402, the variables above are read when JAX is imported
@@ -137,18 +139,22 @@ def export_convnet(batch: str, path: str) -> dict:
     return write(convnet_model().export_train_step(CORES, batch=int(batch)), path)
 
 
-def convnet(steps: str, batch: str, data: str) -> dict:
+def convnet(steps: str, batch: str, data: str, where: str) -> dict:
     """Steps of the example's very function, jitted, its state donated; the first one compiles."""
-    model = convnet_model()
-    import jax
+    import jax  # before the example, which asks for the CPU
     import optax
+    from jax.sharding import NamedSharding, PartitionSpec as P
 
-    assert jax.device_count() == 1
+    model = convnet_model()
+    assert jax.device_count() == (1 if where == "cpu" else CORES)
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
+    everywhere, cut = NamedSharding(mesh, P()), NamedSharding(mesh, P("data"))
     images = np.load(Path(data) / "images.npy").reshape(-1, *model.IMAGE)
     labels = np.load(Path(data) / "labels.npy")
-    step = jax.jit(model.make_train_step(None), donate_argnums=(0, 1))
+    step = jax.jit(model.make_train_step(mesh if where == "shard_map" else None), donate_argnums=(0, 1),
+                   in_shardings=(everywhere, everywhere, cut, cut), out_shardings=everywhere)
     params = model.init_params(1)
-    state = optax.adam(model.LEARNING_RATE).init(params)
+    params, state = jax.device_put((params, optax.adam(model.LEARNING_RATE).init(params)), everywhere)
     seconds = []
     for i in range(int(steps)):
         first = i * int(batch) % len(labels)
@@ -157,7 +163,8 @@ def convnet(steps: str, batch: str, data: str) -> dict:
         params, state, loss = step(params, state, images[rows], labels[rows])
         jax.block_until_ready((params, state, loss))
         seconds.append(time.perf_counter() - start)
-    return {"step_seconds": seconds, "loss": float(loss), "what": f"JAX {jax.__version__}, one CPU device"}
+    what = "one CPU device" if where == "cpu" else f"{where} on the plugin"
+    return {"step_seconds": seconds, "loss": float(loss), "what": f"JAX {jax.__version__}, {what}"}
 
 
 COMMANDS = {"export-matmul": export_matmul, "export-chain": export_chain, "export-convnet": export_convnet,

@@ -5,6 +5,8 @@ Builds what is missing (preset release; JAX and flax in build/venv), prints a Ma
 writes JSON: {name: {ours, theirs, ratio, unit, ...}}. What this host cannot run has null and a reason.
 
   convnet_step     seconds of a training step of examples/mnist_convnet, all host cores; theirs: the same step in JAX
+  convnet_plugin   the same step on eight devices of the PJRT plugin, the slower of jit and shard_map; theirs: JAX on
+                   one CPU device. Bar: 0.9 times the ratio of `tpuboard train` in the same run
   mxu_2048         2048^3 matmul through tpuc and tpuboard, one thread, DMA and tiling included; theirs: OpenBLAS sgemm
   mxu_512_amx      512^3 on the matrix engine with AMX, one thread; theirs: oneDNN's bf16 matmul
   vpu_chain        10 elementwise operations on 16 M f32, all host cores; theirs: NumPy
@@ -36,6 +38,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HERE = Path(__file__).resolve().parent
 REAL_STEP_MS = {"v3_8": 137.4, "v2_8": 228.8}  # ResNet-50, batch 128 a core, MLPerf v0.5 logs
 RESNET_BAND = 0.35
+PLUGIN_COST = 0.1  # of the speed of `tpuboard train`
 RESNET_WALL_SECONDS = 60
 
 
@@ -165,34 +168,64 @@ def speed(ours: float, theirs: float, unit: str, least: float, note: str) -> Res
     return Result(ours, theirs, ratio, unit, f"at least {least} x", ratio >= least, note)
 
 
+class Convnet:
+    """The training step of examples/mnist_convnet in each of its surroundings."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.data = ROOT / "out" / "data" / "mnist"
+        subprocess.run([sys.executable, str(ROOT / "sim_scripts" / "fetch_mnist.py"), "--out", str(self.data)],
+                       check=True)
+        example = ROOT / "examples" / "mnist_convnet"
+        graph = example / "train_step.mlirbc"
+        if bench.sizes.convnet_batch != Sizes.convnet_batch:
+            graph = bench.scratch / graph.name
+            bench.reference("export-convnet", str(bench.sizes.convnet_batch), graph)
+        bench.compile(graph)
+        self.config = bench.scratch / "train.toml"
+        lines = (example / "train.toml.in").read_text(encoding="utf-8").splitlines()
+        kept = [line for line in lines if not line.startswith(("eval =", "checkpoint ="))]
+        text = "\n".join(kept).replace("@OUT@", str(bench.scratch)).replace("@DATA@", str(self.data))
+        text = text.replace("batch = 200", f"batch = {bench.sizes.convnet_batch}")
+        self.config.write_text(text, encoding="utf-8")
+
+    def train(self) -> tuple[float, str]:
+        """`tpuboard train`: the median step, and what it is."""
+        out = self.bench.scratch / "train"
+        self.bench.call([self.bench.bin / "tpuboard", "train", self.config, "--steps",
+                         str(self.bench.sizes.convnet_steps), "--out", out])
+        run = json.loads((out / "run.json").read_text(encoding="utf-8"))
+        return median(run["step_seconds"][1:]), f"simulated {run['sim_seconds_per_step'] * 1e3:.2f} ms a step"
+
+    def jax(self, where: str, **environment: str) -> tuple[float, str]:
+        """JAX on `where` (references.py)."""
+        sizes = self.bench.sizes
+        run = self.bench.reference("convnet", str(sizes.convnet_steps), str(sizes.convnet_batch), self.data, where,
+                                   **environment)
+        return median(run["step_seconds"][1:]), run["what"]
+
+
 def convnet_step(bench: Bench) -> Result:
     """`tpuboard train` and JAX in turns; the median step of each round, the best round of each."""
-    data = ROOT / "out" / "data" / "mnist"
-    subprocess.run([sys.executable, str(ROOT / "sim_scripts" / "fetch_mnist.py"), "--out", str(data)], check=True)
-    example = ROOT / "examples" / "mnist_convnet"
-    sizes = bench.sizes
-    graph = example / "train_step.mlirbc"
-    if sizes.convnet_batch != Sizes.convnet_batch:
-        graph = bench.scratch / graph.name
-        bench.reference("export-convnet", str(sizes.convnet_batch), graph)
-    bench.compile(graph)
-    config = bench.scratch / "train.toml"
-    lines = (example / "train.toml.in").read_text(encoding="utf-8").splitlines()
-    kept = [line for line in lines if not line.startswith(("eval =", "checkpoint ="))]
-    text = "\n".join(kept).replace("@OUT@", str(bench.scratch)).replace("@DATA@", str(data))
-    text = text.replace("batch = 200", f"batch = {sizes.convnet_batch}")
-    config.write_text(text, encoding="utf-8")
-    ours, theirs = [], []
-    what = ""
-    for _ in range(bench.rounds):
-        out = bench.scratch / "train"
-        bench.call([bench.bin / "tpuboard", "train", config, "--steps", str(sizes.convnet_steps), "--out", out])
-        run = json.loads((out / "run.json").read_text(encoding="utf-8"))
-        ours.append(median(run["step_seconds"][1:]))
-        jax = bench.reference("convnet", str(sizes.convnet_steps), str(sizes.convnet_batch), data)
-        theirs.append(median(jax["step_seconds"][1:]))
-        what = f"{jax['what']}; simulated {run['sim_seconds_per_step'] * 1e3:.2f} ms a step"
-    return speed(min(ours), min(theirs), "s", {"avx2": 1.1, "avx512": 1.5, "amx": 3.0}[host_simd()], what)
+    convnet = Convnet(bench)
+    rounds = [(convnet.train(), convnet.jax("cpu")) for _ in range(bench.rounds)]
+    (ours, simulated), (theirs, what) = (min(side) for side in zip(*rounds, strict=True))
+    return speed(ours, theirs, "s", {"avx2": 1.1, "avx512": 1.5, "amx": 3.0}[host_simd()], f"{what}; {simulated}")
+
+
+def convnet_plugin(bench: Bench) -> Result:
+    """JAX on the plugin, `tpuboard train` and JAX on the CPU in turns: what the plugin costs."""
+    library = bench.bin.parent / "lib" / "libtpuboard_pjrt.so"
+    if not library.exists():
+        raise Skipped(f"there is no {library.name} beside the programs")
+    convnet = Convnet(bench)
+    board = {"TPU_LIBRARY_PATH": str(library), "TPUBOARD_CACHE": "off"}
+    rounds = [(convnet.train()[0], convnet.jax("cpu")[0], convnet.jax("jit", **board)[0],
+               convnet.jax("shard_map", **board)[0]) for _ in range(bench.rounds)]
+    train, cpu, jit, manual = (min(seconds) for seconds in zip(*rounds, strict=True))
+    ours, wanted = max(jit, manual), (1 - PLUGIN_COST) * cpu / train
+    return Result(ours, cpu, cpu / ours, "s", f"at least {wanted:.2f} x", cpu / ours >= wanted,
+                  f"jit {jit:.2f} s, shard_map {manual:.2f} s; `tpuboard train` {train:.2f} s, {cpu / train:.2f} x")
 
 
 def median(values: list[float]) -> float:
@@ -268,6 +301,7 @@ def resnet50(bench: Bench, board: str) -> Result:
 
 BENCHMARKS: dict[str, tuple[str, str, Callable[[Bench], Result]]] = {
     "convnet_step": ("training step of the MNIST convnet, batch 200", "s", convnet_step),
+    "convnet_plugin": ("the same step by unmodified JAX on the plugin", "s", convnet_plugin),
     "mxu_2048": ("2048^3 matmul, one core's program, one thread", "GFLOP/s", mxu_2048),
     "mxu_512_amx": ("512^3 on the matrix engine, AMX, one thread", "GFLOP/s", mxu_512_amx),
     "vpu_chain": ("10 elementwise operations on 16 M f32", "s", vpu_chain),
