@@ -226,6 +226,9 @@ def sharding() -> None:
     placed = jax.device_put(w, NamedSharding(mesh, P())), jax.device_put(x, NamedSharding(mesh, P("data")))
     value, grad = jax.jit(jax.value_and_grad(loss))(*placed)
     compare("partitioned", (value, grad), on_cpu(jax.value_and_grad(loss), w, x), CLOSE)
+    draw = partial(jax.random.uniform, shape=(64, 40), minval=-0.3, maxval=0.9)
+    split = jax.jit(draw, out_shardings=NamedSharding(mesh, P("data")))(jax.random.key(5))
+    compare("drawn by parts", split, on_cpu(lambda: draw(jax.random.key(5))), 0)
     kept = jax.jit(jnp.sin)(placed[1]).sharding
     assert kept.is_equivalent_to(NamedSharding(mesh, P("data")), 2), kept
     compare("each alone", [jax.jit(jnp.sin)(jax.device_put(x, d)) for d in devices], [np.sin(x)] * 8, CLOSE)
@@ -414,6 +417,18 @@ def keras() -> None:
             return [np.asarray(make(shape)) for make in makers for shape in shapes] + [np.asarray(layer.embeddings)]
 
     compare("initializers", drawn(jax.devices()[0]), drawn(CPU), bound=0)
+
+    def convnet() -> list[np.ndarray]:
+        keras.utils.set_random_seed(5)
+        layers = (keras.layers.Conv2D(32, 3), keras.layers.MaxPooling2D(), keras.layers.Conv2D(64, 3),
+                  keras.layers.MaxPooling2D(), keras.layers.Flatten(), keras.layers.Dense(10))
+        return [np.asarray(w) for w in keras.Sequential([keras.layers.Input((28, 28, 1)), *layers]).weights]
+
+    with jax.default_device(CPU):
+        one = convnet()
+    keras.distribution.set_distribution(keras.distribution.DataParallel(devices=jax.devices()))
+    compare("weights on eight cores", convnet(), one, bound=0)
+    keras.distribution.set_distribution(None)
 
 
 GROUPS = {g.__name__: g for g in (arithmetic, control, random, training, sharding, borders, cores, owners,
