@@ -89,8 +89,25 @@ class TextWriter {
   void write_ops(const Region& region, const char* terminator, size_t depth) {
     for (const auto& op : region.ops) {
       out_.append(2 * depth, ' ');
+      if (op->kind == Kind::kMultiplyAdd) {
+        write_multiply_add(*op, depth);
+        continue;
+      }
       write_op(*op, op->kind == Kind::kReturn ? terminator : stablehlo::op_name(op->kind), depth);
     }
+  }
+
+  // StableHLO has no op that rounds once.
+  void write_multiply_add(const Op& op, size_t depth) {
+    const std::string type = type_text(op.type());
+    const std::string tail = ") : (" + type + ", " + type + ") -> (" + type + ") loc(#loc" +
+                             std::to_string(loc_number(*op.loc)) + ")\n";
+    const std::string product = "%" + std::to_string(next_++);
+    out_ += product + " = \"stablehlo.multiply\"(" + names_.at(op.operands[0]) + ", " +
+            names_.at(op.operands[1]) + tail;
+    out_.append(2 * depth, ' ');
+    out_ += define(op.result()) + " = \"stablehlo.add\"(" + product + ", " +
+            names_.at(op.operands[2]) + tail;
   }
 
   void write_op(const Op& op, const std::string& name, size_t depth) {

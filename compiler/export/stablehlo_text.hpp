@@ -1,7 +1,8 @@
 // The graph of one core as StableHLO in MLIR's text, for programs that read it with a library of
 // their own (a PJRT client makes HLO of it). Ops are in generic form; locations are kept. What
 // StableHLO has no op for is a custom_call: `Qr`, `Eigh`, `LuDecomposition`,
-// `ProductOfElementaryHouseholderReflectors`, `mhlo.erf`.
+// `ProductOfElementaryHouseholderReflectors`, `mhlo.erf`; multiply_add, which rounds once, is a
+// multiply and an add.
 #pragma once
 
 #include <string>

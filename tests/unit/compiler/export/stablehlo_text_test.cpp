@@ -67,6 +67,17 @@ TEST(StablehloText, KindsOfOurOwnAreCalls) {
       << text;
 }
 
+TEST(StablehloText, AMultiplyAddIsTwoOps) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({4}));
+  Value* y = b.op(Kind::kMultiplyAdd, {x, x, x}, f32({4}));
+  const std::string text = stablehlo_text(b.done({b.op(Kind::kAbs, {y}, f32({4}))}));
+  for (const char* line : {"%1 = \"stablehlo.multiply\"(%0, %0) : ",
+                           "%2 = \"stablehlo.add\"(%1, %0) : ", "\"stablehlo.abs\"(%2)"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << text;
+  }
+}
+
 TEST(StablehloText, RefusesGraphsOfOtherStages) {
   GraphBuilder b;
   Value* x = b.arg(f32({4}));
