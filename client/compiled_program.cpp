@@ -66,8 +66,10 @@ std::shared_ptr<const CompiledProgram> stored_program(std::span<const std::byte>
   return program;
 }
 
+namespace {
+
 // The cores that an executable must know: those of one partition, or in order, it does not.
-static std::vector<int> named_cores(const std::vector<int>& cores) {
+std::vector<int> named_cores(const std::vector<int>& cores) {
   for (size_t p = 0; p < cores.size() && cores.size() > 1; ++p) {
     if (cores[p] != static_cast<int>(p)) {
       return cores;
@@ -96,16 +98,19 @@ class LivePrograms {
 };
 
 // Never destroyed: threads may compile while the process exits.
-static LivePrograms& live_programs() {
+LivePrograms& live_programs() {
   static auto* programs = new LivePrograms;
   return *programs;
 }
-static ProgramCache& program_cache() {
+
+ProgramCache& program_cache() {
   const ClientOptions& options = ProcessBoard::options();
   static auto* cache = new ProgramCache(options.cache ? options.cache_folder : std::string(),
                                         options.cache_mib << 20);
   return *cache;
 }
+
+}  // namespace
 
 std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte> artifact,
                                                        const std::vector<int>& cores) {
