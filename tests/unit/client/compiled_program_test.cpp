@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "file/whole_file.hpp"
@@ -20,6 +21,15 @@ TEST(CompiledProgram, OneForAllCoresWhileSomebodyHasIt) {
   EXPECT_EQ(program.use_count(), 1);
   EXPECT_EQ(compile_program(artifact("one_op/add"), {3}), program);
   EXPECT_NE(compile_program(artifact("one_op/multiply"), {3}), program);
+}
+
+// The parameters of the perceptron's step are everywhere, and Adam's moments where they are made.
+TEST(CompiledProgram, UpdatesOfLargeStateAreSharded) {
+  const auto program = compile_program(artifact("../../examples/mnist_mlp/train_step"));
+  const auto& results = program->executable->results;
+  EXPECT_EQ(std::count_if(results.begin(), results.end(),
+                          [](const auto& result) { return !result->owned_by.empty(); }),
+            4);  // of two layers, two moments each
 }
 
 TEST(CompiledProgram, HasATextWithoutShardings) {
