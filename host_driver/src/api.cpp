@@ -359,6 +359,14 @@ BoardCounters Board::counters() const {
   return need(impl_).counters();
 }
 
+SimOptions Board::sim() const { return need(impl_).sim(); }
+std::vector<OpTime> Board::op_times() const { return need(impl_).op_times(); }
+
+void Board::change_sim(const SimOptions& sim) const {
+  refuse_in_callback();
+  need(impl_).change_sim(sim);
+}
+
 void Board::synchronize() const {
   refuse_in_callback();
   need(impl_).synchronize(std::nullopt);

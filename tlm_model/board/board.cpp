@@ -2,6 +2,7 @@
 #include "board/board.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 #include <thread>
 
 #include "board/append_line.hpp"
@@ -14,6 +15,26 @@ int thread_count(int asked) {
   return asked > 0 ? asked : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
+// Options that the board is built with.
+void refuse_fixed(const spec::SimOptions& now, const spec::SimOptions& wanted) {
+  const auto check = [](bool same, const char* name) {
+    if (!same) {
+      throw std::runtime_error(std::string(name) +
+                               " is fixed when the board is opened; of an open board --mxu, "
+                               "--trace, --waves, --waves-steps and the times of operations can "
+                               "change");
+    }
+  };
+  check(now.threads == wanted.threads, "--threads");
+  check(now.simd == wanted.simd, "--simd");
+  check(now.no_data == wanted.no_data, "--no-data");
+  check(now.check == wanted.check, "--check");
+  check(now.profile == wanted.profile, "--profile");
+  check(now.tile_folder == wanted.tile_folder, "the folder for tiles of mismatches");
+  check(now.mxu_waves_path == wanted.mxu_waves_path, "--mxu-waves");
+  check(now.mxu_waves_path.empty() || now.mxu == wanted.mxu, "--mxu, with --mxu-waves,");
+}
+
 }  // namespace
 
 Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemory& memory,
@@ -21,7 +42,7 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
     : sc_module(name),
       options_(options),
       fluid_("fluid"),
-      mxu_select_(options_),
+      mxu_select_(std::make_unique<MxuSelect>(options_)),
       sinks_(options_, probes_),
       pool_(thread_count(options.sim.threads)),
       programs_(options_.params),
@@ -35,7 +56,7 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
           .probes = probes_,
           .no_data = options.sim.no_data,
           .vpu_simd = vpu_simd_from_name(options.sim.simd),
-          .make_mxu = [this](const std::string& path) { return mxu_select_.make(path); }} {
+          .make_mxu = [this](const std::string& path) { return mxu_select_->make(path); }} {
   const spec::BoardParams& params = options_.params;
   const auto chips = static_cast<uint32_t>(params.board.chips);
   const auto torus_x = static_cast<uint32_t>(params.board.torus_x);
@@ -94,10 +115,10 @@ BoardStats Board::stats() {
     }
   }
   stats.delta_cycles = sc_core::sc_delta_count();
-  const MxuLockstepCounts lockstep = mxu_select_.counts();
-  stats.lockstep_tiles = lockstep.tiles;
-  stats.lockstep_mismatches = lockstep.mismatches;
-  stats.lockstep_text = mxu_select_.mismatch_text();
+  const MxuLockstepCounts lockstep = mxu_select_->counts();
+  stats.lockstep_tiles = lockstep_past_.tiles + lockstep.tiles;
+  stats.lockstep_mismatches = lockstep_past_.mismatches + lockstep.mismatches;
+  stats.lockstep_text = lockstep_past_.text + mxu_select_->mismatch_text();
   stats.hbm_host_bytes = pages_.pages_touched() * kHbmPageBytes;
   return stats;
 }
@@ -118,9 +139,57 @@ void Board::end_console() {
   }
 }
 
+std::vector<Mxu*> Board::all_mxus() {
+  std::vector<Mxu*> found;
+  for (const auto& chip : chips_) {
+    for (size_t core = 0; core < chip->cores(); ++core) {
+      for (size_t index = 0; index < chip->core(core).mxus(); ++index) {
+        found.push_back(&chip->core(core).mxu(index));
+      }
+    }
+  }
+  return found;
+}
+
+// What can fail comes first.
+std::string Board::change_options(const spec::SimOptions& sim) {
+  refuse_fixed(options_.sim, sim);
+  BoardOptions options{options_.params, sim};
+  std::unique_ptr<MxuSelect> select;
+  std::vector<MxuUnit> units;
+  if (sim.mxu != options_.sim.mxu) {
+    select = std::make_unique<MxuSelect>(options);
+    for (const Mxu* mxu : all_mxus()) {
+      units.push_back(select->make(mxu->name()));
+    }
+  }
+  std::string error = sinks_.change(sim);
+  options_ = std::move(options);
+  if (select != nullptr) {
+    if (const std::string more = change_mxus(std::move(select), std::move(units)); !more.empty()) {
+      append_line(error, more);
+    }
+  }
+  return error;
+}
+
+std::string Board::change_mxus(std::unique_ptr<MxuSelect> select, std::vector<MxuUnit> units) {
+  std::string error = mxu_select_->finish(steps_.begun());
+  const MxuLockstepCounts counts = mxu_select_->counts();
+  lockstep_past_.tiles += counts.tiles;
+  lockstep_past_.mismatches += counts.mismatches;
+  lockstep_past_.text += mxu_select_->mismatch_text();
+  const std::vector<Mxu*> mxus = all_mxus();
+  for (size_t i = 0; i < mxus.size(); ++i) {
+    mxus[i]->change_unit(std::move(units[i]));
+  }
+  mxu_select_ = std::move(select);  // engines of the old one are gone
+  return error;
+}
+
 std::string Board::finish_files() {
   std::string error = sinks_.finish();
-  if (const std::string more = mxu_select_.finish(steps_.begun()); !more.empty()) {
+  if (const std::string more = mxu_select_->finish(steps_.begun()); !more.empty()) {
     append_line(error, more);
   }
   return error;

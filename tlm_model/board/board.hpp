@@ -33,14 +33,26 @@ class Board : public sc_core::sc_module {
   void end_console();
   // Completes trace and wave files; what went wrong with them, or nothing.
   std::string finish_files();
+  // See BoardHost.
+  std::string change_options(const spec::SimOptions& sim);
+  std::vector<OpTime> take_op_times(uint32_t launch) { return sinks_.take_op_times(launch); }
 
  private:
+  struct LockstepPast {  // of matrix units that run otherwise by now
+    uint64_t tiles = 0;
+    uint64_t mismatches = 0;
+    std::string text;
+  };
+
+  std::string change_mxus(std::unique_ptr<MxuSelect> select, std::vector<MxuUnit> units);
+  std::vector<Mxu*> all_mxus();
   void add_core_stats(Chip& chip, size_t index, BoardStats& stats) const;
 
-  const BoardOptions options_;
+  BoardOptions options_;
   Activity activity_;
   FluidShare fluid_;
-  MxuSelect mxu_select_;
+  std::unique_ptr<MxuSelect> mxu_select_;
+  LockstepPast lockstep_past_;
   ProbeSet probes_;
   ProbeSinks sinks_;
   JobPool pool_;

@@ -166,6 +166,18 @@ std::vector<ConsoleLine> BoardHost::take_console() {
   return lines;
 }
 
+std::string BoardHost::change_options(const spec::SimOptions& sim) {
+  std::string error;
+  impl_->call([&] { error = impl_->board->change_options(sim); });
+  return error;
+}
+
+std::vector<OpTime> BoardHost::take_op_times(uint32_t launch) {
+  std::vector<OpTime> times;
+  impl_->call([&] { times = impl_->board->take_op_times(launch); });
+  return times;
+}
+
 std::string BoardHost::close() {
   if (impl_ == nullptr || impl_->closed) {
     return {};

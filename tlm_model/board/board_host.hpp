@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "pcie/host_memory.hpp"
+#include "probe/op_time.hpp"
 #include "tpu/sim_options.hpp"
 #include "tpu/spec/board_params.hpp"
 
@@ -121,6 +122,15 @@ class BoardHost {
   // Text of the firmware that no run() has brought, lines without an end too; costs no simulated
   // time.
   std::vector<ConsoleLine> take_console();
+
+  // Goes on with other options of the simulation; no launch may be under way. Matrix units, trace,
+  // waves and the times of operations can change. Throws std::runtime_error for any other, and for
+  // options that cannot be followed; nothing has changed then. Returns what went wrong with files
+  // that it completed, or nothing.
+  std::string change_options(const spec::SimOptions& sim);
+  // With SimOptions::op_times: what was counted of a launch, all its cores together, by op id;
+  // forgets it.
+  std::vector<OpTime> take_op_times(uint32_t launch);
 
   // Ends the simulation and completes trace and wave files. Returns what went wrong with them, or
   // nothing.

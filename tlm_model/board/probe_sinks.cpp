@@ -1,34 +1,100 @@
 // Sinks by option.
 #include "board/probe_sinks.hpp"
 
+#include <utility>
+
 #include "board/append_line.hpp"
 #include "board/board_loader.hpp"
 
 namespace tpu::model {
+namespace {
 
-ProbeSinks::ProbeSinks(const BoardOptions& options, ProbeSet& probes) {
-  const spec::BoardParams& params = options.params;
-  const spec::SimOptions& sim = options.sim;
-  if (!sim.trace_path.empty()) {
-    text_ = std::make_unique<TextSink>(sim.trace_path);
-    text_->listen(probes);
+bool same_waves(const spec::SimOptions& a, const spec::SimOptions& b) {
+  return a.waves_path == b.waves_path && a.waves_first_step == b.waves_first_step &&
+         a.waves_steps == b.waves_steps;
+}
+
+template <class Sink>
+void replace_sink(std::unique_ptr<Sink>& sink, std::unique_ptr<Sink> by, std::string& error) {
+  if (const std::string text = sink != nullptr ? sink->finish() : std::string(); !text.empty()) {
+    append_line(error, text);
   }
-  if (!sim.waves_path.empty()) {
-    BoardWavesOptions waves;
-    waves.path = sim.waves_path;
-    waves.chips = static_cast<uint32_t>(params.board.chips);
-    waves.cores_per_chip = static_cast<uint32_t>(params.board.cores_per_chip);
-    waves.mxus = static_cast<uint32_t>(params.core.mxus);
-    waves.clock_mhz = static_cast<uint64_t>(params.core.clock_mhz);
-    waves.first_step = sim.waves_first_step;
-    waves.step_count = sim.waves_steps;
-    waves_ = std::make_unique<BoardWaves>(waves);
-    waves_->listen(probes);
+  sink = std::move(by);
+}
+
+}  // namespace
+
+ProbeSinks::ProbeSinks(const BoardOptions& options, ProbeSet& probes)
+    : params_(options.params), sim_(options.sim), probes_(probes) {
+  text_ = make_text(sim_);
+  waves_ = make_waves(sim_);
+  if (sim_.check) {
+    race_ = std::make_unique<RaceSink>(params_);
   }
-  if (sim.check) {
-    race_ = std::make_unique<RaceSink>(params);
-    race_->listen(probes);
+  if (sim_.op_times) {
+    op_times_ = std::make_unique<OpTimesSink>(spec::core_count(params_));
   }
+  listen();
+}
+
+std::unique_ptr<TextSink> ProbeSinks::make_text(const spec::SimOptions& sim) {
+  return sim.trace_path.empty() ? nullptr : std::make_unique<TextSink>(sim.trace_path);
+}
+
+std::unique_ptr<BoardWaves> ProbeSinks::make_waves(const spec::SimOptions& sim) const {
+  if (sim.waves_path.empty()) {
+    return nullptr;
+  }
+  BoardWavesOptions waves;
+  waves.path = sim.waves_path;
+  waves.chips = static_cast<uint32_t>(params_.board.chips);
+  waves.cores_per_chip = static_cast<uint32_t>(params_.board.cores_per_chip);
+  waves.mxus = static_cast<uint32_t>(params_.core.mxus);
+  waves.clock_mhz = static_cast<uint64_t>(params_.core.clock_mhz);
+  waves.first_step = sim.waves_first_step;
+  waves.step_count = sim.waves_steps;
+  return std::make_unique<BoardWaves>(waves);
+}
+
+// Who listens, anew.
+void ProbeSinks::listen() {
+  probes_ = ProbeSet();
+  if (text_ != nullptr) {
+    text_->listen(probes_);
+  }
+  if (waves_ != nullptr) {
+    waves_->listen(probes_);
+  }
+  if (race_ != nullptr) {
+    race_->listen(probes_);
+  }
+  if (op_times_ != nullptr) {
+    op_times_->listen(probes_);
+  }
+}
+
+std::string ProbeSinks::change(const spec::SimOptions& sim) {
+  const bool other_text = sim.trace_path != sim_.trace_path;
+  const bool other_waves = !same_waves(sim, sim_);
+  std::unique_ptr<TextSink> text = other_text ? make_text(sim) : nullptr;
+  std::unique_ptr<BoardWaves> waves = other_waves ? make_waves(sim) : nullptr;
+  std::string error;
+  if (other_text) {
+    replace_sink(text_, std::move(text), error);
+  }
+  if (other_waves) {
+    replace_sink(waves_, std::move(waves), error);
+  }
+  if (sim.op_times != sim_.op_times) {
+    op_times_ = sim.op_times ? std::make_unique<OpTimesSink>(spec::core_count(params_)) : nullptr;
+  }
+  sim_ = sim;
+  listen();
+  return error;
+}
+
+std::vector<OpTime> ProbeSinks::take_op_times(uint32_t launch) {
+  return op_times_ != nullptr ? op_times_->take(launch) : std::vector<OpTime>();
 }
 
 std::string ProbeSinks::finish() {

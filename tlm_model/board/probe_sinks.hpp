@@ -1,11 +1,13 @@
 // The sinks that the options ask for, registered with the probe of a board: text trace, waves,
-// happens-before checker.
+// happens-before checker, times of operations.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "board/board_host.hpp"
+#include "probe/op_times_sink.hpp"
 #include "probe/probe_set.hpp"
 #include "probe/race_sink.hpp"
 #include "probe/text_sink.hpp"
@@ -19,15 +21,30 @@ class ProbeSinks {
   // gone.
   ProbeSinks(const BoardOptions& options, ProbeSet& probes);
 
+  // Goes on with other options; a sink stays where its own are as they were, the checker always.
+  // Between steps only. Throws std::runtime_error when a file cannot be created; nothing has
+  // changed then. Returns what went wrong with files that it completed, or nothing.
+  std::string change(const spec::SimOptions& sim);
+
   // With --check, else null.
   const RaceSink* race() const { return race_.get(); }
+  // See OpTimesSink::take(); empty where they are not counted.
+  std::vector<OpTime> take_op_times(uint32_t launch);
   // Closes the files; what went wrong, or nothing. No event comes after it.
   std::string finish();
 
  private:
+  static std::unique_ptr<TextSink> make_text(const spec::SimOptions& sim);
+  std::unique_ptr<BoardWaves> make_waves(const spec::SimOptions& sim) const;
+  void listen();
+
+  const spec::BoardParams params_;
+  spec::SimOptions sim_;
+  ProbeSet& probes_;
   std::unique_ptr<TextSink> text_;
   std::unique_ptr<BoardWaves> waves_;
   std::unique_ptr<RaceSink> race_;
+  std::unique_ptr<OpTimesSink> op_times_;
 };
 
 }  // namespace tpu::model

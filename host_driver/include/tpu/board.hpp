@@ -121,6 +121,19 @@ struct HostWorkTime {
   uint64_t amount = 0;  ///< how much of it, in `unit`
 };
 
+/// Where cores spent the time of a program: one of its operations (SimOptions::op_times).
+struct OpTime {
+  std::string program;  ///< name of the executable
+  std::string op;       ///< name in the graph; empty: cycles in which no command was under way
+  std::string source;   ///< "file:line"; empty when unknown
+  /// Of all its cores: cycles that belong to the operation. Each cycle of a step belongs to one: of
+  /// those with commands under way, to that of the foremost engine (matrix units, vector unit, XLU,
+  /// transfers to other cores, in, out), so that all of a program sum to run_cycles.
+  uint64_t cycles = 0;
+  uint64_t busy_cycles = 0;  ///< with a command of it under way, hidden ones too
+  uint64_t commands = 0;     ///< that engines have done for it
+};
+
 /// What Board::close() does with launches that are not over: waits for them, or ends them.
 enum class CloseMode : uint8_t { kDrain, kCancel };
 
@@ -206,6 +219,18 @@ class Board {
   std::vector<uint64_t> run_cycles() const;
   /// With SimOptions::profile, since the board was opened; from the same port. Empty otherwise.
   std::vector<HostWorkTime> profile() const;
+  /// How the board is simulated.
+  SimOptions sim() const;
+  /// Goes on with other options: `mxu`, `trace_path`, `waves_*` and `op_times` can change, once
+  /// everything that was submitted is over, which this waits for. Throws InvalidArgument for any
+  /// other and for options that cannot be followed, Unimplemented (a transport that cannot do
+  /// this); nothing has changed then. Throws FailedPrecondition when a trace or waves that this
+  /// ends could not be completed or show nothing, or lockstep has compared nothing; the options
+  /// have changed then.
+  void change_sim(const SimOptions& sim) const;
+  /// With SimOptions::op_times: what launches that are over spent since it was switched on, by
+  /// program and operation. Empty otherwise, and after it was switched on again. No board time.
+  std::vector<OpTime> op_times() const;
   /// Waits until everything that was submitted is over; errors stay with their events. What comes
   /// behind a HostEvent is over only when that has been set.
   void synchronize() const;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tpu/board.hpp"
+#include "tpu/error.hpp"
 #include "tpu/spec/board_params.hpp"
 
 namespace tpu::driver {
@@ -75,6 +76,14 @@ struct FaultWords {
   std::string text;    ///< empty: none so far
 };
 
+/// What an operation of a launch took, all cores and steps together (OpTime).
+struct OpTally {
+  uint32_t op_id = 0;        ///< index into the executable's ops; larger: no command was under way
+  uint64_t cycles = 0;       ///< that belong to it
+  uint64_t busy_cycles = 0;  ///< with a command of it under way
+  uint64_t commands = 0;     ///< done for it
+};
+
 /// Debug port: read-only figures that are no part of the board's interface to a driver.
 struct TransportStats {
   std::vector<uint64_t> hart_instructions;  ///< of each core; empty when unknown
@@ -133,6 +142,22 @@ class Transport {
 
   /// Figures of the debug port; no board time passes.
   virtual TransportStats stats() = 0;
+
+  /// Goes on with other options; no launch is under way. Throws Error: InvalidArgument for one that
+  /// cannot change or be followed, Unimplemented where none can; nothing has changed then. Returns
+  /// what went wrong with files that it completed, or nothing.
+  virtual std::string change_sim(const SimOptions& sim) {
+    static_cast<void>(sim);
+    throw Error(ErrorCode::kUnimplemented,
+                "this transport has no options that change while the board is open; the simulated "
+                "board has (transport 'sim')");
+  }
+
+  /// With SimOptions::op_times: what was counted of a launch that is over, by op; forgets it.
+  virtual std::vector<OpTally> take_op_times(uint32_t launch_id) {
+    static_cast<void>(launch_id);
+    return {};
+  }
 
   /// Text of the firmware that no run() has brought.
   virtual std::vector<ConsoleLine> take_console() { return {}; }

@@ -27,6 +27,7 @@
 #include "src/memory/box.hpp"
 #include "src/memory/device_memory.hpp"
 #include "src/memory/host_arena.hpp"
+#include "src/op_counts.hpp"
 #include "src/program.hpp"
 #include "tpu/board.hpp"
 #include "tpu/spec/rings.h"
@@ -159,6 +160,9 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::vector<uint64_t> hart_instructions();
   std::vector<uint64_t> run_cycles();
   std::vector<HostWorkTime> profile();
+  SimOptions sim();
+  void change_sim(const SimOptions& sim);
+  std::vector<OpTime> op_times();
   void close(CloseMode mode);
   /// Throws ResourceExhausted when the board's memory is the host's and has no room for that much.
   void need_host_memory(uint64_t bytes, const std::string& what);
@@ -417,12 +421,17 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                                                       std::vector<std::vector<Buffer>>& outputs);
   std::shared_ptr<Command> launch_command(const Operation& op, size_t p,
                                           const std::vector<std::shared_ptr<Allocation>>& slots);
+  LaunchClock clock_of(const SimOptions& sim) const;
+  void count_ops(const Operation& op);
   void submit_launch(const std::shared_ptr<Operation>& op,
                      const std::vector<std::shared_ptr<BufferState>>& donated);
   void collect_retired();
 
   spec::BoardParams params_;
   uint64_t hash_ = 0;
+  SimOptions sim_;
+  std::optional<double> time_limit_;  // OpenOptions::time_limit
+  OpCounts op_counts_;
   std::vector<std::byte> firmware_;
   uint32_t firmware_entry_ = 0;
   uint32_t firmware_build_ = 0;  // what FW_BUILD must say; 0: not known

@@ -21,7 +21,6 @@ constexpr uint64_t kLeastStagingBytes = uint64_t{64} << 10;
 constexpr uint64_t kCmdRingBytes = uint64_t{TPU_CMD_ENTRY_BYTES} << TPU_CMD_RING_LOG2;
 constexpr uint64_t kCplRingBytes = uint64_t{TPU_CPL_ENTRY_BYTES} << TPU_CPL_RING_LOG2;
 constexpr size_t kLoadBlockBytes = 4096;
-constexpr double kTimeLimitSeconds = 60;  // OpenOptions::time_limit
 // Parks at other interrupts while waiting for a state; each core sends a few during boot.
 constexpr int kMaxBootParks = 10000;
 
@@ -33,20 +32,6 @@ std::string state_text(uint32_t state) {
   const uint32_t code = state & core_page::kFwStateStateMask;
   return fmt::format("{} (FW_STATE {:#010x})",
                      code < kStateNames.size() ? kStateNames[code] : "unknown", state);
-}
-
-// A launch whose matrix units are Verilog may take hours.
-double time_limit_of(const OpenOptions& options) {
-  const bool verilog =
-      std::any_of(options.sim.mxu.begin(), options.sim.mxu.end(), [](const auto& unit) {
-        return unit.second.starts_with("rtl") || unit.second.starts_with("lockstep");
-      });
-  const double limit = options.time_limit.value_or(verilog ? 0 : kTimeLimitSeconds);
-  if (!(limit >= 0)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("a time limit of {} s is none; 0 means any time", limit));
-  }
-  return limit;
 }
 
 Error internal(const std::string& text, int device = -1) {
@@ -141,7 +126,9 @@ void BoardImpl::connect(const OpenOptions& options) {
                 fmt::format("unknown transport '{}'; known: sim, null", options.transport));
   }
 
-  launch_clock_ = LaunchClock(time_limit_of(options), cores);
+  sim_ = options.sim;
+  time_limit_ = options.time_limit;
+  launch_clock_ = clock_of(sim_);
   devices_.resize(cores);
   for (size_t i = 0; i < cores; ++i) {
     Device& device = devices_[i];

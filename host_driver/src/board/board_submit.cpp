@@ -291,6 +291,9 @@ void BoardImpl::finish(Operation& op, ErrorPtr error) {
       never_ran ? buffer->give_back() : buffer->settle();
     }
   }
+  if (sim_.op_times && op.launch() && op.on_board) {
+    count_ops(op);
+  }
   set_event(*op.event, std::move(error));
   // Commands of the window may outlive their operation; ranges must not.
   op.inputs.clear();

@@ -54,6 +54,22 @@ class SimTransport : public Transport {
   void interrupt() override { board_.interrupt(); }
   uint64_t now() override { return board_.now(); }
   std::string close() override { return board_.close(); }
+  std::string change_sim(const SimOptions& sim) override {
+    try {
+      return board_.change_options(sim);
+    } catch (const model::KernelError& error) {
+      throw Error(ErrorCode::kInternal, error.what());
+    } catch (const std::runtime_error& error) {
+      throw Error(ErrorCode::kInvalidArgument, error.what());
+    }
+  }
+  std::vector<OpTally> take_op_times(uint32_t launch_id) override {
+    std::vector<OpTally> tallies;
+    for (const model::OpTime& time : board_.take_op_times(launch_id)) {
+      tallies.push_back({time.op_id, time.cycles, time.busy_cycles, time.commands});
+    }
+    return tallies;
+  }
 
   TransportStats stats() override {
     model::BoardStats from = board_.stats();

@@ -23,6 +23,7 @@ struct SimOptions {
   bool no_data = false;    ///< timing only: no command's data are computed
   bool check = false;      ///< look for accesses that nothing orders
   bool profile = false;    ///< count the host's time
+  bool op_times = false;   ///< count where cores spend their time, by operation
   std::string trace_path;  ///< one text line an engine command; empty: none
   std::string waves_path;  ///< FST of board-level signals; empty: none
   uint64_t waves_first_step = 0;      ///< that is in it

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/engine.hpp"
@@ -27,6 +28,8 @@ class Mxu : public Engine {
       uint64_t vmem_bytes, MxuUnit unit);
 
   MxuEngine& engine() { return *unit_.engine; }
+  // Other engines for the commands to come; none may be under way.
+  void change_unit(MxuUnit unit) { unit_ = std::move(unit); }
 
  protected:
   bool start_command(Flight& flight) override;

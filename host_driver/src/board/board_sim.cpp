@@ -1,0 +1,65 @@
+// Options of the simulation that change while the board is open, and what one of them counts.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/board/board_impl.hpp"
+#include "src/program.hpp"
+
+namespace tpu::driver {
+namespace {
+
+constexpr double kTimeLimitSeconds = 60;  // OpenOptions::time_limit
+
+}  // namespace
+
+// A launch whose matrix units are Verilog may take hours.
+LaunchClock BoardImpl::clock_of(const SimOptions& sim) const {
+  const bool verilog = std::any_of(sim.mxu.begin(), sim.mxu.end(), [](const auto& unit) {
+    return unit.second.starts_with("rtl") || unit.second.starts_with("lockstep");
+  });
+  const double limit = time_limit_.value_or(verilog ? 0 : kTimeLimitSeconds);
+  if (!(limit >= 0)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("a time limit of {} s is none; 0 means any time", limit));
+  }
+  return {limit, static_cast<size_t>(spec::core_count(params_))};
+}
+
+SimOptions BoardImpl::sim() {
+  const Entry entry(*this, EntryKind::kLook);
+  return sim_;
+}
+
+void BoardImpl::change_sim(const SimOptions& sim) {
+  const Entry entry(*this);
+  check_usable();
+  run_until_idle();
+  check_unbroken();
+  const std::string error = transport_->change_sim(sim);
+  launch_clock_ = clock_of(sim);
+  if (sim.op_times && !sim_.op_times) {
+    op_counts_.clear();
+  }
+  sim_ = sim;
+  if (!error.empty()) {
+    throw Error(ErrorCode::kFailedPrecondition, error);
+  }
+}
+
+std::vector<OpTime> BoardImpl::op_times() {
+  const Entry entry(*this, EntryKind::kLook);
+  check_usable();
+  return op_counts_.list();
+}
+
+// At the end of a launch, while its program is known.
+void BoardImpl::count_ops(const Operation& op) {
+  try {
+    op_counts_.add(op.program->owner, transport_->take_op_times(op.launch_id));
+  } catch (const std::exception&) {
+    // The model broke; who waits for the board hears of it.
+  }
+}
+
+}  // namespace tpu::driver
