@@ -18,6 +18,10 @@ struct tpu_program {
   std::vector<std::string> notes;
 };
 
+struct tpu_op_times {
+  std::vector<tpu::driver::OpTime> times;
+};
+
 struct tpu_event {
   tpu::driver::Event event;
 };

@@ -5,6 +5,9 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <cstdlib>
 #include <string_view>
 #include <vector>
@@ -89,6 +92,8 @@ constexpr Variable kVariables[] = {
      [](const std::string& text, Reading& to) { to.board.open.time_limit = number_of(text, 1e9); }},
     {"CHECK",
      [](const std::string& text, Reading& to) { to.board.open.sim.check = flag_of(text); }},
+    {"OP_TIMES",
+     [](const std::string& text, Reading& to) { to.board.open.sim.op_times = flag_of(text); }},
     {"MXU", [](const std::string& text, Reading& to) { to.board.mxu = list_of(text); }},
     {"TRACE", [](const std::string& text, Reading& to) { to.board.open.sim.trace_path = text; }},
     {"WAVES", [](const std::string& text, Reading& to) { to.board.open.sim.waves_path = text; }},
@@ -149,6 +154,31 @@ Environment environment_of_process() {
     }
   }
   return found;
+}
+
+Environment changed_environment(Environment environment, const Environment& changes) {
+  static constexpr std::array<std::string_view, 5> kChanging = {"MXU", "TRACE", "WAVES",
+                                                                "WAVES_STEPS", "OP_TIMES"};
+  for (const auto& [name, text] : changes) {
+    const std::string_view rest = std::string_view(name).substr(
+        std::min(name.size(), name.starts_with(kPrefix) ? kPrefix.size() : name.size()));
+    if (std::ranges::find(kChanging, rest) == kChanging.end()) {
+      throw driver::Error(
+          driver::ErrorCode::kFailedPrecondition,
+          fmt::format("{} is read when the board opens, which it has; of an open board {}{} can "
+                      "change",
+                      name, kPrefix, fmt::join(kChanging, fmt::format(", {}", kPrefix))));
+    }
+    environment[name] = text;
+  }
+  if (changes.contains("TPUBOARD_WAVES") && !changes.contains("TPUBOARD_WAVES_STEPS")) {
+    environment["TPUBOARD_WAVES_STEPS"] = "";
+    if (!changes.at("TPUBOARD_WAVES").empty()) {
+      environment["TPUBOARD_WAVES_STEPS"] = "0.." + std::to_string(UINT64_MAX - 1);
+    }
+  }
+  std::erase_if(environment, [](const auto& variable) { return variable.second.empty(); });
+  return environment;
 }
 
 ClientOptions read_client_options(const Environment& environment) {

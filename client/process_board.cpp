@@ -71,6 +71,21 @@ ProcessBoard& ProcessBoard::get() {
   return *opened;
 }
 
+void ProcessBoard::change(const Environment& changes) {
+  const std::lock_guard lock(changing_);
+  const Environment wanted = changed_environment(environment_, changes);
+  const driver::OpenOptions open = read_client_options(wanted).open;
+  try {
+    board_.change_sim(open.sim);
+  } catch (const driver::Error& error) {
+    if (error.code() == driver::ErrorCode::kFailedPrecondition) {
+      environment_ = wanted;  // what it ended was not complete; it has changed
+    }
+    throw;
+  }
+  environment_ = wanted;
+}
+
 bool ProcessBoard::is_open() {
   const std::lock_guard lock(opening);
   return opened != nullptr;

@@ -5,6 +5,8 @@
 // call of the board fails.
 #pragma once
 
+#include <mutex>
+
 #include "client_options.hpp"
 #include "tpu/board.hpp"
 #include "tpu/spec/board_params.hpp"
@@ -24,11 +26,17 @@ class ProcessBoard {
   static const spec::BoardParams& params();
 
   const driver::Board& board() const { return board_; }
+  // Other values of variables of the environment, for the open board (changed_environment()). Waits
+  // until everything submitted is over. Throws driver::Error as Board::change_sim() does.
+  void change(const Environment& changes);
 
  private:
-  explicit ProcessBoard(driver::Board board) : board_(std::move(board)) {}
+  explicit ProcessBoard(driver::Board board)
+      : board_(std::move(board)), environment_(environment_of_process()) {}
 
   driver::Board board_;
+  std::mutex changing_;  // of the variables
+  Environment environment_;
 };
 
 }  // namespace tpu::client

@@ -14,7 +14,7 @@ module is for looking at the board, and for running programs on it without JAX::
 docs/jax.md tells more.
 """
 
-from ._board import Board, Checks, Counters, Device, board, configure
+from ._board import Board, Checks, Counters, Device, OpTime, board, configure, op_table
 from ._errors import TpuError
 from ._library import library_path, version
 from ._measure import Measurement, measure
@@ -31,6 +31,7 @@ __all__ = [
     "Event",
     "Executable",
     "Measurement",
+    "OpTime",
     "Parameter",
     "Program",
     "TpuError",
@@ -39,6 +40,7 @@ __all__ = [
     "configure",
     "library_path",
     "measure",
+    "op_table",
     "read",
     "version",
 ]

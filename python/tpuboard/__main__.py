@@ -1,6 +1,7 @@
-"""Runs a Python program and prints what it did on the board: python -m tpuboard [--figures FILE] program.py ...
+"""Runs a Python program and prints what it did on the board: python -m tpuboard [--ops N] [--figures FILE] PROGRAM ..
 
-The program need not know of the board. `--figures` writes the same figures as JSON.
+The program need not know of the board. `--ops` lists the N operations that took most of the cores' time; `--figures`
+writes the same figures as JSON.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import json
 import runpy
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from . import measure
@@ -18,12 +20,13 @@ def main() -> int:
     """Runs the program in a measured block; its exit code is this one's."""
     parser = argparse.ArgumentParser(prog="python -m tpuboard", description=__doc__)
     parser.add_argument("--figures", type=Path, help="JSON file for the figures")
+    parser.add_argument("--ops", type=int, default=0, help="operations to list, those that took most time first")
     parser.add_argument("program", type=Path)
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     sys.argv = [str(options.program), *options.arguments]
     sys.path[0] = str(options.program.parent)
-    with measure(options.program.name, output=sys.stderr) as figures:
+    with measure(options.program.name, output=sys.stderr, ops=options.ops) as figures:
         try:
             runpy.run_path(str(options.program), run_name="__main__")
         except SystemExit as exit_:
@@ -31,7 +34,8 @@ def main() -> int:
                 raise
     if options.figures is not None:
         names = ("cycles", "seconds", "mxu", "idle", "host_seconds", "programs", "cores")
-        options.figures.write_text(json.dumps({name: getattr(figures, name) for name in names}), encoding="utf-8")
+        values = {name: getattr(figures, name) for name in names} | {"ops": [asdict(time) for time in figures.ops]}
+        options.figures.write_text(json.dumps(values), encoding="utf-8")
     return 0
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ctypes as c
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from ._errors import TpuError
-from ._library import BoardInfo, ChecksInfo, DeviceInfo, load, sized
+from ._library import BoardInfo, ChecksInfo, DeviceInfo, OpTimeStruct, load, sized
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,43 @@ class Counters:
     def total(self, name: str) -> int:
         """Sum of a counter over all cores."""
         return sum(core[name] for core in self.cores)
+
+
+@dataclass(frozen=True)
+class OpTime:
+    """Where cores spent the time of programs: one operation of one program, all cores and launches together.
+
+    Each cycle of a program belongs to one operation: of those with commands under way, to that of the foremost engine
+    (matrix units, vector unit, XLU, transfers to other cores, in, out). A transfer that arithmetic hides costs nothing.
+    """
+
+    program: str
+    op: str
+    """Name in the graph; empty: cycles in which no command was under way."""
+    source: str
+    """`file:line`; empty when unknown."""
+    cycles: int
+    """That belong to it; those of a program sum to its run time on all its cores."""
+    busy_cycles: int
+    """With a command of it under way, hidden ones too."""
+    commands: int
+    """That engines have done for it."""
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Program, operation and source: one place of a program has one time."""
+        return self.program, self.op, self.source
+
+
+def op_table(times: Sequence[OpTime], rows: int = 10) -> str:
+    """The `rows` operations with most cycles as lines of text: share, cycles, commands, operation, source line."""
+    total = sum(time.cycles for time in times)
+    lines = [f"{'share':>7} {'cycles':>12} {'commands':>9}  operation, source"]
+    for time in sorted(times, key=lambda each: -each.cycles)[:rows]:
+        name = time.op or "(no command under way)"
+        lines.append(f"{100 * time.cycles / max(total, 1):5.1f} % {time.cycles:12,} {time.commands:9,}  "
+                     f"{name}{', ' if time.source else ''}{time.source}")
+    return "\n".join(lines)
 
 
 class Board:
@@ -105,6 +140,30 @@ class Board:
         return Counters(cycles.value, cores,
                         Checks(checks.lockstep_tiles, checks.lockstep_mismatches, checks.check_findings))
 
+    def op_times(self) -> list[OpTime]:
+        """What launches that are over spent, since `configure(op_times=True)`; `measure(ops=10)` prints it of a block.
+
+        Operations of one program with the same name and source line are one.
+        """
+        handle = c.c_void_p()
+        load().tpu_board_op_times(c.byref(handle))
+        sums: dict[tuple[str, str, str], OpTime] = {}
+        for index in range(load().tpu_op_times_count(handle)):
+            time = self._op_time(handle, index)
+            before = sums.get(time.place)
+            sums[time.place] = time if before is None else replace(
+                time, cycles=time.cycles + before.cycles, busy_cycles=time.busy_cycles + before.busy_cycles,
+                commands=time.commands + before.commands)
+        load().tpu_op_times_destroy(handle)
+        return list(sums.values())
+
+    @staticmethod
+    def _op_time(handle: c.c_void_p, index: int) -> OpTime:
+        time = sized(OpTimeStruct)
+        load().tpu_op_times_get(handle, index, c.byref(time))
+        return OpTime(time.program.decode(), time.op.decode(), time.source.decode(), time.cycles, time.busy_cycles,
+                      time.commands)
+
     @property
     def file(self) -> str:
         """Preset or board file that it was opened from."""
@@ -112,12 +171,12 @@ class Board:
 
     @property
     def waves(self) -> str | None:
-        """Waveform file of the board's signals; chosen by `tpuboard.configure(waves=..)` before the board opens."""
+        """Waveform file of the board's signals, chosen by `tpuboard.configure(waves=..)`."""
         return os.environ.get("TPUBOARD_WAVES") or None
 
     @property
     def lockstep(self) -> str | None:
-        """Which matrix units run as Verilog or beside it; chosen by `tpuboard.configure(mxu=..)`, as above."""
+        """Which matrix units run as Verilog or beside it, chosen by `tpuboard.configure(mxu=..)`."""
         return os.environ.get("TPUBOARD_MXU") or None
 
 
@@ -134,29 +193,31 @@ def configure(
     waves: str | os.PathLike[str] | None = None,
     waves_steps: str | None = None,
     trace: str | os.PathLike[str] | None = None,
+    op_times: bool | None = None,
     threads: int | None = None,
     check: bool | None = None,
 ) -> None:
-    """Chooses how the board of this process is opened; before the first use of JAX or `tpuboard.board()`.
+    """Chooses how the board of this process is simulated. What is None stays as it is.
 
     Sets the environment variables TPUBOARD_* of docs/jax.md, which say the same to programs that cannot be changed.
+    While the board is open `mxu`, `waves`, `waves_steps`, `trace` and `op_times` can change: this waits then until all
+    submitted work is over. All others are fixed by the first use of JAX or `tpuboard.board()`.
 
     Args:
         file: preset (`v3_8`) or board file.
         overrides: board numbers, as `{"hbm.gbps_per_chip": 450}`.
-        mxu: engine of matrix units by path: `{"board.chip0.core0.mxu0": "lockstep:1/1000"}`.
-        waves: FST file for the board's signals; `waves_steps` chooses the steps (`"2..5"`).
-        trace: text file with a line for each command, which `sim_scripts/timeline.py` draws.
+        mxu: engine of matrix units by path: `{"board.chip0.core0.mxu0": "lockstep:1/1000"}`; `{}`: all fast.
+        waves: FST file for the board's signals; `""`: none. `waves_steps` chooses the steps (`"2..5"`, counted since
+            the board was opened); without it, waves of an open board are of all steps until they are switched off.
+        trace: text file with a line for each command, which `sim_scripts/timeline.py` draws; `""`: none.
+        op_times: count where cores spend their time, from zero: `Board.op_times()`.
         threads: host threads that do data work.
         check: look for accesses of core programs that nothing orders.
 
     Raises:
-        TpuError: FailedPrecondition when the board is open: its simulation cannot change any more.
+        TpuError: FailedPrecondition for what an open board cannot change; nothing has changed then. Also when waves, a
+            trace or lockstep that this ends were not complete or showed nothing; all is as it was asked for then.
     """
-    if load().tpu_board_is_open():
-        raise TpuError("FailedPrecondition",
-                       "the board is open, and its options are fixed for the rest of the process: call "
-                       "tpuboard.configure() before the first use of JAX, or set the environment variables TPUBOARD_*")
     values: dict[str, str | None] = {
         "BOARD": _path(file),
         "SET": _pairs(overrides),
@@ -164,16 +225,24 @@ def configure(
         "WAVES": _path(waves),
         "WAVES_STEPS": waves_steps,
         "TRACE": _path(trace),
+        "OP_TIMES": None if op_times is None else str(int(op_times)),
         "THREADS": None if threads is None else str(threads),
         "CHECK": None if check is None else str(int(check)),
     }
-    for name, value in values.items():
-        if value is not None:
-            os.environ[f"TPUBOARD_{name}"] = value
+    changes = {f"TPUBOARD_{name}": value for name, value in values.items() if value is not None}
+    if load().tpu_board_is_open():
+        text = c.c_char_p * len(changes)
+        load().tpu_board_change(text(*(name.encode() for name in changes)),
+                                text(*(value.encode() for value in changes.values())), len(changes))
+    for name, value in changes.items():
+        if value:
+            os.environ[name] = value
+        else:
+            os.environ.pop(name, None)
 
 
 def _path(path: str | os.PathLike[str] | None) -> str | None:
-    return None if path is None else str(Path(path))
+    return None if path is None else str(path)
 
 
 def _pairs(pairs: Mapping[str, object] | None) -> str | None:

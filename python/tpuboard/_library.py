@@ -42,6 +42,13 @@ class ChecksInfo(c.Structure):
                 ("check_findings", c.c_uint64))
 
 
+class OpTimeStruct(c.Structure):
+    """tpu_op_time"""
+
+    _fields_ = (("struct_size", c.c_size_t), ("program", c.c_char_p), ("op", c.c_char_p), ("source", c.c_char_p),
+                ("cycles", c.c_uint64), ("busy_cycles", c.c_uint64), ("commands", c.c_uint64))
+
+
 class CompileOptions(c.Structure):
     """tpu_compile_options"""
 
@@ -104,6 +111,9 @@ _CALLS: dict[str, list[Any]] = {
     "tpu_board_now": [_u64_out],
     "tpu_board_synchronize": [_i64],
     "tpu_board_counters": [_u64_out, _size, _u64_out, _struct],
+    "tpu_board_change": [c.POINTER(c.c_char_p), c.POINTER(c.c_char_p), _size],
+    "tpu_board_op_times": [_out],
+    "tpu_op_times_get": [_handle, _u32, _struct],
     "tpu_compile": [c.c_char_p, _size, _struct, _out],
     "tpu_program_read": [c.c_char_p, _size, _out],
     "tpu_program_bytes": [_handle, _out, c.POINTER(_size)],
@@ -129,6 +139,8 @@ _OTHERS: dict[str, tuple[Any, list[Any]]] = {
     "tpu_error_message": (c.c_char_p, []),
     "tpu_board_is_open": (c.c_int, []),
     "tpu_counter_name": (c.c_char_p, [_u32]),
+    "tpu_op_times_count": (_u32, [_handle]),
+    "tpu_op_times_destroy": (None, [_handle]),
     "tpu_program_core": (_i32, [_handle, _u32]),
     "tpu_program_note": (c.c_char_p, [_handle, _u32]),
     "tpu_program_destroy": (None, [_handle]),

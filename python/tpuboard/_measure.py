@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from dataclasses import replace
 from types import TracebackType
 from typing import TextIO
 
-from ._board import Board, Counters, board
+from ._board import Board, Counters, OpTime, board, configure, op_table
 
 
 class Measurement:
@@ -18,7 +20,7 @@ class Measurement:
     that ran a program in the block (all cores if none did).
     """
 
-    def __init__(self, name: str, output: TextIO | None) -> None:
+    def __init__(self, name: str, output: TextIO | None, ops: int) -> None:
         self.name = name
         self.cycles = 0
         """Simulated time in core cycles."""
@@ -34,6 +36,11 @@ class Measurement:
         """Programs that were run, counted once for each core."""
         self.cores: list[int] = []
         """Devices that ran one."""
+        self.ops: list[OpTime] = []
+        """Where the cores spent the time, with `ops=`."""
+        self._rows = ops
+        self._switched = False
+        self._ops_before: dict[tuple[str, str, str], OpTime] = {}
         self._output = output
         self._board: Board | None = None
         self._before: Counters | None = None
@@ -43,6 +50,11 @@ class Measurement:
     def __enter__(self) -> Measurement:
         self._board = board()
         self._board.synchronize()
+        if self._rows:
+            self._switched = os.environ.get("TPUBOARD_OP_TIMES") != "1"
+            if self._switched:
+                configure(op_times=True)
+            self._ops_before = {each.place: each for each in self._board.op_times()}
         self._before = self._board.counters()
         self._start_cycles = self._board.cycles
         self._start_host = time.perf_counter()
@@ -52,8 +64,10 @@ class Measurement:
                  trace: TracebackType | None) -> None:
         if kind is None:
             self._close()
-            if self._output is not None:
-                print(self, file=self._output, flush=True)
+        if self._switched:
+            configure(op_times=False)
+        if kind is None and self._output is not None:
+            print(self, file=self._output, flush=True)
 
     def _close(self) -> None:
         """Work that the block has submitted and not waited for is part of it."""
@@ -63,6 +77,9 @@ class Measurement:
         self.cycles = self._board.cycles - self._start_cycles
         self.seconds = self.cycles / self._board.clock_hz
         before, after = self._before.cores, self._board.counters().cores
+        if self._rows:
+            grown_ops = (_since(each, self._ops_before.get(each.place)) for each in self._board.op_times())
+            self.ops = [each for each in grown_ops if each.cycles > 0 or each.commands > 0]
         grown = [{name: now[name] - then[name] for name in now} for then, now in zip(before, after, strict=True)]
         self.programs = sum(core["programs"] for core in grown)
         self.cores = [device for device, core in enumerate(grown) if core["programs"] > 0]
@@ -75,13 +92,23 @@ class Measurement:
     def __str__(self) -> str:
         where = f"{len(self.cores)} core{'' if len(self.cores) == 1 else 's'}"
         return (f"{self.name}: {self.seconds * 1e3:.3f} ms simulated on {where}, MXU {self.mxu * 100:.2f} %, "
-                f"idle {self.idle * 100:.1f} %, host {self.host_seconds:.2f} s")
+                f"idle {self.idle * 100:.1f} %, host {self.host_seconds:.2f} s"
+                + (f"\n{op_table(self.ops, self._rows)}" if self.ops else ""))
 
 
-def measure(name: str = "tpuboard", *, output: TextIO | None = sys.stdout) -> Measurement:
+def _since(now: OpTime, before: OpTime | None) -> OpTime:
+    if before is None:
+        return now
+    return replace(now, cycles=now.cycles - before.cycles, busy_cycles=now.busy_cycles - before.busy_cycles,
+                   commands=now.commands - before.commands)
+
+
+def measure(name: str = "tpuboard", *, output: TextIO | None = sys.stdout, ops: int = 0) -> Measurement:
     """`with measure() as m:` prints the figures of the block (`output=None`: only keeps them in `m`).
+
+    With `ops=10` also the ten operations of its programs that took most of the cores' time, with their source lines.
 
     Work that is under way before the block is waited for first, and what the block has submitted is waited for at its
     end. Compiling costs host time, but no simulated time.
     """
-    return Measurement(name, output)
+    return Measurement(name, output, ops)

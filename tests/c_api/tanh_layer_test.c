@@ -185,6 +185,39 @@ static void check_counters(const tpu_board_info* board) {
   free(values);
 }
 
+static void change(const char* variable, const char* value, tpu_status expected) {
+  CHECK(tpu_board_change(&variable, &value, 1) == expected);
+}
+
+/* One row for each operation, and the one of nobody. */
+static void check_op_times(const tpu_board_info* board) {
+  tpu_op_times* times = NULL;
+  CALL(tpu_board_op_times(&times));
+  uint64_t cycles = 0, commands = 0;
+  int dots = 0;
+  for (uint32_t i = 0; i < tpu_op_times_count(times); ++i) {
+    tpu_op_time time = {.struct_size = sizeof time};
+    CALL(tpu_op_times_get(times, i, &time));
+    CHECK(strcmp(time.program, "layer") == 0);
+    CHECK(time.op[0] != '\0' || time.commands == 0);
+    dots += strstr(time.op, "dot") != NULL && strstr(time.source, ".py:") != NULL;
+    cycles += time.cycles;
+    commands += time.commands;
+  }
+  tpu_op_time none = {.struct_size = sizeof none};
+  CHECK(tpu_op_times_get(times, tpu_op_times_count(times), &none) == TPU_INVALID_ARGUMENT);
+  tpu_op_times_destroy(times);
+  uint64_t* values = calloc(board->counter_count * board->device_count, sizeof *values);
+  CALL(tpu_board_counters(values, board->counter_count * board->device_count, NULL, NULL));
+  for (uint32_t i = 0; i < board->counter_count; ++i) {
+    if (strcmp(tpu_counter_name(i), "run_cycles") == 0) {
+      CHECK(values[3 * board->counter_count + i] == cycles);
+    }
+  }
+  free(values);
+  CHECK(dots == 1 && commands > 0);
+}
+
 int main(int argc, char** argv) {
   if (argc != 2) {
     fprintf(stderr, "usage: %s tanh_layer.mlirbc\n", argv[0]);
@@ -200,7 +233,13 @@ int main(int argc, char** argv) {
   tpu_board_info board = {.struct_size = sizeof board};
   CALL(tpu_get_board_info(&board));
   CHECK(tpu_board_is_open() == 1 && board.device_count == 8 && strcmp(board.name, "v3_8") == 0);
+  change("TPUBOARD_OP_TIMES", "1", TPU_OK);
+  change("TPUBOARD_OP_TIMES", "often", TPU_INVALID_ARGUMENT);
+  change("TPUBOARD_BOARD", "v2_8", TPU_FAILED_PRECONDITION);
+  CHECK(strstr(tpu_error_message(), "TPUBOARD_BOARD is read when the board opens") != NULL);
+  CHECK(tpu_board_change(NULL, NULL, 1) == TPU_INVALID_ARGUMENT);
   run(program);
+  check_op_times(&board);
   tpu_device_info device = {.struct_size = sizeof device};
   CALL(tpu_get_device_info(3, &device));
   CHECK(device.chip == 1 && device.core == 1 && device.hbm_bytes == 16ULL << 30 &&

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import os
+import tempfile
 import unittest
+from pathlib import Path
 
 import tpuboard
 
@@ -28,10 +32,52 @@ class JaxOnTheBoard(unittest.TestCase):
         self.assertAlmostEqual(flops / (2 * 64**3), 1)
         self.assertGreaterEqual(tpuboard.board().devices[2].hbm_used, 2 * x.nbytes)
 
-    def test_options_are_fixed(self) -> None:
+    def test_times_of_operations(self) -> None:
+        x = np.ones((256, 256), np.float32)
+        mixed = jax.jit(lambda a: jnp.sort(jnp.tanh(a @ a), axis=0))
+        mixed(x).block_until_ready()
+        text = io.StringIO()
+        before = tpuboard.board().counters().total("run_cycles")
+        with tpuboard.measure("mixed", output=text, ops=2) as figures:
+            mixed(x)
+        ran = tpuboard.board().counters().total("run_cycles") - before
+        self.assertEqual(sum(each.cycles for each in figures.ops), ran)
+        times = sorted(figures.ops, key=lambda each: -each.cycles)
+        self.assertTrue(any(each.op.startswith("dot_general") and 0 < each.cycles < ran / 2 for each in times), times)
+        self.assertRegex(times[0].source, r"jax_test\.py:\d+$")
+        self.assertEqual(sum(each.op == "" for each in times), 1, times)
+        lines = text.getvalue().splitlines()
+        self.assertEqual(len(lines), 4, text.getvalue())
+        self.assertTrue(lines[2].endswith(f"{times[0].op}, {times[0].source}"), lines)
+        with tpuboard.measure(output=None) as figures:
+            mixed(x)
+        self.assertEqual(figures.ops, [])
+
+    def test_waves_and_lockstep_go_on_and_off(self) -> None:
+        x = np.arange(128 * 128, dtype=np.float32).reshape(128, 128) % 5
+        product = jax.jit(jnp.matmul)
+        expected = np.asarray(product(x, x))
+        with tempfile.TemporaryDirectory() as folder:
+            waves = Path(folder) / "product.fst"
+            tpuboard.configure(waves=waves, mxu={"board.chip0.core0.mxu*": "lockstep"})
+            board = tpuboard.board()
+            self.assertEqual((board.waves, board.lockstep), (str(waves), "board.chip0.core0.mxu*=lockstep"))
+            np.testing.assert_array_equal(product(x, x), expected)
+            tpuboard.configure(waves="", mxu={})
+            self.assertEqual((board.waves, board.lockstep), (None, None))
+            self.assertGreater(waves.stat().st_size, 0)
+        checks = board.counters().checks
+        self.assertGreater(checks.lockstep_tiles, 0)
+        self.assertEqual(checks.lockstep_mismatches, 0)
+        product(x, x).block_until_ready()
+        self.assertEqual(board.counters().checks, checks)
+
+    def test_options_that_are_fixed(self) -> None:
         jax.devices()
-        with self.assertRaisesRegex(tpuboard.TpuError, "the board is open"):
-            tpuboard.configure(threads=1)
+        with self.assertRaisesRegex(tpuboard.TpuError, "TPUBOARD_THREADS is read when the board opens") as caught:
+            tpuboard.configure(threads=1, op_times=True)
+        self.assertEqual(caught.exception.code, "FailedPrecondition")
+        self.assertFalse({"TPUBOARD_THREADS", "TPUBOARD_OP_TIMES"} & set(os.environ))
 
 
 if __name__ == "__main__":

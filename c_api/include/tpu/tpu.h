@@ -104,6 +104,37 @@ const char* tpu_counter_name(uint32_t counter);
 tpu_status tpu_board_counters(uint64_t* values, size_t capacity, uint64_t* cycles,
                               tpu_checks* checks);
 
+/* Changes options of the open board: `variables` are names of the environment, TPUBOARD_MXU,
+ * TPUBOARD_TRACE, TPUBOARD_WAVES, TPUBOARD_WAVES_STEPS, TPUBOARD_OP_TIMES, `values` what they would
+ * be set to; "" is as if one were not set. Waits until everything submitted is over. Waves without
+ * TPUBOARD_WAVES_STEPS are of all steps from then on, until they are changed again.
+ * TPU_FAILED_PRECONDITION: another variable (nothing has changed), or waves, a trace or lockstep
+ * that this ends were not complete or showed nothing (all is as it was asked for). */
+tpu_status tpu_board_change(const char* const* variables, const char* const* values, size_t count);
+
+/* Where cores spent the time of programs: one operation of one program, all cores and launches
+ * together. Each cycle of a step belongs to one operation: of those with commands under way, to
+ * that of the foremost engine (matrix units, vector unit, XLU, transfers to other cores, in, out),
+ * so that the cycles of a program sum to its run time. */
+typedef struct tpu_op_time {
+  size_t struct_size;
+  const char* program;
+  const char* op;     /* name in the graph; "": cycles in which no command was under way */
+  const char* source; /* "file:line"; "": unknown */
+  uint64_t cycles;
+  uint64_t busy_cycles; /* with a command of it under way, hidden ones too */
+  uint64_t commands;    /* that engines have done for it */
+} tpu_op_time;
+
+/* A snapshot of them, as of the launches that are over. */
+typedef struct tpu_op_times tpu_op_times;
+
+/* What was counted since TPUBOARD_OP_TIMES was last set to 1; nothing while it never was. */
+tpu_status tpu_board_op_times(tpu_op_times** out);
+uint32_t tpu_op_times_count(const tpu_op_times* times);
+tpu_status tpu_op_times_get(const tpu_op_times* times, uint32_t index, tpu_op_time* time);
+void tpu_op_times_destroy(tpu_op_times* times);
+
 /* ---- Programs ----------------------------------------------------------------------------- */
 
 /* Element types; i1 is one byte 0 or 1, bf16 the upper half of an f32. All little-endian. */

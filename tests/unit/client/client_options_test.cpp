@@ -91,5 +91,41 @@ TEST(ClientOptions, TextsOfTheCommandLineAreRefusedAsThere) {
               HasSubstr("environment variables TPUBOARD_*"));
 }
 
+TEST(ChangedEnvironment, TakesWhatAnOpenBoardCanChange) {
+  const Environment now = {{"TPUBOARD_MXU", "board.*=rtl"}, {"TPUBOARD_THREADS", "2"}};
+  const Environment wanted = {{"TPUBOARD_OP_TIMES", "1"}, {"TPUBOARD_THREADS", "2"}};
+  EXPECT_EQ(changed_environment(now, {{"TPUBOARD_MXU", ""}, {"TPUBOARD_OP_TIMES", "1"}}), wanted);
+  EXPECT_TRUE(read_client_options(wanted).open.sim.op_times);
+}
+
+TEST(ChangedEnvironment, WavesAreOfAllStepsUnlessSomeAreNamed) {
+  const auto sim_of = [](const Environment& changes) {
+    return read_client_options(changed_environment({{"TPUBOARD_WAVES_STEPS", "3..4"}}, changes))
+        .open.sim;
+  };
+  const spec::SimOptions all = sim_of({{"TPUBOARD_WAVES", "a.fst"}});
+  EXPECT_EQ(all.waves_path, "a.fst");
+  EXPECT_EQ(all.waves_first_step, 0U);
+  EXPECT_EQ(all.waves_steps, UINT64_MAX);
+  const spec::SimOptions some =
+      sim_of({{"TPUBOARD_WAVES", "a.fst"}, {"TPUBOARD_WAVES_STEPS", "7..9"}});
+  EXPECT_EQ(some.waves_first_step, 7U);
+  EXPECT_EQ(some.waves_steps, 3U);
+  EXPECT_TRUE(sim_of({{"TPUBOARD_WAVES", ""}}).waves_path.empty());
+}
+
+TEST(ChangedEnvironment, WhatTheBoardWasBuiltWithIsRefused) {
+  for (const char* name : {"TPUBOARD_BOARD", "TPUBOARD_THREADS", "TPUBOARD_NONSENSE", "MXU"}) {
+    try {
+      changed_environment({}, {{name, "1"}});
+      FAIL() << name;
+    } catch (const driver::Error& error) {
+      EXPECT_EQ(error.code(), driver::ErrorCode::kFailedPrecondition);
+      EXPECT_THAT(error.message(), ::testing::HasSubstr(name));
+      EXPECT_THAT(error.message(), ::testing::HasSubstr("TPUBOARD_WAVES, TPUBOARD_WAVES_STEPS"));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tpu::client
