@@ -1,6 +1,6 @@
 // Compiled programs: made from an artifact or a file, and what is known of them before they are
 // loaded.
-#include "compile.hpp"
+#include "compiled_program.hpp"
 #include "handles.hpp"
 #include "process_board.hpp"
 
@@ -23,35 +23,35 @@ compiler::UpdateSharding update_sharding(tpu_update_sharding from) {
   refuse("options->update_sharding is no tpu_update_sharding");
 }
 
-std::unique_ptr<tpu_program> compiled(std::span<const std::byte> artifact,
-                                      const tpu_compile_options& from) {
-  compiler::CompileOptions options;
-  options.update_sharding = update_sharding(from.update_sharding);
-  if (from.core_count > 0) {
-    options.cores.assign(&need(from.cores, "options->cores"), from.cores + from.core_count);
-  }
-  compiler::Compiled made = compiler::compile(artifact, from.name == nullptr ? "main" : from.name,
-                                              client::ProcessBoard::params(), options);
+std::unique_ptr<tpu_program> program_of(std::shared_ptr<const exe::ExecutableT> executable,
+                                        std::vector<std::byte> container) {
   auto program = std::make_unique<tpu_program>();
-  program->container = exe::write_executable(made.executable);
-  program->notes = made.executable.notes;
-  for (const std::string& note : made.report.unsharded) {
-    program->notes.push_back(note);
-  }
-  for (const std::string& note : compiler::describe_moved(made.report.moved)) {
-    program->notes.push_back(note);
-  }
-  program->executable = std::make_shared<const exe::ExecutableT>(std::move(made.executable));
+  program->container = std::move(container);
+  program->notes = executable->notes;
+  program->executable = std::move(executable);
   return program;
 }
 
+std::unique_ptr<tpu_program> compiled(std::span<const std::byte> artifact,
+                                      const tpu_compile_options& from) {
+  client::ProgramForm form;
+  form.name = from.name == nullptr ? "main" : from.name;
+  form.update_sharding = update_sharding(from.update_sharding);
+  if (from.core_count > 0) {
+    form.cores.assign(&need(from.cores, "options->cores"), from.cores + from.core_count);
+  }
+  const auto program = client::compile_program(artifact, form);
+  const uint32_t partitions = program->executable->partitions;
+  if (!form.cores.empty() && form.cores.size() != partitions) {
+    refuse("options->cores names " + std::to_string(form.cores.size()) +
+           " cores, the program is for " + std::to_string(partitions));
+  }
+  return program_of(program->executable, exe::write_executable(*program->executable));
+}
+
 std::unique_ptr<tpu_program> read(std::span<const std::byte> file) {
-  auto program = std::make_unique<tpu_program>();
-  exe::ExecutableT executable = exe::read_executable(file);
-  program->container.assign(file.begin(), file.end());
-  program->notes = executable.notes;
-  program->executable = std::make_shared<const exe::ExecutableT>(std::move(executable));
-  return program;
+  return program_of(std::make_shared<const exe::ExecutableT>(exe::read_executable(file)),
+                    {file.begin(), file.end()});
 }
 
 tpu_program_info info_of(const tpu_program& program) {

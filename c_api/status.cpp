@@ -3,7 +3,6 @@
 #include <new>
 
 #include "handles.hpp"
-#include "ir/error_kinds.hpp"
 #include "tpu/version.hpp"
 
 namespace tpu::c_api {
@@ -37,14 +36,6 @@ tpu_status failed_by_exception() noexcept {
     throw;
   } catch (const driver::Error& error) {
     return failed(error.code(), error.what());
-  } catch (const compiler::HbmExhausted& error) {
-    return failed(driver::ErrorCode::kResourceExhausted, error.what());
-  } catch (const compiler::Unsupported& error) {
-    return failed(driver::ErrorCode::kUnimplemented, error.what());
-  } catch (const compiler::Error& error) {
-    return failed(error.op().empty() ? driver::ErrorCode::kInvalidArgument
-                                     : driver::ErrorCode::kUnimplemented,
-                  error.what());
   } catch (const exe::ExecutableError& error) {
     return failed(driver::ErrorCode::kInvalidArgument, error.what());
   } catch (const std::bad_alloc&) {

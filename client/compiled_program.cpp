@@ -1,11 +1,10 @@
 // The compiler's library behind a cache of executables.
 #include "compiled_program.hpp"
 
-#include <array>
+#include <algorithm>
 #include <mutex>
 #include <unordered_map>
 
-#include "compile.hpp"
 #include "process_board.hpp"
 #include "program_cache.hpp"
 #include "tpu/error.hpp"
@@ -13,17 +12,28 @@
 namespace tpu::client {
 namespace {
 
-// MLIR bytecode begins so; text is refused with a hint.
-constexpr std::array kBytecodeMagic = {std::byte{'M'}, std::byte{'L'}, std::byte{0xef},
-                                       std::byte{'R'}};
-
-void check_format(std::span<const std::byte> artifact) {
-  if (artifact.size() < kBytecodeMagic.size() ||
-      !std::equal(kBytecodeMagic.begin(), kBytecodeMagic.end(), artifact.begin())) {
+// Bytecode begins with "ML", a byte that is no text, and "R".
+void refuse_text(std::span<const std::byte> artifact) {
+  constexpr size_t kLooked = 8;
+  const auto is_text = [](std::byte each) {
+    const auto c = std::to_integer<unsigned char>(each);
+    return (c >= ' ' && c <= '~') || c == '\t' || c == '\n' || c == '\r';
+  };
+  if (!artifact.empty() &&
+      std::ranges::all_of(artifact.first(std::min(artifact.size(), kLooked)), is_text)) {
     throw driver::Error(driver::ErrorCode::kUnimplemented,
                         "the program is not MLIR bytecode: textual MLIR is not read; send a "
                         "StableHLO portable artifact (stablehlo.serialize_portable_artifact)");
   }
+}
+
+// Of what the key does not hold otherwise; empty for what frameworks ask for.
+std::string form_text(const ProgramForm& form) {
+  const ProgramForm usual;
+  if (form.name == usual.name && form.update_sharding == usual.update_sharding) {
+    return {};
+  }
+  return std::to_string(static_cast<int>(form.update_sharding)) + " " + form.name;
 }
 
 // `call` of the compiler, with its errors as those of the driver.
@@ -42,11 +52,19 @@ auto of_compiler(Call call) {
   }
 }
 
-compiler::Compiled compiled(std::span<const std::byte> artifact, const std::vector<int>& cores) {
+// All that it has to say goes into the notes, where the cache keeps it.
+compiler::Compiled compiled(std::span<const std::byte> artifact, const ProgramForm& form) {
   compiler::CompileOptions options;
-  options.cores = cores;
-  return of_compiler(
-      [&] { return compiler::compile(artifact, "", ProcessBoard::params(), options); });
+  options.update_sharding = form.update_sharding;
+  options.cores = form.cores;
+  compiler::Compiled made = of_compiler(
+      [&] { return compiler::compile(artifact, form.name, ProcessBoard::params(), options); });
+  std::vector<std::string>& notes = made.executable.notes;
+  notes.insert(notes.end(), made.report.unsharded.begin(), made.report.unsharded.end());
+  for (std::string& line : compiler::describe_moved(made.report.moved)) {
+    notes.push_back(std::move(line));
+  }
+  return made;
 }
 
 }  // namespace
@@ -113,10 +131,12 @@ ProgramCache& program_cache() {
 }  // namespace
 
 std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte> artifact,
-                                                       const std::vector<int>& cores) {
-  const std::vector<int> named = named_cores(cores);
-  check_format(artifact);
-  const std::string fingerprint = program_key(artifact, ProcessBoard::params(), named);
+                                                       const ProgramForm& form) {
+  ProgramForm named = form;
+  named.cores = named_cores(form.cores);
+  refuse_text(artifact);
+  const std::string fingerprint =
+      program_key(artifact, ProcessBoard::params(), named.cores, form_text(form));
   if (auto live = live_programs().find(fingerprint)) {
     return live;
   }

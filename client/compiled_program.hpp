@@ -8,9 +8,18 @@
 #include <string>
 #include <vector>
 
+#include "compile.hpp"
 #include "exe/executable.hpp"
 
 namespace tpu::client {
+
+// How a program is compiled.
+struct ProgramForm {
+  std::string name = {};  // of the executable; empty: that of its module
+  compiler::UpdateSharding update_sharding = compiler::UpdateSharding::kAuto;
+  // Of the board, by partition; none or one: partition p on core p, one core anywhere.
+  std::vector<int> cores = {};
+};
 
 struct CompiledProgram {
   std::shared_ptr<const exe::ExecutableT> executable;
@@ -25,9 +34,9 @@ struct CompiledProgram {
 // Throws driver::Error: InvalidArgument (damaged artifact), Unimplemented (what the compiler does
 // not support; the text names op and source line), ResourceExhausted (more memory than a core has;
 // the text lists the largest buffers).
-// `cores`: of the board, by partition; none or one: partition p on core p, one core anywhere.
+// The executable's notes say what the compiler remarks, also what sharding makes the cores exchange.
 std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte> artifact,
-                                                       const std::vector<int>& cores = {});
+                                                       const ProgramForm& form = {});
 
 // The program of one core as StableHLO in MLIR's text: what a framework can show of it. Made anew
 // at each call. Throws driver::Error as compile_program().

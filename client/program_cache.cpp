@@ -137,7 +137,7 @@ std::vector<KeptFile> kept_files(const std::string& folder) {
 
 // Of the board what was read of it, and not where: a file may have changed since.
 std::string program_key(std::span<const std::byte> artifact, const spec::BoardParams& board,
-                        const std::vector<int>& cores) {
+                        const std::vector<int>& cores, const std::string& form) {
   Hash hash;
   hash.add(artifact.data(), artifact.size());
   spec::BoardParams params = board;
@@ -146,6 +146,9 @@ std::string program_key(std::span<const std::byte> artifact, const spec::BoardPa
   }
   for (const int core : cores) {
     hash.add("core " + std::to_string(core));
+  }
+  if (!form.empty()) {
+    hash.add("form " + form);
   }
   hash.add(build_id());
   return hash.hex();

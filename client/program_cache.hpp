@@ -17,9 +17,10 @@
 namespace tpu::client {
 
 // SHA-256, in hexadecimal digits, of all that an executable depends on: artifact, numbers of the
-// board, cores by partition (none: in order) and build of the compiler.
+// board, cores by partition (none: in order), what else was asked of the compiler, as a text, and
+// build of the compiler.
 std::string program_key(std::span<const std::byte> artifact, const spec::BoardParams& board,
-                        const std::vector<int>& cores);
+                        const std::vector<int>& cores, const std::string& form = {});
 
 class ProgramCache {
  public:

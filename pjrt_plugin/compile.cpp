@@ -31,7 +31,7 @@ std::shared_ptr<const client::CompiledProgram> compile(const PJRT_Program* progr
   }
   auto compiled =
       client::compile_program({reinterpret_cast<const std::byte*>(source.code), source.code_size},
-                              read_build_options(options).devices);
+                              {.cores = read_build_options(options).devices});
   for (const std::string& line : compiled->moved) {
     CallLog::note(line);
   }

@@ -6,6 +6,10 @@ One process, one board: the tests run in the order of their names, and leave not
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
+import tempfile
 import threading
 import unittest
 from pathlib import Path
@@ -134,9 +138,24 @@ class Programs(unittest.TestCase):
         (y,) = executable.run(x)
         np.testing.assert_array_equal(y, x.sum(axis=0))
         self.assertEqual(tpuboard.compile(self.sums_over(4)).cores, [0, 1, 2, 3])
-        for cores, text in [([0, 1, 2, 8], "8"), ([0, 1, 1, 2], "1"), ([0, 1], "4")]:
+        for cores, text in [([0, 1, 2, 8], "8"), ([0, 1, 1, 2], "1"), ([0, 1], "4"), ([0], "4"), ([3, 1], "4")]:
             with self.subTest(cores), self.assertRaisesRegex(tpuboard.TpuError, text):
                 tpuboard.compile(self.sums_over(4), cores=cores)
+
+    def test_the_cache_keeps_what_was_asked_for(self) -> None:
+        code = f"""
+import sys, tpuboard
+artifact = open({str(EXAMPLES / "mnist_mlp/train_step.mlirbc")!r}, "rb").read()
+for options in ({{}}, {{"name": "other"}}, {{"update_sharding": "on"}}):
+    program = tpuboard.compile(artifact, **options)
+    print(program.name, program.partitions, program.cost, program.notes)
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            texts = [subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True,
+                                    env=os.environ | {"TPUBOARD_CACHE": folder}).stdout for _ in range(2)]
+            self.assertEqual(len(list(Path(folder).glob("*.tpuexe"))), 3)
+        self.assertEqual(texts[0], texts[1])
+        self.assertEqual([line.split()[0] for line in texts[0].splitlines()], ["main", "other", "main"])
 
     def test_events(self) -> None:
         executable = self.layer.load([1])
@@ -179,8 +198,10 @@ class Programs(unittest.TestCase):
         self.assertEqual(caught.exception.code, "Unimplemented")
         self.assertIn(Path(__file__).name, str(caught.exception))
         with self.assertRaises(tpuboard.TpuError) as caught:
-            tpuboard.compile(b"no program")
+            tpuboard.compile(b"ML\xefRno program")
         self.assertEqual(caught.exception.code, "InvalidArgument")
+        with self.assertRaisesRegex(tpuboard.TpuError, "textual MLIR is not read"):
+            tpuboard.compile(b"module {}")
         with self.assertRaisesRegex(ValueError, "off, auto, on"):
             tpuboard.compile(b"", update_sharding="maybe")  # type: ignore[arg-type]
 

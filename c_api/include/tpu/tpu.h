@@ -201,8 +201,8 @@ typedef struct tpu_parameter {
 } tpu_parameter;
 
 /* Compiles a StableHLO portable artifact (jax.export: Exported.mlir_module_serialized) for this
- * process' board; `options` may be null. Lets no board time pass. TPU_UNIMPLEMENTED names the op
- * and its source line. */
+ * process' board, or takes it from the cache (TPUBOARD_CACHE); `options` may be null. Lets no
+ * board time pass. TPU_UNIMPLEMENTED names the op and its source line. */
 tpu_status tpu_compile(const void* artifact, size_t bytes, const tpu_compile_options* options,
                        tpu_program** out);
 /* From the bytes of a .tpuexe file, as tpuc and tpu_program_bytes() make them. */

@@ -17,10 +17,10 @@ std::vector<std::byte> artifact(const std::string& name) {
 }
 
 TEST(CompiledProgram, OneForAllCoresWhileSomebodyHasIt) {
-  const auto program = compile_program(artifact("one_op/add"), {0});
+  const auto program = compile_program(artifact("one_op/add"), {.cores = {0}});
   EXPECT_EQ(program.use_count(), 1);
-  EXPECT_EQ(compile_program(artifact("one_op/add"), {3}), program);
-  EXPECT_NE(compile_program(artifact("one_op/multiply"), {3}), program);
+  EXPECT_EQ(compile_program(artifact("one_op/add"), {.cores = {3}}), program);
+  EXPECT_NE(compile_program(artifact("one_op/multiply"), {.cores = {3}}), program);
 }
 
 // The parameters of the perceptron's step are everywhere, and Adam's moments where they are made.

@@ -28,15 +28,17 @@ std::string key_of(std::string_view artifact, const std::vector<std::string>& ov
 }
 
 TEST(ProgramKey, DependsOnArtifactBoardAndCores) {
-  const std::set<std::string> keys = {key_of("a"),
-                                      key_of("b"),
-                                      key_of("a", {"core.clock_mhz=700"}),
-                                      key_of("a", {"hbm.gbps_per_chip=450"}),
-                                      key_of("a", {}, {1, 0}),
-                                      key_of("a", {}, {0, 1}),
-                                      key_of("a", {}, {0, 1, 2, 3}),
-                                      program_key(bytes_of("a"), spec::load_board("v2_8"), {})};
-  EXPECT_EQ(keys.size(), 8U);
+  const std::set<std::string> keys = {
+      key_of("a"),
+      key_of("b"),
+      key_of("a", {"core.clock_mhz=700"}),
+      key_of("a", {"hbm.gbps_per_chip=450"}),
+      key_of("a", {}, {1, 0}),
+      key_of("a", {}, {0, 1}),
+      key_of("a", {}, {0, 1, 2, 3}),
+      program_key(bytes_of("a"), spec::load_board("v2_8"), {}),
+      program_key(bytes_of("a"), spec::load_board("v3_8"), {}, "0")};
+  EXPECT_EQ(keys.size(), 9U);
   EXPECT_EQ(keys.begin()->size(), 64U);
 }
 
