@@ -365,6 +365,17 @@ GROUPS = (numpy_elementwise, numpy_reductions, numpy_products, numpy_shapes, lax
           random_functions, scipy_functions)
 
 
+def refused() -> list[Case]:
+    """What the board does not have: complex numbers, f16."""
+    return [
+        *_of("fft", jnp.fft, "fft ifft rfft irfft fft2 ifft2", X),
+        *_of("linalg", jnp.linalg, "eig eigvals", SQUARE),
+        *_lambdas("np", ("roots", lambda x: jnp.roots(x, strip_zeros=False), VECTOR[:4]),
+                  ("complex64", lambda x: x.astype(jnp.complex64) * 2, X),
+                  ("float16", lambda x: x.astype(jnp.float16) * 2, X)),
+    ]
+
+
 def all_cases() -> list[Case]:
     """Every function."""
     return [case for group in GROUPS for case in group()]

@@ -4,16 +4,21 @@ on one CPU device in the same process: initial weights, and the losses of a few 
 TPU_LIBRARY_PATH names the plugin. Each program runs twice on the board: in default precision, where matrix products
 round their operands to bf16, and in the highest, where five steps stay together in nearly all bits: a sum over too few
 examples, an element of a gradient left out or random bits of another place show there.
+
+Usage: train_test.py [--json FILE] PROGRAM ... (or all). `--json` writes the distances, of which
+sim_scripts/jax_support.py makes a table.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from pathlib import Path
 
 import train_models as models  # first: sets what JAX and Keras read
 
@@ -455,23 +460,36 @@ def expected(name: str) -> tuple[list[np.ndarray], list[float]]:
     return weights, losses
 
 
-def check(name: str) -> None:
-    """One program on both."""
+def check(name: str) -> dict[str, float]:
+    """One program on both: largest distances, of a weight relative to its array's largest, and of a loss."""
     weights, losses = expected(SAME.get(name, name))
+    distances = {"weights": 0.0}
     for precision, bound in (("default", DEFAULT), ("highest", HIGHEST)):
         got, curve = run(name, jax.devices(), precision)
         for a, b in zip(got, weights, strict=True):
             assert a.shape == b.shape and a.dtype == b.dtype, name
-            np.testing.assert_allclose(a, b, rtol=0, atol=WEIGHTS * np.abs(b).max(), err_msg=name)
+            largest = float(np.abs(b).max())
+            np.testing.assert_allclose(a, b, rtol=0, atol=WEIGHTS * largest, err_msg=name)
+            if largest > 0:
+                distances["weights"] = max(distances["weights"], float(np.abs(a - b).max()) / largest)
         np.testing.assert_allclose(curve, losses, rtol=bound, err_msg=f"{name}, {precision}")
+        distances[precision] = float(np.abs(np.array(curve) / losses - 1).max())
+    return distances
 
 
 def main() -> int:
     """Runs the named programs."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("cases", nargs="+", choices=CASES)
-    for name in parser.parse_args().cases:
-        check(name)
+    parser.add_argument("cases", nargs="*", metavar="PROGRAM", help=f"of {', '.join(CASES)}")
+    parser.add_argument("--json", type=Path, help="write the distances there")
+    options = parser.parse_args()
+    if unknown := set(options.cases) - set(CASES):
+        parser.error(f"there is no program {', '.join(sorted(unknown))}")
+    results = {}
+    for name in options.cases or CASES:
+        results[name] = check(name)
+        if options.json:
+            options.json.write_text(json.dumps(results, indent=0), encoding="utf-8")
     return 0
 
 
