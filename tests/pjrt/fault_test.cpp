@@ -1,5 +1,6 @@
-// A program that fails on the board in the middle of its step, as a stored executable: the event
-// and what depends on the results say core, op and source line, and the client goes on.
+// Programs in assembler as stored executables. One fails on the board in the middle of its step:
+// the event and what depends on the results say core, op and source line, and the client goes on.
+// One takes over its argument, unless the call keeps it.
 #include "asm/assembler.hpp"
 #include "board/board_loader.hpp"
 #include "plugin_calls.hpp"
@@ -19,15 +20,16 @@ void put_part(std::string& to, std::string_view part) {
   to += part;
 }
 
-// The copy of f32[1024] on device 3; `from` in its text is replaced by `to`.
-PJRT_LoadedExecutable* load_copy(PJRT_Client* client, const std::string& from = {},
-                                 const std::string& to = {}) {
+using Changes = std::vector<std::pair<std::string, std::string>>;
+
+// The copy of f32[1024] on device 3, with changes of its text: what is replaced, and by what.
+PJRT_LoadedExecutable* load_copy(PJRT_Client* client, const Changes& changes = {}) {
   std::string text = driver::test::copy_program();
   for (size_t at; (at = text.find("elem=i32")) != std::string::npos;) {
     text.replace(at, 8, "elem=f32");
   }
   text.replace(text.find("  dma_in"), 0, ".op \"copy\" file=\"model.py\" line=42\n");
-  if (!from.empty()) {
+  for (const auto& [from, to] : changes) {
     text.replace(text.find(from), from.size(), to);
   }
   const auto program = compiler::assemble(text, "test.s", spec::load_board("v3_8"));
@@ -44,9 +46,12 @@ PJRT_LoadedExecutable* load_copy(PJRT_Client* client, const std::string& from = 
   return load.loaded_executable;
 }
 
-// Its result, and how the launch ended.
-std::pair<PJRT_Buffer*, Outcome> launch(PJRT_LoadedExecutable* program, PJRT_Buffer* argument) {
+// Its result, and how the launch ended. `kept`: arguments that are not donated.
+std::pair<PJRT_Buffer*, Outcome> launch(PJRT_LoadedExecutable* program, PJRT_Buffer* argument,
+                                        const std::vector<int64_t>& kept = {}) {
   auto options = args_of<PJRT_ExecuteOptions>();
+  options.non_donatable_input_indices = kept.data();
+  options.num_non_donatable_input_indices = kept.size();
   PJRT_Buffer* const* const arguments = &argument;
   PJRT_Buffer* result = nullptr;
   PJRT_Buffer** const results = &result;
@@ -76,7 +81,7 @@ TEST(PjrtFault, NamesCoreOpAndLineAndTheClientGoesOn) {
   const std::vector<float> values(kElements, 7.0F);
   PJRT_Buffer* argument = upload(client, device_of(client, 3), values, {kElements}).first;
   PJRT_LoadedExecutable* good = load_copy(client);
-  PJRT_LoadedExecutable* bad = load_copy(client, "dst=hbm[1]+0", "dst=hbm[1]+64");
+  PJRT_LoadedExecutable* bad = load_copy(client, {{"dst=hbm[1]+0", "dst=hbm[1]+64"}});
   for (int i = 0; i < 3; ++i) {
     const auto [lost, ended] = launch(bad, argument);
     expect_place(ended);
@@ -91,6 +96,32 @@ TEST(PjrtFault, NamesCoreOpAndLineAndTheClientGoesOn) {
     EXPECT_EQ(download(result), values);
     destroy(result);
   }
+}
+
+bool is_deleted(PJRT_Buffer* buffer) {
+  auto args = args_of<PJRT_Buffer_IsDeleted_Args>();
+  args.buffer = buffer;
+  EXPECT_EQ(outcome_of(api().PJRT_Buffer_IsDeleted(&args)).text, "");
+  return args.is_deleted;
+}
+
+TEST(PjrtDonation, AnArgumentThatTheCallKeepsStays) {
+  PJRT_Client* client = make_client();
+  const std::vector<float> values(kElements, 7.0F);
+  PJRT_Buffer* argument = upload(client, device_of(client, 3), values, {kElements}).first;
+  PJRT_LoadedExecutable* program =
+      load_copy(client, {{"slot=0\n", "slot=0 donated_to=0\n"},
+                         {".slot result bytes=4096", ".slot result bytes=4096 alias_of=0"}});
+  const auto [copy, kept] = launch(program, argument, {0});
+  EXPECT_EQ(kept.text, "");
+  EXPECT_FALSE(is_deleted(argument));
+  EXPECT_EQ(download(argument), values);
+  EXPECT_EQ(download(copy), values);
+  const auto [result, taken] = launch(program, argument);
+  EXPECT_EQ(taken.text, "");
+  EXPECT_TRUE(is_deleted(argument));
+  EXPECT_EQ(download(result), values);
+  EXPECT_EQ(download(copy), values) << "a copy of its own";
 }
 
 }  // namespace
