@@ -34,7 +34,8 @@ struct CompiledProgram {
 // Throws driver::Error: InvalidArgument (damaged artifact), Unimplemented (what the compiler does
 // not support; the text names op and source line), ResourceExhausted (more memory than a core has;
 // the text lists the largest buffers).
-// The executable's notes say what the compiler remarks, also what sharding makes the cores exchange.
+// The executable's notes say what the compiler remarks, also what sharding makes the cores
+// exchange.
 std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte> artifact,
                                                        const ProgramForm& form = {});
 

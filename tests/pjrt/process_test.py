@@ -161,7 +161,10 @@ def text_unasked() -> None:
     """JAX asks for layouts, and not for the text of the program, from which it would have to derive them."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        code = "y = jax.jit(lambda a: a + 1)(np.ones((2, 3), np.float32))\nprint(y.format.layout.major_to_minor, y.sum())"
+        code = """
+y = jax.jit(lambda a: a + 1)(np.ones((2, 3), np.float32))
+print(y.format.layout.major_to_minor, y.sum())
+"""
         expect(run(code, environment={**os.environ, "TPUBOARD_LOG": str(log)}), "(0, 1) 12.0")
         text = log.read_text(encoding="utf-8")
         assert "GetOutputLayouts" in text and "OptimizedProgram" not in text, text
