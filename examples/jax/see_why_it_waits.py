@@ -54,7 +54,7 @@ def batches(x: np.ndarray, y: np.ndarray, size: int) -> tuple[np.ndarray, np.nda
 def from_the_host(name: str, x: np.ndarray, y: np.ndarray) -> None:
     """Each batch is uploaded, trained on, and its loss read before the next one."""
     params, _ = step(init(), x[0], y[0])  # compiled outside of the measured block
-    with tpuboard.measure(name):
+    with tpuboard.measure(name, ops=3):
         for each in range(len(x)):
             params, loss = step(params, x[each], y[each])
             float(loss)
@@ -64,7 +64,7 @@ def from_the_device(name: str, x: np.ndarray, y: np.ndarray) -> None:
     """The batches are uploaded once; one call trains on all of them."""
     held = jax.device_put((x, y))
     params, _ = steps(init(), *held)
-    with tpuboard.measure(name):
+    with tpuboard.measure(name, ops=3):
         params, losses = steps(params, *held)
         np.asarray(losses)
 
