@@ -1,6 +1,8 @@
 // The host's calls, each a piece of code in the gate process of the kernel thread.
 #include "board/board_host.hpp"
 
+#include <mutex>
+
 #include "board/board.hpp"
 #include "image/firmware_image.hpp"
 #include "kernel/host_port.hpp"
@@ -31,12 +33,13 @@ struct BoardHost::Impl {
     return board->chip(static_cast<size_t>(chip)).pcie();
   }
 
-  // A call, its time counted as the kernel thread's.
+  // A call behind the writes that are held back, its time counted as the kernel thread's.
   template <class F>
   void call(F body, std::chrono::nanoseconds limit = {}, bool interruptible = false) {
     port.call(
-        [&body] {
+        [this, &body] {
           const HostTimer timer(HostWork::kBoard);
+          send_posted();
           body();
         },
         limit, interruptible);
@@ -44,8 +47,12 @@ struct BoardHost::Impl {
 
   RunOutcome run();
   bool msi_pending();
+  void send_posted();
 
-  Board* board = nullptr;  // lives on the kernel thread until close
+  Board* board = nullptr;   // lives on the kernel thread until close
+  std::mutex posted_mutex;  // leaf lock: guards posted
+  std::vector<RegisterWrite> posted;
+  std::vector<RegisterWrite> sending;  // of the kernel thread
   HostPort port;
   bool closed = false;
 };
@@ -83,15 +90,22 @@ void BoardHost::write_block(int chip, int bar, uint64_t offset, std::span<const 
 }
 
 void BoardHost::write32_many(std::span<const RegisterWrite> writes) {
-  impl_->call([&] {
-    for (const RegisterWrite& write : writes) {
-      impl_->pcie(write.chip)
-          .host_write(write.bar, write.offset, std::as_bytes(std::span(&write.value, 1)));
-    }
-  });
+  const std::lock_guard<std::mutex> guard(impl_->posted_mutex);
+  impl_->posted.insert(impl_->posted.end(), writes.begin(), writes.end());
 }
 
 void BoardHost::interrupt() { impl_->port.interrupt(); }
+
+void BoardHost::Impl::send_posted() {
+  sending.clear();
+  {
+    const std::lock_guard<std::mutex> guard(posted_mutex);
+    sending.swap(posted);
+  }
+  for (const RegisterWrite& write : sending) {
+    pcie(write.chip).host_write(write.bar, write.offset, std::as_bytes(std::span(&write.value, 1)));
+  }
+}
 
 bool BoardHost::Impl::msi_pending() {
   for (size_t chip = 0; chip < board->chips(); ++chip) {

@@ -107,7 +107,9 @@ class BoardHost {
   // Posted writes: no simulated time passes here.
   void write32(int chip, int bar, uint64_t offset, uint32_t value);
   void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data);
-  void write32_many(std::span<const RegisterWrite> writes);  // at one simulated time
+  // At one simulated time. They are held back and go with the next call, which spares the way to
+  // the kernel thread and back; what is wrong with them is thrown there.
+  void write32_many(std::span<const RegisterWrite> writes);
 
   // Lets simulated time pass until at least one MSI has arrived and all events of that cycle are
   // done, or nothing is in flight, or it has taken `limit` of host time (0: none).
