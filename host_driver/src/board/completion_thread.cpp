@@ -1,6 +1,8 @@
 // The thread holds the board for one look at a time, so that it never keeps one alive.
 #include "src/board/completion_thread.hpp"
 
+#include <sys/prctl.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -13,6 +15,8 @@ namespace {
 
 // Without a call for so long, the caller is taken to have submitted what belongs together.
 constexpr std::chrono::microseconds kSettle{100};
+// The kernel's own 50 us would make half as much again of it.
+constexpr unsigned long kTimerSlackNs = 1000;
 
 }  // namespace
 
@@ -68,6 +72,7 @@ void CompletionThread::begin_at_once() {
 
 void CompletionThread::service_thread(const std::shared_ptr<State>& state,
                                       const std::weak_ptr<BoardImpl>& board) {
+  prctl(PR_SET_TIMERSLACK, kTimerSlackNs);  // of this thread
   std::unique_lock<std::mutex> lock(state->mutex);
   while (!state->stop) {
     if (!state->wanted) {
