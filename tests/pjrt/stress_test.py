@@ -62,7 +62,7 @@ def exchange(draw: random.Random, x: np.ndarray, device: object) -> None:
 def fail(draw: random.Random, x: np.ndarray, device: object) -> None:
     """Errors of the caller, of the compiler and of the plugin."""
     array = jax.device_put(x, device)
-    calls = [lambda: STEP(array, array), lambda: jax.device_put(x.astype(np.float16), device),
+    calls = [lambda: STEP(array, array), lambda: jax.jit(lambda a: a * 2)(x.astype(np.float16)),
              lambda: jax.jit(lambda a: jax.numpy.fft.fft(a).real)(array)]
     try:
         draw.choice(calls)()
