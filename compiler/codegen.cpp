@@ -36,6 +36,9 @@ std::unique_ptr<exe::TensorT> tensor(const Module& module, const Type& global, c
     for (size_t d = 0; d < global.dims.size(); ++d) {
       t->offsets.push_back(index[d] * local.dims[d]);
     }
+    if (!sharding.unreduced.empty()) {
+      t->terms.push_back(static_cast<uint8_t>(sharding.term_index(module.mesh, core)));
+    }
   }
   return t;
 }

@@ -17,6 +17,7 @@ driver::Layout layout_of(const exe::TensorT& tensor, uint32_t partitions) {
     const auto first = tensor.offsets.begin() + static_cast<ptrdiff_t>(p * rank);
     layout.offsets.emplace_back(first, first + static_cast<ptrdiff_t>(rank));
   }
+  layout.terms.assign(tensor.terms.begin(), tensor.terms.end());
   return layout;
 }
 

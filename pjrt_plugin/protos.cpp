@@ -4,6 +4,7 @@
 #include "protos.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <optional>
 
@@ -290,7 +291,7 @@ std::string op_sharding(const driver::Layout& layout, const driver::Shape& globa
   for (size_t d = 0; d < global.size(); ++d) {
     tiles.push_back(layout.local[d] > 0 ? global[d] / layout.local[d] : 1);
   }
-  std::vector<std::pair<int64_t, size_t>> order;
+  std::vector<std::array<size_t, 3>> order;  // tile, term, core
   int64_t count = 1;
   for (const int64_t n : tiles) {
     count *= n;
@@ -300,14 +301,19 @@ std::string op_sharding(const driver::Layout& layout, const driver::Shape& globa
     for (size_t d = 0; d < tiles.size(); ++d) {
       tile = tile * tiles[d] + (tiles[d] > 1 ? layout.offsets[core][d] / layout.local[d] : 0);
     }
-    order.emplace_back(tile, core);
+    const auto term = static_cast<size_t>(layout.terms.empty() ? 0 : layout.terms[core]);
+    order.push_back({static_cast<size_t>(tile), term, core});
   }
   std::sort(order.begin(), order.end());
   std::vector<size_t> cores;
-  for (const auto& [tile, core] : order) {
+  for (const auto& [tile, term, core] : order) {
     cores.push_back(core);
   }
-  const int64_t copies = static_cast<int64_t>(cores.size()) / count;
+  const int64_t terms = static_cast<int64_t>(order.back()[1]) + 1;
+  const int64_t copies = static_cast<int64_t>(cores.size()) / count / terms;
+  if (terms > 1) {
+    tiles.push_back(terms);
+  }
   if (copies > 1) {
     tiles.push_back(copies);
   }
@@ -315,7 +321,10 @@ std::string op_sharding(const driver::Layout& layout, const driver::Shape& globa
   put_number(bytes, 1, 3);  // OTHER
   put_bytes(bytes, 3, packed(tiles));
   put_bytes(bytes, 4, packed(cores));
-  if (copies > 1) {
+  if (terms >
+      1) {  // what the last dimensions of the tiles count: UNREDUCED terms, REPLICATED copies
+    put_bytes(bytes, 8, packed(copies > 1 ? std::vector{6, 0} : std::vector{6}));
+  } else if (copies > 1) {
     put_number(bytes, 6, 1);  // the last dimension of the tiles counts equal copies
   }
   return bytes;

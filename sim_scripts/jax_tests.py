@@ -32,7 +32,6 @@ REPOSITORY = "https://github.com/jax-ml/jax"
 REASONS = [
     ("type", r"UNIMPLEMENTED: .*(element type \S+ is not supported|is no type of the board|complex numbers are)"),
     ("callback", r"UNIMPLEMENTED: .*(host callbacks|talk to the host)"),
-    ("unreduced", r"UNIMPLEMENTED: .*\(unreduced axes\)"),
     # The test reads HLO, which jaxlib cannot make of a program with Shardy's operations.
     ("text of XLA", r"UNKNOWN: .*unsupported op for export to XLA"),
 ]

@@ -232,6 +232,13 @@ class Assembler {
       }
       t->owned_by.push_back(static_cast<uint8_t>(core));
     }
+    for (const int64_t term : d.list("terms")) {
+      if (term < 0 || term >= exe_.partitions) {
+        throw Error("terms= names term " + std::to_string(term) + " of at most " +
+                    std::to_string(exe_.partitions));
+      }
+      t->terms.push_back(static_cast<uint8_t>(term));
+    }
     return t;
   }
 

@@ -112,7 +112,8 @@ class Disassembler {
          " slot=" + std::to_string(t.slot) + " donated_to=" + std::to_string(t.donated_to) +
          (t.owned_by.empty()
               ? ""
-              : " owned_elements=" + list(t.owned_elements) + " owned_by=" + list(t.owned_by)));
+              : " owned_elements=" + list(t.owned_elements) + " owned_by=" + list(t.owned_by)) +
+         (t.terms.empty() ? "" : " terms=" + list(t.terms)));
   }
 
   void tables() {

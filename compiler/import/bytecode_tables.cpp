@@ -379,8 +379,7 @@ class EntryReader {
     }
   }
 
-  // attrs: mesh, then the dimensions; ints: number of dimensions, of replicated axes, of unreduced
-  // ones.
+  // attrs: mesh, dimensions, replicated axes, unreduced ones; ints: the numbers of the three.
   bool tensor_sharding(RawAttr& a) {
     a.attrs = {attr_index()};
     size_t before = a.attrs.size();
@@ -390,7 +389,7 @@ class EntryReader {
       before = a.attrs.size();
     }
     if (a.code == sdy_attr::kTensorShardingReduction) {
-      c_.svarint();  // how the sums would be made
+      a.ints.push_back(c_.svarint());  // how the terms are combined
     }
     return true;
   }

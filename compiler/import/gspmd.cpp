@@ -2,7 +2,7 @@
 // "{devices=[TILES]LIST TAIL}" or a list of those in braces. TILES are the parts of each dimension,
 // then those of the tail; LIST is the devices in row-major order of the tiles, "0,1,3,2", or
 // "<=[4,2]T(1,0)": 0 .. 7 as an array 4 x 2, transposed. TAIL: "last_tile_dim_replicate" or
-// "last_tile_dims={manual, replicated}".
+// "last_tile_dims={manual, unreduced, replicated}".
 #include "import/gspmd.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 struct Tiles {
   Dims tiles;
   Dims devices;                   // by place, row-major
-  std::vector<std::string> tail;  // what the last entries of `tiles` are: "manual", "replicated"
+  std::vector<std::string> tail;  // the last of `tiles`: "manual", "replicated", "unreduced"
 };
 
 class Parser {
@@ -78,7 +78,9 @@ class Parser {
       out.tail = {"replicated"};
     } else if (take("last_tile_dims={")) {
       do {
-        out.tail.emplace_back(take("manual") ? "manual" : "replicated");
+        out.tail.emplace_back(take("manual")      ? "manual"
+                              : take("unreduced") ? "unreduced"
+                                                  : "replicated");
         if (out.tail.back() == "replicated") {
           need("replicated");
         }
@@ -167,7 +169,7 @@ std::optional<std::vector<std::vector<int>>> find_all(const Tiles& t, const Mesh
   const size_t rank = axes.size() - t.tail.size();
   std::vector<std::vector<int>> all(axes.size());
   for (size_t i = 0; i < axes.size(); ++i) {
-    if (i < rank || t.tail[i - rank] == "manual") {
+    if (i < rank || t.tail[i - rank] != "replicated") {
       auto found = atoms.find(axes[i]);
       if (!found) {
         return std::nullopt;
@@ -205,10 +207,13 @@ void read_tiles(Parser& parser, size_t rank, int64_t cores, MeshAtoms& atoms, Gs
   }
   auto& cut = out.attrs.sharding.dim_axes;
   cut.assign(found->begin(), found->begin() + static_cast<ptrdiff_t>(rank));
+  std::vector<int>& unreduced = out.attrs.sharding.unreduced;
   for (size_t i = rank; i < found->size(); ++i) {
-    out.manual_axes.insert(out.manual_axes.end(), (*found)[i].begin(), (*found)[i].end());
+    std::vector<int>& axes = t.tail[i - rank] == "unreduced" ? unreduced : out.manual_axes;
+    axes.insert(axes.end(), (*found)[i].begin(), (*found)[i].end());
   }
-  if (out.attrs.sharding.is_replicated()) {
+  std::sort(unreduced.begin(), unreduced.end());
+  if (!out.attrs.sharding.is_cut()) {
     cut.clear();
   }
 }

@@ -1,7 +1,7 @@
 // See sharding.hpp.
 #include "import/sharding.hpp"
 
-#include <set>
+#include <algorithm>
 
 #include "import/codes.hpp"
 
@@ -126,15 +126,9 @@ std::vector<int> ShardingReader::atoms_of(const OpReader& op, const NamedMesh& m
 
 const RawAttr& ShardingReader::tensor_attr(const OpReader& op, uint32_t attr_index) const {
   const RawAttr& a = tables_.attr(attr_index);
-  const bool may_be_unreduced =
-      is_sdy(a, sa::kTensorShardingUnreduced) || is_sdy(a, sa::kTensorShardingReduction);
-  if (!is_sdy(a, sa::kTensorSharding) && !may_be_unreduced) {
+  if (!is_sdy(a, sa::kTensorSharding) && !is_sdy(a, sa::kTensorShardingUnreduced) &&
+      !is_sdy(a, sa::kTensorShardingReduction)) {
     op.fail("a tensor sharding was expected");
-  }
-  if (may_be_unreduced && a.ints[2] != 0) {
-    op.fail(
-        "the sharding leaves partial sums on the cores (unreduced axes), which is not supported; "
-        "use a PartitionSpec without 'unreduced'");
   }
   return a;
 }
@@ -156,28 +150,45 @@ ShardingAttrs ShardingReader::tensor(const OpReader& op, uint32_t attr_index, si
     if (!is_sdy(dim, sa::kDimSharding)) {
       op.fail("a dimension sharding was expected");
     }
-    cut.emplace_back();
+    cut.push_back(listed_axes(op, mesh, dim.attrs, used));
     out.open.push_back(dim.ints.at(0) == 0);
-    for (const uint32_t ref : dim.attrs) {
-      const RawAttr& axis = tables_.attr(ref);
-      if (!is_sdy(axis, sa::kAxisRef) ||
-          (!axis.attrs.empty() && !is_sdy(tables_.attr(axis.attrs[0]), sa::kSubAxis))) {
-        op.fail("a mesh axis was expected");
-      }
-      const RawAttr* part = axis.attrs.empty() ? nullptr : &tables_.attr(axis.attrs[0]);
-      for (const int atom : atoms_of(op, mesh, axis.text, part)) {
-        if (!used.insert(atom).second) {
-          op.fail("the sharding names the axis '" + std::string(axis.text) +
-                  "', which the mesh lacks or which is used twice");
-        }
-        cut.back().push_back(atom);
-      }
-    }
   }
-  if (out.sharding.is_replicated()) {
+  if (!out.sharding.is_cut()) {
     cut.clear();
   }
+  const auto replicated = a.attrs.begin() + 1 + a.ints[0];
+  const auto unreduced = replicated + a.ints[1];
+  listed_axes(op, mesh, {replicated, unreduced}, used);
+  out.sharding.unreduced = listed_axes(op, mesh, {unreduced, a.attrs.end()}, used);
+  std::sort(out.sharding.unreduced.begin(), out.sharding.unreduced.end());
+  if (!out.sharding.unreduced.empty() && a.code == sa::kTensorShardingReduction && a.ints[3] != 0) {
+    op.fail("the sharding leaves terms on the cores that are not added (" +
+            std::to_string(a.ints[3]) + ")");
+  }
   return out;
+}
+
+// The atoms of axes that are listed in one sharding, each once.
+std::vector<int> ShardingReader::listed_axes(const OpReader& op, const NamedMesh& mesh,
+                                             const std::vector<uint32_t>& refs,
+                                             std::set<int>& used) const {
+  std::vector<int> all;
+  for (const uint32_t ref : refs) {
+    const RawAttr& axis = tables_.attr(ref);
+    if (!is_sdy(axis, sa::kAxisRef) ||
+        (!axis.attrs.empty() && !is_sdy(tables_.attr(axis.attrs[0]), sa::kSubAxis))) {
+      op.fail("a mesh axis was expected");
+    }
+    const RawAttr* part = axis.attrs.empty() ? nullptr : &tables_.attr(axis.attrs[0]);
+    for (const int atom : atoms_of(op, mesh, axis.text, part)) {
+      if (!used.insert(atom).second) {
+        op.fail("the sharding names the axis '" + std::string(axis.text) +
+                "' twice; an array is cut by an axis once");
+      }
+      all.push_back(atom);
+    }
+  }
+  return all;
 }
 
 std::vector<uint32_t> ShardingReader::per_value(const OpReader& op,

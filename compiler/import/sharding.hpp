@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -44,6 +45,8 @@ class ShardingReader {
   const NamedMesh& mesh_of(const OpReader& op, const bytecode::RawAttr& sharding);
   NamedMesh use(const OpReader& op, Mesh mesh);
   const bytecode::RawAttr& tensor_attr(const OpReader& op, uint32_t attr_index) const;
+  std::vector<int> listed_axes(const OpReader& op, const NamedMesh& mesh,
+                               const std::vector<uint32_t>& refs, std::set<int>& used) const;
   // Atoms of an axis, or of the part of it that `axis` names.
   std::vector<int> atoms_of(const OpReader& op, const NamedMesh& mesh, std::string_view name,
                             const bytecode::RawAttr* part) const;

@@ -428,11 +428,14 @@ std::vector<std::vector<Tensor>> split_arguments(const Module& module,
                     ", not " + to_string(global[i].type));
       }
       Tensor local = make_tensor(f.body.args[i]->type);
-      const Dims shard = f.args[i].sharding.shard_index(module.mesh, static_cast<int64_t>(c),
-                                                        local.type.dims.size());
-      for_each_run(global[i].type, local.type, shard, [&](size_t from, size_t to, size_t n) {
-        std::memcpy(local.data.data() + to, global[i].data.data() + from, n);
-      });
+      const Sharding& sharding = f.args[i].sharding;
+      const auto core = static_cast<int64_t>(c);
+      const Dims shard = sharding.shard_index(module.mesh, core, local.type.dims.size());
+      if (sharding.term_index(module.mesh, core) == 0) {  // the other terms of a sum are zero
+        for_each_run(global[i].type, local.type, shard, [&](size_t from, size_t to, size_t n) {
+          std::memcpy(local.data.data() + to, global[i].data.data() + from, n);
+        });
+      }
       out[c].push_back(std::move(local));
     }
   }
@@ -444,6 +447,9 @@ std::vector<Tensor> join_results(const Module& module,
   std::vector<Tensor> out;
   for (size_t i = 0; i < module.main->results.size(); ++i) {
     const ResultInfo& info = module.main->results[i];
+    if (!info.sharding.unreduced.empty()) {
+      throw Error("result " + std::to_string(i) + " is a sum of which each core has a term");
+    }
     Tensor global = make_tensor(info.global);
     std::vector<bool> written(global.data.size());
     for (size_t c = 0; c < per_core.size(); ++c) {

@@ -91,7 +91,8 @@ std::string axes_text(const Mesh* mesh, const Sharding& s) {
   for (size_t d = 0; d < s.dim_axes.size(); ++d) {
     text += (d ? ",{" : "{") + axes_text(mesh, s.dim_axes[d]) + "}";
   }
-  return text + "]";
+  text += "]";
+  return s.unreduced.empty() ? text : text + " unreduced {" + axes_text(mesh, s.unreduced) + "}";
 }
 
 // "replicated" or the axes; "?" behind dimensions that are open.

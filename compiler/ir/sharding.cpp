@@ -1,6 +1,8 @@
 // See sharding.hpp.
 #include "ir/sharding.hpp"
 
+#include <algorithm>
+
 namespace tpu::compiler {
 
 int64_t Mesh::size() const {
@@ -26,14 +28,12 @@ Dims Mesh::coordinates(int64_t device) const {
   return coords;
 }
 
-bool Sharding::is_replicated() const {
-  for (const auto& axes : dim_axes) {
-    if (!axes.empty()) {
-      return false;
-    }
-  }
-  return true;
+bool Sharding::is_cut() const {
+  return std::any_of(dim_axes.begin(), dim_axes.end(),
+                     [](const std::vector<int>& axes) { return !axes.empty(); });
 }
+
+bool Sharding::is_replicated() const { return !is_cut() && unreduced.empty(); }
 
 int64_t Sharding::parts(const Mesh& mesh, size_t dim) const {
   int64_t n = 1;
@@ -53,6 +53,16 @@ Dims Sharding::shard_index(const Mesh& mesh, int64_t device, size_t rank) const 
       const auto a = static_cast<size_t>(axis);
       index[d] = index[d] * mesh.axes.at(a).size + coords.at(a);
     }
+  }
+  return index;
+}
+
+int64_t Sharding::term_index(const Mesh& mesh, int64_t device) const {
+  const Dims coords = mesh.coordinates(device);
+  int64_t index = 0;
+  for (const int axis : unreduced) {
+    const auto a = static_cast<size_t>(axis);
+    index = index * mesh.axes.at(a).size + coords.at(a);
   }
   return index;
 }

@@ -25,16 +25,21 @@ struct Mesh {
   Dims coordinates(int64_t device) const;
 };
 
-// How a global array lies on the cores: per dimension the mesh axes that cut it, major first. Axes
-// that cut no dimension hold copies. No entries at all = replicated.
+// How a global array lies on the cores: per dimension the mesh axes that cut it, major first. Along
+// unreduced axes the cores hold terms of it: the array is their sum. Along the other axes they hold
+// copies. No entries at all = replicated.
 struct Sharding {
   std::vector<std::vector<int>>
-      dim_axes;  // indices into Mesh::axes; empty or one entry per dimension
+      dim_axes;                     // indices into Mesh::axes; empty or one entry per dimension
+  std::vector<int> unreduced = {};  // in rising order
 
-  bool is_replicated() const;
+  bool is_cut() const;                                // in any dimension
+  bool is_replicated() const;                         // neither cut nor left as terms
   int64_t parts(const Mesh& mesh, size_t dim) const;  // number of pieces of dimension `dim`
   // Which piece of each dimension core `device` holds (0 where not cut).
   Dims shard_index(const Mesh& mesh, int64_t device, size_t rank) const;
+  // Which term core `device` holds (0 of an array that is no sum).
+  int64_t term_index(const Mesh& mesh, int64_t device) const;
   bool operator==(const Sharding&) const = default;
 };
 

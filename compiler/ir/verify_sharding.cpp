@@ -1,5 +1,6 @@
 // Type rules of the ops of the global graph: sharding constraints and jax.shard_map.
 #include <algorithm>
+#include <set>
 
 #include "ir/verify_rule.hpp"
 
@@ -15,10 +16,14 @@ void TypeRule::check_sharding(const ShardingAttrs& a, const Type& global) const 
   const auto& cut = a.sharding.dim_axes;
   check((cut.empty() || cut.size() == rank) && (a.open.empty() || a.open.size() == rank),
         "a sharding needs an entry per dimension");
-  for (const std::vector<int>& axes : cut) {
+  std::vector<std::vector<int>> all = cut;
+  all.push_back(a.sharding.unreduced);
+  std::set<int> used;
+  for (const std::vector<int>& axes : all) {
     for (const int axis : axes) {
       check(axis >= 0 && static_cast<size_t>(axis) < module_.mesh.axes.size(),
             "a sharding names an axis that the mesh lacks");
+      check(used.insert(axis).second, "a sharding names an axis twice");
     }
   }
 }

@@ -43,8 +43,9 @@ ValueClasses::ValueClasses(const Module& module) : cores_(static_cast<size_t>(mo
     if (!arg.sharding.is_replicated()) {
       std::vector<Dims> parts;
       for (size_t core = 0; core < cores_; ++core) {
-        parts.push_back(arg.sharding.shard_index(module.mesh, static_cast<int64_t>(core),
-                                                 arg.global.dims.size()));
+        const auto device = static_cast<int64_t>(core);
+        parts.push_back(arg.sharding.shard_index(module.mesh, device, arg.global.dims.size()));
+        parts.back().push_back(arg.sharding.term_index(module.mesh, device));
       }
       refine(main.body.args[i].get(), numbered(parts));
     }

@@ -31,6 +31,10 @@ Value* Mover::number(int64_t n) {
   return make(Kind::kConstant, {}, kIndex, ConstantAttrs{make_splat_int(kIndex, n)});
 }
 
+Value* Mover::zeros(const Type& type) {
+  return make(Kind::kConstant, {}, type, ConstantAttrs{make_splat(type, 0)});
+}
+
 Value* Mover::index(const Axes& axes) {
   Value* core = make(Kind::kPartitionId, {}, {Elem::kU32, {}});
   core = make(Kind::kConvert, {core}, kIndex);
@@ -139,6 +143,58 @@ Value* Mover::all_gather(Value* x, const Axes& axes, size_t dim) {
   return out;
 }
 
+Value* Mover::sum(Value* x, Axes axes, Kind reducer, Spec& spec, const Spec& wanted) {
+  for (size_t d = 0; d < spec.size(); ++d) {
+    if (!is_prefix(spec[d], wanted[d])) {
+      continue;
+    }
+    const Axes more = tail(wanted[d], spec[d].size());
+    const bool all = !more.empty() && std::all_of(more.begin(), more.end(),
+                                                  [&](int axis) { return holds(axes, axis); });
+    if (all) {
+      x = reduce_scatter(x, more, reducer, d);
+      append(spec[d], more);
+      std::erase_if(axes, [&](int axis) { return holds(more, axis); });
+    }
+  }
+  return axes.empty() ? x : all_reduce(x, axes, reducer);
+}
+
+// Where axes cut a dimension behind all that is wanted of it, the part of each core at its place
+// among zeros is a term along them; these are taken from `axes`.
+Value* Mover::spread_as_terms(Value* x, Spec& now, const Spec& want, Axes& axes) {
+  for (size_t d = 0; d < now.size(); ++d) {
+    const Axes own = is_prefix(want[d], now[d]) ? tail(now[d], want[d].size()) : Axes{};
+    const bool all = !own.empty() && std::all_of(own.begin(), own.end(),
+                                                 [&](int axis) { return holds(axes, axis); });
+    if (all) {
+      Type type = x->type;
+      std::vector<Value*> operands{nullptr, x};
+      for (size_t i = 0; i < now.size(); ++i) {
+        operands.push_back(number(0));
+      }
+      operands[2 + d] = make(Kind::kMultiply, {index(own), number(type.dims[d])}, kIndex);
+      type.dims[d] *= num_parts(mesh_, own);
+      operands[0] = zeros(type);
+      x = make(Kind::kDynamicUpdateSlice, operands, type);
+      now[d] = want[d];
+      std::erase_if(axes, [&](int axis) { return holds(own, axis); });
+    }
+  }
+  return x;
+}
+
+// Of equal copies that of the first core.
+Value* Mover::first_copy(Value* x, const Axes& axes) {
+  if (axes.empty()) {
+    return x;
+  }
+  const Type flag{Elem::kI1, {}};
+  Value* first = make(Kind::kCompare, {index(axes), number(0)}, flag, CompareAttrs{});
+  first = make(Kind::kBroadcastInDim, {first}, {Elem::kI1, x->type.dims}, DimsAttrs{});
+  return make(Kind::kSelect, {first, x, zeros(x->type)}, x->type);
+}
+
 // Arrays that cost nothing to make where they are wanted (is_free); null for a constant of several
 // values, which is cut.
 Value* Mover::remade(const Op& def, const Spec& want) {
@@ -231,7 +287,7 @@ Value* Mover::permute(Value* x, Spec& now, const Spec& want) {
       return x;
     }
   }
-  const Sharding from{now}, to{want};
+  const Sharding from = sharding_of(now), to = sharding_of(want);
   const Axes cutting = all_axes(now);
   const auto copy_of = [&](int64_t core) {  // which of the equal copies
     Dims place = mesh_.coordinates(core);
@@ -271,32 +327,53 @@ bool Mover::lies(const Value* v, const Spec& want) const {
   return specs_.at(v) == want ||
          (it != moved_.end() &&
           std::any_of(it->second.begin(), it->second.end(),
-                      [&](const auto& moved) { return moved.first == want; }));
+                      [&](const Value* moved) { return specs_.at(moved) == want; }));
 }
 
-Value* Mover::reshard(Value* v, const Spec& want) {
+void Mover::define(Value* v, Spec spec, Axes unreduced) {
+  specs_[v] = std::move(spec);
+  if (!unreduced.empty()) {
+    unreduced_[v] = std::move(unreduced);
+  }
+}
+
+const Axes& Mover::unreduced(const Value* v) const {
+  static const Axes none;
+  const auto it = unreduced_.find(v);
+  return it == unreduced_.end() ? none : it->second;
+}
+
+Value* Mover::reshard(Value* v, const Spec& want, const Axes& terms) {
   Spec now = specs_.at(v);
-  if (now == want) {
+  if (now == want && unreduced(v) == terms) {
     return v;
   }
-  for (const auto& [spec, value] : moved_[v]) {
-    if (spec == want) {
-      return value;
+  for (Value* moved : moved_[v]) {
+    if (specs_.at(moved) == want && unreduced(moved) == terms) {
+      return moved;
     }
   }
   Region* const saved = region_;
   region_ = v->def != nullptr ? v->def->parent : v->owner;
+  Axes finished, added;
+  std::set_difference(unreduced(v).begin(), unreduced(v).end(), terms.begin(), terms.end(),
+                      std::back_inserter(finished));
+  std::set_difference(terms.begin(), terms.end(), unreduced(v).begin(), unreduced(v).end(),
+                      std::back_inserter(added));
   Value* x = is_whole(now) && is_free(v) ? remade(*v->def, want) : nullptr;
   if (x == nullptr) {
-    x = cut(v, now, want);
+    x = finished.empty() ? v : sum(v, finished, Kind::kAdd, now, want);
+    x = spread_as_terms(x, now, want, added);
+    x = cut(x, now, want);
     x = exchange(x, now, want);
     x = permute(x, now, want);
     x = gather(x, now, want);
     x = cut(x, now, want);
   }
+  x = first_copy(x, added);
   region_ = saved;
-  define(x, want);
-  moved_[v].emplace_back(want, x);
+  define(x, want, terms);
+  moved_[v].push_back(x);
   return x;
 }
 

@@ -22,19 +22,23 @@ class Mover {
   Region& region() { return *region_; }
   Value* make(Kind kind, std::vector<Value*> operands, Type type, Attrs attrs = NoAttrs{});
 
-  void define(Value* v, Spec spec) { specs_[v] = std::move(spec); }
+  // Along `unreduced` axes the cores have terms of the array.
+  void define(Value* v, Spec spec, Axes unreduced = {});
   const Spec& spec(const Value* v) const { return specs_.at(v); }
+  const Axes& unreduced(const Value* v) const;
 
   // True where the array lies so, or has been made to for another op.
   bool lies(const Value* v, const Spec& want) const;
 
   // The array lying as `want`, with as little traffic as these give: made anew (one value, iota),
-  // cut (none), all_to_all, collective_permute, all_gather. Made once, where `v` was made.
-  Value* reshard(Value* v, const Spec& want);
+  // cut (none), all_to_all, collective_permute, all_gather. Made once, where `v` was made. Terms
+  // along other axes than `unreduced` are added up; terms that are new are zero but on one core.
+  Value* reshard(Value* v, const Spec& want, const Axes& unreduced = {});
 
-  Value* all_reduce(Value* x, const Axes& axes, Kind reducer);
-  // The sum over cores, of which each gets its part of dimension `dim`.
-  Value* reduce_scatter(Value* x, const Axes& axes, Kind reducer, size_t dim);
+  // The sum over cores that differ along `axes`. A dimension that is to be cut by some of these, so
+  // that it lies as in `wanted`, is cut at once: each core gets the sum of its part alone.
+  Value* sum(Value* x, Axes axes, Kind reducer, Spec& spec, const Spec& wanted);
+
   // Parts along a dimension put together.
   Value* all_gather(Value* x, const Axes& axes, size_t dim);
 
@@ -44,11 +48,17 @@ class Mover {
   MoveLog& log() { return log_; }  // all collectives made
 
  private:
+  Value* zeros(const Type& type);
   Groups groups(const Axes& axes) const;
   CollectiveAttrs collective(const Axes& axes) const;
   Value* reducing(Kind kind, Value* x, Type type, const CollectiveAttrs& attrs, Kind reducer);
   void report(Kind kind, const Value* v);
 
+  Value* all_reduce(Value* x, const Axes& axes, Kind reducer);
+  Value* reduce_scatter(Value* x, const Axes& axes, Kind reducer, size_t dim);
+
+  Value* spread_as_terms(Value* x, Spec& now, const Spec& want, Axes& axes);
+  Value* first_copy(Value* x, const Axes& axes);
   Value* remade(const Op& def, const Spec& want);
   Value* cut(Value* x, Spec& now, const Spec& want);
   Value* exchange(Value* x, Spec& now, const Spec& want);
@@ -60,7 +70,8 @@ class Mover {
   const Op* op_ = nullptr;
   MoveLog log_;
   std::unordered_map<const Value*, Spec> specs_;
-  std::unordered_map<const Value*, std::vector<std::pair<Spec, Value*>>> moved_;
+  std::unordered_map<const Value*, Axes> unreduced_;  // of values that are terms
+  std::unordered_map<const Value*, std::vector<Value*>> moved_;
 };
 
 }  // namespace tpu::compiler

@@ -12,8 +12,9 @@ namespace tpu::compiler {
 namespace {
 
 MoveLog rewritten(Module& module) {
-  const Placements placements(module);
-  return Rewrite(module, placements).run();
+  const UnreducedArrays unreduced(module);
+  const Placements placements(module, unreduced);
+  return Rewrite(module, placements, unreduced).run();
 }
 
 }  // namespace

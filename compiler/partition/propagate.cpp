@@ -77,7 +77,8 @@ FactorRule rule_for(const Op& op) {
   return is_collective(op.kind) ? collective_rule(op) : rule_of(op);
 }
 
-Placements::Placements(const Module& module) : module_(module) {
+Placements::Placements(const Module& module, const UnreducedArrays& unreduced)
+    : module_(module), unreduced_(unreduced) {
   number(module.main->body);
   seed_all();
   relate(module.main->body);
@@ -88,6 +89,7 @@ void Placements::number(const Region& region) {
   const auto add = [&](const Value* v) {
     number_.emplace(v, specs_.size());
     specs_.emplace_back(v->type.dims.size());
+    terms_.push_back(unreduced_.of(v));
     fixed_.emplace_back(v->type.dims.size(), false);
   };
   for (const auto& arg : region.args) {
@@ -301,6 +303,7 @@ bool Placements::extend(const Relation& relation, const Tensor& tensor, std::vec
                         const std::vector<Axes>& best) {
   Spec& old = specs_[tensor.value];
   Axes used = all_axes(old);
+  append(used, terms_[tensor.value]);
   for (size_t d = 0; tensor.within != nullptr && d < tensor.within->size(); ++d) {
     append(used, (*tensor.within)[d]);
   }

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "partition/spec.hpp"
+#include "partition/unreduced.hpp"
 
 namespace tpu::compiler {
 
@@ -22,7 +23,7 @@ FactorRule rule_for(const Op& op);
 
 class Placements {
  public:
-  explicit Placements(const Module& module);  // propagates
+  Placements(const Module& module, const UnreducedArrays& unreduced);  // propagates
 
   const Spec& of(const Value* v) const { return specs_[number_.at(v)]; }
   const FactorRule& rule(const Op& op) const { return rules_.at(&op); }
@@ -61,8 +62,10 @@ class Placements {
               const std::vector<Axes>& best);
 
   const Module& module_;
+  const UnreducedArrays& unreduced_;
   std::unordered_map<const Value*, size_t> number_;
   std::vector<Spec> specs_;               // by value number
+  std::vector<Axes> terms_;               // axes that may cut none: along them cores have terms
   std::vector<std::vector<bool>> fixed_;  // dimensions that may not be cut further
   std::unordered_map<const Op*, FactorRule> rules_;
   std::vector<std::unique_ptr<FactorRule>> same_;

@@ -17,9 +17,9 @@ bool is_neutral(const Value* v, const FactorRule& rule) {
 
 }  // namespace
 
-void Rewrite::define(const Value* old, Value* v, Spec spec) {
+void Rewrite::define(const Value* old, Value* v, Spec spec, Axes unreduced) {
   map_[old] = v;
-  mover_.define(v, std::move(spec));
+  mover_.define(v, std::move(spec), std::move(unreduced));
 }
 
 MoveLog Rewrite::run() {
@@ -32,9 +32,10 @@ MoveLog Rewrite::run() {
     const Value* arg = old.args[i].get();
     const Spec& lies = placements_.of(arg);
     const Spec spec = main.args[i].wanted ? lies : whole_axes(mesh_, lies);
-    main.args[i].sharding = sharding_of(spec);
+    const Axes& unreduced = unreduced_.of(arg);
+    main.args[i].sharding = sharding_of(spec, unreduced);
     define(arg, body.add_arg(local_type(arg->type, mesh_, main.args[i].sharding, "func", main.loc)),
-           spec);
+           spec, unreduced);
   }
   mover_.place(body, *old.ops.back());
   emit_region(old);
@@ -43,25 +44,27 @@ MoveLog Rewrite::run() {
   std::vector<Value*> results;
   for (size_t i = 0; i < ret.operands.size(); ++i) {
     Value* v = now(ret.operands[i]);
-    const Spec spec = result_spec(i, whole_axes(mesh_, mover_.spec(v)));
-    results.push_back(mover_.reshard(v, spec));
-    main.results[i].sharding = sharding_of(spec);
+    const Sharding sharding =
+        result_sharding(i, whole_axes(mesh_, mover_.spec(v)), mover_.unreduced(v));
+    const Spec spec = spec_of(sharding, main.results[i].global);
+    results.push_back(mover_.reshard(v, spec, sharding.unreduced));
+    main.results[i].sharding = sharding;
   }
   body.append(Kind::kReturn, std::move(results), {}, NoAttrs{}, ret.loc);
   return std::move(mover_.log());
 }
 
 // As the program wants it, else as the argument whose memory it takes, else as it is.
-Spec Rewrite::result_spec(size_t i, const Spec& natural) const {
+Sharding Rewrite::result_sharding(size_t i, const Spec& natural, const Axes& unreduced) const {
   const Function& main = *module_.main;
   const ResultInfo& result = main.results[i];
   if (!result.wanted) {
     for (const ArgInfo& arg : main.args) {
       if (arg.alias_result == static_cast<int>(i)) {
-        return spec_of(arg.sharding, result.global);
+        return arg.sharding;
       }
     }
-    return natural;
+    return sharding_of(natural, unreduced);
   }
   local_type(result.global, mesh_, result.wanted->sharding, "func", main.loc);
   Spec spec = spec_of(result.wanted->sharding, result.global);
@@ -73,7 +76,7 @@ Spec Rewrite::result_spec(size_t i, const Spec& natural) const {
       spec = std::move(longer);
     }
   }
-  return spec;
+  return sharding_of(spec, result.wanted->sharding.unreduced);
 }
 
 void Rewrite::emit_region(const Region& from) {
@@ -90,7 +93,7 @@ void Rewrite::emit(const Op& op) {
     // whole here, and as they are wanted where they are used
     std::vector<Value*> operands;
     for (const Value* v : op.operands) {
-      operands.push_back(now(v));
+      operands.push_back(mover_.reshard(now(v), {}));
     }
     define(op.result(), mover_.make(op.kind, std::move(operands), op.type(), op.attrs),
            Spec(op.type().dims.size()));
@@ -99,7 +102,8 @@ void Rewrite::emit(const Op& op) {
   switch (op.kind) {
     case Kind::kShardingConstraint:
     case Kind::kReshard:
-      map_[op.result()] = mover_.reshard(now(op.operands[0]), placements_.of(op.result()));
+      map_[op.result()] = mover_.reshard(now(op.operands[0]), placements_.of(op.result()),
+                                         unreduced_.of(op.result()));
       return;
     case Kind::kManualComputation:
       manual(op);
@@ -127,7 +131,22 @@ std::vector<Axes> Rewrite::cuts(const Op& op, const FactorRule& rule) const {
   for (size_t i = 0; i < op.results.size(); ++i) {
     voters.push_back({&rule.results[i], placements_.of(op.result(i)), op.type(i).bytes(), true});
   }
-  return choose_cuts(mesh_, rule, voters);
+  std::vector<Axes> cuts = choose_cuts(mesh_, rule, voters);
+  // What is left as terms along an axis is not cut by it. Only a contraction along it makes terms.
+  for (size_t f = 0; f < cuts.size(); ++f) {
+    const auto is_term = [&](int axis) {
+      bool found = rule.factors[f].kind == FactorKind::kPass &&
+                   std::any_of(op.results.begin(), op.results.end(), [&](const auto& result) {
+                     return holds(unreduced_.of(result.get()), axis);
+                   });
+      for (size_t i = 0; i < op.operands.size(); ++i) {
+        found = found || holds(unreduced_.operand(op, i), axis);
+      }
+      return found;
+    };
+    cuts[f].erase(std::find_if(cuts[f].begin(), cuts[f].end(), is_term), cuts[f].end());
+  }
+  return cuts;
 }
 
 Op* Rewrite::local_op(const Op& op, const std::vector<Value*>& operands, std::vector<Type> types) {
@@ -150,9 +169,11 @@ void Rewrite::compute(const Op& op) {
     return;
   }
   std::vector<Value*> operands;
+  Axes terms;
   for (size_t i = 0; i < op.operands.size(); ++i) {
-    operands.push_back(
-        mover_.reshard(now(op.operands[i]), lift(mesh_, rule, rule.operands[i], axes)));
+    operands.push_back(mover_.reshard(
+        now(op.operands[i]), lift(mesh_, rule, rule.operands[i], axes), unreduced_.operand(op, i)));
+    terms = unreduced_.operand(op, i).empty() ? terms : unreduced_.operand(op, i);
   }
   std::vector<Spec> specs;
   std::vector<Type> types;
@@ -174,17 +195,19 @@ void Rewrite::compute(const Op& op) {
   }
   if (!summed.empty()) {
     std::sort(summed.begin(), summed.end());
-    return compute_sum(op, std::move(operands), types[0], specs[0], std::move(summed), table);
+    return compute_sum(op, std::move(operands), types[0], specs[0], std::move(summed), terms,
+                       table);
   }
   const Op* made = local_op(op, operands, std::move(types));
   for (size_t i = 0; i < op.results.size(); ++i) {
-    define(op.result(i), made->result(i), specs[i]);
+    define(op.result(i), made->result(i), specs[i], terms);
   }
 }
 
-// The op on parts of what it sums over: each core has a share of the result.
+// The op on parts of what it sums over: each core has a share of the result. Shares that the
+// program leaves on the cores are further terms, beside those of the operands.
 void Rewrite::compute_sum(const Op& op, std::vector<Value*> operands, Type type, Spec spec,
-                          Axes summed, std::optional<TablePart>& table) {
+                          Axes summed, Axes terms, std::optional<TablePart>& table) {
   const FactorRule& rule = placements_.rule(op);
   Value* once = nullptr;
   if (const auto i = combined_once(op, rule.reducer); i && !is_neutral(op.operands[*i], rule)) {
@@ -200,42 +223,30 @@ void Rewrite::compute_sum(const Op& op, std::vector<Value*> operands, Type type,
   if (op.kind == Kind::kGather) {
     out = table->own(out);
   }
-  out = sum(op, out, std::move(summed), rule, spec);
+  for (const int axis : unreduced_.of(op.result())) {
+    if (std::erase(summed, axis) != 0) {
+      terms.push_back(axis);
+    }
+  }
+  std::sort(terms.begin(), terms.end());
+  out = mover_.sum(out, std::move(summed), rule.reducer, spec, placements_.of(op.result()));
   if (wide) {
     out = mover_.make(Kind::kConvert, {out}, {Elem::kBf16, out->type.dims});
   }
   if (once != nullptr) {
-    out = combine(op, out, once, rule.reducer, spec);
+    out = combine(op, out, once, rule.reducer, spec, terms);
   }
-  define(op.result(), out, std::move(spec));
-}
-
-// Over cores that differ along `axes`. A dimension that is to be cut by some of these is cut at
-// once: each core gets the sum of its part alone.
-Value* Rewrite::sum(const Op& op, Value* x, Axes axes, const FactorRule& rule, Spec& spec) {
-  const Spec& wanted = placements_.of(op.result());
-  for (size_t d = 0; d < spec.size(); ++d) {
-    if (!is_prefix(spec[d], wanted[d])) {
-      continue;
-    }
-    const Axes more = tail(wanted[d], spec[d].size());
-    const bool all = !more.empty() && std::all_of(more.begin(), more.end(),
-                                                  [&](int axis) { return holds(axes, axis); });
-    if (all) {
-      x = mover_.reduce_scatter(x, more, rule.reducer, d);
-      append(spec[d], more);
-      std::erase_if(axes, [&](int axis) { return holds(more, axis); });
-    }
-  }
-  return axes.empty() ? x : mover_.all_reduce(x, axes, rule.reducer);
+  define(op.result(), out, std::move(spec), std::move(terms));
 }
 
 // What must be combined into the result once, and not by every core.
-Value* Rewrite::combine(const Op& op, Value* x, Value* once, Kind reducer, const Spec& spec) {
+Value* Rewrite::combine(const Op& op, Value* x, Value* once, Kind reducer, const Spec& spec,
+                        const Axes& unreduced) {
   if (op.kind == Kind::kReduce) {
+    once = mover_.reshard(once, {}, unreduced);
     once = mover_.make(Kind::kBroadcastInDim, {once}, x->type, DimsAttrs{});
   } else {
-    once = mover_.reshard(once, spec);
+    once = mover_.reshard(once, spec, unreduced);
   }
   return mover_.make(reducer, {x, once}, x->type);
 }
@@ -265,7 +276,7 @@ bool Rewrite::reduce_parts(const Op& op, const FactorRule& rule, const std::vect
   std::vector<Value*> operands;
   std::vector<Type> types;
   for (size_t i = 0; i < op.operands.size(); ++i) {
-    operands.push_back(i < n ? mover_.reshard(now(op.operands[i]), spec) : now(op.operands[i]));
+    operands.push_back(mover_.reshard(now(op.operands[i]), i < n ? spec : Spec{}));
   }
   for (size_t i = 0; i < n; ++i) {
     types.push_back(local_part(mesh_, op.type(i), lift(mesh_, rule, rule.results[i], axes)));

@@ -5,13 +5,18 @@
 
 #include "partition/indexed.hpp"
 #include "partition/propagate.hpp"
+#include "partition/unreduced.hpp"
 
 namespace tpu::compiler {
 
 class Rewrite {
  public:
-  Rewrite(Module& module, const Placements& placements)
-      : module_(module), mesh_(module.mesh), placements_(placements), mover_(module.mesh) {}
+  Rewrite(Module& module, const Placements& placements, const UnreducedArrays& unreduced)
+      : module_(module),
+        mesh_(module.mesh),
+        placements_(placements),
+        unreduced_(unreduced),
+        mover_(module.mesh) {}
 
   // Gives main the graph of one core; shardings of arguments and results say what it has. Returns
   // the collectives that it made.
@@ -21,28 +26,29 @@ class Rewrite {
   void emit_region(const Region& from);  // without its return
   void emit(const Op& op);
   Value* now(const Value* v) const { return map_.at(v); }  // what stands for it
-  void define(const Value* old, Value* v, Spec spec);
-  Spec result_spec(size_t i, const Spec& natural) const;
+  void define(const Value* old, Value* v, Spec spec, Axes unreduced = {});
+  Sharding result_sharding(size_t i, const Spec& natural, const Axes& unreduced) const;
 
   // Ops with a rule.
   void compute(const Op& op);
   void compute_sum(const Op& op, std::vector<Value*> operands, Type type, Spec spec, Axes summed,
-                   std::optional<TablePart>& table);
+                   Axes terms, std::optional<TablePart>& table);
   std::vector<Axes> cuts(const Op& op, const FactorRule& rule) const;
   Op* local_op(const Op& op, const std::vector<Value*>& operands, std::vector<Type> types);
-  Value* sum(const Op& op, Value* x, Axes axes, const FactorRule& rule, Spec& spec);
-  Value* combine(const Op& op, Value* x, Value* once, Kind reducer, const Spec& spec);
+  Value* combine(const Op& op, Value* x, Value* once, Kind reducer, const Spec& spec,
+                 const Axes& unreduced);
   bool reduce_parts(const Op& op, const FactorRule& rule, const std::vector<Axes>& axes);
 
   // Ops with regions that run, in rewrite_control.cpp.
   void control(const Op& op);
   void region(const Region& from, Op& to, const std::vector<Spec>& carried,
-              const std::vector<Spec>& returned);
+              const std::vector<Spec>& returned, const std::vector<Axes>& unreduced);
   void manual(const Op& op);
 
   Module& module_;
   const Mesh& mesh_;
   const Placements& placements_;
+  const UnreducedArrays& unreduced_;
   Mover mover_;
   ValueMap map_;  // of the global graph to what a core has
 };

@@ -11,14 +11,16 @@ void Rewrite::control(const Op& op) {
   const bool is_while = op.kind == Kind::kWhile;
   std::vector<Spec> specs;
   std::vector<Type> types;
+  std::vector<Axes> unreduced;
   for (size_t i = 0; i < op.results.size(); ++i) {
     specs.push_back(placements_.of(op.result(i)));
     types.push_back(local_part(mesh_, op.type(i), specs[i]));
+    unreduced.push_back(unreduced_.of(op.result(i)));
   }
   std::vector<Value*> operands;
   for (size_t i = 0; i < op.operands.size(); ++i) {
-    operands.push_back(is_while ? mover_.reshard(now(op.operands[i]), specs[i])
-                                : now(op.operands[i]));  // a scalar
+    operands.push_back(is_while ? mover_.reshard(now(op.operands[i]), specs[i], unreduced[i])
+                                : mover_.reshard(now(op.operands[i]), {}));  // a scalar
   }
   Region& to = mover_.region();
   Region holder;
@@ -27,21 +29,23 @@ void Rewrite::control(const Op& op) {
   for (size_t r = 0; r < op.regions.size(); ++r) {
     const bool condition = is_while && r == 0;
     region(*op.regions[r], *made, is_while ? specs : std::vector<Spec>{},
-           condition ? std::vector<Spec>{Spec{}} : specs);
+           condition ? std::vector<Spec>{Spec{}} : specs,
+           condition ? std::vector<Axes>{Axes{}} : unreduced);
   }
   mover_.place(to, op);
   to.ops.push_back(std::move(holder.ops.back()));
   for (size_t i = 0; i < op.results.size(); ++i) {
-    define(op.result(i), made->result(i), specs[i]);
+    define(op.result(i), made->result(i), specs[i], unreduced[i]);
   }
 }
 
 void Rewrite::region(const Region& from, Op& to, const std::vector<Spec>& carried,
-                     const std::vector<Spec>& returned) {
+                     const std::vector<Spec>& returned, const std::vector<Axes>& unreduced) {
   Region* made = to.add_region();
   for (size_t i = 0; i < from.args.size(); ++i) {
     const Value* arg = from.args[i].get();
-    define(arg, made->add_arg(local_part(mesh_, arg->type, carried[i])), carried[i]);
+    define(arg, made->add_arg(local_part(mesh_, arg->type, carried[i])), carried[i],
+           unreduced_.of(arg));
   }
   const Op& ret = *from.terminator();
   mover_.place(*made, ret);
@@ -49,7 +53,7 @@ void Rewrite::region(const Region& from, Op& to, const std::vector<Spec>& carrie
   mover_.place(*made, ret);
   std::vector<Value*> values;
   for (size_t i = 0; i < ret.operands.size(); ++i) {
-    values.push_back(mover_.reshard(now(ret.operands[i]), returned[i]));
+    values.push_back(mover_.reshard(now(ret.operands[i]), returned[i], unreduced[i]));
   }
   made->append(Kind::kReturn, std::move(values), {}, NoAttrs{}, ret.loc);
 }
@@ -70,16 +74,18 @@ void Rewrite::manual(const Op& op) {
   for (size_t i = 0; i < op.operands.size(); ++i) {
     const Value* arg = body.args[i].get();
     const Spec& inside = placements_.of(arg);
-    Value* v = mover_.reshard(now(op.operands[i]), outside(a.in[i], op.operand_type(i), inside));
+    Value* v = mover_.reshard(now(op.operands[i]), outside(a.in[i], op.operand_type(i), inside),
+                              a.in[i].sharding.unreduced);
     define(arg, mover_.make(Kind::kReshape, {v}, v->type), inside);
   }
   emit_region(body);
   const Op& ret = *body.terminator();
   mover_.place(mover_.region(), op);
   for (size_t i = 0; i < op.results.size(); ++i) {
-    Value* v = now(ret.operands[i]);
+    Value* v = mover_.reshard(now(ret.operands[i]), mover_.spec(now(ret.operands[i])));
     const Spec spec = outside(a.out[i], op.type(i), mover_.spec(v));
-    define(op.result(i), mover_.make(Kind::kReshape, {v}, v->type), spec);
+    define(op.result(i), mover_.make(Kind::kReshape, {v}, v->type), spec,
+           a.out[i].sharding.unreduced);
   }
 }
 

@@ -10,7 +10,9 @@ Spec spec_of(const Sharding& sharding, const Type& type) {
   return sharding.dim_axes.empty() ? Spec(type.dims.size()) : sharding.dim_axes;
 }
 
-Sharding sharding_of(const Spec& spec) { return is_whole(spec) ? Sharding{} : Sharding{spec}; }
+Sharding sharding_of(const Spec& spec, const Axes& unreduced) {
+  return {is_whole(spec) ? Spec{} : spec, unreduced};
+}
 
 bool is_whole(const Spec& spec) {
   return std::all_of(spec.begin(), spec.end(), [](const Axes& axes) { return axes.empty(); });

@@ -12,7 +12,7 @@ using Spec = std::vector<Axes>;  // per dimension the axes that cut it; Sharding
 using DimFactors = std::vector<std::vector<int>>;  // of one tensor of a rule
 
 Spec spec_of(const Sharding& sharding, const Type& type);
-Sharding sharding_of(const Spec& spec);
+Sharding sharding_of(const Spec& spec, const Axes& unreduced = {});
 
 bool is_whole(const Spec& spec);
 bool is_prefix(const Axes& a, const Axes& b);  // of a in b

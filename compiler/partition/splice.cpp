@@ -4,6 +4,7 @@
 #include "partition/donations.hpp"
 #include "partition/partition.hpp"
 #include "partition/placement.hpp"
+#include "partition/unreduced.hpp"
 
 namespace tpu::compiler {
 
@@ -58,28 +59,40 @@ class Splicer {
 };
 
 // Constraints that leave every dimension open ask for nothing. JAX writes them behind each op of a
-// shard_map that is not manual over all axes, also in the bodies of reductions.
+// shard_map that is not manual over all axes, also in the bodies of reductions. One of a scalar
+// asks for the sum, if scalars may be terms.
 class IdleConstraints {
  public:
+  explicit IdleConstraints(bool terms) : terms_(terms) {}
+
   void drop(Region& body) {
     sweep(body);
     replace_all_uses(body, same_);
   }
 
  private:
-  static bool is_idle(const Op& op) {
+  bool is_idle(const Op& op, bool in_reducer) const {
     if (op.kind != Kind::kShardingConstraint) {
       return false;
     }
     const auto& a = op.as<ShardingAttrs>();
-    return op.type().is_scalar() ||
-           (a.sharding.is_replicated() && a.open.size() == op.type().dims.size() &&
-            std::all_of(a.open.begin(), a.open.end(), [](bool open) { return open; }));
+    if (op.type().is_scalar()) {
+      return in_reducer || !terms_;
+    }
+    return a.sharding.is_replicated() && a.open.size() == op.type().dims.size() &&
+           std::all_of(a.open.begin(), a.open.end(), [](bool open) { return open; });
+  }
+
+  static bool is_reducer(const Region& region) {
+    const Op* owner = region.parent;
+    return owner != nullptr && owner->kind != Kind::kWhile && owner->kind != Kind::kIf &&
+           owner->kind != Kind::kCase && owner->kind != Kind::kManualComputation;
   }
 
   void sweep(Region& region) {
+    const bool in_reducer = is_reducer(region);
     for (auto& op : region.ops) {
-      if (is_idle(*op)) {
+      if (is_idle(*op, in_reducer)) {
         same_[op->result()] = mapped(op->operands[0], same_);
         gone_.push_back(std::move(op));
         continue;
@@ -91,6 +104,7 @@ class IdleConstraints {
     std::erase(region.ops, nullptr);
   }
 
+  const bool terms_;
   ValueMap same_;
   Ops gone_;  // alive until nobody uses their results
 };
@@ -103,7 +117,7 @@ void splice(Module& module) {
   }
   const auto placed = place_values(module);
   if (!placed) {
-    IdleConstraints().drop(module.main->body);
+    IdleConstraints(has_unreduced(module)).drop(module.main->body);
     return;
   }
   Function& main = *module.main;

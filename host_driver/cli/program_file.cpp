@@ -27,6 +27,9 @@ std::string tensor_line(const exe::TensorT& tensor, const exe::ExecutableT& exe)
   if (!tensor.owned_elements.empty()) {
     text += fmt::format(", kept by its owners in {} runs", tensor.owned_elements.size());
   }
+  if (!tensor.terms.empty()) {
+    text += fmt::format(", a sum; terms of the cores: {}", fmt::join(tensor.terms, ","));
+  }
   if (tensor.donated_to >= 0) {
     text += fmt::format(", donated to result {}", tensor.donated_to);
   }

@@ -89,8 +89,13 @@ Array place(BoardImpl& board, const HostView& host, const Layout& layout,
     }
     std::vector<size_t> same;
     std::vector<int> targets;
+    if (!layout.terms.empty() && layout.terms[p] != 0) {
+      parts[p] = board.zeros(devices[p], host.dtype, layout.local, alloc_bytes);
+      continue;
+    }
     for (size_t q = p; q < devices.size(); ++q) {
-      if (layout.offsets[q] == layout.offsets[p]) {
+      const bool is_term = !layout.terms.empty() && layout.terms[q] != 0;
+      if (layout.offsets[q] == layout.offsets[p] && !is_term) {
         same.push_back(q);
         targets.push_back(devices[q]);
       }

@@ -65,6 +65,12 @@ std::vector<Box> boxes_of(const Array& array) {
   if (parts.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "the array handle is empty");
   }
+  if (!layout.terms.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("the array {} is a sum of which each core has a term (unreduced axes); "
+                            "have the program return it without unreduced axes to read it",
+                            type_text(array.dtype(), array.shape())));
+  }
   std::vector<Box> boxes;
   for (size_t p = 0; p < parts.size() && p < layout.offsets.size(); ++p) {
     boxes.emplace_back(array.dtype(), array.shape(), layout.offsets[p], layout.local);

@@ -74,7 +74,8 @@ void check_arguments(const BoardImpl& board, const LoadedProgram& program,
     }
     if (array.parts().size() != program.info->devices.size() ||
         array.layout().local != info.layout.local ||
-        array.layout().offsets != info.layout.offsets) {
+        array.layout().offsets != info.layout.offsets ||
+        array.layout().terms != info.layout.terms) {
       throw invalid(
           fmt::format("{} does not lie on the cores as the program wants it; use "
                       "Executable::put()",

@@ -29,6 +29,7 @@ ParameterInfo parameter(const exe::TensorT& tensor, uint32_t partitions) {
     const auto first = tensor.offsets.begin() + static_cast<ptrdiff_t>(p * rank);
     info.layout.offsets.emplace_back(first, first + static_cast<ptrdiff_t>(rank));
   }
+  info.layout.terms.assign(tensor.terms.begin(), tensor.terms.end());
   info.donated_to = tensor.donated_to;
   return info;
 }

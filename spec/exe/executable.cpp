@@ -76,6 +76,7 @@ void check_unpacked_size(const Executable& exe, uint64_t payload_bytes) {
       total.add(tensor.offsets());
       total.add(tensor.owned_elements());
       total.add(tensor.owned_by());
+      total.add(tensor.terms());
     });
   }
   UnpackedBytes::each(exe.constants(), [&](const Constant& c) { total.add(c.data()); });
@@ -92,7 +93,7 @@ void check_fits(const ExecutableT& exe) {
   uint64_t bytes = exe.image.size() + exe.name.size() + exe.board_name.size() + kTableBytes;
   for (const auto* tensors : {&exe.args, &exe.results}) {
     for (const auto& t : *tensors) {
-      bytes += kTableBytes + t->name.size() + t->owned_by.size() +
+      bytes += kTableBytes + t->name.size() + t->owned_by.size() + t->terms.size() +
                8 * (t->global_dims.size() + t->local_dims.size() + t->offsets.size() +
                     t->owned_elements.size());
     }

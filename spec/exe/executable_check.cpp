@@ -119,11 +119,23 @@ void check_owners(const TensorT& tensor, uint32_t partitions, const std::string&
   check(left == 0 && tensor.replicated, "{} has elements without an owner", what);
 }
 
+void check_terms(const TensorT& tensor, uint32_t partitions, const std::string& what) {
+  if (tensor.terms.empty()) {
+    return;
+  }
+  check(tensor.terms.size() == partitions && !tensor.replicated,
+        "{} is a sum, but not of one term a core", what);
+  for (const uint8_t term : tensor.terms) {
+    check(term < partitions, "{} is a sum of more terms than cores", what);
+  }
+}
+
 void check_tensor(const TensorT& tensor, const ExecutableT& exe, SlotKind kind, size_t index) {
   const std::string what = fmt::format("{} {}", EnumNameSlotKind(kind), index);
   check_shape(tensor, what);
   check_boxes(tensor, exe.partitions, what);
   check_owners(tensor, exe.partitions, what);
+  check_terms(tensor, exe.partitions, what);
   check(tensor.slot < exe.slots.size(), "{} names a slot that does not exist", what);
   const SlotT& slot = *exe.slots[tensor.slot];
   check(slot.kind == kind && slot.index == index, "{} names a slot of another kind", what);

@@ -87,7 +87,7 @@ def main() -> None:
     args.out_dir.mkdir(parents=True, exist_ok=True)
     jax.config.update("jax_hlo_source_file_canonicalization_regex", ".*/")
     artifacts = {name: stablehlo.serialize_portable_artifact_str(text, "1.8.0") for name, text in hand_written().items()}  # noqa: E501, the artifacts hold line numbers
-    artifacts["bad_gspmd"] = export_gspmd(P("data"))
+    artifacts["gspmd_argument"] = export_gspmd(P("data"))
     artifacts["gspmd_replicated"] = export_gspmd(P())
     constrained = jax.export.export(jax.jit(replicated_constraint))(graphs.arg((16, 3)))
     artifacts["replicated_constraint"] = constrained.mlir_module_serialized

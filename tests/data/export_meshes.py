@@ -47,7 +47,8 @@ def shardy() -> dict[str, bytes]:
             grid + 'sdy.mesh @ring = <["c"=8], device_ids=[0, 1, 2, 3, 6, 7, 4, 5]>\n',
             ['@grid, [{"a"}, {}]', '@ring, [{"c"}, {}]']),
         "bad_mesh_size": constrained('sdy.mesh @half = <["a"=4]>\n', ['@half, [{"a"}, {}]']),
-        "bad_unreduced": constrained(grid, ['@grid, [{"a"}, {}], unreduced={"b"}']),
+        "mesh_unreduced": constrained(grid, [
+            '@grid, [{"a"}, {}], unreduced={"b"}', '@grid, [{}, {}], unreduced={"a":(2)2, "b"}']),
     }
 
 

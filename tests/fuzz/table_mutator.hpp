@@ -169,6 +169,10 @@ class TableMutator {
       t.owned_by.push_back(static_cast<uint8_t>(below(10)));
       left -= run;
     }
+    t.terms.clear();
+    for (size_t n = below(4) == 0 ? below(10) : 0; n > 0; --n) {
+      t.terms.push_back(static_cast<uint8_t>(below(10)));
+    }
   }
 
   // A shape of which everything agrees but the code.

@@ -262,6 +262,36 @@ def borders() -> None:
         compare("int64", got, on_cpu(reduced, wide), 0)
 
 
+def unreduced() -> None:
+    """Arrays of which the cores have terms: made by products, by shard_map and from copies; read after a reshard."""
+    mesh = jax.make_mesh((2, 4), ("x", "y"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
+    a, b = (np.arange(64, dtype=np.float32).reshape(8, 8) % 7 - s for s in (3, 2))
+    with jax.set_mesh(mesh):
+        rows, columns = jax.device_put(a, P("x", "y")), jax.device_put(b, P("y"))
+        terms_of = jax.jit(lambda r, c: jnp.einsum("ab,bc->ac", r, c, out_sharding=P("x", unreduced={"y"})))
+        terms = terms_of(rows, columns)
+        assert terms.sharding.spec == P("x", None, unreduced={"y"}), terms.sharding
+        for shard in terms.addressable_shards:
+            x, y = (int(i[0]) for i in np.nonzero(mesh.devices == shard.device))
+            part = a[4 * x:4 * x + 4, 2 * y:2 * y + 2] @ b[2 * y:2 * y + 2]
+            compare(f"the term of {shard.device}", shard.data, part, 0)
+        whole = jax.jit(lambda t: jax.sharding.reshard(t + t, P("x")))
+        compare("summed", whole(terms), 2 * (a @ b), 0)
+        parts = jax.jit(lambda t: jax.sharding.reshard(t, P("x", "y")))
+        compare("summed in parts", parts(terms), a @ b, 0)
+        summed = jax.jit(jax.shard_map(lambda t: jax.lax.psum(t, "y"), in_specs=P("x", unreduced={"y"}),
+                                       out_specs=P("x")))
+        compare("summed by shard_map", summed(terms), a @ b, 0)
+        copies = jax.sharding.reshard(jax.device_put(a, P()), P(unreduced={"x", "y"}))
+        compare("terms of copies", [s.data for s in copies.addressable_shards], [a] + [0 * a] * 7, 0)
+        compare("of copies", jax.sharding.reshard(copies, P()), a, 0)
+
+        def loss(c: jax.Array, r: jax.Array) -> jax.Array:
+            return (jnp.einsum("ab,bc->ac", r, c, out_sharding=P("x")) ** 2).sum()
+
+        compare("gradient", jax.jit(jax.grad(loss))(columns, rows), 2 * a.T @ (a @ b), BF16)
+
+
 def cores() -> None:
     """Meshes of some devices, in any order: the collectives of one axis give what the CPU computes."""
     for ids in ([5], [5, 2], [4, 5, 6, 7], [6, 0, 3, 5], [0, 1, 2, 3, 6, 7, 4, 5]):
@@ -431,7 +461,7 @@ def keras() -> None:
     keras.distribution.set_distribution(None)
 
 
-GROUPS = {g.__name__: g for g in (arithmetic, control, random, training, sharding, borders, cores, owners,
+GROUPS = {g.__name__: g for g in (arithmetic, control, random, training, sharding, borders, unreduced, cores, owners,
                                     transfers, keras)}
 
 

@@ -72,6 +72,9 @@ struct Layout {
   Shape local;                 ///< of each member's box
   std::vector<Shape> offsets;  ///< by member
   bool replicated = false;     ///< every member has the whole array
+  /// By member: which term it has of a sum, the array. Empty: no sum. The host gives term 0, the
+  /// others are zero; a sum cannot be read.
+  std::vector<int> terms = {};
 };
 
 /// Takes the next bytes of an array.

@@ -138,6 +138,15 @@ TEST(Executable, RefusesSlotsThatDoNotFitTheParameters) {
   EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("index of slot 0"));
 }
 
+TEST(Executable, RefusesSumsWithoutATermForEachCore) {
+  ExecutableT exe = sample();
+  exe.args[0]->terms.assign(exe.partitions + 1, 0);
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("argument 0 is a sum, but not of one"));
+  exe.args[0]->replicated = false;
+  exe.args[0]->terms.assign(exe.partitions, static_cast<uint8_t>(exe.partitions));
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("argument 0 is a sum of more terms"));
+}
+
 TEST(Executable, RefusesDonationsWithoutBothEnds) {
   ExecutableT exe = sample();
   exe.args[0]->donated_to = 0;

@@ -115,11 +115,19 @@ TEST(ImportMeshes, RefusesWhatNoAtomsSay) {
                         "order that no axes of the first mesh of the program say"));
   EXPECT_THAT(error_of("bad_mesh_size"),
               HasSubstr("the mesh has 4 devices but the program 8 partitions"));
-  EXPECT_THAT(error_of("bad_unreduced"), HasSubstr("leaves partial sums on the cores"));
+}
+
+TEST(ImportMeshes, UnreducedAxes) {
+  const auto all = constraints(load("mesh_unreduced"));
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].sharding.dim_axes, (DimAxes{{0, 1}, {}}));
+  EXPECT_EQ(all[0].sharding.unreduced, (std::vector<int>{2}));
+  EXPECT_TRUE(all[1].sharding.dim_axes.empty());
+  EXPECT_EQ(all[1].sharding.unreduced, (std::vector<int>{1, 2}));
 }
 
 TEST(ImportGspmd, ArgumentsAreCut) {
-  const Module m = load("bad_gspmd");
+  const Module m = load("gspmd_argument");
   ASSERT_TRUE(m.main->args[0].wanted);
   EXPECT_EQ(m.main->args[0].wanted->sharding.dim_axes, (DimAxes{{0, 1, 2}}));
   EXPECT_EQ(m.mesh.size(), 8);

@@ -42,6 +42,12 @@ class Graph : public GraphBuilder {
   Value* constrain(Value* x, Cut cut) {
     return many_ ? op(Kind::kShardingConstraint, {x}, x->type, by(std::move(cut))) : x;
   }
+  // Cut by `cut`, a sum whose terms the cores have along `unreduced`.
+  Value* terms(Value* x, Cut cut, std::vector<int> unreduced) {
+    ShardingAttrs a = by(std::move(cut));
+    a.sharding.unreduced = std::move(unreduced);
+    return many_ ? op(Kind::kShardingConstraint, {x}, x->type, a) : x;
+  }
   Value* sum(Value* x, Dims dims, Type type) {
     return reduce(x, constant({x->type.elem, {}}, 0), std::move(dims), std::move(type), Kind::kAdd);
   }

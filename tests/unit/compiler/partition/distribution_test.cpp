@@ -320,5 +320,92 @@ TEST(Distribution, MovesNameTheOpAndWhatACoreGets) {
   EXPECT_EQ(m.moved[0].loc->frames[0].line, 1u);
 }
 
+// A product along the axis a, whose terms the cores keep.
+Value* product_of_terms(Graph& g) {
+  Value* x = g.cut_arg(f32({4, 8}), {{}, {0}});
+  Value* w = g.cut_arg(f32({8, 2}), {{0}, {}});
+  return g.terms(g.dot(x, w, f32({4, 2})), {{}, {}}, {0});
+}
+
+TEST(Unreduced, TermsAreSummedWhereTheProgramAsks) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* x = product_of_terms(g);
+              Value* twice = g.terms(g.op(Kind::kAdd, {x, x}, x->type), {{}, {}}, {0});
+              return {g.constrain(twice, {{}, {}})};
+            }),
+            "all_reduce");
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              return {g.constrain(product_of_terms(g), {{0}, {}})};
+            }),
+            "reduce_scatter");
+}
+
+TEST(Unreduced, WhatIsNotLinearGetsTheSum) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* x = product_of_terms(g);
+              Value* square = g.op(Kind::kMultiply, {x, x}, x->type);
+              Value* y = g.op(Kind::kAdd, {g.op(Kind::kAbs, {x}, x->type), square}, x->type);
+              return {g.constrain(y, {{}, {}})};
+            }),
+            "all_reduce");
+}
+
+TEST(Unreduced, OpsThatAreLinearWorkOnTerms) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* x = product_of_terms(g);
+              Value* scaled = g.op(Kind::kMultiply, {x, g.arg(x->type)}, x->type);
+              Value* turned = g.op(Kind::kTranspose, {scaled}, f32({2, 4}), DimsAttrs{{1, 0}});
+              Value* flat = g.op(Kind::kReshape, {turned}, f32({8}));
+              Value* total = g.sum(flat, {0}, f32({}));
+              return {g.constrain(g.op(Kind::kNegate, {total}, f32({})), {})};
+            }),
+            "all_reduce");
+}
+
+TEST(Unreduced, CopiesAndPartsBecomeTermsOnTheSpot) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* x = g.cut_arg(f32({8, 4}), {{0}, {2}});
+              return {g.constrain(g.terms(x, {{}, {2}}, {0, 1}), {{0}, {2}})};
+            }),
+            "reduce_scatter all_reduce");
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* x = g.terms(g.arg(f32({3, 4})), {{}, {}}, {0, 1, 2});
+              return {g.constrain(x, {{}, {}})};
+            }),
+            "all_reduce");
+}
+
+TEST(Unreduced, ArgumentsAndResults) {
+  Graph g(true);
+  Module& m = partitioned(g, [](Graph& b) -> Values {
+    Value* x = b.cut_arg(f32({8, 4}), {{0}, {}});
+    b.module().main->args[0].wanted->sharding.unreduced = {1};
+    return {b.terms(b.op(Kind::kAdd, {x, x}, x->type), {{0}, {}}, {1})};
+  });
+  EXPECT_EQ(m.main->args[0].sharding.unreduced, (std::vector<int>{1}));
+  EXPECT_EQ(m.main->results[0].sharding, m.main->args[0].sharding);
+  EXPECT_TRUE(m.moved.empty());
+  const Tensor x = inputs(m)[0];
+  const auto cores = interpret(m, split_arguments(m, {x}));
+  for (size_t core = 0; core < cores.size(); ++core) {  // at (a, b, c)
+    const bool first = core / 2 % 2 == 0;
+    EXPECT_EQ(values<float>(cores[core][0])[0],
+              first ? 2 * values<float>(x)[core / 4 * 16] : 0.0f);
+  }
+}
+
+TEST(Unreduced, ALoopCarriesTerms) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* x = product_of_terms(g);
+              Value* zeros = g.terms(g.constant(x->type, 0), {{}, {}}, {0});
+              RegionBuilder r(g.region());
+              Value* sum = r.times(3, {zeros}, [&](RegionBuilder& in, const Values& a) -> Values {
+                return {in.add(a[1], x)};
+              })[0];
+              return {g.constrain(sum, {{}, {}})};
+            }),
+            "all_reduce");
+}
+
 }  // namespace
 }  // namespace tpu::compiler::test
