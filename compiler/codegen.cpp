@@ -43,12 +43,14 @@ std::unique_ptr<exe::TensorT> tensor(const Module& module, const Type& global, c
   return t;
 }
 
+std::string cores_text(int64_t n) { return std::to_string(n) + (n == 1 ? " core" : " cores"); }
+
 // Core of the board of each partition.
 std::vector<int> cores_of(const Module& module, const spec::BoardParams& board,
                           const CompileOptions& options) {
   const auto cores = static_cast<int>(spec::core_count(board));
   if (module.num_cores > cores) {
-    throw Error("the program runs on " + std::to_string(module.num_cores) + " cores; board " +
+    throw Error("the program runs on " + cores_text(module.num_cores) + "; board " +
                 board.board.name + " has " + std::to_string(cores) + "; use a smaller mesh");
   }
   std::vector<int> of = options.cores;
@@ -57,8 +59,8 @@ std::vector<int> cores_of(const Module& module, const spec::BoardParams& board,
     std::iota(of.begin(), of.end(), 0);
   }
   if (static_cast<int64_t>(of.size()) != module.num_cores) {
-    throw Error("the program runs on " + std::to_string(module.num_cores) + " cores, but " +
-                std::to_string(of.size()) + " are named; name one for each");
+    throw Error("the program runs on " + cores_text(module.num_cores) + " and the list names " +
+                std::to_string(of.size()) + "; name one for each");
   }
   std::set<int> used;
   for (const int core : of) {

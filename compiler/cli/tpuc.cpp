@@ -81,9 +81,9 @@ void disassemble_file(const Arguments& a) {
 }
 
 void print_sizes(const std::string& input, const tpu::exe::ExecutableT& e) {
-  std::cout << input << ": " << e.partitions << " cores, " << e.ops.size() << " kernels, code "
-            << e.image.size() << " bytes, HBM " << e.hbm_bytes << " bytes, VMEM peak "
-            << e.vmem_peak_bytes << " bytes, about " << e.estimated_cycles
+  std::cout << input << ": " << e.partitions << (e.partitions == 1 ? " core, " : " cores, ")
+            << e.ops.size() << " kernels, code " << e.image.size() << " bytes, HBM " << e.hbm_bytes
+            << " bytes, VMEM peak " << e.vmem_peak_bytes << " bytes, about " << e.estimated_cycles
             << " cycles, update sharding "
             << (e.sharded_update_bytes > 0
                     ? "of " + std::to_string(e.sharded_update_bytes) + " gradient bytes"

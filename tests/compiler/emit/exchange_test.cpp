@@ -219,7 +219,7 @@ std::string refusal(int64_t partitions, std::vector<int> cores) {
 TEST(Exchange, RefusesCoresThatTheBoardLacks) {
   EXPECT_EQ(refusal(2, {1, 8}), "there is no core 8; board v3_8 has the cores 0..7");
   EXPECT_EQ(refusal(2, {3, 3}), "core 3 is named twice");
-  EXPECT_EQ(refusal(2, {3}), "the program runs on 2 cores, but 1 are named; name one for each");
+  EXPECT_EQ(refusal(2, {3}), "the program runs on 2 cores and the list names 1; name one for each");
   EXPECT_EQ(refusal(16, {}), "the program runs on 16 cores; board v3_8 has 8; use a smaller mesh");
 }
 
