@@ -2,6 +2,7 @@
 #include "import/atoms.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace tpu::compiler::frontend {
 
@@ -47,6 +48,14 @@ std::vector<Numbering> numberings(const Mesh& mesh) {
   return all;
 }
 
+Numbering reordered(const Numbering& numbering, const std::vector<int64_t>& order) {
+  Numbering out = numbering;
+  for (size_t d = 0; d < order.size(); ++d) {
+    out.of_device[static_cast<size_t>(order[d])] = numbering.of_device[d];
+  }
+  return out;
+}
+
 Numbering part_of(const Numbering& axis, int64_t before, int64_t size) {
   const int64_t behind = axis.size / before / size;
   Numbering part{axis.of_device, size};
@@ -83,6 +92,54 @@ void MeshAtoms::adopt(const Mesh& source) {
       before *= atom.size;
     }
   }
+}
+
+// Digits of the mesh that are atoms stay those; the others become the atoms of their size that are
+// left, in order. Both meshes have the same devices, so there are as many of each prime.
+std::vector<int64_t> MeshAtoms::order_of(const Mesh& source) const {
+  std::vector<Numbering> all;
+  for (const Numbering& axis : numberings(source)) {
+    for (Numbering& digit : digits(axis)) {
+      all.push_back(std::move(digit));
+    }
+  }
+  std::vector<const Numbering*> of_atom(coordinates_.size());
+  const auto give = [&](const Numbering& digit, bool exact) {
+    for (size_t a = 0; a < of_atom.size(); ++a) {
+      if (of_atom[a] == nullptr &&
+          (exact ? coordinates_[a] == digit.of_device : mesh_.axes[a].size == digit.size)) {
+        of_atom[a] = &digit;
+        return true;
+      }
+    }
+    return false;
+  };
+  std::vector<const Numbering*> others;
+  for (const Numbering& digit : all) {
+    if (!give(digit, true)) {
+      others.push_back(&digit);
+    }
+  }
+  if (others.empty()) {
+    return {};
+  }
+  for (const Numbering* digit : others) {
+    give(*digit, false);
+  }
+  std::map<std::vector<int64_t>, int64_t> device_at;  // by its coordinates here
+  const auto devices = static_cast<size_t>(mesh_.size());
+  std::vector<int64_t> order(devices), place(of_atom.size());
+  for (size_t d = 0; d < devices; ++d) {
+    std::transform(coordinates_.begin(), coordinates_.end(), place.begin(),
+                   [&](const auto& of_device) { return of_device[d]; });
+    device_at[place] = static_cast<int64_t>(d);
+  }
+  for (size_t d = 0; d < devices; ++d) {
+    std::transform(of_atom.begin(), of_atom.end(), place.begin(),
+                   [&](const Numbering* digit) { return digit->of_device[d]; });
+    order[d] = device_at.at(place);
+  }
+  return order;
 }
 
 std::optional<std::vector<int>> MeshAtoms::find(const Numbering& numbering) const {

@@ -4,6 +4,8 @@
 //
 //   <"data"=4, "model"=2>   =>   axes "data:(1)2", "data:(2)2", "model"
 //
+// A mesh whose axes no atoms number is one of them with its devices in another order.
+//
 // The name of an atom is that of its axis and, where the axis has several, Shardy's for a part of
 // it: name:(product of the sizes in front)size.
 #pragma once
@@ -24,6 +26,9 @@ struct Numbering {
 // Of the devices along each axis of `mesh`.
 std::vector<Numbering> numberings(const Mesh& mesh);
 
+// The same of devices in another order (MeshAtoms::order_of).
+Numbering reordered(const Numbering& numbering, const std::vector<int64_t>& order);
+
 // The part of an axis behind `before` (product of sizes), with `size` places.
 Numbering part_of(const Numbering& axis, int64_t before, int64_t size);
 
@@ -38,6 +43,10 @@ class MeshAtoms {
 
   // The axes of `source`, cut; the first mesh of the program decides.
   void adopt(const Mesh& source);
+
+  // The devices of `source` in the order in which its axes are atoms: what it has at device d
+  // stands at device order[d] here. Empty: as they are.
+  std::vector<int64_t> order_of(const Mesh& source) const;
 
   // Atoms that number the devices so, major first; nothing if none do.
   std::optional<std::vector<int>> find(const Numbering& numbering) const;

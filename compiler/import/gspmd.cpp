@@ -164,8 +164,12 @@ Mesh mesh_of(const Tiles& t) {
 }
 
 // Atoms of each entry of the tiles but those of copies, which may be in any order.
-std::optional<std::vector<std::vector<int>>> find_all(const Tiles& t, const MeshAtoms& atoms) {
-  const std::vector<Numbering> axes = numberings(mesh_of(t));
+std::optional<std::vector<std::vector<int>>> find_all(const Tiles& t, const MeshAtoms& atoms,
+                                                      const std::vector<int64_t>& order = {}) {
+  std::vector<Numbering> axes;
+  for (const Numbering& axis : numberings(mesh_of(t))) {
+    axes.push_back(reordered(axis, order));
+  }
   const size_t rank = axes.size() - t.tail.size();
   std::vector<std::vector<int>> all(axes.size());
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -199,11 +203,13 @@ void read_tiles(Parser& parser, size_t rank, int64_t cores, MeshAtoms& atoms, Gs
     parser.fail("has " + std::to_string(t.tiles.size() - t.tail.size()) +
                 " dimensions, the array " + std::to_string(rank));
   }
-  const auto found = adopt(t, cores, atoms);
+  auto found = adopt(t, cores, atoms);
   if (!found) {
-    parser.fail(
-        "cuts in an order of the devices that no axes of one mesh say; give all shardings the "
-        "devices in one order");
+    out.attrs.sharding.order = atoms.order_of(mesh_of(t));
+    found = find_all(t, atoms, out.attrs.sharding.order);
+  }
+  if (!found) {
+    parser.fail("cuts in parts that are none of prime factors of the mesh");
   }
   auto& cut = out.attrs.sharding.dim_axes;
   cut.assign(found->begin(), found->begin() + static_cast<ptrdiff_t>(rank));
@@ -213,6 +219,9 @@ void read_tiles(Parser& parser, size_t rank, int64_t cores, MeshAtoms& atoms, Gs
     axes.insert(axes.end(), (*found)[i].begin(), (*found)[i].end());
   }
   std::sort(unreduced.begin(), unreduced.end());
+  if (!out.attrs.sharding.is_reordered(atoms.mesh()) && out.manual_axes.empty()) {
+    out.attrs.sharding.order.clear();
+  }
   if (!out.attrs.sharding.is_cut()) {
     cut.clear();
   }

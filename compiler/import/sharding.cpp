@@ -46,8 +46,8 @@ Mesh ShardingReader::read_mesh(const OpReader& op, uint32_t attr_index) const {
                                 a.ints.size() == ids.size() && *ids.begin() == 0 &&
                                 *ids.rbegin() == cores - 1;
     if (!is_permutation) {
-      op.fail("the device ids of the mesh must be a permutation of 0.." +
-              std::to_string(cores - 1));
+      op.fail("the device ids of the mesh must name each of 0.." + std::to_string(cores - 1) +
+                    " once");
     }
   }
   return mesh;
@@ -81,9 +81,9 @@ ShardingReader::NamedMesh ShardingReader::use(const OpReader& op, Mesh mesh) {
   const int64_t size = mesh.size();
   if (size > 1 && size != cores_) {
     op.fail("the mesh has " + std::to_string(size) + " devices but the program " +
-            std::to_string(cores_) + " partitions");
+                  std::to_string(cores_) + " partitions");
   }
-  NamedMesh named{std::move(mesh), {}};
+  NamedMesh named{std::move(mesh), {}, {}};
   if (size == 1) {  // it cuts nothing
     named.axes.assign(named.mesh.axes.size(), {{0}, 1});
     return named;
@@ -91,7 +91,10 @@ ShardingReader::NamedMesh ShardingReader::use(const OpReader& op, Mesh mesh) {
   if (!atoms_.known()) {
     atoms_.adopt(named.mesh);
   }
-  named.axes = numberings(named.mesh);
+  named.order = atoms_.order_of(named.mesh);
+  for (const Numbering& axis : numberings(named.mesh)) {
+    named.axes.push_back(reordered(axis, named.order));
+  }
   return named;
 }
 
@@ -103,7 +106,12 @@ std::vector<int> ShardingReader::atoms_of(const OpReader& op, const NamedMesh& m
   }
   const std::string axis = "the axis '" + std::string(name) + "'";
   if (i == mesh.mesh.axes.size()) {
-    op.fail("the sharding names " + axis + ", which the mesh lacks or which is used twice");
+    std::string names;
+    for (const MeshAxis& a : mesh.mesh.axes) {
+      names += (names.empty() ? "" : ", ") + a.name;
+    }
+    op.fail("the sharding names " + axis + "; the mesh has " +
+                  (names.empty() ? "no axes" : names));
   }
   Numbering numbering = mesh.axes[i];
   if (part != nullptr) {
@@ -111,15 +119,13 @@ std::vector<int> ShardingReader::atoms_of(const OpReader& op, const NamedMesh& m
     if (before < 1 || size < 1 || before > kMaxCores || size > kMaxCores ||
         numbering.size % (before * size) != 0) {
       op.fail("the sharding names a part of " + axis + " that does not divide its " +
-              std::to_string(numbering.size) + " devices");
+                    std::to_string(numbering.size) + " devices");
     }
     numbering = part_of(numbering, before, size);
   }
   const auto atoms = atoms_.find(numbering);
   if (!atoms) {
-    op.fail(axis +
-            " numbers the devices in an order that no axes of the first mesh of the program"
-            " say; give all meshes the devices in one order");
+    op.fail("the part of " + axis + " is none of prime factors of its size");
   }
   return *atoms;
 }
@@ -140,7 +146,7 @@ ShardingAttrs ShardingReader::tensor(const OpReader& op, uint32_t attr_index, si
   const bool on_one_device = mesh.mesh.axes.empty() && num_dims == 0;
   if (num_dims != rank && !on_one_device) {
     op.fail("a sharding of " + std::to_string(num_dims) + " dimensions for a tensor of " +
-            std::to_string(rank));
+                  std::to_string(rank));
   }
   ShardingAttrs out;
   std::vector<std::vector<int>>& cut = out.sharding.dim_axes;
@@ -161,9 +167,13 @@ ShardingAttrs ShardingReader::tensor(const OpReader& op, uint32_t attr_index, si
   listed_axes(op, mesh, {replicated, unreduced}, used);
   out.sharding.unreduced = listed_axes(op, mesh, {unreduced, a.attrs.end()}, used);
   std::sort(out.sharding.unreduced.begin(), out.sharding.unreduced.end());
-  if (!out.sharding.unreduced.empty() && a.code == sa::kTensorShardingReduction && a.ints[3] != 0) {
-    op.fail("the sharding leaves terms on the cores that are not added (" +
-            std::to_string(a.ints[3]) + ")");
+  out.sharding.order = mesh.order;
+  if (!out.sharding.is_reordered(atoms_.mesh())) {
+    out.sharding.order.clear();
+  }
+  const bool added = a.code != sa::kTensorShardingReduction || a.ints[3] == 0;
+  if (!out.sharding.unreduced.empty() && !added) {
+    op.fail("the terms along the unreduced axes are not added; nothing else is supported");
   }
   return out;
 }
@@ -183,7 +193,7 @@ std::vector<int> ShardingReader::listed_axes(const OpReader& op, const NamedMesh
     for (const int atom : atoms_of(op, mesh, axis.text, part)) {
       if (!used.insert(atom).second) {
         op.fail("the sharding names the axis '" + std::string(axis.text) +
-                "' twice; an array is cut by an axis once");
+                      "' twice; an array is cut by an axis once");
       }
       all.push_back(atom);
     }

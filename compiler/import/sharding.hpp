@@ -39,6 +39,7 @@ class ShardingReader {
   struct NamedMesh {
     Mesh mesh;
     std::vector<Numbering> axes;
+    std::vector<int64_t> order = {};  // Sharding::order of what it cuts
   };
 
   Mesh read_mesh(const OpReader& op, uint32_t attr_index) const;

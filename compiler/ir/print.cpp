@@ -92,7 +92,8 @@ std::string axes_text(const Mesh* mesh, const Sharding& s) {
     text += (d ? ",{" : "{") + axes_text(mesh, s.dim_axes[d]) + "}";
   }
   text += "]";
-  return s.unreduced.empty() ? text : text + " unreduced {" + axes_text(mesh, s.unreduced) + "}";
+  text += s.unreduced.empty() ? "" : " unreduced {" + axes_text(mesh, s.unreduced) + "}";
+  return s.order.empty() ? text : text + " on " + to_string(s.order);
 }
 
 // "replicated" or the axes; "?" behind dimensions that are open.

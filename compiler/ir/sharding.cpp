@@ -45,8 +45,16 @@ int64_t Sharding::parts(const Mesh& mesh, size_t dim) const {
   return n;
 }
 
+namespace {
+
+int64_t stand_in(const std::vector<int64_t>& order, int64_t device) {
+  return order.empty() ? device : order.at(static_cast<size_t>(device));
+}
+
+}  // namespace
+
 Dims Sharding::shard_index(const Mesh& mesh, int64_t device, size_t rank) const {
-  const Dims coords = mesh.coordinates(device);
+  const Dims coords = mesh.coordinates(stand_in(order, device));
   Dims index(rank, 0);
   for (size_t d = 0; d < rank && d < dim_axes.size(); ++d) {
     for (const int axis : dim_axes[d]) {
@@ -58,13 +66,25 @@ Dims Sharding::shard_index(const Mesh& mesh, int64_t device, size_t rank) const 
 }
 
 int64_t Sharding::term_index(const Mesh& mesh, int64_t device) const {
-  const Dims coords = mesh.coordinates(device);
+  const Dims coords = mesh.coordinates(stand_in(order, device));
   int64_t index = 0;
   for (const int axis : unreduced) {
     const auto a = static_cast<size_t>(axis);
     index = index * mesh.axes.at(a).size + coords.at(a);
   }
   return index;
+}
+
+bool Sharding::is_reordered(const Mesh& mesh) const {
+  Sharding plain = *this;
+  plain.order.clear();
+  for (int64_t d = 0; !order.empty() && d < mesh.size(); ++d) {
+    if (shard_index(mesh, d, dim_axes.size()) != plain.shard_index(mesh, d, dim_axes.size()) ||
+        term_index(mesh, d) != plain.term_index(mesh, d)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 Type local_type(const Type& global, const Mesh& mesh, const Sharding& sharding,

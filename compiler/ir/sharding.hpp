@@ -32,6 +32,9 @@ struct Sharding {
   std::vector<std::vector<int>>
       dim_axes;                     // indices into Mesh::axes; empty or one entry per dimension
   std::vector<int> unreduced = {};  // in rising order
+  // What core d has is the part of core order[d] of the mesh; empty: its own. For arrays of a mesh
+  // that numbers the devices otherwise than the program's.
+  std::vector<int64_t> order = {};
 
   bool is_cut() const;                                // in any dimension
   bool is_replicated() const;                         // neither cut nor left as terms
@@ -40,6 +43,8 @@ struct Sharding {
   Dims shard_index(const Mesh& mesh, int64_t device, size_t rank) const;
   // Which term core `device` holds (0 of an array that is no sum).
   int64_t term_index(const Mesh& mesh, int64_t device) const;
+  // True if cores have other parts by their order than without it.
+  bool is_reordered(const Mesh& mesh) const;
   bool operator==(const Sharding&) const = default;
 };
 

@@ -6,6 +6,16 @@
 
 namespace tpu::compiler {
 
+namespace {
+
+bool is_permutation_of(const std::vector<int64_t>& order, int64_t cores) {
+  const std::set<int64_t> all(order.begin(), order.end());
+  return order.size() == all.size() && static_cast<int64_t>(all.size()) == cores &&
+         *all.begin() == 0 && *all.rbegin() == cores - 1;
+}
+
+}  // namespace
+
 void TypeRule::sharding_constraint() const {
   check_result(in(0).dims, in(0).elem);
   check_sharding(op_.as<ShardingAttrs>(), in(0));
@@ -16,6 +26,8 @@ void TypeRule::check_sharding(const ShardingAttrs& a, const Type& global) const 
   const auto& cut = a.sharding.dim_axes;
   check((cut.empty() || cut.size() == rank) && (a.open.empty() || a.open.size() == rank),
         "a sharding needs an entry per dimension");
+  check(a.sharding.order.empty() || is_permutation_of(a.sharding.order, module_.mesh.size()),
+        "the order of a sharding must name each core of the mesh once");
   std::vector<std::vector<int>> all = cut;
   all.push_back(a.sharding.unreduced);
   std::set<int> used;

@@ -305,10 +305,30 @@ Value* Mover::permute(Value* x, Spec& now, const Spec& want) {
       }
     }
   }
-  x = make(Kind::kCollectivePermute, {x}, x->type, attrs);
-  report(Kind::kCollectivePermute, x);
   now = want;
+  return permuted(x, std::move(attrs));
+}
+
+Value* Mover::permuted(Value* x, PermuteAttrs attrs) {
+  x = make(Kind::kCollectivePermute, {x}, x->type, std::move(attrs));
+  report(Kind::kCollectivePermute, x);
   return x;
+}
+
+Value* Mover::in_order(Value* x, const std::vector<int64_t>& order) {
+  PermuteAttrs attrs;
+  for (size_t d = 0; d < order.size(); ++d) {
+    attrs.pairs.push_back({order[d], static_cast<int64_t>(d)});
+  }
+  return order.empty() ? x : permuted(x, std::move(attrs));
+}
+
+Value* Mover::from_order(Value* x, const std::vector<int64_t>& order) {
+  PermuteAttrs attrs;
+  for (size_t d = 0; d < order.size(); ++d) {
+    attrs.pairs.push_back({static_cast<int64_t>(d), order[d]});
+  }
+  return order.empty() ? x : permuted(x, std::move(attrs));
 }
 
 Value* Mover::gather(Value* x, Spec& now, const Spec& want) {

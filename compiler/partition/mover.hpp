@@ -39,6 +39,10 @@ class Mover {
   // that it lies as in `wanted`, is cut at once: each core gets the sum of its part alone.
   Value* sum(Value* x, Axes axes, Kind reducer, Spec& spec, const Spec& wanted);
 
+  // Every core gets the part of core order[its own] (Sharding::order), or what has that order gets
+  // back its own. The same where there is none.
+  Value* in_order(Value* x, const std::vector<int64_t>& order);
+  Value* from_order(Value* x, const std::vector<int64_t>& order);
   // Parts along a dimension put together.
   Value* all_gather(Value* x, const Axes& axes, size_t dim);
 
@@ -54,6 +58,7 @@ class Mover {
   Value* reducing(Kind kind, Value* x, Type type, const CollectiveAttrs& attrs, Kind reducer);
   void report(Kind kind, const Value* v);
 
+  Value* permuted(Value* x, PermuteAttrs attrs);
   Value* all_reduce(Value* x, const Axes& axes, Kind reducer);
   Value* reduce_scatter(Value* x, const Axes& axes, Kind reducer, size_t dim);
 

@@ -28,16 +28,25 @@ MoveLog Rewrite::run() {
   Region old;
   old.ops.swap(body.ops);
   old.args.swap(body.args);
+  std::vector<Value*> arrived;
   for (size_t i = 0; i < old.args.size(); ++i) {
     const Value* arg = old.args[i].get();
     const Spec& lies = placements_.of(arg);
     const Spec spec = main.args[i].wanted ? lies : whole_axes(mesh_, lies);
     const Axes& unreduced = unreduced_.of(arg);
-    main.args[i].sharding = sharding_of(spec, unreduced);
-    define(arg, body.add_arg(local_type(arg->type, mesh_, main.args[i].sharding, "func", main.loc)),
-           spec, unreduced);
+    Sharding& sharding = main.args[i].sharding = sharding_of(spec, unreduced);
+    if (main.args[i].wanted) {
+      sharding.order = main.args[i].wanted->sharding.order;
+    }
+    arrived.push_back(body.add_arg(local_type(arg->type, mesh_, sharding, "func", main.loc)));
   }
   mover_.place(body, *old.ops.back());
+  for (size_t i = 0; i < old.args.size(); ++i) {
+    const Value* arg = old.args[i].get();
+    const Sharding& sharding = main.args[i].sharding;
+    define(arg, mover_.from_order(arrived[i], sharding.order), spec_of(sharding, arg->type),
+           sharding.unreduced);
+  }
   emit_region(old);
   const Op& ret = *old.ops.back();
   mover_.place(body, ret);
@@ -47,7 +56,8 @@ MoveLog Rewrite::run() {
     const Sharding sharding =
         result_sharding(i, whole_axes(mesh_, mover_.spec(v)), mover_.unreduced(v));
     const Spec spec = spec_of(sharding, main.results[i].global);
-    results.push_back(mover_.reshard(v, spec, sharding.unreduced));
+    v = mover_.reshard(v, spec, sharding.unreduced);
+    results.push_back(mover_.in_order(v, sharding.order));
     main.results[i].sharding = sharding;
   }
   body.append(Kind::kReturn, std::move(results), {}, NoAttrs{}, ret.loc);
@@ -76,7 +86,9 @@ Sharding Rewrite::result_sharding(size_t i, const Spec& natural, const Axes& unr
       spec = std::move(longer);
     }
   }
-  return sharding_of(spec, result.wanted->sharding.unreduced);
+  Sharding sharding = sharding_of(spec, result.wanted->sharding.unreduced);
+  sharding.order = result.wanted->sharding.order;
+  return sharding;
 }
 
 void Rewrite::emit_region(const Region& from) {

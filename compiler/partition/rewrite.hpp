@@ -44,6 +44,7 @@ class Rewrite {
   void region(const Region& from, Op& to, const std::vector<Spec>& carried,
               const std::vector<Spec>& returned, const std::vector<Axes>& unreduced);
   void manual(const Op& op);
+  void check_order(const Op& op) const;
 
   Module& module_;
   const Mesh& mesh_;

@@ -1,4 +1,5 @@
 // Loops, branches and jax.shard_map for one core. See rewrite.hpp.
+#include <algorithm>
 #include <utility>
 
 #include "partition/rewrite.hpp"
@@ -58,11 +59,26 @@ void Rewrite::region(const Region& from, Op& to, const std::vector<Spec>& carrie
   made->append(Kind::kReturn, std::move(values), {}, NoAttrs{}, ret.loc);
 }
 
+// What the body leaves open is worked on in the order of the program's mesh.
+void Rewrite::check_order(const Op& op) const {
+  const auto& a = op.as<ManualAttrs>();
+  const auto is_reordered = [](const ShardingAttrs& s) { return !s.sharding.order.empty(); };
+  const bool reordered = std::any_of(a.in.begin(), a.in.end(), is_reordered) ||
+                         std::any_of(a.out.begin(), a.out.end(), is_reordered);
+  if (reordered && a.manual_axes.size() < mesh_.axes.size()) {
+    throw Error(
+        "jax.shard_map over some axes of a mesh that has the devices in another order than "
+        "the first mesh of the program; use one order, or map over all axes",
+        source_name(op.kind), op.loc);
+  }
+}
+
 // The body stands where the op stood. Its arrays are the parts along the op's own axes; how they
 // lie along the others is said of the parts, so they are values of their own (a reshape that the
 // next simplification drops).
 void Rewrite::manual(const Op& op) {
   const auto& a = op.as<ManualAttrs>();
+  check_order(op);
   const Region& body = *op.regions[0];
   const auto outside = [](const ShardingAttrs& own, const Type& type, const Spec& inside) {
     Spec spec = spec_of(own.sharding, type);
@@ -76,6 +92,7 @@ void Rewrite::manual(const Op& op) {
     const Spec& inside = placements_.of(arg);
     Value* v = mover_.reshard(now(op.operands[i]), outside(a.in[i], op.operand_type(i), inside),
                               a.in[i].sharding.unreduced);
+    v = mover_.in_order(v, a.in[i].sharding.order);
     define(arg, mover_.make(Kind::kReshape, {v}, v->type), inside);
   }
   emit_region(body);
@@ -84,6 +101,7 @@ void Rewrite::manual(const Op& op) {
   for (size_t i = 0; i < op.results.size(); ++i) {
     Value* v = mover_.reshard(now(ret.operands[i]), mover_.spec(now(ret.operands[i])));
     const Spec spec = outside(a.out[i], op.type(i), mover_.spec(v));
+    v = mover_.from_order(v, a.out[i].sharding.order);
     define(op.result(i), mover_.make(Kind::kReshape, {v}, v->type), spec,
            a.out[i].sharding.unreduced);
   }

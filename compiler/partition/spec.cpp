@@ -11,7 +11,7 @@ Spec spec_of(const Sharding& sharding, const Type& type) {
 }
 
 Sharding sharding_of(const Spec& spec, const Axes& unreduced) {
-  return {is_whole(spec) ? Spec{} : spec, unreduced};
+  return {is_whole(spec) ? Spec{} : spec, unreduced, {}};
 }
 
 bool is_whole(const Spec& spec) {

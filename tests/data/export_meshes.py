@@ -43,7 +43,7 @@ def shardy() -> dict[str, bytes]:
             'mesh<["x"=8]>, [{"x"}, {}]', '@none, [{}, {}]', '@last, []']),
         "mesh_of_another_order": constrained(
             'sdy.mesh @ring = <["a"=8], device_ids=[0, 1, 2, 3, 6, 7, 4, 5]>\n', ['@ring, [{"a"}, {}]']),
-        "bad_mesh_order": constrained(
+        "mesh_two_orders": constrained(
             grid + 'sdy.mesh @ring = <["c"=8], device_ids=[0, 1, 2, 3, 6, 7, 4, 5]>\n',
             ['@grid, [{"a"}, {}]', '@ring, [{"c"}, {}]']),
         "bad_mesh_size": constrained('sdy.mesh @half = <["a"=4]>\n', ['@half, [{"a"}, {}]']),

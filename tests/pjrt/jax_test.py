@@ -262,6 +262,21 @@ def borders() -> None:
         compare("int64", got, on_cpu(reduced, wide), 0)
 
 
+def orders() -> None:
+    """Two meshes in one program that number the devices otherwise: parts go from one order to the other."""
+    x = values(8, 4)
+    for ids in ([3, 2, 1, 0], [0, 2, 3, 1], [1, 0, 3, 2]):
+        first = Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("x", "y"))
+        second = Mesh(np.array(jax.devices())[ids].reshape(2, 2), ("x", "y"))
+        for spec in (P("x"), P("x", "y"), P(("y", "x")), P()):
+            there = NamedSharding(second, spec)
+            moved = jax.device_put(jax.device_put(x, NamedSharding(first, P("x", "y"))), there)
+            assert moved.sharding == there, moved.sharding
+            compare(f"{spec} on {ids}", moved, x, 0)
+            back = jax.device_put(jax.jit(lambda a: a * 2)(moved), NamedSharding(first, P("y")))
+            compare(f"{spec} from {ids}", back, 2 * x, 0)
+
+
 def unreduced() -> None:
     """Arrays of which the cores have terms: made by products, by shard_map and from copies; read after a reshard."""
     mesh = jax.make_mesh((2, 4), ("x", "y"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
@@ -461,8 +476,8 @@ def keras() -> None:
     keras.distribution.set_distribution(None)
 
 
-GROUPS = {g.__name__: g for g in (arithmetic, control, random, training, sharding, borders, unreduced, cores, owners,
-                                    transfers, keras)}
+GROUPS = {g.__name__: g for g in (arithmetic, control, random, training, sharding, borders, orders, unreduced, cores,
+                                  owners, transfers, keras)}
 
 
 def main() -> int:

@@ -320,6 +320,42 @@ TEST(Distribution, MovesNameTheOpAndWhatACoreGets) {
   EXPECT_EQ(m.moved[0].loc->frames[0].line, 1u);
 }
 
+const std::vector<int64_t> kTurned{2, 3, 0, 1, 7, 6, 5, 4};
+
+TEST(Distribution, AnArgumentOfAMeshInAnotherOrderGoesToItsPlaces) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* x = g.cut_arg(f32({8, 2}), {{0, 1, 2}, {}});
+              if (auto& wanted = g.module().main->args[0].wanted) {
+                wanted->sharding.order = kTurned;
+              }
+              return {g.op(Kind::kReverse, {x}, x->type, DimsAttrs{{1}})};
+            }),
+            "collective_permute");
+}
+
+TEST(Distribution, AShardMapOfAMeshInAnotherOrderGetsItsParts) {
+  Graph g(true);
+  Module& m = partitioned(g, [](Graph& b) -> Values {
+    Value* x = b.cut_arg(f32({8, 2}), {{0, 1, 2}, {}});
+    ShardingAttrs turned = by({{0, 1, 2}, {}});
+    turned.sharding.order = kTurned;
+    ManualAttrs a{{turned}, {turned}, {0, 1, 2}};
+    Op* map = b.region().append(Kind::kManualComputation, {x}, {x->type}, a, unknown_loc());
+    Region* body = map->add_region();
+    Value* part = body->add_arg(f32({1, 2}));
+    Op* negated = body->append(Kind::kNegate, {part}, {part->type}, NoAttrs{}, unknown_loc());
+    body->append(Kind::kReturn, {negated->result()}, {}, NoAttrs{}, unknown_loc());
+    return {map->result()};
+  });
+  ASSERT_EQ(m.moved.size(), 2u);
+  EXPECT_EQ(m.moved[0].kind, Kind::kCollectivePermute);
+  const auto args = inputs(m);
+  const auto got = join_results(m, interpret(m, split_arguments(m, args)));
+  for (size_t i = 0; i < 16; ++i) {
+    EXPECT_EQ(values<float>(got[0])[i], -values<float>(args[0])[i]);
+  }
+}
+
 // A product along the axis a, whose terms the cores keep.
 Value* product_of_terms(Graph& g) {
   Value* x = g.cut_arg(f32({4, 8}), {{}, {0}});
@@ -389,8 +425,7 @@ TEST(Unreduced, ArgumentsAndResults) {
   const auto cores = interpret(m, split_arguments(m, {x}));
   for (size_t core = 0; core < cores.size(); ++core) {  // at (a, b, c)
     const bool first = core / 2 % 2 == 0;
-    EXPECT_EQ(values<float>(cores[core][0])[0],
-              first ? 2 * values<float>(x)[core / 4 * 16] : 0.0f);
+    EXPECT_EQ(values<float>(cores[core][0])[0], first ? 2 * values<float>(x)[core / 4 * 16] : 0.0f);
   }
 }
 
