@@ -45,6 +45,8 @@ auto of_compiler(Call call) {
     throw driver::Error(driver::ErrorCode::kResourceExhausted, error.what());
   } catch (const compiler::Unsupported& error) {
     throw driver::Error(driver::ErrorCode::kUnimplemented, error.what());
+  } catch (const compiler::Contradiction& error) {
+    throw driver::Error(driver::ErrorCode::kInvalidArgument, error.what());
   } catch (const compiler::Error& error) {
     throw driver::Error(error.op().empty() ? driver::ErrorCode::kInvalidArgument
                                            : driver::ErrorCode::kUnimplemented,

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "import/bytecode.hpp"
-#include "ir/error.hpp"
+#include "ir/error_kinds.hpp"
 #include "ir/type.hpp"
 
 namespace tpu::compiler::frontend {
@@ -56,6 +56,9 @@ class OpReader {
       : tables_(tables), op_(op), name_(std::move(display_name)), loc_(std::move(loc)) {}
 
   [[noreturn]] void fail(const std::string& message) const { throw Error(message, name_, loc_); }
+  [[noreturn]] void contradict(const std::string& message) const {
+    throw Contradiction(message, name_, loc_);
+  }
 
   const Tables& tables() const { return tables_; }
   const bytecode::RawOp& raw() const { return op_; }

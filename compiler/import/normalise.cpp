@@ -37,6 +37,8 @@ Module Normaliser::run() {
   }
   try {
     convert_functions();
+  } catch (const Contradiction&) {
+    throw;
   } catch (const Error& e) {
     fail_all(e);
   }
@@ -52,6 +54,8 @@ void Normaliser::convert_functions() {
     if (function_name != "main") {
       try {
         convert_function(*op);
+      } catch (const Contradiction& e) {
+        throw Contradiction(e.message(), e.op(), nested_loc(caller_loc(*op), e.loc()));
       } catch (const Error& e) {
         throw Error(e.message(), e.op(), nested_loc(caller_loc(*op), e.loc()));
       }

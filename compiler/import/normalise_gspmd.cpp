@@ -45,7 +45,7 @@ GspmdSharding Normaliser::gspmd_of(const OpReader& reader, size_t rank) {
     read_open_dims(reader.text("backend_config"), rank, sharding.attrs);
     return sharding;
   } catch (const Error& e) {
-    reader.fail(e.message());
+    reader.contradict(e.message());
   }
 }
 

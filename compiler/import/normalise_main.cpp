@@ -1,11 +1,30 @@
 // The interface of the program: arguments and results of main with their shardings and donations,
 // and where to point at when an argument is refused. See normaliser.hpp.
+#include <algorithm>
+
 #include "import/normaliser.hpp"
 
 namespace tpu::compiler::frontend {
 
 using bytecode::Dialect;
 using bytecode::kNone;
+
+namespace {
+
+// True if `found` is what `wanted` says, dimensions that this leaves open aside.
+bool may_be(const ShardingAttrs& wanted, const Sharding& found) {
+  const Sharding& own = wanted.sharding;
+  const std::vector<int> whole;
+  bool same = own.unreduced == found.unreduced && own.order == found.order;
+  for (size_t d = 0; d < std::max(own.dim_axes.size(), found.dim_axes.size()); ++d) {
+    const bool open = d < wanted.open.size() && wanted.open[d];
+    same = same && (open || (d < own.dim_axes.size() ? own.dim_axes[d] : whole) ==
+                                (d < found.dim_axes.size() ? found.dim_axes[d] : whole));
+  }
+  return same;
+}
+
+}  // namespace
 
 LocRef Normaliser::caller_loc(const RawOp& callee) {
   std::set<const RawOp*> seen;
@@ -83,18 +102,14 @@ Type Normaliser::arg_type(const OpReader& reader, const RawRegion& body, size_t 
   try {
     return reader.type(body.args[i].type);
   } catch (const Error& e) {
-    const std::string message = argument_text(body, i) + ": " + e.message();
-    fail_argument(reader, body, i, message);
+    user_of_argument(reader, body, i).fail(argument_text(body, i) + ": " + e.message());
   }
 }
 
-void Normaliser::fail_argument(const OpReader& reader, const RawRegion& body, size_t i,
-                               const std::string& message) {
+OpReader Normaliser::user_of_argument(const OpReader& reader, const RawRegion& body, size_t i) {
   std::set<uint32_t> seen;
-  if (const RawOp* user = first_use(body, body.args[i].value, seen)) {
-    open(*user).fail(message);
-  }
-  reader.fail(message);
+  const RawOp* user = first_use(body, body.args[i].value, seen);
+  return user == nullptr ? reader : open(*user);
 }
 
 std::string Normaliser::argument_text(const RawRegion& body, size_t i) {
@@ -136,33 +151,39 @@ void Normaliser::read_arg_attrs(const OpReader& reader, const RawRegion& body, s
   if (tables_.integer(tables_.entry(dictionary, "jax.buffer_donor")).value_or(0) != 0) {
     info.donated = true;
   }
-  const auto fail = [&](const std::string& message) {
-    fail_argument(reader, body, i, argument_text(body, i) + ": " + message);
-  };
-  info.wanted = wanted_sharding(reader, dictionary, info.global.dims.size(), fail);
+  try {
+    info.wanted = wanted_sharding(reader, dictionary, info.global);
+  } catch (const Error& e) {
+    user_of_argument(reader, body, i).contradict(argument_text(body, i) + ": " + e.message());
+  }
 }
 
-std::optional<ShardingAttrs> Normaliser::wanted_sharding(
-    const OpReader& reader, uint32_t dictionary, size_t rank,
-    const std::function<void(const std::string&)>& fail) {
+std::optional<ShardingAttrs> Normaliser::wanted_sharding(const OpReader& reader,
+                                                         uint32_t dictionary, const Type& type) {
+  const size_t rank = type.dims.size();
+  std::optional<ShardingAttrs> wanted;
   const uint32_t sharding = tables_.entry(dictionary, "sdy.sharding");
   if (sharding != kNone) {
-    return shardings_.tensor(reader, sharding, rank);
+    wanted = shardings_.tensor(reader, sharding, rank);
   }
-  const auto text = tables_.text(tables_.entry(dictionary, "mhlo.sharding"));
-  if (!text) {
-    return std::nullopt;
+  if (const auto text = tables_.text(tables_.entry(dictionary, "mhlo.sharding"))) {
+    const GspmdSharding gspmd = read_gspmd(*text, rank, cores_.num_cores, atoms_);
+    if (gspmd.manual) {
+      throw Error("the sharding '" + std::string(*text) +
+                  "' is possible inside of jax.shard_map alone");
+    }
+    if (wanted && !gspmd.unknown && !may_be(*wanted, gspmd.attrs.sharding)) {
+      throw Error("its sdy.sharding and its mhlo.sharding '" + std::string(*text) +
+                  "' contradict each other; give one of them");
+    }
+    if (!wanted && !gspmd.unknown) {
+      wanted = gspmd.attrs;
+    }
   }
-  GspmdSharding gspmd;
-  try {
-    gspmd = read_gspmd(*text, rank, cores_.num_cores, atoms_);
-  } catch (const Error& e) {
-    fail(e.message());
+  if (wanted) {
+    local_type(type, atoms_.mesh(), wanted->sharding, "", nullptr);  // throws if parts are unequal
   }
-  if (gspmd.manual) {
-    fail("the sharding '" + std::string(*text) + "' is possible inside of jax.shard_map alone");
-  }
-  return gspmd.unknown ? std::nullopt : std::optional(gspmd.attrs);
+  return wanted;
 }
 
 void Normaliser::finish_results(const OpReader& reader, const RawOp& ret, Function& f) {
@@ -173,10 +194,11 @@ void Normaliser::finish_results(const OpReader& reader, const RawOp& ret, Functi
     if (res_attrs && i < res_attrs->size()) {
       const uint32_t dictionary = (*res_attrs)[i];
       info.name = tables_.text(tables_.entry(dictionary, "jax.result_info")).value_or("");
-      info.wanted =
-          wanted_sharding(reader, dictionary, info.global.dims.size(), [&](const auto& message) {
-            reader.fail("result " + std::to_string(i) + ": " + message);
-          });
+      try {
+        info.wanted = wanted_sharding(reader, dictionary, info.global);
+      } catch (const Error& e) {
+        reader.contradict("result " + std::to_string(i) + ": " + e.message());
+      }
     }
     f.results.push_back(std::move(info));
   }

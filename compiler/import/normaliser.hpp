@@ -5,7 +5,6 @@
 // entry.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -72,17 +71,16 @@ class Normaliser {
   // First op with a source line that uses the value; casts and calls are looked through. `seen`:
   // arguments of functions that are looked at already.
   const RawOp* first_use(const RawRegion& region, uint32_t value, std::set<uint32_t>& seen);
-  [[noreturn]] void fail_argument(const OpReader& reader, const RawRegion& body, size_t i,
-                                  const std::string& message);
+  // The first op that uses the argument, else the function.
+  OpReader user_of_argument(const OpReader& reader, const RawRegion& body, size_t i);
   std::string argument_text(const RawRegion& body, size_t i);  // "argument 2 ('w')"
   void read_arg_attrs(const OpReader& reader, const RawRegion& body, size_t i, uint32_t dictionary,
                       ArgInfo& info);
 
-  // What the attributes of an argument or result say of its sharding. `fail` gets what is wrong
-  // with a string and throws.
+  // What the attributes of an argument or result say of its sharding. Throws Error whose place the
+  // caller knows.
   std::optional<ShardingAttrs> wanted_sharding(const OpReader& reader, uint32_t dictionary,
-                                               size_t rank,
-                                               const std::function<void(const std::string&)>& fail);
+                                               const Type& type);
 
   // Results of main: types, wanted shardings, names.
   void finish_results(const OpReader& reader, const RawOp& ret, Function& f);

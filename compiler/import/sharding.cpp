@@ -21,19 +21,19 @@ bool is_sdy(const RawAttr& a, uint32_t code) {
 Mesh ShardingReader::read_mesh(const OpReader& op, uint32_t attr_index) const {
   const RawAttr& a = tables_.attr(attr_index);
   if (!is_sdy(a, sa::kMesh)) {
-    op.fail("a mesh was expected");
+    op.contradict("a mesh was expected");
   }
   Mesh mesh;
   int64_t cores = 1;
   for (const uint32_t axis : a.attrs) {
     const RawAttr& x = tables_.attr(axis);
     if (!is_sdy(x, sa::kMeshAxis) || x.ints[0] < 1 || x.ints[0] > kMaxCores) {
-      op.fail("a mesh axis with an impossible size");
+      op.contradict("a mesh axis with an impossible size");
     }
     mesh.axes.push_back({std::string(x.text), x.ints[0]});
     cores *= x.ints[0];
     if (cores > kMaxCores) {
-      op.fail("a mesh with an impossible number of devices");
+      op.contradict("a mesh with an impossible number of devices");
     }
   }
   mesh.device_ids = a.ints;
@@ -46,7 +46,7 @@ Mesh ShardingReader::read_mesh(const OpReader& op, uint32_t attr_index) const {
                                 a.ints.size() == ids.size() && *ids.begin() == 0 &&
                                 *ids.rbegin() == cores - 1;
     if (!is_permutation) {
-      op.fail("the device ids of the mesh must name each of 0.." + std::to_string(cores - 1) +
+      op.contradict("the device ids of the mesh must name each of 0.." + std::to_string(cores - 1) +
                     " once");
     }
   }
@@ -72,7 +72,7 @@ const ShardingReader::NamedMesh& ShardingReader::mesh_of(const OpReader& op,
   }
   const auto it = meshes_.find(*name);
   if (it == meshes_.end()) {
-    op.fail("the mesh @" + std::string(*name) + " is not defined");
+    op.contradict("the mesh @" + std::string(*name) + " is not defined");
   }
   return used_[attr_index] = use(op, it->second);
 }
@@ -80,7 +80,7 @@ const ShardingReader::NamedMesh& ShardingReader::mesh_of(const OpReader& op,
 ShardingReader::NamedMesh ShardingReader::use(const OpReader& op, Mesh mesh) {
   const int64_t size = mesh.size();
   if (size > 1 && size != cores_) {
-    op.fail("the mesh has " + std::to_string(size) + " devices but the program " +
+    op.contradict("the mesh has " + std::to_string(size) + " devices but the program " +
                   std::to_string(cores_) + " partitions");
   }
   NamedMesh named{std::move(mesh), {}, {}};
@@ -110,7 +110,7 @@ std::vector<int> ShardingReader::atoms_of(const OpReader& op, const NamedMesh& m
     for (const MeshAxis& a : mesh.mesh.axes) {
       names += (names.empty() ? "" : ", ") + a.name;
     }
-    op.fail("the sharding names " + axis + "; the mesh has " +
+    op.contradict("the sharding names " + axis + "; the mesh has " +
                   (names.empty() ? "no axes" : names));
   }
   Numbering numbering = mesh.axes[i];
@@ -118,14 +118,14 @@ std::vector<int> ShardingReader::atoms_of(const OpReader& op, const NamedMesh& m
     const int64_t before = part->ints[0], size = part->ints[1];
     if (before < 1 || size < 1 || before > kMaxCores || size > kMaxCores ||
         numbering.size % (before * size) != 0) {
-      op.fail("the sharding names a part of " + axis + " that does not divide its " +
+      op.contradict("the sharding names a part of " + axis + " that does not divide its " +
                     std::to_string(numbering.size) + " devices");
     }
     numbering = part_of(numbering, before, size);
   }
   const auto atoms = atoms_.find(numbering);
   if (!atoms) {
-    op.fail("the part of " + axis + " is none of prime factors of its size");
+    op.contradict("the part of " + axis + " is none of prime factors of its size");
   }
   return *atoms;
 }
@@ -134,7 +134,7 @@ const RawAttr& ShardingReader::tensor_attr(const OpReader& op, uint32_t attr_ind
   const RawAttr& a = tables_.attr(attr_index);
   if (!is_sdy(a, sa::kTensorSharding) && !is_sdy(a, sa::kTensorShardingUnreduced) &&
       !is_sdy(a, sa::kTensorShardingReduction)) {
-    op.fail("a tensor sharding was expected");
+    op.contradict("a tensor sharding was expected");
   }
   return a;
 }
@@ -145,7 +145,7 @@ ShardingAttrs ShardingReader::tensor(const OpReader& op, uint32_t attr_index, si
   const auto num_dims = static_cast<size_t>(a.ints[0]);
   const bool on_one_device = mesh.mesh.axes.empty() && num_dims == 0;
   if (num_dims != rank && !on_one_device) {
-    op.fail("a sharding of " + std::to_string(num_dims) + " dimensions for a tensor of " +
+    op.contradict("a sharding of " + std::to_string(num_dims) + " dimensions for a tensor of " +
                   std::to_string(rank));
   }
   ShardingAttrs out;
@@ -154,7 +154,7 @@ ShardingAttrs ShardingReader::tensor(const OpReader& op, uint32_t attr_index, si
   for (size_t d = 0; d < num_dims; ++d) {
     const RawAttr& dim = tables_.attr(a.attrs[1 + d]);
     if (!is_sdy(dim, sa::kDimSharding)) {
-      op.fail("a dimension sharding was expected");
+      op.contradict("a dimension sharding was expected");
     }
     cut.push_back(listed_axes(op, mesh, dim.attrs, used));
     out.open.push_back(dim.ints.at(0) == 0);
@@ -187,12 +187,12 @@ std::vector<int> ShardingReader::listed_axes(const OpReader& op, const NamedMesh
     const RawAttr& axis = tables_.attr(ref);
     if (!is_sdy(axis, sa::kAxisRef) ||
         (!axis.attrs.empty() && !is_sdy(tables_.attr(axis.attrs[0]), sa::kSubAxis))) {
-      op.fail("a mesh axis was expected");
+      op.contradict("a mesh axis was expected");
     }
     const RawAttr* part = axis.attrs.empty() ? nullptr : &tables_.attr(axis.attrs[0]);
     for (const int atom : atoms_of(op, mesh, axis.text, part)) {
       if (!used.insert(atom).second) {
-        op.fail("the sharding names the axis '" + std::string(axis.text) +
+        op.contradict("the sharding names the axis '" + std::string(axis.text) +
                       "' twice; an array is cut by an axis once");
       }
       all.push_back(atom);
@@ -205,7 +205,7 @@ std::vector<uint32_t> ShardingReader::per_value(const OpReader& op,
                                                 std::string_view property) const {
   const RawAttr& a = tables_.attr(op.property(property));
   if (!is_sdy(a, sa::kPerValue) && !is_sdy(a, sa::kPerValueAlso)) {
-    op.fail("the property '" + std::string(property) + "' must be a list of shardings");
+    op.contradict("the property '" + std::string(property) + "' must be a list of shardings");
   }
   return a.attrs;
 }

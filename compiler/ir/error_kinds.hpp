@@ -19,4 +19,10 @@ class Unsupported : public Error {
   explicit Unsupported(const Error& error) : Error(error) {}
 };
 
+// The program says of an array what cannot be, such as an axis that its mesh lacks.
+class Contradiction : public Error {
+ public:
+  using Error::Error;
+};
+
 }  // namespace tpu::compiler

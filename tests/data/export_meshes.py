@@ -47,6 +47,13 @@ def shardy() -> dict[str, bytes]:
             grid + 'sdy.mesh @ring = <["c"=8], device_ids=[0, 1, 2, 3, 6, 7, 4, 5]>\n',
             ['@grid, [{"a"}, {}]', '@ring, [{"c"}, {}]']),
         "bad_mesh_size": constrained('sdy.mesh @half = <["a"=4]>\n', ['@half, [{"a"}, {}]']),
+        # Strings of good artifacts replaced by others: MLIR checks what it writes.
+        "bad_mesh_axis": constrained(
+            'sdy.mesh @gridA = <["rows"=8]>\nsdy.mesh @gridB = <["x"=4, "y"=2]>\n',
+            ['@gridA, [{"rows"}, {}]', '@gridB, [{"x"}, {}]']).replace(b"gridB\0", b"gridA\0"),
+        "bad_mesh_axis_twice": constrained(
+            'sdy.mesh @grid = <["rows"=4, "cols"=2]>\n',
+            ['@grid, [{"rows"}, {"cols"}]']).replace(b"cols\0", b"rows\0"),
         "mesh_unreduced": constrained(grid, [
             '@grid, [{"a"}, {}], unreduced={"b"}', '@grid, [{}, {}], unreduced={"a":(2)2, "b"}']),
     }

@@ -136,7 +136,18 @@ def meshes() -> None:
         return %0 : tensor<16xf32> }"""
     for sharding, part in (("{devices=[4]<=[8]}", "does not count the 8 devices"),
                            ("{devices=[8]0,0,1,2,3,4,5,6}", "must name each device 0..7 once")):
-        expect(sharding, lambda s=sharding: compile_text(add.replace("SHARDING", s), 8), "argument 0", sharding, part)
+        expect(sharding, lambda s=sharding: compile_text(add.replace("SHARDING", s), 8), "INVALID_ARGUMENT",
+               "argument 0", sharding, part)
+    cut = """sdy.mesh @mesh = <["x"=8]>
+        func.func public @main(%a: tensor<SIZEx8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>GSPMD}) -> tensor<SIZEx8xf32> {
+        %0 = stablehlo.add %a, %a : tensor<SIZEx8xf32>
+        return %0 : tensor<SIZEx8xf32> }"""  # noqa: E501
+    expect("two languages", lambda: compile_text(
+        cut.replace("SIZE", "16").replace("GSPMD", ', mhlo.sharding = "{devices=[1,8]<=[8]}"'), 8),
+           "INVALID_ARGUMENT", "argument 0", "'{devices=[1,8]<=[8]}' contradict each other", "give one of them")
+    compile_text(cut.replace("SIZE", "16").replace("GSPMD", ', mhlo.sharding = "{devices=[8,1]<=[8]}"'), 8)
+    expect("unequal parts", lambda: compile_text(cut.replace("SIZE", "12").replace("GSPMD", ""), 8),
+           "INVALID_ARGUMENT", "argument 0", "dimension 0 of f32[12,8] cannot be cut into 8 equal parts")
     expect("16 devices", lambda: compile_text("""sdy.mesh @mesh = <["x"=16]>
         func.func public @main(%a: tensor<16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}) -> tensor<16xf32> {
         return %a : tensor<16xf32> }""", 16), "INVALID_ARGUMENT", "16 cores", "v3_8 has 8")

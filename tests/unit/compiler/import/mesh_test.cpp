@@ -134,6 +134,15 @@ TEST(ImportMeshes, TwoOrdersOfTheDevices) {
 TEST(ImportMeshes, RefusesContradictions) {
   EXPECT_THAT(error_of("bad_mesh_size"),
               HasSubstr("the mesh has 4 devices but the program 8 partitions"));
+  EXPECT_THAT(error_of("bad_mesh_axis"),
+              HasSubstr("sdy.sharding_constraint: the sharding names the axis 'rows'; the mesh has "
+                        "x, y"));
+  EXPECT_THAT(error_of("bad_mesh_axis_twice"),
+              HasSubstr("sdy.sharding_constraint: the sharding names the axis 'rows' twice; an "
+                        "array is cut by an axis once"));
+  for (const char* name : {"bad_mesh_size", "bad_mesh_axis", "bad_mesh_axis_twice"}) {
+    EXPECT_THROW(load(name), Contradiction) << name;
+  }
 }
 
 TEST(ImportMeshes, UnreducedAxes) {
