@@ -9,8 +9,8 @@ from sources import ROOT
 
 KIND = re.compile(r'X\(k\w+, "(\w+)"')
 OLD_FORMS = {"broadcast", "dot"}  # import turns them into today's
-INTERNAL = {"erf", "multiply_high", "window", "indexed_read", "indexed_write", "indexed_combine", "qr",
-            "householder_product", "lu", "eigh"}
+INTERNAL = {"erf", "multiply_add", "multiply_high", "window", "indexed_read", "indexed_write", "indexed_combine",
+            "qr", "householder_product", "lu", "eigh"}
 
 
 def main() -> int:
