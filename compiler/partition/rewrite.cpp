@@ -131,6 +131,9 @@ void Rewrite::emit(const Op& op) {
 }
 
 std::vector<Axes> Rewrite::cuts(const Op& op, const FactorRule& rule) const {
+  if (const auto it = settled_.find(op.results[0].get()); it != settled_.end()) {
+    return project(mesh_, rule, rule.results[0], it->second);
+  }
   std::vector<Voter> voters;
   for (size_t i = 0; i < op.operands.size(); ++i) {
     if (!is_free(op.operands[i])) {

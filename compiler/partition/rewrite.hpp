@@ -6,6 +6,7 @@
 #include "partition/indexed.hpp"
 #include "partition/propagate.hpp"
 #include "partition/unreduced.hpp"
+#include "partition/updates.hpp"
 
 namespace tpu::compiler {
 
@@ -16,7 +17,8 @@ class Rewrite {
         mesh_(module.mesh),
         placements_(placements),
         unreduced_(unreduced),
-        mover_(module.mesh) {}
+        mover_(module.mesh),
+        settled_(settled_updates(module, placements)) {}
 
   // Gives main the graph of one core; shardings of arguments and results say what it has. Returns
   // the collectives that it made.
@@ -51,7 +53,8 @@ class Rewrite {
   const Placements& placements_;
   const UnreducedArrays& unreduced_;
   Mover mover_;
-  ValueMap map_;  // of the global graph to what a core has
+  const std::unordered_map<const Value*, Spec> settled_;  // results that are computed there
+  ValueMap map_;                                          // of the global graph to what a core has
 };
 
 }  // namespace tpu::compiler

@@ -148,6 +148,26 @@ Spec lift(const Mesh& mesh, const FactorRule& rule, const DimFactors& tensor,
   return out;
 }
 
+int64_t moved_bytes(const Mesh& mesh, int64_t bytes, const Spec& from, const Spec& to) {
+  bool stays = true, exchanged = true;
+  int64_t kept = 1, parts = 1;
+  Axes all;
+  for (const Axes& axes : to) {
+    append(all, axes);
+  }
+  for (size_t d = 0; d < from.size(); ++d) {
+    stays = stays && is_prefix(from[d], to[d]);
+    size_t common = 0;
+    for (const int axis : from[d]) {
+      exchanged = exchanged && holds(all, axis);
+      common += common < to[d].size() && from[d][common] == to[d][common] ? 1 : 0;
+    }
+    kept *= num_parts(mesh, {from[d].begin(), from[d].begin() + static_cast<ptrdiff_t>(common)});
+    parts *= num_parts(mesh, from[d]);
+  }
+  return stays ? 0 : bytes / (exchanged ? parts : kept);
+}
+
 FactorRule same_rule(const Type& type, size_t tensors) {
   FactorRule rule;
   DimFactors dims;

@@ -42,6 +42,9 @@ std::vector<Axes> project(const Mesh& mesh, const FactorRule& rule, const DimFac
 Spec lift(const Mesh& mesh, const FactorRule& rule, const DimFactors& tensor,
           const std::vector<Axes>& axes);
 
+// Bytes that a core gets so that an array of `bytes` which lies as `from` lies as `to`.
+int64_t moved_bytes(const Mesh& mesh, int64_t bytes, const Spec& from, const Spec& to);
+
 // Rule of arrays of one shape that are one value: what a loop carries, the results of branches.
 FactorRule same_rule(const Type& type, size_t tensors);
 

@@ -287,6 +287,31 @@ TEST(Distribution, ASharedScalarTiesNothingTogether) {
             "");
 }
 
+// A gradient that lies cut, of parameters and momentum that lie whole and are given back so: it is
+// gathered, and not the two results. One result alone is worked on in parts.
+TEST(Distribution, AGradientMovesOnceToWhatItUpdates) {
+  const auto step = [](bool momentum) {
+    return moves_of([=](Graph& g) -> Values {
+      Value* x = g.cut_arg(f32({4, 8}), {{}, {1, 2}});
+      const auto donated = [&](int result) {
+        Value* v = g.cut_arg(f32({8}), {{}});
+        g.module().main->args.back().alias_result = result;
+        return v;
+      };
+      Value* p = donated(0);
+      const auto add = [&](Value* a, Value* b) { return g.op(Kind::kAdd, {a, b}, a->type); };
+      Value* grad = g.sum(x, {0}, f32({8}));
+      if (!momentum) {
+        return {add(p, g.op(Kind::kNegate, {grad}, p->type))};
+      }
+      Value* m = add(donated(1), g.op(Kind::kNegate, {grad}, p->type));
+      return {add(p, add(m, g.op(Kind::kAbs, {grad}, p->type))), m};
+    });
+  };
+  EXPECT_EQ(step(true), "all_gather");
+  EXPECT_EQ(step(false), "all_gather");
+}
+
 // Moved once, before the loop, although the loop uses it.
 TEST(Distribution, WhatALoopReadsIsMovedBeforeIt) {
   Graph g(true);
