@@ -13,10 +13,10 @@ std::span<const std::byte> bytes_of(const void* data, size_t bytes, const char* 
 
 compiler::UpdateSharding update_sharding(tpu_update_sharding from) {
   switch (from) {
-    case TPU_UPDATE_SHARDING_OFF:
-      return compiler::UpdateSharding::kOff;
     case TPU_UPDATE_SHARDING_AUTO:
       return compiler::UpdateSharding::kAuto;
+    case TPU_UPDATE_SHARDING_OFF:
+      return compiler::UpdateSharding::kOff;
     case TPU_UPDATE_SHARDING_ON:
       return compiler::UpdateSharding::kOn;
   }

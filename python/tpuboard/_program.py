@@ -28,7 +28,7 @@ from ._library import (
 )
 from ._types import board_dtype, numpy_dtype
 
-_UPDATE_SHARDING = {"off": 0, "auto": 1, "on": 2}
+_UPDATE_SHARDING = {"auto": 0, "off": 1, "on": 2}
 
 
 class _Handle:
@@ -258,7 +258,7 @@ class Program(_Handle):
 
 
 def compile(artifact: bytes, *, name: str = "main",  # noqa: A001
-            update_sharding: Literal["off", "auto", "on"] = "off", cores: Sequence[int] = ()) -> Program:
+            update_sharding: Literal["auto", "off", "on"] = "auto", cores: Sequence[int] = ()) -> Program:
     """Compiles a StableHLO portable artifact (`jax.export.export(..)(..).mlir_module_serialized`).
 
     Args:

@@ -156,10 +156,10 @@ typedef enum tpu_dtype {
 typedef struct tpu_program tpu_program;
 
 typedef enum tpu_update_sharding {
-  TPU_UPDATE_SHARDING_OFF = 0, /* every core keeps all of a replicated array */
   TPU_UPDATE_SHARDING_AUTO =
-      1, /* each core updates its part of replicated state where that is faster */
-  TPU_UPDATE_SHARDING_ON = 2 /* wherever it is legal */
+      0, /* each core updates its part of replicated state where that is faster */
+  TPU_UPDATE_SHARDING_OFF = 1, /* every core updates all of a replicated array */
+  TPU_UPDATE_SHARDING_ON = 2   /* wherever it is legal */
 } tpu_update_sharding;
 
 typedef struct tpu_compile_options {
