@@ -50,6 +50,7 @@ using driver::CoreCounters;
 using driver::DeviceInfo;
 using driver::HostWorkTime;
 using driver::OpenOptions;
+using driver::OpTime;
 using driver::SimOptions;
 using driver::TransportFactory;
 // transport.hpp
@@ -59,6 +60,7 @@ using driver::HartPlace;
 using driver::HostMemory;
 using driver::make_null_transport;
 using driver::make_sim_transport;
+using driver::OpTally;
 using driver::ProgramPlace;
 using driver::RegisterWrite;
 using driver::RunOutcome;
