@@ -32,8 +32,8 @@ class Mover {
 
   // The array lying as `want`, with as little traffic as these give: made anew (one value, iota),
   // cut (none), all_to_all, collective_permute, all_gather. Made once, where `v` was made. Terms
-  // along other axes than `unreduced` are added up; terms that are new are zero but on one core.
-  Value* reshard(Value* v, const Spec& want, const Axes& unreduced = {});
+  // along other axes than `terms` are added up; terms that are new are zero but on one core.
+  Value* reshard(Value* v, const Spec& want, const Axes& terms = {});
 
   // The sum over cores that differ along `axes`. A dimension that is to be cut by some of these, so
   // that it lies as in `wanted`, is cut at once: each core gets the sum of its part alone.
