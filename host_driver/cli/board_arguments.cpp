@@ -6,7 +6,7 @@
 #include <limits>
 #include <optional>
 
-#include "cli/checked.hpp"
+#include "files/checked.hpp"
 
 namespace tpu::driver {
 namespace {

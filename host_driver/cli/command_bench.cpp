@@ -16,11 +16,11 @@
 #include <set>
 
 #include "cli/commands.hpp"
-#include "cli/files/json_output.hpp"
-#include "cli/measure.hpp"
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
 #include "cli/program_file.hpp"
+#include "figures/measure.hpp"
+#include "files/json_output.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

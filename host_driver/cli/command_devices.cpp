@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "cli/commands.hpp"
-#include "cli/files/json_output.hpp"
 #include "cli/options.hpp"
+#include "files/json_output.hpp"
 
 namespace tpu::driver {
 namespace {

@@ -5,9 +5,9 @@
 #include <memory>
 
 #include "cli/commands.hpp"
-#include "cli/files/json_output.hpp"
 #include "cli/options.hpp"
 #include "cli/program_file.hpp"
+#include "files/json_output.hpp"
 
 namespace tpu::driver {
 

@@ -15,14 +15,14 @@
 #include <span>
 
 #include "cli/commands.hpp"
-#include "cli/files/digest.hpp"
-#include "cli/files/files.hpp"
-#include "cli/files/json_output.hpp"
-#include "cli/files/npy.hpp"
-#include "cli/measure.hpp"
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
 #include "cli/program_file.hpp"
+#include "figures/measure.hpp"
+#include "files/digest.hpp"
+#include "files/files.hpp"
+#include "files/json_output.hpp"
+#include "files/npy.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

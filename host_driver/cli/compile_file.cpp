@@ -5,9 +5,9 @@
 
 #include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
-#include "cli/files/files.hpp"
 #include "cli/train/one_hot.hpp"
 #include "compile.hpp"
+#include "files/files.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

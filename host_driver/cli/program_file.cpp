@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cli/files/files.hpp"
 #include "exe/executable.hpp"
+#include "files/files.hpp"
 #include "src/program.hpp"
 #include "tpu/error.hpp"
 

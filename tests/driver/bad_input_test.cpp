@@ -14,8 +14,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "cli/files/npy.hpp"
 #include "exe/executable.hpp"
+#include "files/npy.hpp"
 #include "src/memory/host_room.hpp"
 #include "tests/driver/command_line_fixture.hpp"
 #include "tests/driver/program_builder.hpp"

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/files/files.hpp"
+#include "files/files.hpp"
 #include "tests/driver/cli_fixture.hpp"
 
 namespace tpu::driver {

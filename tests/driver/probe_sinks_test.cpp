@@ -9,8 +9,8 @@
 
 #include "asm/assembler.hpp"
 #include "board/board_loader.hpp"
-#include "cli/files/npy.hpp"
 #include "exe/executable.hpp"
+#include "files/npy.hpp"
 #include "tests/driver/command_line_fixture.hpp"
 #include "tests/driver/program_builder.hpp"
 

@@ -14,8 +14,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "cli/files/npy.hpp"
-#include "cli/train/checkpoint.hpp"
+#include "checkpoint/checkpoint.hpp"
+#include "files/npy.hpp"
 
 namespace tpu::driver {
 namespace {

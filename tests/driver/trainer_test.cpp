@@ -1,6 +1,6 @@
 // The training loop on the null board, with a small program that computes on the host: the order
 // of its floating-point sums shows every change of state, data and their order in the bits.
-#include "cli/train/trainer.hpp"
+#include "loop/trainer.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "cli/files/npy.hpp"
+#include "files/npy.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "transport/null/null_transport.hpp"

@@ -84,6 +84,14 @@ class Layering(Tree):
         self.include("host_driver/cli/command_run.cpp", "core/core.hpp")
         self.fails(r"command_run\.cpp: may not include core/core\.hpp of tlm_model/", self.SCRIPT)
 
+    def test_one_folder_and_no_more(self) -> None:
+        self.write("host_driver/files/npy.hpp", "#pragma once\n")
+        self.write("host_driver/cli/options.hpp", "#pragma once\n")
+        self.include("training/loop/dataset.cpp", "files/npy.hpp")
+        self.passes(self.SCRIPT)
+        self.include("training/loop/trainer.cpp", "cli/options.hpp")
+        self.fails(r"trainer\.cpp: may not include cli/options\.hpp of host_driver/", self.SCRIPT)
+
     def test_an_edge_between_blocks(self) -> None:
         self.include("tlm_model/hart/hart.cpp", "core/core.hpp")
         self.fails(r"tlm_model/hart/hart\.cpp: hart/ may not include", self.SCRIPT)

@@ -10,17 +10,17 @@
 #include <memory>
 #include <optional>
 
+#include "checkpoint/checkpoint.hpp"
 #include "cli/commands.hpp"
-#include "cli/files/files.hpp"
-#include "cli/files/json_output.hpp"
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
 #include "cli/program_file.hpp"
 #include "cli/stop_signals.hpp"
-#include "cli/train/checkpoint.hpp"
 #include "cli/train/progress_bar.hpp"
-#include "cli/train/train_report.hpp"
-#include "cli/train/trainer.hpp"
+#include "files/files.hpp"
+#include "files/json_output.hpp"
+#include "loop/train_report.hpp"
+#include "loop/trainer.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cli/train/trainer.hpp"
+#include "loop/trainer.hpp"
 
 namespace tpu::driver {
 

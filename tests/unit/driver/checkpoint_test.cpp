@@ -1,6 +1,6 @@
 // Checkpoints: what is written reads back to the bit, and after a failure or a crash at any point
 // of the writing a complete one is found.
-#include "cli/train/checkpoint.hpp"
+#include "checkpoint/checkpoint.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <fstream>
 #include <limits>
 
-#include "cli/files/files.hpp"
+#include "files/files.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

@@ -4,8 +4,8 @@
 #include <limits>
 #include <random>
 
-#include "cli/checked.hpp"
-#include "cli/train/train_config.hpp"
+#include "files/checked.hpp"
+#include "loop/train_config.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

@@ -1,5 +1,5 @@
 // Files: folders, full disks and missing folders are named; a file is replaced as a whole.
-#include "cli/files/files.hpp"
+#include "files/files.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

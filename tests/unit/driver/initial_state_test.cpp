@@ -1,13 +1,13 @@
 // Rules of initial values: ranges and spread by shape, bits by index, what is refused.
-#include "cli/train/initial_state.hpp"
+#include "loop/initial_state.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 
-#include "cli/train/bf16.hpp"
-#include "cli/train/random.hpp"
+#include "numbers/bf16.hpp"
+#include "numbers/random.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

@@ -1,5 +1,5 @@
 // NumPy files: what NumPy writes is read, what we write reads back, anything else is a clear error.
-#include "cli/files/npy.hpp"
+#include "files/npy.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <random>
 #include <string>
 
-#include "cli/files/digest.hpp"
-#include "cli/files/files.hpp"
+#include "files/digest.hpp"
+#include "files/files.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

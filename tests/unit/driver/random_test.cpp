@@ -1,6 +1,6 @@
 // Random numbers: published vectors of Philox, accuracy of the normal numbers, statistics,
 // permutations.
-#include "cli/train/random.hpp"
+#include "numbers/random.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Every element of a random leaf is a number of its own stream, so that nothing depends on the
 // order in which they are made.
-#include "cli/train/initial_state.hpp"
+#include "loop/initial_state.hpp"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "cli/files/npy.hpp"
-#include "cli/train/bf16.hpp"
-#include "cli/train/random.hpp"
+#include "files/npy.hpp"
+#include "numbers/bf16.hpp"
+#include "numbers/random.hpp"
 #include "src/memory/host_room.hpp"
 #include "tpu/error.hpp"
 

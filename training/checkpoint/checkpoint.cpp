@@ -1,6 +1,6 @@
 // A checkpoint is made as FOLDER.partial and takes the place of FOLDER in one step; where the file
 // system cannot exchange two names, FOLDER is called FOLDER.replaced for a moment.
-#include "cli/train/checkpoint.hpp"
+#include "checkpoint/checkpoint.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,10 +14,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cli/checked.hpp"
-#include "cli/files/digest.hpp"
-#include "cli/files/files.hpp"
-#include "cli/files/npy.hpp"
+#include "files/checked.hpp"
+#include "files/digest.hpp"
+#include "files/files.hpp"
+#include "files/npy.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

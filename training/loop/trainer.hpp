@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/measure.hpp"
-#include "cli/train/checkpoint.hpp"
-#include "cli/train/dataset.hpp"
+#include "checkpoint/checkpoint.hpp"
+#include "figures/measure.hpp"
+#include "loop/dataset.hpp"
 #include "tpu/board.hpp"
 
 namespace tpu::driver {

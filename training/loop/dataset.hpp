@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "cli/train/checkpoint.hpp"
-#include "cli/train/train_config.hpp"
+#include "checkpoint/checkpoint.hpp"
+#include "loop/train_config.hpp"
 #include "tpu/executable.hpp"
 
 namespace tpu::driver {

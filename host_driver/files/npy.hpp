@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/files/files.hpp"
+#include "files/files.hpp"
 #include "tpu/types.hpp"
 
 namespace tpu::driver {

@@ -1,5 +1,5 @@
 // Figures of a training run.
-#include "cli/train/train_report.hpp"
+#include "loop/train_report.hpp"
 
 #include <optional>
 #include <vector>

@@ -1,5 +1,5 @@
 // POSIX calls, since streams tell neither the reason of a failure nor when data is on the disk.
-#include "cli/files/files.hpp"
+#include "files/files.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,8 +13,8 @@
 #include <cstring>
 #include <utility>
 
-#include "cli/checked.hpp"
 #include "file/whole_file.hpp"
+#include "files/checked.hpp"
 #include "src/memory/host_room.hpp"
 #include "tpu/error.hpp"
 

@@ -1,5 +1,5 @@
 // Conversion follows docs/host_driver.md, "Data and order of examples".
-#include "cli/train/dataset.hpp"
+#include "loop/dataset.hpp"
 
 #include <fmt/format.h>
 
@@ -7,10 +7,10 @@
 #include <cstring>
 #include <limits>
 
-#include "cli/checked.hpp"
-#include "cli/files/npy.hpp"
-#include "cli/train/bf16.hpp"
-#include "cli/train/random.hpp"
+#include "files/checked.hpp"
+#include "files/npy.hpp"
+#include "numbers/bf16.hpp"
+#include "numbers/random.hpp"
 #include "src/memory/host_room.hpp"
 #include "tpu/error.hpp"
 

@@ -1,6 +1,6 @@
 // The header of a .npy file is a Python dict literal with three known keys; nothing else is
 // accepted.
-#include "cli/files/npy.hpp"
+#include "files/npy.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include <optional>
 #include <string_view>
 
-#include "cli/checked.hpp"
+#include "files/checked.hpp"
 #include "src/memory/host_room.hpp"
 #include "tpu/error.hpp"
 

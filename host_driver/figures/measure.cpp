@@ -1,5 +1,5 @@
 // Windows of board time.
-#include "cli/measure.hpp"
+#include "figures/measure.hpp"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cli/train/trainer.hpp"
+#include "loop/trainer.hpp"
 
 namespace tpu::driver {
 

@@ -1,5 +1,5 @@
 // The training loop.
-#include "cli/train/trainer.hpp"
+#include "loop/trainer.hpp"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "cli/checked.hpp"
-#include "cli/train/initial_state.hpp"
+#include "files/checked.hpp"
+#include "loop/initial_state.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

@@ -1,6 +1,6 @@
 // No function of the C math library but sqrt (exact by IEEE 754) is called here; the build forbids
 // contraction to fma. So the bits do not depend on the host.
-#include "cli/train/random.hpp"
+#include "numbers/random.hpp"
 
 #include <cmath>
 #include <numeric>

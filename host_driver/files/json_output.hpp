@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cli/files/files.hpp"
+#include "files/files.hpp"
 
 namespace tpu::driver {
 

@@ -1,5 +1,5 @@
 // Each array enters as: dtype name, zero byte, rank and dimensions as u64, elements; little-endian.
-#include "cli/files/digest.hpp"
+#include "files/digest.hpp"
 
 #include <fmt/format.h>
 #include <openssl/evp.h>

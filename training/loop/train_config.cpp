@@ -1,5 +1,5 @@
 // Reading of training configurations: every key is known or refused.
-#include "cli/train/train_config.hpp"
+#include "loop/train_config.hpp"
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "cli/files/files.hpp"
+#include "files/files.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

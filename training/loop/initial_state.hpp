@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cli/train/train_config.hpp"
+#include "loop/train_config.hpp"
 #include "tpu/types.hpp"
 
 namespace tpu::driver {
