@@ -20,6 +20,8 @@
 namespace tpu::driver {
 namespace {
 
+using training::read_checkpoint;
+
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 

@@ -17,6 +17,20 @@
 namespace tpu::driver {
 namespace {
 
+using training::Checkpoint;
+using training::EpochResult;
+using training::EvalResult;
+using training::InitKind;
+using training::kMaxEpochs;
+using training::Progress;
+using training::read_checkpoint;
+using training::state_digest;
+using training::TrainConfig;
+using training::Trainer;
+using training::TrainHooks;
+using training::TrainLimits;
+using training::write_checkpoint;
+
 using test::counting;
 using test::ProgramBuilder;
 using ::testing::HasSubstr;

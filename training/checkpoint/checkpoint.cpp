@@ -20,7 +20,20 @@
 #include "files/npy.hpp"
 #include "tpu/error.hpp"
 
-namespace tpu::driver {
+namespace tpu::training {
+
+using driver::checked_product;
+using driver::Digest;
+using driver::dtype_name;
+using driver::Error;
+using driver::ErrorCode;
+using driver::format_npy;
+using driver::HostArray;
+using driver::read_file;
+using driver::read_npy;
+using driver::sync_folder;
+using driver::whole_number;
+using driver::write_synced_file;
 namespace {
 
 namespace fs = std::filesystem;
@@ -324,4 +337,4 @@ std::optional<int64_t> checkpoint_step(const fs::path& folder) {
   }
 }
 
-}  // namespace tpu::driver
+}  // namespace tpu::training

@@ -12,7 +12,7 @@
 
 #include "tpu/types.hpp"
 
-namespace tpu::driver {
+namespace tpu::training {
 
 struct EvalResult {
   double accuracy = 0;
@@ -41,11 +41,11 @@ struct Checkpoint {
   DataOrder order;
   std::vector<EpochResult> epochs;  ///< whole ones
   std::vector<float> losses;        ///< one a step
-  std::vector<HostArray> leaves;
+  std::vector<driver::HostArray> leaves;
 };
 
 /// SHA-256 of the state leaves in order.
-std::string state_digest(const std::vector<HostArray>& leaves);
+std::string state_digest(const std::vector<driver::HostArray>& leaves);
 
 /// What the writing of a checkpoint asks of the file system, so that a test can fail at any point.
 /// All throw Error (Internal) and come back when the change is on the disk.
@@ -76,4 +76,4 @@ Checkpoint read_checkpoint(const std::filesystem::path& folder);
 /// Step of the checkpoint in `folder`, as its checkpoint.json says; nothing when there is none.
 std::optional<int64_t> checkpoint_step(const std::filesystem::path& folder);
 
-}  // namespace tpu::driver
+}  // namespace tpu::training

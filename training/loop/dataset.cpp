@@ -14,7 +14,22 @@
 #include "src/memory/host_room.hpp"
 #include "tpu/error.hpp"
 
-namespace tpu::driver {
+namespace tpu::training {
+
+using driver::checked_product;
+using driver::DType;
+using driver::dtype_bytes;
+using driver::dtype_name;
+using driver::element_count;
+using driver::Error;
+using driver::ErrorCode;
+using driver::host_array;
+using driver::HostArray;
+using driver::ParameterInfo;
+using driver::read_file;
+using driver::read_npy;
+using driver::Shape;
+using driver::type_text;
 namespace {
 
 constexpr float kPixelMax = 255.0f;
@@ -206,4 +221,4 @@ HostArray Dataset::label_batch(const ParameterInfo& info, const std::vector<uint
   return batch;
 }
 
-}  // namespace tpu::driver
+}  // namespace tpu::training

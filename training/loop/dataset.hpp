@@ -10,17 +10,17 @@
 #include "loop/train_config.hpp"
 #include "tpu/executable.hpp"
 
-namespace tpu::driver {
+namespace tpu::training {
 
 class Dataset {
  public:
   /// `images`: the program's argument, [batch, ...]. Throws InvalidArgument when the files do not
   /// fit.
-  Dataset(const TrainConfig& config, const ParameterInfo& images);
+  Dataset(const TrainConfig& config, const driver::ParameterInfo& images);
 
   /// Throws InvalidArgument that names `path` when the examples cannot become another program's
   /// images, [batch, ...].
-  void check_images(const ParameterInfo& images, const std::string& path) const;
+  void check_images(const driver::ParameterInfo& images, const std::string& path) const;
 
   /// What the order of examples depends on; `batch` is the caller's.
   DataOrder order(int64_t batch) const {
@@ -37,16 +37,18 @@ class Dataset {
   const std::vector<uint32_t>& eval_order() const { return eval_; }
 
   /// Examples `order[first .. first + count)` as argument `info`; rows beyond `count` are zero.
-  HostArray image_batch(const ParameterInfo& info, const std::vector<uint32_t>& order, size_t first,
-                        size_t count) const;
-  HostArray label_batch(const ParameterInfo& info, const std::vector<uint32_t>& order, size_t first,
-                        size_t count) const;
+  driver::HostArray image_batch(const driver::ParameterInfo& info,
+                                const std::vector<uint32_t>& order, size_t first,
+                                size_t count) const;
+  driver::HostArray label_batch(const driver::ParameterInfo& info,
+                                const std::vector<uint32_t>& order, size_t first,
+                                size_t count) const;
 
  private:
-  void read_images(const TrainConfig& config, const ParameterInfo& images);
+  void read_images(const TrainConfig& config, const driver::ParameterInfo& images);
   void read_labels(const TrainConfig& config);
 
-  HostArray images_;  // [examples, pixels]
+  driver::HostArray images_;  // [examples, pixels]
   uint64_t pixels_ = 0;
   std::vector<int32_t> labels_;
   uint64_t split_seed_;
@@ -54,4 +56,4 @@ class Dataset {
   std::vector<uint32_t> eval_;
 };
 
-}  // namespace tpu::driver
+}  // namespace tpu::training

@@ -14,7 +14,18 @@
 #include "src/memory/host_room.hpp"
 #include "tpu/error.hpp"
 
-namespace tpu::driver {
+namespace tpu::training {
+
+using driver::DType;
+using driver::dtype_bytes;
+using driver::element_count;
+using driver::Error;
+using driver::ErrorCode;
+using driver::host_array;
+using driver::HostArray;
+using driver::read_npy;
+using driver::Shape;
+using driver::type_text;
 namespace {
 
 [[noreturn]] void refuse_state(const std::string& text) {
@@ -115,4 +126,4 @@ HostArray initial_leaf(const Init& init, DType dtype, const Shape& shape, uint64
   return array;
 }
 
-}  // namespace tpu::driver
+}  // namespace tpu::training

@@ -7,11 +7,11 @@
 #include "loop/train_config.hpp"
 #include "tpu/types.hpp"
 
-namespace tpu::driver {
+namespace tpu::training {
 
 /// State leaf number `leaf`. Throws InvalidArgument when the rule or its file does not fit `dtype`
 /// and `shape`.
-HostArray initial_leaf(const Init& init, DType dtype, const Shape& shape, uint64_t seed,
-                       size_t leaf);
+driver::HostArray initial_leaf(const Init& init, driver::DType dtype, const driver::Shape& shape,
+                               uint64_t seed, size_t leaf);
 
-}  // namespace tpu::driver
+}  // namespace tpu::training

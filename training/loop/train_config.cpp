@@ -13,7 +13,11 @@
 #include "files/files.hpp"
 #include "tpu/error.hpp"
 
-namespace tpu::driver {
+namespace tpu::training {
+
+using driver::Error;
+using driver::ErrorCode;
+using driver::read_file;
 namespace {
 
 constexpr int64_t kMaxInitEntries = 65536;
@@ -234,4 +238,4 @@ TrainConfig load_train_config(const std::string& path) {
   return parse_train_config(text, path, std::filesystem::path(path).parent_path().string());
 }
 
-}  // namespace tpu::driver
+}  // namespace tpu::training

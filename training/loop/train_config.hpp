@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace tpu::driver {
+namespace tpu::training {
 
 enum class InitKind : uint8_t { kZeros, kOnes, kHeNormal, kGlorotUniform, kFile };
 
@@ -45,4 +45,4 @@ constexpr int64_t kMaxEpochs = int64_t{1} << 30;
 /// One entry of `init`: "zeros", "he_normal*3", "file:w.npy". Throws Error.
 std::vector<Init> parse_init(const std::string& entry, const std::string& folder);
 
-}  // namespace tpu::driver
+}  // namespace tpu::training

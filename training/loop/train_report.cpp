@@ -4,7 +4,9 @@
 #include <optional>
 #include <vector>
 
-namespace tpu::driver {
+namespace tpu::training {
+
+using driver::Window;
 namespace {
 
 nlohmann::ordered_json number_or_null(const std::optional<double>& value) {
@@ -64,4 +66,4 @@ nlohmann::ordered_json train_report(const Trainer& trainer, const std::string& t
   return json;
 }
 
-}  // namespace tpu::driver
+}  // namespace tpu::training

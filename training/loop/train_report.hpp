@@ -6,11 +6,11 @@
 
 #include "loop/trainer.hpp"
 
-namespace tpu::driver {
+namespace tpu::training {
 
 /// `stopped_by`: name of the signal that stopped the run; empty: it was not.
 nlohmann::ordered_json train_report(const Trainer& trainer, const std::string& transport,
                                     const std::string& digest, double wall_seconds,
                                     const std::string& stopped_by);
 
-}  // namespace tpu::driver
+}  // namespace tpu::training

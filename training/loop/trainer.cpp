@@ -11,7 +11,24 @@
 #include "loop/initial_state.hpp"
 #include "tpu/error.hpp"
 
-namespace tpu::driver {
+namespace tpu::training {
+
+using driver::Array;
+using driver::Board;
+using driver::Buffer;
+using driver::checked_product;
+using driver::DType;
+using driver::Error;
+using driver::ErrorCode;
+using driver::Executable;
+using driver::HostArray;
+using driver::HostView;
+using driver::need_fit;
+using driver::ParameterInfo;
+using driver::RunOptions;
+using driver::RunResult;
+using driver::Shape;
+using driver::type_text;
 namespace {
 
 constexpr size_t kStepsInFlight = 3;
@@ -405,4 +422,4 @@ std::vector<HostArray> Trainer::state() {
   return leaves;
 }
 
-}  // namespace tpu::driver
+}  // namespace tpu::training

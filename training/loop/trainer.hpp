@@ -16,7 +16,7 @@
 #include "loop/dataset.hpp"
 #include "tpu/board.hpp"
 
-namespace tpu::driver {
+namespace tpu::training {
 
 /// Called after each step whose loss has come back.
 struct Progress {
@@ -47,8 +47,9 @@ class Trainer {
   /// Checks the programs against the convention of docs/host_driver.md; throws InvalidArgument.
   /// `has_data`: false for a board that computes nothing; then replicas are not compared, and there
   /// are no losses and no accuracy. `from`: goes on there instead of at the initial state.
-  Trainer(const Board& board, const TrainConfig& config, Executable train,
-          std::optional<Executable> eval, bool has_data = true, const Checkpoint* from = nullptr);
+  Trainer(const driver::Board& board, const TrainConfig& config, driver::Executable train,
+          std::optional<driver::Executable> eval, bool has_data = true,
+          const Checkpoint* from = nullptr);
 
   /// False when it was stopped before all steps were done.
   bool train(const TrainLimits& limits, const TrainHooks& hooks);
@@ -69,26 +70,26 @@ class Trainer {
   /// Host time between the losses of two steps; of an epoch's first step, since its start.
   const std::vector<double>& step_seconds() const { return step_seconds_; }
   const std::vector<EpochResult>& epochs() const { return epochs_; }
-  const Window& window() const { return window_; }
-  const Board& board() const { return board_; }
-  const Executable& program() const { return train_; }
+  const driver::Window& window() const { return window_; }
+  const driver::Board& board() const { return board_; }
+  const driver::Executable& program() const { return train_; }
   const Dataset& data() const { return data_; }
   bool has_data() const { return has_data_; }
 
   /// The state on the host, compared over the cores when the board computes.
-  std::vector<HostArray> state();
+  std::vector<driver::HostArray> state();
 
  private:
   // The loss is read into memory that lives as long as the read, whatever happens to the trainer.
   struct InFlight {
     std::shared_ptr<float> loss;
-    Event ready;
+    driver::Event ready;
   };
 
   void check_train() const;
   void check_eval() const;
   void go_on_from(const Checkpoint& from);
-  std::vector<HostArray> initial_state() const;
+  std::vector<driver::HostArray> initial_state() const;
   void submit(const std::vector<uint32_t>& order, size_t first);
   void take_loss(const Progress& at, const TrainHooks& hooks);
   void take_losses(const Progress& at, const TrainHooks& hooks);
@@ -97,14 +98,14 @@ class Trainer {
   bool end_epoch(int64_t epoch, int64_t planned, bool stop, const TrainHooks& hooks);
   int64_t steps_an_epoch() const;
 
-  Board board_;
+  driver::Board board_;
   const TrainConfig& config_;
-  Executable train_;
-  std::optional<Executable> eval_;
+  driver::Executable train_;
+  std::optional<driver::Executable> eval_;
   const bool has_data_;
   size_t leaves_;
   Dataset data_;
-  std::vector<Array> state_;
+  std::vector<driver::Array> state_;
   std::deque<InFlight> in_flight_;
   int64_t first_step_ = 0;
   int64_t submitted_ = 0;  // steps of the whole training that were given to the board
@@ -112,7 +113,7 @@ class Trainer {
   std::vector<double> step_seconds_;
   std::chrono::steady_clock::time_point last_loss_;
   std::vector<EpochResult> epochs_;
-  Window window_;
+  driver::Window window_;
 };
 
-}  // namespace tpu::driver
+}  // namespace tpu::training

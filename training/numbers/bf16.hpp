@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace tpu::driver {
+namespace tpu::training {
 
 /// To nearest even; NaN stays NaN.
 inline uint16_t bf16_from_f32(float value) {
@@ -15,4 +15,4 @@ inline uint16_t bf16_from_f32(float value) {
   return static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
 }
 
-}  // namespace tpu::driver
+}  // namespace tpu::training

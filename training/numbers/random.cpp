@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-namespace tpu::driver {
+namespace tpu::training {
 namespace {
 
 constexpr double kLn2Hi = 6.93147180369123816490e-01;
@@ -154,4 +154,4 @@ std::vector<uint32_t> permutation(const RandomStream& stream, size_t count) {
   return order;
 }
 
-}  // namespace tpu::driver
+}  // namespace tpu::training

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace tpu::driver {
+namespace tpu::training {
 
 /// One block of Philox4x32-10.
 std::array<uint32_t, 4> philox(const std::array<uint32_t, 4>& counter,
@@ -40,4 +40,4 @@ double inverse_normal(double p);
 /// Permutation of 0..count-1.
 std::vector<uint32_t> permutation(const RandomStream& stream, size_t count);
 
-}  // namespace tpu::driver
+}  // namespace tpu::training

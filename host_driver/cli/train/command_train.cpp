@@ -26,6 +26,23 @@
 namespace tpu::driver {
 namespace {
 
+using training::check_checkpoint_folder;
+using training::Checkpoint;
+using training::checkpoint_step;
+using training::EpochResult;
+using training::Init;
+using training::InitKind;
+using training::load_train_config;
+using training::Progress;
+using training::read_checkpoint;
+using training::state_digest;
+using training::train_report;
+using training::TrainConfig;
+using training::Trainer;
+using training::TrainHooks;
+using training::TrainLimits;
+using training::write_checkpoint;
+
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 

@@ -10,6 +10,10 @@
 #include <cstdio>
 
 namespace tpu::driver {
+
+using training::EpochResult;
+using training::Progress;
+using training::Trainer;
 namespace {
 
 using Clock = std::chrono::steady_clock;

@@ -12,20 +12,20 @@ namespace tpu::driver {
 
 class ProgressBar {
  public:
-  explicit ProgressBar(const Trainer& trainer);
+  explicit ProgressBar(const training::Trainer& trainer);
 
-  void step(const Progress& at);
-  void epoch(const EpochResult& result);
+  void step(const training::Progress& at);
+  void epoch(const training::EpochResult& result);
 
  private:
   std::string loss_text(double loss) const;
-  void begin_epoch(const Progress& at);
+  void begin_epoch(const training::Progress& at);
   uint64_t run_cycles() const;
   std::string live_figures(int64_t step) const;
 
   using Clock = std::chrono::steady_clock;
 
-  const Trainer& trainer_;
+  const training::Trainer& trainer_;
   bool terminal_;
   Clock::time_point start_;
   Clock::time_point shown_;

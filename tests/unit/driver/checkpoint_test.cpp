@@ -17,6 +17,13 @@
 namespace tpu::driver {
 namespace {
 
+using training::check_checkpoint_folder;
+using training::Checkpoint;
+using training::EvalResult;
+using training::FileActions;
+using training::read_checkpoint;
+using training::write_checkpoint;
+
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 

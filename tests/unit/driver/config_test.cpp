@@ -11,6 +11,12 @@
 namespace tpu::driver {
 namespace {
 
+using training::InitKind;
+using training::kMaxEpochs;
+using training::load_train_config;
+using training::parse_train_config;
+using training::TrainConfig;
+
 constexpr const char* kGood = R"([program]
 train = "train.tpuexe"
 eval = "sub/eval.mlirbc"

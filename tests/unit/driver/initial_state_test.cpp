@@ -13,6 +13,13 @@
 namespace tpu::driver {
 namespace {
 
+using training::bf16_from_f32;
+using training::Init;
+using training::initial_leaf;
+using training::InitKind;
+using training::RandomPurpose;
+using training::RandomStream;
+
 constexpr uint64_t kStateSeed = 11;
 
 std::vector<float> values_of(const HostArray& array) {

@@ -10,6 +10,12 @@
 namespace tpu::driver {
 namespace {
 
+using training::inverse_normal;
+using training::permutation;
+using training::philox;
+using training::RandomPurpose;
+using training::RandomStream;
+
 TEST(Philox, MatchesThePublishedVectors) {
   // kat_vectors of the Random123 distribution, philox4x32 with 10 rounds.
   EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}),
