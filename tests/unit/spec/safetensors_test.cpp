@@ -107,7 +107,7 @@ TEST(Safetensors, WhatCannotBeWrittenIsRefused) {
 TEST(Safetensors, ABrokenHeaderIsRefused) {
   EXPECT_THAT(refusal("short"), HasSubstr("5 bytes hold no header"));
   EXPECT_THAT(refusal(std::string(8, '\xff')),
-              HasSubstr("says that the header has 18446744073709551615 bytes"));
+              HasSubstr("say that the header has 18446744073709551615 bytes"));
   EXPECT_THAT(refusal(file_of("{}").substr(0, 9)), HasSubstr("its header of 2 bytes is cut"));
   EXPECT_THAT(refusal(file_of("")), HasSubstr("does not begin with '{'"));
   EXPECT_THAT(refusal(file_of("[1]")), HasSubstr("does not begin with '{'"));
