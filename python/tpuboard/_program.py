@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes as c
 import itertools
 import os
+import time
+import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -72,7 +75,10 @@ class Event(_Handle):
         load().tpu_event_wait(self._handle, -1 if timeout is None else int(timeout * 1e9))
 
     def on_ready(self, callback: Callable[[TpuError | None], None]) -> None:
-        """Calls `callback(None)` or `callback(error)` once, perhaps on another thread. It must not wait."""
+        """Calls `callback(None)` or `callback(error)` once, perhaps on another thread. It must not wait.
+
+        The interpreter waits at its end for callbacks that are still to come.
+        """
 
         key = next(_keys)
         _callbacks[key] = callback
@@ -89,11 +95,25 @@ _keys = itertools.count(1)
 
 
 def _call_back(key: int, status: int, message: bytes) -> None:
-    callback = _callbacks.pop(key)
-    callback(None if status == 0 else TpuError(load().tpu_status_name(status).decode(), message.decode()))
+    try:
+        _callbacks[key](None if status == 0 else TpuError(load().tpu_status_name(status).decode(), message.decode()))
+    except Exception:
+        traceback.print_exc()  # nobody is there to catch it
+    finally:
+        del _callbacks[key]  # the last thing, see below
 
 
 _call = CALLBACK(_call_back)
+
+
+@atexit.register
+def _wait_for_callbacks() -> None:
+    # A thread that enters an interpreter which has ended is taken down, and the process with it.
+    while _callbacks:
+        time.sleep(1e-3)
+
+
+os.register_at_fork(after_in_child=_callbacks.clear)  # the board's threads stay with the parent
 
 
 class Array(_Handle):

@@ -171,6 +171,25 @@ for options in ({{}}, {{"name": "other"}}, {{"update_sharding": "on"}}):
         self.assertEqual(seen, [None])
         self.assertEqual(results[0].devices, [1])
 
+    def test_callbacks_are_made_before_the_process_ends(self) -> None:
+        code = f"""
+import os, sys, time, numpy as np, tpuboard
+layer = tpuboard.compile(open({str(EXAMPLES / "tanh_layer/tanh_layer.mlirbc")!r}, "rb").read()).load()
+arguments = [np.zeros(each.shape, each.dtype) for each in layer.program.arguments]
+def called(error):
+    time.sleep(0.3)
+    print("called", error, flush=True)
+    raise ValueError("of the callback")
+layer.start(*arguments)[1].on_ready(called)
+if os.fork() == 0:
+    sys.exit()  # has no callback to wait for
+os.wait()
+layer.start(*arguments)[1].on_ready(called)
+"""
+        done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (0, "called None\n" * 2), done.stderr)
+        self.assertEqual(done.stderr.count("ValueError: of the callback"), 2, done.stderr)
+
     def test_wrong_arguments(self) -> None:
         executable = self.layer.load([0])
         x, w, b = inputs()
