@@ -1,7 +1,8 @@
 /* C interface of tpuboard, for programs in C and for bindings of other languages: the board of
  * this process, compiling StableHLO artifacts, running them on the board's cores, its clock and
  * its counters. It lives in libtpuboard_pjrt.so, so that a program that uses JAX on the board
- * reaches the same board (a process has one). *
+ * reaches the same board (a process has one).
+ *
  * Status: a call that can fail returns a tpu_status, 0 for success. tpu_error_message() then
  * says what is wrong. A call that fails has changed nothing, and has not written what it would
  * have given. A null pointer where one is needed is TPU_INVALID_ARGUMENT.
