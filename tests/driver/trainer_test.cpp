@@ -182,7 +182,7 @@ class TrainerTest : public ::testing::Test {
     }
     for (const EpochResult& epoch : trainer.epochs()) {
       text += "\n" + std::to_string(epoch.epoch) + " " + std::to_string(epoch.train_loss) + " " +
-              (epoch.eval ? std::to_string(epoch.eval->accuracy) : "-");
+              (epoch.eval ? std::to_string(epoch.eval->find("accuracy").value()) : "-");
     }
     return text;
   }
@@ -225,7 +225,7 @@ TEST_F(TrainerTest, PaddingOfTheLastEvaluationBatchDoesNotCount) {
   const auto& held_out = trainer.data().eval_order();
   const auto zeros =
       std::count_if(held_out.begin(), held_out.end(), [](uint32_t i) { return i % 3 == 0; });
-  EXPECT_DOUBLE_EQ(result.accuracy, static_cast<double>(zeros) / 30);
+  EXPECT_DOUBLE_EQ(result.find("accuracy").value(), static_cast<double>(zeros) / 30);
 }
 
 // Stopped at every point where a run asks: before its 12 steps (4 an epoch) and before the

@@ -42,6 +42,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kIndex = "checkpoint.json";
 constexpr const char* kLosses = "losses.f32";  // as they are in memory, to the bit
 constexpr int kVersion = 1;
+const std::string kTest = "test_";  // in front of the names of an evaluation's metrics
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& what) {
   throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", path.string(), what));
@@ -85,9 +86,8 @@ Number whole(const Json& json) {
 Json epoch_json(const EpochResult& epoch) {
   Json json = {{"epoch", epoch.epoch}, {"train_loss", number_or_null(epoch.train_loss)}};
   if (epoch.eval) {
-    json["test_accuracy"] = number_or_null(epoch.eval->accuracy);
-    if (epoch.eval->loss) {
-      json["test_loss"] = number_or_null(*epoch.eval->loss);
+    for (const Metric& metric : epoch.eval->metrics) {
+      json[kTest + metric.name] = number_or_null(metric.value);
     }
   }
   return json;
@@ -98,10 +98,10 @@ EpochResult epoch_of(const Json& json) {
   epoch.epoch = whole<int64_t>(json.at("epoch"));
   epoch.train_loss = null_or_number(json.at("train_loss"));
   epoch.whole = true;
-  if (json.contains("test_accuracy")) {
-    epoch.eval = EvalResult{.accuracy = null_or_number(json["test_accuracy"]), .loss = {}};
-    if (json.contains("test_loss")) {
-      epoch.eval->loss = null_or_number(json["test_loss"]);
+  for (const auto& [key, value] : json.items()) {
+    if (key.starts_with(kTest)) {
+      epoch.eval = epoch.eval.value_or(EvalResult());
+      epoch.eval->metrics.push_back({key.substr(kTest.size()), null_or_number(value)});
     }
   }
   return epoch;
@@ -201,6 +201,15 @@ void take_back_name(const fs::path& folder, FileActions& actions) {
 }
 
 }  // namespace
+
+std::optional<double> EvalResult::find(std::string_view name) const {
+  for (const Metric& metric : metrics) {
+    if (metric.name == name) {
+      return metric.value;
+    }
+  }
+  return std::nullopt;
+}
 
 std::string state_digest(const std::vector<HostArray>& leaves) {
   Digest digest;

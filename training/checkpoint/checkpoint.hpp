@@ -8,15 +8,27 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tpu/types.hpp"
 
 namespace tpu::training {
 
+/// A figure of a run by its name, such as "accuracy".
+struct Metric {
+  std::string name;
+  double value = 0;
+
+  bool operator==(const Metric&) const = default;
+};
+
+/// Over the held-out examples, in the order of the eval program's results.
 struct EvalResult {
-  double accuracy = 0;
-  std::optional<double> loss;
+  std::vector<Metric> metrics;
+
+  /// Nothing when the program has no such metric.
+  std::optional<double> find(std::string_view name) const;
 };
 
 struct EpochResult {

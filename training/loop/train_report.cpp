@@ -13,11 +13,14 @@ nlohmann::ordered_json number_or_null(const std::optional<double>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
 }
 
+std::optional<double> test_metric(const EpochResult& epoch, std::string_view name) {
+  return epoch.eval ? epoch.eval->find(name) : std::nullopt;
+}
+
 nlohmann::ordered_json epoch_figures(const EpochResult& epoch, bool has_data) {
   return {{"epoch", epoch.epoch},
           {"train_loss", number_or_null(has_data ? std::optional(epoch.train_loss) : std::nullopt)},
-          {"test_accuracy",
-           number_or_null(epoch.eval ? std::optional(epoch.eval->accuracy) : std::nullopt)}};
+          {"test_accuracy", number_or_null(test_metric(epoch, "accuracy"))}};
 }
 
 }  // namespace
@@ -32,9 +35,8 @@ nlohmann::ordered_json train_report(const Trainer& trainer, const std::string& t
   const EpochResult last = trainer.epochs().empty() ? EpochResult() : trainer.epochs().back();
   const bool has_loss = has_data && !trainer.epochs().empty();
   nlohmann::ordered_json json;
-  json["test_accuracy"] =
-      number_or_null(last.eval ? std::optional(last.eval->accuracy) : std::nullopt);
-  json["test_loss"] = number_or_null(last.eval ? last.eval->loss : std::nullopt);
+  json["test_accuracy"] = number_or_null(test_metric(last, "accuracy"));
+  json["test_loss"] = number_or_null(test_metric(last, "loss"));
   json["train_loss"] = number_or_null(has_loss ? std::optional(last.train_loss) : std::nullopt);
   json["steps"] = trainer.losses().size();
   json["first_step"] = trainer.first_step();

@@ -405,10 +405,9 @@ EvalResult Trainer::evaluate() {
       loss += static_cast<double>(scalar(result.outputs[1].to_host_checked("loss_sum")));
     }
   }
-  EvalResult result;
-  result.accuracy = correct / static_cast<double>(order.size());
+  EvalResult result{{{"accuracy", correct / static_cast<double>(order.size())}}};
   if (eval_->results().size() > 1) {
-    result.loss = loss / static_cast<double>(order.size());
+    result.metrics.push_back({"loss", loss / static_cast<double>(order.size())});
   }
   return result;
 }

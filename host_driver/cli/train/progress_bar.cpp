@@ -81,7 +81,10 @@ void ProgressBar::epoch(const EpochResult& result) {
       "{}epoch {:>3}{}{}", terminal_ ? "\r\x1b[K" : "", result.epoch, loss_text(result.train_loss),
       figures(window.seconds() / steps, window.mxu_utilization(), window.idle()));
   if (result.eval) {
-    text += fmt::format("  test accuracy {:.2f} %", 100 * result.eval->accuracy);
+    for (const auto& [name, value] : result.eval->metrics) {
+      text += name == "accuracy" ? fmt::format("  test accuracy {:.2f} %", 100 * value)
+                                 : fmt::format("  test {} {:.4f}", name, value);
+    }
   }
   show(text + "\n");
 }
