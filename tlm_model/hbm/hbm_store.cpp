@@ -97,7 +97,7 @@ void HbmStore::copy_from(const HbmStore& source, uint64_t source_address, uint64
 
 void HbmStore::pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, bool overwrite) {
   set.write_ = write;
-  for_each_page(address, bytes, [&](uint64_t page, uint64_t, uint64_t part, uint64_t) {
+  for_each_page(address, bytes, [&](uint64_t page, uint64_t offset, uint64_t part, uint64_t) {
     uint8_t*& data = set.data_[page - set.first_page_];
     if (data != nullptr) {
       return;
@@ -111,15 +111,28 @@ void HbmStore::pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, b
       data = table_[page]->data;
     }
     ++(write ? table_[page]->write_pins : table_[page]->read_pins);
-    set.pinned_.push_back(table_[page]);
+    set.pinned_.push_back({.page = table_[page],
+                           .index = page,
+                           .offset = static_cast<uint32_t>(offset),
+                           .bytes = write && overwrite ? static_cast<uint32_t>(part) : 0});
   });
 }
 
 void HbmStore::unpin(PageSet& set) {
-  for (HbmPage* page : set.pinned_) {
-    pool_.unpin(page, set.write_);
+  for (const PageSet::Pin& pin : set.pinned_) {
+    pool_.unpin(pin.page, set.write_);
+    if (cleared(pin)) {
+      drop(pin.index);
+    }
   }
   set.pinned_.clear();
+}
+
+// What the job wrote is looked at first: other data ends the comparison at its first bytes.
+bool HbmStore::cleared(const PageSet::Pin& pin) const {
+  return pin.bytes != 0 && table_[pin.index] == pin.page && pin.page->write_pins == 0 &&
+         std::memcmp(pin.page->data + pin.offset, pool_.zero_page(), pin.bytes) == 0 &&
+         std::memcmp(pin.page->data, pool_.zero_page(), kHbmPageBytes) == 0;
 }
 
 bool HbmStore::present(uint64_t address, uint64_t bytes) const {

@@ -36,6 +36,8 @@ class HbmStore {
   // are made and unshared; `overwrite` promises that every byte of the range is written, so that
   // old contents need not be copied.
   void pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, bool overwrite);
+  // A page that the job overwrote with zeros, and that is zero all over, is dropped: a device that
+  // clears an array takes no memory of the host for it.
   void unpin(PageSet& set);
 
   // True if any byte of the range lies in a page that exists (for checks and tests).
@@ -43,6 +45,7 @@ class HbmStore {
 
  private:
   void drop(uint64_t page);  // reads as zero from now on
+  bool cleared(const PageSet::Pin& pin) const;
   uint8_t* writable(uint64_t page, bool overwrite);
 
   PagePool& pool_;

@@ -28,9 +28,14 @@ class PageSet {
 
  private:
   friend class HbmStore;
+  struct Pin {
+    HbmPage* page;
+    uint64_t index;          // in the HBM
+    uint32_t offset, bytes;  // of a page: what the job overwrites; no bytes if it may leave some
+  };
   uint64_t first_page_ = 0;
   std::vector<uint8_t*> data_;  // by page; null where the job does not go
-  std::vector<HbmPage*> pinned_;
+  std::vector<Pin> pinned_;
   bool write_ = false;
 };
 

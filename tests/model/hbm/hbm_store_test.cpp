@@ -102,6 +102,61 @@ TEST(HbmStore, WritePinPreventsSharing) {
   a.unpin(set);
 }
 
+// What a job does that writes `value` to a range, as a transfer by DMA.
+void overwrite(HbmStore& store, uint64_t address, uint64_t bytes, uint8_t value) {
+  PageSet set;
+  set.open(address, address + bytes - 1);
+  store.pin(set, address, bytes, true, true);
+  for (uint64_t at = address; at < address + bytes; ++at) {
+    *set.at(at) = value;
+  }
+  store.unpin(set);
+}
+
+TEST(HbmStore, PagesThatJobsClearAreDropped) {
+  PagePool pool;
+  HbmStore store(pool, 8 * kPage);
+  constexpr uint64_t kPiece = kPage + kPage / 2 + 12;  // cuts that are not those of pages
+  for (uint64_t at = 0; at + kPiece <= 8 * kPage; at += kPiece) {
+    overwrite(store, at, kPiece, 0);
+  }
+  EXPECT_EQ(pool.pages_in_use(), 0u);
+  EXPECT_LE(pool.pages_touched(), 3u);
+  overwrite(store, 0, 3 * kPage, 7);
+  overwrite(store, kPage / 2, 2 * kPage, 0);
+  EXPECT_EQ(pool.pages_in_use(), 2u);  // page 1 is zero; 0 and 2 have bytes beside the range
+  EXPECT_EQ(bytes_of(store, kPage / 2 - 1, 2), (std::vector<uint8_t>{7, 0}));
+  EXPECT_EQ(bytes_of(store, kPage, kPage), std::vector<uint8_t>(kPage, 0));
+  EXPECT_EQ(bytes_of(store, 5 * kPage / 2 - 1, 2), (std::vector<uint8_t>{0, 7}));
+}
+
+TEST(HbmStore, ClearedPageStaysWhileAnotherJobWritesIt) {
+  PagePool pool;
+  HbmStore store(pool, 4 * kPage);
+  PageSet other;
+  other.open(0, kPage - 1);
+  store.pin(other, 0, 16, true, true);
+  overwrite(store, 32, 16, 0);
+  *other.at(3) = 5;
+  store.unpin(other);
+  EXPECT_EQ(bytes_of(store, 2, 3), (std::vector<uint8_t>{0, 5, 0}));
+}
+
+TEST(HbmStore, ReaderOfAClearedPageKeepsIt) {
+  PagePool pool;
+  HbmStore store(pool, 4 * kPage);
+  store.fill(0, kPage, 0x01010101);
+  PageSet reader;
+  reader.open(0, kPage - 1);
+  store.pin(reader, 0, kPage, false, false);
+  overwrite(store, 0, kPage, 0);
+  overwrite(store, 0, kPage, 9);
+  EXPECT_EQ(*reader.at(100), 0);
+  EXPECT_EQ(bytes_of(store, 100, 1), std::vector<uint8_t>{9});
+  store.unpin(reader);
+  EXPECT_EQ(pool.pages_in_use(), 1u);
+}
+
 TEST(HbmStore, RandomOperationsMatchAFlatMemory) {
   constexpr uint64_t kBytes = 8 * kPage;
   PagePool pool;
