@@ -195,7 +195,7 @@ def markdown(results: dict[str, list[Result]]) -> str:
     """The table: a row for each file, a column for each outcome and each reason of failures."""
     reasons = sorted({result.reason for some in results.values() for result in some} - {"", "ours"})
     heads = ["file", "cases", "passed", "skipped by JAX", *reasons, "ours", "crashed or hung"]
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * (len(heads) - 1) + "|"]
     for module, some in results.items():
         outcomes = Counter(result.outcome for result in some)
         failed = Counter(result.reason for result in some if result.outcome == "failed")

@@ -54,7 +54,7 @@ class JaxTests(unittest.TestCase):
                    jax_tests.Result("c", "failed", "ours"), jax_tests.Result("d", "hung", "ours")]
         self.assertEqual(jax_tests.markdown({"f": results}).splitlines(),
                          ["| file | cases | passed | skipped by JAX | type | ours | crashed or hung |",
-                          "|---|---|---|---|---|---|---|", "| `f` | 4 | 1 | 0 | 1 | 1 | 1 |"])
+                          "|---|---:|---:|---:|---:|---:|---:|", "| `f` | 4 | 1 | 0 | 1 | 1 | 1 |"])
 
     def test_run(self) -> None:
         with tempfile.TemporaryDirectory() as name:
