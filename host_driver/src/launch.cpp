@@ -6,9 +6,9 @@
 #include <map>
 #include <set>
 
+#include "file/crc32c.hpp"
 #include "src/access.hpp"
 #include "src/board/board_impl.hpp"
-#include "src/crc32c.hpp"
 #include "src/program.hpp"
 
 namespace tpu::driver {
@@ -257,7 +257,7 @@ std::shared_ptr<Command> BoardImpl::launch_command(
     wire.core_mask = static_cast<uint16_t>(wire.core_mask | 1u << each.device);
   }
   wire.replica = static_cast<uint8_t>(p);
-  wire.table_crc = crc32c(table);
+  wire.table_crc = spec::crc32c(table);
   set_payload(*command, TPU_OP_LAUNCH, TPU_TRACK_LAUNCH, wire);
   return command;
 }

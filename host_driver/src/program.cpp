@@ -7,9 +7,9 @@
 #include <cstring>
 #include <numeric>
 
+#include "file/crc32c.hpp"
 #include "src/access.hpp"
 #include "src/board/board_impl.hpp"
-#include "src/crc32c.hpp"
 #include "tpu/spec/isa.hpp"
 
 namespace tpu::driver {
@@ -103,7 +103,7 @@ Residence::~Residence() {
 LoadedProgram::LoadedProgram(std::shared_ptr<const exe::ExecutableT> from, std::vector<int> on)
     : owner(std::move(from)),
       exe(*owner),
-      image_crc(crc32c(std::as_bytes(std::span(exe.image)))),
+      image_crc(spec::crc32c(std::as_bytes(std::span(exe.image)))),
       info(program_info(exe, std::move(on))) {
   for (const auto& tensor : exe.args) {
     argument_owned.push_back(owned_runs(*tensor));

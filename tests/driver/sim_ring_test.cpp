@@ -10,7 +10,7 @@
 
 #include "asm/assembler.hpp"
 #include "board/board_loader.hpp"
-#include "src/crc32c.hpp"
+#include "file/crc32c.hpp"
 #include "tests/driver/copy_program.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/spec/rings.h"
@@ -41,7 +41,7 @@ class DamagedMemory : public HostMemory {
       std::memcpy(&head, entry.data(), sizeof(head));
       std::memcpy(&crc, entry.last(sizeof(crc)).data(), sizeof(crc));
       if (opcode != 0 && head.opcode == opcode && !(place_ == iova + at && seq_ == head.seq) &&
-          crc == crc32c(entry.first(TPU_CMD_ENTRY_BYTES - sizeof(crc)))) {
+          crc == spec::crc32c(entry.first(TPU_CMD_ENTRY_BYTES - sizeof(crc)))) {
         opcode = 0;
         place_ = iova + at;
         seq_ = head.seq;

@@ -7,9 +7,9 @@
 #include <optional>
 #include <random>
 
+#include "file/crc32c.hpp"
 #include "src/access.hpp"
 #include "src/board/board_impl.hpp"
-#include "src/crc32c.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/spec/core_page_regs.hpp"
@@ -177,7 +177,7 @@ TEST_F(Trust, ImpossibleCompletionsAreNoticed) {
       std::memcpy(&completion, record.data(), sizeof(completion));
       change(completion);
       std::memcpy(record.data(), &completion, sizeof(completion));
-      completion.crc = crc32c(record.first(sizeof(completion) - sizeof(completion.crc)));
+      completion.crc = spec::crc32c(record.first(sizeof(completion) - sizeof(completion.crc)));
       std::memcpy(record.data(), &completion, sizeof(completion));
     };
   };

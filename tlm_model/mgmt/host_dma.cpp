@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "board/board_loader.hpp"
+#include "file/crc32c.hpp"
 #include "kernel/cycles.hpp"
-#include "mgmt/crc32c.hpp"
 #include "tpu/spec/hart_map.h"
 #include "tpu/spec/irq_regs.hpp"
 #include "tpu/spec/rings.h"
@@ -207,7 +207,7 @@ bool HostDma::post(Context& context) {
   std::vector<std::byte> sent(data.begin(), data.end());
   if ((context.start & hostdma::kStartSealMask) != 0 && sent.size() >= sizeof(uint32_t)) {
     const size_t sealed = sent.size() - sizeof(uint32_t);
-    const uint32_t crc = Crc32c::of(std::span<const std::byte>(sent).first(sealed));
+    const uint32_t crc = spec::crc32c(std::span<const std::byte>(sent).first(sealed));
     std::memcpy(sent.data() + sealed, &crc, sizeof crc);
   }
   const bool msi = (context.start & hostdma::kStartMsiMask) != 0;
@@ -278,7 +278,7 @@ uint32_t HostDma::run(Context& context) {
     return error;
   }
   if (context.bytes == 0) {
-    context.crc = Crc32c::of({});
+    context.crc = spec::crc32c({});
     return hostdma::kErrNone;
   }
   switch (direction(context.start)) {
@@ -301,7 +301,7 @@ uint32_t HostDma::run(Context& context) {
 }
 
 void HostDma::crc_of(Context& context, std::span<const std::byte> data) {
-  context.crc = Crc32c::of(data);
+  context.crc = spec::crc32c(data);
 }
 
 // Bytes from the host reach their place.
@@ -316,7 +316,7 @@ void HostDma::take(Context& context, std::span<const std::byte> data) {
           data.subspan(i * TPU_CMD_ENTRY_BYTES, TPU_CMD_ENTRY_BYTES);
       uint32_t stored = 0;
       std::memcpy(&stored, entry.data() + kChecked, sizeof stored);
-      context.entry_bad |= stored == Crc32c::of(entry.first(kChecked)) ? 0 : 1U << i;
+      context.entry_bad |= stored == spec::crc32c(entry.first(kChecked)) ? 0 : 1U << i;
     }
   }
   switch (space(context.start)) {
@@ -396,19 +396,19 @@ void HostDma::run_crc(Context& context) {
   if (context.generation != generation) {
     return;
   }
-  Crc32c crc;
+  uint32_t crc = 0;
   if (in_tcm) {
-    crc.add(owner_.tcm(context.local, context.bytes));
+    crc = spec::crc32c(owner_.tcm(context.local, context.bytes));
   } else {
     std::vector<std::byte> piece(kCrcPiece);
     for (uint64_t at = 0; at < context.bytes; at += kCrcPiece) {
       const std::span<std::byte> part =
           std::span(piece).first(std::min(kCrcPiece, context.bytes - at));
       hbm.read(context.local + at, as_u8(part));
-      crc.add(part);
+      crc = spec::crc32c(part, crc);
     }
   }
-  context.crc = crc.value();
+  context.crc = crc;
 }
 
 void HostDma::run_fill(const Context& context) {

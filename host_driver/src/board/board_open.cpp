@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
+#include "file/crc32c.hpp"
 #include "src/board/board_impl.hpp"
 #include "src/board/completion_thread.hpp"
 #include "src/board/firmware.hpp"
-#include "src/crc32c.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 #include "tpu/spec/hart_map.h"
@@ -196,7 +196,7 @@ void BoardImpl::load_firmware(const std::vector<int>& ids) {
     }
     write_core(device, core_page::kBootEntry, firmware_entry_);
     write_core(device, core_page::kBootLen, static_cast<uint32_t>(image.size()));
-    write_core(device, core_page::kBootCrc, crc32c(image));
+    write_core(device, core_page::kBootCrc, spec::crc32c(image));
     write_core(device, core_page::kCoreCtrl, core_page::kCoreCtrlHartRunMask);
   }
 }

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "file/crc32c.hpp"
 #include "src/board/board_impl.hpp"
 #include "src/board/fault_text.hpp"
-#include "src/crc32c.hpp"
 #include "src/program.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/core_page_regs.hpp"
@@ -172,7 +172,7 @@ std::string BoardImpl::completion_trouble(const Device& device,
   constexpr uint16_t kFlags =
       TPU_CPL_FLAG_PHASE | TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP | TPU_CPL_FLAG_MORE;
   const auto record = std::as_bytes(std::span<const tpu_completion_t, 1>(&completion, 1));
-  const uint32_t crc = crc32c(record.first(sizeof(completion) - sizeof(completion.crc)));
+  const uint32_t crc = spec::crc32c(record.first(sizeof(completion) - sizeof(completion.crc)));
   if (crc != completion.crc) {
     return fmt::format("its CRC is {:08x}, its bytes have {:08x}", completion.crc, crc);
   }

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "file/crc32c.hpp"
 #include "src/board/board_impl.hpp"
-#include "src/crc32c.hpp"
 #include "src/memory/host_room.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 
@@ -233,7 +233,7 @@ void BoardImpl::enter(const std::shared_ptr<Command>& command) {
   head.epoch = device.epoch;
   std::memcpy(command->wire.data(), &head, sizeof(head));
   constexpr size_t kCrcAt = TPU_CMD_ENTRY_BYTES - sizeof(uint32_t);
-  const uint32_t crc = crc32c(std::span(command->wire).first(kCrcAt));
+  const uint32_t crc = spec::crc32c(std::span(command->wire).first(kCrcAt));
   std::memcpy(command->wire.data() + kCrcAt, &crc, sizeof(crc));
 
   const size_t slot = device.tail & ((1u << TPU_CMD_RING_LOG2) - 1);

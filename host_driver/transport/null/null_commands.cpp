@@ -3,8 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "file/crc32c.hpp"
 #include "src/board/fault_text.hpp"
-#include "src/crc32c.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 #include "tpu/spec/isa.hpp"
 #include "tpu/spec/perf_regs.hpp"
@@ -82,7 +82,7 @@ uint16_t NullTransport::load_program(Core& core, const Pending& command) {
     return TPU_STATUS_ALIGN;
   }
   tpu_program_image_header_t header;
-  if (load.bytes < sizeof(header) || crc32c(image) != load.image_crc) {
+  if (load.bytes < sizeof(header) || spec::crc32c(image) != load.image_crc) {
     return TPU_STATUS_BAD_PROGRAM;
   }
   std::memcpy(&header, image.data(), sizeof(header));
@@ -167,8 +167,8 @@ uint16_t NullTransport::check_launch(Core& core, const tpu_command_launch_t& lau
            (slot.mode < TPU_SLOT_NULL && slot.base % TPU_SLOT_ALIGN == 0 &&
             inside(slot.base, slot.size, core.hbm.bytes()));
   });
-  return fits && crc32c(table) == launch.table_crc ? uint16_t{TPU_STATUS_OK}
-                                                   : uint16_t{TPU_STATUS_NO_SLOT};
+  return fits && spec::crc32c(table) == launch.table_crc ? uint16_t{TPU_STATUS_OK}
+                                                         : uint16_t{TPU_STATUS_NO_SLOT};
 }
 
 // The launch that a core would run next; null when there is none or it still waits.

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "board/board_loader.hpp"
+#include "file/crc32c.hpp"
 #include "src/board/fault_text.hpp"
-#include "src/crc32c.hpp"
 #include "tpu/error.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/core_page_regs.hpp"
@@ -174,7 +174,7 @@ void NullTransport::boot(Core& core) {
   const uint32_t length = core.page[core_page::kBootLen / 4];
   uint32_t crc = 0;
   if (length <= core.tcm.size()) {
-    crc = crc32c(std::span<const std::byte>(core.tcm).first(length));
+    crc = spec::crc32c(std::span<const std::byte>(core.tcm).first(length));
   }
   if (corrupt_images > 0) {
     --corrupt_images;
@@ -319,7 +319,7 @@ bool NullTransport::fetch(Core& core) {
   std::memcpy(&command.head, command.wire.data(), sizeof(command.head));
   uint32_t crc = 0;
   std::memcpy(&crc, command.wire.data() + TPU_CMD_ENTRY_BYTES - 4, 4);
-  if (crc != crc32c(std::span(command.wire).first(TPU_CMD_ENTRY_BYTES - 4))) {
+  if (crc != spec::crc32c(std::span(command.wire).first(TPU_CMD_ENTRY_BYTES - 4))) {
     command.fault = TPU_STATUS_BAD_CRC;
   } else if (command.head.seq != core.fetched) {
     command.fault = TPU_STATUS_BAD_SEQ;
@@ -427,7 +427,7 @@ void NullTransport::post(Core& core, const tpu_command_head_t& head, uint16_t st
   completion.fault_seq = core.page[core_page::kFaultSeq / 4];
   completion.epoch = core.page[core_page::kEpoch / 4];
   const auto record = std::as_writable_bytes(std::span<tpu_completion_t, 1>(&completion, 1));
-  completion.crc = crc32c(record.first(sizeof(completion) - sizeof(completion.crc)));
+  completion.crc = spec::crc32c(record.first(sizeof(completion) - sizeof(completion.crc)));
   if (spoil_completion) {
     spoil_completion(record);
   }

@@ -12,8 +12,8 @@
 
 #include "board/board_host.hpp"
 #include "board/board_loader.hpp"
+#include "file/crc32c.hpp"
 #include "image/firmware_image.hpp"
-#include "mgmt/crc32c.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 #include "tpu/spec/hart_map.h"
@@ -126,7 +126,8 @@ class BoardBench {
     command.head.flags |= TPU_CMD_FLAG_INTERRUPT;
     command.head.seq = c.tail;
     command.head.epoch = c.epoch;
-    command.crc = Crc32c::of(std::as_bytes(std::span(&command, 1)).first(TPU_CMD_ENTRY_BYTES - 4));
+    command.crc =
+        spec::crc32c(std::as_bytes(std::span(&command, 1)).first(TPU_CMD_ENTRY_BYTES - 4));
     arena.put(c.commands + c.tail % kRingEntries * TPU_CMD_ENTRY_BYTES, command);
     write(core, spec::core_page::kCmdTail, ++c.tail);
     return c.tail - 1;
@@ -168,7 +169,7 @@ class BoardBench {
     command.image_iova = iova;
     command.hbm_dst = at;
     command.bytes = image.size();
-    command.image_crc = Crc32c::of(image);
+    command.image_crc = spec::crc32c(image);
     command.program_id = id;
     command.isa_version = spec::kIsaVersion;
     return wait(core, submit(core, TPU_OP_LOAD_PROGRAM, command));
@@ -196,7 +197,7 @@ class BoardBench {
       command.steps = steps;
       command.core_mask = static_cast<uint16_t>(mask);
       command.replica = replica++;
-      command.table_crc = Crc32c::of(bytes);
+      command.table_crc = spec::crc32c(bytes);
       seqs[core] = submit(core, TPU_OP_LAUNCH, command);
     }
     return seqs;
@@ -223,7 +224,8 @@ class BoardBench {
         return any;
       }
       if (entry.crc !=
-          Crc32c::of(std::as_bytes(std::span(&entry, 1)).first(sizeof entry - sizeof entry.crc))) {
+          spec::crc32c(
+              std::as_bytes(std::span(&entry, 1)).first(sizeof entry - sizeof entry.crc))) {
         throw std::runtime_error("core " + std::to_string(core) + ": CRC of a completion is wrong");
       }
       ++c.head;

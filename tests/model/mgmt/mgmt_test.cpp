@@ -2,7 +2,7 @@
 // barrier and abort with their times.
 #include <gtest/gtest.h>
 
-#include "mgmt/crc32c.hpp"
+#include "file/crc32c.hpp"
 #include "mgmt_bench.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/gsync_regs.hpp"
@@ -173,7 +173,7 @@ TEST(HostDma, FetchesChecksAndPostsInOrder) {
   for (uint32_t i = 0; i < 32; ++i) {
     entries[i] = 0x1000 + i;
   }
-  entries[15] = Crc32c::of(std::as_bytes(std::span(entries).first(15)));
+  entries[15] = spec::crc32c(std::as_bytes(std::span(entries).first(15)));
   bench.memory.put(kHost, entries);
   HartProgram program;
   program.enable_irq(spec::irq::kHostDma);
@@ -194,7 +194,8 @@ TEST(HostDma, FetchesChecksAndPostsInOrder) {
   EXPECT_EQ(bench.memory.get<uint32_t>(kHost + 0x21C), 0x1007U);
   EXPECT_EQ(bench.memory.get<uint32_t>(kHost + 0x220), 0U);
   EXPECT_EQ(bench.read_page(0, core_page::kEpoch), 2U);
-  EXPECT_EQ(bench.read_page(0, core_page::kFwBuild), Crc32c::of(std::as_bytes(std::span(entries))));
+  EXPECT_EQ(bench.read_page(0, core_page::kFwBuild),
+            spec::crc32c(std::as_bytes(std::span(entries))));
 }
 
 TEST(HostDma, CopiesToHbmAndBackAtTheLinksSpeed) {
