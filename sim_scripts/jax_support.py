@@ -92,10 +92,11 @@ def tables(kept: dict[str, Any]) -> str:
         reasons.setdefault(text, []).append(f"`{name}`")
     lines += ["", "| refused | the error says |", "|---|---|"]
     lines += [f"| {', '.join(names)} | {text} |" for text, names in reasons.items()]
-    lines += ["", "| program, eight devices | losses, default precision | losses, highest | first weights |",
-              "|---|---:|---:|---:|"]
+    lines += ["", "| program, eight devices | losses, default precision | losses, highest | first weights | "
+              "losses, rounding alone |", "|---|---:|---:|---:|---:|"]
     for name, far in kept["programs"].items():
-        cells = " | ".join(f"{far[key]:.0e}" if far[key] else "equal" for key in ("default", "highest", "weights"))
+        keys = ("default", "highest", "weights", "rounding")
+        cells = " | ".join(f"{far[key]:.0e}" if far[key] else "equal" for key in keys)
         lines.append(f"| {label(PROGRAMS, name)} | {cells} |")
     return "\n".join(lines) + "\n"
 
