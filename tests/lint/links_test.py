@@ -8,8 +8,8 @@ import sys
 from sources import ROOT, files
 
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
-CODE_PATH = re.compile(r"`((?:spec|rtl|tlm_model|firmware|host_driver|training|compiler|tests|sim_scripts|examples|benchmarks|"
-                       r"docs|cmake)/[A-Za-z0-9_./-]+\.(?:toml|hpp|cpp|h|c|sv|md|py|fbs|S|mlirbc|vlt|cmake))`")
+CODE_PATH = re.compile(r"`((?:spec|rtl|tlm_model|firmware|host_driver|training|compiler|tests|sim_scripts|examples|"
+                       r"benchmarks|docs|cmake)/[A-Za-z0-9_./-]+\.(?:toml|hpp|cpp|h|c|sv|md|py|fbs|S|mlirbc|vlt|cmake))`")
 
 
 def main() -> int:
