@@ -114,6 +114,13 @@ uint64_t RandomStream::word(uint64_t index) const {
   return uint64_t{words[pair + 1]} << 32 | words[pair];
 }
 
+// The high half of word * n, by halves of the word: right for n up to 2^32, which is all there is.
+uint64_t RandomStream::below(uint64_t index, uint64_t n) const {
+  const uint64_t number = word(index);
+  const uint64_t low = (number & 0xFFFFFFFFu) * n;
+  return ((number >> 32) * n + (low >> 32)) >> 32;
+}
+
 double RandomStream::uniform(uint64_t index) const {
   constexpr double kStep = 1.0 / 4503599627370496.0;  // 2^-52: k + 0.5 is exact and below 1
   return (static_cast<double>(word(index) >> 12) + 0.5) * kStep;
@@ -144,11 +151,7 @@ std::vector<uint32_t> permutation(const RandomStream& stream, size_t count) {
   std::iota(order.begin(), order.end(), 0u);
   for (size_t j = 0; j + 1 < count; ++j) {
     const size_t last = count - 1 - j;
-    // (word * (last + 1)) >> 64, by halves.
-    const uint64_t word = stream.word(j);
-    const uint64_t n = last + 1;
-    const uint64_t low = (word & 0xFFFFFFFFu) * n;
-    const uint64_t pick = ((word >> 32) * n + (low >> 32)) >> 32;
+    const uint64_t pick = stream.below(j, last + 1);
     std::swap(order[last], order[pick]);
   }
   return order;

@@ -15,7 +15,13 @@ std::array<uint32_t, 4> philox(const std::array<uint32_t, 4>& counter,
                                const std::array<uint32_t, 2>& key);
 
 /// What a stream of numbers is for.
-enum class RandomPurpose : uint32_t { kState = 1, kSplit = 2, kEpoch = 3 };
+enum class RandomPurpose : uint32_t {
+  kState = 1,
+  kSplit = 2,
+  kEpoch = 3,
+  kBuffer = 4,
+  kAugment = 5
+};
 
 /// Numbers by index: any of them can be made on its own.
 class RandomStream {
@@ -23,6 +29,8 @@ class RandomStream {
   RandomStream(uint64_t seed, RandomPurpose purpose, uint32_t stream);
 
   uint64_t word(uint64_t index) const;
+  /// In [0, n), 0 < n <= 2^32.
+  uint64_t below(uint64_t index, uint64_t n) const;
   /// In (0, 1).
   double uniform(uint64_t index) const;
   /// Mean 0, deviation 1.

@@ -1,0 +1,192 @@
+// Batches: the same for any number of threads, after a restored position, with and without a
+// remainder; and errors in their place.
+#include "input/batch_pipeline.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "arrays.hpp"
+
+namespace tpu::input {
+namespace {
+
+using Rows = std::vector<int32_t>;
+
+std::vector<Feature> number_feature() { return {{.name = "numbers", .type = DType::kI32}}; }
+
+// Every batch until the end, at most `most`.
+std::vector<Rows> batches_of(BatchPipeline& pipeline, size_t most = 1000) {
+  std::vector<Rows> batches;
+  Batch batch;
+  while (batches.size() < most && pipeline.next(batch)) {
+    batches.push_back(values_of<int32_t>(batch.arrays[0].bytes));
+  }
+  return batches;
+}
+
+std::vector<Rows> run(PipelineOptions options, int32_t examples = 103) {
+  BatchPipeline pipeline(counting_source(examples), number_feature(), std::move(options));
+  return batches_of(pipeline);
+}
+
+TEST(InputBatches, GivesTheSameBatchesForAnyNumberOfThreads) {
+  const PipelineOptions options{
+      .batch = 5, .epochs = 3, .order = {.seed = 1, .shuffle = 20}, .threads = 1, .prefetch = 1};
+  const std::vector<Rows> expected = run(options);
+  EXPECT_EQ(expected.size(), 60u);
+  for (const unsigned threads : {2u, 3u, 8u}) {
+    for (const unsigned prefetch : {1u, 2u, 7u}) {
+      PipelineOptions other = options;
+      other.threads = threads;
+      other.prefetch = prefetch;
+      EXPECT_EQ(run(other), expected) << threads << " threads, " << prefetch << " ahead";
+    }
+  }
+}
+
+TEST(InputBatches, DropsKeepsOrPadsTheRemainder) {
+  EXPECT_EQ(run({.batch = 2, .epochs = 1}, 5), (std::vector<Rows>{{0, 1}, {2, 3}}));
+  EXPECT_EQ(run({.batch = 2, .remainder = Remainder::kKeep, .epochs = 1}, 5),
+            (std::vector<Rows>{{0, 1}, {2, 3}, {4}}));
+  EXPECT_EQ(run({.batch = 2, .remainder = Remainder::kPad, .epochs = 2}, 3),
+            (std::vector<Rows>{{0, 1}, {2, 0}, {0, 1}, {2, 0}}));
+  BatchPipeline pipeline(counting_source(3), number_feature(),
+                         {.batch = 4, .remainder = Remainder::kPad, .epochs = 1});
+  Batch batch;
+  ASSERT_TRUE(pipeline.next(batch));
+  EXPECT_EQ(batch.examples, 3u);
+  EXPECT_EQ(batch.arrays[0].shape, (Shape{4}));
+  EXPECT_FALSE(pipeline.next(batch));
+  EXPECT_FALSE(pipeline.next(batch));
+}
+
+TEST(InputBatches, ShardsHaveAsManyBatchesEach) {
+  for (uint32_t shard = 0; shard < 3; ++shard) {
+    const PipelineOptions options{.batch = 2, .epochs = 1, .order = {.shard = shard, .shards = 3}};
+    EXPECT_EQ(run(options, 14).size(), 2u);  // shards of 5, 5 and 4 examples
+  }
+}
+
+TEST(InputBatches, GoesOnWhereItWasLeft) {
+  for (const uint64_t shuffle : std::vector<uint64_t>{0, 30, kShuffleAll}) {
+    const PipelineOptions options{.batch = 4,
+                                  .remainder = Remainder::kKeep,
+                                  .epochs = 3,
+                                  .order = {.seed = 7, .shuffle = shuffle}};
+    const std::vector<Rows> whole = run(options);
+    for (const size_t given : {0u, 1u, 25u, 26u, 40u, 77u, 78u}) {
+      BatchPipeline first(counting_source(103), number_feature(), options);
+      ASSERT_EQ(batches_of(first, given),
+                std::vector<Rows>(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(given)));
+      const std::string saved = first.position().text();
+      BatchPipeline second(counting_source(103), number_feature(), options);
+      second.restore(Position::parse(saved));
+      EXPECT_EQ(batches_of(second),
+                std::vector<Rows>(whole.begin() + static_cast<ptrdiff_t>(given), whole.end()))
+          << "shuffle " << shuffle << ", " << given << " given";
+    }
+  }
+}
+
+// Of the given batches and those after a restored position, each comes once.
+TEST(InputBatches, FreeOrderLosesNothingOverARestoredPosition) {
+  const PipelineOptions options{
+      .batch = 3, .epochs = 2, .threads = 4, .prefetch = 6, .free_order = true};
+  BatchPipeline first(counting_source(99), number_feature(), options);
+  std::vector<Rows> all = batches_of(first, 17);
+  BatchPipeline second(counting_source(99), number_feature(), options);
+  second.restore(first.position());
+  for (Rows& rows : batches_of(second)) {
+    all.push_back(std::move(rows));
+  }
+  std::vector<Rows> expected = run({.batch = 3, .epochs = 2}, 99);
+  std::sort(all.begin(), all.end());
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(all, expected);
+}
+
+TEST(InputBatches, SkipsWhatFreeOrderHasGivenBeforehand) {
+  const PipelineOptions options{.batch = 2, .epochs = 2};
+  BatchPipeline pipeline(counting_source(6), number_feature(), options);
+  Position position = pipeline.position();
+  position.next = 1;
+  position.beyond = {2, 3};
+  pipeline.restore(position);
+  EXPECT_EQ(batches_of(pipeline), (std::vector<Rows>{{2, 3}, {2, 3}, {4, 5}}));
+}
+
+TEST(InputBatches, RefusesThePositionOfAnotherInput) {
+  BatchPipeline pipeline(counting_source(6), number_feature(), {.batch = 2});
+  BatchPipeline other(counting_source(8), number_feature(), {.batch = 2});
+  EXPECT_EQ(error_of([&] { other.restore(pipeline.position()); }),
+            "the input cannot go on where another one stopped: that was [arrays i32[6]; seed 0, as "
+            "stored, shard 0 of 1; batches of 2, remainder dropped], this is [arrays i32[8]; seed "
+            "0, as stored, shard 0 of 1; batches of 2, remainder dropped]");
+  Position broken = other.position();
+  broken.beyond = {5, 4};
+  EXPECT_NE(error_of([&] { other.restore(broken); }), "");
+  Batch batch;
+  ASSERT_TRUE(other.next(batch));
+  EXPECT_EQ(error_of([&] { other.restore(other.position()); }),
+            "the input has given batches already; restore before the first one");
+  EXPECT_NE(error_of([] { Position::parse("{\"next\": 1}"); }).find("damaged"), std::string::npos);
+}
+
+// A label out of range fails its own batch, after all before it.
+TEST(InputBatches, FailsInThePlaceOfTheBadExample) {
+  for (const unsigned threads : {1u, 4u}) {
+    std::vector<Feature> features = number_feature();
+    features[0].range = IntegerRange{0, 40};
+    BatchPipeline pipeline(counting_source(100), features,
+                           {.batch = 8, .threads = threads, .prefetch = 8});
+    Batch batch;
+    for (int i = 0; i < 5; ++i) {
+      ASSERT_TRUE(pipeline.next(batch));
+    }
+    const std::string expected =
+        "numbers: example 41: feature 'numbers': value 41 is not in the range 0 to 40";
+    EXPECT_EQ(error_of([&] { pipeline.next(batch); }), expected);
+    EXPECT_EQ(error_of([&] { pipeline.next(batch); }), expected);
+  }
+}
+
+TEST(InputBatches, RefusesTooFewExamples) {
+  EXPECT_EQ(error_of([] { run({.batch = 8}, 7); }),
+            "7 examples are fewer than a batch of 8; take a smaller batch, or keep or pad the "
+            "remainder");
+  EXPECT_EQ(error_of([] { run({.batch = 1, .order = {.examples = std::vector<uint32_t>{}}}, 7); }),
+            "the input is empty (arrays i32[7])");
+  EXPECT_NE(error_of([] { run({.batch = 0}, 7); }), "");
+  EXPECT_NE(error_of([] { run({.batch = uint64_t{1} << 62, .remainder = Remainder::kPad}, 7); }),
+            "");
+  EXPECT_NE(error_of([] { BatchPipeline(counting_source(3), {}, {}); }), "");
+}
+
+TEST(InputBatches, CountsWhatItRead) {
+  BatchPipeline pipeline(counting_source(10), number_feature(), {.batch = 5, .epochs = 1});
+  EXPECT_EQ(batches_of(pipeline).size(), 2u);
+  const Rates rates = pipeline.rates();
+  EXPECT_EQ(rates.examples, 10u);
+  EXPECT_EQ(rates.bytes, 40u);
+  EXPECT_EQ(rates.ready, 0u);
+  EXPECT_GT(rates.seconds, 0.0);
+}
+
+TEST(InputBatches, UsesTheMemoryOfABatchAgain) {
+  BatchPipeline pipeline(counting_source(1000), number_feature(),
+                         {.batch = 10, .threads = 1, .prefetch = 1});
+  Batch batch;
+  std::vector<const std::byte*> seen;
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(pipeline.next(batch));
+    if (std::find(seen.begin(), seen.end(), batch.arrays[0].bytes.data()) == seen.end()) {
+      seen.push_back(batch.arrays[0].bytes.data());
+    }
+  }
+  EXPECT_LE(seen.size(), 3u);
+}
+
+}  // namespace
+}  // namespace tpu::input
