@@ -9,6 +9,7 @@
 #include <charconv>
 #include <numeric>
 #include <optional>
+#include <ranges>
 
 #include "ir/error.hpp"
 
@@ -108,9 +109,7 @@ class Parser {
   }
 
   void check_devices(const Dims& devices) const {
-    const std::set<int64_t> ids(devices.begin(), devices.end());
-    if (static_cast<int64_t>(devices.size()) != cores_ || devices.size() != ids.size() ||
-        *ids.rbegin() != cores_ - 1) {
+    if (!std::ranges::is_permutation(devices, std::views::iota(int64_t{0}, cores_))) {
       fail("must name each device 0.." + std::to_string(cores_ - 1) + " once");
     }
   }
@@ -125,9 +124,7 @@ class Parser {
     if (take("T(")) {
       order = numbers();
       need(")");
-      if (order.size() != dims.size() ||
-          std::set<int64_t>(order.begin(), order.end()).size() != dims.size() ||
-          *std::max_element(order.begin(), order.end()) >= static_cast<int64_t>(dims.size())) {
+      if (!std::ranges::is_permutation(order, std::views::iota(int64_t{0}, std::ssize(dims)))) {
         fail("transposes by what is not a permutation");
       }
     }

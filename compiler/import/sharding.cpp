@@ -2,6 +2,7 @@
 #include "import/sharding.hpp"
 
 #include <algorithm>
+#include <ranges>
 
 #include "import/codes.hpp"
 
@@ -40,15 +41,10 @@ Mesh ShardingReader::read_mesh(const OpReader& op, uint32_t attr_index) const {
   if (mesh.axes.empty() && a.ints.size() == 1) {  // one device has the array: so do the others
     mesh.device_ids.clear();
   }
-  if (!mesh.device_ids.empty()) {
-    const std::set<int64_t> ids(a.ints.begin(), a.ints.end());
-    const bool is_permutation = static_cast<int64_t>(ids.size()) == cores &&
-                                a.ints.size() == ids.size() && *ids.begin() == 0 &&
-                                *ids.rbegin() == cores - 1;
-    if (!is_permutation) {
-      op.contradict("the device ids of the mesh must name each of 0.." + std::to_string(cores - 1) +
-                    " once");
-    }
+  if (!mesh.device_ids.empty() &&
+      !std::ranges::is_permutation(mesh.device_ids, std::views::iota(int64_t{0}, cores))) {
+    op.contradict("the device ids of the mesh must name each of 0.." + std::to_string(cores - 1) +
+                  " once");
   }
   return mesh;
 }

@@ -1,20 +1,11 @@
 // Type rules of the ops of the global graph: sharding constraints and jax.shard_map.
 #include <algorithm>
+#include <ranges>
 #include <set>
 
 #include "ir/verify_rule.hpp"
 
 namespace tpu::compiler {
-
-namespace {
-
-bool is_permutation_of(const std::vector<int64_t>& order, int64_t cores) {
-  const std::set<int64_t> all(order.begin(), order.end());
-  return order.size() == all.size() && static_cast<int64_t>(all.size()) == cores &&
-         *all.begin() == 0 && *all.rbegin() == cores - 1;
-}
-
-}  // namespace
 
 void TypeRule::sharding_constraint() const {
   check_result(in(0).dims, in(0).elem);
@@ -26,7 +17,9 @@ void TypeRule::check_sharding(const ShardingAttrs& a, const Type& global) const 
   const auto& cut = a.sharding.dim_axes;
   check((cut.empty() || cut.size() == rank) && (a.open.empty() || a.open.size() == rank),
         "a sharding needs an entry per dimension");
-  check(a.sharding.order.empty() || is_permutation_of(a.sharding.order, module_.mesh.size()),
+  check(a.sharding.order.empty() ||
+            std::ranges::is_permutation(a.sharding.order,
+                                        std::views::iota(int64_t{0}, module_.mesh.size())),
         "the order of a sharding must name each core of the mesh once");
   std::vector<std::vector<int>> all = cut;
   all.push_back(a.sharding.unreduced);
