@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "control_builder.hpp"
 #include "ir/interpreter.hpp"
 #include "ir/verify.hpp"
@@ -61,6 +63,11 @@ class Graph : public GraphBuilder {
  private:
   bool many_;
 };
+
+inline int64_t count_of(const Region& region, Kind kind) {
+  return std::count_if(region.ops.begin(), region.ops.end(),
+                       [&](const auto& op) { return op->kind == kind; });
+}
 
 using Build = std::function<Values(Graph&)>;
 

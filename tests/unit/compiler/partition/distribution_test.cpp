@@ -221,11 +221,7 @@ TEST(Distribution, SumsLeaveTheLoopThatAddsThemUp) {
     EXPECT_EQ(moves_of(build), "all_reduce");
     Graph g(true);
     const Module& m = partitioned(g, build);
-    size_t outside = 0;
-    for (const auto& op : m.main->body.ops) {
-      outside += op->kind == Kind::kAllReduce;
-    }
-    EXPECT_EQ(outside, 1u);
+    EXPECT_EQ(count_of(m.main->body, Kind::kAllReduce), 1);
   }
 }
 
@@ -251,11 +247,7 @@ TEST(Distribution, SumsLeaveTheLoopThatStoresThem) {
     EXPECT_EQ(moves_of(build), "all_reduce");
     Graph g(true);
     const Module& m = partitioned(g, build);
-    size_t outside = 0;
-    for (const auto& op : m.main->body.ops) {
-      outside += op->kind == Kind::kAllReduce;
-    }
-    EXPECT_EQ(outside, first == 0 ? 1u : 0u);
+    EXPECT_EQ(count_of(m.main->body, Kind::kAllReduce), first == 0 ? 1 : 0);
     EXPECT_EQ(m.moved.at(0).bytes, first == 0 ? 120 : 24);
   }
 }
@@ -323,11 +315,7 @@ TEST(Distribution, WhatALoopReadsIsMovedBeforeIt) {
       return {in.add(a[1], in.op(Kind::kReverse, {y}, y->type, DimsAttrs{{0}}))};
     })[0]};
   });
-  size_t outside = 0;
-  for (const auto& op : m.main->body.ops) {
-    outside += op->kind == Kind::kAllGather;
-  }
-  EXPECT_EQ(outside, 1u);
+  EXPECT_EQ(count_of(m.main->body, Kind::kAllGather), 1);
   EXPECT_EQ(m.moved.size(), 1u);
 }
 

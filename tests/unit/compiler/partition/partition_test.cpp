@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "graph_builder.hpp"
+#include "distribution.hpp"
 #include "ir/verify.hpp"
 #include "passes/inline.hpp"
 
@@ -13,14 +13,6 @@ namespace tpu::compiler::test {
 namespace {
 
 using testing::HasSubstr;
-using Cut = std::vector<std::vector<int>>;
-
-ShardingAttrs by(Cut cut) {
-  ShardingAttrs a;
-  a.open.assign(cut.size(), false);
-  a.sharding.dim_axes = std::move(cut);
-  return a;
-}
 
 // A global graph over eight cores: mesh a=4, b=2.
 class Global : public GraphBuilder {
@@ -190,12 +182,6 @@ TEST(Partition, GraphsOfOneCoreStayAsTheyAre) {
   EXPECT_EQ(print(m), before);
 }
 
-size_t count(const Module& m, Kind kind) {
-  size_t n = 0;
-  walk(m.main->body, [&](const Op& op) { n += op.kind == kind; });
-  return n;
-}
-
 TEST(Partition, OpsOutsideOfShardMapWorkOnParts) {
   Global g;
   Value* x = g.arg_wanted(f32({16}), {{0}});
@@ -210,8 +196,8 @@ TEST(Partition, AnArrayThatArrivesInAnotherShardingIsMoved) {
   Global g;
   Value* x = g.arg_wanted(f32({16}), {{1}});
   const Module& m = g.local({g.abs_map(x, f32({4}), {{0}}, {{0}})});
-  EXPECT_EQ(count(m, Kind::kAllGather), 1u);
-  EXPECT_EQ(count(m, Kind::kDynamicSlice), 1u);
+  EXPECT_EQ(count_of(m.main->body, Kind::kAllGather), 1);
+  EXPECT_EQ(count_of(m.main->body, Kind::kDynamicSlice), 1);
   ASSERT_EQ(m.moved.size(), 1u);
   EXPECT_EQ(m.moved[0].op, "sdy.manual_computation");
   EXPECT_EQ(m.moved[0].bytes, 16 * 4);
@@ -222,7 +208,7 @@ TEST(Partition, AMeshAxisThatShardMapLeavesOpenIsCutToo) {
   Global g;
   Value* x = g.arg_wanted(f32({16, 6}), {{0}, {1}});
   const Module& m = g.local({g.abs_map(x, f32({4, 6}), {{0}, {}}, {{0}, {}}, {0})});
-  EXPECT_EQ(count(m, Kind::kAbs), 1u);
+  EXPECT_EQ(count_of(m.main->body, Kind::kAbs), 1);
   EXPECT_EQ(m.main->results[0].sharding.dim_axes, (Cut{{0}, {1}}));
   EXPECT_TRUE(m.moved.empty());
 }
@@ -232,7 +218,7 @@ TEST(Partition, AnAxisThatCutsOneDimensionDoesNotCutAnotherForShardMap) {
   Value* x = g.arg_wanted(f32({16, 6}), {{}, {1}});
   Value* y = g.op(Kind::kAbs, {x}, f32({16, 6}));
   const Module& m = g.local({g.abs_map(y, f32({8, 6}), {{1}, {}}, {{1}, {}}, {1})});
-  EXPECT_EQ(count(m, Kind::kAllToAll), 1u);
+  EXPECT_EQ(count_of(m.main->body, Kind::kAllToAll), 1);
   EXPECT_EQ(m.main->body.terminator()->operands[0]->type, f32({8, 6}));
 }
 
@@ -256,7 +242,7 @@ TEST(Partition, AResultThatIsWantedOtherwiseIsMoved) {
   splice(m);
   partition(m);
   verify(m);
-  EXPECT_EQ(count(m, Kind::kAllGather), 1u);
+  EXPECT_EQ(count_of(m.main->body, Kind::kAllGather), 1);
   EXPECT_TRUE(m.main->results[0].sharding.is_replicated());
 }
 
