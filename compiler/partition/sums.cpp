@@ -149,11 +149,6 @@ class SumMerger {
     return {};
   }
 
-  static bool is_zero(const Value* v) {
-    const Dense* value = constant_of(v);
-    return value != nullptr && value->splat && value->as_double(0) == 0;
-  }
-
   // The sum that carried value i grows by each time, or of which it takes another place of zeros
   // each time, if nothing else reads the value. Places are the same on all cores of the sum if the
   // pass has made it; a shard_map over some axes may have others along these.

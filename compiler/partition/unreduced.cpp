@@ -16,11 +16,6 @@ struct Linear {
   bool any_one = false;
 };
 
-bool is_zero(const Value* v) {
-  const Dense* value = constant_of(v);
-  return value != nullptr && value->splat && value->as_double(0) == 0;
-}
-
 bool adds(const Op& op) { return simple_reducer(*op.regions[0]) == Kind::kAdd; }
 
 // A sum of integers wraps around in its own type: as a wider one, or as a float, it is another.

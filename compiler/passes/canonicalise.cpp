@@ -30,8 +30,7 @@ std::vector<Value*> select(Op& op, Rewriter& rw) {
   if (op.operands[1] == op.operands[2]) {
     return {op.operands[1]};
   }
-  const Dense* predicate = constant_of(op.operands[0]);
-  if (predicate != nullptr && (predicate->splat || predicate->type.count() == 1)) {
+  if (const Dense* predicate = splat_of(op.operands[0])) {
     return {op.operands[predicate->as_int(0) != 0 ? 1 : 2]};
   }
   if (op.operand_type(0).dims != op.type().dims) {
@@ -43,9 +42,8 @@ std::vector<Value*> select(Op& op, Rewriter& rw) {
 
 // x / 2^k = x * 2^-k to the bit, as long as neither number is subnormal.
 std::vector<Value*> divide(Op& op, Rewriter& rw) {
-  const Dense* divisor = constant_of(op.operands[1]);
-  if (divisor == nullptr || !is_float(op.type().elem) ||
-      !(divisor->splat || divisor->type.count() == 1)) {
+  const Dense* divisor = splat_of(op.operands[1]);
+  if (divisor == nullptr || !is_float(op.type().elem)) {
     return {};
   }
   int exponent = 0;
@@ -59,15 +57,12 @@ std::vector<Value*> divide(Op& op, Rewriter& rw) {
 }
 
 bool is_positive_zero(const Value* v) {
-  const Dense* d = constant_of(v);
-  return d != nullptr && is_float(d->type.elem) && (d->splat || d->type.count() == 1) &&
-         d->as_double(0) == 0 && !std::signbit(d->as_double(0));
+  return is_zero(v) && is_float(v->type.elem) && !std::signbit(splat_of(v)->as_double(0));
 }
 
 bool is_splat_int(const Value* v, int64_t wanted) {
-  const Dense* d = constant_of(v);
-  return d != nullptr && is_integer(d->type.elem) && (d->splat || d->type.count() == 1) &&
-         d->as_int(0) == wanted;
+  const Dense* d = splat_of(v);
+  return d != nullptr && is_integer(d->type.elem) && d->as_int(0) == wanted;
 }
 
 // True if no element can be -0 or break the law (subnormal, other NaN bits): adding +0 changes

@@ -262,8 +262,8 @@ std::vector<Value*> compare(Op& op, Rewriter& rw, const CounterRanges& counters)
 // and, or of truth values with a constant.
 std::vector<Value*> truth(Op& op) {
   for (const size_t i : {0u, 1u}) {
-    const Dense* c = constant_of(op.operands[i]);
-    if (op.type().elem == Elem::kI1 && c != nullptr && (c->splat || c->type.count() == 1)) {
+    const Dense* c = splat_of(op.operands[i]);
+    if (op.type().elem == Elem::kI1 && c != nullptr) {
       const bool decides = (c->as_int(0) != 0) == (op.kind == Kind::kOr);
       return {op.operands[decides ? i : 1 - i]};
     }

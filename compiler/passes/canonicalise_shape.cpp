@@ -46,7 +46,7 @@ std::vector<Value*> broadcast(Op& op, Rewriter& rw) {
   Value* in = op.operands[0];
   const Type& t = op.type();
   const Dims& dims = op.as<DimsAttrs>().dims;
-  if (const Dense* d = constant_of(in); d != nullptr && (d->splat || d->type.count() == 1)) {
+  if (const Dense* d = splat_of(in)) {
     return {rw.constant({t, t.count() != 1, d->data})};
   }
   const bool ascending = std::is_sorted(dims.begin(), dims.end());

@@ -68,8 +68,8 @@ std::vector<Value*> fold(Op& op, Rewriter& rw) {
       return {};
     }
   }
-  const bool uniform = std::all_of(in.begin(), in.end(),
-                                   [](const Dense* d) { return d->splat || d->type.count() == 1; });
+  const bool uniform = std::all_of(op.operands.begin(), op.operands.end(),
+                                   [](const Value* v) { return splat_of(v) != nullptr; });
   if (uniform && is_elementwise(op.kind) && op.type().count() > 0) {
     return fold_splat(op, in, rw);
   }

@@ -11,10 +11,8 @@ bool is_one_number(const Value* v) {
   if (v->type.count() == 1) {
     return true;
   }
-  const Dense* constant = constant_of(v);
-  return constant != nullptr ? constant->splat
-                             : v->def != nullptr && v->def->kind == Kind::kBroadcastInDim &&
-                                   is_one_number(v->def->operands[0]);
+  return splat_of(v) != nullptr || (v->def != nullptr && v->def->kind == Kind::kBroadcastInDim &&
+                                    is_one_number(v->def->operands[0]));
 }
 
 std::vector<Value*> fuse(const Op& sum, const Uses& uses, Rewriter& rw) {

@@ -9,6 +9,16 @@ const Dense* constant_of(const Value* value) {
              : nullptr;
 }
 
+const Dense* splat_of(const Value* value) {
+  const Dense* d = constant_of(value);
+  return d != nullptr && (d->splat || d->type.count() == 1) ? d : nullptr;
+}
+
+bool is_zero(const Value* value) {
+  const Dense* d = splat_of(value);
+  return d != nullptr && d->as_double(0) == 0;
+}
+
 bool Rewriter::run(Region& region, const Pattern& pattern) {
   changed_ = false;
   sweep(region, pattern);

@@ -58,5 +58,8 @@ class Rewriter {
 
 // The constant that defines the value, or null.
 const Dense* constant_of(const Value* value);
+// The same if it is one value everywhere: a splat, or a single element.
+const Dense* splat_of(const Value* value);
+bool is_zero(const Value* value);  // a constant, everywhere +0 or -0
 
 }  // namespace tpu::compiler

@@ -9,18 +9,11 @@ namespace {
 
 using Direction = CompareDirection;
 
-bool is_splat(const Value* v, int64_t wanted) {
-  const Dense* d = constant_of(v);
-  return d != nullptr && (d->splat || d->type.count() == 1) && d->as_int(0) == wanted;
-}
-bool is_zero(const Value* v) { return is_splat(v, 0); }
-
 // Amount of a shift by one constant, or -1.
 int64_t constant_amount(const Wide& n) {
-  const Dense* lo = constant_of(n.lo);
-  const Dense* hi = constant_of(n.hi);
-  if (lo == nullptr || hi == nullptr || !(lo->splat || lo->type.count() == 1) ||
-      !(hi->splat || hi->type.count() == 1)) {
+  const Dense* lo = splat_of(n.lo);
+  const Dense* hi = splat_of(n.hi);
+  if (lo == nullptr || hi == nullptr) {
     return -1;
   }
   return hi->as_int(0) != 0 || lo->as_int(0) > 64 ? 64 : lo->as_int(0);
@@ -28,10 +21,9 @@ int64_t constant_amount(const Wide& n) {
 
 // How many low bits of an exponent may be set.
 int exponent_bits(const Wide& n) {
-  const Dense* lo = constant_of(n.lo);
-  const Dense* hi = constant_of(n.hi);
-  if (lo == nullptr || hi == nullptr || !(lo->splat || lo->type.count() == 1) ||
-      !(hi->splat || hi->type.count() == 1)) {
+  const Dense* lo = splat_of(n.lo);
+  const Dense* hi = splat_of(n.hi);
+  if (lo == nullptr || hi == nullptr) {
     return is_zero(n.hi) ? 32 : 64;
   }
   const auto word = [](const Dense* d) { return static_cast<uint32_t>(d->as_int(0)); };

@@ -411,6 +411,19 @@ TEST(Unreduced, OpsThatAreLinearWorkOnTerms) {
             "all_reduce");
 }
 
+// As an import writes scalars: one element, and no splat.
+TEST(Unreduced, ASumThatBeginsWithAZeroElementIsLinear) {
+  Graph g(true);
+  const Module& m = partitioned(g, [](Graph& b) -> Values {
+    Value* zero =
+        b.op(Kind::kConstant, {}, f32({}), ConstantAttrs{make_dense_of<float>(f32({}), {0.0F})});
+    Value* total = b.reduce(product_of_terms(b), zero, {0, 1}, f32({}), Kind::kAdd);
+    return {b.constrain(total, {})};
+  });
+  ASSERT_EQ(m.moved.size(), 1u);
+  EXPECT_EQ(m.moved[0].type, f32({}));
+}
+
 TEST(Unreduced, CopiesAndPartsBecomeTermsOnTheSpot) {
   EXPECT_EQ(moves_of([](Graph& g) -> Values {
               Value* x = g.cut_arg(f32({8, 4}), {{0}, {2}});
