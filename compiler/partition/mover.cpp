@@ -149,9 +149,7 @@ Value* Mover::sum(Value* x, Axes axes, Kind reducer, Spec& spec, const Spec& wan
       continue;
     }
     const Axes more = tail(wanted[d], spec[d].size());
-    const bool all = !more.empty() && std::all_of(more.begin(), more.end(),
-                                                  [&](int axis) { return holds(axes, axis); });
-    if (all) {
+    if (!more.empty() && holds_all(axes, more)) {
       x = reduce_scatter(x, more, reducer, d);
       append(spec[d], more);
       std::erase_if(axes, [&](int axis) { return holds(more, axis); });
@@ -165,9 +163,7 @@ Value* Mover::sum(Value* x, Axes axes, Kind reducer, Spec& spec, const Spec& wan
 Value* Mover::spread_as_terms(Value* x, Spec& now, const Spec& want, Axes& axes) {
   for (size_t d = 0; d < now.size(); ++d) {
     const Axes own = is_prefix(want[d], now[d]) ? tail(now[d], want[d].size()) : Axes{};
-    const bool all = !own.empty() && std::all_of(own.begin(), own.end(),
-                                                 [&](int axis) { return holds(axes, axis); });
-    if (all) {
+    if (!own.empty() && holds_all(axes, own)) {
       Type type = x->type;
       std::vector<Value*> operands{nullptr, x};
       for (size_t i = 0; i < now.size(); ++i) {

@@ -26,6 +26,10 @@ bool holds(const Axes& axes, int axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
+bool holds_all(const Axes& axes, const Axes& wanted) {
+  return std::all_of(wanted.begin(), wanted.end(), [&](int axis) { return holds(axes, axis); });
+}
+
 bool is_disjoint(const Axes& a, const Axes& b) {
   return std::none_of(a.begin(), a.end(), [&](int axis) { return holds(b, axis); });
 }

@@ -18,6 +18,7 @@ bool is_whole(const Spec& spec);
 bool is_prefix(const Axes& a, const Axes& b);  // of a in b
 bool is_disjoint(const Axes& a, const Axes& b);
 bool holds(const Axes& axes, int axis);
+bool holds_all(const Axes& axes, const Axes& wanted);
 Axes tail(const Axes& axes, size_t from);
 Axes all_axes(const Spec& spec);  // of all dimensions, in rising order
 void append(Axes& to, const Axes& axes);
