@@ -20,6 +20,15 @@ size_t common(const Axes& a, const Axes& b) {
   return n;
 }
 
+// From the core at each place of the order to the core of that number.
+PermuteAttrs into_order(const std::vector<int64_t>& order) {
+  PermuteAttrs attrs;
+  for (size_t d = 0; d < order.size(); ++d) {
+    attrs.pairs.push_back({order[d], static_cast<int64_t>(d)});
+  }
+  return attrs;
+}
+
 }  // namespace
 
 Value* Mover::make(Kind kind, std::vector<Value*> operands, Type type, Attrs attrs) {
@@ -312,17 +321,13 @@ Value* Mover::permuted(Value* x, PermuteAttrs attrs) {
 }
 
 Value* Mover::in_order(Value* x, const std::vector<int64_t>& order) {
-  PermuteAttrs attrs;
-  for (size_t d = 0; d < order.size(); ++d) {
-    attrs.pairs.push_back({order[d], static_cast<int64_t>(d)});
-  }
-  return order.empty() ? x : permuted(x, std::move(attrs));
+  return order.empty() ? x : permuted(x, into_order(order));
 }
 
 Value* Mover::from_order(Value* x, const std::vector<int64_t>& order) {
-  PermuteAttrs attrs;
-  for (size_t d = 0; d < order.size(); ++d) {
-    attrs.pairs.push_back({static_cast<int64_t>(d), order[d]});
+  PermuteAttrs attrs = into_order(order);
+  for (auto& [source, target] : attrs.pairs) {
+    std::swap(source, target);
   }
   return order.empty() ? x : permuted(x, std::move(attrs));
 }
