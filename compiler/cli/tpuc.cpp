@@ -120,13 +120,7 @@ void compile_file(const Arguments& a) {
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  // A file that outgrows the user's limit is an error of its writer, like a full disk.
-  std::signal(SIGXFSZ, SIG_IGN);
-  CLI::App app{"Compiles a StableHLO portable artifact (jax.export) to a tpuboard executable."};
-  Arguments a;
+void add_options(CLI::App& app, Arguments& a) {
   app.set_version_flag("--version", "tpuc " TPU_VERSION);
   app.add_option("program", a.input, "PROGRAM.mlirbc")->required();
   app.add_option("-o,--output", a.output,
@@ -158,24 +152,38 @@ int main(int argc, char** argv) {
       ->excludes(cores);
   app.add_flag("-v,--verbose", a.verbose,
                "print sizes, the estimated time, and what cores exchange for arrays that are cut");
+}
+
+void run(const Arguments& a) {
+  keep_inputs(a);
+  if (a.assemble) {
+    assemble_file(a);
+  } else if (a.disassemble) {
+    disassemble_file(a);
+  } else {
+    compile_file(a);
+  }
+  std::cout.flush();
+  if (!std::cout) {
+    throw Error("cannot write to standard output");
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A file that outgrows the user's limit is an error of its writer, like a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
+  CLI::App app{"Compiles a StableHLO portable artifact (jax.export) to a tpuboard executable."};
+  Arguments a;
+  add_options(app, a);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
   try {
-    keep_inputs(a);
-    if (a.assemble) {
-      assemble_file(a);
-    } else if (a.disassemble) {
-      disassemble_file(a);
-    } else {
-      compile_file(a);
-    }
-    std::cout.flush();
-    if (!std::cout) {
-      throw Error("cannot write to standard output");
-    }
+    run(a);
     return 0;
   } catch (const std::bad_alloc&) {
     std::cerr << "tpuc: error: the memory of this machine does not suffice to compile " << a.input

@@ -210,6 +210,7 @@ TriangularSolveAttrs triangular_solve(const OpReader& op) {
 
 }  // namespace
 
+// A table: what each kind has, with the names that VHLO gives its properties.
 Attrs convert_attrs(Kind kind, const OpReader& op, const CoreCounts& cores) {
   switch (kind) {
     case Kind::kConstant:

@@ -28,6 +28,7 @@ class TypeRule {
   void unary() const;
   void bitcast() const;
   void binary() const;
+  void ternary() const;
   void other() const;
   void movement() const;
   void slice() const;

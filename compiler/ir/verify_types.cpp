@@ -133,6 +133,24 @@ void TypeRule::binary() const {
   }
 }
 
+void TypeRule::ternary() const {
+  switch (op_.kind) {
+    case Kind::kSelect:
+      check(in(0).elem == Elem::kI1 && (in(0).is_scalar() || in(0).dims == in(1).dims),
+            "the predicate must be i1, scalar or of the operands' shape");
+      return check(in(1) == in(2) && in(1) == out(), "both choices and the result must be equal");
+    case Kind::kMultiplyAdd:
+      return check(out().elem == Elem::kF32 && in(0) == out() && in(1) == out() && in(2) == out(),
+                   "operands and result must have one type, f32");
+    default:
+      check(in(1) == out(), "operand and result must have one type");
+      for (const size_t i : {0u, 2u}) {
+        check(in(i) == out() || in(i) == Type{out().elem, {}},
+              "the bounds must be scalars or of the operand's type");
+      }
+  }
+}
+
 void TypeRule::other() const {
   switch (op_.kind) {
     case Kind::kConstant:
@@ -146,19 +164,9 @@ void TypeRule::other() const {
     case Kind::kReplicaId:
       return check_result({}, Elem::kU32);
     case Kind::kSelect:
-      check(in(0).elem == Elem::kI1 && (in(0).is_scalar() || in(0).dims == in(1).dims),
-            "the predicate must be i1, scalar or of the operands' shape");
-      return check(in(1) == in(2) && in(1) == out(), "both choices and the result must be equal");
     case Kind::kMultiplyAdd:
-      return check(out().elem == Elem::kF32 && in(0) == out() && in(1) == out() && in(2) == out(),
-                   "operands and result must have one type, f32");
     case Kind::kClamp:
-      check(in(1) == out(), "operand and result must have one type");
-      for (const size_t i : {0u, 2u}) {
-        check(in(i) == out() || in(i) == Type{out().elem, {}},
-              "the bounds must be scalars or of the operand's type");
-      }
-      return;
+      return ternary();
     case Kind::kReduce:
       return reduce();
     case Kind::kWhile:
