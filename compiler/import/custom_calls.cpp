@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kApproxTopK = "ApproxTopK";
 constexpr std::string_view kPlacement = "annotate_device_placement";
+constexpr std::string_view kSink = "dce_sink";  // jax.lax: a value that is made and not read
 
 struct Target {
   std::string_view name;
@@ -66,6 +67,10 @@ void Normaliser::custom_call(const OpReader& reader, Region& to) {
                                       std::move(attrs), reader.loc()));
   } else if (target == kApproxTopK) {
     approx_top_k(reader, to);
+  } else if (target == kSink && reader.raw().results.empty()) {
+    // What nothing reads is not computed, whoever asks for it.
+  } else if (target == kSink) {
+    reader.fail("custom_call target 'dce_sink' with results");
   } else {  // check_target() knows no other
     device_placement(reader);
   }
@@ -73,8 +78,8 @@ void Normaliser::custom_call(const OpReader& reader, Region& to) {
 
 void Normaliser::check_target(const OpReader& reader) const {
   const std::string target = reader.text("call_target_name");
-  const bool known = target == kApproxTopK || target == kPlacement || target == kGspmdConstraint ||
-                     target == kGspmdEnter || target == kGspmdLeave ||
+  const bool known = target == kApproxTopK || target == kPlacement || target == kSink ||
+                     target == kGspmdConstraint || target == kGspmdEnter || target == kGspmdLeave ||
                      std::any_of(kMatrixTargets.begin(), kMatrixTargets.end(),
                                  [&](const Target& t) { return t.name == target; });
   if (!known) {

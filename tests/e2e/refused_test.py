@@ -86,7 +86,8 @@ def from_text() -> list[Case]:
 
     calls = [Case(f"call_{target}", ("stablehlo.custom_call", f"'{target}'", word), call(target), (VECTOR,))
              for target, word in (("tpu_custom_call", "keras.config.disable_flash_attention()"),
-                                  ("xla_python_cpu_callback", "jax.debug.print"), ("my_kernel", "jax.numpy"))]
+                                  ("xla_python_cpu_callback", "jax.debug.print"), ("my_kernel", "jax.numpy"),
+                                  ("dce_sink", "with results"))]
     return calls + [Case(f"text_{name}", (f"stablehlo.{name}", word), _text(line, result, kind), (VECTOR,))
             for name, word, line, result, kind in (
         ("custom_call", "leave out memory_kind",

@@ -88,7 +88,8 @@ def _convolution(x: tuple, w: tuple, out: tuple, numbers: str, window: str) -> C
 
 
 def others() -> list[Case]:
-    """map, integer powers, clamps with bounds that cross, windows larger than the input, reversed windows."""
+    """map, integer powers, clamps with bounds that cross, windows larger than the input, reversed windows,
+    case, values that nothing reads."""
     scalars = "%p: tensor<f32>, %q: tensor<f32>"
     map_body = _block(scalars, "%m = stablehlo.multiply %p, %q : tensor<f32>\n%r = stablehlo.tanh %m : tensor<f32>")
     cases = [Case("map", _generic("map", {"a": "5x7xf32", "b": "5x7xf32"}, ["5x7xf32"], "dimensions = array<i64: 0, 1>",
@@ -128,6 +129,10 @@ def others() -> list[Case]:
         line = f'%0 = "stablehlo.case"(%i) ({branches}) : (tensor<i32>) -> tensor<7xf32>'
         cases.append(Case(f"case_{index}", _module({"i": "i32", "x": "7xf32"}, ["7xf32"], line),
                           (np.int32(index), _random(7))))
+    sunk = ("%y = stablehlo.negate %x : tensor<7xf32>\n"
+            "stablehlo.custom_call @dce_sink(%y) {has_side_effect = true} : (tensor<7xf32>) -> ()\n"
+            "%0 = stablehlo.floor %x : tensor<7xf32>")
+    cases.append(Case("dce_sink", _module({"x": "7xf32"}, ["7xf32"], sunk), (_random(7),), oracle=jnp.floor))
     return cases
 
 
