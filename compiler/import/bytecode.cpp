@@ -88,6 +88,12 @@ class Reader {
  private:
   void header() {
     static constexpr std::array<uint8_t, 4> kMagic = {0x4d, 0x4c, 0xef, 0x52};
+    if (is_text()) {
+      throw Error(
+          "this is MLIR as text; make a StableHLO portable artifact of it, with "
+          "stablehlo.serialize_portable_artifact_str(text, stablehlo.get_current_version()) of "
+          "jaxlib.mlir.dialects or with stablehlo-translate --serialize --target=1.0.0");
+    }
     for (const uint8_t m : kMagic) {
       if (file_.at_end() || file_.byte() != m) {
         throw Error(
@@ -104,6 +110,18 @@ class Reader {
     for (char ch = static_cast<char>(file_.byte()); ch != 0; ch = static_cast<char>(file_.byte())) {
       module_.producer += ch;
     }
+  }
+
+  // What MLIR prints begins with the module, or with the places that it names.
+  bool is_text() const {
+    constexpr std::array<std::string_view, 4> kBegins = {"module", "builtin.module",
+                                                         "\"builtin.module\"", "#loc"};
+    Cursor start = file_;
+    const auto bytes = start.take(start.left());
+    std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+    return std::any_of(kBegins.begin(), kBegins.end(),
+                       [&](std::string_view begin) { return text.starts_with(begin); });
   }
 
   Cursor section(Section id, const char* what) const {

@@ -161,6 +161,11 @@ TEST_F(Tpuc, FilesOfAnotherKindAreNamed) {
   const Result graph = tpuc(program + " -o " + out("b.tpuexe"));
   EXPECT_NE(graph.text.find(program + ": not a StableHLO portable artifact"), std::string::npos)
       << graph.text;
+  std::ofstream(out("d.mlir")) << "\n#loc = loc(unknown)\nmodule @jit_f {\n}\n";
+  const Result printed = tpuc(out("d.mlir") + " -o " + out("b.tpuexe"));
+  EXPECT_EQ(printed.code, 1);
+  EXPECT_NE(printed.text.find(out("d.mlir") + ": this is MLIR as text"), std::string::npos)
+      << printed.text;
   std::ofstream(out("c.s")) << ".arg \"x\" global=[4] slot=7\n halt\n";
   const Result slots = tpuc("--asm " + out("c.s") + " -o " + out("c.tpuexe"));
   EXPECT_EQ(slots.code, 1);
