@@ -217,6 +217,7 @@ def indices() -> list[Case]:
         Case("embedding", lambda t, i: t[i], "f16,8 i8,4"),
         Case("embedding gradient", jax.grad(lambda t, i: jnp.sum(jnp.sin(t[i]))), "f16,8 i8,4"),
         Case("take", lambda x, i: jnp.take(x, i, axis=1), "f8,16 i4"),
+        Case("take of truths", lambda x, i: jnp.take(x, i, axis=0), "b16,4 i8"),
         Case("take_along_axis", lambda x, i: jnp.take_along_axis(x, i, axis=1), "f8,16 i8,2"),
         Case("take_along_axis 0", lambda x, i: jnp.take_along_axis(x, i, axis=0), "f8,16 i2,16"),
         Case("labels", lambda x, i: jnp.take_along_axis(nn.log_softmax(x), i[:, None], 1).mean(), "f8,16 i8"),

@@ -39,17 +39,18 @@ struct WindowDims {
 }  // namespace
 
 // Windows of one element along an indexed dimension lie on one core each. What a core does not have
-// it gives as zeros, so the sum over cores is the result; predicates have no sum.
+// it gives as zeros, so the sum over cores is the result; of truth values, what any core has.
 void gather_rule(RuleBuilder& b) {
   const auto& a = b.op().as<GatherAttrs>();
   for (size_t k = 0; k < a.start_index_map.size(); ++k) {
     const int64_t d = a.start_index_map[k];
-    if (a.slice_sizes[static_cast<size_t>(d)] == 1 && b.op().type().elem != Elem::kI1) {
+    if (a.slice_sizes[static_cast<size_t>(d)] == 1) {
       const int f = b.factor(b.size_in(0, d), FactorKind::kReduce);
       b.in(0, d, f);
       b.address(f, static_cast<int64_t>(k));
     }
   }
+  b.set_reducer(b.op().type().elem == Elem::kI1 ? Kind::kOr : Kind::kAdd);
   const WindowDims dims{a.offset_dims, a.collapsed_slice_dims, a.operand_batching_dims,
                         a.start_indices_batching_dims, a.index_vector_dim};
   dims.for_each(

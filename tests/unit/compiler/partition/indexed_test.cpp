@@ -34,6 +34,18 @@ TEST(Indexed, WordsOfACutVocabularyAreSummed) {
   }
 }
 
+// What one core has of truth values, any core has.
+TEST(Indexed, TruthsOfACutTableArePicked) {
+  EXPECT_EQ(moves_of([](Graph& g) -> Values {
+              Value* table = g.cut_arg(f32({16, 4}), {{1, 2}, {}});
+              table = g.op(Kind::kConvert, {table}, i1({16, 4}));
+              Value* words = indices(g, {8, 1}, {{0}, {}});
+              Value* picked = g.op(Kind::kGather, {table, words}, i1({8, 4}), rows());
+              return {g.op(Kind::kConvert, {picked}, f32({8, 4}))};
+            }),
+            "all_reduce");
+}
+
 TEST(Indexed, ASmallTableIsGathered) {
   EXPECT_EQ(moves_of([](Graph& g) -> Values {
               Value* table = g.cut_arg(f32({8, 4}), {{1, 2}, {}});

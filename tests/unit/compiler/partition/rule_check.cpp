@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -286,19 +287,20 @@ class Check {
 
   void clear_records(Tensor& gathered, const std::set<int64_t>& records) const {
     const Dims& windows = op_.as<GatherAttrs>().offset_dims;
-    std::vector<float> list = eval::load_floats(gathered);
+    const auto size = static_cast<size_t>(elem_bytes(gathered.type.elem));
     Dims i(gathered.type.dims.size(), 0);
-    for (float& value : list) {
+    for (size_t at = 0; at < gathered.data.size(); at += size) {
       int64_t record = 0;
       for (size_t d = 0; d < i.size(); ++d) {
         if (std::find(windows.begin(), windows.end(), static_cast<int64_t>(d)) == windows.end()) {
           record = record * gathered.type.dims[d] + i[d];
         }
       }
-      value = records.contains(record) ? 0 : value;
+      if (records.contains(record)) {
+        std::memset(gathered.data.data() + at, 0, size);
+      }
       advance(i, gathered.type.dims);
     }
-    eval::store_floats(list, gathered);
   }
 
   void add_begin(Tensor& part, const Parts& parts, const Parts& at) const {

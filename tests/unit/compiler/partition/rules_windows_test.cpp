@@ -164,11 +164,8 @@ TEST_F(WindowRules, EachIndexedDimensionIsCut) {
   const FactorRule r = rule_of(*picked->def);
   ASSERT_EQ(r.indexed.size(), 2u);
   EXPECT_EQ(r.factors[static_cast<size_t>(r.indexed[0].factor)].size, 8);
-  const Type flags{Elem::kI1, {4, 8}};
-  EXPECT_EQ(
-      to_text(rule_of(
-          *b.op(Kind::kGather, {b.arg(flags), b.arg(i32({6, 2}))}, {Elem::kI1, {6}}, a)->def)),
-      "[#,#][a,#] -> [a]");
+  Value* flags = b.op(Kind::kGather, {b.arg(i1({4, 8})), b.arg(i32({6, 2}))}, i1({6}), a);
+  EXPECT_EQ(rule(flags, 3), "[A,B][c,#] -> [c]");
   ScatterAttrs to;  // x[i, j] += u
   to.inserted_window_dims = {0, 1};
   to.scatter_dims_to_operand_dims = {1, 0};
