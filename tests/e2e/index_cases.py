@@ -52,6 +52,12 @@ def reads() -> list[Case]:
         Case("bool_table", lambda v, i: (v > 0)[i], (x, inside)),
         Case("specials", lambda v, i: v[i],
              (np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 3.0], np.float32), _ints(40, low=0, high=6))),
+        # The reshaped table is the array that the product wrote, with other dimensions.
+        Case("rows_reshaped", lambda a, b, i: (a[:, :, None] * b[:, None, :]).reshape(-1, 8)[i],
+             (_random(32, 6), _random(32, 8), _ints(192, low=0, high=192))),
+        Case("windows_reshaped", lambda v, i: jax.vmap(
+            lambda at: lax.dynamic_slice((v * 2).reshape(3, 8, 10), (0, at, 0), (2, 2, 7)))(i),
+             (_random(8, 30), _ints(9, low=0, high=7))),
         Case("empty_list", lambda v, i: v[i], (x, np.zeros((0,), np.int32))),
         Case("diagonal", lambda v: jnp.diagonal(v), (_random(9, 9),)),
         Case("one_hot", lambda i: jax.nn.one_hot(i, 10), (_ints(25, low=-2, high=12),)),

@@ -114,7 +114,8 @@ std::optional<IndexedPlan> plan_indexed(const Kernel& k, const Slots& slots,
   plan.unit = elem_bytes(op.type().elem);
   plan.window_elements = Type{Elem::kI8, window}.count();
   plan.span = table.bytes;
-  plan.dims = window_dims(table.value->type.dims, window, plan.unit);
+  // Of the operand: its buffer may be that of a value of other dimensions, reshaped.
+  plan.dims = window_dims(op.operand_type(0).dims, window, plan.unit);
   plan.list = place_of(list);
   plan.records = op.operand_type(1).count();
   if (!cut_list(list, board, memory, plan)) {
