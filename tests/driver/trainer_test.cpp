@@ -64,8 +64,7 @@ class TrainerTest : public ::testing::Test {
       labels.push_back(i % 3);
     }
     save(images, labels);
-    config_.images = path("images.npy");
-    config_.labels = path("labels.npy");
+    config_.inputs = training::classifier_inputs(path("images.npy"), path("labels.npy"));
     config_.seed = 3;
     config_.split_seed = 7;
     config_.eval_count = 30;
@@ -370,13 +369,13 @@ TEST_F(TrainerTest, LabelsOutsideTheClassesAreNamed) {
   labels[41] = 3;
   save(images, labels);
   EXPECT_EQ(refusal(train_program(), std::nullopt), "accepted");
-  config_.classes = 3;
+  config_.inputs[1].classes = 3;
   EXPECT_THAT(refusal(train_program(), std::nullopt),
               HasSubstr("labels.npy: label 3 of example 41 is none of the 3 classes, 0 to 2"));
   labels[41] = -1;
   save(images, labels);
   EXPECT_THAT(refusal(train_program(), std::nullopt), HasSubstr("label -1 of example 41"));
-  config_.classes = 0;
+  config_.inputs[1].classes = 0;
   EXPECT_THAT(refusal(train_program(), std::nullopt), HasSubstr("label -1 of example 41"));
   std::vector<uint64_t> large(100, ~uint64_t{0});
   write_npy(path("labels.npy"), HostView(DType::kU64, {100}, std::as_bytes(std::span(large))));

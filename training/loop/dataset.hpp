@@ -14,20 +14,20 @@ namespace tpu::training {
 
 class Dataset {
  public:
-  /// `images`: the program's argument, [batch, ...]. Throws InvalidArgument when the files do not
-  /// fit.
-  Dataset(const TrainConfig& config, const driver::ParameterInfo& images);
+  /// `infos`: the arguments of the train program, [batch, ...], one for each input. Throws
+  /// InvalidArgument when the files do not fit.
+  Dataset(const TrainConfig& config, const std::vector<driver::ParameterInfo>& infos);
 
-  /// Throws InvalidArgument that names `path` when the examples cannot become another program's
-  /// images, [batch, ...].
-  void check_images(const driver::ParameterInfo& images, const std::string& path) const;
+  /// Throws InvalidArgument that names the file when the examples cannot become another program's
+  /// argument, [batch, ...].
+  void check(size_t input, const driver::ParameterInfo& info) const;
 
   /// What the order of examples depends on; `batch` is the caller's.
   DataOrder order(int64_t batch) const {
-    return {split_seed_, labels_.size(), eval_.size(), batch};
+    return {split_seed_, train_.size() + eval_.size(), eval_.size(), batch};
   }
-  /// Smallest and largest label of all examples.
-  std::pair<int32_t, int32_t> label_range() const;
+  /// Smallest and largest number of all examples, of an input of integers.
+  std::pair<int64_t, int64_t> range(size_t input) const;
 
   size_t train_count() const { return train_.size(); }
   size_t eval_count() const { return eval_.size(); }
@@ -36,22 +36,25 @@ class Dataset {
   std::vector<uint32_t> epoch_order(uint32_t epoch) const;
   const std::vector<uint32_t>& eval_order() const { return eval_; }
 
-  /// Examples `order[first .. first + count)` as argument `info`; rows beyond `count` are zero.
-  driver::HostArray image_batch(const driver::ParameterInfo& info,
-                                const std::vector<uint32_t>& order, size_t first,
-                                size_t count) const;
-  driver::HostArray label_batch(const driver::ParameterInfo& info,
-                                const std::vector<uint32_t>& order, size_t first,
-                                size_t count) const;
+  /// Examples `order[first .. first + count)` of an input as argument `info`; rows beyond `count`
+  /// are zero.
+  driver::HostArray batch(size_t input, const driver::ParameterInfo& info,
+                          const std::vector<uint32_t>& order, size_t first, size_t count) const;
 
  private:
-  void read_images(const TrainConfig& config, const driver::ParameterInfo& images);
-  void read_labels(const TrainConfig& config);
+  // All examples of an input as the file has them, [examples, values].
+  struct Column {
+    InputConfig config;
+    driver::HostArray array;
+    uint64_t values = 0;  // of an example
+  };
 
-  driver::HostArray images_;  // [examples, pixels]
-  uint64_t pixels_ = 0;
-  std::vector<int32_t> labels_;
+  void read_column(const InputConfig& config, const driver::ParameterInfo& info);
+  void check_numbers(const Column& column, const driver::ParameterInfo& info) const;
+
+  std::vector<Column> columns_;
   uint64_t split_seed_;
+  uint64_t examples_ = 0;
   std::vector<uint32_t> train_;
   std::vector<uint32_t> eval_;
 };

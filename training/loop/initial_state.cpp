@@ -77,15 +77,41 @@ HostArray floats(const char* rule, DType dtype, const Shape& shape, size_t leaf,
   return array;
 }
 
+// Integers take a constant that they can hold.
+HostArray constant(DType dtype, const Shape& shape, double number, size_t leaf) {
+  if (dtype == DType::kF32 || dtype == DType::kBf16) {
+    return floats("constant", dtype, shape, leaf, [&](uint64_t) { return number; });
+  }
+  HostArray array = zeros(dtype, shape);
+  const auto bytes = static_cast<size_t>(dtype_bytes(dtype));
+  const bool is_signed =
+      dtype == DType::kI8 || dtype == DType::kI16 || dtype == DType::kI32 || dtype == DType::kI64;
+  const int bits = dtype == DType::kI1 ? 1 : static_cast<int>(8 * bytes) - (is_signed ? 1 : 0);
+  const double limit = std::ldexp(1.0, bits);
+  if (number != std::floor(number) || number >= limit || number < (is_signed ? -limit : 0.0)) {
+    refuse_state(fmt::format("state leaf {}: {} cannot hold the constant {}", leaf,
+                             type_text(dtype, shape), number));
+  }
+  const uint64_t value = number < 0 ? static_cast<uint64_t>(static_cast<int64_t>(number))
+                                    : static_cast<uint64_t>(number);
+  for (size_t at = 0; at < array.bytes.size(); at += bytes) {
+    std::memcpy(array.bytes.data() + at, &value, bytes);  // little-endian
+  }
+  return array;
+}
+
+HostArray normal(DType dtype, const Shape& shape, double deviation, uint64_t seed, size_t leaf) {
+  const RandomStream stream(seed, RandomPurpose::kState, static_cast<uint32_t>(leaf));
+  return floats("normal", dtype, shape, leaf,
+                [&](uint64_t i) { return stream.normal(i) * deviation; });
+}
+
 HostArray he_normal(DType dtype, const Shape& shape, uint64_t seed, size_t leaf) {
   const uint64_t count = element_count(shape);
   const uint64_t last =
       shape.empty() ? 1 : static_cast<uint64_t>(std::max<int64_t>(shape.back(), 1));
   const double fan_in = static_cast<double>(std::max<uint64_t>(count / last, 1));
-  const double deviation = std::sqrt(2.0 / fan_in);
-  const RandomStream stream(seed, RandomPurpose::kState, static_cast<uint32_t>(leaf));
-  return floats("he_normal", dtype, shape, leaf,
-                [&](uint64_t i) { return stream.normal(i) * deviation; });
+  return normal(dtype, shape, std::sqrt(2.0 / fan_in), seed, leaf);
 }
 
 HostArray glorot_uniform(DType dtype, const Shape& shape, uint64_t seed, size_t leaf) {
@@ -111,6 +137,10 @@ HostArray initial_leaf(const Init& init, DType dtype, const Shape& shape, uint64
       return zeros(dtype, shape);
     case InitKind::kOnes:
       return ones(dtype, shape);
+    case InitKind::kConstant:
+      return constant(dtype, shape, init.value, leaf);
+    case InitKind::kNormal:
+      return normal(dtype, shape, init.value, seed, leaf);
     case InitKind::kHeNormal:
       return he_normal(dtype, shape, seed, leaf);
     case InitKind::kGlorotUniform:

@@ -7,153 +7,43 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
-#include <limits>
+#include <utility>
 
 #include "files/files.hpp"
+#include "loop/config_section.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::training {
 
+using driver::DType;
 using driver::Error;
-using driver::ErrorCode;
 using driver::read_file;
+
 namespace {
 
 constexpr int64_t kMaxInitEntries = 65536;
 constexpr int64_t kMaxClasses = int64_t{1} << 31;  // labels are i32
-
-[[noreturn]] void refuse_config(const std::string& text) {
-  throw Error(ErrorCode::kInvalidArgument, text);
-}
+constexpr int64_t kMaxSteps = int64_t{1} << 40;
+constexpr double kMostDivide = 1e30;
+constexpr double kMostRate = 1e6;
 
 std::string resolve(const std::string& path, const std::string& folder) {
   return (std::filesystem::path(folder) / path).lexically_normal().string();
 }
 
-// One section of the file. Every key that is asked for is noted; check_all() refuses the others.
-class Section {
- public:
-  Section(const toml::table& root, std::string_view section, const std::string& file)
-      : section_(section), file_(file) {
-    const toml::node* node = root.get(section);
-    if (node == nullptr) {
-      refuse_config(fmt::format("{}: section [{}] is missing", file, section));
-    }
-    table_ = node->as_table();
-    if (table_ == nullptr) {
-      refuse_config(fmt::format("{}: '{}' must be a section", place(*node), section));
-    }
-  }
+// The number behind "constant:" or "normal:", or nothing when it is none.
+std::optional<double> number_behind(std::string_view entry, std::string_view word) {
+  double value = 0;
+  const char* first = entry.data() + word.size();
+  const char* last = entry.data() + entry.size();
+  const auto [end, error] = std::from_chars(first, last, value);
+  return error == std::errc() && end == last && std::isfinite(value) ? std::optional(value)
+                                                                     : std::nullopt;
+}
 
-  std::optional<std::string> text(std::string_view key, bool required) {
-    const toml::node* node = find(key, required);
-    if (node == nullptr) {
-      return std::nullopt;
-    }
-    const auto value = node->value_exact<std::string>();
-    if (!value || value->empty()) {
-      refuse_config(fmt::format("{}: {}.{} must be a text", place(*node), section_, key));
-    }
-    return value;
-  }
-
-  struct Range {
-    int64_t low;
-    int64_t high = std::numeric_limits<int64_t>::max();
-  };
-
-  int64_t number(std::string_view key, bool required, Range range, int64_t fallback) {
-    const toml::node* node = find(key, required);
-    if (node == nullptr) {
-      return fallback;
-    }
-    const auto value = node->value_exact<int64_t>();
-    if (!value || *value < range.low) {
-      refuse_config(fmt::format("{}: {}.{} must be an integer of at least {}", place(*node),
-                                section_, key, range.low));
-    }
-    if (*value > range.high) {
-      refuse_config(
-          fmt::format("{}: {}.{} must be at most {}", place(*node), section_, key, range.high));
-    }
-    return *value;
-  }
-
-  std::vector<std::string> texts(std::string_view key) {
-    const toml::node* node = find(key, true);
-    const toml::array* array = node->as_array();
-    std::vector<std::string> values;
-    if (array == nullptr) {
-      refuse_config(fmt::format("{}: {}.{} must be a list of texts", place(*node), section_, key));
-    }
-    for (const toml::node& entry : *array) {
-      const auto value = entry.value_exact<std::string>();
-      if (!value) {
-        refuse_config(
-            fmt::format("{}: {}.{} must be a list of texts", place(entry), section_, key));
-      }
-      values.push_back(*value);
-    }
-    return values;
-  }
-
-  std::string where(std::string_view key) const {
-    const toml::node* node = table_->get(key);
-    return node == nullptr ? file_ : place(*node);
-  }
-
-  void check_all() const {
-    for (const auto& [key, node] : *table_) {
-      if (std::find(known_.begin(), known_.end(), key.str()) == known_.end()) {
-        refuse_config(fmt::format("{}: unknown key {}.{}; known: {}", place(node), section_,
-                                  key.str(), fmt::join(known_, ", ")));
-      }
-    }
-  }
-
- private:
-  const toml::node* find(std::string_view key, bool required) {
-    known_.emplace_back(key);
-    const toml::node* node = table_->get(key);
-    if (node == nullptr && required) {
-      refuse_config(fmt::format("{}: {}.{} is missing", file_, section_, key));
-    }
-    return node;
-  }
-
-  std::string place(const toml::node& node) const {
-    return fmt::format("{}:{}", file_, node.source().begin.line);
-  }
-
-  std::string section_;
-  std::string file_;
-  const toml::table* table_ = nullptr;
-  std::vector<std::string> known_;
-};
-
-}  // namespace
-
-std::vector<Init> parse_init(const std::string& entry, const std::string& folder) {
-  constexpr std::string_view kFile = "file:";
-  if (entry.starts_with(kFile)) {
-    if (entry.size() == kFile.size()) {
-      refuse_config("init \"file:\" names no file");
-    }
-    return {{InitKind::kFile, resolve(entry.substr(kFile.size()), folder)}};
-  }
-  const size_t star = entry.find('*');
-  const std::string kind = entry.substr(0, star);
-  int64_t count = 1;
-  if (star != std::string::npos) {
-    const char* first = entry.data() + star + 1;
-    const char* last = entry.data() + entry.size();
-    const auto [end, error] = std::from_chars(first, last, count);
-    if (error != std::errc() || end != last || count < 1 || count > kMaxInitEntries) {
-      refuse_config(fmt::format("init \"{}\": a count in 1..{} is expected behind '*'", entry,
-                                kMaxInitEntries));
-    }
-  }
+Init one_init(const std::string& entry, const std::string& kind) {
   constexpr std::array<std::pair<std::string_view, InitKind>, 4> kKinds = {
       {{"zeros", InitKind::kZeros},
        {"ones", InitKind::kOnes},
@@ -161,40 +51,45 @@ std::vector<Init> parse_init(const std::string& entry, const std::string& folder
        {"glorot_uniform", InitKind::kGlorotUniform}}};
   for (const auto& [name, value] : kKinds) {
     if (name == kind) {
-      return std::vector<Init>(static_cast<size_t>(count), Init{value, {}});
+      return {value, {}, 0};
+    }
+  }
+  constexpr std::array<std::pair<std::string_view, InitKind>, 2> kNumbers = {
+      {{"constant:", InitKind::kConstant}, {"normal:", InitKind::kNormal}}};
+  for (const auto& [word, value] : kNumbers) {
+    if (kind.starts_with(word)) {
+      const std::optional<double> number = number_behind(kind, word);
+      if (!number || (value == InitKind::kNormal && *number < 0)) {
+        refuse_config(fmt::format("init \"{}\": a number is expected behind \"{}\"", entry, word));
+      }
+      return {value, {}, *number};
     }
   }
   refuse_config(fmt::format(
-      "init \"{}\" is unknown; known: zeros, ones, he_normal, glorot_uniform, file:PATH.npy",
+      "init \"{}\" is unknown; known: zeros, ones, constant:NUMBER, normal:DEVIATION, he_normal, "
+      "glorot_uniform, file:PATH.npy",
       entry));
 }
 
-TrainConfig parse_train_config(const std::string& text, const std::string& name,
-                               const std::string& folder) {
-  toml::table root;
-  try {
-    root = toml::parse(text, name);
-  } catch (const toml::parse_error& error) {
-    refuse_config(fmt::format("{}:{}: {}", name, error.source().begin.line, error.description()));
-  }
-  constexpr std::array<std::string_view, 4> kSections = {"program", "state", "data", "run"};
-  for (const auto& [key, node] : root) {
-    if (std::find(kSections.begin(), kSections.end(), key.str()) == kSections.end()) {
-      refuse_config(fmt::format("{}:{}: unknown section [{}]; known: {}", name,
-                                node.source().begin.line, key.str(), fmt::join(kSections, ", ")));
-    }
-  }
-  TrainConfig config;
-  Section program(root, "program", name);
+void read_program(const toml::table& root, const std::string& name, const std::string& folder,
+                  TrainConfig& config) {
+  Section program = Section::of(root, "program", name);
   config.train = resolve(*program.text("train", true), folder);
   if (const auto eval = program.text("eval", false)) {
     config.eval = resolve(*eval, folder);
   }
+  config.train_signature.arguments = program.texts("arguments", false);
+  config.train_signature.results = program.texts("results", false);
+  config.eval_signature.arguments = program.texts("eval_arguments", false);
+  config.eval_signature.results = program.texts("eval_results", false);
   program.check_all();
+}
 
-  Section state(root, "state", name);
+void read_state(const toml::table& root, const std::string& name, const std::string& folder,
+                TrainConfig& config) {
+  Section state = Section::of(root, "state", name);
   config.seed = static_cast<uint64_t>(state.number("seed", true, {0}, 0));
-  for (const std::string& entry : state.texts("init")) {
+  for (const std::string& entry : state.texts("init", true)) {
     try {
       for (Init& init : parse_init(entry, folder)) {
         config.init.push_back(std::move(init));
@@ -207,27 +102,193 @@ TrainConfig parse_train_config(const std::string& text, const std::string& name,
     }
   }
   state.check_all();
+}
 
-  Section data(root, "data", name);
-  config.images = resolve(*data.text("images", true), folder);
-  config.labels = resolve(*data.text("labels", true), folder);
+std::vector<InputConfig> read_inputs(Section& data, const std::string& folder) {
+  std::vector<InputConfig> inputs;
+  for (Section& table : data.tables("input")) {
+    InputConfig input;
+    input.name = *table.text("name", true);
+    input.file = resolve(*table.text("file", true), folder);
+    input.classes = table.number("classes", false, {1, kMaxClasses}, 0);
+    input.classes_from = table.where("classes");
+    input.divide = table.real("divide", false, {1e-30, kMostDivide}, input.divide);
+    table.check_all();
+    constexpr std::array<std::string_view, 5> kTaken = {"state", "mask", "loss", "learning_rate",
+                                                        "-"};
+    const bool twice = std::any_of(inputs.begin(), inputs.end(), [&](const InputConfig& other) {
+      return other.name == input.name;
+    });
+    if (twice || input.name.starts_with("state") ||
+        std::find(kTaken.begin(), kTaken.end(), input.name) != kTaken.end()) {
+      refuse_config(fmt::format("{}: the name \"{}\" is taken; give the input another one",
+                                table.where("name"), input.name));
+    }
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
+}
+
+void read_data(const toml::table& root, const std::string& name, const std::string& folder,
+               TrainConfig& config) {
+  Section data = Section::of(root, "data", name);
+  config.inputs = read_inputs(data, folder);
+  if (config.inputs.empty()) {
+    const std::string images = resolve(*data.text("images", true), folder);
+    const std::string labels = resolve(*data.text("labels", true), folder);
+    config.inputs =
+        classifier_inputs(images, labels, data.number("classes", false, {1, kMaxClasses}, 0));
+  } else if (data.has("images") || data.has("labels")) {
+    refuse_config(
+        fmt::format("{}: data.images and data.labels are short for two of [[data.input]]; "
+                    "give the ones or the others",
+                    data.where(data.has("images") ? "images" : "labels")));
+  }
   config.split_seed = static_cast<uint64_t>(data.number("split_seed", true, {0}, 0));
   config.eval_count = static_cast<uint64_t>(data.number("eval_count", true, {0}, 0));
-  config.classes = data.number("classes", false, {1, kMaxClasses}, 0);
   data.check_all();
+  if (!config.eval.empty() && config.eval_count == 0) {
+    refuse_config(
+        fmt::format("{}: data.eval_count must be at least 1 when there is an eval program",
+                    data.where("eval_count")));
+  }
+}
 
-  Section run(root, "run", name);
+void read_run(const toml::table& root, const std::string& name, TrainConfig& config) {
+  Section run = Section::of(root, "run", name);
   config.batch = run.number("batch", true, {1}, 0);
   config.epochs = run.number("epochs", true, {1, kMaxEpochs}, 0);
   config.eval_every = run.number("eval_every", false, {0}, 0);
   if (const auto checkpoint = run.text("checkpoint", false)) {
     config.checkpoint = *checkpoint;  // relative to the folder of the run
   }
+  config.stop_on_nan = run.flag("stop_on_nan", true);
   run.check_all();
-  if (!config.eval.empty() && config.eval_count == 0) {
+}
+
+LearningRateConfig read_learning_rate(const toml::table& root, const std::string& name) {
+  Section section = Section::of(root, "learning_rate", name);
+  LearningRateConfig rate;
+  constexpr std::array<std::pair<std::string_view, Schedule>, 4> kSchedules = {
+      {{"constant", Schedule::kConstant},
+       {"linear", Schedule::kLinear},
+       {"cosine", Schedule::kCosine},
+       {"one_cycle", Schedule::kOneCycle}}};
+  const std::string word = section.text("schedule", false).value_or("constant");
+  const auto* known = std::find_if(kSchedules.begin(), kSchedules.end(),
+                                   [&](const auto& entry) { return entry.first == word; });
+  if (known == kSchedules.end()) {
     refuse_config(
-        fmt::format("{}: data.eval_count must be at least 1 when there is an eval program",
-                    data.where("eval_count")));
+        fmt::format("{}: learning_rate.schedule = \"{}\" is unknown; known: constant, linear, "
+                    "cosine, one_cycle",
+                    section.where("schedule"), word));
+  }
+  rate.schedule = known->second;
+  rate.value = section.real("value", true, {0, kMostRate}, 0);
+  // One-cycle starts and ends far below its peak (Smith and Topin, 2017, as Keras and PyTorch do).
+  const bool cycle = rate.schedule == Schedule::kOneCycle;
+  rate.warmup_steps = section.number("warmup_steps", false, {0, kMaxSteps}, 0);
+  rate.start = section.real("start", false, {0, kMostRate}, cycle ? rate.value / 25 : 0);
+  rate.end = section.real("end", false, {0, kMostRate}, cycle ? rate.value / 250000 : 0);
+  rate.steps = section.number("steps", false, {1, kMaxSteps}, 0);
+  rate.scale_with_cores = section.flag("scale_with_cores", false);
+  rate.leaf = section.text("leaf", false).value_or("");
+  section.check_all();
+  if (rate.steps > 0 && rate.warmup_steps > rate.steps) {
+    refuse_config(fmt::format("{}: learning_rate.warmup_steps is more than learning_rate.steps",
+                              section.where("warmup_steps")));
+  }
+  return rate;
+}
+
+EarlyStop read_early_stop(const toml::table& root, const std::string& name,
+                          const TrainConfig& config) {
+  Section section = Section::of(root, "early_stop", name);
+  EarlyStop stop;
+  stop.metric = section.text("metric", false).value_or(stop.metric);
+  const std::string better =
+      section.text("better", false).value_or(stop.metric == "accuracy" ? "more" : "less");
+  if (better != "more" && better != "less") {
+    refuse_config(
+        fmt::format("{}: early_stop.better must be \"more\" or \"less\"", section.where("better")));
+  }
+  stop.rises = better == "more";
+  stop.patience = section.number("patience", true, {1, kMaxEpochs}, 1);
+  stop.min_change = section.real("min_change", false, {0}, 0);
+  section.check_all();
+  if (config.eval.empty() || config.eval_every == 0) {
+    refuse_config(
+        fmt::format("{}: [early_stop] looks at evaluations; give program.eval and "
+                    "run.eval_every",
+                    section.where("metric")));
+  }
+  return stop;
+}
+
+}  // namespace
+
+std::vector<InputConfig> classifier_inputs(const std::string& images, const std::string& labels,
+                                           int64_t classes) {
+  std::vector<InputConfig> inputs(2);
+  inputs[0].name = "images";
+  inputs[0].file = images;
+  inputs[0].types = {DType::kF32, DType::kBf16, DType::kU8};
+  inputs[1].name = "labels";
+  inputs[1].file = labels;
+  inputs[1].classes = classes;
+  inputs[1].types = {DType::kI32};
+  inputs[1].numbers = true;
+  return inputs;
+}
+
+std::vector<Init> parse_init(const std::string& entry, const std::string& folder) {
+  constexpr std::string_view kFile = "file:";
+  if (entry.starts_with(kFile)) {
+    if (entry.size() == kFile.size()) {
+      refuse_config("init \"file:\" names no file");
+    }
+    return {{InitKind::kFile, resolve(entry.substr(kFile.size()), folder), 0}};
+  }
+  const size_t star = entry.find('*');
+  int64_t count = 1;
+  if (star != std::string::npos) {
+    const char* first = entry.data() + star + 1;
+    const char* last = entry.data() + entry.size();
+    const auto [end, error] = std::from_chars(first, last, count);
+    if (error != std::errc() || end != last || count < 1 || count > kMaxInitEntries) {
+      refuse_config(fmt::format("init \"{}\": a count in 1..{} is expected behind '*'", entry,
+                                kMaxInitEntries));
+    }
+  }
+  return std::vector<Init>(static_cast<size_t>(count), one_init(entry, entry.substr(0, star)));
+}
+
+TrainConfig parse_train_config(const std::string& text, const std::string& name,
+                               const std::string& folder) {
+  toml::table root;
+  try {
+    root = toml::parse(text, name);
+  } catch (const toml::parse_error& error) {
+    refuse_config(fmt::format("{}:{}: {}", name, error.source().begin.line, error.description()));
+  }
+  constexpr std::array<std::string_view, 6> kSections = {"program", "state",         "data",
+                                                         "run",     "learning_rate", "early_stop"};
+  for (const auto& [key, node] : root) {
+    if (std::find(kSections.begin(), kSections.end(), key.str()) == kSections.end()) {
+      refuse_config(fmt::format("{}:{}: unknown section [{}]; known: {}", name,
+                                node.source().begin.line, key.str(), fmt::join(kSections, ", ")));
+    }
+  }
+  TrainConfig config;
+  read_program(root, name, folder, config);
+  read_state(root, name, folder, config);
+  read_data(root, name, folder, config);
+  read_run(root, name, config);
+  if (root.contains("learning_rate")) {
+    config.learning_rate = read_learning_rate(root, name);
+  }
+  if (root.contains("early_stop")) {
+    config.early_stop = read_early_stop(root, name, config);
   }
   return config;
 }

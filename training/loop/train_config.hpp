@@ -7,30 +7,74 @@
 #include <string>
 #include <vector>
 
+#include "loop/learning_rate.hpp"
+#include "tpu/types.hpp"
+
 namespace tpu::training {
 
-enum class InitKind : uint8_t { kZeros, kOnes, kHeNormal, kGlorotUniform, kFile };
+enum class InitKind : uint8_t {
+  kZeros,
+  kOnes,
+  kConstant,
+  kNormal,
+  kHeNormal,
+  kGlorotUniform,
+  kFile
+};
 
 struct Init {
   InitKind kind = InitKind::kZeros;
   std::string path;  ///< kFile; already relative to the working directory
+  double value = 0;  ///< kConstant; kNormal: the deviation
+};
+
+/// What the programs are fed: one array of all examples, [examples, ...].
+struct InputConfig {
+  std::string name;
+  std::string file;
+  int64_t classes = 0;                        ///< integers are 0 .. classes-1; 0: not known
+  std::string classes_from = "data.classes";  ///< who says so, for error texts
+  /// u8 that a program takes as f32 or bf16 are divided by it.
+  double divide = 255;
+  std::vector<driver::DType> types;  ///< in which a program may take it; empty: any
+  bool numbers = false;              ///< one number an example, from 0 on: class numbers
+};
+
+/// The two inputs of an image classifier.
+std::vector<InputConfig> classifier_inputs(const std::string& images, const std::string& labels,
+                                           int64_t classes = 0);
+
+/// What each argument and result of a program is (signature.hpp); empty: by convention.
+struct SignatureConfig {
+  std::vector<std::string> arguments;
+  std::vector<std::string> results;
+};
+
+/// When training ends before its last epoch.
+struct EarlyStop {
+  std::string metric = "loss";  ///< of the evaluation
+  bool rises = false;           ///< better is more
+  int64_t patience = 1;         ///< evaluations without a better value
+  double min_change = 0;        ///< better by less counts as no better
 };
 
 struct TrainConfig {
   std::string train;
   std::string eval;  ///< empty: none
+  SignatureConfig train_signature;
+  SignatureConfig eval_signature;
   uint64_t seed = 0;
   std::vector<Init> init;
-  std::string images;
-  std::string labels;
+  std::vector<InputConfig> inputs;
   uint64_t split_seed = 0;
   uint64_t eval_count = 0;
-  int64_t classes = 0;                        ///< labels are 0 .. classes-1; 0: not known
-  std::string classes_from = "data.classes";  ///< who says so, for error texts
   int64_t batch = 0;
   int64_t epochs = 0;
   int64_t eval_every = 0;  ///< epochs; 0: only at the end
   std::string checkpoint;  ///< empty: none
+  bool stop_on_nan = true;
+  std::optional<LearningRateConfig> learning_rate;
+  std::optional<EarlyStop> early_stop;
 };
 
 /// Throws Error (InvalidArgument) that names file, line and key.
@@ -42,7 +86,7 @@ TrainConfig parse_train_config(const std::string& text, const std::string& name,
 /// Epochs of a run: each has its own stream of random numbers.
 constexpr int64_t kMaxEpochs = int64_t{1} << 30;
 
-/// One entry of `init`: "zeros", "he_normal*3", "file:w.npy". Throws Error.
+/// One entry of `init`: "zeros", "he_normal*3", "constant:0.1", "file:w.npy". Throws Error.
 std::vector<Init> parse_init(const std::string& entry, const std::string& folder);
 
 }  // namespace tpu::training

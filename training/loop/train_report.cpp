@@ -18,9 +18,14 @@ std::optional<double> test_metric(const EpochResult& epoch, std::string_view nam
 }
 
 nlohmann::ordered_json epoch_figures(const EpochResult& epoch, bool has_data) {
-  return {{"epoch", epoch.epoch},
-          {"train_loss", number_or_null(has_data ? std::optional(epoch.train_loss) : std::nullopt)},
-          {"test_accuracy", number_or_null(test_metric(epoch, "accuracy"))}};
+  nlohmann::ordered_json json = {
+      {"epoch", epoch.epoch},
+      {"train_loss", number_or_null(has_data ? std::optional(epoch.train_loss) : std::nullopt)},
+      {"test_accuracy", number_or_null(test_metric(epoch, "accuracy"))}};
+  for (const auto& [name, value] : epoch.eval.value_or(EvalResult()).metrics) {
+    json["test_" + name] = value;
+  }
+  return json;
 }
 
 }  // namespace
@@ -42,6 +47,9 @@ nlohmann::ordered_json train_report(const Trainer& trainer, const std::string& t
   json["first_step"] = trainer.first_step();
   json["stopped_by"] =
       stopped_by.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(stopped_by);
+  const std::string early = trainer.stopped_early();
+  json["stopped_early"] =
+      early.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(early);
   json["sim_seconds_per_step"] =
       number_or_null(ran ? std::optional(window.seconds() / steps) : std::nullopt);
   json["sim_cycles_per_step"] = number_or_null(

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cmath>
 #include <numeric>
 
 #include "files/checked.hpp"
@@ -25,9 +25,7 @@ using driver::HostArray;
 using driver::HostView;
 using driver::need_fit;
 using driver::ParameterInfo;
-using driver::RunOptions;
 using driver::RunResult;
-using driver::Shape;
 using driver::type_text;
 namespace {
 
@@ -39,61 +37,79 @@ constexpr size_t kStepsInFlight = 3;
 
 std::string type_of(const ParameterInfo& info) { return type_text(info.dtype, info.shape); }
 
-void need_scalar(const Executable& program, size_t result, const char* what, bool i32_too) {
-  const ParameterInfo& info = program.results()[result];
-  if (!info.shape.empty() ||
-      !(info.dtype == DType::kF32 || (i32_too && info.dtype == DType::kI32))) {
-    refuse_training(fmt::format("{}: result {} must be {}, a scalar f32{}, not {}", program.name(),
-                                result, what, i32_too ? " or i32" : "", type_of(info)));
+// The arguments that take the inputs, by input.
+std::vector<ParameterInfo> input_infos(const Signature& signature, const Executable& program) {
+  std::vector<ParameterInfo> infos(signature.count(Role::kInput));
+  for (size_t i = 0; i < signature.arguments.size(); ++i) {
+    if (signature.arguments[i].role == Role::kInput) {
+      infos[signature.arguments[i].index] = program.arguments()[i];
+    }
   }
+  return infos;
 }
 
-// `images` and the arguments behind it have the batch in dimension 0.
-void need_batch(const Executable& program, size_t first, int64_t batch) {
-  const auto& arguments = program.arguments();
-  const ParameterInfo& images = arguments[first];
-  const ParameterInfo& labels = arguments[first + 1];
-  if (images.shape.empty() || images.shape[0] != batch || batch < 1 ||
-      !(images.dtype == DType::kF32 || images.dtype == DType::kBf16 ||
-        images.dtype == DType::kU8)) {
-    refuse_training(
-        fmt::format("{}: argument {} must be the images, f32, bf16 or ui8 [{},...], not {}",
-                    program.name(), first, batch, type_of(images)));
-  }
-  if (labels.dtype != DType::kI32 || labels.shape != Shape{batch}) {
-    refuse_training(fmt::format("{}: argument {} must be the labels, i32[{}], not {}",
-                                program.name(), first + 1, batch, type_of(labels)));
-  }
-}
+// Evaluations behind the best one, and the best value.
+struct Wait {
+  int64_t evaluations = 0;
+  double best = 0;
+};
 
-float scalar(const HostArray& array) {
-  if (array.dtype == DType::kI32) {
-    int32_t value = 0;
-    std::memcpy(&value, array.bytes.data(), sizeof(value));
-    return static_cast<float>(value);
+Wait wait_of(const EarlyStop& stop, const std::vector<EpochResult>& epochs) {
+  Wait wait;
+  bool first = true;
+  for (const EpochResult& epoch : epochs) {
+    const std::optional<double> value = epoch.eval ? epoch.eval->find(stop.metric) : std::nullopt;
+    if (!value) {
+      continue;
+    }
+    const double gain = stop.rises ? *value - wait.best : wait.best - *value;
+    if (first || gain > stop.min_change) {
+      wait = {0, *value};
+    } else {
+      ++wait.evaluations;
+    }
+    first = false;
   }
-  float value = 0;
-  std::memcpy(&value, array.bytes.data(), sizeof(value));
-  return value;
+  return wait;
 }
 
 }  // namespace
+
+NotFinite::NotFinite(int64_t step, float loss)
+    : Error(ErrorCode::kInvalidArgument,
+            fmt::format("step {}: the loss is {}; training ends, since the state cannot recover "
+                        "(run.stop_on_nan = false goes on)",
+                        step, loss)),
+      step_(step) {}
 
 Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train,
                  std::optional<Executable> eval, bool has_data, const Checkpoint* from)
     : board_(board),
       config_(config),
       train_(std::move(train)),
-      eval_(std::move(eval)),
       has_data_(has_data),
-      leaves_([this] {
-        check_train();
-        return train_.arguments().size() - 2;
+      signature_(train_signature(config, train_)),
+      leaves_(signature_.count(Role::kState)),
+      data_([this] {
+        if (config_.init.size() != leaves_) {
+          refuse_training(fmt::format("state.init has {} entries, {} has {} state leaves",
+                                      config_.init.size(), train_.name(), leaves_));
+        }
+        return Dataset(config_, input_infos(signature_, train_));
       }()),
-      data_(config, train_.arguments()[leaves_]),
       window_(board, train_.devices()) {
-  if (eval_) {
-    check_eval();
+  if (config.learning_rate && !config.learning_rate->leaf.empty()) {
+    rate_leaf_ =
+        signature_.arguments[find_leaf(config.learning_rate->leaf, signature_, train_)].index;
+  }
+  if (eval) {
+    evaluator_.emplace(data_, *eval, eval_signature(config, *eval, signature_, train_));
+    const std::vector<std::string> metrics = evaluator_->metrics();
+    if (config.early_stop &&
+        std::find(metrics.begin(), metrics.end(), config.early_stop->metric) == metrics.end()) {
+      refuse_training(fmt::format("early_stop.metric = \"{}\" is none of the eval program's: {}",
+                                  config.early_stop->metric, fmt::join(metrics, ", ")));
+    }
   }
   if (static_cast<int64_t>(data_.train_count()) < config.batch) {
     refuse_training(fmt::format("{} training examples are less than one batch of {}",
@@ -104,7 +120,7 @@ Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train
   }
   const std::vector<HostArray> leaves = from != nullptr ? from->leaves : initial_state();
   for (size_t i = 0; i < leaves.size(); ++i) {
-    state_.push_back(train_.put(i, leaves[i]));
+    state_.push_back(train_.put(*signature_.argument({Role::kState, i}), leaves[i]));
   }
 }
 
@@ -124,7 +140,7 @@ void Trainer::go_on_from(const Checkpoint& from) {
   same("run.batch", mine.batch, from.order.batch);
   same("the number of state leaves", leaves_, from.leaves.size());
   for (size_t i = 0; i < leaves_; ++i) {
-    const ParameterInfo& info = train_.arguments()[i];
+    const ParameterInfo& info = train_.arguments()[*signature_.argument({Role::kState, i})];
     const HostArray& leaf = from.leaves[i];
     same(fmt::format("state leaf {}", i).c_str(), type_of(info), type_text(leaf.dtype, leaf.shape));
   }
@@ -140,109 +156,80 @@ void Trainer::go_on_from(const Checkpoint& from) {
   first_step_ = submitted_ = from.step;
 }
 
-void Trainer::check_train() const {
-  const auto& arguments = train_.arguments();
-  const auto& results = train_.results();
-  if (arguments.size() < 3 || results.size() != arguments.size() - 1) {
-    refuse_training(
-        fmt::format("{}: a train program takes state leaves, images and labels and returns the "
-                    "new leaves and the loss; this one has {} arguments and {} results",
-                    train_.name(), arguments.size(), results.size()));
-  }
-  const size_t leaves = arguments.size() - 2;
-  for (size_t i = 0; i < leaves; ++i) {
-    if (results[i].dtype != arguments[i].dtype || results[i].shape != arguments[i].shape) {
-      refuse_training(fmt::format("{}: result {} is {}, but state leaf {} is {}", train_.name(), i,
-                                  type_of(results[i]), i, type_of(arguments[i])));
-    }
-    if (results[i].layout.offsets != arguments[i].layout.offsets) {
-      refuse_training(fmt::format("{}: result {} does not lie on the cores as state leaf {} does",
-                                  train_.name(), i, i));
-    }
-  }
-  need_batch(train_, leaves, config_.batch);
-  need_scalar(train_, leaves, "the loss", false);
-  if (config_.init.size() != leaves) {
-    refuse_training(fmt::format("state.init has {} entries, {} has {} state leaves",
-                                config_.init.size(), train_.name(), leaves));
-  }
-}
-
-void Trainer::check_eval() const {
-  const auto& arguments = eval_->arguments();
-  const auto& results = eval_->results();
-  if (arguments.size() < 4 || arguments.size() - 3 > leaves_ || results.empty() ||
-      results.size() > 2) {
-    refuse_training(
-        fmt::format("{}: an eval program takes the first state leaves, images, labels and mask "
-                    "and returns correct and, if wanted, loss_sum; this one has {} arguments "
-                    "and {} results",
-                    eval_->name(), arguments.size(), results.size()));
-  }
-  const size_t leaves = arguments.size() - 3;
-  for (size_t i = 0; i < leaves; ++i) {
-    const ParameterInfo& leaf = train_.arguments()[i];
-    if (arguments[i].dtype != leaf.dtype || arguments[i].shape != leaf.shape ||
-        arguments[i].layout.offsets != leaf.layout.offsets) {
-      refuse_training(fmt::format("{}: argument {} is {}, but state leaf {} of {} is {}",
-                                  eval_->name(), i, type_of(arguments[i]), i, train_.name(),
-                                  type_of(leaf)));
-    }
-  }
-  const int64_t batch = arguments[leaves].shape.empty() ? 0 : arguments[leaves].shape[0];
-  need_batch(*eval_, leaves, batch);
-  data_.check_images(arguments[leaves], config_.images);
-  const ParameterInfo& mask = arguments[leaves + 2];
-  if (mask.dtype != DType::kF32 || mask.shape != Shape{batch}) {
-    refuse_training(fmt::format("{}: argument {} must be the mask, f32[{}], not {}", eval_->name(),
-                                leaves + 2, batch, type_of(mask)));
-  }
-  need_scalar(*eval_, 0, "the number of correct predictions", true);
-  if (results.size() > 1) {
-    need_scalar(*eval_, 1, "the sum of the losses", false);
-  }
-}
-
 std::vector<HostArray> Trainer::initial_state() const {
   std::vector<HostArray> leaves;
   for (size_t i = 0; i < leaves_; ++i) {
-    const ParameterInfo& info = train_.arguments()[i];
+    const ParameterInfo& info = train_.arguments()[*signature_.argument({Role::kState, i})];
     leaves.push_back(initial_leaf(config_.init[i], info.dtype, info.shape, config_.seed, i));
   }
   return leaves;
 }
 
-void Trainer::submit(const std::vector<uint32_t>& order, size_t first) {
-  const auto batch = static_cast<size_t>(config_.batch);
-  const auto& arguments = train_.arguments();
-  std::vector<Array> inputs = state_;
-  inputs.push_back(train_.put(leaves_, data_.image_batch(arguments[leaves_], order, first, batch)));
-  inputs.push_back(
-      train_.put(leaves_ + 1, data_.label_batch(arguments[leaves_ + 1], order, first, batch)));
-  RunResult result = train_.run(inputs);
-  const Array loss = std::move(result.outputs.back());
-  result.outputs.pop_back();
-  state_ = std::move(result.outputs);
-  InFlight entry{.loss = std::make_shared<float>(0.0f), .ready = {}};
-  entry.ready =
-      loss.parts()[0].read(std::as_writable_bytes(std::span<float, 1>(entry.loss.get(), 1)));
-  entry.ready.on_ready([keep = entry.loss](const std::shared_ptr<const Error>&) {});
+// Of the step that is submitted next.
+std::optional<double> Trainer::rate(const TrainLimits& limits) const {
+  if (limits.learning_rate) {
+    return limits.learning_rate(submitted_);
+  }
+  if (!config_.learning_rate) {
+    return std::nullopt;
+  }
+  return learning_rate(*config_.learning_rate, submitted_, planned_steps(0), train_.partitions());
+}
+
+std::vector<Array> Trainer::arguments(const std::vector<uint32_t>& order, size_t first,
+                                      std::optional<double> rate) {
+  const auto value = static_cast<float>(rate.value_or(0));
+  const HostView rate_view(DType::kF32, {}, std::as_bytes(std::span(&value, 1)));
+  std::vector<Array> inputs;
+  for (size_t i = 0; i < signature_.arguments.size(); ++i) {
+    const Place place = signature_.arguments[i];
+    const ParameterInfo& info = train_.arguments()[i];
+    if (place.role == Role::kInput) {
+      const auto batch = static_cast<size_t>(config_.batch);
+      inputs.push_back(train_.put(i, data_.batch(place.index, info, order, first, batch)));
+    } else if (place.role == Role::kLearningRate || place.index == rate_leaf_) {
+      inputs.push_back(train_.put(i, rate_view));
+    } else {
+      inputs.push_back(state_[place.index]);
+    }
+  }
+  return inputs;
+}
+
+void Trainer::submit(const std::vector<uint32_t>& order, size_t first, const TrainLimits& limits) {
+  InFlight entry{.results = {}, .learning_rate = rate(limits)};
+  RunResult result = train_.run(arguments(order, first, entry.learning_rate));
+  entry.results.add(result.outputs[*signature_.result({Role::kLoss})]);
+  for (size_t i = 0; i < signature_.metrics.size(); ++i) {
+    entry.results.add(result.outputs[*signature_.result({Role::kMetric, i})]);
+  }
+  for (size_t i = 0; i < leaves_; ++i) {
+    state_[i] = std::move(result.outputs[*signature_.result({Role::kState, i})]);
+  }
   in_flight_.push_back(std::move(entry));
   ++submitted_;
 }
 
 void Trainer::take_loss(const Progress& at, const TrainHooks& hooks) {
-  in_flight_.front().ready.wait();
-  losses_.push_back(*in_flight_.front().loss);
+  in_flight_.front().results.wait();
+  const InFlight taken = std::move(in_flight_.front());
   in_flight_.pop_front();
+  losses_.push_back(static_cast<float>(taken.results.numbers(0)[0]));
   const auto when = std::chrono::steady_clock::now();
   step_seconds_.push_back(std::chrono::duration<double>(when - last_loss_).count());
   last_loss_ = when;
   Progress now = at;
   now.step = static_cast<int64_t>(losses_.size());
   now.loss = losses_.back();
+  now.learning_rate = taken.learning_rate;
+  for (size_t i = 0; i < signature_.metrics.size(); ++i) {
+    now.metrics.push_back({signature_.metrics[i], taken.results.mean(i + 1)});
+  }
   if (hooks.step) {
     hooks.step(now);
+  }
+  if (has_data_ && config_.stop_on_nan && !std::isfinite(now.loss)) {
+    throw NotFinite(now.step, now.loss);
   }
 }
 
@@ -274,7 +261,7 @@ bool Trainer::run_steps(const Progress& at, int64_t first, int64_t last, const T
     if (stop) {
       break;
     }
-    submit(order, static_cast<size_t>((submitted_ - first) * config_.batch));
+    submit(order, static_cast<size_t>((submitted_ - first) * config_.batch), limits);
     if (in_flight_.size() > kStepsInFlight) {
       take_loss(at, hooks);
     }
@@ -302,7 +289,7 @@ bool Trainer::end_epoch(int64_t epoch, int64_t planned, bool stop, const TrainHo
       static_cast<double>(submitted_ - first);
   const bool due =
       submitted_ == planned || (config_.eval_every > 0 && epoch % config_.eval_every == 0);
-  if (eval_ && has_data_ && due && !stop) {
+  if (evaluator_ && has_data_ && due && !stop) {
     stop = hooks.stop_wanted && hooks.stop_wanted();
     if (!stop) {
       result.eval = evaluate();
@@ -327,13 +314,16 @@ bool Trainer::train(const TrainLimits& limits, const TrainHooks& hooks) {
   for (const Array& leaf : state_) {
     leaf.wait();
   }
-  if (submitted_ == planned && eval_ && has_data_ && !epochs_.empty() && !epochs_.back().eval) {
+  if (submitted_ == planned && evaluator_ && has_data_ && !epochs_.empty() &&
+      !epochs_.back().eval) {
     epochs_.pop_back();  // the run ends here, with an evaluation that was not due before
   }
   const int64_t an_epoch = steps_an_epoch();
   for (int64_t first = static_cast<int64_t>(epochs_.size()) * an_epoch;
-       submitted_ < planned || submitted_ > first; first += an_epoch) {
-    const Progress at{.epoch = first / an_epoch + 1, .step = 0, .steps = planned, .loss = 0};
+       (submitted_ < planned || submitted_ > first) && stopped_early().empty(); first += an_epoch) {
+    Progress at;
+    at.epoch = first / an_epoch + 1;
+    at.steps = planned;
     bool stop = run_steps(at, first, std::min(planned, first + an_epoch), limits, hooks);
     if (submitted_ > first) {
       stop = end_epoch(at.epoch, planned, stop, hooks);
@@ -366,7 +356,11 @@ std::optional<Checkpoint> Trainer::rescue() {
       return std::all_of(leaf.parts().begin(), leaf.parts().end(),
                          [](const Buffer& part) { return part.live(); });
     });
-    if (live && submitted_ == static_cast<int64_t>(losses_.size()) && submitted_ > first_step_) {
+    const bool finite =
+        !config_.stop_on_nan || std::all_of(losses_.begin() + first_step_, losses_.end(),
+                                            [](float loss) { return std::isfinite(loss); });
+    if (live && finite && submitted_ == static_cast<int64_t>(losses_.size()) &&
+        submitted_ > first_step_) {
       return checkpoint();
     }
   } catch (const std::exception&) {
@@ -375,41 +369,18 @@ std::optional<Checkpoint> Trainer::rescue() {
   return std::nullopt;
 }
 
-EvalResult Trainer::evaluate() {
-  const size_t leaves = eval_->arguments().size() - 3;
-  const auto& arguments = eval_->arguments();
-  const auto batch = static_cast<size_t>(arguments[leaves].shape[0]);
-  const std::vector<uint32_t>& order = data_.eval_order();
-  std::vector<RunResult> results;
-  for (size_t first = 0; first < order.size(); first += batch) {
-    const size_t count = std::min(batch, order.size() - first);
-    std::vector<float> mask(batch, 0.0f);
-    std::fill(mask.begin(), mask.begin() + static_cast<ptrdiff_t>(count), 1.0f);
-    std::vector<Array> inputs(state_.begin(), state_.begin() + static_cast<ptrdiff_t>(leaves));
-    inputs.push_back(eval_->put(leaves, data_.image_batch(arguments[leaves], order, first, count)));
-    inputs.push_back(
-        eval_->put(leaves + 1, data_.label_batch(arguments[leaves + 1], order, first, count)));
-    inputs.push_back(eval_->put(leaves + 2, HostView(DType::kF32, {static_cast<int64_t>(batch)},
-                                                     std::as_bytes(std::span(mask)))));
-    RunOptions options;
-    for (size_t i = 0; i < leaves; ++i) {
-      options.keep.push_back(i);  // an eval program must not use up the state
-    }
-    results.push_back(eval_->run(inputs, options));
+EvalResult Trainer::evaluate() const { return evaluator_->evaluate(state_); }
+
+std::string Trainer::stopped_early() const {
+  if (!config_.early_stop) {
+    return {};
   }
-  double correct = 0;
-  double loss = 0;
-  for (const RunResult& result : results) {
-    correct += static_cast<double>(scalar(result.outputs[0].to_host_checked("correct")));
-    if (result.outputs.size() > 1) {
-      loss += static_cast<double>(scalar(result.outputs[1].to_host_checked("loss_sum")));
-    }
-  }
-  EvalResult result{{{"accuracy", correct / static_cast<double>(order.size())}}};
-  if (eval_->results().size() > 1) {
-    result.metrics.push_back({"loss", loss / static_cast<double>(order.size())});
-  }
-  return result;
+  const EarlyStop& stop = *config_.early_stop;
+  const Wait wait = wait_of(stop, epochs_);
+  return wait.evaluations < stop.patience
+             ? std::string()
+             : fmt::format("{} was no better than {:.6g} in {} evaluations", stop.metric, wait.best,
+                           wait.evaluations);
 }
 
 std::vector<HostArray> Trainer::state() {

@@ -14,7 +14,11 @@
 #include "checkpoint/checkpoint.hpp"
 #include "figures/measure.hpp"
 #include "loop/dataset.hpp"
+#include "loop/evaluator.hpp"
+#include "loop/result_reads.hpp"
+#include "loop/signature.hpp"
 #include "tpu/board.hpp"
+#include "tpu/error.hpp"
 
 namespace tpu::training {
 
@@ -24,12 +28,27 @@ struct Progress {
   int64_t step = 0;
   int64_t steps = 0;
   float loss = 0;
+  std::vector<Metric> metrics;          ///< what else the program returns; means over the batch
+  std::optional<double> learning_rate;  ///< when the configuration gives it
+};
+
+/// A loss that is not a number, or infinite: the state is lost.
+class NotFinite : public driver::Error {
+ public:
+  NotFinite(int64_t step, float loss);
+  /// From 1 on.
+  int64_t step() const { return step_; }
+
+ private:
+  int64_t step_;
 };
 
 /// How far to train; 0: as the configuration says, no checkpoints on the way.
 struct TrainLimits {
   int64_t max_steps = 0;
   int64_t checkpoint_every = 0;  ///< steps
+  /// Learning rate by step (from 0 on), instead of the configuration's.
+  std::function<double(int64_t step)> learning_rate = {};
 };
 
 /// Calls of a run to its owner; empty ones are left out.
@@ -51,9 +70,11 @@ class Trainer {
           std::optional<driver::Executable> eval, bool has_data = true,
           const Checkpoint* from = nullptr);
 
-  /// False when it was stopped before all steps were done.
+  /// False when it was stopped before all steps were done; early_stop says whether by itself.
   bool train(const TrainLimits& limits, const TrainHooks& hooks);
-  EvalResult evaluate();
+  EvalResult evaluate() const;
+  /// Why it ended before all epochs were done, though nobody stopped it; empty: it did not.
+  std::string stopped_early() const;
 
   /// All that a later run needs to go on with the same bits. Waits for the state.
   Checkpoint checkpoint();
@@ -74,23 +95,24 @@ class Trainer {
   const driver::Board& board() const { return board_; }
   const driver::Executable& program() const { return train_; }
   const Dataset& data() const { return data_; }
+  const Signature& signature() const { return signature_; }
   bool has_data() const { return has_data_; }
 
   /// The state on the host, compared over the cores when the board computes.
   std::vector<driver::HostArray> state();
 
  private:
-  // The loss is read into memory that lives as long as the read, whatever happens to the trainer.
   struct InFlight {
-    std::shared_ptr<float> loss;
-    driver::Event ready;
+    ResultReads results;  // the loss, then the metrics
+    std::optional<double> learning_rate;
   };
 
-  void check_train() const;
-  void check_eval() const;
   void go_on_from(const Checkpoint& from);
   std::vector<driver::HostArray> initial_state() const;
-  void submit(const std::vector<uint32_t>& order, size_t first);
+  std::vector<driver::Array> arguments(const std::vector<uint32_t>& order, size_t first,
+                                       std::optional<double> rate);
+  std::optional<double> rate(const TrainLimits& limits) const;
+  void submit(const std::vector<uint32_t>& order, size_t first, const TrainLimits& limits);
   void take_loss(const Progress& at, const TrainHooks& hooks);
   void take_losses(const Progress& at, const TrainHooks& hooks);
   bool run_steps(const Progress& at, int64_t first, int64_t last, const TrainLimits& limits,
@@ -101,10 +123,12 @@ class Trainer {
   driver::Board board_;
   const TrainConfig& config_;
   driver::Executable train_;
-  std::optional<driver::Executable> eval_;
   const bool has_data_;
+  const Signature signature_;
   size_t leaves_;
+  std::optional<size_t> rate_leaf_;  // that holds the learning rate
   Dataset data_;
+  std::optional<Evaluator> evaluator_;
   std::vector<driver::Array> state_;
   std::deque<InFlight> in_flight_;
   int64_t first_step_ = 0;

@@ -32,6 +32,7 @@ using training::checkpoint_step;
 using training::EpochResult;
 using training::Init;
 using training::InitKind;
+using training::InputConfig;
 using training::load_train_config;
 using training::Progress;
 using training::read_checkpoint;
@@ -237,7 +238,10 @@ void check_usage(const TrainArguments& arguments) {
 }
 
 std::vector<std::string> files_of(const TrainConfig& config) {
-  std::vector<std::string> files = {config.train, config.images, config.labels};
+  std::vector<std::string> files = {config.train};
+  for (const InputConfig& input : config.inputs) {
+    files.push_back(input.file);
+  }
   if (!config.eval.empty()) {
     files.push_back(config.eval);
   }
@@ -271,18 +275,25 @@ void check_outputs(const TrainArguments& arguments, const TrainConfig& config,
 }
 
 // The number of classes that the program knows binds: a label beyond it has no place in a one-hot
-// code. The labels are the last argument.
-void set_classes(TrainConfig& config, const CompiledFile& program, const std::string& file) {
-  const int64_t known = program.one_hot_classes.empty() ? 0 : program.one_hot_classes.back();
-  if (known > 0 && config.classes > known) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: data.classes is {}, but {} compares the labels with the {} "
-                            "classes 0 to {}; correct it or leave it out",
-                            file, config.classes, config.train, known, known - 1));
-  }
-  if (config.classes == 0 && known > 0) {
-    config.classes = known;
-    config.classes_from = config.train;
+// code.
+void set_classes(TrainConfig& config, const CompiledFile& program, const Executable& loaded,
+                 const std::string& file) {
+  const training::Signature signature = training::train_signature(config, loaded);
+  for (size_t i = 0; i < config.inputs.size(); ++i) {
+    InputConfig& input = config.inputs[i];
+    const size_t argument = *signature.argument({training::Role::kInput, i});
+    const int64_t known =
+        argument < program.one_hot_classes.size() ? program.one_hot_classes[argument] : 0;
+    if (known > 0 && input.classes > known) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: data.classes is {}, but {} compares the {} with the {} "
+                              "classes 0 to {}; correct it or leave it out",
+                              file, input.classes, config.train, input.name, known, known - 1));
+    }
+    if (input.classes == 0 && known > 0) {
+      input.classes = known;
+      input.classes_from = config.train;
+    }
   }
 }
 
@@ -290,12 +301,14 @@ void print_notes(const Trainer& trainer, const TrainConfig& config, bool resumed
   if (resumed) {
     fmt::print("resumed at step {}\n", trainer.first_step());
   }
-  if (config.classes == 0 && trainer.has_data()) {
-    const auto [low, high] = trainer.data().label_range();
-    fmt::print(stderr,
-               "tpuboard: labels go from {} to {}; they are not checked against the classes of the "
-               "program, since neither data.classes nor the program tells how many there are\n",
-               low, high);
+  for (size_t i = 0; i < config.inputs.size(); ++i) {
+    if (config.inputs[i].numbers && config.inputs[i].classes == 0 && trainer.has_data()) {
+      const auto [low, high] = trainer.data().range(i);
+      fmt::print(stderr,
+                 "tpuboard: {} go from {} to {}; they are not checked against the classes of the "
+                 "program, since neither data.classes nor the program tells how many there are\n",
+                 config.inputs[i].name, low, high);
+    }
   }
   if (!config.checkpoint.empty() && !trainer.has_data()) {
     fmt::print(stderr, "tpuboard: no checkpoint is written, since --no-data computes no state\n");
@@ -322,7 +335,6 @@ void train(const TrainArguments& arguments) {
   }
   check_outputs(arguments, config, folder);
   const CompiledFile train_file = program_file(config.train, options);
-  set_classes(config, train_file, arguments.config);
   const std::vector<std::byte> eval_image =
       config.eval.empty() ? std::vector<std::byte>() : program_bytes(config.eval, options);
   const Board board = Board::open(options);
@@ -330,8 +342,9 @@ void train(const TrainArguments& arguments) {
   if (!eval_image.empty()) {
     eval = board.load(eval_image);
   }
-  Trainer trainer(board, config, board.load(train_file.executable), eval, !options.sim.no_data,
-                  from ? &*from : nullptr);
+  const Executable program = board.load(train_file.executable);
+  set_classes(config, train_file, program, arguments.config);
+  Trainer trainer(board, config, program, eval, !options.sim.no_data, from ? &*from : nullptr);
   from.reset();
   print_notes(trainer, config, arguments.resume);
   TrainRun run(arguments, config, trainer);
@@ -343,6 +356,9 @@ void train(const TrainArguments& arguments) {
   profile.print(static_cast<double>(std::max<int64_t>(1, trainer.steps_run())));
   if (signal != 0) {
     fmt::print(stderr, "tpuboard: {}\n", run.stop_text(signal));
+  } else if (const std::string early = trainer.stopped_early(); !early.empty()) {
+    fmt::print("stopped after step {} of {}: {}\n", trainer.losses().size(),
+               trainer.planned_steps(arguments.steps), early);
   }
   board.close();
   require_clean(trainer.window().last());

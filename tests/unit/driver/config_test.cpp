@@ -64,7 +64,14 @@ TEST(TrainConfig, ReadsEveryKey) {
   EXPECT_EQ(config.init[4].kind, InitKind::kFile);
   EXPECT_EQ(config.init[4].path, "dir/w.npy");
   EXPECT_EQ(config.init[5].kind, InitKind::kGlorotUniform);
-  EXPECT_EQ(config.labels, "/abs/labels.u8");
+  ASSERT_EQ(config.inputs.size(), 2u);
+  EXPECT_EQ(config.inputs[0].name, "images");
+  EXPECT_EQ(config.inputs[0].file, "dir/images.npy");
+  EXPECT_EQ(config.inputs[1].name, "labels");
+  EXPECT_EQ(config.inputs[1].file, "/abs/labels.u8");
+  EXPECT_TRUE(config.stop_on_nan);
+  EXPECT_FALSE(config.learning_rate);
+  EXPECT_FALSE(config.early_stop);
   EXPECT_EQ(config.split_seed, 7u);
   EXPECT_EQ(config.eval_count, 10u);
   EXPECT_EQ(config.batch, 200);
@@ -73,12 +80,93 @@ TEST(TrainConfig, ReadsEveryKey) {
   EXPECT_EQ(config.checkpoint, "ck");
 }
 
+constexpr const char* kAny = R"([program]
+train = "train.tpuexe"
+eval = "eval.tpuexe"
+arguments = ["state*4", "tokens", "weights", "learning_rate"]
+results = ["state*4", "loss"]
+eval_results = ["loss"]
+[state]
+seed = 3
+init = ["constant:1e-3", "normal:0.02*3"]
+[data]
+split_seed = 7
+eval_count = 10
+[[data.input]]
+name = "tokens"
+file = "tokens.npy"
+classes = 256
+[[data.input]]
+name = "weights"
+file = "weights.npy"
+divide = 1
+[run]
+batch = 200
+epochs = 2
+eval_every = 1
+stop_on_nan = false
+[learning_rate]
+schedule = "one_cycle"
+value = 0.5
+[early_stop]
+metric = "accuracy"
+patience = 3
+)";
+
+TEST(TrainConfig, ReadsInputsListsRatesAndEarlyStop) {
+  const TrainConfig config = parse_train_config(kAny, "c.toml", "dir");
+  EXPECT_EQ(config.train_signature.arguments.size(), 4u);
+  EXPECT_EQ(config.train_signature.results.size(), 2u);
+  EXPECT_TRUE(config.eval_signature.arguments.empty());
+  ASSERT_EQ(config.init.size(), 4u);
+  EXPECT_EQ(config.init[0].kind, InitKind::kConstant);
+  EXPECT_EQ(config.init[0].value, 1e-3);
+  EXPECT_EQ(config.init[3].kind, InitKind::kNormal);
+  EXPECT_EQ(config.init[3].value, 0.02);
+  ASSERT_EQ(config.inputs.size(), 2u);
+  EXPECT_EQ(config.inputs[0].classes, 256);
+  EXPECT_EQ(config.inputs[0].classes_from, "c.toml:16");
+  EXPECT_EQ(config.inputs[1].file, "dir/weights.npy");
+  EXPECT_EQ(config.inputs[1].divide, 1.0);
+  EXPECT_FALSE(config.stop_on_nan);
+  EXPECT_EQ(config.learning_rate->schedule, training::Schedule::kOneCycle);
+  EXPECT_DOUBLE_EQ(config.learning_rate->start, 0.02);
+  EXPECT_TRUE(config.early_stop->rises);
+  EXPECT_EQ(config.early_stop->patience, 3);
+}
+
+TEST(TrainConfig, NamesMistakesInInputsAndRates) {
+  const auto has = [](const std::string& from, const std::string& to, const std::string& part) {
+    std::string text = kAny;
+    const size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    const std::string message = refusal(text.replace(at, from.size(), to));
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  has("name = \"tokens\"", "name = \"mask\"", "c.toml:14: the name \"mask\" is taken");
+  has("name = \"weights\"", "name = \"tokens\"", "c.toml:18: the name \"tokens\" is taken");
+  has("name = \"weights\"", "name = \"state2\"", "is taken");
+  has("divide = 1", "divide = 0", "c.toml:20: data.input.divide must be a number in");
+  has("divide = 1", "scale = 1", "c.toml:20: unknown key data.input.scale");
+  has("eval_count = 10", "eval_count = 10\nimages = \"i.npy\"", "c.toml:13: data.images and");
+  has("constant:1e-3", "constant:nan", "a number is expected behind \"constant:\"");
+  has("normal:0.02", "normal:-1", "a number is expected behind \"normal:\"");
+  has("one_cycle", "triangle", "learning_rate.schedule = \"triangle\" is unknown");
+  has("value = 0.5", "value = -0.5", "learning_rate.value must be a number in");
+  has("value = 0.5", "value = 0.5\nwarmup_steps = 9\nsteps = 5", "warmup_steps is more than");
+  has("patience = 3", "patience = 0", "early_stop.patience must be an integer of at least 1");
+  has("patience = 3", "better = \"up\"", "must be \"more\" or \"less\"");
+  has("eval_every = 1\n", "", "[early_stop] looks at evaluations");
+  has("stop_on_nan = false", "stop_on_nan = 0", "run.stop_on_nan must be true or false");
+}
+
 TEST(TrainConfig, NamesFileLineAndKeyOfMistakes) {
   const auto has = [](const std::string& text, const std::string& part) {
     const std::string message = refusal(text);
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
   has(changed("batch = 200", "bach = 200"), "run.batch is missing");
+  has(changed("eval_count = 10", "input = 3"), "must be written as [[data.input]]");
   has(changed("epochs = 2", "epochs = 2\nspeed = 9"), "c.toml:18: unknown key run.speed");
   has(changed("epochs = 2", "epochs = 0"),
       "c.toml:17: run.epochs must be an integer of at least 1");

@@ -76,6 +76,33 @@ TEST(GlorotUniform, IsTheDocumentedFunctionOfItsStream) {
   EXPECT_NE(glorot({2, 4}, 6), values);
 }
 
+TEST(InitialLeaf, ConstantsOfAnyType) {
+  const auto leaf = [](double value, DType dtype) {
+    return initial_leaf({InitKind::kConstant, {}, value}, dtype, {2}, kStateSeed, 3);
+  };
+  EXPECT_EQ(values_of(leaf(0.1, DType::kF32)), std::vector<float>(2, 0.1f));
+  const HostArray counts = leaf(-70000, DType::kI64);
+  int64_t second = 0;
+  std::memcpy(&second, counts.bytes.data() + sizeof(second), sizeof(second));
+  EXPECT_EQ(second, -70000);
+  EXPECT_THROW(leaf(-70000, DType::kI16), Error);
+  EXPECT_THROW(leaf(0.5, DType::kI32), Error);
+  EXPECT_THROW(leaf(2, DType::kI1), Error);
+  EXPECT_THROW(leaf(-1, DType::kU8), Error);
+  EXPECT_EQ(leaf(255, DType::kU8).bytes[1], std::byte{255});
+}
+
+TEST(InitialLeaf, NormalHasTheDeviationThatIsGiven) {
+  const std::vector<float> values =
+      values_of(initial_leaf({InitKind::kNormal, {}, 0.02}, DType::kF32, {20000}, kStateSeed, 3));
+  double square = 0;
+  for (const float x : values) {
+    square += static_cast<double>(x) * static_cast<double>(x);
+  }
+  // Five standard errors of a variance.
+  EXPECT_NEAR(square / 20000, 0.0004, 5 * 0.0004 * std::sqrt(2.0 / 20000));
+}
+
 TEST(InitialLeaf, RoundsToBf16AndRefusesIntegers) {
   const Init rule{InitKind::kGlorotUniform, {}};
   const HostArray half = initial_leaf(rule, DType::kBf16, {2, 4}, kStateSeed, 5);

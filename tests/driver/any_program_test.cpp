@@ -1,0 +1,333 @@
+// Training of programs that are no image classifiers, on the null board: inputs and results by
+// lists, metrics, learning rates, losses that are not finite, early stop.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "files/npy.hpp"
+#include "loop/trainer.hpp"
+#include "tests/driver/null_board.hpp"
+#include "tests/driver/program_builder.hpp"
+#include "transport/null/null_transport.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using test::ProgramBuilder;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using training::InitKind;
+using training::NotFinite;
+using training::Progress;
+using training::Schedule;
+using training::TrainConfig;
+using training::Trainer;
+
+constexpr int64_t kBatch = 8;
+constexpr int64_t kLength = 3;
+constexpr uint32_t kCores = 4;
+
+template <typename Number>
+std::vector<Number> numbers(const NullLaunchPart& part, size_t slot) {
+  std::vector<Number> values(part.slots[slot].size / sizeof(Number));
+  part.hbm->read(part.slots[slot].base, std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+template <typename Number>
+void put(const NullLaunchPart& part, size_t slot, const std::vector<Number>& values) {
+  part.hbm->write(part.slots[slot].base, std::as_bytes(std::span(values)));
+}
+
+// A model with one number as state: each step adds rate * (sum of tokens * weights). It takes
+// tokens, state, weights and rate, and gives the state as loss, "first" (the first token of each
+// example) and the new state, in this order.
+class AnyProgram : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::temp_directory_path() /
+              (std::string("tpu_any_") + info->name() + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+    save_tokens();
+    const std::vector<float> weights(20 * kLength, 0.5f);
+    write_npy(path("weights.npy"),
+              HostView(DType::kF32, {20, kLength}, std::as_bytes(std::span(weights))));
+    config_.inputs.resize(2);
+    config_.inputs[0].name = "tokens";
+    config_.inputs[0].file = path("tokens.npy");
+    config_.inputs[0].classes = 256;
+    config_.inputs[1].name = "weights";
+    config_.inputs[1].file = path("weights.npy");
+    config_.train_signature = {.arguments = {"tokens", "state", "weights", "learning_rate"},
+                               .results = {"loss", "first", "state"}};
+    config_.eval_signature = {.arguments = {"state", "tokens"}, .results = {"loss", "first"}};
+    config_.learning_rate = {.value = 0.25};
+    config_.init = {{InitKind::kConstant, {}, 2.0}};
+    config_.split_seed = 7;
+    config_.eval_count = 4;
+    config_.batch = kBatch;
+    config_.epochs = 3;
+    board_ = test::open_null(null_);
+    null_->executor = [this](NullLaunch& launch) { return execute(launch); };
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  void save_tokens(int64_t odd = 0) {
+    tokens_.clear();
+    for (int64_t i = 0; i < 20 * kLength; ++i) {
+      tokens_.push_back(i % 100);
+    }
+    tokens_[17] += odd;
+    write_npy(path("tokens.npy"),
+              HostView(DType::kI64, {20, kLength}, std::as_bytes(std::span(tokens_))));
+  }
+
+  Executable train_program(DType tokens = DType::kI32) {
+    ProgramBuilder train(kCores);
+    train.argument(tokens, {kBatch, kLength}, true);
+    train.argument(DType::kF32, {});
+    train.argument(DType::kF32, {kBatch, kLength}, true);
+    train.argument(DType::kF32, {});
+    train.result(DType::kF32, {});
+    train.result(DType::kF32, {kBatch}, true);
+    train.result(DType::kF32, {}, false, 1);
+    return board_.load(train.bytes());
+  }
+
+  Executable eval_program() {
+    ProgramBuilder eval(kCores);
+    eval.argument(DType::kF32, {});
+    eval.argument(DType::kI32, {kBatch, kLength}, true);
+    eval.result(DType::kF32, {kBatch}, true);
+    eval.result(DType::kF32, {kBatch}, true);
+    return board_.load(eval.bytes());
+  }
+
+  std::optional<tpu_fault_record_t> execute(NullLaunch& launch) {
+    const bool eval = launch.parts[0].slots.size() == 4;
+    float sum = 0;
+    for (NullLaunchPart& part : launch.parts) {
+      const auto tokens = numbers<int32_t>(part, eval ? 1 : 0);
+      std::vector<float> first;
+      for (size_t i = 0; i < tokens.size(); i += static_cast<size_t>(kLength)) {
+        first.push_back(static_cast<float>(tokens[i]));
+      }
+      if (eval) {
+        put(part, 2, std::vector<float>(first.size(), eval_loss_));
+        put(part, 3, first);
+        continue;
+      }
+      put(part, 5, first);
+      const auto weights = numbers<float>(part, 2);
+      for (size_t i = 0; i < tokens.size(); ++i) {
+        sum += static_cast<float>(tokens[i]) * weights[i];
+      }
+    }
+    if (eval) {
+      eval_loss_ = eval_loss_ < 0.3f ? eval_loss_ : eval_loss_ - 0.25f;
+      return std::nullopt;
+    }
+    const float rate = numbers<float>(launch.parts[0], 3)[0];
+    rates_.push_back(rate);
+    const float state = numbers<float>(launch.parts[0], 1)[0] + rate * sum;
+    const float loss = static_cast<int>(rates_.size()) == nan_at_ ? NAN : state;
+    for (NullLaunchPart& part : launch.parts) {
+      put(part, 4, std::vector<float>{loss});
+      put(part, 6, std::vector<float>{state});
+    }
+    return std::nullopt;
+  }
+
+  std::string refusal() {
+    try {
+      const Trainer trainer(board_, config_, train_program(), eval_program());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return error.message();
+    }
+    return "accepted";
+  }
+
+  std::filesystem::path folder_;
+  TrainConfig config_;
+  std::vector<int64_t> tokens_;
+  NullTransport* null_ = nullptr;
+  Board board_;
+  std::vector<float> rates_;
+  float eval_loss_ = 1.0f;
+  int nan_at_ = 0;
+};
+
+TEST_F(AnyProgram, TrainsWithTokensWeightsAndARate) {
+  config_.learning_rate = {.schedule = Schedule::kLinear, .value = 0.5, .end = 0.0};
+  Trainer trainer(board_, config_, train_program(), eval_program());
+  std::vector<Progress> steps;
+  EXPECT_TRUE(trainer.train({}, {.step = [&](const Progress& at) { steps.push_back(at); },
+                                 .epoch_done = {},
+                                 .stop_wanted = {},
+                                 .save = {}}));
+  ASSERT_EQ(steps.size(), 6u);  // 16 examples, 3 epochs
+  EXPECT_THAT(rates_, ElementsAre(0.5f, 0.4f, 0.3f, 0.2f, 0.1f, 0.0f));
+  float state = 2.0f;
+  for (size_t epoch = 0; epoch < 3; ++epoch) {
+    const auto order = trainer.data().epoch_order(static_cast<uint32_t>(epoch));
+    for (size_t step = 0; step < 2; ++step) {
+      const Progress& seen = steps[2 * epoch + step];
+      double first = 0;
+      float sum = 0;
+      for (size_t row = 0; row < static_cast<size_t>(kBatch); ++row) {
+        const size_t example = order[step * static_cast<size_t>(kBatch) + row];
+        first += static_cast<double>(tokens_[3 * example]) / 8.0;
+        for (size_t i = 0; i < 3; ++i) {
+          sum += static_cast<float>(tokens_[3 * example + i]) * 0.5f;
+        }
+      }
+      state += rates_[2 * epoch + step] * sum;
+      EXPECT_EQ(seen.loss, state);
+      ASSERT_EQ(seen.metrics.size(), 1u);
+      EXPECT_EQ(seen.metrics[0].name, "first");
+      EXPECT_DOUBLE_EQ(seen.metrics[0].value, first);
+      EXPECT_EQ(static_cast<float>(seen.learning_rate.value()), rates_[2 * epoch + step]);
+    }
+  }
+  float kept = 0;
+  std::memcpy(&kept, trainer.state()[0].bytes.data(), sizeof(kept));
+  EXPECT_EQ(kept, state);
+  double first = 0;
+  for (const uint32_t example : trainer.data().eval_order()) {
+    first += static_cast<double>(tokens_[3 * example]) / 4.0;
+  }
+  const training::EvalResult result = trainer.epochs().back().eval.value();
+  EXPECT_DOUBLE_EQ(result.find("first").value(), first);  // padding does not count
+  EXPECT_DOUBLE_EQ(result.find("loss").value(), 1.0);
+}
+
+TEST_F(AnyProgram, AStateLeafHoldsTheRate) {
+  ProgramBuilder train(kCores);
+  train.argument(DType::kI32, {kBatch, kLength}, true);
+  train.argument(DType::kF32, {});
+  train.argument(DType::kF32, {kBatch, kLength}, true);
+  train.argument(DType::kF32, {});
+  train.result(DType::kF32, {});
+  train.result(DType::kF32, {kBatch}, true);
+  train.result(DType::kF32, {}, false, 1);
+  train.result(DType::kF32, {}, false, 3);
+  config_.train_signature = {.arguments = {"tokens", "state", "weights", "state"},
+                             .results = {"loss", "first", "state", "state"}};
+  config_.learning_rate = {.schedule = Schedule::kLinear, .value = 0.5, .end = 0.0, .leaf = "1"};
+  config_.init.push_back({InitKind::kConstant, {}, 9.0});
+  Trainer trainer(board_, config_, board_.load(train.bytes()), std::nullopt);
+  EXPECT_TRUE(trainer.train({}, {}));
+  EXPECT_THAT(rates_, ElementsAre(0.5f, 0.4f, 0.3f, 0.2f, 0.1f, 0.0f));
+  config_.learning_rate->leaf = "7";
+  EXPECT_THROW(Trainer(board_, config_, board_.load(train.bytes()), std::nullopt), Error);
+}
+
+TEST_F(AnyProgram, WrongListsAreNamed) {
+  const TrainConfig good = config_;
+  EXPECT_EQ(refusal(), "accepted");
+  const auto arguments = [&](std::vector<std::string> list, const std::string& text) {
+    config_ = good;
+    config_.train_signature.arguments = std::move(list);
+    EXPECT_THAT(refusal(), HasSubstr(text));
+  };
+  arguments({"tokens", "state"}, "program.arguments names 2, halt_program has 4");
+  arguments({"tokens", "state", "tokens", "learning_rate"}, "\"tokens\" stands there twice");
+  arguments({"tokens", "state", "wieghts", "learning_rate"},
+            "\"wieghts\" is no input; known: state, state:N, tokens, weights, mask, learning_rate");
+  arguments({"tokens", "state:4", "weights", "learning_rate"},
+            "\"state:4\": there are state leaves 0 to 0");
+  arguments({"tokens", "state*0", "weights", "learning_rate"}, "a count in 1..65536");
+  arguments({"tokens", "mask", "weights", "learning_rate"}, "takes no mask");
+  arguments({"state", "learning_rate", "weights", "tokens"}, "but state leaf 0 is i32[8,3]");
+  arguments({"tokens", "state", "weights", "state"}, "state leaf 1 is no result");
+  arguments({"tokens", "state", "-", "learning_rate"}, "\"-\" is no input");
+  config_ = good;
+  config_.train_signature = {};
+  EXPECT_THAT(refusal(), HasSubstr("a train program takes state leaves, tokens and weights and "
+                                   "returns the new leaves and the loss; this one has 4"));
+  const auto results = [&](std::vector<std::string> list, const std::string& text) {
+    config_ = good;
+    config_.train_signature.results = std::move(list);
+    EXPECT_THAT(refusal(), HasSubstr(text));
+  };
+  results({"first", "-", "state"}, "no result is the loss");
+  results({"-", "loss", "state"}, "result 1 must be the loss, a scalar f32");
+  results({"loss", "first", "last"}, "state leaf 0 is no result");
+  const auto evals = [&](std::vector<std::string> list, const std::string& text) {
+    config_ = good;
+    config_.eval_signature.results = std::move(list);
+    EXPECT_THAT(refusal(), HasSubstr(text));
+  };
+  evals({"loss", "state"}, "is a metric, not state");
+  evals({"correct", "first"}, "result 0 must be the number of correct predictions");
+  config_ = good;
+  config_.learning_rate.reset();
+  EXPECT_THAT(refusal(), HasSubstr("argument 3 is a learning rate"));
+  config_ = good;
+  config_.batch = 4;
+  EXPECT_THAT(refusal(), HasSubstr("argument 0 must be the tokens, [4,...], not i32[8,3]"));
+}
+
+TEST_F(AnyProgram, NumbersOutOfRangeAreNamed) {
+  save_tokens(300);  // value 2 of example 5
+  EXPECT_THAT(refusal(), HasSubstr("tokens.npy: tokens 317 of example 5, value 2, is none of the "
+                                   "256 classes, 0 to 255"));
+  config_.inputs[0].classes = 0;
+  EXPECT_EQ(refusal(), "accepted");
+  save_tokens(int64_t{1} << 40);
+  EXPECT_THAT(refusal(), HasSubstr("does not fit into the program's i32"));
+  config_.inputs[1].file = path("tokens.npy");
+  EXPECT_THAT(refusal(), HasSubstr("tokens.npy: i64 cannot become the program's f32"));
+  config_.inputs[1].file = path("few.npy");
+  const std::vector<float> few(3);
+  write_npy(path("few.npy"), HostView(DType::kF32, {1, 3}, std::as_bytes(std::span(few))));
+  EXPECT_THAT(refusal(), HasSubstr("few.npy: 1 examples of weights, but 20 of tokens"));
+}
+
+TEST_F(AnyProgram, ALossThatIsNotFiniteEndsTheRunAndKeepsNoState) {
+  nan_at_ = 3;
+  Trainer trainer(board_, config_, train_program(), std::nullopt);
+  try {
+    trainer.train({}, {});
+    FAIL() << "trained on";
+  } catch (const NotFinite& error) {
+    EXPECT_EQ(error.step(), 3);
+    EXPECT_THAT(error.message(), HasSubstr("step 3: the loss is nan"));
+  }
+  EXPECT_FALSE(trainer.rescue().has_value());
+  rates_.clear();
+  config_.stop_on_nan = false;
+  Trainer on(board_, config_, train_program(), std::nullopt);
+  EXPECT_TRUE(on.train({}, {}));
+  EXPECT_TRUE(std::isnan(on.losses()[2]));
+}
+
+// Losses of the evaluations: 1, 0.75, 0.5, 0.25, 0.25, 0.25 ...
+TEST_F(AnyProgram, StopsWhenEvaluationsDoNotGetBetter) {
+  config_.epochs = 20;
+  config_.eval_every = 1;
+  config_.early_stop = {.metric = "loss", .rises = false, .patience = 2, .min_change = 0.01};
+  Trainer trainer(board_, config_, train_program(), eval_program());
+  EXPECT_TRUE(trainer.train({}, {}));
+  EXPECT_EQ(trainer.epochs().size(), 6u);
+  EXPECT_EQ(trainer.stopped_early(), "loss was no better than 0.25 in 2 evaluations");
+  // A run that goes on from its end does not go on.
+  const training::Checkpoint end = trainer.checkpoint();
+  Trainer again(board_, config_, train_program(), eval_program(), true, &end);
+  EXPECT_TRUE(again.train({}, {}));
+  EXPECT_EQ(again.steps_run(), 0);
+  config_.early_stop->metric = "perplexity";
+  EXPECT_THAT(refusal(), HasSubstr("early_stop.metric = \"perplexity\" is none of the eval "
+                                   "program's: loss, first"));
+}
+
+}  // namespace
+}  // namespace tpu::driver
