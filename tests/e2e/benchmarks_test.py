@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 BENCHMARKS = Path(__file__).resolve().parent.parent.parent / "benchmarks"
 ONE_OP = sorted((BENCHMARKS.parent / "tests" / "data" / "one_op").glob("*.mlirbc"))
 
@@ -50,6 +52,21 @@ def check_batches(tools: Path) -> None:
     assert last[:2] == ["8", "1"] and float(last[2]) > 0, table
 
 
+def check_curves(plugin: Path) -> None:
+    """loss_curve.py: two epochs on digits of noise; the board's curves are those of a CPU that rounds as it does."""
+    with tempfile.TemporaryDirectory() as folder:
+        random = np.random.default_rng(0)
+        labels = random.integers(0, 10, 5000).astype(np.int32)
+        images = random.random((10, 784))[labels] + random.normal(0, 0.3, (5000, 784))
+        np.save(Path(folder) / "images.npy", images.astype(np.float32))
+        np.save(Path(folder) / "labels.npy", labels)
+        text = output(sys.executable, BENCHMARKS / "loss_curve.py", "--plugin", plugin, "--data", folder, "--filters",
+                      "4", "--digits", "400", "--epochs", "2", "rounded", "board", "board8")
+    curves = [list(map(float, line.split()[1:])) for line in text.splitlines()]
+    assert len(curves) == 3 and all(len(curve) == 2 and curve[1] < curve[0] for curve in curves), text
+    np.testing.assert_allclose(curves[1:], curves[:1] * 2, rtol=1e-3, err_msg=text)
+
+
 def check_json(*command: str | Path) -> None:
     """A program that prints JSON, or an object a line, with at least one positive number."""
     def numbers(value: object) -> list[float]:
@@ -77,6 +94,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=Path, required=True)
     tools = parser.parse_args().bin
+    plugin = tools.parent / "lib/libtpuboard_pjrt.so"
     checks: dict[str, Callable[[], object]] = {
         "run.py": lambda: check_table(tools),
         "batch_table.py": lambda: check_batches(tools),
@@ -86,6 +104,9 @@ def main() -> int:
         "hart-bench": lambda: check_json(tools / "hart-bench", "--seconds", "0.02", "--json"),
         "mxu-bench": lambda: check_json(tools / "mxu-bench", "--size", "128", "--json"),
         "mxu-shapes-bench": lambda: check_json(tools / "mxu-shapes-bench", "--only", "25", "--rounds", "1", "--json"),
+        "loss_curve.py": lambda: check_curves(plugin),
+        "launch_latency.py": lambda: output(sys.executable, BENCHMARKS / "launch_latency.py", "--plugin", plugin,
+                                            "--launches", "10"),
         "vpu-bench": lambda: output(tools / "vpu-bench", "0.0005"),
     }
     failed = 0
