@@ -35,8 +35,6 @@ constexpr size_t kStepsInFlight = 3;
   throw Error(ErrorCode::kInvalidArgument, text);
 }
 
-std::string type_of(const ParameterInfo& info) { return type_text(info.dtype, info.shape); }
-
 // The arguments that take the inputs, by input.
 std::vector<ParameterInfo> input_infos(const Signature& signature, const Executable& program) {
   std::vector<ParameterInfo> infos(signature.count(Role::kInput));
@@ -142,7 +140,8 @@ void Trainer::go_on_from(const Checkpoint& from) {
   for (size_t i = 0; i < leaves_; ++i) {
     const ParameterInfo& info = train_.arguments()[*signature_.argument({Role::kState, i})];
     const HostArray& leaf = from.leaves[i];
-    same(fmt::format("state leaf {}", i).c_str(), type_of(info), type_text(leaf.dtype, leaf.shape));
+    same(fmt::format("state leaf {}", i).c_str(), type_text(info.dtype, info.shape),
+         type_text(leaf.dtype, leaf.shape));
   }
   // Epochs are counted by their steps, so that only whole ones may stand there.
   const auto whole = static_cast<int64_t>(from.epochs.size());
