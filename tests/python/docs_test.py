@@ -15,13 +15,6 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PYTHON = {"Programs": 1, "Several cores": 3, "The package tpuboard": 3}  # how many programs a section has
-
-
-def sections() -> dict[str, str]:
-    """The page's sections by their headings."""
-    parts = re.split(r"^## (.*)$", (ROOT / "docs/jax.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -39,35 +32,28 @@ def run(command: list[str], folder: Path) -> str:
 
 
 def main() -> int:
-    """Runs the sections one after the other; the blocks of one are one program."""
+    """Runs the blocks of Python one after the other, each with the names of those before it, and the block of C."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiler", required=True)
     compiler = parser.parse_args().compiler
-    page = sections()
-    printed = {}
+    page = (ROOT / "docs/jax.md").read_text(encoding="utf-8")
+    (in_c,) = blocks(page, "c")
+    library = Path(os.environ["TPU_LIBRARY_PATH"])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for heading, text in page.items():
-            programs = blocks(text, "python")
-            assert len(programs) == PYTHON.get(heading, 0), heading
-            if programs:
-                print(f"== {heading}", flush=True)
-                printed[heading] = run([sys.executable, "-c", "\n".join(programs)], folder)
-        print("== C", flush=True)
-        (program,) = blocks(page["C interface"], "c")
-        (folder / "step.c").write_text(program, encoding="utf-8")
-        library = Path(os.environ["TPU_LIBRARY_PATH"])
+        printed = run([sys.executable, "-c", "\n".join(blocks(page, "python"))], folder)
+        (folder / "step.c").write_text(in_c, encoding="utf-8")
         run([compiler, "-std=c99", "-Wall", "-Wextra", "-Werror", "step.c", "-I", str(ROOT / "c_api/include"),
              str(library), f"-Wl,-rpath,{library.parent}", "-o", "step"], folder)
-        printed["C"] = run(["./step"], folder)
-    losses = [float(line) for line in printed["Programs"].splitlines()]
-    assert len(losses) == 5 and losses == sorted(losses, reverse=True), losses
-    assert "[30. 32.]" in printed["Several cores"] and "[32. 32. 32. 32.]" in printed["Several cores"]
-    assert re.search(r"^step: \d.* simulated on 1 core, MXU ", printed["The package tpuboard"], re.MULTILINE)
+        from_c = run(["./step"], folder).strip()
+    losses = [float(line) for line in printed.splitlines()[:5]]
+    assert losses == sorted(losses, reverse=True), losses
+    assert "[30. 32.]" in printed and "[32. 32. 32. 32.]" in printed
+    assert re.search(r"^step: \d.* simulated on 1 core, MXU ", printed, re.MULTILINE)
     # The derivative of a mean of 64 x 128 squares, one of them tanh(w)^2 with w = 1.
     expected = 1 - 2 * math.tanh(1) * (1 - math.tanh(1) ** 2) / (64 * 128)
-    assert abs(float(printed["C"]) - expected) < 1e-6, printed["C"]
-    assert f"# {printed['C'].strip()}\n" in page["C interface"]
+    assert abs(float(from_c) - expected) < 1e-6, from_c
+    assert f"# {from_c}\n" in page
     return 0
 
 
