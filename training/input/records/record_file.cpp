@@ -1,0 +1,191 @@
+#include "input/records/record_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "file/crc32c.hpp"
+#include "input/records/compression.hpp"
+#include "input/records/record_format.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::input {
+namespace {
+
+// Headers of small records come in large pieces; between large records little is read.
+constexpr uint64_t kLargeRecord = uint64_t{1} << 15;
+constexpr size_t kLargePiece = size_t{1} << 18;
+constexpr size_t kSmallPiece = size_t{1} << 12;
+
+[[noreturn]] void refuse_file(const std::string& path, const std::string& what) {
+  throw driver::Error(driver::ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, what));
+}
+
+std::vector<std::byte> unpack_file(const std::string& path, const OpenFile& file) {
+  std::vector<std::byte> piece(kLargePiece);
+  uint64_t at = 0;
+  return unpack(
+      [&] {
+        const size_t count = file.read(at, piece);
+        at += count;
+        return std::span<const std::byte>(piece).first(count);
+      },
+      path);
+}
+
+// A file that begins with a record is not packed, whatever else its first bytes may mean.
+bool is_packed(const OpenFile& file) {
+  std::array<std::byte, kRecordHeaderBytes> head{};
+  const auto there = std::span<const std::byte>(head).first(file.read(0, head));
+  uint64_t length = 0;
+  return !(there.size() == head.size() && read_record_header(there, length)) &&
+         compression_of(there) != Compression::kNone;
+}
+
+}  // namespace
+
+OpenFile::OpenFile(const std::string& path)
+    : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (file_ < 0) {
+    refuse_file(path, fmt::format("cannot be opened: {}", std::strerror(errno)));
+  }
+  struct stat info {};
+  const bool known = ::fstat(file_, &info) == 0;
+  if (!known || !S_ISREG(info.st_mode)) {
+    ::close(file_);
+    refuse_file(path, known && S_ISDIR(info.st_mode)
+                          ? "is a folder; name the files in it, such as 'FOLDER/*.tfrecord'"
+                          : "is no ordinary file, which could be read at any place");
+  }
+  size_ = static_cast<uint64_t>(info.st_size);
+}
+
+OpenFile::~OpenFile() { ::close(file_); }
+
+size_t OpenFile::read(uint64_t at, std::span<std::byte> to) const {
+  size_t used = 0;
+  while (used < to.size()) {
+    const ssize_t count =
+        ::pread(file_, to.data() + used, to.size() - used, static_cast<off_t>(at + used));
+    if (count < 0 && errno == EINTR) {
+      continue;
+    }
+    if (count < 0) {
+      refuse_file(path_,
+                  fmt::format("cannot be read at byte {}: {}", at + used, std::strerror(errno)));
+    }
+    if (count == 0) {
+      break;
+    }
+    used += static_cast<size_t>(count);
+  }
+  return used;
+}
+
+void OpenFile::expect(uint64_t at, uint64_t bytes) const {
+  ::posix_fadvise(file_, static_cast<off_t>(at), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+}
+
+RecordFile::RecordFile(const std::string& path) : path_(path) {
+  const OpenFile file(path);
+  if (is_packed(file)) {
+    *this = RecordFile(path, unpack_file(path, file));
+    return;
+  }
+  std::vector<std::byte> piece;
+  uint64_t piece_at = 0;
+  look_through(file.size(), [&](uint64_t at) {
+    const bool inside = at >= piece_at && at + kRecordHeaderBytes <= piece_at + piece.size();
+    if (!inside) {
+      const uint64_t before = begins_.size() < 2 ? 0 : at - begins_[begins_.size() - 2];
+      piece.resize(before > kLargeRecord ? kSmallPiece : kLargePiece);
+      piece_at = at;
+      piece.resize(file.read(at, piece));
+    }
+    const auto there = std::span<const std::byte>(piece).subspan(at - piece_at);
+    return there.first(std::min<size_t>(there.size(), kRecordHeaderBytes));
+  });
+}
+
+RecordFile::RecordFile(std::string path, std::vector<std::byte> unpacked)
+    : path_(std::move(path)), in_memory_(true), unpacked_(std::move(unpacked)) {
+  look_through(unpacked_.size(), [&](uint64_t at) {
+    const auto there = std::span<const std::byte>(unpacked_).subspan(at);
+    return there.first(std::min<size_t>(there.size(), kRecordHeaderBytes));
+  });
+}
+
+// `read_at` gives the header at a place, or what is there of it.
+template <typename ReadAt>
+void RecordFile::look_through(uint64_t size, const ReadAt& read_at) {
+  while (begins_.back() < size) {
+    const uint64_t at = begins_.back();
+    const std::span<const std::byte> header = read_at(at);
+    if (header.size() < kRecordHeaderBytes) {
+      refuse_last("truncated: the file ends in its header");
+    }
+    uint64_t length = 0;
+    if (!read_record_header(header, length)) {
+      refuse_last(records() == 0 ? "no TFRecord file: the checksum of its length is wrong"
+                                 : "corrupt: the checksum of its length is wrong");
+    }
+    const uint64_t room = size - at - kRecordHeaderBytes;
+    if (room < kRecordFooterBytes || length > room - kRecordFooterBytes) {
+      refuse_last(fmt::format("truncated: it has {} bytes and a checksum, of which {} are there",
+                              length, room));
+    }
+    begins_.push_back(at + kRecordHeaderBytes + length + kRecordFooterBytes);
+  }
+}
+
+// Of the record whose place is known, but not its end.
+void RecordFile::refuse_last(const std::string& what) {
+  begins_.push_back(begins_.back());
+  refuse(records() - 1, what);
+}
+
+void RecordFile::refuse(uint64_t record, const std::string& what) const {
+  refuse_file(place(record), what);
+}
+
+std::string RecordFile::place(uint64_t record) const {
+  return fmt::format("{}, record {} (byte {}{})", path_, record, begins_[record],
+                     in_memory_ ? " of the unpacked file" : "");
+}
+
+std::span<const std::byte> RecordFile::read(uint64_t record, const OpenFile* file,
+                                            std::vector<std::byte>& buffer) const {
+  const uint64_t at = begins_[record] + kRecordHeaderBytes;
+  const uint64_t size = begins_[record + 1] - at;
+  std::span<const std::byte> framed;
+  if (in_memory_) {
+    framed = std::span(unpacked_).subspan(at, size);
+  } else {
+    if (buffer.size() < size) {
+      buffer.resize(size);
+    }
+    const std::span<std::byte> to = std::span(buffer).first(size);
+    if (file->read(at, to) < size) {
+      refuse(record, "truncated: the file was cut after it was opened");
+    }
+    framed = to;
+  }
+  if (!record_is_whole(framed)) {
+    refuse(record, "corrupt: the checksum of its data is wrong");
+  }
+  return framed.first(size - kRecordFooterBytes);
+}
+
+void RecordFile::expect(const OpenFile& file, uint64_t first, uint64_t count) const {
+  file.expect(begins_[first], begins_[first + count] - begins_[first]);
+}
+
+uint32_t RecordFile::identity() const { return spec::crc32c(std::as_bytes(std::span(begins_))); }
+
+}  // namespace tpu::input

@@ -1,0 +1,26 @@
+// Examples from TFRecord files of `tf.train.Example`, one file behind the other. When it is opened
+// each file's record headers are read once (their lengths and the lengths' checksums); records are
+// read, and their checksums verified, when they are asked for. Compressed files (gzip, zlib) are
+// unpacked into memory when they are opened.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "input/feature.hpp"
+#include "input/source.hpp"
+
+namespace tpu::input {
+
+/// The files that the patterns (as of a shell) name, in order of name within each pattern. Throws
+/// driver::Error InvalidArgument for a pattern without files.
+std::vector<std::string> find_files(const std::vector<std::string>& patterns);
+
+/// `threads` look through the files. Throws driver::Error InvalidArgument for files that cannot be
+/// read or are no TFRecord files (file, record, offset), and when there are no records.
+std::shared_ptr<const Source> record_source(const std::vector<std::string>& files,
+                                            const std::vector<Feature>& features,
+                                            unsigned threads = 2);
+
+}  // namespace tpu::input
