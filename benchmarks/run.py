@@ -184,7 +184,7 @@ class Convnet:
         bench.compile(graph)
         self.config = bench.scratch / "train.toml"
         lines = (example / "train.toml.in").read_text(encoding="utf-8").splitlines()
-        kept = [line for line in lines if not line.startswith(("eval =", "checkpoint ="))]
+        kept = [line for line in lines if not line.startswith(("eval =", "checkpoint"))]
         text = "\n".join(kept).replace("@OUT@", str(bench.scratch)).replace("@DATA@", str(self.data))
         text = text.replace("batch = 200", f"batch = {bench.sizes.convnet_batch}")
         self.config.write_text(text, encoding="utf-8")

@@ -7,6 +7,7 @@
 #include "board/board_loader.hpp"
 #include "cli/train/one_hot.hpp"
 #include "compile.hpp"
+#include "files/digest.hpp"
 #include "files/files.hpp"
 #include "tpu/error.hpp"
 
@@ -28,7 +29,10 @@ CompiledFile compile_file(const std::string& path, const std::string& board,
   try {
     const compiler::Compiled compiled =
         compiler::compile(artifact, std::filesystem::path(path).stem().string(), params);
-    return {exe::write_executable(compiled.executable), one_hot_classes(compiled.report.graph)};
+    Digest source;
+    source.add_bytes(artifact);
+    return {source.finish(), exe::write_executable(compiled.executable),
+            one_hot_classes(compiled.report.graph)};
   } catch (const std::exception& error) {
     throw Error(ErrorCode::kInvalidArgument, path + ": " + error.what());
   }

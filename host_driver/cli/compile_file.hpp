@@ -11,6 +11,7 @@
 namespace tpu::driver {
 
 struct CompiledFile {
+  std::string source_sha256;  ///< of the artifact; empty: an executable, which does not tell it
   std::vector<std::byte> executable;
   std::vector<int64_t> one_hot_classes;  ///< of each argument, see one_hot.hpp; 0: not known
 };

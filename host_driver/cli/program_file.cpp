@@ -100,7 +100,7 @@ CompiledFile program_file(const std::string& path, const OpenOptions& options) {
   }
   std::vector<std::byte> bytes = read_file(path);
   parsed(bytes, path);
-  return {std::move(bytes), {}};
+  return {{}, std::move(bytes), {}};
 }
 
 std::vector<std::byte> program_bytes(const std::string& path, const OpenOptions& options) {

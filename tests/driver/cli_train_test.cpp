@@ -4,9 +4,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/checkpoint.hpp"
 #include "files/files.hpp"
+#include "files/npy.hpp"
 #include "tests/driver/cli_fixture.hpp"
 
 namespace tpu::driver {
@@ -72,20 +75,22 @@ TEST_F(CliTrain, RunsEpochsAndWritesReportAndCheckpoint) {
   EXPECT_DOUBLE_EQ(json["test_accuracy"], 2.0 / 30);  // two batches of 24
   EXPECT_EQ(json["losses"].size(), 12u);
   EXPECT_EQ(json["step_seconds"].size(), 12u);
-  EXPECT_EQ(read_npy(path("a/ck/0.npy")).shape, Shape{});
-  const HostArray weights = read_npy(path("a/ck/1.npy"));
-  EXPECT_EQ(weights.shape, (Shape{4, 3}));
+  const training::Checkpoint end = training::read_checkpoint(path("a/ck/step12.safetensors"));
+  EXPECT_EQ(end.leaves.at(0).shape, Shape{});
+  EXPECT_EQ(end.leaves.at(1).shape, (Shape{4, 3}));
+  EXPECT_EQ(json["checkpoints"]["written"], 1);
   ASSERT_EQ(call(train_call("b")), 0) << error_;
   EXPECT_EQ(json["digest"], nlohmann::json::parse(std::ifstream(path("b/run.json")))["digest"]);
 
-  // A checkpoint goes in again by file:, with another seed nothing else differs.
+  // A leaf goes in again by file:, with another seed nothing else differs.
+  write_npy(path("w.npy"), end.leaves[1]);
   std::string config = kConfig;
-  config.replace(config.find("\"he_normal\""), 11, "\"file:a/ck/1.npy\"");
+  config.replace(config.find("\"he_normal\""), 11, "\"file:w.npy\"");
   config.replace(config.find("seed = 3"), 8, "seed = 4");
   save("c.toml", config);
   ASSERT_EQ(call(train_call("c")), 0) << error_;
   EXPECT_EQ(json["digest"], nlohmann::json::parse(std::ifstream(path("c/run.json")))["digest"]);
-  config.replace(config.find("\"file:a/ck/1.npy\""), 17, "\"he_normal\"");
+  config.replace(config.find("\"file:w.npy\""), 12, "\"he_normal\"");
   save("c.toml", config);
   ASSERT_EQ(call(train_call("d")), 0) << error_;
   EXPECT_NE(json["digest"], nlohmann::json::parse(std::ifstream(path("d/run.json")))["digest"]);
@@ -107,12 +112,12 @@ TEST_F(CliTrain, WithoutDataThereAreNoLossesAndNoAccuracy) {
 // Without data there is no state that would be worth a checkpoint: a good one is not replaced.
 TEST_F(CliTrain, WithoutDataTheCheckpointStays) {
   ASSERT_EQ(call(train_call("a")), 0) << error_;
-  const auto before = read_file(path("a/ck/checkpoint.json"));
+  const auto before = read_file(path("a/ck/step12.safetensors"));
   auto arguments = train_call("a");
   arguments.insert(arguments.end(), {"--no-data", "--steps", "3"});
   ASSERT_EQ(call(arguments), 0) << error_;
   EXPECT_NE(error_.find("no checkpoint is written"), std::string::npos) << error_;
-  EXPECT_EQ(read_file(path("a/ck/checkpoint.json")), before);
+  EXPECT_EQ(read_file(path("a/ck/step12.safetensors")), before);
   arguments.emplace_back("--resume");
   EXPECT_EQ(call(arguments), 2);
 }
@@ -141,12 +146,67 @@ TEST_F(CliTrain, ResumeGoesOnFromTheCheckpoint) {
   EXPECT_TRUE(again["sim_seconds_per_step"].is_null());
 }
 
-TEST_F(CliTrain, ACheckpointDoesNotReplaceOtherFiles) {
+TEST_F(CliTrain, ACheckpointLeavesOtherFilesAlone) {
   std::filesystem::create_directories(path("a/ck"));
   save("a/ck/thesis.txt", "mine");
-  EXPECT_EQ(call(train_call("a")), 1);
-  EXPECT_NE(error_.find("'thesis.txt' in it is no part of one"), std::string::npos) << error_;
+  ASSERT_EQ(call(train_call("a")), 0) << error_;
   EXPECT_TRUE(std::filesystem::exists(path("a/ck/thesis.txt")));
+  std::filesystem::remove_all(path("a/ck"));
+  save("a/ck", "a file");
+  EXPECT_EQ(call(train_call("a")), 1);
+  EXPECT_NE(error_.find("a/ck: the folder cannot be made"), std::string::npos) << error_;
+}
+
+TEST_F(CliTrain, TheConfigurationSaysWhichCheckpointsStay) {
+  std::string config = kConfig;
+  config += R"(checkpoint_every = 3
+checkpoint_keep = 3
+checkpoint_best = "largest accuracy"
+checkpoint_errors = "stop"
+eval_every = 1
+)";
+  save("c.toml", config);
+  ASSERT_EQ(call(train_call("a")), 0) << error_;
+  const auto json = nlohmann::json::parse(std::ifstream(path("a/run.json")))["checkpoints"];
+  EXPECT_EQ(json["best"]["step"], 4);  // as good as those of the later epochs
+  EXPECT_EQ(json["written"], 5);       // 3, 4, 6, 9, 12
+  for (const auto& [step, there] :
+       std::map<int, bool>{{3, false}, {4, true}, {6, true}, {9, true}, {12, true}}) {
+    EXPECT_EQ(std::filesystem::exists(path("a/ck/step" + std::to_string(step) + ".safetensors")),
+              there)
+        << step;
+  }
+}
+
+TEST_F(CliTrain, AnotherProgramOrOtherDataAreRefusedUnlessAccepted) {
+  auto first = train_call("a");
+  first.insert(first.end(), {"--steps", "5"});
+  ASSERT_EQ(call(first), 0) << error_;
+  write_npy(path("images.npy"), HostArray{DType::kU8, {100, 2, 2}, std::vector<std::byte>(400)});
+  auto arguments = train_call("a");
+  arguments.emplace_back("--resume");
+  EXPECT_EQ(call(arguments), 1);
+  EXPECT_NE(error_.find("the run cannot go on from the checkpoint in "), std::string::npos);
+  EXPECT_NE(error_.find("the examples are others"), std::string::npos) << error_;
+  arguments.emplace_back("--accept-changes");
+  ASSERT_EQ(call(arguments), 0) << error_;
+  EXPECT_NE(error_.find("the run goes on with a change: the examples"), std::string::npos);
+  arguments.erase(arguments.end() - 2);
+  EXPECT_EQ(call(arguments), 2);
+}
+
+TEST_F(CliTrain, ADamagedCheckpointIsPassedOver) {
+  auto arguments = train_call("a");
+  arguments.insert(arguments.end(), {"--checkpoint-every", "5"});
+  ASSERT_EQ(call(arguments), 0) << error_;
+  const auto whole = nlohmann::json::parse(std::ifstream(path("a/run.json")));
+  save("a/ck/step12.safetensors", "damaged");
+  arguments.emplace_back("--resume");
+  ASSERT_EQ(call(arguments), 0) << error_;
+  EXPECT_NE(out_.find("resumed at step 10"), std::string::npos) << out_;
+  EXPECT_NE(error_.find("the one before it is taken: step10.safetensors"), std::string::npos)
+      << error_;
+  EXPECT_EQ(nlohmann::json::parse(std::ifstream(path("a/run.json")))["digest"], whole["digest"]);
 }
 
 TEST_F(CliTrain, TwoRunsDoNotShareAFolder) {
@@ -168,7 +228,7 @@ TEST_F(CliTrain, AFullDiskIsAFailureAndTheOtherResultsAreWritten) {
   EXPECT_EQ(call(arguments), 1);
   EXPECT_NE(error_.find("/dev/full: cannot be written: No space left"), std::string::npos);
   EXPECT_TRUE(std::filesystem::exists(path("a/run.json")));
-  EXPECT_TRUE(std::filesystem::exists(path("a/ck/checkpoint.json")));
+  EXPECT_TRUE(std::filesystem::exists(path("a/ck/step12.safetensors")));
   arguments.back() = "-";
   ASSERT_EQ(call(arguments), 0) << error_;
   EXPECT_EQ(nlohmann::json::parse(out_), nlohmann::json::parse(std::ifstream(path("a/run.json"))));
@@ -202,6 +262,12 @@ TEST_F(CliTrain, NamesWhatDoesNotFitTheConvention) {
           "labels.u8: label 3 of example 0 is none of the 3 classes, 0 to 2 (data.classes)");
   refused("epochs = 3", "epochs = 9223372036854775807", "run.epochs must be at most");
   refused("checkpoint = \"ck\"", "checkpoint = \".\"", "must name a folder of its own");
+  refused("epochs = 3", "epochs = 3\ncheckpoint_best = \"accuracy\"",
+          "run.checkpoint_best must be \"largest METRIC\"");
+  refused("epochs = 3", "epochs = 3\ncheckpoint_errors = \"ignore\"",
+          "run.checkpoint_errors must be \"warn\" or \"stop\"");
+  refused("epochs = 3", "epochs = 3\ncheckpoint_keep = 0",
+          "run.checkpoint_keep must be an integer");
   refused("labels.u8", "images.npy", "400 labels for 100 images");
   refused("eval_count = 30", "eval_count = 100", "leaves no example of 100 for training");
   refused("eval_count = 30", "eval_count = 90", "10 training examples are less than one batch");

@@ -14,13 +14,11 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "checkpoint/checkpoint.hpp"
+#include "checkpoint/checkpoint_folder.hpp"
 #include "files/npy.hpp"
 
 namespace tpu::driver {
 namespace {
-
-using training::read_checkpoint;
 
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
@@ -114,10 +112,18 @@ checkpoint = "checkpoint"
     return Json::parse(std::ifstream(path(out + "/run.json")));
   }
 
+  // Step of the newest checkpoint, which must be complete.
+  int64_t newest(const std::string& out) const {
+    const std::filesystem::path folder = path(out + "/checkpoint");
+    const auto name = training::newest_checkpoint(folder);
+    EXPECT_TRUE(name);
+    return name ? training::read_checkpoint(folder / name->text()).step : -1;
+  }
+
   // The run in `out`, which has ended early, goes on for two more epochs; then it must be as one
   // that never stopped.
   void expect_resumes(const std::string& out) const {
-    const int64_t stopped = read_checkpoint(path(out + "/checkpoint")).step;
+    const int64_t stopped = newest(out);
     const std::vector<std::string> steps = {"--steps", std::to_string(stopped + 9)};
     std::vector<std::string> resume = steps;
     resume.emplace_back("--resume");
@@ -148,7 +154,7 @@ TEST_F(TrainProcess, ASignalSavesAndTheRunGoesOnWithTheSameBits) {
     EXPECT_THAT(ended.text, HasSubstr("checkpoint: " + path("a/checkpoint")));
     const Json json = report("a");
     EXPECT_EQ(json["stopped_by"], signal == SIGTERM ? "SIGTERM" : "SIGINT");
-    EXPECT_EQ(json["steps"], read_checkpoint(path("a/checkpoint")).step);
+    EXPECT_EQ(json["steps"], newest("a"));
   }
   expect_resumes("a");
 }
@@ -167,7 +173,7 @@ TEST_F(TrainProcess, AHangUpThatTheCallerIgnoresDoesNotEndTheSaving) {
   std::signal(SIGHUP, before);
   EXPECT_FALSE(WIFSIGNALED(ended.status) && WTERMSIG(ended.status) == SIGHUP) << ended.text;
   EXPECT_EQ(report("out")["stopped_by"], "SIGTERM");
-  EXPECT_GE(read_checkpoint(path("out/checkpoint")).step, 1);
+  EXPECT_GE(newest("out"), 1);
 }
 
 // Killed while checkpoints are written without end.
@@ -176,29 +182,32 @@ TEST_F(TrainProcess, AKilledRunGoesOnFromItsLastCheckpoint) {
     return epochs >= 2 && kill(child, SIGKILL) == 0;
   });
   ASSERT_TRUE(WIFSIGNALED(ended.status)) << ended.text;
-  EXPECT_GE(read_checkpoint(path("a/checkpoint")).step, 7);
+  EXPECT_GE(newest("a"), 7);
   expect_resumes("a");
 }
 
 // A limit of file sizes stands for a full disk: the first checkpoints fit, later ones do not.
 TEST_F(TrainProcess, AFullDiskKeepsTheCheckpointBefore) {
+  ASSERT_EQ(train("first", {"--steps", "20"}).status, 0);
+  const auto first = std::filesystem::file_size(path("first/checkpoint/step20.safetensors"));
   rlimit old{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
-  const rlimit small{.rlim_cur = 2048, .rlim_max = old.rlim_max};
+  const rlimit small{.rlim_cur = first + 500, .rlim_max = old.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   const Ended ended = train("a", {"--checkpoint-every", "20", "--steps", "160"});
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
   ASSERT_TRUE(WIFEXITED(ended.status)) << ended.text;
   EXPECT_EQ(WEXITSTATUS(ended.status), 1);
-  EXPECT_THAT(ended.text, HasSubstr("checkpoint.partial"));
   EXPECT_THAT(ended.text, HasSubstr("cannot be written: File too large; make room"));
-  const int64_t kept = read_checkpoint(path("a/checkpoint")).step;
+  const int64_t kept = newest("a");
   EXPECT_GT(kept, 0);
   EXPECT_LT(kept, 160);
   EXPECT_THAT(ended.text, HasSubstr("no checkpoint of step 160: "));
   EXPECT_THAT(ended.text, HasSubstr("the state after step " + std::to_string(kept) + " stands in " +
                                     path("a/checkpoint") + "; go on"));
-  EXPECT_FALSE(std::filesystem::exists(path("a/checkpoint.partial")));
+  for (const auto& file : std::filesystem::directory_iterator(path("a/checkpoint"))) {
+    EXPECT_EQ(file.path().extension(), ".safetensors");
+  }
 }
 
 TEST_F(TrainProcess, MoreClassesThanTheProgramHasAreRefused) {
@@ -213,18 +222,20 @@ TEST_F(TrainProcess, MoreClassesThanTheProgramHasAreRefused) {
               HasSubstr("mlp_sgd.mlirbc compares the labels with the 4 classes 0 to 3"));
 }
 
-// A checkpoint replaces its folder with all that is in it.
+// A checkpoint takes the place of older ones.
 TEST_F(TrainProcess, AnInputInTheFolderOfTheCheckpointIsKept) {
   std::filesystem::create_directories(path("a/checkpoint"));
-  std::filesystem::rename(path("labels.npy"), path("a/checkpoint/0.npy"));
+  std::filesystem::rename(path("labels.npy"), path("a/checkpoint/step3.safetensors"));
   std::ifstream file(path("c.toml"));
   std::string config{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  config.replace(config.find("labels.npy"), 10, "a/checkpoint/0.npy");
+  config.replace(config.find("labels.npy"), 10, "a/checkpoint/step3.safetensors");
   std::ofstream(path("c.toml")) << config;
   const Ended ended = train("a", {"--steps", "1"});
   EXPECT_EQ(WEXITSTATUS(ended.status), 1);
-  EXPECT_THAT(ended.text, HasSubstr("a/checkpoint/0.npy: a checkpoint would replace the folder"));
-  EXPECT_TRUE(std::filesystem::exists(path("a/checkpoint/0.npy")));
+  EXPECT_THAT(
+      ended.text,
+      HasSubstr("a/checkpoint/step3.safetensors: the checkpoints of this run would replace"));
+  EXPECT_TRUE(std::filesystem::exists(path("a/checkpoint/step3.safetensors")));
 }
 
 // The program compares its labels with 0 to 3, so that nobody needs to say how many classes it has.
@@ -250,7 +261,7 @@ TEST_F(TrainProcess, StandardOutputThatCannotBeWrittenIsAFailureButLosesNothing)
   std::string text;
   std::getline(std::ifstream(path("errors")), text);
   EXPECT_THAT(text, HasSubstr("standard output: cannot be written"));
-  EXPECT_EQ(read_checkpoint(path("a/checkpoint")).step, 8);
+  EXPECT_EQ(newest("a"), 8);
 }
 
 }  // namespace

@@ -238,7 +238,7 @@ TEST_F(TrainerTest, AResumedRunHasTheBitsOfOneWithoutAStop) {
     asked_ = 0;
     Trainer first(board_, config_, train_program(), eval_program());
     EXPECT_FALSE(first.train({}, hooks())) << stop;
-    const std::string file = path("checkpoint");
+    const std::string file = path("checkpoint.safetensors");
     write_checkpoint(file, first.checkpoint());
     stop_at_ = -1;
     const Checkpoint from = read_checkpoint(file);
@@ -293,6 +293,35 @@ TEST_F(TrainerTest, ACheckpointOfAnotherOrderIsRefused) {
   other.eval_count = 31;
   EXPECT_THAT(refused(other), HasSubstr("data.eval_count is 31"));
   EXPECT_THAT(refused(config_, {.max_steps = 4}), HasSubstr("stands at step 5; 4 steps are asked"));
+}
+
+// The best evaluation is saved when it is there, whatever else is due, and is known to a run that
+// goes on.
+TEST_F(TrainerTest, TheBestEvaluationIsSaved) {
+  config_.eval_every = 1;
+  config_.checkpoints.best = "largest accuracy";
+  config_.checkpoints.best_metric = "accuracy";
+  config_.checkpoints.best_rises = true;
+  Trainer trainer(board_, config_, train_program(), eval_program());
+  std::vector<Checkpoint> saved;
+  TrainHooks with = hooks();
+  with.save = [&] { saved.push_back(trainer.checkpoint()); };
+  EXPECT_TRUE(trainer.train({}, with));
+  ASSERT_EQ(saved.size(), 1u);  // this model is as right in every epoch
+  EXPECT_EQ(saved[0].step, 4);
+  EXPECT_EQ(saved[0].epochs.size(), 1u);
+  ASSERT_TRUE(saved[0].best);
+  EXPECT_EQ(saved[0].best->step, 4);
+  EXPECT_EQ(saved[0].best->value, saved[0].epochs[0].eval->find("accuracy").value());
+  Trainer second(board_, config_, train_program(), eval_program(), true, saved.data());
+  EXPECT_EQ(second.best()->step, 4);
+  EXPECT_TRUE(second.train({}, with));
+  EXPECT_EQ(saved.size(), 1u);
+  config_.checkpoints.best_metric = "bleu";
+  EXPECT_THAT(refusal(train_program(), eval_program()),
+              HasSubstr("the eval program's metrics are accuracy"));
+  EXPECT_THAT(refusal(train_program(), std::nullopt),
+              HasSubstr("checkpoint_best wants an evaluation"));
 }
 
 // The reads of three losses are on their way when the error comes; they may end at any later time.

@@ -13,8 +13,7 @@ import tempfile
 from pathlib import Path
 
 DEMO = Path(__file__).resolve().parent.parent.parent / "sim_scripts" / "demo"
-FILES = ("board.fst", "board.gtkw", "mxu.fst", "checkpoint/checkpoint.json", "checkpoint/0.npy", "train_step.tpuexe",
-         "eval_step.tpuexe")
+FILES = ("board.fst", "board.gtkw", "mxu.fst", "checkpoint/step2.safetensors", "train_step.tpuexe", "eval_step.tpuexe")
 
 
 def main() -> int:

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 import case_runner
+import safetensors_file
 import train_cases
 
 import jax
@@ -75,6 +76,13 @@ def compile_programs(tools: Path, folder: Path) -> list[np.ndarray]:
     return leaves
 
 
+def final_state(out: Path, leaves: int, step: int) -> list[np.ndarray]:
+    """State leaves of the last checkpoint of a run."""
+    tensors, metadata = safetensors_file.load(out / "checkpoint" / f"step{step}.safetensors")
+    assert metadata["step"] == str(step) and len(tensors) == leaves + 1, (metadata, tensors.keys())
+    return [tensors[f"state.{i}"] for i in range(leaves)]
+
+
 def train(tools: Path, folder: Path, mode: str, leaves: list[Path], out: Path, *options: str) -> dict:
     """One run; what must be the same for every mode."""
     config = folder / f"{out.name}.toml"
@@ -84,9 +92,9 @@ def train(tools: Path, folder: Path, mode: str, leaves: list[Path], out: Path, *
     subprocess.run([tools / "tpuboard", "train", config, "--out", out, "--check", *options], check=True,
                    stdout=subprocess.DEVNULL)
     report = json.loads((out / "run.json").read_text())
-    state = [path.read_bytes() for path in sorted((out / "checkpoint").glob("*.npy"), key=lambda path: int(path.stem))]
+    state = final_state(out, len(leaves), report["steps"])
     return {"losses": report["losses"], "evaluations": report["epochs"], "accuracy": report["test_accuracy"],
-            "state": state}
+            "state": [leaf.tobytes() for leaf in state]}
 
 
 def same(tools: Path, folder: Path) -> str | None:
@@ -99,8 +107,12 @@ def same(tools: Path, folder: Path) -> str | None:
     seen = []
     for run in ("first", "resumed"):
         results = {mode: train(tools, folder, mode, previous[mode], folder / f"{run}_{mode}") for mode in previous}
-        previous = {mode: [folder / f"{run}_{mode}" / "checkpoint" / f"{i}.npy" for i in range(len(leaves))]
-                    for mode in previous}
+        for mode in previous:
+            previous[mode] = [folder / f"{run}_{mode}_{i}.npy" for i in range(len(leaves))]
+            for path, leaf in zip(previous[mode],
+                                  final_state(folder / f"{run}_{mode}", len(leaves), len(results[mode]["losses"])),
+                                  strict=True):
+                np.save(path, leaf)
         off, on = results["off"], results["on"]
         different = [key for key in off if off[key] != on[key]]
         seen += [epoch["test_accuracy"] for epoch in on["evaluations"]]

@@ -83,7 +83,10 @@ def goes_on(tools: Path, folder: Path) -> str | None:
         return f"exit code {failed.returncode}: {failed.stderr}"
     if "DeviceFault" not in failed.stderr:
         return f"the fault is not told: {failed.stderr}"
-    for out, options in (("cut", ("--resume",)), ("whole", ())):
+    refused = train(tools, folder, "good", "cut", "--resume")
+    if refused.returncode != 1 or "the file of program.train holds another program" not in refused.stderr:
+        return f"another program is not refused: exit code {refused.returncode}: {refused.stderr}"
+    for out, options in (("cut", ("--resume", "--accept-changes")), ("whole", ())):
         run = train(tools, folder, "good", out, *options)
         if run.returncode != 0:
             return f"{out}: exit code {run.returncode}: {run.stderr}"

@@ -1,86 +1,51 @@
-// A checkpoint is made as FOLDER.partial and takes the place of FOLDER in one step; where the file
-// system cannot exchange two names, FOLDER is called FOLDER.replaced for a moment.
+// Metadata of the file: "tpuboard_checkpoint" (version), "step", "run" (JSON), "sha256" (of all
+// other metadata and of every tensor with its name and type).
 #include "checkpoint/checkpoint.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <stdio.h>  // renameat2
 
-#include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "checkpoint/tensors.hpp"
 #include "files/checked.hpp"
 #include "files/digest.hpp"
-#include "files/files.hpp"
-#include "files/npy.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::training {
 
-using driver::checked_product;
 using driver::Digest;
-using driver::dtype_name;
+using driver::DType;
 using driver::Error;
 using driver::ErrorCode;
-using driver::format_npy;
 using driver::HostArray;
-using driver::read_file;
-using driver::read_npy;
-using driver::sync_folder;
-using driver::whole_number;
-using driver::write_synced_file;
+using driver::HostView;
+
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
+using Metadata = std::map<std::string, std::string>;
 
-constexpr const char* kIndex = "checkpoint.json";
-constexpr const char* kLosses = "losses.f32";  // as they are in memory, to the bit
-constexpr int kVersion = 1;
+constexpr const char* kVersionKey = "tpuboard_checkpoint";
+constexpr const char* kVersion = "2";  // 1 was a folder of .npy files
+constexpr const char* kDigestKey = "sha256";
+constexpr const char* kStepKey = "step";
+constexpr const char* kRunKey = "run";
+constexpr const char* kLosses = "losses";
 const std::string kTest = "test_";  // in front of the names of an evaluation's metrics
 
-[[noreturn]] void refuse(const fs::path& path, const std::string& what) {
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", path.string(), what));
-}
-
-[[noreturn]] void failed(const fs::path& path, const std::string& what) {
-  throw Error(ErrorCode::kInternal, fmt::format("{}: {}", path.string(), what));
-}
-
-fs::path beside(const fs::path& folder, const char* suffix) {
-  fs::path path = folder;
-  return path += suffix;
-}
-fs::path partial(const fs::path& folder) { return beside(folder, ".partial"); }
-fs::path replaced(const fs::path& folder) { return beside(folder, ".replaced"); }
-
-std::string leaf_file(size_t leaf) { return fmt::format("{}.npy", leaf); }
-
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(fs::symlink_status(path, error));
+[[noreturn]] void damaged(const std::string& path, const std::string& what) {
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: damaged: {}", path, what));
 }
 
 Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 double null_or_number(const Json& json) {
   return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
-}
-
-template <typename Number>
-Number whole(const Json& json) {
-  if (!json.is_number_integer() ||
-      (json.is_number_unsigned() && !std::in_range<Number>(json.get<uint64_t>())) ||
-      (!json.is_number_unsigned() && !std::in_range<Number>(json.get<int64_t>()))) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: damaged: a number is out of range", kIndex));
-  }
-  return json.get<Number>();
 }
 
 Json epoch_json(const EpochResult& epoch) {
@@ -95,7 +60,7 @@ Json epoch_json(const EpochResult& epoch) {
 
 EpochResult epoch_of(const Json& json) {
   EpochResult epoch;
-  epoch.epoch = whole<int64_t>(json.at("epoch"));
+  epoch.epoch = json.at("epoch").get<int64_t>();
   epoch.train_loss = null_or_number(json.at("train_loss"));
   epoch.whole = true;
   for (const auto& [key, value] : json.items()) {
@@ -107,96 +72,142 @@ EpochResult epoch_of(const Json& json) {
   return epoch;
 }
 
-std::string index_text(const Checkpoint& checkpoint) {
+Json run_json(const Checkpoint& checkpoint) {
   Json json;
-  json["version"] = kVersion;
-  json["step"] = checkpoint.step;
-  json["digest"] = state_digest(checkpoint.leaves);
+  json["leaves"] = checkpoint.leaves.size();
+  json["state_seed"] = checkpoint.state_seed;
   json["order"] = {{"split_seed", checkpoint.order.split_seed},
                    {"examples", checkpoint.order.examples},
                    {"eval_count", checkpoint.order.eval_count},
                    {"batch", checkpoint.order.batch}};
+  json["program"] = checkpoint.parts.program;
+  json["data"] = checkpoint.parts.data;
+  json["board"] = checkpoint.parts.board;
+  json["cores"] = checkpoint.parts.cores;
+  if (checkpoint.best) {
+    json["best"] = {{"rule", checkpoint.best->rule},
+                    {"step", checkpoint.best->step},
+                    {"value", checkpoint.best->value}};
+  }
   json["epochs"] = Json::array();
   for (const EpochResult& epoch : checkpoint.epochs) {
     json["epochs"].push_back(epoch_json(epoch));
   }
-  json["leaves"] = Json::array();
+  return json;
+}
+
+// All but the tensors; the digest has been checked, so that only another program can have written
+// what does not fit.
+size_t take_run(const Json& json, Checkpoint& checkpoint) {
+  checkpoint.state_seed = json.at("state_seed").get<uint64_t>();
+  const Json& order = json.at("order");
+  checkpoint.order = {.split_seed = order.at("split_seed").get<uint64_t>(),
+                      .examples = order.at("examples").get<uint64_t>(),
+                      .eval_count = order.at("eval_count").get<uint64_t>(),
+                      .batch = order.at("batch").get<int64_t>()};
+  checkpoint.parts = {.program = json.at("program"),
+                      .data = json.at("data"),
+                      .board = json.at("board"),
+                      .cores = json.at("cores").get<int64_t>()};
+  if (json.contains("best")) {
+    checkpoint.best = BestStep{.rule = json["best"].at("rule"),
+                               .step = json["best"].at("step").get<int64_t>(),
+                               .value = json["best"].at("value").get<double>()};
+  }
+  for (const Json& epoch : json.at("epochs")) {
+    checkpoint.epochs.push_back(epoch_of(epoch));
+  }
+  return json.at("leaves").get<size_t>();
+}
+
+class FileDigest {
+ public:
+  explicit FileDigest(const Metadata& metadata) {
+    for (const auto& [key, value] : metadata) {
+      if (key != kDigestKey) {
+        add_text(key);
+        add_text(value);
+      }
+    }
+  }
+  void add(const std::string& name, DType dtype, const driver::Shape& shape,
+           std::span<const std::byte> bytes) {
+    add_text(name);
+    digest_.begin(dtype, shape);
+    digest_.add_bytes(bytes);
+  }
+  std::string finish() { return digest_.finish(); }
+
+ private:
+  // With its final zero, so that texts do not run together.
+  void add_text(const std::string& text) {
+    digest_.add_bytes(std::as_bytes(std::span(text.c_str(), text.size() + 1)));
+  }
+  Digest digest_;
+};
+
+NamedViews views_of(const Checkpoint& checkpoint) {
+  NamedViews views;
   for (size_t i = 0; i < checkpoint.leaves.size(); ++i) {
-    const HostArray& leaf = checkpoint.leaves[i];
-    json["leaves"].push_back(
-        {{"file", leaf_file(i)}, {"dtype", dtype_name(leaf.dtype)}, {"shape", leaf.shape}});
+    views.emplace_back(leaf_name(i), checkpoint.leaves[i]);
   }
-  return json.dump(2) + "\n";
+  views.emplace_back(kLosses,
+                     HostView(DType::kF32, {static_cast<int64_t>(checkpoint.losses.size())},
+                              std::as_bytes(std::span(checkpoint.losses))));
+  return views;
 }
 
-// One complete folder, or an Error that says what is wrong with it.
-Checkpoint read_folder(const fs::path& folder) {
-  const fs::path index = folder / kIndex;
-  const std::vector<std::byte> bytes = read_file(index.string());
-  Checkpoint checkpoint;
-  std::string digest;
-  size_t leaves = 0;
-  try {
-    const auto* text = reinterpret_cast<const char*>(bytes.data());
-    const Json json = Json::parse(text, text + bytes.size());
-    if (!json.contains("version") || json["version"] != kVersion) {
-      refuse(index, "of another version of tpuboard; take its leaves by \"file:\" in [state] init");
+// In the order of names, since a file has its tensors in another one than a checkpoint.
+template <typename Tensors, typename Add>
+void in_order_of_names(const Tensors& tensors, Add add) {
+  std::map<std::string_view, size_t> names;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    names[std::string_view(tensors[i].first)] = i;
+  }
+  for (const auto& [name, at] : names) {
+    add(tensors[at].first, tensors[at].second);
+  }
+}
+
+// Throws when the bytes are not those that were written.
+void check_digest(const TensorFile& file) {
+  const auto said = file.metadata().find(kDigestKey);
+  FileDigest digest(file.metadata());
+  std::vector<std::pair<std::string, const spec::Tensor*>> tensors;
+  for (const spec::Tensor& tensor : file.tensors()) {
+    tensors.emplace_back(tensor.name, &tensor);
+  }
+  in_order_of_names(tensors, [&](const std::string& name, const spec::Tensor* tensor) {
+    const auto dtype = board_dtype(tensor->dtype);
+    if (!dtype) {
+      damaged(file.path(),
+              fmt::format("tensor \"{}\" has elements of type {}", name, tensor->dtype));
     }
-    checkpoint.step = whole<int64_t>(json.at("step"));
-    digest = json.at("digest");
-    const Json& order = json.at("order");
-    checkpoint.order = {.split_seed = whole<uint64_t>(order.at("split_seed")),
-                        .examples = whole<uint64_t>(order.at("examples")),
-                        .eval_count = whole<uint64_t>(order.at("eval_count")),
-                        .batch = whole<int64_t>(order.at("batch"))};
-    for (const Json& epoch : json.at("epochs")) {
-      checkpoint.epochs.push_back(epoch_of(epoch));
-    }
-    leaves = json.at("leaves").size();
-  } catch (const Json::exception& error) {
-    refuse(index, fmt::format("damaged: {}", error.what()));
-  }
-  for (size_t i = 0; i < leaves; ++i) {
-    checkpoint.leaves.push_back(read_npy((folder / leaf_file(i)).string()));
-  }
-  if (state_digest(checkpoint.leaves) != digest) {
-    refuse(folder, fmt::format("damaged: the leaves do not have the digest that {} says", kIndex));
-  }
-  const std::vector<std::byte> losses = read_file((folder / kLosses).string());
-  const std::optional<int64_t> wanted = checked_product<int64_t>(checkpoint.step, sizeof(float));
-  if (checkpoint.step < 0 || !wanted || std::cmp_not_equal(losses.size(), *wanted)) {
-    refuse(folder / kLosses, fmt::format("must hold {} losses of 4 bytes", checkpoint.step));
-  }
-  checkpoint.losses.resize(static_cast<size_t>(checkpoint.step));
-  std::memcpy(checkpoint.losses.data(), losses.data(), losses.size());
-  return checkpoint;
-}
-
-bool complete(const fs::path& folder) {
-  try {
-    read_folder(folder);
-    return true;
-  } catch (const Error&) {
-    return false;
+    digest.add(name, *dtype, tensor->shape, file.bytes(*tensor));
+  });
+  if (said == file.metadata().end() || digest.finish() != said->second) {
+    damaged(file.path(), "its bytes do not have the SHA-256 that it names");
   }
 }
 
-bool is_checkpoint_file(const std::string& name) {
-  if (name == kIndex || name == kLosses) {
-    return true;
+HostArray tensor_of(const TensorFile& file, const std::string& name) {
+  const spec::Tensor* tensor = file.find(name);
+  if (tensor == nullptr) {
+    damaged(file.path(), fmt::format("tensor \"{}\" is missing", name));
   }
-  constexpr std::string_view kSuffix = ".npy";
-  return name.ends_with(kSuffix) &&
-         whole_number(std::string_view(name).substr(0, name.size() - kSuffix.size())).has_value();
+  return file.read(*tensor);
 }
 
-// After a crash between two renames the only complete checkpoint has another name.
-void take_back_name(const fs::path& folder, FileActions& actions) {
-  for (const fs::path& other : {partial(folder), replaced(folder)}) {
-    if (is_there(other) && !complete(folder) && complete(other)) {
-      actions.remove(folder);
-      actions.rename(other, folder);
-    }
+void need_version(const TensorFile& file) {
+  const auto version = file.metadata().find(kVersionKey);
+  if (version == file.metadata().end()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: a safetensors file, but no checkpoint of a run", file.path()));
+  }
+  if (version->second != kVersion) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                fmt::format("{}: a checkpoint of form {}; this tpuboard reads form {}", file.path(),
+                            version->second, kVersion));
   }
 }
 
@@ -219,131 +230,73 @@ std::string state_digest(const std::vector<HostArray>& leaves) {
   return digest.finish();
 }
 
-void FileActions::make_folder(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) {
-    failed(path, fmt::format("the folder cannot be made: {}", error.message()));
-  }
+std::string leaf_name(size_t leaf) { return fmt::format("state.{}", leaf); }
+
+void write_checkpoint(const fs::path& file, const Checkpoint& checkpoint) {
+  Metadata metadata = {{kVersionKey, kVersion},
+                       {kStepKey, std::to_string(checkpoint.step)},
+                       {kRunKey, run_json(checkpoint).dump()}};
+  const NamedViews views = views_of(checkpoint);
+  FileDigest digest(metadata);
+  in_order_of_names(views, [&](const std::string& name, const HostView& view) {
+    digest.add(name, view.dtype, view.shape, view.bytes);
+  });
+  metadata[kDigestKey] = digest.finish();
+  write_tensors(file, views, metadata);
 }
 
-void FileActions::write(const fs::path& path, std::span<const std::byte> bytes) {
-  write_synced_file(path, bytes);
-}
-
-void FileActions::sync(const fs::path& folder) { sync_folder(folder); }
-
-bool FileActions::exchange(const fs::path& a, const fs::path& b) {
-  return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
-}
-
-void FileActions::rename(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  fs::rename(from, to, error);
-  if (error) {
-    failed(from, fmt::format("cannot be renamed to {}: {}", to.string(), error.message()));
-  }
-}
-
-void FileActions::remove(const fs::path& folder) {
-  std::error_code error;
-  fs::remove_all(folder, error);
-  if (error) {
-    failed(folder, fmt::format("cannot be removed: {}", error.message()));
-  }
-}
-
-void check_checkpoint_folder(const fs::path& folder) {
-  const fs::path name = folder.lexically_normal().filename();
-  if (name.empty() || name == "." || name == "..") {
-    refuse(folder, "run.checkpoint must name a folder of its own, for example \"checkpoint\"");
-  }
-  for (const fs::path& path : {folder, partial(folder), replaced(folder)}) {
-    std::error_code error;
-    if (!is_there(path)) {
-      continue;
-    }
-    fs::directory_iterator files(path, error);
-    if (error) {
-      refuse(path, fmt::format("the checkpoint cannot be written there: {}", error.message()));
-    }
-    for (const fs::directory_entry& file : files) {
-      const std::string inside = file.path().filename().string();
-      if (!is_checkpoint_file(inside)) {
-        refuse(path, fmt::format("a checkpoint replaces this folder, but '{}' in it is no part of "
-                                 "one; move it away or name another folder in run.checkpoint",
-                                 inside));
-      }
-    }
-  }
-}
-
-void write_checkpoint(const fs::path& folder, const Checkpoint& checkpoint, FileActions& actions) {
-  const fs::path made = partial(folder);
-  take_back_name(folder, actions);
-  actions.remove(made);
+Checkpoint read_checkpoint(const fs::path& path) {
+  const TensorFile file(path.string());
+  need_version(file);
+  check_digest(file);
+  Checkpoint checkpoint;
+  size_t leaves = 0;
   try {
-    actions.make_folder(made);
-    for (size_t i = 0; i < checkpoint.leaves.size(); ++i) {
-      actions.write(made / leaf_file(i), format_npy(checkpoint.leaves[i]));
-    }
-    actions.write(made / kLosses, std::as_bytes(std::span(checkpoint.losses)));
-    const std::string index = index_text(checkpoint);
-    actions.write(made / kIndex, std::as_bytes(std::span(index)));
-    actions.sync(made);
-    if (is_there(folder) && !actions.exchange(made, folder)) {
-      actions.remove(replaced(folder));
-      actions.rename(folder, replaced(folder));
-    }
-    if (!is_there(folder)) {
-      actions.rename(made, folder);
-    }
-    actions.sync(folder.parent_path());
-  } catch (const Error&) {
-    // What is there of the new one would fill the disk; the old one keeps its name.
-    try {
-      take_back_name(folder, actions);
-      if (is_there(folder)) {
-        actions.remove(made);
-      }
-    } catch (const Error&) {
-      // The next attempt cleans up.
-    }
-    throw;
+    checkpoint.step = Json::parse(file.metadata().at(kStepKey)).get<int64_t>();
+    leaves = take_run(Json::parse(file.metadata().at(kRunKey)), checkpoint);
+  } catch (const std::exception& error) {
+    damaged(file.path(), error.what());
   }
-  actions.remove(made);
-  actions.remove(replaced(folder));
+  for (size_t i = 0; i < leaves; ++i) {
+    checkpoint.leaves.push_back(tensor_of(file, leaf_name(i)));
+  }
+  const HostArray losses = tensor_of(file, kLosses);
+  if (checkpoint.step < 0 || losses.dtype != DType::kF32 ||
+      losses.shape != driver::Shape{checkpoint.step}) {
+    damaged(file.path(), fmt::format("{} losses are wanted", checkpoint.step));
+  }
+  checkpoint.losses.resize(static_cast<size_t>(checkpoint.step));
+  std::memcpy(checkpoint.losses.data(), losses.bytes.data(), losses.bytes.size());
+  return checkpoint;
 }
 
-void write_checkpoint(const fs::path& folder, const Checkpoint& checkpoint) {
-  FileActions actions;
-  write_checkpoint(folder, checkpoint, actions);
+std::vector<std::string> changed_parts(const RunParts& checkpoint, const RunParts& run) {
+  std::vector<std::string> changes;
+  if (!checkpoint.program.empty() && !run.program.empty() && checkpoint.program != run.program) {
+    changes.emplace_back("the file of program.train holds another program (SHA-256 " + run.program +
+                         ", of the checkpoint's " + checkpoint.program + ")");
+  }
+  if (checkpoint.data != run.data) {
+    changes.emplace_back("the examples are others (SHA-256 " + run.data + ", of the checkpoint's " +
+                         checkpoint.data + ")");
+  }
+  return changes;
 }
 
-Checkpoint read_checkpoint(const fs::path& folder) {
-  std::optional<Error> wrong;
-  for (const fs::path& path : {folder, partial(folder), replaced(folder)}) {
-    if (!is_there(path)) {
-      continue;
-    }
-    try {
-      return read_folder(path);
-    } catch (const Error& error) {
-      wrong = wrong.value_or(error);
-    }
+std::vector<std::string> notes_on_parts(const RunParts& checkpoint, const RunParts& run) {
+  std::vector<std::string> notes;
+  if (checkpoint.cores != run.cores) {
+    notes.push_back(
+        fmt::format("the checkpoint was made with {} cores, the run goes on with {}: "
+                    "sums over the cores are rounded otherwise from here on",
+                    checkpoint.cores, run.cores));
+  } else if (checkpoint.board != run.board) {
+    notes.push_back(
+        fmt::format("the checkpoint was made on board {}, the run goes on with {}: the "
+                    "bits are the same, the cycles are not",
+                    checkpoint.board, run.board));
   }
-  if (wrong) {
-    throw Error(*wrong);
-  }
-  refuse(folder, "no checkpoint to resume from; without --resume the run starts anew");
-}
-
-std::optional<int64_t> checkpoint_step(const fs::path& folder) {
-  try {
-    return read_checkpoint(folder).step;
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+  return notes;
 }
 
 }  // namespace tpu::training

@@ -1,12 +1,10 @@
-// Checkpoints of a training run: a folder with the state leaves as 0.npy, 1.npy, ..., the losses so
-// far and checkpoint.json. At every moment of writing one complete checkpoint is on the disk, the
-// one before or the one that is written; read_checkpoint() finds it after a crash at any point.
+// A checkpoint of a training run: one safetensors file with the state leaves, the losses so far and
+// what the run was made of. A SHA-256 over all of it tells a damaged file.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,9 +46,27 @@ struct DataOrder {
   bool operator==(const DataOrder&) const = default;
 };
 
+/// What a run computes with, and where.
+struct RunParts {
+  std::string program;  ///< SHA-256 of the artifact; empty: an executable, whose source is unknown
+  std::string data;     ///< SHA-256 of the examples
+  std::string board;
+  int64_t cores = 0;
+};
+
+/// The step with the best evaluation so far.
+struct BestStep {
+  std::string rule;  ///< what the best is: "largest accuracy"
+  int64_t step = 0;
+  double value = 0;
+};
+
 struct Checkpoint {
   int64_t step = 0;  ///< of the whole training
+  uint64_t state_seed = 0;
   DataOrder order;
+  RunParts parts;
+  std::optional<BestStep> best;
   std::vector<EpochResult> epochs;  ///< whole ones
   std::vector<float> losses;        ///< one a step
   std::vector<driver::HostArray> leaves;
@@ -59,33 +75,20 @@ struct Checkpoint {
 /// SHA-256 of the state leaves in order.
 std::string state_digest(const std::vector<driver::HostArray>& leaves);
 
-/// What the writing of a checkpoint asks of the file system, so that a test can fail at any point.
-/// All throw Error (Internal) and come back when the change is on the disk.
-class FileActions {
- public:
-  virtual ~FileActions() = default;
-  virtual void make_folder(const std::filesystem::path& path);
-  virtual void write(const std::filesystem::path& path, std::span<const std::byte> bytes);
-  virtual void sync(const std::filesystem::path& folder);
-  /// Two folders change their names in one step; false when the file system cannot do this.
-  virtual bool exchange(const std::filesystem::path& a, const std::filesystem::path& b);
-  virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to);
-  virtual void remove(const std::filesystem::path& folder);
-};
+/// Name of state leaf `leaf` in a checkpoint: "state.3".
+std::string leaf_name(size_t leaf);
 
-/// Throws InvalidArgument when `folder` is no place for a checkpoint: a file, a folder with other
-/// files in it (they would be lost), or the folder of the run itself.
-void check_checkpoint_folder(const std::filesystem::path& folder);
+/// Replaces the file in one step and waits until it is on the disk: at every moment, and on an
+/// Error (as FileWriter), the old one or none is there, or the new one.
+void write_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint);
 
-/// Replaces the checkpoint `folder`. On an Error the old one is there as it was.
-void write_checkpoint(const std::filesystem::path& folder, const Checkpoint& checkpoint,
-                      FileActions& actions);
-void write_checkpoint(const std::filesystem::path& folder, const Checkpoint& checkpoint);
+/// Throws InvalidArgument when the file is damaged or no checkpoint, FailedPrecondition when
+/// another version wrote it, ResourceExhausted when the host has no room.
+Checkpoint read_checkpoint(const std::filesystem::path& file);
 
-/// Throws InvalidArgument when there is no checkpoint or only damaged ones.
-Checkpoint read_checkpoint(const std::filesystem::path& folder);
-
-/// Step of the checkpoint in `folder`, as its checkpoint.json says; nothing when there is none.
-std::optional<int64_t> checkpoint_step(const std::filesystem::path& folder);
+/// What makes the rest of a run another one: a text each.
+std::vector<std::string> changed_parts(const RunParts& checkpoint, const RunParts& run);
+/// What the owner of the run should know, although the run may go on.
+std::vector<std::string> notes_on_parts(const RunParts& checkpoint, const RunParts& run);
 
 }  // namespace tpu::training

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "files/checked.hpp"
+#include "files/digest.hpp"
 #include "files/npy.hpp"
 #include "numbers/bf16.hpp"
 #include "numbers/random.hpp"
@@ -18,6 +19,7 @@
 namespace tpu::training {
 
 using driver::checked_product;
+using driver::Digest;
 using driver::DType;
 using driver::dtype_bytes;
 using driver::dtype_name;
@@ -249,6 +251,14 @@ void Dataset::check_numbers(const Column& column, const ParameterInfo& info) con
                : fmt::format("{}: {} does not fit into the program's {}, {} to {}",
                              column.config.file, where, dtype_name(info.dtype), low, high));
   }
+}
+
+std::string Dataset::digest() const {
+  Digest digest;
+  for (const Column& column : columns_) {
+    digest.add(column.array);
+  }
+  return digest.finish();
 }
 
 std::pair<int64_t, int64_t> Dataset::range(size_t input) const {

@@ -26,6 +26,8 @@ class Dataset {
   DataOrder order(int64_t batch) const {
     return {split_seed_, train_.size() + eval_.size(), eval_.size(), batch};
   }
+  /// SHA-256 of all examples.
+  std::string digest() const;
   /// Smallest and largest number of all examples, of an input of integers.
   std::pair<int64_t, int64_t> range(size_t input) const;
 

@@ -154,6 +154,35 @@ void read_data(const toml::table& root, const std::string& name, const std::stri
   }
 }
 
+CheckpointRules checkpoint_rules(Section& run) {
+  CheckpointRules rules;
+  rules.every_steps = run.number("checkpoint_every", false, {1}, 0);
+  rules.every_seconds = run.number("checkpoint_seconds", false, {1}, 0);
+  rules.keep = run.number("checkpoint_keep", false, {1}, rules.keep);
+  if (const auto best = run.text("checkpoint_best", false)) {
+    constexpr std::string_view kLargest = "largest ";
+    constexpr std::string_view kSmallest = "smallest ";
+    rules.best_rises = best->starts_with(kLargest);
+    const size_t word = rules.best_rises ? kLargest.size() : kSmallest.size();
+    if ((!rules.best_rises && !best->starts_with(kSmallest)) || best->size() == word) {
+      refuse_config(
+          fmt::format("{}: run.checkpoint_best must be \"largest METRIC\" or \"smallest "
+                      "METRIC\", for example \"largest accuracy\"",
+                      run.where("checkpoint_best")));
+    }
+    rules.best = *best;
+    rules.best_metric = best->substr(word);
+  }
+  if (const auto errors = run.text("checkpoint_errors", false)) {
+    rules.stop_on_error = *errors == "stop";
+    if (!rules.stop_on_error && *errors != "warn") {
+      refuse_config(fmt::format("{}: run.checkpoint_errors must be \"warn\" or \"stop\"",
+                                run.where("checkpoint_errors")));
+    }
+  }
+  return rules;
+}
+
 void read_run(const toml::table& root, const std::string& name, TrainConfig& config) {
   Section run = Section::of(root, "run", name);
   config.batch = run.number("batch", true, {1}, 0);
@@ -163,6 +192,7 @@ void read_run(const toml::table& root, const std::string& name, TrainConfig& con
     config.checkpoint = *checkpoint;  // relative to the folder of the run
   }
   config.stop_on_nan = run.flag("stop_on_nan", true);
+  config.checkpoints = checkpoint_rules(run);
   run.check_all();
 }
 

@@ -58,6 +58,17 @@ struct EarlyStop {
   double min_change = 0;        ///< better by less counts as no better
 };
 
+/// When checkpoints are written, and which of them stay.
+struct CheckpointRules {
+  int64_t every_steps = 0;    ///< 0: not by steps
+  int64_t every_seconds = 0;  ///< of host time; 0: not by time
+  int64_t keep = 2;           ///< the last ones
+  std::string best;           ///< "largest METRIC", "smallest METRIC"; empty: none is the best
+  std::string best_metric;    ///< of the evaluation
+  bool best_rises = false;    ///< the largest value is the best
+  bool stop_on_error = false;
+};
+
 struct TrainConfig {
   std::string train;
   std::string eval;  ///< empty: none
@@ -72,6 +83,7 @@ struct TrainConfig {
   int64_t epochs = 0;
   int64_t eval_every = 0;  ///< epochs; 0: only at the end
   std::string checkpoint;  ///< empty: none
+  CheckpointRules checkpoints;
   bool stop_on_nan = true;
   std::optional<LearningRateConfig> learning_rate;
   std::optional<EarlyStop> early_stop;

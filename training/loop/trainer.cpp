@@ -108,6 +108,14 @@ Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train
       refuse_training(fmt::format("early_stop.metric = \"{}\" is none of the eval program's: {}",
                                   config.early_stop->metric, fmt::join(metrics, ", ")));
     }
+    if (!config.checkpoints.best.empty() &&
+        std::find(metrics.begin(), metrics.end(), config.checkpoints.best_metric) ==
+            metrics.end()) {
+      refuse_training(fmt::format("run.checkpoint_best = \"{}\": the eval program's metrics are {}",
+                                  config.checkpoints.best, fmt::join(metrics, ", ")));
+    }
+  } else if (!config.checkpoints.best.empty()) {
+    refuse_training("run.checkpoint_best wants an evaluation; program.eval names none");
   }
   if (static_cast<int64_t>(data_.train_count()) < config.batch) {
     refuse_training(fmt::format("{} training examples are less than one batch of {}",
@@ -152,6 +160,9 @@ void Trainer::go_on_from(const Checkpoint& from) {
   }
   losses_ = from.losses;
   epochs_ = from.epochs;
+  if (from.best && from.best->rule == config_.checkpoints.best) {
+    best_ = from.best;
+  }
   first_step_ = submitted_ = from.step;
 }
 
@@ -248,6 +259,20 @@ int64_t Trainer::planned_steps(int64_t max_steps) const {
   return max_steps > 0 ? std::min(max_steps, all) : all;
 }
 
+bool Trainer::checkpoint_due(const TrainLimits& limits) const {
+  return (limits.checkpoint_every > 0 && submitted_ % limits.checkpoint_every == 0) ||
+         (limits.checkpoint_seconds > 0 && std::chrono::steady_clock::now() - last_checkpoint_ >=
+                                               std::chrono::seconds(limits.checkpoint_seconds));
+}
+
+bool Trainer::is_best(const EpochResult& result) const {
+  const CheckpointRules& rules = config_.checkpoints;
+  const std::optional<double> value =
+      result.eval ? result.eval->find(rules.best_metric) : std::nullopt;
+  return value && std::isfinite(*value) &&
+         (!best_ || (rules.best_rises ? *value > best_->value : *value < best_->value));
+}
+
 // Steps `first` .. `last` - 1 of an epoch whose first one is `first`; true when it was stopped.
 bool Trainer::run_steps(const Progress& at, int64_t first, int64_t last, const TrainLimits& limits,
                         const TrainHooks& hooks) {
@@ -264,13 +289,12 @@ bool Trainer::run_steps(const Progress& at, int64_t first, int64_t last, const T
     if (in_flight_.size() > kStepsInFlight) {
       take_loss(at, hooks);
     }
-    const bool due = limits.checkpoint_every > 0 && submitted_ % limits.checkpoint_every == 0;
-    if (due && submitted_ < at.steps && hooks.save) {
+    if (checkpoint_due(limits) && submitted_ < at.steps && hooks.save) {
       take_losses(at, hooks);
       window_.close();  // the time of a checkpoint is no time of steps
       hooks.save();
       window_.open();
-      last_loss_ = std::chrono::steady_clock::now();
+      last_loss_ = last_checkpoint_ = std::chrono::steady_clock::now();
     }
   }
   take_losses(at, hooks);
@@ -299,6 +323,14 @@ bool Trainer::end_epoch(int64_t epoch, int64_t planned, bool stop, const TrainHo
   if (hooks.epoch_done) {
     hooks.epoch_done(result);
   }
+  if (is_best(result)) {
+    best_ = {config_.checkpoints.best, submitted_,
+             *result.eval->find(config_.checkpoints.best_metric)};
+    if (submitted_ < planned && hooks.save) {  // at the end the owner saves anyway
+      hooks.save();
+      last_checkpoint_ = std::chrono::steady_clock::now();
+    }
+  }
   return stop;
 }
 
@@ -317,6 +349,7 @@ bool Trainer::train(const TrainLimits& limits, const TrainHooks& hooks) {
       !epochs_.back().eval) {
     epochs_.pop_back();  // the run ends here, with an evaluation that was not due before
   }
+  last_checkpoint_ = std::chrono::steady_clock::now();
   const int64_t an_epoch = steps_an_epoch();
   for (int64_t first = static_cast<int64_t>(epochs_.size()) * an_epoch;
        (submitted_ < planned || submitted_ > first) && stopped_early().empty(); first += an_epoch) {
@@ -337,7 +370,9 @@ bool Trainer::train(const TrainLimits& limits, const TrainHooks& hooks) {
 Checkpoint Trainer::checkpoint() {
   Checkpoint made;
   made.step = submitted_;
+  made.state_seed = config_.seed;
   made.order = data_.order(config_.batch);
+  made.best = best_;
   for (const EpochResult& epoch : epochs_) {
     if (epoch.whole) {
       made.epochs.push_back(epoch);

@@ -46,7 +46,8 @@ class NotFinite : public driver::Error {
 /// How far to train; 0: as the configuration says, no checkpoints on the way.
 struct TrainLimits {
   int64_t max_steps = 0;
-  int64_t checkpoint_every = 0;  ///< steps
+  int64_t checkpoint_every = 0;    ///< steps
+  int64_t checkpoint_seconds = 0;  ///< of host time
   /// Learning rate by step (from 0 on), instead of the configuration's.
   std::function<double(int64_t step)> learning_rate = {};
 };
@@ -57,7 +58,8 @@ struct TrainHooks {
   std::function<void(const EpochResult&)> epoch_done;
   /// Asked between steps: true ends the run with all submitted steps done.
   std::function<bool()> stop_wanted;
-  /// A checkpoint is due: nothing is in flight, checkpoint() gives it.
+  /// A checkpoint is due (by steps, by time, or since its evaluation is the best so far): nothing
+  /// is in flight, checkpoint() gives it.
   std::function<void()> save;
 };
 
@@ -91,6 +93,8 @@ class Trainer {
   /// Host time between the losses of two steps; of an epoch's first step, since its start.
   const std::vector<double>& step_seconds() const { return step_seconds_; }
   const std::vector<EpochResult>& epochs() const { return epochs_; }
+  /// The step whose evaluation was the best, as the configuration says what that is.
+  const std::optional<BestStep>& best() const { return best_; }
   const driver::Window& window() const { return window_; }
   const driver::Board& board() const { return board_; }
   const driver::Executable& program() const { return train_; }
@@ -119,6 +123,8 @@ class Trainer {
                  const TrainHooks& hooks);
   bool end_epoch(int64_t epoch, int64_t planned, bool stop, const TrainHooks& hooks);
   int64_t steps_an_epoch() const;
+  bool checkpoint_due(const TrainLimits& limits) const;
+  bool is_best(const EpochResult& result) const;
 
   driver::Board board_;
   const TrainConfig& config_;
@@ -137,6 +143,8 @@ class Trainer {
   std::vector<double> step_seconds_;
   std::chrono::steady_clock::time_point last_loss_;
   std::vector<EpochResult> epochs_;
+  std::optional<BestStep> best_;
+  std::chrono::steady_clock::time_point last_checkpoint_;
   driver::Window window_;
 };
 

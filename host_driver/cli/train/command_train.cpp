@@ -10,13 +10,14 @@
 #include <memory>
 #include <optional>
 
-#include "checkpoint/checkpoint.hpp"
+#include "checkpoint/checkpoint_folder.hpp"
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
 #include "cli/program_file.hpp"
 #include "cli/stop_signals.hpp"
 #include "cli/train/progress_bar.hpp"
+#include "cli/train/run_checkpoints.hpp"
 #include "files/files.hpp"
 #include "files/json_output.hpp"
 #include "loop/train_report.hpp"
@@ -26,23 +27,20 @@
 namespace tpu::driver {
 namespace {
 
-using training::check_checkpoint_folder;
 using training::Checkpoint;
-using training::checkpoint_step;
+using training::CheckpointName;
 using training::EpochResult;
 using training::Init;
 using training::InitKind;
 using training::InputConfig;
 using training::load_train_config;
 using training::Progress;
-using training::read_checkpoint;
 using training::state_digest;
 using training::train_report;
 using training::TrainConfig;
 using training::Trainer;
 using training::TrainHooks;
 using training::TrainLimits;
-using training::write_checkpoint;
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
@@ -55,11 +53,13 @@ struct TrainArguments {
   int64_t steps = 0;
   int64_t epochs = 0;
   int64_t checkpoint_every = 0;
+  int64_t checkpoint_seconds = 0;
   bool resume = false;
+  bool accept_changes = false;
 };
 
 // The folder that the configuration names; one of the usual name takes the state of a run that was
-// stopped when it names none. It is replaced as a whole, so that nothing else may be in it.
+// stopped when it names none.
 fs::path checkpoint_folder(const fs::path& out, const TrainConfig& config) {
   const fs::path path =
       (out / (config.checkpoint.empty() ? "checkpoint" : config.checkpoint)).lexically_normal();
@@ -97,31 +97,45 @@ class FirstError {
   std::exception_ptr first_;
 };
 
+// A run that is stopped by a signal writes a checkpoint in any case.
+bool keeps_checkpoints(const TrainArguments& arguments, const TrainConfig& config) {
+  const training::CheckpointRules& rules = config.checkpoints;
+  return !config.checkpoint.empty() || arguments.resume || rules.every_steps > 0 ||
+         rules.every_seconds > 0 || !rules.best.empty();
+}
+
 // A trainer with the places where its results go.
 class TrainRun {
  public:
-  TrainRun(const TrainArguments& arguments, const TrainConfig& config, Trainer& trainer)
+  TrainRun(const TrainArguments& arguments, const TrainConfig& config, Trainer& trainer,
+           RunCheckpoints& checkpoints)
       : arguments_(arguments),
         out_(arguments.out),
-        folder_(checkpoint_folder(out_, config)),
-        keeps_(trainer.has_data() &&
-               (!config.checkpoint.empty() || arguments.resume || arguments.checkpoint_every > 0)),
-        trainer_(trainer) {
-    if (trainer.first_step() > 0) {
-      saved_step_ = trainer.first_step();
-    }
-  }
+        rules_(config.checkpoints),
+        keeps_(trainer.has_data() && keeps_checkpoints(arguments, config)),
+        trainer_(trainer),
+        checkpoints_(checkpoints) {}
 
   // All steps, or those up to a signal, whose number comes back (0: none came).
   int train() {
     ProgressBar bar(trainer_);
-    const TrainHooks hooks{.step = [&](const Progress& at) { bar.step(at); },
+    const TrainHooks hooks{.step =
+                               [&](const Progress& at) {
+                                 bar.step(at);
+                                 checkpoints_.poll();
+                               },
                            .epoch_done = [&](const EpochResult& result) { bar.epoch(result); },
                            .stop_wanted = [] { return StopSignals::received() != 0; },
-                           .save = [this] { save_on_the_way(); }};
+                           .save =
+                               [this] {
+                                 if (keeps_) {
+                                   checkpoints_.save_on_the_way(trainer_);
+                                 }
+                               }};
     try {
       const TrainLimits limits{.max_steps = arguments_.steps,
-                               .checkpoint_every = arguments_.checkpoint_every};
+                               .checkpoint_every = rules_.every_steps,
+                               .checkpoint_seconds = rules_.every_seconds};
       return trainer_.train(limits, hooks) ? 0 : StopSignals::received();
     } catch (const std::exception& error) {
       throw std::runtime_error(error.what() + what_is_left());
@@ -142,9 +156,10 @@ class TrainRun {
       digest = state_digest(trainer_.state());
     }
     const std::chrono::duration<double> wall = Clock::now() - start;
-    const nlohmann::ordered_json report =
+    nlohmann::ordered_json report =
         train_report(trainer_, arguments_.board.open.transport, digest, wall.count(),
                      signal != 0 ? signal_name(signal) : "");
+    report["checkpoints"] = checkpoints_.figures(trainer_);
     errors.attempt([&] { write_json_file(report_path(), report, Durability::kSynced); });
     if (json.wanted()) {
       errors.attempt([&] { json.write(report); });
@@ -154,8 +169,9 @@ class TrainRun {
 
   std::string stop_text(int signal) const {
     const std::string where =
-        saved_step_ ? fmt::format("checkpoint: {}; go on with --resume", folder_.string())
-                    : "no checkpoint, since --no-data computes nothing";
+        checkpoints_.saved_step()
+            ? fmt::format("checkpoint: {}; go on with --resume", checkpoints_.path().string())
+            : "no checkpoint, since --no-data computes nothing";
     return fmt::format("{}: stopped after step {} of {}; figures: {}; {}", signal_name(signal),
                        trainer_.losses().size(), trainer_.planned_steps(arguments_.steps),
                        report_path(), where);
@@ -164,76 +180,59 @@ class TrainRun {
  private:
   std::string report_path() const { return (out_ / "run.json").string(); }
 
-  void save(const Checkpoint& checkpoint) {
-    check_checkpoint_folder(folder_);
-    write_checkpoint(folder_, checkpoint);
-    saved_step_ = checkpoint.step;
-  }
-
   void save_at_the_end(const Checkpoint& checkpoint) {
     try {
-      save(checkpoint);
+      checkpoints_.save(checkpoint, trainer_);
     } catch (const Error& error) {
-      throw std::runtime_error(
-          fmt::format("no checkpoint of step {}: {}{}", checkpoint.step, error.what(), stands()));
-    }
-  }
-
-  // Where the state can be found that was saved last.
-  std::string stands() const {
-    return saved_step_ ? fmt::format("\nthe state after step {} stands in {}; go on with --resume",
-                                     *saved_step_, folder_.string())
-                       : "";
-  }
-
-  // Training goes on without it: room may come back, and the checkpoint before is as it was.
-  void save_on_the_way() {
-    const Checkpoint checkpoint = trainer_.checkpoint();
-    try {
-      save(checkpoint);
-    } catch (const Error& error) {
-      fmt::print(stderr, "tpuboard: no checkpoint of step {}; the run goes on: {}\n",
-                 checkpoint.step, error.what());
+      throw std::runtime_error(fmt::format("no checkpoint of step {}: {}{}", checkpoint.step,
+                                           error.what(), checkpoints_.stands()));
     }
   }
 
   // Behind an error of a step: where to go on.
   std::string what_is_left() {
+    checkpoints_.finish();
     std::optional<Checkpoint> rest = trainer_.has_data() ? trainer_.rescue() : std::nullopt;
     std::string wrong;
     if (rest) {
       try {
-        save(*rest);
+        checkpoints_.save(*rest, trainer_);
       } catch (const std::exception& error) {
         wrong = fmt::format("\nthe state after step {} could not be saved: {}", rest->step,
                             error.what());
       }
     }
-    if (saved_step_) {
-      return wrong + stands();
+    if (checkpoints_.saved_step()) {
+      return wrong + checkpoints_.stands();
     }
     if (trainer_.steps_run() == 0) {
       return wrong;
     }
     wrong += "\nthis run wrote no checkpoint before; --checkpoint-every N writes one every N steps";
-    const std::optional<int64_t> earlier = checkpoint_step(folder_);
+    const auto earlier = training::newest_checkpoint(checkpoints_.path());
     return earlier ? wrong + fmt::format("\n{} holds the state of an earlier run after step {}",
-                                         folder_.string(), *earlier)
+                                         checkpoints_.path().string(), earlier->step)
                    : wrong;
   }
 
   const TrainArguments& arguments_;
   const fs::path out_;
-  const fs::path folder_;
+  const training::CheckpointRules rules_;
   const bool keeps_;
   Trainer& trainer_;
-  std::optional<int64_t> saved_step_;
+  RunCheckpoints& checkpoints_;
 };
 
 // What was asked for with words that mean nothing together.
 void check_usage(const TrainArguments& arguments) {
-  if (arguments.board.open.sim.no_data && (arguments.resume || arguments.checkpoint_every > 0)) {
-    throw UsageError("--no-data computes no state: no --resume and no --checkpoint-every with it");
+  if (arguments.board.open.sim.no_data &&
+      (arguments.resume || arguments.checkpoint_every > 0 || arguments.checkpoint_seconds > 0)) {
+    throw UsageError(
+        "--no-data computes no state: no --resume, --checkpoint-every and --checkpoint-seconds "
+        "with it");
+  }
+  if (arguments.accept_changes && !arguments.resume) {
+    throw UsageError("--accept-changes goes with --resume");
   }
 }
 
@@ -253,19 +252,18 @@ std::vector<std::string> files_of(const TrainConfig& config) {
   return files;
 }
 
-// Neither the files that are written nor a checkpoint, which replaces its whole folder, takes the
-// place of an input.
+// Neither the files that are written nor a checkpoint, which removes older ones, takes the place of
+// an input.
 void check_outputs(const TrainArguments& arguments, const TrainConfig& config,
                    const fs::path& checkpoint) {
   std::vector<std::string> inputs = files_of(config);
-  const bool keeps =
-      !config.checkpoint.empty() || arguments.checkpoint_every > 0 || arguments.resume;
   std::error_code none;  // what is not there is replaced by nothing
   for (const std::string& input : inputs) {
-    if (keeps && fs::equivalent(fs::absolute(input).parent_path(), checkpoint, none)) {
+    if (CheckpointName::parse(fs::path(input).filename().string()) &&
+        fs::equivalent(fs::absolute(input).parent_path(), checkpoint, none)) {
       throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: a checkpoint would replace the folder of this input; choose "
-                              "another one with --out or run.checkpoint, or move the file",
+                  fmt::format("{}: the checkpoints of this run would replace this input; choose "
+                              "another folder with --out or run.checkpoint, or move the file",
                               input));
     }
   }
@@ -325,16 +323,22 @@ void train(const TrainArguments& arguments) {
   make_folder(arguments.out);
   const FolderLock lock(arguments.out);  // two runs would write over each other's checkpoints
   options.sim.tile_folder = arguments.out;
+  config.checkpoints.every_steps =
+      arguments.checkpoint_every > 0 ? arguments.checkpoint_every : config.checkpoints.every_steps;
+  config.checkpoints.every_seconds = arguments.checkpoint_seconds > 0
+                                         ? arguments.checkpoint_seconds
+                                         : config.checkpoints.every_seconds;
   const fs::path folder = checkpoint_folder(arguments.out, config);
+  RunCheckpoints checkpoints(folder, config.checkpoints);
   std::optional<Checkpoint> from;
   if (arguments.resume) {
-    from = read_checkpoint(folder);
-  }
-  if (!config.checkpoint.empty() || arguments.checkpoint_every > 0) {
-    check_checkpoint_folder(folder);  // before hours of work, not behind them
+    from = checkpoints.resume();
+  } else if (!options.sim.no_data && keeps_checkpoints(arguments, config)) {
+    checkpoints.open();
   }
   check_outputs(arguments, config, folder);
   const CompiledFile train_file = program_file(config.train, options);
+  checkpoints.set_program(train_file.source_sha256);
   const std::vector<std::byte> eval_image =
       config.eval.empty() ? std::vector<std::byte>() : program_bytes(config.eval, options);
   const Board board = Board::open(options);
@@ -345,9 +349,12 @@ void train(const TrainArguments& arguments) {
   const Executable program = board.load(train_file.executable);
   set_classes(config, train_file, program, arguments.config);
   Trainer trainer(board, config, program, eval, !options.sim.no_data, from ? &*from : nullptr);
-  from.reset();
+  if (from) {
+    checkpoints.check_parts(from->parts, checkpoints.parts(trainer), arguments.accept_changes);
+    from.reset();
+  }
   print_notes(trainer, config, arguments.resume);
-  TrainRun run(arguments, config, trainer);
+  TrainRun run(arguments, config, trainer, checkpoints);
   ProfileWindow profile(board);
   const StopSignals signals;  // until the results are written
   const int signal = run.train();
@@ -387,8 +394,16 @@ void add_train_command(CLI::App& app) {
                    "when SIGINT or SIGTERM stops it")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->type_name("N");
+  command
+      ->add_option("--checkpoint-seconds", arguments->checkpoint_seconds,
+                   "The same, whenever N seconds have passed since the last one")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->type_name("N");
   command->add_flag("--resume", arguments->resume,
-                    "Go on from the checkpoint in --out, with the bits of a run without a stop");
+                    "Go on from the newest checkpoint in --out, with the bits of a run without a "
+                    "stop");
+  command->add_flag("--accept-changes", arguments->accept_changes,
+                    "With --resume: go on although the program or the data are others");
   command->add_option("--out,--out-dir", arguments->out, "Folder for run.json and the checkpoint")
       ->capture_default_str()
       ->type_name("DIR");

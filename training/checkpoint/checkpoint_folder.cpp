@@ -1,0 +1,196 @@
+// A file appears under its name only when it is whole (files/files.hpp), so that the names tell
+// what is there; the checksum tells what a disk has lost since.
+#include "checkpoint/checkpoint_folder.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "files/checked.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::training {
+
+using driver::Error;
+using driver::ErrorCode;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kRun = "run";
+constexpr std::string_view kStep = "step";
+constexpr std::string_view kSuffix = ".safetensors";
+constexpr std::string_view kHalfWritten = ".part";  // of FileWriter
+constexpr const char* kEarlierForm = "checkpoint.json";
+
+// The number at the front of `text`, which loses it; nothing unless it is written as text() does.
+std::optional<int64_t> take_number(std::string_view& text) {
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const auto number = driver::whole_number(text.substr(0, digits));
+  if (!number || !std::in_range<int64_t>(*number) ||
+      std::to_string(*number) != text.substr(0, digits)) {
+    return std::nullopt;
+  }
+  text.remove_prefix(digits);
+  return static_cast<int64_t>(*number);
+}
+
+bool take_word(std::string_view& text, std::string_view word) {
+  const bool there = text.starts_with(word);
+  text.remove_prefix(there ? word.size() : 0);
+  return there;
+}
+
+std::vector<std::string> entries(const fs::path& folder) {
+  std::vector<std::string> out;
+  std::error_code none;  // no folder, no checkpoints
+  for (fs::directory_iterator at(folder, none), end; at != end; at.increment(none)) {
+    out.push_back(at->path().filename().string());
+  }
+  return out;
+}
+
+std::vector<CheckpointName> names_in(const fs::path& folder) {
+  std::vector<CheckpointName> names;
+  for (const std::string& entry : entries(folder)) {
+    if (const auto name = CheckpointName::parse(entry)) {
+      names.push_back(*name);
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// A name that only FileWriter gives, of a process that is gone: the folder is locked.
+bool is_half_written(const std::string& entry) {
+  if (!entry.ends_with(kHalfWritten)) {
+    return false;
+  }
+  const size_t suffix = entry.find(kSuffix);
+  return suffix != std::string::npos &&
+         CheckpointName::parse(entry.substr(0, suffix + kSuffix.size())).has_value();
+}
+
+}  // namespace
+
+std::string CheckpointName::text() const {
+  const std::string step_text = fmt::format("{}{}{}", kStep, step, kSuffix);
+  return run == 1 ? step_text : fmt::format("{}{}.{}", kRun, run, step_text);
+}
+
+std::optional<CheckpointName> CheckpointName::parse(const std::string& name) {
+  std::string_view rest = name;
+  CheckpointName out;
+  if (take_word(rest, kRun)) {
+    const auto run = take_number(rest);
+    if (!run || *run < 2 || !take_word(rest, ".")) {
+      return std::nullopt;
+    }
+    out.run = *run;
+  }
+  const auto step = take_word(rest, kStep) ? take_number(rest) : std::nullopt;
+  if (!step || rest != kSuffix) {
+    return std::nullopt;
+  }
+  out.step = *step;
+  return out;
+}
+
+CheckpointFolder::CheckpointFolder(fs::path path, size_t keep)
+    : path_(std::move(path)), keep_(keep) {}
+
+void CheckpointFolder::open() {
+  if (lock_) {
+    return;
+  }
+  driver::make_folder(path_);
+  lock_.emplace(path_);
+  if (::access(path_.c_str(), W_OK | X_OK) != 0) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                fmt::format("{}: checkpoints cannot be written there: {}; choose another place",
+                            path_.string(), std::strerror(errno)));
+  }
+  for (const std::string& entry : entries(path_)) {
+    if (is_half_written(entry)) {
+      std::error_code none;  // it takes room, no more
+      fs::remove(path_ / entry, none);
+    }
+  }
+}
+
+std::vector<CheckpointName> CheckpointFolder::names() const { return names_in(path_); }
+
+std::optional<CheckpointName> CheckpointFolder::newest() const { return newest_checkpoint(path_); }
+
+Checkpoint CheckpointFolder::resume(const std::function<void(const std::string&)>& say) {
+  if (!fs::is_directory(path_) || (names().empty() && !fs::exists(path_ / kEarlierForm))) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: no checkpoint to resume from; without --resume the run starts "
+                            "anew",
+                            path_.string()));
+  }
+  open();
+  std::vector<CheckpointName> left = names();
+  if (left.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: holds a checkpoint of an earlier form ({} and .npy files), from "
+                            "which no run goes on; a new run can start from its state: state.init "
+                            "= [\"file:{}/0.npy\", ...]",
+                            path_.string(), kEarlierForm, path_.string()));
+  }
+  for (; !left.empty(); left.pop_back()) {
+    const fs::path newest_file = file(left.back());
+    try {
+      Checkpoint checkpoint = read_checkpoint(newest_file);
+      run_ = left.back().run;
+      return checkpoint;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kInvalidArgument || left.size() == 1) {
+        throw;
+      }
+      fs::path aside = newest_file;
+      fs::rename(newest_file, aside += ".damaged");
+      say(fmt::format("{}; it is called {} from here on, and the one before it is taken: {}",
+                      error.message(), aside.filename().string(), left.end()[-2].text()));
+    }
+  }
+  throw Error(ErrorCode::kInternal, "no checkpoint was tried");
+}
+
+void CheckpointFolder::save(const Checkpoint& checkpoint) {
+  open();
+  if (!run_) {
+    const auto last = newest();
+    run_ = last ? last->run + 1 : 1;
+  }
+  write_checkpoint(file({.run = *run_, .step = checkpoint.step}), checkpoint);
+  remove_rest(checkpoint);
+}
+
+void CheckpointFolder::remove_rest(const Checkpoint& saved) const {
+  const std::vector<CheckpointName> all = names();
+  size_t newer = 0;
+  for (auto name = all.rbegin(); name != all.rend(); ++name) {
+    const bool mine = name->run == *run_;
+    const bool best = mine && saved.best && saved.best->step == name->step;
+    if (mine && newer < keep_) {
+      ++newer;
+    } else if (!best) {
+      std::error_code none;  // the next one tries again
+      fs::remove(file(*name), none);
+    }
+  }
+}
+
+std::optional<CheckpointName> newest_checkpoint(const fs::path& folder) {
+  const std::vector<CheckpointName> names = names_in(folder);
+  return names.empty() ? std::nullopt : std::optional(names.back());
+}
+
+}  // namespace tpu::training

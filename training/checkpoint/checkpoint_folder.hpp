@@ -1,0 +1,65 @@
+// The folder of a run's checkpoints: step120.safetensors, step140.safetensors, ... A run that
+// starts anew where there are some already is number 2 of the folder: run2.step20.safetensors; its
+// first checkpoint takes the place of all older ones.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.hpp"
+#include "files/files.hpp"
+
+namespace tpu::training {
+
+/// What a file of the folder is, by its name; in the order of writing.
+struct CheckpointName {
+  int64_t run = 1;
+  int64_t step = 0;
+
+  std::string text() const;
+  static std::optional<CheckpointName> parse(const std::string& name);
+  auto operator<=>(const CheckpointName&) const = default;
+};
+
+class CheckpointFolder {
+ public:
+  /// Changes nothing yet. `keep`: how many are kept beside the best one; at least 1.
+  CheckpointFolder(std::filesystem::path path, size_t keep);
+
+  /// Makes the folder and locks it until the object goes; removes what a killed run has left half
+  /// written. The other calls do so by themselves. Throws FailedPrecondition when the folder cannot
+  /// be written to or another run has it.
+  void open();
+
+  /// The newest complete checkpoint; the run goes on from there. Damaged ones that are newer get
+  /// the suffix .damaged, and `say` is told of each. Throws InvalidArgument when there is none.
+  Checkpoint resume(const std::function<void(const std::string&)>& say);
+
+  /// Writes a checkpoint and removes those that are not kept any more. Throws as
+  /// write_checkpoint(); what was there before is as it was then.
+  void save(const Checkpoint& checkpoint);
+
+  const std::filesystem::path& path() const { return path_; }
+  /// The newest one, by its name.
+  std::optional<CheckpointName> newest() const;
+
+ private:
+  std::vector<CheckpointName> names() const;
+  std::filesystem::path file(const CheckpointName& name) const { return path_ / name.text(); }
+  void remove_rest(const Checkpoint& saved) const;
+
+  const std::filesystem::path path_;
+  const size_t keep_;
+  std::optional<driver::FolderLock> lock_;
+  std::optional<int64_t> run_;  // known with the first resume or save
+};
+
+/// The newest checkpoint of a folder, by its name; for messages.
+std::optional<CheckpointName> newest_checkpoint(const std::filesystem::path& folder);
+
+}  // namespace tpu::training
