@@ -45,7 +45,8 @@ TEST_F(Cli, WrongUsageEndsWithTwo) {
 }
 
 TEST_F(Cli, VersionAndHelpAreEverywhere) {
-  for (const char* command : {"devices", "run", "train", "objdump", "bench", "mxu-replay"}) {
+  for (const char* command :
+       {"devices", "run", "train", "convert", "objdump", "bench", "mxu-replay"}) {
     EXPECT_EQ(call({command, "--version"}), 0);
     EXPECT_NE(out_.find("tpuboard 0."), std::string::npos);
     EXPECT_EQ(call({command, "--help"}), 0);

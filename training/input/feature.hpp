@@ -45,4 +45,8 @@ struct Feature {
   bool augment = true;
 };
 
+/// "NAME:TYPE[DIMS]", as "image:u8[28,28,1]" or "label:i32": name, type and shape. Throws
+/// driver::Error InvalidArgument.
+Feature parse_feature(const std::string& text);
+
 }  // namespace tpu::input

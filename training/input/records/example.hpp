@@ -28,8 +28,8 @@ class ExampleParser {
   std::unique_ptr<State> state_;
 };
 
-/// The features of one record: integers as i64, floats as f32, bytes as u8, each a flat array or, of
-/// one element, a scalar. Throws BadExample.
+/// The features of one record: integers as i64, floats as f32, bytes as u8, each a flat array or,
+/// of one element, a scalar. Throws BadExample.
 std::vector<Feature> features_of(std::span<const std::byte> record);
 
 /// The other way: one record of named values. Integers become a list of int64, f32 a list of
