@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "board/board_loader.hpp"
 #include "file/whole_file.hpp"
 
 namespace tpu::client {
@@ -142,7 +143,7 @@ std::string program_key(std::span<const std::byte> artifact, const spec::BoardPa
   hash.add(artifact.data(), artifact.size());
   spec::BoardParams params = board;
   for (const spec::BoardKey& key : spec::kBoardKeys) {
-    hash.add(key.number != nullptr ? std::to_string(key.number(params)) : key.text(params));
+    hash.add(spec::value_text(key, params));
   }
   for (const int core : cores) {
     hash.add("core " + std::to_string(core));

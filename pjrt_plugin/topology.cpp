@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "board/board_loader.hpp"
 #include "calls.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
@@ -30,9 +31,7 @@ std::string kind_of(const spec::BoardParams& board) {
 std::string serialized(const std::string& platform, spec::BoardParams board) {
   std::string text = "tpuboard topology\nplatform=" + platform + "\n";
   for (const spec::BoardKey& key : spec::kBoardKeys) {
-    text +=
-        fmt::format("{}.{}={}\n", key.section, key.name,
-                    key.number != nullptr ? std::to_string(key.number(board)) : key.text(board));
+    text += fmt::format("{}.{}={}\n", key.section, key.name, spec::value_text(key, board));
   }
   return text;
 }

@@ -169,6 +169,10 @@ void check_combinations(const BoardParams& params, const std::string& where) {
 
 }  // namespace
 
+std::string value_text(const BoardKey& key, BoardParams& params) {
+  return key.number != nullptr ? std::to_string(key.number(params)) : key.text(params);
+}
+
 std::vector<std::string> board_preset_names() {
   std::vector<std::string> names;
   for (const BoardPreset& preset : kBoardPresets) {

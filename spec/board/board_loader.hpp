@@ -24,6 +24,9 @@ class BoardError : public std::runtime_error {
 BoardParams load_board(const std::string& name_or_path,
                        const std::vector<std::string>& overrides = {});
 
+/// The value of a key as an override writes it.
+std::string value_text(const BoardKey& key, BoardParams& params);
+
 /// Names of the built-in presets.
 std::vector<std::string> board_preset_names();
 
