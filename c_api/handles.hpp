@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,17 @@
 
 struct tpu_program {
   std::shared_ptr<const tpu::exe::ExecutableT> executable;
-  std::vector<std::byte> container;  // the same as bytes (.tpuexe)
   std::vector<std::string> notes;
+
+  // The same as bytes (.tpuexe), made when they are first asked for. From any thread.
+  const std::vector<std::byte>& container() const {
+    std::call_once(written_, [this] { container_ = tpu::exe::write_executable(*executable); });
+    return container_;
+  }
+
+ private:
+  mutable std::once_flag written_;
+  mutable std::vector<std::byte> container_;
 };
 
 struct tpu_op_times {

@@ -23,10 +23,8 @@ compiler::UpdateSharding update_sharding(tpu_update_sharding from) {
   refuse("options->update_sharding is no tpu_update_sharding");
 }
 
-std::unique_ptr<tpu_program> program_of(std::shared_ptr<const exe::ExecutableT> executable,
-                                        std::vector<std::byte> container) {
+std::unique_ptr<tpu_program> program_of(std::shared_ptr<const exe::ExecutableT> executable) {
   auto program = std::make_unique<tpu_program>();
-  program->container = std::move(container);
   program->notes = executable->notes;
   program->executable = std::move(executable);
   return program;
@@ -46,12 +44,11 @@ std::unique_ptr<tpu_program> compiled(std::span<const std::byte> artifact,
     refuse("options->cores names " + std::to_string(form.cores.size()) +
            " cores, the program is for " + std::to_string(partitions));
   }
-  return program_of(program->executable, exe::write_executable(*program->executable));
+  return program_of(program->executable);
 }
 
 std::unique_ptr<tpu_program> read(std::span<const std::byte> file) {
-  return program_of(std::make_shared<const exe::ExecutableT>(exe::read_executable(file)),
-                    {file.begin(), file.end()});
+  return program_of(std::make_shared<const exe::ExecutableT>(exe::read_executable(file)));
 }
 
 tpu_program_info info_of(const tpu_program& program) {
@@ -115,7 +112,7 @@ tpu_status tpu_program_read(const void* file, size_t bytes, tpu_program** out) {
 
 tpu_status tpu_program_bytes(const tpu_program* program, const void** data, size_t* bytes) {
   return guarded([&] {
-    const auto& container = need(program, "program").container;
+    const auto& container = need(program, "program").container();
     need(bytes, "bytes");
     need(data, "data") = container.data();
     *bytes = container.size();
