@@ -180,7 +180,7 @@ std::vector<Array> BoardImpl::prepare_arguments(const LoadedProgram& program,
                                                 std::vector<Array> arguments,
                                                 const std::vector<size_t>& kept) {
   for (size_t i = 0; i < arguments.size(); ++i) {
-    const Array old = arguments[i];
+    const Array& old = arguments[i];
     const bool keep = program.info->arguments[i].donated_to >= 0 &&
                       std::find(kept.begin(), kept.end(), i) != kept.end();
     if (!keep && lies_as_wanted(old, program.argument_owned[i])) {
