@@ -7,6 +7,34 @@
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
+namespace {
+
+// Files of what can be seen of a run.
+void add_record_options(CLI::App& command, BoardArguments& arguments) {
+  command
+      .add_option("--trace", arguments.open.sim.trace_path, "One text line for each engine command")
+      ->type_name("FILE.txt");
+  CLI::Option* waves =
+      command.add_option("--waves", arguments.open.sim.waves_path, "Board-level signals");
+  waves->type_name("FILE.fst");
+  command
+      .add_option("--waves-steps", arguments.waves_steps,
+                  "Steps of the run in --waves, first and last")
+      ->needs(waves)
+      ->capture_default_str()
+      ->type_name("A..B");
+  CLI::Option* mxu_waves = command.add_option("--mxu-waves", arguments.open.sim.mxu_waves_path,
+                                              "Signals of the first Verilog matrix unit");
+  mxu_waves->type_name("FILE.fst");
+  command
+      .add_option("--mxu-waves-tiles", arguments.mxu_waves_tiles,
+                  "Tiles in --mxu-waves, first and last")
+      ->needs(mxu_waves)
+      ->capture_default_str()
+      ->type_name("A..B");
+}
+
+}  // namespace
 
 void add_board_options(CLI::App& command, BoardArguments& arguments) {
   command.add_option("--board", arguments.open.preset, "Board preset or file")
@@ -45,27 +73,7 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
           },
           ""))
       ->type_name("SECONDS");
-  command
-      .add_option("--trace", arguments.open.sim.trace_path, "One text line for each engine command")
-      ->type_name("FILE.txt");
-  CLI::Option* waves =
-      command.add_option("--waves", arguments.open.sim.waves_path, "Board-level signals");
-  waves->type_name("FILE.fst");
-  command
-      .add_option("--waves-steps", arguments.waves_steps,
-                  "Steps of the run in --waves, first and last")
-      ->needs(waves)
-      ->capture_default_str()
-      ->type_name("A..B");
-  CLI::Option* mxu_waves = command.add_option("--mxu-waves", arguments.open.sim.mxu_waves_path,
-                                              "Signals of the first Verilog matrix unit");
-  mxu_waves->type_name("FILE.fst");
-  command
-      .add_option("--mxu-waves-tiles", arguments.mxu_waves_tiles,
-                  "Tiles in --mxu-waves, first and last")
-      ->needs(mxu_waves)
-      ->capture_default_str()
-      ->type_name("A..B");
+  add_record_options(command, arguments);
   command.add_option("--transport", arguments.open.transport, "sim, or null: a board without time")
       ->check(CLI::IsMember({"sim", "null"}))
       ->capture_default_str();

@@ -43,6 +43,30 @@ Error mismatch(const std::string& text, int device = -1) {
   return Error(ErrorCode::kFailedPrecondition, text, {.device = device, .op = {}, .source = {}});
 }
 
+std::unique_ptr<Transport> make_transport(const OpenOptions& options,
+                                          const TransportRequest& request, HostMemory& memory) {
+  if (options.factory) {
+    std::unique_ptr<Transport> made = options.factory(request, memory);
+    if (made == nullptr) {
+      throw Error(ErrorCode::kInvalidArgument, "OpenOptions::factory made no transport");
+    }
+    return made;
+  }
+  if (options.transport == "null") {
+    return make_null_transport(request, memory);
+  }
+  if (options.transport != "sim") {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("unknown transport '{}'; known: sim, null", options.transport));
+  }
+  std::unique_ptr<Transport> made = make_sim_transport(request, memory);
+  if (made == nullptr) {
+    throw Error(ErrorCode::kUnimplemented,
+                "this build has no simulated board; only the transport 'null' is there");
+  }
+  return made;
+}
+
 }  // namespace
 
 std::shared_ptr<BoardImpl> BoardImpl::open(const OpenOptions& options) {
@@ -108,23 +132,7 @@ void BoardImpl::connect(const OpenOptions& options) {
   const auto cores = static_cast<size_t>(spec::core_count(params_));
   arena_ =
       std::make_shared<HostArena>(cores * (kCmdRingBytes + kCplRingBytes), options.staging_bytes);
-  if (options.factory) {
-    transport_ = options.factory(request, *arena_);
-    if (transport_ == nullptr) {
-      throw Error(ErrorCode::kInvalidArgument, "OpenOptions::factory made no transport");
-    }
-  } else if (options.transport == "null") {
-    transport_ = make_null_transport(request, *arena_);
-  } else if (options.transport == "sim") {
-    transport_ = make_sim_transport(request, *arena_);
-    if (transport_ == nullptr) {
-      throw Error(ErrorCode::kUnimplemented,
-                  "this build has no simulated board; only the transport 'null' is there");
-    }
-  } else {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("unknown transport '{}'; known: sim, null", options.transport));
-  }
+  transport_ = make_transport(options, request, *arena_);
 
   sim_ = options.sim;
   time_limit_ = options.time_limit;
