@@ -42,6 +42,13 @@ inline std::pair<PJRT_LoadedExecutable*, Outcome> compile(PJRT_Client* client, s
   return {args.executable, outcome};
 }
 
+inline PJRT_Executable* executable_of(PJRT_LoadedExecutable* loaded) {
+  auto args = args_of<PJRT_LoadedExecutable_GetExecutable_Args>();
+  args.loaded_executable = loaded;
+  EXPECT_EQ(outcome_of(api().PJRT_LoadedExecutable_GetExecutable(&args)).text, "");
+  return args.executable;
+}
+
 inline std::string graph(const std::string& path) {
   return file_text(std::string(TPU_SOURCE_DIR "/tests/") + path);
 }

@@ -239,12 +239,10 @@ TEST(PjrtExecute, EightCoresSumAndSayHowTheirArraysLie) {
   for (const auto& list : outputs) {
     EXPECT_EQ(download(list[0]).front(), 28.0F);
   }
-  auto get = args_of<PJRT_LoadedExecutable_GetExecutable_Args>();
-  get.loaded_executable = program;
-  TPU_PJRT_OK(PJRT_LoadedExecutable_GetExecutable, get);
+  PJRT_Executable* const executable = executable_of(program);
   const auto& extension = *reinterpret_cast<const PJRT_Shardings_Extension*>(api().extension_start);
   auto shardings = args_of<PJRT_Shardings_PJRT_Executable_ParameterShardings_Args>();
-  shardings.executable = get.executable;
+  shardings.executable = executable;
   ASSERT_EQ(extension.PJRT_Shardings_PJRT_Executable_ParameterShardings(&shardings), nullptr);
   ASSERT_EQ(shardings.num_parameters, 1U);
   // OpSharding {type OTHER, tiles [8,1], devices 0..7}
@@ -257,15 +255,13 @@ TEST(PjrtLayouts, AreRowMajor) {
   PJRT_Client* client = make_client();
   const auto [program, compiled] = compile(client, graph("data/one_op/multiply.mlirbc"));
   ASSERT_EQ(compiled.text, "");
-  auto get = args_of<PJRT_LoadedExecutable_GetExecutable_Args>();
-  get.loaded_executable = program;
-  TPU_PJRT_OK(PJRT_LoadedExecutable_GetExecutable, get);
+  PJRT_Executable* const executable = executable_of(program);
   auto arguments = args_of<PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args>();
-  arguments.executable = get.executable;
+  arguments.executable = executable;
   ASSERT_EQ(layouts().PJRT_Layouts_PJRT_Executable_GetParameterLayouts(&arguments), nullptr);
   ASSERT_EQ(arguments.num_parameters, 2U);
   auto results = args_of<PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args>();
-  results.executable = get.executable;
+  results.executable = executable;
   ASSERT_EQ(layouts().PJRT_Layouts_PJRT_Executable_GetOutputLayouts(&results), nullptr);
   ASSERT_EQ(results.num_outputs, 1U);
   const std::vector<int64_t> dims = {3, 4};
@@ -298,11 +294,9 @@ TEST(PjrtExecute, AStoredExecutableRunsAgain) {
   PJRT_Client* client = make_client();
   const auto [program, compiled] = compile(client, graph("data/one_op/multiply.mlirbc"));
   ASSERT_EQ(compiled.text, "");
-  auto get = args_of<PJRT_LoadedExecutable_GetExecutable_Args>();
-  get.loaded_executable = program;
-  TPU_PJRT_OK(PJRT_LoadedExecutable_GetExecutable, get);
+  PJRT_Executable* const executable = executable_of(program);
   auto store = args_of<PJRT_Executable_Serialize_Args>();
-  store.executable = get.executable;
+  store.executable = executable;
   TPU_PJRT_OK(PJRT_Executable_Serialize, store);
   std::string bytes(store.serialized_bytes, store.serialized_bytes_size);
   store.serialized_executable_deleter(store.serialized_executable);
