@@ -1,14 +1,18 @@
 """tpuboard.embedding against tables in NumPy: on the board, on JAX's CPU backend, on one core and on eight.
 
-Options: --huge (a step on 20 GiB of table, with a bound on the memory of this process).
+Options: --huge (steps on 20 GiB of table with a bound on the memory of this process, and the program of the docs).
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import re
 import resource
 import sys
 import unittest
+from pathlib import Path
 
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 
@@ -323,6 +327,15 @@ class Huge(unittest.TestCase):
         got = layer.rows(state, "items", ids["clicked"].reshape(-1))
         np.testing.assert_allclose(got, dense.rows, rtol=CLOSE, atol=CLOSE)
         self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 1 << 20)  # KiB
+
+    def test_program_of_the_page(self) -> None:
+        page = Path(__file__).parents[2] / "docs/embedding.md"
+        (program,) = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(program, {})
+        losses = [float(line) for line in printed.getvalue().splitlines()]
+        self.assertEqual(len(losses), 3)
+        self.assertTrue(1.1 > losses[0] > losses[1] > losses[2], losses)
 
 
 if __name__ == "__main__":
