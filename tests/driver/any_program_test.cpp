@@ -10,6 +10,7 @@
 
 #include "files/npy.hpp"
 #include "loop/trainer.hpp"
+#include "report/rate_finder.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "transport/null/null_transport.hpp"
@@ -308,6 +309,25 @@ TEST_F(AnyProgram, ALossThatIsNotFiniteEndsTheRunAndKeepsNoState) {
   Trainer on(board_, config_, train_program(), std::nullopt);
   EXPECT_TRUE(on.train({}, {}));
   EXPECT_TRUE(std::isnan(on.losses()[2]));
+}
+
+// The loss is the state, which grows with the rates: the search ends long before its last step.
+TEST_F(AnyProgram, TheRateFinderRaisesTheRateUntilTheLossDiverges) {
+  config_.epochs = 100;
+  Trainer trainer(board_, config_, train_program(), std::nullopt);
+  const training::RateSearch search{.low = 1e-6, .high = 1.0, .steps = 121};
+  const auto points = training::find_rate(trainer, config_, search, {});
+  ASSERT_GT(points.size(), 20u);
+  EXPECT_LT(points.size(), 121u);
+  EXPECT_DOUBLE_EQ(points[0].rate, 1e-6);
+  EXPECT_NEAR(points[20].rate, 1e-5, 1e-15);
+  EXPECT_EQ(training::best_rate(points), 0.0);
+  EXPECT_EQ(rates_[10], static_cast<float>(points[10].rate));
+  Trainer small(board_, config_, train_program(), std::nullopt);
+  EXPECT_THROW(training::find_rate(small, config_, {.low = 1e-6, .high = 1.0, .steps = 999}, {}),
+               Error);
+  config_.learning_rate.reset();
+  EXPECT_THROW(training::find_rate(small, config_, search, {}), Error);
 }
 
 // Losses of the evaluations: 1, 0.75, 0.5, 0.25, 0.25, 0.25 ...

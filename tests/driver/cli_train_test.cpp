@@ -96,6 +96,53 @@ TEST_F(CliTrain, RunsEpochsAndWritesReportAndCheckpoint) {
   EXPECT_NE(json["digest"], nlohmann::json::parse(std::ifstream(path("d/run.json")))["digest"]);
 }
 
+TEST_F(CliTrain, WritesMetricsOfEachStepAndAPage) {
+  auto arguments = train_call("a");
+  arguments.insert(arguments.end(), {"--steps", "5"});
+  ASSERT_EQ(call(arguments), 0) << error_;
+  arguments = train_call("a");
+  arguments.emplace_back("--resume");
+  ASSERT_EQ(call(arguments), 0) << error_;
+  std::ifstream csv(path("a/metrics.csv"));
+  std::string line;
+  ASSERT_TRUE(std::getline(csv, line));
+  EXPECT_EQ(line, "step,epoch,loss,step_us,mxu_percent,idle_percent,host_ms");
+  for (int step = 1; step <= 12; ++step) {
+    ASSERT_TRUE(std::getline(csv, line)) << step;
+    EXPECT_EQ(line.find(std::to_string(step) + "," + std::to_string((step + 3) / 4) + ",0,"), 0u)
+        << line;
+  }
+  EXPECT_FALSE(std::getline(csv, line));
+  const auto page = read_file(path("a/report.html"));
+  const std::string html(reinterpret_cast<const char*>(page.data()), page.size());
+  EXPECT_NE(html.find("mxu_percent"), std::string::npos);
+  EXPECT_NE(html.find("test_accuracy"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(path("a/tensorboard")));
+}
+
+TEST_F(CliTrain, AnInputIsNotReplacedByMetrics) {
+  save("a.txt", "");
+  std::filesystem::create_directories(path("a"));
+  std::filesystem::rename(path("labels.u8"), path("a/metrics.csv"));
+  std::string config = kConfig;
+  config.replace(config.find("labels.u8"), 9, "a/metrics.csv");
+  save("c.toml", config);
+  EXPECT_EQ(call(train_call("a")), 1);
+  EXPECT_NE(error_.find("a/metrics.csv"), std::string::npos) << error_;
+  EXPECT_EQ(read_file(path("a/metrics.csv")).size(), 100u);
+}
+
+TEST_F(CliTrain, TheRateFinderWantsALearningRate) {
+  auto arguments = train_call("a");
+  arguments.emplace_back("--find-learning-rate");
+  EXPECT_EQ(call(arguments), 1);
+  EXPECT_NE(error_.find("the program takes no learning rate; give [learning_rate]"),
+            std::string::npos)
+      << error_;
+  arguments.emplace_back("--no-data");
+  EXPECT_EQ(call(arguments), 2);
+}
+
 TEST_F(CliTrain, WithoutDataThereAreNoLossesAndNoAccuracy) {
   auto arguments = train_call("a");
   arguments.emplace_back("--no-data");

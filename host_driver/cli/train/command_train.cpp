@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "checkpoint/checkpoint_folder.hpp"
 #include "cli/commands.hpp"
@@ -22,6 +23,10 @@
 #include "files/json_output.hpp"
 #include "loop/train_report.hpp"
 #include "loop/trainer.hpp"
+#include "report/metrics_files.hpp"
+#include "report/rate_finder.hpp"
+#include "report/report_page.hpp"
+#include "report/run_figures.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -45,6 +50,8 @@ using training::TrainLimits;
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
+constexpr const char* kReportPage = "report.html";
+
 struct TrainArguments {
   BoardArguments board;
   std::string config;
@@ -56,6 +63,7 @@ struct TrainArguments {
   int64_t checkpoint_seconds = 0;
   bool resume = false;
   bool accept_changes = false;
+  bool find_rate = false;
 };
 
 // The folder that the configuration names; one of the usual name takes the state of a run that was
@@ -114,7 +122,9 @@ class TrainRun {
         rules_(config.checkpoints),
         keeps_(trainer.has_data() && keeps_checkpoints(arguments, config)),
         trainer_(trainer),
-        checkpoints_(checkpoints) {}
+        checkpoints_(checkpoints),
+        meter_(trainer),
+        metrics_(out_, trainer.first_step()) {}
 
   // All steps, or those up to a signal, whose number comes back (0: none came).
   int train() {
@@ -122,15 +132,21 @@ class TrainRun {
     const TrainHooks hooks{.step =
                                [&](const Progress& at) {
                                  bar.step(at);
+                                 metrics_.add(meter_.step(at));
                                  checkpoints_.poll();
                                },
-                           .epoch_done = [&](const EpochResult& result) { bar.epoch(result); },
+                           .epoch_done =
+                               [&](const EpochResult& result) {
+                                 bar.epoch(result);
+                                 metrics_.add(meter_.epoch(result));
+                               },
                            .stop_wanted = [] { return StopSignals::received() != 0; },
                            .save =
                                [this] {
                                  if (keeps_) {
                                    checkpoints_.save_on_the_way(trainer_);
                                  }
+                                 meter_.skip();
                                }};
     try {
       const TrainLimits limits{.max_steps = arguments_.steps,
@@ -161,6 +177,11 @@ class TrainRun {
                      signal != 0 ? signal_name(signal) : "");
     report["checkpoints"] = checkpoints_.figures(trainer_);
     errors.attempt([&] { write_json_file(report_path(), report, Durability::kSynced); });
+    errors.attempt([&] { metrics_.finish(); });
+    errors.attempt([&] {
+      const std::string page = training::report_page(arguments_.config, report, metrics_.rows());
+      write_file((out_ / kReportPage).string(), std::as_bytes(std::span(page)));
+    });
     if (json.wanted()) {
       errors.attempt([&] { json.write(report); });
     }
@@ -221,6 +242,8 @@ class TrainRun {
   const bool keeps_;
   Trainer& trainer_;
   RunCheckpoints& checkpoints_;
+  training::StepMeter meter_;
+  training::MetricsFiles metrics_;
 };
 
 // What was asked for with words that mean nothing together.
@@ -233,6 +256,11 @@ void check_usage(const TrainArguments& arguments) {
   }
   if (arguments.accept_changes && !arguments.resume) {
     throw UsageError("--accept-changes goes with --resume");
+  }
+  if (arguments.find_rate && (arguments.board.open.sim.no_data || arguments.resume)) {
+    throw UsageError(
+        "--find-learning-rate wants losses from the initial state: no --no-data and no "
+        "--resume with it");
   }
 }
 
@@ -269,7 +297,13 @@ void check_outputs(const TrainArguments& arguments, const TrainConfig& config,
   }
   inputs.push_back(arguments.config);
   keep_inputs(arguments.board.open, arguments.json, inputs);
-  refuse_overwrite((fs::path(arguments.out) / "run.json").string(), inputs);
+  std::vector<std::string> outputs = training::MetricsFiles::files(arguments.out);
+  for (const char* name : {"run.json", kReportPage, "learning_rates.csv", "learning_rates.svg"}) {
+    outputs.push_back((fs::path(arguments.out) / name).string());
+  }
+  for (const std::string& output : outputs) {
+    refuse_overwrite(output, inputs);
+  }
 }
 
 // The number of classes that the program knows binds: a label beyond it has no place in a one-hot
@@ -310,6 +344,24 @@ void print_notes(const Trainer& trainer, const TrainConfig& config, bool resumed
   }
   if (!config.checkpoint.empty() && !trainer.has_data()) {
     fmt::print(stderr, "tpuboard: no checkpoint is written, since --no-data computes no state\n");
+  }
+}
+
+// A short training that is thrown away; its curve stays.
+void find_rate(const TrainArguments& arguments, const TrainConfig& config, Trainer& trainer) {
+  training::RateSearch search;
+  search.steps = arguments.steps > 0 ? arguments.steps : search.steps;
+  const StopSignals signals;
+  const auto points =
+      training::find_rate(trainer, config, search, [] { return StopSignals::received() != 0; });
+  training::write_rates(arguments.out, points);
+  const double best = training::best_rate(points);
+  const std::string curve = (fs::path(arguments.out) / "learning_rates.svg").string();
+  if (best > 0) {
+    fmt::print("{} steps; the loss falls fastest at a learning rate of {:.3g}; curve: {}\n",
+               points.size(), best, curve);
+  } else {
+    fmt::print("{} steps; the loss falls nowhere; curve: {}\n", points.size(), curve);
   }
 }
 
@@ -354,6 +406,10 @@ void train(const TrainArguments& arguments) {
     from.reset();
   }
   print_notes(trainer, config, arguments.resume);
+  if (arguments.find_rate) {
+    find_rate(arguments, config, trainer);
+    return board.close();
+  }
   TrainRun run(arguments, config, trainer, checkpoints);
   ProfileWindow profile(board);
   const StopSignals signals;  // until the results are written
@@ -404,6 +460,9 @@ void add_train_command(CLI::App& app) {
                     "stop");
   command->add_flag("--accept-changes", arguments->accept_changes,
                     "With --resume: go on although the program or the data are others");
+  command->add_flag("--find-learning-rate", arguments->find_rate,
+                    "Do not train: raise the learning rate from 1e-7 to 10 over --steps N steps "
+                    "(100) and write the losses to learning_rates.csv and learning_rates.svg");
   command->add_option("--out,--out-dir", arguments->out, "Folder for run.json and the checkpoint")
       ->capture_default_str()
       ->type_name("DIR");

@@ -1,0 +1,39 @@
+// Figures of a run by step: what the programs return and what the board did.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "checkpoint/checkpoint.hpp"
+#include "loop/trainer.hpp"
+
+namespace tpu::training {
+
+/// One step, or one evaluation behind it.
+struct FigureRow {
+  int64_t step = 0;
+  int64_t epoch = 0;
+  bool evaluation = false;
+  std::vector<Metric> values;
+};
+
+/// Makes rows of the calls of a trainer's hooks. Between two losses that come back the board does
+/// about one step: MXU and idle are those of that time, not of the step's own commands.
+class StepMeter {
+ public:
+  explicit StepMeter(const Trainer& trainer);
+
+  FigureRow step(const Progress& at);
+  FigureRow epoch(const EpochResult& result);
+  /// Time passed that no step took (a checkpoint, an evaluation).
+  void skip();
+
+ private:
+  uint64_t run_cycles() const;
+
+  const Trainer& trainer_;
+  uint64_t cycle_ = 0;  // of the loss before
+  uint64_t run_ = 0;    // cycles of all cores with a program running until then
+};
+
+}  // namespace tpu::training
