@@ -106,7 +106,7 @@ std::vector<input::Feature> features_in(const std::vector<std::string>& files,
       continue;
     }
     const input::OpenFile opened(files[i]);
-    std::vector<std::byte> buffer;
+    input::RecordBuffer buffer;
     try {
       features = input::features_of(file.read(0, &opened, buffer));
     } catch (const input::BadExample& error) {

@@ -16,7 +16,7 @@ namespace {
 constexpr int kGzipWindow = 15 + 16;
 constexpr int kZlibWindow = 15;
 constexpr int kEitherWindow = 15 + 32;
-constexpr size_t kGrowth = size_t{1} << 20;
+constexpr size_t kGrowth = size_t{1} << 16;
 constexpr size_t kPackedPiece = size_t{1} << 18;
 
 class Inflater {
@@ -73,7 +73,7 @@ std::vector<std::byte> unpack(const std::function<std::span<const std::byte>()>&
         ended = false;
       }
       if (out.size() - used < kGrowth / 2) {
-        const size_t size = out.size() + std::max(kGrowth, out.size() / 2);
+        const size_t size = out.size() + std::max({kGrowth, out.size() / 2, 2 * piece.size()});
         driver::need_host_room(size, fmt::format("{}, unpacked", path));
         out.resize(size);
       }

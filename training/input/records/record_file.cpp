@@ -20,8 +20,8 @@ namespace {
 
 // Headers of small records come in large pieces; between large records little is read.
 constexpr uint64_t kLargeRecord = uint64_t{1} << 15;
-constexpr size_t kLargePiece = size_t{1} << 18;
-constexpr size_t kSmallPiece = size_t{1} << 12;
+constexpr uint64_t kLargePiece = uint64_t{1} << 18;
+constexpr uint64_t kSmallPiece = uint64_t{1} << 12;
 
 [[noreturn]] void refuse_file(const std::string& path, const std::string& what) {
   throw driver::Error(driver::ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, what));
@@ -159,27 +159,38 @@ std::string RecordFile::place(uint64_t record) const {
                      in_memory_ ? " of the unpacked file" : "");
 }
 
-std::span<const std::byte> RecordFile::read(uint64_t record, const OpenFile* file,
-                                            std::vector<std::byte>& buffer) const {
+std::span<const std::byte> RecordFile::read_framed(uint64_t record, const OpenFile& file,
+                                                   RecordBuffer& buffer) const {
   const uint64_t at = begins_[record] + kRecordHeaderBytes;
   const uint64_t size = begins_[record + 1] - at;
-  std::span<const std::byte> framed;
-  if (in_memory_) {
-    framed = std::span(unpacked_).subspan(at, size);
-  } else {
-    if (buffer.size() < size) {
-      buffer.resize(size);
+  if (buffer.file != this || at < buffer.begin || at + size > buffer.end) {
+    const bool in_sequence = buffer.file == this && buffer.next_record == record;
+    const uint64_t piece =
+        in_sequence && size < kLargeRecord ? std::min(kLargePiece, bytes() - at) : size;
+    if (buffer.bytes.size() < piece) {
+      buffer.bytes.resize(piece);
     }
-    const std::span<std::byte> to = std::span(buffer).first(size);
-    if (file->read(at, to) < size) {
+    buffer.file = this;
+    buffer.begin = at;
+    buffer.end = at + file.read(at, std::span(buffer.bytes).first(piece));
+    if (buffer.end < at + size) {
       refuse(record, "truncated: the file was cut after it was opened");
     }
-    framed = to;
   }
+  buffer.next_record = record + 1;
+  return std::span<const std::byte>(buffer.bytes).subspan(at - buffer.begin, size);
+}
+
+std::span<const std::byte> RecordFile::read(uint64_t record, const OpenFile* file,
+                                            RecordBuffer& buffer) const {
+  const uint64_t at = begins_[record] + kRecordHeaderBytes;
+  const std::span<const std::byte> framed =
+      in_memory_ ? std::span(unpacked_).subspan(at, begins_[record + 1] - at)
+                 : read_framed(record, *file, buffer);
   if (!record_is_whole(framed)) {
     refuse(record, "corrupt: the checksum of its data is wrong");
   }
-  return framed.first(size - kRecordFooterBytes);
+  return framed.first(framed.size() - kRecordFooterBytes);
 }
 
 void RecordFile::expect(const OpenFile& file, uint64_t first, uint64_t count) const {

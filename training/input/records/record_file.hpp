@@ -30,6 +30,18 @@ class OpenFile {
   uint64_t size_ = 0;
 };
 
+class RecordFile;
+
+/// What a thread has read last. Small records that are read one behind the other come in large
+/// pieces.
+struct RecordBuffer {
+  std::vector<std::byte> bytes;
+  const RecordFile* file = nullptr;
+  uint64_t begin = 0;  ///< in the file, of `bytes`
+  uint64_t end = 0;
+  uint64_t next_record = 0;
+};
+
 class RecordFile {
  public:
   /// Looks through the lengths of all records. Compressed files are unpacked into memory. Throws
@@ -49,13 +61,15 @@ class RecordFile {
   /// A record without its frame: in `buffer`, or in this object when it is in memory. `file`: this
   /// one, opened; not looked at when it is in memory. Throws as the constructor.
   std::span<const std::byte> read(uint64_t record, const OpenFile* file,
-                                  std::vector<std::byte>& buffer) const;
+                                  RecordBuffer& buffer) const;
   /// Hints that these records are read soon.
   void expect(const OpenFile& file, uint64_t first, uint64_t count) const;
   /// Tells these records from those of other files.
   uint32_t identity() const;
 
  private:
+  std::span<const std::byte> read_framed(uint64_t record, const OpenFile& file,
+                                         RecordBuffer& buffer) const;
   template <typename ReadAt>
   void look_through(uint64_t size, const ReadAt& read_at);
   [[noreturn]] void refuse(uint64_t record, const std::string& what) const;

@@ -35,7 +35,7 @@ class RecordReader : public Reader {
 
   const RecordSource& source_;
   ExampleParser parser_;
-  std::vector<std::byte> buffer_;
+  RecordBuffer buffer_;
   std::optional<OpenFile> own_;  // the last of those that the source does not keep open
   size_t own_file_ = 0;
 };

@@ -33,7 +33,7 @@ void write(const std::string& path, std::span<const std::byte> bytes) {
 
 std::vector<std::string> records_of(const RecordFile& records, const OpenFile* file) {
   std::vector<std::string> texts;
-  std::vector<std::byte> buffer;
+  RecordBuffer buffer;
   for (uint64_t i = 0; i < records.records(); ++i) {
     const auto record = records.read(i, file, buffer);
     texts.emplace_back(reinterpret_cast<const char*>(record.data()), record.size());
