@@ -7,12 +7,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <thread>
 
 #include "checkpoint/checkpoint_folder.hpp"
 #include "files/npy.hpp"
@@ -176,13 +179,38 @@ TEST_F(TrainProcess, AHangUpThatTheCallerIgnoresDoesNotEndTheSaving) {
   EXPECT_GE(newest("out"), 1);
 }
 
-// Killed while checkpoints are written without end.
-TEST_F(TrainProcess, AKilledRunGoesOnFromItsLastCheckpoint) {
-  const Ended ended = train("a", {"--checkpoint-every", "1"}, [](pid_t child, int epochs) {
-    return epochs >= 2 && kill(child, SIGKILL) == 0;
-  });
-  ASSERT_TRUE(WIFSIGNALED(ended.status)) << ended.text;
-  EXPECT_GE(newest("a"), 7);
+// Killed at any moment while checkpoints are written without end, again and again: the newest one
+// is complete each time, and the run that goes on from it has the bits of one that never stopped.
+// TPU_KILL_TRIALS: how often.
+TEST_F(TrainProcess, ARunKilledWhileSavingGoesOnFromItsNewestCheckpoint) {
+  const char* chosen = std::getenv("TPU_KILL_TRIALS");
+  const int trials = chosen != nullptr ? std::atoi(chosen) : 5;
+  constexpr unsigned kSeed = 20240613;
+  std::mt19937 random(kSeed);
+  std::vector<std::string> options = {"--checkpoint-every", "1"};
+  int64_t before = 0;
+  int half_written = 0;
+  for (int trial = 0; trial < trials; ++trial) {
+    SCOPED_TRACE("trial " + std::to_string(trial));
+    const auto delay = std::chrono::microseconds(random() % 30'000);
+    const Ended ended = train("a", options, [&](pid_t child, int epochs) {
+      if (epochs < 2) {  // the first may have been ended by the run before
+        return false;
+      }
+      std::this_thread::sleep_for(delay);
+      return kill(child, SIGKILL) == 0;
+    });
+    ASSERT_TRUE(WIFSIGNALED(ended.status)) << ended.text;
+    for (const auto& file : std::filesystem::directory_iterator(path("a/checkpoint"))) {
+      half_written += file.path().extension() == ".part" ? 1 : 0;
+    }
+    const int64_t saved = newest("a");
+    ASSERT_GT(saved, before);
+    before = saved;
+    options = {"--checkpoint-every", "1", "--resume"};
+  }
+  std::printf("%d trials, %d of them killed in the middle of a file, %lld steps\n", trials,
+              half_written, static_cast<long long>(before));
   expect_resumes("a");
 }
 
