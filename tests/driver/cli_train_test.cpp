@@ -256,6 +256,31 @@ TEST_F(CliTrain, ADamagedCheckpointIsPassedOver) {
   EXPECT_EQ(nlohmann::json::parse(std::ifstream(path("a/run.json")))["digest"], whole["digest"]);
 }
 
+TEST_F(CliTrain, WeightsOfAFileGoBeforeTheInitialState) {
+  ASSERT_EQ(call(train_call("a")), 0) << error_;
+  const auto json = nlohmann::json::parse(std::ifstream(path("a/run.json")));
+  std::string config = kConfig;
+  config.replace(config.find("seed = 3"), 8, "seed = 4\nweights = \"a/ck/step12.safetensors\"");
+  save("c.toml", config);
+  ASSERT_EQ(call(train_call("b")), 0) << error_;
+  EXPECT_EQ(json["digest"], nlohmann::json::parse(std::ifstream(path("b/run.json")))["digest"]);
+  EXPECT_EQ(call(train_call("a")), 1);
+  EXPECT_NE(error_.find("step12.safetensors: the checkpoints of this run would replace this input"),
+            std::string::npos)
+      << error_;
+  config.replace(config.find("weights = "), 10, "weights_map = \"m.toml\"\nweights = ");
+  save("c.toml", config);
+  save("m.toml", "\"state.1\" = 0\n");
+  EXPECT_EQ(call(train_call("b")), 1);
+  EXPECT_NE(error_.find("tensor \"state.1\" is F32 [4,3], but state leaf 0 is f32[]"),
+            std::string::npos)
+      << error_;
+  config.erase(config.find("\nweights = "), 36);
+  save("c.toml", config);
+  EXPECT_EQ(call(train_call("b")), 1);
+  EXPECT_NE(error_.find("state.weights_map needs state.weights"), std::string::npos) << error_;
+}
+
 TEST_F(CliTrain, TwoRunsDoNotShareAFolder) {
   ASSERT_EQ(call(train_call("a")), 0) << error_;
   {

@@ -101,6 +101,16 @@ void read_state(const toml::table& root, const std::string& name, const std::str
       refuse_config(fmt::format("{}: {}", state.where("init"), error.message()));
     }
   }
+  if (const auto weights = state.text("weights", false)) {
+    config.weights = resolve(*weights, folder);
+  }
+  if (const auto map = state.text("weights_map", false)) {
+    config.weights_map = resolve(*map, folder);
+    if (config.weights.empty()) {
+      refuse_config(
+          fmt::format("{}: state.weights_map needs state.weights", state.where("weights_map")));
+    }
+  }
   state.check_all();
 }
 

@@ -76,6 +76,8 @@ struct TrainConfig {
   SignatureConfig eval_signature;
   uint64_t seed = 0;
   std::vector<Init> init;
+  std::string weights;      ///< a safetensors file whose tensors go before `init`; empty: none
+  std::string weights_map;  ///< which go where (weights.hpp); empty: by their names
   std::vector<InputConfig> inputs;
   uint64_t split_seed = 0;
   uint64_t eval_count = 0;

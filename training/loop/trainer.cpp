@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
+#include "checkpoint/weights.hpp"
 #include "files/checked.hpp"
 #include "loop/initial_state.hpp"
 #include "tpu/error.hpp"
@@ -167,10 +169,20 @@ void Trainer::go_on_from(const Checkpoint& from) {
 }
 
 std::vector<HostArray> Trainer::initial_state() const {
+  std::vector<ParameterInfo> infos;
+  for (size_t i = 0; i < leaves_; ++i) {
+    infos.push_back(train_.arguments()[*signature_.argument({Role::kState, i})]);
+  }
+  std::map<size_t, HostArray> weights;
+  if (!config_.weights.empty()) {
+    weights = load_weights(config_.weights, config_.weights_map, infos);
+  }
   std::vector<HostArray> leaves;
   for (size_t i = 0; i < leaves_; ++i) {
-    const ParameterInfo& info = train_.arguments()[*signature_.argument({Role::kState, i})];
-    leaves.push_back(initial_leaf(config_.init[i], info.dtype, info.shape, config_.seed, i));
+    const auto given = weights.find(i);
+    leaves.push_back(given != weights.end() ? std::move(given->second)
+                                            : initial_leaf(config_.init[i], infos[i].dtype,
+                                                           infos[i].shape, config_.seed, i));
   }
   return leaves;
 }

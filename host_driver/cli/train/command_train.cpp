@@ -272,6 +272,11 @@ std::vector<std::string> files_of(const TrainConfig& config) {
   if (!config.eval.empty()) {
     files.push_back(config.eval);
   }
+  for (const std::string& file : {config.weights, config.weights_map}) {
+    if (!file.empty()) {
+      files.push_back(file);
+    }
+  }
   for (const Init& init : config.init) {
     if (init.kind == InitKind::kFile) {
       files.push_back(init.path);
