@@ -158,7 +158,8 @@ std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte
 }
 
 std::string program_text(const CompiledProgram& program) {
-  return of_compiler([&] { return compiler::core_program_text(program.artifact); });
+  return of_compiler(
+      [&] { return compiler::core_program_text(program.artifact, ProcessBoard::params()); });
 }
 
 }  // namespace tpu::client

@@ -7,6 +7,7 @@
 #include "codegen.hpp"
 #include "export/stablehlo_text.hpp"
 #include "import/import.hpp"
+#include "kernel/buckets.hpp"
 #include "kernel/kernel_passes.hpp"
 #include "pipeline.hpp"
 
@@ -88,9 +89,10 @@ Compiled compile(std::span<const std::byte> artifact, const std::string& name,
   return compile(import_vhlo(artifact, name), board, options);
 }
 
-std::string core_program_text(std::span<const std::byte> artifact) {
+std::string core_program_text(std::span<const std::byte> artifact, const spec::BoardParams& board) {
   Module module = import_vhlo(artifact, "");
   run_passes(module, canonical_passes());
+  join_buckets(module.main->body, exchange_piece_bytes(board));
   return stablehlo_text(module);
 }
 

@@ -63,8 +63,9 @@ Compiled compile(std::span<const std::byte> artifact, const std::string& name,
                  const spec::BoardParams& board, const CompileOptions& options = {});
 
 // The program of one core as StableHLO in MLIR's text: imported, partitioned and simplified, before
-// it becomes kernels (export/stablehlo_text.hpp). Throws Error as compile() does.
-std::string core_program_text(std::span<const std::byte> artifact);
+// it becomes kernels (export/stablehlo_text.hpp), with the sums that cores exchange together as one
+// op. Throws Error as compile() does.
+std::string core_program_text(std::span<const std::byte> artifact, const spec::BoardParams& board);
 
 // The same of a module as the import makes it (import.hpp).
 Compiled compile(Module module, const spec::BoardParams& board, const CompileOptions& options = {});

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "ir/control.hpp"
 
@@ -217,6 +219,29 @@ class Orderer {
   size_t arrived_ = 0;                         // of them, those whose inputs are done
 };
 
+// Moves operands and results of an all_reduce into another one.
+void join(Op& into, Op& from) {
+  into.operands.insert(into.operands.end(), from.operands.begin(), from.operands.end());
+  for (auto& result : from.results) {
+    result->def = &into;
+    result->index = static_cast<int>(into.results.size());
+    into.results.push_back(std::move(result));
+  }
+}
+
+// The op of a step, or those of its bucket.
+std::span<const Op* const> ops_of(const BucketOrder& order, size_t step) {
+  const OrderStep& at = order.steps[step];
+  return at.op != nullptr ? std::span(&at.op, 1)
+                          : std::span(order.buckets[static_cast<size_t>(at.bucket)].ops);
+}
+
+bool has_simple_sums(const Region& body) {
+  return std::all_of(body.ops.begin(), body.ops.end(), [](const auto& op) {
+    return op->kind != Kind::kAllReduce || simple_reducer(*op->regions.at(0)).has_value();
+  });
+}
+
 }  // namespace
 
 int64_t exchange_piece_bytes(const spec::BoardParams& board) {
@@ -225,5 +250,46 @@ int64_t exchange_piece_bytes(const spec::BoardParams& board) {
 }
 
 BucketOrder order_buckets(const Region& body, int64_t piece) { return Orderer(body, piece).run(); }
+
+void join_buckets(Region& body, int64_t piece) {
+  for (const auto& op : body.ops) {
+    for (const auto& inner : op->regions) {
+      join_buckets(*inner, piece);
+    }
+  }
+  if (!has_simple_sums(body)) {
+    return;  // there is no order of what no exchange can do
+  }
+  const BucketOrder order = order_buckets(body, piece);
+  if (order.buckets.empty()) {
+    return;
+  }
+  std::unordered_map<const Op*, size_t> complete;  // the last step of an op
+  for (size_t s = 0; s < order.steps.size(); ++s) {
+    for (const Op* op : ops_of(order, s)) {
+      complete[op] = s;
+    }
+  }
+  std::unordered_map<const Op*, std::unique_ptr<Op>> ops;
+  const Op* const end = body.terminator();
+  for (auto& op : std::exchange(body.ops, {})) {
+    const Op* key = op.get();
+    ops[key] = std::move(op);
+  }
+  for (size_t s = 0; s < order.steps.size(); ++s) {
+    Op* joined = nullptr;
+    for (const Op* op : ops_of(order, s)) {
+      if (complete.at(op) != s) {
+        continue;
+      }
+      if (joined != nullptr) {
+        join(*joined, *ops.at(op));
+      } else {
+        joined = body.ops.emplace_back(std::move(ops.at(op))).get();
+      }
+    }
+  }
+  body.ops.push_back(std::move(ops.at(end)));
+}
 
 }  // namespace tpu::compiler

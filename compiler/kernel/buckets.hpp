@@ -41,4 +41,8 @@ inline int64_t streamed_bytes(const Type& type, int64_t piece) {
 // reduction that no exchange can do.
 BucketOrder order_buckets(const Region& body, int64_t piece);
 
+// Each bucket as one all_reduce of several arrays, where its last array is ready: what the cores
+// exchange, for readers of the graph. A value that travels in two buckets is in the later one.
+void join_buckets(Region& body, int64_t piece);
+
 }  // namespace tpu::compiler
