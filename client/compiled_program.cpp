@@ -162,4 +162,8 @@ std::string program_text(const CompiledProgram& program) {
       [&] { return compiler::core_program_text(program.artifact, ProcessBoard::params()); });
 }
 
+std::vector<std::vector<std::vector<int64_t>>> argument_parts(const CompiledProgram& program) {
+  return of_compiler([&] { return compiler::argument_parts(program.artifact); });
+}
+
 }  // namespace tpu::client

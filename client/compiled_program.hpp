@@ -43,6 +43,10 @@ std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte
 // at each call. Throws driver::Error as compile_program().
 std::string program_text(const CompiledProgram& program);
 
+// Which part each core has of each argument, as the program says it (compiler::argument_parts):
+// found anew at each call. Throws driver::Error as compile_program().
+std::vector<std::vector<std::vector<int64_t>>> argument_parts(const CompiledProgram& program);
+
 // From the bytes of an executable file and what it was made from. Throws driver::Error
 // (InvalidArgument).
 std::shared_ptr<const CompiledProgram> stored_program(std::span<const std::byte> container,

@@ -96,4 +96,18 @@ std::string core_program_text(std::span<const std::byte> artifact, const spec::B
   return stablehlo_text(module);
 }
 
+std::vector<std::vector<Dims>> argument_parts(std::span<const std::byte> artifact) {
+  const Module module = import_vhlo(artifact, "");
+  std::vector<std::vector<Dims>> all;
+  for (size_t i = 0; i < module.main->args.size(); ++i) {
+    const auto& wanted = module.main->args[i].wanted;
+    std::vector<Dims>& parts = all.emplace_back();
+    for (int64_t core = 0; wanted && core < module.mesh.size(); ++core) {
+      const size_t rank = module.main->body.args[i]->type.dims.size();
+      parts.push_back(wanted->sharding.shard_index(module.mesh, core, rank));
+    }
+  }
+  return all;
+}
+
 }  // namespace tpu::compiler

@@ -67,6 +67,11 @@ Compiled compile(std::span<const std::byte> artifact, const std::string& name,
 // op. Throws Error as compile() does.
 std::string core_program_text(std::span<const std::byte> artifact, const spec::BoardParams& board);
 
+// By argument and core the part that the program wants the core to have, a number a dimension; no
+// parts for an argument of which it says nothing. For arguments without elements: an executable
+// says which elements a core has, and of those there are none to tell parts by.
+std::vector<std::vector<Dims>> argument_parts(std::span<const std::byte> artifact);
+
 // The same of a module as the import makes it (import.hpp).
 Compiled compile(Module module, const spec::BoardParams& board, const CompileOptions& options = {});
 

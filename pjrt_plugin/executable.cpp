@@ -1,4 +1,5 @@
 // What executables say about themselves.
+#include <algorithm>
 #include <cstring>
 
 #include "buffers.hpp"
@@ -21,12 +22,49 @@ driver::Layout layout_of(const exe::TensorT& tensor, uint32_t partitions) {
   return layout;
 }
 
-void add_shardings(const std::vector<std::unique_ptr<exe::TensorT>>& tensors, uint32_t partitions,
-                   std::vector<std::string>& shardings, std::vector<const char*>& data,
-                   std::vector<size_t>& sizes) {
+using Tensors = std::vector<std::unique_ptr<exe::TensorT>>;
+
+std::vector<std::string> shardings_of(const Tensors& tensors, uint32_t partitions) {
+  std::vector<std::string> shardings;
   for (const auto& tensor : tensors) {
     shardings.push_back(op_sharding(layout_of(*tensor, partitions), tensor->global_dims));
   }
+  return shardings;
+}
+
+bool is_empty(const std::unique_ptr<exe::TensorT>& tensor) {
+  return std::find(tensor->global_dims.begin(), tensor->global_dims.end(), 0) !=
+         tensor->global_dims.end();
+}
+
+// Parts without elements cannot be told by where they lie in the array: the program says it.
+void add_empty_shardings(const client::CompiledProgram& program,
+                         std::vector<std::string>& shardings) {
+  const exe::ExecutableT& exe = *program.executable;
+  if (exe.partitions == 1 || std::none_of(exe.args.begin(), exe.args.end(), is_empty)) {
+    return;
+  }
+  const auto parts = client::argument_parts(program);
+  for (size_t i = 0; i < exe.args.size(); ++i) {
+    if (!is_empty(exe.args[i]) || parts.at(i).empty()) {
+      continue;
+    }
+    driver::Layout layout = layout_of(*exe.args[i], exe.partitions);
+    layout.local.assign(layout.local.size(), 1);
+    layout.offsets = parts[i];
+    driver::Shape counts = layout.local;
+    for (const driver::Shape& part : layout.offsets) {
+      for (size_t d = 0; d < part.size(); ++d) {
+        counts[d] = std::max(counts[d], part[d] + 1);
+      }
+    }
+    layout.replicated = counts == layout.local && layout.terms.empty();
+    shardings[i] = op_sharding(layout, counts);
+  }
+}
+
+void add_pointers(const std::vector<std::string>& shardings, std::vector<const char*>& data,
+                  std::vector<size_t>& sizes) {
   for (const std::string& sharding : shardings) {
     data.push_back(sharding.data());
     sizes.push_back(sharding.size());
@@ -100,10 +138,12 @@ std::shared_ptr<const ExecutableInfo> executable_info(
     info->memory_kinds.push_back("device");
     info->memory_kind_sizes.push_back(std::strlen("device"));
   }
-  add_shardings(exe.results, exe.partitions, info->output_shardings, info->output_sharding_data,
-                info->output_sharding_sizes);
-  add_shardings(exe.args, exe.partitions, info->parameter_shardings, info->parameter_sharding_data,
-                info->parameter_sharding_sizes);
+  info->output_shardings = shardings_of(exe.results, exe.partitions);
+  add_pointers(info->output_shardings, info->output_sharding_data, info->output_sharding_sizes);
+  info->parameter_shardings = shardings_of(exe.args, exe.partitions);
+  add_empty_shardings(*info->program, info->parameter_shardings);
+  add_pointers(info->parameter_shardings, info->parameter_sharding_data,
+               info->parameter_sharding_sizes);
   add_layouts(*info, exe);
   info->costs = {
       named_float("flops", static_cast<float>(exe.matmul_flops)),

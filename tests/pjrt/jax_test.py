@@ -252,6 +252,12 @@ def borders() -> None:
     long = jax.device_put(np.arange(8, dtype=np.int32), on(("a", "b")))
     last = jax.jit(lambda v: (v + 1, v[7:]), donate_argnums=0, out_shardings=(on(), on()))(long)
     compare("donated", last, (np.arange(1, 9, dtype=np.int32), np.array([7], np.int32)), 0)
+    nothing = jnp.zeros((0, 4, 8))
+    for spec in (P("a"), P(("b", "a")), P("a", "b"), P("b", None, "a"), P(None, "a")):
+        empty = jax.device_put(nothing, on(*spec))
+        doubled, sums = jax.jit(lambda v: (v * 2, v.sum((0, 2))))(empty)
+        assert doubled.shape == nothing.shape, doubled.shape
+        compare(f"no elements cut by {spec}", sums, np.zeros(4, np.float32), 0)
     with jax.enable_x64(True):
         wide = jax.device_put((x % 7 - 3).astype(np.int64), on("a", "b"))
 
