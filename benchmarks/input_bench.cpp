@@ -1,6 +1,6 @@
 // How fast records become batches: MB of record files a second, and a second of processor time,
-// checksums verified, against read() of the same files, in turns. Usage: input-bench [FOLDER [THREADS]]; the files are made there and
-// kept. Compared with other readers of the same files by input.py.
+// checksums verified, against read() of the same files, in turns. Usage: input-bench
+// [FOLDER [THREADS]]; the files are made there and kept. input.py compares other readers of them.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
