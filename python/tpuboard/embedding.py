@@ -24,6 +24,7 @@ memory. Works on every backend of JAX and exports (`Embedding.shapes`). docs/emb
 # mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -45,9 +46,10 @@ Initializer: TypeAlias = Callable[[jax.Array, tuple[int, ...], Any], jax.Array]
 
 
 def uniform(scale: float) -> Initializer:
-    """Uniform numbers in [-scale, scale): the same bits on every backend."""
+    """Uniform numbers in [-scale, scale): the same bits on every backend when `scale` is a power of two, since then
+    nothing rounds."""
     def draw(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-        return jax.random.uniform(key, shape, dtype, -scale, scale)
+        return (2 * jax.random.uniform(key, shape, dtype) - 1) * scale
     return draw
 
 
@@ -123,7 +125,7 @@ class TableConfig:
     """sum: sum of w * row; mean: that by the sum of w; sqrtn: by the root of the sum of w * w."""
     optimizer: Optimizer = field(default_factory=lambda: SGD(0.01))
     initializer: Initializer | None = None
-    """None: `uniform(dim ** -0.5)`."""
+    """None: `uniform` of the power of two that is next to 1 / sqrt(dim)."""
     dtype: str = "float32"
     """Of the rows, also when they are sent: float32 or bfloat16. Sums, gradients and optimiser state are float32."""
 
@@ -215,7 +217,7 @@ class _Stack:
     def initial(self, rows: jax.Array) -> jax.Array:
         """[n, dim] initial values of rows."""
         key, dim = jax.random.key(self.seed), self.like.dim
-        draw = self.like.initializer or uniform(dim ** -0.5)
+        draw = self.like.initializer or uniform(2.0 ** -round(math.log2(dim) / 2))
         return jax.vmap(lambda row: draw(jax.random.fold_in(key, row), (dim,), jnp.float32))(rows)
 
 

@@ -172,8 +172,9 @@ class Numbers(unittest.TestCase):
             for name, each in three_features(None).items()}
         ids, targets = data_of(features)
         states = []
-        for platform, cores in (("tpu", 8), ("tpu", 1), ("cpu", 8), ("tpu", 4)):
-            layer = embedding.Embedding(features, mesh_of(platform, cores), batch=BATCH)
+        both = Mesh(np.array(jax.devices("tpu")).reshape(2, 4), ("model", "core"))
+        for mesh in (mesh_of("tpu", 8), mesh_of("tpu", 1), mesh_of("cpu", 8), both):
+            layer = embedding.Embedding(features, mesh, batch=BATCH, axis="core")
             state, vectors, _ = run(layer, ids, targets)
             rows = {name: np.asarray(layer.rows(state, name, np.arange(40))) for name in ("items", "users", "words")}
             states.append((vectors, rows))
@@ -291,6 +292,8 @@ class BadInput(unittest.TestCase):
                 ("more than i32 can number", lambda: embedding.Embedding(
                     {"f": embedding.FeatureConfig(embedding.TableConfig("t", 2**31, 8))}, mesh, batch=8)),
                 ("capacity must be at least 1", lambda: embedding.Embedding({"f": feature}, mesh, batch=8, capacity=0)),
+                ("name one with axis=", lambda: embedding.Embedding(
+                    {"f": feature}, Mesh(np.array(jax.devices("tpu")).reshape(2, 4), ("model", "core")), batch=8)),
                 ("overflow 'grow' is neither", lambda: embedding.Embedding({"f": feature}, mesh, batch=8,
                                                                            overflow="grow"))):
             with self.subTest(text), self.assertRaisesRegex(ValueError, text):
