@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -59,9 +60,6 @@ Converter::Converter(Feature feature, uint64_t number)
   elements_ = driver::element_count(feature_.shape);
   stored_elements_ = driver::element_count(stored_shape(feature_));
   bytes_ = driver::byte_count(feature_.type, feature_.shape);
-  for (size_t i = 0; i < of_byte_.size(); ++i) {
-    of_byte_[i] = (static_cast<float>(i) - feature_.subtract) / feature_.divide;
-  }
 }
 
 void Converter::check_feature() const {
@@ -157,22 +155,20 @@ std::span<const std::byte> Converter::cut(const Value& value, const AugmentKey& 
   return cut_;
 }
 
+// Plain loops over locals: the compiler makes vectors of them.
 template <typename From>
-void Converter::to_floats(std::span<const std::byte> from, std::byte* to) {
-  const auto result = [&](size_t i) {
-    const auto value = load<From>(from, i);
-    if constexpr (std::is_same_v<From, uint8_t>) {
-      return of_byte_[value];
-    } else {
-      return (as_float(value) - feature_.subtract) / feature_.divide;
+void Converter::to_floats(std::span<const std::byte> from, std::byte* to) const {
+  const float subtract = feature_.subtract;
+  const float divide = feature_.divide;
+  const size_t count = elements_;
+  if (feature_.type == DType::kF32) {
+    for (size_t i = 0; i < count; ++i) {
+      store(to, i, (as_float(load<From>(from, i)) - subtract) / divide);
     }
-  };
-  for (size_t i = 0; i < elements_; ++i) {
-    if (feature_.type == DType::kF32) {
-      store(to, i, result(i));
-    } else {
-      store(to, i, training::bf16_from_f32(result(i)));
-    }
+    return;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    store(to, i, training::bf16_from_f32((as_float(load<From>(from, i)) - subtract) / divide));
   }
 }
 
@@ -195,7 +191,7 @@ void Converter::to_integers(std::span<const std::byte> from, std::byte* to) cons
 }
 
 template <typename From>
-void Converter::convert_from(std::span<const std::byte> from, std::byte* to) {
+void Converter::convert_from(std::span<const std::byte> from, std::byte* to) const {
   if (is_float(feature_.type)) {
     return to_floats<From>(from, to);
   }

@@ -1,7 +1,6 @@
 // One stored value to its place in a batch: cut out and mirrored, checked, converted.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -36,9 +35,9 @@ class Converter {
   void check_feature() const;
   std::span<const std::byte> cut(const Value& value, const AugmentKey& key);
   template <typename From>
-  void convert_from(std::span<const std::byte> from, std::byte* to);
+  void convert_from(std::span<const std::byte> from, std::byte* to) const;
   template <typename From>
-  void to_floats(std::span<const std::byte> from, std::byte* to);
+  void to_floats(std::span<const std::byte> from, std::byte* to) const;
   template <typename From, typename To>
   void to_integers(std::span<const std::byte> from, std::byte* to) const;
 
@@ -48,7 +47,6 @@ class Converter {
   uint64_t stored_elements_;
   uint64_t bytes_;
   std::vector<std::byte> cut_;
-  std::array<float, 256> of_byte_{};  // f32 results of a u8
 };
 
 }  // namespace tpu::input
