@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "files/npy.hpp"
+#include "input/rewrite.hpp"
 #include "loop/trainer.hpp"
 #include "report/rate_finder.hpp"
 #include "tests/driver/null_board.hpp"
@@ -291,6 +292,37 @@ TEST_F(AnyProgram, NumbersOutOfRangeAreNamed) {
   const std::vector<float> few(3);
   write_npy(path("few.npy"), HostView(DType::kF32, {1, 3}, std::as_bytes(std::span(few))));
   EXPECT_THAT(refusal(), HasSubstr("few.npy: 1 examples of weights, but 20 of tokens"));
+}
+
+// Records hold integers as i64 and floats as f32: the bits are those of the arrays.
+TEST_F(AnyProgram, TrainsFromRecordFilesAsFromArrays) {
+  Trainer arrays(board_, config_, train_program(), eval_program());
+  EXPECT_TRUE(arrays.train({}, {}));
+  const std::vector<std::string> names = {"tokens", "weights"};
+  std::vector<input::Column> columns;
+  for (const training::InputConfig& input : config_.inputs) {
+    columns.push_back(input::open_column(input.file, "", {.name = input.name}));
+  }
+  input::write_records(names, columns, {.prefix = path("train"), .shards = 3}, {});
+  config_.records = {path("train-*.tfrecord")};
+  Trainer records(board_, config_, train_program(), eval_program());
+  EXPECT_TRUE(records.train({}, {}));
+  EXPECT_EQ(records.losses(), arrays.losses());
+  EXPECT_EQ(training::state_digest(records.state()), training::state_digest(arrays.state()));
+
+  config_.inputs[1].name = "wieghts";
+  config_.train_signature.arguments[2] = "wieghts";
+  EXPECT_THAT(refusal(), HasSubstr("wieghts"));
+  config_.records = {path("test-*.tfrecord")};
+  EXPECT_THAT(refusal(), HasSubstr("test-*.tfrecord"));
+  const std::string damaged = path("train-00001-of-00003.tfrecord");
+  std::vector<std::byte> bytes = read_file(damaged);
+  bytes[bytes.size() / 2] ^= std::byte{1};
+  write_file(damaged, bytes);
+  config_.inputs[1].name = "weights";
+  config_.train_signature.arguments[2] = "weights";
+  config_.records = {path("train-*.tfrecord")};
+  EXPECT_THAT(refusal(), HasSubstr("train-00001-of-00003.tfrecord"));
 }
 
 TEST_F(AnyProgram, ALossThatIsNotFiniteEndsTheRunAndKeepsNoState) {

@@ -10,7 +10,7 @@
 
 #include "files/checked.hpp"
 #include "files/digest.hpp"
-#include "files/npy.hpp"
+#include "loop/example_arrays.hpp"
 #include "numbers/bf16.hpp"
 #include "numbers/random.hpp"
 #include "src/memory/host_room.hpp"
@@ -29,8 +29,6 @@ using driver::ErrorCode;
 using driver::host_array;
 using driver::HostArray;
 using driver::ParameterInfo;
-using driver::read_file;
-using driver::read_npy;
 using driver::Shape;
 using driver::type_text;
 
@@ -38,21 +36,6 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& text) {
   throw Error(ErrorCode::kInvalidArgument, text);
-}
-
-// Files that are not .npy hold raw u8.
-HostArray read_data(const std::string& path, uint64_t bytes_an_example) {
-  if (path.ends_with(".npy")) {
-    return read_npy(path);
-  }
-  HostArray array{DType::kU8, {}, read_file(path)};
-  if (array.bytes.size() % bytes_an_example != 0) {
-    refuse(fmt::format("{}: {} bytes are not a whole number of examples of {} bytes", path,
-                       array.bytes.size(), bytes_an_example));
-  }
-  array.shape = {static_cast<int64_t>(array.bytes.size() / bytes_an_example),
-                 static_cast<int64_t>(bytes_an_example)};
-  return array;
 }
 
 // Calls `use` with a value of the C++ type of an integer dtype; false for other dtypes.
@@ -113,6 +96,18 @@ int64_t integer(const HostArray& array, size_t index) {
   return value;
 }
 
+// Of one example.
+uint64_t values_of(const ParameterInfo& info) {
+  return element_count(Shape(info.shape.begin() + 1, info.shape.end()));
+}
+
+void check_values(const InputConfig& input, const ParameterInfo& info) {
+  if (values_of(info) == 0) {
+    refuse(fmt::format("the program's {}, {}, have no values", input.name,
+                       type_text(info.dtype, info.shape)));
+  }
+}
+
 std::string integer_text(const HostArray& array, size_t index) {
   return array.dtype == DType::kU64 ? fmt::format("{}", element<uint64_t>(array, index))
                                     : fmt::format("{}", integer(array, index));
@@ -139,7 +134,16 @@ void put_float(float value, DType type, std::byte* to) {
 Dataset::Dataset(const TrainConfig& config, const std::vector<ParameterInfo>& infos)
     : split_seed_(config.split_seed) {
   for (size_t i = 0; i < config.inputs.size(); ++i) {
-    read_column(config.inputs[i], infos[i]);
+    check_values(config.inputs[i], infos[i]);
+  }
+  std::vector<HostArray> records;
+  if (!config.records.empty()) {
+    records = read_records(config, infos);
+  }
+  for (size_t i = 0; i < config.inputs.size(); ++i) {
+    const InputConfig& input = config.inputs[i];
+    add_column(input, infos[i],
+               records.empty() ? read_array(input, values_of(infos[i])) : std::move(records[i]));
     check(i, infos[i]);
   }
   for (size_t i = 0; i < columns_.size(); ++i) {
@@ -155,14 +159,8 @@ Dataset::Dataset(const TrainConfig& config, const std::vector<ParameterInfo>& in
   eval_.assign(cut, order.end());
 }
 
-void Dataset::read_column(const InputConfig& config, const ParameterInfo& info) {
-  const Shape one(info.shape.begin() + 1, info.shape.end());
-  const uint64_t values = element_count(one);
-  if (values == 0) {
-    refuse(fmt::format("the program's {}, {}, have no values", config.name,
-                       type_text(info.dtype, info.shape)));
-  }
-  HostArray array = read_data(config.file, values);
+void Dataset::add_column(const InputConfig& config, const ParameterInfo& info, HostArray array) {
+  const uint64_t values = values_of(info);
   if (array.shape.empty()) {
     refuse(fmt::format("{}: a scalar is no set of {}", config.file, config.name));
   }

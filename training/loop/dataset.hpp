@@ -51,7 +51,8 @@ class Dataset {
     uint64_t values = 0;  // of an example
   };
 
-  void read_column(const InputConfig& config, const driver::ParameterInfo& info);
+  void add_column(const InputConfig& config, const driver::ParameterInfo& info,
+                  driver::HostArray array);
   void check_numbers(const Column& column, const driver::ParameterInfo& info) const;
 
   std::vector<Column> columns_;

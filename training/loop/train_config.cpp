@@ -114,12 +114,18 @@ void read_state(const toml::table& root, const std::string& name, const std::str
   state.check_all();
 }
 
-std::vector<InputConfig> read_inputs(Section& data, const std::string& folder) {
+std::vector<InputConfig> read_inputs(Section& data, const std::string& folder,
+                                     const std::vector<std::string>& records) {
   std::vector<InputConfig> inputs;
   for (Section& table : data.tables("input")) {
     InputConfig input;
     input.name = *table.text("name", true);
-    input.file = resolve(*table.text("file", true), folder);
+    if (records.empty()) {
+      input.file = resolve(*table.text("file", true), folder);
+      input.member = table.text("member", false).value_or("");
+    } else {
+      input.file = fmt::format("{}", fmt::join(records, ", "));
+    }
     input.classes = table.number("classes", false, {1, kMaxClasses}, 0);
     input.classes_from = table.where("classes");
     input.divide = table.real("divide", false, {1e-30, kMostDivide}, input.divide);
@@ -142,7 +148,14 @@ std::vector<InputConfig> read_inputs(Section& data, const std::string& folder) {
 void read_data(const toml::table& root, const std::string& name, const std::string& folder,
                TrainConfig& config) {
   Section data = Section::of(root, "data", name);
-  config.inputs = read_inputs(data, folder);
+  for (const std::string& pattern : data.texts("records", false)) {
+    config.records.push_back(resolve(pattern, folder));
+  }
+  config.inputs = read_inputs(data, folder, config.records);
+  if (config.inputs.empty() && !config.records.empty()) {
+    refuse_config(fmt::format("{}: data.records needs [[data.input]], one for each feature",
+                              data.where("records")));
+  }
   if (config.inputs.empty()) {
     const std::string images = resolve(*data.text("images", true), folder);
     const std::string labels = resolve(*data.text("labels", true), folder);

@@ -31,8 +31,9 @@ struct Init {
 /// What the programs are fed: one array of all examples, [examples, ...].
 struct InputConfig {
   std::string name;
-  std::string file;
-  int64_t classes = 0;                        ///< integers are 0 .. classes-1; 0: not known
+  std::string file;     ///< for error texts where examples are records
+  std::string member;   ///< of .npz and .safetensors; empty: the array of the input's name
+  int64_t classes = 0;  ///< integers are 0 .. classes-1; 0: not known
   std::string classes_from = "data.classes";  ///< who says so, for error texts
   /// u8 that a program takes as f32 or bf16 are divided by it.
   double divide = 255;
@@ -79,6 +80,7 @@ struct TrainConfig {
   std::string weights;      ///< a safetensors file whose tensors go before `init`; empty: none
   std::string weights_map;  ///< which go where (weights.hpp); empty: by their names
   std::vector<InputConfig> inputs;
+  std::vector<std::string> records;  ///< patterns of TFRecord files; empty: inputs are files
   uint64_t split_seed = 0;
   uint64_t eval_count = 0;
   int64_t batch = 0;

@@ -21,6 +21,7 @@
 #include "cli/train/run_checkpoints.hpp"
 #include "files/files.hpp"
 #include "files/json_output.hpp"
+#include "input/records/record_source.hpp"
 #include "loop/train_report.hpp"
 #include "loop/trainer.hpp"
 #include "report/metrics_files.hpp"
@@ -267,7 +268,12 @@ void check_usage(const TrainArguments& arguments) {
 std::vector<std::string> files_of(const TrainConfig& config) {
   std::vector<std::string> files = {config.train};
   for (const InputConfig& input : config.inputs) {
-    files.push_back(input.file);
+    if (config.records.empty()) {
+      files.push_back(input.file);
+    }
+  }
+  for (const std::string& file : input::find_files(config.records)) {
+    files.push_back(file);
   }
   if (!config.eval.empty()) {
     files.push_back(config.eval);

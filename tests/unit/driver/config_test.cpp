@@ -146,6 +146,8 @@ TEST(TrainConfig, NamesMistakesInInputsAndRates) {
   has("name = \"tokens\"", "name = \"mask\"", "c.toml:14: the name \"mask\" is taken");
   has("name = \"weights\"", "name = \"tokens\"", "c.toml:18: the name \"tokens\" is taken");
   has("name = \"weights\"", "name = \"state2\"", "is taken");
+  has("split_seed = 7", "split_seed = 7\nrecords = [\"*.tfrecord\"]",
+      "c.toml:16: unknown key data.input.file");
   has("divide = 1", "divide = 0", "c.toml:20: data.input.divide must be a number in");
   has("divide = 1", "scale = 1", "c.toml:20: unknown key data.input.scale");
   has("eval_count = 10", "eval_count = 10\nimages = \"i.npy\"", "c.toml:13: data.images and");
@@ -166,6 +168,8 @@ TEST(TrainConfig, NamesFileLineAndKeyOfMistakes) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
   has(changed("batch = 200", "bach = 200"), "run.batch is missing");
+  has(changed("images = \"images.npy\"", "records = [\"*.tfrecord\"]"),
+      "data.records needs [[data.input]]");
   has(changed("eval_count = 10", "input = 3"), "must be written as [[data.input]]");
   has(changed("epochs = 2", "epochs = 2\nspeed = 9"), "c.toml:18: unknown key run.speed");
   has(changed("epochs = 2", "epochs = 0"),
