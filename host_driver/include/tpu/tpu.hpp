@@ -6,6 +6,7 @@
 #include "tpu/error.hpp"
 #include "tpu/event.hpp"
 #include "tpu/executable.hpp"
+#include "tpu/per_replica.hpp"
 #include "tpu/sim_options.hpp"
 #include "tpu/transport.hpp"
 #include "tpu/types.hpp"
@@ -42,6 +43,11 @@ using driver::ParameterInfo;
 using driver::ProgramCost;
 using driver::RunOptions;
 using driver::RunResult;
+// per_replica.hpp
+using driver::per_replica;
+using driver::PerReplica;
+using driver::reduce;
+using driver::Reduction;
 // board.hpp
 using driver::Board;
 using driver::BoardCounters;
