@@ -238,6 +238,29 @@ TEST_F(TrainProcess, AFullDiskKeepsTheCheckpointBefore) {
   }
 }
 
+TEST_F(TrainProcess, AFullDiskEndsTheRunWhereThatIsWanted) {
+  std::ofstream(path("c.toml"), std::ios::app) << "checkpoint_errors = \"stop\"\n";
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  const rlimit small{.rlim_cur = 100, .rlim_max = old.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Ended ended = train("a", {"--checkpoint-every", "4"});  // would go on for a million epochs
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+  ASSERT_TRUE(WIFEXITED(ended.status)) << ended.text;
+  EXPECT_EQ(WEXITSTATUS(ended.status), 1);
+  EXPECT_THAT(ended.text, HasSubstr("no checkpoint of step 4: "));
+  EXPECT_THAT(ended.text, HasSubstr("cannot be written: File too large; make room"));
+}
+
+TEST_F(TrainProcess, CheckpointsAreWrittenByTime) {
+  const Ended ended = train("a", {"--checkpoint-seconds", "1"}, [&](pid_t child, int epochs) {
+    return epochs > 0 && training::newest_checkpoint(path("a/checkpoint")) &&
+           kill(child, SIGKILL) == 0;
+  });
+  ASSERT_TRUE(WIFSIGNALED(ended.status)) << ended.text;
+  expect_resumes("a");
+}
+
 TEST_F(TrainProcess, MoreClassesThanTheProgramHasAreRefused) {
   std::ifstream file(path("c.toml"));
   std::string config{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
