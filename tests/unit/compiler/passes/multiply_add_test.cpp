@@ -49,6 +49,43 @@ TEST(MultiplyAdd, TakesScalarsAndSplatsOnBothSides) {
   }
 }
 
+// As jax.shard_map over some axes of a mesh makes them of each value.
+TEST(MultiplyAdd, LooksThroughShardingConstraints) {
+  GraphBuilder b;
+  Value* x = b.arg(kArray);
+  const auto constrained = [&](Value* v) {
+    return b.op(Kind::kShardingConstraint, {v}, v->type, ShardingAttrs{});
+  };
+  Value* scale = constrained(spread(b, b.arg(f32({}))));
+  Value* product = constrained(b.op(Kind::kMultiply, {x, scale}, kArray));
+  Value* sum = b.op(Kind::kAdd, {product, constrained(b.constant(kArray, 2))}, kArray);
+  Module& m = b.done({sum});
+  fuse_multiply_add(m);
+  remove_dead_ops(m);
+  const Op& made = *m.main->body.terminator()->operands[0]->def;
+  ASSERT_EQ(made.kind, Kind::kMultiplyAdd);
+  EXPECT_EQ(made.operands[0]->def->kind, Kind::kShardingConstraint);
+  EXPECT_EQ(made.operands[0]->def->operands[0], x);
+}
+
+TEST(MultiplyAdd, SumOfAFusedSumStays) {
+  GraphBuilder b;
+  Value* scale = b.constant(kArray, 2);
+  Value* sum = b.op(Kind::kMultiply, {b.arg(kArray), scale}, kArray);
+  for (int i = 0; i < 2; ++i) {
+    sum = b.op(Kind::kAdd, {sum, scale}, kArray);
+  }
+  EXPECT_EQ(after(b.done({sum})), "constant multiply_add add return");
+}
+
+TEST(MultiplyAdd, ConstrainedProductWithOtherUsersStays) {
+  GraphBuilder b;
+  Value* scale = spread(b, b.arg(f32({})));
+  Value* product = b.op(Kind::kMultiply, {b.arg(kArray), scale}, kArray);
+  Value* kept = b.op(Kind::kShardingConstraint, {product}, kArray, ShardingAttrs{});
+  EXPECT_FALSE(fuse_multiply_add(b.done({b.op(Kind::kAdd, {kept, scale}, kArray), product})));
+}
+
 TEST(MultiplyAdd, OneElementIsAScalarWhateverItsShape) {
   GraphBuilder b;
   Value* x = b.arg(f32({}));
