@@ -146,7 +146,7 @@ bool TimedCore::repeat_way(size_t way, size_t way_end) {
       continue;
     }
     const bool timed = op == ScalarOp::kSwait || op == ScalarOp::kSsignal ||
-                       op == ScalarOp::kMarkb || op == ScalarOp::kMarke;
+                       op == ScalarOp::kHcall || op == ScalarOp::kMarkb || op == ScalarOp::kMarke;
     if (op == ScalarOp::kHalt || (!timed && !scalars_.execute(insn))) {
       break;
     }

@@ -51,6 +51,9 @@ static void record_own_fault(uint32_t code, uint32_t engine, uint32_t detail, ui
 /* The engines are idle. The origin waits for the echo of its own abort: arriving before it would
    leave a barrier that the abort then breaks. */
 static void drain_with_gang(void) {
+  if (call_dropped()) {
+    return; /* the transfer of a host call ends first: its host memory is the launch's */
+  }
   if (fw.run.started && (REG_READ(GSYNC, STATE) & TPU_GSYNC_STATE_ABORTED_MASK) == 0) {
     return;
   }
@@ -157,6 +160,12 @@ void abort_engines_idle(void) {
   timer_disarm();
   fw.run.idle = 1;
   drain_with_gang();
+}
+
+void abort_call_moved(void) {
+  if (fw.run.state == RUN_DRAIN && fw.run.idle) {
+    drain_with_gang();
+  }
 }
 
 /* The engines did not become idle in time: they are reset all the same. */

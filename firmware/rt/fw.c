@@ -10,7 +10,7 @@ fw_t fw;
 #define ALL_SOURCES                                                                       \
   (TPU_IRQ_DOORBELL | TPU_IRQ_HOST_DMA | TPU_IRQ_BARRIER | TPU_IRQ_PROGRAM_DONE |         \
    TPU_IRQ_ENGINE_FAULT | TPU_IRQ_ABORT | TPU_IRQ_INFEED | TPU_IRQ_TIMER | TPU_IRQ_HOST | \
-   TPU_IRQ_ENGINES_IDLE)
+   TPU_IRQ_ENGINES_IDLE | TPU_IRQ_HOST_CALL)
 #define ABI_MAJOR_SHIFT 16
 
 uint64_t fw_address(const void* member) {
@@ -152,6 +152,15 @@ static void dma_event(void) {
   }
 }
 
+static void rare_event(uint32_t sources) {
+  if ((sources & TPU_IRQ_TIMER) != 0) {
+    abort_timeout();
+  }
+  if ((sources & TPU_IRQ_HOST_CALL) != 0) {
+    call_raised();
+  }
+}
+
 /* An abort goes before the end of a program, so that a gang ends alike on its cores; a release goes
    before an abort, since it tells whether the step was started anywhere. */
 void fw_dispatch(uint32_t sources) {
@@ -159,6 +168,9 @@ void fw_dispatch(uint32_t sources) {
   if ((sources & TPU_IRQ_HOST) != 0) {
     handshake();
     fw.resume = REG_READ(SYSCTL, RESUME);
+    if (fw.call.state == CALL_OPEN) {
+      call_requested();
+    }
   }
   if (!fw.serving) {
     return;
@@ -176,8 +188,8 @@ void fw_dispatch(uint32_t sources) {
   if ((sources & TPU_IRQ_ABORT) != 0) {
     abort_received();
   }
-  if ((sources & TPU_IRQ_TIMER) != 0) {
-    abort_timeout();
+  if ((sources & (TPU_IRQ_TIMER | TPU_IRQ_HOST_CALL)) != 0) {
+    rare_event(sources);
   }
   progress();
   show_state();

@@ -95,6 +95,18 @@ typedef struct fw_run {
   uint8_t bank;     /* slot bank of the last launch */
 } fw_run_t;
 
+/* The host call that the running program waits at. */
+typedef enum call_state {
+  CALL_NONE,
+  CALL_OPEN,  /* the host has been told; it wants a transfer next, or answers */
+  CALL_MOVING /* a transfer of it runs, in context SPARE */
+} call_state_t;
+typedef struct fw_call {
+  uint32_t number;
+  uint32_t ticket; /* completions written, the one that told the host included */
+  uint8_t state;   /* call_state_t */
+} fw_call_t;
+
 typedef struct fw {
   /* Targets of host DMA: commands land here, completions and counters leave from here. */
   fw_command_t window[TPU_CMD_WINDOW];
@@ -141,6 +153,7 @@ typedef struct fw {
 
   fw_prep_t prep;
   fw_run_t run;
+  fw_call_t call;
 } fw_t;
 
 extern fw_t fw;
@@ -198,10 +211,18 @@ void launch_step_ready(void);
 void launch_released(void);
 void launch_program_event(void);
 
+/* call.c */
+void call_raised(void);
+void call_requested(void);
+void call_moved(void);
+/* The program was stopped. True: a transfer still runs, and call_moved() goes on with the drain. */
+bool call_dropped(void);
+
 /* abort.c */
 void abort_own_fault(uint32_t code);
 void abort_received(void);
 void abort_engines_idle(void);
+void abort_call_moved(void);
 void abort_timeout(void);
 void abort_drained(bool peer_lost);
 void fault_record_hart(uint32_t mepc, uint32_t mcause, uint32_t mtval);

@@ -61,6 +61,7 @@ static uint32_t check_header(const tpu_program_image_header_t* header, uint64_t 
 
 void program_loaded(void) {
   if (!fw.active[TPU_TRACK_LAUNCH] || fw.launch_active) {
+    call_moved();
     return;
   }
   const uint32_t seq = fw.active_seq[TPU_TRACK_LAUNCH];

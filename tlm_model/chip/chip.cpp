@@ -33,6 +33,7 @@ void Chip::make_complex(size_t index, const spec::BoardParams& params, const Chi
   complex.done = line("done");
   complex.fault = line("fault");
   complex.drained = line("drained");
+  complex.call = line("call");
 
   complex.core = std::make_unique<Core>(("core" + number).c_str(), core_id, params, services.core,
                                         hbm_->bank(index).bytes());
@@ -41,6 +42,7 @@ void Chip::make_complex(size_t index, const spec::BoardParams& params, const Chi
   complex.core->done_irq_o(*complex.done);
   complex.core->fault_irq_o(*complex.fault);
   complex.core->drained_irq_o(*complex.drained);
+  complex.core->call_irq_o(*complex.call);
 
   const Mgmt::Place place{core_id, identity.index, static_cast<uint32_t>(index),
                           identity.board_hash};
@@ -55,6 +57,7 @@ void Chip::make_complex(size_t index, const spec::BoardParams& params, const Chi
   complex.mgmt->done_i(*complex.done);
   complex.mgmt->fault_i(*complex.fault);
   complex.mgmt->drained_i(*complex.drained);
+  complex.mgmt->call_i(*complex.call);
   pcie_->core_isock[index].bind(complex.mgmt->host_tsock);
   services.fabric.control[core_id] = &complex.mgmt->control();
 }

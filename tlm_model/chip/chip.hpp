@@ -46,6 +46,7 @@ class Chip : public sc_core::sc_module {
     std::unique_ptr<sc_core::sc_signal<bool>> done;
     std::unique_ptr<sc_core::sc_signal<bool>> fault;
     std::unique_ptr<sc_core::sc_signal<bool>> drained;
+    std::unique_ptr<sc_core::sc_signal<bool>> call;
   };
 
   void make_complex(size_t index, const spec::BoardParams& params, const ChipIdentity& identity,

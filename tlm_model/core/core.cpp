@@ -74,6 +74,7 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
   seq_->done_irq_o(done_irq_o);
   seq_->fault_irq_o(fault_irq_o);
   seq_->drained_irq_o(drained_irq_o);
+  seq_->call_irq_o(call_irq_o);
   seq_->connect({.queues = queues_,
                  .semaphores = sem_.get(),
                  .smem = smem_.get(),
@@ -227,8 +228,9 @@ RemoteAnswer Core::remote_signal(const RemoteSignal& signal) {
 }
 
 bool Core::work_in_flight() const {
-  return std::ranges::any_of(
-      queues_, [](const CommandQueueIf* queue) { return queue != nullptr && queue->in_flight(); });
+  return seq_->calls_host() || std::ranges::any_of(queues_, [](const CommandQueueIf* queue) {
+           return queue != nullptr && queue->in_flight();
+         });
 }
 
 GangWork Core::gang_work() {

@@ -52,6 +52,7 @@ class Core : public sc_core::sc_module, private RemoteIf {
   sc_core::sc_out<bool> done_irq_o{"done_irq_o"};
   sc_core::sc_out<bool> fault_irq_o{"fault_irq_o"};
   sc_core::sc_out<bool> drained_irq_o{"drained_irq_o"};
+  sc_core::sc_out<bool> call_irq_o{"call_irq_o"};
 
   Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardParams& params,
        const CoreServices& services, uint64_t hbm_bytes);

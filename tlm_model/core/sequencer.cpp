@@ -193,6 +193,11 @@ bool Sequencer::execute_timed(const ProgramItem& item, uint64_t now) {
       parts_.semaphores->add(insn.rs1, amount);
       time_ += 1;
       break;
+    case Op::kHcall:
+      if (!call_host(amount)) {
+        return false;
+      }
+      break;
     default:  // markb, marke
       if (static_cast<Op>(insn.op) == Op::kMarkb) {
         marks_.begin(amount);
@@ -210,6 +215,23 @@ bool Sequencer::execute_timed(const ProgramItem& item, uint64_t now) {
   probe_.instruction();
   pc_ = item.next;
   return state_ == seq::kStateRunning;
+}
+
+// False: the host has not answered.
+bool Sequencer::call_host(uint32_t number) {
+  if (answered_) {
+    answered_ = false;
+    time_ += 1;
+    return true;
+  }
+  if (!call_open_) {
+    call_open_ = true;
+    call_ = number;
+    irq_event_.notify(sc_core::SC_ZERO_TIME);
+  }
+  stall(Stall::kHost);
+  next_trigger(wake_event_);
+  return false;
 }
 
 bool Sequencer::issue(const DecodedCommand& command, uint64_t now) {
@@ -366,6 +388,9 @@ WaitEvent Sequencer::wait_event(bool begin) const {
     event.index = insn.rs1;
     event.wanted = static_cast<uint32_t>(insn.imm);
     event.value = parts_.semaphores->value(insn.rs1);
+  } else if (stall_ == Stall::kHost) {
+    event.what = WaitEvent::For::kHost;
+    event.index = call_;
   }
   return event;
 }
@@ -408,6 +433,9 @@ std::string Sequencer::stall_text() const {
     }
     case Stall::kHalt:
       return "sequencer at halt: waits for the engines";
+    case Stall::kHost:
+      return "sequencer at word " + std::to_string(pc_) + ": waits for the host to answer call " +
+             std::to_string(call_);
     default:
       return {};
   }

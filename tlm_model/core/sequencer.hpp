@@ -58,6 +58,7 @@ class Sequencer : public RegisterBlock {
   sc_core::sc_out<bool> done_irq_o{"done_irq_o"};
   sc_core::sc_out<bool> fault_irq_o{"fault_irq_o"};
   sc_core::sc_out<bool> drained_irq_o{"drained_irq_o"};
+  sc_core::sc_out<bool> call_irq_o{"call_irq_o"};
 
   Sequencer(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardParams& params,
             Activity& activity, CoreProbe& probe, LaunchState& launch);
@@ -71,6 +72,8 @@ class Sequencer : public RegisterBlock {
   void reset();
 
   uint32_t state() const { return state_; }
+  // It waits for the host's answer.
+  bool calls_host() const { return call_open_; }
   uint32_t step() const { return launch_.step; }
   uint32_t pc() const { return pc_; }
   uint32_t op() const;  // that the instruction at pc() works for, or OP_NONE
@@ -83,7 +86,7 @@ class Sequencer : public RegisterBlock {
   void write_register(uint32_t offset, uint32_t value) override;
 
  private:
-  enum class Stall { kNone, kQueueFull, kSemaphore, kHalt };
+  enum class Stall { kNone, kQueueFull, kSemaphore, kHalt, kHost };
 
   void run_method();
   void watchdog_method();
@@ -107,6 +110,9 @@ class Sequencer : public RegisterBlock {
   void mark_words(uint64_t address, uint64_t bytes, bool unknown);
   bool execute_timed(const ProgramItem& item, uint64_t now);
   bool issue(const DecodedCommand& command, uint64_t now);
+  bool call_host(uint32_t number);
+  void answer();
+  void end_call();
   void fill_slot(const DecodedCommand& command, QueuedCommand& slot, uint64_t now);
   bool halt();
   void stall(Stall why);  // the caller sets the trigger
@@ -157,6 +163,9 @@ class Sequencer : public RegisterBlock {
   Stall stall_ = Stall::kNone;
   uint8_t stalled_queue_ = 0;
   uint64_t stall_since_ = 0;
+  uint32_t call_ = 0;         // number of the last host call
+  bool call_open_ = false;    // it is not answered
+  bool answered_ = false;     // it is, and the sequencer has not gone on
   uint32_t issued_ = 0;       // commands of this program
   uint64_t issued_ever_ = 0;  // and of all programs
   uint64_t seen_work_ = 0;    // by the watchdog

@@ -56,6 +56,7 @@ void Sequencer::start() {
   time_ = now;
   charged_ = false;
   stall_ = Stall::kNone;
+  end_call();
   issued_ = 0;
   marks_.clear();
   launch_.job_step = parts_.steps->begin(core_id_, launch_.mask, launch_.launch, launch_.step);
@@ -167,6 +168,7 @@ ProgramEvent Sequencer::program_event(bool begin, bool complete) const {
 
 void Sequencer::stop(uint32_t state) {
   end_stall();
+  end_call();
   state_ = state;
   probe_.program_end(now_cycles(), false, [&] { return program_event(false, false); });
   watchdog_.cancel();
@@ -250,11 +252,28 @@ void Sequencer::step_too_long() {
                                          " of op " + std::to_string(at.op)));
 }
 
+void Sequencer::answer() {
+  if (call_open_) {
+    end_call();
+    answered_ = true;
+    wake_event_.notify(sc_core::SC_ZERO_TIME);
+  }
+}
+
+void Sequencer::end_call() {
+  answered_ = false;
+  if (call_open_) {
+    call_open_ = false;
+    irq_event_.notify(sc_core::SC_ZERO_TIME);
+  }
+}
+
 void Sequencer::irq_method() {
   const uint32_t active = irq_status_ & irq_enable_;
   done_irq_o.write((active & seq::kIrqStatusDoneMask) != 0);
   fault_irq_o.write((active & seq::kIrqStatusFaultMask) != 0);
   drained_irq_o.write((active & seq::kIrqStatusDrainedMask) != 0);
+  call_irq_o.write(call_open_);
 }
 
 void Sequencer::reset() {
@@ -327,6 +346,8 @@ uint32_t Sequencer::read_register(uint32_t offset) const {
       return pc_;
     case seq::kCommands:
       return issued_;
+    case seq::kCall:
+      return call_;
     default:
       return kUndefined;
   }
@@ -340,6 +361,8 @@ void Sequencer::write_register(uint32_t offset, uint32_t value) {
       return abort();
     case seq::kReset:
       return reset();
+    case seq::kAnswer:
+      return answer();
     case seq::kIrqStatus:
       irq_status_ &= ~value;
       return irq_event_.notify(sc_core::SC_ZERO_TIME);

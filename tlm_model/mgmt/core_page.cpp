@@ -47,6 +47,12 @@ bool host_owned(uint32_t offset) {
     case page::kCmdTail:
     case page::kAbort:
     case page::kResume:
+    case page::kCallHostLo:
+    case page::kCallHostHi:
+    case page::kCallHbmLo:
+    case page::kCallHbmHi:
+    case page::kCallBytes:
+    case page::kCallRequest:
       return true;
     default:
       return false;
@@ -99,7 +105,7 @@ void CorePage::host_write(uint32_t offset, uint32_t value) {
   regs_[offset / 4] = value;
   if (offset == page::kCmdTail) {
     owner_.doorbell();
-  } else if (offset == page::kQueueEn || offset == page::kResume) {
+  } else if (offset == page::kQueueEn || offset == page::kResume || offset == page::kCallRequest) {
     owner_.host_request();
   } else if (offset == page::kAbort) {
     owner_.host_abort(value);

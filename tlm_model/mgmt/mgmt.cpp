@@ -91,6 +91,9 @@ Mgmt::Mgmt(sc_core::sc_module_name name, const spec::BoardParams& params, const 
   SC_METHOD(drained_method);
   sensitive << drained_i.pos();
   dont_initialize();
+  SC_METHOD(call_method);
+  sensitive << call_i.pos();
+  dont_initialize();
 }
 
 // ---- host side
@@ -247,6 +250,8 @@ void Mgmt::fault_method() {
 }
 
 void Mgmt::drained_method() { irq_.raise(spec::irq::kEnginesIdle); }
+
+void Mgmt::call_method() { irq_.raise(spec::irq::kHostCall); }
 
 void Mgmt::hart_died() {
   console_.flush();

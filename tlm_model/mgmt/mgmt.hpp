@@ -41,6 +41,7 @@ class Mgmt : public sc_core::sc_module,
   sc_core::sc_in<bool> done_i{"done_i"};        // program ended
   sc_core::sc_in<bool> fault_i{"fault_i"};      // this core found a fault
   sc_core::sc_in<bool> drained_i{"drained_i"};  // engines idle after fault or abort
+  sc_core::sc_in<bool> call_i{"call_i"};        // the program calls the host
 
   struct Place {
     uint32_t core;  // on the board
@@ -80,6 +81,7 @@ class Mgmt : public sc_core::sc_module,
   void done_method();
   void fault_method();
   void drained_method();
+  void call_method();
   void hart_died();
 
   // CorePageOwner.

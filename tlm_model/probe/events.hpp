@@ -79,13 +79,13 @@ struct IssueEvent {
 };
 
 // The head of a queue begins or ends to wait for a semaphore; the sequencer, to wait for a
-// semaphore, a full queue, or at `halt` for all engines.
+// semaphore, a full queue, the host's answer, or at `halt` for all engines.
 struct WaitEvent {
-  enum class For : uint8_t { kSemaphore, kQueue, kEngines };
+  enum class For : uint8_t { kSemaphore, kQueue, kEngines, kHost };
   uint64_t cycle = 0;
   ProbeSource source{};
   For what = For::kSemaphore;
-  uint32_t index = 0;   // of the semaphore or queue
+  uint32_t index = 0;   // of the semaphore or queue, number of the host call
   uint32_t wanted = 0;  // of a semaphore
   uint32_t value = 0;   // of the semaphore at this cycle
   uint64_t since = 0;   // cycle at which the wait began

@@ -82,6 +82,7 @@ class CoreBench : public sc_core::sc_module {
     }
     ici = std::make_unique<Ici>("ici", params, fluid);
     irqs.init(3 * hbms.size() * cores_per_chip);
+    call_irqs.init(hbms.size() * cores_per_chip);
     for (uint32_t id = 0; id < hbms.size() * cores_per_chip; ++id) {
       HbmBank& bank = hbms[id / cores_per_chip]->bank(id % cores_per_chip);
       cores.push_back(std::make_unique<Core>(("core" + std::to_string(id)).c_str(), id, params,
@@ -98,6 +99,7 @@ class CoreBench : public sc_core::sc_module {
       core.done_irq_o(irqs[3 * id]);
       core.fault_irq_o(irqs[3 * id + 1]);
       core.drained_irq_o(irqs[3 * id + 2]);
+      core.call_irq_o(call_irqs[id]);
       bind(bank.mem_tsock);
       for (RegisterBlock* block :
            {static_cast<RegisterBlock*>(&core.seq()), static_cast<RegisterBlock*>(&core.sem()),
@@ -217,6 +219,7 @@ class CoreBench : public sc_core::sc_module {
   std::unique_ptr<Ici> ici;
   std::vector<std::unique_ptr<MessageWire>> wires;  // by core
   sc_core::sc_vector<sc_core::sc_signal<bool>> irqs{"irqs"};
+  sc_core::sc_vector<sc_core::sc_signal<bool>> call_irqs{"call_irqs"};
   std::vector<std::unique_ptr<Core>> cores;
 
  private:

@@ -215,6 +215,41 @@ TEST(CoreProgram, ScalarMemoryAndSemaphoresOfTheSequencer) {
   EXPECT_EQ(bench.sink.marks[0].source.op_id, 77u);
 }
 
+// The sequencer stands at a host call until it is answered; an answer without a call does nothing.
+TEST(CoreProgram, HostCallWaitsForItsAnswer) {
+  CoreBench bench("board",
+                  {.overrides = {"board.chips=1", "board.torus_x=1", "board.cores_per_chip=1"}});
+  ProgramBuilder p;
+  for (const int32_t number : {3, 4}) {
+    p.scalar(spec::ScalarOp::kHcall, 0, 0, 0, number);
+    p.scalar(spec::ScalarOp::kMarkb, 0, 0, 0, number);
+  }
+  p.halt();
+  bench.load(0, p.image(0), 0, 1);
+  bench.start(0);
+  for (size_t calls = 0; calls < 2; ++calls) {
+    bench.run();
+    EXPECT_EQ(bench.state(0), spec::seq::kStateRunning);
+    EXPECT_TRUE(bench.call_irqs[0].read());
+    EXPECT_EQ(bench.read32(0, CoreBench::kSeq, spec::seq::kCall), 3 + calls);
+    EXPECT_EQ(bench.sink.marks.size(), calls);
+    EXPECT_NE(bench.cores[0]->seq().stall_text().find("answer call " + std::to_string(3 + calls)),
+              std::string::npos);
+    bench.write32(0, CoreBench::kSeq, spec::seq::kAnswer, 1);
+  }
+  bench.run();
+  EXPECT_EQ(bench.state(0), spec::seq::kStateDone);
+  EXPECT_FALSE(bench.call_irqs[0].read());
+  bench.write32(0, CoreBench::kSeq, spec::seq::kAnswer, 1);
+  bench.start(0);
+  bench.run();
+  EXPECT_EQ(bench.state(0), spec::seq::kStateRunning);
+  bench.write32(0, CoreBench::kSeq, spec::seq::kAbort, 1);
+  bench.run();
+  EXPECT_EQ(bench.state(0), spec::seq::kStateAborted);
+  EXPECT_FALSE(bench.call_irqs[0].read());
+}
+
 TEST(CoreProgram, MxuPathsReadAsTheBoard) {
   CoreBench bench("board", {.overrides = {"board.chips=1", "board.torus_x=1"}});
   EXPECT_EQ(bench.mxu_paths, (std::vector<std::string>{"board.core0.mxu0", "board.core0.mxu1",

@@ -129,7 +129,7 @@ class MgmtBench {
           slots(("slots" + std::to_string(index)).c_str(), TPU_SLOT_BANKS * TPU_SLOT_BANK_BYTES) {}
     RegisterDouble seq, sem, fault, perf;
     LocalMemory slots;
-    sc_core::sc_signal<bool> done, faulted, drained;
+    sc_core::sc_signal<bool> done, faulted, drained, call;
     RemoteDouble remote;
   };
 
@@ -259,6 +259,7 @@ class MgmtBench {
     unit.done_i(twin.done);
     unit.fault_i(twin.faulted);
     unit.drained_i(twin.drained);
+    unit.call_i(twin.call);
     ici->core_port[core].bind(twin.remote);
   }
 

@@ -1,0 +1,154 @@
+// The firmware's portable part on the host: host calls of a program that runs, and aborts while one
+// is open.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "firmware_fixture.hpp"
+#include "tpu/spec/gsync_regs.h"
+#include "tpu/spec/seq_regs.h"
+
+namespace tpu::test {
+namespace {
+
+class HostCalls : public FirmwareTest {
+ protected:
+  static constexpr uint64_t kBuffer = 0x40000;  // in host memory
+  static constexpr uint32_t kLaunch = 7;
+
+  // A program runs.
+  void start() {
+    open();
+    load_program();
+    seq_ = host_.put(host_.launch(5, 3, kLaunch, 1, kAlone), TPU_OP_LAUNCH);
+    host_.doorbell();
+    dispatch();
+    while (!device_.barrier_waiting) {
+      ASSERT_TRUE(device_.finish_any_dma());
+      dispatch();
+    }
+    device_.release();
+    dispatch();
+    ASSERT_TRUE(device_.program_running);
+    host_.take();
+  }
+  // The program comes to a host call: what the host is told.
+  tpu_completion_t call(uint32_t number) {
+    device_.seq[TPU_SEQ_CALL_OFFSET / 4] = number;
+    device_.raise(TPU_IRQ_HOST_CALL);
+    dispatch();
+    return told();
+  }
+  tpu_completion_t told() {
+    const auto all = host_.take();
+    EXPECT_EQ(all.size(), 1U);
+    return all.empty() ? tpu_completion_t{} : all[0];
+  }
+  void request(uint32_t kind, uint32_t ticket) {
+    device_.sys(TPU_SYSCTL_CALL_REQUEST_OFFSET) =
+        kind | ticket << TPU_SYSCTL_CALL_REQUEST_TICKET_SHIFT;
+    device_.raise(TPU_IRQ_HOST);
+    dispatch();
+  }
+  void transfer(uint32_t kind, uint64_t host, uint64_t hbm, uint32_t bytes) {
+    device_.sys(TPU_SYSCTL_CALL_HOST_LO_OFFSET) = static_cast<uint32_t>(host);
+    device_.sys(TPU_SYSCTL_CALL_HOST_HI_OFFSET) = static_cast<uint32_t>(host >> 32);
+    device_.sys(TPU_SYSCTL_CALL_HBM_LO_OFFSET) = static_cast<uint32_t>(hbm);
+    device_.sys(TPU_SYSCTL_CALL_HBM_HI_OFFSET) = static_cast<uint32_t>(hbm >> 32);
+    device_.sys(TPU_SYSCTL_CALL_BYTES_OFFSET) = bytes;
+    request(kind, host_.cpl_head);
+  }
+  uint32_t answers() { return device_.seq[TPU_SEQ_ANSWER_OFFSET / 4]; }
+  bool moving() { return device_.dma_busy(TPU_HOSTDMA_CTX_SPARE); }
+
+  uint32_t seq_ = 0;
+};
+
+TEST_F(HostCalls, BytesGoDownAndUpBeforeTheProgramGoesOn) {
+  start();
+  std::iota(device_.hbm.begin() + 0x5000, device_.hbm.begin() + 0x5100, uint8_t{0});
+  const tpu_completion_t first = call(3);
+  EXPECT_EQ(first.seq, seq_);
+  EXPECT_EQ(first.status, TPU_STATUS_OK);
+  EXPECT_EQ(first.flags & ~TPU_CPL_FLAG_PHASE, TPU_CPL_FLAG_MORE | TPU_CPL_FLAG_CALL);
+  EXPECT_EQ(first.step, 3U);
+
+  transfer(TPU_CORE_PAGE_CALL_TO_HOST, kBuffer, 0x5000, 256);
+  ASSERT_TRUE(moving());
+  EXPECT_EQ(answers(), 0U);
+  device_.finish_dma(TPU_HOSTDMA_CTX_SPARE);
+  dispatch();
+  EXPECT_EQ(told().flags & ~TPU_CPL_FLAG_PHASE, TPU_CPL_FLAG_MORE | TPU_CPL_FLAG_CALL);
+  EXPECT_EQ(device_.host[kBuffer + 7], 7);
+
+  device_.host[kBuffer] = 99;
+  transfer(TPU_CORE_PAGE_CALL_FROM_HOST, kBuffer, 0x6000, 256);
+  device_.finish_dma(TPU_HOSTDMA_CTX_SPARE);
+  dispatch();
+  told();
+  EXPECT_EQ(device_.hbm[0x6000], 99);
+  EXPECT_EQ(answers(), 0U);
+
+  request(TPU_CORE_PAGE_CALL_GO_ON, host_.cpl_head);
+  EXPECT_EQ(answers(), 1U);
+  settle();
+  EXPECT_EQ(taken().at(seq_).status, TPU_STATUS_OK);
+}
+
+// A request names the completion that it answers: the register keeps its value.
+TEST_F(HostCalls, RequestsForEarlierCompletionsAreOver) {
+  start();
+  call(0);
+  request(TPU_CORE_PAGE_CALL_GO_ON, host_.cpl_head);
+  ASSERT_EQ(answers(), 1U);
+  device_.seq[TPU_SEQ_ANSWER_OFFSET / 4] = 0;
+  call(1);
+  device_.raise(TPU_IRQ_HOST);
+  dispatch();
+  EXPECT_EQ(answers(), 0U);
+  request(TPU_CORE_PAGE_CALL_GO_ON, host_.cpl_head - 1);
+  EXPECT_EQ(answers(), 0U);
+  request(TPU_CORE_PAGE_CALL_GO_ON, host_.cpl_head);
+  EXPECT_EQ(answers(), 1U);
+}
+
+TEST_F(HostCalls, TransferThatFailsIsAFaultOfTheLaunch) {
+  start();
+  call(0);
+  transfer(TPU_CORE_PAGE_CALL_TO_HOST, 1ULL << 40, 0x5000, 256);
+  device_.finish_dma(TPU_HOSTDMA_CTX_SPARE);
+  settle();
+  EXPECT_EQ(taken().at(seq_).status, TPU_STATUS_FAULT);
+  EXPECT_EQ(answers(), 0U);
+}
+
+TEST_F(HostCalls, AbortEndsAnOpenCall) {
+  start();
+  call(0);
+  device_.abort(kLaunch, MockDevice::kCore, TPU_GSYNC_CODE_HOST);
+  settle();
+  EXPECT_EQ(taken().at(seq_).status, TPU_STATUS_ABORTED);
+  request(TPU_CORE_PAGE_CALL_GO_ON, host_.cpl_head - 1);
+  EXPECT_EQ(answers(), 0U);
+}
+
+// The launch is over only when its host memory is not touched any more.
+TEST_F(HostCalls, AbortWaitsForTheTransfer) {
+  start();
+  call(0);
+  transfer(TPU_CORE_PAGE_CALL_TO_HOST, kBuffer, 0x5000, 256);
+  device_.abort(kLaunch, MockDevice::kCore, TPU_GSYNC_CODE_HOST);
+  dispatch();
+  device_.drained();
+  dispatch();
+  EXPECT_FALSE(device_.barrier_waiting);
+  EXPECT_TRUE(host_.take().empty());
+  ASSERT_TRUE(device_.finish_dma(TPU_HOSTDMA_CTX_SPARE));
+  dispatch();
+  EXPECT_TRUE(device_.barrier_waiting);
+  settle();
+  EXPECT_EQ(taken().at(seq_).status, TPU_STATUS_ABORTED);
+}
+
+}  // namespace
+}  // namespace tpu::test
