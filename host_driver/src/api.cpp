@@ -206,6 +206,9 @@ const std::vector<ParameterInfo>& Executable::results() const {
 uint32_t Executable::partitions() const { return static_cast<uint32_t>(devices().size()); }
 const std::vector<int>& Executable::devices() const { return need_program(state_).info->devices; }
 const ProgramCost& Executable::cost() const { return need_program(state_).info->cost; }
+const std::vector<HostCallInfo>& Executable::host_calls() const {
+  return need_program(state_).info->host_calls;
+}
 uint64_t Executable::matmul_flops() const { return cost().matmul_flops; }
 
 Array Executable::put(size_t index, const HostView& global) const {

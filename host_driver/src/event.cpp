@@ -62,9 +62,13 @@ void refuse_in_callback() {
 }
 
 void run_event_callback(const EventCallback& callback, const ErrorPtr& error) {
+  run_in_callback([&] { callback(error); });
+}
+
+void run_in_callback(const std::function<void()>& work) {
   ++callback_depth;
   try {
-    callback(error);
+    work();
   } catch (...) {
     --callback_depth;
     throw;

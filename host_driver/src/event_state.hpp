@@ -42,5 +42,7 @@ bool in_event_callback();
 /// Throws FailedPrecondition there: for calls that wait.
 void refuse_in_callback();
 void run_event_callback(const EventCallback& callback, const ErrorPtr& error);
+/// As a callback: calls that wait are refused meanwhile.
+void run_in_callback(const std::function<void()>& work);
 
 }  // namespace tpu::driver

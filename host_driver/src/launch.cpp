@@ -105,6 +105,18 @@ void check_arguments(const BoardImpl& board, const LoadedProgram& program,
   check_donations(program.info->arguments, arguments);
 }
 
+void check_host_calls(const LoadedProgram& program, const RunOptions& options) {
+  const auto& calls = program.info->host_calls;
+  if (!calls.empty() && !options.on_host_call) {
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        fmt::format("{} calls the host while it runs, and nobody is there to answer: run it "
+                    "by JAX on the plugin, or with RunOptions::on_host_call",
+                    program.exe.name),
+        {.device = -1, .op = calls[0].op, .source = calls[0].source});
+  }
+}
+
 // Whoever has one buffer of a sharded update's state can get at all of it.
 void share_parts(const std::vector<Buffer>& parts) {
   if (Access::state(parts[0])->owned == nullptr) {
@@ -269,6 +281,7 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
   check_usable();
   check_arguments(*this, *program, given, options);
   check_after(options.after);
+  check_host_calls(*program, options);
   const ProgramCost& cost = program->info->cost;
   need_room_behind((cost.result_bytes - cost.donated_bytes) * program->info->devices.size(),
                    fmt::format("the result memory of {}", exe.name));
@@ -279,6 +292,7 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
   op->program = program;
   op->residence = residence;
   op->steps = options.steps;
+  op->on_host_call = options.on_host_call;
   std::vector<std::vector<Buffer>> outputs(exe.results.size());
   std::vector<std::shared_ptr<BufferState>> donated;
   for (size_t p = 0; p < program->info->devices.size(); ++p) {
@@ -296,7 +310,11 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
         }
       }
     }
-    op->commands.push_back(launch_command(*op, p, bind_slots(*op, p, arguments, outputs)));
+    auto slots = bind_slots(*op, p, arguments, outputs);
+    op->commands.push_back(launch_command(*op, p, slots));
+    if (!exe.host_calls.empty()) {
+      op->calls.emplace_back().slots = std::move(slots);
+    }
   }
   RunResult result;
   for (size_t r = 0; r < outputs.size(); ++r) {

@@ -34,6 +34,19 @@ ParameterInfo parameter(const exe::TensorT& tensor, uint32_t partitions) {
   return info;
 }
 
+HostCallInfo host_call(const exe::HostCallT& call, const exe::ExecutableT& exe) {
+  const exe::OpInfoT& op = *exe.ops[call.op];
+  HostCallInfo info;
+  info.channel = call.channel;
+  info.to_host = call.to_host;
+  info.partition = call.partition;
+  info.dtype = static_cast<DType>(call.elem);
+  info.shape = call.dims;
+  info.op = op.name;
+  info.source = op.file.empty() ? std::string() : fmt::format("{}:{}", op.file, op.line);
+  return info;
+}
+
 OwnedRuns owned_runs(const exe::TensorT& tensor) {
   if (tensor.owned_elements.empty()) {
     return nullptr;
@@ -56,6 +69,9 @@ std::shared_ptr<const ProgramInfo> program_info(const exe::ExecutableT& exe,
   }
   for (const auto& tensor : exe.results) {
     info->results.push_back(parameter(*tensor, exe.partitions));
+  }
+  for (const auto& call : exe.host_calls) {
+    info->host_calls.push_back(host_call(*call, exe));
   }
   return info;
 }

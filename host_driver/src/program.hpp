@@ -21,6 +21,7 @@ struct ProgramInfo {
   std::vector<ParameterInfo> arguments;
   std::vector<ParameterInfo> results;
   ProgramCost cost;
+  std::vector<HostCallInfo> host_calls;
 };
 
 /// From the tables of the executable.

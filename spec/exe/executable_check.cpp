@@ -172,6 +172,22 @@ void check_donations(const ExecutableT& exe) {
   }
 }
 
+// The bytes of a call lie in memory of their slot; the numbers of calls are places in this table.
+void check_host_calls(const ExecutableT& exe) {
+  for (size_t i = 0; i < exe.host_calls.size(); ++i) {
+    const HostCallT& call = *exe.host_calls[i];
+    check(call.elem <= Elem::MAX && call.dims.size() <= kMaxRank, "array of host call {}", i);
+    check(call.partition >= -1 && call.partition < static_cast<int64_t>(exe.partitions),
+          "partition of host call {}", i);
+    check(call.slot < exe.slots.size() && call.op < exe.ops.size(), "slot or op of host call {}",
+          i);
+    const uint64_t bytes = element_count(call.dims) * elem_bytes(call.elem);
+    const uint64_t room = exe.slots[call.slot]->bytes;
+    check(bytes <= UINT32_MAX && call.offset <= room && bytes <= room - call.offset,
+          "bytes of host call {}", i);
+  }
+}
+
 }  // namespace
 
 void check_tables(const ExecutableT& exe) {
@@ -185,6 +201,7 @@ void check_tables(const ExecutableT& exe) {
     check_tensor(*exe.results[i], exe, SlotKind::result, i);
   }
   check_donations(exe);
+  check_host_calls(exe);
 }
 
 }  // namespace tpu::exe

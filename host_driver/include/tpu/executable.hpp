@@ -5,7 +5,11 @@
 // call on an empty handle throws InvalidArgument.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,6 +48,24 @@ struct ProgramCost {
   uint64_t hbm_bytes = 0;
 };
 
+/// A point at which a program sends bytes to the host, or gets some, and waits for it.
+struct HostCallInfo {
+  int64_t channel = 0;        ///< names it in the graph
+  bool to_host = true;        ///< else from the host
+  int partition = -1;         ///< the one that speaks for all; -1: each for itself
+  DType dtype = DType::kF32;  ///< of the array that travels
+  Shape shape;                ///< on one core
+  std::string op;             ///< the operation
+  std::string source;         ///< its place in the program
+};
+
+/// Answers host calls: takes `bytes` of a call to the host, or fills them. `partition` is the one
+/// that calls (of a call that one makes for all: that one). Board time stands still meanwhile. It
+/// runs on a thread that lets board time pass, one call at a time, with no lock held; it may submit
+/// work, but not wait for the board. An exception ends the launch with it.
+using HostCallHandler =
+    std::function<void(const HostCallInfo& call, size_t partition, std::span<std::byte> bytes)>;
+
 /// How Executable::run() launches.
 struct RunOptions {
   uint32_t steps =
@@ -53,6 +75,8 @@ struct RunOptions {
   std::vector<size_t> keep = {};
   /// The launch starts behind these events and fails with the first of them that fails.
   std::vector<Event> after = {};
+  /// Of a program with host calls: who answers them. Kept until the launch is over.
+  HostCallHandler on_host_call = {};
 };
 
 /// What a launch gives, before it has run.
@@ -75,6 +99,7 @@ class Executable {
   uint32_t partitions() const;                          ///< cores that run it together
   const std::vector<int>& devices() const;              ///< these cores, by partition
   const ProgramCost& cost() const;                      ///< of one core and step
+  const std::vector<HostCallInfo>& host_calls() const;  ///< what it asks of the host as it runs
   /// Logical 2*M*K*N of one core and step, without padding.
   uint64_t matmul_flops() const;
 
@@ -98,9 +123,9 @@ class Executable {
   ///
   /// Throws before the launch is sent, with no argument changed: InvalidArgument (number, type,
   /// shape or place of the arguments), FailedPrecondition (an argument was donated or discarded,
-  /// the program unloaded, the board closed), ResourceExhausted (HBM, memory of the host behind
-  /// it), Unavailable (the board has broken). A load that has not succeeded by then fails the
-  /// launch with its error.
+  /// the program unloaded, the board closed, nobody there for host calls), ResourceExhausted (HBM,
+  /// memory of the host behind it), Unavailable (the board has broken). A load that has not
+  /// succeeded by then fails the launch with its error.
   RunResult run(const std::vector<Array>& arguments, const RunOptions& options = {}) const;
 
   /// Gives code, constants, scratch memory and program ids back, whatever handles there are: at

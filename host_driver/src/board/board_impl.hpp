@@ -2,8 +2,8 @@
 // here. The thread that lets board time pass (pump) holds it, and hands it over with the board
 // parked when a call arrives. So whoever pumps finds everything as other threads have left it.
 // Files: board_open (boot), board_enter (the lock), board_submit (rings), board_transfer (copies),
-// board_pump (completions), board_wait (waiting), board_recover (faults), program (load and
-// launch).
+// board_pump (completions), board_calls (host calls), board_wait (waiting), board_recover (faults),
+// program (load and launch).
 #pragma once
 
 #include <algorithm>
@@ -385,6 +385,14 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   static ErrorPtr given_up();
   void set_event(EventState& event, ErrorPtr error);
 
+  // board_calls.cpp
+  bool serve_calls();
+  bool await_answer(Deadline deadline);
+  void call_told(const std::shared_ptr<Operation>& op, size_t part);
+  void ask_transfer(Operation& op, size_t part);
+  void request(const Operation& op, size_t part, uint32_t kind);
+  void answer_call(const std::shared_ptr<Operation>& op, size_t part);
+
   // board_recover.cpp
   void recover();
   void collect_held();
@@ -473,6 +481,9 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   const uint32_t forks_ = forks_so_far();                // when the board was opened
   std::atomic<uint64_t> late_calls_{0};
   LaunchClock launch_clock_{0, 0};
+  /// Cores that have come to a host call or the end of a transfer: operation, partition.
+  std::deque<std::pair<std::shared_ptr<Operation>, size_t>> calls_told_;
+  bool answering_ = false;  // a thread computes an answer: no board time passes
   uint64_t repeated_doorbells_ = 0;
   uint64_t recoveries_ = 0;
 

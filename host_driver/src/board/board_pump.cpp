@@ -94,8 +94,12 @@ bool BoardImpl::run_board(Deadline deadline) {
   }
 }
 
-// Returns true when something was completed. Never throws: what fails here fails the board.
+// Returns true when something was completed. Throws only for who answers a host call and must not
+// wait: what fails here fails the board.
 bool BoardImpl::pump(Deadline deadline) {
+  if (!broken_ && await_answer(deadline)) {
+    return true;
+  }
   try {
     return !broken_ && pump_once(deadline);
   } catch (const std::exception& error) {
@@ -107,10 +111,12 @@ bool BoardImpl::pump(Deadline deadline) {
 bool BoardImpl::pump_once(Deadline deadline) {
   send_waiting();
   bool progress = drain();
+  progress = serve_calls() || progress;
   if (!progress) {
     const bool moving = run_board(deadline);
     progress = drain();
     if (progress) {
+      serve_calls();
       stalls_ = 0;
     } else if (!moving && !broken_ && anything_open()) {
       stalled();
@@ -163,14 +169,21 @@ bool may_tell_step(const Command& command, const tpu_completion_t& completion) {
          (completion.flags & kEnds) == TPU_CPL_FLAG_STEP && completion.step < launch.steps;
 }
 
+// One whose program has host calls may tell that it stands at one of them.
+bool may_call(const Command& command, const tpu_completion_t& completion) {
+  return command.op && !command.op->calls.empty() && completion.status == TPU_STATUS_OK &&
+         (completion.flags & (TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP)) == 0 &&
+         completion.step < command.op->program->exe.host_calls.size();
+}
+
 }  // namespace
 
 // What is wrong with the record at the head of the completion ring, or nothing. A record that is
 // not what the firmware wrote, or not what it may say, must not end or fail any command.
 std::string BoardImpl::completion_trouble(const Device& device,
                                           const tpu_completion_t& completion) const {
-  constexpr uint16_t kFlags =
-      TPU_CPL_FLAG_PHASE | TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP | TPU_CPL_FLAG_MORE;
+  constexpr uint16_t kFlags = TPU_CPL_FLAG_PHASE | TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP |
+                              TPU_CPL_FLAG_MORE | TPU_CPL_FLAG_CALL;
   const auto record = std::as_bytes(std::span<const tpu_completion_t, 1>(&completion, 1));
   const uint32_t crc = spec::crc32c(record.first(sizeof(completion) - sizeof(completion.crc)));
   if (crc != completion.crc) {
@@ -184,7 +197,13 @@ std::string BoardImpl::completion_trouble(const Device& device,
   if (!status_known(completion.status) || (completion.flags & ~kFlags) != 0) {
     return fmt::format("status {} or flags {:#x} are unknown", completion.status, completion.flags);
   }
-  if ((completion.flags & TPU_CPL_FLAG_MORE) != 0 &&
+  const bool call = (completion.flags & TPU_CPL_FLAG_CALL) != 0;
+  if (call && ((completion.flags & TPU_CPL_FLAG_MORE) == 0 ||
+               !may_call(*device.window[place], completion))) {
+    return fmt::format("it tells of host call {} of command {}, which has none of that number",
+                       completion.step, completion.seq);
+  }
+  if ((completion.flags & TPU_CPL_FLAG_MORE) != 0 && !call &&
       !may_tell_step(*device.window[place], completion)) {
     return fmt::format("it announces more of command {}, which has no more steps", completion.seq);
   }
@@ -225,11 +244,18 @@ bool BoardImpl::completions_missing() {
 }
 
 void BoardImpl::complete(Device& device, const tpu_completion_t& completion) {
-  if ((completion.flags & TPU_CPL_FLAG_MORE) != 0) {
-    return;  // a step has ended, its launch goes on
-  }
   const uint32_t first = device.tail - static_cast<uint32_t>(device.window.size());
   const uint32_t place = completion.seq - first;
+  if ((completion.flags & TPU_CPL_FLAG_CALL) != 0) {
+    const Command& command = *device.window[place];
+    HostCallState& state = command.op->calls[command.index];
+    state.number = completion.step;
+    state.ticket = device.cpl_head;
+    calls_told_.emplace_back(command.op, command.index);
+  }
+  if ((completion.flags & TPU_CPL_FLAG_MORE) != 0) {
+    return;  // the launch goes on
+  }
   const std::shared_ptr<Command> command = std::move(device.window[place]);
   device.window[place] = nullptr;
   --device.open;

@@ -302,6 +302,8 @@ void BoardImpl::finish(Operation& op, ErrorPtr error) {
   op.writes.clear();
   op.program.reset();
   op.residence.reset();
+  op.on_host_call = nullptr;
+  op.calls.clear();
   for (const auto& command : op.commands) {
     if (!command) {
       continue;

@@ -16,6 +16,7 @@
 #include "src/event_state.hpp"
 #include "src/memory/device_memory.hpp"
 #include "tpu/buffer.hpp"
+#include "tpu/executable.hpp"
 #include "tpu/spec/rings.h"
 
 namespace tpu::driver {
@@ -24,6 +25,7 @@ struct Operation;
 struct BufferState;
 struct LoadedProgram;
 struct Residence;
+class StagingRange;
 
 struct Command {
   /// Payload by opcode; head and CRC are filled in when it is appended to a ring.
@@ -48,6 +50,16 @@ constexpr uint16_t kStatusOpen = 0xFFFF;
 /// The core was reset before it reported.
 constexpr uint16_t kStatusLost = 0xFFFE;
 
+/// Where one core of a launch is in its host calls.
+struct HostCallState {
+  std::vector<std::shared_ptr<Allocation>> slots;
+  std::shared_ptr<StagingRange> staged;  ///< what travels; of a call for all, the same everywhere
+  uint32_t number = 0;                   ///< of the call that the core stands at
+  uint32_t ticket = 0;                   ///< what a request for it says
+  bool open = false;                     ///< it stands there, and waits for its peers or the host
+  bool moving = false;                   ///< a transfer has been asked for
+};
+
 struct Operation {
   uint64_t number = 0;                             ///< order of submission on the board
   std::string what;                                ///< for error texts
@@ -70,7 +82,9 @@ struct Operation {
   uint32_t launch_id = 0;
   uint32_t steps = 1;  // of a launch
   std::vector<std::weak_ptr<BufferState>> donated;
-  bool on_board = false;  ///< a ring has it, and no core has said that it did not start
+  HostCallHandler on_host_call;
+  std::vector<HostCallState> calls;  ///< by partition; of programs with host calls
+  bool on_board = false;             ///< a ring has it, and no core has said that it did not start
   std::optional<tpu_fault_record_t> trap;  ///< of a core that died with it
   std::string trap_place;
   std::string stall_text;

@@ -1,0 +1,178 @@
+// Host calls: a core whose program stands at one tells so by a completion. The driver moves what
+// travels by requests to the core's firmware, has the handler of the launch answer, and lets the
+// program go on. The command ring is not used: what is queued there may wait for this very launch.
+//   to the host:    told -> transfer -> told -> handler -> go on
+//   from the host:  told -> handler -> transfer -> told -> go on
+// A call that one partition makes for all: to the host, the others go on at once; from the host,
+// all wait for the last one, and get the same bytes. While a handler runs no board time passes, so
+// that cycles do not depend on how long it takes.
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "src/board/board_impl.hpp"
+#include "src/program.hpp"
+#include "tpu/spec/core_page_regs.hpp"
+
+namespace tpu::driver {
+namespace {
+
+namespace core_page = spec::core_page;
+
+thread_local bool answers_call = false;
+
+ErrorPtr as_error(const std::exception_ptr& thrown, const HostCallInfo& call, int device) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    return std::make_shared<Error>(error);
+  } catch (const std::exception& error) {
+    return std::make_shared<Error>(
+        ErrorCode::kInternal, std::string("a host call failed: ") + error.what(),
+        ErrorPlace{.device = device, .op = call.op, .source = call.source});
+  }
+}
+
+const HostCallInfo& info_of(const Operation& op, size_t part) {
+  return op.program->info->host_calls[op.calls[part].number];
+}
+
+// It is over, or being taken off the board: nobody waits for an answer.
+bool gone(const Operation& op, size_t part) {
+  return op.finished || op.verdict || op.status[part] != kStatusOpen;
+}
+
+}  // namespace
+
+// Waits while another thread computes an answer. False: none does.
+bool BoardImpl::await_answer(Deadline deadline) {
+  if (!answering_) {
+    return false;
+  }
+  if (answers_call) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                "who answers a host call must not wait for the board: it waits for the answer");
+  }
+  const uint64_t news = host_news();
+  const WithoutLock free(*this);
+  await_host(news, deadline);
+  return true;
+}
+
+// True when there was something to do.
+bool BoardImpl::serve_calls() {
+  bool any = false;
+  while (!broken_ && !answering_ && !calls_told_.empty()) {
+    const auto [op, part] = calls_told_.front();
+    calls_told_.pop_front();
+    any = true;
+    if (!gone(*op, part)) {
+      call_told(op, part);
+    }
+  }
+  return any;
+}
+
+void BoardImpl::call_told(const std::shared_ptr<Operation>& op, size_t part) {
+  const HostCallInfo& info = info_of(*op, part);
+  HostCallState& state = op->calls[part];
+  if (std::exchange(state.moving, false)) {
+    if (info.to_host) {
+      return answer_call(op, part);
+    }
+    state.staged.reset();
+    return request(*op, part, core_page::kCallGoOn);
+  }
+  const auto own = static_cast<size_t>(info.partition);
+  const bool for_all = info.partition >= 0;
+  if (info.to_host) {
+    if (for_all && part != own) {
+      return request(*op, part, core_page::kCallGoOn);
+    }
+    const uint64_t bytes = byte_count(info.dtype, info.shape);
+    if (bytes == 0) {
+      return answer_call(op, part);
+    }
+    state.staged = stage_now(bytes);
+    return ask_transfer(*op, part);
+  }
+  state.open = true;
+  const auto here = [&](const HostCallState& each) {
+    return each.open && each.number == state.number;
+  };
+  if (!for_all || std::all_of(op->calls.begin(), op->calls.end(), here)) {
+    answer_call(op, for_all ? own : part);
+  }
+}
+
+// Between the staged bytes and HBM.
+void BoardImpl::ask_transfer(Operation& op, size_t part) {
+  const exe::HostCallT& call = *op.program->exe.host_calls[op.calls[part].number];
+  const HostCallInfo& info = info_of(op, part);
+  const Device& device = devices_[static_cast<size_t>(op.commands[part]->device)];
+  HostCallState& state = op.calls[part];
+  const auto put64 = [&](uint64_t low, uint64_t value) {
+    write_core(device, low, static_cast<uint32_t>(value));
+    write_core(device, low + 4, static_cast<uint32_t>(value >> 32));
+  };
+  put64(core_page::kCallHostLo, state.staged->iova());
+  put64(core_page::kCallHbmLo, state.slots[call.slot]->address() + call.offset);
+  write_core(device, core_page::kCallBytes,
+             static_cast<uint32_t>(byte_count(info.dtype, info.shape)));
+  state.moving = true;
+  request(op, part, info.to_host ? core_page::kCallToHost : core_page::kCallFromHost);
+}
+
+void BoardImpl::request(const Operation& op, size_t part, uint32_t kind) {
+  const Device& device = devices_[static_cast<size_t>(op.commands[part]->device)];
+  write_core(device, core_page::kCallRequest,
+             op.calls[part].ticket << core_page::kCallRequestTicketShift | kind);
+}
+
+// The handler runs without the lock; meanwhile no board time passes, so the launch stays as it is.
+void BoardImpl::answer_call(const std::shared_ptr<Operation>& op, size_t part) {
+  const HostCallInfo info = info_of(*op, part);
+  const int device = op->commands[part]->device;
+  auto& staged = op->calls[part].staged;
+  const uint64_t bytes = byte_count(info.dtype, info.shape);
+  if (!staged) {
+    staged = stage_now(std::max<uint64_t>(1, bytes));
+  }
+  const std::shared_ptr<StagingRange> range = staged;
+  const HostCallHandler handler = op->on_host_call;
+  ErrorPtr error;
+  answering_ = true;
+  {
+    const WithoutLock free(*this);
+    answers_call = true;
+    try {
+      run_in_callback([&] { handler(info, part, range->bytes().first(bytes)); });
+    } catch (...) {
+      error = as_error(std::current_exception(), info, device);
+    }
+    answers_call = false;
+  }
+  answering_ = false;
+  note_host_event();
+  if (gone(*op, part)) {
+    return;
+  }
+  if (error) {
+    op->verdict = error;
+    write_core(devices_[static_cast<size_t>(device)], core_page::kAbort, op->launch_id);
+    return;
+  }
+  if (info.to_host) {
+    staged.reset();
+    return request(*op, part, core_page::kCallGoOn);
+  }
+  for (size_t p = 0; p < op->calls.size(); ++p) {
+    if (p == part || info.partition >= 0) {
+      op->calls[p].open = false;
+      op->calls[p].staged = bytes > 0 ? range : nullptr;
+      bytes > 0 ? ask_transfer(*op, p) : request(*op, p, core_page::kCallGoOn);
+    }
+  }
+}
+
+}  // namespace tpu::driver

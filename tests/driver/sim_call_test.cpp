@@ -1,0 +1,226 @@
+// Programs that call the host while they run, on the simulated board: bytes, order, errors, and
+// board time that does not depend on the host's.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "asm/assembler.hpp"
+#include "board/board_loader.hpp"
+#include "tests/driver/copy_program.hpp"
+#include "tests/driver/error_code.hpp"
+#include "tests/driver/program_builder.hpp"
+#include "tpu/tpu.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using test::counting;
+
+// Call 0 sends the argument, call 1 makes the result.
+constexpr const char* kCalls = R"(
+.op "send" file="model.py" line=3
+.op "recv" file="model.py" line=4
+  markb 0
+  hcall 0
+  hcall 1
+  marke 0
+  halt
+)";
+
+class SimCall : public ::testing::Test {
+ protected:
+  SimCall() : board_(Board::open({})) {}
+  void TearDown() override { board_.close(); }
+
+  // `partition` as in HostCallInfo.
+  Executable load(const std::string& code = kCalls, int partitions = 1, int partition = -1) {
+    const std::string text = ".program \"calls\"\n.partitions " + std::to_string(partitions) +
+                             "\n" + test::kCopySlots + code;
+    exe::ExecutableT made =
+        compiler::assemble(text, "test.s", spec::load_board("v3_8", std::vector<std::string>{}));
+    for (uint32_t i = 0; i < 2; ++i) {
+      auto call = std::make_unique<exe::HostCallT>();
+      call->channel = 10 + i;
+      call->to_host = i == 0;
+      call->partition = partition;
+      call->elem = exe::Elem::i32;
+      call->dims = {1024};
+      call->slot = i;
+      call->op = i;
+      made.host_calls.push_back(std::move(call));
+    }
+    return board_.load(exe::write_executable(made), 0);
+  }
+  // Doubles what comes.
+  HostCallHandler doubling() {
+    return [this](const HostCallInfo& call, size_t partition, std::span<std::byte> bytes) {
+      calls_.emplace_back(call.channel, partition);
+      std::vector<int32_t> values(bytes.size() / 4);
+      if (call.to_host) {
+        std::memcpy(values.data(), bytes.data(), bytes.size());
+        for (int32_t& v : values) {
+          v *= 2;
+        }
+        sent_[partition] = values;
+        return;
+      }
+      std::memcpy(bytes.data(), sent_[partition].data(), bytes.size());
+    };
+  }
+  RunOptions with(HostCallHandler handler) {
+    RunOptions options;
+    options.on_host_call = std::move(handler);
+    return options;
+  }
+  static HostArray twice(HostArray array) {
+    std::vector<int32_t> values(array.bytes.size() / 4);
+    std::memcpy(values.data(), array.bytes.data(), array.bytes.size());
+    for (int32_t& v : values) {
+      v *= 2;
+    }
+    std::memcpy(array.bytes.data(), values.data(), array.bytes.size());
+    return array;
+  }
+
+  Board board_;
+  std::vector<std::pair<int64_t, size_t>> calls_;
+  std::map<size_t, std::vector<int32_t>> sent_;
+  const HostArray x_ = counting(DType::kI32, {1024});
+};
+
+TEST_F(SimCall, ArrayGoesToTheHostAndAnotherComesBack) {
+  const Executable program = load();
+  ASSERT_EQ(program.host_calls().size(), 2U);
+  EXPECT_EQ(program.host_calls()[1].op, "recv");
+  EXPECT_EQ(program.host_calls()[1].source, "model.py:4");
+  const RunResult result = program.run({program.put(0, x_)}, with(doubling()));
+  EXPECT_EQ(result.outputs[0].to_host().bytes, twice(x_).bytes);
+  EXPECT_EQ(calls_, (std::vector<std::pair<int64_t, size_t>>{{10, 0}, {11, 0}}));
+}
+
+TEST_F(SimCall, NobodyToAnswerIsRefusedBeforeTheLaunch) {
+  const Executable program = load();
+  const Array x = program.put(0, x_);
+  try {
+    program.run({x});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kFailedPrecondition);
+    EXPECT_EQ(error.place().source, "model.py:3");
+    EXPECT_NE(error.message().find("nobody is there to answer"), std::string::npos);
+  }
+  EXPECT_EQ(x.to_host().bytes, x_.bytes);
+}
+
+// Launches behind one that waits for the host fill the rings; its own transfers need no room there.
+TEST_F(SimCall, ManyLaunchesMayWaitBehindACall) {
+  const Executable program = load();
+  const Array x = program.put(0, x_);
+  std::vector<RunResult> results;
+  for (int i = 0; i < 80; ++i) {
+    results.push_back(program.run({x}, with(doubling())));
+  }
+  for (const RunResult& result : results) {
+    EXPECT_EQ(result.outputs[0].to_host().bytes, twice(x_).bytes);
+  }
+  EXPECT_EQ(calls_.size(), 160U);
+}
+
+TEST_F(SimCall, BoardTimeDoesNotDependOnTheHost) {
+  const Executable program = load();
+  const Array x = program.put(0, x_);
+  program.run({x}, with(doubling())).done.wait();
+  std::vector<uint64_t> cycles;
+  for (const int wait_ms : {0, 30, 0}) {
+    const uint64_t before = board_.now();
+    program
+        .run({x}, with([&](const HostCallInfo&, size_t, std::span<std::byte>) {
+               std::this_thread::sleep_for(std::chrono::milliseconds(wait_ms));
+             }))
+        .done.wait();
+    cycles.push_back(board_.now() - before);
+  }
+  EXPECT_EQ(cycles[0], cycles[1]);
+  EXPECT_EQ(cycles[0], cycles[2]);
+}
+
+TEST_F(SimCall, ExceptionEndsTheLaunchAndTheBoardGoesOn) {
+  const Executable program = load();
+  const Array x = program.put(0, x_);
+  for (const int64_t channel : {10, 11}) {
+    const RunResult lost =
+        program.run({x}, with([&](const HostCallInfo& call, size_t, std::span<std::byte>) {
+                      if (call.channel == channel) {
+                        throw std::runtime_error("no such row");
+                      }
+                    }));
+    const RunResult behind = program.run({x}, with(doubling()));
+    const auto error = lost.done.wait_for_error();
+    ASSERT_NE(error, nullptr);
+    EXPECT_NE(error->message().find("no such row"), std::string::npos) << error->what();
+    EXPECT_EQ(error->place().source, channel == 10 ? "model.py:3" : "model.py:4");
+    EXPECT_EQ(behind.outputs[0].to_host().bytes, twice(x_).bytes);
+  }
+}
+
+TEST_F(SimCall, WhoAnswersMayNotWaitForTheBoard) {
+  const Executable program = load();
+  const Array x = program.put(0, x_);
+  const RunResult lost = program.run(
+      {x}, with([&](const HostCallInfo&, size_t, std::span<std::byte>) { x.to_host(); }));
+  const auto error = lost.done.wait_for_error();
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(error->code(), ErrorCode::kFailedPrecondition) << error->what();
+  EXPECT_EQ(program.run({x}, with(doubling())).outputs[0].to_host().bytes, twice(x_).bytes);
+}
+
+TEST_F(SimCall, EachCoreCallsForItself) {
+  const Executable program = load(kCalls, 4);
+  const RunResult result = program.run({program.put(0, x_)}, with(doubling()));
+  EXPECT_EQ(result.outputs[0].to_host().bytes, twice(x_).bytes);
+  EXPECT_EQ(calls_.size(), 8U);
+  EXPECT_EQ(sent_.size(), 4U);
+}
+
+TEST_F(SimCall, OneCoreCallsForAll) {
+  const Executable program = load(kCalls, 4, 2);
+  const RunResult result = program.run({program.put(0, x_)}, with(doubling()));
+  for (const Buffer& part : result.outputs[0].parts()) {
+    EXPECT_EQ(part.to_host().bytes, twice(x_).bytes);
+  }
+  EXPECT_EQ(calls_, (std::vector<std::pair<int64_t, size_t>>{{10, 2}, {11, 2}}));
+}
+
+// The others wait for a core that ends without coming: nothing is in flight.
+TEST_F(SimCall, CallForAllThatACoreLeavesOutIsADeadlock) {
+  const Executable program = load(
+      ".op \"send\"\n.op \"recv\"\n  rid r1\n  beq r1, r0, end\n  hcall 1\nend:\n  halt\n", 2, 0);
+  const RunResult lost = program.run({program.put(0, x_)}, with(doubling()));
+  const auto error = lost.done.wait_for_error();
+  ASSERT_NE(error, nullptr);
+  EXPECT_NE(std::string(error->what()).find("waits for the host to answer call 1"),
+            std::string::npos)
+      << error->what();
+  EXPECT_TRUE(calls_.empty());
+}
+
+TEST_F(SimCall, CloseEndsWhatStandsAtACall) {
+  const Executable program = load();
+  const Array x = program.put(0, x_);
+  const RunResult open =
+      program.run({x}, with([](const HostCallInfo&, size_t, std::span<std::byte>) {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                  }));
+  std::thread waits([&] { open.done.wait_for_error(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  board_.close(CloseMode::kCancel);
+  waits.join();
+  EXPECT_TRUE(open.done.ready());
+}
+
+}  // namespace
+}  // namespace tpu::driver
