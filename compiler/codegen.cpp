@@ -160,6 +160,22 @@ void add_tables(exe::ExecutableT& e, const EmittedProgram& emitted) {
   }
 }
 
+void add_host_calls(exe::ExecutableT& e, const Listing& listing) {
+  for (const HostCall& made : listing.host_calls) {
+    const auto& attrs = made.op->as<HostAttrs>();
+    auto call = std::make_unique<exe::HostCallT>();
+    call->channel = attrs.channel;
+    call->to_host = made.op->kind == Kind::kSend;
+    call->partition = static_cast<int32_t>(attrs.partition);
+    call->elem = static_cast<exe::Elem>(isa_elem(attrs.array.elem));
+    call->dims = attrs.array.dims;
+    call->slot = static_cast<uint32_t>(made.place.slot);
+    call->offset = static_cast<uint64_t>(made.place.offset);
+    call->op = made.op_id;
+    e.host_calls.push_back(std::move(call));
+  }
+}
+
 KernelProgram kernels_of(const Module& module, const spec::BoardParams& board,
                          const CompileOptions& options, ShardReport& report) {
   KernelContext context{module, board};
@@ -218,6 +234,7 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
                 std::to_string(board.hbm.gib_per_core) + " GiB:\n" + emitted.memory());
   }
   add_tables(e, emitted);
+  add_host_calls(e, listing);
   for (const ShardedState& state : kernels.sharded) {
     own(*e.args[state.argument], state, module);
     own(*e.results[state.result], state, module);

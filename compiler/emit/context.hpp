@@ -42,6 +42,7 @@ void emit_contraction(EmitContext& ctx, const Step& step, const DotPlan& plan);
 void emit_pad(EmitContext& ctx, const Step& step, const PadPlan& plan);
 void emit_concatenate(EmitContext& ctx, const Step& step);
 
+void emit_host(EmitContext& ctx, const Step& step, const HostPlan& plan);
 void emit_while(EmitContext& ctx, const Step& step, const WhilePlan& plan);
 void emit_branch(EmitContext& ctx, const Step& step, const BranchPlan& plan);
 void emit_packed(EmitContext& ctx, const Step& step, const std::vector<PackedPlan>& plans);

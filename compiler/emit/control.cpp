@@ -1,4 +1,4 @@
-// while, if, case: sequencer loops and branches between straight-line pieces.
+// while, if, case, calls of the host: sequencer loops and branches between straight-line pieces.
 //   counted loop             while                        if
 //     carried -> homes         carried -> homes             drain; branch on predicate
 //     counter = first          drain                        arm: region; results -> homes; drain
@@ -133,6 +133,14 @@ void read_choice(EmitContext& ctx, const Op& op, const BranchPlan& plan) {
 }
 
 }  // namespace
+
+// The host may touch HBM when all commands in front are done, and those behind have not begun.
+void emit_host(EmitContext& ctx, const Step& step, const HostPlan& plan) {
+  auto& calls = ctx.sink.listing.host_calls;
+  ctx.sink.control(Control::Kind::kDrain);
+  ctx.sink.insn(ScalarOp::kHcall, 0, 0, 0, static_cast<int32_t>(calls.size()));
+  calls.push_back({step.kernel->ops[0], step.op_id, plan.place});
+}
 
 void emit_while(EmitContext& ctx, const Step& step, const WhilePlan& plan) {
   if (plan.counter_smem >= 0) {

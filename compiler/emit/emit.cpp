@@ -65,6 +65,7 @@ struct PlanEmitter {
   void operator()(const std::vector<PackedPlan>& p) const { emit_packed(ctx, step, p); }
   void operator()(const StreamPlan& p) const { start_inflight(ctx, step, p); }
   void operator()(const std::vector<DirectPlan>& p) const { emit_direct(ctx, step, p); }
+  void operator()(const HostPlan& p) const { emit_host(ctx, step, p); }
   void operator()(const WhilePlan& p) const { emit_while(ctx, step, p); }
   void operator()(const BranchPlan& p) const { emit_branch(ctx, step, p); }
   void operator()(const FillPlan& p) const {
@@ -89,7 +90,7 @@ void emit_kernel(EmitContext& ctx, const Kernel& k) {
   PlanContext& plan = ctx.plan;
   const OpTable::Mark ops = plan.ops.mark();
   enter_kernel(plan, k);
-  if (needs_inflight(ctx, k)) {
+  if (k.kind == KernelClass::kHost || needs_inflight(ctx, k)) {
     finish_inflight(ctx);
   }
   for (const Kernel* part = &k; part != nullptr;) {

@@ -245,6 +245,10 @@ class Collector {
       add("scatter_dimension", i64_text(a.dim));
     }
   }
+  void operator()(const HostAttrs& a) {
+    add("channel", i64_text(a.channel));
+    add("is_host_transfer", "true");
+  }
   void operator()(const PermuteAttrs& a) {
     add("source_target_pairs", matrix_text(a.pairs, 2));
     add_channel();

@@ -8,9 +8,13 @@ namespace tpu::compiler::frontend {
 namespace {
 
 constexpr std::string_view kOnHost = "compute it on the host and pass the result as an argument";
-constexpr std::string_view kNoHostInside =
-    "a program cannot talk to the host while it runs (jax.debug.print, jax.pure_callback, "
-    "io_callback): pass arguments and return results";
+constexpr std::string_view kNoFeeds =
+    "a program talks to the host by jax.debug.print, jax.pure_callback and io_callback alone: use "
+    "one of them, or pass arguments and return results";
+constexpr std::string_view kOfPython =
+    "Python answers (jax.debug.print, jax.pure_callback, io_callback) where JAX runs the program, "
+    "by "
+    "jax.jit on the plugin: leave them out of what is exported";
 constexpr std::string_view kForTpu =
     "the program was exported for CPUs: export it with jax.export.export(f, platforms=['tpu'])";
 constexpr std::string_view kFixedSizes = "export the program for fixed sizes";
@@ -24,12 +28,8 @@ struct Advice {
 
 constexpr std::array kOps = std::to_array<Advice>({
     {"complex", kComplex},
-    {"create_token", kNoHostInside},
-    {"after_all", kNoHostInside},
-    {"infeed", kNoHostInside},
-    {"outfeed", kNoHostInside},
-    {"recv", kNoHostInside},
-    {"send", kNoHostInside},
+    {"infeed", kNoFeeds},
+    {"outfeed", kNoFeeds},
     {"dynamic_broadcast_in_dim", kFixedSizes},
     {"dynamic_conv", kFixedSizes},
     {"dynamic_gather", kFixedSizes},
@@ -56,8 +56,8 @@ constexpr std::array kOps = std::to_array<Advice>({
 constexpr std::array kTargets = std::to_array<Advice>({
     {"lapack_", kForTpu},
     {"blas_", kForTpu},
-    {"xla_python_", kNoHostInside},
-    {"xla_ffi_python_", kNoHostInside},
+    {"xla_python_", kOfPython},
+    {"xla_ffi_python_", kOfPython},
     {"tpu_custom_call",
      "a Pallas kernel is machine code of another chip: with Keras call "
      "keras.config.disable_flash_attention(), elsewhere leave its switch off or write the kernel "

@@ -302,6 +302,11 @@ Elem OpReader::elem(uint32_t type_index) const {
   return *e;
 }
 
+bool OpReader::is_token(uint32_t type_index) const {
+  const RawType& t = tables_.raw().types[type_index];
+  return t.dialect == Dialect::kVhlo && t.code == vt::kToken;
+}
+
 Type OpReader::type(uint32_t type_index) const {
   const RawType& t = tables_.raw().types[type_index];
   const bool vhlo_tensor =
@@ -309,9 +314,8 @@ Type OpReader::type(uint32_t type_index) const {
   const bool builtin_tensor =
       t.dialect == Dialect::kBuiltin && (t.code == bt::kTensor || t.code == bt::kTensorEncoding);
   if (!vhlo_tensor && !builtin_tensor) {
-    if (t.dialect == Dialect::kVhlo && t.code == vt::kToken) {
-      fail("tokens (ordered effects, host callbacks) are not supported" +
-           advice_for_op("create_token"));
+    if (is_token(type_index)) {
+      return kTokenType;
     }
     if (t.dialect == Dialect::kVhlo && t.code == vt::kTuple) {
       fail("tuples are not supported" + advice_for_op("tuple"));

@@ -49,6 +49,10 @@ class Tables {
   std::vector<LocRef> locs_;  // by attribute; filled on demand
 };
 
+// Tokens give ops with effects their order. The graph keeps its ops in that order anyway, so that a
+// token is a constant there, which goes away with its users.
+inline const Type kTokenType{Elem::kI1, {}};
+
 // One op under conversion.
 class OpReader {
  public:
@@ -66,6 +70,7 @@ class OpReader {
   const LocRef& loc() const { return loc_; }
 
   // Static tensor of a supported element type, or an error that says what to use instead.
+  bool is_token(uint32_t type_index) const;
   Type type(uint32_t type_index) const;
 
   bool has(std::string_view property) const;

@@ -226,6 +226,17 @@ void read_tiles(Parser& parser, size_t rank, int64_t cores, MeshAtoms& atoms, Gs
 
 }  // namespace
 
+std::optional<int64_t> gspmd_device(std::string_view text) {
+  constexpr std::string_view kHead = "{maximal device=";
+  int64_t device = 0;
+  if (!text.starts_with(kHead)) {
+    return std::nullopt;
+  }
+  text.remove_prefix(kHead.size());
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), device);
+  return error == std::errc() && device >= 0 ? std::optional(device) : std::nullopt;
+}
+
 GspmdSharding read_gspmd(std::string_view text, size_t rank, int64_t cores, MeshAtoms& atoms) {
   GspmdSharding out;
   Parser parser(text, cores);

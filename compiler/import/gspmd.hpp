@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,9 @@ struct GspmdSharding {
 // Of an array of `rank` dimensions in a program of `cores`. What cuts adds to `atoms`. Throws Error
 // without a place.
 GspmdSharding read_gspmd(std::string_view text, size_t rank, int64_t cores, MeshAtoms& atoms);
+
+// N of "{maximal device=N}"; nothing: the string says something else.
+std::optional<int64_t> gspmd_device(std::string_view text);
 
 // The targets of the custom calls.
 inline constexpr std::string_view kGspmdConstraint = "Sharding",

@@ -12,6 +12,8 @@ namespace {
 using bytecode::Dialect;
 
 constexpr size_t kMaxOps = 2'000'000;
+
+bool makes_token(std::string_view name) { return name == "create_token" || name == "after_all"; }
 const std::vector<std::array<int64_t, 2>> kToItself = {{0, 0}};  // collective_permute of one core
 
 }  // namespace
@@ -163,7 +165,7 @@ void Normaliser::check_known(const OpReader& reader) const {
   const std::string name = base_name(op.name);
   if (name == "custom_call") {
     check_target(reader);
-  } else if (name != "broadcast" && name != "dot" && !kind_from_name(name)) {
+  } else if (name != "broadcast" && name != "dot" && !makes_token(name) && !kind_from_name(name)) {
     reader.fail("this op is not supported" + advice_for_op(name));
   }
 }
@@ -183,7 +185,15 @@ void Normaliser::convert_vhlo(const OpReader& reader, Region& to) {
     convert_old_form(reader, name, to);
     return;
   }
+  if (makes_token(name)) {
+    define_results(reader, *made_token(reader.loc(), kTokenType, to)->def);
+    return;
+  }
   const Kind kind = kind_from_name(name).value();
+  if (kind == Kind::kSend || kind == Kind::kRecv) {
+    host_transfer(reader, kind, to);
+    return;
+  }
   if (kind == Kind::kCustomCall) {
     if (!gspmd_custom_call(reader, to)) {
       custom_call(reader, to);

@@ -59,6 +59,9 @@ const RawOp* Normaliser::call_of(const RawOp& callee, const RawOp& within) const
   return nullptr;
 }
 
+// What JAX passes for a token of an ordered effect, and takes as one: an array of no truths.
+static const Type kTokenAtHost{Elem::kI1, {0}};
+
 // JAX pairs an argument with a result whose part on a core has its type: the whole arrays may be of
 // two types, and how results lie that the program leaves open it does not know. Such a donation
 // goes to what fits in the end.
@@ -82,10 +85,12 @@ void Normaliser::convert_main(const RawOp& op) {
   for (size_t i = 0; i < body.args.size(); ++i) {
     const auto& arg = body.args[i];
     const Type type = arg_type(reader, body, i);
-    values_[arg.value] = f.body.add_arg(type);
+    const bool token = reader.is_token(arg.type);
+    Value* taken = f.body.add_arg(token ? kTokenAtHost : type);
+    values_[arg.value] = token ? made_token(reader.loc(), kTokenType, f.body) : taken;
     ArgInfo info;
     info.name = tables_.loc(arg.loc)->path;
-    info.global = type;
+    info.global = taken->type;
     if (arg_attrs && i < arg_attrs->size()) {
       read_arg_attrs(reader, body, i, (*arg_attrs)[i], info);
     }
@@ -96,6 +101,21 @@ void Normaliser::convert_main(const RawOp& op) {
   if (cores_.num_cores > 1) {
     release_unlike(f);
   }
+}
+
+Value* Normaliser::made_token(const LocRef& loc, const Type& type, Region& to) {
+  return to.append(Kind::kConstant, {}, {type}, ConstantAttrs{make_splat_int(type, 0)}, loc)
+      ->result();
+}
+
+bool Normaliser::gives_token(const OpReader& reader, size_t i) const {
+  const bytecode::RawAttr& of_main = tables_.attr(reader.property("function_type"));
+  if (of_main.type == kNone) {
+    return false;
+  }
+  const bytecode::RawType& type = tables_.raw().types[of_main.type];
+  return type.num_inputs + i < type.types.size() &&
+         reader.is_token(type.types[type.num_inputs + i]);
 }
 
 Type Normaliser::arg_type(const OpReader& reader, const RawRegion& body, size_t i) {
@@ -190,7 +210,12 @@ void Normaliser::finish_results(const OpReader& reader, const RawOp& ret, Functi
   const auto res_attrs = tables_.array(reader.property("res_attrs"));
   for (size_t i = 0; i < ret.operands.size(); ++i) {
     ResultInfo info;
-    info.global = operand(open(ret), i)->type;
+    if (gives_token(reader, i)) {
+      Value* token = made_token(reader.loc(), kTokenAtHost, f.body);
+      std::swap(f.body.ops.back(), f.body.ops[f.body.ops.size() - 2]);
+      f.body.terminator()->operands[i] = token;
+    }
+    info.global = f.body.terminator()->operands[i]->type;
     if (res_attrs && i < res_attrs->size()) {
       const uint32_t dictionary = (*res_attrs)[i];
       info.name = tables_.text(tables_.entry(dictionary, "jax.result_info")).value_or("");

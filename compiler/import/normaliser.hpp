@@ -1,8 +1,8 @@
 // The converter from raw VHLO ops to graph ops. Its parts: normalise.cpp (ops, regions, functions),
 // normalise_main.cpp (arguments and results of main), normalise_sharding.cpp (jax.shard_map and
 // sharding constraints), normalise_gspmd.cpp (the same in GSPMD's language), custom_calls.cpp,
-// survey.cpp (what a refused program holds). Private to the import; see normalise.hpp for the
-// entry.
+// host_calls.cpp, survey.cpp (what a refused program holds). Private to the import; see
+// normalise.hpp for the entry.
 #pragma once
 
 #include <map>
@@ -82,6 +82,9 @@ class Normaliser {
   std::optional<ShardingAttrs> wanted_sharding(const OpReader& reader, uint32_t dictionary,
                                                const Type& type);
 
+  Value* made_token(const LocRef& loc, const Type& type, Region& to);
+  bool gives_token(const OpReader& reader, size_t i) const;  // main, as its result i
+
   // Results of main: types, wanted shardings, names.
   void finish_results(const OpReader& reader, const RawOp& ret, Function& f);
 
@@ -107,6 +110,10 @@ class Normaliser {
 
   void convert_vhlo(const OpReader& reader, Region& to);
   std::vector<Type> result_types(const OpReader& reader) const;
+
+  // host_calls.cpp: send and recv, an op of the graph for each array.
+  void host_transfer(const OpReader& reader, Kind kind, Region& to);
+  int64_t speaking_partition(const OpReader& reader);
 
   // custom_calls.cpp: those whose meaning is known become ops of the graph.
   void custom_call(const OpReader& reader, Region& to);

@@ -52,6 +52,7 @@ Mesh ShardingReader::read_mesh(const OpReader& op, uint32_t attr_index) const {
 void ShardingReader::add_mesh(const OpReader& op) {
   Mesh mesh = read_mesh(op, op.property("mesh"));
   mesh.name = op.text("sym_name");
+  mesh_attrs_[mesh.name] = op.property("mesh");
   meshes_[mesh.name] = std::move(mesh);
 }
 
@@ -204,6 +205,24 @@ std::vector<uint32_t> ShardingReader::per_value(const OpReader& op,
     op.contradict("the property '" + std::string(property) + "' must be a list of shardings");
   }
   return a.attrs;
+}
+
+std::optional<int64_t> ShardingReader::one_device(const OpReader& op, uint32_t list) const {
+  const RawAttr& all = tables_.attr(list);
+  if ((!is_sdy(all, sa::kPerValue) && !is_sdy(all, sa::kPerValueAlso)) || all.attrs.empty()) {
+    op.contradict("a list of shardings was expected");
+  }
+  uint32_t mesh = tensor_attr(op, all.attrs[0]).attrs[0];
+  if (const auto name = tables_.text(mesh)) {
+    const auto it = mesh_attrs_.find(*name);
+    if (it == mesh_attrs_.end()) {
+      op.contradict("the mesh @" + std::string(*name) + " is not defined");
+    }
+    mesh = it->second;
+  }
+  const RawAttr& a = tables_.attr(mesh);
+  const bool one = is_sdy(a, sa::kMesh) && a.attrs.empty() && a.ints.size() == 1;
+  return one ? std::optional(a.ints[0]) : std::nullopt;
 }
 
 std::vector<int> ShardingReader::manual_axes(const OpReader& op, uint32_t sharding) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -30,6 +31,10 @@ class ShardingReader {
   // The list of a manual computation: one sharding per value.
   std::vector<uint32_t> per_value(const OpReader& op, std::string_view property) const;
 
+  // The device that alone has what the list of shardings of an op's results is of; nothing: it
+  // names none.
+  std::optional<int64_t> one_device(const OpReader& op, uint32_t list) const;
+
   // Axes along which the body of a manual computation works itself, in the mesh of `sharding`, one
   // of its tensors.
   std::vector<int> manual_axes(const OpReader& op, uint32_t sharding);
@@ -56,6 +61,7 @@ class ShardingReader {
   const int64_t cores_;
   MeshAtoms& atoms_;
   std::map<std::string, Mesh, std::less<>> meshes_;
+  std::map<std::string, uint32_t, std::less<>> mesh_attrs_;
   std::map<uint32_t, NamedMesh> used_;  // by attribute
 };
 

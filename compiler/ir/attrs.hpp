@@ -111,6 +111,12 @@ struct CollectiveAttrs {  // all_reduce, all_gather (dim), reduce_scatter (dim),
   int64_t split_count = 0;  // all_to_all
   bool operator==(const CollectiveAttrs&) const = default;
 };
+struct HostAttrs {         // send, recv
+  int64_t channel = 0;     // by which the host knows who answers
+  int64_t partition = -1;  // that speaks for all cores; -1: each core for itself
+  Type array = {};         // what travels; 64-bit elements are two words on the core
+  bool operator==(const HostAttrs&) const = default;
+};
 struct PermuteAttrs {  // collective_permute: (source core, target core)
   std::vector<std::array<int64_t, 2>> pairs;
   int64_t channel = 0;
@@ -174,7 +180,7 @@ struct ManualAttrs {
 using Attrs =
     std::variant<NoAttrs, ConstantAttrs, DimAttrs, DimsAttrs, CompareAttrs, DotAttrs, SliceAttrs,
                  PadAttrs, WindowAttrs, WindowViewAttrs, ConvAttrs, GatherAttrs, ScatterAttrs,
-                 IndexedAttrs, SortAttrs, CollectiveAttrs, PermuteAttrs, BatchNormAttrs,
+                 IndexedAttrs, SortAttrs, CollectiveAttrs, HostAttrs, PermuteAttrs, BatchNormAttrs,
                  ReducePrecisionAttrs, RngAttrs, CholeskyAttrs, TriangularSolveAttrs, EighAttrs,
                  CallAttrs, CustomCallAttrs, ShardingAttrs, ManualAttrs>;
 

@@ -214,18 +214,18 @@ std::optional<Kind> simple_reducer(const Region& body) {
   }
 }
 
+static bool acts(const Op& op) {
+  return op.kind == Kind::kSend || op.kind == Kind::kRecv ||
+         (op.kind == Kind::kCustomCall && op.as<CustomCallAttrs>().has_side_effect);
+}
+
 bool has_side_effect(const Op& op) {
-  if (op.kind == Kind::kReturn) {
+  if (op.kind == Kind::kReturn || acts(op)) {
     return true;
-  }
-  if (op.kind == Kind::kCustomCall) {
-    return op.as<CustomCallAttrs>().has_side_effect;
   }
   bool inside = false;
   for (const auto& region : op.regions) {
-    walk(*region, [&](const Op& o) {
-      inside = inside || (o.kind == Kind::kCustomCall && o.as<CustomCallAttrs>().has_side_effect);
-    });
+    walk(*region, [&](const Op& o) { inside = inside || acts(o); });
   }
   return inside;
 }

@@ -103,6 +103,9 @@ namespace tpu::compiler {
   X(kAllToAll, "all_to_all", CollectiveAttrs, -1, -1, 0)        \
   X(kCollectiveBroadcast, "collective_broadcast", CollectiveAttrs, 1, 1, 0) \
   X(kCollectivePermute, "collective_permute", PermuteAttrs, 1, 1, 0) \
+  /* with the host, while the program runs: the core waits until the host has answered */ \
+  X(kSend, "send", HostAttrs, 1, 0, 0)                          \
+  X(kRecv, "recv", HostAttrs, 0, 1, 0)                          \
   /* whole-tensor helpers */                                    \
   X(kBatchNormTraining, "batch_norm_training", BatchNormAttrs, 3, 3, 0) \
   X(kBatchNormInference, "batch_norm_inference", BatchNormAttrs, 5, 1, 0) \

@@ -221,6 +221,12 @@ struct AttrPrinter {
     f.add("mantissa", a.mantissa_bits);
   }
   void operator()(const RngAttrs& a) { f.add("algorithm", a.algorithm); }
+  void operator()(const HostAttrs& a) {
+    f.add("channel", a.channel);
+    if (a.partition >= 0) {
+      f.add("partition", a.partition);
+    }
+  }
   void operator()(const CholeskyAttrs& a) { f.add("triangle", a.lower ? "lower" : "upper"); }
   void operator()(const TriangularSolveAttrs& a) {
     f.add("side", a.left ? "left" : "right");

@@ -202,6 +202,12 @@ void TypeRule::other() const {
     case Kind::kIndexedWrite:
     case Kind::kIndexedCombine:
       return indexed();
+    case Kind::kSend:
+    case Kind::kRecv: {
+      const Type& type = op_.kind == Kind::kSend ? in(0) : out();
+      return check(type.bytes() == op_.as<HostAttrs>().array.bytes(),
+                   "what travels has another size than the array");
+    }
     case Kind::kSort:
       return sort();
     case Kind::kMap:

@@ -59,8 +59,10 @@ class Orderer {
     size_t parts = 0;                  // of them, those that are still to come
   };
 
+  // Ops with effects keep their order: each counts as an input of the next.
   void find_inputs() {
     nodes_.reserve(body_.ops.size());
+    Node* acted = nullptr;
     for (const auto& op : body_.ops) {
       Node& node = nodes_[op.get()];
       node.position = nodes_.size() - 1;
@@ -71,6 +73,14 @@ class Orderer {
           it->second.users.push_back(&node);
           node.ready = std::max(node.ready, static_cast<int64_t>(it->second.position));
         }
+      }
+      if (op->kind != Kind::kReturn && has_side_effect(*op)) {
+        if (acted != nullptr) {
+          node.inputs.push_back(acted);
+          acted->users.push_back(&node);
+          node.ready = std::max(node.ready, static_cast<int64_t>(acted->position));
+        }
+        acted = &node;
       }
       node.missing = node.inputs.size();
     }

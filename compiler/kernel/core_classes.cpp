@@ -179,6 +179,9 @@ CoreClasses ValueClasses::result_of(const Op& op) {
     }
     return numbered(names);
   }
+  if (op.kind == Kind::kRecv && op.as<HostAttrs>().partition < 0) {
+    return apart();
+  }
   if (op.kind == Kind::kPartitionId || op.kind == Kind::kReplicaId || op.kind == Kind::kRng ||
       op.kind == Kind::kCustomCall) {
     return apart();

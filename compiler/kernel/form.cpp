@@ -106,6 +106,12 @@ class RegionFusion : public Fusion {
   }
   // Members of a group come to a collective together, or some would wait for ever.
   void check_together(const Op& op) const {
+    if (op.kind == Kind::kRecv && op.as<HostAttrs>().partition >= 0 && !together_.empty()) {
+      unsupported(op,
+                  "a callback to the host that gives all cores its result, inside while, if or "
+                  "case, needs a condition that is the same on all cores: make it from replicated "
+                  "values, or call it inside of jax.shard_map");
+    }
     if (!is_collective(op.kind) || together_.empty()) {
       return;
     }
@@ -162,6 +168,10 @@ class RegionFusion : public Fusion {
       case Kind::kIndexedWrite:
       case Kind::kIndexedCombine:
         place_packed(*op, KernelClass::kIndexed, *this);
+        return;
+      case Kind::kSend:
+      case Kind::kRecv:
+        place_host(*op, *this);
         return;
       case Kind::kDynamicSlice:
         place_dynamic_slice(*op, facts_, *this);

@@ -21,7 +21,7 @@
 namespace tpu::compiler {
 
 // Loops: kLoop. Contractions: kContract. Exchanges: kAllReduce, kExchange. Control flow: kWhile,
-// kBranch, kYield. All others move data.
+// kBranch, kYield. A transfer with the host: kHost. All others move data.
 enum class KernelClass : uint8_t {
   kLoop,
   kContract,
@@ -33,6 +33,7 @@ enum class KernelClass : uint8_t {
   kExchange,
   kDynamicSlice,
   kDynamicUpdate,
+  kHost,
   kWhile,
   kBranch,
   kYield

@@ -29,6 +29,19 @@ void place_packed(const Op& op, KernelClass kind, Fusion& fusion) {
   fusion.add(std::move(k));
 }
 
+void place_host(const Op& op, Fusion& fusion) {
+  Kernel k(KernelClass::kHost);
+  k.ops = {&op};
+  for (const Value* v : op.operands) {
+    k.reads.push_back(fusion.dense(v));
+  }
+  for (const auto& r : op.results) {
+    k.out = r.get();
+    k.writes.push_back(r.get());
+  }
+  fusion.add(std::move(k));
+}
+
 void place_all_reduce(const Bucket& bucket, int64_t piece, Fusion& fusion) {
   Kernel k(KernelClass::kAllReduce);
   k.ops = bucket.ops;

@@ -9,6 +9,9 @@ namespace tpu::compiler {
 // Operands and results lie dense in buffers.
 void place_packed(const Op& op, KernelClass kind, Fusion& fusion);
 
+// send and recv.
+void place_host(const Op& op, Fusion& fusion);
+
 // The collectives of a bucket. The streamed kernel of a value, if any, stands before the one with
 // its rest. `piece`: bytes of a streamed piece.
 void place_all_reduce(const Bucket& bucket, int64_t piece, Fusion& fusion);

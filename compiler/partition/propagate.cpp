@@ -212,6 +212,8 @@ void Placements::relate(const Region& region) {
   for (const auto& op : region.ops) {
     switch (op->kind) {
       case Kind::kReturn:
+      case Kind::kSend:
+      case Kind::kRecv:
         break;
       case Kind::kShardingConstraint:
       case Kind::kReshard:

@@ -120,6 +120,16 @@ void Rewrite::emit(const Op& op) {
     case Kind::kManualComputation:
       manual(op);
       return;
+    case Kind::kSend: {
+      Value* whole = mover_.reshard(now(op.operands[0]), Spec(op.operand_type(0).dims.size()));
+      mover_.region().append(op.kind, {whole}, {}, op.attrs, op.loc);
+      return;
+    }
+    case Kind::kRecv:
+      define(op.result(),
+             mover_.region().append(op.kind, {}, {op.type()}, op.attrs, op.loc)->result(),
+             Spec(op.type().dims.size()));
+      return;
     case Kind::kWhile:
     case Kind::kIf:
     case Kind::kCase:

@@ -69,6 +69,8 @@ std::optional<Step> plan_by_class(PlanContext& ctx, const Kernel& k) {
       return plan_concatenate(ctx, k);
     case KernelClass::kCopyOut:
       return plan_copy_out(ctx, k);
+    case KernelClass::kHost:
+      return plan_host(ctx, k);
     case KernelClass::kAllReduce:
       return plan_all_reduce(ctx, k);
     case KernelClass::kExchange:

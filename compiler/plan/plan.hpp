@@ -50,6 +50,7 @@ int64_t pad_pattern_elements(const Type& type);  // of a computed padding value
 std::optional<Step> plan_pad(PlanContext& ctx, const Kernel& k);
 std::optional<Step> plan_concatenate(PlanContext& ctx, const Kernel& k);
 std::optional<Step> plan_copy_out(PlanContext& ctx, const Kernel& k);
+std::optional<Step> plan_host(PlanContext& ctx, const Kernel& k);
 std::optional<Step> plan_all_reduce(PlanContext& ctx, const Kernel& k);
 std::optional<Step> plan_exchange(PlanContext& ctx, const Kernel& k);
 std::optional<Step> plan_indexed_kernel(PlanContext& ctx, const Kernel& k);

@@ -99,6 +99,36 @@ std::optional<Step> plan_concatenate(PlanContext& ctx, const Kernel& k) {
   return step;
 }
 
+// The host reads and writes HBM: an operand is copied there, a result is made at its home.
+std::optional<Step> plan_host(PlanContext& ctx, const Kernel& k) {
+  const uint32_t id = ctx.ops.id(k);
+  if (k.reads.empty()) {
+    Buffer& out = ctx.memory.at(k.out);
+    ctx.memory.give_home(out);
+    Step step = begin_step(ctx, k);
+    step.plan = HostPlan{home_of(out)};
+    mark_home(ctx.memory, out);
+    return step;
+  }
+  const Buffer& b = ctx.memory.at(k.reads[0]);
+  HostPlan plan{};
+  if (b.in_hbm && b.slot >= 0) {
+    plan.place = home_of(b);
+    Step step = begin_step(ctx, k);
+    step.plan = plan;
+    return step;
+  }
+  const int64_t copy = ctx.memory.scratch().take(b.bytes, b.value, id);
+  plan.place = hbm_addr(ctx.slots.scratch, copy);
+  if (b.bytes > 0) {
+    ctx.memory.move({place_of(b), plan.place, b.bytes, elem_bytes(b.value->type.elem), id});
+  }
+  Step step = begin_step(ctx, k);
+  step.plan = plan;
+  ctx.memory.scratch().give(copy);
+  return step;
+}
+
 std::optional<Step> plan_copy_out(PlanContext& ctx, const Kernel& k) {
   const uint32_t id = ctx.ops.id(k);
   save_overwritten_arguments(ctx, id);

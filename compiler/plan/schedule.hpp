@@ -42,6 +42,11 @@ struct PadPlan {
 // Operands side by side.
 struct ConcatenatePlan {};
 
+// A transfer with the host, of what lies here when the moves before it are done.
+struct HostPlan {
+  spec::Addr place;
+};
+
 struct Step;
 
 // The steps of a sequence of kernels.
@@ -79,7 +84,7 @@ struct Step {
   Places places;
   std::variant<MovesOnly, LoopPlan, FillPlan, DotPlan, PadPlan, ConcatenatePlan, IndexedPlan,
                CombinePlan, DynamicPlan, std::vector<PackedPlan>, StreamPlan,
-               std::vector<DirectPlan>, WhilePlan, BranchPlan>
+               std::vector<DirectPlan>, HostPlan, WhilePlan, BranchPlan>
       plan;
   const Kernel* rest = nullptr;  // part of the kernel that the next step does
 };

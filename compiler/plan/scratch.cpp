@@ -91,6 +91,9 @@ void Scratch::relocate(Listing& listing, int slot) const {
       a.offset += t.offset - t.address;
     }
   };
+  for (HostCall& call : listing.host_calls) {
+    move(call.place);
+  }
   for (Item& item : listing.items) {
     auto* command = std::get_if<Command>(&item);
     if (command == nullptr) {

@@ -15,6 +15,8 @@
 
 namespace tpu::compiler {
 
+struct Op;
+
 // Bytes [lo, hi) of a memory; with pitch > 0 only the bytes lo + r * pitch + [0, width).
 struct MemRange {
   spec::Space space = spec::Space::kVmem;
@@ -83,6 +85,13 @@ struct SlotInfo {
   std::string name;
 };
 
+// What instruction `hcall` i stands for: a transfer of HBM with the host.
+struct HostCall {
+  const Op* op = nullptr;  // send or recv
+  uint32_t op_id = 0;
+  spec::Addr place{};
+};
+
 int root_slot(const std::vector<SlotInfo>& slots, int slot);  // follows alias_of
 
 // Items of a listing: enough for a sort of 2^25 elements, and few enough to be compiled in seconds.
@@ -94,6 +103,7 @@ struct Listing {
   std::vector<Item> items;
   std::vector<VpuProgram> programs;
   std::vector<SlotInfo> slots;
+  std::vector<HostCall> host_calls;
 
   int root_slot(int slot) const { return compiler::root_slot(slots, slot); }
   int add_program(VpuProgram program);

@@ -99,7 +99,11 @@ def from_text() -> list[Case]:
          "%0 = stablehlo.real %f : (tensor<5xcomplex<f32>>) -> tensor<5xf32>", "%0", "5xf32"),
         ("tuple", "several results", f"%t = stablehlo.tuple %a, %a : {pair} "
          f"%0 = stablehlo.get_tuple_element %t[0] : ({pair}) -> tensor<8xf32>", "%0", "8xf32"),
-        ("create_token", "pass arguments",
+        ("send", "jax.lax.ppermute",
+         "%t = stablehlo.create_token : !stablehlo.token %u = \"stablehlo.send\"(%a, %t) "
+         "{channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, is_host_transfer = false} "
+         ": (tensor<8xf32>, !stablehlo.token) -> !stablehlo.token", "%a", "8xf32"),
+        ("outfeed", "pass arguments",
          "%t = stablehlo.create_token : !stablehlo.token %u = \"stablehlo.outfeed\"(%a, %t) "
          "{outfeed_config = \"\"} : (tensor<8xf32>, !stablehlo.token) -> !stablehlo.token", "%a", "8xf32"),
         ("dynamic_iota", "fixed sizes",

@@ -158,6 +158,13 @@ class Splitter {
       case Kind::kDynamicUpdateSlice:
       case Kind::kGather:
         return indexed(op);
+      case Kind::kSend:
+        rw_.make_op(op.kind, packed(op.operands), {}, op.attrs);
+        return;
+      case Kind::kRecv:
+        return set(
+            op, unpack(rw_.make_op(op.kind, {}, {{Elem::kU32, with_pair(op.type().dims)}}, op.attrs)
+                           ->result()));
       case Kind::kOptimizationBarrier:
         for (size_t i = 0; i < op.results.size(); ++i) {
           if (is_wide(op.operands[i])) {
