@@ -4,6 +4,7 @@
 #include "buffers.hpp"
 #include "calls.hpp"
 #include "errors.hpp"
+#include "host_calls.hpp"
 
 struct PJRT_ExecuteContext {};
 
@@ -99,14 +100,11 @@ void call(PJRT_LoadedExecutable_Execute_Args& args) {
   if (devices.empty()) {
     throw_invalid("a portable executable needs execute_device");
   }
-  if (args.options != nullptr &&
-      (args.options->num_send_ops > 0 || args.options->num_recv_ops > 0)) {
-    throw_unimplemented("callbacks to the host (send, recv)");
-  }
   const driver::Executable program = executable_on(executable, devices);
   check_counts(args, program);
   Arguments arguments;
   driver::RunOptions run;
+  run.on_host_call = host_call_handler(args.options, args.num_devices);
   for (size_t i = 0; i < args.num_args; ++i) {
     const driver::ParameterInfo& info = program.arguments()[i];
     arguments.push_back(argument(args, i, info));

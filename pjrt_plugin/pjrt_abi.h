@@ -8,6 +8,7 @@
 #include "abi/buffer.h"
 #include "abi/client.h"
 #include "abi/executable.h"
+#include "abi/host_calls.h"
 #include "abi/layouts.h"
 #include "abi/transfer.h"
 
@@ -94,11 +95,11 @@
   X(PJRT_Buffer_IncreaseExternalReferenceCount) \
   X(PJRT_Buffer_DecreaseExternalReferenceCount) \
   X(PJRT_Buffer_OpaqueDeviceMemoryDataPointer) \
-  U(PJRT_CopyToDeviceStream_Destroy) \
-  U(PJRT_CopyToDeviceStream_AddChunk) \
-  U(PJRT_CopyToDeviceStream_TotalBytes) \
-  U(PJRT_CopyToDeviceStream_GranuleSize) \
-  U(PJRT_CopyToDeviceStream_CurrentBytes) \
+  X(PJRT_CopyToDeviceStream_Destroy) \
+  X(PJRT_CopyToDeviceStream_AddChunk) \
+  X(PJRT_CopyToDeviceStream_TotalBytes) \
+  X(PJRT_CopyToDeviceStream_GranuleSize) \
+  X(PJRT_CopyToDeviceStream_CurrentBytes) \
   X(PJRT_TopologyDescription_Create) \
   X(PJRT_TopologyDescription_Destroy) \
   X(PJRT_TopologyDescription_PlatformName) \

@@ -5,6 +5,7 @@
 
 #include "abi/base.h"
 #include "abi/buffer.h"
+#include "abi/host_calls.h"
 
 struct PJRT_Program {
   size_t struct_size;
@@ -19,8 +20,8 @@ TPU_PJRT_STRUCT(PJRT_Program, format_size);
 struct PJRT_ExecuteOptions {
   size_t struct_size;
   PJRT_Extension_Base* extension_start;
-  void* send_callbacks;
-  void* recv_callbacks;
+  PJRT_SendCallbackInfo** send_callbacks;
+  PJRT_RecvCallbackInfo** recv_callbacks;
   size_t num_send_ops;
   size_t num_recv_ops;
   int32_t launch_id;
