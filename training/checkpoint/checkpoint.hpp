@@ -84,7 +84,7 @@ void write_checkpoint(const std::filesystem::path& file, const Checkpoint& check
 
 /// Throws InvalidArgument when the file is damaged or no checkpoint, FailedPrecondition when
 /// another version wrote it, ResourceExhausted when the host has no room.
-Checkpoint read_checkpoint(const std::filesystem::path& file);
+Checkpoint read_checkpoint(const std::filesystem::path& path);
 
 /// What makes the rest of a run another one: a text each.
 std::vector<std::string> changed_parts(const RunParts& checkpoint, const RunParts& run);

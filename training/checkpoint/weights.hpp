@@ -18,7 +18,7 @@ namespace tpu::training {
 /// go nowhere are left out. F32, BF16 and F16 are rounded to a leaf's f32 or bf16; all else must be
 /// of the leaf's type. `map_file`: empty: none. Throws InvalidArgument that names file, line,
 /// tensor and leaf; also when no tensor goes anywhere.
-std::map<size_t, driver::HostArray> load_weights(const std::string& file,
+std::map<size_t, driver::HostArray> load_weights(const std::string& path,
                                                  const std::string& map_file,
                                                  const std::vector<driver::ParameterInfo>& leaves);
 

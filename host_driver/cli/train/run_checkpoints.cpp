@@ -134,7 +134,7 @@ nlohmann::ordered_json RunCheckpoints::figures(const Trainer& trainer) const {
   nlohmann::ordered_json json = {{"folder", path().string()},       {"written", written_},
                                  {"copy_seconds", copy_seconds_},   {"wait_seconds", wait_seconds_},
                                  {"write_seconds", write_seconds_}, {"best", nullptr}};
-  if (const auto best = trainer.best()) {
+  if (const auto& best = trainer.best()) {
     json["best"] = {{"step", best->step}, {"value", best->value}};
   }
   return json;
