@@ -16,6 +16,7 @@ template <typename Value>
 class PerReplica {
  public:
   PerReplica() = default;
+  /// `values`: one a core.
   explicit PerReplica(std::vector<Value> values) : values_(std::move(values)) {}
 
   size_t size() const { return values_.size(); }                              ///< number of cores

@@ -39,6 +39,8 @@ using driver::Layout;
 using driver::PieceSink;
 // executable.hpp
 using driver::Executable;
+using driver::HostCallHandler;
+using driver::HostCallInfo;
 using driver::ParameterInfo;
 using driver::ProgramCost;
 using driver::RunOptions;

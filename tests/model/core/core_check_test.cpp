@@ -36,7 +36,7 @@ class CoreCheck : public ::testing::Test {
 TEST_F(CoreCheck, DoubleBufferingWithAllEdgesIsClean) {
   ProgramBuilder p;
   constexpr uint32_t kBytes = 4096;
-  for (int i = 0; i < 6; ++i) {
+  for (uint32_t i = 0; i < 6; ++i) {
     const int64_t buffer = (i % 2) * 0x10000;
     Sync in = Sync().signal(1);
     if (i >= 2) {

@@ -138,7 +138,7 @@ TEST(CoreProgram, TransfersShareBandwidthAndOverlapTheirFixedPart) {
                   {.overrides = {"board.chips=1", "board.torus_x=1", "board.cores_per_chip=1"}});
   bench.bind_slot(0, 0, 0x100000, 8 * kBytes);
   ProgramBuilder p;
-  for (int i = 0; i < 2; ++i) {
+  for (uint32_t i = 0; i < 2; ++i) {
     p.copy(Queue::kDmaIn, hbm(0, i * kBytes), vmem(i * kBytes), kBytes, Sync());
   }
   p.halt();

@@ -51,7 +51,7 @@ constexpr uint64_t kRoom = uint64_t{1} << 30;
 
 class ProgramCacheTest : public testing::Test {
  protected:
-  ~ProgramCacheTest() override { fs::remove_all(folder_); }
+  ~ProgramCacheTest() override { fs::remove_all(fs::path(folder_).parent_path()); }
 
   static exe::ExecutableT program() {
     return compiler::assemble(driver::test::copy_program(), "test.s", spec::load_board("v3_8"));
@@ -61,7 +61,9 @@ class ProgramCacheTest : public testing::Test {
         std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
   }
 
-  const std::string folder_ = testing::TempDir() + "program_cache/inner";
+  // Of this process: tests run side by side.
+  const std::string folder_ =
+      testing::TempDir() + "program_cache." + std::to_string(getpid()) + "/inner";
 };
 
 TEST_F(ProgramCacheTest, GivesWhatItKeeps) {

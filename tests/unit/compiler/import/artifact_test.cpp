@@ -255,6 +255,13 @@ TEST(Import, SaysHowToMakeAnArtifact) {
     import_vhlo(std::as_bytes(std::span(text)), "text");
     FAIL();
   } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("serialize_portable_artifact_str"));
+  }
+  try {
+    const std::string bytes = "no artifact";
+    import_vhlo(std::as_bytes(std::span(bytes)), "bytes");
+    FAIL();
+  } catch (const Error& e) {
     EXPECT_THAT(e.what(), HasSubstr("mlir_module_serialized"));
   }
   EXPECT_THROW(import_vhlo_file("/nonexistent.mlirbc"), Error);
