@@ -30,6 +30,10 @@ ErrorPtr as_error(const std::exception_ptr& thrown, const HostCallInfo& call, in
     return std::make_shared<Error>(
         ErrorCode::kInternal, std::string("a host call failed: ") + error.what(),
         ErrorPlace{.device = device, .op = call.op, .source = call.source});
+  } catch (...) {
+    return std::make_shared<Error>(
+        ErrorCode::kInternal, "a host call failed",
+        ErrorPlace{.device = device, .op = call.op, .source = call.source});
   }
 }
 
