@@ -66,6 +66,8 @@ const Info& of_channel(const std::vector<Info>& infos, const driver::HostCallInf
                       {.device = -1, .op = call.op, .source = call.source});
 }
 
+thread_local bool answers = false;
+
 PJRT_Error* make_error(PJRT_Error_Code code, const char* message, size_t size) {
   return new PJRT_Error{code, std::string(message, size)};
 }
@@ -114,6 +116,14 @@ const PJRT_CopyToDeviceStream& stream_of(const PJRT_CopyToDeviceStream* stream) 
 
 }  // namespace
 
+void refuse_in_host_call() {
+  if (answers) {
+    throw driver::Error(driver::ErrorCode::kFailedPrecondition,
+                        "a callback must not read arrays of the board, which stands still until "
+                        "the callback returns: give it the array as an argument");
+  }
+}
+
 driver::HostCallHandler host_call_handler(const PJRT_ExecuteOptions* options, size_t devices) {
   if (options == nullptr || (options->num_send_ops == 0 && options->num_recv_ops == 0)) {
     return {};
@@ -122,6 +132,12 @@ driver::HostCallHandler host_call_handler(const PJRT_ExecuteOptions* options, si
       Callbacks{copied(options->send_callbacks, devices, options->num_send_ops),
                 copied(options->recv_callbacks, devices, options->num_recv_ops)});
   return [all](const driver::HostCallInfo& call, size_t partition, std::span<std::byte> bytes) {
+    struct Answering {
+      Answering() { answers = true; }
+      Answering(const Answering&) = delete;
+      Answering& operator=(const Answering&) = delete;
+      ~Answering() { answers = false; }
+    } const answering;
     if (call.to_host) {
       send(of_channel(all->send.at(partition), call), call, bytes);
     } else {
@@ -144,18 +160,22 @@ void call(PJRT_CopyToDeviceStream_Destroy_Args& args) {
 void call(PJRT_CopyToDeviceStream_AddChunk_Args& args) {
   Incoming& incoming = *stream_of(args.stream).incoming;
   const PJRT_Chunk chunk = need(args.chunk, "chunk");
+  const auto drop = [&chunk](void* data) {
+    if (chunk.deleter != nullptr) {
+      chunk.deleter(data, chunk.deleter_arg);
+    }
+  };
+  const std::unique_ptr<void, decltype(drop)> owned(chunk.data, drop);
   {
     const std::lock_guard lock(incoming.mutex);
-    if (chunk.size > incoming.bytes.size() - incoming.filled) {
+    const size_t wanted = incoming.bytes.size() - std::min(incoming.filled, incoming.bytes.size());
+    if (chunk.size > wanted) {
       throw_invalid("a chunk of " + std::to_string(chunk.size) + " bytes, the program waits for " +
-                    std::to_string(incoming.bytes.size() - incoming.filled));
+                    std::to_string(wanted));
     }
     std::memcpy(incoming.bytes.data() + incoming.filled, chunk.data, chunk.size);
     incoming.filled += chunk.size;
     incoming.changed.notify_all();
-  }
-  if (chunk.deleter != nullptr) {
-    chunk.deleter(chunk.data, chunk.deleter_arg);
   }
   args.transfer_complete = new PJRT_Event{driver::Event()};
 }

@@ -5,6 +5,7 @@
 #include "buffers.hpp"
 #include "calls.hpp"
 #include "errors.hpp"
+#include "host_calls.hpp"
 
 namespace tpu::pjrt {
 namespace {
@@ -99,6 +100,7 @@ void call(PJRT_Buffer_ToHostBuffer_Args& args) {
     throw_invalid("dst_size is " + std::to_string(args.dst_size) + ", the array has " +
                   std::to_string(buffer.bytes()) + " bytes");
   }
+  refuse_in_host_call();
   args.event = new PJRT_Event{buffer.read({static_cast<std::byte*>(args.dst), buffer.bytes()})};
 }
 
@@ -113,6 +115,7 @@ void call(PJRT_Buffer_CopyRawToHost_Args& args) {
   if (args.dst == nullptr && args.transfer_size > 0) {
     throw_invalid("dst is null");
   }
+  refuse_in_host_call();
   auto whole = std::make_shared<std::vector<std::byte>>(size);
   const driver::HostEvent copied = args.buffer->device->client->process->board().make_event();
   const driver::Event read = buffer.read(*whole);

@@ -153,6 +153,15 @@ def failing() -> None:
         else:
             raise AssertionError("no error")
         np.testing.assert_array_equal(np.asarray(jax.jit(lambda a: ask(a) + 1)(X)), X * 2 + 1)
+    here = jax.block_until_ready(jax.device_put(X))
+    reads = jax.jit(lambda a: jax.pure_callback(
+        lambda v: v + np.asarray(here), jax.ShapeDtypeStruct(a.shape, a.dtype), a))
+    try:
+        jax.block_until_ready(reads(X * 3))
+    except jax.errors.JaxRuntimeError as error:
+        assert "must not read arrays of the board" in str(error), error
+    else:
+        raise AssertionError("no error")
     wrong = jax.jit(lambda a: jax.pure_callback(lambda v: v[:1], jax.ShapeDtypeStruct(a.shape, a.dtype), a))
     try:
         jax.block_until_ready(wrong(X))
