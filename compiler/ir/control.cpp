@@ -124,11 +124,20 @@ std::vector<Value*> dependencies(const Op& op) {
   return out;
 }
 
+bool has_effects(const Region& region) {
+  return std::any_of(region.ops.begin(), region.ops.end(), [](const auto& op) {
+    return op->kind != Kind::kReturn && has_side_effect(*op);
+  });
+}
+
 std::optional<CountedLoop> counted_loop(const Op& op) {
   if (op.kind != Kind::kWhile) {
     return std::nullopt;
   }
   const Region &cond = *op.regions.at(0), &body = *op.regions.at(1);
+  if (has_effects(cond)) {  // it has to run, so that knowing the count helps nobody
+    return std::nullopt;
+  }
   const Op *test = cond.terminator(), *ret = body.terminator();
   const Op* compare = test->operands.at(0)->def;
   if (compare == nullptr || compare->kind != Kind::kCompare) {

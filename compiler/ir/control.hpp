@@ -15,8 +15,11 @@ std::vector<Value*> free_values(const Op& op);
 // Operands and free values: what must be known before the op.
 std::vector<Value*> dependencies(const Op& op);
 
-// A while whose trip count is known: carried value `index` goes from `first` by `step` each time,
-// and the condition compares it with a constant.
+// True if an op of the region acts on the outside, as calls of the host do.
+bool has_effects(const Region& region);
+
+// A while whose trip count is known and whose condition does nothing else: carried value `index`
+// goes from `first` by `step` each time, and the condition compares it with a constant.
 //   while (i = 0; i < 5) { ...; i + 1 }      first 0, step 1, trips 5
 struct CountedLoop {
   size_t index = 0;

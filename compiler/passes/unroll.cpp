@@ -4,6 +4,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "ir/control.hpp"
 #include "passes/rewriter.hpp"
 
 namespace tpu::compiler {
@@ -43,7 +44,7 @@ std::optional<int64_t> trip_count(const Op& loop) {
   const Region& body = *loop.regions[1];
   const Op* test = condition.terminator()->operands.at(0)->def;
   if (test == nullptr || test->kind != Kind::kCompare || test->parent != &condition ||
-      test->as<CompareAttrs>().direction != CompareDirection::kLt) {
+      test->as<CompareAttrs>().direction != CompareDirection::kLt || has_effects(condition)) {
     return std::nullopt;
   }
   const Value* counter = test->operands[0];

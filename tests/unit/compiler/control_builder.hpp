@@ -19,6 +19,9 @@ class RegionBuilder {
         .append(kind, std::move(operands), {std::move(type)}, std::move(attrs), unknown_loc())
         ->result();
   }
+  void op_without_result(Kind kind, Values operands, Attrs attrs) {
+    region_.append(kind, std::move(operands), {}, std::move(attrs), unknown_loc());
+  }
   Value* number(const Type& type, double value) {
     return op(Kind::kConstant, {}, type, ConstantAttrs{make_splat(type, value)});
   }

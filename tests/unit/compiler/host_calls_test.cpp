@@ -3,7 +3,7 @@
 
 #include "board/board_loader.hpp"
 #include "codegen.hpp"
-#include "graph_builder.hpp"
+#include "control_builder.hpp"
 #include "ir/verify.hpp"
 #include "passes/pass_manager.hpp"
 #include "pipeline.hpp"
@@ -77,8 +77,8 @@ TEST(HostCalls, OfAllKindsOfElements) {
   EXPECT_EQ(e.host_calls[9]->dims, (std::vector<int64_t>{3}));
 }
 
-// A branch that only calls the host stays, and so does a loop.
-TEST(HostCalls, KeepTheRegionsThatHoldThem) {
+// A branch that only calls the host stays.
+TEST(HostCalls, KeepTheBranchesThatHoldThem) {
   GraphBuilder b;
   Value* x = b.arg(f32({4}));
   Value* p = b.arg(i1({}));
@@ -90,6 +90,42 @@ TEST(HostCalls, KeepTheRegionsThatHoldThem) {
   }
   const exe::ExecutableT e = compiled(b.done({x}));
   EXPECT_EQ(e.host_calls.size(), 2u);
+}
+
+// while (i < trips) with a call in one of its regions.
+exe::ExecutableT loop_with_call(int trips, bool in_condition) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({4}));
+  RegionBuilder r(b.region());
+  r.loop(
+      {r.number(i32({}), 0)},
+      [&](RegionBuilder& in, const Values& a) {
+        if (in_condition) {
+          in.op_without_result(Kind::kSend, {a[0]}, HostAttrs{1, -1, a[0]->type});
+        }
+        return Values{in.compare(CompareDirection::kLt, a[0], in.number(i32({}), trips))};
+      },
+      [&](RegionBuilder& in, const Values& a) {
+        if (!in_condition) {
+          in.op_without_result(Kind::kSend, {a[0]}, HostAttrs{1, -1, a[0]->type});
+        }
+        return Values{in.add(a[0], in.number(i32({}), 1))};
+      });
+  return compiled(b.done({x}));
+}
+
+TEST(HostCalls, KeepTheLoopThatHoldsThem) {
+  for (const int trips : {3, 20}) {
+    EXPECT_EQ(loop_with_call(trips, false).host_calls.size(), 1u) << trips;
+  }
+  EXPECT_EQ(loop_with_call(0, false).host_calls.size(), 0u);
+}
+
+// The condition runs once more than the body, also where the count is known, and if it is zero.
+TEST(HostCalls, KeepTheConditionThatHoldsThem) {
+  for (const int trips : {0, 3, 20}) {
+    EXPECT_EQ(loop_with_call(trips, true).host_calls.size(), 1u) << trips;
+  }
 }
 
 TEST(HostCalls, ResultForAllNeedsAConditionThatIsTheSameEverywhere) {
