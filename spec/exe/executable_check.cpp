@@ -8,6 +8,7 @@
 #include <cstring>
 #include <set>
 
+#include "command/scalar_ops.hpp"
 #include "tpu/spec/program_image.h"
 #include "tpu/spec/rings.h"
 
@@ -172,7 +173,50 @@ void check_donations(const ExecutableT& exe) {
   }
 }
 
-// The bytes of a call lie in memory of their slot; the numbers of calls are places in this table.
+// Fn(word, instruction) for each scalar instruction that the program can reach. Follows the control
+// flow as the sequencer does: VPU programs stand behind the code and may look like instructions.
+template <typename Fn>
+void each_reachable(const ExecutableT& exe, Fn fn) {
+  tpu_program_image_header_t head;
+  std::memcpy(&head, exe.image.data(), sizeof(head));
+  const uint8_t* code = exe.image.data() + head.header_bytes;
+  std::vector<bool> seen(head.code_bytes / 8);
+  std::vector<uint64_t> open = {head.entry_word};
+  while (!open.empty()) {
+    uint64_t word = open.back();
+    open.pop_back();
+    while (word < seen.size() && !seen[word]) {
+      seen[word] = true;
+      spec::ScalarInsn insn;
+      std::memcpy(&insn, code + word * 8, sizeof(insn));
+      const auto op = static_cast<spec::ScalarOp>(insn.op);
+      if (op < spec::ScalarOp::kHalt) {  // the head of a command: its length lies where rs1 does
+        word += insn.rs1;
+        continue;
+      }
+      fn(word, insn);
+      if (spec::scalar_class(op) == spec::ScalarClass::kBranch) {
+        open.push_back(static_cast<uint32_t>(insn.imm));
+      }
+      if (op == spec::ScalarOp::kHalt || op == spec::ScalarOp::kJmp) {
+        break;
+      }
+      ++word;
+    }
+  }
+}
+
+// The numbers of calls are places in the table.
+void check_call_numbers(const ExecutableT& exe) {
+  each_reachable(exe, [&](uint64_t word, const spec::ScalarInsn& insn) {
+    check(static_cast<spec::ScalarOp>(insn.op) != spec::ScalarOp::kHcall ||
+              (insn.imm >= 0 && static_cast<uint64_t>(insn.imm) < exe.host_calls.size()),
+          "the instruction at word {} makes host call {}, the table of host calls has {}", word,
+          insn.imm, exe.host_calls.size());
+  });
+}
+
+// The bytes of a call lie in memory of their slot.
 void check_host_calls(const ExecutableT& exe) {
   for (size_t i = 0; i < exe.host_calls.size(); ++i) {
     const HostCallT& call = *exe.host_calls[i];
@@ -202,6 +246,7 @@ void check_tables(const ExecutableT& exe) {
   }
   check_donations(exe);
   check_host_calls(exe);
+  check_call_numbers(exe);
 }
 
 }  // namespace tpu::exe

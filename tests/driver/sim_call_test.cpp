@@ -102,6 +102,18 @@ TEST_F(SimCall, ArrayGoesToTheHostAndAnotherComesBack) {
   EXPECT_EQ(calls_, (std::vector<std::pair<int64_t, size_t>>{{10, 0}, {11, 0}}));
 }
 
+TEST_F(SimCall, CallThatTheTableLacksIsRefusedAtLoad) {
+  try {
+    load(".op \"send\"\n.op \"recv\"\n  hcall 5\n  halt\n");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(error.message().find("makes host call 5, the table of host calls has 2"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(SimCall, NobodyToAnswerIsRefusedBeforeTheLaunch) {
   const Executable program = load();
   const Array x = program.put(0, x_);

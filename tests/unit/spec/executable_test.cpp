@@ -114,6 +114,53 @@ ExecutableT result_first() {
   return exe;
 }
 
+// Appends the instructions to the code, the first of which is `halt`, and enters behind that.
+ExecutableT with_code(const std::vector<spec::ScalarInsn>& code) {
+  ExecutableT exe = sample();
+  auto* head = reinterpret_cast<tpu_program_image_header_t*>(exe.image.data());
+  head->code_bytes += static_cast<uint32_t>(8 * code.size());
+  head->entry_word = 1;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(code.data());
+  exe.image.insert(exe.image.end(), bytes, bytes + 8 * code.size());
+  return exe;
+}
+
+spec::ScalarInsn insn(spec::ScalarOp op, int32_t imm = 0) {
+  return {static_cast<uint8_t>(op), 0, 0, 0, imm};
+}
+
+TEST(Executable, RefusesCallsOfTheHostThatTheTableLacks) {
+  using Op = spec::ScalarOp;
+  ExecutableT exe = with_code({insn(Op::kMarkb), insn(Op::kHcall, 5), insn(Op::kHalt)});
+  const std::string text = "the instruction at word 2 makes host call 5, the table of host calls";
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr(text + " has 0"));
+  exe.ops.push_back(std::make_unique<OpInfoT>());
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_THAT(error_of(write_executable(exe)), HasSubstr(text)) << i;
+    exe.host_calls.push_back(std::make_unique<HostCallT>());
+  }
+  EXPECT_EQ(error_of(write_executable(exe)), "no error");
+  exe = with_code({insn(Op::kHcall, -1), insn(Op::kHalt)});
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("makes host call -1"));
+}
+
+TEST(Executable, LooksForCallsOfTheHostWhereTheProgramGoes) {
+  using Op = spec::ScalarOp;
+  const auto call = insn(Op::kHcall, 5), halt = insn(Op::kHalt);
+  const auto error = [](const std::vector<spec::ScalarInsn>& code) {
+    return error_of(write_executable(with_code(code)));
+  };
+  EXPECT_EQ(error({halt, call}), "no error");  // a VPU program may look like this
+  EXPECT_THAT(error({insn(Op::kBeq, 3), halt, call}), HasSubstr("word 3 makes host call 5"));
+  EXPECT_EQ(error({insn(Op::kJmp, 1), call}), "no error");
+  // The words of a command are not instructions.
+  spec::ScalarInsn command{static_cast<uint8_t>(spec::Opcode::kNop), 0, 2, 0, 0};
+  EXPECT_EQ(error({command, call, halt}), "no error");
+  EXPECT_THAT(error({command, halt, call}), HasSubstr("word 3 makes host call 5"));
+  command.rs1 = 0;  // no length: the sequencer stops there
+  EXPECT_EQ(error({command, call}), "no error");
+}
+
 TEST(Executable, AliasIsFollowedOnlyAfterItsSlotWasChecked) {
   ExecutableT exe = result_first();
   exe.slots[0]->alias_of = 1;
