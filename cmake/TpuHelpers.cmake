@@ -1,4 +1,4 @@
-# tpu_library(), tpu_executable(), tpu_test(): the only way targets of this project are made, so that
+# tpu_library(), tpu_messages(), tpu_executable(), tpu_test(): the only way targets of this project are made, so that
 # flags are the same everywhere. No global flags: everything hangs on the interface target tpu_flags.
 
 add_library(tpu_flags INTERFACE)
@@ -68,6 +68,26 @@ function(tpu_copy name)
   target_link_options(tpu_${name} PUBLIC ${ARG_OPTIONS})
   target_include_directories(tpu_${name} PUBLIC ${CMAKE_SOURCE_DIR} ${ARG_INCLUDE})
   target_link_libraries(tpu_${name} PUBLIC tpu_flags ${ARG_DEPS})
+endfunction()
+
+# tpu_messages(<name> FILE.proto)
+# The static library <name>: protobuf messages. What protoc writes is not ours, so it gets none of our flags.
+function(tpu_messages name proto)
+  cmake_path(ABSOLUTE_PATH proto)
+  cmake_path(GET proto PARENT_PATH folder)
+  cmake_path(GET proto STEM stem)
+  set(wire ${CMAKE_CURRENT_BINARY_DIR}/wire)
+  add_custom_command(
+    OUTPUT ${wire}/${stem}.pb.cc ${wire}/${stem}.pb.h
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${wire}
+    COMMAND protobuf::protoc --cpp_out=${wire} --proto_path=${folder} ${proto}
+    DEPENDS ${proto}
+    VERBATIM)
+  add_library(${name} STATIC ${wire}/${stem}.pb.cc)
+  target_include_directories(${name} SYSTEM PUBLIC ${wire})
+  target_link_libraries(${name} PUBLIC protobuf::libprotobuf-lite)
+  target_compile_options(${name} PRIVATE -w)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
 endfunction()
 
 # tpu_executable(<name> SOURCES ... [DEPS ...])

@@ -1,5 +1,4 @@
-// A record: length, its checksum, the message, its checksum; checksums are CRC-32C, rotated and
-// moved by a constant.
+// The file is a TFRecord file: each message is a record.
 #include "report/event_file.hpp"
 
 #include <fmt/format.h>
@@ -10,7 +9,7 @@
 #include <span>
 
 #include "event.pb.h"
-#include "file/crc32c.hpp"
+#include "input/records/record_format.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::training {
@@ -18,19 +17,6 @@ namespace {
 
 double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-uint32_t masked_crc(std::span<const std::byte> bytes) {
-  constexpr uint32_t kDelta = 0xa282ead8u;
-  const uint32_t crc = spec::crc32c(bytes);
-  return (crc >> 15 | crc << 17) + kDelta;
-}
-
-template <typename Number>
-void append(std::string& record, Number number) {
-  char bytes[sizeof(number)];
-  std::memcpy(bytes, &number, sizeof(number));  // little-endian
-  record.append(bytes, sizeof(number));
 }
 
 report::Event event_at(int64_t step) {
@@ -72,11 +58,8 @@ void EventFile::add(int64_t step, const std::vector<Metric>& values) {
 bool EventFile::flush() { return std::fflush(file_.get()) == 0 && std::ferror(file_.get()) == 0; }
 
 void EventFile::record(const std::string& message) {
-  std::string bytes;
-  append(bytes, static_cast<uint64_t>(message.size()));
-  append(bytes, masked_crc(std::as_bytes(std::span(bytes))));
-  bytes += message;
-  append(bytes, masked_crc(std::as_bytes(std::span(message))));
+  std::vector<std::byte> bytes;
+  input::append_record(bytes, std::as_bytes(std::span(message)));
   std::fwrite(bytes.data(), 1, bytes.size(), file_.get());
 }
 
