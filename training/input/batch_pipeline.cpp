@@ -81,6 +81,7 @@ class BatchPipeline::State {
   uint64_t run_row(Worker& worker, Job& job, uint64_t row) const;
   std::unique_ptr<Job> take_ready();
   void count_given(uint64_t number);
+  bool is_given(uint64_t number) const;
   uint64_t rows_of(uint64_t batch) const;
   std::string made_with() const;
 
@@ -240,11 +241,11 @@ Job* BatchPipeline::State::claimable() {
   }
   while (jobs_.size() < options_.prefetch && opened_ < end_ && !failure_) {
     enter_epoch();
-    if (!std::binary_search(beyond_.begin(), beyond_.end(), opened_)) {
+    if (!is_given(opened_)) {
       open_job();
       return jobs_.back().get();
     }
-    order_.skip(rows_of(opened_ % batches_));  // was given before restore()
+    order_.skip(rows_of(opened_ % batches_));  // given before restore()
     ++opened_;
   }
   return nullptr;
@@ -334,6 +335,10 @@ void BatchPipeline::State::count_given(uint64_t number) {
     beyond_.erase(beyond_.begin());
     ++given_;
   }
+}
+
+bool BatchPipeline::State::is_given(uint64_t number) const {
+  return number < given_ || std::binary_search(beyond_.begin(), beyond_.end(), number);
 }
 
 bool BatchPipeline::State::next(Batch& batch) {

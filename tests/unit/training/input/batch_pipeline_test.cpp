@@ -108,13 +108,16 @@ TEST(InputBatches, FreeOrderLosesNothingOverARestoredPosition) {
 }
 
 TEST(InputBatches, SkipsWhatFreeOrderHasGivenBeforehand) {
-  const PipelineOptions options{.batch = 2, .epochs = 2};
-  BatchPipeline pipeline(counting_source(6), number_feature(), options);
-  Position position = pipeline.position();
-  position.next = 1;
-  position.beyond = {2, 3};
-  pipeline.restore(position);
-  EXPECT_EQ(batches_of(pipeline), (std::vector<Rows>{{2, 3}, {2, 3}, {4, 5}}));
+  // With one batch ahead, batches 2 and 3 are looked at after batch 1 was given.
+  for (const unsigned prefetch : {1u, 4u}) {
+    const PipelineOptions options{.batch = 2, .epochs = 2, .threads = 1, .prefetch = prefetch};
+    BatchPipeline pipeline(counting_source(6), number_feature(), options);
+    Position position = pipeline.position();
+    position.next = 1;
+    position.beyond = {2, 3};
+    pipeline.restore(position);
+    EXPECT_EQ(batches_of(pipeline), (std::vector<Rows>{{2, 3}, {2, 3}, {4, 5}}));
+  }
 }
 
 TEST(InputBatches, RefusesThePositionOfAnotherInput) {
