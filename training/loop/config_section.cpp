@@ -15,6 +15,11 @@ void refuse_config(const std::string& text) {
   throw driver::Error(driver::ErrorCode::kInvalidArgument, text);
 }
 
+std::string place_of(const toml::node& node, const std::string& file) {
+  const toml::source_path_ptr& path = node.source().path;
+  return path && *path != file ? *path : fmt::format("{}:{}", file, node.source().begin.line);
+}
+
 Section::Section(const toml::table& table, std::string name, const std::string& file)
     : section_(std::move(name)), file_(file), table_(&table) {}
 
@@ -24,8 +29,7 @@ Section Section::of(const toml::table& root, const std::string& name, const std:
     refuse_config(fmt::format("{}: section [{}] is missing", file, name));
   }
   if (node->as_table() == nullptr) {
-    refuse_config(
-        fmt::format("{}:{}: '{}' must be a section", file, node->source().begin.line, name));
+    refuse_config(fmt::format("{}: '{}' must be a section", place_of(*node, file), name));
   }
   return {*node->as_table(), name, file};
 }
@@ -37,7 +41,7 @@ std::optional<std::string> Section::text(std::string_view key, bool required) {
   }
   const auto value = node->value_exact<std::string>();
   if (!value || value->empty()) {
-    refuse_config(fmt::format("{}: {}.{} must be a text", place(*node), section_, key));
+    refuse_config(fmt::format("{}: {}.{} must be a text", place_of(*node, file_), section_, key));
   }
   return value;
 }
@@ -50,12 +54,12 @@ int64_t Section::number(std::string_view key, bool required, Range<int64_t> rang
   }
   const auto value = node->value_exact<int64_t>();
   if (!value || *value < range.low) {
-    refuse_config(fmt::format("{}: {}.{} must be an integer of at least {}", place(*node), section_,
-                              key, range.low));
+    refuse_config(fmt::format("{}: {}.{} must be an integer of at least {}", place_of(*node, file_),
+                              section_, key, range.low));
   }
   if (*value > range.high) {
-    refuse_config(
-        fmt::format("{}: {}.{} must be at most {}", place(*node), section_, key, range.high));
+    refuse_config(fmt::format("{}: {}.{} must be at most {}", place_of(*node, file_), section_, key,
+                              range.high));
   }
   return *value;
 }
@@ -68,10 +72,10 @@ double Section::real(std::string_view key, bool required, Range<double> range, d
   const auto value = node->is_number() ? node->value<double>() : std::nullopt;
   if (!value || !std::isfinite(*value) || *value < range.low || *value > range.high) {
     refuse_config(range.high < std::numeric_limits<double>::max()
-                      ? fmt::format("{}: {}.{} must be a number in {} .. {}", place(*node),
-                                    section_, key, range.low, range.high)
-                      : fmt::format("{}: {}.{} must be a number of at least {}", place(*node),
-                                    section_, key, range.low));
+                      ? fmt::format("{}: {}.{} must be a number in {} .. {}",
+                                    place_of(*node, file_), section_, key, range.low, range.high)
+                      : fmt::format("{}: {}.{} must be a number of at least {}",
+                                    place_of(*node, file_), section_, key, range.low));
   }
   return *value;
 }
@@ -83,7 +87,8 @@ bool Section::flag(std::string_view key, bool fallback) {
   }
   const auto value = node->value_exact<bool>();
   if (!value) {
-    refuse_config(fmt::format("{}: {}.{} must be true or false", place(*node), section_, key));
+    refuse_config(
+        fmt::format("{}: {}.{} must be true or false", place_of(*node, file_), section_, key));
   }
   return *value;
 }
@@ -96,12 +101,14 @@ std::vector<std::string> Section::texts(std::string_view key, bool required) {
   }
   const toml::array* array = node->as_array();
   if (array == nullptr) {
-    refuse_config(fmt::format("{}: {}.{} must be a list of texts", place(*node), section_, key));
+    refuse_config(
+        fmt::format("{}: {}.{} must be a list of texts", place_of(*node, file_), section_, key));
   }
   for (const toml::node& entry : *array) {
     const auto value = entry.value_exact<std::string>();
     if (!value) {
-      refuse_config(fmt::format("{}: {}.{} must be a list of texts", place(entry), section_, key));
+      refuse_config(
+          fmt::format("{}: {}.{} must be a list of texts", place_of(entry, file_), section_, key));
     }
     values.push_back(*value);
   }
@@ -116,8 +123,8 @@ std::vector<Section> Section::tables(std::string_view key) {
   }
   const toml::array* array = node->as_array();
   if (array == nullptr || array->empty() || !array->is_homogeneous(toml::node_type::table)) {
-    refuse_config(fmt::format("{}: {}.{} must be written as [[{}.{}]]", place(*node), section_, key,
-                              section_, key));
+    refuse_config(fmt::format("{}: {}.{} must be written as [[{}.{}]]", place_of(*node, file_),
+                              section_, key, section_, key));
   }
   for (const toml::node& entry : *array) {
     tables.emplace_back(*entry.as_table(), fmt::format("{}.{}", section_, key), file_);
@@ -127,13 +134,13 @@ std::vector<Section> Section::tables(std::string_view key) {
 
 std::string Section::where(std::string_view key) const {
   const toml::node* node = table_->get(key);
-  return node == nullptr ? file_ : place(*node);
+  return node == nullptr ? file_ : place_of(*node, file_);
 }
 
 void Section::check_all() const {
   for (const auto& [key, node] : *table_) {
     if (std::find(known_.begin(), known_.end(), key.str()) == known_.end()) {
-      refuse_config(fmt::format("{}: unknown key {}.{}; known: {}", place(node), section_,
+      refuse_config(fmt::format("{}: unknown key {}.{}; known: {}", place_of(node, file_), section_,
                                 key.str(), fmt::join(known_, ", ")));
     }
   }
@@ -146,10 +153,6 @@ const toml::node* Section::find(std::string_view key, bool required) {
     refuse_config(fmt::format("{}: {}.{} is missing", file_, section_, key));
   }
   return node;
-}
-
-std::string Section::place(const toml::node& node) const {
-  return fmt::format("{}:{}", file_, node.source().begin.line);
 }
 
 }  // namespace tpu::training

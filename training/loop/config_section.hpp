@@ -15,6 +15,9 @@ namespace tpu::training {
 
 [[noreturn]] void refuse_config(const std::string& text);
 
+/// "file:line", or what a node that did not come from `file` was parsed as.
+std::string place_of(const toml::node& node, const std::string& file);
+
 class Section {
  public:
   /// Called `name` in errors.
@@ -46,7 +49,6 @@ class Section {
 
  private:
   const toml::node* find(std::string_view key, bool required);
-  std::string place(const toml::node& node) const;
 
   std::string section_;
   std::string file_;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "files/files.hpp"
+#include "loop/config_change.hpp"
 #include "loop/config_section.hpp"
 #include "tpu/error.hpp"
 
@@ -317,19 +318,20 @@ std::vector<Init> parse_init(const std::string& entry, const std::string& folder
 }
 
 TrainConfig parse_train_config(const std::string& text, const std::string& name,
-                               const std::string& folder) {
+                               const std::string& folder, const std::vector<std::string>& changes) {
   toml::table root;
   try {
     root = toml::parse(text, name);
   } catch (const toml::parse_error& error) {
     refuse_config(fmt::format("{}:{}: {}", name, error.source().begin.line, error.description()));
   }
+  change_config(root, changes);
   constexpr std::array<std::string_view, 6> kSections = {"program", "state",         "data",
                                                          "run",     "learning_rate", "early_stop"};
   for (const auto& [key, node] : root) {
     if (std::find(kSections.begin(), kSections.end(), key.str()) == kSections.end()) {
-      refuse_config(fmt::format("{}:{}: unknown section [{}]; known: {}", name,
-                                node.source().begin.line, key.str(), fmt::join(kSections, ", ")));
+      refuse_config(fmt::format("{}: unknown section [{}]; known: {}", place_of(node, name),
+                                key.str(), fmt::join(kSections, ", ")));
     }
   }
   TrainConfig config;
@@ -346,10 +348,11 @@ TrainConfig parse_train_config(const std::string& text, const std::string& name,
   return config;
 }
 
-TrainConfig load_train_config(const std::string& path) {
+TrainConfig load_train_config(const std::string& path, const std::vector<std::string>& changes) {
   const std::vector<std::byte> bytes = read_file(path);
   const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return parse_train_config(text, path, std::filesystem::path(path).parent_path().string());
+  return parse_train_config(text, path, std::filesystem::path(path).parent_path().string(),
+                            changes);
 }
 
 }  // namespace tpu::training

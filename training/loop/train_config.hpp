@@ -93,11 +93,14 @@ struct TrainConfig {
   std::optional<EarlyStop> early_stop;
 };
 
-/// Throws Error (InvalidArgument) that names file, line and key.
-TrainConfig load_train_config(const std::string& path);
+/// Throws Error (InvalidArgument) that names file, line and key. `changes`: keys with another value
+/// than the file's (change_config()).
+TrainConfig load_train_config(const std::string& path,
+                              const std::vector<std::string>& changes = {});
 /// As above; `name` is for error texts and `folder` for relative paths.
 TrainConfig parse_train_config(const std::string& text, const std::string& name,
-                               const std::string& folder);
+                               const std::string& folder,
+                               const std::vector<std::string>& changes = {});
 
 /// Epochs of a run: each has its own stream of random numbers.
 constexpr int64_t kMaxEpochs = int64_t{1} << 30;

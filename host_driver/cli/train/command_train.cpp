@@ -56,6 +56,7 @@ constexpr const char* kReportPage = "report.html";
 struct TrainArguments {
   BoardArguments board;
   std::string config;
+  std::vector<std::string> changes;
   std::string out = "out/train";
   std::string json;
   int64_t steps = 0;
@@ -380,7 +381,7 @@ void train(const TrainArguments& arguments) {
   const auto start = Clock::now();
   check_usage(arguments);
   const JsonOutput json(arguments.json);
-  TrainConfig config = load_train_config(arguments.config);
+  TrainConfig config = load_train_config(arguments.config, arguments.changes);
   config.epochs = arguments.epochs > 0 ? arguments.epochs : config.epochs;
   OpenOptions options = open_options(arguments.board);
   make_folder(arguments.out);
@@ -449,6 +450,11 @@ void add_train_command(CLI::App& app) {
   command->add_option("config", arguments->config, "Training configuration")
       ->required()
       ->type_name("CONFIG.toml");
+  command
+      ->add_option("--with", arguments->changes,
+                   "A key of the configuration with another value: run.batch=64 (repeatable)")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
   command->add_option("--steps", arguments->steps, "Stop after N steps")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->type_name("N");

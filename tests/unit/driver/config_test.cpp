@@ -200,6 +200,42 @@ TEST(TrainConfig, NamesFileLineAndKeyOfMistakes) {
 }
 
 // Damaged files end in a configuration or in an Error, whatever is in them.
+TEST(TrainConfig, KeysAreChangedFromOutside) {
+  const TrainConfig config = parse_train_config(
+      kGood, "c.toml", "dir",
+      {"run.batch=64", "program.train=b 64.mlirbc", "run.checkpoint = \"other\"",
+       "state.init=[\"ones\"]", "learning_rate.value=0.5", "learning_rate.start=0.25"});
+  EXPECT_EQ(config.batch, 64);
+  EXPECT_EQ(config.train, "dir/b 64.mlirbc");
+  EXPECT_EQ(config.eval, "dir/sub/eval.mlirbc");
+  EXPECT_EQ(config.checkpoint, "other");
+  EXPECT_EQ(config.init.size(), 1u);
+  ASSERT_TRUE(config.learning_rate);  // a section that the file does not have
+  EXPECT_EQ(config.learning_rate->start, 0.25);
+}
+
+TEST(TrainConfig, NamesMistakesInChanges) {
+  const auto refused = [](const std::string& change) {
+    try {
+      parse_train_config(kGood, "c.toml", "dir", {change});
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return std::string("accepted");
+  };
+  for (const char* text : {"batch=3", "run.batch", "run.batch\nx=1", "run..batch=1", "[run]=1.0"}) {
+    EXPECT_EQ(refused(text), std::string("--with ") + text +
+                                 ": expected SECTION.KEY=VALUE, for example run.batch=64");
+  }
+  EXPECT_EQ(refused("run.batch=0"),
+            "--with run.batch=0: run.batch must be an integer of at least 1");
+  EXPECT_EQ(refused("program.train=3"), "--with program.train=3: program.train must be a text");
+  EXPECT_TRUE(refused("run.bach=3").starts_with("--with run.bach=3: unknown key run.bach; known:"));
+  EXPECT_TRUE(refused("fun.batch=3").starts_with("--with fun.batch=3: unknown section [fun]"));
+  EXPECT_EQ(refused("run.batch.x=3"),
+            "--with run.batch.x=3: 'batch' is no section; its parts cannot be changed one by one");
+}
+
 TEST(TrainConfig, SurvivesMutations) {
   constexpr unsigned kSeed = 7;
   std::mt19937 random(kSeed);
