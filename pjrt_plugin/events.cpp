@@ -4,6 +4,7 @@
 
 #include "calls.hpp"
 #include "errors.hpp"
+#include "host_calls.hpp"
 #include "objects.hpp"
 
 namespace tpu::pjrt {
@@ -12,6 +13,13 @@ namespace {
 // JAX asks for an array's event when a thread is going to sleep until it is ready. What is over
 // sooner costs no change of threads: that one lets board time pass itself.
 constexpr std::chrono::milliseconds kOwnThread{1};
+
+// Whoever waits in a callback would wait for itself: nothing becomes ready before it returns.
+void refuse_wait_in_host_call(const driver::Event& event) {
+  if (!event.ready()) {
+    refuse_in_host_call();
+  }
+}
 
 }  // namespace
 
@@ -53,6 +61,7 @@ void call(PJRT_Event_Error_Args& args) {
 
 void call(PJRT_Event_Await_Args& args) {
   const driver::Event event = need(args.event, "event").event;
+  refuse_wait_in_host_call(event);
   event.wait();
 }
 
@@ -63,6 +72,7 @@ void call(PJRT_Event_OnReady_Args& args) {
     throw_invalid("callback is null");
   }
   if (args.event->awaited) {
+    refuse_wait_in_host_call(event);
     event.advance_for(kOwnThread);
   }
   event.on_ready([callback, user = args.user_arg](std::shared_ptr<const driver::Error> error) {

@@ -10,8 +10,8 @@ namespace tpu::pjrt {
 /// over.
 driver::HostCallHandler host_call_handler(const PJRT_ExecuteOptions* options, size_t devices);
 
-/// Throws FailedPrecondition in a callback of the caller: JAX would wait for the transfer, and it
-/// for the callback.
+/// Throws FailedPrecondition in a callback of the caller, on its thread: JAX would wait for the
+/// board, and it for the callback.
 void refuse_in_host_call();
 
 }  // namespace tpu::pjrt

@@ -153,15 +153,23 @@ def failing() -> None:
         else:
             raise AssertionError("no error")
         np.testing.assert_array_equal(np.asarray(jax.jit(lambda a: ask(a) + 1)(X)), X * 2 + 1)
-    here = jax.block_until_ready(jax.device_put(X))
-    reads = jax.jit(lambda a: jax.pure_callback(
-        lambda v: v + np.asarray(here), jax.ShapeDtypeStruct(a.shape, a.dtype), a))
-    try:
-        jax.block_until_ready(reads(X * 3))
-    except jax.errors.JaxRuntimeError as error:
-        assert "must not read arrays of the board" in str(error), error
-    else:
-        raise AssertionError("no error")
+    here = jax.block_until_ready(jax.device_put(X, DEVICES[0]))
+    add = jax.jit(lambda a: a + 1)
+
+    def waits(function: Callable) -> jax.Array:
+        return jax.jit(lambda a: jax.pure_callback(
+            lambda v: (function(), v)[1], jax.ShapeDtypeStruct(a.shape, a.dtype), a))(X)
+
+    for name, function in {"read": lambda: np.asarray(here), "wait": lambda: add(here).block_until_ready()}.items():
+        try:
+            jax.block_until_ready(waits(function))
+        except jax.errors.JaxRuntimeError as error:
+            assert "FAILED_PRECONDITION: a callback must not read arrays of the board" in str(error), (name, error)
+        else:
+            raise AssertionError(f"no error: {name}")
+    begun: list[jax.Array] = []
+    jax.block_until_ready(waits(lambda: (here.block_until_ready(), begun.append(add(here)))))
+    np.testing.assert_array_equal(begun[0], X + 1)
     wrong = jax.jit(lambda a: jax.pure_callback(lambda v: v[:1], jax.ShapeDtypeStruct(a.shape, a.dtype), a))
     try:
         jax.block_until_ready(wrong(X))
