@@ -17,6 +17,7 @@
 #include "calls.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
+#include "python_exit.hpp"
 
 namespace tpu::pjrt {
 namespace {
@@ -132,7 +133,9 @@ driver::HostCallHandler host_call_handler(const PJRT_ExecuteOptions* options, si
   const auto all = std::make_shared<const Callbacks>(
       Callbacks{copied(options->send_callbacks, devices, options->num_send_ops),
                 copied(options->recv_callbacks, devices, options->num_recv_ops)});
+  end_host_calls_with_python();
   return [all](const driver::HostCallInfo& call, size_t partition, std::span<std::byte> bytes) {
+    const HostCallUnderWay under_way;
     struct Answering {
       Answering() { answers = true; }
       Answering(const Answering&) = delete;

@@ -106,6 +106,43 @@ def interrupt() -> None:
     assert process.returncode in (1, 130, -signal.SIGINT), process.returncode
 
 
+def callback_at_exit() -> None:
+    """The interpreter waits for the callback that is under way; others are called only if JAX waits for them."""
+    queue = """
+import os, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+under_way = threading.Event()
+def slow(a):
+    print('begins', flush=True)
+    under_way.set()
+    time.sleep(0.5)
+    print('ends', flush=True)
+    return np.asarray(a) * 2
+f = jax.jit(lambda a: jax.pure_callback(slow, jax.ShapeDtypeStruct(a.shape, a.dtype), a) + 1)
+x = jnp.ones(4)
+for i in range(CALLS): x = f(x)
+under_way.wait()
+"""
+    python = Path(__file__).resolve().parents[2] / "python"
+    package = f"import sys; sys.path.insert(0, {str(python)!r}); import tpuboard\n"
+    effect = "g = jax.jit(lambda a: (jax.debug.print('sum {}', a.sum()), a)[1])\ng(x)\n"
+    ends = {"": 0, "sys.exit(3)": 3, "raise ValueError('mine')": 1, "os._exit(5)": 5, effect: 0,
+            "signal.raise_signal(signal.SIGINT)": -signal.SIGINT}
+    processes = {end: subprocess.Popen(
+        [sys.executable, "-c", f"CALLS = {4 if end == effect else 30}\n" + START + package * (end == "") + queue + end],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for end in ends}
+    for end, code in ends.items():
+        out, errors = processes[end].communicate(timeout=120)
+        expect(subprocess.CompletedProcess(end, processes[end].returncode, out, errors), "begins", code)
+        calls = out.split("\n")
+        if end != "os._exit(5)":
+            assert calls.count("begins") == calls.count("ends"), (end, out)
+        if end == effect:
+            assert calls.count("ends") == 4 and "sum 124.0" in calls, out
+        else:
+            assert calls.count("begins") < 30, (end, out)
+
+
 def cache() -> None:
     """The second process takes what the first has kept; a damaged file is made anew; a bad folder is no error."""
     with tempfile.TemporaryDirectory() as folder:
@@ -171,7 +208,8 @@ print(y.format.layout.major_to_minor, y.sum())
 
 
 CASES = {case.__name__: case
-         for case in (in_flight, fork, threads, clear_backends, interrupt, cache, bad_option, moved, text_unasked)}
+         for case in (in_flight, fork, threads, clear_backends, interrupt, callback_at_exit, cache, bad_option, moved,
+                      text_unasked)}
 
 
 def main() -> int:
