@@ -100,8 +100,8 @@ RecordFile::RecordFile(const std::string& path) : path_(path) {
   }
   std::vector<std::byte> piece;
   uint64_t piece_at = 0;
-  look_through(file.size(), [&](uint64_t at) {
-    const bool inside = at >= piece_at && at + kRecordHeaderBytes <= piece_at + piece.size();
+  look_through(file.size(), [&](uint64_t at, size_t count) {
+    const bool inside = at >= piece_at && at + count <= piece_at + piece.size();
     if (!inside) {
       const uint64_t before = begins_.size() < 2 ? 0 : at - begins_[begins_.size() - 2];
       piece.resize(before > kLargeRecord ? kSmallPiece : kLargePiece);
@@ -109,24 +109,25 @@ RecordFile::RecordFile(const std::string& path) : path_(path) {
       piece.resize(file.read(at, piece));
     }
     const auto there = std::span<const std::byte>(piece).subspan(at - piece_at);
-    return there.first(std::min<size_t>(there.size(), kRecordHeaderBytes));
+    return there.first(std::min(there.size(), count));
   });
 }
 
 RecordFile::RecordFile(std::string path, std::vector<std::byte> unpacked)
     : path_(std::move(path)), in_memory_(true), unpacked_(std::move(unpacked)) {
-  look_through(unpacked_.size(), [&](uint64_t at) {
+  look_through(unpacked_.size(), [&](uint64_t at, size_t count) {
     const auto there = std::span<const std::byte>(unpacked_).subspan(at);
-    return there.first(std::min<size_t>(there.size(), kRecordHeaderBytes));
+    return there.first(std::min(there.size(), count));
   });
 }
 
-// `read_at` gives the header at a place, or what is there of it.
+// `read_at` gives so many bytes at a place, or what is there of them. The checksum of a record's
+// data stands before the next header: one read takes both.
 template <typename ReadAt>
 void RecordFile::look_through(uint64_t size, const ReadAt& read_at) {
   while (begins_.back() < size) {
     const uint64_t at = begins_.back();
-    const std::span<const std::byte> header = read_at(at);
+    const std::span<const std::byte> header = take_checksum(at, kRecordHeaderBytes, read_at);
     if (header.size() < kRecordHeaderBytes) {
       refuse_last("truncated: the file ends in its header");
     }
@@ -142,6 +143,22 @@ void RecordFile::look_through(uint64_t size, const ReadAt& read_at) {
     }
     begins_.push_back(at + kRecordHeaderBytes + length + kRecordFooterBytes);
   }
+  take_checksum(size, 0, read_at);
+}
+
+// Of the record before `at`; what is there of the `count` bytes from `at` on comes back.
+template <typename ReadAt>
+std::span<const std::byte> RecordFile::take_checksum(uint64_t at, size_t count,
+                                                     const ReadAt& read_at) {
+  if (records() == 0) {
+    return read_at(at, count);
+  }
+  const auto there = read_at(at - kRecordFooterBytes, kRecordFooterBytes + count);
+  if (there.size() < kRecordFooterBytes) {
+    refuse(records() - 1, "truncated: the file was cut while it was read");
+  }
+  checksums_ = spec::crc32c(there.first(kRecordFooterBytes), checksums_);
+  return there.subspan(kRecordFooterBytes);
 }
 
 // Of the record whose place is known, but not its end.
@@ -197,6 +214,8 @@ void RecordFile::expect(const OpenFile& file, uint64_t first, uint64_t count) co
   file.expect(begins_[first], begins_[first + count] - begins_[first]);
 }
 
-uint32_t RecordFile::identity() const { return spec::crc32c(std::as_bytes(std::span(begins_))); }
+uint32_t RecordFile::identity() const {
+  return spec::crc32c(std::as_bytes(std::span(begins_)), checksums_);
+}
 
 }  // namespace tpu::input

@@ -44,8 +44,8 @@ struct RecordBuffer {
 
 class RecordFile {
  public:
-  /// Looks through the lengths of all records. Compressed files are unpacked into memory. Throws
-  /// driver::Error InvalidArgument: file, record, byte.
+  /// Looks through the lengths and checksums of all records. Compressed files are unpacked into
+  /// memory. Throws driver::Error InvalidArgument: file, record, byte.
   explicit RecordFile(const std::string& path);
   /// Of a file that is in memory already.
   RecordFile(std::string path, std::vector<std::byte> unpacked);
@@ -64,7 +64,7 @@ class RecordFile {
                                   RecordBuffer& buffer) const;
   /// Hints that these records are read soon.
   void expect(const OpenFile& file, uint64_t first, uint64_t count) const;
-  /// Tells these records from those of other files.
+  /// Tells these records from others, by their lengths and the checksums that stand behind them.
   uint32_t identity() const;
 
  private:
@@ -72,6 +72,8 @@ class RecordFile {
                                          RecordBuffer& buffer) const;
   template <typename ReadAt>
   void look_through(uint64_t size, const ReadAt& read_at);
+  template <typename ReadAt>
+  std::span<const std::byte> take_checksum(uint64_t at, size_t count, const ReadAt& read_at);
   [[noreturn]] void refuse(uint64_t record, const std::string& what) const;
   [[noreturn]] void refuse_last(const std::string& what);
 
@@ -79,6 +81,7 @@ class RecordFile {
   bool in_memory_ = false;
   std::vector<std::byte> unpacked_;
   std::vector<uint64_t> begins_ = {0};  // of each record's frame, and the end of the last
+  uint32_t checksums_ = 0;              // of the checksums of all records
 };
 
 }  // namespace tpu::input

@@ -103,6 +103,22 @@ TEST(RecordSource, ReadsPackedFilesInTheSameOrder) {
   }
 }
 
+// Records of the same lengths are told apart by their checksums, the last one's too.
+TEST(RecordSource, OtherDataHaveAnotherIdentity) {
+  const auto identity = [](int64_t first, int64_t last) {
+    const ScratchFolder folder;
+    RecordWriter writer(folder.file("a.tfrecord"), Compression::kNone);
+    for (const int64_t i : {first, int64_t{5}, last}) {
+      writer.add(record(i));
+    }
+    writer.finish();
+    return record_source({folder.file("a.tfrecord")}, usual_features())->identity();
+  };
+  EXPECT_EQ(identity(1, 2), identity(1, 2));
+  EXPECT_NE(identity(1, 2), identity(3, 2));
+  EXPECT_NE(identity(1, 2), identity(1, 3));
+}
+
 TEST(RecordSource, ReadsMoreFilesThanItKeepsOpen) {
   const ScratchFolder folder;
   const auto source = record_source(write_files(folder, 300, 2), usual_features());
