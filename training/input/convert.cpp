@@ -234,6 +234,11 @@ void Converter::convert(const Value& value, const AugmentKey& key, std::span<std
         value.bytes.size(), value.bytes.size() / size, driver::dtype_name(value.type),
         stored_elements_, driver::type_text(feature_.type, stored_shape(feature_))));
   }
+  if (value.type != feature_.expected_type.value_or(value.type)) {
+    throw BadExample(fmt::format("feature '{}': stored as {}; {} is expected", feature_.name,
+                                 driver::dtype_name(value.type),
+                                 driver::dtype_name(*feature_.expected_type)));
+  }
   const std::span<const std::byte> from = cut(value, key);
   const bool unchanged = value.type == feature_.type && value.type != DType::kI1 &&
                          !feature_.range && feature_.subtract == 0.0f && feature_.divide == 1.0f;

@@ -27,6 +27,8 @@ struct Feature {
   /// Element type of a feature that records store as bytes; u8 when it is not said. Of arrays, and
   /// of lists of integers and floats, the files say it.
   std::optional<DType> stored_type = {};
+  /// Element type that all stored examples must have; none: each says its own.
+  std::optional<DType> expected_type = {};
   /// Shape of one stored example, [height, width, channels], where `shape` is cut out of it.
   /// Empty: `shape`.
   Shape stored_shape = {};

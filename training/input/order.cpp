@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <span>
 #include <utility>
@@ -34,6 +35,8 @@ Order::Order(OrderOptions options, uint64_t examples) : options_(std::move(optio
       }
     }
   }
+  ascending_ =
+      !options_.examples || std::is_sorted(options_.examples->begin(), options_.examples->end());
   used_ = options_.examples ? options_.examples->size() : examples;
   count_ = used_ / options_.shards + (options_.shard < used_ % options_.shards ? 1 : 0);
 }
@@ -88,10 +91,10 @@ void Order::skip(uint64_t count) {
 }
 
 std::optional<uint64_t> Order::entered() const {
-  if (options_.shuffle == kShuffleAll || options_.examples) {
+  if (options_.shuffle == kShuffleAll || !ascending_) {
     return std::nullopt;
   }
-  return options_.shard + entered_ * options_.shards;
+  return entered_ == 0 ? 0 : stored(entered_ - 1) + uint64_t{1};
 }
 
 std::string Order::text() const {

@@ -51,8 +51,9 @@ class Order {
   uint32_t from_buffer();
 
   OrderOptions options_;
-  uint64_t used_;   // examples of all shards
-  uint64_t count_;  // of this one
+  bool ascending_ = true;  // as stored, but for the shuffle
+  uint64_t used_;          // examples of all shards
+  uint64_t count_;         // of this one
   uint32_t epoch_ = 0;
   uint64_t given_ = 0;
   uint64_t entered_ = 0;

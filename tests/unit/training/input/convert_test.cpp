@@ -79,6 +79,14 @@ TEST(InputConvert, RefusesValuesThatDoNotFit) {
             (std::vector<uint8_t>{9}));
 }
 
+TEST(InputConvert, TakesOneStoredTypeWhenToldSo) {
+  const Feature feature{.name = "image", .expected_type = DType::kU8};
+  EXPECT_EQ((converted<float>(feature, DType::kU8, std::vector<uint8_t>{3})),
+            (std::vector<float>{3.0f}));
+  EXPECT_EQ(bad([&] { converted<float>(feature, DType::kF32, std::vector<float>{3.0f}); }),
+            "feature 'image': stored as f32; ui8 is expected");
+}
+
 TEST(InputConvert, RefusesFeaturesThatMakeNoSense) {
   const auto refused = [](Feature feature) { return error_of([&] { Converter(feature, 0); }); };
   EXPECT_EQ(refused({.name = "x", .type = DType::kI32, .divide = 2.0f}),

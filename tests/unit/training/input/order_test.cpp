@@ -99,6 +99,14 @@ TEST(InputOrder, TakesChosenExamplesOnly) {
   std::sort(examples.begin(), examples.end());
   EXPECT_EQ(examples, (std::vector<uint32_t>{4, 9, 20}));
   EXPECT_EQ(order.entered(), std::nullopt);
+  // Chosen ones in the order in which they are stored can be read ahead.
+  Order sorted({.shuffle = 2, .examples = std::vector<uint32_t>{4, 9, 20}}, 30);
+  sorted.begin(0);
+  EXPECT_EQ(sorted.entered(), 0u);
+  sorted.next();
+  EXPECT_EQ(sorted.entered(), 10u);
+  sorted.next();
+  EXPECT_EQ(sorted.entered(), 21u);
 }
 
 TEST(InputOrder, RefusesWhatHasNoMeaning) {
