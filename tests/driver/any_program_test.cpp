@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -147,9 +148,20 @@ class AnyProgram : public ::testing::Test {
     return std::nullopt;
   }
 
-  std::string refusal() {
+  // The arrays as three record files, which are the input from then on.
+  void write_records() {
+    const std::vector<std::string> names = {"tokens", "weights"};
+    std::vector<input::Column> columns;
+    for (const training::InputConfig& input : config_.inputs) {
+      columns.push_back(input::open_column(input.file, "", {.name = input.name}));
+    }
+    input::write_records(names, columns, {.prefix = path("train"), .shards = 3}, {});
+    config_.records = {path("train-*.tfrecord")};
+  }
+
+  std::string refusal(const training::Checkpoint* from = nullptr) {
     try {
-      const Trainer trainer(board_, config_, train_program(), eval_program());
+      const Trainer trainer(board_, config_, train_program(), eval_program(), true, from);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
       return error.message();
@@ -178,8 +190,11 @@ TEST_F(AnyProgram, TrainsWithTokensWeightsAndARate) {
   ASSERT_EQ(steps.size(), 6u);  // 16 examples, 3 epochs
   EXPECT_THAT(rates_, ElementsAre(0.5f, 0.4f, 0.3f, 0.2f, 0.1f, 0.0f));
   float state = 2.0f;
+  input::Order epochs(trainer.data().train_order(), 20);
   for (size_t epoch = 0; epoch < 3; ++epoch) {
-    const auto order = trainer.data().epoch_order(static_cast<uint32_t>(epoch));
+    epochs.begin(static_cast<uint32_t>(epoch));
+    std::vector<uint32_t> order(16);
+    std::generate(order.begin(), order.end(), [&] { return epochs.next(); });
     for (size_t step = 0; step < 2; ++step) {
       const Progress& seen = steps[2 * epoch + step];
       double first = 0;
@@ -298,13 +313,7 @@ TEST_F(AnyProgram, NumbersOutOfRangeAreNamed) {
 TEST_F(AnyProgram, TrainsFromRecordFilesAsFromArrays) {
   Trainer arrays(board_, config_, train_program(), eval_program());
   EXPECT_TRUE(arrays.train({}, {}));
-  const std::vector<std::string> names = {"tokens", "weights"};
-  std::vector<input::Column> columns;
-  for (const training::InputConfig& input : config_.inputs) {
-    columns.push_back(input::open_column(input.file, "", {.name = input.name}));
-  }
-  input::write_records(names, columns, {.prefix = path("train"), .shards = 3}, {});
-  config_.records = {path("train-*.tfrecord")};
+  write_records();
   Trainer records(board_, config_, train_program(), eval_program());
   EXPECT_TRUE(records.train({}, {}));
   EXPECT_EQ(records.losses(), arrays.losses());
@@ -322,7 +331,78 @@ TEST_F(AnyProgram, TrainsFromRecordFilesAsFromArrays) {
   config_.inputs[1].name = "weights";
   config_.train_signature.arguments[2] = "weights";
   config_.records = {path("train-*.tfrecord")};
-  EXPECT_THAT(refusal(), HasSubstr("train-00001-of-00003.tfrecord"));
+  // A held-out one: it is read when the evaluation wants it, and the steps are not lost.
+  Trainer broken(board_, config_, train_program(), eval_program());
+  try {
+    broken.train({}, {});
+    FAIL() << "trained on";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("train-00001-of-00003.tfrecord, record "));
+    EXPECT_THAT(error.message(), HasSubstr("corrupt: the checksum of its data is wrong"));
+  }
+  EXPECT_EQ(broken.rescue().value().step, 6);
+}
+
+// Two steps an epoch, by a buffer of 5: stopped behind each step, the rest has the bits
+// of a run without a stop. The input is read ahead by another number of threads.
+TEST_F(AnyProgram, ARunFromRecordsGoesOnInTheMiddleOfAnEpoch) {
+  write_records();
+  config_.shuffle = 5;
+  config_.epochs = 2;
+  Trainer whole(board_, config_, train_program(), eval_program());
+  EXPECT_TRUE(whole.train({}, {}));
+  ASSERT_EQ(whole.losses().size(), 4u);
+  config_.shuffle = 4;
+  Trainer other(board_, config_, train_program(), eval_program());
+  EXPECT_TRUE(other.train({}, {}));
+  EXPECT_NE(other.losses(), whole.losses());
+  config_.shuffle = 5;
+  for (int64_t stop = 1; stop < 4; ++stop) {
+    config_.input_threads = static_cast<unsigned>(stop);
+    Trainer first(board_, config_, train_program(), eval_program());
+    first.train({.max_steps = stop}, {});
+    const std::string file = path("checkpoint.safetensors");
+    training::write_checkpoint(file, first.checkpoint());
+    const training::Checkpoint from = training::read_checkpoint(file);
+    EXPECT_EQ(input::Position::parse(from.input).next, static_cast<uint64_t>(stop));
+    Trainer second(board_, config_, train_program(), eval_program(), true, &from);
+    EXPECT_TRUE(second.train({}, {}));
+    EXPECT_EQ(second.losses(), whole.losses()) << stop;
+    EXPECT_EQ(training::state_digest(second.state()), training::state_digest(whole.state()));
+
+    config_.shuffle = 6;
+    EXPECT_THAT(refusal(&from), HasSubstr("the input cannot go on where another one stopped"));
+    config_.shuffle = 5;
+    training::Checkpoint damaged = from;
+    damaged.step += 1;
+    damaged.losses.push_back(0);
+    EXPECT_THAT(refusal(&damaged), HasSubstr("the checkpoint is damaged"));
+  }
+}
+
+// A buffer of one example is the stored order; the held-out ones are left out.
+TEST_F(AnyProgram, WithoutAShuffleExamplesComeAsTheyAreStored) {
+  write_records();
+  config_.shuffle = 0;
+  Trainer trainer(board_, config_, train_program(), std::nullopt);
+  std::vector<uint32_t> expected;
+  const auto& held_out = trainer.data().eval_order();
+  for (uint32_t i = 0; i < 20; ++i) {
+    if (std::find(held_out.begin(), held_out.end(), i) == held_out.end()) {
+      expected.push_back(i);
+    }
+  }
+  const auto batches = trainer.data().training(kBatch, 1);
+  std::vector<uint32_t> seen;
+  for (input::Batch batch; batches->next(batch);) {
+    for (size_t row = 0; row < static_cast<size_t>(kBatch); ++row) {
+      int32_t first = 0;
+      std::memcpy(&first, batch.arrays[0].bytes.data() + row * kLength * sizeof(first),
+                  sizeof(first));
+      seen.push_back(static_cast<uint32_t>(first) / kLength);
+    }
+  }
+  EXPECT_EQ(seen, expected);
 }
 
 TEST_F(AnyProgram, ALossThatIsNotFiniteEndsTheRunAndKeepsNoState) {

@@ -80,6 +80,7 @@ Json run_json(const Checkpoint& checkpoint) {
                    {"examples", checkpoint.order.examples},
                    {"eval_count", checkpoint.order.eval_count},
                    {"batch", checkpoint.order.batch}};
+  json["input"] = checkpoint.input;
   json["program"] = checkpoint.parts.program;
   json["data"] = checkpoint.parts.data;
   json["board"] = checkpoint.parts.board;
@@ -105,6 +106,7 @@ size_t take_run(const Json& json, Checkpoint& checkpoint) {
                       .examples = order.at("examples").get<uint64_t>(),
                       .eval_count = order.at("eval_count").get<uint64_t>(),
                       .batch = order.at("batch").get<int64_t>()};
+  checkpoint.input = json.value("input", std::string());  // older ones have none
   checkpoint.parts = {.program = json.at("program"),
                       .data = json.at("data"),
                       .board = json.at("board"),

@@ -65,6 +65,7 @@ struct Checkpoint {
   int64_t step = 0;  ///< of the whole training
   uint64_t state_seed = 0;
   DataOrder order;
+  std::string input;  ///< position of the input; empty: behind `step` batches of any order
   RunParts parts;
   std::optional<BestStep> best;
   std::vector<EpochResult> epochs;  ///< whole ones

@@ -115,6 +115,30 @@ std::vector<std::string> Section::texts(std::string_view key, bool required) {
   return values;
 }
 
+std::vector<int64_t> Section::numbers(std::string_view key, Range<int64_t> range) {
+  const toml::node* node = find(key, false);
+  std::vector<int64_t> values;
+  if (node == nullptr) {
+    return values;
+  }
+  const auto refuse_list = [&](const toml::node& at) {
+    refuse_config(fmt::format("{}: {}.{} must be a list of integers in {} .. {}",
+                              place_of(at, file_), section_, key, range.low, range.high));
+  };
+  const toml::array* array = node->as_array();
+  if (array == nullptr || array->empty()) {
+    refuse_list(*node);
+  }
+  for (const toml::node& entry : *array) {
+    const auto value = entry.value_exact<int64_t>();
+    if (!value || *value < range.low || *value > range.high) {
+      refuse_list(entry);
+    }
+    values.push_back(*value);
+  }
+  return values;
+}
+
 std::vector<Section> Section::tables(std::string_view key) {
   const toml::node* node = find(key, false);
   std::vector<Section> tables;

@@ -39,6 +39,8 @@ class Section {
   bool flag(std::string_view key, bool fallback);
   /// Empty when the key is not there.
   std::vector<std::string> texts(std::string_view key, bool required);
+  /// The same, of numbers; an empty list is refused.
+  std::vector<int64_t> numbers(std::string_view key, Range<int64_t> range);
   /// [[section.key]]: tables, each with its own keys.
   std::vector<Section> tables(std::string_view key);
 

@@ -1,4 +1,4 @@
-// Conversion follows docs/host_driver.md, "Data and order of examples".
+// Which conversions there are follows docs/host_driver.md, "Data and order of examples".
 #include "loop/dataset.hpp"
 
 #include <fmt/format.h>
@@ -6,14 +6,16 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <type_traits>
+#include <utility>
 
 #include "files/checked.hpp"
 #include "files/digest.hpp"
+#include "input/array_source.hpp"
+#include "input/records/record_source.hpp"
 #include "loop/example_arrays.hpp"
-#include "numbers/bf16.hpp"
 #include "numbers/random.hpp"
-#include "src/memory/host_room.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::training {
@@ -26,7 +28,6 @@ using driver::dtype_name;
 using driver::element_count;
 using driver::Error;
 using driver::ErrorCode;
-using driver::host_array;
 using driver::HostArray;
 using driver::ParameterInfo;
 using driver::Shape;
@@ -113,41 +114,17 @@ std::string integer_text(const HostArray& array, size_t index) {
                                     : fmt::format("{}", integer(array, index));
 }
 
-// A number of integers as `to` holds it, which check_numbers() has looked at.
-void put_integer(const HostArray& from, size_t index, DType type, std::byte* to) {
-  const uint64_t value = from.dtype == DType::kU64 ? element<uint64_t>(from, index)
-                                                   : static_cast<uint64_t>(integer(from, index));
-  std::memcpy(to, &value, dtype_bytes(type));  // little-endian
-}
-
-void put_float(float value, DType type, std::byte* to) {
-  if (type == DType::kF32) {
-    std::memcpy(to, &value, sizeof(value));
-  } else {
-    const uint16_t half = bf16_from_f32(value);
-    std::memcpy(to, &half, sizeof(half));
-  }
-}
-
 }  // namespace
 
-Dataset::Dataset(const TrainConfig& config, const std::vector<ParameterInfo>& infos)
-    : split_seed_(config.split_seed) {
+Dataset::Dataset(const TrainConfig& config, std::vector<ParameterInfo> infos)
+    : config_(config), infos_(std::move(infos)), split_seed_(config.split_seed) {
   for (size_t i = 0; i < config.inputs.size(); ++i) {
-    check_values(config.inputs[i], infos[i]);
+    check_values(config.inputs[i], infos_[i]);
   }
-  std::vector<HostArray> records;
-  if (!config.records.empty()) {
-    records = read_records(config, infos);
-  }
-  for (size_t i = 0; i < config.inputs.size(); ++i) {
-    const InputConfig& input = config.inputs[i];
-    add_column(input, infos[i],
-               records.empty() ? read_array(input, values_of(infos[i])) : std::move(records[i]));
-    check(i, infos[i]);
-  }
-  for (size_t i = 0; i < columns_.size(); ++i) {
-    check_numbers(columns_[i], infos[i]);
+  if (config.records.empty()) {
+    open_arrays();
+  } else {
+    open_records();
   }
   if (config.eval_count >= examples_) {
     refuse(fmt::format("data.eval_count = {} leaves no example of {} for training",
@@ -157,62 +134,179 @@ Dataset::Dataset(const TrainConfig& config, const std::vector<ParameterInfo>& in
   const auto cut = order.end() - static_cast<ptrdiff_t>(config.eval_count);
   train_.assign(order.begin(), cut);
   eval_.assign(cut, order.end());
+  if (config.shuffle) {
+    std::sort(train_.begin(), train_.end());  // a buffer moves along the files
+  }
 }
 
-void Dataset::add_column(const InputConfig& config, const ParameterInfo& info, HostArray array) {
-  const uint64_t values = values_of(info);
+// Of an example as its file has it.
+uint64_t Dataset::stored_values(size_t input, const ParameterInfo& info) const {
+  const Shape& stored = config_.inputs[input].stored_shape;
+  return stored.empty() ? values_of(info) : element_count(stored);
+}
+
+void Dataset::open_arrays() {
+  std::vector<input::Column> columns;
+  for (size_t i = 0; i < infos_.size(); ++i) {
+    const InputConfig& input = config_.inputs[i];
+    const uint64_t values = stored_values(i, infos_[i]);
+    add_column(input, values, read_array(input, values));
+    const HostArray& array = *columns_[i].array;
+    stored_.push_back(array.dtype);
+    check(i, infos_[i]);
+    const Shape shape = {static_cast<int64_t>(examples_), static_cast<int64_t>(values)};
+    columns.push_back(
+        {input.file, columns_[i].array, driver::HostView(array.dtype, shape, array.bytes)});
+  }
+  for (size_t i = 0; i < infos_.size(); ++i) {
+    check_numbers(i);
+  }
+  source_ = input::array_source(std::move(columns));
+}
+
+// The first record says how the features are stored; the others must be like it.
+void Dataset::open_records() {
+  std::vector<input::Feature> features;
+  for (const InputConfig& input : config_.inputs) {
+    features.push_back({.name = input.name});
+  }
+  source_ = input::record_source(input::find_files(config_.records), features);
+  examples_ = source_->examples();
+  const std::unique_ptr<input::Reader> reader = source_->reader();
+  std::vector<input::Value> values(features.size());
+  try {
+    reader->read(0, values);
+  } catch (const input::BadExample& error) {
+    refuse(fmt::format("{}: {}", source_->place(0), error.what()));
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    stored_.push_back(values[i].type);
+    const uint64_t count = values[i].bytes.size() / dtype_bytes(values[i].type);
+    const uint64_t wanted = stored_values(i, infos_[i]);
+    if (count != wanted) {
+      refuse(fmt::format("{}: feature '{}' has {} values; {} are wanted, for the program's {}",
+                         source_->place(0), features[i].name, count, wanted,
+                         type_text(infos_[i].dtype, infos_[i].shape)));
+    }
+    check(i, infos_[i]);
+  }
+}
+
+void Dataset::add_column(const InputConfig& input, uint64_t values, HostArray array) {
   if (array.shape.empty()) {
-    refuse(fmt::format("{}: a scalar is no set of {}", config.file, config.name));
+    refuse(fmt::format("{}: a scalar is no set of {}", input.file, input.name));
   }
   const uint64_t all = element_count(array.shape);
-  if (config.numbers && !columns_.empty() && all != examples_) {
-    refuse(fmt::format("{}: {} {} for {} {}", config.file, all, config.name, examples_,
-                       columns_[0].config.name));
+  if (input.numbers && !columns_.empty() && all != examples_) {
+    refuse(fmt::format("{}: {} {} for {} {}", input.file, all, input.name, examples_,
+                       config_.inputs[0].name));
   }
-  const uint64_t examples = config.numbers ? all : static_cast<uint64_t>(array.shape[0]);
+  const uint64_t examples = input.numbers ? all : static_cast<uint64_t>(array.shape[0]);
   if (checked_product(examples, values) != all) {
+    const ParameterInfo& info = infos_[columns_.size()];
     refuse(fmt::format("{}: {} does not hold examples of {} values, as the program's {} wants",
-                       config.file, type_text(array.dtype, array.shape), values,
+                       input.file, type_text(array.dtype, array.shape), values,
                        type_text(info.dtype, info.shape)));
   }
   if (examples == 0 || examples > std::numeric_limits<uint32_t>::max()) {
-    refuse(fmt::format("{}: {} examples; 1 to 2^32 - 1 are expected", config.file, examples));
+    refuse(fmt::format("{}: {} examples; 1 to 2^32 - 1 are expected", input.file, examples));
   }
   if (!columns_.empty() && examples != examples_) {
-    refuse(fmt::format("{}: {} examples of {}, but {} of {}", config.file, examples, config.name,
-                       examples_, columns_[0].config.name));
+    refuse(fmt::format("{}: {} examples of {}, but {} of {}", input.file, examples, input.name,
+                       examples_, config_.inputs[0].name));
   }
   examples_ = examples;
-  columns_.push_back({config, std::move(array), values});
+  columns_.push_back({std::make_shared<const HostArray>(std::move(array)), values});
 }
 
 void Dataset::check(size_t input, const ParameterInfo& info) const {
-  const Column& column = columns_[input];
-  const Shape one(info.shape.begin() + 1, info.shape.end());
-  if (element_count(one) != column.values) {
-    refuse(fmt::format("{}: examples of {} values are not what {} wants", column.config.file,
-                       column.values, type_text(info.dtype, info.shape)));
+  const InputConfig& config = config_.inputs[input];
+  if (values_of(info) != values_of(infos_[input])) {
+    refuse(fmt::format("{}: examples of {} values are not what {} wants", config.file,
+                       values_of(infos_[input]), type_text(info.dtype, info.shape)));
   }
-  const DType from = column.array.dtype;
+  const DType from = stored_[input];
   const bool to_float = (from == DType::kU8 || from == DType::kF32) && is_float(info.dtype);
   const bool to_integer = is_integer(from) && is_integer(info.dtype) && info.dtype != DType::kI1;
-  if (column.config.numbers && !is_integer(from)) {
-    refuse(fmt::format("{}: {} must be integers, not {}", column.config.file, column.config.name,
-                       dtype_name(from)));
+  if (config.numbers && !is_integer(from)) {
+    refuse(
+        fmt::format("{}: {} must be integers, not {}", config.file, config.name, dtype_name(from)));
   }
   if (from != info.dtype && !to_float && !to_integer) {
-    refuse(fmt::format("{}: {} cannot become the program's {}", column.config.file,
-                       dtype_name(from), dtype_name(info.dtype)));
+    refuse(fmt::format("{}: {} cannot become the program's {}", config.file, dtype_name(from),
+                       dtype_name(info.dtype)));
   }
+  (void)input::Converter(feature(input, info, true), input);  // a cut that makes no sense
+}
+
+input::Feature Dataset::feature(size_t input, const ParameterInfo& info, bool augment) const {
+  const InputConfig& config = config_.inputs[input];
+  input::Feature made{.name = config.name,
+                      .type = info.dtype,
+                      .shape = Shape(info.shape.begin() + 1, info.shape.end()),
+                      .expected_type = stored_[input],
+                      .stored_shape = config.stored_shape,
+                      .crop_padding = config.crop_padding,
+                      .flip = config.flip,
+                      .augment = augment};
+  if (stored_[input] == DType::kU8 && is_float(info.dtype)) {
+    made.divide = static_cast<float>(config.divide);
+  }
+  if (columns_.empty() && config.classes > 0 && !is_float(info.dtype)) {
+    made.range = {0, config.classes - 1};  // of arrays they have been looked at
+  }
+  return made;
+}
+
+input::OrderOptions Dataset::train_order() const {
+  input::OrderOptions order{.seed = split_seed_,
+                            .shuffle = config_.shuffle.value_or(input::kShuffleAll)};
+  if (!config_.shuffle || !eval_.empty()) {
+    order.examples = train_;
+  }
+  return order;
+}
+
+std::unique_ptr<input::BatchPipeline> Dataset::training(int64_t batch, int64_t epochs) const {
+  std::vector<input::Feature> features;
+  for (size_t i = 0; i < infos_.size(); ++i) {
+    features.push_back(feature(i, infos_[i], true));
+  }
+  return std::make_unique<input::BatchPipeline>(
+      source_, std::move(features),
+      input::PipelineOptions{.batch = static_cast<uint64_t>(batch),
+                             .epochs = static_cast<uint64_t>(epochs),
+                             .order = train_order(),
+                             .threads = config_.input_threads,
+                             .prefetch = config_.prefetch});
+}
+
+std::unique_ptr<input::BatchPipeline> Dataset::evaluation(const std::vector<ParameterInfo>& infos,
+                                                          int64_t batch) const {
+  std::vector<input::Feature> features;
+  for (size_t i = 0; i < infos.size(); ++i) {
+    features.push_back(feature(i, infos[i], false));
+  }
+  return std::make_unique<input::BatchPipeline>(
+      source_, std::move(features),
+      input::PipelineOptions{.batch = static_cast<uint64_t>(batch),
+                             .remainder = input::Remainder::kPad,
+                             .epochs = 1,
+                             .order = {.examples = eval_},
+                             .threads = config_.input_threads,
+                             .prefetch = config_.prefetch});
 }
 
 // Integers that the program's type cannot hold, or that are none of the classes. A one-hot code
 // made from a number that is no class is all zeros: the example would be lost.
-void Dataset::check_numbers(const Column& column, const ParameterInfo& info) const {
-  const HostArray& array = column.array;
-  const int64_t classes = column.config.classes;
+void Dataset::check_numbers(size_t input) const {
+  const InputConfig& config = config_.inputs[input];
+  const ParameterInfo& info = infos_[input];
+  const HostArray& array = *columns_[input].array;
+  const uint64_t values = columns_[input].values;
+  const int64_t classes = config.classes;
   if (!is_integer(array.dtype) || !is_integer(info.dtype) ||
-      (classes == 0 && !column.config.numbers && array.dtype == info.dtype)) {
+      (classes == 0 && !config.numbers && array.dtype == info.dtype)) {
     return;
   }
   int64_t low = 0;
@@ -221,13 +315,13 @@ void Dataset::check_numbers(const Column& column, const ParameterInfo& info) con
   if (classes == 0) {
     with_integer(info.dtype, [&](auto type) {
       using Type = decltype(type);
-      low = column.config.numbers ? 0 : static_cast<int64_t>(std::numeric_limits<Type>::min());
+      low = config.numbers ? 0 : static_cast<int64_t>(std::numeric_limits<Type>::min());
       wide = std::is_same_v<Type, uint64_t>;
       high = wide ? std::numeric_limits<int64_t>::max()
                   : static_cast<int64_t>(std::numeric_limits<Type>::max());
     });
   }
-  const uint64_t count = examples_ * column.values;
+  const uint64_t count = examples_ * values;
   for (uint64_t i = 0; i < count; ++i) {
     const int64_t number = integer(array, i);
     const bool too_large =
@@ -235,26 +329,28 @@ void Dataset::check_numbers(const Column& column, const ParameterInfo& info) con
     if (number >= low && number <= high && !too_large) {
       continue;
     }
-    const std::string where =
-        column.config.numbers
-            ? fmt::format("label {} of example {}", integer_text(array, i), i)
-            : fmt::format("{} {} of example {}, value {},", column.config.name,
-                          integer_text(array, i), i / column.values, i % column.values);
-    refuse(too_large ? fmt::format("{}: {} is too large", column.config.file, where)
-           : classes > 0
-               ? fmt::format("{}: {} is none of the {} classes, 0 to {} ({})", column.config.file,
-                             where, classes, high, column.config.classes_from)
-           : column.config.numbers
-               ? fmt::format("{}: {} is no class number, 0 to {}", column.config.file, where, high)
-               : fmt::format("{}: {} does not fit into the program's {}, {} to {}",
-                             column.config.file, where, dtype_name(info.dtype), low, high));
+    const std::string where = config.numbers
+                                  ? fmt::format("label {} of example {}", integer_text(array, i), i)
+                                  : fmt::format("{} {} of example {}, value {},", config.name,
+                                                integer_text(array, i), i / values, i % values);
+    refuse(too_large     ? fmt::format("{}: {} is too large", config.file, where)
+           : classes > 0 ? fmt::format("{}: {} is none of the {} classes, 0 to {} ({})",
+                                       config.file, where, classes, high, config.classes_from)
+           : config.numbers
+               ? fmt::format("{}: {} is no class number, 0 to {}", config.file, where, high)
+               : fmt::format("{}: {} does not fit into the program's {}, {} to {}", config.file,
+                             where, dtype_name(info.dtype), low, high));
   }
 }
 
 std::string Dataset::digest() const {
   Digest digest;
   for (const Column& column : columns_) {
-    digest.add(column.array);
+    digest.add(*column.array);
+  }
+  if (columns_.empty()) {
+    const std::string identity = source_->identity();
+    digest.add_bytes(std::as_bytes(std::span(identity)));
   }
   return digest.finish();
 }
@@ -264,47 +360,10 @@ std::pair<int64_t, int64_t> Dataset::range(size_t input) const {
   std::pair<int64_t, int64_t> found{std::numeric_limits<int64_t>::max(),
                                     std::numeric_limits<int64_t>::min()};
   for (uint64_t i = 0; i < examples_ * column.values; ++i) {
-    const int64_t number = integer(column.array, i);
+    const int64_t number = integer(*column.array, i);
     found = {std::min(found.first, number), std::max(found.second, number)};
   }
   return found;
-}
-
-std::vector<uint32_t> Dataset::epoch_order(uint32_t epoch) const {
-  std::vector<uint32_t> order;
-  order.reserve(train_.size());
-  for (const uint32_t place :
-       permutation(RandomStream(split_seed_, RandomPurpose::kEpoch, epoch), train_.size())) {
-    order.push_back(train_[place]);
-  }
-  return order;
-}
-
-HostArray Dataset::batch(size_t input, const ParameterInfo& info,
-                         const std::vector<uint32_t>& order, size_t first, size_t count) const {
-  const Column& column = columns_[input];
-  const HostArray& array = column.array;
-  HostArray batch = host_array(info.dtype, info.shape, column.config.name);
-  const uint64_t size = dtype_bytes(info.dtype);
-  const auto divide = static_cast<float>(column.config.divide);
-  for (size_t row = 0; row < count; ++row) {
-    const size_t from = order[first + row] * column.values;
-    std::byte* to = batch.bytes.data() + row * column.values * size;
-    if (array.dtype == info.dtype) {
-      std::memcpy(to, array.bytes.data() + from * size, column.values * size);
-      continue;
-    }
-    for (size_t i = 0; i < column.values; ++i, to += size) {
-      if (!is_float(info.dtype)) {
-        put_integer(array, from + i, info.dtype, to);
-      } else if (array.dtype == DType::kU8) {
-        put_float(static_cast<float>(element<uint8_t>(array, from + i)) / divide, info.dtype, to);
-      } else {
-        put_float(element<float>(array, from + i), info.dtype, to);
-      }
-    }
-  }
-  return batch;
 }
 
 }  // namespace tpu::training

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "loop/result_reads.hpp"
@@ -46,10 +47,13 @@ Evaluator::Evaluator(const Dataset& data, Executable program, Signature signatur
     : data_(data),
       program_(std::move(program)),
       signature_(std::move(signature)),
-      batch_(static_cast<size_t>(eval_batch(signature_, program_))) {
+      infos_(data.infos()),
+      batch_(eval_batch(signature_, program_)) {
   for (size_t i = 0; i < signature_.arguments.size(); ++i) {
     if (signature_.arguments[i].role == Role::kInput) {
-      data_.check(signature_.arguments[i].index, program_.arguments()[i]);
+      const size_t input = signature_.arguments[i].index;
+      infos_[input] = program_.arguments()[i];
+      data_.check(input, infos_[input]);
     }
   }
 }
@@ -63,7 +67,7 @@ std::vector<std::string> Evaluator::metrics() const {
 }
 
 // Rows behind the last example are padding: zeros, and 0 in the mask.
-RunResult Evaluator::launch(const std::vector<Array>& state, size_t first, size_t count) const {
+RunResult Evaluator::launch(const std::vector<Array>& state, const input::Batch& batch) const {
   std::vector<Array> inputs;
   RunOptions options;
   for (size_t i = 0; i < signature_.arguments.size(); ++i) {
@@ -73,11 +77,10 @@ RunResult Evaluator::launch(const std::vector<Array>& state, size_t first, size_
       inputs.push_back(state[place.index]);
       options.keep.push_back(i);  // an eval program must not use up the state
     } else if (place.role == Role::kInput) {
-      inputs.push_back(
-          program_.put(i, data_.batch(place.index, info, data_.eval_order(), first, count)));
+      inputs.push_back(program_.put(i, batch.arrays[place.index]));
     } else {
-      std::vector<float> mask(batch_, 0.0f);
-      std::fill(mask.begin(), mask.begin() + static_cast<ptrdiff_t>(count), 1.0f);
+      std::vector<float> mask(static_cast<size_t>(batch_), 0.0f);
+      std::fill_n(mask.begin(), batch.examples, 1.0f);
       inputs.push_back(
           program_.put(i, HostView(info.dtype, info.shape, std::as_bytes(std::span(mask)))));
     }
@@ -86,14 +89,15 @@ RunResult Evaluator::launch(const std::vector<Array>& state, size_t first, size_
 }
 
 EvalResult Evaluator::evaluate(const std::vector<Array>& state) const {
-  const size_t examples = data_.eval_count();
+  const std::unique_ptr<input::BatchPipeline> batches = data_.evaluation(infos_, batch_);
   std::vector<RunResult> results;
-  for (size_t first = 0; first < examples; first += batch_) {
-    results.push_back(launch(state, first, std::min(batch_, examples - first)));
+  std::vector<uint64_t> counts;
+  for (input::Batch batch; batches->next(batch);) {
+    results.push_back(launch(state, batch));
+    counts.push_back(batch.examples);
   }
   std::vector<double> sums(signature_.metrics.size(), 0.0);
   for (size_t batch = 0; batch < results.size(); ++batch) {
-    const size_t count = std::min(batch_, examples - batch * batch_);
     for (size_t i = 0; i < signature_.results.size(); ++i) {
       const Place place = signature_.results[i];
       if (place.role != Role::kMetric) {
@@ -108,7 +112,7 @@ EvalResult Evaluator::evaluate(const std::vector<Array>& state) const {
       read.add(output);
       read.wait();
       const std::vector<double> values = read.numbers(0);
-      for (size_t row = 0; row < count; ++row) {
+      for (size_t row = 0; row < counts[batch]; ++row) {
         sums[place.index] += values[row];
       }
     }
@@ -116,7 +120,7 @@ EvalResult Evaluator::evaluate(const std::vector<Array>& state) const {
   EvalResult result;
   const std::vector<std::string> names = metrics();
   for (size_t i = 0; i < sums.size(); ++i) {
-    result.metrics.push_back({names[i], sums[i] / static_cast<double>(examples)});
+    result.metrics.push_back({names[i], sums[i] / static_cast<double>(data_.eval_count())});
   }
   return result;
 }

@@ -24,13 +24,14 @@ class Evaluator {
   EvalResult evaluate(const std::vector<driver::Array>& state) const;
 
  private:
-  driver::RunResult launch(const std::vector<driver::Array>& state, size_t first,
-                           size_t count) const;
+  driver::RunResult launch(const std::vector<driver::Array>& state,
+                           const input::Batch& batch) const;
 
   const Dataset& data_;
   driver::Executable program_;
   Signature signature_;
-  size_t batch_;
+  std::vector<driver::ParameterInfo> infos_;  // by input
+  int64_t batch_;
 };
 
 }  // namespace tpu::training

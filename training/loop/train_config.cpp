@@ -27,6 +27,8 @@ namespace {
 constexpr int64_t kMaxInitEntries = 65536;
 constexpr int64_t kMaxClasses = int64_t{1} << 31;  // labels are i32
 constexpr int64_t kMaxSteps = int64_t{1} << 40;
+constexpr int64_t kMaxSide = int64_t{1} << 20;    // of an image
+constexpr int64_t kMaxBuffer = int64_t{1} << 32;  // more examples than an order knows
 constexpr double kMostDivide = 1e30;
 constexpr double kMostRate = 1e6;
 
@@ -130,6 +132,9 @@ std::vector<InputConfig> read_inputs(Section& data, const std::string& folder,
     input.classes = table.number("classes", false, {1, kMaxClasses}, 0);
     input.classes_from = table.where("classes");
     input.divide = table.real("divide", false, {1e-30, kMostDivide}, input.divide);
+    input.stored_shape = table.numbers("stored_shape", {1, kMaxSide});
+    input.crop_padding = table.number("crop_padding", false, {0, kMaxSide}, 0);
+    input.flip = table.flag("flip", false);
     table.check_all();
     constexpr std::array<std::string_view, 5> kTaken = {"state", "mask", "loss", "learning_rate",
                                                         "-"};
@@ -170,6 +175,12 @@ void read_data(const toml::table& root, const std::string& name, const std::stri
   }
   config.split_seed = static_cast<uint64_t>(data.number("split_seed", true, {0}, 0));
   config.eval_count = static_cast<uint64_t>(data.number("eval_count", true, {0}, 0));
+  const int64_t shuffle = data.number("shuffle", false, {0, kMaxBuffer}, -1);
+  if (shuffle >= 0) {
+    config.shuffle = static_cast<uint64_t>(shuffle);
+  }
+  config.input_threads = static_cast<unsigned>(data.number("threads", false, {1, 256}, 2));
+  config.prefetch = static_cast<unsigned>(data.number("prefetch", false, {1, 4096}, 4));
   data.check_all();
   if (!config.eval.empty() && config.eval_count == 0) {
     refuse_config(

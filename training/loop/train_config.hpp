@@ -37,6 +37,10 @@ struct InputConfig {
   std::string classes_from = "data.classes";  ///< who says so, for error texts
   /// u8 that a program takes as f32 or bf16 are divided by it.
   double divide = 255;
+  /// Images, [height, width, channels], in training: as in input::Feature.
+  driver::Shape stored_shape = {};
+  int64_t crop_padding = 0;
+  bool flip = false;
   std::vector<driver::DType> types;  ///< in which a program may take it; empty: any
   bool numbers = false;              ///< one number an example, from 0 on: class numbers
 };
@@ -83,6 +87,10 @@ struct TrainConfig {
   std::vector<std::string> records;  ///< patterns of TFRecord files; empty: inputs are files
   uint64_t split_seed = 0;
   uint64_t eval_count = 0;
+  /// Examples of the buffer that shuffles them, 0: as stored; none: every order is as likely.
+  std::optional<uint64_t> shuffle;
+  unsigned input_threads = 2;
+  unsigned prefetch = 4;  ///< batches that are read or ready at a time
   int64_t batch = 0;
   int64_t epochs = 0;
   int64_t eval_every = 0;  ///< epochs; 0: only at the end

@@ -59,6 +59,10 @@ nlohmann::ordered_json train_report(const Trainer& trainer, const std::string& t
   json["mxu_utilization"] = window.mxu_utilization();
   json["idle"] = window.idle();
   json["wall_seconds"] = wall_seconds;
+  const input::Rates rates = trainer.input_rates();
+  json["input"] = {{"examples", rates.examples},
+                   {"bytes", rates.bytes},
+                   {"waited_seconds", rates.waited_seconds}};
   json["digest"] = digest;
   json["lockstep"] = {{"tiles", window.last().lockstep_tiles},
                       {"mismatches", window.last().lockstep_mismatches}};

@@ -123,6 +123,7 @@ Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train
     refuse_training(fmt::format("{} training examples are less than one batch of {}",
                                 data_.train_count(), config.batch));
   }
+  batches_ = data_.training(config.batch, config.epochs);
   if (from != nullptr) {
     go_on_from(*from);
   }
@@ -160,12 +161,34 @@ void Trainer::go_on_from(const Checkpoint& from) {
     refuse_training(
         fmt::format("the checkpoint is damaged: {} epochs in {} steps", whole, from.step));
   }
+  restore_input(from);
   losses_ = from.losses;
   epochs_ = from.epochs;
   if (from.best && from.best->rule == config_.checkpoints.best) {
     best_ = from.best;
   }
   first_step_ = submitted_ = from.step;
+}
+
+// A step takes one batch, so that a checkpoint without a position has one all the same.
+void Trainer::restore_input(const Checkpoint& from) {
+  input::Position position = batches_->position();
+  if (!from.input.empty()) {
+    position = input::Position::parse(from.input);
+    if (position.next != static_cast<uint64_t>(from.step) || !position.beyond.empty()) {
+      refuse_training(
+          fmt::format("the checkpoint is damaged: step {} with the input behind {} "
+                      "batches",
+                      from.step, position.next));
+    }
+  }
+  position.next = static_cast<uint64_t>(from.step);
+  try {
+    batches_->restore(position);
+  } catch (const Error& error) {
+    refuse_training(fmt::format("{}; --accept-changes takes this one from step {} on",
+                                error.message(), from.step));
+  }
 }
 
 std::vector<HostArray> Trainer::initial_state() const {
@@ -198,17 +221,14 @@ std::optional<double> Trainer::rate(const TrainLimits& limits) const {
   return learning_rate(*config_.learning_rate, submitted_, planned_steps(0), train_.partitions());
 }
 
-std::vector<Array> Trainer::arguments(const std::vector<uint32_t>& order, size_t first,
-                                      std::optional<double> rate) {
+std::vector<Array> Trainer::arguments(std::optional<double> rate) {
   const auto value = static_cast<float>(rate.value_or(0));
   const HostView rate_view(DType::kF32, {}, std::as_bytes(std::span(&value, 1)));
   std::vector<Array> inputs;
   for (size_t i = 0; i < signature_.arguments.size(); ++i) {
     const Place place = signature_.arguments[i];
-    const ParameterInfo& info = train_.arguments()[i];
     if (place.role == Role::kInput) {
-      const auto batch = static_cast<size_t>(config_.batch);
-      inputs.push_back(train_.put(i, data_.batch(place.index, info, order, first, batch)));
+      inputs.push_back(train_.put(i, batch_.arrays[place.index]));
     } else if (place.role == Role::kLearningRate || place.index == rate_leaf_) {
       inputs.push_back(train_.put(i, rate_view));
     } else {
@@ -218,9 +238,10 @@ std::vector<Array> Trainer::arguments(const std::vector<uint32_t>& order, size_t
   return inputs;
 }
 
-void Trainer::submit(const std::vector<uint32_t>& order, size_t first, const TrainLimits& limits) {
+void Trainer::submit(const TrainLimits& limits) {
   InFlight entry{.results = {}, .learning_rate = rate(limits)};
-  RunResult result = train_.run(arguments(order, first, entry.learning_rate));
+  batches_->next(batch_);
+  RunResult result = train_.run(arguments(entry.learning_rate));
   entry.results.add(result.outputs[*signature_.result({Role::kLoss})]);
   for (size_t i = 0; i < signature_.metrics.size(); ++i) {
     entry.results.add(result.outputs[*signature_.result({Role::kMetric, i})]);
@@ -285,10 +306,9 @@ bool Trainer::is_best(const EpochResult& result) const {
          (!best_ || (rules.best_rises ? *value > best_->value : *value < best_->value));
 }
 
-// Steps `first` .. `last` - 1 of an epoch whose first one is `first`; true when it was stopped.
-bool Trainer::run_steps(const Progress& at, int64_t first, int64_t last, const TrainLimits& limits,
+// Steps of an epoch up to `last` - 1; true when it was stopped.
+bool Trainer::run_steps(const Progress& at, int64_t last, const TrainLimits& limits,
                         const TrainHooks& hooks) {
-  const std::vector<uint32_t> order = data_.epoch_order(static_cast<uint32_t>(at.epoch - 1));
   window_.open();
   last_loss_ = std::chrono::steady_clock::now();
   bool stop = false;
@@ -297,7 +317,7 @@ bool Trainer::run_steps(const Progress& at, int64_t first, int64_t last, const T
     if (stop) {
       break;
     }
-    submit(order, static_cast<size_t>((submitted_ - first) * config_.batch), limits);
+    submit(limits);
     if (in_flight_.size() > kStepsInFlight) {
       take_loss(at, hooks);
     }
@@ -368,7 +388,7 @@ bool Trainer::train(const TrainLimits& limits, const TrainHooks& hooks) {
     Progress at;
     at.epoch = first / an_epoch + 1;
     at.steps = planned;
-    bool stop = run_steps(at, first, std::min(planned, first + an_epoch), limits, hooks);
+    bool stop = run_steps(at, std::min(planned, first + an_epoch), limits, hooks);
     if (submitted_ > first) {
       stop = end_epoch(at.epoch, planned, stop, hooks);
     }
@@ -384,6 +404,7 @@ Checkpoint Trainer::checkpoint() {
   made.step = submitted_;
   made.state_seed = config_.seed;
   made.order = data_.order(config_.batch);
+  made.input = batches_->position().text();
   made.best = best_;
   for (const EpochResult& epoch : epochs_) {
     if (epoch.whole) {

@@ -99,6 +99,8 @@ class Trainer {
   const driver::Board& board() const { return board_; }
   const driver::Executable& program() const { return train_; }
   const Dataset& data() const { return data_; }
+  /// What came out of the files of this run's steps, and how long steps waited for it.
+  input::Rates input_rates() const { return batches_->rates(); }
   const Signature& signature() const { return signature_; }
   bool has_data() const { return has_data_; }
 
@@ -112,14 +114,14 @@ class Trainer {
   };
 
   void go_on_from(const Checkpoint& from);
+  void restore_input(const Checkpoint& from);
   std::vector<driver::HostArray> initial_state() const;
-  std::vector<driver::Array> arguments(const std::vector<uint32_t>& order, size_t first,
-                                       std::optional<double> rate);
+  std::vector<driver::Array> arguments(std::optional<double> rate);
   std::optional<double> rate(const TrainLimits& limits) const;
-  void submit(const std::vector<uint32_t>& order, size_t first, const TrainLimits& limits);
+  void submit(const TrainLimits& limits);
   void take_loss(const Progress& at, const TrainHooks& hooks);
   void take_losses(const Progress& at, const TrainHooks& hooks);
-  bool run_steps(const Progress& at, int64_t first, int64_t last, const TrainLimits& limits,
+  bool run_steps(const Progress& at, int64_t last, const TrainLimits& limits,
                  const TrainHooks& hooks);
   bool end_epoch(int64_t epoch, int64_t planned, bool stop, const TrainHooks& hooks);
   int64_t steps_an_epoch() const;
@@ -134,6 +136,8 @@ class Trainer {
   size_t leaves_;
   std::optional<size_t> rate_leaf_;  // that holds the learning rate
   Dataset data_;
+  std::unique_ptr<input::BatchPipeline> batches_;
+  input::Batch batch_;  // of the step that is submitted next
   std::optional<Evaluator> evaluator_;
   std::vector<driver::Array> state_;
   std::deque<InFlight> in_flight_;

@@ -45,6 +45,9 @@ FigureRow StepMeter::step(const Progress& at) {
        passed ? std::clamp(100 - 100 * run / (cycles * trainer_.program().partitions()), 0.0, 100.0)
               : 0});
   row.values.push_back({"host_ms", 1e3 * trainer_.step_seconds().back()});
+  const double waited = trainer_.input_rates().waited_seconds;
+  row.values.push_back({"input_ms", 1e3 * (waited - waited_)});
+  waited_ = waited;
   return row;
 }
 

@@ -34,6 +34,7 @@ class StepMeter {
   const Trainer& trainer_;
   uint64_t cycle_ = 0;  // of the loss before
   uint64_t run_ = 0;    // cycles of all cores with a program running until then
+  double waited_ = 0;   // for the input until then
 };
 
 }  // namespace tpu::training

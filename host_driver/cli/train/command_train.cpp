@@ -397,6 +397,9 @@ void train(const TrainArguments& arguments) {
   std::optional<Checkpoint> from;
   if (arguments.resume) {
     from = checkpoints.resume();
+    if (arguments.accept_changes) {
+      from->input.clear();
+    }
   } else if (!options.sim.no_data && keeps_checkpoints(arguments, config)) {
     checkpoints.open();
   }
