@@ -1,9 +1,12 @@
 // Programs that call the host while they run, on the simulated board: bytes, order, errors, and
 // board time that does not depend on the host's.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <thread>
@@ -31,15 +34,37 @@ constexpr const char* kCalls = R"(
   halt
 )";
 
+// While one lives, the process may map so much more.
+class AddressSpaceLimit {
+ public:
+  explicit AddressSpaceLimit(uint64_t more_bytes) {
+    getrlimit(RLIMIT_AS, &before_);
+    uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    rlimit limit = before_;
+    limit.rlim_cur = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) + more_bytes;
+    setrlimit(RLIMIT_AS, &limit);
+  }
+  ~AddressSpaceLimit() { setrlimit(RLIMIT_AS, &before_); }
+  AddressSpaceLimit(const AddressSpaceLimit&) = delete;
+  AddressSpaceLimit& operator=(const AddressSpaceLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
 class SimCall : public ::testing::Test {
  protected:
   SimCall() : board_(Board::open({})) {}
   void TearDown() override { board_.close(); }
 
-  // `partition` as in HostCallInfo.
-  Executable load(const std::string& code = kCalls, int partitions = 1, int partition = -1) {
+  // `partition` as in HostCallInfo. Calls of another count of elements than 1024 have a slot of
+  // their own.
+  Executable load(const std::string& code = kCalls, int partitions = 1, int partition = -1,
+                  int64_t count = 1024) {
+    const std::string scratch = ".slot scratch bytes=" + std::to_string(4 * count) + "\n";
     const std::string text = ".program \"calls\"\n.partitions " + std::to_string(partitions) +
-                             "\n" + test::kCopySlots + code;
+                             "\n" + test::kCopySlots + (count == 1024 ? "" : scratch) + code;
     exe::ExecutableT made =
         compiler::assemble(text, "test.s", spec::load_board("v3_8", std::vector<std::string>{}));
     for (uint32_t i = 0; i < 2; ++i) {
@@ -48,8 +73,8 @@ class SimCall : public ::testing::Test {
       call->to_host = i == 0;
       call->partition = partition;
       call->elem = exe::Elem::i32;
-      call->dims = {1024};
-      call->slot = i;
+      call->dims = {count};
+      call->slot = count == 1024 ? i : 2;
       call->op = i;
       made.host_calls.push_back(std::move(call));
     }
@@ -232,6 +257,25 @@ TEST_F(SimCall, CloseEndsWhatStandsAtACall) {
   board_.close(CloseMode::kCancel);
   waits.join();
   EXPECT_TRUE(open.done.ready());
+}
+
+// Calls of 1 GiB, which the host maps for them, in a process that may map 256 MiB more.
+TEST_F(SimCall, HostWithoutRoomForACallIsTheErrorOfTheLaunch) {
+  const std::string ops =
+      ".op \"send\" file=\"model.py\" line=3\n.op \"recv\" file=\"model.py\" line=4\n";
+  const Executable small = load();
+  const Array x = small.put(0, x_);
+  for (const int call : {0, 1}) {
+    const Executable program =
+        load(ops + "  hcall " + std::to_string(call) + "\n  halt\n", 1, -1, int64_t{1} << 28);
+    const AddressSpaceLimit limit(uint64_t{256} << 20);
+    const auto error = program.run({x}, with(doubling())).done.wait_for_error();
+    ASSERT_NE(error, nullptr);
+    EXPECT_EQ(error->code(), ErrorCode::kResourceExhausted) << error->what();
+    EXPECT_EQ(error->place().source, call == 0 ? "model.py:3" : "model.py:4");
+    EXPECT_TRUE(calls_.empty());
+  }
+  EXPECT_EQ(small.run({x}, with(doubling())).outputs[0].to_host().bytes, twice(x_).bytes);
 }
 
 }  // namespace

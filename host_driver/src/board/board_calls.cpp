@@ -22,18 +22,17 @@ namespace core_page = spec::core_page;
 thread_local bool answers_call = false;
 
 ErrorPtr as_error(const std::exception_ptr& thrown, const HostCallInfo& call, int device) {
+  const ErrorPlace place{.device = device, .op = call.op, .source = call.source};
   try {
     std::rethrow_exception(thrown);
   } catch (const Error& error) {
-    return std::make_shared<Error>(error);
+    const bool placed = !error.place().op.empty();
+    return std::make_shared<Error>(error.code(), error.message(), placed ? error.place() : place);
   } catch (const std::exception& error) {
-    return std::make_shared<Error>(
-        ErrorCode::kInternal, std::string("a host call failed: ") + error.what(),
-        ErrorPlace{.device = device, .op = call.op, .source = call.source});
+    return std::make_shared<Error>(ErrorCode::kInternal,
+                                   std::string("a host call failed: ") + error.what(), place);
   } catch (...) {
-    return std::make_shared<Error>(
-        ErrorCode::kInternal, "a host call failed",
-        ErrorPlace{.device = device, .op = call.op, .source = call.source});
+    return std::make_shared<Error>(ErrorCode::kInternal, "a host call failed", place);
   }
 }
 
@@ -97,8 +96,10 @@ void BoardImpl::call_told(const std::shared_ptr<Operation>& op, size_t part) {
     if (bytes == 0) {
       return answer_call(op, part);
     }
-    state.staged = stage_now(bytes);
-    return ask_transfer(*op, part);
+    if (stage_call(*op, part, bytes)) {
+      ask_transfer(*op, part);
+    }
+    return;
   }
   state.open = true;
   const auto here = [&](const HostCallState& each) {
@@ -107,6 +108,25 @@ void BoardImpl::call_told(const std::shared_ptr<Operation>& op, size_t part) {
   if (!for_all || std::all_of(op->calls.begin(), op->calls.end(), here)) {
     answer_call(op, for_all ? own : part);
   }
+}
+
+// False when the host has no room: that ends the launch.
+bool BoardImpl::stage_call(Operation& op, size_t part, uint64_t bytes) {
+  try {
+    op.calls[part].staged = stage_now(bytes);
+    return true;
+  } catch (const std::exception&) {
+    const int device = op.commands[part]->device;
+    fail_call(op, part, as_error(std::current_exception(), info_of(op, part), device));
+    return false;
+  }
+}
+
+// Takes the launch off the board.
+void BoardImpl::fail_call(Operation& op, size_t part, const ErrorPtr& error) {
+  op.verdict = error;
+  const Device& device = devices_[static_cast<size_t>(op.commands[part]->device)];
+  write_core(device, core_page::kAbort, op.launch_id);
 }
 
 // Between the staged bytes and HBM.
@@ -139,8 +159,8 @@ void BoardImpl::answer_call(const std::shared_ptr<Operation>& op, size_t part) {
   const int device = op->commands[part]->device;
   auto& staged = op->calls[part].staged;
   const uint64_t bytes = byte_count(info.dtype, info.shape);
-  if (!staged) {
-    staged = stage_now(std::max<uint64_t>(1, bytes));
+  if (!staged && !stage_call(*op, part, std::max<uint64_t>(1, bytes))) {
+    return;
   }
   const std::shared_ptr<StagingRange> range = staged;
   const HostCallHandler handler = op->on_host_call;
@@ -162,9 +182,7 @@ void BoardImpl::answer_call(const std::shared_ptr<Operation>& op, size_t part) {
     return;
   }
   if (error) {
-    op->verdict = error;
-    write_core(devices_[static_cast<size_t>(device)], core_page::kAbort, op->launch_id);
-    return;
+    return fail_call(*op, part, error);
   }
   if (info.to_host) {
     staged.reset();

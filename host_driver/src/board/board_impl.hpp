@@ -392,6 +392,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void ask_transfer(Operation& op, size_t part);
   void request(const Operation& op, size_t part, uint32_t kind);
   void answer_call(const std::shared_ptr<Operation>& op, size_t part);
+  bool stage_call(Operation& op, size_t part, uint64_t bytes);
+  void fail_call(Operation& op, size_t part, const ErrorPtr& error);
 
   // board_recover.cpp
   void recover();
