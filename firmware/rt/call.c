@@ -21,13 +21,12 @@ void call_raised(void) {
   tell_host();
 }
 
-static void start_transfer(uint32_t kind) {
+static void start_transfer(bool to_host) {
   const hostdma_transfer_t transfer = {
       .host = sysctl_read64(REG(SYSCTL, CALL_HOST_LO)),
       .local = sysctl_read64(REG(SYSCTL, CALL_HBM_LO)),
       .bytes = REG_READ(SYSCTL, CALL_BYTES),
-      .control = kind == TPU_CORE_PAGE_CALL_TO_HOST ? HOSTDMA_CONTROL(TO_HOST, HBM)
-                                                    : HOSTDMA_CONTROL(FROM_HOST, HBM),
+      .control = to_host ? HOSTDMA_CONTROL(TO_HOST, HBM) : HOSTDMA_CONTROL(FROM_HOST, HBM),
   };
   fw.call.state = CALL_MOVING;
   hostdma_start(TPU_HOSTDMA_CTX_SPARE, &transfer);
@@ -40,12 +39,20 @@ void call_requested(void) {
   if ((request & TPU_SYSCTL_CALL_REQUEST_TICKET_MASK) != ticket) {
     return;
   }
-  const uint32_t kind = request & TPU_SYSCTL_CALL_REQUEST_KIND_MASK;
-  if (kind == TPU_CORE_PAGE_CALL_GO_ON) {
-    fw.call.state = CALL_NONE;
-    REG_WRITE(SEQ, ANSWER, 1);
-  } else {
-    start_transfer(kind);
+  switch (request & TPU_SYSCTL_CALL_REQUEST_KIND_MASK) {
+    case TPU_CORE_PAGE_CALL_GO_ON:
+      fw.call.state = CALL_NONE;
+      REG_WRITE(SEQ, ANSWER, 1);
+      break;
+    case TPU_CORE_PAGE_CALL_TO_HOST:
+      start_transfer(true);
+      break;
+    case TPU_CORE_PAGE_CALL_FROM_HOST:
+      start_transfer(false);
+      break;
+    default:
+      fw.call.state = CALL_NONE;
+      abort_own_fault(TPU_FAULT_HOST_DMA);
   }
 }
 

@@ -122,6 +122,16 @@ TEST_F(HostCalls, TransferThatFailsIsAFaultOfTheLaunch) {
   EXPECT_EQ(answers(), 0U);
 }
 
+TEST_F(HostCalls, UnknownRequestIsAFaultOfTheLaunch) {
+  start();
+  call(0);
+  transfer(3, kBuffer, 0x5000, 256);
+  EXPECT_FALSE(moving());
+  settle();
+  EXPECT_EQ(taken().at(seq_).status, TPU_STATUS_FAULT);
+  EXPECT_EQ(answers(), 0U);
+}
+
 TEST_F(HostCalls, AbortEndsAnOpenCall) {
   start();
   call(0);
