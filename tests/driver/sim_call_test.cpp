@@ -4,9 +4,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <future>
 #include <map>
 #include <memory>
 #include <thread>
@@ -245,18 +247,56 @@ TEST_F(SimCall, CallForAllThatACoreLeavesOutIsADeadlock) {
   EXPECT_TRUE(calls_.empty());
 }
 
-TEST_F(SimCall, CloseEndsWhatStandsAtACall) {
+// All of these stand at calls, or go from one to the next, when another core faults.
+TEST_F(SimCall, FaultOfAnotherCoreEndsThoseAtCalls) {
+  const std::string fault =
+      "  li r3, {}\nspin:\n  addi r3, r3, -1\n  bne r3, r0, spin\n"
+      "  li r5, 100000\n  lds32 r6, r5, 4\n  halt\n";
+  for (const std::string calls : {"  hcall 0\n  hcall 1\n  jmp calls\n", "  hcall 1\n  halt\n"}) {
+    const bool for_all = calls.find("jmp") == std::string::npos;
+    for (const int spins : {1, 700, 5000}) {
+      const Executable program = load(
+          ".op \"send\" file=\"model.py\" line=3\n.op \"recv\"\n  rid r1\n  li r2, 1\n"
+          "  beq r1, r2, faults\ncalls:\n" +
+              calls + "faults:\n" +
+              std::string(fault).replace(fault.find("{}"), 2, std::to_string(spins)),
+          4, for_all ? 0 : -1);
+      const Array x = program.put(0, x_);
+      const RunResult lost = program.run({x}, with(doubling()));
+      const auto error = lost.done.wait_for_error();
+      ASSERT_NE(error, nullptr);
+      EXPECT_EQ(error->code(), ErrorCode::kDeviceFault) << error->what();
+      EXPECT_EQ(error->place().device, 1) << error->what();
+      if (for_all) {
+        EXPECT_TRUE(calls_.empty());
+      }
+      calls_.clear();
+    }
+  }
   const Executable program = load();
-  const Array x = program.put(0, x_);
-  const RunResult open =
-      program.run({x}, with([](const HostCallInfo&, size_t, std::span<std::byte>) {
-                    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-                  }));
-  std::thread waits([&] { open.done.wait_for_error(); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(program.run({program.put(0, x_)}, with(doubling())).outputs[0].to_host().bytes,
+            twice(x_).bytes);
+}
+
+// The program calls for ever: nothing but the end of the board ends it.
+TEST_F(SimCall, CloseEndsWhatStandsAtACall) {
+  const Executable program = load(".op \"send\"\n.op \"recv\"\ncalls:\n  hcall 0\n  jmp calls\n");
+  std::promise<void> called;
+  std::atomic<int> calls{0};
+  const RunResult open = program.run(
+      {program.put(0, x_)}, with([&](const HostCallInfo&, size_t, std::span<std::byte>) {
+        if (++calls == 1) {
+          called.set_value();
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));  // close() finds it here
+      }));
+  std::shared_ptr<const Error> error;
+  std::thread waits([&] { error = open.done.wait_for_error(); });
+  called.get_future().wait();
   board_.close(CloseMode::kCancel);
   waits.join();
-  EXPECT_TRUE(open.done.ready());
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(error->code(), ErrorCode::kCancelled) << error->what();
 }
 
 // Calls of 1 GiB, which the host maps for them, in a process that may map 256 MiB more.

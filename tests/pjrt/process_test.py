@@ -148,18 +148,24 @@ def cache() -> None:
     with tempfile.TemporaryDirectory() as folder:
         kept, log = Path(folder) / "kept", Path(folder) / "log"
         environment = {**os.environ, "TPUBOARD_CACHE": str(kept), "TPUBOARD_LOG": str(log)}
-        code = "print(jax.jit(lambda a: jnp.tanh(a) + 1)(np.zeros(5)).sum())"
-        expect(run(code, environment=environment), "5.0")
-        file = min(kept.iterdir())
-        made = file.read_bytes(), file.stat().st_mtime_ns
-        expect(run(code, environment=environment), "5.0")
-        assert (file.read_bytes(), file.stat().st_mtime_ns) == made, "the second process wrote the file again"
-        file.write_bytes(made[0][:-1] + b"?")
-        expect(run(code, environment=environment), "5.0")
-        assert file.read_bytes() == made[0], "the damaged file is still there"
+        code = """
+print(jax.jit(lambda a: jnp.tanh(a) + 1)(np.zeros(5)).sum())
+doubled = lambda a: np.asarray(a) * 2
+print(jax.jit(lambda a: jax.pure_callback(doubled, jax.ShapeDtypeStruct((5,), np.float32), a) + 1)(np.ones(5)).sum())
+"""
+        expect(run(code, environment=environment), "5.0\n15.0")
+        made = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in kept.iterdir()}
+        assert len(made) == log.read_text(encoding="utf-8").count("PJRT_Client_Compile"), made.keys()
+        expect(run(code, environment=environment), "5.0\n15.0")
+        again = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in kept.iterdir()}
+        assert again == made, "the second process wrote files again"
+        for file, (data, _) in made.items():
+            file.write_bytes(data[:-1] + b"?")
+        expect(run(code, environment=environment), "5.0\n15.0")
+        assert all(file.read_bytes() == data for file, (data, _) in made.items()), "a damaged file is still there"
         names = sorted(kept.iterdir())
         (Path(folder) / "v3_8").mkdir()  # is not the board's file
-        expect(run(code, environment=environment, folder=Path(folder)), "5.0")
+        expect(run(code, environment=environment, folder=Path(folder)), "5.0\n15.0")
         assert sorted(kept.iterdir()) == names, "the folder that the process runs in has a say"
         assert "PJRT_Client_Compile" in log.read_text(encoding="utf-8")
         expect(run(code, environment={**environment, "TPUBOARD_CACHE": str(log / "none")}), "5.0")

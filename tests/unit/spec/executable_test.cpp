@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <random>
 
 #include "tpu/spec/isa.hpp"
@@ -159,6 +160,42 @@ TEST(Executable, LooksForCallsOfTheHostWhereTheProgramGoes) {
   EXPECT_THAT(error({command, halt, call}), HasSubstr("word 3 makes host call 5"));
   command.rs1 = 0;  // no length: the sequencer stops there
   EXPECT_EQ(error({command, call}), "no error");
+}
+
+TEST(Executable, RefusesTablesOfHostCallsThatPointElsewhere) {
+  const auto error = [](const std::function<void(HostCallT&)>& change) {
+    ExecutableT exe = sample();
+    exe.ops.push_back(std::make_unique<OpInfoT>());
+    auto call = std::make_unique<HostCallT>();
+    call->elem = Elem::f32;
+    call->dims = {16, 4};
+    call->slot = 1;
+    call->offset = 256;  // to the end of the slot
+    change(*call);
+    exe.host_calls.push_back(std::make_unique<HostCallT>());
+    exe.host_calls.push_back(std::move(call));
+    return error_of(write_executable(exe));
+  };
+  EXPECT_EQ(error([](HostCallT&) {}), "no error");
+  EXPECT_EQ(error([](HostCallT& call) { call.partition = 7; }), "no error");
+  EXPECT_THAT(error([](HostCallT& call) { call.partition = 8; }),
+              HasSubstr("partition of host call 1"));
+  EXPECT_THAT(error([](HostCallT& call) { call.partition = -2; }),
+              HasSubstr("partition of host call 1"));
+  EXPECT_THAT(error([](HostCallT& call) { call.slot = 2; }),
+              HasSubstr("slot or op of host call 1"));
+  EXPECT_THAT(error([](HostCallT& call) { call.op = 1; }), HasSubstr("slot or op of host call 1"));
+  EXPECT_THAT(error([](HostCallT& call) { call.elem = static_cast<Elem>(99); }),
+              HasSubstr("array of host call 1"));
+  EXPECT_THAT(error([](HostCallT& call) { call.dims.assign(100, 1); }),
+              HasSubstr("array of host call 1"));
+  EXPECT_THAT(error([](HostCallT& call) { call.dims[1] = -4; }),
+              HasSubstr("a dimension is negative"));
+  EXPECT_THAT(error([](HostCallT& call) { call.dims[0] = INT64_MAX; }), HasSubstr("too large"));
+  EXPECT_THAT(error([](HostCallT& call) { call.dims[0] = 17; }), HasSubstr("bytes of host call 1"));
+  EXPECT_THAT(error([](HostCallT& call) { ++call.offset; }), HasSubstr("bytes of host call 1"));
+  EXPECT_THAT(error([](HostCallT& call) { call.offset = UINT64_MAX; }),
+              HasSubstr("bytes of host call 1"));
 }
 
 TEST(Executable, AliasIsFollowedOnlyAfterItsSlotWasChecked) {
