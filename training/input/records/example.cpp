@@ -1,10 +1,14 @@
+// Records are written by protobuf's classes and read by its coded stream: the classes would copy
+// each value once more, and make and free their lists for each record.
 #include "input/records/example.hpp"
 
 #include <fmt/format.h>
+#include <google/protobuf/io/coded_stream.h>
 
 #include <cstring>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "example.pb.h"
@@ -12,97 +16,296 @@
 namespace tpu::input {
 namespace {
 
-bool parse_record(std::span<const std::byte> record, wire::Example& example) {
-  return record.size() <= static_cast<size_t>(std::numeric_limits<int>::max()) &&
-         example.ParseFromArray(record.data(), static_cast<int>(record.size()));
-}
+using google::protobuf::io::CodedInputStream;
 
-std::string names_of(const wire::Features& features) {
-  std::string names;
-  for (const wire::NamedFeature& entry : features.feature()) {
-    names += fmt::format("{}'{}'", names.empty() ? "" : ", ", entry.key());
-  }
-  return names.empty() ? "none" : names;
-}
+// Field numbers of example.proto.
+constexpr uint32_t kExampleFeatures = 1;
+constexpr uint32_t kFeaturesEntry = 1;
+constexpr uint32_t kEntryKey = 1;
+constexpr uint32_t kEntryValue = 2;
+constexpr uint32_t kBytesList = 1;
+constexpr uint32_t kFloatList = 2;
+constexpr uint32_t kInt64List = 3;
+constexpr uint32_t kListValue = 1;
 
-Value value_of(const Feature& feature, const wire::Feature& stored) {
-  switch (stored.kind_case()) {
-    case wire::Feature::kBytesList: {
-      const auto& values = stored.bytes_list().value();
-      if (values.size() != 1) {
-        throw BadExample(fmt::format("feature '{}': {} strings of bytes; one is expected",
-                                     feature.name, values.size()));
+[[noreturn]] void refuse_record() { throw BadExample("the record is no tf.train.Example"); }
+
+enum class Wire : uint8_t { kVarint = 0, kEight = 1, kBytes = 2, kFour = 5 };
+
+struct Field {
+  uint32_t number = 0;
+  Wire wire = Wire::kVarint;
+  uint64_t value = 0;                // kVarint, kFour
+  std::span<const std::byte> bytes;  // kBytes
+};
+
+// The fields of a message from front to back. Throws BadExample for bytes that are none.
+class Fields {
+ public:
+  explicit Fields(std::span<const std::byte> message)
+      : message_(message),
+        in_(reinterpret_cast<const uint8_t*>(message.data()), static_cast<int>(message.size())) {}
+
+  bool next(Field& field) {
+    constexpr uint32_t kWireBits = 3;
+    const uint32_t tag = in_.ReadTag();
+    if (tag == 0) {
+      if (!in_.ConsumedEntireMessage()) {
+        refuse_record();
       }
-      return {feature.stored_type.value_or(DType::kU8), std::as_bytes(std::span(values[0]))};
+      return false;
     }
-    case wire::Feature::kFloatList: {
-      const auto& values = stored.float_list().value();
-      return {DType::kF32,
-              std::as_bytes(std::span(values.data(), static_cast<size_t>(values.size())))};
+    field.number = tag >> kWireBits;
+    field.wire = static_cast<Wire>(tag & 7);
+    if (field.number == 0 || !read(field)) {
+      refuse_record();
     }
-    case wire::Feature::kInt64List: {
-      const auto& values = stored.int64_list().value();
-      return {DType::kI64,
-              std::as_bytes(std::span(values.data(), static_cast<size_t>(values.size())))};
-    }
-    case wire::Feature::KIND_NOT_SET:
-      break;
+    return true;
   }
-  throw BadExample(fmt::format("feature '{}': it has no value", feature.name));
+
+ private:
+  bool read(Field& field) {
+    uint32_t word = 0;
+    switch (field.wire) {
+      case Wire::kVarint:
+        return in_.ReadVarint64(&field.value);
+      case Wire::kEight:
+        return in_.ReadLittleEndian64(&field.value);
+      case Wire::kFour: {
+        const bool there = in_.ReadLittleEndian32(&word);
+        field.value = word;
+        return there;
+      }
+      case Wire::kBytes: {
+        if (!in_.ReadVarint32(&word)) {
+          return false;
+        }
+        const auto at = static_cast<size_t>(in_.CurrentPosition());
+        if (word > message_.size() - at) {
+          return false;
+        }
+        field.bytes = message_.subspan(at, word);
+        return in_.Skip(static_cast<int>(word));
+      }
+    }
+    return false;  // groups, which the format does not have
+  }
+
+  std::span<const std::byte> message_;
+  CodedInputStream in_;
+};
+
+// The value of one feature: bytes and packed floats stay where the record has them.
+class StoredValue {
+ public:
+  void clear() {
+    there_ = false;
+    start(0);
+  }
+  bool there() const { return there_; }
+
+  // A Feature message; the last list counts, pieces of one list are put together.
+  void take(std::span<const std::byte> message) {
+    there_ = true;
+    Fields fields(message);
+    for (Field field; fields.next(field);) {
+      if (field.wire == Wire::kBytes && field.number >= kBytesList && field.number <= kInt64List) {
+        if (field.number != list_) {
+          start(field.number);
+        }
+        take_list(field.bytes);
+      }
+    }
+  }
+
+  Value value(const Feature& feature) const {
+    if (list_ == 0) {
+      throw BadExample(fmt::format("feature '{}': it has no value", feature.name));
+    }
+    if (list_ == kBytesList && strings_ != 1) {
+      throw BadExample(fmt::format("feature '{}': {} strings of bytes; one is expected",
+                                   feature.name, strings_));
+    }
+    const DType type = list_ == kBytesList   ? feature.stored_type.value_or(DType::kU8)
+                       : list_ == kFloatList ? DType::kF32
+                                             : DType::kI64;
+    return {type, in_record_ ? record_ : std::span<const std::byte>(made_)};
+  }
+
+ private:
+  void start(uint32_t list) {
+    list_ = list;
+    strings_ = 0;
+    in_record_ = true;
+    record_ = {};
+    made_.clear();
+  }
+
+  void take_list(std::span<const std::byte> list) {
+    Fields fields(list);
+    for (Field field; fields.next(field);) {
+      if (field.number != kListValue) {
+        continue;
+      }
+      if (list_ == kBytesList && field.wire == Wire::kBytes) {
+        ++strings_;
+        record_ = field.bytes;
+      } else if (list_ == kFloatList && field.wire == Wire::kBytes) {
+        if (field.bytes.size() % sizeof(float) != 0) {
+          refuse_record();
+        }
+        add(field.bytes);
+      } else if (list_ == kFloatList && field.wire == Wire::kFour) {
+        const auto bits = static_cast<uint32_t>(field.value);
+        make();
+        append(&bits, sizeof(bits));
+      } else if (list_ == kInt64List && field.wire == Wire::kBytes) {
+        add_integers(field.bytes);
+      } else if (list_ == kInt64List && field.wire == Wire::kVarint) {
+        make();
+        append(&field.value, sizeof(field.value));
+      }
+    }
+  }
+
+  // A copy that more can be put behind.
+  void make() {
+    if (in_record_) {
+      made_.assign(record_.begin(), record_.end());
+      in_record_ = false;
+    }
+  }
+
+  void append(const void* bytes, size_t size) {
+    const size_t used = made_.size();
+    made_.resize(used + size);
+    std::memcpy(made_.data() + used, bytes, size);
+  }
+
+  void add(std::span<const std::byte> floats) {
+    if (in_record_ && record_.empty()) {
+      record_ = floats;
+      return;
+    }
+    make();
+    append(floats.data(), floats.size());
+  }
+
+  // Packed; each takes at least one byte.
+  void add_integers(std::span<const std::byte> packed) {
+    make();
+    size_t used = made_.size();
+    made_.resize(used + packed.size() * sizeof(uint64_t));
+    CodedInputStream in(reinterpret_cast<const uint8_t*>(packed.data()),
+                        static_cast<int>(packed.size()));
+    while (in.CurrentPosition() < static_cast<int>(packed.size())) {
+      uint64_t value = 0;
+      if (!in.ReadVarint64(&value)) {
+        refuse_record();
+      }
+      std::memcpy(made_.data() + used, &value, sizeof(value));
+      used += sizeof(value);
+    }
+    made_.resize(used);
+  }
+
+  bool there_ = false;
+  uint32_t list_ = 0;  // number in Feature; 0: none
+  size_t strings_ = 0;
+  bool in_record_ = true;
+  std::span<const std::byte> record_;
+  std::vector<std::byte> made_;
+};
+
+// Calls `take` with name and Feature message of all features.
+template <typename Take>
+void each_feature(std::span<const std::byte> record, const Take& take) {
+  if (record.size() > static_cast<size_t>(std::numeric_limits<int>::max())) {
+    refuse_record();
+  }
+  Fields example(record);
+  for (Field features; example.next(features);) {
+    if (features.number != kExampleFeatures || features.wire != Wire::kBytes) {
+      continue;
+    }
+    Fields entries(features.bytes);
+    for (Field entry; entries.next(entry);) {
+      if (entry.number != kFeaturesEntry || entry.wire != Wire::kBytes) {
+        continue;
+      }
+      std::string_view name;
+      std::span<const std::byte> value;
+      Fields parts(entry.bytes);
+      for (Field part; parts.next(part);) {
+        if (part.number == kEntryKey && part.wire == Wire::kBytes) {
+          name = {reinterpret_cast<const char*>(part.bytes.data()), part.bytes.size()};
+        } else if (part.number == kEntryValue && part.wire == Wire::kBytes) {
+          value = part.bytes;
+        }
+      }
+      take(name, value);
+    }
+  }
+}
+
+std::string names_of(std::span<const std::byte> record) {
+  std::string names;
+  each_feature(record, [&](std::string_view name, std::span<const std::byte>) {
+    names += fmt::format("{}'{}'", names.empty() ? "" : ", ", name);
+  });
+  return names.empty() ? "none" : names;
 }
 
 }  // namespace
 
 struct ExampleParser::State {
   std::vector<Feature> features;
-  wire::Example example;  // keeps its memory from record to record
-  std::vector<const wire::Feature*> found;
+  std::vector<StoredValue> stored;  // keep their memory from record to record
 };
 
 ExampleParser::ExampleParser(std::vector<Feature> features) : state_(std::make_unique<State>()) {
+  state_->stored.resize(features.size());
   state_->features = std::move(features);
 }
 
 ExampleParser::~ExampleParser() = default;
 
 std::vector<Feature> features_of(std::span<const std::byte> record) {
-  wire::Example example;
-  if (!parse_record(record, example)) {
-    throw BadExample("the record is no tf.train.Example");
-  }
   std::vector<Feature> features;
-  for (const wire::NamedFeature& entry : example.features().feature()) {
-    Feature feature{.name = entry.key()};
-    const Value value = value_of(feature, entry.value());
+  each_feature(record, [&](std::string_view name, std::span<const std::byte> message) {
+    Feature feature{.name = std::string(name)};
+    StoredValue stored;
+    stored.take(message);
+    const Value value = stored.value(feature);
     feature.type = value.type;
     const uint64_t elements = value.bytes.size() / driver::dtype_bytes(value.type);
     if (elements != 1) {
       feature.shape = {static_cast<int64_t>(elements)};
     }
     features.push_back(std::move(feature));
-  }
+  });
   return features;
 }
 
 void ExampleParser::parse(std::span<const std::byte> record, std::span<Value> values) {
   State& state = *state_;
-  if (!parse_record(record, state.example)) {
-    throw BadExample("the record is no tf.train.Example");
+  for (StoredValue& stored : state.stored) {
+    stored.clear();
   }
-  state.found.assign(state.features.size(), nullptr);
-  for (const wire::NamedFeature& entry : state.example.features().feature()) {
+  each_feature(record, [&](std::string_view name, std::span<const std::byte> message) {
     for (size_t i = 0; i < state.features.size(); ++i) {
-      if (entry.key() == state.features[i].name) {
-        state.found[i] = &entry.value();  // the last of a name, as in a map
+      if (name == state.features[i].name) {
+        state.stored[i].clear();  // the last of a name, as in a map
+        state.stored[i].take(message);
       }
     }
-  }
+  });
   for (size_t i = 0; i < state.features.size(); ++i) {
-    if (state.found[i] == nullptr) {
+    if (!state.stored[i].there()) {
       throw BadExample(fmt::format("it has no feature '{}'; it has {}", state.features[i].name,
-                                   names_of(state.example.features())));
+                                   names_of(record)));
     }
-    values[i] = value_of(state.features[i], *state.found[i]);
+    values[i] = state.stored[i].value(state.features[i]);
   }
 }
 

@@ -19,8 +19,8 @@ class ExampleParser {
   ExampleParser(const ExampleParser&) = delete;
   ExampleParser& operator=(const ExampleParser&) = delete;
 
-  /// Values are valid until the next call. Throws BadExample: no Example, a feature that is not
-  /// there (which are) or has no one value.
+  /// Values are valid until the next call, and as long as the record. Throws BadExample: no
+  /// Example, a feature that is not there (which are) or has no one value.
   void parse(std::span<const std::byte> record, std::span<Value> values);
 
  private:
