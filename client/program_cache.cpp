@@ -141,9 +141,8 @@ std::string program_key(std::span<const std::byte> artifact, const spec::BoardPa
                         const std::vector<int>& cores, const std::string& form) {
   Hash hash;
   hash.add(artifact.data(), artifact.size());
-  spec::BoardParams params = board;
   for (const spec::BoardKey& key : spec::kBoardKeys) {
-    hash.add(spec::value_text(key, params));
+    hash.add(spec::value_text(key, board));
   }
   for (const int core : cores) {
     hash.add("core " + std::to_string(core));

@@ -28,7 +28,7 @@ std::string kind_of(const spec::BoardParams& board) {
   return board.board.name.starts_with("v2") ? "TPU v2" : "TPU v3";
 }
 
-std::string serialized(const std::string& platform, spec::BoardParams board) {
+std::string serialized(const std::string& platform, const spec::BoardParams& board) {
   std::string text = "tpuboard topology\nplatform=" + platform + "\n";
   for (const spec::BoardKey& key : spec::kBoardKeys) {
     text += fmt::format("{}.{}={}\n", key.section, key.name, spec::value_text(key, board));

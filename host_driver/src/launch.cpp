@@ -285,6 +285,7 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
   const ProgramCost& cost = program->info->cost;
   need_room_behind((cost.result_bytes - cost.donated_bytes) * program->info->devices.size(),
                    fmt::format("the result memory of {}", exe.name));
+  spend_host_time(static_cast<uint64_t>(params_.host.dispatch_cycles));
   const std::vector<Array> arguments = prepare_arguments(*program, given, options.keep);
   const std::set<size_t> kept(options.keep.begin(), options.keep.end());
   const auto residence = make_resident(*program);

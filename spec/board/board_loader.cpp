@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <set>
 
 #include "file/whole_file.hpp"
@@ -34,8 +36,10 @@ std::string place(const std::string& file, const toml::node& node) {
   return fmt::format("{}:{}", file, node.source().begin.line);
 }
 
-void check_range(const BoardKey& key, int64_t value, const std::string& where) {
-  if (value < key.min || value > key.max) {
+template <class Number>
+void check_range(const BoardKey& key, Number value, const std::string& where) {
+  // Not a number is in no range.
+  if (!(value >= static_cast<Number>(key.min) && value <= static_cast<Number>(key.max))) {
     throw BoardError(fmt::format("{}: {}.{} = {} is impossible; it must be in {}..{} {}", where,
                                  key.section, key.name, value, key.min, key.max, key.unit));
   }
@@ -63,7 +67,15 @@ void read_entry(BoardParams& params, const BoardKey& key, const toml::node& node
     throw BoardError(
         fmt::format("{}: {}.{} must have unit \"{}\"", where, key.section, key.name, key.unit));
   }
-  if (key.number != nullptr) {
+  if (key.real != nullptr) {
+    const auto value = (*entry)["value"].value<double>();
+    if (!value) {
+      throw BoardError(
+          fmt::format("{}: {}.{} must have a number as value", where, key.section, key.name));
+    }
+    check_range(key, *value, where);
+    key.real(params) = *value;
+  } else if (key.number != nullptr) {
     const auto value = (*entry)["value"].value_exact<int64_t>();
     if (!value) {
       throw BoardError(
@@ -131,17 +143,22 @@ void apply_override(BoardParams& params, const std::string& text) {
         fmt::format("--set {}: unknown key {}.{}; the keys are listed in docs/timing_model.md",
                     text, section, name));
   }
-  if (key->number == nullptr) {
+  const auto take = [&](auto& member, const char* kind) {
+    auto number = member;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || end != value.data() + value.size()) {
+      throw BoardError(fmt::format("--set {}: '{}' is not {}", text, value, kind));
+    }
+    check_range(*key, number, "--set");
+    member = number;
+  };
+  if (key->number != nullptr) {
+    take(key->number(params), "an integer");
+  } else if (key->real != nullptr) {
+    take(key->real(params), "a number");
+  } else {
     key->text(params) = value;
-    return;
   }
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size()) {
-    throw BoardError(fmt::format("--set {}: '{}' is not an integer", text, value));
-  }
-  check_range(*key, number, "--set");
-  key->number(params) = number;
 }
 
 void check_combinations(const BoardParams& params, const std::string& where) {
@@ -169,8 +186,11 @@ void check_combinations(const BoardParams& params, const std::string& where) {
 
 }  // namespace
 
-std::string value_text(const BoardKey& key, BoardParams& params) {
-  return key.number != nullptr ? std::to_string(key.number(params)) : key.text(params);
+std::string value_text(const BoardKey& key, const BoardParams& params) {
+  BoardParams copy = params;
+  return key.number != nullptr ? fmt::format("{}", key.number(copy))
+         : key.real != nullptr ? fmt::format("{}", key.real(copy))
+                               : key.text(copy);
 }
 
 std::vector<std::string> board_preset_names() {
@@ -206,6 +226,16 @@ BoardParams load_board(const std::string& name_or_path, const std::vector<std::s
   }
   check_combinations(params, overrides.empty() ? name_or_path : name_or_path + " with --set");
   return params;
+}
+
+uint64_t host_input_cycles(const BoardParams& params, uint64_t bytes) {
+  if (params.host.input_gbps == 0) {
+    return 0;
+  }
+  constexpr double kMost = 1e15;  // ten days of the board: what comes later does not matter
+  const double cycles = static_cast<double>(bytes) * static_cast<double>(params.core.clock_mhz) /
+                        (params.host.input_gbps * 1000);
+  return static_cast<uint64_t>(std::min(kMost, std::ceil(cycles)));
 }
 
 uint64_t board_hash(const BoardParams& params) {

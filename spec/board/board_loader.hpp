@@ -25,7 +25,7 @@ BoardParams load_board(const std::string& name_or_path,
                        const std::vector<std::string>& overrides = {});
 
 /// The value of a key as an override writes it.
-std::string value_text(const BoardKey& key, BoardParams& params);
+std::string value_text(const BoardKey& key, const BoardParams& params);
 
 /// Names of the built-in presets.
 std::vector<std::string> board_preset_names();
@@ -55,6 +55,9 @@ inline size_t commands_in_flight(const BoardParams& params, size_t queue) {
       engine == Engine::kDmaIn || engine == Engine::kDmaOut || engine == Engine::kDmaRemote;
   return static_cast<size_t>(dma ? params.dma.in_flight : params.core.in_flight);
 }
+
+/// Core cycles in which the host makes `bytes` ready for an upload, rounded up.
+uint64_t host_input_cycles(const BoardParams& params, uint64_t bytes);
 
 /// Core cycles of `ns` nanoseconds, rounded up.
 inline uint64_t cycles_from_ns(const BoardParams& params, int64_t ns) {

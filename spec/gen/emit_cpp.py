@@ -8,6 +8,7 @@ from parse import SCALAR_BYTES, Block, BoardKey, Isa, Struct, engine_unit
 
 CPP_TYPES = {"u8": "uint8_t", "i8": "int8_t", "u16": "uint16_t", "i16": "int16_t", "u32": "uint32_t",
              "i32": "int32_t", "u64": "uint64_t", "i64": "int64_t"}
+BOARD_TYPES = {"int": "int64_t", "real": "double", "string": "std::string"}
 HEAD = "// Generated from {source} by spec/gen. Do not edit.\n#pragma once\n\n"
 
 
@@ -163,21 +164,20 @@ def emit_board(keys: list[BoardKey], presets: dict[str, str], out: Path) -> None
     for section, items in sections.items():
         text.append("  struct {")
         for key in items:
-            kind = "int64_t" if key.type == "int" else "std::string"
-            text.append(f"    {kind} {key.name}{{}};  ///< [{key.unit}] {key.desc}")
+            text.append(f"    {BOARD_TYPES[key.type]} {key.name}{{}};  ///< [{key.unit}] {key.desc}")
         text.append(f"  }} {section};")
     text.append("};\n")
-    text.append("/// One key of a board file; exactly one of `number` and `text` is set.\nstruct BoardKey {\n"
+    text.append("/// One key of a board file; exactly one of `number`, `real` and `text` is set.\nstruct BoardKey {\n"
                 "  std::string_view section;\n  std::string_view name;\n  std::string_view unit;\n  int64_t min;\n"
                 "  int64_t max;\n  bool structural;  ///< compiled programs depend on it\n"
-                "  int64_t& (*number)(BoardParams&);\n  std::string& (*text)(BoardParams&);\n};")
+                "  int64_t& (*number)(BoardParams&);\n  double& (*real)(BoardParams&);\n"
+                "  std::string& (*text)(BoardParams&);\n};")
     rows = []
     for key in keys:
-        getter = f"[](BoardParams& p) -> {'int64_t' if key.type == 'int' else 'std::string'}& " \
-                 f"{{ return p.{key.section}.{key.name}; }}"
-        pair = f"{getter}, nullptr" if key.type == "int" else f"nullptr, {getter}"
+        getter = f"[](BoardParams& p) -> {BOARD_TYPES[key.type]}& {{ return p.{key.section}.{key.name}; }}"
+        getters = ", ".join(getter if kind == key.type else "nullptr" for kind in BOARD_TYPES)
         rows.append(f'    BoardKey{{"{key.section}", "{key.name}", "{key.unit}", {key.min}, {key.max}, '
-                    f'{"true" if key.structural else "false"}, {pair}}},')
+                    f'{"true" if key.structural else "false"}, {getters}}},')
     text.append(f"inline constexpr std::array<BoardKey, {len(rows)}> kBoardKeys = {{{{\n" + "\n".join(rows) + "\n}};\n")
     text.append("/// The value that every board has of a key: its range holds one.\n"
                 "consteval int64_t fixed_board_value(std::string_view section, std::string_view name) {\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 SCALAR_BYTES = {"u8": 1, "i8": 1, "u16": 2, "i16": 2, "u32": 4, "i32": 4, "u64": 8, "i64": 8}
-BOARD_TYPES = {"int", "string"}
+BOARD_TYPES = {"int", "real", "string"}
 ORIGINS = {"published", "measured_v4", "chosen", "calibrated"}
 ACCESS = {"rw", "ro", "wo", "w1c", "w1s"}
 
@@ -421,7 +421,10 @@ def check_board(path: Path, keys: list[BoardKey]) -> dict[str, dict[str, Any]]:
                 "a measurement of a v4 is not published for this board: origin must be measured_v4")
         if key.type == "int":
             require(isinstance(entry["value"], int), where, "value must be an integer")
-            require(key.min <= entry["value"] <= key.max, where, f"value must be in {key.min}..{key.max}")
+        elif key.type == "real":
+            require(isinstance(entry["value"], (int, float)), where, "value must be a number")
         else:
             require(isinstance(entry["value"], str), where, "value must be a string")
+        if key.type != "string":
+            require(key.min <= entry["value"] <= key.max, where, f"value must be in {key.min}..{key.max}")
     return entries

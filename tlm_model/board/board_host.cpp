@@ -2,6 +2,7 @@
 #include "board/board_host.hpp"
 
 #include <mutex>
+#include <optional>
 
 #include "board/board.hpp"
 #include "image/firmware_image.hpp"
@@ -45,7 +46,7 @@ struct BoardHost::Impl {
         limit, interruptible);
   }
 
-  RunOutcome run();
+  RunOutcome run(std::optional<uint64_t> until);
   bool msi_pending();
   void send_posted();
 
@@ -116,12 +117,14 @@ bool BoardHost::Impl::msi_pending() {
   return false;
 }
 
-RunOutcome BoardHost::Impl::run() {
+RunOutcome BoardHost::Impl::run(std::optional<uint64_t> until) {
   sc_core::sc_event_or_list wake;
   for (size_t chip = 0; chip < board->chips(); ++chip) {
     wake |= board->chip(chip).pcie().msi_event();
   }
-  wake |= board->activity().quiet_event();
+  if (!until) {
+    wake |= board->activity().quiet_event();
+  }
   wake |= port.asked_event();
   RunOutcome outcome;
   for (;;) {
@@ -129,14 +132,18 @@ RunOutcome BoardHost::Impl::run() {
       sc_core::wait(sc_core::SC_ZERO_TIME);
     }
     outcome.quiescent = board->activity().quiet();
-    if (outcome.quiescent || msi_pending()) {
+    if (msi_pending() || (until ? now_cycles() >= *until : outcome.quiescent)) {
       break;
     }
     if (port.asked_to_end()) {
       outcome.expired = true;
       break;
     }
-    sc_core::wait(wake);
+    if (until) {
+      sc_core::wait(from_cycles(*until - now_cycles()), wake);
+    } else {
+      sc_core::wait(wake);
+    }
   }
   for (size_t chip = 0; chip < board->chips(); ++chip) {
     outcome.msi.push_back(board->chip(chip).pcie().take_msi());
@@ -147,7 +154,13 @@ RunOutcome BoardHost::Impl::run() {
 
 RunOutcome BoardHost::run(std::chrono::nanoseconds limit) {
   RunOutcome outcome;
-  impl_->call([&] { outcome = impl_->run(); }, limit, true);
+  impl_->call([&] { outcome = impl_->run(std::nullopt); }, limit, true);
+  return outcome;
+}
+
+RunOutcome BoardHost::run_until(uint64_t cycle, std::chrono::nanoseconds limit) {
+  RunOutcome outcome;
+  impl_->call([&] { outcome = impl_->run(cycle); }, limit, true);
   return outcome;
 }
 

@@ -115,6 +115,9 @@ class BoardHost {
   // done, or nothing is in flight, or it has taken `limit` of host time (0: none).
   RunOutcome run(std::chrono::nanoseconds limit = {});
 
+  // As run(), but until `cycle`, although nothing may be in flight: the host is busy.
+  RunOutcome run_until(uint64_t cycle, std::chrono::nanoseconds limit = {});
+
   // From any thread: run() comes back as soon as the present events are done; the next one does
   // when none is on its way.
   void interrupt();

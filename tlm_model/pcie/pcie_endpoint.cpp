@@ -29,8 +29,10 @@ PcieEndpoint::PcieEndpoint(sc_core::sc_module_name name, const spec::BoardParams
       share_(share),
       activity_(activity),
       latency_(spec::cycles_from_ns(params, params.pcie.latency_ns)),
-      down_link_(share.add_resource_gbps(params.pcie.gbps_per_chip, 100, params.core.clock_mhz)),
-      up_link_(share.add_resource_gbps(params.pcie.gbps_per_chip, 100, params.core.clock_mhz)) {
+      down_link_(share.add_resource_gbps(params.pcie.gbps_per_chip, params.host.transfer_efficiency,
+                                         params.core.clock_mhz)),
+      up_link_(share.add_resource_gbps(params.pcie.gbps_per_chip, params.host.transfer_efficiency,
+                                       params.core.clock_mhz)) {
   SC_THREAD(downstream_thread);
   SC_THREAD(upstream_thread);
 }

@@ -127,6 +127,16 @@ class Transport {
   /// std::exception when the model itself broke.
   virtual RunOutcome run() = 0;
 
+  /// As run(), but until the board's clock says `cycle`, which it reaches although nothing is in
+  /// flight. Needed where the board's numbers give the host time of its own (`host.*`); a transport
+  /// that cannot do this refuses it.
+  virtual RunOutcome run_until(uint64_t cycle) {
+    static_cast<void>(cycle);
+    throw Error(ErrorCode::kUnimplemented,
+                "this transport cannot let the board's clock go on by itself, which "
+                "host.dispatch_cycles and host.input_gbps need");
+  }
+
   /// run() comes back after that much host time as well (0: it does not, as at the start). The
   /// board is parked then and goes on with the next run(). A transport that cannot do this does
   /// nothing here; the time limit of launches is looked at when its run() comes back.

@@ -339,6 +339,10 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
     const Operation& op_;
   };
 
+  // board_limit.cpp
+  void spend_host_time(uint64_t cycles);
+  void prepare_input(uint64_t bytes);
+
   // board_wait.cpp
   uint64_t host_news();
   void await_host(uint64_t news, Deadline deadline);
@@ -486,6 +490,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   /// Cores that have come to a host call or the end of a transfer: operation, partition.
   std::deque<std::pair<std::shared_ptr<Operation>, size_t>> calls_told_;
   bool answering_ = false;  // a thread computes an answer: no board time passes
+  std::optional<uint64_t> host_busy_until_;  // while the host is busy: a board cycle
   uint64_t repeated_doorbells_ = 0;
   uint64_t recoveries_ = 0;
 

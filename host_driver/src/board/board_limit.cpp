@@ -1,4 +1,5 @@
-// The time limit of launches: host time, so it decides only whether a run ends with an error.
+// Host time: the time limit of launches, of the host's own clock, which decides only whether a run
+// ends with an error; and what the board's numbers say that a host takes, of the board's clock.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -54,7 +55,7 @@ RunOutcome BoardImpl::run_timed(Deadline deadline) {
     }
     send_doorbells();
     transport_->limit_run(sooner(look ? kCancelLook : slice, deadline, start));
-    outcome = transport_->run();
+    outcome = host_busy_until_ ? transport_->run_until(*host_busy_until_) : transport_->run();
     end_run();
     std::move(outcome.console.begin(), outcome.console.end(), std::back_inserter(console));
     if (launch_clock_.spend(std::chrono::steady_clock::now() - start)) {
@@ -67,6 +68,27 @@ RunOutcome BoardImpl::run_timed(Deadline deadline) {
   } while (outcome.expired && !broken_ && !late);
   outcome.console = std::move(console);
   return outcome;
+}
+
+// The host is busy for that long before its call takes effect, and the board goes on meanwhile. It
+// stops at its interrupts as ever.
+void BoardImpl::spend_host_time(uint64_t cycles) {
+  if (cycles == 0) {
+    return;
+  }
+  const KeepLock whole(*this);
+  host_busy_until_ = transport_->now() + cycles;
+  while (!broken_ && transport_->now() < *host_busy_until_) {
+    run_board();
+    drain();
+  }
+  host_busy_until_.reset();
+  check_unbroken();
+}
+
+// The host makes so many bytes ready for an upload.
+void BoardImpl::prepare_input(uint64_t bytes) {
+  spend_host_time(spec::host_input_cycles(params_, bytes));
 }
 
 // A core of its gang still has to do with an older launch, so that it cannot end a step.

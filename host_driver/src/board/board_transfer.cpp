@@ -107,6 +107,7 @@ std::vector<Buffer> BoardImpl::upload(const std::vector<int>& devices, const Hos
                                       const std::string& label) {
   const Entry entry(*this);
   check_usable();
+  prepare_input(box.bytes());
   std::vector<std::shared_ptr<Allocation>> ranges;
   for (const int device : devices) {
     ranges.push_back(allocate(device, std::max(alloc_bytes, box.bytes()), label));
@@ -130,6 +131,7 @@ Buffer BoardImpl::upload_later(int device, DType dtype, const Shape& shape,
                                const std::vector<Event>& after) {
   const Entry entry(*this);
   check_usable();
+  prepare_input(bytes->size());
   const std::string label = type_text(dtype, shape);
   const auto to = allocate(device, bytes->size(), label);
   const auto op = begin(fmt::format("upload of {} to TPU:{}", label, device));

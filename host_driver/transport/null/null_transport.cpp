@@ -285,6 +285,14 @@ RunOutcome NullTransport::run() {
   return outcome;
 }
 
+RunOutcome NullTransport::run_until(uint64_t cycle) {
+  RunOutcome outcome = run();
+  if (outcome.quiescent) {
+    cycle_ = std::max(cycle_, cycle);
+  }
+  return outcome;
+}
+
 uint8_t NullTransport::track_of(const Pending& command) {
   if (command.head.opcode == TPU_OP_COPY) {
     tpu_command_copy_t copy;

@@ -62,6 +62,7 @@ class NullTransport : public Transport {
   void write32(int chip, int bar, uint64_t offset, uint32_t value) override;
   void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data) override;
   RunOutcome run() override;
+  RunOutcome run_until(uint64_t cycle) override;
   void limit_run(std::chrono::nanoseconds limit) override { limit_ = limit; }
   void interrupt() override;
   uint64_t now() override { return cycle_; }

@@ -44,10 +44,9 @@ class SimTransport : public Transport {
   void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data) override {
     board_.write_block(chip, bar, offset, data);
   }
-  RunOutcome run() override {
-    model::RunOutcome outcome = board_.run(limit_);
-    return {outcome.quiescent, outcome.expired, std::move(outcome.msi),
-            lines(std::move(outcome.console))};
+  RunOutcome run() override { return outcome_of(board_.run(limit_)); }
+  RunOutcome run_until(uint64_t cycle) override {
+    return outcome_of(board_.run_until(cycle, limit_));
   }
   std::vector<ConsoleLine> take_console() override { return lines(board_.take_console()); }
   void limit_run(std::chrono::nanoseconds limit) override { limit_ = limit; }
@@ -100,6 +99,9 @@ class SimTransport : public Transport {
   }
 
  private:
+  static RunOutcome outcome_of(model::RunOutcome from) {
+    return {from.quiescent, from.expired, std::move(from.msi), lines(std::move(from.console))};
+  }
   static std::vector<ConsoleLine> lines(std::vector<model::ConsoleLine> from) {
     std::vector<ConsoleLine> to;
     for (model::ConsoleLine& line : from) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -62,6 +63,33 @@ TEST(BoardLoader, TimingOverridesChangeTheValueOnly) {
   const BoardParams changed = load_board("v3_8", {"hbm.gbps_per_chip=450"});
   EXPECT_EQ(changed.hbm.gbps_per_chip, 450);
   EXPECT_EQ(board_hash(changed), board_hash(load_board("v3_8")));
+}
+
+TEST(BoardLoader, TakesRealNumbers) {
+  const std::string entry = "input_gbps = { value = 0,";
+  EXPECT_EQ(load_board("v3_8", {"host.input_gbps=0.063"}).host.input_gbps, 0.063);
+  EXPECT_EQ(load_board("v3_8", {"host.input_gbps=12"}).host.input_gbps, 12.0);
+  EXPECT_EQ(load_board(write_board(entry, "input_gbps = { value = 2.5,")).host.input_gbps, 2.5);
+  EXPECT_THAT(error_of(write_board(entry, "input_gbps = { value = \"fast\",")),
+              HasSubstr("host.input_gbps must have a number"));
+  EXPECT_THAT(error_of(write_board(entry, "input_gbps = { value = -0.5,")),
+              HasSubstr("host.input_gbps = -0.5 is impossible"));
+  EXPECT_THAT(error_of("v3_8", {"host.input_gbps=1 GB"}), HasSubstr("'1 GB' is not a number"));
+  for (const char* value : {"nan", "-1e-9", "1000000.5", "inf"}) {
+    EXPECT_THAT(error_of("v3_8", {std::string("host.input_gbps=") + value}),
+                HasSubstr("impossible"));
+  }
+  const BoardParams none = load_board("v3_8");
+  const BoardParams slow = load_board("v3_8", {"host.input_gbps=0.1"});
+  EXPECT_NE(value_text(*std::find_if(kBoardKeys.begin(), kBoardKeys.end(),
+                                     [](const BoardKey& key) { return key.real != nullptr; }),
+                       slow),
+            "0");
+  EXPECT_EQ(host_input_cycles(none, 1 << 20), 0U);
+  EXPECT_EQ(host_input_cycles(slow, 1000), 9400U);
+  EXPECT_EQ(host_input_cycles(slow, 1), 10U);
+  EXPECT_EQ(host_input_cycles(load_board("v3_8", {"host.input_gbps=1e-30"}), 1 << 20),
+            1'000'000'000'000'000U);
 }
 
 TEST(BoardLoader, NamesUnknownKeyWithLine) {
