@@ -18,6 +18,7 @@ struct Access {
   static Executable executable(std::shared_ptr<ExecutableState> state) {
     return Executable(std::move(state));
   }
+  static StepFeed step_feed(std::shared_ptr<BoardImpl> board, std::shared_ptr<StepFeedState> state);
   /// Made from the state of an event that nobody else sets.
   static HostEvent host_event(std::shared_ptr<EventState> state);
 };

@@ -37,46 +37,6 @@ BoardImpl& need(const std::shared_ptr<BoardImpl>& impl) {
   return *impl;
 }
 
-// The elements of a view with strides lie in its bytes.
-void check_strides(const HostView& host) {
-  const auto refuse = [&](const std::string& what) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{} with strides [{}] from byte {} on {}", type_text(host.dtype, host.shape),
-                    fmt::join(host.strides, ","), host.first_byte, what));
-  };
-  if (host.strides.size() != host.shape.size()) {
-    refuse("has not one stride a dimension");
-  }
-  if (element_count(host.shape) == 0) {
-    return;
-  }
-  // Wide enough for the sums of any strides: a shape has less than 2^62 elements.
-  __extension__ using Wide = __int128;
-  Wide first = host.first_byte;
-  Wide end = first + static_cast<Wide>(dtype_bytes(host.dtype));
-  for (size_t d = 0; d < host.shape.size(); ++d) {
-    const Wide reach = static_cast<Wide>(host.shape[d] - 1) * host.strides[d];
-    (reach < 0 ? first : end) += reach;
-  }
-  if (first < 0 || end > static_cast<Wide>(host.bytes.size())) {
-    refuse(fmt::format("leaves its {} bytes", host.bytes.size()));
-  }
-}
-
-void check_view(const HostView& host) {
-  const uint64_t bytes = byte_count(host.dtype, host.shape);
-  if (!host.strides.empty()) {
-    check_strides(host);
-    return;
-  }
-  if (host.bytes.size() != bytes) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} has {} bytes, {} were given", type_text(host.dtype, host.shape),
-                            bytes, host.bytes.size()));
-  }
-}
-
 // Uploads one global array: equal boxes are staged once.
 Array place(BoardImpl& board, const HostView& host, const Layout& layout,
             const std::vector<int>& devices, uint64_t alloc_bytes, const std::string& label) {

@@ -39,12 +39,11 @@ void check_donations(const std::vector<ParameterInfo>& infos, const std::vector<
   }
 }
 
-// Everything that can be wrong with the arguments of a launch, before anything is sent.
-void check_arguments(const BoardImpl& board, const LoadedProgram& program,
-                     const std::vector<Array>& arguments, const RunOptions& options) {
-  const exe::ExecutableT& exe = program.exe;
+// Everything that can be wrong with the options of a launch and the number of its arguments.
+void check_options(const LoadedProgram& program, const std::vector<Array>& arguments,
+                   const RunOptions& options) {
   if (arguments.size() != program.info->arguments.size()) {
-    throw invalid(fmt::format("{} takes {} arguments, {} were given", exe.name,
+    throw invalid(fmt::format("{} takes {} arguments, {} were given", program.exe.name,
                               program.info->arguments.size(), arguments.size()));
   }
   if (options.steps == 0) {
@@ -57,14 +56,28 @@ void check_arguments(const BoardImpl& board, const LoadedProgram& program,
   }
   const bool donates = std::any_of(program.info->arguments.begin(), program.info->arguments.end(),
                                    [](const ParameterInfo& info) { return info.donated_to >= 0; });
-  if (options.steps > 1 && !donates) {
+  if (options.steps > 1 && !donates && options.infeed.empty() && options.outfeed.empty()) {
     throw invalid(fmt::format("{} donates no argument, so {} steps would all compute the same",
-                              exe.name, options.steps));
+                              program.exe.name, options.steps));
   }
+}
+
+// Everything that can be wrong with the arguments of a launch, before anything is sent.
+void check_arguments(const BoardImpl& board, const LoadedProgram& program,
+                     const std::vector<Array>& arguments, const RunOptions& options) {
+  const exe::ExecutableT& exe = program.exe;
+  check_options(program, arguments, options);
   for (size_t i = 0; i < arguments.size(); ++i) {
     const ParameterInfo& info = program.info->arguments[i];
     const Array& array = arguments[i];
     const std::string what = argument_text(i, info);
+    const auto& fed = options.infeed;
+    if (std::find(fed.begin(), fed.end(), i) != fed.end()) {
+      if (array.valid()) {
+        throw invalid(fmt::format("{} is fed, so that its array in the call must be empty", what));
+      }
+      continue;
+    }
     if (!array.valid()) {
       throw invalid(fmt::format("{} is empty", what));
     }
@@ -132,6 +145,19 @@ void share_parts(const std::vector<Buffer>& parts) {
   }
 }
 
+// The results of a launch, by result and part; those that are fed are empty.
+std::vector<Array> arrays_of(const ProgramInfo& info, std::vector<std::vector<Buffer>> outputs) {
+  std::vector<Array> arrays(outputs.size());
+  for (size_t r = 0; r < outputs.size(); ++r) {
+    if (!outputs[r].empty()) {
+      share_parts(outputs[r]);
+      const ParameterInfo& result = info.results[r];
+      arrays[r] = Array(result.dtype, result.shape, result.layout, std::move(outputs[r]));
+    }
+  }
+  return arrays;
+}
+
 }  // namespace
 
 void BoardImpl::give_launch_id(Operation& op) {
@@ -157,6 +183,8 @@ void BoardImpl::submit_launch(const std::shared_ptr<Operation>& op,
       // No more waiting can happen but for room in the rings, which keeps the order.
       give_launch_id(*op);
       submit_gang(op);
+      queue_feed(*op);
+      send_feeds();
     });
   } catch (...) {
     finish(*op, given_up());
@@ -193,6 +221,9 @@ std::vector<Array> BoardImpl::prepare_arguments(const LoadedProgram& program,
                                                 const std::vector<size_t>& kept) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Array& old = arguments[i];
+    if (!old.valid()) {
+      continue;  // fed
+    }
     const bool keep = program.info->arguments[i].donated_to >= 0 &&
                       std::find(kept.begin(), kept.end(), i) != kept.end();
     if (!keep && lies_as_wanted(old, program.argument_owned[i])) {
@@ -218,11 +249,23 @@ std::vector<std::shared_ptr<Allocation>> BoardImpl::bind_slots(
   const Residence::Part& part = op.residence->parts[p];
   std::vector<std::shared_ptr<Allocation>> slots = part.slots;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    slots[exe.args[i]->slot] = hold(*Access::state(arguments[i].parts()[p]));
+    if (arguments[i].valid()) {
+      slots[exe.args[i]->slot] = hold(*Access::state(arguments[i].parts()[p]));
+    }
+  }
+  if (op.feed) {
+    for (const auto* fed : {&op.feed->infeed, &op.feed->outfeed}) {
+      for (const FeedSlot& slot : *fed) {
+        slots[slot.slot] = slot.memory[p];
+      }
+    }
   }
   for (size_t r = 0; r < exe.results.size(); ++r) {
     const uint32_t s = exe.results[r]->slot;
     const exe::SlotT& slot = *exe.slots[s];
+    if (op.feed && op.feed->gives(r)) {
+      continue;
+    }
     slots[s] = slot.alias_of >= 0
                    ? slots[static_cast<size_t>(slot.alias_of)]
                    : allocate(part.device, slot.bytes, fmt::format("result {} of {}", r, exe.name));
@@ -254,12 +297,21 @@ std::shared_ptr<Command> BoardImpl::launch_command(
     if (slots[s] && written && exe.slots[s]->alias_of < 0) {
       row.flags = TPU_SLOT_FLAG_FRESH;
     }
+    if (const FeedSlot* fed = op.feed ? op.feed->fed_slot(static_cast<uint32_t>(s), p) : nullptr) {
+      row.mode = kind == exe::SlotKind::result ? TPU_SLOT_OUTFEED : TPU_SLOT_INFEED;
+      row.flags = 0;
+      row.depth = TPU_INFEED_DEPTH;
+      row.stride = static_cast<uint32_t>(fed->stride);
+    }
     std::memcpy(table.data() + s * sizeof(row), &row, sizeof(row));
     if (slots[s]) {
       (written ? command->writes : command->reads).push_back(slots[s]);
     }
   }
   command->keep = {staged};
+  if (op.feed) {
+    command->flags |= op.feed->launch_flags(p);
+  }
   tpu_command_launch_t wire{};
   wire.table_iova = staged->iova();
   wire.program_id = part.id;
@@ -294,6 +346,7 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
   op->residence = residence;
   op->steps = options.steps;
   op->on_host_call = options.on_host_call;
+  op->feed = make_feed(op, options);
   std::vector<std::vector<Buffer>> outputs(exe.results.size());
   std::vector<std::shared_ptr<BufferState>> donated;
   for (size_t p = 0; p < program->info->devices.size(); ++p) {
@@ -301,6 +354,9 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
       op->inputs.push_back(loaded);
     }
     for (size_t i = 0; i < arguments.size(); ++i) {
+      if (!arguments[i].valid()) {
+        continue;  // fed
+      }
       const auto& buffer = Access::state(arguments[i].parts()[p]);
       op->inputs.push_back(buffer->ready);
       if (program->info->arguments[i].donated_to >= 0) {
@@ -318,11 +374,7 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
     }
   }
   RunResult result;
-  for (size_t r = 0; r < outputs.size(); ++r) {
-    share_parts(outputs[r]);
-    const ParameterInfo& info = program->info->results[r];
-    result.outputs.emplace_back(info.dtype, info.shape, info.layout, std::move(outputs[r]));
-  }
+  result.outputs = arrays_of(*program->info, std::move(outputs));
   result.done = Access::event(op->event);
   depend(*op, options.after);
   for (const auto& command : op->commands) {
@@ -336,6 +388,9 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
         hold(*Access::state(part));
       }
     }
+  }
+  if (op->feed) {
+    result.feed = Access::step_feed(shared_from_this(), op->feed);
   }
   submit_launch(op, donated);  // the last thing that can fail
   return result;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tpu/buffer.hpp"
+#include "tpu/step_feed.hpp"
 
 namespace tpu::driver {
 
@@ -69,12 +70,18 @@ using HostCallHandler =
 /// How Executable::run() launches.
 struct RunOptions {
   uint32_t steps =
-      1;  ///< steps of one launch; more than one needs a program whose state is donated
+      1;  ///< of one launch; more than one needs a program whose state is donated, or a feed
   /// Arguments that keep their buffer although the program would take it over: they are copied
   /// first.
   std::vector<size_t> keep = {};
   /// The launch starts behind these events and fails with the first of them that fails.
   std::vector<Event> after = {};
+  /// Arguments of which each step takes a batch of its own from RunResult::feed; their Arrays in
+  /// the call are empty. Not those that the program takes over.
+  std::vector<size_t> infeed = {};
+  /// Results that each step gives the host by RunResult::feed, while the launch runs; their Arrays
+  /// in RunResult::outputs are empty. Not those that take over an argument.
+  std::vector<size_t> outfeed = {};
   /// Of a program with host calls: who answers them. Kept until the launch is over.
   HostCallHandler on_host_call = {};
 };
@@ -83,6 +90,7 @@ struct RunOptions {
 struct RunResult {
   std::vector<Array> outputs;  ///< by result
   Event done;                  ///< all cores have finished the launch
+  StepFeed feed;               ///< with RunOptions::infeed or outfeed; else empty
 };
 
 /// A program that is loaded on a group of devices, or an empty handle.

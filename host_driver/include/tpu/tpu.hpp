@@ -8,6 +8,7 @@
 #include "tpu/executable.hpp"
 #include "tpu/per_replica.hpp"
 #include "tpu/sim_options.hpp"
+#include "tpu/step_feed.hpp"
 #include "tpu/transport.hpp"
 #include "tpu/types.hpp"
 #include "tpu/version.hpp"
@@ -50,6 +51,8 @@ using driver::per_replica;
 using driver::PerReplica;
 using driver::reduce;
 using driver::Reduction;
+// step_feed.hpp
+using driver::StepFeed;
 // board.hpp
 using driver::Board;
 using driver::BoardCounters;

@@ -137,10 +137,10 @@ bool BoardImpl::let_time_pass() {
   }
   send_waiting();
   if (busy()) {
-    pump();
+    pump(std::nullopt, false);
     send_waiting();  // what came behind an operation that is over
   }
-  return busy();
+  return busy() && !starves_;
 }
 
 }  // namespace tpu::driver

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "board/board_loader.hpp"
+#include "src/board/device.hpp"
 #include "src/board/fifo_mutex.hpp"
 #include "src/board/launch_clock.hpp"
 #include "src/board/operation.hpp"
@@ -29,6 +30,7 @@
 #include "src/memory/host_arena.hpp"
 #include "src/op_counts.hpp"
 #include "src/program.hpp"
+#include "src/step_feed.hpp"
 #include "tpu/board.hpp"
 #include "tpu/spec/rings.h"
 #include "tpu/transport.hpp"
@@ -43,51 +45,6 @@ Error wait_timeout(const std::string& what, std::chrono::nanoseconds timeout);
 /// Why a thread takes the board lock: for a call, for a figure, or to wait. Waits let the thread
 /// that lets board time pass go on; the others park the board.
 enum class EntryKind : uint8_t { kCall, kLook, kWait };
-
-/// What the driver knows of one core.
-struct Device {
-  int id = 0;
-  int chip = 0;
-  int core = 0;  // on the chip
-  std::shared_ptr<DeviceMemory> memory;
-
-  uint64_t cmd_iova = 0;
-  uint64_t cpl_iova = 0;
-  std::span<std::byte> cmd_ring;
-  std::span<std::byte> cpl_ring;
-  uint32_t tail = 0;      // commands ever written
-  uint32_t rung = 0;      // value of the last doorbell
-  uint32_t cpl_head = 0;  // completions ever read
-  uint32_t epoch = 0;
-  uint32_t boots = 0;
-  uint32_t resets = 0;                          // of the track counts: each boot and each resume
-  std::array<uint32_t, kTracks> sent{};         // commands appended since then, by track
-  std::array<uint32_t, kTracks> done{};         // commands completed since then, by track
-  std::deque<std::shared_ptr<Command>> window;  // by seq from tail - window.size(); null: completed
-  size_t open = 0;                              // not completed
-  size_t launches = 0;                          // not completed
-  bool held = false;                            // waits for RESUME
-  ErrorPtr trap;                                // why its hart was started again last
-  uint32_t told_trap = 0;                       // boots + 1 when its last trap was told
-  std::array<bool, TPU_MAX_PROGRAMS> program_used{};
-
-  /// The launch that the core runs, or would run next; null without one.
-  Operation* first_launch() const {
-    for (const auto& command : window) {
-      if (command && command->op && command->op->launch()) {
-        return command->op.get();
-      }
-    }
-    return nullptr;
-  }
-
-  /// The firmware counts afresh: what was sent before is over.
-  void reset_tracks() {
-    ++resets;
-    sent = {};
-    done = {};
-  }
-};
 
 class CompletionThread;
 
@@ -187,6 +144,10 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   RunResult launch(const std::shared_ptr<LoadedProgram>& program,
                    const std::vector<Array>& arguments, const RunOptions& options);
 
+  Event feed(StepFeedState& feed, const std::vector<HostView>& batch);
+  Event step_ready(StepFeedState& feed, uint32_t step);
+  std::vector<HostArray> take_step(StepFeedState& feed, uint32_t number);
+
   /// For tests of the wrap: the next launch has the id behind this one.
   void set_last_launch(uint32_t launch_id) { launch_count_ = launch_id; }
 
@@ -262,6 +223,24 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   uint32_t read_core(const Device& device, uint64_t offset);
   void write_core(const Device& device, uint64_t offset, uint32_t value);
 
+  // board_feed.cpp
+  std::shared_ptr<StepFeedState> make_feed(const std::shared_ptr<Operation>& launch,
+                                           const RunOptions& options);
+  StepFeedState::Step& feed_step(StepFeedState& feed, uint32_t step);
+  void end_step(StepFeedState::Step& step, const ErrorPtr& error);
+  void queue_feed(const Operation& launch);
+  void end_feed(StepFeedState& feed, const ErrorPtr& error);
+  void rewind_feed(StepFeedState& feed);
+  void append_all(const std::shared_ptr<Operation>& op,
+                  const std::vector<std::shared_ptr<Command>>& commands);
+  void send_step(const std::shared_ptr<StepFeedState>& feed);
+  void settle_steps(StepFeedState& feed);
+  void send_feeds();
+  std::shared_ptr<Operation> starving();
+  bool await_batch(Deadline deadline, bool sleeps);
+  void end_dry(Operation& launch);
+  StepFeedState::Batch stage_batch(const StepFeedState& feed, const std::vector<HostView>& batch);
+
   // board_console.cpp
   void take_console(std::vector<ConsoleLine> lines);
   void take_rest_of_console();
@@ -284,7 +263,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void abandon(const std::shared_ptr<Operation>& op);
   void give_launch_id(Operation& op);
   void submit_gang(const std::shared_ptr<Operation>& op);
-  bool has_room(const Device& device, bool launch) const;
+  bool has_room(const Device& device, bool launch, size_t commands = 1) const;
   void append(const std::shared_ptr<Command>& command);
   void enter(const std::shared_ptr<Command>& command);
   void ring_doorbell(Device& device);
@@ -369,8 +348,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   Buffer copy_locked(const BufferState& source, int device, const std::vector<Event>& after);
 
   // board_pump.cpp
-  bool pump(Deadline deadline = std::nullopt);
-  bool pump_once(Deadline deadline);
+  bool pump(Deadline deadline = std::nullopt, bool sleeps = true);
+  bool pump_once(Deadline deadline, bool sleeps);
   bool run_board(Deadline deadline = std::nullopt);
   RunOutcome run_timed(Deadline deadline);
   bool drain();
@@ -471,6 +450,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   bool sending_waiting_ = false;
   std::vector<const Operation*> sending_;  // some of their commands may be on the rings
   std::vector<std::weak_ptr<EventState>> host_events_;
+  std::vector<std::shared_ptr<StepFeedState>> feeds_;  // of launches on the rings, in their order
+  bool starves_ = false;  // nothing is in flight, and a launch waits for a batch
   uint64_t op_count_ = 0;
   uint32_t launch_count_ = 0;  // wraps; 0 is no launch id
   bool closed_ = false;
@@ -489,7 +470,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   LaunchClock launch_clock_{0, 0};
   /// Cores that have come to a host call or the end of a transfer: operation, partition.
   std::deque<std::pair<std::shared_ptr<Operation>, size_t>> calls_told_;
-  bool answering_ = false;  // a thread computes an answer: no board time passes
+  bool answering_ = false;                   // a thread computes an answer: no board time passes
   std::optional<uint64_t> host_busy_until_;  // while the host is busy: a board cycle
   uint64_t repeated_doorbells_ = 0;
   uint64_t recoveries_ = 0;

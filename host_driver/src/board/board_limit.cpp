@@ -81,6 +81,7 @@ void BoardImpl::spend_host_time(uint64_t cycles) {
   while (!broken_ && transport_->now() < *host_busy_until_) {
     run_board();
     drain();
+    send_feeds();
   }
   host_busy_until_.reset();
   check_unbroken();

@@ -96,33 +96,36 @@ bool BoardImpl::run_board(Deadline deadline) {
 
 // Returns true when something was completed. Throws only for who answers a host call and must not
 // wait: what fails here fails the board.
-bool BoardImpl::pump(Deadline deadline) {
+bool BoardImpl::pump(Deadline deadline, bool sleeps) {
   if (!broken_ && await_answer(deadline)) {
     return true;
   }
   try {
-    return !broken_ && pump_once(deadline);
+    return !broken_ && pump_once(deadline, sleeps);
   } catch (const std::exception& error) {
     break_board(model_error(error));
     return false;
   }
 }
 
-bool BoardImpl::pump_once(Deadline deadline) {
+bool BoardImpl::pump_once(Deadline deadline, bool sleeps) {
   send_waiting();
   bool progress = drain();
   progress = serve_calls() || progress;
+  send_feeds();
+  starves_ = false;
   if (!progress) {
     const bool moving = run_board(deadline);
     progress = drain();
     if (progress) {
       serve_calls();
       stalls_ = 0;
-    } else if (!moving && !broken_ && anything_open()) {
+    } else if (!moving && !broken_ && anything_open() && !await_batch(deadline, sleeps)) {
       stalled();
     }
   }
   recover();
+  send_feeds();
   return progress;
 }
 

@@ -130,7 +130,8 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
     return;
   }
   if (op->verdict) {
-    op->on_board = !never_started(*op);
+    const bool unfed = op->feed && !op->feed->infeed.empty() && op->feed->given == 0;
+    op->on_board = !unfed && !never_started(*op);
     finish(*op, op->verdict);
     return;
   }
@@ -173,6 +174,9 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
 void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
   std::vector<std::pair<std::shared_ptr<Operation>, std::shared_ptr<Command>>> work;
   for (const auto& op : launches) {
+    if (op->feed) {
+      rewind_feed(*op->feed);
+    }
     work.emplace_back(op, nullptr);
   }
   for (const auto& command : std::exchange(retry_, {})) {
@@ -203,6 +207,7 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
       continue;
     }
     if (command) {
+      stop_counting(*command);
       op->status[command->index] = kStatusOpen;
       append(command);
       continue;
@@ -215,6 +220,7 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
     for (const auto& each : op->commands) {
       append(each);
     }
+    queue_feed(*op);
   }
   make_room_for_doorbells(devices_.size());
   for (Device& device : devices_) {

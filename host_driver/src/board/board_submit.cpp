@@ -98,8 +98,9 @@ std::shared_ptr<Operation> BoardImpl::begin(const std::string& what) {
   return op;
 }
 
-bool BoardImpl::has_room(const Device& device, bool launch) const {
-  return device.window.size() < kMaxOpenCommands && (!launch || device.launches < kMaxOpenLaunches);
+bool BoardImpl::has_room(const Device& device, bool launch, size_t commands) const {
+  return device.window.size() + commands <= kMaxOpenCommands &&
+         (!launch || device.launches < kMaxOpenLaunches);
 }
 
 // Backpressure is the only reason to wait here.
@@ -291,6 +292,9 @@ void BoardImpl::finish(Operation& op, ErrorPtr error) {
       never_ran ? buffer->give_back() : buffer->settle();
     }
   }
+  if (op.feed) {
+    end_feed(*op.feed, error);
+  }
   if (sim_.op_times && op.launch() && op.on_board) {
     count_ops(op);
   }
@@ -301,6 +305,7 @@ void BoardImpl::finish(Operation& op, ErrorPtr error) {
   op.reads.clear();
   op.writes.clear();
   op.program.reset();
+  op.feed.reset();
   op.residence.reset();
   op.on_host_call = nullptr;
   op.calls.clear();

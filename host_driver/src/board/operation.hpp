@@ -26,6 +26,7 @@ struct BufferState;
 struct LoadedProgram;
 struct Residence;
 class StagingRange;
+struct StepFeedState;
 
 struct Command {
   /// Payload by opcode; head and CRC are filled in when it is appended to a ring.
@@ -81,6 +82,7 @@ struct Operation {
   std::shared_ptr<Residence> residence;
   uint32_t launch_id = 0;
   uint32_t steps = 1;  // of a launch
+  std::shared_ptr<StepFeedState> feed;
   std::vector<std::weak_ptr<BufferState>> donated;
   HostCallHandler on_host_call;
   std::vector<HostCallState> calls;  ///< by partition; of programs with host calls

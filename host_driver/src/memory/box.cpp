@@ -2,6 +2,7 @@
 #include "src/memory/box.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -17,6 +18,33 @@ std::string bits(std::span<const std::byte> element) {
     text += fmt::format("{:02x}", static_cast<unsigned>(element[i]));
   }
   return text;
+}
+
+// The elements of a view with strides lie in its bytes.
+void check_strides(const HostView& host) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} with strides [{}] from byte {} on {}", type_text(host.dtype, host.shape),
+                    fmt::join(host.strides, ","), host.first_byte, what));
+  };
+  if (host.strides.size() != host.shape.size()) {
+    refuse("has not one stride a dimension");
+  }
+  if (element_count(host.shape) == 0) {
+    return;
+  }
+  // Wide enough for the sums of any strides: a shape has less than 2^62 elements.
+  __extension__ using Wide = __int128;
+  Wide first = host.first_byte;
+  Wide end = first + static_cast<Wide>(dtype_bytes(host.dtype));
+  for (size_t d = 0; d < host.shape.size(); ++d) {
+    const Wide reach = static_cast<Wide>(host.shape[d] - 1) * host.strides[d];
+    (reach < 0 ? first : end) += reach;
+  }
+  if (first < 0 || end > static_cast<Wide>(host.bytes.size())) {
+    refuse(fmt::format("leaves its {} bytes", host.bytes.size()));
+  }
 }
 
 std::vector<int64_t> dense_strides(const HostView& array) {
@@ -65,6 +93,19 @@ bool fits(const Shape& global, const Shape& offset, const Shape& local) {
 }
 
 }  // namespace
+
+void check_view(const HostView& host) {
+  const uint64_t bytes = byte_count(host.dtype, host.shape);
+  if (!host.strides.empty()) {
+    check_strides(host);
+    return;
+  }
+  if (host.bytes.size() != bytes) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} has {} bytes, {} were given", type_text(host.dtype, host.shape),
+                            bytes, host.bytes.size()));
+  }
+}
 
 Box::Box(const HostView& global, const Shape& offset, const Shape& local)
     : element_(dtype_bytes(global.dtype)),

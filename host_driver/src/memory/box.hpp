@@ -10,6 +10,9 @@
 
 namespace tpu::driver {
 
+/// Throws InvalidArgument unless the view's bytes, or strides, are those of its dtype and shape.
+void check_view(const HostView& host);
+
 struct Difference {
   Shape index;       ///< in the box
   std::string left;  ///< bit pattern, hexadecimal

@@ -305,14 +305,63 @@ bool NullTransport::try_launch(Core& core, const Pending& command) {
     }
     gang.push_back(&cores_[i]);
   }
-  run_gang(gang);
+  return run_gang(gang);
+}
+
+namespace {
+
+constexpr uint16_t kFeeds = TPU_CMD_FLAG_INFEED | TPU_CMD_FLAG_OUTFEED;
+
+}  // namespace
+
+// As the firmware: two batches and two results may lie on a core.
+bool NullTransport::copy_may_start(const Core& core, const Pending& command) {
+  const bool in = (command.head.flags & TPU_CMD_FLAG_INFEED) != 0;
+  const bool out = (command.head.flags & TPU_CMD_FLAG_OUTFEED) != 0;
+  return command.head.opcode != TPU_OP_COPY ||
+         ((!in || core.infeed_full - core.infeed_free < TPU_INFEED_DEPTH) &&
+          (!out || core.outfeed_full != core.outfeed_free));
+}
+
+void NullTransport::count_copy(Core& core, const Pending& command) {
+  if (command.head.opcode != TPU_OP_COPY ||
+      payload<tpu_command_copy_t>(command.wire).feed_more != 0) {
+    return;
+  }
+  core.infeed_full += (command.head.flags & TPU_CMD_FLAG_INFEED) != 0 ? 1 : 0;
+  core.outfeed_free += (command.head.flags & TPU_CMD_FLAG_OUTFEED) != 0 ? 1 : 0;
+}
+
+bool NullTransport::feeds_ready(const std::vector<Core*>& gang) const {
+  return std::all_of(gang.begin(), gang.end(), [&](const Core* core) {
+    const uint16_t flags = waiting_launch(*core)->head.flags;
+    return ((flags & TPU_CMD_FLAG_INFEED) == 0 || core->infeed_full != core->infeed_free) &&
+           ((flags & TPU_CMD_FLAG_OUTFEED) == 0 ||
+            core->outfeed_full - core->outfeed_free < TPU_INFEED_DEPTH);
+  });
+}
+
+// True when its launch has more steps.
+bool NullTransport::end_fed_step(Core& core) {
+  const Pending* launch = waiting_launch(core);
+  core.infeed_free += (launch->head.flags & TPU_CMD_FLAG_INFEED) != 0 ? 1 : 0;
+  core.outfeed_full += (launch->head.flags & TPU_CMD_FLAG_OUTFEED) != 0 ? 1 : 0;
+  ++core.steps;
+  if (++core.fed_steps == payload<tpu_command_launch_t>(launch->wire).steps) {
+    return false;
+  }
+  if ((launch->head.flags & TPU_CMD_FLAG_OUTFEED) != 0) {
+    post(core, launch->head, TPU_STATUS_OK, core.fed_steps, TPU_CPL_FLAG_MORE | TPU_CPL_FLAG_STEP);
+  }
   return true;
 }
 
-void NullTransport::run_gang(const std::vector<Core*>& gang) {
+// What an executor sees: all steps of a launch, or the next one of a launch that is fed.
+NullLaunch NullTransport::gather(const std::vector<Core*>& gang) {
   NullLaunch run;
   for (Core* core : gang) {
-    const auto launch = payload<tpu_command_launch_t>(waiting_launch(*core)->wire);
+    const Pending* command = waiting_launch(*core);
+    const auto launch = payload<tpu_command_launch_t>(command->wire);
     run.launch_id = launch.launch_id;
     run.steps = launch.steps;
     NullLaunchPart part;
@@ -320,10 +369,29 @@ void NullTransport::run_gang(const std::vector<Core*>& gang) {
     part.replica = launch.replica;
     part.hbm = &core->hbm;
     static_cast<void>(check_launch(*core, launch, part.slots));
+    for (tpu_slot_entry_t& slot : part.slots) {
+      if (slot.mode == TPU_SLOT_INFEED || slot.mode == TPU_SLOT_OUTFEED) {
+        slot.base += uint64_t{core->fed_steps % slot.depth} * slot.stride;
+        slot.mode = TPU_SLOT_FIXED;
+      }
+    }
     part.image.resize(core->programs[launch.program_id]->bytes);
     core->hbm.read(core->programs[launch.program_id]->address, part.image);
     run.parts.push_back(std::move(part));
   }
+  return run;
+}
+
+// False: a step waits for a batch, or for its results to be taken.
+bool NullTransport::run_gang(const std::vector<Core*>& gang) {
+  const bool fed = std::any_of(gang.begin(), gang.end(), [&](const Core* core) {
+    return (waiting_launch(*core)->head.flags & kFeeds) != 0;
+  });
+  if (fed && !feeds_ready(gang)) {
+    return false;
+  }
+  NullLaunch run = gather(gang);
+  run.steps = fed ? 1 : run.steps;
   int& kept = endless_launches > 0 ? endless_launches : stuck_launches;
   if (kept > 0) {
     for (Core* core : gang) {
@@ -331,7 +399,7 @@ void NullTransport::run_gang(const std::vector<Core*>& gang) {
       core->endless = &kept == &endless_launches;
     }
     --kept;
-    return;
+    return true;
   }
   tpu_fault_record_t record{};
   record.launch_id = run.launch_id;
@@ -347,23 +415,28 @@ void NullTransport::run_gang(const std::vector<Core*>& gang) {
     lost.dead = true;
     set_state(lost, core_page::kStateDead);
     abort_gang(run.launch_id, record, true);
-    return;
+    return true;
   }
   if (executor) {
     if (auto fault = executor(run)) {
       fault->launch_id = run.launch_id;
       abort_gang(run.launch_id, *fault, false);
-      return;
+      return true;
     }
   }
   for (Core* core : gang) {
-    core->steps += run.steps;
+    if (fed && end_fed_step(*core)) {
+      continue;
+    }
+    const uint32_t all = payload<tpu_command_launch_t>(waiting_launch(*core)->wire).steps;
+    core->steps += fed ? 0 : all;
     for (uint32_t step = 1; tell_steps && step < run.steps; ++step) {
       post(*core, waiting_launch(*core)->head, TPU_STATUS_OK, step,
            TPU_CPL_FLAG_MORE | TPU_CPL_FLAG_STEP);
     }
-    complete(*core, place_of(*core, waiting_launch(*core)), TPU_STATUS_OK, run.steps);
+    complete(*core, place_of(*core, waiting_launch(*core)), TPU_STATUS_OK, all);
   }
+  return true;
 }
 
 }  // namespace tpu::driver

@@ -160,6 +160,8 @@ void NullTransport::reset(Core& core) {
   core.serving = core.held = core.dead = false;
   core.fetched = core.tail = core.cpl_tail = 0;
   core.done = {};
+  core.fed_steps = 0;
+  core.infeed_full = core.infeed_free = core.outfeed_full = core.outfeed_free = 0;
   core.window.clear();
   for (auto entry = aborted_.begin(); entry != aborted_.end();) {
     const uint32_t launch_id = (entry++)->first;
@@ -217,6 +219,7 @@ void NullTransport::write_core(Core& core, uint64_t offset, uint32_t value) {
         core.page[core_page::kEpoch / 4] = value;
         core.held = false;
         core.done = {};
+        core.infeed_full = core.infeed_free = core.outfeed_full = core.outfeed_free = 0;
         set_state(core, core_page::kStateReady);
       }
       return;
@@ -391,7 +394,13 @@ bool NullTransport::serve(Core& core) {
       }
       continue;
     }
+    if (!copy_may_start(core, command)) {
+      continue;
+    }
     const uint16_t status = execute(core, command);
+    if (status == TPU_STATUS_OK) {
+      count_copy(core, command);
+    }
     complete(core, i, status);
     if (status != TPU_STATUS_OK && status_holds(status, command.head.opcode)) {
       hold(core);
@@ -414,6 +423,7 @@ void NullTransport::complete(Core& core, size_t place, uint16_t status, uint32_t
     tpu_command_launch_t launch;
     std::memcpy(&launch, command.wire.data(), sizeof(launch));
     forget_aborted(launch.launch_id, core);
+    core.fed_steps = 0;
   }
   ++core.done[command.track];
   ++commands_done;

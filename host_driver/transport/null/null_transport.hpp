@@ -112,9 +112,12 @@ class NullTransport : public Transport {
     std::array<uint32_t, 3> done{};
     std::deque<Pending> window;
     std::array<std::optional<Program>, TPU_MAX_PROGRAMS> programs;
-    uint32_t stuck = 0;    // launch id that never ends by itself
-    bool endless = false;  // it runs
-    uint64_t steps = 0;    // ended
+    uint32_t stuck = 0;      // launch id that never ends by itself
+    bool endless = false;    // it runs
+    uint64_t steps = 0;      // ended
+    uint32_t fed_steps = 0;  // of the launch in front, when it is fed
+    // Batches and results since the last resume.
+    uint32_t infeed_full = 0, infeed_free = 0, outfeed_full = 0, outfeed_free = 0;
   };
 
   Core& core_at(int chip, uint64_t index);
@@ -134,7 +137,12 @@ class NullTransport : public Transport {
   uint16_t check_launch(Core& core, const tpu_command_launch_t& launch,
                         std::vector<tpu_slot_entry_t>& slots);
   bool try_launch(Core& core, const Pending& command);
-  void run_gang(const std::vector<Core*>& gang);
+  bool run_gang(const std::vector<Core*>& gang);
+  NullLaunch gather(const std::vector<Core*>& gang);
+  bool feeds_ready(const std::vector<Core*>& gang) const;
+  static bool copy_may_start(const Core& core, const Pending& command);
+  static void count_copy(Core& core, const Pending& command);
+  bool end_fed_step(Core& core);
   void abort_gang(uint32_t launch_id, const tpu_fault_record_t& record, bool only_waiting);
   uint32_t gang_of(uint32_t launch_id) const;
   void note_aborted(uint32_t launch_id, uint32_t mask);
