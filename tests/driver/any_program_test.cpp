@@ -226,6 +226,28 @@ TEST_F(AnyProgram, TrainsWithTokensWeightsAndARate) {
   EXPECT_DOUBLE_EQ(result.find("loss").value(), 1.0);
 }
 
+TEST_F(AnyProgram, EachStepOfALaunchHasItsRateAndMetrics) {
+  config_.learning_rate = {.schedule = Schedule::kLinear, .value = 0.5, .end = 0.0};
+  std::vector<std::vector<Progress>> runs;
+  for (const int64_t steps : {1, 2}) {
+    rates_.clear();
+    config_.steps_per_execution = steps;
+    Trainer trainer(board_, config_, train_program(), eval_program());
+    auto& seen = runs.emplace_back();
+    EXPECT_TRUE(trainer.train({}, {.step = [&](const Progress& at) { seen.push_back(at); },
+                                   .epoch_done = {},
+                                   .stop_wanted = {},
+                                   .save = {}}));
+    EXPECT_THAT(rates_, ElementsAre(0.5f, 0.4f, 0.3f, 0.2f, 0.1f, 0.0f));
+  }
+  ASSERT_EQ(runs[0].size(), runs[1].size());
+  for (size_t i = 0; i < runs[0].size(); ++i) {
+    EXPECT_EQ(runs[0][i].loss, runs[1][i].loss);
+    EXPECT_EQ(runs[0][i].metrics.at(0).value, runs[1][i].metrics.at(0).value);
+    EXPECT_EQ(runs[0][i].learning_rate, runs[1][i].learning_rate);
+  }
+}
+
 TEST_F(AnyProgram, AStateLeafHoldsTheRate) {
   ProgramBuilder train(kCores);
   train.argument(DType::kI32, {kBatch, kLength}, true);
@@ -243,6 +265,9 @@ TEST_F(AnyProgram, AStateLeafHoldsTheRate) {
   Trainer trainer(board_, config_, board_.load(train.bytes()), std::nullopt);
   EXPECT_TRUE(trainer.train({}, {}));
   EXPECT_THAT(rates_, ElementsAre(0.5f, 0.4f, 0.3f, 0.2f, 0.1f, 0.0f));
+  config_.steps_per_execution = 2;
+  EXPECT_THROW(Trainer(board_, config_, board_.load(train.bytes()), std::nullopt), Error);
+  config_.steps_per_execution = 1;
   config_.learning_rate->leaf = "7";
   EXPECT_THROW(Trainer(board_, config_, board_.load(train.bytes()), std::nullopt), Error);
 }

@@ -273,6 +273,52 @@ TEST_F(TrainerTest, CheckpointsOnTheWayAreWhole) {
   }
 }
 
+// 4 steps an epoch: the last launch of one may be shorter, and launches end where a checkpoint is
+// due.
+TEST_F(TrainerTest, StepsOfOneLaunchHaveTheBitsOfLaunches) {
+  Trainer whole(board_, config_, train_program(), eval_program());
+  whole.train({}, hooks());
+  const std::string expected = outcome(whole);
+  for (const int64_t steps : {2, 3, 4, 100}) {
+    config_.steps_per_execution = steps;
+    std::vector<Checkpoint> saved;
+    Trainer trainer(board_, config_, train_program(), eval_program());
+    TrainHooks with = hooks();
+    with.save = [&] { saved.push_back(trainer.checkpoint()); };
+    EXPECT_TRUE(trainer.train({.max_steps = 0, .checkpoint_every = 3}, with));
+    EXPECT_EQ(outcome(trainer), expected) << steps;
+    ASSERT_EQ(saved.size(), 3u) << steps;
+    for (const Checkpoint& from : saved) {
+      EXPECT_EQ(from.step % 3, 0);
+      Trainer second(board_, config_, train_program(), eval_program(), true, &from);
+      EXPECT_TRUE(second.train({}, hooks()));
+      EXPECT_EQ(outcome(second), expected) << steps << " from " << from.step;
+    }
+  }
+}
+
+// It is asked between launches.
+TEST_F(TrainerTest, ARunOfManyStepsALaunchStopsBehindALaunch) {
+  config_.steps_per_execution = 3;
+  stop_at_ = 3;  // before the second launch of the second epoch
+  Trainer trainer(board_, config_, train_program(), eval_program());
+  EXPECT_FALSE(trainer.train({}, hooks()));
+  EXPECT_EQ(trainer.steps_run(), 7);
+  EXPECT_EQ(trainer.checkpoint().step, 7);
+}
+
+TEST_F(TrainerTest, AFaultInALaunchOfManyStepsLeavesNothingToRescue) {
+  config_.steps_per_execution = 4;
+  fault_at_ = 6;
+  Trainer trainer(board_, config_, train_program(), eval_program());
+  EXPECT_THROW(trainer.train({}, hooks()), Error);
+  EXPECT_EQ(trainer.losses().size(), 5u);
+  EXPECT_FALSE(trainer.rescue().has_value());
+  fault_at_ = 0;
+  Trainer next(board_, config_, train_program(), eval_program());
+  EXPECT_TRUE(next.train({}, hooks()));
+}
+
 TEST_F(TrainerTest, ACheckpointOfAnotherOrderIsRefused) {
   Trainer trainer(board_, config_, train_program(), eval_program());
   trainer.train({.max_steps = 5}, hooks());

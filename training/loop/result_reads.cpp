@@ -20,6 +20,11 @@ void ResultReads::add(const Array& array) {
   reads_.push_back(std::move(read));
 }
 
+void ResultReads::add(driver::HostArray array) {
+  reads_.push_back(
+      {array.dtype, std::make_shared<std::vector<std::byte>>(std::move(array.bytes)), {}});
+}
+
 void ResultReads::wait() const {
   for (const Read& read : reads_) {
     read.ready.wait();

@@ -16,6 +16,9 @@ class ResultReads {
   /// examples; f32 or i32.
   void add(const driver::Array& array);
 
+  /// The same of one that is on the host.
+  void add(driver::HostArray array);
+
   /// Waits for all of them. Throws what a launch failed with.
   void wait() const;
   /// After wait(): the numbers of the array that was added as number `index`.

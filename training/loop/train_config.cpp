@@ -223,6 +223,8 @@ void read_run(const toml::table& root, const std::string& name, TrainConfig& con
   config.batch = run.number("batch", true, {1}, 0);
   config.epochs = run.number("epochs", true, {1, kMaxEpochs}, 0);
   config.eval_every = run.number("eval_every", false, {0}, 0);
+  config.steps_per_execution =
+      run.number("steps_per_execution", false, {1, kMaxStepsPerExecution}, 1);
   if (const auto checkpoint = run.text("checkpoint", false)) {
     config.checkpoint = *checkpoint;  // relative to the folder of the run
   }

@@ -94,6 +94,7 @@ struct TrainConfig {
   int64_t batch = 0;
   int64_t epochs = 0;
   int64_t eval_every = 0;  ///< epochs; 0: only at the end
+  int64_t steps_per_execution = 1;
   std::string checkpoint;  ///< empty: none
   CheckpointRules checkpoints;
   bool stop_on_nan = true;
@@ -112,6 +113,8 @@ TrainConfig parse_train_config(const std::string& text, const std::string& name,
 
 /// Epochs of a run: each has its own stream of random numbers.
 constexpr int64_t kMaxEpochs = int64_t{1} << 30;
+/// Most steps of one launch.
+constexpr int64_t kMaxStepsPerExecution = 1'000'000;
 
 /// One entry of `init`: "zeros", "he_normal*3", "constant:0.1", "file:w.npy". Throws Error.
 std::vector<Init> parse_init(const std::string& entry, const std::string& folder);

@@ -1,4 +1,4 @@
-// The training loop.
+// The training loop: epochs, evaluations, checkpoints. trainer_steps.cpp has its steps.
 #include "loop/trainer.hpp"
 
 #include <fmt/format.h>
@@ -19,19 +19,14 @@ using driver::Array;
 using driver::Board;
 using driver::Buffer;
 using driver::checked_product;
-using driver::DType;
 using driver::Error;
 using driver::ErrorCode;
 using driver::Executable;
 using driver::HostArray;
-using driver::HostView;
 using driver::need_fit;
 using driver::ParameterInfo;
-using driver::RunResult;
 using driver::type_text;
 namespace {
-
-constexpr size_t kStepsInFlight = 3;
 
 [[noreturn]] void refuse_training(const std::string& text) {
   throw Error(ErrorCode::kInvalidArgument, text);
@@ -101,6 +96,12 @@ Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train
   if (config.learning_rate && !config.learning_rate->leaf.empty()) {
     rate_leaf_ =
         signature_.arguments[find_leaf(config.learning_rate->leaf, signature_, train_)].index;
+  }
+  if (config.steps_per_execution > 1 && rate_leaf_) {
+    refuse_training(
+        fmt::format("learning_rate.leaf = \"{}\": it is set before each step, which needs "
+                    "run.steps_per_execution = 1; let the program take the rate as an argument",
+                    config.learning_rate->leaf));
   }
   if (eval) {
     evaluator_.emplace(data_, *eval, eval_signature(config, *eval, signature_, train_));
@@ -210,78 +211,6 @@ std::vector<HostArray> Trainer::initial_state() const {
   return leaves;
 }
 
-// Of the step that is submitted next.
-std::optional<double> Trainer::rate(const TrainLimits& limits) const {
-  if (limits.learning_rate) {
-    return limits.learning_rate(submitted_);
-  }
-  if (!config_.learning_rate) {
-    return std::nullopt;
-  }
-  return learning_rate(*config_.learning_rate, submitted_, planned_steps(0), train_.partitions());
-}
-
-std::vector<Array> Trainer::arguments(std::optional<double> rate) {
-  const auto value = static_cast<float>(rate.value_or(0));
-  const HostView rate_view(DType::kF32, {}, std::as_bytes(std::span(&value, 1)));
-  std::vector<Array> inputs;
-  for (size_t i = 0; i < signature_.arguments.size(); ++i) {
-    const Place place = signature_.arguments[i];
-    if (place.role == Role::kInput) {
-      inputs.push_back(train_.put(i, batch_.arrays[place.index]));
-    } else if (place.role == Role::kLearningRate || place.index == rate_leaf_) {
-      inputs.push_back(train_.put(i, rate_view));
-    } else {
-      inputs.push_back(state_[place.index]);
-    }
-  }
-  return inputs;
-}
-
-void Trainer::submit(const TrainLimits& limits) {
-  InFlight entry{.results = {}, .learning_rate = rate(limits)};
-  batches_->next(batch_);
-  RunResult result = train_.run(arguments(entry.learning_rate));
-  entry.results.add(result.outputs[*signature_.result({Role::kLoss})]);
-  for (size_t i = 0; i < signature_.metrics.size(); ++i) {
-    entry.results.add(result.outputs[*signature_.result({Role::kMetric, i})]);
-  }
-  for (size_t i = 0; i < leaves_; ++i) {
-    state_[i] = std::move(result.outputs[*signature_.result({Role::kState, i})]);
-  }
-  in_flight_.push_back(std::move(entry));
-  ++submitted_;
-}
-
-void Trainer::take_loss(const Progress& at, const TrainHooks& hooks) {
-  in_flight_.front().results.wait();
-  const InFlight taken = std::move(in_flight_.front());
-  in_flight_.pop_front();
-  losses_.push_back(static_cast<float>(taken.results.numbers(0)[0]));
-  const auto when = std::chrono::steady_clock::now();
-  step_seconds_.push_back(std::chrono::duration<double>(when - last_loss_).count());
-  last_loss_ = when;
-  Progress now = at;
-  now.step = static_cast<int64_t>(losses_.size());
-  now.loss = losses_.back();
-  now.learning_rate = taken.learning_rate;
-  for (size_t i = 0; i < signature_.metrics.size(); ++i) {
-    now.metrics.push_back({signature_.metrics[i], taken.results.mean(i + 1)});
-  }
-  if (hooks.step) {
-    hooks.step(now);
-  }
-  if (has_data_ && config_.stop_on_nan && !std::isfinite(now.loss)) {
-    throw NotFinite(now.step, now.loss);
-  }
-}
-
-void Trainer::take_losses(const Progress& at, const TrainHooks& hooks) {
-  while (!in_flight_.empty()) {
-    take_loss(at, hooks);
-  }
-}
-
 int64_t Trainer::steps_an_epoch() const {
   return static_cast<int64_t>(data_.train_count()) / config_.batch;
 }
@@ -317,9 +246,10 @@ bool Trainer::run_steps(const Progress& at, int64_t last, const TrainLimits& lim
     if (stop) {
       break;
     }
-    submit(limits);
-    if (in_flight_.size() > kStepsInFlight) {
-      take_loss(at, hooks);
+    if (config_.steps_per_execution > 1) {
+      submit_steps(steps_of_launch(last, limits), at, limits, hooks);
+    } else {
+      submit(at, limits, hooks);
     }
     if (checkpoint_due(limits) && submitted_ < at.steps && hooks.save) {
       take_losses(at, hooks);

@@ -1,5 +1,5 @@
 // Trainer: runs a train program over a dataset and an eval program over the held-out examples.
-// Keeps a few launches in flight, so that uploads and losses do not make the board wait.
+// Keeps a few steps in flight, so that uploads and losses do not make the board wait.
 #pragma once
 
 #include <chrono>
@@ -109,7 +109,9 @@ class Trainer {
 
  private:
   struct InFlight {
-    ResultReads results;  // the loss, then the metrics
+    ResultReads results;    // the loss, then the metrics
+    driver::StepFeed feed;  // that gives them instead
+    uint32_t step = 0;      // of the feed
     std::optional<double> learning_rate;
   };
 
@@ -117,8 +119,15 @@ class Trainer {
   void restore_input(const Checkpoint& from);
   std::vector<driver::HostArray> initial_state() const;
   std::vector<driver::Array> arguments(std::optional<double> rate);
+  std::vector<size_t> losses_and_metrics() const;
+  void take_over(driver::RunResult& result);
   std::optional<double> rate(const TrainLimits& limits) const;
-  void submit(const TrainLimits& limits);
+  void submit(const Progress& at, const TrainLimits& limits, const TrainHooks& hooks);
+  void submitted(InFlight entry, const Progress& at, const TrainHooks& hooks);
+  driver::RunResult launch(int64_t steps);
+  void submit_steps(int64_t steps, const Progress& at, const TrainLimits& limits,
+                    const TrainHooks& hooks);
+  int64_t steps_of_launch(int64_t last, const TrainLimits& limits) const;
   void take_loss(const Progress& at, const TrainHooks& hooks);
   void take_losses(const Progress& at, const TrainHooks& hooks);
   bool run_steps(const Progress& at, int64_t last, const TrainLimits& limits,

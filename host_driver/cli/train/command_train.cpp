@@ -61,6 +61,7 @@ struct TrainArguments {
   std::string json;
   int64_t steps = 0;
   int64_t epochs = 0;
+  int64_t steps_per_execution = 0;
   int64_t checkpoint_every = 0;
   int64_t checkpoint_seconds = 0;
   bool resume = false;
@@ -383,6 +384,8 @@ void train(const TrainArguments& arguments) {
   const JsonOutput json(arguments.json);
   TrainConfig config = load_train_config(arguments.config, arguments.changes);
   config.epochs = arguments.epochs > 0 ? arguments.epochs : config.epochs;
+  config.steps_per_execution = arguments.steps_per_execution > 0 ? arguments.steps_per_execution
+                                                                 : config.steps_per_execution;
   OpenOptions options = open_options(arguments.board);
   make_folder(arguments.out);
   const FolderLock lock(arguments.out);  // two runs would write over each other's checkpoints
@@ -463,6 +466,12 @@ void add_train_command(CLI::App& app) {
       ->type_name("N");
   command->add_option("--epochs", arguments->epochs, "Epochs, instead of the file's")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
+      ->type_name("N");
+  command
+      ->add_option("--steps-per-execution", arguments->steps_per_execution,
+                   "Send N steps to the board in one launch, their batches while they run; the "
+                   "last launch of an epoch may be shorter")
+      ->check(CLI::Range(int64_t{1}, training::kMaxStepsPerExecution))
       ->type_name("N");
   command
       ->add_option("--checkpoint-every", arguments->checkpoint_every,
