@@ -182,6 +182,7 @@ Event BoardImpl::feed(StepFeedState& feed, const std::vector<HostView>& batch) {
   }
   const Entry entry(*this);
   check_usable();
+  prepare_input(bytes);  // may let others in: what follows does not
   if (feed.ended) {
     throw Error(ErrorCode::kFailedPrecondition, "a batch after the end of the feed");
   }
@@ -189,7 +190,6 @@ Event BoardImpl::feed(StepFeedState& feed, const std::vector<HostView>& batch) {
     throw bad_feed(fmt::format("the launch of {} has {} steps, and each has its batch",
                                feed.info->name, feed.steps));
   }
-  prepare_input(bytes);
   auto staged = stage_batch(feed, batch);
   StepFeedState::Step& step = feed_step(feed, feed.given);
   if (!feed.over) {

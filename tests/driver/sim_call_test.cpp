@@ -57,7 +57,7 @@ class AddressSpaceLimit {
 
 class SimCall : public ::testing::Test {
  protected:
-  SimCall() : board_(Board::open({})) {}
+  explicit SimCall(const OpenOptions& options = {}) : board_(Board::open(options)) {}
   void TearDown() override { board_.close(); }
 
   // `partition` as in HostCallInfo. Calls of another count of elements than 1024 have a slot of
@@ -185,6 +185,48 @@ TEST_F(SimCall, BoardTimeDoesNotDependOnTheHost) {
   }
   EXPECT_EQ(cycles[0], cycles[1]);
   EXPECT_EQ(cycles[0], cycles[2]);
+}
+
+// On a board whose host takes time.
+class SimCallTime : public SimCall {
+ protected:
+  static constexpr uint64_t kDispatch = 1'000'000;
+  SimCallTime() : SimCall(slow_host()) {}
+  static OpenOptions slow_host() {
+    OpenOptions options;
+    options.overrides = {"host.dispatch_cycles=" + std::to_string(kDispatch),
+                         "host.input_gbps=0.1"};
+    return options;
+  }
+};
+
+TEST_F(SimCallTime, CallsOfWhoAnswersAreFreeAndThoseOfOthersComeBehind) {
+  const Executable program = load();
+  const Array x = program.put(0, x_);
+  x.wait();
+  std::thread other;
+  std::atomic<bool> dispatched{false};
+  RunResult behind;
+  const auto answer = [&](const HostCallInfo& call, size_t, std::span<std::byte>) {
+    if (!call.to_host) {
+      return;
+    }
+    const uint64_t before = board_.now();
+    static_cast<void>(program.put(0, x_));
+    other = std::thread([&] {
+      behind = program.run({x}, with([](const HostCallInfo&, size_t, std::span<std::byte>) {}));
+      dispatched = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(board_.now(), before);
+    EXPECT_FALSE(dispatched);
+  };
+  const RunResult first = program.run({x}, with(answer));
+  const uint64_t start = board_.now();
+  first.done.wait();
+  other.join();
+  behind.done.wait();
+  EXPECT_GE(board_.now() - start, kDispatch);
 }
 
 TEST_F(SimCall, ExceptionEndsTheLaunchAndTheBoardGoesOn) {

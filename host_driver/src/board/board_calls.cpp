@@ -47,12 +47,14 @@ bool gone(const Operation& op, size_t part) {
 
 }  // namespace
 
+bool BoardImpl::answers_here() const { return answering_ && answers_call; }
+
 // Waits while another thread computes an answer. False: none does.
 bool BoardImpl::await_answer(Deadline deadline) {
   if (!answering_) {
     return false;
   }
-  if (answers_call) {
+  if (answers_here()) {
     throw Error(ErrorCode::kFailedPrecondition,
                 "who answers a host call must not wait for the board: it waits for the answer");
   }

@@ -370,6 +370,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
 
   // board_calls.cpp
   bool serve_calls();
+  bool answers_here() const;
   bool await_answer(Deadline deadline);
   void call_told(const std::shared_ptr<Operation>& op, size_t part);
   void ask_transfer(Operation& op, size_t part);

@@ -71,11 +71,15 @@ RunOutcome BoardImpl::run_timed(Deadline deadline) {
 }
 
 // The host is busy for that long before its call takes effect, and the board goes on meanwhile. It
-// stops at its interrupts as ever.
+// stops at its interrupts as ever. While a host call is answered no board time passes: the calls of
+// who answers cost none, those of others come behind the answer. May give up the lock for that.
 void BoardImpl::spend_host_time(uint64_t cycles) {
-  if (cycles == 0) {
+  if (cycles == 0 || answers_here()) {
     return;
   }
+  while (await_answer(std::nullopt)) {
+  }
+  check_usable();
   const KeepLock whole(*this);
   host_busy_until_ = transport_->now() + cycles;
   while (!broken_ && transport_->now() < *host_busy_until_) {
