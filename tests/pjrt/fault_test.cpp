@@ -1,24 +1,14 @@
 // Programs in assembler as stored executables. One fails on the board in the middle of its step:
 // the event and what depends on the results say core, op and source line, and the client goes on.
 // One takes over its argument, unless the call keeps it.
-#include "asm/assembler.hpp"
 #include "board/board_loader.hpp"
-#include "plugin_calls.hpp"
+#include "stored_program.hpp"
 #include "tests/driver/copy_program.hpp"
 
 namespace tpu::test {
 namespace {
 
 constexpr size_t kElements = 1024;
-// CompileOptionsProto {executable_build_options {device_ordinal: 3}}
-constexpr std::string_view kOnDevice3 = "\x1a\x02\x08\x03";
-
-void put_part(std::string& to, std::string_view part) {
-  for (unsigned shift = 0; shift < 64; shift += 8) {
-    to.push_back(static_cast<char>(part.size() >> shift & 0xff));
-  }
-  to += part;
-}
 
 using Changes = std::vector<std::pair<std::string, std::string>>;
 
@@ -32,18 +22,7 @@ PJRT_LoadedExecutable* load_copy(PJRT_Client* client, const Changes& changes = {
   for (const auto& [from, to] : changes) {
     text.replace(text.find(from), from.size(), to);
   }
-  const auto program = compiler::assemble(text, "test.s", spec::load_board("v3_8"));
-  const std::vector<std::byte> container = exe::write_executable(program);
-  std::string bytes = "TPUPJRT1";
-  put_part(bytes, kOnDevice3);
-  put_part(bytes, "");
-  put_part(bytes, {reinterpret_cast<const char*>(container.data()), container.size()});
-  auto load = args_of<PJRT_Executable_DeserializeAndLoad_Args>();
-  load.client = client;
-  load.serialized_executable = bytes.data();
-  load.serialized_executable_size = bytes.size();
-  EXPECT_EQ(outcome_of(api().PJRT_Executable_DeserializeAndLoad(&load)).text, "");
-  return load.loaded_executable;
+  return load_stored(client, compiler::assemble(text, "test.s", spec::load_board("v3_8")));
 }
 
 // Its result, and how the launch ended. `kept`: arguments that are not donated.
