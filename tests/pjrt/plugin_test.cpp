@@ -159,7 +159,7 @@ TEST(PjrtBuffer, StridesAreFollowedAndCopiesGoBetweenCores) {
             PJRT_Error_Code_INVALID_ARGUMENT);
 }
 
-TEST(PjrtBuffer, ADeletedOneIsAnErrorAndItsMemoryIsFree) {
+TEST(PjrtBuffer, ADeletedOneIsAnError) {
   PJRT_Client* client = make_client();
   PJRT_Buffer* buffer = upload(client, device_of(client, 0), {1, 2, 3}, {3}).first;
   auto remove = args_of<PJRT_Buffer_Delete_Args>();
@@ -174,6 +174,38 @@ TEST(PjrtBuffer, ADeletedOneIsAnErrorAndItsMemoryIsFree) {
   EXPECT_EQ(outcome_of(api().PJRT_Buffer_ToHostBuffer(&args)).code,
             PJRT_Error_Code_FAILED_PRECONDITION);
   destroy(buffer);
+}
+
+TEST(PjrtBuffer, MoreThanACoreHasIsAnErrorUntilSomeIsFree) {
+  PJRT_Client* client = make_client();
+  const auto make = [&](int64_t bytes) {
+    auto args = args_of<PJRT_Client_CreateUninitializedBuffer_Args>();
+    args.client = client;
+    args.device = device_of(client, 2);
+    args.shape_dims = &bytes;
+    args.shape_num_dims = 1;
+    args.shape_element_type = PJRT_Buffer_Type_U8;
+    const Outcome outcome = outcome_of(api().PJRT_Client_CreateUninitializedBuffer(&args));
+    return std::pair(args.buffer, outcome);
+  };
+  constexpr int64_t kGiB = int64_t{1} << 30;
+  const auto [large, made] = make(15 * kGiB);
+  ASSERT_EQ(made.text, "");
+  const auto expect_full = [](const Outcome& outcome) {
+    EXPECT_EQ(outcome.code, PJRT_Error_Code_RESOURCE_EXHAUSTED);
+    for (const char* part : {"TPU:2", "16106127360"}) {  // the largest array
+      EXPECT_NE(outcome.text.find(part), std::string::npos) << outcome.text;
+    }
+  };
+  expect_full(make(2 * kGiB).second);
+  expect_full(upload(client, device_of(client, 2), {1}, {kGiB}, {0}).second);  // one value
+  auto remove = args_of<PJRT_Buffer_Delete_Args>();
+  remove.buffer = large;
+  TPU_PJRT_OK(PJRT_Buffer_Delete, remove);
+  const auto [after, again] = make(2 * kGiB);
+  EXPECT_EQ(again.text, "");
+  destroy(after);
+  destroy(large);
 }
 
 TEST(PjrtBuffer, WhatIsNoElementTypeIsAnError) {
