@@ -156,6 +156,22 @@ TEST_F(CliTrain, WithoutDataThereAreNoLossesAndNoAccuracy) {
   EXPECT_TRUE(json["losses"].empty());
 }
 
+TEST_F(CliTrain, StepsOfALaunchAreAtLeastOne) {
+  auto arguments = train_call("a");
+  for (const char* steps : {"0", "-3", "1000001", "2.5"}) {
+    arguments.insert(arguments.end(), {"--steps-per-execution", steps});
+    EXPECT_EQ(call(arguments), 2) << steps;
+    EXPECT_NE(error_.find("--steps-per-execution"), std::string::npos) << error_;
+    arguments.resize(arguments.size() - 2);
+  }
+  for (const char* steps : {"0", "1000001", "\"all\""}) {
+    save("c.toml", std::string(kConfig) + "steps_per_execution = " + steps + "\n");
+    EXPECT_EQ(call(arguments), 1) << steps;
+    EXPECT_NE(error_.find("c.toml:16: "), std::string::npos) << error_;
+    EXPECT_NE(error_.find("run.steps_per_execution"), std::string::npos) << error_;
+  }
+}
+
 // Without data there is no state that would be worth a checkpoint: a good one is not replaced.
 TEST_F(CliTrain, WithoutDataTheCheckpointStays) {
   ASSERT_EQ(call(train_call("a")), 0) << error_;

@@ -214,6 +214,28 @@ TEST_F(TrainProcess, ARunKilledWhileSavingGoesOnFromItsNewestCheckpoint) {
   expect_resumes("a");
 }
 
+// 4 steps an epoch; a launch ends with its epoch. The host takes 14 ms for each launch.
+TEST_F(TrainProcess, StepsOfOneLaunchHaveTheBitsOfLaunchesAndSpareTheirDispatch) {
+  constexpr double kDispatch = 14e-3;
+  const auto run = [&](const std::string& steps) {
+    const Ended ended = train(steps, {"--steps", "8", "--steps-per-execution", steps, "--set",
+                                      "host.dispatch_cycles=13160000"});
+    EXPECT_EQ(ended.status, 0) << ended.text;
+    return report(steps);
+  };
+  const Json single = run("1");
+  for (const auto& [steps, launches] : {std::pair<const char*, double>{"4", 1}, {"3", 2}}) {
+    const Json many = run(steps);
+    EXPECT_EQ(many["digest"], single["digest"]);
+    EXPECT_EQ(many["losses"], single["losses"]);
+    EXPECT_EQ(many["epochs"], single["epochs"]);
+    const double spared =
+        single["sim_seconds_per_step"].get<double>() - many["sim_seconds_per_step"].get<double>();
+    const double dispatch = kDispatch * (1 - launches / 4);
+    EXPECT_NEAR(spared, dispatch, 0.01 * dispatch) << steps;
+  }
+}
+
 // A limit of file sizes stands for a full disk: the first checkpoints fit, later ones do not.
 TEST_F(TrainProcess, AFullDiskKeepsTheCheckpointBefore) {
   ASSERT_EQ(train("first", {"--steps", "20"}).status, 0);
