@@ -181,6 +181,21 @@ TEST_P(Feed, LaunchesAreFedOneBehindTheOtherAndBesideOtherWork) {
   EXPECT_EQ(state_.to_host().bytes, before.bytes);
 }
 
+// The lines of docs/host_driver.md.
+TEST_P(Feed, TheExampleOfTheDriversPage) {
+  open();
+  const Executable step = delay_;
+  Array state = state_;
+  std::vector<HostArray> losses;
+#include "feed_example.inc"
+  ASSERT_EQ(losses.size(), 50U);
+  for (uint32_t k = 0; k < 50; ++k) {
+    EXPECT_EQ(losses[k].bytes, batch(k == 0 ? 1000 : k - 1).bytes) << k;
+  }
+  EXPECT_EQ(state.to_host().bytes, batch(49).bytes);
+  run.done.wait();
+}
+
 TEST_P(Feed, InfeedAndOutfeedGoWithoutEachOther) {
   open();
   RunResult in = delay_.run({state_, Array()},
