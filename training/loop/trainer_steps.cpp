@@ -1,5 +1,5 @@
-// Steps of the training loop: their batches and rates go to the board, in launches of one step or of
-// several, and their losses come back.
+// Steps of the training loop: their batches and rates go to the board, in launches of one step or
+// of several, and their losses come back.
 #include <algorithm>
 #include <cmath>
 
