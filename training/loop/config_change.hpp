@@ -8,9 +8,9 @@
 
 namespace tpu::training {
 
-/// Sets each "SECTION.KEY=VALUE" in `root`. VALUE is written as in the file; a text needs no quotes.
-/// Errors about such a key name "--with SECTION.KEY=VALUE" in place of file and line. Throws Error
-/// (InvalidArgument) for a text that names no key.
+/// Sets each "SECTION.KEY=VALUE" in `root`. VALUE is written as in the file; a text needs no
+/// quotes. Errors about such a key name "--with SECTION.KEY=VALUE" in place of file and line.
+/// Throws Error (InvalidArgument) for a text that names no key.
 void change_config(toml::table& root, const std::vector<std::string>& changes);
 
 }  // namespace tpu::training
