@@ -145,6 +145,33 @@ TEST_F(CliRecords, ACorruptRecordEndsTheRunAndKeepsTheStepsBefore) {
                                    "): corrupt: the checksum of its length is wrong"));
 }
 
+// In the middle of a launch its state is lost; the checkpoint before it stays.
+TEST_F(CliRecords, ACorruptRecordEndsALaunchOfSeveralSteps) {
+  configure("shuffle = 0");
+  const std::string file = path("data-1.tfrecord");
+  const std::vector<std::byte> good = read_file(file);
+  const size_t each = good.size() / (kExamples / 2);
+  const auto error_at = [&](size_t record, const std::string& out,
+                            std::vector<std::string> more = {}) {
+    std::vector<std::byte> bytes = good;
+    bytes[record * each + 20] ^= std::byte{1};
+    write_file(file, bytes);
+    more.insert(more.end(), {"--steps-per-execution", "3"});
+    EXPECT_EQ(train(out, more), 1) << out_;
+    EXPECT_THAT(error_, HasSubstr("data-1.tfrecord, record " + std::to_string(record) + " (byte "));
+    return error_;
+  };
+  // Launches of two steps, that end where a checkpoint is due; example 80 is of step 6.
+  EXPECT_THAT(error_at(30, "a", {"--checkpoint-every", "2"}),
+              HasSubstr("the state after step 4 stands in"));
+  // Example 55 is of step 4, the first of its launch: nothing is lost.
+  EXPECT_THAT(error_at(5, "b"), HasSubstr("the state after step 3 stands in"));
+  write_file(file, good);
+  ASSERT_EQ(train("a", {"--resume", "--steps-per-execution", "3"}), 0) << error_;
+  EXPECT_EQ(report("a")["first_step"], 4);
+  EXPECT_EQ(report("a")["steps"], 12);
+}
+
 TEST_F(CliRecords, FilesThatCannotBeReadAreRefusedAtTheStart) {
   const std::string file = path("data-1.tfrecord");
   const auto whole = std::filesystem::file_size(file);

@@ -101,9 +101,11 @@ RunResult Trainer::launch(int64_t steps) {
   return result;
 }
 
-// A launch of several steps of one epoch.
+// A launch of several steps of one epoch. Its first batch comes before it: where there is none, the
+// state stays as it is.
 void Trainer::submit_steps(int64_t steps, const Progress& at, const TrainLimits& limits,
                            const TrainHooks& hooks) {
+  batches_->next(batch_);
   const RunResult run = launch(steps);
   for (int64_t step = 0; step < steps; ++step) {
     InFlight entry{.results = {},
@@ -111,7 +113,9 @@ void Trainer::submit_steps(int64_t steps, const Progress& at, const TrainLimits&
                    .step = static_cast<uint32_t>(step),
                    .learning_rate = rate(limits)};
     const auto value = static_cast<float>(entry.learning_rate.value_or(0));
-    batches_->next(batch_);
+    if (step > 0) {
+      batches_->next(batch_);
+    }
     std::vector<HostView> batch;
     for (const Place place : signature_.arguments) {
       if (place.role == Role::kInput) {
