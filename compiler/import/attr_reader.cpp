@@ -304,7 +304,8 @@ Elem OpReader::elem(uint32_t type_index) const {
 
 bool OpReader::is_token(uint32_t type_index) const {
   const RawType& t = tables_.raw().types[type_index];
-  return t.dialect == Dialect::kVhlo && t.code == vt::kToken;
+  return (t.dialect == Dialect::kVhlo && t.code == vt::kToken) ||
+         (t.dialect == Dialect::kStablehlo && t.code == bytecode::stablehlo_type::kToken);
 }
 
 Type OpReader::type(uint32_t type_index) const {

@@ -42,6 +42,9 @@ Dialect dialect_of(std::string_view name) {
   if (name == "vhlo") {
     return Dialect::kVhlo;
   }
+  if (name == "stablehlo") {
+    return Dialect::kStablehlo;
+  }
   return name == "sdy" ? Dialect::kSdy : Dialect::kOther;
 }
 

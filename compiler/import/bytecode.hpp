@@ -15,7 +15,7 @@
 
 namespace tpu::compiler::bytecode {
 
-enum class Dialect : uint8_t { kBuiltin, kVhlo, kSdy, kOther };
+enum class Dialect : uint8_t { kBuiltin, kVhlo, kSdy, kStablehlo, kOther };
 
 constexpr uint32_t kNone = 0xffffffff;
 

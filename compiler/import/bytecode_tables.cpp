@@ -17,9 +17,10 @@ class EntryReader {
     RawType t;
     t.dialect = dialect;
     t.code = code;
-    const bool known = dialect == Dialect::kBuiltin ? builtin_type_fields(t)
-                       : dialect == Dialect::kVhlo  ? vhlo_type_fields(t)
-                                                    : false;
+    const bool known = dialect == Dialect::kBuiltin     ? builtin_type_fields(t)
+                       : dialect == Dialect::kVhlo      ? vhlo_type_fields(t)
+                       : dialect == Dialect::kStablehlo ? code == stablehlo_type::kToken
+                                                        : false;
     finish(known, t.code);
     return t;
   }

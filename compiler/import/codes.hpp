@@ -32,6 +32,10 @@ constexpr uint32_t kI1 = 0, kComplex = 1, kBf16 = 2, kF16 = 3, kF32 = 4, kF64 = 
                    kNone = 33, kTf32 = 34, kF8E4M3 = 35, kF8E3M4 = 36, kF4E2M1 = 37, kF6E2M3 = 38,
                    kF6E3M2 = 39, kF8E8M0 = 40;
 }
+// Of the values that enter and leave operations of Shardy.
+namespace stablehlo_type {
+constexpr uint32_t kToken = 0;
+}
 namespace sdy_attr {
 constexpr uint32_t kManualAxes = 0, kMeshAxis = 1, kMesh = 2, kSubAxis = 3, kAxisRef = 4,
                    kDimSharding = 5, kTensorSharding = 6, kPerValue = 7,

@@ -171,8 +171,11 @@ const std::vector<std::string_view>* op_properties(Dialect dialect, std::string_
   if (dialect == Dialect::kBuiltin) {
     return name == "unrealized_conversion_cast" ? &none : nullptr;
   }
+  if (dialect != Dialect::kSdy && dialect != Dialect::kVhlo) {
+    return nullptr;
+  }
   const Table& table = dialect == Dialect::kSdy ? sdy : vhlo;
-  const auto it = dialect == Dialect::kOther ? table.end() : table.find(std::string(name));
+  const auto it = table.find(std::string(name));
   return it == table.end() ? nullptr : &it->second;
 }
 

@@ -134,6 +134,19 @@ def sharded() -> None:
     np.testing.assert_array_equal(np.asarray(each), a * 2 + a.sum(0))
     np.testing.assert_array_equal(sorted(c[1] for c in calls), a[:, 0])
 
+    steps: list[tuple[int, int]] = []
+
+    def ordered(i: jax.Array, v: jax.Array) -> jax.Array:
+        io_callback(lambda n, w: steps.append((int(w[0, 0]) // 4, int(n))), None, i, v, ordered=True)
+        return io_callback(lambda w: np.asarray(w) + 1, jax.ShapeDtypeStruct(v.shape, v.dtype), v, ordered=True)
+
+    counted = jax.jit(jax.shard_map(lambda v: jax.lax.fori_loop(0, 3, ordered, v), mesh=mesh, in_specs=P("x"),
+                                    out_specs=P("x"), check_vma=False))(placed)
+    jax.effects_barrier()
+    np.testing.assert_array_equal(np.asarray(counted), a + 3)
+    for core in range(8):
+        assert [n for c, n in steps if c == core] == [0, 1, 2], steps
+
     looped = jax.jit(lambda v: jax.lax.fori_loop(0, 5, lambda _, s: ask(s) * 0.5 + 1, v))(placed)
     np.testing.assert_array_equal(np.asarray(looped), a + 5)
 
