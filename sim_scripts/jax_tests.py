@@ -31,7 +31,6 @@ REPOSITORY = "https://github.com/jax-ml/jax"
 # Reason of a failure -> what an error of the plugin says; the first that fits. What fits none is for us to mend.
 REASONS = [
     ("type", r"UNIMPLEMENTED: .*(element type \S+ is not supported|is no type of the board|complex numbers are)"),
-    ("callback", r"UNIMPLEMENTED: .*(host callbacks|talk to the host)"),
     # The test reads HLO, which jaxlib cannot make of a program with Shardy's operations.
     ("text of XLA", r"UNKNOWN: .*unsupported op for export to XLA"),
 ]
