@@ -17,11 +17,11 @@
 #include "cli/profile.hpp"
 #include "cli/program_file.hpp"
 #include "cli/stop_signals.hpp"
+#include "cli/train/config_files.hpp"
 #include "cli/train/progress_bar.hpp"
 #include "cli/train/run_checkpoints.hpp"
 #include "files/files.hpp"
 #include "files/json_output.hpp"
-#include "input/records/record_source.hpp"
 #include "loop/train_report.hpp"
 #include "loop/trainer.hpp"
 #include "report/metrics_files.hpp"
@@ -36,8 +36,6 @@ namespace {
 using training::Checkpoint;
 using training::CheckpointName;
 using training::EpochResult;
-using training::Init;
-using training::InitKind;
 using training::InputConfig;
 using training::load_train_config;
 using training::Progress;
@@ -267,37 +265,11 @@ void check_usage(const TrainArguments& arguments) {
   }
 }
 
-std::vector<std::string> files_of(const TrainConfig& config) {
-  std::vector<std::string> files = {config.train};
-  for (const InputConfig& input : config.inputs) {
-    if (config.records.empty()) {
-      files.push_back(input.file);
-    }
-  }
-  for (const std::string& file : input::find_files(config.records)) {
-    files.push_back(file);
-  }
-  if (!config.eval.empty()) {
-    files.push_back(config.eval);
-  }
-  for (const std::string& file : {config.weights, config.weights_map}) {
-    if (!file.empty()) {
-      files.push_back(file);
-    }
-  }
-  for (const Init& init : config.init) {
-    if (init.kind == InitKind::kFile) {
-      files.push_back(init.path);
-    }
-  }
-  return files;
-}
-
 // Neither the files that are written nor a checkpoint, which removes older ones, takes the place of
 // an input.
 void check_outputs(const TrainArguments& arguments, const TrainConfig& config,
                    const fs::path& checkpoint) {
-  std::vector<std::string> inputs = files_of(config);
+  std::vector<std::string> inputs = config_files(config);
   std::error_code none;  // what is not there is replaced by nothing
   for (const std::string& input : inputs) {
     if (CheckpointName::parse(fs::path(input).filename().string()) &&
