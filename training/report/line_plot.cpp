@@ -17,7 +17,13 @@ constexpr double kRight = 20;
 constexpr double kTop = 30;
 constexpr double kBottom = 40;
 constexpr size_t kMostPoints = 600;
-constexpr std::array<const char*, 4> kColours = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd"};
+constexpr size_t kFewPoints = 30;   // each with a dot
+constexpr size_t kNamesOnTop = 3;   // more, or longer names, stand below the plot, one a line
+constexpr size_t kNameLength = 16;  // what fits there
+constexpr double kLine = 16;
+constexpr std::array<const char*, 10> kColours = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd",
+                                                  "#ff7f0e", "#8c564b", "#e377c2", "#7f7f7f",
+                                                  "#bcbd22", "#17becf"};
 
 struct Span {
   double low = 0;
@@ -91,6 +97,52 @@ std::string axes(const PlotText& text, Span x, Span y) {
                    escaped(text.x));
 }
 
+// Colours come again with another pattern of dashes.
+std::string stroke(size_t number) {
+  const char* colour = kColours[number % kColours.size()];
+  const size_t round = number / kColours.size();
+  return round == 0
+             ? fmt::format("stroke=\"{}\"", colour)
+             : fmt::format("stroke=\"{}\" stroke-dasharray=\"{} 3\"", colour, 2 + 4 * (round % 4));
+}
+
+std::string drawn_curve(const Points& points, Span x, Span y, size_t number) {
+  std::string line;
+  std::string dots;
+  for (const auto& [at_x, at_y] : points) {
+    const double left = kLeft + x.part(at_x) * (kWidth - kLeft - kRight);
+    const double top = kHeight - kBottom - y.part(at_y) * (kHeight - kTop - kBottom);
+    line += fmt::format("{:.1f},{:.1f} ", left, top);
+    if (points.size() <= kFewPoints) {
+      dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\" fill=\"{}\"/>\n", left,
+                          top, kColours[number % kColours.size()]);
+    }
+  }
+  return fmt::format("<polyline fill=\"none\" {} stroke-width=\"1.5\" points=\"{}\"/>\n",
+                     stroke(number), line) +
+         dots;
+}
+
+bool names_below(const std::vector<Curve>& curves) {
+  return curves.size() > kNamesOnTop ||
+         std::any_of(curves.begin(), curves.end(),
+                     [](const Curve& curve) { return curve.name.size() > kNameLength; });
+}
+
+std::string curve_name(const std::string& name, size_t number, size_t all, bool below) {
+  const char* colour = kColours[number % kColours.size()];
+  if (!below) {
+    return fmt::format("<text x=\"{}\" y=\"18\" text-anchor=\"end\" fill=\"{}\">{}</text>\n",
+                       kWidth - kRight - 110 * static_cast<double>(all - 1 - number), colour,
+                       escaped(name));
+  }
+  const double at = kHeight + kLine * static_cast<double>(number) + 12;
+  return fmt::format(
+      "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" {} stroke-width=\"1.5\"/>\n"
+      "<text x=\"{}\" y=\"{}\" fill=\"{}\">{}</text>\n",
+      kLeft, at - 4, kLeft + 24, at - 4, stroke(number), kLeft + 30, at, colour, escaped(name));
+}
+
 }  // namespace
 
 std::string escaped(const std::string& text) {
@@ -121,25 +173,17 @@ std::string line_plot(const PlotText& text, const std::vector<Curve>& curves) {
   for (const Curve& curve : curves) {
     points.push_back(drawn(curve, text.log_x));
   }
-  const Span x = span_of(points, true);
-  const Span y = span_of(points, false);
+  const bool below = names_below(curves);
+  const double height = kHeight + (below ? kLine * static_cast<double>(curves.size()) + 8 : 0);
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{}\" "
       "font-family=\"sans-serif\" font-size=\"12\">\n",
-      kWidth, kHeight, kWidth);
+      kWidth, height, kWidth);
+  const Span x = span_of(points, true);
+  const Span y = span_of(points, false);
   svg += axes(text, x, y);
   for (size_t i = 0; i < curves.size(); ++i) {
-    const char* colour = kColours[i % kColours.size()];
-    std::string line;
-    for (const auto& [at_x, at_y] : points[i]) {
-      line += fmt::format("{:.1f},{:.1f} ", kLeft + x.part(at_x) * (kWidth - kLeft - kRight),
-                          kHeight - kBottom - y.part(at_y) * (kHeight - kTop - kBottom));
-    }
-    svg += fmt::format(
-        "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\" points=\"{}\"/>\n"
-        "<text x=\"{}\" y=\"18\" text-anchor=\"end\" fill=\"{}\">{}</text>\n",
-        colour, line, kWidth - kRight - 110 * static_cast<double>(curves.size() - 1 - i), colour,
-        escaped(curves[i].name));
+    svg += drawn_curve(points[i], x, y, i) + curve_name(curves[i].name, i, curves.size(), below);
   }
   return svg + "</svg>\n";
 }

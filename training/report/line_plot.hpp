@@ -18,7 +18,7 @@ struct PlotText {
   bool log_x = false;
 };
 
-/// An <svg> element. Long curves are drawn by means over neighbouring points.
+/// An <svg> element. Long curves are drawn by means over neighbouring points, short ones with dots.
 std::string line_plot(const PlotText& text, const std::vector<Curve>& curves);
 
 /// Text as it stands in HTML and SVG.
