@@ -76,6 +76,7 @@ int tpuboard_main(int argc, const char* const* argv) {
   add_devices_command(app);
   add_run_command(app);
   add_train_command(app);
+  add_sweep_command(app);
   add_convert_command(app);
   add_objdump_command(app);
   add_bench_command(app);

@@ -46,7 +46,7 @@ TEST_F(Cli, WrongUsageEndsWithTwo) {
 
 TEST_F(Cli, VersionAndHelpAreEverywhere) {
   for (const char* command :
-       {"devices", "run", "train", "convert", "objdump", "bench", "mxu-replay"}) {
+       {"devices", "run", "train", "sweep", "convert", "objdump", "bench", "mxu-replay"}) {
     EXPECT_EQ(call({command, "--version"}), 0);
     EXPECT_NE(out_.find("tpuboard 0."), std::string::npos);
     EXPECT_EQ(call({command, "--help"}), 0);

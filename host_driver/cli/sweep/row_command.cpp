@@ -1,0 +1,145 @@
+// The options are asked of the command itself, so that every one that it ever gets is there.
+#include "cli/sweep/row_command.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include "cli/commands.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::driver {
+namespace {
+
+// Thrown where a command would run.
+struct Parsed {};
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw Error(ErrorCode::kInvalidArgument, text);
+}
+
+// As a configuration file has it.
+std::string toml_text(const toml::node& value) {
+  std::ostringstream out;
+  out << toml::toml_formatter(value, toml::format_flags::none);
+  return out.str();
+}
+
+bool given_by_the_sweep(const std::string& name) {
+  constexpr std::array<std::string_view, 5> kOwn = {"out", "out-dir", "json", "resume",
+                                                    "accept-changes"};
+  return std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end();
+}
+
+bool is_flag(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
+
+}  // namespace
+
+std::string value_text(const toml::node& value) {
+  if (const auto text = value.value_exact<std::string>()) {
+    return *text;
+  }
+  if (const auto number = value.value_exact<double>()) {
+    return fmt::format("{}", *number);
+  }
+  if (const auto number = value.value_exact<int64_t>()) {
+    return fmt::format("{}", *number);  // also of 0x10 and 1_000
+  }
+  return toml_text(value);
+}
+
+RowCommand::RowCommand(const std::string& name) : app_(std::make_unique<CLI::App>()) {
+  constexpr std::array<std::pair<const char*, void (*)(CLI::App&)>, 3> kCommands = {
+      {{"train", add_train_command}, {"run", add_run_command}, {"bench", add_bench_command}}};
+  for (const auto& [known, add] : kCommands) {
+    if (known == name) {
+      add(*app_);
+      command_ = app_->get_subcommand(name);
+    }
+  }
+  if (command_ == nullptr) {
+    refuse(fmt::format("sweep.command = \"{}\" is unknown; known: train, run, bench", name));
+  }
+  app_->parse_complete_callback([] { throw Parsed(); });  // before the command's own
+}
+
+RowCommand::~RowCommand() = default;
+
+const CLI::Option& RowCommand::option(const std::string& name) const {
+  if (given_by_the_sweep(name)) {
+    refuse(fmt::format("'{}' is given by the sweep, which keeps each row in a folder of its own",
+                       name));
+  }
+  if (const CLI::Option* named = command_->get_option_no_throw("--" + name)) {
+    return *named;
+  }
+  const CLI::Option* positional = command_->get_option_no_throw(name);
+  if (positional != nullptr && positional->get_positional()) {
+    return *positional;
+  }
+  std::vector<std::string> known;
+  for (const CLI::Option* each : command_->get_options()) {
+    const std::string word = each->get_positional() ? each->get_name() : each->get_lnames().front();
+    if (!given_by_the_sweep(word) && word != "help" && word != "version") {
+      known.push_back(word);
+    }
+  }
+  refuse(fmt::format("tpuboard {} has no '{}'; known: {}", command_->get_name(), name,
+                     fmt::join(known, ", ")));
+}
+
+std::vector<std::string> RowCommand::words(const std::string& key, const toml::node& value) const {
+  const size_t dot = key.find('.');
+  const std::string name = key.substr(0, dot);
+  const CLI::Option& taken = option(name);
+  if (is_flag(taken)) {
+    const auto on = value.value_exact<bool>();
+    if (!on || dot != std::string::npos) {
+      refuse(fmt::format("'{}' is true or false", name));
+    }
+    return *on ? std::vector<std::string>{"--" + name} : std::vector<std::string>();
+  }
+  // A key of a configuration has the value as it stands there; elsewhere a list is several options.
+  const bool is_config = name == "with";
+  const std::string front = dot == std::string::npos ? "" : key.substr(dot + 1) + "=";
+  std::vector<std::string> words;
+  const auto add = [&](const toml::node& each) {
+    if (each.is_boolean() && !is_config) {
+      refuse(fmt::format("'{}' takes a value, not true or false", key));
+    }
+    if (!each.is_value() && !(is_config && each.is_array())) {
+      refuse(fmt::format("'{}' takes a text, a number or a list of them", key));
+    }
+    if (!taken.get_positional()) {
+      words.push_back("--" + name);
+    }
+    words.push_back(front +
+                    (is_config && dot != std::string::npos ? toml_text(each) : value_text(each)));
+  };
+  const toml::array* list = value.as_array();
+  if (list == nullptr || is_config) {
+    add(value);
+  } else {
+    for (const toml::node& each : *list) {
+      add(each);
+    }
+  }
+  return words;
+}
+
+void RowCommand::check(const std::vector<std::string>& words) const {
+  std::vector<std::string> backwards(words.rbegin(), words.rend());  // as CLI11 takes them
+  backwards.push_back(command_->get_name());
+  try {
+    app_->parse(std::move(backwards));
+  } catch (const Parsed&) {
+    return;
+  } catch (const CLI::ParseError& error) {
+    refuse(error.what());
+  }
+}
+
+}  // namespace tpu::driver

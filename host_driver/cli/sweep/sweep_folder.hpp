@@ -1,0 +1,54 @@
+// The folder of a sweep: one folder a row, by what the row is and not by its number, so that rows
+// keep their results when others come or go.
+//   DIR/rows/ID/row.json      how the run ended; written last: without it the run is not over
+//   DIR/rows/ID/figures.json  what the command says by --json
+//   DIR/rows/ID/log.txt       what it prints
+//   DIR/rows/ID/out/          --out of `train`
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/sweep/sweep_file.hpp"
+
+namespace tpu::driver {
+
+enum class RowState { kNotRun, kDone, kFailed };
+
+struct RowRecord {
+  RowState state = RowState::kNotRun;
+  std::string error;  ///< of a failed one
+  double host_seconds = 0;
+  double cpu_seconds = 0;
+  nlohmann::ordered_json figures;  ///< of the command; of a done one
+};
+
+class SweepFolder {
+ public:
+  SweepFolder(std::filesystem::path root, const Sweep& sweep);
+
+  const std::filesystem::path& root() const { return root_; }
+  std::filesystem::path row(size_t number) const;
+  std::filesystem::path log(size_t number) const { return row(number) / "log.txt"; }
+  /// The command with its words, without the program in front.
+  std::vector<std::string> words(size_t number) const;
+
+  /// A row whose program, configuration or data have changed since, by size or time, is not run.
+  RowRecord read(size_t number) const;
+  /// Empties the row's folder, which is there, of an earlier run. Throws Error
+  /// (FailedPrecondition) when that run still goes on.
+  void begin(size_t number) const;
+  void end(size_t number, const RowRecord& record) const;
+
+ private:
+  std::string stamp(const SweepRow& row) const;
+
+  const std::filesystem::path root_;
+  const Sweep& sweep_;
+};
+
+/// The error in what a command printed: behind its last "tpuboard: "; empty when there is none.
+std::string error_in(const std::string& log);
+
+}  // namespace tpu::driver

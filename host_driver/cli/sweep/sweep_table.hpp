@@ -1,0 +1,56 @@
+// What came out of a sweep: a table for people, CSV, JSON and plots, each against the first row.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/sweep/sweep_file.hpp"
+#include "cli/sweep/sweep_folder.hpp"
+
+namespace tpu::driver {
+
+/// A column of numbers.
+struct SweepFigure {
+  std::string key;    ///< in CSV, JSON and names of plots
+  std::string title;  ///< in the table
+  int digits = 0;
+  bool is_time = false;  ///< compared by ratio; others by difference
+};
+
+class SweepTable {
+ public:
+  SweepTable(const Sweep& sweep, const SweepFolder& folder);
+
+  const std::vector<RowRecord>& records() const { return records_; }
+  /// Columns of spaces.
+  std::string text() const;
+  std::string csv() const;
+  nlohmann::ordered_json json() const;
+  /// File name -> SVG: each figure by each axis of numbers, or by row where there is none.
+  std::map<std::string, std::string> plots() const;
+
+  /// sweep.csv, sweep.json and plots/.
+  void write() const;
+
+ private:
+  using Numbers = std::map<std::string, double>;  // by key of the figure
+
+  nlohmann::ordered_json row_json(size_t row) const;
+  void read_figures(size_t row);
+  void keep_used_figures();
+  std::string cell(size_t row, const SweepFigure& figure) const;
+  std::string value(size_t row, const std::string& axis) const;
+  std::string plot(const SweepFigure& figure, const std::string& axis) const;
+  std::vector<std::string> plot_axes() const;
+
+  const Sweep& sweep_;
+  const SweepFolder& folder_;
+  std::vector<RowRecord> records_;
+  std::vector<Numbers> numbers_;
+  std::vector<SweepFigure> figures_;
+};
+
+}  // namespace tpu::driver

@@ -1,0 +1,239 @@
+// `tpuboard sweep` without a run: what a file means, mistakes in it, the script for a cluster,
+// locks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cli/sweep/sweep_file.hpp"
+#include "cli/sweep/sweep_folder.hpp"
+#include "cli/sweep/sweep_table.hpp"
+#include "files/files.hpp"
+#include "tests/driver/cli_fixture.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class CliSweep : public test::Cli {
+ protected:
+  std::string refusal(const std::string& text) {
+    save("s.toml", text);
+    EXPECT_EQ(call({"sweep", path("s.toml"), "--out", path("o"), "--dry-run"}), 1) << text;
+    EXPECT_FALSE(std::filesystem::exists(path("o")));
+    return error_;
+  }
+  Sweep sweep(const std::string& text) {
+    save("s.toml", text);
+    return load_sweep(path("s.toml"));
+  }
+
+  const std::string front_ = "[sweep]\ncommand = \"run\"\n[options]\nprogram = \"p.tpuexe\"\n";
+};
+
+TEST_F(CliSweep, AGridIsEveryCombinationInTheOrderOfTheFile) {
+  const Sweep read = sweep(front_ + R"(
+set.dma.in_fixed_ns = 100
+in = ["0=a.npy", "1=b.npy"]
+[grid]
+set.hbm.gbps_per_chip = [450, 900]
+check = [false, true]
+[[zip]]
+program = ["p.tpuexe", "q.tpuexe"]
+launches = [1, 0x10]
+[[row]]
+name = "alone"
+set.dma.in_fixed_ns = 50.5
+)");
+  EXPECT_EQ(read.folder, folder_.string());
+  EXPECT_THAT(read.axes, ElementsAre("set.hbm.gbps_per_chip", "check", "program", "launches",
+                                     "set.dma.in_fixed_ns"));
+  ASSERT_EQ(read.rows.size(), 9u);
+  EXPECT_THAT(read.rows[0].words,
+              ElementsAre("--set", "dma.in_fixed_ns=100", "--in", "0=a.npy", "--in", "1=b.npy",
+                          "--set", "hbm.gbps_per_chip=450", "p.tpuexe", "--launches", "1"));
+  EXPECT_EQ(read.rows[0].name, "set.hbm.gbps_per_chip=450 check=false program=p.tpuexe launches=1");
+  EXPECT_THAT(read.rows[3].words, ElementsAre("--set", "dma.in_fixed_ns=100", "--in", "0=a.npy",
+                                              "--in", "1=b.npy", "--set", "hbm.gbps_per_chip=450",
+                                              "--check", "q.tpuexe", "--launches", "16"));
+  EXPECT_EQ(read.rows[8].name, "alone");
+  EXPECT_THAT(read.rows[8].words, ElementsAre("p.tpuexe", "--in", "0=a.npy", "--in", "1=b.npy",
+                                              "--set", "dma.in_fixed_ns=50.5"));
+  EXPECT_EQ(read.rows[8].values.at("set.dma.in_fixed_ns").number, 50.5);
+}
+
+TEST_F(CliSweep, KeysOfAConfigurationKeepTheirType) {
+  const Sweep read = sweep(
+      "[sweep]\ncommand = \"train\"\n[options]\nconfig = \"c.toml\"\n[grid]\n"
+      "with.program.train = [\"3\", \"b.mlirbc\"]\nwith.state.init = [[\"ones\", \"zeros\"]]\n"
+      "with.run.stop_on_nan = [true]\n");
+  ASSERT_EQ(read.rows.size(), 2u);
+  ASSERT_EQ(read.rows[0].words.size(), 7u);
+  EXPECT_EQ(read.rows[0].words[2], "program.train=\"3\"");
+  EXPECT_THAT(read.rows[0].words[4], StartsWith("state.init=["));
+  EXPECT_EQ(read.rows[0].words[6], "run.stop_on_nan=true");
+}
+
+TEST_F(CliSweep, MistakesAreNamedBeforeAnythingRuns) {
+  EXPECT_THAT(refusal("[grid]\nsteps = [1]\n"), HasSubstr("s.toml: section [sweep] is missing"));
+  EXPECT_THAT(refusal("[sweep]\ncommand = \"fly\"\n"),
+              HasSubstr("s.toml:2: sweep.command = \"fly\" is unknown; known: train, run, bench"));
+  EXPECT_THAT(refusal("[sweep]\ncommand = \"run\"\nspeed = 1\n"),
+              HasSubstr("s.toml:3: unknown key sweep.speed; known: command, figures"));
+  EXPECT_THAT(refusal("x = \n"), HasSubstr("s.toml:1: "));
+  EXPECT_THAT(refusal(front_), HasSubstr("s.toml: no rows; give [grid], [[zip]] or [[row]]"));
+  EXPECT_THAT(refusal(front_ + "[gird]\n"), HasSubstr("s.toml:5: unknown section [gird]"));
+  EXPECT_THAT(refusal(front_ + "[grid]\nlunches = [1]\n"),
+              HasSubstr("s.toml:6: tpuboard run has no 'lunches'; known: program, in, device"));
+  EXPECT_THAT(refusal(front_ + "[grid]\nout-dir = [\"a\"]\n"),
+              HasSubstr("s.toml:6: 'out-dir' is given by the sweep"));
+  EXPECT_THAT(refusal(front_ + "[grid]\nlaunches = 3\n"),
+              HasSubstr("s.toml:6: 'launches' must be a list of values to try"));
+  EXPECT_THAT(refusal(front_ + "[grid]\nlaunches = [true]\n"),
+              HasSubstr("s.toml:6: 'launches' takes a value, not true or false"));
+  EXPECT_THAT(refusal(front_ + "[grid]\ncheck = [1]\n"),
+              HasSubstr("s.toml:6: 'check' is true or false"));
+  EXPECT_THAT(refusal(front_ + "[grid]\nlaunches = [{a = 1}]\n"),
+              HasSubstr("s.toml:6: 'launches' takes a text, a number or a list of them"));
+  EXPECT_THAT(refusal(front_ + "[[zip]]\nlaunches = [1, 2]\ndevice = [1]\n"),
+              HasSubstr("s.toml:7: 'device' has 1 values, 'launches' beside it 2"));
+  EXPECT_THAT(refusal(front_ + "[grid]\nlaunches = [1]\n[[zip]]\nlaunches = [1]\n"),
+              HasSubstr("s.toml:8: 'launches' is an axis already"));
+  EXPECT_THAT(refusal(front_ + "[grid]\nlaunches = [1, 2, 1]\n"),
+              HasSubstr("s.toml: rows 0 and 2 are the same run"));
+  EXPECT_THAT(refusal(front_ + "[grid]\nlaunches = [1, 0]\n"),
+              HasSubstr("s.toml: row 1 (launches=0): --launches: "));
+  EXPECT_THAT(refusal("[sweep]\ncommand = \"run\"\n[grid]\nlaunches = [1]\n"),
+              HasSubstr("s.toml: row 0 (launches=1): program is required"));
+  EXPECT_THAT(refusal(front_ + "[[row]]\nname = 3\n"), HasSubstr("s.toml:6: the name of a row"));
+  EXPECT_THAT(refusal(front_ + "[row]\nlaunches = 3\n"),
+              HasSubstr("s.toml:5: 'row' must be written as [[row]]"));
+  EXPECT_THAT(refusal(front_ + "[grid]\nlaunches = [1]\n[slurm]\nmem = \"1\\n2\"\n"),
+              HasSubstr("s.toml:8: slurm.mem must be an option of sbatch"));
+  EXPECT_THAT(refusal(front_ + "[grid]\nlaunches = [1]\n[slurm]\narray = \"0-3\"\n"),
+              HasSubstr("s.toml:8: slurm.array must be an option of sbatch"));
+  EXPECT_EQ(call({"sweep", path("none.toml")}), 1);
+  EXPECT_EQ(call({"sweep", path("s.toml"), "--slurm", "--collect"}), 2);
+}
+
+TEST_F(CliSweep, AGridOfAnySizeIsRefusedAtOnce) {
+  std::string text = front_ + "[grid]\n";
+  for (const char* key : {"launches", "threads", "device", "time-limit", "set.a", "set.b"}) {
+    text += std::string(key) + " = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\n";
+  }
+  EXPECT_THAT(refusal(text), HasSubstr("s.toml: more than 10000 rows"));
+}
+
+TEST_F(CliSweep, ADryRunPrintsTheRows) {
+  save("s.toml", front_ + "[grid]\nin = [\"0=a b.npy\"]\nlaunches = [1, 2]\n");
+  ASSERT_EQ(call({"sweep", path("s.toml"), "--out", path("o"), "--dry-run"}), 0) << error_;
+  EXPECT_THAT(out_, HasSubstr("2 rows, 2 of them to run, in " + path("o") + "\ncd " +
+                              folder_.string() + "\n"));
+  EXPECT_THAT(out_, HasSubstr("# row 1: in=0=a b.npy launches=2\n"
+                              "tpuboard run p.tpuexe --in '0=a b.npy' --launches 2 --json "));
+  EXPECT_FALSE(std::filesystem::exists(path("o")));
+}
+
+TEST_F(CliSweep, ACollectionTellsWhatIsNotRun) {
+  save("s.toml", front_ + "[grid]\nlaunches = [1, 2]\n");
+  EXPECT_EQ(call({"sweep", path("s.toml"), "--out", path("o"), "--collect"}), 1);
+  EXPECT_THAT(error_, HasSubstr("2 of 2 rows have no result: 0 failed, 2 not run"));
+  EXPECT_THAT(out_, HasSubstr("not run"));
+}
+
+TEST_F(CliSweep, TheScriptIsOneJobArray) {
+  save("s.toml", front_ +
+                     "[grid]\nlaunches = [1, 2, 3]\n[slurm]\npartition = \"a b\"\n"
+                     "cpus-per-task = 4\n");
+  ASSERT_EQ(call({"sweep", path("s.toml"), "--out", path("o p"), "--slurm"}), 0) << error_;
+  EXPECT_THAT(out_, StartsWith("#!/bin/bash\n#SBATCH --job-name=s\n#SBATCH --array=0-2\n"));
+  EXPECT_THAT(out_, HasSubstr("#SBATCH --output='" + path("o p") +
+                              "/slurm-%a.txt'\n"
+                              "#SBATCH --partition='a b'\n#SBATCH --cpus-per-task=4\n"));
+  EXPECT_THAT(out_, HasSubstr(" sweep " + path("s.toml") + " --out '" + path("o p") +
+                              "' --task \"$SLURM_ARRAY_TASK_ID\"\n"));
+  EXPECT_TRUE(std::filesystem::is_directory(path("o p")));  // sbatch makes none for its output
+  EXPECT_EQ(call({"sweep", path("s.toml"), "--task", "3"}), 1);
+  EXPECT_THAT(error_, HasSubstr("--task 3: " + path("s.toml") + " has the rows 0 to 2"));
+}
+
+TEST_F(CliSweep, TwoSweepsDoNotShareAFolderNorARow) {
+  const Sweep read = sweep(front_ + "[grid]\nlaunches = [1]\n");
+  const SweepFolder rows(path("o"), read);
+  make_folder(rows.row(0));
+  {
+    const FolderLock other(path("o"));
+    EXPECT_EQ(call({"sweep", path("s.toml"), "--out", path("o")}), 1);
+    EXPECT_THAT(error_, HasSubstr(path("o") + ": another run writes there"));
+  }
+  const FolderLock other(rows.row(0));
+  EXPECT_EQ(call({"sweep", path("s.toml"), "--out", path("o"), "--task", "0"}), 1);
+  EXPECT_THAT(error_, HasSubstr("row 0 (launches=1) is not run: FailedPrecondition: " +
+                                rows.row(0).string() + ": another run writes there"));
+}
+
+// The file of the sweep is an input.
+TEST_F(CliSweep, TheFileIsKept) {
+  save("s.toml", front_ + "[grid]\nlaunches = [1]\n");
+  EXPECT_EQ(call({"sweep", path("s.toml"), "--collect", "--json", path("s.toml")}), 1);
+  EXPECT_THAT(error_, HasSubstr("s.toml"));
+  EXPECT_EQ(sweep(front_ + "[grid]\nlaunches = [1]\n").rows.size(), 1u);
+}
+
+// Rows as two runs of `run` would leave them.
+TEST_F(CliSweep, TheTableComparesWithTheFirstRow) {
+  const Sweep read = sweep(
+      "[sweep]\ncommand = \"run\"\nfigures = [\"lockstep.tiles\"]\n[options]\n"
+      "program = \"p.tpuexe\"\n[grid]\nlaunches = [1, 2]\ndevice = [0, 1]\n");
+  const SweepFolder folder(path("o"), read);
+  const auto row_done = [&](size_t row, double seconds, int launches, double mxu) {
+    make_folder(folder.row(row));
+    save(std::filesystem::relative(folder.row(row) / "figures.json", folder_).string(),
+         nlohmann::json{{"sim_seconds", seconds},
+                        {"launches", launches},
+                        {"mxu_utilization", mxu},
+                        {"lockstep", {{"tiles", row}}}}
+             .dump());
+    folder.end(row, {RowState::kDone, "", 4, 2, {}});
+  };
+  row_done(0, 0.002, 1, 0.5);
+  row_done(1, 0.002, 2, 0.75);
+  make_folder(folder.row(3));
+  folder.end(3, {RowState::kFailed, "InvalidArgument: \"p\" is wrong,\nsee there", 1, 1, {}});
+  const SweepTable table(read, folder);
+  const auto json = table.json();
+  EXPECT_EQ(json["rows"][0]["state"], "done");
+  EXPECT_EQ(json["rows"][0]["figures"]["step_ms"], 2.0);
+  EXPECT_EQ(json["rows"][1]["values"]["device"], 1);
+  EXPECT_EQ(json["rows"][1]["figures"]["step_ms"], 1.0);
+  EXPECT_EQ(json["rows"][1]["against_first"]["step_ms"], 2.0);
+  EXPECT_EQ(json["rows"][1]["against_first"]["mxu_percent"], 25.0);
+  EXPECT_EQ(json["rows"][1]["figures"]["lockstep.tiles"], 1.0);
+  EXPECT_FALSE(json["rows"][1]["figures"].contains("loss"));
+  EXPECT_EQ(json["rows"][2]["state"], "not run");
+  EXPECT_EQ(json["rows"][3]["error"], "InvalidArgument: \"p\" is wrong,\nsee there");
+  const std::string text = table.text();
+  EXPECT_THAT(text, HasSubstr("1.0000 (2.00x)  75.00 (+25.00)"));
+  EXPECT_THAT(text, HasSubstr("failed: InvalidArgument: \"p\" is wrong,\n"));
+  EXPECT_THAT(table.csv(), HasSubstr("\"InvalidArgument: \"\"p\"\" is wrong,\nsee there\"\n"));
+  EXPECT_THAT(table.csv(), HasSubstr("\n1,launches=1 device=1,done,1,1,1,75,1,4,2,2,25,1,1,1,"));
+  const auto plots = table.plots();
+  ASSERT_TRUE(plots.contains("step_ms_by_device.svg"));
+  EXPECT_THAT(plots.at("step_ms_by_device.svg"), HasSubstr(">launches=1</text>"));
+  EXPECT_TRUE(plots.contains("mxu_percent_by_launches.svg"));
+}
+
+TEST(SweepLog, TheLastErrorIsFound) {
+  EXPECT_EQ(error_in(""), "");
+  EXPECT_EQ(error_in("all is well\n"), "");
+  EXPECT_EQ(error_in("tpuboard: a note\nepoch 1\ntpuboard: it broke: tpuboard: x\nand\n"),
+            "it broke: tpuboard: x\nand");
+}
+
+}  // namespace
+}  // namespace tpu::driver
