@@ -29,6 +29,9 @@ struct DimAttrs {  // iota, concatenate: the dimension
 };
 struct DimsAttrs {  // broadcast_in_dim: result dim of each operand dim; transpose: permutation;
   Dims dims;        // reduce, reverse, map: dimensions; dynamic_slice: slice sizes
+  // reduce: loops over the reduced dims stay apart, so that operands whose dims do not merge
+  // (slices of one array) can be read in them; its sums have another order than merged ones.
+  bool apart = false;
   bool operator==(const DimsAttrs&) const = default;
 };
 struct CompareAttrs {

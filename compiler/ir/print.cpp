@@ -115,7 +115,12 @@ struct AttrPrinter {
   void operator()(const NoAttrs&) {}
   void operator()(const ConstantAttrs& a) { f.add("value", dense_text(a.value)); }
   void operator()(const DimAttrs& a) { f.add("dim", a.dim); }
-  void operator()(const DimsAttrs& a) { f.add("dims", a.dims); }
+  void operator()(const DimsAttrs& a) {
+    f.add("dims", a.dims);
+    if (a.apart) {
+      f.add("apart", 1);
+    }
+  }
   void operator()(const CompareAttrs& a) {
     static const char* const kDirections[] = {"eq", "ne", "ge", "gt", "le", "lt"};
     f.add("direction", std::string(kDirections[static_cast<size_t>(a.direction)]));

@@ -273,7 +273,7 @@ class RegionFusion : public Fusion {
       return std::any_of(k.loop().nest.accesses.begin(), k.loop().nest.accesses.end(),
                          [&](const NestAccess& a) { return a.value == root; });
     };
-    return k.loop().nest.accesses.size() < kMaxLoopAccesses ||
+    return has_few_accesses(k.loop().nest, /*more=*/1) ||
            std::all_of(op.operands.begin(), op.operands.end(), [&](const Value* v) {
              const Value* root = view_root(v, context_);
              const bool made = root->def != nullptr && !is_copied(root);
@@ -294,7 +294,7 @@ class RegionFusion : public Fusion {
   bool joins(Kernel& k, const std::vector<const Op*>& ops, const Dims& domain) {
     try {
       auto nest = build_nest(ops, has_reduce(ops) ? domain : k.loop().domain, context_);
-      if (!nest || nest->accesses.size() > kMaxLoopAccesses) {
+      if (!nest || !has_few_accesses(*nest)) {
         return false;
       }
       if (has_reduce(ops) && domain != k.loop().domain) {

@@ -62,9 +62,10 @@ struct Span {
 struct Kernel;
 struct KernelProgram;
 
-// Limits of one loop kernel: more ops would run out of registers; stores and indices share the
-// limit of a command with its loads.
-inline constexpr size_t kMaxLoopOps = 48, kMaxLoopAccesses = 14;
+// Limits of one loop kernel: more ops would run out of registers; stores, indices and the
+// accumulators of sums share the limit of a command with its loads. Taps of one array, which come
+// through one stream, count as one load of the first limit.
+inline constexpr size_t kMaxLoopOps = 48, kMaxLoopAccesses = 14, kMaxLoopTaps = 20;
 
 struct LoopPart {
   Dims domain;
@@ -167,6 +168,8 @@ void for_each_kernel(const KernelProgram& program, Fn&& fn) {
   }
 }
 
+// True if the loads and sums of a loop kernel are within the limits above.
+bool has_few_accesses(const Nest& nest, size_t more = 0);  // `more`: loads to come
 // True if one command can hold the loop kernel (operands, registers). Others are always true.
 bool fits_command(const Kernel& kernel);
 

@@ -395,7 +395,7 @@ class Recomputer {
               [&](const Op* a, const Op* b) { return place_.at(a) < place_.at(b); });
     try {
       auto nest = build_nest(k.ops, k.loop().domain, seen_by(k));
-      if (!nest || nest->accesses.size() > kMaxLoopAccesses ||
+      if (!nest || !has_few_accesses(*nest) ||
           !std::all_of(nest->accesses.begin(), nest->accesses.end(),
                        [&](const NestAccess& a) { return can_read(k, a.value); })) {
         return false;

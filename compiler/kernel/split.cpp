@@ -102,6 +102,18 @@ void find_buffers(KernelProgram& program) {
   }
 }
 
+bool has_few_accesses(const Nest& nest, size_t more) {
+  std::set<std::pair<const Value*, Dims>> streams;
+  for (const NestAccess& a : nest.accesses) {
+    streams.emplace(a.value, a.view.stride);
+  }
+  const auto sums = std::count_if(nest.nodes.begin(), nest.nodes.end(),
+                                  [](const Node& n) { return n.op->kind == Kind::kReduce; });
+  const size_t loads = nest.accesses.size() + more;
+  return streams.size() + more <= kMaxLoopAccesses && loads <= kMaxLoopTaps &&
+         loads + 2 * static_cast<size_t>(sums) <= spec::kVpuAccesses;
+}
+
 bool fits_command(const Kernel& k) {
   if (k.kind != KernelClass::kLoop) {
     return true;

@@ -138,14 +138,14 @@ Value* Builder::window(Value* x, Dims size, Dims stride, Dims dilation) {
                   WindowViewAttrs{std::move(size), std::move(stride), std::move(dilation)});
 }
 
-Value* Builder::reduce(Kind body, Value* x, Value* init, Dims dims) {
+Value* Builder::reduce(Kind body, Value* x, Value* init, Dims dims, bool apart) {
   Type type{x->type.elem, {}};
   for (int64_t d = 0; d < x->type.rank(); ++d) {
     if (std::find(dims.begin(), dims.end(), d) == dims.end()) {
       type.dims.push_back(x->type.dims[static_cast<size_t>(d)]);
     }
   }
-  Value* v = rw_.make(Kind::kReduce, {x, init}, type, DimsAttrs{std::move(dims)});
+  Value* v = rw_.make(Kind::kReduce, {x, init}, type, DimsAttrs{std::move(dims), apart});
   Region* region = v->def->add_region();
   const Type scalar{x->type.elem, {}};
   Value* a = region->add_arg(scalar);

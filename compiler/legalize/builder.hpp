@@ -48,8 +48,9 @@ class Builder {
   Value* pad(Value* x, Value* value, Dims low, Dims high, Dims interior = {});
   Value* window(Value* x, Dims size, Dims stride, Dims dilation);
 
-  // reduce with a body of one op (add, multiply, maximum, minimum, and, or, xor).
-  Value* reduce(Kind body, Value* x, Value* init, Dims dims);
+  // reduce with a body of one op (add, multiply, maximum, minimum, and, or, xor); `apart`: see
+  // DimsAttrs.
+  Value* reduce(Kind body, Value* x, Value* init, Dims dims, bool apart = false);
 
   // The body of a reduce, sort, scatter, ... applied element by element to whole arrays: every
   // scalar of the body becomes an array of shape `dims`. Values captured from outside are

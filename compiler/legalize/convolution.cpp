@@ -3,7 +3,8 @@
 // rhs dilation, s: stride). With P = ld/gcd(s,ld) and Q = ld/gcd(rd,ld), output positions
 // o = o0 + P*u of one phase meet the taps k = k0 + Q*v, at i = i0 + u*(P*s/ld) + v*(Q*rd/ld): a
 // plain strided window. So no product with a zero that dilation inserts is ever made. Phases are
-// interleaved at the end. Groups are batch dimensions of the contraction.
+// interleaved at the end. Groups are batch dimensions of the contraction; those of one channel
+// (depthwise convolutions and the gradients of their kernels) run on the vector unit.
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -14,7 +15,9 @@
 namespace tpu::compiler::legalization {
 namespace {
 
-constexpr int64_t kMaxUnrolledTaps = 32;  // of a depthwise convolution on the vector unit
+constexpr int64_t kMaxUnrolledTaps = 32;     // of a depthwise convolution on the vector unit
+constexpr int64_t kMaxUnrolledResults = 32;  // a channel, of the gradient of its kernel
+constexpr size_t kMostApart = 4;             // dims of a sum whose loops stay apart
 
 size_t at(int64_t d) { return static_cast<size_t>(d); }
 
@@ -91,13 +94,35 @@ class Lowering {
       w_ = b_.reverse(w_, reversed);
     }
     const Precision precision = joint_precision(a_.lhs_precision, a_.rhs_precision);
-    if (precision != Precision::kDefault && is_float(op_.type().elem) &&
+    exact_ = precision != Precision::kDefault;
+    if (exact_ && !on_vector_unit() && is_float(op_.type().elem) &&
         (x_->type.elem == Elem::kF32 || w_->type.elem == Elem::kF32)) {
       const auto parts = stack_parts(b_, x_, w_, precision);
       x_ = parts[0];
       w_ = parts[1];
       lead_ = 1;
     }
+  }
+
+  bool is_filter_gradient() const { return a_.batch_groups > 1; }  // of those on the vector unit
+
+  // One channel a group, and few taps or, in the gradient of the kernel, few results.
+  bool on_vector_unit() const {
+    const auto in = [&](int64_t d) { return x_->type.dims[at(d)]; };
+    if (groups() == 1 || !is_float(op_.type().elem) ||
+        w_->type.dims[at(a_.kernel_output_feature)] != groups()) {
+      return false;
+    }
+    int64_t taps = 1, results = 1;
+    for (const Axis& axis : axes_) {
+      taps *= (axis.kernel + axis.tap_period() - 1) / axis.tap_period();
+      results *= (axis.out + axis.phases() - 1) / axis.phases();
+    }
+    if (a_.batch_groups == 1) {
+      return in(a_.input_feature) == groups() && taps <= kMaxUnrolledTaps;
+    }
+    return a_.feature_groups == 1 && in(a_.input_batch) == groups() &&
+           results <= kMaxUnrolledResults && x_->type.dims.size() <= kMostApart;
   }
 
   // All phases of all dimensions: [group][batch, positions in the order of the input's dims][out
@@ -247,16 +272,11 @@ class Lowering {
     }
     Value* x = padded(phases);
     Value* w = kernel(phases);
-    const int64_t depth = w->type.dims[at(a_.kernel_input_feature + lead_)];
-    int64_t taps = 1;
-    for (const Phase& p : phases) {
-      taps *= p.taps;
+    if (!on_vector_unit()) {
+      return contract(x, w, phases, type);
     }
-    if (groups() > 1 && depth == 1 && type.dims.back() == 1 && lead_ == 0 && a_.batch_groups == 1 &&
-        taps <= kMaxUnrolledTaps && is_float(op_.type().elem)) {
-      return depthwise(x, w, phases, type);
-    }
-    return contract(x, w, phases, type);
+    return is_filter_gradient() ? filter_gradient(x, w, phases, type)
+                                : depthwise(x, w, phases, type);
   }
 
   // dims of x: [parts] and the input's, the grouped one split; window: these as positions, then as
@@ -308,17 +328,20 @@ class Lowering {
     return b_.reshape(rw_.make(Kind::kDotGeneral, {windows, w}, result, dot), type.dims);
   }
 
-  // One channel a group: a chain of multiply and add on the vector unit, taps ascending.
+  // An operand as the vector unit multiplies it: rounded as the matrix unit would.
+  Value* factor(Value* v) {
+    return b_.convert(exact_ ? v : b_.convert(v, Elem::kBf16), Elem::kF32);
+  }
+
+  // One channel a group: a chain of multiply and add, taps ascending.
   Value* depthwise(Value* x, Value* w, const std::vector<Phase>& phases, const Type& type) {
-    const auto rounded = [&](Value* v) {
-      return b_.convert(b_.convert(v, Elem::kBf16), Elem::kF32);
-    };
     Dims box;  // of the result, in the order of the input's dims
     for (int64_t d = 0; d < x->type.rank(); ++d) {
       box.push_back(d == a_.input_batch     ? x->type.dims[at(d)]
                     : d == a_.input_feature ? groups()
                                             : type.dims[at(canonical_dim(d))]);
     }
+    w = factor(w);
     std::vector<int64_t> tap(spatial(), 0);
     Value* sum = nullptr;
     for (bool more = true; more;) {
@@ -332,8 +355,8 @@ class Lowering {
         w_start[k] = tap[i];
         w_limit[k] = tap[i] + 1;
       }
-      Value* a = rounded(b_.slice(x, start, limit, step));
-      Value* c = rounded(b_.reshape(b_.slice(w, w_start, w_limit), {groups()}));
+      Value* a = factor(b_.slice(x, start, limit, step));
+      Value* c = b_.reshape(b_.slice(w, w_start, w_limit), {groups()});
       Value* product = b_.mul(a, b_.broadcast(c, box, {a_.input_feature}));
       sum = sum == nullptr ? b_.add(product, b_.zeros_like(product)) : b_.add(sum, product);
       size_t i = spatial();
@@ -349,7 +372,50 @@ class Lowering {
         perm.push_back(d);
       }
     }
-    return b_.reshape(b_.convert(b_.transpose(sum, perm), type.elem), type.dims);
+    return b_.reshape(b_.transpose(b_.convert(sum, type.elem), perm), type.dims);
+  }
+
+  // One channel a group, the images as features: for each result a sum of products over images and
+  // taps, which are the positions of the convolution whose kernel gets this gradient. All results
+  // read the same arrays in one kernel, where loops that were merged could not read them shifted.
+  Value* filter_gradient(Value* x, Value* w, const std::vector<Phase>& phases, const Type& type) {
+    Dims perm(at(x->type.rank())), summed;
+    std::vector<size_t> axes;  // in the order of the input's dims
+    for (int64_t d = 0; d < x->type.rank(); ++d) {
+      const auto axis = std::find(a_.input_spatial.begin(), a_.input_spatial.end(), d);
+      if (axis != a_.input_spatial.end()) {
+        axes.push_back(at(axis - a_.input_spatial.begin()));
+      }
+      perm[at(d)] = d == a_.input_batch     ? a_.kernel_output_feature
+                    : d == a_.input_feature ? a_.kernel_input_feature
+                                            : a_.kernel_spatial[axes.back()];
+      if (d != a_.input_batch) {
+        summed.push_back(d);
+      }
+    }
+    Value* other = factor(b_.transpose(w, perm));
+    std::vector<Value*> sums;
+    std::vector<int64_t> position(spatial(), 0);
+    for (bool more = true; more;) {
+      Dims start(at(x->type.rank()), 0), limit = x->type.dims, step(at(x->type.rank()), 1);
+      for (size_t i = 0; i < spatial(); ++i) {
+        const size_t d = at(a_.input_spatial[i]);
+        start[d] = position[i] * phases[i].position_step;
+        limit[d] = start[d] + (phases[i].taps - 1) * phases[i].tap_step + 1;
+        step[d] = phases[i].tap_step;
+      }
+      Value* product = b_.mul(factor(b_.slice(x, start, limit, step)), other);
+      Value* sum =
+          b_.reduce(Kind::kAdd, product, b_.splat_int({Elem::kF32, {}}, 0), summed, /*apart=*/true);
+      sums.push_back(b_.reshape(sum, {1, groups()}));
+      size_t i = axes.size();
+      while (i > 0 && ++position[axes[i - 1]] == phases[axes[i - 1]].positions) {
+        position[axes[--i]] = 0;
+      }
+      more = i > 0;
+    }
+    Value* all = b_.convert(sums.size() == 1 ? sums[0] : b_.concatenate(sums, 0), type.elem);
+    return b_.reshape(b_.transpose(all, {1, 0}), type.dims);
   }
 
   // From the canonical order to the output's dims; groups and features become one dim.
@@ -386,7 +452,8 @@ class Lowering {
   Builder b_;
   Rewriter& rw_;
   Value *x_ = nullptr, *w_ = nullptr;
-  int64_t lead_ = 0;  // 1: both operands have a first dim of parts
+  int64_t lead_ = 0;    // 1: both operands have a first dim of parts
+  bool exact_ = false;  // more than bf16 of the operands is asked for
   std::vector<Axis> axes_;
 };
 

@@ -139,9 +139,15 @@ static bool cut_tiles(const Kernel& k, const spec::BoardParams& board, LoopPlan&
   // Sums over the outer loops of memory, such as those of a batch norm: the sum is cut first, since
   // a cut of the loops inside of it makes short runs. Each tile loads and stores the accumulators,
   // so it should hold some blocks of rows.
+  int64_t inside = 1;  // rows of one iteration
+  for (size_t l = 1; l < nest.loops.size() && nest.loops[l].reduced; ++l) {
+    inside *= nest.loops[l].n;
+  }
   for (size_t l = 0; l < nest.loops.size() && nest.loops[l].reduced; ++l) {
+    inside /= l > 0 ? nest.loops[l].n : 1;
     const int64_t g = granule(plan.options, static_cast<int>(l));
-    while (!tile_fits(plan, board) && plan.tile[l] / 2 >= kLeastSummedRows) {
+    while (!tile_fits(plan, board) && plan.tile[l] > 1 &&
+           plan.tile[l] / 2 * inside >= kLeastSummedRows) {
       const int64_t half = round_up((plan.tile[l] + 1) / 2, g);
       if (half >= plan.tile[l]) {
         break;

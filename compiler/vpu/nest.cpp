@@ -296,14 +296,17 @@ void erase_loop(Nest& nest, size_t loop) {
 }
 
 // Drops loops of one iteration and merges what may be merged. With a reduce, every two neighbours
-// of the same role must merge.
-void merge(Nest& nest) {
+// of the same role must merge; reduced ones never do where they stay apart.
+void merge(Nest& nest, bool apart) {
   for (size_t l = nest.loops.size(); l-- > 0;) {
     if (nest.loops[l].n == 1) {
       erase_loop(nest, l);
     }
   }
   for (size_t l = nest.loops.size(); l-- > 1;) {
+    if (apart && nest.loops[l].reduced && nest.loops[l - 1].reduced) {
+      continue;
+    }
     if (mergeable(nest, l - 1)) {
       nest.loops[l].n *= nest.loops[l - 1].n;
       erase_loop(nest, l - 1);
@@ -349,12 +352,14 @@ std::optional<Nest> build_nest(const std::vector<const Op*>& ops, const Dims& do
     loops.push_back({n, false});
   }
   bool seen = false;  // a reduce: the others must have the same reduced dims
+  bool apart = false;
   for (const Op* op : ops) {
     if (op->kind == Kind::kReduce) {
-      const Dims& dims = op->as<DimsAttrs>().dims;
-      if (op->operand_type(0).dims != domain) {
+      const auto& [dims, stay_apart] = op->as<DimsAttrs>();
+      if (op->operand_type(0).dims != domain || (seen && stay_apart != apart)) {
         return std::nullopt;
       }
+      apart = stay_apart;
       std::vector<Loop> mine = loops;
       for (Loop& l : mine) {
         l.reduced = false;
@@ -374,7 +379,7 @@ std::optional<Nest> build_nest(const std::vector<const Op*>& ops, const Dims& do
   for (;;) {
     try {
       Nest nest = Builder(ops, loops, context).run();
-      merge(nest);
+      merge(nest, apart);
       return nest;
     } catch (const SplitLoop& s) {
       Loop outer = loops[s.loop], inner = loops[s.loop];

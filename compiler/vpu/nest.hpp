@@ -3,7 +3,8 @@
 //   after    loops [25][512]; accesses x (512,1), b (0,1); node 0 = add(access 0, access 1)
 // Views (broadcast, reshape, transpose, slice, reverse, window), iota and splat constants vanish
 // into strides. Loops are merged maximally; with a reduce, exactly to the alternating kept /
-// reduced runs of its input shape, so that the order of a sum depends on shapes alone.
+// reduced runs of its input shape (with DimsAttrs::apart to kept runs and reduced dims), so that
+// the order of a sum depends on shapes alone.
 #pragma once
 
 #include <cstdint>

@@ -66,6 +66,18 @@ def convolutions() -> list[Case]:
               _images("groups", (2, 10, 10, 12), (3, 3, 3, 8), _conv((1, 1), "SAME", feature_group_count=4)),
               _images("batch_groups", (6, 7, 7, 4), (3, 3, 4, 9), _conv((1, 1), "VALID", batch_group_count=3)),
               _images("depthwise", (2, 12, 12, 32), (3, 3, 1, 32), _conv((1, 1), "SAME", feature_group_count=32)),
+              _images("depthwise_stride2", (2, 13, 14, 24), (3, 3, 1, 24),
+                      _conv((2, 2), "SAME", feature_group_count=24)),
+              _images("depthwise_dilated", (2, 11, 12, 10), (3, 2, 1, 10),
+                      _conv((1, 1), [(2, 1), (0, 3)], rhs_dilation=(2, 3), feature_group_count=10)),
+              _images("depthwise_many", (16, 19, 19, 136), (3, 3, 1, 136),
+                      _conv((1, 1), "SAME", feature_group_count=136)),
+              _images("depthwise_nchw", (2, 20, 9, 8), (20, 1, 3, 3),
+                      _conv((1, 1), "SAME", dimension_numbers=("NCHW", "OIHW", "NCHW"), feature_group_count=20)),
+              _images("depthwise_1d", (3, 40, 12), (4, 1, 12),
+                      _conv((1,), [(3, 0)], dimension_numbers=("NWC", "WIO", "NWC"), feature_group_count=12)),
+              _images("depthwise_3d", (2, 4, 5, 6, 3), (2, 3, 2, 1, 3),
+                      _conv((1, 1, 1), "SAME", dimension_numbers=("NDHWC", "DHWIO", "NDHWC"), feature_group_count=3)),
               _images("depthwise_multiplier", (2, 8, 8, 6), (3, 3, 1, 12),
                       _conv((2, 2), "SAME", feature_group_count=6)),
               _images("nchw", (2, 16, 9, 9), (24, 16, 3, 3),
@@ -143,6 +155,8 @@ def contraction_types() -> list[Case]:
                    (np.where(a > 2.9, np.float32(np.inf), a), b)),
               Case("dot_batch_highest", lambda p, q: jnp.einsum("bmk,bnk->bmn", p, q, precision="highest"),
                    (_random(3, 9, 40), _random(3, 7, 40, seed=1)), l2=5e-7)]
+    depthwise = _with_gradients(_conv((1, 1), "SAME", feature_group_count=5, precision="highest"))
+    cases.append(Case("conv_depthwise_highest", depthwise, (x, w[:, :, :1, :5], _random(2, 7, 7, 5, seed=2)), l2=5e-7))
     half = [jnp.asarray(v, jnp.bfloat16) for v in (a, b, x, w)]
     cases += [Case("dot_bf16", _dot(), tuple(half[:2]), l2=BF16),
               Case("dot_bf16_to_f32", _dot(result=jnp.float32), tuple(half[:2]), l2=NEAR),

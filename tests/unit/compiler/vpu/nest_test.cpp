@@ -72,5 +72,38 @@ TEST(Nest, ReduceKeepsTheRunsOfItsShape) {
   EXPECT_FALSE(build_nest({p->def, z->def}, {2, 3, 4, 5}, nothing_copied()));
 }
 
+// Slices of one array beside each other: a merged loop could read none of them.
+TEST(Nest, ReduceApartKeepsItsDims) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({2, 5, 6, 8}));
+  Value* zero = b.constant(f32({}), 0);
+  std::vector<const Op*> ops;
+  for (const bool apart : {false, true}) {
+    ops.clear();
+    for (const int64_t at : {0, 1}) {
+      Value* s = b.op(Kind::kSlice, {x}, f32({2, 4, 5, 8}),
+                      SliceAttrs{{0, at, at, 0}, {2, at + 4, at + 5, 8}, {1, 1, 1, 1}});
+      Value* n = b.op(Kind::kNegate, {s}, s->type);
+      Value* sum = b.reduce(n, zero, {0, 1, 2}, f32({8}), Kind::kAdd);
+      std::get<DimsAttrs>(sum->def->attrs).apart = apart;
+      ops.push_back(n->def);
+      ops.push_back(sum->def);
+    }
+    EXPECT_EQ(build_nest(ops, {2, 4, 5, 8}, nothing_copied()).has_value(), apart);
+  }
+  const auto nest = build_nest(ops, {2, 4, 5, 8}, nothing_copied());
+  ASSERT_TRUE(nest);
+  ASSERT_EQ(nest->loops.size(), 4u);
+  EXPECT_EQ(nest->accesses[1].view.offset, 6 * 8 + 8);
+  EXPECT_EQ(nest->reduced_strides(), (Dims{0, 0, 0, 1}));
+  // The order of a sum is one of shapes alone: dims that could merge stay apart too, and a sum of
+  // merged loops does not join.
+  Value* y = b.arg(f32({2, 4, 5, 8}));
+  Value* whole = b.reduce(y, zero, {0, 1, 2}, f32({8}), Kind::kAdd);
+  EXPECT_FALSE(build_nest({ops[0], ops[1], whole->def}, {2, 4, 5, 8}, nothing_copied()));
+  std::get<DimsAttrs>(whole->def->attrs).apart = true;
+  EXPECT_EQ(build_nest({whole->def}, {2, 4, 5, 8}, nothing_copied())->loops.size(), 4u);
+}
+
 }  // namespace
 }  // namespace tpu::compiler::test
