@@ -75,10 +75,30 @@ bool cuts_blocks(const Nest& nest, const VpuGenOptions& o, const Dims& tile) {
   return cut(o.row_loop) || cut(o.col_loop);
 }
 
+// Where the lanes' loop stands outermost in the command, operands that differ along the lanes
+// alone, such as the kernel of a depthwise convolution, are loaded once for all rows. A few of them
+// hide behind the arithmetic.
+void load_rows_outside(const Nest& nest, size_t outside, std::vector<int>& order,
+                       VpuGenOptions& o) {
+  constexpr int kWorth = 4;
+  o.inside_lanes.clear();
+  const auto first = order.begin() + static_cast<ptrdiff_t>(outside);
+  const auto lanes = std::find(first, order.end(), o.col_loop);
+  if (o.flat || nest.has_reduce || lanes == order.end()) {
+    return;
+  }
+  std::vector<int> others(first, order.end());
+  std::erase(others, o.col_loop);
+  if (count_rows_of_lanes(nest, o.col_loop, others) >= kWorth) {
+    std::rotate(first, lanes, lanes + 1);
+    o.inside_lanes = std::move(others);
+  }
+}
+
 }  // namespace
 
 // The command holds four loops: kept loops of few iterations go outside of it.
-std::vector<int> choose_order(const Nest& nest, const VpuGenOptions& o) {
+std::vector<int> choose_order(const Nest& nest, VpuGenOptions& o) {
   constexpr size_t kCommandLoops = 4;
   std::vector<int> order = command_order(nest);
   size_t outside = 0;
@@ -100,6 +120,7 @@ std::vector<int> choose_order(const Nest& nest, const VpuGenOptions& o) {
                 begin + static_cast<ptrdiff_t>(least) + 1);
     ++outside;
   }
+  load_rows_outside(nest, outside, order, o);
   return order;
 }
 

@@ -15,8 +15,8 @@ namespace tpu::compiler {
 
 // Loops on sublanes and lanes.
 void choose_roles(const Nest& nest, VpuGenOptions& options);
-// Order of the loops in a command.
-std::vector<int> choose_order(const Nest& nest, const VpuGenOptions& options);
+// Order of the loops in a command; sets `inside_lanes`.
+std::vector<int> choose_order(const Nest& nest, VpuGenOptions& options);
 
 // `in_stream` of the operand that is a block of sums.
 inline constexpr int kFromTile = -2;

@@ -24,6 +24,22 @@ std::vector<int> command_order(const Nest& nest) {
   return order;
 }
 
+namespace {
+
+bool is_row_of_lanes(const View& v, int col_loop, const std::vector<int>& inside_lanes) {
+  return v.stride[static_cast<size_t>(col_loop)] != 0 &&
+         std::all_of(inside_lanes.begin(), inside_lanes.end(),
+                     [&](int l) { return v.stride[static_cast<size_t>(l)] == 0; });
+}
+
+}  // namespace
+
+int count_rows_of_lanes(const Nest& nest, int col_loop, const std::vector<int>& inside_lanes) {
+  return static_cast<int>(std::count_if(
+      nest.accesses.begin(), nest.accesses.end(),
+      [&](const NestAccess& a) { return is_row_of_lanes(a.view, col_loop, inside_lanes); }));
+}
+
 spec::Elem isa_elem(Elem e) {
   switch (e) {
     case Elem::kF32:
@@ -236,12 +252,18 @@ class Generator {
       case Operand::Kind::kAccess:
         break;
     }
-    const bool hoist =
-        invariant(nest_.accesses[static_cast<size_t>(o.index)].view) && hoisted_ < kMaxHoisted;
-    const size_t at = hoist ? 0 : section;
+    const View& view = nest_.accesses[static_cast<size_t>(o.index)].view;
+    const bool hoist = invariant(view) && hoisted_ < kMaxHoisted;
+    const bool of_lanes = section == kBody && !options_.inside_lanes.empty() &&
+                          is_row_of_lanes(view, options_.col_loop, options_.inside_lanes);
+    const size_t outer = kBody - options_.inside_lanes.size();  // in the iterations of the lanes
+    const bool row = of_lanes && (rows_of_lanes_ < kMaxRowsOfLanes ||
+                                  loads_.contains(std::pair{o.index, outer}));
+    const size_t at = hoist ? 0 : row ? outer : section;
     const auto key = std::pair{o.index, at};
     if (!loads_.contains(key)) {
       hoisted_ += hoist ? 1 : 0;
+      rows_of_lanes_ += row ? 1 : 0;
       VpuSelector there(sections_[at], next_);
       const int a = access({AccessRole::Kind::kLoad, o.index});
       loads_[key] = there.make(VpuOp::kLoad, -1, -1, -1, static_cast<uint32_t>(a));
@@ -249,13 +271,13 @@ class Generator {
     return loads_.at(key);
   }
 
-  static constexpr int kMaxHoisted = 8;
+  static constexpr int kMaxHoisted = 8, kMaxRowsOfLanes = 12;
 
   const Nest& nest_;
   const VpuGenOptions& options_;
   int enter_ = kBody, leave_ = kBody;
   int next_ = 0;
-  int hoisted_ = 0;
+  int hoisted_ = 0, rows_of_lanes_ = 0;
   bool uses_partition_ = false;
   VpuSections sections_;
   std::set<int> live_;
@@ -268,6 +290,15 @@ class Generator {
 }  // namespace
 
 VpuGenResult generate_vpu(const Nest& nest, const VpuGenOptions& options) {
+  if (!options.inside_lanes.empty()) {
+    try {
+      return Generator(nest, options).run();
+    } catch (const OutOfRegisters&) {  // then they are loaded where they are read
+      VpuGenOptions plain = options;
+      plain.inside_lanes.clear();
+      return Generator(nest, plain).run();
+    }
+  }
   return Generator(nest, options).run();
 }
 

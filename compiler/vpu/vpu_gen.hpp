@@ -27,6 +27,9 @@ struct VpuGenOptions {
   bool last = true;         // reduce: results are finished, else accumulators go to the carry
   int row_loop = -1, col_loop = -1;  // nest loops on sublanes and lanes; flat: col_loop alone
   bool flat = false;
+  // Loops of the command inside of the one on lanes, if operands that differ along the lanes alone
+  // are to be loaded outside of them.
+  std::vector<int> inside_lanes;
 };
 
 struct VpuGenResult {
@@ -34,6 +37,9 @@ struct VpuGenResult {
   std::vector<AccessRole> roles;
   bool uses_partition = false;
 };
+
+// Operands that differ along the lanes, but not in the loops `inside_lanes`.
+int count_rows_of_lanes(const Nest& nest, int col_loop, const std::vector<int>& inside_lanes);
 
 // Order of the nest's loops in the command, outermost first: kept loops, then reduced ones.
 std::vector<int> command_order(const Nest& nest);

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "../graph_builder.hpp"
+#include "vpu/vpu_gen.hpp"
 
 namespace tpu::compiler::test {
 namespace {
@@ -103,6 +106,44 @@ TEST(Nest, ReduceApartKeepsItsDims) {
   EXPECT_FALSE(build_nest({ops[0], ops[1], whole->def}, {2, 4, 5, 8}, nothing_copied()));
   std::get<DimsAttrs>(whole->def->attrs).apart = true;
   EXPECT_EQ(build_nest({whole->def}, {2, 4, 5, 8}, nothing_copied())->loops.size(), 4u);
+}
+
+// y = x * a + b + c + d of rows x f32[6,8,256]; a .. d f32[256].
+TEST(VpuProgram, OperandsOfTheLanesLoadOutsideOfTheRows) {
+  GraphBuilder b;
+  Value* y = b.arg(f32({6, 8, 256}));
+  std::vector<const Op*> ops;
+  for (const Kind kind : {Kind::kMultiply, Kind::kAdd, Kind::kAdd, Kind::kAdd}) {
+    Value* row = b.arg(f32({256}));
+    Value* wide = b.op(Kind::kBroadcastInDim, {row}, y->type, DimsAttrs{{2}});
+    y = b.op(kind, {y, wide}, y->type);
+    ops.push_back(y->def);
+  }
+  const auto nest = build_nest(ops, {6, 8, 256}, nothing_copied());
+  ASSERT_TRUE(nest);
+  ASSERT_EQ(nest->loops.size(), 2u);  // rows merge
+  EXPECT_EQ(count_rows_of_lanes(*nest, 1, {0}), 4);
+  VpuGenOptions options;
+  options.stores = {3};
+  options.row_loop = 0;
+  options.col_loop = 1;
+  const auto loads = [&](size_t section) {
+    const VpuGenResult made = generate_vpu(*nest, options);
+    size_t first = 0;
+    for (size_t s = 0; s < section; ++s) {
+      first += made.program.header.section[s];
+    }
+    return std::count_if(
+        made.program.code.begin() + static_cast<ptrdiff_t>(first),
+        made.program.code.begin() + static_cast<ptrdiff_t>(first) +
+            made.program.header.section[section],
+        [](const spec::VpuInsn& i) { return i.op == static_cast<uint8_t>(spec::VpuOp::kLoad); });
+  };
+  constexpr size_t kBodySection = 4, kInLanes = 3;  // the rows are the one loop inside
+  EXPECT_EQ(loads(kBodySection), 5);
+  options.inside_lanes = {0};
+  EXPECT_EQ(loads(kBodySection), 1);
+  EXPECT_EQ(loads(kInLanes), 4);
 }
 
 }  // namespace
