@@ -145,12 +145,13 @@ Rate batches(const std::vector<std::string>& paths, const DataSet& set, DType ty
                                                       .divide = type == DType::kU8 ? 1.0f : 255.0f},
                                                      {.name = "label", .type = DType::kI32}};
   const Watch watch;
-  tpu::input::BatchPipeline pipeline(tpu::input::record_source(paths, features, threads), features,
-                                     {.batch = 128,
-                                      .remainder = tpu::input::Remainder::kKeep,
-                                      .epochs = epochs,
-                                      .order = {.shuffle = shuffle},
-                                      .threads = threads});
+  tpu::input::BatchPipeline pipeline(
+      tpu::input::record_source(paths, features, {.threads = threads}), features,
+      {.batch = 128,
+       .remainder = tpu::input::Remainder::kKeep,
+       .epochs = epochs,
+       .order = {.shuffle = shuffle},
+       .threads = threads});
   tpu::input::Batch batch;
   uint64_t examples = 0;
   while (pipeline.next(batch)) {

@@ -123,8 +123,8 @@ void to_numpy(const ConvertArguments& arguments) {
     refuse_overwrite(path, files);
   }
   TextBar bar("convert", "examples");
-  input::write_arrays(input::record_source(files, features, arguments.threads), features,
-                      arguments.numpy, arguments.threads,
+  input::write_arrays(input::record_source(files, features, {.threads = arguments.threads}),
+                      features, arguments.numpy, arguments.threads,
                       [&bar](uint64_t done, uint64_t all) { bar.show(done, all); });
 }
 

@@ -96,7 +96,7 @@ checkpoint = "ck"
 };
 
 TEST_F(CliRecords, StreamsEpochsAndSaysWhatTheInputDid) {
-  configure("shuffle = 20\nthreads = 3\nprefetch = 2", "classes = 10",
+  configure("shuffle = 20\nthreads = 3\nprefetch = 2\ninterleave_files = 2", "classes = 10",
             "crop_padding = 1\nflip = true");
   ASSERT_EQ(train("a"), 0) << error_;
   const auto json = report("a");
@@ -118,6 +118,9 @@ TEST_F(CliRecords, GoesOnFromTheSameDataOnly) {
   configure("shuffle = 21");
   EXPECT_EQ(train("a", {"--resume"}), 1);
   EXPECT_THAT(error_, HasSubstr("the input cannot go on where another one stopped"));
+  configure("shuffle = 20\ninterleave_files = 2");
+  EXPECT_EQ(train("a", {"--resume"}), 1);
+  EXPECT_THAT(error_, HasSubstr("2 files in turn by 16"));
   configure("shuffle = 20");
   write_examples("data-1.tfrecord", 0, kExamples / 2);  // as long as before
   EXPECT_EQ(train("a", {"--resume"}), 1);
@@ -255,6 +258,8 @@ TEST_F(CliRecords, AnExampleUnlikeTheFirstIsNamed) {
 TEST_F(CliRecords, KeysThatMakeNoSenseAreRefused) {
   configure("shuffle = -1");
   EXPECT_THAT(refused(), HasSubstr("data.shuffle must be an integer of at least 0"));
+  configure("interleave_files = 0");
+  EXPECT_THAT(refused(), HasSubstr("data.interleave_files must be an integer of at least 1"));
   configure("threads = 0");
   EXPECT_THAT(refused(), HasSubstr("data.threads must be an integer of at least 1"));
   configure("", "", "stored_shape = [2, -2, 1]");

@@ -170,7 +170,9 @@ void Dataset::open_records() {
   for (const InputConfig& input : config_.inputs) {
     features.push_back({.name = input.name});
   }
-  source_ = input::record_source(input::find_files(config_.records), features);
+  source_ =
+      input::record_source(input::find_files(config_.records), features,
+                           {.threads = config_.input_threads, .interleave = config_.interleave});
   examples_ = source_->examples();
   const std::unique_ptr<input::Reader> reader = source_->reader();
   std::vector<input::Value> values(features.size());

@@ -27,7 +27,8 @@ namespace {
 constexpr int64_t kMaxInitEntries = 65536;
 constexpr int64_t kMaxClasses = int64_t{1} << 31;  // labels are i32
 constexpr int64_t kMaxSteps = int64_t{1} << 40;
-constexpr int64_t kMaxSide = int64_t{1} << 20;    // of an image
+constexpr int64_t kMaxSide = int64_t{1} << 20;  // of an image
+constexpr int64_t kMostTurns = int64_t{1} << 20;
 constexpr int64_t kMaxBuffer = int64_t{1} << 32;  // more examples than an order knows
 constexpr double kMostDivide = 1e30;
 constexpr double kMostRate = 1e6;
@@ -178,6 +179,15 @@ void read_data(const toml::table& root, const std::string& name, const std::stri
   const int64_t shuffle = data.number("shuffle", false, {0, kMaxBuffer}, -1);
   if (shuffle >= 0) {
     config.shuffle = static_cast<uint64_t>(shuffle);
+  }
+  config.interleave.files =
+      static_cast<uint32_t>(data.number("interleave_files", false, {1, kMostTurns}, 1));
+  config.interleave.block =
+      static_cast<uint32_t>(data.number("interleave_block", false, {1, kMostTurns}, 16));
+  if (config.records.empty() && config.interleave.files > 1) {
+    refuse_config(
+        fmt::format("{}: data.interleave_files is of record files; data.records names none",
+                    data.where("interleave_files")));
   }
   config.input_threads = static_cast<unsigned>(data.number("threads", false, {1, 256}, 2));
   config.prefetch = static_cast<unsigned>(data.number("prefetch", false, {1, 4096}, 4));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "input/records/record_source.hpp"
 #include "loop/learning_rate.hpp"
 #include "tpu/types.hpp"
 
@@ -89,6 +90,7 @@ struct TrainConfig {
   uint64_t eval_count = 0;
   /// Examples of the buffer that shuffles them, 0: as stored; none: every order is as likely.
   std::optional<uint64_t> shuffle;
+  input::Interleave interleave = {};  ///< of the record files
   unsigned input_threads = 2;
   unsigned prefetch = 4;  ///< batches that are read or ready at a time
   int64_t batch = 0;

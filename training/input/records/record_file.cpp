@@ -176,14 +176,15 @@ std::string RecordFile::place(uint64_t record) const {
                      in_memory_ ? " of the unpacked file" : "");
 }
 
-std::span<const std::byte> RecordFile::read_framed(uint64_t record, const OpenFile& file,
+std::span<const std::byte> RecordFile::read_framed(uint64_t record, uint64_t end,
+                                                   const OpenFile& file,
                                                    RecordBuffer& buffer) const {
   const uint64_t at = begins_[record] + kRecordHeaderBytes;
   const uint64_t size = begins_[record + 1] - at;
   if (buffer.file != this || at < buffer.begin || at + size > buffer.end) {
     const bool in_sequence = buffer.file == this && buffer.next_record == record;
     const uint64_t piece =
-        in_sequence && size < kLargeRecord ? std::min(kLargePiece, bytes() - at) : size;
+        in_sequence && size < kLargeRecord ? std::min(kLargePiece, begins_[end] - at) : size;
     if (buffer.bytes.size() < piece) {
       buffer.bytes.resize(piece);
     }
@@ -199,11 +200,11 @@ std::span<const std::byte> RecordFile::read_framed(uint64_t record, const OpenFi
 }
 
 std::span<const std::byte> RecordFile::read(uint64_t record, const OpenFile* file,
-                                            RecordBuffer& buffer) const {
+                                            RecordBuffer& buffer, uint64_t end) const {
   const uint64_t at = begins_[record] + kRecordHeaderBytes;
   const std::span<const std::byte> framed =
       in_memory_ ? std::span(unpacked_).subspan(at, begins_[record + 1] - at)
-                 : read_framed(record, *file, buffer);
+                 : read_framed(record, std::min(end, records()), *file, buffer);
   if (!record_is_whole(framed)) {
     refuse(record, "corrupt: the checksum of its data is wrong");
   }

@@ -59,16 +59,17 @@ class RecordFile {
   std::string place(uint64_t record) const;
 
   /// A record without its frame: in `buffer`, or in this object when it is in memory. `file`: this
-  /// one, opened; not looked at when it is in memory. Throws as the constructor.
-  std::span<const std::byte> read(uint64_t record, const OpenFile* file,
-                                  RecordBuffer& buffer) const;
+  /// one, opened; not looked at when it is in memory. `end`: nothing is read ahead from there on.
+  /// Throws as the constructor.
+  std::span<const std::byte> read(uint64_t record, const OpenFile* file, RecordBuffer& buffer,
+                                  uint64_t end = UINT64_MAX) const;
   /// Hints that these records are read soon.
   void expect(const OpenFile& file, uint64_t first, uint64_t count) const;
   /// Tells these records from others, by their lengths and the checksums that stand behind them.
   uint32_t identity() const;
 
  private:
-  std::span<const std::byte> read_framed(uint64_t record, const OpenFile& file,
+  std::span<const std::byte> read_framed(uint64_t record, uint64_t end, const OpenFile& file,
                                          RecordBuffer& buffer) const;
   template <typename ReadAt>
   void look_through(uint64_t size, const ReadAt& read_at);

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <limits>
+#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -20,6 +22,10 @@ namespace {
 // Files beyond these are opened when they are read: a process may have 1024 by default, as many as
 // large data sets have files.
 constexpr size_t kMostOpenFiles = 256;
+
+[[noreturn]] void refuse_source(const std::string& text) {
+  throw driver::Error(driver::ErrorCode::kInvalidArgument, text);
+}
 
 class RecordSource;
 
@@ -43,24 +49,31 @@ class RecordReader : public Reader {
 class RecordSource : public Source {
  public:
   RecordSource(const std::vector<std::string>& paths, const std::vector<Feature>& features,
-               unsigned threads);
+               const RecordOptions& options);
 
-  uint64_t examples() const override { return first_.back(); }
+  uint64_t examples() const override { return examples_; }
   std::unique_ptr<Reader> reader() const override {
     return std::make_unique<RecordReader>(*this, features_);
   }
   std::string place(uint64_t example) const override {
-    const auto [file, record] = find(example);
-    return files_[file]->place(record);
+    const Place at = find(example);
+    return files_[at.file]->place(at.record);
   }
   std::string identity() const override;
   void expect(uint64_t first, uint64_t count) const override;
 
-  // File and record in it.
-  std::pair<size_t, uint64_t> find(uint64_t example) const {
-    const auto behind = std::upper_bound(first_.begin(), first_.end(), example);
-    const auto file = static_cast<size_t>(behind - first_.begin()) - 1;
-    return {file, example - first_[file]};
+  struct Place {
+    size_t file;
+    uint64_t record;
+    uint64_t end;  // of the records that come one behind the other
+  };
+  Place find(uint64_t example) const {
+    const auto behind =
+        std::upper_bound(runs_.begin(), runs_.end(), example,
+                         [](uint64_t wanted, const Run& run) { return wanted < run.first; });
+    const Run& run = *(behind - 1);
+    const uint64_t next = behind == runs_.end() ? examples_ : behind->first;
+    return {run.file, run.record + (example - run.first), run.record + (next - run.first)};
   }
   const RecordFile& file(size_t index) const { return *files_[index]; }
   // Null: the source does not keep it open.
@@ -70,7 +83,19 @@ class RecordSource : public Source {
   std::vector<Feature> features_;
   std::vector<std::unique_ptr<RecordFile>> files_;
   std::vector<std::unique_ptr<OpenFile>> open_;
-  std::vector<uint64_t> first_ = {0};  // example of each file, and the end
+  // Records of one file that come one behind the other. An order knows 2^32 - 1 examples.
+  struct Run {
+    uint32_t first;  // example
+    uint32_t file;
+    uint32_t record;
+  };
+
+  void take_turns();
+  void add_run(size_t file, uint64_t record, uint64_t count);
+
+  Interleave interleave_;
+  uint64_t examples_ = 0;
+  std::vector<Run> runs_;
 };
 
 // All files, or the error of the first in order that has one.
@@ -104,19 +129,65 @@ std::vector<std::unique_ptr<RecordFile>> look_through_files(const std::vector<st
 }
 
 RecordSource::RecordSource(const std::vector<std::string>& paths,
-                           const std::vector<Feature>& features, unsigned threads)
-    : features_(features), files_(look_through_files(paths, threads)), open_(paths.size()) {
-  for (size_t i = 0; i < files_.size(); ++i) {
-    first_.push_back(first_.back() + files_[i]->records());
-    if (i < kMostOpenFiles && !files_[i]->in_memory()) {
+                           const std::vector<Feature>& features, const RecordOptions& options)
+    : features_(features),
+      files_(look_through_files(paths, options.threads)),
+      open_(paths.size()),
+      interleave_(options.interleave) {
+  if (interleave_.files == 0 || interleave_.block == 0) {
+    refuse_source("an interleave of 0 files or 0 records has no order");
+  }
+  for (size_t i = 0; i < std::min(files_.size(), kMostOpenFiles); ++i) {
+    if (!files_[i]->in_memory()) {
       open_[i] = std::make_unique<OpenFile>(paths[i]);
     }
   }
-  if (examples() == 0) {
-    throw driver::Error(driver::ErrorCode::kInvalidArgument,
-                        paths.empty() ? "no record files are named for the input"
-                                      : fmt::format("{}{}: no records", paths[0],
-                                                    paths.size() > 1 ? " and the others" : ""));
+  take_turns();
+  if (examples_ == 0) {
+    refuse_source(paths.empty() ? "no record files are named for the input"
+                                : fmt::format("{}{}: no records", paths[0],
+                                              paths.size() > 1 ? " and the others" : ""));
+  }
+}
+
+void RecordSource::add_run(size_t file, uint64_t record, uint64_t count) {
+  if (examples_ + count > std::numeric_limits<uint32_t>::max()) {
+    refuse_source("the files have more records than the 2^32 - 1 that can be put in an order");
+  }
+  if (count > 0) {
+    runs_.push_back({static_cast<uint32_t>(examples_), static_cast<uint32_t>(file),
+                     static_cast<uint32_t>(record)});
+    examples_ += count;
+  }
+}
+
+void RecordSource::take_turns() {
+  if (interleave_.files == 1) {
+    for (size_t file = 0; file < files_.size(); ++file) {
+      add_run(file, 0, files_[file]->records());
+    }
+    return;
+  }
+  struct Turn {
+    size_t file;
+    uint64_t record;
+  };
+  std::vector<Turn> turns;
+  size_t next = 0;
+  for (; next < files_.size() && turns.size() < interleave_.files; ++next) {
+    turns.push_back({next, 0});
+  }
+  while (!turns.empty()) {
+    for (Turn& turn : turns) {
+      const uint64_t left = files_[turn.file]->records() - turn.record;
+      const uint64_t count = std::min<uint64_t>(interleave_.block, left);
+      add_run(turn.file, turn.record, count);
+      turn.record += count;
+      if (count == left) {
+        turn = {next++, 0};
+      }
+    }
+    std::erase_if(turns, [&](const Turn& turn) { return turn.file >= files_.size(); });
   }
 }
 
@@ -127,19 +198,28 @@ std::string RecordSource::identity() const {
     bytes += file->bytes();
     sum = sum * 31 + file->identity();
   }
-  return fmt::format("{} records in {} files, {} bytes ({:08x})", examples(), files_.size(), bytes,
-                     sum);
+  const std::string turns =
+      interleave_.files == 1
+          ? ""
+          : fmt::format(", {} files in turn by {}", interleave_.files, interleave_.block);
+  return fmt::format("{} records in {} files, {} bytes ({:08x}){}", examples(), files_.size(),
+                     bytes, sum, turns);
 }
 
+// What comes of a file stands in one piece, in how many turns ever.
 void RecordSource::expect(uint64_t first, uint64_t count) const {
   const uint64_t end = std::min(first + count, examples());
+  std::map<size_t, std::pair<uint64_t, uint64_t>> pieces;
   while (first < end) {
-    const auto [file, record] = find(first);
-    const uint64_t here = std::min(end - first, files_[file]->records() - record);
-    if (open_[file]) {
-      files_[file]->expect(*open_[file], record, here);
-    }
+    const Place at = find(first);
+    const uint64_t here = std::min(end - first, at.end - at.record);
+    pieces.try_emplace(at.file, at.record, at.record).first->second.second = at.record + here;
     first += here;
+  }
+  for (const auto& [file, records] : pieces) {
+    if (open_[file]) {
+      files_[file]->expect(*open_[file], records.first, records.second - records.first);
+    }
   }
 }
 
@@ -158,8 +238,9 @@ const OpenFile* RecordReader::opened(size_t file) {
 }
 
 uint64_t RecordReader::read(uint64_t example, std::span<Value> values) {
-  const auto [file, record] = source_.find(example);
-  const std::span<const std::byte> bytes = source_.file(file).read(record, opened(file), buffer_);
+  const RecordSource::Place at = source_.find(example);
+  const std::span<const std::byte> bytes =
+      source_.file(at.file).read(at.record, opened(at.file), buffer_, at.end);
   parser_.parse(bytes, values);
   return bytes.size();
 }
@@ -185,8 +266,8 @@ std::vector<std::string> find_files(const std::vector<std::string>& patterns) {
 
 std::shared_ptr<const Source> record_source(const std::vector<std::string>& files,
                                             const std::vector<Feature>& features,
-                                            unsigned threads) {
-  return std::make_shared<RecordSource>(files, features, threads);
+                                            const RecordOptions& options) {
+  return std::make_shared<RecordSource>(files, features, options);
 }
 
 }  // namespace tpu::input

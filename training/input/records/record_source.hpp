@@ -1,9 +1,10 @@
-// Examples from TFRecord files of `tf.train.Example`, one file behind the other. When it is opened
+// Examples from TFRecord files of `tf.train.Example`, one file behind the other or in turn. When it is opened
 // each file's record headers are read once (their lengths and the lengths' checksums); records are
 // read, and their checksums verified, when they are asked for. Compressed files (gzip, zlib) are
 // unpacked into memory when they are opened.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,10 +18,22 @@ namespace tpu::input {
 /// driver::Error InvalidArgument for a pattern without files.
 std::vector<std::string> find_files(const std::vector<std::string>& patterns);
 
-/// `threads` look through the files. Throws driver::Error InvalidArgument for files that cannot be
-/// read or are no TFRecord files (file, record, offset), and when there are no records.
+/// Records of several files in turn: `files` of them are open at a time, and each gives `block`
+/// records before the next one does. A file at its end makes room for the next one of the list.
+struct Interleave {
+  uint32_t files = 1;  ///< 1: one file behind the other
+  uint32_t block = 1;
+};
+
+struct RecordOptions {
+  unsigned threads = 2;  ///< that look through the files
+  Interleave interleave = {};
+};
+
+/// Throws driver::Error InvalidArgument for files that cannot be read or are no TFRecord files
+/// (file, record, offset), and when there are no records.
 std::shared_ptr<const Source> record_source(const std::vector<std::string>& files,
                                             const std::vector<Feature>& features,
-                                            unsigned threads = 2);
+                                            const RecordOptions& options = {});
 
 }  // namespace tpu::input

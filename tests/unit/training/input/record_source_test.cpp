@@ -119,6 +119,40 @@ TEST(RecordSource, OtherDataHaveAnotherIdentity) {
   EXPECT_NE(identity(1, 2), identity(1, 3));
 }
 
+// 5 files of 7 records, three at a time by 2; the model below says it in other words.
+TEST(RecordSource, TakesRecordsOfSeveralFilesInTurn) {
+  const ScratchFolder folder;
+  const auto paths = write_files(folder, 5, 7);
+  const RecordOptions options{.interleave = {.files = 3, .block = 2}};
+  const auto source = record_source(paths, usual_features(), options);
+  const std::vector<int32_t> expected = {
+      0,  1,  7,  8,  14, 15,              // files 0, 1, 2
+      2,  3,  9,  10, 16, 17, 4,  5,  11,  // each to its sixth record
+      12, 18, 19, 6,  13, 20,              // and its last
+      21, 22, 28, 29, 23, 24, 30, 31, 25, 26, 32, 33, 27, 34};
+  for (const unsigned threads : {1u, 3u}) {
+    EXPECT_EQ(labels_of(source, {.batch = 5, .threads = threads}), expected);
+  }
+  EXPECT_EQ(source->place(2), folder.file("train-1001.tfrecord") + ", record 0 (byte 0)");
+  EXPECT_NE(source->identity(), record_source(paths, usual_features())->identity());
+  // Read ahead by a shuffle, from packed files, one record at a time: each once, the same again.
+  const PipelineOptions shuffled{.batch = 5, .order = {.seed = 2, .shuffle = 9}, .threads = 3};
+  const std::vector<int32_t> order = labels_of(source, shuffled);
+  EXPECT_EQ(labels_of(source, shuffled), order);
+  EXPECT_NE(order, expected);
+  const auto packed = record_source(write_files(folder, 5, 7, Compression::kGzip), usual_features(),
+                                    {.interleave = {.files = 9, .block = 1}});
+  std::vector<int32_t> labels = labels_of(packed, {.batch = 5});
+  EXPECT_EQ(std::vector<int32_t>(labels.begin(), labels.begin() + 6),
+            (std::vector<int32_t>{0, 7, 14, 21, 28, 1}));
+  std::sort(labels.begin(), labels.end());
+  std::vector<int32_t> all(35);
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(labels, all);
+  EXPECT_EQ(error_of([&] { record_source(paths, usual_features(), {.interleave = {.files = 0}}); }),
+            "an interleave of 0 files or 0 records has no order");
+}
+
 TEST(RecordSource, ReadsMoreFilesThanItKeepsOpen) {
   const ScratchFolder folder;
   const auto source = record_source(write_files(folder, 300, 2), usual_features());
