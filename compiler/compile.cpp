@@ -26,6 +26,17 @@ std::vector<std::string> why_unsharded(const exe::ExecutableT& e, const spec::Bo
   return e.notes;
 }
 
+// With the watch on the graph of one core, before ops change their form.
+std::vector<Pass> passes_for(const CompileOptions& options, FiniteWatch& watch) {
+  std::vector<Pass> passes = compile_passes();
+  if (options.watch_finite) {
+    const auto dce = std::find_if(passes.begin(), passes.end(),
+                                  [](const Pass& pass) { return pass.name == "dce"; });
+    passes.insert(dce + 1, {"finite_watch", [&watch](Module& m) { watch = watch_finite(m); }});
+  }
+  return passes;
+}
+
 }  // namespace
 
 std::vector<std::string> describe_moved(const std::vector<MovedArray>& moved) {
@@ -73,8 +84,8 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
       options.dump(pass, print(m, true));
     }
   };
-  run_passes(module, compile_passes(), passes);
   Compiled out;
+  run_passes(module, passes_for(options, out.report.finite), passes);
   out.executable = generate(module, board, options);
   out.report.moved = std::move(module.moved);
   out.report.graph = std::move(module);

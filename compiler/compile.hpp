@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exe/executable.hpp"
+#include "finite_watch.hpp"
 #include "ir/error_kinds.hpp"
 #include "ir/graph.hpp"
 #include "tpu/spec/board_params.hpp"
@@ -26,6 +27,8 @@ enum class UpdateSharding : uint8_t {
 
 struct CompileOptions {
   UpdateSharding update_sharding = UpdateSharding::kAuto;
+  // One more result, behind the others: which values are not finite (finite_watch.hpp).
+  bool watch_finite = false;
   // Core of the board on which each partition runs, each another one. None: partition p on core p.
   std::vector<int> cores;
   // Stages (of stages()) whose text `dump` is called with, as soon as it is known: also of a
@@ -42,6 +45,7 @@ struct CompileReport {
   std::vector<std::string> unsharded;
   // What the sharding pass made the cores exchange; see describe_moved().
   std::vector<MovedArray> moved;
+  FiniteWatch finite;  // with CompileOptions::watch_finite
 };
 
 struct Compiled {

@@ -2,6 +2,8 @@
 #include "cli/compile_file.hpp"
 
 #include <filesystem>
+#include <span>
+#include <utility>
 
 #include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
@@ -22,20 +24,34 @@ static spec::BoardParams board_of(const std::string& board,
   }
 }
 
-CompiledFile compile_file(const std::string& path, const std::string& board,
-                          const std::vector<std::string>& overrides) {
-  const std::vector<std::byte> artifact = read_file(path);
-  const spec::BoardParams params = board_of(board, overrides);
+static compiler::Compiled compiled_for(std::span<const std::byte> artifact, const std::string& path,
+                                       const spec::BoardParams& board,
+                                       const compiler::CompileOptions& options) {
   try {
-    const compiler::Compiled compiled =
-        compiler::compile(artifact, std::filesystem::path(path).stem().string(), params);
-    Digest source;
-    source.add_bytes(artifact);
-    return {source.finish(), exe::write_executable(compiled.executable),
-            one_hot_classes(compiled.report.graph)};
+    return compiler::compile(artifact, std::filesystem::path(path).stem().string(), board, options);
   } catch (const std::exception& error) {
     throw Error(ErrorCode::kInvalidArgument, path + ": " + error.what());
   }
+}
+
+CompiledFile compile_file(const std::string& path, const std::string& board,
+                          const std::vector<std::string>& overrides) {
+  const std::vector<std::byte> artifact = read_file(path);
+  const compiler::Compiled compiled = compiled_for(artifact, path, board_of(board, overrides), {});
+  Digest source;
+  source.add_bytes(artifact);
+  return {source.finish(), exe::write_executable(compiled.executable),
+          one_hot_classes(compiled.report.graph)};
+}
+
+WatchedFile compile_watched(const std::string& path, const std::string& board,
+                            const std::vector<std::string>& overrides) {
+  compiler::CompileOptions options;
+  options.watch_finite = true;
+  options.update_sharding = compiler::UpdateSharding::kOff;  // the whole state is watched
+  compiler::Compiled compiled =
+      compiled_for(read_file(path), path, board_of(board, overrides), options);
+  return {exe::write_executable(compiled.executable), std::move(compiled.report.finite)};
 }
 
 std::string disassemble_program(const exe::ExecutableT& program) {

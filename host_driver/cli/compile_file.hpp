@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "exe/executable.hpp"
+#include "finite_watch.hpp"
 
 namespace tpu::driver {
 
@@ -20,6 +21,14 @@ struct CompiledFile {
 /// compiler's text.
 CompiledFile compile_file(const std::string& path, const std::string& board,
                           const std::vector<std::string>& overrides);
+
+/// The same program with one more result, see finite_watch.hpp.
+struct WatchedFile {
+  std::vector<std::byte> executable;
+  compiler::FiniteWatch watch;
+};
+WatchedFile compile_watched(const std::string& path, const std::string& board,
+                            const std::vector<std::string>& overrides);
 
 /// Assembly text of a program. Throws Error (InvalidArgument).
 std::string disassemble_program(const exe::ExecutableT& program);

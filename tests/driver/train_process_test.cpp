@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -293,6 +294,83 @@ TEST_F(TrainProcess, MoreClassesThanTheProgramHasAreRefused) {
   EXPECT_THAT(ended.text, HasSubstr("c.toml: data.classes is 5, but "));
   EXPECT_THAT(ended.text,
               HasSubstr("mlp_sgd.mlirbc compares the labels with the 4 classes 0 to 3"));
+}
+
+// not_finite.mlirbc: every column of the examples goes through an op of its own.
+class NotFiniteProcess : public TrainProcess {
+ protected:
+  // What a run says when column `column` of example `example` is `value`.
+  Ended run(size_t example, size_t column, float value, const std::vector<std::string>& more = {}) {
+    std::vector<float> images(80 * 6);
+    for (size_t i = 0; i < images.size(); ++i) {
+      images[i] = i % 6 == 5 ? -1.0f : 0.5f + static_cast<float>(i % 7) / 7.0f;
+    }
+    images[example * 6 + column] = value;
+    write_npy(path("images.npy"), HostView(DType::kF32, {80, 6}, std::as_bytes(std::span(images))));
+    std::ofstream(path("c.toml")) << "[program]\ntrain = \"" << TPU_TEST_DATA
+                                  << "/not_finite.mlirbc\"\n"
+                                  << R"([state]
+seed = 1
+init = ["ones*5"]
+[data]
+images = "images.npy"
+labels = "labels.npy"
+split_seed = 7
+eval_count = 0
+[run]
+batch = 16
+epochs = 2
+)";
+    Ended ended = train("a", more);
+    EXPECT_EQ(WEXITSTATUS(ended.status), 1) << ended.text;
+    return ended;
+  }
+};
+
+TEST_F(NotFiniteProcess, TheOperationIsNamedWithItsLine) {
+  const struct {
+    size_t column;
+    float value;
+    const char* text;
+    const char* leaf;
+  } cases[] = {
+      {0, 0, "stablehlo.log at export_not_finite.py:22:22 (jit(step)/jvp()/log) makes infinite",
+       "state leaf 0 (w['log'])"},
+      {1, 0, "stablehlo.divide at export_not_finite.py:23:33 (jit(step)/jvp()/div) makes NaN",
+       "state leaf 2 (w['quotient'])"},
+      {2, 100,
+       "stablehlo.exponential at export_not_finite.py:24:26 (jit(step)/jvp()/exp) makes inf",
+       "state leaf 1 (w['power'])"},
+      {4, -1, "stablehlo.subtract at export_not_finite.py:21:13 (jit(step)/jvp()/sub) makes NaN",
+       "state leaf 4 (w['shares'])"},
+  };
+  for (const auto& one : cases) {
+    const Ended ended = run(33, one.column, one.value);
+    EXPECT_THAT(ended.text, HasSubstr("step 5: the loss is "));
+    EXPECT_THAT(ended.text, HasSubstr(std::string("\nstep 5: ") + one.text));
+    EXPECT_THAT(ended.text, HasSubstr("(1 of 8 cores: 6)\n"));
+    EXPECT_THAT(ended.text,
+                HasSubstr(std::string("\nnot finite behind step 5: ") + one.leaf + "\n"));
+  }
+}
+
+TEST_F(NotFiniteProcess, AGradientThatIsNotFiniteIsFoundInTheStepBeforeTheLoss) {
+  const Ended ended = run(33, 3, 0, {"--checkpoint-every", "3"});
+  EXPECT_THAT(ended.text, HasSubstr("step 6: the loss is nan"));
+  EXPECT_THAT(ended.text, HasSubstr("steps 4 to 6 are run again"));
+  EXPECT_THAT(ended.text, HasSubstr("\nstep 5: stablehlo.divide at export_not_finite.py:25:12 "));
+  EXPECT_THAT(ended.text, HasSubstr("not finite behind step 5: state leaf 3 (w['root'])\n"));
+}
+
+TEST_F(NotFiniteProcess, ACheckpointWithAStateThatIsNotFiniteIsNotBelieved) {
+  const Ended ended = run(33, 3, 0, {"--checkpoint-every", "5"});
+  EXPECT_THAT(ended.text, HasSubstr("the checkpoint of step 5 holds a state that is not finite\n"
+                                    "step 5: stablehlo.divide at export_not_finite.py:25:12 "));
+}
+
+TEST_F(NotFiniteProcess, AnExampleThatIsNotFiniteIsNamed) {
+  EXPECT_THAT(run(33, 0, NAN).text,
+              HasSubstr("\nstep 5: the images of its examples are not finite"));
 }
 
 // A checkpoint takes the place of older ones.

@@ -124,7 +124,17 @@ Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train
     refuse_training(fmt::format("{} training examples are less than one batch of {}",
                                 data_.train_count(), config.batch));
   }
-  batches_ = data_.training(config.batch, config.epochs);
+  restart(from);
+}
+
+void Trainer::restart(const Checkpoint* from) {
+  state_.clear();
+  in_flight_.clear();
+  losses_.clear();
+  epochs_.clear();
+  best_.reset();
+  first_step_ = submitted_ = 0;
+  batches_ = data_.training(config_.batch, config_.epochs);
   if (from != nullptr) {
     go_on_from(*from);
   }
@@ -327,6 +337,19 @@ bool Trainer::train(const TrainLimits& limits, const TrainHooks& hooks) {
     }
   }
   return true;
+}
+
+bool Trainer::replay(int64_t last, const std::function<bool()>& stop_wanted) {
+  TrainHooks hooks;
+  hooks.stop_wanted = stop_wanted;
+  bool stop = false;
+  while (submitted_ < last && !stop) {
+    Progress at;
+    at.epoch = submitted_ / steps_an_epoch() + 1;
+    at.steps = last;
+    stop = run_steps(at, std::min(last, at.epoch * steps_an_epoch()), {}, hooks);
+  }
+  return !stop;
 }
 
 Checkpoint Trainer::checkpoint() {

@@ -83,6 +83,16 @@ class Trainer {
   /// The same after an error: nothing when steps were lost.
   std::optional<Checkpoint> rescue();
 
+  /// Begins anew at the checkpoint, or at the initial state: the state that the board has of this
+  /// run goes. Throws as the constructor.
+  void restart(const Checkpoint* from);
+  /// Runs the steps that are left up to step `last` of the training, without evaluations; false
+  /// when it was stopped. The bits are those of train().
+  bool replay(int64_t last, const std::function<bool()>& stop_wanted);
+  /// Runs the next step by another compilation of the train program, which gives one more result,
+  /// behind the others: that comes back.
+  driver::HostArray watched_step(const driver::Executable& watched);
+
   int64_t planned_steps(int64_t max_steps) const;
   /// One a step, with those before the checkpoint that the run came from.
   const std::vector<float>& losses() const { return losses_; }

@@ -18,6 +18,7 @@
 #include "cli/program_file.hpp"
 #include "cli/stop_signals.hpp"
 #include "cli/train/config_files.hpp"
+#include "cli/train/not_finite.hpp"
 #include "cli/train/progress_bar.hpp"
 #include "cli/train/run_checkpoints.hpp"
 #include "files/files.hpp"
@@ -117,13 +118,14 @@ bool keeps_checkpoints(const TrainArguments& arguments, const TrainConfig& confi
 class TrainRun {
  public:
   TrainRun(const TrainArguments& arguments, const TrainConfig& config, Trainer& trainer,
-           RunCheckpoints& checkpoints)
+           RunCheckpoints& checkpoints, const OpenOptions& options)
       : arguments_(arguments),
         out_(arguments.out),
         rules_(config.checkpoints),
         keeps_(trainer.has_data() && keeps_checkpoints(arguments, config)),
         trainer_(trainer),
         checkpoints_(checkpoints),
+        not_finite_(trainer, config, checkpoints, options),
         meter_(trainer),
         metrics_(out_, trainer.first_step()) {}
 
@@ -154,6 +156,9 @@ class TrainRun {
                                .checkpoint_every = rules_.every_steps,
                                .checkpoint_seconds = rules_.every_seconds};
       return trainer_.train(limits, hooks) ? 0 : StopSignals::received();
+    } catch (const training::NotFinite& error) {
+      const std::string left = what_is_left();
+      throw std::runtime_error(error.what() + not_finite_.explain(error) + left);
     } catch (const std::exception& error) {
       throw std::runtime_error(error.what() + what_is_left());
     }
@@ -243,6 +248,7 @@ class TrainRun {
   const bool keeps_;
   Trainer& trainer_;
   RunCheckpoints& checkpoints_;
+  NotFiniteSearch not_finite_;
   training::StepMeter meter_;
   training::MetricsFiles metrics_;
 };
@@ -400,7 +406,7 @@ void train(const TrainArguments& arguments) {
     find_rate(arguments, config, trainer);
     return board.close();
   }
-  TrainRun run(arguments, config, trainer, checkpoints);
+  TrainRun run(arguments, config, trainer, checkpoints, options);
   ProfileWindow profile(board);
   const StopSignals signals;  // until the results are written
   const int signal = run.train();
