@@ -322,6 +322,8 @@ std::vector<uint64_t> Board::hart_instructions() const { return need(impl_).hart
 std::vector<uint64_t> Board::run_cycles() const { return need(impl_).run_cycles(); }
 std::vector<HostWorkTime> Board::profile() const { return need(impl_).profile(); }
 
+BoardCounters Board::peek() const { return need(impl_).peek(); }
+
 BoardCounters Board::counters() const {
   refuse_in_callback();
   return need(impl_).counters();

@@ -65,7 +65,9 @@ TEST(SimHostTime, InputIsMadeReadyAtItsRate) {
   const HostArray sent = counting(DType::kI32, {250'000});
   const uint64_t cycles = 1'000'000 * 940 / 500;
   Array shards;
+  const uint64_t before = board.peek().cores[7].times.input;
   EXPECT_EQ(cycles_of(board, [&] { shards = board.shard(sent); }), cycles);
+  EXPECT_EQ(board.peek().cores[7].times.input - before, cycles);
   EXPECT_EQ(shards.to_host().bytes, sent.bytes);
   Array replicas;  // made ready once
   EXPECT_EQ(cycles_of(board, [&] { replicas = board.replicate(sent); }), cycles);

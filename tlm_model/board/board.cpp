@@ -7,6 +7,7 @@
 
 #include "board/append_line.hpp"
 #include "board/board_loader.hpp"
+#include "kernel/cycles.hpp"
 
 namespace tpu::model {
 namespace {
@@ -67,6 +68,7 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
   fabric_.probes = &probes_;
   fabric_.control.resize(cores);
   fabric_.hbm.resize(cores);
+  fabric_.cores.resize(cores);
   const ChipServices services{core_services_, pages_, fabric_, console_, memory, rom};
   for (uint32_t chip = 0; chip < chips; ++chip) {
     const ChipIdentity identity{chip, chip % torus_x, chip / torus_x, spec::board_hash(params)};
@@ -95,10 +97,17 @@ void Board::add_core_stats(Chip& chip, size_t index, BoardStats& stats) const {
   figures.program_op = core.seq().op();
   const PerfUnit::Values counters = core.counters();
   figures.counters.assign(counters.begin(), counters.end());
+  figures.times = core.times();
   figures.fault_text = core.fault().text();
   figures.fault_cycle = core.fault().text_cycle();
   stats.cores.push_back(std::move(figures));
   stats.waits_text += core.describe_waits();
+}
+
+void Board::host_prepares(bool begins) {
+  for (CoreProbe* core : fabric_.cores) {
+    core->upload(now_cycles(), begins ? 1 : -1);
+  }
 }
 
 BoardStats Board::stats() {

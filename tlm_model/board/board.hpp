@@ -28,6 +28,7 @@ class Board : public sc_core::sc_module {
   Activity& activity() { return activity_; }
 
   BoardStats stats();
+  void host_prepares(bool begins);
   std::vector<ConsoleLine> take_console();
   // Ends lines that have begun: the board is about to close.
   void end_console();

@@ -170,6 +170,10 @@ uint64_t BoardHost::now() {
   return cycles;
 }
 
+void BoardHost::host_prepares(bool begins) {
+  impl_->call([&] { impl_->board->host_prepares(begins); });
+}
+
 BoardStats BoardHost::stats() {
   BoardStats stats;
   impl_->call([&] { stats = impl_->board->stats(); });

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "pcie/host_memory.hpp"
+#include "probe/core_time.hpp"
 #include "probe/op_time.hpp"
 #include "tpu/sim_options.hpp"
 #include "tpu/spec/board_params.hpp"
@@ -58,6 +59,7 @@ struct CoreStats {
   std::string fault_text;          // of the last fault, in the core's own words
   uint64_t fault_cycle = 0;        // as in its record
   std::vector<uint64_t> counters;  // by index of spec/regs/perf.toml
+  CoreTimes::Values times{};       // cycles since reset, by CoreTime
 };
 
 // Host time of one kind of work since the board was made (kernel/host_profile.hpp).
@@ -121,6 +123,9 @@ class BoardHost {
   // From any thread: run() comes back as soon as the present events are done; the next one does
   // when none is on its way.
   void interrupt();
+
+  // The host begins or ends to make input ready: for figures alone (CoreTime::kInput).
+  void host_prepares(bool begins);
 
   uint64_t now();  // core cycles
   BoardStats stats();

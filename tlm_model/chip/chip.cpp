@@ -38,6 +38,7 @@ void Chip::make_complex(size_t index, const spec::BoardParams& params, const Chi
   complex.core = std::make_unique<Core>(("core" + number).c_str(), core_id, params, services.core,
                                         hbm_->bank(index).bytes());
   complex.core->hbm_port(hbm_->bank(index));
+  services.fabric.cores[core_id] = &complex.core->probe();
   complex.core->ici_port(ici);
   complex.core->done_irq_o(*complex.done);
   complex.core->fault_irq_o(*complex.fault);

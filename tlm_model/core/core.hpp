@@ -74,6 +74,8 @@ class Core : public sc_core::sc_module, private RemoteIf {
 
   // Debug port: all counters of spec/regs/perf.toml at this cycle.
   PerfUnit::Values counters() const { return probe_.counters().at(now_cycles()); }
+  CoreTimes::Values times() const { return probe_.counters().times(now_cycles()); }
+  CoreProbe& probe() { return probe_; }
   // Nothing queued, in flight or on its way, and no program running.
   bool quiet() const;
   // Who waits for whom: one line for the sequencer and each queue that is not empty. Empty when

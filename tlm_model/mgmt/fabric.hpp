@@ -9,7 +9,7 @@
 #include "kernel/fluid_share.hpp"
 #include "kernel/hbm_if.hpp"
 #include "kernel/remote_if.hpp"
-#include "probe/probe_set.hpp"
+#include "probe/core_probe.hpp"
 
 namespace tpu::model {
 
@@ -39,6 +39,7 @@ struct Fabric {
   const ProbeSet* probes = nullptr;  // who listens to the harts; may be null
   std::vector<ControlIf*> control;   // by core
   std::vector<HbmIf*> hbm;           // by core
+  std::vector<CoreProbe*> cores;     // by core, who counts its uploads; may be empty
 };
 
 }  // namespace tpu::model

@@ -337,12 +337,19 @@ uint32_t HostDma::run_from_host(Context& context) {
   const ResourceId hbm = fabric_.hbm[core_]->bandwidth();
   const size_t shared = space(context.start) == hostdma::kSpaceHbm ? 1 : 0;
   const uint32_t generation = context.generation;
+  CoreProbe* const upload = shared > 0 && !fabric_.cores.empty() ? fabric_.cores[core_] : nullptr;
+  if (upload != nullptr) {
+    upload->upload(now_cycles(), 1);
+  }
   const bool read = host_port->read_host(context.host, context.bytes, std::span(&hbm, shared),
                                          [&](std::span<const std::byte> data) {
                                            if (context.generation == generation) {
                                              take(context, data);
                                            }
                                          });
+  if (upload != nullptr) {
+    upload->upload(now_cycles(), -1);
+  }
   return read ? hostdma::kErrNone : hostdma::kErrHostAddr;
 }
 

@@ -85,6 +85,7 @@ class CoreProbe {
   void matmul(uint64_t flops) { counters_.add(spec::perf::kMxuFlops, flops); }
   void received(uint64_t bytes) { counters_.add(spec::perf::kIciReceivedBytes, bytes); }
   void signal_received() { counters_.signal_received(); }
+  void upload(uint64_t now, int change) { counters_.upload(now, change); }
 
  private:
   const ProbeSet& set_;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 
+#include "probe/core_time.hpp"
 #include "probe/events.hpp"
 #include "tpu/spec/perf_regs.hpp"
 
@@ -32,11 +33,13 @@ class PerfCounters {
 
   void program_begin(uint64_t now) {
     running_ = true;
+    times_.program(now, true);
     run_since_ = now;
     first_start_ = std::min(first_start_, now);
   }
   void program_end(uint64_t now, bool complete) {
     running_ = false;
+    times_.program(now, false);
     values_[spec::perf::kRunCycles] += now - run_since_;
     if (complete) {
       ++values_[spec::perf::kPrograms];
@@ -49,6 +52,7 @@ class PerfCounters {
     Queue& q = queues_[queue];
     if (q.in_flight++ == 0) {
       q.busy_since = now;
+      times_.queue(now, queue, 1);
       if (busy_queues_++ == 0) {
         busy_since_ = now;
       }
@@ -62,17 +66,23 @@ class PerfCounters {
     progress_ += worked ? 1 : 0;
     if (--q.in_flight == 0) {
       values_[busy_counter(queue)] += now - q.busy_since;
+      times_.queue(now, queue, -1);
       if (--busy_queues_ == 0) {
         any_busy_cycles_ += now - busy_since_;
       }
     }
   }
   void signal_received() { ++progress_; }
+  // Work of the host on input begins (1) or ends (-1).
+  void upload(uint64_t now, int change) { times_.upload(now, change); }
 
   // For the watchdog: changes with every command that did work and every signal from another core,
   // so that an endless loop of scalar instructions, nops and own signals is no progress.
   uint64_t progress() const { return progress_; }
   uint64_t run_since() const { return run_since_; }
+
+  // Debug port: no registers tell these.
+  CoreTimes::Values times(uint64_t now) const { return times_.at(now); }
 
   // All counters at the present cycle.
   Values at(uint64_t now) const {
@@ -105,6 +115,7 @@ class PerfCounters {
   uint32_t busy_queues_ = 0;
   uint64_t busy_since_ = 0;
   uint64_t any_busy_cycles_ = 0;
+  CoreTimes times_;
 };
 
 }  // namespace tpu::model

@@ -84,6 +84,17 @@ struct DeviceInfo {
   uint64_t hbm_largest_ever = 0;  ///< largest of these, in bytes
 };
 
+/// Where the cycles of a core went; they sum to its cycles since reset. While a program runs they
+/// belong to the foremost of what is busy, otherwise to what the core waits for.
+struct CoreTimes {
+  uint64_t compute = 0;  ///< a matrix unit, the vector unit or the XLU is busy
+  uint64_t links = 0;    ///< else: a transfer to another core, as of an all-reduce
+  uint64_t hbm = 0;      ///< else: a copy between HBM and VMEM
+  uint64_t stalled = 0;  ///< else: the program waits, for other cores too
+  uint64_t input = 0;    ///< no program runs: the host makes input ready or sends it here
+  uint64_t host = 0;     ///< no program runs, and nothing comes: dispatch, or nothing to do
+};
+
 /// Performance counters of one core at one cycle, since its reset.
 struct CoreCounters {
   uint64_t cycles = 0;        ///< since reset
@@ -96,6 +107,7 @@ struct CoreCounters {
       0;  ///< of the control hart (debug port of the transport; 0: unknown)
   std::vector<uint64_t>
       all;  ///< every counter that a core of the board has, in the order of spec/regs/perf.toml
+  CoreTimes times;  ///< debug port of the transport; zeros: unknown
 };
 
 /// Board-wide figures. `lockstep_*` and `check_*` come from the transport's debug port.
@@ -211,6 +223,10 @@ class Board {
   /// Snapshot; waits for its completion. FailedPrecondition in an on_ready callback, as for all
   /// calls that wait for the board: load(), synchronize(), close().
   BoardCounters counters() const;
+  /// The same from the debug port, at any moment: waits for nothing, lets no board time pass and
+  /// changes no cycle. Zeros where the transport does not know. Of a board that broke or was closed
+  /// it throws FailedPrecondition, and the next call still tells what broke it.
+  BoardCounters peek() const;
   /// Instructions of each control hart so far, from the debug port: costs no board time. May be
   /// empty.
   std::vector<uint64_t> hart_instructions() const;

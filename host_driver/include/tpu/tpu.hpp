@@ -58,6 +58,7 @@ using driver::Board;
 using driver::BoardCounters;
 using driver::CloseMode;
 using driver::CoreCounters;
+using driver::CoreTimes;
 using driver::DeviceInfo;
 using driver::HostWorkTime;
 using driver::OpenOptions;

@@ -88,15 +88,18 @@ struct OpTally {
 struct TransportStats {
   std::vector<uint64_t> hart_instructions;  ///< of each core; empty when unknown
   std::vector<uint64_t> run_cycles;         ///< with a program running, of each core; as above
-  uint64_t lockstep_tiles = 0;              ///< that went through the Verilog too
-  uint64_t lockstep_mismatches = 0;         ///< of them, tiles with other bits
-  std::string lockstep_text;                ///< the first of them, with its replay command
-  uint64_t check_findings = 0;              ///< unsynchronised accesses found (SimOptions::check)
-  std::string check_text;                   ///< the first of them, one a line
-  std::vector<HostWorkTime> profile;        ///< with SimOptions::profile
-  std::vector<ProgramPlace> places;         ///< of each core; empty when unknown
-  std::vector<HartPlace> harts;             ///< of each core; empty when unknown
-  std::vector<FaultWords> faults;           ///< of each core; empty when unknown
+  /// Of each core, in the order of spec/regs/perf.toml; empty when unknown.
+  std::vector<std::vector<uint64_t>> counters;
+  std::vector<CoreTimes> times;       ///< of each core; empty when unknown
+  uint64_t lockstep_tiles = 0;        ///< that went through the Verilog too
+  uint64_t lockstep_mismatches = 0;   ///< of them, tiles with other bits
+  std::string lockstep_text;          ///< the first of them, with its replay command
+  uint64_t check_findings = 0;        ///< unsynchronised accesses found (SimOptions::check)
+  std::string check_text;             ///< the first of them, one a line
+  std::vector<HostWorkTime> profile;  ///< with SimOptions::profile
+  std::vector<ProgramPlace> places;   ///< of each core; empty when unknown
+  std::vector<HartPlace> harts;       ///< of each core; empty when unknown
+  std::vector<FaultWords> faults;     ///< of each core; empty when unknown
   /// Host memory that contents of HBM take or have taken, which it takes again for others; empty
   /// where they do not lie in host memory.
   std::optional<uint64_t> hbm_host_bytes;
@@ -146,6 +149,9 @@ class Transport {
   /// of limit_run() is over; one that has not begun yet comes back at once. A transport that cannot
   /// do this does nothing here; calls of other threads then wait for the next interrupt.
   virtual void interrupt() {}
+
+  /// The host begins or ends to make input ready: for figures alone (CoreTimes::input).
+  virtual void host_prepares(bool begins) { static_cast<void>(begins); }
 
   /// Board time in core cycles.
   virtual uint64_t now() = 0;

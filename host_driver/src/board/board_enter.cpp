@@ -85,8 +85,9 @@ BoardImpl::Entry::~Entry() {
   if (!entered_) {
     return;
   }
-  auto callbacks = std::move(board_.callbacks_);
-  board_.callbacks_.clear();
+  // Who only looks leaves callbacks to those who made events ready.
+  auto callbacks = kind_ == EntryKind::kLook ? decltype(board_.callbacks_)()
+                                             : std::exchange(board_.callbacks_, {});
   const auto lines = std::exchange(board_.console_lines_, {});
   const auto console = lines.empty() ? nullptr : board_.console_;
   const bool work = kind_ != EntryKind::kWait && board_.busy();

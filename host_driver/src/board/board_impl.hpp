@@ -2,8 +2,8 @@
 // here. The thread that lets board time pass (pump) holds it, and hands it over with the board
 // parked when a call arrives. So whoever pumps finds everything as other threads have left it.
 // Files: board_open (boot), board_enter (the lock), board_submit (rings), board_transfer (copies),
-// board_pump (completions), board_calls (host calls), board_wait (waiting), board_recover (faults),
-// program (load and launch).
+// board_pump (completions), board_figures (counters), board_calls (host calls), board_wait
+// (waiting), board_recover (faults), program (load and launch).
 #pragma once
 
 #include <algorithm>
@@ -113,6 +113,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   bool synchronize(Deadline deadline);
   HostEvent make_host_event();
   BoardCounters counters();
+  BoardCounters peek();
   uint64_t now();
   std::vector<uint64_t> hart_instructions();
   std::vector<uint64_t> run_cycles();
@@ -367,6 +368,9 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   static ErrorPtr model_error(const std::exception& error);
   static ErrorPtr given_up();
   void set_event(EventState& event, ErrorPtr error);
+
+  // board_figures.cpp
+  BoardCounters board_counters(std::vector<CoreCounters> cores, const TransportStats& stats);
 
   // board_calls.cpp
   bool serve_calls();

@@ -93,7 +93,18 @@ void BoardImpl::spend_host_time(uint64_t cycles) {
 
 // The host makes so many bytes ready for an upload.
 void BoardImpl::prepare_input(uint64_t bytes) {
-  spend_host_time(spec::host_input_cycles(params_, bytes));
+  const uint64_t cycles = spec::host_input_cycles(params_, bytes);
+  if (cycles == 0) {
+    return;
+  }
+  transport_->host_prepares(true);
+  try {
+    spend_host_time(cycles);
+  } catch (...) {
+    transport_->host_prepares(false);
+    throw;
+  }
+  transport_->host_prepares(false);
 }
 
 // A core of its gang still has to do with an older launch, so that it cannot end a step.

@@ -11,7 +11,6 @@
 #include "src/program.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/core_page_regs.hpp"
-#include "tpu/spec/perf_regs.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -366,111 +365,6 @@ void BoardImpl::stalled() {
       ErrorCode::kTimeout,
       fmt::format("the board does not answer: nothing is in flight and commands are open{}{}{}",
                   harts, stall_text_.empty() ? "" : "\n", stall_text_)));
-}
-
-uint64_t BoardImpl::now() {
-  const Entry entry(*this, EntryKind::kLook);
-  check_usable();
-  return transport_->now();
-}
-
-std::vector<uint64_t> BoardImpl::hart_instructions() {
-  const Entry entry(*this, EntryKind::kLook);
-  check_usable();
-  return transport_->stats().hart_instructions;
-}
-
-std::vector<uint64_t> BoardImpl::run_cycles() {
-  const Entry entry(*this, EntryKind::kLook);
-  check_usable();
-  return transport_->stats().run_cycles;
-}
-
-std::vector<HostWorkTime> BoardImpl::profile() {
-  const Entry entry(*this, EntryKind::kLook);
-  check_usable();
-  return transport_->stats().profile;
-}
-
-std::vector<DeviceInfo> BoardImpl::device_infos() {
-  std::vector<DeviceInfo> infos;
-  for (const Device& device : devices_) {
-    DeviceInfo info;
-    info.id = device.id;
-    info.chip = device.chip;
-    info.core = device.core;
-    info.x = static_cast<int>(device.chip % params_.board.torus_x);
-    info.y = static_cast<int>(device.chip / params_.board.torus_x);
-    info.hbm_bytes = static_cast<uint64_t>(params_.hbm.gib_per_core) << 30;
-    const MemoryUse use = device.memory->use();
-    info.hbm_used = use.used;
-    info.hbm_peak = use.peak;
-    info.hbm_largest_free = use.largest_free;
-    info.hbm_limit = device.memory->capacity();
-    info.hbm_ranges = use.ranges;
-    info.hbm_ranges_ever = use.ranges_ever;
-    info.hbm_largest_ever = use.largest_ever;
-    infos.push_back(info);
-  }
-  return infos;
-}
-
-BoardCounters BoardImpl::counters() {
-  namespace perf = spec::perf;
-  const Entry entry(*this);
-  check_usable();
-  const auto more_mxus = static_cast<uint32_t>(std::max<int64_t>(params_.core.mxus, 2) - 2);
-  constexpr uint32_t kMostCounters = perf::kMxu2BusyCycles;  // of one command
-  const uint32_t counters = kMostCounters + 2 * more_mxus;   // that a core has
-  const uint64_t bytes = counters * sizeof(uint64_t);
-  std::vector<std::shared_ptr<StagingRange>> staged;
-  std::vector<std::shared_ptr<Operation>> ops;
-  for (const Device& device : devices_) {
-    staged.push_back(stage(bytes));
-    ops.push_back(begin(fmt::format("reading counters of TPU:{}", device.id)));
-    for (uint32_t first = 0; first < counters; first += kMostCounters) {
-      auto command = std::make_shared<Command>();
-      command->device = device.id;
-      command->keep = {staged.back()};
-      tpu_command_read_counters_t read{};
-      read.iova = staged.back()->iova() + first * sizeof(uint64_t);
-      read.bytes = std::min(counters - first, kMostCounters) * sizeof(uint64_t);
-      read.first = first;
-      set_payload(*command, TPU_OP_READ_COUNTERS, TPU_TRACK_LAUNCH, read);
-      add(ops.back(), std::move(command));
-    }
-    seal(ops.back());
-  }
-  run_until_idle();
-  check_unbroken();
-  BoardCounters result;
-  const TransportStats stats = transport_->stats();
-  for (size_t i = 0; i < ops.size(); ++i) {
-    if (ops[i]->event->error) {
-      throw Error(*ops[i]->event->error);
-    }
-    CoreCounters core;
-    core.all.resize(counters);
-    std::memcpy(core.all.data(), staged[i]->bytes().data(), bytes);
-    core.cycles = core.all[perf::kCycles];
-    core.run_cycles = core.all[perf::kRunCycles];
-    core.idle_cycles = core.all[perf::kIdleCycles];
-    core.commands = core.all[perf::kCommands];
-    core.instructions = core.all[perf::kInstructions];
-    core.mxu_flops = core.all[perf::kMxuFlops];
-    core.hart_instructions = i < stats.hart_instructions.size() ? stats.hart_instructions[i] : 0;
-    result.cores.push_back(std::move(core));
-  }
-  result.now_cycles = transport_->now();
-  result.lockstep_tiles = stats.lockstep_tiles;
-  result.lockstep_mismatches = stats.lockstep_mismatches;
-  result.lockstep_text = stats.lockstep_text;
-  result.check_findings = stats.check_findings;
-  result.check_text = stats.check_text;
-  result.late_calls = late_calls_;
-  result.repeated_doorbells = repeated_doorbells_;
-  result.recoveries = recoveries_;
-  return result;
 }
 
 }  // namespace tpu::driver

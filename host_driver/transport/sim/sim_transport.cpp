@@ -21,6 +21,12 @@ struct MemoryAdapter : model::HostMemory {
   driver::HostMemory& memory;
 };
 
+CoreTimes times_of(const model::CoreTimes::Values& from) {
+  const auto of = [&](model::CoreTime kind) { return from[static_cast<size_t>(kind)]; };
+  return {of(model::CoreTime::kCompute), of(model::CoreTime::kLinks), of(model::CoreTime::kHbm),
+          of(model::CoreTime::kStalled), of(model::CoreTime::kInput), of(model::CoreTime::kHost)};
+}
+
 class SimTransport : public Transport {
  public:
   SimTransport(const TransportRequest& request, HostMemory& memory)
@@ -51,6 +57,7 @@ class SimTransport : public Transport {
   std::vector<ConsoleLine> take_console() override { return lines(board_.take_console()); }
   void limit_run(std::chrono::nanoseconds limit) override { limit_ = limit; }
   void interrupt() override { board_.interrupt(); }
+  void host_prepares(bool begins) override { board_.host_prepares(begins); }
   uint64_t now() override { return board_.now(); }
   std::string close() override { return board_.close(); }
   std::string change_sim(const SimOptions& sim) override {
@@ -76,6 +83,8 @@ class SimTransport : public Transport {
     for (model::CoreStats& core : from.cores) {
       stats.hart_instructions.push_back(core.hart_instructions);
       stats.run_cycles.push_back(core.counters.at(spec::perf::kRunCycles));
+      stats.counters.push_back(core.counters);
+      stats.times.push_back(times_of(core.times));
       stats.places.push_back({core.program_running, core.counters.at(spec::perf::kPrograms),
                               core.program_step, core.program_pc, core.program_op});
       stats.harts.push_back({core.hart_pc, core.hart_sleeping});

@@ -1,7 +1,10 @@
 // The counters of a core: what a stimulus on its probe adds up to, with nobody listening.
 #include "probe/perf_counters.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <numeric>
 
 #include "probe/core_probe.hpp"
 
@@ -90,6 +93,28 @@ TEST_F(PerfCountersTest, BytesFlopsAndStalls) {
   EXPECT_EQ(value(perf::kMxuFlops, 0), 1000u);
   EXPECT_EQ(value(perf::kInstructions, 0), 1u);
   EXPECT_EQ(value(perf::kIssueStallCycles, 0), 25u);
+}
+
+// Each cycle belongs to the foremost of what goes on, so that all kinds sum to the time.
+TEST_F(PerfCountersTest, EachCycleHasOneCause) {
+  probe.upload(10, 1);
+  probe.upload(20, 1);
+  probe.upload(30, -1);
+  probe.upload(50, -1);  // input: 10 to 50
+  begin(60);
+  probe.upload(60, 1);  // behind a program: hidden
+  start(spec::Queue::kDmaIn, 70);
+  start(spec::Queue::kDmaRemote, 80);
+  start(spec::Queue::kMxu3, 90);
+  start(spec::Queue::kVpu, 95);
+  done(spec::Queue::kMxu3, 100);
+  done(spec::Queue::kVpu, 120);
+  done(spec::Queue::kDmaIn, 130);
+  done(spec::Queue::kDmaRemote, 140);
+  end(145);
+  const CoreTimes::Values times = probe.counters().times(150);
+  EXPECT_THAT(times, ::testing::ElementsAre(30u, 10u + 20u, 10u, 10u + 5u, 40u + 5u, 10u + 10u));
+  EXPECT_EQ(std::accumulate(times.begin(), times.end(), uint64_t{0}), 150u);
 }
 
 // Nops and own signals are none: the watchdog would never bark at an endless loop of them.
