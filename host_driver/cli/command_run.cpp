@@ -229,8 +229,10 @@ void run(const RunArguments& arguments) {
                  [](const auto& file) { return file.second; });
   keep_inputs(options, arguments.json, inputs);
   const JsonOutput json(arguments.json);
+  std::optional<FolderLock> lock;  // outputs of two runs would be mixed
   if (!arguments.out_dir.empty()) {
     make_folder(arguments.out_dir);
+    lock.emplace(arguments.out_dir);
     options.sim.tile_folder = arguments.out_dir;
   }
   const std::vector<std::byte> image = program_bytes(arguments.program, options);

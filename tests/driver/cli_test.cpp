@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "files/files.hpp"
 #include "mxu/mxu_replay.hpp"
 #include "mxu/mxu_scalar.hpp"
 #include "tests/driver/cli_fixture.hpp"
@@ -128,6 +129,22 @@ TEST_F(Cli, JsonOnStandardOutputIsPure) {
   ASSERT_EQ(call({"devices", "--transport", "null", "--json", path("d.json")}), 0) << error_;
   EXPECT_EQ(nlohmann::json::parse(std::ifstream(path("d.json"))), json);
   EXPECT_EQ(out_, "");
+}
+
+TEST_F(Cli, TwoRunsDoNotShareAFolder) {
+  save_program();
+  const std::vector<std::string> words = {
+      "run",  path("p.tpuexe"),     "--transport", "null",     "--in", "0=" + path("x.npy"),
+      "--in", "1=" + path("b.npy"), "--out-dir",   path("out")};
+  ASSERT_EQ(call(words), 0) << error_;
+  {
+    const FolderLock other(path("out"));
+    EXPECT_EQ(call(words), 1);
+    EXPECT_NE(error_.find("out: another run writes there; give each run its own folder"),
+              std::string::npos)
+        << error_;
+  }
+  ASSERT_EQ(call(words), 0) << error_;
 }
 
 TEST_F(Cli, RunTakesADeviceForAProgramOfOneCore) {
