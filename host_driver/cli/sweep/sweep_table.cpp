@@ -313,7 +313,7 @@ std::string SweepTable::plot(const SweepFigure& figure, const std::string& axis)
     }
     std::string name;
     for (const std::string& other : axis.empty() ? std::vector<std::string>() : sweep_.axes) {
-      if (other != axis) {
+      if (other != axis && sweep_.rows[row].values.contains(other)) {
         name += (name.empty() ? "" : " ") + other + "=" + value(row, other);
       }
     }
