@@ -62,6 +62,7 @@ constexpr std::array kTargets = std::to_array<Advice>({
      "a Pallas kernel is machine code of another chip: with Keras call "
      "keras.config.disable_flash_attention(), elsewhere leave its switch off or write the kernel "
      "with jax.numpy operations"},
+    {"InspectSharding", "return the array and look at its sharding outside of jax.jit"},
     {"__gpu$xla.gpu.triton", "write the kernel with jax.numpy operations"},
 });
 

@@ -41,6 +41,8 @@ class JaxTests(unittest.TestCase):
             (refused + "a.py:1:2: stablehlo.add: element type complex64 is not supported by the TPU", "type"),
             (refused + "f16 is no type of the board; use bfloat16", "type"),
             (refused + "f.py:1: stablehlo.complex: this op is not supported; complex numbers are", "type"),
+            (refused + "a.py:1:2: stablehlo.custom_call: custom_call target 'InspectSharding' is not supported",
+             "inspection"),
             ("UNKNOWN: a.py:1: error: 'sdy.sharding_constraint' op unsupported op for export to XLA", "text of XLA"),
             ("AssertionError: \\nNot equal to tolerance rtol=1e-06", "ours"),
             (refused + "a.py:1:2: stablehlo.add: after the pass 'partition': the result must be f32[2]", "ours"),
