@@ -5,7 +5,10 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
@@ -203,6 +206,54 @@ TEST_P(DriverThreads, CountersAndTimeAreReadBeside) {
       EXPECT_EQ(board_.devices().size(), 8u);
     }
   });
+}
+
+// Step k of each launch gives back its batch. One thread feeds, another takes.
+TEST_P(DriverThreads, LaunchesAreFedAndTheirResultsTaken) {
+  null_->executor = [](NullLaunch& launch) -> std::optional<tpu_fault_record_t> {
+    for (NullLaunchPart& part : launch.parts) {
+      std::vector<std::byte> batch(part.slots[1].size);
+      part.hbm->read(part.slots[1].base, batch);
+      part.hbm->write(part.slots[3].base, batch);
+    }
+    return std::nullopt;
+  };
+  const auto load_fed = [&](uint32_t partitions, int device) {
+    ProgramBuilder builder(partitions);
+    builder.argument(DType::kI32, {256});
+    builder.argument(DType::kI32, {64}, true);
+    builder.result(DType::kI32, {256}, false, 0);
+    builder.result(DType::kI32, {64}, true);
+    return board_.load(builder.bytes(), device);
+  };
+  const auto batch = [](int t, uint32_t step) {
+    return counting(DType::kI32, {64}, static_cast<uint8_t>(17 * t + static_cast<int>(step)));
+  };
+  std::atomic<int> good{0};
+  constexpr uint32_t kSteps = 12;
+  in_threads([&](int t) {
+    const Executable program = t % 3 == 0 ? load_fed(8, 0) : load_fed(1, t);
+    RunOptions options;
+    options.steps = kSteps;
+    options.infeed = options.outfeed = {1};
+    RunResult run = program.run({program.put(0, state(t)), Array()}, options);
+    std::thread taker([&, feed = run.feed] {
+      for (uint32_t step = 0; step < kSteps; ++step) {
+        good += feed.take(step).at(0).bytes == batch(t, step).bytes ? 1 : 0;
+      }
+    });
+    for (uint32_t step = 0; step < kSteps; ++step) {
+      run.feed.feed({batch(t, step)});
+    }
+    taker.join();
+    EXPECT_EQ(run.outputs[0].to_host_checked("state").bytes, state(t).bytes);
+    RunResult starved = program.run({run.outputs[0], Array()}, options);
+    starved.feed.feed({batch(t, 0)});
+    std::thread([feed = std::exchange(starved.feed, {})] { feed.ready(0).wait(); }).join();
+    const auto error = starved.done.wait_for_error();
+    EXPECT_TRUE(error && error->code() == ErrorCode::kInvalidArgument);
+  });
+  EXPECT_EQ(good, kThreads * static_cast<int>(kSteps));
 }
 
 TEST_P(DriverThreads, CloseEndsWhatOthersDo) {
