@@ -94,7 +94,7 @@ std::string ProbeSinks::change(const spec::SimOptions& sim) {
 }
 
 std::vector<OpTime> ProbeSinks::take_op_times(uint32_t launch) {
-  return op_times_ != nullptr ? op_times_->take(launch) : std::vector<OpTime>();
+  return op_times_ != nullptr ? op_times_->take_launch(launch) : std::vector<OpTime>();
 }
 
 std::string ProbeSinks::finish() {

@@ -28,7 +28,7 @@ class ProbeSinks {
 
   // With --check, else null.
   const RaceSink* race() const { return race_.get(); }
-  // See OpTimesSink::take(); empty where they are not counted.
+  // See OpTimesSink::take_launch(); empty where they are not counted.
   std::vector<OpTime> take_op_times(uint32_t launch);
   // Closes the files; what went wrong, or nothing. No event comes after it.
   std::string finish();

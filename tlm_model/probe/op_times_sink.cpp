@@ -87,7 +87,7 @@ void OpTimesSink::done(const DoneEvent& event) {
   }
 }
 
-std::vector<OpTime> OpTimesSink::take(uint32_t launch) {
+std::vector<OpTime> OpTimesSink::take_launch(uint32_t launch) {
   std::vector<OpTime> times;
   const auto found = launches_.find(launch);
   if (found == launches_.end()) {

@@ -28,7 +28,7 @@ class OpTimesSink final : public ProbeSink {
   void done(const DoneEvent& event) override;
 
   // What was counted of a launch, all cores and steps together, by op id; forgets it.
-  std::vector<OpTime> take(uint32_t launch);
+  std::vector<OpTime> take_launch(uint32_t launch);
 
  private:
   struct Command {

@@ -53,9 +53,10 @@ TEST_F(OpTimes, ATransferThatArithmeticHidesCostsNothing) {
   step(false, 200);
   // 100 to 110 and 180 to 200: nothing; to 130 the transfer, to 140 the vector unit, to 170 the
   // matrix unit, to 180 the vector unit again.
-  EXPECT_THAT(sink_.take(5), ElementsAre(IsOp(1U, 20U, 40U, 1), IsOp(2U, 20U, 50U, 1),
-                                         IsOp(3U, 30U, 30U, 1), IsOp(OpTime::kNoOp, 30U, 0U, 0)));
-  EXPECT_THAT(sink_.take(5), IsEmpty());
+  EXPECT_THAT(sink_.take_launch(5),
+              ElementsAre(IsOp(1U, 20U, 40U, 1), IsOp(2U, 20U, 50U, 1), IsOp(3U, 30U, 30U, 1),
+                          IsOp(OpTime::kNoOp, 30U, 0U, 0)));
+  EXPECT_THAT(sink_.take_launch(5), IsEmpty());
 }
 
 TEST_F(OpTimes, TheOldestCommandOfAQueueCounts) {
@@ -67,7 +68,7 @@ TEST_F(OpTimes, TheOldestCommandOfAQueueCounts) {
   done(50, spec::Queue::kVpu, 8, 2);
   done(60, spec::Queue::kVpu, 7, 3);
   step(false, 60);
-  EXPECT_THAT(sink_.take(5), ElementsAre(IsOp(7U, 40U, 60U, 2), IsOp(8U, 20U, 40U, 1)));
+  EXPECT_THAT(sink_.take_launch(5), ElementsAre(IsOp(7U, 40U, 60U, 2), IsOp(8U, 20U, 40U, 1)));
 }
 
 TEST_F(OpTimes, CoresAndStepsAreSummedAndLaunchesAreNot) {
@@ -79,8 +80,8 @@ TEST_F(OpTimes, CoresAndStepsAreSummedAndLaunchesAreNot) {
       step(false, 10 * launch + 4, core, launch);
     }
   }
-  EXPECT_THAT(sink_.take(6), ElementsAre(IsOp(1U, 8U, 8U, 2)));
-  EXPECT_THAT(sink_.take(5), ElementsAre(IsOp(1U, 8U, 8U, 2)));
+  EXPECT_THAT(sink_.take_launch(6), ElementsAre(IsOp(1U, 8U, 8U, 2)));
+  EXPECT_THAT(sink_.take_launch(5), ElementsAre(IsOp(1U, 8U, 8U, 2)));
 }
 
 TEST_F(OpTimes, WhatBeganUnheardAndNopsAreLeftOut) {
@@ -92,7 +93,7 @@ TEST_F(OpTimes, WhatBeganUnheardAndNopsAreLeftOut) {
   done(21, spec::Queue::kVpu, 2, 2, 0, spec::Opcode::kNop);
   done(22, spec::Queue::kVpu, 1, 1);  // of a step that a fault ended
   step(false, 30);
-  EXPECT_THAT(sink_.take(5), ElementsAre(IsOp(OpTime::kNoOp, 10U, 0U, 0)));
+  EXPECT_THAT(sink_.take_launch(5), ElementsAre(IsOp(OpTime::kNoOp, 10U, 0U, 0)));
 }
 
 }  // namespace
