@@ -252,7 +252,7 @@ void BoardImpl::send_feeds() {
 std::shared_ptr<Operation> BoardImpl::starving() {
   for (const auto& feed : feeds_) {
     settle_steps(*feed);
-    const auto launch = feed->launch.lock();
+    auto launch = feed->launch.lock();
     if (launch && launch->on_board && !launch->finished && !launch->verdict &&
         !waits_its_turn(*launch) && !feed->infeed.empty() && feed->given < feed->steps &&
         feed->sent == feed->given &&
