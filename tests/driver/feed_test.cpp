@@ -329,7 +329,7 @@ TEST_P(Feed, RefusesWhatCannotBeFed) {
     return code_of([&] { delay_.run(arguments, options); });
   };
   const Array x = delay_.put(1, batch(0));
-  const auto in = [](std::vector<size_t> infeed, std::vector<size_t> outfeed) {
+  const auto in = [](const std::vector<size_t>& infeed, const std::vector<size_t>& outfeed) {
     return RunOptions{.steps = 2, .keep = {}, .after = {}, .infeed = infeed, .outfeed = outfeed};
   };
   EXPECT_EQ(run({Array(), x}, in({0}, {})), ErrorCode::kInvalidArgument);  // donated
