@@ -78,6 +78,7 @@ int tpuboard_main(int argc, const char* const* argv) {
   add_train_command(app);
   add_sweep_command(app);
   add_convert_command(app);
+  add_monitor_command(app);
   add_objdump_command(app);
   add_bench_command(app);
   add_replay_command(app);

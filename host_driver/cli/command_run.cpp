@@ -23,6 +23,8 @@
 #include "files/files.hpp"
 #include "files/json_output.hpp"
 #include "files/npy.hpp"
+#include "job/sampler.hpp"
+#include "readers/view.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -36,6 +38,7 @@ struct RunArguments {
   std::string json;
   int64_t launches = 1;
   int device = 0;
+  bool monitor = false;
 };
 
 std::string output_file(const RunArguments& arguments, size_t k) {
@@ -121,7 +124,7 @@ std::vector<Array> place_inputs(const Executable& program,
 // Launches one after the other; donated arguments are replaced by their results. Host seconds of
 // each.
 std::vector<double> launch(const Executable& program, std::vector<Array> arguments, int64_t times,
-                           RunResult& result) {
+                           RunResult& result, monitor::Sampler& sampler) {
   std::vector<double> seconds;
   for (int64_t n = 0; n < times; ++n) {
     for (size_t i = 0; n > 0 && i < arguments.size(); ++i) {
@@ -136,6 +139,7 @@ std::vector<double> launch(const Executable& program, std::vector<Array> argumen
     result.done.wait();
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     seconds.push_back(took.count());
+    sampler.progress({.step = n + 1, .steps = times, .epoch = 0, .loss = {}, .values = {}});
   }
   return seconds;
 }
@@ -242,11 +246,14 @@ void run(const RunArguments& arguments) {
   std::vector<Array> placed = place_inputs(program, files, options.sim.no_data);
   Window window(board, program.devices());
   window.open();
+  monitor::Sampler sampler(board, {.command = "run " + arguments.program,
+                                   .show = monitor::live_view(stderr, arguments.monitor)});
   ProfileWindow profile(board);
   RunResult result;
   const std::vector<double> seconds =
-      launch(program, std::move(placed), arguments.launches, result);
+      launch(program, std::move(placed), arguments.launches, result, sampler);
   profile.close();
+  sampler.stop();
   window.close();
 
   const std::string hash = take_outputs(result, arguments, options);
@@ -287,6 +294,9 @@ void add_run_command(CLI::App& app) {
                    "Launches one after the other; results take the place of donated arguments")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
       ->capture_default_str();
+  command->add_flag("--monitor", arguments->monitor,
+                    "Show figures of the board, on standard error: a view, or lines of JSON where "
+                    "that is no terminal");
   add_board_options(*command, arguments->board);
   command->callback([arguments] { run(*arguments); });
 }

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "readers/view.hpp"
+
 namespace tpu::driver {
 
 TextBar::TextBar(std::string what, std::string unit)
@@ -35,8 +37,8 @@ void TextBar::show(uint64_t done, uint64_t all) {
   const double rate = static_cast<double>(done) / seconds;
   const auto full = static_cast<size_t>(part * static_cast<double>(kCells));
   const double left = done == 0 ? 0.0 : static_cast<double>(all - done) / rate;
-  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {:3.0f} %  {:.0f} {}/s  {:.0f} s left \x1b[K", what_,
-             "", full, "", kCells - full, 100 * part, rate, unit_, left);
+  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {:3.0f} %  {:.0f} {}/s  {} left \x1b[K", what_, "",
+             full, "", kCells - full, 100 * part, rate, unit_, monitor::duration_text(left));
   std::fflush(stderr);
 }
 

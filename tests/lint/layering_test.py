@@ -26,10 +26,11 @@ ALLOWED = {
     "host_driver/src": {"host_driver", "spec"},
     "host_driver/transport": {"host_driver", "spec"},
     "host_driver/transport/sim": {"host_driver", "spec", "tlm_model"},
-    "host_driver/cli": {"host_driver", "spec", "compiler", "tlm_model/mxu/mxu_replay.hpp", "training"},
+    "host_driver/cli": {"host_driver", "spec", "compiler", "tlm_model/mxu/mxu_replay.hpp", "training", "monitor"},
     "training": {"training", "host_driver/include", "host_driver/files", "host_driver/figures",
                  "host_driver/src/memory/host_room.hpp", "spec"},
-    "client": {"client", "compiler/compile.hpp", "host_driver", "spec"},
+    "monitor": {"monitor", "host_driver/include", "host_driver/files", "spec"},
+    "client": {"client", "monitor", "compiler/compile.hpp", "host_driver", "spec"},
     "pjrt_plugin": {"pjrt_plugin", "client", "host_driver", "spec"},
     "c_api": {"c_api", "client", "compiler/compile.hpp", "compiler/ir/error_kinds.hpp", "host_driver", "spec"},
 }

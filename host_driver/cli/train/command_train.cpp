@@ -21,10 +21,13 @@
 #include "cli/train/not_finite.hpp"
 #include "cli/train/progress_bar.hpp"
 #include "cli/train/run_checkpoints.hpp"
+#include "cli/train/seen_progress.hpp"
 #include "files/files.hpp"
 #include "files/json_output.hpp"
+#include "job/sampler.hpp"
 #include "loop/train_report.hpp"
 #include "loop/trainer.hpp"
+#include "readers/view.hpp"
 #include "report/metrics_files.hpp"
 #include "report/rate_finder.hpp"
 #include "report/report_page.hpp"
@@ -66,6 +69,7 @@ struct TrainArguments {
   bool resume = false;
   bool accept_changes = false;
   bool find_rate = false;
+  bool monitor = false;
 };
 
 // The folder that the configuration names; one of the usual name takes the state of a run that was
@@ -118,7 +122,7 @@ bool keeps_checkpoints(const TrainArguments& arguments, const TrainConfig& confi
 class TrainRun {
  public:
   TrainRun(const TrainArguments& arguments, const TrainConfig& config, Trainer& trainer,
-           RunCheckpoints& checkpoints, const OpenOptions& options)
+           RunCheckpoints& checkpoints, const OpenOptions& options, monitor::Sampler& sampler)
       : arguments_(arguments),
         out_(arguments.out),
         rules_(config.checkpoints),
@@ -126,6 +130,7 @@ class TrainRun {
         trainer_(trainer),
         checkpoints_(checkpoints),
         not_finite_(trainer, config, checkpoints, options),
+        sampler_(sampler),
         meter_(trainer),
         metrics_(out_, trainer.first_step()) {}
 
@@ -134,13 +139,18 @@ class TrainRun {
     ProgressBar bar(trainer_);
     const TrainHooks hooks{.step =
                                [&](const Progress& at) {
-                                 bar.step(at);
+                                 if (!arguments_.monitor) {
+                                   bar.step(at);
+                                 }
+                                 sampler_.progress(seen_from_outside(at, trainer_.has_data()));
                                  metrics_.add(meter_.step(at));
                                  checkpoints_.poll();
                                },
                            .epoch_done =
                                [&](const EpochResult& result) {
-                                 bar.epoch(result);
+                                 if (!arguments_.monitor) {
+                                   bar.epoch(result);
+                                 }
                                  metrics_.add(meter_.epoch(result));
                                },
                            .stop_wanted = [] { return StopSignals::received() != 0; },
@@ -249,6 +259,7 @@ class TrainRun {
   Trainer& trainer_;
   RunCheckpoints& checkpoints_;
   NotFiniteSearch not_finite_;
+  monitor::Sampler& sampler_;
   training::StepMeter meter_;
   training::MetricsFiles metrics_;
 };
@@ -406,11 +417,14 @@ void train(const TrainArguments& arguments) {
     find_rate(arguments, config, trainer);
     return board.close();
   }
-  TrainRun run(arguments, config, trainer, checkpoints, options);
+  monitor::Sampler sampler(board, {.command = "train " + arguments.config,
+                                   .show = monitor::live_view(stderr, arguments.monitor)});
+  TrainRun run(arguments, config, trainer, checkpoints, options, sampler);
   ProfileWindow profile(board);
   const StopSignals signals;  // until the results are written
   const int signal = run.train();
   profile.close();
+  sampler.stop();
   run.write_results(signal, start, json);
   profile.print(static_cast<double>(std::max<int64_t>(1, trainer.steps_run())));
   if (signal != 0) {
@@ -470,6 +484,9 @@ void add_train_command(CLI::App& app) {
   command->add_flag("--find-learning-rate", arguments->find_rate,
                     "Do not train: raise the learning rate from 1e-7 to 10 over --steps N steps "
                     "(100) and write the losses to learning_rates.csv and learning_rates.svg");
+  command->add_flag("--monitor", arguments->monitor,
+                    "Show figures of the board instead of the bar, on standard error: a view, or "
+                    "lines of JSON where that is no terminal");
   command->add_option("--out,--out-dir", arguments->out, "Folder for run.json and the checkpoint")
       ->capture_default_str()
       ->type_name("DIR");

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "readers/view.hpp"
+
 namespace tpu::driver {
 
 using training::EpochResult;
@@ -61,8 +63,10 @@ void ProgressBar::step(const Progress& at) {
   // A line that is longer than the terminal could not be written over: what matters least goes.
   const size_t columns = terminal_columns();
   const double rate = static_cast<double>(trainer_.steps_run()) / seconds_since(start_);
+  const auto left = static_cast<double>(at.steps - at.step);
   for (const std::string& extra :
-       {fmt::format("  epoch {}", at.epoch), fmt::format("  {:.1f} steps/s", rate)}) {
+       {fmt::format("  {} left", monitor::duration_text(rate > 0 ? left / rate : 0)),
+        fmt::format("  epoch {}", at.epoch), fmt::format("  {:.1f} steps/s", rate)}) {
     constexpr size_t kShortBar = 12;
     text += text.size() + extra.size() + kShortBar < columns ? extra : std::string();
   }

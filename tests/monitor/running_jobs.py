@@ -1,0 +1,75 @@
+"""Jobs for tests of the monitor: `tpuboard train` as processes that go on until they are stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+import unittest
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+CONFIG = """
+[program]
+train = "{data}/mlp_sgd.mlirbc"
+[state]
+seed = 1
+init = ["zeros", "he_normal", "zeros", "he_normal", "zeros", "he_normal"]
+[data]
+images = "images.raw"
+labels = "labels.raw"
+split_seed = 7
+eval_count = 16
+classes = 4
+[run]
+batch = 16
+epochs = 1000000
+"""
+
+
+class JobTest(unittest.TestCase):
+    """Each test has a folder of its own, in which the jobs tell of themselves."""
+
+    tpuboard = ""  # the program
+    data = Path()  # tests/data
+
+    def setUp(self) -> None:
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+        self.environment = {**os.environ, "XDG_RUNTIME_DIR": holder.name}
+        (self.folder / "images.raw").write_bytes(bytes(i % 251 for i in range(96 * 12)))
+        (self.folder / "labels.raw").write_bytes(bytes(i % 4 for i in range(96)))
+        (self.folder / "c.toml").write_text(CONFIG.format(data=self.data))
+
+    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """The command, run to its end."""
+        return subprocess.run([self.tpuboard, *words], capture_output=True, text=True, env=self.environment, timeout=60,
+                              check=False)
+
+    @contextmanager
+    def job(self, *words: str, name: str = "out") -> Iterator[subprocess.Popen[str]]:
+        """A training run that goes on until it is stopped, and has come to a step that others see."""
+        command = [self.tpuboard, "train", str(self.folder / "c.toml"), "--out", str(self.folder / name), *words]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              env=self.environment) as process:
+            try:
+                while not self.steps_of(process.pid):
+                    if process.poll() is not None:
+                        assert process.stderr
+                        self.fail(f"the job has ended: {process.stderr.read()}")
+                    time.sleep(0.02)
+                yield process
+            finally:
+                process.kill()
+
+    def steps_of(self, pid: int) -> int:
+        """Steps that the job has told of."""
+        try:
+            text = (self.folder / "tpuboard" / f"{pid}.json").read_text()
+        except FileNotFoundError:
+            return 0
+        return (json.loads(text)["progress"] or {"step": 0})["step"]
