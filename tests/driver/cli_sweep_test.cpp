@@ -199,12 +199,12 @@ TEST_F(CliSweep, TheTableComparesWithTheFirstRow) {
                         {"mxu_utilization", mxu},
                         {"lockstep", {{"tiles", row}}}}
              .dump());
-    folder.end(row, {RowState::kDone, "", 4, 2, {}});
+    folder.end(row, {RowState::kDone, "", 4, 2});
   };
   row_done(0, 0.002, 1, 0.5);
   row_done(1, 0.002, 2, 0.75);
   make_folder(folder.row(3));
-  folder.end(3, {RowState::kFailed, "InvalidArgument: \"p\" is wrong,\nsee there", 1, 1, {}});
+  folder.end(3, {RowState::kFailed, "InvalidArgument: \"p\" is wrong,\nsee there", 1, 1});
   const SweepTable table(read, folder);
   const auto json = table.json();
   EXPECT_EQ(json["rows"][0]["state"], "done");

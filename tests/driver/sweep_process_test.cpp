@@ -22,7 +22,6 @@ namespace tpu::driver {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 

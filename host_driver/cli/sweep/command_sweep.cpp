@@ -113,8 +113,7 @@ class SweepRun {
     RowRecord record{.state = RowState::kDone,
                      .error = {},
                      .host_seconds = ended.host_seconds,
-                     .cpu_seconds = ended.cpu_seconds,
-                     .figures = {}};
+                     .cpu_seconds = ended.cpu_seconds};
     if (ended.status != 0) {
       if (stopping) {
         say(ended.id, "stopped");

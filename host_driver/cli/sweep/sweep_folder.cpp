@@ -75,7 +75,7 @@ std::vector<fs::path> files_of(const Sweep& sweep, const SweepRow& row) {
 
 }  // namespace
 
-SweepFolder::SweepFolder(fs::path root, const Sweep& sweep)
+SweepFolder::SweepFolder(const fs::path& root, const Sweep& sweep)
     : root_(fs::absolute(root).lexically_normal()), sweep_(sweep) {}
 
 fs::path SweepFolder::row(size_t number) const {
@@ -120,11 +120,10 @@ RowRecord SweepFolder::read(size_t number) const {
   record.error = json.value("error", "");
   record.host_seconds = json.value("host_seconds", 0.0);
   record.cpu_seconds = json.value("cpu_seconds", 0.0);
-  if (record.state == RowState::kDone) {
-    record.figures = parsed(row(number) / kFigures);
-  }
   return record;
 }
+
+Json SweepFolder::figures(size_t number) const { return parsed(row(number) / kFigures); }
 
 void SweepFolder::begin(size_t number) const {
   const fs::path folder = row(number);

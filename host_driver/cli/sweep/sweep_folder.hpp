@@ -21,12 +21,11 @@ struct RowRecord {
   std::string error;  ///< of a failed one
   double host_seconds = 0;
   double cpu_seconds = 0;
-  nlohmann::ordered_json figures;  ///< of the command; of a done one
 };
 
 class SweepFolder {
  public:
-  SweepFolder(std::filesystem::path root, const Sweep& sweep);
+  SweepFolder(const std::filesystem::path& root, const Sweep& sweep);
 
   const std::filesystem::path& root() const { return root_; }
   std::filesystem::path row(size_t number) const;
@@ -36,6 +35,8 @@ class SweepFolder {
 
   /// A row whose program, configuration or data have changed since, by size or time, is not run.
   RowRecord read(size_t number) const;
+  /// What the command said by --json; null when it said nothing.
+  nlohmann::ordered_json figures(size_t number) const;
   /// Empties the row's folder, which is there, of an earlier run. Throws Error
   /// (FailedPrecondition) when that run still goes on.
   void begin(size_t number) const;

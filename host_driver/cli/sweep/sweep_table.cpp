@@ -125,8 +125,9 @@ void SweepTable::read_figures(size_t row) {
   if (record.state != RowState::kDone) {
     return;
   }
+  const Json json = folder_.figures(row);
   const auto take = [&](const std::string& key, const std::string& path, double scale) {
-    const Json* found = at_path(record.figures, path);
+    const Json* found = at_path(json, path);
     if (found != nullptr && found->is_number()) {
       numbers_[row][key] = found->get<double>() * scale;
     }
@@ -135,7 +136,7 @@ void SweepTable::read_figures(size_t row) {
   if (sweep_.command == "train") {
     take("step_ms", "sim_seconds_per_step", kMs);
   } else if (sweep_.command == "run") {
-    const Json* launches = at_path(record.figures, "launches");
+    const Json* launches = at_path(json, "launches");
     const double count = launches != nullptr && launches->is_number() ? launches->get<double>() : 1;
     take("step_ms", "sim_seconds", kMs / count);
   } else {
