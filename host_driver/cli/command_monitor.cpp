@@ -1,11 +1,18 @@
 // tpuboard monitor: figures of a job that runs, read from the file in which it tells of itself.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "cli/commands.hpp"
 #include "job/jobs.hpp"
@@ -21,6 +28,8 @@ struct MonitorArguments {
   double interval = 1;
   bool json = false;
   bool once = false;
+  std::optional<int> prometheus;
+  std::optional<int> tpu_info;
 };
 
 monitor::Report need_news(const std::filesystem::path& folder, int64_t pid) {
@@ -63,9 +72,36 @@ void follow(const std::filesystem::path& folder, int64_t pid, const MonitorArgum
   }
 }
 
+// This process becomes tpuboard-exporter: only it links the libraries of the servers.
+[[noreturn]] void become_exporter(const std::filesystem::path& folder,
+                                  const MonitorArguments& arguments) {
+  const std::filesystem::path program =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "tpuboard-exporter";
+  std::vector<std::string> words = {program.string(), "--folder", folder.string(), "--pid",
+                                    std::to_string(arguments.pid)};
+  if (arguments.prometheus) {
+    words.insert(words.end(), {"--prometheus", std::to_string(*arguments.prometheus)});
+  }
+  if (arguments.tpu_info) {
+    words.insert(words.end(), {"--tpu-info", std::to_string(*arguments.tpu_info)});
+  }
+  std::vector<char*> argv;
+  for (std::string& word : words) {
+    argv.push_back(word.data());
+  }
+  argv.push_back(nullptr);
+  execv(argv[0], argv.data());
+  throw Error(ErrorCode::kUnavailable,
+              fmt::format("{}: cannot be started: {}; it belongs beside tpuboard", program.string(),
+                          std::strerror(errno)));
+}
+
 void run_monitor(const MonitorArguments& arguments) {
   const std::filesystem::path folder =
       arguments.folder.empty() ? monitor::jobs_folder() : std::filesystem::path(arguments.folder);
+  if (arguments.prometheus || arguments.tpu_info) {
+    become_exporter(folder, arguments);
+  }
   const int64_t pid = monitor::choose_job(folder, arguments.pid);
   if (arguments.once) {
     show_once(need_news(folder, pid), arguments.json);
@@ -86,9 +122,26 @@ void add_monitor_command(CLI::App& app) {
       ->check(CLI::Range(0.05, 86400.0))
       ->capture_default_str()
       ->type_name("SECONDS");
-  command->add_flag("--json", arguments->json,
-                    "One line of JSON for each look, as where standard output is no terminal");
-  command->add_flag("--once", arguments->once, "Show the figures once, and end");
+  CLI::Option* json =
+      command->add_flag("--json", arguments->json,
+                        "One line of JSON for each look, as where standard output is no terminal");
+  CLI::Option* once =
+      command->add_flag("--once", arguments->once, "Show the figures once, and end");
+  constexpr int kMostPort = 65535;
+  command
+      ->add_option("--prometheus", arguments->prometheus,
+                   "Serve all jobs to Prometheus at http://127.0.0.1:PORT/metrics (0: any port)")
+      ->check(CLI::Range(0, kMostPort))
+      ->excludes(json)
+      ->excludes(once)
+      ->type_name("PORT");
+  command
+      ->add_option("--tpu-info", arguments->tpu_info,
+                   "Answer tpu-info, which asks port 8431 of its host (0: any port)")
+      ->check(CLI::Range(0, kMostPort))
+      ->excludes(json)
+      ->excludes(once)
+      ->type_name("PORT");
   command
       ->add_option("--folder", arguments->folder,
                    "Where jobs tell of themselves (default: $XDG_RUNTIME_DIR/tpuboard)")

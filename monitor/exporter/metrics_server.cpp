@@ -1,0 +1,69 @@
+// Metrics over HTTP, for processes of this host.
+#include <fmt/format.h>
+#include <httplib.h>
+
+#include "exporter/servers.hpp"
+#include "job/jobs.hpp"
+#include "readers/prometheus.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::monitor {
+namespace {
+
+constexpr const char* kHost = "127.0.0.1";
+constexpr int kFailed = 500;
+
+class MetricsServer : public Server {
+ public:
+  MetricsServer(std::filesystem::path folder, int64_t pid, int port)
+      : folder_(std::move(folder)), pid_(pid) {
+    http_.Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
+      try {
+        response.set_content(prometheus_text(jobs()), "text/plain; version=0.0.4");
+      } catch (const driver::Error& error) {
+        response.status = kFailed;
+        response.set_content(std::string(error.message()) + "\n", "text/plain");
+      }
+    });
+    // As it comes, the library lets two servers share a port, which would hide one of them.
+    http_.set_socket_options([](socket_t socket) {
+      const int yes = 1;
+      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    });
+    port_ = port == 0 ? http_.bind_to_any_port(kHost) : port;
+    if (port_ < 0 || (port != 0 && !http_.bind_to_port(kHost, port))) {
+      throw driver::Error(driver::ErrorCode::kFailedPrecondition,
+                          fmt::format("port {} of {} is taken; choose another with --prometheus "
+                                      "PORT",
+                                      port, kHost));
+    }
+  }
+  int port() const override { return port_; }
+  void serve() override { http_.listen_after_bind(); }
+
+ private:
+  std::vector<Report> jobs() const {
+    std::vector<Report> jobs;
+    for (const int64_t job : running_jobs(folder_)) {
+      JobNews news = read_job(folder_, job);
+      if (news.report && (pid_ == 0 || pid_ == job)) {
+        jobs.push_back(std::move(*news.report));
+      }
+    }
+    return jobs;
+  }
+
+  const std::filesystem::path folder_;
+  const int64_t pid_;
+  httplib::Server http_;
+  int port_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Server> make_metrics_server(const std::filesystem::path& folder, int64_t pid,
+                                            int port) {
+  return std::make_unique<MetricsServer>(folder, pid, port);
+}
+
+}  // namespace tpu::monitor

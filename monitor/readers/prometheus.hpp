@@ -1,0 +1,14 @@
+// Jobs in the text format that Prometheus reads (version 0.0.4).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "job/snapshot.hpp"
+
+namespace tpu::monitor {
+
+/// One family after the other, with the samples of all jobs; labelled by process and core.
+std::string prometheus_text(const std::vector<Report>& jobs);
+
+}  // namespace tpu::monitor

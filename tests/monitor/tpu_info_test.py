@@ -1,0 +1,112 @@
+"""The genuine tpu-info shows the simulated board (sim_scripts/tpu_info), and Prometheus reads the metrics of its job.
+
+Usage: tpu_info_test.py TPUBOARD DATA_FOLDER SCRIPT PYTHON. Exit code 77, "skipped", where the packages of PYTHON
+(tests/requirements.txt) lack tpu-info, or the host allows no namespaces.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import unittest
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from running_jobs import JobTest
+
+SKIPPED = 77
+TPUBOARD, DATA, SCRIPT, PYTHON = sys.argv[1], Path(sys.argv[2]).resolve(), sys.argv[3], Path(sys.argv[4])
+TPU_INFO = PYTHON.parent / "tpu-info"
+# Which families and samples Prometheus' own parser finds in the text on standard input.
+PARSE = """
+import json, sys
+from prometheus_client.parser import text_string_to_metric_families
+print(json.dumps({f.name: [f.type, [[s.labels, s.value] for s in f.samples]]
+                  for f in text_string_to_metric_families(sys.stdin.read())}))
+"""
+
+
+class Served(JobTest):
+    """A job, and who asks for its figures."""
+
+    tpuboard, data = TPUBOARD, DATA
+
+    def serve(self, *words: str) -> tuple[subprocess.Popen[str], int]:
+        """`tpuboard monitor` as a server, and its port."""
+        server = subprocess.Popen([TPUBOARD, "monitor", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True, env=self.environment)
+        self.addCleanup(server.communicate)
+        self.addCleanup(server.kill)
+        assert server.stdout
+        line = server.stdout.readline()
+        self.assertIn("localhost" if "--tpu-info" in words else "127.0.0.1", line)
+        return server, int(line.rstrip().removesuffix("/metrics").rsplit(":", 1)[1])
+
+    def test_tpu_info_prints_the_board(self) -> None:
+        if not TPU_INFO.exists():
+            self.skipTest(f"{TPU_INFO} is not there: tests/requirements.txt is not installed")
+        with self.job() as job:
+            shown = subprocess.run([SCRIPT, "--tpuboard", TPUBOARD, "--program", TPU_INFO], capture_output=True,
+                                   text=True, env={**self.environment, "COLUMNS": "120"}, timeout=110, check=False)
+            if shown.returncode == SKIPPED:
+                self.skipTest(shown.stderr)
+            self.assertEqual(shown.returncode, 0, shown.stderr)
+            self.assertIn("TPU v3 chip", shown.stdout)
+            self.assertEqual(shown.stdout.count(str(job.pid)), 4, shown.stdout)
+            usage = [line.split() for line in shown.stdout.splitlines() if "GiB /" in line]
+            self.assertEqual(len(usage), 8, shown.stdout)
+            for row in usage:
+                self.assertIn("16.00", row, shown.stdout)
+            duty = [word for row in usage for word in row if word.endswith("%")]
+            self.assertEqual(len(duty), 8, shown.stdout)
+            self.assertGreater(float(duty[0].rstrip("%")), 0)
+
+    def test_without_a_job_tpu_info_has_nothing_to_ask(self) -> None:
+        shown = subprocess.run([SCRIPT, "--tpuboard", TPUBOARD, "--program", "true"], capture_output=True, text=True,
+                               env=self.environment, timeout=60, check=False)
+        self.assertEqual(shown.returncode, 1)
+        self.assertIn("no job is running", shown.stderr)
+
+    def test_prometheus_reads_all_jobs(self) -> None:
+        _, port = self.serve("--prometheus", "0")
+        with self.job() as one, self.job(name="other") as other:
+            text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
+        for pid in (one.pid, other.pid):
+            self.assertIn(f'tpuboard_steps_total{{pid="{pid}"}} ', text)
+            self.assertIn(f'tpuboard_core_time_cycles_total{{pid="{pid}",core="7",cause="links"}} ', text)
+        if not TPU_INFO.exists():
+            self.skipTest("the parser of Prometheus comes with tpu-info, which is not installed")
+        parsed = subprocess.run([PYTHON, "-c", PARSE], input=text, capture_output=True, text=True, check=True)
+        families = json.loads(parsed.stdout)
+        self.assertEqual(families["tpuboard_steps"][0], "counter")
+        kind, samples = families["tpuboard_hbm_used_bytes"]
+        self.assertEqual((kind, len(samples)), ("gauge", 16))
+        self.assertGreater(samples[0][1], 0)
+        self.assertIn("train", families["tpuboard_job_info"][1][0][0]["command"])
+
+    def test_without_jobs_there_are_no_samples(self) -> None:
+        _, port = self.serve("--prometheus", "0")
+        text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
+        self.assertIn("# TYPE tpuboard_loss gauge", text)
+        self.assertNotIn("{", text)
+        with self.assertRaises(urllib.error.HTTPError):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30)
+
+    def test_a_port_that_is_taken(self) -> None:
+        for option in ("--prometheus", "--tpu-info"):
+            with self.job():
+                _, port = self.serve(option, "0")
+                second = self.call("monitor", option, str(port))
+                self.assertEqual(second.returncode, 1)
+                self.assertIn(f"port {port} of ", second.stderr)
+                self.assertIn(f"choose another with {option} PORT", second.stderr)
+
+
+if __name__ == "__main__":
+    program = unittest.main(argv=[sys.argv[0], "-v"], exit=False)
+    for _, reason in program.result.skipped:
+        print(reason)
+    only_skipped = program.result.wasSuccessful() and program.result.skipped
+    sys.exit(SKIPPED if only_skipped else 0 if program.result.wasSuccessful() else 1)
