@@ -15,8 +15,8 @@
 namespace tpu::compiler::legalization {
 namespace {
 
-constexpr int64_t kMaxUnrolledTaps = 32;     // of a depthwise convolution on the vector unit
-constexpr int64_t kMaxUnrolledResults = 32;  // a channel, of the gradient of its kernel
+constexpr int64_t kMaxUnrolledTaps = 64;     // of a depthwise convolution on the vector unit
+constexpr int64_t kMaxUnrolledResults = 64;  // a channel, of the gradient of its kernel
 constexpr size_t kMostApart = 4;             // dims of a sum whose loops stay apart
 
 size_t at(int64_t d) { return static_cast<size_t>(d); }
@@ -95,7 +95,8 @@ class Lowering {
     }
     const Precision precision = joint_precision(a_.lhs_precision, a_.rhs_precision);
     exact_ = precision != Precision::kDefault;
-    if (exact_ && !on_vector_unit() && is_float(op_.type().elem) &&
+    on_vector_unit_ = fits_vector_unit();
+    if (exact_ && !on_vector_unit_ && is_float(op_.type().elem) &&
         (x_->type.elem == Elem::kF32 || w_->type.elem == Elem::kF32)) {
       const auto parts = stack_parts(b_, x_, w_, precision);
       x_ = parts[0];
@@ -107,7 +108,7 @@ class Lowering {
   bool is_filter_gradient() const { return a_.batch_groups > 1; }  // of those on the vector unit
 
   // One channel a group, and few taps or, in the gradient of the kernel, few results.
-  bool on_vector_unit() const {
+  bool fits_vector_unit() const {
     const auto in = [&](int64_t d) { return x_->type.dims[at(d)]; };
     if (groups() == 1 || !is_float(op_.type().elem) ||
         w_->type.dims[at(a_.kernel_output_feature)] != groups()) {
@@ -126,7 +127,8 @@ class Lowering {
   }
 
   // All phases of all dimensions: [group][batch, positions in the order of the input's dims][out
-  // features], the canonical order of this file.
+  // features], the canonical order of this file. On the vector unit the order is the input's, in
+  // which the group's dim has the groups and the summed one, if there is one, the one batch.
   Value* interleave(std::vector<Phase>& chosen) {
     const size_t d = chosen.size();
     if (d == spatial()) {
@@ -177,8 +179,16 @@ class Lowering {
     return b_.slice_dim(joined, dim, 0, axis.out);
   }
 
-  // Dims of the canonical order: group, then batch and positions in the order of the input's dims.
+  // Dims of the canonical order.
+  int64_t group_dim() const { return a_.batch_groups > 1 ? a_.input_batch : a_.input_feature; }
+  int64_t batch_dim() const {
+    return on_vector_unit_ && is_filter_gradient() ? a_.input_feature
+                                                   : canonical_dim(a_.input_batch);
+  }
   int64_t canonical_dim(int64_t input_dim) const {
+    if (on_vector_unit_) {
+      return input_dim;
+    }
     int64_t dim = 1;
     for (int64_t d = 0; d < input_dim; ++d) {
       dim += d == a_.input_feature ? 0 : 1;
@@ -254,8 +264,17 @@ class Lowering {
     return b_.reshape(v, dims);
   }
 
-  Value* one(const std::vector<Phase>& phases) {
-    Type type{op_.type().elem, {groups()}};
+  Type type_of(const std::vector<Phase>& phases) const {
+    Type type{op_.type().elem, {}};
+    if (on_vector_unit_) {
+      type.dims = op_.operand_type(0).dims;
+      type.dims[at(a_.input_feature)] = is_filter_gradient() ? 1 : groups();
+      for (size_t i = 0; i < spatial(); ++i) {
+        type.dims[at(a_.input_spatial[i])] = phases[i].positions;
+      }
+      return type;
+    }
+    type.dims = {groups()};
     for (int64_t d = 0; d < op_.operand_type(0).rank(); ++d) {
       if (d == a_.input_batch) {
         type.dims.push_back(op_.operand_type(0).dims[at(d)] / a_.batch_groups);
@@ -265,6 +284,11 @@ class Lowering {
       }
     }
     type.dims.push_back(op_.operand_type(1).dims[at(a_.kernel_output_feature)] / groups());
+    return type;
+  }
+
+  Value* one(const std::vector<Phase>& phases) {
+    const Type type = type_of(phases);
     for (const Phase& p : phases) {
       if (p.taps == 0 || p.positions == 0) {
         return b_.splat_int(type, 0);
@@ -272,7 +296,7 @@ class Lowering {
     }
     Value* x = padded(phases);
     Value* w = kernel(phases);
-    if (!on_vector_unit()) {
+    if (!on_vector_unit_) {
       return contract(x, w, phases, type);
     }
     return is_filter_gradient() ? filter_gradient(x, w, phases, type)
@@ -283,13 +307,12 @@ class Lowering {
   // taps.
   Value* contract(Value* x, Value* w, const std::vector<Phase>& phases, const Type& type) {
     const bool grouped = groups() > 1;
-    const int64_t group_dim = a_.batch_groups > 1 ? a_.input_batch : a_.input_feature;
-    const auto x_dim = [&](int64_t d) { return d + lead_ + (grouped && d >= group_dim ? 1 : 0); };
+    const auto x_dim = [&](int64_t d) { return d + lead_ + (grouped && d >= group_dim() ? 1 : 0); };
     const auto w_dim = [&](int64_t d) {
       return d + lead_ + (grouped && d >= a_.kernel_output_feature ? 1 : 0);
     };
     if (grouped) {
-      x = split_groups(x, group_dim + lead_);
+      x = split_groups(x, group_dim() + lead_);
       w = split_groups(w, a_.kernel_output_feature + lead_);
     }
     const auto rank = x->type.rank();
@@ -305,7 +328,7 @@ class Lowering {
     }
     DotAttrs dot;
     if (grouped) {
-      dot.lhs_batch = {group_dim + lead_};
+      dot.lhs_batch = {group_dim() + lead_};
       dot.rhs_batch = {a_.kernel_output_feature + lead_};
     }
     if (lead_ > 0) {
@@ -335,12 +358,6 @@ class Lowering {
 
   // One channel a group: a chain of multiply and add, taps ascending.
   Value* depthwise(Value* x, Value* w, const std::vector<Phase>& phases, const Type& type) {
-    Dims box;  // of the result, in the order of the input's dims
-    for (int64_t d = 0; d < x->type.rank(); ++d) {
-      box.push_back(d == a_.input_batch     ? x->type.dims[at(d)]
-                    : d == a_.input_feature ? groups()
-                                            : type.dims[at(canonical_dim(d))]);
-    }
     w = factor(w);
     std::vector<int64_t> tap(spatial(), 0);
     Value* sum = nullptr;
@@ -357,7 +374,7 @@ class Lowering {
       }
       Value* a = factor(b_.slice(x, start, limit, step));
       Value* c = b_.reshape(b_.slice(w, w_start, w_limit), {groups()});
-      Value* product = b_.mul(a, b_.broadcast(c, box, {a_.input_feature}));
+      Value* product = b_.mul(a, b_.broadcast(c, type.dims, {a_.input_feature}));
       sum = sum == nullptr ? b_.add(product, b_.zeros_like(product)) : b_.add(sum, product);
       size_t i = spatial();
       while (i > 0 && ++tap[i - 1] == phases[i - 1].taps) {
@@ -365,14 +382,7 @@ class Lowering {
       }
       more = i > 0;
     }
-    // To the canonical order, in which the group stands first and the one output feature last.
-    Dims perm = {a_.input_feature};
-    for (int64_t d = 0; d < x->type.rank(); ++d) {
-      if (d != a_.input_feature) {
-        perm.push_back(d);
-      }
-    }
-    return b_.reshape(b_.transpose(b_.convert(sum, type.elem), perm), type.dims);
+    return b_.convert(sum, type.elem);
   }
 
   // One channel a group, the images as features: for each result a sum of products over images and
@@ -415,7 +425,15 @@ class Lowering {
       more = i > 0;
     }
     Value* all = b_.convert(sums.size() == 1 ? sums[0] : b_.concatenate(sums, 0), type.elem);
-    return b_.reshape(b_.transpose(all, {1, 0}), type.dims);
+    Dims listed, place(at(x->type.rank()));  // positions, then groups, then the one batch
+    for (const size_t i : axes) {
+      place[at(a_.input_spatial[i])] = static_cast<int64_t>(listed.size());
+      listed.push_back(phases[i].positions);
+    }
+    place[at(a_.input_batch)] = static_cast<int64_t>(listed.size());
+    place[at(a_.input_feature)] = static_cast<int64_t>(listed.size()) + 1;
+    listed.insert(listed.end(), {groups(), 1});
+    return b_.transpose(b_.reshape(all, listed), place);
   }
 
   // From the canonical order to the output's dims; groups and features become one dim.
@@ -424,11 +442,13 @@ class Lowering {
     Dims perm, dims;
     for (int64_t d = 0; d < op_.type().rank(); ++d) {
       dims.push_back(op_.type().dims[at(d)]);
-      if (d == a_.output_feature) {
+      if (d == a_.output_feature && on_vector_unit_) {
+        perm.push_back(group_dim());
+      } else if (d == a_.output_feature) {
         perm.push_back(0);
         perm.push_back(last);
       } else if (d == a_.output_batch) {
-        perm.push_back(canonical_dim(a_.input_batch));
+        perm.push_back(batch_dim());
       } else {
         const auto axis = std::find(a_.output_spatial.begin(), a_.output_spatial.end(), d);
         perm.push_back(position_dim(at(axis - a_.output_spatial.begin())));
@@ -454,6 +474,7 @@ class Lowering {
   Value *x_ = nullptr, *w_ = nullptr;
   int64_t lead_ = 0;    // 1: both operands have a first dim of parts
   bool exact_ = false;  // more than bf16 of the operands is asked for
+  bool on_vector_unit_ = false;
   std::vector<Axis> axes_;
 };
 
