@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "files/npy.hpp"
+#include "loop/initial_state.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "transport/null/null_transport.hpp"
@@ -271,6 +272,60 @@ TEST_F(TrainerTest, CheckpointsOnTheWayAreWhole) {
     EXPECT_TRUE(second.train({}, hooks()));
     EXPECT_EQ(outcome(second), expected) << from.step;
   }
+}
+
+TEST_F(TrainerTest, AnotherTrainingBeginsWithTheStateOfACheckpoint) {
+  Trainer first(board_, config_, train_program(), eval_program());
+  first.train({.max_steps = 3}, hooks());
+  const Checkpoint end = first.checkpoint();
+  write_checkpoint(path("step3.safetensors"), end);
+  config_.state_from = folder_.string();
+  config_.init.clear();
+  Trainer second(board_, config_, train_program(), eval_program());
+  EXPECT_EQ(state_digest(second.state()), state_digest(end.leaves));
+  EXPECT_EQ(second.first_step(), 0);
+}
+
+// Some rules make one value for all elements, which the board gets without an array on the host.
+TEST_F(TrainerTest, EveryRuleMakesTheLeafThatItSays) {
+  const std::vector<std::pair<DType, Shape>> types = {{DType::kF32, {3, 5}},
+                                                      {DType::kBf16, {4}},
+                                                      {DType::kI32, {7, 2}},
+                                                      {DType::kF32, {2, 3}},
+                                                      {DType::kF32, {}}};
+  config_.init = {{InitKind::kOnes, {}},
+                  {InitKind::kConstant, {}, 2.5},
+                  {InitKind::kConstant, {}, -3},
+                  {InitKind::kHeNormal, {}},
+                  {InitKind::kZeros, {}}};
+  ProgramBuilder program(kCores);
+  for (const auto& [dtype, shape] : types) {
+    program.argument(dtype, shape);
+  }
+  program.argument(DType::kF32, {kBatch, kPixels}, true);
+  program.argument(DType::kI32, {kBatch}, true);
+  for (size_t i = 0; i < types.size(); ++i) {
+    program.result(types[i].first, types[i].second, false, static_cast<int>(i));
+  }
+  program.result(DType::kF32, {});
+  Trainer trainer(board_, config_, board_.load(program.bytes()), std::nullopt);
+  const std::vector<HostArray> state = trainer.state();
+  ASSERT_EQ(state.size(), types.size());
+  for (size_t i = 0; i < state.size(); ++i) {
+    const HostArray expected =
+        training::initial_leaf(config_.init[i], types[i].first, types[i].second, config_.seed, i);
+    EXPECT_EQ(state[i].dtype, expected.dtype) << i;
+    EXPECT_EQ(state[i].shape, expected.shape) << i;
+    EXPECT_EQ(state[i].bytes, expected.bytes) << i;
+  }
+  EXPECT_EQ(trainer.digest(), state_digest(state));
+}
+
+TEST_F(TrainerTest, TheStateIsOnTheBoardBeforeTheTimeOfStepsBegins) {
+  const Trainer trainer(board_, config_, train_program(), eval_program());
+  const uint64_t now = board_.now();
+  board_.synchronize();
+  EXPECT_EQ(board_.now(), now);
 }
 
 // 4 steps an epoch: the last launch of one may be shorter, and launches end where a checkpoint is

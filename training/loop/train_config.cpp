@@ -93,7 +93,16 @@ void read_state(const toml::table& root, const std::string& name, const std::str
                 TrainConfig& config) {
   Section state = Section::of(root, "state", name);
   config.seed = static_cast<uint64_t>(state.number("seed", true, {0}, 0));
-  for (const std::string& entry : state.texts("init", true)) {
+  if (const auto from = state.text("from", false)) {
+    config.state_from = resolve(*from, folder);
+    for (const char* other : {"init", "weights", "weights_map"}) {
+      if (state.has(other)) {
+        refuse_config(fmt::format("{}: state.from gives the whole state; leave state.{} out",
+                                  state.where(other), other));
+      }
+    }
+  }
+  for (const std::string& entry : state.texts("init", config.state_from.empty())) {
     try {
       for (Init& init : parse_init(entry, folder)) {
         config.init.push_back(std::move(init));

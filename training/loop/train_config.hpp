@@ -82,6 +82,7 @@ struct TrainConfig {
   SignatureConfig eval_signature;
   uint64_t seed = 0;
   std::vector<Init> init;
+  std::string state_from;   ///< .npz or folder of checkpoints, instead of `init`; empty: none
   std::string weights;      ///< a safetensors file whose tensors go before `init`; empty: none
   std::string weights_map;  ///< which go where (weights.hpp); empty: by their names
   std::vector<InputConfig> inputs;

@@ -7,9 +7,12 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include "checkpoint/weights.hpp"
+#include "checkpoint/whole_state.hpp"
 #include "files/checked.hpp"
+#include "files/digest.hpp"
 #include "loop/initial_state.hpp"
 #include "tpu/error.hpp"
 
@@ -19,10 +22,12 @@ using driver::Array;
 using driver::Board;
 using driver::Buffer;
 using driver::checked_product;
+using driver::Digest;
 using driver::Error;
 using driver::ErrorCode;
 using driver::Executable;
 using driver::HostArray;
+using driver::HostView;
 using driver::need_fit;
 using driver::ParameterInfo;
 using driver::type_text;
@@ -86,7 +91,7 @@ Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train
       signature_(train_signature(config, train_)),
       leaves_(signature_.count(Role::kState)),
       data_([this] {
-        if (config_.init.size() != leaves_) {
+        if (config_.init.size() != leaves_ && config_.state_from.empty()) {
           refuse_training(fmt::format("state.init has {} entries, {} has {} state leaves",
                                       config_.init.size(), train_.name(), leaves_));
         }
@@ -138,9 +143,17 @@ void Trainer::restart(const Checkpoint* from) {
   if (from != nullptr) {
     go_on_from(*from);
   }
-  const std::vector<HostArray> leaves = from != nullptr ? from->leaves : initial_state();
-  for (size_t i = 0; i < leaves.size(); ++i) {
-    state_.push_back(train_.put(*signature_.argument({Role::kState, i}), leaves[i]));
+  if (from != nullptr) {
+    put_state(from->leaves);
+  } else if (!config_.state_from.empty()) {
+    put_state(load_state(config_.state_from, leaf_infos(), [](const std::string& text) {
+      fmt::print(stderr, "tpuboard: {}\n", text);
+    }));
+  } else {
+    put_initial_state();
+  }
+  for (const Array& leaf : state_) {
+    leaf.wait();  // the time of the upload is no time of steps
   }
 }
 
@@ -202,23 +215,43 @@ void Trainer::restore_input(const Checkpoint& from) {
   }
 }
 
-std::vector<HostArray> Trainer::initial_state() const {
+std::vector<ParameterInfo> Trainer::leaf_infos() const {
   std::vector<ParameterInfo> infos;
   for (size_t i = 0; i < leaves_; ++i) {
     infos.push_back(train_.arguments()[*signature_.argument({Role::kState, i})]);
   }
+  return infos;
+}
+
+void Trainer::put_state(const std::vector<HostArray>& leaves) {
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    state_.push_back(train_.put(*signature_.argument({Role::kState, i}), leaves[i]));
+  }
+}
+
+// Leaf by leaf, and of one value as that value alone: tables may be larger than the host's memory.
+void Trainer::put_initial_state() {
+  const std::vector<ParameterInfo> infos = leaf_infos();
   std::map<size_t, HostArray> weights;
   if (!config_.weights.empty()) {
     weights = load_weights(config_.weights, config_.weights_map, infos);
   }
-  std::vector<HostArray> leaves;
   for (size_t i = 0; i < leaves_; ++i) {
-    const auto given = weights.find(i);
-    leaves.push_back(given != weights.end() ? std::move(given->second)
-                                            : initial_leaf(config_.init[i], infos[i].dtype,
-                                                           infos[i].shape, config_.seed, i));
+    const size_t argument = *signature_.argument({Role::kState, i});
+    const Init& init = config_.init[i];
+    const auto& [dtype, shape] = std::tie(infos[i].dtype, infos[i].shape);
+    if (const auto given = weights.find(i); given != weights.end()) {
+      state_.push_back(train_.put(argument, given->second));
+    } else if (init.kind == InitKind::kZeros) {
+      state_.push_back(train_.zeros(argument));
+    } else if (init.kind == InitKind::kOnes || init.kind == InitKind::kConstant) {
+      const HostArray one = initial_leaf(init, dtype, {}, config_.seed, i);
+      const std::vector<int64_t> strides(shape.size(), 0);
+      state_.push_back(train_.put(argument, HostView(dtype, shape, one.bytes, strides)));
+    } else {
+      state_.push_back(train_.put(argument, initial_leaf(init, dtype, shape, config_.seed, i)));
+    }
   }
-  return leaves;
 }
 
 int64_t Trainer::steps_an_epoch() const {
@@ -314,9 +347,6 @@ bool Trainer::train(const TrainLimits& limits, const TrainHooks& hooks) {
                     "--steps or epochs, or leave --resume out",
                     first_step_, planned));
   }
-  for (const Array& leaf : state_) {
-    leaf.wait();
-  }
   if (submitted_ == planned && evaluator_ && has_data_ && !epochs_.empty() &&
       !epochs_.back().eval) {
     epochs_.pop_back();  // the run ends here, with an evaluation that was not due before
@@ -401,6 +431,16 @@ std::string Trainer::stopped_early() const {
              ? std::string()
              : fmt::format("{} was no better than {:.6g} in {} evaluations", stop.metric, wait.best,
                            wait.evaluations);
+}
+
+std::string Trainer::digest() const {
+  Digest digest;
+  for (size_t i = 0; i < state_.size(); ++i) {
+    digest.begin(state_[i].dtype(), state_[i].shape());
+    state_[i].read_pieces([&](std::span<const std::byte> piece) { digest.add_bytes(piece); },
+                          has_data_ ? fmt::format("state leaf {}", i) : std::string());
+  }
+  return digest.finish();
 }
 
 std::vector<HostArray> Trainer::state() {

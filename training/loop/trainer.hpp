@@ -114,6 +114,8 @@ class Trainer {
   const Signature& signature() const { return signature_; }
   bool has_data() const { return has_data_; }
 
+  /// Of the state, which passes through the host in pieces (checkpoint.hpp, state_digest()).
+  std::string digest() const;
   /// The state on the host, compared over the cores when the board computes.
   std::vector<driver::HostArray> state();
 
@@ -127,7 +129,9 @@ class Trainer {
 
   void go_on_from(const Checkpoint& from);
   void restore_input(const Checkpoint& from);
-  std::vector<driver::HostArray> initial_state() const;
+  std::vector<driver::ParameterInfo> leaf_infos() const;
+  void put_state(const std::vector<driver::HostArray>& leaves);
+  void put_initial_state();
   std::vector<driver::Array> arguments(std::optional<double> rate);
   std::vector<size_t> losses_and_metrics() const;
   void take_over(driver::RunResult& result);

@@ -178,14 +178,12 @@ class TrainRun {
   void write_results(int signal, Clock::time_point start, const JsonOutput& json) {
     FirstError errors;
     std::string digest;
-    if (trainer_.has_data()) {
+    if (trainer_.has_data() && (keeps_ || signal != 0)) {
       const Checkpoint end = trainer_.checkpoint();
       digest = state_digest(end.leaves);
-      if (keeps_ || signal != 0) {
-        errors.attempt([&] { save_at_the_end(end); });
-      }
+      errors.attempt([&] { save_at_the_end(end); });
     } else {
-      digest = state_digest(trainer_.state());
+      digest = trainer_.digest();
     }
     const std::chrono::duration<double> wall = Clock::now() - start;
     nlohmann::ordered_json report =

@@ -18,7 +18,7 @@ std::vector<std::string> config_files(const training::TrainConfig& config) {
   if (!config.eval.empty()) {
     files.push_back(config.eval);
   }
-  for (const std::string& file : {config.weights, config.weights_map}) {
+  for (const std::string& file : {config.state_from, config.weights, config.weights_map}) {
     if (!file.empty()) {
       files.push_back(file);
     }

@@ -54,6 +54,19 @@ std::string refusal(const std::string& text) {
   return "accepted";
 }
 
+TEST(TrainConfig, TheWholeStateFromOnePlaceNeedsNoInit) {
+  const std::string init =
+      "init = [\"zeros\", \"he_normal*2\", \"ones\", \"file:w.npy\", \"glorot_uniform\"]\n";
+  const TrainConfig config =
+      parse_train_config(changed(init, "from = \"old/checkpoint\"\n"), "c.toml", "dir");
+  EXPECT_EQ(config.state_from, "dir/old/checkpoint");
+  EXPECT_TRUE(config.init.empty());
+  EXPECT_EQ(refusal(changed(init, init + "from = \"s.npz\"\n")),
+            "c.toml:7: state.from gives the whole state; leave state.init out");
+  EXPECT_EQ(refusal(changed(init, "from = \"s.npz\"\nweights = \"w.safetensors\"\n")),
+            "c.toml:8: state.from gives the whole state; leave state.weights out");
+}
+
 TEST(TrainConfig, ReadsEveryKey) {
   const TrainConfig config = parse_train_config(kGood, "c.toml", "dir");
   EXPECT_EQ(config.train, "dir/train.tpuexe");
