@@ -25,6 +25,7 @@ using training::InitKind;
 using training::kMaxEpochs;
 using training::Progress;
 using training::read_checkpoint;
+using training::Replicas;
 using training::state_digest;
 using training::TrainConfig;
 using training::Trainer;
@@ -319,6 +320,33 @@ TEST_F(TrainerTest, EveryRuleMakesTheLeafThatItSays) {
     EXPECT_EQ(state[i].bytes, expected.bytes) << i;
   }
   EXPECT_EQ(trainer.digest(), state_digest(state));
+}
+
+// Each save looks at one other replica, so that seven of them have seen all.
+TEST_F(TrainerTest, AReplicaThatDiffersIsFoundWithinSomeCheckpoints) {
+  Trainer trainer(board_, config_, train_program(), eval_program());
+  null_->executor = [this](NullLaunch& launch) {
+    const auto fault = execute(launch);
+    put_number(launch.parts[5], 3, 1e6f);
+    return fault;
+  };
+  std::vector<std::string> said;
+  TrainHooks with = hooks();
+  with.save = [&] {
+    try {
+      trainer.checkpoint(Replicas::kOne);
+      said.emplace_back();
+    } catch (const Error& error) {
+      said.push_back(error.message());
+    }
+  };
+  EXPECT_TRUE(trainer.train({.max_steps = 8, .checkpoint_every = 1}, with));
+  ASSERT_EQ(said.size(), 7u);
+  for (size_t i = 0; i < said.size(); ++i) {
+    EXPECT_EQ(said[i].empty(), i < 4) << i << ": " << said[i];  // replicas 1, 2, 3, 4, 5, 5, 5
+  }
+  EXPECT_THAT(said[4], HasSubstr("state leaf 0 differs between cores 0 and 5 at element []"));
+  EXPECT_THROW(trainer.checkpoint(), Error);  // at the end all are compared
 }
 
 TEST_F(TrainerTest, TheStateIsOnTheBoardBeforeTheTimeOfStepsBegins) {

@@ -382,7 +382,7 @@ bool Trainer::replay(int64_t last, const std::function<bool()>& stop_wanted) {
   return !stop;
 }
 
-Checkpoint Trainer::checkpoint() {
+Checkpoint Trainer::checkpoint(Replicas compared) {
   Checkpoint made;
   made.step = submitted_;
   made.state_seed = config_.seed;
@@ -395,7 +395,7 @@ Checkpoint Trainer::checkpoint() {
     }
   }
   made.losses = losses_;
-  made.leaves = state();
+  made.leaves = state(compared);
   return made;
 }
 
@@ -433,6 +433,22 @@ std::string Trainer::stopped_early() const {
                            wait.evaluations);
 }
 
+// With one replica: a second copy comes to the host, not all of them.
+HostArray Trainer::state_leaf(size_t leaf, Replicas compared) const {
+  const Array& array = state_[leaf];
+  const std::string what = fmt::format("state leaf {}", leaf);
+  if (!has_data_) {
+    return array.to_host();
+  }
+  if (compared == Replicas::kAll || !array.layout().replicated || array.parts().size() < 2) {
+    return array.to_host_checked(what);
+  }
+  HostArray value = array.to_host();
+  std::vector<std::byte> other(value.bytes.size());
+  array.parts()[1 + compared_ % (array.parts().size() - 1)].read(other).wait();
+  return other == value.bytes ? std::move(value) : array.to_host_checked(what);
+}
+
 std::string Trainer::digest() const {
   Digest digest;
   for (size_t i = 0; i < state_.size(); ++i) {
@@ -443,12 +459,12 @@ std::string Trainer::digest() const {
   return digest.finish();
 }
 
-std::vector<HostArray> Trainer::state() {
+std::vector<HostArray> Trainer::state(Replicas compared) {
   std::vector<HostArray> leaves;
   for (size_t i = 0; i < state_.size(); ++i) {
-    leaves.push_back(has_data_ ? state_[i].to_host_checked(fmt::format("state leaf {}", i))
-                               : state_[i].to_host());
+    leaves.push_back(state_leaf(i, compared));
   }
+  ++compared_;
   return leaves;
 }
 

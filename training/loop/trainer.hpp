@@ -63,6 +63,12 @@ struct TrainHooks {
   std::function<void()> save;
 };
 
+/// With how many of its copies on other cores a replicated state leaf is compared.
+enum class Replicas : uint8_t {
+  kAll,
+  kOne,  ///< with another one each time: a copy that differs is found within some checkpoints
+};
+
 class Trainer {
  public:
   /// Checks the programs against the convention of docs/host_driver.md; throws InvalidArgument.
@@ -79,7 +85,7 @@ class Trainer {
   std::string stopped_early() const;
 
   /// All that a later run needs to go on with the same bits. Waits for the state.
-  Checkpoint checkpoint();
+  Checkpoint checkpoint(Replicas compared = Replicas::kAll);
   /// The same after an error: nothing when steps were lost.
   std::optional<Checkpoint> rescue();
 
@@ -117,7 +123,7 @@ class Trainer {
   /// Of the state, which passes through the host in pieces (checkpoint.hpp, state_digest()).
   std::string digest() const;
   /// The state on the host, compared over the cores when the board computes.
-  std::vector<driver::HostArray> state();
+  std::vector<driver::HostArray> state(Replicas compared = Replicas::kAll);
 
  private:
   struct InFlight {
@@ -132,6 +138,7 @@ class Trainer {
   std::vector<driver::ParameterInfo> leaf_infos() const;
   void put_state(const std::vector<driver::HostArray>& leaves);
   void put_initial_state();
+  driver::HostArray state_leaf(size_t leaf, Replicas compared) const;
   std::vector<driver::Array> arguments(std::optional<double> rate);
   std::vector<size_t> losses_and_metrics() const;
   void take_over(driver::RunResult& result);
@@ -163,6 +170,7 @@ class Trainer {
   input::Batch batch_;  // of the step that is submitted next
   std::optional<Evaluator> evaluator_;
   std::vector<driver::Array> state_;
+  size_t compared_ = 0;  // times that the state was compared with one replica
   std::deque<InFlight> in_flight_;
   int64_t first_step_ = 0;
   int64_t submitted_ = 0;  // steps of the whole training that were given to the board

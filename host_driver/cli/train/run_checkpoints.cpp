@@ -72,7 +72,7 @@ void RunCheckpoints::save_on_the_way(Trainer& trainer) {
   }
   const RunParts made_of = parts(trainer);
   const auto copy_start = Clock::now();
-  Checkpoint made = trainer.checkpoint();
+  Checkpoint made = trainer.checkpoint(training::Replicas::kOne);
   made.parts = made_of;
   wait_seconds_ += std::chrono::duration<double>(copy_start - start).count();
   copy_seconds_ += host_seconds_from(copy_start);
