@@ -1,7 +1,7 @@
-// Examples from TFRecord files of `tf.train.Example`, one file behind the other or in turn. When it is opened
-// each file's record headers are read once (their lengths and the lengths' checksums); records are
-// read, and their checksums verified, when they are asked for. Compressed files (gzip, zlib) are
-// unpacked into memory when they are opened.
+// Examples from TFRecord files of `tf.train.Example`, one file behind the other or in turn. When it
+// is opened each file's record headers are read once (their lengths and the lengths' checksums);
+// records are read, and their checksums verified, when they are asked for. Compressed files (gzip,
+// zlib) are unpacked into memory when they are opened.
 #pragma once
 
 #include <cstdint>
