@@ -100,7 +100,7 @@ BoardCounters BoardImpl::counters() {
       read.bytes = std::min(counters - first, kMostCounters) * sizeof(uint64_t);
       read.first = first;
       set_payload(*command, TPU_OP_READ_COUNTERS, TPU_TRACK_LAUNCH, read);
-      add(ops.back(), std::move(command));
+      add(ops.back(), command);
     }
     seal(ops.back());
   }

@@ -22,7 +22,6 @@ namespace fs = std::filesystem;
 using driver::DType;
 using driver::Error;
 using driver::HostArray;
-using driver::HostView;
 using driver::ParameterInfo;
 using ::testing::HasSubstr;
 
@@ -51,7 +50,7 @@ class WholeState : public ::testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   std::string npz(const std::vector<std::pair<std::string, HostArray>>& arrays) const {
-    const std::string path = (folder_ / "s.npz").string();
+    std::string path = (folder_ / "s.npz").string();
     zip_t* archive = zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, nullptr);
     std::vector<std::vector<std::byte>> members;
     members.reserve(arrays.size());
