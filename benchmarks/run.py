@@ -254,7 +254,7 @@ def convnet_plugin(bench: Bench) -> Result:
 
 
 def convnet_input(bench: Bench) -> Result:
-    """The same run from record files and from arrays in turns: the median step of each round, the best round of each."""
+    """The same run from record files and from arrays in turns: the median step of a round, the best round of each."""
     convnet = Convnet(bench)
     records = convnet.record_config()
     rounds = [(convnet.run(records), convnet.run(convnet.config)) for _ in range(bench.rounds)]

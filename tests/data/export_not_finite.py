@@ -2,8 +2,7 @@
 """Exports not_finite.mlirbc: a step of training whose examples choose what is not finite.
 
 Usage: export_not_finite.py [--out-dir DIR]. Needs what export_graphs.py needs. (A script of its own:
-the artifacts of export_graphs.py hold the line numbers of that file.)
-"""
+the artifacts of export_graphs.py hold the line numbers of that file.)"""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ import argparse
 from pathlib import Path
 
 import export_graphs as graphs  # sets what JAX reads from the environment
+
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec as P
