@@ -113,6 +113,7 @@ constexpr Variable kVariables[] = {
      [](const std::string& text, Reading& to) {
        to.options.cache_mib = static_cast<uint64_t>(number_of(text, 1 << 24));
      }},
+    {"MONITOR", [](const std::string& text, Reading& to) { to.options.monitor = flag_of(text); }},
 };
 
 std::string default_cache_folder() {

@@ -4,17 +4,22 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <mutex>
 
 #include "board/board_loader.hpp"
+#include "job/sampler.hpp"
 
 namespace tpu::client {
 namespace {
 
-std::mutex opening;  // of the three below
+std::mutex opening;  // of the four below
 ProcessBoard* opened = nullptr;
+monitor::Sampler* sampler = nullptr;
 const ClientOptions* known_options = nullptr;
 const spec::BoardParams* known_params = nullptr;
 pid_t opened_by = 0;  // written once, with `opened`
@@ -25,11 +30,24 @@ void close_at_exit() {
   if (getpid() != opened_by) {
     return;  // a child made by fork()
   }
+  if (sampler != nullptr) {
+    sampler->stop();
+  }
   try {
     opened->board().close(driver::CloseMode::kCancel);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tpuboard: %s\n", error.what());
   }
+}
+
+// "python3 train.py"
+std::string command_of_process() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string words((std::istreambuf_iterator<char>(file)), {});
+  std::replace(words.begin(), words.end(), '\0', ' ');
+  words.erase(words.find_last_not_of(' ') + 1);
+  constexpr size_t kMost = 200;
+  return words.substr(0, kMost);
 }
 
 const ClientOptions& options_locked() {
@@ -67,6 +85,10 @@ ProcessBoard& ProcessBoard::get() {
     opened = new ProcessBoard(driver::Board::open(options_locked().open));
     opened_by = getpid();
     std::atexit(close_at_exit);
+    if (options_locked().monitor) {
+      sampler =
+          new monitor::Sampler(opened->board(), {.command = command_of_process(), .show = {}});
+    }
   }
   return *opened;
 }

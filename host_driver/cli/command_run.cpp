@@ -246,7 +246,7 @@ void run(const RunArguments& arguments) {
   std::vector<Array> placed = place_inputs(program, files, options.sim.no_data);
   Window window(board, program.devices());
   window.open();
-  monitor::Sampler sampler(board, {.command = "run " + arguments.program,
+  monitor::Sampler sampler(board, {.command = "tpuboard run " + arguments.program,
                                    .show = monitor::live_view(stderr, arguments.monitor)});
   ProfileWindow profile(board);
   RunResult result;

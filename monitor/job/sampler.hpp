@@ -19,7 +19,7 @@
 namespace tpu::monitor {
 
 struct SamplerOptions {
-  std::string command;                           ///< what the job is: "train c.toml"
+  std::string command;                           ///< what the job is: "tpuboard train c.toml"
   std::filesystem::path folder = jobs_folder();  ///< where it publishes
   std::chrono::milliseconds every{1000};         ///< between two looks
   std::function<void(const Report&)> show;       ///< called with each, by the sampler's thread

@@ -41,7 +41,7 @@ struct CoreSnapshot {
 struct Snapshot {
   int64_t pid = 0;
   uint64_t process_start = 0;  ///< with the pid it names a process for good
-  std::string command;         ///< "train c.toml"
+  std::string command;         ///< "tpuboard train c.toml", "python3 train.py"
   std::string board;           ///< "v3_8"
   double clock_hz = 0;
   uint64_t peak_flops_per_cycle = 0;  ///< of a core

@@ -54,8 +54,8 @@ std::string view(const Report& report, double age) {
   const Snapshot& now = report.now;
   const Figures& lately = report.lately;
   std::string text =
-      fmt::format("tpuboard {}  (process {})\nboard {}  running {}  board time {:.3f} s\n",
-                  now.command, now.pid, now.board, duration_text(now.taken - now.started),
+      fmt::format("{}  (process {})\nboard {}  running {}  board time {:.3f} s\n", now.command,
+                  now.pid, now.board, duration_text(now.taken - now.started),
                   now.clock_hz > 0 ? static_cast<double>(now.cycles) / now.clock_hz : 0);
   constexpr double kOld = 5;
   if (age > kOld) {

@@ -35,7 +35,7 @@ Snapshot snapshot_of_two_cores() {
   Snapshot shot;
   shot.pid = getpid();
   shot.process_start = process_start(getpid()).value();
-  shot.command = "train c.toml";
+  shot.command = "tpuboard train c.toml";
   shot.board = "v3_8";
   shot.clock_hz = 1000;
   shot.peak_flops_per_cycle = 10;
@@ -197,7 +197,7 @@ TEST_F(MonitorJobs, AJobIsSeenUntilItEnds) {
     const JobFile file(folder_);
     file.write(some_report());
     EXPECT_EQ(choose_job(folder_, 0), getpid());
-    EXPECT_EQ(read_job(folder_, getpid()).report->now.command, "train c.toml");
+    EXPECT_EQ(read_job(folder_, getpid()).report->now.command, "tpuboard train c.toml");
   }
   const JobNews news = read_job(folder_, getpid());
   EXPECT_FALSE(news.report);
@@ -226,9 +226,10 @@ TEST_F(MonitorJobs, ANumberThatIsUsedAgainIsAnotherProcess) {
 TEST_F(MonitorJobs, OneOfTwoJobsIsChosenByItsNumber) {
   const pid_t first = start_job();
   const pid_t second = start_job();
-  EXPECT_THAT(choice_error(0), AllOf(HasSubstr("2 jobs are running; choose one:"),
-                                     HasSubstr("--pid " + std::to_string(first) + "  train c.toml"),
-                                     HasSubstr("--pid " + std::to_string(second))));
+  EXPECT_THAT(choice_error(0),
+              AllOf(HasSubstr("2 jobs are running; choose one:"),
+                    HasSubstr("--pid " + std::to_string(first) + "  tpuboard train c.toml"),
+                    HasSubstr("--pid " + std::to_string(second))));
   EXPECT_EQ(choose_job(folder_, second), second);
   EXPECT_THAT(choice_error(getpid()), HasSubstr("has no board open"));
   EXPECT_THAT(choice_error(int64_t{1} << 39), HasSubstr("there is no process"));

@@ -8,9 +8,10 @@ import subprocess
 import tempfile
 import time
 import unittest
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 CONFIG = """
 [program]
@@ -30,25 +31,47 @@ epochs = 1000000
 """
 
 
-class JobTest(unittest.TestCase):
+class Monitored(unittest.TestCase):
     """Each test has a folder of its own, in which the jobs tell of themselves."""
 
     tpuboard = ""  # the program
-    data = Path()  # tests/data
 
     def setUp(self) -> None:
         holder = tempfile.TemporaryDirectory()
         self.addCleanup(holder.cleanup)
         self.folder = Path(holder.name)
         self.environment = {**os.environ, "XDG_RUNTIME_DIR": holder.name}
-        (self.folder / "images.raw").write_bytes(bytes(i % 251 for i in range(96 * 12)))
-        (self.folder / "labels.raw").write_bytes(bytes(i % 4 for i in range(96)))
-        (self.folder / "c.toml").write_text(CONFIG.format(data=self.data))
 
     def call(self, *words: str) -> subprocess.CompletedProcess[str]:
         """The command, run to its end."""
         return subprocess.run([self.tpuboard, *words], capture_output=True, text=True, env=self.environment, timeout=60,
                               check=False)
+
+    def report_of(self, pid: int) -> dict[str, Any] | None:
+        """What a process has told of itself last; nothing before it has."""
+        try:
+            return json.loads((self.folder / "tpuboard" / f"{pid}.json").read_text())
+        except FileNotFoundError:
+            return None
+
+    def wait_for(self, what: Callable[[], object], seconds: float = 60) -> None:
+        """Until it is true."""
+        end = time.monotonic() + seconds
+        while not what():
+            self.assertLess(time.monotonic(), end, "waited in vain")
+            time.sleep(0.02)
+
+
+class JobTest(Monitored):
+    """Jobs are training runs."""
+
+    data = Path()  # tests/data
+
+    def setUp(self) -> None:
+        super().setUp()
+        (self.folder / "images.raw").write_bytes(bytes(i % 251 for i in range(96 * 12)))
+        (self.folder / "labels.raw").write_bytes(bytes(i % 4 for i in range(96)))
+        (self.folder / "c.toml").write_text(CONFIG.format(data=self.data))
 
     @contextmanager
     def job(self, *words: str, name: str = "out") -> Iterator[subprocess.Popen[str]]:
@@ -68,8 +91,5 @@ class JobTest(unittest.TestCase):
 
     def steps_of(self, pid: int) -> int:
         """Steps that the job has told of."""
-        try:
-            text = (self.folder / "tpuboard" / f"{pid}.json").read_text()
-        except FileNotFoundError:
-            return 0
-        return (json.loads(text)["progress"] or {"step": 0})["step"]
+        report = self.report_of(pid)
+        return report["progress"]["step"] if report and report["progress"] else 0

@@ -415,7 +415,7 @@ void train(const TrainArguments& arguments) {
     find_rate(arguments, config, trainer);
     return board.close();
   }
-  monitor::Sampler sampler(board, {.command = "train " + arguments.config,
+  monitor::Sampler sampler(board, {.command = "tpuboard train " + arguments.config,
                                    .show = monitor::live_view(stderr, arguments.monitor)});
   TrainRun run(arguments, config, trainer, checkpoints, options, sampler);
   ProfileWindow profile(board);

@@ -29,6 +29,7 @@ TEST(ClientOptions, OfAnEmptyEnvironmentAreTheDefaults) {
   EXPECT_EQ(options.open.preset, driver::OpenOptions().preset);
   EXPECT_TRUE(options.cache);
   EXPECT_EQ(options.call_log, "");
+  EXPECT_TRUE(options.monitor);
 }
 
 TEST(ClientOptions, SayWhatTheVariablesSay) {
@@ -41,7 +42,8 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
                                                      {"TPUBOARD_CHECK", "1"},
                                                      {"TPUBOARD_TRACE", "t.txt"},
                                                      {"TPUBOARD_LOG", "stderr"},
-                                                     {"TPUBOARD_CACHE", "/tmp/cache"}});
+                                                     {"TPUBOARD_CACHE", "/tmp/cache"},
+                                                     {"TPUBOARD_MONITOR", "0"}});
   EXPECT_EQ(options.platform, "tpuboard");
   EXPECT_EQ(options.open.preset, "v2_8");
   EXPECT_THAT(options.open.overrides, ElementsAre("core.clock_mhz=700", "a=b"));
@@ -53,6 +55,7 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
   EXPECT_EQ(options.call_log, "stderr");
   EXPECT_TRUE(options.cache);
   EXPECT_EQ(options.cache_folder, "/tmp/cache");
+  EXPECT_FALSE(options.monitor);
 }
 
 TEST(ClientOptions, TheTimeLimitLetsTrainingsInALoopEnd) {
