@@ -337,6 +337,11 @@ void Board::change_sim(const SimOptions& sim) const {
   need(impl_).change_sim(sim);
 }
 
+void Board::change_time_limit(std::optional<double> seconds) const {
+  refuse_in_callback();
+  need(impl_).change_time_limit(seconds);
+}
+
 void Board::synchronize() const {
   refuse_in_callback();
   need(impl_).synchronize(std::nullopt);

@@ -67,6 +67,22 @@ TEST_F(SimLimit, EndlessLoopsEndWithTheirPlaceAndTheBoardGoesOn) {
   EXPECT_EQ(x.to_host().bytes, sent.bytes);
 }
 
+TEST_F(SimLimit, TheLimitChangesWhileTheBoardIsOpen) {
+  const Executable counts = load("counts",
+                                 "  li r3, 0\n  li r4, 3000000\nturn:\n  addi r3, r3, 1\n"
+                                 "  blt r3, r4, turn\n" +
+                                     std::string(kCopyCommands) + "  halt\n");
+  const Array x = counts.put(0, counting(DType::kI32, {1024}));
+  board_.change_time_limit(1e-6);
+  const auto error = counts.run({x}).done.wait_for_error();
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(error->code(), ErrorCode::kTimeout) << error->what();
+  EXPECT_THROW(board_.change_time_limit(-1), Error);
+  EXPECT_NE(counts.run({x}).done.wait_for_error(), nullptr);  // the limit is what it was
+  board_.change_time_limit(0);
+  EXPECT_EQ(counts.run({x}).outputs[0].to_host().bytes, x.to_host().bytes);
+}
+
 // One core of a gang loops, the other waits at its end; the next launch waits for both.
 TEST_F(SimLimit, GangIsTakenOffWholeAndTheLoopingCoreIsNamed) {
   const Executable good = load("copy", std::string(kCopyCommands) + "  halt\n", 2);

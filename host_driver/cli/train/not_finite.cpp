@@ -61,6 +61,8 @@ std::string NotFiniteSearch::search(int64_t step) {
   if (checkpoints_.saved_step()) {
     from = checkpoints_.resume();
   }
+  // The steps have ended within the limit before; watched ones take longer.
+  trainer_.board().change_time_limit(0);
   WatchedFile file = compile_watched(config_.train, options_.preset, options_.overrides);
   Watched watched{.watch = std::move(file.watch),
                   .program = trainer_.board().load(file.executable),

@@ -244,6 +244,9 @@ class Board {
   /// ends could not be completed or show nothing, or lockstep has compared nothing; the options
   /// have changed then.
   void change_sim(const SimOptions& sim) const;
+  /// Goes on with another OpenOptions::time_limit, once everything that was submitted is over,
+  /// which this waits for. Throws InvalidArgument for a negative one; nothing has changed then.
+  void change_time_limit(std::optional<double> seconds) const;
   /// With SimOptions::op_times: what launches that are over spent since it was switched on, by
   /// program and operation. Empty otherwise, and after it was switched on again. No board time.
   std::vector<OpTime> op_times() const;

@@ -120,6 +120,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::vector<HostWorkTime> profile();
   SimOptions sim();
   void change_sim(const SimOptions& sim);
+  void change_time_limit(std::optional<double> seconds);
   std::vector<OpTime> op_times();
   void close(CloseMode mode);
   /// Throws ResourceExhausted when the board's memory is the host's and has no room for that much.
@@ -419,7 +420,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                                                       std::vector<std::vector<Buffer>>& outputs);
   std::shared_ptr<Command> launch_command(const Operation& op, size_t p,
                                           const std::vector<std::shared_ptr<Allocation>>& slots);
-  LaunchClock clock_of(const SimOptions& sim) const;
+  LaunchClock clock_of(const SimOptions& sim, std::optional<double> time_limit) const;
   void count_ops(const Operation& op);
   void submit_launch(const std::shared_ptr<Operation>& op,
                      const std::vector<std::shared_ptr<BufferState>>& donated);

@@ -136,7 +136,7 @@ void BoardImpl::connect(const OpenOptions& options) {
 
   sim_ = options.sim;
   time_limit_ = options.time_limit;
-  launch_clock_ = clock_of(sim_);
+  launch_clock_ = clock_of(sim_, time_limit_);
   devices_.resize(cores);
   for (size_t i = 0; i < cores; ++i) {
     Device& device = devices_[i];

@@ -14,11 +14,11 @@ constexpr double kTimeLimitSeconds = 60;  // OpenOptions::time_limit
 }  // namespace
 
 // A launch whose matrix units are Verilog may take hours.
-LaunchClock BoardImpl::clock_of(const SimOptions& sim) const {
+LaunchClock BoardImpl::clock_of(const SimOptions& sim, std::optional<double> time_limit) const {
   const bool verilog = std::any_of(sim.mxu.begin(), sim.mxu.end(), [](const auto& unit) {
     return unit.second.starts_with("rtl") || unit.second.starts_with("lockstep");
   });
-  const double limit = time_limit_.value_or(verilog ? 0 : kTimeLimitSeconds);
+  const double limit = time_limit.value_or(verilog ? 0 : kTimeLimitSeconds);
   if (!(limit >= 0)) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("a time limit of {} s is none; 0 means any time", limit));
@@ -37,7 +37,7 @@ void BoardImpl::change_sim(const SimOptions& sim) {
   run_until_idle();
   check_unbroken();
   const std::string error = transport_->change_sim(sim);
-  launch_clock_ = clock_of(sim);
+  launch_clock_ = clock_of(sim, time_limit_);
   if (sim.op_times && !sim_.op_times) {
     op_counts_.clear();
   }
@@ -45,6 +45,15 @@ void BoardImpl::change_sim(const SimOptions& sim) {
   if (!error.empty()) {
     throw Error(ErrorCode::kFailedPrecondition, error);
   }
+}
+
+void BoardImpl::change_time_limit(std::optional<double> seconds) {
+  const Entry entry(*this);
+  check_usable();
+  run_until_idle();
+  check_unbroken();
+  launch_clock_ = clock_of(sim_, seconds);
+  time_limit_ = seconds;
 }
 
 std::vector<OpTime> BoardImpl::op_times() {
