@@ -480,6 +480,37 @@ TEST_F(TrainerTest, AnErrorWhileLossesAreReadLeavesTheBoardUsable) {
   }
 }
 
+// The batch of a step that cannot start was read already: the checkpoint stands behind the step
+// before it, and so does its input.
+TEST_F(TrainerTest, AStepThatCannotStartLeavesACheckpointToGoOnFrom) {
+  Trainer whole(board_, config_, train_program(), eval_program());
+  whole.train({}, hooks());
+  const std::string expected = outcome(whole);
+  for (const int64_t steps : {1, 2}) {
+    config_.steps_per_execution = steps;
+    std::optional<Checkpoint> rest;
+    {
+      Trainer trainer(board_, config_, train_program(), eval_program());
+      std::vector<Buffer> all;
+      TrainHooks with;
+      with.stop_wanted = [&] {
+        while (trainer.steps_run() >= 2 && board_.devices()[0].hbm_largest_free >= 512) {
+          const auto bytes = static_cast<int64_t>(board_.devices()[0].hbm_largest_free);
+          all.push_back(board_.zeros(0, DType::kU8, {bytes}));
+        }
+        return false;
+      };
+      EXPECT_THROW(trainer.train({}, with), Error);
+      rest = trainer.rescue();
+    }
+    ASSERT_TRUE(rest) << steps;
+    EXPECT_EQ(input::Position::parse(rest->input).next, static_cast<uint64_t>(rest->step));
+    Trainer second(board_, config_, train_program(), eval_program(), true, &*rest);
+    EXPECT_TRUE(second.train({}, hooks()));
+    EXPECT_EQ(outcome(second), expected) << steps;
+  }
+}
+
 // Nothing has waited when the error comes, so that the board reads the losses when the trainer is
 // gone: a sanitizer or valgrind sees it when their memory is gone too.
 TEST_F(TrainerTest, LossesThatNobodyWaitsForAreReadIntoLivingMemory) {

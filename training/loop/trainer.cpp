@@ -382,12 +382,20 @@ bool Trainer::replay(int64_t last, const std::function<bool()>& stop_wanted) {
   return !stop;
 }
 
+// Behind the batches of all submitted steps: one that was read for a step that could not start is
+// not behind them.
+input::Position Trainer::input_position() const {
+  input::Position position = batches_->position();
+  position.next = static_cast<uint64_t>(submitted_);
+  return position;
+}
+
 Checkpoint Trainer::checkpoint(Replicas compared) {
   Checkpoint made;
   made.step = submitted_;
   made.state_seed = config_.seed;
   made.order = data_.order(config_.batch);
-  made.input = batches_->position().text();
+  made.input = input_position().text();
   made.best = best_;
   for (const EpochResult& epoch : epochs_) {
     if (epoch.whole) {

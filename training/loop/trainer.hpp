@@ -135,6 +135,7 @@ class Trainer {
 
   void go_on_from(const Checkpoint& from);
   void restore_input(const Checkpoint& from);
+  input::Position input_position() const;
   std::vector<driver::ParameterInfo> leaf_infos() const;
   void put_state(const std::vector<driver::HostArray>& leaves);
   void put_initial_state();
