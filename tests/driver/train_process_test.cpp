@@ -25,6 +25,7 @@ namespace tpu::driver {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 struct Ended {
@@ -366,6 +367,19 @@ TEST_F(NotFiniteProcess, ACheckpointWithAStateThatIsNotFiniteIsNotBelieved) {
   const Ended ended = run(33, 3, 0, {"--checkpoint-every", "5"});
   EXPECT_THAT(ended.text, HasSubstr("the checkpoint of step 5 holds a state that is not finite\n"
                                     "step 5: stablehlo.divide at export_not_finite.py:25:12 "));
+  EXPECT_THAT(ended.text, HasSubstr("\nstep5.safetensors in " + path("a/checkpoint") +
+                                    ": state leaf 3 is not finite either; no state before it is "
+                                    "left to go on from; start anew"));
+  EXPECT_THAT(ended.text, Not(HasSubstr("go on with --resume")));
+}
+
+TEST_F(NotFiniteProcess, TheLastFiniteCheckpointIsNamed) {
+  const Ended ended = run(33, 3, 0, {"--checkpoint-every", "1"});
+  EXPECT_THAT(ended.text, HasSubstr("\nstep5.safetensors in " + path("a/checkpoint") +
+                                    ": state leaf 3 is not finite either; without this file "
+                                    "--resume goes on after step 4"));
+  std::filesystem::remove(path("a/checkpoint/step5.safetensors"));
+  EXPECT_THAT(train("a", {"--resume", "--steps", "5"}).text, HasSubstr("resumed at step 4"));
 }
 
 TEST_F(NotFiniteProcess, AnExampleThatIsNotFiniteIsNamed) {

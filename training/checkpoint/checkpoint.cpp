@@ -224,6 +224,26 @@ std::optional<double> EvalResult::find(std::string_view name) const {
   return std::nullopt;
 }
 
+std::optional<size_t> leaf_not_finite(const std::vector<HostArray>& leaves) {
+  const auto holds_ones = [](const HostArray& leaf, auto exponent) {
+    using Bits = decltype(exponent);
+    Bits bits = 0;
+    bool found = false;
+    for (size_t at = 0; at + sizeof(bits) <= leaf.bytes.size() && !found; at += sizeof(bits)) {
+      std::memcpy(&bits, leaf.bytes.data() + at, sizeof(bits));
+      found = static_cast<Bits>(bits & exponent) == exponent;
+    }
+    return found;
+  };
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    if ((leaves[i].dtype == DType::kF32 && holds_ones(leaves[i], uint32_t{0x7f800000})) ||
+        (leaves[i].dtype == DType::kBf16 && holds_ones(leaves[i], uint16_t{0x7f80}))) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
 std::string state_digest(const std::vector<HostArray>& leaves) {
   Digest digest;
   for (const HostArray& leaf : leaves) {

@@ -73,6 +73,9 @@ struct Checkpoint {
   std::vector<driver::HostArray> leaves;
 };
 
+/// The first state leaf that holds a NaN or an infinite value.
+std::optional<size_t> leaf_not_finite(const std::vector<driver::HostArray>& leaves);
+
 /// SHA-256 of the state leaves in order.
 std::string state_digest(const std::vector<driver::HostArray>& leaves);
 

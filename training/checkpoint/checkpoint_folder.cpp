@@ -56,17 +56,6 @@ std::vector<std::string> entries(const fs::path& folder) {
   return out;
 }
 
-std::vector<CheckpointName> names_in(const fs::path& folder) {
-  std::vector<CheckpointName> names;
-  for (const std::string& entry : entries(folder)) {
-    if (const auto name = CheckpointName::parse(entry)) {
-      names.push_back(*name);
-    }
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 // A name that only FileWriter gives, of a process that is gone: the folder is locked.
 bool is_half_written(const std::string& entry) {
   if (!entry.ends_with(kHalfWritten)) {
@@ -124,7 +113,7 @@ void CheckpointFolder::open() {
   }
 }
 
-std::vector<CheckpointName> CheckpointFolder::names() const { return names_in(path_); }
+std::vector<CheckpointName> CheckpointFolder::names() const { return checkpoint_names(path_); }
 
 std::optional<CheckpointName> CheckpointFolder::newest() const { return newest_checkpoint(path_); }
 
@@ -188,8 +177,19 @@ void CheckpointFolder::remove_rest(const Checkpoint& saved) const {
   }
 }
 
+std::vector<CheckpointName> checkpoint_names(const fs::path& folder) {
+  std::vector<CheckpointName> names;
+  for (const std::string& entry : entries(folder)) {
+    if (const auto name = CheckpointName::parse(entry)) {
+      names.push_back(*name);
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 std::optional<CheckpointName> newest_checkpoint(const fs::path& folder) {
-  const std::vector<CheckpointName> names = names_in(folder);
+  const std::vector<CheckpointName> names = checkpoint_names(folder);
   return names.empty() ? std::nullopt : std::optional(names.back());
 }
 

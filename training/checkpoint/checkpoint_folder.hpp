@@ -59,7 +59,9 @@ class CheckpointFolder {
   std::optional<int64_t> run_;  // known with the first resume or save
 };
 
-/// The newest checkpoint of a folder, by its name; for messages.
+/// The checkpoints of a folder by their names, in the order of writing.
+std::vector<CheckpointName> checkpoint_names(const std::filesystem::path& folder);
+/// The newest of them; for messages.
 std::optional<CheckpointName> newest_checkpoint(const std::filesystem::path& folder);
 
 }  // namespace tpu::training

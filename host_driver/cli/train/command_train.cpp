@@ -167,7 +167,9 @@ class TrainRun {
                                .checkpoint_seconds = rules_.every_seconds};
       return trainer_.train(limits, hooks) ? 0 : StopSignals::received();
     } catch (const training::NotFinite& error) {
-      const std::string left = what_is_left();
+      checkpoints_.finish();
+      const std::string left =
+          checkpoints_.saved_step() ? checkpoints_.stands_finite() : what_is_left();
       throw std::runtime_error(error.what() + not_finite_.explain(error) + left);
     } catch (const std::exception& error) {
       throw std::runtime_error(error.what() + what_is_left());

@@ -130,6 +130,34 @@ std::string RunCheckpoints::stands() const {
                      : "";
 }
 
+std::string RunCheckpoints::stands_finite() const {
+  const std::vector<training::CheckpointName> names = training::checkpoint_names(path());
+  std::vector<std::string> bad;
+  size_t bad_leaf = 0;
+  std::optional<int64_t> good;
+  for (auto name = names.rbegin(); saved_step_ && !good && name != names.rend(); ++name) {
+    try {
+      const Checkpoint saved = training::read_checkpoint(path() / name->text());
+      if (const auto leaf = training::leaf_not_finite(saved.leaves)) {
+        bad.push_back(name->text());
+        bad_leaf = *leaf;
+      } else {
+        good = saved.step;
+      }
+    } catch (const Error&) {
+      // --resume passes over it and says why.
+    }
+  }
+  if (bad.empty()) {
+    return stands();
+  }
+  return fmt::format("\n{} in {}: state leaf {} is not finite either; {}", fmt::join(bad, ", "),
+                     path().string(), bad_leaf,
+                     good ? fmt::format("without {} --resume goes on after step {}",
+                                        bad.size() == 1 ? "this file" : "these files", *good)
+                          : "no state before it is left to go on from; start anew");
+}
+
 nlohmann::ordered_json RunCheckpoints::figures(const Trainer& trainer) const {
   nlohmann::ordered_json json = {{"folder", path().string()},       {"written", written_},
                                  {"copy_seconds", copy_seconds_},   {"wait_seconds", wait_seconds_},

@@ -46,6 +46,8 @@ class RunCheckpoints {
   void finish();
   /// "\nthe state after step 40 stands in ...", empty when none does.
   std::string stands() const;
+  /// The same behind a loss that is not finite: reads how far back the state was not finite either.
+  std::string stands_finite() const;
   /// Number, host time of copies and of writing, the best one.
   nlohmann::ordered_json figures(const training::Trainer& trainer) const;
 
