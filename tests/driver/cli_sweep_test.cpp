@@ -121,6 +121,20 @@ TEST_F(CliSweep, MistakesAreNamedBeforeAnythingRuns) {
   EXPECT_EQ(call({"sweep", path("s.toml"), "--slurm", "--collect"}), 2);
 }
 
+// Of a run that reads a file before it changes and ends behind that nothing is complete.
+TEST_F(CliSweep, AFileThatChangesDuringARunMakesItNew) {
+  save("p.tpuexe", "one");
+  const Sweep read = sweep(front_ + "[grid]\nlaunches = [1]\n");
+  const SweepFolder folder(path("o"), read);
+  make_folder(folder.row(0));
+  const std::string stamp = folder.stamp(0);
+  folder.end(0, {RowState::kDone, "", 4, 2}, stamp);
+  EXPECT_EQ(folder.read(0).state, RowState::kDone);
+  save("p.tpuexe", "another");
+  folder.end(0, {RowState::kDone, "", 4, 2}, stamp);
+  EXPECT_EQ(folder.read(0).state, RowState::kNotRun);
+}
+
 TEST_F(CliSweep, AGridOfAnySizeIsRefusedAtOnce) {
   std::string text = front_ + "[grid]\n";
   for (const char* key : {"launches", "threads", "device", "time-limit", "set.a", "set.b"}) {
@@ -199,12 +213,13 @@ TEST_F(CliSweep, TheTableComparesWithTheFirstRow) {
                         {"mxu_utilization", mxu},
                         {"lockstep", {{"tiles", row}}}}
              .dump());
-    folder.end(row, {RowState::kDone, "", 4, 2});
+    folder.end(row, {RowState::kDone, "", 4, 2}, folder.stamp(row));
   };
   row_done(0, 0.002, 1, 0.5);
   row_done(1, 0.002, 2, 0.75);
   make_folder(folder.row(3));
-  folder.end(3, {RowState::kFailed, "InvalidArgument: \"p\" is wrong,\nsee there", 1, 1});
+  folder.end(3, {RowState::kFailed, "InvalidArgument: \"p\" is wrong,\nsee there", 1, 1},
+             folder.stamp(3));
   const SweepTable table(read, folder);
   const auto json = table.json();
   EXPECT_EQ(json["rows"][0]["state"], "done");

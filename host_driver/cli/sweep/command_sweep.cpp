@@ -88,13 +88,20 @@ class SweepRun {
   }
 
  private:
+  struct Running {
+    explicit Running(const fs::path& folder) : lock(folder) {}
+    FolderLock lock;
+    std::string stamp;
+  };
+
   void start_next(ChildProcesses& children) {
     const size_t row = waiting_.front();
     waiting_.pop_front();
     try {
       make_folder(folder_.row(row));
-      locks_.emplace(row, folder_.row(row));
+      running_.try_emplace(row, folder_.row(row));
       folder_.begin(row);
+      running_.at(row).stamp = folder_.stamp(row);
       std::vector<std::string> words = folder_.words(row);
       words.insert(words.begin(), this_program().string());
       if (std::find(words.begin(), words.end(), "--threads") == words.end()) {
@@ -103,7 +110,7 @@ class SweepRun {
       }
       children.start({row, words, sweep_.folder, folder_.log(row)});
     } catch (const std::exception& error) {
-      locks_.erase(row);
+      running_.erase(row);
       fmt::print(stderr, "tpuboard: row {} ({}) is not run: {}\n", row, sweep_.rows[row].name,
                  error.what());
     }
@@ -117,7 +124,7 @@ class SweepRun {
     if (ended.status != 0) {
       if (stopping) {
         say(ended.id, "stopped");
-        locks_.erase(ended.id);
+        running_.erase(ended.id);
         return;
       }
       const std::vector<std::byte> log = read_file(folder_.log(ended.id).string());
@@ -128,8 +135,8 @@ class SweepRun {
                                    folder_.log(ended.id).string());
       }
     }
-    folder_.end(ended.id, record);
-    locks_.erase(ended.id);
+    folder_.end(ended.id, record, running_.at(ended.id).stamp);
+    running_.erase(ended.id);
     say(ended.id, record.state == RowState::kDone
                       ? fmt::format("done in {:.2f} s", ended.host_seconds)
                       : "failed: " + record.error);
@@ -151,7 +158,7 @@ class SweepRun {
   const size_t all_;
   const size_t jobs_;
   size_t ended_ = 0;
-  std::map<size_t, FolderLock> locks_;  // of rows that run
+  std::map<size_t, Running> running_;
   TextBar bar_;
 };
 

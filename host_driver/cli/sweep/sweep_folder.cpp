@@ -98,10 +98,10 @@ std::vector<std::string> SweepFolder::words(size_t number) const {
   return words;
 }
 
-std::string SweepFolder::stamp(const SweepRow& row) const {
+std::string SweepFolder::stamp(size_t number) const {
   Digest digest;
   add_text(digest, std::string(kVersion));
-  for (const fs::path& file : files_of(sweep_, row)) {
+  for (const fs::path& file : files_of(sweep_, sweep_.rows[number])) {
     std::error_code none;
     add_text(digest, file.string());
     add_text(digest, fmt::format("{} {}", fs::file_size(file, none),
@@ -113,7 +113,7 @@ std::string SweepFolder::stamp(const SweepRow& row) const {
 RowRecord SweepFolder::read(size_t number) const {
   const Json json = parsed(row(number) / kRecord);
   RowRecord record;
-  if (!json.is_object() || json.value("stamp", "") != stamp(sweep_.rows[number])) {
+  if (!json.is_object() || json.value("stamp", "") != stamp(number)) {
     return record;
   }
   record.state = json.value("state", "") == "done" ? RowState::kDone : RowState::kFailed;
@@ -135,14 +135,14 @@ void SweepFolder::begin(size_t number) const {
   fs::remove(folder / kFigures);
 }
 
-void SweepFolder::end(size_t number, const RowRecord& record) const {
+void SweepFolder::end(size_t number, const RowRecord& record, const std::string& stamp) const {
   const Json json = {{"name", sweep_.rows[number].name},
                      {"words", words(number)},
                      {"state", record.state == RowState::kDone ? "done" : "failed"},
                      {"error", record.error},
                      {"host_seconds", record.host_seconds},
                      {"cpu_seconds", record.cpu_seconds},
-                     {"stamp", stamp(sweep_.rows[number])}};
+                     {"stamp", stamp}};
   write_json_file((row(number) / kRecord).string(), json, Durability::kSynced);
 }
 

@@ -40,11 +40,11 @@ class SweepFolder {
   /// Empties the row's folder, which is there, of an earlier run. Throws Error
   /// (FailedPrecondition) when that run still goes on.
   void begin(size_t number) const;
-  void end(size_t number, const RowRecord& record) const;
+  /// What the row reads, as it is: taken before a run, which may not see what changes meanwhile.
+  std::string stamp(size_t number) const;
+  void end(size_t number, const RowRecord& record, const std::string& stamp) const;
 
  private:
-  std::string stamp(const SweepRow& row) const;
-
   const std::filesystem::path root_;
   const Sweep& sweep_;
 };
