@@ -48,7 +48,7 @@ program = ["p.tpuexe", "q.tpuexe"]
 launches = [1, 0x10]
 [[row]]
 name = "alone"
-set.dma.in_fixed_ns = 50.5
+set.dma.in_fixed_ns = 50
 )");
   EXPECT_EQ(read.folder, folder_.string());
   EXPECT_THAT(read.axes, ElementsAre("set.hbm.gbps_per_chip", "check", "program", "launches",
@@ -63,8 +63,8 @@ set.dma.in_fixed_ns = 50.5
                                               "--check", "q.tpuexe", "--launches", "16"));
   EXPECT_EQ(read.rows[8].name, "alone");
   EXPECT_THAT(read.rows[8].words, ElementsAre("p.tpuexe", "--in", "0=a.npy", "--in", "1=b.npy",
-                                              "--set", "dma.in_fixed_ns=50.5"));
-  EXPECT_EQ(read.rows[8].values.at("set.dma.in_fixed_ns").number, 50.5);
+                                              "--set", "dma.in_fixed_ns=50"));
+  EXPECT_EQ(read.rows[8].values.at("set.dma.in_fixed_ns").number, 50);
 }
 
 TEST_F(CliSweep, KeysOfAConfigurationKeepTheirType) {
@@ -117,8 +117,31 @@ TEST_F(CliSweep, MistakesAreNamedBeforeAnythingRuns) {
               HasSubstr("s.toml:8: slurm.mem must be an option of sbatch"));
   EXPECT_THAT(refusal(front_ + "[grid]\nlaunches = [1]\n[slurm]\narray = \"0-3\"\n"),
               HasSubstr("s.toml:8: slurm.array must be an option of sbatch"));
+  EXPECT_THAT(refusal(front_ + "[[row]]\nname = \"a\"\nlunches = 3\n"),
+              HasSubstr("s.toml:7: tpuboard run has no 'lunches'"));
+  EXPECT_THAT(refusal(front_ + "[grid]\nhelp = [true]\n"),
+              HasSubstr("s.toml:6: tpuboard run has no 'help'"));
   EXPECT_EQ(call({"sweep", path("none.toml")}), 1);
   EXPECT_EQ(call({"sweep", path("s.toml"), "--slurm", "--collect"}), 2);
+  EXPECT_EQ(call({"sweep", path("s.toml"), "--task", "-1"}), 2);
+}
+
+// Also the last one of a night.
+TEST_F(CliSweep, ValuesOfTheBoardAndTheConfigurationAreChecked) {
+  EXPECT_THAT(refusal(front_ + "[grid]\nset.hbm.gbps_per_chip = [900, 0]\n"),
+              HasSubstr("s.toml: row 1 (set.hbm.gbps_per_chip=0): --set: hbm.gbps_per_chip = 0 "));
+  EXPECT_THAT(refusal(front_ + "set.hbm.gpbs = 1\n[grid]\nlaunches = [1]\n"),
+              HasSubstr("s.toml: row 0 (launches=1): --set hbm.gpbs=1: "));
+  std::filesystem::create_directories(path("b"));
+  save("b/none.toml", "[board]\n");
+  EXPECT_THAT(refusal(front_ + "board = \"b/none.toml\"\n[grid]\nlaunches = [1]\n"),
+              HasSubstr("s.toml: row 0 (launches=1): " + path("b/none.toml")));
+  save("c.toml", "[program]\ntrain = \"t.mlirbc\"\n");
+  const std::string train = "[sweep]\ncommand = \"train\"\n[options]\nconfig = \"c.toml\"\n";
+  EXPECT_THAT(refusal(train + "[grid]\nwith.program.trian = [\"a\"]\n"),
+              HasSubstr("s.toml: row 0 (with.program.trian=a): --with program.trian="));
+  EXPECT_THAT(refusal(train + "[grid]\nsteps = [1]\n"),
+              HasSubstr("s.toml: row 0 (steps=1): " + path("c.toml") + ": section ["));
 }
 
 // Of a run that reads a file before it changes and ends behind that nothing is complete.

@@ -289,7 +289,7 @@ void add_sweep_command(CLI::App& app) {
   CLI::Option* dry =
       command->add_flag("--dry-run", arguments->dry_run, "Print the rows; run nothing");
   CLI::Option* task = command->add_option("--task", arguments->task, "Run row N alone, no table");
-  task->type_name("N");
+  task->check(CLI::NonNegativeNumber)->type_name("N");
   CLI::Option* collect =
       command->add_flag("--collect", arguments->collect, "Run nothing: the table of what there is");
   CLI::Option* slurm = command->add_flag("--slurm", arguments->slurm,

@@ -8,7 +8,9 @@
 #include <array>
 #include <sstream>
 
+#include "board/board_loader.hpp"
 #include "cli/commands.hpp"
+#include "loop/train_config.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -73,7 +75,8 @@ const CLI::Option& RowCommand::option(const std::string& name) const {
     refuse(fmt::format("'{}' is given by the sweep, which keeps each row in a folder of its own",
                        name));
   }
-  if (const CLI::Option* named = command_->get_option_no_throw("--" + name)) {
+  const bool is_known = name != "help" && name != "version";
+  if (const CLI::Option* named = command_->get_option_no_throw("--" + name); named && is_known) {
     return *named;
   }
   const CLI::Option* positional = command_->get_option_no_throw(name);
@@ -130,13 +133,34 @@ std::vector<std::string> RowCommand::words(const std::string& key, const toml::n
   return words;
 }
 
-void RowCommand::check(const std::vector<std::string>& words) const {
+// What no option checks by itself: a row would end with it, perhaps hours later.
+void RowCommand::check_values(const std::filesystem::path& folder) const {
+  const auto board = command_->get_option("--board")->as<std::string>();
+  const std::filesystem::path board_file = folder / board;
+  std::error_code none;
+  try {
+    spec::load_board(
+        std::filesystem::is_regular_file(board_file, none) ? board_file.string() : board,
+        command_->get_option("--set")->results());
+  } catch (const spec::BoardError& error) {
+    refuse(error.what());
+  }
+  if (command_->get_name() != "train") {
+    return;
+  }
+  const std::filesystem::path config = folder / command_->get_option("config")->as<std::string>();
+  if (std::filesystem::is_regular_file(config, none)) {
+    training::load_train_config(config.string(), command_->get_option("--with")->results());
+  }
+}
+
+void RowCommand::check(const std::vector<std::string>& words, const std::string& folder) const {
   std::vector<std::string> backwards(words.rbegin(), words.rend());  // as CLI11 takes them
   backwards.push_back(command_->get_name());
   try {
     app_->parse(std::move(backwards));
   } catch (const Parsed&) {
-    return;
+    check_values(folder);
   } catch (const CLI::ParseError& error) {
     refuse(error.what());
   }

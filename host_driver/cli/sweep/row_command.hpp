@@ -4,6 +4,7 @@
 
 #include <toml++/toml.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,11 +29,13 @@ class RowCommand {
   /// without dashes goes by its name. Throws Error (InvalidArgument) for what the command does not
   /// take or the sweep gives itself.
   std::vector<std::string> words(const std::string& key, const toml::node& value) const;
-  /// Parses them and runs nothing. Throws Error (InvalidArgument).
-  void check(const std::vector<std::string>& words) const;
+  /// Parses them, with the numbers of the board and the keys of a configuration that is there, and
+  /// runs nothing. Relative paths start at `folder`. Throws Error (InvalidArgument).
+  void check(const std::vector<std::string>& words, const std::string& folder) const;
 
  private:
   const CLI::Option& option(const std::string& name) const;
+  void check_values(const std::filesystem::path& folder) const;
 
   std::unique_ptr<CLI::App> app_;
   CLI::App* command_ = nullptr;

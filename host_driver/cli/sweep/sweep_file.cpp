@@ -73,13 +73,11 @@ class Reader {
       add_product(common, axes, 0, {});
     }
     for (const toml::table* row : tables("row")) {
-      toml::table rest = *row;
       const auto name = (*row)["name"].value_exact<std::string>();
       if (row->contains("name") && !name) {
         refuse(*row->get("name"), "the name of a row is a text");
       }
-      rest.erase("name");
-      const Settings own = settings(rest);
+      const Settings own = settings(*row, "name");
       for (const Setting& setting : own) {
         add_axis(setting.key);
       }
@@ -134,10 +132,13 @@ class Reader {
     }
   }
 
-  Settings settings(const toml::table& table) const {
+  // `but`: a key that is no option.
+  Settings settings(const toml::table& table, const std::string& but = "") const {
     Settings all;
     for (const Leaf& leaf : leaves_of(table)) {
-      all.push_back(setting(leaf.key, *leaf.node));
+      if (leaf.key != but) {
+        all.push_back(setting(leaf.key, *leaf.node));
+      }
     }
     return all;
   }
@@ -219,7 +220,7 @@ class Reader {
             fmt::format("{}: rows {} and {} are the same run", sweep_.file, first->second, i));
       }
       try {
-        command_.check(row.words);
+        command_.check(row.words, sweep_.folder);
       } catch (const Error& error) {
         training::refuse_config(
             fmt::format("{}: row {} ({}): {}", sweep_.file, i, row.name, error.message()));
