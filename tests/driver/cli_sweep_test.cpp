@@ -225,7 +225,9 @@ TEST_F(CliSweep, TheFileIsKept) {
 // Rows as two runs of `run` would leave them.
 TEST_F(CliSweep, TheTableComparesWithTheFirstRow) {
   const Sweep read = sweep(
-      "[sweep]\ncommand = \"run\"\nfigures = [\"lockstep.tiles\"]\n[options]\n"
+      "[sweep]\ncommand = \"run\"\nfigures = [\"lockstep.tiles\", \"cycles\", \"loss\", "
+      "\"cycles\"]\n"
+      "[options]\n"
       "program = \"p.tpuexe\"\n[grid]\nlaunches = [1, 2]\ndevice = [0, 1]\n");
   const SweepFolder folder(path("o"), read);
   const auto row_done = [&](size_t row, double seconds, int launches, double mxu) {
@@ -234,6 +236,7 @@ TEST_F(CliSweep, TheTableComparesWithTheFirstRow) {
          nlohmann::json{{"sim_seconds", seconds},
                         {"launches", launches},
                         {"mxu_utilization", mxu},
+                        {"cycles", 1000000001 + row},
                         {"lockstep", {{"tiles", row}}}}
              .dump());
     folder.end(row, {RowState::kDone, "", 4, 2}, folder.stamp(row));
@@ -257,9 +260,12 @@ TEST_F(CliSweep, TheTableComparesWithTheFirstRow) {
   EXPECT_EQ(json["rows"][3]["error"], "InvalidArgument: \"p\" is wrong,\nsee there");
   const std::string text = table.text();
   EXPECT_THAT(text, HasSubstr("1.0000 (2.00x)  75.00 (+25.00)"));
+  EXPECT_THAT(text, HasSubstr("  1000000002 (+1)  "));
+  EXPECT_THAT(table.unknown_figures(), ElementsAre("loss"));
   EXPECT_THAT(text, HasSubstr("failed: InvalidArgument: \"p\" is wrong,\n"));
   EXPECT_THAT(table.csv(), HasSubstr("\"InvalidArgument: \"\"p\"\" is wrong,\nsee there\"\n"));
-  EXPECT_THAT(table.csv(), HasSubstr("\n1,launches=1 device=1,done,1,1,1,75,1,4,2,2,25,1,1,1,"));
+  EXPECT_THAT(table.csv(),
+              HasSubstr("\n1,launches=1 device=1,done,1,1,1,75,1,1000000002,4,2,2,25,1,1,1,1,"));
   const auto plots = table.plots();
   ASSERT_TRUE(plots.contains("step_ms_by_device.svg"));
   EXPECT_THAT(plots.at("step_ms_by_device.svg"), HasSubstr(">launches=1</text>"));

@@ -193,6 +193,14 @@ void conclude(const Sweep& sweep, const SweepFolder& folder, const JsonOutput& j
     json.write(table.json());
   }
   fmt::print("table: {}\n", (folder.root() / "sweep.csv").string());
+  const auto done = std::find_if(table.records().begin(), table.records().end(),
+                                 [](const RowRecord& row) { return row.state == RowState::kDone; });
+  if (done != table.records().end() && !table.unknown_figures().empty()) {
+    const auto row = static_cast<size_t>(done - table.records().begin());
+    fmt::print(stderr, "tpuboard: no row has a number {}; what there is: {}\n",
+               fmt::join(table.unknown_figures(), ", "),
+               (folder.row(row) / "figures.json").string());
+  }
   size_t failed = 0;
   size_t missing = 0;
   std::string first;

@@ -21,7 +21,15 @@ constexpr size_t kErrorLength = 100;  // in the table
 constexpr const char* kPlots = "plots";
 constexpr int kGeneral = -1;  // digits of a figure of any size
 
+bool is_whole(double value) {
+  constexpr double kExact = 9007199254740992;  // 2^53
+  return value == std::floor(value) && std::fabs(value) < kExact;
+}
+
 std::string number_text(double value, int digits, bool with_sign) {
+  if (digits == kGeneral && is_whole(value)) {  // cycles have more than six digits
+    digits = 0;
+  }
   if (digits == kGeneral) {
     return with_sign ? fmt::format("{:+.6g}", value) : fmt::format("{:.6g}", value);
   }
@@ -45,9 +53,7 @@ const Json* at_path(const Json& json, const std::string& path) {
 
 // A whole number as one.
 Json number_json(double value) {
-  constexpr double kExact = 9007199254740992;  // 2^53
-  const bool whole = value == std::floor(value) && std::fabs(value) < kExact;
-  return whole ? Json(static_cast<int64_t>(value)) : Json(value);
+  return is_whole(value) ? Json(static_cast<int64_t>(value)) : Json(value);
 }
 
 // First line, not too long.
@@ -109,7 +115,11 @@ SweepTable::SweepTable(const Sweep& sweep, const SweepFolder& folder)
               {"loss", "loss", 4},
               {"accuracy", "accuracy", 4}};
   for (const std::string& path : sweep.figures) {
-    figures_.push_back({path, path, kGeneral});
+    const bool there = std::any_of(figures_.begin(), figures_.end(),
+                                   [&](const SweepFigure& each) { return each.key == path; });
+    if (!there) {
+      figures_.push_back({path, path, kGeneral});
+    }
   }
   figures_.push_back({"host_s", "host s", 2, true});
   figures_.push_back({"cpu_s", "CPU s", 2, true});
@@ -154,10 +164,17 @@ void SweepTable::read_figures(size_t row) {
 }
 
 void SweepTable::keep_used_figures() {
-  std::erase_if(figures_, [&](const SweepFigure& figure) {
+  const auto unused = [&](const SweepFigure& figure) {
     return std::none_of(numbers_.begin(), numbers_.end(),
                         [&](const Numbers& row) { return row.contains(figure.key); });
-  });
+  };
+  for (const SweepFigure& figure : figures_) {
+    const auto& wanted = sweep_.figures;
+    if (unused(figure) && std::find(wanted.begin(), wanted.end(), figure.key) != wanted.end()) {
+      unknown_.push_back(figure.key);
+    }
+  }
+  std::erase_if(figures_, unused);
 }
 
 std::string SweepTable::value(size_t row, const std::string& axis) const {
@@ -229,7 +246,7 @@ std::string SweepTable::csv() const {
     for (const char* part : {"figures", "against_first"}) {
       for (const SweepFigure& figure : figures_) {
         const auto found = json[part].find(figure.key);
-        text += found == json[part].end() ? "," : fmt::format(",{:.9g}", found->get<double>());
+        text += found == json[part].end() ? "," : "," + number_json(found->get<double>()).dump();
       }
     }
     text += "," + csv_cell(folder_.row(row).string()) + "," + csv_cell(records_[row].error) + "\n";

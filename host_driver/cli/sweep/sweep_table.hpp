@@ -25,6 +25,8 @@ class SweepTable {
   SweepTable(const Sweep& sweep, const SweepFolder& folder);
 
   const std::vector<RowRecord>& records() const { return records_; }
+  /// Those of the sweep's own that no row has as a number.
+  const std::vector<std::string>& unknown_figures() const { return unknown_; }
   /// Columns of spaces.
   std::string text() const;
   std::string csv() const;
@@ -51,6 +53,7 @@ class SweepTable {
   std::vector<RowRecord> records_;
   std::vector<Numbers> numbers_;
   std::vector<SweepFigure> figures_;
+  std::vector<std::string> unknown_;
 };
 
 }  // namespace tpu::driver
