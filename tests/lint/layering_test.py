@@ -46,7 +46,7 @@ BLOCKS = {
     "mxu": {"kernel"},
     "hbm": {"kernel"},
     "ici": {"kernel"},
-    "pcie": {"kernel"},
+    "pcie": {"kernel", "probe"},
     "mgmt": {"kernel", "probe", "hart"},
     "core": {"kernel", "probe", "mxu", "vpu"},
     "chip": {"core", "hbm", "mgmt", "pcie"},

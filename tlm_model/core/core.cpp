@@ -52,7 +52,7 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
     smem_unknown_.assign(smem_->bytes() / 4, false);
   }
   seq_ = std::make_unique<Sequencer>("seq", core_id, params_, services.activity, probe_, launch_);
-  sem_ = std::make_unique<Semaphores>("sem", params_, services.activity);
+  sem_ = std::make_unique<Semaphores>("sem", core_id, params_, services.activity, probe_);
   make_engines(services);
   fault_ = std::make_unique<FaultUnit>("fault", core_id, launch_, queues_, probe_,
                                        [this] { seq_->on_fault(); });

@@ -9,11 +9,13 @@
 
 namespace tpu::model {
 
-Semaphores::Semaphores(sc_core::sc_module_name name, const spec::BoardParams& params,
-                       Activity& activity)
+Semaphores::Semaphores(sc_core::sc_module_name name, uint32_t core_id,
+                       const spec::BoardParams& params, Activity& activity, const CoreProbe& probe)
     : RegisterBlock(name),
+      core_id_(core_id),
       delay_(static_cast<uint64_t>(params.core.semaphore_cycles)),
       activity_(activity),
+      probe_(probe),
       entries_(static_cast<size_t>(params.core.semaphores)) {
   SC_METHOD(apply_method);
   sensitive << pending_event_;
@@ -31,6 +33,20 @@ bool Semaphores::claim(uint32_t semaphore, int unit) {
 void Semaphores::wake_when(uint32_t semaphore, uint32_t wanted, sc_core::sc_event& wake) {
   entries_[semaphore].wanted = wanted;
   entries_[semaphore].wake = &wake;
+}
+
+void Semaphores::take(uint32_t semaphore, uint32_t amount) {
+  entries_[semaphore].value -= amount;
+  tell(semaphore);
+}
+
+void Semaphores::tell(uint32_t semaphore) const {
+  probe_.semaphore([&] {
+    return SemaphoreEvent{.cycle = now_cycles(),
+                          .core = core_id_,
+                          .semaphore = semaphore,
+                          .value = entries_[semaphore].value};
+  });
 }
 
 void Semaphores::add(uint32_t semaphore, uint32_t amount) {
@@ -70,6 +86,7 @@ void Semaphores::apply(uint32_t semaphore, uint32_t amount) {
     return;
   }
   entry.value += amount;
+  tell(semaphore);
   if (entry.wake != nullptr && entry.value >= entry.wanted) {
     entry.wake->notify(sc_core::SC_ZERO_TIME);
     entry.wake = nullptr;
@@ -82,8 +99,12 @@ uint32_t Semaphores::first_nonzero() const {
 }
 
 void Semaphores::clear() {
-  for (Entry& entry : entries_) {
-    entry = Entry{};
+  for (uint32_t i = 0; i < count(); ++i) {
+    const bool changes = entries_[i].value != 0;
+    entries_[i] = Entry{};
+    if (changes) {
+      tell(i);
+    }
   }
   pending_.clear();
   pending_event_.cancel();

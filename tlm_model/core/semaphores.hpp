@@ -11,6 +11,7 @@
 #include "core/ports.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/register_block.hpp"
+#include "probe/core_probe.hpp"
 #include "tpu/spec/board_params.hpp"
 
 namespace tpu::model {
@@ -20,12 +21,13 @@ class Semaphores : public RegisterBlock, public SemaphoreIf {
   SC_HAS_PROCESS(Semaphores);
   sc_core::sc_port<FaultIf> fault_port{"fault_port"};
 
-  Semaphores(sc_core::sc_module_name name, const spec::BoardParams& params, Activity& activity);
+  Semaphores(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardParams& params,
+             Activity& activity, const CoreProbe& probe);
 
   uint32_t value(uint32_t semaphore) const override { return entries_[semaphore].value; }
   bool claim(uint32_t semaphore, int unit) override;
   void wake_when(uint32_t semaphore, uint32_t wanted, sc_core::sc_event& wake) override;
-  void take(uint32_t semaphore, uint32_t amount) override { entries_[semaphore].value -= amount; }
+  void take(uint32_t semaphore, uint32_t amount) override;
   void add(uint32_t semaphore, uint32_t amount) override;
 
   // No signal is on its way.
@@ -58,9 +60,12 @@ class Semaphores : public RegisterBlock, public SemaphoreIf {
 
   void apply_method();
   void apply(uint32_t semaphore, uint32_t amount);
+  void tell(uint32_t semaphore) const;
 
+  const uint32_t core_id_;
   const uint64_t delay_;
   ActivityFlag activity_;
+  const CoreProbe& probe_;
   std::vector<Entry> entries_;
   std::deque<Pending> pending_;  // in order of time
   uint32_t stale_ = 0;

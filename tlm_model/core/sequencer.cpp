@@ -95,7 +95,7 @@ bool Sequencer::step_until_wait(uint64_t now) {
 bool Sequencer::execute_scalar(const ProgramItem& item) {
   const spec::ScalarInsn& insn = item.insn;
   const bool unknown = unknown_ != 0 && depends_on_unknown(insn);
-  probe_.instruction();
+  tell_instruction(time_);
   if (spec::scalar_class(static_cast<spec::ScalarOp>(insn.op)) == spec::ScalarClass::kArithmetic) {
     set_register(insn.rd, spec::scalar_result(insn, x_));
     if (unknown) {
@@ -116,6 +116,10 @@ bool Sequencer::execute_scalar(const ProgramItem& item) {
   pc_ = taken ? static_cast<uint32_t>(insn.imm) : item.next;
   time_ += static_cast<uint64_t>(taken ? params_.core.branch_cycles : 1);
   return true;
+}
+
+void Sequencer::tell_instruction(uint64_t cycle) {
+  probe_.instruction([&] { return InstructionEvent{.cycle = cycle, .core = core_id_, .pc = pc_}; });
 }
 
 // Fields that an instruction does not use are 0, and x0 is known.
@@ -212,7 +216,7 @@ bool Sequencer::execute_timed(const ProgramItem& item, uint64_t now) {
       });
       break;
   }
-  probe_.instruction();
+  tell_instruction(now);
   pc_ = item.next;
   return state_ == seq::kStateRunning;
 }

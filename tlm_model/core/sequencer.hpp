@@ -103,6 +103,7 @@ class Sequencer : public RegisterBlock {
 
   bool step_until_wait(uint64_t now);  // true: continue in this cycle
   bool execute_scalar(const ProgramItem& item);
+  void tell_instruction(uint64_t cycle);
   bool depends_on_unknown(const spec::ScalarInsn& insn) const;
   bool peers_known(const DecodedCommand& command);
   bool execute_memory(const spec::ScalarInsn& insn);

@@ -72,7 +72,11 @@ bool CorePage::untimed(uint32_t offset, bool write) const {
 }
 
 void CorePage::reset() {
-  regs_.fill(0);
+  for (uint32_t offset = 0; offset < kShared; offset += 4) {
+    if (reg(offset) != 0) {
+      set_reg(offset, 0);
+    }
+  }
   record_.fill(0);
   hbm_window_ = 0;
 }
@@ -94,7 +98,7 @@ void CorePage::host_write(uint32_t offset, uint32_t value) {
       owner_.core_reset();
     }
     const uint32_t levels = value & (page::kCoreCtrlHartRunMask | page::kCoreCtrlDebugHaltMask);
-    regs_[offset / 4] = levels;
+    set_reg(offset, levels);
     owner_.debug_halt((levels & page::kCoreCtrlDebugHaltMask) != 0);
     owner_.hart_run((levels & page::kCoreCtrlHartRunMask) != 0);
     return;
@@ -102,7 +106,7 @@ void CorePage::host_write(uint32_t offset, uint32_t value) {
   if (!host_owned(offset)) {
     return;
   }
-  regs_[offset / 4] = value;
+  set_reg(offset, value);
   if (offset == page::kCmdTail) {
     owner_.doorbell();
   } else if (offset == page::kQueueEn || offset == page::kResume || offset == page::kCallRequest) {
@@ -167,7 +171,7 @@ bool CorePage::write(uint32_t offset, uint32_t value) {
     return true;
   }
   if (device_owned(offset)) {
-    regs_[offset / 4] = value;
+    set_reg(offset, value);
     return true;
   }
   switch (offset) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "mgmt/reg_block.hpp"
+#include "probe/register_probe.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 
 namespace tpu::model {
@@ -37,7 +38,8 @@ class CorePage : public RegBlock {
     uint32_t watchdog_kcycles;
   };
 
-  CorePage(const Identity& identity, CorePageOwner& owner) : identity_(identity), owner_(owner) {}
+  CorePage(const Identity& identity, CorePageOwner& owner, const RegisterProbe& probe)
+      : identity_(identity), owner_(owner), probe_(probe) {}
 
   // Host side. Undefined offsets read all ones, writes to them and to the device's registers are
   // dropped.
@@ -52,7 +54,10 @@ class CorePage : public RegBlock {
   // Hardware side.
   void reset();
   uint32_t reg(uint32_t offset) const { return regs_[offset / 4]; }
-  void set_reg(uint32_t offset, uint32_t value) { regs_[offset / 4] = value; }
+  void set_reg(uint32_t offset, uint32_t value) {
+    regs_[offset / 4] = value;
+    probe_.tell(offset, value);
+  }
   uint32_t& record_word(uint32_t index) { return record_[index]; }
   uint64_t hbm_window() const { return hbm_window_; }
 
@@ -62,6 +67,7 @@ class CorePage : public RegBlock {
 
   const Identity identity_;
   CorePageOwner& owner_;
+  const RegisterProbe probe_;
   std::array<uint32_t, kShared / 4> regs_{};
   std::array<uint32_t, kRecordWords> record_{};
   uint64_t hbm_window_ = 0;

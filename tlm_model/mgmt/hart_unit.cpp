@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "hart/hart_csr.hpp"
 #include "kernel/cycles.hpp"
 #include "kernel/host_profile.hpp"
 
@@ -94,6 +95,13 @@ void HartUnit::tell(HartEvent::Kind kind, uint32_t data) {
       event.address = hart_.pending_mmio().addr;
       event.data = data;
       event.write = hart_.pending_mmio().write;
+    } else {
+      event.mstatus = hart_.csr(kCsrMstatus);
+      event.mie = hart_.csr(kCsrMie);
+      event.mip = hart_.csr(kCsrMip);
+      event.mepc = hart_.csr(kCsrMepc);
+      event.mcause = hart_.csr(kCsrMcause);
+      event.mtval = hart_.csr(kCsrMtval);
     }
     return event;
   });

@@ -1,8 +1,6 @@
 // Interrupt sources: registers.
 #include "mgmt/irq.hpp"
 
-#include "tpu/spec/irq_regs.hpp"
-
 namespace tpu::model {
 
 bool Irq::read(uint32_t offset, uint32_t& value) {
@@ -15,7 +13,7 @@ bool Irq::read(uint32_t offset, uint32_t& value) {
       return true;
     case spec::irq::kTake:
       value = pending_ & enable_;
-      pending_ &= ~value;
+      set_pending(pending_ & ~value);
       return true;
     default:
       return false;
@@ -25,10 +23,10 @@ bool Irq::read(uint32_t offset, uint32_t& value) {
 bool Irq::write(uint32_t offset, uint32_t value) {
   switch (offset) {
     case spec::irq::kPending:
-      pending_ &= ~value;
+      set_pending(pending_ & ~value);
       return true;
     case spec::irq::kEnable:
-      enable_ = value;
+      set_enable(value);
       changed();
       return true;
     case spec::irq::kRaise:

@@ -20,7 +20,7 @@ constexpr uint32_t kAllOnes = 0xFFFFFFFF;
 
 PcieEndpoint::PcieEndpoint(sc_core::sc_module_name name, const spec::BoardParams& params,
                            const ChipIdentity& identity, HostMemory& memory, FluidShare& share,
-                           Activity& activity)
+                           Activity& activity, const ProbeSet* probes)
     : sc_module(name),
       core_isock("core_isock", static_cast<size_t>(params.board.cores_per_chip)),
       params_(params),
@@ -28,6 +28,7 @@ PcieEndpoint::PcieEndpoint(sc_core::sc_module_name name, const spec::BoardParams
       memory_(memory),
       share_(share),
       activity_(activity),
+      probe_(probes, RegisterEvent::Block::kChipPage, identity.index),
       latency_(spec::cycles_from_ns(params, params.pcie.latency_ns)),
       down_link_(share.add_resource_gbps(params.pcie.gbps_per_chip, params.host.transfer_efficiency,
                                          params.core.clock_mhz)),
@@ -192,7 +193,7 @@ uint32_t PcieEndpoint::read_chip_page(uint64_t offset) {
 
 void PcieEndpoint::write_chip_page(uint64_t offset, uint32_t value) {
   if (offset == chip_page::kIrqPending) {
-    irq_pending_ &= ~value;
+    set_pending(irq_pending_ & ~value);
   } else if (offset == chip_page::kIrqMask) {
     irq_mask_ = value;
     for (int vector = 0; vector < static_cast<int>(chip_page::kMsiVectors); ++vector) {
@@ -202,7 +203,8 @@ void PcieEndpoint::write_chip_page(uint64_t offset, uint32_t value) {
       }
     }
   } else if (offset == chip_page::kChipReset && (value & 1) != 0) {
-    irq_pending_ = irq_mask_ = held_ = errors_ = 0;
+    set_pending(0);
+    irq_mask_ = held_ = errors_ = 0;
     uint32_t reset = core_page::kCoreCtrlCoreResetMask;
     for (size_t core = 0; core < core_isock.size(); ++core) {
       core_access(core, core_page::kCoreCtrl, std::as_writable_bytes(std::span(&reset, 1)), true);
@@ -238,13 +240,18 @@ void PcieEndpoint::upstream_thread() {
 }
 
 void PcieEndpoint::deliver(int vector) {
-  irq_pending_ |= 1U << vector;
+  set_pending(irq_pending_ | 1U << vector);
   if ((irq_mask_ & 1U << vector) != 0) {
     held_ |= 1U << vector;
     return;
   }
   delivered_ |= 1U << vector;
   msi_event_.notify(sc_core::SC_ZERO_TIME);
+}
+
+void PcieEndpoint::set_pending(uint32_t vectors) {
+  irq_pending_ = vectors;
+  probe_.tell(chip_page::kIrqPending, vectors);
 }
 
 uint32_t PcieEndpoint::take_msi() { return std::exchange(delivered_, 0); }

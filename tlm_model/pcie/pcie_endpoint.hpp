@@ -14,6 +14,7 @@
 #include "kernel/cycles.hpp"
 #include "kernel/host_bus.hpp"
 #include "pcie/host_memory.hpp"
+#include "probe/register_probe.hpp"
 #include "tpu/spec/board_params.hpp"
 
 namespace tpu::model {
@@ -32,7 +33,7 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus {
 
   PcieEndpoint(sc_core::sc_module_name name, const spec::BoardParams& params,
                const ChipIdentity& identity, HostMemory& memory, FluidShare& share,
-               Activity& activity);
+               Activity& activity, const ProbeSet* probes = nullptr);
 
   // Host side, called in the gate process. A posted write takes no host time; a read waits for its
   // response.
@@ -77,6 +78,7 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus {
   void write_chip_page(uint64_t offset, uint32_t value);
   void load_window(uint64_t offset, std::span<std::byte> data);
   void deliver(int vector);
+  void set_pending(uint32_t vectors);
   void flow(uint64_t bytes, ResourceId link, std::span<const ResourceId> local);
   uint64_t wire_cycles(uint64_t bytes) const;
 
@@ -85,6 +87,7 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus {
   HostMemory& memory_;
   FluidShare& share_;
   Activity& activity_;
+  const RegisterProbe probe_;
   const uint64_t latency_;
   ResourceId down_link_;
   ResourceId up_link_;

@@ -79,9 +79,17 @@ class CoreProbe {
   void fault(const Make& make) {
     set_.tell<FaultEvent>(ProbeEvent::kFault, &ProbeSink::fault, make);
   }
+  template <class Make>
+  void instruction(const Make& make) {
+    counters_.add(spec::perf::kInstructions, 1);
+    set_.tell<InstructionEvent>(ProbeEvent::kInstruction, &ProbeSink::instruction, make);
+  }
+  template <class Make>
+  void semaphore(const Make& make) const {
+    set_.tell<SemaphoreEvent>(ProbeEvent::kSemaphore, &ProbeSink::semaphore, make);
+  }
 
   // No events: what only the counters see.
-  void instruction() { counters_.add(spec::perf::kInstructions, 1); }
   void matmul(uint64_t flops) { counters_.add(spec::perf::kMxuFlops, flops); }
   void received(uint64_t bytes) { counters_.add(spec::perf::kIciReceivedBytes, bytes); }
   void signal_received() { counters_.signal_received(); }

@@ -30,8 +30,11 @@ enum class ProbeEvent : uint8_t {
   kMark,
   kFault,
   kHart,
+  kInstruction,
+  kSemaphore,
+  kRegister,
 };
-inline constexpr size_t kProbeEvents = static_cast<size_t>(ProbeEvent::kHart) + 1;
+inline constexpr size_t kProbeEvents = static_cast<size_t>(ProbeEvent::kRegister) + 1;
 
 // Who: a command of a queue, or the sequencer itself.
 struct ProbeSource {
@@ -188,6 +191,39 @@ struct HartEvent {
   uint32_t address = 0;  // kMmio
   uint32_t data = 0;
   bool write = false;
+  uint32_t mstatus = 0;  // of kRun and kSleep, as they stand then:
+  uint32_t mie = 0;
+  uint32_t mip = 0;
+  uint32_t mepc = 0;
+  uint32_t mcause = 0;
+  uint32_t mtval = 0;
+};
+
+// The sequencer executes a scalar instruction; of a command it is the IssueEvent. Those that nobody
+// else sees come before simulated time has reached their cycle.
+struct InstructionEvent {
+  uint64_t cycle = 0;
+  uint32_t core = 0;
+  uint32_t pc = 0;  // word index
+};
+
+// A semaphore has another value: signals became visible, a wait took, or all were cleared.
+struct SemaphoreEvent {
+  uint64_t cycle = 0;
+  uint32_t core = 0;
+  uint32_t semaphore = 0;
+  uint32_t value = 0;
+};
+
+// A register that host and hart talk through was written, or changed by itself: doorbells and ends
+// of rings, interrupt sources, interrupts to the host.
+struct RegisterEvent {
+  enum class Block : uint8_t { kCorePage, kIrq, kChipPage };
+  uint64_t cycle = 0;
+  Block block = Block::kCorePage;
+  uint32_t index = 0;   // of the core; kChipPage: of the chip
+  uint32_t offset = 0;  // spec/regs
+  uint32_t value = 0;   // that it has now
 };
 
 }  // namespace tpu::model

@@ -27,6 +27,9 @@ class ProbeSink {
   virtual void mark(const MarkEvent& /*event*/) {}
   virtual void fault(const FaultEvent& /*event*/) {}
   virtual void hart(const HartEvent& /*event*/) {}
+  virtual void instruction(const InstructionEvent& /*event*/) {}
+  virtual void semaphore(const SemaphoreEvent& /*event*/) {}
+  virtual void device_register(const RegisterEvent& /*event*/) {}
 };
 
 class ProbeSet {

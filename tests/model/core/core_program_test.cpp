@@ -22,6 +22,39 @@ std::vector<float> pattern(size_t count, uint32_t seed) {
   return data;
 }
 
+class ScalarSink final : public ProbeSink {
+ public:
+  void instruction(const InstructionEvent& event) override { instructions.push_back(event); }
+  void semaphore(const SemaphoreEvent& event) override { semaphores.push_back(event); }
+  std::vector<InstructionEvent> instructions;
+  std::vector<SemaphoreEvent> semaphores;
+};
+
+TEST(CoreProgram, ScalarInstructionsAndSemaphoresAreEvents) {
+  CoreBench bench("board",
+                  {.overrides = {"board.chips=1", "board.torus_x=1", "board.cores_per_chip=1"}});
+  ScalarSink sink;
+  bench.probes.add(sink, {ProbeEvent::kInstruction, ProbeEvent::kSemaphore});
+  bench.bind_slot(0, 0, 0x10000, 256);
+  ProgramBuilder p;
+  p.copy(Queue::kDmaIn, hbm(0, 0), vmem(0), 256, Sync().signal(5, 3));
+  p.scalar(spec::ScalarOp::kSwait, 0, 5, 0, 3);
+  p.halt();
+  bench.load(0, p.image(1), 1, 1);
+  bench.start(0);
+  bench.run();
+  ASSERT_EQ(bench.state(0), spec::seq::kStateDone) << bench.cores[0]->fault().text();
+  const uint64_t visible = bench.traced(0, Queue::kDmaIn).cycle +
+                           static_cast<uint64_t>(bench.params.core.semaphore_cycles);
+  ASSERT_EQ(sink.semaphores.size(), 2U);
+  EXPECT_EQ(sink.semaphores[0].cycle, visible);
+  EXPECT_EQ(sink.semaphores[0].semaphore, 5U);
+  EXPECT_EQ(sink.semaphores[0].value, 3U);
+  EXPECT_EQ(sink.semaphores[1].value, 0U);  // the wait took them
+  ASSERT_EQ(sink.instructions.size(), 1U);  // halt tells its end
+  EXPECT_EQ(sink.instructions[0].cycle, visible);
+}
+
 // x[M,K], w[K,N] come in, y = tanh-free unary (abs) of x*w is transposed and goes out.
 TEST(CoreProgram, MatmulKernelTransposeBetweenTransfers) {
   constexpr uint32_t kM = 8, kK = 64, kN = 32;

@@ -208,6 +208,7 @@ class MgmtBench {
   std::vector<std::unique_ptr<PcieEndpoint>> endpoints;
   std::vector<std::unique_ptr<CoreDouble>> cores;
   std::vector<std::unique_ptr<Mgmt>> mgmt;
+  ProbeSet probes;
   Fabric fabric;
 
  private:
@@ -219,15 +220,17 @@ class MgmtBench {
     fabric.ici = ici.get();
     fabric.share = share.get();
     fabric.activity = activity.get();
+    fabric.probes = &probes;
     const auto chips = static_cast<uint32_t>(params.board.chips);
     for (uint32_t chip = 0; chip < chips; ++chip) {
       const std::string number = std::to_string(chip);
       hbm.push_back(std::make_unique<Hbm>(("hbm" + number).c_str(), params, *pool, *share));
       fabric.hbm.push_back(&hbm.back()->bank(0));
       fabric.hbm.push_back(&hbm.back()->bank(1));
-      endpoints.push_back(std::make_unique<PcieEndpoint>(
-          ("pcie" + number).c_str(), params,
-          ChipIdentity{chip, chip % 2, chip / 2, 0x123456789ABCDEF0}, memory, *share, *activity));
+      endpoints.push_back(
+          std::make_unique<PcieEndpoint>(("pcie" + number).c_str(), params,
+                                         ChipIdentity{chip, chip % 2, chip / 2, 0x123456789ABCDEF0},
+                                         memory, *share, *activity, &probes));
     }
     HartProgram rom;
     rom.li(5, TPU_HART_ITCM_BASE);

@@ -1,5 +1,6 @@
 // Control processor and PCIe endpoint: registers, boot of a hart, host DMA with CRC and MSI,
 // barrier and abort with their times.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "file/crc32c.hpp"
@@ -78,6 +79,45 @@ TEST(Mgmt, HartStartsInRomAndSendsAnEvent) {
   EXPECT_EQ(bench.read_page(5, core_page::kFwState), core_page::kStateHandshake);
   EXPECT_EQ(bench.read_page(5, core_page::kFwBuild), 5U | 2U << 8 | 1U << 16 | 8U << 24);
   EXPECT_FALSE(bench.run());  // asleep: quiescent
+}
+
+class RegisterSink final : public ProbeSink {
+ public:
+  void device_register(const RegisterEvent& event) override { events.push_back(event); }
+  // Values that the register took.
+  std::vector<uint32_t> values(RegisterEvent::Block block, uint32_t index, uint32_t offset) const {
+    std::vector<uint32_t> found;
+    for (const RegisterEvent& event : events) {
+      if (event.block == block && event.index == index && event.offset == offset) {
+        found.push_back(event.value);
+      }
+    }
+    return found;
+  }
+  std::vector<RegisterEvent> events;
+};
+
+TEST(Mgmt, RegistersBetweenHostAndHartAreEvents) {
+  using Block = RegisterEvent::Block;
+  MgmtBench bench;
+  RegisterSink sink;
+  bench.call([&] { bench.probes.add(sink, {ProbeEvent::kRegister}); });
+  HartProgram program;
+  program.enable_irq(spec::irq::kDoorbell);
+  program.store(kSysctl + core_page::kCmdFetched, 7);
+  send_event(program);
+  program.sleep_forever();
+  bench.start(5, program);
+  bench.write_page(5, core_page::kCmdTail, 9);
+  EXPECT_TRUE(bench.run());
+  EXPECT_THAT(sink.values(Block::kCorePage, 5, core_page::kCmdTail), ::testing::ElementsAre(9));
+  EXPECT_THAT(sink.values(Block::kCorePage, 5, core_page::kCmdFetched), ::testing::ElementsAre(7));
+  EXPECT_THAT(sink.values(Block::kIrq, 5, spec::irq::kPending),
+              ::testing::Contains(spec::irq::kDoorbell));
+  EXPECT_THAT(sink.values(Block::kIrq, 5, spec::irq::kEnable),
+              ::testing::Contains(spec::irq::kDoorbell));
+  EXPECT_THAT(sink.values(Block::kChipPage, 2, chip_page::kIrqPending),
+              ::testing::ElementsAre(1U << 3));
 }
 
 TEST(Mgmt, LoadWindowIsClosedWhileTheHartRuns) {
