@@ -165,7 +165,7 @@ void read_data(const toml::table& root, const std::string& name, const std::stri
                TrainConfig& config) {
   Section data = Section::of(root, "data", name);
   for (const std::string& pattern : data.texts("records", false)) {
-    config.records.push_back(resolve(pattern, folder));
+    config.records.push_back(input::pattern_in(folder, pattern));
   }
   config.inputs = read_inputs(data, folder, config.records);
   if (config.inputs.empty() && !config.records.empty()) {

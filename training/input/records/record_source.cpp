@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -250,6 +252,10 @@ uint64_t RecordReader::read(uint64_t example, std::span<Value> values) {
 std::vector<std::string> find_files(const std::vector<std::string>& patterns) {
   std::vector<std::string> files;
   for (const std::string& pattern : patterns) {
+    if (std::error_code none; std::filesystem::exists(pattern, none)) {
+      files.push_back(pattern);
+      continue;
+    }
     glob_t found{};
     const int result = ::glob(pattern.c_str(), GLOB_BRACE, nullptr, &found);
     for (size_t i = 0; i < found.gl_pathc; ++i) {
@@ -262,6 +268,19 @@ std::vector<std::string> find_files(const std::vector<std::string>& patterns) {
     }
   }
   return files;
+}
+
+std::string pattern_in(const std::string& folder, const std::string& pattern) {
+  const auto path = (std::filesystem::path(folder) / pattern).lexically_normal();
+  if (std::error_code none; std::filesystem::exists(path, none)) {
+    return path.string();
+  }
+  std::string quoted;
+  for (const char c : folder) {
+    quoted += std::string_view("*?[]{},\\").find(c) == std::string_view::npos ? "" : "\\";
+    quoted += c;
+  }
+  return (std::filesystem::path(quoted) / pattern).lexically_normal().string();
 }
 
 std::shared_ptr<const Source> record_source(const std::vector<std::string>& files,

@@ -14,9 +14,13 @@
 
 namespace tpu::input {
 
-/// The files that the patterns (as of a shell) name, in order of name within each pattern. Throws
-/// driver::Error InvalidArgument for a pattern without files.
+/// The files that the patterns (as of a shell) name, in order of name within each pattern. A file
+/// that is there by the very name of a pattern is what it means. Throws driver::Error
+/// InvalidArgument for a pattern without files.
 std::vector<std::string> find_files(const std::vector<std::string>& patterns);
+
+/// `pattern` relative to `folder`, which means itself whatever characters it has.
+std::string pattern_in(const std::string& folder, const std::string& pattern);
 
 /// Records of several files in turn: `files` of them are open at a time, and each gives `block`
 /// records before the next one does. A file at its end makes room for the next one of the list.

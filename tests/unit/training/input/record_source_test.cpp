@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 
@@ -219,6 +220,23 @@ TEST(RecordSource, ReportsACorruptRecordInItsPlace) {
   }
   EXPECT_EQ(error_of([&] { pipeline.next(batch); }),
             paths[1] + ", record 1 (byte 73): corrupt: the checksum of its data is wrong");
+}
+
+// As a shell that has found the name hands it on, and as a configuration in such a folder has it.
+TEST(RecordSource, FindsNamesThatLookLikePatterns) {
+  const ScratchFolder folder;
+  const std::string odd = folder.file("a[1] {b,c} *\\?");
+  std::filesystem::create_directory(odd);
+  for (const char* name : {"x[0].tfrecord", "x[1].tfrecord", "x0.tfrecord"}) {
+    std::ofstream(odd + "/" + name, std::ios::binary).close();
+  }
+  const std::string named = odd + "/x[0].tfrecord";
+  EXPECT_EQ(find_files({named}), std::vector<std::string>{named});
+  EXPECT_EQ(find_files({pattern_in(odd, "x[0].tfrecord")}), std::vector<std::string>{named});
+  EXPECT_EQ(find_files({pattern_in(odd, "x[0-9].tfrecord")}),
+            std::vector<std::string>{odd + "/x0.tfrecord"});
+  EXPECT_EQ(find_files({pattern_in(odd, "./x*")}).size(), 3u);
+  EXPECT_EQ(pattern_in(odd, "/data/*"), "/data/*");
 }
 
 TEST(RecordSource, RefusesEmptyDataSets) {
