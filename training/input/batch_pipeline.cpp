@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <limits>
 #include <mutex>
 #include <optional>
@@ -394,8 +395,10 @@ void BatchPipeline::State::restore(const Position& position) {
                     "this is [{}]",
                     position.made_with, made_with()));
   }
-  const bool sorted = std::is_sorted(position.beyond.begin(), position.beyond.end());
-  if (position.next > end_ || !sorted ||
+  const bool ascending =  // else the end would never come
+      std::adjacent_find(position.beyond.begin(), position.beyond.end(), std::greater_equal<>()) ==
+      position.beyond.end();
+  if (position.next > end_ || !ascending ||
       (!position.beyond.empty() &&
        (position.beyond.front() <= position.next || position.beyond.back() >= end_))) {
     refuse_input(

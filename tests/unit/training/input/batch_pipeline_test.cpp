@@ -127,9 +127,13 @@ TEST(InputBatches, RefusesThePositionOfAnotherInput) {
             "the input cannot go on where another one stopped: that was [arrays i32[6]; seed 0, as "
             "stored, shard 0 of 1; batches of 2, remainder dropped], this is [arrays i32[8]; seed "
             "0, as stored, shard 0 of 1; batches of 2, remainder dropped]");
-  Position broken = other.position();
-  broken.beyond = {5, 4};
-  EXPECT_NE(error_of([&] { other.restore(broken); }), "");
+  const uint64_t end = (uint64_t{1} << 32) * 4;
+  for (const std::vector<uint64_t>& beyond : {std::vector<uint64_t>{5, 4}, {5, 5}, {0}, {2, end}}) {
+    Position broken = other.position();
+    broken.beyond = beyond;
+    EXPECT_EQ(error_of([&] { other.restore(broken); }),
+              "position of the input: batch 0 of 17179869184 is not there");
+  }
   Batch batch;
   ASSERT_TRUE(other.next(batch));
   EXPECT_EQ(error_of([&] { other.restore(other.position()); }),
