@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "board/board_loader.hpp"
 #include "codegen.hpp"
+#include "data_parallel.hpp"
 #include "export/stablehlo_text.hpp"
 #include "import/import.hpp"
 #include "kernel/buckets.hpp"
@@ -84,6 +86,11 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
       options.dump(pass, print(m, true));
     }
   };
+  if (!options.data_parallel.empty()) {
+    cut_batch(module, options.data_parallel,
+              options.cores.empty() ? spec::core_count(board)
+                                    : static_cast<int64_t>(options.cores.size()));
+  }
   Compiled out;
   run_passes(module, passes_for(options, out.report.finite), passes);
   out.executable = generate(module, board, options);
@@ -105,6 +112,15 @@ std::string core_program_text(std::span<const std::byte> artifact, const spec::B
   run_passes(module, canonical_passes());
   join_buckets(module.main->body, exchange_piece_bytes(board));
   return stablehlo_text(module);
+}
+
+ProgramInterface interface_of(std::span<const std::byte> artifact) {
+  const Module module = import_vhlo(artifact, "");
+  ProgramInterface found{module.num_cores, {}, module.main->results.size()};
+  for (const ArgInfo& argument : module.main->args) {
+    found.arguments.push_back(argument.name);
+  }
+  return found;
 }
 
 std::vector<std::vector<Dims>> argument_parts(std::span<const std::byte> artifact) {

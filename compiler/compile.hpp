@@ -31,6 +31,9 @@ struct CompileOptions {
   bool watch_finite = false;
   // Core of the board on which each partition runs, each another one. None: partition p on core p.
   std::vector<int> cores;
+  // Of a program that says nothing of cores: these arguments hold a batch in dimension 0, which is
+  // cut over `cores`, else over all of the board (data_parallel.hpp). None: the program as it is.
+  std::vector<size_t> data_parallel;
   // Stages (of stages()) whose text `dump` is called with, as soon as it is known: also of a
   // program that a later stage refuses.
   std::vector<std::string> dump_after;
@@ -70,6 +73,14 @@ Compiled compile(std::span<const std::byte> artifact, const std::string& name,
 // it becomes kernels (export/stablehlo_text.hpp), with the sums that cores exchange together as one
 // op. Throws Error as compile() does.
 std::string core_program_text(std::span<const std::byte> artifact, const spec::BoardParams& board);
+
+// What an artifact says of itself before it is compiled.
+struct ProgramInterface {
+  int64_t cores = 1;
+  std::vector<std::string> arguments;  // names; empty ones where it gives none
+  size_t results = 0;
+};
+ProgramInterface interface_of(std::span<const std::byte> artifact);
 
 // By argument and core the part that the program wants the core to have, a number a dimension; no
 // parts for an argument of which it says nothing. For arguments without elements: an executable

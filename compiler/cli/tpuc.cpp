@@ -25,6 +25,7 @@ struct Arguments {
   std::string input, output, board = "v3_8";
   std::vector<std::string> overrides, dumps;
   std::vector<int> cores;
+  std::vector<size_t> data_parallel;
   UpdateSharding update_sharding = UpdateSharding::kAuto;
   bool verbose = false, assemble = false, disassemble = false;
 };
@@ -99,6 +100,7 @@ void compile_file(const Arguments& a) {
   tpu::compiler::CompileOptions options;
   options.update_sharding = a.update_sharding;
   options.cores = a.cores;
+  options.data_parallel = a.data_parallel;
   options.dump_after = a.dumps;
   options.dump = [](const std::string& stage, const std::string& text) {
     std::cout << "// after " << stage << "\n" << text << "\n";
@@ -133,6 +135,14 @@ void add_options(CLI::App& app, Arguments& a) {
                      "cores of the board that run the program, by partition: 4,5,6,7 (else 0,1,..)")
           ->delimiter(',')
           ->allow_extra_args(false);
+  auto* data_parallel =
+      app.add_option("--data-parallel", a.data_parallel,
+                     "of a program that was exported without a mesh: cut dimension 0 of these "
+                     "arguments (the batch: 14,15) over the cores of --cores, else over all cores "
+                     "of the board")
+          ->delimiter(',')
+          ->allow_extra_args(false)
+          ->type_name("ARGUMENTS");
   auto* dump = app.add_option("--dump-after", a.dumps, "print the program after a stage")
                    ->check(CLI::IsMember(tpu::compiler::stages()))
                    ->allow_extra_args(false);
@@ -145,11 +155,13 @@ void add_options(CLI::App& app, Arguments& a) {
       ->option_text("auto|on|off [auto]");
   auto* assemble = app.add_flag("--asm", a.assemble, "the input is assembly text, not an artifact")
                        ->excludes(dump)
-                       ->excludes(cores);
+                       ->excludes(cores)
+                       ->excludes(data_parallel);
   app.add_flag("--disasm", a.disassemble, "prints the executable PROGRAM as assembly text")
       ->excludes(assemble)
       ->excludes(dump)
-      ->excludes(cores);
+      ->excludes(cores)
+      ->excludes(data_parallel);
   app.add_flag("-v,--verbose", a.verbose,
                "print sizes, the estimated time, and what cores exchange for arrays that are cut");
 }

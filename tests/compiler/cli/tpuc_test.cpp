@@ -176,6 +176,22 @@ TEST_F(Tpuc, FilesOfAnotherKindAreNamed) {
       << text.text;
 }
 
+TEST_F(Tpuc, CutsABatchOverTheCores) {
+  const std::string artifact = data("whole_mlp_16.mlirbc");
+  const Result all = tpuc(artifact + " -v --data-parallel 12,13 -o " + out("a.tpuexe"));
+  EXPECT_EQ(all.code, 0);
+  EXPECT_NE(all.text.find("8 cores, "), std::string::npos) << all.text;
+  EXPECT_NE(all.text.find("sharding: 7 sums over cores"), std::string::npos) << all.text;
+  const Result two = tpuc(artifact + " -v --data-parallel 12,13 --cores 6,7 -o " + out("a.tpuexe"));
+  EXPECT_NE(two.text.find("2 cores, "), std::string::npos) << two.text;
+  const Result state = tpuc(artifact + " --data-parallel 0 -o " + out("b.tpuexe"));
+  EXPECT_EQ(state.code, 1);
+  EXPECT_NE(state.text.find("dimension 0 cannot be cut into 8 equal parts"), std::string::npos)
+      << state.text;
+  EXPECT_EQ(tpuc(artifact + " --data-parallel images -o " + out("b.tpuexe")).code, 2);
+  EXPECT_EQ(tpuc("--disasm " + out("a.tpuexe") + " --data-parallel 12").code, 2);
+}
+
 TEST_F(Tpuc, WrongUsageAndFiles) {
   EXPECT_EQ(tpuc("").code, 2);
   EXPECT_EQ(tpuc("--no-such-flag x").code, 2);
