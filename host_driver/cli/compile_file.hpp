@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compile.hpp"
 #include "exe/executable.hpp"
 #include "finite_watch.hpp"
 
@@ -17,10 +18,11 @@ struct CompiledFile {
   std::vector<int64_t> one_hot_classes;  ///< of each argument, see one_hot.hpp; 0: not known
 };
 
-/// Compiles a StableHLO portable artifact for a board. Throws Error (InvalidArgument) with the
-/// compiler's text.
+/// Compiles a StableHLO portable artifact for a board; `data_parallel` as in CompileOptions. Throws
+/// Error (InvalidArgument) with the compiler's text.
 CompiledFile compile_file(const std::string& path, const std::string& board,
-                          const std::vector<std::string>& overrides);
+                          const std::vector<std::string>& overrides,
+                          const std::vector<size_t>& data_parallel = {});
 
 /// The same program with one more result, see finite_watch.hpp.
 struct WatchedFile {
@@ -28,7 +30,14 @@ struct WatchedFile {
   compiler::FiniteWatch watch;
 };
 WatchedFile compile_watched(const std::string& path, const std::string& board,
-                            const std::vector<std::string>& overrides);
+                            const std::vector<std::string>& overrides,
+                            const std::vector<size_t>& data_parallel);
+
+/// What an artifact says of itself. Throws as compile_file().
+compiler::ProgramInterface artifact_interface(const std::string& path);
+
+/// Cores of a board. Throws Error (InvalidArgument).
+int64_t board_cores(const std::string& board, const std::vector<std::string>& overrides);
 
 /// Assembly text of a program. Throws Error (InvalidArgument).
 std::string disassemble_program(const exe::ExecutableT& program);

@@ -94,13 +94,26 @@ exe::ExecutableT parsed(std::span<const std::byte> bytes, const std::string& pat
 
 }  // namespace
 
-CompiledFile program_file(const std::string& path, const OpenOptions& options) {
+CompiledFile program_file(const std::string& path, const OpenOptions& options,
+                          const std::vector<size_t>& data_parallel) {
   if (path.ends_with(".mlirbc")) {
-    return compile_file(path, options.preset, options.overrides);
+    return compile_file(path, options.preset, options.overrides, data_parallel);
   }
   std::vector<std::byte> bytes = read_file(path);
   parsed(bytes, path);
   return {{}, std::move(bytes), {}};
+}
+
+compiler::ProgramInterface program_interface(const std::string& path) {
+  if (path.ends_with(".mlirbc")) {
+    return artifact_interface(path);
+  }
+  const exe::ExecutableT exe = parsed(read_file(path), path);
+  compiler::ProgramInterface found{exe.partitions, {}, exe.results.size()};
+  for (const auto& argument : exe.args) {
+    found.arguments.push_back(argument->name);
+  }
+  return found;
 }
 
 std::vector<std::byte> program_bytes(const std::string& path, const OpenOptions& options) {

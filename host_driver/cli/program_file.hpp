@@ -13,8 +13,13 @@ namespace tpu::driver {
 
 /// Bytes of an executable for the board of `options`. Throws Error.
 std::vector<std::byte> program_bytes(const std::string& path, const OpenOptions& options);
-/// The same with what the compiler found out; of an executable nothing.
-CompiledFile program_file(const std::string& path, const OpenOptions& options);
+/// The same with what the compiler found out; of an executable nothing. `data_parallel` is for an
+/// artifact, as in compile_file().
+CompiledFile program_file(const std::string& path, const OpenOptions& options,
+                          const std::vector<size_t>& data_parallel = {});
+
+/// What a program says of itself before it is compiled or loaded. Throws Error.
+compiler::ProgramInterface program_interface(const std::string& path);
 
 /// Listing of an executable: header, parameters, slots, ops, then the code as assembly text. Throws
 /// Error.

@@ -323,6 +323,54 @@ TEST_F(CliTrain, AFullDiskIsAFailureAndTheOtherResultsAreWritten) {
   EXPECT_NE(error_.find("epoch   1"), std::string::npos) << error_;
 }
 
+// The programs are compiled for 8 cores.
+TEST_F(CliTrain, TrainsOnOneCoreOrOnAllOfTheBoard) {
+  const auto with = [&](const std::vector<std::string>& more) {
+    auto arguments = train_call("a");
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return call(arguments);
+  };
+  for (const char* cores : {"2", "4", "7", "16"}) {
+    EXPECT_EQ(with({"--cores", cores}), 1);
+    EXPECT_NE(error_.find(std::string("the number of cores must be either 1 or 8, got ") + cores +
+                          " instead"),
+              std::string::npos)
+        << error_;
+  }
+  for (const char* cores : {"0", "-1", "all"}) {
+    EXPECT_EQ(with({"--cores", cores}), 2) << cores;
+  }
+  EXPECT_EQ(with({"--cores", "1"}), 1);
+  EXPECT_NE(error_.find("train.tpuexe: compiled for 8 cores, but run.cores (--cores) is 1; give "
+                        "the .mlirbc that it was compiled from"),
+            std::string::npos)
+      << error_;
+  ASSERT_EQ(with({"--cores", "8"}), 0) << error_;
+  EXPECT_NE(out_.find("8 cores, 16 examples a step"), std::string::npos) << out_;
+  EXPECT_EQ(nlohmann::json::parse(std::ifstream(path("a/run.json")))["cores"], 8);
+  EXPECT_EQ(with({"--cores", "8", "--scale-batch"}), 1);
+  EXPECT_NE(error_.find("must be the images, f32, bf16 or ui8 [128,...], not f32[16,4]; "
+                        "run.scale_batch (--scale-batch) makes a batch of 128 for 8 cores: export "
+                        "the program for it"),
+            std::string::npos)
+      << error_;
+  EXPECT_EQ(with({"--scale-batch"}), 1);
+  EXPECT_NE(error_.find("run.scale_batch needs run.cores"), std::string::npos) << error_;
+}
+
+TEST_F(CliTrain, AnArtifactWithCoresOfItsOwnKeepsThem) {
+  std::string config = kConfig;
+  config.replace(config.find("train.tpuexe"), 12, TPU_TEST_DATA "/mlp_sgd.mlirbc");
+  save("c.toml", config);
+  auto arguments = train_call("a");
+  arguments.insert(arguments.end(), {"--cores", "1"});
+  EXPECT_EQ(call(arguments), 1);
+  EXPECT_NE(error_.find("mlp_sgd.mlirbc: the program says itself that it runs on 8 cores, but "
+                        "run.cores (--cores) is 1; export it without a mesh"),
+            std::string::npos)
+      << error_;
+}
+
 TEST_F(CliTrain, StepsAndEpochsCutTheRun) {
   auto arguments = train_call("a");
   arguments.insert(arguments.end(), {"--steps", "5", "--epochs", "2"});

@@ -57,8 +57,8 @@ std::vector<std::string> expanded(const std::vector<std::string>& list, const ch
 // Which list of which program is read.
 struct List {
   const char* key;  // in [program]
-  const Executable& program;
-  const std::vector<ParameterInfo>& infos;
+  const std::string& program;
+  size_t count;       // of the arguments or results
   bool loss = false;  // "loss" is the loss, not a metric of that name
 };
 
@@ -69,9 +69,9 @@ class Reading {
 
   std::vector<Place> places(const std::vector<std::string>& entries, bool results,
                             std::vector<std::string>& metrics) {
-    if (entries.size() != list_.infos.size()) {
+    if (entries.size() != list_.count) {
       refuse_program(fmt::format("program.{} names {}, {} has {}", list_.key, entries.size(),
-                                 list_.program.name(), list_.infos.size()));
+                                 list_.program, list_.count));
     }
     std::vector<Place> found;
     for (const std::string& entry : entries) {
@@ -146,11 +146,11 @@ class Reading {
 
 // Arguments that have the names of the inputs are these; all others are state, in order. Empty when
 // not every input is found.
-std::vector<std::string> by_name(const TrainConfig& config, const Executable& program) {
-  std::vector<std::string> entries(program.arguments().size(), "state");
+std::vector<std::string> by_name(const TrainConfig& config, const ProgramNames& program) {
+  std::vector<std::string> entries(program.arguments.size(), "state");
   size_t inputs = 0;
   for (size_t i = 0; i < entries.size(); ++i) {
-    const std::string& name = program.arguments()[i].name;
+    const std::string& name = program.arguments[i];
     const bool is_input = std::any_of(config.inputs.begin(), config.inputs.end(),
                                       [&](const InputConfig& input) { return input.name == name; });
     inputs += is_input ? 1 : 0;
@@ -161,7 +161,7 @@ std::vector<std::string> by_name(const TrainConfig& config, const Executable& pr
   return inputs == config.inputs.size() ? entries : std::vector<std::string>();
 }
 
-std::vector<std::string> train_arguments(const TrainConfig& config, const Executable& program) {
+std::vector<std::string> train_arguments(const TrainConfig& config, const ProgramNames& program) {
   if (!config.train_signature.arguments.empty()) {
     return expanded(config.train_signature.arguments, "arguments");
   }
@@ -173,37 +173,36 @@ std::vector<std::string> train_arguments(const TrainConfig& config, const Execut
   if (takes_rate(config)) {
     names.emplace_back("learning_rate");
   }
-  const size_t arguments = program.arguments().size();
+  const size_t arguments = program.arguments.size();
   if (arguments <= names.size()) {
     refuse_program(
         fmt::format("{}: a train program takes state leaves, {} and returns the new leaves and the "
                     "loss; this one has {} arguments and {} results",
-                    program.name(), enumeration(names), arguments, program.results().size()));
+                    program.name, enumeration(names), arguments, program.results));
   }
   entries.assign(arguments - names.size(), "state");
   entries.insert(entries.end(), names.begin(), names.end());
   return entries;
 }
 
-std::vector<std::string> train_results(const TrainConfig& config, const Executable& program,
+std::vector<std::string> train_results(const TrainConfig& config, const ProgramNames& program,
                                        size_t leaves) {
   if (!config.train_signature.results.empty()) {
     return expanded(config.train_signature.results, "results");
   }
-  if (program.results().size() != leaves + 1) {
-    refuse_program(
-        fmt::format("{}: a train program takes state leaves, {} and returns the new leaves and the "
-                    "loss; this one has {} arguments and {} results; say in program.arguments and "
-                    "program.results what they are",
-                    program.name(), enumeration(input_names(config)), program.arguments().size(),
-                    program.results().size()));
+  if (program.results != leaves + 1) {
+    refuse_program(fmt::format(
+        "{}: a train program takes state leaves, {} and returns the new leaves and the "
+        "loss; this one has {} arguments and {} results; say in program.arguments and "
+        "program.results what they are",
+        program.name, enumeration(input_names(config)), program.arguments.size(), program.results));
   }
   std::vector<std::string> entries(leaves, "state");
   entries.emplace_back("loss");
   return entries;
 }
 
-std::vector<std::string> eval_arguments(const TrainConfig& config, const Executable& program,
+std::vector<std::string> eval_arguments(const TrainConfig& config, const ProgramNames& program,
                                         size_t leaves) {
   if (!config.eval_signature.arguments.empty()) {
     return expanded(config.eval_signature.arguments, "eval_arguments");
@@ -214,33 +213,63 @@ std::vector<std::string> eval_arguments(const TrainConfig& config, const Executa
   }
   std::vector<std::string> names = input_names(config);
   names.emplace_back("mask");
-  const size_t arguments = program.arguments().size();
-  const size_t results = program.results().size();
+  const size_t arguments = program.arguments.size();
+  const size_t results = program.results;
   if (arguments <= names.size() || arguments - names.size() > leaves || results == 0 ||
       (results > 2 && config.eval_signature.results.empty())) {
     refuse_program(
         fmt::format("{}: an eval program takes the first state leaves, {} and returns correct and, "
                     "if wanted, loss_sum; this one has {} arguments and {} results",
-                    program.name(), enumeration(names), arguments, results));
+                    program.name, enumeration(names), arguments, results));
   }
   entries.assign(arguments - names.size(), "state");
   entries.insert(entries.end(), names.begin(), names.end());
   return entries;
 }
 
-std::vector<std::string> eval_results(const TrainConfig& config, const Executable& program) {
+std::vector<std::string> eval_results(const TrainConfig& config, const ProgramNames& program) {
   if (!config.eval_signature.results.empty()) {
     return expanded(config.eval_signature.results, "eval_results");
   }
   const std::vector<std::string> usual = {"correct", "loss_sum"};
-  const size_t results = program.results().size();
+  const size_t results = program.results;
   if (results == 0 || results > usual.size()) {
     refuse_program(
         fmt::format("{}: an eval program returns correct and, if wanted, loss_sum; this "
                     "one has {} results; say in program.eval_results what they are",
-                    program.name(), results));
+                    program.name, results));
   }
   return {usual.begin(), usual.begin() + static_cast<ptrdiff_t>(results)};
+}
+
+ProgramNames names_of(const Executable& program) {
+  ProgramNames names{program.name(), {}, program.results().size()};
+  for (const ParameterInfo& info : program.arguments()) {
+    names.arguments.push_back(info.name);
+  }
+  return names;
+}
+
+size_t state_leaves(const std::vector<std::string>& entries) {
+  return static_cast<size_t>(std::count_if(entries.begin(), entries.end(), is_state));
+}
+
+std::vector<Place> argument_places(const TrainConfig& config, const ProgramNames& program,
+                                   const char* key, const std::vector<std::string>& entries,
+                                   size_t leaves) {
+  std::vector<std::string> none;  // metrics are results
+  return Reading(config, {key, program.name, program.arguments.size()}, leaves)
+      .places(entries, false, none);
+}
+
+std::vector<size_t> with_examples(const std::vector<Place>& places) {
+  std::vector<size_t> found;
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i].role == Role::kInput || places[i].role == Role::kMask) {
+      found.push_back(i);
+    }
+  }
+  return found;
 }
 
 }  // namespace
@@ -262,12 +291,12 @@ size_t Signature::count(Role role) const {
 
 Signature train_signature(const TrainConfig& config, const Executable& program) {
   Signature made;
-  const std::vector<std::string> entries = train_arguments(config, program);
-  const auto leaves = static_cast<size_t>(std::count_if(entries.begin(), entries.end(), is_state));
-  made.arguments = Reading(config, {"arguments", program, program.arguments()}, leaves)
-                       .places(entries, false, made.metrics);
-  made.results = Reading(config, {"results", program, program.results(), true}, leaves)
-                     .places(train_results(config, program, leaves), true, made.metrics);
+  const ProgramNames names = names_of(program);
+  const std::vector<std::string> entries = train_arguments(config, names);
+  const size_t leaves = state_leaves(entries);
+  made.arguments = argument_places(config, names, "arguments", entries, leaves);
+  made.results = Reading(config, {"results", names.name, names.results, true}, leaves)
+                     .places(train_results(config, names, leaves), true, made.metrics);
   check_train_signature(config, program, made);
   return made;
 }
@@ -275,13 +304,26 @@ Signature train_signature(const TrainConfig& config, const Executable& program) 
 Signature eval_signature(const TrainConfig& config, const Executable& program,
                          const Signature& train_signature, const Executable& train) {
   Signature made;
+  const ProgramNames names = names_of(program);
   const size_t leaves = train_signature.count(Role::kState);
-  made.arguments = Reading(config, {"eval_arguments", program, program.arguments()}, leaves)
-                       .places(eval_arguments(config, program, leaves), false, made.metrics);
-  made.results = Reading(config, {"eval_results", program, program.results()}, leaves)
-                     .places(eval_results(config, program), true, made.metrics);
+  made.arguments = argument_places(config, names, "eval_arguments",
+                                   eval_arguments(config, names, leaves), leaves);
+  made.results = Reading(config, {"eval_results", names.name, names.results}, leaves)
+                     .places(eval_results(config, names), true, made.metrics);
   check_eval_signature(config, program, made, train, train_signature);
   return made;
+}
+
+std::vector<size_t> batch_arguments(const TrainConfig& config, const ProgramNames& train) {
+  const std::vector<std::string> entries = train_arguments(config, train);
+  return with_examples(argument_places(config, train, "arguments", entries, state_leaves(entries)));
+}
+
+std::vector<size_t> eval_batch_arguments(const TrainConfig& config, const ProgramNames& eval,
+                                         const ProgramNames& train) {
+  const size_t leaves = state_leaves(train_arguments(config, train));
+  return with_examples(argument_places(config, eval, "eval_arguments",
+                                       eval_arguments(config, eval, leaves), leaves));
 }
 
 int64_t eval_batch(const Signature& signature, const Executable& program) {

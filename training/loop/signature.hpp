@@ -22,6 +22,13 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
+/// What of a program is known before it is compiled.
+struct ProgramNames {
+  std::string name;
+  std::vector<std::string> arguments;  ///< the program's names; empty ones where it gives none
+  size_t results = 0;
+};
+
 struct Signature {
   std::vector<Place> arguments;
   std::vector<Place> results;
@@ -41,6 +48,12 @@ Signature train_signature(const TrainConfig& config, const driver::Executable& p
 /// The same of an eval program, whose state leaves are those of `train`.
 Signature eval_signature(const TrainConfig& config, const driver::Executable& program,
                          const Signature& train_signature, const driver::Executable& train);
+
+/// Arguments with an element or row for each example of a batch: inputs and mask. `eval` takes the
+/// state of `train`. Throws as the signatures do, whose checks of types come later.
+std::vector<size_t> batch_arguments(const TrainConfig& config, const ProgramNames& train);
+std::vector<size_t> eval_batch_arguments(const TrainConfig& config, const ProgramNames& eval,
+                                         const ProgramNames& train);
 
 /// Rows of the eval program's inputs.
 int64_t eval_batch(const Signature& signature, const driver::Executable& program);

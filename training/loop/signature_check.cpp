@@ -24,7 +24,7 @@ std::string type_of(const ParameterInfo& info) { return type_text(info.dtype, in
 
 // Dimension 0 is the batch, and the type is one that the input may have.
 void check_input(const InputConfig& input, const Executable& program, size_t argument,
-                 int64_t batch) {
+                 int64_t batch, const std::string& remedy = {}) {
   const ParameterInfo& info = program.arguments()[argument];
   const bool known_type = input.types.empty() || std::find(input.types.begin(), input.types.end(),
                                                            info.dtype) != input.types.end();
@@ -37,10 +37,21 @@ void check_input(const InputConfig& input, const Executable& program, size_t arg
     types += i == 0 ? "" : i + 1 == input.types.size() ? " or " : ", ";
     types += driver::dtype_name(input.types[i]);
   }
-  refuse_program(fmt::format("{}: argument {} must be the {}, {}{}[{}{}], not {}", program.name(),
+  refuse_program(fmt::format("{}: argument {} must be the {}, {}{}[{}{}], not {}{}", program.name(),
                              argument, input.name, types,
                              input.types.empty() || input.numbers ? "" : " ", batch,
-                             input.numbers ? "" : ",...", type_of(info)));
+                             input.numbers ? "" : ",...", type_of(info), remedy));
+}
+
+// A program has one batch.
+std::string scaled_text(const TrainConfig& config) {
+  return config.scale_batch
+             ? fmt::format(
+                   "; run.scale_batch (--scale-batch) makes a batch of {} for {} core{}: "
+                   "export the program for it, with {{batch}} in its file name and in "
+                   "program.train, or leave run.scale_batch out",
+                   config.batch, config.cores, config.cores == 1 ? "" : "s")
+             : std::string();
 }
 
 void check_mask(const Executable& program, size_t argument, int64_t batch) {
@@ -192,7 +203,7 @@ void check_train_signature(const TrainConfig& config, const Executable& program,
       refuse_program(fmt::format("{}: takes no argument {}; name it in program.arguments",
                                  program.name(), config.inputs[i].name));
     }
-    check_input(config.inputs[i], program, *argument, config.batch);
+    check_input(config.inputs[i], program, *argument, config.batch, scaled_text(config));
   }
   const std::optional<size_t> loss = signature.result({Role::kLoss});
   if (!loss) {

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "files/checked.hpp"
 #include "files/files.hpp"
 #include "loop/config_change.hpp"
 #include "loop/config_section.hpp"
@@ -26,6 +27,7 @@ namespace {
 
 constexpr int64_t kMaxInitEntries = 65536;
 constexpr int64_t kMaxClasses = int64_t{1} << 31;  // labels are i32
+constexpr int64_t kMostCores = 1024;
 constexpr int64_t kMaxSteps = int64_t{1} << 40;
 constexpr int64_t kMaxSide = int64_t{1} << 20;  // of an image
 constexpr int64_t kMostTurns = int64_t{1} << 20;
@@ -237,6 +239,32 @@ CheckpointRules checkpoint_rules(Section& run) {
   return rules;
 }
 
+// One configuration for any number of cores: the batch grows with them where that is wanted, and
+// file names of programs may hold both.
+void apply_cores(Section& run, TrainConfig& config) {
+  if (config.scale_batch) {
+    if (config.cores == 0) {
+      refuse_config(fmt::format("{}: run.scale_batch needs run.cores, the number to scale with",
+                                run.where("scale_batch")));
+    }
+    config.batch = driver::need_fit(driver::checked_product(config.batch, config.cores),
+                                    "run.batch times run.cores");
+  }
+  const auto fill_in = [&](std::string& path, const std::string& mark, int64_t value) {
+    for (size_t at = path.find(mark); at != std::string::npos; at = path.find(mark)) {
+      if (value == 0) {
+        refuse_config(fmt::format("{}: {}: {} in the name of a program needs run.cores",
+                                  run.where("cores"), path, mark));
+      }
+      path.replace(at, mark.size(), std::to_string(value));
+    }
+  };
+  for (std::string* path : {&config.train, &config.eval}) {
+    fill_in(*path, "{batch}", config.batch);
+    fill_in(*path, "{cores}", config.cores);
+  }
+}
+
 void read_run(const toml::table& root, const std::string& name, TrainConfig& config) {
   Section run = Section::of(root, "run", name);
   config.batch = run.number("batch", true, {1}, 0);
@@ -249,7 +277,10 @@ void read_run(const toml::table& root, const std::string& name, TrainConfig& con
   }
   config.stop_on_nan = run.flag("stop_on_nan", true);
   config.checkpoints = checkpoint_rules(run);
+  config.cores = run.number("cores", false, {1, kMostCores}, 0);
+  config.scale_batch = run.flag("scale_batch", false);
   run.check_all();
+  apply_cores(run, config);
 }
 
 LearningRateConfig read_learning_rate(const toml::table& root, const std::string& name) {

@@ -93,8 +93,10 @@ struct TrainConfig {
   std::optional<uint64_t> shuffle;
   input::Interleave interleave = {};  ///< of the record files
   unsigned input_threads = 2;
-  unsigned prefetch = 4;  ///< batches that are read or ready at a time
-  int64_t batch = 0;
+  unsigned prefetch = 4;     ///< batches that are read or ready at a time
+  int64_t batch = 0;         ///< of all cores together
+  int64_t cores = 0;         ///< 0: as the programs say
+  bool scale_batch = false;  ///< run.batch is that of one core; `batch` is that times `cores`
   int64_t epochs = 0;
   int64_t eval_every = 0;  ///< epochs; 0: only at the end
   int64_t steps_per_execution = 1;

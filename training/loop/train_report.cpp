@@ -70,6 +70,7 @@ nlohmann::ordered_json train_report(const Trainer& trainer, const std::string& t
   json["engine_commands"] = window.commands();
   json["late_calls"] = window.last().late_calls;
   json["board"] = trainer.board().name();
+  json["cores"] = trainer.program().devices().size();
   json["transport"] = transport;
   json["epochs"] = nlohmann::ordered_json::array();
   for (const EpochResult& epoch : trainer.epochs()) {

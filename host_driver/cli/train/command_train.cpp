@@ -15,7 +15,6 @@
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
-#include "cli/program_file.hpp"
 #include "cli/stop_signals.hpp"
 #include "cli/train/config_files.hpp"
 #include "cli/train/not_finite.hpp"
@@ -23,6 +22,7 @@
 #include "cli/train/run_checkpoints.hpp"
 #include "cli/train/seen_progress.hpp"
 #include "cli/train/train_arguments.hpp"
+#include "cli/train/train_programs.hpp"
 #include "files/files.hpp"
 #include "files/json_output.hpp"
 #include "job/sampler.hpp"
@@ -42,7 +42,6 @@ using training::Checkpoint;
 using training::CheckpointName;
 using training::EpochResult;
 using training::InputConfig;
-using training::load_train_config;
 using training::Progress;
 using training::state_digest;
 using training::train_report;
@@ -106,14 +105,15 @@ bool keeps_checkpoints(const TrainArguments& arguments, const TrainConfig& confi
 class TrainRun {
  public:
   TrainRun(const TrainArguments& arguments, const TrainConfig& config, Trainer& trainer,
-           RunCheckpoints& checkpoints, const OpenOptions& options, monitor::Sampler& sampler)
+           RunCheckpoints& checkpoints, const OpenOptions& options, const TrainPrograms& programs,
+           monitor::Sampler& sampler)
       : arguments_(arguments),
         out_(arguments.out),
         rules_(config.checkpoints),
         keeps_(trainer.has_data() && keeps_checkpoints(arguments, config)),
         trainer_(trainer),
         checkpoints_(checkpoints),
-        not_finite_(trainer, config, checkpoints, options),
+        not_finite_(trainer, config, checkpoints, options, programs.data_parallel),
         sampler_(sampler),
         meter_(trainer),
         metrics_(out_, trainer.first_step()) {}
@@ -298,6 +298,17 @@ void set_classes(TrainConfig& config, const CompiledFile& program, const Executa
 }
 
 void print_notes(const Trainer& trainer, const TrainConfig& config, bool resumed) {
+  if (config.cores > 0) {
+    fmt::print("{} core{}, {} examples a step\n", config.cores, config.cores == 1 ? "" : "s",
+               config.batch);
+  }
+  if (config.cores > 1 && !config.scale_batch && config.learning_rate &&
+      config.learning_rate->scale_with_cores) {
+    fmt::print(stderr,
+               "tpuboard: learning_rate.scale_with_cores makes the learning rate {} times as "
+               "large, and the batch of {} stays; run.scale_batch (--scale-batch) scales both\n",
+               config.cores, config.batch);
+  }
   if (resumed) {
     fmt::print("resumed at step {}\n", trainer.first_step());
   }
@@ -337,19 +348,11 @@ void train(const TrainArguments& arguments) {
   const auto start = Clock::now();
   check_usage(arguments);
   const JsonOutput json(arguments.json);
-  TrainConfig config = load_train_config(arguments.config, arguments.changes);
-  config.epochs = arguments.epochs > 0 ? arguments.epochs : config.epochs;
-  config.steps_per_execution = arguments.steps_per_execution > 0 ? arguments.steps_per_execution
-                                                                 : config.steps_per_execution;
+  TrainConfig config = configuration(arguments);
   OpenOptions options = open_options(arguments.board);
   make_folder(arguments.out);
   const FolderLock lock(arguments.out);  // two runs would write over each other's checkpoints
   options.sim.tile_folder = arguments.out;
-  config.checkpoints.every_steps =
-      arguments.checkpoint_every > 0 ? arguments.checkpoint_every : config.checkpoints.every_steps;
-  config.checkpoints.every_seconds = arguments.checkpoint_seconds > 0
-                                         ? arguments.checkpoint_seconds
-                                         : config.checkpoints.every_seconds;
   const fs::path folder = checkpoint_folder(arguments.out, config);
   RunCheckpoints checkpoints(folder, config.checkpoints);
   std::optional<Checkpoint> from;
@@ -362,17 +365,15 @@ void train(const TrainArguments& arguments) {
     checkpoints.open();
   }
   check_outputs(arguments, config, folder);
-  const CompiledFile train_file = program_file(config.train, options);
-  checkpoints.set_program(train_file.source_sha256);
-  const std::vector<std::byte> eval_image =
-      config.eval.empty() ? std::vector<std::byte>() : program_bytes(config.eval, options);
+  const TrainPrograms programs = train_programs(config, options);
+  checkpoints.set_program(programs.train.source_sha256);
   const Board board = Board::open(options);
   std::optional<Executable> eval;
-  if (!eval_image.empty()) {
-    eval = board.load(eval_image);
+  if (!programs.eval.empty()) {
+    eval = board.load(programs.eval);
   }
-  const Executable program = board.load(train_file.executable);
-  set_classes(config, train_file, program, arguments.config);
+  const Executable program = board.load(programs.train.executable);
+  set_classes(config, programs.train, program, arguments.config);
   Trainer trainer(board, config, program, eval, !options.sim.no_data, from ? &*from : nullptr);
   if (from) {
     checkpoints.check_parts(from->parts, checkpoints.parts(trainer), arguments.accept_changes);
@@ -385,7 +386,7 @@ void train(const TrainArguments& arguments) {
   }
   monitor::Sampler sampler(board, {.command = "tpuboard train " + arguments.config,
                                    .show = monitor::live_view(stderr, arguments.monitor)});
-  TrainRun run(arguments, config, trainer, checkpoints, options, sampler);
+  TrainRun run(arguments, config, trainer, checkpoints, options, programs, sampler);
   ProfileWindow profile(board);
   const StopSignals signals;  // until the results are written
   const int signal = run.train();

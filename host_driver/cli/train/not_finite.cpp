@@ -63,7 +63,8 @@ std::string NotFiniteSearch::search(int64_t step) {
   }
   // The steps have ended within the limit before; watched ones take longer.
   trainer_.board().change_time_limit(0);
-  WatchedFile file = compile_watched(config_.train, options_.preset, options_.overrides);
+  WatchedFile file =
+      compile_watched(config_.train, options_.preset, options_.overrides, data_parallel_);
   Watched watched{.watch = std::move(file.watch),
                   .program = trainer_.board().load(file.executable),
                   .told = {},

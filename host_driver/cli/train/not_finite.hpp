@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/train/run_checkpoints.hpp"
 #include "loop/trainer.hpp"
@@ -14,10 +15,15 @@ namespace tpu::driver {
 
 class NotFiniteSearch {
  public:
-  /// `artifact`: of the train program. `options`: of the board.
+  /// `options`: of the board. `data_parallel`: how the train program was compiled.
   NotFiniteSearch(training::Trainer& trainer, const training::TrainConfig& config,
-                  RunCheckpoints& checkpoints, const OpenOptions& options)
-      : trainer_(trainer), config_(config), checkpoints_(checkpoints), options_(options) {}
+                  RunCheckpoints& checkpoints, const OpenOptions& options,
+                  const std::vector<size_t>& data_parallel)
+      : trainer_(trainer),
+        config_(config),
+        checkpoints_(checkpoints),
+        options_(options),
+        data_parallel_(data_parallel) {}
 
   /// A text that begins with a line break: the first op whose result is not finite, with its
   /// source line, and the state leaves that are not finite behind it; else why it is not known. The
@@ -36,6 +42,7 @@ class NotFiniteSearch {
   const training::TrainConfig& config_;
   RunCheckpoints& checkpoints_;
   const OpenOptions& options_;
+  const std::vector<size_t>& data_parallel_;
 };
 
 }  // namespace tpu::driver

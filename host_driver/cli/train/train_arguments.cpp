@@ -1,12 +1,16 @@
-// See train_arguments.hpp.
+// An option that is also a key of the configuration takes its place.
 #include "cli/train/train_arguments.hpp"
+
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 
 #include "cli/options.hpp"
-#include "loop/train_config.hpp"
 
 namespace tpu::driver {
+
+using training::load_train_config;
+using training::TrainConfig;
 
 void check_usage(const TrainArguments& arguments) {
   if (arguments.board.open.sim.no_data &&
@@ -25,6 +29,26 @@ void check_usage(const TrainArguments& arguments) {
   }
 }
 
+TrainConfig configuration(const TrainArguments& arguments) {
+  std::vector<std::string> changes = arguments.changes;
+  if (arguments.cores > 0) {
+    changes.push_back(fmt::format("run.cores={}", arguments.cores));
+  }
+  if (arguments.scale_batch) {
+    changes.emplace_back("run.scale_batch=true");
+  }
+  TrainConfig config = load_train_config(arguments.config, changes);
+  config.epochs = arguments.epochs > 0 ? arguments.epochs : config.epochs;
+  config.steps_per_execution = arguments.steps_per_execution > 0 ? arguments.steps_per_execution
+                                                                 : config.steps_per_execution;
+  config.checkpoints.every_steps =
+      arguments.checkpoint_every > 0 ? arguments.checkpoint_every : config.checkpoints.every_steps;
+  config.checkpoints.every_seconds = arguments.checkpoint_seconds > 0
+                                         ? arguments.checkpoint_seconds
+                                         : config.checkpoints.every_seconds;
+  return config;
+}
+
 void add_train_options(CLI::App& command, TrainArguments& arguments) {
   command.add_option("config", arguments.config, "Training configuration")
       ->required()
@@ -34,6 +58,15 @@ void add_train_options(CLI::App& command, TrainArguments& arguments) {
                   "A key of the configuration with another value: run.batch=64 (repeatable)")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
+  command
+      .add_option("--cores", arguments.cores,
+                  "Cores that train, 1 or all of the board: a program that was exported without "
+                  "a mesh gets them, each with a part of the batch (default: as the program says)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1024}))
+      ->type_name("N");
+  command.add_flag("--scale-batch", arguments.scale_batch,
+                   "The batch of the configuration is that of one core; a step takes --cores "
+                   "times as many examples");
   command.add_option("--steps", arguments.steps, "Stop after N steps")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->type_name("N");

@@ -1,4 +1,4 @@
-// Options of `tpuboard train`.
+// Options of `tpuboard train`, and the configuration that they change.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/board_arguments.hpp"
+#include "loop/train_config.hpp"
 
 namespace CLI {
 class App;
@@ -19,6 +20,8 @@ struct TrainArguments {
   std::vector<std::string> changes;
   std::string out = "out/train";
   std::string json;
+  int64_t cores = 0;
+  bool scale_batch = false;
   int64_t steps = 0;
   int64_t epochs = 0;
   int64_t steps_per_execution = 0;
@@ -35,5 +38,8 @@ void add_train_options(CLI::App& command, TrainArguments& arguments);
 
 /// Throws UsageError for what means nothing together.
 void check_usage(const TrainArguments& arguments);
+
+/// The file with what the options change in it. Throws Error.
+training::TrainConfig configuration(const TrainArguments& arguments);
 
 }  // namespace tpu::driver

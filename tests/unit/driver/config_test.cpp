@@ -54,6 +54,42 @@ std::string refusal(const std::string& text) {
   return "accepted";
 }
 
+TEST(TrainConfig, OneFileServesAnyNumberOfCores) {
+  const std::string text =
+      changed("\"train.tpuexe\"", "\"step_{batch}_on_{cores}_{batch}.mlirbc\"");
+  const auto with = [&](const std::vector<std::string>& changes) {
+    return parse_train_config(text, "c.toml", "dir", changes);
+  };
+  const TrainConfig one = with({"run.cores=1", "run.scale_batch=true"});
+  EXPECT_EQ(one.train, "dir/step_200_on_1_200.mlirbc");
+  EXPECT_EQ(one.batch, 200);
+  const TrainConfig kept = with({"run.cores=8"});
+  EXPECT_EQ(kept.train, "dir/step_200_on_8_200.mlirbc");
+  EXPECT_EQ(kept.eval, "dir/sub/eval.mlirbc");
+  EXPECT_EQ(kept.batch, 200);
+  const TrainConfig scaled = with({"run.cores=8", "run.scale_batch=true"});
+  EXPECT_EQ(scaled.train, "dir/step_1600_on_8_1600.mlirbc");
+  EXPECT_EQ(scaled.batch, 1600);
+  EXPECT_EQ(scaled.cores, 8);
+  EXPECT_EQ(parse_train_config(kGood, "c.toml", "dir").cores, 0);
+
+  EXPECT_EQ(refusal(text),
+            "c.toml: dir/step_200_on_{cores}_200.mlirbc: {cores} in the name of a program needs "
+            "run.cores");
+  EXPECT_EQ(refusal(changed("batch = 200", "batch = 200\nscale_batch = true")),
+            "c.toml:17: run.scale_batch needs run.cores, the number to scale with");
+  EXPECT_EQ(refusal(changed("batch = 200",
+                            "cores = 8\nscale_batch = true\nbatch = "
+                            "4611686018427387904")),
+            "run.batch times run.cores: the number does not fit into 64 bits; give smaller sizes");
+  for (const char* cores : {"0", "-8", "1025", "\"all\""}) {
+    EXPECT_NE(refusal(changed("batch = 200", std::string("batch = 200\ncores = ") + cores))
+                  .find("c.toml:17: run.cores must be"),
+              std::string::npos)
+        << cores;
+  }
+}
+
 TEST(TrainConfig, TheWholeStateFromOnePlaceNeedsNoInit) {
   const std::string init =
       "init = [\"zeros\", \"he_normal*2\", \"ones\", \"file:w.npy\", \"glorot_uniform\"]\n";
