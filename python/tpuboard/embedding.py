@@ -161,6 +161,7 @@ class Ids(NamedTuple):
 def ragged(values: Any, row_splits: Any, max_ids: int, weights: Any = None) -> Ids:
     """Lists from a row-split form: those of example b are values[row_splits[b] : row_splits[b + 1]]."""
     values, splits = np.asarray(values), np.asarray(row_splits)
+    values = values if len(values) else values.astype(np.int32)  # of no list NumPy makes floats
     lengths = np.diff(splits)
     if splits.ndim != 1 or len(splits) < 1 or splits[0] != 0 or splits[-1] != len(values) or (lengths < 0).any():
         raise ValueError(f"row_splits must ascend from 0 to the number of values, {len(values)}")
@@ -238,7 +239,7 @@ class Embedding:
         self.mesh, self.axis = mesh, axis or mesh.axis_names[0]
         self.features, self.batch, self.overflow = dict(features), batch, overflow
         cores = mesh.shape[self.axis]
-        if not features or batch % cores:
+        if not features or batch < 1 or batch % cores:
             raise ValueError(f"there must be features, and a batch ({batch}) that divides by {cores} cores")
         if overflow not in ("error", "drop"):
             raise ValueError(f"overflow {overflow!r} is neither 'error' nor 'drop'")
@@ -307,14 +308,22 @@ class Embedding:
             raise ValueError(f"there is no table {table!r}, but {sorted(t for s in self._stacks for t in s.tables)}")
         if table not in self._readers:
             self._readers[table] = self._reader(stack, *stack.tables[table])
+        if not isinstance(ids, jax.Array):  # of 64 bits, perhaps, of which JAX would keep 32
+            ids = np.asarray(ids)
+            ids = np.where((ids >= 0) & (ids < stack.tables[table][0].vocabulary), ids, -1)
         return self._readers[table](state["tables"][stack.name]["rows"], jnp.asarray(ids, jnp.int32))
 
     def check_ids(self, ids: Mapping[str, Any]) -> None:
-        """IndexError for an id outside of its table, with its feature and place; for arrays of the host."""
+        """IndexError for an id outside of its table, ValueError for a length that no list has, with feature and place;
+        for arrays of the host."""
         for name, feature in self.features.items():
             given = self._ids_of(name, ids)
             values = np.asarray(given.ids)
             lengths = np.full(len(values), feature.max_ids) if given.lengths is None else np.asarray(given.lengths)
+            wrong = np.flatnonzero((lengths < 0) | (lengths > feature.max_ids))
+            if len(wrong):
+                raise ValueError(f"feature {name!r}, example {wrong[0]}: length {lengths[wrong[0]]} is not in 0 to "
+                                 f"{feature.max_ids}")
             used = np.arange(feature.max_ids) < lengths[:, None]
             bad = np.argwhere(used & ((values < 0) | (values >= feature.table.vocabulary)))
             if len(bad):
@@ -357,6 +366,9 @@ class Embedding:
         if values.shape != (self.batch, feature.max_ids) or not jnp.issubdtype(values.dtype, jnp.integer):
             raise ValueError(f"feature {name!r}: ids are {values.dtype}{list(values.shape)}, they must be integers "
                              f"[{self.batch}, {feature.max_ids}]")
+        for what, array, shape in (("lengths", given.lengths, (self.batch,)), ("weights", given.weights, values.shape)):
+            if array is not None and np.shape(array) != shape:
+                raise ValueError(f"feature {name!r}: {what} are {list(np.shape(array))}, they must be {list(shape)}")
         return Ids(values, given.lengths, given.weights)
 
     def _on_cores(self, function: Callable[..., Any], inputs: Any, outputs: Any) -> Callable[..., Any]:
@@ -406,6 +418,8 @@ def _lookup_stack(stack: _Stack, table: jax.Array, lists: dict[str, Ids]) -> tup
     layout, flat, outside = stack.layout, [], jnp.zeros((), jnp.int32)
     for name, feature in stack.features.items():
         ids, used = jnp.asarray(lists[name].ids), _used(lists[name])
+        if ids.dtype.itemsize < 4:  # does not hold every number of rows
+            ids = ids.astype(jnp.int32)
         inside = used & (ids >= 0) & (ids < feature.table.vocabulary)
         outside += jnp.sum(used & ~inside, dtype=jnp.int32)
         first = stack.tables[feature.table.name][1]

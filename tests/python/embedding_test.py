@@ -242,6 +242,31 @@ class BadInput(unittest.TestCase):
         np.testing.assert_array_equal(after[[11, 18]], start[[11, 18]])  # whose places the two ids have taken
         self.assertTrue(np.isnan(np.asarray(layer.rows(state, "items", [64, -1]))).all())
 
+    def test_ids_of_any_integer_type(self) -> None:
+        table = embedding.TableConfig("bytes", 256, 8, "sum", embedding.SGD(0.5), whole_numbers)
+        layer = embedding.Embedding({"f": embedding.FeatureConfig(table)}, mesh_of("cpu", 8), batch=BATCH)
+        ids, rows = np.arange(BATCH) + 90, np.asarray(layer.rows(layer.init(), "bytes", np.arange(BATCH) + 90))
+        for dtype in (np.uint8, np.int8, np.int16, np.uint32, np.int64):
+            given = {"f": ids.astype(dtype)}
+            layer.check_ids(given)
+            vectors, lookup = layer.lookup(layer.init(), given)
+            np.testing.assert_array_equal(vectors["f"], rows, str(dtype))
+            layer.check_stats(lookup.stats)
+        outside = np.asarray(layer.rows(layer.init(), "bytes", [2**32 + 90, 2**40, -2**32]))
+        self.assertTrue(np.isnan(outside).all())
+
+    def test_lengths_and_weights_that_no_lists_have(self) -> None:
+        layer, ids = self.layer(), np.zeros((BATCH, 2), np.int32)
+        for length in (3, -1):
+            lengths = np.full(BATCH, 2)
+            lengths[5] = length
+            with self.assertRaisesRegex(ValueError, f"feature 'clicked', example 5: length {length} is not in 0 to 2"):
+                layer.check_ids({"clicked": embedding.Ids(ids, lengths)})
+        for given, text in ((embedding.Ids(ids, np.full(2 * BATCH, 1)), r"lengths are \[64\], they must be \[32\]"),
+                            (embedding.Ids(ids, None, np.ones(BATCH)), r"weights are \[32\], they must be \[32, 2\]")):
+            with self.assertRaisesRegex(ValueError, text):
+                layer.lookup(layer.init(), {"clicked": given})
+
     def test_slots_run_out(self) -> None:
         ids = {"clicked": np.tile(np.arange(8, dtype=np.int32) * 8, (BATCH, 2))[:, :2]}
         ids["clicked"][:4] = 8 * np.arange(8, dtype=np.int32).reshape(4, 2)  # core 0: eight rows, all of core 0
@@ -270,6 +295,8 @@ class BadInput(unittest.TestCase):
         np.testing.assert_array_equal(ids.ids, [[4, 5], [0, 0], [6, 0]])
         np.testing.assert_array_equal(ids.lengths, [2, 0, 1])
         np.testing.assert_array_equal(ids.weights, [[1, 2], [0, 0], [3, 0]])
+        none = embedding.ragged([], [0, 0, 0], 2)
+        np.testing.assert_array_equal((none.ids.dtype, none.lengths.sum()), (np.int32, 0))
         with self.assertRaisesRegex(ValueError, "example 0 has 2 ids, max_ids is 1"):
             embedding.ragged([4, 5, 6], [0, 2, 2, 3], 1)
         for splits in ([0, 2, 1, 3], [0, 2], [1, 3], []):
@@ -284,6 +311,7 @@ class BadInput(unittest.TestCase):
                 ("combiner 'max' is none of", lambda: embedding.TableConfig("t", 8, 8, "max")),
                 ("dtype 'float16' is neither", lambda: embedding.TableConfig("t", 8, 8, dtype="float16")),
                 (r"batch \(12\) that divides by 8", lambda: embedding.Embedding({"f": feature}, mesh, batch=12)),
+                (r"batch \(0\) that divides by 8", lambda: embedding.Embedding({"f": feature}, mesh, batch=0)),
                 ("max_ids must be at least 1", lambda: embedding.Embedding(
                     {"f": embedding.FeatureConfig(table, 0)}, mesh, batch=8)),
                 ("two tables are named 'items'", lambda: embedding.Embedding(
