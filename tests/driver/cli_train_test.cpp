@@ -241,7 +241,7 @@ eval_every = 1
   }
 }
 
-TEST_F(CliTrain, AnotherProgramOrOtherDataAreRefusedUnlessAccepted) {
+TEST_F(CliTrain, OtherDataAreRefusedUnlessAccepted) {
   auto first = train_call("a");
   first.insert(first.end(), {"--steps", "5"});
   ASSERT_EQ(call(first), 0) << error_;
@@ -356,6 +356,30 @@ TEST_F(CliTrain, TrainsOnOneCoreOrOnAllOfTheBoard) {
       << error_;
   EXPECT_EQ(with({"--scale-batch"}), 1);
   EXPECT_NE(error_.find("run.scale_batch needs run.cores"), std::string::npos) << error_;
+}
+
+// Linear scaling is for a batch that grows with the cores.
+TEST_F(CliTrain, TheRateScalesWithTheBatch) {
+  save("c.toml", std::string(kConfig) +
+                     "[learning_rate]\nvalue = 0.5\nscale_with_cores = true\nleaf = \"0\"\n");
+  const auto with = [&](const std::vector<std::string>& more) {
+    auto arguments = train_call("a");
+    arguments.insert(arguments.end(), {"--steps", "1", "--cores", "8"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    ASSERT_EQ(call(arguments), 0) << error_;
+    std::ifstream csv(path("a/metrics.csv"));
+    std::string line;
+    std::getline(csv, line);
+    EXPECT_EQ(line.find("step,epoch,loss,learning_rate,"), 0u) << line;
+    std::getline(csv, line);
+    EXPECT_EQ(line.find("1,1,0,4,"), 0u) << line;
+  };
+  const std::string note = "makes the learning rate 8 times as large, and the batch of 16 stays";
+  with({});
+  EXPECT_NE(error_.find(note), std::string::npos) << error_;
+  with({"--scale-batch", "--with", "run.batch=2"});
+  EXPECT_EQ(error_.find(note), std::string::npos) << error_;
+  EXPECT_NE(out_.find("8 cores, 16 examples a step"), std::string::npos) << out_;
 }
 
 TEST_F(CliTrain, AnArtifactWithCoresOfItsOwnKeepsThem) {

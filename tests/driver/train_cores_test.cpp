@@ -140,6 +140,24 @@ TEST_F(TrainCores, ARunGoesOnWithAnotherNumberOfCores) {
   expect_same(one, report("all"));
 }
 
+// mlp_momentum.mlirbc is the same step for eight cores, made by jax.shard_map.
+TEST_F(TrainCores, ARunGoesOnWithAnotherProgramOnlyWhereThatIsMeant) {
+  configure("whole_mlp_16", {12}, kMlpInit);
+  trained("all", {"--cores", "8", "--steps", "4"});
+  std::vector<std::string> other = {
+      "--resume", "--with", std::string("program.train=") + TPU_TEST_DATA + "/mlp_momentum.mlirbc"};
+  const Ended refused = train("all", other);
+  EXPECT_EQ(WEXITSTATUS(refused.status), 1);
+  EXPECT_THAT(refused.text, HasSubstr("the run cannot go on from the checkpoint in "));
+  EXPECT_THAT(refused.text, HasSubstr("program.train holds another program"));
+  EXPECT_EQ(newest("all"), 4);
+  other.emplace_back("--accept-changes");
+  const Ended accepted = train("all", other);
+  EXPECT_EQ(accepted.status, 0) << accepted.text;
+  EXPECT_THAT(accepted.text, HasSubstr("the run goes on with a change: the file of program.train"));
+  EXPECT_EQ(newest("all"), 8);
+}
+
 // The search for the operation runs the program as it was cut.
 TEST_F(TrainCores, WhatIsNotFiniteIsFoundOnAllCores) {
   configure("whole_mlp_16", {12}, kMlpInit);

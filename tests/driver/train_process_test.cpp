@@ -34,6 +34,44 @@ TEST_F(TrainProcess, ASignalSavesAndTheRunGoesOnWithTheSameBits) {
   expect_resumes("a");
 }
 
+// The steps that are under way when the signal comes are ended, and none behind them begins.
+TEST_F(TrainProcess, CtrlCInTheMiddleOfAStepLosesNoStep) {
+  constexpr unsigned kSeed = 7;
+  std::mt19937 random(kSeed);
+  std::vector<std::string> options;
+  int64_t before = 0;
+  for (int trial = 0; trial < 4; ++trial) {
+    SCOPED_TRACE("trial " + std::to_string(trial));
+    const auto delay = std::chrono::microseconds(random() % 20'000);
+    const Ended ended = train("a", options, [&](pid_t child, int epochs) {
+      if (epochs < 2) {
+        return false;
+      }
+      std::this_thread::sleep_for(delay);
+      return kill(child, SIGINT) == 0;
+    });
+    ASSERT_TRUE(WIFEXITED(ended.status)) << ended.text;
+    EXPECT_EQ(WEXITSTATUS(ended.status), 128 + SIGINT);
+    const int64_t saved = newest("a");
+    ASSERT_GT(saved, before);
+    EXPECT_EQ(report("a")["losses"].size(), static_cast<size_t>(saved));
+    before = saved;
+    options = {"--resume"};
+  }
+  expect_resumes("a");
+}
+
+TEST_F(TrainProcess, ARunGoesOnOnAnotherBoardWithTheSameBits) {
+  ASSERT_EQ(train("a", {"--steps", "5"}).status, 0);
+  const Ended resumed = train("a", {"--resume", "--steps", "9", "--board", "v2_8"});
+  EXPECT_EQ(resumed.status, 0) << resumed.text;
+  EXPECT_THAT(resumed.text, HasSubstr("the checkpoint was made on board v3_8, the run goes on with "
+                                      "v2_8: the bits are the same, the cycles are not"));
+  ASSERT_EQ(train("straight", {"--steps", "9"}).status, 0);
+  EXPECT_EQ(report("a")["digest"], report("straight")["digest"]);
+  EXPECT_EQ(report("a")["losses"], report("straight")["losses"]);
+}
+
 // As under nohup: the terminal may go away while the state is saved.
 TEST_F(TrainProcess, AHangUpThatTheCallerIgnoresDoesNotEndTheSaving) {
   const auto before = std::signal(SIGHUP, SIG_IGN);
