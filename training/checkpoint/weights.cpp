@@ -13,25 +13,20 @@
 #include "checkpoint/tensors.hpp"
 #include "files/checked.hpp"
 #include "files/files.hpp"
+#include "files/refuse.hpp"
 #include "numbers/bf16.hpp"
 #include "src/memory/host_room.hpp"
-#include "tpu/error.hpp"
 
 namespace tpu::training {
 
 using driver::DType;
-using driver::Error;
-using driver::ErrorCode;
 using driver::HostArray;
 using driver::ParameterInfo;
+using driver::refuse;
 
 namespace {
 
 using Leaves = std::vector<ParameterInfo>;
-
-[[noreturn]] void refuse_weights(const std::string& text) {
-  throw Error(ErrorCode::kInvalidArgument, text);
-}
 
 // One tensor of the file and where it goes.
 struct Target {
@@ -60,18 +55,18 @@ std::string some_names(const TensorFile& file) {
 size_t mapped_leaf(const toml::node& node, const std::string& where, const Leaves& leaves) {
   if (const auto number = node.value_exact<int64_t>()) {
     if (*number < 0 || std::cmp_greater_equal(*number, leaves.size())) {
-      refuse_weights(fmt::format("{}: there is no state leaf {}; the program has {}, from 0 on",
-                                 where, *number, leaves.size()));
+      refuse(fmt::format("{}: there is no state leaf {}; the program has {}, from 0 on", where,
+                         *number, leaves.size()));
     }
     return static_cast<size_t>(*number);
   }
   const auto name = node.value_exact<std::string>();
   if (!name) {
-    refuse_weights(fmt::format("{}: the number or the name of a state leaf is expected", where));
+    refuse(fmt::format("{}: the number or the name of a state leaf is expected", where));
   }
   const std::optional<size_t> leaf = leaf_of_name(*name, leaves);
   if (!leaf) {
-    refuse_weights(fmt::format("{}: no state leaf of the program is called \"{}\"", where, *name));
+    refuse(fmt::format("{}: no state leaf of the program is called \"{}\"", where, *name));
   }
   return *leaf;
 }
@@ -84,16 +79,16 @@ std::vector<Target> targets_of_map(const TensorFile& file, const std::string& ma
     map = toml::parse(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
                       map_file);
   } catch (const toml::parse_error& error) {
-    refuse_weights(fmt::format("{}:{}: {}; names with dots need quotes", map_file,
-                               error.source().begin.line, error.description()));
+    refuse(fmt::format("{}:{}: {}; names with dots need quotes", map_file,
+                       error.source().begin.line, error.description()));
   }
   std::vector<Target> targets;
   for (const auto& [key, node] : map) {
     const std::string where = fmt::format("{}:{}", map_file, node.source().begin.line);
     const spec::Tensor* tensor = file.find(std::string(key.str()));
     if (tensor == nullptr) {
-      refuse_weights(fmt::format("{}: {} has no tensor \"{}\"; it has {}", where, file.path(),
-                                 key.str(), some_names(file)));
+      refuse(fmt::format("{}: {} has no tensor \"{}\"; it has {}", where, file.path(), key.str(),
+                         some_names(file)));
     }
     targets.push_back({tensor, mapped_leaf(node, where, leaves)});
   }
@@ -153,9 +148,9 @@ HostArray take(const TensorFile& file, const Target& target, const Leaves& leave
   const bool floats =
       (leaf.dtype == DType::kF32 || leaf.dtype == DType::kBf16) && has_floats(tensor.dtype);
   if (tensor.shape != leaf.shape || !(same || floats)) {
-    refuse_weights(fmt::format("{}: tensor \"{}\" is {} [{}], but state leaf {} is {}", file.path(),
-                               tensor.name, tensor.dtype, fmt::join(tensor.shape, ","), target.leaf,
-                               driver::type_text(leaf.dtype, leaf.shape)));
+    refuse(fmt::format("{}: tensor \"{}\" is {} [{}], but state leaf {} is {}", file.path(),
+                       tensor.name, tensor.dtype, fmt::join(tensor.shape, ","), target.leaf,
+                       driver::type_text(leaf.dtype, leaf.shape)));
   }
   return same ? file.read(tensor) : rounded(file, tensor, leaf.dtype);
 }
@@ -168,20 +163,20 @@ std::map<size_t, HostArray> load_weights(const std::string& path, const std::str
   const std::vector<Target> targets =
       map_file.empty() ? targets_of_names(file, leaves) : targets_of_map(file, map_file, leaves);
   if (targets.empty()) {
-    refuse_weights(fmt::format("{}: no tensor goes to a state leaf{}; it has {}", path,
-                               map_file.empty()
-                                   ? ": none is called \"state.0\" or as a leaf of the program; "
-                                     "state.weights_map can say which goes where"
-                                   : " by " + map_file,
-                               some_names(file)));
+    refuse(fmt::format("{}: no tensor goes to a state leaf{}; it has {}", path,
+                       map_file.empty()
+                           ? ": none is called \"state.0\" or as a leaf of the program; "
+                             "state.weights_map can say which goes where"
+                           : " by " + map_file,
+                       some_names(file)));
   }
   std::map<size_t, const spec::Tensor*> taken;
   std::map<size_t, HostArray> values;
   for (const Target& target : targets) {
     const auto [at, is_first] = taken.emplace(target.leaf, target.tensor);
     if (!is_first) {
-      refuse_weights(fmt::format("{}: tensors \"{}\" and \"{}\" both go to state leaf {}", map_file,
-                                 at->second->name, target.tensor->name, target.leaf));
+      refuse(fmt::format("{}: tensors \"{}\" and \"{}\" both go to state leaf {}", map_file,
+                         at->second->name, target.tensor->name, target.leaf));
     }
     values.emplace(target.leaf, take(file, target, leaves));
   }

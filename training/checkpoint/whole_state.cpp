@@ -10,6 +10,7 @@
 
 #include "checkpoint/checkpoint_folder.hpp"
 #include "files/npz.hpp"
+#include "files/refuse.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::training {
@@ -18,16 +19,13 @@ using driver::Error;
 using driver::ErrorCode;
 using driver::HostArray;
 using driver::ParameterInfo;
+using driver::refuse;
 using driver::type_text;
 using Leaves = std::vector<ParameterInfo>;
 
 namespace {
 
 namespace fs = std::filesystem;
-
-[[noreturn]] void refuse_source(const std::string& text) {
-  throw Error(ErrorCode::kInvalidArgument, text);
-}
 
 std::string called(size_t leaf, const Leaves& leaves) {
   const ParameterInfo& info = leaves[leaf];
@@ -38,8 +36,8 @@ std::string called(size_t leaf, const Leaves& leaves) {
 void check_leaf(const std::string& path, size_t leaf, const HostArray& value,
                 const Leaves& leaves) {
   if (value.dtype != leaves[leaf].dtype || value.shape != leaves[leaf].shape) {
-    refuse_source(fmt::format("{}: state leaf {} is {} there", path, called(leaf, leaves),
-                              type_text(value.dtype, value.shape)));
+    refuse(fmt::format("{}: state leaf {} is {} there", path, called(leaf, leaves),
+                       type_text(value.dtype, value.shape)));
   }
 }
 
@@ -72,7 +70,7 @@ std::vector<HostArray> load_npz(const std::string& path, const Leaves& leaves) {
     }
   }
   if (!wrong.empty()) {
-    refuse_source(fmt::format(
+    refuse(fmt::format(
         "{}: not the whole state of the program, one array a leaf, called as the leaf in the "
         "program, \"state.0\" or \"arr_0\": {}",
         path, fmt::join(wrong, "; ")));
@@ -111,15 +109,15 @@ std::vector<HostArray> load_folder(const std::string& path, const Leaves& leaves
       continue;
     }
     if (values.size() != leaves.size()) {
-      refuse_source(fmt::format("{}: {} state leaves, the program has {}", file, values.size(),
-                                leaves.size()));
+      refuse(fmt::format("{}: {} state leaves, the program has {}", file, values.size(),
+                         leaves.size()));
     }
     for (size_t i = 0; i < leaves.size(); ++i) {
       check_leaf(file, i, values[i], leaves);
     }
     return values;
   }
-  refuse_source(fmt::format("{}: no complete checkpoint in this folder", path));
+  refuse(fmt::format("{}: no complete checkpoint in this folder", path));
 }
 
 }  // namespace

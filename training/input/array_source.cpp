@@ -11,17 +11,17 @@
 #include "files/files.hpp"
 #include "files/npy.hpp"
 #include "files/npz.hpp"
+#include "files/refuse.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::input {
+
+using driver::refuse;
+
 namespace {
 
 using driver::HostArray;
 using driver::HostView;
-
-[[noreturn]] void refuse_array(const std::string& text) {
-  throw driver::Error(driver::ErrorCode::kInvalidArgument, text);
-}
 
 struct TypeName {
   std::string_view name;
@@ -39,7 +39,7 @@ Column safetensors_column(const std::string& path, const std::string& member) {
   try {
     content = spec::parse_safetensors(file->get(), path);
   } catch (const spec::FileError& error) {
-    refuse_array(error.what());
+    refuse(error.what());
   }
   std::vector<std::string> names;
   for (const spec::Tensor& tensor : content.tensors) {
@@ -54,11 +54,10 @@ Column safetensors_column(const std::string& path, const std::string& member) {
             HostView(known.type, tensor.shape, file->get().subspan(tensor.begin, tensor.bytes))};
       }
     }
-    refuse_array(fmt::format("{}, tensor '{}': elements of type {} cannot be fed to a program",
-                             path, member, tensor.dtype));
+    refuse(fmt::format("{}, tensor '{}': elements of type {} cannot be fed to a program", path,
+                       member, tensor.dtype));
   }
-  refuse_array(
-      fmt::format("{}: has no tensor '{}'; it has {}", path, member, fmt::join(names, ", ")));
+  refuse(fmt::format("{}: has no tensor '{}'; it has {}", path, member, fmt::join(names, ", ")));
 }
 
 Column raw_column(const std::string& path, const Feature& feature) {
@@ -67,8 +66,8 @@ Column raw_column(const std::string& path, const Feature& feature) {
   Shape shape = feature.stored_shape.empty() ? feature.shape : feature.stored_shape;
   const uint64_t one = driver::byte_count(type, shape);
   if (one == 0 || file->get().size() % one != 0) {
-    refuse_array(fmt::format("{}: {} bytes are not a whole number of examples of {} bytes", path,
-                             file->get().size(), one));
+    refuse(fmt::format("{}: {} bytes are not a whole number of examples of {} bytes", path,
+                       file->get().size(), one));
   }
   shape.insert(shape.begin(), static_cast<int64_t>(file->get().size() / one));
   return {path, file, HostView(type, shape, file->get())};
@@ -97,7 +96,7 @@ class ArraySource : public Source {
  public:
   explicit ArraySource(std::vector<Column> columns) : columns_(std::move(columns)) {
     if (columns_.empty()) {
-      refuse_array("no arrays are named for the input");
+      refuse("no arrays are named for the input");
     }
     for (const Column& column : columns_) {
       check(column);
@@ -133,16 +132,16 @@ class ArraySource : public Source {
   void check(const Column& column) const {
     const HostView& view = column.view;
     if (view.shape.empty()) {
-      refuse_array(fmt::format("{}: a scalar is no set of examples", column.name));
+      refuse(fmt::format("{}: a scalar is no set of examples", column.name));
     }
     if (view.shape[0] == 0) {
-      refuse_array(fmt::format("{}: {} holds no examples", column.name,
-                               driver::type_text(view.dtype, view.shape)));
+      refuse(fmt::format("{}: {} holds no examples", column.name,
+                         driver::type_text(view.dtype, view.shape)));
     }
     if (count(column) != count(columns_.front())) {
-      refuse_array(fmt::format("{} holds {} examples, {} holds {}; each needs one for each example",
-                               columns_.front().name, count(columns_.front()), column.name,
-                               count(column)));
+      refuse(fmt::format("{} holds {} examples, {} holds {}; each needs one for each example",
+                         columns_.front().name, count(columns_.front()), column.name,
+                         count(column)));
     }
   }
 

@@ -18,20 +18,20 @@
 #include <utility>
 
 #include "files/checked.hpp"
+#include "files/refuse.hpp"
 #include "input/convert.hpp"
 #include "src/memory/host_room.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::input {
+
+using driver::refuse;
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kSliceBytes = uint64_t{1} << 20;
-
-[[noreturn]] void refuse_input(const std::string& text) {
-  throw driver::Error(driver::ErrorCode::kInvalidArgument, text);
-}
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -122,10 +122,10 @@ BatchPipeline::State::State(std::shared_ptr<const Source> source, std::vector<Fe
       options_(std::move(options)),
       order_(options_.order, source_->examples()) {
   if (features_.empty()) {
-    refuse_input("no feature is named; a batch of nothing cannot be fed");
+    refuse("no feature is named; a batch of nothing cannot be fed");
   }
   if (options_.batch == 0 || options_.threads == 0 || options_.prefetch == 0) {
-    refuse_input("batch, threads and prefetch must be at least 1");
+    refuse("batch, threads and prefetch must be at least 1");
   }
   uint64_t bytes = 0;
   for (size_t i = 0; i < features_.size(); ++i) {
@@ -135,13 +135,13 @@ BatchPipeline::State::State(std::shared_ptr<const Source> source, std::vector<Fe
       driver::checked_product(bytes * (uint64_t{options_.prefetch} + 1), options_.batch);
   driver::need_host_room(driver::need_fit(in_work, "batches of the input"), "batches of the input");
   if (order_.count() == 0) {
-    refuse_input(fmt::format("the input is empty ({})", source_->identity()));
+    refuse(fmt::format("the input is empty ({})", source_->identity()));
   }
   if (options_.remainder == Remainder::kDrop) {
     // As many on every shard: a core that has a batch more would wait for the others.
     batches_ = order_.smallest_shard() / options_.batch;
     if (batches_ == 0) {
-      refuse_input(
+      refuse(
           fmt::format("{} examples are fewer than a batch of {}; take a smaller batch, or "
                       "keep or pad the remainder",
                       order_.smallest_shard(), options_.batch));
@@ -289,7 +289,7 @@ uint64_t BatchPipeline::State::run_row(Worker& worker, Job& job, uint64_t row) c
     }
     return bytes;
   } catch (const BadExample& error) {
-    refuse_input(fmt::format("{}: {}", source_->place(example), error.what()));
+    refuse(fmt::format("{}: {}", source_->place(example), error.what()));
   }
 }
 
@@ -390,7 +390,7 @@ void BatchPipeline::State::restore(const Position& position) {
                         "the input has given batches already; restore before the first one");
   }
   if (position.made_with != made_with()) {
-    refuse_input(
+    refuse(
         fmt::format("the input cannot go on where another one stopped: that was [{}], "
                     "this is [{}]",
                     position.made_with, made_with()));
@@ -401,8 +401,7 @@ void BatchPipeline::State::restore(const Position& position) {
   if (position.next > end_ || !ascending ||
       (!position.beyond.empty() &&
        (position.beyond.front() <= position.next || position.beyond.back() >= end_))) {
-    refuse_input(
-        fmt::format("position of the input: batch {} of {} is not there", position.next, end_));
+    refuse(fmt::format("position of the input: batch {} of {} is not there", position.next, end_));
   }
   opened_ = given_ = position.next;
   beyond_ = position.beyond;

@@ -8,17 +8,12 @@
 #include <utility>
 
 #include "file/crc32c.hpp"
+#include "files/refuse.hpp"
 #include "numbers/random.hpp"
-#include "tpu/error.hpp"
 
 namespace tpu::input {
-namespace {
 
-[[noreturn]] void refuse(const std::string& text) {
-  throw driver::Error(driver::ErrorCode::kInvalidArgument, text);
-}
-
-}  // namespace
+using driver::refuse;
 
 Order::Order(OrderOptions options, uint64_t examples) : options_(std::move(options)) {
   if (examples > std::numeric_limits<uint32_t>::max()) {

@@ -8,9 +8,13 @@
 #include <string_view>
 #include <utility>
 
+#include "files/refuse.hpp"
 #include "loop/config_section.hpp"
 
 namespace tpu::training {
+
+using driver::refuse;
+
 namespace {
 
 // The line `key = value`, where that is TOML.
@@ -42,8 +46,8 @@ void merge(toml::table& into, toml::table& change, const std::string& source) {
     } else if (toml::table* section = there->as_table()) {
       merge(*section, *inner, source);
     } else {
-      refuse_config(fmt::format("{}: '{}' is no section; its parts cannot be changed one by one",
-                                source, key.str()));
+      refuse(fmt::format("{}: '{}' is no section; its parts cannot be changed one by one", source,
+                         key.str()));
     }
   }
 }
@@ -57,8 +61,7 @@ void change_config(toml::table& root, const std::vector<std::string>& changes) {
     const std::string key = change.substr(0, equals);
     if (equals == std::string::npos || key.find('.') == std::string::npos ||
         key.find_first_of("#\n[") != std::string::npos) {
-      refuse_config(
-          fmt::format("{}: expected SECTION.KEY=VALUE, for example run.batch=64", source));
+      refuse(fmt::format("{}: expected SECTION.KEY=VALUE, for example run.batch=64", source));
     }
     const std::string value = change.substr(equals + 1);
     std::optional<toml::table> table = parsed(key, value, source);
@@ -66,8 +69,7 @@ void change_config(toml::table& root, const std::vector<std::string>& changes) {
       table = parsed(key, quoted(value), source);
     }
     if (!table) {
-      refuse_config(
-          fmt::format("{}: expected SECTION.KEY=VALUE, for example run.batch=64", source));
+      refuse(fmt::format("{}: expected SECTION.KEY=VALUE, for example run.batch=64", source));
     }
     merge(root, *table, source);
   }

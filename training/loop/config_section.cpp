@@ -7,13 +7,11 @@
 #include <cmath>
 #include <utility>
 
-#include "tpu/error.hpp"
+#include "files/refuse.hpp"
 
 namespace tpu::training {
 
-void refuse_config(const std::string& text) {
-  throw driver::Error(driver::ErrorCode::kInvalidArgument, text);
-}
+using driver::refuse;
 
 std::string place_of(const toml::node& node, const std::string& file) {
   const toml::source_path_ptr& path = node.source().path;
@@ -26,10 +24,10 @@ Section::Section(const toml::table& table, std::string name, const std::string& 
 Section Section::of(const toml::table& root, const std::string& name, const std::string& file) {
   const toml::node* node = root.get(name);
   if (node == nullptr) {
-    refuse_config(fmt::format("{}: section [{}] is missing", file, name));
+    refuse(fmt::format("{}: section [{}] is missing", file, name));
   }
   if (node->as_table() == nullptr) {
-    refuse_config(fmt::format("{}: '{}' must be a section", place_of(*node, file), name));
+    refuse(fmt::format("{}: '{}' must be a section", place_of(*node, file), name));
   }
   return {*node->as_table(), name, file};
 }
@@ -41,7 +39,7 @@ std::optional<std::string> Section::text(std::string_view key, bool required) {
   }
   const auto value = node->value_exact<std::string>();
   if (!value || value->empty()) {
-    refuse_config(fmt::format("{}: {}.{} must be a text", place_of(*node, file_), section_, key));
+    refuse(fmt::format("{}: {}.{} must be a text", place_of(*node, file_), section_, key));
   }
   return value;
 }
@@ -54,12 +52,12 @@ int64_t Section::number(std::string_view key, bool required, Range<int64_t> rang
   }
   const auto value = node->value_exact<int64_t>();
   if (!value || *value < range.low) {
-    refuse_config(fmt::format("{}: {}.{} must be an integer of at least {}", place_of(*node, file_),
-                              section_, key, range.low));
+    refuse(fmt::format("{}: {}.{} must be an integer of at least {}", place_of(*node, file_),
+                       section_, key, range.low));
   }
   if (*value > range.high) {
-    refuse_config(fmt::format("{}: {}.{} must be at most {}", place_of(*node, file_), section_, key,
-                              range.high));
+    refuse(fmt::format("{}: {}.{} must be at most {}", place_of(*node, file_), section_, key,
+                       range.high));
   }
   return *value;
 }
@@ -71,11 +69,11 @@ double Section::real(std::string_view key, bool required, Range<double> range, d
   }
   const auto value = node->is_number() ? node->value<double>() : std::nullopt;
   if (!value || !std::isfinite(*value) || *value < range.low || *value > range.high) {
-    refuse_config(range.high < std::numeric_limits<double>::max()
-                      ? fmt::format("{}: {}.{} must be a number in {} .. {}",
-                                    place_of(*node, file_), section_, key, range.low, range.high)
-                      : fmt::format("{}: {}.{} must be a number of at least {}",
-                                    place_of(*node, file_), section_, key, range.low));
+    refuse(range.high < std::numeric_limits<double>::max()
+               ? fmt::format("{}: {}.{} must be a number in {} .. {}", place_of(*node, file_),
+                             section_, key, range.low, range.high)
+               : fmt::format("{}: {}.{} must be a number of at least {}", place_of(*node, file_),
+                             section_, key, range.low));
   }
   return *value;
 }
@@ -87,8 +85,7 @@ bool Section::flag(std::string_view key, bool fallback) {
   }
   const auto value = node->value_exact<bool>();
   if (!value) {
-    refuse_config(
-        fmt::format("{}: {}.{} must be true or false", place_of(*node, file_), section_, key));
+    refuse(fmt::format("{}: {}.{} must be true or false", place_of(*node, file_), section_, key));
   }
   return *value;
 }
@@ -101,13 +98,12 @@ std::vector<std::string> Section::texts(std::string_view key, bool required) {
   }
   const toml::array* array = node->as_array();
   if (array == nullptr) {
-    refuse_config(
-        fmt::format("{}: {}.{} must be a list of texts", place_of(*node, file_), section_, key));
+    refuse(fmt::format("{}: {}.{} must be a list of texts", place_of(*node, file_), section_, key));
   }
   for (const toml::node& entry : *array) {
     const auto value = entry.value_exact<std::string>();
     if (!value) {
-      refuse_config(
+      refuse(
           fmt::format("{}: {}.{} must be a list of texts", place_of(entry, file_), section_, key));
     }
     values.push_back(*value);
@@ -122,8 +118,8 @@ std::vector<int64_t> Section::numbers(std::string_view key, Range<int64_t> range
     return values;
   }
   const auto refuse_list = [&](const toml::node& at) {
-    refuse_config(fmt::format("{}: {}.{} must be a list of integers in {} .. {}",
-                              place_of(at, file_), section_, key, range.low, range.high));
+    refuse(fmt::format("{}: {}.{} must be a list of integers in {} .. {}", place_of(at, file_),
+                       section_, key, range.low, range.high));
   };
   const toml::array* array = node->as_array();
   if (array == nullptr || array->empty()) {
@@ -147,8 +143,8 @@ std::vector<Section> Section::tables(std::string_view key) {
   }
   const toml::array* array = node->as_array();
   if (array == nullptr || array->empty() || !array->is_homogeneous(toml::node_type::table)) {
-    refuse_config(fmt::format("{}: {}.{} must be written as [[{}.{}]]", place_of(*node, file_),
-                              section_, key, section_, key));
+    refuse(fmt::format("{}: {}.{} must be written as [[{}.{}]]", place_of(*node, file_), section_,
+                       key, section_, key));
   }
   for (const toml::node& entry : *array) {
     tables.emplace_back(*entry.as_table(), fmt::format("{}.{}", section_, key), file_);
@@ -164,8 +160,8 @@ std::string Section::where(std::string_view key) const {
 void Section::check_all() const {
   for (const auto& [key, node] : *table_) {
     if (std::find(known_.begin(), known_.end(), key.str()) == known_.end()) {
-      refuse_config(fmt::format("{}: unknown key {}.{}; known: {}", place_of(node, file_), section_,
-                                key.str(), fmt::join(known_, ", ")));
+      refuse(fmt::format("{}: unknown key {}.{}; known: {}", place_of(node, file_), section_,
+                         key.str(), fmt::join(known_, ", ")));
     }
   }
 }
@@ -174,7 +170,7 @@ const toml::node* Section::find(std::string_view key, bool required) {
   known_.emplace_back(key);
   const toml::node* node = table_->get(key);
   if (node == nullptr && required) {
-    refuse_config(fmt::format("{}: {}.{} is missing", file_, section_, key));
+    refuse(fmt::format("{}: {}.{} is missing", file_, section_, key));
   }
   return node;
 }

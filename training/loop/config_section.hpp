@@ -13,8 +13,6 @@
 
 namespace tpu::training {
 
-[[noreturn]] void refuse_config(const std::string& text);
-
 /// "file:line", or what a node that did not come from `file` was parsed as.
 std::string place_of(const toml::node& node, const std::string& file);
 

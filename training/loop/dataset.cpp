@@ -12,11 +12,11 @@
 
 #include "files/checked.hpp"
 #include "files/digest.hpp"
+#include "files/refuse.hpp"
 #include "input/array_source.hpp"
 #include "input/records/record_source.hpp"
 #include "loop/example_arrays.hpp"
 #include "numbers/random.hpp"
-#include "tpu/error.hpp"
 
 namespace tpu::training {
 
@@ -26,18 +26,13 @@ using driver::DType;
 using driver::dtype_bytes;
 using driver::dtype_name;
 using driver::element_count;
-using driver::Error;
-using driver::ErrorCode;
 using driver::HostArray;
 using driver::ParameterInfo;
+using driver::refuse;
 using driver::Shape;
 using driver::type_text;
 
 namespace {
-
-[[noreturn]] void refuse(const std::string& text) {
-  throw Error(ErrorCode::kInvalidArgument, text);
-}
 
 // Calls `use` with a value of the C++ type of an integer dtype; false for other dtypes.
 template <typename Use>

@@ -7,29 +7,24 @@
 #include <utility>
 
 #include "files/npy.hpp"
+#include "files/refuse.hpp"
 #include "input/array_source.hpp"
 #include "src/memory/host_room.hpp"
-#include "tpu/error.hpp"
 
 namespace tpu::training {
 
 using driver::DType;
-using driver::Error;
-using driver::ErrorCode;
 using driver::HostArray;
+using driver::refuse;
 
 namespace {
-
-[[noreturn]] void refuse_file(const std::string& text) {
-  throw Error(ErrorCode::kInvalidArgument, text);
-}
 
 // The array or tensor `member` of a file that holds several; of the input's name when it is empty.
 HostArray read_member(const InputConfig& input) {
   const input::Feature feature{.name = input.name};
   const input::Column column = input::open_column(input.file, input.member, feature);
   if (!column.view.strides.empty()) {
-    refuse_file(fmt::format("{}: the array is not in C order", column.name));
+    refuse(fmt::format("{}: the array is not in C order", column.name));
   }
   HostArray array = driver::host_array(column.view.dtype, column.view.shape, column.name);
   std::memcpy(array.bytes.data(), column.view.bytes.data(), array.bytes.size());
@@ -47,8 +42,8 @@ HostArray read_array(const InputConfig& input, uint64_t values) {
   }
   HostArray array{DType::kU8, {}, driver::read_file(input.file)};
   if (array.bytes.size() % values != 0) {
-    refuse_file(fmt::format("{}: {} bytes are not a whole number of examples of {} bytes",
-                            input.file, array.bytes.size(), values));
+    refuse(fmt::format("{}: {} bytes are not a whole number of examples of {} bytes", input.file,
+                       array.bytes.size(), values));
   }
   array.shape = {static_cast<int64_t>(array.bytes.size() / values), static_cast<int64_t>(values)};
   return array;

@@ -9,28 +9,23 @@
 #include <cstring>
 
 #include "files/npy.hpp"
+#include "files/refuse.hpp"
 #include "numbers/bf16.hpp"
 #include "numbers/random.hpp"
 #include "src/memory/host_room.hpp"
-#include "tpu/error.hpp"
 
 namespace tpu::training {
 
 using driver::DType;
 using driver::dtype_bytes;
 using driver::element_count;
-using driver::Error;
-using driver::ErrorCode;
 using driver::host_array;
 using driver::HostArray;
 using driver::read_npy;
+using driver::refuse;
 using driver::Shape;
 using driver::type_text;
 namespace {
-
-[[noreturn]] void refuse_state(const std::string& text) {
-  throw Error(ErrorCode::kInvalidArgument, text);
-}
 
 HostArray zeros(DType dtype, const Shape& shape) { return host_array(dtype, shape, "state leaf"); }
 
@@ -62,8 +57,8 @@ HostArray ones(DType dtype, const Shape& shape) {
 template <typename Value>
 HostArray floats(const char* rule, DType dtype, const Shape& shape, size_t leaf, Value value) {
   if (dtype != DType::kF32 && dtype != DType::kBf16) {
-    refuse_state(fmt::format("state leaf {}: {} makes f32 or bf16, the program wants {}", leaf,
-                             rule, type_text(dtype, shape)));
+    refuse(fmt::format("state leaf {}: {} makes f32 or bf16, the program wants {}", leaf, rule,
+                       type_text(dtype, shape)));
   }
   HostArray array = zeros(dtype, shape);
   const uint64_t count = element_count(shape);
@@ -89,8 +84,8 @@ HostArray constant(DType dtype, const Shape& shape, double number, size_t leaf) 
   const int bits = dtype == DType::kI1 ? 1 : static_cast<int>(8 * bytes) - (is_signed ? 1 : 0);
   const double limit = std::ldexp(1.0, bits);
   if (number != std::floor(number) || number >= limit || number < (is_signed ? -limit : 0.0)) {
-    refuse_state(fmt::format("state leaf {}: {} cannot hold the constant {}", leaf,
-                             type_text(dtype, shape), number));
+    refuse(fmt::format("state leaf {}: {} cannot hold the constant {}", leaf,
+                       type_text(dtype, shape), number));
   }
   const uint64_t value = number < 0 ? static_cast<uint64_t>(static_cast<int64_t>(number))
                                     : static_cast<uint64_t>(number);
@@ -150,8 +145,8 @@ HostArray initial_leaf(const Init& init, DType dtype, const Shape& shape, uint64
   }
   HostArray array = read_npy(init.path);
   if (array.dtype != dtype || array.shape != shape) {
-    refuse_state(fmt::format("{}: state leaf {} must be {}, the file holds {}", init.path, leaf,
-                             type_text(dtype, shape), type_text(array.dtype, array.shape)));
+    refuse(fmt::format("{}: state leaf {} must be {}, the file holds {}", init.path, leaf,
+                       type_text(dtype, shape), type_text(array.dtype, array.shape)));
   }
   return array;
 }

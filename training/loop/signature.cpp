@@ -6,12 +6,14 @@
 #include <algorithm>
 
 #include "files/checked.hpp"
+#include "files/refuse.hpp"
 #include "loop/signature_check.hpp"
 
 namespace tpu::training {
 
 using driver::Executable;
 using driver::ParameterInfo;
+using driver::refuse;
 using driver::Shape;
 using driver::whole_number;
 
@@ -46,8 +48,8 @@ std::vector<std::string> expanded(const std::vector<std::string>& list, const ch
     const std::optional<uint64_t> count =
         star == std::string::npos ? 1 : whole_number(std::string_view(entry).substr(star + 1));
     if (!count || *count < 1 || *count > kMaxEntries) {
-      refuse_program(fmt::format("program.{}: \"{}\": a count in 1..{} is expected behind '*'", key,
-                                 entry, kMaxEntries));
+      refuse(fmt::format("program.{}: \"{}\": a count in 1..{} is expected behind '*'", key, entry,
+                         kMaxEntries));
     }
     entries.insert(entries.end(), *count, entry.substr(0, star));
   }
@@ -70,8 +72,8 @@ class Reading {
   std::vector<Place> places(const std::vector<std::string>& entries, bool results,
                             std::vector<std::string>& metrics) {
     if (entries.size() != list_.count) {
-      refuse_program(fmt::format("program.{} names {}, {} has {}", list_.key, entries.size(),
-                                 list_.program, list_.count));
+      refuse(fmt::format("program.{} names {}, {} has {}", list_.key, entries.size(), list_.program,
+                         list_.count));
     }
     std::vector<Place> found;
     for (const std::string& entry : entries) {
@@ -79,7 +81,7 @@ class Reading {
       const bool twice = place.role != Role::kIgnored &&
                          std::find(found.begin(), found.end(), place) != found.end();
       if (twice) {
-        refuse_program(fmt::format("program.{}: \"{}\" stands there twice", list_.key, entry));
+        refuse(fmt::format("program.{}: \"{}\" stands there twice", list_.key, entry));
       }
       found.push_back(place);
     }
@@ -97,8 +99,8 @@ class Reading {
     }
     const auto leaf = whole_number(std::string_view(entry).substr(kLeaf.size()));
     if (!leaf || *leaf >= leaves_) {
-      refuse_program(fmt::format("program.{}: \"{}\": there are state leaves 0 to {}", list_.key,
-                                 entry, leaves_ - 1));
+      refuse(fmt::format("program.{}: \"{}\": there are state leaves 0 to {}", list_.key, entry,
+                         leaves_ - 1));
     }
     return Place{Role::kState, static_cast<size_t>(*leaf)};
   }
@@ -118,7 +120,7 @@ class Reading {
     if (entry == "learning_rate") {
       return {Role::kLearningRate};
     }
-    refuse_program(
+    refuse(
         fmt::format("program.{}: \"{}\" is no input; known: state, state:N, {}, mask, "
                     "learning_rate",
                     list_.key, entry, fmt::join(input_names(config_), ", ")));
@@ -175,7 +177,7 @@ std::vector<std::string> train_arguments(const TrainConfig& config, const Progra
   }
   const size_t arguments = program.arguments.size();
   if (arguments <= names.size()) {
-    refuse_program(
+    refuse(
         fmt::format("{}: a train program takes state leaves, {} and returns the new leaves and the "
                     "loss; this one has {} arguments and {} results",
                     program.name, enumeration(names), arguments, program.results));
@@ -191,7 +193,7 @@ std::vector<std::string> train_results(const TrainConfig& config, const ProgramN
     return expanded(config.train_signature.results, "results");
   }
   if (program.results != leaves + 1) {
-    refuse_program(fmt::format(
+    refuse(fmt::format(
         "{}: a train program takes state leaves, {} and returns the new leaves and the "
         "loss; this one has {} arguments and {} results; say in program.arguments and "
         "program.results what they are",
@@ -217,7 +219,7 @@ std::vector<std::string> eval_arguments(const TrainConfig& config, const Program
   const size_t results = program.results;
   if (arguments <= names.size() || arguments - names.size() > leaves || results == 0 ||
       (results > 2 && config.eval_signature.results.empty())) {
-    refuse_program(
+    refuse(
         fmt::format("{}: an eval program takes the first state leaves, {} and returns correct and, "
                     "if wanted, loss_sum; this one has {} arguments and {} results",
                     program.name, enumeration(names), arguments, results));
@@ -234,7 +236,7 @@ std::vector<std::string> eval_results(const TrainConfig& config, const ProgramNa
   const std::vector<std::string> usual = {"correct", "loss_sum"};
   const size_t results = program.results;
   if (results == 0 || results > usual.size()) {
-    refuse_program(
+    refuse(
         fmt::format("{}: an eval program returns correct and, if wanted, loss_sum; this "
                     "one has {} results; say in program.eval_results what they are",
                     program.name, results));
@@ -333,7 +335,7 @@ int64_t eval_batch(const Signature& signature, const Executable& program) {
       return shape.empty() ? 0 : shape[0];
     }
   }
-  refuse_program(fmt::format("{}: an eval program takes at least one input", program.name()));
+  refuse(fmt::format("{}: an eval program takes at least one input", program.name()));
 }
 
 size_t find_leaf(const std::string& name, const Signature& signature, const Executable& program) {
@@ -345,8 +347,8 @@ size_t find_leaf(const std::string& name, const Signature& signature, const Exec
       return i;
     }
   }
-  refuse_program(fmt::format("{}: no state leaf is {}; give its number or its name in the program",
-                             program.name(), name));
+  refuse(fmt::format("{}: no state leaf is {}; give its number or its name in the program",
+                     program.name(), name));
 }
 
 }  // namespace tpu::training

@@ -6,15 +6,14 @@
 #include <algorithm>
 #include <optional>
 
-#include "tpu/error.hpp"
+#include "files/refuse.hpp"
 
 namespace tpu::training {
 
 using driver::DType;
-using driver::Error;
-using driver::ErrorCode;
 using driver::Executable;
 using driver::ParameterInfo;
+using driver::refuse;
 using driver::Shape;
 using driver::type_text;
 
@@ -37,10 +36,9 @@ void check_input(const InputConfig& input, const Executable& program, size_t arg
     types += i == 0 ? "" : i + 1 == input.types.size() ? " or " : ", ";
     types += driver::dtype_name(input.types[i]);
   }
-  refuse_program(fmt::format("{}: argument {} must be the {}, {}{}[{}{}], not {}{}", program.name(),
-                             argument, input.name, types,
-                             input.types.empty() || input.numbers ? "" : " ", batch,
-                             input.numbers ? "" : ",...", type_of(info), remedy));
+  refuse(fmt::format("{}: argument {} must be the {}, {}{}[{}{}], not {}{}", program.name(),
+                     argument, input.name, types, input.types.empty() || input.numbers ? "" : " ",
+                     batch, input.numbers ? "" : ",...", type_of(info), remedy));
 }
 
 // A program has one batch.
@@ -57,8 +55,8 @@ std::string scaled_text(const TrainConfig& config) {
 void check_mask(const Executable& program, size_t argument, int64_t batch) {
   const ParameterInfo& mask = program.arguments()[argument];
   if (mask.dtype != DType::kF32 || mask.shape != Shape{batch}) {
-    refuse_program(fmt::format("{}: argument {} must be the mask, f32[{}], not {}", program.name(),
-                               argument, batch, type_of(mask)));
+    refuse(fmt::format("{}: argument {} must be the mask, f32[{}], not {}", program.name(),
+                       argument, batch, type_of(mask)));
   }
 }
 
@@ -66,8 +64,8 @@ void check_scalar(const Executable& program, size_t result, const std::string& w
   const ParameterInfo& info = program.results()[result];
   if (!info.shape.empty() ||
       !(info.dtype == DType::kF32 || (i32_too && info.dtype == DType::kI32))) {
-    refuse_program(fmt::format("{}: result {} must be {}, a scalar f32{}, not {}", program.name(),
-                               result, what, i32_too ? " or i32" : "", type_of(info)));
+    refuse(fmt::format("{}: result {} must be {}, a scalar f32{}, not {}", program.name(), result,
+                       what, i32_too ? " or i32" : "", type_of(info)));
   }
 }
 
@@ -77,7 +75,7 @@ void check_metric(const Executable& program, size_t result, const std::string& n
   const ParameterInfo& info = program.results()[result];
   const bool number = info.dtype == DType::kF32 || info.dtype == DType::kI32;
   if (!number || !(info.shape.empty() || info.shape == Shape{batch})) {
-    refuse_program(
+    refuse(
         fmt::format("{}: result {} must be the metric {}, a scalar or [{}] of f32 or "
                     "i32, not {}",
                     program.name(), result, name, batch, type_of(info)));
@@ -91,18 +89,18 @@ void check_state(const Executable& program, const Signature& signature) {
     const std::optional<size_t> before = signature.argument({Role::kState, leaf});
     const std::optional<size_t> after = signature.result({Role::kState, leaf});
     if (!before || !after) {
-      refuse_program(fmt::format("{}: state leaf {} is no {}", program.name(), leaf,
-                                 before ? "result" : "argument"));
+      refuse(fmt::format("{}: state leaf {} is no {}", program.name(), leaf,
+                         before ? "result" : "argument"));
     }
     const ParameterInfo& argument = program.arguments()[*before];
     const ParameterInfo& result = program.results()[*after];
     if (result.dtype != argument.dtype || result.shape != argument.shape) {
-      refuse_program(fmt::format("{}: result {} is {}, but state leaf {} is {}", program.name(),
-                                 *after, type_of(result), leaf, type_of(argument)));
+      refuse(fmt::format("{}: result {} is {}, but state leaf {} is {}", program.name(), *after,
+                         type_of(result), leaf, type_of(argument)));
     }
     if (result.layout.offsets != argument.layout.offsets) {
-      refuse_program(fmt::format("{}: result {} does not lie on the cores as state leaf {} does",
-                                 program.name(), *after, leaf));
+      refuse(fmt::format("{}: result {} does not lie on the cores as state leaf {} does",
+                         program.name(), *after, leaf));
     }
   }
 }
@@ -110,21 +108,21 @@ void check_state(const Executable& program, const Signature& signature) {
 void check_rate(const TrainConfig& config, const Executable& program, const Signature& signature) {
   const std::optional<size_t> argument = signature.argument({Role::kLearningRate});
   if (takes_rate(config) != argument.has_value()) {
-    refuse_program(argument ? fmt::format("{}: argument {} is a learning rate; give its values in "
-                                          "[learning_rate]",
-                                          program.name(), *argument)
-                            : fmt::format("{}: [learning_rate] has no argument to go to; name it "
-                                          "in program.arguments, or the state leaf that holds it "
-                                          "in learning_rate.leaf",
-                                          program.name()));
+    refuse(argument ? fmt::format("{}: argument {} is a learning rate; give its values in "
+                                  "[learning_rate]",
+                                  program.name(), *argument)
+                    : fmt::format("{}: [learning_rate] has no argument to go to; name it "
+                                  "in program.arguments, or the state leaf that holds it "
+                                  "in learning_rate.leaf",
+                                  program.name()));
   }
   if (argument || config.learning_rate) {
     const size_t place =
         argument ? *argument : find_leaf(config.learning_rate->leaf, signature, program);
     const ParameterInfo& info = program.arguments()[place];
     if (info.dtype != DType::kF32 || !info.shape.empty()) {
-      refuse_program(fmt::format("{}: argument {} must be the learning rate, a scalar f32, not {}",
-                                 program.name(), place, type_of(info)));
+      refuse(fmt::format("{}: argument {} must be the learning rate, a scalar f32, not {}",
+                         program.name(), place, type_of(info)));
     }
   }
 }
@@ -138,17 +136,15 @@ void check_eval_state(const Executable& program, const Signature& signature,
     }
     const std::optional<size_t> in_train = train_signature.argument(place);
     if (!in_train) {
-      refuse_program(fmt::format("{}: argument {} is state leaf {}, but {} has {}", program.name(),
-                                 i, place.index, train.name(),
-                                 train_signature.count(Role::kState)));
+      refuse(fmt::format("{}: argument {} is state leaf {}, but {} has {}", program.name(), i,
+                         place.index, train.name(), train_signature.count(Role::kState)));
     }
     const ParameterInfo& mine = program.arguments()[i];
     const ParameterInfo& leaf = train.arguments()[*in_train];
     if (mine.dtype != leaf.dtype || mine.shape != leaf.shape ||
         mine.layout.offsets != leaf.layout.offsets) {
-      refuse_program(fmt::format("{}: argument {} is {}, but state leaf {} of {} is {}",
-                                 program.name(), i, type_of(mine), place.index, train.name(),
-                                 type_of(leaf)));
+      refuse(fmt::format("{}: argument {} is {}, but state leaf {} of {} is {}", program.name(), i,
+                         type_of(mine), place.index, train.name(), type_of(leaf)));
     }
   }
 }
@@ -156,8 +152,8 @@ void check_eval_state(const Executable& program, const Signature& signature,
 void check_eval_results(const Executable& program, const Signature& signature, int64_t batch) {
   for (size_t i = 0; i < signature.results.size(); ++i) {
     if (signature.results[i].role == Role::kState || signature.results[i].role == Role::kLoss) {
-      refuse_program(fmt::format("{}: result {} of an eval program is a metric, not state",
-                                 program.name(), i));
+      refuse(fmt::format("{}: result {} of an eval program is a metric, not state", program.name(),
+                         i));
     }
     if (signature.results[i].role != Role::kMetric) {
       continue;
@@ -172,7 +168,7 @@ void check_eval_results(const Executable& program, const Signature& signature, i
     check_metric(program, i, name, batch);
     // Padding counts in a sum that the program makes.
     if (program.results()[i].shape.empty() && !signature.argument({Role::kMask})) {
-      refuse_program(
+      refuse(
           fmt::format("{}: result {} is a sum over a batch, so the program must take a "
                       "mask; or let it return {} of each example",
                       program.name(), i, name));
@@ -182,8 +178,6 @@ void check_eval_results(const Executable& program, const Signature& signature, i
 
 }  // namespace
 
-void refuse_program(const std::string& text) { throw Error(ErrorCode::kInvalidArgument, text); }
-
 bool takes_rate(const TrainConfig& config) {
   return config.learning_rate && config.learning_rate->leaf.empty();
 }
@@ -192,7 +186,7 @@ void check_train_signature(const TrainConfig& config, const Executable& program,
                            const Signature& signature) {
   check_state(program, signature);
   if (signature.argument({Role::kMask})) {
-    refuse_program(
+    refuse(
         fmt::format("{}: a train program has no padding and takes no mask; a mask that "
                     "is data is an input of another name",
                     program.name()));
@@ -200,15 +194,14 @@ void check_train_signature(const TrainConfig& config, const Executable& program,
   for (size_t i = 0; i < config.inputs.size(); ++i) {
     const std::optional<size_t> argument = signature.argument({Role::kInput, i});
     if (!argument) {
-      refuse_program(fmt::format("{}: takes no argument {}; name it in program.arguments",
-                                 program.name(), config.inputs[i].name));
+      refuse(fmt::format("{}: takes no argument {}; name it in program.arguments", program.name(),
+                         config.inputs[i].name));
     }
     check_input(config.inputs[i], program, *argument, config.batch, scaled_text(config));
   }
   const std::optional<size_t> loss = signature.result({Role::kLoss});
   if (!loss) {
-    refuse_program(
-        fmt::format("{}: no result is the loss; name it in program.results", program.name()));
+    refuse(fmt::format("{}: no result is the loss; name it in program.results", program.name()));
   }
   check_scalar(program, *loss, "the loss", false);
   for (size_t i = 0; i < signature.metrics.size(); ++i) {
@@ -222,7 +215,7 @@ void check_eval_signature(const TrainConfig& config, const Executable& program,
                           const Signature& signature, const Executable& train,
                           const Signature& train_signature) {
   if (signature.argument({Role::kLearningRate})) {
-    refuse_program(fmt::format("{}: an eval program takes no learning rate", program.name()));
+    refuse(fmt::format("{}: an eval program takes no learning rate", program.name()));
   }
   check_eval_state(program, signature, train, train_signature);
   const int64_t batch = eval_batch(signature, program);

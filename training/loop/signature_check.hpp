@@ -1,16 +1,11 @@
 // Whether a program is what its signature says: types, shapes and places of arguments and results.
 #pragma once
 
-#include <string>
-
 #include "loop/signature.hpp"
 #include "loop/train_config.hpp"
 #include "tpu/executable.hpp"
 
 namespace tpu::training {
-
-/// Throws InvalidArgument.
-[[noreturn]] void refuse_program(const std::string& text);
 
 /// The learning rate goes to an argument of the program, not to a state leaf.
 bool takes_rate(const TrainConfig& config);

@@ -13,6 +13,7 @@
 
 #include "files/checked.hpp"
 #include "files/files.hpp"
+#include "files/refuse.hpp"
 #include "loop/config_change.hpp"
 #include "loop/config_section.hpp"
 #include "tpu/error.hpp"
@@ -22,6 +23,7 @@ namespace tpu::training {
 using driver::DType;
 using driver::Error;
 using driver::read_file;
+using driver::refuse;
 
 namespace {
 
@@ -66,12 +68,12 @@ Init one_init(const std::string& entry, const std::string& kind) {
     if (kind.starts_with(word)) {
       const std::optional<double> number = number_behind(kind, word);
       if (!number || (value == InitKind::kNormal && *number < 0)) {
-        refuse_config(fmt::format("init \"{}\": a number is expected behind \"{}\"", entry, word));
+        refuse(fmt::format("init \"{}\": a number is expected behind \"{}\"", entry, word));
       }
       return {value, {}, *number};
     }
   }
-  refuse_config(fmt::format(
+  refuse(fmt::format(
       "init \"{}\" is unknown; known: zeros, ones, constant:NUMBER, normal:DEVIATION, he_normal, "
       "glorot_uniform, file:PATH.npy",
       entry));
@@ -99,8 +101,8 @@ void read_state(const toml::table& root, const std::string& name, const std::str
     config.state_from = resolve(*from, folder);
     for (const char* other : {"init", "weights", "weights_map"}) {
       if (state.has(other)) {
-        refuse_config(fmt::format("{}: state.from gives the whole state; leave state.{} out",
-                                  state.where(other), other));
+        refuse(fmt::format("{}: state.from gives the whole state; leave state.{} out",
+                           state.where(other), other));
       }
     }
   }
@@ -110,10 +112,10 @@ void read_state(const toml::table& root, const std::string& name, const std::str
         config.init.push_back(std::move(init));
       }
       if (config.init.size() > static_cast<size_t>(kMaxInitEntries)) {
-        refuse_config(fmt::format("more than {} state leaves", kMaxInitEntries));
+        refuse(fmt::format("more than {} state leaves", kMaxInitEntries));
       }
     } catch (const Error& error) {
-      refuse_config(fmt::format("{}: {}", state.where("init"), error.message()));
+      refuse(fmt::format("{}: {}", state.where("init"), error.message()));
     }
   }
   if (const auto weights = state.text("weights", false)) {
@@ -122,8 +124,7 @@ void read_state(const toml::table& root, const std::string& name, const std::str
   if (const auto map = state.text("weights_map", false)) {
     config.weights_map = resolve(*map, folder);
     if (config.weights.empty()) {
-      refuse_config(
-          fmt::format("{}: state.weights_map needs state.weights", state.where("weights_map")));
+      refuse(fmt::format("{}: state.weights_map needs state.weights", state.where("weights_map")));
     }
   }
   state.check_all();
@@ -155,8 +156,8 @@ std::vector<InputConfig> read_inputs(Section& data, const std::string& folder,
     });
     if (twice || input.name.starts_with("state") ||
         std::find(kTaken.begin(), kTaken.end(), input.name) != kTaken.end()) {
-      refuse_config(fmt::format("{}: the name \"{}\" is taken; give the input another one",
-                                table.where("name"), input.name));
+      refuse(fmt::format("{}: the name \"{}\" is taken; give the input another one",
+                         table.where("name"), input.name));
     }
     inputs.push_back(std::move(input));
   }
@@ -171,8 +172,8 @@ void read_data(const toml::table& root, const std::string& name, const std::stri
   }
   config.inputs = read_inputs(data, folder, config.records);
   if (config.inputs.empty() && !config.records.empty()) {
-    refuse_config(fmt::format("{}: data.records needs [[data.input]], one for each feature",
-                              data.where("records")));
+    refuse(fmt::format("{}: data.records needs [[data.input]], one for each feature",
+                       data.where("records")));
   }
   if (config.inputs.empty()) {
     const std::string images = resolve(*data.text("images", true), folder);
@@ -180,7 +181,7 @@ void read_data(const toml::table& root, const std::string& name, const std::stri
     config.inputs =
         classifier_inputs(images, labels, data.number("classes", false, {1, kMaxClasses}, 0));
   } else if (data.has("images") || data.has("labels")) {
-    refuse_config(
+    refuse(
         fmt::format("{}: data.images and data.labels are short for two of [[data.input]]; "
                     "give the ones or the others",
                     data.where(data.has("images") ? "images" : "labels")));
@@ -196,17 +197,15 @@ void read_data(const toml::table& root, const std::string& name, const std::stri
   config.interleave.block =
       static_cast<uint32_t>(data.number("interleave_block", false, {1, kMostTurns}, 16));
   if (config.records.empty() && config.interleave.files > 1) {
-    refuse_config(
-        fmt::format("{}: data.interleave_files is of record files; data.records names none",
-                    data.where("interleave_files")));
+    refuse(fmt::format("{}: data.interleave_files is of record files; data.records names none",
+                       data.where("interleave_files")));
   }
   config.input_threads = static_cast<unsigned>(data.number("threads", false, {1, 256}, 2));
   config.prefetch = static_cast<unsigned>(data.number("prefetch", false, {1, 4096}, 4));
   data.check_all();
   if (!config.eval.empty() && config.eval_count == 0) {
-    refuse_config(
-        fmt::format("{}: data.eval_count must be at least 1 when there is an eval program",
-                    data.where("eval_count")));
+    refuse(fmt::format("{}: data.eval_count must be at least 1 when there is an eval program",
+                       data.where("eval_count")));
   }
 }
 
@@ -221,7 +220,7 @@ CheckpointRules checkpoint_rules(Section& run) {
     rules.best_rises = best->starts_with(kLargest);
     const size_t word = rules.best_rises ? kLargest.size() : kSmallest.size();
     if ((!rules.best_rises && !best->starts_with(kSmallest)) || best->size() == word) {
-      refuse_config(
+      refuse(
           fmt::format("{}: run.checkpoint_best must be \"largest METRIC\" or \"smallest "
                       "METRIC\", for example \"largest accuracy\"",
                       run.where("checkpoint_best")));
@@ -232,8 +231,8 @@ CheckpointRules checkpoint_rules(Section& run) {
   if (const auto errors = run.text("checkpoint_errors", false)) {
     rules.stop_on_error = *errors == "stop";
     if (!rules.stop_on_error && *errors != "warn") {
-      refuse_config(fmt::format("{}: run.checkpoint_errors must be \"warn\" or \"stop\"",
-                                run.where("checkpoint_errors")));
+      refuse(fmt::format("{}: run.checkpoint_errors must be \"warn\" or \"stop\"",
+                         run.where("checkpoint_errors")));
     }
   }
   return rules;
@@ -244,8 +243,8 @@ CheckpointRules checkpoint_rules(Section& run) {
 void apply_cores(Section& run, TrainConfig& config) {
   if (config.scale_batch) {
     if (config.cores == 0) {
-      refuse_config(fmt::format("{}: run.scale_batch needs run.cores, the number to scale with",
-                                run.where("scale_batch")));
+      refuse(fmt::format("{}: run.scale_batch needs run.cores, the number to scale with",
+                         run.where("scale_batch")));
     }
     config.batch = driver::need_fit(driver::checked_product(config.batch, config.cores),
                                     "run.batch times run.cores");
@@ -253,8 +252,8 @@ void apply_cores(Section& run, TrainConfig& config) {
   const auto fill_in = [&](std::string& path, const std::string& mark, int64_t value) {
     for (size_t at = path.find(mark); at != std::string::npos; at = path.find(mark)) {
       if (value == 0) {
-        refuse_config(fmt::format("{}: {}: {} in the name of a program needs run.cores",
-                                  run.where("cores"), path, mark));
+        refuse(fmt::format("{}: {}: {} in the name of a program needs run.cores",
+                           run.where("cores"), path, mark));
       }
       path.replace(at, mark.size(), std::to_string(value));
     }
@@ -295,7 +294,7 @@ LearningRateConfig read_learning_rate(const toml::table& root, const std::string
   const auto* known = std::find_if(kSchedules.begin(), kSchedules.end(),
                                    [&](const auto& entry) { return entry.first == word; });
   if (known == kSchedules.end()) {
-    refuse_config(
+    refuse(
         fmt::format("{}: learning_rate.schedule = \"{}\" is unknown; known: constant, linear, "
                     "cosine, one_cycle",
                     section.where("schedule"), word));
@@ -312,8 +311,8 @@ LearningRateConfig read_learning_rate(const toml::table& root, const std::string
   rate.leaf = section.text("leaf", false).value_or("");
   section.check_all();
   if (rate.steps > 0 && rate.warmup_steps > rate.steps) {
-    refuse_config(fmt::format("{}: learning_rate.warmup_steps is more than learning_rate.steps",
-                              section.where("warmup_steps")));
+    refuse(fmt::format("{}: learning_rate.warmup_steps is more than learning_rate.steps",
+                       section.where("warmup_steps")));
   }
   return rate;
 }
@@ -326,7 +325,7 @@ EarlyStop read_early_stop(const toml::table& root, const std::string& name,
   const std::string better =
       section.text("better", false).value_or(stop.metric == "accuracy" ? "more" : "less");
   if (better != "more" && better != "less") {
-    refuse_config(
+    refuse(
         fmt::format("{}: early_stop.better must be \"more\" or \"less\"", section.where("better")));
   }
   stop.rises = better == "more";
@@ -334,7 +333,7 @@ EarlyStop read_early_stop(const toml::table& root, const std::string& name,
   stop.min_change = section.real("min_change", false, {0}, 0);
   section.check_all();
   if (config.eval.empty() || config.eval_every == 0) {
-    refuse_config(
+    refuse(
         fmt::format("{}: [early_stop] looks at evaluations; give program.eval and "
                     "run.eval_every",
                     section.where("metric")));
@@ -362,7 +361,7 @@ std::vector<Init> parse_init(const std::string& entry, const std::string& folder
   constexpr std::string_view kFile = "file:";
   if (entry.starts_with(kFile)) {
     if (entry.size() == kFile.size()) {
-      refuse_config("init \"file:\" names no file");
+      refuse("init \"file:\" names no file");
     }
     return {{InitKind::kFile, resolve(entry.substr(kFile.size()), folder), 0}};
   }
@@ -373,8 +372,8 @@ std::vector<Init> parse_init(const std::string& entry, const std::string& folder
     const char* last = entry.data() + entry.size();
     const auto [end, error] = std::from_chars(first, last, count);
     if (error != std::errc() || end != last || count < 1 || count > kMaxInitEntries) {
-      refuse_config(fmt::format("init \"{}\": a count in 1..{} is expected behind '*'", entry,
-                                kMaxInitEntries));
+      refuse(fmt::format("init \"{}\": a count in 1..{} is expected behind '*'", entry,
+                         kMaxInitEntries));
     }
   }
   return std::vector<Init>(static_cast<size_t>(count), one_init(entry, entry.substr(0, star)));
@@ -386,15 +385,15 @@ TrainConfig parse_train_config(const std::string& text, const std::string& name,
   try {
     root = toml::parse(text, name);
   } catch (const toml::parse_error& error) {
-    refuse_config(fmt::format("{}:{}: {}", name, error.source().begin.line, error.description()));
+    refuse(fmt::format("{}:{}: {}", name, error.source().begin.line, error.description()));
   }
   change_config(root, changes);
   constexpr std::array<std::string_view, 6> kSections = {"program", "state",         "data",
                                                          "run",     "learning_rate", "early_stop"};
   for (const auto& [key, node] : root) {
     if (std::find(kSections.begin(), kSections.end(), key.str()) == kSections.end()) {
-      refuse_config(fmt::format("{}: unknown section [{}]; known: {}", place_of(node, name),
-                                key.str(), fmt::join(kSections, ", ")));
+      refuse(fmt::format("{}: unknown section [{}]; known: {}", place_of(node, name), key.str(),
+                         fmt::join(kSections, ", ")));
     }
   }
   TrainConfig config;

@@ -13,6 +13,7 @@
 #include "checkpoint/whole_state.hpp"
 #include "files/checked.hpp"
 #include "files/digest.hpp"
+#include "files/refuse.hpp"
 #include "loop/initial_state.hpp"
 #include "tpu/error.hpp"
 
@@ -30,12 +31,9 @@ using driver::HostArray;
 using driver::HostView;
 using driver::need_fit;
 using driver::ParameterInfo;
+using driver::refuse;
 using driver::type_text;
 namespace {
-
-[[noreturn]] void refuse_training(const std::string& text) {
-  throw Error(ErrorCode::kInvalidArgument, text);
-}
 
 // The arguments that take the inputs, by input.
 std::vector<ParameterInfo> input_infos(const Signature& signature, const Executable& program) {
@@ -92,8 +90,8 @@ Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train
       leaves_(signature_.count(Role::kState)),
       data_([this] {
         if (config_.init.size() != leaves_ && config_.state_from.empty()) {
-          refuse_training(fmt::format("state.init has {} entries, {} has {} state leaves",
-                                      config_.init.size(), train_.name(), leaves_));
+          refuse(fmt::format("state.init has {} entries, {} has {} state leaves",
+                             config_.init.size(), train_.name(), leaves_));
         }
         return Dataset(config_, input_infos(signature_, train_));
       }()),
@@ -103,7 +101,7 @@ Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train
         signature_.arguments[find_leaf(config.learning_rate->leaf, signature_, train_)].index;
   }
   if (config.steps_per_execution > 1 && rate_leaf_) {
-    refuse_training(
+    refuse(
         fmt::format("learning_rate.leaf = \"{}\": it is set before each step, which needs "
                     "run.steps_per_execution = 1; let the program take the rate as an argument",
                     config.learning_rate->leaf));
@@ -113,21 +111,21 @@ Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train
     const std::vector<std::string> metrics = evaluator_->metrics();
     if (config.early_stop &&
         std::find(metrics.begin(), metrics.end(), config.early_stop->metric) == metrics.end()) {
-      refuse_training(fmt::format("early_stop.metric = \"{}\" is none of the eval program's: {}",
-                                  config.early_stop->metric, fmt::join(metrics, ", ")));
+      refuse(fmt::format("early_stop.metric = \"{}\" is none of the eval program's: {}",
+                         config.early_stop->metric, fmt::join(metrics, ", ")));
     }
     if (!config.checkpoints.best.empty() &&
         std::find(metrics.begin(), metrics.end(), config.checkpoints.best_metric) ==
             metrics.end()) {
-      refuse_training(fmt::format("run.checkpoint_best = \"{}\": the eval program's metrics are {}",
-                                  config.checkpoints.best, fmt::join(metrics, ", ")));
+      refuse(fmt::format("run.checkpoint_best = \"{}\": the eval program's metrics are {}",
+                         config.checkpoints.best, fmt::join(metrics, ", ")));
     }
   } else if (!config.checkpoints.best.empty()) {
-    refuse_training("run.checkpoint_best wants an evaluation; program.eval names none");
+    refuse("run.checkpoint_best wants an evaluation; program.eval names none");
   }
   if (static_cast<int64_t>(data_.train_count()) < config.batch) {
-    refuse_training(fmt::format("{} training examples are less than one batch of {}",
-                                data_.train_count(), config.batch));
+    refuse(fmt::format("{} training examples are less than one batch of {}", data_.train_count(),
+                       config.batch));
   }
   restart(from);
 }
@@ -161,7 +159,7 @@ void Trainer::go_on_from(const Checkpoint& from) {
   const DataOrder mine = data_.order(config_.batch);
   const auto same = [](const char* what, auto ours, auto theirs) {
     if (ours != theirs) {
-      refuse_training(
+      refuse(
           fmt::format("the run cannot go on from the checkpoint: {} is {}, the checkpoint was "
                       "made with {}",
                       what, ours, theirs));
@@ -182,8 +180,7 @@ void Trainer::go_on_from(const Checkpoint& from) {
   const auto whole = static_cast<int64_t>(from.epochs.size());
   const auto counted = checked_product(whole, steps_an_epoch());
   if (!counted || *counted > from.step) {
-    refuse_training(
-        fmt::format("the checkpoint is damaged: {} epochs in {} steps", whole, from.step));
+    refuse(fmt::format("the checkpoint is damaged: {} epochs in {} steps", whole, from.step));
   }
   restore_input(from);
   losses_ = from.losses;
@@ -200,7 +197,7 @@ void Trainer::restore_input(const Checkpoint& from) {
   if (!from.input.empty()) {
     position = input::Position::parse(from.input);
     if (position.next != static_cast<uint64_t>(from.step) || !position.beyond.empty()) {
-      refuse_training(
+      refuse(
           fmt::format("the checkpoint is damaged: step {} with the input behind {} "
                       "batches",
                       from.step, position.next));
@@ -210,8 +207,8 @@ void Trainer::restore_input(const Checkpoint& from) {
   try {
     batches_->restore(position);
   } catch (const Error& error) {
-    refuse_training(fmt::format("{}; --accept-changes takes this one from step {} on",
-                                error.message(), from.step));
+    refuse(fmt::format("{}; --accept-changes takes this one from step {} on", error.message(),
+                       from.step));
   }
 }
 
@@ -342,7 +339,7 @@ bool Trainer::end_epoch(int64_t epoch, int64_t planned, bool stop, const TrainHo
 bool Trainer::train(const TrainLimits& limits, const TrainHooks& hooks) {
   const int64_t planned = planned_steps(limits.max_steps);
   if (first_step_ > planned) {
-    refuse_training(
+    refuse(
         fmt::format("the checkpoint stands at step {}; {} steps are asked for; give more "
                     "--steps or epochs, or leave --resume out",
                     first_step_, planned));

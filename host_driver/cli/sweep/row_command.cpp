@@ -10,18 +10,14 @@
 
 #include "board/board_loader.hpp"
 #include "cli/commands.hpp"
+#include "files/refuse.hpp"
 #include "loop/train_config.hpp"
-#include "tpu/error.hpp"
 
 namespace tpu::driver {
 namespace {
 
 // Thrown where a command would run.
 struct Parsed {};
-
-[[noreturn]] void refuse(const std::string& text) {
-  throw Error(ErrorCode::kInvalidArgument, text);
-}
 
 // As a configuration file has it.
 std::string toml_text(const toml::node& value) {

@@ -12,6 +12,7 @@
 
 #include "cli/sweep/row_command.hpp"
 #include "files/files.hpp"
+#include "files/refuse.hpp"
 #include "loop/config_section.hpp"
 #include "tpu/error.hpp"
 
@@ -84,15 +85,14 @@ class Reader {
       add_row(common, own, name.value_or(""));
     }
     if (sweep_.rows.empty()) {
-      training::refuse_config(
-          fmt::format("{}: no rows; give [grid], [[zip]] or [[row]]", sweep_.file));
+      driver::refuse(fmt::format("{}: no rows; give [grid], [[zip]] or [[row]]", sweep_.file));
     }
     check_rows();
   }
 
  private:
   [[noreturn]] void refuse(const toml::node& node, const std::string& text) const {
-    training::refuse_config(fmt::format("{}: {}", training::place_of(node, sweep_.file), text));
+    driver::refuse(fmt::format("{}: {}", training::place_of(node, sweep_.file), text));
   }
 
   const toml::table& section(const char* name) const {
@@ -190,7 +190,7 @@ class Reader {
   // A row's own value goes before the common one.
   void add_row(const Settings& common, const Settings& own, const std::string& name) {
     if (sweep_.rows.size() == kMostRows) {
-      training::refuse_config(fmt::format("{}: more than {} rows", sweep_.file, kMostRows));
+      driver::refuse(fmt::format("{}: more than {} rows", sweep_.file, kMostRows));
     }
     SweepRow row;
     std::vector<std::string> parts;
@@ -216,13 +216,13 @@ class Reader {
       const SweepRow& row = sweep_.rows[i];
       const auto [first, is_new] = seen.emplace(row.words, i);
       if (!is_new) {
-        training::refuse_config(
+        driver::refuse(
             fmt::format("{}: rows {} and {} are the same run", sweep_.file, first->second, i));
       }
       try {
         command_.check(row.words, sweep_.folder);
       } catch (const Error& error) {
-        training::refuse_config(
+        driver::refuse(
             fmt::format("{}: row {} ({}): {}", sweep_.file, i, row.name, error.message()));
       }
     }
@@ -242,7 +242,7 @@ void read_slurm(const toml::table& root, Sweep& sweep) {
   }
   const toml::table* table = node->as_table();
   if (table == nullptr) {
-    training::refuse_config(
+    driver::refuse(
         fmt::format("{}: 'slurm' must be a section", training::place_of(*node, sweep.file)));
   }
   for (const Leaf& leaf : leaves_of(*table)) {
@@ -251,7 +251,7 @@ void read_slurm(const toml::table& root, Sweep& sweep) {
         leaf.key.find_first_not_of("abcdefghijklmnopqrstuvwxyz-") == leaf.key.npos;
     if (!plain_key || leaf.key == "array" || !leaf.node->is_value() ||
         value.find_first_of("\n\r") != value.npos) {
-      training::refuse_config(
+      driver::refuse(
           fmt::format("{}: slurm.{} must be an option of sbatch with a text or a number on one "
                       "line; the array is the sweep's own",
                       training::place_of(*leaf.node, sweep.file), leaf.key));
@@ -266,8 +266,7 @@ toml::table parsed(const std::string& path) {
     return toml::parse(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
                        path);
   } catch (const toml::parse_error& error) {
-    training::refuse_config(
-        fmt::format("{}:{}: {}", path, error.source().begin.line, error.description()));
+    driver::refuse(fmt::format("{}:{}: {}", path, error.source().begin.line, error.description()));
   }
 }
 
@@ -279,9 +278,9 @@ Sweep load_sweep(const std::string& path) {
                                                          "zip",   "row",     "slurm"};
   for (const auto& [key, node] : root) {
     if (std::find(kSections.begin(), kSections.end(), key.str()) == kSections.end()) {
-      training::refuse_config(fmt::format("{}: unknown section [{}]; known: {}",
-                                          training::place_of(node, path), key.str(),
-                                          fmt::join(kSections, ", ")));
+      driver::refuse(fmt::format("{}: unknown section [{}]; known: {}",
+                                 training::place_of(node, path), key.str(),
+                                 fmt::join(kSections, ", ")));
     }
   }
   Sweep sweep;
@@ -296,7 +295,7 @@ Sweep load_sweep(const std::string& path) {
   try {
     command.emplace(sweep.command);
   } catch (const Error& error) {
-    training::refuse_config(fmt::format("{}: {}", section.where("command"), error.message()));
+    driver::refuse(fmt::format("{}: {}", section.where("command"), error.message()));
   }
   Reader(root, *command, sweep).read();
   return sweep;

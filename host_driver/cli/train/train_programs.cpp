@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "cli/program_file.hpp"
+#include "files/refuse.hpp"
 #include "loop/signature.hpp"
-#include "tpu/error.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -16,15 +16,11 @@ namespace {
 using training::ProgramNames;
 using training::TrainConfig;
 
-[[noreturn]] void refuse_cores(const std::string& text) {
-  throw Error(ErrorCode::kInvalidArgument, text);
-}
-
 // A board is given out as one core or as a whole, as users of the real one know it.
 void check_cores(const TrainConfig& config, const OpenOptions& options) {
   const int64_t all = board_cores(options.preset, options.overrides);
   if (config.cores != 1 && config.cores != all) {
-    refuse_cores(fmt::format(
+    refuse(fmt::format(
         "run.cores (--cores): the number of cores must be either 1 or {}, got {} instead; {}", all,
         config.cores,
         all == 1 ? "the board has one core"
@@ -41,7 +37,7 @@ bool is_cut(const std::string& path, int64_t own, int64_t wanted) {
   if (own == 1 && artifact) {
     return true;
   }
-  refuse_cores(fmt::format(
+  refuse(fmt::format(
       "{}: {} {} core{}, but run.cores (--cores) is {}; {}", path,
       artifact ? "the program says itself that it runs on" : "compiled for", own,
       own == 1 ? "" : "s", wanted,

@@ -14,20 +14,20 @@
 #include <thread>
 #include <utility>
 
+#include "files/refuse.hpp"
 #include "input/records/example.hpp"
 #include "input/records/record_file.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::input {
+
+using driver::refuse;
+
 namespace {
 
 // Files beyond these are opened when they are read: a process may have 1024 by default, as many as
 // large data sets have files.
 constexpr size_t kMostOpenFiles = 256;
-
-[[noreturn]] void refuse_source(const std::string& text) {
-  throw driver::Error(driver::ErrorCode::kInvalidArgument, text);
-}
 
 class RecordSource;
 
@@ -137,7 +137,7 @@ RecordSource::RecordSource(const std::vector<std::string>& paths,
       open_(paths.size()),
       interleave_(options.interleave) {
   if (interleave_.files == 0 || interleave_.block == 0) {
-    refuse_source("an interleave of 0 files or 0 records has no order");
+    refuse("an interleave of 0 files or 0 records has no order");
   }
   for (size_t i = 0; i < std::min(files_.size(), kMostOpenFiles); ++i) {
     if (!files_[i]->in_memory()) {
@@ -146,15 +146,15 @@ RecordSource::RecordSource(const std::vector<std::string>& paths,
   }
   take_turns();
   if (examples_ == 0) {
-    refuse_source(paths.empty() ? "no record files are named for the input"
-                                : fmt::format("{}{}: no records", paths[0],
-                                              paths.size() > 1 ? " and the others" : ""));
+    refuse(paths.empty() ? "no record files are named for the input"
+                         : fmt::format("{}{}: no records", paths[0],
+                                       paths.size() > 1 ? " and the others" : ""));
   }
 }
 
 void RecordSource::add_run(size_t file, uint64_t record, uint64_t count) {
   if (examples_ + count > std::numeric_limits<uint32_t>::max()) {
-    refuse_source("the files have more records than the 2^32 - 1 that can be put in an order");
+    refuse("the files have more records than the 2^32 - 1 that can be put in an order");
   }
   if (count > 0) {
     runs_.push_back({static_cast<uint32_t>(examples_), static_cast<uint32_t>(file),
