@@ -9,13 +9,13 @@
 #include "cli/board_arguments.hpp"
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
-#include "cli/text_bar.hpp"
 #include "files/files.hpp"
 #include "files/npz.hpp"
 #include "input/records/example.hpp"
 #include "input/records/record_file.hpp"
 #include "input/records/record_source.hpp"
 #include "input/rewrite.hpp"
+#include "terminal/text_bar.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -88,9 +88,9 @@ void to_records(const ConvertArguments& arguments) {
   for (const std::string& path : files.paths()) {
     refuse_overwrite(path, arrays.paths);
   }
-  TextBar bar("convert", "examples");
+  spec::TextBar bar("convert");
   input::write_records(arrays.names, arrays.columns, files,
-                       [&bar](uint64_t done, uint64_t all) { bar.show(done, all); });
+                       [&bar](uint64_t done, uint64_t all) { bar.count(done, all, "examples"); });
 }
 
 std::vector<input::Feature> features_in(const std::vector<std::string>& files,
@@ -122,10 +122,10 @@ void to_numpy(const ConvertArguments& arguments) {
   for (const std::string& path : input::array_paths(arguments.numpy, features)) {
     refuse_overwrite(path, files);
   }
-  TextBar bar("convert", "examples");
+  spec::TextBar bar("convert");
   input::write_arrays(input::record_source(files, features, {.threads = arguments.threads}),
                       features, arguments.numpy, arguments.threads,
-                      [&bar](uint64_t done, uint64_t all) { bar.show(done, all); });
+                      [&bar](uint64_t done, uint64_t all) { bar.count(done, all, "examples"); });
 }
 
 }  // namespace

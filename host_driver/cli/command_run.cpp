@@ -25,6 +25,7 @@
 #include "files/npy.hpp"
 #include "job/sampler.hpp"
 #include "readers/view.hpp"
+#include "terminal/text_bar.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -124,7 +125,8 @@ std::vector<Array> place_inputs(const Executable& program,
 // Launches one after the other; donated arguments are replaced by their results. Host seconds of
 // each.
 std::vector<double> launch(const Executable& program, std::vector<Array> arguments, int64_t times,
-                           RunResult& result, monitor::Sampler& sampler) {
+                           RunResult& result, monitor::Sampler& sampler, bool with_bar) {
+  spec::TextBar bar("run", spec::kLongSeconds);
   std::vector<double> seconds;
   for (int64_t n = 0; n < times; ++n) {
     for (size_t i = 0; n > 0 && i < arguments.size(); ++i) {
@@ -139,6 +141,9 @@ std::vector<double> launch(const Executable& program, std::vector<Array> argumen
     result.done.wait();
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     seconds.push_back(took.count());
+    if (with_bar) {
+      bar.count(static_cast<uint64_t>(n) + 1, static_cast<uint64_t>(times), "launches");
+    }
     sampler.progress({.step = n + 1, .steps = times, .epoch = 0, .loss = {}, .values = {}});
   }
   return seconds;
@@ -251,7 +256,7 @@ void run(const RunArguments& arguments) {
   ProfileWindow profile(board);
   RunResult result;
   const std::vector<double> seconds =
-      launch(program, std::move(placed), arguments.launches, result, sampler);
+      launch(program, std::move(placed), arguments.launches, result, sampler, !arguments.monitor);
   profile.close();
   sampler.stop();
   window.close();

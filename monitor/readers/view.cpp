@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include "terminal/text_bar.hpp"
 
 namespace tpu::monitor {
 namespace {
@@ -27,7 +27,7 @@ std::string progress_line(const Progress& at, const Figures& lately) {
   }
   text += fmt::format("  {:.1f} steps/s", lately.steps_per_second);
   if (lately.left_seconds) {
-    text += fmt::format("  {} left", duration_text(*lately.left_seconds));
+    text += fmt::format("  {} left", spec::duration_text(*lately.left_seconds));
   }
   return text + "\n";
 }
@@ -39,28 +39,17 @@ void put(std::FILE* to, const std::string& text) {
 
 }  // namespace
 
-std::string duration_text(double seconds) {
-  const auto whole = static_cast<int64_t>(std::max(0.0, seconds));
-  if (whole < 60) {
-    return fmt::format("{} s", whole);
-  }
-  if (whole < 3600) {
-    return fmt::format("{} min {:02} s", whole / 60, whole % 60);
-  }
-  return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
-}
-
 std::string view(const Report& report, double age) {
   const Snapshot& now = report.now;
   const Figures& lately = report.lately;
   std::string text =
       fmt::format("{}  (process {})\nboard {}  running {}  board time {:.3f} s\n", now.command,
-                  now.pid, now.board, duration_text(now.taken - now.started),
+                  now.pid, now.board, spec::duration_text(now.taken - now.started),
                   now.clock_hz > 0 ? static_cast<double>(now.cycles) / now.clock_hz : 0);
   constexpr double kOld = 5;
   if (age > kOld) {
     text += fmt::format("no news for {}: the host is busy with one command of the board\n",
-                        duration_text(age));
+                        spec::duration_text(age));
   }
   if (now.progress) {
     text += progress_line(*now.progress, lately);

@@ -12,9 +12,6 @@ namespace tpu::monitor {
 /// Lines, each with its end. `age`: seconds since the report was made.
 std::string view(const Report& report, double age = 0);
 
-/// "9 min 44 s"
-std::string duration_text(double seconds);
-
 /// Shows reports one after the other: on a terminal views over each other, elsewhere a line of JSON
 /// each. Nothing, unless it is wanted.
 std::function<void(const Report&)> live_view(std::FILE* to, bool wanted = true);

@@ -21,9 +21,9 @@
 #include "cli/sweep/sweep_file.hpp"
 #include "cli/sweep/sweep_folder.hpp"
 #include "cli/sweep/sweep_table.hpp"
-#include "cli/text_bar.hpp"
 #include "files/files.hpp"
 #include "files/json_output.hpp"
+#include "terminal/text_bar.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -62,13 +62,14 @@ class SweepRun {
         waiting_(rows.begin(), rows.end()),
         all_(rows.size()),
         jobs_(std::min<size_t>(jobs, rows.size())),
-        bar_("sweep", "rows") {}
+        bar_("sweep") {}
 
   // The signal that ended it; 0: none did.
   int run() {
     const StopSignals signals;
     ChildProcesses children;
     int told = 0;
+    bar_.count(0, all_, "rows");
     while (children.running() > 0 || (!waiting_.empty() && told == 0)) {
       if (told == 0 && !waiting_.empty() && children.running() < jobs_) {
         start_next(children);
@@ -111,8 +112,8 @@ class SweepRun {
       children.start({row, words, sweep_.folder, folder_.log(row)});
     } catch (const std::exception& error) {
       running_.erase(row);
-      fmt::print(stderr, "tpuboard: row {} ({}) is not run: {}\n", row, sweep_.rows[row].name,
-                 error.what());
+      bar_.print(fmt::format("tpuboard: row {} ({}) is not run: {}", row, sweep_.rows[row].name,
+                             error.what()));
     }
   }
 
@@ -144,8 +145,8 @@ class SweepRun {
 
   void say(size_t row, const std::string& what) {
     ++ended_;
-    if (isatty(fileno(stderr)) != 0) {
-      bar_.show(ended_, all_);
+    if (bar_.terminal()) {
+      bar_.count(ended_, all_, "rows");
       return;
     }
     fmt::print("{}/{}  row {} ({}): {}\n", ended_, all_, row, sweep_.rows[row].name, what);
@@ -159,7 +160,7 @@ class SweepRun {
   const size_t jobs_;
   size_t ended_ = 0;
   std::map<size_t, Running> running_;
-  TextBar bar_;
+  spec::TextBar bar_;
 };
 
 std::vector<size_t> rows_to_run(const Sweep& sweep, const SweepFolder& folder,

@@ -33,6 +33,7 @@
 #include "report/rate_finder.hpp"
 #include "report/report_page.hpp"
 #include "report/run_figures.hpp"
+#include "terminal/text_bar.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -331,8 +332,13 @@ void find_rate(const TrainArguments& arguments, const TrainConfig& config, Train
   training::RateSearch search;
   search.steps = arguments.steps > 0 ? arguments.steps : search.steps;
   const StopSignals signals;
-  const auto points =
-      training::find_rate(trainer, config, search, [] { return StopSignals::received() != 0; });
+  std::optional<spec::TextBar> bar(std::in_place, "learning rates");
+  const auto points = training::find_rate(trainer, config, search, [&] {
+    bar->count(static_cast<uint64_t>(trainer.steps_run()), static_cast<uint64_t>(search.steps),
+               "steps");
+    return StopSignals::received() != 0;
+  });
+  bar.reset();
   training::write_rates(arguments.out, points);
   const double best = training::best_rate(points);
   const std::string curve = (fs::path(arguments.out) / "learning_rates.svg").string();

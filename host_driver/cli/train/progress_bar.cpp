@@ -3,13 +3,9 @@
 #include "cli/train/progress_bar.hpp"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-
-#include "readers/view.hpp"
 
 namespace tpu::driver {
 
@@ -24,73 +20,48 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-size_t terminal_columns() {
-  constexpr size_t kUsual = 80;
-  winsize size{};
-  return ioctl(fileno(stdout), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
-}
-
 std::string figures(double seconds, double mxu, double idle) {
   return fmt::format("  {:.1f} us/step  MXU {:.2f} %  idle {:.2f} %", seconds * 1e6, 100 * mxu,
                      100 * idle);
 }
 
-// Progress that cannot be shown (a full disk, a reader that went away) does not end a run; the
-// command looks at the state of standard output at its end.
-void show(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
-
 }  // namespace
 
 ProgressBar::ProgressBar(const Trainer& trainer)
-    : trainer_(trainer), terminal_(isatty(fileno(stdout)) != 0), start_(Clock::now()) {}
+    : trainer_(trainer), bar_("", 0, stdout), start_(Clock::now()) {}
 
 void ProgressBar::step(const Progress& at) {
-  constexpr double kMinSeconds = 0.1;
-  if (!terminal_) {
+  if (!bar_.terminal()) {
     return;
   }
   if (at.epoch != epoch_) {
     begin_epoch(at);
-  } else if (seconds_since(shown_) < kMinSeconds && at.step != at.steps) {
+  }
+  if (!bar_.due() && at.step != at.steps) {
     return;
   }
-  shown_ = Clock::now();
-  std::string text =
-      fmt::format(" {}/{}{}{}", at.step, at.steps, loss_text(at.loss), live_figures(at.step));
-  // A line that is longer than the terminal could not be written over: what matters least goes.
-  const size_t columns = terminal_columns();
+  // Of this run: steps before it was resumed took no time.
   const double rate = static_cast<double>(trainer_.steps_run()) / seconds_since(start_);
   const auto left = static_cast<double>(at.steps - at.step);
-  for (const std::string& extra :
-       {fmt::format("  {} left", monitor::duration_text(rate > 0 ? left / rate : 0)),
-        fmt::format("  epoch {}", at.epoch), fmt::format("  {:.1f} steps/s", rate)}) {
-    constexpr size_t kShortBar = 12;
-    text += text.size() + extra.size() + kShortBar < columns ? extra : std::string();
-  }
-  constexpr size_t kLongBar = 24;
-  constexpr size_t kBrackets = 3;  // and the last column stays free
-  const size_t width = std::min(kLongBar, columns - std::min(columns, text.size() + kBrackets));
-  const double part = static_cast<double>(at.step) / static_cast<double>(at.steps);
-  const auto done = static_cast<size_t>(static_cast<double>(width) * part);
-  show(fmt::format("\r[{:<{}}]{}\x1b[K", std::string(done, '#'), width, text));
+  bar_.show(static_cast<double>(at.step) / static_cast<double>(at.steps),
+            fmt::format("{}/{}{}{}", at.step, at.steps, loss_text(at.loss), live_figures(at.step)),
+            {spec::duration_text(rate > 0 ? left / rate : 0) + " left",
+             fmt::format("epoch {}", at.epoch), fmt::format("{:.1f} steps/s", rate)});
 }
 
 void ProgressBar::epoch(const EpochResult& result) {
   const Window& window = trainer_.window();
   const auto steps = static_cast<double>(std::max<int64_t>(1, trainer_.steps_run()));
-  std::string text = fmt::format(
-      "{}epoch {:>3}{}{}", terminal_ ? "\r\x1b[K" : "", result.epoch, loss_text(result.train_loss),
-      figures(window.seconds() / steps, window.mxu_utilization(), window.idle()));
+  std::string text =
+      fmt::format("epoch {:>3}{}{}", result.epoch, loss_text(result.train_loss),
+                  figures(window.seconds() / steps, window.mxu_utilization(), window.idle()));
   if (result.eval) {
     for (const auto& [name, value] : result.eval->metrics) {
       text += name == "accuracy" ? fmt::format("  test accuracy {:.2f} %", 100 * value)
                                  : fmt::format("  test {} {:.4f}", name, value);
     }
   }
-  show(text + "\n");
+  bar_.print(text);
 }
 
 std::string ProgressBar::loss_text(double loss) const {

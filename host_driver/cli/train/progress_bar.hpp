@@ -7,6 +7,7 @@
 #include <string>
 
 #include "loop/trainer.hpp"
+#include "terminal/text_bar.hpp"
 
 namespace tpu::driver {
 
@@ -26,9 +27,8 @@ class ProgressBar {
   using Clock = std::chrono::steady_clock;
 
   const training::Trainer& trainer_;
-  bool terminal_;
+  spec::TextBar bar_;
   Clock::time_point start_;
-  Clock::time_point shown_;
   int64_t epoch_ = 0;
   int64_t first_step_ = 0;
   uint64_t first_cycle_ = 0;
