@@ -15,6 +15,9 @@ namespace tpu::compiler {
 exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
                           const CompileOptions& options = {});
 
+// Share of the graph's passes in the time of a compilation, about; the rest is generate()'s.
+constexpr double kGraphShare = 0.22;
+
 // True if somebody listens to the text of a stage.
 bool wants_dump(const CompileOptions& options, const std::string& stage);
 

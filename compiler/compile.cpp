@@ -80,10 +80,16 @@ std::vector<std::string> stages() {
 }
 
 Compiled compile(Module module, const spec::BoardParams& board, const CompileOptions& options) {
+  Compiled out;
+  const std::vector<Pass> all = passes_for(options, out.report.finite);
   PassOptions passes;
-  passes.after = [&](const std::string& pass, const Module& m) {
+  passes.after = [&, done = size_t{0}](const std::string& pass, const Module& m) mutable {
     if (wants_dump(options, pass)) {
       options.dump(pass, print(m, true));
+    }
+    if (options.progress && done < all.size()) {
+      const double part = static_cast<double>(done) / static_cast<double>(all.size());
+      options.progress(all[done++].name, kGraphShare * part);
     }
   };
   if (!options.data_parallel.empty()) {
@@ -91,8 +97,7 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
               options.cores.empty() ? spec::core_count(board)
                                     : static_cast<int64_t>(options.cores.size()));
   }
-  Compiled out;
-  run_passes(module, passes_for(options, out.report.finite), passes);
+  run_passes(module, all, passes);
   out.executable = generate(module, board, options);
   out.report.moved = std::move(module.moved);
   out.report.graph = std::move(module);

@@ -38,6 +38,9 @@ struct CompileOptions {
   // program that a later stage refuses.
   std::vector<std::string> dump_after;
   std::function<void(const std::string& stage, const std::string& text)> dump;
+  // Called as the work goes on, some thousand times for a large program: what is done next, and the
+  // share of the work that is behind, from 0 to 1, by the shares that stages usually have.
+  std::function<void(const std::string& stage, double done)> progress;
 };
 
 // What is known of a compilation beside what the executable says (its sizes, notes and estimated

@@ -15,6 +15,7 @@
 #include "file/whole_file.hpp"
 #include "import/file.hpp"
 #include "import/import.hpp"
+#include "terminal/text_bar.hpp"
 
 namespace {
 
@@ -95,6 +96,16 @@ void print_sizes(const std::string& input, const tpu::exe::ExecutableT& e) {
   }
 }
 
+// With a bar where that takes long, unless stages are printed.
+tpu::compiler::Compiled compiled(const Arguments& a, const tpu::spec::BoardParams& board,
+                                 tpu::compiler::CompileOptions& options) {
+  tpu::spec::TextBar bar("compile", tpu::spec::kLongSeconds);
+  if (a.dumps.empty()) {
+    options.progress = [&](const std::string& stage, double done) { bar.share(done, stage); };
+  }
+  return tpu::compiler::compile(tpu::compiler::import_vhlo_file(a.input), board, options);
+}
+
 void compile_file(const Arguments& a) {
   const tpu::spec::BoardParams board = tpu::spec::load_board(a.board, a.overrides);
   tpu::compiler::CompileOptions options;
@@ -105,8 +116,7 @@ void compile_file(const Arguments& a) {
   options.dump = [](const std::string& stage, const std::string& text) {
     std::cout << "// after " << stage << "\n" << text << "\n";
   };
-  const tpu::compiler::Compiled out =
-      tpu::compiler::compile(tpu::compiler::import_vhlo_file(a.input), board, options);
+  const tpu::compiler::Compiled out = compiled(a, board, options);
   const std::vector<std::byte> bytes = tpu::exe::write_executable(out.executable);
   if (!a.output.empty() || a.dumps.empty()) {
     write_executable(a, bytes);

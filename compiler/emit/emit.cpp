@@ -2,6 +2,7 @@
 // flight has come, and so the VMEM that it holds, depends on the commands beside it.
 #include "emit/emit.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "emit/context.hpp"
@@ -113,13 +114,18 @@ void emit_kernel(EmitContext& ctx, const Kernel& k) {
   advance_inflight(ctx);
 }
 
-void emit_all(EmitContext& ctx) {
+void emit_all(EmitContext& ctx, const std::function<void(double done)>& progress) {
+  size_t behind = 0;
   ctx.sink.insn(spec::ScalarOp::kRid, kPartitionRegister, 0, 0, 0);
   for (const Kernel& k : ctx.plan.kernels.kernels) {
     try {
       emit_kernel(ctx, k);
     } catch (const ListingFull&) {
       throw too_long(k);
+    }
+    if (progress) {  // kernels that are cut become more
+      const size_t all = std::max(++behind, ctx.plan.kernels.kernels.size());
+      progress(static_cast<double>(behind) / static_cast<double>(all));
     }
   }
   finish_inflight(ctx);
@@ -165,10 +171,11 @@ void emit_step(EmitContext& ctx, const Step& step) {
 }
 
 EmittedProgram emit_program(const Module& module, KernelProgram& kernels,
-                            const spec::BoardParams& board, const std::vector<int>& cores) {
+                            const spec::BoardParams& board, const std::vector<int>& cores,
+                            const std::function<void(double done)>& progress) {
   PlanContext plan(module, kernels, board);
   EmitContext ctx(plan, cores);
-  emit_all(ctx);
+  emit_all(ctx, progress);
   return finished(ctx);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,9 @@ struct EmittedProgram {
 
 // Kernels whose tiles do not fit into VMEM are cut in two until they do. Throws Error if the
 // smallest tile of a kernel does not fit, or if the program is too long. `cores`: of the board, by
-// partition.
+// partition. `progress` is called with the share of the kernels that are behind.
 EmittedProgram emit_program(const Module& module, KernelProgram& kernels,
-                            const spec::BoardParams& board, const std::vector<int>& cores);
+                            const spec::BoardParams& board, const std::vector<int>& cores,
+                            const std::function<void(double done)>& progress = {});
 
 }  // namespace tpu::compiler

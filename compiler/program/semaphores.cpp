@@ -34,12 +34,16 @@ class Inserter {
     pair_.fill(-1);
   }
 
-  SyncResult run() {
+  SyncResult run(const std::function<void(double done)>& progress) {
     const size_t n = listing_.items.size();
     waits_.resize(n);
     signals_.resize(n);
     clock_.resize(n);
     for (size_t i = 0; i < n; ++i) {
+      constexpr size_t kBetween = 4096;
+      if (progress && i % kBetween == 0) {
+        progress(static_cast<double>(i) / static_cast<double>(n));
+      }
       if (const auto* command = std::get_if<Command>(&listing_.items[i])) {
         visit(static_cast<int>(i), *command);
       } else if (const auto* control = std::get_if<Control>(&listing_.items[i])) {
@@ -235,6 +239,9 @@ class Inserter {
 
 }  // namespace
 
-SyncResult insert_semaphores(Listing& listing, int limit) { return Inserter(listing, limit).run(); }
+SyncResult insert_semaphores(Listing& listing, int limit,
+                             const std::function<void(double done)>& progress) {
+  return Inserter(listing, limit).run(progress);
+}
 
 }  // namespace tpu::compiler

@@ -11,6 +11,8 @@
 // label or branch. Waits of the sequencer for single commands have a semaphore for each queue.
 #pragma once
 
+#include <functional>
+
 #include "program/listing.hpp"
 
 namespace tpu::compiler {
@@ -25,7 +27,9 @@ struct SyncResult {
 };
 
 // Changes the listing: fills waits and signals, adds nops where a command needs more than two.
-// `limit`: first semaphore number that must not be used. Throws Error when there are too few.
-SyncResult insert_semaphores(Listing& listing, int limit);
+// `limit`: first semaphore number that must not be used. `progress` is called now and then with the
+// share of the items that are behind. Throws Error when there are too few.
+SyncResult insert_semaphores(Listing& listing, int limit,
+                             const std::function<void(double done)>& progress = {});
 
 }  // namespace tpu::compiler

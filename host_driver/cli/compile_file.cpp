@@ -11,12 +11,14 @@
 #include "compile.hpp"
 #include "files/digest.hpp"
 #include "files/files.hpp"
+#include "terminal/text_bar.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
 
-static spec::BoardParams board_of(const std::string& board,
-                                  const std::vector<std::string>& overrides) {
+namespace {
+
+spec::BoardParams board_of(const std::string& board, const std::vector<std::string>& overrides) {
   try {
     return spec::load_board(board, overrides);
   } catch (const std::exception& error) {
@@ -26,7 +28,7 @@ static spec::BoardParams board_of(const std::string& board,
 
 // Errors name the file.
 template <typename Work>
-static auto with_path(const std::string& path, Work work) {
+auto with_path(const std::string& path, Work work) {
   try {
     return work();
   } catch (const std::exception& error) {
@@ -34,27 +36,38 @@ static auto with_path(const std::string& path, Work work) {
   }
 }
 
-static compiler::Compiled compiled_for(std::span<const std::byte> artifact, const std::string& path,
-                                       const spec::BoardParams& board,
-                                       const compiler::CompileOptions& options) {
+struct Source {
+  std::vector<std::byte> artifact;
+  compiler::Compiled compiled;
+};
+
+// With a bar where that takes long.
+Source compile_source(const std::string& path, const std::string& board,
+                      const std::vector<std::string>& overrides, compiler::CompileOptions options) {
+  const std::filesystem::path file(path);
+  spec::TextBar bar("compile " + file.filename().string(), spec::kLongSeconds);
+  options.progress = [&](const std::string& stage, double done) { bar.share(done, stage); };
+  std::vector<std::byte> artifact = read_file(path);
+  const spec::BoardParams params = board_of(board, overrides);
   return with_path(path, [&] {
-    const std::string name = std::filesystem::path(path).stem().string();
-    return compiler::compile(artifact, name, board, options);
+    compiler::Compiled compiled =
+        compiler::compile(artifact, file.stem().string(), params, options);
+    return Source{std::move(artifact), std::move(compiled)};
   });
 }
+
+}  // namespace
 
 CompiledFile compile_file(const std::string& path, const std::string& board,
                           const std::vector<std::string>& overrides,
                           const std::vector<size_t>& data_parallel) {
-  const std::vector<std::byte> artifact = read_file(path);
   compiler::CompileOptions options;
   options.data_parallel = data_parallel;
-  const compiler::Compiled compiled =
-      compiled_for(artifact, path, board_of(board, overrides), options);
-  Digest source;
-  source.add_bytes(artifact);
-  return {source.finish(), exe::write_executable(compiled.executable),
-          one_hot_classes(compiled.report.graph)};
+  const Source source = compile_source(path, board, overrides, options);
+  Digest digest;
+  digest.add_bytes(source.artifact);
+  return {digest.finish(), exe::write_executable(source.compiled.executable),
+          one_hot_classes(source.compiled.report.graph)};
 }
 
 WatchedFile compile_watched(const std::string& path, const std::string& board,
@@ -64,9 +77,9 @@ WatchedFile compile_watched(const std::string& path, const std::string& board,
   options.watch_finite = true;
   options.update_sharding = compiler::UpdateSharding::kOff;  // the whole state is watched
   options.data_parallel = data_parallel;
-  compiler::Compiled compiled =
-      compiled_for(read_file(path), path, board_of(board, overrides), options);
-  return {exe::write_executable(compiled.executable), std::move(compiled.report.finite)};
+  Source source = compile_source(path, board, overrides, options);
+  return {exe::write_executable(source.compiled.executable),
+          std::move(source.compiled.report.finite)};
 }
 
 compiler::ProgramInterface artifact_interface(const std::string& path) {

@@ -5,16 +5,10 @@ Usage: process_test.py TPUBOARD DATA_FOLDER
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import os
-import pty
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import unittest
 from pathlib import Path
 
@@ -88,31 +82,17 @@ class Process(JobTest):
             self.assertEqual(lines[0]["pid"], process.pid)
             self.assertLess(lines[0]["taken"], lines[1]["taken"])
 
-    def on_a_terminal(self, *words: str) -> str:
-        """What the command shows where both streams are a terminal of 160 columns."""
-        leader, follower = pty.openpty()
-        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 40, 160, 0, 0))
-        with subprocess.Popen([TPUBOARD, *words], stdout=follower, stderr=follower, env=self.environment) as process:
-            os.close(follower)
-            shown = b""
-            with contextlib.suppress(OSError):  # the terminal's end, once nobody has it open
-                while piece := os.read(leader, 65536):
-                    shown += piece
-            os.close(leader)
-            self.assertEqual(process.wait(), 0, shown)
-        return shown.decode()
-
     def test_the_bar_of_a_training_run(self) -> None:
         words = ("train", str(self.folder / "c.toml"), "--out", str(self.folder / "out"), "--steps", "40")
-        shown = self.on_a_terminal(*words)
+        shown = self.on_a_terminal(TPUBOARD, *words)
         self.assertRegex(shown, r"\[#+ *\] 40/40 .* 0 s left")
         quiet = self.call(*words)
         self.assertEqual(quiet.returncode, 0, quiet.stderr)
         self.assertNotIn("left", quiet.stdout + quiet.stderr)
 
     def test_the_view_takes_the_place_of_the_bar(self) -> None:
-        shown = self.on_a_terminal("train", str(self.folder / "c.toml"), "--out", str(self.folder / "out"), "--steps",
-                                   "40", "--monitor")
+        shown = self.on_a_terminal(TPUBOARD, "train", str(self.folder / "c.toml"), "--out", str(self.folder / "out"),
+                                   "--steps", "40", "--monitor")
         self.assertIn("\x1b[2J", shown)
         self.assertIn("step 40 of 40", shown)
         self.assertNotIn("] 40/40", shown)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
+import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import time
 import unittest
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +66,24 @@ class Monitored(unittest.TestCase):
             self.assertLess(time.monotonic(), end, "waited in vain")
             time.sleep(0.02)
 
+    def on_a_terminal(self, *words: str, until: str = "") -> str:
+        """What a command shows where both streams are a terminal of 160 columns; it is killed once it has shown
+        `until`."""
+        leader, follower = pty.openpty()
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 40, 160, 0, 0))
+        with subprocess.Popen(words, stdout=follower, stderr=follower, env=self.environment) as process:
+            os.close(follower)
+            shown = b""
+            with contextlib.suppress(OSError):  # the terminal's end, once nobody has it open
+                while piece := os.read(leader, 65536):
+                    shown += piece
+                    if until and until in shown.decode():
+                        process.kill()
+            os.close(leader)
+            code = process.wait()
+        self.assertEqual(code, -signal.SIGKILL if until else 0, shown)
+        return shown.decode()
+
 
 class JobTest(Monitored):
     """Jobs are training runs."""
@@ -73,7 +96,7 @@ class JobTest(Monitored):
         (self.folder / "labels.raw").write_bytes(bytes(i % 4 for i in range(96)))
         (self.folder / "c.toml").write_text(CONFIG.format(data=self.data))
 
-    @contextmanager
+    @contextlib.contextmanager
     def job(self, *words: str, name: str = "out") -> Iterator[subprocess.Popen[str]]:
         """A training run that goes on until it is stopped, and has come to a step that others see."""
         command = [self.tpuboard, "train", str(self.folder / "c.toml"), "--out", str(self.folder / name), *words]

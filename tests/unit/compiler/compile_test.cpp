@@ -72,6 +72,27 @@ TEST(Compile, ShowsStagesInFrontOfAnError) {
   EXPECT_EQ(seen, std::vector<std::string>{"import"});
 }
 
+TEST(Compile, TellsHowFarItIsAndGivesTheSameBytes) {
+  std::vector<std::string> seen;
+  double last = 0;
+  CompileOptions options;
+  options.progress = [&](const std::string& stage, double done) {
+    EXPECT_GE(done, last) << stage;
+    EXPECT_LT(done, 1) << stage;
+    last = done;
+    if (seen.empty() || seen.back() != stage) {
+      seen.push_back(stage);
+    }
+  };
+  const Bytes told =
+      exe::write_executable(compile(artifact("mlp_sgd"), "", board(), options).executable);
+  EXPECT_EQ(told, exe::write_executable(compile(artifact("mlp_sgd"), "", board()).executable));
+  EXPECT_EQ(seen.front(), stages()[1]) << "the import is behind";
+  const std::vector<std::string> end(seen.end() - 5, seen.end());
+  EXPECT_EQ(end,
+            std::vector<std::string>({"kernels", "commands", "semaphores", "image", "estimate"}));
+}
+
 TEST(Compile, SaysWhyNothingIsSharded) {
   CompileOptions options;
   options.update_sharding = UpdateSharding::kOn;
