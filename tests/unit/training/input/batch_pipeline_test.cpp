@@ -52,6 +52,11 @@ TEST(InputBatches, DropsKeepsOrPadsTheRemainder) {
             (std::vector<Rows>{{0, 1}, {2, 3}, {4}}));
   EXPECT_EQ(run({.batch = 2, .remainder = Remainder::kPad, .epochs = 2}, 3),
             (std::vector<Rows>{{0, 1}, {2, 0}, {0, 1}, {2, 0}}));
+  // In memory that other batches have filled: of two pieces in turn, three batches an epoch.
+  EXPECT_EQ(
+      run({.batch = 2, .remainder = Remainder::kPad, .epochs = 4, .threads = 1, .prefetch = 1}, 5)
+          .back(),
+      (Rows{4, 0}));
   BatchPipeline pipeline(counting_source(3), number_feature(),
                          {.batch = 4, .remainder = Remainder::kPad, .epochs = 1});
   Batch batch;
@@ -139,6 +144,32 @@ TEST(InputBatches, RefusesThePositionOfAnotherInput) {
   EXPECT_EQ(error_of([&] { other.restore(other.position()); }),
             "the input has given batches already; restore before the first one");
   EXPECT_NE(error_of([] { Position::parse("{\"next\": 1}"); }).find("damaged"), std::string::npos);
+}
+
+// What is drawn for an example is another in each epoch, and the same when an epoch is begun in.
+TEST(InputBatches, AugmentsEachEpochAnew) {
+  std::vector<uint8_t> pixels(16 * 2);
+  std::iota(pixels.begin(), pixels.end(), uint8_t{0});
+  const std::vector<Feature> features = {
+      {.name = "image", .type = DType::kU8, .shape = {1, 2, 1}, .flip = true}};
+  const PipelineOptions options{.batch = 16, .epochs = 3, .order = {.seed = 5}};
+  const auto source =
+      array_source({memory_column("image", array_of(DType::kU8, {16, 1, 2, 1}, pixels))});
+  BatchPipeline pipeline(source, features, options);
+  Position behind_one;
+  std::vector<std::vector<uint8_t>> epochs;
+  Batch batch;
+  while (pipeline.next(batch)) {
+    behind_one = epochs.empty() ? pipeline.position() : behind_one;
+    epochs.push_back(values_of<uint8_t>(batch.arrays[0].bytes));
+  }
+  ASSERT_EQ(epochs.size(), 3u);
+  EXPECT_NE(epochs[0], epochs[1]);
+  EXPECT_NE(epochs[1], epochs[2]);
+  BatchPipeline resumed(source, features, options);
+  resumed.restore(behind_one);
+  ASSERT_TRUE(resumed.next(batch));
+  EXPECT_EQ(values_of<uint8_t>(batch.arrays[0].bytes), epochs[1]);
 }
 
 // A label out of range fails its own batch, after all before it.

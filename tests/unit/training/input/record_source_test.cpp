@@ -239,6 +239,13 @@ TEST(RecordSource, FindsNamesThatLookLikePatterns) {
   EXPECT_EQ(pattern_in(odd, "/data/*"), "/data/*");
 }
 
+TEST(RecordSource, FilesInAnotherOrderAreOtherData) {
+  const ScratchFolder folder;
+  const auto paths = write_files(folder, 2, 4);
+  EXPECT_NE(record_source(paths, usual_features())->identity(),
+            record_source({paths[1], paths[0]}, usual_features())->identity());
+}
+
 TEST(RecordSource, RefusesEmptyDataSets) {
   const ScratchFolder folder;
   EXPECT_EQ(error_of([&] { find_files({folder.file("*.tfrecord")}); }),
