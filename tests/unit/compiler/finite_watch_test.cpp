@@ -94,6 +94,14 @@ TEST_F(Watch, TheInfinityOfAMaskIsNoOrigin) {
   EXPECT_EQ(origin(m, {tensor({1, 2}), none}), "stablehlo.divide test.py:4:1");
 }
 
+// Also where it has come through operations to the one that makes NaN of it.
+TEST_F(Watch, WhatMakesNanOfTheInfinityOfAMaskIsTheOrigin) {
+  Value* scores = b_.arg(f32({2}));
+  Value* masked = b_.op(Kind::kAdd, {scores, like(scores, -kInf)}, scores->type);
+  Value* product = b_.op(Kind::kMultiply, {masked, like(scores, 0)}, scores->type);
+  EXPECT_EQ(origin(b_.done({sum(product)}), {tensor({1, 2})}), "stablehlo.multiply test.py:4:1");
+}
+
 TEST_F(Watch, AMaskThatNothingComesOfIsFinite) {
   Value* scores = b_.arg(f32({2}));
   Value* masked = b_.op(Kind::kAdd, {scores, like(scores, -kInf)}, scores->type);
@@ -129,6 +137,7 @@ TEST_F(Watch, ValuesOfAllCoresAreLookedAt) {
                           .results = {2}};
   constexpr int32_t kNan = 0x7FC00000;
   EXPECT_EQ(origin_of(watch, std::vector<int32_t>{0, 0, kNan, 0, kNan, kNan}, 0), 1u);
+  EXPECT_EQ(origin_of(watch, std::vector<int32_t>{0, kNan, kNan, 0, 0, kNan}, 0), 1u);
   EXPECT_EQ(origin_of(watch, std::vector<int32_t>{0, 0, 0, 0, kNan, 0}, 0), std::nullopt);
 }
 
