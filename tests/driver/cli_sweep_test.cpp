@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cli/sweep/slurm_script.hpp"
 #include "cli/sweep/sweep_file.hpp"
 #include "cli/sweep/sweep_folder.hpp"
 #include "cli/sweep/sweep_table.hpp"
@@ -270,6 +271,89 @@ TEST_F(CliSweep, TheTableComparesWithTheFirstRow) {
   ASSERT_TRUE(plots.contains("step_ms_by_device.svg"));
   EXPECT_THAT(plots.at("step_ms_by_device.svg"), HasSubstr(">launches=1</text>"));
   EXPECT_TRUE(plots.contains("mxu_percent_by_launches.svg"));
+}
+
+// What it does is as much of a row as its options are.
+TEST_F(CliSweep, RowsOfAnotherCommandAreOthers) {
+  const std::string grid = "[grid]\nset.hbm.gbps_per_chip = [900]\n";
+  const Sweep run = sweep(front_ + grid);
+  const Sweep bench =
+      sweep("[sweep]\ncommand = \"bench\"\n[options]\nprogram = \"p.tpuexe\"\n" + grid);
+  EXPECT_EQ(run.rows[0].words, bench.rows[0].words);
+  EXPECT_NE(SweepFolder(path("o"), run).row(0), SweepFolder(path("o"), bench).row(0));
+}
+
+TEST_F(CliSweep, EveryFileThatARowReadsCounts) {
+  const auto changes = [&](const Sweep& read, const std::string& file) {
+    const SweepFolder folder(path("o"), read);
+    const std::string before = folder.stamp(0);
+    save(file, "longer than it was");
+    return folder.stamp(0) != before;
+  };
+  save("a.npy", "a");
+  EXPECT_TRUE(changes(sweep(front_ + "[grid]\nin = [\"0=a.npy\"]\n"), "a.npy"));
+  save("c.toml",
+       "[program]\ntrain = \"a.mlirbc\"\n[state]\nseed = 1\ninit = [\"zeros\"]\n[data]\nimages = "
+       "\"i.npy\"\n"
+       "labels = \"l.npy\"\nsplit_seed = 1\neval_count = 0\n[run]\nbatch = 1\nepochs = 1\n");
+  const Sweep train = sweep(
+      "[sweep]\ncommand = \"train\"\n[options]\nconfig = \"c.toml\"\n[grid]\n"
+      "with.program.train = [\"b.mlirbc\"]\n");
+  for (const char* file : {"a.mlirbc", "b.mlirbc", "i.npy"}) {
+    save(file, "short");
+  }
+  EXPECT_FALSE(changes(train, "a.mlirbc"));  // which this row does not use
+  EXPECT_TRUE(changes(train, "b.mlirbc"));
+  EXPECT_TRUE(changes(train, "i.npy"));
+}
+
+TEST_F(CliSweep, ARowBeginsWithAnEmptyFolder) {
+  const Sweep read = sweep(front_ + "[grid]\nlaunches = [1]\n");
+  const SweepFolder folder(path("o"), read);
+  make_folder(folder.row(0) / "out" / "checkpoint");
+  folder.end(0, {RowState::kDone, "", 4, 2}, folder.stamp(0));
+  folder.begin(0);
+  EXPECT_EQ(folder.read(0).state, RowState::kNotRun);
+  EXPECT_FALSE(std::filesystem::exists(folder.row(0) / "out"));
+}
+
+TEST_F(CliSweep, AgainRunsWhatIsComplete) {
+  const Sweep read = sweep(front_ + "[grid]\nlaunches = [1, 2]\n");
+  const SweepFolder folder(path("o"), read);
+  make_folder(folder.row(0));
+  folder.end(0, {RowState::kDone, "", 4, 2}, folder.stamp(0));
+  ASSERT_EQ(call({"sweep", path("s.toml"), "--out", path("o"), "--dry-run"}), 0);
+  EXPECT_THAT(out_, HasSubstr("2 rows, 1 of them to run"));
+  EXPECT_THAT(out_, HasSubstr("# row 0, complete: "));
+  ASSERT_EQ(call({"sweep", path("s.toml"), "--out", path("o"), "--dry-run", "--again"}), 0);
+  EXPECT_THAT(out_, HasSubstr("2 rows, 2 of them to run"));
+}
+
+TEST_F(CliSweep, PlotsAreOfTheNumbersThereAre) {
+  const Sweep read = sweep(
+      "[sweep]\ncommand = \"bench\"\n[options]\nprogram = \"p.tpuexe\"\n[grid]\n"
+      "set.hbm.gbps_per_chip = [900, 450]\nsimd = [\"scalar\", \"avx2\"]\n");
+  const SweepFolder folder(path("o"), read);
+  for (size_t row = 0; row < 4; ++row) {
+    make_folder(folder.row(row));
+    save(std::filesystem::relative(folder.row(row) / "figures.json", folder_).string(),
+         "{\"sim_us_per_launch\": {\"value\": 7.5}}");
+    folder.end(row, {RowState::kDone, "", 4, 2}, folder.stamp(row));
+  }
+  make_folder(folder.root() / "plots");
+  save("o/plots/loss_by_launches.svg", "of an axis that was");
+  const SweepTable table(read, folder);
+  EXPECT_EQ(table.json()["rows"][0]["figures"]["step_ms"], 0.0075);
+  table.write();
+  EXPECT_TRUE(std::filesystem::exists(path("o/plots/step_ms_by_set.hbm.gbps_per_chip.svg")));
+  EXPECT_FALSE(std::filesystem::exists(path("o/plots/step_ms_by_simd.svg")));
+  EXPECT_FALSE(std::filesystem::exists(path("o/plots/loss_by_launches.svg")));
+}
+
+TEST(SweepShell, AWordStaysOne) {
+  EXPECT_EQ(shell_word("it's a $x"), "'it'\\''s a $x'");
+  EXPECT_EQ(shell_word(""), "''");
+  EXPECT_EQ(shell_word("a/b-c_d=e.f:g,h@i%j+k"), "a/b-c_d=e.f:g,h@i%j+k");
 }
 
 TEST(SweepLog, TheLastErrorIsFound) {
