@@ -350,6 +350,7 @@ TEST_P(Feed, RefusesWhatCannotBeFed) {
   good.feed.feed({batch(0)});
   good.feed.feed({batch(1)});
   expect(good, 1, batch(0));
+  EXPECT_EQ(code_of([&] { good.feed.take(1); }), ErrorCode::kFailedPrecondition);  // twice
 }
 
 TEST_P(Feed, AClosedBoardEndsALaunchThatWaits) {
