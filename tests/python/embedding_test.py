@@ -244,9 +244,9 @@ class BadInput(unittest.TestCase):
 
     def test_ids_of_any_integer_type(self) -> None:
         table = embedding.TableConfig("bytes", 256, 8, "sum", embedding.SGD(0.5), whole_numbers)
-        layer = embedding.Embedding({"f": embedding.FeatureConfig(table)}, mesh_of("cpu", 8), batch=BATCH)
+        layer = embedding.Embedding({"f": embedding.FeatureConfig(table)}, mesh_of("tpu", 8), batch=BATCH)
         ids, rows = np.arange(BATCH) + 90, np.asarray(layer.rows(layer.init(), "bytes", np.arange(BATCH) + 90))
-        for dtype in (np.uint8, np.int8, np.int16, np.uint32, np.int64):
+        for dtype in (np.uint8, np.int64):
             given = {"f": ids.astype(dtype)}
             layer.check_ids(given)
             vectors, lookup = layer.lookup(layer.init(), given)
