@@ -69,6 +69,23 @@ void need_own(const fs::path& folder) {
   }
 }
 
+// The files of others are not looked at.
+void need_job(const fs::path& folder, int64_t pid) {
+  if (read_job(folder, pid).report) {
+    return;
+  }
+  struct stat process {};
+  if (stat(fmt::format("/proc/{}", pid).c_str(), &process) != 0) {
+    throw Error(ErrorCode::kFailedPrecondition, fmt::format("there is no process {}", pid));
+  }
+  throw Error(ErrorCode::kFailedPrecondition,
+              process.st_uid != geteuid()
+                  ? fmt::format("process {} belongs to the user {}; run the monitor as this user",
+                                pid, user_name(process.st_uid))
+                  : fmt::format("process {} has no board open, or tells nothing of it in {}", pid,
+                                folder.string()));
+}
+
 bool alive(const Report& report) {
   return process_start(report.now.pid) == report.now.process_start;
 }
@@ -155,6 +172,9 @@ JobNews read_job(const fs::path& folder, int64_t pid) {
   if (!text) {
     return {std::nullopt, JobEnd::kDone};
   }
+  if (!process_start(pid)) {  // whatever it left; or it is just taking its file away
+    return {std::nullopt, fs::exists(path) ? JobEnd::kKilled : JobEnd::kDone};
+  }
   Report report = report_from(*text, path.string());
   if (!alive(report)) {
     return {std::nullopt, fs::exists(path) ? JobEnd::kKilled : JobEnd::kDone};
@@ -163,22 +183,12 @@ JobNews read_job(const fs::path& folder, int64_t pid) {
 }
 
 int64_t choose_job(const fs::path& folder, int64_t pid) {
-  const std::vector<int64_t> jobs = running_jobs(folder);
   if (pid != 0) {
-    if (std::find(jobs.begin(), jobs.end(), pid) != jobs.end()) {
-      return pid;
-    }
-    struct stat process {};
-    if (stat(fmt::format("/proc/{}", pid).c_str(), &process) != 0) {
-      throw Error(ErrorCode::kFailedPrecondition, fmt::format("there is no process {}", pid));
-    }
-    throw Error(ErrorCode::kFailedPrecondition,
-                process.st_uid != geteuid()
-                    ? fmt::format("process {} belongs to the user {}; run the monitor as this user",
-                                  pid, user_name(process.st_uid))
-                    : fmt::format("process {} has no board open, or tells nothing of it in {}", pid,
-                                  folder.string()));
+    need_own(folder);
+    need_job(folder, pid);
+    return pid;
   }
+  const std::vector<int64_t> jobs = running_jobs(folder);
   if (jobs.empty()) {
     throw Error(ErrorCode::kFailedPrecondition,
                 fmt::format("no job is running (none tells of itself in {})", folder.string()));

@@ -49,6 +49,7 @@ struct JobNews {
   std::optional<Report> report;
   JobEnd end = JobEnd::kDone;  ///< without a report
 };
+/// Throws driver::Error for a file that is none of a job's, though there is such a process.
 JobNews read_job(const std::filesystem::path& folder, int64_t pid);
 
 /// The job `pid`, or the only one there is (0). Throws driver::Error that says what there is: no

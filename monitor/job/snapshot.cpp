@@ -276,8 +276,9 @@ Report report_from(const std::string& text, const std::string& name) {
     report.lately = read_figures(json.at("lately"));
     return report;
   } catch (const Json::exception& error) {
-    throw driver::Error(driver::ErrorCode::kInvalidArgument,
-                        fmt::format("{}: not the figures of a job: {}", name, error.what()));
+    throw driver::Error(
+        driver::ErrorCode::kInvalidArgument,
+        fmt::format("{}: not the figures of a job; delete it: {}", name, error.what()));
   }
 }
 

@@ -215,6 +215,14 @@ TEST_F(MonitorJobs, AKilledJobIsToldFromOneThatEnded) {
       << "what it left is taken away";
 }
 
+TEST_F(MonitorJobs, WhatADeadProcessLeftIsTakenAwayUnread) {
+  std::filesystem::create_directory(folder_);
+  const auto file = folder_ / (std::to_string(int64_t{1} << 39) + ".json");
+  std::ofstream(file) << R"({"format": 7})";
+  EXPECT_THAT(running_jobs(folder_), IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
 TEST_F(MonitorJobs, ANumberThatIsUsedAgainIsAnotherProcess) {
   const JobFile file(folder_);
   Report report = some_report();
@@ -241,8 +249,13 @@ TEST_F(MonitorJobs, AFileThatIsNoJobsIsNamed) {
   std::filesystem::create_directory(folder_);
   std::ofstream(folder_ / "notes.txt") << "not a job";
   EXPECT_THAT(choice_error(0), HasSubstr("no job is running"));
-  std::ofstream(folder_ / "12.json") << "{}";
-  EXPECT_THAT(choice_error(0), HasSubstr("12.json: not the figures of a job"));
+  const std::string file = std::to_string(getpid()) + ".json";
+  std::ofstream(folder_ / file) << "{}";
+  EXPECT_THAT(choice_error(0), HasSubstr(file + ": not the figures of a job; delete it"));
+  EXPECT_THAT(choice_error(getpid()), HasSubstr(file + ": not the figures of a job; delete it"));
+  const pid_t job = start_job();
+  EXPECT_EQ(choose_job(folder_, job), job) << "another's file is in the way";
+  end_job(job);
 }
 
 // In a process of another user where this one is root's; else root's folder is another's already.

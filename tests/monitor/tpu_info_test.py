@@ -86,6 +86,15 @@ class Served(JobTest):
         self.assertGreater(samples[0][1], 0)
         self.assertIn("train", families["tpuboard_job_info"][1][0][0]["command"])
 
+    def test_prometheus_forgets_a_job_that_was_killed(self) -> None:
+        _, port = self.serve("--prometheus", "0")
+        with self.job() as job:
+            job.kill()
+            job.wait()
+            text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
+            self.assertNotIn("{", text)
+            self.assertEqual(list((self.folder / "tpuboard").iterdir()), [], "what it left")
+
     def test_without_jobs_there_are_no_samples(self) -> None:
         _, port = self.serve("--prometheus", "0")
         text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
