@@ -107,6 +107,8 @@ def main() -> int:
         "loss_curve.py": lambda: check_curves(plugin),
         "launch_latency.py": lambda: output(sys.executable, BENCHMARKS / "launch_latency.py", "--plugin", plugin,
                                             "--launches", "10"),
+        "monitor_cost.py": lambda: output(sys.executable, BENCHMARKS / "monitor_cost.py", "--bin", tools, "--steps",
+                                          "20", "--rounds", "1"),
         "vpu-bench": lambda: output(tools / "vpu-bench", "0.0005"),
     }
     failed = 0
