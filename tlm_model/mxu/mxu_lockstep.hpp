@@ -62,6 +62,7 @@ class MxuLockstepEngine final : public MxuEngine {
   // Counts tiles that went through the Verilog, not those of the command.
   void set_wave_window(const MxuWaveWindow& window) { rtl_.set_wave_window(window); }
   std::string finish_waves() { return rtl_.finish_waves(); }
+  void set_port_observer(MxuPortObserver observer) { rtl_.set_port_observer(std::move(observer)); }
 
  private:
   // A column of tiles that accumulate on each other, and the running values that enter the first.

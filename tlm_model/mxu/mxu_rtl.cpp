@@ -15,10 +15,11 @@ class Feeder {
  public:
   // Tiles are shown in waves with numbers from `first_tile` on. The observer may be empty.
   Feeder(RtlArray& array, const MxuJob& job, uint64_t first_tile,
-         const MxuRtlEngine::RowObserver& observer)
+         const MxuRtlEngine::RowObserver& observer, const MxuPortObserver& ports)
       : array_(array),
         first_tile_(first_tile),
         observer_(observer),
+        ports_(ports),
         shape_(array.shape()),
         job_(job),
         tiles_(mxu_tiles(job, shape_)),
@@ -62,6 +63,9 @@ class Feeder {
       advance(collect_);
     }
     array_.step(in);
+    if (ports_) {
+      tell_ports(in);
+    }
     loaded_ = entered_pairs_;
     ++cycle_;
   }
@@ -77,6 +81,19 @@ class Feeder {
       position.row = 0;
       ++position.tile;
     }
+  }
+
+  // What the ports show when the cycle ends: inputs that were taken, and the results that leave.
+  void tell_ports(const RtlArrayInput& in) const {
+    ports_({.cycle = job_.start_cycle + cycle_,
+            .tile = in.tile,
+            .op_id = in.op_id,
+            .swap = in.x_swap,
+            .busy = array_.busy(),
+            .w = in.w_valid ? in.w : nullptr,
+            .x = in.x_valid ? in.x : nullptr,
+            .acc = in.x_valid ? in.acc : nullptr,
+            .y = array_.y_valid() ? array_.y() : nullptr});
   }
 
   // The tile's last weight pair entered in an earlier cycle, and the running value of this row has
@@ -146,6 +163,7 @@ class Feeder {
   RtlArray& array_;
   const uint64_t first_tile_;
   const MxuRtlEngine::RowObserver& observer_;
+  const MxuPortObserver& ports_;
   const spec::MxuShape& shape_;
   const MxuJob& job_;
   const std::vector<MxuTile> tiles_;
@@ -218,6 +236,11 @@ std::string MxuRtlEngine::finish_waves() {
   return wave_trouble();
 }
 
+void MxuRtlEngine::set_port_observer(MxuPortObserver observer) {
+  const std::lock_guard lock(mutex_);
+  ports_ = std::move(observer);
+}
+
 void MxuRtlEngine::set_bubbles(uint32_t one_in, uint64_t seed) {
   const std::lock_guard lock(mutex_);
   bubble_one_in_ = one_in;
@@ -251,7 +274,7 @@ void MxuRtlEngine::run_observed(const MxuJob& job, const RowObserver& observer) 
   const std::lock_guard lock(mutex_);
   const uint64_t first_tile =
       job.first_tile < 0 ? tiles_run_ : static_cast<uint64_t>(job.first_tile);
-  Feeder feeder(*array_, job, first_tile, observer);
+  Feeder feeder(*array_, job, first_tile, observer, ports_);
   if (dumping_) {
     array_->set_wave_cycle(job.start_cycle);
   }
@@ -268,6 +291,9 @@ void MxuRtlEngine::run_observed(const MxuJob& job, const RowObserver& observer) 
     if (dumping_ && tiles_run_ + feeder.collected_tiles() >= window_->first_tile + window_->tiles) {
       end_window();
     }
+  }
+  if (ports_) {
+    ports_({.cycle = job.start_cycle + feeder.cycle()});
   }
   tiles_run_ += feeder.tiles();
   cycles_ = feeder.cycles();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mxu/mxu_engine.hpp"
+#include "mxu/mxu_ports.hpp"
 #include "mxu/rtl_array.hpp"
 
 namespace tpu::model {
@@ -55,6 +56,8 @@ class MxuRtlEngine final : public MxuEngine {
   std::string wave_error() const;
   // Completes the file; wave_error(), or that no tile of the window has come.
   std::string finish_waves();
+  // Of all jobs to come; empty: none.
+  void set_port_observer(MxuPortObserver observer);
   // Rows enter only in cycles that a seeded generator picks (1 in `one_in` is held back); 0
   // switches it off.
   void set_bubbles(uint32_t one_in, uint64_t seed);
@@ -71,6 +74,7 @@ class MxuRtlEngine final : public MxuEngine {
   std::optional<MxuWaveWindow> window_;
   bool dumping_ = false;
   std::string wave_error_;
+  MxuPortObserver ports_;
   uint32_t bubble_one_in_ = 0;
   uint64_t bubble_state_ = 0;
 };
