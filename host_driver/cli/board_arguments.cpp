@@ -34,10 +34,29 @@ std::pair<uint64_t, uint64_t> need_range(const std::string& text, const char* op
   return *range;
 }
 
+// "900cycles", or "2steps".
+void set_waves_length(std::string_view text, SimOptions& sim) {
+  if (text.empty()) {
+    return;
+  }
+  std::string_view digits = text;
+  const bool steps = digits.ends_with("steps");
+  if (!steps && !digits.ends_with("cycles")) {
+    digits = {};
+  }
+  digits.remove_suffix(digits.empty() ? 0 : std::string_view(steps ? "steps" : "cycles").size());
+  const auto count = whole_number(digits);
+  if (!count || *count == 0) {
+    throw UsageError(fmt::format(
+        "--waves-for {}: expected a number of cycles or steps, 5000cycles or 3steps", text));
+  }
+  (steps ? sim.waves_for_steps : sim.waves_for_cycles) = *count;
+}
+
 bool valid_mxu_mode(std::string_view mode) {
   const size_t at = mode.find('@');
   if (at != std::string_view::npos) {
-    if (!range_of(mode.substr(at + 1))) {
+    if (mode.substr(at + 1) != "waves" && !range_of(mode.substr(at + 1))) {
       return false;
     }
     mode = mode.substr(0, at);
@@ -70,7 +89,7 @@ OpenOptions open_options(const BoardArguments& arguments) {
     if (!valid_mxu_mode(mode)) {
       throw UsageError(
           fmt::format("--mxu {}: '{}' is no mode; use fast, scalar, rtl, lockstep or lockstep:1/N, "
-                      "and @A..B for steps",
+                      "and @A..B for steps or @waves",
                       text, mode));
     }
     options.sim.mxu.emplace_back(glob, mode);
@@ -78,6 +97,7 @@ OpenOptions open_options(const BoardArguments& arguments) {
   const auto steps = need_range(arguments.waves_steps, "--waves-steps");
   options.sim.waves_first_step = steps.first;
   options.sim.waves_steps = steps.second - steps.first + 1;
+  set_waves_length(arguments.waves_for, options.sim);
   const auto tiles = need_range(arguments.mxu_waves_tiles, "--mxu-waves-tiles");
   options.sim.mxu_waves_first_tile = tiles.first;
   options.sim.mxu_waves_tiles = tiles.second - tiles.first + 1;

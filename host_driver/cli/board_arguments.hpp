@@ -22,6 +22,7 @@ struct BoardArguments {
   OpenOptions open;
   std::vector<std::string> mxu;
   std::string waves_steps = "0..0";
+  std::string waves_for;
   std::string mxu_waves_tiles = "0..3";
 };
 

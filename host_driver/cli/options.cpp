@@ -9,6 +9,37 @@
 namespace tpu::driver {
 namespace {
 
+// Which part of the board and of the run --waves shows.
+void add_waves_window(CLI::App& command, BoardArguments& arguments, CLI::Option* waves,
+                      CLI::Option* steps) {
+  SimOptions& sim = arguments.open.sim;
+  command
+      .add_option("--waves-scope", sim.waves_scopes,
+                  "Instances in --waves, all below them too: board.chip0.core1, *.hart "
+                  "(repeatable; default: all)")
+      ->allow_extra_args(false)
+      ->needs(waves)
+      ->type_name("GLOB");
+  CLI::Option* trigger =
+      command.add_option("--waves-trigger", sim.waves_trigger,
+                         "Event that --waves begins with: step=N, time=Nus, op=N, "
+                         "dma=hbm:LOW..HIGH, sem=N>=VALUE, fault, watchdog");
+  trigger->needs(waves)->excludes(steps)->type_name("EVENT");
+  command
+      .add_option("--waves-for", arguments.waves_for,
+                  "How long --waves goes on behind its trigger (default: to the end)")
+      ->needs(trigger)
+      ->type_name("Ncycles|Nsteps");
+  command
+      .add_option("--waves-before", sim.waves_before_cycles,
+                  "Cycles in --waves from before its trigger; without one, the last before the "
+                  "run ends, faults, hangs or crashes")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
+      ->needs(waves)
+      ->excludes(steps)
+      ->type_name("CYCLES");
+}
+
 // Files of what can be seen of a run.
 void add_record_options(CLI::App& command, BoardArguments& arguments) {
   command
@@ -17,12 +48,10 @@ void add_record_options(CLI::App& command, BoardArguments& arguments) {
   CLI::Option* waves =
       command.add_option("--waves", arguments.open.sim.waves_path, "Board-level signals");
   waves->type_name("FILE.fst");
-  command
-      .add_option("--waves-steps", arguments.waves_steps,
-                  "Steps of the run in --waves, first and last")
-      ->needs(waves)
-      ->capture_default_str()
-      ->type_name("A..B");
+  CLI::Option* steps = command.add_option("--waves-steps", arguments.waves_steps,
+                                          "Steps of the run in --waves, first and last");
+  steps->needs(waves)->capture_default_str()->type_name("A..B");
+  add_waves_window(command, arguments, waves, steps);
   CLI::Option* mxu_waves = command.add_option("--mxu-waves", arguments.open.sim.mxu_waves_path,
                                               "Signals of the first Verilog matrix unit");
   mxu_waves->type_name("FILE.fst");
@@ -44,10 +73,10 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
   command
-      .add_option(
-          "--mxu", arguments.mxu,
-          "Matrix units by instance path: GLOB=fast|rtl|lockstep[:1/N][@A..B] (repeatable; only in "
-          "steps A to B of the run), for example board.chip0.*.mxu*=lockstep:1/100")
+      .add_option("--mxu", arguments.mxu,
+                  "Matrix units by instance path: GLOB=fast|rtl|lockstep[:1/N][@A..B|@waves] "
+                  "(repeatable; only in "
+                  "steps A to B of the run), for example board.chip0.*.mxu*=lockstep:1/100")
       ->allow_extra_args(false)
       ->type_name("GLOB=MODE");
   command

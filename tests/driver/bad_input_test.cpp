@@ -356,6 +356,8 @@ TEST_F(BadInput, FilesThatWereAskedForAndNotWritten) {
   }
   expect("--waves " + path("w.fst") + " --waves-steps 3..9",
          "of the steps 3 to 9 none ran; the board ran 3 steps");
+  expect("--waves " + path("w.fst") + " --waves-trigger op=77",
+         "the trigger op=77 never came; the board ran 3 steps");
   expect("--mxu board.*=lockstep@1..2", "nothing was compared");
   const Result r = run("copy.tpuexe", "--mxu-waves " + path("m.fst"));
   EXPECT_EQ(r.code, 1);

@@ -41,6 +41,16 @@ TEST_F(Cli, WrongUsageEndsWithTwo) {
   // A window of a file that nobody asked for.
   EXPECT_EQ(call({"run", "p", "--waves-steps", "0..1"}), 2);
   EXPECT_NE(error_.find("--waves-steps requires --waves"), std::string::npos) << error_;
+  EXPECT_EQ(call({"run", "p", "--waves-scope", "*"}), 2);
+  EXPECT_NE(error_.find("--waves-scope requires --waves"), std::string::npos) << error_;
+  EXPECT_EQ(call({"run", "p", "--waves", "w", "--waves-for", "3steps"}), 2);
+  EXPECT_NE(error_.find("--waves-for requires --waves-trigger"), std::string::npos) << error_;
+  EXPECT_EQ(call({"run", "p", "--waves", "w", "--waves-trigger", "fault", "--waves-for", "3"}), 2);
+  EXPECT_NE(error_.find("expected a number of cycles or steps, 5000cycles or 3steps"),
+            std::string::npos)
+      << error_;
+  EXPECT_EQ(call({"run", "p", "--waves", "w", "--waves-trigger", "fault", "--waves-steps", "0..1"}),
+            2);
   EXPECT_EQ(call({"run", "p", "--mxu-waves-tiles", "0..1"}), 2);
   EXPECT_NE(error_.find("--mxu-waves-tiles requires --mxu-waves"), std::string::npos) << error_;
 }

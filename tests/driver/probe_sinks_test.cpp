@@ -13,11 +13,14 @@
 #include "files/npy.hpp"
 #include "tests/driver/command_line_fixture.hpp"
 #include "tests/driver/program_builder.hpp"
+#include "tests/support/fst_reader.hpp"
 
 namespace tpu::driver {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Copies its argument to its result through VMEM, twice, inside marks. The second copy into
 // VMEM does not wait for the reader of the first: --check has something to say.
@@ -96,6 +99,39 @@ TEST_F(ProbeSinks, EventsDoNotDependOnTheHost) {
   EXPECT_EQ(run("--check --threads 3 --simd scalar" + trace("three") + waves("three")), one);
   EXPECT_EQ(bytes("three.txt"), bytes("one.txt"));
   EXPECT_EQ(bytes("three.fst"), bytes("one.fst"));
+}
+
+TEST_F(ProbeSinks, WavesOfNothingAreToldWhy) {
+  const std::string file = "--waves " + path("w.fst");
+  EXPECT_THAT(run(file + " --waves-scope board.chip9.core0"),
+              HasSubstr("--waves-scope board.chip9.core0: matches no instance of this board; like "
+                        "it are board.chip0.core0"));
+  EXPECT_THAT(run(file + " --waves-trigger stop"),
+              HasSubstr("--waves-trigger stop: triggers are step=N"));
+}
+
+// Who waits for whom, and what came before it.
+TEST_F(ProbeSinks, WavesKeepTheLastCyclesBeforeADeadlock) {
+  std::string text = kRacing;
+  text.replace(text.find("wait=1:1:take"), 13, "wait=3:1:take");
+  save(text);
+  const std::string told = run("--waves " + path("w.fst") + " --waves-before 100000 " +
+                               "--waves-scope board.chip0.core0");
+  EXPECT_THAT(told, HasSubstr("DEADLOCK"));
+  EXPECT_THAT(told, Not(HasSubstr("nothing was recorded")));
+  const tpu::test::WaveChanges changes = tpu::test::read_fst(path("w.fst"));
+  const auto values = [&](const std::string& name) {
+    std::vector<std::string> list;
+    for (const tpu::test::WaveChange& change : changes.at("board.chip0.core0." + name)) {
+      list.push_back(change.value);
+    }
+    return list;
+  };
+  EXPECT_THAT(values("dma_out.state"), Contains("waits"));
+  EXPECT_THAT(values("dma_out.wait_semaphore"), Contains("0000000000000011"));
+  EXPECT_THAT(values("dma_in.state"), Contains("runs"));
+  EXPECT_THAT(values("seq.state"), Contains("waits_engines"));
+  EXPECT_THAT(values("page.fw_state"), Contains("run"));
 }
 
 TEST_F(ProbeSinks, AFaultHasTheCoresOwnWordsAndWhereItsHartStands) {

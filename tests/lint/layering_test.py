@@ -40,7 +40,7 @@ OPEN_HEADERS = {"image/firmware_image.hpp"}
 BLOCKS = {
     "kernel": set(),
     "probe": {"kernel"},
-    "waves": {"kernel", "probe"},
+    "waves": {"kernel", "probe", "mxu"},  # of mxu the record of its ports
     "hart": set(),
     "vpu": set(),
     "mxu": {"kernel"},

@@ -7,10 +7,15 @@ namespace tpu::test {
 namespace {
 
 struct Reading {
-  std::map<fstHandle, std::vector<std::string>> names;  // one handle may have several
+  std::map<fstHandle, std::vector<std::string>> names;            // one handle may have several
+  std::map<fstHandle, std::map<std::string, std::string>> enums;  // names by bits
   WaveChanges changes;
 
   void add(fstHandle handle, uint64_t time, std::string value) {
+    if (const auto named = enums.find(handle); named != enums.end()) {
+      const auto literal = named->second.find(value);
+      value = literal != named->second.end() ? literal->second : value;
+    }
     for (const std::string& name : names[handle]) {
       changes[name].push_back({time, value});
     }
@@ -27,6 +32,17 @@ void on_text(void* user, uint64_t time, fstHandle handle, const unsigned char* v
                                    std::string(reinterpret_cast<const char*>(value), size));
 }
 
+std::map<std::string, std::string> enum_table(const char* text) {
+  std::map<std::string, std::string> table;
+  if (fstETab* const etab = fstUtilityExtractEnumTableFromString(text)) {
+    for (uint32_t i = 0; i < etab->elem_count; ++i) {
+      table[etab->val_arr[i]] = etab->literal_arr[i];
+    }
+    fstUtilityFreeEnumTable(etab);
+  }
+  return table;
+}
+
 }  // namespace
 
 WaveChanges read_fst(const std::string& path) {
@@ -36,12 +52,25 @@ WaveChanges read_fst(const std::string& path) {
   }
   Reading reading;
   std::vector<std::string> scopes = {""};
+  std::map<uint64_t, std::map<std::string, std::string>> tables;  // by number
+  uint64_t table = 0;                                             // of the next signal; 0: none
   while (const fstHier* entry = fstReaderIterateHier(fst)) {
     if (entry->htyp == FST_HT_SCOPE) {
       scopes.push_back(scopes.back() + entry->u.scope.name + ".");
     } else if (entry->htyp == FST_HT_UPSCOPE) {
       scopes.pop_back();
+    } else if (entry->htyp == FST_HT_ATTRBEGIN && entry->u.attr.typ == FST_AT_MISC &&
+               entry->u.attr.subtype == FST_MT_ENUMTABLE) {
+      if (entry->u.attr.name_length != 0) {
+        tables[entry->u.attr.arg] = enum_table(entry->u.attr.name);
+      } else {
+        table = entry->u.attr.arg;
+      }
     } else if (entry->htyp == FST_HT_VAR) {
+      if (table != 0) {
+        reading.enums[entry->u.var.handle] = tables[table];
+        table = 0;
+      }
       const std::string name = entry->u.var.name;
       reading.names[entry->u.var.handle].push_back(scopes.back() + name.substr(0, name.find(' ')));
     }

@@ -13,7 +13,8 @@ struct WaveChange {
   std::string value;
   bool operator==(const WaveChange&) const = default;
 };
-// By full name of the signal, without the range of its bits; changes in order of time.
+// By full name of the signal, without the range of its bits; changes in order of time. Values are
+// bits, or the names that an enum of the file gives them.
 using WaveChanges = std::map<std::string, std::vector<WaveChange>>;
 
 // Empty when the file cannot be read.

@@ -43,8 +43,8 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
     : sc_module(name),
       options_(options),
       fluid_("fluid"),
-      mxu_select_(std::make_unique<MxuSelect>(options_)),
-      sinks_(options_, probes_),
+      mxu_select_(make_select(options_)),
+      sinks_(options_, mxu_select_->verilog_units(), probes_, waves_open_),
       pool_(thread_count(options.sim.threads)),
       programs_(options_.params),
       ici_("ici", options_.params, fluid_),
@@ -160,6 +160,13 @@ std::vector<Mxu*> Board::all_mxus() {
   return found;
 }
 
+std::unique_ptr<MxuSelect> Board::make_select(const BoardOptions& options) {
+  return std::make_unique<MxuSelect>(
+      options,
+      [this](const std::string& path, const MxuPorts& ports) { sinks_.show_ports(path, ports); },
+      waves_open_);
+}
+
 // What can fail comes first.
 std::string Board::change_options(const spec::SimOptions& sim) {
   refuse_fixed(options_.sim, sim);
@@ -167,12 +174,13 @@ std::string Board::change_options(const spec::SimOptions& sim) {
   std::unique_ptr<MxuSelect> select;
   std::vector<MxuUnit> units;
   if (sim.mxu != options_.sim.mxu) {
-    select = std::make_unique<MxuSelect>(options);
+    select = make_select(options);
     for (const Mxu* mxu : all_mxus()) {
       units.push_back(select->make(mxu->name()));
     }
   }
-  std::string error = sinks_.change(sim);
+  std::string error =
+      sinks_.change(sim, (select != nullptr ? select : mxu_select_)->verilog_units());
   options_ = std::move(options);
   if (select != nullptr) {
     if (const std::string more = change_mxus(std::move(select), std::move(units)); !more.empty()) {

@@ -46,12 +46,14 @@ class Board : public sc_core::sc_module {
   };
 
   std::string change_mxus(std::unique_ptr<MxuSelect> select, std::vector<MxuUnit> units);
+  std::unique_ptr<MxuSelect> make_select(const BoardOptions& options);
   std::vector<Mxu*> all_mxus();
   void add_core_stats(Chip& chip, size_t index, BoardStats& stats) const;
 
   BoardOptions options_;
   Activity activity_;
   FluidShare fluid_;
+  bool waves_open_ = false;  // the window of --waves
   std::unique_ptr<MxuSelect> mxu_select_;
   LockstepPast lockstep_past_;
   ProbeSet probes_;

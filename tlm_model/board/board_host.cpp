@@ -60,7 +60,8 @@ struct BoardHost::Impl {
 
 BoardHost::BoardHost(const BoardOptions& options, HostMemory& memory) {
   // Mistakes in the options are found before the process's only kernel is used up.
-  MxuSelect check_patterns(options);
+  const bool no_waves = false;
+  MxuSelect check_patterns(options, {}, no_waves);
   vpu_simd_from_name(options.sim.simd);
   if (options.sim.profile) {
     HostProfile::enable();

@@ -44,7 +44,8 @@ bool matches(const std::string& pattern, const std::string& path) {
 
 }  // namespace
 
-MxuSelect::MxuSelect(const BoardOptions& options) : options_(options) {
+MxuSelect::MxuSelect(const BoardOptions& options, PortWatch watch, const bool& waves_open)
+    : options_(options), watch_(std::move(watch)), waves_open_(waves_open) {
   const std::vector<std::string> paths = unit_paths(options.params);
   for (const auto& [pattern, text] : options.sim.mxu) {
     if (std::ranges::none_of(paths,
@@ -60,6 +61,11 @@ MxuSelect::MxuSelect(const BoardOptions& options) : options_(options) {
 // The Verilog computes nothing in a run without data, and waves need a unit that runs it.
 void MxuSelect::check_verilog_wanted() const {
   std::string asked;
+  for (const auto& [pattern, mode] : modes_) {
+    if (mode.in_waves && options_.sim.waves_path.empty()) {
+      throw std::runtime_error("--mxu " + mode.text + ": there are no waves; add --waves FILE.fst");
+    }
+  }
   for (const std::string& path : unit_paths(options_.params)) {
     const Mode& mode = mode_of(path);
     asked = mode.verilog() ? mode.text : asked;
@@ -85,6 +91,10 @@ MxuSelect::Mode MxuSelect::parse(const std::string& pattern, const std::string& 
   }
   if (at != std::string::npos) {
     std::string_view steps = std::string_view(text).substr(at + 1);
+    if (steps == "waves") {
+      mode.in_waves = true;
+      return mode;
+    }
     if (steps.starts_with("step ")) {
       steps.remove_prefix(5);
     }
@@ -114,6 +124,7 @@ MxuUnit MxuSelect::make(const std::string& path) {
     unit.outside = engine(path, fast_);
     unit.first_step = mode.first_step;
     unit.last_step = mode.last_step;
+    unit.window = mode.in_waves ? &waves_open_ : nullptr;
   }
   return unit;
 }
@@ -135,7 +146,28 @@ std::unique_ptr<MxuEngine> MxuSelect::engine(const std::string& path, const Mode
     lockstep_.push_back({lockstep, mode.text});
   }
   set_waves(*made);
+  watch_ports(path, *made);
   return made;
+}
+
+void MxuSelect::watch_ports(const std::string& path, MxuEngine& engine) {
+  const auto observer = [this, path](const MxuPorts& ports) { watch_(path, ports); };
+  if (auto* lockstep = dynamic_cast<MxuLockstepEngine*>(&engine)) {
+    lockstep->set_port_observer(observer);
+  } else if (auto* rtl = dynamic_cast<MxuRtlEngine*>(&engine)) {
+    rtl->set_port_observer(observer);
+  }
+}
+
+std::vector<VerilogUnit> MxuSelect::verilog_units() const {
+  const spec::MxuShape shape = spec::mxu_shape(options_.params);
+  std::vector<VerilogUnit> units;
+  for (const std::string& path : unit_paths(options_.params)) {
+    if (mode_of(path).verilog()) {
+      units.push_back({path, shape.rows, shape.cols});
+    }
+  }
+  return units;
 }
 
 // The first engine with Verilog in it writes the waves.

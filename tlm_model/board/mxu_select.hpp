@@ -11,14 +11,22 @@
 #include "board/board_host.hpp"
 #include "core/engines/mxu.hpp"
 #include "mxu/mxu_lockstep.hpp"
+#include "waves/verilog_ports.hpp"
 
 namespace tpu::model {
 
 class MxuSelect {
  public:
+  using PortWatch = std::function<void(const std::string& path, const MxuPorts& ports)>;
+
   // Throws std::runtime_error for a pattern that matches no matrix unit of the board or a mode that
   // does not exist.
-  explicit MxuSelect(const BoardOptions& options);
+  // `watch` is told what passes the ports of each Verilog, `waves_open` while the window of waves
+  // is open; both outlive it.
+  MxuSelect(const BoardOptions& options, PortWatch watch, const bool& waves_open);
+
+  // Matrix units that run as Verilog, at least at times.
+  std::vector<VerilogUnit> verilog_units() const;
 
   // Engines of the matrix unit with this path. Throws std::runtime_error when this host or shape
   // cannot run it.
@@ -38,7 +46,8 @@ class MxuSelect {
     uint64_t last_step = UINT64_MAX;
     std::string text{};  // as it was given: pattern and mode
     bool verilog() const { return kind == "rtl" || kind.starts_with("lockstep"); }
-    bool windowed() const { return first_step != 0 || last_step != UINT64_MAX; }
+    bool in_waves = false;  // only while their window is open
+    bool windowed() const { return first_step != 0 || last_step != UINT64_MAX || in_waves; }
   };
   struct Lockstep {
     const MxuLockstepEngine* engine;  // owned by its matrix unit
@@ -50,8 +59,11 @@ class MxuSelect {
   const Mode& mode_of(const std::string& path) const;
   void check_verilog_wanted() const;
   void set_waves(MxuEngine& engine);
+  void watch_ports(const std::string& path, MxuEngine& engine);
 
   const BoardOptions options_;
+  const PortWatch watch_;
+  const bool& waves_open_;
   std::vector<std::pair<std::string, Mode>> modes_;
   const Mode fast_{};
   std::vector<Lockstep> lockstep_;

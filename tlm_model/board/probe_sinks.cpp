@@ -1,6 +1,7 @@
 // Sinks by option.
 #include "board/probe_sinks.hpp"
 
+#include <tuple>
 #include <utility>
 
 #include "board/append_line.hpp"
@@ -10,8 +11,12 @@ namespace tpu::model {
 namespace {
 
 bool same_waves(const spec::SimOptions& a, const spec::SimOptions& b) {
-  return a.waves_path == b.waves_path && a.waves_first_step == b.waves_first_step &&
-         a.waves_steps == b.waves_steps;
+  const auto key = [](const spec::SimOptions& sim) {
+    return std::tie(sim.waves_path, sim.waves_first_step, sim.waves_steps, sim.waves_scopes,
+                    sim.waves_trigger, sim.waves_for_cycles, sim.waves_for_steps,
+                    sim.waves_before_cycles);
+  };
+  return key(a) == key(b);
 }
 
 template <class Sink>
@@ -24,10 +29,11 @@ void replace_sink(std::unique_ptr<Sink>& sink, std::unique_ptr<Sink> by, std::st
 
 }  // namespace
 
-ProbeSinks::ProbeSinks(const BoardOptions& options, ProbeSet& probes)
-    : params_(options.params), sim_(options.sim), probes_(probes) {
+ProbeSinks::ProbeSinks(const BoardOptions& options, const std::vector<VerilogUnit>& verilog,
+                       ProbeSet& probes, bool& waves_open)
+    : params_(options.params), sim_(options.sim), probes_(probes), waves_open_(waves_open) {
   text_ = make_text(sim_);
-  waves_ = make_waves(sim_);
+  waves_ = make_waves(sim_, verilog);
   if (sim_.check) {
     race_ = std::make_unique<RaceSink>(params_);
   }
@@ -41,18 +47,27 @@ std::unique_ptr<TextSink> ProbeSinks::make_text(const spec::SimOptions& sim) {
   return sim.trace_path.empty() ? nullptr : std::make_unique<TextSink>(sim.trace_path);
 }
 
-std::unique_ptr<BoardWaves> ProbeSinks::make_waves(const spec::SimOptions& sim) const {
+std::unique_ptr<BoardWaves> ProbeSinks::make_waves(const spec::SimOptions& sim,
+                                                   const std::vector<VerilogUnit>& verilog) {
   if (sim.waves_path.empty()) {
     return nullptr;
   }
   BoardWavesOptions waves;
   waves.path = sim.waves_path;
-  waves.chips = static_cast<uint32_t>(params_.board.chips);
-  waves.cores_per_chip = static_cast<uint32_t>(params_.board.cores_per_chip);
-  waves.mxus = static_cast<uint32_t>(params_.core.mxus);
+  waves.board = {.chips = static_cast<uint32_t>(params_.board.chips),
+                 .cores_per_chip = static_cast<uint32_t>(params_.board.cores_per_chip),
+                 .mxus = static_cast<uint32_t>(params_.core.mxus),
+                 .semaphores = static_cast<uint32_t>(params_.core.semaphores)};
   waves.clock_mhz = static_cast<uint64_t>(params_.core.clock_mhz);
   waves.first_step = sim.waves_first_step;
   waves.step_count = sim.waves_steps;
+  waves.scopes = sim.waves_scopes;
+  waves.trigger = sim.waves_trigger;
+  waves.for_cycles = sim.waves_for_cycles;
+  waves.for_steps = sim.waves_for_steps;
+  waves.before_cycles = sim.waves_before_cycles;
+  waves.verilog = verilog;
+  waves.is_open = &waves_open_;
   return std::make_unique<BoardWaves>(waves);
 }
 
@@ -73,11 +88,12 @@ void ProbeSinks::listen() {
   }
 }
 
-std::string ProbeSinks::change(const spec::SimOptions& sim) {
+std::string ProbeSinks::change(const spec::SimOptions& sim,
+                               const std::vector<VerilogUnit>& verilog) {
   const bool other_text = sim.trace_path != sim_.trace_path;
   const bool other_waves = !same_waves(sim, sim_);
   std::unique_ptr<TextSink> text = other_text ? make_text(sim) : nullptr;
-  std::unique_ptr<BoardWaves> waves = other_waves ? make_waves(sim) : nullptr;
+  std::unique_ptr<BoardWaves> waves = other_waves ? make_waves(sim, verilog) : nullptr;
   std::string error;
   if (other_text) {
     replace_sink(text_, std::move(text), error);

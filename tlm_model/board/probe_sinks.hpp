@@ -19,12 +19,21 @@ class ProbeSinks {
  public:
   // Throws std::runtime_error when a file cannot be created. `probes` tells nobody once this is
   // gone.
-  ProbeSinks(const BoardOptions& options, ProbeSet& probes);
+  // `verilog`: matrix units whose ports waves show. `waves_open` is set while their window is open.
+  ProbeSinks(const BoardOptions& options, const std::vector<VerilogUnit>& verilog, ProbeSet& probes,
+             bool& waves_open);
 
   // Goes on with other options; a sink stays where its own are as they were, the checker always.
   // Between steps only. Throws std::runtime_error when a file cannot be created; nothing has
   // changed then. Returns what went wrong with files that it completed, or nothing.
-  std::string change(const spec::SimOptions& sim);
+  std::string change(const spec::SimOptions& sim, const std::vector<VerilogUnit>& verilog);
+
+  // Of a job that runs, in any thread.
+  void show_ports(const std::string& path, const MxuPorts& ports) {
+    if (waves_ != nullptr) {
+      waves_->show_ports(path, ports);
+    }
+  }
 
   // With --check, else null.
   const RaceSink* race() const { return race_.get(); }
@@ -35,12 +44,14 @@ class ProbeSinks {
 
  private:
   static std::unique_ptr<TextSink> make_text(const spec::SimOptions& sim);
-  std::unique_ptr<BoardWaves> make_waves(const spec::SimOptions& sim) const;
+  std::unique_ptr<BoardWaves> make_waves(const spec::SimOptions& sim,
+                                         const std::vector<VerilogUnit>& verilog);
   void listen();
 
   const spec::BoardParams params_;
   spec::SimOptions sim_;
   ProbeSet& probes_;
+  bool& waves_open_;
   std::unique_ptr<TextSink> text_;
   std::unique_ptr<BoardWaves> waves_;
   std::unique_ptr<RaceSink> race_;

@@ -1,246 +1,464 @@
-// Collects events of a window of steps and writes them in order of time, see board_waves.hpp.
+// Events to signals, see board_waves.hpp.
 #include "waves/board_waves.hpp"
 
 #include <algorithm>
-#include <array>
-#include <filesystem>
-#include <fstream>
+
+#include "command/bandwidth_share.hpp"
+#include "tpu/spec/core_page_regs.hpp"
+#include "tpu/spec/irq_regs.hpp"
+#include "waves/wave_views.hpp"
 
 namespace tpu::model {
 namespace {
 
-// A cycle lasts 10^6 / MHz picoseconds; only the whole time is rounded, so nothing drifts.
-uint64_t picoseconds(uint64_t cycle, uint64_t clock_mhz) {
-  return static_cast<uint64_t>(static_cast<unsigned __int128>(cycle) * 1'000'000U / clock_mhz);
-}
+constexpr uint32_t kChangesAtOnce = 1024;  // before the writer is told the time
 
-std::string_view opcode_name(int64_t opcode) {
-  for (const spec::CommandInfo& info : spec::kCommands) {
-    if (static_cast<int64_t>(info.opcode) == opcode) {
-      return info.name;
-    }
+std::vector<std::string> core_paths(const WaveBoard& board) {
+  std::vector<std::string> paths;
+  for (size_t core = 0; core < size_t{board.chips} * board.cores_per_chip; ++core) {
+    paths.push_back(core_path(board, core));
   }
-  return "-";
+  return paths;
 }
 
-bool has_queue(const BoardWavesOptions& options, size_t queue) {
-  const spec::QueueInfo& info = spec::kQueues[queue];
-  return info.engine != spec::Engine::kMxu || info.unit < options.mxus;
+bool by_steps(const BoardWavesOptions& options) {
+  return options.trigger.empty() && options.before_cycles == 0;
 }
+
+uint64_t end_step(const BoardWavesOptions& options) {
+  return options.first_step + std::min(options.step_count, UINT64_MAX - options.first_step);
+}
+
+WaveTrigger trigger_of(const BoardWavesOptions& options) {
+  if (by_steps(options)) {
+    return WaveTrigger::steps(options.first_step, end_step(options));
+  }
+  return WaveTrigger::parse(options.trigger.empty() ? "fault" : options.trigger, options.clock_mhz,
+                            core_paths(options.board));
+}
+
+uint64_t per_kcycle(uint64_t rate) { return rate * 1000 >> spec::BandwidthShare::kFraction; }
 
 }  // namespace
 
 BoardWaves::BoardWaves(const BoardWavesOptions& options)
-    : fst_(std::make_unique<FstProcess>(options.path)),
-      path_(options.path),
-      clock_mhz_(options.clock_mhz),
-      first_step_(options.first_step),
-      end_step_(options.first_step +
-                std::min(options.step_count, UINT64_MAX - options.first_step)) {
-  declare(options);
-  write_save_file(options);
-}
-
-BoardWaves::~BoardWaves() { close(); }
-
-// `width` 0: text.
-uint32_t BoardWaves::add_signal(std::string_view name, uint32_t width, Kind kind) {
-  signals_.push_back({.kind = kind});
-  return width == 0 ? fst_->add_string(name) : fst_->add_bits(name, width);
-}
-
-void BoardWaves::declare(const BoardWavesOptions& options) {
-  fst_->push_scope("board");
-  for (uint32_t chip = 0; chip < options.chips; ++chip) {
-    fst_->push_scope("chip" + std::to_string(chip));
-    for (uint32_t core = 0; core < options.cores_per_chip; ++core) {
-      CoreSignals signals{};
-      fst_->push_scope("core" + std::to_string(core));
-      signals.running = add_signal("program_running", 1);
-      fst_->push_scope("hart");
-      signals.pc = add_signal("pc", 32);
-      signals.sleeping = add_signal("wfi", 1);
-      fst_->pop_scope();
-      signals.queues.resize(spec::kQueueCount);
-      for (size_t queue = 0; queue < spec::kQueueCount; ++queue) {
-        if (!has_queue(options, queue)) {
-          continue;
-        }
-        fst_->push_scope(spec::kQueueNames[queue]);
-        QueueSignals& q = signals.queues[queue];
-        q.busy = add_signal("busy", 1, Kind::kBusy);
-        q.opcode = add_signal("opcode", 0, Kind::kText);
-        q.op_id = add_signal("op_id", 32);
-        q.depth = add_signal("queued", 16, Kind::kCount);
-        signals_[q.busy].opcode = q.opcode;
-        fst_->pop_scope();
-      }
-      fst_->pop_scope();
-      cores_.push_back(std::move(signals));
-    }
-    fst_->pop_scope();
+    : options_(options),
+      tree_(options.scopes),
+      signals_(add_board_signals(options.board, tree_)),
+      trigger_(trigger_of(options)),
+      queues_(signals_.cores.size(), std::vector<Queue>(spec::kQueueCount)),
+      rates_(signals_.cores.size()),
+      irqs_(signals_.cores.size()) {
+  for (const VerilogUnit& unit : options.verilog) {
+    verilog_.emplace_back(unit, tree_);
   }
-  fst_->pop_scope();
+  tree_.check();
+  values_.assign(tree_.signals().size(), 0);
+  fst_ = std::make_unique<FstProcess>(FstOptions{
+      .path = options.path, .clock_mhz = options.clock_mhz, .keep_cycles = options.before_cycles});
+  tree_.declare(*fst_);
+  error_ = write_wave_views(options.path, tree_);
 }
 
-void BoardWaves::write_save_file(const BoardWavesOptions& options) {
-  const std::filesystem::path wave(options.path);
-  const std::filesystem::path save = std::filesystem::path(wave).replace_extension(".gtkw");
-  std::ofstream file(save);
-  // Each core: its program, hart and queues.
-  file << "[dumpfile] \"" << wave.filename().string() << "\"\n[timestart] 0\n[size] 1600 900\n";
-  for (uint32_t chip = 0; chip < options.chips; ++chip) {
-    for (uint32_t core = 0; core < options.cores_per_chip; ++core) {
-      const std::string path = "board.chip" + std::to_string(chip) + ".core" + std::to_string(core);
-      file << "@200\n-" << path << "\n@28\n"
-           << path << ".program_running\n"
-           << path << ".hart.wfi\n@22\n"
-           << path << ".hart.pc\n";
-      for (size_t queue = 0; queue < spec::kQueueCount; ++queue) {
-        if (!has_queue(options, queue)) {
-          continue;
-        }
-        file << "@28\n"
-             << path << "." << spec::kQueueNames[queue] << ".busy\n@820\n"
-             << path << "." << spec::kQueueNames[queue] << ".opcode\n";
-      }
+BoardWaves::~BoardWaves() {
+  if (fst_ != nullptr) {
+    fst_->finish();
+  }
+}
+
+void BoardWaves::listen(ProbeSet& probes) {
+  uint32_t wanted = signals_.wanted | trigger_.wanted();
+  const auto want = [&](ProbeEvent event) { wanted |= 1U << static_cast<uint32_t>(event); };
+  want(ProbeEvent::kProgram);
+  if (options_.for_cycles != UINT64_MAX) {
+    want(ProbeEvent::kIssue);
+    want(ProbeEvent::kDone);
+  }
+  if (signals_.wants(ProbeEvent::kStart) || !verilog_.empty()) {
+    want(ProbeEvent::kStart);
+    want(ProbeEvent::kIssue);
+    want(ProbeEvent::kWait);
+    want(ProbeEvent::kDone);
+  }
+  for (size_t event = 0; event < kProbeEvents; ++event) {
+    if ((wanted >> event & 1) != 0) {
+      probes.add(*this, {static_cast<ProbeEvent>(event)});
     }
   }
-  if (!file.flush()) {
-    error_ = "waves: writing " + save.string() + " failed (is the disk full?)";
+}
+
+// At simulated time: whether the event is to be shown.
+template <class Event>
+bool BoardWaves::hear(const Event& event) {
+  if (window_ == Window::kAfter) {
+    return false;
   }
+  now_ = event.cycle;
+  if (window_ == Window::kBefore && trigger_.hit(event)) {
+    open(trigger_.begin(event.cycle));
+  } else if (event.cycle >= close_at_) {
+    close(close_at_);
+    return false;
+  }
+  if (changes_ >= kChangesAtOnce) {
+    changes_ = 0;
+    fst_->reached(event.cycle);
+  }
+  return true;
 }
 
-void BoardWaves::add(uint64_t cycle, uint32_t signal, int64_t value) {
-  events_.push_back({cycle, signal, static_cast<uint32_t>(events_.size()), value});
-}
-
-void BoardWaves::done(const DoneEvent& event) {
-  if (!in_window(event.source.step)) {
+void BoardWaves::open(uint64_t cycle) {
+  window_ = Window::kOpen;
+  opened_ = true;
+  tell_open(true);
+  fst_->open(cycle);
+  for (uint32_t signal = 0; options_.before_cycles == 0 && signal < values_.size(); ++signal) {
+    if (values_[signal] != 0) {
+      fst_->set(signal, cycle, values_[signal]);
+    }
+  }
+  if (by_steps(options_)) {
+    end_step_ = end_step(options_);
     return;
   }
-  const QueueSignals& q = cores_.at(event.source.core).queues.at(event.source.unit);
-  add(event.issued, q.depth, 1);
-  add(event.start, q.depth, -1);
-  add(event.start, q.busy, 1);
-  add(event.start, q.opcode, event.source.opcode);
-  add(event.start, q.op_id, event.source.op_id);
-  add(event.cycle, q.busy, -1);
+  close_at_ = cycle + std::min(options_.for_cycles, UINT64_MAX - cycle);
+  const uint64_t step = begun_ == 0 ? 0 : begun_ - 1;
+  end_step_ = step + std::min(options_.for_steps, UINT64_MAX - step);
+}
+
+void BoardWaves::close(uint64_t cycle) {
+  window_ = Window::kAfter;
+  end_cycle_ = cycle;
+  tell_open(false);
+  fst_->close(cycle);
+  if (verilog_.empty()) {  // else cycles from before may still come
+    const std::string error = fst_->finish();
+    error_ = error.empty() ? error_ : error;
+  }
+}
+
+void BoardWaves::tell_open(bool open) {
+  if (options_.is_open != nullptr) {
+    *options_.is_open = open;
+  }
+}
+
+void BoardWaves::set(uint32_t signal, uint64_t cycle, uint64_t value) {
+  if (signal == kNoSignal || values_[signal] == value) {
+    return;
+  }
+  values_[signal] = value;
+  if (window_ == Window::kOpen || options_.before_cycles != 0) {
+    fst_->set(signal, cycle, value);
+    ++changes_;
+  }
 }
 
 void BoardWaves::program(const ProgramEvent& event) {
   if (event.begin) {
     begun_ = std::max(begun_, event.step + 1);
   }
-  if (!in_window(event.step)) {
-    if (event.begin && event.step >= end_step_ && active_ == 0) {
-      close();  // the window is over
-    }
+  if (event.begin && event.step >= end_step_ && window_ == Window::kOpen) {
+    close(event.cycle);
+  }
+  if (!hear(event)) {
     return;
   }
-  if (event.begin && active_ == 0) {
-    for (uint32_t signal = 0; !recorded_ && signal < signals_.size(); ++signal) {
-      add(event.cycle, signal, 0);
-    }
-    recorded_ = true;
-    for (const CoreSignals& each : cores_) {
-      add_hart(event.cycle, each);
+  const CoreSignals& core = signals_.cores.at(event.core);
+  set(core.running, event.cycle, event.begin ? 1 : 0);
+  set(core.seq_state, event.cycle,
+      static_cast<uint64_t>(event.begin ? WaveSequencerState::kRuns : WaveSequencerState::kIdle));
+  if (event.begin) {
+    ++active_;
+    set(core.step, event.cycle, event.step);
+    set(core.launch, event.cycle, event.launch);
+    set(core.seq_pc, event.cycle, 0);
+    return;
+  }
+  for (uint32_t unit = 0; unit < spec::kQueueCount; ++unit) {  // what is queued is dropped
+    Queue& queue = queues_[event.core][unit];
+    queue.queued = 0;
+    queue.waits = false;
+    show_queue(event.cycle, event.core, unit);
+  }
+  active_ -= std::min(active_, 1U);
+  if (active_ == 0 && event.step + 1 >= end_step_) {
+    close(event.cycle + 1);
+  }
+}
+
+void BoardWaves::issue(const IssueEvent& event) {
+  if (!hear(event)) {
+    return;
+  }
+  const CoreSignals& core = signals_.cores[event.source.core];
+  set(core.seq_pc, event.cycle, event.source.pc);
+  set(core.seq_op_id, event.cycle, event.source.op_id);
+  ++queues_[event.source.core][event.source.unit].queued;
+  show_queue(event.cycle, event.source.core, event.source.unit);
+}
+
+void BoardWaves::instruction(const InstructionEvent& event) {
+  if (window_ != Window::kAfter) {  // its cycle may be ahead of simulated time
+    set(signals_.cores[event.core].seq_pc, event.cycle, event.pc);
+  }
+}
+
+void BoardWaves::wait(const WaitEvent& event) {
+  if (!hear(event)) {
+    return;
+  }
+  const CoreSignals& core = signals_.cores[event.source.core];
+  if (event.source.unit == static_cast<uint32_t>(kSequencerUnit)) {
+    const uint64_t state =
+        static_cast<uint64_t>(WaveSequencerState::kWaits) + static_cast<uint64_t>(event.what);
+    set(core.seq_pc, event.cycle, event.source.pc);
+    set(core.seq_op_id, event.cycle, event.source.op_id);
+    set(core.seq_state, event.cycle,
+        event.begin ? state : static_cast<uint64_t>(WaveSequencerState::kRuns));
+    set(core.seq_wait_index, event.cycle, event.index);
+    set(core.seq_wait_value, event.cycle, event.wanted);
+    return;
+  }
+  queues_[event.source.core][event.source.unit].waits = event.begin;
+  const QueueSignals& queue = core.queues[event.source.unit];
+  set(queue.wait_semaphore, event.cycle, event.index);
+  set(queue.wait_value, event.cycle, event.wanted);
+  show_queue(event.cycle, event.source.core, event.source.unit);
+}
+
+// Of queues: what each one has, and does.
+void BoardWaves::show_queue(uint64_t cycle, uint32_t core, uint32_t unit) {
+  const Queue& queue = queues_[core][unit];
+  const QueueSignals& signals = signals_.cores[core].queues[unit];
+  WaveQueueState state = WaveQueueState::kIdle;
+  if (queue.in_flight != 0) {
+    state = WaveQueueState::kRuns;
+  } else if (queue.waits) {
+    state = WaveQueueState::kWaits;
+  } else if (queue.queued != 0) {
+    state = WaveQueueState::kQueued;
+  }
+  set(signals.queued, cycle, queue.queued);
+  set(signals.in_flight, cycle, queue.in_flight);
+  set(signals.busy, cycle, queue.in_flight != 0 ? 1 : 0);
+  set(signals.state, cycle, static_cast<uint64_t>(state));
+  if (queue.in_flight == 0) {
+    set(signals.opcode, cycle, 0);
+  }
+}
+
+void BoardWaves::start(const StartEvent& event) {
+  if (!hear(event)) {
+    return;
+  }
+  Queue& queue = queues_[event.source.core][event.source.unit];
+  queue.queued -= std::min(queue.queued, 1U);
+  if (++queue.in_flight == 1) {
+    hold_verilog(event.source, event.cycle);
+  }
+  const QueueSignals& signals = signals_.cores[event.source.core].queues[event.source.unit];
+  set(signals.opcode, event.cycle, event.source.opcode);
+  set(signals.op_id, event.cycle, event.source.op_id);
+  set(signals.pc, event.cycle, event.source.pc);
+  show_queue(event.cycle, event.source.core, event.source.unit);
+}
+
+void BoardWaves::done(const DoneEvent& event) {
+  if (!hear(event)) {
+    return;
+  }
+  Queue& queue = queues_[event.source.core][event.source.unit];
+  queue.in_flight -= std::min(queue.in_flight, 1U);
+  if (queue.in_flight == 0) {
+    hold_verilog(event.source, FstProcess::kNone);
+  }
+  show_queue(event.cycle, event.source.core, event.source.unit);
+}
+
+void BoardWaves::mark(const MarkEvent& event) { hear(event); }
+
+// While commands of a unit are under way its ports may change behind simulated time.
+void BoardWaves::hold_verilog(const ProbeSource& source, uint64_t cycle) {
+  const auto path = [&] {
+    return core_path(options_.board, source.core) + "." +
+           std::string(spec::kQueueNames[source.unit]);
+  };
+  for (uint32_t i = 0; i < verilog_.size(); ++i) {
+    if (options_.verilog[i].path == path()) {
+      fst_->hold(i, cycle);
     }
   }
-  add(event.cycle, cores_.at(event.core).running, event.begin ? 1 : 0);
-  active_ += event.begin ? 1U : 0U;
-  if (!event.begin && --active_ == 0) {
-    write_window();
+}
+
+void BoardWaves::show_ports(const std::string& path, const MxuPorts& ports) {
+  for (uint32_t i = 0; i < verilog_.size(); ++i) {
+    if (options_.verilog[i].path == path) {
+      verilog_[i].show(*fst_, i, end_cycle_, ports);
+    }
+  }
+}
+
+void BoardWaves::show_operand(uint64_t cycle, const OperandSignals& signals,
+                              const AccessRange& range) {
+  set(signals.memory, cycle, static_cast<uint64_t>(range.memory));
+  set(signals.core, cycle, range.owner);
+  set(signals.address, cycle, range.low);
+  set(signals.bytes, cycle, range.bytes);
+}
+
+void BoardWaves::access(const AccessEvent& event) {
+  if (!hear(event) || event.source.unit == static_cast<uint32_t>(kSequencerUnit)) {
+    return;
+  }
+  const QueueSignals& queue = signals_.cores[event.source.core].queues[event.source.unit];
+  size_t read = 0;
+  bool written = false;
+  for (const AccessRange& range : event.extents) {
+    if (range.write && !written) {
+      written = true;
+      show_operand(event.cycle, queue.write, range);
+    } else if (!range.write && read < queue.reads.size()) {
+      show_operand(event.cycle, queue.reads[read++], range);
+    }
+  }
+}
+
+void BoardWaves::add_rate(const Transfer& transfer, uint64_t cycle, uint64_t rate, bool remove) {
+  const auto change = [&](uint32_t core, uint64_t Rates::*which, uint32_t CoreSignals::*signal) {
+    uint64_t& sum = rates_[core].*which;
+    sum = remove ? sum - rate : sum + rate;
+    set(signals_.cores[core].*signal, cycle, per_kcycle(sum));
+  };
+  const uint32_t me = transfer.source.core;
+  if (transfer.from.memory == ProbeMemory::kHbm && transfer.from.core == me) {
+    change(me, &Rates::hbm_read, &CoreSignals::hbm_read_rate);
+  }
+  if (transfer.to.memory == ProbeMemory::kHbm) {
+    change(transfer.to.core, &Rates::hbm_write, &CoreSignals::hbm_write_rate);
+  }
+  if (transfer.to.core != me) {
+    change(me, &Rates::sent, &CoreSignals::ici_sent_rate);
+    change(transfer.to.core, &Rates::received, &CoreSignals::ici_received_rate);
+  }
+}
+
+void BoardWaves::flow(const FlowEvent& event) {
+  if (!hear(event)) {
+    return;
+  }
+  const QueueSignals& queue = signals_.cores[event.source.core].queues[event.source.unit];
+  set(queue.bytes, event.cycle, event.bytes);
+  set(queue.left, event.cycle, event.left);
+  set(queue.rate, event.cycle, per_kcycle(event.rate));
+  if (event.phase == FlowEvent::Phase::kBegin) {
+    transfers_.push_back({event.source, event.from, event.to});
+    return;
+  }
+  const auto transfer = std::ranges::find_if(transfers_, [&](const Transfer& each) {
+    return each.source.core == event.source.core && each.source.sequence == event.source.sequence;
+  });
+  if (transfer == transfers_.end()) {
+    return;
+  }
+  add_rate(*transfer, event.cycle, transfer->rate, true);
+  if (event.phase == FlowEvent::Phase::kEnd) {
+    set(queue.rate, event.cycle, 0);
+    transfers_.erase(transfer);
+  } else {
+    transfer->rate = event.rate;
+    add_rate(*transfer, event.cycle, event.rate, false);
+  }
+}
+
+void BoardWaves::fault(const FaultEvent& event) {
+  if (!hear(event)) {
+    return;
+  }
+  const CoreSignals& core = signals_.cores[event.source.core];
+  set(core.fault_code, event.cycle, event.code);
+  if (core.fault_count != kNoSignal) {
+    set(core.fault_count, event.cycle, values_[core.fault_count] + 1);
   }
 }
 
 void BoardWaves::hart(const HartEvent& event) {
-  if (event.kind == HartEvent::Kind::kMmio) {
+  if (!hear(event)) {
     return;
   }
-  CoreSignals& signals = cores_.at(event.core);
-  signals.last_pc = event.pc;
-  signals.last_sleeping = event.kind == HartEvent::Kind::kSleep;
-  if (recording()) {
-    add_hart(event.cycle, signals);
+  const HartSignals& hart = signals_.cores[event.core].hart;
+  set(hart.pc, event.cycle, event.pc);
+  if (event.kind == HartEvent::Kind::kMmio) {
+    set(hart.mmio_address, event.cycle, event.address);
+    set(hart.mmio_data, event.cycle, event.data);
+    set(hart.mmio_write, event.cycle, event.write ? 1 : 0);
+    return;
+  }
+  constexpr uint64_t kMachineMode = 3;
+  set(hart.wfi, event.cycle, event.kind == HartEvent::Kind::kSleep ? 1 : 0);
+  set(hart.mode, event.cycle, kMachineMode);
+  set(hart.mstatus, event.cycle, event.mstatus);
+  set(hart.mie, event.cycle, event.mie);
+  set(hart.mip, event.cycle, event.mip);
+  set(hart.mepc, event.cycle, event.mepc);
+  set(hart.mcause, event.cycle, event.mcause);
+  set(hart.mtval, event.cycle, event.mtval);
+}
+
+void BoardWaves::semaphore(const SemaphoreEvent& event) {
+  if (hear(event)) {
+    set(signals_.cores[event.core].semaphores[event.semaphore], event.cycle, event.value);
   }
 }
 
-void BoardWaves::add_hart(uint64_t cycle, const CoreSignals& core) {
-  add(cycle, core.pc, core.last_pc);
-  add(cycle, core.sleeping, core.last_sleeping ? 1 : 0);
+void BoardWaves::device_register(const RegisterEvent& event) {
+  if (!hear(event)) {
+    return;
+  }
+  if (event.block == RegisterEvent::Block::kChipPage) {
+    set(signals_.msi_pending[event.index], event.cycle, event.value);
+    return;
+  }
+  CoreSignals& core = signals_.cores[event.index];
+  if (event.block == RegisterEvent::Block::kCorePage) {
+    const uint32_t value = event.offset == spec::core_page::kFwState
+                               ? event.value & spec::core_page::kFwStateStateMask
+                               : event.value;
+    set(core.page.at(event.offset / 4), event.cycle, value);
+    return;
+  }
+  uint32_t& known =
+      event.offset == spec::irq::kPending ? irqs_[event.index].pending : irqs_[event.index].enable;
+  known = event.value;
+  set(core.irq_pending, event.cycle, irqs_[event.index].pending);
+  set(core.irq_enable, event.cycle, irqs_[event.index].enable);
+  set(core.irq_line, event.cycle,
+      (irqs_[event.index].pending & irqs_[event.index].enable) != 0 ? 1 : 0);
 }
 
-void BoardWaves::change(uint32_t signal, int64_t value) {
-  Signal& s = signals_[signal];
-  const bool counts = s.kind == Kind::kCount || s.kind == Kind::kBusy;
-  s.value = counts ? s.value + value : value;
-  if (!s.changed) {
-    s.changed = true;
-    changed_.push_back(signal);
+std::string BoardWaves::never_opened() const {
+  std::string text = "waves: nothing was recorded in " + options_.path + ": ";
+  if (by_steps(options_)) {
+    text += "of the steps " + std::to_string(options_.first_step) + " to " +
+            std::to_string(end_step(options_) - 1) + " none ran";
+  } else {
+    text += "the trigger " + options_.trigger + " never came";
   }
-}
-
-// Each signal once for a cycle, with the value that it has at its end.
-void BoardWaves::write_changes(uint64_t cycle) {
-  for (size_t i = 0; i < changed_.size(); ++i) {
-    const Signal& s = signals_[changed_[i]];
-    if (s.kind == Kind::kBusy && s.value == 0) {
-      change(s.opcode, 0);
-    }
-  }
-  fst_->time(picoseconds(cycle, clock_mhz_));
-  for (const uint32_t signal : changed_) {
-    Signal& s = signals_[signal];
-    s.changed = false;
-    const int64_t shown = s.kind == Kind::kBusy ? s.value != 0 : s.value;
-    if (shown == s.written) {
-      continue;
-    }
-    s.written = shown;
-    if (s.kind == Kind::kText) {
-      fst_->set_string(signal, opcode_name(shown));
-    } else {
-      fst_->set_bits(signal, static_cast<uint64_t>(shown));
-    }
-  }
-  changed_.clear();
-}
-
-void BoardWaves::write_window() {
-  std::sort(events_.begin(), events_.end(), [](const Event& a, const Event& b) {
-    return a.cycle != b.cycle ? a.cycle < b.cycle : a.order < b.order;
-  });
-  for (const Event& event : events_) {
-    const uint64_t cycle = std::max(event.cycle, last_cycle_);
-    if (cycle != last_cycle_ && !changed_.empty()) {
-      write_changes(last_cycle_);
-    }
-    last_cycle_ = cycle;
-    change(event.signal, event.value);
-  }
-  if (!changed_.empty()) {
-    write_changes(last_cycle_);
-  }
-  events_.clear();
-}
-
-void BoardWaves::close() {
-  if (fst_ != nullptr) {
-    write_window();
-    const std::string error = fst_->finish();
-    error_ = error.empty() ? error_ : error;
-    fst_.reset();
-  }
+  return text + "; the board ran " + std::to_string(begun_) + " steps, counted from 0" +
+         (options_.before_cycles == 0 ? "" : "; the file has the last cycles of the run");
 }
 
 std::string BoardWaves::finish() {
-  close();
-  if (error_.empty() && !recorded_) {
-    const std::string last = std::to_string(end_step_ - 1);
-    error_ = "waves: nothing was recorded in " + path_ + ": of the steps " +
-             std::to_string(first_step_) + " to " + last + " none ran; the board ran " +
-             std::to_string(begun_) + " steps, counted from 0";
+  if (fst_ == nullptr) {
+    return error_;
+  }
+  tell_open(false);
+  const std::string error = fst_->finish(true);
+  error_ = error.empty() ? error_ : error;
+  fst_.reset();
+  const bool recorder = options_.trigger.empty() && options_.before_cycles != 0;
+  if (error_.empty() && !opened_ && !recorder) {
+    error_ = never_opened();
   }
   return error_;
 }

@@ -1,105 +1,121 @@
-// Board-level waveforms: per core and engine queue whether a command is started and not done, the
-// one that started last, its op id and the number of queued commands; per core whether a program
-// runs and where the control hart stands. One FST file and a GTKWave save file beside it. Commands
-// are reported when they are done, so the events of a step are collected, sorted and written at its
-// end.
+// Waves of the board: every event of the probe becomes changes of signals, for one window of the
+// run. The window opens at a trigger; the writer may keep cycles from before it. Which signals
+// there are: board_signals.cpp; files for viewers: wave_views.hpp.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "probe/probe_set.hpp"
-#include "tpu/spec/isa.hpp"
+#include "waves/board_signals.hpp"
 #include "waves/fst_process.hpp"
+#include "waves/signal_tree.hpp"
+#include "waves/verilog_ports.hpp"
+#include "waves/wave_trigger.hpp"
 
 namespace tpu::model {
 
 struct BoardWavesOptions {
-  std::string path;  // FILE.fst; FILE.gtkw is written beside it
-  uint32_t chips = 4;
-  uint32_t cores_per_chip = 2;
-  uint32_t mxus = 2;        // of a core
-  uint64_t clock_mhz = 0;   // of the core, to give times in picoseconds
-  uint64_t first_step = 0;  // of the board (kernel/step_counter.hpp)
-  uint64_t step_count = 1;  // steps to write
+  std::string path;  // FILE.fst; files for viewers are written beside it
+  WaveBoard board{};
+  uint64_t clock_mhz = 0;             // of the core, to give times in picoseconds
+  std::vector<std::string> scopes{};  // globs of instances; none: all
+  std::string trigger{};              // of the window; empty: the steps below
+  uint64_t first_step = 0;            // of the board (kernel/step_counter.hpp)
+  uint64_t step_count = 1;
+  uint64_t for_cycles = UINT64_MAX;    // of the window behind a trigger, whichever is over first
+  uint64_t for_steps = UINT64_MAX;     // the one that runs then included
+  std::vector<VerilogUnit> verilog{};  // matrix units that run as Verilog, maybe only at times
+  bool* is_open = nullptr;             // told whether the window is open; outlives the waves
+  uint64_t before_cycles = 0;          // and before it; without a trigger: the last ones before the
+                                       // run ends, faults, hangs or crashes
 };
 
 class BoardWaves final : public ProbeSink {
  public:
-  // Throws std::runtime_error when the file cannot be created or another run writes it.
+  // Throws std::runtime_error when a file cannot be created or another run writes it, for a glob
+  // that matches nothing and for a text that is no trigger.
   explicit BoardWaves(const BoardWavesOptions& options);
   ~BoardWaves() override;
 
-  void listen(ProbeSet& probes) {
-    probes.add(*this, {ProbeEvent::kProgram, ProbeEvent::kDone, ProbeEvent::kHart});
-  }
-  void done(const DoneEvent& event) override;
+  void listen(ProbeSet& probes);
   void program(const ProgramEvent& event) override;
+  void issue(const IssueEvent& event) override;
+  void wait(const WaitEvent& event) override;
+  void access(const AccessEvent& event) override;
+  void flow(const FlowEvent& event) override;
+  void start(const StartEvent& event) override;
+  void done(const DoneEvent& event) override;
+  void mark(const MarkEvent& event) override;
+  void fault(const FaultEvent& event) override;
   void hart(const HartEvent& event) override;
+  void instruction(const InstructionEvent& event) override;
+  void semaphore(const SemaphoreEvent& event) override;
+  void device_register(const RegisterEvent& event) override;
 
-  // Writes what is pending and closes. Empty, or what went wrong: also that no step of the window
-  // ran.
+  // A cycle of the matrix unit at `path`, see VerilogPorts; dropped where it is none of those of
+  // the options.
+  void show_ports(const std::string& path, const MxuPorts& ports);
+
+  // Writes what is pending and closes. Empty, or what went wrong: also that the window never
+  // opened.
   std::string finish();
 
  private:
-  struct Event {
-    uint64_t cycle;
-    uint32_t signal;
-    uint32_t order;
-    int64_t value;  // for counters an increment
+  enum class Window : uint8_t { kBefore, kOpen, kAfter };
+  struct Queue {
+    uint32_t queued = 0;
+    uint32_t in_flight = 0;
+    bool waits = false;
   };
-  enum class Kind : uint8_t { kBits, kText, kCount, kBusy };  // kBusy: 1 where the count is not 0
-  struct Signal {
-    Kind kind;
-    uint32_t opcode = 0;  // of a kBusy: the signal that shows nothing where it is 0
-    int64_t value = 0;
-    int64_t written = -1;  // what the file shows
-    bool changed = false;
+  struct Transfer {
+    ProbeSource source;
+    FlowEvent::Place from, to;
+    uint64_t rate = 0;
   };
-  struct QueueSignals {
-    uint32_t busy, opcode, op_id, depth;
+  struct Interrupts {
+    uint32_t pending = 0, enable = 0;
   };
-  struct CoreSignals {
-    uint32_t running, pc, sleeping;
-    std::vector<QueueSignals> queues;
-    uint32_t last_pc = 0;
-    bool last_sleeping = false;
+  struct Rates {  // as in FlowEvent
+    uint64_t hbm_read = 0, hbm_write = 0, sent = 0, received = 0;
   };
 
-  void declare(const BoardWavesOptions& options);
-  uint32_t add_signal(std::string_view name, uint32_t width, Kind kind = Kind::kBits);
-  void write_save_file(const BoardWavesOptions& options);
-  void add(uint64_t cycle, uint32_t signal, int64_t value);
-  void add_hart(uint64_t cycle, const CoreSignals& core);
-  void write_window();
-  void close();
-  void change(uint32_t signal, int64_t value);
-  void write_changes(uint64_t cycle);
-  bool in_window(uint64_t step) const {
-    return fst_ != nullptr && step >= first_step_ && step < end_step_;
-  }
-  // Inside a step of the window, or between two of them.
-  bool recording() const {
-    return active_ != 0 || (fst_ != nullptr && recorded_ && begun_ < end_step_);
-  }
+  template <class Event>
+  bool hear(const Event& event);
+  void open(uint64_t cycle);
+  void close(uint64_t cycle);
+  void tell_open(bool open);
+  void set(uint32_t signal, uint64_t cycle, uint64_t value);
+  void show_queue(uint64_t cycle, uint32_t core, uint32_t unit);
+  void show_operand(uint64_t cycle, const OperandSignals& signals, const AccessRange& range);
+  void add_rate(const Transfer& transfer, uint64_t cycle, uint64_t rate, bool remove);
+  void hold_verilog(const ProbeSource& source, uint64_t cycle);
+  std::string never_opened() const;
 
+  const BoardWavesOptions options_;
+  SignalTree tree_;
+  BoardSignals signals_;
+  std::vector<VerilogPorts> verilog_;  // by options_.verilog
+  WaveTrigger trigger_;
   std::unique_ptr<FstProcess> fst_;
-  std::vector<CoreSignals> cores_;
-  std::vector<Signal> signals_;
-  std::vector<uint32_t> changed_;  // signals
-  std::vector<Event> events_;
-  const std::string path_;
-  const uint64_t clock_mhz_;
-  const uint64_t first_step_;
-  const uint64_t end_step_;  // the first behind the window
-  uint64_t begun_ = 0;       // steps of the board
-  uint64_t last_cycle_ = 0;
-  uint32_t active_ = 0;  // cores inside a step of the window
-  bool recorded_ = false;
   std::string error_;
+  std::vector<uint64_t> values_;            // by signal
+  std::vector<std::vector<Queue>> queues_;  // by core and spec::Queue
+  std::vector<Transfer> transfers_;         // under way
+  std::vector<Rates> rates_;                // by core
+  std::vector<Interrupts> irqs_;            // by core
+  Window window_ = Window::kBefore;
+  bool opened_ = false;
+  uint64_t close_at_ = UINT64_MAX;               // cycle
+  std::atomic<uint64_t> end_cycle_{UINT64_MAX};  // the first behind the window
+  uint64_t end_step_ = UINT64_MAX;               // the first behind the window
+  uint64_t begun_ = 0;                           // steps of the board
+  uint32_t active_ = 0;                          // cores inside a step
+  uint64_t now_ = 0;
+  uint32_t changes_ = 0;  // since the writer was told the time
 };
 
 }  // namespace tpu::model

@@ -1,11 +1,12 @@
-// Both ends of the record stream, see fst_process.hpp. Record: one kind byte, then its fields,
-// little-endian.
+// The board's end of the record stream.
 #include "waves/fst_process.hpp"
 
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -13,184 +14,41 @@
 #include <optional>
 #include <stdexcept>
 
-#include "gtkwave/fstapi.h"
 #include "kernel/file_lock.hpp"
 #include "kernel/ordinary_file.hpp"
+#include "waves/fst_writer.hpp"
 
 namespace tpu::model {
-namespace {
 
-constexpr char kPushScope = 'S';
-constexpr char kPopScope = 'U';
-constexpr char kBits = 'B';
-constexpr char kString = 'G';
-constexpr char kTime = 'T';
-constexpr char kSetBits = 'C';
-constexpr char kSetString = 'X';
-constexpr char kEnd = 'E';
-constexpr char kAcknowledge = 'K';
-constexpr size_t kBufferBytes = 1 << 16;
-constexpr int kTaken = 2;  // exit status of the helper: another run took the file
-
-// The helper's side: reads records from the socket and feeds the FST library.
-class Writer {
- public:
-  Writer(int socket, const char* path) : socket_(socket), path_(path) {}
-
-  // Exit status of the helper: 0 when the file is whole.
-  int run() {
-    void* fst = fstWriterCreate(path_, 1);
-    if (fst == nullptr) {
-      return 1;
-    }
-    // The library has replaced the file that was locked before.
-    std::optional<FileLock> lock;
-    try {
-      lock.emplace(path_);
-    } catch (const std::runtime_error&) {
-      return kTaken;
-    }
-    const char ready = kAcknowledge;
-    if (::send(socket_, &ready, 1, MSG_NOSIGNAL) != 1) {
-      return 1;
-    }
-    fstWriterSetTimescale(fst, -12);
-    fstWriterSetPackType(fst, FST_WR_PT_LZ4);
-    const bool complete = copy_records(fst);
-    fstWriterClose(fst);
-    if (!readable()) {
-      return 1;
-    }
-    const char ack = kAcknowledge;
-    return complete && ::write(socket_, &ack, 1) == 1 ? 0 : 1;
-  }
-
- private:
-  bool get(void* to, size_t size) {
-    auto* at = static_cast<char*>(to);
-    while (size > 0) {
-      if (begin_ == end_) {
-        const ssize_t got = ::read(socket_, buffer_, sizeof(buffer_));
-        if (got < 0 && errno == EINTR) {
-          continue;
-        }
-        if (got <= 0) {
-          return false;
-        }
-        begin_ = 0;
-        end_ = static_cast<size_t>(got);
-      }
-      const size_t part = std::min(size, end_ - begin_);
-      std::memcpy(at, buffer_ + begin_, part);
-      begin_ += part;
-      at += part;
-      size -= part;
-    }
-    return true;
-  }
-
-  bool get_text(std::string& text) {
-    uint32_t size = 0;
-    if (!get(&size, sizeof(size))) {
-      return false;
-    }
-    text.resize(size);
-    return get(text.data(), size);
-  }
-
-  struct Signal {
-    fstHandle handle;
-    uint32_t width;
-  };
-
-  bool copy_records(void* fst) {
-    std::vector<Signal> signals;
-    std::string text;
-    char kind = 0;
-    while (get(&kind, 1)) {
-      uint32_t number = 0;
-      uint64_t value = 0;
-      switch (kind) {
-        case kPushScope:
-          if (!get_text(text)) {
-            return false;
-          }
-          fstWriterSetScope(fst, FST_ST_VCD_MODULE, text.c_str(), nullptr);
-          break;
-        case kPopScope:
-          fstWriterSetUpscope(fst);
-          break;
-        case kBits:
-          if (!get(&number, sizeof(number)) || !get_text(text)) {
-            return false;
-          }
-          signals.push_back(
-              {fstWriterCreateVar(fst, FST_VT_VCD_WIRE, FST_VD_IMPLICIT, number, text.c_str(), 0),
-               number});
-          break;
-        case kString:
-          if (!get_text(text)) {
-            return false;
-          }
-          signals.push_back(
-              {fstWriterCreateVar(fst, FST_VT_GEN_STRING, FST_VD_IMPLICIT, 0, text.c_str(), 0), 0});
-          break;
-        case kTime:
-          if (!get(&value, sizeof(value))) {
-            return false;
-          }
-          fstWriterEmitTimeChange(fst, value);
-          break;
-        case kSetBits:
-          if (!get(&number, sizeof(number)) || !get(&value, sizeof(value)) ||
-              number >= signals.size()) {
-            return false;
-          }
-          fstWriterEmitValueChange64(fst, signals[number].handle, signals[number].width, value);
-          break;
-        case kSetString:
-          if (!get(&number, sizeof(number)) || !get_text(text) || number >= signals.size()) {
-            return false;
-          }
-          fstWriterEmitVariableLengthValueChange(fst, signals[number].handle, text.data(),
-                                                 static_cast<uint32_t>(text.size()));
-          break;
-        case kEnd:
-          return true;
-        default:
-          return false;
-      }
-    }
-    return false;  // the parent died; what came so far is kept
-  }
-
-  bool readable() const {
-    void* reader = fstReaderOpen(path_);
-    if (reader == nullptr) {
-      return false;
-    }
-    fstReaderClose(reader);
-    return true;
-  }
-
-  const int socket_;
-  const char* path_;
-  char buffer_[kBufferBytes];
-  size_t begin_ = 0;
-  size_t end_ = 0;
-};
-
-}  // namespace
-
-FstProcess::FstProcess(const std::string& path) : path_(path) {
+FstProcess::FstProcess(const FstOptions& options) : path_(options.path) {
   // Fails here, with the reason, rather than in the helper, which inherits the lock.
   std::optional<FileLock> lock;
   try {
-    lock.emplace(path);
-    need_ordinary_file(path);
+    lock.emplace(path_);
+    need_ordinary_file(path_);
   } catch (const std::runtime_error& error) {
     throw std::runtime_error(std::string("waves: ") + error.what());
   }
+  void* shared =
+      ::mmap(nullptr, sizeof(WaveTail), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) {
+    throw std::runtime_error(std::string("waves: mmap: ") + std::strerror(errno));
+  }
+  tail_ = new (shared) WaveTail;
+  try {
+    start_helper(options);
+  } catch (...) {
+    ::munmap(tail_, sizeof(WaveTail));
+    throw;
+  }
+}
+
+FstProcess::~FstProcess() {
+  finish();
+  ::munmap(tail_, sizeof(WaveTail));
+}
+
+void FstProcess::start_helper(const FstOptions& options) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     throw std::runtime_error(std::string("waves: socketpair: ") + std::strerror(errno));
@@ -208,7 +66,7 @@ FstProcess::FstProcess(const std::string& path) : path_(path) {
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
       ::signal(signal, SIG_IGN);
     }
-    const int status = Writer(ends[1], path_.c_str()).run();
+    const int status = FstWriter(ends[1], *tail_, options).run();
     ::_exit(status);
   }
   ::close(ends[1]);
@@ -217,33 +75,36 @@ FstProcess::FstProcess(const std::string& path) : path_(path) {
   char ready = 0;
   while (::recv(socket_, &ready, 1, 0) < 0 && errno == EINTR) {
   }
-  buffer_.reserve(kBufferBytes);
 }
 
-FstProcess::~FstProcess() { finish(); }
+// One record whole: what is in the tail can be read at any time.
+void FstProcess::put(const WaveRecord& record, std::string_view bytes) {
+  const std::lock_guard lock(mutex_);
+  put_locked(record, bytes);
+}
 
-void FstProcess::put(const void* data, size_t size) {
-  if (!error_.empty()) {
+void FstProcess::put_locked(const WaveRecord& record, std::string_view bytes) {
+  if (!error_.empty() || child_ < 0) {
     return;
   }
-  const auto* bytes = static_cast<const char*>(data);
-  buffer_.insert(buffer_.end(), bytes, bytes + size);
-  if (buffer_.size() >= kBufferBytes) {
+  const size_t wanted = sizeof(record) + bytes.size();
+  size_t size = tail_->size.load(std::memory_order_relaxed);
+  if (size + wanted > WaveTail::kBytes) {
     flush();
+    size = 0;
   }
-}
-
-void FstProcess::put_text(std::string_view text) {
-  const auto size = static_cast<uint32_t>(text.size());
-  put(&size, sizeof(size));
-  put(text.data(), text.size());
+  std::memcpy(tail_->bytes + size, &record, sizeof(record));
+  if (!bytes.empty()) {
+    std::memcpy(tail_->bytes + size + sizeof(record), bytes.data(), bytes.size());
+  }
+  tail_->size.store(size + wanted, std::memory_order_release);
 }
 
 void FstProcess::flush() {
+  const size_t size = tail_->size.load(std::memory_order_relaxed);
   size_t sent = 0;
-  while (sent < buffer_.size()) {
-    const ssize_t done =
-        ::send(socket_, buffer_.data() + sent, buffer_.size() - sent, MSG_NOSIGNAL);
+  while (sent < size) {
+    const ssize_t done = ::send(socket_, tail_->bytes + sent, size - sent, MSG_NOSIGNAL);
     if (done < 0 && errno == EINTR) {
       continue;
     }
@@ -254,51 +115,61 @@ void FstProcess::flush() {
     }
     sent += static_cast<size_t>(done);
   }
-  buffer_.clear();
+  // In this order a reader never sees bytes twice.
+  tail_->size.store(0, std::memory_order_release);
+  tail_->begin.fetch_add(size, std::memory_order_release);
 }
 
 void FstProcess::push_scope(std::string_view name) {
-  put(&kPushScope, 1);
-  put_text(name);
+  put({WaveRecord::Kind::kScope, 0, 0, name.size()}, name);
 }
 
-void FstProcess::pop_scope() { put(&kPopScope, 1); }
+void FstProcess::pop_scope() { put({WaveRecord::Kind::kUpscope, 0, 0, 0}, {}); }
 
-uint32_t FstProcess::add_bits(std::string_view name, uint32_t width) {
-  put(&kBits, 1);
-  put(&width, sizeof(width));
-  put_text(name);
+uint32_t FstProcess::add_enum(std::string_view name, uint32_t bits,
+                              std::span<const std::pair<uint64_t, std::string_view>> values) {
+  std::string text(name);
+  for (const auto& [value, literal] : values) {
+    text += "\n" + std::to_string(value) + " " + std::string(literal);
+  }
+  put({WaveRecord::Kind::kEnum, bits, 0, text.size()}, text);
+  return ++enums_;
+}
+
+uint32_t FstProcess::add_signal(std::string_view name, uint32_t width, uint32_t enum_number) {
+  put({WaveRecord::Kind::kSignal, width, enum_number, name.size()}, name);
   return signals_++;
 }
 
-uint32_t FstProcess::add_string(std::string_view name) {
-  put(&kString, 1);
-  put_text(name);
-  return signals_++;
+void FstProcess::set_words(uint32_t signal, uint64_t cycle, std::span<const uint32_t> words) {
+  put({WaveRecord::Kind::kSetWords, signal, cycle, words.size_bytes()},
+      {reinterpret_cast<const char*>(words.data()), words.size_bytes()});
 }
 
-void FstProcess::time(uint64_t picoseconds) {
-  put(&kTime, 1);
-  put(&picoseconds, sizeof(picoseconds));
+void FstProcess::hold(uint32_t holder, uint64_t cycle) {
+  const std::lock_guard lock(mutex_);
+  if (holder >= holds_.size()) {
+    holds_.resize(holder + 1, kNone);
+  }
+  holds_[holder] = cycle;
 }
 
-void FstProcess::set_bits(uint32_t signal, uint64_t value) {
-  put(&kSetBits, 1);
-  put(&signal, sizeof(signal));
-  put(&value, sizeof(value));
+void FstProcess::reached(uint64_t cycle) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (const uint64_t held : holds_) {
+      cycle = std::min(cycle, held);
+    }
+  }
+  put({WaveRecord::Kind::kReached, 0, cycle, 0}, {});
 }
 
-void FstProcess::set_string(uint32_t signal, std::string_view value) {
-  put(&kSetString, 1);
-  put(&signal, sizeof(signal));
-  put_text(value);
-}
-
-std::string FstProcess::finish() {
+std::string FstProcess::finish(bool keep) {
+  const std::lock_guard lock(mutex_);
   if (child_ < 0) {
     return error_;
   }
-  put(&kEnd, 1);
+  put_locked({WaveRecord::Kind::kEnd, keep ? 1U : 0U, 0, 0}, {});
   if (error_.empty()) {
     flush();
   }
@@ -314,8 +185,8 @@ std::string FstProcess::finish() {
   }
   child_ = -1;
   const bool whole =
-      got == 1 && ack == kAcknowledge && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kTaken) {
+      got == 1 && ack == kWaveAcknowledge && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kWaveFileTaken) {
     error_ = "waves: " + path_ + " was taken by another run; give each its own file";
   } else if (!whole && error_.empty()) {
     error_ = "waves: writing " + path_ + " failed (is the disk full?); the file is incomplete";

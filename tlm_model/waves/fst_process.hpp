@@ -1,54 +1,79 @@
 // Writes an FST file from a helper process: the FST library ends its process on I/O errors, which
-// must not take the board with it. The parent sends records over a socket; a full disk or a dead
-// helper is noticed and reported, and everything sent afterwards is dropped.
+// must not take the board with it, and a board that is killed leaves its last cycles behind. The
+// parent sends records over a socket; a full disk or a dead helper is noticed and reported, and
+// everything sent afterwards is dropped. Values may be set from any thread.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
+#include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "waves/wave_records.hpp"
 
 namespace tpu::model {
 
+struct FstOptions {
+  std::string path;
+  uint64_t clock_mhz = 0;    // times in the file are picoseconds, rounded down from whole cycles
+  uint64_t keep_cycles = 0;  // that are written from before the window
+};
+
 class FstProcess {
  public:
-  // Creates `path`; times are picoseconds. Throws std::runtime_error when the
-  // file cannot be created or another run writes it.
-  explicit FstProcess(const std::string& path);
+  // Throws std::runtime_error when the file cannot be created or another run writes it.
+  explicit FstProcess(const FstOptions& options);
   ~FstProcess();  // finishes; errors are lost, so call finish() to see them
   FstProcess(const FstProcess&) = delete;
   FstProcess& operator=(const FstProcess&) = delete;
 
-  // Declarations come first, scopes nest.
+  // Declarations come first, scopes nest. Numbers of enums count from 1, those of signals from 0.
   void push_scope(std::string_view name);
   void pop_scope();
-  uint32_t add_bits(std::string_view name, uint32_t width);  // 1..64
-  uint32_t add_string(std::string_view name);
+  uint32_t add_enum(std::string_view name, uint32_t bits,
+                    std::span<const std::pair<uint64_t, std::string_view>> values);
+  uint32_t add_signal(std::string_view name, uint32_t width, uint32_t enum_number = 0);
 
-  // Times never go back.
-  void time(uint64_t picoseconds);
-  void set_bits(uint32_t signal, uint64_t value);
-  void set_string(uint32_t signal, std::string_view value);
+  // All signals are 0 at first. Of several values for one cycle the last one counts.
+  void set(uint32_t signal, uint64_t cycle, uint64_t value) {
+    put({WaveRecord::Kind::kSet, signal, cycle, value}, {});
+  }
+  void set_words(uint32_t signal, uint64_t cycle, std::span<const uint32_t> words);
+  // Whoever sets values behind the others' backs names the cycle that it has reached, and kNone
+  // when it is done. Holders are numbered by the caller.
+  static constexpr uint64_t kNone = UINT64_MAX;
+  void hold(uint32_t holder, uint64_t cycle);
+  // No value will be set for a cycle before this one, but by holders.
+  void reached(uint64_t cycle);
 
-  // Closes the file. Empty, or what went wrong (also during the writes before).
-  std::string finish();
+  // The window, one a file: changes from `cycle` on are written, and before it keep_cycles.
+  void open(uint64_t cycle) { put({WaveRecord::Kind::kOpen, 0, cycle, 0}, {}); }
+  void close(uint64_t cycle) { put({WaveRecord::Kind::kClose, 0, cycle, 0}, {}); }
 
-  // True as long as no write has failed.
-  bool healthy() const { return error_.empty(); }
+  // Closes the file. `keep`: the last keep_cycles are written where no window was opened. Empty, or
+  // what went wrong (also during the writes before).
+  std::string finish(bool keep = false);
 
  private:
-  void put(const void* data, size_t size);
-  void put_text(std::string_view text);
+  void put(const WaveRecord& record, std::string_view bytes);
+  void put_locked(const WaveRecord& record, std::string_view bytes);
   void flush();
+  void start_helper(const FstOptions& options);
 
-  std::string path_;
+  const std::string path_;
+  std::mutex mutex_;
   std::string error_;
-  std::vector<char> buffer_;
+  WaveTail* tail_ = nullptr;
+  std::vector<uint64_t> holds_;  // by holder
   pid_t child_ = -1;
   int socket_ = -1;
   uint32_t signals_ = 0;
+  uint32_t enums_ = 0;
 };
 
 }  // namespace tpu::model

@@ -374,6 +374,54 @@ TEST(Board, WindowsBehindTheRunAreTold) {
       << error;
 }
 
+// The Verilog runs while the window is open, compared with the fast engine, and its ports are in
+// the same file.
+TEST(Board, AWindowOfWavesSwitchesMatrixUnitsToVerilogAndBack) {
+  BoardOptions options = BoardBench::default_options();
+  options.sim.mxu = {{"board.chip0.core0.mxu0", "lockstep@waves"}};
+  options.sim.waves_path = ::testing::TempDir() + "/board_verilog.fst";
+  options.sim.waves_scopes = {"board.chip0.core0.mxu0"};
+  options.sim.waves_trigger = "step=2";
+  options.sim.waves_for_steps = 3;
+  BoardBench bench(options);
+  run_six_steps(bench);
+  EXPECT_EQ(bench.host.stats().lockstep_tiles, 3U);
+  EXPECT_EQ(bench.host.stats().lockstep_mismatches, 0U) << bench.host.stats().lockstep_text;
+  EXPECT_EQ(bench.host.close(), "");
+  const test::WaveChanges changes = test::read_fst(options.sim.waves_path);
+  const std::string unit = "board.chip0.core0.mxu0.";
+  std::vector<uint64_t> commands;  // when the engine began one
+  for (const test::WaveChange& change : changes.at(unit + "busy")) {
+    if (change.value == "1") {
+      commands.push_back(change.time);
+    }
+  }
+  ASSERT_EQ(commands.size(), 3U);
+  size_t rows = 0;
+  bool valid = false;
+  uint64_t last = 0;
+  for (const test::WaveChange& change : changes.at(unit + "rtl.x_valid")) {
+    rows += valid ? ((change.time - last) * 940 + 500'000) / 1'000'000 : 0;  // cycles
+    valid = change.value == "1";
+    last = change.time;
+    EXPECT_TRUE(!valid || change.time > commands[0]) << change.time;
+  }
+  EXPECT_EQ(rows, 3U * 8U);
+}
+
+TEST(Board, WavesInAWindowThatNobodyOpensAreRefused) {
+  BoardOptions options = BoardBench::default_options();
+  options.sim.mxu = {{"board.chip0.core0.mxu0", "rtl@waves"}};
+  try {
+    BoardBench bench(options);
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "--mxu board.chip0.core0.mxu0=rtl@waves: there are no waves; add --waves FILE.fst");
+  }
+}
+
 TEST(Board, WavesShowHartsAndTransfers) {
   BoardOptions options = BoardBench::default_options();
   options.sim.waves_path = ::testing::TempDir() + "/board_harts.fst";

@@ -48,7 +48,8 @@ Mxu::Mxu(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& c
 
 MxuEngine& Mxu::engine_for_step() {
   const uint64_t step = context().launch.job_step;
-  const bool inside = step >= unit_.first_step && step <= unit_.last_step;
+  const bool inside = step >= unit_.first_step && step <= unit_.last_step &&
+                      (unit_.window == nullptr || *unit_.window);
   return inside || !unit_.outside ? *unit_.engine : *unit_.outside;
 }
 

@@ -13,13 +13,15 @@
 
 namespace tpu::model {
 
-// What computes one MXU's commands: `engine` in steps [first_step, last_step], `outside` (if any)
-// in all others. Steps are those of the board (kernel/step_counter.hpp).
+// What computes one MXU's commands: `engine` in steps [first_step, last_step] while `window` (if
+// any) is set, `outside` (if any) for all that start at other times. Steps are those of the board
+// (kernel/step_counter.hpp).
 struct MxuUnit {
   std::unique_ptr<MxuEngine> engine;
   std::unique_ptr<MxuEngine> outside;
   uint64_t first_step = 0;
   uint64_t last_step = UINT64_MAX;
+  const bool* window = nullptr;
 };
 
 class Mxu : public Engine {

@@ -1,0 +1,442 @@
+// Waves of the board: events become changes of the signals that were asked for, and the window
+// opens and closes where it should.
+#include "waves/board_waves.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <fstream>
+#include <iterator>
+
+#include "fst_reader.hpp"
+
+namespace tpu::model {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Change = test::WaveChange;
+using Changes = test::WaveChanges;
+using test::read_fst;
+
+std::string temp_file(const std::string& name) { return ::testing::TempDir() + "/" + name; }
+
+// What a board tells of one command of core 0; results come 10 cycles after the engine is free.
+class Board {
+ public:
+  explicit Board(BoardWaves& waves) : waves_(waves) {}
+
+  void program(uint64_t cycle, uint64_t step, bool begin, bool complete = true) {
+    waves_.program({.cycle = cycle, .step = step, .begin = begin, .complete = complete});
+    step_ = step;
+  }
+  void issue(uint64_t cycle, spec::Queue queue, spec::Opcode opcode, uint32_t op_id = 7) {
+    waves_.issue({.cycle = cycle, .source = source(queue, opcode, op_id)});
+  }
+  void start(uint64_t cycle, spec::Queue queue, spec::Opcode opcode, uint32_t op_id = 7) {
+    waves_.start({.cycle = cycle, .source = source(queue, opcode, op_id)});
+  }
+  void done(uint64_t cycle, spec::Queue queue, spec::Opcode opcode) {
+    waves_.done({.cycle = cycle, .source = source(queue, opcode, 7)});
+  }
+  void hart(uint64_t cycle, uint32_t pc, bool sleeping) {
+    waves_.hart({.cycle = cycle,
+                 .kind = sleeping ? HartEvent::Kind::kSleep : HartEvent::Kind::kRun,
+                 .pc = pc});
+  }
+  void semaphore(uint64_t cycle, uint32_t index, uint32_t value) {
+    waves_.semaphore({.cycle = cycle, .semaphore = index, .value = value});
+  }
+
+ private:
+  ProbeSource source(spec::Queue queue, spec::Opcode opcode, uint32_t op_id) const {
+    return {.unit = static_cast<uint32_t>(queue),
+            .step = step_,
+            .pc = op_id * 10,
+            .op_id = op_id,
+            .opcode = static_cast<uint8_t>(opcode)};
+  }
+
+  BoardWaves& waves_;
+  uint64_t step_ = 0;
+};
+
+BoardWavesOptions one_core(const std::string& name, uint64_t first_step = 0, uint64_t steps = 1) {
+  BoardWavesOptions options;
+  options.path = temp_file(name);
+  options.board = {.chips = 1, .cores_per_chip = 1, .mxus = 2, .semaphores = 8};
+  options.clock_mhz = 1000;
+  options.first_step = first_step;
+  options.step_count = steps;
+  return options;
+}
+
+// From the first change at `from` on.
+std::vector<Change> since(const Changes& changes, const std::string& name, uint64_t from) {
+  std::vector<Change> list = changes.at(name);
+  std::erase_if(list, [from](const Change& change) { return change.time < from; });
+  return list;
+}
+
+std::vector<uint64_t> times(const std::vector<Change>& changes) {
+  std::vector<uint64_t> list;
+  for (const Change& change : changes) {
+    list.push_back(change.time / 1000);
+  }
+  return list;
+}
+
+// Transfers are free to be followed at once, and done much later.
+TEST(BoardWaves, BusyLastsUntilTheResultsAreThere) {
+  BoardWaves waves(one_core("busy.fst"));
+  Board board(waves);
+  board.program(0, 0, true);
+  board.issue(1, spec::Queue::kDmaIn, spec::Opcode::kDma);
+  board.issue(2, spec::Queue::kDmaIn, spec::Opcode::kFill);
+  board.start(10, spec::Queue::kDmaIn, spec::Opcode::kDma);
+  board.start(11, spec::Queue::kDmaIn, spec::Opcode::kFill, 9);
+  board.done(300, spec::Queue::kDmaIn, spec::Opcode::kDma);
+  board.done(400, spec::Queue::kDmaIn, spec::Opcode::kFill);
+  board.program(500, 0, false);
+  EXPECT_EQ(waves.finish(), "");
+  const Changes changes = read_fst(temp_file("busy.fst"));
+  const std::string queue = "board.chip0.core0.dma_in.";
+  EXPECT_EQ(since(changes, queue + "busy", 1000),
+            (std::vector<Change>{{10000, "1"}, {400000, "0"}}));
+  EXPECT_EQ(since(changes, queue + "opcode", 1000),
+            (std::vector<Change>{{10000, "dma"}, {11000, "fill"}, {400000, "-"}}));
+  EXPECT_EQ(since(changes, queue + "state", 1000),
+            (std::vector<Change>{{1000, "queued"}, {10000, "runs"}, {400000, "idle"}}));
+  EXPECT_THAT(times(since(changes, queue + "op_id", 1000)), ElementsAre(10, 11));
+  EXPECT_THAT(times(since(changes, queue + "queued", 1000)), ElementsAre(1, 2, 10, 11));
+  EXPECT_THAT(times(since(changes, queue + "in_flight", 1000)), ElementsAre(10, 11, 300, 400));
+  EXPECT_THAT(times(since(changes, "board.chip0.core0.seq.pc", 1000)), ElementsAre(1));
+}
+
+TEST(BoardWaves, HartsAreShownAsTheyStandAndMove) {
+  BoardWaves waves(one_core("hart.fst", 0, 2));
+  Board board(waves);
+  board.hart(5, 0x80, true);  // before the window: where it stands when it opens
+  board.program(10, 0, true);
+  board.hart(20, 0x80, false);
+  board.hart(30, 0x92, true);
+  board.program(40, 0, false);
+  board.hart(45, 0x100, false);  // between two steps of the window
+  board.program(50, 1, true);
+  board.program(60, 1, false);
+  board.hart(70, 0x200, true);
+  EXPECT_EQ(waves.finish(), "");
+  const Changes changes = read_fst(temp_file("hart.fst"));
+  EXPECT_EQ(since(changes, "board.chip0.core0.hart.wfi", 10000),
+            (std::vector<Change>{{10000, "1"}, {20000, "0"}, {30000, "1"}, {45000, "0"}}));
+  const std::vector<Change> pc = since(changes, "board.chip0.core0.hart.pc", 10000);
+  ASSERT_EQ(pc.size(), 3U);
+  EXPECT_EQ(std::stoul(pc[0].value, nullptr, 2), 0x80U);
+  EXPECT_EQ(pc[1].time, 30000U);
+  EXPECT_EQ(std::stoul(pc[2].value, nullptr, 2), 0x100U);
+  EXPECT_EQ(changes.at("board.chip0.core0.hart.mode").back().value, "machine");
+}
+
+TEST(BoardWaves, CommandsShowWhatTheyWaitForAndTouch) {
+  BoardWaves waves(one_core("fields.fst"));
+  Board board(waves);
+  board.program(0, 0, true);
+  const ProbeSource source = {.unit = static_cast<uint32_t>(spec::Queue::kDmaIn), .sequence = 3};
+  waves.wait({.cycle = 4, .source = source, .index = 6, .wanted = 2, .begin = true});
+  waves.wait({.cycle = 9, .source = source, .index = 6, .wanted = 2, .begin = false});
+  const std::array<AccessRange, 2> ranges = {
+      {{.memory = ProbeMemory::kHbm, .low = 0x4000, .bytes = 512},
+       {.memory = ProbeMemory::kVmem, .low = 0x80, .bytes = 256, .write = true}}};
+  const std::function<void(const RangeVisitor&)> walk = [](const RangeVisitor&) {};
+  waves.access({.cycle = 9, .source = source, .extents = ranges, .walk = walk});
+  FlowEvent flow{.cycle = 9,
+                 .source = source,
+                 .bytes = 512,
+                 .left = 512,
+                 .from = {0, ProbeMemory::kHbm},
+                 .to = {0, ProbeMemory::kVmem}};
+  waves.flow(flow);
+  flow.phase = FlowEvent::Phase::kRate, flow.rate = uint64_t{64} << 20;
+  waves.flow(flow);
+  flow.phase = FlowEvent::Phase::kEnd, flow.cycle = 17, flow.left = 0;
+  waves.flow(flow);
+  board.semaphore(20, 6, 5);
+  waves.device_register({.cycle = 21, .offset = 0x40, .value = 12});
+  waves.device_register(
+      {.cycle = 22, .block = RegisterEvent::Block::kIrq, .offset = 4, .value = 1});
+  waves.device_register(
+      {.cycle = 23, .block = RegisterEvent::Block::kIrq, .offset = 0, .value = 1});
+  waves.device_register(
+      {.cycle = 24, .block = RegisterEvent::Block::kChipPage, .offset = 0, .value = 3});
+  board.program(30, 0, false);
+  EXPECT_EQ(waves.finish(), "");
+  const Changes changes = read_fst(temp_file("fields.fst"));
+  const auto last = [&](const std::string& name, uint64_t cycle) {
+    std::string value;
+    for (const Change& change : changes.at("board.chip0." + name)) {
+      value = change.time <= cycle * 1000 ? change.value : value;
+    }
+    return value;
+  };
+  const auto bits = [&](const std::string& name, uint64_t cycle) {
+    return std::stoull(last(name, cycle), nullptr, 2);
+  };
+  EXPECT_EQ(last("core0.dma_in.state", 8), "waits");
+  EXPECT_EQ(last("core0.dma_in.state", 9), "idle");
+  EXPECT_EQ(bits("core0.dma_in.wait_semaphore", 8), 6U);
+  EXPECT_EQ(bits("core0.dma_in.wait_value", 8), 2U);
+  EXPECT_EQ(last("core0.dma_in.read0_memory", 9), "hbm");
+  EXPECT_EQ(bits("core0.dma_in.read0_address", 9), 0x4000U);
+  EXPECT_EQ(bits("core0.dma_in.write_bytes", 9), 256U);
+  EXPECT_EQ(bits("core0.dma_in.flow_bytes_per_kcycle", 9), 64000U);
+  EXPECT_EQ(bits("core0.hbm.read_bytes_per_kcycle", 16), 64000U);
+  EXPECT_EQ(bits("core0.hbm.read_bytes_per_kcycle", 17), 0U);
+  EXPECT_EQ(bits("core0.dma_in.flow_left", 17), 0U);
+  EXPECT_EQ(bits("core0.sem.sem6", 20), 5U);
+  EXPECT_EQ(bits("core0.page.cmd_tail", 21), 12U);
+  EXPECT_EQ(last("core0.irq.line", 22), "0");
+  EXPECT_EQ(last("core0.irq.line", 23), "1");
+  EXPECT_EQ(bits("pcie.msi_pending", 24), 3U);
+}
+
+TEST(BoardWaves, AWindowBehindTheRunIsAnError) {
+  BoardWaves waves(one_core("late.fst", 7, 2));
+  Board board(waves);
+  for (uint64_t step = 0; step < 3; ++step) {
+    board.program(10 * step, step, true);
+    board.program(10 * step + 5, step, false);
+  }
+  const std::string error = waves.finish();
+  EXPECT_THAT(error, HasSubstr("nothing was recorded in"));
+  EXPECT_THAT(error, HasSubstr("late.fst: of the steps 7 to 8 none ran; the board ran 3 steps"));
+}
+
+TEST(BoardWaves, ASecondRunOnTheFileIsToldWhy) {
+  BoardWaves waves(one_core("shared.fst"));
+  Board board(waves);
+  board.program(0, 0, true);
+  const auto second = [] { BoardWaves other(one_core("shared.fst")); };
+  EXPECT_THROW(
+      {
+        try {
+          second();
+        } catch (const std::runtime_error& error) {
+          EXPECT_THAT(error.what(), HasSubstr("shared.fst is being written by another run"));
+          throw;
+        }
+      },
+      std::runtime_error);
+  board.program(10, 0, false);
+  EXPECT_EQ(waves.finish(), "");
+  EXPECT_EQ(read_fst(temp_file("shared.fst")).at("board.chip0.core0.program_running").size(), 2U);
+  second();
+}
+
+TEST(BoardWaves, TheWindowHoldsItsStepsOnly) {
+  BoardWaves waves(one_core("board.fst", 1, 1));
+  Board board(waves);
+  for (uint64_t step = 0; step < 3; ++step) {
+    const uint64_t t = 1000 * step;
+    board.program(t, step, true);
+    board.start(t + 10, spec::Queue::kMxu0, spec::Opcode::kMatmul);
+    board.start(t + 50, spec::Queue::kVpu, spec::Opcode::kVpuKernel);
+    board.done(t + 70, spec::Queue::kVpu, spec::Opcode::kVpuKernel);
+    board.done(t + 100, spec::Queue::kMxu0, spec::Opcode::kMatmul);
+    board.program(t + 200, step, false);
+  }
+  EXPECT_EQ(waves.finish(), "");
+  const Changes changes = read_fst(temp_file("board.fst"));
+  const auto& busy = changes.at("board.chip0.core0.mxu0.busy");
+  EXPECT_EQ(std::vector<Change>(busy.end() - 2, busy.end()),
+            (std::vector<Change>{{1010000, "1"}, {1100000, "0"}}));
+  const auto& opcode = changes.at("board.chip0.core0.vpu.opcode");
+  EXPECT_EQ(opcode[opcode.size() - 2], (Change{1050000, "vpu_kernel"}));
+  for (const auto& [name, list] : changes) {
+    for (const Change& change : list) {
+      EXPECT_TRUE(change.time >= 1000000 && change.time <= 1200000) << name << " " << change.time;
+    }
+  }
+}
+
+TEST(BoardWaves, AGlobTakesInstancesAndWhatIsBelowThem) {
+  BoardWavesOptions options = one_core("scope.fst");
+  options.scopes = {"*.hart", "board.chip0.core0.sem.sem3"};
+  BoardWaves waves(options);
+  Board board(waves);
+  board.program(0, 0, true);
+  board.program(10, 0, false);
+  EXPECT_EQ(waves.finish(), "");
+  std::vector<std::string> names;
+  for (const auto& [name, list] : read_fst(temp_file("scope.fst"))) {
+    names.push_back(name);
+  }
+  EXPECT_THAT(names, Contains("board.chip0.core0.hart.pc"));
+  EXPECT_THAT(names, Contains("board.chip0.core0.sem.sem3"));
+  EXPECT_THAT(names, Each(AnyOf(HasSubstr(".hart."), HasSubstr("sem.sem3"))));
+}
+
+TEST(BoardWaves, AGlobThatMatchesNothingListsNearNames) {
+  BoardWavesOptions options = one_core("glob.fst");
+  options.scopes = {"board.chip0.core0.vpu", "board.chip0.core7.hart"};
+  try {
+    BoardWaves waves(options);
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("--waves-scope board.chip0.core7.hart: matches no instance of this "
+                          "board; like it are board.chip0.core0.hart"));
+  }
+}
+
+TEST(BoardWaves, FilesForViewersNameEverySignal) {
+  BoardWavesOptions options = one_core("views.fst");
+  options.scopes = {"board.chip0.core0.vpu", "*.pcie"};
+  EXPECT_THAT(BoardWaves(options).finish(), HasSubstr("none ran"));
+  const auto text = [](const std::string& name) {
+    std::ifstream file(temp_file(name));
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  EXPECT_THAT(text("views.gtkw"), HasSubstr("views.fst\""));
+  EXPECT_THAT(text("views.gtkw"), HasSubstr("\nboard.chip0.core0.vpu.op_id[31:0]\n"));
+  EXPECT_THAT(text("views.gtkw"), HasSubstr("\nboard.chip0.pcie.msi_pending[31:0]\n"));
+  EXPECT_THAT(text("views.chip0.core0.gtkw"), HasSubstr("\nboard.chip0.core0.vpu.busy\n"));
+  EXPECT_THAT(text("views.chip0.core0.gtkw"), Not(HasSubstr("pcie")));
+  EXPECT_THAT(text("views.sucl"), HasSubstr("\nvariable_add board.chip0.core0.vpu.busy\n"));
+}
+
+// A run of two steps in which op 3 and op 4 run, a semaphore rises and core 0 faults at the end.
+void faulting_run(BoardWaves& waves) {
+  Board board(waves);
+  for (uint64_t step = 0; step < 2; ++step) {
+    const uint64_t t = 1000 * step;
+    board.program(t, step, true);
+    board.issue(t + 10, spec::Queue::kVpu, spec::Opcode::kVpuKernel, 3);
+    board.start(t + 20, spec::Queue::kVpu, spec::Opcode::kVpuKernel, 3);
+    board.semaphore(t + 25, 5, static_cast<uint32_t>(step) + 1);
+    board.done(t + 30, spec::Queue::kVpu, spec::Opcode::kVpuKernel);
+    const std::array<AccessRange, 1> range = {
+        {{.memory = ProbeMemory::kHbm, .low = 0x1000 * step, .bytes = 16}}};
+    const std::function<void(const RangeVisitor&)> walk = [](const RangeVisitor&) {};
+    waves.access({.cycle = t + 40,
+                  .source = {.unit = static_cast<uint32_t>(spec::Queue::kDmaOut), .step = step},
+                  .extents = range,
+                  .walk = walk});
+    board.issue(t + 50, spec::Queue::kXlu, spec::Opcode::kTranspose, 4);
+    if (step == 1) {
+      waves.fault({.cycle = t + 60, .code = 11});  // the watchdog
+    }
+    board.program(t + 70, step, false, step == 0);
+  }
+}
+
+struct TriggerCase {
+  std::string trigger;
+  uint64_t begin;  // cycle of the window
+};
+
+TEST(BoardWaves, TriggersOpenTheWindow) {
+  const std::vector<TriggerCase> cases = {{"step=1", 1000},
+                                          {"time=1us", 1000},
+                                          {"time=1015cycles", 1015},
+                                          {"op=4", 50},
+                                          {"op=9,4", 50},
+                                          {"dma=hbm:0x1000..0x1fff", 1040},
+                                          {"dma=hbm:0x100f", 1040},
+                                          {"sem=5>=2", 1025},
+                                          {"sem=board.chip0.core0:5>=1", 25},
+                                          {"fault", 1060},
+                                          {"watchdog", 1060}};
+  for (const TriggerCase& each : cases) {
+    BoardWavesOptions options = one_core("trigger.fst");
+    options.trigger = each.trigger;
+    BoardWaves waves(options);
+    faulting_run(waves);
+    EXPECT_EQ(waves.finish(), "") << each.trigger;
+    const Changes changes = read_fst(temp_file("trigger.fst"));
+    EXPECT_EQ(changes.at("board.chip0.core0.program_running").front().time, each.begin * 1000)
+        << each.trigger;
+    EXPECT_EQ(changes.at("board.chip0.core0.program_running").back(), (Change{1070000, "0"}))
+        << each.trigger;
+  }
+}
+
+TEST(BoardWaves, AWindowLastsAsLongAsAsked) {
+  BoardWavesOptions options = one_core("length.fst");
+  options.trigger = "op=3";
+  options.for_cycles = 15;
+  {
+    BoardWaves waves(options);
+    faulting_run(waves);
+    EXPECT_EQ(waves.finish(), "");
+  }
+  EXPECT_THAT(times(read_fst(temp_file("length.fst")).at("board.chip0.core0.vpu.state")),
+              ElementsAre(10, 20));
+  options.for_cycles = UINT64_MAX;
+  options.for_steps = 1;
+  BoardWaves waves(options);
+  faulting_run(waves);
+  EXPECT_EQ(waves.finish(), "");
+  EXPECT_EQ(read_fst(temp_file("length.fst")).at("board.chip0.core0.program_running").back(),
+            (Change{70000, "0"}));
+}
+
+TEST(BoardWaves, ATriggerThatNeverComesIsSaid) {
+  BoardWavesOptions options = one_core("never.fst");
+  options.trigger = "op=77";
+  {
+    BoardWaves waves(options);
+    faulting_run(waves);
+    EXPECT_THAT(waves.finish(),
+                HasSubstr("never.fst: the trigger op=77 never came; the board ran 2 steps"));
+  }
+  options.before_cycles = 30;
+  BoardWaves waves(options);
+  faulting_run(waves);
+  EXPECT_THAT(waves.finish(), HasSubstr("the file has the last cycles of the run"));
+  EXPECT_THAT(times(read_fst(temp_file("never.fst")).at("board.chip0.core0.program_running")),
+              ElementsAre(1040, 1070));
+}
+
+TEST(BoardWaves, CyclesBeforeTheTriggerAreThereToo) {
+  BoardWavesOptions options = one_core("last.fst");
+  options.before_cycles = 55;  // the fault comes at 1060
+  BoardWaves waves(options);
+  faulting_run(waves);
+  EXPECT_EQ(waves.finish(), "");
+  const Changes changes = read_fst(temp_file("last.fst"));
+  EXPECT_THAT(times(since(changes, "board.chip0.core0.vpu.state", 1006000)),
+              ElementsAre(1010, 1020, 1030));
+  EXPECT_THAT(times(since(changes, "board.chip0.core0.fault.code", 1011000)), ElementsAre(1060));
+}
+
+TEST(BoardWaves, BadTriggersAreToldApart) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"stop=1", "triggers are step=N"},
+      {"step=x", "a step is a number"},
+      {"time=5", "a time is a whole number with its unit"},
+      {"op=a", "operations are named by their numbers"},
+      {"dma=0x10", "addresses of transfers are written"},
+      {"dma=hbm:9..3", "addresses of transfers are written"},
+      {"sem=5", "a semaphore is written"},
+      {"sem=board.chip9.*:5>=1", "board.chip9.* matches no core; this board has board.chip0.core0"},
+      {"fault=3", "fault takes no value"}};
+  for (const auto& [trigger, message] : cases) {
+    BoardWavesOptions options = one_core("bad.fst");
+    options.trigger = trigger;
+    try {
+      BoardWaves waves(options);
+      ADD_FAILURE() << trigger;
+    } catch (const std::runtime_error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("--waves-trigger " + trigger + ": " + message));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tpu::model

@@ -1,0 +1,307 @@
+// Reads records until the board ends or is gone.
+#include "waves/fst_writer.hpp"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
+
+#include "gtkwave/fstapi.h"
+#include "kernel/file_lock.hpp"
+
+namespace tpu::model {
+
+int FstWriter::run() {
+  fst_ = fstWriterCreate(options_.path.c_str(), 1);
+  if (fst_ == nullptr) {
+    return 1;
+  }
+  // The library has replaced the file that was locked before.
+  std::optional<FileLock> lock;
+  try {
+    lock.emplace(options_.path);
+  } catch (const std::runtime_error&) {
+    return kWaveFileTaken;
+  }
+  if (::send(socket_, &kWaveAcknowledge, 1, MSG_NOSIGNAL) != 1) {
+    return 1;
+  }
+  fstWriterSetTimescale(fst_, -12);
+  fstWriterSetPackType(fst_, FST_WR_PT_LZ4);
+  const bool complete = copy_records();
+  if (!complete) {
+    end(true);  // the board's process is gone; what came so far is kept
+  }
+  fstWriterClose(fst_);
+  if (!readable()) {
+    return 1;
+  }
+  return complete && ::write(socket_, &kWaveAcknowledge, 1) == 1 ? 0 : 1;
+}
+
+// The socket, and behind its end what was not sent.
+bool FstWriter::read_more() {
+  begin_ = 0;
+  end_ = 0;
+  ssize_t got = 0;
+  do {
+    got = ::read(socket_, buffer_, sizeof(buffer_));
+  } while (got < 0 && errno == EINTR);
+  if (got > 0) {
+    end_ = static_cast<size_t>(got);
+    received_ += end_;
+    return true;
+  }
+  if (std::exchange(tail_read_, true)) {
+    return false;
+  }
+  const uint64_t size = tail_.size.load(std::memory_order_acquire);
+  const uint64_t skip = received_ - tail_.begin.load(std::memory_order_acquire);
+  if (size > WaveTail::kBytes || skip >= size) {
+    return false;
+  }
+  end_ = size - skip;
+  std::memcpy(buffer_, tail_.bytes + skip, end_);
+  return true;
+}
+
+bool FstWriter::get(void* to, size_t size) {
+  auto* at = static_cast<char*>(to);
+  while (size > 0) {
+    if (begin_ == end_ && !read_more()) {
+      return false;
+    }
+    const size_t part = std::min(size, end_ - begin_);
+    std::memcpy(at, buffer_ + begin_, part);
+    begin_ += part;
+    at += part;
+    size -= part;
+  }
+  return true;
+}
+
+bool FstWriter::copy_records() {
+  WaveRecord record;
+  while (get(&record, sizeof(record))) {
+    if (record.kind == WaveRecord::Kind::kEnd) {
+      end(record.signal != 0);
+      return true;
+    }
+    if (!take(record)) {
+      return false;
+    }
+  }
+  return false;
+}
+
+bool FstWriter::take(const WaveRecord& record) {
+  using Kind = WaveRecord::Kind;
+  const auto follows = [&] {
+    text_.resize(record.value);
+    return get(text_.data(), text_.size());
+  };
+  switch (record.kind) {
+    case Kind::kSet:
+      queue(record.cycle, record.signal, {.low = record.value, .words = {}});
+      return true;
+    case Kind::kSetWords: {
+      Value value;
+      value.words.resize(record.value / sizeof(uint32_t));
+      if (!get(value.words.data(), record.value)) {
+        return false;
+      }
+      queue(record.cycle, record.signal, std::move(value));
+      return true;
+    }
+    case Kind::kReached:
+      settle(record.cycle);
+      return true;
+    case Kind::kOpen:
+      queue(record.cycle, kOpenMark, {});
+      return true;
+    case Kind::kClose:
+      queue(record.cycle, kCloseMark, {});
+      return true;
+    case Kind::kUpscope:
+      fstWriterSetUpscope(fst_);
+      return true;
+    default:
+      break;
+  }
+  if (!follows()) {
+    return false;
+  }
+  if (record.kind == Kind::kScope) {
+    fstWriterSetScope(fst_, FST_ST_VCD_MODULE, text_.c_str(), nullptr);
+  } else if (record.kind == Kind::kEnum) {
+    add_enum(record);
+  } else {
+    add_signal(record);
+  }
+  return true;
+}
+
+void FstWriter::add_enum(const WaveRecord& record) {
+  std::istringstream lines(text_);
+  std::string name;
+  std::getline(lines, name);
+  std::vector<std::string> literals;
+  std::vector<std::string> values;
+  uint64_t value = 0;
+  std::string literal;
+  while (lines >> value >> literal) {
+    literals.push_back(literal);
+    std::string& bits = values.emplace_back();
+    for (uint32_t bit = record.signal; bit-- > 0;) {
+      bits += (value >> bit & 1) != 0 ? '1' : '0';
+    }
+  }
+  std::vector<const char*> literal_texts;
+  std::vector<const char*> value_texts;
+  for (size_t i = 0; i < literals.size(); ++i) {
+    literal_texts.push_back(literals[i].c_str());
+    value_texts.push_back(values[i].c_str());
+  }
+  enums_.push_back(fstWriterCreateEnumTable(fst_, name.c_str(),
+                                            static_cast<uint32_t>(literals.size()), record.signal,
+                                            literal_texts.data(), value_texts.data()));
+}
+
+void FstWriter::add_signal(const WaveRecord& record) {
+  if (record.cycle != 0) {
+    fstWriterEmitEnumTableRef(fst_, enums_.at(record.cycle - 1));
+  }
+  Signal& signal = signals_.emplace_back();
+  signal.handle =
+      fstWriterCreateVar(fst_, FST_VT_VCD_WIRE, FST_VD_IMPLICIT, record.signal, text_.c_str(), 0);
+  signal.width = record.signal;
+  signal.value.words.resize(record.signal > 64 ? (record.signal + 31) / 32 : 0);
+}
+
+void FstWriter::queue(uint64_t cycle, uint32_t signal, Value value) {
+  if (signal < signals_.size() || signal >= kCloseMark) {
+    pending_.push_back({cycle, signal, std::move(value)});
+  }
+}
+
+// Everything before cycle `end` is there: in order of time, and at one cycle as it came.
+void FstWriter::settle(uint64_t end) {
+  std::ranges::stable_sort(pending_, {}, &Change::cycle);
+  const auto behind = std::ranges::lower_bound(pending_, end, {}, &Change::cycle);
+  for (auto change = pending_.begin(); change != behind; ++change) {
+    pass(std::move(*change));
+  }
+  pending_.erase(pending_.begin(), behind);
+}
+
+void FstWriter::pass(Change change) {
+  if (change.signal == kOpenMark) {
+    if (state_ == State::kBefore) {
+      open_window(change.cycle);
+    }
+  } else if (change.signal == kCloseMark) {
+    if (state_ == State::kOpen) {
+      write_cycle();
+      fstWriterEmitTimeChange(fst_, picoseconds(change.cycle));
+      state_ = State::kAfter;
+    }
+  } else if (state_ == State::kOpen) {
+    write(std::move(change));
+  } else if (state_ == State::kBefore) {
+    if (options_.keep_cycles == 0) {
+      signals_[change.signal].value = std::move(change.value);
+      return;
+    }
+    const uint64_t cycle = change.cycle;
+    kept_.push_back(std::move(change));
+    while (kept_.front().cycle + options_.keep_cycles < cycle) {
+      signals_[kept_.front().signal].value = std::move(kept_.front().value);
+      kept_.pop_front();
+    }
+  }
+}
+
+// What was held back, behind the values that the signals had at its begin.
+void FstWriter::open_window(uint64_t cycle) {
+  while (!kept_.empty() && kept_.front().cycle + options_.keep_cycles < cycle) {
+    signals_[kept_.front().signal].value = std::move(kept_.front().value);
+    kept_.pop_front();
+  }
+  now_ = kept_.empty() ? cycle : std::min(cycle, kept_.front().cycle);
+  state_ = State::kOpen;
+  for (uint32_t signal = 0; signal < signals_.size(); ++signal) {
+    signals_[signal].touched = true;
+    touched_.push_back(signal);
+  }
+  for (Change& change : kept_) {
+    write(std::move(change));
+  }
+  kept_.clear();
+}
+
+void FstWriter::write(Change change) {
+  if (change.cycle > now_) {
+    write_cycle();
+    now_ = change.cycle;
+  }
+  Signal& signal = signals_[change.signal];
+  signal.value = std::move(change.value);
+  if (!signal.touched) {
+    signal.touched = true;
+    touched_.push_back(change.signal);
+  }
+}
+
+// Each signal once for a cycle, with the value that it has at its end.
+void FstWriter::write_cycle() {
+  bool told = false;
+  std::ranges::sort(touched_);
+  for (const uint32_t index : touched_) {
+    Signal& signal = signals_[index];
+    signal.touched = false;
+    if (signal.value == signal.written) {
+      continue;
+    }
+    if (!std::exchange(told, true)) {
+      fstWriterEmitTimeChange(fst_, picoseconds(now_));
+    }
+    if (signal.value.words.empty()) {
+      fstWriterEmitValueChange64(fst_, signal.handle, signal.width, signal.value.low);
+    } else {
+      fstWriterEmitValueChangeVec32(fst_, signal.handle, signal.width, signal.value.words.data());
+    }
+    signal.written = signal.value;
+  }
+  touched_.clear();
+}
+
+void FstWriter::end(bool keep) {
+  settle(UINT64_MAX);
+  if (keep && state_ == State::kBefore && options_.keep_cycles != 0 && !kept_.empty()) {
+    open_window(kept_.back().cycle);
+  }
+  write_cycle();
+}
+
+bool FstWriter::readable() const {
+  void* reader = fstReaderOpen(options_.path.c_str());
+  if (reader == nullptr) {
+    return false;
+  }
+  fstReaderClose(reader);
+  return true;
+}
+
+// A cycle lasts 10^6 / MHz picoseconds; only the whole time is rounded, so nothing drifts.
+uint64_t FstWriter::picoseconds(uint64_t cycle) const {
+  return static_cast<uint64_t>(static_cast<unsigned __int128>(cycle) * 1'000'000U /
+                               options_.clock_mhz);
+}
+
+}  // namespace tpu::model

@@ -1,0 +1,129 @@
+// Globs, scopes, and names that are like one.
+#include "waves/signal_tree.hpp"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <stdexcept>
+
+namespace tpu::model {
+namespace {
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+// The instance at `path` or one that holds it.
+bool takes(const std::string& glob, const std::string& path) {
+  for (size_t end = path.size(); end != std::string::npos && end != 0;
+       end = path.rfind('.', end - 1)) {
+    if (fnmatch(glob.c_str(), path.substr(0, end).c_str(), 0) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::vector<std::string> parts_of(const std::string& path) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t dot = std::min(path.find('.', begin), path.size());
+    parts.push_back(path.substr(begin, dot - begin));
+    begin = dot + 1;
+  }
+  return parts;
+}
+
+}  // namespace
+
+SignalTree::SignalTree(std::vector<std::string> globs)
+    : globs_(std::move(globs)), matched_(globs_.size()) {}
+
+uint32_t SignalTree::add(const std::string& path, uint32_t width, WaveEnum names) {
+  bool wanted = globs_.empty();
+  for (size_t i = 0; i < globs_.size(); ++i) {
+    const bool taken = takes(globs_[i], path);
+    matched_[i] = matched_[i] || taken;
+    wanted = wanted || taken;
+  }
+  paths_.push_back(path);
+  if (!wanted) {
+    return kNoSignal;
+  }
+  signals_.push_back({path, width, names});
+  return static_cast<uint32_t>(signals_.size() - 1);
+}
+
+void SignalTree::check() const {
+  for (size_t i = 0; i < globs_.size(); ++i) {
+    if (!matched_[i]) {
+      throw std::runtime_error("--waves-scope " + globs_[i] +
+                               ": matches no instance of this board; like it are " +
+                               near(globs_[i]));
+    }
+  }
+}
+
+std::string SignalTree::near(const std::string& glob) const {
+  constexpr size_t kListed = 4;
+  std::set<std::string> instances;
+  for (const std::string& path : paths_) {
+    for (size_t end = path.size(); end != std::string::npos; end = path.rfind('.', end - 1)) {
+      instances.insert(path.substr(0, end));
+    }
+  }
+  std::vector<std::pair<size_t, std::string>> ranked;
+  for (const std::string& path : instances) {
+    ranked.emplace_back(edit_distance(glob, path), path);
+  }
+  std::ranges::sort(ranked);
+  std::string text;
+  for (size_t i = 0; i < std::min(kListed, ranked.size()); ++i) {
+    text += (i == 0 ? "" : ", ") + ranked[i].second;
+  }
+  return text;
+}
+
+void SignalTree::declare(FstProcess& fst) const {
+  std::map<const void*, uint32_t> enums;  // by its first entry
+  std::vector<std::string> open;
+  for (const Signal& signal : signals_) {
+    uint32_t number = 0;
+    if (!signal.names.empty()) {
+      uint32_t& known = enums[signal.names.data()];
+      if (known == 0) {
+        known = fst.add_enum("e" + std::to_string(enums.size()), signal.width, signal.names);
+      }
+      number = known;
+    }
+    std::vector<std::string> scope = parts_of(signal.path);
+    const std::string name = scope.back();
+    scope.pop_back();
+    const auto same = static_cast<size_t>(std::ranges::mismatch(open, scope).in1 - open.begin());
+    for (; open.size() > same; open.pop_back()) {
+      fst.pop_scope();
+    }
+    for (; open.size() < scope.size(); open.push_back(scope[open.size()])) {
+      fst.push_scope(scope[open.size()]);
+    }
+    fst.add_signal(name, signal.width, number);
+  }
+  for (; !open.empty(); open.pop_back()) {
+    fst.pop_scope();
+  }
+}
+
+}  // namespace tpu::model
