@@ -51,6 +51,11 @@ class Cost:
     looks: int
 
 
+def runs(process: subprocess.Popen[str]) -> bool:
+    """Its end is left to be waited for."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
+
+
 def end(process: subprocess.Popen[str]) -> float:
     """Waits; its processor time."""
     _, status, use = os.wait4(process.pid, 0)
@@ -72,7 +77,7 @@ def run(tools: Path, folder: Path, steps: int, watched: bool) -> Cost:
     job = start([tools / "tpuboard", "train", folder / "c.toml", "--threads", "1", "--steps", str(steps), "--out",
                  folder / "out"], environment)
     if watched:
-        while not list(seen.glob("tpuboard/*.json")):
+        while runs(job) and not list(seen.glob("tpuboard/*.json")):
             time.sleep(0.05)
         with looks.open("w") as lines:
             readers.append(start([tools / "tpuboard", "monitor", "--json"], environment, lines.fileno()))
@@ -80,7 +85,7 @@ def run(tools: Path, folder: Path, steps: int, watched: bool) -> Cost:
         assert server.stdout
         url = server.stdout.readline().split()[-1]
         readers.append(server)
-        while os.waitid(os.P_PID, job.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+        while runs(job):
             urllib.request.urlopen(url, timeout=60).read()
             time.sleep(1)
         server.terminate()
