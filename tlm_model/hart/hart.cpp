@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include "hart/hart_csr.hpp"
 
@@ -54,12 +55,17 @@ void Hart::reset(uint32_t reset_pc) {
   waiting_ = false;
   dead_ = false;
   in_exception_ = false;
-  skip_breakpoint_ = false;
+  reported_breakpoint_ = kNoBreakpoint;
+  watch_hit_.reset();
   carried_cycles_ = 0;
 }
 
 Hart::Region* Hart::find_region(uint32_t addr, uint32_t size_bytes) {
-  for (Region& region : regions_) {
+  return const_cast<Region*>(std::as_const(*this).find_region(addr, size_bytes));
+}
+
+const Hart::Region* Hart::find_region(uint32_t addr, uint32_t size_bytes) const {
+  for (const Region& region : regions_) {
     const uint32_t offset = addr - region.memory.base;
     if (offset < region.memory.size_bytes && region.memory.size_bytes - offset >= size_bytes) {
       return &region;
@@ -213,6 +219,7 @@ void Hart::complete_mmio(uint32_t rdata) {
   pc_ += 2U * mmio_insn_.halfwords;
   ++instret_;
   carried_cycles_ += mmio_insn_.cycles;
+  note_access(mmio_.addr, mmio_.size_bytes, mmio_.write);
 }
 
 void Hart::fail_mmio() {
@@ -236,7 +243,7 @@ void Hart::enter_trap(uint32_t cause, uint32_t tval) {
     return;
   }
   in_exception_ = in_exception_ || !interrupt;
-  skip_breakpoint_ = false;
+  reported_breakpoint_ = kNoBreakpoint;
   mepc_ = pc_;
   mcause_ = cause;
   mtval_ = tval;
@@ -275,7 +282,8 @@ void Hart::set_reg(unsigned index, uint32_t value) {
 
 void Hart::set_pc(uint32_t pc) {
   pc_ = pc & ~1U;
-  skip_breakpoint_ = false;
+  reported_breakpoint_ = kNoBreakpoint;
+  mmio_pending_ = false;
 }
 
 void Hart::set_breakpoint(uint32_t addr) {
@@ -290,10 +298,48 @@ void Hart::clear_breakpoint(uint32_t addr) {
   memory_changed(addr, 2);
 }
 
+void Hart::set_watch(const HartWatch& watch) {
+  if (std::ranges::find(watches_, watch) == watches_.end()) {
+    watches_.push_back(watch);
+  }
+}
+
+void Hart::clear_watch(const HartWatch& watch) { std::erase(watches_, watch); }
+
+// True if the access that was done is watched.
+bool Hart::note_access(uint32_t addr, uint32_t size_bytes, bool write) {
+  for (const HartWatch& watch : watches_) {
+    if ((write ? watch.write : watch.read) &&
+        (addr - watch.addr < watch.size_bytes || watch.addr - addr < size_bytes)) {
+      watch_hit_ = watch;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Hart::read_memory(uint32_t addr, std::span<uint8_t> data) const {
+  const Region* region = find_region(addr, static_cast<uint32_t>(data.size()));
+  if (region != nullptr) {
+    std::copy_n(region->memory.data + (addr - region->memory.base), data.size(), data.begin());
+  }
+  return region != nullptr;
+}
+
+bool Hart::write_memory(uint32_t addr, std::span<const uint8_t> data) {
+  Region* region = find_region(addr, static_cast<uint32_t>(data.size()));
+  if (region != nullptr) {
+    std::ranges::copy(data, region->memory.data + (addr - region->memory.base));
+    drop_decoded(*region, addr, static_cast<uint32_t>(data.size()));
+  }
+  return region != nullptr;
+}
+
 HartRun Hart::run(uint64_t budget_cycles) {
   const uint64_t carried = carried_cycles_;
   carried_cycles_ = 0;
   cycles_ += carried;
+  watch_hit_.reset();
   if (dead_) {
     return {carried, HartStop::kTrap};
   }
@@ -309,6 +355,10 @@ HartRun Hart::run(uint64_t budget_cycles) {
     return {carried, HartStop::kBudget};
   }
   HartRun result = interpret(budget_cycles - carried);
+  if (result.reason != HartStop::kBreak) {
+    reported_breakpoint_ =
+        kNoBreakpoint;  // the instruction has been executed, or its breakpoint is gone
+  }
   result.cycles += carried;
   return result;
 }

@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "hart/hart_insn.hpp"
@@ -36,6 +38,16 @@ enum class HartStop : uint8_t {
   kWfi,     // sleeps until an enabled interrupt is pending
   kTrap,    // an exception inside an exception handler: the hart is dead until reset()
   kBreak,   // stands before an instruction with a breakpoint; the next run() executes it
+  kWatch,   // stands behind an access to watched bytes: see watch_hit()
+};
+
+// Bytes whose accesses stop the hart. Its own ones: DMA into its memories is not seen.
+struct HartWatch {
+  uint32_t addr;
+  uint32_t size_bytes;
+  bool read;
+  bool write;
+  bool operator==(const HartWatch&) const = default;
 };
 
 struct HartRun {
@@ -76,7 +88,10 @@ class Hart {
 
   // Device access protocol: after kMmio the wrapper reads pending_mmio(), performs it, and calls
   // exactly one of complete_mmio() (`rdata`: low-aligned load value) or fail_mmio() (access fault).
+  // Watched accesses are told by watch_hit() behind complete_mmio(). A debugger that moves the pc
+  // takes the access back: mmio_pending().
   const MmioAccess& pending_mmio() const { return mmio_; }
+  bool mmio_pending() const { return mmio_pending_; }
   void complete_mmio(uint32_t rdata);
   void fail_mmio();
 
@@ -102,12 +117,23 @@ class Hart {
   uint32_t pc() const { return pc_; }
   void set_pc(uint32_t pc);
   uint32_t csr(uint32_t number) const;
+  bool has_csr(uint32_t number) const;
+  void set_csr(uint32_t number, uint32_t value);  // as a write by software
   uint64_t cycles() const { return cycles_; }
   uint64_t instret() const { return instret_; }
   void set_breakpoint(uint32_t addr);
   void clear_breakpoint(uint32_t addr);
+  // Loads and stores leave their fast path while anything is watched.
+  void set_watch(const HartWatch& watch);
+  void clear_watch(const HartWatch& watch);
+  // The watch that the access met behind which the hart stands.
+  const std::optional<HartWatch>& watch_hit() const { return watch_hit_; }
+  // Bytes of the memories; false: not inside of one. Read-only memory is written too.
+  bool read_memory(uint32_t addr, std::span<uint8_t> data) const;
+  bool write_memory(uint32_t addr, std::span<const uint8_t> data);
 
  private:
+  static constexpr uint32_t kNoBreakpoint = 1;  // no instruction has an odd address
   struct Region {
     HartMemory memory;
     std::vector<DecodedInsn>
@@ -119,6 +145,7 @@ class Hart {
   };
   enum class Access : uint8_t { kDone, kMmio, kFault };
 
+  const Region* find_region(uint32_t addr, uint32_t size_bytes) const;
   Region* find_region(uint32_t addr, uint32_t size_bytes);
   bool in_window(uint32_t addr, uint32_t size_bytes) const;
   DecodedInsn decode_at(const Region& region, uint32_t addr) const;
@@ -126,6 +153,7 @@ class Hart {
 
   Access load_slow(uint32_t addr, uint32_t size_bytes, uint32_t& value);
   Access store_slow(uint32_t addr, uint32_t size_bytes, uint32_t value);
+  bool note_access(uint32_t addr, uint32_t size_bytes, bool write);
 
   void enter_trap(uint32_t cause, uint32_t tval);
   bool take_interrupt();
@@ -140,6 +168,8 @@ class Hart {
   std::vector<Region> regions_;
   std::vector<Window> windows_;
   std::vector<uint32_t> breakpoints_;
+  std::vector<HartWatch> watches_;
+  std::optional<HartWatch> watch_hit_;
   HartMemory fast_data_{};  // the writable data memory: checked first by loads and stores
 
   std::array<uint32_t, kRegisterCount + 1> regs_{};  // the last one takes writes to x0
@@ -164,8 +194,8 @@ class Hart {
   bool mmio_pending_ = false;
   bool waiting_ = false;
   bool dead_ = false;
-  bool in_exception_ = false;     // an exception handler has not returned yet
-  bool skip_breakpoint_ = false;  // the breakpoint at pc_ was reported
+  bool in_exception_ = false;                     // an exception handler has not returned yet
+  uint32_t reported_breakpoint_ = kNoBreakpoint;  // address: run() goes on behind it
 };
 
 }  // namespace tpu::model

@@ -147,6 +147,13 @@ bool Hart::execute_csr(uint32_t raw, uint64_t cycles_now, uint64_t instret_now) 
   return true;
 }
 
+bool Hart::has_csr(uint32_t number) const {
+  uint32_t value = 0;
+  return read_csr(number, cycles_, instret_, value);
+}
+
+void Hart::set_csr(uint32_t number, uint32_t value) { write_csr(number, cycles_, instret_, value); }
+
 uint32_t Hart::csr(uint32_t number) const {
   uint32_t value = 0;
   read_csr(number, cycles_, instret_, value);

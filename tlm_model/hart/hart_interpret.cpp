@@ -119,7 +119,7 @@ HartRun Hart::interpret(uint64_t budget_cycles) {
   };
   const int64_t budget =
       budget_cycles > uint64_t{INT64_MAX} ? INT64_MAX : static_cast<int64_t>(budget_cycles);
-  const HartMemory data = fast_data_;
+  const HartMemory data = watches_.empty() ? fast_data_ : HartMemory{};
   const int64_t taken_cycles = timing_.taken_branch_cycles;
   uint32_t* const x = regs_.data();
   int64_t left = budget;
@@ -172,12 +172,12 @@ label_FetchFault : {
 }
 label_Breakpoint : {
   sync_pc();
-  if (!skip_breakpoint_) {
-    skip_breakpoint_ = true;
+  if (reported_breakpoint_ != pc_) {
+    reported_breakpoint_ = pc_;
     reason = HartStop::kBreak;
     goto stop;
   }
-  skip_breakpoint_ = false;
+  reported_breakpoint_ = kNoBreakpoint;
   goto* kLabels[static_cast<uint8_t>(ip->real_op)];
 }
 label_Illegal : {
@@ -347,6 +347,9 @@ slow_load : {
     value = static_cast<uint32_t>(static_cast<int16_t>(value));
   }
   x[ip->rd] = value;
+  if (note_access(access_addr, access_size, false)) {
+    goto stop_watch;
+  }
   TPU_NEXT();
 }
 
@@ -361,6 +364,9 @@ slow_store : {
   // fields that TPU_NEXT reads stay.
   switch (store_slow(access_addr, access_size, value)) {
     case Access::kDone:
+      if (note_access(access_addr, access_size, true)) {
+        goto stop_watch;
+      }
       TPU_NEXT();
     case Access::kMmio:
       mmio_ = {access_addr, access_size == 4 ? value : value & ((1U << (8 * access_size)) - 1U),
@@ -391,6 +397,14 @@ stop_mmio:
   }
   mmio_pending_ = true;
   reason = HartStop::kMmio;
+  goto stop;
+
+stop_watch:  // behind the instruction
+  left -= ip->cycles;
+  ++retired;
+  ip += ip->halfwords;
+  sync_pc();
+  reason = HartStop::kWatch;
   goto stop;
 
 stop_budget:

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <initializer_list>
 #include <stdexcept>
@@ -289,6 +290,106 @@ TEST_F(HartTest, BreakpointStopsOnceBeforeItsInstruction) {
   EXPECT_EQ(hart_.reg(1), 2U);
   hart_.clear_breakpoint(kCode + 4);
   EXPECT_EQ(hart_.run(100).reason, HartStop::kBudget);
+}
+
+TEST_F(HartTest, BreakpointThatIsSetAgainBehindAStepStopsAgain) {
+  write(kCode, {rv::addi(1, 1, 1), rv::addi(2, 2, 1), rv::jal(0, -8)});
+  hart_.set_breakpoint(kCode);
+  EXPECT_EQ(hart_.run(100).reason, HartStop::kBreak);
+  hart_.clear_breakpoint(kCode);  // as debuggers step over one
+  EXPECT_EQ(hart_.run(1).reason, HartStop::kBudget);
+  hart_.set_breakpoint(kCode);
+  EXPECT_EQ(hart_.run(100).reason, HartStop::kBreak);
+  EXPECT_EQ(hart_.reg(1), 1U);
+  hart_.clear_breakpoint(kCode);
+  hart_.set_breakpoint(kCode + 4);  // in place of a step
+  EXPECT_EQ(hart_.run(100).reason, HartStop::kBreak);
+  EXPECT_EQ(hart_.pc(), kCode + 4);
+  EXPECT_EQ(hart_.reg(2), 1U);
+}
+
+TEST_F(HartTest, StopsChangeNoCycle) {
+  // A device access, a load and a store in a loop, in slices as a wrapper runs them.
+  const auto trace = [&](bool debugged) {
+    hart_.reset(kCode);
+    hart_.set_reg(2, kData);
+    hart_.set_reg(3, kDevice);
+    const HartWatch watch{kData + 4, 4, true, true};
+    if (debugged) {
+      hart_.set_breakpoint(kCode + 4);
+      hart_.set_watch(watch);
+    }
+    std::vector<uint64_t> ends;
+    for (int slice = 0; slice < 40; ++slice) {
+      uint64_t cycles = 0;
+      while (cycles < 17) {
+        const HartRun part = hart_.run(17 - cycles);
+        cycles += part.cycles;
+        if (part.reason == HartStop::kMmio) {
+          hart_.complete_mmio(7);
+          break;
+        }
+      }
+      ends.push_back(cycles << 32 | hart_.pc());
+    }
+    hart_.clear_breakpoint(kCode + 4);
+    hart_.clear_watch(watch);
+    return ends;
+  };
+  write(kCode, {rv::addi(1, 1, 1), rv::sw(1, 4, 2), rv::lw(4, 4, 2), rv::addi(5, 5, 1),
+                rv::lw(6, 0, 3), rv::jal(0, -20)});
+  EXPECT_EQ(trace(true), trace(false));
+}
+
+TEST_F(HartTest, WatchStopsBehindTheAccess) {
+  write(kCode, {rv::sb(1, 6, 2), rv::lw(4, 4, 2), rv::lw(6, 8, 3), rv::sw(1, 8, 2), rv::kWfi});
+  hart_.set_reg(1, 0x5A);
+  hart_.set_reg(2, kData);
+  hart_.set_reg(3, kDevice);
+  const HartWatch writes{kData + 4, 4, false, true};
+  const HartWatch reads{kData + 4, 4, true, false};
+  const HartWatch device{kDevice + 8, 4, true, true};
+  hart_.set_watch(writes);
+  hart_.set_watch(reads);
+  hart_.set_watch(device);
+  EXPECT_EQ(hart_.run(100).reason, HartStop::kWatch);
+  EXPECT_EQ(hart_.pc(), kCode + 4);
+  EXPECT_EQ(hart_.watch_hit(), writes);
+  EXPECT_EQ(hart_.run(100).reason, HartStop::kWatch);
+  EXPECT_EQ(hart_.pc(), kCode + 8);
+  EXPECT_EQ(hart_.reg(4), 0x5A0000U);
+  EXPECT_EQ(hart_.watch_hit(), reads);
+  EXPECT_EQ(hart_.run(100).reason, HartStop::kMmio);
+  EXPECT_FALSE(hart_.watch_hit());
+  hart_.complete_mmio(9);
+  EXPECT_EQ(hart_.watch_hit(), device);
+  EXPECT_EQ(hart_.run(100).reason, HartStop::kWfi);  // the store beside the watched word
+  EXPECT_FALSE(hart_.watch_hit());
+}
+
+TEST_F(HartTest, DebuggerReadsAndWritesMemories) {
+  write(kCode, {rv::addi(1, 1, 1), rv::kWfi});
+  EXPECT_EQ(hart_.run(1).reason, HartStop::kBudget);  // decoded by now
+  std::array<uint8_t, 4> word{};
+  ASSERT_TRUE(hart_.read_memory(kCode, word));
+  uint32_t insn = rv::addi(1, 1, 5);
+  std::memcpy(word.data(), &insn, sizeof insn);
+  ASSERT_TRUE(hart_.write_memory(kCode, word));
+  hart_.set_pc(kCode);
+  hart_.run(1);
+  EXPECT_EQ(hart_.reg(1), 6U);
+  EXPECT_FALSE(hart_.read_memory(kCode + kSize - 2, word));
+  EXPECT_FALSE(hart_.write_memory(kDevice, word));
+}
+
+TEST_F(HartTest, DebuggerThatMovesThePcTakesTheDeviceAccessBack) {
+  write(kCode, {rv::lw(6, 8, 3), rv::addi(1, 1, 1), rv::kWfi});
+  hart_.set_reg(3, kDevice);
+  EXPECT_EQ(hart_.run(100).reason, HartStop::kMmio);
+  hart_.set_pc(kCode + 4);
+  EXPECT_FALSE(hart_.mmio_pending());
+  EXPECT_EQ(hart_.run(100).reason, HartStop::kWfi);
+  EXPECT_EQ(hart_.reg(1), 1U);
 }
 
 TEST_F(HartTest, CountersAreReadableAndWritable) {
