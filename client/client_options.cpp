@@ -103,6 +103,9 @@ constexpr Variable kVariables[] = {
     {"MXU_WAVES_TILES",
      [](const std::string& text, Reading& to) { to.board.mxu_waves_tiles = text; }},
     {"TILES", [](const std::string& text, Reading& to) { to.board.open.sim.tile_folder = text; }},
+    {"GDB", [](const std::string& text, Reading& to) { to.board.open.sim.gdb = text; }},
+    {"GDB_WAIT",
+     [](const std::string& text, Reading& to) { to.board.open.sim.gdb_wait = flag_of(text); }},
     {"LOG", [](const std::string& text, Reading& to) { to.options.call_log = text; }},
     {"CACHE",
      [](const std::string& text, Reading& to) {
@@ -194,10 +197,11 @@ ClientOptions read_client_options(const Environment& environment) {
     refuse(fmt::format("environment variables TPUBOARD_* (as options of `tpuboard run`): {}",
                        error.what()));
   }
-  // A program of JAX is one step, whatever it loops over; Verilog may take any time by default.
+  // A program of JAX is one step, whatever it loops over; Verilog may take any time by default, and
+  // so may who sits at a debugger.
   constexpr double kTimeLimitSeconds = 3600;
   driver::OpenOptions& open = reading.options.open;
-  if (!open.time_limit && open.sim.mxu.empty()) {
+  if (!open.time_limit && open.sim.mxu.empty() && open.sim.gdb.empty()) {
     open.time_limit = kTimeLimitSeconds;
   }
   return reading.options;

@@ -63,6 +63,17 @@ void add_record_options(CLI::App& command, BoardArguments& arguments) {
       ->type_name("A..B");
 }
 
+void add_debugger_options(CLI::App& command, BoardArguments& arguments) {
+  CLI::Option* gdb =
+      command.add_option("--gdb", arguments.open.sim.gdb,
+                         "GDB can connect here, to the control harts' firmware; :0 picks a port");
+  gdb->type_name("[ADDRESS]:PORT");
+  command
+      .add_flag("--gdb-wait", arguments.open.sim.gdb_wait,
+                "Nothing runs before a debugger says continue")
+      ->needs(gdb);
+}
+
 }  // namespace
 
 void add_board_options(CLI::App& command, BoardArguments& arguments) {
@@ -93,7 +104,7 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
   command
       .add_option("--time-limit", arguments.open.time_limit,
                   "Seconds of host time that a launch may take without ending a step; 0: any time "
-                  "(default: 60, or 0 with Verilog matrix units)")
+                  "(default: 60, or 0 with Verilog matrix units or --gdb)")
       ->check(CLI::Validator(
           [](const std::string& text) {
             double seconds = 0;
@@ -103,6 +114,7 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
           ""))
       ->type_name("SECONDS");
   add_record_options(command, arguments);
+  add_debugger_options(command, arguments);
   command.add_option("--transport", arguments.open.transport, "sim, or null: a board without time")
       ->check(CLI::IsMember({"sim", "null"}))
       ->capture_default_str();

@@ -42,6 +42,7 @@ BLOCKS = {
     "probe": {"kernel"},
     "waves": {"kernel", "probe", "mxu"},  # of mxu the record of its ports
     "hart": set(),
+    "debug": {"hart"},
     "vpu": set(),
     "mxu": {"kernel"},
     "hbm": {"kernel"},
@@ -50,7 +51,7 @@ BLOCKS = {
     "mgmt": {"kernel", "probe", "hart"},
     "core": {"kernel", "probe", "mxu", "vpu"},
     "chip": {"core", "hbm", "mgmt", "pcie"},
-    "board": {"kernel", "probe", "waves", "mxu", "ici", "pcie", "core", "chip"},
+    "board": {"kernel", "probe", "waves", "debug", "mxu", "ici", "pcie", "core", "chip"},
 }
 # Rooms of the compiler, the same way. What stands in compiler/ itself puts them together and sees all.
 ROOMS = {

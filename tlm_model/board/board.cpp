@@ -31,6 +31,7 @@ void refuse_fixed(const spec::SimOptions& now, const spec::SimOptions& wanted) {
   check(now.no_data == wanted.no_data, "--no-data");
   check(now.check == wanted.check, "--check");
   check(now.profile == wanted.profile, "--profile");
+  check(now.gdb == wanted.gdb && now.gdb_wait == wanted.gdb_wait, "--gdb");
   check(now.tile_folder == wanted.tile_folder, "the folder for tiles of mismatches");
   check(now.mxu_waves_path == wanted.mxu_waves_path, "--mxu-waves");
   check(now.mxu_waves_path.empty() || now.mxu == wanted.mxu, "--mxu, with --mxu-waves,");
@@ -39,7 +40,7 @@ void refuse_fixed(const spec::SimOptions& now, const spec::SimOptions& wanted) {
 }  // namespace
 
 Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemory& memory,
-             std::span<const uint8_t> rom)
+             std::span<const uint8_t> rom, GdbLink* gdb)
     : sc_module(name),
       options_(options),
       fluid_("fluid"),
@@ -66,6 +67,10 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
   fabric_.share = &fluid_;
   fabric_.activity = &activity_;
   fabric_.probes = &probes_;
+  if (gdb != nullptr) {
+    gdb_ = std::make_unique<GdbStub>(*gdb, options_.sim.gdb_wait);
+    fabric_.debugger = gdb_.get();
+  }
   fabric_.control.resize(cores);
   fabric_.hbm.resize(cores);
   fabric_.cores.resize(cores);
@@ -78,6 +83,9 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
       Core& unit = chips_.back()->core(core);
       ici_.core_port[unit.core_id()].bind(unit.remote_export);
     }
+  }
+  if (gdb_ != nullptr) {
+    gdb_->attach(debug_);
   }
 }
 

@@ -8,24 +8,28 @@
 #include <systemc>
 #include <vector>
 
+#include "board/board_debug.hpp"
 #include "board/board_host.hpp"
 #include "board/mxu_select.hpp"
 #include "board/probe_sinks.hpp"
 #include "chip/chip.hpp"
+#include "debug/gdb_stub.hpp"
 #include "ici/ici.hpp"
 
 namespace tpu::model {
 
 class Board : public sc_core::sc_module {
  public:
-  // Throws std::runtime_error for options that this host or board cannot follow.
+  // Throws std::runtime_error for options that this host or board cannot follow. `gdb`, if any,
+  // brings a debugger.
   Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemory& memory,
-        std::span<const uint8_t> rom);
+        std::span<const uint8_t> rom, GdbLink* gdb);
   ~Board() override;
 
   size_t chips() const { return chips_.size(); }
   Chip& chip(size_t index) { return *chips_[index]; }
   Activity& activity() { return activity_; }
+  GdbStub* gdb() { return gdb_.get(); }  // null without a debugger
 
   BoardStats stats();
   void host_prepares(bool begins);
@@ -64,9 +68,11 @@ class Board : public sc_core::sc_module {
   StepCounter steps_;
   ConsoleLog console_;
   Ici ici_;
+  std::unique_ptr<GdbStub> gdb_;
   Fabric fabric_;
   CoreServices core_services_;
   std::vector<std::unique_ptr<Chip>> chips_;
+  BoardDebug debug_{chips_};
 };
 
 }  // namespace tpu::model

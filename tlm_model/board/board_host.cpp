@@ -1,10 +1,13 @@
 // The host's calls, each a piece of code in the gate process of the kernel thread.
 #include "board/board_host.hpp"
 
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "board/board.hpp"
+#include "debug/gdb_link.hpp"
 #include "image/firmware_image.hpp"
 #include "kernel/host_port.hpp"
 #include "kernel/host_profile.hpp"
@@ -12,8 +15,8 @@
 namespace tpu::model {
 
 struct BoardHost::Impl {
-  Impl(const BoardOptions& options, HostMemory& memory)
-      : port([this, &options, &memory]() -> std::shared_ptr<void> {
+  Impl(const BoardOptions& options, HostMemory& memory, std::unique_ptr<GdbLink> link)
+      : gdb(std::move(link)), port([this, &options, &memory]() -> std::shared_ptr<void> {
           if (firmware::image().rom.empty()) {
             throw NoFirmwareError(
                 "this build has no firmware (no RISC-V cross compiler was found when it was "
@@ -21,7 +24,8 @@ struct BoardHost::Impl {
                 "cannot boot; install gcc-riscv64-unknown-elf and picolibc-riscv64-unknown-elf and "
                 "build again");
           }
-          auto made = std::make_shared<Board>("board", options, memory, firmware::image().rom);
+          auto made =
+              std::make_shared<Board>("board", options, memory, firmware::image().rom, gdb.get());
           board = made.get();
           return made;
         }) {}
@@ -49,11 +53,13 @@ struct BoardHost::Impl {
   RunOutcome run(std::optional<uint64_t> until);
   bool msi_pending();
   void send_posted();
+  void start_gdb(bool wait);
 
   Board* board = nullptr;   // lives on the kernel thread until close
   std::mutex posted_mutex;  // leaf lock: guards posted
   std::vector<RegisterWrite> posted;
   std::vector<RegisterWrite> sending;  // of the kernel thread
+  std::unique_ptr<GdbLink> gdb;
   HostPort port;
   bool closed = false;
 };
@@ -66,7 +72,27 @@ BoardHost::BoardHost(const BoardOptions& options, HostMemory& memory) {
   if (options.sim.profile) {
     HostProfile::enable();
   }
-  impl_ = std::make_unique<Impl>(options, memory);
+  std::unique_ptr<GdbLink> gdb;
+  if (!options.sim.gdb.empty()) {
+    gdb = std::make_unique<GdbLink>(options.sim.gdb);
+  }
+  impl_ = std::make_unique<Impl>(options, memory, std::move(gdb));
+  impl_->start_gdb(options.sim.gdb_wait);
+}
+
+void BoardHost::Impl::start_gdb(bool wait) {
+  if (gdb == nullptr) {
+    return;
+  }
+  port.on_attention([this] { board->gdb()->serve(); });
+  gdb->start([this] { port.attend(); });
+  if (wait) {
+    port.attend();
+  }
+}
+
+std::string BoardHost::gdb_address() const {
+  return impl_->gdb != nullptr ? impl_->gdb->address() : std::string();
 }
 
 BoardHost::~BoardHost() {
@@ -222,6 +248,7 @@ std::string BoardHost::close() {
     error = broken.what();
   }
   impl_->port.close();
+  impl_->gdb.reset();
   return error;
 }
 

@@ -142,6 +142,9 @@ class BoardHost {
   // forgets it.
   std::vector<OpTime> take_op_times(uint32_t launch);
 
+  // Where a debugger can connect, "127.0.0.1:1234"; empty without SimOptions::gdb.
+  std::string gdb_address() const;
+
   // Ends the simulation and completes trace and wave files. Returns what went wrong with them, or
   // nothing.
   std::string close();

@@ -28,10 +28,10 @@ void spin_until(const std::atomic<bool>& flag) {
 // Wakes the gate process from another thread while the simulation runs. The event is notified in
 // the kernel thread, between two delta cycles; no other process sees it.
 struct HostPort::Breaker : sc_core::sc_prim_channel {
-  Breaker() : sc_prim_channel("breaker") {}
+  explicit Breaker(const char* name) : sc_prim_channel(name) {}
   void request() { async_request_update(); }
   void update() override { event.notify(sc_core::SC_ZERO_TIME); }
-  sc_core::sc_event event{"asked_event"};
+  sc_core::sc_event event;
 };
 
 struct HostPort::Gate : sc_core::sc_module {
@@ -39,12 +39,21 @@ struct HostPort::Gate : sc_core::sc_module {
   Gate(sc_core::sc_module_name name, HostPort& owner) : sc_module(name), port(owner) {
     SC_THREAD(gate_thread);
     set_stack_size(0x40000);
+    SC_METHOD(attention_method);
+    sensitive << attention.event;
+    dont_initialize();
     const std::lock_guard lock(port.mutex_);
     port.breaker_ = &breaker;
+    port.attention_breaker_ = &attention;
   }
   ~Gate() override {
     const std::lock_guard lock(port.mutex_);
-    port.breaker_ = nullptr;
+    port.breaker_ = port.attention_breaker_ = nullptr;
+  }
+
+  void attention_method() {
+    std::unique_lock lock(port.mutex_);
+    port.serve_attention(lock);
   }
 
   void gate_thread() {
@@ -70,7 +79,8 @@ struct HostPort::Gate : sc_core::sc_module {
   }
 
   HostPort& port;
-  Breaker breaker;
+  Breaker breaker{"breaker"};
+  Breaker attention{"attention"};
 };
 
 const sc_core::sc_event& HostPort::asked_event() const { return breaker_->event; }
@@ -144,9 +154,35 @@ const std::function<void()>* HostPort::take() {
   lock.unlock();
   spin_until(posted_);
   lock.lock();
-  request_cv_.wait(lock, [this] { return job_ != nullptr || closing_; });
+  const auto posted = [this] { return job_ != nullptr || closing_; };
+  while (!posted()) {
+    request_cv_.wait(lock, [&] { return posted() || attention_asked_; });
+    serve_attention(lock);
+  }
   posted_.store(false, std::memory_order_relaxed);
   return closing_ ? nullptr : std::exchange(job_, nullptr);
+}
+
+void HostPort::on_attention(std::function<void()> serve) {
+  const std::lock_guard lock(mutex_);
+  attention_ = std::move(serve);
+}
+
+void HostPort::attend() {
+  const std::lock_guard lock(mutex_);
+  attention_asked_ = true;
+  request_cv_.notify_all();
+  if (attention_breaker_ != nullptr) {
+    attention_breaker_->request();
+  }
+}
+
+void HostPort::serve_attention(std::unique_lock<std::mutex>& lock) {
+  while (std::exchange(attention_asked_, false)) {
+    lock.unlock();
+    attention_();
+    lock.lock();
+  }
 }
 
 void HostPort::reply(std::exception_ptr error) {

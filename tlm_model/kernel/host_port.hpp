@@ -57,6 +57,11 @@ class HostPort {
   bool asked_to_end() const { return asked_to_end_.load(std::memory_order_relaxed); }
   const sc_core::sc_event& asked_event() const;
 
+  // Before the first attend(): what it runs, in the kernel thread, while simulated time stands.
+  void on_attention(std::function<void()> serve);
+  // From any thread: has it run soon, between two events or while the gate is parked.
+  void attend();
+
   // Stops the simulation and joins the kernel thread; later calls throw.
   void close();
 
@@ -66,6 +71,7 @@ class HostPort {
 
   void kernel_thread(const std::function<std::shared_ptr<void>()>& elaborate);
   const std::function<void()>* take();  // gate side: blocks until a job or close
+  void serve_attention(std::unique_lock<std::mutex>& lock);
   void reply(std::exception_ptr error);
   void fail(const std::string& text);
 
@@ -76,7 +82,8 @@ class HostPort {
   std::atomic<bool> asked_to_end_{false};  // changed under the mutex
 
   std::mutex mutex_;
-  Breaker* breaker_ = nullptr;  // while the gate lives
+  Breaker* breaker_ = nullptr;  // both while the gate lives
+  Breaker* attention_breaker_ = nullptr;
   std::condition_variable request_cv_;
   std::condition_variable reply_cv_;
   const std::function<void()>* job_ = nullptr;
@@ -86,6 +93,8 @@ class HostPort {
   bool interrupted_ = false;    // it, or the next one, is to end
   bool parked_ = false;         // the gate reached its mailbox for the first time
   bool closing_ = false;
+  std::function<void()> attention_;
+  bool attention_asked_ = false;
   bool ended_ = false;  // the kernel thread is gone
   std::exception_ptr error_;
   std::string end_text_;

@@ -21,12 +21,13 @@ HartTiming timing_of(const spec::BoardParams& params) {
 }  // namespace
 
 HartUnit::HartUnit(sc_core::sc_module_name name, uint32_t hart_id, const spec::BoardParams& params,
-                   Irq& irq, Activity& activity, const ProbeSet* probes, Callbacks callbacks)
+                   Irq& irq, Activity& activity, const Watchers& watchers, Callbacks callbacks)
     : sc_module(name),
       params_(params),
       irq_(irq),
       awake_(activity),
-      probes_(probes),
+      probes_(watchers.probes),
+      debugger_(watchers.debugger),
       core_id_(hart_id),
       callbacks_(std::move(callbacks)),
       hart_(hart_id, timing_of(params)),
@@ -60,6 +61,12 @@ void HartUnit::hart_thread() {
     if (!run_ || halt_ || lost_ || hart_.dead()) {
       awake_.set(false);
       wait(control_event_);
+      awake_since_ = now_cycles();
+      continue;
+    }
+    if (held()) {  // what the driver sees is a hart that is slow, not a board at rest
+      awake_.set(true);
+      pass(static_cast<uint64_t>(params_.mgmt.quantum));
       awake_since_ = now_cycles();
       continue;
     }
@@ -115,7 +122,46 @@ void HartUnit::pass(uint64_t hart_cycles) {
 
 HartRun HartUnit::run_slice(uint64_t budget_cycles) {
   const HostTimer timer(HostWork::kHart, 1);
-  return hart_.run(budget_cycles);
+  return debugger_ == nullptr ? hart_.run(budget_cycles) : debugged_slice(budget_cycles);
+}
+
+// As Hart::run(), with stops in between: a slice ends where it would have ended without them, since
+// no interrupt can come up inside of one.
+HartRun HartUnit::debugged_slice(uint64_t budget_cycles) {
+  HartRun slice{0, HartStop::kBudget};
+  while (!held()) {
+    bool stepped = false;
+    const uint64_t left = budget_cycles - slice.cycles;
+    const HartRun part =
+        debugger_->leave(core_id_) == HartLeave::kStep ? step_hart(left, stepped) : hart_.run(left);
+    slice.cycles += part.cycles;
+    if (part.reason == HartStop::kBreak || part.reason == HartStop::kWatch ||
+        part.reason == HartStop::kTrap) {
+      debugger_->hart_stands(core_id_, part.reason);
+    } else if (stepped) {
+      debugger_->hart_stands(core_id_, HartStop::kBudget);
+    }
+    if (part.reason == HartStop::kMmio || part.reason == HartStop::kWfi ||
+        part.reason == HartStop::kTrap) {
+      slice.reason = part.reason;
+      break;
+    }
+    if (slice.cycles >= budget_cycles) {
+      break;
+    }
+  }
+  return slice;
+}
+
+// One instruction, unless what the last one has cost uses the budget up.
+HartRun HartUnit::step_hart(uint64_t budget_cycles, bool& stepped) {
+  HartRun run = hart_.run(0);
+  if (run.reason == HartStop::kBudget && run.cycles < budget_cycles) {
+    const HartRun one = hart_.run(1);
+    run = {run.cycles + one.cycles, one.reason};
+    stepped = one.reason == HartStop::kBudget || one.reason == HartStop::kWfi;
+  }
+  return run;
 }
 
 // Goes on behind accesses that need not wait for their cycle, and returns the cycles that the hart
@@ -151,7 +197,7 @@ void HartUnit::step() {
   // The device sees the access when the instructions before it and the bus have taken their time.
   const auto bus_cycles = static_cast<uint64_t>(params_.mgmt.mmio_cycles);
   pass(ahead + bus_cycles);
-  if (generation != generation_ || !run_) {
+  if (generation != generation_ || !run_ || !hart_.mmio_pending()) {
     return;
   }
   hart_.advance_cycles(bus_cycles);
@@ -166,6 +212,14 @@ void HartUnit::serve_access() {
     hart_.complete_mmio(data);
   } else {
     hart_.fail_mmio();
+  }
+  if (debugger_ == nullptr) {
+    return;
+  }
+  if (hart_.watch_hit()) {
+    debugger_->hart_stands(core_id_, HartStop::kWatch);
+  } else if (debugger_->leave(core_id_) == HartLeave::kStep) {
+    debugger_->hart_stands(core_id_, HartStop::kBudget);
   }
 }
 

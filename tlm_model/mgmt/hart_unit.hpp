@@ -10,7 +10,7 @@
 #include <functional>
 #include <systemc>
 
-#include "hart/hart.hpp"
+#include "hart/hart_debugger.hpp"
 #include "kernel/activity.hpp"
 #include "mgmt/irq.hpp"
 #include "probe/probe_set.hpp"
@@ -28,9 +28,14 @@ class HartUnit : public sc_core::sc_module {
     std::function<bool(const MmioAccess&)> untimed;  // see RegBlock::untimed(); never waits
   };
 
-  // `probes`, if any, are told where the hart stands.
+  // Who looks at the hart; either may be null.
+  struct Watchers {
+    const ProbeSet* probes;  // are told where it stands
+    HartDebugger* debugger;  // may stop it; its stops change no cycle
+  };
+
   HartUnit(sc_core::sc_module_name name, uint32_t hart_id, const spec::BoardParams& params,
-           Irq& irq, Activity& activity, const ProbeSet* probes, Callbacks callbacks);
+           Irq& irq, Activity& activity, const Watchers& watchers, Callbacks callbacks);
 
   Hart& hart() { return hart_; }
   const Hart& hart() const { return hart_; }
@@ -44,7 +49,12 @@ class HartUnit : public sc_core::sc_module {
  private:
   void hart_thread();
   void step();
+  bool held() const {
+    return debugger_ != nullptr && debugger_->leave(core_id_) == HartLeave::kHold;
+  }
   HartRun run_slice(uint64_t budget_cycles);
+  HartRun debugged_slice(uint64_t budget_cycles);
+  HartRun step_hart(uint64_t budget_cycles, bool& stepped);
   uint64_t run_untimed(HartRun& slice);
   void serve_access();
   bool device_access(const MmioAccess& access, uint32_t& data);
@@ -55,6 +65,7 @@ class HartUnit : public sc_core::sc_module {
   Irq& irq_;
   ActivityFlag awake_;
   const ProbeSet* const probes_;
+  HartDebugger* const debugger_;
   const uint32_t core_id_;
   const Callbacks callbacks_;
   Hart hart_;

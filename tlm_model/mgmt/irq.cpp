@@ -20,6 +20,14 @@ bool Irq::read(uint32_t offset, uint32_t& value) {
   }
 }
 
+bool Irq::peek(uint32_t offset, uint32_t& value) {
+  if (offset == spec::irq::kTake) {
+    value = pending_ & enable_;
+    return true;
+  }
+  return read(offset, value);
+}
+
 bool Irq::write(uint32_t offset, uint32_t value) {
   switch (offset) {
     case spec::irq::kPending:

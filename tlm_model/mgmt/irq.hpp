@@ -29,6 +29,7 @@ class Irq : public RegBlock {
 
   bool read(uint32_t offset, uint32_t& value) override;
   bool write(uint32_t offset, uint32_t value) override;
+  bool peek(uint32_t offset, uint32_t& value) override;
 
  private:
   void set_pending(uint32_t sources) {

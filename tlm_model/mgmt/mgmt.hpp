@@ -56,8 +56,14 @@ class Mgmt : public sc_core::sc_module,
 
   ControlIf& control() { return gsync_; }
   void end_console_line() { console_.flush(); }
-  // Debug port.
+  // Debug port: what the hart would see at an address, no simulated time. False: nothing that can
+  // be read or written so. Registers are read without side effects, and written as by the hart.
+  Hart& hart() { return hart_unit_.hart(); }
+  bool debug_read(uint32_t address, std::span<uint8_t> data);
+  bool debug_write(uint32_t address, std::span<const uint8_t> data);
+  bool bus_register(uint32_t address, bool write, uint32_t& value);  // as the hart, effects and all
   const Hart& hart() const { return hart_unit_.hart(); }
+  bool hart_runs() const { return hart_unit_.running(); }  // out of reset
   uint32_t page_reg(uint32_t offset) const { return page_.reg(offset); }
 
  private:
@@ -72,9 +78,9 @@ class Mgmt : public sc_core::sc_module,
   bool load_window(uint64_t offset, std::span<const uint8_t> data);
   // Hart side.
   void b_transport_bus(tlm::tlm_generic_payload& txn, sc_core::sc_time& delay);
-  bool bus_register(uint32_t address, bool write, uint32_t& value);
   bool bus_hbm_window(uint32_t offset, std::span<uint8_t> data, bool write);
   bool untimed(const MmioAccess& access);
+  bool peek_register(uint32_t address, uint32_t& value);
   static uint32_t core_register(CoreSocket& socket, uint64_t offset);
   static bool forward(CoreSocket& socket, uint64_t address, std::span<uint8_t> data, bool write);
   // Lines of the core.

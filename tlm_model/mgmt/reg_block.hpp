@@ -12,6 +12,8 @@ class RegBlock {
   // False: there is no such register for this direction; the hart takes an access fault.
   virtual bool read(uint32_t offset, uint32_t& value) = 0;
   virtual bool write(uint32_t offset, uint32_t value) = 0;
+  // As read(), without side effects: for debuggers.
+  virtual bool peek(uint32_t offset, uint32_t& value) { return read(offset, value); }
   // True: it makes no difference at which cycle between its neighbours the hart's access is
   // performed, since nothing but another access of the hart changes or uses the register.
   virtual bool untimed(uint32_t /*offset*/, bool /*write*/) const { return false; }

@@ -56,6 +56,15 @@ bool Timer::read(uint32_t offset, uint32_t& value) {
   }
 }
 
+// The time itself, both halves of the present.
+bool Timer::peek(uint32_t offset, uint32_t& value) {
+  if (offset == spec::timer::kTimeLo || offset == spec::timer::kTimeHi) {
+    value = static_cast<uint32_t>(now_cycles() >> (offset == spec::timer::kTimeHi ? 32 : 0));
+    return true;
+  }
+  return read(offset, value);
+}
+
 bool Timer::write(uint32_t offset, uint32_t value) {
   switch (offset) {
     case spec::timer::kCmpLo:

@@ -18,6 +18,7 @@ class Timer : public sc_core::sc_module, public RegBlock {
   void reset();
   bool read(uint32_t offset, uint32_t& value) override;
   bool write(uint32_t offset, uint32_t value) override;
+  bool peek(uint32_t offset, uint32_t& value) override;
 
  private:
   void alarm_method();

@@ -486,6 +486,10 @@ std::unique_ptr<Transport> make_null_transport(const TransportRequest& request,
                 "a trace or waves of the null transport, which has no time and no engines: this "
                 "needs --transport sim");
   }
+  if (!request.sim.gdb.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "--gdb with the null transport, which has no firmware: this needs --transport sim");
+  }
   return std::make_unique<NullTransport>(request, memory);
 }
 

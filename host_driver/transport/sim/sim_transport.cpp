@@ -2,6 +2,7 @@
 // edge between driver and model.
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <system_error>
 
 #include "board/board_host.hpp"
@@ -32,7 +33,13 @@ class SimTransport : public Transport {
   SimTransport(const TransportRequest& request, HostMemory& memory)
       : memory_(memory),
         board_({request.params, request.sim}, memory_),
-        has_data_(!request.sim.no_data) {}
+        has_data_(!request.sim.no_data) {
+    if (const std::string address = board_.gdb_address(); !address.empty()) {
+      fmt::print(stderr, "gdb: {} on {}\n",
+                 request.sim.gdb_wait ? "the board waits for a debugger" : "a debugger can connect",
+                 address);
+    }
+  }
 
   uint32_t read32(int chip, int bar, uint64_t offset) override {
     return board_.read32(chip, bar, offset);

@@ -39,6 +39,8 @@ struct SimOptions {
   std::string mxu_waves_path;         ///< FST of the first Verilog matrix unit; empty: none
   uint64_t mxu_waves_first_tile = 0;  ///< of that unit, counted over all launches
   uint64_t mxu_waves_tiles = 4;       ///< how many of them
+  std::string gdb;                    ///< [ADDRESS]:PORT where GDB can connect; empty: none
+  bool gdb_wait = false;              ///< nothing runs before a debugger lets it
   std::string tile_folder;  ///< for tiles of lockstep mismatches; empty: the working directory
 };
 

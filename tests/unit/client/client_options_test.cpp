@@ -41,6 +41,8 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
                                                      {"TPUBOARD_TIME_LIMIT", "0.5"},
                                                      {"TPUBOARD_CHECK", "1"},
                                                      {"TPUBOARD_TRACE", "t.txt"},
+                                                     {"TPUBOARD_GDB", ":1234"},
+                                                     {"TPUBOARD_GDB_WAIT", "1"},
                                                      {"TPUBOARD_LOG", "stderr"},
                                                      {"TPUBOARD_CACHE", "/tmp/cache"},
                                                      {"TPUBOARD_MONITOR", "0"}});
@@ -52,6 +54,8 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
   EXPECT_EQ(options.open.time_limit, 0.5);
   EXPECT_TRUE(options.open.sim.check);
   EXPECT_EQ(options.open.sim.trace_path, "t.txt");
+  EXPECT_EQ(options.open.sim.gdb, ":1234");
+  EXPECT_TRUE(options.open.sim.gdb_wait);
   EXPECT_EQ(options.call_log, "stderr");
   EXPECT_TRUE(options.cache);
   EXPECT_EQ(options.cache_folder, "/tmp/cache");
@@ -61,6 +65,7 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
 TEST(ClientOptions, TheTimeLimitLetsTrainingsInALoopEnd) {
   EXPECT_EQ(read_client_options({}).open.time_limit, 3600);
   EXPECT_EQ(read_client_options({{"TPUBOARD_TIME_LIMIT", "0"}}).open.time_limit, 0);
+  EXPECT_FALSE(read_client_options({{"TPUBOARD_GDB", ":0"}}).open.time_limit);
   EXPECT_FALSE(
       read_client_options({{"TPUBOARD_MXU", "board.chip0.core0.mxu0=rtl"}}).open.time_limit);
 }

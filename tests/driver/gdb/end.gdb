@@ -1,0 +1,2 @@
+# The run ends under the debugger.
+continue

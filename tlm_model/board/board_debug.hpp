@@ -1,0 +1,44 @@
+// The board as debuggers see it: address spaces of the control harts, and texts about what is
+// around them. Kernel thread only; nothing here takes simulated time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "chip/chip.hpp"
+#include "debug/debug_target.hpp"
+
+namespace tpu::model {
+
+class BoardDebug : public DebugTarget {
+ public:
+  // The chips outlive it, and there is at least one.
+  explicit BoardDebug(const std::vector<std::unique_ptr<Chip>>& chips) : chips_(chips) {}
+
+  uint32_t harts() const override;
+  Hart& hart(uint32_t core) override { return mgmt(core).hart(); }
+  bool read(uint32_t core, uint32_t address, std::span<uint8_t> data) override {
+    return mgmt(core).debug_read(address, data);
+  }
+  bool write(uint32_t core, uint32_t address, std::span<const uint8_t> data) override {
+    return mgmt(core).debug_write(address, data);
+  }
+  bool read_register(uint32_t core, uint32_t address, uint32_t& value) override {
+    return mgmt(core).bus_register(address, false, value);
+  }
+  std::string time_text() const override;
+  std::string hart_text(uint32_t core) const override;
+  std::string queues_text(uint32_t core) const override;
+  std::string semaphores_text(uint32_t core) const override;
+  std::string rings_text(uint32_t core) const override;
+
+ private:
+  Chip& chip_of(uint32_t core) const { return *chips_[core / chips_.front()->cores()]; }
+  size_t index_of(uint32_t core) const { return core % chips_.front()->cores(); }
+  Mgmt& mgmt(uint32_t core) const { return chip_of(core).mgmt(index_of(core)); }
+
+  const std::vector<std::unique_ptr<Chip>>& chips_;
+};
+
+}  // namespace tpu::model

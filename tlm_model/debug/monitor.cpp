@@ -1,0 +1,192 @@
+// One row a command.
+#include "debug/monitor.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace tpu::model {
+namespace {
+
+using Words = std::span<const std::string_view>;
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  std::vector<std::string_view> words;
+  for (size_t at = text.find_first_not_of(kBlank); at != std::string_view::npos;) {
+    const size_t end = std::min(text.find_first_of(kBlank, at), text.size());
+    words.push_back(text.substr(at, end - at));
+    at = text.find_first_not_of(kBlank, end);
+  }
+  return words;
+}
+
+// Decimal, or hexadecimal behind 0x.
+std::optional<uint32_t> number_of(std::string_view text) {
+  const bool hex = text.starts_with("0x");
+  text.remove_prefix(hex ? 2 : 0);
+  uint32_t value = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value, hex ? 16 : 10);
+  const bool good = error == std::errc() && end == text.data() + text.size();
+  return good ? std::optional(value) : std::nullopt;
+}
+
+// Core, address and (to write) value of a register; `error` says what is wrong.
+struct Place {
+  uint32_t core = 0;
+  uint32_t address = 0;
+  uint32_t value = 0;
+  std::string error;
+};
+
+Place place_of(const DebugTarget& target, Words words, size_t count) {
+  Place place;
+  uint32_t* const to[] = {&place.core, &place.address, &place.value};
+  if (words.size() != count) {
+    place.error = fmt::format("expected CORE ADDRESS{}\n", count == 3 ? " VALUE" : "");
+    return place;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const auto number = number_of(words[i]);
+    if (!number) {
+      place.error = fmt::format("'{}' is no number of 32 bits; write 12 or 0x0c\n", words[i]);
+      return place;
+    }
+    *to[i] = *number;
+  }
+  if (place.core >= target.harts()) {
+    place.error =
+        fmt::format("there is no core {}; the board has 0 to {}\n", place.core, target.harts() - 1);
+  } else if (place.address % sizeof(uint32_t) != 0) {
+    place.error = fmt::format("address {:#x} is no multiple of 4\n", place.address);
+  }
+  return place;
+}
+
+std::string word_text(const Place& place, bool done, uint32_t value) {
+  return done ? fmt::format("TPU:{} {:#010x}: {:#010x}\n", place.core, place.address, value)
+              : fmt::format("TPU:{} {:#010x}: no register or memory that can be read\n", place.core,
+                            place.address);
+}
+
+std::string peek(DebugTarget& target, Words words) {
+  const Place place = place_of(target, words, 2);
+  uint32_t value = 0;
+  const std::span bytes(reinterpret_cast<uint8_t*>(&value), sizeof value);
+  if (!place.error.empty()) {
+    return place.error;
+  }
+  const bool done = target.read(place.core, place.address, bytes);
+  return word_text(place, done, value);
+}
+
+std::string read(DebugTarget& target, Words words) {
+  const Place place = place_of(target, words, 2);
+  uint32_t value = 0;
+  if (!place.error.empty()) {
+    return place.error;
+  }
+  const bool done = target.read_register(place.core, place.address, value);
+  return word_text(place, done, value);
+}
+
+std::string poke(DebugTarget& target, Words words) {
+  const Place place = place_of(target, words, 3);
+  const std::span bytes(reinterpret_cast<const uint8_t*>(&place.value), sizeof place.value);
+  if (!place.error.empty()) {
+    return place.error;
+  }
+  return target.write(place.core, place.address, bytes)
+             ? std::string()
+             : fmt::format("TPU:{} {:#010x}: no register or memory that can be written\n",
+                           place.core, place.address);
+}
+
+// Lines of one core, or of all.
+std::string by_core(const DebugTarget& target, Words words,
+                    std::string (DebugTarget::*text)(uint32_t) const) {
+  const auto lines = [&](uint32_t core) {
+    std::string of_core = (target.*text)(core);
+    return of_core.empty() || of_core.ends_with('\n') ? of_core : of_core + "\n";
+  };
+  if (words.empty()) {
+    std::string all;
+    for (uint32_t core = 0; core < target.harts(); ++core) {
+      all += lines(core);
+    }
+    return all.empty() ? "nothing\n" : all;
+  }
+  const auto core = number_of(words[0]);
+  if (!core || *core >= target.harts() || words.size() > 1) {
+    return fmt::format("expected a core, 0 to {}, or nothing for all\n", target.harts() - 1);
+  }
+  const std::string one = lines(*core);
+  return one.empty() ? "nothing\n" : one;
+}
+
+std::string help(DebugTarget& target, Words words);
+
+struct Command {
+  std::string_view name;
+  std::string_view arguments;
+  std::string_view meaning;
+  std::string (*run)(DebugTarget& target, Words words);
+};
+
+constexpr Command kCommands[] = {
+    {"help", "", "this list", help},
+    {"time", "", "simulated time",
+     [](DebugTarget& target, Words) { return target.time_text() + "\n"; }},
+    {"harts", "[CORE]", "where the control harts stand",
+     [](DebugTarget& target, Words words) {
+       return by_core(target, words, &DebugTarget::hart_text);
+     }},
+    {"queues", "[CORE]", "who waits for whom: sequencers and engine queues",
+     [](DebugTarget& target, Words words) {
+       return by_core(target, words, &DebugTarget::queues_text);
+     }},
+    {"semaphores", "[CORE]", "semaphores that are not zero",
+     [](DebugTarget& target, Words words) {
+       return by_core(target, words, &DebugTarget::semaphores_text);
+     }},
+    {"rings", "[CORE]", "command and completion rings",
+     [](DebugTarget& target, Words words) {
+       return by_core(target, words, &DebugTarget::rings_text);
+     }},
+    {"peek", "CORE ADDRESS", "a word of memory or a register, without side effects", peek},
+    {"read", "CORE ADDRESS", "a register as firmware reads it, with its side effects", read},
+    {"poke", "CORE ADDRESS VALUE", "writes a word, as firmware does", poke},
+    {"reset", "", "refused",
+     [](DebugTarget&, Words) {
+       return std::string(
+           "reset is refused: the driver would lose its rings; end the run and start it again\n");
+     }},
+};
+
+std::string help(DebugTarget& /*target*/, Words /*words*/) {
+  std::string text;
+  for (const Command& command : kCommands) {
+    text += fmt::format("{:<25} {}\n", fmt::format("{} {}", command.name, command.arguments),
+                        command.meaning);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string monitor_answer(DebugTarget& target, std::string_view command) {
+  const std::vector<std::string_view> words = words_of(command);
+  for (const Command& known : kCommands) {
+    if (!words.empty() && known.name == words.front()) {
+      return known.run(target, Words(words).subspan(1));
+    }
+  }
+  return fmt::format("'{}' is no command\n{}", words.empty() ? "" : words.front(),
+                     help(target, {}));
+}
+
+}  // namespace tpu::model
