@@ -83,7 +83,7 @@ TEST_F(PerfCountersTest, BytesFlopsAndStalls) {
   probe.flow(0, 32, 16, [] { return FlowEvent{}; });
   probe.received(8);
   probe.matmul(1000);
-  probe.instruction();
+  probe.instruction([] { return InstructionEvent{}; });
   probe.wait(0, [] { return WaitEvent{.begin = true}; });
   probe.wait(25, [] { return WaitEvent{.begin = false}; });
   EXPECT_EQ(value(perf::kHbmReadBytes, 0), 64u);
