@@ -96,7 +96,7 @@ class Clients(Monitored):
                 self.assertEqual(json.loads(monitor.stdout.readline())["pid"], process.pid)
                 process.kill()
                 process.wait()
-                self.assertIn(f"job {process.pid} was killed", monitor.stderr.read())
+                self.assertIn(f"job {process.pid} was killed", monitor.communicate()[1])
 
     def test_who_does_not_want_to_be_seen(self) -> None:
         with self.client(PACKAGE_ALONE, TPUBOARD_MONITOR="0"):

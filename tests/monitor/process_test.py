@@ -48,7 +48,7 @@ class Process(JobTest):
             assert monitor.stdout and monitor.stderr
             self.assertEqual(json.loads(monitor.stdout.readline())["pid"], process.pid)
             process.send_signal(signal.SIGINT)
-            said = monitor.stderr.read()
+            _, said = monitor.communicate()  # both streams: a full pipe would hold the monitor
             self.assertIn(f"job {process.pid} has ended", said)
             self.assertEqual(monitor.wait(), 0)
 
@@ -60,7 +60,7 @@ class Process(JobTest):
             monitor.stdout.readline()
             process.kill()
             process.wait()
-            self.assertIn(f"job {process.pid} was killed", monitor.stderr.read())
+            self.assertIn(f"job {process.pid} was killed", monitor.communicate()[1])
             self.assertEqual(monitor.wait(), 1)
         late = self.call("monitor")
         self.assertEqual(late.returncode, 1)
