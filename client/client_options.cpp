@@ -95,6 +95,7 @@ constexpr Variable kVariables[] = {
     {"OP_TIMES",
      [](const std::string& text, Reading& to) { to.board.open.sim.op_times = flag_of(text); }},
     {"MXU", [](const std::string& text, Reading& to) { to.board.mxu = list_of(text); }},
+    {"VERILOG", [](const std::string& text, Reading& to) { to.board.verilog = list_of(text); }},
     {"TRACE", [](const std::string& text, Reading& to) { to.board.open.sim.trace_path = text; }},
     {"WAVES", [](const std::string& text, Reading& to) { to.board.open.sim.waves_path = text; }},
     {"WAVES_STEPS", [](const std::string& text, Reading& to) { to.board.waves_steps = text; }},
@@ -201,7 +202,8 @@ ClientOptions read_client_options(const Environment& environment) {
   // so may who sits at a debugger.
   constexpr double kTimeLimitSeconds = 3600;
   driver::OpenOptions& open = reading.options.open;
-  if (!open.time_limit && open.sim.mxu.empty() && open.sim.gdb.empty()) {
+  if (!open.time_limit && open.sim.mxu.empty() && open.sim.verilog.empty() &&
+      open.sim.gdb.empty()) {
     open.time_limit = kTimeLimitSeconds;
   }
   return reading.options;

@@ -94,6 +94,14 @@ OpenOptions open_options(const BoardArguments& arguments) {
     }
     options.sim.mxu.emplace_back(glob, mode);
   }
+  for (const std::string& text : arguments.verilog) {
+    const auto [glob, mode] = split_assignment(text, "--verilog");
+    if (mode != "model" && mode != "rtl" && mode != "lockstep") {
+      throw UsageError(
+          fmt::format("--verilog {}: '{}' is no mode; use model, rtl or lockstep", text, mode));
+    }
+    options.sim.verilog.emplace_back(glob, mode);
+  }
   const auto steps = need_range(arguments.waves_steps, "--waves-steps");
   options.sim.waves_first_step = steps.first;
   options.sim.waves_steps = steps.second - steps.first + 1;

@@ -21,6 +21,7 @@ class UsageError : public std::runtime_error {
 struct BoardArguments {
   OpenOptions open;
   std::vector<std::string> mxu;
+  std::vector<std::string> verilog;
   std::string waves_steps = "0..0";
   std::string waves_for;
   std::string mxu_waves_tiles = "0..3";

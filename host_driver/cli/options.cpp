@@ -91,6 +91,12 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
       ->allow_extra_args(false)
       ->type_name("GLOB=MODE");
   command
+      .add_option("--verilog", arguments.verilog,
+                  "Semaphores and DMA queues by instance path: GLOB=model|rtl|lockstep "
+                  "(repeatable), for example board.chip0.*.sem=lockstep or board.*.dma_*=rtl")
+      ->allow_extra_args(false)
+      ->type_name("GLOB=MODE");
+  command
       .add_option("--threads", arguments.open.sim.threads, "Host threads (0: one per host core)")
       ->check(CLI::Range(0, 1024))
       ->type_name("N");

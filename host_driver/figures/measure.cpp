@@ -71,9 +71,11 @@ double Window::idle() const {
 
 void require_clean(const BoardCounters& counters) {
   if (counters.lockstep_mismatches > 0) {
-    throw Error(ErrorCode::kInternal,
-                fmt::format("{} of {} lockstep tiles differ\n{}", counters.lockstep_mismatches,
-                            counters.lockstep_tiles, counters.lockstep_text));
+    throw Error(
+        ErrorCode::kInternal,
+        fmt::format("{} differences from the Verilog in lockstep ({} tiles of matrix units "
+                    "were compared)\n{}",
+                    counters.lockstep_mismatches, counters.lockstep_tiles, counters.lockstep_text));
   }
   if (counters.check_findings > 0) {
     throw Error(ErrorCode::kInternal, fmt::format("{} unsynchronised accesses in the program\n{}",

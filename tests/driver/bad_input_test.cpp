@@ -359,6 +359,11 @@ TEST_F(BadInput, FilesThatWereAskedForAndNotWritten) {
   expect("--waves " + path("w.fst") + " --waves-trigger op=77",
          "the trigger op=77 never came; the board ran 3 steps");
   expect("--mxu board.*=lockstep@1..2", "nothing was compared");
+  expect("--verilog board.*.dma_remote=lockstep", "nothing was compared");
+  EXPECT_THAT(run("copy.tpuexe", "--verilog board.chip0.*.vpu=rtl").text,
+              HasSubstr("matches no block with Verilog; this board has board.chip0.core0.sem"));
+  EXPECT_THAT(run("copy.tpuexe", "--verilog board.*=rtl --set dma.granule_bytes=256").text,
+              HasSubstr("granules of 512 bytes, not of 256"));
   const Result r = run("copy.tpuexe", "--mxu-waves " + path("m.fst"));
   EXPECT_EQ(r.code, 1);
   EXPECT_THAT(r.text, HasSubstr("no matrix unit runs the Verilog"));

@@ -33,6 +33,7 @@ TEST_F(Cli, WrongUsageEndsWithTwo) {
   EXPECT_EQ(call({"devices", "--transport", "null", "--mxu", "a=slow"}), 2);
   EXPECT_NE(error_.find("lockstep:1/N"), std::string::npos);
   EXPECT_EQ(call({"devices", "--transport", "null", "--mxu", "a=lockstep:1/0"}), 2);
+  EXPECT_EQ(call({"devices", "--transport", "null", "--verilog", "a=fast"}), 2);
   EXPECT_EQ(call({"devices", "--transport", "null", "--set", "speed"}), 2);
   EXPECT_EQ(call({"run", "p", "--in", "x.npy"}), 2);
   EXPECT_EQ(call({"run", "p", "--in", "a=x.npy"}), 2);

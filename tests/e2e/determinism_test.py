@@ -1,5 +1,6 @@
 """One training step gives the same bits and cycles whatever runs it: host threads, SIMD width, fast engine, Verilog in
-all 16 matrix units, lockstep, two runs. Of the perceptron of examples/mnist_mlp, or of a small convnet.
+all 16 matrix units, or in all semaphores and DMA queues, lockstep, two runs. Of the perceptron of examples/mnist_mlp,
+or of a small convnet.
 Usage: determinism_test.py --bin DIR [--model mlp|convnet]
 """
 
@@ -92,6 +93,7 @@ def main() -> int:
         variants = [[], ["--threads", "1"], ["--threads", "2"], ["--threads", "4"], ["--check"]]
         variants += [["--simd", level] for level in host_simd(args.bin, exe, inputs, folder)]
         variants += [["--mxu", f"{ALL_UNITS}=rtl"], ["--mxu", f"{ALL_UNITS}=lockstep:1/3", "--threads", "3"]]
+        variants += [["--verilog", f"{ALL_UNITS}=rtl"], ["--verilog", f"{ALL_UNITS}=lockstep"]]
         for options in variants:
             run = figures(args.bin, exe, inputs, folder, options)
             same = all(run[key] == first[key] for key in ("digest", "sim_cycles", "sim_cycles_per_core",
@@ -100,7 +102,7 @@ def main() -> int:
                   f"lockstep {run['lockstep']})", flush=True)
             if not same or run["lockstep"]["mismatches"] != 0:
                 errors.append(" ".join(options))
-            if "lockstep" in " ".join(options) and run["lockstep"]["tiles"] < 10:
+            if "--mxu" in options and "lockstep" in " ".join(options) and run["lockstep"]["tiles"] < 10:
                 errors.append("too few tiles in lockstep")
         timing = figures(args.bin, exe, inputs, folder, ["--no-data"])
         if timing["sim_cycles"] != first["sim_cycles"]:

@@ -32,6 +32,7 @@ void refuse_fixed(const spec::SimOptions& now, const spec::SimOptions& wanted) {
   check(now.check == wanted.check, "--check");
   check(now.profile == wanted.profile, "--profile");
   check(now.gdb == wanted.gdb && now.gdb_wait == wanted.gdb_wait, "--gdb");
+  check(now.verilog == wanted.verilog, "--verilog");
   check(now.tile_folder == wanted.tile_folder, "the folder for tiles of mismatches");
   check(now.mxu_waves_path == wanted.mxu_waves_path, "--mxu-waves");
   check(now.mxu_waves_path.empty() || now.mxu == wanted.mxu, "--mxu, with --mxu-waves,");
@@ -45,6 +46,7 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
       options_(options),
       fluid_("fluid"),
       mxu_select_(make_select(options_)),
+      verilog_select_(options_.sim, options_.params),
       sinks_(options_, mxu_select_->verilog_units(), probes_, waves_open_),
       pool_(thread_count(options.sim.threads)),
       programs_(options_.params),
@@ -58,6 +60,7 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
           .probes = probes_,
           .no_data = options.sim.no_data,
           .vpu_simd = vpu_simd_from_name(options.sim.simd),
+          .verilog = [this](const std::string& path) { return verilog_select_.use(path); },
           .make_mxu = [this](const std::string& path) { return mxu_select_->make(path); }} {
   const spec::BoardParams& params = options_.params;
   const auto chips = static_cast<uint32_t>(params.board.chips);
@@ -134,8 +137,10 @@ BoardStats Board::stats() {
   stats.delta_cycles = sc_core::sc_delta_count();
   const MxuLockstepCounts lockstep = mxu_select_->counts();
   stats.lockstep_tiles = lockstep_past_.tiles + lockstep.tiles;
-  stats.lockstep_mismatches = lockstep_past_.mismatches + lockstep.mismatches;
-  stats.lockstep_text = lockstep_past_.text + mxu_select_->mismatch_text();
+  stats.lockstep_mismatches =
+      lockstep_past_.mismatches + lockstep.mismatches + verilog_select_.mismatches();
+  stats.lockstep_text =
+      lockstep_past_.text + mxu_select_->mismatch_text() + verilog_select_.mismatch_text();
   stats.hbm_host_bytes = pages_.pages_touched() * kHbmPageBytes;
   return stats;
 }
@@ -214,8 +219,11 @@ std::string Board::change_mxus(std::unique_ptr<MxuSelect> select, std::vector<Mx
 
 std::string Board::finish_files() {
   std::string error = sinks_.finish();
-  if (const std::string more = mxu_select_->finish(steps_.begun()); !more.empty()) {
-    append_line(error, more);
+  for (const std::string& more :
+       {mxu_select_->finish(steps_.begun()), verilog_select_.finish(steps_.begun())}) {
+    if (!more.empty()) {
+      append_line(error, more);
+    }
   }
   return error;
 }

@@ -12,6 +12,7 @@
 #include "board/board_host.hpp"
 #include "board/mxu_select.hpp"
 #include "board/probe_sinks.hpp"
+#include "board/verilog_select.hpp"
 #include "chip/chip.hpp"
 #include "debug/gdb_stub.hpp"
 #include "ici/ici.hpp"
@@ -60,6 +61,7 @@ class Board : public sc_core::sc_module {
   bool waves_open_ = false;  // the window of --waves
   std::unique_ptr<MxuSelect> mxu_select_;
   LockstepPast lockstep_past_;
+  VerilogSelect verilog_select_;
   ProbeSet probes_;
   ProbeSinks sinks_;
   JobPool pool_;

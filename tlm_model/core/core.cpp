@@ -52,7 +52,8 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
     smem_unknown_.assign(smem_->bytes() / 4, false);
   }
   seq_ = std::make_unique<Sequencer>("seq", core_id, params_, services.activity, probe_, launch_);
-  sem_ = std::make_unique<Semaphores>("sem", core_id, params_, services.activity, probe_);
+  sem_ = std::make_unique<Semaphores>("sem", core_id, params_, services.activity, probe_,
+                                      verilog_use(services, "sem"));
   make_engines(services);
   fault_ = std::make_unique<FaultUnit>("fault", core_id, launch_, queues_, probe_,
                                        [this] { seq_->on_fault(); });
@@ -87,6 +88,11 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
 }
 
 Core::~Core() = default;
+
+VerilogUse Core::verilog_use(const CoreServices& services, std::string_view block) const {
+  return services.verilog ? services.verilog(std::string(name()) + "." + std::string(block))
+                          : VerilogUse{};
+}
 
 void Core::make_memories(uint64_t hbm_bytes) {
   vmem_ =
@@ -127,7 +133,8 @@ void Core::make_engines(const CoreServices& services) {
   for (const spec::Queue queue :
        {spec::Queue::kDmaIn, spec::Queue::kDmaOut, spec::Queue::kDmaRemote}) {
     dmas_.push_back(
-        std::make_unique<Dma>(spec::kQueueNames[slot_of(queue)].data(), queue, context, resources));
+        std::make_unique<Dma>(spec::kQueueNames[slot_of(queue)].data(), queue, context, resources,
+                              verilog_use(services, spec::kQueueNames[slot_of(queue)])));
     queues_[slot_of(queue)] = dmas_.back().get();
   }
 }

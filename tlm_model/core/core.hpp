@@ -40,6 +40,8 @@ struct CoreServices {
   const ProbeSet& probes;  // who listens to the cores
   bool no_data = false;    // timing only: no command's data are computed
   VpuSimd vpu_simd = vpu_best_simd();
+  // What of this path ("board.chip0.core1.sem", "..dma_in") is Verilog; empty: nothing.
+  std::function<VerilogUse(const std::string& path)> verilog{};
   // Makes the engines of the MXU with this SystemC path ("board.chip0.core1.mxu0").
   std::function<MxuUnit(const std::string& path)> make_mxu;
 };
@@ -94,6 +96,7 @@ class Core : public sc_core::sc_module, private RemoteIf {
   bool work_in_flight() const override;
   GangWork gang_work();
 
+  VerilogUse verilog_use(const CoreServices& services, std::string_view block) const;
   void make_memories(uint64_t hbm_bytes);
   void make_engines(const CoreServices& services);
   void bind_engine(Engine& engine);

@@ -10,13 +10,18 @@
 namespace tpu::model {
 
 Semaphores::Semaphores(sc_core::sc_module_name name, uint32_t core_id,
-                       const spec::BoardParams& params, Activity& activity, const CoreProbe& probe)
+                       const spec::BoardParams& params, Activity& activity, const CoreProbe& probe,
+                       const VerilogUse& verilog)
     : RegisterBlock(name),
       core_id_(core_id),
       delay_(static_cast<uint64_t>(params.core.semaphore_cycles)),
       activity_(activity),
       probe_(probe),
-      entries_(static_cast<size_t>(params.core.semaphores)) {
+      entries_(static_cast<size_t>(params.core.semaphores)),
+      use_(verilog) {
+  if (use_.verilog()) {
+    verilog_ = std::make_unique<SemaphoreVerilog>(count(), delay_);
+  }
   SC_METHOD(apply_method);
   sensitive << pending_event_;
   dont_initialize();
@@ -35,11 +40,6 @@ void Semaphores::wake_when(uint32_t semaphore, uint32_t wanted, sc_core::sc_even
   entries_[semaphore].wake = &wake;
 }
 
-void Semaphores::take(uint32_t semaphore, uint32_t amount) {
-  entries_[semaphore].value -= amount;
-  tell(semaphore);
-}
-
 void Semaphores::tell(uint32_t semaphore) const {
   probe_.semaphore([&] {
     return SemaphoreEvent{.cycle = now_cycles(),
@@ -50,6 +50,9 @@ void Semaphores::tell(uint32_t semaphore) const {
 }
 
 void Semaphores::add(uint32_t semaphore, uint32_t amount) {
+  if (verilog_ != nullptr) {
+    verilog_->add(now_cycles(), semaphore, amount);
+  }
   const bool first = pending_.empty();
   pending_.push_back({now_cycles() + delay_, semaphore, amount});
   if (first) {
@@ -63,8 +66,12 @@ void Semaphores::apply_method() {
   while (!pending_.empty() && pending_.front().at <= now) {
     const Pending next = pending_.front();
     pending_.pop_front();
-    apply(next.semaphore, next.amount);
+    applied_.push_back({next.semaphore, apply(next.semaphore, next.amount)});
   }
+  if (use_.mode == VerilogMode::kLockstep) {
+    compare(now);
+  }
+  applied_.clear();
   settled_event_.notify(sc_core::SC_ZERO_TIME);
   if (pending_.empty()) {
     activity_.set(false);
@@ -73,9 +80,52 @@ void Semaphores::apply_method() {
   }
 }
 
-void Semaphores::apply(uint32_t semaphore, uint32_t amount) {
+void Semaphores::take(uint32_t semaphore, uint32_t amount) {
+  entries_[semaphore].value -= amount;
+  if (verilog_ != nullptr) {
+    verilog_->take(now_cycles(), semaphore, amount);
+  }
+  tell(semaphore);
+}
+
+// By whoever decides; false: the limit would be passed, and the value is what it was.
+bool Semaphores::raise_value(uint32_t semaphore, uint32_t amount) {
   Entry& entry = entries_[semaphore];
-  if (entry.value + amount > spec::sem::kLimit) {
+  const uint64_t now = now_cycles();
+  if (use_.mode == VerilogMode::kRtl) {
+    entry.value = verilog_->value(now, semaphore);
+    return !verilog_->overflow(now, semaphore);
+  }
+  const bool fits = entry.value + amount <= spec::sem::kLimit;
+  entry.value += fits ? amount : 0;
+  return fits;
+}
+
+// Model against Verilog, when all signals of the cycle have become visible. After an overflow,
+// which ends the launch, they may have dropped another part of a cycle's signals.
+void Semaphores::compare(uint64_t cycle) {
+  for (const Applied& applied : applied_) {
+    const bool overflow = std::ranges::any_of(applied_, [&](const Applied& other) {
+      return other.semaphore == applied.semaphore && !other.fits;
+    });
+    const uint32_t model = entries_[applied.semaphore].value;
+    const uint32_t verilog = verilog_->value(cycle, applied.semaphore);
+    const bool verilog_overflow = verilog_->overflow(cycle, applied.semaphore);
+    use_.compared();
+    if (overflow != verilog_overflow || (!overflow && model != verilog)) {
+      const auto text = [](uint32_t value, bool over) {
+        return over ? "over the limit" : std::to_string(value);
+      };
+      use_.differs("semaphore " + std::to_string(applied.semaphore) + " at cycle " +
+                   std::to_string(cycle) + " is " + text(model, overflow) + " in the model and " +
+                   text(verilog, verilog_overflow) + " in the Verilog");
+    }
+  }
+}
+
+bool Semaphores::apply(uint32_t semaphore, uint32_t amount) {
+  Entry& entry = entries_[semaphore];
+  if (!raise_value(semaphore, amount)) {
     FaultInfo info;
     info.code = TPU_FAULT_SEM_OVERFLOW;
     info.semaphore = semaphore;
@@ -83,17 +133,27 @@ void Semaphores::apply(uint32_t semaphore, uint32_t amount) {
     info.value = entry.value;
     fault_port->raise(info, "semaphore " + std::to_string(semaphore) + " would exceed " +
                                 std::to_string(spec::sem::kLimit));
-    return;
+    return false;
   }
-  entry.value += amount;
   tell(semaphore);
   if (entry.wake != nullptr && entry.value >= entry.wanted) {
     entry.wake->notify(sc_core::SC_ZERO_TIME);
     entry.wake = nullptr;
   }
+  return true;
+}
+
+uint32_t Semaphores::nonzero() const {
+  return use_.mode == VerilogMode::kRtl
+             ? verilog_->nonzero(now_cycles())
+             : static_cast<uint32_t>(
+                   std::ranges::count_if(entries_, [](const Entry& e) { return e.value != 0; }));
 }
 
 uint32_t Semaphores::first_nonzero() const {
+  if (use_.mode == VerilogMode::kRtl) {
+    return verilog_->first_nonzero(now_cycles());
+  }
   const auto it = std::ranges::find_if(entries_, [](const Entry& e) { return e.value != 0; });
   return static_cast<uint32_t>(it - entries_.begin());
 }
@@ -108,6 +168,9 @@ void Semaphores::clear() {
   }
   pending_.clear();
   pending_event_.cancel();
+  if (verilog_ != nullptr) {
+    verilog_->clear(now_cycles());
+  }
   activity_.set(false);
 }
 
@@ -125,8 +188,7 @@ uint32_t Semaphores::read_register(uint32_t offset) const {
   }
   switch (offset) {
     case spec::sem::kNonzero:
-      return static_cast<uint32_t>(
-          std::ranges::count_if(entries_, [](const Entry& e) { return e.value != 0; }));
+      return nonzero();
     case spec::sem::kFirstNonzero:
       return first_nonzero() < count() ? first_nonzero() : kUndefined;
     case spec::sem::kCount:

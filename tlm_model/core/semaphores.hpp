@@ -1,14 +1,18 @@
 // The core's counting semaphores, each up to LIMIT (spec/regs/sem.toml). A signal becomes visible
 // core.semaphore_cycles, at least one, after it was made; all of one cycle count together, so
 // results do not depend on the order of processes. One unit waits for a semaphore in a program.
+// The values may be those of rtl/sem/semaphores.sv, or be compared with it.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <systemc>
 #include <vector>
 
 #include "core/ports.hpp"
+#include "core/verilog/semaphore_verilog.hpp"
+#include "core/verilog/verilog_use.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/register_block.hpp"
 #include "probe/core_probe.hpp"
@@ -21,8 +25,9 @@ class Semaphores : public RegisterBlock, public SemaphoreIf {
   SC_HAS_PROCESS(Semaphores);
   sc_core::sc_port<FaultIf> fault_port{"fault_port"};
 
+  // Throws std::runtime_error when Verilog is wanted that does not exist for this board or host.
   Semaphores(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardParams& params,
-             Activity& activity, const CoreProbe& probe);
+             Activity& activity, const CoreProbe& probe, const VerilogUse& verilog = {});
 
   uint32_t value(uint32_t semaphore) const override { return entries_[semaphore].value; }
   bool claim(uint32_t semaphore, int unit) override;
@@ -57,9 +62,16 @@ class Semaphores : public RegisterBlock, public SemaphoreIf {
     uint32_t semaphore;
     uint32_t amount;
   };
+  struct Applied {
+    uint32_t semaphore;
+    bool fits;
+  };
 
   void apply_method();
-  void apply(uint32_t semaphore, uint32_t amount);
+  bool apply(uint32_t semaphore, uint32_t amount);
+  bool raise_value(uint32_t semaphore, uint32_t amount);
+  void compare(uint64_t cycle);
+  uint32_t nonzero() const;
   void tell(uint32_t semaphore) const;
 
   const uint32_t core_id_;
@@ -67,8 +79,11 @@ class Semaphores : public RegisterBlock, public SemaphoreIf {
   ActivityFlag activity_;
   const CoreProbe& probe_;
   std::vector<Entry> entries_;
-  std::deque<Pending> pending_;  // in order of time
+  std::deque<Pending> pending_;   // in order of time
+  std::vector<Applied> applied_;  // in this cycle
   uint32_t stale_ = 0;
+  const VerilogUse use_;
+  std::unique_ptr<SemaphoreVerilog> verilog_;
   sc_core::sc_event pending_event_{"pending_event"};
   sc_core::sc_event settled_event_{"settled_event"};
 };

@@ -13,12 +13,13 @@ constexpr double kTimeLimitSeconds = 60;  // OpenOptions::time_limit
 
 }  // namespace
 
-// A launch whose matrix units are Verilog may take hours, and one that a debugger stops any time.
+// A launch of Verilog may take hours, and one that a debugger stops any time.
 LaunchClock BoardImpl::clock_of(const SimOptions& sim, std::optional<double> time_limit) const {
   const bool verilog = std::any_of(sim.mxu.begin(), sim.mxu.end(), [](const auto& unit) {
     return unit.second.starts_with("rtl") || unit.second.starts_with("lockstep");
   });
-  const double limit = time_limit.value_or(verilog || !sim.gdb.empty() ? 0 : kTimeLimitSeconds);
+  const bool any_time = verilog || !sim.verilog.empty() || !sim.gdb.empty();
+  const double limit = time_limit.value_or(any_time ? 0 : kTimeLimitSeconds);
   if (!(limit >= 0)) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("a time limit of {} s is none; 0 means any time", limit));

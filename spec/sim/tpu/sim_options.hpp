@@ -18,6 +18,10 @@ struct SimOptions {
   /// "lockstep:1/1000"}. Mode: fast | scalar | rtl | lockstep[:1/N], with "@A..B" only in steps A
   /// to B (fast elsewhere).
   std::vector<std::pair<std::string, std::string>> mxu;
+  /// Other blocks by instance path, later entries win: {"board.chip0.core0.sem", "lockstep"}: the
+  /// semaphores (sem) and the DMA queues (dma_in, dma_out, dma_remote). Mode: model | rtl |
+  /// lockstep.
+  std::vector<std::pair<std::string, std::string>> verilog;
   int threads = 0;         ///< host threads that do data work; 0: one per host core
   std::string simd;        ///< auto | scalar | avx2 | avx512 | amx; empty: the best that there is
   bool no_data = false;    ///< timing only: no command's data are computed

@@ -42,7 +42,8 @@ struct BenchOptions {
   bool no_data = false;
   bool trace = true;
   bool check = false;
-  bool messages = false;  // cores reach each other by serialized messages alone
+  VerilogMode verilog = VerilogMode::kModel;  // of semaphores and DMA queues
+  bool messages = false;                      // cores reach each other by serialized messages alone
 };
 
 class CoreBench : public sc_core::sc_module {
@@ -62,20 +63,30 @@ class CoreBench : public sc_core::sc_module {
       checker.listen(probes);
     }
     const auto cores_per_chip = static_cast<size_t>(params.board.cores_per_chip);
-    const CoreServices services{.activity = activity,
-                                .pool = pool,
-                                .fluid = fluid,
-                                .programs = programs,
-                                .steps = steps,
-                                .probes = probes,
-                                .no_data = options.no_data,
-                                .make_mxu = [this](const std::string& path) {
-                                  mxu_paths.push_back(path);
-                                  MxuUnit unit;
-                                  unit.engine =
-                                      std::make_unique<MxuScalarEngine>(spec::mxu_shape(params));
-                                  return unit;
-                                }};
+    const CoreServices services{
+        .activity = activity,
+        .pool = pool,
+        .fluid = fluid,
+        .programs = programs,
+        .steps = steps,
+        .probes = probes,
+        .no_data = options.no_data,
+        .verilog =
+            [this, mode = options.verilog](const std::string& path) {
+              return VerilogUse{.mode = mode,
+                                .compared = [this] { ++verilog_compared; },
+                                .differs =
+                                    [this, path](const std::string& text) {
+                                      verilog_differences.push_back(path + ": " + text);
+                                    }};
+            },
+        .make_mxu =
+            [this](const std::string& path) {
+              mxu_paths.push_back(path);
+              MxuUnit unit;
+              unit.engine = std::make_unique<MxuScalarEngine>(spec::mxu_shape(params));
+              return unit;
+            }};
     for (size_t chip = 0; chip < static_cast<size_t>(params.board.chips); ++chip) {
       hbms.push_back(
           std::make_unique<Hbm>(("hbm" + std::to_string(chip)).c_str(), params, pages, fluid));
@@ -215,6 +226,8 @@ class CoreBench : public sc_core::sc_module {
   RaceSink checker;
   RecordingSink sink;
   std::vector<std::string> mxu_paths;
+  uint64_t verilog_compared = 0;
+  std::vector<std::string> verilog_differences;
   std::vector<std::unique_ptr<Hbm>> hbms;
   std::unique_ptr<Ici> ici;
   std::vector<std::unique_ptr<MessageWire>> wires;  // by core

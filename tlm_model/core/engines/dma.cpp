@@ -19,15 +19,58 @@ constexpr uint64_t kReusedVmem = 4 << 20;
 }  // namespace
 
 Dma::Dma(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context,
-         const DmaResources& resources)
+         const DmaResources& resources, const VerilogUse& verilog)
     : Engine(name, queue, context),
       resources_(resources),
       kind_(queue == spec::Queue::kDmaIn    ? HostWork::kDmaIn
             : queue == spec::Queue::kDmaOut ? HostWork::kDmaOut
                                             : HostWork::kDmaRemote),
-      transfers_(flight_capacity()) {
+      transfers_(flight_capacity()),
+      use_(verilog) {
+  if (use_.verilog()) {
+    verilog_ =
+        std::make_unique<DmaVerilog>(static_cast<uint64_t>(context.params.dma.granule_bytes));
+  }
   for (Transfer& transfer : transfers_) {
     transfer.flow.set_event(&wake_event());
+  }
+}
+
+// Reads fill a buffer in order, writes drain it.
+void Dma::Work::move_granules() {
+  const auto at = [](const MemoryView& view, uint64_t offset) {
+    MemoryView moved = view;
+    if (view.flat != nullptr) {
+      moved.flat += static_cast<int64_t>(offset);
+    } else {
+      moved.base += offset;
+    }
+    return moved;
+  };
+  const auto run = [this](uint64_t bytes) {
+    StridedBox box;
+    box.run_bytes = box.total_bytes = bytes;
+    box.elem_bytes = plan_->box.elem_bytes;
+    return box;
+  };
+  std::vector<uint8_t> buffer;
+  size_t taken = 0;
+  auto read = granules_->reads.begin();
+  for (const Granule& write : granules_->writes) {
+    const MemoryView to = at(dst_, write.address - to_);
+    if (plan_->is_fill) {
+      fill_box(run(write.bytes), plan_->pattern, to, 0, 1);
+      continue;
+    }
+    buffer.erase(buffer.begin(), buffer.begin() + static_cast<ptrdiff_t>(taken));
+    taken = 0;
+    for (; buffer.size() < write.bytes && read != granules_->reads.end(); ++read) {
+      const size_t before = buffer.size();
+      buffer.resize(before + read->bytes);
+      copy_box(run(read->bytes), at(src_, read->address - from_), {.flat = &buffer[before]}, 0, 1);
+    }
+    copy_box(run(write.bytes), {.flat = buffer.data()}, to, 0, 1);
+    taken = write.bytes;
   }
 }
 
@@ -183,7 +226,9 @@ bool Dma::start_command(Flight& flight) {
     tell_accesses(flight, plan, src, dst, transfer.dropped);
   }
   tell_flow(flight, plan, src, dst, transfer);
-  start_flow(flight, plan, src, dst, transfer);
+  const uint64_t bytes =
+      verilog_ != nullptr ? carried(flight, plan, src, dst, transfer) : plan.bytes.carried();
+  start_flow(flight, plan, bytes, src, dst, transfer);
   if (context().no_data) {
     if (resources_.smem_unknown != nullptr && !plan.remote &&
         plan.dst.address.space == static_cast<uint8_t>(spec::Space::kSmem)) {
@@ -199,11 +244,12 @@ bool Dma::start_command(Flight& flight) {
   return true;
 }
 
-void Dma::start_flow(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
-                     Transfer& transfer) {
+// `bytes`: in granules.
+void Dma::start_flow(const Flight& flight, const DmaPlan& plan, uint64_t bytes, const Place& src,
+                     const Place& dst, Transfer& transfer) {
   Flow& flow = transfer.flow;
   flow.clear();
-  flow.set_bytes(plan.bytes.carried());
+  flow.set_bytes(bytes);
   transfer.fixed_cycles = plan.fixed_cycles;
   if (src.hbm != nullptr) {
     flow.add(src.bandwidth);
@@ -219,6 +265,37 @@ void Dma::start_flow(const Flight& flight, const DmaPlan& plan, const Place& src
   }
   flow.set_listener(probe().wants(ProbeEvent::kFlow) ? this : nullptr);
   resources_.fluid->start(flow);
+}
+
+// Bytes that pass, in granules, with the Verilog's count where it decides.
+uint64_t Dma::carried(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
+                      Transfer& transfer) {
+  const auto granule = static_cast<uint64_t>(context().params.dma.granule_bytes);
+  const DmaGranules& verilog = verilog_->run(plan.box, plan.is_fill, src.base, dst.base);
+  if (use_.mode == VerilogMode::kRtl) {
+    transfer.granules = verilog;
+    return verilog.most() * granule;
+  }
+  use_.compared();
+  std::string difference;
+  if (!plan.is_fill) {
+    difference = granules_difference(
+        "read", side_granules(plan.box, BoxSide::kSrc, src.base, granule), verilog.reads);
+  }
+  if (difference.empty()) {
+    difference = granules_difference(
+        "write", side_granules(plan.box, BoxSide::kDst, dst.base, granule), verilog.writes);
+  }
+  if (difference.empty() && verilog.most() * granule != plan.bytes.carried()) {
+    difference = "the cost is " + std::to_string(plan.bytes.carried()) + " bytes, the Verilog's " +
+                 std::to_string(verilog.most() * granule);
+  }
+  if (!difference.empty()) {
+    use_.differs("command at word " + std::to_string(flight.queued.command->pc) + ", op " +
+                 std::to_string(flight.queued.command->op_id) + ", cycle " +
+                 std::to_string(flight.start) + ": " + difference);
+  }
+  return plan.bytes.carried();
 }
 
 MemoryView Dma::view(const Place& place, const DmaPlan& plan, BoxSide side, PageSet& pages) {
@@ -270,7 +347,12 @@ void Dma::start_work(const Flight& /*flight*/, const DmaPlan& plan, const Place&
   const auto parts =
       static_cast<int>(std::min({plan.box.total_bytes / kPartBytes + 1,
                                  static_cast<uint64_t>(context().pool.threads()), cuts}));
-  transfer.work.prepare(dst.message ? transfer.packing : plan, from, to, parts);
+  if (use_.mode == VerilogMode::kRtl &&
+      !dst.message) {  // of a message, the receiver's side is its own
+    transfer.work.prepare(plan, transfer.granules, from, src.base, to, dst.base);
+  } else {
+    transfer.work.prepare(dst.message ? transfer.packing : plan, from, to, parts);
+  }
   transfer.work.count_as(plan.is_fill ? HostWork::kFill : kind_, plan.box.total_bytes);
   context().pool.launch(strand_, transfer.work);
 }

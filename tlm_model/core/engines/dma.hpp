@@ -1,8 +1,11 @@
 // One DMA queue of a core (in, out or remote): strided copies and fills between HBM, VMEM, SMEM and
 // the memories of other cores. A transfer = its bytes, rounded up to granules, at the fluid share
 // of what it passes, then a fixed time. dma.in_flight transfers overlap. Law: docs/timing_model.md.
+// The granules may be those of rtl/dma/dma_queue.sv, or be compared with them; indexed transfers,
+// whose addresses come from a list, stay with the model.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "core/engine.hpp"
@@ -10,6 +13,8 @@
 #include "core/slots.hpp"
 #include "core/strided_box.hpp"
 #include "core/unknown_words.hpp"
+#include "core/verilog/dma_verilog.hpp"
+#include "core/verilog/verilog_use.hpp"
 #include "kernel/fluid_share.hpp"
 #include "kernel/hbm_if.hpp"
 #include "kernel/host_profile.hpp"
@@ -32,8 +37,9 @@ class Dma : public Engine, private FlowListener {
  public:
   sc_core::sc_port<HbmIf> hbm_port{"hbm_port"};
 
+  // Throws std::runtime_error when Verilog is wanted that does not exist for this board or host.
   Dma(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context,
-      const DmaResources& resources);
+      const DmaResources& resources, const VerilogUse& verilog = {});
 
  protected:
   bool start_command(Flight& flight) override;
@@ -52,6 +58,7 @@ class Dma : public Engine, private FlowListener {
     void prepare(const DmaPlan& plan, const MemoryView& src, const MemoryView& dst, int parts) {
       plan_ = &plan;
       indexed_ = nullptr;
+      granules_ = nullptr;
       src_ = src;
       dst_ = dst;
       parts_count_ = parts;
@@ -60,14 +67,25 @@ class Dma : public Engine, private FlowListener {
     void prepare(const IndexedBox& indexed, const MemoryView& src, const MemoryView& dst,
                  int parts) {
       indexed_ = &indexed;
+      granules_ = nullptr;
       src_ = src;
       dst_ = dst;
       parts_count_ = parts;
       set_parts(parts);
     }
+    // By granules of the Verilog, in one part. `from`, `to`: what their addresses count from.
+    void prepare(const DmaPlan& plan, const DmaGranules& granules, const MemoryView& src,
+                 uint64_t from, const MemoryView& dst, uint64_t to) {
+      prepare(plan, src, dst, 1);
+      granules_ = &granules;
+      from_ = from;
+      to_ = to;
+    }
     void run_part(int part) override {
       const HostTimer timer(kind_, bytes_ / static_cast<uint64_t>(parts_count_));
-      if (indexed_ != nullptr) {
+      if (granules_ != nullptr) {
+        move_granules();
+      } else if (indexed_ != nullptr) {
         copy_records(*indexed_, src_, dst_, part, parts_count_);
       } else if (plan_->is_fill) {
         fill_box(plan_->box, plan_->pattern, dst_, part, parts_count_);
@@ -77,10 +95,14 @@ class Dma : public Engine, private FlowListener {
     }
 
    private:
+    void move_granules();
+
     const DmaPlan* plan_ = nullptr;
     HostWork kind_ = HostWork::kDmaIn;
     uint64_t bytes_ = 0;
-    const IndexedBox* indexed_ = nullptr;  // in place of plan_
+    const IndexedBox* indexed_ = nullptr;    // in place of plan_
+    const DmaGranules* granules_ = nullptr;  // in place of plan_'s box
+    uint64_t from_ = 0, to_ = 0;
     MemoryView src_, dst_;
     int parts_count_ = 1;
   };
@@ -109,6 +131,7 @@ class Dma : public Engine, private FlowListener {
     bool dropped = false;  // the receiver's gang is over: time passes, nothing is written
     bool inbound = false;  // the receiver counts on being told when it has landed
     bool same = false;     // source and destination are one: nothing changes
+    DmaGranules granules;  // of the Verilog, where it decides
   };
 
   // dma_indexed.cpp
@@ -131,10 +154,12 @@ class Dma : public Engine, private FlowListener {
   bool indexed_apart(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst);
   bool range_fault(const Flight& flight, uint16_t code, size_t index, const Operand& operand,
                    uint64_t size);
-  void start_flow(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
-                  Transfer& transfer);
+  void start_flow(const Flight& flight, const DmaPlan& plan, uint64_t bytes, const Place& src,
+                  const Place& dst, Transfer& transfer);
   void start_work(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
                   Transfer& transfer);
+  uint64_t carried(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
+                   Transfer& transfer);
   void tell_accesses(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
                      bool dropped);
   void tell_flow(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
@@ -146,7 +171,9 @@ class Dma : public Engine, private FlowListener {
   const HostWork kind_;
   JobStrand strand_;
   std::vector<Transfer> transfers_;  // by flight
-  uint64_t vmem_end_ = 0;            // of all that this queue has brought to VMEM
+  const VerilogUse use_;
+  std::unique_ptr<DmaVerilog> verilog_;
+  uint64_t vmem_end_ = 0;  // of all that this queue has brought to VMEM
 };
 
 }  // namespace tpu::model

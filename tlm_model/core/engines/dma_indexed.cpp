@@ -99,7 +99,7 @@ bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
     tell_indexed(flight, plan, box, list, src, dst);
   }
   tell_flow(flight, plan.transfer, src, dst, transfer);
-  start_flow(flight, plan.transfer, src, dst, transfer);
+  start_flow(flight, plan.transfer, plan.transfer.bytes.carried(), src, dst, transfer);
   if (!context().no_data) {
     start_indexed_work(plan, src, dst, transfer);
   } else if (resources_.smem_unknown != nullptr && dst.hbm == nullptr &&

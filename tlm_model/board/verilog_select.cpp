@@ -1,0 +1,97 @@
+// Patterns of Verilog blocks: parsing, matching, reports. Blocks report from the kernel's thread.
+#include "board/verilog_select.hpp"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "board/append_line.hpp"
+#include "tpu/spec/isa.hpp"
+
+namespace tpu::model {
+namespace {
+
+// Paths of all blocks that have Verilog, beside the matrix units.
+std::vector<std::string> block_paths(const spec::BoardParams& params) {
+  std::vector<std::string> paths;
+  const int64_t per_chip = params.board.cores_per_chip;
+  for (int64_t core = 0; core < params.board.chips * per_chip; ++core) {
+    const std::string prefix = "board.chip" + std::to_string(core / per_chip) + ".core" +
+                               std::to_string(core % per_chip) + ".";
+    paths.push_back(prefix + "sem");
+    for (const spec::Queue queue :
+         {spec::Queue::kDmaIn, spec::Queue::kDmaOut, spec::Queue::kDmaRemote}) {
+      paths.push_back(prefix + std::string(spec::kQueueNames[static_cast<size_t>(queue)]));
+    }
+  }
+  return paths;
+}
+
+bool matches(const std::string& pattern, const std::string& path) {
+  return fnmatch(pattern.c_str(), path.c_str(), 0) == 0;
+}
+
+VerilogMode mode_of(const std::string& text, const std::string& option) {
+  if (text == "model") {
+    return VerilogMode::kModel;
+  }
+  if (text == "rtl") {
+    return VerilogMode::kRtl;
+  }
+  if (text == "lockstep") {
+    return VerilogMode::kLockstep;
+  }
+  throw std::runtime_error(option + ": '" + text + "' is no mode; use model, rtl or lockstep");
+}
+
+}  // namespace
+
+VerilogSelect::VerilogSelect(const spec::SimOptions& sim, const spec::BoardParams& params) {
+  const std::vector<std::string> paths = block_paths(params);
+  for (const auto& [pattern, text] : sim.verilog) {
+    const std::string option = "--verilog " + pattern + "=" + text;
+    if (std::ranges::none_of(paths,
+                             [&](const std::string& path) { return matches(pattern, path); })) {
+      throw std::runtime_error(option + ": matches no block with Verilog; this board has " +
+                               paths[0] + ", " + paths[1] + ", .. to " + paths.back() +
+                               "; matrix units are chosen with --mxu");
+    }
+    choices_.push_back({.pattern = pattern, .text = text, .mode = mode_of(text, option)});
+  }
+}
+
+VerilogUse VerilogSelect::use(const std::string& path) {
+  const auto choice = std::find_if(choices_.rbegin(), choices_.rend(),
+                                   [&](const Choice& each) { return matches(each.pattern, path); });
+  if (choice == choices_.rend()) {
+    return {};
+  }
+  Choice* const chosen = &*choice;
+  return {.mode = chosen->mode,
+          .compared = [chosen] { ++chosen->compared; },
+          .differs = [this, path](const std::string& text) { differs(path, text); }};
+}
+
+void VerilogSelect::differs(const std::string& path, const std::string& text) {
+  ++mismatches_;
+  const uint64_t texts = ++texts_[path];
+  if (texts <= kTextsOfABlock) {
+    text_ += path + ": " + text + "\n";
+  } else if (texts == kTextsOfABlock + 1) {
+    text_ += path + ": more are only counted\n";
+  }
+}
+
+std::string VerilogSelect::finish(uint64_t steps) const {
+  std::string text;
+  for (const Choice& choice : choices_) {
+    if (choice.mode == VerilogMode::kLockstep && choice.compared == 0 && steps != 0) {
+      append_line(text, "--verilog " + choice.pattern + "=" + choice.text +
+                            ": nothing was compared: these blocks had nothing to do in this run");
+    }
+  }
+  return text;
+}
+
+}  // namespace tpu::model

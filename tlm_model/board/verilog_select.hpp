@@ -1,0 +1,47 @@
+// Which blocks of the cores beside the matrix units are Verilog: the patterns of a command line
+// ("board.chip0.*.sem=lockstep") against instance paths. Keeps what lockstep reports.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/verilog/verilog_use.hpp"
+#include "tpu/sim_options.hpp"
+#include "tpu/spec/board_params.hpp"
+
+namespace tpu::model {
+
+class VerilogSelect {
+ public:
+  // Throws std::runtime_error for a pattern that matches no such block of the board or a mode that
+  // does not exist.
+  VerilogSelect(const spec::SimOptions& sim, const spec::BoardParams& params);
+
+  // Of the block with this path; refers to this object.
+  VerilogUse use(const std::string& path);
+
+  uint64_t mismatches() const { return mismatches_; }
+  const std::string& mismatch_text() const { return text_; }
+  // At the end of a run of `steps` steps: lockstep that compared nothing, a line an option.
+  std::string finish(uint64_t steps) const;
+
+ private:
+  struct Choice {
+    std::string pattern, text;  // as it was given
+    VerilogMode mode = VerilogMode::kModel;
+    uint64_t compared = 0;
+  };
+  // A block that is wrong once may be wrong a million times.
+  static constexpr uint64_t kTextsOfABlock = 10;
+
+  void differs(const std::string& path, const std::string& text);
+
+  std::vector<Choice> choices_;  // never grows once it is made: `use` refers to them
+  std::map<std::string, uint64_t> texts_;
+  uint64_t mismatches_ = 0;
+  std::string text_;
+};
+
+}  // namespace tpu::model

@@ -1,0 +1,125 @@
+// The Verilated semaphore unit and its clock.
+#include "core/verilog/semaphore_verilog.hpp"
+
+#include <Vsem_128_d1.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace tpu::model {
+namespace {
+
+constexpr uint32_t kCount = 128;
+constexpr uint64_t kDelay = 1;
+constexpr uint32_t kLargestSum = (1 << 20) - 1;  // SumBits; beyond any limit
+
+}  // namespace
+
+struct SemaphoreVerilog::Unit {
+  VerilatedContext context;
+  Vsem_128_d1 model{&context};
+  uint64_t cycle = 0;  // whose inputs the ports have
+  bool stale = false;  // they have changed since the outputs were computed
+
+  void edge() {
+    model.clk_i = 0;
+    model.eval();
+    model.clk_i = 1;
+    model.eval();
+    model.clear_i = 0;
+    std::ranges::fill(model.add_i, 0U);
+    std::ranges::fill(model.take_i, SData{0});
+    stale = true;
+  }
+  void settle() {
+    if (stale) {
+      model.eval();
+      stale = false;
+    }
+  }
+};
+
+SemaphoreVerilog::SemaphoreVerilog(uint32_t count, uint64_t delay) {
+  if (count != kCount || delay != kDelay) {
+    throw std::runtime_error("there is Verilog for " + std::to_string(kCount) +
+                             " semaphores with " + std::to_string(kDelay) +
+                             " cycle of delay, not for " + std::to_string(count) + " with " +
+                             std::to_string(delay) + " (core.semaphores, core.semaphore_cycles)");
+  }
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2")) {
+    throw std::runtime_error("the Verilog of the semaphores needs a host with AVX2");
+  }
+  unit_ = std::make_unique<Unit>();
+  unit_->model.rst_ni = 0;
+  unit_->edge();
+  unit_->model.rst_ni = 1;
+}
+
+SemaphoreVerilog::~SemaphoreVerilog() { unit_->model.final(); }
+
+void SemaphoreVerilog::advance(uint64_t cycle) {
+  Unit& unit = *unit_;
+  if (cycle == unit.cycle) {
+    return;
+  }
+  unit.edge();  // ends the cycle of the inputs
+  unit.settle();
+  for (++unit.cycle; unit.cycle < cycle && unit.model.settled_o == 0; ++unit.cycle) {
+    unit.edge();
+    unit.settle();
+  }
+  if (unit.cycle < cycle) {  // a cycle without inputs ends what was said of an overflow
+    unit.edge();
+    unit.cycle = cycle;
+  }
+}
+
+void SemaphoreVerilog::add(uint64_t cycle, uint32_t semaphore, uint32_t amount) {
+  advance(cycle);
+  IData& sum = unit_->model.add_i[semaphore];
+  sum = std::min(sum + amount, kLargestSum);
+  unit_->stale = true;
+}
+
+void SemaphoreVerilog::take(uint64_t cycle, uint32_t semaphore, uint32_t amount) {
+  advance(cycle);
+  SData& sum = unit_->model.take_i[semaphore];
+  sum = static_cast<SData>(sum + amount);
+  unit_->stale = true;
+}
+
+void SemaphoreVerilog::clear(uint64_t cycle) {
+  advance(cycle);
+  Unit& unit = *unit_;
+  std::ranges::fill(unit.model.add_i, 0U);
+  std::ranges::fill(unit.model.take_i, SData{0});
+  unit.model.clear_i = 1;
+  unit.stale = true;
+}
+
+uint32_t SemaphoreVerilog::value(uint64_t cycle, uint32_t semaphore) {
+  advance(cycle);
+  unit_->settle();
+  return unit_->model.value_o[semaphore];
+}
+
+bool SemaphoreVerilog::overflow(uint64_t cycle, uint32_t semaphore) {
+  advance(cycle);
+  unit_->settle();
+  return unit_->model.overflow_o[semaphore] != 0;
+}
+
+uint32_t SemaphoreVerilog::nonzero(uint64_t cycle) {
+  advance(cycle);
+  unit_->settle();
+  return unit_->model.nonzero_o;
+}
+
+uint32_t SemaphoreVerilog::first_nonzero(uint64_t cycle) {
+  advance(cycle);
+  unit_->settle();
+  return unit_->model.first_nonzero_o;
+}
+
+}  // namespace tpu::model
