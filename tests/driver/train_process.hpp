@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -87,6 +88,7 @@ checkpoint = "checkpoint"
     EXPECT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
     const pid_t child = fork();
     if (child == 0) {
+      std::signal(SIGINT, SIG_DFL);  // whoever runs tests in the background may ignore it
       dup2(ends[1], STDOUT_FILENO);
       dup2(ends[1], STDERR_FILENO);
       execv(argv[0], argv.data());
