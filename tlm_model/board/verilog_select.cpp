@@ -28,7 +28,7 @@ std::vector<std::string> block_paths(const spec::BoardParams& params) {
   return paths;
 }
 
-bool matches(const std::string& pattern, const std::string& path) {
+bool names_block(const std::string& pattern, const std::string& path) {
   return fnmatch(pattern.c_str(), path.c_str(), 0) == 0;
 }
 
@@ -52,7 +52,7 @@ VerilogSelect::VerilogSelect(const spec::SimOptions& sim, const spec::BoardParam
   for (const auto& [pattern, text] : sim.verilog) {
     const std::string option = "--verilog " + pattern + "=" + text;
     if (std::ranges::none_of(paths,
-                             [&](const std::string& path) { return matches(pattern, path); })) {
+                             [&](const std::string& path) { return names_block(pattern, path); })) {
       throw std::runtime_error(option + ": matches no block with Verilog; this board has " +
                                paths[0] + ", " + paths[1] + ", .. to " + paths.back() +
                                "; matrix units are chosen with --mxu");
@@ -62,8 +62,9 @@ VerilogSelect::VerilogSelect(const spec::SimOptions& sim, const spec::BoardParam
 }
 
 VerilogUse VerilogSelect::use(const std::string& path) {
-  const auto choice = std::find_if(choices_.rbegin(), choices_.rend(),
-                                   [&](const Choice& each) { return matches(each.pattern, path); });
+  const auto choice = std::find_if(choices_.rbegin(), choices_.rend(), [&](const Choice& each) {
+    return names_block(each.pattern, path);
+  });
   if (choice == choices_.rend()) {
     return {};
   }
