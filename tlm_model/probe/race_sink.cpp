@@ -81,7 +81,7 @@ void RaceSink::forget_step(uint32_t core) {
     units_[unit_id(core, unit)].history.clear();
   }
   for (uint32_t i = 0; i < semaphore_count_; ++i) {
-    semaphore(core, i) = {};
+    semaphore_of(core, i) = {};
   }
   for (Map& map : memory_[core]) {
     for (auto& [low, cell] : map) {
@@ -115,7 +115,7 @@ void RaceSink::begin(const ProbeSource& source) {
 
 void RaceSink::take(const TakeEvent& event) {
   begin(event.source);
-  Semaphore& s = semaphore(event.source.core, event.semaphore);
+  Semaphore& s = semaphore_of(event.source.core, event.semaphore);
   const uint64_t need = s.taken + event.threshold;
   uint64_t from = s.taken;
   for (const Pending& p : s.pending) {
@@ -162,7 +162,7 @@ void RaceSink::done(const DoneEvent& event) {
 }
 
 void RaceSink::add_signal(const Clock& clock, uint32_t to_core, uint32_t index, uint32_t amount) {
-  Semaphore& s = semaphore(to_core, index);
+  Semaphore& s = semaphore_of(to_core, index);
   s.signalled += amount;
   s.pending.push_back({s.signalled, clock});
 }

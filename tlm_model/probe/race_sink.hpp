@@ -92,7 +92,7 @@ class RaceSink final : public ProbeSink {
   void complete_words(const AccessRange& range);
   // The launch finds something there, unless it was told otherwise.
   static bool written_before(ProbeMemory memory) { return memory == ProbeMemory::kHbm; }
-  Semaphore& semaphore(uint32_t core, uint32_t index) {
+  Semaphore& semaphore_of(uint32_t core, uint32_t index) {
     return semaphores_[core * semaphore_count_ + index];
   }
   void add_signal(const Clock& clock, uint32_t to_core, uint32_t index, uint32_t amount);
