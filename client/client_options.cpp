@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -92,6 +93,11 @@ constexpr Variable kVariables[] = {
      [](const std::string& text, Reading& to) { to.board.open.time_limit = number_of(text, 1e9); }},
     {"CHECK",
      [](const std::string& text, Reading& to) { to.board.open.sim.check = flag_of(text); }},
+    {"SCHEDULE_SEED",
+     [](const std::string& text, Reading& to) {
+       to.board.open.sim.schedule_seed =
+           static_cast<uint64_t>(whole_number_of(text, std::numeric_limits<int>::max()));
+     }},
     {"OP_TIMES",
      [](const std::string& text, Reading& to) { to.board.open.sim.op_times = flag_of(text); }},
     {"MXU", [](const std::string& text, Reading& to) { to.board.mxu = list_of(text); }},

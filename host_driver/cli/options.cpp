@@ -105,6 +105,12 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
   command.add_flag("--no-data", arguments.open.sim.no_data, "Time only: no data work is done");
   command.add_flag("--check", arguments.open.sim.check,
                    "Check programs for unsynchronised accesses");
+  command
+      .add_option("--schedule-seed", arguments.open.sim.schedule_seed,
+                  "Start commands later by random legal delays: step S of the run by those of "
+                  "seed N + S (0: none)")
+      ->capture_default_str()
+      ->type_name("N");
   command.add_flag("--profile", arguments.open.sim.profile,
                    "Count where the host's time goes and print the table at the end");
   command

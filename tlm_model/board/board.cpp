@@ -37,6 +37,7 @@ void refuse_fixed(const spec::SimOptions& now, const spec::SimOptions& wanted) {
   check(now.mxu_waves_path == wanted.mxu_waves_path, "--mxu-waves");
   check(now.mxu_waves_path.empty() || now.mxu == wanted.mxu, "--mxu, with --mxu-waves,");
 }
+  check(now.schedule_seed == wanted.schedule_seed, "--schedule-seed");
 
 }  // namespace
 
@@ -65,6 +66,7 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
   const spec::BoardParams& params = options_.params;
   const auto chips = static_cast<uint32_t>(params.board.chips);
   const auto torus_x = static_cast<uint32_t>(params.board.torus_x);
+          .schedule_seed = options.sim.schedule_seed,
   const auto cores = static_cast<size_t>(spec::core_count(params));
   fabric_.ici = &ici_;
   fabric_.share = &fluid_;

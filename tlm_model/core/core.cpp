@@ -109,7 +109,8 @@ void Core::make_engines(const CoreServices& services) {
                               .pool = services.pool,
                               .probe = probe_,
                               .launch = launch_,
-                              .no_data = services.no_data};
+                              .no_data = services.no_data,
+                              .schedule_seed = services.schedule_seed};
   const auto slot_of = [](spec::Queue queue) { return static_cast<size_t>(queue); };
   for (size_t i = 0; i < static_cast<size_t>(params_.core.mxus); ++i) {
     const std::string unit = "mxu" + std::to_string(i);

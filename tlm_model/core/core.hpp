@@ -37,8 +37,9 @@ struct CoreServices {
   FluidShare& fluid;
   ProgramCache& programs;
   StepCounter& steps;
-  const ProbeSet& probes;  // who listens to the cores
-  bool no_data = false;    // timing only: no command's data are computed
+  const ProbeSet& probes;      // who listens to the cores
+  bool no_data = false;        // timing only: no command's data are computed
+  uint64_t schedule_seed = 0;  // of random legal schedules; 0: none
   VpuSimd vpu_simd = vpu_best_simd();
   // What of this path ("board.chip0.core1.sem", "..dma_in") is Verilog; empty: nothing.
   std::function<VerilogUse(const std::string& path)> verilog{};

@@ -5,6 +5,7 @@
 
 #include "board/board_loader.hpp"
 #include "core/operand_check.hpp"
+#include "core/schedule_delay.hpp"
 #include "kernel/cycles.hpp"
 #include "tpu/spec/fault_regs.hpp"
 #include "tpu/spec/rings.h"
@@ -38,6 +39,7 @@ void Engine::stop() {
   stopped_ = true;
   queue_count_ = 0;
   head_waits_ = false;
+  held_until_ = 0;
   wake_event_.notify(sc_core::SC_ZERO_TIME);
 }
 
@@ -139,6 +141,9 @@ bool Engine::waits_met(const QueuedCommand& queued) {
   if (waited) {
     end_wait(queued);
   }
+  if (context_.schedule_seed != 0 && held(queued)) {
+    return false;
+  }
   for (const spec::Wait& wait : waits) {
     if (!wait.valid()) {
       continue;
@@ -155,6 +160,20 @@ bool Engine::waits_met(const QueuedCommand& queued) {
     }
   }
   return true;
+}
+
+// A seeded schedule: the head, whose waits are met, starts later than it could.
+bool Engine::held(const QueuedCommand& queued) {
+  const uint64_t now = now_cycles();
+  if (held_sequence_ != queued.sequence) {
+    held_sequence_ = queued.sequence;
+    const ScheduleDelay delay{.seed = context_.schedule_seed + context_.launch.job_step,
+                              .core = context_.core_id,
+                              .queue = static_cast<uint32_t>(unit_),
+                              .index = queued.sequence - context_.launch.issued_before};
+    held_until_ = now + delay.cycles();
+  }
+  return now < held_until_;
 }
 
 // `waited`: it has waited before, maybe for another semaphore.
@@ -328,7 +347,8 @@ uint64_t Engine::next_wake(uint64_t now) const {
     wake = flights_[flight_head_].done_at;
   }
   if (queue_count_ != 0 && !stopped_ && !head_waits_ && flight_count_ < flights_.size()) {
-    wake = std::min(wake, std::max(next_start_, earliest_start(queue_[queue_head_])));
+    wake =
+        std::min(wake, std::max({next_start_, earliest_start(queue_[queue_head_]), held_until_}));
   }
   return wake == kNever ? kNever : std::max(wake, now);
 }

@@ -28,6 +28,7 @@ struct EngineContext {
   CoreProbe& probe;
   const LaunchState& launch;
   bool no_data;
+  uint64_t schedule_seed;  // 0: commands start as soon as they can
 };
 
 class Engine : public sc_core::sc_module, public CommandQueueIf {
@@ -104,6 +105,7 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   bool finish_due(uint64_t now);
   bool start_head(uint64_t now);
   bool waits_met(const QueuedCommand& queued);
+  bool held(const QueuedCommand& queued);
   void begin(Flight& flight, uint64_t now);
   void begin_wait(const QueuedCommand& queued, const spec::Wait& wait, bool waited);
   void end_wait(const QueuedCommand& queued);
@@ -127,6 +129,8 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   uint64_t head_waits_since_ = 0;
   uint32_t head_semaphore_ = 0;
   uint32_t head_wanted_ = 0;
+  uint64_t held_sequence_ = 0;  // of the command that is held, or was last,
+  uint64_t held_until_ = 0;     // and the cycle from which on it may start
   bool stopped_ = false;
   bool watched_ = false;
   ActivityFlag activity_;

@@ -99,8 +99,9 @@ class FaultIf : public virtual sc_core::sc_interface {
 
 // What the engines need of the running launch; kept by the sequencer.
 struct LaunchState {
-  uint32_t step = 0;      // of the launch
-  uint64_t job_step = 0;  // of the board (kernel/step_counter.hpp)
+  uint32_t step = 0;           // of the launch
+  uint64_t job_step = 0;       // of the board (kernel/step_counter.hpp)
+  uint64_t issued_before = 0;  // commands of the core before this step
   uint32_t replica = 0;
   uint32_t cores = 0;
   uint32_t mask = 0;

@@ -58,6 +58,7 @@ void Sequencer::start() {
   stall_ = Stall::kNone;
   end_call();
   issued_ = 0;
+  launch_.issued_before = issued_ever_;
   marks_.clear();
   launch_.job_step = parts_.steps->begin(core_id_, launch_.mask, launch_.launch, launch_.step);
   std::vector<AccessRange> fresh;

@@ -1,7 +1,7 @@
-// How the simulated board simulates: with no_data it computes no values, nothing else here changes
-// what a program computes or when. One record from
-// the command line and the public interface through the transport to the model, which takes it as
-// it is. Public: installed as tpu/sim_options.hpp.
+// How the simulated board simulates: with no_data it computes no values, with schedule_seed
+// programs take other times; nothing else here changes what a program computes or when. One record
+// from the command line and the public interface through the transport to the model, which takes it
+// as it is. Public: installed as tpu/sim_options.hpp.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,15 @@ struct SimOptions {
   /// semaphores (sem) and the DMA queues (dma_in, dma_out, dma_remote). Mode: model | rtl |
   /// lockstep.
   std::vector<std::pair<std::string, std::string>> verilog;
-  int threads = 0;         ///< host threads that do data work; 0: one per host core
-  std::string simd;        ///< auto | scalar | avx2 | avx512 | amx; empty: the best that there is
-  bool no_data = false;    ///< timing only: no command's data are computed
-  bool check = false;      ///< look for accesses that nothing orders
-  bool profile = false;    ///< count the host's time
-  bool op_times = false;   ///< count where cores spend their time, by operation
-  std::string trace_path;  ///< one text line an engine command; empty: none
-  std::string waves_path;  ///< FST of board-level signals; empty: none
+  int threads = 0;       ///< host threads that do data work; 0: one per host core
+  std::string simd;      ///< auto | scalar | avx2 | avx512 | amx; empty: the best that there is
+  bool no_data = false;  ///< timing only: no command's data are computed
+  bool check = false;    ///< look for accesses that nothing orders
+  uint64_t schedule_seed = 0;  ///< engines start commands later by seeded random delays; 0: at once
+  bool profile = false;        ///< count the host's time
+  bool op_times = false;       ///< count where cores spend their time, by operation
+  std::string trace_path;      ///< one text line an engine command; empty: none
+  std::string waves_path;      ///< FST of board-level signals; empty: none
   uint64_t waves_first_step = 0;  ///< that is in it
   uint64_t waves_steps = 1;       ///< how many are
   /// Globs of the instances in it, such as "board.chip0.core1.*"; none: all of the board.

@@ -44,6 +44,7 @@ struct BenchOptions {
   bool check = false;
   VerilogMode verilog = VerilogMode::kModel;  // of semaphores and DMA queues
   bool messages = false;                      // cores reach each other by serialized messages alone
+  uint64_t schedule_seed = 0;
 };
 
 class CoreBench : public sc_core::sc_module {
@@ -71,6 +72,7 @@ class CoreBench : public sc_core::sc_module {
         .steps = steps,
         .probes = probes,
         .no_data = options.no_data,
+        .schedule_seed = options.schedule_seed,
         .verilog =
             [this, mode = options.verilog](const std::string& path) {
               return VerilogUse{.mode = mode,
