@@ -98,6 +98,7 @@ constexpr Variable kVariables[] = {
        to.board.open.sim.schedule_seed =
            static_cast<uint64_t>(whole_number_of(text, std::numeric_limits<int>::max()));
      }},
+    {"HANG_REPORT", [](const std::string& text, Reading& to) { to.board.open.hang_report = text; }},
     {"OP_TIMES",
      [](const std::string& text, Reading& to) { to.board.open.sim.op_times = flag_of(text); }},
     {"MXU", [](const std::string& text, Reading& to) { to.board.mxu = list_of(text); }},

@@ -125,6 +125,10 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
           },
           ""))
       ->type_name("SECONDS");
+  command
+      .add_option("--hang-report", arguments.open.hang_report,
+                  "Written when a launch hangs: who waits for whom, as JSON")
+      ->type_name("FILE.json");
   add_record_options(command, arguments);
   add_debugger_options(command, arguments);
   command.add_option("--transport", arguments.open.transport, "sim, or null: a board without time")
@@ -144,7 +148,8 @@ void keep_inputs(const OpenOptions& options, const std::string& json,
                  std::vector<std::string> inputs) {
   inputs.push_back(options.preset);
   const SimOptions& sim = options.sim;
-  for (const std::string& output : {sim.trace_path, sim.waves_path, sim.mxu_waves_path, json}) {
+  for (const std::string& output :
+       {sim.trace_path, sim.waves_path, sim.mxu_waves_path, options.hang_report, json}) {
     refuse_overwrite(output, inputs);
   }
 }

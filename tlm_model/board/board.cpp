@@ -12,6 +12,11 @@
 namespace tpu::model {
 namespace {
 
+// Registers by the calling convention of RISC-V; words of its stack that reports look at.
+constexpr unsigned kHartReturnAddress = 1;
+constexpr unsigned kHartStackPointer = 2;
+constexpr size_t kStackWords = 256;
+
 int thread_count(int asked) {
   return asked > 0 ? asked : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
@@ -30,6 +35,7 @@ void refuse_fixed(const spec::SimOptions& now, const spec::SimOptions& wanted) {
   check(now.simd == wanted.simd, "--simd");
   check(now.no_data == wanted.no_data, "--no-data");
   check(now.check == wanted.check, "--check");
+  check(now.schedule_seed == wanted.schedule_seed, "--schedule-seed");
   check(now.profile == wanted.profile, "--profile");
   check(now.gdb == wanted.gdb && now.gdb_wait == wanted.gdb_wait, "--gdb");
   check(now.verilog == wanted.verilog, "--verilog");
@@ -37,7 +43,6 @@ void refuse_fixed(const spec::SimOptions& now, const spec::SimOptions& wanted) {
   check(now.mxu_waves_path == wanted.mxu_waves_path, "--mxu-waves");
   check(now.mxu_waves_path.empty() || now.mxu == wanted.mxu, "--mxu, with --mxu-waves,");
 }
-  check(now.schedule_seed == wanted.schedule_seed, "--schedule-seed");
 
 }  // namespace
 
@@ -48,7 +53,8 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
       fluid_("fluid"),
       mxu_select_(make_select(options_)),
       verilog_select_(options_.sim, options_.params),
-      sinks_(options_, mxu_select_->verilog_units(), probes_, waves_open_),
+      sinks_(options_, mxu_select_->verilog_units(), probes_, waves_open_,
+             [this] { return waits(); }),
       pool_(thread_count(options.sim.threads)),
       programs_(options_.params),
       ici_("ici", options_.params, fluid_),
@@ -60,13 +66,13 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
           .steps = steps_,
           .probes = probes_,
           .no_data = options.sim.no_data,
+          .schedule_seed = options.sim.schedule_seed,
           .vpu_simd = vpu_simd_from_name(options.sim.simd),
           .verilog = [this](const std::string& path) { return verilog_select_.use(path); },
           .make_mxu = [this](const std::string& path) { return mxu_select_->make(path); }} {
   const spec::BoardParams& params = options_.params;
   const auto chips = static_cast<uint32_t>(params.board.chips);
   const auto torus_x = static_cast<uint32_t>(params.board.torus_x);
-          .schedule_seed = options.sim.schedule_seed,
   const auto cores = static_cast<size_t>(spec::core_count(params));
   fabric_.ici = &ici_;
   fabric_.share = &fluid_;
@@ -104,6 +110,9 @@ void Board::add_core_stats(Chip& chip, size_t index, BoardStats& stats) const {
   figures.hart_cycles = hart.cycles();
   figures.hart_pc = hart.pc();
   figures.hart_sleeping = hart.sleeping();
+  figures.hart_ra = hart.reg(kHartReturnAddress);
+  figures.hart_sp = hart.reg(kHartStackPointer);
+  figures.hart_stack = chip.mgmt(index).stack(kStackWords);
   figures.program_running = core.seq().state() == spec::seq::kStateRunning;
   figures.program_step = core.seq().step();
   figures.program_pc = core.seq().pc();
@@ -114,7 +123,6 @@ void Board::add_core_stats(Chip& chip, size_t index, BoardStats& stats) const {
   figures.fault_text = core.fault().text();
   figures.fault_cycle = core.fault().text_cycle();
   stats.cores.push_back(std::move(figures));
-  stats.waits_text += core.describe_waits();
 }
 
 void Board::host_prepares(bool begins) {
@@ -123,8 +131,20 @@ void Board::host_prepares(bool begins) {
   }
 }
 
+std::vector<spec::UnitWait> Board::waits() const {
+  std::vector<const Core*> cores;
+  for (const auto& chip : chips_) {
+    for (size_t core = 0; core < chip->cores(); ++core) {
+      cores.push_back(&chip->core(core));
+    }
+  }
+  return board_waits(cores);
+}
+
 BoardStats Board::stats() {
   BoardStats stats;
+  stats.waits = waits();
+  stats.watchdog_waits = sinks_.watchdog().waits();
   for (const auto& chip : chips_) {
     for (size_t core = 0; core < chip->cores(); ++core) {
       add_core_stats(*chip, core, stats);
@@ -132,9 +152,6 @@ BoardStats Board::stats() {
   }
   if (const RaceSink* race = sinks_.race()) {
     stats.check_findings = race->count();
-    for (const std::string& finding : race->findings()) {
-      stats.check_text += finding + "\n";
-    }
   }
   stats.delta_cycles = sc_core::sc_delta_count();
   const MxuLockstepCounts lockstep = mxu_select_->counts();

@@ -33,6 +33,7 @@ class Board : public sc_core::sc_module {
   GdbStub* gdb() { return gdb_.get(); }  // null without a debugger
 
   BoardStats stats();
+  std::vector<spec::CheckFinding> take_findings() { return sinks_.take_findings(); }
   void host_prepares(bool begins);
   std::vector<ConsoleLine> take_console();
   // Ends lines that have begun: the board is about to close.
@@ -53,6 +54,7 @@ class Board : public sc_core::sc_module {
   std::string change_mxus(std::unique_ptr<MxuSelect> select, std::vector<MxuUnit> units);
   std::unique_ptr<MxuSelect> make_select(const BoardOptions& options);
   std::vector<Mxu*> all_mxus();
+  std::vector<spec::UnitWait> waits() const;
   void add_core_stats(Chip& chip, size_t index, BoardStats& stats) const;
 
   BoardOptions options_;

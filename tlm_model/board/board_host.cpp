@@ -230,6 +230,12 @@ std::string BoardHost::change_options(const spec::SimOptions& sim) {
   return error;
 }
 
+std::vector<spec::CheckFinding> BoardHost::take_findings() {
+  std::vector<spec::CheckFinding> findings;
+  impl_->call([&] { findings = impl_->board->take_findings(); });
+  return findings;
+}
+
 std::vector<OpTime> BoardHost::take_op_times(uint32_t launch) {
   std::vector<OpTime> times;
   impl_->call([&] { times = impl_->board->take_op_times(launch); });

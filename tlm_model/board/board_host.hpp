@@ -15,6 +15,7 @@
 #include "pcie/host_memory.hpp"
 #include "probe/core_time.hpp"
 #include "probe/op_time.hpp"
+#include "tpu/board_report.hpp"
 #include "tpu/sim_options.hpp"
 #include "tpu/spec/board_params.hpp"
 
@@ -52,7 +53,10 @@ struct CoreStats {
   uint64_t hart_cycles = 0;
   uint32_t hart_pc = 0;
   bool hart_sleeping = false;
-  bool program_running = false;  // and where its sequencer stands:
+  uint32_t hart_ra = 0;
+  uint32_t hart_sp = 0;
+  std::vector<uint32_t> hart_stack;  // words from hart_sp up, some of them
+  bool program_running = false;      // and where its sequencer stands:
   uint32_t program_step = 0;
   uint32_t program_pc = 0;         // word
   uint32_t program_op = 0;         // OP_NONE of rings.toml: unknown
@@ -77,12 +81,12 @@ struct BoardStats {
   uint64_t delta_cycles = 0;  // of the simulation kernel: how much it had to do
   uint64_t lockstep_tiles = 0;
   uint64_t lockstep_mismatches = 0;
-  std::string lockstep_text;    // the mismatches, for people
-  std::string waits_text;       // who waits for whom, one line a queue; empty when nothing waits
-  uint64_t check_findings = 0;  // of the happens-before checker (check)
-  std::string check_text;       // the first of them, one a line
-  std::vector<HostWorkStats> profile;  // with SimOptions::profile
-  uint64_t hbm_host_bytes = 0;         // host memory behind contents of HBM, present and past
+  std::string lockstep_text;                   // the mismatches, for people
+  std::vector<spec::UnitWait> waits;           // units of all cores that are not idle
+  std::vector<spec::UnitWait> watchdog_waits;  // as it was when a watchdog ended a launch last
+  uint64_t check_findings = 0;                 // of the happens-before checker (check)
+  std::vector<HostWorkStats> profile;          // with SimOptions::profile
+  uint64_t hbm_host_bytes = 0;  // host memory behind contents of HBM, present and past
 };
 
 // This build has no firmware to boot a board with.
@@ -138,6 +142,8 @@ class BoardHost {
   // options that cannot be followed; nothing has changed then. Returns what went wrong with files
   // that it completed, or nothing.
   std::string change_options(const spec::SimOptions& sim);
+  // With SimOptions::check: the first findings since the last call.
+  std::vector<spec::CheckFinding> take_findings();
   // With SimOptions::op_times: what was counted of a launch, all its cores together, by op id;
   // forgets it.
   std::vector<OpTime> take_op_times(uint32_t launch);

@@ -30,8 +30,12 @@ void replace_sink(std::unique_ptr<Sink>& sink, std::unique_ptr<Sink> by, std::st
 }  // namespace
 
 ProbeSinks::ProbeSinks(const BoardOptions& options, const std::vector<VerilogUnit>& verilog,
-                       ProbeSet& probes, bool& waves_open)
-    : params_(options.params), sim_(options.sim), probes_(probes), waves_open_(waves_open) {
+                       ProbeSet& probes, bool& waves_open, WatchdogSink::Waits waits)
+    : params_(options.params),
+      sim_(options.sim),
+      probes_(probes),
+      waves_open_(waves_open),
+      watchdog_(std::move(waits)) {
   text_ = make_text(sim_);
   waves_ = make_waves(sim_, verilog);
   if (sim_.check) {
@@ -74,6 +78,7 @@ std::unique_ptr<BoardWaves> ProbeSinks::make_waves(const spec::SimOptions& sim,
 // Who listens, anew.
 void ProbeSinks::listen() {
   probes_ = ProbeSet();
+  watchdog_.listen(probes_);
   if (text_ != nullptr) {
     text_->listen(probes_);
   }
@@ -107,6 +112,10 @@ std::string ProbeSinks::change(const spec::SimOptions& sim,
   sim_ = sim;
   listen();
   return error;
+}
+
+std::vector<spec::CheckFinding> ProbeSinks::take_findings() {
+  return race_ != nullptr ? race_->take_findings() : std::vector<spec::CheckFinding>();
 }
 
 std::vector<OpTime> ProbeSinks::take_op_times(uint32_t launch) {

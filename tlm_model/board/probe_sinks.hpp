@@ -1,5 +1,5 @@
 // The sinks that the options ask for, registered with the probe of a board: text trace, waves,
-// happens-before checker, times of operations.
+// happens-before checker, times of operations, waits at a watchdog.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "board/board_host.hpp"
+#include "board/board_waits.hpp"
 #include "probe/op_times_sink.hpp"
 #include "probe/probe_set.hpp"
 #include "probe/race_sink.hpp"
@@ -21,7 +22,7 @@ class ProbeSinks {
   // gone.
   // `verilog`: matrix units whose ports waves show. `waves_open` is set while their window is open.
   ProbeSinks(const BoardOptions& options, const std::vector<VerilogUnit>& verilog, ProbeSet& probes,
-             bool& waves_open);
+             bool& waves_open, WatchdogSink::Waits waits);
 
   // Goes on with other options; a sink stays where its own are as they were, the checker always.
   // Between steps only. Throws std::runtime_error when a file cannot be created; nothing has
@@ -37,6 +38,9 @@ class ProbeSinks {
 
   // With --check, else null.
   const RaceSink* race() const { return race_.get(); }
+  const WatchdogSink& watchdog() const { return watchdog_; }
+  // Of the checker, since the last call.
+  std::vector<spec::CheckFinding> take_findings();
   // See OpTimesSink::take_launch(); empty where they are not counted.
   std::vector<OpTime> take_op_times(uint32_t launch);
   // Closes the files; what went wrong, or nothing. No event comes after it.
@@ -52,6 +56,7 @@ class ProbeSinks {
   spec::SimOptions sim_;
   ProbeSet& probes_;
   bool& waves_open_;
+  WatchdogSink watchdog_;
   std::unique_ptr<TextSink> text_;
   std::unique_ptr<BoardWaves> waves_;
   std::unique_ptr<RaceSink> race_;

@@ -35,6 +35,7 @@ class Chip : public sc_core::sc_module {
   PcieEndpoint& pcie() { return *pcie_; }
   Core& core(size_t index) { return *complexes_[index].core; }
   Mgmt& mgmt(size_t index) { return *complexes_[index].mgmt; }
+  const Core& core(size_t index) const { return *complexes_[index].core; }
   const Mgmt& mgmt(size_t index) const { return *complexes_[index].mgmt; }
   void end_console_line(size_t index) { complexes_[index].mgmt->end_console_line(); }
   size_t cores() const { return complexes_.size(); }

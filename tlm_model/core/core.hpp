@@ -7,6 +7,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <systemc>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "kernel/remote_if.hpp"
 #include "kernel/step_counter.hpp"
 #include "probe/core_probe.hpp"
+#include "tpu/board_report.hpp"
 
 namespace tpu::model {
 
@@ -81,9 +83,19 @@ class Core : public sc_core::sc_module, private RemoteIf {
   CoreProbe& probe() { return probe_; }
   // Nothing queued, in flight or on its way, and no program running.
   bool quiet() const;
-  // Who waits for whom: one line for the sequencer and each queue that is not empty. Empty when
-  // quiet.
-  std::string describe_waits() const;
+  // A command that would signal a semaphore, and how many are in front of it in its queue; without
+  // that it is not issued yet.
+  struct Signaller {
+    spec::CommandPlace at;
+    std::optional<uint32_t> behind;
+  };
+
+  // The sequencer, if it waits, and the head of each queue that is not empty; who would end their
+  // waits is left open.
+  std::vector<spec::UnitWait> waits() const;
+  // The next command of this core that would signal `semaphore` of core `of`: a queued one
+  // (`issued`), or the next in the program's text.
+  std::optional<Signaller> signaller(uint32_t of, uint32_t semaphore, bool issued) const;
   // Queues in order of spec::Queue; null where the core lacks the engine.
   const CommandQueueIf* queue(size_t index) const { return queues_[index]; }
 
@@ -101,7 +113,9 @@ class Core : public sc_core::sc_module, private RemoteIf {
   void make_memories(uint64_t hbm_bytes);
   void make_engines(const CoreServices& services);
   void bind_engine(Engine& engine);
-  void describe_signallers(uint32_t semaphore, std::string& text) const;
+  spec::CommandPlace place_of(const DecodedCommand& command) const;
+  std::optional<spec::CommandPlace> signaller_from(uint32_t first, uint32_t last, uint32_t of,
+                                                   uint32_t semaphore) const;
 
   const uint32_t core_id_;
   const spec::BoardParams params_;

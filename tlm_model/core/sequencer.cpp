@@ -424,25 +424,32 @@ bool Sequencer::engines_idle() const {
       parts_.queues, [](const CommandQueueIf* queue) { return queue == nullptr || queue->idle(); });
 }
 
-std::string Sequencer::stall_text() const {
-  switch (stall_) {
-    case Stall::kQueueFull:
-      return "sequencer at word " + std::to_string(pc_) + ": queue " +
-             std::string(spec::kQueueNames[stalled_queue_]) + " is full";
-    case Stall::kSemaphore: {
-      const spec::ScalarInsn& insn = program_->item(pc_)->insn;
-      return "sequencer at word " + std::to_string(pc_) + ": waits for semaphore " +
-             std::to_string(insn.rs1) + " >= " + std::to_string(insn.imm) + " (is " +
-             std::to_string(parts_.semaphores->value(insn.rs1)) + ")";
-    }
-    case Stall::kHalt:
-      return "sequencer at halt: waits for the engines";
-    case Stall::kHost:
-      return "sequencer at word " + std::to_string(pc_) + ": waits for the host to answer call " +
-             std::to_string(call_);
-    default:
-      return {};
+std::optional<spec::UnitWait> Sequencer::waits() const {
+  using For = spec::UnitWait::For;
+  if (stall_ == Stall::kNone) {
+    return std::nullopt;
   }
+  const WaitEvent event = wait_event(true);
+  spec::UnitWait wait{.at = {core_id_, "sequencer", pc_, op()}};
+  switch (event.what) {
+    case WaitEvent::For::kSemaphore:
+      wait.what = For::kSemaphore;
+      wait.index = event.index;
+      wait.wanted = event.wanted;
+      wait.value = event.value;
+      break;
+    case WaitEvent::For::kQueue:
+      wait.what = For::kQueue;
+      wait.queue = spec::kQueueNames[event.index];
+      break;
+    case WaitEvent::For::kHost:
+      wait.what = For::kHost;
+      wait.index = event.index;
+      break;
+    default:
+      wait.what = For::kEngines;
+  }
+  return wait;
 }
 
 }  // namespace tpu::model

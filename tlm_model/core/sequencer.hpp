@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <systemc>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "kernel/register_block.hpp"
 #include "kernel/step_counter.hpp"
 #include "probe/core_probe.hpp"
+#include "tpu/board_report.hpp"
 
 namespace tpu::model {
 
@@ -78,8 +80,9 @@ class Sequencer : public RegisterBlock {
   uint32_t pc() const { return pc_; }
   uint32_t op() const;  // that the instruction at pc() works for, or OP_NONE
   const Program* program() const { return program_.get(); }
-  // What it waits for, or an empty text. For deadlock reports.
-  std::string stall_text() const;
+  uint64_t scalar_register(size_t index) const { return x_[index]; }
+  // What it waits for, if anything. For reports of hangs.
+  std::optional<spec::UnitWait> waits() const;
 
  protected:
   uint32_t read_register(uint32_t offset) const override;

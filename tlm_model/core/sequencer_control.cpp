@@ -225,7 +225,7 @@ void Sequencer::watchdog_method() {
         TPU_FAULT_WATCHDOG, 0,
         stall_ == Stall::kNone
             ? "the program runs scalar instructions only, now at word " + std::to_string(pc_)
-            : stall_text());
+            : "the sequencer waits at word " + std::to_string(pc_));
     return;
   }
   if (now_cycles() - probe_.counters().run_since() >=

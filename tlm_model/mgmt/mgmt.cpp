@@ -344,4 +344,15 @@ bool Mgmt::write_slots(uint64_t offset, std::span<const std::byte> data) {
   return forward(slots_isock, offset, copy, true);
 }
 
+std::vector<uint32_t> Mgmt::stack(size_t most) const {
+  constexpr unsigned kStackPointer = 2;
+  const uint32_t offset = hart().reg(kStackPointer) - TPU_HART_DTCM_BASE;
+  std::vector<uint32_t> words;
+  if (offset % sizeof(uint32_t) == 0 && offset < dtcm_.size()) {
+    words.resize(std::min(most, (dtcm_.size() - offset) / sizeof(uint32_t)));
+    std::memcpy(words.data(), dtcm_.data() + offset, words.size() * sizeof(uint32_t));
+  }
+  return words;
+}
+
 }  // namespace tpu::model

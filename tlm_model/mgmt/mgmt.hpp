@@ -64,6 +64,8 @@ class Mgmt : public sc_core::sc_module,
   bool bus_register(uint32_t address, bool write, uint32_t& value);  // as the hart, effects and all
   const Hart& hart() const { return hart_unit_.hart(); }
   bool hart_runs() const { return hart_unit_.running(); }  // out of reset
+  // Debug port: words from the hart's stack pointer up, at most so many.
+  std::vector<uint32_t> stack(size_t most) const;
   uint32_t page_reg(uint32_t offset) const { return page_.reg(offset); }
 
  private:

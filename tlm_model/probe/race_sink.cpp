@@ -7,12 +7,15 @@
 #include "board/board_loader.hpp"
 #include "kernel/host_profile.hpp"
 #include "tpu/spec/isa.hpp"
+#include "tpu/spec/rings.h"
 
 namespace tpu::model {
 
 namespace {
 
 constexpr uint64_t kWordBytes = 4;  // of SMEM
+constexpr size_t kMaxEnded = 64;    // waits of a semaphore that are remembered
+constexpr size_t kMaxCounts = 8;    // signals that nobody takes, of those that are told
 
 }  // namespace
 
@@ -21,7 +24,8 @@ RaceSink::RaceSink(const spec::BoardParams& board)
       semaphore_count_(static_cast<uint32_t>(board.core.semaphores)),
       semaphores_(size_t{cores_} * semaphore_count_),
       memory_(cores_),
-      epoch_(cores_, UINT64_MAX) {
+      epoch_(cores_, UINT64_MAX),
+      steps_(cores_) {
   for (uint32_t unit = 0; unit < kUnits; ++unit) {
     if (unit == kSequencer || spec::has_queue(board, unit)) {
       place_[unit] = core_units();
@@ -38,7 +42,7 @@ RaceSink::RaceSink(const spec::BoardParams& board)
 void RaceSink::listen(ProbeSet& probes) {
   probes.add(*this,
              {ProbeEvent::kProgram, ProbeEvent::kIssue, ProbeEvent::kTake, ProbeEvent::kAccess,
-              ProbeEvent::kStart, ProbeEvent::kSignal, ProbeEvent::kDone});
+              ProbeEvent::kStart, ProbeEvent::kSignal, ProbeEvent::kDone, ProbeEvent::kFault});
 }
 
 void RaceSink::program(const ProgramEvent& event) {
@@ -48,6 +52,7 @@ void RaceSink::program(const ProgramEvent& event) {
     }
     return;
   }
+  steps_[event.core] = {event.launch, event.step};
   const uint64_t epoch = static_cast<uint64_t>(event.launch) << 32 | event.launch_step;
   for (uint32_t member = 0; member < cores_ && epoch_[event.core] != epoch; ++member) {
     if (member != event.core && (event.mask >> member & 1) != 0) {
@@ -116,13 +121,19 @@ void RaceSink::begin(const ProbeSource& source) {
 void RaceSink::take(const TakeEvent& event) {
   begin(event.source);
   Semaphore& s = semaphore_of(event.source.core, event.semaphore);
+  const uint32_t me = unit_id(event.source);
   const uint64_t need = s.taken + event.threshold;
   uint64_t from = s.taken;
+  if (s.ended.size() == kMaxEnded) {
+    s.ended.pop_front();
+  }
+  Ended& ended = s.ended.emplace_back(Ended{{me, units_[me].clock[me]}, {}});
   for (const Pending& p : s.pending) {
     if (from >= need) {
       break;
     }
-    join(units_[unit_id(event.source)].clock, p.clock);
+    join(units_[me].clock, p.clock);
+    ended.by.push_back(p.from);
     from = p.until;
   }
   if (event.takes) {
@@ -143,13 +154,14 @@ void RaceSink::signal(const SignalEvent& event) {
   const uint32_t me = unit_id(event.source);
   Unit& unit = units_[me];
   if (event.source.unit == kSequencer) {
-    add_signal(unit.clock, event.to_core, event.semaphore, event.amount);
+    unit.history[unit.clock[me]] = {event.source.pc, event.source.op_id};
+    add_signal({me, unit.clock[me]}, unit.clock, event);
     ++unit.clock[me];
     return;
   }
   const auto flight = std::ranges::find(unit.flights, event.source.sequence, &Flight::sequence);
   if (flight != unit.flights.end()) {
-    add_signal(flight->clock, event.to_core, event.semaphore, event.amount);
+    add_signal({me, flight->clock[me]}, flight->clock, event);
   }
 }
 
@@ -161,10 +173,50 @@ void RaceSink::done(const DoneEvent& event) {
   }
 }
 
-void RaceSink::add_signal(const Clock& clock, uint32_t to_core, uint32_t index, uint32_t amount) {
-  Semaphore& s = semaphore_of(to_core, index);
-  s.signalled += amount;
-  s.pending.push_back({s.signalled, clock});
+void RaceSink::add_signal(const Moment& from, const Clock& clock, const SignalEvent& event) {
+  Semaphore& s = semaphore_of(event.to_core, event.semaphore);
+  find_other_order(from, clock, event);
+  s.signalled += event.amount;
+  s.pending.push_back({s.signalled, from, clock});
+}
+
+// A signal that nothing orders behind a wait could have come before it, in the place of one of
+// another unit that has ended it, unless that is ordered before this one.
+void RaceSink::find_other_order(const Moment& from, const Clock& clock, const SignalEvent& event) {
+  Semaphore& s = semaphore_of(event.to_core, event.semaphore);
+  for (auto ended = s.ended.rbegin(); ended != s.ended.rend() && !s.told; ++ended) {
+    if (clock[ended->wait.unit] >= ended->wait.clock) {
+      return;  // and so is it behind all waits before, which are of the same unit
+    }
+    for (const Moment& by : ended->by) {
+      if (by.unit != from.unit && by.clock > clock[by.unit]) {
+        s.told = true;
+        spec::CheckFinding finding{.who = place_of(from)};
+        finding.what = "signals semaphore " + std::to_string(event.semaphore) + " of core " +
+                       std::to_string(event.to_core) +
+                       ", and nothing keeps that from ending the wait that was ended by";
+        finding.other = place_of(by);
+        add(std::move(finding));
+        break;
+      }
+    }
+  }
+}
+
+// Counts that nobody takes.
+void RaceSink::fault(const FaultEvent& event) {
+  if (event.code != TPU_FAULT_SEM_NONZERO_AT_END && event.code != TPU_FAULT_SEM_OVERFLOW) {
+    return;
+  }
+  const Semaphore& s = semaphore_of(event.source.core, event.semaphore);
+  const bool at_end = event.code == TPU_FAULT_SEM_NONZERO_AT_END;
+  for (size_t i = 0; i < std::min(s.pending.size(), kMaxCounts); ++i) {
+    spec::CheckFinding finding{.who = place_of(s.pending[i].from)};
+    finding.what = at_end ? "signals what nobody takes" : "signals what nobody has taken";
+    finding.where = "semaphore " + std::to_string(event.semaphore) + " of core " +
+                    std::to_string(event.source.core) + ", which is " + std::to_string(event.value);
+    add(std::move(finding));
+  }
 }
 
 void RaceSink::join(Clock& into, const Clock& from) {
@@ -195,6 +247,9 @@ void RaceSink::access(const AccessEvent& event) {
   }
   begin(event.source);
   const uint32_t me = unit_id(event.source);
+  if (event.source.unit == kSequencer) {
+    units_[me].history[units_[me].clock[me]] = {event.source.pc, event.source.op_id};
+  }
   event.walk([&](const AccessRange& range) { note(me, range); });
 }
 
@@ -246,7 +301,7 @@ void RaceSink::note(uint32_t me, const AccessRange& range) {
     return;
   }
   if (hole < high) {
-    report("reads bytes that nothing has written", me, me, 0, range, hole, hole_end);
+    report("reads bytes that nothing has written", me, std::nullopt, range, hole, hole_end);
   }
   if (me / core_units() == range.owner) {  // no command reads another core's memory
     note_reads(me, range);
@@ -297,43 +352,60 @@ void RaceSink::check_cell(uint32_t me, const AccessRange& range, uint64_t low, c
   if (cell.write_clock != 0 && cell.write_unit != me && cell.write_clock > mine[cell.write_unit]) {
     report(range.write ? "overwrites, without waiting for it, what was written by"
                        : "reads, without waiting for it, what is written by",
-           me, cell.write_unit, cell.write_clock, range, low, cell.end);
+           me, Moment{cell.write_unit, cell.write_clock}, range, low, cell.end);
   }
   for (uint32_t place = 0; range.write && place < core_units(); ++place) {
     const uint32_t reader = range.owner * core_units() + place;
     if (reader != me && cell.read_clock[place] > mine[reader]) {
-      report("overwrites, without waiting for it, what is read by", me, reader,
-             cell.read_clock[place], range, low, cell.end);
+      report("overwrites, without waiting for it, what is read by", me,
+             Moment{reader, cell.read_clock[place]}, range, low, cell.end);
     }
   }
 }
 
-std::string RaceSink::name_of(uint32_t unit, uint32_t clock) const {
-  const uint32_t local = unit_of_[unit % core_units()];
-  std::string text = "core " + std::to_string(unit / core_units()) + " " +
-                     (local == kSequencer ? "sequencer" : std::string(spec::kQueueNames[local]));
-  const auto& history = units_[unit].history;
-  const auto command = history.find(clock);
+spec::CommandPlace RaceSink::place_of(const Moment& moment) const {
+  const uint32_t local = unit_of_[moment.unit % core_units()];
+  spec::CommandPlace place{.core = moment.unit / core_units()};
+  place.unit = local == kSequencer ? "sequencer" : std::string(spec::kQueueNames[local]);
+  const auto& history = units_[moment.unit].history;
+  const auto command = history.find(moment.clock);
   if (command != history.end()) {
-    text += " (word " + std::to_string(command->second.pc) + ", op " +
-            std::to_string(command->second.op_id) + ")";
+    place.pc = command->second.pc;
+    place.op_id = command->second.op_id;
   }
-  return text;
+  return place;
 }
 
-void RaceSink::report(const char* what, uint32_t me, uint32_t other, uint32_t other_clock,
+void RaceSink::report(const char* what, uint32_t me, std::optional<Moment> other,
                       const AccessRange& range, uint64_t low, uint64_t end) {
-  if (++count_ > kMaxFindings) {
+  if (count_ >= kMaxFindings) {
+    ++count_;
     return;
   }
   constexpr std::array<const char*, kProbeMemories> kNames = {"VMEM", "SMEM", "HBM"};
-  std::string text = name_of(me, units_[me].clock[me]) + " " + what;
-  if (other != me) {
-    text += " " + name_of(other, other_clock);
+  spec::CheckFinding finding{.who = place_of({me, units_[me].clock[me]}), .what = what};
+  if (other) {
+    finding.other = place_of(*other);
   }
-  text += ": bytes " + std::to_string(low) + ".." + std::to_string(end - 1) + " of " +
-          kNames[static_cast<size_t>(range.memory)] + " of core " + std::to_string(range.owner);
-  findings_.push_back(std::move(text));
+  finding.where = "bytes " + std::to_string(low) + ".." + std::to_string(end - 1) + " of " +
+                  kNames[static_cast<size_t>(range.memory)] + " of core " +
+                  std::to_string(range.owner);
+  add(std::move(finding));
+}
+
+void RaceSink::add(spec::CheckFinding finding) {
+  finding.step = steps_[finding.who.core].step;
+  finding.launch = steps_[finding.who.core].launch;
+  if (++count_ <= kMaxFindings) {
+    findings_.push_back(std::move(finding));
+  }
+}
+
+std::vector<spec::CheckFinding> RaceSink::take_findings() {
+  std::vector<spec::CheckFinding> fresh(findings_.begin() + static_cast<ptrdiff_t>(taken_),
+                                        findings_.end());
+  taken_ = findings_.size();
+  return fresh;
 }
 
 }  // namespace tpu::model

@@ -3,19 +3,24 @@
 // were. Vector clocks over the units that the board has (engine queues and sequencers),
 // byte-precise interval maps of VMEM, SMEM and HBM; also finds reads of bytes that nothing has
 // written in this launch: of VMEM, SMEM (words to which nothing is), and HBM that the launch gets
-// as undefined. Signals of one semaphore are matched to waits in order, so several producers of one
-// semaphore are ordered as they happened to arrive. Not seen: host transfers and control harts
-// (barriers order them). No SystemC.
+// as undefined. Signals of one semaphore are matched to waits in order of their arrival; where
+// another order is possible, in which a wait would end without a signal that has ended it, that is
+// a finding too: a count that another takes. So are counts that nobody takes, at the end of a
+// program or beyond the range of the semaphore. Credits of remote writes are nothing special: a
+// write into a peer is behind the peer's last use of those bytes, by its signal or by the barrier.
+// Not seen: host transfers and control harts (barriers order them). No SystemC.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "probe/probe_set.hpp"
+#include "tpu/board_report.hpp"
 #include "tpu/spec/board_params.hpp"
 
 namespace tpu::model {
@@ -34,9 +39,12 @@ class RaceSink final : public ProbeSink {
   void start(const StartEvent& event) override;
   void signal(const SignalEvent& event) override;
   void done(const DoneEvent& event) override;
+  void fault(const FaultEvent& event) override;
 
-  // At most kMaxFindings texts; count() has all.
-  const std::vector<std::string>& findings() const { return findings_; }
+  // At most kMaxFindings; count() has all.
+  const std::vector<spec::CheckFinding>& findings() const { return findings_; }
+  // Those since the last call.
+  std::vector<spec::CheckFinding> take_findings();
   uint64_t count() const { return count_; }
 
  private:
@@ -67,14 +75,25 @@ class RaceSink final : public ProbeSink {
     std::deque<Flight> flights;
     std::map<uint32_t, Command> history;  // clock of a command -> what it was
   };
+  struct Moment {  // of a unit: of its command with that clock
+    uint32_t unit;
+    uint32_t clock;
+  };
   struct Pending {
     uint64_t until;  // signals so far, this one included
+    Moment from;
     Clock clock;
+  };
+  struct Ended {  // a wait, and the signals that have ended it
+    Moment wait;
+    std::vector<Moment> by;
   };
   struct Semaphore {
     uint64_t signalled = 0;
     uint64_t taken = 0;
     std::deque<Pending> pending;
+    std::deque<Ended> ended;  // the last of them
+    bool told = false;        // a count that another takes
   };
 
   // Number of a unit of the board; `unit` as in ProbeSource.
@@ -95,13 +114,15 @@ class RaceSink final : public ProbeSink {
   Semaphore& semaphore_of(uint32_t core, uint32_t index) {
     return semaphores_[core * semaphore_count_ + index];
   }
-  void add_signal(const Clock& clock, uint32_t to_core, uint32_t index, uint32_t amount);
+  void add_signal(const Moment& from, const Clock& clock, const SignalEvent& event);
+  void find_other_order(const Moment& from, const Clock& clock, const SignalEvent& event);
   static void join(Clock& into, const Clock& from);
   static Map::iterator split(Map& map, uint64_t at);
   void check_cell(uint32_t me, const AccessRange& range, uint64_t low, const Cell& cell);
-  void report(const char* what, uint32_t me, uint32_t other, uint32_t other_clock,
-              const AccessRange& range, uint64_t low, uint64_t end);
-  std::string name_of(uint32_t unit, uint32_t clock) const;
+  void report(const char* what, uint32_t me, std::optional<Moment> other, const AccessRange& range,
+              uint64_t low, uint64_t end);
+  void add(spec::CheckFinding finding);
+  spec::CommandPlace place_of(const Moment& moment) const;
 
   const uint32_t cores_;
   const uint32_t semaphore_count_;
@@ -111,7 +132,13 @@ class RaceSink final : public ProbeSink {
   std::vector<Semaphore> semaphores_;
   std::vector<std::array<Map, kProbeMemories>> memory_;  // by core
   std::vector<uint64_t> epoch_;                          // by core
-  std::vector<std::string> findings_;
+  struct Step {
+    uint32_t launch = 0;
+    uint64_t step = 0;  // of the board
+  };
+  std::vector<Step> steps_;  // by core
+  std::vector<spec::CheckFinding> findings_;
+  uint64_t taken_ = 0;  // of them, by take_findings()
   uint64_t count_ = 0;
 };
 

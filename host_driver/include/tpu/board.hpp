@@ -54,6 +54,10 @@ struct OpenOptions {
   /// with Timeout. 0: any time. Empty: 60, or any time when `sim.mxu` names units that are Verilog.
   std::optional<double> time_limit;
 
+  /// JSON file that is written when a launch hangs (deadlock, watchdog, time limit): who waits for
+  /// whom, with queue heads, operations and source lines. Empty: none.
+  std::string hang_report;
+
   /// Events become ready, and on_ready() callbacks run, although nobody waits: a thread of the
   /// board's own lets time pass once no call has come for 100 us. A caller who waits lets it pass
   /// himself. At which board time calls take effect then depends on the host; bits never do. What

@@ -15,10 +15,15 @@
 #include <vector>
 
 #include "tpu/board.hpp"
+#include "tpu/board_report.hpp"
 #include "tpu/error.hpp"
 #include "tpu/spec/board_params.hpp"
 
 namespace tpu::driver {
+
+using spec::CheckFinding;
+using spec::CommandPlace;
+using spec::UnitWait;
 
 /// Host memory as the board sees it.
 struct HostMemory {
@@ -68,6 +73,9 @@ struct ProgramPlace {
 struct HartPlace {
   uint32_t pc = 0;        ///< address of its next instruction
   bool sleeping = false;  ///< until an interrupt
+  uint32_t ra = 0;        ///< its return address register
+  uint32_t sp = 0;  ///< its stack pointer, and the words from there up, as far as they are kept
+  std::vector<uint32_t> stack;
 };
 
 /// The last fault of a core in its own words, which its fault record has no room for.
@@ -95,7 +103,6 @@ struct TransportStats {
   uint64_t lockstep_mismatches = 0;   ///< of them, tiles with other bits
   std::string lockstep_text;          ///< the first of them, with its replay command
   uint64_t check_findings = 0;        ///< unsynchronised accesses found (SimOptions::check)
-  std::string check_text;             ///< the first of them, one a line
   std::vector<HostWorkTime> profile;  ///< with SimOptions::profile
   std::vector<ProgramPlace> places;   ///< of each core; empty when unknown
   std::vector<HartPlace> harts;       ///< of each core; empty when unknown
@@ -103,7 +110,10 @@ struct TransportStats {
   /// Host memory that contents of HBM take or have taken, which it takes again for others; empty
   /// where they do not lie in host memory.
   std::optional<uint64_t> hbm_host_bytes;
-  std::string waits_text;  ///< who waits for whom, one line a queue; empty when nothing waits
+  std::vector<UnitWait> waits;  ///< units of all cores that are not idle
+  /// The same as it was when a watchdog ended a launch last.
+  std::vector<UnitWait> watchdog_waits;
+  std::string waits_text;  ///< what else a transport knows of who waits for whom, one a line
 };
 
 /// A connection to one board.
@@ -168,6 +178,9 @@ class Transport {
                 "this transport has no options that change while the board is open; the simulated "
                 "board has (transport 'sim')");
   }
+
+  /// With SimOptions::check: the first findings since the last call.
+  virtual std::vector<CheckFinding> take_findings() { return {}; }
 
   /// With SimOptions::op_times: what was counted of a launch that is over, by op; forgets it.
   virtual std::vector<OpTally> take_op_times(uint32_t launch_id) {

@@ -75,10 +75,10 @@ std::string BoardImpl::core_text(const Device& device, uint64_t fault_cycle) {
   }
   if (at < stats.harts.size()) {
     const HartPlace& hart = stats.harts[at];
-    const std::string place = firmware_place(firmware_build_, hart.pc);
-    text +=
-        fmt::format("\nthe control hart of TPU:{} {} at {:#010x}{}{}", device.id,
-                    hart.sleeping ? "sleeps" : "stands", hart.pc, place.empty() ? "" : ", ", place);
+    const std::vector<std::string> frames = firmware_trace(firmware_build_, hart);
+    text += fmt::format("\nthe control hart of TPU:{} {} at {:#010x}{}{}", device.id,
+                        hart.sleeping ? "sleeps" : "stands", hart.pc, frames.empty() ? "" : ", ",
+                        fmt::join(frames, ", called by "));
   }
   return text;
 }

@@ -144,7 +144,7 @@ BoardCounters BoardImpl::board_counters(std::vector<CoreCounters> cores,
   result.lockstep_mismatches = stats.lockstep_mismatches;
   result.lockstep_text = stats.lockstep_text;
   result.check_findings = stats.check_findings;
-  result.check_text = stats.check_text;
+  result.check_text = check_text_;
   result.late_calls = late_calls_;
   result.repeated_doorbells = repeated_doorbells_;
   result.recoveries = recoveries_;

@@ -251,6 +251,11 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   static void deliver(const std::function<void(int, const std::string&)>& to,
                       const std::vector<ConsoleLine>& lines);
   std::string trap_place(const Device& device, const tpu_fault_record_t& record);
+
+  // board_hang.cpp
+  std::string tell_hang(const char* kind, const Operation* op, const std::vector<UnitWait>& waits,
+                        const TransportStats& stats);
+  std::string tell_findings(const Operation& op);
   std::string describe_trap(Device& device);
   void note_deaths();
 
@@ -429,7 +434,10 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   spec::BoardParams params_;
   uint64_t hash_ = 0;
   SimOptions sim_;
-  std::optional<double> time_limit_;  // OpenOptions::time_limit
+  std::optional<double> time_limit_;    // OpenOptions::time_limit
+  std::string hang_report_;             // OpenOptions::hang_report
+  std::vector<CheckFinding> findings_;  // of launches that have not ended
+  std::string check_text_;              // of those that have
   OpCounts op_counts_;
   std::vector<std::byte> firmware_;
   uint32_t firmware_entry_ = 0;

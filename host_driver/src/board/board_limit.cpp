@@ -163,9 +163,8 @@ void BoardImpl::end_by_time_limit(const Device& device, Operation& op) {
     where = op_place(exe, place.op_id, device.id);
   }
   text += core_text(device);
-  if (!stats.waits_text.empty()) {
-    text += "\nwho waits for whom:\n" + stats.waits_text;
-  }
+  const std::string waits = tell_hang("time limit", &op, stats.waits, stats);
+  text += waits.empty() ? std::string() : "\nwho waits for whom:\n" + waits;
   op.verdict = std::make_shared<Error>(ErrorCode::kTimeout, text, where);
   write_core(device, spec::core_page::kAbort, op.launch_id);
 }

@@ -101,6 +101,7 @@ std::shared_ptr<BoardImpl> BoardImpl::open(const OpenOptions& options) {
 
 void BoardImpl::connect(const OpenOptions& options) {
   console_ = options.console;
+  hang_report_ = options.hang_report;
   TransportRequest request;
   request.params = spec::load_board(options.preset, options.overrides);
   request.sim = options.sim;

@@ -347,11 +347,12 @@ void BoardImpl::stalled() {
     return;
   }
   if (stalls_ == 2) {
-    stall_text_ = transport_->stats().waits_text;
-    if (completions_missing()) {
-      return;
-    }
-    if (reboot_dead()) {
+    const TransportStats stats = transport_->stats();
+    const auto stuck = std::ranges::find_if(
+        devices_, [](const Device& device) { return device.first_launch() != nullptr; });
+    stall_text_ = tell_hang("deadlock", stuck == devices_.end() ? nullptr : stuck->first_launch(),
+                            stats.waits, stats);
+    if (completions_missing() || reboot_dead()) {
       return;
     }
     abort_launches();

@@ -161,8 +161,17 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
                ErrorPlace{.device = device.id, .op = {}, .source = {}}));
     return;
   }
-  ErrorPtr fault = fault_error(record, op->program->exe, device.id, op->stall_text,
-                               core_text(device, record.cycle));
+  std::string waits = op->stall_text;
+  if (record.code == TPU_FAULT_WATCHDOG) {
+    const TransportStats stats = transport_->stats();
+    waits = tell_hang("watchdog", op.get(), stats.watchdog_waits, stats);
+  }
+  std::string core_says = core_text(device, record.cycle);
+  if (sim_.check) {
+    const std::string findings = tell_findings(*op);
+    core_says += findings.empty() ? "" : "\nthe checker says:\n" + findings;
+  }
+  ErrorPtr fault = fault_error(record, op->program->exe, device.id, waits, core_says);
   if (cancelled_ && record.code == TPU_FAULT_HOST_ABORT) {
     fault = std::make_shared<Error>(ErrorCode::kCancelled,
                                     fmt::format("{}: {}", cancelled_->message(), fault->message()),

@@ -298,6 +298,9 @@ void BoardImpl::finish(Operation& op, ErrorPtr error) {
   if (sim_.op_times && op.launch() && op.on_board) {
     count_ops(op);
   }
+  if (sim_.check && op.launch() && op.on_board) {
+    tell_findings(op);
+  }
   set_event(*op.event, std::move(error));
   // Commands of the window may outlive their operation; ranges must not.
   op.inputs.clear();

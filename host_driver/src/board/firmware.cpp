@@ -38,4 +38,18 @@ std::string firmware_place(uint32_t build, uint32_t address) {
                                                      : std::string();
 }
 
+std::vector<std::string> firmware_trace(uint32_t build, const HartPlace& hart) {
+  std::vector<std::string> frames;
+  for (const uint32_t address :
+       firmware::back_trace(firmware::image(), hart.pc, hart.ra, hart.stack)) {
+    // A caller stands in its call, in front of the address that it goes on at.
+    std::string place = firmware_place(build, frames.empty() ? address : address - 1);
+    if (place.empty()) {
+      break;
+    }
+    frames.push_back(std::move(place));
+  }
+  return frames;
+}
+
 }  // namespace tpu::driver

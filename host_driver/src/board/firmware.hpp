@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tpu/transport.hpp"
+
 namespace tpu::driver {
 
 struct FirmwareImage {
@@ -20,5 +22,8 @@ FirmwareImage built_in_firmware();
 /// Function and line of an address in the firmware of this build, "nop_check (track.c:18)"; empty
 /// when it is not the image that is built in. The mask ROM is always known.
 std::string firmware_place(uint32_t build, uint32_t address);
+
+/// The functions that a hart is in, from the innermost out, as firmware_place(); empty as there.
+std::vector<std::string> firmware_trace(uint32_t build, const HartPlace& hart);
 
 }  // namespace tpu::driver

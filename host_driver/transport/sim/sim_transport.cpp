@@ -76,6 +76,7 @@ class SimTransport : public Transport {
       throw Error(ErrorCode::kInvalidArgument, error.what());
     }
   }
+  std::vector<CheckFinding> take_findings() override { return board_.take_findings(); }
   std::vector<OpTally> take_op_times(uint32_t launch_id) override {
     std::vector<OpTally> tallies;
     for (const model::OpTime& time : board_.take_op_times(launch_id)) {
@@ -94,7 +95,8 @@ class SimTransport : public Transport {
       stats.times.push_back(times_of(core.times));
       stats.places.push_back({core.program_running, core.counters.at(spec::perf::kPrograms),
                               core.program_step, core.program_pc, core.program_op});
-      stats.harts.push_back({core.hart_pc, core.hart_sleeping});
+      stats.harts.push_back({core.hart_pc, core.hart_sleeping, core.hart_ra, core.hart_sp,
+                             std::move(core.hart_stack)});
       stats.faults.push_back({core.fault_cycle, std::move(core.fault_text)});
     }
     stats.lockstep_tiles = from.lockstep_tiles;
@@ -106,8 +108,8 @@ class SimTransport : public Transport {
                                work.amount});
     }
     stats.check_findings = from.check_findings;
-    stats.check_text = std::move(from.check_text);
-    stats.waits_text = std::move(from.waits_text);
+    stats.waits = std::move(from.waits);
+    stats.watchdog_waits = std::move(from.watchdog_waits);
     if (has_data_) {
       stats.hbm_host_bytes = from.hbm_host_bytes;
     }

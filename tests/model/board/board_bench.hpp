@@ -144,7 +144,7 @@ class BoardBench {
       const RunOutcome outcome = host.run();
       if (outcome.quiescent && !drain(core)) {
         throw std::runtime_error("core " + std::to_string(core) + ": quiescent before command " +
-                                 std::to_string(seq) + "\n" + host.stats().waits_text +
+                                 std::to_string(seq) + "\n" +
                                  host.stats().cores.at(core).fault_text);
       }
     }

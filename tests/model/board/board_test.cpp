@@ -2,6 +2,7 @@
 // and as gangs, several steps, faults and what survives them, deadlock, idle harts.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "board_bench.hpp"
@@ -266,8 +267,13 @@ TEST(Board, DeadlockIsQuiescenceWithAReport) {
   while (!bench.host.run().quiescent) {
   }
   EXPECT_FALSE(bench.drain(1));
-  EXPECT_NE(bench.host.stats().waits_text.find("semaphore 17"), std::string::npos)
-      << bench.host.stats().waits_text;
+  const std::vector<spec::UnitWait> waits = bench.host.stats().waits;
+  const auto head =
+      std::ranges::find_if(waits, [](const spec::UnitWait& wait) { return wait.at.unit == "vpu"; });
+  ASSERT_NE(head, waits.end());
+  EXPECT_EQ(head->at.core, 1u);
+  EXPECT_EQ(head->index, 17u);
+  EXPECT_FALSE(head->ender) << "nobody signals it";
   bench.write(1, core_page::kAbort, 1);  // launch id
   EXPECT_EQ(bench.wait(1, seqs.at(1)).status, TPU_STATUS_ABORTED);
   bench.resume(1);

@@ -11,6 +11,7 @@
 #include <tlm>
 #include <vector>
 
+#include "../finding_text.hpp"
 #include "board/board_loader.hpp"
 #include "core/core.hpp"
 #include "hbm/hbm.hpp"
@@ -43,8 +44,8 @@ struct BenchOptions {
   bool trace = true;
   bool check = false;
   VerilogMode verilog = VerilogMode::kModel;  // of semaphores and DMA queues
-  bool messages = false;                      // cores reach each other by serialized messages alone
   uint64_t schedule_seed = 0;
+  bool messages = false;  // cores reach each other by serialized messages alone
 };
 
 class CoreBench : public sc_core::sc_module {

@@ -25,7 +25,8 @@ class CoreCheck : public ::testing::Test {
     ASSERT_EQ(bench.state(0), spec::seq::kStateDone) << bench.cores[0]->fault().text();
   }
   std::string first_finding() const {
-    return bench.checker.findings().empty() ? std::string() : bench.checker.findings().front();
+    return bench.checker.findings().empty() ? std::string()
+                                            : text_of(bench.checker.findings().front());
   }
   uint32_t launch = 0;
   uint8_t slot_flags = 0;
@@ -170,7 +171,7 @@ TEST(CoreCheckGang, RemoteWriteIsOrderedByTheRemoteSignalOnly) {
   run(true, 1);
   EXPECT_EQ(bench.checker.count(), 0u);
   run(false, 2);  // ordered all the same: issued behind swait
-  EXPECT_EQ(bench.checker.count(), 0u) << bench.checker.findings().front();
+  EXPECT_EQ(bench.checker.count(), 0u) << text_of(bench.checker.findings().front());
 }
 
 TEST(CoreCheckGang, WriteIntoAPeerThatStillReadsIsFound) {
@@ -198,7 +199,7 @@ TEST(CoreCheckGang, WriteIntoAPeerThatStillReadsIsFound) {
   bench.run();
   ASSERT_EQ(bench.state(1), spec::seq::kStateDone) << bench.cores[1]->fault().text();
   ASSERT_EQ(bench.checker.count(), 1u);
-  const std::string text = bench.checker.findings().front();
+  const std::string text = text_of(bench.checker.findings().front());
   EXPECT_NE(text.find("core 1 dma_out"), std::string::npos) << text;
   EXPECT_NE(text.find("core 0 dma_remote"), std::string::npos) << text;
 }

@@ -246,12 +246,23 @@ TEST_F(CoreFault, DeadlockIsQuietAndToldInWords) {
   EXPECT_TRUE(bench.activity.quiet());
   EXPECT_EQ(bench.state(0), spec::seq::kStateRunning);
   EXPECT_FALSE(bench.cores[0]->quiet());
-  const std::string text = bench.cores[0]->describe_waits();
-  EXPECT_NE(text.find("vpu head (word 0, op"), std::string::npos) << text;
-  EXPECT_NE(text.find("waits for semaphore 3 >= 1 (is 0), which xlu would signal"),
-            std::string::npos)
-      << text;
-  EXPECT_NE(text.find("halt"), std::string::npos) << text;
+  using For = spec::UnitWait::For;
+  const std::vector<spec::UnitWait> waits = bench.cores[0]->waits();
+  ASSERT_EQ(waits.size(), 3u);
+  EXPECT_EQ(waits[0].at.unit, "sequencer");
+  EXPECT_EQ(waits[0].what, For::kEngines);
+  EXPECT_EQ(waits[1].at.unit, "vpu");
+  EXPECT_EQ(waits[1].at.pc, 0u);
+  EXPECT_EQ(waits[1].what, For::kSemaphore);
+  EXPECT_EQ(waits[1].index, 3u);
+  EXPECT_EQ(waits[1].wanted, 1u);
+  EXPECT_EQ(waits[1].value, 0u);
+  const auto ender = bench.cores[0]->signaller(0, 3, true);
+  ASSERT_TRUE(ender);
+  EXPECT_EQ(ender->at, waits[2].at);
+  EXPECT_EQ(ender->at.unit, "xlu");
+  EXPECT_EQ(ender->behind, 0u);
+  EXPECT_FALSE(bench.cores[0]->signaller(0, 3, false)) << "nothing is left to issue";
 
   bench.write32(0, CoreBench::kSeq, spec::seq::kAbort, 1);
   bench.run();

@@ -208,9 +208,10 @@ TEST_F(CoreIndexed, TheCheckerSeesListAndWindows) {
   p.copy(Queue::kDmaIn, hbm(0, 64), vmem(0x4000), 32, Sync());  // row 2 is
   run(p);
   ASSERT_EQ(bench.state(0), spec::seq::kStateDone) << bench.cores[0]->fault().text();
-  ASSERT_EQ(bench.checker.count(), 1u) << bench.checker.findings().front();
-  EXPECT_NE(bench.checker.findings().front().find("bytes 65536..65567 of HBM"), std::string::npos)
-      << bench.checker.findings().front();
+  ASSERT_EQ(bench.checker.count(), 1u) << text_of(bench.checker.findings().front());
+  EXPECT_NE(text_of(bench.checker.findings().front()).find("bytes 65536..65567 of HBM"),
+            std::string::npos)
+      << text_of(bench.checker.findings().front());
 }
 
 class CoreIndexedTimed : public CoreIndexed {
@@ -249,8 +250,9 @@ TEST_F(CoreIndexedTimedCheck, RacesAreFoundWithoutData) {
   racing.nop(Queue::kDmaOut, Sync().wait(1));
   run(racing);
   ASSERT_EQ(bench.checker.count(), 2u);  // list and table
-  EXPECT_NE(bench.checker.findings()[1].find("bytes 65536..69631 of VMEM"), std::string::npos)
-      << bench.checker.findings()[1];
+  EXPECT_NE(text_of(bench.checker.findings()[1]).find("bytes 65536..69631 of VMEM"),
+            std::string::npos)
+      << text_of(bench.checker.findings()[1]);
 }
 
 TEST(IndexedBox, CopiesAsPlainLoopsDo) {

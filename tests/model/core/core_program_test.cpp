@@ -266,8 +266,10 @@ TEST(CoreProgram, HostCallWaitsForItsAnswer) {
     EXPECT_TRUE(bench.call_irqs[0].read());
     EXPECT_EQ(bench.read32(0, CoreBench::kSeq, spec::seq::kCall), 3 + calls);
     EXPECT_EQ(bench.sink.marks.size(), calls);
-    EXPECT_NE(bench.cores[0]->seq().stall_text().find("answer call " + std::to_string(3 + calls)),
-              std::string::npos);
+    const auto wait = bench.cores[0]->seq().waits();
+    ASSERT_TRUE(wait);
+    EXPECT_EQ(wait->what, spec::UnitWait::For::kHost);
+    EXPECT_EQ(wait->index, 3u + static_cast<uint32_t>(calls));
     bench.write32(0, CoreBench::kSeq, spec::seq::kAnswer, 1);
   }
   bench.run();

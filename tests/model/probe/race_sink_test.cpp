@@ -5,12 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "../finding_text.hpp"
 #include "board/board_loader.hpp"
 
 namespace tpu::model {
 namespace {
 
 using spec::Queue;
+using test::text_of;
+using test::texts_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -88,13 +91,13 @@ class RaceSinkTest : public ::testing::Test {
 TEST_F(RaceSinkTest, AQueueIsInOrder) {
   write(Queue::kDmaIn, 0, 64);
   write(Queue::kDmaIn, 32, 64);
-  EXPECT_THAT(sink.findings(), IsEmpty());
+  EXPECT_THAT(texts_of(sink.findings()), IsEmpty());
 }
 
 TEST_F(RaceSinkTest, TwoQueuesAreNot) {
   write(Queue::kDmaIn, 0, 64);
   write(Queue::kVpu, 60, 64);
-  EXPECT_THAT(sink.findings(),
+  EXPECT_THAT(texts_of(sink.findings()),
               ElementsAre("core 0 vpu (word 20, op 3) overwrites, without waiting for it, what was "
                           "written by core 0 dma_in (word 10, op 3): bytes 60..63 of VMEM of core "
                           "0"));
@@ -118,7 +121,7 @@ TEST(RaceSink, KnowsEveryMatrixUnitOfTheBoard) {
     }
     ASSERT_EQ(sink.count(), 1u) << units;
     EXPECT_THAT(
-        sink.findings()[0],
+        text_of(sink.findings()[0]),
         ::testing::HasSubstr("by core 7 " +
                              std::string(spec::kQueueNames[static_cast<size_t>(last)]) + " (word"));
   }
@@ -136,7 +139,7 @@ TEST_F(RaceSinkTest, ASemaphoreOrdersThemWhetherItIsTakenOrLookedAt) {
   take(takes, 2);
   access(takes, 0, 64, false);
   start(takes);
-  EXPECT_THAT(sink.findings(), IsEmpty());
+  EXPECT_THAT(texts_of(sink.findings()), IsEmpty());
   const ProbeSource neither = command(Queue::kDmaOut);
   access(neither, 0, 64, false);
   EXPECT_EQ(sink.count(), 1u);
@@ -188,7 +191,7 @@ TEST_F(RaceSinkTest, SignalsReachOtherCores) {
 TEST_F(RaceSinkTest, WhatNothingWroteIsTold) {
   const ProbeSource reader = command(Queue::kVpu);
   access(reader, 100, 4, false);
-  EXPECT_THAT(sink.findings(),
+  EXPECT_THAT(texts_of(sink.findings()),
               ElementsAre("core 0 vpu (word 10, op 3) reads bytes that nothing has written: bytes "
                           "100..103 of VMEM of core 0"));
 }
@@ -200,7 +203,7 @@ TEST_F(RaceSinkTest, OfSeveralHolesTheFirstIsToldWhole) {
   access(reader, 4, 4, false);
   access(reader, 0, 64, false);
   ASSERT_EQ(sink.findings().size(), 2u);
-  EXPECT_THAT(sink.findings().back(), ::testing::HasSubstr("bytes 0..7 of VMEM"));
+  EXPECT_THAT(text_of(sink.findings().back()), ::testing::HasSubstr("bytes 0..7 of VMEM"));
 }
 
 // The sequencer's loads, and HBM that the launch got as undefined; else HBM has contents.
@@ -210,8 +213,9 @@ TEST_F(RaceSinkTest, WhatNothingWroteIsToldOfEveryMemory) {
   access(reader, 8, 4, false, 0, ProbeMemory::kSmem);
   access(reader, 60, 8, false, 0, ProbeMemory::kHbm);
   access(reader, 100, 8, false, 0, ProbeMemory::kHbm);
-  EXPECT_THAT(sink.findings(), ElementsAre(HasSubstr("written: bytes 8..11 of SMEM of core 0"),
-                                           HasSubstr("written: bytes 60..63 of HBM of core 0")));
+  EXPECT_THAT(texts_of(sink.findings()),
+              ElementsAre(HasSubstr("written: bytes 8..11 of SMEM of core 0"),
+                          HasSubstr("written: bytes 60..63 of HBM of core 0")));
   const ProbeSource writer = command(Queue::kDmaIn);
   access(writer, 0, 64, true, 0, ProbeMemory::kHbm);
   access(writer, 0, 100, false, 0, ProbeMemory::kHbm);
@@ -225,8 +229,8 @@ TEST_F(RaceSinkTest, AWordOfSmemIsWrittenWithTheFirstOfItsBytes) {
   access(reader, 17, 1, true, 0, ProbeMemory::kSmem);
   access(reader, 16, 4, false, 0, ProbeMemory::kSmem);
   access(reader, 16, 8, false, 0, ProbeMemory::kSmem);  // the next word has nothing
-  EXPECT_THAT(sink.findings(), ElementsAre(HasSubstr("written: bytes 16..19 of SMEM"),
-                                           HasSubstr("written: bytes 20..23 of SMEM")));
+  EXPECT_THAT(texts_of(sink.findings()), ElementsAre(HasSubstr("written: bytes 16..19 of SMEM"),
+                                                     HasSubstr("written: bytes 20..23 of SMEM")));
 }
 
 TEST_F(RaceSinkTest, ALaunchDoesNotBuildOnWhatTheOneBeforeItWrote) {
@@ -242,7 +246,7 @@ TEST_F(RaceSinkTest, ALaunchDoesNotBuildOnWhatTheOneBeforeItWrote) {
   program(0, 0, false);
   program(0, 1, true);  // the launch's own earlier step counts
   read();
-  EXPECT_THAT(sink.findings(), IsEmpty());
+  EXPECT_THAT(texts_of(sink.findings()), IsEmpty());
   program(0, 1, false);
   program(0, 0, true, 2);
   read();
@@ -260,7 +264,7 @@ TEST_F(RaceSinkTest, WhatAPeerWroteBeforeTheBeginIsWritten) {
   const ProbeSource reader = command(Queue::kDmaIn);
   take(reader, 0);
   access(reader, 0, 64, false, 0, ProbeMemory::kHbm);
-  EXPECT_THAT(sink.findings(), IsEmpty());
+  EXPECT_THAT(texts_of(sink.findings()), IsEmpty());
 }
 
 TEST_F(RaceSinkTest, ANewStepForgetsTheOrdersOfTheOneBefore) {
@@ -282,7 +286,7 @@ TEST_F(RaceSinkTest, TheEndOfAProgramDropsWhatIsQueued) {
   program(0, 0, false);
   access(sequencer, 0, 4, true);
   write(Queue::kVpu, 0, 64);  // issued behind that store
-  EXPECT_THAT(sink.findings(), IsEmpty());
+  EXPECT_THAT(texts_of(sink.findings()), IsEmpty());
 }
 
 }  // namespace
