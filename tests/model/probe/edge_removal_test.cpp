@@ -65,7 +65,7 @@ class EdgeRemoval : public ::testing::TestWithParam<const char*> {
     RaceSink checker(bench_.params);
     replay(kept_.events, without, checker);
     if (without.empty() && checker.count() != 0) {
-      ADD_FAILURE() << checker.findings().front();
+      ADD_FAILURE() << text_of(checker.findings().front());
     }
     return checker.count();
   }
