@@ -1,4 +1,4 @@
-// Vector clocks and interval maps.
+// Vector clocks, and findings. What is known of bytes: race_bytes.cpp.
 #include "probe/race_sink.hpp"
 
 #include <algorithm>
@@ -13,9 +13,8 @@ namespace tpu::model {
 
 namespace {
 
-constexpr uint64_t kWordBytes = 4;  // of SMEM
-constexpr size_t kMaxEnded = 64;    // waits of a semaphore that are remembered
-constexpr size_t kMaxCounts = 8;    // signals that nobody takes, of those that are told
+constexpr size_t kMaxEnded = 64;  // waits of a semaphore that are remembered
+constexpr size_t kMaxCounts = 8;  // signals that nobody takes, of those that are told
 
 }  // namespace
 
@@ -31,6 +30,10 @@ RaceSink::RaceSink(const spec::BoardParams& board)
       place_[unit] = core_units();
       unit_of_.push_back(unit);
     }
+  }
+  for (Memories& memories : memory_) {
+    memories.records.resize(2);
+    memories.records[kWritten].written = true;
   }
   units_.resize(size_t{cores_} * core_units());
   for (uint32_t unit = 0; unit < units_.size(); ++unit) {
@@ -62,7 +65,10 @@ void RaceSink::program(const ProgramEvent& event) {
   begin_step(event.core, epoch);
   if (event.launch_step == 0) {
     for (const AccessRange& range : event.fresh) {
-      fill_gaps(range, false);
+      memory_[range.owner].bytes[static_cast<size_t>(range.memory)].update(
+          range.low, range.low + range.bytes, [](uint64_t, uint64_t, ByteStates::State state) {
+            return state == kWritten ? kUnwritten : state;  // a peer may have been here
+          });
     }
   }
 }
@@ -73,8 +79,8 @@ void RaceSink::begin_step(uint32_t core, uint64_t epoch) {
   }
   forget_step(core);
   if (epoch_[core] >> 32 != epoch >> 32) {  // what an earlier launch left is nothing to build on
-    for (Map& map : memory_[core]) {
-      map.clear();
+    for (ByteStates& bytes : memory_[core].bytes) {
+      bytes.clear();
     }
   }
   epoch_[core] = epoch;
@@ -88,12 +94,14 @@ void RaceSink::forget_step(uint32_t core) {
   for (uint32_t i = 0; i < semaphore_count_; ++i) {
     semaphore_of(core, i) = {};
   }
-  for (Map& map : memory_[core]) {
-    for (auto& [low, cell] : map) {
-      cell.write_clock = 0;
-      cell.read_clock = {};
-    }
+  Memories& memories = memory_[core];
+  for (ByteStates& bytes : memories.bytes) {
+    bytes.rename([&](ByteStates::State state) {
+      return memories.records[state].written ? kWritten : kUnwritten;
+    });
   }
+  memories.records.resize(2);
+  memories.kept = 0;
 }
 
 void RaceSink::issue(const IssueEvent& event) {
@@ -115,7 +123,7 @@ void RaceSink::begin(const ProbeSource& source) {
     unit.issued.pop_front();
   }
   ++unit.clock[me];
-  unit.history[unit.clock[me]] = {source.pc, source.op_id};
+  unit.history.emplace_back(unit.clock[me], Command{source.pc, source.op_id});
 }
 
 void RaceSink::take(const TakeEvent& event) {
@@ -154,7 +162,7 @@ void RaceSink::signal(const SignalEvent& event) {
   const uint32_t me = unit_id(event.source);
   Unit& unit = units_[me];
   if (event.source.unit == kSequencer) {
-    unit.history[unit.clock[me]] = {event.source.pc, event.source.op_id};
+    unit.history.emplace_back(unit.clock[me], Command{event.source.pc, event.source.op_id});
     add_signal({me, unit.clock[me]}, unit.clock, event);
     ++unit.clock[me];
     return;
@@ -180,13 +188,15 @@ void RaceSink::add_signal(const Moment& from, const Clock& clock, const SignalEv
   s.pending.push_back({s.signalled, from, clock});
 }
 
-// A signal that nothing orders behind a wait could have come before it, in the place of one of
-// another unit that has ended it, unless that is ordered before this one.
+// A signal that nothing orders behind a wait could have come before it, in the
+// place of one of another unit that has ended it, unless that is ordered before
+// this one.
 void RaceSink::find_other_order(const Moment& from, const Clock& clock, const SignalEvent& event) {
   Semaphore& s = semaphore_of(event.to_core, event.semaphore);
   for (auto ended = s.ended.rbegin(); ended != s.ended.rend() && !s.told; ++ended) {
     if (clock[ended->wait.unit] >= ended->wait.clock) {
-      return;  // and so is it behind all waits before, which are of the same unit
+      return;  // and so is it behind all waits before, which are of the same
+               // unit
     }
     for (const Moment& by : ended->by) {
       if (by.unit != from.unit && by.clock > clock[by.unit]) {
@@ -225,20 +235,6 @@ void RaceSink::join(Clock& into, const Clock& from) {
   }
 }
 
-// First cell that begins at or behind `at`; a cell that reaches over `at` is cut there.
-RaceSink::Map::iterator RaceSink::split(Map& map, uint64_t at) {
-  auto it = map.lower_bound(at);
-  if (it != map.begin()) {
-    const auto before = std::prev(it);
-    if (before->second.end > at) {
-      Cell rest = before->second;
-      before->second.end = at;
-      return map.emplace_hint(it, at, rest);
-    }
-  }
-  return it;
-}
-
 void RaceSink::access(const AccessEvent& event) {
   // A scalar access is over before a clock could be read twice.
   std::optional<HostTimer> timer;
@@ -248,119 +244,14 @@ void RaceSink::access(const AccessEvent& event) {
   begin(event.source);
   const uint32_t me = unit_id(event.source);
   if (event.source.unit == kSequencer) {
-    units_[me].history[units_[me].clock[me]] = {event.source.pc, event.source.op_id};
+    units_[me].history.emplace_back(units_[me].clock[me],
+                                    Command{event.source.pc, event.source.op_id});
+  }
+  access_ += 2;  // the even one for reads, the odd one for writes
+  for (const AccessRange& range : event.extents) {
+    drop_unused(memory_[range.owner]);
   }
   event.walk([&](const AccessRange& range) { note(me, range); });
-}
-
-void RaceSink::note(uint32_t me, const AccessRange& range) {
-  if (range.bytes == 0) {
-    return;
-  }
-  const uint64_t low = range.low;
-  const uint64_t high = low + range.bytes;
-  Map& map = memory_[range.owner][static_cast<size_t>(range.memory)];
-  split(map, high);
-  auto it = split(map, low);
-  const auto first = it;
-  uint64_t hole = high;  // the first bytes that nothing has written: [hole, hole_end)
-  uint64_t hole_end = high;
-  const auto unwritten = [&](uint64_t begin, uint64_t end) {
-    if (hole == high) {
-      hole = begin;
-      hole_end = end;
-    } else if (hole_end == begin) {
-      hole_end = end;
-    }
-  };
-  uint64_t reached = low;
-  for (; it != map.end() && it->first < high; ++it) {
-    check_cell(me, range, it->first, it->second);
-    if (it->first != reached && !written_before(range.memory)) {
-      unwritten(reached, it->first);
-    }
-    if (!it->second.written) {
-      unwritten(it->first, it->second.end);
-    }
-    reached = it->second.end;
-  }
-  if (reached < high && !written_before(range.memory)) {
-    unwritten(reached, high);
-  }
-  if (range.write) {  // one cell for all of it
-    map.erase(first, it);
-    Cell cell;
-    cell.end = high;
-    cell.written = true;
-    cell.write_unit = me;
-    cell.write_clock = units_[me].clock[me];
-    map[low] = cell;
-    if (range.memory == ProbeMemory::kSmem) {
-      complete_words(range);
-    }
-    return;
-  }
-  if (hole < high) {
-    report("reads bytes that nothing has written", me, std::nullopt, range, hole, hole_end);
-  }
-  if (me / core_units() == range.owner) {  // no command reads another core's memory
-    note_reads(me, range);
-  }
-}
-
-void RaceSink::note_reads(uint32_t me, const AccessRange& range) {
-  fill_gaps(range, written_before(range.memory));
-  Map& map = memory_[range.owner][static_cast<size_t>(range.memory)];
-  const uint64_t high = range.low + range.bytes;
-  for (auto cell = map.find(range.low); cell != map.end() && cell->first < high; ++cell) {
-    cell->second.read_clock[me % core_units()] = units_[me].clock[me];
-  }
-}
-
-// The sequencer loads whole words of SMEM, also where a command wrote an element of one or two
-// bytes; programs drop the rest of the word. So a word that something is written to has no holes.
-void RaceSink::complete_words(const AccessRange& range) {
-  AccessRange words = range;
-  words.low = range.low / kWordBytes * kWordBytes;
-  const uint64_t high = (range.low + range.bytes + kWordBytes - 1) / kWordBytes * kWordBytes;
-  words.bytes = high - words.low;
-  fill_gaps(words, true);
-  Map& map = memory_[range.owner][static_cast<size_t>(range.memory)];
-  for (auto cell = map.find(words.low); cell != map.end() && cell->first < high; ++cell) {
-    cell->second.written = true;
-  }
-}
-
-// Bytes of the range without a cell get one.
-void RaceSink::fill_gaps(const AccessRange& range, bool written) {
-  Map& map = memory_[range.owner][static_cast<size_t>(range.memory)];
-  const uint64_t high = range.low + range.bytes;
-  split(map, high);
-  auto cell = split(map, range.low);
-  for (uint64_t at = range.low; at < high; at = cell->second.end, ++cell) {
-    if (cell == map.end() || cell->first != at) {
-      Cell fresh;
-      fresh.end = cell == map.end() ? high : std::min(high, cell->first);
-      fresh.written = written;
-      cell = map.emplace_hint(cell, at, fresh);
-    }
-  }
-}
-
-void RaceSink::check_cell(uint32_t me, const AccessRange& range, uint64_t low, const Cell& cell) {
-  const Clock& mine = units_[me].clock;
-  if (cell.write_clock != 0 && cell.write_unit != me && cell.write_clock > mine[cell.write_unit]) {
-    report(range.write ? "overwrites, without waiting for it, what was written by"
-                       : "reads, without waiting for it, what is written by",
-           me, Moment{cell.write_unit, cell.write_clock}, range, low, cell.end);
-  }
-  for (uint32_t place = 0; range.write && place < core_units(); ++place) {
-    const uint32_t reader = range.owner * core_units() + place;
-    if (reader != me && cell.read_clock[place] > mine[reader]) {
-      report("overwrites, without waiting for it, what is read by", me,
-             Moment{reader, cell.read_clock[place]}, range, low, cell.end);
-    }
-  }
 }
 
 spec::CommandPlace RaceSink::place_of(const Moment& moment) const {
@@ -368,28 +259,43 @@ spec::CommandPlace RaceSink::place_of(const Moment& moment) const {
   spec::CommandPlace place{.core = moment.unit / core_units()};
   place.unit = local == kSequencer ? "sequencer" : std::string(spec::kQueueNames[local]);
   const auto& history = units_[moment.unit].history;
-  const auto command = history.find(moment.clock);
-  if (command != history.end()) {
-    place.pc = command->second.pc;
-    place.op_id = command->second.op_id;
+  const auto behind =
+      std::ranges::upper_bound(history, moment.clock, {}, &std::pair<uint32_t, Command>::first);
+  if (behind != history.begin() && (behind - 1)->first == moment.clock) {
+    place.pc = (behind - 1)->second.pc;
+    place.op_id = (behind - 1)->second.op_id;
   }
   return place;
 }
 
+std::string RaceSink::where_of(const Told& told) {
+  constexpr std::array<const char*, kProbeMemories> kNames = {"VMEM", "SMEM", "HBM"};
+  return "bytes " + std::to_string(told.low) + ".." + std::to_string(told.end - 1) + " of " +
+         kNames[static_cast<size_t>(told.memory)] + " of core " + std::to_string(told.owner);
+}
+
+// Bytes that follow those of the finding before, of the same commands, belong to it.
 void RaceSink::report(const char* what, uint32_t me, std::optional<Moment> other,
                       const AccessRange& range, uint64_t low, uint64_t end) {
+  const Told told{what, other.value_or(Moment{me, 0}), range.owner, range.memory, access_, low,
+                  end};
+  if (told.goes_on(told_)) {
+    told_.end = end;
+    if (count_ <= kMaxFindings) {
+      findings_.back().where = where_of(told_);
+    }
+    return;
+  }
+  told_ = told;
   if (count_ >= kMaxFindings) {
     ++count_;
     return;
   }
-  constexpr std::array<const char*, kProbeMemories> kNames = {"VMEM", "SMEM", "HBM"};
   spec::CheckFinding finding{.who = place_of({me, units_[me].clock[me]}), .what = what};
   if (other) {
     finding.other = place_of(*other);
   }
-  finding.where = "bytes " + std::to_string(low) + ".." + std::to_string(end - 1) + " of " +
-                  kNames[static_cast<size_t>(range.memory)] + " of core " +
-                  std::to_string(range.owner);
+  finding.where = where_of(told_);
   add(std::move(finding));
 }
 

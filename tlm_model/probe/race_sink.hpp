@@ -1,24 +1,28 @@
-// Happens-before checker of core programs (--check): two commands that touch the same byte, one of
-// them writing, must be ordered by an engine's queue or by semaphores, whatever the simulated times
-// were. Vector clocks over the units that the board has (engine queues and sequencers),
-// byte-precise interval maps of VMEM, SMEM and HBM; also finds reads of bytes that nothing has
-// written in this launch: of VMEM, SMEM (words to which nothing is), and HBM that the launch gets
-// as undefined. Signals of one semaphore are matched to waits in order of their arrival; where
-// another order is possible, in which a wait would end without a signal that has ended it, that is
-// a finding too: a count that another takes. So are counts that nobody takes, at the end of a
-// program or beyond the range of the semaphore. Credits of remote writes are nothing special: a
-// write into a peer is behind the peer's last use of those bytes, by its signal or by the barrier.
-// Not seen: host transfers and control harts (barriers order them). No SystemC.
+// Happens-before checker of core programs (--check): two commands that touch
+// the same byte, one of them writing, must be ordered by an engine's queue or
+// by semaphores, whatever the simulated times were. Vector clocks over the
+// units that the board has (engine queues and sequencers), byte-precise states
+// of VMEM, SMEM and HBM; also finds reads of bytes that nothing has written in
+// this launch: of VMEM, SMEM (words to which nothing is), and HBM that the
+// launch gets as undefined. Signals of one semaphore are matched to waits in
+// order of their arrival; where another order is possible, in which a wait
+// would end without a signal that has ended it, that is a finding too: a count
+// that another takes. So are counts that nobody takes, at the end of a program
+// or beyond the range of the semaphore. Credits of remote writes are nothing
+// special: a write into a peer is behind the peer's last use of those bytes, by
+// its signal or by the barrier. Not seen: host transfers and control harts
+// (barriers order them). No SystemC.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "probe/byte_states.hpp"
 #include "probe/probe_set.hpp"
 #include "tpu/board_report.hpp"
 #include "tpu/spec/board_params.hpp"
@@ -30,8 +34,8 @@ class RaceSink final : public ProbeSink {
   explicit RaceSink(const spec::BoardParams& board);
 
   void listen(ProbeSet& probes);
-  // The first core of a gang's (launch, step) forgets the orders of the step before, since the
-  // barrier has ordered everything.
+  // The first core of a gang's (launch, step) forgets the orders of the step
+  // before, since the barrier has ordered everything.
   void program(const ProgramEvent& event) override;
   void issue(const IssueEvent& event) override;
   void take(const TakeEvent& event) override;
@@ -49,17 +53,31 @@ class RaceSink final : public ProbeSink {
 
  private:
   static constexpr size_t kMaxFindings = 100;
+  static constexpr ByteStates::State kUnwritten = 0;  // first record of each core
+  static constexpr ByteStates::State kWritten = 1;    // before this launch or step; second record
   static constexpr uint32_t kSequencer = static_cast<uint32_t>(kSequencerUnit);
   using Clock = std::vector<uint32_t>;  // by unit of the board
 
-  struct Cell {  // of the bytes from its key to `end`
-    uint64_t end = 0;
+  // What is known of bytes. Many bytes share a record: an access decides once
+  // about each.
+  struct Record {
     bool written = false;  // there is something to read
     uint32_t write_unit = 0;
     uint32_t write_clock = 0;                   // 0: no write in this step
     std::array<uint32_t, kUnits> read_clock{};  // by unit of the core
+    // Of the access that looked at it last:
+    uint64_t looked = 0;         // number of the access
+    bool clean = false;          // it is ordered behind what is known
+    ByteStates::State read = 0;  // record of the bytes that it has read
   };
-  using Map = std::map<uint64_t, Cell>;
+  struct Memories {  // of a core
+    std::array<ByteStates, kProbeMemories> bytes = {ByteStates(kUnwritten), ByteStates(kUnwritten),
+                                                    ByteStates(kWritten)};
+    std::vector<Record> records;
+    size_t kept = 0;              // records that were in use when they were last looked through
+    uint64_t wrote = 0;           // number of the access
+    ByteStates::State write = 0;  // record of the bytes that it has written
+  };
   struct Command {
     uint32_t pc = 0;
     uint32_t op_id = 0;
@@ -73,7 +91,7 @@ class RaceSink final : public ProbeSink {
     uint64_t begun = 0;        // sequence of the command that left the queue last
     std::deque<Clock> issued;  // clocks of queued commands
     std::deque<Flight> flights;
-    std::map<uint32_t, Command> history;  // clock of a command -> what it was
+    std::vector<std::pair<uint32_t, Command>> history;  // by the clock that a command had
   };
   struct Moment {  // of a unit: of its command with that clock
     uint32_t unit;
@@ -96,6 +114,20 @@ class RaceSink final : public ProbeSink {
     bool told = false;        // a count that another takes
   };
 
+  struct Told {  // the finding before, about bytes
+    const char* what = nullptr;
+    Moment other{};
+    uint32_t owner = 0;
+    ProbeMemory memory = ProbeMemory::kVmem;
+    uint64_t access = 0;
+    uint64_t low = 0, end = 0;
+    bool goes_on(const Told& before) const {
+      return what == before.what && other.unit == before.other.unit &&
+             other.clock == before.other.clock && owner == before.owner &&
+             memory == before.memory && access == before.access && low == before.end;
+    }
+  };
+
   // Number of a unit of the board; `unit` as in ProbeSource.
   uint32_t unit_id(uint32_t core, uint32_t unit) const {
     return core * core_units() + place_[unit];
@@ -106,22 +138,26 @@ class RaceSink final : public ProbeSink {
   void begin_step(uint32_t core, uint64_t epoch);
   void forget_step(uint32_t core);
   void note(uint32_t me, const AccessRange& range);
-  void note_reads(uint32_t me, const AccessRange& range);
-  void fill_gaps(const AccessRange& range, bool written);
+  void write(uint32_t me, const AccessRange& range);
+  void read(uint32_t me, const AccessRange& range);
+  void look(uint32_t me, const AccessRange& range, ByteStates::State state);
+  bool ordered(uint32_t me, const AccessRange& range, const Record& record) const;
+  ByteStates::State write_record(uint32_t me, Memories& memories);
+  ByteStates::State read_record(uint32_t me, Memories& memories, ByteStates::State state);
   void complete_words(const AccessRange& range);
-  // The launch finds something there, unless it was told otherwise.
-  static bool written_before(ProbeMemory memory) { return memory == ProbeMemory::kHbm; }
+  void drop_unused(Memories& memories);
   Semaphore& semaphore_of(uint32_t core, uint32_t index) {
     return semaphores_[core * semaphore_count_ + index];
   }
   void add_signal(const Moment& from, const Clock& clock, const SignalEvent& event);
   void find_other_order(const Moment& from, const Clock& clock, const SignalEvent& event);
   static void join(Clock& into, const Clock& from);
-  static Map::iterator split(Map& map, uint64_t at);
-  void check_cell(uint32_t me, const AccessRange& range, uint64_t low, const Cell& cell);
+  void check(uint32_t me, const AccessRange& range, uint64_t low, uint64_t high,
+             const Record& record);
   void report(const char* what, uint32_t me, std::optional<Moment> other, const AccessRange& range,
               uint64_t low, uint64_t end);
   void add(spec::CheckFinding finding);
+  static std::string where_of(const Told& told);
   spec::CommandPlace place_of(const Moment& moment) const;
 
   const uint32_t cores_;
@@ -130,14 +166,16 @@ class RaceSink final : public ProbeSink {
   std::array<uint32_t, kUnits> place_{};  // their places in unit_of_
   std::vector<Unit> units_;               // by core and unit
   std::vector<Semaphore> semaphores_;
-  std::vector<std::array<Map, kProbeMemories>> memory_;  // by core
-  std::vector<uint64_t> epoch_;                          // by core
+  std::vector<Memories> memory_;  // by core
+  uint64_t access_ = 0;           // number of the access; reads and writes of a command are two
+  std::vector<uint64_t> epoch_;   // by core
   struct Step {
     uint32_t launch = 0;
     uint64_t step = 0;  // of the board
   };
   std::vector<Step> steps_;  // by core
   std::vector<spec::CheckFinding> findings_;
+  Told told_;
   uint64_t taken_ = 0;  // of them, by take_findings()
   uint64_t count_ = 0;
 };
