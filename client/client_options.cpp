@@ -106,6 +106,10 @@ constexpr Variable kVariables[] = {
     {"TRACE", [](const std::string& text, Reading& to) { to.board.open.sim.trace_path = text; }},
     {"WAVES", [](const std::string& text, Reading& to) { to.board.open.sim.waves_path = text; }},
     {"WAVES_STEPS", [](const std::string& text, Reading& to) { to.board.waves_steps = text; }},
+    {"TIMELINE",
+     [](const std::string& text, Reading& to) { to.board.open.sim.timeline_path = text; }},
+    {"TIMELINE_STEPS",
+     [](const std::string& text, Reading& to) { to.board.timeline_steps = text; }},
     {"MXU_WAVES",
      [](const std::string& text, Reading& to) { to.board.open.sim.mxu_waves_path = text; }},
     {"MXU_WAVES_TILES",
@@ -169,8 +173,8 @@ Environment environment_of_process() {
 }
 
 Environment changed_environment(Environment environment, const Environment& changes) {
-  static constexpr std::array<std::string_view, 5> kChanging = {"MXU", "TRACE", "WAVES",
-                                                                "WAVES_STEPS", "OP_TIMES"};
+  static constexpr std::array<std::string_view, 7> kChanging = {
+      "MXU", "TRACE", "WAVES", "WAVES_STEPS", "TIMELINE", "TIMELINE_STEPS", "OP_TIMES"};
   for (const auto& [name, text] : changes) {
     const std::string_view rest = std::string_view(name).substr(
         std::min(name.size(), name.starts_with(kPrefix) ? kPrefix.size() : name.size()));

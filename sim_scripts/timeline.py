@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Draws one launch of one core as an SVG timeline: a row for each engine queue, colour by opcode, time in microseconds.
 
-Input is the text file of `tpuboard run|train --trace FILE.txt`, one line an engine command:
-`start end core queue opcode op=N pc=N step=N free=N`, times in core cycles. The clock is a number of the board: see
-`tpuboard devices`. A launch begins where no queue of the core had work for --gap cycles.
+Input is the file of `tpuboard run|train --timeline FILE.pftrace`, or the text of `--trace FILE.txt`, one line an engine
+command: `start end core queue opcode op=N pc=N step=N free=N`, times in core cycles. The clock is a number of the
+board: see `tpuboard devices`. A launch begins where no queue of the core had work for --gap cycles.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
@@ -34,8 +35,114 @@ class Command:
     fields: str
 
 
-def read_trace(path: Path, core: int) -> list[Command]:
+def fields_of(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Fields of a protocol buffer: numbers, or the bytes of a text or message."""
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value, shift = 0, 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(message):
+        tag = varint()
+        if tag & 7 == 0:
+            yield tag >> 3, varint()
+        elif tag & 7 in (1, 5):
+            size = 8 if tag & 7 == 1 else 4
+            yield tag >> 3, int.from_bytes(message[at:at + size], "little")
+            at += size
+        elif tag & 7 == 2:
+            size = varint()
+            if at + size > len(message):
+                raise IndexError("the message ends early")
+            yield tag >> 3, message[at:at + size]
+            at += size
+        else:
+            raise ValueError("not a protocol buffer")
+
+
+def one(message: bytes, number: int, default: int | bytes = 0) -> int | bytes:
+    """The field of that number."""
+    return next((value for key, value in fields_of(message) if key == number), default)
+
+
+@dataclass
+class PerfettoNames:
+    """Tracks and texts of a Perfetto trace, as far as they have been read."""
+
+    tracks: dict[int, tuple[int, str]] = field(default_factory=dict)  # parent, name
+    texts: dict[int, dict[int, str]] = field(default_factory=dict)  # by field of InternedData
+
+    def learn(self, key: int, packet: bytes) -> None:
+        """A packet that describes a track, or brings texts."""
+        if key == 60:
+            name = one(packet, 2, b"")
+            assert isinstance(name, bytes)
+            self.tracks[int(one(packet, 1))] = (int(one(packet, 5)), name.decode())
+        elif key == 12:
+            for kind, entry in fields_of(packet):
+                text = one(entry, 2, b"") if isinstance(entry, bytes) else b""
+                if isinstance(entry, bytes) and isinstance(text, bytes):
+                    self.texts.setdefault(kind, {})[int(one(entry, 1))] = text.decode()
+
+    def row(self, track: int, core: int) -> str:
+        """Row of a track that shows commands or marks of the core, else nothing."""
+        parent, name = self.tracks.get(track, (0, ""))
+        queue = name.split(" (")[0]
+        mine = self.tracks.get(parent, (0, ""))[1].startswith(f"TPU:{core} ")
+        return queue if mine and (queue == MARKS or queue.rstrip("0123456789") in ENGINE_ORDER) else ""
+
+
+def read_perfetto(path: Path, core: int, clock_mhz: float) -> list[Command]:
+    """Commands and marks of one core in the order of their start. Times are nanoseconds, rounded down."""
+    names = PerfettoNames()
+    commands: list[Command] = []
+    open_slices: dict[int, list[Command]] = {}
+
+    def slice_event(cycle: int, event: bytes) -> None:
+        """The begin or end of a slice."""
+        track, kind = int(one(event, 11)), int(one(event, 9))
+        row = names.row(track, core)
+        if row and kind == 1:
+            notes = [dict(fields_of(note)) for number, note in fields_of(event)
+                     if number == 4 and isinstance(note, bytes)]
+            text = " ".join(f"{names.texts[3][note[1]]}={note[3]}" for note in notes)
+            opcode = names.texts.get(1, {}).get(int(one(event, 3)), "mark")
+            text = text or names.texts[2][int(one(event, 10))]
+            open_slices.setdefault(track, []).append(Command(cycle, cycle, core, row, opcode, text))
+        elif row and kind == 2 and open_slices.get(track):
+            commands.append(open_slices[track].pop())
+            commands[-1].end = cycle
+
+    try:
+        for _, packet in fields_of(path.read_bytes()):
+            if not isinstance(packet, bytes):
+                raise ValueError("not a trace")
+            cycle = 0
+            for key, value in fields_of(packet):
+                if key == 8 and isinstance(value, int):
+                    cycle = -int(-value * clock_mhz // 1000)
+                elif key == 11 and isinstance(value, bytes):
+                    slice_event(cycle, value)
+                elif isinstance(value, bytes):
+                    names.learn(key, value)
+    except (IndexError, KeyError, ValueError, AttributeError):
+        raise SystemExit(f"timeline: {path}: damaged, or not a file of --timeline") from None
+    return sorted(commands, key=lambda each: (each.start, each.end))
+
+
+def read_trace(path: Path, core: int, clock_mhz: float) -> list[Command]:
     """Commands of one core in the order of their start."""
+    with path.open("rb") as file:
+        if file.read(1) == b"\n":  # field 1, a message: no text begins so
+            return read_perfetto(path, core, clock_mhz)
     commands: list[Command] = []
     open_marks: list[tuple[int, str]] = []
     with path.open(encoding="utf-8") as lines:
@@ -162,7 +269,7 @@ def draw(commands: list[Command], clock_mhz: float, title: str) -> str:
 def main() -> int:
     """Reads the command line, writes the picture."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("trace", type=Path, help="file made by --trace")
+    parser.add_argument("trace", type=Path, help="file made by --timeline or --trace")
     parser.add_argument("-o", "--out", type=Path, required=True, help="SVG file to write")
     parser.add_argument("--core", type=int, default=0, help="TPU number (default 0)")
     parser.add_argument("--launch", type=int, default=0, help="which launch of the trace (default 0, the first)")
@@ -171,7 +278,7 @@ def main() -> int:
     parser.add_argument("--title", help="headline of the picture")
     arguments = parser.parse_args()
     try:
-        commands = read_trace(arguments.trace, arguments.core)
+        commands = read_trace(arguments.trace, arguments.core, arguments.clock_mhz)
     except OSError as error:
         raise SystemExit(f"timeline: {error}") from None
     parts = launches(commands, arguments.gap)

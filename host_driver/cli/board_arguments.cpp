@@ -53,6 +53,21 @@ void set_waves_length(std::string_view text, SimOptions& sim) {
   (steps ? sim.waves_for_steps : sim.waves_for_cycles) = *count;
 }
 
+// Steps of the timeline and of the profile.
+void set_record_windows(const BoardArguments& arguments, SimOptions& sim) {
+  sim.xprof = sim.xprof || !arguments.xprof.empty();
+  if (!arguments.xprof_steps.empty()) {
+    const auto steps = need_range(arguments.xprof_steps, "--xprof-steps");
+    sim.xprof_first_step = steps.first;
+    sim.xprof_steps = steps.second - steps.first + 1;
+  }
+  if (!arguments.timeline_steps.empty()) {
+    const auto steps = need_range(arguments.timeline_steps, "--timeline-steps");
+    sim.timeline_first_step = steps.first;
+    sim.timeline_steps = steps.second - steps.first + 1;
+  }
+}
+
 bool valid_mxu_mode(std::string_view mode) {
   const size_t at = mode.find('@');
   if (at != std::string_view::npos) {
@@ -106,6 +121,7 @@ OpenOptions open_options(const BoardArguments& arguments) {
   options.sim.waves_first_step = steps.first;
   options.sim.waves_steps = steps.second - steps.first + 1;
   set_waves_length(arguments.waves_for, options.sim);
+  set_record_windows(arguments, options.sim);
   const auto tiles = need_range(arguments.mxu_waves_tiles, "--mxu-waves-tiles");
   options.sim.mxu_waves_first_tile = tiles.first;
   options.sim.mxu_waves_tiles = tiles.second - tiles.first + 1;

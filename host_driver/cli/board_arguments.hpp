@@ -24,6 +24,9 @@ struct BoardArguments {
   std::vector<std::string> verilog;
   std::string waves_steps = "0..0";
   std::string waves_for;
+  std::string xprof;           // folder
+  std::string xprof_steps;     // empty: all
+  std::string timeline_steps;  // empty: all
   std::string mxu_waves_tiles = "0..3";
 };
 

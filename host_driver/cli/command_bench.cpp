@@ -19,6 +19,7 @@
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
 #include "cli/program_file.hpp"
+#include "cli/xprof_folder.hpp"
 #include "figures/measure.hpp"
 #include "files/json_output.hpp"
 #include "tpu/error.hpp"
@@ -201,6 +202,7 @@ std::exception_ptr bench_program(Report& report, const BenchArguments& arguments
   OpenOptions options = open_options(arguments.board);
   options.sim.no_data = !arguments.with_data && !options.sim.profile;
   const std::vector<std::byte> image = program_bytes(path, options);
+  const XprofFolder xprof(arguments.board.xprof, options);
   const Board board = Board::open(options);
   const Executable program = board.load(image);
   Arguments inputs(program);
@@ -247,6 +249,7 @@ std::exception_ptr bench_program(Report& report, const BenchArguments& arguments
     report.add("profile", profile.json(launches));
   }
   try {
+    xprof.write(board);
     board.close();
   } catch (const Error&) {
     return std::current_exception();

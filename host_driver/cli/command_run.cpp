@@ -18,6 +18,7 @@
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
 #include "cli/program_file.hpp"
+#include "cli/xprof_folder.hpp"
 #include "figures/measure.hpp"
 #include "files/digest.hpp"
 #include "files/files.hpp"
@@ -245,6 +246,7 @@ void run(const RunArguments& arguments) {
     options.sim.tile_folder = arguments.out_dir;
   }
   const std::vector<std::byte> image = program_bytes(arguments.program, options);
+  const XprofFolder xprof(arguments.board.xprof, options);
   const Board board = Board::open(options);
   const Executable program = load_on(board, image, arguments);
   check_outputs(program, arguments, inputs);
@@ -269,6 +271,7 @@ void run(const RunArguments& arguments) {
              window.cycles(), window.seconds() * 1e6, window.mxu_utilization() * 100,
              window.idle() * 100, hash.substr(0, 16));
   profile.print(static_cast<double>(arguments.launches));
+  xprof.write(board);
   board.close();
   require_clean(window.last());
 }

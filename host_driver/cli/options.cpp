@@ -40,6 +40,27 @@ void add_waves_window(CLI::App& command, BoardArguments& arguments, CLI::Option*
       ->type_name("CYCLES");
 }
 
+// The timeline and the profile.
+void add_timeline_options(CLI::App& command, BoardArguments& arguments) {
+  CLI::Option* timeline =
+      command.add_option("--timeline", arguments.open.sim.timeline_path,
+                         "Commands, waits and bandwidth of all cores, for https://ui.perfetto.dev");
+  timeline->type_name("FILE.pftrace");
+  command
+      .add_option("--timeline-steps", arguments.timeline_steps,
+                  "Steps of the run in --timeline, first and last (default: all)")
+      ->needs(timeline)
+      ->type_name("A..B");
+  CLI::Option* xprof = command.add_option(
+      "--xprof", arguments.xprof, "Profile of operations, for `xprof --logdir DIR` or TensorBoard");
+  xprof->type_name("DIR");
+  command
+      .add_option("--xprof-steps", arguments.xprof_steps,
+                  "Steps of the run in --xprof, first and last (default: all)")
+      ->needs(xprof)
+      ->type_name("A..B");
+}
+
 // Files of what can be seen of a run.
 void add_record_options(CLI::App& command, BoardArguments& arguments) {
   command
@@ -52,6 +73,7 @@ void add_record_options(CLI::App& command, BoardArguments& arguments) {
                                           "Steps of the run in --waves, first and last");
   steps->needs(waves)->capture_default_str()->type_name("A..B");
   add_waves_window(command, arguments, waves, steps);
+  add_timeline_options(command, arguments);
   CLI::Option* mxu_waves = command.add_option("--mxu-waves", arguments.open.sim.mxu_waves_path,
                                               "Signals of the first Verilog matrix unit");
   mxu_waves->type_name("FILE.fst");
@@ -148,8 +170,8 @@ void keep_inputs(const OpenOptions& options, const std::string& json,
                  std::vector<std::string> inputs) {
   inputs.push_back(options.preset);
   const SimOptions& sim = options.sim;
-  for (const std::string& output :
-       {sim.trace_path, sim.waves_path, sim.mxu_waves_path, options.hang_report, json}) {
+  for (const std::string& output : {sim.trace_path, sim.waves_path, sim.timeline_path,
+                                    sim.mxu_waves_path, options.hang_report, json}) {
     refuse_overwrite(output, inputs);
   }
 }

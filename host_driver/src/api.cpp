@@ -330,6 +330,7 @@ BoardCounters Board::counters() const {
 }
 
 SimOptions Board::sim() const { return need(impl_).sim(); }
+std::string Board::take_xspace() const { return need(impl_).take_xspace(); }
 std::vector<OpTime> Board::op_times() const { return need(impl_).op_times(); }
 
 void Board::change_sim(const SimOptions& sim) const {

@@ -161,8 +161,10 @@ std::vector<Array> arrays_of(const ProgramInfo& info, std::vector<std::vector<Bu
 }  // namespace
 
 void BoardImpl::give_launch_id(Operation& op) {
+  forget_launch(op);
   launch_count_ += launch_count_ == UINT32_MAX ? 2 : 1;  // never 0
   op.launch_id = launch_count_;
+  transport_->name_launch(op.launch_id, op.program->owner);
   for (const auto& command : op.commands) {
     tpu_command_launch_t wire;
     std::memcpy(&wire, command->wire.data(), sizeof(wire));

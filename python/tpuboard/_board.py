@@ -193,6 +193,8 @@ def configure(
     waves: str | os.PathLike[str] | None = None,
     waves_steps: str | None = None,
     trace: str | os.PathLike[str] | None = None,
+    timeline: str | os.PathLike[str] | None = None,
+    timeline_steps: str | None = None,
     op_times: bool | None = None,
     threads: int | None = None,
     check: bool | None = None,
@@ -200,8 +202,8 @@ def configure(
     """Chooses how the board of this process is simulated. What is None stays as it is.
 
     Sets the environment variables TPUBOARD_* of docs/jax.md, which say the same to programs that cannot be changed.
-    While the board is open `mxu`, `waves`, `waves_steps`, `trace` and `op_times` can change: this waits then until all
-    submitted work is over. All others are fixed by the first use of JAX or `tpuboard.board()`.
+    While the board is open `mxu`, `waves`, `waves_steps`, `trace`, `timeline`, `timeline_steps` and `op_times` can
+    change: this waits then until all submitted work is over. All others are fixed by the first use of JAX or `tpuboard.board()`.
 
     Args:
         file: preset (`v3_8`) or board file.
@@ -210,6 +212,8 @@ def configure(
         waves: FST file for the board's signals; `""`: none. `waves_steps` chooses the steps (`"2..5"`, counted since
             the board was opened); without it, waves of an open board are of all steps until they are switched off.
         trace: text file with a line for each command, which `sim_scripts/timeline.py` draws; `""`: none.
+        timeline: Perfetto trace of all cores, for https://ui.perfetto.dev; `""`: none. `timeline_steps` chooses the
+            steps; without it all are in it.
         op_times: count where cores spend their time, from zero: `Board.op_times()`.
         threads: host threads that do data work.
         check: look for accesses of core programs that nothing orders.
@@ -225,6 +229,8 @@ def configure(
         "WAVES": _path(waves),
         "WAVES_STEPS": waves_steps,
         "TRACE": _path(trace),
+        "TIMELINE": _path(timeline),
+        "TIMELINE_STEPS": timeline_steps,
         "OP_TIMES": None if op_times is None else str(int(op_times)),
         "THREADS": None if threads is None else str(threads),
         "CHECK": None if check is None else str(int(check)),

@@ -41,6 +41,7 @@ BLOCKS = {
     "kernel": set(),
     "probe": {"kernel"},
     "waves": {"kernel", "probe", "mxu"},  # of mxu the record of its ports
+    "timeline": {"kernel", "probe"},
     "hart": set(),
     "debug": {"hart"},
     "vpu": set(),
@@ -51,7 +52,7 @@ BLOCKS = {
     "mgmt": {"kernel", "probe", "hart"},
     "core": {"kernel", "probe", "mxu", "vpu"},
     "chip": {"core", "hbm", "mgmt", "pcie"},
-    "board": {"kernel", "probe", "waves", "debug", "mxu", "ici", "pcie", "core", "chip"},
+    "board": {"kernel", "probe", "waves", "timeline", "debug", "mxu", "ici", "pcie", "core", "chip"},
 }
 # Rooms of the compiler, the same way. What stands in compiler/ itself puts them together and sees all.
 ROOMS = {

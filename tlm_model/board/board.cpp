@@ -27,8 +27,8 @@ void refuse_fixed(const spec::SimOptions& now, const spec::SimOptions& wanted) {
     if (!same) {
       throw std::runtime_error(std::string(name) +
                                " is fixed when the board is opened; of an open board --mxu, "
-                               "--trace, --waves, --waves-steps and the times of operations can "
-                               "change");
+                               "--trace, --waves, --waves-steps, --timeline, --timeline-steps, "
+                               "the profile and the times of operations can change");
     }
   };
   check(now.threads == wanted.threads, "--threads");
@@ -47,14 +47,15 @@ void refuse_fixed(const spec::SimOptions& now, const spec::SimOptions& wanted) {
 }  // namespace
 
 Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemory& memory,
-             std::span<const uint8_t> rom, GdbLink* gdb)
+             std::span<const uint8_t> rom, GdbLink* gdb, const LaunchPrograms& programs)
     : sc_module(name),
       options_(options),
       fluid_("fluid"),
       mxu_select_(make_select(options_)),
       verilog_select_(options_.sim, options_.params),
-      sinks_(options_, mxu_select_->verilog_units(), probes_, waves_open_,
-             [this] { return waits(); }),
+      sinks_(
+          options_, mxu_select_->verilog_units(), probes_, waves_open_, [this] { return waits(); },
+          programs),
       pool_(thread_count(options.sim.threads)),
       programs_(options_.params),
       ici_("ici", options_.params, fluid_),

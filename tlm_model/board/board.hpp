@@ -22,9 +22,9 @@ namespace tpu::model {
 class Board : public sc_core::sc_module {
  public:
   // Throws std::runtime_error for options that this host or board cannot follow. `gdb`, if any,
-  // brings a debugger.
+  // brings a debugger. The programs outlive the board.
   Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemory& memory,
-        std::span<const uint8_t> rom, GdbLink* gdb);
+        std::span<const uint8_t> rom, GdbLink* gdb, const LaunchPrograms& programs);
   ~Board() override;
 
   size_t chips() const { return chips_.size(); }
@@ -42,6 +42,7 @@ class Board : public sc_core::sc_module {
   std::string finish_files();
   // See BoardHost.
   std::string change_options(const spec::SimOptions& sim);
+  std::string take_xspace() { return sinks_.take_xspace(); }
   std::vector<OpTime> take_op_times(uint32_t launch) { return sinks_.take_op_times(launch); }
 
  private:

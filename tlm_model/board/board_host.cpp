@@ -24,8 +24,8 @@ struct BoardHost::Impl {
                 "cannot boot; install gcc-riscv64-unknown-elf and picolibc-riscv64-unknown-elf and "
                 "build again");
           }
-          auto made =
-              std::make_shared<Board>("board", options, memory, firmware::image().rom, gdb.get());
+          auto made = std::make_shared<Board>("board", options, memory, firmware::image().rom,
+                                              gdb.get(), launch_programs);
           board = made.get();
           return made;
         }) {}
@@ -55,6 +55,7 @@ struct BoardHost::Impl {
   void send_posted();
   void start_gdb(bool wait);
 
+  LaunchPrograms launch_programs;
   Board* board = nullptr;   // lives on the kernel thread until close
   std::mutex posted_mutex;  // leaf lock: guards posted
   std::vector<RegisterWrite> posted;
@@ -236,10 +237,20 @@ std::vector<spec::CheckFinding> BoardHost::take_findings() {
   return findings;
 }
 
+void BoardHost::name_launch(uint32_t launch, std::shared_ptr<const exe::ExecutableT> program) {
+  impl_->launch_programs.name(launch, std::move(program));
+}
+
 std::vector<OpTime> BoardHost::take_op_times(uint32_t launch) {
   std::vector<OpTime> times;
   impl_->call([&] { times = impl_->board->take_op_times(launch); });
   return times;
+}
+
+std::string BoardHost::take_xspace() {
+  std::string bytes;
+  impl_->call([&] { bytes = impl_->board->take_xspace(); });
+  return bytes;
 }
 
 std::string BoardHost::close() {

@@ -19,6 +19,10 @@
 #include "tpu/sim_options.hpp"
 #include "tpu/spec/board_params.hpp"
 
+namespace tpu::exe {
+struct ExecutableT;
+}
+
 namespace tpu::model {
 
 struct BoardOptions {
@@ -138,18 +142,23 @@ class BoardHost {
   std::vector<ConsoleLine> take_console();
 
   // Goes on with other options of the simulation; no launch may be under way. Matrix units, trace,
-  // waves and the times of operations can change. Throws std::runtime_error for any other, and for
-  // options that cannot be followed; nothing has changed then. Returns what went wrong with files
-  // that it completed, or nothing.
+  // waves, timeline, profile and the times of operations can change. Throws std::runtime_error for
+  // any other, and for options that cannot be followed; nothing has changed then. Returns what went
+  // wrong with files that it completed, or nothing.
   std::string change_options(const spec::SimOptions& sim);
   // With SimOptions::check: the first findings since the last call.
   std::vector<spec::CheckFinding> take_findings();
+  // What the launch runs, for those who show its operations by name; null: it is over. Any thread;
+  // waits for nothing.
+  void name_launch(uint32_t launch, std::shared_ptr<const exe::ExecutableT> program);
   // With SimOptions::op_times: what was counted of a launch, all its cores together, by op id;
   // forgets it.
   std::vector<OpTime> take_op_times(uint32_t launch);
 
   // Where a debugger can connect, "127.0.0.1:1234"; empty without SimOptions::gdb.
   std::string gdb_address() const;
+  // With SimOptions::xprof: the profile since it was switched on or last taken, an XSpace.
+  std::string take_xspace();
 
   // Ends the simulation and completes trace and wave files. Returns what went wrong with them, or
   // nothing.

@@ -19,6 +19,16 @@ bool same_waves(const spec::SimOptions& a, const spec::SimOptions& b) {
   return key(a) == key(b);
 }
 
+bool same_timeline(const spec::SimOptions& a, const spec::SimOptions& b) {
+  return a.timeline_path == b.timeline_path && a.timeline_first_step == b.timeline_first_step &&
+         a.timeline_steps == b.timeline_steps;
+}
+
+bool same_xprof(const spec::SimOptions& a, const spec::SimOptions& b) {
+  return a.xprof == b.xprof && a.xprof_first_step == b.xprof_first_step &&
+         a.xprof_steps == b.xprof_steps;
+}
+
 template <class Sink>
 void replace_sink(std::unique_ptr<Sink>& sink, std::unique_ptr<Sink> by, std::string& error) {
   if (const std::string text = sink != nullptr ? sink->finish() : std::string(); !text.empty()) {
@@ -30,14 +40,18 @@ void replace_sink(std::unique_ptr<Sink>& sink, std::unique_ptr<Sink> by, std::st
 }  // namespace
 
 ProbeSinks::ProbeSinks(const BoardOptions& options, const std::vector<VerilogUnit>& verilog,
-                       ProbeSet& probes, bool& waves_open, WatchdogSink::Waits waits)
+                       ProbeSet& probes, bool& waves_open, WatchdogSink::Waits waits,
+                       const LaunchPrograms& programs)
     : params_(options.params),
       sim_(options.sim),
       probes_(probes),
       waves_open_(waves_open),
-      watchdog_(std::move(waits)) {
+      watchdog_(std::move(waits)),
+      programs_(programs) {
   text_ = make_text(sim_);
   waves_ = make_waves(sim_, verilog);
+  timeline_ = make_timeline(sim_);
+  xprof_ = make_xprof(sim_);
   if (sim_.check) {
     race_ = std::make_unique<RaceSink>(params_);
   }
@@ -75,6 +89,28 @@ std::unique_ptr<BoardWaves> ProbeSinks::make_waves(const spec::SimOptions& sim,
   return std::make_unique<BoardWaves>(waves);
 }
 
+std::unique_ptr<TimelineSink> ProbeSinks::make_timeline(const spec::SimOptions& sim) const {
+  if (sim.timeline_path.empty()) {
+    return nullptr;
+  }
+  TimelineOptions timeline;
+  timeline.path = sim.timeline_path;
+  timeline.chips = static_cast<uint32_t>(params_.board.chips);
+  timeline.cores_per_chip = static_cast<uint32_t>(params_.board.cores_per_chip);
+  timeline.numbers.mxus = static_cast<uint32_t>(params_.core.mxus);
+  timeline.numbers.clock_mhz = static_cast<uint64_t>(params_.core.clock_mhz);
+  timeline.numbers.mxu_flops = static_cast<uint64_t>(2 * params_.mxu.rows * params_.mxu.cols);
+  timeline.first_step = sim.timeline_first_step;
+  timeline.step_count = sim.timeline_steps;
+  return std::make_unique<TimelineSink>(timeline, programs_);
+}
+
+std::unique_ptr<XprofSink> ProbeSinks::make_xprof(const spec::SimOptions& sim) const {
+  return sim.xprof ? std::make_unique<XprofSink>(params_, sim.xprof_first_step, sim.xprof_steps,
+                                                 programs_)
+                   : nullptr;
+}
+
 // Who listens, anew.
 void ProbeSinks::listen() {
   probes_ = ProbeSet();
@@ -84,6 +120,12 @@ void ProbeSinks::listen() {
   }
   if (waves_ != nullptr) {
     waves_->listen(probes_);
+  }
+  if (timeline_ != nullptr) {
+    timeline_->listen(probes_);
+  }
+  if (xprof_ != nullptr) {
+    xprof_->listen(probes_);
   }
   if (race_ != nullptr) {
     race_->listen(probes_);
@@ -97,14 +139,22 @@ std::string ProbeSinks::change(const spec::SimOptions& sim,
                                const std::vector<VerilogUnit>& verilog) {
   const bool other_text = sim.trace_path != sim_.trace_path;
   const bool other_waves = !same_waves(sim, sim_);
+  const bool other_timeline = !same_timeline(sim, sim_);
   std::unique_ptr<TextSink> text = other_text ? make_text(sim) : nullptr;
   std::unique_ptr<BoardWaves> waves = other_waves ? make_waves(sim, verilog) : nullptr;
+  std::unique_ptr<TimelineSink> timeline = other_timeline ? make_timeline(sim) : nullptr;
   std::string error;
   if (other_text) {
     replace_sink(text_, std::move(text), error);
   }
   if (other_waves) {
     replace_sink(waves_, std::move(waves), error);
+  }
+  if (other_timeline) {
+    replace_sink(timeline_, std::move(timeline), error);
+  }
+  if (!same_xprof(sim, sim_)) {
+    xprof_ = make_xprof(sim);
   }
   if (sim.op_times != sim_.op_times) {
     op_times_ = sim.op_times ? std::make_unique<OpTimesSink>(spec::core_count(params_)) : nullptr;
@@ -122,12 +172,18 @@ std::vector<OpTime> ProbeSinks::take_op_times(uint32_t launch) {
   return op_times_ != nullptr ? op_times_->take_launch(launch) : std::vector<OpTime>();
 }
 
+std::string ProbeSinks::take_xspace() { return xprof_ != nullptr ? xprof_->take() : std::string(); }
+
 std::string ProbeSinks::finish() {
-  std::string error = text_ != nullptr ? text_->finish() : std::string();
-  if (const std::string waves = waves_ != nullptr ? waves_->finish() : std::string();
-      !waves.empty()) {
-    append_line(error, waves);
-  }
+  std::string error;
+  const auto finish_sink = [&](auto& sink) {
+    if (const std::string text = sink != nullptr ? sink->finish() : std::string(); !text.empty()) {
+      append_line(error, text);
+    }
+  };
+  finish_sink(text_);
+  finish_sink(waves_);
+  finish_sink(timeline_);
   return error;
 }
 

@@ -1,5 +1,5 @@
 // The sinks that the options ask for, registered with the probe of a board: text trace, waves,
-// happens-before checker, times of operations, waits at a watchdog.
+// timeline, profile, happens-before checker, times of operations, waits at a watchdog.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,13 @@
 
 #include "board/board_host.hpp"
 #include "board/board_waits.hpp"
+#include "probe/launch_programs.hpp"
 #include "probe/op_times_sink.hpp"
 #include "probe/probe_set.hpp"
 #include "probe/race_sink.hpp"
 #include "probe/text_sink.hpp"
+#include "timeline/timeline_sink.hpp"
+#include "timeline/xprof_sink.hpp"
 #include "waves/board_waves.hpp"
 
 namespace tpu::model {
@@ -19,10 +22,10 @@ namespace tpu::model {
 class ProbeSinks {
  public:
   // Throws std::runtime_error when a file cannot be created. `probes` tells nobody once this is
-  // gone.
+  // gone; `programs` outlives it.
   // `verilog`: matrix units whose ports waves show. `waves_open` is set while their window is open.
   ProbeSinks(const BoardOptions& options, const std::vector<VerilogUnit>& verilog, ProbeSet& probes,
-             bool& waves_open, WatchdogSink::Waits waits);
+             bool& waves_open, WatchdogSink::Waits waits, const LaunchPrograms& programs);
 
   // Goes on with other options; a sink stays where its own are as they were, the checker always.
   // Between steps only. Throws std::runtime_error when a file cannot be created; nothing has
@@ -43,6 +46,8 @@ class ProbeSinks {
   std::vector<spec::CheckFinding> take_findings();
   // See OpTimesSink::take_launch(); empty where they are not counted.
   std::vector<OpTime> take_op_times(uint32_t launch);
+  // See XprofSink::take(); empty where no profile is kept.
+  std::string take_xspace();
   // Closes the files; what went wrong, or nothing. No event comes after it.
   std::string finish();
 
@@ -50,6 +55,8 @@ class ProbeSinks {
   static std::unique_ptr<TextSink> make_text(const spec::SimOptions& sim);
   std::unique_ptr<BoardWaves> make_waves(const spec::SimOptions& sim,
                                          const std::vector<VerilogUnit>& verilog);
+  std::unique_ptr<TimelineSink> make_timeline(const spec::SimOptions& sim) const;
+  std::unique_ptr<XprofSink> make_xprof(const spec::SimOptions& sim) const;
   void listen();
 
   const spec::BoardParams params_;
@@ -57,8 +64,11 @@ class ProbeSinks {
   ProbeSet& probes_;
   bool& waves_open_;
   WatchdogSink watchdog_;
+  const LaunchPrograms& programs_;
   std::unique_ptr<TextSink> text_;
   std::unique_ptr<BoardWaves> waves_;
+  std::unique_ptr<TimelineSink> timeline_;
+  std::unique_ptr<XprofSink> xprof_;
   std::unique_ptr<RaceSink> race_;
   std::unique_ptr<OpTimesSink> op_times_;
 };

@@ -11,6 +11,14 @@
 #include "tpu/spec/rings.h"
 
 namespace tpu::model {
+namespace {
+
+uint64_t flops_of(const DecodedCommand& command) {
+  const auto* matmul = std::get_if<MatmulPlan>(&command.plan);
+  return matmul != nullptr ? matmul->flops : 0;
+}
+
+}  // namespace
 
 Engine::Engine(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context)
     : sc_module(name),
@@ -273,7 +281,8 @@ void Engine::begin(Flight& flight, uint64_t now) {
     return StartEvent{.cycle = now,
                       .source = source(flight.queued),
                       .issued = flight.queued.issued_at,
-                      .free_at = flight.free_at};
+                      .free_at = flight.free_at,
+                      .flops = flops_of(command)};
   });
   notify_progress();
 }

@@ -136,6 +136,7 @@ struct StartEvent {
   ProbeSource source{};
   uint64_t issued = 0;
   uint64_t free_at = 0;  // the next command of the queue may start then
+  uint64_t flops = 0;    // of a matmul: logical 2*M*K*N
 };
 
 // A signal is sent: visible core.semaphore_cycles later.

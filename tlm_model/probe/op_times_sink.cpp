@@ -1,34 +1,9 @@
-// What is under way changes only with a start or a done: each first charges the cycles since the
-// last one.
+// Spans of operations, summed.
 #include "probe/op_times_sink.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace tpu::model {
-namespace {
-
-// Queues, the foremost first.
-constexpr std::array kRank = {spec::Queue::kMxu0,      spec::Queue::kMxu1,  spec::Queue::kMxu2,
-                              spec::Queue::kMxu3,      spec::Queue::kVpu,   spec::Queue::kXlu,
-                              spec::Queue::kDmaRemote, spec::Queue::kDmaIn, spec::Queue::kDmaOut};
-static_assert(kRank.size() == spec::kQueueCount);
-
-bool works(const ProbeSource& source) {
-  return source.opcode != static_cast<uint8_t>(spec::Opcode::kNop);
-}
-
-}  // namespace
-
-uint32_t OpTimesSink::foremost(const Core& core) {
-  for (const spec::Queue queue : kRank) {
-    const std::vector<Command>& commands = core.under_way[static_cast<size_t>(queue)];
-    if (!commands.empty()) {
-      return commands.front().op_id;
-    }
-  }
-  return OpTime::kNoOp;
-}
 
 OpTime& OpTimesSink::time_of(Core& core, uint32_t op_id) {
   OpTime& time = (*core.times)[op_id];
@@ -36,10 +11,9 @@ OpTime& OpTimesSink::time_of(Core& core, uint32_t op_id) {
   return time;
 }
 
-void OpTimesSink::charge(Core& core, uint64_t now) {
-  if (now > core.charged) {
-    time_of(core, foremost(core)).cycles += now - core.charged;
-    core.charged = now;
+void OpTimesSink::charge(Core& core, const OpSpan& span) {
+  if (!span.empty()) {
+    time_of(core, span.op_id).cycles += span.end - span.begin;
   }
 }
 
@@ -47,20 +21,20 @@ void OpTimesSink::charge(Core& core, uint64_t now) {
 void OpTimesSink::program(const ProgramEvent& event) {
   Core& core = cores_[event.core];
   if (event.begin) {
-    core = Core{.times = &launches_[event.launch], .charged = event.cycle};
+    core = Core{.times = &launches_[event.launch]};
+    core.spans.begin_step(event.cycle);
   } else if (core.times != nullptr) {
-    charge(core, event.cycle);
+    charge(core, core.spans.end_step(event.cycle));
     core.times = nullptr;
   }
 }
 
 void OpTimesSink::start(const StartEvent& event) {
   Core& core = cores_[event.source.core];
-  if (core.times == nullptr || !works(event.source)) {
+  if (core.times == nullptr || !OpSpans::works(event.source)) {
     return;
   }
-  charge(core, event.cycle);
-  core.under_way[event.source.unit].push_back({event.source.sequence, event.source.op_id});
+  charge(core, core.spans.start(event));
   Busy& busy = core.busy[event.source.op_id];
   if (busy.commands++ == 0) {
     busy.since = event.cycle;
@@ -69,16 +43,11 @@ void OpTimesSink::start(const StartEvent& event) {
 
 void OpTimesSink::done(const DoneEvent& event) {
   Core& core = cores_[event.source.core];
-  if (core.times == nullptr || !works(event.source)) {
+  if (core.times == nullptr || !OpSpans::works(event.source) ||
+      !core.spans.under_way(event.source)) {
     return;
   }
-  std::vector<Command>& commands = core.under_way[event.source.unit];
-  const auto command = std::ranges::find(commands, event.source.sequence, &Command::sequence);
-  if (command == commands.end()) {
-    return;  // of the step before
-  }
-  charge(core, event.cycle);
-  commands.erase(command);
+  charge(core, core.spans.done(event));
   OpTime& time = time_of(core, event.source.op_id);
   ++time.commands;
   Busy& busy = core.busy[event.source.op_id];

@@ -1,16 +1,12 @@
 // Where the cores spend the time of programs, by operation. Each cycle of a step belongs to one
-// operation, so that all of them sum to the counter run_cycles: the one for which the foremost
-// engine works, and of its commands that are under way the oldest. Matrix units come before the
-// vector unit, then XLU, transfers to other cores, transfers in, transfers out: a transfer that
-// arithmetic hides costs nothing, one that is waited for costs what it takes. A cycle in which
-// nothing is under way belongs to no operation (OpTime::kNoOp).
+// operation (op_spans.hpp) or to none, so that all of them sum to the counter run_cycles.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <vector>
 
+#include "probe/op_spans.hpp"
 #include "probe/op_time.hpp"
 #include "probe/probe_set.hpp"
 
@@ -31,10 +27,6 @@ class OpTimesSink final : public ProbeSink {
   std::vector<OpTime> take_launch(uint32_t launch);
 
  private:
-  struct Command {
-    uint64_t sequence;
-    uint32_t op_id;
-  };
   struct Busy {
     uint32_t commands = 0;  // under way
     uint64_t since = 0;
@@ -42,14 +34,12 @@ class OpTimesSink final : public ProbeSink {
   using Times = std::map<uint32_t, OpTime>;  // by op id
   struct Core {
     Times* times = nullptr;  // of the launch that it runs
-    uint64_t charged = 0;    // cycles before this one are counted
-    std::array<std::vector<Command>, spec::kQueueCount> under_way{};
+    OpSpans spans{};
     std::map<uint32_t, Busy> busy{};  // by op id
   };
 
-  static uint32_t foremost(const Core& core);
   static OpTime& time_of(Core& core, uint32_t op_id);
-  static void charge(Core& core, uint64_t now);
+  static void charge(Core& core, const OpSpan& span);
 
   std::vector<Core> cores_;
   std::map<uint32_t, Times> launches_;

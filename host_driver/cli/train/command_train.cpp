@@ -23,6 +23,7 @@
 #include "cli/train/seen_progress.hpp"
 #include "cli/train/train_arguments.hpp"
 #include "cli/train/train_programs.hpp"
+#include "cli/xprof_folder.hpp"
 #include "files/files.hpp"
 #include "files/json_output.hpp"
 #include "job/sampler.hpp"
@@ -373,6 +374,7 @@ void train(const TrainArguments& arguments) {
   check_outputs(arguments, config, folder);
   const TrainPrograms programs = train_programs(config, options);
   checkpoints.set_program(programs.train.source_sha256);
+  const XprofFolder xprof(arguments.board.xprof, options);
   const Board board = Board::open(options);
   std::optional<Executable> eval;
   if (!programs.eval.empty()) {
@@ -388,6 +390,7 @@ void train(const TrainArguments& arguments) {
   print_notes(trainer, config, arguments.resume);
   if (arguments.find_rate) {
     find_rate(arguments, config, trainer);
+    xprof.write(board);
     return board.close();
   }
   monitor::Sampler sampler(board, {.command = "tpuboard train " + arguments.config,
@@ -406,6 +409,7 @@ void train(const TrainArguments& arguments) {
     fmt::print("stopped after step {} of {}: {}\n", trainer.losses().size(),
                trainer.planned_steps(arguments.steps), early);
   }
+  xprof.write(board);
   board.close();
   require_clean(trainer.window().last());
   if (signal != 0) {

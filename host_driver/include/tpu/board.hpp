@@ -241,7 +241,8 @@ class Board {
   std::vector<HostWorkTime> profile() const;
   /// How the board is simulated.
   SimOptions sim() const;
-  /// Goes on with other options: `mxu`, `trace_path`, `waves_*` and `op_times` can change, once
+  /// Goes on with other options: `mxu`, `trace_path`, `waves_*`, `timeline_*`,
+  /// `xprof*` and `op_times` can change, once
   /// everything that was submitted is over, which this waits for. Throws InvalidArgument for any
   /// other and for options that cannot be followed, Unimplemented (a transport that cannot do
   /// this); nothing has changed then. Throws FailedPrecondition when a trace or waves that this
@@ -254,6 +255,10 @@ class Board {
   /// With SimOptions::op_times: what launches that are over spent since it was switched on, by
   /// program and operation. Empty otherwise, and after it was switched on again. No board time.
   std::vector<OpTime> op_times() const;
+  /// With SimOptions::xprof: the profile of the steps that are over, since it was switched on or
+  /// last taken, as XProf and TensorBoard read it (XSpace, a protocol buffer). Empty otherwise. No
+  /// board time.
+  std::string take_xspace() const;
   /// Waits until everything that was submitted is over; errors stay with their events. What comes
   /// behind a HostEvent is over only when that has been set.
   void synchronize() const;

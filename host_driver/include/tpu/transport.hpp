@@ -181,12 +181,21 @@ class Transport {
 
   /// With SimOptions::check: the first findings since the last call.
   virtual std::vector<CheckFinding> take_findings() { return {}; }
+  /// What a launch that is about to be submitted runs, for files that show its operations by name;
+  /// null: it is over. A transport that shows none does nothing here.
+  virtual void name_launch(uint32_t launch_id, std::shared_ptr<const exe::ExecutableT> program) {
+    static_cast<void>(launch_id);
+    static_cast<void>(program);
+  }
 
   /// With SimOptions::op_times: what was counted of a launch that is over, by op; forgets it.
   virtual std::vector<OpTally> take_op_times(uint32_t launch_id) {
     static_cast<void>(launch_id);
     return {};
   }
+
+  /// With SimOptions::xprof: the profile since it was switched on or last taken, an XSpace.
+  virtual std::string take_xspace() { return {}; }
 
   /// Text of the firmware that no run() has brought.
   virtual std::vector<ConsoleLine> take_console() { return {}; }

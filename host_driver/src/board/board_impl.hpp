@@ -122,6 +122,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void change_sim(const SimOptions& sim);
   void change_time_limit(std::optional<double> seconds);
   std::vector<OpTime> op_times();
+  std::string take_xspace();
   void close(CloseMode mode);
   /// Throws ResourceExhausted when the board's memory is the host's and has no room for that much.
   void need_host_memory(uint64_t bytes, const std::string& what);
@@ -427,6 +428,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                                           const std::vector<std::shared_ptr<Allocation>>& slots);
   LaunchClock clock_of(const SimOptions& sim, std::optional<double> time_limit) const;
   void count_ops(const Operation& op);
+  void forget_launch(const Operation& op);
   void submit_launch(const std::shared_ptr<Operation>& op,
                      const std::vector<std::shared_ptr<BufferState>>& donated);
   void collect_retired();

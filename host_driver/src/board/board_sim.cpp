@@ -63,12 +63,24 @@ std::vector<OpTime> BoardImpl::op_times() {
   return op_counts_.list();
 }
 
+std::string BoardImpl::take_xspace() {
+  const Entry entry(*this, EntryKind::kLook);
+  check_usable();
+  return transport_->take_xspace();
+}
+
 // At the end of a launch, while its program is known.
 void BoardImpl::count_ops(const Operation& op) {
   try {
     op_counts_.add(op.program->owner, transport_->take_op_times(op.launch_id));
   } catch (const std::exception&) {
     // The model broke; who waits for the board hears of it.
+  }
+}
+
+void BoardImpl::forget_launch(const Operation& op) {
+  if (op.launch_id != 0) {
+    transport_->name_launch(op.launch_id, nullptr);
   }
 }
 

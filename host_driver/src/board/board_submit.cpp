@@ -301,6 +301,7 @@ void BoardImpl::finish(Operation& op, ErrorPtr error) {
   if (sim_.check && op.launch() && op.on_board) {
     tell_findings(op);
   }
+  forget_launch(op);
   set_event(*op.event, std::move(error));
   // Commands of the window may outlive their operation; ranges must not.
   op.inputs.clear();

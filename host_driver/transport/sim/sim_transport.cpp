@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <system_error>
+#include <utility>
 
 #include "board/board_host.hpp"
 #include "kernel/host_port.hpp"
@@ -77,6 +78,10 @@ class SimTransport : public Transport {
     }
   }
   std::vector<CheckFinding> take_findings() override { return board_.take_findings(); }
+  void name_launch(uint32_t launch_id, std::shared_ptr<const exe::ExecutableT> program) override {
+    board_.name_launch(launch_id, std::move(program));
+  }
+  std::string take_xspace() override { return board_.take_xspace(); }
   std::vector<OpTally> take_op_times(uint32_t launch_id) override {
     std::vector<OpTally> tallies;
     for (const model::OpTime& time : board_.take_op_times(launch_id)) {

@@ -29,10 +29,13 @@ struct SimOptions {
   uint64_t schedule_seed = 0;  ///< engines start commands later by seeded random delays; 0: at once
   bool profile = false;        ///< count the host's time
   bool op_times = false;       ///< count where cores spend their time, by operation
-  std::string trace_path;      ///< one text line an engine command; empty: none
-  std::string waves_path;      ///< FST of board-level signals; empty: none
-  uint64_t waves_first_step = 0;  ///< that is in it
-  uint64_t waves_steps = 1;       ///< how many are
+  bool xprof = false;          ///< keep a profile of operations for XProf (Board::take_xspace())
+  uint64_t xprof_first_step = 0;      ///< that is in it
+  uint64_t xprof_steps = UINT64_MAX;  ///< how many are
+  std::string trace_path;             ///< one text line an engine command; empty: none
+  std::string waves_path;             ///< FST of board-level signals; empty: none
+  uint64_t waves_first_step = 0;      ///< that is in it
+  uint64_t waves_steps = 1;           ///< how many are
   /// Globs of the instances in it, such as "board.chip0.core1.*"; none: all of the board.
   std::vector<std::string> waves_scopes;
   /// Event that opens it in place of the steps: "op=7", "fault"; docs/debugging.md has the list.
@@ -41,11 +44,14 @@ struct SimOptions {
   uint64_t waves_for_steps = UINT64_MAX;   ///< or steps, the one of the trigger included
   /// Cycles in it from before the trigger; without one the last before the run ends or fails.
   uint64_t waves_before_cycles = 0;
-  std::string mxu_waves_path;         ///< FST of the first Verilog matrix unit; empty: none
-  uint64_t mxu_waves_first_tile = 0;  ///< of that unit, counted over all launches
-  uint64_t mxu_waves_tiles = 4;       ///< how many of them
-  std::string gdb;                    ///< [ADDRESS]:PORT where GDB can connect; empty: none
-  bool gdb_wait = false;              ///< nothing runs before a debugger lets it
+  std::string timeline_path;             ///< Perfetto trace of all cores; empty: none
+  uint64_t timeline_first_step = 0;      ///< that is in it
+  uint64_t timeline_steps = UINT64_MAX;  ///< how many are
+  std::string mxu_waves_path;            ///< FST of the first Verilog matrix unit; empty: none
+  uint64_t mxu_waves_first_tile = 0;     ///< of that unit, counted over all launches
+  uint64_t mxu_waves_tiles = 4;          ///< how many of them
+  std::string gdb;                       ///< [ADDRESS]:PORT where GDB can connect; empty: none
+  bool gdb_wait = false;                 ///< nothing runs before a debugger lets it
   std::string tile_folder;  ///< for tiles of lockstep mismatches; empty: the working directory
 };
 
