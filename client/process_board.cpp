@@ -96,7 +96,8 @@ ProcessBoard& ProcessBoard::get() {
 void ProcessBoard::change(const Environment& changes) {
   const std::lock_guard lock(changing_);
   const Environment wanted = changed_environment(environment_, changes);
-  const driver::OpenOptions open = read_client_options(wanted).open;
+  driver::OpenOptions open = read_client_options(wanted).open;
+  open.sim.xprof = board_.sim().xprof;  // no variable's: a profile goes on
   try {
     board_.change_sim(open.sim);
   } catch (const driver::Error& error) {

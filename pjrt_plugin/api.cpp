@@ -9,6 +9,7 @@
 #include "calls.hpp"
 #include "errors.hpp"
 #include "pjrt_abi.h"
+#include "profiler.hpp"
 
 namespace tpu::pjrt {
 namespace {
@@ -63,8 +64,11 @@ TPU_PJRT_HAS(PJRT_Shardings_PJRT_Executable_OutputShardings)
 TPU_PJRT_LAYOUTS(TPU_PJRT_HAS)
 
 #define TPU_PJRT_THUNK(name) thunk_##name,
+PJRT_Profiler_Extension profiler_extension = {
+    {sizeof(PJRT_Profiler_Extension), PJRT_Extension_Type_Profiler, nullptr}, &profiler_table, -1};
+
 PJRT_Layouts_Extension layouts_extension = {
-    {sizeof(PJRT_Layouts_Extension), PJRT_Extension_Type_Layouts, nullptr},
+    {sizeof(PJRT_Layouts_Extension), PJRT_Extension_Type_Layouts, &profiler_extension.base},
     TPU_PJRT_LAYOUTS(TPU_PJRT_THUNK)};
 
 PJRT_Shardings_Extension shardings_extension = {

@@ -1,0 +1,121 @@
+// A session is: create, start, stop, collect twice (size, then bytes), destroy. The framework opens
+// the board before it starts one; without a board there is nothing to tell.
+#include "profiler.hpp"
+
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "call_log.hpp"
+#include "errors.hpp"
+#include "process_board.hpp"
+
+struct PLUGIN_Profiler {
+  bool started = false;
+  std::string space;  // XSpace
+};
+
+struct PLUGIN_Profiler_Error {
+  std::unique_ptr<PJRT_Error> error;
+};
+
+namespace tpu::pjrt {
+namespace {
+
+// A program in flight may wait for a call of the host that waits for us: not for ever.
+constexpr std::chrono::seconds kIdleLimit{60};
+
+void switch_profile(bool on) {
+  const driver::Board& board = client::ProcessBoard::get().board();
+  board.synchronize_for(kIdleLimit);
+  driver::SimOptions sim = board.sim();
+  sim.xprof = on;
+  board.change_sim(sim);
+}
+
+template <class Args, class Body>
+PLUGIN_Profiler_Error* guarded(Args* args, const char* name, const Body& body) noexcept {
+  const CallLog::Line line(name);
+  std::unique_ptr<PJRT_Error> error;
+  try {
+    if (need(args, name).struct_size < sizeof(Args)) {
+      throw_invalid(std::string(name) + ": struct_size is " + std::to_string(args->struct_size) +
+                    ", at least " + std::to_string(sizeof(Args)) + " are needed");
+    }
+    body(*args);
+  } catch (...) {
+    error.reset(new_error_of_exception());
+  }
+  line.end(error.get());
+  return error == nullptr ? nullptr : new PLUGIN_Profiler_Error{std::move(error)};
+}
+
+void destroy_error(PLUGIN_Profiler_Error_Destroy_Args* args) { delete args->error; }
+
+void tell_message(PLUGIN_Profiler_Error_Message_Args* args) {
+  args->message = args->error->error->message.c_str();
+  args->message_size = args->error->error->message.size();
+}
+
+PLUGIN_Profiler_Error* tell_code(PLUGIN_Profiler_Error_GetCode_Args* args) {
+  args->code = static_cast<int>(args->error->error->code);
+  return nullptr;
+}
+
+PLUGIN_Profiler_Error* create(PLUGIN_Profiler_Create_Args* args) {
+  return guarded(args, "PLUGIN_Profiler_Create",
+                 [](auto& call) { call.profiler = new PLUGIN_Profiler; });
+}
+
+PLUGIN_Profiler_Error* destroy(PLUGIN_Profiler_Args* args) {
+  return guarded(args, "PLUGIN_Profiler_Destroy", [](auto& call) { delete call.profiler; });
+}
+
+PLUGIN_Profiler_Error* start(PLUGIN_Profiler_Args* args) {
+  return guarded(args, "PLUGIN_Profiler_Start", [](auto& call) {
+    PLUGIN_Profiler& profiler = need(call.profiler, "profiler");
+    if (client::ProcessBoard::is_open()) {
+      switch_profile(true);
+      profiler.started = true;
+    }
+  });
+}
+
+PLUGIN_Profiler_Error* stop(PLUGIN_Profiler_Args* args) {
+  return guarded(args, "PLUGIN_Profiler_Stop", [](auto& call) {
+    PLUGIN_Profiler& profiler = need(call.profiler, "profiler");
+    if (profiler.started) {
+      profiler.started = false;
+      const driver::Board& board = client::ProcessBoard::get().board();
+      board.synchronize_for(kIdleLimit);
+      profiler.space = board.take_xspace();
+      switch_profile(false);
+    }
+  });
+}
+
+PLUGIN_Profiler_Error* collect(PLUGIN_Profiler_CollectData_Args* args) {
+  return guarded(args, "PLUGIN_Profiler_CollectData", [](auto& call) {
+    const std::string& space = need(call.profiler, "profiler").space;
+    if (call.buffer != nullptr) {
+      std::memcpy(call.buffer, space.data(), space.size());
+    }
+    call.buffer_size_in_bytes = space.size();
+  });
+}
+
+}  // namespace
+
+PLUGIN_Profiler_Api profiler_table = {sizeof(PLUGIN_Profiler_Api),
+                                      nullptr,
+                                      destroy_error,
+                                      tell_message,
+                                      tell_code,
+                                      create,
+                                      destroy,
+                                      start,
+                                      stop,
+                                      collect};
+
+}  // namespace tpu::pjrt
