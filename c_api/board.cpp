@@ -1,53 +1,12 @@
 // The board of the process: what it is, its clock, its counters.
-#include <array>
+#include <algorithm>
 
 #include "handles.hpp"
 #include "process_board.hpp"
-#include "tpu/spec/perf_regs.hpp"
+#include "tpu/counters.hpp"
 
 namespace tpu::c_api {
 namespace {
-
-namespace perf = spec::perf;
-
-// In the order of spec/regs/perf.toml.
-constexpr std::array kCounterNames = {
-    "cycles",
-    "run_cycles",
-    "idle_cycles",
-    "stall_cycles",
-    "issue_stall_cycles",
-    "commands",
-    "instructions",
-    "mxu_flops",
-    "hbm_read_bytes",
-    "hbm_write_bytes",
-    "ici_sent_bytes",
-    "ici_received_bytes",
-    "mxu0_busy_cycles",
-    "mxu1_busy_cycles",
-    "vpu_busy_cycles",
-    "xlu_busy_cycles",
-    "dma_in_busy_cycles",
-    "dma_out_busy_cycles",
-    "dma_remote_busy_cycles",
-    "mxu0_commands",
-    "mxu1_commands",
-    "vpu_commands",
-    "xlu_commands",
-    "dma_in_commands",
-    "dma_out_commands",
-    "dma_remote_commands",
-    "programs",
-    "mxu2_busy_cycles",
-    "mxu2_commands",
-    "mxu3_busy_cycles",
-    "mxu3_commands",
-};
-static_assert(kCounterNames.size() == perf::kCounters);
-static_assert(perf::kMxu0BusyCycles == 12 && perf::kVpuBusyCycles == 14 &&
-              perf::kDmaRemoteBusyCycles == 18 && perf::kMxu0Commands == 19 &&
-              perf::kPrograms == 26 && perf::kMxu3Commands == 30);
 
 const driver::Board& board() { return client::ProcessBoard::get().board(); }
 
@@ -55,7 +14,7 @@ tpu_board_info info_of(const driver::Board& from) {
   tpu_board_info info{};
   info.name = from.name().c_str();
   info.device_count = static_cast<uint32_t>(from.devices().size());
-  info.counter_count = static_cast<uint32_t>(kCounterNames.size());
+  info.counter_count = static_cast<uint32_t>(driver::counter_names().size());
   info.clock_hz = from.clock_hz();
   info.peak_flops_per_cycle = from.peak_flops_per_cycle();
   return info;
@@ -75,7 +34,7 @@ tpu_device_info info_of(const driver::DeviceInfo& device) {
 }
 
 void give_counters(const driver::BoardCounters& counters, uint64_t* values, size_t capacity) {
-  const size_t wanted = counters.cores.size() * kCounterNames.size();
+  const size_t wanted = counters.cores.size() * driver::counter_names().size();
   if (capacity < wanted) {
     refuse("room for " + std::to_string(capacity) + " counters, there are " +
            std::to_string(wanted));
@@ -83,8 +42,8 @@ void give_counters(const driver::BoardCounters& counters, uint64_t* values, size
   std::fill_n(&need(values, "values"), wanted, uint64_t{0});
   for (size_t device = 0; device < counters.cores.size(); ++device) {
     const std::vector<uint64_t>& all = counters.cores[device].all;
-    std::copy_n(all.begin(), std::min(all.size(), kCounterNames.size()),
-                values + device * kCounterNames.size());
+    std::copy_n(all.begin(), std::min(all.size(), driver::counter_names().size()),
+                values + device * driver::counter_names().size());
   }
 }
 
@@ -129,7 +88,8 @@ tpu_status tpu_board_synchronize(int64_t timeout_ns) {
 }
 
 const char* tpu_counter_name(uint32_t counter) {
-  return counter < kCounterNames.size() ? kCounterNames[counter] : nullptr;
+  const auto names = tpu::driver::counter_names();
+  return counter < names.size() ? names[counter].data() : nullptr;
 }
 
 tpu_status tpu_board_counters(uint64_t* values, size_t capacity, uint64_t* cycles,

@@ -166,6 +166,9 @@ nlohmann::ordered_json figures(const Window& window, const std::vector<double>& 
   json["hbm_read_bytes_per_core"] = window.hbm_read_bytes();
   json["hbm_written_bytes_per_core"] = window.hbm_written_bytes();
   json["link_bytes_per_core"] = window.link_bytes();
+  for (const NamedCounter& counter : window.counters()) {
+    json["counters"][std::string(counter.name)] = counter.cores;
+  }
   json["digest"] = digest;
   json["lockstep"] = {{"tiles", window.last().lockstep_tiles},
                       {"mismatches", window.last().lockstep_mismatches}};

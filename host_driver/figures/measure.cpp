@@ -6,26 +6,18 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tpu/counters.hpp"
 #include "tpu/error.hpp"
 #include "tpu/spec/perf_regs.hpp"
 
 namespace tpu::driver {
-namespace {
-
-uint64_t grown(const CoreCounters& from, const CoreCounters& to, size_t counter) {
-  return to.all.at(counter) - from.all.at(counter);
-}
-
-}  // namespace
 
 Window::Window(const Board& board, const std::vector<int>& devices)
     : board_(board),
       devices_(devices.begin(), devices.end()),
       run_cycles_(devices.size()),
       hart_instructions_(devices.size()),
-      hbm_read_bytes_(devices.size()),
-      hbm_written_bytes_(devices.size()),
-      link_bytes_(devices.size()) {}
+      grown_(devices.size()) {}
 
 void Window::open() {
   last_ = board_.counters();
@@ -44,15 +36,40 @@ void Window::close() {
     run_cycles_[i] += to.run_cycles - from.run_cycles;
     flops_ += to.mxu_flops - from.mxu_flops;
     commands_ += to.commands - from.commands;
-    hbm_read_bytes_[i] += grown(from, to, spec::perf::kHbmReadBytes);
-    hbm_written_bytes_[i] += grown(from, to, spec::perf::kHbmWriteBytes);
-    link_bytes_[i] += grown(from, to, spec::perf::kIciSentBytes);
+    grown_[i].resize(to.all.size());
+    for (size_t counter = 0; counter < to.all.size(); ++counter) {
+      grown_[i][counter] += to.all[counter] - from.all.at(counter);
+    }
     if (device < harts.size()) {
       hart_instructions_[i] += harts[device] - harts_at_start_[device];
     }
   }
   last_ = end;
 }
+
+std::vector<uint64_t> Window::grown(size_t counter) const {
+  std::vector<uint64_t> cores;
+  for (const std::vector<uint64_t>& each : grown_) {
+    cores.push_back(counter < each.size() ? each[counter] : 0);
+  }
+  return cores;
+}
+
+std::vector<NamedCounter> Window::counters() const {
+  std::vector<NamedCounter> counters;
+  const auto names = counter_names();
+  const size_t count = grown_.empty() ? 0 : grown_.front().size();
+  for (size_t counter = 0; counter < std::min(names.size(), count); ++counter) {
+    counters.push_back({names[counter], grown(counter)});
+  }
+  return counters;
+}
+
+std::vector<uint64_t> Window::hbm_read_bytes() const { return grown(spec::perf::kHbmReadBytes); }
+std::vector<uint64_t> Window::hbm_written_bytes() const {
+  return grown(spec::perf::kHbmWriteBytes);
+}
+std::vector<uint64_t> Window::link_bytes() const { return grown(spec::perf::kIciSentBytes); }
 
 double Window::seconds() const { return static_cast<double>(cycles_) / board_.clock_hz(); }
 

@@ -2,11 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "tpu/board.hpp"
 
 namespace tpu::driver {
+
+/// One counter of the cores, by device of a window.
+struct NamedCounter {
+  std::string_view name;
+  std::vector<uint64_t> cores;
+};
 
 /// Sums over one or more windows. Definitions: docs/host_driver.md, "Figures".
 class Window {
@@ -25,9 +32,11 @@ class Window {
   uint64_t commands() const { return commands_; }
   /// By core, in the order of the devices: what its commands read and wrote in its HBM, and sent to
   /// other cores.
-  std::vector<uint64_t> hbm_read_bytes() const { return hbm_read_bytes_; }
-  std::vector<uint64_t> hbm_written_bytes() const { return hbm_written_bytes_; }
-  std::vector<uint64_t> link_bytes() const { return link_bytes_; }
+  std::vector<uint64_t> hbm_read_bytes() const;
+  std::vector<uint64_t> hbm_written_bytes() const;
+  std::vector<uint64_t> link_bytes() const;
+  /// Every counter that the cores have, and what it grew by in the windows.
+  std::vector<NamedCounter> counters() const;
   double seconds() const;
   double mxu_utilization() const;
   double idle() const;
@@ -35,6 +44,8 @@ class Window {
   const BoardCounters& last() const { return last_; }
 
  private:
+  std::vector<uint64_t> grown(size_t counter) const;
+
   Board board_;
   std::vector<size_t> devices_;
   BoardCounters last_;
@@ -45,7 +56,7 @@ class Window {
   uint64_t commands_ = 0;
   std::vector<uint64_t> run_cycles_;
   std::vector<uint64_t> hart_instructions_;
-  std::vector<uint64_t> hbm_read_bytes_, hbm_written_bytes_, link_bytes_;
+  std::vector<std::vector<uint64_t>> grown_;  // by device of the window, then counter
 };
 
 /// Throws Error (Internal) when lockstep tiles differ from the Verilog or the happens-before

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import json
 import subprocess
 import sys
 import tempfile
@@ -62,7 +63,8 @@ class TimelineFile(unittest.TestCase):
     def run_board(cls, name: str, *options: str) -> None:
         subprocess.run([TPUBOARD, "run", str(cls.folder / "p.tpuexe"), "--no-data", "--launches", "3",
                         "--trace", str(cls.folder / f"{name}.txt"),
-                        "--timeline", str(cls.folder / f"{name}.pftrace"), *options],
+                        "--timeline", str(cls.folder / f"{name}.pftrace"),
+                        "--json", str(cls.folder / f"{name}.json"), *options],
                        check=True, stdout=subprocess.DEVNULL)
 
     def commands(self, name: str, steps: range = range(3)) -> collections.Counter:
@@ -134,6 +136,27 @@ class TimelineFile(unittest.TestCase):
         kinds = collections.Counter(packet.WhichOneof("data") for packet in trace.packet)
         self.assertGreater(kinds["track_event"], 2 * self.commands("whole").total())
         self.assertEqual(trace.packet[0].sequence_flags, 3)
+
+    def test_counters_have_names_and_are_those_of_the_trace(self) -> None:
+        counters = json.loads((self.folder / "whole.json").read_text(encoding="utf-8"))["counters"]
+        commands: collections.Counter = collections.Counter()
+        spans: dict[tuple[int, str], list[tuple[int, int]]] = collections.defaultdict(list)
+        for line in (self.folder / "whole.txt").read_text(encoding="utf-8").splitlines():
+            words = line.split()
+            if len(words) == 9:
+                commands[int(words[2]), words[3]] += 1
+                spans[int(words[2]), words[3]].append((int(words[0]), int(words[1])))
+        for (core, queue), count in commands.items():
+            self.assertEqual(counters[f"{queue}_commands"][core], count)
+            busy, until = 0, 0
+            for start, end in sorted(spans[core, queue]):
+                busy += max(0, end - max(start, until))
+                until = max(until, end)
+            self.assertEqual(counters[f"{queue}_busy_cycles"][core], busy)
+        for name in ("stall_cycles", "issue_stall_cycles", "hbm_read_bytes", "hbm_write_bytes", "ici_sent_bytes"):
+            self.assertEqual(len(counters[name]), 8)
+        self.assertGreater(min(counters["stall_cycles"]), 0)
+        self.assertGreater(min(counters["hbm_read_bytes"]), 0)
 
     def test_the_picture_is_that_of_the_text(self) -> None:
         pictures = []

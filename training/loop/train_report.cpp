@@ -68,6 +68,9 @@ nlohmann::ordered_json train_report(const Trainer& trainer, const std::string& t
                       {"mismatches", window.last().lockstep_mismatches}};
   json["instructions_per_hart"] = window.hart_instructions();
   json["engine_commands"] = window.commands();
+  for (const driver::NamedCounter& counter : window.counters()) {
+    json["counters"][std::string(counter.name)] = counter.cores;
+  }
   json["late_calls"] = window.last().late_calls;
   json["board"] = trainer.board().name();
   json["cores"] = trainer.program().devices().size();

@@ -3,6 +3,7 @@
 
 #include "tpu/board.hpp"
 #include "tpu/buffer.hpp"
+#include "tpu/counters.hpp"
 #include "tpu/error.hpp"
 #include "tpu/event.hpp"
 #include "tpu/executable.hpp"
@@ -65,6 +66,8 @@ using driver::OpenOptions;
 using driver::OpTime;
 using driver::SimOptions;
 using driver::TransportFactory;
+// counters.hpp
+using driver::counter_names;
 // transport.hpp
 using driver::ConsoleLine;
 using driver::FaultWords;
