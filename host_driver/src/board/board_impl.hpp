@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "board/board_loader.hpp"
+#include "src/board/contents.hpp"
 #include "src/board/device.hpp"
 #include "src/board/fifo_mutex.hpp"
 #include "src/board/launch_clock.hpp"
@@ -47,34 +48,6 @@ Error wait_timeout(const std::string& what, std::chrono::nanoseconds timeout);
 enum class EntryKind : uint8_t { kCall, kLook, kWait };
 
 class CompletionThread;
-
-/// {first, end}
-using ByteRanges = std::vector<std::pair<uint64_t, uint64_t>>;
-/// Takes the bytes at `at` of a buffer.
-using ByteSink = std::function<void(uint64_t at, std::span<const std::byte> piece)>;
-/// Makes the bytes at `at` of a buffer.
-using ByteSource = std::function<void(uint64_t at, std::span<std::byte> piece)>;
-
-/// The memory that a buffer's contents lie in, held for a call.
-struct Contents {
-  struct Stretch {
-    std::shared_ptr<Allocation> memory;
-    uint64_t first, end;  ///< bytes of the buffer, and of the memory
-  };
-  std::vector<std::shared_ptr<Allocation>> parts;  ///< its own, or that of all owners
-  OwnedRuns owned;
-  uint64_t element_bytes = 0;
-
-  /// Bytes [first, end), front to back.
-  std::vector<Stretch> within(uint64_t first, uint64_t end) const;
-};
-
-/// What a read takes of one buffer.
-struct ReadPart {
-  std::shared_ptr<BufferState> source;
-  ByteRanges ranges;
-  ByteSink sink;
-};
 
 class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
  public:
