@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "file/archive.hpp"
+
 namespace tpu::spec {
 
 using ResourceId = int32_t;
@@ -64,6 +66,12 @@ class BandwidthShare {
                   std::vector<Transfer*>* rerated = nullptr);
 
   size_t active() const { return active_.size(); }
+  /// With no transfer active.
+  void visit_state(Archive& archive) {
+    for (Resource& resource : resources_) {
+      archive(resource.bytes);
+    }
+  }
   /// Bytes that have passed the resource since the beginning, for bandwidth counters.
   uint64_t bytes_passed(ResourceId resource) const {
     return resources_[static_cast<size_t>(resource)].bytes;

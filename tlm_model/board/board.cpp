@@ -7,6 +7,7 @@
 
 #include "board/append_line.hpp"
 #include "board/board_loader.hpp"
+#include "file/crc32c.hpp"
 #include "kernel/cycles.hpp"
 
 namespace tpu::model {
@@ -50,6 +51,7 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
              std::span<const uint8_t> rom, GdbLink* gdb, const LaunchPrograms& programs)
     : sc_module(name),
       options_(options),
+      rom_crc_(spec::crc32c(std::as_bytes(rom))),
       fluid_("fluid"),
       mxu_select_(make_select(options_)),
       verilog_select_(options_.sim, options_.params),

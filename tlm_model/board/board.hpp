@@ -43,6 +43,8 @@ class Board : public sc_core::sc_module {
   // See BoardHost.
   std::string change_options(const spec::SimOptions& sim);
   std::string take_xspace() { return sinks_.take_xspace(); }
+  // See BoardHost; in the gate process.
+  void visit_state(spec::Archive& archive);
   std::vector<OpTime> take_op_times(uint32_t launch) { return sinks_.take_op_times(launch); }
 
  private:
@@ -56,9 +58,11 @@ class Board : public sc_core::sc_module {
   std::unique_ptr<MxuSelect> make_select(const BoardOptions& options);
   std::vector<Mxu*> all_mxus();
   std::vector<spec::UnitWait> waits() const;
+  void settle();
   void add_core_stats(Chip& chip, size_t index, BoardStats& stats) const;
 
   BoardOptions options_;
+  const uint32_t rom_crc_;
   Activity activity_;
   FluidShare fluid_;
   bool waves_open_ = false;  // the window of --waves

@@ -241,6 +241,10 @@ void BoardHost::name_launch(uint32_t launch, std::shared_ptr<const exe::Executab
   impl_->launch_programs.name(launch, std::move(program));
 }
 
+void BoardHost::visit_state(spec::Archive& archive) {
+  impl_->call([&] { impl_->board->visit_state(archive); });
+}
+
 std::vector<OpTime> BoardHost::take_op_times(uint32_t launch) {
   std::vector<OpTime> times;
   impl_->call([&] { times = impl_->board->take_op_times(launch); });

@@ -22,6 +22,9 @@
 namespace tpu::exe {
 struct ExecutableT;
 }
+namespace tpu::spec {
+class Archive;
+}
 
 namespace tpu::model {
 
@@ -151,6 +154,14 @@ class BoardHost {
   // What the launch runs, for those who show its operations by name; null: it is over. Any thread;
   // waits for nothing.
   void name_launch(uint32_t launch, std::shared_ptr<const exe::ExecutableT> program);
+  // Saves the whole board, or loads it into one that has just been built of the same numbers, which
+  // has then the same bits and cycles to come. Simulated time passes only while a hart's transfer
+  // is under way. With a program under way, or a board that is not new, this throws
+  // spec::ArchiveError; a board whose loading failed can only be
+  // closed. Not state: options of the simulation, what matrix units in lockstep have counted, text
+  // of the console that no run() has brought.
+  void visit_state(spec::Archive& archive);
+
   // With SimOptions::op_times: what was counted of a launch, all its cores together, by op id;
   // forgets it.
   std::vector<OpTime> take_op_times(uint32_t launch);

@@ -23,6 +23,49 @@ Chip::Chip(sc_core::sc_module_name name, const spec::BoardParams& params,
 
 Chip::~Chip() = default;
 
+std::string Chip::busy_with() const {
+  for (size_t i = 0; i < complexes_.size(); ++i) {
+    if (!complexes_[i].core->quiet()) {
+      return std::string(complexes_[i].core->name()) + " runs a program";
+    }
+    if (const char* why = complexes_[i].mgmt->busy_with()) {
+      return std::string(complexes_[i].mgmt->name()) + " " + why;
+    }
+  }
+  return {};
+}
+
+size_t Chip::savable_activity() const {
+  size_t count = pcie_->savable_activity();
+  for (const CoreComplex& complex : complexes_) {
+    count += complex.mgmt->savable_activity();
+  }
+  return count;
+}
+
+void Chip::visit_cores(spec::Archive& archive) {
+  for (CoreComplex& complex : complexes_) {
+    archive.section(complex.core->name());
+    archive(*complex.core);
+  }
+}
+
+void Chip::visit_control(spec::Archive& archive) {
+  archive.section(pcie_->name());
+  archive(*pcie_);
+  for (CoreComplex& complex : complexes_) {
+    archive.section(complex.mgmt->name());
+    archive(*complex.mgmt);
+  }
+}
+
+void Chip::visit_hbm(spec::Archive& archive, PageNumbers& numbers) {
+  for (size_t i = 0; i < complexes_.size(); ++i) {
+    archive.section(hbm_->bank(i).name());
+    hbm_->bank(i).visit_state(archive, numbers);
+  }
+}
+
 void Chip::make_complex(size_t index, const spec::BoardParams& params, const ChipIdentity& identity,
                         const ChipServices& services, IciIf& ici) {
   CoreComplex& complex = complexes_[index];

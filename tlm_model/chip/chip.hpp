@@ -40,6 +40,16 @@ class Chip : public sc_core::sc_module {
   void end_console_line(size_t index) { complexes_[index].mgmt->end_console_line(); }
   size_t cores() const { return complexes_.size(); }
 
+  // What keeps the chip from being saved, or nothing.
+  std::string busy_with() const;
+  // What is in flight that can be saved.
+  size_t savable_activity() const;
+  // State of a board where nothing else is in flight, in this order: cores; their control processors and
+  // the endpoint; HBM.
+  void visit_cores(spec::Archive& archive);
+  void visit_control(spec::Archive& archive);
+  void visit_hbm(spec::Archive& archive, PageNumbers& numbers);
+
  private:
   // A core, its control processor, and the lines between them.
   struct CoreComplex {

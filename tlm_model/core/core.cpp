@@ -58,15 +58,15 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
   fault_ = std::make_unique<FaultUnit>("fault", core_id, launch_, queues_, probe_,
                                        [this] { seq_->on_fault(); });
   perf_ = std::make_unique<PerfUnit>("perf", [this] { return counters(); });
-  std::vector<Engine*> engines = {vpu_.get(), xlu_.get()};
+  engines_ = {vpu_.get(), xlu_.get()};
   for (auto& mxu : mxus_) {
-    engines.push_back(mxu.get());
+    engines_.push_back(mxu.get());
   }
   for (auto& dma : dmas_) {
     dma->hbm_port(hbm_port);
-    engines.push_back(dma.get());
+    engines_.push_back(dma.get());
   }
-  for (Engine* engine : engines) {
+  for (Engine* engine : engines_) {
     bind_engine(*engine);
   }
   sem_->fault_port(*fault_);
@@ -262,4 +262,10 @@ bool Core::quiet() const {
   return seq_->state() != spec::seq::kStateRunning && sem_->settled();
 }
 
+void Core::visit_state(spec::Archive& archive) {
+  archive(launch_, probe_, *seq_, *sem_, *fault_, *perf_, *slots_, *smem_, *vmem_, smem_unknown_);
+  for (Engine* engine : engines_) {
+    archive(*engine);
+  }
+}
 }  // namespace tpu::model

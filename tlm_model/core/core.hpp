@@ -96,6 +96,8 @@ class Core : public sc_core::sc_module, private RemoteIf {
   // The next command of this core that would signal `semaphore` of core `of`: a queued one
   // (`issued`), or the next in the program's text.
   std::optional<Signaller> signaller(uint32_t of, uint32_t semaphore, bool issued) const;
+  // Of a core that is quiet.
+  void visit_state(spec::Archive& archive);
   // Queues in order of spec::Queue; null where the core lacks the engine.
   const CommandQueueIf* queue(size_t index) const { return queues_[index]; }
 
@@ -135,6 +137,7 @@ class Core : public sc_core::sc_module, private RemoteIf {
   std::unique_ptr<Vpu> vpu_;
   std::unique_ptr<Xlu> xlu_;
   std::vector<std::unique_ptr<Dma>> dmas_;
+  std::vector<Engine*> engines_;
   std::array<CommandQueueIf*, spec::kQueueCount> queues_{};
 };
 

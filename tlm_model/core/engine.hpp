@@ -56,6 +56,8 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   const sc_core::sc_event& progress_event() const override { return progress_event_; }
   void stop() override;
   void resume() override { stopped_ = false; }
+  // Of an engine that is idle.
+  void visit_state(spec::Archive& archive) { archive(next_start_, stopped_); }
 
  protected:
   // A started command. done_at may be kNever until the engine knows it (settle).

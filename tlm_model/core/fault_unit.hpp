@@ -33,6 +33,10 @@ class FaultUnit : public RegisterBlock, public FaultIf {
   // Of the fault that was kept last, for people; stays when the record is cleared.
   const std::string& text() const { return text_; }
   uint64_t text_cycle() const { return text_cycle_; }  // as in its record
+  void visit_state(spec::Archive& archive) {
+    archive.bytes(std::as_writable_bytes(std::span(&record_, 1)));
+    archive(valid_, count_, text_, text_cycle_);
+  }
 
  protected:
   uint32_t read_register(uint32_t offset) const override;

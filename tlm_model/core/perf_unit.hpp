@@ -19,6 +19,8 @@ class PerfUnit : public RegisterBlock {
   PerfUnit(sc_core::sc_module_name name, std::function<Values()> now)
       : RegisterBlock(name), now_(std::move(now)) {}
 
+  void visit_state(spec::Archive& archive) { archive(copy_); }
+
  protected:
   uint32_t read_register(uint32_t offset) const override {
     if (offset < spec::perf::kCounter ||

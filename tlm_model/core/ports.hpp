@@ -7,6 +7,7 @@
 #include <string>
 #include <systemc>
 
+#include "file/archive.hpp"
 #include "probe/events.hpp"
 #include "tpu/spec/isa.hpp"
 #include "tpu/spec/rings.h"
@@ -112,6 +113,11 @@ struct LaunchState {
   bool tag_open = false;         // remote packets with `tag` are taken,
   uint32_t first_open_step = 0;  // those of earlier steps not
   uint32_t inbound = 0;          // writes of peers that were taken and have not landed yet
+
+  void visit_state(spec::Archive& archive) {
+    archive(step, job_step, replica, cores, mask, tag, launch, slot_bank, slot_count, tag_open,
+            first_open_step, inbound);
+  }
 };
 
 }  // namespace tpu::model

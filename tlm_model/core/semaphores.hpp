@@ -45,6 +45,8 @@ class Semaphores : public RegisterBlock, public SemaphoreIf {
   void clear();
   void forget_waiters();  // a new program starts
   void count_stale() { ++stale_; }
+  // With no signal on its way.
+  void visit_state(spec::Archive& archive) { archive(entries_, stale_); }
 
  protected:
   uint32_t read_register(uint32_t offset) const override;
@@ -56,6 +58,7 @@ class Semaphores : public RegisterBlock, public SemaphoreIf {
     uint32_t wanted = 0;
     int waiter = -1;  // unit
     sc_core::sc_event* wake = nullptr;
+    void visit_state(spec::Archive& archive) { archive(value, wanted, waiter); }
   };
   struct Pending {
     uint64_t at;

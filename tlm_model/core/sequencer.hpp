@@ -73,6 +73,9 @@ class Sequencer : public RegisterBlock {
   // Registers, state and engines as after power-on; HBM, VMEM, slot banks and TAG stay.
   void reset();
 
+  // Of one that runs nothing. Programs are decoded again when they start.
+  void visit_state(spec::Archive& archive);
+
   uint32_t state() const { return state_; }
   // It waits for the host's answer.
   bool calls_host() const { return call_open_; }

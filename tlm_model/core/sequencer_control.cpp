@@ -304,6 +304,16 @@ void Sequencer::reset() {
   irq_event_.notify(sc_core::SC_ZERO_TIME);
 }
 
+// The lines follow in the next delta cycle.
+void Sequencer::visit_state(spec::Archive& archive) {
+  archive(state_, refused_, irq_status_, irq_enable_, program_address_, program_version_,
+          slot_result_, watchdog_cycles_, x_, unknown_, pc_, time_, charged_, call_, issued_,
+          issued_ever_, seen_work_);
+  if (archive.loading()) {
+    irq_event_.notify(sc_core::SC_ZERO_TIME);
+  }
+}
+
 uint32_t Sequencer::read_register(uint32_t offset) const {
   switch (offset) {
     case seq::kId:

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "file/archive.hpp"
 #include "hart/hart_insn.hpp"
 
 namespace tpu::model {
@@ -121,6 +122,13 @@ class Hart {
   void set_csr(uint32_t number, uint32_t value);  // as a write by software
   uint64_t cycles() const { return cycles_; }
   uint64_t instret() const { return instret_; }
+  // Its memories are their owner's, who tells of them by memory_changed().
+  void visit_state(spec::Archive& archive) {
+    archive(regs_, pc_, cycles_, instret_, carried_cycles_, mstatus_, mie_, mip_, mtvec_, mscratch_,
+            mepc_, mcause_, mtval_, mcycle_offset_, minstret_offset_, mmio_.addr, mmio_.data,
+            mmio_.size_bytes, mmio_.write, mmio_insn_, mmio_pending_, waiting_, dead_,
+            in_exception_);
+  }
   void set_breakpoint(uint32_t addr);
   void clear_breakpoint(uint32_t addr);
   // Loads and stores leave their fast path while anything is watched.

@@ -42,6 +42,9 @@ class HbmBank : public sc_core::sc_module, public HbmIf {
     store_.pin(set, address, bytes, write, overwrite);
   }
   void unpin(PageSet& set) override { store_.unpin(set); }
+  void visit_state(spec::Archive& archive, PageNumbers& numbers) {
+    store_.visit_state(archive, numbers);
+  }
 
  private:
   void b_transport_mem(tlm::tlm_generic_payload& txn, sc_core::sc_time& delay);

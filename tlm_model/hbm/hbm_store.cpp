@@ -135,6 +135,49 @@ bool HbmStore::cleared(const PageSet::Pin& pin) const {
          std::memcmp(pin.page->data, pool_.zero_page(), kHbmPageBytes) == 0;
 }
 
+void HbmStore::visit_state(spec::Archive& archive, PageNumbers& numbers) {
+  uint64_t count = static_cast<uint64_t>(std::count_if(
+      table_.begin(), table_.end(), [](const HbmPage* page) { return page != nullptr; }));
+  archive(count);
+  if (archive.loading()) {
+    for (; count > 0; --count) {
+      load_page(archive, numbers);
+    }
+    return;
+  }
+  for (uint64_t index = 0; index < table_.size(); ++index) {
+    if (table_[index] != nullptr) {
+      save_page(index, table_[index], archive, numbers);
+    }
+  }
+}
+
+// Contents follow where a number comes for the first time.
+void HbmStore::save_page(uint64_t index, HbmPage* page, spec::Archive& archive,
+                         PageNumbers& numbers) {
+  auto [known, fresh] = numbers.of.try_emplace(page, numbers.of.size());
+  archive(index, known->second);
+  if (fresh) {
+    archive.bytes(page->data, kHbmPageBytes);
+  }
+}
+
+void HbmStore::load_page(spec::Archive& archive, PageNumbers& numbers) {
+  uint64_t index = 0;
+  uint64_t number = 0;
+  archive(index, number);
+  if (index >= table_.size() || table_[index] != nullptr || number > numbers.pages.size()) {
+    throw spec::ArchiveError("a page of HBM has no place");
+  }
+  if (number == numbers.pages.size()) {
+    numbers.pages.push_back(pool_.make(false));
+    archive.bytes(numbers.pages.back()->data, kHbmPageBytes);
+  } else {
+    ++numbers.pages[number]->owners;
+  }
+  table_[index] = numbers.pages[number];
+}
+
 bool HbmStore::present(uint64_t address, uint64_t bytes) const {
   bool found = false;
   for_each_page(address, bytes, [&](uint64_t page, uint64_t, uint64_t, uint64_t) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "file/archive.hpp"
 #include "hbm/page_pool.hpp"
 #include "kernel/page_set.hpp"
 
@@ -40,6 +41,10 @@ class HbmStore {
   // clears an array takes no memory of the host for it.
   void unpin(PageSet& set);
 
+  // With no page in the hands of a job; one that is loaded is empty. All stores of a pool use the
+  // same numbers, in the same order.
+  void visit_state(spec::Archive& archive, PageNumbers& numbers);
+
   // True if any byte of the range lies in a page that exists (for checks and tests).
   bool present(uint64_t address, uint64_t bytes) const;
 
@@ -47,6 +52,9 @@ class HbmStore {
   void drop(uint64_t page);  // reads as zero from now on
   bool cleared(const PageSet::Pin& pin) const;
   uint8_t* writable(uint64_t page, bool overwrite);
+  void load_page(spec::Archive& archive, PageNumbers& numbers);
+  static void save_page(uint64_t index, HbmPage* page, spec::Archive& archive,
+                        PageNumbers& numbers);
 
   PagePool& pool_;
   std::vector<HbmPage*> table_;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <unordered_map>
 #include <vector>
 
 #include "tpu/spec/rings.h"
@@ -21,6 +22,12 @@ struct HbmPage {
   uint32_t write_pins = 0;
   bool left =
       false;  // an owner gave the page up while jobs held it: a pin may belong to that owner
+};
+
+// Numbers pages as a snapshot has them: what several entries share is saved once.
+struct PageNumbers {
+  std::unordered_map<const HbmPage*, uint64_t> of;  // saving
+  std::vector<HbmPage*> pages;                      // loading
 };
 
 class PagePool {

@@ -54,6 +54,8 @@ class FluidShare : public sc_core::sc_module {
   // Starts the flow at the present cycle; its event follows when the last byte has passed. A flow
   // of no bytes or no resources ends in the same cycle.
   void start(Flow& flow);
+  // Of a board where nothing flows.
+  void visit_state(spec::Archive& archive) { share_.visit_state(archive); }
   size_t active_flows() const { return share_.active(); }
   uint64_t bytes_passed(ResourceId resource) const { return share_.bytes_passed(resource); }
 

@@ -5,11 +5,13 @@
 
 #include <tlm_utils/simple_target_socket.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <systemc>
 #include <tlm>
 
+#include "file/archive.hpp"
 #include "kernel/host_pages.hpp"
 
 namespace tpu::model {
@@ -29,8 +31,22 @@ class LocalMemory : public sc_core::sc_module {
   const uint8_t* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
   void clear() { std::memset(data_, 0, bytes_); }
+  // Pieces of zeros are left out; what is loaded is memory that nothing has written.
+  void visit_state(spec::Archive& archive) {
+    for (uint64_t at = 0; at < bytes_; at += kStatePiece) {
+      uint8_t* const piece = data_ + at;
+      const uint64_t count = std::min(kStatePiece, bytes_ - at);
+      bool written =
+          !archive.loading() && (piece[0] != 0 || std::memcmp(piece, piece + 1, count - 1) != 0);
+      archive(written);
+      if (written) {
+        archive.bytes(piece, count);
+      }
+    }
+  }
 
  private:
+  static constexpr uint64_t kStatePiece = 4096;
   static constexpr uint64_t kGuardBytes = 4096;  // wide host loads at the end stay mapped
 
   void b_transport_mem(tlm::tlm_generic_payload& txn, sc_core::sc_time& /*delay*/) {

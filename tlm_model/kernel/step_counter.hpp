@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "file/archive.hpp"
+
 namespace tpu::model {
 
 class StepCounter {
@@ -35,6 +37,7 @@ class StepCounter {
   }
 
   uint64_t begun() const { return begun_; }
+  void visit_state(spec::Archive& archive) { archive(open_, begun_); }
 
  private:
   static constexpr size_t kMostOpen = 64;
@@ -42,6 +45,7 @@ class StepCounter {
     uint32_t launch, step;
     uint32_t missing;  // cores that have not begun it
     uint64_t number;
+    void visit_state(spec::Archive& archive) { archive(launch, step, missing, number); }
   };
   std::vector<Open> open_;  // in the order in which they began
   uint64_t begun_ = 0;

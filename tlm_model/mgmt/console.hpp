@@ -38,6 +38,7 @@ class Console : public RegBlock {
   bool write(uint32_t offset, uint32_t value) override;
   // Ends a line that has begun: nobody goes on writing it.
   void flush();
+  void visit_state(spec::Archive& archive) { archive(line_); }
 
  private:
   static constexpr size_t kLineBytes = 256;

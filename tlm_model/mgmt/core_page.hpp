@@ -53,6 +53,7 @@ class CorePage : public RegBlock {
 
   // Hardware side.
   void reset();
+  void visit_state(spec::Archive& archive) { archive(regs_, record_, hbm_window_); }
   uint32_t reg(uint32_t offset) const { return regs_[offset / 4]; }
   void set_reg(uint32_t offset, uint32_t value) {
     regs_[offset / 4] = value;

@@ -39,6 +39,21 @@ void Gsync::reset() {
   timeout_event_.cancel();
 }
 
+void Gsync::visit_state(spec::Archive& archive) {
+  archive(tag_, mask_, step_, abort_tag_, abort_mask_, abort_info_, abort_count_, peer_timeout_,
+          waiting_kind_, released_, aborted_, peer_lost_, barriers_, aborted_tags_, next_aborted_,
+          packets_);
+  std::vector<Arrival> arrivals(inbox_.begin(), inbox_.end());
+  archive(arrivals);
+  if (archive.loading() && !arrivals.empty()) {
+    inbox_.insert(arrivals.begin(), arrivals.end());
+    for (size_t i = 0; i < inbox_.size(); ++i) {
+      fabric_.activity->begin();
+    }
+    inbox_event_.notify(from_cycles(inbox_.begin()->at - now_cycles()));
+  }
+}
+
 uint32_t Gsync::root_of(uint32_t mask) const {
   return mask == 0 ? core_ : static_cast<uint32_t>(std::countr_zero(mask));
 }

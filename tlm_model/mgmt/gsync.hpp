@@ -31,6 +31,11 @@ class Gsync : public sc_core::sc_module, public RegBlock, public ControlIf {
   Gsync(sc_core::sc_module_name name, uint32_t core, Fabric& fabric, Irq& irq, GsyncOwner& owner);
 
   void reset();
+  // It waits at a barrier: its gang is under way.
+  bool waiting() const { return waiting_; }
+  size_t packets_on_the_way() const { return inbox_.size(); }
+  // Of a block that does not wait.
+  void visit_state(spec::Archive& archive);
   // Aborts the gang that this core is in (TAG, MASK); nothing when it is in none.
   void abort_running(uint32_t code);
   void abort_if_tag(uint32_t tag, uint32_t code);
@@ -46,12 +51,14 @@ class Gsync : public sc_core::sc_module, public RegBlock, public ControlIf {
     uint32_t step;
     uint32_t mask;
     uint32_t arrived;
+    void visit_state(spec::Archive& archive) { archive(tag, kind, step, mask, arrived); }
   };
   struct Aborted {  // at the root
     bool valid;
     uint32_t tag;
     uint8_t origin;
     uint8_t code;
+    void visit_state(spec::Archive& archive) { archive(valid, tag, origin, code); }
   };
   struct Arrival {
     uint64_t at;
@@ -61,6 +68,7 @@ class Gsync : public sc_core::sc_module, public RegBlock, public ControlIf {
     bool operator<(const Arrival& other) const {
       return std::tie(at, from, number) < std::tie(other.at, other.from, other.number);
     }
+    void visit_state(spec::Archive& archive) { archive(at, from, number, packet); }
   };
 
   void inbox_method();

@@ -1,6 +1,7 @@
 // Control hart in simulated time: the slice loop.
 #include "mgmt/hart_unit.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "hart/hart_csr.hpp"
@@ -56,40 +57,61 @@ void HartUnit::set_halt(bool halt) {
   control_event_.notify(sc_core::SC_ZERO_TIME);
 }
 
+void HartUnit::visit_state(spec::Archive& archive) {
+  archive(hart_, run_, halt_, lost_, step_, awake_since_, asleep_since_, generation_, reset_pc_);
+  if (archive.loading()) {
+    awake_.set(step_.until != kNever);
+    control_event_.notify(sc_core::SC_ZERO_TIME);
+  }
+}
+
+// A hart that was loaded may be in the middle of a step.
 void HartUnit::hart_thread() {
   for (;;) {
-    if (!run_ || halt_ || lost_ || hart_.dead()) {
-      awake_.set(false);
-      wait(control_event_);
-      awake_since_ = now_cycles();
-      continue;
+    if (step_.until == kNever) {
+      if (rest()) {
+        continue;
+      }
+      begin_step();
     }
-    if (held()) {  // what the driver sees is a hart that is slow, not a board at rest
-      awake_.set(true);
-      pass(static_cast<uint64_t>(params_.mgmt.quantum));
-      awake_since_ = now_cycles();
-      continue;
-    }
-    hart_.set_irq(HartIrq::kExternal, irq_.line());
-    if (hart_.sleeping()) {
-      awake_.set(false);
-      const uint64_t asleep_at = now_cycles();
-      tell(HartEvent::Kind::kSleep);
-      wait(irq_.event() | control_event_);
-      awake_since_ = now_cycles();
-      tell(HartEvent::Kind::kRun);
-      hart_.advance_cycles((now_cycles() - asleep_at) /
-                           static_cast<uint64_t>(params_.mgmt.clock_divider));
-      continue;
-    }
-    awake_.set(true);
-    step();
+    end_step();
     tell(HartEvent::Kind::kRun);
     if (now_cycles() - awake_since_ > watchdog_cycles_ && run_ && !hart_.dead()) {
       lost_ = true;
       callbacks_.on_dead();
     }
   }
+}
+
+// Waits while there is nothing to run; false when there is.
+bool HartUnit::rest() {
+  if (!run_ || halt_ || lost_ || hart_.dead()) {
+    awake_.set(false);
+    wait(control_event_);
+    if (step_.until == kNever) {
+      awake_since_ = now_cycles();
+    }
+    return true;
+  }
+  if (held()) {  // what the driver sees is a hart that is slow, not a board at rest
+    awake_.set(true);
+    wait(from_cycles(static_cast<uint64_t>(params_.mgmt.quantum * params_.mgmt.clock_divider)));
+    awake_since_ = now_cycles();
+    return true;
+  }
+  hart_.set_irq(HartIrq::kExternal, irq_.line());
+  if (!hart_.sleeping()) {
+    return false;
+  }
+  awake_.set(false);
+  asleep_since_ = std::min(asleep_since_, now_cycles());
+  tell(HartEvent::Kind::kSleep);
+  wait(irq_.event() | control_event_);
+  awake_since_ = now_cycles();
+  tell(HartEvent::Kind::kRun);
+  hart_.advance_cycles((now_cycles() - std::exchange(asleep_since_, kNever)) /
+                       static_cast<uint64_t>(params_.mgmt.clock_divider));
+  return true;
 }
 
 void HartUnit::tell(HartEvent::Kind kind, uint32_t data) {
@@ -112,12 +134,6 @@ void HartUnit::tell(HartEvent::Kind kind, uint32_t data) {
     }
     return event;
   });
-}
-
-void HartUnit::pass(uint64_t hart_cycles) {
-  if (hart_cycles != 0) {
-    wait(from_cycles(hart_cycles * static_cast<uint64_t>(params_.mgmt.clock_divider)));
-  }
 }
 
 HartRun HartUnit::run_slice(uint64_t budget_cycles) {
@@ -183,25 +199,32 @@ uint64_t HartUnit::run_untimed(HartRun& slice) {
   return ahead;
 }
 
-void HartUnit::step() {
-  const uint32_t generation = generation_;
+// A device sees an access when the instructions before it and the bus have taken their time.
+void HartUnit::begin_step() {
+  awake_.set(true);
   HartRun slice = run_slice(static_cast<uint64_t>(params_.mgmt.quantum));
-  const uint64_t ahead = run_untimed(slice);
-  if (slice.reason != HartStop::kMmio) {
-    pass(ahead);
-    if (slice.reason == HartStop::kTrap && generation == generation_) {
-      callbacks_.on_dead();
-    }
+  uint64_t hart_cycles = run_untimed(slice);
+  if (slice.reason == HartStop::kMmio) {
+    hart_cycles += static_cast<uint64_t>(params_.mgmt.mmio_cycles);
+  }
+  const auto divider = static_cast<uint64_t>(params_.mgmt.clock_divider);
+  step_ = {now_cycles() + hart_cycles * divider, slice.reason, generation_};
+}
+
+void HartUnit::end_step() {
+  if (step_.until != now_cycles()) {
+    wait(from_cycles(step_.until - now_cycles()));
+  }
+  const Step step = std::exchange(step_, {});
+  if (step.generation != generation_) {
     return;
   }
-  // The device sees the access when the instructions before it and the bus have taken their time.
-  const auto bus_cycles = static_cast<uint64_t>(params_.mgmt.mmio_cycles);
-  pass(ahead + bus_cycles);
-  if (generation != generation_ || !run_ || !hart_.mmio_pending()) {
-    return;
+  if (step.reason == HartStop::kTrap) {
+    callbacks_.on_dead();
+  } else if (step.reason == HartStop::kMmio && run_ && hart_.mmio_pending()) {
+    hart_.advance_cycles(static_cast<uint64_t>(params_.mgmt.mmio_cycles));
+    serve_access();
   }
-  hart_.advance_cycles(bus_cycles);
-  serve_access();
 }
 
 void HartUnit::serve_access() {

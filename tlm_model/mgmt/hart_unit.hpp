@@ -12,6 +12,7 @@
 
 #include "hart/hart_debugger.hpp"
 #include "kernel/activity.hpp"
+#include "kernel/cycles.hpp"
 #include "mgmt/irq.hpp"
 #include "probe/probe_set.hpp"
 #include "tpu/spec/board_params.hpp"
@@ -45,10 +46,23 @@ class HartUnit : public sc_core::sc_module {
   void set_halt(bool halt);
   bool running() const { return run_; }
   bool lost() const { return lost_; }
+  bool awake() const { return awake_.active(); }
+  // Loaded, it goes on as it stood, in the middle of a step too.
+  void visit_state(spec::Archive& archive);
 
  private:
+  // What has run of the hart's instructions, until its time has passed.
+  struct Step {
+    uint64_t until = kNever;  // none is under way
+    HartStop reason{};
+    uint32_t generation = 0;
+    void visit_state(spec::Archive& archive) { archive(until, reason, generation); }
+  };
+
   void hart_thread();
-  void step();
+  bool rest();
+  void begin_step();
+  void end_step();
   bool held() const {
     return debugger_ != nullptr && debugger_->leave(core_id_) == HartLeave::kHold;
   }
@@ -58,7 +72,6 @@ class HartUnit : public sc_core::sc_module {
   uint64_t run_untimed(HartRun& slice);
   void serve_access();
   bool device_access(const MmioAccess& access, uint32_t& data);
-  void pass(uint64_t hart_cycles);
   void tell(HartEvent::Kind kind, uint32_t data = 0);
 
   const spec::BoardParams& params_;
@@ -74,7 +87,9 @@ class HartUnit : public sc_core::sc_module {
   bool lost_ = false;
   const uint64_t watchdog_cycles_;
   uint64_t awake_since_ = 0;
-  uint32_t generation_ = 0;  // counts starts, so that an old slice does not act on a new run
+  Step step_;
+  uint64_t asleep_since_ = kNever;  // while it sleeps
+  uint32_t generation_ = 0;         // counts starts, so that an old slice does not act on a new run
   uint32_t reset_pc_ = 0;
   sc_core::sc_event control_event_{"control_event"};
 };

@@ -40,6 +40,8 @@ class HostDma : public sc_core::sc_module, public RegBlock {
 
   // Contexts forget their transfers; bytes that are under way are dropped when they arrive.
   void reset();
+  // Of a block that moves nothing.
+  void visit_state(spec::Archive& archive) { archive(contexts_, done_); }
   bool read(uint32_t offset, uint32_t& value) override;
   bool write(uint32_t offset, uint32_t value) override;
   bool untimed(uint32_t offset, bool write) const override;
@@ -59,6 +61,9 @@ class HostDma : public sc_core::sc_module, public RegBlock {
     uint32_t generation = 0;  // counts resets
     bool busy = false;
     sc_core::sc_event started;
+    void visit_state(spec::Archive& archive) {
+      archive(host, local, bytes, pattern, start, crc, entry_bad, error, generation);
+    }
   };
 
   void context_thread(uint32_t index);

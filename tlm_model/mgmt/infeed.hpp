@@ -13,6 +13,7 @@ class Infeed : public RegBlock {
   explicit Infeed(Irq& irq) : irq_(irq) {}
 
   void reset() { full_ = free_ = want_ = 0; }
+  void visit_state(spec::Archive& archive) { archive(full_, free_, want_); }
   bool read(uint32_t offset, uint32_t& value) override;
   bool write(uint32_t offset, uint32_t value) override;
 

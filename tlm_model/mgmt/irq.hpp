@@ -26,6 +26,7 @@ class Irq : public RegBlock {
     set_pending(0);
     set_enable(0);
   }
+  void visit_state(spec::Archive& archive) { archive(pending_, enable_); }
 
   bool read(uint32_t offset, uint32_t& value) override;
   bool write(uint32_t offset, uint32_t value) override;

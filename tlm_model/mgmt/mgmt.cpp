@@ -99,6 +99,15 @@ Mgmt::Mgmt(sc_core::sc_module_name name, const spec::BoardParams& params, const 
   dont_initialize();
 }
 
+void Mgmt::visit_state(spec::Archive& archive) {
+  archive.bytes(itcm_.data(), itcm_.size());
+  archive.bytes(dtcm_.data(), dtcm_.size());
+  archive(irq_, page_, infeed_, console_, timer_, gsync_, host_dma_, hart_unit_);
+  if (archive.loading()) {
+    tcm_changed(TPU_HART_ITCM_BASE, itcm_.size());
+  }
+}
+
 // ---- host side
 
 void Mgmt::b_transport_host(tlm::tlm_generic_payload& txn, sc_core::sc_time& /*delay*/) {

@@ -56,6 +56,14 @@ class Mgmt : public sc_core::sc_module,
 
   ControlIf& control() { return gsync_; }
   void end_console_line() { console_.flush(); }
+  // What keeps this part of the board from being saved, or nothing.
+  const char* busy_with() const { return gsync_.waiting() ? "waits at a barrier" : nullptr; }
+  // What is in flight here that can be saved: a hart that runs, packets.
+  size_t savable_activity() const {
+    return gsync_.packets_on_the_way() + (hart_unit_.awake() ? 1 : 0);
+  }
+  // Of a board where nothing else is in flight; loaded behind its core, whose lines are up by then.
+  void visit_state(spec::Archive& archive);
   // Debug port: what the hart would see at an address, no simulated time. False: nothing that can
   // be read or written so. Registers are read without side effects, and written as by the hart.
   Hart& hart() { return hart_unit_.hart(); }

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "file/archive.hpp"
+
 namespace tpu::model {
 
 class RegBlock {

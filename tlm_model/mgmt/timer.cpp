@@ -19,6 +19,13 @@ void Timer::reset() {
   alarm_event_.cancel();
 }
 
+void Timer::visit_state(spec::Archive& archive) {
+  archive(time_high_, compare_, armed_);
+  if (archive.loading() && armed_) {
+    arm();
+  }
+}
+
 void Timer::arm() {
   armed_ = true;
   alarm_event_.cancel();

@@ -16,6 +16,7 @@ class Timer : public sc_core::sc_module, public RegBlock {
   Timer(sc_core::sc_module_name name, Irq& irq);
 
   void reset();
+  void visit_state(spec::Archive& archive);
   bool read(uint32_t offset, uint32_t& value) override;
   bool write(uint32_t offset, uint32_t value) override;
   bool peek(uint32_t offset, uint32_t& value) override;

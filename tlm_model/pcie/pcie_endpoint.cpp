@@ -65,6 +65,18 @@ uint32_t PcieEndpoint::host_read(int bar, uint64_t offset) {
   return result;
 }
 
+void PcieEndpoint::visit_state(spec::Archive& archive) {
+  archive(down_free_at_, up_last_at_, time_high_, irq_pending_, irq_mask_, held_, delivered_,
+          errors_, down_, up_);
+  if (archive.loading()) {
+    for (size_t i = 0; i < savable_activity(); ++i) {
+      activity_.begin();
+    }
+    down_event_.notify(sc_core::SC_ZERO_TIME);
+    up_event_.notify(sc_core::SC_ZERO_TIME);
+  }
+}
+
 void PcieEndpoint::downstream_thread() {
   for (;;) {
     if (down_.empty()) {

@@ -10,6 +10,7 @@
 #include <deque>
 #include <systemc>
 
+#include "file/archive.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/cycles.hpp"
 #include "kernel/host_bus.hpp"
@@ -43,6 +44,10 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus {
   uint32_t take_msi();
   bool msi_pending() const { return delivered_ != 0; }
   const sc_core::sc_event& msi_event() const { return msi_event_; }
+  // Posted writes on the wires.
+  size_t savable_activity() const { return down_.size() + up_.size(); }
+  // Of an endpoint that no read waits for.
+  void visit_state(spec::Archive& archive);
 
   // HostBus.
   bool read_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
@@ -60,12 +65,14 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus {
     std::vector<std::byte> data;  // empty: a read
     uint32_t* result;
     sc_core::sc_event* answered;
+    void visit_state(spec::Archive& archive) { archive(at, bar, offset, data); }
   };
   struct Upstream {  // towards the host
     uint64_t at;
     uint64_t iova;
     std::vector<std::byte> data;
     int vector;
+    void visit_state(spec::Archive& archive) { archive(at, iova, data, vector); }
   };
 
   void downstream_thread();

@@ -17,6 +17,7 @@ class CoreProbe {
   CoreProbe& operator=(const CoreProbe&) = delete;
 
   const PerfCounters& counters() const { return counters_; }
+  void visit_state(spec::Archive& archive) { archive(counters_); }
   bool wants(ProbeEvent event) const { return set_.wants(event); }
 
   template <class Make>

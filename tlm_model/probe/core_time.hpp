@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "file/archive.hpp"
 #include "tpu/spec/isa.hpp"
 
 namespace tpu::model {
@@ -51,6 +52,8 @@ class CoreTimes {
     settle(now);
     uploads_ += change;
   }
+
+  void visit_state(spec::Archive& archive) { archive(values_, since_, runs_, uploads_, busy_); }
 
   Values at(uint64_t now) const {
     Values values = values_;

@@ -81,6 +81,11 @@ class PerfCounters {
   uint64_t progress() const { return progress_; }
   uint64_t run_since() const { return run_since_; }
 
+  // Of a core that runs nothing.
+  void visit_state(spec::Archive& archive) {
+    archive(values_, progress_, run_since_, first_start_, any_busy_cycles_, times_);
+  }
+
   // Debug port: no registers tell these.
   CoreTimes::Values times(uint64_t now) const { return times_.at(now); }
 

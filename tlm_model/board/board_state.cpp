@@ -1,0 +1,77 @@
+// The board's state, saved and loaded.
+#include "board/board.hpp"
+#include "file/crc32c.hpp"
+#include "kernel/cycles.hpp"
+
+namespace tpu::model {
+namespace {
+
+constexpr uint64_t kLongestTransfer = 1'000'000;  // cycles
+
+// The cycle ends, and with it what was notified in it.
+void end_cycle() {
+  while (sc_core::sc_pending_activity_at_current_time()) {
+    sc_core::wait(sc_core::SC_ZERO_TIME);
+  }
+}
+
+}  // namespace
+
+// What a hart, a wire or a packet stands at can be saved. A program cannot, nor a transfer of a host
+// DMA: those that harts have begun end soon, and are waited for.
+void Board::settle() {
+  for (uint64_t waited = 0;; ++waited) {
+    int64_t savable = 0;
+    for (const auto& chip : chips_) {
+      if (const std::string why = chip->busy_with(); !why.empty()) {
+        throw spec::ArchiveError(why);
+      }
+      savable += static_cast<int64_t>(chip->savable_activity());
+    }
+    if (activity_.count() == savable) {
+      return;
+    }
+    if (waited == kLongestTransfer) {
+      throw spec::ArchiveError("a transfer between host and board does not end");
+    }
+    sc_core::wait(from_cycles(1));
+    end_cycle();
+  }
+}
+
+// The lines between a core and its control processor are levels, of which a rise is an event: they
+// are up before the control processor has its state, so that what it has seen is not seen again.
+void Board::visit_state(spec::Archive& archive) {
+  settle();
+  uint64_t now = now_cycles();
+  uint32_t rom = rom_crc_;
+  archive.section("board");
+  archive(now, rom, steps_, fluid_);
+  if (archive.loading()) {
+    if (now_cycles() != 0) {
+      throw spec::ArchiveError("the board is not new");
+    }
+    if (rom != rom_crc_) {
+      throw spec::ArchiveError("it was saved with another boot ROM");
+    }
+    sc_core::wait(from_cycles(now));
+  }
+  for (const auto& chip : chips_) {
+    chip->visit_cores(archive);
+  }
+  if (archive.loading()) {
+    end_cycle();
+  }
+  for (const auto& chip : chips_) {
+    chip->visit_control(archive);
+  }
+  PageNumbers numbers;
+  for (const auto& chip : chips_) {
+    chip->visit_hbm(archive, numbers);
+  }
+  if (archive.loading()) {
+    end_cycle();
+  }
+}
+
+}  // namespace tpu::model
