@@ -11,6 +11,9 @@ namespace tpu::driver {
 struct Access {
   static const std::shared_ptr<BoardImpl>& impl(const Board& board) { return board.impl_; }
   static const std::shared_ptr<BufferState>& state(const Buffer& buffer) { return buffer.state_; }
+  static const std::shared_ptr<ExecutableState>& state(const Executable& executable) {
+    return executable.state_;
+  }
   static const std::shared_ptr<EventState>& state(const Event& event) { return event.state_; }
 
   static Buffer buffer(std::shared_ptr<BufferState> state) { return Buffer(std::move(state)); }

@@ -343,6 +343,13 @@ void Board::change_time_limit(std::optional<double> seconds) const {
   need(impl_).change_time_limit(seconds);
 }
 
+void Board::save_snapshot(const std::string& path, const SnapshotItems& items) const {
+  refuse_in_callback();
+  need(impl_).save_snapshot(path, items);
+}
+
+SnapshotItems Board::take_snapshot_items() const { return need(impl_).take_snapshot_items(); }
+
 void Board::synchronize() const {
   refuse_in_callback();
   need(impl_).synchronize(std::nullopt);

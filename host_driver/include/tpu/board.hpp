@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -64,11 +65,22 @@ struct OpenOptions {
   /// is in flight when the process exits ends with Cancelled.
   bool completion_thread = false;
 
+  /// A file that Board::save_snapshot() made: the board goes on from there instead of booting. Its
+  /// numbers and `sim.no_data` are as they were then; all else may differ.
+  std::string snapshot;
+
   std::vector<std::byte> firmware;  ///< empty: the image that is built in
   /// Takes what the firmware of a core prints, a line a call; called without locks, by the thread
   /// that makes board time pass; it must not throw and not call the board. Empty: standard error,
   /// as "[TPU:3 firmware] text".
   std::function<void(int device, const std::string& line)> console;
+};
+
+/// What a snapshot keeps for its user: handles and texts by name.
+struct SnapshotItems {
+  std::map<std::string, Array> arrays;         ///< live; their contents are the board's
+  std::map<std::string, Executable> programs;  ///< as they are loaded
+  std::map<std::string, std::string> notes;    ///< anything of the caller's own
 };
 
 /// A core of the board, as programs and buffers name it.
@@ -160,7 +172,8 @@ class Board {
   /// Boots all cores. Throws InvalidArgument (options, board file), Unimplemented (this build has
   /// no such transport), FailedPrecondition (a second simulated board in one process; chips,
   /// firmware and driver that do not belong together), ResourceExhausted (staging memory),
-  /// Unavailable (a chip that does not answer), Internal (a core that does not boot).
+  /// Unavailable (a chip that does not answer), Internal (a core that does not boot). A snapshot
+  /// that is none, damaged, of another version or board is InvalidArgument.
   static Board open(const OpenOptions& options = {});
 
   /// False for an empty handle; still true after close().
@@ -262,6 +275,15 @@ class Board {
   /// Waits until everything that was submitted is over; errors stay with their events. What comes
   /// behind a HostEvent is over only when that has been set.
   void synchronize() const;
+  /// Waits until everything that was submitted is over, lets no board time pass beside that, and
+  /// saves the whole board to a file, which replaces the one of its name in one step. A board that is opened from it has the same bits and cycles to come,
+  /// in any process and on any host; buffers and programs that are not in `items` are gone there.
+  /// Throws InvalidArgument (`items` of another board or not live), FailedPrecondition (a launch
+  /// waits for an event, a batch or the host; the file cannot be written), ResourceExhausted (the
+  /// disk is full), Unimplemented (the transport); the board goes on and the old file stays then.
+  void save_snapshot(const std::string& path, const SnapshotItems& items = {}) const;
+  /// Of a board that was opened from a snapshot: its items, once. Empty otherwise.
+  SnapshotItems take_snapshot_items() const;
   /// As synchronize(), for at most that much host time; then it throws Timeout, and everything goes
   /// on as before. Zero takes what is there. Like Event::wait_for() it parks the board where it is.
   void synchronize_for(std::chrono::nanoseconds timeout) const;

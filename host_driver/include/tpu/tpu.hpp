@@ -65,6 +65,7 @@ using driver::HostWorkTime;
 using driver::OpenOptions;
 using driver::OpTime;
 using driver::SimOptions;
+using driver::SnapshotItems;
 using driver::TransportFactory;
 // counters.hpp
 using driver::counter_names;

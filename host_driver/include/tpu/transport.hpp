@@ -19,6 +19,10 @@
 #include "tpu/error.hpp"
 #include "tpu/spec/board_params.hpp"
 
+namespace tpu::spec {
+class Archive;
+}
+
 namespace tpu::driver {
 
 using spec::CheckFinding;
@@ -186,6 +190,14 @@ class Transport {
   virtual void name_launch(uint32_t launch_id, std::shared_ptr<const exe::ExecutableT> program) {
     static_cast<void>(launch_id);
     static_cast<void>(program);
+  }
+  /// Saves all state of the board, or loads it into one that has just been made and that nothing
+  /// was asked of (archive.loading()); nothing is in flight. Throws std::exception; a board whose
+  /// loading failed can only be closed. A transport that cannot do this refuses it.
+  virtual void visit_state(spec::Archive& archive) {
+    static_cast<void>(archive);
+    throw Error(ErrorCode::kUnimplemented,
+                "this transport has no snapshots; the simulated board has (transport 'sim')");
   }
 
   /// With SimOptions::op_times: what was counted of a launch that is over, by op; forgets it.

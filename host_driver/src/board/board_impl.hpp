@@ -3,7 +3,8 @@
 // parked when a call arrives. So whoever pumps finds everything as other threads have left it.
 // Files: board_open (boot), board_enter (the lock), board_submit (rings), board_transfer (copies),
 // board_pump (completions), board_figures (counters), board_calls (host calls), board_wait
-// (waiting), board_recover (faults), program (load and launch).
+// (waiting), board_recover (faults), program (load and launch),
+// board_snapshot (the whole of it, to a file and back).
 #pragma once
 
 #include <algorithm>
@@ -25,6 +26,7 @@
 #include "src/board/fifo_mutex.hpp"
 #include "src/board/launch_clock.hpp"
 #include "src/board/operation.hpp"
+#include "src/board/snapshot_records.hpp"
 #include "src/event_state.hpp"
 #include "src/memory/box.hpp"
 #include "src/memory/device_memory.hpp"
@@ -48,6 +50,7 @@ Error wait_timeout(const std::string& what, std::chrono::nanoseconds timeout);
 enum class EntryKind : uint8_t { kCall, kLook, kWait };
 
 class CompletionThread;
+class SnapshotSource;
 
 class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
  public:
@@ -96,6 +99,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void change_time_limit(std::optional<double> seconds);
   std::vector<OpTime> op_times();
   std::string take_xspace();
+  void save_snapshot(const std::string& path, const SnapshotItems& items);
+  SnapshotItems take_snapshot_items();
   void close(CloseMode mode);
   /// Throws ResourceExhausted when the board's memory is the host's and has no room for that much.
   void need_host_memory(uint64_t bytes, const std::string& what);
@@ -191,6 +196,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   // board_open.cpp
   void connect(const OpenOptions& options);
   void check_chips();
+  void boot_all();
   void boot(const std::vector<int>& ids, bool retried);
   void load_firmware(const std::vector<int>& ids);
   std::vector<int> await_state(const std::vector<int>& ids, uint32_t wanted);
@@ -198,6 +204,16 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   uint64_t page(const Device& device, uint64_t offset) const;
   uint32_t read_core(const Device& device, uint64_t offset);
   void write_core(const Device& device, uint64_t offset, uint32_t value);
+
+  // board_snapshot.cpp
+  void settle_all();
+  void visit_head(spec::Archive& archive) const;
+  void visit_driver(spec::Archive& archive);
+  void visit_snapshot(spec::Archive& archive, SnapshotRecords& records);
+  void restore(SnapshotSource& source);
+  void restore_records(SnapshotRecords& records);
+  std::shared_ptr<LoadedProgram> restore_program(const ProgramRecord& record,
+                                                 const SnapshotRecords& records);
 
   // board_feed.cpp
   std::shared_ptr<StepFeedState> make_feed(const std::shared_ptr<Operation>& launch,
@@ -414,6 +430,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::vector<CheckFinding> findings_;  // of launches that have not ended
   std::string check_text_;              // of those that have
   OpCounts op_counts_;
+  SnapshotRecords restored_;  // until they are taken
   std::vector<std::byte> firmware_;
   uint32_t firmware_entry_ = 0;
   uint32_t firmware_build_ = 0;  // what FW_BUILD must say; 0: not known
@@ -473,6 +490,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
     int device = 0;
     uint16_t id = 0;
     bool sent = false;
+    void visit_state(spec::Archive& archive) { archive(device, id, sent); }
   };
   std::deque<RetiredId> retired_;
 };

@@ -7,6 +7,7 @@
 #include "src/board/board_impl.hpp"
 #include "src/board/completion_thread.hpp"
 #include "src/board/firmware.hpp"
+#include "src/board/snapshot_source.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 #include "tpu/spec/hart_map.h"
@@ -67,17 +68,26 @@ std::unique_ptr<Transport> make_transport(const OpenOptions& options,
   return made;
 }
 
+Device make_device(size_t index, const spec::BoardParams& params, HostArena& arena) {
+  Device device;
+  device.id = static_cast<int>(index);
+  device.chip = static_cast<int>(static_cast<int64_t>(index) / params.board.cores_per_chip);
+  device.core = static_cast<int>(static_cast<int64_t>(index) % params.board.cores_per_chip);
+  device.memory = std::make_shared<DeviceMemory>(
+      device.id, static_cast<uint64_t>(params.hbm.gib_per_core) << 30);
+  device.cmd_iova = arena.take_ring(kCmdRingBytes);
+  device.cpl_iova = arena.take_ring(kCplRingBytes);
+  device.cmd_ring = arena.span(device.cmd_iova, kCmdRingBytes, true);
+  device.cpl_ring = arena.span(device.cpl_iova, kCplRingBytes, true);
+  return device;
+}
+
 }  // namespace
 
 std::shared_ptr<BoardImpl> BoardImpl::open(const OpenOptions& options) {
   std::shared_ptr<BoardImpl> board(new BoardImpl());
   try {
     board->connect(options);
-    std::vector<int> all;
-    for (const Device& device : board->devices_) {
-      all.push_back(device.id);
-    }
-    board->boot(all, false);
     deliver(board->console_, std::exchange(board->console_lines_, {}));
     if (options.completion_thread) {
       board->start_completion_thread();
@@ -133,25 +143,34 @@ void BoardImpl::connect(const OpenOptions& options) {
   const auto cores = static_cast<size_t>(spec::core_count(params_));
   arena_ =
       std::make_shared<HostArena>(cores * (kCmdRingBytes + kCplRingBytes), options.staging_bytes);
+  sim_ = options.sim;
+  // A process can have one board: a snapshot that is no good is found before there is one.
+  std::optional<SnapshotSource> snapshot;
+  if (!options.snapshot.empty()) {
+    snapshot.emplace(options.snapshot);
+    snapshot->load([&](spec::Archive& archive) { visit_head(archive); });
+  }
   transport_ = make_transport(options, request, *arena_);
 
-  sim_ = options.sim;
   time_limit_ = options.time_limit;
   launch_clock_ = clock_of(sim_, time_limit_);
-  devices_.resize(cores);
   for (size_t i = 0; i < cores; ++i) {
-    Device& device = devices_[i];
-    device.id = static_cast<int>(i);
-    device.chip = static_cast<int>(static_cast<int64_t>(i) / params_.board.cores_per_chip);
-    device.core = static_cast<int>(static_cast<int64_t>(i) % params_.board.cores_per_chip);
-    device.memory = std::make_shared<DeviceMemory>(
-        device.id, static_cast<uint64_t>(params_.hbm.gib_per_core) << 30);
-    device.cmd_iova = arena_->take_ring(kCmdRingBytes);
-    device.cpl_iova = arena_->take_ring(kCplRingBytes);
-    device.cmd_ring = arena_->span(device.cmd_iova, kCmdRingBytes, true);
-    device.cpl_ring = arena_->span(device.cpl_iova, kCplRingBytes, true);
+    devices_.push_back(make_device(i, params_, *arena_));
   }
-  check_chips();
+  if (snapshot) {
+    restore(*snapshot);
+  } else {
+    check_chips();
+    boot_all();
+  }
+}
+
+void BoardImpl::boot_all() {
+  std::vector<int> all;
+  for (const Device& device : devices_) {
+    all.push_back(device.id);
+  }
+  boot(all, false);
 }
 
 void BoardImpl::check_chips() {

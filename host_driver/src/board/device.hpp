@@ -52,6 +52,13 @@ struct Device {
     return nullptr;
   }
 
+  /// Of a core with nothing on its rings.
+  void visit_state(spec::Archive& archive) {
+    archive(tail, rung, cpl_head, epoch, boots, resets, sent, done, told_trap, program_used);
+    archive.bytes(cmd_ring);
+    archive.bytes(cpl_ring);
+  }
+
   /// The firmware counts afresh: what was sent before is over.
   void reset_tracks() {
     ++resets;

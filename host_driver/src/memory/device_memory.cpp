@@ -23,6 +23,11 @@ MemoryUse DeviceMemory::use() {
           ranges_.largest_ever()};
 }
 
+void DeviceMemory::visit_state(spec::Archive& archive) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  archive(ranges_);
+}
+
 std::string DeviceMemory::largest(size_t count) {
   const std::lock_guard<std::mutex> guard(mutex_);
   std::vector<const Allocation*> all(live_.begin(), live_.end());
@@ -45,6 +50,19 @@ std::shared_ptr<Allocation> Allocation::make(const std::shared_ptr<DeviceMemory>
     return nullptr;
   }
   made->address_ = *address;
+  memory->live_.insert(made.get());
+  return made;
+}
+
+std::shared_ptr<Allocation> Allocation::make_at(const std::shared_ptr<DeviceMemory>& memory,
+                                                uint64_t address, uint64_t bytes,
+                                                std::string label) {
+  const std::shared_ptr<Allocation> made(new Allocation(memory, bytes, std::move(label)));
+  const std::lock_guard<std::mutex> guard(memory->mutex_);
+  if (!memory->ranges_.take(address, bytes)) {
+    return nullptr;
+  }
+  made->address_ = address;
   memory->live_.insert(made.get());
   return made;
 }

@@ -35,6 +35,9 @@ class DeviceMemory {
   MemoryUse use();
   uint64_t capacity() const { return capacity_; }
 
+  /// What has been, without the ranges.
+  void visit_state(spec::Archive& archive);
+
   /// "largest live buffers": one line for each of the `count` biggest.
   std::string largest(size_t count);
 
@@ -53,6 +56,9 @@ class Allocation {
   /// Null when there is no room. `label` is for people.
   static std::shared_ptr<Allocation> make(const std::shared_ptr<DeviceMemory>& memory,
                                           uint64_t bytes, std::string label);
+  /// At this address, as it was made once; null when something is there.
+  static std::shared_ptr<Allocation> make_at(const std::shared_ptr<DeviceMemory>& memory,
+                                             uint64_t address, uint64_t bytes, std::string label);
   ~Allocation();
   Allocation(const Allocation&) = delete;
   Allocation& operator=(const Allocation&) = delete;

@@ -2,6 +2,7 @@
 #include "src/memory/range_allocator.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace tpu::driver {
 namespace {
@@ -43,22 +44,42 @@ std::optional<uint64_t> RangeAllocator::allocate(uint64_t bytes) {
     if (start - hole > size - need) {
       continue;
     }
-    remove_hole(holes_.find(hole));
-    if (start > hole) {
-      add_hole(hole, start - hole);
-    }
-    const uint64_t rest = hole + size - (start + need);
-    if (rest > 0) {
-      add_hole(start + need, rest);
-    }
-    taken_.emplace(start, need);
-    used_ += need;
-    peak_ = std::max(peak_, used_);
-    ++ever_;
-    largest_ever_ = std::max(largest_ever_, need);
+    cut(holes_.find(hole), start, need);
     return start;
   }
   return std::nullopt;
+}
+
+bool RangeAllocator::take(uint64_t address, uint64_t bytes) {
+  const uint64_t need = rounded(bytes);
+  const auto behind = holes_.upper_bound(address);
+  if (behind == holes_.begin() || bytes > capacity_) {
+    return false;
+  }
+  const auto hole = std::prev(behind);
+  if (address - hole->first > hole->second || need > hole->second - (address - hole->first)) {
+    return false;
+  }
+  cut(hole, address, need);
+  return true;
+}
+
+void RangeAllocator::cut(std::map<uint64_t, uint64_t>::iterator hole, uint64_t start,
+                         uint64_t need) {
+  const auto [address, size] = *hole;
+  remove_hole(hole);
+  if (start > address) {
+    add_hole(address, start - address);
+  }
+  const uint64_t rest = address + size - (start + need);
+  if (rest > 0) {
+    add_hole(start + need, rest);
+  }
+  taken_.emplace(start, need);
+  used_ += need;
+  peak_ = std::max(peak_, used_);
+  ++ever_;
+  largest_ever_ = std::max(largest_ever_, need);
 }
 
 void RangeAllocator::free(uint64_t address) {

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "file/archive.hpp"
 #include "tpu/spec/rings.h"
 
 namespace tpu::driver {
@@ -24,6 +25,9 @@ class RangeAllocator {
   /// Address of a range of at least `bytes` (0 counts as 1); nullopt when no hole fits.
   std::optional<uint64_t> allocate(uint64_t bytes);
 
+  /// Takes exactly this range, as an earlier allocate() has; false when it is not free.
+  bool take(uint64_t address, uint64_t bytes);
+
   /// Gives back an address that allocate() returned.
   void free(uint64_t address);
 
@@ -38,11 +42,14 @@ class RangeAllocator {
   /// Handed out so far, and the largest of them.
   uint64_t allocations_ever() const { return ever_; }
   uint64_t largest_ever() const { return largest_ever_; }
+  /// What has been, without the ranges.
+  void visit_state(spec::Archive& archive) { archive(peak_, ever_, largest_ever_); }
 
   /// Size that `bytes` takes up.
   static uint64_t rounded(uint64_t bytes);
 
  private:
+  void cut(std::map<uint64_t, uint64_t>::iterator hole, uint64_t start, uint64_t need);
   void add_hole(uint64_t address, uint64_t size);
   void remove_hole(std::map<uint64_t, uint64_t>::iterator hole);
 

@@ -82,6 +82,7 @@ class SimTransport : public Transport {
     board_.name_launch(launch_id, std::move(program));
   }
   std::string take_xspace() override { return board_.take_xspace(); }
+  void visit_state(spec::Archive& archive) override { board_.visit_state(archive); }
   std::vector<OpTally> take_op_times(uint32_t launch_id) override {
     std::vector<OpTally> tallies;
     for (const model::OpTime& time : board_.take_op_times(launch_id)) {

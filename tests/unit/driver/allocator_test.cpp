@@ -49,6 +49,26 @@ TEST(RangeAllocator, TakesTheSmallestHoleThatFits) {
   EXPECT_EQ(ranges.allocate(3 * 512), a);
 }
 
+// Ranges that were handed out once come back to their places, in any order.
+TEST(RangeAllocator, TakesRangesWhereTheyWere) {
+  RangeAllocator before(0, kMiB);
+  std::map<uint64_t, uint64_t> ranges;
+  for (const uint64_t bytes : {512, 5000, 65536, 1, 200000}) {
+    ranges[*before.allocate(bytes)] = bytes;
+  }
+  RangeAllocator after(0, kMiB);
+  for (auto range = ranges.rbegin(); range != ranges.rend(); ++range) {
+    EXPECT_TRUE(after.take(range->first, range->second));
+    EXPECT_FALSE(after.take(range->first, range->second)) << "it is taken";
+  }
+  EXPECT_EQ(after.used(), before.used());
+  EXPECT_EQ(after.largest_hole(), before.largest_hole());
+  EXPECT_EQ(after.allocate(3000), before.allocate(3000));
+  EXPECT_FALSE(after.take(kMiB, 1));
+  EXPECT_FALSE(after.take(kMiB - 512, 1024));
+  EXPECT_FALSE(after.take(0, ~uint64_t{0}));
+}
+
 TEST(RangeAllocator, RefusesWhatDoesNotFitAndSurvives) {
   RangeAllocator ranges(0, kMiB);
   EXPECT_FALSE(ranges.allocate(kMiB + 1));

@@ -1,0 +1,104 @@
+// What a snapshot keeps of the driver's objects: ranges of HBM, programs, arrays. Ranges are named
+// by their place in one list, so that what shares memory shares it again.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "file/archive.hpp"
+#include "src/board/operation.hpp"
+#include "tpu/board.hpp"
+
+namespace tpu::driver {
+
+struct RangeRecord {
+  int device = 0;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  std::string label;
+  std::shared_ptr<Allocation> memory;  ///< once it is restored
+
+  void visit_state(spec::Archive& archive) { archive(device, address, bytes, label); }
+};
+
+struct BufferRecord {
+  int device = 0;
+  DType dtype{};
+  Shape shape;
+  bool by_owners = false;
+  std::vector<OwnedRun> owned;
+  uint32_t memory = 0;
+  std::vector<uint32_t> parts;  ///< memory of all owners
+
+  void visit_state(spec::Archive& archive) {
+    archive(device, dtype, shape, by_owners, owned, memory, parts);
+  }
+};
+
+struct ArrayRecord {
+  std::string name;
+  DType dtype{};
+  Shape shape;
+  Layout layout;
+  std::vector<BufferRecord> parts;
+
+  void visit_state(spec::Archive& archive) {
+    archive(name, dtype, shape, layout.local, layout.offsets, layout.replicated, layout.terms,
+            parts);
+  }
+};
+
+struct ProgramRecord {
+  static constexpr uint32_t kNoRange = UINT32_MAX;
+  struct Part {
+    int device = 0;
+    uint16_t id = 0;
+    bool sent = false;
+    uint32_t code = 0;
+    std::vector<uint32_t> slots;  ///< kNoRange: neither constant nor scratch
+
+    void visit_state(spec::Archive& archive) { archive(device, id, sent, code, slots); }
+  };
+  std::vector<std::string> names;
+  std::vector<std::byte> executable;
+  std::vector<int> devices;
+  uint64_t last_use = 0;
+  std::vector<Part> parts;                 ///< empty: it is not on its cores at present
+  std::shared_ptr<LoadedProgram> program;  ///< as saved, or once it is restored
+
+  void visit_state(spec::Archive& archive) { archive(names, executable, devices, last_use, parts); }
+};
+
+struct SnapshotRecords {
+  std::vector<RangeRecord> ranges;
+  std::vector<ProgramRecord> programs;
+  std::vector<ArrayRecord> arrays;
+  std::vector<std::string> note_names, note_texts;
+
+  void visit_state(spec::Archive& archive) {
+    archive(ranges, programs, arrays, note_names, note_texts);
+  }
+};
+
+/// Makes records of objects.
+class SnapshotCollector {
+ public:
+  /// Throws InvalidArgument for what is empty, not live, or of another board.
+  SnapshotCollector(const BoardImpl& board, const SnapshotItems& items);
+  SnapshotRecords take() { return std::move(records_); }
+
+ private:
+  uint32_t range(const std::shared_ptr<Allocation>& memory);
+  void add(const std::string& name, const Array& array);
+  void add(const std::string& name, const std::shared_ptr<LoadedProgram>& program);
+  BufferRecord record(const std::string& name, const Buffer& buffer);
+
+  const BoardImpl& board_;
+  SnapshotRecords records_;
+  std::map<const Allocation*, uint32_t> ranges_;
+};
+
+}  // namespace tpu::driver
