@@ -1,5 +1,6 @@
-// A session is: create, start, stop, collect twice (size, then bytes), destroy. The framework opens
-// the board before it starts one; without a board there is nothing to tell.
+// A session is: create, start, stop, collect, destroy. Who collects without a buffer is lent ours;
+// who asks for the size first may bring one. The framework opens the board before it starts one;
+// without a board there is nothing to tell.
 #include "profiler.hpp"
 
 #include <chrono>
@@ -34,16 +35,13 @@ void switch_profile(bool on) {
   board.change_sim(sim);
 }
 
+// No look at struct_size: JAX calls stop without having set it. Version 1 has these structs alone.
 template <class Args, class Body>
 PLUGIN_Profiler_Error* guarded(Args* args, const char* name, const Body& body) noexcept {
   const CallLog::Line line(name);
   std::unique_ptr<PJRT_Error> error;
   try {
-    if (need(args, name).struct_size < sizeof(Args)) {
-      throw_invalid(std::string(name) + ": struct_size is " + std::to_string(args->struct_size) +
-                    ", at least " + std::to_string(sizeof(Args)) + " are needed");
-    }
-    body(*args);
+    body(need(args, name));
   } catch (...) {
     error.reset(new_error_of_exception());
   }
@@ -97,9 +95,12 @@ PLUGIN_Profiler_Error* stop(PLUGIN_Profiler_Args* args) {
 
 PLUGIN_Profiler_Error* collect(PLUGIN_Profiler_CollectData_Args* args) {
   return guarded(args, "PLUGIN_Profiler_CollectData", [](auto& call) {
-    const std::string& space = need(call.profiler, "profiler").space;
+    std::string& space = need(call.profiler, "profiler").space;
     if (call.buffer != nullptr) {
       std::memcpy(call.buffer, space.data(), space.size());
+    } else {
+      call.buffer =
+          reinterpret_cast<uint8_t*>(space.data());  // lent until the session is destroyed
     }
     call.buffer_size_in_bytes = space.size();
   });

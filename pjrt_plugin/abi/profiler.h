@@ -45,7 +45,7 @@ struct PLUGIN_Profiler_Args {
 struct PLUGIN_Profiler_CollectData_Args {
   size_t struct_size;
   PLUGIN_Profiler* profiler;
-  uint8_t* buffer;              // null: only the size is asked for
+  uint8_t* buffer;              // null: the plugin lends one, out
   size_t buffer_size_in_bytes;  // out
 };
 
