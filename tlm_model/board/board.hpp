@@ -81,7 +81,7 @@ class Board : public sc_core::sc_module {
   Fabric fabric_;
   CoreServices core_services_;
   std::vector<std::unique_ptr<Chip>> chips_;
-  BoardDebug debug_{chips_};
+  BoardDebug debug_{chips_, [this] { return waits(); }};
 };
 
 }  // namespace tpu::model

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "kernel/cycles.hpp"
+#include "sim/wait_text.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 
 namespace tpu::model {
@@ -42,7 +43,17 @@ std::string BoardDebug::hart_text(uint32_t core) const {
 }
 
 std::string BoardDebug::queues_text(uint32_t core) const {
-  return chip_of(core).core(index_of(core)).describe_waits();
+  const auto place_text = [](const spec::CommandPlace& place) {
+    return fmt::format("core {} {} (word {}, op {})", place.core, place.unit, place.pc,
+                       place.op_id);
+  };
+  std::string text;
+  for (const spec::UnitWait& wait : waits_()) {
+    if (wait.at.core == core) {
+      text += place_text(wait.at) + " " + spec::wait_text(wait, place_text) + "\n";
+    }
+  }
+  return text;
 }
 
 std::string BoardDebug::semaphores_text(uint32_t core) const {

@@ -2,19 +2,24 @@
 // around them. Kernel thread only; nothing here takes simulated time.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "chip/chip.hpp"
 #include "debug/debug_target.hpp"
+#include "tpu/board_report.hpp"
 
 namespace tpu::model {
 
 class BoardDebug : public DebugTarget {
  public:
-  // The chips outlive it, and there is at least one.
-  explicit BoardDebug(const std::vector<std::unique_ptr<Chip>>& chips) : chips_(chips) {}
+  using Waits = std::function<std::vector<spec::UnitWait>()>;
+  // The chips outlive it, and there is at least one. `waits`: of all cores, now.
+  BoardDebug(const std::vector<std::unique_ptr<Chip>>& chips, Waits waits)
+      : chips_(chips), waits_(std::move(waits)) {}
 
   uint32_t harts() const override;
   Hart& hart(uint32_t core) override { return mgmt(core).hart(); }
@@ -39,6 +44,7 @@ class BoardDebug : public DebugTarget {
   Mgmt& mgmt(uint32_t core) const { return chip_of(core).mgmt(index_of(core)); }
 
   const std::vector<std::unique_ptr<Chip>>& chips_;
+  const Waits waits_;
 };
 
 }  // namespace tpu::model

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "sim/wait_text.hpp"
 #include "src/board/fault_text.hpp"
 
 namespace tpu::driver {
@@ -37,33 +38,6 @@ std::optional<size_t> successor(std::span<const UnitWait> waits, const UnitWait&
   const auto found = std::ranges::find_if(
       waits, [&](const UnitWait& other) { return other.at.core == core && other.at.unit == unit; });
   return found == waits.end() ? std::nullopt : std::optional<size_t>(found - waits.begin());
-}
-
-std::string ender_text(const UnitWait& wait, const ProgramOfCore& program) {
-  if (!wait.ender) {
-    return ", which no command ahead signals";
-  }
-  const std::string place = place_text(*wait.ender, program);
-  return wait.behind ? fmt::format(", which {} would signal, {} commands behind the head", place,
-                                   *wait.behind)
-                     : fmt::format(", which {}, not issued yet, would signal", place);
-}
-
-std::string wait_text(const UnitWait& wait, const ProgramOfCore& program) {
-  switch (wait.what) {
-    case For::kSemaphore:
-      return fmt::format("waits for semaphore {} >= {} (is {})", wait.index, wait.wanted,
-                         wait.value) +
-             ender_text(wait, program);
-    case For::kQueue:
-      return fmt::format("waits, since queue {} is full", wait.queue);
-    case For::kEngines:
-      return "waits at halt for the engines";
-    case For::kHost:
-      return fmt::format("waits for the host to answer call {}", wait.index);
-    default:
-      return "has started";
-  }
 }
 
 std::string unit_name(const UnitWait& wait) {
@@ -153,7 +127,9 @@ std::string hang_text(const HangReport& report) {
   std::string text;
   for (const UnitWait& wait : report.waits) {
     text += fmt::format("{} {}\n", place_text(wait.at, report.program),
-                        wait_text(wait, report.program));
+                        spec::wait_text(wait, [&](const CommandPlace& place) {
+                          return place_text(place, report.program);
+                        }));
   }
   return text + cycle_text(report.waits);
 }

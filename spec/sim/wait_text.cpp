@@ -1,0 +1,40 @@
+// One phrase for each thing that a unit can wait for.
+#include "sim/wait_text.hpp"
+
+#include <fmt/format.h>
+
+namespace tpu::spec {
+namespace {
+
+using For = UnitWait::For;
+
+std::string ender_text(const UnitWait& wait, const PlaceText& place_text) {
+  if (!wait.ender) {
+    return ", which no command ahead signals";
+  }
+  const std::string place = place_text(*wait.ender);
+  return wait.behind ? fmt::format(", which {} would signal, {} commands behind the head", place,
+                                   *wait.behind)
+                     : fmt::format(", which {}, not issued yet, would signal", place);
+}
+
+}  // namespace
+
+std::string wait_text(const UnitWait& wait, const PlaceText& place_text) {
+  switch (wait.what) {
+    case For::kSemaphore:
+      return fmt::format("waits for semaphore {} >= {} (is {})", wait.index, wait.wanted,
+                         wait.value) +
+             ender_text(wait, place_text);
+    case For::kQueue:
+      return fmt::format("waits, since queue {} is full", wait.queue);
+    case For::kEngines:
+      return "waits at halt for the engines";
+    case For::kHost:
+      return fmt::format("waits for the host to answer call {}", wait.index);
+    default:
+      return "has started";
+  }
+}
+
+}  // namespace tpu::spec
