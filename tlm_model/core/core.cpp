@@ -44,7 +44,7 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
     : sc_module(name),
       core_id_(core_id),
       params_(params),
-      probe_(services.probes),
+      probe_(services.probes, core_id),
       local_bandwidth_(
           services.fluid.add_resource(static_cast<uint64_t>(params.dma.local_bytes_per_cycle), 1)) {
   make_memories(hbm_bytes);
@@ -90,8 +90,14 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
 Core::~Core() = default;
 
 VerilogUse Core::verilog_use(const CoreServices& services, std::string_view block) const {
-  return services.verilog ? services.verilog(std::string(name()) + "." + std::string(block))
-                          : VerilogUse{};
+  if (!services.verilog) {
+    return {};
+  }
+  const std::string path = std::string(name()) + "." + std::string(block);
+  return also_telling(services.verilog(path), [this, path] {
+    probe_.assertion(
+        [&] { return AssertionEvent{.cycle = now_cycles(), .core = core_id_, .path = path}; });
+  });
 }
 
 void Core::make_memories(uint64_t hbm_bytes) {

@@ -237,6 +237,22 @@ void Engine::tell_access(const Flight& flight, std::span<const AccessRange> exte
       {.cycle = flight.start, .source = source(flight.queued), .extents = extents, .walk = walk});
 }
 
+void Engine::tell_non_finite(const Flight& flight, const NonFiniteScan& scan) const {
+  const auto tell = [&](const std::optional<NonFiniteScan::Found>& found, bool nan) {
+    if (found) {
+      probe().non_finite([&] {
+        return NonFiniteEvent{.cycle = flight.done_at,
+                              .source = source(flight.queued),
+                              .address = found->address,
+                              .bits = found->bits,
+                              .nan = nan};
+      });
+    }
+  };
+  tell(scan.nan(), true);
+  tell(scan.infinity(), false);
+}
+
 void Engine::visit_pattern(const spec::StridePattern& pattern, const AccessRange& where,
                            const RangeVisitor& visit) {
   AccessRange range = where;

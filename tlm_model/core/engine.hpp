@@ -10,6 +10,7 @@
 #include <systemc>
 #include <vector>
 
+#include "core/engines/non_finite.hpp"
 #include "core/ports.hpp"
 #include "core/program.hpp"
 #include "kernel/activity.hpp"
@@ -91,6 +92,8 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   // Tells the probe what the command touches; only when somebody wants to know.
   void tell_access(const Flight& flight, std::span<const AccessRange> extents,
                    const std::function<void(const RangeVisitor&)>& walk);
+  // Tells the probe what a scan of its results has found.
+  void tell_non_finite(const Flight& flight, const NonFiniteScan& scan) const;
   // Visits the runs of `pattern`, whose addresses are those of the memory that `where` names.
   static void visit_pattern(const spec::StridePattern& pattern, const AccessRange& where,
                             const RangeVisitor& visit);

@@ -118,7 +118,7 @@ void HartUnit::tell(HartEvent::Kind kind, uint32_t data) {
   if (probes_ == nullptr) {
     return;
   }
-  probes_->tell<HartEvent>(ProbeEvent::kHart, &ProbeSink::hart, [&] {
+  probes_->tell<HartEvent>(core_bit(core_id_), ProbeEvent::kHart, &ProbeSink::hart, [&] {
     HartEvent event{.cycle = now_cycles(), .core = core_id_, .kind = kind, .pc = hart_.pc()};
     if (kind == HartEvent::Kind::kMmio) {
       event.address = hart_.pending_mmio().addr;
@@ -136,9 +136,19 @@ void HartUnit::tell(HartEvent::Kind kind, uint32_t data) {
   });
 }
 
+void HartUnit::tell_pc() {
+  if (!pcs_watched() ||
+      std::ranges::find(probes_->watched_pcs(), hart_.pc()) == probes_->watched_pcs().end()) {
+    return;
+  }
+  probes_->tell<HartPcEvent>(core_bit(core_id_), ProbeEvent::kHartPc, &ProbeSink::hart_pc, [&] {
+    return HartPcEvent{.cycle = now_cycles(), .core = core_id_, .pc = hart_.pc()};
+  });
+}
+
 HartRun HartUnit::run_slice(uint64_t budget_cycles) {
   const HostTimer timer(HostWork::kHart, 1);
-  return debugger_ == nullptr ? hart_.run(budget_cycles) : debugged_slice(budget_cycles);
+  return debugger_ == nullptr ? run_hart(budget_cycles) : debugged_slice(budget_cycles);
 }
 
 // As Hart::run(), with stops in between: a slice ends where it would have ended without them, since
@@ -149,7 +159,7 @@ HartRun HartUnit::debugged_slice(uint64_t budget_cycles) {
     bool stepped = false;
     const uint64_t left = budget_cycles - slice.cycles;
     const HartRun part =
-        debugger_->leave(core_id_) == HartLeave::kStep ? step_hart(left, stepped) : hart_.run(left);
+        debugger_->leave(core_id_) == HartLeave::kStep ? step_hart(left, stepped) : run_hart(left);
     slice.cycles += part.cycles;
     if (part.reason == HartStop::kBreak || part.reason == HartStop::kWatch ||
         part.reason == HartStop::kTrap) {
@@ -169,8 +179,23 @@ HartRun HartUnit::debugged_slice(uint64_t budget_cycles) {
   return slice;
 }
 
+// As Hart::run(); instruction by instruction while somebody waits for one of them.
+HartRun HartUnit::run_hart(uint64_t budget_cycles) {
+  if (!pcs_watched()) {
+    return hart_.run(budget_cycles);
+  }
+  HartRun run{0, HartStop::kBudget};
+  do {
+    bool stepped = false;
+    const HartRun part = step_hart(budget_cycles - run.cycles, stepped);
+    run = {run.cycles + part.cycles, part.reason};
+  } while (run.reason == HartStop::kBudget && run.cycles < budget_cycles);
+  return run;
+}
+
 // One instruction, unless what the last one has cost uses the budget up.
 HartRun HartUnit::step_hart(uint64_t budget_cycles, bool& stepped) {
+  tell_pc();
   HartRun run = hart_.run(0);
   if (run.reason == HartStop::kBudget && run.cycles < budget_cycles) {
     const HartRun one = hart_.run(1);
@@ -186,7 +211,7 @@ HartRun HartUnit::step_hart(uint64_t budget_cycles, bool& stepped) {
 uint64_t HartUnit::run_untimed(HartRun& slice) {
   const auto quantum = static_cast<uint64_t>(params_.mgmt.quantum);
   const auto bus_cycles = static_cast<uint64_t>(params_.mgmt.mmio_cycles);
-  const bool watched = probes_ != nullptr && probes_->wants(ProbeEvent::kHart);
+  const bool watched = probes_ != nullptr && probes_->wants(ProbeEvent::kHart, core_bit(core_id_));
   uint64_t ahead = slice.cycles;
   while (slice.reason == HartStop::kMmio && ahead + bus_cycles < quantum && !watched &&
          !hart_.takes_interrupts() && callbacks_.untimed(hart_.pending_mmio())) {

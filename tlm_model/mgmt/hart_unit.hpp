@@ -67,12 +67,17 @@ class HartUnit : public sc_core::sc_module {
     return debugger_ != nullptr && debugger_->leave(core_id_) == HartLeave::kHold;
   }
   HartRun run_slice(uint64_t budget_cycles);
+  HartRun run_hart(uint64_t budget_cycles);
   HartRun debugged_slice(uint64_t budget_cycles);
   HartRun step_hart(uint64_t budget_cycles, bool& stepped);
   uint64_t run_untimed(HartRun& slice);
   void serve_access();
   bool device_access(const MmioAccess& access, uint32_t& data);
   void tell(HartEvent::Kind kind, uint32_t data = 0);
+  bool pcs_watched() const {
+    return probes_ != nullptr && probes_->wants(ProbeEvent::kHartPc, core_bit(core_id_));
+  }
+  void tell_pc();
 
   const spec::BoardParams& params_;
   Irq& irq_;

@@ -69,6 +69,9 @@ class MxuEngine {
 
   // False when a job must arrive whole, since the engine counts its cycles or tiles.
   virtual bool splittable() const { return true; }
+
+  // Of an engine that compares others: how often they differed.
+  virtual uint64_t mismatches() const { return 0; }
 };
 
 // The job's size for spec::mxu_command_timing.

@@ -59,6 +59,7 @@ class MxuLockstepEngine final : public MxuEngine {
   bool splittable() const override { return false; }
 
   MxuLockstepCounts counts() const;
+  uint64_t mismatches() const override { return counts().mismatches; }
   // Counts tiles that went through the Verilog, not those of the command.
   void set_wave_window(const MxuWaveWindow& window) { rtl_.set_wave_window(window); }
   std::string finish_waves() { return rtl_.finish_waves(); }

@@ -30,11 +30,19 @@ enum class ProbeEvent : uint8_t {
   kMark,
   kFault,
   kHart,
+  kHartPc,
   kInstruction,
   kSemaphore,
   kRegister,
+  kNonFinite,
+  kAssertion,
 };
-inline constexpr size_t kProbeEvents = static_cast<size_t>(ProbeEvent::kRegister) + 1;
+inline constexpr size_t kProbeEvents = static_cast<size_t>(ProbeEvent::kAssertion) + 1;
+
+// Cores of a board, one bit each (a board has at most 16).
+using CoreMask = uint32_t;
+inline constexpr CoreMask kAllCores = ~CoreMask{0};
+constexpr CoreMask core_bit(uint32_t core) { return CoreMask{1} << core; }
 
 // Who: a command of a queue, or the sequencer itself.
 struct ProbeSource {
@@ -200,6 +208,14 @@ struct HartEvent {
   uint32_t mtval = 0;
 };
 
+// A control hart gets to an instruction that somebody watches (ProbeSet::watch_pc), in the slice
+// that begins at this cycle.
+struct HartPcEvent {
+  uint64_t cycle = 0;
+  uint32_t core = 0;
+  uint32_t pc = 0;
+};
+
 // The sequencer executes a scalar instruction; of a command it is the IssueEvent. Those that nobody
 // else sees come before simulated time has reached their cycle.
 struct InstructionEvent {
@@ -225,6 +241,24 @@ struct RegisterEvent {
   uint32_t index = 0;   // of the core; kChipPage: of the chip
   uint32_t offset = 0;  // spec/regs
   uint32_t value = 0;   // that it has now
+};
+
+// A command of a matrix unit or of the vector unit has left a NaN or an infinity in VMEM: the first
+// one of each kind, in the order of its results. Comes before its DoneEvent; runs without data have
+// none.
+struct NonFiniteEvent {
+  uint64_t cycle = 0;
+  ProbeSource source{};
+  uint64_t address = 0;  // in VMEM
+  uint32_t bits = 0;     // as f32
+  bool nan = false;      // else an infinity
+};
+
+// A unit that runs as Verilog beside its model differs from it, or an assertion in it failed.
+struct AssertionEvent {
+  uint64_t cycle = 0;
+  uint32_t core = 0;
+  std::string_view path{};  // of the unit
 };
 
 }  // namespace tpu::model

@@ -196,7 +196,8 @@ std::vector<VpuFootprint> VpuKernel::footprints() const {
 }
 
 void VpuKernel::for_each_pattern(
-    const std::function<void(const spec::StridePattern& pattern, bool write)>& visit) const {
+    const std::function<void(const spec::StridePattern& pattern, bool write, spec::Elem type)>&
+        visit) const {
   for (int s = 0; s < kVpuSections && !empty(); ++s) {
     for (const VpuInsn& insn : program_->section(s)) {
       if (!spec::is_vpu_memory_op(insn)) {
@@ -205,7 +206,8 @@ void VpuKernel::for_each_pattern(
       const Operand& operand = operands_[insn.imm];
       const spec::VpuFootprint touched(command_, operand.access, insn, spec::vpu_loops_around(s));
       for (const spec::StridePattern& pattern : touched.patterns()) {
-        visit(pattern.at(operand.base + pattern.base()), spec::is_vpu_store(insn));
+        visit(pattern.at(operand.base + pattern.base()), spec::is_vpu_store(insn),
+              static_cast<spec::Elem>(operand.access.type));
       }
     }
   }

@@ -50,9 +50,10 @@ class VpuKernel {
   /// legal kernel.
   std::vector<VpuFootprint> footprints() const;
 
-  /// Calls visit(pattern, write) for the exact bytes of every load and store. Of a legal kernel.
-  void for_each_pattern(
-      const std::function<void(const spec::StridePattern& pattern, bool write)>& visit) const;
+  /// Calls visit(pattern, write, type of its elements) for the exact bytes of every load and store.
+  /// Of a legal kernel.
+  void for_each_pattern(const std::function<void(const spec::StridePattern& pattern, bool write,
+                                                 spec::Elem type)>& visit) const;
 
   /// Computes the whole command. `vmem` is the core's VMEM.
   void run(uint8_t* vmem, VpuSimd simd = vpu_best_simd()) const;

@@ -5,6 +5,7 @@
 #include <tlm_utils/simple_initiator_socket.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <systemc>
@@ -46,6 +47,8 @@ struct BenchOptions {
   VerilogMode verilog = VerilogMode::kModel;  // of semaphores and DMA queues
   uint64_t schedule_seed = 0;
   bool messages = false;  // cores reach each other by serialized messages alone
+  // Of the matrix unit at this path; null: a scalar one.
+  std::function<std::unique_ptr<MxuEngine>(const std::string& path)> make_engine = {};
 };
 
 class CoreBench : public sc_core::sc_module {
@@ -84,10 +87,13 @@ class CoreBench : public sc_core::sc_module {
                                     }};
             },
         .make_mxu =
-            [this](const std::string& path) {
+            [this, make = options.make_engine](const std::string& path) {
               mxu_paths.push_back(path);
               MxuUnit unit;
-              unit.engine = std::make_unique<MxuScalarEngine>(spec::mxu_shape(params));
+              unit.engine = make ? make(path) : nullptr;
+              if (unit.engine == nullptr) {
+                unit.engine = std::make_unique<MxuScalarEngine>(spec::mxu_shape(params));
+              }
               return unit;
             }};
     for (size_t chip = 0; chip < static_cast<size_t>(params.board.chips); ++chip) {

@@ -30,7 +30,7 @@ class PerfCountersTest : public ::testing::Test {
   uint64_t value(uint32_t counter, uint64_t at) const { return probe.counters().at(at)[counter]; }
 
   ProbeSet set;
-  CoreProbe probe{set};
+  CoreProbe probe{set, 0};
 };
 
 // Two commands of one queue overlap with one of another: busy cycles count once a queue, stalls
@@ -80,7 +80,7 @@ TEST_F(PerfCountersTest, TheTimeBetweenProgramsIsIdle) {
 
 TEST_F(PerfCountersTest, BytesFlopsAndStalls) {
   probe.flow(64, 0, 0, [] { return FlowEvent{}; });
-  probe.flow(0, 32, 16, [] { return FlowEvent{}; });
+  probe.flow(0, 32, 16, 0, [] { return FlowEvent{}; });
   probe.received(8);
   probe.matmul(1000);
   probe.instruction([] { return InstructionEvent{}; });

@@ -55,13 +55,14 @@ void tell_all(CoreProbe& probe, const ProbeSet& set) {
   probe.wait(0, [] { return WaitEvent{.cycle = 3, .begin = true}; });
   probe.take([] { return TakeEvent{.cycle = 4}; });
   probe.access({.cycle = 5, .source = {}, .extents = std::span(&range, 1), .walk = walk});
-  probe.flow(0, 0, 0, [] { return FlowEvent{.cycle = 6}; });
+  probe.flow(0, 0, 0, 0, [] { return FlowEvent{.cycle = 6}; });
   probe.start(0, 7, [] { return StartEvent{.cycle = 7}; });
   probe.signal([] { return SignalEvent{.cycle = 8}; });
   probe.done(0, 9, true, [] { return DoneEvent{.cycle = 9}; });
   probe.mark([] { return MarkEvent{.cycle = 10}; });
   probe.fault([] { return FaultEvent{.cycle = 11}; });
-  set.tell<HartEvent>(Kind::kHart, &ProbeSink::hart, [] { return HartEvent{.cycle = 12}; });
+  set.tell<HartEvent>(core_bit(0), Kind::kHart, &ProbeSink::hart,
+                      [] { return HartEvent{.cycle = 12}; });
   probe.program_end(13, true, [] { return ProgramEvent{.cycle = 13}; });
 }
 
@@ -72,7 +73,7 @@ TEST(ProbeSet, SinksHearTheKindsTheyAskedForInTheOrderTheyWereAdded) {
   ProbeSet set;
   set.add(a, {Kind::kDone, Kind::kProgram});
   set.add(b, {Kind::kDone});
-  CoreProbe probe(set);
+  CoreProbe probe(set, 0);
   tell_all(probe, set);
   EXPECT_EQ(log, (std::vector<std::string>{"a program 1", "a done 9", "b done 9", "a program 13"}));
 }
@@ -84,7 +85,7 @@ TEST(ProbeSet, EveryKindReachesItsListener) {
   for (size_t kind = 0; kind < kProbeEvents; ++kind) {
     set.add(all, {static_cast<Kind>(kind)});
   }
-  CoreProbe probe(set);
+  CoreProbe probe(set, 0);
   tell_all(probe, set);
   EXPECT_EQ(log, (std::vector<std::string>{"x program 1", "x issue 2", "x wait 3", "x take 4",
                                            "x access10 5", "x flow 6", "x start 7", "x signal 8",
@@ -102,13 +103,34 @@ TEST(ProbeSet, AnEventThatNobodyWantsIsNotMade) {
     ++made;
     return DoneEvent{};
   };
-  set.tell<DoneEvent>(Kind::kDone, &ProbeSink::done, make);
+  set.tell<DoneEvent>(core_bit(0), Kind::kDone, &ProbeSink::done, make);
   EXPECT_EQ(made, 0);
-  EXPECT_FALSE(set.wants(Kind::kDone));
+  EXPECT_FALSE(set.wants(Kind::kDone, kAllCores));
   set.add(sink, {Kind::kDone});
-  set.tell<DoneEvent>(Kind::kDone, &ProbeSink::done, make);
+  set.tell<DoneEvent>(core_bit(0), Kind::kDone, &ProbeSink::done, make);
   EXPECT_EQ(made, 1);
-  EXPECT_TRUE(set.wants(Kind::kDone));
+  EXPECT_TRUE(set.wants(Kind::kDone, kAllCores));
+}
+
+TEST(ProbeSet, SinksHearOfTheirCoresOnly) {
+  std::vector<std::string> log;
+  Recorder all("all", log);
+  Recorder one("one", log);
+  ProbeSet set;
+  set.add(all, {Kind::kMark});
+  set.add(one, {Kind::kMark, Kind::kFlow}, core_bit(1));
+  CoreProbe zero(set, 0);
+  CoreProbe first(set, 1);
+  zero.mark([] { return MarkEvent{.cycle = 3}; });
+  first.mark([] { return MarkEvent{.cycle = 4}; });
+  EXPECT_EQ(log, (std::vector<std::string>{"all mark 3", "all mark 4", "one mark 4"}));
+  EXPECT_FALSE(zero.wants(Kind::kFlow));
+  EXPECT_FALSE(zero.wants_flow(2));
+  EXPECT_TRUE(zero.wants_flow(1));  // it comes to that core
+  log.clear();
+  zero.flow(0, 0, 0, 2, [] { return FlowEvent{.cycle = 5}; });
+  zero.flow(0, 0, 0, 1, [] { return FlowEvent{.cycle = 6}; });
+  EXPECT_EQ(log, (std::vector<std::string>{"one flow 6"}));
 }
 
 }  // namespace

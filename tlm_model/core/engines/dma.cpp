@@ -263,7 +263,8 @@ void Dma::start_flow(const Flight& flight, const DmaPlan& plan, uint64_t bytes, 
   } else if (src.hbm == nullptr && dst.hbm == nullptr) {
     flow.add(resources_.local);
   }
-  flow.set_listener(probe().wants(ProbeEvent::kFlow) ? this : nullptr);
+  transfer.to_core = plan.remote ? flight.queued.peer : context().core_id;
+  flow.set_listener(probe().wants_flow(transfer.to_core) ? this : nullptr);
   resources_.fluid->start(flow);
 }
 
@@ -384,7 +385,7 @@ void Dma::tell_flow(const Flight& flight, const DmaPlan& plan, const Place& src,
   const uint32_t to = plan.remote ? flight.queued.peer : me;
   probe().flow(src.hbm != nullptr ? plan.bytes.src : 0,
                dst.hbm != nullptr && !plan.remote ? plan.bytes.dst : 0,
-               plan.remote ? plan.box.total_bytes : 0, [&] {
+               plan.remote ? plan.box.total_bytes : 0, to, [&] {
                  transfer.source = source(flight.queued);
                  const uint64_t bytes = plan.bytes.carried();
                  const Operand& from = plan.is_fill ? plan.dst : plan.src;
@@ -401,7 +402,7 @@ void Dma::tell_flow(const Flight& flight, const DmaPlan& plan, const Place& src,
 void Dma::flow_changed(const Flow& flow, bool ended) {
   const auto transfer =
       std::ranges::find_if(transfers_, [&](const Transfer& each) { return &each.flow == &flow; });
-  probe().flow(0, 0, 0, [&] {
+  probe().flow(0, 0, 0, transfer->to_core, [&] {
     return FlowEvent{.cycle = now_cycles(),
                      .source = transfer->source,
                      .phase = ended ? FlowEvent::Phase::kEnd : FlowEvent::Phase::kRate,

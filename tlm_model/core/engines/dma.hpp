@@ -126,7 +126,8 @@ class Dma : public Engine, private FlowListener {
     PageSet src_pages, dst_pages;
     HbmIf* src_hbm = nullptr;
     HbmIf* dst_hbm = nullptr;
-    ProbeSource source;  // while somebody watches flows
+    ProbeSource source;    // while somebody watches flows
+    uint32_t to_core = 0;  // where it goes
     uint64_t fixed_cycles = 0;
     bool dropped = false;  // the receiver's gang is over: time passes, nothing is written
     bool inbound = false;  // the receiver counts on being told when it has landed

@@ -23,6 +23,9 @@ constexpr int64_t kPartRows = 96;
 
 void Mxu::Work::prepare(MxuEngine& engine, const MxuJob& job, int parts) {
   engine_ = &engine;
+  vmem_ = nullptr;
+  scan_ = {};
+  mismatch_ = false;
   if (parts <= 1) {
     jobs_.assign(1, job);
   } else {
@@ -35,7 +38,15 @@ void Mxu::Work::run_part(int part) {
   const MxuJob& job = jobs_[static_cast<size_t>(part)];
   const HostTimer timer(HostWork::kMxu,
                         static_cast<uint64_t>(2 * job.rows() * job.taps() * job.k() * job.n()));
+  if (jobs_.size() > 1) {
+    return engine_->run(job);
+  }
+  const uint64_t before = engine_->mismatches();
   engine_->run(job);
+  mismatch_ = engine_->mismatches() != before;
+  if (vmem_ != nullptr) {
+    scan_.add(vmem_, out_, spec::Elem::kF32);
+  }
 }
 
 Mxu::Mxu(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context,
@@ -109,11 +120,15 @@ bool Mxu::start_command(Flight& flight) {
   MxuEngine& engine = engine_for_step();
   const auto worth =
       std::min(static_cast<int64_t>(plan.flops / (2 * kPartFlops)), job.rows() / kPartRows);
-  const int parts = engine.splittable()
+  const bool looked_at = probe().wants(ProbeEvent::kNonFinite);
+  const int parts = engine.splittable() && !looked_at
                         ? static_cast<int>(std::clamp<int64_t>(worth, 1, context().pool.threads()))
                         : 1;
   Work& work = work_[flight.index];
   work.prepare(engine, job, parts);
+  if (looked_at) {
+    work.look_at(vmem_, plan.bytes[0].at(at(0)));
+  }
   context().pool.launch(strand_, work);
   return true;
 }
@@ -137,8 +152,16 @@ void Mxu::tell_accesses(const Flight& flight, const MatmulPlan& plan,
 }
 
 void Mxu::finish_command(Flight& flight) {
-  if (!context().no_data) {
-    context().pool.join(work_[flight.index]);
+  if (context().no_data) {
+    return;
+  }
+  Work& work = work_[flight.index];
+  context().pool.join(work);
+  tell_non_finite(flight, work.scan());
+  if (work.mismatch()) {
+    probe().assertion([&] {
+      return AssertionEvent{.cycle = flight.done_at, .core = context().core_id, .path = name()};
+    });
   }
 }
 

@@ -42,11 +42,23 @@ class Mxu : public Engine {
   class Work : public Job {
    public:
     void prepare(MxuEngine& engine, const MxuJob& job, int parts);
+    // Looks at the results, bytes `out` from `vmem` on, when they are there. In one part.
+    void look_at(const uint8_t* vmem, const spec::StridePattern& out) {
+      vmem_ = vmem;
+      out_ = out;
+    }
     void run_part(int part) override;
+
+    const NonFiniteScan& scan() const { return scan_; }
+    bool mismatch() const { return mismatch_; }
 
    private:
     MxuEngine* engine_ = nullptr;
     std::vector<MxuJob> jobs_;
+    const uint8_t* vmem_ = nullptr;  // null: nobody wants to know
+    spec::StridePattern out_;
+    NonFiniteScan scan_;
+    bool mismatch_ = false;  // the Verilog differed in this command
   };
 
   MxuEngine& engine_for_step();

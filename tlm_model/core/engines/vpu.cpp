@@ -24,6 +24,8 @@ void Vpu::Work::prepare(const VpuKernel& kernel, uint8_t* vmem, VpuSimd simd, in
   parts_count_ = static_cast<int>(
       std::min<uint64_t>(static_cast<uint64_t>(parts), std::max<uint64_t>(split_, 1)));
   set_parts(parts_count_);
+  looks_ = false;
+  scan_ = {};
 }
 
 void Vpu::Work::run_part(int part) {
@@ -31,6 +33,14 @@ void Vpu::Work::run_part(int part) {
                         kernel_->lane_operations() / static_cast<uint64_t>(parts_count_));
   if (parts_count_ == 1) {
     kernel_->run(vmem_, simd_);
+    if (looks_) {
+      kernel_->for_each_pattern(
+          [&](const spec::StridePattern& pattern, bool write, spec::Elem type) {
+            if (write) {
+              scan_.add(vmem_, pattern, type);
+            }
+          });
+    }
     return;
   }
   const auto p = static_cast<uint64_t>(part);
@@ -99,13 +109,17 @@ bool Vpu::start_command(Flight& flight) {
   if (context().no_data) {
     return true;
   }
+  const bool looked_at = probe().wants(ProbeEvent::kNonFinite);
   int parts = 1;
-  if (context().pool.threads() > 1 && kernel->can_split()) {
+  if (!looked_at && context().pool.threads() > 1 && kernel->can_split()) {
     const uint64_t worth = kernel->lane_operations() / kPartOperations + 1;
     parts = static_cast<int>(
         std::min<uint64_t>(worth, static_cast<uint64_t>(context().pool.threads())));
   }
   work.prepare(*kernel, vmem_, simd_, parts);
+  if (looked_at) {
+    work.look();
+  }
   context().pool.launch(strand_, work);
   return true;
 }
@@ -121,7 +135,7 @@ void Vpu::tell_accesses(const Flight& flight, const VpuKernel& kernel) {
                        .write = range.write});
   }
   tell_access(flight, extents, [&](const RangeVisitor& visit) {
-    kernel.for_each_pattern([&](const spec::StridePattern& pattern, bool write) {
+    kernel.for_each_pattern([&](const spec::StridePattern& pattern, bool write, spec::Elem) {
       visit_pattern(pattern, {.owner = me, .memory = ProbeMemory::kVmem, .write = write}, visit);
     });
   });
@@ -130,6 +144,7 @@ void Vpu::tell_accesses(const Flight& flight, const VpuKernel& kernel) {
 void Vpu::finish_command(Flight& flight) {
   if (!context().no_data) {
     context().pool.join(work_[flight.index]);
+    tell_non_finite(flight, work_[flight.index].scan());
   }
 }
 

@@ -24,7 +24,10 @@ class Vpu : public Engine {
    public:
     // `kernel` outlives the job.
     void prepare(const VpuKernel& kernel, uint8_t* vmem, VpuSimd simd, int parts);
+    // Looks at the results when they are there. In one part.
+    void look() { looks_ = true; }
     void run_part(int part) override;
+    const NonFiniteScan& scan() const { return scan_; }
     std::optional<VpuKernel> own;  // kernel of a command whose operands come from registers
 
    private:
@@ -33,6 +36,8 @@ class Vpu : public Engine {
     VpuSimd simd_{};
     uint64_t split_ = 0;
     int parts_count_ = 1;
+    bool looks_ = false;
+    NonFiniteScan scan_;
   };
 
   FaultInfo outside_of_vmem(const VpuPlan& plan, const Flight& flight,

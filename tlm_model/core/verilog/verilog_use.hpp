@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 
 namespace tpu::model {
 
@@ -21,5 +22,17 @@ struct VerilogUse {
 
   bool verilog() const { return mode != VerilogMode::kModel; }
 };
+
+// The same use, with `tell` called behind each report.
+inline VerilogUse also_telling(VerilogUse use, std::function<void()> tell) {
+  if (use.differs) {
+    use.differs = [report = std::move(use.differs),
+                   tell = std::move(tell)](const std::string& text) {
+      report(text);
+      tell();
+    };
+  }
+  return use;
+}
 
 }  // namespace tpu::model
