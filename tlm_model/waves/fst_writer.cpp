@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -16,6 +17,30 @@
 #include "kernel/file_lock.hpp"
 
 namespace tpu::model {
+namespace {
+
+// The lowest `width` bits as the library takes them: a digit each, the highest first.
+void write_bits(uint64_t value, uint32_t width, char* text) {
+  static const auto bytes = [] {
+    std::array<std::array<char, 8>, 256> table{};
+    for (size_t byte = 0; byte < table.size(); ++byte) {
+      for (size_t bit = 0; bit < 8; ++bit) {
+        table[byte][7 - bit] = static_cast<char>('0' + (byte >> bit & 1));
+      }
+    }
+    return table;
+  }();
+  uint32_t at = width;
+  for (; at >= 8; value >>= 8) {
+    at -= 8;
+    std::memcpy(text + at, bytes[value & 0xFF].data(), 8);
+  }
+  for (; at > 0; value >>= 1) {
+    text[--at] = static_cast<char>('0' + (value & 1));
+  }
+}
+
+}  // namespace
 
 int FstWriter::run() {
   fst_ = fstWriterCreate(options_.path.c_str(), 1);
@@ -108,25 +133,24 @@ bool FstWriter::take(const WaveRecord& record) {
   };
   switch (record.kind) {
     case Kind::kSet:
-      queue(record.cycle, record.signal, {.low = record.value, .words = {}});
+      queue(record.cycle, record.signal, record.value);
       return true;
     case Kind::kSetWords: {
-      Value value;
-      value.words.resize(record.value / sizeof(uint32_t));
-      if (!get(value.words.data(), record.value)) {
+      Words words(record.value / sizeof(uint32_t));
+      if (!get(words.data(), record.value)) {
         return false;
       }
-      queue(record.cycle, record.signal, std::move(value));
+      queue(record.cycle, record.signal, keep_words(std::move(words)));
       return true;
     }
     case Kind::kReached:
       settle(record.cycle);
       return true;
     case Kind::kOpen:
-      queue(record.cycle, kOpenMark, {});
+      queue(record.cycle, kOpenMark, 0);
       return true;
     case Kind::kClose:
-      queue(record.cycle, kCloseMark, {});
+      queue(record.cycle, kCloseMark, 0);
       return true;
     case Kind::kUpscope:
       fstWriterSetUpscope(fst_);
@@ -181,26 +205,50 @@ void FstWriter::add_signal(const WaveRecord& record) {
   signal.handle =
       fstWriterCreateVar(fst_, FST_VT_VCD_WIRE, FST_VD_IMPLICIT, record.signal, text_.c_str(), 0);
   signal.width = record.signal;
-  signal.value.words.resize(record.signal > 64 ? (record.signal + 31) / 32 : 0);
+  if (record.signal > 64) {
+    signal.value = kNoWords;
+    zero_.resize(std::max(zero_.size(), (size_t{record.signal} + 31) / 32));
+  }
 }
 
-void FstWriter::queue(uint64_t cycle, uint32_t signal, Value value) {
+void FstWriter::queue(uint64_t cycle, uint32_t signal, uint64_t value) {
   if (signal < signals_.size() || signal >= kCloseMark) {
-    pending_.push_back({cycle, signal, std::move(value)});
+    pending_.push_back({cycle, signal, value});
   }
+}
+
+uint64_t FstWriter::keep_words(Words words) {
+  if (free_words_.empty()) {
+    words_.push_back(std::move(words));
+    return words_.size() - 1;
+  }
+  const uint64_t number = free_words_.back();
+  free_words_.pop_back();
+  words_[number] = std::move(words);
+  return number;
+}
+
+void FstWriter::set_value(const Change& change) {
+  Signal& signal = signals_[change.signal];
+  if (signal.width > 64 && signal.value != kNoWords) {
+    free_words_.push_back(signal.value);
+  }
+  signal.value = change.value;
 }
 
 // Everything before cycle `end` is there: in order of time, and at one cycle as it came.
 void FstWriter::settle(uint64_t end) {
-  std::ranges::stable_sort(pending_, {}, &Change::cycle);
+  if (!std::ranges::is_sorted(pending_, {}, &Change::cycle)) {
+    std::ranges::stable_sort(pending_, {}, &Change::cycle);
+  }
   const auto behind = std::ranges::lower_bound(pending_, end, {}, &Change::cycle);
   for (auto change = pending_.begin(); change != behind; ++change) {
-    pass(std::move(*change));
+    pass(*change);
   }
   pending_.erase(pending_.begin(), behind);
 }
 
-void FstWriter::pass(Change change) {
+void FstWriter::pass(const Change& change) {
   if (change.signal == kOpenMark) {
     if (state_ == State::kBefore) {
       open_window(change.cycle);
@@ -212,16 +260,15 @@ void FstWriter::pass(Change change) {
       state_ = State::kAfter;
     }
   } else if (state_ == State::kOpen) {
-    write(std::move(change));
+    write(change);
   } else if (state_ == State::kBefore) {
     if (options_.keep_cycles == 0) {
-      signals_[change.signal].value = std::move(change.value);
+      set_value(change);
       return;
     }
-    const uint64_t cycle = change.cycle;
-    kept_.push_back(std::move(change));
-    while (kept_.front().cycle + options_.keep_cycles < cycle) {
-      signals_[kept_.front().signal].value = std::move(kept_.front().value);
+    kept_.push_back(change);
+    while (kept_.front().cycle + options_.keep_cycles < change.cycle) {
+      set_value(kept_.front());
       kept_.pop_front();
     }
   }
@@ -230,7 +277,7 @@ void FstWriter::pass(Change change) {
 // What was held back, behind the values that the signals had at its begin.
 void FstWriter::open_window(uint64_t cycle) {
   while (!kept_.empty() && kept_.front().cycle + options_.keep_cycles < cycle) {
-    signals_[kept_.front().signal].value = std::move(kept_.front().value);
+    set_value(kept_.front());
     kept_.pop_front();
   }
   now_ = kept_.empty() ? cycle : std::min(cycle, kept_.front().cycle);
@@ -239,23 +286,50 @@ void FstWriter::open_window(uint64_t cycle) {
     signals_[signal].touched = true;
     touched_.push_back(signal);
   }
-  for (Change& change : kept_) {
-    write(std::move(change));
+  for (const Change& change : kept_) {
+    write(change);
   }
   kept_.clear();
 }
 
-void FstWriter::write(Change change) {
+void FstWriter::write(const Change& change) {
   if (change.cycle > now_) {
     write_cycle();
     now_ = change.cycle;
   }
   Signal& signal = signals_[change.signal];
-  signal.value = std::move(change.value);
+  set_value(change);
   if (!signal.touched) {
     signal.touched = true;
     touched_.push_back(change.signal);
   }
+}
+
+std::span<const uint32_t> FstWriter::words_of(const Signal& signal) const {
+  const Words& words = signal.value == kNoWords ? zero_ : words_[signal.value];
+  return std::span(words).first((size_t{signal.width} + 31) / 32);
+}
+
+bool FstWriter::changed(const Signal& signal) const {
+  if (!signal.shown) {
+    return true;
+  }
+  return signal.width > 64 ? !std::ranges::equal(words_of(signal), signal.written_words)
+                           : signal.value != signal.written;
+}
+
+void FstWriter::emit(Signal& signal) {
+  signal.shown = true;
+  if (signal.width > 64) {
+    const std::span<const uint32_t> words = words_of(signal);
+    signal.written_words.assign(words.begin(), words.end());
+    fstWriterEmitValueChangeVec32(fst_, signal.handle, signal.width, signal.written_words.data());
+    return;
+  }
+  char text[64];
+  write_bits(signal.value, signal.width, text);
+  fstWriterEmitValueChange(fst_, signal.handle, text);
+  signal.written = signal.value;
 }
 
 // Each signal once for a cycle, with the value that it has at its end.
@@ -265,18 +339,13 @@ void FstWriter::write_cycle() {
   for (const uint32_t index : touched_) {
     Signal& signal = signals_[index];
     signal.touched = false;
-    if (signal.value == signal.written) {
+    if (!changed(signal)) {
       continue;
     }
     if (!std::exchange(told, true)) {
       fstWriterEmitTimeChange(fst_, picoseconds(now_));
     }
-    if (signal.value.words.empty()) {
-      fstWriterEmitValueChange64(fst_, signal.handle, signal.width, signal.value.low);
-    } else {
-      fstWriterEmitValueChangeVec32(fst_, signal.handle, signal.width, signal.value.words.data());
-    }
-    signal.written = signal.value;
+    emit(signal);
   }
   touched_.clear();
 }

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,25 +25,26 @@ class FstWriter {
   int run();
 
  private:
-  struct Value {
-    uint64_t low = 0;             // of a signal of up to 64 bits
-    std::vector<uint32_t> words;  // of a wider one, the lowest first
-    bool operator==(const Value&) const = default;
-  };
+  using Words = std::vector<uint32_t>;  // the lowest first
+  // Plain, since there are many: sorted and moved as bytes.
   struct Change {
     uint64_t cycle;
     uint32_t signal;  // or one of the marks
-    Value value;
+    uint64_t value;   // of a signal of more than 64 bits: number of its words
   };
   static constexpr uint32_t kOpenMark = UINT32_MAX;
   static constexpr uint32_t kCloseMark = UINT32_MAX - 1;
   struct Signal {
     uint32_t handle = 0;  // of the FST library
     uint32_t width = 0;
-    Value value{};
-    std::optional<Value> written{};  // what the file shows
     bool touched = false;
+    bool shown = false;    // the file has a value of it:
+    uint64_t written = 0;  // this one
+    Words written_words{};
+    uint64_t value = 0;  // the present one, as in Change; kNoWords: a wide signal that is 0
   };
+  static constexpr uint64_t kNoWords = UINT64_MAX;
+
   enum class State : uint8_t { kBefore, kOpen, kAfter };
 
   bool read_more();
@@ -53,11 +53,16 @@ class FstWriter {
   bool take(const WaveRecord& record);
   void add_enum(const WaveRecord& record);
   void add_signal(const WaveRecord& record);
-  void queue(uint64_t cycle, uint32_t signal, Value value);
+  void queue(uint64_t cycle, uint32_t signal, uint64_t value);
+  uint64_t keep_words(Words words);
+  void set_value(const Change& change);
+  bool changed(const Signal& signal) const;
+  std::span<const uint32_t> words_of(const Signal& signal) const;
+  void emit(Signal& signal);
   void settle(uint64_t end);
-  void pass(Change change);
+  void pass(const Change& change);
   void open_window(uint64_t cycle);
-  void write(Change change);
+  void write(const Change& change);
   void write_cycle();
   void end(bool keep);
   bool readable() const;
@@ -76,9 +81,12 @@ class FstWriter {
 
   std::vector<uint32_t> enums_;  // handles
   std::vector<Signal> signals_;
-  std::vector<Change> pending_;    // may still be passed by earlier ones
-  std::deque<Change> kept_;        // before the window
-  std::vector<uint32_t> touched_;  // signals that change in now_
+  std::vector<Words> words_;          // of wide values that are on their way or present
+  std::vector<uint64_t> free_words_;  // numbers in it
+  Words zero_;                        // as wide as the widest signal
+  std::vector<Change> pending_;       // may still be passed by earlier ones
+  std::deque<Change> kept_;           // before the window
+  std::vector<uint32_t> touched_;     // signals that change in now_
   uint64_t now_ = 0;
   State state_ = State::kBefore;
 };
