@@ -110,6 +110,30 @@ TEST_F(ProbeSinks, WavesOfNothingAreToldWhy) {
               HasSubstr("--waves-trigger stop: triggers are step=N"));
 }
 
+TEST_F(ProbeSinks, WavesBeginAtSourceLinesAndFirmware) {
+  const std::string plain = run("");
+  const auto begin = [&](const std::string& trigger) {
+    EXPECT_EQ(run("--waves " + path("w.fst") + " --waves-trigger " + trigger), plain);
+    return tpu::test::read_fst(path("w.fst")).at("board.chip0.core0.step").front().time;
+  };
+  const uint64_t line = begin("line=model.py:42");
+  EXPECT_EQ(begin("op=0"), line);
+  EXPECT_LT(begin("firmware=launch_start"), line);
+  EXPECT_EQ(begin("firmware=board.chip0.core0:launch_start"), begin("firmware=launch_start"));
+}
+
+TEST_F(ProbeSinks, TriggersOfNothingListWhatIsLikeThem) {
+  const std::string file = "--waves " + path("w.fst") + " --waves-trigger ";
+  EXPECT_THAT(run(file + "line=model.py:40"),
+              HasSubstr("never came; of model.py there are operations of the lines 42"));
+  EXPECT_THAT(
+      run(file + "firmware=lanch_start"),
+      HasSubstr("--waves-trigger firmware=lanch_start: the firmware has no function lanch_start; "
+                "like it are launch_start"));
+  EXPECT_THAT(run(file + "nan --no-data"), HasSubstr("(--no-data) computes no values"));
+  EXPECT_THAT(run(file + "nonfinite"), HasSubstr("the trigger nonfinite never came"));
+}
+
 // Who waits for whom, and what came before it.
 TEST_F(ProbeSinks, WavesKeepTheLastCyclesBeforeADeadlock) {
   std::string text = kRacing;

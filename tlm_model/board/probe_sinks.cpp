@@ -86,6 +86,8 @@ std::unique_ptr<BoardWaves> ProbeSinks::make_waves(const spec::SimOptions& sim,
   waves.before_cycles = sim.waves_before_cycles;
   waves.verilog = verilog;
   waves.is_open = &waves_open_;
+  waves.programs = &programs_;
+  waves.no_data = sim.no_data;
   return std::make_unique<BoardWaves>(waves);
 }
 

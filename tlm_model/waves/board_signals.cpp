@@ -73,8 +73,11 @@ class Declaration {
   BoardSignals run() {
     for (uint32_t chip = 0; chip < board_.chips; ++chip) {
       for (uint32_t core = 0; core < board_.cores_per_chip; ++core) {
-        add_core(core_path(board_, chip * board_.cores_per_chip + core) + ".");
+        const uint32_t number = chip * board_.cores_per_chip + core;
+        source_ = core_bit(number);
+        add_core(core_path(board_, number) + ".");
       }
+      source_ = kAllCores;
       all_.msi_pending.push_back(add("board.chip" + std::to_string(chip) + ".pcie.msi_pending", 32,
                                      {ProbeEvent::kRegister}));
     }
@@ -86,7 +89,7 @@ class Declaration {
                WaveEnum names = {}) {
     const uint32_t signal = tree_.add(path, width, names);
     for (const ProbeEvent event : events) {
-      all_.wanted |= signal == kNoSignal ? 0 : 1U << static_cast<uint32_t>(event);
+      all_.wanted(event) |= signal == kNoSignal ? 0 : source_;
     }
     return signal;
   }
@@ -191,6 +194,7 @@ class Declaration {
   const WaveBoard& board_;
   SignalTree& tree_;
   BoardSignals all_;
+  CoreMask source_ = kAllCores;  // whose events the signals live on
 };
 
 }  // namespace

@@ -68,8 +68,9 @@ struct BoardSignals {
   std::vector<CoreSignals> cores;
   std::vector<uint32_t> msi_pending;  // by chip
 
-  bool wants(ProbeEvent event) const { return (wanted >> static_cast<uint32_t>(event) & 1) != 0; }
-  uint32_t wanted = 0;  // kinds of events that signals need, one bit each
+  // Cores whose events of this kind signals need.
+  CoreMask& wanted(ProbeEvent event) { return cores_wanted[static_cast<size_t>(event)]; }
+  std::array<CoreMask, kProbeEvents> cores_wanted{};
 };
 
 bool has_queue(const WaveBoard& board, size_t queue);

@@ -33,8 +33,11 @@ WaveTrigger trigger_of(const BoardWavesOptions& options) {
   if (by_steps(options)) {
     return WaveTrigger::steps(options.first_step, end_step(options));
   }
-  return WaveTrigger::parse(options.trigger.empty() ? "fault" : options.trigger, options.clock_mhz,
-                            core_paths(options.board));
+  return WaveTrigger::parse(options.trigger.empty() ? "fault" : options.trigger,
+                            {.clock_mhz = options.clock_mhz,
+                             .cores = core_paths(options.board),
+                             .programs = options.programs,
+                             .no_data = options.no_data});
 }
 
 uint64_t per_kcycle(uint64_t rate) { return rate * 1000 >> spec::BandwidthShare::kFraction; }
@@ -67,23 +70,28 @@ BoardWaves::~BoardWaves() {
 }
 
 void BoardWaves::listen(ProbeSet& probes) {
-  uint32_t wanted = signals_.wanted | trigger_.wanted();
-  const auto want = [&](ProbeEvent event) { wanted |= 1U << static_cast<uint32_t>(event); };
-  want(ProbeEvent::kProgram);
+  BoardSignals need = signals_;
+  need.wanted(ProbeEvent::kProgram) = kAllCores;
   if (options_.for_cycles != UINT64_MAX) {
-    want(ProbeEvent::kIssue);
-    want(ProbeEvent::kDone);
+    need.wanted(ProbeEvent::kIssue) = kAllCores;
+    need.wanted(ProbeEvent::kDone) = kAllCores;
   }
-  if (signals_.wants(ProbeEvent::kStart) || !verilog_.empty()) {
-    want(ProbeEvent::kStart);
-    want(ProbeEvent::kIssue);
-    want(ProbeEvent::kWait);
-    want(ProbeEvent::kDone);
+  const CoreMask queues = verilog_.empty() ? need.wanted(ProbeEvent::kStart) : kAllCores;
+  for (const ProbeEvent event :
+       {ProbeEvent::kStart, ProbeEvent::kIssue, ProbeEvent::kWait, ProbeEvent::kDone}) {
+    need.wanted(event) |= queues;
   }
-  for (size_t event = 0; event < kProbeEvents; ++event) {
-    if ((wanted >> event & 1) != 0) {
-      probes.add(*this, {static_cast<ProbeEvent>(event)});
+  for (size_t index = 0; index < kProbeEvents; ++index) {
+    const auto event = static_cast<ProbeEvent>(index);
+    if ((trigger_.wanted() >> index & 1) != 0) {
+      need.wanted(event) = kAllCores;
     }
+    if (need.wanted(event) != 0) {
+      probes.add(*this, {event}, need.wanted(event));
+    }
+  }
+  if (const auto pc = trigger_.watched_pc()) {
+    probes.watch_pc(*pc);
   }
 }
 
@@ -157,6 +165,7 @@ void BoardWaves::set(uint32_t signal, uint64_t cycle, uint64_t value) {
 void BoardWaves::program(const ProgramEvent& event) {
   if (event.begin) {
     begun_ = std::max(begun_, event.step + 1);
+    trigger_.begin_step(event.core, event.launch);
   }
   if (event.begin && event.step >= end_step_ && window_ == Window::kOpen) {
     close(event.cycle);
@@ -276,7 +285,10 @@ void BoardWaves::done(const DoneEvent& event) {
   show_queue(event.cycle, event.source.core, event.source.unit);
 }
 
+// Of these only a trigger wants to know.
 void BoardWaves::mark(const MarkEvent& event) { hear(event); }
+void BoardWaves::non_finite(const NonFiniteEvent& event) { hear(event); }
+void BoardWaves::assertion(const AssertionEvent& event) { hear(event); }
 
 // While commands of a unit are under way its ports may change behind simulated time.
 void BoardWaves::hold_verilog(const ProbeSource& source, uint64_t cycle) {
@@ -405,6 +417,12 @@ void BoardWaves::hart(const HartEvent& event) {
   set(hart.mtval, event.cycle, event.mtval);
 }
 
+void BoardWaves::hart_pc(const HartPcEvent& event) {
+  if (hear(event)) {
+    set(signals_.cores[event.core].hart.pc, event.cycle, event.pc);
+  }
+}
+
 void BoardWaves::semaphore(const SemaphoreEvent& event) {
   if (hear(event)) {
     set(signals_.cores[event.core].semaphores[event.semaphore], event.cycle, event.value);
@@ -442,7 +460,7 @@ std::string BoardWaves::never_opened() const {
     text += "of the steps " + std::to_string(options_.first_step) + " to " +
             std::to_string(end_step(options_) - 1) + " none ran";
   } else {
-    text += "the trigger " + options_.trigger + " never came";
+    text += "the trigger " + options_.trigger + " never came" + trigger_.hint();
   }
   return text + "; the board ran " + std::to_string(begun_) + " steps, counted from 0" +
          (options_.before_cycles == 0 ? "" : "; the file has the last cycles of the run");

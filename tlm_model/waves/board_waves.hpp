@@ -32,6 +32,8 @@ struct BoardWavesOptions {
   bool* is_open = nullptr;             // told whether the window is open; outlives the waves
   uint64_t before_cycles = 0;          // and before it; without a trigger: the last ones before the
                                        // run ends, faults, hangs or crashes
+  const LaunchPrograms* programs = nullptr;  // for source lines; outlives the waves
+  bool no_data = false;                      // the run computes no values
 };
 
 class BoardWaves final : public ProbeSink {
@@ -54,7 +56,10 @@ class BoardWaves final : public ProbeSink {
   void hart(const HartEvent& event) override;
   void instruction(const InstructionEvent& event) override;
   void semaphore(const SemaphoreEvent& event) override;
+  void hart_pc(const HartPcEvent& event) override;
   void device_register(const RegisterEvent& event) override;
+  void non_finite(const NonFiniteEvent& event) override;
+  void assertion(const AssertionEvent& event) override;
 
   // A cycle of the matrix unit at `path`, see VerilogPorts; dropped where it is none of those of
   // the options.

@@ -5,26 +5,13 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 #include <stdexcept>
 
+#include "file/near_names.hpp"
+
 namespace tpu::model {
 namespace {
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0]++;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
 
 // The instance at `path` or one that holds it.
 bool takes(const std::string& glob, const std::string& path) {
@@ -78,23 +65,13 @@ void SignalTree::check() const {
 }
 
 std::string SignalTree::near(const std::string& glob) const {
-  constexpr size_t kListed = 4;
   std::set<std::string> instances;
   for (const std::string& path : paths_) {
     for (size_t end = path.size(); end != std::string::npos; end = path.rfind('.', end - 1)) {
       instances.insert(path.substr(0, end));
     }
   }
-  std::vector<std::pair<size_t, std::string>> ranked;
-  for (const std::string& path : instances) {
-    ranked.emplace_back(edit_distance(glob, path), path);
-  }
-  std::ranges::sort(ranked);
-  std::string text;
-  for (size_t i = 0; i < std::min(kListed, ranked.size()); ++i) {
-    text += (i == 0 ? "" : ", ") + ranked[i].second;
-  }
-  return text;
+  return spec::near_names(glob, instances);
 }
 
 void SignalTree::declare(FstProcess& fst) const {

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdio>
 #include <optional>
 #include <stdexcept>
 
+#include "tpu/spec/hart_map.h"
 #include "tpu/spec/isa.hpp"
 #include "tpu/spec/rings.h"
 
@@ -26,6 +28,12 @@ std::optional<uint64_t> parse_count(std::string_view text) {
              : std::nullopt;
 }
 
+std::string memory_text(uint32_t base, uint32_t bytes) {
+  char text[40];
+  std::snprintf(text, sizeof text, "0x%x..0x%x", base, base + bytes - 1);
+  return text;
+}
+
 bool is_dma(uint32_t unit) {
   return unit < spec::kQueues.size() && spec::kQueues[unit].engine >= spec::Engine::kDmaIn;
 }
@@ -40,45 +48,83 @@ WaveTrigger WaveTrigger::steps(uint64_t first, uint64_t end) {
   return trigger;
 }
 
-WaveTrigger WaveTrigger::parse(const std::string& text, uint64_t clock_mhz,
-                               const std::vector<std::string>& paths) {
+WaveTrigger WaveTrigger::parse(const std::string& text, const WaveTriggerContext& context) {
   WaveTrigger trigger;
   trigger.text_ = text;
   const size_t equals = text.find('=');
   const std::string_view name = std::string_view(text).substr(0, equals);
-  const std::string_view value =
-      equals == std::string::npos ? std::string_view() : std::string_view(text).substr(equals + 1);
   trigger.want(ProbeEvent::kProgram);
-  if (name == "fault" || name == "watchdog") {
+  if (trigger.parse_named(name, context)) {
     if (equals != std::string::npos) {
       trigger.fail(std::string(name) + " takes no value");
     }
-    trigger.kind_ = name == "fault" ? Kind::kFault : Kind::kWatchdog;
-    trigger.want(ProbeEvent::kFault);
-  } else if (name == "step") {
-    const auto step = parse_count(value);
-    if (!step) {
-      trigger.fail("a step is a number");
-    }
-    trigger.number_ = *step;
-  } else if (name == "time") {
-    trigger.parse_time(value, clock_mhz);
-  } else if (name == "op") {
-    trigger.parse_ops(value);
-  } else if (name == "dma") {
-    trigger.parse_address(value);
-  } else if (name == "sem") {
-    trigger.parse_semaphore(value, paths);
-  } else {
+  } else if (!trigger.parse_valued(
+                 name, std::string_view(text).substr(std::min(equals, text.size() - 1) + 1),
+                 context)) {
     trigger.fail(
-        "triggers are step=N, time=N[ns|us|ms|cycles], op=N[,N], dma=MEMORY:LOW..HIGH, "
-        "sem=[CORE:]N>=VALUE, fault, watchdog");
+        "triggers are step=N, time=N[ns|us|ms|cycles], op=N[,N], line=FILE:N, "
+        "dma=MEMORY:LOW..HIGH, sem=[CORE:]N>=VALUE, firmware=[CORE:]FUNCTION|ADDRESS, nan, "
+        "nonfinite, assertion, fault, watchdog");
   }
   return trigger;
 }
 
+// Those that take no value.
+bool WaveTrigger::parse_named(std::string_view name, const WaveTriggerContext& context) {
+  struct Named {
+    std::string_view name;
+    Kind kind;
+    ProbeEvent event;
+  };
+  constexpr std::array<Named, 5> kNamed = {{{"nan", Kind::kNan, ProbeEvent::kNonFinite},
+                                            {"nonfinite", Kind::kNonFinite, ProbeEvent::kNonFinite},
+                                            {"assertion", Kind::kAssertion, ProbeEvent::kAssertion},
+                                            {"fault", Kind::kFault, ProbeEvent::kFault},
+                                            {"watchdog", Kind::kWatchdog, ProbeEvent::kFault}}};
+  const auto* named = std::ranges::find(kNamed, name, &Named::name);
+  if (named == kNamed.end()) {
+    return false;
+  }
+  if (named->event == ProbeEvent::kNonFinite && context.no_data) {
+    fail("a run without data (--no-data) computes no values");
+  }
+  kind_ = named->kind;
+  want(named->event);
+  return true;
+}
+
+bool WaveTrigger::parse_valued(std::string_view name, std::string_view value,
+                               const WaveTriggerContext& context) {
+  if (name == "step") {
+    parse_step(value);
+  } else if (name == "time") {
+    parse_time(value, context.clock_mhz);
+  } else if (name == "op") {
+    parse_ops(value);
+  } else if (name == "line") {
+    parse_line(value, context);
+  } else if (name == "dma") {
+    parse_address(value);
+  } else if (name == "sem") {
+    parse_semaphore(value, context.cores);
+  } else if (name == "firmware") {
+    parse_firmware(value, context.cores);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 void WaveTrigger::fail(const std::string& why) const {
   throw std::runtime_error("--waves-trigger " + text_ + ": " + why);
+}
+
+void WaveTrigger::parse_step(std::string_view value) {
+  const auto step = parse_count(value);
+  if (!step) {
+    fail("a step is a number");
+  }
+  number_ = *step;
 }
 
 void WaveTrigger::parse_ops(std::string_view value) {
@@ -94,6 +140,23 @@ void WaveTrigger::parse_ops(std::string_view value) {
     ops_.push_back(static_cast<uint32_t>(*id));
     begin = comma + 1;
   }
+}
+
+void WaveTrigger::parse_line(std::string_view value, const WaveTriggerContext& context) {
+  kind_ = Kind::kLine;
+  want(ProbeEvent::kIssue);
+  want(ProbeEvent::kMark);
+  const size_t colon = value.rfind(':');
+  const auto line =
+      colon == std::string_view::npos ? std::nullopt : parse_count(value.substr(colon + 1));
+  if (!line || *line > UINT32_MAX || colon == 0) {
+    fail("a source line is written line=train.py:42; tpuboard objdump lists those of a program");
+  }
+  if (context.programs == nullptr) {
+    fail("source lines are not known here");
+  }
+  line_.emplace(std::string(value.substr(0, colon)), static_cast<uint32_t>(*line),
+                *context.programs);
 }
 
 void WaveTrigger::parse_time(std::string_view value, uint64_t clock_mhz) {
@@ -148,11 +211,7 @@ void WaveTrigger::parse_address(std::string_view value) {
 void WaveTrigger::parse_semaphore(std::string_view value, const std::vector<std::string>& paths) {
   kind_ = Kind::kSemaphore;
   want(ProbeEvent::kSemaphore);
-  std::string glob = "*";
-  if (const size_t colon = value.find(':'); colon != std::string_view::npos) {
-    glob = value.substr(0, colon);
-    value.remove_prefix(colon + 1);
-  }
+  value = take_cores(value, paths);
   const size_t compare = value.find(">=");
   const auto index = parse_count(value.substr(0, compare));
   const auto least =
@@ -162,16 +221,50 @@ void WaveTrigger::parse_semaphore(std::string_view value, const std::vector<std:
   }
   number_ = *index;
   value_ = *least;
+}
+
+// Functions have become addresses before.
+void WaveTrigger::parse_firmware(std::string_view value, const std::vector<std::string>& paths) {
+  kind_ = Kind::kFirmware;
+  want(ProbeEvent::kHartPc);
+  const auto address = parse_count(take_cores(value, paths));
+  if (!address) {
+    fail(
+        "a place in firmware is written firmware=0x100, or firmware=board.chip0.core1:0x100 for "
+        "the hart of one core");
+  }
+  const auto in = [&](uint64_t base, uint64_t bytes) {
+    return *address >= base && *address - base < bytes;
+  };
+  if (*address % 2 != 0 || (!in(TPU_HART_ROM_BASE, TPU_HART_ROM_BYTES) &&
+                            !in(TPU_HART_ITCM_BASE, TPU_HART_ITCM_BYTES))) {
+    fail("no instruction can be there: code is in " +
+         memory_text(TPU_HART_ROM_BASE, TPU_HART_ROM_BYTES) + " and " +
+         memory_text(TPU_HART_ITCM_BASE, TPU_HART_ITCM_BYTES) + ", at even addresses");
+  }
+  number_ = *address;
+}
+
+// What is behind "GLOB:", which chooses cores; without it all are.
+std::string_view WaveTrigger::take_cores(std::string_view value,
+                                         const std::vector<std::string>& paths) {
+  std::string glob = "*";
+  if (const size_t colon = value.find(':'); colon != std::string_view::npos) {
+    glob = value.substr(0, colon);
+    value.remove_prefix(colon + 1);
+  }
   for (const std::string& path : paths) {
     cores_.push_back(fnmatch(glob.c_str(), path.c_str(), 0) == 0);
   }
   if (std::ranges::find(cores_, true) == cores_.end()) {
     fail(glob + " matches no core; this board has " + paths.front() + " to " + paths.back());
   }
+  return value;
 }
 
-bool WaveTrigger::op(uint32_t id) const {
-  return kind_ == Kind::kOp && std::ranges::find(ops_, id) != ops_.end();
+bool WaveTrigger::op(const ProbeSource& source) const {
+  return (kind_ == Kind::kOp && std::ranges::find(ops_, source.op_id) != ops_.end()) ||
+         (kind_ == Kind::kLine && line_->has(source.core, source.op_id));
 }
 
 // A step that ends without its `halt` was stopped: by a fault, or from outside when it hung.
@@ -183,11 +276,11 @@ bool WaveTrigger::hit(const ProgramEvent& event) const {
 }
 
 bool WaveTrigger::hit(const IssueEvent& event) const {
-  return reached(event.cycle) || op(event.source.op_id);
+  return reached(event.cycle) || op(event.source);
 }
 
 bool WaveTrigger::hit(const MarkEvent& event) const {
-  return reached(event.cycle) || (event.begin && op(event.source.op_id));
+  return reached(event.cycle) || (event.begin && op(event.source));
 }
 
 bool WaveTrigger::hit(const AccessEvent& event) const {
@@ -205,5 +298,15 @@ bool WaveTrigger::hit(const SemaphoreEvent& event) const {
 bool WaveTrigger::hit(const FaultEvent& event) const {
   return kind_ == Kind::kFault || (kind_ == Kind::kWatchdog && event.code == TPU_FAULT_WATCHDOG);
 }
+
+bool WaveTrigger::hit(const HartPcEvent& event) const {
+  return kind_ == Kind::kFirmware && event.pc == number_ && cores_[event.core];
+}
+
+bool WaveTrigger::hit(const NonFiniteEvent& event) const {
+  return kind_ == Kind::kNonFinite || (kind_ == Kind::kNan && event.nan);
+}
+
+bool WaveTrigger::hit(const AssertionEvent& /*event*/) const { return kind_ == Kind::kAssertion; }
 
 }  // namespace tpu::model

@@ -141,6 +141,7 @@ void BoardImpl::connect(const OpenOptions& options) {
   }
 
   const auto cores = static_cast<size_t>(spec::core_count(params_));
+  request.sim.waves_trigger = trigger_with_address(firmware_build_, options.sim.waves_trigger);
   arena_ =
       std::make_shared<HostArena>(cores * (kCmdRingBytes + kCplRingBytes), options.staging_bytes);
   sim_ = options.sim;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/board/board_impl.hpp"
+#include "src/board/firmware.hpp"
 #include "src/program.hpp"
 
 namespace tpu::driver {
@@ -37,7 +38,9 @@ void BoardImpl::change_sim(const SimOptions& sim) {
   check_usable();
   run_until_idle();
   check_unbroken();
-  const std::string error = transport_->change_sim(sim);
+  SimOptions resolved = sim;
+  resolved.waves_trigger = trigger_with_address(firmware_build_, sim.waves_trigger);
+  const std::string error = transport_->change_sim(resolved);
   launch_clock_ = clock_of(sim, time_limit_);
   if (sim.op_times && !sim_.op_times) {
     op_counts_.clear();

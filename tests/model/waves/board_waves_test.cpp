@@ -9,7 +9,9 @@
 #include <fstream>
 #include <iterator>
 
+#include "exe/executable.hpp"
 #include "fst_reader.hpp"
+#include "tpu/spec/hart_map.h"
 
 namespace tpu::model {
 namespace {
@@ -366,6 +368,96 @@ TEST(BoardWaves, TriggersOpenTheWindow) {
   }
 }
 
+// Of a run, what no command brings with it.
+void told_run(BoardWaves& waves) {
+  Board board(waves);
+  board.program(0, 0, true);
+  waves.hart_pc({.cycle = 5, .pc = TPU_HART_ITCM_BASE + 0x40});
+  waves.non_finite({.cycle = 20, .bits = 0x7F80'0000});
+  waves.assertion({.cycle = 30, .path = "board.chip0.core0.mxu0"});
+  waves.non_finite({.cycle = 40, .bits = 0x7FC0'0000, .nan = true});
+  board.issue(50, spec::Queue::kVpu, spec::Opcode::kVpuKernel, 1);
+  board.program(60, 0, false);
+}
+
+// A program of two operations.
+void name_program(LaunchPrograms& programs, uint32_t launch) {
+  auto program = std::make_shared<exe::ExecutableT>();
+  for (const uint32_t line : {7U, 42U}) {
+    auto op = std::make_unique<exe::OpInfoT>();
+    op->name = "add";
+    op->file = "models/train.py";
+    op->line = line;
+    program->ops.push_back(std::move(op));
+  }
+  programs.name(launch, program);
+}
+
+TEST(BoardWaves, ValuesFirmwareVerilogAndSourceLinesOpenTheWindow) {
+  const std::vector<TriggerCase> cases = {{"firmware=0x10000040", 5},
+                                          {"firmware=board.chip0.*:0x10000040", 5},
+                                          {"nonfinite", 20},
+                                          {"assertion", 30},
+                                          {"nan", 40},
+                                          {"line=train.py:42", 50},
+                                          {"line=models/train.py:42", 50}};
+  LaunchPrograms programs;
+  name_program(programs, 0);
+  for (const TriggerCase& each : cases) {
+    BoardWavesOptions options = one_core("told.fst");
+    options.trigger = each.trigger;
+    options.programs = &programs;
+    BoardWaves waves(options);
+    told_run(waves);
+    EXPECT_EQ(waves.finish(), "") << each.trigger;
+    const Changes changes = read_fst(temp_file("told.fst"));
+    EXPECT_EQ(changes.at("board.chip0.core0.program_running").front().time, each.begin * 1000)
+        << each.trigger;
+  }
+}
+
+TEST(BoardWaves, ASourceLineWithoutOperationsListsThoseNearIt) {
+  LaunchPrograms programs;
+  const auto told = [&](const std::string& trigger) {
+    BoardWavesOptions options = one_core("line.fst");
+    options.trigger = trigger;
+    options.programs = &programs;
+    BoardWaves waves(options);
+    told_run(waves);
+    return waves.finish();
+  };
+  EXPECT_THAT(told("line=train.py:41"),
+              HasSubstr("never came; no program that ran names source lines; the board ran 1"));
+  name_program(programs, 0);
+  EXPECT_THAT(told("line=train.py:41"),
+              HasSubstr("the trigger line=train.py:41 never came; of train.py there are operations "
+                        "of the lines 42, 7; the board ran 1 steps"));
+  EXPECT_THAT(told("line=rain.py:42"), HasSubstr("operations are of the files models/train.py"));
+  EXPECT_THAT(told("line=train.py:7"), HasSubstr("its operations did not run"));
+}
+
+// What is asked of the probe: the kinds of event that the signals and the trigger live on, of the
+// cores that are shown.
+TEST(BoardWaves, OnlyCoresThatAreShownAreListenedTo) {
+  BoardWavesOptions options = one_core("cores.fst");
+  options.board.chips = 2;
+  options.scopes = {"board.chip1.core0"};
+  options.trigger = "firmware=0x10000040";
+  BoardWaves waves(options);
+  ProbeSet probes;
+  waves.listen(probes);
+  EXPECT_THAT(probes.watched_pcs(), ElementsAre(0x10000040U));
+  for (const ProbeEvent event : {ProbeEvent::kStart, ProbeEvent::kFlow, ProbeEvent::kHart,
+                                 ProbeEvent::kRegister, ProbeEvent::kSemaphore}) {
+    EXPECT_FALSE(probes.wants(event, core_bit(0)));
+    EXPECT_TRUE(probes.wants(event, core_bit(1)));
+  }
+  for (const ProbeEvent event : {ProbeEvent::kProgram, ProbeEvent::kHartPc}) {
+    EXPECT_TRUE(probes.wants(event, core_bit(0)));
+  }
+  EXPECT_FALSE(probes.wants(ProbeEvent::kNonFinite, kAllCores));
+}
+
 TEST(BoardWaves, AWindowLastsAsLongAsAsked) {
   BoardWavesOptions options = one_core("length.fst");
   options.trigger = "op=3";
@@ -425,10 +517,20 @@ TEST(BoardWaves, BadTriggersAreToldApart) {
       {"dma=hbm:9..3", "addresses of transfers are written"},
       {"sem=5", "a semaphore is written"},
       {"sem=board.chip9.*:5>=1", "board.chip9.* matches no core; this board has board.chip0.core0"},
+      {"line=train.py", "a source line is written line=train.py:42"},
+      {"line=:3", "a source line is written"},
+      {"line=train.py:3", "source lines are not known here"},
+      {"firmware=", "a place in firmware is written firmware=0x100"},
+      {"firmware=0x20000", "no instruction can be there: code is in 0x0..0x3ff and 0x10000000"},
+      {"firmware=0x101", "no instruction can be there"},
+      {"firmware=board.chip9.*:0x100", "board.chip9.* matches no core"},
+      {"assertion=1", "assertion takes no value"},
+      {"nonfinite", "a run without data (--no-data) computes no values"},
       {"fault=3", "fault takes no value"}};
   for (const auto& [trigger, message] : cases) {
     BoardWavesOptions options = one_core("bad.fst");
     options.trigger = trigger;
+    options.no_data = true;
     try {
       BoardWaves waves(options);
       ADD_FAILURE() << trigger;
