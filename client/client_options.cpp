@@ -106,6 +106,16 @@ constexpr Variable kVariables[] = {
     {"TRACE", [](const std::string& text, Reading& to) { to.board.open.sim.trace_path = text; }},
     {"WAVES", [](const std::string& text, Reading& to) { to.board.open.sim.waves_path = text; }},
     {"WAVES_STEPS", [](const std::string& text, Reading& to) { to.board.waves_steps = text; }},
+    {"WAVES_SCOPE",
+     [](const std::string& text, Reading& to) { to.board.open.sim.waves_scopes = list_of(text); }},
+    {"WAVES_TRIGGER",
+     [](const std::string& text, Reading& to) { to.board.open.sim.waves_trigger = text; }},
+    {"WAVES_FOR", [](const std::string& text, Reading& to) { to.board.waves_for = text; }},
+    {"WAVES_BEFORE",
+     [](const std::string& text, Reading& to) {
+       to.board.open.sim.waves_before_cycles =
+           static_cast<uint64_t>(whole_number_of(text, std::numeric_limits<int>::max()));
+     }},
     {"TIMELINE",
      [](const std::string& text, Reading& to) { to.board.open.sim.timeline_path = text; }},
     {"TIMELINE_STEPS",
@@ -158,6 +168,24 @@ void read_variable(const std::string& name, const std::string& text, Reading& to
                      fmt::join(names, ", ")));
 }
 
+// Which of the variables of a wave file's window go together, as options of the command line do.
+void check_waves_window(const Environment& environment) {
+  const auto set = [&](const char* name) {
+    return environment.contains(std::string(kPrefix) + name);
+  };
+  const auto refuse_both = [&](const char* one, const char* other) {
+    if (set(one) && set(other)) {
+      refuse(fmt::format("environment variables {0}{1} and {0}{2} exclude each other", kPrefix, one,
+                         other));
+    }
+  };
+  refuse_both("WAVES_STEPS", "WAVES_TRIGGER");
+  refuse_both("WAVES_STEPS", "WAVES_BEFORE");
+  if (set("WAVES_FOR") && !set("WAVES_TRIGGER")) {
+    refuse(fmt::format("environment variable {0}WAVES_FOR: needs {0}WAVES_TRIGGER", kPrefix));
+  }
+}
+
 }  // namespace
 
 Environment environment_of_process() {
@@ -173,8 +201,9 @@ Environment environment_of_process() {
 }
 
 Environment changed_environment(Environment environment, const Environment& changes) {
-  static constexpr std::array<std::string_view, 7> kChanging = {
-      "MXU", "TRACE", "WAVES", "WAVES_STEPS", "TIMELINE", "TIMELINE_STEPS", "OP_TIMES"};
+  static constexpr std::array<std::string_view, 11> kChanging = {
+      "MXU",       "TRACE",        "WAVES",    "WAVES_STEPS",    "WAVES_SCOPE", "WAVES_TRIGGER",
+      "WAVES_FOR", "WAVES_BEFORE", "TIMELINE", "TIMELINE_STEPS", "OP_TIMES"};
   for (const auto& [name, text] : changes) {
     const std::string_view rest = std::string_view(name).substr(
         std::min(name.size(), name.starts_with(kPrefix) ? kPrefix.size() : name.size()));
@@ -188,8 +217,10 @@ Environment changed_environment(Environment environment, const Environment& chan
     environment[name] = text;
   }
   if (changes.contains("TPUBOARD_WAVES") && !changes.contains("TPUBOARD_WAVES_STEPS")) {
+    const bool by_event = !environment["TPUBOARD_WAVES_TRIGGER"].empty() ||
+                          !environment["TPUBOARD_WAVES_BEFORE"].empty();
     environment["TPUBOARD_WAVES_STEPS"] = "";
-    if (!changes.at("TPUBOARD_WAVES").empty()) {
+    if (!changes.at("TPUBOARD_WAVES").empty() && !by_event) {
       environment["TPUBOARD_WAVES_STEPS"] = "0.." + std::to_string(UINT64_MAX - 1);
     }
   }
@@ -203,6 +234,7 @@ ClientOptions read_client_options(const Environment& environment) {
   for (const auto& [name, text] : environment) {
     read_variable(name, text, reading);
   }
+  check_waves_window(environment);
   try {
     reading.options.open = driver::open_options(reading.board);
   } catch (const driver::UsageError& error) {

@@ -25,10 +25,10 @@ struct ClientOptions {
 using Environment = std::map<std::string, std::string>;
 Environment environment_of_process();
 
-// `environment` with other values of variables that an open board can change: MXU, TRACE, WAVES,
-// WAVES_STEPS, TIMELINE, TIMELINE_STEPS, OP_TIMES; an empty value takes one away. Without
-// WAVES_STEPS waves that begin so are of all steps. Throws driver::Error (FailedPrecondition) for
-// any other.
+// `environment` with other values of variables that an open board can change: MXU, TRACE, WAVES and
+// those of its window, TIMELINE, TIMELINE_STEPS, OP_TIMES; an empty value takes one away. Without
+// WAVES_STEPS, WAVES_TRIGGER and WAVES_BEFORE waves that begin so are of all steps. Throws
+// driver::Error (FailedPrecondition) for any other.
 Environment changed_environment(Environment environment, const Environment& changes);
 
 // Throws driver::Error (InvalidArgument) for an unknown TPUBOARD_* variable and for a value that

@@ -192,6 +192,10 @@ def configure(
     mxu: Mapping[str, str] | None = None,
     waves: str | os.PathLike[str] | None = None,
     waves_steps: str | None = None,
+    waves_scope: Sequence[str] | None = None,
+    waves_trigger: str | None = None,
+    waves_for: str | None = None,
+    waves_before: int | None = None,
     trace: str | os.PathLike[str] | None = None,
     timeline: str | os.PathLike[str] | None = None,
     timeline_steps: str | None = None,
@@ -202,7 +206,7 @@ def configure(
     """Chooses how the board of this process is simulated. What is None stays as it is.
 
     Sets the environment variables TPUBOARD_* of docs/jax.md, which say the same to programs that cannot be changed.
-    While the board is open `mxu`, `waves`, `waves_steps`, `trace`, `timeline`, `timeline_steps` and `op_times` can
+    While the board is open `mxu`, `waves` with its window, `trace`, `timeline`, `timeline_steps` and `op_times` can
     change: this waits then until all submitted work is over. All others are fixed by the first use of JAX or `tpuboard.board()`.
 
     Args:
@@ -211,6 +215,10 @@ def configure(
         mxu: engine of matrix units by path: `{"board.chip0.core0.mxu0": "lockstep:1/1000"}`; `{}`: all fast.
         waves: FST file for the board's signals; `""`: none. `waves_steps` chooses the steps (`"2..5"`, counted since
             the board was opened); without it, waves of an open board are of all steps until they are switched off.
+            `waves_scope`: globs of the instances in it (`["board.chip0.core0"]`; `[]`: all). `waves_trigger` names the
+            event that it begins with in place of steps (`"line=train.py:42"`, `"nan"`; docs/debugging.md lists them),
+            `waves_for` how long it goes on (`"5000cycles"`, `"3steps"`), `waves_before` how many cycles from before
+            are in it; `""` and 0: none.
         trace: text file with a line for each command, which `sim_scripts/timeline.py` draws; `""`: none.
         timeline: Perfetto trace of all cores, for https://ui.perfetto.dev; `""`: none. `timeline_steps` chooses the
             steps; without it all are in it.
@@ -228,6 +236,10 @@ def configure(
         "MXU": _pairs(mxu),
         "WAVES": _path(waves),
         "WAVES_STEPS": waves_steps,
+        "WAVES_SCOPE": None if waves_scope is None else ";".join(waves_scope),
+        "WAVES_TRIGGER": waves_trigger,
+        "WAVES_FOR": waves_for,
+        "WAVES_BEFORE": None if waves_before is None else str(waves_before or ""),
         "TRACE": _path(trace),
         "TIMELINE": _path(timeline),
         "TIMELINE_STEPS": timeline_steps,

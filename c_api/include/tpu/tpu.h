@@ -106,10 +106,11 @@ tpu_status tpu_board_counters(uint64_t* values, size_t capacity, uint64_t* cycle
                               tpu_checks* checks);
 
 /* Changes options of the open board: `variables` are names of the environment, TPUBOARD_MXU,
- * TPUBOARD_TRACE, TPUBOARD_WAVES, TPUBOARD_WAVES_STEPS, TPUBOARD_TIMELINE,
- * TPUBOARD_TIMELINE_STEPS, TPUBOARD_OP_TIMES, `values` what they would be set to; "" is as if one
- * were not set. Waits until everything submitted is over. Waves without TPUBOARD_WAVES_STEPS are of
- * all steps from then on, until they are changed again.
+ * TPUBOARD_TRACE, TPUBOARD_WAVES, TPUBOARD_WAVES_STEPS (_SCOPE, _TRIGGER, _FOR, _BEFORE),
+ * TPUBOARD_TIMELINE, TPUBOARD_TIMELINE_STEPS, TPUBOARD_OP_TIMES, `values` what they would be set to;
+ * "" is as if one were not set. Waits until everything submitted is over. Waves without
+ * TPUBOARD_WAVES_STEPS, _TRIGGER and _BEFORE are of all steps from then on, until they are changed
+ * again.
  * TPU_FAILED_PRECONDITION: another variable (nothing has changed), or waves, a trace or lockstep
  * that this ends were not complete or showed nothing (all is as it was asked for). */
 tpu_status tpu_board_change(const char* const* variables, const char* const* values, size_t count);

@@ -122,6 +122,39 @@ TEST(ChangedEnvironment, WavesAreOfAllStepsUnlessSomeAreNamed) {
   EXPECT_TRUE(sim_of({{"TPUBOARD_WAVES", ""}}).waves_path.empty());
 }
 
+TEST(ClientOptions, WavesHaveTheWindowThatTheyHaveOnTheCommandLine) {
+  const spec::SimOptions sim = read_client_options({{"TPUBOARD_WAVES", "a.fst"},
+                                                    {"TPUBOARD_WAVES_SCOPE", "*.hart;*.sem"},
+                                                    {"TPUBOARD_WAVES_TRIGGER", "line=a.py:3"},
+                                                    {"TPUBOARD_WAVES_FOR", "500cycles"},
+                                                    {"TPUBOARD_WAVES_BEFORE", "70"}})
+                                   .open.sim;
+  EXPECT_THAT(sim.waves_scopes, ::testing::ElementsAre("*.hart", "*.sem"));
+  EXPECT_EQ(sim.waves_trigger, "line=a.py:3");
+  EXPECT_EQ(sim.waves_for_cycles, 500U);
+  EXPECT_EQ(sim.waves_before_cycles, 70U);
+  EXPECT_THAT(refusal({{"TPUBOARD_WAVES_STEPS", "1..2"}, {"TPUBOARD_WAVES_TRIGGER", "nan"}}),
+              HasSubstr("TPUBOARD_WAVES_STEPS and TPUBOARD_WAVES_TRIGGER exclude each other"));
+  EXPECT_THAT(refusal({{"TPUBOARD_WAVES_STEPS", "1..2"}, {"TPUBOARD_WAVES_BEFORE", "9"}}),
+              HasSubstr("exclude each other"));
+  EXPECT_THAT(refusal({{"TPUBOARD_WAVES_FOR", "3steps"}}),
+              HasSubstr("TPUBOARD_WAVES_FOR: needs TPUBOARD_WAVES_TRIGGER"));
+  EXPECT_THAT(refusal({{"TPUBOARD_WAVES_TRIGGER", "nan"}, {"TPUBOARD_WAVES_FOR", "3"}}),
+              HasSubstr("--waves-for 3: expected a number of cycles or steps"));
+  EXPECT_THAT(refusal({{"TPUBOARD_WAVES_BEFORE", "-1"}}), HasSubstr("TPUBOARD_WAVES_BEFORE: '-1'"));
+}
+
+TEST(ChangedEnvironment, WavesOfAnEventAreNotOfAllSteps) {
+  const spec::SimOptions sim =
+      read_client_options(
+          changed_environment({{"TPUBOARD_WAVES_STEPS", "3..4"}},
+                              {{"TPUBOARD_WAVES", "a.fst"}, {"TPUBOARD_WAVES_TRIGGER", "nan"}}))
+          .open.sim;
+  EXPECT_EQ(sim.waves_trigger, "nan");
+  EXPECT_EQ(sim.waves_first_step, 0U);
+  EXPECT_EQ(sim.waves_steps, 1U);
+}
+
 TEST(ChangedEnvironment, WhatTheBoardWasBuiltWithIsRefused) {
   for (const char* name : {"TPUBOARD_BOARD", "TPUBOARD_THREADS", "TPUBOARD_NONSENSE", "MXU"}) {
     try {
