@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/options.hpp"
 #include "job/jobs.hpp"
 #include "readers/view.hpp"
 #include "tpu/error.hpp"
@@ -119,7 +120,7 @@ void add_monitor_command(CLI::App& app) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->type_name("N");
   command->add_option("--interval", arguments->interval, "Seconds between two looks")
-      ->check(CLI::Range(0.05, 86400.0))
+      ->check(seconds_between(0.05, 86400))
       ->capture_default_str()
       ->type_name("SECONDS");
   CLI::Option* json =

@@ -1,6 +1,8 @@
 // Options of the board.
 #include "cli/options.hpp"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 
 #include "file/whole_file.hpp"
@@ -8,6 +10,8 @@
 
 namespace tpu::driver {
 namespace {
+
+constexpr double kMostTimeLimit = 1e9;  // as TPUBOARD_TIME_LIMIT
 
 // Which part of the board and of the run --waves shows.
 void add_waves_window(CLI::App& command, BoardArguments& arguments, CLI::Option* waves,
@@ -140,13 +144,7 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
       .add_option("--time-limit", arguments.open.time_limit,
                   "Seconds of host time that a launch may take without ending a step; 0: any time "
                   "(default: 60, or 0 with Verilog matrix units or --gdb)")
-      ->check(CLI::Validator(
-          [](const std::string& text) {
-            double seconds = 0;
-            const bool valid = CLI::detail::lexical_cast(text, seconds) && seconds >= 0;
-            return valid ? "" : text + " is no number of seconds, 0 or more";
-          },
-          ""))
+      ->check(seconds_between(0, kMostTimeLimit))
       ->type_name("SECONDS");
   command
       .add_option("--hang-report", arguments.open.hang_report,
@@ -157,6 +155,16 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
   command.add_option("--transport", arguments.open.transport, "sim, or null: a board without time")
       ->check(CLI::IsMember({"sim", "null"}))
       ->capture_default_str();
+}
+
+std::function<std::string(const std::string& text)> seconds_between(double least, double most) {
+  return [least, most](const std::string& text) {
+    double seconds = 0;
+    const bool valid =
+        CLI::detail::lexical_cast(text, seconds) && seconds >= least && seconds <= most;
+    return valid ? std::string()
+                 : fmt::format("{} is no number of seconds from {} to {}", text, least, most);
+  };
 }
 
 void refuse_overwrite(const std::string& output, const std::vector<std::string>& inputs) {

@@ -1,6 +1,7 @@
 // Command-line options that `run`, `train` and `bench` share, and their checks.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,10 @@ namespace tpu::driver {
 
 /// Adds --board, --set, --mxu, ... to a subcommand.
 void add_board_options(CLI::App& command, BoardArguments& arguments);
+
+/// A check for CLI::Option::check(): a number of seconds from `least` to `most`. Neither nan, which
+/// CLI::Range takes, nor infinity is one.
+std::function<std::string(const std::string& text)> seconds_between(double least, double most);
 
 /// Throws InvalidArgument when writing `output` would replace one of the files `inputs`, by any
 /// name or link.

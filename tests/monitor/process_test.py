@@ -52,6 +52,12 @@ class Process(JobTest):
             self.assertIn(f"job {process.pid} has ended", said)
             self.assertEqual(monitor.wait(), 0)
 
+    def test_an_interval_is_a_time(self) -> None:
+        for text in ("nan", "-nan", "inf", "0", "-1", "1e400", "soon", "0.01", "1e9"):
+            refused = self.call("monitor", "--interval", text)
+            self.assertEqual(refused.returncode, 2)
+            self.assertIn(f"--interval: {text} is no number of seconds from 0.05 to 86400", refused.stderr)
+
     def test_a_killed_job_is_told(self) -> None:
         with self.job() as process, subprocess.Popen(
                 [TPUBOARD, "monitor", "--interval", "0.05"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
