@@ -52,6 +52,7 @@ void show_once(const monitor::Report& report, bool json) {
 // Until the job ends, or whoever reads goes away.
 void follow(const std::filesystem::path& folder, int64_t pid, const MonitorArguments& arguments) {
   const auto live = monitor::live_view(stdout);
+  const bool lines = arguments.json || isatty(STDOUT_FILENO) == 0;
   for (double shown = 0; std::ferror(stdout) == 0;) {
     const monitor::JobNews news = monitor::read_job(folder, pid);
     if (!news.report) {
@@ -62,7 +63,7 @@ void follow(const std::filesystem::path& folder, int64_t pid, const MonitorArgum
       fmt::print(stderr, "tpuboard: job {} has ended\n", pid);
       return;
     }
-    if (!arguments.json) {
+    if (!lines) {
       live(*news.report);
     } else if (news.report->now.taken != shown) {
       shown = news.report->now.taken;
@@ -125,7 +126,7 @@ void add_monitor_command(CLI::App& app) {
       ->type_name("SECONDS");
   CLI::Option* json =
       command->add_flag("--json", arguments->json,
-                        "One line of JSON for each look, as where standard output is no terminal");
+                        "A line of JSON for each sample, as where standard output is no terminal");
   CLI::Option* once =
       command->add_flag("--once", arguments->once, "Show the figures once, and end");
   constexpr int kMostPort = 65535;

@@ -93,6 +93,7 @@ void Sampler::stop() {
 }
 
 void Sampler::run() {
+  pthread_setname_np(pthread_self(), "monitor");  // in top -H, gdb and /proc/PID/task
   while (look()) {
     std::unique_lock lock(mutex_);
     if (stopping_.wait_for(lock, options_.every, [this] { return stop_; })) {

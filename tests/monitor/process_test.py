@@ -52,6 +52,23 @@ class Process(JobTest):
             self.assertIn(f"job {process.pid} has ended", said)
             self.assertEqual(monitor.wait(), 0)
 
+    def test_a_pipe_gets_a_line_for_each_sample(self) -> None:
+        for words in ((), ("--json",)):
+            with self.job() as process, subprocess.Popen(
+                    [TPUBOARD, "monitor", "--interval", "0.05", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                    text=True, env=self.environment) as monitor:
+                assert monitor.stdout
+                taken = [json.loads(monitor.stdout.readline())["taken"] for _ in range(2)]
+                self.assertEqual(taken, sorted(set(taken)), "many looks of one sample are one line")
+                process.send_signal(signal.SIGINT)
+                rest, _ = monitor.communicate()
+                for line in rest.splitlines():
+                    self.assertEqual(json.loads(line)["pid"], process.pid)
+        with self.job() as process:
+            self.assertNotIn("\x1b", self.call("monitor", "--once").stdout)
+            names = [file.read_text().strip() for file in Path(f"/proc/{process.pid}/task").glob("*/comm")]
+            self.assertEqual(names.count("monitor"), 1, names)
+
     def test_an_interval_is_a_time(self) -> None:
         for text in ("nan", "-nan", "inf", "0", "-1", "1e400", "soon", "0.01", "1e9"):
             refused = self.call("monitor", "--interval", text)
