@@ -170,6 +170,12 @@ void read_data(const toml::table& root, const std::string& name, const std::stri
   for (const std::string& pattern : data.texts("records", false)) {
     config.records.push_back(input::pattern_in(folder, pattern));
   }
+  if (data.has("records") && config.records.empty()) {
+    refuse(
+        fmt::format("{}: data.records names no files; write record files into the list, such as "
+                    "[\"train-*.tfrecord\"], or leave the key out and give each input a file",
+                    data.where("records")));
+  }
   config.inputs = read_inputs(data, folder, config.records);
   if (config.inputs.empty() && !config.records.empty()) {
     refuse(fmt::format("{}: data.records needs [[data.input]], one for each feature",

@@ -219,6 +219,8 @@ TEST(TrainConfig, NamesFileLineAndKeyOfMistakes) {
   has(changed("batch = 200", "bach = 200"), "run.batch is missing");
   has(changed("images = \"images.npy\"", "records = [\"*.tfrecord\"]"),
       "data.records needs [[data.input]]");
+  has(changed("images = \"images.npy\"", "records = []"),
+      "data.records names no files; write record files into the list");
   has(changed("eval_count = 10", "input = 3"), "must be written as [[data.input]]");
   has(changed("epochs = 2", "epochs = 2\nspeed = 9"), "c.toml:18: unknown key run.speed");
   has(changed("epochs = 2", "epochs = 0"),

@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -251,15 +252,21 @@ uint64_t RecordReader::read(uint64_t example, std::span<Value> values) {
 
 std::vector<std::string> find_files(const std::vector<std::string>& patterns) {
   std::vector<std::string> files;
+  std::set<std::filesystem::path> known;
+  const auto add = [&](const std::string& file) {
+    if (known.insert(std::filesystem::absolute(file).lexically_normal()).second) {
+      files.push_back(file);
+    }
+  };
   for (const std::string& pattern : patterns) {
     if (std::error_code none; std::filesystem::exists(pattern, none)) {
-      files.push_back(pattern);
+      add(pattern);
       continue;
     }
     glob_t found{};
     const int result = ::glob(pattern.c_str(), GLOB_BRACE, nullptr, &found);
     for (size_t i = 0; i < found.gl_pathc; ++i) {
-      files.emplace_back(found.gl_pathv[i]);
+      add(found.gl_pathv[i]);
     }
     ::globfree(&found);
     if (result != 0) {

@@ -15,7 +15,8 @@
 namespace tpu::input {
 
 /// The files that the patterns (as of a shell) name, in order of name within each pattern. A file
-/// that is there by the very name of a pattern is what it means. Throws driver::Error
+/// that is there by the very name of a pattern is what it means. One that several patterns name is
+/// taken once, where the first does; a link of another name is another file. Throws driver::Error
 /// InvalidArgument for a pattern without files.
 std::vector<std::string> find_files(const std::vector<std::string>& patterns);
 

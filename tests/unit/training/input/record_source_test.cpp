@@ -239,6 +239,17 @@ TEST(RecordSource, FindsNamesThatLookLikePatterns) {
   EXPECT_EQ(pattern_in(odd, "/data/*"), "/data/*");
 }
 
+TEST(RecordSource, AFileOfSeveralPatternsIsTakenOnce) {
+  const ScratchFolder folder;
+  const auto paths = write_files(folder, 3, 4);
+  EXPECT_EQ(find_files({paths[1], folder.file("*.tfrecord"), folder.file("./*.tfrecord"), paths[1],
+                        std::filesystem::relative(paths[2]).string()}),
+            (std::vector<std::string>{paths[1], paths[0], paths[2]}));
+  const std::string link = folder.file("z.tfrecord");
+  std::filesystem::create_symlink(paths[0], link);
+  EXPECT_EQ(find_files({paths[0], link}), (std::vector<std::string>{paths[0], link}));
+}
+
 TEST(RecordSource, FilesInAnotherOrderAreOtherData) {
   const ScratchFolder folder;
   const auto paths = write_files(folder, 2, 4);
