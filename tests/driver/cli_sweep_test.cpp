@@ -159,6 +159,29 @@ TEST_F(CliSweep, AFileThatChangesDuringARunMakesItNew) {
   EXPECT_EQ(folder.read(0).state, RowState::kNotRun);
 }
 
+// The newest checkpoint that is complete is what the row begins with.
+TEST_F(CliSweep, ANewCheckpointToBeginWithMakesARowNew) {
+  std::filesystem::create_directory(path("old"));
+  save("old/step3.safetensors", "three");
+  save("c.toml",
+       "[program]\ntrain = \"t.mlirbc\"\n[state]\nseed = 1\nfrom = \"old\"\n[data]\n"
+       "images = \"i.npy\"\nlabels = \"l.npy\"\nsplit_seed = 7\neval_count = 0\n[run]\n"
+       "batch = 16\nepochs = 1\n");
+  const Sweep read =
+      sweep("[sweep]\ncommand = \"train\"\n[options]\nconfig = \"c.toml\"\n[grid]\nsteps = [1]\n");
+  const SweepFolder folder(path("o"), read);
+  make_folder(folder.row(0));
+  const auto state_behind = [&](const std::string& file, const std::string& text) {
+    folder.end(0, {RowState::kDone, "", 4, 2}, folder.stamp(0));
+    EXPECT_EQ(folder.read(0).state, RowState::kDone);
+    save(file, text);
+    return folder.read(0).state;
+  };
+  EXPECT_EQ(state_behind("old/step3.safetensors", "another"), RowState::kNotRun);
+  EXPECT_EQ(state_behind("old/step5.safetensors", "five"), RowState::kNotRun);
+  EXPECT_EQ(state_behind("old/notes.txt", "no checkpoint"), RowState::kDone);
+}
+
 TEST_F(CliSweep, AGridOfAnySizeIsRefusedAtOnce) {
   std::string text = front_ + "[grid]\n";
   for (const char* key : {"launches", "threads", "device", "time-limit", "set.a", "set.b"}) {

@@ -297,6 +297,19 @@ TEST_F(CliTrain, WeightsOfAFileGoBeforeTheInitialState) {
   EXPECT_NE(error_.find("state.weights_map needs state.weights"), std::string::npos) << error_;
 }
 
+TEST_F(CliTrain, TheStateToBeginWithIsNotReplaced) {
+  ASSERT_EQ(call(train_call("a")), 0) << error_;
+  std::string config = kConfig;
+  const std::string init = "init = [\"ones\", \"he_normal\"]";
+  config.replace(config.find(init), init.size(), "from = \"a/ck\"");
+  save("c.toml", config);
+  EXPECT_EQ(call(train_call("a")), 1);
+  EXPECT_NE(error_.find("step12.safetensors: the checkpoints of this run would replace this input"),
+            std::string::npos)
+      << error_;
+  EXPECT_EQ(call(train_call("b")), 0) << error_;
+}
+
 TEST_F(CliTrain, TwoRunsDoNotShareAFolder) {
   ASSERT_EQ(call(train_call("a")), 0) << error_;
   {

@@ -1,6 +1,9 @@
 // As the configuration has them: paths are resolved there.
 #include "cli/train/config_files.hpp"
 
+#include <filesystem>
+
+#include "checkpoint/checkpoint_folder.hpp"
 #include "input/records/record_source.hpp"
 
 namespace tpu::driver {
@@ -18,7 +21,15 @@ std::vector<std::string> config_files(const training::TrainConfig& config) {
   if (!config.eval.empty()) {
     files.push_back(config.eval);
   }
-  for (const std::string& file : {config.state_from, config.weights, config.weights_map}) {
+  if (std::filesystem::is_directory(config.state_from)) {
+    const std::filesystem::path folder = config.state_from;
+    for (const training::CheckpointName& name : training::checkpoint_names(folder)) {
+      files.push_back((folder / name.text()).string());
+    }
+  } else if (!config.state_from.empty()) {
+    files.push_back(config.state_from);
+  }
+  for (const std::string& file : {config.weights, config.weights_map}) {
     if (!file.empty()) {
       files.push_back(file);
     }
