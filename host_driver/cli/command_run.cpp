@@ -200,7 +200,7 @@ Executable load_on(const Board& board, const std::vector<std::byte>& image,
 std::string take_outputs(const RunResult& result, const RunArguments& arguments,
                          const OpenOptions& options) {
   const bool zeros = options.sim.no_data && options.transport == "sim" && arguments.inputs.empty();
-  Digest digest;
+  Digest digest(Digest::Zeros::kCounted);
   for (size_t k = 0; k < result.outputs.size(); ++k) {
     const Array& array = result.outputs[k];
     std::optional<FileWriter> file;

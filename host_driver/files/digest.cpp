@@ -1,4 +1,5 @@
 // Each array enters as: dtype name, zero byte, rank and dimensions as u64, elements; little-endian.
+// In pieces, the elements of each stand behind a byte 1, and a piece of zeros is a byte 0.
 #include "files/digest.hpp"
 
 #include <fmt/format.h>
@@ -6,10 +7,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
+namespace {
+
+constexpr std::array<std::byte, Digest::kPieceBytes> kZeroPiece{};
+
+}  // namespace
 
 struct Digest::State {
   EVP_MD_CTX* context = EVP_MD_CTX_new();
@@ -22,7 +29,7 @@ struct Digest::State {
   }
 };
 
-Digest::Digest() : state_(std::make_unique<State>()) {
+Digest::Digest(Zeros zeros) : state_(std::make_unique<State>()), zeros_(zeros) {
   if (state_->context == nullptr ||
       EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) != 1) {
     throw Error(ErrorCode::kInternal, "SHA-256 is not there");
@@ -37,19 +44,52 @@ void Digest::add(const HostView& array) {
 }
 
 void Digest::add_bytes(std::span<const std::byte> bytes) {
-  state_->update(bytes.data(), bytes.size());
+  if (!in_pieces_) {
+    state_->update(bytes.data(), bytes.size());
+    return;
+  }
+  while (!bytes.empty()) {
+    if (begun_.empty() && bytes.size() >= kPieceBytes) {
+      add_piece(bytes.first(kPieceBytes));
+      bytes = bytes.subspan(kPieceBytes);
+      continue;
+    }
+    const size_t taken = std::min(bytes.size(), kPieceBytes - begun_.size());
+    begun_.insert(begun_.end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(taken));
+    bytes = bytes.subspan(taken);
+    if (begun_.size() == kPieceBytes) {
+      end_piece();
+    }
+  }
+}
+
+void Digest::add_piece(std::span<const std::byte> piece) {
+  const bool zeros = std::memcmp(piece.data(), kZeroPiece.data(), piece.size()) == 0;
+  const std::byte mark{zeros ? uint8_t{0} : uint8_t{1}};
+  state_->update(&mark, 1);
+  if (!zeros) {
+    state_->update(piece.data(), piece.size());
+  }
+}
+
+void Digest::end_piece() {
+  if (!begun_.empty()) {
+    add_piece(begun_);
+    begun_.clear();
+  }
 }
 
 void Digest::add_zeros(uint64_t count) {
-  static constexpr std::array<std::byte, 1 << 16> kZeros{};
   for (uint64_t left = count; left > 0;) {
-    const uint64_t piece = std::min<uint64_t>(left, kZeros.size());
-    add_bytes(std::span(kZeros).first(piece));
+    const uint64_t piece = std::min<uint64_t>(left, kZeroPiece.size());
+    add_bytes(std::span(kZeroPiece).first(piece));
     left -= piece;
   }
 }
 
 void Digest::begin(DType dtype, const Shape& shape) {
+  end_piece();
+  in_pieces_ = zeros_ == Zeros::kCounted && byte_count(dtype, shape) >= kLargeBytes;
   const std::string name = dtype_name(dtype);
   state_->update(name.c_str(), name.size() + 1);
   const auto number = [&](uint64_t value) {
@@ -66,6 +106,7 @@ void Digest::begin(DType dtype, const Shape& shape) {
 }
 
 std::string Digest::finish() {
+  end_piece();
   std::array<unsigned char, EVP_MAX_MD_SIZE> bytes{};
   unsigned int length = 0;
   if (EVP_DigestFinal_ex(state_->context, bytes.data(), &length) != 1) {

@@ -245,7 +245,7 @@ std::optional<size_t> leaf_not_finite(const std::vector<HostArray>& leaves) {
 }
 
 std::string state_digest(const std::vector<HostArray>& leaves) {
-  Digest digest;
+  Digest digest(Digest::Zeros::kCounted);
   for (const HostArray& leaf : leaves) {
     digest.add(leaf);
   }

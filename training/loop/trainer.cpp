@@ -455,7 +455,7 @@ HostArray Trainer::state_leaf(size_t leaf, Replicas compared) const {
 }
 
 std::string Trainer::digest() const {
-  Digest digest;
+  Digest digest(Digest::Zeros::kCounted);
   for (size_t i = 0; i < state_.size(); ++i) {
     digest.begin(state_[i].dtype(), state_[i].shape());
     state_[i].read_pieces([&](std::span<const std::byte> piece) { digest.add_bytes(piece); },

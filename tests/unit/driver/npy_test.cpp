@@ -233,5 +233,55 @@ TEST(Digest, IsThatOfTheDocumentedBytes) {
   EXPECT_NE(other.finish(), "e35143c4095be4ac3f4f7ffde0931b2bb905a235f4946f2fd995c6517267776b");
 }
 
+// Documented bytes again: of a large array a byte for each piece of zeros, other pieces behind a 1.
+TEST(Digest, ZerosOfLargeArraysAreCounted) {
+  constexpr uint64_t kOdd = 7;  // bytes of the last piece
+  constexpr uint64_t kBytes = Digest::kLargeBytes + kOdd;
+  constexpr uint64_t kPieces = Digest::kLargeBytes / Digest::kPieceBytes;
+  const Shape shape = {static_cast<int64_t>(kBytes)};
+  const std::byte one{1};
+  // Only the byte `at` is no zero; what comes at once ends at the places `cuts`.
+  const auto of = [&](Digest::Zeros zeros, uint64_t at, const std::vector<uint64_t>& cuts = {}) {
+    Digest digest(zeros);
+    digest.begin(DType::kU8, shape);
+    uint64_t done = 0;
+    const auto zeros_to = [&](uint64_t end) {
+      digest.add_zeros(end - done);
+      done = end;
+    };
+    for (const uint64_t cut : cuts) {
+      zeros_to(cut);
+    }
+    zeros_to(at);
+    digest.add_bytes(std::span(&one, 1));
+    ++done;
+    zeros_to(kBytes);
+    return digest.finish();
+  };
+  Digest documented;
+  documented.begin(DType::kU8, shape);
+  documented.add_zeros(2);
+  documented.add_bytes(std::span(&one, 1));
+  std::vector<std::byte> piece(Digest::kPieceBytes);
+  piece[5] = one;
+  documented.add_bytes(piece);
+  documented.add_zeros(kPieces - 3 + 1);
+  const std::string expected = documented.finish();
+  constexpr uint64_t kAt = 2 * Digest::kPieceBytes + 5;
+  EXPECT_EQ(of(Digest::Zeros::kCounted, kAt), expected);
+  EXPECT_EQ(of(Digest::Zeros::kCounted, kAt, {1, 3, Digest::kPieceBytes + 1}), expected);
+  EXPECT_NE(of(Digest::Zeros::kCounted, kAt + 1), expected);
+  EXPECT_NE(of(Digest::Zeros::kCounted, kBytes - 1), of(Digest::Zeros::kCounted, kBytes - 2));
+  // Below that nothing is counted, and what follows a large array begins anew.
+  std::vector<std::string> small;
+  for (const auto zeros : {Digest::Zeros::kCounted, Digest::Zeros::kHashed}) {
+    Digest digest(zeros);
+    digest.begin(DType::kU8, {1 << 20});
+    digest.add_zeros(1 << 20);
+    small.push_back(digest.finish());
+  }
+  EXPECT_EQ(small[0], small[1]);
+}
+
 }  // namespace
 }  // namespace tpu::driver
