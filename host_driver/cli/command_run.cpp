@@ -41,7 +41,11 @@ struct RunArguments {
   int64_t launches = 1;
   int device = 0;
   bool monitor = false;
+  std::string save_snapshot;
 };
+
+// The program's name in a snapshot; its arguments are there by number.
+constexpr const char* kProgramItem = "program";
 
 std::string output_file(const RunArguments& arguments, size_t k) {
   return fmt::format("{}/{}.npy", arguments.out_dir, k);
@@ -55,19 +59,38 @@ void check_outputs(const Executable& program, const RunArguments& arguments,
   }
 }
 
+// Program and arguments of the run that saved the board.
+std::pair<Executable, std::vector<Array>> take_saved(const Board& board, const std::string& file) {
+  SnapshotItems items = board.take_snapshot_items();
+  const auto program = items.programs.find(kProgramItem);
+  if (program == items.programs.end()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: no run was saved there; name the program to run", file));
+  }
+  std::vector<Array> arguments;
+  for (size_t i = 0; i < program->second.arguments().size(); ++i) {
+    arguments.push_back(items.arrays.at(std::to_string(i)));
+  }
+  return {program->second, std::move(arguments)};
+}
+
+void save_run(const Board& board, const std::string& file, const Executable& program,
+              const std::vector<Array>& arguments) {
+  SnapshotItems items;
+  items.programs[kProgramItem] = program;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    items.arrays[std::to_string(i)] = arguments[i];
+  }
+  board.save_snapshot(file, items);
+}
+
 // Launches one after the other; donated arguments are replaced by their results. Host seconds of
 // each.
-std::vector<double> launch(const Executable& program, std::vector<Array> arguments, int64_t times,
+std::vector<double> launch(const Executable& program, std::vector<Array>& arguments, int64_t times,
                            RunResult& result, monitor::Sampler& sampler, bool with_bar) {
   spec::TextBar bar("run", spec::kLongSeconds);
   std::vector<double> seconds;
   for (int64_t n = 0; n < times; ++n) {
-    for (size_t i = 0; n > 0 && i < arguments.size(); ++i) {
-      const int to = program.arguments()[i].donated_to;
-      if (to >= 0) {
-        arguments[i] = result.outputs[static_cast<size_t>(to)];
-      }
-    }
     result = {};
     const auto start = std::chrono::steady_clock::now();
     result = program.run(arguments);
@@ -76,6 +99,12 @@ std::vector<double> launch(const Executable& program, std::vector<Array> argumen
     seconds.push_back(took.count());
     if (with_bar) {
       bar.count(static_cast<uint64_t>(n) + 1, static_cast<uint64_t>(times), "launches");
+    }
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const int to = program.arguments()[i].donated_to;
+      if (to >= 0) {
+        arguments[i] = result.outputs[static_cast<size_t>(to)];
+      }
     }
     sampler.progress({.step = n + 1, .steps = times, .epoch = 0, .loss = {}, .values = {}});
   }
@@ -166,13 +195,32 @@ std::string take_outputs(const RunResult& result, const RunArguments& arguments,
   return digest.finish();
 }
 
-void run(const RunArguments& arguments) {
-  const std::map<size_t, std::string> files = input_files(arguments.inputs);
-  OpenOptions options = open_options(arguments.board);
-  std::vector<std::string> inputs = {arguments.program};
+// Without a program, the saved run goes on.
+bool goes_on(const RunArguments& arguments) { return arguments.program.empty(); }
+
+// Files that are read, none of which an output may replace.
+std::vector<std::string> check_files(const RunArguments& arguments, const OpenOptions& options,
+                                     const std::map<size_t, std::string>& files) {
+  if (goes_on(arguments) && (options.snapshot.empty() || !files.empty())) {
+    throw UsageError(options.snapshot.empty()
+                         ? "name the program to run, or a run to go on with by --from-snapshot"
+                         : "--in: the run of --from-snapshot has its arguments; name a program to "
+                           "run it with others");
+  }
+  std::vector<std::string> inputs = {goes_on(arguments) ? options.snapshot : arguments.program};
   std::transform(files.begin(), files.end(), std::back_inserter(inputs),
                  [](const auto& file) { return file.second; });
   keep_inputs(options, arguments.json, inputs);
+  if (!arguments.save_snapshot.empty() && !goes_on(arguments)) {
+    refuse_overwrite(arguments.save_snapshot, inputs);  // a run that goes on may save to its file
+  }
+  return inputs;
+}
+
+void run(const RunArguments& arguments) {
+  const std::map<size_t, std::string> files = input_files(arguments.inputs);
+  OpenOptions options = open_options(arguments.board);
+  const std::vector<std::string> inputs = check_files(arguments, options, files);
   const JsonOutput json(arguments.json);
   std::optional<FolderLock> lock;  // outputs of two runs would be mixed
   if (!arguments.out_dir.empty()) {
@@ -180,23 +228,31 @@ void run(const RunArguments& arguments) {
     lock.emplace(arguments.out_dir);
     options.sim.tile_folder = arguments.out_dir;
   }
-  const std::vector<std::byte> image = program_bytes(arguments.program, options);
+  const std::vector<std::byte> image =
+      goes_on(arguments) ? std::vector<std::byte>() : program_bytes(arguments.program, options);
   const XprofFolder xprof(arguments.board.xprof, options);
   const Board board = Board::open(options);
-  const Executable program = load_on(board, image, arguments);
+  auto [program, placed] = goes_on(arguments)
+                               ? take_saved(board, options.snapshot)
+                               : std::pair(load_on(board, image, arguments), std::vector<Array>());
   check_outputs(program, arguments, inputs);
-  std::vector<Array> placed = place_inputs(program, files, options.sim.no_data);
+  if (!goes_on(arguments)) {
+    placed = place_inputs(program, files, options.sim.no_data);
+  }
   Window window(board, program.devices());
   window.open();
-  monitor::Sampler sampler(board, {.command = "tpuboard run " + arguments.program,
+  monitor::Sampler sampler(board, {.command = "tpuboard run " + inputs.front(),
                                    .show = monitor::live_view(stderr, arguments.monitor)});
   ProfileWindow profile(board);
   RunResult result;
   const std::vector<double> seconds =
-      launch(program, std::move(placed), arguments.launches, result, sampler, !arguments.monitor);
+      launch(program, placed, arguments.launches, result, sampler, !arguments.monitor);
   profile.close();
   sampler.stop();
   window.close();
+  if (!arguments.save_snapshot.empty()) {
+    save_run(board, arguments.save_snapshot, program, placed);
+  }
 
   const std::string hash = take_outputs(result, arguments, options);
   if (json.wanted()) {
@@ -216,8 +272,9 @@ void run(const RunArguments& arguments) {
 void add_run_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("run", "Run an executable once");
   auto arguments = std::make_shared<RunArguments>();
-  command->add_option("program", arguments->program, "Executable made by tpuc")
-      ->required()
+  command
+      ->add_option("program", arguments->program,
+                   "Executable made by tpuc; none: that of --from-snapshot goes on")
       ->type_name("OUT.tpuexe");
   command
       ->add_option("--in", arguments->inputs,
@@ -237,6 +294,14 @@ void add_run_command(CLI::App& app) {
                    "Launches one after the other; results take the place of donated arguments")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
       ->capture_default_str();
+  command
+      ->add_option("--save-snapshot", arguments->save_snapshot,
+                   "Save the whole board behind the last launch, to go on from there")
+      ->type_name("FILE");
+  command
+      ->add_option("--from-snapshot", arguments->board.open.snapshot,
+                   "Open the board as it was saved, instead of booting it")
+      ->type_name("FILE");
   command->add_flag("--monitor", arguments->monitor,
                     "Show figures of the board, on standard error: a view, or lines of JSON where "
                     "that is no terminal");

@@ -16,8 +16,10 @@
 #include <set>
 #include <sstream>
 
+#include "exe/executable.hpp"
 #include "files/digest.hpp"
 #include "files/files.hpp"
+#include "files/npy.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/tpu.hpp"
 
@@ -155,18 +157,27 @@ class Job {
   std::vector<Array> outputs_;
 };
 
-class SnapshotOfTraining : public Snapshot, public ::testing::WithParamInterface<const char*> {};
+struct Training {
+  const char* name;
+  const char* program;
+  std::vector<std::pair<std::string, std::string>> verilog;  // SimOptions::verilog
+};
+void PrintTo(const Training& training, std::ostream* out) { *out << training.name; }
+
+class SnapshotOfTraining : public Snapshot, public ::testing::WithParamInterface<Training> {};
 
 // 20 random points; the board that saves goes on as one that does not.
 TEST_P(SnapshotOfTraining, GoesOnWithEqualBitsAndCycles) {
-  const std::vector<std::byte> executable = compiled(GetParam());
+  const std::vector<std::byte> executable = compiled(GetParam().program);
   std::set<int> points;
   for (std::minstd_rand random(7); points.size() < kPoints;) {
     points.insert(static_cast<int>(random() % (kLaunches - kSteps)));
   }
   const auto run = [&](bool saves) {
     return [&, saves](std::ostream& out) {
-      const Board board = Board::open();
+      OpenOptions options;
+      options.sim.verilog = GetParam().verilog;
+      const Board board = Board::open(options);
       Job job(board, executable);
       for (int k = 0; k < kLaunches; ++k) {
         job.step();
@@ -192,7 +203,9 @@ TEST_P(SnapshotOfTraining, GoesOnWithEqualBitsAndCycles) {
       expected += lines[static_cast<size_t>(k)] + "\n";
     }
     EXPECT_EQ(in_child([&](std::ostream& out) {
-                const Board board = Board::open(from(file(std::to_string(point))));
+                OpenOptions options = from(file(std::to_string(point)));
+                options.sim.verilog = GetParam().verilog;
+                const Board board = Board::open(options);
                 Job job(board);
                 for (int k = 0; k < kSteps; ++k) {
                   job.step();
@@ -205,7 +218,46 @@ TEST_P(SnapshotOfTraining, GoesOnWithEqualBitsAndCycles) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, SnapshotOfTraining,
-                         ::testing::Values("mlp_adam.mlirbc", "mlp_momentum.mlirbc"));
+                         ::testing::Values(Training{"Adam", "mlp_adam.mlirbc", {}},
+                                           Training{"Momentum", "mlp_momentum.mlirbc", {}},
+                                           Training{"MomentumInVerilog",
+                                                    "mlp_momentum.mlirbc",
+                                                    {{"board.chip0.core0.sem", "rtl"},
+                                                     {"board.chip1.core1.sem", "lockstep"},
+                                                     {"board.chip0.core0.dma_*", "rtl"}}}),
+                         [](const auto& each) { return each.param.name; });
+
+// 5 launches, saved, and 4 more in another process, are 9.
+TEST_F(Snapshot, TheCommandGoesOnWithASavedRun) {
+  const exe::ExecutableT program = exe::read_executable(compiled("mlp_adam.mlirbc"));
+  std::string inputs;
+  for (size_t i = 0; i < program.args.size(); ++i) {
+    ParameterInfo info;
+    info.dtype = static_cast<DType>(program.args[i]->elem);
+    info.shape = program.args[i]->global_dims;
+    const HostArray array = values(info, static_cast<uint32_t>(i + 1));
+    write_npy(file(std::to_string(i) + ".npy"), array);
+    inputs += " --in " + std::to_string(i) + "=" + file(std::to_string(i) + ".npy");
+  }
+  const auto run = [&](const std::string& arguments) {
+    const std::string command =
+        std::string(TPUBOARD) + " run " + arguments + " > " + file("out") + " 2>&1";
+    const int status = std::system(command.c_str());
+    std::ifstream in(file("out"));
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const size_t digest = text.find("digest ");
+    return status == 0 && digest != std::string::npos ? text.substr(digest) : text;
+  };
+  const std::string saved = file("run.snap");
+  const std::string all = run(file("program.tpuexe") + inputs + " --launches 9");
+  EXPECT_THAT(all, ::testing::StartsWith("digest "));
+  EXPECT_NE(run(file("program.tpuexe") + inputs + " --launches 5 --save-snapshot " + saved), all);
+  EXPECT_EQ(run("--from-snapshot " + saved + " --launches 4"), all);
+  // Another program on that board, and what means nothing.
+  EXPECT_EQ(run(file("program.tpuexe") + inputs + " --launches 9 --from-snapshot " + saved), all);
+  EXPECT_THAT(run("--from-snapshot " + saved + inputs), HasSubstr("has its arguments"));
+  EXPECT_THAT(run("--launches 2"), HasSubstr("name the program to run"));
+}
 
 // A board of its own with a small array and program, saved.
 class SnapshotFile : public Snapshot {
