@@ -11,6 +11,7 @@
 #include "import/import.hpp"
 #include "kernel/buckets.hpp"
 #include "kernel/kernel_passes.hpp"
+#include "kept_values.hpp"
 #include "pipeline.hpp"
 
 namespace tpu::compiler {
@@ -28,13 +29,20 @@ std::vector<std::string> why_unsharded(const exe::ExecutableT& e, const spec::Bo
   return e.notes;
 }
 
-// With the watch on the graph of one core, before ops change their form.
-std::vector<Pass> passes_for(const CompileOptions& options, FiniteWatch& watch) {
+// What is watched or kept is so in the graph of one core, before ops change their form.
+std::vector<Pass> passes_for(const CompileOptions& options, CompileReport& report) {
   std::vector<Pass> passes = compile_passes();
   if (options.watch_finite) {
     const auto dce = std::find_if(passes.begin(), passes.end(),
                                   [](const Pass& pass) { return pass.name == "dce"; });
-    passes.insert(dce + 1, {"finite_watch", [&watch](Module& m) { watch = watch_finite(m); }});
+    passes.insert(dce + 1,
+                  {"finite_watch", [&report](Module& m) { report.finite = watch_finite(m); }});
+  }
+  if (options.keep_values) {
+    const auto last = std::find_if(passes.begin(), passes.end(), [](const Pass& pass) {
+      return pass.name == canonical_passes().back().name;
+    });
+    passes.insert(last + 1, {"keep_values", keep_values});
   }
   return passes;
 }
@@ -81,7 +89,7 @@ std::vector<std::string> stages() {
 
 Compiled compile(Module module, const spec::BoardParams& board, const CompileOptions& options) {
   Compiled out;
-  const std::vector<Pass> all = passes_for(options, out.report.finite);
+  const std::vector<Pass> all = passes_for(options, out.report);
   PassOptions passes;
   passes.after = [&, done = size_t{0}](const std::string& pass, const Module& m) mutable {
     if (wants_dump(options, pass)) {
@@ -98,7 +106,11 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
                                     : static_cast<int64_t>(options.cores.size()));
   }
   run_passes(module, all, passes);
-  out.executable = generate(module, board, options);
+  CompileOptions code = options;
+  if (options.keep_values) {
+    code.update_sharding = UpdateSharding::kOff;  // cores would keep parts of what they update
+  }
+  out.executable = generate(module, board, code);
   out.report.moved = std::move(module.moved);
   out.report.graph = std::move(module);
   if (options.update_sharding == UpdateSharding::kOn && out.executable.sharded_update_bytes == 0) {

@@ -29,6 +29,8 @@ struct CompileOptions {
   UpdateSharding update_sharding = UpdateSharding::kAuto;
   // One more result, behind the others: which values are not finite (finite_watch.hpp).
   bool watch_finite = false;
+  // More results, behind the others: what each op makes (kept_values.hpp). Updates are not cut.
+  bool keep_values = false;
   // Core of the board on which each partition runs, each another one. None: partition p on core p.
   std::vector<int> cores;
   // Of a program that says nothing of cores: these arguments hold a batch in dimension 0, which is

@@ -28,7 +28,7 @@ struct Arguments {
   std::vector<int> cores;
   std::vector<size_t> data_parallel;
   UpdateSharding update_sharding = UpdateSharding::kAuto;
-  bool verbose = false, assemble = false, disassemble = false;
+  bool verbose = false, assemble = false, disassemble = false, keep_values = false;
 };
 
 std::string read_text(const std::string& path) {
@@ -112,6 +112,7 @@ void compile_file(const Arguments& a) {
   options.update_sharding = a.update_sharding;
   options.cores = a.cores;
   options.data_parallel = a.data_parallel;
+  options.keep_values = a.keep_values;
   options.dump_after = a.dumps;
   options.dump = [](const std::string& stage, const std::string& text) {
     std::cout << "// after " << stage << "\n" << text << "\n";
@@ -167,11 +168,17 @@ void add_options(CLI::App& app, Arguments& a) {
                        ->excludes(dump)
                        ->excludes(cores)
                        ->excludes(data_parallel);
-  app.add_flag("--disasm", a.disassemble, "prints the executable PROGRAM as assembly text")
+  auto* disassemble =
+      app.add_flag("--disasm", a.disassemble, "prints the executable PROGRAM as assembly text")
+          ->excludes(assemble)
+          ->excludes(dump)
+          ->excludes(cores)
+          ->excludes(data_parallel);
+  app.add_flag("--keep-values", a.keep_values,
+               "what each operation makes becomes a result of the program, for `tpuboard debug "
+               "--executable`; nothing is cut by --update-sharding")
       ->excludes(assemble)
-      ->excludes(dump)
-      ->excludes(cores)
-      ->excludes(data_parallel);
+      ->excludes(disassemble);
   app.add_flag("-v,--verbose", a.verbose,
                "print sizes, the estimated time, and what cores exchange for arrays that are cut");
 }

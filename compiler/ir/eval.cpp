@@ -39,6 +39,9 @@ Tensor eval_op(const Op& op, const Tensors& operands, const EvalOptions& options
   if (op.kind == Kind::kDotGeneral) {
     return eval::dot(op, operands, options);
   }
+  if (op.kind == Kind::kConvolution) {
+    return eval::convolution(op, operands, options);
+  }
   if (op.kind == Kind::kGather) {
     return eval::gather(op, operands);
   }

@@ -35,7 +35,7 @@ struct EvalOptions {
 
 using Tensors = std::vector<const Tensor*>;
 
-// True if eval_op can evaluate the kind.
+// True if constants of the kind are folded.
 bool can_eval(Kind kind);
 
 // Evaluates an op without regions; one result. An op which the interpreter lacks is a
@@ -53,6 +53,7 @@ using CombineBody = std::function<std::vector<Tensor>(const std::vector<const Te
 std::vector<Tensor> scatter(const Op& op, const Tensors& operands, const CombineBody& body);
 int64_t scatter_window_elements(const Op& op);
 Tensor dot(const Op& op, const Tensors& operands, const EvalOptions& options);
+Tensor convolution(const Op& op, const Tensors& operands, const EvalOptions& options);
 }  // namespace eval
 
 }  // namespace tpu::compiler

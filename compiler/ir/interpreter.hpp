@@ -3,9 +3,12 @@
 // reduced elements and the initial value is combined last (first, if the body is more than one op);
 // sums over cores are a pairwise tree over
 // ascending core numbers. Code generation may order sums otherwise, so compare those with a
-// tolerance. Not covered (a compiler::Error): convolution, random bits.
+// tolerance, and convolutions, whose sums are of doubles. Not covered (a compiler::Error): random
+// bits, what calls the host.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "ir/eval.hpp"
@@ -13,10 +16,22 @@
 
 namespace tpu::compiler {
 
-// args[core][argument], local shapes. Returns [core][result]. Calls must be inlined before.
+// What an op of main has made on a core. Of an op that is not covered there is no value; of a sum of
+// terms, `magnitude` has the sum of their magnitudes, by which orders of adding may differ.
+struct MadeValue {
+  std::optional<Tensor> value;
+  std::optional<Tensor> magnitude;
+};
+// Sees it before other ops use it, and may change it; where there is none, it says what it is.
+// False: the evaluation ends.
+using ValueHook = std::function<bool(size_t core, const Value& value, MadeValue& made)>;
+
+// args[core][argument], local shapes. Returns [core][result], nothing when the hook has ended it.
+// Calls must be inlined before.
 std::vector<std::vector<Tensor>> interpret(const Module& module,
                                            const std::vector<std::vector<Tensor>>& args,
-                                           const EvalOptions& options = {});
+                                           const EvalOptions& options = {},
+                                           const ValueHook& hook = {});
 
 // Global arrays to per-core pieces and back, by the shardings of main. A result that is replicated
 // must be equal on all cores that hold a copy; otherwise a compiler::Error names it.
