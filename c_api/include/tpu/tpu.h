@@ -107,8 +107,8 @@ tpu_status tpu_board_counters(uint64_t* values, size_t capacity, uint64_t* cycle
 
 /* Changes options of the open board: `variables` are names of the environment, TPUBOARD_MXU,
  * TPUBOARD_TRACE, TPUBOARD_WAVES, TPUBOARD_WAVES_STEPS (_SCOPE, _TRIGGER, _FOR, _BEFORE),
- * TPUBOARD_TIMELINE, TPUBOARD_TIMELINE_STEPS, TPUBOARD_OP_TIMES, `values` what they would be set to;
- * "" is as if one were not set. Waits until everything submitted is over. Waves without
+ * TPUBOARD_TIMELINE, TPUBOARD_TIMELINE_STEPS, TPUBOARD_OP_TIMES, `values` what they would be set
+ * to; "" is as if one were not set. Waits until everything submitted is over. Waves without
  * TPUBOARD_WAVES_STEPS, _TRIGGER and _BEFORE are of all steps from then on, until they are changed
  * again.
  * TPU_FAILED_PRECONDITION: another variable (nothing has changed), or waves, a trace or lockstep
