@@ -11,6 +11,8 @@ namespace {
 namespace page = spec::core_page;
 using Named = std::pair<uint64_t, std::string_view>;
 
+constexpr uint32_t kAddressBits = 40;  // of any memory of a core
+
 constexpr std::array<Named, 3> kMemories = {{{static_cast<uint64_t>(ProbeMemory::kVmem), "vmem"},
                                              {static_cast<uint64_t>(ProbeMemory::kSmem), "smem"},
                                              {static_cast<uint64_t>(ProbeMemory::kHbm), "hbm"}}};
@@ -149,8 +151,8 @@ class Declaration {
     }
     q.write = add_operand(at + "write_");
     if (dma) {
-      q.bytes = add(at + "flow_bytes", 64, {ProbeEvent::kFlow});
-      q.left = add(at + "flow_left", 64, {ProbeEvent::kFlow});
+      q.bytes = add(at + "flow_bytes", kAddressBits, {ProbeEvent::kFlow});
+      q.left = add(at + "flow_left", kAddressBits, {ProbeEvent::kFlow});
       q.rate = add(at + "flow_bytes_per_kcycle", 32, {ProbeEvent::kFlow});
     }
   }
@@ -159,8 +161,8 @@ class Declaration {
     constexpr auto kAccess = ProbeEvent::kAccess;
     return {.memory = add(at + "memory", 2, {kAccess}, kMemories),
             .core = add(at + "core", 8, {kAccess}),
-            .address = add(at + "address", 64, {kAccess}),
-            .bytes = add(at + "bytes", 64, {kAccess})};
+            .address = add(at + "address", kAddressBits, {kAccess}),
+            .bytes = add(at + "bytes", kAddressBits, {kAccess})};
   }
 
   void add_hart(const std::string& at, CoreSignals& core) {

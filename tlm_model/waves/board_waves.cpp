@@ -57,8 +57,10 @@ BoardWaves::BoardWaves(const BoardWavesOptions& options)
   }
   tree_.check();
   values_.assign(tree_.signals().size(), 0);
-  fst_ = std::make_unique<FstProcess>(FstOptions{
-      .path = options.path, .clock_mhz = options.clock_mhz, .keep_cycles = options.before_cycles});
+  fst_ = std::make_unique<FstProcess>(FstOptions{.path = options.path,
+                                                 .clock_mhz = options.clock_mhz,
+                                                 .keep_cycles = options.before_cycles,
+                                                 .one_thread = verilog_.empty()});
   tree_.declare(*fst_);
   error_ = write_wave_views(options.path, tree_);
 }

@@ -20,7 +20,8 @@
 
 namespace tpu::model {
 
-FstProcess::FstProcess(const FstOptions& options) : path_(options.path) {
+FstProcess::FstProcess(const FstOptions& options)
+    : path_(options.path), one_thread_(options.one_thread) {
   // Fails here, with the reason, rather than in the helper, which inherits the lock.
   std::optional<FileLock> lock;
   try {
@@ -79,6 +80,9 @@ void FstProcess::start_helper(const FstOptions& options) {
 
 // One record whole: what is in the tail can be read at any time.
 void FstProcess::put(const WaveRecord& record, std::string_view bytes) {
+  if (one_thread_) {
+    return put_locked(record, bytes);
+  }
   const std::lock_guard lock(mutex_);
   put_locked(record, bytes);
 }

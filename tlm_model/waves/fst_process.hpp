@@ -1,7 +1,7 @@
 // Writes an FST file from a helper process: the FST library ends its process on I/O errors, which
 // must not take the board with it, and a board that is killed leaves its last cycles behind. The
 // parent sends records over a socket; a full disk or a dead helper is noticed and reported, and
-// everything sent afterwards is dropped. Values may be set from any thread.
+// everything sent afterwards is dropped. Values may be set from any thread, if the options say so.
 #pragma once
 
 #include <sys/types.h>
@@ -22,6 +22,7 @@ struct FstOptions {
   std::string path;
   uint64_t clock_mhz = 0;    // times in the file are picoseconds, rounded down from whole cycles
   uint64_t keep_cycles = 0;  // that are written from before the window
+  bool one_thread = false;   // sets all values
 };
 
 class FstProcess {
@@ -66,6 +67,7 @@ class FstProcess {
   void start_helper(const FstOptions& options);
 
   const std::string path_;
+  const bool one_thread_;
   std::mutex mutex_;
   std::string error_;
   WaveTail* tail_ = nullptr;

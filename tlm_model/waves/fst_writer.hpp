@@ -88,6 +88,7 @@ class FstWriter {
   std::deque<Change> kept_;           // before the window
   std::vector<uint32_t> touched_;     // signals that change in now_
   uint64_t now_ = 0;
+  uint32_t in_block_ = 0;  // changes of the block that the library collects
   State state_ = State::kBefore;
 };
 
