@@ -79,7 +79,7 @@ TEST_F(PerfCountersTest, TheTimeBetweenProgramsIsIdle) {
 }
 
 TEST_F(PerfCountersTest, BytesFlopsAndStalls) {
-  probe.flow(64, 0, 0, [] { return FlowEvent{}; });
+  probe.flow(64, 0, 0, 0, [] { return FlowEvent{}; });
   probe.flow(0, 32, 16, 0, [] { return FlowEvent{}; });
   probe.received(8);
   probe.matmul(1000);

@@ -28,12 +28,12 @@ class RaceSinkTest : public ::testing::Test {
                              .sequence = ++sequence,
                              .pc = static_cast<uint32_t>(10 * sequence),
                              .op_id = 3};
-    set.tell<IssueEvent>(ProbeEvent::kIssue, &ProbeSink::issue,
+    set.tell<IssueEvent>(kAllCores, ProbeEvent::kIssue, &ProbeSink::issue,
                          [&] { return IssueEvent{.source = source}; });
     return source;
   }
   void take(const ProbeSource& source, uint32_t semaphore, bool takes = true) {
-    set.tell<TakeEvent>(ProbeEvent::kTake, &ProbeSink::take, [&] {
+    set.tell<TakeEvent>(kAllCores, ProbeEvent::kTake, &ProbeSink::take, [&] {
       return TakeEvent{.source = source, .semaphore = semaphore, .threshold = 1, .takes = takes};
     });
   }
@@ -46,26 +46,26 @@ class RaceSinkTest : public ::testing::Test {
     };
     const AccessEvent event{
         .cycle = 0, .source = source, .extents = std::span(&range, 1), .walk = walk};
-    set.tell<AccessEvent>(ProbeEvent::kAccess, &ProbeSink::access,
+    set.tell<AccessEvent>(kAllCores, ProbeEvent::kAccess, &ProbeSink::access,
                           [&]() -> const AccessEvent& { return event; });
   }
   void start(const ProbeSource& source) {
-    set.tell<StartEvent>(ProbeEvent::kStart, &ProbeSink::start,
+    set.tell<StartEvent>(kAllCores, ProbeEvent::kStart, &ProbeSink::start,
                          [&] { return StartEvent{.source = source}; });
   }
   void signal(const ProbeSource& source, uint32_t semaphore, uint32_t to_core = 0) {
-    set.tell<SignalEvent>(ProbeEvent::kSignal, &ProbeSink::signal, [&] {
+    set.tell<SignalEvent>(kAllCores, ProbeEvent::kSignal, &ProbeSink::signal, [&] {
       return SignalEvent{.source = source, .to_core = to_core, .semaphore = semaphore, .amount = 1};
     });
   }
   void done(const ProbeSource& source) {
-    set.tell<DoneEvent>(ProbeEvent::kDone, &ProbeSink::done,
+    set.tell<DoneEvent>(kAllCores, ProbeEvent::kDone, &ProbeSink::done,
                         [&] { return DoneEvent{.source = source}; });
   }
   // HBM bytes 0..63 of the core are undefined when a launch starts.
   void program(uint32_t core, uint32_t step, bool begin, uint32_t launch = 1) {
     const AccessRange fresh{.owner = core, .memory = ProbeMemory::kHbm, .bytes = 64};
-    set.tell<ProgramEvent>(ProbeEvent::kProgram, &ProbeSink::program, [&] {
+    set.tell<ProgramEvent>(kAllCores, ProbeEvent::kProgram, &ProbeSink::program, [&] {
       return ProgramEvent{.core = core,
                           .mask = 3,
                           .launch = launch,

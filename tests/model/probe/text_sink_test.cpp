@@ -46,13 +46,13 @@ TEST(TextSink, WritesALineForACommandAMarkAndAWordOfFirmware) {
   TextSink sink(path);
   ProbeSet probes;
   sink.listen(probes);
-  probes.tell<DoneEvent>(ProbeEvent::kDone, &ProbeSink::done, command);
-  probes.tell<MarkEvent>(ProbeEvent::kMark, &ProbeSink::mark, [] {
+  probes.tell<DoneEvent>(kAllCores, ProbeEvent::kDone, &ProbeSink::done, command);
+  probes.tell<MarkEvent>(kAllCores, ProbeEvent::kMark, &ProbeSink::mark, [] {
     return MarkEvent{.cycle = 91, .source = {.core = 2, .op_id = 7}, .begin = true};
   });
   for (const bool write : {false, true}) {
     for (const uint32_t reg : {spec::console::kTrace, spec::console::kChar}) {
-      probes.tell<HartEvent>(ProbeEvent::kHart, &ProbeSink::hart, [&] {
+      probes.tell<HartEvent>(kAllCores, ProbeEvent::kHart, &ProbeSink::hart, [&] {
         return HartEvent{.cycle = 92,
                          .core = 3,
                          .kind = HartEvent::Kind::kMmio,
