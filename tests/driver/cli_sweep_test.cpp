@@ -207,6 +207,26 @@ TEST_F(CliSweep, ACollectionTellsWhatIsNotRun) {
   EXPECT_THAT(out_, HasSubstr("not run"));
 }
 
+TEST_F(CliSweep, ACollectionTellsWhichRowFailedFirst) {
+  const Sweep read = sweep(
+      "[sweep]\ncommand = \"run\"\nfigures = [\"tiels\"]\n[options]\nprogram = \"p.tpuexe\"\n"
+      "[grid]\nlaunches = [1, 2, 3]\n");
+  const SweepFolder folder(path("o"), read);
+  for (size_t row = 0; row < 3; ++row) {
+    make_folder(folder.row(row));
+    save(std::filesystem::relative(folder.row(row) / "figures.json", folder_).string(), "{}");
+    folder.end(row,
+               {row == 0 ? RowState::kDone : RowState::kFailed,
+                row == 0 ? "" : "broke at " + std::to_string(row), 1, 1},
+               folder.stamp(row));
+  }
+  EXPECT_EQ(call({"sweep", path("s.toml"), "--out", path("o"), "--collect"}), 1);
+  EXPECT_THAT(error_, HasSubstr("2 of 3 rows have no result: 2 failed, 0 not run; the first, row 1 "
+                                "(launches=2): broke at 1"));
+  EXPECT_THAT(error_, HasSubstr("no row has a number tiels; what there is: " +
+                                (folder.row(0) / "figures.json").string()));
+}
+
 TEST_F(CliSweep, TheScriptIsOneJobArray) {
   save("s.toml", front_ +
                      "[grid]\nlaunches = [1, 2, 3]\n[slurm]\npartition = \"a b\"\n"
@@ -304,6 +324,31 @@ TEST_F(CliSweep, RowsOfAnotherCommandAreOthers) {
       sweep("[sweep]\ncommand = \"bench\"\n[options]\nprogram = \"p.tpuexe\"\n" + grid);
   EXPECT_EQ(run.rows[0].words, bench.rows[0].words);
   EXPECT_NE(SweepFolder(path("o"), run).row(0), SweepFolder(path("o"), bench).row(0));
+}
+
+TEST_F(CliSweep, WordsThatRunTogetherAlikeAreOtherRows) {
+  const Sweep read =
+      sweep(front_ + "[[row]]\nin = [\"0=a\", \"1=b\"]\n[[row]]\nin = \"0=a--in1=b\"\n");
+  const SweepFolder folder(path("o"), read);
+  EXPECT_NE(folder.row(0), folder.row(1));
+}
+
+// Names of rows are free texts; plots without an axis of numbers are over the rows, in their order.
+TEST_F(CliSweep, ATableOfNamedRows) {
+  const Sweep read =
+      sweep(front_ + "[[row]]\nname = \"a, b\"\ncheck = true\n[[row]]\nname = \"c\"\n");
+  const SweepFolder folder(path("o"), read);
+  for (size_t row = 0; row < 2; ++row) {
+    make_folder(folder.row(row));
+    save(std::filesystem::relative(folder.row(row) / "figures.json", folder_).string(),
+         nlohmann::json{{"sim_seconds", 0.001}}.dump());
+    folder.end(row, {RowState::kDone, "", 4, 2}, folder.stamp(row));
+  }
+  folder.end(1, {RowState::kFailed, std::string(200, 'x') + "\nmore", 1, 1}, folder.stamp(1));
+  const SweepTable table(read, folder);
+  EXPECT_THAT(table.csv(), HasSubstr("\n0,\"a, b\",done,"));
+  EXPECT_THAT(table.text(), HasSubstr("failed: " + std::string(100, 'x') + " ...\n"));
+  EXPECT_TRUE(table.plots().contains("step_ms_by_row.svg"));
 }
 
 TEST_F(CliSweep, EveryFileThatARowReadsCounts) {

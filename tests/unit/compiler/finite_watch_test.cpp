@@ -27,8 +27,9 @@ Tensor tensor(const std::vector<float>& values) {
   return t;
 }
 
-// Runs the graph with a watch. The origin of result 0 as "op line", or "finite".
-std::string origin(Module& m, const std::vector<Tensor>& args) {
+// Runs the graph with a watch. The origin of each result as "op line", or "finite".
+std::vector<std::string> origins(Module& m, const std::vector<Tensor>& args) {
+  const size_t results = m.main->results.size();
   const FiniteWatch watch = watch_finite(m);
   m.number_ops();
   verify(m);
@@ -36,15 +37,22 @@ std::string origin(Module& m, const std::vector<Tensor>& args) {
   std::vector<int32_t> rows(watch.values.size());
   EXPECT_EQ(told.data.size(), rows.size() * sizeof(int32_t));
   std::memcpy(rows.data(), told.data.data(), told.data.size());
-  const auto found = origin_of(watch, rows, 0);
-  if (!found) {
-    return "finite";
+  std::vector<std::string> texts;
+  for (size_t result = 0; result < results; ++result) {
+    const auto found = origin_of(watch, rows, result);
+    if (!found) {
+      texts.emplace_back("finite");
+      continue;
+    }
+    const WatchedValue& value = watch.values[*found];
+    texts.push_back(value.source == WatchedValue::Source::kArgument
+                        ? "argument " + std::to_string(value.argument)
+                        : value.op + " " + value.where);
   }
-  const WatchedValue& value = watch.values[*found];
-  return value.source == WatchedValue::Source::kArgument
-             ? "argument " + std::to_string(value.argument)
-             : value.op + " " + value.where;
+  return texts;
 }
+
+std::string origin(Module& m, const std::vector<Tensor>& args) { return origins(m, args)[0]; }
 
 class Watch : public ::testing::Test {
  protected:
@@ -122,6 +130,30 @@ TEST_F(Watch, AnArgumentThatIsNotFiniteIsNamed) {
   Value* y = b_.arg(f32({2}));
   Value* both = b_.op(Kind::kAdd, {x, y}, x->type);
   EXPECT_EQ(origin(b_.done({sum(both)}), {tensor({1, 0}), tensor({1, kInf})}), "argument 1");
+}
+
+TEST_F(Watch, EachResultHasAnOriginOfItsOwn) {
+  Value* x = b_.arg(f32({2}));
+  Value* n = b_.arg(i32({2}));
+  Value* log = b_.op(Kind::kLog, {x}, x->type);             // line 1
+  Value* quotient = b_.op(Kind::kDivide, {x, x}, x->type);  // line 2
+  Value* twice = b_.op(Kind::kAdd, {n, n}, n->type);        // line 3
+  Value* fine = b_.op(Kind::kMultiply, {x, x}, x->type);    // line 4
+  const std::vector<std::string> expected = {"stablehlo.log test.py:1:1", "finite",
+                                             "stablehlo.divide test.py:2:1", "finite"};
+  EXPECT_EQ(origins(b_.done({log, twice, quotient, fine}), {tensor({1, 0}), make_tensor(i32({2}))}),
+            expected);
+}
+
+// The sign of a value alone is that of its bits, which are compared as integers.
+TEST_F(Watch, ScalarsAndNarrowFloatsAreLookedAt) {
+  const Type narrow{Elem::kBf16, {}};
+  Value* x = b_.arg(f32({}));
+  Value* log = b_.op(Kind::kLog, {x}, x->type);                // line 1: -inf
+  Value* y = b_.op(Kind::kConvert, {log}, narrow);             // line 2
+  Value* z = b_.op(Kind::kMultiply, {y, like(y, 0)}, narrow);  // lines 3 and 4: NaN
+  Value* low = b_.op(Kind::kMaximum, {z, z}, narrow);
+  EXPECT_EQ(origin(b_.done({low}), {make_tensor(f32({}))}), "stablehlo.log test.py:1:1");
 }
 
 TEST_F(Watch, AConstantThatAloneIsNotFiniteIsNamed) {
