@@ -333,6 +333,16 @@ SimOptions Board::sim() const { return need(impl_).sim(); }
 std::string Board::take_xspace() const { return need(impl_).take_xspace(); }
 std::vector<OpTime> Board::op_times() const { return need(impl_).op_times(); }
 
+void log_commands(const Board& board, const std::optional<spec::MemoryLook>& look) {
+  refuse_in_callback();
+  need(Access::impl(board)).log_commands(look);
+}
+
+spec::CommandLog take_commands(const Board& board) {
+  refuse_in_callback();
+  return need(Access::impl(board)).take_commands();
+}
+
 void Board::change_sim(const SimOptions& sim) const {
   refuse_in_callback();
   need(impl_).change_sim(sim);

@@ -2,6 +2,7 @@
 #include "board/board.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 #include <thread>
 
@@ -237,6 +238,36 @@ std::string Board::change_mxus(std::unique_ptr<MxuSelect> select, std::vector<Mx
   }
   mxu_select_ = std::move(select);  // engines of the old one are gone
   return error;
+}
+
+bool Board::read_memory(const spec::MemoryRange& range, std::span<uint8_t> data) {
+  if (range.core >= fabric_.hbm.size()) {
+    return false;
+  }
+  const size_t per_chip = chips_.front()->cores();
+  Core& core = chips_[range.core / per_chip]->core(range.core % per_chip);
+  const bool hbm = range.memory == spec::CoreMemory::kHbm;
+  const LocalMemory& local = range.memory == spec::CoreMemory::kVmem ? core.vmem() : core.smem();
+  const uint64_t bytes = hbm ? fabric_.hbm[range.core]->bytes() : local.bytes();
+  if (range.low > bytes || data.size() > bytes - range.low) {
+    return false;
+  }
+  if (hbm) {
+    fabric_.hbm[range.core]->read(range.low, data);
+  } else {
+    std::memcpy(data.data(), local.data() + range.low, data.size());
+  }
+  return true;
+}
+
+void Board::log_commands(const std::optional<spec::MemoryLook>& look) {
+  std::vector<uint8_t> tried(look ? look->range.bytes : 0);
+  if (look && !read_memory(look->range, tried)) {
+    throw std::out_of_range("the board has no such memory");
+  }
+  sinks_.log_commands(look, [this](const spec::MemoryRange& range, std::span<uint8_t> data) {
+    return read_memory(range, data);
+  });
 }
 
 std::string Board::finish_files() {

@@ -46,6 +46,8 @@ class Board : public sc_core::sc_module {
   // See BoardHost; in the gate process.
   void visit_state(spec::Archive& archive);
   std::vector<OpTime> take_op_times(uint32_t launch) { return sinks_.take_op_times(launch); }
+  void log_commands(const std::optional<spec::MemoryLook>& look);
+  spec::CommandLog take_commands() { return sinks_.take_commands(); }
 
  private:
   struct LockstepPast {  // of matrix units that run otherwise by now
@@ -59,6 +61,7 @@ class Board : public sc_core::sc_module {
   std::vector<Mxu*> all_mxus();
   std::vector<spec::UnitWait> waits() const;
   void settle();
+  bool read_memory(const spec::MemoryRange& range, std::span<uint8_t> data);
   void add_core_stats(Chip& chip, size_t index, BoardStats& stats) const;
 
   BoardOptions options_;

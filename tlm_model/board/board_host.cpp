@@ -251,6 +251,16 @@ std::vector<OpTime> BoardHost::take_op_times(uint32_t launch) {
   return times;
 }
 
+void BoardHost::log_commands(const std::optional<spec::MemoryLook>& look) {
+  impl_->call([&] { impl_->board->log_commands(look); });
+}
+
+spec::CommandLog BoardHost::take_commands() {
+  spec::CommandLog log;
+  impl_->call([&] { log = impl_->board->take_commands(); });
+  return log;
+}
+
 std::string BoardHost::take_xspace() {
   std::string bytes;
   impl_->call([&] { bytes = impl_->board->take_xspace(); });

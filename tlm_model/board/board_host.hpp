@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -16,6 +17,7 @@
 #include "probe/core_time.hpp"
 #include "probe/op_time.hpp"
 #include "tpu/board_report.hpp"
+#include "tpu/command_log.hpp"
 #include "tpu/sim_options.hpp"
 #include "tpu/spec/board_params.hpp"
 
@@ -165,6 +167,11 @@ class BoardHost {
   // With SimOptions::op_times: what was counted of a launch, all its cores together, by op id;
   // forgets it.
   std::vector<OpTime> take_op_times(uint32_t launch);
+
+  // Keeps every command of the engines from here on, until they are taken, and with `look` bytes of
+  // a memory as they are at the end of one of them. No launch may be under way.
+  void log_commands(const std::optional<spec::MemoryLook>& look);
+  spec::CommandLog take_commands();
 
   // Where a debugger can connect, "127.0.0.1:1234"; empty without SimOptions::gdb.
   std::string gdb_address() const;

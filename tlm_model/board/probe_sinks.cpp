@@ -135,6 +135,9 @@ void ProbeSinks::listen() {
   if (op_times_ != nullptr) {
     op_times_->listen(probes_);
   }
+  if (command_log_ != nullptr) {
+    command_log_->listen(probes_);
+  }
 }
 
 std::string ProbeSinks::change(const spec::SimOptions& sim,
@@ -175,6 +178,23 @@ std::vector<OpTime> ProbeSinks::take_op_times(uint32_t launch) {
 }
 
 std::string ProbeSinks::take_xspace() { return xprof_ != nullptr ? xprof_->take() : std::string(); }
+
+void ProbeSinks::log_commands(const std::optional<spec::MemoryLook>& look,
+                              CommandLogSink::ReadMemory read) {
+  command_log_ = std::make_unique<CommandLogSink>(static_cast<size_t>(spec::core_count(params_)),
+                                                  look, std::move(read));
+  listen();
+}
+
+spec::CommandLog ProbeSinks::take_commands() {
+  spec::CommandLog log;
+  if (command_log_ != nullptr) {
+    log = command_log_->take();
+    command_log_.reset();
+    listen();
+  }
+  return log;
+}
 
 std::string ProbeSinks::finish() {
   std::string error;

@@ -1,5 +1,6 @@
 // The sinks that the options ask for, registered with the probe of a board: text trace, waves,
-// timeline, profile, happens-before checker, times of operations, waits at a watchdog.
+// timeline, profile, happens-before checker, times of operations, waits at a watchdog, log of
+// commands.
 #pragma once
 
 #include <memory>
@@ -8,6 +9,7 @@
 
 #include "board/board_host.hpp"
 #include "board/board_waits.hpp"
+#include "probe/command_log_sink.hpp"
 #include "probe/launch_programs.hpp"
 #include "probe/op_times_sink.hpp"
 #include "probe/probe_set.hpp"
@@ -48,6 +50,9 @@ class ProbeSinks {
   std::vector<OpTime> take_op_times(uint32_t launch);
   // See XprofSink::take(); empty where no profile is kept.
   std::string take_xspace();
+  // Keeps every command from here on, until they are taken. Between steps only.
+  void log_commands(const std::optional<spec::MemoryLook>& look, CommandLogSink::ReadMemory read);
+  spec::CommandLog take_commands();
   // Closes the files; what went wrong, or nothing. No event comes after it.
   std::string finish();
 
@@ -71,6 +76,7 @@ class ProbeSinks {
   std::unique_ptr<XprofSink> xprof_;
   std::unique_ptr<RaceSink> race_;
   std::unique_ptr<OpTimesSink> op_times_;
+  std::unique_ptr<CommandLogSink> command_log_;  // null: nobody asks for it
 };
 
 }  // namespace tpu::model

@@ -3,6 +3,7 @@
 
 #include "tpu/board.hpp"
 #include "tpu/buffer.hpp"
+#include "tpu/commands.hpp"
 #include "tpu/counters.hpp"
 #include "tpu/error.hpp"
 #include "tpu/event.hpp"
@@ -67,6 +68,9 @@ using driver::OpTime;
 using driver::SimOptions;
 using driver::SnapshotItems;
 using driver::TransportFactory;
+// commands.hpp
+using driver::log_commands;
+using driver::take_commands;
 // counters.hpp
 using driver::counter_names;
 // transport.hpp

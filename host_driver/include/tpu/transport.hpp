@@ -16,6 +16,7 @@
 
 #include "tpu/board.hpp"
 #include "tpu/board_report.hpp"
+#include "tpu/command_log.hpp"
 #include "tpu/error.hpp"
 #include "tpu/spec/board_params.hpp"
 
@@ -208,6 +209,18 @@ class Transport {
 
   /// With SimOptions::xprof: the profile since it was switched on or last taken, an XSpace.
   virtual std::string take_xspace() { return {}; }
+
+  /// Keeps every command of the engines from here on, until they are taken, and with `look` bytes
+  /// of a memory as they are at the end of one of them. No launch is under way. Throws Error:
+  /// InvalidArgument for a memory that is none, Unimplemented where nothing is known of commands.
+  virtual void log_commands(const std::optional<spec::MemoryLook>& look) {
+    static_cast<void>(look);
+    throw Error(ErrorCode::kUnimplemented,
+                "this transport knows nothing of commands; the simulated board does (transport "
+                "'sim')");
+  }
+  /// What was kept; nothing is kept any more.
+  virtual spec::CommandLog take_commands() { return {}; }
 
   /// Text of the firmware that no run() has brought.
   virtual std::vector<ConsoleLine> take_console() { return {}; }

@@ -99,6 +99,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void change_time_limit(std::optional<double> seconds);
   std::vector<OpTime> op_times();
   std::string take_xspace();
+  void log_commands(const std::optional<spec::MemoryLook>& look);
+  spec::CommandLog take_commands();
   void save_snapshot(const std::string& path, const SnapshotItems& items);
   SnapshotItems take_snapshot_items();
   void close(CloseMode mode);

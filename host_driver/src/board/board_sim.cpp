@@ -72,6 +72,22 @@ std::string BoardImpl::take_xspace() {
   return transport_->take_xspace();
 }
 
+void BoardImpl::log_commands(const std::optional<spec::MemoryLook>& look) {
+  const Entry entry(*this);
+  check_usable();
+  run_until_idle();
+  check_unbroken();
+  transport_->log_commands(look);
+}
+
+spec::CommandLog BoardImpl::take_commands() {
+  const Entry entry(*this);
+  check_usable();
+  run_until_idle();
+  check_unbroken();
+  return transport_->take_commands();
+}
+
 // At the end of a launch, while its program is known.
 void BoardImpl::count_ops(const Operation& op) {
   try {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
@@ -82,6 +83,14 @@ class SimTransport : public Transport {
     board_.name_launch(launch_id, std::move(program));
   }
   std::string take_xspace() override { return board_.take_xspace(); }
+  void log_commands(const std::optional<spec::MemoryLook>& look) override {
+    try {
+      board_.log_commands(look);
+    } catch (const std::out_of_range& error) {
+      throw Error(ErrorCode::kInvalidArgument, error.what());
+    }
+  }
+  spec::CommandLog take_commands() override { return board_.take_commands(); }
   void visit_state(spec::Archive& archive) override { board_.visit_state(archive); }
   std::vector<OpTally> take_op_times(uint32_t launch_id) override {
     std::vector<OpTally> tallies;
