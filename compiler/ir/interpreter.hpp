@@ -16,8 +16,8 @@
 
 namespace tpu::compiler {
 
-// What an op of main has made on a core. Of an op that is not covered there is no value; of a sum of
-// terms, `magnitude` has the sum of their magnitudes, by which orders of adding may differ.
+// What an op of main has made on a core. Of an op that is not covered there is no value; of a sum
+// of terms, `magnitude` has the sum of their magnitudes, by which orders of adding may differ.
 struct MadeValue {
   std::optional<Tensor> value;
   std::optional<Tensor> magnitude;

@@ -10,8 +10,8 @@
 
 namespace tpu::driver {
 
-/// "0=a.npy" -> file of each argument. Throws UsageError for wrong numbers; the program is not known
-/// yet.
+/// "0=a.npy" -> file of each argument. Throws UsageError for wrong numbers; the program is not
+/// known yet.
 std::map<size_t, std::string> input_files(const std::vector<std::string>& texts);
 
 /// On the cores of the program; with `zeros`, zeros stand for what is not given. Waits until they
