@@ -42,6 +42,13 @@ add_library(tpu_flatbuffers INTERFACE)
 target_include_directories(tpu_flatbuffers SYSTEM INTERFACE ${FLATBUFFERS_INCLUDE_DIR})
 target_link_libraries(tpu_flatbuffers INTERFACE ${FLATBUFFERS_LIBRARY})
 
+# libedit: history and completion of what somebody types.
+find_path(EDIT_INCLUDE_DIR editline/readline.h REQUIRED)
+find_library(EDIT_LIBRARY edit REQUIRED)
+add_library(tpu_edit INTERFACE)
+target_include_directories(tpu_edit SYSTEM INTERFACE ${EDIT_INCLUDE_DIR})
+target_link_libraries(tpu_edit INTERFACE ${EDIT_LIBRARY})
+
 # libzip, for .npz. Its own CMake package of Debian asks for programs that other packages have.
 find_path(ZIP_INCLUDE_DIR zip.h REQUIRED)
 find_library(ZIP_LIBRARY zip REQUIRED)

@@ -75,6 +75,7 @@ int tpuboard_main(int argc, const char* const* argv) {
   app.require_subcommand(1);
   add_devices_command(app);
   add_run_command(app);
+  add_debug_command(app);
   add_train_command(app);
   add_sweep_command(app);
   add_convert_command(app);

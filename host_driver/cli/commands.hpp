@@ -9,6 +9,7 @@ namespace tpu::driver {
 
 void add_devices_command(CLI::App& app);
 void add_run_command(CLI::App& app);
+void add_debug_command(CLI::App& app);
 void add_train_command(CLI::App& app);
 void add_sweep_command(CLI::App& app);
 void add_convert_command(CLI::App& app);

@@ -82,6 +82,13 @@ WatchedFile compile_watched(const std::string& path, const std::string& board,
           std::move(source.compiled.report.finite)};
 }
 
+std::vector<std::byte> compile_kept(const std::string& path, const std::string& board,
+                                    const std::vector<std::string>& overrides) {
+  compiler::CompileOptions options;
+  options.keep_values = true;
+  return exe::write_executable(compile_source(path, board, overrides, options).compiled.executable);
+}
+
 compiler::ProgramInterface artifact_interface(const std::string& path) {
   const std::vector<std::byte> artifact = read_file(path);
   return with_path(path, [&] { return compiler::interface_of(artifact); });

@@ -33,6 +33,11 @@ WatchedFile compile_watched(const std::string& path, const std::string& board,
                             const std::vector<std::string>& overrides,
                             const std::vector<size_t>& data_parallel);
 
+/// The same program with what each op makes as results, see kept_values.hpp. Throws as
+/// compile_file().
+std::vector<std::byte> compile_kept(const std::string& path, const std::string& board,
+                                    const std::vector<std::string>& overrides);
+
 /// What an artifact says of itself. Throws as compile_file().
 compiler::ProgramInterface artifact_interface(const std::string& path);
 

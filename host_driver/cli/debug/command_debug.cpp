@@ -1,0 +1,125 @@
+// tpuboard debug: runs a program once with everything that its ops make kept, and looks at it.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <stdexcept>
+
+#include "cli/commands.hpp"
+#include "cli/debug/debug_session.hpp"
+#include "cli/debug/line_reader.hpp"
+#include "cli/options.hpp"
+#include "cli/program_inputs.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::driver {
+namespace {
+
+struct DebugArguments {
+  BoardArguments board;
+  std::string program;
+  std::string executable;
+  std::vector<std::string> inputs;
+  std::string commands;
+  double tolerance = 1e-4;
+  bool compare = false;
+};
+
+void run_script(DebugSession& session, std::istream& in) {
+  for (std::string line; std::getline(in, line) && session.command(line);) {
+  }
+  if (session.wrong_commands() != 0) {
+    throw std::runtime_error(
+        fmt::format("{} commands of the session were wrong; see above", session.wrong_commands()));
+  }
+}
+
+void run_typed(DebugSession& session) {
+  LineReader reader([&](const std::string& line) { return session.completions(line); });
+  for (;;) {
+    const auto line = reader.read("(debug) ");
+    if (!line || !session.command(*line)) {
+      return;
+    }
+  }
+}
+
+void run_session(DebugSession& session, const DebugArguments& arguments) {
+  if (arguments.compare) {
+    session.command("compare");
+  }
+  if (!arguments.commands.empty()) {
+    std::ifstream script(arguments.commands);
+    if (!script) {
+      throw Error(ErrorCode::kInvalidArgument, arguments.commands + ": cannot be read");
+    }
+    run_script(session, script);
+  } else if (!arguments.compare && isatty(STDIN_FILENO) != 0) {
+    run_typed(session);
+  } else if (!arguments.compare) {
+    run_script(session, std::cin);
+  }
+}
+
+void debug(const DebugArguments& arguments) {
+  const OpenOptions options = open_options(arguments.board);
+  if (options.sim.no_data) {
+    throw UsageError("--no-data computes nothing that could be looked at");
+  }
+  const std::map<size_t, std::string> files = input_files(arguments.inputs);
+  std::vector<std::string> inputs = {arguments.program, arguments.executable, arguments.commands};
+  for (const auto& [number, file] : files) {
+    inputs.push_back(file);
+  }
+  keep_inputs(options, "", inputs);
+  RecordedRun run(options, arguments.program, arguments.executable, files);
+  DebugSession session(run, arguments.tolerance, std::cout);
+  std::cout << fmt::format("{} ops and {} commands on {} cores; `help` lists what to do\n",
+                           run.kept().values.size(), run.commands().size(), run.devices().size());
+  if (!run.failure().empty()) {
+    std::cout << "the launch failed: " << run.failure() << "\n";
+  }
+  std::cout.flush();
+  run_session(session, arguments);
+  run.close();
+  if (session.found_difference()) {
+    throw std::runtime_error("an op made something else than the reference evaluation");
+  }
+}
+
+}  // namespace
+
+void add_debug_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "debug", "Run a program once and look at what its operations and commands did");
+  auto arguments = std::make_shared<DebugArguments>();
+  command->add_option("program", arguments->program, "StableHLO portable artifact")
+      ->required()
+      ->type_name("P.mlirbc");
+  command
+      ->add_option("--executable", arguments->executable,
+                   "What tpuc --keep-values made of it, to be run instead of compiling it")
+      ->type_name("OUT.tpuexe");
+  command->add_option("--in", arguments->inputs, "Argument as a NumPy file: NUMBER=FILE.npy")
+      ->allow_extra_args(false)
+      ->type_name("K=FILE.npy");
+  command
+      ->add_option("--commands", arguments->commands,
+                   "Commands of the session, a line each (default: standard input)")
+      ->type_name("FILE");
+  command->add_flag("--compare", arguments->compare,
+                    "Compare every operation with the reference evaluation, say which is the first "
+                    "that differs, and fail when there is one");
+  command
+      ->add_option("--tolerance", arguments->tolerance,
+                   "Difference of a sum that is none, as a part of its terms' magnitudes")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  add_board_options(*command, arguments->board);
+  command->callback([arguments] { debug(*arguments); });
+}
+
+}  // namespace tpu::driver
