@@ -1,9 +1,12 @@
 // Bad input at the command line, as a user meets it: tpuc and tpuboard end with exit code 1, a
 // message that says what is wrong, and leave no results behind.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +16,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "exe/executable.hpp"
 #include "files/npy.hpp"
@@ -319,26 +325,58 @@ TEST_F(BadInput, BadDescriptorNamesOpAndSourceLine) {
   expect_fault(run("space.tpuexe"), {"DESCRIPTOR", "copy", "model.py:42"});
 }
 
-TEST_F(BadInput, FullDiskWhileWritingWaves) {
-  assemble(kCopy, "start:", R"(
+// 20,000 times two commands.
+constexpr const char* kLong = R"(
   li r3, 20000
 again:
   xlu.nop
   vpu.nop
   addi r3, r3, -1
   bne r3, r0, again
-)",
-           "long.tpuexe");
-  // Files of the command may have 1 KiB: enough for the results, not for the waves.
+)";
+
+TEST_F(BadInput, FullDiskWhileWritingRecords) {
+  assemble(kCopy, "start:", kLong, "long.tpuexe");
+  // Files of the command may have 1 KiB: enough for the results, not for these.
   rlimit old{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
   const rlimit small{.rlim_cur = 1024, .rlim_max = old.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  const Result r = run("long.tpuexe", "--waves " + path("w.fst"));
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
-  EXPECT_EQ(r.code, 1);
-  EXPECT_THAT(r.text, HasSubstr("w.fst"));
-  EXPECT_EQ(read_npy(path("out/0.npy")).bytes, test::counting(DType::kI32, {64}).bytes);
+  const std::vector<std::pair<std::string, std::string>> records = {
+      {"--waves " + path("w.fst"), "w.fst"},
+      {"--timeline " + path("t.pftrace"), "t.pftrace failed (is the disk full?)"},
+      {"--trace " + path("t.txt"), "t.txt failed (is the disk full?)"},
+      {"--xprof " + path("x"), "tpuboard.xplane.pb"}};
+  for (const auto& [option, part] : records) {
+    std::filesystem::remove_all(path("out"));
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const Result r = run("long.tpuexe", option);
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+    EXPECT_EQ(r.code, 1) << option;
+    EXPECT_THAT(r.text, HasSubstr(part));
+    EXPECT_EQ(read_npy(path("out/0.npy")).bytes, test::counting(DType::kI32, {64}).bytes);
+  }
+}
+
+// The run goes on without its record; waves refuse pipes, since their library writes back and forth.
+TEST_F(BadInput, AReaderThatGoesAway) {
+  assemble(kCopy, "start:", kLong, "long.tpuexe");
+  const std::string pipe = path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const char* option : {"--timeline ", "--trace "}) {
+    std::filesystem::remove_all(path("out"));
+    std::thread reader([&] {
+      std::ifstream file(pipe);
+      file.get();
+    });
+    const Result r = run("long.tpuexe", option + pipe);
+    ::close(::open(pipe.c_str(), O_RDWR | O_NONBLOCK));  // where nobody has written, it goes on
+    reader.join();
+    EXPECT_EQ(r.code, 1) << option << r.text;
+    EXPECT_THAT(r.text, HasSubstr("writing " + pipe + " failed (its reader has gone)"));
+    EXPECT_EQ(read_npy(path("out/0.npy")).bytes, test::counting(DType::kI32, {64}).bytes);
+  }
+  EXPECT_THAT(run("long.tpuexe", "--waves " + pipe).text,
+              HasSubstr("pipe is a device or a pipe; name a file"));
 }
 
 // The results are there; what else was asked for is not, and the exit code tells.
@@ -358,6 +396,9 @@ TEST_F(BadInput, FilesThatWereAskedForAndNotWritten) {
          "of the steps 3 to 9 none ran; the board ran 3 steps");
   expect("--waves " + path("w.fst") + " --waves-trigger op=77",
          "the trigger op=77 never came; the board ran 3 steps");
+  expect("--timeline " + path("t.pftrace") + " --timeline-steps 3..9",
+         "of the steps 3 to 9 none ran; the board ran 3 steps");
+  expect("--xprof " + path("x") + " --xprof-steps 3..9", "of the steps 3 to 9 none ran");
   expect("--mxu board.*=lockstep@1..2", "nothing was compared");
   expect("--verilog board.*.dma_remote=lockstep", "nothing was compared");
   EXPECT_THAT(run("copy.tpuexe", "--verilog board.chip0.*.vpu=rtl").text,

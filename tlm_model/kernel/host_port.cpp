@@ -2,7 +2,10 @@
 // alone.
 #include "kernel/host_port.hpp"
 
+#include <pthread.h>
+
 #include <atomic>
+#include <csignal>
 #include <systemc>
 #include <utility>
 
@@ -107,8 +110,22 @@ HostPort::HostPort(std::function<std::shared_ptr<void>()> elaborate) {
 
 HostPort::~HostPort() { close(); }
 
+namespace {
+
+// Files of a run may be pipes: a reader that goes away is an error of the write, not the end of the
+// process. Threads that the board starts have the mask too.
+void ignore_broken_pipes() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+}  // namespace
+
 void HostPort::kernel_thread(const std::function<std::shared_ptr<void>()>& elaborate) {
   std::string text = "the board is closed";
+  ignore_broken_pipes();
   try {
     sc_core::sc_report_handler::set_actions("/OSCI/SystemC", sc_core::SC_DO_NOTHING);
     sc_core::sc_report_handler::set_actions(sc_core::SC_INFO, sc_core::SC_DO_NOTHING);

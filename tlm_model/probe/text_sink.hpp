@@ -33,9 +33,12 @@ class TextSink final : public ProbeSink {
   std::string finish();
 
  private:
+  void note(int printed);
+
   const std::string path_;
   FileLock lock_;
   std::FILE* file_;
+  int write_error_ = 0;  // as in errno
   std::string error_;
 };
 

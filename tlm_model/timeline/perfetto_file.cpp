@@ -6,6 +6,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "kernel/write_failure.hpp"
+
 namespace tpu::model {
 namespace {
 
@@ -63,7 +65,9 @@ void PerfettoFile::write_out() {
   const std::string& bytes = out_.bytes();
   // After a failure nothing more is tried: the file is incomplete anyway.
   if (file_ != nullptr && std::ferror(file_) == 0) {
-    std::fwrite(bytes.data(), 1, bytes.size(), file_);
+    if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) {
+      write_error_ = errno;
+    }
   }
   out_.clear();
 }
@@ -73,7 +77,7 @@ std::string PerfettoFile::finish() {
     write_out();
     const bool failed = std::ferror(file_) != 0;
     if (std::fclose(file_) != 0 || failed) {
-      error_ = "timeline: writing " + path_ + " failed (is the disk full?); the file is incomplete";
+      error_ = write_failure("timeline", path_, failed ? write_error_ : errno);
     }
     file_ = nullptr;
   }

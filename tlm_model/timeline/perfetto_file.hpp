@@ -82,6 +82,7 @@ class PerfettoFile {
   Texts names_, categories_, note_names_, places_;
   uint64_t tracks_ = 0;
   bool begun_ = false;
+  int write_error_ = 0;  // as in errno
   std::string error_;
 };
 
