@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <set>
+#include <sstream>
 #include <utility>
 
 #include "asm/assembler.hpp"
@@ -164,6 +166,22 @@ save out0 )" + path("out.npy") + "\nprint arg2\nquit\nnever\n");
             HasSubstr("core 0 of 1: TPU:0"), Not(HasSubstr("error"))));
   const HostArray out = read_npy(path("out.npy"));
   EXPECT_EQ(out.shape, (Shape{5, 3}));
+}
+
+TEST_F(Debug, MovesBySourceLines) {
+  prepare("shapes");
+  const test::Result said = session("next\nnextline\nnextline 99\n");
+  EXPECT_EQ(said.code, 0) << said.text;
+  std::set<std::string> lines;
+  std::istringstream split(said.text);
+  for (std::string line; std::getline(split, line);) {
+    if (line.starts_with("> %")) {
+      const std::string place = behind(line, " at export_graphs.py:");
+      lines.insert(place.substr(0, place.find(':')));
+    }
+  }
+  EXPECT_EQ(lines.size(), 3U) << said.text;
+  EXPECT_THAT(said.text, HasSubstr("there is no op of another line behind this place"));
 }
 
 // Memory at a place is what has been written there: the program runs again for it, with equal

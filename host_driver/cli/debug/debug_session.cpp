@@ -32,6 +32,12 @@ std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
+// "model.py:57" of "model.py:57:12 (jit(step)/add)".
+std::string line_of(const std::string& where) {
+  const std::string place = where.substr(0, where.find(' '));
+  return place.substr(0, place.rfind(':'));
+}
+
 bool overlap(const spec::MemoryRange& a, const spec::MemoryRange& b) {
   return a.core == b.core && a.memory == b.memory && a.low < b.low + b.bytes &&
          b.low < a.low + a.bytes;
@@ -45,6 +51,7 @@ const std::vector<DebugSession::Command>& DebugSession::commands() {
       {"list", "[%N [COUNT]]", "ops from the present one, or from %N on", 2, &Self::list},
       {"next", "[COUNT]", "pass the next op", 1, &Self::move_ops},
       {"back", "[COUNT]", "go back by an op", 1, &Self::move_ops},
+      {"nextline", "[COUNT]", "pass ops to the next source line", 1, &Self::move_lines},
       {"step", "[COUNT]", "pass the next command of the core", 1, &Self::move_commands},
       {"stepback", "[COUNT]", "go back by a command", 1, &Self::move_commands},
       {"goto", "%N", "go where op %N has been made", 1, &Self::go_to},
@@ -169,6 +176,23 @@ void DebugSession::move_ops(const Words& words) {
   if (!place_.move_values(number(words, 1, 1, SIZE_MAX), forth)) {
     fmt::print(out_, "there is no op {}\n", forth ? "behind this place" : "before this one");
     return;
+  }
+  show_place();
+}
+
+void DebugSession::move_lines(const Words& words) {
+  const auto line = [&] {
+    const auto value = place_.value();
+    return value ? line_of(run_.kept().values[*value].where) : "";
+  };
+  for (size_t count = number(words, 1, 1, SIZE_MAX); count > 0; --count) {
+    const std::string from = line();
+    while (line() == from) {
+      if (!place_.move_values(1, true)) {
+        fmt::print(out_, "there is no op of another line behind this place\n");
+        return show_place();
+      }
+    }
   }
   show_place();
 }

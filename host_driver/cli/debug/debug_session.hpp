@@ -47,6 +47,7 @@ class DebugSession {
   void help(const Words& words);
   void list(const Words& words);
   void move_ops(const Words& words);
+  void move_lines(const Words& words);
   void move_commands(const Words& words);
   void go_to(const Words& words);
   void choose_core(const Words& words);
