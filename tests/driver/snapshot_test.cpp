@@ -65,6 +65,17 @@ class Snapshot : public ::testing::Test {
     return {std::istreambuf_iterator<char>(in), {}};
   }
 
+  /// The digest that `tpuboard run` prints, or what it says instead.
+  std::string run(const std::string& arguments) const {
+    const std::string command =
+        std::string(TPUBOARD) + " run " + arguments + " > " + file("out") + " 2>&1";
+    const int status = std::system(command.c_str());
+    std::ifstream in(file("out"));
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const size_t digest = text.find("digest ");
+    return status == 0 && digest != std::string::npos ? text.substr(digest) : text;
+  }
+
   /// Compiles a training step of tests/data.
   std::vector<std::byte> compiled(const std::string& name) const {
     const std::string out = file("program.tpuexe");
@@ -239,24 +250,23 @@ TEST_F(Snapshot, TheCommandGoesOnWithASavedRun) {
     write_npy(file(std::to_string(i) + ".npy"), array);
     inputs += " --in " + std::to_string(i) + "=" + file(std::to_string(i) + ".npy");
   }
-  const auto run = [&](const std::string& arguments) {
-    const std::string command =
-        std::string(TPUBOARD) + " run " + arguments + " > " + file("out") + " 2>&1";
-    const int status = std::system(command.c_str());
-    std::ifstream in(file("out"));
-    const std::string text{std::istreambuf_iterator<char>(in), {}};
-    const size_t digest = text.find("digest ");
-    return status == 0 && digest != std::string::npos ? text.substr(digest) : text;
-  };
   const std::string saved = file("run.snap");
   const std::string all = run(file("program.tpuexe") + inputs + " --launches 9");
   EXPECT_THAT(all, ::testing::StartsWith("digest "));
   EXPECT_NE(run(file("program.tpuexe") + inputs + " --launches 5 --save-snapshot " + saved), all);
   EXPECT_EQ(run("--from-snapshot " + saved + " --launches 4"), all);
+  const std::string again = file("again.snap");
+  std::filesystem::copy_file(saved, again);
+  EXPECT_NE(run("--from-snapshot " + again + " --launches 2 --save-snapshot " + again), all);
+  EXPECT_EQ(run("--from-snapshot " + again + " --launches 2"), all) << "saved to its own file";
   // Another program on that board, and what means nothing.
   EXPECT_EQ(run(file("program.tpuexe") + inputs + " --launches 9 --from-snapshot " + saved), all);
   EXPECT_THAT(run("--from-snapshot " + saved + inputs), HasSubstr("has its arguments"));
   EXPECT_THAT(run("--launches 2"), HasSubstr("name the program to run"));
+  EXPECT_THAT(run("--from-snapshot " + saved + " --set hbm.gbps_per_chip=450"),
+              HasSubstr("of another board"));
+  const std::string full = file("no/such/folder");
+  EXPECT_THAT(run("--from-snapshot " + saved + " --save-snapshot " + full), HasSubstr(full + ": "));
 }
 
 // A board of its own with a small array and program, saved.
@@ -302,6 +312,11 @@ TEST_F(SnapshotFile, KeepsItemsAndSharedPages) {
   EXPECT_EQ(opened(from(good_)), "");
   // Eight copies of 256 KiB are one.
   EXPECT_LT(bytes_.size(), size_t{4} << 20);
+}
+
+TEST_F(SnapshotFile, TheCommandSaysThatNoRunWasSaved) {
+  EXPECT_THAT(run("--from-snapshot " + good_),
+              HasSubstr("good: no run was saved there; name the program to run"));
 }
 
 TEST_F(SnapshotFile, NamesTheSectionThatIsDamaged) {
