@@ -9,9 +9,9 @@
 #include "data_parallel.hpp"
 #include "export/stablehlo_text.hpp"
 #include "import/import.hpp"
+#include "kept_values.hpp"
 #include "kernel/buckets.hpp"
 #include "kernel/kernel_passes.hpp"
-#include "kept_values.hpp"
 #include "pipeline.hpp"
 
 namespace tpu::compiler {

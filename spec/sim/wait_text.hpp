@@ -11,8 +11,8 @@ namespace tpu::spec {
 
 using PlaceText = std::function<std::string(const CommandPlace&)>;
 
-// "waits for semaphore 3 >= 1 (is 0), which PLACE, not issued yet, would signal"; `place_text` names
-// the command that would end the wait.
+// "waits for semaphore 3 >= 1 (is 0), which PLACE, not issued yet, would signal"; `place_text`
+// names the command that would end the wait.
 std::string wait_text(const UnitWait& wait, const PlaceText& place_text);
 
 }  // namespace tpu::spec

@@ -17,8 +17,8 @@ void end_cycle() {
 
 }  // namespace
 
-// What a hart, a wire or a packet stands at can be saved. A program cannot, nor a transfer of a host
-// DMA: those that harts have begun end soon, and are waited for.
+// What a hart, a wire or a packet stands at can be saved. A program cannot, nor a transfer of a
+// host DMA: those that harts have begun end soon, and are waited for.
 void Board::settle() {
   for (uint64_t waited = 0;; ++waited) {
     int64_t savable = 0;

@@ -21,8 +21,7 @@ void CommandLogSink::access(const AccessEvent& event) {
   if (event.source.unit == kSequencerUnit) {
     return;
   }
-  std::vector<spec::OperandRange>& operands =
-      operands_[{event.source.core, event.source.sequence}];
+  std::vector<spec::OperandRange>& operands = operands_[{event.source.core, event.source.sequence}];
   for (const AccessRange& extent : event.extents) {
     operands.push_back(
         {{extent.owner, static_cast<spec::CoreMemory>(extent.memory), extent.low, extent.bytes},

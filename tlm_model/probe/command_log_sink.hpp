@@ -43,7 +43,7 @@ class CommandLogSink final : public ProbeSink {
   const std::optional<spec::MemoryLook> look_;
   const ReadMemory read_;
   std::map<Key, std::vector<spec::OperandRange>> operands_;  // of commands about to start
-  std::map<Key, size_t> under_way_;                            // indices into the log
+  std::map<Key, size_t> under_way_;                          // indices into the log
   spec::CommandLog log_;
 };
 

@@ -275,8 +275,8 @@ class Board {
   /// Waits until everything that was submitted is over; errors stay with their events. What comes
   /// behind a HostEvent is over only when that has been set.
   void synchronize() const;
-  /// Waits until everything that was submitted is over, lets no board time pass beside that, and
-  /// saves the whole board to a file, which replaces the one of its name in one step. A board that is opened from it has the same bits and cycles to come,
+  /// Saves the whole board, once everything that was submitted is over; no time passes beside that.
+  /// The file is replaced in one step. A board that is opened from it has the same bits and cycles,
   /// in any process and on any host; buffers and programs that are not in `items` are gone there.
   /// Throws InvalidArgument (`items` of another board or not live), FailedPrecondition (a launch
   /// waits for an event, a batch or the host; the file cannot be written), ResourceExhausted (the
