@@ -11,25 +11,25 @@
 namespace tpu::driver {
 namespace {
 
-LineReader::Complete complete_line;
-std::vector<std::string> found;
+LineReader::Complete complete_typed;
+std::vector<std::string> line_completions;
 
 // Called with 0, 1, ..; libedit frees what it gets.
-char* next_found(const char* /*word*/, int state) {
+char* next_completion(const char* /*word*/, int state) {
   const auto index = static_cast<size_t>(state);
-  return index < found.size() ? strdup(found[index].c_str()) : nullptr;
+  return index < line_completions.size() ? strdup(line_completions[index].c_str()) : nullptr;
 }
 
 char** complete_word(const char* word, int /*start*/, int end) {
-  found = complete_line(std::string(rl_line_buffer, static_cast<size_t>(end)));
+  line_completions = complete_typed(std::string(rl_line_buffer, static_cast<size_t>(end)));
   rl_attempted_completion_over = 1;  // never names of files
-  return rl_completion_matches(word, next_found);
+  return rl_completion_matches(word, next_completion);
 }
 
 }  // namespace
 
 LineReader::LineReader(Complete complete) {
-  complete_line = std::move(complete);
+  complete_typed = std::move(complete);
   rl_readline_name = "tpuboard";
   rl_attempted_completion_function = complete_word;
   // Source lines have colons.
@@ -39,7 +39,7 @@ LineReader::LineReader(Complete complete) {
 
 LineReader::~LineReader() {
   rl_attempted_completion_function = nullptr;
-  complete_line = nullptr;
+  complete_typed = nullptr;
 }
 
 std::optional<std::string> LineReader::read(const char* prompt) {
