@@ -357,7 +357,7 @@ TEST_F(BadInput, FullDiskWhileWritingRecords) {
   }
 }
 
-// The run goes on without its record; waves refuse pipes, since their library writes back and forth.
+// The run goes on without its record. Waves refuse pipes: their library writes back and forth.
 TEST_F(BadInput, AReaderThatGoesAway) {
   assemble(kCopy, "start:", kLong, "long.tpuexe");
   const std::string pipe = path("pipe");

@@ -106,7 +106,7 @@ void RaceSink::forget_step(uint32_t core) {
 
 void RaceSink::issue(const IssueEvent& event) {
   const uint32_t me = unit_id(event.source.core, kSequencer);
-  units_[unit_id(event.source)].issued.push_back(units_[me].clock);
+  units_[unit_id(event.source)].issued.push_back(copy(units_[me].clock));
   ++units_[me].clock[me];
 }
 
@@ -120,6 +120,7 @@ void RaceSink::begin(const ProbeSource& source) {
   unit.begun = source.sequence;
   if (!unit.issued.empty()) {
     join(unit.clock, unit.issued.front());
+    give_back(unit.issued.front());
     unit.issued.pop_front();
   }
   ++unit.clock[me];
@@ -132,10 +133,13 @@ void RaceSink::take(const TakeEvent& event) {
   const uint32_t me = unit_id(event.source);
   const uint64_t need = s.taken + event.threshold;
   uint64_t from = s.taken;
+  Ended ended;
   if (s.ended.size() == kMaxEnded) {
+    ended = std::move(s.ended.front());  // for its room
+    ended.by.clear();
     s.ended.pop_front();
   }
-  Ended& ended = s.ended.emplace_back(Ended{{me, units_[me].clock[me]}, {}});
+  ended.wait = {me, units_[me].clock[me]};
   for (const Pending& p : s.pending) {
     if (from >= need) {
       break;
@@ -144,9 +148,11 @@ void RaceSink::take(const TakeEvent& event) {
     ended.by.push_back(p.from);
     from = p.until;
   }
+  s.ended.push_back(std::move(ended));
   if (event.takes) {
     s.taken = need;
     while (!s.pending.empty() && s.pending.front().until <= s.taken) {
+      give_back(s.pending.front().clock);
       s.pending.pop_front();
     }
   }
@@ -155,7 +161,7 @@ void RaceSink::take(const TakeEvent& event) {
 void RaceSink::start(const StartEvent& event) {
   begin(event.source);
   Unit& unit = units_[unit_id(event.source)];
-  unit.flights.push_back({event.source.sequence, unit.clock});
+  unit.flights.push_back({event.source.sequence, copy(unit.clock)});
 }
 
 void RaceSink::signal(const SignalEvent& event) {
@@ -177,6 +183,7 @@ void RaceSink::signal(const SignalEvent& event) {
 void RaceSink::done(const DoneEvent& event) {
   std::deque<Flight>& flights = units_[unit_id(event.source)].flights;
   if (!flights.empty()) {
+    give_back(flights.front().clock);
     flights.pop_front();
   }
 }
@@ -185,7 +192,7 @@ void RaceSink::add_signal(const Moment& from, const Clock& clock, const SignalEv
   Semaphore& s = semaphore_of(event.to_core, event.semaphore);
   find_other_order(from, clock, event);
   s.signalled += event.amount;
-  s.pending.push_back({s.signalled, from, clock});
+  s.pending.push_back({s.signalled, from, copy(clock)});
 }
 
 // A signal that nothing orders behind a wait could have come before it, in the
@@ -233,6 +240,16 @@ void RaceSink::join(Clock& into, const Clock& from) {
   for (size_t i = 0; i < into.size(); ++i) {
     into[i] = std::max(into[i], from[i]);
   }
+}
+
+RaceSink::Clock RaceSink::copy(const Clock& clock) {
+  if (spare_.empty()) {
+    return clock;
+  }
+  Clock made = std::move(spare_.back());
+  spare_.pop_back();
+  made.assign(clock.begin(), clock.end());
+  return made;
 }
 
 void RaceSink::access(const AccessEvent& event) {

@@ -103,8 +103,8 @@ class RaceSink final : public ProbeSink {
     Clock clock;
   };
   struct Ended {  // a wait, and the signals that have ended it
-    Moment wait;
-    std::vector<Moment> by;
+    Moment wait{};
+    std::vector<Moment> by{};
   };
   struct Semaphore {
     uint64_t signalled = 0;
@@ -152,6 +152,8 @@ class RaceSink final : public ProbeSink {
   void add_signal(const Moment& from, const Clock& clock, const SignalEvent& event);
   void find_other_order(const Moment& from, const Clock& clock, const SignalEvent& event);
   static void join(Clock& into, const Clock& from);
+  Clock copy(const Clock& clock);
+  void give_back(Clock& clock) { spare_.push_back(std::move(clock)); }
   void check(uint32_t me, const AccessRange& range, uint64_t low, uint64_t high,
              const Record& record);
   void report(const char* what, uint32_t me, std::optional<Moment> other, const AccessRange& range,
@@ -165,6 +167,7 @@ class RaceSink final : public ProbeSink {
   std::vector<uint32_t> unit_of_;         // units that a core of the board has, the sequencer last
   std::array<uint32_t, kUnits> place_{};  // their places in unit_of_
   std::vector<Unit> units_;               // by core and unit
+  std::vector<Clock> spare_;              // for their room
   std::vector<Semaphore> semaphores_;
   std::vector<Memories> memory_;  // by core
   uint64_t access_ = 0;           // number of the access; reads and writes of a command are two
