@@ -4,7 +4,7 @@
 namespace tpu::compiler::eval {
 namespace {
 
-[[noreturn]] void fail(const Op& op, const std::string& message) {
+[[noreturn]] void refuse_in_body(const Op& op, const std::string& message) {
   throw Error(message, source_name(op.kind), op.loc);
 }
 
@@ -33,7 +33,7 @@ std::vector<Tensor> LiftedBody::run(const std::vector<const Tensor*>& args) {
     }
     values_[op->result()] = share(evaluate(*op, in));
   }
-  fail(owner_, "the body does not end with a return");
+  refuse_in_body(owner_, "the body does not end with a return");
 }
 
 Tensor LiftedBody::evaluate(const Op& op, const Tensors& in) const {
@@ -44,7 +44,7 @@ Tensor LiftedBody::evaluate(const Op& op, const Tensors& in) const {
     return *in[0];  // scalar to scalar
   }
   if (!is_elementwise(op.kind)) {
-    fail(op, "the interpreter takes only elementwise ops in a reduction's body");
+    refuse_in_body(op, "the interpreter takes only elementwise ops in a reduction's body");
   }
   return elementwise(op, in, dims_);
 }
@@ -62,7 +62,7 @@ Ref LiftedBody::get(const Value* v) {
   }
   const auto outer = outer_.find(v);
   if (outer == outer_.end()) {
-    fail(owner_, "the body uses a value that is not known");
+    refuse_in_body(owner_, "the body uses a value that is not known");
   }
   return values_[v] = share(splat(*outer->second));
 }

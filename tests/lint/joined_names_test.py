@@ -17,8 +17,8 @@ UNJOINED = {"tests", "benchmarks", "examples"}
 # Sources with compile options of their own are compiled alone.
 OWN_OPTIONS = re.compile(r"set_source_files_properties\(([^)]*?)\s+PROPERTIES\s+COMPILE_OPTIONS", re.DOTALL)
 INSIDE = re.compile(r"^namespace \{\n(.*?)^\}  // namespace\n", re.DOTALL | re.MULTILINE)
-FUNCTION = re.compile(r"^(?!return|using|namespace|//|#|\})[A-Za-z_][\w:<>,&*\s]*?[\s&*](\w+)\(([^;{}]*)\)"
-                      r"(?: noexcept)? \{", re.MULTILINE)
+FUNCTION = re.compile(r"^(?:\[\[\w+\]\] )?(?!return|using|namespace|//|#|\})[A-Za-z_][\w:<>,&*\s]*?[\s&*](\w+)"
+                      r"\(([^;{}]*)\)(?: noexcept)? \{", re.MULTILINE)
 TYPE = re.compile(r"^(?:struct|class|enum class|enum) (\w+)[^;\n]*\{", re.MULTILINE)
 CONSTANT = re.compile(r"^(?:static )?(?:constexpr|const|thread_local) [^=;({]*?\b(\w+)(?:\[[^\]]*\])? ?[={]",
                       re.MULTILINE)
