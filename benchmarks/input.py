@@ -44,7 +44,7 @@ def measure_grain(files: list[str], processes: int) -> str:
     megabytes = sum(total for total, _ in results) / 1e6
     cpu = sum(seconds for _, seconds in results)
     rate = f"{megabytes / wall:6.0f} MB/s           {megabytes / cpu:6.0f} MB a CPU second"
-    return f"  {'grain, records not parsed':<32} {rate}"
+    return f"  {'grain, records not parsed':<36} {rate}"
 
 
 def main() -> None:

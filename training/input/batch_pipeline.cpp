@@ -32,6 +32,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kSliceBytes = uint64_t{1} << 20;
+constexpr uint64_t kLargeExample = uint64_t{1} << 15;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -94,6 +95,7 @@ class BatchPipeline::State {
   uint64_t batches_ = 0;               // an epoch
   uint64_t end_ = 0;                   // batches of all epochs
   uint64_t slice_rows_ = 1;
+  bool small_ = false;  // examples
 
   mutable std::mutex mutex_;
   std::condition_variable work_there_;
@@ -153,6 +155,7 @@ BatchPipeline::State::State(std::shared_ptr<const Source> source, std::vector<Fe
   const uint64_t most = uint64_t{1} << 32;
   end_ = (options_.epochs == 0 ? most : std::min(options_.epochs, most)) * batches_;
   slice_rows_ = std::clamp<uint64_t>(kSliceBytes / bytes, 1, options_.batch);
+  small_ = bytes < kLargeExample;
 }
 
 BatchPipeline::State::~State() { stop(); }
@@ -194,7 +197,12 @@ void BatchPipeline::State::give_room(Batch& batch) const {
 }
 
 // The examples that have newly come near, so that the host reads their files ahead in large pieces.
+// Small ones that are read as they are stored the host reads ahead by itself, with less work than by
+// hints; large ones are each a read of their own.
 void BatchPipeline::State::expect_rows() {
+  if (options_.order.shuffle == 0 && small_) {
+    return;
+  }
   if (const std::optional<uint64_t> entered = order_.entered(); entered && *entered > expected_) {
     source_->expect(expected_, *entered - expected_);
     expected_ = *entered;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 
 #include "arrays.hpp"
@@ -187,6 +188,58 @@ TEST(InputBatches, FailsInThePlaceOfTheBadExample) {
         "numbers: example 41: feature 'numbers': value 41 is not in the range 0 to 40";
     EXPECT_EQ(error_of([&] { pipeline.next(batch); }), expected);
     EXPECT_EQ(error_of([&] { pipeline.next(batch); }), expected);
+  }
+}
+
+// Examples that are read must have been announced before, front to back.
+class AnnouncedSource : public Source {
+ public:
+  static constexpr uint64_t kExamples = 40;
+
+  explicit AnnouncedSource(int64_t numbers) : numbers_(static_cast<size_t>(numbers)) {}
+  uint64_t examples() const override { return kExamples; }
+  std::unique_ptr<Reader> reader() const override { return std::make_unique<OneReader>(*this); }
+  std::string place(uint64_t) const override { return {}; }
+  std::string identity() const override { return {}; }
+  void expect(uint64_t first, uint64_t count) const override {
+    EXPECT_EQ(first, first == 0 ? 0 : end_.load());
+    end_ = first + count;
+    announced += count;
+  }
+  mutable std::atomic<uint64_t> announced = 0;
+  mutable std::atomic<uint64_t> surprises = 0;  // reads of others
+
+ private:
+  class OneReader : public Reader {
+   public:
+    explicit OneReader(const AnnouncedSource& source) : source_(source) {}
+    uint64_t read(uint64_t example, std::span<Value> values) override {
+      source_.surprises += example < source_.end_ ? 0 : 1;
+      values[0] = {DType::kI32, std::as_bytes(std::span(source_.numbers_))};
+      return 0;
+    }
+
+   private:
+    const AnnouncedSource& source_;
+  };
+  const std::vector<int32_t> numbers_;  // of each example
+  mutable std::atomic<uint64_t> end_ = 0;
+};
+
+TEST(InputBatches, TheSourceHearsOfExamplesBeforeTheyAreRead) {
+  constexpr uint64_t kEpochs = 2;
+  for (const int64_t numbers : {int64_t{1}, int64_t{1} << 13}) {
+    for (const uint64_t shuffle : {0, 10}) {
+      const auto source = std::make_shared<AnnouncedSource>(numbers);
+      BatchPipeline pipeline(
+          source, {{.name = "numbers", .type = DType::kI32, .shape = {numbers}}},
+          {.batch = 2, .epochs = kEpochs, .order = {.shuffle = shuffle}, .prefetch = 1});
+      EXPECT_EQ(batches_of(pipeline).size(), kEpochs * AnnouncedSource::kExamples / 2);
+      // Small ones as stored are not announced: the host sees by itself where that goes.
+      const bool told = numbers > 1 || shuffle > 0;
+      EXPECT_EQ(source->announced, told ? kEpochs * AnnouncedSource::kExamples : 0);
+      EXPECT_EQ(source->surprises == 0, told);
+    }
   }
 }
 
