@@ -160,6 +160,21 @@ void add_tables(exe::ExecutableT& e, const EmittedProgram& emitted) {
   }
 }
 
+void add_temporaries(exe::ExecutableT& e, const Scratch& scratch) {
+  for (const Scratch::Temporary& t : scratch.all()) {
+    auto temporary = std::make_unique<exe::TemporaryT>();
+    temporary->offset = static_cast<uint64_t>(t.offset);
+    temporary->bytes = static_cast<uint64_t>(t.bytes);
+    temporary->from = static_cast<uint32_t>(t.from);
+    temporary->to = t.to == INT_MAX ? UINT32_MAX : static_cast<uint32_t>(t.to);
+    temporary->op = t.op_id;
+    temporary->elem =
+        t.value == nullptr ? exe::Elem::ui8 : static_cast<exe::Elem>(isa_elem(t.value->type.elem));
+    temporary->dims = t.value == nullptr ? std::vector<int64_t>{t.bytes} : t.value->type.dims;
+    e.temporaries.push_back(std::move(temporary));
+  }
+}
+
 void add_host_calls(exe::ExecutableT& e, const Listing& listing) {
   for (const HostCall& made : listing.host_calls) {
     const auto& attrs = made.op->as<HostAttrs>();
@@ -265,6 +280,7 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   }
   add_tables(e, emitted);
   add_host_calls(e, listing);
+  add_temporaries(e, emitted.scratch);
   for (const ShardedState& state : kernels.sharded) {
     own(*e.args[state.argument], state, module);
     own(*e.results[state.result], state, module);

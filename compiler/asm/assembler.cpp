@@ -17,9 +17,9 @@ namespace tpu::compiler {
 
 namespace {
 
-constexpr std::array<std::string_view, 15> kDirectives = {
+constexpr std::array<std::string_view, 16> kDirectives = {
     ".program", ".board", ".partitions", ".slot", ".arg",    ".result", ".constant", ".op",
-    ".note",    ".stat",  ".entry",      ".vpu",  ".access", ".end",    ".word"};
+    ".note",    ".stat",  ".entry",      ".vpu",  ".access", ".end",    ".word",     ".temporary"};
 constexpr std::array<std::string_view, 4> kOfCode = {".vpu", ".access", ".end", ".word"};
 
 // Words of a directive: an optional string or name first, then key=value pairs. Every word must be
@@ -114,6 +114,8 @@ class Assembler {
       constant(d);
     } else if (head == ".op") {
       op(d);
+    } else if (head == ".temporary") {
+      temporary(d);
     } else {
       program(d, words);
     }
@@ -262,6 +264,20 @@ class Assembler {
     o->column = d.number32("column", 0);
     o->flops = d.number64("flops");
     exe_.ops.push_back(std::move(o));
+  }
+
+  void temporary(Directive& d) {
+    auto t = std::make_unique<exe::TemporaryT>();
+    const auto elem = d.find("elem");
+    t->elem = static_cast<exe::Elem>(
+        text::parse_name(elem.value_or("f32"), spec::kElemNames, "element type"));
+    t->dims = d.list("dims");
+    t->offset = d.number64("offset");
+    t->bytes = d.number64("bytes");
+    t->from = d.number32("from", 0);
+    t->to = d.number32("to", UINT32_MAX);
+    t->op = d.number32("op", 0);
+    exe_.temporaries.push_back(std::move(t));
   }
 
   const spec::BoardParams& board_;

@@ -147,6 +147,12 @@ class Disassembler {
            " line=" + std::to_string(o->line) + " column=" + std::to_string(o->column) +
            " flops=" + std::to_string(o->flops));
     }
+    for (const auto& t : exe_.temporaries) {
+      line(std::string(".temporary elem=") + exe::elem_name(t->elem) + " dims=" + list(t->dims) +
+           " offset=" + std::to_string(t->offset) + " bytes=" + std::to_string(t->bytes) +
+           " from=" + std::to_string(t->from) + " to=" + std::to_string(t->to) +
+           " op=" + std::to_string(t->op));
+    }
     for (const std::string& n : exe_.notes) {
       line(".note " + quote(n));
     }

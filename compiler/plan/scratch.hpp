@@ -36,7 +36,8 @@ class Scratch {
   void undo(const Mark& mark);
 
   void place();
-  int64_t bytes() const { return bytes_; }  // of the slot, after place()
+  int64_t bytes() const { return bytes_; }                    // of the slot, after place()
+  const std::vector<Temporary>& all() const { return all_; }  // in the order of take()
   void relocate(Listing& listing, int slot) const;
 
   // Those that are alive when most bytes are, largest first; and these bytes.

@@ -39,6 +39,10 @@ void check_alignment(const Executable& exe) {
             "the structure is damaged (alignment)");
     }
   }
+  for (flatbuffers::uoffset_t i = 0; exe.temporaries() != nullptr && i < exe.temporaries()->size();
+       ++i) {
+    check(aligned(exe.temporaries()->Get(i)->dims()), "the structure is damaged (alignment)");
+  }
 }
 
 // Bytes of vectors and strings when every reference has its own copy.
@@ -84,6 +88,7 @@ void check_unpacked_size(const Executable& exe, uint64_t payload_bytes) {
     total.add(op.name());
     total.add(op.file());
   });
+  UnpackedBytes::each(exe.temporaries(), [&](const Temporary& t) { total.add(t.dims()); });
   UnpackedBytes::each(exe.notes(), [&](const flatbuffers::String& note) { total.add(&note); });
   check(total.get() <= payload_bytes, "its tables share their contents");
 }
@@ -103,6 +108,9 @@ void check_fits(const ExecutableT& exe) {
   }
   for (const std::string& note : exe.notes) {
     bytes += kTableBytes + note.size();
+  }
+  for (const auto& temporary : exe.temporaries) {
+    bytes += kTableBytes + 8 * temporary->dims.size();
   }
   bytes += exe.slots.size() * kTableBytes;
   uint64_t constants = 0;

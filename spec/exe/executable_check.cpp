@@ -232,6 +232,23 @@ void check_host_calls(const ExecutableT& exe) {
   }
 }
 
+// A temporary lies in the scratch slot and lives some time.
+void check_temporaries(const ExecutableT& exe) {
+  uint64_t room = 0;
+  for (const auto& slot : exe.slots) {
+    room = slot->kind == SlotKind::scratch ? std::max(room, slot->bytes) : room;
+  }
+  for (size_t i = 0; i < exe.temporaries.size(); ++i) {
+    const TemporaryT& t = *exe.temporaries[i];
+    check(t.elem <= Elem::MAX && t.dims.size() <= kMaxRank, "array of temporary {}", i);
+    check(t.op < exe.ops.size(), "op of temporary {}", i);
+    check(t.from < t.to && (i == 0 || exe.temporaries[i - 1]->from < t.from),
+          "times of temporary {}", i);
+    check(t.offset <= room && t.bytes <= room - t.offset, "bytes of temporary {}", i);
+    static_cast<void>(element_count(t.dims));
+  }
+}
+
 }  // namespace
 
 void check_tables(const ExecutableT& exe) {
@@ -247,6 +264,7 @@ void check_tables(const ExecutableT& exe) {
   check_donations(exe);
   check_host_calls(exe);
   check_call_numbers(exe);
+  check_temporaries(exe);
 }
 
 }  // namespace tpu::exe

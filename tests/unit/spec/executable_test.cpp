@@ -106,6 +106,44 @@ TEST(Executable, RefusesOtherIsaVersionAndImage) {
   EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("outside the global shape"));
 }
 
+// Two values of 512 bytes after one another in 512 bytes of scratch.
+ExecutableT with_temporaries() {
+  ExecutableT exe = sample();
+  auto slot = std::make_unique<SlotT>();
+  slot->kind = SlotKind::scratch;
+  slot->bytes = 512;
+  exe.slots.push_back(std::move(slot));
+  reinterpret_cast<tpu_program_image_header_t*>(exe.image.data())->slots = 3;
+  exe.ops.push_back(std::make_unique<OpInfoT>());
+  for (uint32_t i = 0; i < 2; ++i) {
+    auto temporary = std::make_unique<TemporaryT>();
+    temporary->bytes = 512;
+    temporary->from = 2 * i;
+    temporary->to = 2 * i + 1;
+    temporary->dims = {16, 8};
+    exe.temporaries.push_back(std::move(temporary));
+  }
+  return exe;
+}
+
+TEST(Executable, RefusesTemporariesThatCannotBe) {
+  EXPECT_EQ(error_of(write_executable(with_temporaries())), "no error");
+  const auto error = [](const std::function<void(TemporaryT&)>& damage) {
+    ExecutableT exe = with_temporaries();
+    damage(*exe.temporaries[1]);
+    return error_of(write_executable(exe));
+  };
+  EXPECT_THAT(error([](TemporaryT& t) { t.op = 1; }), HasSubstr("op of temporary 1"));
+  EXPECT_THAT(error([](TemporaryT& t) { t.to = t.from; }), HasSubstr("times of temporary 1"));
+  EXPECT_THAT(error([](TemporaryT& t) { t.from = 0; }), HasSubstr("times of temporary 1"));
+  EXPECT_THAT(error([](TemporaryT& t) { t.offset = 4; }), HasSubstr("bytes of temporary 1"));
+  EXPECT_THAT(error([](TemporaryT& t) { t.offset = UINT64_MAX; }),
+              HasSubstr("bytes of temporary 1"));
+  EXPECT_THAT(error([](TemporaryT& t) { t.dims = std::vector<int64_t>(65, 1); }),
+              HasSubstr("array of temporary 1"));
+  EXPECT_NE(error([](TemporaryT& t) { t.dims = {-1}; }), "no error");
+}
+
 // Slots 0 and 1 in the other order; parameters follow.
 ExecutableT result_first() {
   ExecutableT exe = sample();
