@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,7 +20,35 @@ LACKING = "" if importlib.util.find_spec("xprof") else "the package xprof is not
 CLOCK_MHZ = 940
 STEPS = 4
 TOOLS = ("overview_page", "input_pipeline_analyzer", "framework_op_stats", "op_profile", "hlo_stats", "roofline_model",
-         "pod_viewer", "trace_viewer")
+         "pod_viewer", "trace_viewer", "memory_viewer")
+
+
+def tools_of(profile: Path, names: tuple[str, ...]) -> dict[str, str]:
+    """What the tools show of a profile of one program."""
+    from xprof.convert import raw_to_tool_data
+
+    raw_to_tool_data.xspace_to_tool_names([str(profile)])  # as the server does: finds the programs
+    (program,) = profile.parent.glob("*.hlo_proto.pb")
+    shown = {}
+    for tool in names:
+        module = {"module_name": program.name.removesuffix(".hlo_proto.pb")} if tool == "memory_viewer" else {}
+        data, _ = raw_to_tool_data.xspace_to_tool_data([str(profile)], tool, module)
+        shown[tool] = data.decode("utf-8", "replace") if isinstance(data, bytes) else str(data)
+    return shown
+
+
+def bytes_of(listing: str) -> tuple[int, int]:
+    """Of a program in HBM: what it has all the time, and the most of its temporaries at a time."""
+    kept = 0
+    changes: dict[int, int] = {}
+    for line in listing.splitlines():
+        words = dict(re.findall(r"(\w+)=(-?\d+)", line))
+        if line.startswith(".slot ") and not line.startswith(".slot scratch") and words["alias_of"] == "-1":
+            kept += int(words["bytes"])
+        if line.startswith(".temporary "):
+            changes[int(words["from"])] = int(words["bytes"])
+            changes[int(words["to"])] = -int(words["bytes"])
+    return kept, max(itertools.accumulate(changes[time] for time in sorted(changes)))
 
 
 @unittest.skipIf(bool(LACKING), LACKING)
@@ -29,18 +59,13 @@ class Xprof(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        from xprof.convert import raw_to_tool_data
-
         cls.folder = Path(tempfile.mkdtemp())
         subprocess.run([TPUC, str(DATA / "mlp_sgd.mlirbc"), "-o", str(cls.folder / "p.tpuexe")], check=True)
         subprocess.run([TPUBOARD, "run", str(cls.folder / "p.tpuexe"), "--no-data", "--launches", str(STEPS),
                         "--xprof", str(cls.folder), "--json", str(cls.folder / "run.json")],
                        check=True, stdout=subprocess.DEVNULL)
         (profile,) = cls.folder.glob("plugins/profile/*/*.xplane.pb")
-        cls.tools = {}
-        for tool in TOOLS:
-            data, _ = raw_to_tool_data.xspace_to_tool_data([str(profile)], tool, {})
-            cls.tools[tool] = data.decode("utf-8", "replace") if isinstance(data, bytes) else str(data)
+        cls.tools = tools_of(profile, TOOLS)
         figures = json.loads((cls.folder / "run.json").read_text(encoding="utf-8"))
         cls.step_cycles = sum(figures["sim_cycles_per_core"]) / len(figures["sim_cycles_per_core"]) / STEPS
 
@@ -54,6 +79,23 @@ class Xprof(unittest.TestCase):
             with self.subTest(tool):
                 self.assertIn("dot_general", self.tools[tool])
         self.assertIn(".py:", self.tools["hlo_stats"])
+
+    def test_the_memory_viewer_shows_arguments_and_temporaries(self) -> None:
+        """The guide's convnet: its temporaries are in HBM."""
+        exe = self.folder / "convnet.tpuexe"
+        subprocess.run([TPUC, str(DATA.parent.parent / "examples/mnist_convnet/train_step.mlirbc"), "-o", str(exe)],
+                       check=True)
+        subprocess.run([TPUBOARD, "run", str(exe), "--no-data", "--xprof", str(self.folder / "convnet")],
+                       check=True, stdout=subprocess.DEVNULL)
+        (profile,) = (self.folder / "convnet").glob("plugins/profile/*/*.xplane.pb")
+        memory = json.loads(tools_of(profile, ("memory_viewer",))["memory_viewer"])
+        listing = subprocess.run([TPUBOARD, "objdump", str(exe)], check=True, stdout=subprocess.PIPE, encoding="utf-8")
+        kept, temporary = bytes_of(listing.stdout)
+        self.assertAlmostEqual(memory["peakHeapMib"] * 2**20, kept + temporary, delta=1)
+        shown = {buffer["label"]: buffer["groupName"] for buffer in memory["maxHeap"] if "groupName" in buffer}
+        self.assertIn(("parameter.5: f32[147456,256]{1,0} # params[2]['w']", "Parameter"), shown.items())
+        self.assertTrue(any(group == "Temporary" and label.startswith("dot_general.") and "f32[147456,256]" in label
+                            for label, group in shown.items()), shown)
 
     def test_the_step_takes_what_the_model_says(self) -> None:
         """The overview rounds to 0.1 ms; the trace has every step's length."""

@@ -6,6 +6,7 @@
 
 #include "board/board_loader.hpp"
 #include "exe/executable.hpp"
+#include "timeline/hlo_memory.hpp"
 
 namespace tpu::model {
 namespace {
@@ -36,9 +37,9 @@ std::string name_of(const exe::ExecutableT* executable) {
   return executable == nullptr ? "program" : executable->name;
 }
 
-std::string op_name(const exe::ExecutableT* executable, uint32_t op_id) {
-  return executable != nullptr && op_id < executable->ops.size() ? executable->ops[op_id]->name
-                                                                 : "op " + std::to_string(op_id);
+// As XProf finds a module: by its name and number.
+std::string module_name(const exe::ExecutableT* executable, size_t index) {
+  return name_of(executable) + "(" + std::to_string(index + 1) + ")";
 }
 
 // MemoryAccessBreakdown
@@ -212,9 +213,10 @@ XPlane::Stats XprofSink::op_stats(const Program& program, size_t number, uint32_
 XprofSink::OpEvents XprofSink::add_ops(XPlane& plane, const Program& program, size_t number) const {
   OpEvents events;
   for (const auto& [op_id, op] : program.ops) {
-    const std::string name = op_name(program.executable.get(), op_id);
-    events[op_id] = plane.add_metadata("%" + name + "." + std::to_string(op_id), name,
-                                       op_stats(program, number, op_id, op));
+    const exe::ExecutableT* executable = program.executable.get();
+    events[op_id] =
+        plane.add_metadata("%" + op_event_name(executable, op_id), op_name(executable, op_id),
+                           op_stats(program, number, op_id, op));
   }
   return events;
 }
@@ -233,7 +235,7 @@ void XprofSink::add_modules(XPlane& plane, const Core& core) const {
   std::vector<uint64_t> modules;
   for (size_t i = 0; i < programs_.size(); ++i) {
     const std::string name = name_of(programs_[i].executable.get());
-    modules.push_back(plane.add_metadata(name + "(" + std::to_string(i + 1) + ")", name,
+    modules.push_back(plane.add_metadata(module_name(programs_[i].executable.get(), i), name,
                                          {{"program_id", uint64_t{i + 1}}}));
   }
   plane.begin_line("XLA Modules");
@@ -302,6 +304,22 @@ std::string XprofSink::host_plane() const {
   return plane.take();
 }
 
+// What is known of the programs without running them. The numbers of their entries are those of
+// "program_id".
+std::string XprofSink::metadata_plane() const {
+  XPlane plane(kFirstCorePlane + cores_.size(), "/host:metadata");
+  for (size_t i = 0; i < programs_.size(); ++i) {
+    const exe::ExecutableT* executable = programs_[i].executable.get();
+    const std::string name = module_name(executable, i);
+    XPlane::Stats stats;
+    if (executable != nullptr) {
+      stats.push_back({"Hlo Proto", XPlane::Bytes{hlo_proto(*executable, i + 1)}});
+    }
+    plane.add_metadata(name, name, stats);
+  }
+  return plane.take();
+}
+
 std::string XprofSink::take() {
   for (Core& core : cores_) {
     if (core.in_step) {
@@ -312,6 +330,7 @@ std::string XprofSink::take() {
   spec::ProtoWriter space;
   if (base_ != UINT64_MAX) {
     space.text(1, host_plane());
+    space.text(1, metadata_plane());
     for (size_t index = 0; index < cores_.size(); ++index) {
       if (!cores_[index].steps.empty()) {
         space.text(1, core_plane(index));

@@ -71,6 +71,7 @@ class XprofSink final : public ProbeSink {
   uint64_t picoseconds(uint64_t cycle) const;
   std::string core_plane(size_t index) const;
   std::string host_plane() const;
+  std::string metadata_plane() const;
   void add_core_stats(XPlane& plane, size_t index) const;
   OpEvents add_ops(XPlane& plane, const Program& program, size_t number) const;
   XPlane::Stats op_stats(const Program& program, size_t number, uint32_t op_id,
