@@ -330,6 +330,12 @@ BoardCounters Board::counters() const {
 }
 
 SimOptions Board::sim() const { return need(impl_).sim(); }
+uint32_t Board::peek_word(int device, const std::string& place) const {
+  return need(impl_).peek_word(device, place);
+}
+void Board::poke_word(int device, const std::string& place, uint32_t value) const {
+  need(impl_).poke_word(device, place, value);
+}
 std::string Board::take_xspace() const { return need(impl_).take_xspace(); }
 std::vector<OpTime> Board::op_times() const { return need(impl_).op_times(); }
 

@@ -1,10 +1,10 @@
-"""Emits the C++ headers: isa.hpp, <block>_regs.hpp and board_params.hpp."""
+"""Emits the C++ headers: isa.hpp, <block>_regs.hpp, registers.hpp and board_params.hpp."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from parse import SCALAR_BYTES, Block, BoardKey, Isa, Struct, engine_unit
+from parse import SCALAR_BYTES, Block, BoardKey, Format, Isa, Struct, engine_unit
 
 CPP_TYPES = {"u8": "uint8_t", "i8": "int8_t", "u16": "uint16_t", "i16": "int16_t", "u32": "uint32_t",
              "i32": "int32_t", "u64": "uint64_t", "i64": "int64_t"}
@@ -149,6 +149,37 @@ def emit_regs(block: Block, out: Path) -> None:
             text.append(f"inline constexpr uint32_t k{full}Shift = {item.lo};")
     text.append(f"}}  // namespace tpu::spec::{block.name}\n")
     (out / f"{block.name}_regs.hpp").write_text("\n".join(text))
+
+
+def register_rows(block: Block, base: int) -> list[str]:
+    """Rows of RegisterInfo of a block at an address."""
+    return [f'    RegisterInfo{{"{block.name}", "{reg.name}", {base + reg.offset:#x}, {reg.count}, {reg.stride}, '
+            f'{"false" if reg.access == "ro" else "true"}}},'
+            for reg in block.regs]
+
+
+def emit_registers(blocks: list[Block], hart_map: Format, out: Path) -> None:
+    """Writes registers.hpp: registers by name, those on the bus of a control hart at their addresses there."""
+    hart: list[str] = []
+    text = [HEAD.format(source="spec/regs/*.toml"),
+            "#include <array>\n#include <cstdint>\n#include <string_view>\n\nnamespace tpu::spec {\n",
+            "/// A register of 32 bits; with `count` > 1 an array of them, `stride` bytes apart.\n"
+            "struct RegisterInfo {\n"
+            "  std::string_view block;\n  std::string_view name;\n  uint32_t address;\n  uint32_t count;\n"
+            "  uint32_t stride;\n  bool writable;  ///< by the side whose table this is\n};\n"]
+    for block in blocks:
+        base = hart_map.constants.get(f"HART_{block.name.upper()}_BASE")
+        if base is not None:
+            hart += register_rows(block, base[0])
+            continue
+        rows = register_rows(block, 0)
+        text.append(f"/// Of the host's page {block.name}, by offset.\n"
+                    f"inline constexpr std::array<RegisterInfo, {len(rows)}> k{pascal(block.name)}Registers = {{{{\n"
+                    + "\n".join(rows) + "\n}};\n")
+    text.append("/// Of a control hart's bus, by address there.\n"
+                f"inline constexpr std::array<RegisterInfo, {len(hart)}> kHartRegisters = {{{{\n" + "\n".join(hart)
+                + "\n}};\n\n}  // namespace tpu::spec\n")
+    (out / "registers.hpp").write_text("\n".join(text))
 
 
 def emit_board(keys: list[BoardKey], presets: dict[str, str], out: Path) -> None:

@@ -38,12 +38,14 @@ def emit_all(out: Path) -> None:
     isa = parse_isa(SPEC / "isa")
     emit_cpp.emit_isa(isa, include)
     emit_c.emit_isa(isa, include)
-    for path in sorted((SPEC / "regs").glob("*.toml")):
-        block = parse_block(path)
+    blocks = [parse_block(path) for path in sorted((SPEC / "regs").glob("*.toml"))]
+    for block in blocks:
         emit_cpp.emit_regs(block, include)
         emit_c.emit_regs(block, include)
-    for path in sorted((SPEC / "formats").glob("*.toml")):
-        emit_c.emit_format(parse_format(path), include)
+    formats = {path.stem: parse_format(path) for path in sorted((SPEC / "formats").glob("*.toml"))}
+    for fmt in formats.values():
+        emit_c.emit_format(fmt, include)
+    emit_cpp.emit_registers(blocks, formats["hart_map"], include)
     keys, entries, texts = read_boards()
     emit_cpp.emit_board(keys, texts, include)
 

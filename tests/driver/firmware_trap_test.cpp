@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -233,6 +234,50 @@ TEST(FirmwareConsole, GoesToStandardErrorByDefault) {
   static_cast<void>(open_error(options));
   const std::string text = testing::internal::GetCapturedStderr();
   EXPECT_NE(text.find("[TPU:0 firmware] hello\n"), std::string::npos) << text;
+}
+
+// Calls with what is wrong about them.
+ErrorCode code_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return ErrorCode::kInternal;
+}
+
+TEST(FirmwareDebugPort, PeeksAndPokesByNameAndAddress) {
+  Board board = Board::open({});
+  const uint64_t begin = board.now();
+  for (const int device : {0, 7}) {
+    EXPECT_EQ(board.peek_word(device, "sysctl.CORE_ID") & 0xff, static_cast<uint32_t>(device));
+    EXPECT_EQ(board.peek_word(device, "sysctl.FW_BUILD"), firmware::image().build);
+    EXPECT_EQ(board.peek_word(device, "0x10000004"), firmware::image().build);
+  }
+  board.poke_word(7, "hostdma.PATTERN[2]", 0x12345678);
+  EXPECT_EQ(board.peek_word(7, "HOSTDMA.pattern[2]"), 0x12345678U);
+  EXPECT_EQ(board.peek_word(0, "hostdma.PATTERN[2]"), 0U);
+  EXPECT_EQ(board.now(), begin);
+  for (const auto& [device, place] : std::vector<std::pair<int, std::string>>{
+           {8, "seq.STATE"}, {-1, "seq.STATE"}, {0, "seq.NONE"}, {0, "0x50000000"}, {0, "0x2"}}) {
+    EXPECT_EQ(code_of([&, d = device, p = place] { board.peek_word(d, p); }),
+              ErrorCode::kInvalidArgument)
+        << place;
+    EXPECT_EQ(code_of([&, d = device, p = place] { board.poke_word(d, p, 1); }),
+              ErrorCode::kInvalidArgument)
+        << place;
+  }
+  EXPECT_EQ(code_of([&] { board.poke_word(0, "sysctl.CORE_ID", 1); }), ErrorCode::kInvalidArgument);
+  board.close();
+  EXPECT_EQ(code_of([&] { board.peek_word(0, "seq.STATE"); }), ErrorCode::kFailedPrecondition);
+}
+
+TEST(FirmwareDebugPort, IsNothingThatTheNullTransportHas) {
+  OpenOptions options;
+  options.transport = "null";
+  const Board board = Board::open(options);
+  EXPECT_EQ(code_of([&] { board.peek_word(0, "seq.STATE"); }), ErrorCode::kUnimplemented);
+  EXPECT_EQ(code_of([&] { board.poke_word(0, "seq.STATE", 1); }), ErrorCode::kUnimplemented);
 }
 
 }  // namespace

@@ -106,6 +106,13 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
 
 Board::~Board() = default;
 
+DebugTarget& Board::debug(uint32_t core) {
+  if (core >= debug_.harts()) {
+    throw std::out_of_range("there is no core " + std::to_string(core));
+  }
+  return debug_;
+}
+
 void Board::add_core_stats(Chip& chip, size_t index, BoardStats& stats) const {
   Core& core = chip.core(index);
   const Hart& hart = chip.mgmt(index).hart();

@@ -31,6 +31,8 @@ class Board : public sc_core::sc_module {
   Chip& chip(size_t index) { return *chips_[index]; }
   Activity& activity() { return activity_; }
   GdbStub* gdb() { return gdb_.get(); }  // null without a debugger
+  // Throws std::out_of_range when there is no such core.
+  DebugTarget& debug(uint32_t core);
 
   BoardStats stats();
   std::vector<spec::CheckFinding> take_findings() { return sinks_.take_findings(); }

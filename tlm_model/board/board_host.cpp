@@ -267,6 +267,25 @@ std::string BoardHost::take_xspace() {
   return bytes;
 }
 
+bool BoardHost::debug_read(uint32_t core, uint32_t address, uint32_t& value) {
+  bool done = false;
+  impl_->call([&] {
+    DebugTarget& target = impl_->board->debug(core);
+    done = target.read(core, address, std::span(reinterpret_cast<uint8_t*>(&value), sizeof value));
+  });
+  return done;
+}
+
+bool BoardHost::debug_write(uint32_t core, uint32_t address, uint32_t value) {
+  bool done = false;
+  impl_->call([&] {
+    DebugTarget& target = impl_->board->debug(core);
+    const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
+    done = target.write(core, address, std::span(bytes, sizeof value));
+  });
+  return done;
+}
+
 std::string BoardHost::close() {
   if (impl_ == nullptr || impl_->closed) {
     return {};

@@ -172,6 +172,11 @@ class BoardHost {
   // a memory as they are at the end of one of them. No launch may be under way.
   void log_commands(const std::optional<spec::MemoryLook>& look);
   spec::CommandLog take_commands();
+  // Debug port of a control hart's address space, without simulated time: a word, registers without
+  // their side effects on reads and with those of writes. False: nothing that can be read or
+  // written so. Throws std::out_of_range for a core that is none.
+  bool debug_read(uint32_t core, uint32_t address, uint32_t& value);
+  bool debug_write(uint32_t core, uint32_t address, uint32_t value);
 
   // Where a debugger can connect, "127.0.0.1:1234"; empty without SimOptions::gdb.
   std::string gdb_address() const;

@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "registers/register_name.hpp"
+
 namespace tpu::model {
 namespace {
 
@@ -40,37 +42,46 @@ struct Place {
   uint32_t core = 0;
   uint32_t address = 0;
   uint32_t value = 0;
-  std::string error;
+  std::string error{};
 };
+
+Place wrong_place(std::string why) { return {.error = std::move(why) + "\n"}; }
 
 Place place_of(const DebugTarget& target, Words words, size_t count) {
   Place place;
-  uint32_t* const to[] = {&place.core, &place.address, &place.value};
   if (words.size() != count) {
-    place.error = fmt::format("expected CORE ADDRESS{}\n", count == 3 ? " VALUE" : "");
-    return place;
+    return wrong_place(fmt::format("expected CORE REGISTER{}", count == 3 ? " VALUE" : ""));
   }
-  for (size_t i = 0; i < count; ++i) {
-    const auto number = number_of(words[i]);
-    if (!number) {
-      place.error = fmt::format("'{}' is no number of 32 bits; write 12 or 0x0c\n", words[i]);
-      return place;
+  const auto core = number_of(words[0]);
+  if (!core || *core >= target.harts()) {
+    return wrong_place(
+        fmt::format("there is no core {}; the board has 0 to {}", words[0], target.harts() - 1));
+  }
+  place.core = *core;
+  try {
+    place.address = spec::hart_address(words[1]);
+  } catch (const spec::RegisterNameError& error) {
+    return wrong_place(error.what());
+  }
+  if (count == 3) {
+    const auto value = number_of(words[2]);
+    if (!value) {
+      return wrong_place(fmt::format("'{}' is no number of 32 bits; write 12 or 0x0c", words[2]));
     }
-    *to[i] = *number;
-  }
-  if (place.core >= target.harts()) {
-    place.error =
-        fmt::format("there is no core {}; the board has 0 to {}\n", place.core, target.harts() - 1);
-  } else if (place.address % sizeof(uint32_t) != 0) {
-    place.error = fmt::format("address {:#x} is no multiple of 4\n", place.address);
+    place.value = *value;
   }
   return place;
 }
 
+// "seq.STATE (0x40004008)", or the address alone.
+std::string name_of(const Place& place) {
+  const std::string name = spec::register_name(spec::kHartRegisters, place.address);
+  return name.starts_with("0x") ? name : fmt::format("{} ({:#010x})", name, place.address);
+}
+
 std::string word_text(const Place& place, bool done, uint32_t value) {
-  return done ? fmt::format("TPU:{} {:#010x}: {:#010x}\n", place.core, place.address, value)
-              : fmt::format("TPU:{} {:#010x}: no register or memory that can be read\n", place.core,
-                            place.address);
+  return done ? fmt::format("TPU:{} {}: {:#010x}\n", place.core, name_of(place), value)
+              : fmt::format("TPU:{} {}: nothing that can be read\n", place.core, name_of(place));
 }
 
 std::string peek(DebugTarget& target, Words words) {
@@ -102,8 +113,7 @@ std::string poke(DebugTarget& target, Words words) {
   }
   return target.write(place.core, place.address, bytes)
              ? std::string()
-             : fmt::format("TPU:{} {:#010x}: no register or memory that can be written\n",
-                           place.core, place.address);
+             : fmt::format("TPU:{} {}: nothing that can be written\n", place.core, name_of(place));
 }
 
 // Lines of one core, or of all.
@@ -157,9 +167,10 @@ constexpr Command kCommands[] = {
      [](DebugTarget& target, Words words) {
        return by_core(target, words, &DebugTarget::rings_text);
      }},
-    {"peek", "CORE ADDRESS", "a word of memory or a register, without side effects", peek},
-    {"read", "CORE ADDRESS", "a register as firmware reads it, with its side effects", read},
-    {"poke", "CORE ADDRESS VALUE", "writes a word, as firmware does", poke},
+    {"peek", "CORE REGISTER", "a register by name, or a word by address, without side effects",
+     peek},
+    {"read", "CORE REGISTER", "the same as firmware reads it, with its side effects", read},
+    {"poke", "CORE REGISTER VALUE", "writes it, as firmware does", poke},
     {"reset", "", "refused",
      [](DebugTarget&, Words) {
        return std::string(
@@ -170,7 +181,7 @@ constexpr Command kCommands[] = {
 std::string help(DebugTarget& /*target*/, Words /*words*/) {
   std::string text;
   for (const Command& command : kCommands) {
-    text += fmt::format("{:<25} {}\n", fmt::format("{} {}", command.name, command.arguments),
+    text += fmt::format("{:<26} {}\n", fmt::format("{} {}", command.name, command.arguments),
                         command.meaning);
   }
   return text;

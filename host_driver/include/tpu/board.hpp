@@ -272,6 +272,14 @@ class Board {
   /// last taken, as XProf and TensorBoard read it (XSpace, a protocol buffer). Empty otherwise. No
   /// board time.
   std::string take_xspace() const;
+  /// Debug port of a control hart: a register by its name in docs/registers.md, "seq.STATE" or
+  /// "hostdma.STATUS[2]", or a word of its memories by address, "0x20000000"; without the side
+  /// effects of reading. No board time. Throws InvalidArgument for a device or place that is none
+  /// or cannot be read, Unimplemented (the transport).
+  uint32_t peek_word(int device, const std::string& place) const;
+  /// The same, written as the hart writes it, with all effects: whoever does that should know what
+  /// the firmware thinks of it.
+  void poke_word(int device, const std::string& place, uint32_t value) const;
   /// Waits until everything that was submitted is over; errors stay with their events. What comes
   /// behind a HostEvent is over only when that has been set.
   void synchronize() const;

@@ -201,6 +201,21 @@ class Transport {
                 "this transport has no snapshots; the simulated board has (transport 'sim')");
   }
 
+  /// Debug port of the address space of a core's control hart: a word, a register without the side
+  /// effects of reading it. Empty: nothing that can be read. No board time passes.
+  virtual std::optional<uint32_t> debug_read(int device, uint32_t address) {
+    static_cast<void>(device);
+    static_cast<void>(address);
+    throw no_debug_port();
+  }
+  /// The same, written as the hart writes it. False: nothing that can be written.
+  virtual bool debug_write(int device, uint32_t address, uint32_t value) {
+    static_cast<void>(device);
+    static_cast<void>(address);
+    static_cast<void>(value);
+    throw no_debug_port();
+  }
+
   /// With SimOptions::op_times: what was counted of a launch that is over, by op; forgets it.
   virtual std::vector<OpTally> take_op_times(uint32_t launch_id) {
     static_cast<void>(launch_id);
@@ -228,6 +243,12 @@ class Transport {
   /// Ends the board and completes its files; returns what went wrong with them, or nothing. No call
   /// comes after it.
   virtual std::string close() { return {}; }
+
+ private:
+  static Error no_debug_port() {
+    return Error(ErrorCode::kUnimplemented,
+                 "this transport has no debug port; the simulated board has (transport 'sim')");
+  }
 };
 
 /// The simulated board; null when this build has no model. A process can have one, ever: SystemC

@@ -101,6 +101,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::string take_xspace();
   void log_commands(const std::optional<spec::MemoryLook>& look);
   spec::CommandLog take_commands();
+  uint32_t peek_word(int device, const std::string& place);
+  void poke_word(int device, const std::string& place, uint32_t value);
   void save_snapshot(const std::string& path, const SnapshotItems& items);
   SnapshotItems take_snapshot_items();
   void close(CloseMode mode);
@@ -200,6 +202,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void check_chips();
   void boot_all();
   void boot(const std::vector<int>& ids, bool retried);
+  /// Throws InvalidArgument when the board has no such device.
+  void check_hart(int device) const;
   void load_firmware(const std::vector<int>& ids);
   std::vector<int> await_state(const std::vector<int>& ids, uint32_t wanted);
   void set_up_rings(Device& device);

@@ -92,6 +92,14 @@ class SimTransport : public Transport {
   }
   spec::CommandLog take_commands() override { return board_.take_commands(); }
   void visit_state(spec::Archive& archive) override { board_.visit_state(archive); }
+  std::optional<uint32_t> debug_read(int device, uint32_t address) override {
+    uint32_t value = 0;
+    const bool done = board_.debug_read(static_cast<uint32_t>(device), address, value);
+    return done ? std::optional(value) : std::nullopt;
+  }
+  bool debug_write(int device, uint32_t address, uint32_t value) override {
+    return board_.debug_write(static_cast<uint32_t>(device), address, value);
+  }
   std::vector<OpTally> take_op_times(uint32_t launch_id) override {
     std::vector<OpTally> tallies;
     for (const model::OpTime& time : board_.take_op_times(launch_id)) {

@@ -9,6 +9,14 @@ monitor peek 0 0x4000a000
 monitor peek 9 0
 monitor peek 0 2
 monitor peek 0 x
+monitor peek 0 seq.STAT
+monitor peek 7 seq.STATE
+monitor peek 7 sysctl.core_id
+monitor read 7 hostdma.STATUS[5]
+monitor poke 7 hostdma.PATTERN[2] 0x12
+monitor peek 7 hostdma.PATTERN[2]
+monitor poke 7 sysctl.ID 1
+monitor poke 7 timer.CMP_LO what
 monitor poke 0 0x40001000
 monitor poke 0 0x50000000 1
 monitor queues 8
