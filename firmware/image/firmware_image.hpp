@@ -35,13 +35,15 @@ struct Image {
   std::span<const uint8_t> rom;     // mask ROM of every hart
   std::span<const uint8_t> sha256;  // of `bytes`, 32 bytes
   uint32_t crc32c;                  // of `bytes`, for BOOT_CRC
-  uint32_t build;                   // what the running firmware writes to FW_BUILD
+  uint32_t build;                   // what the running firmware writes to FW_BUILD; 0: not known
   std::span<const CodeLine> lines;  // of image and mask ROM, by address
   std::span<const std::string_view> names;
   std::span<const UnwindRow> unwind;  // of image and mask ROM, by address
 };
 
 const Image& image();
+// The same firmware with its log lines (dev/log.h) in it, and so with other addresses and cycles.
+const Image& log_image();
 
 // "fault_record_hart (abort.c:187)"; empty when there is no such code in image and mask ROM.
 std::string code_place(const Image& image, uint32_t address);

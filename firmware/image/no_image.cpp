@@ -8,4 +8,6 @@ const Image& image() {
   return instance;
 }
 
+const Image& log_image() { return image(); }
+
 }  // namespace tpu::firmware

@@ -2,6 +2,7 @@
    report. A gang whose first step was never released has no traffic in flight, so it does not drain
    together. */
 #include "dev/gsync.h"
+#include "dev/log.h"
 #include "dev/sysctl.h"
 #include "rt/fw.h"
 #include "tpu/spec/fault_regs.h"
@@ -22,6 +23,8 @@ static void write_record(record_t* record) {
   for (uint32_t i = 0; i < RECORD_WORDS; ++i) {
     mmio_write32(REG_AT(SYSCTL, FAULT_RECORD, i), record->words[i]);
   }
+  FW_LOG("launch %u stops at step %u: fault %u, from core %u", record->fields.launch_id,
+         record->fields.step, record->fields.code, record->fields.origin);
   REG_WRITE(SYSCTL, FAULT_SEQ, fw.fault_seq);
   fw.run.recorded = 1;
 }

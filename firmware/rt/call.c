@@ -4,6 +4,7 @@
    queued there may wait for this very launch. raised -> { request -> transfer -> completion } ->
    go on; abort.c takes over on faults. */
 #include "dev/hostdma.h"
+#include "dev/log.h"
 #include "dev/sysctl.h"
 #include "rt/fw.h"
 
@@ -18,6 +19,7 @@ void call_raised(void) {
     return; /* stopped meanwhile */
   }
   fw.call.number = REG_READ(SEQ, CALL);
+  FW_LOG("host call %u", fw.call.number);
   tell_host();
 }
 

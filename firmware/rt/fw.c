@@ -3,6 +3,7 @@
 
 #include "dev/gsync.h"
 #include "dev/hostdma.h"
+#include "dev/log.h"
 #include "dev/sysctl.h"
 
 fw_t fw;
@@ -26,6 +27,7 @@ static void set_state(uint32_t state, bool event) {
   if (fw.state == state) {
     return;
   }
+  FW_LOG("state %u, was %u", state, fw.state);
   fw.state = state;
   sysctl_set_state(state, 0);
   if (event) {
@@ -37,6 +39,7 @@ void fw_boot(uint32_t build) {
   const uint32_t id = REG_READ(SYSCTL, CORE_ID);
   fw.core = (uint8_t)((id & TPU_SYSCTL_CORE_ID_CORE_MASK) >> TPU_SYSCTL_CORE_ID_CORE_SHIFT);
   fw.cores = (uint8_t)((id & TPU_SYSCTL_CORE_ID_CORES_MASK) >> TPU_SYSCTL_CORE_ID_CORES_SHIFT);
+  FW_LOG("boot: core %u of %u, build %08x", fw.core, fw.cores, build);
   fw.default_watchdog_kcycles = REG_READ(SYSCTL, WATCHDOG_KCYCLES);
   REG_WRITE(GSYNC, PEER_TIMEOUT, fw.default_watchdog_kcycles);
   REG_WRITE(SYSCTL, EPOCH, fw.epoch);
@@ -84,6 +87,7 @@ static void try_resume(void) {
     return;
   }
   fw.epoch = fw.resume;
+  FW_LOG("resumed: epoch %u", fw.epoch);
   fw.held = 0;
   /* An entry that was not believed has counted in track LAUNCH, whatever it was at the host. */
   for (uint32_t track = 0; track < FW_TRACKS; ++track) {

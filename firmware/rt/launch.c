@@ -4,6 +4,7 @@
    } x steps -> completion; abort.c takes over on faults */
 #include "dev/gsync.h"
 #include "dev/hostdma.h"
+#include "dev/log.h"
 #include "dev/sysctl.h"
 #include "rt/fw.h"
 
@@ -130,6 +131,8 @@ static void bind(uint32_t seq) {
       .launch_id = launch->launch_id,
       .watchdog_cycles = run->watchdog_cycles,
   };
+  FW_LOG("launch %u bound: program %u, %u slots, cores %#x, %u steps", run->launch_id,
+         launch->program_id, launch->slots, run->mask, run->steps);
   seq_configure(&setup);
   gsync_join(run->launch_id, run->mask);
 }
@@ -182,6 +185,7 @@ void launch_released(void) {
     fw.run.started = 1;
     if ((state & TPU_GSYNC_STATE_ABORTED_MASK) == 0) {
       fw.run.state = RUN_PROGRAM;
+      FW_LOG("launch %u step %u starts", fw.run.launch_id, fw.run.step);
       seq_start(fw.run.step);
     }
   } else if (fw.run.state == RUN_DRAIN_BARRIER && (released || lost)) {
@@ -191,6 +195,7 @@ void launch_released(void) {
 
 static void step_done(void) {
   fw_run_t* run = &fw.run;
+  FW_LOG("launch %u step %u done", run->launch_id, run->step);
   ++run->step;
   fw.dirty |= (run->flags & (TPU_CMD_FLAG_INFEED | TPU_CMD_FLAG_OUTFEED)) != 0;
   if ((run->flags & TPU_CMD_FLAG_INFEED) != 0) {

@@ -2,6 +2,7 @@
    entry, post completions. The doorbell register is read again at each event, so a lost interrupt
    costs nothing; it is absolute, so a repeated or a backward one does nothing. */
 #include "dev/hostdma.h"
+#include "dev/log.h"
 #include "dev/sysctl.h"
 #include "rt/fw.h"
 
@@ -105,6 +106,7 @@ void ring_fetched(void) {
     entry->track =
         (uint8_t)(status == TPU_STATUS_OK ? track_of(command_at(seq)) : TPU_TRACK_LAUNCH);
   }
+  FW_LOG("fetched %u commands from %u", count, fw.fetched);
   fw.fetched += count;
   fw.dirty = 1;
   REG_WRITE(SYSCTL, CMD_FETCHED, fw.fetched);

@@ -3,6 +3,7 @@
    Every command completes once and counts in its track, whatever its status; the counts begin again
    with each resume. */
 #include "dev/gsync.h"
+#include "dev/log.h"
 #include "rt/fw.h"
 
 /* Statuses that tell the host about a refused command but stop nothing behind it. */
@@ -19,6 +20,7 @@ static bool holds(uint32_t opcode, uint32_t entry_status, uint32_t status) {
 
 static void report(uint32_t track, uint32_t seq, bool asked, uint32_t status, uint32_t flags,
                    uint32_t step) {
+  FW_LOG("command %u of track %u over: status %u", seq, track, status);
   ring_post(seq, status, flags, step, asked || status != TPU_STATUS_OK);
   fw.active[track] = 0;
   ++fw.done[track];
@@ -145,6 +147,7 @@ static bool pump_one(uint32_t track) {
   if (status == FW_WAIT) {
     return false;
   }
+  FW_LOG("command %u of track %u started: opcode %u", seq, track, command->head.opcode);
   if (status == FW_PENDING) {
     entry->state = ENTRY_RUNNING;
     fw.active[track] = 1;

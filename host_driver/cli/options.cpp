@@ -96,6 +96,14 @@ void add_debugger_options(CLI::App& command, BoardArguments& arguments) {
                          "GDB can connect here, to the control harts' firmware; :0 picks a port");
   gdb->type_name("[ADDRESS]:PORT");
   command
+      .add_option("--firmware", arguments.open.firmware_file,
+                  "Firmware of the control harts in place of the built-in one")
+      ->type_name("FILE.elf");
+  command
+      .add_option("--firmware-log", arguments.open.sim.firmware_log,
+                  "What the firmware logs and prints, with its cycle; - is standard error")
+      ->type_name("FILE.txt");
+  command
       .add_flag("--gdb-wait", arguments.open.sim.gdb_wait,
                 "Nothing runs before a debugger says continue")
       ->needs(gdb);
@@ -178,9 +186,11 @@ void refuse_overwrite(const std::string& output, const std::vector<std::string>&
 void keep_inputs(const OpenOptions& options, const std::string& json,
                  std::vector<std::string> inputs) {
   inputs.push_back(options.preset);
+  inputs.push_back(options.firmware_file);
   const SimOptions& sim = options.sim;
-  for (const std::string& output : {sim.trace_path, sim.waves_path, sim.timeline_path,
-                                    sim.mxu_waves_path, options.hang_report, json}) {
+  for (const std::string& output :
+       {sim.trace_path, sim.firmware_log, sim.waves_path, sim.timeline_path,
+        sim.mxu_waves_path, options.hang_report, json}) {
     refuse_overwrite(output, inputs);
   }
 }

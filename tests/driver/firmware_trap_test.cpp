@@ -1,8 +1,10 @@
-// Firmware that traps or prints, on the simulated board: what the user is told. A trap is made by
-// an illegal instruction written over the first one of a function of the real image.
+// Firmware that traps, prints or logs, on the simulated board: what the user is told; and the debug
+// port of its harts. A trap is made by an illegal instruction written over the first one of a
+// function of the real image.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <regex>
@@ -16,6 +18,7 @@
 #include "image/firmware_image.hpp"
 #include "tests/driver/copy_program.hpp"
 #include "tests/driver/program_builder.hpp"
+#include "tests/support/elf_builder.hpp"
 #include "tpu/spec/console_regs.hpp"
 #include "tpu/spec/hart_map.h"
 #include "tpu/tpu.hpp"
@@ -144,6 +147,15 @@ class TinyFirmware {
     }
     return *this;
   }
+  // A log line; its text goes to kTextAt.
+  TinyFirmware& log(const std::string& text, const std::vector<uint32_t>& args) {
+    for (const uint32_t arg : args) {
+      store(spec::console::kLogArg, arg);
+    }
+    store(spec::console::kLog, TPU_HART_ITCM_BASE + kTextAt);
+    text_ = text;
+    return *this;
+  }
   TinyFirmware& trace(uint32_t value) {
     word(value << 20 | kT1 << 7 | 0x13);
     word(kT1 << 20 | kT0 << 15 | 2u << 12 | spec::console::kTrace << 7 | 0x23);
@@ -157,20 +169,37 @@ class TinyFirmware {
   std::vector<std::byte> sleep() {
     word(0x10500073);  // wfi
     word(0x0000006f);  // here again
+    if (!text_.empty()) {
+      bytes_.resize(kTextAt + text_.size() + 1);
+      std::memcpy(bytes_.data() + kTextAt, text_.data(), text_.size());
+    }
     return bytes_;
   }
   uint32_t mepc() const { return mepc_; }
 
  private:
   static constexpr uint32_t kT0 = 5, kT1 = 6;
+  static constexpr uint32_t kTextAt = 512;
+  void store(uint32_t offset, uint32_t value) {
+    word((value + 0x800) >> 12 << 12 | kT1 << 7 | 0x37);
+    word(value << 20 | kT1 << 15 | kT1 << 7 | 0x13);
+    word(kT1 << 20 | kT0 << 15 | 2u << 12 | offset << 7 | 0x23);
+  }
   void word(uint32_t value) {
     for (int i = 0; i < 4; ++i) {
       bytes_.push_back(static_cast<std::byte>(value >> (8 * i)));
     }
   }
   std::vector<std::byte> bytes_;
+  std::string text_;
   uint32_t mepc_ = 0;
 };
+
+std::string text_of(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
 
 std::string open_error(const OpenOptions& options) {
   try {
@@ -209,12 +238,54 @@ TEST(FirmwareConsole, TraceWordsReachTheTextTrace) {
   options.firmware = TinyFirmware().trace(21).trace(22).sleep();
   options.sim.trace_path = testing::TempDir() + "/firmware_trace.txt";
   static_cast<void>(open_error(options));
-  std::stringstream text;
-  text << std::ifstream(options.sim.trace_path).rdbuf();
+  const std::string text = text_of(options.sim.trace_path);
   for (const std::string core : {"0", "7"}) {
-    const size_t first = text.str().find(" " + core + " hart word=0x00000015\n");
-    EXPECT_NE(first, std::string::npos) << text.str();
-    EXPECT_NE(text.str().find(" " + core + " hart word=0x00000016\n", first), std::string::npos);
+    const size_t first = text.find(" " + core + " hart word=0x00000015\n");
+    EXPECT_NE(first, std::string::npos) << text;
+    EXPECT_NE(text.find(" " + core + " hart word=0x00000016\n", first), std::string::npos);
+  }
+}
+
+TEST(FirmwareConsole, LogLinesAndPrintedOnesReachTheLog) {
+  OpenOptions options;
+  options.sim.firmware_log = testing::TempDir() + "/firmware_log.txt";
+  options.firmware =
+      TinyFirmware().print("printed\n").log("%u of %#x\x1b", {7, 0xfffff800, 1, 2}).sleep();
+  static_cast<void>(open_error(options));
+  const std::string text = text_of(options.sim.firmware_log);
+  for (const std::string core : {"0", "7"}) {
+    const std::regex lines("\\[([0-9]+) TPU:" + core + "\\] (printed|7 of 0xfffff800\\\\x1b)\n");
+    const std::vector<std::smatch> found(std::sregex_iterator(text.begin(), text.end(), lines), {});
+    ASSERT_EQ(found.size(), 2u) << text;
+    EXPECT_EQ(found[0][2], "printed");
+    EXPECT_LT(std::stoull(found[0][1]), std::stoull(found[1][1]));
+  }
+}
+
+TEST(FirmwareFile, NamesItsOwnFunctions) {
+  TinyFirmware tiny;
+  tpu::test::ElfBuilder elf;
+  elf.add(TPU_HART_ITCM_BASE, tiny.print("own\n").trap());
+  elf.symbols = {{"begins", TPU_HART_ITCM_BASE}, {"ends_badly", tiny.mepc()}};
+  OpenOptions options;
+  options.firmware_file = testing::TempDir() + "/own_firmware.elf";
+  elf.write(options.firmware_file);
+  std::vector<std::string> lines;
+  options.console = [&](int /*device*/, const std::string& line) { lines.push_back(line); };
+  const std::string error = open_error(options);
+  EXPECT_NE(error.find("trapped: illegal instruction in ends_badly"), std::string::npos) << error;
+  EXPECT_NE(std::ranges::find(lines, "own"), lines.end());
+}
+
+TEST(FirmwareFile, AndAFlatImageAreTwo) {
+  OpenOptions options;
+  options.firmware = TinyFirmware().sleep();
+  options.firmware_file = "any.elf";
+  try {
+    Board::open(options);
+    FAIL() << "taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
   }
 }
 

@@ -34,8 +34,8 @@ ALLOWED = {
     "pjrt_plugin": {"pjrt_plugin", "client", "host_driver", "spec"},
     "c_api": {"c_api", "client", "compiler/compile.hpp", "compiler/ir/error_kinds.hpp", "host_driver", "spec"},
 }
-# The firmware as data (a generated array): the driver uploads it, the model's mask ROM holds it.
-OPEN_HEADERS = {"image/firmware_image.hpp"}
+# The firmware as data (a generated array, or an ELF file): the driver uploads it, the model's mask ROM holds it.
+OPEN_HEADERS = {"image/firmware_image.hpp", "image/elf_image.hpp"}
 # Blocks of the model -> blocks whose headers they may include. Every block stands here; only board and chip wire.
 BLOCKS = {
     "kernel": set(),

@@ -40,6 +40,7 @@ void refuse_fixed(const spec::SimOptions& now, const spec::SimOptions& wanted) {
   check(now.schedule_seed == wanted.schedule_seed, "--schedule-seed");
   check(now.profile == wanted.profile, "--profile");
   check(now.gdb == wanted.gdb && now.gdb_wait == wanted.gdb_wait, "--gdb");
+  check(now.firmware_log == wanted.firmware_log, "--firmware-log");
   check(now.verilog == wanted.verilog, "--verilog");
   check(now.tile_folder == wanted.tile_folder, "the folder for tiles of mismatches");
   check(now.mxu_waves_path == wanted.mxu_waves_path, "--mxu-waves");

@@ -49,6 +49,9 @@ ProbeSinks::ProbeSinks(const BoardOptions& options, const std::vector<VerilogUni
       watchdog_(std::move(waits)),
       programs_(programs) {
   text_ = make_text(sim_);
+  if (!sim_.firmware_log.empty()) {
+    log_ = std::make_unique<LogSink>(sim_.firmware_log);
+  }
   waves_ = make_waves(sim_, verilog);
   timeline_ = make_timeline(sim_);
   xprof_ = make_xprof(sim_);
@@ -119,6 +122,9 @@ void ProbeSinks::listen() {
   watchdog_.listen(probes_);
   if (text_ != nullptr) {
     text_->listen(probes_);
+  }
+  if (log_ != nullptr) {
+    log_->listen(probes_);
   }
   if (waves_ != nullptr) {
     waves_->listen(probes_);
@@ -204,6 +210,7 @@ std::string ProbeSinks::finish() {
     }
   };
   finish_sink(text_);
+  finish_sink(log_);
   finish_sink(waves_);
   finish_sink(timeline_);
   return error;

@@ -1,6 +1,6 @@
-// The sinks that the options ask for, registered with the probe of a board: text trace, waves,
-// timeline, profile, happens-before checker, times of operations, waits at a watchdog, log of
-// commands.
+// The sinks that the options ask for, registered with the probe of a board: text trace, log of the
+// firmware, waves, timeline, profile, happens-before checker, times of operations, waits at a
+// watchdog, log of commands.
 #pragma once
 
 #include <memory>
@@ -11,6 +11,7 @@
 #include "board/board_waits.hpp"
 #include "probe/command_log_sink.hpp"
 #include "probe/launch_programs.hpp"
+#include "probe/log_sink.hpp"
 #include "probe/op_times_sink.hpp"
 #include "probe/probe_set.hpp"
 #include "probe/race_sink.hpp"
@@ -71,6 +72,7 @@ class ProbeSinks {
   WatchdogSink watchdog_;
   const LaunchPrograms& programs_;
   std::unique_ptr<TextSink> text_;
+  std::unique_ptr<LogSink> log_;
   std::unique_ptr<BoardWaves> waves_;
   std::unique_ptr<TimelineSink> timeline_;
   std::unique_ptr<XprofSink> xprof_;

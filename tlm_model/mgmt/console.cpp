@@ -1,6 +1,8 @@
 // Console: registers and log.
 #include "mgmt/console.hpp"
 
+#include "kernel/cycles.hpp"
+#include "mgmt/log_format.hpp"
 #include "tpu/spec/console_regs.hpp"
 
 namespace tpu::model {
@@ -27,27 +29,61 @@ std::vector<ConsoleLog::Line> ConsoleLog::take_lines() {
 bool Console::read(uint32_t /*offset*/, uint32_t& /*value*/) { return false; }
 
 bool Console::write(uint32_t offset, uint32_t value) {
-  if (offset == spec::console::kTrace) {
-    return true;  // heard as the hart's access
+  switch (offset) {
+    case spec::console::kTrace:
+      return true;  // heard as the hart's access
+    case spec::console::kChar:
+      put(static_cast<char>(value));
+      return true;
+    case spec::console::kLogArg:
+      if (args_.size() < spec::console::kLogArgs) {
+        args_.push_back(value);
+      }
+      return true;
+    case spec::console::kLog:
+      end_log(value);
+      return true;
+    default:
+      return false;
   }
-  if (offset != spec::console::kChar) {
-    return false;
-  }
-  const char c = static_cast<char>(value);
+}
+
+void Console::put(char c) {
   if (c != '\n') {
     line_.push_back(c);
   }
   if (c == '\n' || line_.size() == kLineBytes) {
-    log_.add_line(core_, line_);
-    line_.clear();
+    end_line();
   }
-  return true;
 }
 
 void Console::flush() {
   if (!line_.empty()) {
-    log_.add_line(core_, line_);
-    line_.clear();
+    end_line();
+  }
+}
+
+void Console::end_line() {
+  log_.add_line(core_, line_);
+  tell([&] { return printable_text(line_); });
+  line_.clear();
+}
+
+void Console::end_log(uint32_t format) {
+  tell([&] {
+    const auto text_at = [&](uint32_t address) { return text_at_(address, kLineBytes); };
+    return printable_text(format_log(text_at(format), args_, text_at));
+  });
+  args_.clear();
+}
+
+template <class Text>
+void Console::tell(const Text& text) const {
+  if (probes_ != nullptr && probes_->wants(ProbeEvent::kLog, core_bit(core_))) {
+    const std::string line = text();
+    probes_->tell<LogEvent>(core_bit(core_), ProbeEvent::kLog, &ProbeSink::log, [&] {
+      return LogEvent{.cycle = now_cycles(), .core = core_, .text = line};
+    });
   }
 }
 

@@ -1,14 +1,17 @@
 // Console of a control hart: text lines go to the board's log, where they stay until the host takes
-// them. Trace words are seen as what they are, device accesses of the hart (HartEvent). Law:
-// spec/regs/console.toml.
+// them. Log lines (LOG) go to those who listen to the probe and nowhere else; their text is read
+// from the hart's memory by the debug port. Trace words are seen as what they are, device accesses
+// of the hart (HartEvent). Law: spec/regs/console.toml.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "mgmt/reg_block.hpp"
+#include "probe/probe_set.hpp"
 
 namespace tpu::model {
 
@@ -32,19 +35,33 @@ class ConsoleLog {
 
 class Console : public RegBlock {
  public:
-  Console(uint32_t core, ConsoleLog& log) : core_(core), log_(log) {}
+  // A text of the hart's memory up to its end, at most so many bytes.
+  using TextAt = std::function<std::string(uint32_t address, size_t most)>;
+
+  // `probes` may be null.
+  Console(uint32_t core, ConsoleLog& log, const ProbeSet* probes, TextAt text_at)
+      : core_(core), log_(log), probes_(probes), text_at_(std::move(text_at)) {}
 
   bool read(uint32_t offset, uint32_t& value) override;
   bool write(uint32_t offset, uint32_t value) override;
   // Ends a line that has begun: nobody goes on writing it.
   void flush();
-  void visit_state(spec::Archive& archive) { archive(line_); }
+  void visit_state(spec::Archive& archive) { archive(line_, args_); }
 
  private:
   static constexpr size_t kLineBytes = 256;
+  void put(char c);
+  void end_line();
+  void end_log(uint32_t format);
+  template <class Text>
+  void tell(const Text& text) const;
+
   const uint32_t core_;
   ConsoleLog& log_;
+  const ProbeSet* const probes_;
+  const TextAt text_at_;
   std::string line_;
+  std::vector<uint32_t> args_;  // of the next log line
 };
 
 }  // namespace tpu::model

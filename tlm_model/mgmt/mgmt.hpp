@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <systemc>
 #include <vector>
 
@@ -91,6 +92,7 @@ class Mgmt : public sc_core::sc_module,
   bool bus_hbm_window(uint32_t offset, std::span<uint8_t> data, bool write);
   bool untimed(const MmioAccess& access);
   bool peek_register(uint32_t address, uint32_t& value);
+  std::string text_at(uint32_t address, size_t most) const;
   static uint32_t core_register(CoreSocket& socket, uint64_t offset);
   static bool forward(CoreSocket& socket, uint64_t address, std::span<uint8_t> data, bool write);
   // Lines of the core.

@@ -27,6 +27,17 @@ bool Mgmt::peek_register(uint32_t address, uint32_t& value) {
   return (*core_blocks_[block])->transport_dbg(txn) == sizeof value;
 }
 
+// Of the hart's memories, up to a zero byte or to where nothing is.
+std::string Mgmt::text_at(uint32_t address, size_t most) const {
+  std::string text;
+  uint8_t byte = 0;
+  while (text.size() < most && hart().read_memory(address, std::span(&byte, 1)) && byte != 0) {
+    text.push_back(static_cast<char>(byte));
+    ++address;
+  }
+  return text;
+}
+
 bool Mgmt::debug_read(uint32_t address, std::span<uint8_t> data) {
   if (hart().read_memory(address, data)) {
     return true;

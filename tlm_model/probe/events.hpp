@@ -36,8 +36,9 @@ enum class ProbeEvent : uint8_t {
   kRegister,
   kNonFinite,
   kAssertion,
+  kLog,
 };
-inline constexpr size_t kProbeEvents = static_cast<size_t>(ProbeEvent::kAssertion) + 1;
+inline constexpr size_t kProbeEvents = static_cast<size_t>(ProbeEvent::kLog) + 1;
 
 // Cores of a board, one bit each (a board has at most 16).
 using CoreMask = uint32_t;
@@ -259,6 +260,13 @@ struct AssertionEvent {
   uint64_t cycle = 0;
   uint32_t core = 0;
   std::string_view path{};  // of the unit
+};
+
+// Firmware has ended a line of its log or of its console.
+struct LogEvent {
+  uint64_t cycle = 0;
+  uint32_t core = 0;
+  std::string_view text{};
 };
 
 }  // namespace tpu::model

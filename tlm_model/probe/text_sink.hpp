@@ -2,11 +2,10 @@
 // word of a control hart. Input of sim_scripts/timeline.py.
 #pragma once
 
-#include <cstdio>
 #include <string>
 
-#include "kernel/file_lock.hpp"
 #include "probe/probe_set.hpp"
+#include "probe/text_file.hpp"
 
 namespace tpu::model {
 
@@ -17,10 +16,7 @@ namespace tpu::model {
 class TextSink final : public ProbeSink {
  public:
   // Throws std::runtime_error when the file cannot be created, or another run writes it.
-  explicit TextSink(const std::string& path);
-  ~TextSink() override;
-  TextSink(const TextSink&) = delete;
-  TextSink& operator=(const TextSink&) = delete;
+  explicit TextSink(const std::string& path) : file_(path, "trace") {}
 
   void listen(ProbeSet& probes) {
     probes.add(*this, {ProbeEvent::kDone, ProbeEvent::kMark, ProbeEvent::kHart});
@@ -30,16 +26,10 @@ class TextSink final : public ProbeSink {
   void hart(const HartEvent& event) override;
 
   // Closes the file. Empty, or what went wrong (also during the writes before).
-  std::string finish();
+  std::string finish() { return file_.finish(); }
 
  private:
-  void note(int printed);
-
-  const std::string path_;
-  FileLock lock_;
-  std::FILE* file_;
-  int write_error_ = 0;  // as in errno
-  std::string error_;
+  TextFile file_;
 };
 
 }  // namespace tpu::model

@@ -69,7 +69,9 @@ struct OpenOptions {
   /// numbers and `sim.no_data` are as they were then; all else may differ.
   std::string snapshot;
 
-  std::vector<std::byte> firmware;  ///< empty: the image that is built in
+  std::vector<std::byte> firmware;  ///< flat image; empty: the one that is built in
+  /// Firmware of the user's own, an ELF file for control harts, in place of the built-in one.
+  std::string firmware_file;
   /// Takes what the firmware of a core prints, a line a call; called without locks, by the thread
   /// that makes board time pass; it must not throw and not call the board. Empty: standard error,
   /// as "[TPU:3 firmware] text".

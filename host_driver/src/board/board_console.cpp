@@ -75,7 +75,7 @@ std::string BoardImpl::core_text(const Device& device, uint64_t fault_cycle) {
   }
   if (at < stats.harts.size()) {
     const HartPlace& hart = stats.harts[at];
-    const std::vector<std::string> frames = firmware_trace(firmware_build_, hart);
+    const std::vector<std::string> frames = firmware_trace(*firmware_names_, firmware_build_, hart);
     text += fmt::format("\nthe control hart of TPU:{} {} at {:#010x}{}{}", device.id,
                         hart.sleeping ? "sleeps" : "stands", hart.pc, frames.empty() ? "" : ", ",
                         fmt::join(frames, ", called by "));
@@ -86,7 +86,7 @@ std::string BoardImpl::core_text(const Device& device, uint64_t fault_cycle) {
 // An image that traps before it tells its build is the one that was loaded.
 std::string BoardImpl::trap_place(const Device& device, const tpu_fault_record_t& record) {
   const uint32_t build = read_core(device, core_page::kFwBuild);
-  return firmware_place(build != 0 ? build : firmware_build_, record.hart_mepc);
+  return firmware_place(*firmware_names_, build != 0 ? build : firmware_build_, record.hart_mepc);
 }
 
 // Of a core in state DEAD; empty when it left no record of a trap.

@@ -39,10 +39,11 @@ std::string BoardImpl::tell_hang(const char* kind, const Operation* op,
     return on_core != nullptr && on_core->program ? &on_core->program->exe : nullptr;
   };
   for (size_t i = 0; i < stats.harts.size(); ++i) {
-    report.harts.push_back({.device = static_cast<int>(i),
-                            .sleeping = stats.harts[i].sleeping,
-                            .pc = stats.harts[i].pc,
-                            .frames = firmware_trace(firmware_build_, stats.harts[i])});
+    report.harts.push_back(
+        {.device = static_cast<int>(i),
+         .sleeping = stats.harts[i].sleeping,
+         .pc = stats.harts[i].pc,
+         .frames = firmware_trace(*firmware_names_, firmware_build_, stats.harts[i])});
   }
   std::string text = hang_text(report) + stats.waits_text;
   if (!hang_report_.empty()) {

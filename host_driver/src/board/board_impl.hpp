@@ -38,6 +38,10 @@
 #include "tpu/spec/rings.h"
 #include "tpu/transport.hpp"
 
+namespace tpu::firmware {
+struct Image;
+}
+
 namespace tpu::driver {
 
 /// That much host time from now on; a timeout that the clock cannot hold is none.
@@ -440,6 +444,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::vector<std::byte> firmware_;
   uint32_t firmware_entry_ = 0;
   uint32_t firmware_build_ = 0;  // what FW_BUILD must say; 0: not known
+  std::shared_ptr<const firmware::Image> firmware_names_;
   std::shared_ptr<HostArena> arena_;
   std::unique_ptr<Transport> transport_;
   std::vector<Device> devices_;

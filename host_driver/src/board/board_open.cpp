@@ -118,9 +118,10 @@ void BoardImpl::connect(const OpenOptions& options) {
   params_ = request.params;
   hash_ = spec::board_hash(params_);
 
-  const FirmwareImage image = built_in_firmware();
-  firmware_ = options.firmware.empty() ? image.bytes : options.firmware;
+  const FirmwareImage image = firmware_of(options);
+  firmware_ = image.bytes;
   firmware_entry_ = image.entry;
+  firmware_names_ = image.names;
   if (options.staging_bytes < kLeastStagingBytes ||
       options.staging_bytes > HostArena::kMaxStagingBytes) {
     throw Error(
@@ -128,8 +129,7 @@ void BoardImpl::connect(const OpenOptions& options) {
         fmt::format("staging memory of {} bytes; it can have {} to {}", options.staging_bytes,
                     kLeastStagingBytes, HostArena::kMaxStagingBytes));
   }
-  firmware_build_ =
-      options.firmware.empty() && options.transport == "sim" && !options.factory ? image.build : 0;
+  firmware_build_ = options.transport == "sim" && !options.factory ? image.build : 0;
   if (firmware_.empty()) {
     if (options.transport != "null" && !options.factory) {
       throw Error(
@@ -141,7 +141,8 @@ void BoardImpl::connect(const OpenOptions& options) {
   }
 
   const auto cores = static_cast<size_t>(spec::core_count(params_));
-  request.sim.waves_trigger = trigger_with_address(firmware_build_, options.sim.waves_trigger);
+  request.sim.waves_trigger =
+      trigger_with_address(*firmware_names_, firmware_build_, options.sim.waves_trigger);
   arena_ =
       std::make_shared<HostArena>(cores * (kCmdRingBytes + kCplRingBytes), options.staging_bytes);
   sim_ = options.sim;

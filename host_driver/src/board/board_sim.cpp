@@ -39,7 +39,8 @@ void BoardImpl::change_sim(const SimOptions& sim) {
   run_until_idle();
   check_unbroken();
   SimOptions resolved = sim;
-  resolved.waves_trigger = trigger_with_address(firmware_build_, sim.waves_trigger);
+  resolved.waves_trigger =
+      trigger_with_address(*firmware_names_, firmware_build_, sim.waves_trigger);
   const std::string error = transport_->change_sim(resolved);
   launch_clock_ = clock_of(sim, time_limit_);
   if (sim.op_times && !sim_.op_times) {

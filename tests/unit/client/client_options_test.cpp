@@ -41,6 +41,8 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
                                                      {"TPUBOARD_TIME_LIMIT", "0.5"},
                                                      {"TPUBOARD_CHECK", "1"},
                                                      {"TPUBOARD_TRACE", "t.txt"},
+                                                     {"TPUBOARD_FIRMWARE", "own.elf"},
+                                                     {"TPUBOARD_FIRMWARE_LOG", "-"},
                                                      {"TPUBOARD_GDB", ":1234"},
                                                      {"TPUBOARD_GDB_WAIT", "1"},
                                                      {"TPUBOARD_LOG", "stderr"},
@@ -54,6 +56,8 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
   EXPECT_EQ(options.open.time_limit, 0.5);
   EXPECT_TRUE(options.open.sim.check);
   EXPECT_EQ(options.open.sim.trace_path, "t.txt");
+  EXPECT_EQ(options.open.firmware_file, "own.elf");
+  EXPECT_EQ(options.open.sim.firmware_log, "-");
   EXPECT_EQ(options.open.sim.gdb, ":1234");
   EXPECT_TRUE(options.open.sim.gdb_wait);
   EXPECT_EQ(options.call_log, "stderr");
