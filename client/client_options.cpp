@@ -129,6 +129,8 @@ constexpr Variable kVariables[] = {
     {"FIRMWARE", [](const std::string& text, Reading& to) { to.board.open.firmware_file = text; }},
     {"FIRMWARE_LOG",
      [](const std::string& text, Reading& to) { to.board.open.sim.firmware_log = text; }},
+    {"TRACE_MMIO",
+     [](const std::string& text, Reading& to) { to.board.open.sim.mmio_trace_path = text; }},
     {"GDB_WAIT",
      [](const std::string& text, Reading& to) { to.board.open.sim.gdb_wait = flag_of(text); }},
     {"LOG", [](const std::string& text, Reading& to) { to.options.call_log = text; }},

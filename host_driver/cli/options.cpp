@@ -104,6 +104,11 @@ void add_debugger_options(CLI::App& command, BoardArguments& arguments) {
                   "What the firmware logs and prints, with its cycle; - is standard error")
       ->type_name("FILE.txt");
   command
+      .add_option("--trace-mmio", arguments.open.sim.mmio_trace_path,
+                  "One text line for each register that firmware reads or writes, each doorbell "
+                  "and each entry of the rings")
+      ->type_name("FILE.txt");
+  command
       .add_flag("--gdb-wait", arguments.open.sim.gdb_wait,
                 "Nothing runs before a debugger says continue")
       ->needs(gdb);
@@ -189,7 +194,7 @@ void keep_inputs(const OpenOptions& options, const std::string& json,
   inputs.push_back(options.firmware_file);
   const SimOptions& sim = options.sim;
   for (const std::string& output :
-       {sim.trace_path, sim.firmware_log, sim.waves_path, sim.timeline_path,
+       {sim.trace_path, sim.mmio_trace_path, sim.firmware_log, sim.waves_path, sim.timeline_path,
         sim.mxu_waves_path, options.hang_report, json}) {
     refuse_overwrite(output, inputs);
   }

@@ -1,4 +1,4 @@
-"""Emits the C++ headers: isa.hpp, <block>_regs.hpp, registers.hpp and board_params.hpp."""
+"""Emits the C++ headers: isa.hpp, <block>_regs.hpp, registers.hpp, ring_names.hpp and board_params.hpp."""
 
 from __future__ import annotations
 
@@ -180,6 +180,19 @@ def emit_registers(blocks: list[Block], hart_map: Format, out: Path) -> None:
                 f"inline constexpr std::array<RegisterInfo, {len(hart)}> kHartRegisters = {{{{\n" + "\n".join(hart)
                 + "\n}};\n\n}  // namespace tpu::spec\n")
     (out / "registers.hpp").write_text("\n".join(text))
+
+
+def emit_ring_names(rings: Format, out: Path) -> None:
+    """Writes ring_names.hpp: opcodes and statuses of ring entries as texts."""
+    text = [HEAD.format(source="spec/formats/rings.toml"),
+            "#include <cstdint>\n#include <string_view>\n\nnamespace tpu::spec {\n"]
+    for prefix, function in (("OP_", "ring_opcode_name"), ("STATUS_", "ring_status_name")):
+        cases = [f'    case {value}:\n      return "{name.removeprefix(prefix)}";'
+                 for name, (value, _) in rings.constants.items() if name.startswith(prefix) and name != "OP_NONE"]
+        text.append(f'/// "?" for a number that has none.\nconstexpr std::string_view {function}(uint32_t number) {{\n'
+                    "  switch (number) {\n" + "\n".join(cases) + '\n    default:\n      return "?";\n  }\n}\n')
+    text.append("}  // namespace tpu::spec\n")
+    (out / "ring_names.hpp").write_text("\n".join(text))
 
 
 def emit_board(keys: list[BoardKey], presets: dict[str, str], out: Path) -> None:

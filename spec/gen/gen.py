@@ -46,6 +46,7 @@ def emit_all(out: Path) -> None:
     for fmt in formats.values():
         emit_c.emit_format(fmt, include)
     emit_cpp.emit_registers(blocks, formats["hart_map"], include)
+    emit_cpp.emit_ring_names(formats["rings"], include)
     keys, entries, texts = read_boards()
     emit_cpp.emit_board(keys, texts, include)
 

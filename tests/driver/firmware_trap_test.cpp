@@ -269,12 +269,17 @@ TEST(FirmwareFile, NamesItsOwnFunctions) {
   elf.symbols = {{"begins", TPU_HART_ITCM_BASE}, {"ends_badly", tiny.mepc()}};
   OpenOptions options;
   options.firmware_file = testing::TempDir() + "/own_firmware.elf";
+  options.sim.mmio_trace_path = testing::TempDir() + "/own_firmware.txt";
   elf.write(options.firmware_file);
   std::vector<std::string> lines;
   options.console = [&](int /*device*/, const std::string& line) { lines.push_back(line); };
   const std::string error = open_error(options);
   EXPECT_NE(error.find("trapped: illegal instruction in ends_badly"), std::string::npos) << error;
   EXPECT_NE(std::ranges::find(lines, "own"), lines.end());
+  const std::string trace = text_of(options.sim.mmio_trace_path);
+  EXPECT_NE(trace.find(" 0 hart write console.CHAR 0x0000006f pc=0x10000008 begins\n"),
+            std::string::npos)
+      << trace;
 }
 
 TEST(FirmwareFile, AndAFlatImageAreTwo) {

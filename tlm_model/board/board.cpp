@@ -40,6 +40,7 @@ void refuse_fixed(const spec::SimOptions& now, const spec::SimOptions& wanted) {
   check(now.schedule_seed == wanted.schedule_seed, "--schedule-seed");
   check(now.profile == wanted.profile, "--profile");
   check(now.gdb == wanted.gdb && now.gdb_wait == wanted.gdb_wait, "--gdb");
+  check(now.mmio_trace_path == wanted.mmio_trace_path, "--trace-mmio");
   check(now.firmware_log == wanted.firmware_log, "--firmware-log");
   check(now.verilog == wanted.verilog, "--verilog");
   check(now.tile_folder == wanted.tile_folder, "the folder for tiles of mismatches");
@@ -214,7 +215,7 @@ std::unique_ptr<MxuSelect> Board::make_select(const BoardOptions& options) {
 // What can fail comes first.
 std::string Board::change_options(const spec::SimOptions& sim) {
   refuse_fixed(options_.sim, sim);
-  BoardOptions options{options_.params, sim};
+  BoardOptions options{options_.params, sim, options_.firmware};
   std::unique_ptr<MxuSelect> select;
   std::vector<MxuUnit> units;
   if (sim.mxu != options_.sim.mxu) {

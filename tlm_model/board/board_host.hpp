@@ -24,6 +24,9 @@
 namespace tpu::exe {
 struct ExecutableT;
 }
+namespace tpu::firmware {
+struct Image;
+}
 namespace tpu::spec {
 class Archive;
 }
@@ -33,6 +36,8 @@ namespace tpu::model {
 struct BoardOptions {
   spec::BoardParams params;
   spec::SimOptions sim;
+  // What the control harts will run, to name its places; null: not known.
+  std::shared_ptr<const firmware::Image> firmware{};
 };
 
 // A text line that the firmware of a core wrote to its console.

@@ -6,6 +6,7 @@
 
 #include "board/append_line.hpp"
 #include "board/board_loader.hpp"
+#include "image/firmware_image.hpp"
 
 namespace tpu::model {
 namespace {
@@ -49,6 +50,7 @@ ProbeSinks::ProbeSinks(const BoardOptions& options, const std::vector<VerilogUni
       watchdog_(std::move(waits)),
       programs_(programs) {
   text_ = make_text(sim_);
+  mmio_ = make_mmio(options);
   if (!sim_.firmware_log.empty()) {
     log_ = std::make_unique<LogSink>(sim_.firmware_log);
   }
@@ -66,6 +68,16 @@ ProbeSinks::ProbeSinks(const BoardOptions& options, const std::vector<VerilogUni
 
 std::unique_ptr<TextSink> ProbeSinks::make_text(const spec::SimOptions& sim) {
   return sim.trace_path.empty() ? nullptr : std::make_unique<TextSink>(sim.trace_path);
+}
+
+std::unique_ptr<MmioSink> ProbeSinks::make_mmio(const BoardOptions& options) {
+  if (options.sim.mmio_trace_path.empty()) {
+    return nullptr;
+  }
+  return std::make_unique<MmioSink>(
+      options.sim.mmio_trace_path, [firmware = options.firmware](uint32_t address) {
+        return firmware != nullptr ? firmware::code_place(*firmware, address) : std::string();
+      });
 }
 
 std::unique_ptr<BoardWaves> ProbeSinks::make_waves(const spec::SimOptions& sim,
@@ -122,6 +134,9 @@ void ProbeSinks::listen() {
   watchdog_.listen(probes_);
   if (text_ != nullptr) {
     text_->listen(probes_);
+  }
+  if (mmio_ != nullptr) {
+    mmio_->listen(probes_);
   }
   if (log_ != nullptr) {
     log_->listen(probes_);
@@ -210,6 +225,7 @@ std::string ProbeSinks::finish() {
     }
   };
   finish_sink(text_);
+  finish_sink(mmio_);
   finish_sink(log_);
   finish_sink(waves_);
   finish_sink(timeline_);

@@ -1,6 +1,6 @@
-// The sinks that the options ask for, registered with the probe of a board: text trace, log of the
-// firmware, waves, timeline, profile, happens-before checker, times of operations, waits at a
-// watchdog, log of commands.
+// The sinks that the options ask for, registered with the probe of a board: text trace, trace of
+// registers and rings, log of the firmware, waves, timeline, profile, happens-before checker, times
+// of operations, waits at a watchdog, log of commands.
 #pragma once
 
 #include <memory>
@@ -12,6 +12,7 @@
 #include "probe/command_log_sink.hpp"
 #include "probe/launch_programs.hpp"
 #include "probe/log_sink.hpp"
+#include "probe/mmio_sink.hpp"
 #include "probe/op_times_sink.hpp"
 #include "probe/probe_set.hpp"
 #include "probe/race_sink.hpp"
@@ -59,6 +60,7 @@ class ProbeSinks {
 
  private:
   static std::unique_ptr<TextSink> make_text(const spec::SimOptions& sim);
+  static std::unique_ptr<MmioSink> make_mmio(const BoardOptions& options);
   std::unique_ptr<BoardWaves> make_waves(const spec::SimOptions& sim,
                                          const std::vector<VerilogUnit>& verilog);
   std::unique_ptr<TimelineSink> make_timeline(const spec::SimOptions& sim) const;
@@ -72,6 +74,7 @@ class ProbeSinks {
   WatchdogSink watchdog_;
   const LaunchPrograms& programs_;
   std::unique_ptr<TextSink> text_;
+  std::unique_ptr<MmioSink> mmio_;
   std::unique_ptr<LogSink> log_;
   std::unique_ptr<BoardWaves> waves_;
   std::unique_ptr<TimelineSink> timeline_;

@@ -210,6 +210,9 @@ bool HostDma::post(Context& context) {
     const uint32_t crc = spec::crc32c(std::span<const std::byte>(sent).first(sealed));
     std::memcpy(sent.data() + sealed, &crc, sizeof crc);
   }
+  if ((context.start & hostdma::kStartSealMask) != 0) {
+    tell_ring(context, true, sent);
+  }
   const bool msi = (context.start & hostdma::kStartMsiMask) != 0;
   host_port->post_host(context.host, std::move(sent), msi ? completion_vector_ : HostBus::kNoMsi);
   return true;
@@ -304,12 +307,28 @@ void HostDma::crc_of(Context& context, std::span<const std::byte> data) {
   context.crc = spec::crc32c(data);
 }
 
+// Only entries of rings are checked, or sealed.
+void HostDma::tell_ring(const Context& context, bool completion,
+                        std::span<const std::byte> entries) const {
+  if (fabric_.probes == nullptr) {
+    return;
+  }
+  fabric_.probes->tell<RingEvent>(core_bit(core_), ProbeEvent::kRing, &ProbeSink::ring, [&] {
+    return RingEvent{.cycle = now_cycles(),
+                     .core = core_,
+                     .completion = completion,
+                     .host = context.host,
+                     .entries = entries};
+  });
+}
+
 // Bytes from the host reach their place.
 void HostDma::take(Context& context, std::span<const std::byte> data) {
   if ((context.start & hostdma::kStartCrcMask) != 0) {
     crc_of(context, data);
   }
   if ((context.start & hostdma::kStartEntriesMask) != 0) {
+    tell_ring(context, false, data);
     constexpr size_t kChecked = TPU_CMD_ENTRY_BYTES - sizeof(uint32_t);
     for (size_t i = 0; i < data.size() / TPU_CMD_ENTRY_BYTES && i < 32; ++i) {
       const std::span<const std::byte> entry =

@@ -76,6 +76,7 @@ class HostDma : public sc_core::sc_module, public RegBlock {
   void run_crc(Context& context);
   void run_fill(const Context& context);
   void run_d2d(const Context& context);
+  void tell_ring(const Context& context, bool completion, std::span<const std::byte> entries) const;
   void take(Context& context, std::span<const std::byte> data);
   void crc_of(Context& context, std::span<const std::byte> data);
   void flow(uint64_t bytes, const std::function<void(Flow&)>& path);

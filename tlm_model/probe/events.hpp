@@ -4,6 +4,7 @@
 // live for the call only.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -36,6 +37,7 @@ enum class ProbeEvent : uint8_t {
   kRegister,
   kNonFinite,
   kAssertion,
+  kRing,
   kLog,
 };
 inline constexpr size_t kProbeEvents = static_cast<size_t>(ProbeEvent::kLog) + 1;
@@ -260,6 +262,16 @@ struct AssertionEvent {
   uint64_t cycle = 0;
   uint32_t core = 0;
   std::string_view path{};  // of the unit
+};
+
+// Host DMA brings entries of a command ring to a control hart, or has sent off one of a completion
+// ring (spec/formats/rings.toml).
+struct RingEvent {
+  uint64_t cycle = 0;
+  uint32_t core = 0;
+  bool completion = false;
+  uint64_t host = 0;                     // address of the first one
+  std::span<const std::byte> entries{};  // as they crossed the link
 };
 
 // Firmware has ended a line of its log or of its console.

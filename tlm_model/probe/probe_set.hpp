@@ -33,6 +33,7 @@ class ProbeSink {
   virtual void device_register(const RegisterEvent& /*event*/) {}
   virtual void non_finite(const NonFiniteEvent& /*event*/) {}
   virtual void assertion(const AssertionEvent& /*event*/) {}
+  virtual void ring(const RingEvent& /*event*/) {}
   virtual void log(const LogEvent& /*event*/) {}
 };
 

@@ -23,6 +23,9 @@
 namespace tpu::spec {
 class Archive;
 }
+namespace tpu::firmware {
+struct Image;
+}
 
 namespace tpu::driver {
 
@@ -41,6 +44,8 @@ struct HostMemory {
 struct TransportRequest {
   spec::BoardParams params;  ///< every number of the board
   SimOptions sim;            ///< what a transport without them cannot do, it refuses
+  /// What the control harts will run, for those who name its places; null: not known.
+  std::shared_ptr<const firmware::Image> firmware{};
 };
 
 /// A text line that the firmware of a core wrote to its console.

@@ -38,10 +38,6 @@
 #include "tpu/spec/rings.h"
 #include "tpu/transport.hpp"
 
-namespace tpu::firmware {
-struct Image;
-}
-
 namespace tpu::driver {
 
 /// That much host time from now on; a timeout that the clock cannot hold is none.

@@ -122,6 +122,7 @@ void BoardImpl::connect(const OpenOptions& options) {
   firmware_ = image.bytes;
   firmware_entry_ = image.entry;
   firmware_names_ = image.names;
+  request.firmware = options.firmware.empty() ? image.names : nullptr;
   if (options.staging_bytes < kLeastStagingBytes ||
       options.staging_bytes > HostArena::kMaxStagingBytes) {
     throw Error(

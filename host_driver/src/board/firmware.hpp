@@ -10,10 +10,6 @@
 
 #include "tpu/transport.hpp"
 
-namespace tpu::firmware {
-struct Image;
-}
-
 namespace tpu::driver {
 
 struct FirmwareImage {

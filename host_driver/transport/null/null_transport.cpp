@@ -492,10 +492,10 @@ std::unique_ptr<Transport> make_null_transport(const TransportRequest& request,
     throw Error(ErrorCode::kInvalidArgument,
                 "--gdb with the null transport, which has no firmware: this needs --transport sim");
   }
-  if (!request.sim.firmware_log.empty()) {
+  if (!request.sim.mmio_trace_path.empty() || !request.sim.firmware_log.empty()) {
     throw Error(
         ErrorCode::kInvalidArgument,
-        "--firmware-log with the null transport, which has no firmware: this "
+        "--trace-mmio or --firmware-log with the null transport, which has no firmware: this "
         "needs --transport sim");
   }
   return std::make_unique<NullTransport>(request, memory);

@@ -34,7 +34,7 @@ class SimTransport : public Transport {
  public:
   SimTransport(const TransportRequest& request, HostMemory& memory)
       : memory_(memory),
-        board_({request.params, request.sim}, memory_),
+        board_({request.params, request.sim, request.firmware}, memory_),
         has_data_(!request.sim.no_data) {
     if (const std::string address = board_.gdb_address(); !address.empty()) {
       fmt::print(stderr, "gdb: {} on {}\n",

@@ -33,6 +33,7 @@ struct SimOptions {
   uint64_t xprof_first_step = 0;      ///< that is in it
   uint64_t xprof_steps = UINT64_MAX;  ///< how many are
   std::string trace_path;             ///< one text line an engine command; empty: none
+  std::string mmio_trace_path;        ///< registers and rings, a text line an access; empty: none
   std::string firmware_log;           ///< what control harts log; "-": standard error; empty: none
   std::string waves_path;             ///< FST of board-level signals; empty: none
   uint64_t waves_first_step = 0;      ///< that is in it

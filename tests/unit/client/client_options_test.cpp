@@ -43,6 +43,7 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
                                                      {"TPUBOARD_TRACE", "t.txt"},
                                                      {"TPUBOARD_FIRMWARE", "own.elf"},
                                                      {"TPUBOARD_FIRMWARE_LOG", "-"},
+                                                     {"TPUBOARD_TRACE_MMIO", "m.txt"},
                                                      {"TPUBOARD_GDB", ":1234"},
                                                      {"TPUBOARD_GDB_WAIT", "1"},
                                                      {"TPUBOARD_LOG", "stderr"},
@@ -58,6 +59,7 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
   EXPECT_EQ(options.open.sim.trace_path, "t.txt");
   EXPECT_EQ(options.open.firmware_file, "own.elf");
   EXPECT_EQ(options.open.sim.firmware_log, "-");
+  EXPECT_EQ(options.open.sim.mmio_trace_path, "m.txt");
   EXPECT_EQ(options.open.sim.gdb, ":1234");
   EXPECT_TRUE(options.open.sim.gdb_wait);
   EXPECT_EQ(options.call_log, "stderr");
