@@ -169,6 +169,24 @@ TEST_F(SimHangWatchdog, ASequencerThatOnlyCountsIsToldWithTheQueuesThatWait) {
   EXPECT_EQ(json_["hang"], "watchdog");
 }
 
+class SimHangLivelock : public SimHang {
+ protected:
+  SimHangLivelock() : SimHang({"mgmt.watchdog_us=20", "mgmt.step_watchdogs=3"}) {}
+};
+
+// Two cores hand one count to and fro: each always has a signal under way, none ever ends.
+TEST_F(SimHangLivelock, CoresThatOnlyAnswerEachOtherAreTold) {
+  hang(
+      "  rid r1\n  li r2, 0\n  bne r1, r0, turn\n  li r2, 1\n"
+      "  dma_remote.nop op=0 signal=5:1:r2\nturn:\n"
+      "  dma_remote.nop op=1 wait=5:1:take signal=5:1:r2\n  jmp turn\n  halt\n",
+      ErrorCode::kDeviceFault, 2);
+  EXPECT_THAT(text_, HasSubstr("WATCHDOG"));
+  EXPECT_THAT(text_, HasSubstr("the step does not end"));
+  EXPECT_THAT(text_, HasSubstr("op 1 scatter at model.py:9) waits for semaphore 5 >= 1"));
+  EXPECT_EQ(json_["hang"], "watchdog");
+}
+
 class SimHangLimit : public SimHang {
  protected:
   SimHangLimit() : SimHang({"mgmt.watchdog_us=4000000"}, 0.5) {}

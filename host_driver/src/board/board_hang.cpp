@@ -82,10 +82,10 @@ std::string BoardImpl::tell_findings(const Operation& op) {
     return true;
   });
   if (step) {  // a schedule is that of its step; without one all steps are alike
-    text += fmt::format("again: tpuboard run {}.tpuexe --check --no-data{}\n", op.program->exe.name,
-                        sim_.schedule_seed == 0
-                            ? ""
-                            : fmt::format(" --schedule-seed {}", sim_.schedule_seed + *step));
+    text += fmt::format(
+        "again: tpuboard run {}.tpuexe{} --check --no-data{}\n", op.program->exe.name, board_words_,
+        sim_.schedule_seed == 0 ? ""
+                                : fmt::format(" --schedule-seed {}", sim_.schedule_seed + *step));
   }
   check_text_ += text;
   return text;

@@ -439,6 +439,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   SnapshotRecords restored_;  // until they are taken
   std::vector<std::byte> firmware_;
   uint32_t firmware_entry_ = 0;
+  std::string board_words_;      // options of the command that choose this board: " --set a.b=1"
   uint32_t firmware_build_ = 0;  // what FW_BUILD must say; 0: not known
   std::shared_ptr<const firmware::Image> firmware_names_;
   std::shared_ptr<HostArena> arena_;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "file/crc32c.hpp"
 #include "src/board/board_impl.hpp"
@@ -42,6 +43,33 @@ Error internal(const std::string& text, int device = -1) {
 // Board, firmware and driver are each good, but do not belong together.
 Error mismatch(const std::string& text, int device = -1) {
   return Error(ErrorCode::kFailedPrecondition, text, {.device = device, .op = {}, .source = {}});
+}
+
+// As a shell reads it.
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain = "_./=,:+-";
+  const bool plain = std::ranges::all_of(text, [&](unsigned char c) {
+    return std::isalnum(c) != 0 || kPlain.find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (plain && !text.empty()) {
+    return text;
+  }
+  std::string quoted = "'";
+  for (const char c : text) {
+    quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  }
+  return quoted + "'";
+}
+
+std::string command_words(const OpenOptions& options) {
+  std::string words;
+  if (options.preset != OpenOptions().preset) {
+    words += " --board " + shell_word(options.preset);
+  }
+  for (const std::string& text : options.overrides) {
+    words += " --set " + shell_word(text);
+  }
+  return words;
 }
 
 std::unique_ptr<Transport> make_transport(const OpenOptions& options,
@@ -116,6 +144,7 @@ void BoardImpl::connect(const OpenOptions& options) {
   request.params = spec::load_board(options.preset, options.overrides);
   request.sim = options.sim;
   params_ = request.params;
+  board_words_ = command_words(options);
   hash_ = spec::board_hash(params_);
 
   const FirmwareImage image = firmware_of(options);
