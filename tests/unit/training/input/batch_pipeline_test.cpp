@@ -229,7 +229,7 @@ class AnnouncedSource : public Source {
 TEST(InputBatches, TheSourceHearsOfExamplesBeforeTheyAreRead) {
   constexpr uint64_t kEpochs = 2;
   for (const int64_t numbers : {int64_t{1}, int64_t{1} << 13}) {
-    for (const uint64_t shuffle : {0, 10}) {
+    for (const uint64_t shuffle : {uint64_t{0}, uint64_t{10}}) {
       const auto source = std::make_shared<AnnouncedSource>(numbers);
       BatchPipeline pipeline(
           source, {{.name = "numbers", .type = DType::kI32, .shape = {numbers}}},
