@@ -197,8 +197,8 @@ void BatchPipeline::State::give_room(Batch& batch) const {
 }
 
 // The examples that have newly come near, so that the host reads their files ahead in large pieces.
-// Small ones that are read as they are stored the host reads ahead by itself, with less work than by
-// hints; large ones are each a read of their own.
+// Small ones that are read as they are stored the host reads ahead by itself, with less work than
+// by hints; large ones are each a read of their own.
 void BatchPipeline::State::expect_rows() {
   if (options_.order.shuffle == 0 && small_) {
     return;

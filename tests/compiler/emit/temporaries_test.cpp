@@ -1,5 +1,5 @@
-// The table of temporaries in HBM: what shares bytes never lives at the same time, and together they
-// are the scratch slot.
+// The table of temporaries in HBM: what shares bytes never lives at the same time, and together
+// they are the scratch slot.
 #include <gmock/gmock.h>
 
 #include <algorithm>
