@@ -210,7 +210,7 @@ void ProbeSinks::log_commands(const std::optional<spec::MemoryLook>& look,
 spec::CommandLog ProbeSinks::take_commands() {
   spec::CommandLog log;
   if (command_log_ != nullptr) {
-    log = command_log_->take();
+    log = command_log_->take_log();
     command_log_.reset();
     listen();
   }

@@ -63,7 +63,7 @@ void CommandLogSink::done(const DoneEvent& event) {
   }
 }
 
-spec::CommandLog CommandLogSink::take() {
+spec::CommandLog CommandLogSink::take_log() {
   std::stable_sort(log_.commands.begin(), log_.commands.end(), [](const auto& a, const auto& b) {
     return std::tie(a.start, a.core, a.unit) < std::tie(b.start, b.core, b.unit);
   });

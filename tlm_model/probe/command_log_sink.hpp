@@ -34,7 +34,7 @@ class CommandLogSink final : public ProbeSink {
   void start(const StartEvent& event) override;
   void done(const DoneEvent& event) override;
 
-  spec::CommandLog take();
+  spec::CommandLog take_log();
 
  private:
   using Key = std::pair<uint32_t, uint64_t>;  // core, sequence

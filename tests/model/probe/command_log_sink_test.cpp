@@ -42,7 +42,7 @@ TEST_F(CommandLogged, KeepsTimesAndOperandsInTheOrderOfStarts) {
   start(sink, 60, source(1, spec::Queue::kVpu, 901));
   sink.done({.cycle = 70, .source = source(1, spec::Queue::kVpu, 900)});
   sink.done({.cycle = 80, .source = source(0, spec::Queue::kDmaIn, 11)});
-  const spec::CommandLog log = sink.take();
+  const spec::CommandLog log = sink.take_log();
   ASSERT_EQ(log.commands.size(), 3U);
   const auto& [first, second, third] = std::tie(log.commands[0], log.commands[1], log.commands[2]);
   EXPECT_EQ(first.core, 0U);
@@ -70,7 +70,7 @@ TEST_F(CommandLogged, LooksWhenTheCommandIsDone) {
   EXPECT_TRUE(looks_.empty());
   sink.done({.cycle = 40, .source = source(1, spec::Queue::kDmaIn, 6)});
   EXPECT_THAT(looks_, ElementsAre(range));
-  EXPECT_EQ(sink.take().looked.value().size(), 4U);
+  EXPECT_EQ(sink.take_log().looked.value().size(), 4U);
 }
 
 }  // namespace
