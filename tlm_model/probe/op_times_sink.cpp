@@ -11,7 +11,7 @@ OpTime& OpTimesSink::time_of(Core& core, uint32_t op_id) {
   return time;
 }
 
-void OpTimesSink::charge(Core& core, const OpSpan& span) {
+void OpTimesSink::charge(Core& core, const spec::OpSpan& span) {
   if (!span.empty()) {
     time_of(core, span.op_id).cycles += span.end - span.begin;
   }
@@ -31,10 +31,11 @@ void OpTimesSink::program(const ProgramEvent& event) {
 
 void OpTimesSink::start(const StartEvent& event) {
   Core& core = cores_[event.source.core];
-  if (core.times == nullptr || !OpSpans::works(event.source)) {
+  if (core.times == nullptr || !spec::OpSpans::works(event.source.opcode)) {
     return;
   }
-  charge(core, core.spans.start(event));
+  charge(core, core.spans.start(event.cycle,
+                                {event.source.unit, event.source.sequence, event.source.op_id}));
   Busy& busy = core.busy[event.source.op_id];
   if (busy.commands++ == 0) {
     busy.since = event.cycle;
@@ -43,11 +44,11 @@ void OpTimesSink::start(const StartEvent& event) {
 
 void OpTimesSink::done(const DoneEvent& event) {
   Core& core = cores_[event.source.core];
-  if (core.times == nullptr || !OpSpans::works(event.source) ||
-      !core.spans.under_way(event.source)) {
+  if (core.times == nullptr || !spec::OpSpans::works(event.source.opcode) ||
+      !core.spans.under_way(event.source.unit, event.source.sequence)) {
     return;
   }
-  charge(core, core.spans.done(event));
+  charge(core, core.spans.done(event.cycle, event.source.unit, event.source.sequence));
   OpTime& time = time_of(core, event.source.op_id);
   ++time.commands;
   Busy& busy = core.busy[event.source.op_id];

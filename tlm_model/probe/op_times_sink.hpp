@@ -1,14 +1,15 @@
 // Where the cores spend the time of programs, by operation. Each cycle of a step belongs to one
-// operation (op_spans.hpp) or to none, so that all of them sum to the counter run_cycles.
+// operation (spec/record/op_spans.hpp) or to none, so that all of them sum to the counter
+// run_cycles.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <vector>
 
-#include "probe/op_spans.hpp"
 #include "probe/op_time.hpp"
 #include "probe/probe_set.hpp"
+#include "record/op_spans.hpp"
 
 namespace tpu::model {
 
@@ -34,12 +35,12 @@ class OpTimesSink final : public ProbeSink {
   using Times = std::map<uint32_t, OpTime>;  // by op id
   struct Core {
     Times* times = nullptr;  // of the launch that it runs
-    OpSpans spans{};
+    spec::OpSpans spans{};
     std::map<uint32_t, Busy> busy{};  // by op id
   };
 
   static OpTime& time_of(Core& core, uint32_t op_id);
-  static void charge(Core& core, const OpSpan& span);
+  static void charge(Core& core, const spec::OpSpan& span);
 
   std::vector<Core> cores_;
   std::map<uint32_t, Times> launches_;

@@ -16,10 +16,10 @@ constexpr uint64_t kFirstCorePlane = 2;
 
 // As XLA calls the kinds of work; by the engine that stands foremost.
 std::string category_of(size_t rank) {
-  if (rank >= OpSpans::kRank.size()) {
+  if (rank >= spec::OpSpans::kRank.size()) {
     return "unknown";
   }
-  switch (spec::kQueues[static_cast<size_t>(OpSpans::kRank[rank])].engine) {
+  switch (spec::kQueues[static_cast<size_t>(spec::OpSpans::kRank[rank])].engine) {
     case spec::Engine::kMxu:
       return "convolution";
     case spec::Engine::kVpu:
@@ -101,12 +101,12 @@ XprofSink::OpTotals& XprofSink::totals(const Core& core, uint32_t op_id) {
 }
 
 // Spans of one operation that touch are one.
-void XprofSink::add(Core& core, const OpSpan& span) {
-  if (span.empty() || span.op_id == OpTime::kNoOp) {
+void XprofSink::add(Core& core, const spec::OpSpan& span) {
+  if (span.empty() || span.op_id == spec::OpSpan::kNone) {
     return;
   }
   if (core.spans.size() > core.steps.back().spans) {
-    OpSpan& last = core.spans.back();
+    spec::OpSpan& last = core.spans.back();
     if (last.op_id == span.op_id && last.end == span.begin) {
       last.end = span.end;
       return;
@@ -129,22 +129,24 @@ void XprofSink::flow(const FlowEvent& event) {
 
 void XprofSink::start(const StartEvent& event) {
   Core& core = cores_.at(event.source.core);
-  if (!core.in_step || !OpSpans::works(event.source)) {
+  if (!core.in_step || !spec::OpSpans::works(event.source.opcode)) {
     return;
   }
-  add(core, core.foremost.start(event));
+  add(core, core.foremost.start(event.cycle,
+                                {event.source.unit, event.source.sequence, event.source.op_id}));
   OpTotals& op = totals(core, event.source.op_id);
   op.flops += event.flops;
   const auto rank = static_cast<size_t>(
-      std::ranges::find(OpSpans::kRank, static_cast<spec::Queue>(event.source.unit)) -
-      OpSpans::kRank.begin());
+      std::ranges::find(spec::OpSpans::kRank, static_cast<spec::Queue>(event.source.unit)) -
+      spec::OpSpans::kRank.begin());
   op.rank = std::min(op.rank, rank);
 }
 
 void XprofSink::done(const DoneEvent& event) {
   Core& core = cores_.at(event.source.core);
-  if (core.in_step && OpSpans::works(event.source) && core.foremost.under_way(event.source)) {
-    add(core, core.foremost.done(event));
+  if (core.in_step && spec::OpSpans::works(event.source.opcode) &&
+      core.foremost.under_way(event.source.unit, event.source.sequence)) {
+    add(core, core.foremost.done(event.cycle, event.source.unit, event.source.sequence));
   }
 }
 
@@ -257,7 +259,7 @@ void XprofSink::add_op_events(XPlane& plane, const Core& core) const {
     const Step& step = core.steps[i];
     const size_t end = i + 1 < core.steps.size() ? core.steps[i + 1].spans : core.spans.size();
     for (size_t k = step.spans; k < end; ++k) {
-      const OpSpan& span = core.spans[k];
+      const spec::OpSpan& span = core.spans[k];
       plane.add_event(events[step.program].at(span.op_id), picoseconds(span.begin),
                       picoseconds(span.end) - picoseconds(span.begin), {{"group_id", step.number}});
     }

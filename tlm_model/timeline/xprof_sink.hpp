@@ -1,8 +1,9 @@
 // The profile of a run for XProf and TensorBoard (--xprof; jax.profiler): a plane for each core
 // with its steps, the programs they ran, and the operations, each in the cycles that belong to it
-// (probe/op_spans.hpp), so that the operations of a step never overlap and sum, with idle time, to
-// the step. With each operation go its matmul operations and the bytes it moved in HBM, as counted.
-// Kept in memory until it is taken; what would be more than kMostSpans is left out and told.
+// (spec/record/op_spans.hpp), so that the operations of a step never overlap and sum, with idle
+// time, to the step. With each operation go its matmul operations and the bytes it moved in HBM, as
+// counted. Kept in memory until it is taken; what would be more than kMostSpans is left out and
+// told.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@
 #include <vector>
 
 #include "probe/launch_programs.hpp"
-#include "probe/op_spans.hpp"
 #include "probe/probe_set.hpp"
+#include "record/op_spans.hpp"
 #include "timeline/xspace.hpp"
 #include "tpu/spec/board_params.hpp"
 
@@ -59,14 +60,14 @@ class XprofSink final : public ProbeSink {
   };
   struct Core {
     bool in_step = false;
-    OpSpans foremost{};
-    std::vector<OpSpan> spans{};
+    spec::OpSpans foremost{};
+    std::vector<spec::OpSpan> spans{};
     std::vector<Step> steps{};
   };
   using OpEvents = std::map<uint32_t, uint64_t>;  // op id -> event metadata
 
   size_t program_of(uint32_t launch);
-  void add(Core& core, const OpSpan& span);
+  void add(Core& core, const spec::OpSpan& span);
   OpTotals& totals(const Core& core, uint32_t op_id);
   uint64_t picoseconds(uint64_t cycle) const;
   std::string core_plane(size_t index) const;

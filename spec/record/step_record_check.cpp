@@ -1,0 +1,100 @@
+// A record whose checksum is right may still be one that no board has made.
+#include "record/step_record_check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "board/board_loader.hpp"
+
+namespace tpu::spec {
+namespace {
+
+[[noreturn]] void refuse(uint32_t core, const std::string& what) {
+  throw RecordError(fmt::format("the record is none of a board: core {}, {}", core, what));
+}
+
+class CoreCheck {
+ public:
+  CoreCheck(const StepRecord& record, const RecordedCore& core, const BoardParams& board)
+      : record_(record), core_(core), board_(board) {}
+
+  void run() const {
+    if (core_.end < core_.begin || core_.end > (uint64_t{1} << 62)) {
+      refuse(core_.core, "a step that ends before it begins");
+    }
+    for (size_t i = 0; i < core_.commands.size(); ++i) {
+      command(i);
+    }
+    items();
+  }
+
+ private:
+  bool has_core(uint32_t core) const {
+    return std::ranges::any_of(record_.cores,
+                               [&](const RecordedCore& each) { return each.core == core; });
+  }
+  bool valid(const SemaphoreUse& use) const {
+    return use.amount == 0 || (has_core(use.core) && use.semaphore < board_.core.semaphores);
+  }
+  void command(size_t index) const {
+    const RecordedCommand& c = core_.commands[index];
+    const bool times = core_.begin <= c.issued && c.issued <= c.start && c.start <= c.free_at &&
+                       c.start <= c.done && c.done <= core_.end && c.held <= c.start;
+    const bool flow =
+        !c.transfers() ||
+        (c.from <= RecordedMemory::kHbm && c.to <= RecordedMemory::kHbm && has_core(c.from_core) &&
+         has_core(c.to_core) && c.start <= c.flow_end && c.flow_end <= c.done);
+    const auto uses = [&](const auto& all) {
+      return std::ranges::all_of(all, [&](const SemaphoreUse& use) { return valid(use); });
+    };
+    if (!has_queue(board_, c.queue) || !times || !flow || !uses(c.wait) || !uses(c.signal)) {
+      refuse(core_.core, fmt::format("command {}", index));
+    }
+  }
+  // Each command is issued once, in order; the last item is the end.
+  void items() const {
+    uint64_t before = core_.begin;
+    size_t issued = 0;
+    for (const SequencerItem& item : core_.items) {
+      using Kind = SequencerItem::Kind;
+      const bool halt = item.kind == Kind::kHalt;
+      const bool known = item.kind == Kind::kIssue
+                             ? item.index == issued && issued < core_.commands.size()
+                             : item.kind <= Kind::kHalt && item.index < 256;
+      if (!known || item.arrived < before || item.went < item.arrived || item.went > core_.end ||
+          halt != (&item == &core_.items.back())) {
+        refuse(core_.core, "its sequencer");
+      }
+      issued += item.kind == Kind::kIssue ? 1 : 0;
+      before = item.went;
+    }
+    if (core_.items.empty() || issued != core_.commands.size()) {
+      refuse(core_.core, "commands that were not issued");
+    }
+  }
+
+  const StepRecord& record_;
+  const RecordedCore& core_;
+  const BoardParams& board_;
+};
+
+}  // namespace
+
+void check_record(const StepRecord& record) {
+  const BoardParams board = board_of(record);
+  if (record.cores.empty() && record.left_out == 0) {
+    throw RecordError("the record has no cores");
+  }
+  uint32_t next = 0;
+  for (const RecordedCore& core : record.cores) {
+    if (core.core < next || core.core >= static_cast<uint64_t>(core_count(board))) {
+      refuse(core.core, "which the board does not have, or which is there twice");
+    }
+    next = core.core + 1;
+    CoreCheck(record, core, board).run();
+  }
+}
+
+}  // namespace tpu::spec
