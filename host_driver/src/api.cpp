@@ -337,6 +337,7 @@ void Board::poke_word(int device, const std::string& place, uint32_t value) cons
   need(impl_).poke_word(device, place, value);
 }
 std::string Board::take_xspace() const { return need(impl_).take_xspace(); }
+std::string Board::take_record() const { return need(impl_).take_record(); }
 std::vector<OpTime> Board::op_times() const { return need(impl_).op_times(); }
 
 void log_commands(const Board& board, const std::optional<spec::MemoryLook>& look) {

@@ -45,6 +45,7 @@ class Board : public sc_core::sc_module {
   // See BoardHost.
   std::string change_options(const spec::SimOptions& sim);
   std::string take_xspace() { return sinks_.take_xspace(); }
+  std::string take_record() { return sinks_.take_record(); }
   // See BoardHost; in the gate process.
   void visit_state(spec::Archive& archive);
   std::vector<OpTime> take_op_times(uint32_t launch) { return sinks_.take_op_times(launch); }

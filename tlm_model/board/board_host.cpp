@@ -286,6 +286,12 @@ bool BoardHost::debug_write(uint32_t core, uint32_t address, uint32_t value) {
   return done;
 }
 
+std::string BoardHost::take_record() {
+  std::string bytes;
+  impl_->call([&] { bytes = impl_->board->take_record(); });
+  return bytes;
+}
+
 std::string BoardHost::close() {
   if (impl_ == nullptr || impl_->closed) {
     return {};

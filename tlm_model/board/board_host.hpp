@@ -187,6 +187,8 @@ class BoardHost {
   std::string gdb_address() const;
   // With SimOptions::xprof: the profile since it was switched on or last taken, an XSpace.
   std::string take_xspace();
+  // With SimOptions::record: the record of that step, once it is over.
+  std::string take_record();
 
   // Ends the simulation and completes trace and wave files. Returns what went wrong with them, or
   // nothing.

@@ -30,6 +30,10 @@ bool same_xprof(const spec::SimOptions& a, const spec::SimOptions& b) {
          a.xprof_steps == b.xprof_steps;
 }
 
+bool same_record(const spec::SimOptions& a, const spec::SimOptions& b) {
+  return a.record == b.record && a.record_step == b.record_step;
+}
+
 template <class Sink>
 void replace_sink(std::unique_ptr<Sink>& sink, std::unique_ptr<Sink> by, std::string& error) {
   if (const std::string text = sink != nullptr ? sink->finish() : std::string(); !text.empty()) {
@@ -57,6 +61,7 @@ ProbeSinks::ProbeSinks(const BoardOptions& options, const std::vector<VerilogUni
   waves_ = make_waves(sim_, verilog);
   timeline_ = make_timeline(sim_);
   xprof_ = make_xprof(sim_);
+  record_ = make_record(sim_);
   if (sim_.check) {
     race_ = std::make_unique<RaceSink>(params_);
   }
@@ -128,6 +133,10 @@ std::unique_ptr<XprofSink> ProbeSinks::make_xprof(const spec::SimOptions& sim) c
                    : nullptr;
 }
 
+std::unique_ptr<RecordSink> ProbeSinks::make_record(const spec::SimOptions& sim) const {
+  return sim.record ? std::make_unique<RecordSink>(params_, sim.record_step, programs_) : nullptr;
+}
+
 // Who listens, anew.
 void ProbeSinks::listen() {
   probes_ = ProbeSet();
@@ -149,6 +158,9 @@ void ProbeSinks::listen() {
   }
   if (xprof_ != nullptr) {
     xprof_->listen(probes_);
+  }
+  if (record_ != nullptr) {
+    record_->listen(probes_);
   }
   if (race_ != nullptr) {
     race_->listen(probes_);
@@ -181,6 +193,9 @@ std::string ProbeSinks::change(const spec::SimOptions& sim,
   }
   if (!same_xprof(sim, sim_)) {
     xprof_ = make_xprof(sim);
+  }
+  if (!same_record(sim, sim_)) {
+    record_ = make_record(sim);
   }
   if (sim.op_times != sim_.op_times) {
     op_times_ = sim.op_times ? std::make_unique<OpTimesSink>(spec::core_count(params_)) : nullptr;
@@ -215,6 +230,10 @@ spec::CommandLog ProbeSinks::take_commands() {
     listen();
   }
   return log;
+}
+
+std::string ProbeSinks::take_record() {
+  return record_ != nullptr ? record_->take() : std::string();
 }
 
 std::string ProbeSinks::finish() {

@@ -1,6 +1,6 @@
 // The sinks that the options ask for, registered with the probe of a board: text trace, trace of
-// registers and rings, log of the firmware, waves, timeline, profile, happens-before checker, times
-// of operations, waits at a watchdog, log of commands.
+// registers and rings, log of the firmware, waves, timeline, profile, record of a step,
+// happens-before checker, times of operations, waits at a watchdog, log of commands.
 #pragma once
 
 #include <memory>
@@ -17,6 +17,7 @@
 #include "probe/probe_set.hpp"
 #include "probe/race_sink.hpp"
 #include "probe/text_sink.hpp"
+#include "timeline/record_sink.hpp"
 #include "timeline/timeline_sink.hpp"
 #include "timeline/xprof_sink.hpp"
 #include "waves/board_waves.hpp"
@@ -55,6 +56,8 @@ class ProbeSinks {
   // Keeps every command from here on, until they are taken. Between steps only.
   void log_commands(const std::optional<spec::MemoryLook>& look, CommandLogSink::ReadMemory read);
   spec::CommandLog take_commands();
+  // See RecordSink::take(); empty where none is kept.
+  std::string take_record();
   // Closes the files; what went wrong, or nothing. No event comes after it.
   std::string finish();
 
@@ -65,6 +68,7 @@ class ProbeSinks {
                                          const std::vector<VerilogUnit>& verilog);
   std::unique_ptr<TimelineSink> make_timeline(const spec::SimOptions& sim) const;
   std::unique_ptr<XprofSink> make_xprof(const spec::SimOptions& sim) const;
+  std::unique_ptr<RecordSink> make_record(const spec::SimOptions& sim) const;
   void listen();
 
   const spec::BoardParams params_;
@@ -79,6 +83,7 @@ class ProbeSinks {
   std::unique_ptr<BoardWaves> waves_;
   std::unique_ptr<TimelineSink> timeline_;
   std::unique_ptr<XprofSink> xprof_;
+  std::unique_ptr<RecordSink> record_;
   std::unique_ptr<RaceSink> race_;
   std::unique_ptr<OpTimesSink> op_times_;
   std::unique_ptr<CommandLogSink> command_log_;  // null: nobody asks for it

@@ -111,12 +111,13 @@ bool Engine::start_head(uint64_t now) {
     return false;
   }
   const QueuedCommand& queued = queue_[queue_head_];
-  if (now < earliest_start(queued) || !waits_met(queued)) {
+  const uint64_t earliest = earliest_start(queued);
+  if (now < earliest || !waits_met(queued)) {
     return false;
   }
   Flight& flight = flights_[(flight_head_ + flight_count_) % flights_.size()];
   flight.queued = queued;
-  begin(flight, now);
+  begin(flight, now, earliest);
   return !stopped_;
 }
 
@@ -263,7 +264,7 @@ void Engine::visit_pattern(const spec::StridePattern& pattern, const AccessRange
   });
 }
 
-void Engine::begin(Flight& flight, uint64_t now) {
+void Engine::begin(Flight& flight, uint64_t now, uint64_t earliest) {
   const DecodedCommand& command = *flight.queued.command;
   flight.start = now;
   flight.free_at = now + 1;
@@ -298,7 +299,8 @@ void Engine::begin(Flight& flight, uint64_t now) {
                       .source = source(flight.queued),
                       .issued = flight.queued.issued_at,
                       .free_at = flight.free_at,
-                      .flops = flops_of(command)};
+                      .flops = flops_of(command),
+                      .held = earliest};
   });
   notify_progress();
 }

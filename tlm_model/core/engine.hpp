@@ -111,7 +111,8 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   bool start_head(uint64_t now);
   bool waits_met(const QueuedCommand& queued);
   bool held(const QueuedCommand& queued);
-  void begin(Flight& flight, uint64_t now);
+  // `earliest`: what held it back, earliest_start().
+  void begin(Flight& flight, uint64_t now, uint64_t earliest);
   void begin_wait(const QueuedCommand& queued, const spec::Wait& wait, bool waited);
   void end_wait(const QueuedCommand& queued);
   void send_signals(const Flight& flight);

@@ -148,6 +148,7 @@ struct StartEvent {
   uint64_t issued = 0;
   uint64_t free_at = 0;  // the next command of the queue may start then
   uint64_t flops = 0;    // of a matmul: logical 2*M*K*N
+  uint64_t held = 0;     // of a matmul onto a result in flight: it could not start before
 };
 
 // A signal is sent: visible core.semaphore_cycles later.

@@ -257,7 +257,7 @@ class Board {
   /// How the board is simulated.
   SimOptions sim() const;
   /// Goes on with other options: `mxu`, `trace_path`, `waves_*`, `timeline_*`,
-  /// `xprof*` and `op_times` can change, once
+  /// `xprof*`, `record*` and `op_times` can change, once
   /// everything that was submitted is over, which this waits for. Throws InvalidArgument for any
   /// other and for options that cannot be followed, Unimplemented (a transport that cannot do
   /// this); nothing has changed then. Throws FailedPrecondition when a trace or waves that this
@@ -282,6 +282,9 @@ class Board {
   /// The same, written as the hart writes it, with all effects: whoever does that should know what
   /// the firmware thinks of it.
   void poke_word(int device, const std::string& place, uint32_t value) const;
+  /// With SimOptions::record: the graph of the commands of that step as they ran, which `tpuboard
+  /// report` reads; once, when the step is over. Empty otherwise. No board time.
+  std::string take_record() const;
   /// Waits until everything that was submitted is over; errors stay with their events. What comes
   /// behind a HostEvent is over only when that has been set.
   void synchronize() const;

@@ -242,6 +242,9 @@ class Transport {
   /// What was kept; nothing is kept any more.
   virtual spec::CommandLog take_commands() { return {}; }
 
+  /// With SimOptions::record: the record of that step, once it is over.
+  virtual std::string take_record() { return {}; }
+
   /// Text of the firmware that no run() has brought.
   virtual std::vector<ConsoleLine> take_console() { return {}; }
 

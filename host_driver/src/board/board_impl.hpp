@@ -103,6 +103,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   spec::CommandLog take_commands();
   uint32_t peek_word(int device, const std::string& place);
   void poke_word(int device, const std::string& place, uint32_t value);
+  std::string take_record();
   void save_snapshot(const std::string& path, const SnapshotItems& items);
   SnapshotItems take_snapshot_items();
   void close(CloseMode mode);

@@ -89,6 +89,12 @@ spec::CommandLog BoardImpl::take_commands() {
   return transport_->take_commands();
 }
 
+std::string BoardImpl::take_record() {
+  const Entry entry(*this, EntryKind::kLook);
+  check_usable();
+  return transport_->take_record();
+}
+
 // At the end of a launch, while its program is known.
 void BoardImpl::count_ops(const Operation& op) {
   try {

@@ -482,7 +482,7 @@ std::unique_ptr<Transport> make_null_transport(const TransportRequest& request,
                                                HostMemory& memory) {
   if (!request.sim.trace_path.empty() || !request.sim.waves_path.empty() ||
       !request.sim.mxu_waves_path.empty() || !request.sim.timeline_path.empty() ||
-      request.sim.xprof) {
+      request.sim.xprof || request.sim.record) {
     throw Error(ErrorCode::kInvalidArgument,
                 "a trace, waves, timeline or profile of the null transport, which has no time and "
                 "no engines: this "

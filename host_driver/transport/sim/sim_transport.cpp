@@ -91,6 +91,7 @@ class SimTransport : public Transport {
     }
   }
   spec::CommandLog take_commands() override { return board_.take_commands(); }
+  std::string take_record() override { return board_.take_record(); }
   void visit_state(spec::Archive& archive) override { board_.visit_state(archive); }
   std::optional<uint32_t> debug_read(int device, uint32_t address) override {
     uint32_t value = 0;

@@ -32,6 +32,8 @@ struct SimOptions {
   bool xprof = false;          ///< keep a profile of operations for XProf (Board::take_xspace())
   uint64_t xprof_first_step = 0;      ///< that is in it
   uint64_t xprof_steps = UINT64_MAX;  ///< how many are
+  bool record = false;                ///< keep the graph of a step (Board::take_record())
+  uint64_t record_step = 0;           ///< which one
   std::string trace_path;             ///< one text line an engine command; empty: none
   std::string mmio_trace_path;        ///< registers and rings, a text line an access; empty: none
   std::string firmware_log;           ///< what control harts log; "-": standard error; empty: none

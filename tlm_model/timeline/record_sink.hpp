@@ -1,0 +1,68 @@
+// Record of one step (--record, `tpuboard report`): the graph of its commands as they ran
+// (spec/record/step_record.hpp). Kept in memory until it is taken; of a step with more commands
+// than a record holds there is only their number.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "probe/launch_programs.hpp"
+#include "probe/probe_set.hpp"
+#include "record/step_record.hpp"
+#include "timeline/live_bytes.hpp"
+
+namespace tpu::model {
+
+class RecordSink final : public ProbeSink {
+ public:
+  // `step`: of the board (kernel/step_counter.hpp). The programs outlive it.
+  RecordSink(const spec::BoardParams& board, uint64_t step, const LaunchPrograms& programs);
+
+  void listen(ProbeSet& probes) {
+    probes.add(*this, {ProbeEvent::kProgram, ProbeEvent::kIssue, ProbeEvent::kWait,
+                       ProbeEvent::kTake, ProbeEvent::kAccess, ProbeEvent::kFlow,
+                       ProbeEvent::kStart, ProbeEvent::kSignal, ProbeEvent::kDone});
+  }
+  void program(const ProgramEvent& event) override;
+  void issue(const IssueEvent& event) override;
+  void wait(const WaitEvent& event) override;
+  void take(const TakeEvent& event) override;
+  void access(const AccessEvent& event) override;
+  void flow(const FlowEvent& event) override;
+  void start(const StartEvent& event) override;
+  void signal(const SignalEvent& event) override;
+  void done(const DoneEvent& event) override;
+
+  // The record, once all cores of the gang have ended the step as they should; forgets it. Empty
+  // before.
+  std::string take();
+
+ private:
+  struct Core {
+    bool in_step = false;
+    uint64_t first = 0;                   // sequence number of the first command
+    uint64_t stalled_since = UINT64_MAX;  // of the sequencer, at its next item
+    spec::RecordedCore record{};
+  };
+
+  void begin_step(const ProgramEvent& event);
+  void end_step(const ProgramEvent& event);
+  void describe(uint32_t launch);
+  // Null: not of the step, or left out.
+  spec::RecordedCommand* command(const ProbeSource& source);
+  void add_item(Core& core, uint64_t cycle, spec::SequencerItem item);
+
+  const spec::BoardParams board_;
+  const uint64_t step_;
+  const LaunchPrograms& programs_;
+  std::vector<Core> cores_;
+  spec::StepRecord record_;
+  uint32_t mask_ = 0;   // cores of the gang
+  uint32_t ended_ = 0;  // of them
+  uint64_t commands_ = 0;
+  uint32_t seen_core_ = UINT32_MAX;  // whose memory is followed
+  LivePages vmem_, hbm_;
+};
+
+}  // namespace tpu::model
