@@ -83,6 +83,7 @@ int tpuboard_main(int argc, const char* const* argv) {
   add_objdump_command(app);
   add_bench_command(app);
   add_replay_command(app);
+  add_report_command(app);
   for (CLI::App* command : app.get_subcommands({})) {
     command->set_version_flag("--version", version);
   }

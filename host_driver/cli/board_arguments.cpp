@@ -61,6 +61,7 @@ void set_record_windows(const BoardArguments& arguments, SimOptions& sim) {
     sim.xprof_first_step = steps.first;
     sim.xprof_steps = steps.second - steps.first + 1;
   }
+  sim.record = sim.record || !arguments.record.empty();
   if (!arguments.timeline_steps.empty()) {
     const auto steps = need_range(arguments.timeline_steps, "--timeline-steps");
     sim.timeline_first_step = steps.first;

@@ -26,6 +26,7 @@ struct BoardArguments {
   std::string waves_for;
   std::string xprof;           // folder
   std::string xprof_steps;     // empty: all
+  std::string record;          // file
   std::string timeline_steps;  // empty: all
   std::string mxu_waves_tiles = "0..3";
 };

@@ -19,6 +19,7 @@
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
 #include "cli/program_file.hpp"
+#include "cli/record_file.hpp"
 #include "cli/xprof_folder.hpp"
 #include "figures/measure.hpp"
 #include "files/json_output.hpp"
@@ -250,6 +251,7 @@ std::exception_ptr bench_program(Report& report, const BenchArguments& arguments
   }
   try {
     xprof.write(board);
+    write_record_file(arguments.board.record, board);
     board.close();
   } catch (const Error&) {
     return std::current_exception();

@@ -18,6 +18,7 @@
 #include "cli/profile.hpp"
 #include "cli/program_file.hpp"
 #include "cli/program_inputs.hpp"
+#include "cli/record_file.hpp"
 #include "cli/xprof_folder.hpp"
 #include "figures/measure.hpp"
 #include "files/digest.hpp"
@@ -214,6 +215,7 @@ std::vector<std::string> check_files(const RunArguments& arguments, const OpenOp
   if (!arguments.save_snapshot.empty() && !goes_on(arguments)) {
     refuse_overwrite(arguments.save_snapshot, inputs);  // a run that goes on may save to its file
   }
+  refuse_overwrite(arguments.board.record, inputs);
   return inputs;
 }
 
@@ -263,6 +265,7 @@ void run(const RunArguments& arguments) {
              window.idle() * 100, hash.substr(0, 16));
   profile.print(static_cast<double>(arguments.launches));
   xprof.write(board);
+  write_record_file(arguments.board.record, board);
   board.close();
   require_clean(window.last());
 }

@@ -17,6 +17,7 @@ void add_monitor_command(CLI::App& app);
 void add_objdump_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_replay_command(CLI::App& app);
+void add_report_command(CLI::App& app);
 
 /// The whole program; returns the exit code: 0 done, 1 failed, 2 wrong usage.
 int tpuboard_main(int argc, const char* const* argv);

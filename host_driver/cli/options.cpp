@@ -66,6 +66,19 @@ void add_timeline_options(CLI::App& command, BoardArguments& arguments) {
       ->type_name("A..B");
 }
 
+// The graph of a step.
+void add_step_record_options(CLI::App& command, BoardArguments& arguments) {
+  CLI::Option* record =
+      command.add_option("--record", arguments.record, "A step as it ran, for `tpuboard report`");
+  record->type_name("FILE.tpurec");
+  command
+      .add_option("--record-step", arguments.open.sim.record_step,
+                  "Step of the run in --record, counted from 0")
+      ->needs(record)
+      ->capture_default_str()
+      ->type_name("N");
+}
+
 // Files of what can be seen of a run.
 void add_record_options(CLI::App& command, BoardArguments& arguments) {
   command
@@ -79,6 +92,7 @@ void add_record_options(CLI::App& command, BoardArguments& arguments) {
   steps->needs(waves)->capture_default_str()->type_name("A..B");
   add_waves_window(command, arguments, waves, steps);
   add_timeline_options(command, arguments);
+  add_step_record_options(command, arguments);
   CLI::Option* mxu_waves = command.add_option("--mxu-waves", arguments.open.sim.mxu_waves_path,
                                               "Signals of the first Verilog matrix unit");
   mxu_waves->type_name("FILE.fst");

@@ -15,6 +15,7 @@
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
+#include "cli/record_file.hpp"
 #include "cli/stop_signals.hpp"
 #include "cli/train/config_files.hpp"
 #include "cli/train/not_finite.hpp"
@@ -267,6 +268,7 @@ void check_outputs(const TrainArguments& arguments, const TrainConfig& config,
   }
   inputs.push_back(arguments.config);
   keep_inputs(arguments.board.open, arguments.json, inputs);
+  refuse_overwrite(arguments.board.record, inputs);
   std::vector<std::string> outputs = training::MetricsFiles::files(arguments.out);
   for (const char* name : {"run.json", kReportPage, "learning_rates.csv", "learning_rates.svg"}) {
     outputs.push_back((fs::path(arguments.out) / name).string());
@@ -391,6 +393,7 @@ void train(const TrainArguments& arguments) {
   if (arguments.find_rate) {
     find_rate(arguments, config, trainer);
     xprof.write(board);
+    write_record_file(arguments.board.record, board);
     return board.close();
   }
   monitor::Sampler sampler(board, {.command = "tpuboard train " + arguments.config,
@@ -410,6 +413,7 @@ void train(const TrainArguments& arguments) {
                trainer.planned_steps(arguments.steps), early);
   }
   xprof.write(board);
+  write_record_file(arguments.board.record, board);
   board.close();
   require_clean(trainer.window().last());
   if (signal != 0) {

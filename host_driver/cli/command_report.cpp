@@ -1,0 +1,127 @@
+// tpuboard report: why does a step wait? One step of a program, run here without data or recorded
+// by another command, as an HTML page and as JSON.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "cli/options.hpp"
+#include "cli/program_file.hpp"
+#include "cli/record_file.hpp"
+#include "files/files.hpp"
+#include "files/json_output.hpp"
+#include "report/step_report.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::driver {
+namespace {
+
+struct ReportArguments {
+  BoardArguments board;
+  std::string what;
+  std::string page;
+  std::string json;
+  size_t changes = 10;
+};
+
+// One launch on zeros that nobody computes.
+std::string record_program(const std::string& path, OpenOptions options) {
+  options.sim.no_data = true;
+  options.sim.record = true;
+  options.sim.record_step = 0;
+  const Board board = Board::open(options);
+  const Executable program = board.load(program_bytes(path, options), 0);
+  std::vector<Array> placed;
+  for (size_t i = 0; i < program.arguments().size(); ++i) {
+    placed.push_back(program.zeros(i));
+  }
+  try {
+    program.run(placed).done.wait();
+  } catch (const Error& error) {
+    if (std::string_view(error.what()).find("NO_DATA") == std::string_view::npos) {
+      throw;
+    }
+    throw Error(error.code(),
+                fmt::format("{}; run it with its data: tpuboard run {} --in ... --record "
+                            "STEP.tpurec, and report that",
+                            error.what(), path));
+  }
+  return board.take_record();
+}
+
+void report(const ReportArguments& arguments) {
+  if (arguments.page.empty() && arguments.json.empty()) {
+    throw UsageError("report: give -o PAGE.html, --json FILE, or both");
+  }
+  const OpenOptions options = open_options(arguments.board);
+  const std::vector<std::string> inputs = {arguments.what};
+  keep_inputs(options, arguments.json, inputs);
+  if (!arguments.page.empty()) {
+    refuse_overwrite(arguments.page, inputs);
+  }
+  const JsonOutput json(arguments.json);
+  const bool recorded = is_record_file(arguments.what);
+  const std::string bytes = recorded ? std::string() : record_program(arguments.what, options);
+  const spec::StepRecord record = recorded ? read_record_file(arguments.what)
+                                           : spec::read_record(std::as_bytes(std::span(bytes)));
+  const unsigned threads = options.sim.threads > 0 ? static_cast<unsigned>(options.sim.threads)
+                                                   : std::thread::hardware_concurrency();
+  if (!recorded && !arguments.board.record.empty()) {
+    write_file(arguments.board.record, std::as_bytes(std::span(bytes)));
+  }
+  const nlohmann::ordered_json figures = step_report(record, arguments.changes, threads);
+  if (!arguments.page.empty()) {
+    const std::string page = report_page(figures);
+    write_file(arguments.page, std::as_bytes(std::span(page)));
+  }
+  if (json.wanted()) {
+    json.write(figures);
+  }
+  fmt::print("{}: step {}, {} cycles, {:.3f} us; the re-timing model says {} ({:+.2f} %)\n",
+             record.program, record.step, figures["cycles"].get<uint64_t>(),
+             figures["seconds"].get<double>() * 1e6, figures["retimed"]["cycles"].get<uint64_t>(),
+             figures["retimed"]["error"].get<double>() * 100);
+  for (const auto& change : figures["changes"]) {
+    const auto cycles = change["removed_cycles"].get<double>();
+    fmt::print("  {:>6.2f} % shorter without: {}{}{}\n",
+               100 * (1 - cycles / figures["retimed"]["cycles"].get<double>()),
+               change["name"].get<std::string>(), change["source"].empty() ? "" : "  ",
+               change["source"].get<std::string>());
+  }
+}
+
+}  // namespace
+
+void add_report_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "report", "Why a step waits: where its time goes, and what would shorten it");
+  auto arguments = std::make_shared<ReportArguments>();
+  command
+      ->add_option("what", arguments->what,
+                   "Program made by tpuc, or its artifact, which is run without data; or a step "
+                   "that --record has kept")
+      ->required()
+      ->type_name("PROGRAM|FILE.tpurec");
+  command->add_option("-o,--output", arguments->page, "The report as a page that needs no network")
+      ->type_name("PAGE.html");
+  command->add_option("--json", arguments->json, "The same figures; -: standard output")
+      ->type_name("FILE");
+  command
+      ->add_option("--changes", arguments->changes,
+                   "How many changes that would shorten the step are looked for")
+      ->check(CLI::Range(0, 100))
+      ->capture_default_str()
+      ->type_name("N");
+  add_board_options(*command, arguments->board);
+  command->callback([arguments] { report(*arguments); });
+}
+
+}  // namespace tpu::driver

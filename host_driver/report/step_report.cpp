@@ -1,0 +1,318 @@
+// JSON of a report; the page is a file that takes it in.
+#include "report/step_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "board/board_loader.hpp"
+#include "report/accounts.hpp"
+#include "report/retime.hpp"
+#include "report/what_if.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kMostPieces = 300;  // of the critical path
+constexpr size_t kMostPoints = 500;  // of a curve
+
+constexpr std::string_view kPage =
+#include "page_html.inc"
+    ;
+constexpr std::string_view kPlace = "/*report*/null";  // in the page
+
+class Report {
+ public:
+  explicit Report(const spec::StepRecord& record)
+      : record_(record),
+        board_(spec::board_of(record)),
+        timing_(retime(record, no_change(record))),
+        account_(account(record, timing_)),
+        cores_(static_cast<double>(record.cores.size())) {}
+
+  Json run(size_t changes, unsigned threads) const {
+    Json json = head();
+    json["kinds"] = kTimeKindNames;
+    json["idle_kinds_from"] = static_cast<size_t>(TimeKind::kIssue);
+    json["average"] = average();
+    json["cores"] = Json::array();
+    for (size_t i = 0; i < record_.cores.size(); ++i) {
+      json["cores"].push_back(core(i));
+    }
+    json["chips"] = chips();
+    json["links"] = links();
+    json["ops"] = ops();
+    json["roofline"] = {{"peak_flops", most_flops() * clock()},
+                        {"hbm_bytes", most_hbm() * clock()}};
+    json["memory"] = memory();
+    json["critical_path"] = path();
+    json["changes"] = Json::array();
+    for (const WhatIf& change :
+         best_changes(record_, account_, timing_.cycles(), changes, threads)) {
+      json["changes"].push_back({{"name", change.name},
+                                 {"source", source_of(change.op)},
+                                 {"is_op", change.op != spec::kNoRecordedOp},
+                                 {"removed", change.removed},
+                                 {"removed_cycles", change.removed_cycles},
+                                 {"halved", change.halved},
+                                 {"halved_cycles", change.halved_cycles},
+                                 {"halved_skew", change.halved_skew}});
+    }
+    return json;
+  }
+
+ private:
+  double clock() const { return static_cast<double>(board_.core.clock_mhz) * 1e6; }
+  // Of a core and cycle.
+  double most_flops() const {
+    return static_cast<double>(2 * board_.core.mxus * board_.mxu.rows * board_.mxu.cols);
+  }
+  double most_hbm() const {
+    return static_cast<double>(board_.hbm.gbps_per_chip * board_.hbm.efficiency_percent) * 1e7 /
+           (clock() * static_cast<double>(board_.board.cores_per_chip));
+  }
+  double step_cycles() const { return static_cast<double>(account_.cycles); }
+
+  Json head() const {
+    const auto recorded = static_cast<double>(account_.cycles);
+    const double error = static_cast<double>(timing_.cycles()) / recorded - 1;
+    return {{"program", record_.program},
+            {"board", board_.board.name},
+            {"step", record_.step},
+            {"clock_mhz", board_.core.clock_mhz},
+            {"cycles", account_.cycles},
+            {"seconds", recorded / clock()},
+            {"retimed", {{"cycles", timing_.cycles()}, {"error", error}}},
+            {"torus_x", board_.board.torus_x},
+            {"cores_per_chip", board_.board.cores_per_chip},
+            {"overrides", record_.board}};
+  }
+
+  static Json by_kind(const KindCycles& cycles, double divisor) {
+    Json json = Json::object();
+    for (size_t k = 0; k < kTimeKinds; ++k) {
+      if (cycles[k] != 0) {
+        json[std::string(kTimeKindNames[k])] = static_cast<double>(cycles[k]) / divisor;
+      }
+    }
+    return json;
+  }
+
+  Json average() const {
+    KindCycles sum{};
+    for (const CoreAccount& each : account_.cores) {
+      for (size_t k = 0; k < kTimeKinds; ++k) {
+        sum[k] += each.cycles[k];
+      }
+    }
+    return by_kind(sum, cores_);
+  }
+
+  Json core(size_t index) const {
+    const CoreAccount& each = account_.cores[index];
+    Json busy = Json::object();
+    for (size_t q = 0; q < each.busy.size(); ++q) {
+      if (spec::has_queue(board_, q)) {
+        busy[std::string(spec::kQueueNames[q])] = static_cast<double>(each.busy[q]) / step_cycles();
+      }
+    }
+    const spec::RecordedCore& recorded = record_.cores[index];
+    return {{"core", recorded.core},
+            {"begin", recorded.begin - record_.begin()},
+            {"end", recorded.end - record_.begin()},
+            {"cycles", by_kind(each.cycles, 1)},
+            {"busy", busy},
+            {"mxu", static_cast<double>(each.flops) / (step_cycles() * most_flops())},
+            {"hbm_bytes", each.hbm_bytes}};
+  }
+
+  Json chips() const {
+    Json json = Json::array();
+    const double most =
+        most_hbm() * static_cast<double>(board_.board.cores_per_chip) * step_cycles();
+    for (const uint64_t bytes : account_.chip_hbm_bytes) {
+      json.push_back({{"hbm_bytes", bytes}, {"hbm", static_cast<double>(bytes) / most}});
+    }
+    return json;
+  }
+
+  Json links() const {
+    Json json = Json::array();
+    const double most = static_cast<double>(board_.ici.link_gbps * board_.ici.efficiency_percent) *
+                        1e7 / clock() * step_cycles();
+    for (const LinkAccount& link : account_.links) {
+      json.push_back({{"chip", link.chip},
+                      {"axis", link.y ? "y" : "x"},
+                      {"up", link.up},
+                      {"bytes", link.bytes},
+                      {"use", static_cast<double>(link.bytes) / most}});
+    }
+    return json;
+  }
+
+  std::string name_of(uint32_t op) const {
+    const bool known = op < record_.ops.size() && !record_.ops[op].name.empty();
+    return known                       ? record_.ops[op].name
+           : op == spec::kNoRecordedOp ? std::string()
+                                       : fmt::format("op {}", op);
+  }
+  std::string source_of(uint32_t op) const {
+    const bool known = op < record_.ops.size() && !record_.ops[op].file.empty();
+    return known ? fmt::format("{}:{}", record_.ops[op].file, record_.ops[op].line) : "";
+  }
+
+  // The engine or memory that most of its cycles went to; of one that others hide, nothing.
+  static std::string bound_by(const OpAccount& op) {
+    const auto most = std::ranges::max_element(op.cycles);
+    return *most == 0 ? "hidden"
+                      : std::string(kTimeKindNames[static_cast<size_t>(most - op.cycles.begin())]);
+  }
+
+  Json ops() const {
+    std::vector<std::pair<uint64_t, uint32_t>> order;
+    for (const auto& [id, op] : account_.ops) {
+      order.emplace_back(op.total(), id);
+    }
+    std::ranges::sort(order, std::greater<>());
+    Json json = Json::array();
+    for (const auto& [total, id] : order) {
+      const OpAccount& op = account_.ops.at(id);
+      const double cycles = static_cast<double>(total) / cores_;
+      const double flops = static_cast<double>(op.flops) / cores_;
+      json.push_back({{"id", id},
+                      {"name", name_of(id)},
+                      {"source", source_of(id)},
+                      {"cycles", cycles},
+                      {"busy_cycles", static_cast<double>(op.busy) / cores_},
+                      {"commands", op.commands},
+                      {"flops", flops},
+                      {"hbm_read_bytes", static_cast<double>(op.hbm_read) / cores_},
+                      {"hbm_written_bytes", static_cast<double>(op.hbm_written) / cores_},
+                      {"link_bytes", static_cast<double>(op.link_bytes) / cores_},
+                      {"mxu", cycles > 0 ? flops / (cycles * most_flops()) : 0.0},
+                      {"bound_by", bound_by(op)},
+                      {"kinds", by_kind(op.cycles, cores_)}});
+    }
+    return json;
+  }
+
+  // The most of each stretch, so that no peak is lost.
+  Json curve(const std::vector<spec::LiveBytes>& series) const {
+    Json json = Json::array();
+    const uint64_t stretch = account_.cycles / kMostPoints + 1;
+    uint64_t last = UINT64_MAX, most = 0, now = 0;
+    const auto put = [&] {
+      if (last != UINT64_MAX) {
+        json.push_back({last * stretch, most});
+      }
+    };
+    for (const spec::LiveBytes& point : series) {
+      const uint64_t at = (point.cycle - std::min(point.cycle, record_.begin())) / stretch;
+      if (at != last) {
+        put();
+        last = at;
+        most = now;
+      }
+      now = point.bytes;
+      most = std::max(most, now);
+    }
+    put();
+    return json;
+  }
+
+  Json memory() const {
+    return {{"core", record_.cores.front().core},
+            {"vmem_bytes", board_.core.vmem_kib << 10},
+            {"vmem", curve(record_.vmem)},
+            {"hbm_bytes", board_.hbm.gib_per_core << 30},
+            {"hbm", curve(record_.hbm)},
+            {"held",
+             {{"arguments", record_.argument_bytes},
+              {"results", record_.result_bytes},
+              {"constants", record_.constant_bytes},
+              {"scratch", record_.scratch_bytes}}}};
+  }
+
+  // Neighbours of one kind and operation are one piece; of many the longest are kept.
+  Json path() const {
+    std::vector<PathPiece> merged;
+    KindCycles kinds{};
+    std::map<uint32_t, uint64_t> by_op;
+    for (const PathPiece& piece : critical_path(record_, timing_)) {
+      kinds[static_cast<size_t>(piece.kind)] += piece.end - piece.begin;
+      by_op[piece.op] += piece.end - piece.begin;
+      if (!merged.empty() && merged.back().core == piece.core && merged.back().op == piece.op &&
+          merged.back().kind == piece.kind && merged.back().end == piece.begin) {
+        merged.back().end = piece.end;
+      } else {
+        merged.push_back(piece);
+      }
+    }
+    Json json = {{"by_kind", by_kind(kinds, 1)}, {"by_op", Json::array()}};
+    std::vector<std::pair<uint64_t, uint32_t>> order;
+    for (const auto& [op, cycles] : by_op) {
+      order.emplace_back(cycles, op);
+    }
+    std::ranges::sort(order, std::greater<>());
+    for (const auto& [cycles, op] : order) {
+      json["by_op"].push_back(
+          {{"name", name_of(op)}, {"source", source_of(op)}, {"cycles", cycles}});
+    }
+    json["all_pieces"] = merged.size();
+    json["pieces"] = pieces(std::move(merged));
+    return json;
+  }
+
+  Json pieces(std::vector<PathPiece> all) const {
+    std::ranges::stable_sort(all, std::greater<>(),
+                             [](const PathPiece& p) { return p.end - p.begin; });
+    all.resize(std::min(all.size(), kMostPieces));
+    std::ranges::sort(all, {}, &PathPiece::begin);
+    Json json = Json::array();
+    for (const PathPiece& piece : all) {
+      json.push_back({{"core", record_.cores[piece.core].core},
+                      {"begin", piece.begin - record_.begin()},
+                      {"end", piece.end - record_.begin()},
+                      {"kind", kTimeKindNames[static_cast<size_t>(piece.kind)]},
+                      {"op", name_of(piece.op)},
+                      {"source", source_of(piece.op)}});
+    }
+    return json;
+  }
+
+  const spec::StepRecord& record_;
+  const spec::BoardParams board_;
+  const StepTiming timing_;
+  const StepAccount account_;
+  const double cores_;
+};
+
+}  // namespace
+
+Json step_report(const spec::StepRecord& record, size_t changes, unsigned threads) {
+  if (record.left_out != 0) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                fmt::format("the step has {} commands, and a record holds {}; report a smaller "
+                            "program, or the same with fewer layers or smaller batches",
+                            record.left_out, spec::kMostRecordedCommands));
+  }
+  return Report(record).run(changes, threads);
+}
+
+std::string report_page(const Json& report) {
+  std::string page(kPage);
+  // In a script "</" could end it.
+  std::string text = report.dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (size_t at = text.find("</"); at != std::string::npos; at = text.find("</", at + 3)) {
+    text.replace(at, 2, "<\\/");
+  }
+  return page.replace(page.find(kPlace), kPlace.size(), text);
+}
+
+}  // namespace tpu::driver

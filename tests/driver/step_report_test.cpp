@@ -1,0 +1,226 @@
+// The re-timing model and the accounts of a step, on records made by hand. Steps of compiled
+// programs: tests/driver/report_test.py.
+#include "report/step_report.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "board/board_loader.hpp"
+#include "command/cost.hpp"
+#include "report/accounts.hpp"
+#include "report/retime.hpp"
+#include "report/what_if.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kBytes = uint64_t{1} << 20;
+constexpr uint64_t kMatmul = 5000, kMatmulFree = 4000;
+
+// Two cores of a chip that begin 10 cycles apart. Each copies from HBM; core 0 then multiplies and
+// signals core 1 by a command without work, for which core 1 halts. Times of the record are those
+// that the model gives, so that only its laws are needed to make it.
+class StepReport : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    record_.program = "p";
+    record_.board = spec::board_texts(board_);
+    record_.ops = {{"load", "m.py", 1}, {"dot", "m.py", 2}};
+    for (uint32_t i = 0; i < 2; ++i) {
+      spec::RecordedCore core{.core = i, .begin = 100 + 10 * i};
+      add(core, spec::Queue::kDmaIn, spec::Opcode::kDma, 0);
+      spec::RecordedCommand& copy = core.commands.back();
+      copy.bytes = kBytes;
+      copy.from = spec::RecordedMemory::kHbm;
+      copy.to = spec::RecordedMemory::kVmem;
+      copy.from_core = copy.to_core = static_cast<uint16_t>(i);
+      copy.signal[0] = {.amount = 1, .core = static_cast<uint16_t>(i), .semaphore = 1};
+      if (i == 0) {
+        add(core, spec::Queue::kMxu0, spec::Opcode::kMatmul, 1);
+        core.commands.back().free_at = core.commands.back().start + kMatmulFree;
+        core.commands.back().done = core.commands.back().start + kMatmul;
+        core.commands.back().flops = 1000;
+        core.commands.back().wait[0] = {.amount = 1, .core = 0, .semaphore = 1, .takes = 1};
+        core.commands.back().signal[0] = {.amount = 1, .core = 0, .semaphore = 2};
+        add(core, spec::Queue::kDmaRemote, spec::Opcode::kNop, spec::kNoRecordedOp);
+        core.commands.back().wait[0] = {.amount = 1, .core = 0, .semaphore = 2, .takes = 1};
+        core.commands.back().signal[0] = {.amount = 1, .core = 1, .semaphore = 3};
+      } else {
+        item(core, spec::SequencerItem::Kind::kTake, 1, 1);
+        item(core, spec::SequencerItem::Kind::kTake, 3, 1);
+      }
+      item(core, spec::SequencerItem::Kind::kHalt, 0, 0);
+      record_.cores.push_back(core);
+    }
+    take_times(retime(record_, no_change(record_)));
+  }
+
+  static void item(spec::RecordedCore& core, spec::SequencerItem::Kind kind, uint32_t index,
+                   uint32_t amount) {
+    const uint64_t before = core.items.empty() ? core.begin : core.items.back().went;
+    core.items.push_back({before + 4, before + 4, index, amount, kind});
+  }
+  static void add(spec::RecordedCore& core, spec::Queue queue, spec::Opcode opcode, uint32_t op) {
+    item(core, spec::SequencerItem::Kind::kIssue, static_cast<uint32_t>(core.commands.size()), 0);
+    const uint64_t issued = core.items.back().went;
+    core.commands.push_back({.issued = issued,
+                             .start = issued,
+                             .free_at = issued + 1,
+                             .done = issued + 1,
+                             .op_id = op,
+                             .queue = static_cast<uint8_t>(queue),
+                             .opcode = static_cast<uint8_t>(opcode)});
+  }
+  void take_times(const StepTiming& timing) {
+    ASSERT_FALSE(timing.stuck);
+    for (size_t i = 0; i < timing.cores.size(); ++i) {
+      spec::RecordedCore& core = record_.cores[i];
+      core.end = timing.cores[i].end;
+      for (size_t k = 0; k < core.commands.size(); ++k) {
+        spec::RecordedCommand& command = core.commands[k];
+        const CommandTimes& times = timing.cores[i].commands[k];
+        command.free_at = times.start + (command.free_at - command.start);
+        command.start = times.start;
+        command.flow_end = times.flow_end;
+        command.done = times.done;
+      }
+      for (size_t k = 0; k < core.items.size(); ++k) {
+        core.items[k].arrived = timing.cores[i].items[k].ready;
+        core.items[k].went = timing.cores[i].items[k].went;
+      }
+    }
+  }
+  uint64_t cycles(const CostChange& change) const { return retime(record_, change).cycles(); }
+
+  const spec::BoardParams board_ = spec::load_board("v3_8");
+  spec::StepRecord record_;
+};
+
+TEST_F(StepReport, ARecordIsTimedAsItWas) {
+  const StepTiming timing = retime(record_, no_change(record_));
+  EXPECT_EQ(timing.begin(), record_.begin());
+  EXPECT_EQ(timing.end(), record_.end());
+  for (size_t i = 0; i < 2; ++i) {
+    for (size_t k = 0; k < record_.cores[i].commands.size(); ++k) {
+      EXPECT_EQ(timing.cores[i].commands[k].start, record_.cores[i].commands[k].start);
+      EXPECT_EQ(timing.cores[i].commands[k].done, record_.cores[i].commands[k].done);
+    }
+  }
+}
+
+TEST_F(StepReport, BandwidthIsShared) {
+  const spec::RecordedCommand& copy = record_.cores[0].commands[0];
+  const double rate = static_cast<double>(board_.hbm.gbps_per_chip) * 1e3 *
+                      static_cast<double>(board_.hbm.efficiency_percent) / 100 /
+                      static_cast<double>(board_.core.clock_mhz);
+  // But for the 10 cycles in which it is alone, half of the chip's.
+  EXPECT_NEAR(static_cast<double>(copy.flow_end - copy.start), 2 * kBytes / rate, 12);
+  EXPECT_EQ(copy.done - copy.flow_end, spec::transfer_fixed_cycles(board_, true, false, false));
+}
+
+TEST_F(StepReport, KindsSumToTheStepOnEveryCore) {
+  const StepAccount step = account(record_, retime(record_, no_change(record_)));
+  for (const CoreAccount& core : step.cores) {
+    EXPECT_EQ(std::accumulate(core.cycles.begin(), core.cycles.end(), uint64_t{0}), step.cycles);
+  }
+  const auto of = [&](size_t core, TimeKind kind) {
+    return step.cores[core].cycles[static_cast<size_t>(kind)];
+  };
+  EXPECT_EQ(of(0, TimeKind::kMxu), kMatmul);
+  EXPECT_EQ(of(1, TimeKind::kMxu), 0u);
+  EXPECT_EQ(of(1, TimeKind::kSkew), 10u);
+  EXPECT_GE(of(1, TimeKind::kPeer), kMatmul);  // core 1 waits for what core 0 does
+  EXPECT_GT(of(0, TimeKind::kHbmBytes), 0u);
+  EXPECT_EQ(of(0, TimeKind::kHbmLatency), spec::transfer_fixed_cycles(board_, true, false, false));
+  EXPECT_EQ(step.ops.at(1).flops, 1000u);
+  EXPECT_EQ(step.ops.at(0).hbm_read, 2 * kBytes);
+  EXPECT_EQ(step.chip_hbm_bytes.at(0), 2 * kBytes);
+}
+
+TEST_F(StepReport, TheCriticalPathIsTheWholeStep) {
+  const auto path = critical_path(record_, retime(record_, no_change(record_)));
+  uint64_t at = record_.begin();
+  bool multiplies = false;
+  for (const PathPiece& piece : path) {
+    EXPECT_EQ(piece.begin, at);
+    at = piece.end;
+    multiplies |= piece.kind == TimeKind::kMxu && piece.end - piece.begin == kMatmul;
+  }
+  EXPECT_EQ(at, record_.end());
+  EXPECT_TRUE(multiplies);
+}
+
+TEST_F(StepReport, WithoutACostTheStepIsShorterByWhatWaitedForIt) {
+  const uint64_t whole = cycles(no_change(record_));
+  CostChange change = no_change(record_);
+  change.mxu = 0;
+  EXPECT_EQ(cycles(change), whole - kMatmul + 1);
+  change.mxu = 0.5;
+  EXPECT_EQ(cycles(change), whole - kMatmul / 2);
+  change = no_change(record_);
+  change.op = 1;
+  change.op_factor = 0;
+  EXPECT_EQ(cycles(change), whole - kMatmul + 1);
+  change = no_change(record_);
+  change.vpu = 0;  // nothing waits for it
+  EXPECT_EQ(cycles(change), whole);
+  change.board.dma.in_fixed_ns = 0;
+  EXPECT_EQ(cycles(change), whole - spec::transfer_fixed_cycles(board_, true, false, false));
+}
+
+TEST_F(StepReport, TheBestChangesDoNotDependOnThreads) {
+  const StepTiming timing = retime(record_, no_change(record_));
+  const StepAccount step = account(record_, timing);
+  const auto one = best_changes(record_, step, timing.cycles(), 10, 1);
+  const auto four = best_changes(record_, step, timing.cycles(), 10, 4);
+  ASSERT_EQ(one.size(), four.size());
+  ASSERT_FALSE(one.empty());
+  EXPECT_EQ(one[0].name, "matrix units");
+  EXPECT_EQ(one[1].op, 1u);  // the same commands
+  for (size_t i = 0; i < one.size(); ++i) {
+    EXPECT_EQ(one[i].name, four[i].name);
+    EXPECT_EQ(one[i].removed_cycles, four[i].removed_cycles);
+    EXPECT_EQ(one[i].halved_cycles, four[i].halved_cycles);
+    EXPECT_LT(one[i].removed_cycles, timing.cycles());
+    EXPECT_LE(one[i].removed_cycles, one[i].halved_cycles);
+  }
+}
+
+TEST_F(StepReport, OperationsWithoutSourceLinesHaveNone) {
+  record_.ops.clear();
+  record_.program.clear();
+  const auto report = step_report(record_, 10, 1);
+  for (const auto& op : report["ops"]) {
+    EXPECT_EQ(op["source"], "");
+  }
+  EXPECT_THAT(report_page(report), HasSubstr("op 1"));
+}
+
+TEST_F(StepReport, NothingInAPageEndsItsScript) {
+  record_.ops[0].name = "</script><b>";
+  EXPECT_THAT(report_page(step_report(record_, 10, 1)), ::testing::Not(HasSubstr("</script><b>")));
+}
+
+TEST_F(StepReport, AStepThatDidNotFitIsRefused) {
+  record_.left_out = 5'000'000;
+  try {
+    step_report(record_, 10, 1);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("5000000 commands"));
+  }
+}
+
+// A record whose signals are not all there.
+TEST_F(StepReport, ACoreThatWaitsForEverEndsTheModel) {
+  record_.cores[0].commands[2].signal[0].amount = 0;
+  EXPECT_TRUE(retime(record_, no_change(record_)).stuck);
+}
+
+}  // namespace
+}  // namespace tpu::driver
