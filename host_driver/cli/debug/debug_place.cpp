@@ -63,7 +63,7 @@ bool DebugPlace::move_commands(uint64_t count, bool forth) {
   uint64_t moved = 0;
   size_t place = behind_;
   for (size_t at = behind_; moved < count && (forth ? at < commands.size() : at > 1);) {
-    at += forth ? 1 : -1;
+    at = forth ? at + 1 : at - 1;
     if (commands[at - 1].core == device()) {
       place = at;
       ++moved;
