@@ -28,7 +28,7 @@ void add_waves_window(CLI::App& command, BoardArguments& arguments, CLI::Option*
       command.add_option("--waves-trigger", sim.waves_trigger,
                          "Event that --waves begins with: step=N, time=Nus, op=N, line=FILE:N, "
                          "dma=hbm:LOW..HIGH, sem=N>=VALUE, firmware=FUNCTION|ADDRESS, nan, "
-                         "nonfinite, assertion, fault, watchdog");
+                         "nonfinite, assertion, fault, watchdog, monitor");
   trigger->needs(waves)->excludes(steps)->type_name("EVENT");
   command
       .add_option("--waves-for", arguments.waves_for,

@@ -208,6 +208,25 @@ class Bench:
             assert client.packet(b"D") == b"OK"
             client.close()
 
+    def waves_on_and_off(self) -> None:
+        fst = self.program.with_suffix(".fst")
+        commands = ["monitor waves off", "tbreak launch_start", "continue", "monitor waves on", "monitor waves on",
+                    "tbreak launch_program_event", "continue", "monitor waves off", "monitor waves on", "monitor waves"]
+        with self.run("--gdb-wait", "--waves", str(fst), "--waves-trigger", "monitor") as run:
+            done = subprocess.run(self.gdb(run, *(word for text in commands for word in ("-ex", text))),
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_S,
+                                  check=False)
+        said = [line for line in done.stdout.splitlines() if "wave" in line or str(fst) in line or "expected" in line]
+        wanted = ["waves are off", f"{fst} begins at cycle ", "waves are on", f"{fst} ends at cycle ",
+                  f"the window of {fst} is over; a file has one", "expected on or off"]
+        assert len(said) == len(wanted) and all(map(str.startswith, said, wanted)), done.stdout
+        begin, end = (int(said[i].rsplit(" ", 1)[1]) for i in (1, 3))
+        assert 0 < begin < end and fst.stat().st_size > 1000, (begin, end, fst.stat().st_size)
+        with self.run("--gdb-wait") as run:
+            done = subprocess.run(self.gdb(run, "-ex", "monitor waves on"), stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_S, check=False)
+        assert "there are none; run with --waves FILE.fst --waves-trigger monitor" in done.stdout, done.stdout
+
     def wrong_addresses(self) -> None:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
@@ -226,7 +245,7 @@ class Bench:
         scripts = {name: lambda name=name: self.session(name) for name in names}
         return scripts | {case.__name__: case for case in (
             self.nobody_comes, self.attached_and_never_stopped, self.killed_in_a_stop, self.gone_before_a_word,
-            self.a_second_debugger, self.damaged_packets, self.wrong_addresses)}
+            self.a_second_debugger, self.damaged_packets, self.waves_on_and_off, self.wrong_addresses)}
 
 
 def main() -> int:

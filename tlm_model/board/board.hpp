@@ -16,6 +16,7 @@
 #include "chip/chip.hpp"
 #include "debug/gdb_stub.hpp"
 #include "ici/ici.hpp"
+#include "kernel/cycles.hpp"
 
 namespace tpu::model {
 
@@ -87,7 +88,8 @@ class Board : public sc_core::sc_module {
   Fabric fabric_;
   CoreServices core_services_;
   std::vector<std::unique_ptr<Chip>> chips_;
-  BoardDebug debug_{chips_, [this] { return waits(); }};
+  BoardDebug debug_{chips_, [this] { return waits(); },
+                    [this](bool on) { return sinks_.switch_waves(on, now_cycles()); }};
 };
 
 }  // namespace tpu::model

@@ -17,9 +17,10 @@ namespace tpu::model {
 class BoardDebug : public DebugTarget {
  public:
   using Waits = std::function<std::vector<spec::UnitWait>()>;
+  using SwitchWaves = std::function<std::string(bool on)>;
   // The chips outlive it, and there is at least one. `waits`: of all cores, now.
-  BoardDebug(const std::vector<std::unique_ptr<Chip>>& chips, Waits waits)
-      : chips_(chips), waits_(std::move(waits)) {}
+  BoardDebug(const std::vector<std::unique_ptr<Chip>>& chips, Waits waits, SwitchWaves waves)
+      : chips_(chips), waits_(std::move(waits)), waves_(std::move(waves)) {}
 
   uint32_t harts() const override;
   Hart& hart(uint32_t core) override { return mgmt(core).hart(); }
@@ -37,6 +38,7 @@ class BoardDebug : public DebugTarget {
   std::string queues_text(uint32_t core) const override;
   std::string semaphores_text(uint32_t core) const override;
   std::string rings_text(uint32_t core) const override;
+  std::string switch_waves(bool on) override { return waves_(on); }
 
  private:
   Chip& chip_of(uint32_t core) const { return *chips_[core / chips_.front()->cores()]; }
@@ -45,6 +47,7 @@ class BoardDebug : public DebugTarget {
 
   const std::vector<std::unique_ptr<Chip>>& chips_;
   const Waits waits_;
+  const SwitchWaves waves_;
 };
 
 }  // namespace tpu::model

@@ -30,6 +30,8 @@ class DebugTarget {
   virtual std::string queues_text(uint32_t core) const = 0;      // lines
   virtual std::string semaphores_text(uint32_t core) const = 0;  // lines
   virtual std::string rings_text(uint32_t core) const = 0;       // lines
+  // Opens or closes the window of the waves: one line about it, without its end.
+  virtual std::string switch_waves(bool on) = 0;
 };
 
 }  // namespace tpu::model

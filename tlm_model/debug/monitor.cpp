@@ -138,6 +138,13 @@ std::string by_core(const DebugTarget& target, Words words,
   return one.empty() ? "nothing\n" : one;
 }
 
+std::string waves(DebugTarget& target, Words words) {
+  if (words.size() != 1 || (words[0] != "on" && words[0] != "off")) {
+    return "expected on or off\n";
+  }
+  return target.switch_waves(words[0] == "on") + "\n";
+}
+
 std::string help(DebugTarget& target, Words words);
 
 struct Command {
@@ -171,6 +178,7 @@ constexpr Command kCommands[] = {
      peek},
     {"read", "CORE REGISTER", "the same as firmware reads it, with its side effects", read},
     {"poke", "CORE REGISTER VALUE", "writes it, as firmware does", poke},
+    {"waves", "on|off", "opens or closes the window of --waves", waves},
     {"reset", "", "refused",
      [](DebugTarget&, Words) {
        return std::string(

@@ -147,6 +147,17 @@ void BoardWaves::close(uint64_t cycle) {
   }
 }
 
+std::string BoardWaves::switch_window(bool on, uint64_t cycle) {
+  if (window_ == Window::kAfter) {
+    return "the window of " + options_.path + " is over; a file has one";
+  }
+  if (on == (window_ == Window::kOpen)) {
+    return on ? "waves are on" : "waves are off";
+  }
+  on ? open(cycle) : close(cycle);
+  return options_.path + (on ? " begins at cycle " : " ends at cycle ") + std::to_string(cycle);
+}
+
 void BoardWaves::tell_open(bool open) {
   if (options_.is_open != nullptr) {
     *options_.is_open = open;

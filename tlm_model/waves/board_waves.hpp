@@ -65,6 +65,9 @@ class BoardWaves final : public ProbeSink {
   // the options.
   void show_ports(const std::string& path, const MxuPorts& ports);
 
+  // A debugger opens the window, or closes it, at this cycle; what it is told.
+  std::string switch_window(bool on, uint64_t cycle);
+
   // Writes what is pending and closes. Empty, or what went wrong: also that the window never
   // opened.
   std::string finish();

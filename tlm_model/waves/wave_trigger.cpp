@@ -64,7 +64,7 @@ WaveTrigger WaveTrigger::parse(const std::string& text, const WaveTriggerContext
     trigger.fail(
         "triggers are step=N, time=N[ns|us|ms|cycles], op=N[,N], line=FILE:N, "
         "dma=MEMORY:LOW..HIGH, sem=[CORE:]N>=VALUE, firmware=[CORE:]FUNCTION|ADDRESS, nan, "
-        "nonfinite, assertion, fault, watchdog");
+        "nonfinite, assertion, fault, watchdog, monitor");
   }
   return trigger;
 }
@@ -76,11 +76,12 @@ bool WaveTrigger::parse_named(std::string_view name, const WaveTriggerContext& c
     Kind kind;
     ProbeEvent event;
   };
-  constexpr std::array<Named, 5> kNamed = {{{"nan", Kind::kNan, ProbeEvent::kNonFinite},
+  constexpr std::array<Named, 6> kNamed = {{{"nan", Kind::kNan, ProbeEvent::kNonFinite},
                                             {"nonfinite", Kind::kNonFinite, ProbeEvent::kNonFinite},
                                             {"assertion", Kind::kAssertion, ProbeEvent::kAssertion},
                                             {"fault", Kind::kFault, ProbeEvent::kFault},
-                                            {"watchdog", Kind::kWatchdog, ProbeEvent::kFault}}};
+                                            {"watchdog", Kind::kWatchdog, ProbeEvent::kFault},
+                                            {"monitor", Kind::kMonitor, ProbeEvent::kProgram}}};
   const auto* named = std::ranges::find(kNamed, name, &Named::name);
   if (named == kNamed.end()) {
     return false;

@@ -72,7 +72,8 @@ class WaveTrigger {
     kNonFinite,
     kAssertion,
     kFault,
-    kWatchdog
+    kWatchdog,
+    kMonitor
   };
 
   bool reached(uint64_t cycle) const { return kind_ == Kind::kCycle && cycle >= number_; }

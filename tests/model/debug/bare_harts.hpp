@@ -36,6 +36,7 @@ class BareHarts : public DebugTarget {
   std::string queues_text(uint32_t) const override { return {}; }
   std::string semaphores_text(uint32_t) const override { return {}; }
   std::string rings_text(uint32_t) const override { return "ring\n"; }
+  std::string switch_waves(bool on) override { return on ? "begins" : "ends"; }
 
  private:
   std::array<std::vector<uint8_t>, 2> memories_;

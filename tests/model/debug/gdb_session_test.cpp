@@ -89,6 +89,10 @@ TEST_F(GdbSessionTest, MonitorCommandsAnswerInHex) {
   EXPECT_EQ(monitor_answer(harts_, "peek 1 0x10000000"), "TPU:1 0x10000000: 0x00000007\n");
   EXPECT_EQ(monitor_answer(harts_, "rings"), "ring\nring\n");
   EXPECT_EQ(monitor_answer(harts_, "queues 1"), "nothing\n");
+  EXPECT_EQ(monitor_answer(harts_, "waves on"), "begins\n");
+  EXPECT_EQ(monitor_answer(harts_, "waves off"), "ends\n");
+  EXPECT_EQ(monitor_answer(harts_, "waves"), "expected on or off\n");
+  EXPECT_EQ(monitor_answer(harts_, "waves on off"), "expected on or off\n");
   EXPECT_EQ(monitor_answer(harts_, "").find("'' is no command"), 0U);
 }
 

@@ -458,6 +458,27 @@ TEST(BoardWaves, OnlyCoresThatAreShownAreListenedTo) {
   EXPECT_FALSE(probes.wants(ProbeEvent::kNonFinite, kAllCores));
 }
 
+TEST(BoardWaves, ADebuggerOpensAndClosesTheWindow) {
+  BoardWavesOptions options = one_core("monitor.fst");
+  options.trigger = "monitor";
+  const std::string path = options.path;
+  {
+    BoardWaves waves(options);
+    EXPECT_EQ(waves.switch_window(false, 0), "waves are off");
+    EXPECT_EQ(waves.switch_window(true, 0), path + " begins at cycle 0");
+    EXPECT_EQ(waves.switch_window(true, 0), "waves are on");
+    faulting_run(waves);
+    EXPECT_EQ(waves.switch_window(false, 2000), path + " ends at cycle 2000");
+    EXPECT_EQ(waves.switch_window(true, 2000),
+              "the window of " + path + " is over; a file has one");
+    EXPECT_EQ(waves.finish(), "");
+  }
+  EXPECT_FALSE(times(read_fst(temp_file("monitor.fst")).at("board.chip0.core0.vpu.state")).empty());
+  BoardWaves never(options);
+  faulting_run(never);
+  EXPECT_THAT(never.finish(), HasSubstr("the trigger monitor never came"));
+}
+
 TEST(BoardWaves, AWindowLastsAsLongAsAsked) {
   BoardWavesOptions options = one_core("length.fst");
   options.trigger = "op=3";
