@@ -5,8 +5,6 @@
 
 namespace tpu::driver {
 
-using Kind = Cause::Kind;
-
 TimeKind kind_of(const spec::RecordedCommand& command, bool latency) {
   if (!command.works()) {
     return TimeKind::kControl;
@@ -50,22 +48,22 @@ PathWalk::PathWalk(const spec::StepRecord& record, const StepTiming& timing)
 }
 
 Cause PathWalk::end_of(uint32_t core) const {
-  return {Kind::kItem, core, static_cast<uint32_t>(record_.cores[core].items.size() - 1)};
+  return {Cause::Kind::kItem, core, static_cast<uint32_t>(record_.cores[core].items.size() - 1)};
 }
 
 uint64_t PathWalk::time_of(const Cause& at) const {
   const CoreTiming& core = timing_.cores[at.core];
   switch (at.kind) {
-    case Kind::kBegin:
+    case Cause::Kind::kBegin:
       return core.begin;
-    case Kind::kQueue:
-    case Kind::kStart:
+    case Cause::Kind::kQueue:
+    case Cause::Kind::kStart:
       return core.commands[at.index].start;
-    case Kind::kDone:
+    case Cause::Kind::kDone:
       return core.commands[at.index].done;
-    case Kind::kIssue:
+    case Cause::Kind::kIssue:
       return core.items[item_of_[at.core][at.index]].went;
-    case Kind::kItem:
+    case Cause::Kind::kItem:
       return core.items[at.index].went;
   }
   return core.begin;
@@ -76,10 +74,10 @@ PathWalk::Step PathWalk::done_step(const Cause& at) const {
   const spec::RecordedCommand& command = record_.cores[at.core].commands[at.index];
   const CommandTimes& times = timing_.cores[at.core].commands[at.index];
   if (times.behind) {
-    return {{}, {Kind::kDone, at.core, front_of_[at.core][at.index]}, times.done};
+    return {{}, {Cause::Kind::kDone, at.core, front_of_[at.core][at.index]}, times.done};
   }
   return {{at.core, times.start, times.done, kind_of(command, false), command.op_id},
-          {Kind::kStart, at.core, at.index},
+          {Cause::Kind::kStart, at.core, at.index},
           times.start};
 }
 
@@ -87,7 +85,7 @@ PathWalk::Step PathWalk::item_step(const Cause& at) const {
   const CoreTiming& core = timing_.cores[at.core];
   const ItemTimes& item = core.items[at.index];
   const spec::SequencerItem& recorded = record_.cores[at.core].items[at.index];
-  if (item.went > item.ready && item.cause.kind != Kind::kBegin) {
+  if (item.went > item.ready && item.cause.kind != Cause::Kind::kBegin) {
     return {{}, item.cause, item.went};
   }
   const uint64_t before = at.index == 0 ? core.begin : core.items[at.index - 1].went;
@@ -96,30 +94,30 @@ PathWalk::Step PathWalk::item_step(const Cause& at) const {
   const uint32_t op = recorded.kind == spec::SequencerItem::Kind::kIssue
                           ? record_.cores[at.core].commands[recorded.index].op_id
                           : spec::kNoRecordedOp;
-  return {
-      {at.core, before, item.went, kind, op},
-      at.index == 0 ? Cause{Kind::kBegin, at.core, 0} : Cause{Kind::kItem, at.core, at.index - 1},
-      before};
+  return {{at.core, before, item.went, kind, op},
+          at.index == 0 ? Cause{Cause::Kind::kBegin, at.core, 0}
+                        : Cause{Cause::Kind::kItem, at.core, at.index - 1},
+          before};
 }
 
 PathWalk::Step PathWalk::step(const Cause& at, uint64_t time) const {
   const CoreTiming& core = timing_.cores[at.core];
   switch (at.kind) {
-    case Kind::kBegin:
+    case Cause::Kind::kBegin:
       return {{at.core, 0, core.begin, TimeKind::kSkew, spec::kNoRecordedOp}, at, 0, true};
-    case Kind::kIssue:
-      return {{}, {Kind::kItem, at.core, item_of_[at.core][at.index]}, time};
-    case Kind::kStart:
+    case Cause::Kind::kIssue:
+      return {{}, {Cause::Kind::kItem, at.core, item_of_[at.core][at.index]}, time};
+    case Cause::Kind::kStart:
       return {{}, core.commands[at.index].start_cause, time};
-    case Kind::kQueue: {
+    case Cause::Kind::kQueue: {
       const spec::RecordedCommand& front = record_.cores[at.core].commands[at.index];
       return {{at.core, core.commands[at.index].start, time, kind_of(front, false), front.op_id},
-              {Kind::kStart, at.core, at.index},
+              {Cause::Kind::kStart, at.core, at.index},
               core.commands[at.index].start};
     }
-    case Kind::kDone:
+    case Cause::Kind::kDone:
       return done_step(at);
-    case Kind::kItem:
+    case Cause::Kind::kItem:
       return item_step(at);
   }
   return {};
@@ -135,7 +133,7 @@ void PathWalk::back(const Cause& from, uint64_t time, uint64_t not_before,
   };
   Cause at = from;
   while (time > not_before) {
-    const uint64_t moment = at.kind == Kind::kQueue ? time : std::min(time, time_of(at));
+    const uint64_t moment = at.kind == Cause::Kind::kQueue ? time : std::min(time, time_of(at));
     if (moment < time) {  // between a signal and who waited for it
       give({at.core, moment, time, TimeKind::kSemaphore, spec::kNoRecordedOp});
       time = moment;
@@ -143,7 +141,7 @@ void PathWalk::back(const Cause& from, uint64_t time, uint64_t not_before,
     }
     const Step next = step(at, time);
     const PathPiece& piece = next.piece;
-    if (at.kind == Kind::kDone && piece.begin < piece.end) {
+    if (at.kind == Cause::Kind::kDone && piece.begin < piece.end) {
       const spec::RecordedCommand& command = record_.cores[at.core].commands[at.index];
       const CommandTimes& times = timing_.cores[at.core].commands[at.index];
       const uint64_t flow_end = command.transfers() ? times.flow_end : times.done;
