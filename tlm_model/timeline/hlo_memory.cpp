@@ -34,7 +34,7 @@ enum : uint32_t { kName = 1, kInstructions = 2, kProgramShape = 4, kId = 5, kRoo
 namespace instruction_field {
 enum : uint32_t { kName = 1, kOpcode = 2, kShape = 3, kMetadata = 7, kParameter = 9, kId = 35 };
 }
-namespace metadata_field {
+namespace instruction_metadata_field {
 enum : uint32_t { kType = 1, kName = 2, kFile = 3, kLine = 4 };
 }
 namespace shape_field {
@@ -254,12 +254,12 @@ class HloMemory {
       out.text(instruction_field::kOpcode, from.opcode);
       write_shape(out, instruction_field::kShape, from.shape);
       out.message(instruction_field::kMetadata, [&] {
-        out.text(metadata_field::kType, from.opcode);
-        out.text(metadata_field::kName,
+        out.text(instruction_metadata_field::kType, from.opcode);
+        out.text(instruction_metadata_field::kName,
                  from.op == nullptr ? from.label : exe_.name + "/" + from.op->name);
         if (from.op != nullptr && !from.op->file.empty()) {
-          out.text(metadata_field::kFile, from.op->file);
-          out.number(metadata_field::kLine, from.op->line);
+          out.text(instruction_metadata_field::kFile, from.op->file);
+          out.number(instruction_metadata_field::kLine, from.op->line);
         }
       });
       out.number(instruction_field::kParameter, from.parameter);
