@@ -207,7 +207,8 @@ def configure(
 
     Sets the environment variables TPUBOARD_* of docs/jax.md, which say the same to programs that cannot be changed.
     While the board is open `mxu`, `waves` with its window, `trace`, `timeline`, `timeline_steps` and `op_times` can
-    change: this waits then until all submitted work is over. All others are fixed by the first use of JAX or `tpuboard.board()`.
+    change: this waits then until all submitted work is over. All others are fixed by the first use of JAX or
+    `tpuboard.board()`.
 
     Args:
         file: preset (`v3_8`) or board file.
