@@ -202,11 +202,10 @@ bool goes_on(const RunArguments& arguments) { return arguments.program.empty(); 
 // Files that are read, none of which an output may replace.
 std::vector<std::string> check_files(const RunArguments& arguments, const OpenOptions& options,
                                      const std::map<size_t, std::string>& files) {
-  if (goes_on(arguments) && (options.snapshot.empty() || !files.empty())) {
-    throw UsageError(options.snapshot.empty()
-                         ? "name the program to run, or a run to go on with by --from-snapshot"
-                         : "--in: the run of --from-snapshot has its arguments; name a program to "
-                           "run it with others");
+  if (goes_on(arguments) && !files.empty()) {
+    throw UsageError(
+        "--in: the run of --from-snapshot has its arguments; name a program to "
+        "run it with others");
   }
   std::vector<std::string> inputs = {goes_on(arguments) ? options.snapshot : arguments.program};
   std::transform(files.begin(), files.end(), std::back_inserter(inputs),
@@ -309,6 +308,11 @@ void add_run_command(CLI::App& app) {
                     "Show figures of the board, on standard error: a view, or lines of JSON where "
                     "that is no terminal");
   add_board_options(*command, arguments->board);
+  command->parse_complete_callback([arguments] {
+    if (arguments->program.empty() && arguments->board.open.snapshot.empty()) {
+      throw CLI::RequiredError("program, or --from-snapshot of a run to go on with,");
+    }
+  });
   command->callback([arguments] { run(*arguments); });
 }
 

@@ -110,7 +110,7 @@ TEST_F(CliSweep, MistakesAreNamedBeforeAnythingRuns) {
   EXPECT_THAT(refusal(front_ + "[grid]\nlaunches = [1, 0]\n"),
               HasSubstr("s.toml: row 1 (launches=0): --launches: "));
   EXPECT_THAT(refusal("[sweep]\ncommand = \"run\"\n[grid]\nlaunches = [1]\n"),
-              HasSubstr("s.toml: row 0 (launches=1): program is required"));
+              HasSubstr("s.toml: row 0 (launches=1): program, or --from-snapshot "));
   EXPECT_THAT(refusal(front_ + "[[row]]\nname = 3\n"), HasSubstr("s.toml:6: the name of a row"));
   EXPECT_THAT(refusal(front_ + "[row]\nlaunches = 3\n"),
               HasSubstr("s.toml:5: 'row' must be written as [[row]]"));

@@ -81,11 +81,11 @@ struct ProgramPlace {
 
 /// Where the control hart of a core stands.
 struct HartPlace {
-  uint32_t pc = 0;        ///< address of its next instruction
-  bool sleeping = false;  ///< until an interrupt
-  uint32_t ra = 0;        ///< its return address register
-  uint32_t sp = 0;  ///< its stack pointer, and the words from there up, as far as they are kept
-  std::vector<uint32_t> stack;
+  uint32_t pc = 0;              ///< address of its next instruction
+  bool sleeping = false;        ///< until an interrupt
+  uint32_t ra = 0;              ///< its return address register
+  uint32_t sp = 0;              ///< its stack pointer
+  std::vector<uint32_t> stack;  ///< words from there up, as far as they are kept
 };
 
 /// The last fault of a core in its own words, which its fault record has no room for.

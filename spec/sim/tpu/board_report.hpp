@@ -13,15 +13,17 @@ namespace tpu::spec {
 
 /// A command of a core's queue, or where its sequencer stands.
 struct CommandPlace {
-  uint32_t core = 0;
+  uint32_t core = 0;            ///< of the board
   std::string unit{};           ///< "sequencer", or the name of the queue
   uint32_t pc = 0;              ///< word
   uint32_t op_id = UINT32_MAX;  ///< index into the executable's ops; larger: unknown
+  /// Same place.
   bool operator==(const CommandPlace&) const = default;
 };
 
 /// A unit of a core that is not idle: the head of a queue or the sequencer, and what it waits for.
 struct UnitWait {
+  /// What can end its wait.
   enum class For : uint8_t {
     kNothing,  ///< it has started, or runs
     kSemaphore,
@@ -29,12 +31,12 @@ struct UnitWait {
     kEngines,  ///< at the end of the program
     kHost,     ///< to answer a call
   };
-  CommandPlace at{};
-  For what = For::kNothing;
-  uint32_t index = 0;   ///< of the semaphore; number of the host call
-  uint32_t wanted = 0;  ///< of a semaphore
-  uint32_t value = 0;   ///< that it has
-  std::string queue{};  ///< that is full
+  CommandPlace at{};         ///< its command
+  For what = For::kNothing;  ///< it waits for
+  uint32_t index = 0;        ///< of the semaphore; number of the host call
+  uint32_t wanted = 0;       ///< of a semaphore
+  uint32_t value = 0;        ///< that it has
+  std::string queue{};       ///< that is full
   /// The next command that would signal the semaphore; none: no command ahead of any core does.
   std::optional<CommandPlace> ender{};
   /// Commands in front of `ender` in its queue, 0: it is the head; none: it is not issued yet.
@@ -44,7 +46,7 @@ struct UnitWait {
 /// A finding of the happens-before checker (SimOptions::check): `who` does `what` to `where`,
 /// against `other`.
 struct CheckFinding {
-  CommandPlace who{};
+  CommandPlace who{};                   ///< the command that it was found at
   std::string what{};                   ///< "overwrites, without waiting for it, what is read by"
   std::optional<CommandPlace> other{};  ///< stands behind `what`
   std::string where{};                  ///< "bytes 60..63 of VMEM of core 0"; may be empty
