@@ -46,7 +46,10 @@ PLUGIN_Profiler_Error* guarded(Args* args, const char* name, const Body& body) n
     error.reset(new_error_of_exception());
   }
   line.end(error.get());
-  return error == nullptr ? nullptr : new PLUGIN_Profiler_Error{std::move(error)};
+  if (error == nullptr) {
+    return nullptr;
+  }
+  return std::make_unique<PLUGIN_Profiler_Error>(PLUGIN_Profiler_Error{std::move(error)}).release();
 }
 
 void destroy_error(PLUGIN_Profiler_Error_Destroy_Args* args) { delete args->error; }

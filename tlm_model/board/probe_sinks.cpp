@@ -213,7 +213,9 @@ std::vector<OpTime> ProbeSinks::take_op_times(uint32_t launch) {
   return op_times_ != nullptr ? op_times_->take_launch(launch) : std::vector<OpTime>();
 }
 
-std::string ProbeSinks::take_xspace() { return xprof_ != nullptr ? xprof_->take() : std::string(); }
+std::string ProbeSinks::take_xspace() {
+  return xprof_ != nullptr ? xprof_->take_xspace() : std::string();
+}
 
 void ProbeSinks::log_commands(const std::optional<spec::MemoryLook>& look,
                               CommandLogSink::ReadMemory read) {

@@ -56,7 +56,7 @@ class ProbeSinks {
   std::vector<spec::CheckFinding> take_findings();
   // See OpTimesSink::take_launch(); empty where they are not counted.
   std::vector<OpTime> take_op_times(uint32_t launch);
-  // See XprofSink::take(); empty where no profile is kept.
+  // See XprofSink::take_xspace(); empty where no profile is kept.
   std::string take_xspace();
   // Keeps every command from here on, until they are taken. Between steps only.
   void log_commands(const std::optional<spec::MemoryLook>& look, CommandLogSink::ReadMemory read);

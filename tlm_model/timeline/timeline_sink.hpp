@@ -120,7 +120,7 @@ class TimelineSink final : public ProbeSink {
     uint64_t awake_since = 0;
   };
 
-  void add_core(uint32_t chip, uint32_t core, const TimelineOptions& options);
+  void add_core(uint32_t chip, uint32_t index, const TimelineOptions& options);
   void begin_step(const ProgramEvent& event);
   void end_step(const ProgramEvent& event);
   std::shared_ptr<Program> program_of(uint32_t launch);

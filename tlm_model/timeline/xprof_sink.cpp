@@ -64,7 +64,7 @@ XprofSink::XprofSink(const spec::BoardParams& params, uint64_t first_step, uint6
       first_step_(first_step),
       end_step_(first_step + std::min(steps, UINT64_MAX - first_step)),
       launches_(programs),
-      cores_(spec::core_count(params)) {}
+      cores_(static_cast<size_t>(spec::core_count(params))) {}
 
 size_t XprofSink::program_of(uint32_t launch) {
   auto executable = launches_.of(launch);
@@ -322,7 +322,7 @@ std::string XprofSink::metadata_plane() const {
   return plane.take();
 }
 
-std::string XprofSink::take() {
+std::string XprofSink::take_xspace() {
   for (Core& core : cores_) {
     if (core.in_step) {
       core.spans.resize(core.steps.back().spans);

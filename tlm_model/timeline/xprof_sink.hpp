@@ -36,7 +36,7 @@ class XprofSink final : public ProbeSink {
   void done(const DoneEvent& event) override;
 
   // An XSpace of the steps that are over; forgets them. Empty: there are none.
-  std::string take();
+  std::string take_xspace();
 
  private:
   static constexpr size_t kMostSpans = size_t{1} << 22;

@@ -57,7 +57,7 @@ std::shared_ptr<Allocation> Allocation::make(const std::shared_ptr<DeviceMemory>
 std::shared_ptr<Allocation> Allocation::make_at(const std::shared_ptr<DeviceMemory>& memory,
                                                 uint64_t address, uint64_t bytes,
                                                 std::string label) {
-  const std::shared_ptr<Allocation> made(new Allocation(memory, bytes, std::move(label)));
+  std::shared_ptr<Allocation> made(new Allocation(memory, bytes, std::move(label)));
   const std::lock_guard<std::mutex> guard(memory->mutex_);
   if (!memory->ranges_.take(address, bytes)) {
     return nullptr;

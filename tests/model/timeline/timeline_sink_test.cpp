@@ -74,7 +74,7 @@ TEST(TimelineSink, CommandsThatOverlapLieOnTracksOfTheirOwn) {
 TEST(TimelineSink, AWindowHasItsStepsAlone) {
   const LaunchPrograms programs;
   std::vector<size_t> sizes;
-  for (const uint64_t steps : {1, 2, 4}) {
+  for (const uint64_t steps : std::initializer_list<uint64_t>{1, 2, 4}) {
     const std::string path = ::testing::TempDir() + "/window.pftrace";
     TimelineSink sink(options(path, 1, steps), programs);
     for (uint64_t step = 0; step < 6; ++step) {

@@ -30,35 +30,35 @@ void run_step(XprofSink& sink, uint64_t step) {
 TEST(XprofSink, TakesWhatIsOverAndForgetsIt) {
   const LaunchPrograms programs;
   XprofSink sink(spec::load_board("v3_8"), 0, UINT64_MAX, programs);
-  EXPECT_EQ(sink.take(), "");
+  EXPECT_EQ(sink.take_xspace(), "");
   run_step(sink, 0);
-  const std::string space = sink.take();
+  const std::string space = sink.take_xspace();
   EXPECT_THAT(space, HasSubstr("/device:TPU:2"));
   EXPECT_THAT(space, Not(HasSubstr("/device:TPU:1")));  // ran nothing
   EXPECT_THAT(space, HasSubstr("%op 41.41"));
   EXPECT_THAT(space, HasSubstr("matrix_unit_utilization_percent"));
-  EXPECT_EQ(sink.take(), "");
+  EXPECT_EQ(sink.take_xspace(), "");
   run_step(sink, 1);
   // The same again but for the number of the step: times begin with the first step.
-  EXPECT_EQ(sink.take().size(), space.size());
+  EXPECT_EQ(sink.take_xspace().size(), space.size());
 }
 
 TEST(XprofSink, AStepThatIsNotOverIsLeftOut) {
   const LaunchPrograms programs;
   XprofSink sink(spec::load_board("v3_8"), 0, UINT64_MAX, programs);
   sink.program({.cycle = 5, .core = 1, .mask = 2, .launch = 1, .begin = true});
-  EXPECT_THAT(sink.take(), Not(HasSubstr("/device:TPU:1")));
+  EXPECT_THAT(sink.take_xspace(), Not(HasSubstr("/device:TPU:1")));
 }
 
 TEST(XprofSink, AWindowOfSteps) {
   const LaunchPrograms programs;
   XprofSink sink(spec::load_board("v3_8"), 3, 2, programs);
   run_step(sink, 0);
-  EXPECT_EQ(sink.take(), "");
+  EXPECT_EQ(sink.take_xspace(), "");
   run_step(sink, 4);
-  EXPECT_NE(sink.take(), "");
+  EXPECT_NE(sink.take_xspace(), "");
   run_step(sink, 5);
-  EXPECT_EQ(sink.take(), "");
+  EXPECT_EQ(sink.take_xspace(), "");
 }
 
 }  // namespace

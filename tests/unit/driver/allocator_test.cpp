@@ -53,7 +53,7 @@ TEST(RangeAllocator, TakesTheSmallestHoleThatFits) {
 TEST(RangeAllocator, TakesRangesWhereTheyWere) {
   RangeAllocator before(0, kMiB);
   std::map<uint64_t, uint64_t> ranges;
-  for (const uint64_t bytes : {512, 5000, 65536, 1, 200000}) {
+  for (const uint64_t bytes : std::initializer_list<uint64_t>{512, 5000, 65536, 1, 200000}) {
     ranges[*before.allocate(bytes)] = bytes;
   }
   RangeAllocator after(0, kMiB);
