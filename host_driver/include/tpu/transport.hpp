@@ -193,8 +193,11 @@ class Transport {
   virtual std::vector<CheckFinding> take_findings() { return {}; }
   /// What a launch that is about to be submitted runs, for files that show its operations by name;
   /// null: it is over. A transport that shows none does nothing here.
-  virtual void name_launch(uint32_t /*launch_id*/,
-                           std::shared_ptr<const exe::ExecutableT> /*program*/) {}
+  virtual void name_launch(uint32_t launch_id,
+                           const std::shared_ptr<const exe::ExecutableT>& program) {
+    static_cast<void>(launch_id);
+    static_cast<void>(program);
+  }
   /// Saves all state of the board, or loads it into one that has just been made and that nothing
   /// was asked of (archive.loading()); nothing is in flight. Throws std::exception; a board whose
   /// loading failed can only be closed. A transport that cannot do this refuses it.

@@ -79,8 +79,9 @@ class SimTransport : public Transport {
     }
   }
   std::vector<CheckFinding> take_findings() override { return board_.take_findings(); }
-  void name_launch(uint32_t launch_id, std::shared_ptr<const exe::ExecutableT> program) override {
-    board_.name_launch(launch_id, std::move(program));
+  void name_launch(uint32_t launch_id,
+                   const std::shared_ptr<const exe::ExecutableT>& program) override {
+    board_.name_launch(launch_id, program);
   }
   std::string take_xspace() override { return board_.take_xspace(); }
   void log_commands(const std::optional<spec::MemoryLook>& look) override {
