@@ -11,6 +11,7 @@ import select
 import struct
 import sys
 import tempfile
+import termios
 import time
 from pathlib import Path
 
@@ -55,6 +56,13 @@ class Terminal:
         self.said = self.said.split(wanted, 1)[1]
 
     def type(self, text: str) -> None:
+        """Types when the terminal gives single characters: libedit shows its prompt just before, and an end of input
+        that comes in between is lost."""
+        end = time.monotonic() + TIMEOUT_S
+        while termios.tcgetattr(self.file)[3] & termios.ICANON:
+            if time.monotonic() > end:
+                raise AssertionError("the terminal still gives whole lines")
+            time.sleep(0.001)
         os.write(self.file, text.encode())
 
     def exit_code(self) -> int:

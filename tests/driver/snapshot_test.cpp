@@ -262,7 +262,8 @@ TEST_F(Snapshot, TheCommandGoesOnWithASavedRun) {
   // Another program on that board, and what means nothing.
   EXPECT_EQ(run(file("program.tpuexe") + inputs + " --launches 9 --from-snapshot " + saved), all);
   EXPECT_THAT(run("--from-snapshot " + saved + inputs), HasSubstr("has its arguments"));
-  EXPECT_THAT(run("--launches 2"), HasSubstr("name the program to run"));
+  EXPECT_THAT(run("--launches 2"),
+              HasSubstr("program, or --from-snapshot of a run to go on with, is required"));
   EXPECT_THAT(run("--from-snapshot " + saved + " --set hbm.gbps_per_chip=450"),
               HasSubstr("of another board"));
   const std::string full = file("no/such/folder");
