@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <numeric>
+
+#include "file/near_names.hpp"
 
 namespace tpu::compiler::text {
 
@@ -93,21 +94,6 @@ int64_t in_range(std::string_view s, int64_t limit, std::string_view what) {
 }
 
 // Insertions, deletions and changes of one letter that make `a` to `b`.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
 }  // namespace
 
 std::string quote(std::string_view s) {
@@ -354,7 +340,7 @@ std::string suggestion(std::string_view s, const std::vector<std::string_view>& 
   std::string_view best;
   size_t distance = limit + 1;
   for (const std::string_view name : names) {
-    if (const size_t d = edit_distance(s, name); d < distance) {
+    if (const size_t d = spec::edit_distance(s, name); d < distance) {
       best = name;
       distance = d;
     }

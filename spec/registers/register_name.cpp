@@ -11,16 +11,6 @@
 namespace tpu::spec {
 namespace {
 
-std::optional<uint32_t> number_of(std::string_view text) {
-  const bool hex = text.starts_with("0x");
-  text.remove_prefix(hex ? 2 : 0);
-  uint32_t value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value, hex ? 16 : 10);
-  const bool good = error == std::errc() && end == text.data() + text.size();
-  return good ? std::optional(value) : std::nullopt;
-}
-
 bool same_word(std::string_view a, std::string_view b) {
   return std::ranges::equal(
       a, b, [](unsigned char x, unsigned char y) { return std::toupper(x) == std::toupper(y); });
@@ -74,6 +64,16 @@ uint32_t named_address(std::string_view text) {
 }
 
 }  // namespace
+
+std::optional<uint32_t> number_of(std::string_view text) {
+  const bool hex = text.starts_with("0x");
+  text.remove_prefix(hex ? 2 : 0);
+  uint32_t value = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value, hex ? 16 : 10);
+  const bool good = error == std::errc() && end == text.data() + text.size();
+  return good ? std::optional(value) : std::nullopt;
+}
 
 std::string register_name(std::span<const RegisterInfo> registers, uint32_t address) {
   for (const RegisterInfo& info : registers) {

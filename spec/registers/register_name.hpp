@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -17,6 +18,9 @@ class RegisterNameError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+/// Of 32 bits, decimal or hexadecimal behind 0x; none: the text is no such number.
+std::optional<uint32_t> number_of(std::string_view text);
 
 /// Of a register at that address of `registers`; "0x40000ffc" where there is none.
 std::string register_name(std::span<const RegisterInfo> registers, uint32_t address);

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <optional>
 #include <span>
 #include <vector>
@@ -26,17 +25,6 @@ std::vector<std::string_view> words_of(std::string_view text) {
   return words;
 }
 
-// Decimal, or hexadecimal behind 0x.
-std::optional<uint32_t> number_of(std::string_view text) {
-  const bool hex = text.starts_with("0x");
-  text.remove_prefix(hex ? 2 : 0);
-  uint32_t value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value, hex ? 16 : 10);
-  const bool good = error == std::errc() && end == text.data() + text.size();
-  return good ? std::optional(value) : std::nullopt;
-}
-
 // Core, address and (to write) value of a register; `error` says what is wrong.
 struct Place {
   uint32_t core = 0;
@@ -52,7 +40,7 @@ Place place_of(const DebugTarget& target, Words words, size_t count) {
   if (words.size() != count) {
     return wrong_place(fmt::format("expected CORE REGISTER{}", count == 3 ? " VALUE" : ""));
   }
-  const auto core = number_of(words[0]);
+  const auto core = spec::number_of(words[0]);
   if (!core || *core >= target.harts()) {
     return wrong_place(
         fmt::format("there is no core {}; the board has 0 to {}", words[0], target.harts() - 1));
@@ -64,7 +52,7 @@ Place place_of(const DebugTarget& target, Words words, size_t count) {
     return wrong_place(error.what());
   }
   if (count == 3) {
-    const auto value = number_of(words[2]);
+    const auto value = spec::number_of(words[2]);
     if (!value) {
       return wrong_place(fmt::format("'{}' is no number of 32 bits; write 12 or 0x0c", words[2]));
     }
@@ -130,7 +118,7 @@ std::string by_core(const DebugTarget& target, Words words,
     }
     return all.empty() ? "nothing\n" : all;
   }
-  const auto core = number_of(words[0]);
+  const auto core = spec::number_of(words[0]);
   if (!core || *core >= target.harts() || words.size() > 1) {
     return fmt::format("expected a core, 0 to {}, or nothing for all\n", target.harts() - 1);
   }

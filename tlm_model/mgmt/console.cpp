@@ -3,6 +3,7 @@
 
 #include "kernel/cycles.hpp"
 #include "mgmt/log_format.hpp"
+#include "terminal/printable_text.hpp"
 #include "tpu/spec/console_regs.hpp"
 
 namespace tpu::model {
@@ -65,14 +66,14 @@ void Console::flush() {
 
 void Console::end_line() {
   log_.add_line(core_, line_);
-  tell([&] { return printable_text(line_); });
+  tell([&] { return spec::printable_text(line_); });
   line_.clear();
 }
 
 void Console::end_log(uint32_t format) {
   tell([&] {
     const auto text_at = [&](uint32_t address) { return text_at_(address, kLineBytes); };
-    return printable_text(format_log(text_at(format), args_, text_at));
+    return spec::printable_text(format_log(text_at(format), args_, text_at));
   });
   args_.clear();
 }

@@ -1,8 +1,6 @@
 // One conversion after the other, each by the host's printf.
 #include "mgmt/log_format.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdio>
 
@@ -79,21 +77,6 @@ std::string format_log(std::string_view format, std::span<const uint32_t> args,
     }
   }
   return line;
-}
-
-std::string printable_text(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte != 0x7f) {
-      out.push_back(c);
-    } else if (c == '\t') {
-      out.push_back(' ');
-    } else {
-      out += fmt::format("\\x{:02x}", byte);
-    }
-  }
-  return out;
 }
 
 }  // namespace tpu::model

@@ -15,7 +15,4 @@ namespace tpu::model {
 std::string format_log(std::string_view format, std::span<const uint32_t> args,
                        const std::function<std::string(uint32_t address)>& text_at);
 
-// A terminal must not obey what firmware prints: control characters become "\x1b".
-std::string printable_text(std::string_view text);
-
 }  // namespace tpu::model

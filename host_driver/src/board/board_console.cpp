@@ -6,6 +6,7 @@
 #include "src/board/board_impl.hpp"
 #include "src/board/fault_text.hpp"
 #include "src/board/firmware.hpp"
+#include "terminal/printable_text.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 
 namespace tpu::driver {
@@ -13,27 +14,11 @@ namespace {
 
 namespace core_page = spec::core_page;
 
-// Firmware may print anything; a terminal must not obey it.
-std::string printable(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte != 0x7f) {
-      out.push_back(c);
-    } else if (c == '\t') {
-      out.push_back(' ');
-    } else {
-      out += fmt::format("\\x{:02x}", byte);
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 void BoardImpl::take_console(std::vector<ConsoleLine> lines) {
   for (ConsoleLine& line : lines) {
-    console_lines_.push_back({line.device, printable(line.text)});
+    console_lines_.push_back({line.device, spec::printable_text(line.text)});
   }
 }
 
@@ -71,7 +56,8 @@ std::string BoardImpl::core_text(const Device& device, uint64_t fault_cycle) {
   std::string text;
   if (at < stats.faults.size() && stats.faults[at].cycle == fault_cycle &&
       !stats.faults[at].text.empty()) {
-    text += fmt::format("\nTPU:{} says: {}", device.id, printable(stats.faults[at].text));
+    text +=
+        fmt::format("\nTPU:{} says: {}", device.id, spec::printable_text(stats.faults[at].text));
   }
   if (at < stats.harts.size()) {
     const HartPlace& hart = stats.harts[at];

@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "terminal/printable_text.hpp"
+
 namespace tpu::model {
 namespace {
 
@@ -42,7 +44,7 @@ TEST(LogFormat, MarksWhatCannotBeFilledIn) {
 }
 
 TEST(LogFormat, IsNothingThatATerminalObeys) {
-  EXPECT_EQ(printable_text("a\tb\x1b[2J\n\x7f"), "a b\\x1b[2J\\x0a\\x7f");
+  EXPECT_EQ(spec::printable_text("a\tb\x1b[2J\n\x7f"), "a b\\x1b[2J\\x0a\\x7f");
 }
 
 }  // namespace
