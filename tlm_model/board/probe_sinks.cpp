@@ -141,36 +141,10 @@ std::unique_ptr<RecordSink> ProbeSinks::make_record(const spec::SimOptions& sim)
 void ProbeSinks::listen() {
   probes_ = ProbeSet();
   watchdog_.listen(probes_);
-  if (text_ != nullptr) {
-    text_->listen(probes_);
-  }
-  if (mmio_ != nullptr) {
-    mmio_->listen(probes_);
-  }
-  if (log_ != nullptr) {
-    log_->listen(probes_);
-  }
-  if (waves_ != nullptr) {
-    waves_->listen(probes_);
-  }
-  if (timeline_ != nullptr) {
-    timeline_->listen(probes_);
-  }
-  if (xprof_ != nullptr) {
-    xprof_->listen(probes_);
-  }
-  if (record_ != nullptr) {
-    record_->listen(probes_);
-  }
-  if (race_ != nullptr) {
-    race_->listen(probes_);
-  }
-  if (op_times_ != nullptr) {
-    op_times_->listen(probes_);
-  }
-  if (command_log_ != nullptr) {
-    command_log_->listen(probes_);
-  }
+  const auto listens = [this](const auto&... sinks) {
+    ((sinks != nullptr ? sinks->listen(probes_) : void()), ...);
+  };
+  listens(text_, mmio_, log_, waves_, timeline_, xprof_, record_, race_, op_times_, command_log_);
 }
 
 std::string ProbeSinks::change(const spec::SimOptions& sim,

@@ -11,6 +11,7 @@
 
 #include "cli/debug/debug_text.hpp"
 #include "files/npy.hpp"
+#include "files/refuse.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -18,10 +19,6 @@ namespace {
 
 constexpr size_t kListed = 10;
 constexpr size_t kPrinted = 64;
-
-[[noreturn]] void refuse_line(const std::string& text) {
-  throw Error(ErrorCode::kInvalidArgument, text);
-}
 
 std::vector<std::string> words_of(const std::string& line) {
   std::istringstream split(line);
@@ -86,10 +83,10 @@ bool DebugSession::command(const std::string& line) {
   });
   try {
     if (found == commands().end()) {
-      refuse_line(fmt::format("{}: no such command; `help` lists them", words[0]));
+      refuse(fmt::format("{}: no such command; `help` lists them", words[0]));
     }
     if (words.size() - 1 > found->words) {
-      refuse_line(fmt::format("{} {}: more than it takes", found->name, found->usage));
+      refuse(fmt::format("{} {}: more than it takes", found->name, found->usage));
     }
     if (found->run == nullptr) {
       return false;
@@ -208,11 +205,11 @@ void DebugSession::move_commands(const Words& words) {
 
 void DebugSession::go_to(const Words& words) {
   if (words.size() < 2) {
-    refuse_line("goto: which op? `list` shows them");
+    refuse("goto: which op? `list` shows them");
   }
   const size_t value = number(words, 1, 0, run_.kept().values.size());
   if (!place_.to_value(value)) {
-    refuse_line(fmt::format("%{}: no command of core {} has made it", value, place_.core()));
+    refuse(fmt::format("%{}: no command of core {} has made it", value, place_.core()));
   }
   show_place();
 }
@@ -260,7 +257,7 @@ void DebugSession::add_break(const Words& words) {
       });
     };
   } else {
-    refuse_line(
+    refuse(
         "break: expected op NAME, line FILE:LINE, nan, difference, read RANGE or write RANGE, "
         "where RANGE is vmem:LOW..HIGH, smem:.. or hbm:..");
   }
@@ -269,8 +266,7 @@ void DebugSession::add_break(const Words& words) {
   if (named && std::none_of(values.begin(), values.end(), [&](const auto& value) {
         return made.by_value(static_cast<size_t>(&value - values.data()));
       })) {
-    refuse_line(
-        fmt::format("break {}: no op of the program is that; `list` shows them", made.text));
+    refuse(fmt::format("break {}: no op of the program is that; `list` shows them", made.text));
   }
   breaks_.push_back(std::move(made));
   fmt::print(out_, "breakpoint {}: {}\n", breaks_.size() - 1, breaks_.back().text);
@@ -285,7 +281,7 @@ void DebugSession::list_breaks(const Words& /*words*/) {
 void DebugSession::remove_break(const Words& words) {
   const size_t which = words.size() > 1 ? number(words, 1, 0, SIZE_MAX) : breaks_.size();
   if (which >= breaks_.size()) {
-    refuse_line("delete: there is no such breakpoint; `breaks` lists them");
+    refuse("delete: there is no such breakpoint; `breaks` lists them");
   }
   breaks_.erase(breaks_.begin() + static_cast<ptrdiff_t>(which));
 }
@@ -341,7 +337,7 @@ void DebugSession::print(const Words& words) {
   std::string name = words.size() > 1 ? words[1] : "";
   if (name.empty()) {
     if (!place_.value()) {
-      refuse_line("print: no op has been passed; name one");
+      refuse("print: no op has been passed; name one");
     }
     name = fmt::format("%{}", *place_.value());
   }
@@ -358,7 +354,7 @@ void DebugSession::print(const Words& words) {
 
 void DebugSession::save(const Words& words) {
   if (words.size() < 3) {
-    refuse_line("save: expected an array and a file: save %3 three.npy");
+    refuse("save: expected an array and a file: save %3 three.npy");
   }
   write_npy(words[2], array(words[1], number(words, 3, place_.core(), run_.devices().size())));
 }
@@ -366,13 +362,13 @@ void DebugSession::save(const Words& words) {
 void DebugSession::memory(const Words& words) {
   const auto command = place_.command();
   if (words.size() < 2 || !command) {
-    refuse_line(command ? "memory: expected vmem:LOW..HIGH, smem:LOW..HIGH or hbm:LOW..HIGH"
-                        : "memory: no command has been passed; `step` passes one");
+    refuse(command ? "memory: expected vmem:LOW..HIGH, smem:LOW..HIGH or hbm:LOW..HIGH"
+                   : "memory: no command has been passed; `step` passes one");
   }
   const spec::MemoryRange range = parse_range(words[1], place_.device());
   const DType dtype = words.size() > 2 ? parse_dtype(words[2]) : DType::kF32;
   if (range.bytes > (uint64_t{1} << 30)) {
-    refuse_line("memory: at most 1 GiB at a time");
+    refuse("memory: at most 1 GiB at a time");
   }
   const std::vector<std::byte> bytes = run_.memory_after(*command, range);
   const HostArray array{dtype, {static_cast<int64_t>(bytes.size() / dtype_bytes(dtype))}, bytes};

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "tpu/error.hpp"
+#include "files/refuse.hpp"
 #include "tpu/spec/isa.hpp"
 
 namespace tpu::driver {
@@ -19,10 +19,6 @@ namespace {
 
 constexpr size_t kRows = 8;
 constexpr size_t kColumns = 8;
-
-[[noreturn]] void refuse_word(const std::string& text) {
-  throw Error(ErrorCode::kInvalidArgument, text);
-}
 
 double number_of(uint64_t bits, DType dtype) {
   switch (dtype) {
@@ -120,7 +116,7 @@ std::string array_text(const HostArray& array) {
 std::string elements_text(const HostArray& array, size_t first, size_t count) {
   const std::vector<double> all = numbers_of(array);
   if (first >= all.size()) {
-    refuse_word(fmt::format("{}: the array has {} elements", first, all.size()));
+    refuse(fmt::format("{}: the array has {} elements", first, all.size()));
   }
   const size_t end = first + std::min(count, all.size() - first);
   std::string text;
@@ -162,10 +158,10 @@ uint64_t parse_number(const std::string& text, uint64_t limit) {
   const auto [rest, error] =
       std::from_chars(text.data() + (hex ? 2 : 0), end, value, hex ? 16 : 10);
   if (error != std::errc() || rest != end) {
-    refuse_word(text + ": expected a number");
+    refuse(text + ": expected a number");
   }
   if (value >= limit) {
-    refuse_word(fmt::format("{}: expected a number below {}", text, limit));
+    refuse(fmt::format("{}: expected a number below {}", text, limit));
   }
   return value;
 }
@@ -175,14 +171,14 @@ spec::MemoryRange parse_range(const std::string& text, uint32_t core) {
   const auto* const memory =
       std::find(kMemories.begin(), kMemories.end(), std::string_view(text).substr(0, colon));
   if (colon == std::string::npos || memory == kMemories.end()) {
-    refuse_word(text + ": expected vmem:LOW..HIGH, smem:LOW..HIGH or hbm:LOW..HIGH");
+    refuse(text + ": expected vmem:LOW..HIGH, smem:LOW..HIGH or hbm:LOW..HIGH");
   }
   const std::string places = text.substr(colon + 1);
   const size_t dots = places.find("..");
   const uint64_t low = parse_number(places.substr(0, dots));
   const uint64_t high = dots == std::string::npos ? low : parse_number(places.substr(dots + 2));
   if (high < low) {
-    refuse_word(text + ": the end is before the begin");
+    refuse(text + ": the end is before the begin");
   }
   return {core, static_cast<spec::CoreMemory>(memory - kMemories.begin()), low, high - low + 1};
 }
@@ -193,8 +189,7 @@ DType parse_dtype(const std::string& text) {
       return static_cast<DType>(i);
     }
   }
-  refuse_word(text +
-              ": no element type; f32, bf16, i32, ui32, i8, ui8, i1, i16, ui16, i64, ui64 are");
+  refuse(text + ": no element type; f32, bf16, i32, ui32, i8, ui8, i1, i16, ui16, i64, ui64 are");
 }
 
 }  // namespace tpu::driver
