@@ -114,6 +114,8 @@ function(tpu_test name)
     target_link_libraries(${name} PRIVATE tpu_flags GTest::gtest_main ${ARG_DEPS} GTest::gtest GTest::gmock)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  # What a test itself computes is little: the optimizer would cost more than it gains (docs/adr/0018-unity-builds.md).
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   list(JOIN ARG_LONG ":" long)
   tpu_discover_tests(${name} "-${long}" ${ARG_TIMEOUT} fast ${ARG_LABELS})
   if(long)
