@@ -50,8 +50,9 @@ struct BoardHost::Impl {
         limit, interruptible);
   }
 
-  RunOutcome run(std::optional<uint64_t> until);
+  RunOutcome run(std::optional<uint64_t> until, const MsiHandler& handler = {});
   bool msi_pending();
+  void take_msi(std::vector<uint32_t>& msi);
   void send_posted();
   void start_gdb(bool wait);
 
@@ -145,7 +146,15 @@ bool BoardHost::Impl::msi_pending() {
   return false;
 }
 
-RunOutcome BoardHost::Impl::run(std::optional<uint64_t> until) {
+// Adds what has come since to what each chip has raised.
+void BoardHost::Impl::take_msi(std::vector<uint32_t>& msi) {
+  msi.resize(board->chips());
+  for (size_t chip = 0; chip < board->chips(); ++chip) {
+    msi[chip] |= board->chip(chip).pcie().take_msi();
+  }
+}
+
+RunOutcome BoardHost::Impl::run(std::optional<uint64_t> until, const MsiHandler& handler) {
   sc_core::sc_event_or_list wake;
   for (size_t chip = 0; chip < board->chips(); ++chip) {
     wake |= board->chip(chip).pcie().msi_event();
@@ -160,7 +169,13 @@ RunOutcome BoardHost::Impl::run(std::optional<uint64_t> until) {
       sc_core::wait(sc_core::SC_ZERO_TIME);
     }
     outcome.quiescent = board->activity().quiet();
-    if (msi_pending() || (until ? now_cycles() >= *until : outcome.quiescent)) {
+    if (msi_pending()) {
+      take_msi(outcome.msi);
+      if (!handler || !handler(outcome.msi)) {
+        break;
+      }
+    }
+    if (until ? now_cycles() >= *until : outcome.quiescent) {
       break;
     }
     if (port.asked_to_end()) {
@@ -173,16 +188,14 @@ RunOutcome BoardHost::Impl::run(std::optional<uint64_t> until) {
       sc_core::wait(wake);
     }
   }
-  for (size_t chip = 0; chip < board->chips(); ++chip) {
-    outcome.msi.push_back(board->chip(chip).pcie().take_msi());
-  }
+  take_msi(outcome.msi);
   outcome.console = board->take_console();
   return outcome;
 }
 
-RunOutcome BoardHost::run(std::chrono::nanoseconds limit) {
+RunOutcome BoardHost::run(std::chrono::nanoseconds limit, const MsiHandler& handler) {
   RunOutcome outcome;
-  impl_->call([&] { outcome = impl_->run(std::nullopt); }, limit, true);
+  impl_->call([&] { outcome = impl_->run(std::nullopt, handler); }, limit, true);
   return outcome;
 }
 

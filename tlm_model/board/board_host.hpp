@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -132,8 +133,11 @@ class BoardHost {
   void write32_many(std::span<const RegisterWrite> writes);
 
   // Lets simulated time pass until at least one MSI has arrived and all events of that cycle are
-  // done, or nothing is in flight, or it has taken `limit` of host time (0: none).
-  RunOutcome run(std::chrono::nanoseconds limit = {});
+  // done, or nothing is in flight, or it has taken `limit` of host time (0: none). An MSI that
+  // `handler`, in the kernel thread, says it has dealt with does not end it; the handler asks
+  // nothing of the board.
+  using MsiHandler = std::function<bool(std::span<const uint32_t> msi)>;
+  RunOutcome run(std::chrono::nanoseconds limit = {}, const MsiHandler& handler = {});
 
   // As run(), but until `cycle`, although nothing may be in flight: the host is busy.
   RunOutcome run_until(uint64_t cycle, std::chrono::nanoseconds limit = {});

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -149,6 +150,17 @@ class Transport {
   /// Lets board time pass until an interrupt arrived or the board is quiescent. Throws
   /// std::exception when the model itself broke.
   virtual RunOutcome run() = 0;
+
+  /// Told of the vectors of an interrupt, a bit mask for each chip, while board time stands and the
+  /// caller of run() waits in it, in whatever thread the board has. True: that was all, run() need
+  /// not come back for it.
+  using InterruptHandler = std::function<bool(std::span<const uint32_t> msi)>;
+  /// As run(), but for interrupts that `handler` has dealt with; the outcome tells them too. A
+  /// transport that cannot do this comes back at each.
+  virtual RunOutcome run_handling(const InterruptHandler& handler) {
+    static_cast<void>(handler);
+    return run();
+  }
 
   /// As run(), but until the board's clock says `cycle`, which it reaches although nothing is in
   /// flight. Needed where the board's numbers give the host time of its own (`host.*`); a transport

@@ -138,7 +138,7 @@ bool BoardImpl::let_time_pass() {
   }
   send_waiting();
   if (busy()) {
-    pump(std::nullopt, false);
+    pump(std::nullopt, {.sleeps = false, .to_end = true});
     send_waiting();  // what came behind an operation that is over
   }
   return busy() && !starves_;

@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,12 @@ enum class EntryKind : uint8_t { kCall, kLook, kWait };
 
 class CompletionThread;
 class SnapshotSource;
+
+// How a thread that lets board time pass waits.
+struct Pumping {
+  bool sleeps = true;   // for the next batch of input, when nothing else is left
+  bool to_end = false;  // for operations to end; else for room too, which each command gives back
+};
 
 class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
  public:
@@ -352,12 +359,16 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   Buffer copy_locked(const BufferState& source, int device, const std::vector<Event>& after);
 
   // board_pump.cpp
-  bool pump(Deadline deadline = std::nullopt, bool sleeps = true);
-  bool pump_once(Deadline deadline, bool sleeps);
-  bool run_board(Deadline deadline = std::nullopt);
-  RunOutcome run_timed(Deadline deadline);
+  bool pump(Deadline deadline = std::nullopt, Pumping how = {});
+  bool pump_once(Deadline deadline, Pumping how);
+  bool run_board(Deadline deadline = std::nullopt, bool to_end = false);
+  RunOutcome run_timed(Deadline deadline, bool to_end = false);
   bool drain();
   bool drain_device(Device& device);
+  static bool tells_death(std::span<const uint32_t> msi);
+  bool next_completion(const Device& device, tpu_completion_t& completion) const;
+  bool note_parts();
+  bool part_of_gang(const Device& device, const tpu_completion_t& completion) const;
   std::string completion_trouble(const Device& device, const tpu_completion_t& completion) const;
   void ring_corrupt(const Device& device, const std::string& trouble);
   bool completions_missing();
@@ -466,7 +477,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::vector<const Operation*> sending_;  // some of their commands may be on the rings
   std::vector<std::weak_ptr<EventState>> host_events_;
   std::vector<std::shared_ptr<StepFeedState>> feeds_;  // of launches on the rings, in their order
-  bool starves_ = false;  // nothing is in flight, and a launch waits for a batch
+  bool parts_noted_ = false;  // by note_parts() in the present run of the board
+  bool starves_ = false;      // nothing is in flight, and a launch waits for a batch
   uint64_t op_count_ = 0;
   uint32_t launch_count_ = 0;  // wraps; 0 is no launch id
   bool closed_ = false;

@@ -40,7 +40,17 @@ std::string place_text(const ProgramPlace& place, const exe::ExecutableT& exe) {
 // Runs the board to its next interrupt, or until the deadline of a caller who does not wait longer.
 // Where the clock parks it in between, nothing is looked at but the limit: what the driver does
 // next would depend on host time.
-RunOutcome BoardImpl::run_timed(Deadline deadline) {
+RunOutcome BoardImpl::run_timed(Deadline deadline, bool to_end) {
+  const auto run = [&] {
+    if (host_busy_until_) {
+      return transport_->run_until(*host_busy_until_);
+    }
+    return to_end && !cancelled_ && feeds_.empty()
+               ? transport_->run_handling([this](std::span<const uint32_t> msi) {
+                   return !tells_death(msi) && note_parts();
+                 })
+               : transport_->run();
+  };
   RunOutcome outcome;
   std::vector<ConsoleLine> console;
   bool late = false;
@@ -55,7 +65,7 @@ RunOutcome BoardImpl::run_timed(Deadline deadline) {
     }
     send_doorbells();
     transport_->limit_run(sooner(look ? kCancelLook : slice, deadline, start));
-    outcome = host_busy_until_ ? transport_->run_until(*host_busy_until_) : transport_->run();
+    outcome = run();
     end_run();
     std::move(outcome.console.begin(), outcome.console.end(), std::back_inserter(console));
     if (launch_clock_.spend(std::chrono::steady_clock::now() - start)) {

@@ -74,15 +74,18 @@ void BoardImpl::break_board(const ErrorPtr& error) {
   note_host_event();
 }
 
+bool BoardImpl::tells_death(std::span<const uint32_t> msi) {
+  return std::any_of(msi.begin(), msi.end(), [](uint32_t vectors) {
+    return (vectors >> spec::chip_page::kMsiChip & 1) != 0;
+  });
+}
+
 // One park of the board. Returns false when it is quiescent (or broke).
-bool BoardImpl::run_board(Deadline deadline) {
+bool BoardImpl::run_board(Deadline deadline, bool to_end) {
   try {
-    RunOutcome outcome = run_timed(deadline);
+    RunOutcome outcome = run_timed(deadline, to_end);
     take_console(std::move(outcome.console));
-    const bool hart_lost = std::any_of(outcome.msi.begin(), outcome.msi.end(), [](uint32_t msi) {
-      return (msi >> spec::chip_page::kMsiChip & 1) != 0;
-    });
-    if (hart_lost) {
+    if (tells_death(outcome.msi)) {
       note_deaths();
     }
     return !outcome.quiescent;
@@ -95,31 +98,32 @@ bool BoardImpl::run_board(Deadline deadline) {
 
 // Returns true when something was completed. Throws only for who answers a host call and must not
 // wait: what fails here fails the board.
-bool BoardImpl::pump(Deadline deadline, bool sleeps) {
+bool BoardImpl::pump(Deadline deadline, Pumping how) {
   if (!broken_ && await_answer(deadline)) {
     return true;
   }
   try {
-    return !broken_ && pump_once(deadline, sleeps);
+    return !broken_ && pump_once(deadline, how);
   } catch (const std::exception& error) {
     break_board(model_error(error));
     return false;
   }
 }
 
-bool BoardImpl::pump_once(Deadline deadline, bool sleeps) {
+bool BoardImpl::pump_once(Deadline deadline, Pumping how) {
   send_waiting();
   bool progress = drain();
   progress = serve_calls() || progress;
   send_feeds();
   starves_ = false;
   if (!progress) {
-    const bool moving = run_board(deadline);
-    progress = drain();
+    parts_noted_ = false;
+    const bool moving = run_board(deadline, how.to_end);
+    progress = drain() || parts_noted_;
     if (progress) {
       serve_calls();
       stalls_ = 0;
-    } else if (!moving && !broken_ && anything_open() && !await_batch(deadline, sleeps)) {
+    } else if (!moving && !broken_ && anything_open() && !await_batch(deadline, how.sleeps)) {
       stalled();
     }
   }
@@ -136,19 +140,50 @@ bool BoardImpl::drain() {
   return progress;
 }
 
+// What stands at the head of the ring; false: nothing yet.
+bool BoardImpl::next_completion(const Device& device, tpu_completion_t& completion) const {
+  constexpr uint32_t kMask = (1u << TPU_CPL_RING_LOG2) - 1;
+  std::memcpy(&completion, device.cpl_ring.data() + (device.cpl_head & kMask) * TPU_CPL_ENTRY_BYTES,
+              sizeof(completion));
+  const bool lap_even = ((device.cpl_head >> TPU_CPL_RING_LOG2) & 1) == 0;
+  const bool phase = (completion.flags & TPU_CPL_FLAG_PHASE) != 0;
+  return phase == lap_even;
+}
+
+// The end of a launch on a core while others of its gang go on: nobody can tell yet.
+bool BoardImpl::part_of_gang(const Device& device, const tpu_completion_t& completion) const {
+  if (completion.status != TPU_STATUS_OK || (completion.flags & TPU_CPL_FLAG_MORE) != 0 ||
+      !completion_trouble(device, completion).empty()) {
+    return false;
+  }
+  const uint32_t first = device.tail - static_cast<uint32_t>(device.window.size());
+  const Operation* op = device.window[completion.seq - first]->op.get();
+  return op != nullptr && op->launch() && !op->finished && op->open > 1;
+}
+
+// At an interrupt, while the board's thread has everything and this one waits for operations to end:
+// ends of parts are noted there, so that a gang costs one way to this thread and back and not one a
+// core. True: nothing else has come.
+bool BoardImpl::note_parts() {
+  bool noted = false;
+  for (Device& device : devices_) {
+    tpu_completion_t completion;
+    while (next_completion(device, completion)) {
+      if (!part_of_gang(device, completion)) {
+        return false;
+      }
+      ++device.cpl_head;
+      complete(device, completion);
+      noted = parts_noted_ = true;
+    }
+  }
+  return noted;
+}
+
 bool BoardImpl::drain_device(Device& device) {
   bool progress = false;
-  while (!broken_) {
-    constexpr uint32_t kMask = (1u << TPU_CPL_RING_LOG2) - 1;
-    tpu_completion_t completion;
-    std::memcpy(&completion,
-                device.cpl_ring.data() + (device.cpl_head & kMask) * TPU_CPL_ENTRY_BYTES,
-                sizeof(completion));
-    const bool lap_even = ((device.cpl_head >> TPU_CPL_RING_LOG2) & 1) == 0;
-    const bool phase = (completion.flags & TPU_CPL_FLAG_PHASE) != 0;
-    if (phase != lap_even) {
-      break;
-    }
+  tpu_completion_t completion;
+  while (!broken_ && next_completion(device, completion)) {
     if (const std::string trouble = completion_trouble(device, completion); !trouble.empty()) {
       ring_corrupt(device, trouble);
       return progress;

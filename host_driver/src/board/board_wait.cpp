@@ -197,7 +197,7 @@ bool BoardImpl::run_until_idle(Deadline deadline, uint64_t last) {
       drain();
       return !busy(last);
     }
-    pump(deadline);
+    pump(deadline, {.to_end = true});
     send_waiting();
   }
   return true;
@@ -230,7 +230,7 @@ bool BoardImpl::wait(EventState& event, Deadline deadline) {
         set_event(event, broken_);
         break;
       }
-      const bool progress = late(deadline) ? drain() : pump(deadline);
+      const bool progress = late(deadline) ? drain() : pump(deadline, {.to_end = true});
       if (progress || busy() || !event.open()) {
         continue;
       }
@@ -254,7 +254,8 @@ void BoardImpl::advance(EventState& event, Deadline deadline) {
     const Waiter waiter(*this);
     while (event.open() && !late(deadline)) {
       const Entry entry(*this, EntryKind::kWait, deadline);
-      if (!entry.entered() || broken_ || (event.open() && !pump(deadline) && !busy())) {
+      if (!entry.entered() || broken_ ||
+          (event.open() && !pump(deadline, {.to_end = true}) && !busy())) {
         break;
       }
     }

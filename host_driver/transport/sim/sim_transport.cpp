@@ -60,6 +60,9 @@ class SimTransport : public Transport {
     board_.write_block(chip, bar, offset, data);
   }
   RunOutcome run() override { return outcome_of(board_.run(limit_)); }
+  RunOutcome run_handling(const InterruptHandler& handler) override {
+    return outcome_of(board_.run(limit_, handler));
+  }
   RunOutcome run_until(uint64_t cycle) override {
     return outcome_of(board_.run_until(cycle, limit_));
   }
