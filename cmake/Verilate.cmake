@@ -6,11 +6,15 @@ find_path(VERILATOR_INCLUDE_DIR verilated.h PATHS /usr/share/verilator/include $
 find_package(ZLIB REQUIRED)
 
 add_library(tpu_verilated STATIC EXCLUDE_FROM_ALL ${VERILATOR_INCLUDE_DIR}/verilated.cpp
-            ${VERILATOR_INCLUDE_DIR}/verilated_threads.cpp ${VERILATOR_INCLUDE_DIR}/verilated_fst_c.cpp)
+            ${VERILATOR_INCLUDE_DIR}/verilated_threads.cpp ${VERILATOR_INCLUDE_DIR}/verilated_fst_c.cpp
+            ${TPU_RTL_RUN_DIR}/assertions.cpp)
+target_include_directories(tpu_verilated PUBLIC ${TPU_RTL_RUN_DIR}/..)
 target_include_directories(tpu_verilated SYSTEM PUBLIC ${VERILATOR_INCLUDE_DIR}
                            ${VERILATOR_INCLUDE_DIR}/vltstd)
 target_compile_definitions(tpu_verilated PUBLIC VM_COVERAGE=0 VM_SC=0 VM_TRACE=1 VM_TRACE_FST=1 VM_TRACE_VCD=0)
-target_compile_options(tpu_verilated PRIVATE -g0 -w)
+# Failed assertions and text go to rtl/run, not to abort() and stdout.
+target_compile_definitions(tpu_verilated PRIVATE VL_USER_STOP VL_PRINTF=tpu_verilator_text)
+target_compile_options(tpu_verilated PRIVATE -g0 -w -include ${TPU_RTL_RUN_DIR}/verilator_text.h)
 set_target_properties(tpu_verilated PROPERTIES UNITY_BUILD OFF)
 target_link_libraries(tpu_verilated PUBLIC ZLIB::ZLIB Threads::Threads)
 

@@ -90,8 +90,8 @@ void require_clean(const BoardCounters& counters) {
   if (counters.lockstep_mismatches > 0) {
     throw Error(
         ErrorCode::kInternal,
-        fmt::format("{} differences from the Verilog in lockstep ({} tiles of matrix units "
-                    "were compared)\n{}",
+        fmt::format("{} differences from the Verilog or failed assertions in it ({} tiles of "
+                    "matrix units were compared)\n{}",
                     counters.lockstep_mismatches, counters.lockstep_tiles, counters.lockstep_text));
   }
   if (counters.check_findings > 0) {

@@ -1,4 +1,4 @@
-// What must not happen at the ports of a DMA queue, and what it must do; bound into it. Only test builds take this file.
+// What must not happen at the ports of a DMA queue, and what it must do; bound into it.
 // At the edge itself, not as properties, for the reason that mxu_sva.sv gives.
 
 module dma_queue_sva #(

@@ -1,5 +1,5 @@
-// What must not happen at the ports of the semaphore unit, and what it must do; bound into it. Only test builds take this
-// file. At the edge itself, not as properties, for the reason that mxu_sva.sv gives.
+// What must not happen at the ports of the semaphore unit, and what it must do; bound into it.
+// At the edge itself, not as properties, for the reason that mxu_sva.sv gives.
 
 module semaphores_sva #(
     parameter int unsigned Count = 128,

@@ -2,8 +2,8 @@
 // makes it wait, and bytes moved by its requests; its assertions against wrong drivers.
 #include <Vdma_assertions.h>
 #include <Vdma_queue_64_checked.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/verilog/dma_verilog.hpp"
+#include "run/assertions.hpp"
 
 namespace tpu::model {
 namespace {
@@ -23,6 +24,7 @@ constexpr size_t kCredits = 3;
 
 using spec::BoxSide;
 using spec::StridedBox;
+using testing::HasSubstr;
 
 struct Traffic {
   int ready_percent = 100;
@@ -37,7 +39,10 @@ class DmaQueueRtl : public testing::Test {
     cycle();
     model_->rst_ni = 1;
   }
-  ~DmaQueueRtl() override { model_->final(); }
+  ~DmaQueueRtl() override {
+    EXPECT_EQ(rtl::take_failed_assertions().text(), "");
+    model_->final();
+  }
 
   void idle() {
     model_->start_i = 0;
@@ -256,26 +261,36 @@ TEST_F(DmaQueueRtl, NeverAsksForMoreThanItsCredits) {
   EXPECT_EQ(reads, kCredits);
 }
 
-// Verilator's report goes to stdout, a death test reads stderr.
-TEST_F(DmaQueueRtl, AssertionsStopWrongDrivers) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // the model has threads
-  const auto dies = [&](const char* text, auto drive) {
-    EXPECT_DEATH(
-        {
-          dup2(STDERR_FILENO, STDOUT_FILENO);
-          cycle();
-          drive();
-          cycle();
-        },
-        text);
+TEST_F(DmaQueueRtl, AssertionsTellWrongDrivers) {
+  const auto tells = [&](const char* text, auto drive) {
+    model_->rst_ni = 0;
+    idle();
+    cycle();
+    model_->rst_ni = 1;
+    cycle();
+    drive();
+    cycle();
+    EXPECT_THAT(rtl::take_failed_assertions().text(), HasSubstr(text));
   };
-  dies("rd_done_i without a read on its way", [&] { model_->rd_done_i = 1; });
-  dies("wr_done_i without a write on its way", [&] { model_->wr_done_i = 1; });
-  dies("an empty box is started", [&] {
+  tells("rd_done_i without a read on its way", [&] { model_->rd_done_i = 1; });
+  tells("wr_done_i without a write on its way", [&] { model_->wr_done_i = 1; });
+  tells("an empty box is started", [&] {
     StridedBox box;
     box.elem_bytes = 1;
     offer(box, false, 0, 0);
   });
+}
+
+TEST(DmaVerilog, TellsTheAssertionThatFailedInATransfer) {
+  DmaVerilog unit(512);
+  StridedBox box;
+  box.run_bytes = box.total_bytes = 1024;
+  box.elem_bytes = 4;
+  EXPECT_EQ(unit.run(box, false, 0, 4096).failed, "");
+  box.run_bytes = box.total_bytes = 0;
+  const std::string failed = unit.run(box, false, 0, 4096).failed;
+  EXPECT_THAT(failed, HasSubstr("in cycle 0 of the transfer: dma_queue_sva.sv:"));
+  EXPECT_THAT(failed, HasSubstr("an empty box is started"));
 }
 
 // A unit that does wrong, played by the test: what its ports show in a few cycles.
@@ -291,38 +306,39 @@ struct Wrong {
 
 class DmaAssertions : public testing::TestWithParam<Wrong> {};
 
-TEST_P(DmaAssertions, StopAUnitThatDoesWrong) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto play = [](const std::vector<Ports>& cycles) {
-    dup2(STDERR_FILENO, STDOUT_FILENO);
-    VerilatedContext context;
-    Vdma_assertions checks(&context);
-    const auto edge = [&checks] {
-      checks.clk_i = 0;
-      checks.eval();
-      checks.clk_i = 1;
-      checks.eval();
-    };
-    edge();
-    checks.rst_ni = 1;
-    edge();
-    checks.start_ready_o = 1;
-    checks.run_i = 8;
-    std::ranges::fill(checks.count_i, uint64_t{1});
-    for (const Ports& ports : cycles) {
-      checks.start_i = ports.start;
-      checks.rd_valid_o = ports.rd_valid;
-      checks.rd_ready_i = ports.rd_ready;
-      checks.rd_done_i = ports.rd_done;
-      checks.wr_valid_o = ports.wr_valid;
-      checks.wr_ready_i = ports.wr_ready;
-      checks.done_o = ports.done;
-      checks.rd_bytes_o = checks.wr_bytes_o = static_cast<uint8_t>(ports.bytes);
-      edge();
-    }
+// Plays the cycles; what failed.
+std::string play(const std::vector<Ports>& cycles) {
+  VerilatedContext context;
+  Vdma_assertions checks(&context);
+  const auto edge = [&checks] {
+    checks.clk_i = 0;
+    checks.eval();
+    checks.clk_i = 1;
+    checks.eval();
   };
-  play({{.start = true}, {.rd_valid = true, .rd_ready = true, .bytes = 8}});  // nothing wrong yet
-  EXPECT_DEATH(play(GetParam().cycles), GetParam().text);
+  edge();
+  checks.rst_ni = 1;
+  edge();
+  checks.start_ready_o = 1;
+  checks.run_i = 8;
+  std::ranges::fill(checks.count_i, uint64_t{1});
+  for (const Ports& ports : cycles) {
+    checks.start_i = ports.start;
+    checks.rd_valid_o = ports.rd_valid;
+    checks.rd_ready_i = ports.rd_ready;
+    checks.rd_done_i = ports.rd_done;
+    checks.wr_valid_o = ports.wr_valid;
+    checks.wr_ready_i = ports.wr_ready;
+    checks.done_o = ports.done;
+    checks.rd_bytes_o = checks.wr_bytes_o = static_cast<uint8_t>(ports.bytes);
+    edge();
+  }
+  return rtl::take_failed_assertions().first;
+}
+
+TEST_P(DmaAssertions, TellAUnitThatDoesWrong) {
+  EXPECT_EQ(play({{.start = true}, {.rd_valid = true, .rd_ready = true, .bytes = 8}}), "");
+  EXPECT_THAT(play(GetParam().cycles), HasSubstr(GetParam().text));
 }
 
 constexpr Ports kRead{.rd_valid = true, .rd_ready = true};

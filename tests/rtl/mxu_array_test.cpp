@@ -1,7 +1,7 @@
 // Whole arrays of several sizes against the column law and the cycle law, and the structural view
 // against the folded one.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <array>
 #include <filesystem>
@@ -9,9 +9,11 @@
 #include <thread>
 
 #include "arith/mxu_column.hpp"
+#include "mxu/mxu_lockstep.hpp"
 #include "mxu/mxu_rtl.hpp"
 #include "mxu/mxu_scalar.hpp"
 #include "mxu_job_source.hpp"
+#include "run/assertions.hpp"
 #include "test_arrays.hpp"
 
 namespace tpu {
@@ -24,6 +26,8 @@ using model::RtlArrayInput;
 using test::make_test_array;
 using test::OwnedJob;
 using test::Values;
+using testing::ElementsAre;
+using testing::HasSubstr;
 
 constexpr Values kAllValues[] = {Values::kNormal, Values::kSpecial, Values::kUnderflow,
                                  Values::kOverflow, Values::kAnyBits};
@@ -122,6 +126,7 @@ TEST_P(MxuArrayRules, LatencySwapGapAndLoadAreTheLawsAndNotOneCycleLess) {
   EXPECT_EQ(good.y, expected);
   EXPECT_NE(one_row(*array, gap - 1, 1).y, expected);
   EXPECT_NE(one_row(*array, gap, 0).y, expected);
+  rtl::take_failed_assertions();  // of arrays that have them
 }
 
 TEST_P(MxuArrayRules, BusyCoversEverythingOnItsWay) {
@@ -158,34 +163,87 @@ INSTANTIATE_TEST_SUITE_P(Arrays, MxuArrayRules,
                                          "128x128_d18", "array_32x8", "array_64x4_d3"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
-// The assertions of mxu_sva.sv. Verilator's report goes to stdout, a death test reads stderr.
+// The assertions of mxu_sva.sv.
 class MxuAssertions : public testing::TestWithParam<const char*> {};
 
-TEST_P(MxuAssertions, StopWhoDrivesThePortsAgainstTheLaw) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // the model has threads
+TEST_P(MxuAssertions, TellWhoDrivesThePortsAgainstTheLaw) {
   const auto array = make_test_array(GetParam());
   const uint64_t gap = spec::mxu_swap_gap(array->shape());
+  const auto told = [] { return rtl::take_failed_assertions().text(); };
   one_row(*array, gap, 1);
-  const auto drive = [&](uint64_t weights_gap, uint64_t after_load) {
-    dup2(STDERR_FILENO, STDOUT_FILENO);
-    one_row(*array, weights_gap, after_load);
-  };
-  EXPECT_DEATH(drive(gap - 1, 1), "before the swap gap is over");
-  EXPECT_DEATH(drive(gap, 0), "together with weights");
-  EXPECT_DEATH(
-      {
-        dup2(STDERR_FILENO, STDOUT_FILENO);
-        const std::vector<uint32_t> zeros(array->shape().rows / 2);
-        array->reset();
-        array->step({.w_valid = true, .w = zeros.data()});
-        array->step({.x_valid = true, .x_swap = true, .x = zeros.data()});
-      },
-      "another number of weight pairs");
+  EXPECT_EQ(told(), "");
+  one_row(*array, gap - 1, 1);
+  EXPECT_THAT(told(), HasSubstr("before the swap gap is over"));
+  one_row(*array, gap, 0);
+  EXPECT_THAT(told(), HasSubstr("together with weights"));
+  const std::vector<uint32_t> zeros(array->shape().rows / 2);
+  array->reset();
+  array->step({.w_valid = true, .w = zeros.data()});
+  array->step({.x_valid = true, .x_swap = true, .x = zeros.data()});
+  EXPECT_THAT(told(), HasSubstr("another number of weight pairs"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Arrays, MxuAssertions,
-                         testing::Values("64x4_checked", "array_64x4_checked"),
+                         testing::Values("64x4_checked", "array_64x4_checked", "128x128_d18"),
                          [](const auto& param_info) { return std::string(param_info.param); });
+
+// An array that is given weights in a cycle in which none may enter.
+class DisturbedArray final : public RtlArray {
+ public:
+  DisturbedArray(std::unique_ptr<RtlArray> array, uint64_t cycle)
+      : RtlArray(array->shape()), array_(std::move(array)), left_(cycle) {}
+
+  void reset() override { array_->reset(); }
+  void step(const RtlArrayInput& input) override {
+    RtlArrayInput in = input;
+    const std::vector<uint32_t> zeros(shape().cols);
+    if (left_ != 0 && --left_ == 0) {
+      in.w_valid = true;
+      in.w = zeros.data();
+    }
+    array_->step(in);
+  }
+  bool y_valid() const override { return array_->y_valid(); }
+  const uint32_t* y() const override { return array_->y(); }
+  bool busy() const override { return array_->busy(); }
+  void open_waves(const model::WaveOptions& options) override { array_->open_waves(options); }
+  void set_wave_cycle(uint64_t cycle) override { array_->set_wave_cycle(cycle); }
+  void close_waves() override { array_->close_waves(); }
+  const std::string& wave_error() const override { return array_->wave_error(); }
+
+ private:
+  const std::unique_ptr<RtlArray> array_;
+  uint64_t left_;
+};
+
+TEST(MxuAssertion, IsToldWithTheJobInWhichItFails) {
+  const OwnedJob owned = test::packed_job({5, 128, 128, true, true}, 8, Values::kNormal);
+  std::vector<uint32_t> out = owned.out;
+  model::MxuJob job = owned.on(out);
+  job.op_id = 7;
+  const auto array = [] {  // pairs enter in cycles 0 to 63, the row that swaps in cycle 64
+    return std::make_unique<DisturbedArray>(make_test_array("128x128_d18"), 65);
+  };
+  std::vector<std::string> told;
+  MxuRtlEngine engine(array(), [&told](const std::string& text) { told.push_back(text); });
+  engine.run(job);
+  EXPECT_EQ(engine.mismatches(), 1U);
+  EXPECT_THAT(told, ElementsAre(HasSubstr("in cycle 64 of the matmul of op 7: mxu_sva.sv:")));
+  engine.run(job);
+  EXPECT_EQ(engine.mismatches(), 1U);
+  told.clear();
+  model::MxuLockstepOptions options;
+  options.max_dumps = 0;
+  options.on_mismatch = [&told](const model::MxuMismatch& mismatch) {
+    told.push_back(mismatch.text);
+  };
+  model::MxuLockstepEngine lockstep(std::make_unique<MxuScalarEngine>(spec::MxuShape{}, true),
+                                    array(), options);
+  lockstep.run(job);
+  ASSERT_FALSE(told.empty());
+  EXPECT_THAT(told.front(), HasSubstr("mxu_sva.sv:"));
+  EXPECT_EQ(lockstep.mismatches(), told.size());
+}
 
 // Random rows, swaps and weights in any cycle, orderly or not: both views must do the same in every
 // cycle.

@@ -1,10 +1,10 @@
 // The semaphore unit's Verilog against a reference of a few lines, on random traffic, and its
 // assertions against whoever drives the ports wrongly.
-#include <Vsem_128_d1_checked.h>
+#include <Vsem_128_d1.h>
 #include <Vsem_8_d3_checked.h>
 #include <Vsem_assertions.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -13,8 +13,15 @@
 #include <random>
 #include <vector>
 
+#include "core/verilog/semaphore_verilog.hpp"
+#include "run/assertions.hpp"
+
 namespace tpu {
 namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
 
 constexpr uint32_t kLimit = 65535;
 
@@ -63,7 +70,10 @@ class SemaphoresRtl : public testing::Test {
     model_->rst_ni = 1;
     model_->eval();
   }
-  ~SemaphoresRtl() override { model_->final(); }
+  ~SemaphoresRtl() override {
+    EXPECT_EQ(rtl::take_failed_assertions().text(), "");
+    model_->final();
+  }
 
   void set(const std::vector<uint32_t>& add, const std::vector<uint32_t>& take) {
     for (uint32_t i = 0; i < Size::kCount; ++i) {
@@ -83,7 +93,7 @@ class SemaphoresRtl : public testing::Test {
       std::make_unique<typename Size::Verilog>(&context_);
 };
 
-using Sizes = testing::Types<Size<Vsem_128_d1_checked, 128, 1>, Size<Vsem_8_d3_checked, 8, 3>>;
+using Sizes = testing::Types<Size<Vsem_128_d1, 128, 1>, Size<Vsem_8_d3_checked, 8, 3>>;
 TYPED_TEST_SUITE(SemaphoresRtl, Sizes);
 
 TYPED_TEST(SemaphoresRtl, DoesWhatTheReferenceDoes) {
@@ -131,16 +141,30 @@ TYPED_TEST(SemaphoresRtl, DoesWhatTheReferenceDoes) {
   EXPECT_GT(clears, 10U);
 }
 
-// Verilator's report goes to stdout, a death test reads stderr.
-TYPED_TEST(SemaphoresRtl, AnAssertionStopsATakeOfMoreThanThereIs) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // the model has threads
-  EXPECT_DEATH(
-      {
-        dup2(STDERR_FILENO, STDOUT_FILENO);
-        this->set({}, std::vector<uint32_t>(TypeParam::kCount, 1));
-        this->edge();
-      },
-      "more is taken from semaphore 0 than it has");
+TYPED_TEST(SemaphoresRtl, AnAssertionTellsATakeOfMoreThanThereIs) {
+  this->set({}, std::vector<uint32_t>(TypeParam::kCount, 1));
+  this->edge();
+  const rtl::FailedAssertions failed = rtl::take_failed_assertions();
+  EXPECT_EQ(failed.count, TypeParam::kCount);
+  EXPECT_THAT(failed.first, HasSubstr("semaphores_sva.sv:"));
+  EXPECT_THAT(failed.first, HasSubstr("take_what_is_there"));
+  EXPECT_THAT(failed.first, HasSubstr("more is taken from semaphore 0 than it has"));
+}
+
+TEST(SemaphoreVerilog, TellsTheCycleOfAFailedAssertion) {
+  std::vector<std::pair<uint64_t, std::string>> failed;
+  model::SemaphoreVerilog unit(128, 1, [&failed](uint64_t cycle, const std::string& text) {
+    failed.emplace_back(cycle, text);
+  });
+  unit.add(5, 3, 1);
+  unit.take(9, 3, 1);
+  EXPECT_EQ(unit.value(20, 3), 0U);
+  EXPECT_THAT(failed, IsEmpty());
+  unit.take(30, 3, 1);
+  unit.value(31, 3);
+  ASSERT_THAT(failed, SizeIs(1));
+  EXPECT_EQ(failed[0].first, 30U);
+  EXPECT_THAT(failed[0].second, HasSubstr("more is taken from semaphore 3 than it has"));
 }
 
 // A unit that does wrong, played by the test: what it shows of semaphore 0; nothing is added.
@@ -153,28 +177,25 @@ struct TwoCycles {
 
 class SemaphoreAssertions : public testing::TestWithParam<TwoCycles> {};
 
-TEST_P(SemaphoreAssertions, StopAUnitThatDoesWrong) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto play = [](const TwoCycles& cycles) {
-    dup2(STDERR_FILENO, STDOUT_FILENO);
-    VerilatedContext context;
-    Vsem_assertions checks(&context);
-    const auto edge = [&checks] {
-      checks.clk_i = 0;
-      checks.eval();
-      checks.clk_i = 1;
-      checks.eval();
-    };
-    edge();
-    checks.rst_ni = 1;
-    checks.settled_o = cycles.settled;
-    checks.value_o[0] = cycles.before;
-    edge();
-    checks.value_o[0] = cycles.after;
-    checks.overflow_o[0] = cycles.overflow;
-    edge();
+TEST_P(SemaphoreAssertions, TellAUnitThatDoesWrong) {
+  VerilatedContext context;
+  Vsem_assertions checks(&context);
+  const auto edge = [&checks] {
+    checks.clk_i = 0;
+    checks.eval();
+    checks.clk_i = 1;
+    checks.eval();
   };
-  EXPECT_DEATH(play(GetParam()), GetParam().text);
+  edge();
+  checks.rst_ni = 1;
+  checks.settled_o = GetParam().settled;
+  checks.value_o[0] = GetParam().before;
+  edge();
+  EXPECT_EQ(rtl::take_failed_assertions().text(), "");
+  checks.value_o[0] = GetParam().after;
+  checks.overflow_o[0] = GetParam().overflow;
+  edge();
+  EXPECT_THAT(rtl::take_failed_assertions().text(), HasSubstr(GetParam().text));
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, SemaphoreAssertions,

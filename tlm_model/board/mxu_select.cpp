@@ -137,13 +137,17 @@ std::unique_ptr<MxuEngine> MxuSelect::engine(const std::string& path, const Mode
   options.shape = spec::mxu_shape(options_.params);
   options.lockstep.dump_prefix =
       (std::filesystem::path(options_.sim.tile_folder) / ("mxu-" + path)).string();
-  options.lockstep.on_mismatch = [this, path](const MxuMismatch& mismatch) {
+  const auto note = [this, path](const std::string& text) {
     const std::lock_guard lock(mutex_);
-    text_ += path + ": " + mismatch.text + "\n";
+    reports_.add(path, text);
   };
+  options.lockstep.on_mismatch = [note](const MxuMismatch& mismatch) { note(mismatch.text); };
+  options.on_failure = note;
   std::unique_ptr<MxuEngine> made = make_mxu_engine(options);
   if (const auto* lockstep = dynamic_cast<const MxuLockstepEngine*>(made.get())) {
     lockstep_.push_back({lockstep, mode.text});
+  } else if (mode.verilog()) {
+    alone_.push_back(made.get());
   }
   set_waves(*made);
   watch_ports(path, *made);
@@ -197,12 +201,15 @@ MxuLockstepCounts MxuSelect::counts() const {
     sum.tiles += counts.tiles;
     sum.mismatches += counts.mismatches;
   }
+  for (const MxuEngine* engine : alone_) {
+    sum.mismatches += engine->mismatches();
+  }
   return sum;
 }
 
 std::string MxuSelect::mismatch_text() const {
   const std::lock_guard lock(mutex_);
-  return text_;
+  return reports_.text();
 }
 
 std::string MxuSelect::finish(uint64_t steps) const {

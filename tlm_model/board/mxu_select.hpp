@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "board/board_host.hpp"
+#include "board/unit_reports.hpp"
 #include "core/engines/mxu.hpp"
 #include "mxu/mxu_lockstep.hpp"
 #include "waves/verilog_ports.hpp"
@@ -32,7 +33,7 @@ class MxuSelect {
   // cannot run it.
   MxuUnit make(const std::string& path);
 
-  // Sum over all lockstep engines, and the text of their mismatches.
+  // Sum over all engines with Verilog, and the text of mismatches and failed assertions.
   MxuLockstepCounts counts() const;
   std::string mismatch_text() const;
   // At the end of a run of `steps` steps: completes the wave file. What was asked for and did not
@@ -67,9 +68,10 @@ class MxuSelect {
   std::vector<std::pair<std::string, Mode>> modes_;
   const Mode fast_{};
   std::vector<Lockstep> lockstep_;
+  std::vector<const MxuEngine*> alone_;  // Verilog that decides; owned by their matrix units
   std::function<std::string()> finish_waves_;
   mutable std::mutex mutex_;
-  std::string text_;
+  UnitReports reports_;
 };
 
 }  // namespace tpu::model

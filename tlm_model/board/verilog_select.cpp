@@ -76,12 +76,7 @@ VerilogUse VerilogSelect::use(const std::string& path) {
 
 void VerilogSelect::differs(const std::string& path, const std::string& text) {
   ++mismatches_;
-  const uint64_t texts = ++texts_[path];
-  if (texts <= kTextsOfABlock) {
-    text_ += path + ": " + text + "\n";
-  } else if (texts == kTextsOfABlock + 1) {
-    text_ += path + ": more are only counted\n";
-  }
+  reports_.add(path, text);
 }
 
 std::string VerilogSelect::finish(uint64_t steps) const {

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
+#include "board/unit_reports.hpp"
 #include "core/verilog/verilog_use.hpp"
 #include "tpu/sim_options.hpp"
 #include "tpu/spec/board_params.hpp"
@@ -23,7 +23,7 @@ class VerilogSelect {
   VerilogUse use(const std::string& path);
 
   uint64_t mismatches() const { return mismatches_; }
-  const std::string& mismatch_text() const { return text_; }
+  const std::string& mismatch_text() const { return reports_.text(); }
   // At the end of a run of `steps` steps: lockstep that compared nothing, a line an option.
   std::string finish(uint64_t steps) const;
 
@@ -33,15 +33,11 @@ class VerilogSelect {
     VerilogMode mode = VerilogMode::kModel;
     uint64_t compared = 0;
   };
-  // A block that is wrong once may be wrong a million times.
-  static constexpr uint64_t kTextsOfABlock = 10;
-
   void differs(const std::string& path, const std::string& text);
 
   std::vector<Choice> choices_;  // never grows once it is made: `use` refers to them
-  std::map<std::string, uint64_t> texts_;
   uint64_t mismatches_ = 0;
-  std::string text_;
+  UnitReports reports_;
 };
 
 }  // namespace tpu::model

@@ -20,7 +20,10 @@ Semaphores::Semaphores(sc_core::sc_module_name name, uint32_t core_id,
       entries_(static_cast<size_t>(params.core.semaphores)),
       use_(verilog) {
   if (use_.verilog()) {
-    verilog_ = std::make_unique<SemaphoreVerilog>(count(), delay_);
+    verilog_ = std::make_unique<SemaphoreVerilog>(
+        count(), delay_, [this](uint64_t cycle, const std::string& text) {
+          use_.differs("cycle " + std::to_string(cycle) + ": " + text);
+        });
   }
   SC_METHOD(apply_method);
   sensitive << pending_event_;

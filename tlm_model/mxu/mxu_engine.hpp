@@ -70,7 +70,7 @@ class MxuEngine {
   // False when a job must arrive whole, since the engine counts its cycles or tiles.
   virtual bool splittable() const { return true; }
 
-  // Of an engine that compares others: how often they differed.
+  // Of an engine with Verilog in it: how often others differed from it, or an assertion in it failed.
   virtual uint64_t mismatches() const { return 0; }
 };
 

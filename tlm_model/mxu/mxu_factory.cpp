@@ -47,7 +47,8 @@ std::unique_ptr<MxuEngine> make_mxu_engine(const MxuEngineOptions& options) {
     return make_fast(options);
   }
   if (options.kind == "rtl") {
-    return std::make_unique<MxuRtlEngine>(make_rtl_array(options.shape, options.path));
+    return std::make_unique<MxuRtlEngine>(make_rtl_array(options.shape, options.path),
+                                          options.on_failure);
   }
   MxuLockstepOptions lockstep = options.lockstep;
   if (options.kind.starts_with(kSample)) {

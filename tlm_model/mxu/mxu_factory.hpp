@@ -14,7 +14,9 @@ struct MxuEngineOptions {
   std::string kind = "fast";  // fast | scalar | rtl | lockstep | lockstep:1/N
   std::string simd = "auto";  // of the fast engine: auto | scalar | avx2 | avx512 | amx
   spec::MxuShape shape;
-  std::string path = "mxu";     // of the unit, for waves
+  std::string path = "mxu";  // of the unit, for waves
+  // Of the Verilog alone; lockstep reports by its own options.
+  MxuRtlEngine::FailureObserver on_failure{};
   MxuLockstepOptions lockstep;  // one_in comes from `kind` when that has a :1/N
 };
 

@@ -19,7 +19,9 @@ std::string hex(uint32_t bits) {
 
 MxuLockstepEngine::MxuLockstepEngine(std::unique_ptr<MxuEngine> fast,
                                      std::unique_ptr<RtlArray> array, MxuLockstepOptions options)
-    : fast_(std::move(fast)), rtl_(std::move(array)), options_(std::move(options)) {
+    : fast_(std::move(fast)),
+      rtl_(std::move(array), [this](const std::string& text) { report_failure(text); }),
+      options_(std::move(options)) {
   if (options_.one_in == 0) {
     throw std::runtime_error("mxu: lockstep:1/N needs N of at least 1");
   }
@@ -269,6 +271,13 @@ void MxuLockstepEngine::compare_tile(const MxuTileData& data, const std::vector<
 uint64_t MxuLockstepEngine::count_mismatch() {
   const std::lock_guard lock(counts_mutex_);
   return ++counts_.mismatches;
+}
+
+void MxuLockstepEngine::report_failure(const std::string& text) {
+  count_mismatch();
+  if (options_.on_mismatch) {
+    options_.on_mismatch({.text = "mxu: " + text});
+  }
 }
 
 void MxuLockstepEngine::report_cycles(MxuMismatch mismatch, const char* what) {

@@ -39,7 +39,8 @@ struct MxuLockstepOptions {
   uint64_t one_in = 1;              // tiles: ordinal mod one_in == 0 is compared
   std::string dump_prefix = "mxu";  // tile dumps are <prefix>-tile<ordinal>.tile
   uint64_t max_dumps = 4;
-  // Called for each mismatch, from the thread that runs the job.
+  // Called for each mismatch, and for a job in which an assertion of the Verilog failed (with
+  // nothing but its text), from the thread that runs the job.
   std::function<void(const MxuMismatch&)> on_mismatch;
 };
 
@@ -91,6 +92,7 @@ class MxuLockstepEngine final : public MxuEngine {
   void compare_tile(const MxuTileData& data, const std::vector<uint32_t>& rtl,
                     const std::vector<uint32_t>& fast, const MxuTile& tile, uint64_t k_tile);
   void report(MxuMismatch mismatch, const MxuTileDump& dump);
+  void report_failure(const std::string& text);
   void report_cycles(MxuMismatch mismatch, const char* what);
   uint64_t count_mismatch();
 

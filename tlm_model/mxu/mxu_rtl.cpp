@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "mxu/mxu_tiles.hpp"
+#include "run/assertions.hpp"
 
 namespace tpu::model {
 namespace {
@@ -193,7 +194,13 @@ WaveOptions wave_options(const MxuWaveWindow& window) {
 
 }  // namespace
 
-MxuRtlEngine::MxuRtlEngine(std::unique_ptr<RtlArray> array) : array_(std::move(array)) {}
+MxuRtlEngine::MxuRtlEngine(std::unique_ptr<RtlArray> array, FailureObserver failed)
+    : array_(std::move(array)), failed_(std::move(failed)) {}
+
+uint64_t MxuRtlEngine::mismatches() const {
+  const std::lock_guard lock(mutex_);
+  return failed_jobs_;
+}
 
 MxuRtlCycles MxuRtlEngine::last_cycles() const {
   const std::lock_guard lock(mutex_);
@@ -278,6 +285,8 @@ void MxuRtlEngine::run_observed(const MxuJob& job, const RowObserver& observer) 
   if (dumping_) {
     array_->set_wave_cycle(job.start_cycle);
   }
+  rtl::FailedAssertions failures;
+  uint64_t failed_at = 0;
   while (!feeder.done()) {
     if (window_ && !dumping_ && tiles_run_ + feeder.loading_tile() >= window_->first_tile) {
       begin_window(job, feeder.cycle());
@@ -288,6 +297,13 @@ void MxuRtlEngine::run_observed(const MxuJob& job, const RowObserver& observer) 
       hold = (bubble_state_ >> 33) % bubble_one_in_ == 0;
     }
     feeder.step(hold);
+    if (rtl::FailedAssertions found = rtl::take_failed_assertions()) {
+      if (!failures) {
+        failures.first = std::move(found.first);
+        failed_at = feeder.cycle() - 1;
+      }
+      failures.count += found.count;
+    }
     if (dumping_ && tiles_run_ + feeder.collected_tiles() >= window_->first_tile + window_->tiles) {
       end_window();
     }
@@ -297,6 +313,18 @@ void MxuRtlEngine::run_observed(const MxuJob& job, const RowObserver& observer) 
   }
   tiles_run_ += feeder.tiles();
   cycles_ = feeder.cycles();
+  if (failures) {
+    tell_failures(job, failures, failed_at);
+  }
+}
+
+void MxuRtlEngine::tell_failures(const MxuJob& job, const rtl::FailedAssertions& failures,
+                                 uint64_t cycle) {
+  ++failed_jobs_;
+  if (failed_) {
+    failed_("in cycle " + std::to_string(cycle) + " of the matmul of op " +
+            std::to_string(job.op_id) + ": " + failures.text());
+  }
 }
 
 }  // namespace tpu::model

@@ -8,11 +8,16 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "mxu/mxu_engine.hpp"
 #include "mxu/mxu_ports.hpp"
 #include "mxu/rtl_array.hpp"
+
+namespace tpu::rtl {
+struct FailedAssertions;
+}
 
 namespace tpu::model {
 
@@ -37,11 +42,15 @@ struct MxuWaveWindow {
 
 class MxuRtlEngine final : public MxuEngine {
  public:
-  explicit MxuRtlEngine(std::unique_ptr<RtlArray> array);
+  // Told of the assertions that failed in a job, once a job and on its thread, with the first.
+  using FailureObserver = std::function<void(const std::string& text)>;
+
+  explicit MxuRtlEngine(std::unique_ptr<RtlArray> array, FailureObserver failed = {});
 
   void run(const MxuJob& job) override;  // one call at a time, others wait
   const char* name() const override { return "rtl"; }
   bool splittable() const override { return false; }
+  uint64_t mismatches() const override;  // jobs in which an assertion failed
 
   // As run(), and tells every row of results as it leaves the array: tile of the job, row, words.
   using RowObserver = std::function<void(size_t tile, size_t row, const uint32_t* y)>;
@@ -63,12 +72,15 @@ class MxuRtlEngine final : public MxuEngine {
   void set_bubbles(uint32_t one_in, uint64_t seed);
 
  private:
+  void tell_failures(const MxuJob& job, const rtl::FailedAssertions& failures, uint64_t cycle);
   void begin_window(const MxuJob& job, uint64_t cycle);
   void end_window();
   std::string wave_trouble() const;
 
   mutable std::mutex mutex_;
   const std::unique_ptr<RtlArray> array_;
+  const FailureObserver failed_;
+  uint64_t failed_jobs_ = 0;
   MxuRtlCycles cycles_;
   uint64_t tiles_run_ = 0;
   std::optional<MxuWaveWindow> window_;

@@ -15,6 +15,7 @@
 
 #include "kernel/file_lock.hpp"
 #include "mxu/rtl_array.hpp"
+#include "run/assertions.hpp"
 
 namespace tpu::model {
 
@@ -39,6 +40,7 @@ class VerilatedArray final : public RtlArray {
   }
   ~VerilatedArray() override {
     close_waves();
+    rtl::use_context(*context_);
     model_->final();
   }
 
@@ -135,6 +137,7 @@ class VerilatedArray final : public RtlArray {
   static constexpr uint64_t kPicosecondsPerSecond = 1'000'000'000'000;
 
   void clock() {
+    rtl::use_context(*context_);
     if (trace_) {
       // Falling edge with the new inputs in the middle of the previous cycle, then the rising edge.
       const uint64_t rise = picoseconds(2 * cycle_ + 2);

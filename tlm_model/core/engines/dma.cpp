@@ -273,6 +273,14 @@ uint64_t Dma::carried(const Flight& flight, const DmaPlan& plan, const Place& sr
                       Transfer& transfer) {
   const auto granule = static_cast<uint64_t>(context().params.dma.granule_bytes);
   const DmaGranules& verilog = verilog_->run(plan.box, plan.is_fill, src.base, dst.base);
+  const auto tell = [&](const std::string& text) {
+    use_.differs("command at word " + std::to_string(flight.queued.command->pc) + ", op " +
+                 std::to_string(flight.queued.command->op_id) + ", cycle " +
+                 std::to_string(flight.start) + ": " + text);
+  };
+  if (!verilog.failed.empty()) {
+    tell(verilog.failed);
+  }
   if (use_.mode == VerilogMode::kRtl) {
     transfer.granules = verilog;
     return verilog.most() * granule;
@@ -292,9 +300,7 @@ uint64_t Dma::carried(const Flight& flight, const DmaPlan& plan, const Place& sr
                  std::to_string(verilog.most() * granule);
   }
   if (!difference.empty()) {
-    use_.differs("command at word " + std::to_string(flight.queued.command->pc) + ", op " +
-                 std::to_string(flight.queued.command->op_id) + ", cycle " +
-                 std::to_string(flight.start) + ": " + difference);
+    tell(difference);
   }
   return plan.bytes.carried();
 }

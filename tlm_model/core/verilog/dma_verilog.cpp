@@ -8,6 +8,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "run/assertions.hpp"
+
 namespace tpu::model {
 namespace {
 
@@ -24,7 +26,12 @@ struct DmaVerilog::Unit {
   VerilatedContext context;
   Vdma_queue_512 model{&context};
 
+  ~Unit() {
+    rtl::use_context(context);
+    model.final();
+  }
   void low() {
+    rtl::use_context(context);
     model.clk_i = 0;
     model.eval();
   }
@@ -48,7 +55,7 @@ DmaVerilog::DmaVerilog(uint64_t granule) : unit_(std::make_unique<Unit>()) {
   unit_->model.rst_ni = 1;
 }
 
-DmaVerilog::~DmaVerilog() { unit_->model.final(); }
+DmaVerilog::~DmaVerilog() = default;
 
 const DmaGranules& DmaVerilog::run(const spec::StridedBox& box, bool fill, uint64_t src,
                                    uint64_t dst) {
@@ -56,6 +63,7 @@ const DmaGranules& DmaVerilog::run(const spec::StridedBox& box, bool fill, uint6
   granules_.reads.clear();
   granules_.writes.clear();
   granules_.cycles = 0;
+  granules_.failed.clear();
   port.fill_i = fill;
   port.src_base_i = src;
   port.dst_base_i = dst;
@@ -96,6 +104,11 @@ const DmaGranules& DmaVerilog::run(const spec::StridedBox& box, bool fill, uint6
     const bool moved =
         port.rd_valid_o != 0 || port.wr_valid_o != 0 || !reading.empty() || !writing.empty();
     unit_->high();
+    if (const rtl::FailedAssertions failures = rtl::take_failed_assertions();
+        failures && granules_.failed.empty()) {
+      granules_.failed =
+          "in cycle " + std::to_string(cycle) + " of the transfer: " + failures.text();
+    }
     port.start_i = 0;
     if (done) {
       granules_.cycles = cycle + 1;
@@ -104,7 +117,8 @@ const DmaGranules& DmaVerilog::run(const spec::StridedBox& box, bool fill, uint6
     quiet = moved ? 0 : quiet + 1;
     if (quiet > kPatience) {
       throw std::runtime_error("the Verilog of the DMA queue stands still after " +
-                               std::to_string(granules_.writes.size()) + " granules");
+                               std::to_string(granules_.writes.size()) + " granules" +
+                               (granules_.failed.empty() ? "" : "; " + granules_.failed));
     }
   }
 }

@@ -22,7 +22,8 @@ struct Granule {
 struct DmaGranules {
   std::vector<Granule> reads;  // none of a fill
   std::vector<Granule> writes;
-  uint64_t cycles = 0;  // of the unit's clock, start to done
+  uint64_t cycles = 0;   // of the unit's clock, start to done
+  std::string failed{};  // the assertions that did, empty if none
 
   uint64_t most() const { return std::max(reads.size(), writes.size()); }
 };
@@ -37,7 +38,8 @@ class DmaVerilog {
   DmaVerilog& operator=(const DmaVerilog&) = delete;
 
   // Runs a transfer whose offset 0 is at `src` and `dst`; the box is not empty. Memory answers
-  // after a few cycles. Throws std::runtime_error when the unit stands still.
+  // after a few cycles. Throws std::runtime_error when the unit stands still, with the
+  // assertions that failed before.
   const DmaGranules& run(const spec::StridedBox& box, bool fill, uint64_t src, uint64_t dst);
 
  private:

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
+
+#include "run/assertions.hpp"
 
 namespace tpu::model {
 namespace {
@@ -19,14 +22,23 @@ constexpr uint32_t kLargestSum = (1 << 20) - 1;  // SumBits; beyond any limit
 struct SemaphoreVerilog::Unit {
   VerilatedContext context;
   Vsem_128_d1 model{&context};
+  FailureObserver failed;
   uint64_t cycle = 0;  // whose inputs the ports have
   bool stale = false;  // they have changed since the outputs were computed
 
+  ~Unit() {
+    rtl::use_context(context);
+    model.final();
+  }
   void edge() {
+    rtl::use_context(context);
     model.clk_i = 0;
     model.eval();
     model.clk_i = 1;
     model.eval();
+    if (const rtl::FailedAssertions failures = rtl::take_failed_assertions(); failures && failed) {
+      failed(cycle, failures.text());
+    }
     model.clear_i = 0;
     std::ranges::fill(model.add_i, 0U);
     std::ranges::fill(model.take_i, SData{0});
@@ -40,7 +52,7 @@ struct SemaphoreVerilog::Unit {
   }
 };
 
-SemaphoreVerilog::SemaphoreVerilog(uint32_t count, uint64_t delay) {
+SemaphoreVerilog::SemaphoreVerilog(uint32_t count, uint64_t delay, FailureObserver failed) {
   if (count != kCount || delay != kDelay) {
     throw std::runtime_error("there is Verilog for " + std::to_string(kCount) +
                              " semaphores with " + std::to_string(kDelay) +
@@ -54,9 +66,10 @@ SemaphoreVerilog::SemaphoreVerilog(uint32_t count, uint64_t delay) {
   unit_->model.rst_ni = 0;
   unit_->edge();
   unit_->model.rst_ni = 1;
+  unit_->failed = std::move(failed);
 }
 
-SemaphoreVerilog::~SemaphoreVerilog() { unit_->model.final(); }
+SemaphoreVerilog::~SemaphoreVerilog() = default;
 
 void SemaphoreVerilog::advance(uint64_t cycle) {
   Unit& unit = *unit_;

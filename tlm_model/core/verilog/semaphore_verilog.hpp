@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 
 namespace tpu::model {
 
@@ -12,7 +14,9 @@ class SemaphoreVerilog {
  public:
   // Throws std::runtime_error that names the sizes that are built in if these are not among them,
   // or if the host lacks AVX2.
-  SemaphoreVerilog(uint32_t count, uint64_t delay);
+  // `failed` is told of each edge at which assertions failed, with the first.
+  using FailureObserver = std::function<void(uint64_t cycle, const std::string& text)>;
+  SemaphoreVerilog(uint32_t count, uint64_t delay, FailureObserver failed = {});
   ~SemaphoreVerilog();
   SemaphoreVerilog(const SemaphoreVerilog&) = delete;
   SemaphoreVerilog& operator=(const SemaphoreVerilog&) = delete;
