@@ -1,8 +1,12 @@
-// Programs of two cores, written by hand, that send what their peer does not wait for: the sender
-// is told, and the next programs on both cores find semaphores and memory as after a reset.
+// Gangs on the simulated board. Programs of two cores, written by hand, that send what their peer
+// does not wait for: the sender is told, and the next programs on both cores find semaphores and
+// memory as after a reset. How often a gang's launch comes back to the driver.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
 
 #include "asm/assembler.hpp"
 #include "board/board_loader.hpp"
@@ -101,6 +105,80 @@ TEST_F(SimGang, FaultWithPacketsOnTheirWayLeavesNothingBehind) {
     EXPECT_NE(error->message().find("SLOT_RANGE"), std::string::npos) << error->what();
     EXPECT_EQ(pair.run({x}).outputs[0].to_host().bytes, sent.bytes);
   }
+}
+
+// The simulated board, and how often it came back to the driver; with `handling` off it does so at
+// each interrupt, as a transport that knows nothing else.
+class CountingSim : public Transport {
+ public:
+  explicit CountingSim(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+
+  uint32_t read32(int chip, int bar, uint64_t offset) override {
+    return inner_->read32(chip, bar, offset);
+  }
+  void write32(int chip, int bar, uint64_t offset, uint32_t value) override {
+    inner_->write32(chip, bar, offset, value);
+  }
+  void write32_many(std::span<const RegisterWrite> writes) override {
+    inner_->write32_many(writes);
+  }
+  void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data) override {
+    inner_->write_block(chip, bar, offset, data);
+  }
+  RunOutcome run() override {
+    ++returns;
+    return inner_->run();
+  }
+  RunOutcome run_handling(const InterruptHandler& handler) override {
+    if (!handling) {
+      return run();
+    }
+    ++returns;
+    return inner_->run_handling(handler);
+  }
+  uint64_t now() override { return inner_->now(); }
+  TransportStats stats() override { return inner_->stats(); }
+  std::string close() override { return inner_->close(); }
+
+  bool handling = true;
+  uint64_t returns = 0;
+
+ private:
+  const std::unique_ptr<Transport> inner_;
+};
+
+TEST(SimGangWays, ALaunchComesBackOnceAndTakesTheSameCycles) {
+  CountingSim* sim = nullptr;
+  OpenOptions options;
+  options.completion_thread = false;
+  options.factory = [&sim](const TransportRequest& request, HostMemory& memory) {
+    auto made = std::make_unique<CountingSim>(make_sim_transport(request, memory));
+    sim = made.get();
+    return made;
+  };
+  Board board = Board::open(options);
+  const std::string text = std::string(".program \"copy\"\n.partitions 8\n") + kCopySlots + kCopy;
+  const auto exe = compiler::assemble(text, "test.s", spec::load_board("v3_8"));
+  const Executable copy = board.load(exe::write_executable(exe), 0);
+  const HostArray sent = counting(DType::kI32, {1024});
+  const Array x = copy.put(0, sent);
+  board.synchronize();
+  std::array<uint64_t, 2> cycles{};
+  std::array<uint64_t, 2> returns{};
+  for (const bool handling : {false, true, false, true}) {
+    sim->handling = handling;
+    const uint64_t before = sim->returns;
+    const uint64_t begin = sim->now();
+    const RunResult result = copy.run({x});
+    result.done.wait();
+    cycles[handling ? 1 : 0] = sim->now() - begin;
+    returns[handling ? 1 : 0] = sim->returns - before;
+    EXPECT_EQ(result.outputs[0].to_host().bytes, sent.bytes);
+  }
+  EXPECT_EQ(cycles[0], cycles[1]);
+  EXPECT_GT(returns[0], 2U);
+  EXPECT_EQ(returns[1], 1U);
+  board.close();
 }
 
 }  // namespace
