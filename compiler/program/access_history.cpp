@@ -11,6 +11,8 @@ namespace {
 constexpr int64_t kSmallPage = int64_t{64} << 10, kLargePage = int64_t{16} << 20;
 constexpr int64_t kMostPages = 64;
 
+constexpr size_t kFewNodes = 16;  // a list of so few is not cleared up
+
 struct PageSpan {
   int64_t first = 0, last = -1;
 };
@@ -43,8 +45,8 @@ bool covers(const MemRange& outer, const MemRange& inner) {
 
 }  // namespace
 
-std::vector<uint32_t>& AccessHistory::Pages::at(int64_t page) {
-  std::vector<std::vector<uint32_t>>& lists = page < 0 ? below_ : lists_;
+AccessHistory::List& AccessHistory::Pages::at(int64_t page) {
+  std::vector<List>& lists = page < 0 ? below_ : lists_;
   const size_t index = index_of(page);
   if (index >= lists.size()) {
     lists.resize(index + 1);
@@ -52,30 +54,26 @@ std::vector<uint32_t>& AccessHistory::Pages::at(int64_t page) {
   return lists[index];
 }
 
-const std::vector<uint32_t>* AccessHistory::Pages::find(int64_t page) const {
-  const std::vector<std::vector<uint32_t>>& lists = page < 0 ? below_ : lists_;
-  const size_t index = index_of(page);
-  return index < lists.size() ? &lists[index] : nullptr;
+template <typename F>
+void AccessHistory::Pages::for_each(int64_t first, int64_t last, F f) const {
+  first = std::max(first, -static_cast<int64_t>(below_.size()));
+  last = std::min(last, static_cast<int64_t>(lists_.size()) - 1);
+  for (int64_t page = first; page <= last; ++page) {
+    const std::vector<List>& lists = page < 0 ? below_ : lists_;
+    if (const size_t index = index_of(page); index < lists.size()) {
+      f(lists[index]);
+    }
+  }
 }
 
-// Entries whose pages meet those of `range`; an entry of several pages may come several times.
+// Lists of the entries whose pages meet those of `range`; an entry may be in several.
 template <typename F>
 void AccessHistory::for_each_near(const MemRange& range, F f) const {
   const auto visit = [&](const Pages& pages, int64_t bytes) {
-    const PageSpan span = pages_of(range, bytes);
-    for (int64_t page = span.first; page <= span.last; ++page) {
-      if (const std::vector<uint32_t>* found = pages.find(page)) {
-        std::for_each(found->begin(), found->end(), f);
-      }
-    }
+    const auto [first, last] = pages_of(range, bytes);
+    pages.for_each(std::min(first, last), std::max(first, last), f);  // of no byte: last < first
   };
-  std::for_each(whole_.begin(), whole_.end(), f);
-  if (!few(range, kLargePage)) {
-    for (uint32_t index = 0; index < entries_.size(); ++index) {
-      f(index);
-    }
-    return;
-  }
+  f(whole_);
   visit(wide_, kLargePage);
   if (few(range, kSmallPage)) {
     visit(small_, kSmallPage);
@@ -103,43 +101,85 @@ void AccessHistory::for_each_list(const MemRange& range, F f) {
   }
 }
 
-void AccessHistory::conflicts(const MemRange& range, std::vector<int>& out) const {
-  for_each_near(range, [&](uint32_t index) {
-    const Entry& e = entries_[index];
-    if (e.live && (e.range.write || range.write) && ranges_overlap(e.range, range)) {
-      out.push_back(e.item);
+void AccessHistory::conflicts(const MemRange& range, const Knowledge& knowledge,
+                              std::vector<PastItem>& out) const {
+  for_each_near(range, [&](const List& list) {
+    for (auto node = list.rbegin(); node != list.rend() && node->past.item > knowledge.all;
+         ++node) {
+      if (node->past.item <= knowledge.known[node->past.queue]) {
+        continue;
+      }
+      const MemRange& past = entries_[node->entry].range;
+      if ((past.write || range.write) && ranges_overlap(past, range)) {
+        out.push_back(node->past);
+      }
     }
   });
 }
 
-void AccessHistory::forget_covered(const MemRange& range, size_t queue) {
-  const size_t free_before = free_.size();
-  for_each_near(range, [&](uint32_t index) {
-    Entry& e = entries_[index];
-    const bool needless = range.write || (!e.range.write && e.queue == queue);
-    if (e.live && needless && covers(range, e.range)) {
-      e.live = false;
-      free_.push_back(index);
-    }
-  });
-  for (size_t i = free_before; i < free_.size(); ++i) {
-    for_each_list(entries_[free_[i]].range, [&](std::vector<uint32_t>& list) {
-      std::erase_if(list, [&](uint32_t index) { return !entries_[index].live; });
-    });
-  }
-}
-
-void AccessHistory::add(const MemRange& range, int item, size_t queue) {
-  forget_covered(range, queue);
-  auto index = static_cast<uint32_t>(entries_.size());
+uint32_t AccessHistory::take_entry(const MemRange& range) {
   if (free_.empty()) {
-    entries_.push_back({range, item, queue, true});
-  } else {
-    index = free_.back();
-    free_.pop_back();
-    entries_[index] = {range, item, queue, true};
+    entries_.push_back({range});
+    return static_cast<uint32_t>(entries_.size() - 1);
   }
-  for_each_list(range, [&](std::vector<uint32_t>& list) { list.push_back(index); });
+  const uint32_t index = free_.back();
+  free_.pop_back();
+  entries_[index] = {range};
+  return index;
+}
+
+void AccessHistory::leave(const Node& node) {
+  if (--entries_[node.entry].lists == 0) {
+    free_.push_back(node.entry);
+  }
+}
+
+// Drops each access inside of a later write of the list, and each read inside of a later read by
+// the same queue.
+void AccessHistory::drop_covered(List& list) {
+  size_t kept = list.size();  // nodes from here on stay
+  for (size_t i = list.size(); i-- > 0;) {
+    const MemRange& range = entries_[list[i].entry].range;
+    const bool covered =
+        std::any_of(list.begin() + static_cast<ptrdiff_t>(kept), list.end(), [&](const Node& n) {
+          const MemRange& later = entries_[n.entry].range;
+          const bool orders =
+              later.write || (!range.write && n.past.queue == list[i].past.queue);
+          return orders && covers(later, range);
+        });
+    if (covered) {
+      leave(list[i]);
+    } else {
+      list[--kept] = list[i];
+    }
+  }
+  list.erase(list.begin(), list.begin() + static_cast<ptrdiff_t>(kept));
+}
+
+void AccessHistory::append(List& list, const Node& node, const Clock& settled) {
+  const size_t room = list.capacity();
+  if (list.size() == room && room >= kFewNodes) {
+    std::erase_if(list, [&](const Node& past) {
+      const bool known = past.past.item <= settled[past.past.queue];
+      if (known) {
+        leave(past);
+      }
+      return known;
+    });
+    if (list.size() > room / 2) {
+      drop_covered(list);
+    }
+    if (list.size() > room / 2) {
+      list.reserve(2 * room);
+    }
+  }
+  ++entries_[node.entry].lists;
+  list.push_back(node);
+}
+
+void AccessHistory::add(const MemRange& range, PastItem item, const Clock& settled) {
+  const Node node{item, take_entry(range)};
+  for_each_list(range, [&](List& list) { append(list, node, settled); });
 }
 
 }  // namespace tpu::compiler
