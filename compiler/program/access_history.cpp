@@ -6,12 +6,13 @@
 namespace tpu::compiler {
 namespace {
 
-// A tile is some hundred KiB in HBM and VMEM: few small pages each, few tiles a page. Windows of
-// convolutions and whole buffers reach over megabytes.
-constexpr int64_t kSmallPage = int64_t{64} << 10, kLargePage = int64_t{16} << 20;
+// A tile is some hundred KiB in HBM and VMEM: one or two small pages each, few tiles a page. Windows
+// of convolutions and whole buffers reach over megabytes.
+constexpr int64_t kSmallPage = int64_t{512} << 10, kLargePage = int64_t{16} << 20;
 constexpr int64_t kMostPages = 64;
 
-constexpr size_t kFewNodes = 16;  // a list of so few is not cleared up
+constexpr size_t kFewNodes = 16;   // a list of so few is not cleared up
+constexpr ptrdiff_t kNewest = 32;  // nodes by which an earlier one may be covered
 
 struct PageSpan {
   int64_t first = 0, last = -1;
@@ -134,19 +135,19 @@ void AccessHistory::leave(const Node& node) {
   }
 }
 
-// Drops each access inside of a later write of the list, and each read inside of a later read by
-// the same queue.
+// Drops each access inside of a write of the list that comes soon behind it, and each read inside of
+// such a read by the same queue.
 void AccessHistory::drop_covered(List& list) {
   size_t kept = list.size();  // nodes from here on stay
   for (size_t i = list.size(); i-- > 0;) {
     const MemRange& range = entries_[list[i].entry].range;
-    const bool covered =
-        std::any_of(list.begin() + static_cast<ptrdiff_t>(kept), list.end(), [&](const Node& n) {
-          const MemRange& later = entries_[n.entry].range;
-          const bool orders =
-              later.write || (!range.write && n.past.queue == list[i].past.queue);
-          return orders && covers(later, range);
-        });
+    const auto first = list.begin() + static_cast<ptrdiff_t>(kept);
+    const auto last = first + std::min(kNewest, list.end() - first);
+    const bool covered = std::any_of(first, last, [&](const Node& node) {
+      const MemRange& later = entries_[node.entry].range;
+      const bool orders = later.write || (!range.write && node.past.queue == list[i].past.queue);
+      return orders && covers(later, range);
+    });
     if (covered) {
       leave(list[i]);
     } else {
