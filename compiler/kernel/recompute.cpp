@@ -130,17 +130,13 @@ class Recomputer {
     return changed;
   }
 
-  // What kernel `k` would compute and read in place of a value.
+  // What kernel `k` would compute and read in place of values. Both are few, and each there once.
   struct Cone {
     int64_t bytes = 0;  // of additional reads
-    std::set<const Op*> ops;
-    std::set<const Value*> leaves;
+    std::vector<const Op*> ops;
+    std::vector<const Value*> leaves;
 
-    void add(const Cone& other) {
-      bytes = std::min(kNever, bytes + other.bytes);
-      ops.insert(other.ops.begin(), other.ops.end());
-      leaves.insert(other.leaves.begin(), other.leaves.end());
-    }
+    void add_bytes(int64_t more) { bytes = std::min(kNever, bytes + more); }
   };
 
   // Sums of a contraction that one loop kernel reads may never reach memory: that kernel will work
@@ -189,39 +185,68 @@ class Recomputer {
 
   bool can_move(const Op* op) const { return is_recomputable(op->kind) && place_.contains(op); }
 
-  // `so_far` holds what is read and computed already. Bytes of kNever: impossible.
-  Cone cone_of(const Value* v, const Kernel& k, bool top, const Cone& so_far) const {
-    Cone cone;
-    const Value* root = view_root(v, seen_by(k));
+  // Adds to `cone`, which holds what is read and computed already, what `k` would for `v`; the value
+  // itself is not read. Bytes of kNever: impossible.
+  void add_cone(const Value* v, const Kernel& k, Cone& cone) const {
+    cone.add_bytes(grow({k, seen_by(k)}, v, true, kNever - 1, cone));
+  }
+
+  struct Reader {
+    const Kernel& kernel;
+    const NestContext context;
+  };
+
+  // The bytes that `v` adds; what is computed and read for it is appended to `cone`. Nobody asks
+  // for a way of more than `limit` bytes, so that a search ends as soon as it has passed that; the
+  // answer is then more than the limit too.
+  int64_t grow(const Reader& reader, const Value* v, bool top, int64_t limit, Cone& cone) const {
+    const Kernel& k = reader.kernel;
+    const Value* root = view_root(v, reader.context);
     if (root->def != nullptr && is_cheap(root->def->kind) && !is_copied(root, k)) {
-      return cone;  // an iota or a constant
+      return 0;  // an iota or a constant
     }
-    const bool here =
-        root->def != nullptr && (std::find(k.ops.begin(), k.ops.end(), root->def) != k.ops.end() ||
-                                 so_far.ops.contains(root->def));
-    if (!top && (here || contains(k.reads, root) || so_far.leaves.contains(root))) {
-      return cone;
+    if (!top && is_there(root, k, cone)) {
+      return 0;
     }
-    Cone leaf;
     const bool readable = is_stored(root) && (root->def != nullptr || can_read(k, root));
-    leaf.bytes = !top && readable ? bytes_of(root) : kNever;
-    leaf.leaves = {root};
-    if (root != v || root->def == nullptr || !can_move(root->def) ||
-        so_far.ops.size() >= kMostOps) {
-      return leaf;
-    }
-    cone.ops.insert(root->def);
-    Cone seen = so_far;
-    seen.add(cone);
-    for (const Value* operand : root->def->operands) {
-      const Cone part = cone_of(operand, k, false, seen);
-      if (part.bytes >= kNever) {
-        return leaf;
+    const int64_t read_bytes = !top && readable ? bytes_of(root) : kNever;
+    const size_t ops = cone.ops.size(), leaves = cone.leaves.size();
+    if (root == v && root->def != nullptr && can_move(root->def) && ops < kMostOps) {
+      const int64_t bytes = compute(reader, root->def, std::min(read_bytes, limit), cone);
+      if (bytes <= std::min(read_bytes, limit)) {
+        return bytes;
       }
-      cone.add(part);
-      seen.add(part);
+      cone.ops.resize(ops);
+      cone.leaves.resize(leaves);
     }
-    return cone.bytes <= leaf.bytes ? cone : leaf;
+    if (!contains(cone.leaves, root)) {
+      cone.leaves.push_back(root);
+    }
+    return read_bytes;
+  }
+
+  // The bytes that the operands of `op` add; more than `limit` as soon as they pass it.
+  int64_t compute(const Reader& reader, const Op* op, int64_t limit, Cone& cone) const {
+    if (std::find(cone.ops.begin(), cone.ops.end(), op) == cone.ops.end()) {
+      cone.ops.push_back(op);
+    }
+    int64_t bytes = 0;
+    for (const Value* operand : op->operands) {
+      bytes += grow(reader, operand, false, limit - bytes, cone);
+      if (bytes > limit) {
+        break;
+      }
+    }
+    return bytes;
+  }
+
+  // Kernel `k` has the value, or will once it has `cone`.
+  bool is_there(const Value* root, const Kernel& k, const Cone& cone) const {
+    const auto computes = [root](const std::vector<const Op*>& ops) {
+      return std::find(ops.begin(), ops.end(), root->def) != ops.end();
+    };
+    return (root->def != nullptr && (computes(cone.ops) || computes(k.ops))) ||
+           contains(cone.leaves, root) || contains(k.reads, root);
   }
 
   // Kernels that read any of the values, in order.
@@ -254,7 +279,7 @@ class Recomputer {
     std::vector<std::pair<Kernel*, Cone>> plans;
     for (Kernel* k : readers_of({v})) {
       if (k->kind == KernelClass::kLoop) {
-        plans.emplace_back(k, cone_of(v, *k, true, {}));
+        add_cone(v, *k, plans.emplace_back(k, Cone{}).second);
       } else {
         kept = true;
       }
@@ -318,7 +343,7 @@ class Recomputer {
       int64_t saved = 0;
       for (const Value* v : values) {
         if (contains(k->reads, v)) {
-          all.add(cone_of(v, *k, true, all));
+          add_cone(v, *k, all);
           saved += bytes_of(v);
         }
       }
