@@ -18,11 +18,13 @@ TimedCore::TimedCore(TimedProgram& program, const spec::BoardParams& board, Time
       scalars_(board, setup.index, setup.cores, setup.replicas),
       time_(setup.start),
       wake_(setup.start) {
+  due_.fill(kNever);
   for (size_t q = 0; q < queues_.size(); ++q) {
     queues_[q].waiting.resize(static_cast<size_t>(board.core.queue_depth));
     queues_[q].flights.resize(spec::commands_in_flight(board, q));
     for (Flight& flight : queues_[q].flights) {
       flight.partition = setup.index;
+      flight.queue = static_cast<uint32_t>(q);
     }
   }
 }
@@ -33,8 +35,8 @@ bool TimedCore::step(uint64_t now) {
   // Queues wait for signals and for the sequencer, never for each other.
   for (bool again = true; again && !looped_;) {
     any |= apply_signals(now);
-    for (Queue& queue : queues_) {
-      any |= (queue.count != 0 || queue.flying != 0) && run_queue(queue, now);
+    for (size_t q = 0; q < queues_.size(); ++q) {
+      any |= due_[q] <= now && run_queue(q, now);
     }
     const bool sequenced = now >= setup_.start && run_sequencer(now);
     any |= sequenced;
@@ -46,16 +48,15 @@ bool TimedCore::step(uint64_t now) {
 
 uint64_t TimedCore::next_due(uint64_t now) const {
   uint64_t next = pending_.empty() ? kNever : pending_.front().at;
-  for (const Queue& queue : queues_) {
-    if (queue.flying != 0) {
-      next = std::min(next, done_of(queue.flights[queue.first]));
-    }
-    if (queue.count != 0 && queue.flying < queue.flights.size()) {
-      const uint64_t start = std::max(queue.next_start, earliest(queue));
-      next = start > now ? std::min(next, start) : next;  // else it waits for a semaphore
-    }
+  for (const uint64_t due : due_) {
+    next = std::min(next, due);
   }
   return ended_ || stall_ != Stall::kNone ? next : std::min(next, std::max(time_, now + 1));
+}
+
+void TimedCore::passed(const Flight& flight) {
+  due_[flight.queue] = 0;
+  wake_ = 0;
 }
 
 void TimedCore::signal(uint64_t now, uint8_t semaphore, uint32_t amount) {
@@ -65,20 +66,39 @@ void TimedCore::signal(uint64_t now, uint8_t semaphore, uint32_t amount) {
 }
 
 bool TimedCore::apply_signals(uint64_t now) {
-  bool any = false;
+  if (pending_.empty() || pending_.front().at > now) {
+    return false;
+  }
   for (; !pending_.empty() && pending_.front().at <= now; pending_.pop_front()) {
     semaphore_[pending_.front().semaphore] += pending_.front().amount;
-    any = true;
   }
-  return any;
+  for (size_t q = 0; q < queues_.size(); ++q) {
+    due_[q] = queues_[q].blocked ? now : due_[q];
+  }
+  return true;
 }
 
-bool TimedCore::run_queue(Queue& queue, uint64_t now) {
-  bool any = false;
-  while (finish(queue, now) || start(queue, now)) {
-    any = true;
+// Everything that the queue can do at `now`; commands are done in order.
+bool TimedCore::run_queue(size_t index, uint64_t now) {
+  Queue& queue = queues_[index];
+  queue.blocked = false;
+  for (bool any = false;; any = true) {
+    uint64_t due = queue.flying == 0 ? kNever : done_of(queue.flights[queue.first]);
+    if (due <= now) {
+      finish(queue, now);
+      continue;
+    }
+    uint64_t start = kNever;
+    if (queue.count != 0 && queue.flying < queue.flights.size()) {
+      start = std::max(queue.next_start, earliest(queue));
+      queue.blocked = start <= now && !waits_met(*queue.waiting[queue.head].command);
+    }
+    if (start > now || queue.blocked) {
+      due_[index] = queue.blocked ? due : std::min(due, start);
+      return any;
+    }
+    begin(queue, now);
   }
-  return any;
 }
 
 uint64_t TimedCore::done_of(const Flight& flight) {
@@ -88,13 +108,9 @@ uint64_t TimedCore::done_of(const Flight& flight) {
   return flight.active() ? kNever : flight.Transfer::done_at() + flight.fixed_cycles;
 }
 
-// Commands are done in order.
-bool TimedCore::finish(Queue& queue, uint64_t now) {
-  if (queue.flying == 0 || done_of(queue.flights[queue.first]) > now) {
-    return false;
-  }
+void TimedCore::finish(Queue& queue, uint64_t now) {
   const Flight& flight = queue.flights[queue.first];
-  queue.first = (queue.first + 1) % queue.flights.size();
+  queue.first = queue.first + 1 == queue.flights.size() ? 0 : queue.first + 1;
   --queue.flying;
   if (flight.command->remote && !flight.command->nop) {
     TimedCore& peer = fabric_.peer(flight.peer);
@@ -107,18 +123,9 @@ bool TimedCore::finish(Queue& queue, uint64_t now) {
       (s.remote() ? fabric_.peer(flight.signal_peer[i]) : *this).signal(now, s.sem, s.value);
     }
   }
-  return true;
 }
 
-bool TimedCore::start(Queue& queue, uint64_t now) {
-  if (queue.count == 0 || now < queue.next_start || queue.flying == queue.flights.size() ||
-      now < earliest(queue) || !waits_met(*queue.waiting[queue.head].command)) {
-    return false;
-  }
-  begin(queue, now);
-  return true;
-}
-
+// Takes what the command waits for if all of it is there.
 bool TimedCore::waits_met(const TimedCommand& command) {
   for (const spec::Wait& w : command.wait) {
     if (w.valid() && semaphore_[w.sem] < w.value) {
@@ -135,7 +142,7 @@ uint64_t TimedCore::earliest(const Queue& queue) const {
   const Queued& head = queue.waiting[queue.head];
   uint64_t start = 0;
   for (size_t i = 0; head.command->accumulate && i < queue.flying; ++i) {
-    const Flight& before = queue.flights[(queue.first + i) % queue.flights.size()];
+    const Flight& before = queue.flight_at(i);
     if (before.command->matmul) {
       start = std::max(
           start, spec::accumulate_start(head.command->out_extent.at(head.out), head.command->load,
@@ -148,9 +155,9 @@ uint64_t TimedCore::earliest(const Queue& queue) const {
 void TimedCore::begin(Queue& queue, uint64_t now) {
   const Queued& head = queue.waiting[queue.head];
   const TimedCommand& command = *head.command;
-  queue.head = (queue.head + 1) % queue.waiting.size();
+  queue.head = queue.head + 1 == queue.waiting.size() ? 0 : queue.head + 1;
   --queue.count;
-  Flight& flight = queue.flights[(queue.first + queue.flying++) % queue.flights.size()];
+  Flight& flight = queue.flight_at(queue.flying++);
   flight.command = &command;
   flight.out = head.out;
   flight.peer = head.peers[0];
@@ -182,7 +189,7 @@ void TimedCore::begin(Queue& queue, uint64_t now) {
     flight.done_at = now + command.cycles.done_at;
   }
   if (queue.flying > 1 && flight.done_at != kNever) {
-    const Flight& last = queue.flights[(queue.first + queue.flying - 2) % queue.flights.size()];
+    const Flight& last = queue.flight_at(queue.flying - 2);
     flight.done_at =
         last.done_at == kNever ? flight.done_at : std::max(flight.done_at, last.done_at);
   }
@@ -308,7 +315,10 @@ bool TimedCore::issue(const TimedCommand& command) {
     full_queue_ = command.queue;
     return false;
   }
-  Queued& slot = queue.waiting[(queue.head + queue.count++) % queue.waiting.size()];
+  if (queue.count == 0) {
+    due_[command.queue] = 0;
+  }
+  Queued& slot = queue.waiting_at(queue.count++);
   slot.command = &command;
   slot.out = command.out.offset + static_cast<int64_t>(scalars_.value(command.out.reg));
   ++commands_;

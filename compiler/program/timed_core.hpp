@@ -52,6 +52,9 @@ class TimedCore {
   // When something is due next, kNever if that is for others to say.
   uint64_t wake() const { return wake_; }
   void wake_at(uint64_t cycle) { wake_ = std::min(wake_, cycle); }
+  struct Flight;
+  // The bytes of a transfer of this core have passed.
+  void passed(const Flight& flight);
   void signal(uint64_t now, uint8_t semaphore, uint32_t amount);
   void landing(int count) { inbound_ += count; }
 
@@ -71,7 +74,7 @@ class TimedCore {
   // A started command. Kept in place while its transfer is active.
   struct Flight : spec::Transfer {
     const TimedCommand* command = nullptr;
-    uint32_t partition = 0;
+    uint32_t partition = 0, queue = 0;
     int64_t out = 0;
     uint64_t done_at = 0;  // of a transfer: kNever until its bytes have passed
     uint64_t fixed_cycles = 0;
@@ -93,6 +96,16 @@ class TimedCore {
     std::vector<Flight> flights;
     size_t first = 0, flying = 0;
     uint64_t next_start = 0;
+    bool blocked = false;  // its head could start, were it not for semaphores
+
+    Queued& waiting_at(size_t i) { return waiting[wrapped(head + i, waiting.size())]; }
+    const Queued& waiting_at(size_t i) const { return waiting[wrapped(head + i, waiting.size())]; }
+    Flight& flight_at(size_t i) { return flights[wrapped(first + i, flights.size())]; }
+    const Flight& flight_at(size_t i) const { return flights[wrapped(first + i, flights.size())]; }
+
+   private:
+    // Of an index that is less than twice the size of the ring.
+    static size_t wrapped(size_t i, size_t size) { return i < size ? i : i - size; }
   };
   enum class Stall : uint8_t { kNone, kQueueFull, kSemaphore, kHalt };
   struct Pending {
@@ -108,9 +121,8 @@ class TimedCore {
   };
 
   bool apply_signals(uint64_t now);
-  bool run_queue(Queue& queue, uint64_t now);
-  bool finish(Queue& queue, uint64_t now);
-  bool start(Queue& queue, uint64_t now);
+  bool run_queue(size_t index, uint64_t now);
+  void finish(Queue& queue, uint64_t now);
   bool waits_met(const TimedCommand& command);
   uint64_t earliest(const Queue& queue) const;
   void begin(Queue& queue, uint64_t now);
@@ -136,6 +148,9 @@ class TimedCore {
   TimedFabric& fabric_;
   const Setup setup_;
   std::array<Queue, spec::kQueueCount> queues_;
+  // By queue: no command of it starts or is done before that cycle, unless a semaphore, the end of
+  // a transfer or a new command comes, which set it anew.
+  std::array<uint64_t, spec::kQueueCount> due_;
   std::array<uint32_t, 256> semaphore_{};
   std::deque<Pending> pending_;
   TimedScalars scalars_;

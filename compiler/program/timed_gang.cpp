@@ -136,7 +136,8 @@ bool TimedGang::step_transfers() {
   done_.clear();
   next_end_ = share_.update(now_, done_);
   for (const spec::Transfer* transfer : done_) {
-    machine_[static_cast<const TimedCore::Flight*>(transfer)->partition].wake_at(now_);
+    const auto& flight = *static_cast<const TimedCore::Flight*>(transfer);
+    machine_[flight.partition].passed(flight);
   }
   return !done_.empty();
 }

@@ -73,12 +73,12 @@ bool TimedCore::snapshot(uint64_t now, std::vector<uint64_t>& state) const {
     state.push_back(q.count << 32 | q.flying);
     state.push_back(std::max(q.next_start, now) - now);
     for (size_t i = 0; i < q.count; ++i) {
-      const Queued& queued = q.waiting[(q.head + i) % q.waiting.size()];
+      const Queued& queued = q.waiting_at(i);
       command(queued.command, queued.out);
       state.push_back(queued.peers[0]);
     }
     for (size_t i = 0; i < q.flying; ++i) {
-      const Flight& flight = q.flights[(q.first + i) % q.flights.size()];
+      const Flight& flight = q.flight_at(i);
       if (flight.active()) {
         return false;
       }
@@ -179,10 +179,11 @@ bool TimedCore::repeat_command(const TimedCommand& command, size_t& way, size_t 
 
 void TimedCore::shift(uint64_t cycles) {
   time_ += cycles;
+  due_.fill(0);  // to be found anew
   for (Queue& q : queues_) {
     q.next_start += cycles;
     for (size_t i = 0; i < q.flying; ++i) {
-      Flight& flight = q.flights[(q.first + i) % q.flights.size()];
+      Flight& flight = q.flight_at(i);
       flight.done_at = done_of(flight) + cycles;
     }
   }
