@@ -103,23 +103,25 @@ int Residency::next_read(const Buffer& b) const {
 }
 
 bool Residency::evict_one() {
+  std::erase_if(resident_, [](const auto& entry) { return entry.second->vmem < 0; });
   // The running kernel may still read its operands: they count as the nearest.
   const auto when = [this](const Buffer& b) {
     const auto it = std::lower_bound(b.reads.begin(), b.reads.end(), now_);
     return it == b.reads.end() ? INT_MAX : *it;
   };
   Buffer* victim = nullptr;
-  for (Buffer* b : ordered_) {
-    if (b->vmem >= 0 && !b->locked && !pins_.pinned.contains(b) &&
-        (victim == nullptr || when(*b) > when(*victim))) {
+  int victim_read = -1;
+  for (const auto& [number, b] : resident_) {
+    if (const int read = when(*b); read > victim_read && !b->locked && !pins_.pinned.contains(b)) {
       victim = b;
+      victim_read = read;
     }
   }
   if (victim == nullptr) {
     return false;
   }
   if (!victim->in_hbm &&
-      (when(*victim) != INT_MAX || victim->must_store || pins_.held.contains(victim))) {
+      (victim_read != INT_MAX || victim->must_store || pins_.held.contains(victim))) {
     store(*victim, op_id_);
   }
   drop(*victim);
@@ -142,13 +144,14 @@ std::optional<int64_t> Residency::take(int64_t bytes) {
 }
 
 bool Residency::place(Buffer& b) {
-  touch(b);
   if (b.target >= 0) {
+    touch(b);
     b.locked = true;
     b.vmem = b.target;
     return true;
   }
   const auto address = take(b.bytes);
+  touch(b);
   b.vmem = address.value_or(-1);
   return address.has_value();
 }
@@ -262,6 +265,7 @@ void Residency::drop_dead() {
 }
 
 void Residency::touch(Buffer& b) {
+  resident_[b.number] = &b;
   if (reservations_ > 0) {
     touched_.emplace_back(&b, b);
   }
@@ -299,6 +303,7 @@ Reservation::~Reservation() {
     for (; memory_.touched_.size() > touched_; memory_.touched_.pop_back()) {
       const auto& [buffer, placement] = memory_.touched_.back();
       static_cast<Placement&>(*buffer) = placement;
+      memory_.resident_[buffer->number] = buffer;
     }
   }
   if (--memory_.reservations_ == 0) {

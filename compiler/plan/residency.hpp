@@ -80,7 +80,9 @@ class Residency {
   Buffer& add(const Value* v);
   Buffer& at(const Value* v) { return buffers_.at(v); }
   Buffer* find(const Value* v);  // null: it has no buffer
-  void touch(Buffer& b);         // before its placement changes, so that it can be put back
+  // Right before its placement changes, with no take() in between: so that it can be put back, and
+  // is found in VMEM.
+  void touch(Buffer& b);
   const std::vector<Buffer*>& all() const { return ordered_; }
 
   // After kernels have been cut: their orders, and values that cross the halves.
@@ -120,6 +122,7 @@ class Residency {
   const int scratch_slot_;
   std::map<const Value*, Buffer> buffers_;      // for look-up only: pointers have no stable order
   std::vector<Buffer*> ordered_;                // by number, for everything that walks over buffers
+  std::map<int, Buffer*> resident_;             // by number: those in VMEM, and more
   std::vector<std::pair<int, Buffer*>> dying_;  // with the kernel that reads it last, ascending
   bool reads_known_ = false;
   size_t died_ = 0;              // of dying_: their last reader has run
