@@ -39,7 +39,7 @@ bool BandwidthShare::start(Transfer& transfer, uint64_t now) {
   transfer.end_at_ = kNever;
   active_.push_back(&transfer);
   for (int i = 0; i < transfer.resource_count_; ++i) {
-    resources_[static_cast<size_t>(transfer.resources_[static_cast<size_t>(i)])].dirty = true;
+    change(transfer.resources_[static_cast<size_t>(i)]);
   }
   return false;
 }
@@ -49,10 +49,28 @@ void BandwidthShare::finish(Transfer& transfer, uint64_t now) {
   transfer.done_at_ = now;
   transfer.left_ = transfer.rate_ = 0;
   for (int i = 0; i < transfer.resource_count_; ++i) {
-    Resource& resource =
-        resources_[static_cast<size_t>(transfer.resources_[static_cast<size_t>(i)])];
-    resource.bytes += transfer.bytes_;
-    resource.dirty = true;
+    const ResourceId id = transfer.resources_[static_cast<size_t>(i)];
+    resources_[static_cast<size_t>(id)].bytes += transfer.bytes_;
+    change(id);
+  }
+}
+
+void BandwidthShare::change(ResourceId id) {
+  Resource& resource = resources_[static_cast<size_t>(id)];
+  if (!resource.changed) {
+    resource.changed = true;
+    changed_.push_back(id);
+  }
+}
+
+// Takes the resource into the component, if it is not there yet.
+void BandwidthShare::join(ResourceId id) {
+  Resource& resource = resources_[static_cast<size_t>(id)];
+  if (!resource.visited) {
+    resource.visited = true;
+    resource.left = resource.capacity;
+    resource.weight = 0;
+    members_.push_back(id);
   }
 }
 
@@ -80,16 +98,20 @@ uint64_t BandwidthShare::update(uint64_t now, std::vector<Transfer*>& ended,
 // All transfers that share a resource, directly or over others, with one that changed.
 void BandwidthShare::collect_component() {
   component_.clear();
-  members_.clear();
-  for (Resource& resource : resources_) {
-    resource.visited = resource.dirty;
-    resource.dirty = false;
+  for (const ResourceId id : members_) {
+    resources_[static_cast<size_t>(id)].visited = false;
   }
+  members_.clear();
+  for (const ResourceId id : changed_) {
+    resources_[static_cast<size_t>(id)].changed = false;
+    join(id);
+  }
+  changed_.clear();
   for (Transfer* transfer : active_) {
     transfer->frozen_ = true;
   }
-  for (bool grew = true; grew;) {
-    grew = false;
+  for (size_t before = 0; before != members_.size();) {  // until no resource has joined
+    before = members_.size();
     for (Transfer* transfer : active_) {
       if (!transfer->frozen_) {
         continue;
@@ -103,20 +125,12 @@ void BandwidthShare::collect_component() {
         transfer->frozen_ = false;
         component_.push_back(transfer);
         for (int i = 0; i < transfer->resource_count_; ++i) {
-          resources_[static_cast<size_t>(transfer->resources_[static_cast<size_t>(i)])].visited =
-              true;
+          join(transfer->resources_[static_cast<size_t>(i)]);
         }
-        grew = true;
       }
     }
   }
-  for (size_t id = 0; id < resources_.size(); ++id) {
-    if (resources_[id].visited) {
-      resources_[id].left = resources_[id].capacity;
-      resources_[id].weight = 0;
-      members_.push_back(static_cast<ResourceId>(id));
-    }
-  }
+  std::sort(members_.begin(), members_.end());
 }
 
 void BandwidthShare::assign_rates(uint64_t now, std::vector<Transfer*>* rerated) {

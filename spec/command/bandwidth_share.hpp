@@ -81,12 +81,14 @@ class BandwidthShare {
   struct Resource {
     uint64_t capacity = 0;
     uint64_t bytes = 0;
-    uint64_t left = 0;    // while rates are assigned
-    uint32_t weight = 0;  // unfrozen uses
-    bool visited = false;
-    bool dirty = false;
+    uint64_t left = 0;     // while rates are assigned
+    uint32_t weight = 0;   // unfrozen uses
+    bool visited = false;  // one of members_
+    bool changed = false;  // one of changed_
   };
 
+  void change(ResourceId id);
+  void join(ResourceId id);
   void collect_component();
   void assign_rates(uint64_t now, std::vector<Transfer*>* rerated);
   void finish(Transfer& transfer, uint64_t now);
@@ -94,7 +96,8 @@ class BandwidthShare {
   std::vector<Resource> resources_;
   std::vector<Transfer*> active_;
   std::vector<Transfer*> component_;
-  std::vector<ResourceId> members_;
+  std::vector<ResourceId> members_;  // resources of the component
+  std::vector<ResourceId> changed_;  // whose transfers are others since the last update
 };
 
 }  // namespace tpu::spec
