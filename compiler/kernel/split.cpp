@@ -130,6 +130,9 @@ bool fits_command(const Kernel& k) {
   o.row_loop = o.flat ? -1 : loops - 2;
   try {
     for (const bool last : {false, true}) {
+      if (!last && !k.loop().nest.has_reduce) {
+        continue;  // the same program: nothing is carried
+      }
       o.last = last;
       o.first = !last;  // with the accumulators' carry
       if (generate_vpu(k.loop().nest, o).roles.size() > static_cast<size_t>(spec::kVpuAccesses)) {

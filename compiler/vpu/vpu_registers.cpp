@@ -1,7 +1,10 @@
 // Register allocation of vector programs: linear scan with rematerialisation.
 #include <algorithm>
-#include <map>
+#include <array>
+#include <bit>
+#include <numeric>
 #include <set>
+#include <span>
 
 #include "vpu/vpu_build.hpp"
 #include "vpu/vpu_gen.hpp"
@@ -13,6 +16,7 @@ using spec::VpuOp;
 namespace {
 
 constexpr int kRegisters = spec::kVpuRegisters;
+static_assert(kRegisters == 32, "free registers are the bits of a word");
 
 bool can_remake(VpuOp op) {
   return op == VpuOp::kLoad || op == VpuOp::kImm || op == VpuOp::kIndex || op == VpuOp::kScalar;
@@ -20,10 +24,12 @@ bool can_remake(VpuOp op) {
 
 class Allocator {
  public:
-  Allocator(const VpuSections& sections, int count) : sections_(sections) {
-    first_section_.assign(static_cast<size_t>(count), -1);
-    pinned_.assign(static_cast<size_t>(count), -1);
-  }
+  Allocator(const VpuSections& sections, int count)
+      : sections_(sections),
+        first_section_(static_cast<size_t>(count), -1),
+        pinned_(static_cast<size_t>(count), -1),
+        where_(static_cast<size_t>(count), -1),
+        maker_(static_cast<size_t>(count)) {}
 
   VpuProgram run() {
     pin_shared();
@@ -71,22 +77,18 @@ class Allocator {
   void section(int s) {
     const auto& insns = sections_[static_cast<size_t>(s)];
     program_.header.section[static_cast<size_t>(s)] = 0;
-    current_ = s;
-    where_.clear();
-    free_.clear();
-    for (int r = first_free_; r < kRegisters; ++r) {
-      free_.insert(r);
+    if (insns.empty()) {
+      return;
     }
-    uses_.clear();
-    maker_.clear();
-    for (size_t i = 0; i < insns.size(); ++i) {
-      for (const int v : insns[i].rs) {
-        if (v >= 0) {
-          uses_[v].push_back(i);
-        }
-      }
-      if (insns[i].rd >= 0 && can_remake(insns[i].op)) {
-        maker_[insns[i].rd] = &insns[i];
+    current_ = s;
+    std::ranges::fill(where_, -1);
+    owner_.fill(-1);
+    free_ = ~uint32_t{0} << first_free_;
+    find_uses(insns);
+    std::ranges::fill(maker_, nullptr);
+    for (const VirtualInsn& insn : insns) {
+      if (insn.rd >= 0 && can_remake(insn.op)) {
+        maker_[static_cast<size_t>(insn.rd)] = &insn;
       }
     }
     for (size_t i = 0; i < insns.size(); ++i) {
@@ -94,16 +96,31 @@ class Allocator {
     }
   }
 
+  // Reads of each virtual register, ascending.
+  void find_uses(std::span<const VirtualInsn> insns) {
+    first_use_.assign(where_.size() + 2, 0);
+    const auto each = [&](auto f) {
+      for (size_t i = 0; i < insns.size(); ++i) {
+        for (const int v : insns[i].rs) {
+          if (v >= 0) {
+            f(static_cast<size_t>(v), i);
+          }
+        }
+      }
+    };
+    each([&](size_t v, size_t) { ++first_use_[v + 2]; });
+    std::partial_sum(first_use_.begin(), first_use_.end(), first_use_.begin());
+    uses_.resize(first_use_.back());
+    each([&](size_t v, size_t i) { uses_[first_use_[v + 1]++] = i; });
+  }
+
   void place(const VirtualInsn& insn, size_t at) {
     // Immediates and loads are made when they are first read.
-    if (insn.rd >= 0 && maker_.contains(insn.rd) && pinned_[static_cast<size_t>(insn.rd)] < 0) {
+    if (insn.rd >= 0 && can_be_remade(insn.rd) && pinned_[static_cast<size_t>(insn.rd)] < 0) {
       return;
     }
     std::array<int, 3> rs{0, 0, 0};
-    std::set<int> keep;
-    for (const int v : insn.rs) {
-      keep.insert(v);
-    }
+    const Keep& keep = insn.rs;
     for (size_t k = 0; k < 3; ++k) {
       if (insn.rs[k] >= 0) {
         rs[k] = source(insn.rs[k], at, keep);
@@ -114,27 +131,31 @@ class Allocator {
         release_after(v, at);
       }
     }
-    const int rd = insn.rd < 0 ? 0 : target(insn.rd, at, {});
+    const int rd = insn.rd < 0 ? 0 : target(insn.rd, at, {-1, -1, -1});
     emit(insn, rd, rs);
     if (insn.rd >= 0 && pinned_[static_cast<size_t>(insn.rd)] < 0 && next_use(insn.rd, at) < 0) {
       drop(insn.rd);
     }
   }
 
+  using Keep = std::array<int, 3>;  // virtual registers that an instruction reads
+
+  bool can_be_remade(int v) const { return maker_[static_cast<size_t>(v)] != nullptr; }
+
   int next_use(int v, size_t after) const {  // index of the next read behind `after`, or -1
-    const auto it = uses_.find(v);
-    if (it == uses_.end()) {
-      return -1;
-    }
-    const auto u = std::upper_bound(it->second.begin(), it->second.end(), after);
-    return u == it->second.end() ? -1 : static_cast<int>(*u);
+    const auto last =
+        uses_.begin() + static_cast<ptrdiff_t>(first_use_[static_cast<size_t>(v) + 1]);
+    const auto first = uses_.begin() + static_cast<ptrdiff_t>(first_use_[static_cast<size_t>(v)]);
+    const auto u = std::upper_bound(first, last, after);
+    return u == last ? -1 : static_cast<int>(*u);
   }
 
   void drop(int v) {
-    const auto it = where_.find(v);
-    if (it != where_.end()) {
-      free_.insert(it->second);
-      where_.erase(it);
+    int& r = where_[static_cast<size_t>(v)];
+    if (r >= 0) {
+      free_ |= uint32_t{1} << r;
+      owner_[static_cast<size_t>(r)] = -1;
+      r = -1;
     }
   }
 
@@ -144,25 +165,31 @@ class Allocator {
     }
   }
 
-  int target(int v, size_t at, const std::set<int>& keep) {
+  int target(int v, size_t at, const Keep& keep) {
     if (pinned_[static_cast<size_t>(v)] >= 0) {
       return pinned_[static_cast<size_t>(v)];
     }
-    if (free_.empty()) {
+    if (free_ == 0) {
       evict(at, keep);
     }
-    const int r = *free_.begin();
-    free_.erase(free_.begin());
-    where_[v] = r;
+    const int r = std::countr_zero(free_);
+    free_ &= free_ - 1;
+    where_[static_cast<size_t>(v)] = r;
+    owner_[static_cast<size_t>(r)] = v;
     high_ = std::max(high_, r + 1);
     return r;
   }
 
-  void evict(size_t at, const std::set<int>& keep) {
+  // The value that is read last from here on; of several the first one made.
+  void evict(size_t at, const Keep& keep) {
     int victim = -1, farthest = -1;
-    for (const auto& [v, r] : where_) {
-      if (maker_.contains(v) && !keep.contains(v) && next_use(v, at) > farthest) {
-        farthest = next_use(v, at);
+    for (const int v : owner_) {
+      if (v < 0 || !can_be_remade(v) || std::ranges::find(keep, v) != keep.end()) {
+        continue;
+      }
+      const int next = next_use(v, at);
+      if (next > farthest || (next == farthest && next >= 0 && v < victim)) {
+        farthest = next;
         victim = v;
       }
     }
@@ -173,15 +200,14 @@ class Allocator {
     drop(victim);
   }
 
-  int source(int v, size_t at, const std::set<int>& keep) {
+  int source(int v, size_t at, const Keep& keep) {
     if (pinned_[static_cast<size_t>(v)] >= 0) {
       return pinned_[static_cast<size_t>(v)];
     }
-    const auto it = where_.find(v);
-    if (it != where_.end()) {
-      return it->second;
+    if (const int r = where_[static_cast<size_t>(v)]; r >= 0) {
+      return r;
     }
-    const VirtualInsn& maker = *maker_.at(v);
+    const VirtualInsn& maker = *maker_[static_cast<size_t>(v)];
     const int r = target(v, at, keep);
     emit(maker, r, {0, 0, 0});
     return r;
@@ -203,10 +229,11 @@ class Allocator {
   int current_ = 0;
   int first_free_ = 0, high_ = 0;
   std::vector<int> first_section_, pinned_;
-  std::map<int, int> where_;
-  std::set<int> free_;
-  std::map<int, std::vector<size_t>> uses_;
-  std::map<int, const VirtualInsn*> maker_;
+  std::vector<int> where_;               // register of each virtual one; -1: in none
+  std::array<int, kRegisters> owner_{};  // virtual one of each register; -1: none
+  uint32_t free_ = 0;                    // bit r: register r
+  std::vector<size_t> first_use_, uses_;
+  std::vector<const VirtualInsn*> maker_;  // null: it must be kept
 };
 
 }  // namespace
