@@ -114,26 +114,30 @@ class Verifier {
     return true;
   }
 
+  // What the region defines is visible in it only; nothing comes behind the body of a function.
   void region(const Region& r, const Op* owner) {
-    std::vector<const Value*> defined;
-    const auto define = [&](const Value* v) {
-      visible_.insert(v);
-      defined.push_back(v);
-    };
     for (const auto& arg : r.args) {
-      define(arg.get());
+      visible_.insert(arg.get());
     }
     for (const auto& op : r.ops) {
       one_op(*op, r);
       for (const auto& result : op->results) {
-        define(result.get());
+        visible_.insert(result.get());
       }
     }
-    if (owner != nullptr && r.terminator() == nullptr) {
+    if (owner == nullptr) {
+      return;
+    }
+    if (r.terminator() == nullptr) {
       throw_at(*owner, "a region does not end with a return");
     }
-    for (const Value* v : defined) {
-      visible_.erase(v);
+    for (const auto& arg : r.args) {
+      visible_.erase(arg.get());
+    }
+    for (const auto& op : r.ops) {
+      for (const auto& result : op->results) {
+        visible_.erase(result.get());
+      }
     }
   }
 

@@ -35,8 +35,9 @@ void TypeRule::reduce() const {
   for (size_t i = 0; i < n; ++i) {
     check(in(i).dims == in(0).dims && in(n + i) == Type{in(i).elem, {}},
           "operands must have one shape, and initial values must be scalars of their types");
-    check(out(i) == Type{in(i).elem, want},
-          "result " + std::to_string(i) + " must be " + to_string(Type{in(i).elem, want}));
+    check(out(i) == Type{in(i).elem, want}, [&] {
+      return "result " + std::to_string(i) + " must be " + to_string(Type{in(i).elem, want});
+    });
     elems.push_back(in(i).elem);
   }
   check_body(*op_.regions[0], elems, 2);
@@ -122,7 +123,7 @@ void TypeRule::dot() const {
   }
   want.insert(want.end(), m.begin(), m.end());
   want.insert(want.end(), n.begin(), n.end());
-  check(out().dims == want, "the result must have the shape " + to_string(want));
+  check(out().dims == want, [&] { return "the result must have the shape " + to_string(want); });
   check(in(0).elem != Elem::kI1 && in(1).elem != Elem::kI1, "must take numbers");
 }
 
@@ -157,11 +158,12 @@ void TypeRule::convolution() const {
   for (size_t i = 0; i < a.input_spatial.size(); ++i) {
     check(a.window_stride[i] >= 1 && a.lhs_dilation[i] >= 1 && a.rhs_dilation[i] >= 1,
           "strides and dilations must be positive");
-    check(size(out(), a.output_spatial[i]) ==
-              positions(size(in(0), a.input_spatial[i]), size(in(1), a.kernel_spatial[i]),
-                        a.window_stride[i], a.pad_low[i], a.pad_high[i], a.lhs_dilation[i],
-                        a.rhs_dilation[i]),
-          "the result has the wrong size in spatial dimension " + std::to_string(i));
+    check(
+        size(out(), a.output_spatial[i]) ==
+            positions(size(in(0), a.input_spatial[i]), size(in(1), a.kernel_spatial[i]),
+                      a.window_stride[i], a.pad_low[i], a.pad_high[i], a.lhs_dilation[i],
+                      a.rhs_dilation[i]),
+        [&] { return "the result has the wrong size in spatial dimension " + std::to_string(i); });
   }
 }
 
@@ -183,8 +185,9 @@ void TypeRule::window() const {
       check(a.base_dilation[i] == 1 && a.window_dilation[i] == 1, "dilations must be 1");
     }
     select_body(*op_.regions[0]);
-    check(in(1) == Type{in(0).elem, want} && in(2) == Type{in(0).elem, {}} && out() == in(0),
-          "the source must be " + to_string(Type{in(0).elem, want}));
+    check(in(1) == Type{in(0).elem, want} && in(2) == Type{in(0).elem, {}} && out() == in(0), [&] {
+      return "the source must be " + to_string(Type{in(0).elem, want});
+    });
     check_body(*op_.regions[1], {in(0).elem}, 2);
     return;
   }
@@ -192,9 +195,10 @@ void TypeRule::window() const {
   check(n > 0 && op_.operands.size() == 2 * n, "needs an initial value per operand");
   std::vector<Elem> elems;
   for (size_t i = 0; i < n; ++i) {
-    check(in(i).dims == in(0).dims && in(n + i) == Type{in(i).elem, {}} &&
-              out(i) == Type{in(i).elem, want},
-          "result " + std::to_string(i) + " must have the shape " + to_string(want));
+    check(
+        in(i).dims == in(0).dims && in(n + i) == Type{in(i).elem, {}} &&
+            out(i) == Type{in(i).elem, want},
+        [&] { return "result " + std::to_string(i) + " must have the shape " + to_string(want); });
     elems.push_back(in(i).elem);
   }
   check_body(*op_.regions[0], elems, 2);
@@ -225,17 +229,20 @@ void TypeRule::map() const {
 void TypeRule::batch_norm() const {
   const auto& a = op_.as<BatchNormAttrs>();
   check(is_float(in(0).elem), "must take floats");
-  check(a.feature_dim >= 0 && a.feature_dim < in(0).rank(),
-        "the feature dimension " + std::to_string(a.feature_dim) + " is out of range");
+  check(a.feature_dim >= 0 && a.feature_dim < in(0).rank(), [&] {
+    return "the feature dimension " + std::to_string(a.feature_dim) + " is out of range";
+  });
   const Type feature{in(0).elem, {in(0).dims[static_cast<size_t>(a.feature_dim)]}};
   const bool grad = op_.kind == Kind::kBatchNormGrad;
   for (size_t i = 1; i < op_.operands.size(); ++i) {
     const Type& want = grad && i == 4 ? in(0) : feature;
-    check(in(i) == want, "operand " + std::to_string(i) + " must be " + to_string(want));
+    check(in(i) == want,
+          [&] { return "operand " + std::to_string(i) + " must be " + to_string(want); });
   }
   for (size_t i = 0; i < op_.results.size(); ++i) {
     const Type& want = i == 0 ? in(0) : feature;
-    check(out(i) == want, "result " + std::to_string(i) + " must be " + to_string(want));
+    check(out(i) == want,
+          [&] { return "result " + std::to_string(i) + " must be " + to_string(want); });
   }
 }
 
@@ -274,7 +281,7 @@ void TypeRule::collective() const {
     check(group.size() == a.groups[0].size(), "the groups must have one size");
     for (const int64_t core : group) {
       check(core >= 0 && core < module_.num_cores && members.insert(core).second,
-            "core " + std::to_string(core) + " does not exist or is in two groups");
+            [&] { return "core " + std::to_string(core) + " does not exist or is in two groups"; });
     }
   }
   check(static_cast<int64_t>(members.size()) == module_.num_cores, "every core must be in a group");
@@ -295,7 +302,7 @@ void TypeRule::collective() const {
             "the dimension or the number of parts is wrong");
       want.dims[static_cast<size_t>(a.concat_dim)] *= group_size;
     }
-    check(out(i) == want, "the result must be " + to_string(want));
+    check(out(i) == want, [&] { return "the result must be " + to_string(want); });
     if (op_.kind == Kind::kAllReduce || op_.kind == Kind::kReduceScatter) {
       check_body(*op_.regions[0], {in(i).elem}, 2);
     }

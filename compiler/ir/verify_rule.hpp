@@ -5,6 +5,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "ir/graph.hpp"
@@ -17,7 +18,19 @@ class TypeRule {
   void run();
 
  private:
-  void check(bool ok, const std::string& message) const;
+  // `message`: a text, or a function that makes it.
+  template <typename Message>
+  void check(bool ok, const Message& message) const {
+    if (ok) {
+      return;
+    }
+    if constexpr (std::is_invocable_v<Message>) {
+      fail(message());
+    } else {
+      fail(message);
+    }
+  }
+  [[noreturn]] void fail(const std::string& message) const;
   const Type& in(size_t i) const { return op_.operand_type(i); }
   const Type& out(size_t i = 0) const { return op_.type(i); }
   void check_result(const Dims& dims, Elem e) const;

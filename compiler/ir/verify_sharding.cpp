@@ -53,11 +53,11 @@ void TypeRule::manual_computation() const {
   };
   for (size_t i = 0; i < a.in.size(); ++i) {
     check(body.args[i]->type == local(in(i), a.in[i]),
-          "operand " + std::to_string(i) + " has the wrong local shape");
+          [&] { return "operand " + std::to_string(i) + " has the wrong local shape"; });
   }
   for (size_t i = 0; i < a.out.size(); ++i) {
     check(returned[i]->type == local(out(i), a.out[i]),
-          "result " + std::to_string(i) + " has the wrong local shape");
+          [&] { return "result " + std::to_string(i) + " has the wrong local shape"; });
   }
 }
 

@@ -2,7 +2,6 @@
 #include "ir/verify_types.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "ir/verify_rule.hpp"
 
@@ -22,36 +21,37 @@ void TypeRule::run() {
   }
 }
 
-void TypeRule::check(bool ok, const std::string& message) const {
-  if (!ok) {
-    std::string types;
-    for (const Value* v : op_.operands) {
-      types += (types.empty() ? "" : ", ") + to_string(v->type);
-    }
-    types = "(" + types + ") ->";
-    for (const auto& r : op_.results) {
-      types += " " + to_string(r->type);
-    }
-    throw Error(message + ": " + types, source_name(op_.kind), op_.loc);
+void TypeRule::fail(const std::string& message) const {
+  std::string types;
+  for (const Value* v : op_.operands) {
+    types += (types.empty() ? "" : ", ") + to_string(v->type);
   }
+  types = "(" + types + ") ->";
+  for (const auto& r : op_.results) {
+    types += " " + to_string(r->type);
+  }
+  throw Error(message + ": " + types, source_name(op_.kind), op_.loc);
 }
 
 void TypeRule::check_result(const Dims& dims, Elem e) const {
-  check(out() == Type{e, dims}, "the result must be " + to_string(Type{e, dims}));
+  check(out().elem == e && out().dims == dims, [&] {
+    return "the result must be " + to_string(Type{e, dims});
+  });
 }
 
 void TypeRule::check_dims(const Dims& dims, int64_t rank, const char* what) const {
-  const std::set<int64_t> set(dims.begin(), dims.end());
   const bool in_range =
       std::all_of(dims.begin(), dims.end(), [&](int64_t d) { return d >= 0 && d < rank; });
-  check(in_range && set.size() == dims.size(),
-        std::string(what) + " " + to_string(dims) + " are out of range or repeat");
+  Dims sorted = dims;
+  std::sort(sorted.begin(), sorted.end());
+  check(in_range && std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(),
+        [&] { return std::string(what) + " " + to_string(dims) + " are out of range or repeat"; });
 }
 
 void TypeRule::check_sizes(std::initializer_list<const Dims*> lists, int64_t size) const {
   for (const Dims* list : lists) {
     check(static_cast<int64_t>(list->size()) == size,
-          "an attribute must have " + std::to_string(size) + " entries");
+          [&] { return "an attribute must have " + std::to_string(size) + " entries"; });
   }
 }
 
@@ -230,8 +230,9 @@ void TypeRule::movement() const {
       check(in(0).elem == out().elem, "operand and result must have one element type");
       for (size_t i = 0; i < dims.size(); ++i) {
         const int64_t size = in(0).dims[i];
-        check(size == 1 || size == out().dims[static_cast<size_t>(dims[i])],
-              "operand dimension " + std::to_string(i) + " does not fit the result");
+        check(size == 1 || size == out().dims[static_cast<size_t>(dims[i])], [&] {
+          return "operand dimension " + std::to_string(i) + " does not fit the result";
+        });
       }
       return;
     }
@@ -274,7 +275,7 @@ void TypeRule::slice() const {
   for (size_t i = 0; i < a.start.size(); ++i) {
     check(a.start[i] >= 0 && a.start[i] <= a.limit[i] && a.limit[i] <= in(0).dims[i] &&
               a.stride[i] >= 1,
-          "dimension " + std::to_string(i) + " is cut outside of the operand");
+          [&] { return "dimension " + std::to_string(i) + " is cut outside of the operand"; });
     want.push_back((a.limit[i] - a.start[i] + a.stride[i] - 1) / a.stride[i]);
   }
   check_result(want, in(0).elem);
