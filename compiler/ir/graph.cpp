@@ -138,12 +138,11 @@ Value* mapped(Value* v, const ValueMap& map) {
   return it == map.end() ? v : it->second;
 }
 
-std::vector<Value*> mapped(const std::vector<Value*>& values, const ValueMap& map) {
-  std::vector<Value*> out;
-  for (Value* v : values) {
-    out.push_back(mapped(v, map));
+std::vector<Value*> mapped(std::vector<Value*> values, const ValueMap& map) {
+  for (Value*& v : values) {
+    v = map.empty() ? v : mapped(v, map);
   }
-  return out;
+  return values;
 }
 
 void replace_all_uses(Region& region, const ValueMap& map) {

@@ -127,7 +127,7 @@ Uses compute_uses(const Region& region);
 // What stands for a value: itself where the map says nothing. No chains are followed.
 using ValueMap = std::unordered_map<const Value*, Value*>;
 Value* mapped(Value* v, const ValueMap& map);
-std::vector<Value*> mapped(const std::vector<Value*>& values, const ValueMap& map);
+std::vector<Value*> mapped(std::vector<Value*> values, const ValueMap& map);
 
 // Replaces every use of `from` by `to` in the region and the regions inside it.
 void replace_all_uses(Region& region, const Value* from, Value* to);

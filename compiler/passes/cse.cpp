@@ -101,7 +101,7 @@ class Merger {
   size_t run(Region& region, Table table) {
     for (auto& owner : region.ops) {
       Op& op = *owner;
-      op.operands = mapped(op.operands, replaced_);
+      op.operands = mapped(std::move(op.operands), replaced_);
       for (auto& inner : op.regions) {
         run(*inner, opens_scope(op.kind) ? table : Table());
       }

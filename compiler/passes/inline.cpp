@@ -26,7 +26,7 @@ class Inliner {
     std::vector<std::unique_ptr<Op>> old;
     old.swap(r.ops);
     for (auto& op : old) {
-      op->operands = mapped(op->operands, replaced_);
+      op->operands = mapped(std::move(op->operands), replaced_);
       if (++count_ > kMostInlined) {
         fail(*op, "the program has more than " + std::to_string(kMostInlined) +
                       " ops when calls are expanded");

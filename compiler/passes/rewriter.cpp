@@ -31,7 +31,7 @@ void Rewriter::sweep(Region& region, const Pattern& pattern) {
   std::vector<std::unique_ptr<Op>> old;
   old.swap(region.ops);
   for (auto& op : old) {
-    op->operands = mapped(op->operands, replaced_);
+    op->operands = mapped(std::move(op->operands), replaced_);
     for (auto& inner : op->regions) {
       sweep(*inner, pattern);
     }

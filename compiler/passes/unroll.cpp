@@ -76,7 +76,7 @@ class Unroller {
     std::vector<std::unique_ptr<Op>> old;
     old.swap(r.ops);
     for (auto& op : old) {
-      op->operands = mapped(op->operands, replaced_);
+      op->operands = mapped(std::move(op->operands), replaced_);
       for (auto& inner : op->regions) {
         region(*inner);
       }

@@ -74,7 +74,7 @@ class Splitter {
     std::vector<std::unique_ptr<Op>> old;
     old.swap(r.ops);
     for (auto& op : old) {
-      op->operands = mapped(op->operands, replaced_);
+      op->operands = mapped(std::move(op->operands), replaced_);
       rw_.place(r, *op);
       if (op->kind == Kind::kReturn) {
         op->operands = r.parent == nullptr ? packed(op->operands) : expanded(op->operands);
