@@ -32,7 +32,7 @@ ControlFacts::ControlFacts(const Module& module) : cores_(module.num_cores), cla
     }
   });
   find_costs(module.main->body);
-  find_skipped(module);
+  find_skipped(module, uses);
 }
 
 const CountedLoop* ControlFacts::counted(const Op& op) const {
@@ -149,8 +149,7 @@ bool ControlFacts::serves_sequencer(const Op& user, const Value* v) const {
   }
 }
 
-void ControlFacts::find_skipped(const Module& module) {
-  const Uses uses = compute_uses(module.main->body);
+void ControlFacts::find_skipped(const Module& module, const Uses& uses) {
   std::vector<const Op*> order;
   walk(module.main->body, [&](const Op& op) { order.push_back(&op); });
   for (size_t i = order.size(); i-- > 0;) {

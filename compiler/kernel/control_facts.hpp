@@ -45,7 +45,7 @@ class ControlFacts {
   ScalarCost cost(const Value* v) const;
   ScalarCost cost_of(const Op& op) const;  // from those of its operands
   void find_costs(const Region& body);
-  void find_skipped(const Module& module);
+  void find_skipped(const Module& module, const Uses& uses);
   bool serves_sequencer(const Op& user, const Value* v) const;
 
   int64_t cores_ = 1;

@@ -27,6 +27,9 @@ CoreClasses common_classes(const CoreClasses& a, const CoreClasses& b) {
   if (a.empty() || b.empty()) {
     return a.empty() ? b : a;
   }
+  if (a == b) {  // classes are numbered in the order of their first cores
+    return a;
+  }
   std::map<std::pair<int, int>, int> numbers;
   CoreClasses out;
   for (size_t core = 0; core < a.size(); ++core) {
