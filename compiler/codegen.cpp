@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "board/board_loader.hpp"
@@ -41,6 +42,11 @@ std::unique_ptr<exe::TensorT> tensor(const Module& module, const Type& global, c
     }
   }
   return t;
+}
+
+std::vector<uint8_t> bytes_of(std::span<const std::byte> bytes) {
+  const auto* first = reinterpret_cast<const uint8_t*>(bytes.data());
+  return {first, first + bytes.size()};
 }
 
 std::string cores_text(int64_t n) { return std::to_string(n) + (n == 1 ? " core" : " cores"); }
@@ -150,9 +156,7 @@ void add_slots(exe::ExecutableT& e, const Listing& listing) {
 void add_tables(exe::ExecutableT& e, const EmittedProgram& emitted) {
   for (const std::vector<std::byte>& bytes : emitted.constants) {
     auto c = std::make_unique<exe::ConstantT>();
-    c->data.resize(bytes.size());
-    std::transform(bytes.begin(), bytes.end(), c->data.begin(),
-                   [](std::byte b) { return static_cast<uint8_t>(b); });
+    c->data = bytes_of(bytes);
     e.constants.push_back(std::move(c));
   }
   for (const exe::OpInfoT& op : emitted.ops) {
@@ -268,10 +272,7 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   info.slots = static_cast<uint32_t>(listing.slots.size());
   info.cores = e.partitions;
   info.board_hash = e.board_hash;
-  const std::vector<std::byte> image = encode_image(listing, info);
-  e.image.resize(image.size());
-  std::transform(image.begin(), image.end(), e.image.begin(),
-                 [](std::byte b) { return static_cast<uint8_t>(b); });
+  e.image = bytes_of(encode_image(listing, info));
   add_parameters(e, module);
   add_slots(e, listing);
   if (e.hbm_bytes > static_cast<uint64_t>(board.hbm.gib_per_core) << 30) {
@@ -290,7 +291,7 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   e.matmul_flops = emitted.matmul_flops;
   e.vmem_peak_bytes = static_cast<uint64_t>(emitted.vmem_peak);
   tell(options, "estimate", kEstimateBegins);
-  add_estimate(e, estimate_program(image, cores, board));
+  add_estimate(e, estimate_program(std::as_bytes(std::span(e.image)), cores, board));
   if (wants_dump(options, "memory")) {
     options.dump("memory", emitted.memory() + "\n");
   }

@@ -1,8 +1,7 @@
 // Writes the wire form: the structs of spec/isa are the layout, so every command is copied whole.
 #include "program/encode.hpp"
 
-#include <algorithm>
-#include <cstring>
+#include <type_traits>
 
 #include "ir/error.hpp"
 #include "tpu/spec/program_image.h"
@@ -14,9 +13,7 @@ namespace {
 template <typename T>
 void put(std::vector<std::byte>& out, const T& value) {
   const auto* p = reinterpret_cast<const std::byte*>(&value);
-  const size_t at = out.size();
-  out.resize(at + sizeof(T));
-  std::copy_n(p, sizeof(T), out.begin() + static_cast<std::ptrdiff_t>(at));
+  out.insert(out.end(), p, p + sizeof(T));
 }
 
 size_t command_bytes(const Command& c) {
@@ -61,6 +58,27 @@ spec::ScalarInsn resolved(const Control& branch, const std::vector<int64_t>& lab
   return insn;
 }
 
+void put_command(std::vector<std::byte>& out, const Command& c,
+                 const std::vector<uint32_t>& program_offset) {
+  const size_t words = command_bytes(c) / 8;
+  if (words > 255 || command_bytes(c) % 8 != 0) {
+    throw Error("an engine command has " + std::to_string(words) + " words; at most 255 fit");
+  }
+  std::visit(
+      [&](auto body) {
+        body.head.words = static_cast<uint8_t>(words);
+        if constexpr (std::is_same_v<decltype(body), spec::VpuKernelCommand>) {
+          body.program = program_offset[static_cast<size_t>(c.program)];
+          body.accesses = static_cast<uint8_t>(c.accesses.size());
+        }
+        put(out, body);
+      },
+      c.body);
+  for (const spec::VpuAccess& a : c.accesses) {
+    put(out, a);
+  }
+}
+
 }  // namespace
 
 std::vector<std::byte> encode_image(const Listing& listing, const ImageInfo& info) {
@@ -96,20 +114,7 @@ std::vector<std::byte> encode_image(const Listing& listing, const ImageInfo& inf
       }
       continue;
     }
-    Command c = std::get<Command>(item);
-    const size_t words = command_bytes(c) / 8;
-    if (words > 255 || command_bytes(c) % 8 != 0) {
-      throw Error("an engine command has " + std::to_string(words) + " words; at most 255 fit");
-    }
-    c.head().words = static_cast<uint8_t>(words);
-    if (auto* kernel = std::get_if<spec::VpuKernelCommand>(&c.body)) {
-      kernel->program = program_offset[static_cast<size_t>(c.program)];
-      kernel->accesses = static_cast<uint8_t>(c.accesses.size());
-    }
-    std::visit([&](const auto& b) { put(out, b); }, c.body);
-    for (const spec::VpuAccess& a : c.accesses) {
-      put(out, a);
-    }
+    put_command(out, std::get<Command>(item), program_offset);
   }
   for (const VpuProgram& p : listing.programs) {
     put(out, p.header);

@@ -93,8 +93,9 @@ void check_unpacked_size(const Executable& exe, uint64_t payload_bytes) {
   check(total.get() <= payload_bytes, "its tables share their contents");
 }
 
-// FlatBufferBuilder does not survive contents that are too large.
-void check_fits(const ExecutableT& exe) {
+// FlatBufferBuilder does not survive contents that are too large. Returns the bytes of the payload
+// or some more.
+uint64_t check_fits(const ExecutableT& exe) {
   uint64_t bytes = exe.image.size() + exe.name.size() + exe.board_name.size() + kTableBytes;
   for (const auto* tensors : {&exe.args, &exe.results}) {
     for (const auto& t : *tensors) {
@@ -123,6 +124,7 @@ void check_fits(const ExecutableT& exe) {
         "constants as arguments",
         bytes + constants, constants, exe.image.size(), kMaxPayloadBytes));
   }
+  return bytes + constants;
 }
 
 }  // namespace
@@ -179,15 +181,17 @@ uint64_t element_count(const std::vector<int64_t>& dims) {
 }
 
 std::vector<std::byte> write_executable(const ExecutableT& executable) {
-  check_fits(executable);
-  flatbuffers::FlatBufferBuilder builder;
+  flatbuffers::FlatBufferBuilder builder(check_fits(executable));
   builder.ForceDefaults(false);
   builder.Finish(Executable::Pack(builder, &executable));
-  std::vector<std::byte> bytes(kHeadBytes + builder.GetSize());
+  const auto payload = std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize()));
+  std::vector<std::byte> bytes;
+  bytes.reserve(kHeadBytes + payload.size());
+  bytes.resize(kHeadBytes);
   std::memcpy(bytes.data(), kMagic.data(), kMagic.size());
-  const uint64_t size = builder.GetSize();
+  const uint64_t size = payload.size();
   std::memcpy(bytes.data() + 8, &size, sizeof(size));
-  std::memcpy(bytes.data() + kHeadBytes, builder.GetBufferPointer(), builder.GetSize());
+  bytes.insert(bytes.end(), payload.begin(), payload.end());
   repair_hash(bytes);
   return bytes;
 }
