@@ -2,6 +2,7 @@
 // returns. The type rule of each op is in verify_types.cpp.
 #include "ir/verify.hpp"
 
+#include <memory_resource>
 #include <set>
 #include <unordered_set>
 
@@ -179,13 +180,13 @@ class Verifier {
   }
 
   void regions(const Op& op) {
-    if (may_capture(op.kind)) {
+    if (op.regions.empty() || may_capture(op.kind)) {
       for (const auto& inner : op.regions) {
         region(*inner, &op);
       }
       return;
     }
-    std::unordered_set<const Value*> outside;
+    Values outside(&arena_);
     outside.swap(visible_);
     for (const auto& inner : op.regions) {
       region(*inner, &op);
@@ -197,8 +198,11 @@ class Verifier {
     throw Error(message, source_name(op.kind), op.loc);
   }
 
+  using Values = std::pmr::unordered_set<const Value*>;
+
   const Module& module_;
-  std::unordered_set<const Value*> visible_;
+  std::pmr::monotonic_buffer_resource arena_;
+  Values visible_{&arena_};
 };
 
 }  // namespace

@@ -154,6 +154,24 @@ std::vector<Value*> no_elements(const Op& op, Rewriter& rw) {
   return empty ? std::vector<Value*>{rw.constant(make_splat(op.type(), 0))} : std::vector<Value*>{};
 }
 
+// Rules ask for the users of these alone.
+bool has_asked_uses(Kind kind) {
+  return kind == Kind::kDotGeneral || kind == Kind::kWhile || kind == Kind::kIf ||
+         kind == Kind::kCase;
+}
+
+Uses asked_uses(const Region& region) {
+  Uses uses;
+  walk(region, [&](Op& op) {
+    for (const Value* v : op.operands) {
+      if (v->def != nullptr && has_asked_uses(v->def->kind)) {
+        uses[v].push_back(&op);
+      }
+    }
+  });
+  return uses;
+}
+
 // Facts of the graph before a sweep, while all its regions are whole.
 struct Facts {
   Uses uses;
@@ -216,7 +234,7 @@ bool canonicalise(Module& module) {
   const auto run = [&any](Region& region) {
     bool changed = true;
     for (int round = 0; changed && round < kMaxRounds; ++round) {
-      const Facts facts{compute_uses(region), counter_ranges(region)};
+      const Facts facts{asked_uses(region), counter_ranges(region)};
       Rewriter rw;
       changed = rw.run(region, [&](Op& op, Rewriter& r) { return apply(op, r, facts); });
       any = any || changed;

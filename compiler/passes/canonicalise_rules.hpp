@@ -11,6 +11,8 @@ namespace tpu::compiler::rules {
 std::vector<Value*> shape(Op& op, Rewriter& rw);
 std::vector<Value*> transpose(Op& op, Rewriter& rw);
 
+// `uses`: of the results of dot_general, while, if and case, before the sweep.
+
 // Transposed operands of a dot_general.
 std::vector<Value*> dot_general(Op& op, Rewriter& rw);
 // Transposed result of a dot_general that has no other user.
