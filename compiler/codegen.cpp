@@ -197,10 +197,10 @@ void add_host_calls(exe::ExecutableT& e, const Listing& listing) {
 
 // Where the stages begin, as shares of the time of a compilation (kGraphShare in front): about the
 // mean of training steps of BERT, ResNet-50 and Xception.
-constexpr double kEmitBegins = 0.4;
-constexpr double kSemaphoresBegin = 0.45;
-constexpr double kEncodeBegins = 0.75;
-constexpr double kEstimateBegins = 0.77;
+constexpr double kEmitBegins = 0.47;
+constexpr double kSemaphoresBegin = 0.62;
+constexpr double kEncodeBegins = 0.74;
+constexpr double kEstimateBegins = 0.76;
 
 void tell(const CompileOptions& options, const std::string& stage, double done) {
   if (options.progress) {

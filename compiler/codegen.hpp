@@ -16,7 +16,7 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
                           const CompileOptions& options = {});
 
 // Share of the graph's passes in the time of a compilation, about; the rest is generate()'s.
-constexpr double kGraphShare = 0.22;
+constexpr double kGraphShare = 0.29;
 
 // True if somebody listens to the text of a stage.
 bool wants_dump(const CompileOptions& options, const std::string& stage);
