@@ -1,11 +1,16 @@
 // tpuc: compiles a StableHLO portable artifact to an executable; assembles and disassembles.
 // Exit codes: 0 done, 1 the program cannot be compiled, 2 wrong usage.
 #include <CLI/CLI.hpp>
+#include <climits>
 #include <csignal>
 #include <iostream>
 #include <map>
 #include <new>
 #include <span>
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "asm/assembler.hpp"
 #include "asm/disassembler.hpp"
@@ -198,11 +203,22 @@ void run(const Arguments& a) {
   }
 }
 
+// Memory that is given back is taken again by the next pass: the process keeps it, since each page
+// that comes anew from the system costs a fault.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  mallopt(M_TOP_PAD, 16 << 20);
+#endif
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   // A file that outgrows the user's limit is an error of its writer, like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
+  keep_freed_memory();
   CLI::App app{"Compiles a StableHLO portable artifact (jax.export) to a tpuboard executable."};
   Arguments a;
   add_options(app, a);
