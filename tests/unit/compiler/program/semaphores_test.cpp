@@ -86,8 +86,8 @@ int unordered(const Listing& l, const std::vector<SyncEdge>& edges) {
 }
 
 TEST(Semaphores, RandomListingsAreOrderedWithoutSuperfluousEdges) {
-  // Ranges inside of one page of the history, of a few pages, and of more than it keeps by page.
-  constexpr std::array<int64_t, 3> kUnits = {64, 100000, 3000000};
+  // Ranges inside of one page of the history, of few and many small ones, and of many large ones.
+  constexpr std::array<int64_t, 4> kUnits = {64, 500000, 20000000, 700000000};
   for (uint32_t seed = 1; seed <= 30; ++seed) {
     const Listing before = random_listing(seed, 60, kUnits[seed % kUnits.size()]);
     Listing after = before;
@@ -99,6 +99,63 @@ TEST(Semaphores, RandomListingsAreOrderedWithoutSuperfluousEdges) {
       ASSERT_GT(unordered(before, fewer), 0)
           << "seed " << seed << ": edge " << i << " is superfluous";
     }
+  }
+}
+
+// The edges of a listing when every command is compared with all commands in front of it.
+std::vector<std::pair<int, int>> edges_of_whole_history(const Listing& l) {
+  using KnownItems = std::array<int, spec::kQueueCount>;
+  KnownItems nothing;
+  nothing.fill(-1);
+  std::vector<KnownItems> of_queue(spec::kQueueCount, nothing), of_item;
+  std::vector<std::pair<int, int>> edges;
+  const auto command = [&](int i) -> const Command& {
+    return std::get<Command>(l.items[static_cast<size_t>(i)]);
+  };
+  const auto conflict = [&](int a, int b) {
+    for (const MemRange& x : command(a).windows) {
+      for (const MemRange& y : command(b).windows) {
+        if ((x.write || y.write) && ranges_overlap(x, y)) {
+          return true;
+        }
+      }
+    }
+    return false;
+  };
+  for (int b = 0; b < static_cast<int>(l.items.size()); ++b) {
+    const auto queue = static_cast<size_t>(command(b).queue());
+    KnownItems& known = of_queue[queue];
+    for (int a = b - 1; a >= 0; --a) {
+      const auto maker = static_cast<size_t>(command(a).queue());
+      if (maker != queue && known[maker] < a && conflict(a, b)) {
+        edges.emplace_back(a, b);
+        for (size_t q = 0; q < known.size(); ++q) {
+          known[q] = std::max(known[q], of_item[static_cast<size_t>(a)][q]);
+        }
+      }
+    }
+    known[queue] = b;
+    of_item.push_back(known);
+  }
+  return edges;
+}
+
+// Long enough for pages of the history to be cleared up; in every second listing one queue comes at
+// the end only, so that nobody's past is settled before.
+TEST(Semaphores, LongListingsHaveTheEdgesOfTheirWholeHistory) {
+  constexpr std::array<int64_t, 4> kUnits = {64, 500000, 20000000, 700000000};
+  for (uint32_t seed = 0; seed < 8; ++seed) {
+    Listing l = random_listing(1000 + seed, 1500, kUnits[seed / 2]);
+    for (size_t i = 0; seed % 2 == 0 && i < 1400; ++i) {
+      auto& head = std::get<Command>(l.items[i]).head();
+      head.queue = static_cast<uint8_t>(head.queue % (spec::kQueueCount - 1));
+    }
+    const auto wanted = edges_of_whole_history(l);
+    std::vector<std::pair<int, int>> edges;
+    for (const SyncEdge& edge : insert_semaphores(l, 128).edges) {
+      edges.emplace_back(edge.from, edge.to);
+    }
+    EXPECT_EQ(edges, wanted) << "seed " << seed;
   }
 }
 
