@@ -13,9 +13,12 @@ std::string ender_text(const UnitWait& wait, const PlaceText& place_text) {
     return ", which no command ahead signals";
   }
   const std::string place = place_text(*wait.ender);
-  return wait.behind ? fmt::format(", which {} would signal, {} commands behind the head", place,
-                                   *wait.behind)
-                     : fmt::format(", which {}, not issued yet, would signal", place);
+  if (!wait.behind) {
+    return fmt::format(", which {}, not issued yet, would signal", place);
+  }
+  return *wait.behind == 0 ? fmt::format(", which {}, the head of its queue, would signal", place)
+                           : fmt::format(", which {} would signal, {} commands behind the head",
+                                         place, *wait.behind);
 }
 
 }  // namespace

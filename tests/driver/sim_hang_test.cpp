@@ -86,7 +86,7 @@ TEST_F(SimHang, ACircleOfEnginesIsNamedWithOperationsAndLines) {
   EXPECT_THAT(text_, HasSubstr("DEADLOCK"));
   EXPECT_THAT(text_, HasSubstr("core 0 vpu (word 0, op 0 gather at model.py:7) waits for semaphore "
                                "3 >= 1 (is 0), which core 0 xlu (word 3, op 1 scatter at "
-                               "model.py:9) would signal, 0 commands behind the head"));
+                               "model.py:9), the head of its queue, would signal"));
   EXPECT_THAT(text_, HasSubstr("they wait in a circle: core 0 vpu -> core 0 xlu -> core 0 vpu"));
   EXPECT_EQ(json_["hang"], "deadlock");
   EXPECT_THAT(cycle(), ::testing::ElementsAre("core 0 vpu", "core 0 xlu"));

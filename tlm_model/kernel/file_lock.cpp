@@ -24,7 +24,9 @@ FileLock::FileLock(const std::string& path)
   const bool regular = ::fstat(file_, &kind) == 0 && S_ISREG(kind.st_mode);
   if (regular && ::flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(file_);
-    throw std::runtime_error(path + " is being written by another run; give each its own file");
+    throw std::runtime_error(path +
+                             " is being written by another run, or for another option of this "
+                             "one; give each its own file");
   }
 }
 

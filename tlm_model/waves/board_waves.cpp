@@ -476,6 +476,7 @@ std::string BoardWaves::never_opened() const {
     text += "the trigger " + options_.trigger + " never came" + trigger_.hint();
   }
   return text + "; the board ran " + std::to_string(begun_) + " steps, counted from 0" +
+         (by_steps(options_) ? " (those before a snapshot too); --waves-steps A..B chooses" : "") +
          (options_.before_cycles == 0 ? "" : "; the file has the last cycles of the run");
 }
 
