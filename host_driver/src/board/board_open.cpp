@@ -287,8 +287,8 @@ std::vector<int> BoardImpl::await_state(const std::vector<int>& ids, uint32_t wa
         const std::string trap =
             state == core_page::kStateDead ? describe_trap(device) : std::string();
         throw internal(
-            fmt::format("the control hart does not boot: it stays in {}{}{}{}", state_text(word),
-                        trap.empty() ? "" : ": ", trap, core_text(device)),
+            fmt::format("the control hart does not boot: the last state it told is {}{}{}{}",
+                        state_text(word), trap.empty() ? "" : ": ", trap, core_text(device)),
             id);
       }
       still.push_back(id);
