@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "vpu/vpu_fused_code.hpp"
+
 namespace tpu::model {
 
 /// Operands of one instruction on one block. Registers are 1,024 words, sublane major; lane-wise
@@ -33,12 +35,14 @@ struct VpuOpArgs {
 using VpuOpFn = void (*)(const VpuOpArgs&);
 
 /// Indexed by VpuOp; entry 0 is unused. `splat1` and `splat2`: for operations whose rs1 or rs2 is a
-/// constant, given as one vector (16 words) in place of a register; null where there is none.
+/// constant, given as one vector (16 words) in place of a register; null where there is none. `fused`:
+/// what code may be made that takes the place of several functions.
 struct VpuOpTable {
   const VpuOpFn* functions;
   const VpuOpFn* splat1;
   const VpuOpFn* splat2;
   size_t count;
+  FusedIsa fused = FusedIsa::kNone;
 };
 
 /// Need the host's MXCSR in flush mode (arith/flush_mode.hpp) and its instructions.

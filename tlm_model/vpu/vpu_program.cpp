@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 namespace tpu::model {
@@ -173,12 +175,12 @@ bool VpuProgram::section_has_op(int index, VpuOp op) const {
       section(index), [op](const VpuInsn& insn) { return static_cast<VpuOp>(insn.op) == op; });
 }
 
+uint32_t VpuProgram::exposed() const {
+  return std::accumulate(exposed_.begin(), exposed_.end(), uint32_t{0}, std::bit_or<>());
+}
+
 bool VpuProgram::section_is_local(int index) const {
-  uint32_t exposed = 0;
-  for (const uint32_t mask : exposed_) {
-    exposed |= mask;
-  }
-  return (written_[static_cast<size_t>(index)] & exposed) == 0;
+  return (written_[static_cast<size_t>(index)] & exposed()) == 0;
 }
 
 bool VpuProgram::iterations_independent(int loop) const {

@@ -76,6 +76,8 @@ class VpuProgram {
   /// True when no register that the section writes is ever read outside of the same execution of
   /// the section: its masked lanes are then never seen.
   bool section_is_local(int index) const;
+  /// Registers (bits) that some section reads before it writes them in the same execution.
+  uint32_t exposed() const;
   /// True when iterations of `loop` share no register values but those made outside of it, and
   /// nothing runs after the loop.
   bool iterations_independent(int loop) const;

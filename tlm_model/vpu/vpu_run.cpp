@@ -1,9 +1,10 @@
 // The interpreter: walks the loops of a kernel and executes its sections block by block, one call
-// per instruction and block. Masked lanes that nobody can see are not computed: those beyond the
+// per instruction and block, or per run of fused instructions. Masked lanes that nobody can see are not computed: those beyond the
 // kernel's rows and columns, and in tail blocks those of sections whose registers stay inside;
 // never where a reduction looks across them.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <memory>
 
 #include "arith/flush_mode.hpp"
@@ -142,9 +143,54 @@ class VpuRunner {
     args.rows = info.clip_rows ? std::min(max_rows_, args.valid_rows) : max_rows_;
     args.lanes = round_up(info.clip_lanes ? std::min(max_lanes_, args.valid_lanes) : max_lanes_);
     const bool full = args.valid_rows >= args.rows && args.valid_lanes == args.lanes;
-    for (const VpuStep& step : steps) {
-      execute(step, depth, full, args);
+    for (size_t i = 0; i < steps.size();) {
+      if (full && steps[i].fused >= 0) {
+        const VpuFusedRun& run = file_.steps.fused(steps[i].fused);
+        execute_fused(run, depth, args);
+        i += run.steps;
+      } else {
+        execute(steps[i++], depth, full, args);
+      }
     }
+  }
+
+  void execute_fused(const VpuFusedRun& run, int depth, const VpuOpArgs& args) {
+    FusedArgs call;
+    call.constants = file_.steps.splats().data();
+    std::array<int64_t, kFusedPointers> pitches;  // bytes from row to row
+    bool joined = args.rows == 1 || args.lanes == kVpuLanes;
+    for (size_t i = 0; i < run.pointers.size(); ++i) {
+      const Place place = fused_operand(run.pointers[i], depth);
+      call.pointers[i] = reinterpret_cast<uint8_t*>(place.words);
+      pitches[i] = place.pitch;
+      joined &= args.rows == 1 || place.pitch == kVpuLanes * run.pointers[i].lane_bytes;
+    }
+    const int calls = joined ? 1 : args.rows;
+    call.lanes = joined ? int64_t{args.rows} * args.lanes : args.lanes;
+    for (int s = 0; s < calls; ++s) {
+      run.code(call);
+      for (size_t i = 0; i < run.pointers.size(); ++i) {
+        call.pointers[i] += pitches[i];
+      }
+    }
+    for (uint32_t left = run.outputs; left != 0; left &= left - 1) {
+      const auto r = static_cast<size_t>(std::countr_zero(left));
+      reg_[r] = {file_.words[r].data(), kVpuLanes};
+    }
+  }
+
+  // Its first row, and bytes from row to row.
+  Place fused_operand(const VpuFusedPointer& pointer, int depth) const {
+    switch (pointer.kind) {
+      case VpuFusedPointer::Kind::kInput:
+        return {reg_[pointer.number].words, reg_[pointer.number].pitch * 4};
+      case VpuFusedPointer::Kind::kOutput:
+        return {file_.words[pointer.number].data(), kVpuLanes * 4};
+      case VpuFusedPointer::Kind::kAccess:
+        break;
+    }
+    const VpuKernel::Operand& operand = kernel_.operands_[pointer.number];
+    return {reinterpret_cast<uint32_t*>(vmem_ + offset_of(operand, depth)), operand.access.sub};
   }
 
   void execute(const VpuStep& step, int depth, bool full, VpuOpArgs& args) {

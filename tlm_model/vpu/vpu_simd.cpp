@@ -73,15 +73,20 @@ VpuSimd vpu_simd_from_name(std::string_view name) {
 }
 
 VpuOpTable vpu_ops(VpuSimd simd) {
+  VpuOpTable table = vpu_ops_scalar();
   switch (simd) {
     case VpuSimd::kAvx2:
-      return vpu_ops_avx2();
+      table = vpu_ops_avx2();
+      table.fused = fused_isa(FusedIsa::kAvx2);
+      break;
     case VpuSimd::kAvx512:
-      return vpu_ops_avx512();
+      table = vpu_ops_avx512();
+      table.fused = fused_isa(FusedIsa::kAvx512);
+      break;
     case VpuSimd::kScalar:
       break;
   }
-  return vpu_ops_scalar();
+  return table;
 }
 
 }  // namespace tpu::model

@@ -85,6 +85,7 @@ void VpuSteps::make(const VpuKernel& kernel, const VpuOpTable& table, int rows) 
   steps_.clear();
   splats_.clear();
   constants_.clear();
+  fused_.clear();
   const VpuProgram& program = *kernel.program_;
   for (int s = 0; s < kVpuSections; ++s) {
     const Insns insns = program.section(s);
@@ -120,6 +121,7 @@ void VpuSteps::make(const VpuKernel& kernel, const VpuOpTable& table, int rows) 
       }
     }
     section = {first, kept - first};
+    fuse(kernel, table.fused, section, program.exposed());
   }
   steps_.resize(kept);
 }

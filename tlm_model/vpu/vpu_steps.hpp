@@ -1,5 +1,5 @@
 // How the interpreter executes the instructions of a kernel: which registers are constants, which
-// are memory itself in place of a copy. Decided once a run; what a kernel computes never depends on
+// are memory itself in place of a copy, which instructions are one piece of code (vpu_fuse.cpp). Decided once a run; what a kernel computes never depends on
 // it.
 #pragma once
 
@@ -29,6 +29,25 @@ struct VpuStep {
   uint8_t rs1 = kVpuRegisters, rs2 = kVpuRegisters, rs3 = kVpuRegisters;
   int target = -1;               // access into which the result goes, in place of the register file
   int splat1 = -1, splat2 = -1;  // constant in place of rs1, rs2: index into VpuSteps::splats
+  int fused = -1;                // for full blocks, code in place of this step and some behind it
+
+  bool reads(uint8_t number) const { return rs1 == number || rs2 == number || rs3 == number; }
+};
+
+/// Where fused code finds an operand.
+struct VpuFusedPointer {
+  enum class Kind : uint8_t { kAccess, kInput, kOutput };  // memory, registers
+  Kind kind = Kind::kAccess;
+  uint8_t number = 0;      // of the access or register
+  uint8_t lane_bytes = 0;  // from lane to lane
+};
+
+/// Code in place of several steps (vpu_fused_code.hpp).
+struct VpuFusedRun {
+  FusedFn code = nullptr;
+  size_t steps = 0;
+  std::vector<VpuFusedPointer> pointers;
+  uint32_t outputs = 0;  // bits of the registers that hold results behind it, in the register file
 };
 
 /// A constant, as wide as the widest vector.
@@ -53,6 +72,8 @@ class VpuSteps {
   const uint32_t* splat(int index) const {
     return splats_[static_cast<size_t>(index)].words.data();
   }
+  std::span<const VpuSplat> splats() const { return splats_; }
+  const VpuFusedRun& fused(int index) const { return fused_[static_cast<size_t>(index)]; }
   /// Constants that fill a register for the whole run.
   std::span<const spec::VpuInsn> constants() const { return constants_; }
 
@@ -77,12 +98,22 @@ class VpuSteps {
   bool can_stay(const VpuKernel& kernel, Insns insns, size_t at) const;
   bool can_write(const VpuKernel& kernel, Insns insns, std::span<const VpuStep> steps, size_t maker,
                  size_t store) const;
+  void fuse(const VpuKernel& kernel, FusedIsa isa, Section section, uint32_t exposed);
+  bool fuse_run(const VpuKernel& kernel, FusedIsa isa, Section section, Section run,
+                uint32_t exposed);
+  VpuFusedRun make_run(const VpuKernel& kernel, FusedIsa isa, Section section, Section run,
+                       uint32_t exposed);
+  bool can_fuse(const VpuKernel& kernel, const VpuStep& step) const;
+  bool can_follow(const VpuKernel& kernel, Section run, const VpuStep& step) const;
+  bool same_lanes(const VpuKernel& kernel, uint32_t a, uint32_t b) const;
+  bool seen_behind(Section section, size_t end, uint8_t number, uint32_t exposed) const;
   bool dense_words(const VpuKernel& kernel, uint32_t access) const;
   bool plain_rows(const VpuKernel& kernel, uint32_t access) const;
 
   std::vector<VpuStep> steps_;
   std::array<Section, kVpuSections> sections_{};
   std::vector<VpuSplat> splats_;
+  std::vector<VpuFusedRun> fused_;
   std::vector<spec::VpuInsn> constants_;
   std::array<uint64_t, kVpuAccesses> overlaps_{};  // by access: bits of those that share bytes
   int rows_ = 0;

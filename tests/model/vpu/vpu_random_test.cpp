@@ -14,24 +14,34 @@ namespace {
 constexpr size_t kMemory = 1 << 20;
 constexpr int kRegistersUsed = 7;
 
+enum class Sort {
+  kAny,
+  kCrowded,  // operands of whole words that lie over each other, a few words apart or at one place
+  kFused     // long runs of the instructions that fused code has, on whole blocks
+};
+
 class Generator {
  public:
-  // `crowded`: operands of whole words that lie over each other, a few words apart or at one place.
-  explicit Generator(uint64_t seed, bool crowded = false) : random_(seed), crowded_(crowded) {}
+  explicit Generator(uint64_t seed, Sort sort = Sort::kAny)
+      : random_(seed),
+        crowded_(sort == Sort::kCrowded || (sort == Sort::kFused && random_.below(3) == 0)),
+        fused_(sort == Sort::kFused) {}
 
   KernelBuilder make() {
     make_shape();
-    if (crowded_) {
+    if (crowded_ || fused_) {
       make_whole_blocks();
-      make_crowded_accesses();
-    } else {
-      make_accesses();
+    }
+    crowded_ ? make_crowded_accesses() : make_accesses();
+    if (fused_) {
+      make_constants();
     }
     for (int s = 0; s < kVpuSections; ++s) {
       // Registers of a crowded kernel stay inside its body.
       const bool wanted =
           s == static_cast<int>(Section::kBody) || (!crowded_ && random_.below(3) == 0);
-      const uint32_t count = wanted ? 1 + random_.below(crowded_ ? 12 : 6) : 0;
+      const uint32_t most = fused_ ? 60 : crowded_ ? 12 : 6;
+      const uint32_t count = wanted ? 1 + random_.below(most) : 0;
       for (uint32_t i = 0; i < count; ++i) {
         make_insn(static_cast<Section>(s));
       }
@@ -68,7 +78,7 @@ class Generator {
       const Elem type = kTypes[random_.below(kTypes.size())];
       const int bytes = vpu_element_bytes(static_cast<uint8_t>(type));
       const int64_t base = 0x20000 + 0x20000 * i;
-      if (random_.below(2) == 0) {
+      if (fused_ ? random_.below(8) != 0 : random_.below(2) == 0) {
         flat ? b_.vector(base, type) : b_.matrix(base, type);
         continue;
       }
@@ -114,11 +124,28 @@ class Generator {
     index_ = b_.access(random_.next(), Elem::kI32, {1000, 100, 10, 1}, 77, 3, spec::Space::kNone);
   }
 
+  // Registers that nothing else writes, with the words that operations may treat in ways of their own.
+  void make_constants() {
+    for (int i = 0; i < 4; ++i) {
+      const int rd = registers() + i;
+      if (i == 3) {
+        b_.scalars[1] = random_.word();
+        b_.add(Section::kPre, VpuOp::kScalar, rd, 0, 0, 1);
+      } else {
+        b_.add(Section::kPre, VpuOp::kImm, rd, 0, 0, i == 0 ? 0 : random_.word());
+      }
+      defined_.push_back(rd);
+    }
+  }
+
+  // More than the narrower host's registers, at times.
+  int registers() const { return fused_ ? 24 : kRegistersUsed; }
+
   int source() { return defined_[random_.below(static_cast<uint32_t>(defined_.size()))]; }
 
   void make_insn(Section section) {
-    const int rd = static_cast<int>(random_.below(kRegistersUsed));
-    const uint32_t choice = defined_.empty() ? random_.below(4) : random_.below(16);
+    const int rd = static_cast<int>(random_.below(static_cast<uint32_t>(registers())));
+    const uint32_t choice = defined_.empty() ? random_.below(4) : random_.below(fused_ ? 30 : 16);
     if (choice < 3) {
       b_.add(section, VpuOp::kLoad, rd, 0, 0, random_.below(6));
     } else if (choice == 3) {
@@ -143,7 +170,8 @@ class Generator {
     do {
       info = &spec::kVpuOps[random_.below(spec::kVpuOps.size())];
     } while (info->load + info->store + info->reduce != 0 || info->op == VpuOp::kIndex ||
-             info->op == VpuOp::kMaskid);
+             info->op == VpuOp::kMaskid ||
+             (fused_ && !fused_has(info->op) && random_.below(16) != 0));
     const VpuForm form = vpu_form(info->op);
     uint32_t imm = random_.below(4);
     imm = form.rs3 ? static_cast<uint32_t>(source()) : imm;
@@ -154,6 +182,7 @@ class Generator {
 
   Random random_;
   const bool crowded_;
+  const bool fused_;
   KernelBuilder b_;
   std::vector<int> defined_;
   uint32_t index_ = 0;
@@ -181,13 +210,13 @@ struct Seen {
   int legal = 0, split = 0;
 };
 
-void compare_with_reference(bool crowded, uint64_t seeds, Seen& seen) {
+void compare_with_reference(Sort sort, uint64_t seeds, Seen& seen) {
   const char* chosen = std::getenv("TPU_TEST_SEED");
   const uint64_t first = chosen != nullptr ? std::strtoull(chosen, nullptr, 10) : 1;
   seeds = chosen != nullptr ? 1 : seeds;
   const std::vector<uint8_t> start = start_memory(99);
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
-    const KernelBuilder b = Generator(seed, crowded).make();
+    const KernelBuilder b = Generator(seed, sort).make();
     const VpuProgram program = b.program();
     const VpuKernel kernel = b.kernel(program);
     if (!kernel.check(kMemory).empty()) {
@@ -217,7 +246,7 @@ void compare_with_reference(bool crowded, uint64_t seeds, Seen& seen) {
 
 TEST(VpuRandom, KernelsEqualReferenceOnAllWidths) {
   Seen seen;
-  compare_with_reference(false, 1500, seen);
+  compare_with_reference(Sort::kAny, 1500, seen);
   EXPECT_GT(seen.legal, 1000);
   EXPECT_GT(seen.split, 20);
 }
@@ -225,8 +254,15 @@ TEST(VpuRandom, KernelsEqualReferenceOnAllWidths) {
 // Registers that are memory must not see what the kernel stores there.
 TEST(VpuRandom, OperandsOverEachOther) {
   Seen seen;
-  compare_with_reference(true, 2000, seen);
+  compare_with_reference(Sort::kCrowded, 2000, seen);
   EXPECT_GT(seen.legal, 1900);
+}
+
+// Instructions that share their loads and stores, and leave out what nobody can tell.
+TEST(VpuRandom, LongRunsOfLanewiseInstructions) {
+  Seen seen;
+  compare_with_reference(Sort::kFused, 2000, seen);
+  EXPECT_GT(seen.legal, 1800);
 }
 
 }  // namespace
