@@ -37,7 +37,9 @@ bool is_pass(const VpuStep& step, bool words) {
 // The operations of a run, as steps are added.
 class RunBuilder {
  public:
-  explicit RunBuilder(std::vector<VpuSplat>& splats) : splats_(splats) {
+  // `always`: by register the splat of a constant that fills it for the whole kernel, or -1.
+  RunBuilder(std::vector<VpuSplat>& splats, const std::array<int, kVpuRegisters>& always)
+      : splats_(splats), always_(always) {
     values_.fill(kFusedNoSource);
   }
 
@@ -53,7 +55,7 @@ class RunBuilder {
 
   void store(const VpuStep& step, uint8_t type, int64_t lane_bytes) {
     FusedOp op{.op = step.insn.op, .detail = type};
-    op.source[0] = value_of(step.rs1);
+    op.source[0] = source(step.rs1, -1);
     op.pointer = add_pointer(Kind::kAccess, static_cast<uint8_t>(step.insn.imm), lane_bytes);
     ops_.push_back(op);
   }
@@ -139,7 +141,10 @@ class RunBuilder {
     if (splat >= 0) {
       return static_cast<uint16_t>(splat) | kFusedConstant;
     }
-    return number < kVpuRegisters ? value_of(number) : kFusedNoSource;
+    if (number >= kVpuRegisters) {
+      return kFusedNoSource;
+    }
+    return always_[number] >= 0 ? source(kVpuRegisters, always_[number]) : value_of(number);
   }
 
   FusedLimit limit(const VpuStep& step, uint16_t source) const {
@@ -156,6 +161,7 @@ class RunBuilder {
   }
 
   std::vector<VpuSplat>& splats_;
+  const std::array<int, kVpuRegisters>& always_;
   std::vector<FusedOp> ops_;
   std::vector<VpuFusedPointer> pointers_;
   std::array<uint16_t, kVpuRegisters> values_{};
@@ -224,7 +230,7 @@ bool VpuSteps::fuse_run(const VpuKernel& kernel, FusedIsa isa, Section section, 
 
 VpuFusedRun VpuSteps::make_run(const VpuKernel& kernel, FusedIsa isa, Section section, Section run,
                                uint32_t exposed) {
-  RunBuilder builder(splats_);
+  RunBuilder builder(splats_, always_);
   for (size_t i = run.first; i < run.first + run.count; ++i) {
     const VpuStep& step = steps_[i];
     switch (op_of(step)) {
@@ -236,10 +242,8 @@ VpuFusedRun VpuSteps::make_run(const VpuKernel& kernel, FusedIsa isa, Section se
         break;
       }
       case VpuOp::kImm:
-        builder.constant(step, step.insn.imm);
-        break;
       case VpuOp::kScalar:
-        builder.constant(step, kernel.scalars_[step.insn.imm]);
+        builder.constant(step, constant_word(kernel, step.insn));
         break;
       case VpuOp::kMov:
       case VpuOp::kMaskid:  // of a full block

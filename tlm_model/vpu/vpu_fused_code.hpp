@@ -35,13 +35,15 @@ struct FusedOp {
   std::array<uint16_t, 3> source = {kFusedNoSource, kFusedNoSource, kFusedNoSource};
 };
 
-/// Operands of one call, which runs over adjacent elements.
+/// Operands of one call, which runs over rows of adjacent elements. Rows and pointers are spent.
 struct FusedArgs {
   const void* constants;  // 64 bytes each: a word 16 times
-  int64_t lanes;          // a multiple of 16
+  int64_t rows;
+  int64_t lanes;  // of a row, a multiple of 16
   std::array<uint8_t*, kFusedPointers> pointers;
+  std::array<int64_t, kFusedPointers> pitches;  // bytes from row to row
 };
-using FusedFn = void (*)(const FusedArgs&);
+using FusedFn = void (*)(FusedArgs&);
 
 /// True for operations that fused code can have.
 bool fused_has(spec::VpuOp op);

@@ -41,6 +41,15 @@ const OwnTable& own_table() {
   return table;
 }
 
+// r8..r11, rbx, rbp, r12..r15 by the first pointers; others are loaded where they are used.
+constexpr std::array<int, 10> kPointerRegisters = {
+    Operand::R8,  Operand::R9,  Operand::R10, Operand::R11, Operand::RBX,
+    Operand::RBP, Operand::R12, Operand::R13, Operand::R14, Operand::R15};
+
+bool is_memory(const FusedOp& op) {
+  return static_cast<VpuOp>(op.op) == VpuOp::kLoad || static_cast<VpuOp>(op.op) == VpuOp::kStore;
+}
+
 bool makes_value(const FusedOp& op) { return static_cast<VpuOp>(op.op) != VpuOp::kStore; }
 
 // Operations that do the same with every NaN, and whose result is canonical or a NaN of their own.
@@ -251,11 +260,9 @@ FusedEmitter::Vector FusedEmitter::flushed_source(uint16_t source, int scratch) 
 }
 
 Xbyak::Address FusedEmitter::memory(const FusedOp& op) {
-  static const std::array<Xbyak::Reg64, 10> kRegisters = {r8,  r9,  r10, r11, rbx,
-                                                          rbp, r12, r13, r14, r15};
   Xbyak::Reg64 base = rax;
-  if (op.pointer < kRegisters.size()) {
-    base = kRegisters[op.pointer];
+  if (op.pointer < kPointerRegisters.size()) {
+    base = Xbyak::Reg64(kPointerRegisters[op.pointer]);
   } else {
     mov(rax, ptr[rdi + offsetof(FusedArgs, pointers) + 8 * size_t{op.pointer}]);
   }
@@ -277,9 +284,40 @@ void FusedEmitter::emit_function() {
   for (const Xbyak::Reg64& r : saved) {
     push(r);
   }
-  const std::array<Xbyak::Reg64, 10> pointers = {r8, r9, r10, r11, rbx, rbp, r12, r13, r14, r15};
-  for (size_t i = 0; i < pointers.size(); ++i) {
-    mov(pointers[i], ptr[rdi + offsetof(FusedArgs, pointers) + 8 * i]);
+  emit_prologue();
+  Xbyak::Label next_row, next_vector;
+  L(next_row);
+  xor_(ecx, ecx);
+  align(32);
+  L(next_vector);
+  for (size_t i = 0; i < ops_.size(); ++i) {
+    emit_op(i);
+  }
+  add(rcx, wide() ? 16 : 8);
+  cmp(rcx, ptr[rdi + offsetof(FusedArgs, lanes)]);
+  jl(next_vector, T_NEAR);
+  emit_next_row();
+  dec(qword[rdi + offsetof(FusedArgs, rows)]);
+  jnz(next_row, T_NEAR);
+  vzeroupper();
+  for (auto r = saved.rbegin(); r != saved.rend(); ++r) {
+    pop(*r);
+  }
+  ret();
+}
+
+size_t FusedEmitter::pointer_count() const {
+  size_t count = 0;
+  for (const FusedOp& op : ops_) {
+    count = is_memory(op) ? std::max(count, size_t{op.pointer} + 1) : count;
+  }
+  return count;
+}
+
+// Pointers and constants to registers.
+void FusedEmitter::emit_prologue() {
+  for (size_t i = 0; i < std::min(pointer_count(), kPointerRegisters.size()); ++i) {
+    mov(Xbyak::Reg64(kPointerRegisters[i]), ptr[rdi + offsetof(FusedArgs, pointers) + 8 * i]);
   }
   mov(rsi, ptr[rdi + offsetof(FusedArgs, constants)]);
   mov(rdx, reinterpret_cast<uint64_t>(&own_table()));
@@ -288,21 +326,18 @@ void FusedEmitter::emit_function() {
         number < kOwnConstants ? ptr[rsi + 64 * number] : ptr[rdx + 64 * (number - kOwnConstants)];
     vmovaps(place, from);
   }
-  xor_(ecx, ecx);
-  align(32);
-  Xbyak::Label next;
-  L(next);
-  for (size_t i = 0; i < ops_.size(); ++i) {
-    emit_op(i);
+}
+
+void FusedEmitter::emit_next_row() {
+  for (size_t i = 0; i < pointer_count(); ++i) {
+    const size_t pitch = offsetof(FusedArgs, pitches) + 8 * i;
+    if (i < kPointerRegisters.size()) {
+      add(Xbyak::Reg64(kPointerRegisters[i]), ptr[rdi + pitch]);
+    } else {
+      mov(rax, ptr[rdi + pitch]);
+      add(ptr[rdi + offsetof(FusedArgs, pointers) + 8 * i], rax);
+    }
   }
-  add(rcx, wide() ? 16 : 8);
-  cmp(rcx, ptr[rdi + offsetof(FusedArgs, lanes)]);
-  jl(next, T_NEAR);
-  vzeroupper();
-  for (auto r = saved.rbegin(); r != saved.rend(); ++r) {
-    pop(*r);
-  }
-  ret();
 }
 
 void FusedEmitter::emit_op(size_t index) {

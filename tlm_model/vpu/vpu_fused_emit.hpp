@@ -1,5 +1,5 @@
-// Emits fused code (vpu_fused_code.hpp) with Xbyak: registers by a scan over the operations, then a
-// loop over vectors of lanes. NaNs become canonical only where somebody can tell: where a value is
+// Emits fused code (vpu_fused_code.hpp) with Xbyak: registers by a scan over the operations, then
+// loops over rows and vectors of lanes. NaNs become canonical only where somebody can tell: where a value is
 // stored as a word or read as an integer. Numbers that are known to be no subnormals are not
 // flushed again.
 #pragma once
@@ -41,7 +41,9 @@ class FusedEmitter : private Xbyak::CodeGenerator {
   void assign_constants();
 
   void emit_function();
-  void emit_pointers();
+  void emit_prologue();
+  void emit_next_row();
+  size_t pointer_count() const;
   void emit_op(size_t index);
   bool emit_float(const FusedOp& op, Vector d);
   bool emit_integer(const FusedOp& op, Vector d);

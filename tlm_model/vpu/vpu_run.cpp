@@ -157,22 +157,16 @@ class VpuRunner {
   void execute_fused(const VpuFusedRun& run, int depth, const VpuOpArgs& args) {
     FusedArgs call;
     call.constants = file_.steps.splats().data();
-    std::array<int64_t, kFusedPointers> pitches;  // bytes from row to row
     bool joined = args.rows == 1 || args.lanes == kVpuLanes;
     for (size_t i = 0; i < run.pointers.size(); ++i) {
       const Place place = fused_operand(run.pointers[i], depth);
       call.pointers[i] = reinterpret_cast<uint8_t*>(place.words);
-      pitches[i] = place.pitch;
+      call.pitches[i] = place.pitch;
       joined &= args.rows == 1 || place.pitch == kVpuLanes * run.pointers[i].lane_bytes;
     }
-    const int calls = joined ? 1 : args.rows;
+    call.rows = joined ? 1 : args.rows;
     call.lanes = joined ? int64_t{args.rows} * args.lanes : args.lanes;
-    for (int s = 0; s < calls; ++s) {
-      run.code(call);
-      for (size_t i = 0; i < run.pointers.size(); ++i) {
-        call.pointers[i] += pitches[i];
-      }
-    }
+    run.code(call);
     for (uint32_t left = run.outputs; left != 0; left &= left - 1) {
       const auto r = static_cast<size_t>(std::countr_zero(left));
       reg_[r] = {file_.words[r].data(), kVpuLanes};

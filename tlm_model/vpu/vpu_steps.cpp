@@ -106,6 +106,11 @@ void VpuSteps::make(const VpuKernel& kernel, const VpuOpTable& table, int rows) 
   find_overlaps(kernel);
   std::vector<bool> dropped(steps_.size(), false);
   find_splats(kernel, table, dropped);
+  always_.fill(kNone);
+  for (const VpuInsn& insn : constants_) {
+    always_[insn.rd] = static_cast<int>(splats_.size());
+    splats_.emplace_back().words.fill(constant_word(kernel, insn));
+  }
   size_t kept = 0;
   for (int s = 0; s < kVpuSections; ++s) {
     Section& section = sections_[static_cast<size_t>(s)];
@@ -124,6 +129,10 @@ void VpuSteps::make(const VpuKernel& kernel, const VpuOpTable& table, int rows) 
     fuse(kernel, table.fused, section, program.exposed());
   }
   steps_.resize(kept);
+}
+
+uint32_t VpuSteps::constant_word(const VpuKernel& kernel, const VpuInsn& insn) {
+  return is_op(insn, VpuOp::kScalar) ? kernel.scalars_[insn.imm] : insn.imm;
 }
 
 void VpuSteps::find_overlaps(const VpuKernel& kernel) {
@@ -205,8 +214,7 @@ void VpuSteps::find_splats(const VpuKernel& kernel, const VpuOpTable& table,
     }
     if (free(static_cast<int>(i))) {
       splat[i] = static_cast<int>(splats_.size());
-      splats_.emplace_back().words.fill(is_op(insn, VpuOp::kScalar) ? kernel.scalars_[insn.imm]
-                                                                    : insn.imm);
+      splats_.emplace_back().words.fill(constant_word(kernel, insn));
       dropped[i] = true;
     } else if (all.made[i] == Made::kOnce) {
       constants_.push_back(insn);

@@ -90,6 +90,7 @@ class VpuSteps {
   };
 
   void trace_constants(const VpuProgram& program, Constants& all) const;
+  static uint32_t constant_word(const VpuKernel& kernel, const spec::VpuInsn& insn);
   void find_overlaps(const VpuKernel& kernel);
   bool overlap(uint32_t a, uint32_t b) const { return (overlaps_[a] >> b & 1) != 0; }
   void find_splats(const VpuKernel& kernel, const VpuOpTable& table, std::vector<bool>& dropped);
@@ -114,6 +115,7 @@ class VpuSteps {
   std::array<Section, kVpuSections> sections_{};
   std::vector<VpuSplat> splats_;
   std::vector<VpuFusedRun> fused_;
+  std::array<int, kVpuRegisters> always_{};  // splat of the constant that fills a register, or none
   std::vector<spec::VpuInsn> constants_;
   std::array<uint64_t, kVpuAccesses> overlaps_{};  // by access: bits of those that share bytes
   int rows_ = 0;

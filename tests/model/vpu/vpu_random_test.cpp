@@ -173,7 +173,7 @@ class Generator {
              info->op == VpuOp::kMaskid ||
              (fused_ && !fused_has(info->op) && random_.below(16) != 0));
     const VpuForm form = vpu_form(info->op);
-    uint32_t imm = random_.below(4);
+    uint32_t imm = random_.below(form.compare ? spec::kVpuCompareCount : 4);
     imm = form.rs3 ? static_cast<uint32_t>(source()) : imm;
     const int rs1 = form.rs1 ? source() : 0;
     const int rs2 = form.rs2 ? source() : 0;
