@@ -1,7 +1,7 @@
 // Speed of the vector unit's model on one thread: element operations per second for flat kernels of
-// one repeated instruction, for the ten operations of run.py's vpu_chain, an Adam update and the passes
-// of a batch norm, on each SIMD width of
-// the host, with fused code and without. Usage: vpu_bench [seconds per measurement].
+// one repeated instruction, for the ten operations of run.py's vpu_chain, an Adam update and the
+// passes of a batch norm, on each SIMD width of the host, with fused code and without. Usage:
+// vpu_bench [seconds per measurement].
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -173,9 +173,6 @@ class RunBuilder {
 // Marks the runs of a section. Its results do not go to memory earlier than their stores then, and
 // registers are memory only where no store of the section can change it.
 void VpuSteps::fuse(const VpuKernel& kernel, FusedIsa isa, Section section, uint32_t exposed) {
-  if (isa == FusedIsa::kNone) {
-    return;
-  }
   const size_t end = section.first + section.count;
   bool any = false;
   for (size_t i = section.first; i < end;) {
@@ -282,8 +279,8 @@ bool VpuSteps::can_fuse(const VpuKernel& kernel, const VpuStep& step) const {
   return access.lane == bytes || (access.lane == 0 && bytes == 4);
 }
 
-// True when `step` may join a run: it shares no bytes with a store of the run, nor a store with what
-// the run has read, but in the same lanes.
+// True when `step` may join a run: it shares no bytes with a store of the run, nor a store with
+// what the run has read, but in the same lanes.
 bool VpuSteps::can_follow(const VpuKernel& kernel, Section run, const VpuStep& step) const {
   if (!is_load(step) && !is_store(step)) {
     return true;

@@ -49,9 +49,9 @@ using FusedFn = void (*)(FusedArgs&);
 bool fused_has(spec::VpuOp op);
 
 /// Code for `ops`, kept for the process; null when there is none: for `isa` kNone, when the values
-/// alive at once are more than the host's registers, when the host gives no memory for code, or when
-/// there is very much of it already. The caller has seen that the host has `isa`.
-/// Needs flush mode like the lane code. Thread-safe.
+/// alive at once are more than the host's registers, when the host gives no memory for code, or
+/// when there is very much of it already. The caller has seen that the host has `isa`. Needs flush
+/// mode like the lane code. Thread-safe.
 FusedFn fused_code(FusedIsa isa, std::span<const FusedOp> ops);
 
 /// `isa` where this build makes code, else kNone.

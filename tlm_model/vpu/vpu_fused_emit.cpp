@@ -27,8 +27,8 @@ constexpr int kOwnConstants = 0x4000;
 constexpr std::array<uint32_t, 11> kOwnWords = {kNan,  kSignBit,    0x7fffffffu, kFloatOne,
                                                 1,     0x7fff,      0xffff0000u, 0xffffu,
                                                 0xffu, 0xffffffffu, 0x47800000u /* 65536.0f */};
-struct alignas(64) OwnTable {
-  std::array<std::array<uint32_t, 16>, kOwnWords.size()> rows;
+struct OwnTable {
+  alignas(64) std::array<std::array<uint32_t, 16>, kOwnWords.size()> rows;
 };
 const OwnTable& own_table() {
   static const OwnTable table = [] {

@@ -1,7 +1,7 @@
 // Emits fused code (vpu_fused_code.hpp) with Xbyak: registers by a scan over the operations, then
-// loops over rows and vectors of lanes. NaNs become canonical only where somebody can tell: where a value is
-// stored as a word or read as an integer. Numbers that are known to be no subnormals are not
-// flushed again.
+// loops over rows and vectors of lanes. NaNs become canonical only where somebody can tell: where a
+// value is stored as a word or read as an integer. Numbers that are known to be no subnormals are
+// not flushed again.
 #pragma once
 
 #include <xbyak/xbyak.h>

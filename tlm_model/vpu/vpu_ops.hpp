@@ -35,8 +35,8 @@ struct VpuOpArgs {
 using VpuOpFn = void (*)(const VpuOpArgs&);
 
 /// Indexed by VpuOp; entry 0 is unused. `splat1` and `splat2`: for operations whose rs1 or rs2 is a
-/// constant, given as one vector (16 words) in place of a register; null where there is none. `fused`:
-/// what code may be made that takes the place of several functions.
+/// constant, given as one vector (16 words) in place of a register; null where there is none.
+/// `fused`: what code may be made that takes the place of several functions.
 struct VpuOpTable {
   const VpuOpFn* functions;
   const VpuOpFn* splat1;

@@ -1,7 +1,7 @@
 // The interpreter: walks the loops of a kernel and executes its sections block by block, one call
-// per instruction and block, or per run of fused instructions. Masked lanes that nobody can see are not computed: those beyond the
-// kernel's rows and columns, and in tail blocks those of sections whose registers stay inside;
-// never where a reduction looks across them.
+// per instruction and block, or per run of fused instructions. Masked lanes that nobody can see are
+// not computed: those beyond the kernel's rows and columns, and in tail blocks those of sections
+// whose registers stay inside; never where a reduction looks across them.
 #include <algorithm>
 #include <array>
 #include <bit>

@@ -12,6 +12,8 @@ using spec::VpuInsn;
 using spec::VpuOp;
 
 constexpr int64_t kRowBytes = kVpuLanes * int64_t{4};
+// Blocks of a section that are worth a look for runs: it costs about as much as a block.
+constexpr uint64_t kFewestFusedBlocks = 3;
 constexpr size_t kOps = std::size(spec::kVpuOps) + 1;
 
 // The forms of all operations: reading them from text costs more than a small kernel.
@@ -126,7 +128,9 @@ void VpuSteps::make(const VpuKernel& kernel, const VpuOpTable& table, int rows) 
       }
     }
     section = {first, kept - first};
-    fuse(kernel, table.fused, section, program.exposed());
+    if (table.fused != FusedIsa::kNone && kernel.executions(s) >= kFewestFusedBlocks) {
+      fuse(kernel, table.fused, section, program.exposed());
+    }
   }
   steps_.resize(kept);
 }

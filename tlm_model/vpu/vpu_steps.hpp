@@ -1,6 +1,6 @@
 // How the interpreter executes the instructions of a kernel: which registers are constants, which
-// are memory itself in place of a copy, which instructions are one piece of code (vpu_fuse.cpp). Decided once a run; what a kernel computes never depends on
-// it.
+// are memory itself in place of a copy, which instructions are one piece of code (vpu_fuse.cpp).
+// Decided once a run; what a kernel computes never depends on it.
 #pragma once
 
 #include <array>

@@ -95,10 +95,12 @@ class Generator {
 
   void make_whole_blocks() {
     if (b_.command.flat()) {
-      b_.flat(1024 * (1 + random_.below(2)) + (random_.below(4) == 0 ? 100 : 0));
+      const uint32_t most = fused_ ? 6 : 2;
+      b_.flat(1024 * (1 + random_.below(most)) + (random_.below(4) == 0 ? 100 : 0));
     } else {
       b_.command.loops = {1, 1, 1, 1};
-      b_.shape(8 * (1 + random_.below(2)), 128 * (1 + random_.below(2)), 2, 3);
+      const uint32_t most = fused_ ? 4 : 2;  // few blocks are interpreted
+      b_.shape(8 * (1 + random_.below(most)), 128 * (1 + random_.below(2)), 2, 3);
     }
   }
 
@@ -124,7 +126,8 @@ class Generator {
     index_ = b_.access(random_.next(), Elem::kI32, {1000, 100, 10, 1}, 77, 3, spec::Space::kNone);
   }
 
-  // Registers that nothing else writes, with the words that operations may treat in ways of their own.
+  // Registers that nothing else writes, with the words that operations may treat in ways of their
+  // own.
   void make_constants() {
     for (int i = 0; i < 4; ++i) {
       const int rd = registers() + i;
