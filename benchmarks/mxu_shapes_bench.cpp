@@ -1,9 +1,12 @@
 // Fast MXU engine on the commands of a convnet's training step, one thread: what the compiler makes
 // of convolutions and dense layers (counted strides, taps, transposed operands, short K), each
 // against OpenBLAS sgemm of the same M, K, N on dense operands in the same run. Several windows of
-// operands are used in turn, so that they come from memory as in a step.
-// Usage: mxu-shapes-bench [--simd NAME] [--only TEXT] [--density D] [--rounds N] [--json]
+// operands are used in turn, so that they come from memory as in a step; sgemm is timed on one
+// window, which stays in the caches where it fits, and on several (column "memory"). All lie in
+// huge pages, as a core's memory does.
+// Usage: mxu-shapes-bench [--simd NAME] [--only TEXT] [--density D] [--rounds N] [--packing] [--json]
 // --density: part of lhs's elements that are not zero, 0 to 1, at random places.
+// --packing: how much of the engine's time goes into rounding and packing (least of the rounds).
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "kernel/host_pages.hpp"
+#include "kernel/host_profile.hpp"
 #include "mxu/mxu_fast.hpp"
 #include "openblas.hpp"
 #include "timing.hpp"
@@ -186,31 +191,51 @@ std::vector<Shape> all_shapes() {
   };
 }
 
-// Windows of operands in one buffer; f32 normals.
+// Floats in huge pages.
+class Floats {
+ public:
+  explicit Floats(int64_t count)
+      : bytes_(static_cast<size_t>(count) * sizeof(float)),
+        data_(reinterpret_cast<float*>(tpu::model::map_host_pages(bytes_))) {}
+  Floats(int64_t count, float value) : Floats(count) { std::fill_n(data_, count, value); }
+  ~Floats() { tpu::model::unmap_host_pages(data_, bytes_); }
+  Floats(const Floats&) = delete;
+  Floats& operator=(const Floats&) = delete;
+  float* data() { return data_; }
+
+ private:
+  size_t bytes_;
+  float* data_;
+};
+
+// Windows of so many floats that fill 96 MiB, at most 16.
+int64_t window_count(int64_t floats) {
+  return std::clamp<int64_t>((int64_t{96} << 20) / (floats * kF32), 1, 16);
+}
+
+// Windows of operands; f32 normals.
 struct Operands {
-  Operands(const Shape& shape, double density) : windows(count(shape)) {
+  Operands(const Shape& shape, double density)
+      : windows(window_count(shape.lhs_floats + shape.rhs_floats + shape.out_floats)),
+        lhs(shape.lhs_floats * windows),
+        rhs(shape.rhs_floats * windows),
+        out(shape.out_floats * windows) {
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
     std::bernoulli_distribution keep(density);
-    const auto fill = [&](std::vector<float>& to, int64_t floats, bool sparse) {
+    const auto fill = [&](Floats& to, int64_t floats, bool sparse) {
       std::vector<float> once(static_cast<size_t>(std::min<int64_t>(floats, 1 << 16)));
       for (float& x : once) {
         x = normal(random);
       }
-      to.resize(static_cast<size_t>(floats * windows));
-      for (size_t i = 0; i < to.size(); ++i) {
+      for (size_t i = 0; i < static_cast<size_t>(floats * windows); ++i) {
         // Zeros never repeat, lest the host's branch predictor learn them.
-        to[i] = sparse && density < 1 && !keep(random) ? 0.0F : once[i % once.size()];
+        to.data()[i] = sparse && density < 1 && !keep(random) ? 0.0F : once[i % once.size()];
       }
     };
     fill(lhs, shape.lhs_floats, true);
     fill(rhs, shape.rhs_floats, false);
     fill(out, shape.out_floats, false);
-  }
-  // Enough of them to fill 96 MiB, at most 16.
-  static int64_t count(const Shape& s) {
-    const int64_t bytes = (s.lhs_floats + s.rhs_floats + s.out_floats) * kF32;
-    return std::clamp<int64_t>((int64_t{96} << 20) / bytes, 1, 16);
   }
   MxuJob job(const Shape& shape, int64_t round) {
     const int64_t w = round % windows;
@@ -221,7 +246,33 @@ struct Operands {
     return j;
   }
   const int64_t windows;
-  std::vector<float> lhs, rhs, out;
+  Floats lhs, rhs, out;
+};
+
+// sgemm of a shape on windows of dense operands.
+class Sgemm {
+ public:
+  Sgemm(const OpenBlas& blas, const Shape& shape)
+      : blas_(blas),
+        m_(shape.job.rows()),
+        k_(shape.job.taps() * shape.job.k()),
+        n_(shape.job.n()),
+        windows_(window_count(m_ * k_ + k_ * n_ + m_ * n_)),
+        a_(m_ * k_ * windows_, 0.5F),
+        b_(k_ * n_ * windows_, 0.25F),
+        c_(m_ * n_ * windows_, 0.0F) {}
+  void run(int64_t round) {
+    const int64_t w = round % windows_;
+    blas_.sgemm(OpenBlas::kRowMajor, OpenBlas::kNoTrans, OpenBlas::kNoTrans, static_cast<int>(m_),
+                static_cast<int>(n_), static_cast<int>(k_), 1, a_.data() + w * m_ * k_,
+                static_cast<int>(k_), b_.data() + w * k_ * n_, static_cast<int>(n_), 0,
+                c_.data() + w * m_ * n_, static_cast<int>(n_));
+  }
+
+ private:
+  const OpenBlas& blas_;
+  const int64_t m_, k_, n_, windows_;
+  Floats a_, b_, c_;
 };
 
 template <class F>
@@ -240,8 +291,16 @@ struct Options {
   std::string only;
   double density = 1;
   int rounds = 40;
+  bool packing = false;
   bool json = false;
 };
+
+// Seconds that went into packing so far; 0 unless the profile is on.
+double packing_seconds() {
+  using tpu::model::HostWork;
+  const auto counters = tpu::model::HostProfile::read();
+  return static_cast<double>(counters[static_cast<size_t>(HostWork::kMxuPack)].nanoseconds) * 1e-9;
+}
 
 // Best of the rounds of each side, taken in turns. Prints one line.
 void measure(const Shape& shape, tpu::model::MxuSimd simd, const OpenBlas& blas,
@@ -255,38 +314,46 @@ void measure(const Shape& shape, tpu::model::MxuSimd simd, const OpenBlas& blas,
       2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n);
   const int rounds =
       std::max(3, std::min(options.rounds, static_cast<int>(options.rounds * 1e9 / flops)));
-  std::vector<float> a(static_cast<size_t>(m * k), 0.5F);
-  std::vector<float> b(static_cast<size_t>(k * n), 0.25F);
-  std::vector<float> c(static_cast<size_t>(m * n), 0.0F);
+  Sgemm sgemm(blas, shape);
   std::vector<double> ours;
-  std::vector<double> theirs;
+  std::vector<double> packing;
+  std::vector<double> cached;
+  std::vector<double> memory;
   for (int round = 0; round < rounds; ++round) {
     const MxuJob job = operands.job(shape, round);
+    const double packed = packing_seconds();
     ours.push_back(seconds([&] { engine.run(job); }));
+    packing.push_back(packing_seconds() - packed);
     if (blas.sgemm != nullptr) {
-      theirs.push_back(seconds([&] {
-        blas.sgemm(OpenBlas::kRowMajor, OpenBlas::kNoTrans, OpenBlas::kNoTrans, static_cast<int>(m),
-                   static_cast<int>(n), static_cast<int>(k), 1, a.data(), static_cast<int>(k),
-                   b.data(), static_cast<int>(n), 0, c.data(), static_cast<int>(n));
-      }));
+      memory.push_back(seconds([&] { sgemm.run(round); }));
+      if (round == 0) {
+        sgemm.run(0);
+      }
+      cached.push_back(seconds([&] { sgemm.run(0); }));
     }
   }
-  const double gflops = flops / best(ours) * 1e-9;
-  const double blas_gflops = theirs.empty() ? 0 : flops / best(theirs) * 1e-9;
+  const auto rate = [&](const std::vector<double>& times) {
+    return times.empty() ? 0 : flops / best(times) * 1e-9;
+  };
+  const double gflops = rate(ours);
   if (options.json) {
     std::printf(
         "%s\n  {\"name\": \"%s\", \"simd\": \"%s\", \"m\": %lld, \"k\": %lld, \"n\": %lld, "
         "\"mxu_gflops\": %.3f, "
-        "\"openblas_gflops\": %.3f}",
+        "\"openblas_gflops\": %.3f, \"openblas_memory_gflops\": %.3f}",
         first ? "" : ",", shape.name.c_str(), tpu::model::mxu_simd_name(simd),
         static_cast<long long>(m), static_cast<long long>(k), static_cast<long long>(n), gflops,
-        blas_gflops);
+        rate(cached), rate(memory));
   } else {
     std::printf("%-44s %6lld %6lld %6lld %9.1f us %8.1f GFLOP/s", shape.name.c_str(),
                 static_cast<long long>(m), static_cast<long long>(k), static_cast<long long>(n),
                 best(ours) * 1e6, gflops);
-    if (!theirs.empty()) {
-      std::printf("  sgemm %8.1f  %5.2f x", blas_gflops, gflops / blas_gflops);
+    if (options.packing) {
+      std::printf("  packing %3.0f %%", 100 * best(packing) / best(ours));
+    }
+    if (!cached.empty()) {
+      std::printf("  sgemm %8.1f  %5.2f x  memory %8.1f  %5.2f x", rate(cached),
+                  gflops / rate(cached), rate(memory), gflops / rate(memory));
     }
     std::printf("\n");
   }
@@ -323,7 +390,10 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string option = argv[i];
     const bool has_value = i + 1 < argc;
-    if (option == "--json") {
+    if (option == "--packing") {
+      options.packing = true;
+      tpu::model::HostProfile::enable();
+    } else if (option == "--json") {
       options.json = true;
     } else if (option == "--simd" && has_value) {
       options.simd = argv[++i];
@@ -336,7 +406,7 @@ int main(int argc, char** argv) {
     } else {
       std::fprintf(stderr,
                    "usage: mxu-shapes-bench [--simd NAME] [--only TEXT] [--density D] [--rounds N] "
-                   "[--json]\n");
+                   "[--packing] [--json]\n");
       return 2;
     }
   }
