@@ -185,6 +185,7 @@ class FastRun {
     args_.segments = plan_.segments.data() + block.first;
     args_.segment_at = space_.segment_at.data() + block.first;
     args_.segment_count = block.count;
+    args_.segments_left = static_cast<int64_t>(plan_.segments.size()) - block.first;
     args_.k = block.k;
     args_.zero_start = block.first == 0 && !accumulate;
     args_.last = block.first + block.count == static_cast<int64_t>(plan_.segments.size());

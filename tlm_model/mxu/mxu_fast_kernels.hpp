@@ -42,9 +42,10 @@ struct MxuBlockArgs {
   int64_t rows;
   const MxuSegment* segments;
   int64_t segment_count;
-  int64_t k;             // of all segments
-  const int64_t* k_rhs;  // byte offsets of every k of a tap
-  int64_t n_rhs_stride;  // bytes between columns of the inner run
+  int64_t segments_left;  // of the command, these included: what follows may be fetched ahead
+  int64_t k;              // of all segments
+  const int64_t* k_rhs;   // byte offsets of every k of a tap
+  int64_t n_rhs_stride;   // bytes between columns of the inner run
   int64_t n_out_stride;
   const MxuPanel* panels;
   int64_t panel_count;

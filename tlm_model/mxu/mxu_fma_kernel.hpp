@@ -287,8 +287,7 @@ void fma_multiply(const MxuBlockArgs& a) {
 
 template <class V>
 bool fma_pack_rhs(const MxuBlockArgs& a) {
-  constexpr int64_t nr = V::kWidth * V::kVectors;
-  return a.rhs_is_bf16 ? pack_panels<true>(a, nr, V::kWidth) : pack_panels<false>(a, nr, V::kWidth);
+  return a.rhs_is_bf16 ? pack_panels<V, true>(a) : pack_panels<V, false>(a);
 }
 
 inline size_t fma_lhs_bytes(int64_t rows, int64_t segments) {

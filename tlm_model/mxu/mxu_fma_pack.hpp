@@ -1,5 +1,5 @@
-// Packing for the FMA kernels: operands rounded to bf16 and widened to f32, in 256-bit vectors on
-// AVX2 and AVX-512 hosts alike. Needs flush mode (DAZ rounds subnormals to signed zeros). Included
+// Packing for the FMA kernels: operands rounded to bf16 and widened to f32, in the vectors V of the
+// instruction set; transposes in 256-bit ones everywhere. Needs flush mode (DAZ rounds subnormals to signed zeros). Included
 // by one unit per instruction set; everything is internal to it.
 #pragma once
 
@@ -13,29 +13,46 @@ namespace tpu::model {
 namespace {
 
 constexpr int64_t kVec = 8;
-constexpr int64_t kAhead = 16;  // rows that are fetched before they are packed
+constexpr int64_t kAhead = 32;  // rows that are fetched before they are packed
 
-template <bool kBf16>
+// Fetches into the second-level cache: operands come from memory, and there are several times as
+// many fetches under way as for the first level (20 against 8 GB/s a thread on a Zen 4).
+inline __attribute__((always_inline)) void fetch(const void* at) { __builtin_prefetch(at, 0, 2); }
+
+// Eight f32 rounded to bf16. Any NaN becomes some NaN: results are canonicalised.
+inline __m256 round8(const float* from) {
+  __m256 one = _mm256_set1_ps(1.0F);
+  __asm__("" : "+x"(one));  // the compiler would drop a product with 1
+  const __m256 x = _mm256_mul_ps(_mm256_loadu_ps(from), one);  // subnormals to zero
+  const __m256i bits = _mm256_castps_si256(x);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+  const __m256i rounded = _mm256_and_si256(sum, _mm256_set1_epi32(static_cast<int>(0xffff0000U)));
+  return _mm256_or_ps(_mm256_castsi256_ps(rounded), _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+}
+
+// Eight bf16.
+inline __m256 widen8(const uint8_t* from) {
+  const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+
+// Elements of an operand as floats; V: the vector type, with round() and widen() of its width.
+template <class V, bool kBf16>
 struct Element {
+  using F = typename V::F;
   static constexpr int64_t kBytes = kBf16 ? 2 : 4;
 
-  // Eight elements. Any NaN becomes some NaN: results are canonicalised.
-  static __m256 load(const uint8_t* from) {
+  static inline __attribute__((always_inline)) F load(const uint8_t* from) {
     if constexpr (kBf16) {
-      const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-      return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+      return V::widen(from);
     } else {
-      const __m256 raw = _mm256_loadu_ps(reinterpret_cast<const float*>(from));
-      __m256 one = _mm256_set1_ps(1.0F);
-      __asm__("" : "+x"(one));                   // the compiler would drop a product with 1
-      const __m256 x = _mm256_mul_ps(raw, one);  // subnormals to zero
-      const __m256i bits = _mm256_castps_si256(x);
-      const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-      const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
-      const __m256i rounded =
-          _mm256_and_si256(sum, _mm256_set1_epi32(static_cast<int>(0xffff0000U)));
-      return _mm256_or_ps(_mm256_castsi256_ps(rounded), _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+      return V::round(reinterpret_cast<const float*>(from));
     }
+  }
+
+  static inline __attribute__((always_inline)) __m256 load8(const uint8_t* from) {
+    return kBf16 ? widen8(from) : round8(reinterpret_cast<const float*>(from));
   }
 
   static float load_one(const uint8_t* from) {
@@ -58,10 +75,15 @@ struct Element {
     return value;
   }
 
-  static void copy(const uint8_t* from, int64_t count, float* to) {
+  // Meanwhile fetches what lies `ahead` bytes behind each element.
+  static void copy(const uint8_t* from, int64_t count, float* to, int64_t ahead) {
     int64_t i = 0;
+    for (; i + V::kWidth <= count; i += V::kWidth) {
+      fetch(from + i * kBytes + ahead);
+      V::storeu(to + i, load(from + i * kBytes));
+    }
     for (; i + kVec <= count; i += kVec) {
-      _mm256_storeu_ps(to + i, load(from + i * kBytes));
+      _mm256_storeu_ps(to + i, load8(from + i * kBytes));
     }
     for (; i < count; ++i) {
       to[i] = load_one(from + i * kBytes);
@@ -78,14 +100,16 @@ inline void mark_nonzero(const float* from, int64_t count, uint8_t* bits) {
   }
 }
 
+template <class V>
 void fma_round_range(const uint8_t* from, bool is_bf16, int64_t count, float* to, uint8_t* bits) {
   constexpr int64_t kPiece = 1024;  // marked while it is in the cache
+  constexpr int64_t kFetch = 4096;
   for (int64_t i = 0; i < count; i += kPiece) {
     const int64_t piece = count - i < kPiece ? count - i : kPiece;
     if (is_bf16) {
-      Element<true>::copy(from + i * 2, piece, to + i);
+      Element<V, true>::copy(from + i * 2, piece, to + i, kFetch);
     } else {
-      Element<false>::copy(from + i * 4, piece, to + i);
+      Element<V, false>::copy(from + i * 4, piece, to + i, kFetch);
     }
     mark_nonzero(to + i, piece, bits + i / kVec);
   }
@@ -94,8 +118,9 @@ void fma_round_range(const uint8_t* from, bool is_bf16, int64_t count, float* to
 // Row pitch of packed lhs in floats: 16 extra keep the rows of a block out of the same cache sets.
 inline int64_t lhs_pitch(int64_t segments) { return segments * kMxuSegment + 16; }
 
-template <bool kBf16>
+template <class V, bool kBf16>
 void pack_rows(const MxuBlockArgs& a) {
+  using E = Element<V, kBf16>;
   const int64_t pitch = lhs_pitch(a.segment_count);
   auto* packed = static_cast<float*>(a.packed_lhs);
   int64_t at = 0;
@@ -113,20 +138,20 @@ void pack_rows(const MxuBlockArgs& a) {
       int64_t k = 0;
       do {
         k += a.segments[s++].k;
-      } while (s < a.segment_count &&
-               a.segments[s].lhs_offset == first + k * Element<kBf16>::kBytes);
-      Element<kBf16>::copy(from + first, k, to);
+      } while (s < a.segment_count && a.segments[s].lhs_offset == first + k * E::kBytes);
+      E::copy(from + first, k, to, k * E::kBytes);  // the next K block's, as a rule
       to += k;
     }
     mark_nonzero(a.row_at[row], a.k, a.lhs_bits + row * pitch / kVec);
   }
 }
 
+template <class V>
 void fma_pack_lhs(const MxuBlockArgs& a) {
   if (a.lhs_is_bf16) {
-    pack_rows<true>(a);
+    pack_rows<V, true>(a);
   } else {
-    pack_rows<false>(a);
+    pack_rows<V, false>(a);
   }
 }
 
@@ -158,9 +183,9 @@ inline void transpose8(__m256 (&r)[kVec]) {
 }
 
 // A segment of one panel: `width` floats a k, columns beyond the panel zero.
-template <bool kBf16>
+template <class V, bool kBf16>
 struct PanelPacker {
-  using E = Element<kBf16>;
+  using E = Element<V, kBf16>;
   const MxuBlockArgs& a;
   const MxuPanel& panel;
   const MxuSegment& segment;
@@ -176,7 +201,7 @@ struct PanelPacker {
     const int64_t* k_rhs = a.k_rhs + segment.k_first;
     if (panel.rhs_columns == nullptr && a.n_rhs_stride == E::kBytes) {
       for (int64_t k = 0; k < segment.k; ++k) {
-        E::copy(base + k_rhs[k], panel.count, to + k * width);
+        E::copy(base + k_rhs[k], panel.count, to + k * width, 0);
         clear(to + k * width);
       }
       return;
@@ -209,19 +234,19 @@ struct PanelPacker {
       for (int64_t i = 0; i < kVec && !whole; ++i) {
         const int64_t k = i < columns ? segment.k : 0;
         if (k > 0) {
-          E::copy(base + column(n + i), k, edge[i]);
+          E::copy(base + column(n + i), k, edge[i], 0);
         }
         std::memset(edge[i] + k, 0, static_cast<size_t>(kMxuSegment - k) * sizeof(float));
       }
       for (int64_t i = 0; i < columns; ++i) {
-        __builtin_prefetch(base + column(n + i) + next);
-        __builtin_prefetch(base + column(n + i) + next + 64);
+        fetch(base + column(n + i) + next);
+        fetch(base + column(n + i) + next + 64);
       }
       for (int64_t k = 0; k < segment.k; k += kVec) {
         __m256 r[kVec];
         for (int64_t i = 0; i < kVec; ++i) {
           r[i] =
-              whole ? E::load(base + column(n + i) + k * E::kBytes) : _mm256_load_ps(edge[i] + k);
+              whole ? E::load8(base + column(n + i) + k * E::kBytes) : _mm256_load_ps(edge[i] + k);
         }
         transpose8(r);
         for (int64_t i = 0; i < kVec && k + i < segment.k; ++i) {
@@ -249,13 +274,13 @@ inline bool all_finite(const float* from, const float* end) {
   return is_number(_mm256_add_ps(zeros[0], zeros[1]));
 }
 
-// Walks over the rows of rhs in a K block; stays on the last one.
+// Walks over the rows of rhs from a K block on; stays on the command's last one.
 class RhsRow {
  public:
   explicit RhsRow(const MxuBlockArgs& a) : a_(a) {}
   void step() {
     if (++k_ == a_.segments[s_].k) {
-      if (s_ + 1 == a_.segment_count) {
+      if (s_ + 1 == a_.segments_left) {
         --k_;
         return;
       }
@@ -276,34 +301,35 @@ class RhsRow {
 
 // Full panels side by side: whole rows of rhs are read once, in order. False if an element is
 // infinite or NaN: then it is not zero when multiplied with zero.
-template <bool kBf16>
-bool pack_wide(const MxuBlockArgs& a, int64_t nr, const MxuPanel* panels, int64_t count,
-               float* to) {
-  constexpr int64_t kBytes = Element<kBf16>::kBytes;
+template <class V, bool kBf16>
+bool pack_wide(const MxuBlockArgs& a, const MxuPanel* panels, int64_t count, float* to) {
+  using E = Element<V, kBf16>;
+  constexpr int64_t nr = V::kWidth * V::kVectors;
+  constexpr int64_t kLine = 64;  // bytes
   const int64_t panel_floats = a.k * nr;
   RhsRow row(a);
   RhsRow ahead(a);
   for (int64_t i = 0; i < kAhead; ++i) {
     ahead.step();
   }
-  __m256 zeros[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+  typename V::F zeros[2] = {V::zero(), V::zero()};
   for (int64_t k = 0; k < a.k; ++k, to += nr, row.step(), ahead.step()) {
     const uint8_t* from = row.at(panels[0].rhs_offset);
     const uint8_t* next = ahead.at(panels[0].rhs_offset);
     float* panel = to;
     for (int64_t p = 0; p < count; ++p, panel += panel_floats) {
-      __builtin_prefetch(next + p * nr * kBytes);
-      for (int64_t n = 0; n < nr; n += 2 * kVec, from += 2 * kVec * kBytes) {
-        const __m256 left = Element<kBf16>::load(from);
-        const __m256 right = Element<kBf16>::load(from + kVec * kBytes);
-        _mm256_store_ps(panel + n, left);
-        _mm256_store_ps(panel + n + kVec, right);
-        zeros[0] = _mm256_fmadd_ps(left, _mm256_setzero_ps(), zeros[0]);
-        zeros[1] = _mm256_fmadd_ps(right, _mm256_setzero_ps(), zeros[1]);
+      for (int64_t byte = 0; byte < nr * E::kBytes; byte += kLine, next += kLine) {
+        fetch(next);
+      }
+#pragma GCC unroll 4
+      for (int64_t v = 0; v < V::kVectors; ++v, from += V::kWidth * E::kBytes) {
+        const typename V::F value = E::load(from);
+        V::store(panel + v * V::kWidth, value);
+        zeros[v % 2] = V::fma(value, V::zero(), zeros[v % 2]);
       }
     }
   }
-  return is_number(_mm256_add_ps(zeros[0], zeros[1]));
+  return !V::any_nan(V::add(zeros[0], zeros[1]));
 }
 
 // Floats of a packed row of the panel: whole vectors of the kernel.
@@ -312,11 +338,12 @@ inline int64_t panel_width(const MxuPanel& panel, int64_t vector) {
 }
 
 // Panels follow each other, each [k][width]. True if all is finite.
-template <bool kBf16>
-bool pack_panels(const MxuBlockArgs& a, int64_t nr, int64_t vector) {
+template <class V, bool kBf16>
+bool pack_panels(const MxuBlockArgs& a) {
+  constexpr int64_t nr = V::kWidth * V::kVectors;
   auto* to = static_cast<float*>(a.packed_rhs);
   bool finite = true;
-  const bool rows = a.n_rhs_stride == Element<kBf16>::kBytes;
+  const bool rows = a.n_rhs_stride == Element<V, kBf16>::kBytes;
   for (int64_t p = 0; p < a.panel_count;) {
     int64_t side = 0;  // full panels that follow each other in memory
     while (rows && p + side < a.panel_count && a.panels[p + side].rhs_columns == nullptr &&
@@ -325,15 +352,15 @@ bool pack_panels(const MxuBlockArgs& a, int64_t nr, int64_t vector) {
       ++side;
     }
     if (side > 0) {
-      finite = pack_wide<kBf16>(a, nr, a.panels + p, side, to) && finite;
+      finite = pack_wide<V, kBf16>(a, a.panels + p, side, to) && finite;
       to += side * a.k * nr;
       p += side;
       continue;
     }
-    const int64_t width = panel_width(a.panels[p], vector);
+    const int64_t width = panel_width(a.panels[p], V::kWidth);
     const float* const panel = to;
     for (int64_t s = 0; s < a.segment_count; ++s) {
-      PanelPacker<kBf16>{a, a.panels[p], a.segments[s], width, to}.pack();
+      PanelPacker<V, kBf16>{a, a.panels[p], a.segments[s], width, to}.pack();
       to += a.segments[s].k * width;
     }
     finite = finite && all_finite(panel, to);

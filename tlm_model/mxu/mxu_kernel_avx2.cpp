@@ -19,6 +19,9 @@ struct Avx2 {
   static F broadcast(const float* at) { return _mm256_broadcast_ss(at); }
   static F add(F a, F b) { return _mm256_add_ps(a, b); }
   static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+  static F round(const float* from) { return round8(from); }
+  static F widen(const uint8_t* from) { return widen8(from); }
+  static bool any_nan(F a) { return _mm256_movemask_ps(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)) != 0; }
   static bool any_minus_zero(F a) {
     const __m256i minus_zero = _mm256_set1_epi32(INT32_MIN);
     return _mm256_movemask_epi8(_mm256_cmpeq_epi32(_mm256_castps_si256(a), minus_zero)) != 0;
@@ -39,11 +42,11 @@ const MxuKernelSet* mxu_kernels_avx2() {
                                        .block_panels = 32,
                                        .lhs_bytes = fma_lhs_bytes,
                                        .rhs_bytes = fma_rhs_bytes<Avx2>,
-                                       .pack_lhs = fma_pack_lhs,
+                                       .pack_lhs = fma_pack_lhs<Avx2>,
                                        .pack_rhs = fma_pack_rhs<Avx2>,
                                        .multiply = fma_multiply<Avx2>,
                                        .multiply_sparse = fma_multiply_sparse<Avx2>,
-                                       .round_range = fma_round_range};
+                                       .round_range = fma_round_range<Avx2>};
   return &set;
 }
 

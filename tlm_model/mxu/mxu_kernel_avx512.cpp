@@ -19,12 +19,29 @@ struct Avx512 {
   static F broadcast(const float* at) { return _mm512_set1_ps(*at); }
   static F add(F a, F b) { return _mm512_add_ps(a, b); }
   static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  static F round(const float* from) {
+    float one = 1.0F;
+    __asm__("" : "+x"(one));  // the compiler would drop a product with 1, which flushes subnormals
+    const __m512 x = _mm512_mul_ps(_mm512_loadu_ps(from), _mm512_set1_ps(one));
+    const __m512i bits = _mm512_castps_si512(x);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i sum = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
+    return canonical_if(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_and_si512(sum, upper));
+  }
+  static F widen(const uint8_t* from) {
+    const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+  }
+  static bool any_nan(F a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q) != 0; }
   static bool any_minus_zero(F a) {
     return _mm512_cmpeq_epi32_mask(_mm512_castps_si512(a), _mm512_set1_epi32(INT32_MIN)) != 0;
   }
   static F canonical(F a) {
-    const __mmask16 nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
-    return _mm512_castsi512_ps(_mm512_mask_set1_epi32(_mm512_castps_si512(a), nan, 0x7fc00000));
+    return canonical_if(_mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), _mm512_castps_si512(a));
+  }
+  static F canonical_if(__mmask16 nan, __m512i bits) {
+    return _mm512_castsi512_ps(_mm512_mask_set1_epi32(bits, nan, 0x7fc00000));
   }
 };
 
@@ -38,11 +55,11 @@ const MxuKernelSet* mxu_kernels_avx512() {
                                        .block_panels = 8,
                                        .lhs_bytes = fma_lhs_bytes,
                                        .rhs_bytes = fma_rhs_bytes<Avx512>,
-                                       .pack_lhs = fma_pack_lhs,
+                                       .pack_lhs = fma_pack_lhs<Avx512>,
                                        .pack_rhs = fma_pack_rhs<Avx512>,
                                        .multiply = fma_multiply<Avx512>,
                                        .multiply_sparse = fma_multiply_sparse<Avx512>,
-                                       .round_range = fma_round_range};
+                                       .round_range = fma_round_range<Avx512>};
   return &set;
 }
 

@@ -64,6 +64,7 @@ TPU_EMULATED __m512 load_ps(const void* at) {
 }
 TPU_EMULATED void storeu_ps(void* at, __m512 x) { std::memcpy(at, &x, sizeof x); }
 TPU_EMULATED __m512 add_ps(__m512 a, __m512 b) { return a + b; }
+TPU_EMULATED __m512 mul_ps(__m512 a, __m512 b) { return a * b; }
 TPU_EMULATED __m512 fmadd_ps(__m512 a, __m512 b, __m512 c) {
   const Halves x = halves(a), y = halves(b), z = halves(c);
   return whole(_mm256_fmadd_ps(x.low, y.low, z.low), _mm256_fmadd_ps(x.high, y.high, z.high));
@@ -85,6 +86,13 @@ TPU_EMULATED __m512i set1_epi32(int x) { return bits_as<__m512i>(I32x16{} + x); 
 TPU_EMULATED __m512i or_si512(__m512i a, __m512i b) { return a | b; }
 TPU_EMULATED __m512i slli_epi32(__m512i a, unsigned n) {
   return n > 31 ? __m512i{} : bits_as<__m512i>(bits_as<U32x16>(a) << n);
+}
+TPU_EMULATED __m512i srli_epi32(__m512i a, unsigned n) {
+  return n > 31 ? __m512i{} : bits_as<__m512i>(bits_as<U32x16>(a) >> n);
+}
+TPU_EMULATED __m512i and_si512(__m512i a, __m512i b) { return a & b; }
+TPU_EMULATED __m512i add_epi32(__m512i a, __m512i b) {
+  return bits_as<__m512i>(bits_as<U32x16>(a) + bits_as<U32x16>(b));
 }
 TPU_EMULATED __m512i mask_mov_epi32(__m512i otherwise, __mmask16 mask, __m512i a) {
   return bits_as<__m512i>(lanes_of(mask) ? bits_as<I32x16>(a) : bits_as<I32x16>(otherwise));
@@ -154,6 +162,7 @@ TPU_EMULATED __m256i cvtneps_pbh(__m512 a) {
 
 // Without optimisation some intrinsics are macros already.
 #undef _mm512_slli_epi32
+#undef _mm512_srli_epi32
 #undef _mm512_cmp_ps_mask
 #undef _mm512_mask_cmp_ps_mask
 
@@ -164,6 +173,7 @@ TPU_EMULATED __m256i cvtneps_pbh(__m512 a) {
 #define _mm512_storeu_ps tpu::emulation::storeu_ps
 #define _mm512_storeu_si512(to, x) tpu::emulation::storeu_ps(to, _mm512_castsi512_ps(x))
 #define _mm512_add_ps tpu::emulation::add_ps
+#define _mm512_mul_ps tpu::emulation::mul_ps
 #define _mm512_fmadd_ps tpu::emulation::fmadd_ps
 #define _mm512_maskz_sqrt_ps tpu::emulation::maskz_sqrt_ps
 #define _mm512_cmp_ps_mask(a, b, predicate) tpu::emulation::cmp_ps_mask<predicate>(a, b)
@@ -173,6 +183,9 @@ TPU_EMULATED __m256i cvtneps_pbh(__m512 a) {
 #define _mm512_castsi512_ps tpu::emulation::bits_as<__m512>
 #define _mm512_set1_epi32 tpu::emulation::set1_epi32
 #define _mm512_or_si512 tpu::emulation::or_si512
+#define _mm512_and_si512 tpu::emulation::and_si512
+#define _mm512_add_epi32 tpu::emulation::add_epi32
+#define _mm512_srli_epi32 tpu::emulation::srli_epi32
 #define _mm512_slli_epi32 tpu::emulation::slli_epi32
 #define _mm512_mask_set1_epi32 tpu::emulation::mask_set1_epi32
 #define _mm512_test_epi32_mask tpu::emulation::test_epi32_mask
