@@ -80,6 +80,7 @@ class FastRun {
     args_.lhs_is_bf16 = job.lhs_is_bf16;
     args_.rhs_is_bf16 = job.rhs_is_bf16;
     args_.k_rhs = plan_.k_rhs.data();
+    args_.pads = !plan_.segments.empty() && plan_.segments.back().pad;
     args_.n_rhs_stride = job.n_rhs_stride[1];
     args_.n_out_stride = job.n_out_stride[1];
     rows_ = static_cast<int64_t>(plan_.row_lhs.size());
@@ -230,6 +231,7 @@ class FastRun {
     args_.row_out = plan_.row_out.data() + row;
     args_.row_at = space_.row_at.data() + row;
     args_.rows = std::min(set_.block_rows, end - row);
+    args_.rows_left = rows_ - row;
   }
 
   // Rows [begin, end) with the panels that are packed. With one K block, a single row block stays

@@ -40,6 +40,7 @@ struct MxuBlockArgs {
   const int64_t* row_lhs;  // byte offsets of the block's rows
   const int64_t* row_out;
   int64_t rows;
+  int64_t rows_left;  // of the command, these included: their places are known
   const MxuSegment* segments;
   int64_t segment_count;
   int64_t segments_left;  // of the command, these included: what follows may be fetched ahead
@@ -52,6 +53,7 @@ struct MxuBlockArgs {
   int64_t first_panel;  // those before are done
   bool zero_start;      // else start from out
   bool last;            // canonicalise NaN
+  bool pads;            // the command's last segment has `pad`
   void* packed_lhs;
   void* packed_rhs;
   // Sets with round_range: where each row's operands lie, rounded and widened to f32, and where

@@ -56,6 +56,39 @@ struct Chain {
     }
   }
 
+  // The first products of chains.
+  static inline __attribute__((always_inline)) void first(const float* const (&a)[MR], int64_t k,
+                                                          const float* b, F (&acc)[MR][NV]) {
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) {
+      const F x = V::broadcast(a[i] + k);
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) {
+        acc[i][v] = V::mul(x, V::load(b + v * V::kWidth));
+      }
+    }
+  }
+
+  static inline __attribute__((always_inline)) void load(float* const* out, F (&acc)[MR][NV]) {
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) {
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) {
+        acc[i][v] = V::loadu(out[i] + v * V::kWidth);
+      }
+    }
+  }
+
+  static inline __attribute__((always_inline)) void add(F (&acc)[MR][NV], const F (&more)[MR][NV]) {
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) {
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) {
+        acc[i][v] = V::add(acc[i][v], more[i][v]);
+      }
+    }
+  }
+
   // All 16 terms.
   static inline __attribute__((always_inline)) void whole(const float* const (&a)[MR],
                                                           int64_t first, const float* b,
@@ -180,21 +213,81 @@ void block(const BlockArgs& args) {
   }
 }
 
+// A block of a command of few terms whose last tile has empty segments: all chains and running
+// values of the block stay in registers, and of all the +0 that the law adds only the last is added.
+// Why: computations that differ in the sign of zeros only go on to differ in nothing else, since
+// x + (+-0) = x for x != 0 and a product with a zero is a zero; the last +0 turns -0 into +0. So the
+// +0 of terms beyond K and of the other taps' empty segments may go, and a chain may begin with its
+// first product instead of +0.
+template <class V, int MR, int NV>
+void short_block(const BlockArgs& args) {
+  using F = typename V::F;
+  using C = Chain<V, MR, NV>;
+  F running[MR][NV];
+  if (args.zero_start) {
+    C::clear(running);
+  } else {
+    C::load(args.out, running);
+  }
+  const float* b = args.rhs;
+  for (int64_t s = 0; s < args.segment_count; ++s) {
+    const int64_t terms = args.segments[s].k;
+    const float* a[MR];
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) {
+      a[i] = args.rows[i] + args.segment_at[s];
+    }
+    F even[MR][NV];
+    C::first(a, 0, b, even);
+    for (int64_t k = 2; k < terms; k += 2) {
+      C::step(a, k, b + k * NV * V::kWidth, even);
+    }
+    if (terms > 1) {
+      F odd[MR][NV];
+      C::first(a, 1, b + NV * V::kWidth, odd);
+      for (int64_t k = 3; k < terms; k += 2) {
+        C::step(a, k, b + k * NV * V::kWidth, odd);
+      }
+      C::add(even, odd);
+    }
+    C::add(running, even);
+    b += terms * NV * V::kWidth;
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < MR; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) {
+      V::storeu(args.out[i] + v * V::kWidth,
+                args.last ? V::canonical(V::add(running[i][v], V::zero())) : running[i][v]);
+    }
+  }
+}
+
 template <class V>
 using BlockFn = void (*)(const BlockArgs&);
+
+constexpr int64_t kFetchBlocks = 3;  // results are fetched so many blocks ahead
+constexpr int64_t kBlockRows = 6;
+constexpr int64_t kShortRows = 2;    // 3 x 2 x 4 accumulators and what they multiply: 32 registers
+constexpr int64_t kShortTerms = 12;  // of a segment: at most so many for short blocks
 
 // By rows and vectors, 1-based.
 template <class V>
 struct BlockTable {
-  BlockFn<V> fn[7][5] = {};
+  BlockFn<V> whole[kBlockRows + 1][5] = {};
+  BlockFn<V> few[kShortRows + 1][5] = {};  // of few terms
   template <int NV>
   constexpr void fill() {
-    fn[1][NV] = block<V, 1, NV>;
-    fn[2][NV] = block<V, 2, NV>;
-    fn[3][NV] = block<V, 3, NV>;
-    fn[4][NV] = block<V, 4, NV>;
-    fn[5][NV] = block<V, 5, NV>;
-    fn[6][NV] = block<V, 6, NV>;
+    whole[1][NV] = block<V, 1, NV>;
+    whole[2][NV] = block<V, 2, NV>;
+    whole[3][NV] = block<V, 3, NV>;
+    whole[4][NV] = block<V, 4, NV>;
+    whole[5][NV] = block<V, 5, NV>;
+    whole[6][NV] = block<V, 6, NV>;
+    if constexpr (V::kShortBlocks) {
+      few[1][NV] = short_block<V, 1, NV>;
+      few[2][NV] = short_block<V, 2, NV>;
+    }
   }
   constexpr BlockTable() {
     fill<1>();
@@ -206,7 +299,15 @@ struct BlockTable {
   }
 };
 
-constexpr int64_t kBlockRows = 6;
+template <class V>
+bool has_few_terms(const MxuBlockArgs& a) {
+  for (int64_t s = 0; s < a.segment_count; ++s) {
+    if (a.segments[s].k > kShortTerms) {
+      return false;
+    }
+  }
+  return V::kShortBlocks && a.pads;
+}
 
 // Running values of a block that cannot be computed in place: columns apart, or fewer than whole
 // vectors.
@@ -237,8 +338,27 @@ struct Edge {
   }
 };
 
+// Fetches results that are computed soon; commands of few terms wait for little else. `row` counts
+// on from this panel's rows to those of the next panel, and behind the last to the next row block's.
+inline void fetch_results(const MxuBlockArgs& a, int64_t p, int64_t row, int64_t rows) {
+  constexpr int64_t kLine = 64;  // bytes
+  if (row >= a.rows && p + 1 < a.panel_count) {
+    ++p;
+    row -= a.rows;
+  } else if (row >= a.rows) {
+    p = 0;
+  }
+  for (int64_t i = row; i < row + rows && i < a.rows_left; ++i) {
+    const uint8_t* const out = a.out + a.row_out[i] + a.panels[p].out_offset;
+    for (int64_t byte = 0; byte < a.panels[p].count * 4; byte += kLine) {
+      fetch(out + byte);
+    }
+  }
+}
+
 template <class V>
-void multiply_panel(const MxuBlockArgs& a, const MxuPanel& panel, const float* rhs) {
+void multiply_panel(const MxuBlockArgs& a, int64_t p, const float* rhs) {
+  const MxuPanel& panel = a.panels[p];
   static constexpr BlockTable<V> table;
   const int64_t vectors = (panel.count + V::kWidth - 1) / V::kWidth;
   const bool direct =
@@ -254,20 +374,27 @@ void multiply_panel(const MxuBlockArgs& a, const MxuPanel& panel, const float* r
                  .zero_start = a.zero_start,
                  .last = a.last};
   // Blocks of nearly equal height: 25 rows are five blocks of five.
-  const int64_t blocks = (a.rows + kBlockRows - 1) / kBlockRows;
+  const bool few = has_few_terms<V>(a);
+  const int64_t height = few ? kShortRows : kBlockRows;
+  const int64_t blocks = (a.rows + height - 1) / height;
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t row = a.rows * block / blocks;
     const int64_t rows = a.rows * (block + 1) / blocks - row;
     for (int64_t i = 0; i < rows; ++i) {
       out[i] = direct ? reinterpret_cast<float*>(a.out + a.row_out[row + i] + panel.out_offset)
                       : edge.values[i];
-      __builtin_prefetch(out[i], 1);
+      if (!few) {
+        __builtin_prefetch(out[i], 1);
+      }
+    }
+    if (few) {
+      fetch_results(a, p, row + kFetchBlocks * height, rows);
     }
     if (!direct && !a.zero_start) {
       edge.load(a, panel, row, rows);
     }
     args.rows = a.row_at + row;
-    table.fn[rows][vectors](args);
+    (few ? table.few : table.whole)[rows][vectors](args);
     if (!direct) {
       edge.store(a, panel, row, rows);
     }
@@ -279,7 +406,7 @@ void fma_multiply(const MxuBlockArgs& a) {
   const auto* rhs = static_cast<const float*>(a.packed_rhs);
   for (int64_t p = 0; p < a.panel_count; ++p) {
     if (p >= a.first_panel) {
-      multiply_panel<V>(a, a.panels[p], rhs);
+      multiply_panel<V>(a, p, rhs);
     }
     rhs += a.k * panel_width(a.panels[p], V::kWidth);
   }

@@ -11,6 +11,7 @@ struct Avx2 {
   using F = __m256;
   static constexpr int64_t kWidth = 8;
   static constexpr int64_t kVectors = 2;
+  static constexpr bool kShortBlocks = false;  // 16 registers are too few for it to pay
   static F zero() { return _mm256_setzero_ps(); }
   static F load(const float* at) { return _mm256_load_ps(at); }
   static F loadu(const float* at) { return _mm256_loadu_ps(at); }
@@ -18,6 +19,7 @@ struct Avx2 {
   static void storeu(float* at, F value) { _mm256_storeu_ps(at, value); }
   static F broadcast(const float* at) { return _mm256_broadcast_ss(at); }
   static F add(F a, F b) { return _mm256_add_ps(a, b); }
+  static F mul(F a, F b) { return _mm256_mul_ps(a, b); }
   static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
   static F round(const float* from) { return round8(from); }
   static F widen(const uint8_t* from) { return widen8(from); }

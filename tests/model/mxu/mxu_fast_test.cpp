@@ -34,13 +34,13 @@ TEST(MxuFast, MatchesReferenceOnPackedShapes) {
   }
 }
 
-// Each height and width of a kernel's block, with whole segments, a short one, and empty ones
-// behind.
+// Each height and width of a kernel's block, with whole segments, short ones of few and of more
+// terms, and empty ones behind.
 TEST(MxuFast, MatchesReferenceOnEveryBlockShape) {
   uint64_t seed = 0;
   for (int64_t rows = 1; rows <= 7; ++rows) {
     for (const int64_t n : {8, 13, 16, 20, 32, 40, 48, 60, 64}) {
-      for (const int64_t k : {32, 40, 128}) {
+      for (const int64_t k : {1, 2, 3, 12, 13, 32, 40, 128}) {
         for (const Values values : {Values::kSpecial, Values::kUnderflow}) {
           const bool accumulate = ++seed / 2 % 2 == 0;
           const test::PackedShape shape{.rows = rows, .k = k, .n = n, .accumulate = accumulate};
