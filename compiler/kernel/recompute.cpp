@@ -185,8 +185,8 @@ class Recomputer {
 
   bool can_move(const Op* op) const { return is_recomputable(op->kind) && place_.contains(op); }
 
-  // Adds to `cone`, which holds what is read and computed already, what `k` would for `v`; the value
-  // itself is not read. Bytes of kNever: impossible.
+  // Adds to `cone`, which holds what is read and computed already, what `k` would for `v`; the
+  // value itself is not read. Bytes of kNever: impossible.
   void add_cone(const Value* v, const Kernel& k, Cone& cone) const {
     cone.add_bytes(grow({k, seen_by(k)}, v, true, kNever - 1, cone));
   }

@@ -6,8 +6,8 @@
 namespace tpu::compiler {
 namespace {
 
-// A tile is some hundred KiB in HBM and VMEM: one or two small pages each, few tiles a page. Windows
-// of convolutions and whole buffers reach over megabytes.
+// A tile is some hundred KiB in HBM and VMEM: one or two small pages each, few tiles a page.
+// Windows of convolutions and whole buffers reach over megabytes.
 constexpr int64_t kSmallPage = int64_t{512} << 10, kLargePage = int64_t{16} << 20;
 constexpr int64_t kMostPages = 64;
 
@@ -135,8 +135,8 @@ void AccessHistory::leave(const Node& node) {
   }
 }
 
-// Drops each access inside of a write of the list that comes soon behind it, and each read inside of
-// such a read by the same queue.
+// Drops each access inside of a write of the list that comes soon behind it, and each read inside
+// of such a read by the same queue.
 void AccessHistory::drop_covered(List& list) {
   size_t kept = list.size();  // nodes from here on stay
   for (size_t i = list.size(); i-- > 0;) {

@@ -2,8 +2,8 @@
 // Accesses are found by the pages they touch, so that a buffer which is streamed in thousands of
 // tiles costs a look at its neighbours only. What the accessing queue knows to be done is passed
 // over, the older part of a page without a look at it. What all queues know can give no edge any
-// more, nor can an access inside of a later write (whatever comes behind that write is ordered after
-// the earlier access too): a page that has grown to twice its length drops both.
+// more, nor can an access inside of a later write (whatever comes behind that write is ordered
+// after the earlier access too): a page that has grown to twice its length drops both.
 #pragma once
 
 #include <array>
