@@ -187,6 +187,22 @@ TEST_F(SimHangLivelock, CoresThatOnlyAnswerEachOtherAreTold) {
   EXPECT_EQ(json_["hang"], "watchdog");
 }
 
+// Whoever waits for a command that is on its way is no part of a circle: the loop goes on.
+TEST_F(SimHangLivelock, ACommandOnItsWayEndsNoCircle) {
+  const std::string transfer =
+      "  dma_in.dma op=0 signal=5:1 src=hbm[0]+0 dst=vmem+0 elem_bytes=4 counts=[1,1,1,1,1024] "
+      "src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]\n";
+  hang("turn:\n" + transfer + "  vpu.nop op=1 wait=5:1:take signal=6:1\n  swait r6, r0, 1\n" +
+           "  jmp turn\n  halt\n",
+       ErrorCode::kDeviceFault);
+  EXPECT_THAT(text_, HasSubstr("the step does not end"));
+  EXPECT_THAT(text_, HasSubstr("core 0 vpu (word "));
+  EXPECT_THAT(text_, HasSubstr("which core 0 dma_in (word "));
+  EXPECT_THAT(text_, HasSubstr("the head of its queue, would signal"));
+  EXPECT_THAT(text_, ::testing::Not(HasSubstr("they wait in a circle")));
+  EXPECT_THAT(cycle(), ::testing::IsEmpty());
+}
+
 class SimHangLimit : public SimHang {
  protected:
   SimHangLimit() : SimHang({"mgmt.watchdog_us=4000000"}, 0.5) {}

@@ -57,14 +57,28 @@ std::vector<spec::UnitWait> Core::waits() const {
 // present value counts.
 std::optional<Core::Signaller> Core::signaller(uint32_t of, uint32_t semaphore, bool issued) const {
   const bool remote = of != core_id_;
+  const auto would_signal = [&](const QueuedCommand& queued) {
+    for (size_t i = 0; i < queued.command->signal.size(); ++i) {
+      if (signals(queued.command->signal[i], semaphore, remote) &&
+          (!remote || queued.signal_peer[i] == of)) {
+        return true;
+      }
+    }
+    return false;
+  };
   for (const CommandQueueIf* queue : queues_) {
-    for (uint32_t at = 0; issued && queue != nullptr && queue->queued(at) != nullptr; ++at) {
-      const QueuedCommand& queued = *queue->queued(at);
-      for (size_t i = 0; i < queued.command->signal.size(); ++i) {
-        if (signals(queued.command->signal[i], semaphore, remote) &&
-            (!remote || queued.signal_peer[i] == of)) {
-          return Signaller{place_of(*queued.command), at};
-        }
+    if (!issued || queue == nullptr) {
+      continue;
+    }
+    uint32_t before = 0;  // in its queue
+    for (size_t at = 0; const QueuedCommand* command = queue->started(at); ++at, ++before) {
+      if (would_signal(*command)) {
+        return Signaller{place_of(*command->command), before};
+      }
+    }
+    for (size_t at = 0; const QueuedCommand* command = queue->queued(at); ++at, ++before) {
+      if (would_signal(*command)) {
+        return Signaller{place_of(*command->command), before};
       }
     }
   }

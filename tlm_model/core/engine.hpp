@@ -50,6 +50,9 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   bool idle() const override { return queue_count_ == 0 && flight_count_ == 0; }
   bool in_flight() const override { return flight_count_ != 0; }
   QueueHead head() const override;
+  const QueuedCommand* started(size_t index) const override {
+    return index < flight_count_ ? &flight(index).queued : nullptr;
+  }
   const QueuedCommand* queued(size_t index) const override {
     return index < queue_count_ ? &queue_[(queue_head_ + index) % queue_.size()] : nullptr;
   }

@@ -47,7 +47,9 @@ class CommandQueueIf : public virtual sc_core::sc_interface {
   virtual bool idle() const = 0;       // nothing queued, nothing in flight
   virtual bool in_flight() const = 0;  // a command is started and not done
   virtual QueueHead head() const = 0;
-  // i-th queued command behind the head, null beyond the end.
+  // i-th command that is started and not done, oldest first; null beyond the end.
+  virtual const QueuedCommand* started(size_t index) const = 0;
+  // i-th command that is queued and not started, null beyond the end.
   virtual const QueuedCommand* queued(size_t index) const = 0;
   // Notified (delta) when a command leaves the queue or is done, while watched.
   virtual void watch(bool on) = 0;
