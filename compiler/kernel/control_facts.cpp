@@ -22,7 +22,7 @@ bool is_power_of_two(const Value* v) {
 
 }  // namespace
 
-ControlFacts::ControlFacts(const Module& module) : cores_(module.num_cores), classes_(module) {
+ControlFacts::ControlFacts(const Module& module) : classes_(module) {
   const Uses uses = compute_uses(module.main->body);
   walk(module.main->body, [&](const Op& op) {
     const auto loop = counted_loop(op);

@@ -48,7 +48,6 @@ class ControlFacts {
   void find_skipped(const Module& module, const Uses& uses);
   bool serves_sequencer(const Op& user, const Value* v) const;
 
-  int64_t cores_ = 1;
   std::map<const Op*, CountedLoop> counted_;
   std::set<const Value*> counters_;
   std::unordered_map<const Value*, ScalarCost> costs_;  // of results that the sequencer can compute

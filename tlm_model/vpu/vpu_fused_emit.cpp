@@ -227,9 +227,14 @@ const Operand& FusedEmitter::constant(int number) {
   if (const auto found = constant_registers_.find(number); found != constant_registers_.end()) {
     return found->second;
   }
-  const Xbyak::Address place =
-      number < kOwnConstants ? ptr[rsi + 64 * number] : ptr[rdx + 64 * (number - kOwnConstants)];
-  return constant_places_.try_emplace(number, place).first->second;
+  return constant_places_.try_emplace(number, constant_place(number)).first->second;
+}
+
+// Those of the run lie at rsi, those that all runs share at rdx.
+Xbyak::Address FusedEmitter::constant_place(int number) const {
+  const bool own = number >= kOwnConstants;
+  const auto offset = static_cast<size_t>(64 * (own ? number - kOwnConstants : number));
+  return own ? ptr[rdx + offset] : ptr[rsi + offset];
 }
 
 const Operand& FusedEmitter::constant_word(uint32_t value) {
@@ -322,9 +327,7 @@ void FusedEmitter::emit_prologue() {
   mov(rsi, ptr[rdi + offsetof(FusedArgs, constants)]);
   mov(rdx, reinterpret_cast<uint64_t>(&own_table()));
   for (const auto& [number, place] : constant_registers_) {
-    const Xbyak::Address from =
-        number < kOwnConstants ? ptr[rsi + 64 * number] : ptr[rdx + 64 * (number - kOwnConstants)];
-    vmovaps(place, from);
+    vmovaps(place, constant_place(number));
   }
 }
 

@@ -61,9 +61,10 @@ class FusedEmitter : private Xbyak::CodeGenerator {
   Vector flushed_source(uint16_t source, int scratch);
 
   bool wide() const { return isa_ == FusedIsa::kAvx512; }
-  Vector vector(int reg) const;
-  Vector half_vector(int reg) const;
+  Vector vector(int number) const;
+  Vector half_vector(int number) const;
   const Xbyak::Operand& constant(int number);
+  Xbyak::Address constant_place(int number) const;
   const Xbyak::Operand& constant_word(uint32_t value);
   /// A source as last operand of an instruction, or in a register (a constant goes to `scratch`).
   const Xbyak::Operand& any(uint16_t source);

@@ -154,7 +154,7 @@ class Generator {
     } else if (choice == 3) {
       b_.add(section, VpuOp::kIndex, rd, 0, 0, index_);
     } else if (choice < 7) {
-      b_.add(section, VpuOp::kStore, 0, source(), random_.below(3) == 0 ? random_.below(4) : 0,
+      b_.add(section, VpuOp::kStore, 0, source(), random_.below(3) == 0 ? random_.below(4) : 0U,
              random_.below(6));
       return;
     } else if (choice == 7 && random_.below(3) == 0) {
