@@ -4,7 +4,8 @@
 // operands are used in turn, so that they come from memory as in a step; sgemm is timed on one
 // window, which stays in the caches where it fits, and on several (column "memory"). All lie in
 // huge pages, as a core's memory does.
-// Usage: mxu-shapes-bench [--simd NAME] [--only TEXT] [--density D] [--rounds N] [--packing] [--json]
+// Usage: mxu-shapes-bench [--simd NAME] [--only TEXT] [--density D] [--rounds N] [--packing]
+//                         [--json]
 // --density: part of lhs's elements that are not zero, 0 to 1, at random places.
 // --packing: how much of the engine's time goes into rounding and packing (least of the rounds).
 #include <algorithm>

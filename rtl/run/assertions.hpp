@@ -1,5 +1,6 @@
-// Assertions of Verilated units. One that fails does not end the process, as Verilator's own runtime
-// does: what it says is kept for whoever steps the unit, who asks behind the step and on its thread.
+// Assertions of Verilated units. One that fails does not end the process, as Verilator's own
+// runtime does: what it says is kept for whoever steps the unit, who asks behind the step and on
+// its thread.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', re.MULTILINE)
 # include anything.
 ALLOWED = {
     "spec": {"spec"},
-    "tlm_model": {"tlm_model", "spec"},
+    "rtl": {"rtl"},
+    "tlm_model": {"tlm_model", "spec", "rtl/run/assertions.hpp"},
     "firmware": {"firmware", "spec"},
     "compiler": {"compiler", "spec"},
     "host_driver/include": {"host_driver", "spec"},

@@ -1,5 +1,6 @@
-// What units with Verilog report: a line each, under the unit's path. A unit that is wrong once may be
-// wrong a million times: its first reports are kept, the others are counted by whoever reports.
+// What units with Verilog report: a line each, under the unit's path. A unit that is wrong once
+// may be wrong a million times: its first reports are kept, the others are counted by whoever
+// reports.
 #pragma once
 
 #include <cstdint>

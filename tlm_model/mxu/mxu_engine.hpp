@@ -70,7 +70,8 @@ class MxuEngine {
   // False when a job must arrive whole, since the engine counts its cycles or tiles.
   virtual bool splittable() const { return true; }
 
-  // Of an engine with Verilog in it: how often others differed from it, or an assertion in it failed.
+  // Of an engine with Verilog in it: how often others differed from it, or an assertion in it
+  // failed.
   virtual uint64_t mismatches() const { return 0; }
 };
 

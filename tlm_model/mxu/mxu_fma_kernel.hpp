@@ -214,11 +214,11 @@ void block(const BlockArgs& args) {
 }
 
 // A block of a command of few terms whose last tile has empty segments: all chains and running
-// values of the block stay in registers, and of all the +0 that the law adds only the last is added.
-// Why: computations that differ in the sign of zeros only go on to differ in nothing else, since
-// x + (+-0) = x for x != 0 and a product with a zero is a zero; the last +0 turns -0 into +0. So the
-// +0 of terms beyond K and of the other taps' empty segments may go, and a chain may begin with its
-// first product instead of +0.
+// values of the block stay in registers, and of all the +0 that the law adds only the last is
+// added. Why: computations that differ in the sign of zeros only go on to differ in nothing else,
+// since x + (+-0) = x for x != 0 and a product with a zero is a zero; the last +0 turns -0 into
+// +0. So the +0 of terms beyond K and of the other taps' empty segments may go, and a chain may
+// begin with its first product instead of +0.
 template <class V, int MR, int NV>
 void short_block(const BlockArgs& args) {
   using F = typename V::F;
@@ -339,7 +339,8 @@ struct Edge {
 };
 
 // Fetches results that are computed soon; commands of few terms wait for little else. `row` counts
-// on from this panel's rows to those of the next panel, and behind the last to the next row block's.
+// on from this panel's rows to those of the next panel, and behind the last to the next row
+// block's.
 inline void fetch_results(const MxuBlockArgs& a, int64_t p, int64_t row, int64_t rows) {
   constexpr int64_t kLine = 64;  // bytes
   if (row >= a.rows && p + 1 < a.panel_count) {

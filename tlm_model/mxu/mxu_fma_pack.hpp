@@ -1,6 +1,7 @@
-// Packing for the FMA kernels: operands rounded to bf16 and widened to f32, in the vectors V of the
-// instruction set; transposes in 256-bit ones everywhere. Needs flush mode (DAZ rounds subnormals to signed zeros). Included
-// by one unit per instruction set; everything is internal to it.
+// Packing for the FMA kernels: operands rounded to bf16 and widened to f32, in the vectors V of
+// the instruction set; transposes in 256-bit ones everywhere. Needs flush mode (DAZ rounds
+// subnormals to signed zeros). Included by one unit per instruction set; everything is internal to
+// it.
 #pragma once
 
 #include <immintrin.h>

@@ -161,9 +161,9 @@ bool BoardImpl::part_of_gang(const Device& device, const tpu_completion_t& compl
   return op != nullptr && op->launch() && !op->finished && op->open > 1;
 }
 
-// At an interrupt, while the board's thread has everything and this one waits for operations to end:
-// ends of parts are noted there, so that a gang costs one way to this thread and back and not one a
-// core. True: nothing else has come.
+// At an interrupt, while the board's thread has everything and this one waits for operations to
+// end: ends of parts are noted there, so that a gang costs one way to this thread and back and not
+// one a core. True: nothing else has come.
 bool BoardImpl::note_parts() {
   bool noted = false;
   for (Device& device : devices_) {
