@@ -14,7 +14,7 @@ import resource
 import time
 from pathlib import Path
 
-BARS_US = {1: 150, 8: 400}
+BARS_US = {1: 60, 8: 250}
 WARM = 200
 
 
