@@ -233,7 +233,7 @@ const Operand& FusedEmitter::constant(int number) {
 // Those of the run lie at rsi, those that all runs share at rdx.
 Xbyak::Address FusedEmitter::constant_place(int number) const {
   const bool own = number >= kOwnConstants;
-  const auto offset = static_cast<size_t>(64 * (own ? number - kOwnConstants : number));
+  const size_t offset = size_t{64} * static_cast<size_t>(own ? number - kOwnConstants : number);
   return own ? ptr[rdx + offset] : ptr[rsi + offset];
 }
 

@@ -154,8 +154,8 @@ class Generator {
     } else if (choice == 3) {
       b_.add(section, VpuOp::kIndex, rd, 0, 0, index_);
     } else if (choice < 7) {
-      b_.add(section, VpuOp::kStore, 0, source(), random_.below(3) == 0 ? random_.below(4) : 0U,
-             random_.below(6));
+      const int mask = random_.below(3) == 0 ? static_cast<int>(random_.below(4)) : 0;
+      b_.add(section, VpuOp::kStore, 0, source(), mask, random_.below(6));
       return;
     } else if (choice == 7 && random_.below(3) == 0) {
       b_.add(section, random_.below(2) == 0 ? VpuOp::kLred : VpuOp::kSred, rd, source(), 0,
