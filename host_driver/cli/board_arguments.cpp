@@ -53,6 +53,15 @@ void set_waves_length(std::string_view text, SimOptions& sim) {
   (steps ? sim.waves_for_steps : sim.waves_for_cycles) = *count;
 }
 
+void need_fst(const std::string& path, const char* option) {
+  if (path.ends_with(".vcd")) {
+    throw UsageError(fmt::format(
+        "{} {}: waves are written as FST, which GTKWave and Surfer open; name the file .fst "
+        "(fst2vcd, which comes with GTKWave, makes a VCD of it)",
+        option, path));
+  }
+}
+
 // Steps of the timeline and of the profile.
 void set_record_windows(const BoardArguments& arguments, SimOptions& sim) {
   sim.xprof = sim.xprof || !arguments.xprof.empty();
@@ -118,6 +127,8 @@ OpenOptions open_options(const BoardArguments& arguments) {
     }
     options.sim.verilog.emplace_back(glob, mode);
   }
+  need_fst(options.sim.waves_path, "--waves");
+  need_fst(options.sim.mxu_waves_path, "--mxu-waves");
   const auto steps = need_range(arguments.waves_steps, "--waves-steps");
   options.sim.waves_first_step = steps.first;
   options.sim.waves_steps = steps.second - steps.first + 1;

@@ -260,6 +260,8 @@ std::exception_ptr bench_program(Report& report, const BenchArguments& arguments
 }
 
 void bench(const BenchArguments& arguments) {
+  keep_inputs(open_options(arguments.board), {arguments.json, arguments.board.record},
+              {arguments.program});
   const JsonOutput json(arguments.json);
   Report report;
   std::exception_ptr trouble;

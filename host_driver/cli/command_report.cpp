@@ -63,10 +63,7 @@ void report(const ReportArguments& arguments) {
   }
   const OpenOptions options = open_options(arguments.board);
   const std::vector<std::string> inputs = {arguments.what};
-  keep_inputs(options, arguments.json, inputs);
-  if (!arguments.page.empty()) {
-    refuse_overwrite(arguments.page, inputs);
-  }
+  keep_inputs(options, {arguments.json, arguments.page}, inputs);
   const JsonOutput json(arguments.json);
   const bool recorded = is_record_file(arguments.what);
   const std::string bytes = recorded ? std::string() : record_program(arguments.what, options);

@@ -210,11 +210,13 @@ std::vector<std::string> check_files(const RunArguments& arguments, const OpenOp
   std::vector<std::string> inputs = {goes_on(arguments) ? options.snapshot : arguments.program};
   std::transform(files.begin(), files.end(), std::back_inserter(inputs),
                  [](const auto& file) { return file.second; });
-  keep_inputs(options, arguments.json, inputs);
-  if (!arguments.save_snapshot.empty() && !goes_on(arguments)) {
-    refuse_overwrite(arguments.save_snapshot, inputs);  // a run that goes on may save to its file
+  std::vector<std::string> outputs = {arguments.json, arguments.board.record};
+  if (!goes_on(arguments)) {
+    outputs.push_back(arguments.save_snapshot);
+  } else if (!arguments.save_snapshot.empty()) {
+    need_writable(arguments.save_snapshot);  // a run that goes on may save to its file
   }
-  refuse_overwrite(arguments.board.record, inputs);
+  keep_inputs(options, outputs, inputs);
   return inputs;
 }
 
@@ -287,8 +289,9 @@ void add_run_command(CLI::App& app) {
       ->type_name("DIR");
   command->add_option("--json", arguments->json, "Figures of the run; -: standard output")
       ->type_name("FILE");
-  command->add_option("--device", arguments->device, "Core for a program of one core: TPU:N")
-      ->check(CLI::Range(0, std::numeric_limits<int>::max()))
+  CLI::Option* device =
+      command->add_option("--device", arguments->device, "Core for a program of one core: TPU:N");
+  device->check(CLI::Range(0, std::numeric_limits<int>::max()))
       ->capture_default_str()
       ->type_name("N");
   command
@@ -308,9 +311,14 @@ void add_run_command(CLI::App& app) {
                     "Show figures of the board, on standard error: a view, or lines of JSON where "
                     "that is no terminal");
   add_board_options(*command, arguments->board);
-  command->parse_complete_callback([arguments] {
+  command->parse_complete_callback([arguments, device] {
     if (arguments->program.empty() && arguments->board.open.snapshot.empty()) {
       throw CLI::RequiredError("program, or --from-snapshot of a run to go on with,");
+    }
+    if (arguments->program.empty() && device->count() > 0) {
+      throw UsageError(
+          "--device: the run of --from-snapshot goes on where it was; name a program to run it on "
+          "another core");
     }
   });
   command->callback([arguments] { run(*arguments); });

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "file/whole_file.hpp"
+#include "files/files.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -202,15 +203,22 @@ void refuse_overwrite(const std::string& output, const std::vector<std::string>&
   }
 }
 
-void keep_inputs(const OpenOptions& options, const std::string& json,
+void keep_inputs(const OpenOptions& options, const std::vector<std::string>& outputs,
                  std::vector<std::string> inputs) {
   inputs.push_back(options.preset);
   inputs.push_back(options.firmware_file);
   const SimOptions& sim = options.sim;
-  for (const std::string& output :
-       {sim.trace_path, sim.mmio_trace_path, sim.firmware_log, sim.waves_path, sim.timeline_path,
-        sim.mxu_waves_path, options.hang_report, json}) {
+  for (const std::string& output : {sim.trace_path, sim.mmio_trace_path, sim.firmware_log,
+                                    sim.waves_path, sim.timeline_path, sim.mxu_waves_path}) {
     refuse_overwrite(output, inputs);
+  }
+  std::vector<std::string> late = outputs;
+  late.push_back(options.hang_report);
+  for (const std::string& output : late) {
+    if (!output.empty() && output != "-") {
+      refuse_overwrite(output, inputs);
+      need_writable(output);
+    }
   }
 }
 

@@ -24,9 +24,10 @@ std::function<std::string(const std::string& text)> seconds_between(double least
 /// name or link.
 void refuse_overwrite(const std::string& output, const std::vector<std::string>& inputs);
 
-/// Throws InvalidArgument when a file that the options or --json name to be written is one of
-/// `inputs`, or the description of the board.
-void keep_inputs(const OpenOptions& options, const std::string& json,
+/// Throws InvalidArgument when a file that the options name to be written, or one of `outputs`, is
+/// one of `inputs`, or the description of the board; and FailedPrecondition when what is written at
+/// the end of the run, as `outputs` are (empty: none; -: standard output), could not be.
+void keep_inputs(const OpenOptions& options, const std::vector<std::string>& outputs,
                  std::vector<std::string> inputs);
 
 }  // namespace tpu::driver

@@ -95,8 +95,9 @@ void require_clean(const BoardCounters& counters) {
                     counters.lockstep_mismatches, counters.lockstep_tiles, counters.lockstep_text));
   }
   if (counters.check_findings > 0) {
-    throw Error(ErrorCode::kInternal, fmt::format("{} unsynchronised accesses in the program\n{}",
-                                                  counters.check_findings, counters.check_text));
+    throw Error(ErrorCode::kFailedPrecondition,
+                fmt::format("{} unsynchronised accesses in the program\n{}",
+                            counters.check_findings, counters.check_text));
   }
 }
 

@@ -215,6 +215,14 @@ void FileWriter::finish() {
   }
 }
 
+void need_writable(const std::string& path) {
+  std::error_code none;
+  const std::filesystem::file_status status = std::filesystem::status(path, none);
+  if (!std::filesystem::is_other(status)) {
+    const FileWriter begun(path);
+  }
+}
+
 void write_file(const std::string& path, std::span<const std::byte> bytes, Durability durability) {
   FileWriter file(path, durability);
   file.add(bytes);

@@ -58,6 +58,10 @@ class FileWriter {
   int file_ = -1;
 };
 
+/// Throws as write_file() would now, before the work whose result is to be written there. Leaves
+/// all as it was; devices and pipes are not looked at.
+void need_writable(const std::string& path);
+
 /// All of a file at once.
 void write_file(const std::string& path, std::span<const std::byte> bytes,
                 Durability durability = Durability::kCached);

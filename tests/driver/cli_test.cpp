@@ -53,8 +53,58 @@ TEST_F(Cli, WrongUsageEndsWithTwo) {
       << error_;
   EXPECT_EQ(call({"run", "p", "--waves", "w", "--waves-trigger", "fault", "--waves-steps", "0..1"}),
             2);
+  EXPECT_EQ(call({"run", "p", "--waves", "w.vcd"}), 2);
+  EXPECT_NE(error_.find("waves are written as FST"), std::string::npos) << error_;
+  EXPECT_EQ(call({"run", "--from-snapshot", "board.snap", "--device", "3"}), 2);
+  EXPECT_NE(error_.find("goes on where it was"), std::string::npos) << error_;
+  EXPECT_EQ(call({"debug", "p.mlirbc", "--record", "r"}), 2);
   EXPECT_EQ(call({"run", "p", "--mxu-waves-tiles", "0..1"}), 2);
   EXPECT_NE(error_.find("--mxu-waves-tiles requires --mxu-waves"), std::string::npos) << error_;
+}
+
+TEST_F(Cli, TheNullBoardSaysWhatItCannotShow) {
+  save_program();
+  const std::vector<std::vector<std::string>> asked = {{"--check"},
+                                                       {"--profile"},
+                                                       {"--mxu", "board.*=lockstep"},
+                                                       {"--verilog", "board.*=rtl"},
+                                                       {"--schedule-seed", "3"},
+                                                       {"--hang-report", path("hang.json")},
+                                                       {"--waves", path("w.fst")},
+                                                       {"--timeline", path("t.pftrace")},
+                                                       {"--trace", path("t.txt")},
+                                                       {"--record", path("r.tpurec")},
+                                                       {"--gdb", ":0"}};
+  for (const std::vector<std::string>& options : asked) {
+    std::vector<std::string> arguments = {"run", path("p.tpuexe"), "--transport", "null",
+                                          "--no-data"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    EXPECT_EQ(call(arguments), 1) << options[0];
+    EXPECT_NE(error_.find(options[0] + ": a board of the transport 'null' has neither time"),
+              std::string::npos)
+        << error_;
+  }
+}
+
+// Not behind hours of work.
+TEST_F(Cli, FilesWrittenAtTheEndAreTriedAtTheStart) {
+  save_program();
+  for (const char* option : {"--json", "--record", "--hang-report", "--save-snapshot"}) {
+    EXPECT_EQ(call({"run", path("p.tpuexe"), "--no-data", option, path("nowhere/file")}), 1);
+    EXPECT_NE(error_.find("nowhere/file: cannot be written: No such file or directory; the folder "
+                          "must exist"),
+              std::string::npos)
+        << option << error_;
+    EXPECT_EQ(out_, "") << "nothing ran";
+  }
+  save("old.json", "old");
+  EXPECT_EQ(call({"run", path("none.tpuexe"), "--json", path("old.json")}), 1);
+  std::string left;
+  std::getline(std::ifstream(path("old.json")), left);
+  EXPECT_EQ(left, "old");
+  EXPECT_EQ(call({"bench", path("p.tpuexe"), "--json", path("nowhere/file")}), 1);
+  EXPECT_EQ(call({"report", path("p.tpuexe"), "-o", path("nowhere/page.html")}), 1);
+  EXPECT_NE(error_.find("nowhere/page.html: cannot be written"), std::string::npos) << error_;
 }
 
 TEST_F(Cli, VersionAndHelpAreEverywhere) {
@@ -77,10 +127,10 @@ TEST_F(Cli, DevicesListsEveryCore) {
 
 TEST_F(Cli, RunWritesOutputsAndFigures) {
   save_program();
-  ASSERT_EQ(call({"run", path("p.tpuexe"), "--in", "0=" + path("x.npy"), "--in",
-                  "1=" + path("b.npy"), "--out-dir", path("out"), "--json", path("r.json"),
-                  "--transport", "null", "--mxu", "board.*=lockstep:1/100"}),
-            0)
+  ASSERT_EQ(
+      call({"run", path("p.tpuexe"), "--in", "0=" + path("x.npy"), "--in", "1=" + path("b.npy"),
+            "--out-dir", path("out"), "--json", path("r.json"), "--transport", "null"}),
+      0)
       << error_;
   EXPECT_EQ(read_file(path("out/0.npy")), read_file(path("x.npy")));
   EXPECT_EQ(read_file(path("out/1.npy")), read_file(path("b.npy")));

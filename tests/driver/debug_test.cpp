@@ -231,17 +231,26 @@ next 1 2
 save %0
 )");
   EXPECT_EQ(said.code, 1);
-  for (const char* text :
-       {"nonsense: no such command; `help` lists them", "print: no op has been passed; name one",
-        "goto: which op? `list` shows them", "99: expected a number below", "x: expected a number",
-        "break: expected op NAME, line FILE:LINE, nan",
-        "break op nothing_like_it: no op of the program is that",
-        "somewhere: expected vmem:LOW..HIGH", "vmem:9..3: the end is before the begin",
-        "delete: there is no such breakpoint", "1: expected a number below 1",
-        "memory: no command has been passed", "the board has no such memory",
-        "f99: no element type; f32,", "7: expected a number below 3",
-        "99: the array has 15 elements", "next [COUNT]: more than it takes",
-        "save: expected an array and a file", "19 commands of the session were wrong"}) {
+  for (const char* text : {"commands:1: nonsense: no such command; `help` lists them",
+                           "commands:5: x: expected",
+                           "print: no op has been passed; name one",
+                           "goto: which op? `list` shows them",
+                           "99: expected a number below",
+                           "x: expected a number",
+                           "break: expected op NAME, line FILE:LINE, nan",
+                           "break op nothing_like_it: no op of the program is that",
+                           "somewhere: expected vmem:LOW..HIGH",
+                           "vmem:9..3: the end is before the begin",
+                           "delete: there is no such breakpoint",
+                           "1: expected a number below 1",
+                           "memory: no command has been passed",
+                           "the board has no such memory",
+                           "f99: no element type; f32,",
+                           "7: expected a number below 3",
+                           "99: the array has 15 elements",
+                           "next [COUNT]: more than it takes",
+                           "save: expected an array and a file",
+                           "19 commands of the session were wrong"}) {
     EXPECT_THAT(said.text, HasSubstr(text));
   }
   EXPECT_THAT(said.text, HasSubstr("%0: f32[5,3], ")) << "memory that is none lost no values";

@@ -224,11 +224,13 @@ void WaveTrigger::parse_semaphore(std::string_view value, const std::vector<std:
   value_ = *least;
 }
 
-// Functions have become addresses before.
+// A function has its address behind it: boot@0x100.
 void WaveTrigger::parse_firmware(std::string_view value, const std::vector<std::string>& paths) {
   kind_ = Kind::kFirmware;
   want(ProbeEvent::kHartPc);
-  const auto address = parse_count(take_cores(value, paths));
+  const std::string_view place = take_cores(value, paths);
+  const size_t at = place.rfind('@');
+  const auto address = parse_count(at == std::string_view::npos ? place : place.substr(at + 1));
   if (!address) {
     fail(
         "a place in firmware is written firmware=0x100, or firmware=board.chip0.core1:0x100 for "

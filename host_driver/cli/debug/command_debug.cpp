@@ -28,8 +28,12 @@ struct DebugArguments {
   bool compare = false;
 };
 
-void run_script(DebugSession& session, std::istream& in) {
-  for (std::string line; std::getline(in, line) && session.command(line);) {
+void run_script(DebugSession& session, std::istream& in, const std::string& name) {
+  size_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    if (!session.command(line, fmt::format("{}:{}: ", name, ++number))) {
+      break;
+    }
   }
   if (session.wrong_commands() != 0) {
     throw std::runtime_error(
@@ -56,11 +60,11 @@ void run_session(DebugSession& session, const DebugArguments& arguments) {
     if (!script) {
       throw Error(ErrorCode::kInvalidArgument, arguments.commands + ": cannot be read");
     }
-    run_script(session, script);
+    run_script(session, script, arguments.commands);
   } else if (!arguments.compare && isatty(STDIN_FILENO) != 0) {
     run_typed(session);
   } else if (!arguments.compare) {
-    run_script(session, std::cin);
+    run_script(session, std::cin, "standard input");
   }
 }
 
@@ -69,12 +73,16 @@ void debug(const DebugArguments& arguments) {
   if (options.sim.no_data) {
     throw UsageError("--no-data computes nothing that could be looked at");
   }
+  if (options.sim.record || options.sim.xprof) {
+    throw UsageError(fmt::format("{}: a run of `tpuboard run` writes it, a session does not",
+                                 options.sim.record ? "--record" : "--xprof"));
+  }
   const std::map<size_t, std::string> files = input_files(arguments.inputs);
   std::vector<std::string> inputs = {arguments.program, arguments.executable, arguments.commands};
   for (const auto& [number, file] : files) {
     inputs.push_back(file);
   }
-  keep_inputs(options, "", inputs);
+  keep_inputs(options, {}, inputs);
   RecordedRun run(options, arguments.program, arguments.executable, files);
   DebugSession session(run, arguments.tolerance, std::cout);
   std::cout << fmt::format("{} ops and {} commands on {} cores; `help` lists what to do\n",

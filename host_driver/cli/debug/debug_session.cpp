@@ -72,7 +72,7 @@ const std::vector<DebugSession::Command>& DebugSession::commands() {
   return all;
 }
 
-bool DebugSession::command(const std::string& line) {
+bool DebugSession::command(const std::string& line, const std::string& where) {
   Words words = words_of(line);
   if (words.empty() || words[0].starts_with('#')) {
     return true;
@@ -95,7 +95,7 @@ bool DebugSession::command(const std::string& line) {
     (this->*found->run)(words);
   } catch (const Error& error) {
     ++wrong_;
-    fmt::print(out_, "error: {}\n", error.message());
+    fmt::print(out_, "error: {}{}\n", where, error.message());
   }
   out_.flush();
   return true;

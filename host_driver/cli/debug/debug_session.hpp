@@ -19,8 +19,9 @@ class DebugSession {
   DebugSession(RecordedRun& run, double tolerance, std::ostream& out)
       : run_(run), tolerance_(tolerance), out_(out), place_(run) {}
 
-  /// One line; false: the session is over. What is wrong with it is said, and counted.
-  bool command(const std::string& line);
+  /// One line; false: the session is over. What is wrong with it is said, behind `where` it stands
+  /// ("FILE:LINE: "), and counted.
+  bool command(const std::string& line, const std::string& where = "");
   size_t wrong_commands() const { return wrong_; }
   /// A command has found an op that made something else than it should.
   bool found_difference() const { return found_; }

@@ -248,6 +248,9 @@ void sweep(const SweepArguments& arguments) {
   const JsonOutput json(arguments.json);
   const Sweep sweep = load_sweep(arguments.file);
   refuse_overwrite(arguments.json, {arguments.file});
+  if (json.wanted() && arguments.json != "-") {
+    need_writable(arguments.json);
+  }
   const fs::path out = arguments.out.empty() ? fs::path("out") / fs::path(arguments.file).stem()
                                              : fs::path(arguments.out);
   const SweepFolder folder(out, sweep);

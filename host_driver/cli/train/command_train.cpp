@@ -267,8 +267,7 @@ void check_outputs(const TrainArguments& arguments, const TrainConfig& config,
     }
   }
   inputs.push_back(arguments.config);
-  keep_inputs(arguments.board.open, arguments.json, inputs);
-  refuse_overwrite(arguments.board.record, inputs);
+  keep_inputs(arguments.board.open, {arguments.json, arguments.board.record}, inputs);
   std::vector<std::string> outputs = training::MetricsFiles::files(arguments.out);
   for (const char* name : {"run.json", kReportPage, "learning_rates.csv", "learning_rates.svg"}) {
     outputs.push_back((fs::path(arguments.out) / name).string());

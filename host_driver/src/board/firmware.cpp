@@ -124,7 +124,7 @@ std::string trigger_with_address(const firmware::Image& names, uint32_t build,
                             "an address (0x...) can be named too",
                             trigger, name, spec::near_names(name, known)));
   }
-  return fmt::format("{}{:#x}", trigger.substr(0, at), function->second);
+  return fmt::format("{}@{:#x}", trigger, function->second);
 }
 
 std::vector<std::string> firmware_trace(const firmware::Image& names, uint32_t build,

@@ -181,7 +181,7 @@ std::unique_ptr<Transport> make_sim_transport(const TransportRequest& request, H
   } catch (const std::system_error& error) {
     throw unbuilt(ErrorCode::kResourceExhausted, error.what());
   } catch (const std::runtime_error& error) {
-    throw unbuilt(ErrorCode::kInvalidArgument, error.what());
+    throw Error(ErrorCode::kInvalidArgument, error.what());  // an option, named there
   }
 }
 
