@@ -72,36 +72,6 @@ std::string command_words(const OpenOptions& options) {
   return words;
 }
 
-// Options that ask for something that only a board with time and engines can give.
-void need_no_simulation(const OpenOptions& options) {
-  const SimOptions& sim = options.sim;
-  const std::vector<std::pair<bool, const char*>> asked = {
-      {!sim.mxu.empty(), "mxu"},
-      {!sim.verilog.empty(), "verilog"},
-      {sim.check, "check"},
-      {sim.schedule_seed != 0, "schedule-seed"},
-      {sim.profile, "profile"},
-      {sim.xprof, "xprof"},
-      {sim.record, "record"},
-      {!sim.trace_path.empty(), "trace"},
-      {!sim.mmio_trace_path.empty(), "trace-mmio"},
-      {!sim.firmware_log.empty(), "firmware-log"},
-      {!sim.waves_path.empty(), "waves"},
-      {!sim.timeline_path.empty(), "timeline"},
-      {!sim.mxu_waves_path.empty(), "mxu-waves"},
-      {!sim.gdb.empty(), "gdb"},
-      {!options.hang_report.empty(), "hang-report"},
-      {!options.firmware_file.empty(), "firmware"}};
-  for (const auto& [is_asked, name] : asked) {
-    if (is_asked) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("--{}: a board of the transport 'null' has neither time nor engines "
-                              "nor firmware; leave it out, or use the transport 'sim'",
-                              name));
-    }
-  }
-}
-
 std::unique_ptr<Transport> make_transport(const OpenOptions& options,
                                           const TransportRequest& request, HostMemory& memory) {
   if (options.factory) {
@@ -112,7 +82,11 @@ std::unique_ptr<Transport> make_transport(const OpenOptions& options,
     return made;
   }
   if (options.transport == "null") {
-    need_no_simulation(options);
+    if (!options.hang_report.empty()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "--hang-report: a board of the transport 'null' has no engines that could wait: "
+                  "this needs --transport sim");
+    }
     return make_null_transport(request, memory);
   }
   if (options.transport != "sim") {

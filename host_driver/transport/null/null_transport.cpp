@@ -478,26 +478,40 @@ TransportStats NullTransport::stats() {
   return stats;
 }
 
+namespace {
+
+// Options that ask for what only a board with time and engines, or with firmware, can give.
+void need_no_simulation(const SimOptions& sim) {
+  const std::vector<std::pair<bool, const char*>> asked = {
+      {!sim.mxu.empty(), "mxu"},
+      {!sim.verilog.empty(), "verilog"},
+      {sim.check, "check"},
+      {sim.schedule_seed != 0, "schedule-seed"},
+      {sim.profile, "profile"},
+      {sim.xprof, "xprof"},
+      {sim.record, "record"},
+      {!sim.trace_path.empty(), "trace"},
+      {!sim.mmio_trace_path.empty(), "trace-mmio"},
+      {!sim.firmware_log.empty(), "firmware-log"},
+      {!sim.waves_path.empty(), "waves"},
+      {!sim.timeline_path.empty(), "timeline"},
+      {!sim.mxu_waves_path.empty(), "mxu-waves"},
+      {!sim.gdb.empty(), "gdb"}};
+  for (const auto& [is_asked, name] : asked) {
+    if (is_asked) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  std::string("--") + name +
+                      ": a board of the transport 'null' has neither time nor engines nor "
+                      "firmware: this needs --transport sim");
+    }
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<Transport> make_null_transport(const TransportRequest& request,
                                                HostMemory& memory) {
-  if (!request.sim.trace_path.empty() || !request.sim.waves_path.empty() ||
-      !request.sim.mxu_waves_path.empty() || !request.sim.timeline_path.empty() ||
-      request.sim.xprof || request.sim.record) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "a trace, waves, timeline or profile of the null transport, which has no time and "
-                "no engines: this "
-                "needs --transport sim");
-  }
-  if (!request.sim.gdb.empty()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "--gdb with the null transport, which has no firmware: this needs --transport sim");
-  }
-  if (!request.sim.mmio_trace_path.empty() || !request.sim.firmware_log.empty()) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        "--trace-mmio or --firmware-log with the null transport, which has no firmware: this "
-        "needs --transport sim");
-  }
+  need_no_simulation(request.sim);
   return std::make_unique<NullTransport>(request, memory);
 }
 
