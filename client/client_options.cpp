@@ -87,7 +87,7 @@ constexpr Variable kVariables[] = {
                    Reading& to) { to.board.open.sim.threads = whole_number_of(text, 1024); }},
     {"SIMD",
      [](const std::string& text, Reading& to) {
-       to.board.open.sim.simd = one_of(text, {"scalar", "avx2", "avx512", "amx"});
+       to.board.open.sim.simd = one_of(text, {"scalar", "avx2", "avx512", "avx512_bf16", "amx"});
      }},
     {"TIME_LIMIT",
      [](const std::string& text, Reading& to) { to.board.open.time_limit = number_of(text, 1e9); }},

@@ -124,7 +124,10 @@ std::vector<std::string> host_simd() {
       flags.contains("avx512dq")) {
     names.emplace_back("avx512");
   }
-  if (names.size() == 2 && flags.contains("amx_tile") && flags.contains("amx_bf16")) {
+  if (names.size() == 2 && flags.contains("avx512_bf16")) {
+    names.emplace_back("avx512_bf16");
+  }
+  if (names.size() == 3 && flags.contains("amx_tile") && flags.contains("amx_bf16")) {
     names.emplace_back("amx");
   }
   return names;

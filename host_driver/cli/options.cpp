@@ -156,7 +156,7 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
   command.add_option("--simd", arguments.open.sim.simd, "Instruction set of the fast engines")
-      ->check(CLI::IsMember({"scalar", "avx2", "avx512", "amx"}));
+      ->check(CLI::IsMember({"scalar", "avx2", "avx512", "avx512_bf16", "amx"}));
   command.add_flag("--no-data", arguments.open.sim.no_data, "Time only: no data work is done");
   command.add_flag("--check", arguments.open.sim.check,
                    "Check programs for unsynchronised accesses");

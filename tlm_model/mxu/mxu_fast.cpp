@@ -87,7 +87,7 @@ class FastRun {
     space.row_at.resize(plan_.row_lhs.size());
     space.segment_at.resize(plan_.segments.size());
     if (set.round_range != nullptr) {
-      const MxuLhsRange range = plan_.lhs_range(job);
+      const MxuLhsRange range = plan_.lhs_range(job, set);
       if (range.use) {
         round_lhs(job, range);
       }
@@ -127,23 +127,26 @@ class FastRun {
   // Rows and segments point into the rounded range.
   void round_lhs(const MxuJob& job, const MxuLhsRange& range) {
     const HostTimer timer(HostWork::kMxuPack);
-    const int64_t element = job.lhs_element();
+    const int64_t slot = job.lhs_element() * set_.slot_terms;  // bytes of lhs in one
     auto* rounded = static_cast<float*>(
-        space_.rounded.get(static_cast<size_t>(range.count + 8) * sizeof(float)));
+        space_.rounded.get(static_cast<size_t>(range.count / set_.slot_terms + 8) * sizeof(float)));
     mark_lhs(rounded, range.count);
     set_.round_range(job.lhs + range.first, job.lhs_is_bf16, range.count, rounded, args_.lhs_bits);
     const int64_t base = plan_.segments.front().lhs_offset;
     for (size_t row = 0; row < space_.row_at.size(); ++row) {
-      space_.row_at[row] = rounded + (plan_.row_lhs[row] + base - range.first) / element;
+      space_.row_at[row] = rounded + (plan_.row_lhs[row] + base - range.first) / slot;
     }
     for (size_t s = 0; s < space_.segment_at.size(); ++s) {
-      space_.segment_at[s] = (plan_.segments[s].lhs_offset - base) / element;
+      space_.segment_at[s] = (plan_.segments[s].lhs_offset - base) / slot;
     }
     in_range_ = true;
   }
 
   // Where the bits of `count` floats go.
   void mark_lhs(const float* first, int64_t count) {
+    if (set_.multiply_sparse == nullptr) {
+      return;
+    }
     args_.lhs_first = first;
     args_.lhs_bits = static_cast<uint8_t*>(space_.bits.get(static_cast<size_t>(count / 8 + 16)));
   }
@@ -273,6 +276,8 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
+bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+
 bool has_amx() {
   unsigned eax = 0;
   unsigned ebx = 0;
@@ -281,8 +286,8 @@ bool has_amx() {
   __asm__("cpuid" : "=a"(eax), "=b"(ebx), "=c"(ecx), "=d"(edx) : "a"(7), "c"(0));
   constexpr unsigned kAmxBf16 = 1U << 22;
   constexpr unsigned kAmxTile = 1U << 24;
-  return (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0 && has_avx512() &&
-         __builtin_cpu_supports("avx512bf16") && mxu_kernels_amx() != nullptr;
+  return (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0 && has_avx512_bf16() &&
+         mxu_kernels_amx() != nullptr;
 }
 
 }  // namespace
@@ -294,6 +299,9 @@ std::vector<MxuSimd> mxu_host_simd() {
     list.push_back(MxuSimd::kAvx2);
     if (has_avx512()) {
       list.push_back(MxuSimd::kAvx512);
+      if (has_avx512_bf16()) {
+        list.push_back(MxuSimd::kAvx512Bf16);
+      }
       if (has_amx()) {
         list.push_back(MxuSimd::kAmx);
       }
@@ -310,6 +318,8 @@ const char* mxu_simd_name(MxuSimd simd) {
       return "avx2";
     case MxuSimd::kAvx512:
       return "avx512";
+    case MxuSimd::kAvx512Bf16:
+      return "avx512_bf16";
     case MxuSimd::kAmx:
       return "amx";
   }
@@ -337,6 +347,8 @@ const MxuKernelSet* mxu_kernels(MxuSimd simd) {
       return mxu_kernels_avx2();
     case MxuSimd::kAvx512:
       return mxu_kernels_avx512();
+    case MxuSimd::kAvx512Bf16:
+      return mxu_kernels_avx512_bf16();
     case MxuSimd::kAmx:
       return mxu_kernels_amx();
     case MxuSimd::kScalar:
@@ -364,12 +376,18 @@ void MxuFastEngine::run(const MxuJob& job) {
     return;
   }
   Workspace& space = workspace();
-  space.plan.make(job, shape_, kernels_->nr);
+  const MxuKernelSet& kernels = kernels_for(job);
+  space.plan.make(job, shape_, kernels.nr);
   if (space.plan.row_lhs.empty() || space.plan.panels.empty() || space.plan.segments.empty()) {
     return;
   }
   const spec::ScopedFlushMode flush;
-  FastRun(job, *kernels_, space).run(job.accumulate);
+  FastRun(job, kernels, space).run(job.accumulate);
+}
+
+const MxuKernelSet& MxuFastEngine::kernels_for(const MxuJob& job) const {
+  constexpr int64_t kFewTerms = 16;
+  return kernels_->few_terms != nullptr && job.k() < kFewTerms ? *kernels_->few_terms : *kernels_;
 }
 
 }  // namespace tpu::model

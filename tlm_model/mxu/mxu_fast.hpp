@@ -1,5 +1,5 @@
 // Fast engine of the matrix unit: packs operands once a command, then runs register-blocked kernels
-// of the host's SIMD (AVX2, AVX-512, AMX). Same bits as the scalar reference on every host: two
+// of the host's SIMD (AVX2, AVX-512 with or without BF16, AMX). Same bits as the scalar reference on every host: two
 // chains a segment of 32 rows, as spec/arith/mxu_column.hpp says; the serial law (chains = 1) runs
 // on the reference engine.
 #pragma once
@@ -13,12 +13,12 @@
 
 namespace tpu::model {
 
-enum class MxuSimd { kScalar, kAvx2, kAvx512, kAmx };
+enum class MxuSimd { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
 // What this host can run, best last; never empty.
 std::vector<MxuSimd> mxu_host_simd();
 
-// "scalar", "avx2", "avx512", "amx"; "" or "auto" gives the host's best. Throws std::runtime_error
+// "scalar", "avx2", "avx512", "avx512_bf16", "amx"; "" or "auto" gives the host's best. Throws std::runtime_error
 // on an unknown name and on one that this host lacks, naming those it has.
 MxuSimd mxu_simd_from_name(const std::string& name);
 const char* mxu_simd_name(MxuSimd simd);
@@ -36,6 +36,9 @@ class MxuFastEngine : public MxuEngine {
   const char* name() const override { return "fast"; }
 
  private:
+  // Those that are the fastest for a job; all give the same bits.
+  const MxuKernelSet& kernels_for(const MxuJob& job) const;
+
   const spec::MxuShape shape_;
   const MxuKernelSet* kernels_ = nullptr;  // null: reference
   std::unique_ptr<MxuEngine> reference_;

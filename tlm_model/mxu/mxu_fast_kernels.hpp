@@ -56,12 +56,12 @@ struct MxuBlockArgs {
   bool pads;            // the command's last segment has `pad`
   void* packed_lhs;
   void* packed_rhs;
-  // Sets with round_range: where each row's operands lie, rounded and widened to f32, and where
-  // each segment begins in a row (in floats). Written by pack_lhs, or by the engine when it has
-  // rounded a whole range of lhs.
+  // Sets with round_range: where each row's operands lie, rounded, and where each segment begins in
+  // a row, in slots of 4 bytes: an element widened to f32, or two of bf16. Written by pack_lhs, or
+  // by the engine when it has rounded a whole range of lhs.
   const float** row_at;
   int64_t* segment_at;
-  // One bit for each float from lhs_first on, set where it is not zero (or subnormal, which counts
+  // Sets with multiply_sparse: one bit for each float from lhs_first on, set where it is not zero (or subnormal, which counts
   // as zero). Written along with the floats; readable for 8 bytes beyond the last.
   const float* lhs_first;
   uint8_t* lhs_bits;
@@ -74,6 +74,13 @@ struct MxuKernelSet {
   int64_t block_rows;      // rows packed at once
   int64_t outer_rows;      // rows that go through all of K together, at most
   int64_t block_panels;    // panels packed at once
+  int64_t slot_terms;      // elements of lhs in 4 bytes of row_at
+  // A rounded range of lhs serves segments that are whole multiples of so many terms, and begin
+  // whole multiples of range_step terms apart.
+  int64_t range_terms;
+  int64_t range_step;
+  // Faster at taps of few terms and at lhs that is nearly all zeros; null: this set.
+  const MxuKernelSet* few_terms;
   size_t (*lhs_bytes)(int64_t rows, int64_t segments);
   size_t (*rhs_bytes)(int64_t panels, int64_t segments);
   void (*pack_lhs)(const MxuBlockArgs&);
@@ -82,8 +89,8 @@ struct MxuKernelSet {
   // `count` consecutive K blocks of the same rows and panels, if it pays to skip the zeros of lhs.
   // Returns the panels that are done, from the first on. Null when multiply knows no zeros.
   int64_t (*multiply_sparse)(const MxuBlockArgs* k_blocks, int64_t count);
-  // Rounds `count` consecutive elements to bf16 and widens them, with a bit for each as in
-  // lhs_bits; null when multiply needs lhs in another form.
+  // Rounds `count` consecutive elements to bf16 and brings them into slots, with bits as in
+  // lhs_bits if the set uses them; null when multiply needs lhs in another form.
   void (*round_range)(const uint8_t* from, bool is_bf16, int64_t count, float* to, uint8_t* bits);
 };
 
@@ -99,6 +106,7 @@ static inline bool evenly_apart(const int64_t* offsets, int64_t count, int64_t b
 
 const MxuKernelSet* mxu_kernels_avx2();
 const MxuKernelSet* mxu_kernels_avx512();
+const MxuKernelSet* mxu_kernels_avx512_bf16();
 const MxuKernelSet* mxu_kernels_amx();  // null when the process may not use the tiles
 
 }  // namespace tpu::model

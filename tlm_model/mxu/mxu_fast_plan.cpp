@@ -110,10 +110,11 @@ void MxuFastPlan::make_panels(const MxuJob& job, int64_t nr) {
 
 // Worth it when the range is hardly larger than what a packed copy would hold (it is much smaller
 // when taps overlap), and when rows do not meet in the same cache sets.
-MxuLhsRange MxuFastPlan::lhs_range(const MxuJob& job) const {
+MxuLhsRange MxuFastPlan::lhs_range(const MxuJob& job, const MxuKernelSet& set) const {
   constexpr int64_t kMaxElements = int64_t{1} << 20;
   constexpr int64_t kBadPitch = 512;  // elements: multiples of it share few cache sets
   const int64_t element = job.lhs_element();
+  const int64_t step = element * set.range_step;
   const auto rows = std::minmax_element(row_lhs.begin(), row_lhs.end());
   int64_t low = segments.front().lhs_offset;
   int64_t high = low;
@@ -121,10 +122,11 @@ MxuLhsRange MxuFastPlan::lhs_range(const MxuJob& job) const {
   for (const MxuSegment& segment : segments) {
     low = std::min(low, segment.lhs_offset);
     high = std::max(high, segment.lhs_offset + segment.k * element);
-    aligned = aligned && (segment.lhs_offset - segments.front().lhs_offset) % element == 0;
+    aligned = aligned && (segment.lhs_offset - segments.front().lhs_offset) % step == 0 &&
+              segment.k % set.range_terms == 0;
   }
   for (const int64_t row : row_lhs) {
-    aligned = aligned && (row - row_lhs.front()) % element == 0;
+    aligned = aligned && (row - row_lhs.front()) % step == 0;
   }
   MxuLhsRange range;
   range.first = low + *rows.first;

@@ -29,7 +29,8 @@ class MxuFastPlan {
   std::vector<MxuPanel> panels;
   std::vector<int64_t> row_lhs, row_out, k_rhs;  // byte offsets
 
-  MxuLhsRange lhs_range(const MxuJob& job) const;
+  // For the kernels of `set`.
+  MxuLhsRange lhs_range(const MxuJob& job, const MxuKernelSet& set) const;
 
  private:
   void make_segments(const MxuJob& job, int64_t tile_rows);

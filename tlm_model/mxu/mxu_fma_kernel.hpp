@@ -6,21 +6,10 @@
 #pragma once
 
 #include "mxu/mxu_fma_pack.hpp"
+#include "mxu/mxu_panel.hpp"
 
 namespace tpu::model {
 namespace {
-
-// What a block computes: rows of lhs by pointer, a packed panel, running values by pointer.
-struct BlockArgs {
-  const float* const* rows;
-  const int64_t* segment_at;
-  const MxuSegment* segments;
-  int64_t segment_count;
-  const float* rhs;
-  float* const* out;
-  bool zero_start;
-  bool last;
-};
 
 // `steps` terms of one chain over MR rows and NV vectors of columns; a[i] and b begin at its first
 // k.
@@ -266,7 +255,6 @@ void short_block(const BlockArgs& args) {
 template <class V>
 using BlockFn = void (*)(const BlockArgs&);
 
-constexpr int64_t kFetchBlocks = 3;  // results are fetched so many blocks ahead
 constexpr int64_t kBlockRows = 6;
 constexpr int64_t kShortRows = 2;    // 3 x 2 x 4 accumulators and what they multiply: 32 registers
 constexpr int64_t kShortTerms = 12;  // of a segment: at most so many for short blocks
@@ -309,108 +297,32 @@ bool has_few_terms(const MxuBlockArgs& a) {
   return V::kShortBlocks && a.pads;
 }
 
-// Running values of a block that cannot be computed in place: columns apart, or fewer than whole
-// vectors.
+// The blocks of the FMA kernels, as multiply_panels() wants them.
 template <class V>
-struct Edge {
-  static constexpr int64_t kPitch = V::kWidth * V::kVectors;
-  float values[kBlockRows][kPitch] __attribute__((aligned(64)));
+class FmaBlocks {
+ public:
+  static constexpr int64_t kWidth = V::kWidth;
+  static constexpr int64_t kPanel = V::kWidth * V::kVectors;
+  static constexpr int64_t kMostRows = kBlockRows;
 
-  static int64_t column(const MxuBlockArgs& a, const MxuPanel& panel, int64_t n) {
-    return panel.out_columns != nullptr ? panel.out_columns[n] : n * a.n_out_stride;
+  explicit FmaBlocks(const MxuBlockArgs& a) : few_(has_few_terms<V>(a)) {}
+  int64_t height() const { return few_ ? kShortRows : kBlockRows; }
+  bool waits_for_results() const { return few_; }
+  static int64_t panel_slots(const MxuBlockArgs& a, const MxuPanel& panel) {
+    return a.k * panel_width(panel, V::kWidth);
   }
-  void load(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64_t rows) {
-    for (int64_t i = 0; i < rows; ++i) {
-      const uint8_t* out = a.out + a.row_out[row + i] + panel.out_offset;
-      std::memset(values[i], 0, sizeof values[i]);
-      for (int64_t n = 0; n < panel.count; ++n) {
-        std::memcpy(&values[i][n], out + column(a, panel, n), sizeof(float));
-      }
-    }
+  void run(int64_t rows, int64_t vectors, const BlockArgs& args) const {
+    static constexpr BlockTable<V> table;
+    (few_ ? table.few : table.whole)[rows][vectors](args);
   }
-  void store(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64_t rows) const {
-    for (int64_t i = 0; i < rows; ++i) {
-      uint8_t* out = a.out + a.row_out[row + i] + panel.out_offset;
-      for (int64_t n = 0; n < panel.count; ++n) {
-        std::memcpy(out + column(a, panel, n), &values[i][n], sizeof(float));
-      }
-    }
-  }
+
+ private:
+  const bool few_;
 };
-
-// Fetches results that are computed soon; commands of few terms wait for little else. `row` counts
-// on from this panel's rows to those of the next panel, and behind the last to the next row
-// block's.
-inline void fetch_results(const MxuBlockArgs& a, int64_t p, int64_t row, int64_t rows) {
-  constexpr int64_t kLine = 64;  // bytes
-  if (row >= a.rows && p + 1 < a.panel_count) {
-    ++p;
-    row -= a.rows;
-  } else if (row >= a.rows) {
-    p = 0;
-  }
-  for (int64_t i = row; i < row + rows && i < a.rows_left; ++i) {
-    const uint8_t* const out = a.out + a.row_out[i] + a.panels[p].out_offset;
-    for (int64_t byte = 0; byte < a.panels[p].count * 4; byte += kLine) {
-      fetch(out + byte);
-    }
-  }
-}
-
-template <class V>
-void multiply_panel(const MxuBlockArgs& a, int64_t p, const float* rhs) {
-  const MxuPanel& panel = a.panels[p];
-  static constexpr BlockTable<V> table;
-  const int64_t vectors = (panel.count + V::kWidth - 1) / V::kWidth;
-  const bool direct =
-      panel.count == vectors * V::kWidth && panel.out_columns == nullptr && a.n_out_stride == 4;
-  Edge<V> edge;
-  float* out[kBlockRows];
-  BlockArgs args{.rows = nullptr,
-                 .segment_at = a.segment_at,
-                 .segments = a.segments,
-                 .segment_count = a.segment_count,
-                 .rhs = rhs,
-                 .out = out,
-                 .zero_start = a.zero_start,
-                 .last = a.last};
-  // Blocks of nearly equal height: 25 rows are five blocks of five.
-  const bool few = has_few_terms<V>(a);
-  const int64_t height = few ? kShortRows : kBlockRows;
-  const int64_t blocks = (a.rows + height - 1) / height;
-  for (int64_t block = 0; block < blocks; ++block) {
-    const int64_t row = a.rows * block / blocks;
-    const int64_t rows = a.rows * (block + 1) / blocks - row;
-    for (int64_t i = 0; i < rows; ++i) {
-      out[i] = direct ? reinterpret_cast<float*>(a.out + a.row_out[row + i] + panel.out_offset)
-                      : edge.values[i];
-      if (!few) {
-        __builtin_prefetch(out[i], 1);
-      }
-    }
-    if (few) {
-      fetch_results(a, p, row + kFetchBlocks * height, rows);
-    }
-    if (!direct && !a.zero_start) {
-      edge.load(a, panel, row, rows);
-    }
-    args.rows = a.row_at + row;
-    (few ? table.few : table.whole)[rows][vectors](args);
-    if (!direct) {
-      edge.store(a, panel, row, rows);
-    }
-  }
-}
 
 template <class V>
 void fma_multiply(const MxuBlockArgs& a) {
-  const auto* rhs = static_cast<const float*>(a.packed_rhs);
-  for (int64_t p = 0; p < a.panel_count; ++p) {
-    if (p >= a.first_panel) {
-      multiply_panel<V>(a, p, rhs);
-    }
-    rhs += a.k * panel_width(a.panels[p], V::kWidth);
-  }
+  multiply_panels<FmaBlocks<V>>(a);
 }
 
 template <class V>

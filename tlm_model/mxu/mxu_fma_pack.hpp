@@ -9,16 +9,13 @@
 #include <cstring>
 
 #include "mxu/mxu_fast_kernels.hpp"
+#include "mxu/mxu_panel.hpp"
 
 namespace tpu::model {
 namespace {
 
 constexpr int64_t kVec = 8;
 constexpr int64_t kAhead = 32;  // rows that are fetched before they are packed
-
-// Fetches into the second-level cache: operands come from memory, and there are several times as
-// many fetches under way as for the first level (20 against 8 GB/s a thread on a Zen 4).
-inline __attribute__((always_inline)) void fetch(const void* at) { __builtin_prefetch(at, 0, 2); }
 
 // Eight f32 rounded to bf16. Any NaN becomes some NaN: results are canonicalised.
 inline __m256 round8(const float* from) {
@@ -331,11 +328,6 @@ bool pack_wide(const MxuBlockArgs& a, const MxuPanel* panels, int64_t count, flo
     }
   }
   return !V::any_nan(V::add(zeros[0], zeros[1]));
-}
-
-// Floats of a packed row of the panel: whole vectors of the kernel.
-inline int64_t panel_width(const MxuPanel& panel, int64_t vector) {
-  return (panel.count + vector - 1) / vector * vector;
 }
 
 // Panels follow each other, each [k][width]. True if all is finite.

@@ -8,6 +8,7 @@
 
 #include <cstring>
 
+#include "mxu/mxu_bf16.hpp"
 #include "mxu/mxu_fast_kernels.hpp"
 
 namespace tpu::model {
@@ -23,25 +24,6 @@ struct alignas(64) TileConfig {
   uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
-
-// f32 to bf16 to nearest even, subnormals to signed zero, whatever MXCSR says. NaN keeps the upper
-// part of its payload, which nobody sees: results that are NaN become the canonical one.
-inline __m256i round_f32(__m512i bits) {
-  return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(_mm512_castsi512_ps(bits)));
-}
-
-// Up to 16 consecutive elements as bf16, zeros behind them.
-inline __m256i load_bf16(const uint8_t* from, bool is_bf16, int64_t count) {
-  const auto mask = static_cast<__mmask16>(count >= 16 ? 0xffffU : (1U << count) - 1U);
-  if (is_bf16) {
-    return _mm256_maskz_loadu_epi16(mask, from);
-  }
-  return round_f32(_mm512_maskz_loadu_epi32(mask, from));
-}
-
-inline uint16_t scalar_bf16(const uint8_t* from, bool is_bf16) {
-  return static_cast<uint16_t>(_mm256_extract_epi16(load_bf16(from, is_bf16, 1), 0));
-}
 
 void amx_pack_lhs(const MxuBlockArgs& a) {
   const int64_t padded = (a.rows + kSide - 1) / kSide * kSide;
@@ -309,6 +291,10 @@ const MxuKernelSet* mxu_kernels_amx() {
                                        .block_rows = 512,
                                        .outer_rows = 512,
                                        .block_panels = 32,
+                                       .slot_terms = 1,
+                                       .range_terms = 1,
+                                       .range_step = 1,
+                                       .few_terms = nullptr,
                                        .lhs_bytes = amx_lhs_bytes,
                                        .rhs_bytes = amx_rhs_bytes,
                                        .pack_lhs = amx_pack_lhs,

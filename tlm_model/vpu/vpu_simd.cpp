@@ -58,7 +58,8 @@ VpuSimd vpu_simd_from_name(std::string_view name) {
   if (name.empty() || name == "auto") {
     return vpu_best_simd();
   }
-  const std::string_view wanted = name == "amx" ? std::string_view("avx512") : name;
+  const bool matrices = name == "amx" || name == "avx512_bf16";
+  const std::string_view wanted = matrices ? std::string_view("avx512") : name;
   for (const VpuSimd simd : {VpuSimd::kScalar, VpuSimd::kAvx2, VpuSimd::kAvx512}) {
     if (vpu_simd_name(simd) != wanted) {
       continue;

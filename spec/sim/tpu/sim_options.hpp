@@ -23,7 +23,7 @@ struct SimOptions {
   /// lockstep.
   std::vector<std::pair<std::string, std::string>> verilog;
   int threads = 0;       ///< host threads that do data work; 0: one per host core
-  std::string simd;      ///< auto | scalar | avx2 | avx512 | amx; empty: the best that there is
+  std::string simd;      ///< auto | scalar | avx2 | avx512 | avx512_bf16 | amx; empty: the best
   bool no_data = false;  ///< timing only: no command's data are computed
   bool check = false;    ///< look for accesses that nothing orders
   uint64_t schedule_seed = 0;  ///< engines start commands later by seeded random delays; 0: at once

@@ -155,6 +155,48 @@ TPU_EMULATED __m256i cvtneps_pbh(__m512 a) {
   std::memcpy(&result, rounded, sizeof result);
   return result;
 }
+// VCVTNE2PS2BF16: those of `low` in the lower half.
+TPU_EMULATED __m512i cvtne2ps_pbh(__m512 high, __m512 low) {
+  return bits_as<__m512i>(
+      whole(_mm256_castsi256_ps(cvtneps_pbh(low)), _mm256_castsi256_ps(cvtneps_pbh(high))));
+}
+
+// ---- 16-bit words
+TPU_EMULATED __m512i permutexvar_epi16(__m512i order, __m512i a) {
+  typedef uint16_t U16x32 __attribute__((vector_size(64)));
+  const auto at = bits_as<U16x32>(order);
+  const auto from = bits_as<U16x32>(a);
+  U16x32 to{};
+  for (unsigned i = 0; i < 32; ++i) {
+    to[i] = from[at[i] % 32];
+  }
+  return bits_as<__m512i>(to);
+}
+TPU_EMULATED __m512i inserti64x4(__m512i a, __m256i b, int half) {
+  Halves h = halves(bits_as<__m512>(a));
+  (half == 0 ? h.low : h.high) = _mm256_castsi256_ps(b);
+  return bits_as<__m512i>(h);
+}
+TPU_EMULATED __m512i castsi256_si512(__m256i a) {
+  return bits_as<__m512i>(whole(_mm256_castsi256_ps(a), _mm256_setzero_ps()));
+}
+
+// VDPBF16PS: a fused multiply-add of the upper halves, then one of the lower, each to nearest even
+// with subnormals as zeros on both sides, whatever MXCSR says.
+TPU_EMULATED __m512 dpbf16_ps(__m512 sum, __m512i a, __m512i b) {
+  constexpr unsigned kRoundNearest = 0x1f80U;
+  constexpr unsigned kFlush = 0x8040U;
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(kRoundNearest | kFlush);
+  const __m512i upper = set1_epi32(static_cast<int>(0xffff0000U));
+  __m512 high = fmadd_ps(bits_as<__m512>(a & upper), bits_as<__m512>(b & upper), sum);
+  __asm__ volatile("" : "+m"(high));  // between the two writes of MXCSR
+  __m512 both =
+      fmadd_ps(bits_as<__m512>(slli_epi32(a, 16)), bits_as<__m512>(slli_epi32(b, 16)), high);
+  __asm__ volatile("" : "+m"(both));
+  _mm_setcsr(before);
+  return both;
+}
 
 #undef TPU_EMULATED
 
@@ -162,6 +204,7 @@ TPU_EMULATED __m256i cvtneps_pbh(__m512 a) {
 
 // Without optimisation some intrinsics are macros already.
 #undef _mm512_slli_epi32
+#undef _mm512_inserti64x4
 #undef _mm512_srli_epi32
 #undef _mm512_cmp_ps_mask
 #undef _mm512_mask_cmp_ps_mask
@@ -196,3 +239,12 @@ TPU_EMULATED __m256i cvtneps_pbh(__m512 a) {
 #define _mm512_mask_storeu_epi32 tpu::emulation::mask_storeu_epi32
 #define _mm512_cvtepu16_epi32 tpu::emulation::cvtepu16_epi32
 #define _mm512_cvtneps_pbh tpu::emulation::cvtneps_pbh
+#define _mm512_cvtne2ps_pbh tpu::emulation::cvtne2ps_pbh
+#define _mm512_permutexvar_epi16 tpu::emulation::permutexvar_epi16
+#define _mm512_inserti64x4 tpu::emulation::inserti64x4
+#define _mm512_castsi256_si512 tpu::emulation::castsi256_si512
+#define _mm512_dpbf16_ps tpu::emulation::dpbf16_ps
+#define _mm512_setzero_si512() _mm512_castps_si512(tpu::emulation::setzero_ps())
+#define _mm512_load_si512(at) _mm512_castps_si512(tpu::emulation::load_ps(at))
+// A type of AVX512_BF16 that the compiler has without -mavx512bf16 too, or not, as it likes.
+#define __m512bh __m512i

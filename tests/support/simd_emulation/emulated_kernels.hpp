@@ -9,6 +9,7 @@
 namespace tpu::model {
 
 const MxuKernelSet* emulated_mxu_kernels_avx512();
+const MxuKernelSet* emulated_mxu_kernels_avx512_bf16();
 const MxuKernelSet* emulated_mxu_kernels_amx();
 VpuOpTable emulated_vpu_ops_avx512();
 

@@ -10,5 +10,6 @@
 
 #define syscall tpu::emulation::request_tiles
 #define mxu_kernels_avx512 emulated_mxu_kernels_avx512
+#define mxu_kernels_avx512_bf16 emulated_mxu_kernels_avx512_bf16
 #define mxu_kernels_amx emulated_mxu_kernels_amx
 #define vpu_ops_avx512 emulated_vpu_ops_avx512

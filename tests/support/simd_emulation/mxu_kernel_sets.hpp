@@ -22,6 +22,7 @@ inline std::vector<KernelSet> kernel_sets() {
   }
   if (sets.size() > 1) {
     sets.push_back({"emulated avx512", model::emulated_mxu_kernels_avx512()});
+    sets.push_back({"emulated avx512_bf16", model::emulated_mxu_kernels_avx512_bf16()});
     sets.push_back({"emulated amx", model::emulated_mxu_kernels_amx()});
   }
   return sets;

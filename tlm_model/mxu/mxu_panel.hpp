@@ -1,0 +1,141 @@
+// What the kernels with vectors of columns share: blocks of rows by one packed panel, computed in
+// the results' place or in a buffer. Included by one unit per instruction set; everything is
+// internal to it.
+#pragma once
+
+#include <cstring>
+
+#include "mxu/mxu_fast_kernels.hpp"
+
+namespace tpu::model {
+namespace {
+
+// Fetches into the second-level cache: operands come from memory, and there are several times as
+// many fetches under way as for the first level (20 against 8 GB/s a thread on a Zen 4).
+inline __attribute__((always_inline)) void fetch(const void* at) { __builtin_prefetch(at, 0, 2); }
+
+// What a block computes: rows of lhs by pointer, a packed panel, running values by pointer. Operands
+// in slots of 4 bytes, as MxuKernelSet::slot_terms says.
+struct BlockArgs {
+  const float* const* rows;
+  const int64_t* segment_at;
+  const MxuSegment* segments;
+  int64_t segment_count;
+  const float* rhs;
+  float* const* out;
+  bool zero_start;
+  bool last;
+};
+
+// Columns of a packed row of the panel: whole vectors of the kernel.
+inline int64_t panel_width(const MxuPanel& panel, int64_t vector) {
+  return (panel.count + vector - 1) / vector * vector;
+}
+
+// Running values of a block that cannot be computed in place: columns apart, or fewer than whole
+// vectors.
+template <class K>
+struct Edge {
+  float values[K::kMostRows][K::kPanel] __attribute__((aligned(64)));
+
+  static int64_t column(const MxuBlockArgs& a, const MxuPanel& panel, int64_t n) {
+    return panel.out_columns != nullptr ? panel.out_columns[n] : n * a.n_out_stride;
+  }
+  void load(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64_t rows) {
+    for (int64_t i = 0; i < rows; ++i) {
+      const uint8_t* out = a.out + a.row_out[row + i] + panel.out_offset;
+      std::memset(values[i], 0, sizeof values[i]);
+      for (int64_t n = 0; n < panel.count; ++n) {
+        std::memcpy(&values[i][n], out + column(a, panel, n), sizeof(float));
+      }
+    }
+  }
+  void store(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64_t rows) const {
+    for (int64_t i = 0; i < rows; ++i) {
+      uint8_t* out = a.out + a.row_out[row + i] + panel.out_offset;
+      for (int64_t n = 0; n < panel.count; ++n) {
+        std::memcpy(out + column(a, panel, n), &values[i][n], sizeof(float));
+      }
+    }
+  }
+};
+
+constexpr int64_t kFetchBlocks = 3;  // results are fetched so many blocks ahead
+
+// Fetches results that are computed soon; commands of few terms wait for little else. `row` counts
+// on from this panel's rows to those of the next panel, and behind the last to the next row
+// block's.
+inline void fetch_results(const MxuBlockArgs& a, int64_t p, int64_t row, int64_t rows) {
+  constexpr int64_t kLine = 64;  // bytes
+  if (row >= a.rows && p + 1 < a.panel_count) {
+    ++p;
+    row -= a.rows;
+  } else if (row >= a.rows) {
+    p = 0;
+  }
+  for (int64_t i = row; i < row + rows && i < a.rows_left; ++i) {
+    const uint8_t* const out = a.out + a.row_out[i] + a.panels[p].out_offset;
+    for (int64_t byte = 0; byte < a.panels[p].count * 4; byte += kLine) {
+      fetch(out + byte);
+    }
+  }
+}
+
+// K computes blocks: at most kMostRows rows by a panel of kPanel columns, in vectors of kWidth.
+template <class K>
+void multiply_panel(const MxuBlockArgs& a, int64_t p, const float* rhs) {
+  const MxuPanel& panel = a.panels[p];
+  const K kernel(a);
+  const int64_t vectors = (panel.count + K::kWidth - 1) / K::kWidth;
+  const bool direct =
+      panel.count == vectors * K::kWidth && panel.out_columns == nullptr && a.n_out_stride == 4;
+  Edge<K> edge;
+  float* out[K::kMostRows];
+  BlockArgs args{.rows = nullptr,
+                 .segment_at = a.segment_at,
+                 .segments = a.segments,
+                 .segment_count = a.segment_count,
+                 .rhs = rhs,
+                 .out = out,
+                 .zero_start = a.zero_start,
+                 .last = a.last};
+  // Blocks of nearly equal height: 25 rows are five blocks of five.
+  const int64_t height = kernel.height();
+  const int64_t blocks = (a.rows + height - 1) / height;
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int64_t row = a.rows * block / blocks;
+    const int64_t rows = a.rows * (block + 1) / blocks - row;
+    for (int64_t i = 0; i < rows; ++i) {
+      out[i] = direct ? reinterpret_cast<float*>(a.out + a.row_out[row + i] + panel.out_offset)
+                      : edge.values[i];
+      if (!kernel.waits_for_results()) {
+        __builtin_prefetch(out[i], 1);
+      }
+    }
+    if (kernel.waits_for_results()) {
+      fetch_results(a, p, row + kFetchBlocks * height, rows);
+    }
+    if (!direct && !a.zero_start) {
+      edge.load(a, panel, row, rows);
+    }
+    args.rows = a.row_at + row;
+    kernel.run(rows, vectors, args);
+    if (!direct) {
+      edge.store(a, panel, row, rows);
+    }
+  }
+}
+
+template <class K>
+void multiply_panels(const MxuBlockArgs& a) {
+  const auto* rhs = static_cast<const float*>(a.packed_rhs);
+  for (int64_t p = 0; p < a.panel_count; ++p) {
+    if (p >= a.first_panel) {
+      multiply_panel<K>(a, p, rhs);
+    }
+    rhs += K::panel_slots(a, a.panels[p]);
+  }
+}
+
+}  // namespace
+}  // namespace tpu::model
