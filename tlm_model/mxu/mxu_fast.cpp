@@ -4,6 +4,8 @@
 #include "mxu/mxu_fast.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <stdexcept>
 
 #include "arith/flush_mode.hpp"
@@ -271,6 +273,54 @@ class FastRun {
   bool asked_ = false;  // whether multiply_sparse has seen the rows already
 };
 
+// Byte offset of index `index` of a counted-stride nest (index 0 outermost).
+template <size_t kLevels>
+int64_t offset_at(const std::array<int64_t, kLevels>& count,
+                  const std::array<int64_t, kLevels>& stride, int64_t index) {
+  int64_t offset = 0;
+  for (size_t level = kLevels; level-- > 0;) {
+    offset += index % count[level] * stride[level];
+    index /= count[level];
+  }
+  return offset;
+}
+
+bool is_zero(const uint8_t* element, bool is_bf16) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, element, is_bf16 ? 2 : 4);
+  bits = is_bf16 ? bits << 16 : bits;
+  return (bits & 0x7f800000U) == 0;  // subnormals count as zeros
+}
+
+// Part of lhs that is not zero, by a few runs of elements spread over rows and taps.
+double density_of_lhs(const MxuJob& job) {
+  constexpr int64_t kRuns = 64;
+  constexpr int64_t kRun = 32;
+  const int64_t run = std::min(kRun, job.k());
+  int64_t zeros = 0;
+  for (int64_t i = 0; i < kRuns; ++i) {
+    const int64_t row = job.row_begin + i * job.rows() / kRuns;
+    const int64_t k = i * 37 % (job.k() / run) * run;
+    const uint8_t* const first = job.lhs + offset_at(job.m_count, job.m_lhs_stride, row) +
+                                 offset_at(job.t_count, job.t_lhs_stride, i % job.taps()) +
+                                 k * job.lhs_element();
+    for (int64_t at = 0; at < run; ++at) {
+      zeros += is_zero(first + at * job.lhs_element(), job.lhs_is_bf16) ? 1 : 0;
+    }
+  }
+  return 1.0 - static_cast<double>(zeros) / static_cast<double>(kRuns * run);
+}
+
+// Whether a set that leaves out zeros of lhs is faster at this job than one that does all terms at
+// twice its pace.
+bool worth_skipping_zeros(const MxuJob& job, const MxuKernelSet& set) {
+  constexpr double kDensity = 0.35;             // measured: docs/performance.md
+  constexpr int64_t kTerms = int64_t{4} << 20;  // of a job that is worth a look
+  return set.sparse_columns > 0 && job.n_count[1] % set.sparse_columns == 0 &&
+         job.n_out_stride[1] == static_cast<int64_t>(sizeof(float)) &&
+         job.rows() * job.taps() * job.k() * job.n() >= kTerms && density_of_lhs(job) < kDensity;
+}
+
 bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
@@ -387,7 +437,9 @@ void MxuFastEngine::run(const MxuJob& job) {
 
 const MxuKernelSet& MxuFastEngine::kernels_for(const MxuJob& job) const {
   constexpr int64_t kFewTerms = 16;
-  return kernels_->few_terms != nullptr && job.k() < kFewTerms ? *kernels_->few_terms : *kernels_;
+  const MxuKernelSet* const few = kernels_->few_terms;
+  return few != nullptr && (job.k() < kFewTerms || worth_skipping_zeros(job, *few)) ? *few
+                                                                                    : *kernels_;
 }
 
 }  // namespace tpu::model

@@ -79,15 +79,17 @@ struct MxuKernelSet {
   // whole multiples of range_step terms apart.
   int64_t range_terms;
   int64_t range_step;
-  // Faster at taps of few terms and at lhs that is nearly all zeros; null: this set.
+  // Faster at taps of few terms and where most of lhs is zero; null: this set.
   const MxuKernelSet* few_terms;
+  int64_t sparse_columns;  // 0: no multiply_sparse
   size_t (*lhs_bytes)(int64_t rows, int64_t segments);
   size_t (*rhs_bytes)(int64_t panels, int64_t segments);
   void (*pack_lhs)(const MxuBlockArgs&);
   bool (*pack_rhs)(const MxuBlockArgs&);  // true if all is known to be finite
   void (*multiply)(const MxuBlockArgs&);
   // `count` consecutive K blocks of the same rows and panels, if it pays to skip the zeros of lhs.
-  // Returns the panels that are done, from the first on. Null when multiply knows no zeros.
+  // Returns the panels that are done, from the first on, whole ones of sparse_columns together.
+  // Null when multiply knows no zeros.
   int64_t (*multiply_sparse)(const MxuBlockArgs* k_blocks, int64_t count);
   // Rounds `count` consecutive elements to bf16 and brings them into slots, with bits as in
   // lhs_bits if the set uses them; null when multiply needs lhs in another form.

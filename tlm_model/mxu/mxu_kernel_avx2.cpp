@@ -46,6 +46,7 @@ const MxuKernelSet* mxu_kernels_avx2() {
                                        .range_terms = 1,
                                        .range_step = 1,
                                        .few_terms = nullptr,
+                                       .sparse_columns = SparseSegment<Avx2>::kColumns,
                                        .lhs_bytes = fma_lhs_bytes,
                                        .rhs_bytes = fma_rhs_bytes<Avx2>,
                                        .pack_lhs = fma_pack_lhs<Avx2>,

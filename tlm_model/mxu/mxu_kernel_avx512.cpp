@@ -59,6 +59,7 @@ const MxuKernelSet* mxu_kernels_avx512() {
                                        .range_terms = 1,
                                        .range_step = 1,
                                        .few_terms = nullptr,
+                                       .sparse_columns = SparseSegment<Avx512>::kColumns,
                                        .lhs_bytes = fma_lhs_bytes,
                                        .rhs_bytes = fma_rhs_bytes<Avx512>,
                                        .pack_lhs = fma_pack_lhs<Avx512>,
