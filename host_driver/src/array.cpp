@@ -125,9 +125,27 @@ Event start_read_replica(const Array& array, size_t p, const ByteRanges& range,
   return state->board->read({{state, range, sink}}, {});
 }
 
+// Memory of replicas that have been compared: new memory costs the host more than the comparison.
+class SpareBytes {
+ public:
+  std::vector<std::byte> take(uint64_t bytes) {
+    std::vector<std::byte> taken;
+    if (!spare_.empty()) {
+      taken = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    taken.resize(bytes);
+    return taken;
+  }
+  void give(std::vector<std::byte> bytes) { spare_.push_back(std::move(bytes)); }
+
+ private:
+  std::vector<std::vector<std::byte>> spare_;
+};
+
 // Fills the window, and compares all replicas with it.
 void read_checked(const Array& array, const std::vector<Box>& boxes, const Window& window,
-                  const std::string& what) {
+                  const std::string& what, SpareBytes& spare) {
   struct Replica {
     size_t part;
     uint64_t first;  // byte of the box
@@ -147,6 +165,9 @@ void read_checked(const Array& array, const std::vector<Box>& boxes, const Windo
                         fmt::join(place->index, ","), place->left, place->right));
       }
     }
+    for (Replica& replica : replicas) {
+      spare.give(std::move(replica.bytes));
+    }
     replicas.clear();
     held = 0;
   };
@@ -162,7 +183,7 @@ void read_checked(const Array& array, const std::vector<Box>& boxes, const Windo
     if (!replicas.empty() && held + bytes > kComparedBytes) {
       compare();
     }
-    replicas.push_back({p, range.first, std::vector<std::byte>(bytes)});
+    replicas.push_back({p, range.first, spare.take(bytes)});
     held += bytes;
     reads.add([&] { return start_read_replica(array, p, {range}, replicas.back().bytes); });
   }
@@ -207,7 +228,8 @@ HostArray Array::to_host_checked(const std::string& what) const {
   refuse_in_callback();
   const std::vector<Box> boxes = boxes_of(*this);
   HostArray global = host_array(dtype_, shape_);
-  read_checked(*this, boxes, {0, global.bytes}, what);
+  SpareBytes spare;
+  read_checked(*this, boxes, {0, global.bytes}, what, spare);
   return global;
 }
 
@@ -216,6 +238,7 @@ void Array::read_pieces(const PieceSink& sink, const std::string& compared) cons
   const std::vector<Box> boxes = boxes_of(*this);
   const uint64_t all = boxes[0].global_bytes();
   std::vector<std::byte> piece(std::min(all, kPieceBytes));
+  SpareBytes spare;
   wait();  // an array without bytes may have failed, too
   for (uint64_t at = 0; at < all; at += piece.size()) {
     const Window window{at, std::span(piece).first(std::min<uint64_t>(piece.size(), all - at))};
@@ -224,7 +247,7 @@ void Array::read_pieces(const PieceSink& sink, const std::string& compared) cons
       reads.add([&] { return start_read(*this, boxes, window, {}); });
       reads.wait();
     } else {
-      read_checked(*this, boxes, window, compared);
+      read_checked(*this, boxes, window, compared, spare);
     }
     sink(window.bytes);
   }
