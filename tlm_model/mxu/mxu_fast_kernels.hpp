@@ -61,8 +61,9 @@ struct MxuBlockArgs {
   // by the engine when it has rounded a whole range of lhs.
   const float** row_at;
   int64_t* segment_at;
-  // Sets with multiply_sparse: one bit for each float from lhs_first on, set where it is not zero (or subnormal, which counts
-  // as zero). Written along with the floats; readable for 8 bytes beyond the last.
+  // Sets with multiply_sparse: one bit for each float from lhs_first on, set where it is not zero
+  // (or subnormal, which counts as zero). Written along with the floats; readable for 8 bytes
+  // beyond the last.
   const float* lhs_first;
   uint8_t* lhs_bits;
   bool rhs_finite;  // what pack_rhs returned

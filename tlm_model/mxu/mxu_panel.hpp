@@ -14,8 +14,8 @@ namespace {
 // many fetches under way as for the first level (20 against 8 GB/s a thread on a Zen 4).
 inline __attribute__((always_inline)) void fetch(const void* at) { __builtin_prefetch(at, 0, 2); }
 
-// What a block computes: rows of lhs by pointer, a packed panel, running values by pointer. Operands
-// in slots of 4 bytes, as MxuKernelSet::slot_terms says.
+// What a block computes: rows of lhs by pointer, a packed panel, running values by pointer.
+// Operands in slots of 4 bytes, as MxuKernelSet::slot_terms says.
 struct BlockArgs {
   const float* const* rows;
   const int64_t* segment_at;
