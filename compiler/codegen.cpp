@@ -2,6 +2,7 @@
 #include "codegen.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <set>
 #include <span>
@@ -219,7 +220,12 @@ void add_estimate(exe::ExecutableT& e, const ProgramEstimate& estimate) {
 KernelProgram kernels_of(const Module& module, const spec::BoardParams& board,
                          const CompileOptions& options, ShardReport& report) {
   KernelContext context{module, board};
-  context.shard_updates = options.update_sharding != UpdateSharding::kOff;
+  const StyleRules rules = rules_of(options.style);
+  context.shard_updates = rules.shard_updates && options.update_sharding != UpdateSharding::kOff;
+  context.one_result = !rules.many_results;
+  if (!rules.sums_beside_compute) {
+    context.bucket_bytes = INT64_MAX;
+  }
   context.only_faster = options.update_sharding == UpdateSharding::kAuto;
   double behind = 0;
   tell(options, "kernels", kGraphShare);
@@ -248,9 +254,10 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   check_format(module);
   ShardReport report;
   KernelProgram kernels = kernels_of(module, board, options, report);
-  EmittedProgram emitted = emit_program(module, kernels, board, cores, [&](double done) {
-    tell(options, "commands", kEmitBegins + (kSemaphoresBegin - kEmitBegins) * done);
-  });
+  EmittedProgram emitted = emit_program(
+      module, kernels, board, cores, rules_of(options.style).overlap_kernels, [&](double done) {
+        tell(options, "commands", kEmitBegins + (kSemaphoresBegin - kEmitBegins) * done);
+      });
   if (wants_dump(options, "kernels")) {
     options.dump("kernels", print(kernels));
   }

@@ -12,6 +12,7 @@
 #include "kept_values.hpp"
 #include "kernel/buckets.hpp"
 #include "kernel/kernel_passes.hpp"
+#include "passes/operand_casts.hpp"
 #include "pipeline.hpp"
 
 namespace tpu::compiler {
@@ -44,10 +45,21 @@ std::vector<Pass> passes_for(const CompileOptions& options, CompileReport& repor
     });
     passes.insert(last + 1, {"keep_values", keep_values});
   }
+  if (!rules_of(options.style).casts_in_memory) {
+    passes.push_back({"operand_casts", [](Module& m) { read_arguments_uncast(m); }});
+  }
   return passes;
 }
 
 }  // namespace
+
+std::string contradiction(const CompileOptions& options) {
+  if (options.update_sharding == UpdateSharding::kOn && !rules_of(options.style).shard_updates) {
+    return "--style " + std::string(name_of(options.style)) +
+           " never shards updates, and --update-sharding=on wants it; leave one of them out";
+  }
+  return {};
+}
 
 std::vector<std::string> describe_moved(const std::vector<MovedArray>& moved) {
   std::vector<const MovedArray*> arrays;
@@ -88,6 +100,9 @@ std::vector<std::string> stages() {
 }
 
 Compiled compile(Module module, const spec::BoardParams& board, const CompileOptions& options) {
+  if (const std::string why = contradiction(options); !why.empty()) {
+    throw Error(why);
+  }
   Compiled out;
   const std::vector<Pass> all = passes_for(options, out.report);
   PassOptions passes;

@@ -13,6 +13,7 @@
 #include "finite_watch.hpp"
 #include "ir/error_kinds.hpp"
 #include "ir/graph.hpp"
+#include "style.hpp"
 #include "tpu/spec/board_params.hpp"
 
 namespace tpu::compiler {
@@ -26,6 +27,9 @@ enum class UpdateSharding : uint8_t {
 };
 
 struct CompileOptions {
+  // Values have the same bits in all styles where sums over cores and roundings do not say otherwise
+  // (docs/numerics.md).
+  Style style = Style::kBest;
   UpdateSharding update_sharding = UpdateSharding::kAuto;
   // One more result, behind the others: which values are not finite (finite_watch.hpp).
   bool watch_finite = false;
@@ -55,6 +59,9 @@ struct CompileReport {
   std::vector<MovedArray> moved;
   FiniteWatch finite;  // with CompileOptions::watch_finite
 };
+
+// Why these options cannot be had together; empty: they can.
+std::string contradiction(const CompileOptions& options);
 
 struct Compiled {
   exe::ExecutableT executable;

@@ -33,6 +33,7 @@ struct Arguments {
   std::vector<int> cores;
   std::vector<size_t> data_parallel;
   UpdateSharding update_sharding = UpdateSharding::kAuto;
+  tpu::compiler::Style style = tpu::compiler::Style::kBest;
   bool verbose = false, assemble = false, disassemble = false, keep_values = false;
 };
 
@@ -111,9 +112,9 @@ tpu::compiler::Compiled compiled(const Arguments& a, const tpu::spec::BoardParam
   return tpu::compiler::compile(tpu::compiler::import_vhlo_file(a.input), board, options);
 }
 
-void compile_file(const Arguments& a) {
-  const tpu::spec::BoardParams board = tpu::spec::load_board(a.board, a.overrides);
+tpu::compiler::CompileOptions options_of(const Arguments& a) {
   tpu::compiler::CompileOptions options;
+  options.style = a.style;
   options.update_sharding = a.update_sharding;
   options.cores = a.cores;
   options.data_parallel = a.data_parallel;
@@ -122,6 +123,12 @@ void compile_file(const Arguments& a) {
   options.dump = [](const std::string& stage, const std::string& text) {
     std::cout << "// after " << stage << "\n" << text << "\n";
   };
+  return options;
+}
+
+void compile_file(const Arguments& a) {
+  const tpu::spec::BoardParams board = tpu::spec::load_board(a.board, a.overrides);
+  tpu::compiler::CompileOptions options = options_of(a);
   const tpu::compiler::Compiled out = compiled(a, board, options);
   const std::vector<std::byte> bytes = tpu::exe::write_executable(out.executable);
   if (!a.output.empty() || a.dumps.empty()) {
@@ -169,6 +176,17 @@ void add_options(CLI::App& app, Arguments& a) {
                  "(wherever legal) or off")
       ->transform(CLI::Transformer(modes))
       ->option_text("auto|on|off [auto]");
+  app.add_option(
+         "--style", a.style,
+         "best, or xla2019: as the production compiler of 2018 to 2019 did it, for times that "
+         "are held against boards of that time (docs/timing_truth.md)")
+      ->transform(CLI::CheckedTransformer(tpu::compiler::style_names()))
+      ->option_text("best|xla2019 [best]");
+  app.final_callback([&a] {
+    if (const std::string why = tpu::compiler::contradiction(options_of(a)); !why.empty()) {
+      throw CLI::ValidationError(why);
+    }
+  });
   auto* assemble = app.add_flag("--asm", a.assemble, "the input is assembly text, not an artifact")
                        ->excludes(dump)
                        ->excludes(cores)

@@ -114,12 +114,21 @@ void emit_kernel(EmitContext& ctx, const Kernel& k) {
   advance_inflight(ctx);
 }
 
-void emit_all(EmitContext& ctx, const std::function<void(double done)>& progress) {
+// Nothing of the kernels so far runs beside those that follow.
+void end_kernel(EmitContext& ctx) {
+  finish_inflight(ctx);
+  ctx.sink.control(Control::Kind::kDrain);
+}
+
+void emit_all(EmitContext& ctx, bool overlap, const std::function<void(double done)>& progress) {
   size_t behind = 0;
   ctx.sink.insn(spec::ScalarOp::kRid, kPartitionRegister, 0, 0, 0);
   for (const Kernel& k : ctx.plan.kernels.kernels) {
     try {
       emit_kernel(ctx, k);
+      if (!overlap) {
+        end_kernel(ctx);
+      }
     } catch (const ListingFull&) {
       throw too_long(k);
     }
@@ -172,10 +181,10 @@ void emit_step(EmitContext& ctx, const Step& step) {
 
 EmittedProgram emit_program(const Module& module, KernelProgram& kernels,
                             const spec::BoardParams& board, const std::vector<int>& cores,
-                            const std::function<void(double done)>& progress) {
+                            bool overlap, const std::function<void(double done)>& progress) {
   PlanContext plan(module, kernels, board);
   EmitContext ctx(plan, cores);
-  emit_all(ctx, progress);
+  emit_all(ctx, overlap, progress);
   return finished(ctx);
 }
 

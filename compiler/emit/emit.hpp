@@ -29,9 +29,10 @@ struct EmittedProgram {
 
 // Kernels whose tiles do not fit into VMEM are cut in two until they do. Throws Error if the
 // smallest tile of a kernel does not fit, or if the program is too long. `cores`: of the board, by
-// partition. `progress` is called with the share of the kernels that are behind.
+// partition. `overlap`: commands of a kernel may run beside those of the kernels around it.
+// `progress` is called with the share of the kernels that are behind.
 EmittedProgram emit_program(const Module& module, KernelProgram& kernels,
                             const spec::BoardParams& board, const std::vector<int>& cores,
-                            const std::function<void(double done)>& progress = {});
+                            bool overlap, const std::function<void(double done)>& progress = {});
 
 }  // namespace tpu::compiler

@@ -14,9 +14,8 @@ namespace tpu::compiler {
 
 namespace {
 
-constexpr int64_t kBucketBytes = 4 * 1024 * 1024;  // enough to hide the latencies of its exchange
-constexpr int64_t kPieceBytes = 512 * 1024;        // enough for a link's bandwidth
-constexpr int64_t kPieceGrain = 4096;              // eight parts of whole granules
+constexpr int64_t kPieceBytes = 512 * 1024;  // enough for a link's bandwidth
+constexpr int64_t kPieceGrain = 4096;        // eight parts of whole granules
 
 std::string bucket_key(const Op& op) {
   std::string key;
@@ -36,7 +35,8 @@ std::string bucket_key(const Op& op) {
 
 class Orderer {
  public:
-  Orderer(const Region& body, int64_t piece) : body_(body), piece_(piece) {}
+  Orderer(const Region& body, int64_t piece, int64_t bucket_bytes)
+      : body_(body), piece_(piece), bucket_bytes_(bucket_bytes) {}
 
   BucketOrder run() {
     find_inputs();
@@ -124,7 +124,7 @@ class Orderer {
       }
       open.ops.push_back(op);
       bytes += more;
-      if (bytes >= kBucketBytes) {
+      if (bytes >= bucket_bytes_) {
         add(std::move(open));
         open = Bucket{{}, true};
         bytes = 0;
@@ -220,7 +220,7 @@ class Orderer {
   }
 
   const Region& body_;
-  const int64_t piece_;
+  const int64_t piece_, bucket_bytes_;
   BucketOrder out_;
   std::map<std::string, std::vector<const Op*>> groups_;
   std::unordered_map<const Op*, Node> nodes_;  // looked up only; nodes stay where they are
@@ -259,7 +259,9 @@ int64_t exchange_piece_bytes(const spec::BoardParams& board) {
   return std::clamp(share, kPieceGrain, kPieceBytes);
 }
 
-BucketOrder order_buckets(const Region& body, int64_t piece) { return Orderer(body, piece).run(); }
+BucketOrder order_buckets(const Region& body, int64_t piece, int64_t bucket_bytes) {
+  return Orderer(body, piece, bucket_bytes).run();
+}
 
 void join_buckets(Region& body, int64_t piece) {
   for (const auto& op : body.ops) {

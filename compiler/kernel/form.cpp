@@ -27,18 +27,19 @@ class RegionFusion : public Fusion {
  public:
   // `parent`: of the region around it, null for main.
   RegionFusion(const Region& region, const ControlFacts& facts, RegionFusion* parent,
-               CoreClasses together, int64_t piece)
+               CoreClasses together, int64_t piece, int64_t bucket_bytes)
       : region_(region),
         facts_(facts),
         parent_(parent),
         together_(std::move(together)),
-        piece_(piece) {
+        piece_(piece),
+        bucket_bytes_(bucket_bytes) {
     context_.is_copied = [this](const Value* v) { return is_copied(v); };
     uses_ = compute_uses(region);
   }
 
   KernelProgram run() {
-    BucketOrder order = order_buckets(region_, piece_);
+    BucketOrder order = order_buckets(region_, piece_, bucket_bytes_);
     program_.buckets = std::move(order.buckets);
     program_.piece = piece_;
     for (const OrderStep& step : order.steps) {
@@ -97,7 +98,7 @@ class RegionFusion : public Fusion {
     return made->result();
   }
   KernelProgram form(const Region& region, const CoreClasses& together) override {
-    return RegionFusion(region, facts_, this, together, piece_).run();
+    return RegionFusion(region, facts_, this, together, piece_, bucket_bytes_).run();
   }
 
  private:
@@ -440,13 +441,14 @@ class RegionFusion : public Fusion {
   Producers producers_{region_, *made_ops_, context_};
   std::set<const Value*> copied_;
   int copies_ = 0;  // that copy() is making
-  const int64_t piece_;
+  const int64_t piece_, bucket_bytes_;
 };
 
 }  // namespace
 
-KernelProgram form_kernels(const Module& module, int64_t piece) {
-  return RegionFusion(module.main->body, ControlFacts(module), nullptr, {}, piece).run();
+KernelProgram form_kernels(const Module& module, int64_t piece, int64_t bucket_bytes) {
+  return RegionFusion(module.main->body, ControlFacts(module), nullptr, {}, piece, bucket_bytes)
+      .run();
 }
 
 }  // namespace tpu::compiler

@@ -3,6 +3,7 @@
 
 #include "kernel/epilogue.hpp"
 #include "kernel/kernel_index.hpp"
+#include "kernel/one_result.hpp"
 #include "kernel/recompute.hpp"
 #include "kernel/verify_kernels.hpp"
 
@@ -37,7 +38,14 @@ void on_each_program(KernelProgram& program, void (*pass)(KernelProgram&)) {
 
 const std::vector<KernelPass>& kernel_passes() {
   static const std::vector<KernelPass> passes = {
-      {"form", [](KernelProgram& p, KernelContext& c) { p = form_kernels(c.module, c.piece); }},
+      {"form", [](KernelProgram& p,
+                  KernelContext& c) { p = form_kernels(c.module, c.piece, c.bucket_bytes); }},
+      {"one_result",
+       [](KernelProgram& p, KernelContext& c) {
+         if (c.one_result) {
+           on_each_program(p, give_results_kernels);
+         }
+       }},
       {"recompute",
        [](KernelProgram& p, KernelContext& c) { recompute_values(p, *c.module.main, c.board); }},
       {"split", [](KernelProgram& p, KernelContext&) { on_each_program(p, split_large_kernels); }},

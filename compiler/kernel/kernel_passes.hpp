@@ -1,6 +1,7 @@
 // The passes over kernels, in order, each under its name for --dump-after and with the verifier
 // behind it:
 //   form          the graph cut into kernels: fusion, buckets of collectives, control flow
+//   one_result    a kernel for each result (one_result.hpp), where the context asks for it
 //   recompute     values that are cheaper to compute again than to keep (recompute.hpp)
 //   split         loop kernels that one command cannot hold, in two
 //   epilogue      loop kernels that work on the blocks of a contraction (epilogue.hpp)
@@ -19,6 +20,8 @@ struct KernelContext {
   const Module& module;
   const spec::BoardParams& board;
   int64_t piece = exchange_piece_bytes(board);  // of a streamed exchange, in bytes
+  int64_t bucket_bytes = kBucketBytes;          // of an exchange beside other kernels
+  bool one_result = false;                      // of a loop kernel without sums
   bool shard_updates = false;
   bool only_faster = false;  // updates are sharded only where the board gains by it
   ShardReport sharded = {};  // what shard_update did
@@ -39,7 +42,8 @@ KernelProgram run_kernel_passes(
 // Cuts the graph into kernels by all passes, without sharded updates.
 KernelProgram make_kernels(const Module& module, const spec::BoardParams& board);
 
-// The pass `form`. `piece`: bytes of a streamed piece of an exchange.
-KernelProgram form_kernels(const Module& module, int64_t piece);
+// The pass `form`. `piece`: bytes of a streamed piece of an exchange; `bucket_bytes`: of one.
+KernelProgram form_kernels(const Module& module, int64_t piece,
+                           int64_t bucket_bytes = kBucketBytes);
 
 }  // namespace tpu::compiler

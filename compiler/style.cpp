@@ -1,0 +1,44 @@
+// The rules of each style and what they rest on. "Traces": op profiles of ParaDnn's fully connected
+// networks on v2-8 (docs/timing_truth.md), in bytes a parameter of a core's HBM and step.
+#include "style.hpp"
+
+#include <algorithm>
+
+namespace tpu::compiler {
+
+StyleRules rules_of(Style style) {
+  StyleRules rules;
+  if (style == Style::kXla2019) {
+    // Source: weight-update sharding came to XLA in 2020 (Xu et al., "Automatic cross-replica
+    // sharding of weight update in data-parallel training"); the traces' optimiser moves 40 bytes
+    // for every parameter on every core.
+    rules.shard_updates = false;
+    // Inferred: the shares of the op classes in traces without a pause sum to 100 %, so nothing
+    // runs beside cross-replica-sum; its time is that of all gradients.
+    rules.sums_beside_compute = false;
+    // Inferred: RMSProp with momentum moves 28 bytes as loop fusions and 12 as a lone op: mean
+    // square (reads 2, writes 1), momentum (3 and 1), parameter (2 and 1), each by itself.
+    rules.many_results = false;
+    // Inferred: matmuls move 12 bytes a parameter beside their activations, which is the weight in
+    // f32 forward and backward and its gradient in f32; there is no class that would hold casts.
+    rules.casts_in_memory = false;
+    // Inferred: as for sums_beside_compute; one op follows the other.
+    rules.overlap_kernels = false;
+  }
+  return rules;
+}
+
+const std::map<std::string, Style>& style_names() {
+  static const std::map<std::string, Style> names = {{"best", Style::kBest},
+                                                     {"xla2019", Style::kXla2019}};
+  return names;
+}
+
+std::string_view name_of(Style style) {
+  const auto& names = style_names();
+  return std::find_if(names.begin(), names.end(),
+                      [&](const auto& entry) { return entry.second == style; })
+      ->first;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,37 @@
+// Styles: in which manner a program is compiled. `best` is the fastest that this compiler makes.
+// `xla2019` makes what the production compiler of 2018 to 2019 made, as far as its traces tell, so
+// that times can be compared with those of boards that existed. A style is a set of rules, each
+// with its evidence (style.cpp); nothing else in the compiler asks for the style.
+// docs/timing_truth.md holds the measurements, docs/adr/0053-compile-styles.md the reasons.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace tpu::compiler {
+
+enum class Style : uint8_t { kBest, kXla2019 };
+
+struct StyleRules {
+  // Updates of replicated state may be cut over the cores (shard_update.hpp).
+  bool shard_updates = true;
+  // A sum over the cores starts when 4 MiB of gradients are ready, beside the backward pass (false:
+  // behind the last gradient, all of them together).
+  bool sums_beside_compute = true;
+  // A loop kernel may write several results.
+  bool many_results = true;
+  // A cast of an argument that only contractions read is a kernel and a buffer of its own (false:
+  // the contraction reads the argument; the matrix unit rounds as the cast does).
+  bool casts_in_memory = true;
+  // Commands of a kernel may run beside those of the kernels around it.
+  bool overlap_kernels = true;
+};
+
+StyleRules rules_of(Style style);
+
+const std::map<std::string, Style>& style_names();
+std::string_view name_of(Style style);
+
+}  // namespace tpu::compiler
