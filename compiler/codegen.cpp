@@ -241,6 +241,11 @@ KernelProgram kernels_of(const Module& module, const spec::BoardParams& board,
   return kernels;
 }
 
+EmitRules emit_rules(const CompileOptions& options) {
+  const StyleRules rules = rules_of(options.style);
+  return {.overlap = rules.overlap_kernels, .keep_values = rules.values_in_vmem};
+}
+
 }  // namespace
 
 bool wants_dump(const CompileOptions& options, const std::string& stage) {
@@ -255,9 +260,11 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   ShardReport report;
   KernelProgram kernels = kernels_of(module, board, options, report);
   EmittedProgram emitted = emit_program(
-      module, kernels, board, cores, rules_of(options.style).overlap_kernels, [&](double done) {
+      module, kernels, board, cores,
+      [&](double done) {
         tell(options, "commands", kEmitBegins + (kSemaphoresBegin - kEmitBegins) * done);
-      });
+      },
+      emit_rules(options));
   if (wants_dump(options, "kernels")) {
     options.dump("kernels", print(kernels));
   }

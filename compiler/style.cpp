@@ -22,6 +22,9 @@ StyleRules rules_of(Style style) {
     // Inferred: matmuls move 12 bytes a parameter beside their activations, which is the weight in
     // f32 forward and backward and its gradient in f32; there is no class that would hold casts.
     rules.casts_in_memory = false;
+    // Inferred: the same bytes, also where a parameter has 4 MiB: every fusion reads its operands
+    // from HBM and writes its result there.
+    rules.values_in_vmem = false;
     // Inferred: as for sums_beside_compute; one op follows the other.
     rules.overlap_kernels = false;
   }

@@ -114,21 +114,28 @@ void emit_kernel(EmitContext& ctx, const Kernel& k) {
   advance_inflight(ctx);
 }
 
-// Nothing of the kernels so far runs beside those that follow.
-void end_kernel(EmitContext& ctx) {
-  finish_inflight(ctx);
-  ctx.sink.control(Control::Kind::kDrain);
+// What the rules want between a kernel and the next one.
+void end_kernel(EmitContext& ctx, const EmitRules& rules) {
+  if (!rules.overlap) {
+    finish_inflight(ctx);
+  }
+  if (!rules.keep_values) {
+    ctx.plan.memory.flush();
+    ctx.sink.run(ctx.plan.memory.take_moves());
+  }
+  if (!rules.overlap) {
+    ctx.sink.control(Control::Kind::kDrain);
+  }
 }
 
-void emit_all(EmitContext& ctx, bool overlap, const std::function<void(double done)>& progress) {
+void emit_all(EmitContext& ctx, const std::function<void(double done)>& progress,
+              const EmitRules& rules) {
   size_t behind = 0;
   ctx.sink.insn(spec::ScalarOp::kRid, kPartitionRegister, 0, 0, 0);
   for (const Kernel& k : ctx.plan.kernels.kernels) {
     try {
       emit_kernel(ctx, k);
-      if (!overlap) {
-        end_kernel(ctx);
-      }
+      end_kernel(ctx, rules);
     } catch (const ListingFull&) {
       throw too_long(k);
     }
@@ -181,10 +188,14 @@ void emit_step(EmitContext& ctx, const Step& step) {
 
 EmittedProgram emit_program(const Module& module, KernelProgram& kernels,
                             const spec::BoardParams& board, const std::vector<int>& cores,
-                            bool overlap, const std::function<void(double done)>& progress) {
+                            const std::function<void(double done)>& progress,
+                            const EmitRules& rules) {
   PlanContext plan(module, kernels, board);
   EmitContext ctx(plan, cores);
-  emit_all(ctx, overlap, progress);
+  if (!rules.keep_values) {
+    plan.memory.keep_nothing();
+  }
+  emit_all(ctx, progress, rules);
   return finished(ctx);
 }
 

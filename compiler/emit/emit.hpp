@@ -27,12 +27,18 @@ struct EmittedProgram {
   std::string memory() const { return memory_report(listing.slots, scratch, ops); }
 };
 
+// How kernels follow each other.
+struct EmitRules {
+  bool overlap = true;      // commands of one may run beside those of its neighbours
+  bool keep_values = true;  // a value may stay in VMEM from one to another
+};
+
 // Kernels whose tiles do not fit into VMEM are cut in two until they do. Throws Error if the
 // smallest tile of a kernel does not fit, or if the program is too long. `cores`: of the board, by
-// partition. `overlap`: commands of a kernel may run beside those of the kernels around it.
-// `progress` is called with the share of the kernels that are behind.
+// partition. `progress` is called with the share of the kernels that are behind.
 EmittedProgram emit_program(const Module& module, KernelProgram& kernels,
                             const spec::BoardParams& board, const std::vector<int>& cores,
-                            bool overlap, const std::function<void(double done)>& progress = {});
+                            const std::function<void(double done)>& progress = {},
+                            const EmitRules& rules = {});
 
 }  // namespace tpu::compiler

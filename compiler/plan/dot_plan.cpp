@@ -152,7 +152,7 @@ std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::
   TileLimits& t = p.limits;
   t.lhs_whole = !w.transposes_box() && (lhs.vmem >= 0 || lhs.bytes <= limit);
   t.rhs_whole = rhs.vmem >= 0 || rhs.bytes <= limit;
-  t.out_whole = out.bytes <= limit;
+  t.out_whole = out.bytes <= memory.kept_limit();
   t.narrow_out = k.out->type.elem == Elem::kBf16;
   std::vector<Buffer*> leaving;  // operands that come in blocks instead
   int64_t share = vmem * 3 / 4;
@@ -267,7 +267,7 @@ std::optional<DotPlan> plan_fused(const Kernel& k, Residency& memory,
   DotPlan p;
   p.stores_sums = std::find(k.writes.begin(), k.writes.end(), k.out) != k.writes.end();
   if (Contraction::count(k.contract().dot.k) == 0 ||
-      (p.stores_sums && memory.at(k.out).bytes <= memory.whole_limit())) {
+      (p.stores_sums && memory.at(k.out).bytes <= memory.kept_limit())) {
     return std::nullopt;  // small sums stay in VMEM for their other readers
   }
   LoopPlan& plan = p.epilogue.emplace();

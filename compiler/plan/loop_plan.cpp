@@ -240,7 +240,7 @@ bool choose_streams(const Kernel& k, Residency& memory, const spec::BoardParams&
       return false;
     }
     return b.vmem >= 0 || b.bytes <= small ||
-           (memory.next_read(b) != INT32_MAX && b.bytes <= memory.whole_limit());
+           (memory.next_read(b) != INT32_MAX && b.bytes <= memory.kept_limit());
   };
   const auto whole = [&](Buffer& b) {
     if (std::find(plan.whole.begin(), plan.whole.end(), b.value) == plan.whole.end()) {

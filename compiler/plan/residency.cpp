@@ -128,6 +128,11 @@ bool Residency::evict_one() {
   return true;
 }
 
+void Residency::flush() {
+  while (evict_one()) {
+  }
+}
+
 std::optional<int64_t> Residency::take(int64_t bytes) {
   auto address = vmem_.take(bytes);
   if (address) {

@@ -93,6 +93,12 @@ class Residency {
   int next_read(const Buffer& b) const;  // kernel behind the current one, INT_MAX: none
   int64_t whole_limit() const { return vmem_bytes_ / 4; }  // larger ones never stay as a whole
 
+  // Largest value that stays in VMEM for readers in later kernels. With keep_nothing() no value
+  // does: kernels write their results home, and flush() stores what has come to lie there whole.
+  int64_t kept_limit() const { return keeps_ ? whole_limit() : 0; }
+  void keep_nothing() { keeps_ = false; }
+  void flush();
+
   // VMEM. What does not fit even after evictions is answered with nothing or false, and evicts
   // nothing then.
   std::optional<int64_t> take(int64_t bytes);
@@ -124,7 +130,7 @@ class Residency {
   std::vector<Buffer*> ordered_;                // by number, for everything that walks over buffers
   std::map<int, Buffer*> resident_;             // by number: those in VMEM, and more
   std::vector<std::pair<int, Buffer*>> dying_;  // with the kernel that reads it last, ascending
-  bool reads_known_ = false;
+  bool reads_known_ = false, keeps_ = true;
   size_t died_ = 0;              // of dying_: their last reader has run
   std::map<int, Buffer*> dead_;  // of those, by number: what may still hold memory
   RangeAllocator vmem_;
