@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "board/board_loader.hpp"
 #include "report/accounts.hpp"
+#include "report/op_class.hpp"
 #include "report/retime.hpp"
 #include "report/what_if.hpp"
 #include "tpu/error.hpp"
@@ -34,6 +36,7 @@ class Report {
         board_(spec::board_of(record)),
         timing_(retime(record, no_change(record))),
         account_(account(record, timing_)),
+        path_(critical_path(record, timing_)),
         cores_(static_cast<double>(record.cores.size())) {}
 
   Json run(size_t changes, unsigned threads) const {
@@ -41,6 +44,7 @@ class Report {
     json["kinds"] = kTimeKindNames;
     json["idle_kinds_from"] = static_cast<size_t>(TimeKind::kIssue);
     json["average"] = average();
+    json["classes"] = classes();
     json["cores"] = Json::array();
     for (size_t i = 0; i < record_.cores.size(); ++i) {
       json["cores"].push_back(core(i));
@@ -156,6 +160,32 @@ class Report {
     return json;
   }
 
+  OpClass class_of(uint32_t op) const {
+    return op < record_.ops.size() ? class_of_op(record_.ops[op].name) : OpClass::kOther;
+  }
+
+  // Cycles of a core on average, which sum to the step, and those of the critical path.
+  Json classes() const {
+    std::array<double, kOpClasses> cycles{}, path{};
+    for (const auto& [id, op] : account_.ops) {
+      cycles[static_cast<size_t>(class_of(id))] += static_cast<double>(op.total()) / cores_;
+    }
+    const double charged = std::accumulate(cycles.begin(), cycles.end(), 0.0);
+    cycles[static_cast<size_t>(OpClass::kIdle)] = step_cycles() - charged;
+    for (const PathPiece& piece : path_) {
+      const bool idle = piece.kind >= TimeKind::kIssue;
+      path[static_cast<size_t>(idle ? OpClass::kIdle : class_of(piece.op))] +=
+          static_cast<double>(piece.end - piece.begin);
+    }
+    Json json = Json::object();
+    for (size_t c = 0; c < kOpClasses; ++c) {
+      if (cycles[c] != 0 || path[c] != 0) {
+        json[std::string(kOpClassNames[c])] = {{"cycles", cycles[c]}, {"critical_path", path[c]}};
+      }
+    }
+    return json;
+  }
+
   std::string name_of(uint32_t op) const {
     const bool known = op < record_.ops.size() && !record_.ops[op].name.empty();
     return known                       ? record_.ops[op].name
@@ -188,6 +218,7 @@ class Report {
       json.push_back({{"id", id},
                       {"name", name_of(id)},
                       {"source", source_of(id)},
+                      {"class", kOpClassNames[static_cast<size_t>(class_of(id))]},
                       {"cycles", cycles},
                       {"busy_cycles", static_cast<double>(op.busy) / cores_},
                       {"commands", op.commands},
@@ -244,7 +275,7 @@ class Report {
     std::vector<PathPiece> merged;
     KindCycles kinds{};
     std::map<uint32_t, uint64_t> by_op;
-    for (const PathPiece& piece : critical_path(record_, timing_)) {
+    for (const PathPiece& piece : path_) {
       kinds[static_cast<size_t>(piece.kind)] += piece.end - piece.begin;
       by_op[piece.op] += piece.end - piece.begin;
       if (!merged.empty() && merged.back().core == piece.core && merged.back().op == piece.op &&
@@ -290,6 +321,7 @@ class Report {
   const spec::BoardParams board_;
   const StepTiming timing_;
   const StepAccount account_;
+  const std::vector<PathPiece> path_;
   const double cores_;
 };
 

@@ -5,11 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <numeric>
+#include <string>
 
 #include "board/board_loader.hpp"
 #include "command/cost.hpp"
 #include "report/accounts.hpp"
+#include "report/op_class.hpp"
 #include "report/retime.hpp"
 #include "report/what_if.hpp"
 #include "tpu/error.hpp"
@@ -140,6 +143,43 @@ TEST_F(StepReport, KindsSumToTheStepOnEveryCore) {
   EXPECT_EQ(step.ops.at(1).flops, 1000u);
   EXPECT_EQ(step.ops.at(0).hbm_read, 2 * kBytes);
   EXPECT_EQ(step.chip_hbm_bytes.at(0), 2 * kBytes);
+}
+
+TEST(OpClass, IsOfTheFirstOpThatIsMoreThanAMove) {
+  const std::map<std::string, OpClass> classes = {
+      {"dot_general+add+maximum", OpClass::kMatmul},
+      {"multiply+rsqrt+subtract+7 more", OpClass::kElementwise},
+      {"transpose+convert", OpClass::kElementwise},
+      {"convert", OpClass::kElementwise},
+      {"all_reduce+all_reduce+30 more", OpClass::kCollective},
+      {"collective_permute", OpClass::kCollective},
+      {"transpose+pad", OpClass::kDataFormatting},
+      {"result 12", OpClass::kDataFormatting},
+      {"indexed_read", OpClass::kDataFormatting},
+      {"recv", OpClass::kHost},
+      {"while", OpClass::kOther},
+      {"", OpClass::kOther}};
+  for (const auto& [name, expected] : classes) {
+    EXPECT_EQ(class_of_op(name), expected) << name;
+  }
+}
+
+TEST_F(StepReport, ClassesSumToTheStepAndToItsCriticalPath) {
+  record_.ops[1].name = "dot_general+add";
+  record_.ops[0].name = "transpose";
+  const auto report = step_report(record_, 0, 1);
+  double cycles = 0, path = 0;
+  for (const auto& each : report["classes"]) {
+    cycles += each["cycles"].get<double>();
+    path += each["critical_path"].get<double>();
+  }
+  const auto step = static_cast<double>(record_.end() - record_.begin());
+  EXPECT_NEAR(cycles, step, step / 1e6);
+  EXPECT_NEAR(path, step, step / 1e6);
+  EXPECT_EQ(report["classes"]["matmul"]["critical_path"], static_cast<double>(kMatmul));
+  EXPECT_EQ(report["classes"]["matmul"]["cycles"], kMatmul / 2.0);  // on one of two cores
+  EXPECT_GT(report["classes"]["data formatting"]["cycles"].get<double>(), 0);
+  EXPECT_GT(report["classes"]["idle"]["cycles"].get<double>(), 0);
 }
 
 TEST_F(StepReport, TheCriticalPathIsTheWholeStep) {
