@@ -2,7 +2,6 @@
 #include "codegen.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <numeric>
 #include <set>
 #include <span>
@@ -223,8 +222,8 @@ KernelProgram kernels_of(const Module& module, const spec::BoardParams& board,
   const StyleRules rules = rules_of(options.style);
   context.shard_updates = rules.shard_updates && options.update_sharding != UpdateSharding::kOff;
   context.one_result = !rules.many_results;
-  if (!rules.sums_beside_compute) {
-    context.bucket_bytes = INT64_MAX;
+  if (!rules.sums_together) {
+    context.bucket_bytes = 1;  // full with the first array
   }
   context.only_faster = options.update_sharding == UpdateSharding::kAuto;
   double behind = 0;

@@ -13,9 +13,10 @@ StyleRules rules_of(Style style) {
     // sharding of weight update in data-parallel training"); the traces' optimiser moves 40 bytes
     // for every parameter on every core.
     rules.shard_updates = false;
-    // Inferred: the shares of the op classes in traces without a pause sum to 100 %, so nothing
-    // runs beside cross-replica-sum; its time is that of all gradients.
-    rules.sums_beside_compute = false;
+    // Source: CrossShardOptimizer of TensorFlow sums every gradient by an op of its own
+    // (tensorflow/contrib/tpu/python/tpu/tpu_optimizer.py), and the traces show that they stay so:
+    // 12 us for each array and 0.082 ns for each parameter, whatever the width.
+    rules.sums_together = false;
     // Inferred: RMSProp with momentum moves 28 bytes as loop fusions and 12 as a lone op: mean
     // square (reads 2, writes 1), momentum (3 and 1), parameter (2 and 1), each by itself.
     rules.many_results = false;
@@ -25,7 +26,8 @@ StyleRules rules_of(Style style) {
     // Inferred: the same bytes, also where a parameter has 4 MiB: every fusion reads its operands
     // from HBM and writes its result there.
     rules.values_in_vmem = false;
-    // Inferred: as for sums_beside_compute; one op follows the other.
+    // Inferred: the times of all classes sum to the time of profiles without a pause: one op follows
+    // the other, and no sum over the cores hides behind the backward pass.
     rules.overlap_kernels = false;
   }
   return rules;

@@ -17,9 +17,9 @@ enum class Style : uint8_t { kBest, kXla2019 };
 struct StyleRules {
   // Updates of replicated state may be cut over the cores (shard_update.hpp).
   bool shard_updates = true;
-  // A sum over the cores starts when 4 MiB of gradients are ready, beside the backward pass (false:
-  // behind the last gradient, all of them together).
-  bool sums_beside_compute = true;
+  // Arrays that are summed over the cores travel together, 4 MiB in an exchange (false: each array of
+  // a size that is streamed by itself, in an exchange of its own).
+  bool sums_together = true;
   // A loop kernel may write several results.
   bool many_results = true;
   // A cast of an argument that only contractions read is a kernel and a buffer of its own (false:

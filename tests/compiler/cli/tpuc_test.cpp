@@ -90,6 +90,19 @@ TEST_F(Tpuc, SaysWhyNothingIsSharded) {
   EXPECT_EQ(tpuc(data("dense.mlirbc") + " --update-sharding=auto -o /dev/null").text, "");
 }
 
+TEST_F(Tpuc, StylesThatThereAreNotOrThatContradictAreWrongUsage) {
+  const std::string program = data("mlp_sgd.mlirbc") + " -o /dev/null ";
+  const Result unknown = tpuc(program + "--style xla2018");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_NE(unknown.text.find("xla2018"), std::string::npos) << unknown.text;
+  EXPECT_NE(unknown.text.find("best"), std::string::npos) << unknown.text;
+  const Result contradiction = tpuc(program + "--style xla2019 --update-sharding=on");
+  EXPECT_EQ(contradiction.code, 2);
+  EXPECT_NE(contradiction.text.find("never shards updates"), std::string::npos);
+  EXPECT_EQ(tpuc(program + "--style xla2019 --update-sharding=auto").code, 0);
+  EXPECT_EQ(tpuc(program + "--style best --update-sharding=on").code, 0);
+}
+
 TEST_F(Tpuc, FailuresLeaveWhatWasThere) {
   std::filesystem::create_directory(out("folder"));
   for (const std::string& target : {std::string("/dev/full"), out("folder")}) {

@@ -1,0 +1,220 @@
+// Styles on a network of two layers with RMSProp: equal bits, and what the rules of `xla2019` make
+// of it: order, traffic, kernels.
+#include "style.hpp"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "../../unit/compiler/graph_builder.hpp"
+#include "../run_compiled.hpp"
+#include "emit/emit.hpp"
+#include "kernel/kernel_passes.hpp"
+#include "passes/operand_casts.hpp"
+
+namespace tpu::compiler::test {
+namespace {
+
+// Of one of 8 cores; each has its own rows. Arguments: weights, mean squares and momenta of both
+// layers, inputs. Results: the new weights, mean squares and momenta.
+class TwoLayers {
+ public:
+  TwoLayers(int64_t rows, int64_t nodes)
+      : weights_(f32({nodes, nodes})), rows_{Elem::kBf16, {rows, nodes}} {
+    b_.module().mesh.name = "mesh";
+    b_.module().mesh.axes = {{"d", 8}};
+    for (auto* layer : {&first_, &second_}) {
+      layer->weights = state();
+      layer->square = state();
+      layer->momentum = state();
+    }
+    Value* x = b_.arg(rows_);
+    ArgInfo& info = b_.module().main->args.back();
+    info.global.dims[0] = 8 * rows;
+    info.sharding.dim_axes = {{0}};
+    Value* c1 = cast(first_);
+    Value* c2 = cast(second_);
+    Value* h = op(Kind::kMaximum, {dot(x, c1, 1, 0, rows_), b_.constant(rows_, 0)});
+    Value* y = dot(h, c2, 1, 0, rows_);
+    Value* dh = dot(y, c2, 1, 1, rows_);
+    update(second_, gradient(h, y));
+    update(first_, gradient(x, dh));
+    b_.done(results_);
+  }
+  Module& module() { return b_.module(); }
+  double parameters() const { return 2.0 * static_cast<double>(weights_.count()); }
+
+ private:
+  struct Layer {
+    Value *weights, *square, *momentum;
+  };
+
+  Value* op(Kind kind, std::vector<Value*> operands) {
+    const Type type = operands[0]->type;
+    return b_.op(kind, std::move(operands), type);
+  }
+  Value* state() { return b_.arg(weights_); }
+  Value* cast(const Layer& layer) {
+    return b_.op(Kind::kConvert, {layer.weights}, {Elem::kBf16, weights_.dims});
+  }
+  Value* dot(Value* lhs, Value* rhs, int64_t l, int64_t r, const Type& type) {
+    DotAttrs attrs;
+    attrs.lhs_contract = {l};
+    attrs.rhs_contract = {r};
+    return b_.op(Kind::kDotGeneral, {lhs, rhs}, type, attrs);
+  }
+  Value* gradient(Value* in, Value* out) {
+    Value* g = dot(in, out, 0, 0, {Elem::kBf16, weights_.dims});
+    Value* wide = b_.op(Kind::kConvert, {g}, weights_);
+    CollectiveAttrs all;
+    all.groups = {{0, 1, 2, 3, 4, 5, 6, 7}};
+    return b_.with_body(b_.op(Kind::kAllReduce, {wide}, weights_, all), Kind::kAdd);
+  }
+  Value* splat(double value) { return b_.constant(weights_, value); }
+  void update(const Layer& layer, Value* g) {
+    Value* change = op(Kind::kSubtract, {op(Kind::kMultiply, {g, g}), layer.square});
+    Value* square = op(Kind::kAdd, {layer.square, op(Kind::kMultiply, {change, splat(0.1)})});
+    Value* scaled =
+        op(Kind::kMultiply, {g, op(Kind::kRsqrt, {op(Kind::kAdd, {square, splat(1)})})});
+    Value* momentum = op(Kind::kAdd, {op(Kind::kMultiply, {layer.momentum, splat(0.9)}), scaled});
+    for (Value* result : {op(Kind::kSubtract, {layer.weights, momentum}), square, momentum}) {
+      results_.push_back(result);
+    }
+  }
+
+  GraphBuilder b_{8};
+  Type weights_, rows_;
+  Layer first_{}, second_{};
+  std::vector<Value*> results_;
+};
+
+CompileOptions options_of(Style style) {
+  CompileOptions options;
+  options.style = style;
+  options.update_sharding = UpdateSharding::kOff;
+  return options;
+}
+
+exe::ExecutableT compiled(Module& module, Style style, const std::string& board = "v2_8") {
+  if (!rules_of(style).casts_in_memory) {
+    read_arguments_uncast(module);
+    module.number_ops();
+    verify(module);
+  }
+  return generate(module, spec::load_board(board), options_of(style));
+}
+
+KernelProgram kernels(const Module& module, const spec::BoardParams& board, int64_t bucket_bytes) {
+  KernelContext context{module, board};
+  context.bucket_bytes = bucket_bytes;
+  return run_kernel_passes(context);
+}
+
+TEST(Style, GivesTheSameBits) {
+  const spec::BoardParams board = spec::load_board("v2_8");
+  TwoLayers best(32, 256), xla(32, 256);
+  const auto args = random_arguments(best.module(), RunOptions{});
+  const Outcome want =
+      run_executable(best.module(), compiled(best.module(), Style::kBest), board, args, 0);
+  for (const uint32_t seed : {0u, 5u}) {
+    const Outcome got =
+        run_executable(xla.module(), compiled(xla.module(), Style::kXla2019), board, args, seed);
+    for (size_t core = 0; core < 8; ++core) {
+      for (size_t i = 0; i < want.results[core].size(); ++i) {
+        EXPECT_EQ(want.results[core][i].data, got.results[core][i].data) << core << " " << i;
+      }
+    }
+  }
+}
+
+TEST(Style, Xla2019SumsEachArrayByItself) {
+  TwoLayers net(32, 512);  // 1 MiB a gradient
+  const spec::BoardParams board = spec::load_board("v2_8");
+  EXPECT_EQ(kernels(net.module(), board, kBucketBytes).buckets.size(), 1u);
+  EXPECT_EQ(kernels(net.module(), board, 1).buckets.size(), 2u);
+}
+
+// All that a kernel does is over before the next one begins: exchanges, too.
+TEST(Style, Xla2019RunsOneKernelAtATime) {
+  TwoLayers net(32, 512);
+  const spec::BoardParams board = spec::load_board("v2_8");
+  KernelProgram program = kernels(net.module(), board, 1);
+  const std::vector<int> cores = {0, 1, 2, 3, 4, 5, 6, 7};
+  const EmittedProgram emitted =
+      emit_program(net.module(), program, board, cores, {}, {.overlap = false});
+  bool drained = true;
+  std::optional<uint32_t> op;
+  size_t changes = 0;
+  for (const auto& item : emitted.listing.items) {
+    if (const auto* control = std::get_if<Control>(&item)) {
+      drained = drained || control->kind == Control::Kind::kDrain;
+    } else if (const auto* command = std::get_if<Command>(&item)) {
+      const uint32_t id = command->head().op_id;
+      if (op && *op != id) {
+        EXPECT_TRUE(drained) << "op " << id;
+        ++changes;
+      }
+      drained = op == id && drained;
+      op = id;
+    }
+  }
+  EXPECT_GT(changes, 8u);
+}
+
+// Traces of real boards: 40 bytes a parameter for the optimiser, 12 for the matmuls (8 of the first
+// layer, whose inputs need no gradient), 8 for the sum over the cores (docs/timing_truth.md).
+TEST(Style, Xla2019MovesWhatTheTracesShow) {
+  TwoLayers net(32, 2048);
+  const exe::ExecutableT e = compiled(net.module(), Style::kXla2019);
+  const double bytes = static_cast<double>(e.hbm_read_bytes + e.hbm_written_bytes);
+  EXPECT_NEAR(bytes / net.parameters(), 40 + (12 + 8) / 2 + 8, 0.5);
+}
+
+TEST(Style, Xla2019GivesEachResultOfAnUpdateAKernel) {
+  TwoLayers net(32, 256);
+  const spec::BoardParams board = spec::load_board("v2_8");
+  KernelContext context{net.module(), board};
+  context.one_result = true;
+  for (const Kernel& k : run_kernel_passes(context).kernels) {
+    if (k.kind == KernelClass::kLoop) {
+      EXPECT_EQ(k.writes.size(), 1u);
+    }
+  }
+}
+
+// What an earlier part writes is read, what nobody writes is computed again.
+TEST(Style, PartsOfAKernelReadEachOther) {
+  GraphBuilder b;
+  const Type type = f32({8192});
+  Value* x = b.arg(type);
+  Value* shared = b.op(Kind::kExp, {x}, type);
+  Value* first = b.op(Kind::kNegate, {shared}, type);
+  Value* second = b.op(Kind::kAdd, {first, shared}, type);
+  Module& m = b.done({first, second});
+  const spec::BoardParams board = spec::load_board("v2_8");
+  KernelContext context{m, board};
+  context.one_result = true;
+  const KernelProgram program = run_kernel_passes(context);
+  std::vector<const Kernel*> loops;
+  for (const Kernel& k : program.kernels) {
+    if (k.kind == KernelClass::kLoop) {
+      loops.push_back(&k);
+    }
+  }
+  ASSERT_EQ(loops.size(), 2u) << print(program);
+  EXPECT_EQ(loops[0]->ops, (std::vector<const Op*>{shared->def, first->def}));
+  EXPECT_EQ(loops[1]->ops, (std::vector<const Op*>{shared->def, second->def}));
+  EXPECT_EQ(loops[1]->reads, (std::vector<const Value*>{x, first}));
+}
+
+TEST(Style, ContradictionsAreRefused) {
+  CompileOptions options = options_of(Style::kXla2019);
+  EXPECT_EQ(contradiction(options), "");
+  options.update_sharding = UpdateSharding::kOn;
+  EXPECT_NE(contradiction(options).find("--style xla2019 never shards updates"), std::string::npos);
+  options.style = Style::kBest;
+  EXPECT_EQ(contradiction(options), "");
+}
+
+}  // namespace
+}  // namespace tpu::compiler::test
