@@ -20,7 +20,7 @@ struct StyleRules {
   // Arrays that are summed over the cores travel together, 4 MiB in an exchange (false: each array of
   // a size that is streamed by itself, in an exchange of its own).
   bool sums_together = true;
-  // A loop kernel may write several results.
+  // A loop kernel may write several results that are no sums.
   bool many_results = true;
   // A cast of an argument that only contractions read is a kernel and a buffer of its own (false:
   // the contraction reads the argument; the matrix unit rounds as the cast does).

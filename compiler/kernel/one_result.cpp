@@ -17,18 +17,19 @@ class ResultCutter {
     context_.is_copied = [this](const Value* v) { return is_copied(v); };
   }
 
-  // A kernel for each write; none if one of them cannot be a loop.
+  // A kernel for the sums and one for each other write; none if one of them cannot be a loop.
   std::vector<Kernel> run() {
     std::vector<Kernel> parts;
     try {
+      std::vector<const Op*> sums;
+      std::copy_if(kernel_.ops.begin(), kernel_.ops.end(), std::back_inserter(sums),
+                   [](const Op* op) { return op->kind == Kind::kReduce; });
+      if (!sums.empty() && !add_part(sums, parts)) {
+        return {};
+      }
       for (const Op* op : kernel_.ops) {
-        if (is_written(op)) {
-          auto part = kernel_for(*op);
-          if (!part) {
-            return {};
-          }
-          parts.push_back(std::move(*part));
-          made_.insert(op);
+        if (is_written(op) && !made_.contains(op) && !add_part({op}, parts)) {
+          return {};
         }
       }
     } catch (const NeedsCopy&) {
@@ -49,29 +50,30 @@ class ResultCutter {
            (index_.made_before(kernel_.order, v) || made_.contains(v->def));
   }
 
-  std::optional<Kernel> kernel_for(const Op& result) {
-    needed_.clear();
-    need(result);
-    Kernel part(KernelClass::kLoop);
+  // A kernel of these ops and of what computes their operands from memory. False: it is no loop.
+  bool add_part(const std::vector<const Op*>& results, std::vector<Kernel>& parts) {
+    const std::set<const Op*> needed = need(results);
+    Kernel& part = parts.emplace_back(KernelClass::kLoop);
     auto& loop = part.as<LoopPart>();
     loop.domain = kernel_.loop().domain;
     std::copy_if(kernel_.ops.begin(), kernel_.ops.end(), std::back_inserter(part.ops),
-                 [&](const Op* op) { return needed_.contains(op); });
+                 [&](const Op* op) { return needed.contains(op); });
     auto nest = build_nest(part.ops, loop.domain, context_);
     if (!nest) {
-      return std::nullopt;
+      return false;
     }
     loop.nest = std::move(*nest);
-    return part;
+    std::copy_if(part.ops.begin(), part.ops.end(), std::inserter(made_, made_.end()),
+                 [&](const Op* op) { return is_written(op); });
+    return true;
   }
 
-  // The ops of the kernel that compute `op` from memory.
-  void need(const Op& op) {
-    std::vector<const Op*> work = {&op};
+  std::set<const Op*> need(std::vector<const Op*> work) const {
+    std::set<const Op*> needed;
     while (!work.empty()) {
       const Op* top = work.back();
       work.pop_back();
-      if (!needed_.insert(top).second) {
+      if (!needed.insert(top).second) {
         continue;
       }
       for (const Value* v : top->operands) {
@@ -82,17 +84,18 @@ class ResultCutter {
         }
       }
     }
+    return needed;
   }
 
   const KernelIndex& index_;
   const Kernel& kernel_;
   NestContext context_;
-  std::set<const Op*> made_, needed_;  // results of the parts in front; ops of the present one
+  std::set<const Op*> made_;  // ops whose results the parts so far write
 };
 
 bool can_be_cut(const Kernel& k) {
-  return k.kind == KernelClass::kLoop && k.writes.size() > 1 && !k.loop().nest.has_reduce &&
-         k.loop().recomputed.empty() && k.loop().first == 0;
+  return k.kind == KernelClass::kLoop && k.writes.size() > 1 && k.loop().recomputed.empty() &&
+         k.loop().first == 0;
 }
 
 }  // namespace
@@ -102,7 +105,7 @@ void give_results_kernels(KernelProgram& program) {
   for (auto k = program.kernels.begin(); k != program.kernels.end(); ++k) {
     std::vector<Kernel> parts =
         can_be_cut(*k) ? ResultCutter(index, *k).run() : std::vector<Kernel>{};
-    if (parts.empty()) {
+    if (parts.size() < 2) {
       continue;
     }
     index.replace(*k, std::move(parts.front()));

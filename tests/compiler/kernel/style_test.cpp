@@ -207,6 +207,27 @@ TEST(Style, PartsOfAKernelReadEachOther) {
   EXPECT_EQ(loops[1]->reads, (std::vector<const Value*>{x, first}));
 }
 
+// A sum and what it is a sum of; a result that has nothing to do with them.
+TEST(Style, SumsStayWithTheirTerms) {
+  GraphBuilder b;
+  const Type type = f32({64, 256});
+  Value *x = b.arg(type), *y = b.arg(type);
+  Value* terms = b.op(Kind::kNegate, {x}, type);
+  Value* sum = b.reduce(terms, b.constant(f32({}), 0), {0}, f32({256}), Kind::kAdd);
+  Value* other = b.op(Kind::kAbs, {y}, type);
+  Module& m = b.done({terms, sum, other});
+  const spec::BoardParams board = spec::load_board("v2_8");
+  KernelContext context{m, board};
+  context.one_result = true;
+  std::vector<std::vector<const Op*>> loops;
+  for (const Kernel& k : run_kernel_passes(context).kernels) {
+    if (k.kind == KernelClass::kLoop) {
+      loops.push_back(k.ops);
+    }
+  }
+  EXPECT_EQ(loops, (std::vector<std::vector<const Op*>>{{terms->def, sum->def}, {other->def}}));
+}
+
 TEST(Style, ContradictionsAreRefused) {
   CompileOptions options = options_of(Style::kXla2019);
   EXPECT_EQ(contradiction(options), "");
