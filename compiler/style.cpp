@@ -18,8 +18,11 @@ StyleRules rules_of(Style style) {
     // 12 us for each array and 0.082 ns for each parameter, whatever the width.
     rules.sums_together = false;
     // Inferred: RMSProp with momentum moves 28 bytes as loop fusions and 12 as a lone op: mean
-    // square (reads 2, writes 1), momentum (3 and 1), parameter (2 and 1), each by itself.
+    // square (reads 2, writes 1), momentum (3 and 1), parameter (2 and 1), each by itself. Of other
+    // fusions with several results no trace tells.
     rules.many_results = false;
+    // Inferred: the casts of gradients to f32 are part of the matmuls at every width.
+    rules.epilogues_by_columns = true;
     // Inferred: matmuls move 12 bytes a parameter beside their activations, which is the weight in
     // f32 forward and backward and its gradient in f32; there is no class that would hold casts.
     rules.casts_in_memory = false;

@@ -20,8 +20,11 @@ struct StyleRules {
   // Arrays that are summed over the cores travel together, 4 MiB in an exchange (false: each array of
   // a size that is streamed by itself, in an exchange of its own).
   bool sums_together = true;
-  // A loop kernel may write several results that are no sums.
+  // A loop kernel may write several results of the program.
   bool many_results = true;
+  // What works on the blocks of a contraction takes blocks of any width (false: one that runs over
+  // all elements alike takes whole rows only, or runs behind the contraction).
+  bool epilogues_by_columns = false;
   // A cast of an argument that only contractions read is a kernel and a buffer of its own (false:
   // the contraction reads the argument; the matrix unit rounds as the cast does).
   bool casts_in_memory = true;

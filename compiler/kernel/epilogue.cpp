@@ -46,9 +46,26 @@ bool fits(const KernelProgram& program, const Kernel& dot, const Kernel& loop) {
   return reads == 1;
 }
 
+// One loop over all elements as two, the inner one of `columns` elements.
+void split_flat_loop(Nest& nest, int64_t columns) {
+  if (nest.loops.size() != 1 || nest.has_reduce || nest.loops[0].n % columns != 0) {
+    return;
+  }
+  const auto split = [columns](View& view) {
+    view.stride = {view.stride[0] * columns, view.stride[0]};
+  };
+  nest.loops = {{nest.loops[0].n / columns, false}, {columns, false}};
+  for (NestAccess& a : nest.accesses) {
+    split(a.view);
+  }
+  for (View& index : nest.indexes) {
+    split(index);
+  }
+}
+
 }  // namespace
 
-void fuse_epilogues(KernelProgram& program) {
+void fuse_epilogues(KernelProgram& program, bool by_columns) {
   auto& kernels = program.kernels;
   for (auto dot = kernels.begin(); dot != kernels.end();) {
     const auto current = dot++;
@@ -65,6 +82,9 @@ void fuse_epilogues(KernelProgram& program) {
     const bool more_readers = std::any_of(std::next(loop), kernels.end(), reads);
     // The contraction moves to the loop kernel's place: nobody else waits for it.
     const auto after = std::make_shared<Kernel>(*loop);
+    if (by_columns && after->loop().first == 0) {
+      split_flat_loop(after->as<LoopPart>().nest, current->out->type.dims.back());
+    }
     Kernel& joined = *loop;
     joined.kind = KernelClass::kContract;
     joined.part = ContractPart{current->contract().dot, after};

@@ -23,7 +23,8 @@ void split_large_kernels(KernelProgram& program) {
 }
 
 // Regions first, since a pass numbers the kernels of its program anew.
-void on_each_program(KernelProgram& program, void (*pass)(KernelProgram&)) {
+template <typename Pass>
+void on_each_program(KernelProgram& program, const Pass& pass) {
   for (const Kernel& k : program.kernels) {
     for (const auto& region : k.control().regions) {
       if (region) {
@@ -49,7 +50,11 @@ const std::vector<KernelPass>& kernel_passes() {
       {"recompute",
        [](KernelProgram& p, KernelContext& c) { recompute_values(p, *c.module.main, c.board); }},
       {"split", [](KernelProgram& p, KernelContext&) { on_each_program(p, split_large_kernels); }},
-      {"epilogue", [](KernelProgram& p, KernelContext&) { on_each_program(p, fuse_epilogues); }},
+      {"epilogue",
+       [](KernelProgram& p, KernelContext& c) {
+         on_each_program(p,
+                         [&c](KernelProgram& part) { fuse_epilogues(part, c.epilogue_columns); });
+       }},
       {"shard_update",
        [](KernelProgram& p, KernelContext& c) {
          if (c.shard_updates) {

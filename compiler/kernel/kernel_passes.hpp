@@ -21,7 +21,8 @@ struct KernelContext {
   const spec::BoardParams& board;
   int64_t piece = exchange_piece_bytes(board);  // of a streamed exchange, in bytes
   int64_t bucket_bytes = kBucketBytes;          // of an exchange beside other kernels
-  bool one_result = false;                      // of a loop kernel, and its sums
+  bool one_result = false;                      // of the program for a loop kernel
+  bool epilogue_columns = false;                // see fuse_epilogues()
   bool shard_updates = false;
   bool only_faster = false;  // updates are sharded only where the board gains by it
   ShardReport sharded = {};  // what shard_update did

@@ -13,18 +13,21 @@ namespace {
 // The ops of one kernel, cut by what they write.
 class ResultCutter {
  public:
-  ResultCutter(const KernelIndex& index, const Kernel& kernel) : index_(index), kernel_(kernel) {
+  ResultCutter(const KernelIndex& index, const Kernel& kernel,
+               const std::set<const Value*>& results)
+      : index_(index), kernel_(kernel), results_(results) {
     context_.is_copied = [this](const Value* v) { return is_copied(v); };
   }
 
-  // A kernel for the sums and one for each other write; none if one of them cannot be a loop.
+  // A kernel for each result of the program and one for other writes; none if one of them cannot
+  // be a loop.
   std::vector<Kernel> run() {
     std::vector<Kernel> parts;
     try {
-      std::vector<const Op*> sums;
-      std::copy_if(kernel_.ops.begin(), kernel_.ops.end(), std::back_inserter(sums),
-                   [](const Op* op) { return op->kind == Kind::kReduce; });
-      if (!sums.empty() && !add_part(sums, parts)) {
+      std::vector<const Op*> others;
+      std::copy_if(kernel_.ops.begin(), kernel_.ops.end(), std::back_inserter(others),
+                   [this](const Op* op) { return is_written(op) && !is_result(op); });
+      if (!others.empty() && !add_part(others, parts)) {
         return {};
       }
       for (const Op* op : kernel_.ops) {
@@ -43,6 +46,8 @@ class ResultCutter {
     return std::find(kernel_.writes.begin(), kernel_.writes.end(), op->result()) !=
            kernel_.writes.end();
   }
+
+  bool is_result(const Op* op) const { return results_.contains(op->result()); }
 
   // A copy counts if it is made in front of the part under treatment.
   bool is_copied(const Value* v) const {
@@ -89,6 +94,7 @@ class ResultCutter {
 
   const KernelIndex& index_;
   const Kernel& kernel_;
+  const std::set<const Value*>& results_;  // of the program
   NestContext context_;
   std::set<const Op*> made_;  // ops whose results the parts so far write
 };
@@ -101,10 +107,16 @@ bool can_be_cut(const Kernel& k) {
 }  // namespace
 
 void give_results_kernels(KernelProgram& program) {
+  std::set<const Value*> results;
+  for (const Kernel& k : program.kernels) {
+    if (k.kind == KernelClass::kCopyOut) {
+      results.insert(k.reads.begin(), k.reads.end());
+    }
+  }
   KernelIndex index(program);
   for (auto k = program.kernels.begin(); k != program.kernels.end(); ++k) {
     std::vector<Kernel> parts =
-        can_be_cut(*k) ? ResultCutter(index, *k).run() : std::vector<Kernel>{};
+        can_be_cut(*k) ? ResultCutter(index, *k, results).run() : std::vector<Kernel>{};
     if (parts.size() < 2) {
       continue;
     }

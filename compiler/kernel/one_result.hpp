@@ -1,11 +1,10 @@
-// Kernel pass `one_result`: loop kernels that write several values become one kernel for each of
-// them.
-//   before   0: loop  v' = f(v, g); m' = h(m, g, v'); p' = p - m'
+// Kernel pass `one_result`: a loop kernel that writes results of the program (the state that a
+// training step updates) has a kernel for each of them, and one for all else that it writes.
+//   before   0: loop  v' = f(v, g); m' = h(m, g, v'); p' = p - m'       v', m', p': results
 //   after    0: loop  v' = f(v, g)
 //            1: loop  m' = h(m, g, v')
 //            2: loop  p' = p - m'
 // What an earlier one writes, a later one reads; other values that both need are computed in both.
-// All sums of a kernel stay together, with the values that they are sums of.
 #pragma once
 
 #include "kernel/kernels.hpp"
