@@ -27,7 +27,8 @@ StyleRules rules_of(Style style) {
     // f32 forward and backward and its gradient in f32; there is no class that would hold casts.
     rules.casts_in_memory = false;
     // Inferred: the same bytes, also where a parameter has 4 MiB: every fusion reads its operands
-    // from HBM and writes its result there.
+    // from HBM and writes its result there. Operands of matmuls come in blocks beside the matmuls:
+    // small batches of narrow networks run at the rate at which weights are read.
     rules.values_in_vmem = false;
     // Inferred: the times of all classes sum to the time of profiles without a pause: one op follows
     // the other, and no sum over the cores hides behind the backward pass.

@@ -147,7 +147,7 @@ std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::
   p.w = map_contraction(k.contract().dot, board);
   const Mapping& w = p.w;
   Buffer &lhs = memory.at(w.c.lhs), &rhs = memory.at(w.c.rhs), &out = memory.at(k.out);
-  const int64_t vmem = board.core.vmem_kib * 1024, limit = memory.whole_limit();
+  const int64_t vmem = board.core.vmem_kib * 1024, limit = memory.operand_limit();
   memory.pins().pin({&lhs, &rhs, &out});
   TileLimits& t = p.limits;
   t.lhs_whole = !w.transposes_box() && (lhs.vmem >= 0 || lhs.bytes <= limit);
@@ -233,7 +233,7 @@ static bool place_fused(const Kernel& k, Residency& memory, const spec::BoardPar
   LoopPlan& plan = *p.epilogue;
   // As they are mapped: the operands of the dot may have changed places.
   Buffer &lhs = memory.at(p.w.c.lhs), &rhs = memory.at(p.w.c.rhs);
-  const int64_t vmem = board.core.vmem_kib * 1024, limit = memory.whole_limit();
+  const int64_t vmem = board.core.vmem_kib * 1024, limit = memory.operand_limit();
   TileLimits& t = p.limits;
   t.lhs_whole = !p.w.transposes_box() && (lhs.vmem >= 0 || lhs.bytes <= limit);
   t.rhs_whole = rhs.vmem >= 0 || rhs.bytes <= limit;

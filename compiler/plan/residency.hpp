@@ -96,6 +96,9 @@ class Residency {
   // Largest value that stays in VMEM for readers in later kernels. With keep_nothing() no value
   // does: kernels write their results home, and flush() stores what has come to lie there whole.
   int64_t kept_limit() const { return keeps_ ? whole_limit() : 0; }
+  // Largest operand of a contraction that is brought in as a whole: one that nobody finds there
+  // later had better come in blocks, beside the matmuls.
+  int64_t operand_limit() const { return keeps_ ? whole_limit() : whole_limit() / 4; }
   void keep_nothing() { keeps_ = false; }
   void flush();
 
