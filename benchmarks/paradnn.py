@@ -1,12 +1,12 @@
 """Exports a training step of ParaDnn's fully connected networks as a StableHLO portable artifact.
 
-As Emma926/paradnn (Apache-2.0) paradnn/fc.py builds it for `--data_type bfloat16 --optimizer rms`: 2,000 inputs, `layers`
-hidden layers of `nodes` with ReLU, 1,000 classes, biases; softmax cross entropy in f32. Activations and matmul operands are
-bf16, parameters f32. RMSProp with momentum and epsilon 1; the loss is divided by the number of cores and the gradients are
-summed over them in f32 (CrossShardOptimizer).
+As Emma926/paradnn (Apache-2.0) paradnn/fc.py builds it for `--data_type bfloat16 --optimizer rms`: 2,000 inputs,
+`layers` hidden layers of `nodes` with ReLU, 1,000 classes, biases; softmax cross entropy in f32. Activations and matmul
+operands are bf16, parameters f32. RMSProp with momentum and epsilon 1; the loss is divided by the number of cores and
+the gradients are summed over them in f32 (CrossShardOptimizer).
 
-Arguments: leaves of (params, mean squares, momentum), inputs bf16[batch,2000], labels i32[batch]; results: the new leaves,
-loss f32[]. State is donated.
+Arguments: leaves of (params, mean squares, momentum), inputs bf16[batch,2000], labels i32[batch]; results: the new
+leaves, loss f32[]. State is donated.
 
 Needs tests/requirements.txt. Usage: paradnn.py --layers L --nodes N --batch B --out FILE.mlirbc   (B: of all 8 cores)
 """

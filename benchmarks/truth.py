@@ -1,12 +1,14 @@
 """Simulated step times against those of boards that existed: one command for all networks of the set.
 
 Exports each graph, compiles it for its board, runs it without data and prints the measured time, the simulated one, the
-error, and where the step's time goes by class of operation, beside the measured split where there is one. What is measured:
-docs/timing_truth.md; the points of ParaDnn: truth_points.json, which truth_traces.py derives from published traces.
+error, and where the step's time goes by class of operation, beside the measured split where there is one. What is
+measured: docs/timing_truth.md; the points of ParaDnn: truth_points.json, which truth_traces.py derives from published
+traces.
 
 Exports, executables and reports lie in --out and are made again only where a program or a graph has changed, so an
-interrupted run goes on. Needs tests/requirements.txt.
-Usage: truth.py --bin BUILD/bin [--out DIR] [--only GLOB].. [--style xla2019|best].. [--all] [--json FILE] [--markdown FILE]
+interrupted run goes on. With --set section.key=value a number of all boards is another one. Needs
+tests/requirements.txt.
+Usage: truth.py --bin BUILD/bin [--only GLOB].. [--style xla2019|best].. [--all] [--json FILE] [--markdown FILE]
        truth.py --bin BUILD/bin --sensitivity [--only GLOB]..
 """
 
@@ -25,7 +27,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BOARDS = HERE.parent / "spec/board"
-# (layers, nodes, batch): those whose logged step the issue of the time named, and two whose split it did.
+# (layers, nodes, batch): small and large, deep and wide, bound by weights and by arithmetic.
 NAMED = [(32, 1024, 1024), (128, 1024, 16384), (8, 2048, 2048), (16, 2048, 16384), (32, 2048, 512), (4, 4096, 16384),
          (8, 4096, 1024), (32, 4096, 16384), (4, 8192, 16384), (128, 2048, 512), (8, 8192, 16384)]
 # By nodes, the layers whose batches make the table of MXU use by rows a core.
@@ -33,6 +35,7 @@ BY_ROWS = {1024: 64, 2048: 16, 8192: 4}
 CLASSES = ("matmul", "elementwise", "collective", "data formatting", "other", "idle")
 PEAK = {"v2_8": 22.9376e12, "v3_8": 61.6038e12}  # of a core, from spec/board
 STEP = 0.1  # of --sensitivity
+BEGIN, END = "<!-- truth: begin (generated) -->", "<!-- truth: end -->"
 
 
 @dataclass
@@ -56,8 +59,8 @@ def paradnn_case(point: dict) -> Case:
     split = {"matmul": times["matmul"], "elementwise": times["loop fusion"] + times["lone elementwise"],
              "collective": times["all-reduce"], "data formatting": times.get("data formatting", 0.0)}
     sizes = {key: point[key] for key in ("layers", "nodes", "batch")}
-    return Case(f"paradnn-L{sizes['layers']}-N{sizes['nodes']}-B{sizes['batch']}", "v2_8",
-                ["paradnn.py", *(text for key, n in sizes.items() for text in (f"--{key}", str(n)))], point["device_ms"],
+    export = ["paradnn.py", *(text for key, n in sizes.items() for text in (f"--{key}", str(n)))]
+    return Case(f"paradnn-L{sizes['layers']}-N{sizes['nodes']}-B{sizes['batch']}", "v2_8", export, point["device_ms"],
                 "trace", point["logged_ms"], split, point["parameters"], point)
 
 
@@ -85,11 +88,12 @@ def cases(everything: bool) -> list[Case]:
 class Bench:
     """Runs cases; results of the same programs and graphs are taken from the folder."""
 
-    def __init__(self, tools: Path, out: Path) -> None:
+    def __init__(self, tools: Path, out: Path, overrides: tuple[str, ...]) -> None:
         """Both programs must be there."""
-        self.tools, self.out = tools, out
+        self.tools, self.out, self.overrides = tools, out, overrides
         out.mkdir(parents=True, exist_ok=True)
-        self.programs = hashlib.sha256(b"".join((tools / name).read_bytes() for name in ("tpuc", "tpuboard"))).hexdigest()
+        programs = b"".join((tools / name).read_bytes() for name in ("tpuc", "tpuboard"))
+        self.programs = hashlib.sha256(programs).hexdigest()
 
     def exported(self, case: Case) -> Path:
         """The graph."""
@@ -101,8 +105,9 @@ class Bench:
             new.rename(path)
         return path
 
-    def report(self, case: Case, style: str, overrides: tuple[str, ...] = ()) -> dict:
+    def report(self, case: Case, style: str, changes: tuple[str, ...] = ()) -> dict:
         """The report of a step."""
+        overrides = (*self.overrides, *changes)
         graph = self.exported(case)
         key = hashlib.sha256("|".join([self.programs, case.board, style, *overrides]).encode() +
                              graph.read_bytes()).hexdigest()[:20]
@@ -147,8 +152,8 @@ def pause_law(case: Case, points: list[dict]) -> float:
 
 def row_of(case: Case, style: str, got: dict, points: list[dict]) -> dict:
     """One line of the results."""
-    row = {"name": case.name, "board": case.board, "style": style, "source": case.source, "measured_ms": case.measured_ms,
-           "simulated_ms": got["ms"], "error": error(got["ms"], case.measured_ms), "split_ms": got["classes_ms"],
+    row = {"name": case.name, "board": case.board, "style": style, "source": case.source,
+           "measured_ms": case.measured_ms, "simulated_ms": got["ms"], "error": error(got["ms"], case.measured_ms), "split_ms": got["classes_ms"],
            "measured_split_ms": case.split_ms}
     if case.point:
         pause = pause_law(case, points) * case.parameters / 1e6
@@ -182,8 +187,8 @@ def steps_table(rows: list[dict]) -> str:
                           ("logged, with pause", "error_with_pause")):
             errors = [abs(r[key]) for r in rows if r["style"] == style and key in r and "logged_ms" in r]
             if errors:
-                text += (f"\n\nParaDnn, {style}, against the {what} time: mean absolute error {statistics.mean(errors):.1f} %, "
-                         f"largest {max(errors):.1f} % ({len(errors)} networks).")
+                text += (f"\n\nParaDnn, {style}, against the {what} time: mean absolute error "
+                         f"{statistics.mean(errors):.1f} %, largest {max(errors):.1f} % ({len(errors)} networks).")
     return text
 
 
@@ -204,7 +209,8 @@ def law_table(rows: list[dict]) -> str:
         if "parameters" in r:
             sim, real, p = r["split_ms"], r["measured_split_ms"], r["parameters"] / 1e6
             reduce = error(sim["collective"], real["collective"])
-            lines.append([r["name"], r["style"], f"{p:.1f}", f"{sim['collective'] / p:.4f} ({real['collective'] / p:.4f})",
+            lines.append([r["name"], r["style"], f"{p:.1f}",
+                          f"{sim['collective'] / p:.4f} ({real['collective'] / p:.4f})",
                           f"{reduce:+.1f}", f"{r['bytes']['elementwise']:.1f} (40.0)",
                           f"{r['bytes']['matmul']:.1f} ({r['measured_bytes']['matmul']:.1f})",
                           f"{error(sim['elementwise'], real['elementwise']):+.1f}",
@@ -221,7 +227,8 @@ def mxu_table(rows: list[dict]) -> str:
     lines = []
     for nodes in sorted({n for n, _ in found}):
         cells = [found.get((nodes, count)) for count in counts]
-        lines.append([str(nodes), *(f"{100 * r['mxu']:.0f} ({100 * r['measured_mxu']:.0f})" if r else "" for r in cells)])
+        uses = [f"{100 * r['mxu']:.0f} ({100 * r['measured_mxu']:.0f})" if r else "" for r in cells]
+        lines.append([str(nodes), *uses])
     return table(["nodes", *(f"{count} rows" for count in counts)], lines)
 
 
@@ -234,6 +241,14 @@ def show(rows: list[dict], everything: bool) -> str:
     return "\n\n".join(f"### {title}\n\n{text}" for title, text in parts) + "\n"
 
 
+def write_markdown(path: Path, text: str) -> None:
+    """In place of what stands between the marks of a page, or as a file of its own."""
+    page = path.read_text(encoding="utf-8") if path.exists() else ""
+    if BEGIN in page and END in page:
+        text = page[:page.index(BEGIN)] + f"{BEGIN}\n{text}" + page[page.index(END):]
+    path.write_text(text, encoding="utf-8")
+
+
 def changed_numbers(board: str) -> list[tuple[str, int, int]]:
     """Every number of the board that 10 % can change: key, its value less and more them."""
     numbers = []
@@ -242,12 +257,13 @@ def changed_numbers(board: str) -> list[tuple[str, int, int]]:
             value = entry.get("value") if isinstance(entry, dict) else entry
             if isinstance(value, int) and value >= 1 and section not in ("board", "mgmt", "host", "pcie"):
                 less, more = (max(1, round(value * (1 + sign * STEP))) for sign in (-1, 1))
-                numbers.append((f"{section}.{key}", less, more))
+                if less != more:
+                    numbers.append((f"{section}.{key}", less, more))
     return numbers
 
 
 def sensitivity(bench: Bench, chosen: list[Case]) -> str:
-    """The ten numbers that move the steps most when they are 10 % smaller or larger; what the board refuses is left out."""
+    """The ten numbers that move the steps most when 10 % smaller or larger; what the board refuses is left out."""
     effects: dict[str, dict[str, tuple[float, float]]] = {}
     for case in chosen:
         base = bench.report(case, "xla2019")["ms"]
@@ -272,14 +288,15 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="names of networks")
     parser.add_argument("--style", action="append", choices=["xla2019", "best"], default=[])
     parser.add_argument("--all", action="store_true", help="every point of truth_points.json")
+    parser.add_argument("--set", action="append", default=[], metavar="section.key=value", dest="overrides")
     parser.add_argument("--sensitivity", action="store_true")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--markdown", type=Path, help="a page with the marks of docs/timing_truth.md, or a new file")
     args = parser.parse_args()
     chosen = [c for c in cases(args.all) if not args.only or any(fnmatch.fnmatch(c.name, g) for g in args.only)]
     if not chosen:
         raise SystemExit(f"truth.py: no network has a name like {', '.join(args.only)}")
-    bench = Bench(args.bin, args.out)
+    bench = Bench(args.bin, args.out, tuple(args.overrides))
     if args.sensitivity:
         print(sensitivity(bench, chosen))
         return
@@ -289,14 +306,14 @@ def main() -> None:
         for style in args.style or ["xla2019"]:
             row = row_of(case, style, bench.report(case, style), points)
             rows.append(row)
-            print(f"{case.name:32} {style:8} measured {row['measured_ms']:8.2f} ms  simulated {row['simulated_ms']:8.2f} ms  "
-                  f"{row['error']:+6.1f} %", file=sys.stderr, flush=True)
+            print(f"{case.name:32} {style:8} measured {row['measured_ms']:8.2f} ms  "
+                  f"simulated {row['simulated_ms']:8.2f} ms  {row['error']:+6.1f} %", file=sys.stderr, flush=True)
     text = show(rows, args.all or bool(args.only))
     print(text)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     if args.markdown:
-        args.markdown.write_text(text, encoding="utf-8")
+        write_markdown(args.markdown, text)
 
 
 if __name__ == "__main__":

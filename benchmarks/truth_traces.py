@@ -1,17 +1,19 @@
 """Times and classes of ParaDnn's traces on a v2-8, from the figures that its repository holds, as truth_points.json.
 
-Reads scripts/data/{fc_trace_10sec,fc_trace_10sec_opbreakdown,tpu_fc}.json of Emma926/paradnn (Apache-2.0, commit 60a25ff):
-op profiles of 10 s each, the one with the highest use of the matrix units for each network, and the steps a second that
-TensorFlow logged. Kept are networks whose profiles wait for input at most 1 % of the time.
+Reads scripts/data/{fc_trace_10sec,fc_trace_10sec_opbreakdown,tpu_fc}.json of Emma926/paradnn (Apache-2.0, commit
+60a25ff): op profiles of about 10 s, the one with the highest use of the matrix units for each network, and the steps a
+second that TensorFlow logged. Kept are networks whose profiles wait for input at most 1 % of the time.
 
-What the figures are shares of is not written there; they are shares of 22.5 TFLOP/s and 300 GB/s a core, an eighth of the
-180 TFLOP/s and 2,400 GB/s that the board was sold with: then bytes, times and shares of all classes agree within 1 %, and with
-350 GB/s (the chip's later published 700) or 22.9 TFLOP/s they do not.
+What the figures are shares of is not written there. Taken are 22.5 TFLOP/s and 300 GB/s a core, an eighth of the 180
+TFLOP/s and 2,400 GB/s that the board was sold with: then bytes, times and shares of bandwidth of all classes agree
+within 1 %. With 22.5 TFLOP/s and 350 GB/s (the chip's later published 700) they are 17 % apart. If the peak was meant
+as 22.9 TFLOP/s, all times are 2 % shorter.
 
-A profile does not say how many steps it holds. The matmuls' operations do, since 6 * batch * weights are known (4 for the first
-layer), and so do the bytes of the other classes, which are in fixed proportion to the parameters in all profiles: loop fusion
-28, non-fusion elementwise 12, cross-replica-sum 8. Each class is divided by its own count, so that a step that is cut off by
-the profile's end does no harm. Time in which no op runs is the difference to the logged step, `pause_ms`.
+A profile does not say how many steps it holds. The matmuls' operations do, since 6 * batch * weights are known (4 for
+the first layer), and so do the bytes of the other classes, which are in fixed proportion to the parameters in all
+profiles: loop fusion 28, non-fusion elementwise 12, cross-replica-sum 8. Each class is divided by its own count, so that
+a step that is cut off by the profile's end does no harm. What is missing to the logged step is time in which no op runs,
+`pause_ms`.
 
 Usage: truth_traces.py PARADNN/scripts/data OUT.json
 """
