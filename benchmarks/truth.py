@@ -153,8 +153,8 @@ def pause_law(case: Case, points: list[dict]) -> float:
 def row_of(case: Case, style: str, got: dict, points: list[dict]) -> dict:
     """One line of the results."""
     row = {"name": case.name, "board": case.board, "style": style, "source": case.source,
-           "measured_ms": case.measured_ms, "simulated_ms": got["ms"], "error": error(got["ms"], case.measured_ms), "split_ms": got["classes_ms"],
-           "measured_split_ms": case.split_ms}
+           "measured_ms": case.measured_ms, "simulated_ms": got["ms"], "error": error(got["ms"], case.measured_ms),
+           "split_ms": got["classes_ms"], "measured_split_ms": case.split_ms}
     if case.point:
         pause = pause_law(case, points) * case.parameters / 1e6
         matmul = got["classes_ms"]["matmul"] / 1e3

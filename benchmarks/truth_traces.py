@@ -11,9 +11,9 @@ as 22.9 TFLOP/s, all times are 2 % shorter.
 
 A profile does not say how many steps it holds. The matmuls' operations do, since 6 * batch * weights are known (4 for
 the first layer), and so do the bytes of the other classes, which are in fixed proportion to the parameters in all
-profiles: loop fusion 28, non-fusion elementwise 12, cross-replica-sum 8. Each class is divided by its own count, so that
-a step that is cut off by the profile's end does no harm. What is missing to the logged step is time in which no op runs,
-`pause_ms`.
+profiles: loop fusion 28, non-fusion elementwise 12, cross-replica-sum 8. Each class is divided by its own count, so
+that a step that is cut off by the profile's end does no harm. What is missing to the logged step is time in which no op
+runs, `pause_ms`.
 
 Usage: truth_traces.py PARADNN/scripts/data OUT.json
 """
