@@ -2,9 +2,9 @@
 
 Compiles the programs of tests/data, tests/golden and examples, runs each without data and compares the estimate of the
 executable with the core that ran longest (sim_cycles_per_core); programs of one core also on a board with four matrix
-units. Bars: one core 0.5 %, all cores 5 %; bytes of HBM and links (Executable::cost()) are equal to the counters of
-core 0. Left out are the programs that the board refuses to run without data, since data decide what they do (fault
-NO_DATA); their list is part of the test.
+units, those of several also in style xla2019. Bars: one core 0.5 %, all cores 5 %; bytes of HBM and links
+(Executable::cost()) are equal to the counters of core 0. Left out are the programs that the board refuses to run without
+data, since data decide what they do (fault NO_DATA); their list is part of the test.
 Usage: estimate_test.py --bin DIR [PROGRAM ...]
 """
 
@@ -34,12 +34,13 @@ def programs() -> list[Path]:
     return [path for path in found if not path.name.startswith("bad_")]
 
 
-def compare(tools: Path, graph: Path, board: str = "v3_8") -> tuple[str, int, int, int, list[str]] | None:
+def compare(tools: Path, graph: Path, board: str = "v3_8",
+            style: str = "best") -> tuple[str, int, int, int, list[str]] | None:
     """Name, cores, estimated and simulated cycles, bytes that differ; None if the program needs data."""
     with tempfile.TemporaryDirectory() as folder:
         exe, figures = Path(folder) / "program.tpuexe", Path(folder) / "figures.json"
-        done = subprocess.run([str(tools / "tpuc"), str(graph), "-o", str(exe), "-v", "--board", board], check=True,
-                              capture_output=True, text=True)
+        done = subprocess.run([str(tools / "tpuc"), str(graph), "-o", str(exe), "-v", "--board", board,
+                               "--style", style], check=True, capture_output=True, text=True)
         estimate = re.search(r"about (\d+) cycles", done.stdout + done.stderr)
         if estimate is None:
             raise SystemExit(f"tpuc -v printed no estimate for {graph}: {done.stderr}")
@@ -73,6 +74,9 @@ def main() -> int:
         alone = [graph for graph, result in results.items() if result is not None and result[1] == 1]
         more = pool.map(lambda graph: compare(args.bin, graph.resolve(), str(MORE_UNITS)), alone)
         compared += [result for result in more if result is not None]
+        beside = [graph for graph, result in results.items() if result is not None and result[1] > 1]
+        styled = pool.map(lambda graph: compare(args.bin, graph.resolve(), style="xla2019"), beside)
+        compared += [result for result in styled if result is not None]
     bad = 0
     for name, cores, estimate, simulated, differ in compared:
         error = 100 * abs(estimate - simulated) / simulated
