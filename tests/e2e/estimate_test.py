@@ -3,8 +3,8 @@
 Compiles the programs of tests/data, tests/golden and examples, runs each without data and compares the estimate of the
 executable with the core that ran longest (sim_cycles_per_core); programs of one core also on a board with four matrix
 units, those of several also in style xla2019. Bars: one core 0.5 %, all cores 5 %; bytes of HBM and links
-(Executable::cost()) are equal to the counters of core 0. Left out are the programs that the board refuses to run without
-data, since data decide what they do (fault NO_DATA); their list is part of the test.
+(Executable::cost()) are equal to the counters of core 0. Left out are the programs that the board refuses to run
+without data, since data decide what they do (fault NO_DATA); their list is part of the test.
 Usage: estimate_test.py --bin DIR [PROGRAM ...]
 """
 
