@@ -151,8 +151,8 @@ TEST(KernelPasses, RunInOrderAndKeepTheProgramSound) {
   std::vector<std::string> seen;
   const KernelProgram program = run_kernel_passes(
       context, [&](const std::string& pass, const KernelProgram&) { seen.push_back(pass); });
-  EXPECT_EQ(seen,
-            (std::vector<std::string>{"form", "one_result", "recompute", "split", "epilogue", "shard_update"}));
+  EXPECT_EQ(seen, (std::vector<std::string>{"form", "one_result", "recompute", "split", "epilogue",
+                                            "shard_update"}));
   EXPECT_EQ(print(program), print(make_kernels(m, board)));
 }
 
