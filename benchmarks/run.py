@@ -9,6 +9,10 @@ writes JSON: {name: {ours, theirs, ratio, unit, ...}}. What this host cannot run
                    one CPU device. Bar: 0.9 times the ratio of `tpuboard train` in the same run
   convnet_input    a training step fed from record files, read, verified and shuffled beside it; theirs: fed from
                    arrays in memory, with the same losses. Bar: 3 % of host and of simulated time
+  bert_layer       a training step of a BERT-base layer on one core (steps.py has all four), all host cores; theirs: JAX
+  resnet_bottleneck  of a ResNet-50 bottleneck
+  mlp_step         of examples/mnist_mlp
+  conv2_dense      of the convnet's second convolution on operands without zeros, which the matrix engine could skip
   mxu_2048         2048^3 matmul through tpuc and tpuboard, one thread, DMA and tiling included; theirs: OpenBLAS sgemm
   mxu_512_amx      512^3 on the matrix engine with AMX, one thread; theirs: oneDNN's bf16 matmul
   vpu_chain        10 elementwise operations on 16 M f32, all host cores; theirs: NumPy
@@ -43,6 +47,8 @@ REAL_STEP_MS = {"v3_8": 137.4, "v2_8": 228.8}  # ResNet-50, batch 128 a core, ML
 RESNET_BAND = 0.35
 PLUGIN_COST = 0.1  # of the speed of `tpuboard train`
 RESNET_WALL_SECONDS = 60
+CONVNET_BARS = {"avx2": 1.1, "avx512": 1.5, "amx": 3.0}  # by the host's best instruction set
+CORE_STEP_BARS = {"bert_layer": 3.0, "resnet_bottleneck": 5.0, "mlp_step": 3.0}
 INPUT_COST = 0.03  # of a step's time
 
 
@@ -58,10 +64,13 @@ class Sizes:
     chain: int = 1 << 24
     chain_launches: int = 24
     resnet: tuple[str, ...] = ("--batch", "128")  # options of resnet50.py
+    core_seconds: float = 4  # a round of a step on one core
+    core_options: tuple[str, ...] = ()  # of steps.py
 
 
 SMOKE = Sizes(convnet_batch=8, convnet_steps=2, matmul=256, matmul_launches=2, amx=128, chain=1 << 16, chain_launches=2,
-              resnet=("--batch", "2", "--image", "32", "--stages", "1,1,1,1"))
+              resnet=("--batch", "2", "--image", "32", "--stages", "1,1,1,1"), core_seconds=0,
+              core_options=("--smoke",))
 
 
 class Skipped(Exception):
@@ -235,7 +244,7 @@ def convnet_step(bench: Bench) -> Result:
     convnet = Convnet(bench)
     rounds = [(convnet.train(), convnet.jax("cpu")) for _ in range(bench.rounds)]
     (ours, simulated), (theirs, what) = (min(side) for side in zip(*rounds, strict=True))
-    return speed(ours, theirs, "s", {"avx2": 1.1, "avx512": 1.5, "amx": 3.0}[host_simd()], f"{what}; {simulated}")
+    return speed(ours, theirs, "s", CONVNET_BARS[host_simd()], f"{what}; {simulated}")
 
 
 def convnet_plugin(bench: Bench) -> Result:
@@ -275,6 +284,28 @@ def convnet_input(bench: Bench) -> Result:
 def median(values: list[float]) -> float:
     """Of at least one value."""
     return sorted(values)[len(values) // 2]
+
+
+def core_step(bench: Bench, name: str) -> Result:
+    """A step of steps.py on one core and JAX in turns; the median step of each round, the best round of each. The first
+    two steps of a round warm up on both sides."""
+    folder = bench.scratch / name
+    folder.mkdir()
+    steps, options = [bench.python, HERE / "steps.py"], bench.sizes.core_options
+    count = json.loads(bench.call([*steps, "export", name, folder, *options]))["arguments"]
+    program = bench.compile(folder / f"{name}.mlirbc")
+    inputs = [folder / f"{i}.npy" for i in range(count)]
+    first = bench.launch(program, 2, inputs)["launch_seconds"][1]
+    launches = 3 + min(40, int(bench.sizes.core_seconds / first))
+    outputs = folder / "ours"
+    bench.launch(program, 1, inputs, "--out-dir", outputs)
+    ours, theirs = [], []
+    for _ in range(bench.rounds):
+        ours.append(median(bench.launch(program, launches, inputs)["launch_seconds"][2:]))
+        jax = json.loads(bench.call([*steps, "run", name, launches, outputs, *options]))
+        theirs.append(median(jax["step_seconds"][2:]))
+    bar = CORE_STEP_BARS.get(name, CONVNET_BARS[host_simd()])
+    return speed(min(ours), min(theirs), "s", bar, f"{jax['what']}; results differ by {jax['error']:.2g}")
 
 
 def mxu_2048(bench: Bench) -> Result:
@@ -347,6 +378,13 @@ BENCHMARKS: dict[str, tuple[str, str, Callable[[Bench], Result]]] = {
     "convnet_step": ("training step of the MNIST convnet, batch 200", "s", convnet_step),
     "convnet_plugin": ("the same step by unmodified JAX on the plugin", "s", convnet_plugin),
     "convnet_input": ("its step from record files against arrays in memory", "s", convnet_input),
+    "bert_layer": ("training step of a BERT-base layer, 8 x 128 tokens, one core", "s",
+                   lambda bench: core_step(bench, "bert_layer")),
+    "resnet_bottleneck": ("of a ResNet-50 bottleneck, 16 x 56x56x256, one core", "s",
+                          lambda bench: core_step(bench, "resnet_bottleneck")),
+    "mlp_step": ("of the MNIST MLP, batch 200, one core", "s", lambda bench: core_step(bench, "mlp_step")),
+    "conv2_dense": ("of the convnet's second convolution, 25 images, no zeros, one core", "s",
+                    lambda bench: core_step(bench, "conv2_dense")),
     "mxu_2048": ("2048^3 matmul, one core's program, one thread", "GFLOP/s", mxu_2048),
     "mxu_512_amx": ("512^3 on the matrix engine, AMX, one thread", "GFLOP/s", mxu_512_amx),
     "vpu_chain": ("10 elementwise operations on 16 M f32", "s", vpu_chain),

@@ -35,7 +35,7 @@ def check_table(tools: Path) -> None:
         output(sys.executable, BENCHMARKS / "run.py", "--smoke", "--bin", tools, "--python", sys.executable, "--json",
                figures)
         results = json.loads(figures.read_text(encoding="utf-8"))
-    assert len(results) >= 7, sorted(results)
+    assert len(results) >= 12, sorted(results)
     for name, result in results.items():
         if result["reason"] is not None:
             assert not result["failed"] and name == "mxu_512_amx", f"{name}: {result['reason']}"
