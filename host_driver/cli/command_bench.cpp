@@ -10,12 +10,13 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <optional>
+#include <span>
 
 #include "cli/commands.hpp"
+#include "cli/host_limits.hpp"
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
 #include "cli/program_file.hpp"
@@ -41,6 +42,7 @@ struct BenchArguments {
   std::string json;
   int64_t launches = 100;
   bool with_data = false;
+  bool dense = false;
 };
 
 // Figures as lines and as JSON: {name: {value, unit, bar, met}}.
@@ -108,31 +110,6 @@ Json helper(const std::string& name, const std::string& arguments,
 
 const char* const kBuildThem = "not beside tpuboard; build with cmake --workflow --preset release";
 
-// Instruction sets of the matrix engine that this host has, as /proc/cpuinfo names them.
-std::vector<std::string> host_simd() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string word;
-  std::set<std::string> flags;
-  while (file >> word) {
-    flags.insert(word);
-  }
-  std::vector<std::string> names;
-  if (flags.contains("avx2") && flags.contains("fma")) {
-    names.emplace_back("avx2");
-  }
-  if (flags.contains("avx512f") && flags.contains("avx512bw") && flags.contains("avx512vl") &&
-      flags.contains("avx512dq")) {
-    names.emplace_back("avx512");
-  }
-  if (names.size() == 2 && flags.contains("avx512_bf16")) {
-    names.emplace_back("avx512_bf16");
-  }
-  if (names.size() == 3 && flags.contains("amx_tile") && flags.contains("amx_bf16")) {
-    names.emplace_back("amx");
-  }
-  return names;
-}
-
 void bench_mxu(Report& report, const std::string& simd) {
   const std::string what = fmt::format("MXU engine 512^3, 1 thread, {}", simd);
   const std::string core = simd == "avx2" ? "OPENBLAS_CORETYPE=Haswell" : "";
@@ -174,13 +151,28 @@ std::string demo_step() {
   return std::filesystem::exists(graph) ? graph.string() : std::string();
 }
 
+// What an argument starts from: zeros, or with `dense`, if it has floats, the same small number
+// everywhere.
+Array start_of(const Executable& program, size_t index, bool dense) {
+  const auto& argument = program.arguments()[index];
+  const bool half = argument.dtype == DType::kBf16;
+  if (!dense || (argument.dtype != DType::kF32 && !half)) {
+    return program.zeros(index);
+  }
+  constexpr float kNumber = 1.0F / 32;  // sums of thousands of products stay small
+  const std::span number = std::as_bytes(std::span(&kNumber, 1));
+  const std::vector<int64_t> repeated(argument.shape.size(), 0);
+  return program.put(
+      index, HostView(argument.dtype, argument.shape, half ? number.subspan(2) : number, repeated));
+}
+
 struct Arguments {
   const Executable& program;
   std::vector<Array> arrays;
 
-  explicit Arguments(const Executable& of) : program(of) {
+  Arguments(const Executable& of, bool dense) : program(of) {
     for (size_t i = 0; i < program.arguments().size(); ++i) {
-      arrays.push_back(program.zeros(i));
+      arrays.push_back(start_of(program, i, dense));
     }
   }
 
@@ -200,16 +192,27 @@ struct Arguments {
   }
 };
 
+// Measured before the board has threads.
+std::optional<HostLimits> limits_for(const SimOptions& sim) {
+  if (!sim.profile) {
+    return std::nullopt;
+  }
+  const std::vector<std::string> simds = host_simd();
+  const std::string best = simds.empty() ? "" : simds.back();
+  return measure_host_limits(sim.simd.empty() ? best : sim.simd);
+}
+
 // What went wrong with files at the end, or null: the figures come first.
 std::exception_ptr bench_program(Report& report, const BenchArguments& arguments,
                                  const std::string& path) {
   OpenOptions options = open_options(arguments.board);
-  options.sim.no_data = !arguments.with_data && !options.sim.profile;
+  options.sim.no_data = !arguments.with_data && !arguments.dense && !options.sim.profile;
   const std::vector<std::byte> image = program_bytes(path, options);
   const XprofFolder xprof(arguments.board.xprof, options);
+  const std::optional<HostLimits> limits = limits_for(options.sim);
   const Board board = Board::open(options);
   const Executable program = board.load(image);
-  Arguments inputs(program);
+  Arguments inputs(program, arguments.dense);
   inputs.launch(1);
   board.synchronize();
   Window window(board, program.devices());
@@ -218,7 +221,7 @@ std::exception_ptr bench_program(Report& report, const BenchArguments& arguments
   double commands_a_second = 0;
   uint64_t commands = 0;
   const int64_t part = std::max<int64_t>(1, arguments.launches / parts);
-  ProfileWindow profile(board);
+  ProfileWindow profile(board, limits);
   for (int64_t n = 0; n < parts; ++n) {
     window.open();
     const auto start = std::chrono::steady_clock::now();
@@ -309,6 +312,9 @@ void add_bench_command(CLI::App& app) {
       ->capture_default_str();
   command->add_flag("--with-data", arguments->with_data,
                     "Do the arithmetic too; without it as with --no-data");
+  command->add_flag("--dense", arguments->dense,
+                    "Do the arithmetic too, from floats none of which is zero: products with zeros "
+                    "are skipped, and memory that holds only zeros is given back");
   command->add_option("--json", arguments->json, "The figures as JSON; -: standard output")
       ->type_name("FILE");
   add_board_options(*command, arguments->board);

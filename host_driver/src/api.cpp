@@ -321,6 +321,9 @@ uint64_t Board::now() const { return need(impl_).now(); }
 std::vector<uint64_t> Board::hart_instructions() const { return need(impl_).hart_instructions(); }
 std::vector<uint64_t> Board::run_cycles() const { return need(impl_).run_cycles(); }
 std::vector<HostWorkTime> Board::profile() const { return need(impl_).profile(); }
+std::vector<ThreadForecast> Board::thread_forecast(const std::vector<int>& threads) const {
+  return need(impl_).thread_forecast(threads);
+}
 
 BoardCounters Board::peek() const { return need(impl_).peek(); }
 

@@ -122,6 +122,7 @@ TEST_P(ClosedBoard, EveryCallSaysThatItIsClosed) {
       [&] { board.hart_instructions(); },
       [&] { board.run_cycles(); },
       [&] { board.profile(); },
+      [&] { board.thread_forecast({1}); },
       [&] { board.synchronize(); },
       [&] { program.put(0, host); },
       [&] { program.run({array}); },

@@ -82,6 +82,25 @@ def check_json(*command: str | Path) -> None:
     assert found and all(map(math.isfinite, found)) and max(found) > 0, text
 
 
+def check_profile(tools: Path) -> None:
+    """tpuboard bench --profile: each kind of work with its rate and the host's limit, and other numbers of threads."""
+    with tempfile.TemporaryDirectory() as folder:
+        figures = Path(folder) / "bench.json"
+        step = BENCHMARKS.parent / "examples" / "mnist_mlp" / "train_step.mlirbc"
+        output(tools / "tpuboard", "bench", step, "--profile", "--dense", "--launches", "2", "--json", figures)
+        profile = json.loads(figures.read_text(encoding="utf-8"))["profile"]
+    for kind in ("mxu", "mxu_pack", "vpu", "dma_in", "dma_out", "dma_remote"):
+        work = profile["work"][kind]
+        assert work["seconds"] > 0 and work["amount"] > 0 and work["amount_per_second"] > 0, work
+        assert work["of_limit"] > 0 and work["limit"], work
+    assert profile["work"]["vpu"]["bytes"] > profile["work"]["vpu"]["amount"] / 10, profile["work"]["vpu"]
+    assert profile["host_limits"]["copy_bytes_per_second"] > 0, profile["host_limits"]
+    threads = profile["threads"]
+    assert [each["threads"] for each in threads] == [1, 2, 4, 8, 16], threads
+    for each in threads:
+        assert 0 < each["events_seconds"] < each["seconds"] <= threads[0]["seconds"] * 1.01, threads
+
+
 def check_compiles(tools: Path, script: str, out: str, *options: str) -> None:
     """A script that exports programs for compile-bench: it compiles all of them."""
     with tempfile.TemporaryDirectory() as folder:
@@ -97,6 +116,7 @@ def main() -> int:
     plugin = tools.parent / "lib/libtpuboard_pjrt.so"
     checks: dict[str, Callable[[], object]] = {
         "run.py": lambda: check_table(tools),
+        "tpuboard bench": lambda: check_profile(tools),
         "batch_table.py": lambda: check_batches(tools),
         "compile-bench": lambda: check_json(tools / "compile-bench", "--repeat", "1", "--json", *ONE_OP),
         "bert.py": lambda: check_compiles(tools, "bert.py", "bert.mlirbc", "--layers", "1", "--batch", "1"),

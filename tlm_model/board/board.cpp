@@ -80,6 +80,9 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
   const auto chips = static_cast<uint32_t>(params.board.chips);
   const auto torus_x = static_cast<uint32_t>(params.board.torus_x);
   const auto cores = static_cast<size_t>(spec::core_count(params));
+  if (options_.sim.profile) {
+    pool_.keep_trace();
+  }
   fabric_.ici = &ici_;
   fabric_.share = &fluid_;
   fabric_.activity = &activity_;

@@ -36,6 +36,9 @@ class Board : public sc_core::sc_module {
   DebugTarget& debug(uint32_t core);
 
   BoardStats stats();
+  std::vector<ThreadForecast> thread_forecast(std::span<const int> threads) {
+    return pool_.forecast(threads);
+  }
   std::vector<spec::CheckFinding> take_findings() { return sinks_.take_findings(); }
   void host_prepares(bool begins);
   std::vector<ConsoleLine> take_console();

@@ -223,10 +223,16 @@ BoardStats BoardHost::stats() {
     for (size_t i = 0; i < kHostWorks; ++i) {
       stats.profile.push_back({std::string(kHostWorkInfo[i].name),
                                std::string(kHostWorkInfo[i].unit), counters[i].nanoseconds,
-                               counters[i].count, counters[i].amount});
+                               counters[i].count, counters[i].amount, counters[i].bytes});
     }
   }
   return stats;
+}
+
+std::vector<ThreadForecast> BoardHost::thread_forecast(std::span<const int> threads) {
+  std::vector<ThreadForecast> result;
+  impl_->call([&] { result = impl_->board->thread_forecast(threads); });
+  return result;
 }
 
 std::vector<ConsoleLine> BoardHost::take_console() {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "kernel/thread_forecast.hpp"
 #include "pcie/host_memory.hpp"
 #include "probe/core_time.hpp"
 #include "probe/op_time.hpp"
@@ -88,6 +89,7 @@ struct HostWorkStats {
   uint64_t nanoseconds = 0;
   uint64_t count = 0;
   uint64_t amount = 0;
+  uint64_t bytes = 0;  // where the unit is another
 };
 
 // Debug port: figures that are no part of the interface to a driver.
@@ -189,6 +191,8 @@ class BoardHost {
 
   // Where a debugger can connect, "127.0.0.1:1234"; empty without SimOptions::gdb.
   std::string gdb_address() const;
+  // With SimOptions::profile: the data work of the latest commands with as many host threads each.
+  std::vector<ThreadForecast> thread_forecast(std::span<const int> threads);
   // With SimOptions::xprof: the profile since it was switched on or last taken, an XSpace.
   std::string take_xspace();
   // With SimOptions::record: the record of that step, once it is over.

@@ -37,7 +37,7 @@ struct HostWorkInfo {
   std::string_view unit;  // of `amount`
 };
 inline constexpr std::array<HostWorkInfo, kHostWorks> kHostWorkInfo = {{{"mxu", "flop"},
-                                                                        {"mxu_pack", "flop"},
+                                                                        {"mxu_pack", "B"},
                                                                         {"vpu", "op"},
                                                                         {"transpose", "B"},
                                                                         {"dma_in", "B"},
@@ -47,7 +47,7 @@ inline constexpr std::array<HostWorkInfo, kHostWorks> kHostWorkInfo = {{{"mxu", 
                                                                         {"dma_indexed", "B"},
                                                                         {"host_dma", "B"},
                                                                         {"pages", "B"},
-                                                                        {"hart", "slice"},
+                                                                        {"hart", ""},
                                                                         {"checker", ""},
                                                                         {"join_work", ""},
                                                                         {"join_wait", ""},
@@ -57,6 +57,7 @@ struct HostWorkCounter {
   uint64_t nanoseconds = 0;  // summed over threads
   uint64_t count = 0;
   uint64_t amount = 0;
+  uint64_t bytes = 0;  // read and written, of kinds whose amount is something else
 };
 
 class HostProfile {
@@ -65,7 +66,7 @@ class HostProfile {
 
   static void enable() { enabled_.store(true, std::memory_order_relaxed); }
   static bool enabled() { return enabled_.load(std::memory_order_relaxed); }
-  static void add(HostWork kind, uint64_t nanoseconds, uint64_t amount);
+  static void add(HostWork kind, uint64_t nanoseconds, uint64_t amount, uint64_t bytes);
   static Counters read();
 
  private:
@@ -75,15 +76,15 @@ class HostProfile {
 // Counts its own life.
 class HostTimer {
  public:
-  explicit HostTimer(HostWork kind, uint64_t amount = 0)
-      : kind_(kind), amount_(amount), on_(HostProfile::enabled()) {
+  explicit HostTimer(HostWork kind, uint64_t amount = 0, uint64_t bytes = 0)
+      : kind_(kind), amount_(amount), bytes_(bytes), on_(HostProfile::enabled()) {
     if (on_) {
       start_ = Clock::now();
     }
   }
   ~HostTimer() {
     if (on_) {
-      HostProfile::add(kind_, nanoseconds(), amount_);
+      HostProfile::add(kind_, nanoseconds(), amount_, bytes_);
     }
   }
   HostTimer(const HostTimer&) = delete;
@@ -97,6 +98,7 @@ class HostTimer {
   }
   const HostWork kind_;
   const uint64_t amount_;
+  const uint64_t bytes_;
   const bool on_;
   Clock::time_point start_;
 };

@@ -30,14 +30,28 @@ void JobPool::launch(JobStrand& strand, Job& job) {
   job.error_ = nullptr;
   job.next_ = nullptr;
   if (threads_ == 1) {
-    const spec::ScopedFlushMode flush;
-    const HostTimer timer(HostWork::kJoinWork);
-    for (int part = 0; part < job.parts_; ++part) {
-      job.run_part(part);
-    }
+    trace_launch(strand, job);
+    run_here(job);
+    trace_return();
     return;
   }
   const std::lock_guard lock(mutex_);
+  trace_launch(strand, job);
+  queue(strand, job);
+}
+
+void JobPool::run_here(Job& job) {
+  const spec::ScopedFlushMode flush;
+  const HostTimer timer(HostWork::kJoinWork);
+  for (int part = 0; part < job.parts_; ++part) {
+    const uint64_t took = run_part(job, part);
+    if (trace_) {
+      trace_->add_work(job.traced_, took);
+    }
+  }
+}
+
+void JobPool::queue(JobStrand& strand, Job& job) {
   job.strand_ = &strand;
   job.in_flight_ = true;
   if (strand.tail_ != nullptr) {
@@ -51,9 +65,12 @@ void JobPool::launch(JobStrand& strand, Job& job) {
 
 void JobPool::join(Job& job) {
   if (threads_ == 1) {
+    trace_join(job);
     return;
   }
   std::unique_lock lock(mutex_);
+  trace_join(job);
+  const bool waits = job.in_flight_;
   while (job.in_flight_) {
     int part = 0;
     if (Job* work = claim(&job, &part); work != nullptr) {
@@ -65,9 +82,57 @@ void JobPool::join(Job& job) {
       done_cv_.wait(lock);
     }
   }
+  if (waits) {
+    trace_return();
+  }
   if (job.error_) {
     std::rethrow_exception(job.error_);
   }
+}
+
+// Processor time of the part, if anybody asks.
+uint64_t JobPool::run_part(Job& job, int part) const {
+  if (!trace_) {
+    job.run_part(part);
+    return 0;
+  }
+  const uint64_t begin = thread_nanoseconds();
+  job.run_part(part);
+  return thread_nanoseconds() - begin;
+}
+
+void JobPool::keep_trace() {
+  trace_ = std::make_unique<JobTrace>(JobTrace::kCalls, thread_clock_nanoseconds());
+}
+
+void JobPool::trace_launch(JobStrand& strand, Job& job) {
+  if (trace_) {
+    const auto most = std::max(job.most_parts_, static_cast<uint32_t>(job.parts_));
+    job.traced_ = trace_->launch(thread_nanoseconds(), &strand, most);
+  }
+}
+
+void JobPool::trace_join(const Job& job) {
+  if (trace_ && job.in_flight_) {
+    trace_->join(thread_nanoseconds(), job.traced_);
+  } else if (trace_) {
+    trace_->join_done(job.traced_);
+  }
+}
+
+void JobPool::trace_return() {
+  if (trace_) {
+    trace_->resume(thread_nanoseconds());
+  }
+}
+
+std::vector<ThreadForecast> JobPool::forecast(std::span<const int> threads) {
+  const std::lock_guard lock(mutex_);
+  std::vector<ThreadForecast> result;
+  for (size_t i = 0; trace_ && i < threads.size(); ++i) {
+    result.push_back(forecast_threads(*trace_, threads[i]));
+  }
+  return result;
 }
 
 void JobPool::worker() {
@@ -125,12 +190,16 @@ Job* JobPool::claim(Job* preferred, int* part) {
 void JobPool::run_claimed(std::unique_lock<std::mutex>& lock, Job& job, int part) {
   lock.unlock();
   std::exception_ptr error;
+  uint64_t took = 0;
   try {
-    job.run_part(part);
+    took = run_part(job, part);
   } catch (...) {
     error = std::current_exception();
   }
   lock.lock();
+  if (trace_) {
+    trace_->add_work(job.traced_, took);
+  }
   if (error && !job.error_) {
     job.error_ = error;
   }

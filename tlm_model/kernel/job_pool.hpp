@@ -5,12 +5,18 @@
 // here. Job and Strand are owned by the caller and reused; nothing allocates after start-up.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
+
+#include "kernel/job_trace.hpp"
+#include "kernel/thread_forecast.hpp"
 
 namespace tpu::model {
 
@@ -32,6 +38,8 @@ class Job {
   Job* next_ = nullptr;        // in the strand
   Job* next_ready_ = nullptr;  // in the pool's list of jobs with unclaimed parts
   int parts_ = 1;
+  uint32_t most_parts_ = 1;
+  uint64_t traced_ = 0;  // number in the trace
   int claimed_ = 0;
   int finished_ = 0;
   bool in_flight_ = false;
@@ -62,8 +70,29 @@ class JobPool {
   void join(Job& job);
 
   int threads() const { return threads_; }
+  // Parts for a job that is worth cutting into `most`: as many, if there are so many threads. For a
+  // job that is launched next, with set_parts() of no more than this.
+  int cut(Job& job, uint64_t most) const {
+    job.most_parts_ = static_cast<uint32_t>(std::clamp<uint64_t>(most, 1, kMostParts));
+    return std::min(static_cast<int>(job.most_parts_), threads_);
+  }
+
+  // From here on forecast() knows the latest calls; no job may be in flight. Costs about four
+  // readings of the thread's clock a job.
+  void keep_trace();
+  // What these calls would take with as many threads each; empty without a trace. Jobs in flight
+  // count as far as they are done.
+  std::vector<ThreadForecast> forecast(std::span<const int> threads);
 
  private:
+  static constexpr uint64_t kMostParts = 1024;
+
+  void run_here(Job& job);
+  void queue(JobStrand& strand, Job& job);  // lock held
+  uint64_t run_part(Job& job, int part) const;
+  void trace_launch(JobStrand& strand, Job& job);
+  void trace_join(const Job& job);
+  void trace_return();
   void worker();
   void push_ready(Job& job);              // lock held
   Job* claim(Job* preferred, int* part);  // lock held
@@ -77,6 +106,7 @@ class JobPool {
   Job* ready_head_ = nullptr;
   Job* ready_tail_ = nullptr;
   bool stop_ = false;
+  std::unique_ptr<JobTrace> trace_;
   std::vector<std::thread> workers_;
 };
 

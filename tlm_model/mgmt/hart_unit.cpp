@@ -147,7 +147,7 @@ void HartUnit::tell_pc() {
 }
 
 HartRun HartUnit::run_slice(uint64_t budget_cycles) {
-  const HostTimer timer(HostWork::kHart, 1);
+  const HostTimer timer(HostWork::kHart);
   return debugger_ == nullptr ? run_hart(budget_cycles) : debugged_slice(budget_cycles);
 }
 

@@ -128,7 +128,8 @@ class FastRun {
  private:
   // Rows and segments point into the rounded range.
   void round_lhs(const MxuJob& job, const MxuLhsRange& range) {
-    const HostTimer timer(HostWork::kMxuPack);
+    const HostTimer timer(HostWork::kMxuPack,
+                          static_cast<uint64_t>(range.count * job.lhs_element()));
     const int64_t slot = job.lhs_element() * set_.slot_terms;  // bytes of lhs in one
     auto* rounded = static_cast<float*>(
         space_.rounded.get(static_cast<size_t>(range.count / set_.slot_terms + 8) * sizeof(float)));
@@ -205,8 +206,16 @@ class FastRun {
     return base + (all ? set_.rhs_bytes(args_.panel_count, block.first) : 0);
   }
 
+  uint64_t rhs_bytes_read(const KBlock& block) const {
+    int64_t columns = 0;
+    for (int64_t p = 0; p < args_.panel_count; ++p) {
+      columns += args_.panels[p].count;
+    }
+    return static_cast<uint64_t>(block.k * columns) * (args_.rhs_is_bf16 ? 2 : 4);
+  }
+
   void pack_rhs(KBlock& block, bool all) {
-    const HostTimer timer(HostWork::kMxuPack);
+    const HostTimer timer(HostWork::kMxuPack, rhs_bytes_read(block));
     use(block, true);
     args_.packed_rhs = packed_rhs(block, all);
     block.rhs_finite = set_.pack_rhs(args_);
@@ -250,7 +259,8 @@ class FastRun {
       }
       use_rows(row, end);
       if (!in_range_ && !packed) {
-        const HostTimer timer(HostWork::kMxuPack);
+        const HostTimer timer(HostWork::kMxuPack, static_cast<uint64_t>(args_.rows * args_.k) *
+                                                      (args_.lhs_is_bf16 ? 2 : 4));
         const size_t bytes = set_.lhs_bytes(args_.rows, args_.segment_count);
         args_.packed_lhs = space_.lhs.get(bytes);
         mark_lhs(static_cast<const float*>(args_.packed_lhs),

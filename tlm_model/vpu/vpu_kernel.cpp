@@ -269,4 +269,19 @@ uint64_t VpuKernel::lane_operations() const {
   return result;
 }
 
+uint64_t VpuKernel::memory_bytes() const {
+  uint64_t result = 0;
+  for (int s = 0; s < kVpuSections; ++s) {
+    uint64_t bytes = 0;  // of an execution
+    for (const VpuInsn& insn : program_->section(s)) {
+      if (spec::is_vpu_memory_op(insn)) {
+        const Operand& operand = operands_[insn.imm];
+        bytes += kVpuBlock * static_cast<uint64_t>(spec::vpu_element_bytes(operand.access.type));
+      }
+    }
+    result += executions(s) * bytes;
+  }
+  return result;
+}
+
 }  // namespace tpu::model

@@ -71,6 +71,9 @@ class VpuKernel {
   uint64_t executions(int section) const;
   /// Lane operations of the whole command, full blocks counted: for host statistics.
   uint64_t lane_operations() const;
+  /// Bytes that loads and stores of the whole command read and write, full blocks counted: for host
+  /// statistics.
+  uint64_t memory_bytes() const;
 
  private:
   friend class VpuRunner;

@@ -149,6 +149,19 @@ struct HostWorkTime {
   double seconds = 0;   ///< host time
   uint64_t count = 0;   ///< times that it was done
   uint64_t amount = 0;  ///< how much of it, in `unit`
+  uint64_t bytes = 0;   ///< memory that it read and wrote, where it is counted beside `amount`
+};
+
+/// What the latest data work of the simulation would take with a number of host threads: its
+/// pieces, with the processor time that each took, handed out by the rules of the thread pool.
+/// Caches, memory bandwidth and clocks that threads share do not count.
+struct ThreadForecast {
+  int threads = 1;            ///< the thread of the simulation included
+  double seconds = 0;         ///< all of it
+  double events_seconds = 0;  ///< of it the simulation's own thread without data work
+  double wait_seconds = 0;    ///< of it that thread waited for data, with no other piece to do
+  /// Of it that thread did other pieces when the one that it waited for was done.
+  double late_seconds = 0;
 };
 
 /// Where cores spent the time of a program: one of its operations (SimOptions::op_times).
@@ -254,6 +267,9 @@ class Board {
   std::vector<uint64_t> run_cycles() const;
   /// With SimOptions::profile, since the board was opened; from the same port. Empty otherwise.
   std::vector<HostWorkTime> profile() const;
+  /// With SimOptions::profile: for each of `threads`, which are at least 1; from the same port.
+  /// Empty otherwise.
+  std::vector<ThreadForecast> thread_forecast(const std::vector<int>& threads) const;
   /// How the board is simulated.
   SimOptions sim() const;
   /// Goes on with other options: `mxu`, `trace_path`, `waves_*`, `timeline_*`,

@@ -67,6 +67,7 @@ using driver::OpenOptions;
 using driver::OpTime;
 using driver::SimOptions;
 using driver::SnapshotItems;
+using driver::ThreadForecast;
 using driver::TransportFactory;
 // commands.hpp
 using driver::log_commands;

@@ -191,6 +191,12 @@ class Transport {
   /// Figures of the debug port; no board time passes.
   virtual TransportStats stats() = 0;
 
+  /// With SimOptions::profile: one of each of `threads`; no board time passes.
+  virtual std::vector<ThreadForecast> thread_forecast(const std::vector<int>& threads) {
+    static_cast<void>(threads);
+    return {};
+  }
+
   /// Goes on with other options; no launch is under way. Throws Error: InvalidArgument for one that
   /// cannot change or be followed, Unimplemented where none can; nothing has changed then. Returns
   /// what went wrong with files that it completed, or nothing.

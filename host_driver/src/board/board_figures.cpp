@@ -55,6 +55,12 @@ std::vector<HostWorkTime> BoardImpl::profile() {
   return transport_->stats().profile;
 }
 
+std::vector<ThreadForecast> BoardImpl::thread_forecast(const std::vector<int>& threads) {
+  const Entry entry(*this, EntryKind::kLook);
+  check_usable();
+  return transport_->thread_forecast(threads);
+}
+
 std::vector<DeviceInfo> BoardImpl::device_infos() {
   std::vector<DeviceInfo> infos;
   for (const Device& device : devices_) {

@@ -101,6 +101,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::vector<uint64_t> hart_instructions();
   std::vector<uint64_t> run_cycles();
   std::vector<HostWorkTime> profile();
+  std::vector<ThreadForecast> thread_forecast(const std::vector<int>& threads);
   SimOptions sim();
   void change_sim(const SimOptions& sim);
   void change_time_limit(std::optional<double> seconds);

@@ -113,6 +113,18 @@ class SimTransport : public Transport {
     return tallies;
   }
 
+  std::vector<ThreadForecast> thread_forecast(const std::vector<int>& threads) override {
+    std::vector<ThreadForecast> result;
+    const auto seconds = [](uint64_t nanoseconds) {
+      return static_cast<double>(nanoseconds) * 1e-9;
+    };
+    for (const model::ThreadForecast& from : board_.thread_forecast(threads)) {
+      result.push_back({from.threads, seconds(from.total_ns), seconds(from.events_ns),
+                        seconds(from.wait_ns), seconds(from.late_ns)});
+    }
+    return result;
+  }
+
   TransportStats stats() override {
     model::BoardStats from = board_.stats();
     TransportStats stats;
@@ -133,7 +145,7 @@ class SimTransport : public Transport {
     for (model::HostWorkStats& work : from.profile) {
       stats.profile.push_back({std::move(work.name), std::move(work.unit),
                                static_cast<double>(work.nanoseconds) * 1e-9, work.count,
-                               work.amount});
+                               work.amount, work.bytes});
     }
     stats.check_findings = from.check_findings;
     stats.waits = std::move(from.waits);

@@ -351,11 +351,11 @@ void Dma::start_work(const Flight& /*flight*/, const DmaPlan& plan, const Place&
   transfer.dst_hbm = dst.hbm;
   const uint64_t cuts =
       plan.box.levels == 0 ? plan.box.total_bytes / kPartBytes + 1 : plan.box.count[0];
-  const auto parts =
-      static_cast<int>(std::min({plan.box.total_bytes / kPartBytes + 1,
-                                 static_cast<uint64_t>(context().pool.threads()), cuts}));
-  if (use_.mode == VerilogMode::kRtl &&
-      !dst.message) {  // of a message, the receiver's side is its own
+  // Of a message, the receiver's side is its own.
+  const bool by_granules = use_.mode == VerilogMode::kRtl && !dst.message;
+  const uint64_t worth = by_granules ? 1 : std::min(plan.box.total_bytes / kPartBytes + 1, cuts);
+  const int parts = context().pool.cut(transfer.work, worth);
+  if (by_granules) {
     transfer.work.prepare(plan, transfer.granules, from, src.base, to, dst.base);
   } else {
     transfer.work.prepare(dst.message ? transfer.packing : plan, from, to, parts);

@@ -195,9 +195,9 @@ void Dma::start_indexed_work(const IndexedPlan& plan, const Place& src, const Pl
   transfer.src_hbm = src.hbm;
   transfer.dst_hbm = dst.hbm;
   const uint64_t bytes = box.window.total_bytes * box.list.size();
-  const uint64_t parts = std::min({bytes / kIndexedPartBytes + 1, box.list.size(),
-                                   static_cast<uint64_t>(context().pool.threads())});
-  transfer.work.prepare(box, from, to, plan.scatter ? 1 : static_cast<int>(parts));
+  const uint64_t worth =
+      plan.scatter ? 1 : std::min<uint64_t>(bytes / kIndexedPartBytes + 1, box.list.size());
+  transfer.work.prepare(box, from, to, context().pool.cut(transfer.work, worth));
   transfer.work.count_as(HostWork::kDmaIndexed, plan.transfer.box.total_bytes * box.list.size());
   context().pool.launch(strand_, transfer.work);
 }

@@ -118,14 +118,12 @@ bool Mxu::start_command(Flight& flight) {
   job.start_cycle = now;
   job.op_id = flight.queued.command->op_id;
   MxuEngine& engine = engine_for_step();
-  const auto worth =
-      std::min(static_cast<int64_t>(plan.flops / (2 * kPartFlops)), job.rows() / kPartRows);
+  const uint64_t worth =
+      std::min(plan.flops / (2 * kPartFlops), static_cast<uint64_t>(job.rows() / kPartRows));
   const bool looked_at = probe().wants(ProbeEvent::kNonFinite);
-  const int parts = engine.splittable() && !looked_at
-                        ? static_cast<int>(std::clamp<int64_t>(worth, 1, context().pool.threads()))
-                        : 1;
   Work& work = work_[flight.index];
-  work.prepare(engine, job, parts);
+  work.prepare(engine, job,
+               context().pool.cut(work, engine.splittable() && !looked_at ? worth : 1));
   if (looked_at) {
     work.look_at(vmem_, plan.bytes[0].at(at(0)));
   }

@@ -29,8 +29,9 @@ void Vpu::Work::prepare(const VpuKernel& kernel, uint8_t* vmem, VpuSimd simd, in
 }
 
 void Vpu::Work::run_part(int part) {
-  const HostTimer timer(HostWork::kVpu,
-                        kernel_->lane_operations() / static_cast<uint64_t>(parts_count_));
+  const auto parts = static_cast<uint64_t>(parts_count_);
+  const HostTimer timer(HostWork::kVpu, kernel_->lane_operations() / parts,
+                        kernel_->memory_bytes() / parts);
   if (parts_count_ == 1) {
     kernel_->run(vmem_, simd_);
     if (looks_) {
@@ -44,8 +45,7 @@ void Vpu::Work::run_part(int part) {
     return;
   }
   const auto p = static_cast<uint64_t>(part);
-  const auto n = static_cast<uint64_t>(parts_count_);
-  kernel_->run_range(vmem_, split_ * p / n, split_ * (p + 1) / n, simd_);
+  kernel_->run_range(vmem_, split_ * p / parts, split_ * (p + 1) / parts, simd_);
 }
 
 Vpu::Vpu(sc_core::sc_module_name name, const EngineContext& context, uint8_t* vmem,
@@ -110,13 +110,11 @@ bool Vpu::start_command(Flight& flight) {
     return true;
   }
   const bool looked_at = probe().wants(ProbeEvent::kNonFinite);
-  int parts = 1;
-  if (!looked_at && context().pool.threads() > 1 && kernel->can_split()) {
-    const uint64_t worth = kernel->lane_operations() / kPartOperations + 1;
-    parts = static_cast<int>(
-        std::min<uint64_t>(worth, static_cast<uint64_t>(context().pool.threads())));
+  uint64_t worth = 1;
+  if (!looked_at && kernel->lane_operations() >= kPartOperations && kernel->can_split()) {
+    worth = std::min(kernel->lane_operations() / kPartOperations + 1, kernel->split_count());
   }
-  work.prepare(*kernel, vmem_, simd_, parts);
+  work.prepare(*kernel, vmem_, simd_, context().pool.cut(work, worth));
   if (looked_at) {
     work.look();
   }

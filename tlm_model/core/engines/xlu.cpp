@@ -58,9 +58,8 @@ bool Xlu::start_command(Flight& flight) {
   if (!context().no_data) {
     const TransposeShape& s = plan.shape;
     const uint64_t bytes = s.batch * s.rows * s.cols * s.elem_bytes;
-    const auto parts = static_cast<int>(std::min(
-        {bytes / kXluPartBytes + 1, static_cast<uint64_t>(context().pool.threads()), s.rows}));
     Work& work = work_[flight.index];
+    const int parts = context().pool.cut(work, std::min(bytes / kXluPartBytes + 1, s.rows));
     work.prepare(s, vmem_ + src, vmem_ + dst, parts);
     context().pool.launch(strand_, work);
   }

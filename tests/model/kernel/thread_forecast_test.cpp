@@ -1,0 +1,172 @@
+// Traces of the job pool, and what other numbers of threads would make of them: by hand.
+#include "kernel/thread_forecast.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "kernel/job_pool.hpp"
+#include "kernel/job_trace.hpp"
+
+namespace tpu::model {
+namespace {
+
+// Calls of a kernel thread whose own work takes the given time before each; the pool takes none.
+class Script {
+ public:
+  explicit Script(size_t calls = JobTrace::kCalls) : trace_(calls) {}
+
+  uint64_t launch(uint64_t events, int strand, uint64_t work, uint32_t most_parts = 1) {
+    now_ += events;
+    const uint64_t job = trace_.launch(now_, &strands_[static_cast<size_t>(strand)], most_parts);
+    trace_.add_work(job, work);
+    trace_.resume(now_);
+    return job;
+  }
+  void join(uint64_t events, uint64_t job) {
+    now_ += events;
+    trace_.join(now_, job);
+    trace_.resume(now_);
+  }
+  ThreadForecast with(int threads) const { return forecast_threads(trace_, threads); }
+  const JobTrace& trace() const { return trace_; }
+
+ private:
+  JobTrace trace_;
+  std::array<char, 4> strands_{};
+  uint64_t now_ = 0;
+};
+
+TEST(ThreadForecast, StrandsRunSideBySide) {
+  Script script;
+  const uint64_t a = script.launch(0, 0, 100);
+  const uint64_t b = script.launch(0, 1, 100);
+  script.join(0, a);
+  script.join(0, b);
+  EXPECT_EQ(script.with(1).total_ns, 200U);
+  EXPECT_EQ(script.with(2).total_ns, 100U);
+  EXPECT_EQ(script.with(16).total_ns, 100U);
+}
+
+TEST(ThreadForecast, JobsOfAStrandRunInOrder) {
+  Script script;
+  const uint64_t a = script.launch(0, 0, 100);
+  const uint64_t b = script.launch(0, 0, 50);
+  script.join(0, a);
+  script.join(0, b);
+  for (const int threads : {1, 2, 8}) {
+    EXPECT_EQ(script.with(threads).total_ns, 150U) << threads;
+  }
+}
+
+TEST(ThreadForecast, AJobIsCutAsFarAsItIsWorth) {
+  Script script;
+  script.join(0, script.launch(0, 0, 400, 4));
+  EXPECT_EQ(script.with(1).total_ns, 400U);
+  EXPECT_EQ(script.with(2).total_ns, 200U);
+  EXPECT_EQ(script.with(4).total_ns, 100U);
+  EXPECT_EQ(script.with(16).total_ns, 100U);
+}
+
+TEST(ThreadForecast, EventsStayWithTheKernelThread) {
+  Script script;
+  std::vector<uint64_t> jobs;
+  for (int i = 0; i < 4; ++i) {
+    jobs.push_back(script.launch(i == 0 ? 0 : 10, i, 20));
+  }
+  for (const uint64_t job : jobs) {
+    script.join(10, job);
+  }
+  const ThreadForecast one = script.with(1);
+  EXPECT_EQ(one.events_ns, 70U);
+  EXPECT_EQ(one.total_ns, 70U + 80U);
+  const ThreadForecast many = script.with(8);
+  EXPECT_EQ(many.events_ns, 70U);
+  EXPECT_EQ(many.total_ns, 70U);  // all was done beside
+}
+
+TEST(ThreadForecast, TellsWaitingAndHelpThatCameTooLong) {
+  Script script;
+  const uint64_t a = script.launch(0, 0, 60);
+  const uint64_t b = script.launch(0, 1, 100);
+  script.join(10, a);  // the other thread has it, until 60; meanwhile this one takes b, until 110
+  script.join(0, b);
+  const ThreadForecast two = script.with(2);
+  EXPECT_EQ(two.total_ns, 110U);
+  EXPECT_EQ(two.late_ns, 50U);
+  EXPECT_EQ(two.wait_ns, 0U);
+  const ThreadForecast three = script.with(3);
+  EXPECT_EQ(three.total_ns, 100U);
+  EXPECT_EQ(three.late_ns, 0U);
+  EXPECT_EQ(three.wait_ns, 90U);
+}
+
+TEST(JobTrace, LeavesOutWhatItsClockTakes) {
+  JobTrace trace(5, 5);
+  trace.join_done(trace.launch(100, nullptr, 1));
+  const uint64_t job = trace.launch(125, nullptr, 1);
+  trace.add_work(job, 30);
+  trace.join_done(job);
+  trace.join(133, trace.launch(131, nullptr, 1));
+  EXPECT_EQ(trace.call(0).before_ns, 0U);  // the first join; its launch is forgotten
+  EXPECT_EQ(trace.call(1).before_ns, 20U);
+  EXPECT_EQ(trace.call(2).before_ns, 0U) << "nobody looked at the clock";
+  EXPECT_EQ(trace.call(3).before_ns, 1U);
+  EXPECT_EQ(trace.call(4).before_ns, 0U) << "no less";
+  EXPECT_EQ(trace.job(job)->work_ns, 25U);
+}
+
+TEST(JobTrace, ForgetsTheEarliestCalls) {
+  Script script(4);
+  std::vector<uint64_t> jobs;
+  for (int i = 0; i < 4; ++i) {
+    jobs.push_back(script.launch(0, i, 10));
+  }
+  script.join(0, jobs[0]);  // its launch goes
+  script.join(0, jobs[3]);
+  EXPECT_EQ(script.trace().size(), 4U);
+  EXPECT_EQ(script.trace().job(jobs[1]), nullptr);
+  ASSERT_NE(script.trace().job(jobs[3]), nullptr);
+  EXPECT_EQ(script.trace().job(jobs[3])->work_ns, 10U);
+  EXPECT_EQ(script.with(1).total_ns, 10U);
+}
+
+class SpinningJob : public Job {
+ public:
+  explicit SpinningJob(int parts) { set_parts(parts); }
+  void run_part(int) override {
+    const uint64_t begin = thread_nanoseconds();
+    while (thread_nanoseconds() - begin < 20'000) {
+    }
+  }
+};
+
+TEST(JobPool, TracesTheWorkOfEachJob) {
+  for (const int threads : {1, 3}) {
+    JobPool pool(threads);
+    const std::array<int, 2> asked = {1, 4};
+    EXPECT_TRUE(pool.forecast(asked).empty()) << "no trace";
+    pool.keep_trace();
+    std::vector<SpinningJob> jobs(8, SpinningJob(2));
+    std::array<JobStrand, 8> strands;
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      EXPECT_EQ(pool.cut(jobs[i], 4), std::min(4, threads));
+      pool.launch(strands[i], jobs[i]);
+    }
+    for (SpinningJob& job : jobs) {
+      pool.join(job);
+    }
+    const std::vector<ThreadForecast> forecast = pool.forecast(asked);
+    ASSERT_EQ(forecast.size(), 2U);
+    constexpr uint64_t kWork = 8 * 2 * 20'000;
+    EXPECT_GE(forecast[0].total_ns, kWork + forecast[0].events_ns);
+    EXPECT_GE(forecast[1].total_ns, kWork / 4);
+    EXPECT_LT(forecast[1].total_ns, forecast[0].total_ns);
+    EXPECT_EQ(pool.forecast(asked)[1].total_ns, forecast[1].total_ns) << "of the trace alone";
+  }
+}
+
+}  // namespace
+}  // namespace tpu::model
