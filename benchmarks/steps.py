@@ -127,13 +127,14 @@ def conv2_dense(smoke: bool) -> Step:
 
 def mlp_step(smoke: bool) -> Step:
     """The step of examples/mnist_mlp on one core."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))  # one device; the example's own setting says eight
     sys.path.insert(0, str(ROOT / "examples" / "mnist_mlp"))
     import export
 
     batch = 8 if smoke else export.BATCH
     rng = np.random.default_rng(0)
     params = export.init_params(0)
-    train = export.make_train_step(jax.sharding.Mesh(np.array(jax.devices()), ("data",)))
+    train = export.make_train_step(mesh)
 
     def step(state, images, labels):
         params, moments, loss = train(*state, images, labels)

@@ -30,8 +30,8 @@ StyleRules rules_of(Style style) {
     // from HBM and writes its result there. Operands of matmuls come in blocks beside the matmuls:
     // small batches of narrow networks run at the rate at which weights are read.
     rules.values_in_vmem = false;
-    // Inferred: the times of all classes sum to the time of profiles without a pause: one op follows
-    // the other, and no sum over the cores hides behind the backward pass.
+    // Inferred: the times of all classes sum to the time of profiles without a pause: one op
+    // follows the other, and no sum over the cores hides behind the backward pass.
     rules.overlap_kernels = false;
   }
   return rules;

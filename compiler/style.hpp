@@ -17,8 +17,8 @@ enum class Style : uint8_t { kBest, kXla2019 };
 struct StyleRules {
   // Updates of replicated state may be cut over the cores (shard_update.hpp).
   bool shard_updates = true;
-  // Arrays that are summed over the cores travel together, 4 MiB in an exchange (false: each array of
-  // a size that is streamed by itself, in an exchange of its own).
+  // Arrays that are summed over the cores travel together, 4 MiB in an exchange (false: each array
+  // of a size that is streamed by itself, in an exchange of its own).
   bool sums_together = true;
   // A loop kernel may write several results of the program.
   bool many_results = true;

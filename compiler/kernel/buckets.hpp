@@ -1,7 +1,7 @@
 // Which all_reduce ops travel together, and when. Every value is cut at whole pieces: these are
-// streamed, one behind the other, as soon as a bucket (of 4 MiB) is ready (in the order in which the
-// gradients become ready); what is left over of all values, and small values, is packed into one
-// exchange behind the last. Where an element travels depends on the sizes of the values and the
+// streamed, one behind the other, as soon as a bucket (of 4 MiB) is ready (in the order in which
+// the gradients become ready); what is left over of all values, and small values, is packed into
+// one exchange behind the last. Where an element travels depends on the sizes of the values and the
 // board alone, since the order of its sum does (docs/numerics.md).
 #pragma once
 

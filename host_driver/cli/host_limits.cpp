@@ -128,9 +128,8 @@ __attribute__((target("avx512f"))) void multiply_add_avx512() {
 }
 
 __attribute__((target("avx512f,avx512bf16"))) void multiply_add_pairs() {
-  const __m256bh half = _mm512_cvtneps_pbh(_mm512_set1_ps(0.5F));
-  const auto x =
-      reinterpret_cast<__m512bh>(_mm512_broadcast_i64x4(reinterpret_cast<__m256i>(half)));
+  constexpr int16_t kHalf = 0x3F00;  // bf16
+  const auto x = reinterpret_cast<__m512bh>(_mm512_set1_epi16(kHalf));
   __m512 sums[kSums] = {};
   for (int64_t i = 0; i < kSteps; ++i) {
 #pragma GCC unroll 12

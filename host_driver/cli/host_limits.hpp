@@ -24,8 +24,8 @@ struct HostLimits {
 };
 
 /// Takes a third of a second. `simd`: one of host_simd(); vector instructions of 512 bits count
-/// from avx512 on, products of bf16 from avx512_bf16 on, tiles with amx. Others have none of them. Throws
-/// std::bad_alloc when the host lacks the memory (128 MiB).
+/// from avx512 on, products of bf16 from avx512_bf16 on, tiles with amx. Others have none of these.
+/// Throws std::bad_alloc when the host lacks the memory (128 MiB).
 HostLimits measure_host_limits(const std::string& simd);
 
 }  // namespace tpu::driver
