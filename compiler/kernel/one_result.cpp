@@ -63,6 +63,11 @@ class ResultCutter {
     loop.domain = kernel_.loop().domain;
     std::copy_if(kernel_.ops.begin(), kernel_.ops.end(), std::back_inserter(part.ops),
                  [&](const Op* op) { return needed.contains(op); });
+    // An earlier part computes it, too; only that one may write it, should later passes want it.
+    std::copy_if(part.ops.begin(), part.ops.end(),
+                 std::inserter(loop.recomputed, loop.recomputed.end()),
+                 [&](const Op* op) { return computed_.contains(op); });
+    computed_.insert(part.ops.begin(), part.ops.end());
     auto nest = build_nest(part.ops, loop.domain, context_);
     if (!nest) {
       return false;
@@ -96,7 +101,8 @@ class ResultCutter {
   const Kernel& kernel_;
   const std::set<const Value*>& results_;  // of the program
   NestContext context_;
-  std::set<const Op*> made_;  // ops whose results the parts so far write
+  std::set<const Op*> made_;      // ops whose results the parts so far write
+  std::set<const Op*> computed_;  // ops of the parts so far
 };
 
 bool can_be_cut(const Kernel& k) {

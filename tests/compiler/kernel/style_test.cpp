@@ -234,6 +234,26 @@ TEST(Style, WhatIsNoResultStaysTogether) {
   EXPECT_EQ(loops[1], (std::vector<const Op*>{result->def}));
 }
 
+// A part that is too large for a command is cut again: what its halves share is written for the
+// second of them, although another part computes it, too.
+TEST(Style, PartsThatAreCutAgainShareNoBuffer) {
+  GraphBuilder b;
+  const Type type = f32({1024});
+  Value* wide = b.op(Kind::kConvert, {b.arg({Elem::kBf16, {1024}})}, type);
+  std::vector<Value*> others;
+  for (int i = 0; i < 12; ++i) {
+    others.push_back(b.op(Kind::kMultiply, {wide, b.arg(type)}, type));
+  }
+  Value* joined = b.op(Kind::kConcatenate, others, f32({12 * 1024}), DimAttrs{0});
+  Module& m = b.done({joined, b.op(Kind::kNegate, {wide}, type)});
+  const spec::BoardParams board = spec::load_board("v2_8");
+  const exe::ExecutableT e = generate(m, board, options_of(Style::kXla2019));
+  const auto args = random_arguments(m, RunOptions{});
+  const Outcome want =
+      run_executable(m, generate(m, board, options_of(Style::kBest)), board, args, 0);
+  EXPECT_EQ(run_executable(m, e, board, args, 0).results[0][0].data, want.results[0][0].data);
+}
+
 TEST(Style, ContradictionsAreRefused) {
   CompileOptions options = options_of(Style::kXla2019);
   EXPECT_EQ(contradiction(options), "");
