@@ -463,6 +463,9 @@ class Recomputer {
       } else {
         Kernel smaller = *it;
         smaller.ops.assign(kept.rbegin(), kept.rend());
+        std::erase_if(smaller.as<LoopPart>().recomputed, [&](const Op* op) {
+          return std::find(kept.begin(), kept.end(), op) == kept.end();
+        });
         if (!rebuild(smaller)) {
           continue;
         }

@@ -119,7 +119,7 @@ def main() -> int:
         "tpuboard bench": lambda: check_profile(tools),
         "batch_table.py": lambda: check_batches(tools),
         "compile-bench": lambda: check_json(tools / "compile-bench", "--repeat", "1", "--json", *ONE_OP),
-        "bert.py": lambda: check_compiles(tools, "bert.py", "bert.mlirbc", "--layers", "1", "--batch", "1"),
+        "bert.py": lambda: check_compiles(tools, "bert.py", "bert.mlirbc", "--layers", "1", "--batch", "32"),
         "small_programs.py": lambda: check_compiles(tools, "small_programs.py", "programs"),
         "hart-bench": lambda: check_json(tools / "hart-bench", "--seconds", "0.02", "--json"),
         "mxu-bench": lambda: check_json(tools / "mxu-bench", "--size", "128", "--json"),
