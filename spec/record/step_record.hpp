@@ -24,8 +24,8 @@ class RecordError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Most commands of a record: 500 MB.
-inline constexpr uint64_t kMostRecordedCommands = uint64_t{1} << 22;
+/// Most commands of a record: 1 GB.
+inline constexpr uint64_t kMostRecordedCommands = uint64_t{1} << 23;
 inline constexpr uint32_t kNoRecordedOp = UINT32_MAX;
 
 enum class RecordedMemory : uint8_t { kVmem, kSmem, kHbm, kNone };
