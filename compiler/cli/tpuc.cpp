@@ -33,7 +33,7 @@ struct Arguments {
   std::vector<int> cores;
   std::vector<size_t> data_parallel;
   UpdateSharding update_sharding = UpdateSharding::kAuto;
-  tpu::compiler::Style style = tpu::compiler::Style::kBest;
+  std::string style{tpu::compiler::name_of(tpu::compiler::Style::kBest)};
   bool verbose = false, assemble = false, disassemble = false, keep_values = false;
 };
 
@@ -114,7 +114,7 @@ tpu::compiler::Compiled compiled(const Arguments& a, const tpu::spec::BoardParam
 
 tpu::compiler::CompileOptions options_of(const Arguments& a) {
   tpu::compiler::CompileOptions options;
-  options.style = a.style;
+  options.style = tpu::compiler::style_names().at(a.style);
   options.update_sharding = a.update_sharding;
   options.cores = a.cores;
   options.data_parallel = a.data_parallel;
@@ -180,7 +180,7 @@ void add_options(CLI::App& app, Arguments& a) {
          "--style", a.style,
          "best, or xla2019: as the production compiler of 2018 to 2019 did it, for times that "
          "are held against boards of that time (docs/timing_truth.md)")
-      ->transform(CLI::CheckedTransformer(tpu::compiler::style_names()))
+      ->check(CLI::IsMember(&tpu::compiler::style_names()))
       ->option_text("best|xla2019 [best]");
   app.final_callback([&a] {
     if (const std::string why = tpu::compiler::contradiction(options_of(a)); !why.empty()) {
