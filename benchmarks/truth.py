@@ -3,7 +3,7 @@
 Exports each graph, compiles it for its board, runs it without data and prints the measured time, the simulated one, the
 error, and where the step's time goes by class of operation, beside the measured split where there is one. What is
 measured: docs/timing_truth.md; the points of ParaDnn: truth_points.json, which truth_traces.py derives from published
-traces.
+traces. Networks of which no step on one board is known are simulated only, and compared with nothing.
 
 Exports, executables and reports lie in --out and are made again only where a program or a graph has changed, so an
 interrupted run goes on. With --set section.key=value a number of all boards is another one. Needs
@@ -45,12 +45,28 @@ class Case:
     name: str
     board: str
     export: list[str]
-    measured_ms: float
-    source: str
+    measured_ms: float | None  # None: nobody published a step on this board
+    source: str  # of the time, or what is known in its place
     logged_ms: float | None = None  # with what the host adds
     split_ms: dict[str, float] = field(default_factory=dict)
     parameters: int = 0
     point: dict = field(default_factory=dict)
+
+
+def published_cases() -> list[Case]:
+    """Networks of which a step's time was published, or that are simulated beside them."""
+    mlperf = "MLPerf v0.5"
+    resnet, ssd = ["resnet50.py", "--batch", "128", "--recipe", "flax"], ["ssd.py", "--batch", "128"]
+    return [
+        Case("resnet50-v3_8", "v3_8", resnet, 137.3, mlperf),
+        Case("resnet50-v2_8", "v2_8", resnet, 228.9, mlperf),
+        Case("flax-imagenet-v3_8", "v3_8", resnet, 126.6, "flax's README, 2021"),
+        Case("ssd-resnet34-v3_8", "v3_8", ssd, 453.0, mlperf),
+        Case("ssd-resnet34-v2_8", "v2_8", ssd, 785.0, mlperf),
+        Case("transformer-v3_8", "v3_8", ["transformer.py", "--batch", "16"], None,
+             "149.6 ms on v3-32 (MLPerf v0.6): as much work a core, sums over 32 cores"),
+        Case("bert-base-v3_8", "v3_8", ["bert.py", "--batch", "32"], None, "no time of BERT-base"),
+    ]
 
 
 def paradnn_case(point: dict) -> Case:
@@ -79,10 +95,11 @@ def cases(everything: bool) -> list[Case]:
     points = json.loads((HERE / "truth_points.json").read_text(encoding="utf-8"))
     chosen = [paradnn_case(p) for p in points if everything or is_named(p) or is_by_rows(p)]
     chosen.sort(key=lambda case: case.measured_ms)
-    mlperf = "MLPerf training v0.5 log"
-    resnet = ["resnet50.py", "--batch", "128"]
-    return [*chosen, Case("resnet50-v3_8", "v3_8", resnet, 137.3, mlperf),
-            Case("resnet50-v2_8", "v2_8", resnet, 228.9, mlperf)]
+    return [*chosen, *published_cases()]
+
+
+class Refused(Exception):
+    """A tool does not take a network or a number of a board."""
 
 
 class Bench:
@@ -91,6 +108,9 @@ class Bench:
     def __init__(self, tools: Path, out: Path, overrides: tuple[str, ...]) -> None:
         """Both programs must be there."""
         self.tools, self.out, self.overrides = tools, out, overrides
+        for name in ("tpuc", "tpuboard"):
+            if not (tools / name).is_file():
+                raise SystemExit(f"truth.py: --bin {tools}: there is no {name}")
         out.mkdir(parents=True, exist_ok=True)
         programs = b"".join((tools / name).read_bytes() for name in ("tpuc", "tpuboard"))
         self.programs = hashlib.sha256(programs).hexdigest()
@@ -105,21 +125,25 @@ class Bench:
             new.rename(path)
         return path
 
+    def call(self, tool: str, *arguments: str | Path) -> None:
+        """Its error text in a Refused."""
+        done = subprocess.run([self.tools / tool, *arguments], check=False, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Refused(done.stderr.strip())
+
     def report(self, case: Case, style: str, changes: tuple[str, ...] = ()) -> dict:
         """The report of a step."""
         overrides = (*self.overrides, *changes)
         graph = self.exported(case)
         key = hashlib.sha256("|".join([self.programs, case.board, style, *overrides]).encode() +
                              graph.read_bytes()).hexdigest()[:20]
-        kept = self.out / f"{case.name}.{style}.{key}.json"
+        kept = self.out / f"{graph.stem}.{case.board}.{style}.{key}.json"
         if not kept.exists():
             board = ["--board", case.board, *(text for change in overrides for text in ("--set", change))]
             executable, new = self.out / f"{key}.tpuexe", kept.with_suffix(".part")
             try:
-                subprocess.run([self.tools / "tpuc", graph, *board, "--style", style, "-o", executable], check=True,
-                               stderr=subprocess.DEVNULL)
-                subprocess.run([self.tools / "tpuboard", "report", executable, *board, "--changes", "0", "--json", new],
-                               check=True, stdout=subprocess.DEVNULL)
+                self.call("tpuc", graph, *board, "--style", style, "-o", executable)
+                self.call("tpuboard", "report", executable, *board, "--changes", "0", "--json", new)
             finally:
                 executable.unlink(missing_ok=True)
             new.write_text(json.dumps(summary(json.loads(new.read_text(encoding="utf-8")))), encoding="utf-8")
@@ -153,8 +177,10 @@ def pause_law(case: Case, points: list[dict]) -> float:
 def row_of(case: Case, style: str, got: dict, points: list[dict]) -> dict:
     """One line of the results."""
     row = {"name": case.name, "board": case.board, "style": style, "source": case.source,
-           "measured_ms": case.measured_ms, "simulated_ms": got["ms"], "error": error(got["ms"], case.measured_ms),
-           "split_ms": got["classes_ms"], "measured_split_ms": case.split_ms}
+           "measured_ms": case.measured_ms, "simulated_ms": got["ms"], "split_ms": got["classes_ms"],
+           "measured_split_ms": case.split_ms}
+    if case.measured_ms is not None:
+        row["error"] = error(got["ms"], case.measured_ms)
     if case.point:
         pause = pause_law(case, points) * case.parameters / 1e6
         matmul = got["classes_ms"]["matmul"] / 1e3
@@ -176,11 +202,11 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 def steps_table(rows: list[dict]) -> str:
     """Measured and simulated steps, and the mean of the errors by style."""
     lines = []
-    for r in rows:
+    for r in [r for r in rows if "error" in r]:
         logged = [f"{r['logged_ms']:.2f}", f"{r['error_with_pause']:+.1f}"] if "logged_ms" in r else ["", ""]
-        lines.append([r["name"], r["board"], r["style"], f"{r['measured_ms']:.2f}", f"{r['simulated_ms']:.2f}",
-                      f"{r['error']:+.1f}", *logged])
-    text = table(["network", "board", "style", "measured, ms", "simulated, ms", "error, %", "logged, ms",
+        lines.append([r["name"], r["board"], r["source"], r["style"], f"{r['measured_ms']:.2f}",
+                      f"{r['simulated_ms']:.2f}", f"{r['error']:+.1f}", *logged])
+    text = table(["network", "board", "source", "style", "measured, ms", "simulated, ms", "error, %", "logged, ms",
                   "error with pause, %"], lines)
     for style in sorted({r["style"] for r in rows}):
         for what, key in (("measured", "error"), ("logged, without pause", "error_logged"),
@@ -190,6 +216,13 @@ def steps_table(rows: list[dict]) -> str:
                 text += (f"\n\nParaDnn, {style}, against the {what} time: mean absolute error "
                          f"{statistics.mean(errors):.1f} %, largest {max(errors):.1f} % ({len(errors)} networks).")
     return text
+
+
+def unmeasured_table(rows: list[dict]) -> str:
+    """Steps that nobody published for this board."""
+    lines = [[r["name"], r["board"], r["style"], f"{r['simulated_ms']:.2f}", r["source"]]
+             for r in rows if "error" not in r]
+    return table(["network", "board", "style", "simulated, ms", "known"], lines)
 
 
 def split_table(rows: list[dict]) -> str:
@@ -235,7 +268,8 @@ def mxu_table(rows: list[dict]) -> str:
 def show(rows: list[dict], everything: bool) -> str:
     """All tables."""
     listed = [r for r in rows if everything or r.get("named", True)]
-    parts = [("Steps", steps_table(listed)), ("Milliseconds by class, measured in brackets", split_table(listed)),
+    parts = [("Steps", steps_table(listed)), ("Steps without a measurement", unmeasured_table(listed)),
+             ("Milliseconds by class, measured in brackets", split_table(listed)),
              ("Laws by class, measured in brackets", law_table(listed)),
              ("MXU use in % by rows a core, style xla2019, measured in brackets", mxu_table(rows))]
     return "\n\n".join(f"### {title}\n\n{text}" for title, text in parts) + "\n"
@@ -270,7 +304,7 @@ def sensitivity(bench: Bench, chosen: list[Case]) -> str:
         for key, less, more in changed_numbers(case.board):
             try:
                 low, high = (bench.report(case, "xla2019", (f"{key}={value}",))["ms"] for value in (less, more))
-            except subprocess.CalledProcessError:
+            except Refused:
                 continue
             effects.setdefault(key, {})[case.name] = (error(low, base), error(high, base))
     weight = {key: max(max(map(abs, pair)) for pair in found.values()) for key, found in effects.items()}
@@ -304,10 +338,15 @@ def main() -> None:
     rows = []
     for case in chosen:
         for style in args.style or ["xla2019"]:
-            row = row_of(case, style, bench.report(case, style), points)
+            try:
+                row = row_of(case, style, bench.report(case, style), points)
+            except Refused as error:
+                raise SystemExit(f"truth.py: {case.name}: {error}") from None
             rows.append(row)
-            print(f"{case.name:32} {style:8} measured {row['measured_ms']:8.2f} ms  "
-                  f"simulated {row['simulated_ms']:8.2f} ms  {row['error']:+6.1f} %", file=sys.stderr, flush=True)
+            compared = (f"measured {row['measured_ms']:8.2f} ms  {row['error']:+6.1f} %" if "error" in row
+                        else row["source"])
+            print(f"{case.name:32} {style:8} simulated {row['simulated_ms']:8.2f} ms  {compared}", file=sys.stderr,
+                  flush=True)
     text = show(rows, args.all or bool(args.only))
     print(text)
     if args.json:
