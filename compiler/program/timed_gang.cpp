@@ -20,10 +20,10 @@ TimedGang::TimedGang(std::span<const std::byte> code, const std::vector<int>& co
       cores_per_chip_(static_cast<uint32_t>(board.board.cores_per_chip)),
       mode_(mode),
       program_(code, board),
-      links_(board, share_) {
+      links_(board, transfers_.share()) {
   for (int64_t chip = 0; chip < board.board.chips; ++chip) {
-    hbm_.push_back(share_.add_resource_gbps(board.hbm.gbps_per_chip, board.hbm.efficiency_percent,
-                                            board.core.clock_mhz));
+    hbm_.push_back(transfers_.share().add_resource_gbps(
+        board.hbm.gbps_per_chip, board.hbm.efficiency_percent, board.core.clock_mhz));
   }
   const bool folded = mode == GangMode::kFolded;
   const auto partitions = static_cast<uint32_t>(core_.size());
@@ -32,7 +32,7 @@ TimedGang::TimedGang(std::span<const std::byte> code, const std::vector<int>& co
   }
   for (uint32_t i = 0; i < (folded ? 1 : partitions); ++i) {
     local_.push_back(
-        share_.add_resource(static_cast<uint64_t>(board.dma.local_bytes_per_cycle), 1));
+        transfers_.share().add_resource(static_cast<uint64_t>(board.dma.local_bytes_per_cycle), 1));
     machine_.emplace_back(program_, board, static_cast<TimedFabric&>(*this),
                           TimedCore::Setup{.index = i,
                                            .cores = partitions,
@@ -59,7 +59,7 @@ uint64_t TimedGang::control_latency(uint32_t partition, uint32_t peer) {
   return has(peer) ? links_.control_latency(core_[partition], peer) : 0;
 }
 
-void TimedGang::start(spec::Transfer& transfer) { share_changed_ |= !share_.start(transfer, now_); }
+void TimedGang::start(spec::Transfer& transfer) { transfers_.start(transfer, now_); }
 
 bool TimedGang::symmetric(const TimedScalars& scalars, uint8_t peer_reg) {
   for (uint32_t core = 0; core < core_.size(); ++core) {
@@ -129,17 +129,10 @@ bool TimedGang::step_cores() {
 }
 
 bool TimedGang::step_transfers() {
-  if (!share_changed_ && next_end_ > now_) {
-    return false;
-  }
-  share_changed_ = false;
-  done_.clear();
-  next_end_ = share_.update(now_, done_);
-  for (const spec::Transfer* transfer : done_) {
-    const auto& flight = *static_cast<const TimedCore::Flight*>(transfer);
+  return transfers_.step(now_, [this](const spec::Transfer& transfer) {
+    const auto& flight = static_cast<const TimedCore::Flight&>(transfer);
     machine_[flight.partition].passed(flight);
-  }
-  return !done_.empty();
+  });
 }
 
 std::optional<uint64_t> TimedGang::run(uint64_t most_commands) {
@@ -148,7 +141,7 @@ std::optional<uint64_t> TimedGang::run(uint64_t most_commands) {
       while (step_cores()) {
       }
     } while (step_transfers());
-    uint64_t next = next_end_, commands = 0, steps = 0;
+    uint64_t next = transfers_.next_end(), commands = 0, steps = 0;
     bool ended = true;
     for (const TimedCore& core : machine_) {
       if (core.differs()) {

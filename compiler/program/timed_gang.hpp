@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "command/bandwidth_share.hpp"
 #include "command/links.hpp"
+#include "command/transfer_clock.hpp"
 #include "program/timed_core.hpp"
 
 namespace tpu::compiler {
@@ -54,14 +54,13 @@ class TimedGang : private TimedFabric {
   const uint32_t cores_per_chip_;
   const GangMode mode_;
   TimedProgram program_;
-  spec::BandwidthShare share_;
+  spec::TransferClock transfers_;
   const spec::Links links_;
   std::vector<spec::ResourceId> hbm_;    // by chip
   std::vector<spec::ResourceId> local_;  // by core
   std::deque<TimedCore> machine_;
-  bool share_changed_ = false, remote_ = false;
-  uint64_t now_ = 0, next_end_ = kNever;
-  std::vector<spec::Transfer*> done_;
+  bool remote_ = false;
+  uint64_t now_ = 0;
 };
 
 }  // namespace tpu::compiler

@@ -7,6 +7,7 @@
 #include "board/board_loader.hpp"
 #include "command/cost.hpp"
 #include "command/links.hpp"
+#include "command/transfer_clock.hpp"
 #include "report/replay_core.hpp"
 
 namespace tpu::driver {
@@ -16,10 +17,10 @@ class Replay final : private ReplayFabric {
  public:
   Replay(const spec::StepRecord& record, const CostChange& change)
       : board_(change.board),
-        links_(change.board, share_),
+        links_(change.board, transfers_.share()),
         at_(static_cast<size_t>(spec::core_count(change.board)), nullptr) {
     for (int64_t chip = 0; chip < board_.board.chips; ++chip) {
-      hbm_.push_back(share_.add_resource_gbps(
+      hbm_.push_back(transfers_.share().add_resource_gbps(
           board_.hbm.gbps_per_chip, board_.hbm.efficiency_percent, board_.core.clock_mhz));
     }
     const spec::BoardParams recorded = spec::board_of(record);
@@ -36,8 +37,8 @@ class Replay final : private ReplayFabric {
       const ReplayCore::Offsets offsets{
           .issue = board_.core.issue_cycles - recorded.core.issue_cycles,
           .begin = way(links_) - way(before)};
-      local_.push_back(
-          share_.add_resource(static_cast<uint64_t>(board_.dma.local_bytes_per_cycle), 1));
+      local_.push_back(transfers_.share().add_resource(
+          static_cast<uint64_t>(board_.dma.local_bytes_per_cycle), 1));
       cores_.emplace_back(record, i, change, offsets, static_cast<ReplayFabric&>(*this));
       at_[core] = &cores_.back();
       board_core_.push_back(core);
@@ -52,7 +53,7 @@ class Replay final : private ReplayFabric {
         while (step_cores()) {
         }
       } while (step_transfers());
-      uint64_t next = next_end_;
+      uint64_t next = transfers_.next_end();
       bool ended = true;
       for (const ReplayCore& core : cores_) {
         next = std::min(next, core.wake());
@@ -97,7 +98,7 @@ class Replay final : private ReplayFabric {
     return fixed;
   }
 
-  void start(spec::Transfer& transfer) override { share_changed_ |= !share_.start(transfer, now_); }
+  void start(spec::Transfer& transfer) override { transfers_.start(transfer, now_); }
 
   uint64_t control_cycles(uint32_t core, const spec::RecordedCommand& command) override {
     uint64_t cycles = 1;
@@ -128,29 +129,20 @@ class Replay final : private ReplayFabric {
   }
 
   bool step_transfers() {
-    if (!share_changed_ && next_end_ > now_) {
-      return false;
-    }
-    share_changed_ = false;
-    done_.clear();
-    next_end_ = share_.update(now_, done_);
-    for (const spec::Transfer* transfer : done_) {
-      cores_[static_cast<const ReplayCore::Flow*>(transfer)->core].wake_at(now_);
-    }
-    return !done_.empty();
+    return transfers_.step(now_, [this](const spec::Transfer& transfer) {
+      cores_[static_cast<const ReplayCore::Flow&>(transfer).core].wake_at(now_);
+    });
   }
 
   const spec::BoardParams& board_;
-  spec::BandwidthShare share_;
+  spec::TransferClock transfers_;
   const spec::Links links_;
   std::vector<spec::ResourceId> hbm_;    // by chip
   std::vector<spec::ResourceId> local_;  // by core of the record
   std::vector<uint32_t> board_core_;
   std::deque<ReplayCore> cores_;
   std::vector<ReplayCore*> at_;  // by core of the board
-  bool share_changed_ = false;
-  uint64_t now_ = UINT64_MAX, next_end_ = UINT64_MAX;
-  std::vector<spec::Transfer*> done_;
+  uint64_t now_ = UINT64_MAX;
 };
 
 }  // namespace
