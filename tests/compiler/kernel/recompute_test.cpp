@@ -50,6 +50,27 @@ TEST(Recompute, KeepsTheF32CopyOfABf16InputOutOfMemory) {
   check_graph(m, o);
 }
 
+// The kernel of `sum` computes `wide` again for `product`. Then it writes `sum` in place of what is
+// made of it, and has no use for `wide` any more.
+TEST(Recompute, WhatIsNoLongerWrittenTakesWhatWasRecomputedForItAlong) {
+  GraphBuilder b;
+  Value* x = b.arg(large(Elem::kBf16));
+  Value* wide = b.op(Kind::kConvert, {x}, large());
+  Value* centred = b.op(Kind::kSubtract, {wide, column_sums(b, wide)}, large());
+  Value* sum = b.op(Kind::kAdd, {b.arg(large()), b.arg(large())}, large());
+  Value* product = b.op(Kind::kMultiply, {sum, centred}, large());
+  Value* scaled = b.op(Kind::kMultiply, {sum, b.constant(large(), 3)}, large());
+  Value* sums = column_sums(b, sum);
+  Value* one = b.op(Kind::kSubtract, {product, sums}, large());
+  Value* two = b.op(Kind::kMultiply, {scaled, sums}, large());
+  Module& m = b.done({b.op(Kind::kConvert, {one}, large(Elem::kBf16)),
+                      b.op(Kind::kConvert, {two}, large(Elem::kBf16))});
+  EXPECT_EQ(large_writes(m), "add");
+  RunOptions o;
+  o.small_integers = true;
+  check_graph(m, o);
+}
+
 TEST(Recompute, KeepsWhatItsSourcesWouldCostMoreThan) {
   GraphBuilder b;
   Value* x = b.arg(f32({kRows, kCols}));
