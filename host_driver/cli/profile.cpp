@@ -25,7 +25,7 @@ ProfileWindow::Usage ProfileWindow::usage() {
 
 ProfileWindow::ProfileWindow(const Board& board, std::optional<HostLimits> limits)
     : board_(board),
-      limits_(std::move(limits)),
+      limits_(limits),
       start_(std::chrono::steady_clock::now()),
       usage_(usage()),
       work_(board.profile()) {}

@@ -36,6 +36,7 @@ class Board : public sc_core::sc_module {
   DebugTarget& debug(uint32_t core);
 
   BoardStats stats();
+  JobPool& pool() { return pool_; }
   std::vector<ThreadForecast> thread_forecast(std::span<const int> threads) {
     return pool_.forecast(threads);
   }

@@ -44,6 +44,7 @@ struct BoardHost::Impl {
     port.call(
         [this, &body] {
           const HostTimer timer(HostWork::kBoard);
+          const JobsExpected expected(board->pool());
           send_posted();
           body();
         },

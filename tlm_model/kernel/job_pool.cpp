@@ -2,12 +2,16 @@
 // work, so the lock is cold; parts run outside of it.
 #include "kernel/job_pool.hpp"
 
+#include <chrono>
+
 #include "arith/flush_mode.hpp"
 #include "kernel/host_profile.hpp"
 
 namespace tpu::model {
 
-JobPool::JobPool(int threads) : threads_(threads < 1 ? 1 : threads) {
+JobPool::JobPool(int threads)
+    : threads_(threads < 1 ? 1 : threads),
+      spins_(threads_ <= static_cast<int>(std::thread::hardware_concurrency())) {
   for (int i = 1; i < threads_; ++i) {
     workers_.emplace_back([this] { worker(); });
   }
@@ -29,25 +33,32 @@ void JobPool::launch(JobStrand& strand, Job& job) {
   job.finished_ = 0;
   job.error_ = nullptr;
   job.next_ = nullptr;
-  if (threads_ == 1) {
+  if (threads_ > 1) {
+    const std::lock_guard lock(mutex_);
     trace_launch(strand, job);
-    run_here(job);
-    trace_return();
-    return;
+    if (!job.quick_ || strand.head_ != nullptr) {
+      queue(strand, job);
+      return;
+    }
+  } else {
+    trace_launch(strand, job);
   }
-  const std::lock_guard lock(mutex_);
-  trace_launch(strand, job);
-  queue(strand, job);
+  run_here(job);
+  trace_return();
 }
 
 void JobPool::run_here(Job& job) {
   const spec::ScopedFlushMode flush;
   const HostTimer timer(HostWork::kJoinWork);
-  for (int part = 0; part < job.parts_; ++part) {
-    const uint64_t took = run_part(job, part);
-    if (trace_) {
-      trace_->add_work(job.traced_, took);
+  try {
+    for (int part = 0; part < job.parts_; ++part) {
+      const uint64_t took = run_part(job, part);
+      if (trace_) {
+        trace_->add_work(job.traced_, took);
+      }
     }
+  } catch (...) {
+    job.error_ = std::current_exception();
   }
 }
 
@@ -64,10 +75,6 @@ void JobPool::queue(JobStrand& strand, Job& job) {
 }
 
 void JobPool::join(Job& job) {
-  if (threads_ == 1) {
-    trace_join(job);
-    return;
-  }
   std::unique_lock lock(mutex_);
   trace_join(job);
   const bool waits = job.in_flight_;
@@ -79,7 +86,9 @@ void JobPool::join(Job& job) {
       run_claimed(lock, *work, part);
     } else {
       const HostTimer timer(HostWork::kJoinWait);
-      done_cv_.wait(lock);
+      if (!spin(lock, &job)) {
+        done_cv_.wait(lock, [&] { return !job.in_flight_ || ready_head_ != nullptr; });
+      }
     }
   }
   if (waits) {
@@ -144,15 +153,43 @@ void JobPool::worker() {
       run_claimed(lock, *work, part);
     } else if (stop_) {
       return;
-    } else {
+    } else if (!spin(lock, nullptr)) {
       work_cv_.wait(lock);
     }
   }
 }
 
+// Looks for work, or for the end of `job`, for about as long as a sleeping thread takes to wake up:
+// commands of small steps come quicker than that. False if there was none.
+bool JobPool::spin(std::unique_lock<std::mutex>& lock, const Job* job) const {
+  if (!spins_) {
+    return false;
+  }
+  constexpr std::chrono::microseconds kWakeUp{50};
+  constexpr int kLooks = 32;  // between two looks at the clock
+  lock.unlock();
+  const auto end = std::chrono::steady_clock::now() + kWakeUp;
+  bool found = false;
+  do {
+    for (int look = 0; look < kLooks && !found; ++look) {
+      found = ready_head_.load(std::memory_order_relaxed) != nullptr ||
+              stop_.load(std::memory_order_relaxed) ||
+              (job != nullptr && !job->in_flight_.load(std::memory_order_relaxed));
+      __builtin_ia32_pause();
+    }
+  } while (!found && expecting_.load(std::memory_order_relaxed) &&
+           std::chrono::steady_clock::now() < end);
+  lock.lock();
+  return found || ready_head_ != nullptr || stop_;
+}
+
 void JobPool::push_ready(Job& job) {
   job.next_ready_ = nullptr;
-  (ready_tail_ != nullptr ? ready_tail_->next_ready_ : ready_head_) = &job;
+  if (ready_tail_ != nullptr) {
+    ready_tail_->next_ready_ = &job;
+  } else {
+    ready_head_ = &job;
+  }
   ready_tail_ = &job;
   if (job.parts_ > 1) {
     work_cv_.notify_all();
@@ -179,7 +216,11 @@ Job* JobPool::claim(Job* preferred, int* part) {
   }
   *part = job->claimed_++;
   if (job->claimed_ == job->parts_) {  // no part left: leaves the list
-    (previous != nullptr ? previous->next_ready_ : ready_head_) = job->next_ready_;
+    if (previous != nullptr) {
+      previous->next_ready_ = job->next_ready_;
+    } else {
+      ready_head_ = job->next_ready_;
+    }
     if (ready_tail_ == job) {
       ready_tail_ = previous;
     }

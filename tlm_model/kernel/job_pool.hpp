@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -31,6 +32,8 @@ class Job {
 
  protected:
   void set_parts(int parts) { parts_ = parts; }
+  // Done sooner than another thread would hear of it: a few microseconds. For the next launch.
+  void set_quick(bool quick) { quick_ = quick; }
 
  private:
   friend class JobPool;
@@ -38,11 +41,12 @@ class Job {
   Job* next_ = nullptr;        // in the strand
   Job* next_ready_ = nullptr;  // in the pool's list of jobs with unclaimed parts
   int parts_ = 1;
+  bool quick_ = false;
   uint32_t most_parts_ = 1;
   uint64_t traced_ = 0;  // number in the trace
   int claimed_ = 0;
   int finished_ = 0;
-  bool in_flight_ = false;
+  std::atomic<bool> in_flight_ = false;  // changed with the lock held
   std::exception_ptr error_;
 };
 
@@ -57,13 +61,14 @@ class JobStrand {
 class JobPool {
  public:
   // `threads` counts the calling thread too, which helps while it joins; 1 runs every job inside
-  // launch().
+  // launch(). What a job throws comes out of join() all the same.
   explicit JobPool(int threads);
   ~JobPool();
   JobPool(const JobPool&) = delete;
   JobPool& operator=(const JobPool&) = delete;
 
-  // Queues the job behind the others of its strand. The job must not be in flight.
+  // Queues the job behind the others of its strand. The job must not be in flight. A quick one that
+  // is the first of its strand is done here.
   void launch(JobStrand& strand, Job& job);
   // Returns when the job is done, and rethrows what it threw. Returns at once for a job that is not
   // in flight.
@@ -85,6 +90,7 @@ class JobPool {
   std::vector<ThreadForecast> forecast(std::span<const int> threads);
 
  private:
+  friend class JobsExpected;
   static constexpr uint64_t kMostParts = 1024;
 
   void run_here(Job& job);
@@ -94,20 +100,38 @@ class JobPool {
   void trace_join(const Job& job);
   void trace_return();
   void worker();
+  // With the lock held, which is given up meanwhile.
+  bool spin(std::unique_lock<std::mutex>& lock, const Job* job) const;
   void push_ready(Job& job);              // lock held
   Job* claim(Job* preferred, int* part);  // lock held
   void run_claimed(std::unique_lock<std::mutex>& lock, Job& job, int part);
   void finish(Job& job);  // lock held
 
   const int threads_;
+  const bool spins_;  // each thread has a core of the host
+  std::atomic<bool> expecting_ = false;
   std::mutex mutex_;
   std::condition_variable work_cv_;
   std::condition_variable done_cv_;
-  Job* ready_head_ = nullptr;
+  std::atomic<Job*> ready_head_ = nullptr;  // changed with the lock held
   Job* ready_tail_ = nullptr;
-  bool stop_ = false;
+  std::atomic<bool> stop_ = false;
   std::unique_ptr<JobTrace> trace_;
   std::vector<std::thread> workers_;
+};
+
+// During the life of this, jobs may come soon: threads without work stay awake for a while.
+class JobsExpected {
+ public:
+  explicit JobsExpected(JobPool& pool) : pool_(pool) { expect(true); }
+  ~JobsExpected() { expect(false); }
+  JobsExpected(const JobsExpected&) = delete;
+  JobsExpected& operator=(const JobsExpected&) = delete;
+
+ private:
+  void expect(bool soon) { pool_.expecting_.store(soon, std::memory_order_relaxed); }
+
+  JobPool& pool_;
 };
 
 }  // namespace tpu::model

@@ -168,7 +168,7 @@ TEST(Style, Xla2019MovesWhatTheTracesShow) {
   TwoLayers net(32, 2048);
   const exe::ExecutableT e = compiled(net.module(), Style::kXla2019);
   const double bytes = static_cast<double>(e.hbm_read_bytes + e.hbm_written_bytes);
-  EXPECT_NEAR(bytes / net.parameters(), 40 + (12 + 8) / 2 + 8, 0.5);
+  EXPECT_NEAR(bytes / net.parameters(), 40 + (12 + 8) / 2.0 + 8, 0.5);
 }
 
 TEST(Style, Xla2019GivesEachResultOfAnUpdateAKernel) {

@@ -258,7 +258,10 @@ TEST(StridedBox, LargeTransposes) {
 
 class CountingJob : public Job {
  public:
-  CountingJob() { set_parts(4); }
+  explicit CountingJob(bool quick = false) {
+    set_parts(4);
+    set_quick(quick);
+  }
   void run_part(int part) override {
     order->fetch_add(1);
     seen_at[static_cast<size_t>(part)] = order->load();
@@ -272,8 +275,9 @@ class CountingJob : public Job {
 };
 
 TEST(JobPool, RunsAStrandInOrderAndReportsErrors) {
-  for (const int threads : {2, 4}) {
+  for (const int threads : {1, 2, 4}) {
     JobPool pool(threads);
+    const JobsExpected expected(pool);
     for (int round = 0; round < 200; ++round) {
       std::atomic<int> order = 0;
       std::array<CountingJob, 8> jobs;
@@ -299,6 +303,35 @@ TEST(JobPool, RunsAStrandInOrderAndReportsErrors) {
     pool.launch(strand, bad);
     EXPECT_THROW(pool.join(bad), std::runtime_error);
   }
+}
+
+// Whether a job stands until it is let go.
+class HeldJob : public Job {
+ public:
+  void run_part(int /*part*/) override { go.wait(false); }
+  std::atomic<bool> go = false;
+};
+
+TEST(JobPool, DoesQuickJobsAtOnceButBehindTheirStrand) {
+  JobPool pool(2);
+  std::atomic<int> order = 0;
+  JobStrand held_up;
+  JobStrand empty;
+  HeldJob held;
+  CountingJob behind(true);
+  CountingJob alone(true);
+  behind.order = alone.order = &order;
+  alone.fail = true;
+  pool.launch(held_up, held);
+  pool.launch(held_up, behind);
+  pool.launch(empty, alone);
+  EXPECT_EQ(order.load(), 3) << "three parts of the one, until it fails";
+  EXPECT_THROW(pool.join(alone), std::runtime_error);
+  held.go = true;
+  held.go.notify_all();
+  pool.join(behind);
+  EXPECT_EQ(order.load(), 7);
+  pool.join(held);
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ TEST(JobTrace, ForgetsTheEarliestCalls) {
 
 class SpinningJob : public Job {
  public:
-  explicit SpinningJob(int parts) { set_parts(parts); }
+  SpinningJob() { set_parts(2); }
   void run_part(int) override {
     const uint64_t begin = thread_nanoseconds();
     while (thread_nanoseconds() - begin < 20'000) {
@@ -149,7 +149,7 @@ TEST(JobPool, TracesTheWorkOfEachJob) {
     const std::array<int, 2> asked = {1, 4};
     EXPECT_TRUE(pool.forecast(asked).empty()) << "no trace";
     pool.keep_trace();
-    std::vector<SpinningJob> jobs(8, SpinningJob(2));
+    std::array<SpinningJob, 8> jobs;
     std::array<JobStrand, 8> strands;
     for (size_t i = 0; i < jobs.size(); ++i) {
       EXPECT_EQ(pool.cut(jobs[i], 4), std::min(4, threads));

@@ -50,10 +50,13 @@ class Dma : public Engine, private FlowListener {
   void flow_changed(const Flow& flow, bool ended) override;
   class Work : public Job {
    public:
-    // For the host's profile.
+    static constexpr uint64_t kQuickBytes = 16 << 10;
+
+    // For the host's profile. Of a job that is prepared.
     void count_as(HostWork kind, uint64_t bytes) {
       kind_ = kind;
       bytes_ = bytes;
+      set_quick(bytes <= kQuickBytes);
     }
     void prepare(const DmaPlan& plan, const MemoryView& src, const MemoryView& dst, int parts) {
       plan_ = &plan;

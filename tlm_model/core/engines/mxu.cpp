@@ -15,6 +15,7 @@ namespace {
 
 // Work of a part that is worth a thread of its own, in multiply-adds.
 constexpr uint64_t kPartFlops = 8'000'000;
+constexpr int64_t kQuickFlops = 100'000;
 constexpr int64_t kRowGranule = 16;
 // Every part packs all of rhs: fewer rows than this are not worth it.
 constexpr int64_t kPartRows = 96;
@@ -32,6 +33,7 @@ void Mxu::Work::prepare(MxuEngine& engine, const MxuJob& job, int parts) {
     jobs_ = mxu_split_rows(job, parts, kRowGranule);
   }
   set_parts(static_cast<int>(jobs_.size()));
+  set_quick(engine.splittable() && job.rows() * job.taps() * job.k() * job.n() <= kQuickFlops);
 }
 
 void Mxu::Work::run_part(int part) {

@@ -13,6 +13,7 @@ namespace {
 
 // Work of a part that is worth a thread of its own, in lane operations.
 constexpr uint64_t kPartOperations = 2'000'000;
+constexpr uint64_t kQuickOperations = 20'000;
 
 }  // namespace
 
@@ -24,6 +25,7 @@ void Vpu::Work::prepare(const VpuKernel& kernel, uint8_t* vmem, VpuSimd simd, in
   parts_count_ = static_cast<int>(
       std::min<uint64_t>(static_cast<uint64_t>(parts), std::max<uint64_t>(split_, 1)));
   set_parts(parts_count_);
+  set_quick(kernel.lane_operations() <= kQuickOperations);
   looks_ = false;
   scan_ = {};
 }

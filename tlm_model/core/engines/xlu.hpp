@@ -27,6 +27,7 @@ class Xlu : public Engine {
       dst_ = dst;
       parts_count_ = parts;
       set_parts(parts);
+      set_quick(shape.batch * shape.rows * shape.cols * shape.elem_bytes <= kQuickBytes);
     }
     void run_part(int part) override {
       const HostTimer timer(HostWork::kTranspose, shape_.batch * shape_.rows * shape_.cols *
@@ -36,6 +37,8 @@ class Xlu : public Engine {
     }
 
    private:
+    static constexpr uint64_t kQuickBytes = 8 << 10;
+
     TransposeShape shape_;
     const uint8_t* src_ = nullptr;
     uint8_t* dst_ = nullptr;
