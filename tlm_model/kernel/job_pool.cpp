@@ -65,6 +65,7 @@ void JobPool::run_here(Job& job) {
 void JobPool::queue(JobStrand& strand, Job& job) {
   job.strand_ = &strand;
   job.in_flight_ = true;
+  ++jobs_;
   if (strand.tail_ != nullptr) {
     strand.tail_->next_ = &job;
     strand.tail_ = &job;
@@ -258,6 +259,7 @@ void JobPool::finish(Job& job) {
     strand.tail_ = nullptr;
   }
   job.in_flight_ = false;
+  --jobs_;
   done_cv_.notify_one();
 }
 

@@ -75,11 +75,13 @@ class JobPool {
   void join(Job& job);
 
   int threads() const { return threads_; }
-  // Parts for a job that is worth cutting into `most`: as many, if there are so many threads. For a
-  // job that is launched next, with set_parts() of no more than this.
+  // Parts for a job that is worth cutting into `most`: as many, if there are so many threads; one
+  // while each thread has another job, since parts of a matmul pack the same rhs. For a job that is
+  // launched next, with set_parts() of no more than this.
   int cut(Job& job, uint64_t most) const {
     job.most_parts_ = static_cast<uint32_t>(std::clamp<uint64_t>(most, 1, kMostParts));
-    return std::min(static_cast<int>(job.most_parts_), threads_);
+    const bool busy = jobs_.load(std::memory_order_relaxed) >= threads_;
+    return busy ? 1 : std::min(static_cast<int>(job.most_parts_), threads_);
   }
 
   // From here on forecast() knows the latest calls; no job may be in flight. Costs about four
@@ -110,6 +112,7 @@ class JobPool {
   const int threads_;
   const bool spins_;  // each thread has a core of the host
   std::atomic<bool> expecting_ = false;
+  std::atomic<int> jobs_ = 0;  // in flight; changed with the lock held
   std::mutex mutex_;
   std::condition_variable work_cv_;
   std::condition_variable done_cv_;
