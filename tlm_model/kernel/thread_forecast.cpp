@@ -55,7 +55,8 @@ class PoolModel {
 
   void launch(uint64_t number) {
     const TracedJob& traced = *trace_.job(number);
-    const uint32_t parts = std::min(traced.most_parts, static_cast<uint32_t>(result_.threads));
+    const auto threads = static_cast<uint32_t>(result_.threads);
+    const uint32_t parts = in_flight_++ >= threads ? 1 : std::min(traced.most_parts, threads);
     Job& job = jobs_[number];
     job = {.strand = traced.strand,
            .part_ns = traced.work_ns / parts,
@@ -118,6 +119,7 @@ class PoolModel {
   void finish_part(Job& job, uint64_t end) {
     if (--job.unfinished == 0) {
       job.done_at = end;
+      --in_flight_;
       std::deque<Job*>& strand = strands_[job.strand];
       strand.pop_front();
       if (!strand.empty()) {
@@ -139,6 +141,7 @@ class PoolModel {
   ThreadForecast result_;
   uint64_t now_ = 0;                        // of the kernel thread
   uint64_t order_ = 0;                      // decides between ends of one time
+  uint32_t in_flight_ = 0;                  // jobs
   int idle_;                                // other threads without work
   std::unordered_map<uint64_t, Job> jobs_;  // launched and not yet joined
   std::unordered_map<const void*, std::deque<Job*>> strands_;

@@ -312,6 +312,26 @@ class HeldJob : public Job {
   std::atomic<bool> go = false;
 };
 
+TEST(JobPool, CutsNoJobWhileEachThreadHasOne) {
+  JobPool pool(2);
+  std::array<JobStrand, 2> strands;
+  std::array<HeldJob, 2> held;
+  CountingJob job;
+  for (size_t i = 0; i < held.size(); ++i) {
+    EXPECT_EQ(pool.cut(job, 4), 2);
+    pool.launch(strands[i], held[i]);
+  }
+  EXPECT_EQ(pool.cut(job, 4), 1);
+  for (HeldJob& each : held) {
+    each.go = true;
+    each.go.notify_all();
+  }
+  for (HeldJob& each : held) {
+    pool.join(each);
+  }
+  EXPECT_EQ(pool.cut(job, 4), 2);
+}
+
 TEST(JobPool, DoesQuickJobsAtOnceButBehindTheirStrand) {
   JobPool pool(2);
   std::atomic<int> order = 0;

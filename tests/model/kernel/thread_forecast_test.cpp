@@ -70,6 +70,19 @@ TEST(ThreadForecast, AJobIsCutAsFarAsItIsWorth) {
   EXPECT_EQ(script.with(16).total_ns, 100U);
 }
 
+TEST(ThreadForecast, AJobStaysWholeWhileEachThreadHasAnother) {
+  Script script;
+  const uint64_t a = script.launch(0, 0, 100);
+  const uint64_t b = script.launch(0, 1, 50);
+  const uint64_t c = script.launch(0, 2, 200, 4);
+  for (const uint64_t job : {a, b, c}) {
+    script.join(0, job);
+  }
+  EXPECT_EQ(script.with(2).total_ns, 250U);  // c behind b, by the same thread
+  // c in three parts: this thread until 67, who had b until 117, this one again.
+  EXPECT_EQ(script.with(3).total_ns, 132U);
+}
+
 TEST(ThreadForecast, EventsStayWithTheKernelThread) {
   Script script;
   std::vector<uint64_t> jobs;
@@ -151,8 +164,9 @@ TEST(JobPool, TracesTheWorkOfEachJob) {
     pool.keep_trace();
     std::array<SpinningJob, 8> jobs;
     std::array<JobStrand, 8> strands;
+    EXPECT_EQ(pool.cut(jobs[0], 4), std::min(4, threads));
     for (size_t i = 0; i < jobs.size(); ++i) {
-      EXPECT_EQ(pool.cut(jobs[i], 4), std::min(4, threads));
+      pool.cut(jobs[i], 4);
       pool.launch(strands[i], jobs[i]);
     }
     for (SpinningJob& job : jobs) {
