@@ -311,7 +311,7 @@ def core_step(bench: Bench, name: str) -> Result:
 
 
 def mxu_2048(bench: Bench) -> Result:
-    """One thread and the host's best vectors on both sides; ours may multiply in bf16, as a board does, not in tiles."""
+    """One thread and the host's best vectors on both sides; ours may multiply in bf16, as boards do, not in tiles."""
     size, launches = bench.sizes.matmul, bench.sizes.matmul_launches
     simd, core = "avx512_bf16" if host_simd() == "amx" else host_simd(), "SkylakeX"
     if simd == "avx2":
