@@ -162,10 +162,12 @@ void JobPool::worker() {
 
 // Looks for work, or for the end of `job`, for about as long as a sleeping thread takes to wake up:
 // commands of small steps come quicker than that. False if there was none.
-bool JobPool::spin(std::unique_lock<std::mutex>& lock, const Job* job) const {
-  if (!spins_) {
+bool JobPool::spin(std::unique_lock<std::mutex>& lock, const Job* job) {
+  constexpr int kAwake = 4;  // of hundreds, as some hosts have, all would run to each job
+  if (!spins_ || awake_ == kAwake) {
     return false;
   }
+  ++awake_;
   constexpr std::chrono::microseconds kWakeUp{50};
   constexpr int kLooks = 32;  // between two looks at the clock
   lock.unlock();
@@ -181,6 +183,7 @@ bool JobPool::spin(std::unique_lock<std::mutex>& lock, const Job* job) const {
   } while (!found && expecting_.load(std::memory_order_relaxed) &&
            std::chrono::steady_clock::now() < end);
   lock.lock();
+  --awake_;
   return found || ready_head_ != nullptr || stop_;
 }
 

@@ -103,7 +103,7 @@ class JobPool {
   void trace_return();
   void worker();
   // With the lock held, which is given up meanwhile.
-  bool spin(std::unique_lock<std::mutex>& lock, const Job* job) const;
+  bool spin(std::unique_lock<std::mutex>& lock, const Job* job);
   void push_ready(Job& job);              // lock held
   Job* claim(Job* preferred, int* part);  // lock held
   void run_claimed(std::unique_lock<std::mutex>& lock, Job& job, int part);
@@ -111,6 +111,7 @@ class JobPool {
 
   const int threads_;
   const bool spins_;  // each thread has a core of the host
+  int awake_ = 0;     // threads that spin
   std::atomic<bool> expecting_ = false;
   std::atomic<int> jobs_ = 0;  // in flight; changed with the lock held
   std::mutex mutex_;
