@@ -1,8 +1,9 @@
 // What a trace of the job pool would take with other numbers of threads: the pool's own rules
 // (kernel/job_pool.cpp) played through with the processor time of each piece, so that the result
 // depends on the trace alone. Jobs are cut as their engines would cut them for that many threads,
-// into equal parts; quick ones go to the threads like others. Not counted: caches, memory bandwidth and clocks that threads share, what a
-// part does again that others do too (packed rhs), and the hand-over between threads.
+// into equal parts; quick ones go to the threads like others. Not counted: caches, memory bandwidth
+// and clocks that threads share, what a part does again that others do too (packed rhs), and the
+// hand-over between threads.
 #pragma once
 
 #include <cstdint>

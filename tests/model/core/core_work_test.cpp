@@ -134,7 +134,7 @@ TEST(StridedBox, LargeCopiesIntoHbm) {
                 expected.begin() + static_cast<int64_t>(row) * kDstPitch);
   }
   PagePool pool;
-  for (const uint64_t base : {0, 1, 37, 60001}) {
+  for (const uint64_t base : {0UL, 1UL, 37UL, 60001UL}) {
     HbmStore store(pool, 16 * kHbmPageBytes);
     std::vector<uint8_t> got(kBytes, 0x5a);
     store.write(base, got);
