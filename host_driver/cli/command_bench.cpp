@@ -211,7 +211,7 @@ std::exception_ptr bench_program(Report& report, const BenchArguments& arguments
   const XprofFolder xprof(arguments.board.xprof, options);
   const std::optional<HostLimits> limits = limits_for(options.sim);
   const Board board = Board::open(options);
-  const Executable program = board.load(image);
+  const Executable program = load_program(board, path, image);
   Arguments inputs(program, arguments.dense);
   inputs.launch(1);
   board.synchronize();

@@ -38,7 +38,7 @@ std::string record_program(const std::string& path, OpenOptions options) {
   options.sim.record = true;
   options.sim.record_step = 0;
   const Board board = Board::open(options);
-  const Executable program = board.load(program_bytes(path, options), 0);
+  const Executable program = load_program(board, path, program_bytes(path, options));
   std::vector<Array> placed;
   for (size_t i = 0; i < program.arguments().size(); ++i) {
     placed.push_back(program.zeros(i));

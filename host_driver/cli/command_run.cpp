@@ -147,7 +147,7 @@ Executable load_on(const Board& board, const std::vector<std::byte>& image,
                 fmt::format("--device {}: the board has the devices 0 to {}", arguments.device,
                             devices - 1));
   }
-  Executable program = board.load(image, arguments.device);
+  Executable program = load_program(board, arguments.program, image, arguments.device);
   if (arguments.device != 0 && program.partitions() > 1) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("--device {}: {} is a program for {} cores, which are those from 0 on; "

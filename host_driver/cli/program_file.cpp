@@ -116,6 +116,15 @@ compiler::ProgramInterface program_interface(const std::string& path) {
   return found;
 }
 
+Executable load_program(const Board& board, const std::string& path,
+                        std::span<const std::byte> executable, int device) {
+  try {
+    return board.load(executable, device);
+  } catch (const Error& error) {
+    throw Error(error.code(), path + ": " + error.message(), error.place());
+  }
+}
+
 std::vector<std::byte> program_bytes(const std::string& path, const OpenOptions& options) {
   return program_file(path, options).executable;
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,10 @@ std::vector<std::byte> program_bytes(const std::string& path, const OpenOptions&
 /// artifact, as in compile_file().
 CompiledFile program_file(const std::string& path, const OpenOptions& options,
                           const std::vector<size_t>& data_parallel = {});
+
+/// Loads the executable that came from the file `path`, which errors name.
+Executable load_program(const Board& board, const std::string& path,
+                        std::span<const std::byte> executable, int device = 0);
 
 /// What a program says of itself before it is compiled or loaded. Throws Error.
 compiler::ProgramInterface program_interface(const std::string& path);

@@ -218,7 +218,8 @@ TEST_F(BadInput, BiggerBoard) {
   expect_refused(run("eight.tpuexe", "--set board.chips=2 --set board.torus_x=2"),
                  "the program needs 8 cores, this board has 4");
   assemble(kCopy, "start:", "", "one.tpuexe");
-  expect_refused(run("one.tpuexe", "--set core.vmem_kib=8192"), "compiled for another board");
+  expect_refused(run("one.tpuexe", "--set core.vmem_kib=8192"),
+                 path("one.tpuexe") + ": executable: compiled for another board");
 }
 
 TEST_F(BadInput, WrongArrays) {

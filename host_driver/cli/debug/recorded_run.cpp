@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cli/compile_file.hpp"
+#include "cli/program_file.hpp"
 #include "cli/program_inputs.hpp"
 #include "files/files.hpp"
 #include "files/npy.hpp"
@@ -59,7 +60,7 @@ RecordedRun::RecordedRun(const OpenOptions& options, const std::string& artifact
                          : read_file(executable);
   code_ = code_of(image, executable);
   board_ = Board::open(options);
-  program_ = board_.load(image);
+  program_ = load_program(board_, executable.empty() ? artifact : executable, image);
   check_results(executable);
   commands_ = run(std::nullopt).commands;
   std::sort(commands_.begin(), commands_.end(), ends_before);

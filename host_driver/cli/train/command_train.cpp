@@ -15,6 +15,7 @@
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
+#include "cli/program_file.hpp"
 #include "cli/record_file.hpp"
 #include "cli/stop_signals.hpp"
 #include "cli/train/config_files.hpp"
@@ -379,9 +380,9 @@ void train(const TrainArguments& arguments) {
   const Board board = Board::open(options);
   std::optional<Executable> eval;
   if (!programs.eval.empty()) {
-    eval = board.load(programs.eval);
+    eval = load_program(board, config.eval, programs.eval);
   }
-  const Executable program = board.load(programs.train.executable);
+  const Executable program = load_program(board, config.train, programs.train.executable);
   set_classes(config, programs.train, program, arguments.config);
   Trainer trainer(board, config, program, eval, !options.sim.no_data, from ? &*from : nullptr);
   if (from) {
