@@ -14,7 +14,7 @@ constexpr uint64_t kPageBytes = uint64_t{1} << PageSet::kPageShift;
 constexpr uint64_t kStreamBytes = 64 * 1024;  // of a whole copy
 constexpr uint64_t kStreamRun = 256;          // of its runs
 constexpr uint64_t kLine = 64;
-constexpr uint64_t kAhead = 1024;  // that a copy asks memory for; more is no faster
+constexpr uint64_t kAhead = 2048;  // that a copy asks memory for; more is no faster
 
 uint8_t* address_of(const MemoryView& view, int64_t offset) {
   return view.pages == nullptr ? view.flat + offset
@@ -50,7 +50,8 @@ void stream_copy(uint8_t* to, const uint8_t* from, uint64_t bytes, bool joined) 
     joined = false;
   }
   for (; at + kLine <= bytes; at += kLine) {
-    _mm_prefetch(reinterpret_cast<const char*>(from + at + kAhead), _MM_HINT_NTA);
+    // Into the second-level cache: an Intel host reads at a third of the pace with the hint NTA.
+    _mm_prefetch(reinterpret_cast<const char*>(from + at + kAhead), _MM_HINT_T1);
     stream_vector(to + at, from + at);
     stream_vector(to + at + kVector, from + at + kVector);
     stream_vector(to + at + 2 * kVector, from + at + 2 * kVector);
