@@ -15,7 +15,7 @@ namespace tpu::model {
 
 enum class MxuSimd { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
-// What this host can run, best last; never empty.
+// What this host can run, the fastest last; never empty.
 std::vector<MxuSimd> mxu_host_simd();
 
 // "scalar", "avx2", "avx512", "avx512_bf16", "amx"; "" or "auto" gives the host's best. Throws
