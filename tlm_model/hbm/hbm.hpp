@@ -42,6 +42,10 @@ class HbmBank : public sc_core::sc_module, public HbmIf {
     store_.pin(set, address, bytes, write, overwrite);
   }
   void unpin(PageSet& set) override { store_.unpin(set); }
+  const uint8_t* hold(PageSet& set, uint64_t address, uint64_t bytes) override {
+    return store_.hold(set, address, bytes);
+  }
+  void release(PageSet& set) override { store_.release(set); }
   void visit_state(spec::Archive& archive, PageNumbers& numbers) {
     store_.visit_state(archive, numbers);
   }

@@ -23,7 +23,9 @@ void for_each_page(uint64_t address, uint64_t bytes, Body body) {
 static_assert(kHbmPageBytes == uint64_t{1} << PageSet::kPageShift);
 
 HbmStore::HbmStore(PagePool& pool, uint64_t bytes)
-    : pool_(pool), table_(bytes / kHbmPageBytes, nullptr) {}
+    : pool_(pool),
+      table_(bytes / kHbmPageBytes, nullptr),
+      home_(table_.size() / PagePool::kBlockPages + 1, PagePool::kNoHome) {}
 
 HbmStore::~HbmStore() {
   for (HbmPage* page : table_) {
@@ -53,7 +55,8 @@ void HbmStore::write(uint64_t address, std::span<const uint8_t> data) {
                     drop(page);
                     return;
                   }
-                  std::memcpy(writable(page, whole) + offset, source, part);
+                  const uint64_t run = (data.size() - done - 1) / kHbmPageBytes + 1;
+                  std::memcpy(writable(page, whole, run) + offset, source, part);
                 });
 }
 
@@ -97,13 +100,14 @@ void HbmStore::copy_from(const HbmStore& source, uint64_t source_address, uint64
 
 void HbmStore::pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, bool overwrite) {
   set.write_ = write;
-  for_each_page(address, bytes, [&](uint64_t page, uint64_t offset, uint64_t part, uint64_t) {
+  for_each_page(address, bytes, [&](uint64_t page, uint64_t offset, uint64_t part, uint64_t done) {
     uint8_t*& data = set.data_[page - set.first_page_];
     if (data != nullptr) {
       return;
     }
     if (write) {
-      data = writable(page, overwrite && part == kHbmPageBytes);
+      const uint64_t run = (bytes - done - 1) / kHbmPageBytes + 1;
+      data = writable(page, overwrite && part == kHbmPageBytes, run);
     } else if (table_[page] == nullptr) {
       data = const_cast<uint8_t*>(pool_.zero_page());  // readers only
       return;
@@ -116,6 +120,30 @@ void HbmStore::pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, b
                            .offset = static_cast<uint32_t>(offset),
                            .bytes = write && overwrite ? static_cast<uint32_t>(part) : 0});
   });
+}
+
+const uint8_t* HbmStore::hold(PageSet& set, uint64_t address, uint64_t bytes) {
+  const uint64_t first = address / kHbmPageBytes;
+  const uint64_t last = (address + bytes - 1) / kHbmPageBytes;
+  for (uint64_t page = first; page <= last; ++page) {
+    const HbmPage* const entry = table_[page];
+    if (entry == nullptr || entry->write_pins != 0 ||
+        entry->data != table_[first]->data + (page - first) * kHbmPageBytes) {
+      return nullptr;
+    }
+  }
+  for (uint64_t page = first; page <= last; ++page) {
+    ++table_[page]->holds;
+    set.pinned_.push_back({.page = table_[page], .index = page, .offset = 0, .bytes = 0});
+  }
+  return table_[first]->data + address % kHbmPageBytes;
+}
+
+void HbmStore::release(PageSet& set) {
+  for (const PageSet::Pin& pin : set.pinned_) {
+    pool_.drop_hold(pin.page);
+  }
+  set.pinned_.clear();
 }
 
 void HbmStore::unpin(PageSet& set) {
@@ -186,12 +214,29 @@ bool HbmStore::present(uint64_t address, uint64_t bytes) const {
   return found;
 }
 
-uint8_t* HbmStore::writable(uint64_t page, bool overwrite) {
+// Short ranges that stand alone have no home: it would lie among pages that are never used, and the
+// host gives memory by 2 MiB.
+HbmPage* HbmStore::make(uint64_t page, bool zeroed, uint64_t run) {
+  constexpr uint64_t kShortRun = 8;
+  const HbmPage* const before = page > 0 ? table_[page - 1] : nullptr;
+  if (before == nullptr && run <= kShortRun) {
+    return pool_.make(zeroed, PagePool::kNoHome, nullptr, run);
+  }
+  uint32_t& block = home_[page / PagePool::kBlockPages];
+  if (block == PagePool::kNoHome) {
+    block = pool_.reserve_block();
+  }
+  return pool_.make(zeroed, block + static_cast<uint32_t>(page % PagePool::kBlockPages), before,
+                    run);
+}
+
+uint8_t* HbmStore::writable(uint64_t page, bool overwrite, uint64_t run) {
   HbmPage*& entry = table_[page];
   if (entry == nullptr) {
-    entry = pool_.make(!overwrite);
-  } else if (entry->owners > 1 || entry->left) {  // others read it, or jobs of one who left it
-    HbmPage* own = pool_.make(false);
+    entry = make(page, !overwrite, run);
+  } else if (entry->owners > 1 || entry->left ||
+             entry->holds > 0) {  // others read it, or jobs of one who left it
+    HbmPage* own = make(page, false, run);
     if (!overwrite) {
       std::memcpy(own->data, entry->data, kHbmPageBytes);
     }

@@ -41,6 +41,12 @@ class HbmStore {
   // clears an array takes no memory of the host for it.
   void unpin(PageSet& set);
 
+  // The bytes of [address, address + bytes) as they are now, in one piece of the host's memory, where
+  // they stay until release(); what is written meanwhile goes elsewhere. Null, and nothing held, when
+  // they do not lie so, or a job writes there.
+  const uint8_t* hold(PageSet& set, uint64_t address, uint64_t bytes);
+  void release(PageSet& set);
+
   // With no page in the hands of a job; one that is loaded is empty. All stores of a pool use the
   // same numbers, in the same order.
   void visit_state(spec::Archive& archive, PageNumbers& numbers);
@@ -51,13 +57,18 @@ class HbmStore {
  private:
   void drop(uint64_t page);  // reads as zero from now on
   bool cleared(const PageSet::Pin& pin) const;
-  uint8_t* writable(uint64_t page, bool overwrite);
+  // `run`: pages that are made from here on, this one included.
+  uint8_t* writable(uint64_t page, bool overwrite, uint64_t run = 1);
   void load_page(spec::Archive& archive, PageNumbers& numbers);
   static void save_page(uint64_t index, HbmPage* page, spec::Archive& archive,
                         PageNumbers& numbers);
 
+  // A page for place `page` of the table.
+  HbmPage* make(uint64_t page, bool zeroed, uint64_t run);
+
   PagePool& pool_;
   std::vector<HbmPage*> table_;
+  std::vector<uint32_t> home_;  // by block of pages: where in the pool it lies if nothing is there
 };
 
 }  // namespace tpu::model

@@ -1,11 +1,13 @@
 // 64 KiB pages of HBM contents, reference-counted. Freed pages are kept and used again: the first
 // touch of host memory is slow, so nothing is ever given back to the host before the pool dies.
-// Kernel thread only; no SystemC here.
+// Pages that are made one after the other lie side by side in the host's memory where they can, so
+// that ranges of HBM can be read there as they are. Kernel thread only; no SystemC here.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -17,9 +19,11 @@ inline constexpr uint64_t kHbmPageBytes = TPU_HBM_PAGE_BYTES;
 
 struct HbmPage {
   uint8_t* data = nullptr;
+  uint32_t index = 0;      // in the pool
   uint32_t owners = 0;     // page table entries that name it
   uint32_t read_pins = 0;  // jobs in flight
   uint32_t write_pins = 0;
+  uint32_t holds = 0;  // readers to come, for whom its contents must stay
   bool left =
       false;  // an owner gave the page up while jobs held it: a pin may belong to that owner
 };
@@ -32,33 +36,50 @@ struct PageNumbers {
 
 class PagePool {
  public:
+  static constexpr uint32_t kBlockPages = 2048;  // 128 MiB
+  static constexpr uint32_t kNoHome = UINT32_MAX;
+
   PagePool();
   ~PagePool();
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
-  // A page with one owner. Contents are zero if `zeroed`, else anything. Throws std::bad_alloc.
-  HbmPage* make(bool zeroed);
-  // Gives up one owner or pin; the page returns to the pool when nothing holds it.
+  // Address space of the host for kBlockPages pages that follow each other, from the number returned
+  // on: a range of HBM has its pages there, as long as nobody else does. Throws std::bad_alloc.
+  uint32_t reserve_block();
+
+  // A page with one owner. Contents are zero if `zeroed`, else anything. Number `home` if that is
+  // free; else the page behind `after`, if there is one and it is free; else one that has up to
+  // `run` - 1 free pages behind it, if there is one among those that were used before. Throws
+  // std::bad_alloc.
+  HbmPage* make(bool zeroed, uint32_t home, const HbmPage* after, uint64_t run);
+  HbmPage* make(bool zeroed) { return make(zeroed, kNoHome, nullptr, 1); }
+  // Gives up one owner, pin or hold; the page returns to the pool when nothing has it.
   void drop_owner(HbmPage* page);
   void unpin(HbmPage* page, bool write);
+  void drop_hold(HbmPage* page);
 
   const uint8_t* zero_page() const { return zero_page_; }
   size_t pages_in_use() const { return in_use_; }
   // In use, or left from use: these take host memory.
-  size_t pages_touched() const { return in_use_ + used_.size(); }
+  size_t pages_touched() const { return touched_; }
 
  private:
   void release_if_unused(HbmPage* page);
-  void grow();
+  bool is_free(size_t index) const { return free_[index / 64] >> (index % 64) & 1; }
+  std::optional<size_t> used_run(uint64_t run) const;
+  size_t place(uint32_t home, const HbmPage* after, uint64_t run);
 
-  static constexpr size_t kChunkPages = 256;  // 16 MiB of address space a time
-  std::deque<HbmPage> pages_;
-  std::vector<HbmPage*> fresh_;  // never touched: zero
-  std::vector<HbmPage*> used_;   // contents are old
-  std::vector<void*> chunks_;
+  static constexpr size_t kGuardBytes = 4096;  // wide host loads at a block's end stay mapped
+  std::deque<HbmPage> pages_;                  // block by block, by address in each
+  std::vector<uint64_t> free_;                 // a bit a page
+  std::vector<uint64_t> fresh_;                // of these: never touched, zero
+  size_t spare_ = 0;  // fresh pages [spare_, spare_end_) of a block without a home
+  size_t spare_end_ = 0;
+  std::vector<void*> blocks_;
   uint8_t* zero_page_ = nullptr;
   size_t in_use_ = 0;
+  size_t touched_ = 0;
 };
 
 }  // namespace tpu::model

@@ -25,6 +25,8 @@ class HbmIf : public virtual sc_core::sc_interface {
                          uint64_t bytes) = 0;
   virtual void pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, bool overwrite) = 0;
   virtual void unpin(PageSet& set) = 0;
+  virtual const uint8_t* hold(PageSet& set, uint64_t address, uint64_t bytes) = 0;
+  virtual void release(PageSet& set) = 0;
 };
 
 }  // namespace tpu::model

@@ -113,6 +113,90 @@ void overwrite(HbmStore& store, uint64_t address, uint64_t bytes, uint8_t value)
   store.unpin(set);
 }
 
+// What is held lies in one piece, and stays as it is when the range is written.
+TEST(HbmStore, HeldBytesStayWhileOthersAreWritten) {
+  PagePool pool;
+  HbmStore store(pool, 64 * kPage);
+  for (uint64_t page = 0; page < 12; ++page) {
+    overwrite(store, page * kPage, kPage, static_cast<uint8_t>(page + 1));
+  }
+  PageSet set;
+  const uint8_t* const held = store.hold(set, kPage - 10, 2 * kPage);
+  ASSERT_NE(held, nullptr);
+  overwrite(store, kPage - 100, 3 * kPage, 99);  // pages 1 and 2 whole, 0 and 3 in part
+  store.fill(kPage, kPage, 0);
+  EXPECT_EQ(held[0], 1);
+  EXPECT_EQ(held[10], 2);
+  EXPECT_EQ(held[2 * kPage - 1], 3);
+  EXPECT_EQ(bytes_of(store, kPage - 101, 2), (std::vector<uint8_t>{1, 99}));
+  EXPECT_EQ(bytes_of(store, 2 * kPage, 1), std::vector<uint8_t>{99});
+  EXPECT_EQ(pool.pages_in_use(), 11U + 3U);
+  store.release(set);
+  EXPECT_EQ(pool.pages_in_use(), 11U);
+}
+
+TEST(HbmStore, NothingIsHeldThatIsAbsentOrBeingWritten) {
+  PagePool pool;
+  HbmStore store(pool, 64 * kPage);
+  overwrite(store, 0, 20 * kPage, 5);
+  PageSet set;
+  EXPECT_EQ(store.hold(set, 19 * kPage, 2 * kPage), nullptr);
+  PageSet writer;
+  writer.open(3 * kPage, 4 * kPage - 1);
+  store.pin(writer, 3 * kPage, 100, true, false);
+  EXPECT_EQ(store.hold(set, 0, 4 * kPage), nullptr);
+  EXPECT_NE(store.hold(set, 0, 3 * kPage), nullptr);
+  store.unpin(writer);
+  store.release(set);
+  EXPECT_NE(store.hold(set, 0, 4 * kPage), nullptr);
+  store.release(set);
+  EXPECT_EQ(pool.pages_in_use(), 20U);
+}
+
+// Two stores that grow by turns, with cuts that are not those of pages.
+TEST(HbmStore, RangesLieInOnePieceOfTheHost) {
+  PagePool pool;
+  HbmStore a(pool, 4096 * kPage);
+  HbmStore b(pool, 4096 * kPage);
+  constexpr uint64_t kPiece = 9 * kPage + 1234;
+  for (uint64_t piece = 0; piece < 40; ++piece) {
+    overwrite(a, piece * kPiece, kPiece, 1);
+    overwrite(b, piece * kPiece, kPiece, 2);
+  }
+  for (HbmStore* store : {&a, &b}) {
+    PageSet set;
+    EXPECT_NE(store->hold(set, 0, 40 * kPiece), nullptr);
+    store->release(set);
+  }
+}
+
+// The host gives memory by huge pages: pages that stand alone lie together.
+TEST(HbmStore, ScatteredPagesShareHugePages) {
+  PagePool pool;
+  HbmStore store(pool, 4096 * kPage);
+  std::vector<uint64_t> places;
+  for (uint64_t i = 0; i < 60; ++i) {
+    overwrite(store, i * 64 * kPage, 4 * kPage, 1);
+    PageSet set;
+    places.push_back(reinterpret_cast<uintptr_t>(store.hold(set, i * 64 * kPage, 4 * kPage)) >> 21);
+    store.release(set);
+  }
+  std::ranges::sort(places);
+  const auto others = std::ranges::unique(places);
+  EXPECT_LE(places.size() - others.size(), 60U * 4 / 32 + 2);
+}
+
+// What was freed is used again before memory that nobody has touched.
+TEST(HbmStore, MemoryGrowsByATenthAtMost) {
+  PagePool pool;
+  HbmStore store(pool, 4096 * kPage);
+  for (uint64_t round = 0; round < 8; ++round) {
+    overwrite(store, round * 400 * kPage, 300 * kPage, 3);
+    store.fill(round * 400 * kPage, 300 * kPage, 0);
+  }
+  EXPECT_LE(pool.pages_touched(), 340U);
+}
+
 TEST(HbmStore, PagesThatJobsClearAreDropped) {
   PagePool pool;
   HbmStore store(pool, 8 * kPage);
