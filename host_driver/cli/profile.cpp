@@ -173,6 +173,11 @@ void ProfileWindow::print(double launches) const {
   fmt::print("data work of all threads{:>30}{:>9}{:>10}{:>11}{:>16}{:>14}{}\n", "time", "of wall",
              "pieces", "amount", "rate", "GB/s", limits_ ? "  of the host's limit" : "");
   print_lines(work_lines(), launches);
+  if (const HostWorkTime& left_out = work("deferred"); left_out.count != 0) {
+    fmt::print("  {:<38}{:>32.0f}{:>11.3f} GB\n", "copies HBM to VMEM that were left out",
+               static_cast<double>(left_out.count) / launches,
+               static_cast<double>(left_out.amount) / launches * 1e-9);
+  }
   fmt::print("the kernel thread\n");
   print_lines(kernel_lines(), launches);
   if (limits_) {

@@ -170,6 +170,11 @@ bool repeats_bytes(const StridePattern& pattern) {
   return equation.solvable(true);
 }
 
+bool is_one_run(const StridePattern& pattern) {
+  int64_t base = pattern.base(), run = pattern.run();
+  return merged_levels(pattern, base, run).empty();
+}
+
 void visit_runs(const StridePattern& pattern,
                 const std::function<void(int64_t address, int64_t bytes)>& visit) {
   int64_t base = pattern.base(), run = pattern.run();

@@ -60,6 +60,9 @@ bool share_bytes(const StridePattern& a, const StridePattern& b);
 // Some byte belongs to two runs of the pattern.
 bool repeats_bytes(const StridePattern& pattern);
 
+// All bytes of its extent belong to the pattern, as its strides alone show.
+bool is_one_run(const StridePattern& pattern);
+
 // Calls visit(address, bytes) for runs that together are the pattern, as few and as long as its
 // strides let them be; runs may meet.
 void visit_runs(const StridePattern& pattern,

@@ -259,7 +259,7 @@ bool Board::read_memory(const spec::MemoryRange& range, std::span<uint8_t> data)
   const size_t per_chip = chips_.front()->cores();
   Core& core = chips_[range.core / per_chip]->core(range.core % per_chip);
   const bool hbm = range.memory == spec::CoreMemory::kHbm;
-  const LocalMemory& local = range.memory == spec::CoreMemory::kVmem ? core.vmem() : core.smem();
+  LocalMemory& local = range.memory == spec::CoreMemory::kVmem ? core.vmem() : core.smem();
   const uint64_t bytes = hbm ? fabric_.hbm[range.core]->bytes() : local.bytes();
   if (range.low > bytes || data.size() > bytes - range.low) {
     return false;
@@ -267,7 +267,7 @@ bool Board::read_memory(const spec::MemoryRange& range, std::span<uint8_t> data)
   if (hbm) {
     fabric_.hbm[range.core]->read(range.low, data);
   } else {
-    std::memcpy(data.data(), local.data() + range.low, data.size());
+    local.read(range.low, data);
   }
   return true;
 }

@@ -47,7 +47,7 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
       probe_(services.probes, core_id),
       local_bandwidth_(
           services.fluid.add_resource(static_cast<uint64_t>(params.dma.local_bytes_per_cycle), 1)) {
-  make_memories(hbm_bytes);
+  make_memories(hbm_bytes, services.pool);
   if (services.no_data) {
     smem_unknown_.assign(smem_->bytes() / 4, false);
   }
@@ -100,12 +100,14 @@ VerilogUse Core::verilog_use(const CoreServices& services, std::string_view bloc
   });
 }
 
-void Core::make_memories(uint64_t hbm_bytes) {
+void Core::make_memories(uint64_t hbm_bytes, JobPool& pool) {
   vmem_ =
       std::make_unique<LocalMemory>("vmem", static_cast<uint64_t>(params_.core.vmem_kib) * 1024);
   smem_ =
       std::make_unique<LocalMemory>("smem", static_cast<uint64_t>(params_.core.smem_kib) * 1024);
   slots_ = std::make_unique<Slots>("slots", hbm_bytes);
+  copies_ = std::make_unique<DeferredCopies>(vmem_->data(), vmem_->bytes(), pool);
+  vmem_->set_look([this](uint64_t low, uint64_t high) { copies_->settle(low, high); });
 }
 
 void Core::make_engines(const CoreServices& services) {
@@ -113,6 +115,7 @@ void Core::make_engines(const CoreServices& services) {
                               .params = params_,
                               .activity = services.activity,
                               .pool = services.pool,
+                              .copies = *copies_,
                               .probe = probe_,
                               .launch = launch_,
                               .no_data = services.no_data,
@@ -212,6 +215,11 @@ RemoteAnswer Core::place_remote(const RemoteWrite& write, RemotePlace* place) {
     place->hbm = hbm_port.operator->();
   } else {
     place->memory = memory.data() + answer.base;
+    if (space == spec::Space::kVmem) {
+      copies_->write(answer.base + static_cast<uint64_t>(write.low),
+                     answer.base + static_cast<uint64_t>(write.high),
+                     static_cast<int64_t>(write.bytes) == write.high - write.low);
+    }
   }
   return answer;
 }

@@ -112,7 +112,7 @@ class Core : public sc_core::sc_module, private RemoteIf {
   GangWork gang_work();
 
   VerilogUse verilog_use(const CoreServices& services, std::string_view block) const;
-  void make_memories(uint64_t hbm_bytes);
+  void make_memories(uint64_t hbm_bytes, JobPool& pool);
   void make_engines(const CoreServices& services);
   void bind_engine(Engine& engine);
   spec::CommandPlace place_of(const DecodedCommand& command) const;
@@ -127,6 +127,7 @@ class Core : public sc_core::sc_module, private RemoteIf {
   ResourceId local_bandwidth_;
 
   std::unique_ptr<LocalMemory> vmem_;
+  std::unique_ptr<DeferredCopies> copies_;
   std::unique_ptr<LocalMemory> smem_;
   std::unique_ptr<Slots> slots_;
   std::unique_ptr<Sequencer> seq_;

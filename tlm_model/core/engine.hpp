@@ -10,6 +10,7 @@
 #include <systemc>
 #include <vector>
 
+#include "core/deferred_copies.hpp"
 #include "core/engines/non_finite.hpp"
 #include "core/ports.hpp"
 #include "core/program.hpp"
@@ -26,6 +27,7 @@ struct EngineContext {
   const spec::BoardParams& params;
   Activity& activity;
   JobPool& pool;
+  DeferredCopies& copies;
   CoreProbe& probe;
   const LaunchState& launch;
   bool no_data;

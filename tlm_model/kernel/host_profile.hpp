@@ -18,6 +18,7 @@ enum class HostWork : uint8_t {
   kVpu,
   kTranspose,
   kDmaIn,
+  kDeferred,  // of these: put off, so that readers find the bytes in HBM
   kDmaOut,
   kDmaRemote,
   kFill,
@@ -41,6 +42,7 @@ inline constexpr std::array<HostWorkInfo, kHostWorks> kHostWorkInfo = {{{"mxu", 
                                                                         {"vpu", "op"},
                                                                         {"transpose", "B"},
                                                                         {"dma_in", "B"},
+                                                                        {"deferred", "B"},
                                                                         {"dma_out", "B"},
                                                                         {"dma_remote", "B"},
                                                                         {"fill", "B"},
@@ -67,6 +69,12 @@ class HostProfile {
   static void enable() { enabled_.store(true, std::memory_order_relaxed); }
   static bool enabled() { return enabled_.load(std::memory_order_relaxed); }
   static void add(HostWork kind, uint64_t nanoseconds, uint64_t amount, uint64_t bytes);
+  // Of work that was left out.
+  static void count(HostWork kind, uint64_t amount) {
+    if (enabled()) {
+      add(kind, 0, amount, 0);
+    }
+  }
   static Counters read();
 
  private:

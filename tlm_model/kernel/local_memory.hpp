@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <span>
 #include <systemc>
 #include <tlm>
+#include <utility>
 
 #include "file/archive.hpp"
 #include "kernel/host_pages.hpp"
@@ -29,10 +32,18 @@ class LocalMemory : public sc_core::sc_module {
 
   uint8_t* data() { return data_; }
   const uint8_t* data() const { return data_; }
+  // Called with a range before the debug port or a snapshot reads or writes it.
+  void set_look(std::function<void(uint64_t low, uint64_t high)> look) { look_ = std::move(look); }
+  // `data` from `address` on, which lies inside.
+  void read(uint64_t address, std::span<uint8_t> data) {
+    look(address, data.size());
+    std::memcpy(data.data(), data_ + address, data.size());
+  }
   uint64_t bytes() const { return bytes_; }
   void clear() { std::memset(data_, 0, bytes_); }
   // Pieces of zeros are left out; what is loaded is memory that nothing has written.
   void visit_state(spec::Archive& archive) {
+    look(0, bytes_);
     for (uint64_t at = 0; at < bytes_; at += kStatePiece) {
       uint8_t* const piece = data_ + at;
       const uint64_t count = std::min(kStatePiece, bytes_ - at);
@@ -60,6 +71,7 @@ class LocalMemory : public sc_core::sc_module {
     if (txn.get_address() > bytes_ || length > bytes_ - txn.get_address()) {
       return 0;
     }
+    look(txn.get_address(), length);
     uint8_t* at = data_ + txn.get_address();
     if (txn.is_read()) {
       std::memcpy(txn.get_data_ptr(), at, length);
@@ -69,8 +81,15 @@ class LocalMemory : public sc_core::sc_module {
     return txn.get_data_length();
   }
 
+  void look(uint64_t address, uint64_t count) const {
+    if (look_) {
+      look_(address, address + count);
+    }
+  }
+
   const uint64_t bytes_;
   uint8_t* data_ = nullptr;
+  std::function<void(uint64_t, uint64_t)> look_;
 };
 
 }  // namespace tpu::model

@@ -264,7 +264,7 @@ FusedEmitter::Vector FusedEmitter::flushed_source(uint16_t source, int scratch) 
   return vector(scratch);
 }
 
-Xbyak::Address FusedEmitter::memory(const FusedOp& op) {
+Xbyak::Address FusedEmitter::memory(const FusedOp& op, int ahead) {
   Xbyak::Reg64 base = rax;
   if (op.pointer < kPointerRegisters.size()) {
     base = Xbyak::Reg64(kPointerRegisters[op.pointer]);
@@ -276,11 +276,11 @@ Xbyak::Address FusedEmitter::memory(const FusedOp& op) {
   }
   switch (spec::vpu_element_bytes(op.detail)) {
     case 1:
-      return ptr[base + rcx];
+      return ptr[base + rcx + ahead];
     case 2:
-      return ptr[base + rcx * 2];
+      return ptr[base + rcx * 2 + ahead];
     default:
-      return ptr[base + rcx * 4];
+      return ptr[base + rcx * 4 + ahead];
   }
 }
 
@@ -617,6 +617,9 @@ bool FusedEmitter::emit_integer(const FusedOp& op, Vector d) {
 }
 
 void FusedEmitter::emit_load(const FusedOp& op, Vector d) {
+  if (op.broadcast == 0) {
+    prefetcht0(memory(op, spec::kVpuBlock * spec::vpu_element_bytes(op.detail)));
+  }
   const Xbyak::Address from = memory(op);
   switch (static_cast<Elem>(op.detail)) {
     case Elem::kBf16:

@@ -195,6 +195,46 @@ std::vector<VpuFootprint> VpuKernel::footprints() const {
   return empty() ? std::vector<VpuFootprint>() : footprints_with(spec::kVpuAllLoops);
 }
 
+bool VpuKernel::loads_before_stores() const {
+  struct Place {
+    int section;
+    const VpuInsn* insn;  // by address: in program order
+    spec::ByteExtent bytes;
+  };
+  std::vector<Place> loads, stores;
+  for (int s = 0; s < kVpuSections && !empty(); ++s) {
+    for (const VpuInsn& insn : program_->section(s)) {
+      if (spec::is_vpu_memory_op(insn)) {
+        (spec::is_vpu_store(insn) ? stores : loads)
+            .push_back({s, &insn, extent(insn, spec::vpu_loops_around(s))});
+      }
+    }
+  }
+  const auto overlap = [](const Place& a, const Place& b) {
+    return a.bytes.low < b.bytes.high && b.bytes.low < a.bytes.high;
+  };
+  return std::ranges::all_of(stores, [&](const Place& store) {
+    return std::ranges::all_of(loads, [&](const Place& load) {
+      return !overlap(load, store) || (load.section == store.section && load.insn < store.insn &&
+                                       goes_before(*load.insn, *store.insn, store.section));
+    });
+  });
+}
+
+// Both touch the same bytes in each turn of the section's loops, and other bytes in each.
+bool VpuKernel::goes_before(const VpuInsn& load, const VpuInsn& store, int section) const {
+  const Operand& from = operands_[load.imm];
+  const Operand& to = operands_[store.imm];
+  bool same = load.imm != store.imm && from.base == to.base && from.access.type == to.access.type &&
+              from.access.sub == to.access.sub && from.access.lane == to.access.lane &&
+              static_cast<spec::VpuStoreMode>(store.rs2) == spec::VpuStoreMode::kAll;
+  for (size_t d = 0; d < static_cast<size_t>(kVpuSectionDepth[static_cast<size_t>(section)]); ++d) {
+    same = same && (command_.loops[d] <= 1 || from.access.loop[d] == to.access.loop[d]);
+  }
+  const spec::VpuFootprint touched(command_, from.access, load, spec::vpu_loops_around(section));
+  return same && std::ranges::none_of(touched.patterns(), spec::repeats_bytes);
+}
+
 void VpuKernel::for_each_pattern(
     const std::function<void(const spec::StridePattern& pattern, bool write, spec::Elem type)>&
         visit) const {

@@ -50,22 +50,32 @@ class VpuKernel {
   /// legal kernel.
   std::vector<VpuFootprint> footprints() const;
 
+  /// True when what stores overwrite of the bytes that the kernel loads is loaded once alone, and
+  /// before: by an access of its own that goes the way of the store's. Then it makes no difference
+  /// whether loads see the stores. Of a legal kernel.
+  bool loads_before_stores() const;
+
   /// Calls visit(pattern, write, type of its elements) for the exact bytes of every load and store.
   /// Of a legal kernel.
   void for_each_pattern(const std::function<void(const spec::StridePattern& pattern, bool write,
                                                  spec::Elem type)>& visit) const;
 
+  /// By access: bytes from a load's place in VMEM to where the host has what it loads. Empty: all 0.
+  using Shifts = std::span<const int64_t>;
+
   /// Computes the whole command. `vmem` is the core's VMEM.
-  void run(uint8_t* vmem, VpuSimd simd = vpu_best_simd()) const;
-  void run(uint8_t* vmem, const VpuOpTable& table) const;
+  void run(uint8_t* vmem, VpuSimd simd = vpu_best_simd(), Shifts shifts = {}) const;
+  void run(uint8_t* vmem, const VpuOpTable& table, Shifts shifts = {}) const;
 
   /// A kernel whose iterations of the outermost loop with a count above 1 touch neither each
   /// other's registers nor memory can be cut: run_range() over any partition of [0, split_count()),
   /// in any order or in parallel, equals run().
   bool can_split() const;
   uint64_t split_count() const;
-  void run_range(uint8_t* vmem, uint64_t begin, uint64_t end, VpuSimd simd = vpu_best_simd()) const;
-  void run_range(uint8_t* vmem, uint64_t begin, uint64_t end, const VpuOpTable& table) const;
+  void run_range(uint8_t* vmem, uint64_t begin, uint64_t end, VpuSimd simd = vpu_best_simd(),
+                 Shifts shifts = {}) const;
+  void run_range(uint8_t* vmem, uint64_t begin, uint64_t end, const VpuOpTable& table,
+                 Shifts shifts = {}) const;
 
   /// Executions of a section in the whole command.
   uint64_t executions(int section) const;
@@ -87,6 +97,7 @@ class VpuKernel {
   };
 
   bool empty() const;
+  bool goes_before(const spec::VpuInsn& load, const spec::VpuInsn& store, int section) const;
   int split_loop() const;
   std::string check_access(const spec::VpuInsn& insn, int section, uint64_t vmem_bytes) const;
   std::string access_problem(const spec::VpuInsn& insn, int section, uint64_t vmem_bytes) const;

@@ -37,8 +37,9 @@ int round_up(int lanes) { return (lanes + kGranule - 1) / kGranule * kGranule; }
 
 class VpuRunner {
  public:
-  VpuRunner(const VpuKernel& kernel, uint8_t* vmem, const VpuOpTable& table)
-      : kernel_(kernel), vmem_(vmem), table_(table), file_(register_file()) {
+  VpuRunner(const VpuKernel& kernel, uint8_t* vmem, const VpuOpTable& table,
+            VpuKernel::Shifts shifts)
+      : kernel_(kernel), vmem_(vmem), shifts_(shifts), table_(table), file_(register_file()) {
     const VpuProgram& program = *kernel.program_;
     const int block_cols = kernel.command_.flat() ? kVpuBlock : kVpuLanes;
     sees_rows_ =
@@ -183,8 +184,8 @@ class VpuRunner {
       case VpuFusedPointer::Kind::kAccess:
         break;
     }
-    const VpuKernel::Operand& operand = kernel_.operands_[pointer.number];
-    return {reinterpret_cast<uint32_t*>(vmem_ + offset_of(operand, depth)), operand.access.sub};
+    return {reinterpret_cast<uint32_t*>(address_of(pointer.number, depth)),
+            kernel_.operands_[pointer.number].access.sub};
   }
 
   void execute(const VpuStep& step, int depth, bool full, VpuOpArgs& args) {
@@ -194,9 +195,9 @@ class VpuRunner {
     }
     args.imm = insn.imm;
     if (step.operand) {
-      set_operand(kernel_.operands_[insn.imm], insn, depth, args);
+      set_operand(insn, depth, args);
       if (step.in_place && full) {
-        reg_[insn.rd] = memory(kernel_.operands_[insn.imm], depth);
+        reg_[insn.rd] = memory(insn.imm, depth);
         return;
       }
     } else if (is_op(insn, VpuOp::kScalar)) {
@@ -211,7 +212,7 @@ class VpuRunner {
     args.pitch3 = c.pitch;
     Place result{file_.words[insn.rd % kVpuRegisters].data(), kVpuLanes};
     if (step.target >= 0 && full) {
-      result = memory(kernel_.operands_[static_cast<size_t>(step.target)], depth);
+      result = memory(static_cast<size_t>(step.target), depth);
     }
     args.rd = result.words;
     args.pitch_d = result.pitch;
@@ -235,21 +236,26 @@ class VpuRunner {
     return offset;
   }
 
-  // Words in memory as a register.
-  Place memory(const VpuKernel::Operand& operand, int depth) const {
-    return {reinterpret_cast<uint32_t*>(vmem_ + offset_of(operand, depth)),
-            kernel_.command_.flat() || max_rows_ == 1 ? kVpuLanes : operand.access.sub / 4};
+  uint8_t* address_of(size_t access, int depth) const {
+    return vmem_ + (shifts_.empty() ? 0 : shifts_[access]) +
+           offset_of(kernel_.operands_[access], depth);
   }
 
-  void set_operand(const VpuKernel::Operand& operand, const VpuInsn& insn, int depth,
-                   VpuOpArgs& args) const {
-    const int64_t offset = offset_of(operand, depth);
+  // Words in memory as a register.
+  Place memory(size_t access, int depth) const {
+    return {reinterpret_cast<uint32_t*>(address_of(access, depth)),
+            kernel_.command_.flat() || max_rows_ == 1 ? kVpuLanes
+                                                      : kernel_.operands_[access].access.sub / 4};
+  }
+
+  void set_operand(const VpuInsn& insn, int depth, VpuOpArgs& args) const {
+    const VpuKernel::Operand& operand = kernel_.operands_[insn.imm];
     args.sub = operand.access.sub;
     args.lane = operand.access.lane;
     if (static_cast<VpuOp>(insn.op) == VpuOp::kIndex) {
-      args.imm = static_cast<uint32_t>(offset);
+      args.imm = static_cast<uint32_t>(offset_of(operand, depth));
     } else {
-      args.address = vmem_ + offset;
+      args.address = address_of(insn.imm, depth);
       args.type = operand.access.type;
       args.mode = insn.rs2;
     }
@@ -257,6 +263,7 @@ class VpuRunner {
 
   const VpuKernel& kernel_;
   uint8_t* vmem_;
+  const VpuKernel::Shifts shifts_;
   VpuOpTable table_;
   RegisterFile& file_;
   bool sees_rows_ = false;  // some instruction reads across masked sublanes
@@ -268,24 +275,27 @@ class VpuRunner {
   std::array<uint32_t, kVpuLoops> index_{};
 };
 
-void VpuKernel::run(uint8_t* vmem, VpuSimd simd) const { run(vmem, vpu_ops(simd)); }
+void VpuKernel::run(uint8_t* vmem, VpuSimd simd, Shifts shifts) const {
+  run(vmem, vpu_ops(simd), shifts);
+}
 
-void VpuKernel::run(uint8_t* vmem, const VpuOpTable& table) const {
+void VpuKernel::run(uint8_t* vmem, const VpuOpTable& table, Shifts shifts) const {
   if (!empty()) {
     const spec::ScopedFlushMode flush;
-    VpuRunner(*this, vmem, table).run(0, 0, command_.loops[0]);
+    VpuRunner(*this, vmem, table, shifts).run(0, 0, command_.loops[0]);
   }
 }
 
-void VpuKernel::run_range(uint8_t* vmem, uint64_t begin, uint64_t end, VpuSimd simd) const {
-  run_range(vmem, begin, end, vpu_ops(simd));
+void VpuKernel::run_range(uint8_t* vmem, uint64_t begin, uint64_t end, VpuSimd simd,
+                          Shifts shifts) const {
+  run_range(vmem, begin, end, vpu_ops(simd), shifts);
 }
 
-void VpuKernel::run_range(uint8_t* vmem, uint64_t begin, uint64_t end,
-                          const VpuOpTable& table) const {
+void VpuKernel::run_range(uint8_t* vmem, uint64_t begin, uint64_t end, const VpuOpTable& table,
+                          Shifts shifts) const {
   if (begin < end) {
     const spec::ScopedFlushMode flush;
-    VpuRunner(*this, vmem, table)
+    VpuRunner(*this, vmem, table, shifts)
         .run(split_loop(), static_cast<uint32_t>(begin), static_cast<uint32_t>(end));
   }
 }

@@ -129,6 +129,70 @@ TEST(VpuKernel, RegistersKeepWhatWasStored) {
   }
 }
 
+// Loads that find their bytes elsewhere: in place, with tails, interpreted and fused; stores go where
+// they always went.
+TEST(VpuKernel, LoadsFollowTheirShifts) {
+  for (const uint32_t elements : {900u, 1024u, 3000u, 8192u}) {
+    KernelBuilder b;
+    b.flat(elements);
+    const uint32_t in = b.vector(4096, Elem::kI32);
+    const uint32_t out = b.vector(4096, Elem::kI32);
+    const uint32_t copy = b.vector(0x20000, Elem::kI32);
+    b.add(Section::kBody, VpuOp::kLoad, 0, 0, 0, in);
+    b.add(Section::kBody, VpuOp::kNegI, 1, 0);
+    b.add(Section::kBody, VpuOp::kStore, 0, 1, 0, out);
+    b.add(Section::kBody, VpuOp::kStore, 0, 0, 0, copy);
+    const std::vector<uint8_t> before = matrix_memory(0x20000 / 4 + 16384, 1);
+    std::vector<uint8_t> expected = before;
+    run(b, expected);
+    std::vector<uint8_t> vmem = before;
+    std::vector<uint8_t> elsewhere(before.begin() + 4096, before.begin() + 4096 + 8192 * 4 + 4096);
+    std::fill_n(vmem.begin() + 4096, 4 * elements, uint8_t{0xee});
+    const VpuProgram program = b.program();
+    const VpuKernel kernel = b.kernel(program);
+    ASSERT_TRUE(kernel.loads_before_stores());
+    const std::vector<int64_t> shifts = {
+        reinterpret_cast<intptr_t>(elsewhere.data()) - reinterpret_cast<intptr_t>(&vmem[4096]), 0,
+        0};
+    std::vector<uint8_t> parts = vmem;
+    kernel.run(vmem.data(), vpu_best_simd(), shifts);
+    EXPECT_TRUE(vmem == expected) << elements << " elements";
+    std::vector<int64_t> of_parts = shifts;
+    of_parts[0] += vmem.data() - parts.data();
+    for (uint64_t i = 0; i < kernel.split_count(); ++i) {
+      kernel.run_range(parts.data(), i, i + 1, vpu_best_simd(), of_parts);
+    }
+    EXPECT_TRUE(parts == expected) << elements << " elements, in parts";
+  }
+}
+
+TEST(VpuKernel, LoadsThatSeeStoresAreTold) {
+  const auto before = [](int64_t from, int64_t to, int32_t step, bool load_first, bool one_access) {
+    KernelBuilder b;
+    b.flat(4096);
+    const uint32_t in = b.vector(from, Elem::kI32);
+    const uint32_t out = one_access ? in : b.vector(to, Elem::kI32);
+    b.accesses[out].loop[3] = step;
+    if (load_first) {
+      b.add(Section::kBody, VpuOp::kLoad, 0, 0, 0, in);
+    } else {
+      b.add(Section::kBody, VpuOp::kImm, 0, 0, 0, 7);
+    }
+    b.add(Section::kBody, VpuOp::kStore, 0, 0, 0, out);
+    if (!load_first) {
+      b.add(Section::kBody, VpuOp::kLoad, 0, 0, 0, in);
+    }
+    const VpuProgram program = b.program();
+    return b.kernel(program).loads_before_stores();
+  };
+  EXPECT_TRUE(before(4096, 4096, 4096, true, false));
+  EXPECT_TRUE(before(4096, 0x40000, 4096, false, false));  // apart
+  EXPECT_FALSE(before(4096, 4096, 4096, false, false));    // stored before
+  EXPECT_FALSE(before(4096, 4100, 4096, true, false));     // one lane on
+  EXPECT_FALSE(before(4096, 4096, 0, true, false));        // always to one block
+  EXPECT_FALSE(before(4096, 4096, 4096, true, true));      // one access: a shift moves both
+}
+
 TEST(VpuKernel, StoreModesWriteTheirLanesOnly) {
   for (uint32_t mode = 0; mode < spec::kVpuStoreModeCount; ++mode) {
     KernelBuilder b;

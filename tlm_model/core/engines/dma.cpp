@@ -1,7 +1,10 @@
 // Transfers: places of the operands, time, data.
 #include "core/engines/dma.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <bit>
 
 #include "core/operand_check.hpp"
 #include "core/overlap.hpp"
@@ -13,8 +16,13 @@ namespace tpu::model {
 namespace {
 
 constexpr uint64_t kPartBytes = 1 << 20;
-// VMEM up to here, on eight cores, stays in a host's last-level cache.
-constexpr uint64_t kReusedVmem = 4 << 20;
+// Bytes of VMEM, of all cores that run a program, that are taken to stay in the host's last-level
+// cache, where the commands that read them come soon.
+uint64_t cached_vmem() {
+  constexpr uint64_t kLeast = 32 << 20;
+  static const int64_t cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return std::max(kLeast, static_cast<uint64_t>(std::max<int64_t>(cache, 0)) / 2);
+}
 
 }  // namespace
 
@@ -122,6 +130,7 @@ bool Dma::place_local(const Flight& flight, size_t index, const Operand& operand
         return range_fault(flight, TPU_FAULT_VMEM_RANGE, index, operand, resources_.vmem_bytes);
       }
       place->flat = resources_.vmem + at;
+      place->vmem = true;
       break;
     case spec::Space::kSmem:
       if (!operand_in(operand, addend, resources_.smem_bytes, &at)) {
@@ -202,7 +211,7 @@ bool Dma::start_command(Flight& flight) {
   }
   const auto& plan = std::get<DmaPlan>(flight.queued.command->plan);
   Transfer& transfer = transfers_[flight.index];
-  transfer.dropped = false;
+  transfer.dropped = transfer.deferred = false;
   transfer.packed.clear();
   transfer.src_hbm = transfer.dst_hbm = nullptr;
   Place src;
@@ -236,7 +245,7 @@ bool Dma::start_command(Flight& flight) {
                    operand_length(plan.dst));
     }
   } else if (!transfer.dropped && !transfer.same) {
-    start_work(flight, plan, src, dst, transfer);
+    start_work(plan, src, dst, transfer);
   }
   const uint64_t now = now_cycles();
   flight.free_at = now + 1;
@@ -335,8 +344,30 @@ MemoryView Dma::packed_view(const DmaPlan& plan, Transfer& transfer) {
   return {.flat = transfer.packed.data()};
 }
 
-void Dma::start_work(const Flight& /*flight*/, const DmaPlan& plan, const Place& src,
-                     const Place& dst, Transfer& transfer) {
+// Whether the transfer need not be done now: from one place of HBM to one of VMEM.
+bool Dma::defer(const DmaPlan& plan, const Place& src, const Place& dst) {
+  return !plan.is_fill && src.hbm != nullptr && dst.vmem && !use_.verilog() &&
+         plan.box.total_bytes >= DeferredCopies::kLeastBytes &&
+         spec::box_contiguous(plan.box, BoxSide::kSrc) &&
+         spec::box_contiguous(plan.box, BoxSide::kDst) &&
+         context().copies.defer(operand_first(plan.dst, dst.base), plan.box.total_bytes, *src.hbm,
+                                operand_first(plan.src, src.base));
+}
+
+void Dma::start_work(const DmaPlan& plan, Place src, const Place& dst, Transfer& transfer) {
+  if (dst.vmem) {
+    const uint64_t low = operand_first(plan.dst, dst.base);
+    const uint64_t bytes = operand_length(plan.dst);
+    context().copies.write(low, low + bytes, bytes == plan.box.total_bytes);
+  }
+  transfer.deferred = defer(plan, src, dst);
+  if (transfer.deferred) {
+    return;
+  }
+  if (src.vmem) {
+    const uint64_t low = operand_first(plan.src, src.base);
+    src.flat += context().copies.read(low, low + operand_length(plan.src), transfer.uses);
+  }
   MemoryView from;
   if (!plan.is_fill) {
     from = view(src, plan, BoxSide::kSrc, transfer.src_pages);
@@ -346,7 +377,7 @@ void Dma::start_work(const Flight& /*flight*/, const DmaPlan& plan, const Place&
                               : view(dst, plan, BoxSide::kDst, transfer.dst_pages);
   if (dst.hbm == nullptr && !plan.remote) {
     vmem_end_ = std::max(vmem_end_, dst.base + static_cast<uint64_t>(plan.dst.extent.high));
-    to.reused = vmem_end_ <= kReusedVmem;
+    to.reused = vmem_end_ * std::popcount(context().launch.mask) <= cached_vmem();
   }
   transfer.dst_hbm = dst.hbm;
   const uint64_t cuts =
@@ -427,8 +458,9 @@ void Dma::settle(Flight& flight) {
 
 void Dma::finish_command(Flight& flight) {
   Transfer& transfer = transfers_[flight.index];
-  if (!context().no_data && !transfer.dropped && !transfer.same) {
+  if (!context().no_data && !transfer.dropped && !transfer.same && !transfer.deferred) {
     context().pool.join(transfer.work);
+    context().copies.release(transfer.uses);
     if (transfer.src_hbm != nullptr) {
       transfer.src_hbm->unpin(transfer.src_pages);
     }

@@ -116,6 +116,7 @@ class Dma : public Engine, private FlowListener {
     HbmIf* hbm = nullptr;
     uint64_t base = 0;          // address of offset 0 of the box
     ResourceId bandwidth = -1;  // of HBM
+    bool vmem = false;          // this core's
     bool message = false;       // of a receiver in another process: its bytes are packed
   };
   // What a flight holds beside its job.
@@ -132,9 +133,11 @@ class Dma : public Engine, private FlowListener {
     ProbeSource source;    // while somebody watches flows
     uint32_t to_core = 0;  // where it goes
     uint64_t fixed_cycles = 0;
-    bool dropped = false;  // the receiver's gang is over: time passes, nothing is written
-    bool inbound = false;  // the receiver counts on being told when it has landed
-    bool same = false;     // source and destination are one: nothing changes
+    bool dropped = false;   // the receiver's gang is over: time passes, nothing is written
+    bool inbound = false;   // the receiver counts on being told when it has landed
+    bool same = false;      // source and destination are one: nothing changes
+    bool deferred = false;  // nobody moves the bytes yet
+    DeferredCopies::Uses uses;
     DmaGranules granules;  // of the Verilog, where it decides
   };
 
@@ -160,8 +163,8 @@ class Dma : public Engine, private FlowListener {
                    uint64_t size);
   void start_flow(const Flight& flight, const DmaPlan& plan, uint64_t bytes, const Place& src,
                   const Place& dst, Transfer& transfer);
-  void start_work(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
-                  Transfer& transfer);
+  void start_work(const DmaPlan& plan, Place src, const Place& dst, Transfer& transfer);
+  bool defer(const DmaPlan& plan, const Place& src, const Place& dst);
   uint64_t carried(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
                    Transfer& transfer);
   void tell_accesses(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,

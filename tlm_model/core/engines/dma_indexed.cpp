@@ -2,6 +2,7 @@
 // nothing that happens to its memory afterwards can lead a copy astray.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/engines/dma.hpp"
 #include "core/operand_check.hpp"
@@ -34,6 +35,7 @@ bool Dma::read_list(const Flight& flight, const IndexedPlan& plan, uint64_t at,
     context().pool.join(transfer.work);
   }
   box.list.resize(plan.records);
+  context().copies.settle(at, at + box.list.size() * sizeof(int32_t));
   std::memcpy(box.list.data(), resources_.vmem + at, box.list.size() * sizeof(int32_t));
   const uint64_t bad = first_outside(box, plan.window, plan.span);
   if (bad == plan.records) {
@@ -67,7 +69,7 @@ bool Dma::indexed_apart(const Flight& flight, const DmaPlan& plan, const Place& 
 
 bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
   Transfer& transfer = transfers_[flight.index];
-  transfer.dropped = transfer.inbound = transfer.same = false;
+  transfer.dropped = transfer.inbound = transfer.same = transfer.deferred = false;
   transfer.src_hbm = transfer.dst_hbm = nullptr;
   Place src, dst;
   uint64_t list = 0;
@@ -190,6 +192,13 @@ MemoryView Dma::indexed_view(const Place& place, const IndexedBox& box, BoxSide 
 void Dma::start_indexed_work(const IndexedPlan& plan, const Place& src, const Place& dst,
                              Transfer& transfer) {
   const IndexedBox& box = transfer.indexed;
+  for (const auto& [place, operand] :
+       {std::pair(&src, &plan.transfer.src), std::pair(&dst, &plan.transfer.dst)}) {
+    if (place->vmem) {
+      const uint64_t low = operand_first(*operand, place->base);
+      context().copies.settle(low, low + operand_length(*operand));
+    }
+  }
   const MemoryView from = indexed_view(src, box, BoxSide::kSrc, transfer.src_pages);
   const MemoryView to = indexed_view(dst, box, BoxSide::kDst, transfer.dst_pages);
   transfer.src_hbm = src.hbm;

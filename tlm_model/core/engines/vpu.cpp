@@ -35,7 +35,7 @@ void Vpu::Work::run_part(int part) {
   const HostTimer timer(HostWork::kVpu, kernel_->lane_operations() / parts,
                         kernel_->memory_bytes() / parts);
   if (parts_count_ == 1) {
-    kernel_->run(vmem_, simd_);
+    kernel_->run(vmem_, simd_, shifts);
     if (looks_) {
       kernel_->for_each_pattern(
           [&](const spec::StridePattern& pattern, bool write, spec::Elem type) {
@@ -47,7 +47,7 @@ void Vpu::Work::run_part(int part) {
     return;
   }
   const auto p = static_cast<uint64_t>(part);
-  kernel_->run_range(vmem_, split_ * p / parts, split_ * (p + 1) / parts, simd_);
+  kernel_->run_range(vmem_, split_ * p / parts, split_ * (p + 1) / parts, simd_, shifts);
 }
 
 Vpu::Vpu(sc_core::sc_module_name name, const EngineContext& context, uint8_t* vmem,
@@ -111,6 +111,7 @@ bool Vpu::start_command(Flight& flight) {
   if (context().no_data) {
     return true;
   }
+  find_operands(*kernel, plan.accesses.size(), work);
   const bool looked_at = probe().wants(ProbeEvent::kNonFinite);
   uint64_t worth = 1;
   if (!looked_at && kernel->lane_operations() >= kPartOperations && kernel->can_split()) {
@@ -122,6 +123,66 @@ bool Vpu::start_command(Flight& flight) {
   }
   context().pool.launch(strand_, work);
   return true;
+}
+
+// Loads whose bytes still lie in HBM find them there, unless they must see what the kernel stores.
+void Vpu::find_operands(const VpuKernel& kernel, size_t accesses, Work& work) {
+  DeferredCopies& copies = context().copies;
+  work.shifts.clear();
+  if (copies.empty()) {
+    return;
+  }
+  const std::vector<VpuFootprint> prints = kernel.footprints();
+  const bool stores = std::ranges::any_of(prints, [&](const VpuFootprint& print) {
+    return print.write &&
+           copies.touches(static_cast<uint64_t>(print.begin), static_cast<uint64_t>(print.end));
+  });
+  if (!stores) {
+    shift_loads(prints, accesses, work);
+    return;
+  }
+  if (kernel.loads_before_stores()) {
+    shift_loads(prints, accesses, work);
+    kernel.for_each_pattern([&](const spec::StridePattern& pattern, bool write, spec::Elem) {
+      const spec::ByteExtent bytes = pattern.extent();
+      if (write) {
+        copies.write(static_cast<uint64_t>(bytes.low), static_cast<uint64_t>(bytes.high),
+                     spec::is_one_run(pattern));
+      }
+    });
+    return;
+  }
+  for (const VpuFootprint& print : prints) {
+    if (print.write) {
+      copies.settle(static_cast<uint64_t>(print.begin), static_cast<uint64_t>(print.end));
+    }
+  }
+  shift_loads(prints, accesses, work);
+}
+
+void Vpu::shift_loads(std::span<const VpuFootprint> prints, size_t accesses, Work& work) {
+  DeferredCopies& copies = context().copies;
+  for (size_t i = 0; i < prints.size(); ++i) {
+    const VpuFootprint& load = prints[i];
+    uint64_t begin = UINT64_MAX;
+    uint64_t end = 0;
+    bool first = true;
+    for (size_t j = 0; j < prints.size(); ++j) {  // all that goes by this access
+      if (prints[j].access == load.access) {
+        first = first && j >= i;
+        begin = std::min(begin, static_cast<uint64_t>(prints[j].begin));
+        end = std::max(end, static_cast<uint64_t>(prints[j].end));
+      }
+    }
+    if (!first || load.write || !copies.touches(begin, end)) {
+      continue;
+    }
+    const int64_t shift = copies.read(begin, end, work.uses);
+    if (shift != 0) {
+      work.shifts.resize(accesses);
+      work.shifts[static_cast<size_t>(load.access)] = shift;
+    }
+  }
 }
 
 void Vpu::tell_accesses(const Flight& flight, const VpuKernel& kernel) {
@@ -144,6 +205,7 @@ void Vpu::tell_accesses(const Flight& flight, const VpuKernel& kernel) {
 void Vpu::finish_command(Flight& flight) {
   if (!context().no_data) {
     context().pool.join(work_[flight.index]);
+    context().copies.release(work_[flight.index].uses);
     tell_non_finite(flight, work_[flight.index].scan());
   }
 }
