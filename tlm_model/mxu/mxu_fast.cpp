@@ -321,14 +321,13 @@ double density_of_lhs(const MxuJob& job) {
   return 1.0 - static_cast<double>(zeros) / static_cast<double>(kRuns * run);
 }
 
-// Whether a set that leaves out zeros of lhs is faster at this job than one that does all terms at
-// twice its pace.
-bool worth_skipping_zeros(const MxuJob& job, const MxuKernelSet& set) {
-  constexpr double kDensity = 0.35;             // measured: docs/performance.md
+// Whether `set`, which leaves out zeros of lhs, is faster at this job than one that does all terms
+// at a higher pace; it is where less than `density` of lhs is not zero.
+bool worth_skipping_zeros(const MxuJob& job, const MxuKernelSet& set, double density) {
   constexpr int64_t kTerms = int64_t{4} << 20;  // of a job that is worth a look
   return set.sparse_columns > 0 && job.n_count[1] % set.sparse_columns == 0 &&
          job.n_out_stride[1] == static_cast<int64_t>(sizeof(float)) &&
-         job.rows() * job.taps() * job.k() * job.n() >= kTerms && density_of_lhs(job) < kDensity;
+         job.rows() * job.taps() * job.k() * job.n() >= kTerms && density_of_lhs(job) < density;
 }
 
 bool has_avx512() {
@@ -452,8 +451,10 @@ void MxuFastEngine::run(const MxuJob& job) {
 const MxuKernelSet& MxuFastEngine::kernels_for(const MxuJob& job) const {
   constexpr int64_t kFewTerms = 16;
   const MxuKernelSet* const few = kernels_->few_terms;
-  return few != nullptr && (job.k() < kFewTerms || worth_skipping_zeros(job, *few)) ? *few
-                                                                                    : *kernels_;
+  const bool use_few =
+      few != nullptr &&
+      (job.k() < kFewTerms || worth_skipping_zeros(job, *few, kernels_->skip_below_density));
+  return use_few ? *few : *kernels_;
 }
 
 }  // namespace tpu::model

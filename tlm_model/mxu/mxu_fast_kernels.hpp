@@ -80,8 +80,10 @@ struct MxuKernelSet {
   // whole multiples of range_step terms apart.
   int64_t range_terms;
   int64_t range_step;
-  // Faster at taps of few terms and where most of lhs is zero; null: this set.
+  // Faster at taps of few terms, and where less than skip_below_density of lhs is not zero; null:
+  // this set.
   const MxuKernelSet* few_terms;
+  double skip_below_density;
   int64_t sparse_columns;  // 0: no multiply_sparse
   size_t (*lhs_bytes)(int64_t rows, int64_t segments);
   size_t (*rhs_bytes)(int64_t panels, int64_t segments);

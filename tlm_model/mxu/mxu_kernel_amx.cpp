@@ -295,6 +295,7 @@ const MxuKernelSet* mxu_kernels_amx() {
                                        .range_terms = 1,
                                        .range_step = 1,
                                        .few_terms = nullptr,
+                                       .skip_below_density = 0.0,
                                        .sparse_columns = 0,
                                        .lhs_bytes = amx_lhs_bytes,
                                        .rhs_bytes = amx_rhs_bytes,

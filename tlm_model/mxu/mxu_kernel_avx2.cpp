@@ -46,6 +46,7 @@ const MxuKernelSet* mxu_kernels_avx2() {
                                        .range_terms = 1,
                                        .range_step = 1,
                                        .few_terms = nullptr,
+                                       .skip_below_density = 0.0,
                                        .sparse_columns = SparseSegment<Avx2>::kColumns,
                                        .lhs_bytes = fma_lhs_bytes,
                                        .rhs_bytes = fma_rhs_bytes<Avx2>,

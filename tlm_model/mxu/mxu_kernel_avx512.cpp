@@ -59,6 +59,7 @@ const MxuKernelSet* mxu_kernels_avx512() {
                                        .range_terms = 1,
                                        .range_step = 1,
                                        .few_terms = nullptr,
+                                       .skip_below_density = 0.0,
                                        .sparse_columns = SparseSegment<Avx512>::kColumns,
                                        .lhs_bytes = fma_lhs_bytes,
                                        .rhs_bytes = fma_rhs_bytes<Avx512>,

@@ -366,6 +366,7 @@ const MxuKernelSet* mxu_kernels_avx512_bf16() {
                                    .range_terms = kMxuSegment,
                                    .range_step = kGroup,
                                    .few_terms = mxu_kernels_avx512(),
+                                   .skip_below_density = 0.35,  // measured: docs/performance.md
                                    .sparse_columns = 0,
                                    .lhs_bytes = dot_lhs_bytes,
                                    .rhs_bytes = dot_rhs_bytes,
