@@ -88,12 +88,8 @@ class FastRun {
     rows_ = static_cast<int64_t>(plan_.row_lhs.size());
     space.row_at.resize(plan_.row_lhs.size());
     space.segment_at.resize(plan_.segments.size());
-    if (set.round_range != nullptr) {
-      const MxuLhsRange range = plan_.lhs_range(job, set);
-      if (range.use) {
-        round_lhs(job, range);
-      }
-    }
+    place_lhs(job);
+    choose_blocks(job);
   }
 
   void run(bool accumulate) {
@@ -104,7 +100,7 @@ class FastRun {
       args_.panels = plan_.panels.data() + p;
       args_.panel_count = std::min(step, panel_count - p);
       const int64_t outer = rows_at_once();
-      const bool keep = rows_ > outer || in_range_;
+      const bool keep = rows_ > outer || (placed_ && !few_rows_);
       if (keep) {
         for (KBlock& block : space_.k_blocks) {
           pack_rhs(block, true);
@@ -126,23 +122,56 @@ class FastRun {
   }
 
  private:
-  // Rows and segments point into the rounded range.
+  // Finds lhs, or a range of it that is rounded once, in the form that kernels read.
+  void place_lhs(const MxuJob& job) {
+    if (plan_.lhs_in_place(job, set_)) {
+      const int64_t first = plan_.row_lhs.front() + plan_.segments.front().lhs_offset;
+      point_at(reinterpret_cast<const float*>(job.lhs + first), first, kMxuSlotBytes);
+    } else if (set_.round_range != nullptr) {
+      const MxuLhsRange range = plan_.lhs_range(job, set_);
+      if (range.use) {
+        round_lhs(job, range);
+      }
+    }
+  }
+
   void round_lhs(const MxuJob& job, const MxuLhsRange& range) {
     const HostTimer timer(HostWork::kMxuPack,
                           static_cast<uint64_t>(range.count * job.lhs_element()));
-    const int64_t slot = job.lhs_element() * set_.slot_terms;  // bytes of lhs in one
     auto* rounded = static_cast<float*>(
         space_.rounded.get(static_cast<size_t>(range.count / set_.slot_terms + 8) * sizeof(float)));
     mark_lhs(rounded, range.count);
     set_.round_range(job.lhs + range.first, job.lhs_is_bf16, range.count, rounded, args_.lhs_bits);
+    point_at(rounded, range.first, job.lhs_element() * set_.slot_terms);
+  }
+
+  // Rows and segments point to slots from `slots` on, each of `bytes` of lhs from `first` on.
+  void point_at(const float* slots, int64_t first, int64_t bytes) {
     const int64_t base = plan_.segments.front().lhs_offset;
     for (size_t row = 0; row < space_.row_at.size(); ++row) {
-      space_.row_at[row] = rounded + (plan_.row_lhs[row] + base - range.first) / slot;
+      space_.row_at[row] = slots + (plan_.row_lhs[row] + base - first) / bytes;
     }
     for (size_t s = 0; s < space_.segment_at.size(); ++s) {
-      space_.segment_at[s] = (plan_.segments[s].lhs_offset - base) / slot;
+      space_.segment_at[s] = (plan_.segments[s].lhs_offset - base) / bytes;
     }
-    in_range_ = true;
+    placed_ = true;
+  }
+
+  void choose_blocks(const MxuJob& job) {
+    constexpr int64_t kLhsRoom = 512 * 1024;  // of packed rows: a part of the second-level cache
+    constexpr int64_t kRowGranule = 32;
+    constexpr int64_t kFewSegments = 4;
+    constexpr int64_t kManyBytes = 1 << 20;  // of results
+    const auto segments = static_cast<int64_t>(plan_.segments.size());
+    few_rows_ = rows_ <= set_.few_rows && segments > 2 * set_.few_rows_segments;
+    k_step_ = std::min(few_rows_ ? set_.few_rows_segments : set_.block_segments, segments);
+    block_rows_ = set_.block_rows;
+    if (!placed_) {
+      const int64_t room = kLhsRoom / static_cast<int64_t>(set_.lhs_bytes(1, k_step_));
+      block_rows_ = std::min(block_rows_, std::max(room / kRowGranule, int64_t{1}) * kRowGranule);
+    }
+    args_.stream_out =
+        !job.accumulate && segments <= kFewSegments && rows_ * job.n() * 4 >= kManyBytes;
   }
 
   // Where the bits of `count` floats go.
@@ -157,11 +186,9 @@ class FastRun {
   void make_k_blocks() {
     const auto segment_count = static_cast<int64_t>(plan_.segments.size());
     space_.k_blocks.clear();
-    for (int64_t s = 0; s < segment_count; s += set_.block_segments) {
-      KBlock block{.first = s,
-                   .count = std::min(set_.block_segments, segment_count - s),
-                   .k = 0,
-                   .rhs_finite = false};
+    for (int64_t s = 0; s < segment_count; s += k_step_) {
+      KBlock block{
+          .first = s, .count = std::min(k_step_, segment_count - s), .k = 0, .rhs_finite = false};
       for (int64_t i = 0; i < block.count; ++i) {
         block.k += plan_.segments[static_cast<size_t>(s + i)].k;
       }
@@ -172,20 +199,19 @@ class FastRun {
   // As many as packed rhs of all K may have room for; few where lhs needs no packing for each
   // column block, so that more rows stay in the cache together.
   int64_t panels_at_once() const {
-    constexpr size_t kRoom = size_t{4} << 20;
-    constexpr int64_t kFewColumns = 128;
-    const size_t each = set_.rhs_bytes(1, static_cast<int64_t>(plan_.segments.size()));
-    return std::clamp<int64_t>(static_cast<int64_t>(kRoom / each), 1,
-                               in_range_ ? kFewColumns / set_.nr : set_.block_panels);
+    constexpr int64_t kRoom = int64_t{4} << 20;
+    const auto segments = static_cast<int64_t>(plan_.segments.size());
+    const auto each = static_cast<int64_t>(set_.rhs_bytes(1, few_rows_ ? k_step_ : segments));
+    return std::clamp<int64_t>((placed_ ? set_.placed_rhs_room : kRoom) / each, 1,
+                               placed_ ? set_.placed_panels : set_.block_panels);
   }
 
   // Rows whose running values take a part of the second-level cache; whole row blocks.
   int64_t rows_at_once() const {
     constexpr int64_t kRoom = 128 * 1024;
     const int64_t row_bytes = args_.panel_count * set_.nr * static_cast<int64_t>(sizeof(float));
-    return std::clamp<int64_t>(kRoom / row_bytes / set_.block_rows, 1,
-                               set_.outer_rows / set_.block_rows) *
-           set_.block_rows;
+    return std::clamp<int64_t>(kRoom / row_bytes / block_rows_, 1, set_.outer_rows / block_rows_) *
+           block_rows_;
   }
 
   void use(const KBlock& block, bool accumulate) {
@@ -224,9 +250,9 @@ class FastRun {
   // With all of K at hand, rows of many zeros are computed first, in one go. Notes the panels that
   // are done.
   void multiply_over_k(int64_t begin, int64_t end, bool keep, bool accumulate) {
-    space_.panels_done.assign(static_cast<size_t>((end - begin - 1) / set_.block_rows + 1), 0);
-    asked_ = keep && in_range_ && set_.multiply_sparse != nullptr;
-    for (int64_t row = begin; asked_ && row < end; row += set_.block_rows) {
+    space_.panels_done.assign(static_cast<size_t>((end - begin - 1) / block_rows_ + 1), 0);
+    asked_ = keep && placed_ && set_.multiply_sparse != nullptr;
+    for (int64_t row = begin; asked_ && row < end; row += block_rows_) {
       space_.block_args.clear();
       use_rows(row, end);
       for (const KBlock& block : space_.k_blocks) {
@@ -234,9 +260,8 @@ class FastRun {
         args_.packed_rhs = packed_rhs(block, keep);
         space_.block_args.push_back(args_);
       }
-      space_.panels_done[static_cast<size_t>((row - begin) / set_.block_rows)] =
-          set_.multiply_sparse(space_.block_args.data(),
-                               static_cast<int64_t>(space_.block_args.size()));
+      space_.panels_done[static_cast<size_t>((row - begin) / block_rows_)] = set_.multiply_sparse(
+          space_.block_args.data(), static_cast<int64_t>(space_.block_args.size()));
     }
   }
 
@@ -244,21 +269,21 @@ class FastRun {
     args_.row_lhs = plan_.row_lhs.data() + row;
     args_.row_out = plan_.row_out.data() + row;
     args_.row_at = space_.row_at.data() + row;
-    args_.rows = std::min(set_.block_rows, end - row);
+    args_.rows = std::min(block_rows_, end - row);
     args_.rows_left = rows_ - row;
   }
 
   // Rows [begin, end) with the panels that are packed. With one K block, a single row block stays
   // packed over all panels.
   void row_blocks(int64_t begin, int64_t end, bool first_panels) {
-    const bool packed = !first_panels && rows_ <= set_.block_rows && space_.k_blocks.size() == 1;
-    for (int64_t row = begin; row < end; row += set_.block_rows) {
-      args_.first_panel = space_.panels_done[static_cast<size_t>((row - begin) / set_.block_rows)];
+    const bool packed = !first_panels && rows_ <= block_rows_ && space_.k_blocks.size() == 1;
+    for (int64_t row = begin; row < end; row += block_rows_) {
+      args_.first_panel = space_.panels_done[static_cast<size_t>((row - begin) / block_rows_)];
       if (args_.first_panel == args_.panel_count) {
         continue;
       }
       use_rows(row, end);
-      if (!in_range_ && !packed) {
+      if (!placed_ && !packed) {
         const HostTimer timer(HostWork::kMxuPack, static_cast<uint64_t>(args_.rows * args_.k) *
                                                       (args_.lhs_is_bf16 ? 2 : 4));
         const size_t bytes = set_.lhs_bytes(args_.rows, args_.segment_count);
@@ -279,7 +304,10 @@ class FastRun {
   const MxuFastPlan& plan_;
   MxuBlockArgs args_{};
   int64_t rows_ = 0;
-  bool in_range_ = false;
+  bool placed_ = false;    // lhs needs no packing
+  bool few_rows_ = false;  // each K block's rhs is packed when it is used
+  int64_t k_step_ = 0;     // segments of a K block
+  int64_t block_rows_ = 0;
   bool asked_ = false;  // whether multiply_sparse has seen the rows already
 };
 

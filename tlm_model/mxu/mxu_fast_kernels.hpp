@@ -8,7 +8,8 @@
 
 namespace tpu::model {
 
-inline constexpr int64_t kMxuSegment = 32;  // rows of a segment under the two-chain law
+inline constexpr int64_t kMxuSegment = 32;   // rows of a segment under the two-chain law
+inline constexpr int64_t kMxuSlotBytes = 4;  // of row_at and segment_at
 
 // A run of at most 32 consecutive k of one tile.
 struct MxuSegment {
@@ -54,11 +55,13 @@ struct MxuBlockArgs {
   bool zero_start;      // else start from out
   bool last;            // canonicalise NaN
   bool pads;            // the command's last segment has `pad`
+  bool stream_out;      // results are many, of few terms each: better stored around the caches
   void* packed_lhs;
   void* packed_rhs;
   // Sets with round_range: where each row's operands lie, rounded, and where each segment begins in
   // a row, in slots of 4 bytes: an element widened to f32, or two of bf16. Written by pack_lhs, or
-  // by the engine when it has rounded a whole range of lhs.
+  // by the engine when it has rounded a whole range of lhs or lhs is read in place (then aligned
+  // to its elements only).
   const float** row_at;
   int64_t* segment_at;
   // Sets with multiply_sparse: one bit for each float from lhs_first on, set where it is not zero
@@ -72,14 +75,24 @@ struct MxuBlockArgs {
 struct MxuKernelSet {
   int64_t nr;              // columns of a panel
   int64_t block_segments;  // segments of a K block
-  int64_t block_rows;      // rows packed at once
-  int64_t outer_rows;      // rows that go through all of K together, at most
-  int64_t block_panels;    // panels packed at once
-  int64_t slot_terms;      // elements of lhs in 4 bytes of row_at
+  // Long commands of at most few_rows rows have K blocks of few_rows_segments instead, and each is
+  // used as soon as its rhs is packed: nothing else needs rhs again. 0: no such commands.
+  int64_t few_rows;
+  int64_t few_rows_segments;
+  int64_t block_rows;    // rows packed at once, at most
+  int64_t outer_rows;    // rows that go through all of K together, at most
+  int64_t block_panels;  // panels packed at once
+  // Where lhs needs no packing: panels packed at once, and bytes of all their K.
+  int64_t placed_panels;
+  int64_t placed_rhs_room;
+  int64_t slot_terms;  // elements of lhs in 4 bytes of row_at
   // A rounded range of lhs serves segments that are whole multiples of so many terms, and begin
   // whole multiples of range_step terms apart.
   int64_t range_terms;
   int64_t range_step;
+  // ... and rows that lie evenly apart by runs of so many, on average.
+  int64_t even_rows;
+  bool bf16_in_place;  // under the same conditions bf16 lhs needs no range: it is in slots already
   // Faster at taps of few terms, and where less than skip_below_density of lhs is not zero; null:
   // this set.
   const MxuKernelSet* few_terms;
@@ -107,6 +120,16 @@ static inline bool evenly_apart(const int64_t* offsets, int64_t count, int64_t b
     }
   }
   return true;
+}
+
+// How many of the first offsets or pointers lie evenly apart; 1 or 2 at least.
+template <class Place>
+static inline int64_t even_run(const Place* places, int64_t count) {
+  int64_t run = count < 2 ? count : 2;
+  while (run < count && places[run] - places[run - 1] == places[1] - places[0]) {
+    ++run;
+  }
+  return run;
 }
 
 const MxuKernelSet* mxu_kernels_avx2();

@@ -108,33 +108,51 @@ void MxuFastPlan::make_panels(const MxuJob& job, int64_t nr) {
   }
 }
 
+bool MxuFastPlan::fits_slots(const MxuJob& job, const MxuKernelSet& set) const {
+  const int64_t step = job.lhs_element() * set.range_step;
+  for (const MxuSegment& segment : segments) {
+    if ((segment.lhs_offset - segments.front().lhs_offset) % step != 0 ||
+        segment.k % set.range_terms != 0) {
+      return false;
+    }
+  }
+  for (const int64_t row : row_lhs) {
+    if ((row - row_lhs.front()) % step != 0) {
+      return false;
+    }
+  }
+  const auto rows = static_cast<int64_t>(row_lhs.size());
+  int64_t runs = 0;
+  for (int64_t row = 0; set.even_rows > 1 && row < rows; ++runs) {
+    row += even_run(row_lhs.data() + row, rows - row);
+  }
+  return runs <= (rows - 1) / set.even_rows + 1;
+}
+
+bool MxuFastPlan::lhs_in_place(const MxuJob& job, const MxuKernelSet& set) const {
+  return set.bf16_in_place && job.lhs_is_bf16 && fits_slots(job, set);
+}
+
 // Worth it when the range is hardly larger than what a packed copy would hold (it is much smaller
 // when taps overlap), and when rows do not meet in the same cache sets.
 MxuLhsRange MxuFastPlan::lhs_range(const MxuJob& job, const MxuKernelSet& set) const {
   constexpr int64_t kMaxElements = int64_t{1} << 20;
   constexpr int64_t kBadPitch = 512;  // elements: multiples of it share few cache sets
   const int64_t element = job.lhs_element();
-  const int64_t step = element * set.range_step;
   const auto rows = std::minmax_element(row_lhs.begin(), row_lhs.end());
   int64_t low = segments.front().lhs_offset;
   int64_t high = low;
-  bool aligned = true;
   for (const MxuSegment& segment : segments) {
     low = std::min(low, segment.lhs_offset);
     high = std::max(high, segment.lhs_offset + segment.k * element);
-    aligned = aligned && (segment.lhs_offset - segments.front().lhs_offset) % step == 0 &&
-              segment.k % set.range_terms == 0;
-  }
-  for (const int64_t row : row_lhs) {
-    aligned = aligned && (row - row_lhs.front()) % step == 0;
   }
   MxuLhsRange range;
   range.first = low + *rows.first;
   range.count = (high + *rows.second - range.first) / element;
   const int64_t packed = static_cast<int64_t>(row_lhs.size()) * job.taps() * job.k();
   const int64_t pitch = row_lhs.size() < 2 ? 0 : std::llabs(row_lhs[1] - row_lhs[0]) / element;
-  range.use = aligned && range.count <= kMaxElements && range.count <= packed + packed / 4 &&
-              (pitch < kBadPitch || pitch % kBadPitch != 0);
+  range.use = range.count <= kMaxElements && range.count <= packed + packed / 4 &&
+              (pitch < kBadPitch || pitch % kBadPitch != 0) && fits_slots(job, set);
   return range;
 }
 

@@ -31,8 +31,12 @@ class MxuFastPlan {
 
   // For the kernels of `set`.
   MxuLhsRange lhs_range(const MxuJob& job, const MxuKernelSet& set) const;
+  // Whether they read lhs where it lies.
+  bool lhs_in_place(const MxuJob& job, const MxuKernelSet& set) const;
 
  private:
+  // Whether row_at and segment_at can tell what kernels of `set` read of lhs.
+  bool fits_slots(const MxuJob& job, const MxuKernelSet& set) const;
   void make_segments(const MxuJob& job, int64_t tile_rows);
   void make_panels(const MxuJob& job, int64_t nr);
 

@@ -359,12 +359,18 @@ size_t dot_rhs_bytes(int64_t panels, int64_t segments) {
 const MxuKernelSet* mxu_kernels_avx512_bf16() {
   static const MxuKernelSet set = {.nr = DotBlocks::kPanel,
                                    .block_segments = 8,
+                                   .few_rows = 0,
+                                   .few_rows_segments = 0,
                                    .block_rows = 96,
                                    .outer_rows = 384,
                                    .block_panels = 8,
+                                   .placed_panels = 2,
+                                   .placed_rhs_room = 4 << 20,
                                    .slot_terms = 2,
                                    .range_terms = kMxuSegment,
                                    .range_step = kGroup,
+                                   .even_rows = 1,
+                                   .bf16_in_place = false,
                                    .few_terms = mxu_kernels_avx512(),
                                    .skip_below_density = 0.35,  // measured: docs/performance.md
                                    .sparse_columns = 0,

@@ -70,7 +70,7 @@ TEST(MxuPlaces, ColumnsOfOutputLieApart) {
 // The first and the last k lie as in one run, those between do not.
 TEST(MxuPlaces, KInAnOrderOfItsOwn) {
   for (const bool bf16 : {false, true}) {
-    for (const int64_t outer : {2, 4}) {
+    for (const int64_t outer : {2, 4, 20}) {
       const int64_t k = 4 * outer;
       OwnedJob owned = test::packed_job({.rows = kRows, .k = k, .n = kColumns, .rhs_bf16 = bf16}, 3,
                                         Values::kNormal);
@@ -141,6 +141,12 @@ TEST(MxuPlaces, TouchesNothingAroundTheOperands) {
       job.out = reinterpret_cast<uint8_t*>(transposed.out.data());
       test::transpose_rhs(transposed);
     }
+  }
+  for (const bool bf16 : {false, true}) {
+    const test::PackedShape whole_segments{.rows = 35, .k = 64, .n = 40, .lhs_bf16 = bf16};
+    jobs.push_back(test::packed_job(whole_segments, 6, Values::kNormal));
+    const test::WindowShape window{.side = 14, .channels = 32, .out = 20, .bf16 = bf16};
+    jobs.push_back(test::window_job(window, 7, Values::kNormal));
   }
   for (size_t i = 0; i < jobs.size(); ++i) {
     std::vector<uint32_t> wanted = jobs[i].out;

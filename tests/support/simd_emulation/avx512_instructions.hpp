@@ -63,6 +63,10 @@ TPU_EMULATED __m512 load_ps(const void* at) {
   return loadu_ps(at);
 }
 TPU_EMULATED void storeu_ps(void* at, __m512 x) { std::memcpy(at, &x, sizeof x); }
+TPU_EMULATED void store_ps(void* at, __m512 x) {
+  check_aligned(at);
+  storeu_ps(at, x);
+}
 TPU_EMULATED __m512 add_ps(__m512 a, __m512 b) { return a + b; }
 TPU_EMULATED __m512 mul_ps(__m512 a, __m512 b) { return a * b; }
 TPU_EMULATED __m512 fmadd_ps(__m512 a, __m512 b, __m512 c) {
@@ -109,10 +113,10 @@ TPU_EMULATED __mmask16 cmpeq_epi32_mask(__m512i a, __m512i b) {
 
 // ---- masked memory: element by element, so that masked elements may lie outside of any page
 template <class Vector, class Element>
-TPU_EMULATED Vector masked_load(__mmask16 mask, const void* from) {
-  alignas(64) Element elements[16] = {};
-  static_assert(sizeof elements == sizeof(Vector));
-  for (unsigned i = 0; i < 16; ++i) {
+TPU_EMULATED Vector masked_load(uint32_t mask, const void* from) {
+  constexpr unsigned kCount = sizeof(Vector) / sizeof(Element);
+  alignas(64) Element elements[kCount] = {};
+  for (unsigned i = 0; i < kCount; ++i) {
     if ((mask >> i & 1U) != 0) {
       std::memcpy(&elements[i], static_cast<const Element*>(from) + i, sizeof(Element));
     }
@@ -121,11 +125,14 @@ TPU_EMULATED Vector masked_load(__mmask16 mask, const void* from) {
   std::memcpy(&x, elements, sizeof x);
   return x;
 }
-TPU_EMULATED void mask_storeu_epi32(void* to, __mmask16 mask, __m512i x) {
-  for (unsigned i = 0; i < 16; ++i) {
+template <class Element>
+TPU_EMULATED void masked_store(void* to, uint32_t mask, __m512i x) {
+  constexpr unsigned kCount = sizeof x / sizeof(Element);
+  Element elements[kCount];
+  std::memcpy(elements, &x, sizeof x);
+  for (unsigned i = 0; i < kCount; ++i) {
     if ((mask >> i & 1U) != 0) {
-      const int32_t element = bits_as<I32x16>(x)[i];
-      std::memcpy(static_cast<int32_t*>(to) + i, &element, sizeof element);
+      std::memcpy(static_cast<Element*>(to) + i, &elements[i], sizeof(Element));
     }
   }
 }
@@ -181,6 +188,36 @@ TPU_EMULATED __m512i castsi256_si512(__m256i a) {
   return bits_as<__m512i>(whole(_mm256_castsi256_ps(a), _mm256_setzero_ps()));
 }
 
+// ---- places of words: within each 128 bits, or of 128 bits as a whole
+typedef int64_t I64x8 __attribute__((vector_size(64)));
+TPU_EMULATED __m512i unpacklo_epi32(__m512i a, __m512i b) {
+  return bits_as<__m512i>(
+      __builtin_shuffle(bits_as<I32x16>(a), bits_as<I32x16>(b),
+                        I32x16{0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29}));
+}
+TPU_EMULATED __m512i unpackhi_epi32(__m512i a, __m512i b) {
+  return bits_as<__m512i>(
+      __builtin_shuffle(bits_as<I32x16>(a), bits_as<I32x16>(b),
+                        I32x16{2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31}));
+}
+TPU_EMULATED __m512i unpacklo_epi64(__m512i a, __m512i b) {
+  return bits_as<__m512i>(
+      __builtin_shuffle(bits_as<I64x8>(a), bits_as<I64x8>(b), I64x8{0, 8, 2, 10, 4, 12, 6, 14}));
+}
+TPU_EMULATED __m512i unpackhi_epi64(__m512i a, __m512i b) {
+  return bits_as<__m512i>(
+      __builtin_shuffle(bits_as<I64x8>(a), bits_as<I64x8>(b), I64x8{1, 9, 3, 11, 5, 13, 7, 15}));
+}
+template <int kOrder>
+TPU_EMULATED __m512i shuffle_i32x4(__m512i a, __m512i b) {
+  struct Quarters {
+    __m128i at[4];
+  };
+  const auto x = bits_as<Quarters>(a), y = bits_as<Quarters>(b);
+  return bits_as<__m512i>(Quarters{
+      {x.at[kOrder & 3], x.at[kOrder >> 2 & 3], y.at[kOrder >> 4 & 3], y.at[kOrder >> 6 & 3]}});
+}
+
 // VDPBF16PS: a fused multiply-add of the upper halves, then one of the lower, each to nearest even
 // with subnormals as zeros on both sides, whatever MXCSR says.
 TPU_EMULATED __m512 dpbf16_ps(__m512 sum, __m512i a, __m512i b) {
@@ -208,6 +245,7 @@ TPU_EMULATED __m512 dpbf16_ps(__m512 sum, __m512i a, __m512i b) {
 #undef _mm512_srli_epi32
 #undef _mm512_cmp_ps_mask
 #undef _mm512_mask_cmp_ps_mask
+#undef _mm512_shuffle_i32x4
 
 #define _mm512_setzero_ps tpu::emulation::setzero_ps
 #define _mm512_set1_ps tpu::emulation::set1_ps
@@ -236,7 +274,19 @@ TPU_EMULATED __m512 dpbf16_ps(__m512 sum, __m512i a, __m512i b) {
 #define _mm512_maskz_loadu_ps tpu::emulation::masked_load<__m512, float>
 #define _mm512_maskz_loadu_epi32 tpu::emulation::masked_load<__m512i, int32_t>
 #define _mm256_maskz_loadu_epi16 tpu::emulation::masked_load<__m256i, uint16_t>
-#define _mm512_mask_storeu_epi32 tpu::emulation::mask_storeu_epi32
+#define _mm512_maskz_loadu_epi16 tpu::emulation::masked_load<__m512i, uint16_t>
+#define _mm512_mask_storeu_epi32 tpu::emulation::masked_store<uint32_t>
+#define _mm512_mask_storeu_epi16 tpu::emulation::masked_store<uint16_t>
+#define _mm512_mask_storeu_ps(to, mask, x) \
+  tpu::emulation::masked_store<float>(to, mask, _mm512_castps_si512(x))
+#define _mm512_store_ps tpu::emulation::store_ps
+#define _mm512_store_si512(to, x) tpu::emulation::store_ps(to, _mm512_castsi512_ps(x))
+#define _mm512_stream_ps tpu::emulation::store_ps
+#define _mm512_unpacklo_epi32 tpu::emulation::unpacklo_epi32
+#define _mm512_unpackhi_epi32 tpu::emulation::unpackhi_epi32
+#define _mm512_unpacklo_epi64 tpu::emulation::unpacklo_epi64
+#define _mm512_unpackhi_epi64 tpu::emulation::unpackhi_epi64
+#define _mm512_shuffle_i32x4(a, b, order) tpu::emulation::shuffle_i32x4<order>(a, b)
 #define _mm512_cvtepu16_epi32 tpu::emulation::cvtepu16_epi32
 #define _mm512_cvtneps_pbh tpu::emulation::cvtneps_pbh
 #define _mm512_cvtne2ps_pbh tpu::emulation::cvtne2ps_pbh
