@@ -35,7 +35,7 @@ class TileResults {
     }
     const Place upper = load(0);
     const Place lower = load(1);
-    written_is_in_memory();
+    written_is_in_memory(values_);
     _tile_loadd(0, upper.at, upper.pitch);
     _tile_loadd(1, upper.at + kRowBytes, upper.pitch);
     if (tiles_[1] != nullptr) {

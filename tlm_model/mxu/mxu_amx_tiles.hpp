@@ -20,9 +20,10 @@ constexpr int64_t kTileBytes = kTileRows * kRowBytes;
 constexpr int64_t kSide = 2 * kTileRows;           // rows of a pair of tiles, columns of a panel
 constexpr int64_t kSegmentBytes = 2 * kTileBytes;  // of packed rhs: columns 0 to 15, 16 to 31
 
-// g++ 12 does not know that tile instructions read memory: what was written must be there before.
-inline __attribute__((always_inline)) void written_is_in_memory() {
-  __asm__ volatile("" ::: "memory");
+// g++ 12 does not know what tile instructions read (of a configuration it knows 8 bytes): all that
+// was written, at `at` too, must be in memory before.
+inline __attribute__((always_inline)) void written_is_in_memory(const void* at) {
+  __asm__ volatile("" ::"r"(at) : "memory");
 }
 
 // LDTILECFG's operand. It clears all tiles.
@@ -49,7 +50,7 @@ class TileRegisters {
     }
     config_.rows[0] = config_.rows[1] = config_.rows[4] = static_cast<uint8_t>(upper);
     config_.rows[2] = config_.rows[3] = config_.rows[5] = static_cast<uint8_t>(lower);
-    written_is_in_memory();
+    written_is_in_memory(&config_);
     _tile_loadconfig(&config_);
     loaded_ = true;
   }
@@ -66,8 +67,9 @@ struct RowTile {
   int64_t pitch;  // bytes of lhs
 };
 
-// Cuts the rows of a block into tiles, from one place where they do not lie evenly to the next; the
-// last rows before it are shared by two tiles. Returns their number, at most a.rows.
+// Cuts the rows of a block into tiles, from one place where they do not lie evenly to the next: as
+// few as possible, nearly equal in height, for few configurations.
+// Returns their number, at most a.rows.
 inline int64_t cut_rows(const MxuBlockArgs& a, RowTile* tiles) {
   int64_t count = 0;
   for (int64_t row = 0; row < a.rows;) {
@@ -75,10 +77,8 @@ inline int64_t cut_rows(const MxuBlockArgs& a, RowTile* tiles) {
     const int64_t pitch =
         left > 1 ? (a.row_at[row + 1] - a.row_at[row]) * kMxuSlotBytes : kRowBytes;
     while (left > 0) {
-      int64_t rows = left < kTileRows ? left : kTileRows;
-      if (left > kTileRows && left < kSide) {
-        rows = (left + 1) / 2;
-      }
+      const int64_t tiles_left = (left - 1) / kTileRows + 1;
+      const int64_t rows = (left - 1) / tiles_left + 1;
       tiles[count++] = {row, rows, pitch};
       row += rows;
       left -= rows;

@@ -17,6 +17,9 @@ constexpr int64_t kLevel1Room = 24 << 10;    // half of the first-level cache
 constexpr int64_t kLevel2Room = 1024 << 10;  // half of the second-level cache
 constexpr double kSkipBelowDensity = 0.05;   // an estimate: FMA kernels have a tenth of the rate
 
+// An estimate: with tiles of fewer rows, loads of rhs take longer than packing lhs does.
+constexpr int64_t kEvenRows = 7;
+
 void multiply_block(const MxuBlockArgs& a, int64_t p, const RowTile& upper, const RowTile* lower,
                     TileRegisters* registers) {
   const MxuPanel& panel = a.panels[p];
@@ -86,7 +89,7 @@ const MxuKernelSet* mxu_kernels_amx() {
                                    .slot_terms = 2,
                                    .range_terms = kMxuSegment,
                                    .range_step = 2,
-                                   .even_rows = 8,
+                                   .even_rows = kEvenRows,
                                    .bf16_in_place = true,
                                    .few_terms = mxu_kernels_avx512(),
                                    .skip_below_density = kSkipBelowDensity,
