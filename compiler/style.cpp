@@ -26,6 +26,11 @@ StyleRules rules_of(Style style) {
     // Inferred: matmuls move 12 bytes a parameter beside their activations, which is the weight in
     // f32 forward and backward and its gradient in f32; there is no class that would hold casts.
     rules.casts_in_memory = false;
+    // Inferred: with 128 images a core, images lie in the lanes and features are padded to 8 only
+    // (Cloud TPU's documentation on padding; the programs of MLPerf training v0.5 hand images over
+    // as [height, width, features, images]). A feature of a tap is a vector of its own then, and a
+    // tile is filled with features of any taps.
+    rules.tiles_span_taps = true;
     // Inferred: the same bytes, also where a parameter has 4 MiB: every fusion reads its operands
     // from HBM and writes its result there. Operands of matmuls come in blocks beside the matmuls:
     // small batches of narrow networks run at the rate at which weights are read.

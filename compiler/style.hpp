@@ -28,6 +28,9 @@ struct StyleRules {
   // A cast of an argument that only contractions read is a kernel and a buffer of its own (false:
   // the contraction reads the argument; the matrix unit rounds as the cast does).
   bool casts_in_memory = true;
+  // A K tile of a contraction takes products of several taps where each tap would leave a tile of
+  // its own half empty (false: of such that lie side by side in memory).
+  bool tiles_span_taps = false;
   // Values may stay in VMEM from the kernel that makes them to those that read them.
   bool values_in_vmem = true;
   // Commands of a kernel may run beside those of the kernels around it.

@@ -22,6 +22,14 @@ void split_large_kernels(KernelProgram& program) {
   }
 }
 
+void let_tiles_span_taps(KernelProgram& program) {
+  for (Kernel& k : program.kernels) {
+    if (k.kind == KernelClass::kContract) {
+      k.as<ContractPart>().dot.span_taps = true;
+    }
+  }
+}
+
 // Regions first, since a pass numbers the kernels of its program anew.
 template <typename Pass>
 void on_each_program(KernelProgram& program, const Pass& pass) {
@@ -54,6 +62,12 @@ const std::vector<KernelPass>& kernel_passes() {
        [](KernelProgram& p, KernelContext& c) {
          on_each_program(p,
                          [&c](KernelProgram& part) { fuse_epilogues(part, c.epilogue_columns); });
+       }},
+      {"span_taps",
+       [](KernelProgram& p, KernelContext& c) {
+         if (c.tiles_span_taps) {
+           on_each_program(p, let_tiles_span_taps);
+         }
        }},
       {"shard_update",
        [](KernelProgram& p, KernelContext& c) {

@@ -5,6 +5,7 @@
 //   recompute     values that are cheaper to compute again than to keep (recompute.hpp)
 //   split         loop kernels that one command cannot hold, in two
 //   epilogue      loop kernels that work on the blocks of a contraction (epilogue.hpp)
+//   span_taps     contractions whose K tiles may span taps, where the context asks for it
 //   shard_update  updates on the part of a gradient that the core owns (shard_update.hpp)
 #pragma once
 
@@ -23,6 +24,7 @@ struct KernelContext {
   int64_t bucket_bytes = kBucketBytes;          // of an exchange beside other kernels
   bool one_result = false;                      // of the program for a loop kernel
   bool epilogue_columns = false;                // see fuse_epilogues()
+  bool tiles_span_taps = false;                 // of a contraction
   bool shard_updates = false;
   bool only_faster = false;  // updates are sharded only where the board gains by it
   ShardReport sharded = {};  // what shard_update did

@@ -49,6 +49,7 @@ struct Contraction {
     int64_t n = 1, lhs = 0, rhs = 0, out = 0;
   };
   std::vector<Dim> batch, m, n, k;
+  bool span_taps = false;  // K tiles may span taps where that leaves the sum as it is
 
   static int64_t count(const std::vector<Dim>& dims);
 };

@@ -135,9 +135,14 @@ int64_t n_tiles(const Contraction& c, int64_t array_cols) {
                      : Contraction::count(c.n) / c.n.back().n * ceil_div(c.n.back().n, array_cols);
 }
 
+struct LocalDma {
+  int64_t granule = ReferenceCore::kGranuleBytes;
+  double bytes_per_cycle = ReferenceCore::kLocalBytesPerCycle;
+};
+
 // Cycles of a DMA inside VMEM that packs the rows densely with `inner` as the innermost dims.
 double gather_cycles(const Contraction& c, const std::vector<CDim>& inner,
-                     const std::vector<CDim>& outer) {
+                     const std::vector<CDim>& outer, const LocalDma& dma = {}) {
   int64_t run = 1;
   for (const auto* dims : {&inner, &outer}) {
     for (size_t i = dims->size(); i-- > 0;) {
@@ -153,9 +158,8 @@ double gather_cycles(const Contraction& c, const std::vector<CDim>& inner,
   const int64_t bytes = run * elem_bytes(c.lhs->type.elem);
   const auto runs = static_cast<double>(Contraction::count(inner) * Contraction::count(outer)) /
                     static_cast<double>(run);
-  const int64_t granule = ReferenceCore::kGranuleBytes;
-  return runs * static_cast<double>(ceil_div(bytes, granule) * granule) /
-         ReferenceCore::kLocalBytesPerCycle;
+  return runs * static_cast<double>(ceil_div(bytes, dma.granule) * dma.granule) /
+         dma.bytes_per_cycle;
 }
 
 // Elements of an operand's block: all of m (or n), `k` iterations of the k dims from `first` on.
@@ -253,6 +257,38 @@ void choose_chunk(Mapping& w, const spec::BoardParams& board) {
   }
 }
 
+// A convolution of 64 features, 3 x 3 taps: each row of the kernel is a run of 192, a tile of 128
+// and one of 64. With the rows one behind the other it is a run of 576: five tiles for six.
+//
+// Runs of whole segments end where they did, and the empty segments that turn a last -0 into +0
+// stand at the end of both. So the sum stays as it is, and this choice, unlike the others, may
+// depend on the board.
+void span_taps(Mapping& w, const spec::BoardParams& board) {
+  Mapping packed = w;
+  packed.rows = Mapping::Rows::kGather;
+  packed.run = w.c.k.size();
+  int64_t run = 1, taps = 1;
+  for (size_t i = 0; i < w.c.k.size(); ++i) {
+    (i + w.run < w.c.k.size() ? taps : run) *= w.c.k[i].n;
+  }
+  choose_chunk(packed, board);
+  if (w.rows != Mapping::Rows::kDirect || w.run == 0 || w.chunk + packed.chunk > 0 ||
+      limit_run(w.c, packed.run) < packed.run || run % board.mxu.segment_rows != 0 ||
+      taps * run % board.mxu.rows == 0) {
+    return;
+  }
+  const LocalDma board_dma = {board.dma.granule_bytes,
+                              static_cast<double>(board.dma.local_bytes_per_cycle)};
+  const auto stream = static_cast<double>(Contraction::count(w.c.m) * n_tiles(w.c, board.mxu.cols));
+  const auto mxu = [&](const Mapping& x) {
+    return stream * static_cast<double>(k_tiles(x.c, x.run, board.mxu.rows)) /
+           static_cast<double>(board.core.mxus);
+  };
+  if (std::max(mxu(packed), gather_cycles(w.c, w.c.k, w.c.m, board_dma)) < mxu(w)) {
+    w = packed;
+  }
+}
+
 void try_rows(const Contraction& c, Mapping::Rows rows, size_t run, const Array& array,
               Mapping& best) {
   Mapping w;
@@ -299,6 +335,9 @@ Mapping map_contraction(const Contraction& given, const spec::BoardParams& board
     }
   }
   choose_chunk(best, board);
+  if (given.span_taps) {
+    span_taps(best, board);
+  }
   return best;
 }
 

@@ -254,6 +254,69 @@ TEST(Style, PartsThatAreCutAgainShareNoBuffer) {
   EXPECT_EQ(run_executable(m, e, board, args, 0).results[0][0].data, want.results[0][0].data);
 }
 
+// 3 x 3 taps, 64 features in and out, at images of 12 x 12.
+Module& convolution(GraphBuilder& b) {
+  const Type x{Elem::kBf16, {3, 12, 12, 64}}, w{Elem::kBf16, {3, 3, 64, 64}};
+  ConvAttrs a;
+  a.window_stride = a.lhs_dilation = a.rhs_dilation = a.pad_low = a.pad_high = {1, 1};
+  a.window_reversal = {false, false};
+  a.input_feature = a.output_feature = 3;
+  a.input_spatial = a.output_spatial = {1, 2};
+  a.kernel_spatial = {0, 1};
+  a.kernel_input_feature = 2;
+  a.kernel_output_feature = 3;
+  Module& m = b.done({b.op(Kind::kConvolution, {b.arg(x), b.arg(w)}, x, a)});
+  legalize(m);
+  m.number_ops();
+  verify(m);
+  return m;
+}
+
+// Products that one command of the program sums for an element and a tap.
+uint32_t longest_run(const Module& m, const spec::BoardParams& board, bool span_taps) {
+  KernelContext context{m, board};
+  context.tiles_span_taps = span_taps;
+  KernelProgram program = run_kernel_passes(context);
+  uint32_t longest = 0;
+  for (const auto& item : emit_program(m, program, board, {0}).listing.items) {
+    const auto* command = std::get_if<Command>(&item);
+    const auto* matmul =
+        command == nullptr ? nullptr : std::get_if<spec::MatmulCommand>(&command->body);
+    if (matmul != nullptr) {
+      longest = std::max(longest, matmul->k[0] * matmul->k[1] * matmul->k[2]);
+    }
+  }
+  return longest;
+}
+
+// Tiles that span taps are fewer, and the sum is the same for every kind of value: large ones and
+// sums below the normal numbers, zeros of both signs, infinities.
+TEST(Style, Xla2019LetsTilesSpanTapsAndSumsTheSame) {
+  const spec::BoardParams board = spec::load_board("v2_8");
+  GraphBuilder b1, b2;
+  Module &best = convolution(b1), &xla = convolution(b2);
+  const exe::ExecutableT e = generate(xla, board, options_of(Style::kXla2019));
+  const exe::ExecutableT plain = generate(best, board, options_of(Style::kBest));
+  EXPECT_EQ(longest_run(best, board, false), 3u * 64);
+  EXPECT_EQ(longest_run(xla, board, true), 9u * 64);
+  for (const double scale : {2.0, 1e-19, 1e30}) {
+    RunOptions o;
+    o.low = -scale;
+    o.high = scale;
+    auto args = random_arguments(best, o);
+    for (size_t i = 0; i + 2 < args[0][0].data.size(); i += 74) {  // every 37th value
+      const uint16_t bits = i % 4 == 0 ? 0x8000 : i % 592 == 2 && scale > 1e29 ? 0xff80 : 0;
+      std::memcpy(args[0][0].data.data() + i, &bits, sizeof(bits));
+    }
+    const Outcome want = run_executable(best, plain, board, args, 0);
+    for (const uint32_t seed : {0u, 5u}) {
+      EXPECT_EQ(run_executable(xla, e, board, args, seed).results[0][0].data,
+                want.results[0][0].data)
+          << scale;
+    }
+  }
+}
+
 TEST(Style, ContradictionsAreRefused) {
   CompileOptions options = options_of(Style::kXla2019);
   EXPECT_EQ(contradiction(options), "");

@@ -152,7 +152,7 @@ TEST(KernelPasses, RunInOrderAndKeepTheProgramSound) {
   const KernelProgram program = run_kernel_passes(
       context, [&](const std::string& pass, const KernelProgram&) { seen.push_back(pass); });
   EXPECT_EQ(seen, (std::vector<std::string>{"form", "one_result", "recompute", "split", "epilogue",
-                                            "shard_update"}));
+                                            "span_taps", "shard_update"}));
   EXPECT_EQ(print(program), print(make_kernels(m, board)));
 }
 

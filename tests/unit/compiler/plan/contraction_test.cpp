@@ -179,6 +179,34 @@ TEST(Mapping, LooksAtShapesAndArraysAlone) {
   }
 }
 
+// 3 x 3 taps of a convolution that may span taps: `features` on 128 images of 56 x 56.
+Mapping spanning(const Operands& o, int64_t features, int64_t kernel_rows,
+                 const spec::BoardParams& board) {
+  const int64_t c = features, w = 58 * c;
+  Contraction given =
+      loops(o, {{128, 58 * w, 0, 56 * 56 * c}, {56, w, 0, 56 * c}, {56, c, 0, c}}, {{c, 0, 1, 1}},
+            {{kernel_rows, w, 3 * c * c, 0}, {3, c, c * c, 0}, {c, 1, c, 0}});
+  EXPECT_EQ(map_contraction(given, board).rows, Rows::kDirect);
+  given.span_taps = true;
+  return map_contraction(given, board);
+}
+
+TEST(Mapping, TilesSpanTapsWhereThatIsFasterAndTheSumTheSame) {
+  Operands o;
+  o.lhs.type.elem = o.rhs.type.elem = Elem::kBf16;
+  const spec::BoardParams board = spec::load_board("v2_8", {});
+  const Mapping m = spanning(o, 64, 3, board);
+  EXPECT_EQ(m.rows, Rows::kGather);
+  EXPECT_EQ(m.run, m.c.k.size());  // 576: five tiles, not three times two
+  EXPECT_EQ(m.chunk, 0);
+  EXPECT_EQ(spanning(o, 128, 3, board).rows, Rows::kDirect);  // no tile is half empty
+  EXPECT_EQ(spanning(o, 40, 3, board).rows, Rows::kDirect);   // segments would be cut elsewhere
+  // Four rows of 192 fill six tiles: no empty segment would make +0 of a last -0.
+  EXPECT_EQ(spanning(o, 64, 4, board).rows, Rows::kDirect);
+  // Two units take the tiles as fast as the DMA would pack them.
+  EXPECT_EQ(spanning(o, 64, 3, spec::load_board("v3_8", {})).rows, Rows::kDirect);
+}
+
 TEST(Tiles, BlocksCoverTheLoopsOnceInOrder) {
   const std::vector<Contraction::Dim> dims = {{3, 0, 0, 0}, {7, 0, 0, 0}, {2, 0, 0, 0}};
   const std::vector<Block> blocks = blocks_of(dims, {1, 4});
