@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "hart/hart.hpp"
@@ -58,6 +59,10 @@ int main(int argc, char* argv[]) {
       0, {.taken_branch_cycles = 1, .load_cycles = 1, .mul_cycles = 2, .div_cycles = 16});
   hart.add_memory({kCode, 4096, code.data(), true, true});
   hart.add_memory({0x2000'0000, 4096, data.data(), true, false});
+  const std::unique_ptr<tpu::model::HartCode> host_code = tpu::model::HartCode::make();
+  if (host_code != nullptr) {
+    hart.use_code(*host_code);
+  }
   hart.reset(kCode);
   using Clock = std::chrono::steady_clock;
   constexpr int kParts = 10;

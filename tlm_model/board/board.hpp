@@ -89,6 +89,7 @@ class Board : public sc_core::sc_module {
   ConsoleLog console_;
   Ici ici_;
   std::unique_ptr<GdbStub> gdb_;
+  const std::unique_ptr<HartCode> hart_code_ = HartCode::make();  // null where a build has none
   Fabric fabric_;
   CoreServices core_services_;
   std::vector<std::unique_ptr<Chip>> chips_;

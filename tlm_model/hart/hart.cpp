@@ -25,7 +25,8 @@ void Hart::add_memory(const HartMemory& memory) {
       throw std::invalid_argument("hart memories overlap");
     }
   }
-  Region region{memory, {}};
+  Region region;
+  region.memory = memory;
   if (memory.executable) {
     region.code.resize(memory.size_bytes / 2 + 1);
     region.code.back().op = HartOp::kRegionEnd;
@@ -157,6 +158,7 @@ void Hart::drop_decoded(Region& region, uint32_t addr, uint32_t size_bytes) {
   for (uint32_t i = first == 0 ? 0 : first - 1; i <= last; ++i) {
     region.code[i].op = HartOp::kUndecoded;
   }
+  drop_code(region, first, last);
 }
 
 void Hart::memory_changed(uint32_t addr, uint32_t size_bytes) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "file/archive.hpp"
+#include "hart/hart_code.hpp"
 #include "hart/hart_insn.hpp"
 
 namespace tpu::model {
@@ -79,6 +80,9 @@ class Hart {
   // std::invalid_argument.
   void add_memory(const HartMemory& memory);
   void add_mmio_window(uint32_t base, uint32_t size_bytes);
+  // Once, behind the memories: what runs often becomes code there, in the same cycles. It outlives
+  // the hart.
+  void use_code(HartCode& code);
 
   // Registers to their reset state, `pc` to `reset_pc`; memories, breakpoints and counters stay.
   void reset(uint32_t reset_pc);
@@ -142,10 +146,14 @@ class Hart {
 
  private:
   static constexpr uint32_t kNoBreakpoint = 1;  // no instruction has an odd address
+  static constexpr uint8_t kNoCode = UINT8_MAX;
   struct Region {
     HartMemory memory;
     std::vector<DecodedInsn>
         code;  // one entry a halfword and one end mark; empty if not executable
+    // By halfword as well; empty without host code.
+    std::vector<const void*> entries;
+    std::vector<uint8_t> visits;  // from outside of code; kNoCode: none can begin here
   };
   struct Window {
     uint32_t base;
@@ -158,6 +166,10 @@ class Hart {
   bool in_window(uint32_t addr, uint32_t size_bytes) const;
   DecodedInsn decode_at(const Region& region, uint32_t addr) const;
   void drop_decoded(Region& region, uint32_t addr, uint32_t size_bytes);
+  void drop_code(Region& region, uint32_t first, uint32_t last);
+  const void* find_code(Region& region, uint32_t index);
+  const void* make_code(Region& region, uint32_t index);
+  HartExit run_code(const Region& region, const void* entry, int64_t& left, uint64_t& retired);
 
   Access load_slow(uint32_t addr, uint32_t size_bytes, uint32_t& value);
   Access store_slow(uint32_t addr, uint32_t size_bytes, uint32_t value);
@@ -178,6 +190,7 @@ class Hart {
   std::vector<uint32_t> breakpoints_;
   std::vector<HartWatch> watches_;
   std::optional<HartWatch> watch_hit_;
+  HartCode* code_ = nullptr;
   HartMemory fast_data_{};  // the writable data memory: checked first by loads and stores
 
   std::array<uint32_t, kRegisterCount + 1> regs_{};  // the last one takes writes to x0

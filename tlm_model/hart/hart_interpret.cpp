@@ -45,15 +45,15 @@ constexpr uint32_t remainder_signed(uint32_t a, uint32_t b) {
   } while (false)
 
 // Retires a jump or taken branch inside the region.
-#define TPU_TAKEN(extra_cycles)                  \
-  do {                                           \
-    left -= ip->cycles + (extra_cycles);         \
-    ++retired;                                   \
-    ip += ip->imm;                               \
-    if (left <= 0) {                             \
-      goto stop_budget;                          \
-    }                                            \
-    goto* kLabels[static_cast<uint8_t>(ip->op)]; \
+#define TPU_TAKEN(extra_cycles)          \
+  do {                                   \
+    left -= ip->cycles + (extra_cycles); \
+    ++retired;                           \
+    ip += ip->imm;                       \
+    if (left <= 0) {                     \
+      goto stop_budget;                  \
+    }                                    \
+    goto enter;                          \
   } while (false)
 
 #define TPU_REG_OP(name, expression) \
@@ -120,6 +120,7 @@ HartRun Hart::interpret(uint64_t budget_cycles) {
   const int64_t budget =
       budget_cycles > uint64_t{INT64_MAX} ? INT64_MAX : static_cast<int64_t>(budget_cycles);
   const HartMemory data = watches_.empty() ? fast_data_ : HartMemory{};
+  bool coded = code_ != nullptr && watches_.empty();  // until the budget is almost used up
   const int64_t taken_cycles = timing_.taken_branch_cycles;
   uint32_t* const x = regs_.data();
   int64_t left = budget;
@@ -152,6 +153,21 @@ fetch:  // go on at pc_
   } else {
     code_base = region->memory.base;
     ip = &region->code[(pc_ - code_base) / 2];
+    goto enter;
+  }
+  goto* kLabels[static_cast<uint8_t>(ip->op)];
+
+enter:  // `ip` is where a run may begin
+  if (coded) {
+    const void* const entry = find_code(*region, static_cast<uint32_t>(ip - region->code.data()));
+    if (entry != nullptr) {
+      const HartExit exit = run_code(*region, entry, left, retired);
+      if (exit != HartExit::kSlow) {
+        coded = exit != HartExit::kBudget;
+        goto fetch;
+      }
+      ip = &region->code[(pc_ - code_base) / 2];
+    }
   }
   goto* kLabels[static_cast<uint8_t>(ip->op)];
 
@@ -214,7 +230,7 @@ label_Jalr : {
     goto fetch;
   }
   ip = &region->code[offset / 2];
-  goto* kLabels[static_cast<uint8_t>(ip->op)];
+  goto enter;
 }
 
   TPU_BRANCH(Beq, a == b)

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "hart/hart_code.hpp"
 #include "hart/hart_debugger.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/fluid_share.hpp"
@@ -39,6 +40,7 @@ struct Fabric {
   Activity* activity = nullptr;
   const ProbeSet* probes = nullptr;  // who listens to the harts; may be null
   HartDebugger* debugger = nullptr;  // who may stop them; may be null
+  HartCode* hart_code = nullptr;     // of their images; may be null
   std::vector<ControlIf*> control;   // by core
   std::vector<HbmIf*> hbm;           // by core
   std::vector<CoreProbe*> cores;     // by core, who counts its uploads; may be empty

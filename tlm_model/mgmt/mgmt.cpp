@@ -73,6 +73,9 @@ Mgmt::Mgmt(sc_core::sc_module_name name, const spec::BoardParams& params, const 
   hart.add_memory({TPU_HART_ROM_BASE, TPU_HART_ROM_BYTES, rom_.data(), false, true});
   hart.add_mmio_window(TPU_HART_MMIO_BASE, kMmioBlocks * TPU_HART_MMIO_BLOCK_BYTES);
   hart.add_mmio_window(TPU_HART_HBM_WINDOW_BASE, TPU_HART_HBM_WINDOW_BYTES);
+  if (fabric.hart_code != nullptr) {
+    hart.use_code(*fabric.hart_code);
+  }
 
   blocks_[block_of(TPU_HART_SYSCTL_BASE)] = &page_;
   blocks_[block_of(TPU_HART_IRQ_BASE)] = &irq_;

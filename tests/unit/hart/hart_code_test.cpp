@@ -1,0 +1,196 @@
+// Host code of the control hart against its interpreter: the same programs in the same slices, all
+// of the state compared after each slice. Seed and number of programs as in hart_oracle_test.cpp.
+#include "hart/hart_code.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "hart/hart.hpp"
+#include "hart/hart_csr.hpp"
+#include "random_program.hpp"
+#include "rv_encode.hpp"
+
+namespace tpu::model {
+namespace {
+
+constexpr HartTiming kTiming{
+    .taken_branch_cycles = 1, .load_cycles = 1, .mul_cycles = 2, .div_cycles = 16};
+constexpr uint32_t kCode = 0x1000'0000;
+constexpr uint32_t kCodeSize = 0x1000;
+constexpr uint32_t kData = 0x2000'0000;
+constexpr uint32_t kDataSize = 0x1000;
+constexpr uint32_t kDevice = 0x4000'0000;
+constexpr uint32_t kHandler = kCode + 0x800;
+
+uint64_t environment_number(const char* name, uint64_t fallback) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? fallback : std::strtoull(text, nullptr, 0);
+}
+
+// A hart with memories of its own and a device that answers with the number of the access.
+struct Machine {
+  explicit Machine(HartCode* host_code) : code(kCodeSize), data(kDataSize), hart(3, kTiming) {
+    hart.add_memory({kData, kDataSize, data.data(), true, false});
+    hart.add_memory({kCode, kCodeSize, code.data(), true, true});
+    hart.add_mmio_window(kDevice, 0x100);
+    if (host_code != nullptr) {
+      hart.use_code(*host_code);
+    }
+  }
+  void place(uint32_t addr, const void* bytes, size_t size) {
+    std::memcpy(&code[addr - kCode], bytes, size);
+    hart.memory_changed(addr, static_cast<uint32_t>(size));
+  }
+  HartRun run(uint64_t budget) {
+    const HartRun run = hart.run(budget);
+    if (run.reason == HartStop::kMmio) {
+      accesses.push_back(hart.pending_mmio().addr + hart.pending_mmio().data);
+      hart.complete_mmio(static_cast<uint32_t>(accesses.size()) * 0x8181);
+    }
+    return run;
+  }
+
+  std::vector<uint8_t> code;
+  std::vector<uint8_t> data;
+  std::vector<uint32_t> accesses;
+  Hart hart;
+};
+
+class HartCodeTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (code_ == nullptr) {
+      GTEST_SKIP() << "this build makes no host code";
+    }
+  }
+
+  void place(uint32_t addr, const void* bytes, size_t size) {
+    plain_.place(addr, bytes, size);
+    coded_.place(addr, bytes, size);
+  }
+  // A program from kCode on; traps go to the handler.
+  void load(std::initializer_list<uint32_t> program, std::initializer_list<uint32_t> handler = {}) {
+    place(kCode, std::data(program), program.size() * sizeof(uint32_t));
+    place(kHandler, std::data(handler), handler.size() * sizeof(uint32_t));
+    for (Machine* machine : {&plain_, &coded_}) {
+      machine->hart.reset(kCode);
+      machine->hart.set_csr(kCsrMtvec, kHandler);
+      machine->hart.set_reg(kBaseRegister, kData + kDataSize / 2);
+    }
+  }
+  HartStop run(uint64_t budget) {
+    const HartRun plain = plain_.run(budget);
+    const HartRun coded = coded_.run(budget);
+    EXPECT_EQ(plain.reason, coded.reason);
+    EXPECT_EQ(plain.cycles, coded.cycles);
+    return coded.reason;
+  }
+  void run_slices(unsigned count) {
+    for (unsigned i = 0; i < count; ++i) {
+      run(1 + random_() % 100);
+      ASSERT_EQ(difference(), "") << "slice " << i;
+    }
+  }
+  std::string difference() {
+    for (unsigned i = 0; i < kRegisterCount; ++i) {
+      if (plain_.hart.reg(i) != coded_.hart.reg(i)) {
+        return "x" + std::to_string(i);
+      }
+    }
+    for (const uint32_t csr : {kCsrMepc, kCsrMcause, kCsrMtval, kCsrMstatus}) {
+      if (plain_.hart.csr(csr) != coded_.hart.csr(csr)) {
+        return "csr " + std::to_string(csr);
+      }
+    }
+    return plain_.hart.pc() != coded_.hart.pc()             ? "pc"
+           : plain_.hart.cycles() != coded_.hart.cycles()   ? "cycles"
+           : plain_.hart.instret() != coded_.hart.instret() ? "instret"
+           : plain_.accesses != coded_.accesses             ? "device accesses"
+           : plain_.data != coded_.data                     ? "data"
+           : plain_.code != coded_.code                     ? "code"
+                                                            : "";
+  }
+
+  const std::unique_ptr<HartCode> code_ = HartCode::make(1);
+  Machine plain_{nullptr};
+  Machine coded_{code_.get()};
+  std::mt19937_64 random_{environment_number("TPU_SEED", 1)};
+};
+
+TEST_F(HartCodeTest, RandomProgramsTakeTheSameCycles) {
+  const uint64_t programs = environment_number("TPU_HART_PROGRAMS", 3000);
+  ProgramMaker maker(random_);
+  for (uint64_t n = 0; n < programs; ++n) {
+    const std::vector<uint16_t> program = maker.make();
+    const auto end = kCode + static_cast<uint32_t>(2 * program.size());
+    load({});
+    place(kCode, program.data(), 2 * program.size());
+    for (unsigned i = 1; i < kRegisterCount; ++i) {
+      const auto value = static_cast<uint32_t>(random_() >> (random_() % 64));
+      if (i != kBaseRegister) {
+        plain_.hart.set_reg(i, value);
+        coded_.hart.set_reg(i, value);
+      }
+    }
+    plain_.hart.set_breakpoint(end);
+    coded_.hart.set_breakpoint(end);
+    while (run(1 + random_() % 200) != HartStop::kBreak) {
+      ASSERT_FALSE(HasFailure()) << "program " << n;
+      ASSERT_EQ(difference(), "") << "program " << n;
+    }
+    ASSERT_EQ(difference(), "") << "program " << n;
+    plain_.hart.clear_breakpoint(end);
+    coded_.hart.clear_breakpoint(end);
+  }
+}
+
+TEST_F(HartCodeTest, ConstantsBesideTheInstructionsAndDevices) {
+  load({rv::lui(5, kCode >> 12), rv::lui(6, kDevice >> 12), rv::lbu(10, 1, 5), rv::lh(11, 2, 5),
+        rv::sw(11, 4, 6), rv::lb(12, 8, 6), rv::sw(12, 0, kBaseRegister),
+        rv::lw(13, 0, kBaseRegister), rv::add(14, 14, 13), rv::jal(0, -28)});
+  run_slices(500);
+  EXPECT_GT(coded_.accesses.size(), 50U);
+}
+
+TEST_F(HartCodeTest, TrapsComeFromTheMiddleOfARun) {
+  // Two that are misaligned and one where nothing is. The handler looks at the counters and steps
+  // over the instruction.
+  load({rv::addi(9, kBaseRegister, 1), rv::addi(10, 10, 1), rv::lw(11, 0, 9), rv::addi(12, 12, 1),
+        rv::sw(10, 0, 9), rv::lw(13, 16, 0), rv::div(14, 10, 12), rv::jal(0, -28)},
+       {rv::csrrs(5, kCsrMepc, 0), rv::addi(5, 5, 4), rv::csrrw(0, kCsrMepc, 5),
+        rv::csrrs(6, kCsrMcycle, 0), rv::csrrs(7, kCsrMinstret, 0), rv::kMret});
+  run_slices(300);
+  EXPECT_GT(coded_.hart.reg(12), 10U);
+}
+
+TEST_F(HartCodeTest, InstructionsThatAreWrittenAnewRunAnew) {
+  // Each round the store turns the addition of 1 into one of 2, or back.
+  const uint32_t one = rv::addi(10, 10, 1);
+  load({rv::lui(5, kCode >> 12), rv::lw(6, 28, 5), rv::lw(7, 36, 5), rv::r_type(0, 4, 6, 6, 7),
+        rv::sw(6, 28, 5), rv::addi(11, 11, 1), rv::kNop, one, rv::jal(0, -28),
+        one ^ rv::addi(10, 10, 2)});
+  run_slices(200);
+  const double rounds = coded_.hart.reg(11);
+  EXPECT_GT(rounds, 20);
+  EXPECT_NEAR(coded_.hart.reg(10), 1.5 * rounds, 3);
+}
+
+TEST_F(HartCodeTest, WatchesSeeAccessesOfCode) {
+  load({rv::addi(10, 10, 1), rv::sw(10, 0, kBaseRegister), rv::jal(0, -8)});
+  run_slices(20);
+  for (Machine* machine : {&plain_, &coded_}) {
+    machine->hart.set_watch({kData + kDataSize / 2, 4, false, true});
+  }
+  EXPECT_EQ(run(100), HartStop::kWatch);
+  EXPECT_EQ(difference(), "");
+}
+
+}  // namespace
+}  // namespace tpu::model
