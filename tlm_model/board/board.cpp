@@ -87,6 +87,7 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
   fabric_.share = &fluid_;
   fabric_.activity = &activity_;
   fabric_.probes = &probes_;
+  fabric_.hart_clock = &hart_clock_;
   fabric_.hart_code = hart_code_.get();
   if (gdb != nullptr) {
     gdb_ = std::make_unique<GdbStub>(*gdb, options_.sim.gdb_wait);

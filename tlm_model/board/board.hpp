@@ -90,6 +90,7 @@ class Board : public sc_core::sc_module {
   Ici ici_;
   std::unique_ptr<GdbStub> gdb_;
   const std::unique_ptr<HartCode> hart_code_ = HartCode::make();  // null where a build has none
+  HartClock hart_clock_{"hart_clock"};
   Fabric fabric_;
   CoreServices core_services_;
   std::vector<std::unique_ptr<Chip>> chips_;

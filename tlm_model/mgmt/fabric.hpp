@@ -34,10 +34,13 @@ class ControlIf {
   virtual void control_packet(uint64_t at, uint32_t from, const ControlPacket& packet) = 0;
 };
 
+class HartClock;
+
 struct Fabric {
   IciIf* ici = nullptr;
   FluidShare* share = nullptr;
   Activity* activity = nullptr;
+  HartClock* hart_clock = nullptr;
   const ProbeSet* probes = nullptr;  // who listens to the harts; may be null
   HartDebugger* debugger = nullptr;  // who may stop them; may be null
   HartCode* hart_code = nullptr;     // of their images; may be null

@@ -22,10 +22,12 @@ HartTiming timing_of(const spec::BoardParams& params) {
 }  // namespace
 
 HartUnit::HartUnit(sc_core::sc_module_name name, uint32_t hart_id, const spec::BoardParams& params,
-                   Irq& irq, Activity& activity, const Watchers& watchers, Callbacks callbacks)
+                   Irq& irq, HartClock& clock, Activity& activity, const Watchers& watchers,
+                   Callbacks callbacks)
     : sc_module(name),
       params_(params),
       irq_(irq),
+      clock_(clock),
       awake_(activity),
       probes_(watchers.probes),
       debugger_(watchers.debugger),
@@ -33,7 +35,9 @@ HartUnit::HartUnit(sc_core::sc_module_name name, uint32_t hart_id, const spec::B
       callbacks_(std::move(callbacks)),
       hart_(hart_id, timing_of(params)),
       watchdog_cycles_(static_cast<uint64_t>(params.mgmt.watchdog_us * params.core.clock_mhz)) {
-  SC_THREAD(hart_thread);
+  SC_METHOD(line_method);
+  sensitive << irq_.event() << control_event_;
+  dont_initialize();
 }
 
 void HartUnit::set_run(bool run, uint32_t reset_pc) {
@@ -65,14 +69,34 @@ void HartUnit::visit_state(spec::Archive& archive) {
   }
 }
 
-// A hart that was loaded may be in the middle of a step.
-void HartUnit::hart_thread() {
+void HartUnit::line_method() {
+  if (waits_ == Waits::kAsleep || (waits_ == Waits::kStopped && control_event_.triggered())) {
+    wake();
+  }
+}
+
+// What it has waited for is there: goes on until it waits again. A hart that was loaded may be in
+// the middle of a step.
+void HartUnit::wake() {
+  if (waits_ == Waits::kHeld || waits_ == Waits::kAsleep ||
+      (waits_ == Waits::kStopped && step_.until == kNever)) {
+    awake_since_ = now_cycles();
+  }
+  if (waits_ == Waits::kAsleep) {
+    tell(HartEvent::Kind::kRun);
+    hart_.advance_cycles((now_cycles() - std::exchange(asleep_since_, kNever)) /
+                         static_cast<uint64_t>(params_.mgmt.clock_divider));
+  }
   for (;;) {
     if (step_.until == kNever) {
       if (rest()) {
-        continue;
+        return;
       }
       begin_step();
+    }
+    if (step_.until != now_cycles()) {
+      wait_until(step_.until, Waits::kStep);
+      return;
     }
     end_step();
     tell(HartEvent::Kind::kRun);
@@ -83,20 +107,23 @@ void HartUnit::hart_thread() {
   }
 }
 
-// Waits while there is nothing to run; false when there is.
+void HartUnit::wait_until(uint64_t cycle, Waits waits) {
+  waits_ = waits;
+  clock_.wake_at(cycle, core_id_, *this);
+}
+
+// True: there is nothing to run, and the hart waits until there may be.
 bool HartUnit::rest() {
   if (!run_ || halt_ || lost_ || hart_.dead()) {
     awake_.set(false);
-    wait(control_event_);
-    if (step_.until == kNever) {
-      awake_since_ = now_cycles();
-    }
+    waits_ = Waits::kStopped;
     return true;
   }
   if (held()) {  // what the driver sees is a hart that is slow, not a board at rest
     awake_.set(true);
-    wait(from_cycles(static_cast<uint64_t>(params_.mgmt.quantum * params_.mgmt.clock_divider)));
-    awake_since_ = now_cycles();
+    wait_until(
+        now_cycles() + static_cast<uint64_t>(params_.mgmt.quantum * params_.mgmt.clock_divider),
+        Waits::kHeld);
     return true;
   }
   hart_.set_irq(HartIrq::kExternal, irq_.line());
@@ -106,11 +133,7 @@ bool HartUnit::rest() {
   awake_.set(false);
   asleep_since_ = std::min(asleep_since_, now_cycles());
   tell(HartEvent::Kind::kSleep);
-  wait(irq_.event() | control_event_);
-  awake_since_ = now_cycles();
-  tell(HartEvent::Kind::kRun);
-  hart_.advance_cycles((now_cycles() - std::exchange(asleep_since_, kNever)) /
-                       static_cast<uint64_t>(params_.mgmt.clock_divider));
+  waits_ = Waits::kAsleep;
   return true;
 }
 
@@ -237,9 +260,6 @@ void HartUnit::begin_step() {
 }
 
 void HartUnit::end_step() {
-  if (step_.until != now_cycles()) {
-    wait(from_cycles(step_.until - now_cycles()));
-  }
   const Step step = std::exchange(step_, {});
   if (step.generation != generation_) {
     return;
@@ -279,10 +299,7 @@ bool HartUnit::device_access(const MmioAccess& access, uint32_t& data) {
   txn.set_data_ptr(reinterpret_cast<unsigned char*>(&data));
   txn.set_data_length(access.size_bytes);
   txn.set_streaming_width(access.size_bytes);
-  bus_isock->b_transport(txn, delay);
-  if (delay != sc_core::SC_ZERO_TIME) {
-    wait(delay);
-  }
+  bus_isock->b_transport(txn, delay);  // the bus takes its time before (mgmt.mmio_cycles)
   return txn.is_response_ok();
 }
 

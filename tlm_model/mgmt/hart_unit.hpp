@@ -1,7 +1,7 @@
 // Control hart in simulated time: runs the instruction-set simulator in slices, lets the cycles
-// pass, and performs its device accesses on the bus. A hart in WFI or in reset costs no event.
-// Interrupts are looked at between slices. Device accesses whose cycle makes no difference do not
-// end a slice (docs/adr/0030-untimed-register-accesses.md).
+// pass by the clock of all harts, and performs its device accesses on the bus. A hart in WFI or in
+// reset costs no event. Interrupts are looked at between slices. Device accesses whose cycle makes
+// no difference do not end a slice (docs/adr/0030-untimed-register-accesses.md).
 #pragma once
 
 #include <tlm_utils/simple_initiator_socket.h>
@@ -13,13 +13,14 @@
 #include "hart/hart_debugger.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/cycles.hpp"
+#include "mgmt/hart_clock.hpp"
 #include "mgmt/irq.hpp"
 #include "probe/probe_set.hpp"
 #include "tpu/spec/board_params.hpp"
 
 namespace tpu::model {
 
-class HartUnit : public sc_core::sc_module {
+class HartUnit : public sc_core::sc_module, private HartClock::Sleeper {
  public:
   SC_HAS_PROCESS(HartUnit);
   tlm_utils::simple_initiator_socket<HartUnit> bus_isock{"bus_isock"};
@@ -36,7 +37,8 @@ class HartUnit : public sc_core::sc_module {
   };
 
   HartUnit(sc_core::sc_module_name name, uint32_t hart_id, const spec::BoardParams& params,
-           Irq& irq, Activity& activity, const Watchers& watchers, Callbacks callbacks);
+           Irq& irq, HartClock& clock, Activity& activity, const Watchers& watchers,
+           Callbacks callbacks);
 
   Hart& hart() { return hart_; }
   const Hart& hart() const { return hart_; }
@@ -59,8 +61,17 @@ class HartUnit : public sc_core::sc_module {
     void visit_state(spec::Archive& archive) { archive(until, reason, generation); }
   };
 
-  void hart_thread();
+  enum class Waits : uint8_t {
+    kStopped,  // for the run control
+    kHeld,     // for the debugger
+    kAsleep,   // for an interrupt, or the run control
+    kStep,     // for the end of a step
+  };
+
+  void line_method();
+  void wake() override;
   bool rest();
+  void wait_until(uint64_t cycle, Waits waits);
   void begin_step();
   void end_step();
   bool held() const {
@@ -81,6 +92,7 @@ class HartUnit : public sc_core::sc_module {
 
   const spec::BoardParams& params_;
   Irq& irq_;
+  HartClock& clock_;
   ActivityFlag awake_;
   const ProbeSet* const probes_;
   HartDebugger* const debugger_;
@@ -92,6 +104,7 @@ class HartUnit : public sc_core::sc_module {
   bool lost_ = false;
   const uint64_t watchdog_cycles_;
   uint64_t awake_since_ = 0;
+  Waits waits_ = Waits::kStopped;
   Step step_;
   uint64_t asleep_since_ = kNever;  // while it sleeps
   uint32_t generation_ = 0;         // counts starts, so that an old slice does not act on a new run

@@ -57,7 +57,7 @@ Mgmt::Mgmt(sc_core::sc_module_name name, const spec::BoardParams& params, const 
       host_dma_("hostdma", params, place.core,
                 static_cast<int>(spec::chip_page::kMsiCompletion + 2 * place.local), fabric, irq_,
                 *this),
-      hart_unit_("hart", place.core, params, irq_, *fabric.activity,
+      hart_unit_("hart", place.core, params, irq_, *fabric.hart_clock, *fabric.activity,
                  {fabric.probes, fabric.debugger},
                  {.on_dead = [this] { hart_died(); },
                   .untimed = [this](const MmioAccess& access) { return untimed(access); }}) {

@@ -202,6 +202,7 @@ class MgmtBench {
   ConsoleLog log;
   std::unique_ptr<FluidShare> share;
   std::unique_ptr<Activity> activity;
+  std::unique_ptr<HartClock> hart_clock;
   std::unique_ptr<PagePool> pool;
   std::unique_ptr<Ici> ici;
   std::vector<std::unique_ptr<Hbm>> hbm;
@@ -215,11 +216,13 @@ class MgmtBench {
   std::shared_ptr<void> elaborate() {
     share = std::make_unique<FluidShare>("share");
     activity = std::make_unique<Activity>();
+    hart_clock = std::make_unique<HartClock>("hart_clock");
     pool = std::make_unique<PagePool>();
     ici = std::make_unique<Ici>("ici", params, *share);
     fabric.ici = ici.get();
     fabric.share = share.get();
     fabric.activity = activity.get();
+    fabric.hart_clock = hart_clock.get();
     fabric.probes = &probes;
     const auto chips = static_cast<uint32_t>(params.board.chips);
     for (uint32_t chip = 0; chip < chips; ++chip) {
