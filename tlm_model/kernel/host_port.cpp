@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <systemc>
 #include <utility>
@@ -18,15 +19,32 @@ namespace {
 
 std::atomic<bool> kernel_used{false};
 
-constexpr int kSpins = 2000;  // about 20 us: cheaper than a sleep when the other side is quick
+// A sleeping thread takes about as long to wake up.
+constexpr std::chrono::microseconds kWakeUp{20};
+// Who waits goes on looking for so long while signs come in less: launches of small programs.
+constexpr std::chrono::microseconds kShort{500};
 
-void spin_until(const std::atomic<bool>& flag) {
-  for (int spin = 0; spin < kSpins && !flag.load(std::memory_order_acquire); ++spin) {
-    __builtin_ia32_pause();
+}  // namespace
+
+// Behind kWakeUp, others who want this processor have it.
+void HostPort::Patience::look_for(const std::atomic<bool>& sign) {
+  constexpr int kLooks = 32;  // between two looks at the clock
+  begin_ = Clock::now();
+  for (auto spent = Clock::duration(0); spent < (short_ ? kShort : kWakeUp);
+       spent = Clock::now() - begin_) {
+    for (int look = 0; look < kLooks; ++look) {
+      if (sign.load(std::memory_order_acquire)) {
+        return;
+      }
+      __builtin_ia32_pause();
+    }
+    if (spent > kWakeUp) {
+      std::this_thread::yield();
+    }
   }
 }
 
-}  // namespace
+void HostPort::Patience::came() { short_ = Clock::now() - begin_ < kShort; }
 
 // Wakes the gate process from another thread while the simulation runs. The event is notified in
 // the kernel thread, between two delta cycles; no other process sees it.
@@ -169,13 +187,14 @@ const std::function<void()>* HostPort::take() {
     reply_cv_.notify_all();
   }
   lock.unlock();
-  spin_until(posted_);
+  gate_patience_.look_for(posted_);
   lock.lock();
   const auto posted = [this] { return job_ != nullptr || closing_; };
   while (!posted()) {
     request_cv_.wait(lock, [&] { return posted() || attention_asked_; });
     serve_attention(lock);
   }
+  gate_patience_.came();
   posted_.store(false, std::memory_order_relaxed);
   return closing_ ? nullptr : std::exchange(job_, nullptr);
 }
@@ -206,8 +225,8 @@ void HostPort::reply(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
   error_ = std::move(error);
   done_ = true;
-  answered_.store(true, std::memory_order_release);
   reply_cv_.notify_all();
+  answered_.store(true, std::memory_order_release);  // last, who looks wants the mutex
 }
 
 void HostPort::interrupt() {
@@ -232,10 +251,10 @@ void HostPort::call(const std::function<void()>& job, std::chrono::nanoseconds l
   interruptible_ = interruptible;
   asked_to_end_.store(interruptible && interrupted_, std::memory_order_relaxed);
   answered_.store(false, std::memory_order_relaxed);
-  posted_.store(true, std::memory_order_release);
   request_cv_.notify_one();
+  posted_.store(true, std::memory_order_release);  // last, who looks wants the mutex
   lock.unlock();
-  spin_until(answered_);
+  caller_patience_.look_for(answered_);
   lock.lock();
   const auto over = [this] { return done_ || ended_; };
   if (limit.count() != 0 && !reply_cv_.wait_for(lock, limit, over) && breaker_ != nullptr) {
@@ -243,6 +262,7 @@ void HostPort::call(const std::function<void()>& job, std::chrono::nanoseconds l
     breaker_->request();
   }
   reply_cv_.wait(lock, over);
+  caller_patience_.came();
   busy_ = false;
   if (interruptible) {
     interruptible_ = interrupted_ = false;

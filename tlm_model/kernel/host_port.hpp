@@ -69,15 +69,29 @@ class HostPort {
   struct Gate;
   struct Breaker;
 
+  // Of one side, which looks for the other's sign before it sleeps.
+  class Patience {
+   public:
+    void look_for(const std::atomic<bool>& sign);
+    void came();  // perhaps long after look_for()
+
+   private:
+    using Clock = std::chrono::steady_clock;
+    bool short_ = false;  // the last sign came soon
+    Clock::time_point begin_;
+  };
+
   void kernel_thread(const std::function<std::shared_ptr<void>()>& elaborate);
   const std::function<void()>* take();  // gate side: blocks until a job or close
   void serve_attention(std::unique_lock<std::mutex>& lock);
   void reply(std::exception_ptr error);
   void fail(const std::string& text);
 
-  // Hints for the side that spins before it sleeps; the truth is under the mutex.
+  // Hints for the side that looks before it sleeps; the truth is under the mutex.
   std::atomic<bool> posted_{false};
   std::atomic<bool> answered_{false};
+  Patience gate_patience_;    // of the gate's thread
+  Patience caller_patience_;  // of the caller whose job it is
 
   std::atomic<bool> asked_to_end_{false};  // changed under the mutex
 
