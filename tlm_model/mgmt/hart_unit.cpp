@@ -291,16 +291,10 @@ void HartUnit::serve_access() {
   }
 }
 
+// The bus takes its time before (mgmt.mmio_cycles).
 bool HartUnit::device_access(const MmioAccess& access, uint32_t& data) {
-  tlm::tlm_generic_payload txn;
-  sc_core::sc_time delay;
-  txn.set_command(access.write ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
-  txn.set_address(access.addr);
-  txn.set_data_ptr(reinterpret_cast<unsigned char*>(&data));
-  txn.set_data_length(access.size_bytes);
-  txn.set_streaming_width(access.size_bytes);
-  bus_isock->b_transport(txn, delay);  // the bus takes its time before (mgmt.mmio_cycles)
-  return txn.is_response_ok();
+  auto* const bytes = reinterpret_cast<uint8_t*>(&data);
+  return bus_.perform(bus_isock, access.addr, {bytes, access.size_bytes}, access.write);
 }
 
 }  // namespace tpu::model

@@ -12,6 +12,7 @@
 
 #include "hart/hart_debugger.hpp"
 #include "kernel/activity.hpp"
+#include "kernel/bus_access.hpp"
 #include "kernel/cycles.hpp"
 #include "mgmt/hart_clock.hpp"
 #include "mgmt/irq.hpp"
@@ -99,6 +100,7 @@ class HartUnit : public sc_core::sc_module, private HartClock::Sleeper {
   const uint32_t core_id_;
   const Callbacks callbacks_;
   Hart hart_;
+  BusAccess bus_;
   bool run_ = false;
   bool halt_ = false;
   bool lost_ = false;

@@ -244,15 +244,7 @@ uint32_t Mgmt::core_register(CoreSocket& socket, uint64_t offset) {
 }
 
 bool Mgmt::forward(CoreSocket& socket, uint64_t address, std::span<uint8_t> data, bool write) {
-  tlm::tlm_generic_payload txn;
-  sc_core::sc_time delay;
-  txn.set_command(write ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
-  txn.set_address(address);
-  txn.set_data_ptr(data.data());
-  txn.set_data_length(static_cast<unsigned>(data.size()));
-  txn.set_streaming_width(static_cast<unsigned>(data.size()));
-  socket->b_transport(txn, delay);
-  return txn.is_response_ok();
+  return core_bus_.perform(socket, address, data, write);
 }
 
 // ---- lines of the core

@@ -14,6 +14,7 @@
 #include <systemc>
 #include <vector>
 
+#include "kernel/bus_access.hpp"
 #include "mgmt/console.hpp"
 #include "mgmt/core_page.hpp"
 #include "mgmt/fabric.hpp"
@@ -93,8 +94,8 @@ class Mgmt : public sc_core::sc_module,
   bool untimed(const MmioAccess& access);
   bool peek_register(uint32_t address, uint32_t& value);
   std::string text_at(uint32_t address, size_t most) const;
-  static uint32_t core_register(CoreSocket& socket, uint64_t offset);
-  static bool forward(CoreSocket& socket, uint64_t address, std::span<uint8_t> data, bool write);
+  uint32_t core_register(CoreSocket& socket, uint64_t offset);
+  bool forward(CoreSocket& socket, uint64_t address, std::span<uint8_t> data, bool write);
   // Lines of the core.
   void done_method();
   void fault_method();
@@ -134,6 +135,7 @@ class Mgmt : public sc_core::sc_module,
   HartUnit hart_unit_;
   std::array<RegBlock*, 16> blocks_{};  // by 4 KiB block of the MMIO window; null: none here
   std::array<CoreSocket*, 16> core_blocks_{};
+  BusAccess core_bus_;
 };
 
 }  // namespace tpu::model

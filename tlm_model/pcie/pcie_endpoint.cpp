@@ -105,15 +105,8 @@ void PcieEndpoint::perform(Downstream& request) {
 
 bool PcieEndpoint::core_access(size_t core, uint64_t offset, std::span<std::byte> data,
                                bool write) {
-  tlm::tlm_generic_payload txn;
-  sc_core::sc_time delay;
-  txn.set_command(write ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
-  txn.set_address(offset);
-  txn.set_data_ptr(reinterpret_cast<unsigned char*>(data.data()));
-  txn.set_data_length(static_cast<unsigned>(data.size()));
-  txn.set_streaming_width(static_cast<unsigned>(data.size()));
-  core_isock[core]->b_transport(txn, delay);
-  return txn.is_response_ok();
+  auto* const bytes = reinterpret_cast<uint8_t*>(data.data());
+  return core_bus_.perform(core_isock[core], offset, {bytes, data.size()}, write);
 }
 
 void PcieEndpoint::write_bar(int bar, uint64_t offset, std::span<std::byte> data) {

@@ -12,6 +12,7 @@
 
 #include "file/archive.hpp"
 #include "kernel/activity.hpp"
+#include "kernel/bus_access.hpp"
 #include "kernel/cycles.hpp"
 #include "kernel/host_bus.hpp"
 #include "pcie/host_memory.hpp"
@@ -101,6 +102,7 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus {
 
   std::deque<Downstream> down_;
   std::deque<Upstream> up_;
+  BusAccess core_bus_;
   uint64_t down_free_at_ = 0;  // the wire towards the chip is free
   uint64_t up_last_at_ = 0;    // landing of the last posted write
   sc_core::sc_event down_event_{"down_event"};
