@@ -1,6 +1,6 @@
-// Wakes the control harts of a board, each at its cycle. Harts of a gang go through a launch side by
-// side: those that wake at one cycle share an entry of SystemC's time queue, and a process that has
-// no stack of its own to change to.
+// Wakes the control harts of a board, each at its cycle. Harts of a gang go through a launch side
+// by side: those that wake at one cycle share an entry of SystemC's time queue, and a process that
+// has no stack of its own to change to.
 #pragma once
 
 #include <cstdint>
