@@ -92,6 +92,9 @@ BoardImpl::Entry::~Entry() {
   const auto console = lines.empty() ? nullptr : board_.console_;
   const bool work = kind_ != EntryKind::kWait && board_.busy();
   const auto thread = work ? board_.completion_thread_ : nullptr;
+  if (kind_ == EntryKind::kWait && board_.waiting_.empty() && !board_.busy()) {
+    board_.passed_over_ = false;  // it is over
+  }
   board_.mutex_.unlock();
   if (thread) {
     thread->call_is_over();
@@ -130,7 +133,10 @@ void BoardImpl::hand_over() {
 
 bool BoardImpl::let_time_pass() {
   if (waiters_.load() > 0) {
-    return false;  // they do it
+    passed_over_ = true;
+    if (waiters_.load() > 0) {
+      return false;  // they do it, and call when they leave
+    }
   }
   const Entry entry(*this, EntryKind::kWait);
   if (closed_) {

@@ -492,6 +492,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::atomic<bool> running_{false};
   int keeps_lock_ = 0;
   std::atomic<int> waiters_{0};  // threads that let board time pass themselves
+  // The completion thread has left to them what is in flight, or waits at the host.
+  std::atomic<bool> passed_over_{false};
   std::shared_ptr<CompletionThread> completion_thread_;  // never changed while there are handles
   const uint32_t forks_ = forks_so_far();                // when the board was opened
   std::atomic<uint64_t> late_calls_{0};
