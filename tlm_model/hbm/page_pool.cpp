@@ -19,7 +19,7 @@ PagePool::~PagePool() {
 }
 
 uint32_t PagePool::reserve_block() {
-  uint8_t* const block = map_host_pages(kBlockPages * kHbmPageBytes + kGuardBytes);
+  uint8_t* const block = map_host_pages(kBlockPages * kHbmPageBytes + kGuardBytes, PROT_NONE);
   blocks_.push_back(block);
   const size_t first = pages_.size();
   for (size_t i = 0; i < kBlockPages; ++i) {
@@ -35,6 +35,9 @@ HbmPage* PagePool::make(bool zeroed, uint32_t home, const HbmPage* after, uint64
   const size_t index = place(home, after, run);
   const uint64_t bit = uint64_t{1} << (index % 64);
   HbmPage* const page = &pages_[index];
+  if (fresh_[index / 64] == ~uint64_t{0}) {  // the first of these 64
+    open_host_pages(pages_[index / 64 * 64].data, 64 * kHbmPageBytes + kGuardBytes);
+  }
   if ((fresh_[index / 64] & bit) != 0) {
     fresh_[index / 64] &= ~bit;
     ++touched_;

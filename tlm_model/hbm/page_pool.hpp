@@ -70,7 +70,7 @@ class PagePool {
   std::optional<size_t> used_run(uint64_t run) const;
   size_t place(uint32_t home, const HbmPage* after, uint64_t run);
 
-  static constexpr size_t kGuardBytes = 4096;  // wide host loads at a block's end stay mapped
+  static constexpr size_t kGuardBytes = 4096;  // wide host loads behind a page stay inside memory
   std::deque<HbmPage> pages_;                  // block by block, by address in each
   std::vector<uint64_t> free_;                 // a bit a page
   std::vector<uint64_t> fresh_;                // of these: never touched, zero

@@ -12,11 +12,11 @@ namespace tpu::model {
 
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
-// Never-touched memory at an address that is a multiple of kHugePage. Throws std::bad_alloc.
-inline uint8_t* map_host_pages(size_t bytes) {
+// Never-touched memory at an address that is a multiple of kHugePage; of `protection`
+// PROT_NONE, addresses alone. Throws std::bad_alloc.
+inline uint8_t* map_host_pages(size_t bytes, int protection = PROT_READ | PROT_WRITE) {
   const size_t mapped = bytes + kHugePage;
-  void* map = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* map = mmap(nullptr, mapped, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (map == MAP_FAILED) {
     throw std::bad_alloc();
   }
@@ -35,6 +35,13 @@ inline uint8_t* map_host_pages(size_t bytes) {
   madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: hosts without it give small pages
 #endif
   return memory;
+}
+
+// Makes memory of addresses. Throws std::bad_alloc.
+inline void open_host_pages(void* memory, size_t bytes) {
+  if (mprotect(memory, bytes, PROT_READ | PROT_WRITE) != 0) {
+    throw std::bad_alloc();
+  }
 }
 
 inline void unmap_host_pages(void* memory, size_t bytes) { munmap(memory, bytes); }
