@@ -3,7 +3,10 @@
 Two programs. With f32 activations and contractions at precision highest only the order of f32 sums differs, and the
 bounds are a test's own. With bf16 activations rounding alone moves gradients by up to a half: relus and maxima of
 windows flip. So the board must be as near to the f32 results as JAX is with the same roundings (XLA may not skip any):
-1.5 times JAX's distance for every array, 1.1 times in the mean over all arrays of a kind.
+1.5 times JAX's distance for every array, 1.1 times in the mean over all arrays of a kind. Small arrays have more room:
+JAX sums in another order on each kind of CPU, and where the two distances are those of n independent errors each, the
+logarithm of their ratio has a standard deviation of 1 / sqrt(n). 2.5 of these are allowed, which is more than 1.5 times
+for fewer than 38 numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-WORST_RATIO, MEAN_RATIO = 1.5, 1.1
+WORST_RATIO, MEAN_RATIO, DEVIATIONS = 1.5, 1.1, 2.5
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,10 @@ def compare(step: TrainingStep, tools: Path) -> bool:
         scale = jax_bf16
         if part == "loss":
             scale = _relative(reference_rounded[step.loss_from], exact[step.loss_from]).max()
-        ratio, mean = (board / scale).max(), board.mean() / np.mean(scale)
-        print(f"{part}: f32 {worst:.3g} (at most {bound:g}); bf16 {board.max():.3g}, at most {ratio:.3g} times "
-              f"JAX's error (at most {WORST_RATIO}), in the mean {mean:.3g} times (at most {MEAN_RATIO})", flush=True)
-        passed &= bool(worst <= bound and ratio <= WORST_RATIO and mean <= MEAN_RATIO)
+        sizes = np.array([array.size for array in exact[part]])
+        room = WORST_RATIO if part == "loss" else np.maximum(WORST_RATIO, np.exp(DEVIATIONS / np.sqrt(sizes)))
+        ratio, mean = (board / scale / room).max(), board.mean() / np.mean(scale)
+        print(f"{part}: f32 {worst:.3g} (at most {bound:g}); bf16 {board.max():.3g}, at most {ratio:.3g} of what JAX's "
+              f"error allows, in the mean {mean:.3g} times JAX's (at most {MEAN_RATIO})", flush=True)
+        passed &= bool(worst <= bound and ratio <= 1 and mean <= MEAN_RATIO)
     return passed
