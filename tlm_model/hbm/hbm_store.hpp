@@ -41,9 +41,9 @@ class HbmStore {
   // clears an array takes no memory of the host for it.
   void unpin(PageSet& set);
 
-  // The bytes of [address, address + bytes) as they are now, in one piece of the host's memory, where
-  // they stay until release(); what is written meanwhile goes elsewhere. Null, and nothing held, when
-  // they do not lie so, or a job writes there.
+  // The bytes of [address, address + bytes) as they are now, in one piece of the host's memory,
+  // where they stay until release(); what is written meanwhile goes elsewhere. Null, and nothing
+  // held, when they do not lie so, or a job writes there.
   const uint8_t* hold(PageSet& set, uint64_t address, uint64_t bytes);
   void release(PageSet& set);
 

@@ -50,7 +50,8 @@ HbmPage* PagePool::make(bool zeroed, uint32_t home, const HbmPage* after, uint64
   return page;
 }
 
-// Of the next page to be made. Fresh ones only while few are free that were touched: a tenth of all.
+// Of the next page to be made. Fresh ones only while few are free that were touched, a tenth of
+// all.
 size_t PagePool::place(uint32_t home, const HbmPage* after, uint64_t run) {
   const bool may_grow = (touched_ - in_use_) * 10 <= touched_;
   const auto usable = [&](size_t index) {

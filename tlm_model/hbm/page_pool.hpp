@@ -44,12 +44,13 @@ class PagePool {
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
-  // Address space of the host for kBlockPages pages that follow each other, from the number returned
-  // on: a range of HBM has its pages there, as long as nobody else does. Throws std::bad_alloc.
+  // Address space of the host for kBlockPages pages that follow each other, from the number
+  // returned on: a range of HBM has its pages there, as long as nobody else does. Throws
+  // std::bad_alloc.
   uint32_t reserve_block();
 
-  // A page with one owner. Contents are zero if `zeroed`, else anything. Number `home` if that is
-  // free; else the page behind `after`, if there is one and it is free; else one that has up to
+  // A page with one owner. Contents are zero if `zeroed`, else anything. The page behind `after`,
+  // if there is one and it is free; else number `home`, if that is free; else one that has up to
   // `run` - 1 free pages behind it, if there is one among those that were used before. Throws
   // std::bad_alloc.
   HbmPage* make(bool zeroed, uint32_t home, const HbmPage* after, uint64_t run);

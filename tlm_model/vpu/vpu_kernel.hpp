@@ -60,7 +60,8 @@ class VpuKernel {
   void for_each_pattern(const std::function<void(const spec::StridePattern& pattern, bool write,
                                                  spec::Elem type)>& visit) const;
 
-  /// By access: bytes from a load's place in VMEM to where the host has what it loads. Empty: all 0.
+  /// By access: bytes from a load's place in VMEM to where the host has what it loads. Empty: all
+  /// 0.
   using Shifts = std::span<const int64_t>;
 
   /// Computes the whole command. `vmem` is the core's VMEM.

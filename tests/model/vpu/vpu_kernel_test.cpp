@@ -129,8 +129,8 @@ TEST(VpuKernel, RegistersKeepWhatWasStored) {
   }
 }
 
-// Loads that find their bytes elsewhere: in place, with tails, interpreted and fused; stores go where
-// they always went.
+// Loads that find their bytes elsewhere: in place, with tails, interpreted and fused; stores go
+// where they always went.
 TEST(VpuKernel, LoadsFollowTheirShifts) {
   for (const uint32_t elements : {900u, 1024u, 3000u, 8192u}) {
     KernelBuilder b;
