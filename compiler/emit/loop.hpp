@@ -1,7 +1,8 @@
 // Tiles of loop kernels as commands: of their own (loop.cpp), or of the epilogue of a contraction.
 #pragma once
 
-#include <array>
+#include <map>
+#include <tuple>
 
 #include "emit/context.hpp"
 #include "plan/loop_plan.hpp"
@@ -10,12 +11,12 @@ namespace tpu::compiler {
 
 // What the tiles of one kernel share, and the block of sums that an epilogue works on.
 struct TileState {
-  // Programs by first (1) and last (2) tile of a reduction.
   struct Program {
     VpuGenResult generated;
     int number = -1;  // in the listing; -1: not made yet
   };
-  std::array<Program, 4> programs;
+  // By first and last tile of a reduction, and by the indexes of which each command has one value.
+  std::map<std::tuple<bool, bool, std::map<int, int64_t>>, Program> programs;
   int64_t block = 0;  // VMEM address
   Dims block_stride;  // elements, per loop
 };

@@ -4,6 +4,7 @@
 
 #include "emit/exchange/inflight.hpp"
 #include "emit/loop.hpp"
+#include "vpu/fixed_indexes.hpp"
 
 namespace tpu::compiler {
 
@@ -27,13 +28,13 @@ class TileEmitter {
         at_(skip_, 0) {}
 
   void run() {
-    const TileState::Program& program = program_of_tile();
     set_loops();
     int64_t commands = 1;
     for (size_t i = 0; i < skip_; ++i) {
       commands *= tile_.count[static_cast<size_t>(plan_.order[i])];
     }
     for (int64_t n = 0; n < commands; ++n) {
+      const TileState::Program& program = program_of_command();
       Command command;
       int carries = 0;
       for (const AccessRole& role : program.generated.roles) {
@@ -58,13 +59,32 @@ class TileEmitter {
     int64_t address;
   };
 
-  const TileState::Program& program_of_tile() {
-    TileState::Program& program = state_.programs[(tile_.first ? 1u : 0u) | (tile_.last ? 2u : 0u)];
+  // Indexes over short loops outside of the command: a program for each of their few values.
+  std::map<int, int64_t> fixed_indexes() const {
+    constexpr int64_t kShort = 4;
+    std::map<int, int64_t> fixed;
+    for (size_t i = 0; i < nest_.indexes.size(); ++i) {
+      const View& v = nest_.indexes[i];
+      bool is_fixed = true;
+      for (size_t l = 0; l < nest_.loops.size(); ++l) {
+        const bool outside = place_[l] < 0 && nest_.loops[l].n <= kShort;
+        is_fixed = is_fixed && (v.stride[l] == 0 || outside);
+      }
+      if (is_fixed) {
+        fixed[static_cast<int>(i)] = offset_at_start(v);
+      }
+    }
+    return fixed;
+  }
+
+  const TileState::Program& program_of_command() {
+    const auto fixed = fixed_indexes();
+    TileState::Program& program = state_.programs[{tile_.first, tile_.last, fixed}];
     if (program.number < 0) {
       VpuGenOptions options = plan_.options;
       options.first = tile_.first;
       options.last = tile_.last;
-      program.generated = generate_vpu(nest_, options);
+      program.generated = generate_vpu(fixed.empty() ? nest_ : fix_indexes(nest_, fixed), options);
       program.number = ctx_.sink.listing.add_program(program.generated.program);
     }
     return program;

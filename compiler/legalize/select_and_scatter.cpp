@@ -3,6 +3,7 @@
 // into (window, phase within the stride): what a phase reads is the same window list, so the phases
 // are loops over which the windows' arrays are broadcast.
 #include <algorithm>
+#include <bit>
 
 #include "legalize/builder.hpp"
 #include "legalize/legalize.hpp"
@@ -28,11 +29,7 @@ class ScatterLowering {
     }
   }
 
-  // The numbers travel as bytes if they fit.
-  Value* run() {
-    const bool small = weight_.empty() || weight_[0] * overlap_[0] * a_.stride[0] <= 128;
-    return scattered(b_.convert(chosen_taps(), small ? Elem::kI8 : Elem::kI32));
-  }
+  Value* run() { return scattered(chosen_taps()); }
 
  private:
   int64_t code(const Dims& tap) const {
@@ -43,12 +40,19 @@ class ScatterLowering {
     return code;
   }
 
+  // Of the numbers: bytes if they fit.
+  Elem code_elem() const {
+    const bool small = weight_.empty() || weight_[0] * overlap_[0] * a_.stride[0] <= 128;
+    return small ? Elem::kI8 : Elem::kI32;
+  }
+
   // Number of the tap of each window that no later one beats; -1 if all of it is padding.
   Value* chosen_taps() {
     const Type elem{op_.type().elem, {}};
     Value* x = b_.pad(op_.operands[0], b_.splat_int(elem, 0), a_.pad_low, a_.pad_high);
-    const Type codes{Elem::kI32, out_};
+    const Type codes{code_elem(), out_};
     Value *best = nullptr, *chosen = nullptr;
+    bool all_chose = false;  // one of the taps so far is in the input for every window
     Dims at(in_.size(), 0);
     do {
       Dims limit(at.size());
@@ -56,38 +60,40 @@ class ScatterLowering {
         limit[d] = at[d] + (out_[d] - 1) * a_.stride[d] + 1;
       }
       Value* tap = b_.slice(x, at, limit, a_.stride);
-      Value* inside = inside_input(at);
+      Value* outside = outside_input(at);
       Value* number = b_.splat_int(codes, code(at));
       if (best == nullptr) {
         best = tap;
-        chosen = inside == nullptr ? number : b_.select(inside, number, b_.splat_int(codes, -1));
-        continue;
+        chosen = outside == nullptr ? number : b_.select(outside, b_.splat_int(codes, -1), number);
+      } else {
+        Value* keeps = b_.apply(*op_.regions[0], {best, tap}, out_)[0];
+        if (!all_chose) {
+          Value* has = b_.compare(CompareDirection::kGe, chosen, b_.splat_int(codes, 0));
+          keeps = b_.logical_and(keeps, has);
+        }
+        if (outside != nullptr) {
+          keeps = b_.logical_or(keeps, outside);
+        }
+        best = b_.select(keeps, best, tap);
+        chosen = b_.select(keeps, chosen, number);
       }
-      Value* takes = b_.logical_not(b_.apply(*op_.regions[0], {best, tap}, out_)[0]);
-      if (padded_) {
-        Value* none = b_.compare(CompareDirection::kLt, chosen, b_.splat_int(codes, 0));
-        takes = b_.logical_or(takes, none);
-      }
-      if (inside != nullptr) {
-        takes = b_.logical_and(takes, inside);
-      }
-      best = b_.select(takes, tap, best);
-      chosen = b_.select(takes, number, chosen);
+      all_chose = all_chose || outside == nullptr;
     } while (advance(at, a_.size));
     return chosen;
   }
 
-  // Which windows have this tap in the input and not in the padding; null: all.
-  Value* inside_input(const Dims& tap) {
-    Value* inside = nullptr;
-    const auto both = [&](Value* v) { inside = inside == nullptr ? v : b_.logical_and(inside, v); };
+  // Which windows have this tap in the padding and not in the input; null: none.
+  Value* outside_input(const Dims& tap) {
+    Value* outside = nullptr;
+    const auto any = [&](Value* v) {
+      outside = outside == nullptr ? v : b_.logical_or(outside, v);
+    };
     for (size_t d = 0; d < tap.size(); ++d) {
       const int64_t first = tap[d] - a_.pad_low[d];
       const int64_t last = first + (out_[d] - 1) * a_.stride[d];
       if (first >= 0 && last < in_[d]) {
         continue;
       }
-      padded_ = true;
       const Type type{Elem::kI32, out_};
       Value* window = b_.iota(type, static_cast<int64_t>(d));
       const auto bound = [&](int64_t position) {  // first window whose tap is at it or behind
@@ -95,13 +101,13 @@ class ScatterLowering {
         return b_.splat_int(type, (std::max<int64_t>(position - first, 0) + s - 1) / s);
       };
       if (first < 0) {
-        both(b_.compare(CompareDirection::kGe, window, bound(0)));
+        any(b_.compare(CompareDirection::kLt, window, bound(0)));
       }
       if (last >= in_[d]) {
-        both(b_.compare(CompareDirection::kLt, window, bound(in_[d])));
+        any(b_.compare(CompareDirection::kGe, window, bound(in_[d])));
       }
     }
-    return inside;
+    return outside;
   }
 
   // Pads an array over windows so that every position finds all windows that may cover it.
@@ -112,6 +118,14 @@ class ScatterLowering {
       high.push_back(std::max<int64_t>(positions[d] - out_[d], 0));
     }
     return b_.pad(v, value, low, high);
+  }
+
+  // A product takes as long as eight shifts.
+  Value* weighted(Value* v, int64_t weight) {
+    const auto bits = static_cast<uint64_t>(weight);
+    return std::has_single_bit(bits)
+               ? b_.binary(Kind::kShiftLeft, v, b_.splat_int(v->type, std::countr_zero(bits)))
+               : b_.mul(v, b_.splat_int(v->type, weight));
   }
 
   Value* scattered(Value* chosen) {
@@ -131,7 +145,7 @@ class ScatterLowering {
     Value* wanted = b_.splat_int(codes, 0);
     for (size_t d = 0; d < in_.size(); ++d) {
       if (phase[d] >= 0) {
-        wanted = b_.add(wanted, b_.mul(b_.iota(codes, phase[d]), b_.splat_int(codes, weight_[d])));
+        wanted = b_.add(wanted, weighted(b_.iota(codes, phase[d]), weight_[d]));
       }
     }
     chosen = around(chosen, b_.splat_int({chosen->type.elem, {}}, -1), positions);
@@ -169,7 +183,6 @@ class ScatterLowering {
   const Dims in_, out_;
   Dims overlap_;  // windows over a position, per dimension
   Dims weight_;   // of a tap's coordinates in its number
-  bool padded_ = false;
 };
 
 }  // namespace

@@ -151,6 +151,21 @@ def window_gradients() -> list[Case]:
             dy = _random(*jax.eval_shape(forward, x).shape, seed=3)
             cases.append(Case(f"grad_{name}_pool_{tag}", lambda v, g, p=forward: jax.vjp(p, v)[1](g)[0], (x, dy),
                               l2=1e-6))
+    # Phases within the stride that windows of different numbers cover; ties and NaN; three dimensions.
+    for dtype, shape, size, stride, padding in (
+            ("bfloat16", (2, 11, 12, 3), (3, 3), (2, 2), "SAME"), ("float32", (1, 9, 14, 40), (2, 3), (1, 2), "SAME"),
+            ("bfloat16", (2, 13, 12, 5), (5, 4), (3, 2), "VALID"),
+            ("float32", (2, 7, 6, 9, 4), (3, 3, 3), (2, 2, 2), "SAME")):
+        x = _ties(*shape)
+        x[_random(*shape, seed=4) > 1] = np.nan
+        x = x.astype(dtype)
+
+        def forward(v: object, s: tuple = (1, *size, 1), t: tuple = (1, *stride, 1), p: str = padding) -> object:
+            return lax.reduce_window(v, np.array(-INF, v.dtype), lax.max, s, t, p)
+
+        dy = _random(*jax.eval_shape(forward, x).shape, seed=3).astype(dtype)
+        cases.append(Case(_tag("grad_max_phases", dtype, size, stride, padding),
+                          lambda v, g, p=forward: jax.vjp(p, v)[1](g)[0], (x, dy)))
     line = np.tile(SPECIALS, 2)
     cases += [Case("grad_max_specials", lambda v,
                    g: jax.vjp(lambda u: lax.reduce_window(u, np.float32(-INF), lax.max, (3,), (2,), "VALID"),
