@@ -122,7 +122,7 @@ void HartEmitter::charge(uint64_t cycles, size_t retired) {
 // that comes and goes needs no patches.
 void HartEmitter::go_on_at(uint32_t target) {
   mov(eax, target);
-  jmp(ptr[r13 + static_cast<int>((target - place_.text_base) / 2 * sizeof(void*))]);
+  jmp(ptr[r13 + (target - place_.text_base) / 2 * sizeof(void*)]);
 }
 
 void HartEmitter::emit_way(Way& way) {

@@ -50,17 +50,15 @@ class HartEmitter : public HartCode, private Xbyak::CodeGenerator {
   void emit_branch(const DecodedInsn& insn);
   void emit_jalr(const DecodedInsn& insn);
   void emit_way(Way& way);
-  void emit_text_load(Way& way);
+  void emit_text_load(Way& from);
   void load_bytes(HartOp op, const Xbyak::Reg64& memory);
   void check_place(uint32_t base, uint32_t bytes, uint32_t size, Xbyak::Label& outside);
   void charge(uint64_t cycles, size_t retired);
   void go_on_at(uint32_t target);
   Way& way(Way::Kind kind, const DecodedInsn& insn);
 
-  Xbyak::Address reg(uint8_t number) const {
-    return dword[rbx + static_cast<int>(sizeof(uint32_t) * number)];
-  }
-  Xbyak::Address frame(size_t offset) const { return ptr[rbp + static_cast<int>(offset)]; }
+  Xbyak::Address reg(uint8_t number) const { return dword[rbx + sizeof(uint32_t) * number]; }
+  Xbyak::Address frame(size_t offset) const { return ptr[rbp + offset]; }
 
   EnterFn enter_ = nullptr;
   const void* miss_ = nullptr;

@@ -264,7 +264,7 @@ FusedEmitter::Vector FusedEmitter::flushed_source(uint16_t source, int scratch) 
   return vector(scratch);
 }
 
-Xbyak::Address FusedEmitter::memory(const FusedOp& op, int ahead) {
+Xbyak::Address FusedEmitter::memory(const FusedOp& op, size_t ahead) {
   Xbyak::Reg64 base = rax;
   if (op.pointer < kPointerRegisters.size()) {
     base = Xbyak::Reg64(kPointerRegisters[op.pointer]);
@@ -618,7 +618,8 @@ bool FusedEmitter::emit_integer(const FusedOp& op, Vector d) {
 
 void FusedEmitter::emit_load(const FusedOp& op, Vector d) {
   if (op.broadcast == 0) {
-    prefetcht0(memory(op, spec::kVpuBlock * spec::vpu_element_bytes(op.detail)));
+    const int block = spec::kVpuBlock * spec::vpu_element_bytes(op.detail);
+    prefetcht0(memory(op, static_cast<size_t>(block)));  // as a rule the next one
   }
   const Xbyak::Address from = memory(op);
   switch (static_cast<Elem>(op.detail)) {

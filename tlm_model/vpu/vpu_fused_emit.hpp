@@ -69,7 +69,7 @@ class FusedEmitter : private Xbyak::CodeGenerator {
   /// A source as last operand of an instruction, or in a register (a constant goes to `scratch`).
   const Xbyak::Operand& any(uint16_t source);
   Vector reg(uint16_t source, int scratch);
-  Xbyak::Address memory(const FusedOp& op, int ahead = 0);
+  Xbyak::Address memory(const FusedOp& op, size_t ahead = 0);
 
   FusedIsa isa_;
   std::span<const FusedOp> ops_;

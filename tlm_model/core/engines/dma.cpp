@@ -377,7 +377,8 @@ void Dma::start_work(const DmaPlan& plan, Place src, const Place& dst, Transfer&
                               : view(dst, plan, BoxSide::kDst, transfer.dst_pages);
   if (dst.hbm == nullptr && !plan.remote) {
     vmem_end_ = std::max(vmem_end_, dst.base + static_cast<uint64_t>(plan.dst.extent.high));
-    to.reused = vmem_end_ * std::popcount(context().launch.mask) <= cached_vmem();
+    const auto cores = static_cast<uint64_t>(std::popcount(context().launch.mask));
+    to.reused = vmem_end_ * cores <= cached_vmem();
   }
   transfer.dst_hbm = dst.hbm;
   const uint64_t cuts =
