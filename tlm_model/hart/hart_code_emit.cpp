@@ -312,6 +312,14 @@ uint32_t access_bytes(HartOp op) {
 
 }  // namespace
 
+// rs1 + imm in eax.
+void HartEmitter::emit_address(const DecodedInsn& insn) {
+  mov(eax, reg(insn.rs1));
+  if (insn.imm != 0) {
+    add(eax, static_cast<uint32_t>(insn.imm));
+  }
+}
+
 // The address in eax, its offset in rcx.
 void HartEmitter::check_place(uint32_t base, uint32_t bytes, uint32_t size, Xbyak::Label& outside) {
   mov(ecx, eax);
@@ -345,10 +353,7 @@ void HartEmitter::load_bytes(HartOp op, const Xbyak::Reg64& memory) {
 }
 
 void HartEmitter::emit_load(const DecodedInsn& insn) {
-  mov(eax, reg(insn.rs1));
-  if (insn.imm != 0) {
-    add(eax, static_cast<uint32_t>(insn.imm));
-  }
+  emit_address(insn);
   Way& other = way(Way::Kind::kText, insn);
   check_place(place_.data_base, place_.data_bytes, access_bytes(insn.op), other.from);
   load_bytes(insn.op, r14);
@@ -367,10 +372,7 @@ void HartEmitter::emit_text_load(Way& from) {
 }
 
 void HartEmitter::emit_store(const DecodedInsn& insn) {
-  mov(eax, reg(insn.rs1));
-  if (insn.imm != 0) {
-    add(eax, static_cast<uint32_t>(insn.imm));
-  }
+  emit_address(insn);
   check_place(place_.data_base, place_.data_bytes, access_bytes(insn.op),
               way(Way::Kind::kSlow, insn).from);
   mov(edx, reg(insn.rs2));
@@ -414,10 +416,7 @@ void HartEmitter::emit_branch(const DecodedInsn& insn) {
 }
 
 void HartEmitter::emit_jalr(const DecodedInsn& insn) {
-  mov(eax, reg(insn.rs1));
-  if (insn.imm != 0) {
-    add(eax, static_cast<uint32_t>(insn.imm));
-  }
+  emit_address(insn);
   and_(eax, ~1U);
   mov(reg(insn.rd), pc_ + 2U * insn.halfwords);
   charge(cycles_ + insn.cycles, retired_ + 1);

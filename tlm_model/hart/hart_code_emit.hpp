@@ -45,6 +45,7 @@ class HartEmitter : public HartCode, private Xbyak::CodeGenerator {
   void emit_product(const DecodedInsn& insn);
   void emit_less(const DecodedInsn& insn, bool is_signed, bool immediate);
   void emit_shift(const DecodedInsn& insn);
+  void emit_address(const DecodedInsn& insn);
   void emit_load(const DecodedInsn& insn);
   void emit_store(const DecodedInsn& insn);
   void emit_branch(const DecodedInsn& insn);
