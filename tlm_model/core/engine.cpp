@@ -89,6 +89,7 @@ bool Engine::finish_due(uint64_t now) {
       !flight.queued.command->empty && flight.queued.command->opcode != spec::Opcode::kNop;
   if (has_work) {
     finish_command(flight);
+    context_.copies.release(flight.uses);
   }
   flight_head_ = (flight_head_ + 1) % flights_.size();
   --flight_count_;
@@ -230,6 +231,16 @@ ProbeSource Engine::source(const QueuedCommand& queued) const {
           .pc = queued.command->pc,
           .op_id = queued.command->op_id,
           .opcode = static_cast<uint8_t>(queued.command->opcode)};
+}
+
+ptrdiff_t Engine::read_vmem(Flight& flight, const Operand& operand, uint64_t base) {
+  const uint64_t first = operand_first(operand, base);
+  return context_.copies.read(first, first + operand_length(operand), flight.uses);
+}
+
+void Engine::write_vmem(const Operand& operand, uint64_t base, bool whole) {
+  const uint64_t first = operand_first(operand, base);
+  context_.copies.write(first, first + operand_length(operand), whole);
 }
 
 void Engine::tell_access(const Flight& flight, std::span<const AccessRange> extents,

@@ -73,6 +73,7 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
     uint64_t start = 0;
     uint64_t free_at = 0;
     uint64_t done_at = 0;
+    DeferredCopies::Uses uses;  // of read_vmem(); released when the command is finished
   };
 
   // Starts the work of a checked, non-empty command at the present cycle and sets free_at and
@@ -94,6 +95,11 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   const EngineContext& context() const { return context_; }
   CoreProbe& probe() const { return context_.probe; }
   ProbeSource source(const QueuedCommand& queued) const;
+  // Before the work of a command begins: bytes from an operand's place in VMEM to where the host
+  // has what is read there, as long as the command is in flight.
+  ptrdiff_t read_vmem(Flight& flight, const Operand& operand, uint64_t base);
+  // And before all bytes around the operand are written, or (not `whole`) some of them.
+  void write_vmem(const Operand& operand, uint64_t base, bool whole);
   // Tells the probe what the command touches; only when somebody wants to know.
   void tell_access(const Flight& flight, std::span<const AccessRange> extents,
                    const std::function<void(const RangeVisitor&)>& walk);

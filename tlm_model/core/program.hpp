@@ -39,6 +39,7 @@ struct MatmulPlan {
   MxuJob job;  // pointers unset
   Operand out, lhs, rhs;
   std::array<spec::StridePattern, 3> bytes;  // of them, relative to their addresses
+  bool overwrites = false;                   // all of out's extent, and reads none of it
   spec::MxuCommandTiming timing;
   uint64_t flops = 0;
 };

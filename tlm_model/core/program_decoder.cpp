@@ -158,6 +158,7 @@ void ProgramDecoder::decode_matmul(const spec::MatmulCommand& c, DecodedCommand&
   plan.lhs = operand_of(operands[1]);
   plan.rhs = operand_of(operands[2]);
   plan.bytes = {operands[0].bytes, operands[1].bytes, operands[2].bytes};
+  plan.overwrites = !plan.job.accumulate && spec::is_one_run(plan.bytes[0]);
   plan.timing = spec::matmul_timing(shape_, c);
   plan.flops = static_cast<uint64_t>(2 * plan.job.rows() * plan.job.n() * plan.job.taps()) *
                static_cast<uint64_t>(plan.job.k());

@@ -173,34 +173,6 @@ TEST_P(CoreDeferred, RandomProgramsSeeWhatTransfersBring) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, CoreDeferred, ::testing::Range(1U, 25U));
 
-// An HBM behind the interface, and VMEM.
-class Bank : public HbmIf {
- public:
-  explicit Bank(uint64_t bytes) : store(pool, bytes) {}
-  uint64_t bytes() const override { return store.bytes(); }
-  ResourceId bandwidth() const override { return -1; }
-  void read(uint64_t address, std::span<uint8_t> data) const override { store.read(address, data); }
-  void write(uint64_t address, std::span<const uint8_t> data) override {
-    store.write(address, data);
-  }
-  void fill(uint64_t address, uint64_t count, uint32_t pattern) override {
-    store.fill(address, count, pattern);
-  }
-  void copy_from(const HbmIf& /*source*/, uint64_t /*from*/, uint64_t /*to*/,
-                 uint64_t /*count*/) override {}
-  void pin(PageSet& set, uint64_t address, uint64_t count, bool write, bool overwrite) override {
-    store.pin(set, address, count, write, overwrite);
-  }
-  void unpin(PageSet& set) override { store.unpin(set); }
-  const uint8_t* hold(PageSet& set, uint64_t address, uint64_t count) override {
-    return store.hold(set, address, count);
-  }
-  void release(PageSet& set) override { store.release(set); }
-
-  PagePool pool;
-  HbmStore store;
-};
-
 struct Deferred : ::testing::Test {
   Deferred() {
     for (uint64_t page = 0; page < 16; ++page) {
@@ -209,7 +181,8 @@ struct Deferred : ::testing::Test {
   }
   uint8_t at(uint64_t place, ptrdiff_t shift) const { return *(vmem.data() + place + shift); }
 
-  Bank bank{64 * kPage};
+  PagePool pages;
+  HbmBank bank{"bank", pages, 64 * kPage, -1};
   std::vector<uint8_t> vmem = std::vector<uint8_t>(16 * kPage, 0xee);
   JobPool pool{1};
   DeferredCopies copies{vmem.data(), vmem.size(), pool};
@@ -231,11 +204,11 @@ TEST_F(Deferred, WhatIsWrittenToHbmGoesElsewhere) {
   bank.fill(3 * kPage, 100, 0);
   bank.fill(3 * kPage, kPage, 0x77777777);
   EXPECT_EQ(at(5, copies.read(0, kPage, uses)), 4);
-  const size_t held = bank.pool.pages_in_use();
+  const size_t held = pages.pages_in_use();
   copies.write(0, kPage, true);
-  EXPECT_EQ(bank.pool.pages_in_use(), held);  // a command reads it still
+  EXPECT_EQ(pages.pages_in_use(), held);  // a command reads it still
   copies.release(uses);
-  EXPECT_EQ(bank.pool.pages_in_use(), held - 1);
+  EXPECT_EQ(pages.pages_in_use(), held - 1);
   EXPECT_TRUE(copies.empty());
 }
 

@@ -245,7 +245,7 @@ bool Dma::start_command(Flight& flight) {
                    operand_length(plan.dst));
     }
   } else if (!transfer.dropped && !transfer.same) {
-    start_work(plan, src, dst, transfer);
+    start_work(flight, plan, src, dst, transfer);
   }
   const uint64_t now = now_cycles();
   flight.free_at = now + 1;
@@ -354,19 +354,17 @@ bool Dma::defer(const DmaPlan& plan, const Place& src, const Place& dst) {
                                 operand_first(plan.src, src.base));
 }
 
-void Dma::start_work(const DmaPlan& plan, Place src, const Place& dst, Transfer& transfer) {
+void Dma::start_work(Flight& flight, const DmaPlan& plan, Place src, const Place& dst,
+                     Transfer& transfer) {
   if (dst.vmem) {
-    const uint64_t low = operand_first(plan.dst, dst.base);
-    const uint64_t bytes = operand_length(plan.dst);
-    context().copies.write(low, low + bytes, bytes == plan.box.total_bytes);
+    write_vmem(plan.dst, dst.base, operand_length(plan.dst) == plan.box.total_bytes);
   }
   transfer.deferred = defer(plan, src, dst);
   if (transfer.deferred) {
     return;
   }
   if (src.vmem) {
-    const uint64_t low = operand_first(plan.src, src.base);
-    src.flat += context().copies.read(low, low + operand_length(plan.src), transfer.uses);
+    src.flat += read_vmem(flight, plan.src, src.base);
   }
   MemoryView from;
   if (!plan.is_fill) {
@@ -461,7 +459,6 @@ void Dma::finish_command(Flight& flight) {
   Transfer& transfer = transfers_[flight.index];
   if (!context().no_data && !transfer.dropped && !transfer.same && !transfer.deferred) {
     context().pool.join(transfer.work);
-    context().copies.release(transfer.uses);
     if (transfer.src_hbm != nullptr) {
       transfer.src_hbm->unpin(transfer.src_pages);
     }

@@ -137,8 +137,7 @@ class Dma : public Engine, private FlowListener {
     bool inbound = false;   // the receiver counts on being told when it has landed
     bool same = false;      // source and destination are one: nothing changes
     bool deferred = false;  // nobody moves the bytes yet
-    DeferredCopies::Uses uses;
-    DmaGranules granules;  // of the Verilog, where it decides
+    DmaGranules granules;   // of the Verilog, where it decides
   };
 
   // dma_indexed.cpp
@@ -163,7 +162,8 @@ class Dma : public Engine, private FlowListener {
                    uint64_t size);
   void start_flow(const Flight& flight, const DmaPlan& plan, uint64_t bytes, const Place& src,
                   const Place& dst, Transfer& transfer);
-  void start_work(const DmaPlan& plan, Place src, const Place& dst, Transfer& transfer);
+  void start_work(Flight& flight, const DmaPlan& plan, Place src, const Place& dst,
+                  Transfer& transfer);
   bool defer(const DmaPlan& plan, const Place& src, const Place& dst);
   uint64_t carried(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
                    Transfer& transfer);

@@ -192,11 +192,11 @@ MemoryView Dma::indexed_view(const Place& place, const IndexedBox& box, BoxSide 
 void Dma::start_indexed_work(const IndexedPlan& plan, const Place& src, const Place& dst,
                              Transfer& transfer) {
   const IndexedBox& box = transfer.indexed;
+  // Records lie anywhere in their operands: what is put off comes first, on either side.
   for (const auto& [place, operand] :
        {std::pair(&src, &plan.transfer.src), std::pair(&dst, &plan.transfer.dst)}) {
     if (place->vmem) {
-      const uint64_t low = operand_first(*operand, place->base);
-      context().copies.settle(low, low + operand_length(*operand));
+      write_vmem(*operand, place->base, false);
     }
   }
   const MemoryView from = indexed_view(src, box, BoxSide::kSrc, transfer.src_pages);

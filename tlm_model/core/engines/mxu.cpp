@@ -113,15 +113,15 @@ bool Mxu::start_command(Flight& flight) {
   if (context().no_data) {
     return true;
   }
-  Work& work = work_[flight.index];
   MxuJob job = plan.job;
-  find_operands(plan, base, job, work);
+  find_operands(flight, plan, base, job);
   job.start_cycle = now;
   job.op_id = flight.queued.command->op_id;
   MxuEngine& engine = engine_for_step();
   const uint64_t worth =
       std::min(plan.flops / (2 * kPartFlops), static_cast<uint64_t>(job.rows() / kPartRows));
   const bool looked_at = probe().wants(ProbeEvent::kNonFinite);
+  Work& work = work_[flight.index];
   work.prepare(engine, job,
                context().pool.cut(work, engine.splittable() && !looked_at ? worth : 1));
   if (looked_at) {
@@ -132,19 +132,12 @@ bool Mxu::start_command(Flight& flight) {
 }
 
 // Where the host has them; operands may still lie in HBM.
-void Mxu::find_operands(const MatmulPlan& plan, const std::array<uint64_t, 3>& base, MxuJob& job,
-                        Work& work) {
-  DeferredCopies& copies = context().copies;
-  const uint64_t to = operand_first(plan.out, base[0]);
-  const bool whole = !plan.job.accumulate && spec::is_one_run(plan.bytes[0]);
-  copies.write(to, to + operand_length(plan.out), whole);
-  const auto shift = [&](const Operand& operand, uint64_t at) {
-    const uint64_t from = operand_first(operand, at);
-    return copies.read(from, from + operand_length(operand), work.uses);
-  };
+void Mxu::find_operands(Flight& flight, const MatmulPlan& plan, const std::array<uint64_t, 3>& base,
+                        MxuJob& job) {
+  write_vmem(plan.out, base[0], plan.overwrites);
   job.out = vmem_ + base[0];
-  job.lhs = vmem_ + base[1] + shift(plan.lhs, base[1]);
-  job.rhs = vmem_ + base[2] + shift(plan.rhs, base[2]);
+  job.lhs = vmem_ + base[1] + read_vmem(flight, plan.lhs, base[1]);
+  job.rhs = vmem_ + base[2] + read_vmem(flight, plan.rhs, base[2]);
 }
 
 void Mxu::tell_accesses(const Flight& flight, const MatmulPlan& plan,
@@ -171,7 +164,6 @@ void Mxu::finish_command(Flight& flight) {
   }
   Work& work = work_[flight.index];
   context().pool.join(work);
-  context().copies.release(work.uses);
   tell_non_finite(flight, work.scan());
   if (work.mismatch()) {
     probe().assertion([&] {

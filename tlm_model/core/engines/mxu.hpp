@@ -51,7 +51,6 @@ class Mxu : public Engine {
 
     const NonFiniteScan& scan() const { return scan_; }
     bool mismatch() const { return mismatch_; }
-    DeferredCopies::Uses uses;
 
    private:
     MxuEngine* engine_ = nullptr;
@@ -63,8 +62,8 @@ class Mxu : public Engine {
   };
 
   MxuEngine& engine_for_step();
-  void find_operands(const MatmulPlan& plan, const std::array<uint64_t, 3>& base, MxuJob& job,
-                     Work& work);
+  void find_operands(Flight& flight, const MatmulPlan& plan, const std::array<uint64_t, 3>& base,
+                     MxuJob& job);
   void tell_accesses(const Flight& flight, const MatmulPlan& plan,
                      const std::array<uint64_t, 3>& base);
 

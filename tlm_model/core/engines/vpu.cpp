@@ -111,7 +111,7 @@ bool Vpu::start_command(Flight& flight) {
   if (context().no_data) {
     return true;
   }
-  find_operands(*kernel, plan.accesses.size(), work);
+  find_operands(flight, *kernel, plan.accesses.size());
   const bool looked_at = probe().wants(ProbeEvent::kNonFinite);
   uint64_t worth = 1;
   if (!looked_at && kernel->lane_operations() >= kPartOperations && kernel->can_split()) {
@@ -126,9 +126,9 @@ bool Vpu::start_command(Flight& flight) {
 }
 
 // Loads whose bytes still lie in HBM find them there, unless they must see what the kernel stores.
-void Vpu::find_operands(const VpuKernel& kernel, size_t accesses, Work& work) {
+void Vpu::find_operands(Flight& flight, const VpuKernel& kernel, size_t accesses) {
   DeferredCopies& copies = context().copies;
-  work.shifts.clear();
+  work_[flight.index].shifts.clear();
   if (copies.empty()) {
     return;
   }
@@ -138,11 +138,11 @@ void Vpu::find_operands(const VpuKernel& kernel, size_t accesses, Work& work) {
            copies.touches(static_cast<uint64_t>(print.begin), static_cast<uint64_t>(print.end));
   });
   if (!stores) {
-    shift_loads(prints, accesses, work);
+    shift_loads(flight, prints, accesses);
     return;
   }
   if (kernel.loads_before_stores()) {
-    shift_loads(prints, accesses, work);
+    shift_loads(flight, prints, accesses);
     kernel.for_each_pattern([&](const spec::StridePattern& pattern, bool write, spec::Elem) {
       const spec::ByteExtent bytes = pattern.extent();
       if (write) {
@@ -157,11 +157,12 @@ void Vpu::find_operands(const VpuKernel& kernel, size_t accesses, Work& work) {
       copies.settle(static_cast<uint64_t>(print.begin), static_cast<uint64_t>(print.end));
     }
   }
-  shift_loads(prints, accesses, work);
+  shift_loads(flight, prints, accesses);
 }
 
-void Vpu::shift_loads(std::span<const VpuFootprint> prints, size_t accesses, Work& work) {
+void Vpu::shift_loads(Flight& flight, std::span<const VpuFootprint> prints, size_t accesses) {
   DeferredCopies& copies = context().copies;
+  std::vector<int64_t>& shifts = work_[flight.index].shifts;
   for (size_t i = 0; i < prints.size(); ++i) {
     const VpuFootprint& load = prints[i];
     uint64_t begin = UINT64_MAX;
@@ -177,10 +178,10 @@ void Vpu::shift_loads(std::span<const VpuFootprint> prints, size_t accesses, Wor
     if (!first || load.write || !copies.touches(begin, end)) {
       continue;
     }
-    const int64_t shift = copies.read(begin, end, work.uses);
+    const int64_t shift = copies.read(begin, end, flight.uses);
     if (shift != 0) {
-      work.shifts.resize(accesses);
-      work.shifts[static_cast<size_t>(load.access)] = shift;
+      shifts.resize(accesses);
+      shifts[static_cast<size_t>(load.access)] = shift;
     }
   }
 }
@@ -205,7 +206,6 @@ void Vpu::tell_accesses(const Flight& flight, const VpuKernel& kernel) {
 void Vpu::finish_command(Flight& flight) {
   if (!context().no_data) {
     context().pool.join(work_[flight.index]);
-    context().copies.release(work_[flight.index].uses);
     tell_non_finite(flight, work_[flight.index].scan());
   }
 }

@@ -30,7 +30,6 @@ class Vpu : public Engine {
     const NonFiniteScan& scan() const { return scan_; }
     std::optional<VpuKernel> own;  // kernel of a command whose operands come from registers
     std::vector<int64_t> shifts;   // by access, from VMEM to where its bytes lie; empty: all 0
-    DeferredCopies::Uses uses;
 
    private:
     const VpuKernel* kernel_ = nullptr;
@@ -46,8 +45,8 @@ class Vpu : public Engine {
                             const VpuKernel& kernel) const;
   void tell_accesses(const Flight& flight, const VpuKernel& kernel);
   const VpuKernel* resolve(const VpuPlan& plan, Flight& flight, Work& work);
-  void find_operands(const VpuKernel& kernel, size_t accesses, Work& work);
-  void shift_loads(std::span<const VpuFootprint> prints, size_t accesses, Work& work);
+  void find_operands(Flight& flight, const VpuKernel& kernel, size_t accesses);
+  void shift_loads(Flight& flight, std::span<const VpuFootprint> prints, size_t accesses);
 
   uint8_t* const vmem_;
   const uint64_t vmem_bytes_;

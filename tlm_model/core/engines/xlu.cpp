@@ -60,10 +60,8 @@ bool Xlu::start_command(Flight& flight) {
     const uint64_t bytes = s.batch * s.rows * s.cols * s.elem_bytes;
     Work& work = work_[flight.index];
     const int parts = context().pool.cut(work, std::min(bytes / kXluPartBytes + 1, s.rows));
-    const uint64_t from = operand_first(plan.src, src);
-    const uint64_t to = operand_first(plan.dst, dst);
-    context().copies.write(to, to + operand_length(plan.dst), operand_length(plan.dst) == bytes);
-    const ptrdiff_t shift = context().copies.read(from, from + operand_length(plan.src), work.uses);
+    write_vmem(plan.dst, dst, operand_length(plan.dst) == bytes);
+    const ptrdiff_t shift = read_vmem(flight, plan.src, src);
     work.prepare(s, vmem_ + src + shift, vmem_ + dst, parts);
     context().pool.launch(strand_, work);
   }
@@ -73,7 +71,6 @@ bool Xlu::start_command(Flight& flight) {
 void Xlu::finish_command(Flight& flight) {
   if (!context().no_data) {
     context().pool.join(work_[flight.index]);
-    context().copies.release(work_[flight.index].uses);
   }
 }
 

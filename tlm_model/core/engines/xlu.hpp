@@ -35,7 +35,6 @@ class Xlu : public Engine {
                                                       static_cast<uint64_t>(parts_count_));
       transpose_box(shape_, src_, dst_, part, parts_count_);
     }
-    DeferredCopies::Uses uses;
 
    private:
     static constexpr uint64_t kQuickBytes = 8 << 10;
