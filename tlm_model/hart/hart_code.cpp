@@ -1,4 +1,4 @@
-// Which instructions host code has, and whether this build makes any.
+// Which instructions host code has.
 #include "hart/hart_code.hpp"
 
 namespace tpu::model {
@@ -28,9 +28,5 @@ bool code_has(HartOp op) {
 }
 
 bool code_ends_with(HartOp op) { return op == HartOp::kJal || op == HartOp::kJalr; }
-
-#if !TPU_HAS_XBYAK
-std::unique_ptr<HartCode> HartCode::make(uint8_t /*threshold*/) { return nullptr; }
-#endif
 
 }  // namespace tpu::model
