@@ -33,6 +33,12 @@ int64_t nest_offset(int64_t index, const std::array<int64_t, kLevels>& count,
   return offset;
 }
 
+// Of parts: fewer rows than this are not worth the packing of rhs, and panels of the kernels have at
+// most so many columns.
+constexpr int64_t kPartRows = 96;
+constexpr int64_t kPartRowGranule = 16;
+constexpr int64_t kPartColumnGranule = 64;
+
 }  // namespace
 
 spec::MxuExtent mxu_extent(const MxuJob& job) {
@@ -55,6 +61,46 @@ std::vector<MxuJob> mxu_split_rows(const MxuJob& job, int64_t parts, int64_t gra
     jobs.back().row_end = std::min(row + step, end);
   }
   return jobs;
+}
+
+std::vector<MxuJob> mxu_split_columns(const MxuJob& job, int64_t parts, int64_t granule) {
+  parts = std::max<int64_t>(parts, 1);
+  const size_t loop = job.n_count[1] < parts * granule && job.n_count[0] > 1 ? 0 : 1;
+  const int64_t count = job.n_count[loop];
+  int64_t step = (count + parts - 1) / parts;
+  if (loop == 1) {
+    step = (step + granule - 1) / granule * granule;
+  }
+  std::vector<MxuJob> jobs;
+  for (int64_t first = 0; first < count; first += step) {
+    MxuJob& part = jobs.emplace_back(job);
+    part.n_count[loop] = std::min(step, count - first);
+    part.rhs += first * job.n_rhs_stride[loop];
+    part.out += first * job.n_out_stride[loop];
+  }
+  return jobs;
+}
+
+MxuCut mxu_cut(const MxuJob& job) {
+  constexpr int64_t kPartTerms = 8'000'000;  // multiply-adds that are worth a thread of their own
+  const int64_t worth =
+      std::max<int64_t>(job.rows() * job.taps() * job.k() * job.n() / kPartTerms, 1);
+  const MxuCut rows{.columns = false,
+                    .most = std::clamp<int64_t>(job.rows() / kPartRows, 1, worth)};
+  const MxuCut columns{
+      .columns = true,
+      .most = std::clamp(std::max(job.n_count[1] / kPartColumnGranule, job.n_count[0]), int64_t{1},
+                         worth)};
+  // What each further part packs. Taps mostly read the same rows of lhs.
+  const int64_t by_rows = job.taps() * job.k() * job.n() * job.rhs_element();
+  const int64_t by_columns = job.rows() * job.k() * job.lhs_element();
+  const bool prefer_columns = by_columns < by_rows ? columns.most > 1 : rows.most < 2;
+  return prefer_columns ? columns : rows;
+}
+
+std::vector<MxuJob> mxu_split(const MxuJob& job, MxuCut cut, int64_t parts) {
+  return cut.columns ? mxu_split_columns(job, parts, kPartColumnGranule)
+                     : mxu_split_rows(job, parts, kPartRowGranule);
 }
 
 std::vector<MxuTile> mxu_tiles(const MxuJob& job, const spec::MxuShape& shape) {

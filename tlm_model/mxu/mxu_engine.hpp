@@ -82,4 +82,17 @@ spec::MxuExtent mxu_extent(const MxuJob& job);
 // but the last.
 std::vector<MxuJob> mxu_split_rows(const MxuJob& job, int64_t parts, int64_t granule = 1);
 
+// Likewise the columns: each inner run of them, or whole inner runs where those are shorter than
+// `parts` granules.
+std::vector<MxuJob> mxu_split_columns(const MxuJob& job, int64_t parts, int64_t granule = 1);
+
+// How a job is best cut for threads that each pack the operands of their part: by rows all parts
+// pack the same rhs, by columns the same lhs.
+struct MxuCut {
+  bool columns = false;
+  int64_t most = 1;  // parts that are worth it
+};
+MxuCut mxu_cut(const MxuJob& job);
+std::vector<MxuJob> mxu_split(const MxuJob& job, MxuCut cut, int64_t parts);
+
 }  // namespace tpu::model

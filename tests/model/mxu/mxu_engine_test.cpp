@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "arith/mxu_column.hpp"
 #include "mxu/mxu_factory.hpp"
 #include "mxu/mxu_scalar.hpp"
@@ -140,6 +144,25 @@ TEST_P(MxuEngineTest, RowRangesGiveTheSameBitsAsTheWholeJob) {
   EXPECT_EQ(parts, whole);
 }
 
+TEST_P(MxuEngineTest, ColumnRangesGiveTheSameBitsAsTheWholeJob) {
+  const auto engine = make({});
+  if (!engine->splittable()) {
+    GTEST_SKIP() << "engine takes whole jobs only";
+  }
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    const OwnedJob owned = test::strided_job(seed, Values::kSpecial);
+    std::vector<uint32_t> whole = owned.out;
+    engine->run(owned.on(whole));
+    for (const int64_t granule : {1, 4, 1000}) {
+      std::vector<uint32_t> parts = owned.out;
+      for (const MxuJob& part : mxu_split_columns(owned.on(parts), 3, granule)) {
+        engine->run(part);
+      }
+      EXPECT_EQ(parts, whole) << "seed " << seed << ", granule " << granule;
+    }
+  }
+}
+
 TEST_P(MxuEngineTest, LeavesTheCallersFloatingPointMode) {
   const auto engine = make({});
   const unsigned before = __builtin_ia32_stmxcsr();
@@ -180,6 +203,64 @@ TEST(MxuSplit, CoversAllRowsOnceInMultiplesOfTheGranule) {
   EXPECT_EQ(next, 100);
   EXPECT_EQ(parts[0].rows() % 8, 0);
   EXPECT_EQ(mxu_split_rows(owned.job, 1000).size(), 100u);
+}
+
+// The columns of all parts, as (outer, inner) pairs; each part's operands begin at its first one.
+std::vector<std::pair<int64_t, int64_t>> columns_of(const MxuJob& whole,
+                                                    const std::vector<MxuJob>& parts) {
+  std::vector<std::pair<int64_t, int64_t>> columns;
+  for (const MxuJob& part : parts) {
+    const int64_t bytes = part.out - whole.out;
+    const int64_t outer = bytes / whole.n_out_stride[0];
+    const int64_t inner = bytes % whole.n_out_stride[0] / whole.n_out_stride[1];
+    EXPECT_EQ(part.rhs - whole.rhs, outer * whole.n_rhs_stride[0] + inner * whole.n_rhs_stride[1]);
+    for (int64_t n0 = 0; n0 < part.n_count[0]; ++n0) {
+      for (int64_t n1 = 0; n1 < part.n_count[1]; ++n1) {
+        columns.emplace_back(outer + n0, inner + n1);
+      }
+    }
+  }
+  std::ranges::sort(columns);
+  return columns;
+}
+
+TEST(MxuSplit, CoversAllColumnsOnce) {
+  MxuJob job;
+  job.n_rhs_stride = {4096, 4};
+  job.n_out_stride = {8192, 4};
+  for (const auto& [outer, inner] : {std::pair{1, 300}, {3, 64}, {2, 130}, {5, 7}}) {
+    job.n_count = {outer, inner};
+    const auto all = columns_of(job, {job});
+    for (const int64_t parts : {1, 2, 3, 8}) {
+      EXPECT_EQ(columns_of(job, mxu_split_columns(job, parts, 64)), all)
+          << outer << " x " << inner << " in " << parts;
+    }
+  }
+  job.n_count = {1, 300};
+  const auto parts = mxu_split_columns(job, 2, 64);
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[0].n_count[1], 192);  // whole granules
+  job.n_count = {3, 64};
+  EXPECT_EQ(mxu_split_columns(job, 2, 64).size(), 2u);  // two runs and one
+  job.n_count = {1, 64};
+  EXPECT_EQ(mxu_split_columns(job, 2, 64).size(), 1u);
+}
+
+TEST(MxuSplit, CutsWhereLessIsPackedAgain) {
+  const auto cut = [](int64_t rows, int64_t k, int64_t n) {
+    MxuJob job;
+    job.m_count = {1, 1, 1, rows};
+    job.k_count = {1, 1, k};
+    job.n_count = {1, n};
+    return mxu_cut(job);
+  };
+  EXPECT_FALSE(cut(2048, 512, 384).columns);
+  EXPECT_EQ(cut(2048, 512, 384).most, 21);  // of 96 rows at least
+  EXPECT_TRUE(cut(64, 2688, 128).columns);  // too few rows
+  EXPECT_EQ(cut(64, 2688, 128).most, 2);
+  EXPECT_TRUE(cut(200, 784, 512).columns);    // rhs is the larger
+  EXPECT_FALSE(cut(2048, 2048, 64).columns);  // no columns to cut
+  EXPECT_EQ(cut(64, 64, 64).most, 1);         // too little work
 }
 
 TEST(MxuFactory, NamesWhatItDoesNotKnow) {

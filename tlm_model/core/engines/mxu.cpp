@@ -13,16 +13,11 @@
 namespace tpu::model {
 namespace {
 
-// Work of a part that is worth a thread of its own, in multiply-adds.
-constexpr uint64_t kPartFlops = 8'000'000;
 constexpr int64_t kQuickFlops = 100'000;
-constexpr int64_t kRowGranule = 16;
-// Every part packs all of rhs: fewer rows than this are not worth it.
-constexpr int64_t kPartRows = 96;
 
 }  // namespace
 
-void Mxu::Work::prepare(MxuEngine& engine, const MxuJob& job, int parts) {
+void Mxu::Work::prepare(MxuEngine& engine, const MxuJob& job, MxuCut cut, int parts) {
   engine_ = &engine;
   vmem_ = nullptr;
   scan_ = {};
@@ -30,7 +25,7 @@ void Mxu::Work::prepare(MxuEngine& engine, const MxuJob& job, int parts) {
   if (parts <= 1) {
     jobs_.assign(1, job);
   } else {
-    jobs_ = mxu_split_rows(job, parts, kRowGranule);
+    jobs_ = mxu_split(job, cut, parts);
   }
   set_parts(static_cast<int>(jobs_.size()));
   set_quick(engine.splittable() && job.rows() * job.taps() * job.k() * job.n() <= kQuickFlops);
@@ -118,12 +113,10 @@ bool Mxu::start_command(Flight& flight) {
   job.start_cycle = now;
   job.op_id = flight.queued.command->op_id;
   MxuEngine& engine = engine_for_step();
-  const uint64_t worth =
-      std::min(plan.flops / (2 * kPartFlops), static_cast<uint64_t>(job.rows() / kPartRows));
   const bool looked_at = probe().wants(ProbeEvent::kNonFinite);
+  const MxuCut cut = engine.splittable() && !looked_at ? mxu_cut(job) : MxuCut{};
   Work& work = work_[flight.index];
-  work.prepare(engine, job,
-               context().pool.cut(work, engine.splittable() && !looked_at ? worth : 1));
+  work.prepare(engine, job, cut, context().pool.cut(work, static_cast<uint64_t>(cut.most)));
   if (looked_at) {
     work.look_at(vmem_, plan.bytes[0].at(at(0)));
   }

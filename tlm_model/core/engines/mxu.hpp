@@ -1,6 +1,6 @@
 // Matrix unit of a core as a SystemC block: queue, cycle law (spec/arith/mxu_timing.hpp), and the
-// data work of whatever MxuEngine it was given. Long commands are split by rows over the host
-// threads.
+// data work of whatever MxuEngine it was given. Long commands are split by rows or columns over
+// the host threads.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ class Mxu : public Engine {
  private:
   class Work : public Job {
    public:
-    void prepare(MxuEngine& engine, const MxuJob& job, int parts);
+    void prepare(MxuEngine& engine, const MxuJob& job, MxuCut cut, int parts);
     // Looks at the results, bytes `out` from `vmem` on, when they are there. In one part.
     void look_at(const uint8_t* vmem, const spec::StridePattern& out) {
       vmem_ = vmem;
