@@ -109,15 +109,14 @@ struct Chain {
   }
 };
 
-// What a short segment does beside its sum: commands of one short K (first = last) then pass over
-// the results once.
+// What a segment does beside its sum, so that short commands pass over the results once.
 struct Ends {
   bool start;
   bool pad;
   bool last;
 };
 
-// One segment: running = running + (even + odd). Only short ones look at `ends`.
+// One segment: running = running + (even + odd).
 template <class V, int MR, int NV, bool kWhole>
 inline __attribute__((always_inline)) void add_segment(const BlockArgs& args, int64_t at,
                                                        int64_t terms, const float* b,
@@ -147,31 +146,27 @@ inline __attribute__((always_inline)) void add_segment(const BlockArgs& args, in
   } else {
     C::part(a, 1, b + C::kWidth, terms / 2, acc);
   }
+  if (kWhole && !ends.start && !ends.pad && !ends.last) {
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) {
+      float* c = args.out[i];
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) {
+        const typename V::F sum = V::add(V::load(even[i] + v * V::kWidth), acc[i][v]);
+        V::storeu(c + v * V::kWidth, V::add(V::loadu(c + v * V::kWidth), sum));
+      }
+    }
+    return;
+  }
 #pragma GCC unroll 8
   for (int i = 0; i < MR; ++i) {
     float* c = args.out[i];
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) {
       const typename V::F sum = V::add(V::load(even[i] + v * V::kWidth), acc[i][v]);
-      if constexpr (kWhole) {
-        V::storeu(c + v * V::kWidth, V::add(V::loadu(c + v * V::kWidth), sum));
-      } else {
-        typename V::F running = V::add(ends.start ? V::zero() : V::loadu(c + v * V::kWidth), sum);
-        running = ends.pad ? V::add(running, V::zero()) : running;
-        V::storeu(c + v * V::kWidth, ends.last ? V::canonical(running) : running);
-      }
-    }
-  }
-}
-
-// out = f(out) over a block.
-template <class V, class F>
-inline __attribute__((always_inline)) void for_out(const BlockArgs& args, int rows, int vectors,
-                                                   F f) {
-  for (int i = 0; i < rows; ++i) {
-    for (int v = 0; v < vectors; ++v) {
-      float* c = args.out[i] + v * V::kWidth;
-      V::storeu(c, f(c));
+      typename V::F running = V::add(ends.start ? V::zero() : V::loadu(c + v * V::kWidth), sum);
+      running = ends.pad ? V::add(running, V::zero()) : running;
+      V::storeu(c + v * V::kWidth, ends.last ? V::canonical(running) : running);
     }
   }
 }
@@ -184,19 +179,10 @@ void block(const BlockArgs& args) {
     const Ends ends{.start = args.zero_start && s == 0,
                     .pad = segment.pad,
                     .last = args.last && s + 1 == args.segment_count};
-    if (segment.k != kMxuSegment) {
-      add_segment<V, MR, NV, false>(args, args.segment_at[s], segment.k, b, ends);
-    } else {
-      if (ends.start) {
-        for_out<V>(args, MR, NV, [](const float*) { return V::zero(); });
-      }
+    if (segment.k == kMxuSegment) {
       add_segment<V, MR, NV, true>(args, args.segment_at[s], kMxuSegment, b, ends);
-      if (ends.pad) {
-        for_out<V>(args, MR, NV, [](const float* c) { return V::add(V::loadu(c), V::zero()); });
-      }
-      if (ends.last) {
-        for_out<V>(args, MR, NV, [](const float* c) { return V::canonical(V::loadu(c)); });
-      }
+    } else {
+      add_segment<V, MR, NV, false>(args, args.segment_at[s], segment.k, b, ends);
     }
     b += segment.k * NV * V::kWidth;
   }
