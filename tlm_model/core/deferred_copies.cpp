@@ -9,7 +9,7 @@
 namespace tpu::model {
 namespace {
 
-// More ranges cost more to look through than they save.
+// More ranges cost more to look through and to move than they save.
 constexpr size_t kMostRanges = 512;
 
 }  // namespace
@@ -91,6 +91,11 @@ void DeferredCopies::write(uint64_t low, uint64_t high, bool whole) {
   const size_t first = first_behind(low);
   const size_t last = next_from(high);
   if (first >= last) {
+    return;
+  }
+  const Range& range = ranges_[first];
+  if (ranges_.size() >= kMostRanges && range.low < low && range.high > high) {
+    settle(range.low, range.high);  // in place of one more range
     return;
   }
   if (!whole) {

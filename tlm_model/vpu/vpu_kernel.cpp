@@ -232,7 +232,14 @@ bool VpuKernel::goes_before(const VpuInsn& load, const VpuInsn& store, int secti
     same = same && (command_.loops[d] <= 1 || from.access.loop[d] == to.access.loop[d]);
   }
   const spec::VpuFootprint touched(command_, from.access, load, spec::vpu_loops_around(section));
-  return same && std::ranges::none_of(touched.patterns(), spec::repeats_bytes);
+  const auto& patterns = touched.patterns();
+  for (size_t i = 0; same && i < patterns.size(); ++i) {
+    same = !spec::repeats_bytes(patterns[i]);
+    for (size_t j = 0; same && j < i; ++j) {  // full blocks and the last one of a row, say
+      same = !spec::share_bytes(patterns[i], patterns[j]);
+    }
+  }
+  return same;
 }
 
 void VpuKernel::for_each_pattern(

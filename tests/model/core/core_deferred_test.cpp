@@ -54,13 +54,21 @@ class Machine {
   static spec::Addr in_vmem(uint32_t at) { return test::vmem(4 * int64_t{at}); }
   static spec::Addr in_hbm(uint32_t at) { return test::hbm(0, 4 * int64_t{at}); }
 
-  void add() {
+  // What the queue itself orders, transfers from HBM, copies and fills, waits for nothing.
+  void add(bool last) {
+    const uint32_t kind = next_;
+    next_ = random() % 8;
+    const auto of_dma_in = [](uint32_t k) { return k < 3 || k == 5 || k == 7; };
     Sync sync;
-    if (commands_ > 0) {
+    if (signalled_) {
       sync.wait(commands_);
     }
-    sync.signal(++commands_);
-    switch (random() % 8) {
+    ++commands_;
+    signalled_ = last || !of_dma_in(kind) || !of_dma_in(next_);
+    if (signalled_) {
+      sync.signal(commands_);
+    }
+    switch (kind) {
       case 0:
       case 1:
       case 2:
@@ -143,7 +151,9 @@ class Machine {
   }
 
   std::mt19937 random;
-  uint8_t commands_ = 0;  // each waits for the semaphore of its number
+  uint8_t commands_ = 0;    // some signal the semaphore of their number
+  bool signalled_ = false;  // the last one does
+  uint32_t next_ = 0;       // kind of the next one
 };
 
 class CoreDeferred : public ::testing::TestWithParam<uint32_t> {};
@@ -157,7 +167,7 @@ TEST_P(CoreDeferred, RandomProgramsSeeWhatTransfersBring) {
   bench.write(0, CoreBench::kHbm, kSlotBase, machine.hbm);
   bench.write(0, CoreBench::kVmem, 0, machine.vmem);
   for (int i = 0; i < 60; ++i) {
-    machine.add();
+    machine.add(i == 59);
   }
   machine.finish();
   bench.bind_slot(0, 0, kSlotBase, kWindow);
@@ -172,6 +182,126 @@ TEST_P(CoreDeferred, RandomProgramsSeeWhatTransfersBring) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, CoreDeferred, ::testing::Range(1U, 25U));
+
+// Programs of one core that end well; 64 MiB of HBM from kSlotBase on begin with 1000, 1001 ...
+class DeferredProgram : public ::testing::Test {
+ protected:
+  DeferredProgram() {
+    std::iota(data.begin(), data.end(), 1000);
+    bench.write(0, CoreBench::kHbm, kSlotBase, data);
+    bench.bind_slot(0, 0, kSlotBase, 64 << 20);
+  }
+  void run() {
+    program.halt();
+    bench.load(0, program.image(1), 1, 1);
+    bench.write32(0, CoreBench::kSeq, spec::seq::kLaunch, 1);
+    bench.start(0);
+    bench.run();
+    ASSERT_EQ(bench.state(0), spec::seq::kStateDone) << bench.fault_record(0).detail;
+  }
+  std::vector<int32_t> vmem_words(uint64_t address, uint64_t count) {
+    return bench.read<int32_t>(0, CoreBench::kVmem, address, count);
+  }
+
+  CoreBench bench{
+      "board",
+      {.overrides = {"board.chips=1", "board.torus_x=1", "board.cores_per_chip=1"}, .threads = 4}};
+  ProgramBuilder program;
+  std::vector<int32_t> data = std::vector<int32_t>(1 << 16);
+};
+
+// The queue alone orders them: bytes that are brought late must not come before a fill of before.
+TEST_F(DeferredProgram, TransfersStayBehindEarlierOnesOfTheirQueue) {
+  constexpr int64_t kAt = 11 << 20;
+  spec::FillCommand fill;
+  fill.dst = vmem(0), fill.elem_bytes = 1, fill.pattern = 0x55;
+  fill.counts = {1, 1, 1, 1, 12 << 20};
+  fill.dst_strides = {0, 0, 0, 0, 1};
+  program.command(fill, spec::Opcode::kFill, Queue::kDmaIn, {});
+  program.copy(Queue::kDmaIn, hbm(0, 0), vmem(kAt), 64 << 10, {});
+  // Over the border of what was brought.
+  program.copy(Queue::kDmaIn, vmem(kAt + (32 << 10)), vmem(13 << 20), 64 << 10, Sync().signal(1));
+  program.nop(Queue::kVpu, Sync().wait(1));
+  run();
+  const std::vector<int32_t> wanted(data.begin(), data.begin() + (16 << 10));
+  EXPECT_EQ(vmem_words(kAt, 16 << 10), wanted);
+  std::vector<int32_t> copied(16 << 10, 0x55555555);
+  std::copy_n(data.begin() + (8 << 10), 8 << 10, copied.begin());
+  EXPECT_EQ(vmem_words(13 << 20, 16 << 10), copied);
+}
+
+// Lanes of the full block and of the last one are the same bytes: each of four turns sees the one
+// before.
+TEST_F(DeferredProgram, KernelsWhoseBlocksShareBytesSeeWhatTheyStored) {
+  program.copy(Queue::kDmaIn, hbm(0, 0), vmem(0), 64 << 10, Sync().signal(1));
+  spec::VpuKernelCommand c;
+  c.row_loop = 255, c.col_loop = 3;
+  c.loops = {1, 1, 1, 2};
+  c.rows = 8, c.cols = 192;
+  spec::VpuAccess access;
+  access.addr = vmem(0);
+  access.sub = 512, access.lane = 4;
+  access.type = static_cast<uint8_t>(spec::Elem::kI32);
+  spec::VpuProgramHeader header;
+  header.section[4] = 3;
+  header.registers = 2;
+  using spec::VpuOp;
+  program.kernel(c, {access, access}, header,
+                 {{static_cast<uint8_t>(VpuOp::kLoad), 0, 0, 0, 0},
+                  {static_cast<uint8_t>(VpuOp::kNegI), 1, 0, 0, 0},
+                  {static_cast<uint8_t>(VpuOp::kStore), 0, 1, 0, 1}},
+                 Sync().wait(1).signal(2));
+  program.nop(Queue::kVpu, Sync().wait(2));
+  run();
+  const std::vector<int32_t> got = vmem_words(0, 128);
+  EXPECT_EQ(got[0], 1000);    // twice
+  EXPECT_EQ(got[64], -1064);  // once
+}
+
+TEST_F(DeferredProgram, AnAccessThatStoresBeforeItLoadsFindsAllBytes) {
+  program.copy(Queue::kDmaIn, hbm(0, 0), vmem(0), 128 << 10, Sync().signal(1));
+  spec::VpuKernelCommand c;
+  c.row_loop = 255, c.col_loop = 3;
+  c.loops = {1, 1, 1, 32};
+  c.rows = 1, c.cols = 32 << 10;
+  spec::VpuAccess in;
+  in.addr = vmem(0);
+  in.loop = {0, 0, 0, 4096};
+  in.lane = 4;
+  in.type = static_cast<uint8_t>(spec::Elem::kI32);
+  spec::VpuAccess out = in;
+  out.addr = vmem(1 << 20);
+  spec::VpuProgramHeader header;
+  header.section[0] = 2;
+  header.section[4] = 3;
+  header.registers = 3;
+  using spec::VpuOp;
+  program.kernel(c, {in, out}, header,
+                 {{static_cast<uint8_t>(VpuOp::kImm), 0, 0, 0, 7},
+                  {static_cast<uint8_t>(VpuOp::kStore), 0, 0, 0, 0},
+                  {static_cast<uint8_t>(VpuOp::kLoad), 1, 0, 0, 0},
+                  {static_cast<uint8_t>(VpuOp::kNegI), 2, 1, 0, 0},
+                  {static_cast<uint8_t>(VpuOp::kStore), 0, 2, 0, 1}},
+                 Sync().wait(1).signal(2), 1);
+  program.nop(Queue::kVpu, Sync().wait(2));
+  run();
+  std::vector<int32_t> wanted(32 << 10);
+  std::transform(data.begin(), data.begin() + (32 << 10), wanted.begin(),
+                 [](int32_t value) { return -value; });
+  std::fill_n(wanted.begin(), 1024, -7);
+  EXPECT_EQ(vmem_words(1 << 20, 32 << 10), wanted);
+}
+
+TEST_F(DeferredProgram, ATransferToItselfOverTheLinksLosesNothing) {
+  program.copy(Queue::kDmaIn, hbm(0, 0), vmem(0), 64 << 10, Sync().signal(1));
+  program.li(5, 0);
+  program.copy(Queue::kDmaRemote, vmem(0), vmem(0), 64 << 10, Sync().wait(1).signal(2), 5);
+  program.copy(Queue::kDmaOut, vmem(0), hbm(0, 1 << 20), 64 << 10, Sync().wait(2).signal(3));
+  program.nop(Queue::kVpu, Sync().wait(3));
+  run();
+  EXPECT_EQ(bench.read<int32_t>(0, CoreBench::kHbm, kSlotBase + (1 << 20), 16 << 10),
+            std::vector<int32_t>(data.begin(), data.begin() + (16 << 10)));
+}
 
 struct Deferred : ::testing::Test {
   Deferred() {
@@ -239,6 +369,17 @@ TEST_F(Deferred, ReadersOverABorderBringTheBytesUnlessTheyFollowEachOtherInHbm) 
   EXPECT_EQ(vmem[2 * kPage + 9], 9);
   EXPECT_EQ(vmem[2 * kPage + 10], 0xee);
   EXPECT_EQ(at(2 * kPage + 10, copies.read(2 * kPage + 10, 3 * kPage, uses)), 9);
+}
+
+// Each such write could leave two ranges where one was.
+TEST_F(Deferred, ManySmallWritesBringTheRestOnce) {
+  ASSERT_TRUE(copies.defer(0, 8 * kPage, bank, 0));
+  for (uint64_t at = 8 * kPage - 64; at > 0; at -= 64) {
+    copies.write(at, at + 4, true);
+  }
+  EXPECT_FALSE(copies.touches(0, 7 * kPage));  // brought when there were too many ranges
+  EXPECT_EQ(vmem[0], 1);
+  EXPECT_EQ(vmem[7 * kPage - 64], 7);
 }
 
 TEST_F(Deferred, PagesThatAreAbsentOrWrittenByAJobAreNotHeld) {

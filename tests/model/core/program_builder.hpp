@@ -107,14 +107,28 @@ class ProgramBuilder {
     c.dst_pitch = static_cast<int32_t>(4 * rows);
     command(c, spec::Opcode::kTranspose, spec::Queue::kXlu, sync);
   }
+  // A kernel by hand: `program` is placed behind the code, with `header`.
+  void kernel(spec::VpuKernelCommand c, const std::vector<spec::VpuAccess>& accesses,
+              const spec::VpuProgramHeader& header, std::vector<spec::VpuInsn> program,
+              const Sync& sync, uint8_t flags = 0) {
+    c.accesses = static_cast<uint8_t>(accesses.size());
+    head(c.head, spec::Opcode::kVpuKernel, spec::Queue::kVpu, sync,
+         (sizeof c + accesses.size() * sizeof(spec::VpuAccess)) / 8, flags);
+    vpu_fixups_.push_back({here(), header, std::move(program)});
+    append(c);
+    for (const spec::VpuAccess& access : accesses) {
+      append(access);
+    }
+  }
   // Flat kernel over `elements` f32: out = op(in), one unary operation.
   void unary_kernel(spec::VpuOp op, int64_t in, int64_t out, uint32_t elements, const Sync& sync,
                     uint8_t in_reg = 0) {
+    using spec::VpuOp;
     spec::VpuKernelCommand c;
-    c.row_loop = 255, c.col_loop = 3, c.accesses = 2;
+    c.row_loop = 255, c.col_loop = 3;
     c.loops = {1, 1, 1, (elements + 1023) / 1024};
     c.rows = 1, c.cols = elements;
-    std::array<spec::VpuAccess, 2> access;
+    std::vector<spec::VpuAccess> access(2);
     access[0].addr = vmem(in, in_reg);
     access[1].addr = vmem(out);
     for (spec::VpuAccess& a : access) {
@@ -122,28 +136,28 @@ class ProgramBuilder {
       a.lane = 4;
       a.type = static_cast<uint8_t>(spec::Elem::kF32);
     }
-    head(c.head, spec::Opcode::kVpuKernel, spec::Queue::kVpu, sync, (sizeof c + sizeof access) / 8,
-         1);
-    vpu_fixups_.push_back({here(), op});
-    append(c);
-    append(access);
+    spec::VpuProgramHeader header;
+    header.section[4] = 3;
+    header.registers = 2;
+    kernel(c, access, header,
+           {{static_cast<uint8_t>(VpuOp::kLoad), 0, 0, 0, 0},
+            {static_cast<uint8_t>(op), 1, 0, 0, 0},
+            {static_cast<uint8_t>(VpuOp::kStore), 0, 1, 0, 1}},
+           sync, 1);
   }
 
   // Code with VPU programs appended, header in front.
   std::vector<uint8_t> image(uint32_t slots = 0) {
     std::vector<uint64_t> code = words_;
-    for (const auto& [word, op] : vpu_fixups_) {
+    for (const auto& [word, header, program] : vpu_fixups_) {
       const auto offset = static_cast<uint32_t>(code.size() * 8);
       std::memcpy(
           reinterpret_cast<uint8_t*>(&code[word]) + offsetof(spec::VpuKernelCommand, program),
           &offset, sizeof offset);
-      spec::VpuProgramHeader header;
-      header.section[4] = 3;
-      header.registers = 2;
       append_to(code, header);
-      append_to(code, spec::VpuInsn{static_cast<uint8_t>(spec::VpuOp::kLoad), 0, 0, 0, 0});
-      append_to(code, spec::VpuInsn{static_cast<uint8_t>(op), 1, 0, 0, 0});
-      append_to(code, spec::VpuInsn{static_cast<uint8_t>(spec::VpuOp::kStore), 0, 1, 0, 1});
+      for (const spec::VpuInsn& insn : program) {
+        append_to(code, insn);
+      }
     }
     tpu_program_image_header_t h{};
     h.magic = TPU_PROGRAM_MAGIC;
@@ -185,7 +199,12 @@ class ProgramBuilder {
   }
 
   std::vector<uint64_t> words_;
-  std::vector<std::pair<uint32_t, spec::VpuOp>> vpu_fixups_;
+  struct VpuProgram {
+    uint32_t word;  // of its command
+    spec::VpuProgramHeader header;
+    std::vector<spec::VpuInsn> code;
+  };
+  std::vector<VpuProgram> vpu_fixups_;
 };
 
 }  // namespace tpu::model::test

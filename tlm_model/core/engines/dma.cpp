@@ -177,6 +177,13 @@ bool Dma::place_remote(const Flight& flight, size_t index, const DmaPlan& plan, 
            .run_bytes = plan.box.run_bytes,
            .bytes = plan.box.total_bytes};
   write.address.offset += flight.queued.addend[index];
+  if (peer == context().core_id &&
+      write.address.space == static_cast<uint8_t>(spec::Space::kVmem)) {
+    // The transfer may turn out to be one from a place to itself, or a fault: nothing is written.
+    const int64_t low = std::max<int64_t>(write.address.offset + write.low, 0);
+    const int64_t high = std::max(write.address.offset + write.high, low);
+    context().copies.settle(static_cast<uint64_t>(low), static_cast<uint64_t>(high));
+  }
   RemotePlace target;
   const RemoteAnswer answer = ici_port->peer(peer).remote_open(write, &target);
   switch (answer.status) {
@@ -212,6 +219,7 @@ bool Dma::start_command(Flight& flight) {
   const auto& plan = std::get<DmaPlan>(flight.queued.command->plan);
   Transfer& transfer = transfers_[flight.index];
   transfer.dropped = transfer.deferred = false;
+  transfer.vmem = {};
   transfer.packed.clear();
   transfer.src_hbm = transfer.dst_hbm = nullptr;
   Place src;
@@ -346,12 +354,35 @@ MemoryView Dma::packed_view(const DmaPlan& plan, Transfer& transfer) {
 
 // Whether the transfer need not be done now: from one place of HBM to one of VMEM.
 bool Dma::defer(const DmaPlan& plan, const Place& src, const Place& dst) {
+  const uint64_t at = operand_first(plan.dst, dst.base);
   return !plan.is_fill && src.hbm != nullptr && dst.vmem && !use_.verilog() &&
          plan.box.total_bytes >= DeferredCopies::kLeastBytes &&
          spec::box_contiguous(plan.box, BoxSide::kSrc) &&
          spec::box_contiguous(plan.box, BoxSide::kDst) &&
-         context().copies.defer(operand_first(plan.dst, dst.base), plan.box.total_bytes, *src.hbm,
+         !works_on_vmem(at, at + plan.box.total_bytes) &&
+         context().copies.defer(at, plan.box.total_bytes, *src.hbm,
                                 operand_first(plan.src, src.base));
+}
+
+ByteExtent Dma::vmem_extent(const Operand& operand, const Place& place) {
+  const auto first = static_cast<int64_t>(operand_first(operand, place.base));
+  return place.vmem ? ByteExtent{first, first + static_cast<int64_t>(operand_length(operand))}
+                    : ByteExtent{};
+}
+
+// Whether the work of an earlier command of this queue, which nothing but the queue orders, may
+// still read or write bytes of [low, high).
+bool Dma::works_on_vmem(uint64_t low, uint64_t high) const {
+  for (size_t i = 0; i + 1 < flight_count(); ++i) {
+    const Transfer& earlier = transfers_[flight(i).index];
+    const auto touches = [&](const ByteExtent& bytes) {
+      return bytes.low < static_cast<int64_t>(high) && bytes.high > static_cast<int64_t>(low);
+    };
+    if (std::ranges::any_of(earlier.vmem, touches)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void Dma::start_work(Flight& flight, const DmaPlan& plan, Place src, const Place& dst,
@@ -363,6 +394,7 @@ void Dma::start_work(Flight& flight, const DmaPlan& plan, Place src, const Place
   if (transfer.deferred) {
     return;
   }
+  transfer.vmem = {vmem_extent(plan.src, src), vmem_extent(plan.dst, dst)};
   if (src.vmem) {
     src.flat += read_vmem(flight, plan.src, src.base);
   }

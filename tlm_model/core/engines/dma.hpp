@@ -5,6 +5,7 @@
 // whose addresses come from a list, stay with the model.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -137,7 +138,8 @@ class Dma : public Engine, private FlowListener {
     bool inbound = false;   // the receiver counts on being told when it has landed
     bool same = false;      // source and destination are one: nothing changes
     bool deferred = false;  // nobody moves the bytes yet
-    DmaGranules granules;   // of the Verilog, where it decides
+    std::array<spec::ByteExtent, 2> vmem{};  // that its work reads and writes
+    DmaGranules granules;                    // of the Verilog, where it decides
   };
 
   // dma_indexed.cpp
@@ -165,6 +167,8 @@ class Dma : public Engine, private FlowListener {
   void start_work(Flight& flight, const DmaPlan& plan, Place src, const Place& dst,
                   Transfer& transfer);
   bool defer(const DmaPlan& plan, const Place& src, const Place& dst);
+  static spec::ByteExtent vmem_extent(const Operand& operand, const Place& place);
+  bool works_on_vmem(uint64_t low, uint64_t high) const;
   uint64_t carried(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
                    Transfer& transfer);
   void tell_accesses(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,

@@ -70,6 +70,7 @@ bool Dma::indexed_apart(const Flight& flight, const DmaPlan& plan, const Place& 
 bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
   Transfer& transfer = transfers_[flight.index];
   transfer.dropped = transfer.inbound = transfer.same = transfer.deferred = false;
+  transfer.vmem = {};
   transfer.src_hbm = transfer.dst_hbm = nullptr;
   Place src, dst;
   uint64_t list = 0;
@@ -199,6 +200,7 @@ void Dma::start_indexed_work(const IndexedPlan& plan, const Place& src, const Pl
       write_vmem(*operand, place->base, false);
     }
   }
+  transfer.vmem = {vmem_extent(plan.transfer.src, src), vmem_extent(plan.transfer.dst, dst)};
   const MemoryView from = indexed_view(src, box, BoxSide::kSrc, transfer.src_pages);
   const MemoryView to = indexed_view(dst, box, BoxSide::kDst, transfer.dst_pages);
   transfer.src_hbm = src.hbm;

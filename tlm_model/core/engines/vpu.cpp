@@ -125,7 +125,8 @@ bool Vpu::start_command(Flight& flight) {
   return true;
 }
 
-// Loads whose bytes still lie in HBM find them there, unless they must see what the kernel stores.
+// Loads whose bytes still lie in HBM find them there, unless they may have to see what the kernel
+// stores.
 void Vpu::find_operands(Flight& flight, const VpuKernel& kernel, size_t accesses) {
   DeferredCopies& copies = context().copies;
   work_[flight.index].shifts.clear();
@@ -168,14 +169,20 @@ void Vpu::shift_loads(Flight& flight, std::span<const VpuFootprint> prints, size
     uint64_t begin = UINT64_MAX;
     uint64_t end = 0;
     bool first = true;
+    bool stores = false;
     for (size_t j = 0; j < prints.size(); ++j) {  // all that goes by this access
       if (prints[j].access == load.access) {
-        first = first && j >= i;
+        first = first && (j >= i || prints[j].write);
+        stores = stores || prints[j].write;
         begin = std::min(begin, static_cast<uint64_t>(prints[j].begin));
         end = std::max(end, static_cast<uint64_t>(prints[j].end));
       }
     }
     if (!first || load.write || !copies.touches(begin, end)) {
+      continue;
+    }
+    if (stores) {  // an access is in one place for all that goes by it
+      copies.settle(begin, end);
       continue;
     }
     const int64_t shift = copies.read(begin, end, flight.uses);
