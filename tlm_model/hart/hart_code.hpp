@@ -57,6 +57,8 @@ class HartCode {
   virtual ~HartCode() = default;
 
   uint8_t threshold() const { return threshold_; }
+  // That have code so far.
+  virtual size_t runs() const = 0;
   // The entry where there is no code.
   virtual const void* miss() const = 0;
   // Code of the run at `pc`; null when there is no more room.

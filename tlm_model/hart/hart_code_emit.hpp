@@ -19,6 +19,7 @@ class HartEmitter : public HartCode, private Xbyak::CodeGenerator {
  public:
   explicit HartEmitter(uint8_t threshold);
 
+  size_t runs() const override { return made_.size(); }
   const void* miss() const override { return miss_; }
   const void* run_at(const HartPlace& place, uint32_t pc,
                      std::span<const DecodedInsn> run) override;

@@ -112,7 +112,12 @@ HostPort::HostPort(std::function<std::shared_ptr<void>()> elaborate) {
         "this process has had a simulated board already: SystemC has one kernel a process; use "
         "another process for another board");
   }
-  thread_ = std::thread([this, make = std::move(elaborate)] { kernel_thread(make); });
+  try {
+    thread_ = std::thread([this, make = std::move(elaborate)] { kernel_thread(make); });
+  } catch (...) {
+    kernel_used = false;  // nothing of the kernel has been used
+    throw;
+  }
   std::unique_lock lock(mutex_);
   reply_cv_.wait(lock, [this] { return parked_ || ended_; });
   if (ended_) {
@@ -196,7 +201,7 @@ const std::function<void()>* HostPort::take() {
   }
   gate_patience_.came();
   posted_.store(false, std::memory_order_relaxed);
-  return closing_ ? nullptr : std::exchange(job_, nullptr);
+  return std::exchange(job_, nullptr);  // null: it closes
 }
 
 void HostPort::on_attention(std::function<void()> serve) {
@@ -279,8 +284,8 @@ void HostPort::call(const std::function<void()>& job, std::chrono::nanoseconds l
 void HostPort::close() {
   {
     std::unique_lock lock(mutex_);
+    closing_ = true;  // before it waits, so that no further call comes first
     reply_cv_.wait(lock, [this] { return ended_ || !busy_; });
-    closing_ = true;
     posted_.store(true, std::memory_order_release);
     request_cv_.notify_all();
     reply_cv_.notify_all();

@@ -28,6 +28,11 @@ constexpr uint32_t kData = 0x2000'0000;
 constexpr uint32_t kDataSize = 0x1000;
 constexpr uint32_t kDevice = 0x4000'0000;
 constexpr uint32_t kHandler = kCode + 0x800;
+// A handler that looks at the counters and steps over the instruction.
+constexpr std::initializer_list<uint32_t> kStepOver = {
+    rv::csrrs(5, kCsrMepc, 0),     rv::addi(5, 5, 4),
+    rv::csrrw(0, kCsrMepc, 5),     rv::csrrs(6, kCsrMcycle, 0),
+    rv::csrrs(6, kCsrMinstret, 0), rv::kMret};
 
 uint64_t environment_number(const char* name, uint64_t fallback) {
   const char* text = std::getenv(name);
@@ -124,14 +129,24 @@ class HartCodeTest : public ::testing::Test {
   std::mt19937_64 random_{environment_number("TPU_SEED", 1)};
 };
 
-TEST_F(HartCodeTest, RandomProgramsTakeTheSameCycles) {
-  const uint64_t programs = environment_number("TPU_HART_PROGRAMS", 3000);
-  ProgramMaker maker(random_);
-  for (uint64_t n = 0; n < programs; ++n) {
+// Few enough programs for each that all have room for their code.
+constexpr uint64_t kProgramsAtOnce = 500;
+
+class HartCodeRandom : public HartCodeTest, public ::testing::WithParamInterface<uint64_t> {};
+
+TEST_P(HartCodeRandom, ProgramsTakeTheSameCycles) {
+  random_.seed(random_() + GetParam());
+  ProgramMaker maker(random_, kCode + kCodeSize);
+  for (uint64_t n = 0; n < kProgramsAtOnce; ++n) {
     const std::vector<uint16_t> program = maker.make();
     const auto end = kCode + static_cast<uint32_t>(2 * program.size());
-    load({});
+    ASSERT_LT(end, kHandler);
+    load({}, kStepOver);
     place(kCode, program.data(), 2 * program.size());
+    const uint32_t beyond = n % 4 == 0 ? 64 : 0;  // of the data's end, by the largest offsets
+    for (Machine* machine : {&plain_, &coded_}) {
+      machine->hart.set_reg(kBaseRegister, kData + kDataSize / 2 + beyond);
+    }
     for (unsigned i = 1; i < kRegisterCount; ++i) {
       const auto value = static_cast<uint32_t>(random_() >> (random_() % 64));
       if (i != kBaseRegister) {
@@ -149,7 +164,12 @@ TEST_F(HartCodeTest, RandomProgramsTakeTheSameCycles) {
     plain_.hart.clear_breakpoint(end);
     coded_.hart.clear_breakpoint(end);
   }
+  EXPECT_GT(code_->runs(), kProgramsAtOnce);
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Seeds, HartCodeRandom,
+    ::testing::Range(uint64_t{0}, environment_number("TPU_HART_PROGRAMS", 3000) / kProgramsAtOnce));
 
 TEST_F(HartCodeTest, ConstantsBesideTheInstructionsAndDevices) {
   load({rv::lui(5, kCode >> 12), rv::lui(6, kDevice >> 12), rv::lbu(10, 1, 5), rv::lh(11, 2, 5),
@@ -160,26 +180,36 @@ TEST_F(HartCodeTest, ConstantsBesideTheInstructionsAndDevices) {
 }
 
 TEST_F(HartCodeTest, TrapsComeFromTheMiddleOfARun) {
-  // Two that are misaligned and one where nothing is. The handler looks at the counters and steps
-  // over the instruction.
+  // Two that are misaligned and one where nothing is.
   load({rv::addi(9, kBaseRegister, 1), rv::addi(10, 10, 1), rv::lw(11, 0, 9), rv::addi(12, 12, 1),
         rv::sw(10, 0, 9), rv::lw(13, 16, 0), rv::div(14, 10, 12), rv::jal(0, -28)},
-       {rv::csrrs(5, kCsrMepc, 0), rv::addi(5, 5, 4), rv::csrrw(0, kCsrMepc, 5),
-        rv::csrrs(6, kCsrMcycle, 0), rv::csrrs(7, kCsrMinstret, 0), rv::kMret});
+       kStepOver);
   run_slices(300);
   EXPECT_GT(coded_.hart.reg(12), 10U);
 }
 
 TEST_F(HartCodeTest, InstructionsThatAreWrittenAnewRunAnew) {
-  // Each round the store turns the addition of 1 into one of 2, or back.
+  // Each round the store turns the addition of 1 into one of 2, or back; soon behind the start of
+  // its run, and as far as one goes.
   const uint32_t one = rv::addi(10, 10, 1);
-  load({rv::lui(5, kCode >> 12), rv::lw(6, 28, 5), rv::lw(7, 36, 5), rv::r_type(0, 4, 6, 6, 7),
-        rv::sw(6, 28, 5), rv::addi(11, 11, 1), rv::kNop, one, rv::jal(0, -28),
-        one ^ rv::addi(10, 10, 2)});
-  run_slices(200);
-  const double rounds = coded_.hart.reg(11);
-  EXPECT_GT(rounds, 20);
-  EXPECT_NEAR(coded_.hart.reg(10), 1.5 * rounds, 3);
+  for (const int32_t nops : {1, 24}) {
+    const int32_t at = 4 * (6 + nops);  // of the addition
+    std::vector<uint32_t> program = {rv::lui(5, kCode >> 12), rv::lw(6, at, 5),
+                                     rv::lw(7, at + 8, 5),    rv::r_type(0, 4, 6, 6, 7),
+                                     rv::sw(6, at, 5),        rv::addi(11, 11, 1)};
+    program.resize(program.size() + static_cast<size_t>(nops), rv::kNop);
+    program.insert(program.end(), {one, rv::jal(0, -at), one ^ rv::addi(10, 10, 2)});
+    load({});
+    place(kCode, program.data(), program.size() * sizeof(uint32_t));
+    for (Machine* machine : {&plain_, &coded_}) {
+      machine->hart.set_reg(10, 0);
+      machine->hart.set_reg(11, 0);
+    }
+    run_slices(200);
+    const double rounds = coded_.hart.reg(11);
+    EXPECT_GT(rounds, 20);
+    EXPECT_NEAR(coded_.hart.reg(10), 1.5 * rounds, 3);
+  }
 }
 
 TEST_F(HartCodeTest, WatchesSeeAccessesOfCode) {

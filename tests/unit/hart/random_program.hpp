@@ -15,7 +15,10 @@ inline constexpr uint32_t kCounterRegister = 31;  // counts the loop down
 // Control flow goes forward, but for one counted loop.
 class ProgramMaker {
  public:
-  explicit ProgramMaker(std::mt19937_64& random) : random_(random) {}
+  // `code_end`: of 4 KiB of code that may be loaded from; then some accesses trap, too: those that
+  // are misaligned or behind the end of a memory, all of four bytes.
+  explicit ProgramMaker(std::mt19937_64& random, uint32_t code_end = 0)
+      : random_(random), code_end_(code_end) {}
 
   std::vector<uint16_t> make() {
     code_.clear();
@@ -92,12 +95,19 @@ class ProgramMaker {
 
   void memory() {
     const uint32_t size = pick(3);
-    const int32_t offset =
-        (static_cast<int32_t>(pick(4096)) - 2048) & -static_cast<int32_t>(1U << size);
+    const uint32_t funct3 = size == 2 ? 2 : size + 4 * pick(2);
+    const int32_t aligned = code_end_ != 0 && pick(8) == 0 ? -1 : -static_cast<int32_t>(1U << size);
+    if (code_end_ != 0 && pick(4) == 0) {
+      word(rv::lui(7, code_end_ >> 12));
+      const int32_t offset =
+          pick(2) != 0 ? static_cast<int32_t>(pick(16)) - 8 : static_cast<int32_t>(pick(128)) - 64;
+      word(rv::i_type(0x03, funct3, destination(), 7, offset & aligned));
+      return;
+    }
+    const int32_t offset = (static_cast<int32_t>(pick(4096)) - 2048) & aligned;
     if (pick(2) != 0) {
       word(rv::store(size, source(), offset, kBaseRegister));
     } else {
-      const uint32_t funct3 = size == 2 ? 2 : size + 4 * pick(2);
       word(rv::i_type(0x03, funct3, destination(), kBaseRegister, offset));
     }
   }
@@ -106,7 +116,7 @@ class ProgramMaker {
   // instruction, so the jumped-over part is filled with compressed instructions.
   void control() {
     const uint32_t skip = pick(6);
-    switch (pick(3)) {
+    switch (pick(6)) {
       case 0: {
         constexpr uint32_t kKinds[6] = {0, 1, 4, 5, 6, 7};
         word(rv::branch(kKinds[pick(6)], source(), source(), static_cast<int32_t>(4 + 2 * skip)));
@@ -114,6 +124,18 @@ class ProgramMaker {
       }
       case 1:
         word(rv::jal(destination(), static_cast<int32_t>(4 + 2 * skip)));
+        break;
+      case 2:  // c.j, c.jal
+        half((pick(2) != 0 ? 0xA001U : 0x2001U) | ((1 + skip) & 7U) << 3);
+        break;
+      case 3:  // c.beqz, c.bnez
+        half((pick(2) != 0 ? 0xC001U : 0xE001U) | pick(8) << 7 | ((1 + skip) & 3U) << 3 |
+             ((1 + skip) >> 2) << 10);
+        break;
+      case 4:  // auipc t, 0; c.addi t, 8 + ...; c.jr t or c.jalr t
+        word(rv::auipc(7, 0));
+        half(0x0001U | 7U << 7 | (8 + 2 * skip) << 2);
+        half((pick(2) != 0 ? 0x8002U : 0x9002U) | 7U << 7);
         break;
       default:  // auipc t, 0; jalr rd, t, 8 + ...
         word(rv::auipc(7, 0));
@@ -168,6 +190,7 @@ class ProgramMaker {
   }
 
   std::mt19937_64& random_;
+  const uint32_t code_end_;
   std::vector<uint16_t> code_;
 };
 
