@@ -77,17 +77,50 @@ class TileEmitter {
     return fixed;
   }
 
-  const TileState::Program& program_of_command() {
-    const auto fixed = fixed_indexes();
+  const TileState::Program& program_of_command() { return program_with(fixed_indexes()); }
+
+  const TileState::Program& program_with(const std::map<int, int64_t>& fixed) {
     TileState::Program& program = state_.programs[{tile_.first, tile_.last, fixed}];
-    if (program.number < 0) {
-      VpuGenOptions options = plan_.options;
-      options.first = tile_.first;
-      options.last = tile_.last;
-      program.generated = generate_vpu(fixed.empty() ? nest_ : fix_indexes(nest_, fixed), options);
-      program.number = ctx_.sink.listing.add_program(program.generated.program);
+    if (program.number >= 0) {
+      return program;
     }
+    VpuGenOptions options = plan_.options;
+    options.first = tile_.first;
+    options.last = tile_.last;
+    program.generated = generate_vpu(fixed.empty() ? nest_ : fix_indexes(nest_, fixed), options);
+    if (!fixed.empty() && loads_what_it_stored(program.generated)) {
+      return program = program_with({});
+    }
+    program.number = ctx_.sink.listing.add_program(program.generated.program);
     return program;
+  }
+
+  // A result may lie over an operand that the program of all indexes loads before it stores there
+  // (stores_last()). With less to compute the order may be another one.
+  bool loads_what_it_stored(const VpuGenResult& generated) const {
+    const auto range = [this](const Value* v) {
+      const int64_t first = places_.at(v).vmem;
+      return std::pair(first, first + v->type.bytes());
+    };
+    std::vector<std::pair<int64_t, int64_t>> stored;
+    for (const spec::VpuInsn& i : generated.program.code) {
+      const auto op = static_cast<spec::VpuOp>(i.op);
+      if (op != spec::VpuOp::kLoad && op != spec::VpuOp::kStore) {
+        continue;
+      }
+      const AccessRole& role = generated.roles.at(i.imm);
+      const auto index = static_cast<size_t>(role.index);
+      if (role.kind == AccessRole::Kind::kStore && !plan_.out_stream.contains(role.index)) {
+        stored.push_back(range(nest_.nodes[index].op->result()));
+      } else if (role.kind == AccessRole::Kind::kLoad && plan_.in_stream[index] == -1) {
+        const auto [low, high] = range(nest_.accesses[index].value);
+        if (std::ranges::any_of(stored,
+                                [&](const auto& s) { return s.first < high && low < s.second; })) {
+          return true;
+        }
+      }
+    }
+    return false;
   }
 
   // Loops of the command: the innermost four of the order; outer ones have one iteration here.

@@ -66,6 +66,15 @@ def _collatz(n):
                           (n, jnp.int32(0)))
 
 
+def _chosen_by_index(dims, across, number):
+    """a, b = (a or w, chosen by the first index), a + b: the new a may lie over the old one, which b reads."""
+    def f(a, b, w, n):
+        index = lax.broadcasted_iota(jnp.int32, dims, 0)
+        other = lax.broadcast_in_dim(w, dims, across)
+        return lax.fori_loop(0, n, lambda i, s: (jnp.where(index == number, s[0], other), s[0] + s[1]), (a, b))
+    return f
+
+
 def loops() -> list[Case]:
     """fori_loop, while_loop, map: counters, zero trips, carried values of all sizes, circles, nests."""
     v, m = _random(8), _random(20, 30)
@@ -127,6 +136,11 @@ def loops() -> list[Case]:
         Case("two_loops", lambda x: lax.fori_loop(0, 3, lambda i, c: c * 2, lax.fori_loop(0, 2, lambda i, c: c + 1, x)),
              (v,)),
         Case("iota_in_loop", lambda x: lax.fori_loop(0, 3, lambda i, c: c + jnp.arange(8, dtype=jnp.float32), x), (v,)),
+        *(Case(f"carried_over_another_{name}", _chosen_by_index(dims, across, number),
+               (a := _random(*dims), a * 3 + 1, _random(*(dims[d] for d in across), seed=1), _i32(trips)))
+          for name, dims, across, number, trips in (
+              ("zero", (1, 4), (1,), 1, 1), ("one", (1, 2, 2, 4), (3,), 1, 3),
+              ("phases", (2, 2, 2, 2, 2), (1, 3), 0, 2), ("views", (2, 3, 2, 3, 2, 5), (1, 3, 5), 0, 1))),
         Case("constant_in_loop",
              lambda x: lax.fori_loop(0, 3, lambda i, c: c * np.array([1, 2, 1, .5, 1, 1, 2, 1], np.float32), x), (v,)),
         Case("constant_result", lambda x: lax.fori_loop(0, 3, lambda i, s: (jnp.zeros(8), s[0] + s[1]), (x, x)), (v,)),
