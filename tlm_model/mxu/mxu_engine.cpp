@@ -33,10 +33,10 @@ int64_t nest_offset(int64_t index, const std::array<int64_t, kLevels>& count,
   return offset;
 }
 
-// Of parts: fewer rows than this are not worth the packing of rhs, and panels of the kernels have at
-// most so many columns.
+// Of parts: fewer rows than this are not worth the packing of rhs.
 constexpr int64_t kPartRows = 96;
 constexpr int64_t kPartRowGranule = 16;
+// Panels of the kernels have at most so many columns.
 constexpr int64_t kPartColumnGranule = 64;
 
 }  // namespace
