@@ -8,6 +8,7 @@
 
 #include "arith/f32.hpp"
 #include "arith/trigonometric.hpp"
+#include "ir/compare_values.hpp"
 #include "ir/elements.hpp"
 
 namespace tpu::compiler::eval {
@@ -232,24 +233,6 @@ int64_t binary_int(Kind kind, int64_t a, int64_t b, Elem e) {
       return static_cast<int64_t>((low_bits(a, 32) * low_bits(b, 32)) >> 32);
     default:
       return shift_int(kind, a, b, e);
-  }
-}
-
-template <typename T, typename Less>
-bool compare_values(CompareDirection d, T a, T b, Less lt) {
-  switch (d) {
-    case CompareDirection::kEq:
-      return a == b;
-    case CompareDirection::kNe:
-      return a != b;
-    case CompareDirection::kGe:
-      return lt(b, a) || a == b;
-    case CompareDirection::kGt:
-      return lt(b, a);
-    case CompareDirection::kLe:
-      return lt(a, b) || a == b;
-    default:
-      return lt(a, b);
   }
 }
 

@@ -2,8 +2,10 @@
 // that every element keeps its bits.
 #include "vpu/fixed_indexes.hpp"
 
-#include <algorithm>
+#include <functional>
 #include <set>
+
+#include "ir/compare_values.hpp"
 
 namespace tpu::compiler {
 
@@ -61,24 +63,6 @@ bool is_known(const Operand& o) { return o.kind == Operand::Kind::kImmediate; }
 
 Operand known(uint32_t bits) { return {Operand::Kind::kImmediate, 0, bits}; }
 
-bool holds(CompareDirection direction, int32_t a, int32_t b) {
-  switch (direction) {
-    case CompareDirection::kEq:
-      return a == b;
-    case CompareDirection::kNe:
-      return a != b;
-    case CompareDirection::kGe:
-      return a >= b;
-    case CompareDirection::kGt:
-      return a > b;
-    case CompareDirection::kLe:
-      return a <= b;
-    case CompareDirection::kLt:
-      return a < b;
-  }
-  return false;
-}
-
 std::optional<Operand> fold_integer(Kind kind, const std::vector<Operand>& in) {
   if (!is_known(in[0]) || !is_known(in[1])) {
     return std::nullopt;
@@ -121,7 +105,7 @@ std::optional<Operand> fold_compare(const Op& op, const std::vector<Operand>& in
   const CompareDirection direction = op.as<CompareAttrs>().direction;
   if (is_known(in[0]) && is_known(in[1])) {
     const auto value = [&](size_t i) { return static_cast<int32_t>(in[i].immediate); };
-    return known(holds(direction, value(0), value(1)) ? 1 : 0);
+    return known(compare_values(direction, value(0), value(1), std::less<int32_t>()) ? 1 : 0);
   }
   if (direction == CompareDirection::kEq || direction == CompareDirection::kNe) {
     for (const size_t i : {0u, 1u}) {
