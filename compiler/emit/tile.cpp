@@ -4,6 +4,7 @@
 
 #include "emit/exchange/inflight.hpp"
 #include "emit/loop.hpp"
+#include "plan/in_place.hpp"
 #include "vpu/fixed_indexes.hpp"
 
 namespace tpu::compiler {
@@ -34,7 +35,7 @@ class TileEmitter {
       commands *= tile_.count[static_cast<size_t>(plan_.order[i])];
     }
     for (int64_t n = 0; n < commands; ++n) {
-      const TileState::Program& program = program_of_command();
+      const TileState::Program& program = program_with(fixed_indexes());
       Command command;
       int carries = 0;
       for (const AccessRole& role : program.generated.roles) {
@@ -77,8 +78,6 @@ class TileEmitter {
     return fixed;
   }
 
-  const TileState::Program& program_of_command() { return program_with(fixed_indexes()); }
-
   const TileState::Program& program_with(const std::map<int, int64_t>& fixed) {
     TileState::Program& program = state_.programs[{tile_.first, tile_.last, fixed}];
     if (program.number >= 0) {
@@ -102,25 +101,15 @@ class TileEmitter {
       const int64_t first = places_.at(v).vmem;
       return std::pair(first, first + v->type.bytes());
     };
-    std::vector<std::pair<int64_t, int64_t>> stored;
-    for (const spec::VpuInsn& i : generated.program.code) {
-      const auto op = static_cast<spec::VpuOp>(i.op);
-      if (op != spec::VpuOp::kLoad && op != spec::VpuOp::kStore) {
-        continue;
+    return compiler::loads_what_it_stored(generated, [&](int node, int access) {
+      const auto from = static_cast<size_t>(access);
+      if (plan_.out_stream.contains(node) || plan_.in_stream[from] != -1) {
+        return false;
       }
-      const AccessRole& role = generated.roles.at(i.imm);
-      const auto index = static_cast<size_t>(role.index);
-      if (role.kind == AccessRole::Kind::kStore && !plan_.out_stream.contains(role.index)) {
-        stored.push_back(range(nest_.nodes[index].op->result()));
-      } else if (role.kind == AccessRole::Kind::kLoad && plan_.in_stream[index] == -1) {
-        const auto [low, high] = range(nest_.accesses[index].value);
-        if (std::ranges::any_of(stored,
-                                [&](const auto& s) { return s.first < high && low < s.second; })) {
-          return true;
-        }
-      }
-    }
-    return false;
+      const auto [low, high] = range(nest_.accesses[from].value);
+      const auto [first, end] = range(nest_.nodes[static_cast<size_t>(node)].op->result());
+      return first < high && low < end;
+    });
   }
 
   // Loops of the command: the innermost four of the order; outer ones have one iteration here.

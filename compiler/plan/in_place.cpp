@@ -105,27 +105,34 @@ void revise_results(const Module& module, const KernelProgram& kernels, const Sl
   }
 }
 
-bool stores_last(const Kernel& k, const Value* made, const Value* old) {
-  VpuGenOptions options;
-  choose_roles(k.loop().nest, options);
-  options.stores = stored_nodes(k);
-  const VpuGenResult gen = generate_vpu(k.loop().nest, options);
-  bool stored = false;
-  for (const spec::VpuInsn& i : gen.program.code) {
+bool loads_what_it_stored(const VpuGenResult& program,
+                          const std::function<bool(int node, int access)>& meets) {
+  std::vector<int> stored;
+  for (const spec::VpuInsn& i : program.program.code) {
     const auto op = static_cast<spec::VpuOp>(i.op);
     if (op != spec::VpuOp::kLoad && op != spec::VpuOp::kStore) {
       continue;
     }
-    const AccessRole& role = gen.roles.at(i.imm);
-    const auto index = static_cast<size_t>(role.index);
+    const AccessRole& role = program.roles.at(i.imm);
     if (role.kind == AccessRole::Kind::kStore) {
-      stored = stored || k.loop().nest.nodes[index].op->result() == made;
-    } else if (stored && role.kind == AccessRole::Kind::kLoad &&
-               k.loop().nest.accesses[index].value == old) {
-      return false;
+      stored.push_back(role.index);
+    } else if (role.kind == AccessRole::Kind::kLoad &&
+               std::ranges::any_of(stored, [&](int node) { return meets(node, role.index); })) {
+      return true;
     }
   }
-  return true;
+  return false;
+}
+
+bool stores_last(const Kernel& k, const Value* made, const Value* old) {
+  VpuGenOptions options;
+  choose_roles(k.loop().nest, options);
+  options.stores = stored_nodes(k);
+  const Nest& nest = k.loop().nest;
+  return !loads_what_it_stored(generate_vpu(nest, options), [&](int node, int access) {
+    return nest.nodes[static_cast<size_t>(node)].op->result() == made &&
+           nest.accesses[static_cast<size_t>(access)].value == old;
+  });
 }
 
 }  // namespace tpu::compiler

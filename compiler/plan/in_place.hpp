@@ -1,15 +1,22 @@
 // Which results may be written over a value that they replace: a donated argument, a carried value.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "kernel/kernels.hpp"
 #include "plan/residency.hpp"
+#include "vpu/vpu_gen.hpp"
 
 namespace tpu::compiler {
 
 // True if `made` may be written where `old` lies: nobody of the program reads `old` afterwards.
 bool may_replace(const KernelProgram& program, const Value* made, const Value* old);
+
+// True if the program loads an access behind a store of a node, of which `meets` says that the
+// store may have been to the same place.
+bool loads_what_it_stored(const VpuGenResult& program,
+                          const std::function<bool(int node, int access)>& meets);
 
 // True if `made` may lie where `old` lies in VMEM: no block of `old` is loaded after the block of
 // `made` has been stored (the register allocator loads operands again rather than keep them).
