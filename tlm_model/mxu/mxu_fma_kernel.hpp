@@ -146,29 +146,27 @@ inline __attribute__((always_inline)) void add_segment(const BlockArgs& args, in
   } else {
     C::part(a, 1, b + C::kWidth, terms / 2, acc);
   }
-  if (kWhole && !ends.start && !ends.pad && !ends.last) {
+  // result(c, sum): the running values that follow those at c.
+  const auto store = [&](auto result) __attribute__((always_inline)) {
 #pragma GCC unroll 8
     for (int i = 0; i < MR; ++i) {
       float* c = args.out[i];
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) {
         const typename V::F sum = V::add(V::load(even[i] + v * V::kWidth), acc[i][v]);
-        V::storeu(c + v * V::kWidth, V::add(V::loadu(c + v * V::kWidth), sum));
+        V::storeu(c + v * V::kWidth, result(c + v * V::kWidth, sum));
       }
     }
+  };
+  if (kWhole && !ends.start && !ends.pad && !ends.last) {
+    store([](const float* c, typename V::F sum) { return V::add(V::loadu(c), sum); });
     return;
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < MR; ++i) {
-    float* c = args.out[i];
-#pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) {
-      const typename V::F sum = V::add(V::load(even[i] + v * V::kWidth), acc[i][v]);
-      typename V::F running = V::add(ends.start ? V::zero() : V::loadu(c + v * V::kWidth), sum);
-      running = ends.pad ? V::add(running, V::zero()) : running;
-      V::storeu(c + v * V::kWidth, ends.last ? V::canonical(running) : running);
-    }
-  }
+  store([&](const float* c, typename V::F sum) {
+    typename V::F running = V::add(ends.start ? V::zero() : V::loadu(c), sum);
+    running = ends.pad ? V::add(running, V::zero()) : running;
+    return ends.last ? V::canonical(running) : running;
+  });
 }
 
 template <class V, int MR, int NV>
