@@ -247,9 +247,8 @@ TEST_F(DeferredProgram, KernelsWhoseBlocksShareBytesSeeWhatTheyStored) {
   header.registers = 2;
   using spec::VpuOp;
   program.kernel(c, {access, access}, header,
-                 {{static_cast<uint8_t>(VpuOp::kLoad), 0, 0, 0, 0},
-                  {static_cast<uint8_t>(VpuOp::kNegI), 1, 0, 0, 0},
-                  {static_cast<uint8_t>(VpuOp::kStore), 0, 1, 0, 1}},
+                 {vpu_insn(VpuOp::kLoad, 0, 0, 0, 0), vpu_insn(VpuOp::kNegI, 1, 0, 0, 0),
+                  vpu_insn(VpuOp::kStore, 0, 1, 0, 1)},
                  Sync().wait(1).signal(2));
   program.nop(Queue::kVpu, Sync().wait(2));
   run();
@@ -277,11 +276,9 @@ TEST_F(DeferredProgram, AnAccessThatStoresBeforeItLoadsFindsAllBytes) {
   header.registers = 3;
   using spec::VpuOp;
   program.kernel(c, {in, out}, header,
-                 {{static_cast<uint8_t>(VpuOp::kImm), 0, 0, 0, 7},
-                  {static_cast<uint8_t>(VpuOp::kStore), 0, 0, 0, 0},
-                  {static_cast<uint8_t>(VpuOp::kLoad), 1, 0, 0, 0},
-                  {static_cast<uint8_t>(VpuOp::kNegI), 2, 1, 0, 0},
-                  {static_cast<uint8_t>(VpuOp::kStore), 0, 2, 0, 1}},
+                 {vpu_insn(VpuOp::kImm, 0, 0, 0, 7), vpu_insn(VpuOp::kStore, 0, 0, 0, 0),
+                  vpu_insn(VpuOp::kLoad, 1, 0, 0, 0), vpu_insn(VpuOp::kNegI, 2, 1, 0, 0),
+                  vpu_insn(VpuOp::kStore, 0, 2, 0, 1)},
                  Sync().wait(1).signal(2), 1);
   program.nop(Queue::kVpu, Sync().wait(2));
   run();

@@ -26,6 +26,10 @@ inline spec::Addr hbm(uint16_t slot, int64_t offset, uint8_t reg = 0) {
       .space = static_cast<uint8_t>(spec::Space::kHbm), .reg = reg, .slot = slot, .offset = offset};
 }
 
+inline spec::VpuInsn vpu_insn(spec::VpuOp op, uint8_t rd, uint8_t rs1, uint8_t rs2, uint32_t imm) {
+  return {static_cast<uint8_t>(op), rd, rs1, rs2, imm};
+}
+
 // Waits and signals of a command.
 struct Sync {
   std::vector<spec::Wait> waits;
@@ -140,9 +144,8 @@ class ProgramBuilder {
     header.section[4] = 3;
     header.registers = 2;
     kernel(c, access, header,
-           {{static_cast<uint8_t>(VpuOp::kLoad), 0, 0, 0, 0},
-            {static_cast<uint8_t>(op), 1, 0, 0, 0},
-            {static_cast<uint8_t>(VpuOp::kStore), 0, 1, 0, 1}},
+           {vpu_insn(VpuOp::kLoad, 0, 0, 0, 0), vpu_insn(op, 1, 0, 0, 0),
+            vpu_insn(VpuOp::kStore, 0, 1, 0, 1)},
            sync, 1);
   }
 
