@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -18,10 +19,14 @@
 
 #include "kernel/job_trace.hpp"
 #include "kernel/thread_forecast.hpp"
+#include "kernel/work_pace.hpp"
 
 namespace tpu::model {
 
 class JobStrand;
+
+// Work of one kind runs at about one pace. Amounts: multiply-adds, lane operations, bytes, bytes.
+enum class JobKind : uint8_t { kMatmul, kVector, kCopy, kTranspose };
 
 // One piece of data work. run_part is called once for every part in [0, parts), from any thread,
 // under FTZ|DAZ.
@@ -43,7 +48,9 @@ class Job {
   int parts_ = 1;
   bool quick_ = false;
   uint32_t most_parts_ = 1;
-  uint64_t traced_ = 0;  // number in the trace
+  WorkPace* pace_ = nullptr;  // that its parts show; null: of none
+  uint64_t amount_ = 0;       // of all parts
+  uint64_t traced_ = 0;       // number in the trace
   int claimed_ = 0;
   int finished_ = 0;
   std::atomic<bool> in_flight_ = false;  // changed with the lock held
@@ -78,10 +85,16 @@ class JobPool {
   // Parts for a job that is worth cutting into `most`: as many, if there are so many threads; one
   // while each thread has another job, since parts of a matmul pack the same rhs. For a job that is
   // launched next, with set_parts() of no more than this.
-  int cut(Job& job, uint64_t most) const {
-    job.most_parts_ = static_cast<uint32_t>(std::clamp<uint64_t>(most, 1, kMostParts));
-    const bool busy = jobs_.load(std::memory_order_relaxed) >= threads_;
-    return busy ? 1 : std::min(static_cast<int>(job.most_parts_), threads_);
+  int cut(Job& job, uint64_t most) {
+    job.pace_ = nullptr;
+    return cut_into(job, most);
+  }
+  // Likewise of a job of so much work, by the pace at which jobs of its kind were done, which its
+  // own parts will show too.
+  int cut(Job& job, JobKind kind, uint64_t amount, uint64_t most) {
+    job.pace_ = &paces_[static_cast<size_t>(kind)];
+    job.amount_ = amount;
+    return cut_into(job, std::min(most, job.pace_->parts(amount)));
   }
 
   // From here on forecast() knows the latest calls; no job may be in flight. Costs about four
@@ -95,9 +108,15 @@ class JobPool {
   friend class JobsExpected;
   static constexpr uint64_t kMostParts = 1024;
 
+  int cut_into(Job& job, uint64_t most) const {
+    job.most_parts_ = static_cast<uint32_t>(std::clamp<uint64_t>(most, 1, kMostParts));
+    const bool busy = jobs_.load(std::memory_order_relaxed) >= threads_;
+    return busy ? 1 : std::min(static_cast<int>(job.most_parts_), threads_);
+  }
   void run_here(Job& job);
   void queue(JobStrand& strand, Job& job);  // lock held
   uint64_t run_part(Job& job, int part) const;
+  uint64_t run_traced(Job& job, int part) const;
   void trace_launch(JobStrand& strand, Job& job);
   void trace_join(const Job& job);
   void trace_return();
@@ -120,6 +139,7 @@ class JobPool {
   std::atomic<Job*> ready_head_ = nullptr;  // changed with the lock held
   Job* ready_tail_ = nullptr;
   std::atomic<bool> stop_ = false;
+  std::array<WorkPace, 4> paces_;  // by kind
   std::unique_ptr<JobTrace> trace_;
   std::vector<std::thread> workers_;
 };

@@ -82,15 +82,10 @@ std::vector<MxuJob> mxu_split_columns(const MxuJob& job, int64_t parts, int64_t 
 }
 
 MxuCut mxu_cut(const MxuJob& job) {
-  constexpr int64_t kPartTerms = 8'000'000;  // multiply-adds that are worth a thread of their own
-  const int64_t worth =
-      std::max<int64_t>(job.rows() * job.taps() * job.k() * job.n() / kPartTerms, 1);
-  const MxuCut rows{.columns = false,
-                    .most = std::clamp<int64_t>(job.rows() / kPartRows, 1, worth)};
+  const MxuCut rows{.columns = false, .most = std::max<int64_t>(job.rows() / kPartRows, 1)};
   const MxuCut columns{
       .columns = true,
-      .most = std::clamp(std::max(job.n_count[1] / kPartColumnGranule, job.n_count[0]), int64_t{1},
-                         worth)};
+      .most = std::max({job.n_count[1] / kPartColumnGranule, job.n_count[0], int64_t{1}})};
   // What each further part packs. Taps mostly read the same rows of lhs.
   const int64_t by_rows = job.taps() * job.k() * job.n() * job.rhs_element();
   const int64_t by_columns = job.rows() * job.k() * job.lhs_element();

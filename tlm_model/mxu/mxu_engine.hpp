@@ -90,7 +90,7 @@ std::vector<MxuJob> mxu_split_columns(const MxuJob& job, int64_t parts, int64_t 
 // pack the same rhs, by columns the same lhs.
 struct MxuCut {
   bool columns = false;
-  int64_t most = 1;  // parts that are worth it
+  int64_t most = 1;  // parts, however fast the host is
 };
 MxuCut mxu_cut(const MxuJob& job);
 std::vector<MxuJob> mxu_split(const MxuJob& job, MxuCut cut, int64_t parts);

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <numeric>
 #include <random>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "core/strided_box.hpp"
@@ -330,6 +332,55 @@ TEST(JobPool, CutsNoJobWhileEachThreadHasOne) {
     pool.join(each);
   }
   EXPECT_EQ(pool.cut(job, 4), 2);
+}
+
+TEST(WorkPace, PartsHaveWorkForAWhile) {
+  constexpr uint64_t kTime = WorkPace::kPartNanoseconds;
+  WorkPace pace(1'000'000);
+  EXPECT_EQ(pace.parts(0), 1u);
+  EXPECT_EQ(pace.parts(1'999'999), 1u);
+  EXPECT_EQ(pace.parts(2'000'000), 2u);
+  for (int i = 0; i < 1000; ++i) {
+    pace.add(8'000'000, 2 * kTime);
+  }
+  EXPECT_EQ(pace.parts(8'000'000), 2u) << "four times as fast as thought";
+  EXPECT_EQ(pace.parts(7'900'000), 1u);
+  pace.add(4'000'000, 1000 * kTime);
+  EXPECT_EQ(pace.parts(7'800'000), 2u) << "one part that was interrupted";
+  for (int i = 0; i < 1000; ++i) {
+    pace.add(1, 1);  // says nothing
+  }
+  EXPECT_EQ(pace.parts(7'800'000), 2u);
+  for (int i = 0; i < 1000; ++i) {
+    pace.add(1, 1000 * kTime);
+  }
+  EXPECT_EQ(pace.parts(3), 3u);
+}
+
+// One that is slow for its amount of work.
+class SlowJob : public Job {
+ public:
+  void run_part(int /*part*/) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+};
+
+TEST(JobPool, CutsByThePaceOfEarlierJobsOfAKind) {
+  JobPool pool(2);
+  JobStrand strand;
+  SlowJob job;
+  constexpr uint64_t kAmount = 999'999;  // a bit less than two parts of what the pool begins with
+  constexpr uint64_t kMost = 8;
+  EXPECT_EQ(pool.cut(job, JobKind::kVector, kAmount, kMost), 1);
+  EXPECT_EQ(pool.cut(job, JobKind::kVector, 2 * kAmount, kMost), 2);
+  EXPECT_EQ(pool.cut(job, JobKind::kVector, 2 * kAmount, 1), 1);
+  EXPECT_EQ(pool.cut(job, kMost), 2);
+  pool.launch(strand, job);  // of no kind
+  pool.join(job);
+  EXPECT_EQ(pool.cut(job, JobKind::kVector, kAmount, kMost), 1);
+  pool.launch(strand, job);
+  pool.join(job);
+  EXPECT_EQ(pool.cut(job, JobKind::kVector, kAmount, kMost), 2);
 }
 
 TEST(JobPool, DoesQuickJobsAtOnceButBehindTheirStrand) {

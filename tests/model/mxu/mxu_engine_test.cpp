@@ -260,7 +260,7 @@ TEST(MxuSplit, CutsWhereLessIsPackedAgain) {
   EXPECT_EQ(cut(64, 2688, 128).most, 2);
   EXPECT_TRUE(cut(200, 784, 512).columns);    // rhs is the larger
   EXPECT_FALSE(cut(2048, 2048, 64).columns);  // no columns to cut
-  EXPECT_EQ(cut(64, 64, 64).most, 1);         // too little work
+  EXPECT_EQ(cut(64, 64, 64).most, 1);         // too few rows and columns
 }
 
 TEST(MxuFactory, NamesWhatItDoesNotKnow) {

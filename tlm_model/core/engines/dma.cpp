@@ -15,7 +15,7 @@
 namespace tpu::model {
 namespace {
 
-constexpr uint64_t kPartBytes = 1 << 20;
+constexpr uint64_t kLeastPartBytes = 64 << 10;
 // Bytes of VMEM, of all cores that run a program, that are taken to stay in the host's last-level
 // cache, where the commands that read them come soon.
 uint64_t cached_vmem() {
@@ -411,12 +411,12 @@ void Dma::start_work(Flight& flight, const DmaPlan& plan, Place src, const Place
     to.reused = vmem_end_ * cores <= cached_vmem();
   }
   transfer.dst_hbm = dst.hbm;
-  const uint64_t cuts =
-      plan.box.levels == 0 ? plan.box.total_bytes / kPartBytes + 1 : plan.box.count[0];
+  const uint64_t bytes = plan.box.total_bytes;
+  const uint64_t cuts = plan.box.levels == 0 ? bytes / kLeastPartBytes + 1 : plan.box.count[0];
   // Of a message, the receiver's side is its own.
   const bool by_granules = use_.mode == VerilogMode::kRtl && !dst.message;
-  const uint64_t worth = by_granules ? 1 : std::min(plan.box.total_bytes / kPartBytes + 1, cuts);
-  const int parts = context().pool.cut(transfer.work, worth);
+  const int parts = by_granules ? context().pool.cut(transfer.work, 1)
+                                : context().pool.cut(transfer.work, JobKind::kCopy, bytes, cuts);
   if (by_granules) {
     transfer.work.prepare(plan, transfer.granules, from, src.base, to, dst.base);
   } else {

@@ -116,11 +116,17 @@ bool Mxu::start_command(Flight& flight) {
   const bool looked_at = probe().wants(ProbeEvent::kNonFinite);
   const MxuCut cut = engine.splittable() && !looked_at ? mxu_cut(job) : MxuCut{};
   Work& work = work_[flight.index];
-  work.prepare(engine, job, cut, context().pool.cut(work, static_cast<uint64_t>(cut.most)));
+  JobPool& pool = context().pool;
+  const auto most = static_cast<uint64_t>(cut.most);
+  const auto terms = static_cast<uint64_t>(job.rows() * job.taps() * job.k() * job.n());
+  // Engines that count tiles have a pace of their own.
+  const int parts =
+      engine.splittable() ? pool.cut(work, JobKind::kMatmul, terms, most) : pool.cut(work, 1);
+  work.prepare(engine, job, cut, parts);
   if (looked_at) {
     work.look_at(vmem_, plan.bytes[0].at(at(0)));
   }
-  context().pool.launch(strand_, work);
+  pool.launch(strand_, work);
   return true;
 }
 

@@ -12,7 +12,6 @@ namespace tpu::model {
 namespace {
 
 // Work of a part that is worth a thread of its own, in lane operations.
-constexpr uint64_t kPartOperations = 2'000'000;
 constexpr uint64_t kQuickOperations = 20'000;
 
 }  // namespace
@@ -113,11 +112,9 @@ bool Vpu::start_command(Flight& flight) {
   }
   find_operands(flight, *kernel, plan.accesses.size());
   const bool looked_at = probe().wants(ProbeEvent::kNonFinite);
-  uint64_t worth = 1;
-  if (!looked_at && kernel->lane_operations() >= kPartOperations && kernel->can_split()) {
-    worth = std::min(kernel->lane_operations() / kPartOperations + 1, kernel->split_count());
-  }
-  work.prepare(*kernel, vmem_, simd_, context().pool.cut(work, worth));
+  const uint64_t most = !looked_at && kernel->can_split() ? kernel->split_count() : 1;
+  const int parts = context().pool.cut(work, JobKind::kVector, kernel->lane_operations(), most);
+  work.prepare(*kernel, vmem_, simd_, parts);
   if (looked_at) {
     work.look();
   }

@@ -10,11 +10,6 @@
 #include "tpu/spec/rings.h"
 
 namespace tpu::model {
-namespace {
-
-constexpr uint64_t kXluPartBytes = 1 << 20;
-
-}  // namespace
 
 Xlu::Xlu(sc_core::sc_module_name name, const EngineContext& context, uint8_t* vmem,
          uint64_t vmem_bytes)
@@ -59,7 +54,7 @@ bool Xlu::start_command(Flight& flight) {
     const TransposeShape& s = plan.shape;
     const uint64_t bytes = s.batch * s.rows * s.cols * s.elem_bytes;
     Work& work = work_[flight.index];
-    const int parts = context().pool.cut(work, std::min(bytes / kXluPartBytes + 1, s.rows));
+    const int parts = context().pool.cut(work, JobKind::kTranspose, bytes, s.rows);
     write_vmem(plan.dst, dst, operand_length(plan.dst) == bytes);
     const ptrdiff_t shift = read_vmem(flight, plan.src, src);
     work.prepare(s, vmem_ + src + shift, vmem_ + dst, parts);
