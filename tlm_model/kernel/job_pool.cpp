@@ -12,7 +12,7 @@ namespace tpu::model {
 JobPool::JobPool(int threads)
     : threads_(threads < 1 ? 1 : threads),
       spins_(threads_ <= static_cast<int>(std::thread::hardware_concurrency())),
-      // What AVX-512 hosts of three makers' generations show in 30 us.
+      // About what hosts with AVX-512 do in a part's time.
       paces_{WorkPace(2'000'000), WorkPace(500'000), WorkPace(256 << 10), WorkPace(128 << 10)} {
   for (int i = 1; i < threads_; ++i) {
     workers_.emplace_back([this] { worker(); });

@@ -24,18 +24,19 @@ class WorkPace {
 
   // A part has taken so long. From any thread; of calls at the same time one may be lost.
   void add(uint64_t amount, uint64_t nanoseconds) {
-    // Shorter ones show how long it takes to begin.
-    if (nanoseconds < kPartNanoseconds / 4) {
+    const uint64_t part = part_.load(std::memory_order_relaxed);
+    const uint64_t now = amount * kPartNanoseconds / std::max(nanoseconds, kClock);
+    // Short ones that seem slow show how long it takes to begin.
+    if (nanoseconds < kPartNanoseconds / 4 && now < part) {
       return;
     }
-    const uint64_t part = part_.load(std::memory_order_relaxed);
-    const uint64_t now = amount * kPartNanoseconds / nanoseconds;
     const uint64_t mean = (part * (kMemory - 1) + now) / kMemory;
     part_.store(std::max<uint64_t>(mean, 1), std::memory_order_relaxed);
   }
 
  private:
   static constexpr uint64_t kMemory = 32;  // parts; one that was interrupted counts little
+  static constexpr uint64_t kClock = 500;  // ns that a reading of the clock may be off
 
   std::atomic<uint64_t> part_;
 };

@@ -349,8 +349,13 @@ TEST(WorkPace, PartsHaveWorkForAWhile) {
   EXPECT_EQ(pace.parts(7'800'000), 2u) << "one part that was interrupted";
   for (int i = 0; i < 1000; ++i) {
     pace.add(1, 1);  // says nothing
+    pace.add(1000, kTime / 10);
   }
   EXPECT_EQ(pace.parts(7'800'000), 2u);
+  for (int i = 0; i < 1000; ++i) {
+    pace.add(2'000'000, kTime / 10);  // short and quick all the same
+  }
+  EXPECT_EQ(pace.parts(30'000'000), 1u);
   for (int i = 0; i < 1000; ++i) {
     pace.add(1, 1000 * kTime);
   }
