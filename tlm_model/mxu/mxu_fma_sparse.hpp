@@ -81,19 +81,14 @@ struct SparseSegment {
   static constexpr int kVectors = 8;  // enough accumulators to hide the latency of an FMA
   static constexpr int64_t kPanels = kVectors / V::kVectors;
   static constexpr int64_t kPanelWidth = V::kWidth * V::kVectors;
-  static constexpr uint64_t kPanelBytes = kPanelWidth * sizeof(float);
   static constexpr int64_t kColumns = V::kWidth * kVectors;
 
   const float* rhs[kPanels];
 
-  static inline __attribute__((always_inline)) const float* at(const float* panel,
-                                                               uint64_t offset) {
-    return reinterpret_cast<const float*>(reinterpret_cast<const uint8_t*>(panel) + offset);
-  }
-
-  // Of term k = offset / kPanelBytes.
-  inline __attribute__((always_inline)) F weight(uint64_t offset, int v) const {
-    return V::load(at(rhs[v / V::kVectors], offset) + v % V::kVectors * V::kWidth);
+  // Of term k of panels that begin there.
+  static inline __attribute__((always_inline)) F weight(const float* const (&panels)[kPanels],
+                                                        int64_t k, int v) {
+    return V::load(panels[v / V::kVectors] + k * kPanelWidth + v % V::kVectors * V::kWidth);
   }
 
   // The terms of `mask`, ascending.
@@ -104,22 +99,20 @@ struct SparseSegment {
       acc[v] = V::zero();
     }
     for (uint64_t rest = mask; rest != 0;) {
-      uint64_t k = _tzcnt_u64(rest);
+      const auto k = static_cast<int64_t>(_tzcnt_u64(rest));
       rest = _blsr_u64(rest);
       const F x = V::broadcast(lhs + k);
-      k *= kPanelBytes;
       // Pointers without an index: Intel's front end takes an FMA from memory with an index as two
       // operations, and it has to be ahead of the arithmetic by what a mispredicted end costs.
       const float* panel[kPanels];
 #pragma GCC unroll 4
       for (int64_t p = 0; p < kPanels; ++p) {
-        panel[p] = at(rhs[p], k);
+        panel[p] = rhs[p] + k * kPanelWidth;
         __asm__("" : "+r"(panel[p]));
       }
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) {
-        const float* const weights = panel[v / V::kVectors] + v % V::kVectors * V::kWidth;
-        acc[v] = V::fma(x, V::load(weights), acc[v]);
+        acc[v] = V::fma(x, weight(panel, 0, v), acc[v]);
       }
     }
   }
@@ -151,8 +144,7 @@ struct SparseSegment {
       for (int64_t first = 0; first < 2; ++first) {
         F chain = V::zero();
         for (int64_t k = first; k < terms; k += 2) {
-          chain = V::fma(V::broadcast(lhs + k), weight(static_cast<uint64_t>(k) * kPanelBytes, v),
-                         chain);
+          chain = V::fma(V::broadcast(lhs + k), weight(rhs, k, v), chain);
         }
         if (terms <= kMxuSegment - 2 + first) {
           chain = V::add(chain, V::zero());
