@@ -82,6 +82,10 @@ class JobPool {
   void join(Job& job);
 
   int threads() const { return threads_; }
+  // Parts that so much work of a kind is worth, by the pace at which jobs of the kind were done.
+  uint64_t worth(JobKind kind, uint64_t amount) const {
+    return paces_[static_cast<size_t>(kind)].parts(amount);
+  }
   // Parts for a job that is worth cutting into `most`: as many, if there are so many threads; one
   // while each thread has another job, since parts of a matmul pack the same rhs. For a job that is
   // launched next, with set_parts() of no more than this.
@@ -89,12 +93,12 @@ class JobPool {
     job.pace_ = nullptr;
     return cut_into(job, most);
   }
-  // Likewise of a job of so much work, by the pace at which jobs of its kind were done, which its
-  // own parts will show too.
+  // Likewise of a job of so much work that can be cut into `most`: no more than it is worth. Its
+  // own parts will show the pace of its kind too.
   int cut(Job& job, JobKind kind, uint64_t amount, uint64_t most) {
     job.pace_ = &paces_[static_cast<size_t>(kind)];
     job.amount_ = amount;
-    return cut_into(job, std::min(most, job.pace_->parts(amount)));
+    return cut_into(job, std::min(most, worth(kind, amount)));
   }
 
   // From here on forecast() knows the latest calls; no job may be in flight. Costs about four

@@ -15,6 +15,7 @@
 namespace tpu::model {
 namespace {
 
+// A dense copy is cut into no smaller parts, however slow the host is.
 constexpr uint64_t kLeastPartBytes = 64 << 10;
 // Bytes of VMEM, of all cores that run a program, that are taken to stay in the host's last-level
 // cache, where the commands that read them come soon.
@@ -415,15 +416,16 @@ void Dma::start_work(Flight& flight, const DmaPlan& plan, Place src, const Place
   const uint64_t cuts = plan.box.levels == 0 ? bytes / kLeastPartBytes + 1 : plan.box.count[0];
   // Of a message, the receiver's side is its own.
   const bool by_granules = use_.mode == VerilogMode::kRtl && !dst.message;
-  const int parts = by_granules ? context().pool.cut(transfer.work, 1)
-                                : context().pool.cut(transfer.work, JobKind::kCopy, bytes, cuts);
+  JobPool& pool = context().pool;
   if (by_granules) {
+    pool.cut(transfer.work, 1);  // whole, and of no kind's pace
     transfer.work.prepare(plan, transfer.granules, from, src.base, to, dst.base);
   } else {
+    const int parts = pool.cut(transfer.work, JobKind::kCopy, bytes, cuts);
     transfer.work.prepare(dst.message ? transfer.packing : plan, from, to, parts);
   }
-  transfer.work.count_as(plan.is_fill ? HostWork::kFill : kind_, plan.box.total_bytes);
-  context().pool.launch(strand_, transfer.work);
+  transfer.work.count_as(plan.is_fill ? HostWork::kFill : kind_, bytes);
+  pool.launch(strand_, transfer.work);
 }
 
 void Dma::tell_accesses(const Flight& flight, const DmaPlan& plan, const Place& src,

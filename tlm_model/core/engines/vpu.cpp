@@ -11,7 +11,6 @@
 namespace tpu::model {
 namespace {
 
-// Work of a part that is worth a thread of its own, in lane operations.
 constexpr uint64_t kQuickOperations = 20'000;
 
 }  // namespace
@@ -112,13 +111,18 @@ bool Vpu::start_command(Flight& flight) {
   }
   find_operands(flight, *kernel, plan.accesses.size());
   const bool looked_at = probe().wants(ProbeEvent::kNonFinite);
-  const uint64_t most = !looked_at && kernel->can_split() ? kernel->split_count() : 1;
-  const int parts = context().pool.cut(work, JobKind::kVector, kernel->lane_operations(), most);
+  JobPool& pool = context().pool;
+  const uint64_t operations = kernel->lane_operations();
+  // Last, since it looks at all accesses.
+  const bool splits =
+      !looked_at && pool.worth(JobKind::kVector, operations) > 1 && kernel->can_split();
+  const int parts =
+      pool.cut(work, JobKind::kVector, operations, splits ? kernel->split_count() : 1);
   work.prepare(*kernel, vmem_, simd_, parts);
   if (looked_at) {
     work.look();
   }
-  context().pool.launch(strand_, work);
+  pool.launch(strand_, work);
   return true;
 }
 
