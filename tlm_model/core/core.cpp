@@ -216,9 +216,11 @@ RemoteAnswer Core::place_remote(const RemoteWrite& write, RemotePlace* place) {
   } else {
     place->memory = memory.data() + answer.base;
     if (space == spec::Space::kVmem) {
+      // A core that writes to itself may read there, or turn out to change nothing.
+      const bool whole = write.from_core != write.to_core &&
+                         static_cast<int64_t>(write.bytes) == write.high - write.low;
       copies_->write(answer.base + static_cast<uint64_t>(write.low),
-                     answer.base + static_cast<uint64_t>(write.high),
-                     static_cast<int64_t>(write.bytes) == write.high - write.low);
+                     answer.base + static_cast<uint64_t>(write.high), whole);
     }
   }
   return answer;

@@ -29,6 +29,7 @@ struct RemoteWrite {
   static constexpr size_t kMaxLevels = 5;
 
   GangStep from;
+  uint32_t from_core = 0;  // may be the receiver itself
   uint32_t to_core = 0;
   uint32_t levels = 0;
   spec::Addr address;  // in the receiver's tables; registers are already added

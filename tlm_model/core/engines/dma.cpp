@@ -168,6 +168,7 @@ bool Dma::place_remote(const Flight& flight, size_t index, const DmaPlan& plan, 
   }
   RemoteWrite& write = transfer.write;
   write = {.from = {context().launch.tag, context().launch.step},
+           .from_core = context().core_id,
            .to_core = peer,
            .levels = static_cast<uint32_t>(plan.box.levels),
            .address = plan.dst.address,
@@ -178,13 +179,6 @@ bool Dma::place_remote(const Flight& flight, size_t index, const DmaPlan& plan, 
            .run_bytes = plan.box.run_bytes,
            .bytes = plan.box.total_bytes};
   write.address.offset += flight.queued.addend[index];
-  if (peer == context().core_id &&
-      write.address.space == static_cast<uint8_t>(spec::Space::kVmem)) {
-    // The transfer may turn out to be one from a place to itself, or a fault: nothing is written.
-    const int64_t low = std::max<int64_t>(write.address.offset + write.low, 0);
-    const int64_t high = std::max(write.address.offset + write.high, low);
-    context().copies.settle(static_cast<uint64_t>(low), static_cast<uint64_t>(high));
-  }
   RemotePlace target;
   const RemoteAnswer answer = ici_port->peer(peer).remote_open(write, &target);
   switch (answer.status) {
