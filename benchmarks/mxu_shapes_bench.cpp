@@ -4,9 +4,10 @@
 // operands are used in turn, so that they come from memory as in a step; sgemm is timed on one
 // window, which stays in the caches where it fits, and on several (column "memory"). All lie in
 // huge pages, as a core's memory does.
-// Usage: mxu-shapes-bench [--simd NAME] [--only TEXT] [--density D] [--rounds N] [--packing]
-//                         [--json]
+// Usage: mxu-shapes-bench [--simd NAME] [--only TEXT] [--density D] [--together N] [--rounds N]
+//                         [--packing] [--json]
 // --density: part of lhs's elements that are not zero, 0 to 1, at random places.
+// --together: commands of so many cores at once, which share rhs.
 // --packing: how much of the engine's time goes into rounding and packing (least of the rounds).
 #include <algorithm>
 #include <cstdio>
@@ -238,13 +239,18 @@ struct Operands {
     fill(rhs, shape.rhs_floats, false);
     fill(out, shape.out_floats, false);
   }
-  MxuJob job(const Shape& shape, int64_t round) {
-    const int64_t w = round % windows;
-    MxuJob j = shape.job;
-    j.lhs = reinterpret_cast<const uint8_t*>(lhs.data() + w * shape.lhs_floats);
-    j.rhs = reinterpret_cast<const uint8_t*>(rhs.data() + w * shape.rhs_floats + shape.rhs_first);
-    j.out = reinterpret_cast<uint8_t*>(out.data() + w * shape.out_floats);
-    return j;
+  // `count` jobs with the same rhs, on windows of lhs and results of their own.
+  std::vector<MxuJob> jobs(const Shape& shape, int64_t round, int64_t count) {
+    std::vector<MxuJob> jobs;
+    const float* const weights = rhs.data() + round % windows * shape.rhs_floats + shape.rhs_first;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t w = (round * count + i) % windows;
+      MxuJob& j = jobs.emplace_back(shape.job);
+      j.lhs = reinterpret_cast<const uint8_t*>(lhs.data() + w * shape.lhs_floats);
+      j.rhs = reinterpret_cast<const uint8_t*>(weights);
+      j.out = reinterpret_cast<uint8_t*>(out.data() + w * shape.out_floats);
+    }
+    return jobs;
   }
   const int64_t windows;
   Floats lhs, rhs, out;
@@ -291,6 +297,7 @@ struct Options {
   std::string simd;
   std::string only;
   double density = 1;
+  int together = 1;
   int rounds = 40;
   bool packing = false;
   bool json = false;
@@ -313,6 +320,7 @@ void measure(const Shape& shape, tpu::model::MxuSimd simd, const OpenBlas& blas,
   const int64_t n = shape.job.n();
   const double flops =
       2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n);
+  const int64_t together = std::min<int64_t>(options.together, operands.windows);
   const int rounds =
       std::max(3, std::min(options.rounds, static_cast<int>(options.rounds * 1e9 / flops)));
   Sgemm sgemm(blas, shape);
@@ -321,10 +329,10 @@ void measure(const Shape& shape, tpu::model::MxuSimd simd, const OpenBlas& blas,
   std::vector<double> cached;
   std::vector<double> memory;
   for (int round = 0; round < rounds; ++round) {
-    const MxuJob job = operands.job(shape, round);
+    const std::vector<MxuJob> jobs = operands.jobs(shape, round, together);
     const double packed = packing_seconds();
-    ours.push_back(seconds([&] { engine.run(job); }));
-    packing.push_back(packing_seconds() - packed);
+    ours.push_back(seconds([&] { engine.run_together(jobs); }) / static_cast<double>(together));
+    packing.push_back((packing_seconds() - packed) / static_cast<double>(together));
     if (blas.sgemm != nullptr) {
       memory.push_back(seconds([&] { sgemm.run(round); }));
       if (round == 0) {
@@ -402,12 +410,14 @@ int main(int argc, char** argv) {
       options.only = argv[++i];
     } else if (option == "--density" && has_value) {
       options.density = std::clamp(std::atof(argv[++i]), 0.0, 1.0);
+    } else if (option == "--together" && has_value) {
+      options.together = std::max(1, std::atoi(argv[++i]));
     } else if (option == "--rounds" && has_value) {
       options.rounds = std::max(1, std::atoi(argv[++i]));
     } else {
       std::fprintf(stderr,
-                   "usage: mxu-shapes-bench [--simd NAME] [--only TEXT] [--density D] [--rounds N] "
-                   "[--packing] [--json]\n");
+                   "usage: mxu-shapes-bench [--simd NAME] [--only TEXT] [--density D] "
+                   "[--together N] [--rounds N] [--packing] [--json]\n");
       return 2;
     }
   }

@@ -9,6 +9,12 @@
 
 namespace tpu::model {
 
+void Job::run_together(std::span<Job* const> jobs) {
+  for (Job* job : jobs) {
+    job->run_part(0);
+  }
+}
+
 JobPool::JobPool(int threads)
     : threads_(threads < 1 ? 1 : threads),
       spins_(threads_ <= static_cast<int>(std::thread::hardware_concurrency())),
@@ -54,7 +60,7 @@ void JobPool::run_here(Job& job) {
   const HostTimer timer(HostWork::kJoinWork);
   try {
     for (int part = 0; part < job.parts_; ++part) {
-      const uint64_t took = run_part(job, part);
+      const uint64_t took = run({job, part});
       if (trace_) {
         trace_->add_work(job.traced_, took);
       }
@@ -82,11 +88,10 @@ void JobPool::join(Job& job) {
   trace_join(job);
   const bool waits = job.in_flight_;
   while (job.in_flight_) {
-    int part = 0;
-    if (Job* work = claim(&job, &part); work != nullptr) {
+    if (const Claim work = claim(&job)) {
       const spec::ScopedFlushMode flush;
       const HostTimer timer(HostWork::kJoinWork);
-      run_claimed(lock, *work, part);
+      run_claimed(lock, work);
     } else {
       const HostTimer timer(HostWork::kJoinWait);
       if (!spin(lock, &job)) {
@@ -102,28 +107,32 @@ void JobPool::join(Job& job) {
   }
 }
 
-// Processor time of the part, if anybody asks.
-uint64_t JobPool::run_part(Job& job, int part) const {
+// Processor time of the claim, if anybody asks.
+uint64_t JobPool::run(const Claim& claim) const {
   using Clock = std::chrono::steady_clock;
+  Job& job = claim.job();
   const bool measured = job.pace_ != nullptr && !job.quick_ && threads_ > 1;
   const Clock::time_point start = measured ? Clock::now() : Clock::time_point();
-  const uint64_t took = run_traced(job, part);
+  const uint64_t took = run_traced(claim);
   if (measured) {
     const std::chrono::nanoseconds time = Clock::now() - start;
-    job.pace_->add(job.amount_ / static_cast<uint64_t>(job.parts_),
-                   static_cast<uint64_t>(time.count()));
+    uint64_t amount = 0;
+    for (const Job* each : claim.jobs()) {
+      amount += each->amount_ / static_cast<uint64_t>(each->parts_);
+    }
+    job.pace_->add(amount, static_cast<uint64_t>(time.count()));
   }
   return took;
 }
 
-uint64_t JobPool::run_traced(Job& job, int part) const {
-  if (!trace_) {
-    job.run_part(part);
-    return 0;
+uint64_t JobPool::run_traced(const Claim& claim) const {
+  const uint64_t begin = trace_ ? thread_nanoseconds() : 0;
+  if (claim.jobs().size() > 1) {
+    claim.job().run_together(claim.jobs());
+  } else {
+    claim.job().run_part(claim.part());
   }
-  const uint64_t begin = thread_nanoseconds();
-  job.run_part(part);
-  return thread_nanoseconds() - begin;
+  return trace_ ? thread_nanoseconds() - begin : 0;
 }
 
 void JobPool::keep_trace() {
@@ -164,9 +173,8 @@ void JobPool::worker() {
   const spec::ScopedFlushMode flush;  // once a thread
   std::unique_lock lock(mutex_);
   for (;;) {
-    int part = 0;
-    if (Job* work = claim(nullptr, &part); work != nullptr) {
-      run_claimed(lock, *work, part);
+    if (const Claim work = claim(nullptr)) {
+      run_claimed(lock, work);
     } else if (stop_) {
       return;
     } else if (!spin(lock, nullptr)) {
@@ -218,7 +226,7 @@ void JobPool::push_ready(Job& job) {
   done_cv_.notify_one();  // the joining thread helps
 }
 
-Job* JobPool::claim(Job* preferred, int* part) {
+JobPool::Claim JobPool::claim(Job* preferred) {
   Job* previous = nullptr;
   Job* job = ready_head_;
   if (preferred != nullptr) {
@@ -231,40 +239,79 @@ Job* JobPool::claim(Job* preferred, int* part) {
     }
   }
   if (job == nullptr) {
-    return nullptr;
+    return {};
   }
-  *part = job->claimed_++;
-  if (job->claimed_ == job->parts_) {  // no part left: leaves the list
-    if (previous != nullptr) {
-      previous->next_ready_ = job->next_ready_;
-    } else {
-      ready_head_ = job->next_ready_;
-    }
-    if (ready_tail_ == job) {
-      ready_tail_ = previous;
-    }
+  Claim claim(*job, job->claimed_++);
+  if (job->claimed_ == job->parts_) {  // no part left
+    remove_ready(previous, *job);
   }
-  return job;
+  if (job->group_ != 0 && job->parts_ == 1) {
+    take_along(claim);
+  }
+  return claim;
 }
 
-void JobPool::run_claimed(std::unique_lock<std::mutex>& lock, Job& job, int part) {
+// Behind `previous`, or at the head.
+void JobPool::remove_ready(Job* previous, const Job& job) {
+  if (previous != nullptr) {
+    previous->next_ready_ = job.next_ready_;
+  } else {
+    ready_head_ = job.next_ready_;
+  }
+  if (ready_tail_ == &job) {
+    ready_tail_ = previous;
+  }
+}
+
+// Adds jobs that are less work together with the claimed one, but leaves their part to threads that
+// would have nothing else to do.
+void JobPool::take_along(Claim& claim) {
+  const auto fits = [&claim](const Job& other) {
+    return other.group_ == claim.job().group_ && other.parts_ == 1 && claim.job().like(other);
+  };
+  int alike = 1;
+  int others = 0;
+  for (const Job* walk = ready_head_; walk != nullptr; walk = walk->next_ready_) {
+    ++(fits(*walk) ? alike : others);
+  }
+  const int idle = std::max(threads_ - 1 - running_ - others, 0);
+  const auto most = static_cast<size_t>((alike + idle) / (1 + idle));
+  Job* previous = nullptr;
+  for (Job* walk = ready_head_;
+       walk != nullptr && claim.jobs().size() < std::min(most, kMostTogether);
+       walk = walk->next_ready_) {
+    if (!fits(*walk)) {
+      previous = walk;
+      continue;
+    }
+    ++walk->claimed_;
+    remove_ready(previous, *walk);
+    claim.add(*walk);
+  }
+}
+
+void JobPool::run_claimed(std::unique_lock<std::mutex>& lock, const Claim& claim) {
+  ++running_;
   lock.unlock();
   std::exception_ptr error;
   uint64_t took = 0;
   try {
-    took = run_part(job, part);
+    took = run(claim);
   } catch (...) {
     error = std::current_exception();
   }
   lock.lock();
-  if (trace_) {
-    trace_->add_work(job.traced_, took);
-  }
-  if (error && !job.error_) {
-    job.error_ = error;
-  }
-  if (++job.finished_ == job.parts_) {
-    finish(job);
+  --running_;
+  for (Job* job : claim.jobs()) {
+    if (trace_) {
+      trace_->add_work(job->traced_, took / claim.jobs().size());
+    }
+    if (error && !job->error_) {
+      job->error_ = error;
+    }
+    if (++job->finished_ == job->parts_) {
+      finish(*job);
+    }
   }
 }
 

@@ -1,8 +1,9 @@
 // Host threads that do the data work of engine commands: a job is launched when its command starts
 // in simulated time and joined when simulated time reaches its end. Jobs of one strand (an engine
-// queue) run in order; a job may be cut into parts that run side by side. What a job computes never
-// depends on the number of threads (contract: programs order themselves by semaphores). No SystemC
-// here. Job and Strand are owned by the caller and reused; nothing allocates after start-up.
+// queue) run in order; a job may be cut into parts that run side by side, and jobs that are less work
+// together may be run so by one thread. What a job computes never depends on the number of threads
+// (contract: programs order themselves by semaphores). No SystemC here. Job and Strand are owned by
+// the caller and reused; nothing allocates after start-up.
 #pragma once
 
 #include <algorithm>
@@ -34,8 +35,16 @@ class Job {
  public:
   virtual ~Job() = default;
   virtual void run_part(int part) = 0;
+  // All of several jobs of one part at once, this one the first: each was launched, none has begun,
+  // and this one is like each of the others.
+  virtual void run_together(std::span<Job* const> jobs);
 
  protected:
+  // Whether the two are less work together. Of jobs with the same group; must not change what
+  // either computes.
+  virtual bool like(const Job& /*other*/) const { return false; }
+  // Jobs that may be like each other have the same one; 0: none is like this.
+  void set_group(uint64_t group) { group_ = group; }
   void set_parts(int parts) { parts_ = parts; }
   // Done sooner than another thread would hear of it: a few microseconds. For the next launch.
   void set_quick(bool quick) { quick_ = quick; }
@@ -46,6 +55,7 @@ class Job {
   Job* next_ = nullptr;        // in the strand
   Job* next_ready_ = nullptr;  // in the pool's list of jobs with unclaimed parts
   int parts_ = 1;
+  uint64_t group_ = 0;
   bool quick_ = false;
   uint32_t most_parts_ = 1;
   WorkPace* pace_ = nullptr;  // that its parts show; null: of none
@@ -111,6 +121,24 @@ class JobPool {
  private:
   friend class JobsExpected;
   static constexpr uint64_t kMostParts = 1024;
+  static constexpr size_t kMostTogether = 16;
+
+  // What a thread has taken on: a part of a job, or several jobs together.
+  class Claim {
+   public:
+    Claim() = default;
+    Claim(Job& job, int part) : part_(part), count_(1) { jobs_[0] = &job; }
+    explicit operator bool() const { return count_ > 0; }
+    Job& job() const { return *jobs_[0]; }
+    int part() const { return part_; }
+    std::span<Job* const> jobs() const { return {jobs_.data(), count_}; }
+    void add(Job& job) { jobs_[count_++] = &job; }
+
+   private:
+    std::array<Job*, kMostTogether> jobs_{};
+    int part_ = 0;
+    size_t count_ = 0;
+  };
 
   int cut_into(Job& job, uint64_t most) const {
     job.most_parts_ = static_cast<uint32_t>(std::clamp<uint64_t>(most, 1, kMostParts));
@@ -119,22 +147,25 @@ class JobPool {
   }
   void run_here(Job& job);
   void queue(JobStrand& strand, Job& job);  // lock held
-  uint64_t run_part(Job& job, int part) const;
-  uint64_t run_traced(Job& job, int part) const;
+  uint64_t run(const Claim& claim) const;
+  uint64_t run_traced(const Claim& claim) const;
   void trace_launch(JobStrand& strand, Job& job);
   void trace_join(const Job& job);
   void trace_return();
   void worker();
   // With the lock held, which is given up meanwhile.
   bool spin(std::unique_lock<std::mutex>& lock, const Job* job);
-  void push_ready(Job& job);              // lock held
-  Job* claim(Job* preferred, int* part);  // lock held
-  void run_claimed(std::unique_lock<std::mutex>& lock, Job& job, int part);
+  void push_ready(Job& job);                         // lock held
+  Claim claim(Job* preferred);                       // lock held
+  void remove_ready(Job* previous, const Job& job);  // lock held
+  void take_along(Claim& claim);                     // lock held
+  void run_claimed(std::unique_lock<std::mutex>& lock, const Claim& claim);
   void finish(Job& job);  // lock held
 
   const int threads_;
   const bool spins_;  // each thread has a core of the host
   int awake_ = 0;     // threads that spin
+  int running_ = 0;   // threads that run what they have claimed
   std::atomic<bool> expecting_ = false;
   std::atomic<int> jobs_ = 0;  // in flight; changed with the lock held
   std::mutex mutex_;

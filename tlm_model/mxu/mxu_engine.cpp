@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include "arith/bf16.hpp"
 #include "mxu/mxu_tiles.hpp"
@@ -40,6 +41,23 @@ constexpr int64_t kPartRowGranule = 16;
 constexpr int64_t kPartColumnGranule = 64;
 
 }  // namespace
+
+void MxuEngine::run_together(std::span<const MxuJob> jobs) {
+  for (const MxuJob& job : jobs) {
+    run(job);
+  }
+}
+
+bool mxu_same_rhs(const MxuJob& a, const MxuJob& b) {
+  const auto terms = [](const MxuJob& job) {
+    return std::tie(job.rhs, job.rhs_is_bf16, job.lhs_is_bf16, job.accumulate, job.t_count,
+                    job.t_lhs_stride, job.t_rhs_stride, job.k_count, job.k_rhs_stride);
+  };
+  const auto columns = [](const MxuJob& job) {
+    return std::tie(job.n_count, job.n_rhs_stride, job.n_out_stride);
+  };
+  return terms(a) == terms(b) && columns(a) == columns(b);
+}
 
 spec::MxuExtent mxu_extent(const MxuJob& job) {
   const auto u = [](int64_t v) { return static_cast<uint64_t>(v); };

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "arith/mxu_shape.hpp"
@@ -65,6 +66,13 @@ class MxuEngine {
   // host, files).
   virtual void run(const MxuJob& job) = 0;
 
+  // Like run() for each of `jobs`, of which each has the same rhs as the first (mxu_same_rhs):
+  // an engine may bring it into its own order once for all.
+  virtual void run_together(std::span<const MxuJob> jobs);
+
+  // Jobs for which this is equal and not 0, and that have the same rhs, are less work together.
+  virtual uint64_t group(const MxuJob& /*job*/) const { return 0; }
+
   virtual const char* name() const = 0;
 
   // False when a job must arrive whole, since the engine counts its cycles or tiles.
@@ -74,6 +82,10 @@ class MxuEngine {
   // failed.
   virtual uint64_t mismatches() const { return 0; }
 };
+
+// Whether two jobs multiply by the same elements of rhs, in the same order and types; rows, and
+// where results lie, are any.
+bool mxu_same_rhs(const MxuJob& a, const MxuJob& b);
 
 // The job's size for spec::mxu_command_timing.
 spec::MxuExtent mxu_extent(const MxuJob& job);

@@ -62,6 +62,7 @@ struct Workspace {
   std::vector<int64_t> segment_at;
   std::vector<MxuBlockArgs> block_args;
   std::vector<int64_t> panels_done;  // by row block
+  std::vector<MxuLhsRange> ranges;   // by job
 };
 
 Workspace& workspace() {
@@ -69,13 +70,14 @@ Workspace& workspace() {
   return space;
 }
 
-// One job on one kernel set. Blocks of columns outermost, then of rows, then K: what a block of
+// One job on one kernel set, or the rows of several that have the same rhs. Blocks of columns outermost, then of rows, then K: what a block of
 // rows reads and sums stays in the second-level cache over all of K, while packed rhs streams by.
 // rhs is packed once a column block when several blocks of rows use it.
 class FastRun {
  public:
-  FastRun(const MxuJob& job, const MxuKernelSet& set, Workspace& space)
+  FastRun(std::span<const MxuJob> jobs, const MxuKernelSet& set, Workspace& space)
       : set_(set), space_(space), plan_(space.plan) {
+    const MxuJob& job = jobs.front();
     args_.lhs = job.lhs;
     args_.rhs = job.rhs;
     args_.out = job.out;
@@ -122,33 +124,60 @@ class FastRun {
   }
 
  private:
-  // Finds lhs, or a range of it that is rounded once, in the form that kernels read.
+  // Finds lhs, or a range of each job's that is rounded once, in the form that kernels read. `job`:
+  // the first, which places count from.
   void place_lhs(const MxuJob& job) {
     if (plan_.lhs_in_place(job, set_)) {
       const int64_t first = plan_.row_lhs.front() + plan_.segments.front().lhs_offset;
-      point_at(reinterpret_cast<const float*>(job.lhs + first), first, kMxuSlotBytes);
+      point_at(reinterpret_cast<const float*>(job.lhs + first), first, kMxuSlotBytes,
+               {.first = 0, .count = plan_.row_lhs.size()});
     } else if (set_.round_range != nullptr) {
-      const MxuLhsRange range = plan_.lhs_range(job, set_);
-      if (range.use) {
-        round_lhs(job, range);
+      space_.ranges.clear();
+      int64_t slots = 0;
+      for (const MxuRows& rows : plan_.job_rows) {
+        space_.ranges.push_back(plan_.lhs_range(job, rows, set_));
+        if (!space_.ranges.back().use) {
+          return;
+        }
+        slots += slots_of(space_.ranges.back());
       }
+      round_lhs(job, slots);
     }
   }
 
-  void round_lhs(const MxuJob& job, const MxuLhsRange& range) {
-    const HostTimer timer(HostWork::kMxuPack,
-                          static_cast<uint64_t>(range.count * job.lhs_element()));
-    auto* rounded = static_cast<float*>(
-        space_.rounded.get(static_cast<size_t>(range.count / set_.slot_terms + 8) * sizeof(float)));
-    mark_lhs(rounded, range.count);
-    set_.round_range(job.lhs + range.first, job.lhs_is_bf16, range.count, rounded, args_.lhs_bits);
-    point_at(rounded, range.first, job.lhs_element() * set_.slot_terms);
+  // Of a rounded range; whole bytes of its bits.
+  int64_t slots_of(const MxuLhsRange& range) const {
+    constexpr int64_t kGranule = 16;
+    return (range.count / set_.slot_terms + 8 + kGranule - 1) / kGranule * kGranule;
   }
 
-  // Rows and segments point to slots from `slots` on, each of `bytes` of lhs from `first` on.
-  void point_at(const float* slots, int64_t first, int64_t bytes) {
+  void round_lhs(const MxuJob& job, int64_t slots) {
+    const HostTimer timer(HostWork::kMxuPack, bytes_of_ranges(job));
+    auto* to = static_cast<float*>(space_.rounded.get(static_cast<size_t>(slots) * sizeof(float)));
+    mark_lhs(to, slots * set_.slot_terms);
+    uint8_t* bits = args_.lhs_bits;
+    for (size_t i = 0; i < space_.ranges.size(); ++i) {
+      const MxuLhsRange& range = space_.ranges[i];
+      set_.round_range(job.lhs + range.first, job.lhs_is_bf16, range.count, to, bits);
+      point_at(to, range.first, job.lhs_element() * set_.slot_terms, plan_.job_rows[i]);
+      to += slots_of(range);
+      bits += bits == nullptr ? 0 : slots_of(range) / 8;
+    }
+  }
+
+  uint64_t bytes_of_ranges(const MxuJob& job) const {
+    int64_t count = 0;
+    for (const MxuLhsRange& range : space_.ranges) {
+      count += range.count;
+    }
+    return static_cast<uint64_t>(count * job.lhs_element());
+  }
+
+  // These rows, and all segments, point to slots from `slots` on, each of `bytes` of lhs from
+  // `first` on.
+  void point_at(const float* slots, int64_t first, int64_t bytes, const MxuRows& rows) {
     const int64_t base = plan_.segments.front().lhs_offset;
-    for (size_t row = 0; row < space_.row_at.size(); ++row) {
+    for (size_t row = rows.first; row < rows.first + rows.count; ++row) {
       space_.row_at[row] = slots + (plan_.row_lhs[row] + base - first) / bytes;
     }
     for (size_t s = 0; s < space_.segment_at.size(); ++s) {
@@ -461,19 +490,27 @@ MxuFastEngine::MxuFastEngine(const spec::MxuShape& shape, const MxuKernelSet* ke
   }
 }
 
-void MxuFastEngine::run(const MxuJob& job) {
+void MxuFastEngine::run(const MxuJob& job) { run_together({&job, 1}); }
+
+void MxuFastEngine::run_together(std::span<const MxuJob> jobs) {
   if (kernels_ == nullptr) {
-    reference_->run(job);
+    reference_->run_together(jobs);
     return;
   }
   Workspace& space = workspace();
-  const MxuKernelSet& kernels = kernels_for(job);
-  space.plan.make(job, shape_, kernels.nr);
+  const MxuKernelSet& kernels = kernels_for(jobs.front());
+  space.plan.make(jobs, shape_, kernels.nr);
   if (space.plan.row_lhs.empty() || space.plan.panels.empty() || space.plan.segments.empty()) {
     return;
   }
   const spec::ScopedFlushMode flush;
-  FastRun(job, kernels, space).run(job.accumulate);
+  FastRun(jobs, kernels, space).run(jobs.front().accumulate);
+}
+
+// Of more rows, what is packed of rhs is used often enough.
+uint64_t MxuFastEngine::group(const MxuJob& job) const {
+  constexpr int64_t kMostRows = 160;
+  return kernels_ == nullptr || job.rows() > kMostRows ? 0 : reinterpret_cast<uintptr_t>(job.rhs);
 }
 
 const MxuKernelSet& MxuFastEngine::kernels_for(const MxuJob& job) const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,8 @@ class MxuFastEngine : public MxuEngine {
   MxuFastEngine(const spec::MxuShape& shape, const MxuKernelSet* kernels);
 
   void run(const MxuJob& job) override;
+  void run_together(std::span<const MxuJob> jobs) override;
+  uint64_t group(const MxuJob& job) const override;
   const char* name() const override { return "fast"; }
 
  private:

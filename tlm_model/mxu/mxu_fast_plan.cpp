@@ -7,11 +7,12 @@
 namespace tpu::model {
 namespace {
 
-// Appends the offsets of indices [begin, end) of a counted-stride nest (index 0 outermost).
+// Appends the offsets of indices [begin, end) of a counted-stride nest (index 0 outermost), which
+// count from `base`.
 template <size_t kLevels>
 void add_offsets(const std::array<int64_t, kLevels>& count,
                  const std::array<int64_t, kLevels>& stride, int64_t begin, int64_t end,
-                 std::vector<int64_t>& to) {
+                 int64_t base, std::vector<int64_t>& to) {
   constexpr size_t kInner = kLevels - 1;
   std::array<int64_t, kLevels> index{};
   int64_t rest = begin;
@@ -19,9 +20,8 @@ void add_offsets(const std::array<int64_t, kLevels>& count,
     index[level] = rest % count[level];
     rest /= count[level];
   }
-  to.clear();
   while (begin < end) {
-    int64_t offset = 0;
+    int64_t offset = base;
     for (size_t level = 0; level < kLevels; ++level) {
       offset += index[level] * stride[level];
     }
@@ -37,15 +37,30 @@ void add_offsets(const std::array<int64_t, kLevels>& count,
   }
 }
 
+// Bytes from `base` to `place`, which may lie in the memory of another core.
+int64_t apart(const uint8_t* place, const uint8_t* base) {
+  return static_cast<int64_t>(reinterpret_cast<intptr_t>(place) - reinterpret_cast<intptr_t>(base));
+}
+
 }  // namespace
 
-void MxuFastPlan::make(const MxuJob& job, const spec::MxuShape& shape, int64_t nr) {
-  const int64_t end = job.row_begin + job.rows();
-  add_offsets(job.m_count, job.m_lhs_stride, job.row_begin, end, row_lhs);
-  add_offsets(job.m_count, job.m_out_stride, job.row_begin, end, row_out);
-  add_offsets(job.k_count, job.k_rhs_stride, 0, job.k(), k_rhs);
-  make_segments(job, static_cast<int64_t>(shape.rows));
-  make_panels(job, nr);
+void MxuFastPlan::make(std::span<const MxuJob> jobs, const spec::MxuShape& shape, int64_t nr) {
+  const MxuJob& first = jobs.front();
+  row_lhs.clear();
+  row_out.clear();
+  k_rhs.clear();
+  job_rows.clear();
+  for (const MxuJob& job : jobs) {
+    const int64_t end = job.row_begin + job.rows();
+    job_rows.push_back({.first = row_lhs.size(), .count = static_cast<size_t>(job.rows())});
+    add_offsets(job.m_count, job.m_lhs_stride, job.row_begin, end, apart(job.lhs, first.lhs),
+                row_lhs);
+    add_offsets(job.m_count, job.m_out_stride, job.row_begin, end, apart(job.out, first.out),
+                row_out);
+  }
+  add_offsets(first.k_count, first.k_rhs_stride, 0, first.k(), 0, k_rhs);
+  make_segments(first, static_cast<int64_t>(shape.rows));
+  make_panels(first, nr);
 }
 
 void MxuFastPlan::make_segments(const MxuJob& job, int64_t tile_rows) {
@@ -108,7 +123,8 @@ void MxuFastPlan::make_panels(const MxuJob& job, int64_t nr) {
   }
 }
 
-bool MxuFastPlan::fits_slots(const MxuJob& job, const MxuKernelSet& set) const {
+bool MxuFastPlan::fits_slots(const MxuJob& job, const MxuRows& rows,
+                             const MxuKernelSet& set) const {
   const int64_t step = job.lhs_element() * set.range_step;
   for (const MxuSegment& segment : segments) {
     if ((segment.lhs_offset - segments.front().lhs_offset) % step != 0 ||
@@ -116,30 +132,34 @@ bool MxuFastPlan::fits_slots(const MxuJob& job, const MxuKernelSet& set) const {
       return false;
     }
   }
-  for (const int64_t row : row_lhs) {
-    if ((row - row_lhs.front()) % step != 0) {
+  const int64_t* const row = row_lhs.data() + rows.first;
+  const auto count = static_cast<int64_t>(rows.count);
+  for (int64_t i = 0; i < count; ++i) {
+    if ((row[i] - row[0]) % step != 0) {
       return false;
     }
   }
-  const auto rows = static_cast<int64_t>(row_lhs.size());
   int64_t runs = 0;
-  for (int64_t row = 0; set.even_rows > 1 && row < rows; ++runs) {
-    row += even_run(row_lhs.data() + row, rows - row);
+  for (int64_t i = 0; set.even_rows > 1 && i < count; ++runs) {
+    i += even_run(row + i, count - i);
   }
-  return runs <= (rows - 1) / set.even_rows + 1;
+  return runs <= (count - 1) / set.even_rows + 1;
 }
 
 bool MxuFastPlan::lhs_in_place(const MxuJob& job, const MxuKernelSet& set) const {
-  return set.bf16_in_place && job.lhs_is_bf16 && fits_slots(job, set);
+  return set.bf16_in_place && job.lhs_is_bf16 &&
+         fits_slots(job, {.first = 0, .count = row_lhs.size()}, set);
 }
 
 // Worth it when the range is hardly larger than what a packed copy would hold (it is much smaller
 // when taps overlap), and when rows do not meet in the same cache sets.
-MxuLhsRange MxuFastPlan::lhs_range(const MxuJob& job, const MxuKernelSet& set) const {
+MxuLhsRange MxuFastPlan::lhs_range(const MxuJob& job, const MxuRows& rows,
+                                   const MxuKernelSet& set) const {
   constexpr int64_t kMaxElements = int64_t{1} << 20;
   constexpr int64_t kBadPitch = 512;  // elements: multiples of it share few cache sets
   const int64_t element = job.lhs_element();
-  const auto rows = std::minmax_element(row_lhs.begin(), row_lhs.end());
+  const int64_t* const row = row_lhs.data() + rows.first;
+  const auto ends = std::minmax_element(row, row + rows.count);
   int64_t low = segments.front().lhs_offset;
   int64_t high = low;
   for (const MxuSegment& segment : segments) {
@@ -147,12 +167,12 @@ MxuLhsRange MxuFastPlan::lhs_range(const MxuJob& job, const MxuKernelSet& set) c
     high = std::max(high, segment.lhs_offset + segment.k * element);
   }
   MxuLhsRange range;
-  range.first = low + *rows.first;
-  range.count = (high + *rows.second - range.first) / element;
-  const int64_t packed = static_cast<int64_t>(row_lhs.size()) * job.taps() * job.k();
-  const int64_t pitch = row_lhs.size() < 2 ? 0 : std::llabs(row_lhs[1] - row_lhs[0]) / element;
+  range.first = low + *ends.first;
+  range.count = (high + *ends.second - range.first) / element;
+  const int64_t packed = static_cast<int64_t>(rows.count) * job.taps() * job.k();
+  const int64_t pitch = rows.count < 2 ? 0 : std::llabs(row[1] - row[0]) / element;
   range.use = range.count <= kMaxElements && range.count <= packed + packed / 4 &&
-              (pitch < kBadPitch || pitch % kBadPitch != 0) && fits_slots(job, set);
+              (pitch < kBadPitch || pitch % kBadPitch != 0) && fits_slots(job, rows, set);
   return range;
 }
 

@@ -310,7 +310,11 @@ TEST(JobPool, RunsAStrandInOrderAndReportsErrors) {
 // Whether a job stands until it is let go.
 class HeldJob : public Job {
  public:
-  void run_part(int /*part*/) override { go.wait(false); }
+  void run_part(int /*part*/) override {
+    runs = true;
+    go.wait(false);
+  }
+  std::atomic<bool> runs = false;
   std::atomic<bool> go = false;
 };
 
@@ -408,6 +412,106 @@ TEST(JobPool, DoesQuickJobsAtOnceButBehindTheirStrand) {
   pool.join(behind);
   EXPECT_EQ(order.load(), 7);
   pool.join(held);
+}
+
+// Says with how many others it was run.
+class LikeJob : public Job {
+ public:
+  LikeJob() { set_group(1); }
+  LikeJob(uint64_t group, int of_kind, int parts = 1) : kind(of_kind) {
+    set_group(group);
+    set_parts(parts);
+  }
+  void run_part(int /*part*/) override { together = 1; }
+  void run_together(std::span<Job* const> jobs) override {
+    for (Job* job : jobs) {
+      static_cast<LikeJob*>(job)->together = jobs.size();
+    }
+    if (fail) {
+      throw std::runtime_error("all of them");
+    }
+  }
+  bool like(const Job& other) const override {
+    return kind == static_cast<const LikeJob&>(other).kind;
+  }
+  int kind = 0;
+  bool fail = false;
+  size_t together = 0;
+};
+
+// Two threads, one of which is held up.
+struct JobsTogether : ::testing::Test {
+  JobsTogether() { pool.launch(held_up, held); }
+  ~JobsTogether() override {
+    held.go = true;
+    held.go.notify_all();
+    pool.join(held);
+  }
+  void launch(std::span<LikeJob* const> jobs) {
+    while (!held.runs) {
+      std::this_thread::yield();
+    }
+    for (LikeJob* job : jobs) {
+      pool.launch(strands[next++], *job);
+    }
+  }
+
+  JobPool pool{2};
+  JobStrand held_up;
+  HeldJob held;
+  std::array<JobStrand, 32> strands;
+  size_t next = 0;
+};
+
+TEST_F(JobsTogether, JobsThatAreAlikeAreRunAtOnce) {
+  LikeJob first(1, 5), other_group(2, 5), second(1, 5), other_kind(1, 6), third(1, 5), cut(1, 5, 2);
+  launch(std::array{&other_kind, &first, &other_group, &second, &cut, &third});
+  pool.join(second);
+  EXPECT_EQ(first.together, 3u);
+  EXPECT_EQ(second.together, 3u);
+  EXPECT_EQ(third.together, 3u);
+  EXPECT_EQ(other_kind.together + other_group.together + cut.together, 0u);
+  for (LikeJob* job : {&other_kind, &other_group, &cut, &first, &third}) {
+    pool.join(*job);
+    EXPECT_EQ(job->together, job == &first || job == &third ? 3u : 1u);
+  }
+}
+
+TEST_F(JobsTogether, JobsBehindOthersOfTheirStrandWait) {
+  LikeJob first, second, behind;
+  launch(std::array{&first, &second});
+  pool.launch(strands[1], behind);
+  pool.join(first);
+  EXPECT_EQ(first.together, 2u);
+  EXPECT_EQ(behind.together, 0u);
+  pool.join(behind);
+  EXPECT_EQ(behind.together, 1u);
+}
+
+TEST_F(JobsTogether, NoMoreThanSixteen) {
+  std::array<LikeJob, 20> jobs;
+  std::array<LikeJob*, 20> pointers;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    pointers[i] = &jobs[i];
+  }
+  launch(pointers);
+  pool.join(jobs[19]);
+  EXPECT_EQ(jobs[19].together, 16u);
+  EXPECT_EQ(jobs[14].together, 16u);
+  EXPECT_EQ(jobs[15].together, 0u);
+  pool.join(jobs[18]);
+  EXPECT_EQ(jobs[15].together, 4u);
+  for (LikeJob& job : jobs) {
+    pool.join(job);
+  }
+}
+
+TEST_F(JobsTogether, WhatIsThrownIsThrownForEach) {
+  LikeJob first, second;
+  first.fail = true;
+  launch(std::array{&first, &second});
+  EXPECT_THROW(pool.join(first), std::runtime_error);
+  EXPECT_THROW(pool.join(second), std::runtime_error);
 }
 
 }  // namespace

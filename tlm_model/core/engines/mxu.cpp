@@ -13,7 +13,12 @@
 namespace tpu::model {
 namespace {
 
-constexpr int64_t kQuickFlops = 100'000;
+constexpr uint64_t kQuickTerms = 100'000;
+
+// Multiply-adds.
+uint64_t terms_of(const MxuJob& job) {
+  return static_cast<uint64_t>(job.rows() * job.taps() * job.k() * job.n());
+}
 
 }  // namespace
 
@@ -28,13 +33,13 @@ void Mxu::Work::prepare(MxuEngine& engine, const MxuJob& job, MxuCut cut, int pa
     jobs_ = mxu_split(job, cut, parts);
   }
   set_parts(static_cast<int>(jobs_.size()));
-  set_quick(engine.splittable() && job.rows() * job.taps() * job.k() * job.n() <= kQuickFlops);
+  set_group(engine.group(job));
+  set_quick(engine.splittable() && terms_of(job) <= kQuickTerms);
 }
 
 void Mxu::Work::run_part(int part) {
   const MxuJob& job = jobs_[static_cast<size_t>(part)];
-  const HostTimer timer(HostWork::kMxu,
-                        static_cast<uint64_t>(2 * job.rows() * job.taps() * job.k() * job.n()));
+  const HostTimer timer(HostWork::kMxu, 2 * terms_of(job));
   if (jobs_.size() > 1) {
     return engine_->run(job);
   }
@@ -44,6 +49,23 @@ void Mxu::Work::run_part(int part) {
   if (vmem_ != nullptr) {
     scan_.add(vmem_, out_, spec::Elem::kF32);
   }
+}
+
+// Works of the same group are all of one part.
+bool Mxu::Work::like(const Job& other) const {
+  return mxu_same_rhs(jobs_.front(), static_cast<const Work&>(other).jobs_.front());
+}
+
+void Mxu::Work::run_together(std::span<Job* const> works) {
+  thread_local std::vector<MxuJob> jobs;
+  jobs.clear();
+  uint64_t flops = 0;
+  for (Job* each : works) {
+    jobs.push_back(static_cast<Work*>(each)->jobs_.front());
+    flops += 2 * terms_of(jobs.back());
+  }
+  const HostTimer timer(HostWork::kMxu, flops);
+  engine_->run_together(jobs);
 }
 
 Mxu::Mxu(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context,
@@ -118,7 +140,7 @@ bool Mxu::start_command(Flight& flight) {
   Work& work = work_[flight.index];
   JobPool& pool = context().pool;
   const auto most = static_cast<uint64_t>(cut.most);
-  const auto terms = static_cast<uint64_t>(job.rows() * job.taps() * job.k() * job.n());
+  const uint64_t terms = terms_of(job);
   // Engines that count tiles have a pace of their own.
   const int parts =
       engine.splittable() ? pool.cut(work, JobKind::kMatmul, terms, most) : pool.cut(work, 1);

@@ -46,11 +46,16 @@ class Mxu : public Engine {
     void look_at(const uint8_t* vmem, const spec::StridePattern& out) {
       vmem_ = vmem;
       out_ = out;
+      set_group(0);
     }
     void run_part(int part) override;
+    void run_together(std::span<Job* const> works) override;
 
     const NonFiniteScan& scan() const { return scan_; }
     bool mismatch() const { return mismatch_; }
+
+   protected:
+    bool like(const Job& other) const override;
 
    private:
     MxuEngine* engine_ = nullptr;
