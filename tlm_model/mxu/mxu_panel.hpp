@@ -3,6 +3,8 @@
 // internal to it.
 #pragma once
 
+#include <immintrin.h>
+
 #include <cstring>
 
 #include "mxu/mxu_fast_kernels.hpp"
@@ -25,6 +27,7 @@ struct BlockArgs {
   float* const* out;
   bool zero_start;
   bool last;
+  bool stream;  // results of one segment, whole lines of the cache, are better stored around it
 };
 
 // Columns of a packed row of the panel: whole vectors of the kernel.
@@ -60,6 +63,16 @@ struct Edge {
   }
 };
 
+// Whether vectors of 64 bytes from these places on are lines of the cache.
+inline bool whole_lines(float* const* rows, int64_t count) {
+  constexpr uintptr_t kLine = 64;
+  uintptr_t bits = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    bits |= reinterpret_cast<uintptr_t>(rows[i]);
+  }
+  return bits % kLine == 0;
+}
+
 constexpr int64_t kFetchBlocks = 3;  // results are fetched so many blocks ahead
 
 // Fetches results that are computed soon; commands of few terms wait for little else. `row` counts
@@ -81,7 +94,8 @@ inline void fetch_results(const MxuBlockArgs& a, int64_t p, int64_t row, int64_t
   }
 }
 
-// K computes blocks: at most kMostRows rows by a panel of kPanel columns, in vectors of kWidth.
+// K computes blocks: at most kMostRows rows by a panel of kPanel columns, in vectors of kWidth;
+// kStreams: it stores around the caches where BlockArgs::stream says so.
 template <class K>
 void multiply_panel(const MxuBlockArgs& a, int64_t p, const float* rhs) {
   const MxuPanel& panel = a.panels[p];
@@ -98,7 +112,10 @@ void multiply_panel(const MxuBlockArgs& a, int64_t p, const float* rhs) {
                  .rhs = rhs,
                  .out = out,
                  .zero_start = a.zero_start,
-                 .last = a.last};
+                 .last = a.last,
+                 .stream = false};
+  const bool may_stream =
+      K::kStreams && a.stream_out && direct && a.zero_start && a.last && a.segment_count == 1;
   // Blocks of nearly equal height: 25 rows are five blocks of five.
   const int64_t height = kernel.height();
   const int64_t blocks = (a.rows + height - 1) / height;
@@ -108,7 +125,7 @@ void multiply_panel(const MxuBlockArgs& a, int64_t p, const float* rhs) {
     for (int64_t i = 0; i < rows; ++i) {
       out[i] = direct ? reinterpret_cast<float*>(a.out + a.row_out[row + i] + panel.out_offset)
                       : edge.values[i];
-      if (!kernel.waits_for_results()) {
+      if (!kernel.waits_for_results() && !may_stream) {
         __builtin_prefetch(out[i], 1);
       }
     }
@@ -119,6 +136,7 @@ void multiply_panel(const MxuBlockArgs& a, int64_t p, const float* rhs) {
       edge.load(a, panel, row, rows);
     }
     args.rows = a.row_at + row;
+    args.stream = may_stream && whole_lines(out, rows);
     kernel.run(rows, vectors, args);
     if (!direct) {
       edge.store(a, panel, row, rows);
@@ -134,6 +152,9 @@ void multiply_panels(const MxuBlockArgs& a) {
       multiply_panel<K>(a, p, rhs);
     }
     rhs += K::panel_slots(a, a.panels[p]);
+  }
+  if (a.stream_out) {
+    _mm_sfence();
   }
 }
 

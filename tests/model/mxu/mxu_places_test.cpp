@@ -85,6 +85,23 @@ TEST(MxuPlaces, KInAnOrderOfItsOwn) {
   }
 }
 
+// Results that are stored around the caches, where they are whole lines.
+TEST(MxuPlaces, ManyResultsOfFewTerms) {
+  constexpr int64_t kManyRows = 2100;
+  for (const int64_t k : {25, 32, 40}) {
+    OwnedJob owned =
+        test::packed_job({.rows = kManyRows, .k = k, .n = kColumns}, 8, Values::kSpecial);
+    owned.out.resize(owned.out.size() + 16);
+    const auto first = reinterpret_cast<uintptr_t>(owned.out.data());
+    for (const uintptr_t at : {(first + 63) / 64 * 64, (first + 63) / 64 * 64 - 4}) {
+      owned.job.out = reinterpret_cast<uint8_t*>(owned.out.data()) + (at - first);
+      if (at >= first) {
+        expect_same(owned, "k = " + std::to_string(k) + (at % 64 == 0 ? ", lines" : ""));
+      }
+    }
+  }
+}
+
 // Memory between pages that nobody may touch.
 class Fenced {
  public:
