@@ -110,6 +110,15 @@ std::optional<ProfileWindow::Nearness> ProfileWindow::nearness(const Line& line)
   return nearest;
 }
 
+void ProfileWindow::print_left_out(const std::string& kind, std::string_view text,
+                                   double launches) const {
+  if (const HostWorkTime& left_out = work(kind); left_out.count != 0) {
+    fmt::print("  {:<38}{:>32.0f}{:>11.3f} GB\n", text,
+               static_cast<double>(left_out.count) / launches,
+               static_cast<double>(left_out.amount) / launches * 1e-9);
+  }
+}
+
 void ProfileWindow::print_lines(const std::vector<Line>& lines, double launches) const {
   for (const Line& line : lines) {
     if (line.seconds <= 0) {
@@ -173,11 +182,8 @@ void ProfileWindow::print(double launches) const {
   fmt::print("data work of all threads{:>30}{:>9}{:>10}{:>11}{:>16}{:>14}{}\n", "time", "of wall",
              "pieces", "amount", "rate", "GB/s", limits_ ? "  of the host's limit" : "");
   print_lines(work_lines(), launches);
-  if (const HostWorkTime& left_out = work("deferred"); left_out.count != 0) {
-    fmt::print("  {:<38}{:>32.0f}{:>11.3f} GB\n", "copies HBM to VMEM that were left out",
-               static_cast<double>(left_out.count) / launches,
-               static_cast<double>(left_out.amount) / launches * 1e-9);
-  }
+  print_left_out("deferred", "copies HBM to VMEM that were left out", launches);
+  print_left_out("shared", "HBM that cores write alike and share", launches);
   fmt::print("the kernel thread\n");
   print_lines(kernel_lines(), launches);
   if (limits_) {

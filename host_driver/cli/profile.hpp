@@ -53,6 +53,8 @@ class ProfileWindow {
   std::vector<Line> kernel_lines() const;
   std::optional<Nearness> nearness(const Line& line) const;
   void print_lines(const std::vector<Line>& lines, double launches) const;
+  // Bytes of a kind that nobody moved, if there are any.
+  void print_left_out(const std::string& kind, std::string_view text, double launches) const;
   void print_forecast() const;
   void print_limits() const;
   nlohmann::ordered_json work_json(const Line& line, double launches) const;

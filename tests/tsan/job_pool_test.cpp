@@ -82,6 +82,42 @@ TEST(JobPoolThreads, JobsAreUsedAgainAfterTheirJoin) {
   }
 }
 
+// Adds one to its row, or each of several to its own.
+class AlikeJob : public Job {
+ public:
+  AlikeJob() { set_group(1); }
+  bool like(const Job& /*other*/) const override { return true; }
+  void run_part(int /*part*/) override { ++*row; }
+  void run_together(std::span<Job* const> jobs) override {
+    for (Job* job : jobs) {
+      ++*static_cast<AlikeJob*>(job)->row;
+    }
+  }
+  int* row = nullptr;
+};
+
+TEST(JobPoolThreads, JobsThatAreRunTogetherAreRunOnce) {
+  constexpr size_t kStrands = 8;
+  constexpr int kRounds = 200;
+  JobPool pool(3);
+  std::array<JobStrand, kStrands> strands;
+  std::array<int, kStrands> rows{};
+  std::array<std::array<AlikeJob, 2>, kStrands> jobs;
+  for (int round = 0; round < kRounds; ++round) {
+    for (size_t i = 0; i < 2; ++i) {
+      for (size_t s = 0; s < kStrands; ++s) {
+        jobs[s][i].row = &rows[s];
+        pool.launch(strands[s], jobs[s][i]);
+      }
+    }
+    for (size_t s = kStrands; s-- > 0;) {
+      pool.join(jobs[s][1]);
+      pool.join(jobs[s][0]);
+      EXPECT_EQ(rows[s], 2 * (round + 1));
+    }
+  }
+}
+
 TEST(JobPoolThreads, PoolsEndWithNothingLeft) {
   for (int round = 0; round < 50; ++round) {
     std::array<std::array<int, kParts>, 2> rows{};

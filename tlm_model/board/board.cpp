@@ -67,6 +67,7 @@ Board::Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemo
       core_services_{
           .activity = activity_,
           .pool = pool_,
+          .equal_writes = equal_writes_,
           .fluid = fluid_,
           .programs = programs_,
           .steps = steps_,

@@ -83,6 +83,7 @@ class Board : public sc_core::sc_module {
   ProbeSet probes_;
   ProbeSinks sinks_;
   JobPool pool_;
+  EqualWrites equal_writes_{pool_};
   PagePool pages_;
   ProgramCache programs_;
   StepCounter steps_;

@@ -116,6 +116,7 @@ void Core::make_engines(const CoreServices& services) {
                               .activity = services.activity,
                               .pool = services.pool,
                               .copies = *copies_,
+                              .equal_writes = services.equal_writes,
                               .probe = probe_,
                               .launch = launch_,
                               .no_data = services.no_data,

@@ -36,6 +36,7 @@ namespace tpu::model {
 struct CoreServices {
   Activity& activity;
   JobPool& pool;
+  EqualWrites& equal_writes;
   FluidShare& fluid;
   ProgramCache& programs;
   StepCounter& steps;

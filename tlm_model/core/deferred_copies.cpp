@@ -2,7 +2,6 @@
 #include "core/deferred_copies.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "kernel/host_profile.hpp"
 
@@ -13,19 +12,6 @@ namespace {
 constexpr size_t kMostRanges = 512;
 
 }  // namespace
-
-void DeferredCopies::Work::add(uint8_t* to, const uint8_t* from, uint64_t bytes) {
-  for (uint64_t at = 0; at < bytes; at += kPieceBytes) {
-    pieces_.push_back({to + at, from + at, std::min(kPieceBytes, bytes - at)});
-  }
-}
-
-void DeferredCopies::Work::run_part(int part) {
-  for (auto i = static_cast<size_t>(part); i < pieces_.size(); i += parts_count_) {
-    const HostTimer timer(HostWork::kDmaIn, pieces_[i].bytes);
-    std::memcpy(pieces_[i].to, pieces_[i].from, pieces_[i].bytes);
-  }
-}
 
 DeferredCopies::DeferredCopies(uint8_t* vmem, uint64_t vmem_bytes, JobPool& pool)
     : vmem_(vmem), most_held_(2 * vmem_bytes), pool_(pool) {}
@@ -115,15 +101,13 @@ size_t DeferredCopies::next_from(uint64_t at) const {
 }
 
 void DeferredCopies::copy(size_t first, size_t last, uint64_t low, uint64_t high) {
-  work_.clear();
+  copies_.clear();
   for (size_t i = first; i < last; ++i) {
     const Range& range = ranges_[i];
     uint8_t* const to = vmem_ + std::max(low, range.low);
-    work_.add(to, to + range.shift, std::min(high, range.high) - std::max(low, range.low));
+    copies_.add(to, to + range.shift, std::min(high, range.high) - std::max(low, range.low));
   }
-  work_.set_parts(pool_.cut(work_, work_.pieces()));
-  pool_.launch(strand_, work_);
-  pool_.join(work_);
+  copies_.run_with(pool_, strand_);
 }
 
 // Of [low, high) nothing is put off any more.

@@ -9,6 +9,7 @@
 #include <deque>
 #include <vector>
 
+#include "core/copy_work.hpp"
 #include "kernel/hbm_if.hpp"
 #include "kernel/job_pool.hpp"
 #include "kernel/page_set.hpp"
@@ -62,28 +63,6 @@ class DeferredCopies {
     ptrdiff_t shift = 0;  // from VMEM to where the bytes lie
     Source* source = nullptr;
   };
-  class Work : public Job {
-   public:
-    static constexpr uint64_t kPieceBytes = 256 << 10;
-    void clear() { pieces_.clear(); }
-    void add(uint8_t* to, const uint8_t* from, uint64_t bytes);
-    size_t pieces() const { return pieces_.size(); }
-    void set_parts(int parts) {
-      Job::set_parts(parts);
-      parts_count_ = static_cast<size_t>(parts);
-    }
-    void run_part(int part) override;
-
-   private:
-    struct Piece {
-      uint8_t* to;
-      const uint8_t* from;
-      uint64_t bytes;
-    };
-    std::vector<Piece> pieces_;
-    size_t parts_count_ = 1;
-  };
-
   // Indices of ranges_: the first that ends behind `at`, the first that begins at `at` or behind.
   size_t first_behind(uint64_t at) const;
   size_t next_from(uint64_t at) const;
@@ -96,7 +75,7 @@ class DeferredCopies {
   const uint64_t most_held_;
   JobPool& pool_;
   JobStrand strand_;
-  Work work_;
+  CopyWork copies_{HostWork::kDmaIn};
   std::vector<Range> ranges_;  // by place, apart from each other
   std::deque<Source> sources_;
   std::vector<Source*> free_;

@@ -12,6 +12,7 @@
 
 #include "core/deferred_copies.hpp"
 #include "core/engines/non_finite.hpp"
+#include "core/equal_writes.hpp"
 #include "core/ports.hpp"
 #include "core/program.hpp"
 #include "kernel/activity.hpp"
@@ -28,6 +29,7 @@ struct EngineContext {
   Activity& activity;
   JobPool& pool;
   DeferredCopies& copies;
+  EqualWrites& equal_writes;
   CoreProbe& probe;
   const LaunchState& launch;
   bool no_data;

@@ -38,6 +38,7 @@ class HbmBank : public sc_core::sc_module, public HbmIf {
   }
   void copy_from(const HbmIf& source, uint64_t source_address, uint64_t address,
                  uint64_t bytes) override;
+  void share(const HbmIf& source, uint64_t address) override;
   void pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, bool overwrite) override {
     store_.pin(set, address, bytes, write, overwrite);
   }
@@ -46,6 +47,7 @@ class HbmBank : public sc_core::sc_module, public HbmIf {
     return store_.hold(set, address, bytes);
   }
   void release(PageSet& set) override { store_.release(set); }
+  uint64_t version(uint64_t address) const override { return store_.version(address); }
   void visit_state(spec::Archive& archive, PageNumbers& numbers) {
     store_.visit_state(archive, numbers);
   }

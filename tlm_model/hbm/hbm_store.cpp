@@ -25,9 +25,12 @@ static_assert(kHbmPageBytes == uint64_t{1} << PageSet::kPageShift);
 HbmStore::HbmStore(PagePool& pool, uint64_t bytes)
     : pool_(pool),
       table_(bytes / kHbmPageBytes, nullptr),
-      home_(table_.size() / PagePool::kBlockPages + 1, PagePool::kNoHome) {}
+      home_(table_.size() / PagePool::kBlockPages + 1, PagePool::kNoHome) {
+  pool_.stores().push_back(this);
+}
 
 HbmStore::~HbmStore() {
+  std::erase(pool_.stores(), this);
   for (HbmPage* page : table_) {
     if (page != nullptr) {
       pool_.drop_owner(page);
@@ -55,9 +58,25 @@ void HbmStore::write(uint64_t address, std::span<const uint8_t> data) {
                     drop(page);
                     return;
                   }
+                  if (whole && share_equal(page, source)) {
+                    return;
+                  }
                   const uint64_t run = (data.size() - done - 1) / kHbmPageBytes + 1;
                   std::memcpy(writable(page, whole, run) + offset, source, part);
                 });
+}
+
+bool HbmStore::share_equal(uint64_t page, const uint8_t* contents) {
+  for (const HbmStore* store : pool_.stores()) {
+    HbmPage* const other = page < store->table_.size() ? store->table_[page] : nullptr;
+    if (other == nullptr || other == table_[page] || other->write_pins != 0 ||
+        std::memcmp(other->data, contents, kHbmPageBytes) != 0) {
+      continue;
+    }
+    take(page, other);
+    return true;
+  }
+  return false;
 }
 
 void HbmStore::drop(uint64_t page) {
@@ -87,15 +106,23 @@ void HbmStore::copy_from(const HbmStore& source, uint64_t source_address, uint64
     HbmPage* shared = source.table_[from / kHbmPageBytes];
     if (part == kHbmPageBytes && from % kHbmPageBytes == 0 &&
         (shared == nullptr || shared->write_pins == 0)) {
-      if (shared != nullptr) {
-        ++shared->owners;
-      }
-      drop(page);
-      table_[page] = shared;
+      take(page, shared);
       return;
     }
     source.read(from, {writable(page, part == kHbmPageBytes) + offset, part});
   });
+}
+
+void HbmStore::share(const HbmStore& source, uint64_t address) {
+  take(address / kHbmPageBytes, source.table_[address / kHbmPageBytes]);
+}
+
+void HbmStore::take(uint64_t page, HbmPage* shared) {
+  if (shared != nullptr) {
+    ++shared->owners;
+  }
+  drop(page);
+  table_[page] = shared;
 }
 
 void HbmStore::pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, bool overwrite) {
@@ -199,6 +226,7 @@ void HbmStore::load_page(spec::Archive& archive, PageNumbers& numbers) {
   }
   if (number == numbers.pages.size()) {
     numbers.pages.push_back(pool_.make(false));
+    numbers.pages.back()->version = pool_.next_version();
     archive.bytes(numbers.pages.back()->data, kHbmPageBytes);
   } else {
     ++numbers.pages[number]->owners;
@@ -219,15 +247,33 @@ bool HbmStore::present(uint64_t address, uint64_t bytes) const {
 HbmPage* HbmStore::make(uint64_t page, bool zeroed, uint64_t run) {
   constexpr uint64_t kShortRun = 8;
   const HbmPage* const before = page > 0 ? table_[page - 1] : nullptr;
-  if (before == nullptr && run <= kShortRun) {
-    return pool_.make(zeroed, PagePool::kNoHome, nullptr, run);
+  const uint64_t range = page / PagePool::kBlockPages;
+  PagePool::Wish wish{.after = before, .run = run};
+  if (const HbmPage* const old = table_[page]; old != nullptr && old->owners > 1) {
+    wish.shared = old;
+    wish.range = range;
+    wish.offset = static_cast<uint32_t>(page % PagePool::kBlockPages);
+    wish.newest = page > 0 ? newest(page - 1) : nullptr;
   }
-  uint32_t& block = home_[page / PagePool::kBlockPages];
-  if (block == PagePool::kNoHome) {
-    block = pool_.reserve_block();
+  if (before != nullptr || run > kShortRun) {
+    if (home_[range] == PagePool::kNoHome) {
+      home_[range] = pool_.reserve_block();
+    }
+    wish.home = home_[range] + static_cast<uint32_t>(page % PagePool::kBlockPages);
   }
-  return pool_.make(zeroed, block + static_cast<uint32_t>(page % PagePool::kBlockPages), before,
-                    run);
+  return pool_.make(zeroed, wish);
+}
+
+// Of all stores' pages in this place the one that was written last.
+const HbmPage* HbmStore::newest(uint64_t page) const {
+  const HbmPage* found = nullptr;
+  for (const HbmStore* store : pool_.stores()) {
+    const HbmPage* const each = page < store->table_.size() ? store->table_[page] : nullptr;
+    if (each != nullptr && (found == nullptr || each->version > found->version)) {
+      found = each;
+    }
+  }
+  return found;
 }
 
 uint8_t* HbmStore::writable(uint64_t page, bool overwrite, uint64_t run) {
@@ -243,6 +289,7 @@ uint8_t* HbmStore::writable(uint64_t page, bool overwrite, uint64_t run) {
     pool_.drop_owner(entry);
     entry = own;
   }
+  entry->version = pool_.next_version();
   return entry->data;
 }
 

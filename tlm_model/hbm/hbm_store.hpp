@@ -25,13 +25,17 @@ class HbmStore {
   uint64_t bytes() const { return static_cast<uint64_t>(table_.size()) * kHbmPageBytes; }
 
   void read(uint64_t address, std::span<uint8_t> data) const;
-  // Pages of zero are dropped, or not made.
+  // Pages of zero are dropped, or not made; what another store of the pool has in the same place is
+  // shared, page by page.
   void write(uint64_t address, std::span<const uint8_t> data);
   // Repeats the pattern, low byte first; whole pages of zero are dropped instead.
   void fill(uint64_t address, uint64_t bytes, uint32_t pattern);
   // Copies from `source` (may be this store); whole pages are shared when both sides are
   // page-aligned. Ranges must not overlap.
   void copy_from(const HbmStore& source, uint64_t source_address, uint64_t address, uint64_t bytes);
+
+  // Takes the page with this address from `source`, where jobs that have it write nothing any more.
+  void share(const HbmStore& source, uint64_t address);
 
   // Adds the pages of [address, address + bytes) to `set`, pinned for one job. With `write` they
   // are made and unshared; `overwrite` promises that every byte of the range is written, so that
@@ -46,6 +50,13 @@ class HbmStore {
   // held, when they do not lie so, or a job writes there.
   const uint8_t* hold(PageSet& set, uint64_t address, uint64_t bytes);
   void release(PageSet& set);
+
+  // Another number whenever the page with this address is opened for writing, and of no other page
+  // of the pool; 0 for one that is absent.
+  uint64_t version(uint64_t address) const {
+    const HbmPage* const page = table_[address / kHbmPageBytes];
+    return page != nullptr ? page->version : 0;
+  }
 
   // With no page in the hands of a job; one that is loaded is empty. All stores of a pool use the
   // same numbers, in the same order.
@@ -65,6 +76,10 @@ class HbmStore {
 
   // A page for place `page` of the table.
   HbmPage* make(uint64_t page, bool zeroed, uint64_t run);
+  const HbmPage* newest(uint64_t page) const;
+  // Makes page `page` that of another store that has this contents there, if there is one.
+  bool share_equal(uint64_t page, const uint8_t* contents);
+  void take(uint64_t page, HbmPage* shared);  // null: one that is absent
 
   PagePool& pool_;
   std::vector<HbmPage*> table_;

@@ -28,11 +28,12 @@ uint32_t PagePool::reserve_block() {
   }
   free_.resize(pages_.size() / 64, ~uint64_t{0});
   fresh_.resize(pages_.size() / 64, ~uint64_t{0});
+  sides_.push_back(-1);
   return static_cast<uint32_t>(first);
 }
 
-HbmPage* PagePool::make(bool zeroed, uint32_t home, const HbmPage* after, uint64_t run) {
-  const size_t index = place(home, after, run);
+HbmPage* PagePool::make(bool zeroed, const Wish& wish) {
+  const size_t index = place(wish);
   const uint64_t bit = uint64_t{1} << (index % 64);
   HbmPage* const page = &pages_[index];
   if (fresh_[index / 64] == ~uint64_t{0}) {  // the first of these 64
@@ -41,8 +42,11 @@ HbmPage* PagePool::make(bool zeroed, uint32_t home, const HbmPage* after, uint64
   if ((fresh_[index / 64] & bit) != 0) {
     fresh_[index / 64] &= ~bit;
     ++touched_;
-  } else if (zeroed) {
-    std::memset(page->data, 0, kHbmPageBytes);
+  } else {
+    waiting_ -= side_of(page) >= 0 ? 1 : 0;
+    if (zeroed) {
+      std::memset(page->data, 0, kHbmPageBytes);
+    }
   }
   free_[index / 64] &= ~bit;
   page->owners = 1;
@@ -52,18 +56,24 @@ HbmPage* PagePool::make(bool zeroed, uint32_t home, const HbmPage* after, uint64
 
 // Of the next page to be made. Fresh ones only while few are free that were touched, a tenth of
 // all.
-size_t PagePool::place(uint32_t home, const HbmPage* after, uint64_t run) {
-  const bool may_grow = (touched_ - in_use_) * 10 <= touched_;
+size_t PagePool::place(const Wish& wish) {
+  if (wish.shared != nullptr) {
+    if (const std::optional<size_t> found = shared_place(wish)) {
+      return *found;
+    }
+  }
+  const bool may_grow = (touched_ - in_use_ - waiting_) * 10 <= touched_;
   const auto usable = [&](size_t index) {
     return is_free(index) && (may_grow || (fresh_[index / 64] >> (index % 64) & 1) == 0);
   };
-  if (after != nullptr && (after->index + 1) % kBlockPages != 0 && usable(after->index + 1)) {
-    return after->index + size_t{1};
+  if (wish.after != nullptr && (wish.after->index + 1) % kBlockPages != 0 &&
+      usable(wish.after->index + 1)) {
+    return wish.after->index + size_t{1};
   }
-  if (home != kNoHome && usable(home)) {
-    return home;
+  if (wish.home != kNoHome && usable(wish.home)) {
+    return wish.home;
   }
-  for (uint64_t wanted = std::bit_floor(std::clamp<uint64_t>(run, 1, 32)); wanted != 0;
+  for (uint64_t wanted = std::bit_floor(std::clamp<uint64_t>(wish.run, 1, 32)); wanted != 0;
        wanted /= 2) {
     if (const std::optional<size_t> found = used_run(wanted)) {
       return *found;
@@ -79,9 +89,39 @@ size_t PagePool::place(uint32_t home, const HbmPage* after, uint64_t run) {
   return spare_;
 }
 
+// On the side of the page before it, which a store has just written too as a rule; else on the other
+// side than what it replaces.
+std::optional<size_t> PagePool::shared_place(const Wish& wish) {
+  if (shared_.size() <= wish.range) {
+    shared_.resize(wish.range + 1, {kNoHome, kNoHome});
+  }
+  std::array<uint32_t, 2>& blocks = shared_[wish.range];
+  if (blocks[0] == kNoHome) {
+    for (size_t side = 0; side < blocks.size(); ++side) {
+      blocks[side] = reserve_block();
+      sides_[blocks[side] / kBlockPages] = static_cast<int8_t>(side);
+    }
+  }
+  const int near = side_of(wish.newest);
+  const size_t first = near >= 0 ? static_cast<size_t>(near) : side_of(wish.shared) == 0 ? 1 : 0;
+  for (const size_t side : {first, 1 - first}) {
+    if (is_free(blocks[side] + wish.offset)) {
+      return blocks[side] + wish.offset;
+    }
+  }
+  return std::nullopt;
+}
+
+int PagePool::side_of(const HbmPage* page) const {
+  return page != nullptr ? sides_[page->index / kBlockPages] : -1;
+}
+
 // The first of `run` (a power of two) free pages inside of 64 that were used before.
 std::optional<size_t> PagePool::used_run(uint64_t run) const {
   for (size_t word = 0; word < free_.size(); ++word) {
+    if (sides_[word * 64 / kBlockPages] >= 0) {
+      continue;  // what lies there would be in the way next time
+    }
     uint64_t starts = free_[word] & ~fresh_[word];
     for (uint64_t have = 1; have < run && starts != 0; have *= 2) {
       starts &= starts >> have;
@@ -115,6 +155,7 @@ void PagePool::release_if_unused(HbmPage* page) {
     page->left = false;
     free_[page->index / 64] |= uint64_t{1} << (page->index % 64);
     --in_use_;
+    waiting_ += side_of(page) >= 0 ? 1 : 0;
   }
 }
 

@@ -20,6 +20,7 @@ enum class HostWork : uint8_t {
   kDmaIn,
   kDeferred,  // of these: put off, so that readers find the bytes in HBM
   kDmaOut,
+  kShared,  // of these: bytes that another core writes too, in pages that they share
   kDmaRemote,
   kFill,
   kDmaIndexed,
@@ -44,6 +45,7 @@ inline constexpr std::array<HostWorkInfo, kHostWorks> kHostWorkInfo = {{{"mxu", 
                                                                         {"dma_in", "B"},
                                                                         {"deferred", "B"},
                                                                         {"dma_out", "B"},
+                                                                        {"shared", "B"},
                                                                         {"dma_remote", "B"},
                                                                         {"fill", "B"},
                                                                         {"dma_indexed", "B"},

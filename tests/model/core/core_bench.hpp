@@ -71,6 +71,7 @@ class CoreBench : public sc_core::sc_module {
     const CoreServices services{
         .activity = activity,
         .pool = pool,
+        .equal_writes = equal_writes,
         .fluid = fluid,
         .programs = programs,
         .steps = steps,
@@ -227,6 +228,7 @@ class CoreBench : public sc_core::sc_module {
   spec::BoardParams params;
   Activity activity;
   JobPool pool;
+  EqualWrites equal_writes{pool};
   PagePool pages;
   FluidShare fluid{"fluid"};
   ProgramCache programs;

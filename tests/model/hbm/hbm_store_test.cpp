@@ -83,7 +83,7 @@ TEST(HbmStore, PinnedPageOutlivesItsOwners) {
   a.pin(set, 0, kPage, false, false);
   const std::vector<uint8_t> two(kPage, 2);
   a.write(0, two);
-  b.write(0, two);
+  b.write(0, std::vector<uint8_t>(kPage, 3));
   EXPECT_EQ(*set.at(100), 1);
   EXPECT_EQ(pool.pages_in_use(), 3u);  // b is its last owner, but must not write under the job of a
   a.unpin(set);
@@ -168,6 +168,87 @@ TEST(HbmStore, RangesLieInOnePieceOfTheHost) {
     EXPECT_NE(store->hold(set, 0, 40 * kPiece), nullptr);
     store->release(set);
   }
+}
+
+TEST(HbmStore, WholePagesThatAnotherStoreHasAreShared) {
+  PagePool pool;
+  HbmStore a(pool, 8 * kPage);
+  HbmStore b(pool, 8 * kPage);
+  std::vector<uint8_t> data(3 * kPage);
+  for (size_t i = 0; i < data.size(); ++i) {
+    data[i] = static_cast<uint8_t>(i * i / 7 + 1);
+  }
+  a.write(kPage, data);
+  data[2 * kPage + 5] ^= 1;
+  b.write(kPage, data);
+  EXPECT_EQ(pool.pages_in_use(), 4u);
+  EXPECT_EQ(bytes_of(b, kPage, data.size()), data);
+  b.write(kPage + 9, std::vector<uint8_t>{77});
+  EXPECT_EQ(pool.pages_in_use(), 5u);
+  EXPECT_EQ(bytes_of(a, kPage + 9, 1), std::vector<uint8_t>{data[9]});
+  PageSet set;
+  set.open(5 * kPage, 6 * kPage - 1);
+  a.pin(set, 5 * kPage, kPage, true, true);
+  std::fill_n(set.at(5 * kPage), kPage, uint8_t{9});
+  b.write(5 * kPage, std::vector<uint8_t>(kPage, 9));  // not what a job may still write
+  EXPECT_EQ(pool.pages_in_use(), 7u);
+  a.unpin(set);
+}
+
+TEST(HbmStore, VersionsTellOfWritesAndPages) {
+  PagePool pool;
+  HbmStore a(pool, 8 * kPage);
+  HbmStore b(pool, 8 * kPage);
+  EXPECT_EQ(a.version(0), 0u);
+  overwrite(a, 0, 2 * kPage, 1);
+  const uint64_t first = a.version(5);
+  EXPECT_NE(first, 0u);
+  EXPECT_NE(first, a.version(kPage));
+  b.share(a, 0);
+  EXPECT_EQ(b.version(0), first);
+  EXPECT_EQ(pool.pages_in_use(), 2u);
+  overwrite(a, 10, 20, 2);
+  EXPECT_NE(a.version(0), first);
+  EXPECT_EQ(b.version(0), first);
+  EXPECT_EQ(bytes_of(b, 10, 1), std::vector<uint8_t>{1});
+  b.share(a, 7 * kPage);  // absent
+  EXPECT_EQ(b.version(7 * kPage), 0u);
+}
+
+// Cores that keep copies of an array write it piece by piece, one of them first; the old pieces stay
+// until the last has left them.
+TEST(HbmStore, SharedRangesThatAreReplacedLieInOnePiece) {
+  PagePool pool;
+  constexpr uint64_t kPages = 40;
+  constexpr uint64_t kPiece = 8;
+  HbmStore stores[3] = {HbmStore(pool, 4096 * kPage), HbmStore(pool, 4096 * kPage),
+                        HbmStore(pool, 4096 * kPage)};
+  const std::vector<uint8_t> data(kPages * kPage, 1);
+  for (HbmStore& store : stores) {
+    overwrite(store, 0, 3 * kPage, 7);  // what is nobody else's
+    store.write(3 * kPage, data);
+  }
+  for (uint8_t round = 2; round < 8; ++round) {
+    for (uint64_t page = 3; page < 3 + kPages; page += kPiece) {
+      HbmStore& first = stores[(page / kPiece + round) % 3];
+      overwrite(first, page * kPage, kPiece * kPage, round);
+      for (HbmStore& store : stores) {
+        for (uint64_t i = page; i < page + kPiece && &store != &first; ++i) {
+          store.share(first, i * kPage);
+        }
+      }
+      overwrite(stores[0], 2000 * kPage, kPiece * kPage, round);  // in between
+    }
+    for (HbmStore& store : stores) {
+      PageSet set;
+      const uint8_t* const bytes = store.hold(set, 3 * kPage, kPages * kPage);
+      ASSERT_NE(bytes, nullptr) << "round " << int{round};
+      EXPECT_EQ(std::count(bytes, bytes + kPages * kPage, round), kPages * kPage);
+      store.release(set);
+    }
+  }
+  EXPECT_EQ(pool.pages_in_use(), 3 * 3 + kPages + kPiece);
+  EXPECT_LE(pool.pages_touched(), 3 * 3 + 3 * kPages + kPiece);
 }
 
 // The host gives memory by huge pages: pages that stand alone lie together.
@@ -258,7 +339,7 @@ TEST(HbmStore, RandomOperationsMatchAFlatMemory) {
     }
     switch (random() % 3) {
       case 0: {
-        std::vector<uint8_t> data(length, static_cast<uint8_t>(random()));
+        std::vector<uint8_t> data(length, static_cast<uint8_t>(random() % 4));  // often alike
         stores[to].write(address, data);
         std::ranges::copy(data, flat[to].begin() + static_cast<int64_t>(address));
         break;

@@ -83,6 +83,29 @@ void Dma::Work::move_granules() {
   }
 }
 
+void Dma::Work::move_pages(int part) {
+  constexpr uint64_t kPage = PageSet::kPageMask + 1;
+  const uint64_t bytes = plan_->box.total_bytes;
+  const uint64_t head = dst_.base % kPage;  // of its first page, before the first byte
+  const uint64_t pages = (head + bytes - 1) / kPage + 1;
+  for (auto page = static_cast<uint64_t>(part); page < pages;
+       page += static_cast<uint64_t>(parts_count_)) {
+    if (!equal_->compare(page) && !equal_->leaves_out(page)) {
+      move_run(page == 0 ? 0 : page * kPage - head, std::min((page + 1) * kPage - head, bytes));
+    }
+  }
+}
+
+// Bytes [from, to) of a dense box.
+void Dma::Work::move_run(uint64_t from, uint64_t to) {
+  StridedBox run;
+  run.run_bytes = run.total_bytes = to - from;
+  run.elem_bytes = plan_->box.elem_bytes;
+  MemoryView target = dst_;
+  target.base += from;
+  copy_box(run, {.flat = src_.flat + from}, target, 0, 1);
+}
+
 bool Dma::range_fault(const Flight& flight, uint16_t code, size_t index, const Operand& operand,
                       uint64_t size) {
   fault_port->raise(range_fault_at(flight, code, index, operand, size),
@@ -213,7 +236,7 @@ bool Dma::start_command(Flight& flight) {
   }
   const auto& plan = std::get<DmaPlan>(flight.queued.command->plan);
   Transfer& transfer = transfers_[flight.index];
-  transfer.dropped = transfer.deferred = false;
+  transfer.dropped = transfer.deferred = transfer.shares = false;
   transfer.vmem = {};
   transfer.packed.clear();
   transfer.src_hbm = transfer.dst_hbm = nullptr;
@@ -359,6 +382,58 @@ bool Dma::defer(const DmaPlan& plan, const Place& src, const Place& dst) {
                                 operand_first(plan.src, src.base));
 }
 
+// Whether other cores may write the same pages: from one place of VMEM to one of the own HBM.
+bool Dma::may_share(const DmaPlan& plan, const Place& src, const Place& dst) const {
+  return !plan.is_fill && !plan.remote && src.vmem && dst.hbm != nullptr && !use_.verilog() &&
+         std::popcount(context().launch.mask) > 1 && plan.box.total_bytes > PageSet::kPageMask &&
+         plan.src.extent.low == 0 && plan.dst.extent.low == 0 &&
+         spec::box_contiguous(plan.box, BoxSide::kSrc) &&
+         spec::box_contiguous(plan.box, BoxSide::kDst);
+}
+
+// Before the command reads or writes an operand: nothing but the queue orders what earlier ones have
+// left out there. (No queue that writes HBM writes VMEM, where they find what they bring.)
+void Dma::settle_shared(const Operand& operand, const Place& place) {
+  const uint64_t low = operand_first(operand, place.base);
+  const uint64_t high = low + operand_length(operand);
+  for (size_t i = 0; place.hbm != nullptr && i + 1 < flight_count(); ++i) {
+    Transfer& earlier = transfers_[flight(i).index];
+    if (earlier.shares && earlier.dst_hbm == place.hbm && earlier.equal_write.touches(low, high)) {
+      context().equal_writes.settle(earlier.equal_write);
+    }
+  }
+}
+
+// The destination's pages, but for those that are left out.
+MemoryView Dma::open_shared(const DmaPlan& plan, const Place& src, const Place& dst,
+                            Transfer& transfer) {
+  constexpr uint64_t kPage = PageSet::kPageMask + 1;
+  const uint64_t bytes = plan.box.total_bytes;
+  EqualWrites::Write& write = transfer.equal_write;
+  context().equal_writes.begin(write,
+                               {.hbm = dst.hbm,
+                                .address = dst.base,
+                                .bytes = bytes,
+                                .gang = context().launch.tag,
+                                .step = context().launch.step},
+                               src.flat, transfer.work);
+  const HostTimer timer(HostWork::kPages, bytes);
+  PageSet& pages = transfer.dst_pages;
+  pages.open(dst.base, dst.base + bytes - 1);
+  if (!write.follows()) {
+    dst.hbm->pin(pages, dst.base, bytes, true, true);
+  }
+  for (uint64_t at = 0, page = 0; write.follows() && at < bytes; ++page) {
+    const uint64_t part = std::min(bytes - at, kPage - (dst.base + at) % kPage);
+    if (!write.leaves_out(page)) {
+      dst.hbm->pin(pages, dst.base + at, part, true, true);
+    }
+    at += part;
+  }
+  context().equal_writes.opened(write);
+  return {.pages = &pages, .base = dst.base};
+}
+
 ByteExtent Dma::vmem_extent(const Operand& operand, const Place& place) {
   const auto first = static_cast<int64_t>(operand_first(operand, place.base));
   return place.vmem ? ByteExtent{first, first + static_cast<int64_t>(operand_length(operand))}
@@ -382,6 +457,8 @@ bool Dma::works_on_vmem(uint64_t low, uint64_t high) const {
 
 void Dma::start_work(Flight& flight, const DmaPlan& plan, Place src, const Place& dst,
                      Transfer& transfer) {
+  settle_shared(plan.src, src);
+  settle_shared(plan.dst, dst);
   if (dst.vmem) {
     write_vmem(plan.dst, dst.base, operand_length(plan.dst) == plan.box.total_bytes);
   }
@@ -398,8 +475,10 @@ void Dma::start_work(Flight& flight, const DmaPlan& plan, Place src, const Place
     from = view(src, plan, BoxSide::kSrc, transfer.src_pages);
     transfer.src_hbm = src.hbm;
   }
-  MemoryView to = dst.message ? packed_view(plan, transfer)
-                              : view(dst, plan, BoxSide::kDst, transfer.dst_pages);
+  transfer.shares = may_share(plan, src, dst);
+  MemoryView to = dst.message       ? packed_view(plan, transfer)
+                  : transfer.shares ? open_shared(plan, src, dst, transfer)
+                                    : view(dst, plan, BoxSide::kDst, transfer.dst_pages);
   if (dst.hbm == nullptr && !plan.remote) {
     vmem_end_ = std::max(vmem_end_, dst.base + static_cast<uint64_t>(plan.dst.extent.high));
     const auto cores = static_cast<uint64_t>(std::popcount(context().launch.mask));
@@ -419,6 +498,9 @@ void Dma::start_work(Flight& flight, const DmaPlan& plan, Place src, const Place
     transfer.work.prepare(dst.message ? transfer.packing : plan, from, to, parts);
   }
   transfer.work.count_as(plan.is_fill ? HostWork::kFill : kind_, bytes);
+  if (transfer.shares && transfer.equal_write.follows()) {
+    transfer.work.compare(transfer.equal_write);
+  }
   pool.launch(strand_, transfer.work);
 }
 
@@ -487,6 +569,9 @@ void Dma::finish_command(Flight& flight) {
   Transfer& transfer = transfers_[flight.index];
   if (!context().no_data && !transfer.dropped && !transfer.same && !transfer.deferred) {
     context().pool.join(transfer.work);
+    if (transfer.shares) {
+      context().equal_writes.settle(transfer.equal_write);
+    }
     if (transfer.src_hbm != nullptr) {
       transfer.src_hbm->unpin(transfer.src_pages);
     }

@@ -66,12 +66,16 @@ class Dma : public Engine, private FlowListener {
       src_ = src;
       dst_ = dst;
       parts_count_ = parts;
+      equal_ = nullptr;
       set_parts(parts);
     }
+    // Of one run from flat memory to HBM: without pages that are equal.
+    void compare(EqualWrites::Write& equal) { equal_ = &equal; }
     void prepare(const IndexedBox& indexed, const MemoryView& src, const MemoryView& dst,
                  int parts) {
       indexed_ = &indexed;
       granules_ = nullptr;
+      equal_ = nullptr;
       src_ = src;
       dst_ = dst;
       parts_count_ = parts;
@@ -93,6 +97,8 @@ class Dma : public Engine, private FlowListener {
         copy_records(*indexed_, src_, dst_, part, parts_count_);
       } else if (plan_->is_fill) {
         fill_box(plan_->box, plan_->pattern, dst_, part, parts_count_);
+      } else if (equal_ != nullptr) {
+        move_pages(part);
       } else {
         copy_box(plan_->box, src_, dst_, part, parts_count_);
       }
@@ -100,6 +106,8 @@ class Dma : public Engine, private FlowListener {
 
    private:
     void move_granules();
+    void move_pages(int part);
+    void move_run(uint64_t from, uint64_t to);
 
     const DmaPlan* plan_ = nullptr;
     HostWork kind_ = HostWork::kDmaIn;
@@ -107,6 +115,7 @@ class Dma : public Engine, private FlowListener {
     const IndexedBox* indexed_ = nullptr;    // in place of plan_
     const DmaGranules* granules_ = nullptr;  // in place of plan_'s box
     uint64_t from_ = 0, to_ = 0;
+    EqualWrites::Write* equal_ = nullptr;  // that it follows
     MemoryView src_, dst_;
     int parts_count_ = 1;
   };
@@ -131,13 +140,15 @@ class Dma : public Engine, private FlowListener {
     PageSet src_pages, dst_pages;
     HbmIf* src_hbm = nullptr;
     HbmIf* dst_hbm = nullptr;
-    ProbeSource source;    // while somebody watches flows
-    uint32_t to_core = 0;  // where it goes
+    EqualWrites::Write equal_write;  // while `shares`
+    ProbeSource source;              // while somebody watches flows
+    uint32_t to_core = 0;            // where it goes
     uint64_t fixed_cycles = 0;
     bool dropped = false;   // the receiver's gang is over: time passes, nothing is written
     bool inbound = false;   // the receiver counts on being told when it has landed
     bool same = false;      // source and destination are one: nothing changes
     bool deferred = false;  // nobody moves the bytes yet
+    bool shares = false;    // other cores may write the same bytes
     std::array<spec::ByteExtent, 2> vmem{};  // that its work reads and writes
     DmaGranules granules;                    // of the Verilog, where it decides
   };
@@ -167,6 +178,10 @@ class Dma : public Engine, private FlowListener {
   void start_work(Flight& flight, const DmaPlan& plan, Place src, const Place& dst,
                   Transfer& transfer);
   bool defer(const DmaPlan& plan, const Place& src, const Place& dst);
+  bool may_share(const DmaPlan& plan, const Place& src, const Place& dst) const;
+  void settle_shared(const Operand& operand, const Place& place);
+  MemoryView open_shared(const DmaPlan& plan, const Place& src, const Place& dst,
+                         Transfer& transfer);
   static spec::ByteExtent vmem_extent(const Operand& operand, const Place& place);
   bool works_on_vmem(uint64_t low, uint64_t high) const;
   uint64_t carried(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,

@@ -69,7 +69,7 @@ bool Dma::indexed_apart(const Flight& flight, const DmaPlan& plan, const Place& 
 
 bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
   Transfer& transfer = transfers_[flight.index];
-  transfer.dropped = transfer.inbound = transfer.same = transfer.deferred = false;
+  transfer.dropped = transfer.inbound = transfer.same = transfer.deferred = transfer.shares = false;
   transfer.vmem = {};
   transfer.src_hbm = transfer.dst_hbm = nullptr;
   Place src, dst;
@@ -196,6 +196,7 @@ void Dma::start_indexed_work(const IndexedPlan& plan, const Place& src, const Pl
   // Records lie anywhere in their operands: what is put off comes first, on either side.
   for (const auto& [place, operand] :
        {std::pair(&src, &plan.transfer.src), std::pair(&dst, &plan.transfer.dst)}) {
+    settle_shared(*operand, *place);
     if (place->vmem) {
       write_vmem(*operand, place->base, false);
     }

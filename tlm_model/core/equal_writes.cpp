@@ -1,0 +1,177 @@
+// Pages of HBM that several cores write alike.
+#include "core/equal_writes.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernel/host_profile.hpp"
+#include "kernel/page_set.hpp"
+
+namespace tpu::model {
+namespace {
+
+constexpr uint64_t kPageBytes = PageSet::kPageMask + 1;
+
+}  // namespace
+
+size_t EqualWrites::Write::page_count() const {
+  return (place_.address % kPageBytes + place_.bytes - 1) / kPageBytes + 1;
+}
+
+int64_t EqualWrites::Write::page_at(size_t page) const {
+  return static_cast<int64_t>(page * kPageBytes) -
+         static_cast<int64_t>(place_.address % kPageBytes);
+}
+
+uint64_t EqualWrites::Write::page_address(size_t page) const {
+  return place_.address + static_cast<uint64_t>(page_at(page));
+}
+
+bool EqualWrites::Write::whole(size_t page) const {
+  const int64_t at = page_at(page);
+  return at >= 0 && static_cast<uint64_t>(at) + kPageBytes <= place_.bytes;
+}
+
+bool EqualWrites::Write::compare(size_t page) {
+  Page& each = pages_[page];
+  each.equal =
+      each.other != nullptr && std::memcmp(from_ + page_at(page), each.other, kPageBytes) == 0;
+  return each.equal;
+}
+
+void EqualWrites::begin(Write& write, const Place& place, const uint8_t* from, Job& work) {
+  write.place_ = place;
+  write.from_ = from;
+  write.work_ = &work;
+  write.followers_.clear();
+  write.pages_.clear();
+  write.leader_ = nullptr;
+  write.round_ = nullptr;
+  if (Round* const round = find(place); round != nullptr) {
+    follow(write, *round);
+  } else {
+    lead(write);
+  }
+}
+
+// A round that the core is not in yet.
+EqualWrites::Round* EqualWrites::find(const Place& place) {
+  for (Round& round : rounds_) {
+    const Place& other = round.place;
+    if (other.address == place.address && other.bytes == place.bytes && other.gang == place.gang &&
+        other.step == place.step &&
+        std::ranges::find(round.members, place.hbm) == round.members.end()) {
+      return &round;
+    }
+  }
+  return nullptr;
+}
+
+void EqualWrites::lead(Write& write) {
+  if (rounds_.size() >= kMostRounds && rounds_.back().leader == nullptr) {
+    rounds_.splice(rounds_.begin(), rounds_, std::prev(rounds_.end()));
+  } else {
+    rounds_.emplace_front();
+  }
+  Round& round = rounds_.front();
+  round.place = write.place_;
+  round.leader = &write;
+  round.members.assign(1, write.place_.hbm);
+  round.replaced.clear();
+  round.written.clear();
+  for (size_t page = 0; page < write.page_count(); ++page) {
+    round.replaced.push_back(write.place_.hbm->version(write.page_address(page)));
+  }
+  write.round_ = &round;
+}
+
+void EqualWrites::follow(Write& write, Round& round) {
+  round.members.push_back(write.place_.hbm);
+  write.other_ = round.place.hbm;
+  for (size_t i = 0; i < write.page_count(); ++i) {
+    Write::Page page{.version = round.written[i]};
+    const uint64_t address = write.page_address(i);
+    if (!write.whole(i) || page.version == 0 || write.other_->version(address) != page.version) {
+      write.pages_.push_back(page);
+      continue;
+    }
+    page.other = round.leader != nullptr ? round.leader->from_ + write.page_at(i)
+                                         : write.other_->hold(write.held_, address, kPageBytes);
+    const uint64_t own = write.place_.hbm->version(address);
+    page.left_out = page.other != nullptr && own != 0 && own == round.replaced[i];
+    write.pages_.push_back(page);
+  }
+  if (round.leader != nullptr) {
+    write.leader_ = round.leader;
+    round.leader->followers_.push_back(&write);
+  }
+}
+
+void EqualWrites::opened(Write& write) {
+  for (size_t page = 0; write.round_ != nullptr && page < write.page_count(); ++page) {
+    write.round_->written.push_back(write.place_.hbm->version(write.page_address(page)));
+  }
+}
+
+void EqualWrites::settle(Write& write) {
+  if (!write.followers_.empty()) {
+    pool_.join(*write.work_);  // they will not wait for it
+  }
+  for (Write* follower : write.followers_) {
+    pool_.join(*follower->work_);
+    follower->leader_ = nullptr;
+  }
+  write.followers_.clear();
+  if (write.round_ != nullptr) {
+    write.round_->leader = nullptr;
+    write.round_ = nullptr;
+  }
+  if (!write.follows()) {
+    return;
+  }
+  pool_.join(*write.work_);
+  if (write.leader_ != nullptr) {
+    pool_.join(*write.leader_->work_);  // it may still write
+    std::erase(write.leader_->followers_, &write);
+  }
+  share(write);
+  write.other_->release(write.held_);
+  write.pages_.clear();
+}
+
+// Pages that the other HBM has as they were written there become pages of this one too; of the rest,
+// those that nobody has written get their bytes after all.
+void EqualWrites::share(Write& write) {
+  bool missing = false;
+  for (size_t i = 0; i < write.pages_.size(); ++i) {
+    Write::Page& page = write.pages_[i];
+    const bool unwritten = page.equal || page.left_out;
+    const uint64_t address = write.page_address(i);
+    page.equal = page.equal && write.other_->version(address) == page.version;
+    if (page.equal) {
+      write.place_.hbm->share(*write.other_, address);
+      HostProfile::count(HostWork::kShared, kPageBytes);
+    }
+    page.left_out = unwritten && !page.equal;
+    missing = missing || page.left_out;
+  }
+  if (missing) {
+    bring(write);
+  }
+}
+
+void EqualWrites::bring(Write& write) {
+  HbmIf& hbm = *write.place_.hbm;
+  pages_.open(write.place_.address, write.place_.address + write.place_.bytes - 1);
+  copies_.clear();
+  for (size_t i = 0; i < write.pages_.size(); ++i) {
+    if (write.leaves_out(i)) {
+      hbm.pin(pages_, write.page_address(i), kPageBytes, true, true);
+      copies_.add(pages_.at(write.page_address(i)), write.from_ + write.page_at(i), kPageBytes);
+    }
+  }
+  copies_.run_with(pool_, strand_);
+  hbm.unpin(pages_);
+}
+
+}  // namespace tpu::model
