@@ -8,19 +8,14 @@
 #include "kernel/page_set.hpp"
 
 namespace tpu::model {
-namespace {
-
-constexpr uint64_t kPageBytes = PageSet::kPageMask + 1;
-
-}  // namespace
 
 size_t EqualWrites::Write::page_count() const {
-  return (place_.address % kPageBytes + place_.bytes - 1) / kPageBytes + 1;
+  return (place_.address % PageSet::kPageBytes + place_.bytes - 1) / PageSet::kPageBytes + 1;
 }
 
 int64_t EqualWrites::Write::page_at(size_t page) const {
-  return static_cast<int64_t>(page * kPageBytes) -
-         static_cast<int64_t>(place_.address % kPageBytes);
+  return static_cast<int64_t>(page * PageSet::kPageBytes) -
+         static_cast<int64_t>(place_.address % PageSet::kPageBytes);
 }
 
 uint64_t EqualWrites::Write::page_address(size_t page) const {
@@ -29,13 +24,13 @@ uint64_t EqualWrites::Write::page_address(size_t page) const {
 
 bool EqualWrites::Write::whole(size_t page) const {
   const int64_t at = page_at(page);
-  return at >= 0 && static_cast<uint64_t>(at) + kPageBytes <= place_.bytes;
+  return at >= 0 && static_cast<uint64_t>(at) + PageSet::kPageBytes <= place_.bytes;
 }
 
 bool EqualWrites::Write::compare(size_t page) {
   Page& each = pages_[page];
-  each.equal =
-      each.other != nullptr && std::memcmp(from_ + page_at(page), each.other, kPageBytes) == 0;
+  each.equal = each.other != nullptr &&
+               std::memcmp(from_ + page_at(page), each.other, PageSet::kPageBytes) == 0;
   return each.equal;
 }
 
@@ -95,8 +90,9 @@ void EqualWrites::follow(Write& write, Round& round) {
       write.pages_.push_back(page);
       continue;
     }
-    page.other = round.leader != nullptr ? round.leader->from_ + write.page_at(i)
-                                         : write.other_->hold(write.held_, address, kPageBytes);
+    page.other = round.leader != nullptr
+                     ? round.leader->from_ + write.page_at(i)
+                     : write.other_->hold(write.held_, address, PageSet::kPageBytes);
     const uint64_t own = write.place_.hbm->version(address);
     page.left_out = page.other != nullptr && own != 0 && own == round.replaced[i];
     write.pages_.push_back(page);
@@ -139,8 +135,8 @@ void EqualWrites::settle(Write& write) {
   write.pages_.clear();
 }
 
-// Pages that the other HBM has as they were written there become pages of this one too; of the rest,
-// those that nobody has written get their bytes after all.
+// Pages that the other HBM has as they were written there become pages of this one too; of the
+// rest, those that nobody has written get their bytes after all.
 void EqualWrites::share(Write& write) {
   bool missing = false;
   for (size_t i = 0; i < write.pages_.size(); ++i) {
@@ -150,7 +146,7 @@ void EqualWrites::share(Write& write) {
     page.equal = page.equal && write.other_->version(address) == page.version;
     if (page.equal) {
       write.place_.hbm->share(*write.other_, address);
-      HostProfile::count(HostWork::kShared, kPageBytes);
+      HostProfile::count(HostWork::kShared, PageSet::kPageBytes);
     }
     page.left_out = unwritten && !page.equal;
     missing = missing || page.left_out;
@@ -166,8 +162,9 @@ void EqualWrites::bring(Write& write) {
   copies_.clear();
   for (size_t i = 0; i < write.pages_.size(); ++i) {
     if (write.leaves_out(i)) {
-      hbm.pin(pages_, write.page_address(i), kPageBytes, true, true);
-      copies_.add(pages_.at(write.page_address(i)), write.from_ + write.page_at(i), kPageBytes);
+      hbm.pin(pages_, write.page_address(i), PageSet::kPageBytes, true, true);
+      copies_.add(pages_.at(write.page_address(i)), write.from_ + write.page_at(i),
+                  PageSet::kPageBytes);
     }
   }
   copies_.run_with(pool_, strand_);

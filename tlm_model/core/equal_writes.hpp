@@ -72,8 +72,9 @@ class EqualWrites {
 
   explicit EqualWrites(JobPool& pool) : pool_(pool) {}
 
-  // A transfer begins that brings the bytes at `from`, which stay there until settle(), by `work`. Its
-  // pages are opened next, but for those that it leaves out; then comes opened(), then the launch.
+  // A transfer begins that brings the bytes at `from`, which stay there until settle(), by `work`.
+  // Its pages are opened next, but for those that it leaves out; then comes opened(), then the
+  // launch.
   void begin(Write& write, const Place& place, const uint8_t* from, Job& work);
   void opened(Write& write);
   // When the transfer is done, before its pages are given back, or before another command reads or

@@ -89,8 +89,8 @@ size_t PagePool::place(const Wish& wish) {
   return spare_;
 }
 
-// On the side of the page before it, which a store has just written too as a rule; else on the other
-// side than what it replaces.
+// On the side of the page before it, which a store has just written too as a rule; else on the
+// other side than what it replaces.
 std::optional<size_t> PagePool::shared_place(const Wish& wish) {
   if (shared_.size() <= wish.range) {
     shared_.resize(wish.range + 1, {kNoHome, kNoHome});

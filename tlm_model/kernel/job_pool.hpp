@@ -1,9 +1,9 @@
 // Host threads that do the data work of engine commands: a job is launched when its command starts
 // in simulated time and joined when simulated time reaches its end. Jobs of one strand (an engine
-// queue) run in order; a job may be cut into parts that run side by side, and jobs that are less work
-// together may be run so by one thread. What a job computes never depends on the number of threads
-// (contract: programs order themselves by semaphores). No SystemC here. Job and Strand are owned by
-// the caller and reused; nothing allocates after start-up.
+// queue) run in order; a job may be cut into parts that run side by side, and jobs that are less
+// work together may be run so by one thread. What a job computes never depends on the number of
+// threads (contract: programs order themselves by semaphores). No SystemC here. Job and Strand are
+// owned by the caller and reused; nothing allocates after start-up.
 #pragma once
 
 #include <algorithm>

@@ -14,7 +14,8 @@ struct HbmPage;
 class PageSet {
  public:
   static constexpr unsigned kPageShift = 16;
-  static constexpr uint64_t kPageMask = (uint64_t{1} << kPageShift) - 1;
+  static constexpr uint64_t kPageBytes = uint64_t{1} << kPageShift;
+  static constexpr uint64_t kPageMask = kPageBytes - 1;
 
   // Opens the set for the pages that cover [first_byte, last_byte].
   void open(uint64_t first_byte, uint64_t last_byte) {

@@ -70,9 +70,10 @@ Workspace& workspace() {
   return space;
 }
 
-// One job on one kernel set, or the rows of several that have the same rhs. Blocks of columns outermost, then of rows, then K: what a block of
-// rows reads and sums stays in the second-level cache over all of K, while packed rhs streams by.
-// rhs is packed once a column block when several blocks of rows use it.
+// One job on one kernel set, or the rows of several that have the same rhs. Blocks of columns
+// outermost, then of rows, then K: what a block of rows reads and sums stays in the second-level
+// cache over all of K, while packed rhs streams by. rhs is packed once a column block when several
+// blocks of rows use it.
 class FastRun {
  public:
   FastRun(std::span<const MxuJob> jobs, const MxuKernelSet& set, Workspace& space)

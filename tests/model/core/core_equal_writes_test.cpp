@@ -114,8 +114,8 @@ class Gang {
   void bring(const Sync& sync) {
     const Span from = span(4096, 60'000);
     const uint32_t to = span(from.count, from.count + 1).at;
-    program.copy(Queue::kDmaIn, hbm(0, 4 * int64_t{from.at}), vmem(4 * int64_t{to}),
-                 4 * from.count, sync);
+    program.copy(Queue::kDmaIn, hbm(0, 4 * int64_t{from.at}), vmem(4 * int64_t{to}), 4 * from.count,
+                 sync);
     for (Memories& core : cores) {
       std::copy_n(core.hbm.begin() + from.at, from.count, core.vmem.begin() + to);
     }
@@ -169,7 +169,9 @@ void run_gang(CoreBench& bench, ProgramBuilder& program, uint32_t cores = kAllCo
   }
   bench.run();
   for (uint32_t core = 0; core < cores; ++core) {
-    ASSERT_EQ(bench.state(core), spec::seq::kStateDone) << bench.fault_record(core).detail << " op " << bench.fault_record(core).op_id << " code " << bench.fault_record(core).code;
+    ASSERT_EQ(bench.state(core), spec::seq::kStateDone)
+        << bench.fault_record(core).detail << " op " << bench.fault_record(core).op_id << " code "
+        << bench.fault_record(core).code;
   }
 }
 

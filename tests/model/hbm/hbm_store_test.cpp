@@ -215,8 +215,8 @@ TEST(HbmStore, VersionsTellOfWritesAndPages) {
   EXPECT_EQ(b.version(7 * kPage), 0u);
 }
 
-// Cores that keep copies of an array write it piece by piece, one of them first; the old pieces stay
-// until the last has left them.
+// Cores that keep copies of an array write it piece by piece, one of them first; the old pieces
+// stay until the last has left them.
 TEST(HbmStore, SharedRangesThatAreReplacedLieInOnePiece) {
   PagePool pool;
   constexpr uint64_t kPages = 40;

@@ -84,7 +84,7 @@ void Dma::Work::move_granules() {
 }
 
 void Dma::Work::move_pages(int part) {
-  constexpr uint64_t kPage = PageSet::kPageMask + 1;
+  constexpr uint64_t kPage = PageSet::kPageBytes;
   const uint64_t bytes = plan_->box.total_bytes;
   const uint64_t head = dst_.base % kPage;  // of its first page, before the first byte
   const uint64_t pages = (head + bytes - 1) / kPage + 1;
@@ -385,14 +385,14 @@ bool Dma::defer(const DmaPlan& plan, const Place& src, const Place& dst) {
 // Whether other cores may write the same pages: from one place of VMEM to one of the own HBM.
 bool Dma::may_share(const DmaPlan& plan, const Place& src, const Place& dst) const {
   return !plan.is_fill && !plan.remote && src.vmem && dst.hbm != nullptr && !use_.verilog() &&
-         std::popcount(context().launch.mask) > 1 && plan.box.total_bytes > PageSet::kPageMask &&
+         std::popcount(context().launch.mask) > 1 && plan.box.total_bytes >= PageSet::kPageBytes &&
          plan.src.extent.low == 0 && plan.dst.extent.low == 0 &&
          spec::box_contiguous(plan.box, BoxSide::kSrc) &&
          spec::box_contiguous(plan.box, BoxSide::kDst);
 }
 
-// Before the command reads or writes an operand: nothing but the queue orders what earlier ones have
-// left out there. (No queue that writes HBM writes VMEM, where they find what they bring.)
+// Before the command reads or writes an operand: nothing but the queue orders what earlier ones
+// have left out there. (No queue that writes HBM writes VMEM, where they find what they bring.)
 void Dma::settle_shared(const Operand& operand, const Place& place) {
   const uint64_t low = operand_first(operand, place.base);
   const uint64_t high = low + operand_length(operand);
@@ -407,7 +407,7 @@ void Dma::settle_shared(const Operand& operand, const Place& place) {
 // The destination's pages, but for those that are left out.
 MemoryView Dma::open_shared(const DmaPlan& plan, const Place& src, const Place& dst,
                             Transfer& transfer) {
-  constexpr uint64_t kPage = PageSet::kPageMask + 1;
+  constexpr uint64_t kPage = PageSet::kPageBytes;
   const uint64_t bytes = plan.box.total_bytes;
   EqualWrites::Write& write = transfer.equal_write;
   context().equal_writes.begin(write,
