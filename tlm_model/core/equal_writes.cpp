@@ -9,6 +9,14 @@
 
 namespace tpu::model {
 
+namespace {
+
+bool all_zero(const uint8_t* page) {
+  return page[0] == 0 && std::memcmp(page, page + 1, PageSet::kPageBytes - 1) == 0;
+}
+
+}  // namespace
+
 size_t EqualWrites::Write::page_count() const {
   return (place_.address % PageSet::kPageBytes + place_.bytes - 1) / PageSet::kPageBytes + 1;
 }
@@ -135,15 +143,17 @@ void EqualWrites::settle(Write& write) {
   write.pages_.clear();
 }
 
-// Pages that the other HBM has as they were written there become pages of this one too; of the
-// rest, those that nobody has written get their bytes after all.
+// Pages that the other HBM has as they were written there become pages of this one too, or are none
+// where it has dropped zeros; of the rest, those that nobody has written get their bytes after all.
 void EqualWrites::share(Write& write) {
   bool missing = false;
   for (size_t i = 0; i < write.pages_.size(); ++i) {
     Write::Page& page = write.pages_[i];
     const bool unwritten = page.equal || page.left_out;
     const uint64_t address = write.page_address(i);
-    page.equal = page.equal && write.other_->version(address) == page.version;
+    const uint64_t version = write.other_->version(address);
+    page.equal = page.equal && (version == page.version ||
+                                (version == 0 && all_zero(write.from_ + write.page_at(i))));
     if (page.equal) {
       write.place_.hbm->share(*write.other_, address);
       HostProfile::count(HostWork::kShared, PageSet::kPageBytes);

@@ -114,7 +114,14 @@ void HbmStore::copy_from(const HbmStore& source, uint64_t source_address, uint64
 }
 
 void HbmStore::share(const HbmStore& source, uint64_t address) {
-  take(address / kHbmPageBytes, source.table_[address / kHbmPageBytes]);
+  HbmPage* const page = source.table_[address / kHbmPageBytes];
+  const bool zero = page == nullptr || is_zero(page->data);
+  take(address / kHbmPageBytes, zero ? nullptr : page);
+}
+
+// Other data ends the comparison at its first bytes.
+bool HbmStore::is_zero(const uint8_t* page) const {
+  return std::memcmp(page, pool_.zero_page(), kHbmPageBytes) == 0;
 }
 
 void HbmStore::take(uint64_t page, HbmPage* shared) {
@@ -187,7 +194,7 @@ void HbmStore::unpin(PageSet& set) {
 bool HbmStore::cleared(const PageSet::Pin& pin) const {
   return pin.bytes != 0 && table_[pin.index] == pin.page && pin.page->write_pins == 0 &&
          std::memcmp(pin.page->data + pin.offset, pool_.zero_page(), pin.bytes) == 0 &&
-         std::memcmp(pin.page->data, pool_.zero_page(), kHbmPageBytes) == 0;
+         is_zero(pin.page->data);
 }
 
 void HbmStore::visit_state(spec::Archive& archive, PageNumbers& numbers) {

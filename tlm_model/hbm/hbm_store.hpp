@@ -34,7 +34,8 @@ class HbmStore {
   // page-aligned. Ranges must not overlap.
   void copy_from(const HbmStore& source, uint64_t source_address, uint64_t address, uint64_t bytes);
 
-  // Takes the page with this address from `source`, where jobs that have it write nothing any more.
+  // Takes the page with this address from `source`, where jobs that have it write nothing any more;
+  // none, if it is zero.
   void share(const HbmStore& source, uint64_t address);
 
   // Adds the pages of [address, address + bytes) to `set`, pinned for one job. With `write` they
@@ -68,6 +69,7 @@ class HbmStore {
  private:
   void drop(uint64_t page);  // reads as zero from now on
   bool cleared(const PageSet::Pin& pin) const;
+  bool is_zero(const uint8_t* page) const;
   // `run`: pages that are made from here on, this one included.
   uint8_t* writable(uint64_t page, bool overwrite, uint64_t run = 1);
   void load_page(spec::Archive& archive, PageNumbers& numbers);

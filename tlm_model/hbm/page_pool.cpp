@@ -97,8 +97,8 @@ std::optional<size_t> PagePool::shared_place(const Wish& wish) {
   }
   std::array<uint32_t, 2>& blocks = shared_[wish.range];
   if (blocks[0] == kNoHome) {
+    blocks = {reserve_block(), reserve_block()};
     for (size_t side = 0; side < blocks.size(); ++side) {
-      blocks[side] = reserve_block();
       sides_[blocks[side] / kBlockPages] = static_cast<int8_t>(side);
     }
   }

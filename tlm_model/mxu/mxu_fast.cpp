@@ -132,7 +132,7 @@ class FastRun {
       const int64_t first = plan_.row_lhs.front() + plan_.segments.front().lhs_offset;
       point_at(reinterpret_cast<const float*>(job.lhs + first), first, kMxuSlotBytes,
                {.first = 0, .count = plan_.row_lhs.size()});
-    } else if (set_.round_range != nullptr) {
+    } else if (set_.round_range != nullptr && !(set_.bf16_in_place && job.lhs_is_bf16)) {
       space_.ranges.clear();
       int64_t slots = 0;
       for (const MxuRows& rows : plan_.job_rows) {

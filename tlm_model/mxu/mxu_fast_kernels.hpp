@@ -92,7 +92,9 @@ struct MxuKernelSet {
   int64_t range_step;
   // ... and rows that lie evenly apart by runs of so many, on average.
   int64_t even_rows;
-  bool bf16_in_place;  // under the same conditions bf16 lhs needs no range: it is in slots already
+  // Under the same conditions bf16 lhs needs no range: it is in slots already, and round_range does
+  // not know it.
+  bool bf16_in_place;
   // Faster at taps of few terms, and where less than skip_below_density of lhs is not zero; null:
   // this set.
   const MxuKernelSet* few_terms;

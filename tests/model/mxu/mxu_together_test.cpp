@@ -14,7 +14,8 @@ using test::Values;
 
 // A copy that points into itself, but to the original's rhs; with other values of lhs and results.
 struct Follower {
-  Follower(const OwnedJob& original, uint64_t seed, double zeros) : owned(original) {
+  // `shift`: bytes behind the original's first one.
+  Follower(const OwnedJob& original, uint64_t seed, double zeros, int64_t shift) : owned(original) {
     std::mt19937_64 rng(seed);
     MxuJob& job = owned.job;
     test::fill(owned.lhs, job.lhs_is_bf16, rng, Values::kSpecial);
@@ -28,7 +29,7 @@ struct Follower {
     for (uint32_t& value : owned.out) {
       value = test::random_f32(rng, Values::kNormal);
     }
-    job.lhs = owned.lhs.data() + (original.job.lhs - original.lhs.data());
+    job.lhs = owned.lhs.data() + (original.job.lhs - original.lhs.data()) + shift;
     job.out = reinterpret_cast<uint8_t*>(owned.out.data()) +
               (original.job.out - reinterpret_cast<const uint8_t*>(original.out.data()));
   }
@@ -36,12 +37,13 @@ struct Follower {
 };
 
 void expect_same_together(const OwnedJob& original, size_t count, double zeros,
-                          const std::string& what) {
+                          const std::string& what, int64_t odd_shift = 0) {
   const spec::MxuShape shape;
   std::vector<std::unique_ptr<Follower>> followers;
   std::vector<std::vector<uint32_t>> wanted;
   for (size_t i = 0; i < count; ++i) {
-    followers.push_back(std::make_unique<Follower>(original, i + 1, zeros));
+    followers.push_back(
+        std::make_unique<Follower>(original, i + 1, zeros, i % 2 == 0 ? 0 : odd_shift));
     OwnedJob& owned = followers.back()->owned;
     owned.job.row_begin = std::min<int64_t>(static_cast<int64_t>(i % 3), owned.job.rows() - 1);
     ASSERT_TRUE(mxu_same_rhs(followers.front()->owned.job, owned.job));
@@ -71,6 +73,21 @@ TEST(MxuTogether, DenseLayersOfFewRows) {
       expect_same_together(owned, 5, 0, "weights");
       test::transpose_rhs(owned);
       expect_same_together(owned, 8, 0, "weights transposed");
+    }
+  }
+}
+
+// Rows of several commands lie evenly apart by short runs, or not by whole words.
+TEST(MxuTogether, Bf16OfFewRowsAtAnyPlace) {
+  for (const int64_t rows : {1, 2, 4, 6, 25}) {
+    for (const size_t count : {2, 3, 8}) {
+      OwnedJob owned =
+          test::packed_job({.rows = rows, .k = 256, .n = 64, .lhs_bf16 = true, .rhs_bf16 = true}, 9,
+                           Values::kNormal);
+      expect_same_together(owned, count, 0, std::to_string(rows) + " rows");
+      owned.lhs.resize(owned.lhs.size() + 8);
+      owned.job.lhs = owned.lhs.data();
+      expect_same_together(owned, count, 0, std::to_string(rows) + " rows, odd places", 2);
     }
   }
 }
