@@ -137,7 +137,9 @@ class FastRun {
       int64_t slots = 0;
       for (const MxuRows& rows : plan_.job_rows) {
         space_.ranges.push_back(plan_.lhs_range(job, rows, set_));
-        if (!space_.ranges.back().use) {
+        const bool even =
+            plan_.job_rows.size() == 1 || static_cast<int64_t>(rows.count) >= set_.even_rows;
+        if (!space_.ranges.back().use || !even) {
           return;
         }
         slots += slots_of(space_.ranges.back());

@@ -80,7 +80,7 @@ TEST(MxuTogether, DenseLayersOfFewRows) {
 // Rows of several commands lie evenly apart by short runs, or not by whole words.
 TEST(MxuTogether, Bf16OfFewRowsAtAnyPlace) {
   for (const int64_t rows : {1, 2, 4, 6, 25}) {
-    for (const size_t count : {2, 3, 8}) {
+    for (const size_t count : {size_t{2}, size_t{3}, size_t{8}}) {
       OwnedJob owned =
           test::packed_job({.rows = rows, .k = 256, .n = 64, .lhs_bf16 = true, .rhs_bf16 = true}, 9,
                            Values::kNormal);
