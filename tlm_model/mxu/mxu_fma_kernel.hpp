@@ -146,34 +146,27 @@ inline __attribute__((always_inline)) void add_segment(const BlockArgs& args, in
   } else {
     C::part(a, 1, b + C::kWidth, terms / 2, acc);
   }
-  // put(c, sum): stores the running values that follow those at c.
-  const auto store = [&](auto put) __attribute__((always_inline)) {
+  // result(c, sum): the running values that follow those at c.
+  const auto store = [&](auto result) __attribute__((always_inline)) {
 #pragma GCC unroll 8
     for (int i = 0; i < MR; ++i) {
       float* c = args.out[i];
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) {
         const typename V::F sum = V::add(V::load(even[i] + v * V::kWidth), acc[i][v]);
-        put(c + v * V::kWidth, sum);
+        V::storeu(c + v * V::kWidth, result(c + v * V::kWidth, sum));
       }
     }
   };
   if (kWhole && !ends.start && !ends.pad && !ends.last) {
-    store([](float* c, typename V::F sum) { V::storeu(c, V::add(V::loadu(c), sum)); });
+    store([](const float* c, typename V::F sum) { return V::add(V::loadu(c), sum); });
     return;
   }
-  const auto result = [&](const float* c, typename V::F sum) __attribute__((always_inline)) {
+  store([&](const float* c, typename V::F sum) {
     typename V::F running = V::add(ends.start ? V::zero() : V::loadu(c), sum);
     running = ends.pad ? V::add(running, V::zero()) : running;
     return ends.last ? V::canonical(running) : running;
-  };
-  if constexpr (V::kStreams) {
-    if (args.stream) {
-      store([&](float* c, typename V::F sum) { V::stream(c, result(c, sum)); });
-      return;
-    }
-  }
-  store([&](float* c, typename V::F sum) { V::storeu(c, result(c, sum)); });
+  });
 }
 
 template <class V, int MR, int NV>
@@ -295,7 +288,6 @@ class FmaBlocks {
   static constexpr int64_t kWidth = V::kWidth;
   static constexpr int64_t kPanel = V::kWidth * V::kVectors;
   static constexpr int64_t kMostRows = kBlockRows;
-  static constexpr bool kStreams = V::kStreams;
 
   explicit FmaBlocks(const MxuBlockArgs& a) : few_(has_few_terms<V>(a)) {}
   int64_t height() const { return few_ ? kShortRows : kBlockRows; }

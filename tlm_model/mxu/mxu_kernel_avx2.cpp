@@ -12,7 +12,6 @@ struct Avx2 {
   static constexpr int64_t kWidth = 8;
   static constexpr int64_t kVectors = 2;
   static constexpr bool kShortBlocks = false;  // 16 registers are too few for it to pay
-  static constexpr bool kStreams = false;      // single lines by turns are not worth it
   static F zero() { return _mm256_setzero_ps(); }
   static F load(const float* at) { return _mm256_load_ps(at); }
   static F loadu(const float* at) { return _mm256_loadu_ps(at); }

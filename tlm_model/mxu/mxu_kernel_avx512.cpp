@@ -12,13 +12,11 @@ struct Avx512 {
   static constexpr int64_t kWidth = 16;
   static constexpr int64_t kVectors = 4;
   static constexpr bool kShortBlocks = true;
-  static constexpr bool kStreams = true;
   static F zero() { return _mm512_setzero_ps(); }
   static F load(const float* at) { return _mm512_load_ps(at); }
   static F loadu(const float* at) { return _mm512_loadu_ps(at); }
   static void store(float* at, F value) { _mm512_storeu_ps(at, value); }
   static void storeu(float* at, F value) { _mm512_storeu_ps(at, value); }
-  static void stream(float* at, F value) { _mm512_stream_ps(at, value); }
   static F broadcast(const float* at) { return _mm512_set1_ps(*at); }
   static F add(F a, F b) { return _mm512_add_ps(a, b); }
   static F mul(F a, F b) { return _mm512_mul_ps(a, b); }

@@ -311,11 +311,7 @@ inline __attribute__((always_inline)) void add_dot_segment(const BlockArgs& args
       const __m512 sum = _mm512_add_ps(even[i][v], odd[i][v]);
       __m512 running = _mm512_add_ps(start ? _mm512_setzero_ps() : _mm512_loadu_ps(c), sum);
       running = pad ? _mm512_add_ps(running, _mm512_setzero_ps()) : running;
-      if (args.stream) {
-        _mm512_stream_ps(c, canonical(running));
-      } else {
-        _mm512_storeu_ps(c, last ? canonical(running) : running);
-      }
+      _mm512_storeu_ps(c, last ? canonical(running) : running);
     }
   }
 }
@@ -332,7 +328,6 @@ class DotBlocks {
  public:
   static constexpr int64_t kWidth = kLanes;
   static constexpr int64_t kPanel = kLanes * kMostVectors;
-  static constexpr bool kStreams = true;
   static constexpr int64_t kMostRows = 3;  // 2 x 3 x 4 accumulators of 32 registers
 
   explicit DotBlocks(const MxuBlockArgs& /*a*/) {}

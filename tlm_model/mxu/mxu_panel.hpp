@@ -27,7 +27,6 @@ struct BlockArgs {
   float* const* out;
   bool zero_start;
   bool last;
-  bool stream;  // results of one segment, whole lines of the cache, are better stored around it
 };
 
 // Columns of a packed row of the panel: whole vectors of the kernel.
@@ -63,14 +62,26 @@ struct Edge {
   }
 };
 
-// Whether vectors of 64 bytes from these places on are lines of the cache.
-inline bool whole_lines(float* const* rows, int64_t count) {
-  constexpr uintptr_t kLine = 64;
-  uintptr_t bits = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    bits |= reinterpret_cast<uintptr_t>(rows[i]);
+// Moves finished results to their place around the caches; false when they are not whole lines.
+template <class K>
+bool stream_rows(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64_t rows,
+                 const Edge<K>& edge) {
+  constexpr int64_t kLine = 16;  // floats
+  for (int64_t i = 0; i < rows; ++i) {
+    const uint8_t* const out = a.out + a.row_out[row + i] + panel.out_offset;
+    if (reinterpret_cast<uintptr_t>(out) % (kLine * sizeof(float)) != 0) {
+      return false;
+    }
   }
-  return bits % kLine == 0;
+  for (int64_t i = 0; i < rows; ++i) {
+    auto* const out = reinterpret_cast<float*>(a.out + a.row_out[row + i] + panel.out_offset);
+    for (int64_t n = 0; n < panel.count; n += kLine) {
+      const float* const from = edge.values[i] + n;
+      _mm256_stream_ps(out + n, _mm256_load_ps(from));
+      _mm256_stream_ps(out + n + kLine / 2, _mm256_load_ps(from + kLine / 2));
+    }
+  }
+  return true;
 }
 
 constexpr int64_t kFetchBlocks = 3;  // results are fetched so many blocks ahead
@@ -94,15 +105,16 @@ inline void fetch_results(const MxuBlockArgs& a, int64_t p, int64_t row, int64_t
   }
 }
 
-// K computes blocks: at most kMostRows rows by a panel of kPanel columns, in vectors of kWidth;
-// kStreams: it stores around the caches where BlockArgs::stream says so.
+// K computes blocks: at most kMostRows rows by a panel of kPanel columns, in vectors of kWidth.
 template <class K>
 void multiply_panel(const MxuBlockArgs& a, int64_t p, const float* rhs) {
   const MxuPanel& panel = a.panels[p];
   const K kernel(a);
   const int64_t vectors = (panel.count + K::kWidth - 1) / K::kWidth;
-  const bool direct =
+  const bool dense =
       panel.count == vectors * K::kWidth && panel.out_columns == nullptr && a.n_out_stride == 4;
+  const bool stream = a.stream_out && dense && a.zero_start && a.last && panel.count % 32 == 0;
+  const bool direct = dense && !stream;
   Edge<K> edge;
   float* out[K::kMostRows];
   BlockArgs args{.rows = nullptr,
@@ -112,10 +124,7 @@ void multiply_panel(const MxuBlockArgs& a, int64_t p, const float* rhs) {
                  .rhs = rhs,
                  .out = out,
                  .zero_start = a.zero_start,
-                 .last = a.last,
-                 .stream = false};
-  const bool may_stream =
-      K::kStreams && a.stream_out && direct && a.zero_start && a.last && a.segment_count == 1;
+                 .last = a.last};
   // Blocks of nearly equal height: 25 rows are five blocks of five.
   const int64_t height = kernel.height();
   const int64_t blocks = (a.rows + height - 1) / height;
@@ -125,20 +134,19 @@ void multiply_panel(const MxuBlockArgs& a, int64_t p, const float* rhs) {
     for (int64_t i = 0; i < rows; ++i) {
       out[i] = direct ? reinterpret_cast<float*>(a.out + a.row_out[row + i] + panel.out_offset)
                       : edge.values[i];
-      if (!kernel.waits_for_results() && !may_stream) {
+      if (!kernel.waits_for_results()) {
         __builtin_prefetch(out[i], 1);
       }
     }
-    if (kernel.waits_for_results()) {
+    if (kernel.waits_for_results() && !stream) {
       fetch_results(a, p, row + kFetchBlocks * height, rows);
     }
     if (!direct && !a.zero_start) {
       edge.load(a, panel, row, rows);
     }
     args.rows = a.row_at + row;
-    args.stream = may_stream && whole_lines(out, rows);
     kernel.run(rows, vectors, args);
-    if (!direct) {
+    if (!direct && !(stream && stream_rows(a, panel, row, rows, edge))) {
       edge.store(a, panel, row, rows);
     }
   }
