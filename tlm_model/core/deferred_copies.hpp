@@ -63,6 +63,7 @@ class DeferredCopies {
     ptrdiff_t shift = 0;  // from VMEM to where the bytes lie
     Source* source = nullptr;
   };
+
   // Indices of ranges_: the first that ends behind `at`, the first that begins at `at` or behind.
   size_t first_behind(uint64_t at) const;
   size_t next_from(uint64_t at) const;

@@ -9,36 +9,21 @@
 
 namespace tpu::model {
 
-namespace {
-
-bool all_zero(const uint8_t* page) {
-  return page[0] == 0 && std::memcmp(page, page + 1, PageSet::kPageBytes - 1) == 0;
-}
-
-}  // namespace
-
 size_t EqualWrites::Write::page_count() const {
   return (place_.address % PageSet::kPageBytes + place_.bytes - 1) / PageSet::kPageBytes + 1;
 }
 
-int64_t EqualWrites::Write::page_at(size_t page) const {
-  return static_cast<int64_t>(page * PageSet::kPageBytes) -
-         static_cast<int64_t>(place_.address % PageSet::kPageBytes);
-}
-
-uint64_t EqualWrites::Write::page_address(size_t page) const {
-  return place_.address + static_cast<uint64_t>(page_at(page));
-}
-
-bool EqualWrites::Write::whole(size_t page) const {
-  const int64_t at = page_at(page);
-  return at >= 0 && static_cast<uint64_t>(at) + PageSet::kPageBytes <= place_.bytes;
+EqualWrites::Bytes EqualWrites::Write::bytes_of(size_t page) const {
+  const uint64_t head = place_.address % PageSet::kPageBytes;  // of the first page, in front
+  const uint64_t first = page == 0 ? 0 : page * PageSet::kPageBytes - head;
+  const uint64_t end = (page + 1) * PageSet::kPageBytes - head;
+  return {.first = first, .count = std::min(end, place_.bytes) - first};
 }
 
 bool EqualWrites::Write::compare(size_t page) {
   Page& each = pages_[page];
-  each.equal = each.other != nullptr &&
-               std::memcmp(from_ + page_at(page), each.other, PageSet::kPageBytes) == 0;
+  each.equal =
+      each.other != nullptr && std::memcmp(from(page), each.other, PageSet::kPageBytes) == 0;
   return each.equal;
 }
 
@@ -46,10 +31,6 @@ void EqualWrites::begin(Write& write, const Place& place, const uint8_t* from, J
   write.place_ = place;
   write.from_ = from;
   write.work_ = &work;
-  write.followers_.clear();
-  write.pages_.clear();
-  write.leader_ = nullptr;
-  write.round_ = nullptr;
   if (Round* const round = find(place); round != nullptr) {
     follow(write, *round);
   } else {
@@ -83,7 +64,7 @@ void EqualWrites::lead(Write& write) {
   round.replaced.clear();
   round.written.clear();
   for (size_t page = 0; page < write.page_count(); ++page) {
-    round.replaced.push_back(write.place_.hbm->version(write.page_address(page)));
+    round.replaced.push_back(write.place_.hbm->version(write.address_of(page)));
   }
   write.round_ = &round;
 }
@@ -93,13 +74,14 @@ void EqualWrites::follow(Write& write, Round& round) {
   write.other_ = round.place.hbm;
   for (size_t i = 0; i < write.page_count(); ++i) {
     Write::Page page{.version = round.written[i]};
-    const uint64_t address = write.page_address(i);
-    if (!write.whole(i) || page.version == 0 || write.other_->version(address) != page.version) {
+    const uint64_t address = write.address_of(i);
+    const bool whole = write.bytes_of(i).count == PageSet::kPageBytes;
+    if (!whole || page.version == 0 || write.other_->version(address) != page.version) {
       write.pages_.push_back(page);
       continue;
     }
     page.other = round.leader != nullptr
-                     ? round.leader->from_ + write.page_at(i)
+                     ? round.leader->from(i)
                      : write.other_->hold(write.held_, address, PageSet::kPageBytes);
     const uint64_t own = write.place_.hbm->version(address);
     page.left_out = page.other != nullptr && own != 0 && own == round.replaced[i];
@@ -113,13 +95,13 @@ void EqualWrites::follow(Write& write, Round& round) {
 
 void EqualWrites::opened(Write& write) {
   for (size_t page = 0; write.round_ != nullptr && page < write.page_count(); ++page) {
-    write.round_->written.push_back(write.place_.hbm->version(write.page_address(page)));
+    write.round_->written.push_back(write.place_.hbm->version(write.address_of(page)));
   }
 }
 
 void EqualWrites::settle(Write& write) {
-  if (!write.followers_.empty()) {
-    pool_.join(*write.work_);  // they will not wait for it
+  if (!write.followers_.empty() || write.follows()) {
+    pool_.join(*write.work_);  // followers will not wait for it
   }
   for (Write* follower : write.followers_) {
     pool_.join(*follower->work_);
@@ -133,33 +115,37 @@ void EqualWrites::settle(Write& write) {
   if (!write.follows()) {
     return;
   }
-  pool_.join(*write.work_);
   if (write.leader_ != nullptr) {
     pool_.join(*write.leader_->work_);  // it may still write
     std::erase(write.leader_->followers_, &write);
+    write.leader_ = nullptr;
   }
   share(write);
   write.other_->release(write.held_);
   write.pages_.clear();
 }
 
-// Pages that the other HBM has as they were written there become pages of this one too, or are none
-// where it has dropped zeros; of the rest, those that nobody has written get their bytes after all.
+// Pages that the other HBM has as they were written there become pages of this one too, zeros that
+// it has dropped are dropped here; of the rest, those that nobody has written get their bytes after
+// all.
 void EqualWrites::share(Write& write) {
+  HbmIf& hbm = *write.place_.hbm;
   bool missing = false;
   for (size_t i = 0; i < write.pages_.size(); ++i) {
     Write::Page& page = write.pages_[i];
-    const bool unwritten = page.equal || page.left_out;
-    const uint64_t address = write.page_address(i);
+    const uint64_t address = write.address_of(i);
     const uint64_t version = write.other_->version(address);
-    page.equal = page.equal && (version == page.version ||
-                                (version == 0 && all_zero(write.from_ + write.page_at(i))));
-    if (page.equal) {
-      write.place_.hbm->share(*write.other_, address);
+    if (page.equal && version == page.version) {
+      hbm.share(*write.other_, address);
       HostProfile::count(HostWork::kShared, PageSet::kPageBytes);
+      page.left_out = false;
+    } else if (page.equal && version == 0) {
+      hbm.write(address, {write.from(i), PageSet::kPageBytes});
+      page.left_out = false;
+    } else {
+      page.left_out = page.left_out || page.equal;
+      missing = missing || page.left_out;
     }
-    page.left_out = unwritten && !page.equal;
-    missing = missing || page.left_out;
   }
   if (missing) {
     bring(write);
@@ -172,9 +158,8 @@ void EqualWrites::bring(Write& write) {
   copies_.clear();
   for (size_t i = 0; i < write.pages_.size(); ++i) {
     if (write.leaves_out(i)) {
-      hbm.pin(pages_, write.page_address(i), PageSet::kPageBytes, true, true);
-      copies_.add(pages_.at(write.page_address(i)), write.from_ + write.page_at(i),
-                  PageSet::kPageBytes);
+      hbm.pin(pages_, write.address_of(i), PageSet::kPageBytes, true, true);
+      copies_.add(pages_.at(write.address_of(i)), write.from(i), PageSet::kPageBytes);
     }
   }
   copies_.run_with(pool_, strand_);

@@ -29,10 +29,18 @@ class EqualWrites {
     uint64_t step = 0;
   };
 
+  // Of a transfer.
+  struct Bytes {
+    uint64_t first = 0, count = 0;
+  };
+
   // A transfer under way. Kept by its owner, at one place from begin() to settle().
   class Write {
    public:
-    // Whether this may be equal to another. Pages are counted from that of the first byte.
+    // Pages that it touches are counted from that of its first byte.
+    size_t page_count() const;
+    Bytes bytes_of(size_t page) const;
+    // Whether this may be equal to another.
     bool follows() const { return !pages_.empty(); }
     // A page that is not opened, since it was shared until now: it hardly differs.
     bool leaves_out(size_t page) const { return pages_[page].left_out; }
@@ -52,11 +60,8 @@ class EqualWrites {
       bool left_out = false;
       bool equal = false;
     };
-    size_t page_count() const;
-    // Where a page begins behind the first byte; of a first one that is not whole, below 0.
-    int64_t page_at(size_t page) const;
-    uint64_t page_address(size_t page) const;
-    bool whole(size_t page) const;
+    uint64_t address_of(size_t page) const { return place_.address + bytes_of(page).first; }
+    const uint8_t* from(size_t page) const { return from_ + bytes_of(page).first; }
 
     Place place_;
     const uint8_t* from_ = nullptr;

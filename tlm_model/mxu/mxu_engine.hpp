@@ -53,6 +53,7 @@ struct MxuJob {
   int64_t taps() const { return t_count[0] * t_count[1] * t_count[2]; }
   int64_t k() const { return k_count[0] * k_count[1] * k_count[2]; }
   int64_t n() const { return n_count[0] * n_count[1]; }
+  int64_t terms() const { return rows() * taps() * k() * n(); }  // multiply-adds
   int64_t lhs_element() const { return lhs_is_bf16 ? 2 : 4; }
   int64_t rhs_element() const { return rhs_is_bf16 ? 2 : 4; }
 };

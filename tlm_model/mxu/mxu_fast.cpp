@@ -130,16 +130,15 @@ class FastRun {
   void place_lhs(const MxuJob& job) {
     if (plan_.lhs_in_place(job, set_)) {
       const int64_t first = plan_.row_lhs.front() + plan_.segments.front().lhs_offset;
-      point_at(reinterpret_cast<const float*>(job.lhs + first), first, kMxuSlotBytes,
-               {.first = 0, .count = plan_.row_lhs.size()});
-    } else if (set_.round_range != nullptr && !(set_.bf16_in_place && job.lhs_is_bf16)) {
+      point_rows(reinterpret_cast<const float*>(job.lhs + first), first, kMxuSlotBytes,
+                 {.first = 0, .count = plan_.row_lhs.size()});
+      point_segments(kMxuSlotBytes);
+    } else if (set_.round_range != nullptr) {
       space_.ranges.clear();
       int64_t slots = 0;
       for (const MxuRows& rows : plan_.job_rows) {
         space_.ranges.push_back(plan_.lhs_range(job, rows, set_));
-        const bool even =
-            plan_.job_rows.size() == 1 || static_cast<int64_t>(rows.count) >= set_.even_rows;
-        if (!space_.ranges.back().use || !even) {
+        if (!space_.ranges.back().use) {
           return;
         }
         slots += slots_of(space_.ranges.back());
@@ -158,14 +157,16 @@ class FastRun {
     const HostTimer timer(HostWork::kMxuPack, bytes_of_ranges(job));
     auto* to = static_cast<float*>(space_.rounded.get(static_cast<size_t>(slots) * sizeof(float)));
     mark_lhs(to, slots * set_.slot_terms);
+    const int64_t slot_bytes = job.lhs_element() * set_.slot_terms;
     uint8_t* bits = args_.lhs_bits;
     for (size_t i = 0; i < space_.ranges.size(); ++i) {
       const MxuLhsRange& range = space_.ranges[i];
       set_.round_range(job.lhs + range.first, job.lhs_is_bf16, range.count, to, bits);
-      point_at(to, range.first, job.lhs_element() * set_.slot_terms, plan_.job_rows[i]);
+      point_rows(to, range.first, slot_bytes, plan_.job_rows[i]);
       to += slots_of(range);
       bits += bits == nullptr ? 0 : slots_of(range) / 8;
     }
+    point_segments(slot_bytes);
   }
 
   uint64_t bytes_of_ranges(const MxuJob& job) const {
@@ -176,13 +177,16 @@ class FastRun {
     return static_cast<uint64_t>(count * job.lhs_element());
   }
 
-  // These rows, and all segments, point to slots from `slots` on, each of `bytes` of lhs from
-  // `first` on.
-  void point_at(const float* slots, int64_t first, int64_t bytes, const MxuRows& rows) {
+  // These rows point to slots from `slots` on, each of `bytes` of lhs from `first` on.
+  void point_rows(const float* slots, int64_t first, int64_t bytes, const MxuRows& rows) {
     const int64_t base = plan_.segments.front().lhs_offset;
     for (size_t row = rows.first; row < rows.first + rows.count; ++row) {
       space_.row_at[row] = slots + (plan_.row_lhs[row] + base - first) / bytes;
     }
+  }
+
+  void point_segments(int64_t bytes) {
+    const int64_t base = plan_.segments.front().lhs_offset;
     for (size_t s = 0; s < space_.segment_at.size(); ++s) {
       space_.segment_at[s] = (plan_.segments[s].lhs_offset - base) / bytes;
     }
@@ -386,8 +390,8 @@ double density_of_lhs(const MxuJob& job) {
 bool worth_skipping_zeros(const MxuJob& job, const MxuKernelSet& set, double density) {
   constexpr int64_t kTerms = int64_t{4} << 20;  // of a job that is worth a look
   return set.sparse_columns > 0 && job.n_count[1] % set.sparse_columns == 0 &&
-         job.n_out_stride[1] == static_cast<int64_t>(sizeof(float)) &&
-         job.rows() * job.taps() * job.k() * job.n() >= kTerms && density_of_lhs(job) < density;
+         job.n_out_stride[1] == static_cast<int64_t>(sizeof(float)) && job.terms() >= kTerms &&
+         density_of_lhs(job) < density;
 }
 
 bool has_avx512() {

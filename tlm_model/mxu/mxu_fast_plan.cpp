@@ -152,7 +152,8 @@ bool MxuFastPlan::lhs_in_place(const MxuJob& job, const MxuKernelSet& set) const
 }
 
 // Worth it when the range is hardly larger than what a packed copy would hold (it is much smaller
-// when taps overlap), and when rows do not meet in the same cache sets.
+// when taps overlap), when rows do not meet in the same cache sets, and when each of several jobs
+// has a run of rows of its own. Kernels that read bf16 in place do not know it as a range.
 MxuLhsRange MxuFastPlan::lhs_range(const MxuJob& job, const MxuRows& rows,
                                    const MxuKernelSet& set) const {
   constexpr int64_t kMaxElements = int64_t{1} << 20;
@@ -171,8 +172,10 @@ MxuLhsRange MxuFastPlan::lhs_range(const MxuJob& job, const MxuRows& rows,
   range.count = (high + *ends.second - range.first) / element;
   const int64_t packed = static_cast<int64_t>(rows.count) * job.taps() * job.k();
   const int64_t pitch = rows.count < 2 ? 0 : std::llabs(row[1] - row[0]) / element;
-  range.use = range.count <= kMaxElements && range.count <= packed + packed / 4 &&
-              (pitch < kBadPitch || pitch % kBadPitch != 0) && fits_slots(job, rows, set);
+  const bool even = job_rows.size() == 1 || static_cast<int64_t>(rows.count) >= set.even_rows;
+  range.use = even && !(set.bf16_in_place && job.lhs_is_bf16) && range.count <= kMaxElements &&
+              range.count <= packed + packed / 4 && (pitch < kBadPitch || pitch % kBadPitch != 0) &&
+              fits_slots(job, rows, set);
   return range;
 }
 

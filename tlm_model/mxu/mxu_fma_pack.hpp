@@ -303,7 +303,6 @@ template <class V, bool kBf16>
 bool pack_wide(const MxuBlockArgs& a, const MxuPanel* panels, int64_t count, float* to) {
   using E = Element<V, kBf16>;
   constexpr int64_t nr = V::kWidth * V::kVectors;
-  constexpr int64_t kLine = 64;  // bytes
   const int64_t panel_floats = a.k * nr;
   RhsRow row(a);
   RhsRow ahead(a);

@@ -16,6 +16,8 @@ namespace {
 // many fetches under way as for the first level (20 against 8 GB/s a thread on a Zen 4).
 inline __attribute__((always_inline)) void fetch(const void* at) { __builtin_prefetch(at, 0, 2); }
 
+constexpr int64_t kLine = 64;  // bytes, of the caches
+
 // What a block computes: rows of lhs by pointer, a packed panel, running values by pointer.
 // Operands in slots of 4 bytes, as MxuKernelSet::slot_terms says.
 struct BlockArgs {
@@ -66,19 +68,17 @@ struct Edge {
 template <class K>
 bool stream_rows(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64_t rows,
                  const Edge<K>& edge) {
-  constexpr int64_t kLine = 16;  // floats
+  constexpr int64_t kHalfLine = 8;  // floats
   for (int64_t i = 0; i < rows; ++i) {
     const uint8_t* const out = a.out + a.row_out[row + i] + panel.out_offset;
-    if (reinterpret_cast<uintptr_t>(out) % (kLine * sizeof(float)) != 0) {
+    if (reinterpret_cast<uintptr_t>(out) % kLine != 0) {
       return false;
     }
   }
   for (int64_t i = 0; i < rows; ++i) {
     auto* const out = reinterpret_cast<float*>(a.out + a.row_out[row + i] + panel.out_offset);
-    for (int64_t n = 0; n < panel.count; n += kLine) {
-      const float* const from = edge.values[i] + n;
-      _mm256_stream_ps(out + n, _mm256_load_ps(from));
-      _mm256_stream_ps(out + n + kLine / 2, _mm256_load_ps(from + kLine / 2));
+    for (int64_t n = 0; n < panel.count; n += kHalfLine) {
+      _mm256_stream_ps(out + n, _mm256_load_ps(edge.values[i] + n));
     }
   }
   return true;
@@ -90,7 +90,6 @@ constexpr int64_t kFetchBlocks = 3;  // results are fetched so many blocks ahead
 // on from this panel's rows to those of the next panel, and behind the last to the next row
 // block's.
 inline void fetch_results(const MxuBlockArgs& a, int64_t p, int64_t row, int64_t rows) {
-  constexpr int64_t kLine = 64;  // bytes
   if (row >= a.rows && p + 1 < a.panel_count) {
     ++p;
     row -= a.rows;
@@ -113,7 +112,9 @@ void multiply_panel(const MxuBlockArgs& a, int64_t p, const float* rhs) {
   const int64_t vectors = (panel.count + K::kWidth - 1) / K::kWidth;
   const bool dense =
       panel.count == vectors * K::kWidth && panel.out_columns == nullptr && a.n_out_stride == 4;
-  const bool stream = a.stream_out && dense && a.zero_start && a.last && panel.count % 32 == 0;
+  // Single lines by turns are not worth it.
+  const bool stream =
+      a.stream_out && dense && a.zero_start && a.last && panel.count * 4 % (2 * kLine) == 0;
   const bool direct = dense && !stream;
   Edge<K> edge;
   float* out[K::kMostRows];

@@ -157,18 +157,18 @@ class Gang {
   uint8_t signals_ = 0;
 };
 
-void run_gang(CoreBench& bench, ProgramBuilder& program, uint32_t cores = kAllCores) {
+void run_gang(CoreBench& bench, ProgramBuilder& program) {
   const auto image = program.image(1);
-  for (uint32_t core = 0; core < cores; ++core) {
+  for (uint32_t core = 0; core < kAllCores; ++core) {
     bench.bind_slot(core, 0, kSlotBase, 4 * uint64_t{kWords});
-    bench.load(core, image, 1, (1U << cores) - 1);
+    bench.load(core, image, 1, (1U << kAllCores) - 1);
     bench.write32(core, CoreBench::kSeq, spec::seq::kLaunch, 1);
   }
-  for (uint32_t core = 0; core < cores; ++core) {
+  for (uint32_t core = 0; core < kAllCores; ++core) {
     bench.start(core);
   }
   bench.run();
-  for (uint32_t core = 0; core < cores; ++core) {
+  for (uint32_t core = 0; core < kAllCores; ++core) {
     ASSERT_EQ(bench.state(core), spec::seq::kStateDone)
         << bench.fault_record(core).detail << " op " << bench.fault_record(core).op_id << " code "
         << bench.fault_record(core).code;

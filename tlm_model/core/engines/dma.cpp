@@ -17,6 +17,22 @@ namespace {
 
 // A dense copy is cut into no smaller parts, however slow the host is.
 constexpr uint64_t kLeastPartBytes = 64 << 10;
+MemoryView moved(MemoryView view, uint64_t offset) {
+  if (view.flat != nullptr) {
+    view.flat += static_cast<int64_t>(offset);
+  } else {
+    view.base += offset;
+  }
+  return view;
+}
+
+StridedBox one_run(uint64_t bytes, const StridedBox& of) {
+  StridedBox box;
+  box.run_bytes = box.total_bytes = bytes;
+  box.elem_bytes = of.elem_bytes;
+  return box;
+}
+
 // Bytes of VMEM, of all cores that run a program, that are taken to stay in the host's last-level
 // cache, where the commands that read them come soon.
 uint64_t cached_vmem() {
@@ -47,28 +63,13 @@ Dma::Dma(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& c
 
 // Reads fill a buffer in order, writes drain it.
 void Dma::Work::move_granules() {
-  const auto at = [](const MemoryView& view, uint64_t offset) {
-    MemoryView moved = view;
-    if (view.flat != nullptr) {
-      moved.flat += static_cast<int64_t>(offset);
-    } else {
-      moved.base += offset;
-    }
-    return moved;
-  };
-  const auto run = [this](uint64_t bytes) {
-    StridedBox box;
-    box.run_bytes = box.total_bytes = bytes;
-    box.elem_bytes = plan_->box.elem_bytes;
-    return box;
-  };
   std::vector<uint8_t> buffer;
   size_t taken = 0;
   auto read = granules_->reads.begin();
   for (const Granule& write : granules_->writes) {
-    const MemoryView to = at(dst_, write.address - to_);
+    const MemoryView to = moved(dst_, write.address - to_);
     if (plan_->is_fill) {
-      fill_box(run(write.bytes), plan_->pattern, to, 0, 1);
+      fill_box(one_run(write.bytes, plan_->box), plan_->pattern, to, 0, 1);
       continue;
     }
     buffer.erase(buffer.begin(), buffer.begin() + static_cast<ptrdiff_t>(taken));
@@ -76,34 +77,23 @@ void Dma::Work::move_granules() {
     for (; buffer.size() < write.bytes && read != granules_->reads.end(); ++read) {
       const size_t before = buffer.size();
       buffer.resize(before + read->bytes);
-      copy_box(run(read->bytes), at(src_, read->address - from_), {.flat = &buffer[before]}, 0, 1);
+      copy_box(one_run(read->bytes, plan_->box), moved(src_, read->address - from_),
+               {.flat = &buffer[before]}, 0, 1);
     }
-    copy_box(run(write.bytes), {.flat = buffer.data()}, to, 0, 1);
+    copy_box(one_run(write.bytes, plan_->box), {.flat = buffer.data()}, to, 0, 1);
     taken = write.bytes;
   }
 }
 
 void Dma::Work::move_pages(int part) {
-  constexpr uint64_t kPage = PageSet::kPageBytes;
-  const uint64_t bytes = plan_->box.total_bytes;
-  const uint64_t head = dst_.base % kPage;  // of its first page, before the first byte
-  const uint64_t pages = (head + bytes - 1) / kPage + 1;
-  for (auto page = static_cast<uint64_t>(part); page < pages;
-       page += static_cast<uint64_t>(parts_count_)) {
+  for (auto page = static_cast<size_t>(part); page < equal_->page_count();
+       page += static_cast<size_t>(parts_count_)) {
     if (!equal_->compare(page) && !equal_->leaves_out(page)) {
-      move_run(page == 0 ? 0 : page * kPage - head, std::min((page + 1) * kPage - head, bytes));
+      const EqualWrites::Bytes bytes = equal_->bytes_of(page);
+      copy_box(one_run(bytes.count, plan_->box), moved(src_, bytes.first), moved(dst_, bytes.first),
+               0, 1);
     }
   }
-}
-
-// Bytes [from, to) of a dense box.
-void Dma::Work::move_run(uint64_t from, uint64_t to) {
-  StridedBox run;
-  run.run_bytes = run.total_bytes = to - from;
-  run.elem_bytes = plan_->box.elem_bytes;
-  MemoryView target = dst_;
-  target.base += from;
-  copy_box(run, {.flat = src_.flat + from}, target, 0, 1);
 }
 
 bool Dma::range_fault(const Flight& flight, uint16_t code, size_t index, const Operand& operand,
@@ -370,25 +360,26 @@ MemoryView Dma::packed_view(const DmaPlan& plan, Transfer& transfer) {
   return {.flat = transfer.packed.data()};
 }
 
+// Whether the transfer moves consecutive bytes to as many, and no Verilog has a say in it.
+bool Dma::moves_one_run(const DmaPlan& plan) const {
+  return !plan.is_fill && !use_.verilog() && spec::box_contiguous(plan.box, BoxSide::kSrc) &&
+         spec::box_contiguous(plan.box, BoxSide::kDst);
+}
+
 // Whether the transfer need not be done now: from one place of HBM to one of VMEM.
 bool Dma::defer(const DmaPlan& plan, const Place& src, const Place& dst) {
   const uint64_t at = operand_first(plan.dst, dst.base);
-  return !plan.is_fill && src.hbm != nullptr && dst.vmem && !use_.verilog() &&
-         plan.box.total_bytes >= DeferredCopies::kLeastBytes &&
-         spec::box_contiguous(plan.box, BoxSide::kSrc) &&
-         spec::box_contiguous(plan.box, BoxSide::kDst) &&
-         !works_on_vmem(at, at + plan.box.total_bytes) &&
+  return src.hbm != nullptr && dst.vmem && plan.box.total_bytes >= DeferredCopies::kLeastBytes &&
+         moves_one_run(plan) && !works_on_vmem(at, at + plan.box.total_bytes) &&
          context().copies.defer(at, plan.box.total_bytes, *src.hbm,
                                 operand_first(plan.src, src.base));
 }
 
 // Whether other cores may write the same pages: from one place of VMEM to one of the own HBM.
 bool Dma::may_share(const DmaPlan& plan, const Place& src, const Place& dst) const {
-  return !plan.is_fill && !plan.remote && src.vmem && dst.hbm != nullptr && !use_.verilog() &&
+  return !plan.remote && src.vmem && dst.hbm != nullptr &&
          std::popcount(context().launch.mask) > 1 && plan.box.total_bytes >= PageSet::kPageBytes &&
-         plan.src.extent.low == 0 && plan.dst.extent.low == 0 &&
-         spec::box_contiguous(plan.box, BoxSide::kSrc) &&
-         spec::box_contiguous(plan.box, BoxSide::kDst);
+         moves_one_run(plan);
 }
 
 // Before the command reads or writes an operand: nothing but the queue orders what earlier ones
@@ -407,7 +398,6 @@ void Dma::settle_shared(const Operand& operand, const Place& place) {
 // The destination's pages, but for those that are left out.
 MemoryView Dma::open_shared(const DmaPlan& plan, const Place& src, const Place& dst,
                             Transfer& transfer) {
-  constexpr uint64_t kPage = PageSet::kPageBytes;
   const uint64_t bytes = plan.box.total_bytes;
   EqualWrites::Write& write = transfer.equal_write;
   context().equal_writes.begin(write,
@@ -423,12 +413,11 @@ MemoryView Dma::open_shared(const DmaPlan& plan, const Place& src, const Place& 
   if (!write.follows()) {
     dst.hbm->pin(pages, dst.base, bytes, true, true);
   }
-  for (uint64_t at = 0, page = 0; write.follows() && at < bytes; ++page) {
-    const uint64_t part = std::min(bytes - at, kPage - (dst.base + at) % kPage);
+  for (size_t page = 0; write.follows() && page < write.page_count(); ++page) {
     if (!write.leaves_out(page)) {
-      dst.hbm->pin(pages, dst.base + at, part, true, true);
+      const EqualWrites::Bytes part = write.bytes_of(page);
+      dst.hbm->pin(pages, dst.base + part.first, part.count, true, true);
     }
-    at += part;
   }
   context().equal_writes.opened(write);
   return {.pages = &pages, .base = dst.base};

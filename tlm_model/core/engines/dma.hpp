@@ -107,7 +107,6 @@ class Dma : public Engine, private FlowListener {
    private:
     void move_granules();
     void move_pages(int part);
-    void move_run(uint64_t from, uint64_t to);
 
     const DmaPlan* plan_ = nullptr;
     HostWork kind_ = HostWork::kDmaIn;
@@ -177,6 +176,7 @@ class Dma : public Engine, private FlowListener {
                   const Place& dst, Transfer& transfer);
   void start_work(Flight& flight, const DmaPlan& plan, Place src, const Place& dst,
                   Transfer& transfer);
+  bool moves_one_run(const DmaPlan& plan) const;
   bool defer(const DmaPlan& plan, const Place& src, const Place& dst);
   bool may_share(const DmaPlan& plan, const Place& src, const Place& dst) const;
   void settle_shared(const Operand& operand, const Place& place);

@@ -13,12 +13,7 @@
 namespace tpu::model {
 namespace {
 
-constexpr uint64_t kQuickTerms = 100'000;
-
-// Multiply-adds.
-uint64_t terms_of(const MxuJob& job) {
-  return static_cast<uint64_t>(job.rows() * job.taps() * job.k() * job.n());
-}
+constexpr int64_t kQuickTerms = 100'000;
 
 }  // namespace
 
@@ -34,12 +29,12 @@ void Mxu::Work::prepare(MxuEngine& engine, const MxuJob& job, MxuCut cut, int pa
   }
   set_parts(static_cast<int>(jobs_.size()));
   set_group(engine.group(job));
-  set_quick(engine.splittable() && terms_of(job) <= kQuickTerms);
+  set_quick(engine.splittable() && job.terms() <= kQuickTerms);
 }
 
 void Mxu::Work::run_part(int part) {
   const MxuJob& job = jobs_[static_cast<size_t>(part)];
-  const HostTimer timer(HostWork::kMxu, 2 * terms_of(job));
+  const HostTimer timer(HostWork::kMxu, static_cast<uint64_t>(2 * job.terms()));
   if (jobs_.size() > 1) {
     return engine_->run(job);
   }
@@ -62,7 +57,7 @@ void Mxu::Work::run_together(std::span<Job* const> works) {
   uint64_t flops = 0;
   for (Job* each : works) {
     jobs.push_back(static_cast<Work*>(each)->jobs_.front());
-    flops += 2 * terms_of(jobs.back());
+    flops += static_cast<uint64_t>(2 * jobs.back().terms());
   }
   const HostTimer timer(HostWork::kMxu, flops);
   engine_->run_together(jobs);
@@ -140,7 +135,7 @@ bool Mxu::start_command(Flight& flight) {
   Work& work = work_[flight.index];
   JobPool& pool = context().pool;
   const auto most = static_cast<uint64_t>(cut.most);
-  const uint64_t terms = terms_of(job);
+  const auto terms = static_cast<uint64_t>(job.terms());
   // Engines that count tiles have a pace of their own.
   const int parts =
       engine.splittable() ? pool.cut(work, JobKind::kMatmul, terms, most) : pool.cut(work, 1);
