@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <stdexcept>
 
@@ -177,11 +178,14 @@ class FastRun {
     return static_cast<uint64_t>(count * job.lhs_element());
   }
 
-  // These rows point to slots from `slots` on, each of `bytes` of lhs from `first` on.
+  // These rows point to slots from `slots` on, each of `bytes` (a power of two) of lhs from `first`
+  // on.
   void point_rows(const float* slots, int64_t first, int64_t bytes, const MxuRows& rows) {
-    const int64_t base = plan_.segments.front().lhs_offset;
+    const int64_t base = plan_.segments.front().lhs_offset - first;
+    const int shift = std::countr_zero(static_cast<uint64_t>(bytes));
+    const float** const row_at = space_.row_at.data();
     for (size_t row = rows.first; row < rows.first + rows.count; ++row) {
-      space_.row_at[row] = slots + (plan_.row_lhs[row] + base - first) / bytes;
+      row_at[row] = slots + ((plan_.row_lhs[row] + base) >> shift);
     }
   }
 
@@ -389,7 +393,8 @@ double density_of_lhs(const MxuJob& job) {
 // at a higher pace; it is where less than `density` of lhs is not zero.
 bool worth_skipping_zeros(const MxuJob& job, const MxuKernelSet& set, double density) {
   constexpr int64_t kTerms = int64_t{4} << 20;  // of a job that is worth a look
-  return set.sparse_columns > 0 && job.n_count[1] % set.sparse_columns == 0 &&
+  return set.sparse_columns > 0 && job.taps() * job.k() > kMxuSegment &&
+         job.n_count[1] % set.sparse_columns == 0 &&
          job.n_out_stride[1] == static_cast<int64_t>(sizeof(float)) && job.terms() >= kTerms &&
          density_of_lhs(job) < density;
 }

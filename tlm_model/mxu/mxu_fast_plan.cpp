@@ -20,6 +20,9 @@ void add_offsets(const std::array<int64_t, kLevels>& count,
     index[level] = rest % count[level];
     rest /= count[level];
   }
+  const size_t size = to.size();
+  to.resize(size + static_cast<size_t>(std::max<int64_t>(end - begin, 0)));
+  int64_t* at = to.data() + size;
   while (begin < end) {
     int64_t offset = base;
     for (size_t level = 0; level < kLevels; ++level) {
@@ -27,8 +30,9 @@ void add_offsets(const std::array<int64_t, kLevels>& count,
     }
     const int64_t run = std::min(end - begin, count[kInner] - index[kInner]);
     for (int64_t i = 0; i < run; ++i) {
-      to.push_back(offset + i * stride[kInner]);
+      at[i] = offset + i * stride[kInner];
     }
+    at += run;
     begin += run;
     index[kInner] = 0;
     for (size_t level = kInner; level-- > 0 && ++index[level] == count[level];) {
@@ -125,7 +129,7 @@ void MxuFastPlan::make_panels(const MxuJob& job, int64_t nr) {
 
 bool MxuFastPlan::fits_slots(const MxuJob& job, const MxuRows& rows,
                              const MxuKernelSet& set) const {
-  const int64_t step = job.lhs_element() * set.range_step;
+  const int64_t step = job.lhs_element() * set.range_step;  // a power of two
   for (const MxuSegment& segment : segments) {
     if ((segment.lhs_offset - segments.front().lhs_offset) % step != 0 ||
         segment.k % set.range_terms != 0) {
@@ -134,10 +138,12 @@ bool MxuFastPlan::fits_slots(const MxuJob& job, const MxuRows& rows,
   }
   const int64_t* const row = row_lhs.data() + rows.first;
   const auto count = static_cast<int64_t>(rows.count);
+  int64_t apart = 0;  // bits that any row has beside the first one's
   for (int64_t i = 0; i < count; ++i) {
-    if ((row[i] - row[0]) % step != 0) {
-      return false;
-    }
+    apart |= row[i] - row[0];
+  }
+  if ((apart & (step - 1)) != 0) {
+    return false;
   }
   int64_t runs = 0;
   for (int64_t i = 0; set.even_rows > 1 && i < count; ++runs) {

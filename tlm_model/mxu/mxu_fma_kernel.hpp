@@ -1,8 +1,9 @@
 // Kernels of the fast engine for FMA instruction sets, as templates over a vector type V (AVX2 or
-// AVX-512): blocks of up to kRows rows by kVectors vectors of columns. A segment runs its even
-// chain over all accumulators of a block, keeps them aside, then its odd chain, so that every
-// register serves one chain. Included by one unit per instruction set; everything is internal to
-// it.
+// AVX-512): blocks of up to V::kRows rows by V::kVectors vectors of columns. With V::kBothChains a
+// segment's chains grow side by side, in half of the registers each. Without, the even chain runs
+// over all accumulators of a block and is kept aside, then the odd one: blocks of twice the rows,
+// for which the second-level cache brings rhs half as often. Included by one unit per instruction
+// set; everything is internal to it.
 #pragma once
 
 #include "mxu/mxu_fma_pack.hpp"
@@ -41,19 +42,6 @@ struct Chain {
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) {
         acc[i][v] = V::zero();
-      }
-    }
-  }
-
-  // The first products of chains.
-  static inline __attribute__((always_inline)) void first(const float* const (&a)[MR], int64_t k,
-                                                          const float* b, F (&acc)[MR][NV]) {
-#pragma GCC unroll 8
-    for (int i = 0; i < MR; ++i) {
-      const F x = V::broadcast(a[i] + k);
-#pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v) {
-        acc[i][v] = V::mul(x, V::load(b + v * V::kWidth));
       }
     }
   }
@@ -97,13 +85,19 @@ struct Chain {
     for (int64_t k = 0; k < 2 * steps; k += 2) {
       step(a, first + k, b + k * kWidth, acc);
     }
-    if (steps < kMxuSegment / 2) {
+    pad(2 * steps, acc);
+  }
+
+  // Of a chain that ends before term `end` of a segment.
+  static inline __attribute__((always_inline)) void pad(int64_t end, F (&acc)[MR][NV]) {
+    if (end >= kMxuSegment) {
+      return;
+    }
 #pragma GCC unroll 8
-      for (int i = 0; i < MR; ++i) {
+    for (int i = 0; i < MR; ++i) {
 #pragma GCC unroll 4
-        for (int v = 0; v < NV; ++v) {
-          acc[i][v] = V::add(acc[i][v], V::zero());
-        }
+      for (int v = 0; v < NV; ++v) {
+        acc[i][v] = V::add(acc[i][v], V::zero());
       }
     }
   }
@@ -169,6 +163,66 @@ inline __attribute__((always_inline)) void add_segment(const BlockArgs& args, in
   });
 }
 
+// One segment with both chains in registers.
+template <class V, int MR, int NV, bool kWhole>
+inline __attribute__((always_inline)) void add_both(const BlockArgs& args, int64_t at,
+                                                    int64_t terms, const float* b,
+                                                    const Ends& ends) {
+  using C = Chain<V, MR, NV>;
+  using F = typename V::F;
+  const float* a[MR];
+#pragma GCC unroll 8
+  for (int i = 0; i < MR; ++i) {
+    a[i] = args.rows[i] + at;
+  }
+  F even[MR][NV];
+  F odd[MR][NV];
+  C::clear(even);
+  C::clear(odd);
+  if constexpr (kWhole) {
+#pragma GCC unroll 16
+    for (int64_t k = 0; k < kMxuSegment; k += 2) {
+      C::step(a, k, b + k * C::kWidth, even);
+      C::step(a, k + 1, b + (k + 1) * C::kWidth, odd);
+    }
+  } else {
+    int64_t k = 0;
+    for (; k + 1 < terms; k += 2) {
+      C::step(a, k, b + k * C::kWidth, even);
+      C::step(a, k + 1, b + (k + 1) * C::kWidth, odd);
+    }
+    if (k < terms) {
+      C::step(a, k, b + k * C::kWidth, even);
+    }
+    C::pad(terms + 1, even);
+    C::pad(terms, odd);
+  }
+  C::add(even, odd);
+#pragma GCC unroll 8
+  for (int i = 0; i < MR; ++i) {
+    float* c = args.out[i];
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) {
+      F running = V::add(ends.start ? V::zero() : V::loadu(c + v * V::kWidth), even[i][v]);
+      if (ends.pad || ends.last) {
+        running = ends.pad ? V::add(running, V::zero()) : running;
+        running = ends.last ? V::canonical(running) : running;
+      }
+      V::storeu(c + v * V::kWidth, running);
+    }
+  }
+}
+
+template <class V, int MR, int NV, bool kWhole>
+inline __attribute__((always_inline)) void add_any(const BlockArgs& args, int64_t at, int64_t terms,
+                                                   const float* b, const Ends& ends) {
+  if constexpr (V::kBothChains) {
+    add_both<V, MR, NV, kWhole>(args, at, terms, b, ends);
+  } else {
+    add_segment<V, MR, NV, kWhole>(args, at, terms, b, ends);
+  }
+}
+
 template <class V, int MR, int NV>
 void block(const BlockArgs& args) {
   const float* b = args.rhs;
@@ -178,87 +232,30 @@ void block(const BlockArgs& args) {
                     .pad = segment.pad,
                     .last = args.last && s + 1 == args.segment_count};
     if (segment.k == kMxuSegment) {
-      add_segment<V, MR, NV, true>(args, args.segment_at[s], kMxuSegment, b, ends);
+      add_any<V, MR, NV, true>(args, args.segment_at[s], kMxuSegment, b, ends);
     } else {
-      add_segment<V, MR, NV, false>(args, args.segment_at[s], segment.k, b, ends);
+      add_any<V, MR, NV, false>(args, args.segment_at[s], segment.k, b, ends);
     }
     b += segment.k * NV * V::kWidth;
-  }
-}
-
-// A block of a command of few terms whose last tile has empty segments: all chains and running
-// values of the block stay in registers, and of all the +0 that the law adds only the last is
-// added. Why: computations that differ in the sign of zeros only go on to differ in nothing else,
-// since x + (+-0) = x for x != 0 and a product with a zero is a zero; the last +0 turns -0 into
-// +0. So the +0 of terms beyond K and of the other taps' empty segments may go, and a chain may
-// begin with its first product instead of +0.
-template <class V, int MR, int NV>
-void short_block(const BlockArgs& args) {
-  using F = typename V::F;
-  using C = Chain<V, MR, NV>;
-  F running[MR][NV];
-  if (args.zero_start) {
-    C::clear(running);
-  } else {
-    C::load(args.out, running);
-  }
-  const float* b = args.rhs;
-  for (int64_t s = 0; s < args.segment_count; ++s) {
-    const int64_t terms = args.segments[s].k;
-    const float* a[MR];
-#pragma GCC unroll 8
-    for (int i = 0; i < MR; ++i) {
-      a[i] = args.rows[i] + args.segment_at[s];
-    }
-    F even[MR][NV];
-    C::first(a, 0, b, even);
-    for (int64_t k = 2; k < terms; k += 2) {
-      C::step(a, k, b + k * NV * V::kWidth, even);
-    }
-    if (terms > 1) {
-      F odd[MR][NV];
-      C::first(a, 1, b + NV * V::kWidth, odd);
-      for (int64_t k = 3; k < terms; k += 2) {
-        C::step(a, k, b + k * NV * V::kWidth, odd);
-      }
-      C::add(even, odd);
-    }
-    C::add(running, even);
-    b += terms * NV * V::kWidth;
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < MR; ++i) {
-#pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) {
-      V::storeu(args.out[i] + v * V::kWidth,
-                args.last ? V::canonical(V::add(running[i][v], V::zero())) : running[i][v]);
-    }
   }
 }
 
 template <class V>
 using BlockFn = void (*)(const BlockArgs&);
 
-constexpr int64_t kBlockRows = 6;
-constexpr int64_t kShortRows = 2;    // 3 x 2 x 4 accumulators and what they multiply: 32 registers
-constexpr int64_t kShortTerms = 12;  // of a segment: at most so many for short blocks
-
 // By rows and vectors, 1-based.
 template <class V>
 struct BlockTable {
-  BlockFn<V> whole[kBlockRows + 1][5] = {};
-  BlockFn<V> few[kShortRows + 1][5] = {};  // of few terms
+  BlockFn<V> whole[V::kRows + 1][5] = {};
   template <int NV>
   constexpr void fill() {
     whole[1][NV] = block<V, 1, NV>;
     whole[2][NV] = block<V, 2, NV>;
     whole[3][NV] = block<V, 3, NV>;
-    whole[4][NV] = block<V, 4, NV>;
-    whole[5][NV] = block<V, 5, NV>;
-    whole[6][NV] = block<V, 6, NV>;
-    if constexpr (V::kShortBlocks) {
-      few[1][NV] = short_block<V, 1, NV>;
-      few[2][NV] = short_block<V, 2, NV>;
+    if constexpr (V::kRows == 6) {
+      whole[4][NV] = block<V, 4, NV>;
+      whole[5][NV] = block<V, 5, NV>;
+      whole[6][NV] = block<V, 6, NV>;
     }
   }
   constexpr BlockTable() {
@@ -271,43 +268,24 @@ struct BlockTable {
   }
 };
 
-template <class V>
-bool has_few_terms(const MxuBlockArgs& a) {
-  for (int64_t s = 0; s < a.segment_count; ++s) {
-    if (a.segments[s].k > kShortTerms) {
-      return false;
-    }
-  }
-  return V::kShortBlocks && a.pads;
-}
-
 // The blocks of the FMA kernels, as multiply_panels() wants them.
 template <class V>
 class FmaBlocks {
  public:
   static constexpr int64_t kWidth = V::kWidth;
   static constexpr int64_t kPanel = V::kWidth * V::kVectors;
-  static constexpr int64_t kMostRows = kBlockRows;
+  static constexpr int64_t kMostRows = V::kRows;
 
-  explicit FmaBlocks(const MxuBlockArgs& a) : few_(has_few_terms<V>(a)) {}
-  int64_t height() const { return few_ ? kShortRows : kBlockRows; }
-  bool waits_for_results() const { return few_; }
+  explicit FmaBlocks(const MxuBlockArgs&) {}
+  static int64_t height() { return V::kRows; }
   static int64_t panel_slots(const MxuBlockArgs& a, const MxuPanel& panel) {
     return a.k * panel_width(panel, V::kWidth);
   }
   void run(int64_t rows, int64_t vectors, const BlockArgs& args) const {
     static constexpr BlockTable<V> table;
-    (few_ ? table.few : table.whole)[rows][vectors](args);
+    table.whole[rows][vectors](args);
   }
-
- private:
-  const bool few_;
 };
-
-template <class V>
-void fma_multiply(const MxuBlockArgs& a) {
-  multiply_panels<FmaBlocks<V>>(a);
-}
 
 template <class V>
 bool fma_pack_rhs(const MxuBlockArgs& a) {

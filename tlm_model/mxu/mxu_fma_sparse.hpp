@@ -28,6 +28,7 @@
 #include <cstring>
 
 #include "mxu/mxu_fast_kernels.hpp"
+#include "mxu/mxu_fma_short.hpp"
 
 namespace tpu::model {
 namespace {
@@ -308,9 +309,12 @@ class SparseGroup {
 };
 
 // Consecutive K blocks of the same rows and panels. Returns how many panels it computed: none if
-// lhs is not sparse.
+// lhs is not sparse. Kernels for few terms are faster than skipping some of them.
 template <class V>
 int64_t fma_multiply_sparse(const MxuBlockArgs* blocks, int64_t count) {
+  if (count == 1 && has_few_terms(blocks[0])) {
+    return 0;
+  }
   for (int64_t b = 0; b < count; ++b) {
     if (!blocks[b].rhs_finite) {
       return 0;

@@ -1,7 +1,7 @@
-// AVX2 kernels of the fast engine: blocks of 6 rows by 16 columns.
+// AVX2 kernels of the fast engine: blocks of 3 rows by 16 columns.
 #include <immintrin.h>
 
-#include "mxu/mxu_fma_kernel.hpp"
+#include "mxu/mxu_fma_short.hpp"
 #include "mxu/mxu_fma_sparse.hpp"
 
 namespace tpu::model {
@@ -11,12 +11,15 @@ struct Avx2 {
   using F = __m256;
   static constexpr int64_t kWidth = 8;
   static constexpr int64_t kVectors = 2;
-  static constexpr bool kShortBlocks = false;  // 16 registers are too few for it to pay
+  static constexpr int64_t kRows = 3;
+  static constexpr bool kBothChains = true;
   static F zero() { return _mm256_setzero_ps(); }
   static F load(const float* at) { return _mm256_load_ps(at); }
   static F loadu(const float* at) { return _mm256_loadu_ps(at); }
   static void store(float* at, F value) { _mm256_storeu_ps(at, value); }
   static void storeu(float* at, F value) { _mm256_storeu_ps(at, value); }
+  static void stream(float* at, F value) { _mm256_stream_ps(at, value); }
+  static void keep(F& value) { __asm__("" : "+x"(value)); }
   static F broadcast(const float* at) { return _mm256_broadcast_ss(at); }
   static F add(F a, F b) { return _mm256_add_ps(a, b); }
   static F mul(F a, F b) { return _mm256_mul_ps(a, b); }

@@ -1,7 +1,7 @@
 // AVX-512 kernels of the fast engine: blocks of 6 rows by 64 columns.
 #include <immintrin.h>
 
-#include "mxu/mxu_fma_kernel.hpp"
+#include "mxu/mxu_fma_short.hpp"
 #include "mxu/mxu_fma_sparse.hpp"
 
 namespace tpu::model {
@@ -11,12 +11,19 @@ struct Avx512 {
   using F = __m512;
   static constexpr int64_t kWidth = 16;
   static constexpr int64_t kVectors = 4;
-  static constexpr bool kShortBlocks = true;
+  static constexpr int64_t kRows = 6;
+  static constexpr bool kBothChains = false;
   static F zero() { return _mm512_setzero_ps(); }
   static F load(const float* at) { return _mm512_load_ps(at); }
   static F loadu(const float* at) { return _mm512_loadu_ps(at); }
   static void store(float* at, F value) { _mm512_storeu_ps(at, value); }
   static void storeu(float* at, F value) { _mm512_storeu_ps(at, value); }
+  static void stream(float* at, F value) { _mm512_stream_ps(at, value); }
+  static void keep([[maybe_unused]] F& value) {
+#ifdef __AVX512F__  // emulated vectors are in no register
+    __asm__("" : "+v"(value));
+#endif
+  }
   static F broadcast(const float* at) { return _mm512_set1_ps(*at); }
   static F add(F a, F b) { return _mm512_add_ps(a, b); }
   static F mul(F a, F b) { return _mm512_mul_ps(a, b); }

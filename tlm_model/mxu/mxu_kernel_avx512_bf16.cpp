@@ -332,7 +332,6 @@ class DotBlocks {
 
   explicit DotBlocks(const MxuBlockArgs& /*a*/) {}
   static int64_t height() { return kMostRows; }
-  static bool waits_for_results() { return false; }
   static int64_t panel_slots(const MxuBlockArgs& a, const MxuPanel& panel) {
     return a.segment_count * kSlots * panel_width(panel, kLanes);
   }

@@ -36,6 +36,11 @@ inline int64_t panel_width(const MxuPanel& panel, int64_t vector) {
   return (panel.count + vector - 1) / vector * vector;
 }
 
+// Whether blocks are whole vectors in their place.
+inline bool is_dense(const MxuBlockArgs& a, const MxuPanel& panel, int64_t vector) {
+  return panel.count % vector == 0 && panel.out_columns == nullptr && a.n_out_stride == 4;
+}
+
 // Running values of a block that cannot be computed in place: columns apart, or fewer than whole
 // vectors.
 template <class K>
@@ -84,34 +89,13 @@ bool stream_rows(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int6
   return true;
 }
 
-constexpr int64_t kFetchBlocks = 3;  // results are fetched so many blocks ahead
-
-// Fetches results that are computed soon; commands of few terms wait for little else. `row` counts
-// on from this panel's rows to those of the next panel, and behind the last to the next row
-// block's.
-inline void fetch_results(const MxuBlockArgs& a, int64_t p, int64_t row, int64_t rows) {
-  if (row >= a.rows && p + 1 < a.panel_count) {
-    ++p;
-    row -= a.rows;
-  } else if (row >= a.rows) {
-    p = 0;
-  }
-  for (int64_t i = row; i < row + rows && i < a.rows_left; ++i) {
-    const uint8_t* const out = a.out + a.row_out[i] + a.panels[p].out_offset;
-    for (int64_t byte = 0; byte < a.panels[p].count * 4; byte += kLine) {
-      fetch(out + byte);
-    }
-  }
-}
-
 // K computes blocks: at most kMostRows rows by a panel of kPanel columns, in vectors of kWidth.
 template <class K>
 void multiply_panel(const MxuBlockArgs& a, int64_t p, const float* rhs) {
   const MxuPanel& panel = a.panels[p];
   const K kernel(a);
   const int64_t vectors = (panel.count + K::kWidth - 1) / K::kWidth;
-  const bool dense =
-      panel.count == vectors * K::kWidth && panel.out_columns == nullptr && a.n_out_stride == 4;
+  const bool dense = is_dense(a, panel, K::kWidth);
   // Single lines by turns are not worth it.
   const bool stream =
       a.stream_out && dense && a.zero_start && a.last && panel.count * 4 % (2 * kLine) == 0;
@@ -135,12 +119,7 @@ void multiply_panel(const MxuBlockArgs& a, int64_t p, const float* rhs) {
     for (int64_t i = 0; i < rows; ++i) {
       out[i] = direct ? reinterpret_cast<float*>(a.out + a.row_out[row + i] + panel.out_offset)
                       : edge.values[i];
-      if (!kernel.waits_for_results()) {
-        __builtin_prefetch(out[i], 1);
-      }
-    }
-    if (kernel.waits_for_results() && !stream) {
-      fetch_results(a, p, row + kFetchBlocks * height, rows);
+      __builtin_prefetch(out[i], 1);
     }
     if (!direct && !a.zero_start) {
       edge.load(a, panel, row, rows);
