@@ -54,6 +54,14 @@ struct KBlock {
   bool rhs_finite;
 };
 
+// Whether multiply_sparse is worth a call: it takes whole groups of columns in their place, and few
+// terms are computed faster than looked at.
+bool may_skip_zeros(const MxuJob& job, const MxuKernelSet& set) {
+  return set.sparse_columns > 0 && job.n_count[1] >= set.sparse_columns &&
+         job.n_out_stride[1] == static_cast<int64_t>(sizeof(float)) &&
+         job.taps() * job.k() > kMxuSegment;
+}
+
 // What a thread keeps between jobs.
 struct Workspace {
   std::vector<KBlock> k_blocks;
@@ -92,6 +100,7 @@ class FastRun {
     rows_ = static_cast<int64_t>(plan_.row_lhs.size());
     space.row_at.resize(plan_.row_lhs.size());
     space.segment_at.resize(plan_.segments.size());
+    skips_zeros_ = may_skip_zeros(job, set);
     place_lhs(job);
     choose_blocks(job);
   }
@@ -216,7 +225,7 @@ class FastRun {
 
   // Where the bits of `count` floats go.
   void mark_lhs(const float* first, int64_t count) {
-    if (set_.multiply_sparse == nullptr) {
+    if (!skips_zeros_) {
       return;
     }
     args_.lhs_first = first;
@@ -291,7 +300,7 @@ class FastRun {
   // are done.
   void multiply_over_k(int64_t begin, int64_t end, bool keep, bool accumulate) {
     space_.panels_done.assign(static_cast<size_t>((end - begin - 1) / block_rows_ + 1), 0);
-    asked_ = keep && placed_ && set_.multiply_sparse != nullptr;
+    asked_ = keep && placed_ && skips_zeros_;
     for (int64_t row = begin; asked_ && row < end; row += block_rows_) {
       space_.block_args.clear();
       use_rows(row, end);
@@ -332,7 +341,7 @@ class FastRun {
                  static_cast<int64_t>(bytes / sizeof(float)));
         set_.pack_lhs(args_);
       }
-      if (!asked_ && set_.multiply_sparse != nullptr) {
+      if (!asked_ && skips_zeros_) {
         args_.first_panel = set_.multiply_sparse(&args_, 1);
       }
       set_.multiply(args_);
@@ -348,6 +357,7 @@ class FastRun {
   bool few_rows_ = false;  // each K block's rhs is packed when it is used
   int64_t k_step_ = 0;     // segments of a K block
   int64_t block_rows_ = 0;
+  bool skips_zeros_ = false;
   bool asked_ = false;  // whether multiply_sparse has seen the rows already
 };
 
@@ -393,10 +403,8 @@ double density_of_lhs(const MxuJob& job) {
 // at a higher pace; it is where less than `density` of lhs is not zero.
 bool worth_skipping_zeros(const MxuJob& job, const MxuKernelSet& set, double density) {
   constexpr int64_t kTerms = int64_t{4} << 20;  // of a job that is worth a look
-  return set.sparse_columns > 0 && job.taps() * job.k() > kMxuSegment &&
-         job.n_count[1] % set.sparse_columns == 0 &&
-         job.n_out_stride[1] == static_cast<int64_t>(sizeof(float)) && job.terms() >= kTerms &&
-         density_of_lhs(job) < density;
+  return may_skip_zeros(job, set) && job.n_count[1] % set.sparse_columns == 0 &&
+         job.terms() >= kTerms && density_of_lhs(job) < density;
 }
 
 bool has_avx512() {

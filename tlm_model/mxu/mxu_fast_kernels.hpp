@@ -64,9 +64,9 @@ struct MxuBlockArgs {
   // to its elements only).
   const float** row_at;
   int64_t* segment_at;
-  // Sets with multiply_sparse: one bit for each float from lhs_first on, set where it is not zero
-  // (or subnormal, which counts as zero). Written along with the floats; readable for 8 bytes
-  // beyond the last.
+  // One bit for each float from lhs_first on, set where it is not zero (or subnormal, which counts
+  // as zero). Written along with the floats; readable for 8 bytes beyond the last. Null if
+  // multiply_sparse will not be asked.
   const float* lhs_first;
   uint8_t* lhs_bits;
   bool rhs_finite;  // what pack_rhs returned
@@ -110,7 +110,7 @@ struct MxuKernelSet {
   // Null when multiply knows no zeros.
   int64_t (*multiply_sparse)(const MxuBlockArgs* k_blocks, int64_t count);
   // Rounds `count` consecutive elements to bf16 and brings them into slots, with bits as in
-  // lhs_bits if the set uses them; null when multiply needs lhs in another form.
+  // lhs_bits unless that is null; null when multiply needs lhs in another form.
   void (*round_range)(const uint8_t* from, bool is_bf16, int64_t count, float* to, uint8_t* bits);
 };
 

@@ -118,12 +118,14 @@ void MxuFastPlan::make_panels(const MxuJob& job, int64_t nr) {
     rhs[n] = n / inner * job.n_rhs_stride[0] + n % inner * job.n_rhs_stride[1];
     out[n] = n / inner * job.n_out_stride[0] + n % inner * job.n_out_stride[1];
   }
+  // Results often lie side by side all the same.
+  const bool out_runs_on = job.n_out_stride[0] == inner * job.n_out_stride[1];
   for (int64_t n = 0; n < columns; n += nr) {
     panels.push_back({.rhs_offset = 0,
-                      .out_offset = 0,
+                      .out_offset = out_runs_on ? out[n] : 0,
                       .count = std::min(nr, columns - n),
                       .rhs_columns = rhs + n,
-                      .out_columns = out + n});
+                      .out_columns = out_runs_on ? nullptr : out + n});
   }
 }
 

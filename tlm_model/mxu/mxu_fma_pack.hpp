@@ -18,10 +18,10 @@ constexpr int64_t kVec = 8;
 constexpr int64_t kAhead = 32;  // rows that are fetched before they are packed
 
 // Eight f32 rounded to bf16. Any NaN becomes some NaN: results are canonicalised.
-inline __m256 round8(const float* from) {
+inline __m256 round8(__m256 value) {
   __m256 one = _mm256_set1_ps(1.0F);
-  __asm__("" : "+x"(one));  // the compiler would drop a product with 1
-  const __m256 x = _mm256_mul_ps(_mm256_loadu_ps(from), one);  // subnormals to zero
+  __asm__("" : "+x"(one));                     // the compiler would drop a product with 1
+  const __m256 x = _mm256_mul_ps(value, one);  // subnormals to zero
   const __m256i bits = _mm256_castps_si256(x);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
   const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
@@ -29,10 +29,43 @@ inline __m256 round8(const float* from) {
   return _mm256_or_ps(_mm256_castsi256_ps(rounded), _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
 }
 
+inline __m256 round8(const float* from) { return round8(_mm256_loadu_ps(from)); }
+
 // Eight bf16.
-inline __m256 widen8(const uint8_t* from) {
-  const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+inline __m256 widen8(__m128i half) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+
+inline __m256 widen8(const uint8_t* from) {
+  return widen8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+}
+
+// The first `count` of eight f32, +0 behind them.
+inline __m256 load_some(const float* from, int64_t count) {
+  alignas(32) static constexpr int32_t kMask[2 * kVec] = {-1, -1, -1, -1, -1, -1, -1, -1};
+  const auto* const mask = reinterpret_cast<const __m256i*>(kMask + kVec - count);
+  return _mm256_maskload_ps(from, _mm256_loadu_si256(mask));
+}
+
+// The first `count` of eight bf16, fewer than eight, +0 behind them.
+inline __m128i load_some(const uint8_t* from, int64_t count) {
+  uint64_t four = 0;
+  if ((count & 4) != 0) {
+    std::memcpy(&four, from, 8);
+    from += 8;
+  }
+  uint32_t two = 0;
+  if ((count & 2) != 0) {
+    std::memcpy(&two, from, 4);
+    from += 4;
+  }
+  uint16_t one = 0;
+  if ((count & 1) != 0) {
+    std::memcpy(&one, from, 2);
+  }
+  const uint64_t rest = (count & 2) != 0 ? two | uint64_t{one} << 32 : one;
+  return (count & 4) != 0 ? _mm_set_epi64x(static_cast<int64_t>(rest), static_cast<int64_t>(four))
+                          : _mm_set_epi64x(0, static_cast<int64_t>(rest));
 }
 
 // Elements of an operand as floats; V: the vector type, with round() and widen() of its width.
@@ -51,6 +84,16 @@ struct Element {
 
   static inline __attribute__((always_inline)) __m256 load8(const uint8_t* from) {
     return kBf16 ? widen8(from) : round8(reinterpret_cast<const float*>(from));
+  }
+
+  // The first `count` of eight, fewer than eight, +0 behind them.
+  static inline __attribute__((always_inline)) __m256 load_some8(const uint8_t* from,
+                                                                 int64_t count) {
+    if constexpr (kBf16) {
+      return widen8(load_some(from, count));
+    } else {
+      return round8(load_some(reinterpret_cast<const float*>(from), count));
+    }
   }
 
   static float load_one(const uint8_t* from) {
@@ -73,7 +116,8 @@ struct Element {
     return value;
   }
 
-  // Meanwhile fetches what lies `ahead` bytes behind each element.
+  // Writes whole groups of eight: +0 behind the last element. Meanwhile fetches what lies `ahead`
+  // bytes behind each element.
   static void copy(const uint8_t* from, int64_t count, float* to, int64_t ahead) {
     int64_t i = 0;
     for (; i + V::kWidth <= count; i += V::kWidth) {
@@ -83,8 +127,8 @@ struct Element {
     for (; i + kVec <= count; i += kVec) {
       _mm256_storeu_ps(to + i, load8(from + i * kBytes));
     }
-    for (; i < count; ++i) {
-      to[i] = load_one(from + i * kBytes);
+    if (i < count) {
+      _mm256_storeu_ps(to + i, load_some8(from + i * kBytes, count - i));
     }
   }
 };
@@ -109,7 +153,9 @@ void fma_round_range(const uint8_t* from, bool is_bf16, int64_t count, float* to
     } else {
       Element<V, false>::copy(from + i * 4, piece, to + i, kFetch);
     }
-    mark_nonzero(to + i, piece, bits + i / kVec);
+    if (bits != nullptr) {
+      mark_nonzero(to + i, piece, bits + i / kVec);
+    }
   }
 }
 
@@ -140,7 +186,9 @@ void pack_rows(const MxuBlockArgs& a) {
       E::copy(from + first, k, to, k * E::kBytes);  // the next K block's, as a rule
       to += k;
     }
-    mark_nonzero(a.row_at[row], a.k, a.lhs_bits + row * pitch / kVec);
+    if (a.lhs_bits != nullptr) {
+      mark_nonzero(a.row_at[row], a.k, a.lhs_bits + row * pitch / kVec);
+    }
   }
 }
 
@@ -208,6 +256,14 @@ struct PanelPacker {
       pack_transposed(base + k_rhs[0]);
       return;
     }
+    KRun runs[kMxuSegment];
+    const int64_t run_count = find_runs(k_rhs, runs);
+    if (run_count * kVec <= segment.k) {
+      for (int64_t n = 0; n < width; n += kVec) {
+        pack_transposed_runs(base, n, runs, run_count);
+      }
+      return;
+    }
     for (int64_t k = 0; k < segment.k; ++k) {
       for (int64_t n = 0; n < panel.count; ++n) {
         to[k * width + n] = E::load_one(base + k_rhs[k] + column(n));
@@ -219,6 +275,51 @@ struct PanelPacker {
   void clear(float* row) const {
     for (int64_t n = panel.count; n < width; ++n) {
       row[n] = 0.0F;
+    }
+  }
+
+  // Terms that follow each other in memory, as the pixels of an image's row do.
+  struct KRun {
+    int64_t first;  // term of the segment
+    int64_t count;
+    int64_t bytes;  // of the first one
+  };
+
+  // Those of the segment. Returns how many there are.
+  int64_t find_runs(const int64_t* k_rhs, KRun* runs) const {
+    int64_t count = 0;
+    for (int64_t k = 0; k < segment.k; ++k) {
+      if (k > 0 && k_rhs[k] == k_rhs[k - 1] + E::kBytes) {
+        ++runs[count - 1].count;
+      } else {
+        runs[count++] = {.first = k, .count = 1, .bytes = k_rhs[k]};
+      }
+    }
+    return count;
+  }
+
+  // Up to eight columns from n on.
+  void pack_transposed_runs(const uint8_t* base, int64_t n, const KRun* runs,
+                            int64_t run_count) const {
+    alignas(32) float edge[kVec][kMxuSegment + kVec];
+    for (int64_t i = 0; i < kVec; ++i) {
+      const int64_t used = n + i < panel.count ? run_count : 0;
+      for (int64_t r = 0; r < used; ++r) {
+        E::copy(base + column(n + i) + runs[r].bytes, runs[r].count, edge[i] + runs[r].first, 0);
+      }
+      if (used == 0) {
+        std::memset(edge[i], 0, sizeof edge[i]);
+      }
+    }
+    for (int64_t k = 0; k < segment.k; k += kVec) {
+      __m256 r[kVec];
+      for (int64_t i = 0; i < kVec; ++i) {
+        r[i] = _mm256_load_ps(edge[i] + k);
+      }
+      transpose8(r);
+      for (int64_t i = 0; i < kVec && k + i < segment.k; ++i) {
+        _mm256_storeu_ps(to + (k + i) * width + n, r[i]);
+      }
     }
   }
 

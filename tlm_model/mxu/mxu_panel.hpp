@@ -36,9 +36,14 @@ inline int64_t panel_width(const MxuPanel& panel, int64_t vector) {
   return (panel.count + vector - 1) / vector * vector;
 }
 
+// Whether the results of a row follow each other.
+inline bool in_order(const MxuBlockArgs& a, const MxuPanel& panel) {
+  return panel.out_columns == nullptr && a.n_out_stride == 4;
+}
+
 // Whether blocks are whole vectors in their place.
 inline bool is_dense(const MxuBlockArgs& a, const MxuPanel& panel, int64_t vector) {
-  return panel.count % vector == 0 && panel.out_columns == nullptr && a.n_out_stride == 4;
+  return panel.count % vector == 0 && in_order(a, panel);
 }
 
 // Running values of a block that cannot be computed in place: columns apart, or fewer than whole
@@ -54,6 +59,10 @@ struct Edge {
     for (int64_t i = 0; i < rows; ++i) {
       const uint8_t* out = a.out + a.row_out[row + i] + panel.out_offset;
       std::memset(values[i], 0, sizeof values[i]);
+      if (in_order(a, panel)) {
+        std::memcpy(values[i], out, static_cast<size_t>(panel.count) * sizeof(float));
+        continue;
+      }
       for (int64_t n = 0; n < panel.count; ++n) {
         std::memcpy(&values[i][n], out + column(a, panel, n), sizeof(float));
       }
@@ -62,6 +71,10 @@ struct Edge {
   void store(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64_t rows) const {
     for (int64_t i = 0; i < rows; ++i) {
       uint8_t* out = a.out + a.row_out[row + i] + panel.out_offset;
+      if (in_order(a, panel)) {
+        std::memcpy(out, values[i], static_cast<size_t>(panel.count) * sizeof(float));
+        continue;
+      }
       for (int64_t n = 0; n < panel.count; ++n) {
         std::memcpy(out + column(a, panel, n), &values[i][n], sizeof(float));
       }

@@ -85,6 +85,49 @@ TEST(MxuPlaces, KInAnOrderOfItsOwn) {
   }
 }
 
+// As the weight gradient of a convolution over one channel has it: K runs over the pixels of images
+// without their margins, columns over the taps of a window.
+OwnedJob window_sums_job(int64_t side, bool bf16, bool accumulate) {
+  constexpr int64_t kWindow = 3;
+  constexpr int64_t kImages = 2;
+  const int64_t inner = side - kWindow + 1;
+  OwnedJob owned = test::packed_job({.rows = 21,
+                                     .k = kImages * inner * inner,
+                                     .n = kWindow * kWindow,
+                                     .lhs_bf16 = bf16,
+                                     .rhs_bf16 = bf16,
+                                     .accumulate = accumulate},
+                                    static_cast<uint64_t>(side), Values::kSpecial);
+  const OwnedJob images = test::packed_job(
+      {.rows = 1, .k = kImages * side * side, .n = 1, .rhs_bf16 = bf16}, 9, Values::kSpecial);
+  owned.rhs = images.rhs;
+  MxuJob& job = owned.job;
+  const int64_t e = job.rhs_element();
+  job.rhs = owned.rhs.data();
+  job.k_count = {kImages, inner, inner};
+  job.k_rhs_stride = {side * side * e, side * e, e};
+  job.n_count = {kWindow, kWindow};
+  job.n_rhs_stride = {side * e, e};
+  job.n_out_stride = {kWindow * 4, 4};
+  return owned;
+}
+
+TEST(MxuPlaces, KInRunsOfImageRows) {
+  for (const int64_t side : {5, 9, 13, 20, 34, 35}) {
+    for (const bool bf16 : {false, true}) {
+      for (const bool accumulate : {false, true}) {
+        OwnedJob owned = window_sums_job(side, bf16, accumulate);
+        expect_same(owned, "side " + std::to_string(side));
+        owned.out.resize(owned.out.size() * 2);
+        owned.job.out = reinterpret_cast<uint8_t*>(owned.out.data());
+        owned.job.n_out_stride = {5 * 4, 4};
+        owned.job.m_out_stride[3] = 18 * 4;
+        expect_same(owned, "results apart, side " + std::to_string(side));
+      }
+    }
+  }
+}
+
 // Results that are stored around the caches, where they are whole lines.
 TEST(MxuPlaces, ManyResultsOfFewTerms) {
   constexpr int64_t kManyRows = 2100;
@@ -162,6 +205,7 @@ TEST(MxuPlaces, TouchesNothingAroundTheOperands) {
   for (const bool bf16 : {false, true}) {
     const test::PackedShape whole_segments{.rows = 35, .k = 64, .n = 40, .lhs_bf16 = bf16};
     jobs.push_back(test::packed_job(whole_segments, 6, Values::kNormal));
+    jobs.push_back(window_sums_job(13, bf16, false));
     const test::WindowShape window{.side = 14, .channels = 32, .out = 20, .bf16 = bf16};
     jobs.push_back(test::window_job(window, 7, Values::kNormal));
   }
