@@ -1,35 +1,12 @@
-// FMA kernels for commands of few terms, whose results take longer to store than to compute: all
-// chains and running values stay in registers, and a chunk of rows is finished over all columns
-// before the next, so that stores go through memory in order. Included by one unit per instruction
-// set; everything is internal to it.
-//
-// Of all the +0 that the law adds, only the last is added. Why: computations that differ in the
-// sign of zeros only go on to differ in nothing else, since x + (+-0) = x for x != 0 and a product
-// with a zero is a zero; the last +0 turns -0 into +0. So the +0 of terms beyond K and of the other
-// taps' empty segments may go, a chain may begin with its first product instead of +0, and the
-// running value with the first sum. The command's last tile must have empty segments (`pads`), or
-// there is no last +0.
+// FMA kernels for commands of few terms: those of one segment, or of a few terms a tap. Included by
+// one unit per instruction set; everything is internal to it.
 #pragma once
 
 #include "mxu/mxu_fma_kernel.hpp"
+#include "mxu/mxu_short.hpp"
 
 namespace tpu::model {
 namespace {
-
-// Where a chunk of rows lies, by one panel.
-struct ShortArgs {
-  const float* const* lhs;  // of the chunk's rows
-  const int64_t* row_out;
-  uint8_t* out;  // of the panel, which row_out counts from
-  int64_t rows;
-  const int64_t* segment_at;
-  const MxuSegment* segments;
-  int64_t segment_count;
-  const float* rhs;
-  bool zero_start;
-  bool last;
-  int64_t ahead;  // rows behind the chunk's whose places are known
-};
 
 // MR rows by NV vectors. kOne: the command has one segment. kTerms: of every segment; 0: as the
 // segments say.
@@ -37,6 +14,8 @@ template <class V, int MR, int NV, bool kOne, int kTerms>
 struct ShortBlock {
   using F = typename V::F;
   using C = Chain<V, MR, NV>;
+  static constexpr int64_t kRows = MR;
+  static constexpr int64_t kColumns = C::kWidth;
 
   // acc = acc + the products of term k, or these alone. Weights are loaded once for all rows: the
   // compiler would load them for each.
@@ -150,55 +129,27 @@ struct ShortBlock {
   }
 };
 
-template <class V, int MR, int NV, bool kOne, int kTerms, bool kStream>
-void short_rows(const ShortArgs& given) {
-  constexpr int64_t kFetchRows = 16;
-  const ShortArgs args = given;  // what is stored may not change it
-  const int64_t fetch_end = args.rows + args.ahead - MR;
-  int64_t row = 0;
-  for (; row + MR <= args.rows; row += MR) {
-    if (!kStream && row + kFetchRows <= fetch_end) {
-#pragma GCC unroll 8
-      for (int64_t i = 0; i < MR; ++i) {
-        const uint8_t* const next = args.out + args.row_out[row + kFetchRows + i];
-#pragma GCC unroll 4
-        for (int64_t byte = 0; byte < NV * V::kWidth * 4; byte += kLine) {
-          fetch(next + byte);
-        }
-      }
-    }
-    ShortBlock<V, MR, NV, kOne, kTerms>::template run<kStream>(args, row);
-  }
-  for (; row < args.rows; ++row) {
-    ShortBlock<V, 1, NV, kOne, kTerms>::template run<kStream>(args, row);
-  }
-}
-
-using ShortFn = void (*)(const ShortArgs&);
-
 constexpr int64_t kShortTerms = 12;  // of each of several segments
 constexpr int64_t kFixedTerms = 4;   // kernels of their own up to so many
 
-// By vectors and terms of every segment, 1-based (0: any number); with stores into the caches and
-// around them. Blocks have as many rows as the registers hold.
+// By vectors and terms of every segment, 1-based (0: any number). Blocks have as many rows as the
+// registers hold.
 template <class V>
 struct ShortTable {
-  ShortFn one[5][2] = {};
-  ShortFn many[5][kFixedTerms + 1][2] = {};
-  template <int NV, int kTerms>
-  constexpr void fill_terms() {
-    many[NV][kTerms][0] = short_rows<V, 2, NV, false, kTerms, false>;
-    many[NV][kTerms][1] = short_rows<V, 2, NV, false, kTerms, true>;
+  const ShortFn* one[5] = {};
+  const ShortFn* many[5][kFixedTerms + 1] = {};
+  template <int MR, int NV, bool kOne, int kTerms>
+  static constexpr const ShortFn* rows() {
+    return kShortRows<ShortBlock<V, MR, NV, kOne, kTerms>, ShortBlock<V, 1, NV, kOne, kTerms>>;
   }
   template <int NV>
   constexpr void fill() {
-    one[NV][0] = short_rows<V, 3, NV, true, 0, false>;
-    one[NV][1] = short_rows<V, 3, NV, true, 0, true>;
-    fill_terms<NV, 0>();
-    fill_terms<NV, 1>();
-    fill_terms<NV, 2>();
-    fill_terms<NV, 3>();
-    fill_terms<NV, 4>();
+    one[NV] = rows<3, NV, true, 0>();
+    many[NV][0] = rows<2, NV, false, 0>();
+    many[NV][1] = rows<2, NV, false, 1>();
+    many[NV][2] = rows<2, NV, false, 2>();
+    many[NV][3] = rows<2, NV, false, 3>();
+    many[NV][4] = rows<2, NV, false, 4>();
   }
   constexpr ShortTable() {
     fill<1>();
@@ -210,12 +161,10 @@ struct ShortTable {
   }
 };
 
-// Whether short_multiply() is for these blocks.
 inline bool has_few_terms(const MxuBlockArgs& a) {
-  const bool one = a.segment_count == 1 && a.last;
-  for (int64_t s = 0; s < a.segment_count && !one; ++s) {
+  for (int64_t s = 0; s < a.segment_count; ++s) {
     if (a.segments[s].k > kShortTerms) {
-      return false;
+      return is_one_segment(a);
     }
   }
   return a.pads;
@@ -233,54 +182,16 @@ inline int64_t fixed_terms(const MxuBlockArgs& a) {
 }
 
 template <class V>
-void short_multiply(const MxuBlockArgs& a) {
-  static constexpr ShortTable<V> table;
-  constexpr int64_t kChunk = 24;  // rows
-  const int64_t terms = fixed_terms(a);
-  const bool stream = a.stream_out && a.zero_start && a.last;
-  for (int64_t row = 0; row < a.rows; row += kChunk) {
-    const int64_t rows = a.rows - row < kChunk ? a.rows - row : kChunk;
-    const auto* rhs = static_cast<const float*>(a.packed_rhs);
-    for (int64_t p = 0; p < a.panel_count; ++p) {
-      const MxuPanel& panel = a.panels[p];
-      const int64_t width = panel_width(panel, V::kWidth);
-      if (p >= a.first_panel && is_dense(a, panel, V::kWidth)) {
-        const ShortArgs args{.lhs = a.row_at + row,
-                             .row_out = a.row_out + row,
-                             .out = a.out + panel.out_offset,
-                             .rows = rows,
-                             .segment_at = a.segment_at,
-                             .segments = a.segments,
-                             .segment_count = a.segment_count,
-                             .rhs = rhs,
-                             .zero_start = a.zero_start,
-                             .last = a.last,
-                             .ahead = a.rows_left - row - rows};
-        const int64_t vectors = width / V::kWidth;
-        bool lines = stream && width * 4 % kLine == 0;
-        for (int64_t i = 0; lines && i < rows; ++i) {
-          lines = reinterpret_cast<uintptr_t>(args.out + args.row_out[i]) % kLine == 0;
-        }
-        (a.segment_count == 1 ? table.one[vectors]
-                              : table.many[vectors][terms])[lines ? 1 : 0](args);
-      } else if (p >= a.first_panel && row == 0) {
-        multiply_panel<FmaBlocks<V>>(a, p, rhs);
-      }
-      rhs += a.k * width;
-    }
-  }
-  if (stream) {
-    _mm_sfence();
-  }
-}
-
-template <class V>
 void fma_multiply(const MxuBlockArgs& a) {
-  if (has_few_terms(a)) {
-    short_multiply<V>(a);
-  } else {
+  static constexpr ShortTable<V> table;
+  if (!has_few_terms(a)) {
     multiply_panels<FmaBlocks<V>>(a);
+    return;
   }
+  const int64_t terms = fixed_terms(a);
+  multiply_chunks<FmaBlocks<V>>(a, [&](int64_t vectors) {
+    return a.segment_count == 1 ? table.one[vectors] : table.many[vectors][terms];
+  });
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "mxu/mxu_fast_kernels.hpp"
 #include "mxu/mxu_fma_pack.hpp"
 #include "mxu/mxu_panel.hpp"
+#include "mxu/mxu_short.hpp"
 
 namespace tpu::model {
 namespace {
@@ -345,6 +346,64 @@ class DotBlocks {
   }
 };
 
+// A command of one segment: mxu_short.hpp.
+template <int MR, int NV>
+struct ShortDots {
+  static constexpr int64_t kRows = MR;
+  static constexpr int64_t kColumns = NV * kLanes;
+
+  template <bool kStream>
+  static inline __attribute__((always_inline)) void run(const ShortArgs& args, int64_t row) {
+    __m512 sum[MR][NV];
+    __m512 odd[MR][NV];
+    const float* a[MR];
+    float* out[MR];
+#pragma GCC unroll 4
+    for (int i = 0; i < MR; ++i) {
+      a[i] = args.lhs[row + i] + args.segment_at[0];
+      out[i] = reinterpret_cast<float*>(args.out + args.row_out[row + i]);
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) {
+        sum[i][v] = _mm512_setzero_ps();
+        odd[i][v] = _mm512_setzero_ps();
+      }
+    }
+    const int64_t groups = (args.segments[0].k + kGroup - 1) / kGroup;
+    const float* b = args.rhs;
+    for (int64_t group = 0; group < groups; ++group, b += 2 * kColumns) {
+      chain_step<MR, NV>(a, 2 * group, b, sum);
+      chain_step<MR, NV>(a, 2 * group + 1, b + kColumns, odd);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < MR; ++i) {
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) {
+        sum[i][v] = _mm512_add_ps(sum[i][v], odd[i][v]);
+        if (!args.zero_start) {
+          sum[i][v] = _mm512_add_ps(_mm512_loadu_ps(out[i] + v * kLanes), sum[i][v]);
+        }
+        sum[i][v] = canonical(_mm512_add_ps(sum[i][v], _mm512_setzero_ps()));
+        if constexpr (kStream) {
+          _mm512_stream_ps(out[i] + v * kLanes, sum[i][v]);
+        } else {
+          _mm512_storeu_ps(out[i] + v * kLanes, sum[i][v]);
+        }
+      }
+    }
+  }
+};
+
+void dot_multiply(const MxuBlockArgs& a) {
+  static constexpr const ShortFn* table[kMostVectors] = {
+      kShortRows<ShortDots<3, 1>, ShortDots<1, 1>>, kShortRows<ShortDots<3, 2>, ShortDots<1, 2>>,
+      kShortRows<ShortDots<3, 3>, ShortDots<1, 3>>, kShortRows<ShortDots<3, 4>, ShortDots<1, 4>>};
+  if (is_one_segment(a)) {
+    multiply_chunks<DotBlocks>(a, [](int64_t vectors) { return table[vectors - 1]; });
+  } else {
+    multiply_panels<DotBlocks>(a);
+  }
+}
+
 size_t dot_lhs_bytes(int64_t rows, int64_t segments) {
   return static_cast<size_t>(rows * dot_lhs_pitch(segments)) * sizeof(float);
 }
@@ -377,7 +436,7 @@ const MxuKernelSet* mxu_kernels_avx512_bf16() {
                                    .rhs_bytes = dot_rhs_bytes,
                                    .pack_lhs = dot_pack_lhs,
                                    .pack_rhs = dot_pack_rhs,
-                                   .multiply = multiply_panels<DotBlocks>,
+                                   .multiply = dot_multiply,
                                    .multiply_sparse = nullptr,
                                    .round_range = dot_round_range};
   return &set;
