@@ -3,10 +3,11 @@ tests/requirements.txt, started by run.py; each command prints one JSON object.
 
   references.py export-matmul N FILE        f32[N,N] x f32[N,N] for one core
   references.py export-chain N FILE         ten elementwise operations on N f32, split over 8 cores
-  references.py export-convnet BATCH FILE   the convnet's training step for 8 cores with this global batch
+  references.py export-convnet BATCH FILE [CHANNELS]
+      the convnet's training step for 8 cores with this global batch, and as many channels in each convolution
   references.py sgemm N ROUNDS              best seconds of OpenBLAS; threads and core type come from the environment
   references.py chain N ROUNDS              best seconds of NumPy
-  references.py convnet STEPS BATCH DATA WHERE
+  references.py convnet STEPS BATCH CHANNELS DATA WHERE
       seconds of each training step of the convnet in JAX; WHERE is cpu: one CPU device; jit: the eight devices of the
       plugin, which TPU_LIBRARY_PATH names, arguments with NamedSharding; shard_map: the same with jax.shard_map
 """
@@ -134,12 +135,14 @@ def convnet_model():
     return export
 
 
-def export_convnet(batch: str, path: str) -> dict:
-    """The example's training step with another batch."""
-    return write(convnet_model().export_train_step(CORES, batch=int(batch)), path)
+def export_convnet(batch: str, path: str, channels: str = "256") -> dict:
+    """The example's training step in another size."""
+    model = convnet_model()
+    shapes = model.weight_shapes(channels=(int(channels),) * 2)
+    return write(model.export_train_step(CORES, batch=int(batch), shapes=shapes), path)
 
 
-def convnet(steps: str, batch: str, data: str, where: str) -> dict:
+def convnet(steps: str, batch: str, channels: str, data: str, where: str) -> dict:
     """Steps of the example's very function, jitted, its state donated; the first one compiles."""
     import jax  # before the example, which asks for the CPU
     import optax
@@ -153,7 +156,7 @@ def convnet(steps: str, batch: str, data: str, where: str) -> dict:
     labels = np.load(Path(data) / "labels.npy")
     step = jax.jit(model.make_train_step(mesh if where == "shard_map" else None), donate_argnums=(0, 1),
                    in_shardings=(everywhere, everywhere, cut, cut), out_shardings=everywhere)
-    params = model.init_params(1)
+    params = model.init_params(1, model.weight_shapes(channels=(int(channels),) * 2))
     params, state = jax.device_put((params, optax.adam(model.LEARNING_RATE).init(params)), everywhere)
     seconds = []
     for i in range(int(steps)):

@@ -57,6 +57,7 @@ class Sizes:
     """How much is run."""
 
     convnet_batch: int = 200
+    convnet_channels: int = 256  # of each convolution
     convnet_steps: int = 5  # a round; the first one is not counted
     matmul: int = 2048
     matmul_launches: int = 6
@@ -68,9 +69,9 @@ class Sizes:
     core_options: tuple[str, ...] = ()  # of steps.py
 
 
-SMOKE = Sizes(convnet_batch=8, convnet_steps=2, matmul=256, matmul_launches=2, amx=128, chain=1 << 16, chain_launches=2,
-              resnet=("--batch", "2", "--image", "32", "--stages", "1,1,1,1"), core_seconds=0,
-              core_options=("--smoke",))
+SMOKE = Sizes(convnet_batch=8, convnet_channels=8, convnet_steps=2, matmul=256, matmul_launches=2, amx=128,
+              chain=1 << 16, chain_launches=2, resnet=("--batch", "2", "--image", "32", "--stages", "1,1,1,1"),
+              core_seconds=0, core_options=("--smoke",))
 
 
 class Skipped(Exception):
@@ -194,9 +195,9 @@ class Convnet:
                        check=True)
         example = ROOT / "examples" / "mnist_convnet"
         graph = example / "train_step.mlirbc"
-        if bench.sizes.convnet_batch != Sizes.convnet_batch:
+        if (bench.sizes.convnet_batch, bench.sizes.convnet_channels) != (Sizes.convnet_batch, Sizes.convnet_channels):
             graph = bench.scratch / graph.name
-            bench.reference("export-convnet", str(bench.sizes.convnet_batch), graph)
+            bench.reference("export-convnet", str(bench.sizes.convnet_batch), graph, str(bench.sizes.convnet_channels))
         bench.compile(graph)
         self.config = bench.scratch / "train.toml"
         lines = (example / "train.toml.in").read_text(encoding="utf-8").splitlines()
@@ -237,8 +238,8 @@ class Convnet:
     def jax(self, where: str, **environment: str) -> tuple[float, str]:
         """JAX on `where` (references.py)."""
         sizes = self.bench.sizes
-        run = self.bench.reference("convnet", str(sizes.convnet_steps), str(sizes.convnet_batch), self.data, where,
-                                   **environment)
+        run = self.bench.reference("convnet", str(sizes.convnet_steps), str(sizes.convnet_batch),
+                                   str(sizes.convnet_channels), self.data, where, **environment)
         return median(run["step_seconds"][1:]), run["what"]
 
 

@@ -84,7 +84,7 @@ def bert_layer(smoke: bool) -> Step:
     x, target = normal(rng, *shape), normal(rng, *shape)
     layer = bert.Layer(config)
     keys = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
-    params = layer.init(keys, x)["params"]
+    params = jax.jit(layer.init)(keys, x)["params"]  # one by one, its operations take seconds to compile
 
     def apply(p, x, seed):
         key = jax.random.wrap_key_data(seed, impl="threefry2x32")
@@ -100,7 +100,7 @@ def resnet_bottleneck(smoke: bool) -> Step:
     shape = (images, side, side, 4 * features)
     x, target = normal(rng, *shape), normal(rng, *shape)
     block = resnet50.Bottleneck(features, 1)
-    variables = block.init(jax.random.key(0), x)
+    variables = jax.jit(block.init)(jax.random.key(0), x)
     # The last norm starts with a scale of zero, behind which all gradients are zero.
     params = jax.tree.map(lambda a: a if a.ndim > 1 else a + 0.5, variables["params"])
 
