@@ -1,7 +1,7 @@
 // What kernels for commands of few terms share, whose results take longer to store than to compute:
-// chunks of rows are finished over all columns, one chunk after the other, so that stores go through
-// memory in order. All chains and running values stay in registers. Included by one unit per
-// instruction set; everything is internal to it.
+// chunks of rows are finished over all columns, one chunk after the other, so that stores go
+// through memory in order. All chains and running values stay in registers. Included by one unit
+// per instruction set; everything is internal to it.
 //
 // Of all the +0 that the law adds, only the last is added. Why: computations that differ in the
 // sign of zeros only go on to differ in nothing else, since x + (+-0) = x for x != 0 and a product
