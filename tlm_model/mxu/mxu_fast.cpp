@@ -54,10 +54,10 @@ struct KBlock {
   bool rhs_finite;
 };
 
-// Whether multiply_sparse is worth a call: it takes whole groups of columns in their place, and few
-// terms are computed faster than looked at.
+// Whether multiply_sparse is worth a call: it takes whole panels in their place, as many as make
+// sparse_columns, and few terms are computed faster than looked at.
 bool may_skip_zeros(const MxuJob& job, const MxuKernelSet& set) {
-  return set.sparse_columns > 0 && job.n_count[1] >= set.sparse_columns &&
+  return set.sparse_columns > 0 && job.n_count[1] >= set.nr && job.n() >= set.sparse_columns &&
          job.n_out_stride[1] == static_cast<int64_t>(sizeof(float)) &&
          job.taps() * job.k() > kMxuSegment;
 }

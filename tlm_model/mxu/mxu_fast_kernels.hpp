@@ -21,10 +21,11 @@ struct MxuSegment {
 };
 
 // At most nr columns of the result that are computed together. Consecutive in the inner n run
-// (n_rhs_stride and n_out_stride apart) unless the two lists give each column's place.
+// (n_rhs_stride and n_out_stride apart) unless a list gives each column's place; a list of rhs
+// alone is one whose results lie n_out_stride apart.
 struct MxuPanel {
-  int64_t rhs_offset;  // bytes of the first column; 0 with lists
-  int64_t out_offset;
+  int64_t rhs_offset;          // bytes of the first column; 0 with a list of rhs
+  int64_t out_offset;          // 0 with a list of results
   int64_t count;               // 1..nr
   const int64_t* rhs_columns;  // bytes by column, or null
   const int64_t* out_columns;

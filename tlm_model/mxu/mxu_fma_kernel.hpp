@@ -88,7 +88,7 @@ struct Chain {
     pad(2 * steps, acc);
   }
 
-  // Of a chain that ends before term `end` of a segment.
+  // + 0 for a chain that ends before term `end` of a segment, where `end` is not behind it.
   static inline __attribute__((always_inline)) void pad(int64_t end, F (&acc)[MR][NV]) {
     if (end >= kMxuSegment) {
       return;

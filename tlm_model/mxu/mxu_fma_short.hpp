@@ -1,4 +1,4 @@
-// FMA kernels for commands of few terms: those of one segment, or of a few terms a tap. Included by
+// FMA kernels for commands of few terms: those that end in one segment, or have a few terms a tap. Included by
 // one unit per instruction set; everything is internal to it.
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace tpu::model {
 namespace {
 
-// MR rows by NV vectors. kOne: the command has one segment. kTerms: of every segment; 0: as the
+// MR rows by NV vectors. kOne: there is one segment. kTerms: of every segment; 0: as the
 // segments say.
 template <class V, int MR, int NV, bool kOne, int kTerms>
 struct ShortBlock {
@@ -164,7 +164,7 @@ struct ShortTable {
 inline bool has_few_terms(const MxuBlockArgs& a) {
   for (int64_t s = 0; s < a.segment_count; ++s) {
     if (a.segments[s].k > kShortTerms) {
-      return is_one_segment(a);
+      return ends_in_one_segment(a);
     }
   }
   return a.pads;

@@ -346,7 +346,7 @@ class DotBlocks {
   }
 };
 
-// A command of one segment: mxu_short.hpp.
+// A single segment that ends a command: mxu_short.hpp.
 template <int MR, int NV>
 struct ShortDots {
   static constexpr int64_t kRows = MR;
@@ -397,7 +397,7 @@ void dot_multiply(const MxuBlockArgs& a) {
   static constexpr const ShortFn* table[kMostVectors] = {
       kShortRows<ShortDots<3, 1>, ShortDots<1, 1>>, kShortRows<ShortDots<3, 2>, ShortDots<1, 2>>,
       kShortRows<ShortDots<3, 3>, ShortDots<1, 3>>, kShortRows<ShortDots<3, 4>, ShortDots<1, 4>>};
-  if (is_one_segment(a)) {
+  if (ends_in_one_segment(a)) {
     multiply_chunks<DotBlocks>(a, [](int64_t vectors) { return table[vectors - 1]; });
   } else {
     multiply_panels<DotBlocks>(a);

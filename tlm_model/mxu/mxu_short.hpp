@@ -8,7 +8,8 @@
 // with a zero is a zero; the last +0 turns -0 into +0. So the +0 of terms beyond K and of the other
 // taps' empty segments may go, a chain may begin with its first product instead of +0, and the
 // running value with the first sum. The command's last tile must have empty segments (`pads`), or
-// there is no last +0.
+// there is no last +0. Between K blocks a result may be -0 where the law has +0: the last block ends
+// with +0 whichever kernel computes it.
 #pragma once
 
 #include "mxu/mxu_panel.hpp"
@@ -64,8 +65,9 @@ template <class Block, class Tail>
 inline constexpr ShortFn kShortRows[2] = {short_rows<Block, Tail, false>,
                                           short_rows<Block, Tail, true>};
 
-// Whether this is all of a command of one segment.
-inline bool is_one_segment(const MxuBlockArgs& a) {
+// Whether this is a single segment that ends a command: all of it, or what is left for the last K
+// block.
+inline bool ends_in_one_segment(const MxuBlockArgs& a) {
   return a.segment_count == 1 && a.last && a.pads;
 }
 

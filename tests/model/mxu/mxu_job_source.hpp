@@ -49,9 +49,10 @@ struct OwnedJob {
   std::vector<uint8_t> lhs, rhs;
   std::vector<uint32_t> out;
 
-  model::MxuJob on(std::vector<uint32_t>& target) const {
+  model::MxuJob on(std::vector<uint32_t>& target) const { return on(target.data()); }
+  model::MxuJob on(uint32_t* target) const {
     model::MxuJob j = job;
-    j.out = reinterpret_cast<uint8_t*>(target.data()) +
+    j.out = reinterpret_cast<uint8_t*>(target) +
             (job.out - reinterpret_cast<const uint8_t*>(out.data()));
     return j;
   }

@@ -2,6 +2,10 @@
 // law adds: same bits for any number of taps and terms, also where sums are -0.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
+#include <random>
+
 #include "mxu_same_bits.hpp"
 
 namespace tpu::model {
@@ -105,6 +109,53 @@ TEST(MxuShort, ZerosOfBothSigns) {
     zeros += std::count(out.begin(), out.end(), 0U);
   }
   EXPECT_GT(zeros, 10000);
+}
+
+// One value for all elements.
+void set_all(std::vector<uint8_t>& bytes, float value) {
+  for (size_t i = 0; i + sizeof value <= bytes.size(); i += sizeof value) {
+    std::memcpy(&bytes[i], &value, sizeof value);
+  }
+}
+
+// Every chain, sum and result is a flushed -0 until the law adds +0: for terms beyond K or for empty
+// segments, which tiles of few rows do not have.
+TEST(MxuShort, OnlyTheLawMakesZerosPositive) {
+  const auto expect_zeros = [](int64_t k, int64_t n, uint16_t rows) {
+    OwnedJob owned =
+        test::packed_job({.rows = 9, .k = k, .n = n, .accumulate = true}, 1, Values::kNormal);
+    set_all(owned.lhs, 0x1p-70F);
+    set_all(owned.rhs, -0x1p-70F);
+    std::fill(owned.out.begin(), owned.out.end(), 0x80000000U);
+    spec::MxuShape shape;
+    shape.rows = rows;
+    expect_same(owned, std::to_string(k) + " terms, tiles of " + std::to_string(rows), shape);
+  };
+  for (const int64_t n : {16, 20, 48, 64}) {
+    for (int64_t k = 93; k <= 130; ++k) {
+      expect_zeros(k, n, 128);
+    }
+    for (const int64_t k : {3, 12, 25, 31, 32, 33, 40, 63, 64, 70}) {
+      expect_zeros(k, n, 32);
+      expect_zeros(k, n, 64);
+    }
+  }
+}
+
+// The last K block is short, and panels before it are done by the kernel that skips zeros.
+TEST(MxuShort, BehindPanelsWhoseZerosAreSkipped) {
+  std::mt19937_64 rng(3);
+  for (const int64_t n : {80, 96, 144, 208}) {
+    for (const int64_t taps : {1, 16}) {
+      OwnedJob owned = tapped_job(60, taps, taps == 1 ? 266 : 5, n, 30, Values::kNormal);
+      for (size_t i = 0; i + sizeof(float) <= owned.lhs.size(); i += sizeof(float)) {
+        if (rng() % 16 != 0) {
+          std::memset(&owned.lhs[i], 0, sizeof(float));
+        }
+      }
+      expect_same(owned, std::to_string(n) + " columns, " + std::to_string(taps) + " taps");
+    }
+  }
 }
 
 // Results that are stored around the caches, where rows are whole lines; the others beside them.
