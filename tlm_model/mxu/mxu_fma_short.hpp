@@ -1,5 +1,5 @@
-// FMA kernels for commands of few terms: those that end in one segment, or have a few terms a tap. Included by
-// one unit per instruction set; everything is internal to it.
+// FMA kernels for commands of few terms: those that end in one segment, or have a few terms a tap.
+// Included by one unit per instruction set; everything is internal to it.
 #pragma once
 
 #include "mxu/mxu_fma_kernel.hpp"

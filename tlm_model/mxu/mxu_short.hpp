@@ -8,8 +8,8 @@
 // with a zero is a zero; the last +0 turns -0 into +0. So the +0 of terms beyond K and of the other
 // taps' empty segments may go, a chain may begin with its first product instead of +0, and the
 // running value with the first sum. The command's last tile must have empty segments (`pads`), or
-// there is no last +0. Between K blocks a result may be -0 where the law has +0: the last block ends
-// with +0 whichever kernel computes it.
+// there is no last +0. Between K blocks a result may be -0 where the law has +0: the last block
+// ends with +0 whichever kernel computes it.
 #pragma once
 
 #include "mxu/mxu_panel.hpp"

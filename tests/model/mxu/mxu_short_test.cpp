@@ -118,8 +118,8 @@ void set_all(std::vector<uint8_t>& bytes, float value) {
   }
 }
 
-// Every chain, sum and result is a flushed -0 until the law adds +0: for terms beyond K or for empty
-// segments, which tiles of few rows do not have.
+// Every chain, sum and result is a flushed -0 until the law adds +0: for terms beyond K or for
+// empty segments, which tiles of few rows do not have.
 TEST(MxuShort, OnlyTheLawMakesZerosPositive) {
   const auto expect_zeros = [](int64_t k, int64_t n, uint16_t rows) {
     OwnedJob owned =
