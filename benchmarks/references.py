@@ -135,11 +135,14 @@ def convnet_model():
     return export
 
 
+def convnet_shapes(channels: str) -> list[tuple[int, ...]]:
+    """Shapes of the example's weights with so many channels in each convolution."""
+    return convnet_model().weight_shapes(channels=(int(channels),) * 2)
+
+
 def export_convnet(batch: str, path: str, channels: str = "256") -> dict:
     """The example's training step in another size."""
-    model = convnet_model()
-    shapes = model.weight_shapes(channels=(int(channels),) * 2)
-    return write(model.export_train_step(CORES, batch=int(batch), shapes=shapes), path)
+    return write(convnet_model().export_train_step(CORES, batch=int(batch), shapes=convnet_shapes(channels)), path)
 
 
 def convnet(steps: str, batch: str, channels: str, data: str, where: str) -> dict:
@@ -156,7 +159,7 @@ def convnet(steps: str, batch: str, channels: str, data: str, where: str) -> dic
     labels = np.load(Path(data) / "labels.npy")
     step = jax.jit(model.make_train_step(mesh if where == "shard_map" else None), donate_argnums=(0, 1),
                    in_shardings=(everywhere, everywhere, cut, cut), out_shardings=everywhere)
-    params = model.init_params(1, model.weight_shapes(channels=(int(channels),) * 2))
+    params = model.init_params(1, convnet_shapes(channels))
     params, state = jax.device_put((params, optax.adam(model.LEARNING_RATE).init(params)), everywhere)
     seconds = []
     for i in range(int(steps)):

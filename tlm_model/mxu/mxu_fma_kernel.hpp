@@ -110,6 +110,15 @@ struct Ends {
   bool last;
 };
 
+// The running values that follow those at c behind a segment of this sum.
+template <class V>
+inline __attribute__((always_inline)) typename V::F next_running(const float* c, typename V::F sum,
+                                                                 const Ends& ends) {
+  typename V::F running = V::add(ends.start ? V::zero() : V::loadu(c), sum);
+  running = ends.pad ? V::add(running, V::zero()) : running;
+  return ends.last ? V::canonical(running) : running;
+}
+
 // One segment: running = running + (even + odd).
 template <class V, int MR, int NV, bool kWhole>
 inline __attribute__((always_inline)) void add_segment(const BlockArgs& args, int64_t at,
@@ -156,11 +165,7 @@ inline __attribute__((always_inline)) void add_segment(const BlockArgs& args, in
     store([](const float* c, typename V::F sum) { return V::add(V::loadu(c), sum); });
     return;
   }
-  store([&](const float* c, typename V::F sum) {
-    typename V::F running = V::add(ends.start ? V::zero() : V::loadu(c), sum);
-    running = ends.pad ? V::add(running, V::zero()) : running;
-    return ends.last ? V::canonical(running) : running;
-  });
+  store([&](const float* c, typename V::F sum) { return next_running<V>(c, sum, ends); });
 }
 
 // One segment with both chains in registers.
@@ -203,12 +208,7 @@ inline __attribute__((always_inline)) void add_both(const BlockArgs& args, int64
     float* c = args.out[i];
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) {
-      F running = V::add(ends.start ? V::zero() : V::loadu(c + v * V::kWidth), even[i][v]);
-      if (ends.pad || ends.last) {
-        running = ends.pad ? V::add(running, V::zero()) : running;
-        running = ends.last ? V::canonical(running) : running;
-      }
-      V::storeu(c + v * V::kWidth, running);
+      V::storeu(c + v * V::kWidth, next_running<V>(c + v * V::kWidth, even[i][v], ends));
     }
   }
 }

@@ -252,16 +252,10 @@ struct PanelPacker {
       }
       return;
     }
-    if (evenly_apart(k_rhs, segment.k, E::kBytes)) {
-      pack_transposed(base + k_rhs[0]);
-      return;
-    }
     KRun runs[kMxuSegment];
     const int64_t run_count = find_runs(k_rhs, runs);
-    if (run_count * kVec <= segment.k) {
-      for (int64_t n = 0; n < width; n += kVec) {
-        pack_transposed_runs(base, n, runs, run_count);
-      }
+    if (run_count == 1 || run_count * kVec <= segment.k) {
+      pack_transposed(base, runs, run_count);
       return;
     }
     for (int64_t k = 0; k < segment.k; ++k) {
@@ -298,54 +292,30 @@ struct PanelPacker {
     return count;
   }
 
-  // Up to eight columns from n on.
-  void pack_transposed_runs(const uint8_t* base, int64_t n, const KRun* runs,
-                            int64_t run_count) const {
-    alignas(32) float edge[kVec][kMxuSegment + kVec];
-    for (int64_t i = 0; i < kVec; ++i) {
-      const int64_t used = n + i < panel.count ? run_count : 0;
-      for (int64_t r = 0; r < used; ++r) {
-        E::copy(base + column(n + i) + runs[r].bytes, runs[r].count, edge[i] + runs[r].first, 0);
-      }
-      if (used == 0) {
-        std::memset(edge[i], 0, sizeof edge[i]);
-      }
-    }
-    for (int64_t k = 0; k < segment.k; k += kVec) {
-      __m256 r[kVec];
-      for (int64_t i = 0; i < kVec; ++i) {
-        r[i] = _mm256_load_ps(edge[i] + k);
-      }
-      transpose8(r);
-      for (int64_t i = 0; i < kVec && k + i < segment.k; ++i) {
-        _mm256_storeu_ps(to + (k + i) * width + n, r[i]);
-      }
-    }
-  }
-
-  // Columns lie apart and k is contiguous: 8x8 transposes.
-  void pack_transposed(const uint8_t* base) const {
-    alignas(32) float edge[kVec][kMxuSegment];
-    const int64_t next = width * a.n_rhs_stride;  // the panel that follows, as a rule
+  // Columns lie apart and k in a few runs: 8x8 transposes.
+  void pack_transposed(const uint8_t* base, const KRun* runs, int64_t run_count) const {
+    alignas(32) float edge[kVec][kMxuSegment + kVec];  // the last run ends with a group of eight
+    const int64_t next = width * a.n_rhs_stride;       // the panel that follows, as a rule
     for (int64_t n = 0; n < width; n += kVec) {
       const int64_t columns = panel.count - n < kVec ? panel.count - n : kVec;
-      const bool whole = columns == kVec && segment.k % kVec == 0;
+      const bool whole = columns == kVec && segment.k % kVec == 0 && run_count == 1;
       for (int64_t i = 0; i < kVec && !whole; ++i) {
-        const int64_t k = i < columns ? segment.k : 0;
-        if (k > 0) {
-          E::copy(base + column(n + i), k, edge[i], 0);
+        if (i >= columns) {
+          std::memset(edge[i], 0, sizeof edge[i]);
         }
-        std::memset(edge[i] + k, 0, static_cast<size_t>(kMxuSegment - k) * sizeof(float));
+        for (int64_t r = 0; i < columns && r < run_count; ++r) {
+          E::copy(base + column(n + i) + runs[r].bytes, runs[r].count, edge[i] + runs[r].first, 0);
+        }
       }
       for (int64_t i = 0; i < columns; ++i) {
-        fetch(base + column(n + i) + next);
-        fetch(base + column(n + i) + next + 64);
+        fetch(base + runs[0].bytes + column(n + i) + next);
+        fetch(base + runs[0].bytes + column(n + i) + next + 64);
       }
       for (int64_t k = 0; k < segment.k; k += kVec) {
         __m256 r[kVec];
         for (int64_t i = 0; i < kVec; ++i) {
-          r[i] =
-              whole ? E::load8(base + column(n + i) + k * E::kBytes) : _mm256_load_ps(edge[i] + k);
+          r[i] = whole ? E::load8(base + runs[0].bytes + column(n + i) + k * E::kBytes)
+                       : _mm256_load_ps(edge[i] + k);
         }
         transpose8(r);
         for (int64_t i = 0; i < kVec && k + i < segment.k; ++i) {

@@ -170,17 +170,6 @@ inline bool has_few_terms(const MxuBlockArgs& a) {
   return a.pads;
 }
 
-// Terms of every segment, 0 if they differ or are more than kernels are made for.
-inline int64_t fixed_terms(const MxuBlockArgs& a) {
-  const int64_t terms = a.segments[0].k;
-  for (int64_t s = 1; s < a.segment_count; ++s) {
-    if (a.segments[s].k != terms) {
-      return 0;
-    }
-  }
-  return terms <= kFixedTerms ? terms : 0;
-}
-
 template <class V>
 void fma_multiply(const MxuBlockArgs& a) {
   static constexpr ShortTable<V> table;
@@ -188,7 +177,8 @@ void fma_multiply(const MxuBlockArgs& a) {
     multiply_panels<FmaBlocks<V>>(a);
     return;
   }
-  const int64_t terms = fixed_terms(a);
+  // Each of several short segments is a tap: all have as many terms.
+  const int64_t terms = a.segments[0].k <= kFixedTerms ? a.segments[0].k : 0;
   multiply_chunks<FmaBlocks<V>>(a, [&](int64_t vectors) {
     return a.segment_count == 1 ? table.one[vectors] : table.many[vectors][terms];
   });

@@ -82,16 +82,22 @@ struct Edge {
   }
 };
 
+// Whether the results of these rows begin with lines of the cache. `out`: of the panel.
+inline bool begin_lines(const uint8_t* out, const int64_t* row_out, int64_t rows) {
+  uintptr_t bits = 0;
+  for (int64_t i = 0; i < rows; ++i) {
+    bits |= reinterpret_cast<uintptr_t>(out + row_out[i]);
+  }
+  return bits % kLine == 0;
+}
+
 // Moves finished results to their place around the caches; false when they are not whole lines.
 template <class K>
 bool stream_rows(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int64_t rows,
                  const Edge<K>& edge) {
   constexpr int64_t kHalfLine = 8;  // floats
-  for (int64_t i = 0; i < rows; ++i) {
-    const uint8_t* const out = a.out + a.row_out[row + i] + panel.out_offset;
-    if (reinterpret_cast<uintptr_t>(out) % kLine != 0) {
-      return false;
-    }
+  if (!begin_lines(a.out + panel.out_offset, a.row_out + row, rows)) {
+    return false;
   }
   for (int64_t i = 0; i < rows; ++i) {
     auto* const out = reinterpret_cast<float*>(a.out + a.row_out[row + i] + panel.out_offset);

@@ -94,10 +94,8 @@ void multiply_chunks(const MxuBlockArgs& a, Pick pick) {
                              .zero_start = a.zero_start,
                              .last = a.last,
                              .ahead = a.rows_left - row - rows};
-        bool lines = stream && panel.count * 4 % kLine == 0;
-        for (int64_t i = 0; lines && i < rows; ++i) {
-          lines = reinterpret_cast<uintptr_t>(args.out + args.row_out[i]) % kLine == 0;
-        }
+        const bool lines =
+            stream && panel.count * 4 % kLine == 0 && begin_lines(args.out, args.row_out, rows);
         pick(panel.count / K::kWidth)[lines ? 1 : 0](args);
       } else if (p >= a.first_panel && row == 0) {
         multiply_panel<K>(a, p, rhs);

@@ -17,6 +17,7 @@ namespace {
 
 // A dense copy is cut into no smaller parts, however slow the host is.
 constexpr uint64_t kLeastPartBytes = 64 << 10;
+
 MemoryView moved(MemoryView view, uint64_t offset) {
   if (view.flat != nullptr) {
     view.flat += static_cast<int64_t>(offset);
