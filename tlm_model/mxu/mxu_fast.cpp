@@ -51,6 +51,7 @@ struct KBlock {
   int64_t first;
   int64_t count;
   int64_t k;
+  bool packed;  // in a place of its own
   bool rhs_finite;
 };
 
@@ -100,9 +101,9 @@ class FastRun {
     rows_ = static_cast<int64_t>(plan_.row_lhs.size());
     space.row_at.resize(plan_.row_lhs.size());
     space.segment_at.resize(plan_.segments.size());
-    skips_zeros_ = may_skip_zeros(job, set);
+    choose_k_step(job);
     place_lhs(job);
-    choose_blocks(job);
+    choose_row_blocks(job);
   }
 
   void run(bool accumulate) {
@@ -113,21 +114,24 @@ class FastRun {
       args_.panels = plan_.panels.data() + p;
       args_.panel_count = std::min(step, panel_count - p);
       const int64_t outer = rows_at_once();
-      const bool keep = rows_ > outer || (placed_ && !few_rows_);
-      if (keep) {
-        for (KBlock& block : space_.k_blocks) {
-          pack_rhs(block, true);
+      keep_ = rows_ > outer || over_k_;
+      for (KBlock& block : space_.k_blocks) {
+        block.packed = false;
+        if (over_k_) {
+          pack_rhs(block);
         }
       }
       for (int64_t row = 0; row < rows_; row += outer) {
         const int64_t end = std::min(row + outer, rows_);
-        multiply_over_k(row, end, keep, accumulate);
-        for (KBlock& block : space_.k_blocks) {
-          if (!keep) {
-            pack_rhs(block, false);
+        multiply_over_k(row, end, accumulate);
+        for (size_t i = 0; i < space_.k_blocks.size(); ++i) {
+          KBlock& block = space_.k_blocks[i];
+          if (!block.packed) {
+            pack_rhs(block);
+            fetch_behind(i, std::min(step, panel_count - p - args_.panel_count));
           }
           use(block, accumulate);
-          args_.packed_rhs = packed_rhs(block, keep);
+          args_.packed_rhs = packed_rhs(block);
           row_blocks(row, end, p == 0);
         }
       }
@@ -206,21 +210,27 @@ class FastRun {
     placed_ = true;
   }
 
-  void choose_blocks(const MxuJob& job) {
-    constexpr int64_t kLhsRoom = 512 * 1024;  // of packed rows: a part of the second-level cache
-    constexpr int64_t kRowGranule = 32;
-    constexpr int64_t kFewSegments = 4;
-    constexpr int64_t kManyBytes = 1 << 20;  // of results
+  // Of few rows packing takes longer than the products, so that zeros are not worth a look.
+  void choose_k_step(const MxuJob& job) {
     const auto segments = static_cast<int64_t>(plan_.segments.size());
     few_rows_ = rows_ <= set_.few_rows && segments > 2 * set_.few_rows_segments;
     k_step_ = std::min(few_rows_ ? set_.few_rows_segments : set_.block_segments, segments);
+    skips_zeros_ = !few_rows_ && may_skip_zeros(job, set_);
+  }
+
+  void choose_row_blocks(const MxuJob& job) {
+    constexpr int64_t kLhsRoom = 512 * 1024;  // of packed rows: a part of the second-level cache
+    constexpr int64_t kRowGranule = 32;
+    constexpr size_t kFewSegments = 4;
+    constexpr int64_t kManyBytes = 1 << 20;  // of results
+    over_k_ = skips_zeros_ && placed_;
     block_rows_ = set_.block_rows;
     if (!placed_) {
       const int64_t room = kLhsRoom / static_cast<int64_t>(set_.lhs_bytes(1, k_step_));
       block_rows_ = std::min(block_rows_, std::max(room / kRowGranule, int64_t{1}) * kRowGranule);
     }
-    args_.stream_out =
-        !job.accumulate && segments <= kFewSegments && rows_ * job.n() * 4 >= kManyBytes;
+    args_.stream_out = !job.accumulate && plan_.segments.size() <= kFewSegments &&
+                       rows_ * job.n() * 4 >= kManyBytes;
   }
 
   // Where the bits of `count` floats go.
@@ -237,7 +247,11 @@ class FastRun {
     space_.k_blocks.clear();
     for (int64_t s = 0; s < segment_count; s += k_step_) {
       KBlock block{
-          .first = s, .count = std::min(k_step_, segment_count - s), .k = 0, .rhs_finite = false};
+          .first = s,
+          .count = std::min(k_step_, segment_count - s),
+          .k = 0,
+          .packed = false,
+          .rhs_finite = false};
       for (int64_t i = 0; i < block.count; ++i) {
         block.k += plan_.segments[static_cast<size_t>(s + i)].k;
       }
@@ -274,11 +288,22 @@ class FastRun {
     args_.rhs_finite = block.rhs_finite;
   }
 
-  // Place of a block's packed rhs; with `all`, every K block has one of its own.
-  void* packed_rhs(const KBlock& block, bool all) {
-    const auto segments = all ? static_cast<int64_t>(plan_.segments.size()) : block.count;
+  // Has the rhs that is packed behind K block i's fetched: the next one's, or the first one's of the
+  // `panels` that follow.
+  void fetch_behind(size_t i, int64_t panels) {
+    const bool end = i + 1 == space_.k_blocks.size();
+    const KBlock& next = space_.k_blocks[end ? 0 : i + 1];
+    args_.next_segments = plan_.segments.data() + next.first;
+    args_.next_segment_count = next.count;
+    args_.next_panels = args_.panels + (end ? args_.panel_count : 0);
+    args_.next_panel_count = end ? panels : args_.panel_count;
+  }
+
+  // Place of a block's packed rhs.
+  void* packed_rhs(const KBlock& block) {
+    const auto segments = keep_ ? static_cast<int64_t>(plan_.segments.size()) : block.count;
     auto* base = static_cast<uint8_t*>(space_.rhs.get(set_.rhs_bytes(args_.panel_count, segments)));
-    return base + (all ? set_.rhs_bytes(args_.panel_count, block.first) : 0);
+    return base + (keep_ ? set_.rhs_bytes(args_.panel_count, block.first) : 0);
   }
 
   uint64_t rhs_bytes_read(const KBlock& block) const {
@@ -289,24 +314,24 @@ class FastRun {
     return static_cast<uint64_t>(block.k * columns) * (args_.rhs_is_bf16 ? 2 : 4);
   }
 
-  void pack_rhs(KBlock& block, bool all) {
+  void pack_rhs(KBlock& block) {
     const HostTimer timer(HostWork::kMxuPack, rhs_bytes_read(block));
     use(block, true);
-    args_.packed_rhs = packed_rhs(block, all);
+    args_.packed_rhs = packed_rhs(block);
     block.rhs_finite = set_.pack_rhs(args_);
+    block.packed = keep_;
   }
 
   // With all of K at hand, rows of many zeros are computed first, in one go. Notes the panels that
   // are done.
-  void multiply_over_k(int64_t begin, int64_t end, bool keep, bool accumulate) {
+  void multiply_over_k(int64_t begin, int64_t end, bool accumulate) {
     space_.panels_done.assign(static_cast<size_t>((end - begin - 1) / block_rows_ + 1), 0);
-    asked_ = keep && placed_ && skips_zeros_;
-    for (int64_t row = begin; asked_ && row < end; row += block_rows_) {
+    for (int64_t row = begin; over_k_ && row < end; row += block_rows_) {
       space_.block_args.clear();
       use_rows(row, end);
       for (const KBlock& block : space_.k_blocks) {
         use(block, accumulate);
-        args_.packed_rhs = packed_rhs(block, keep);
+        args_.packed_rhs = packed_rhs(block);
         space_.block_args.push_back(args_);
       }
       space_.panels_done[static_cast<size_t>((row - begin) / block_rows_)] = set_.multiply_sparse(
@@ -341,10 +366,11 @@ class FastRun {
                  static_cast<int64_t>(bytes / sizeof(float)));
         set_.pack_lhs(args_);
       }
-      if (!asked_ && skips_zeros_) {
+      if (!over_k_ && skips_zeros_) {
         args_.first_panel = set_.multiply_sparse(&args_, 1);
       }
       set_.multiply(args_);
+      args_.next_segment_count = 0;
     }
   }
 
@@ -354,11 +380,12 @@ class FastRun {
   MxuBlockArgs args_{};
   int64_t rows_ = 0;
   bool placed_ = false;    // lhs needs no packing
-  bool few_rows_ = false;  // each K block's rhs is packed when it is used
+  bool few_rows_ = false;  // K blocks are short
   int64_t k_step_ = 0;     // segments of a K block
   int64_t block_rows_ = 0;
   bool skips_zeros_ = false;
-  bool asked_ = false;  // whether multiply_sparse has seen the rows already
+  bool over_k_ = false;  // multiply_sparse gets all of K
+  bool keep_ = false;    // every K block's packed rhs has a place of its own
 };
 
 // Byte offset of index `index` of a counted-stride nest (index 0 outermost).
@@ -403,8 +430,9 @@ double density_of_lhs(const MxuJob& job) {
 // at a higher pace; it is where less than `density` of lhs is not zero.
 bool worth_skipping_zeros(const MxuJob& job, const MxuKernelSet& set, double density) {
   constexpr int64_t kTerms = int64_t{4} << 20;  // of a job that is worth a look
-  return may_skip_zeros(job, set) && job.n_count[1] % set.sparse_columns == 0 &&
-         job.terms() >= kTerms && density_of_lhs(job) < density;
+  return may_skip_zeros(job, set) && job.rows() > set.few_rows &&
+         job.n_count[1] % set.sparse_columns == 0 && job.terms() >= kTerms &&
+         density_of_lhs(job) < density;
 }
 
 bool has_avx512() {

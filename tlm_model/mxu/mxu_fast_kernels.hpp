@@ -57,6 +57,12 @@ struct MxuBlockArgs {
   bool last;            // canonicalise NaN
   bool pads;            // the command's last segment has `pad`
   bool stream_out;      // results are many, of few terms each: better stored around the caches
+  // Segments and panels whose rhs is packed next, for `multiply` to fetch meanwhile; counts of 0 if
+  // there is nothing to fetch.
+  const MxuSegment* next_segments;
+  int64_t next_segment_count;
+  const MxuPanel* next_panels;
+  int64_t next_panel_count;
   void* packed_lhs;
   void* packed_rhs;
   // Sets with round_range: where each row's operands lie, rounded, and where each segment begins in
@@ -76,8 +82,8 @@ struct MxuBlockArgs {
 struct MxuKernelSet {
   int64_t nr;              // columns of a panel
   int64_t block_segments;  // segments of a K block
-  // Long commands of at most few_rows rows have K blocks of few_rows_segments instead, and each is
-  // used as soon as its rhs is packed: nothing else needs rhs again. 0: no such commands.
+  // Commands of at most few_rows rows have K blocks of few_rows_segments instead, if K has more
+  // than two of them: rhs of one is fetched while that before is computed. 0: no such commands.
   int64_t few_rows;
   int64_t few_rows_segments;
   int64_t block_rows;    // rows packed at once, at most

@@ -42,8 +42,8 @@ struct Avx2 {
 const MxuKernelSet* mxu_kernels_avx2() {
   static constexpr MxuKernelSet set = {.nr = 16,
                                        .block_segments = 8,
-                                       .few_rows = 0,
-                                       .few_rows_segments = 0,
+                                       .few_rows = 64,
+                                       .few_rows_segments = 4,
                                        .block_rows = 48,
                                        .outer_rows = 192,
                                        .block_panels = 32,

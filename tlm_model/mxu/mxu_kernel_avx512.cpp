@@ -59,8 +59,8 @@ struct Avx512 {
 const MxuKernelSet* mxu_kernels_avx512() {
   static constexpr MxuKernelSet set = {.nr = 64,
                                        .block_segments = 8,
-                                       .few_rows = 0,
-                                       .few_rows_segments = 0,
+                                       .few_rows = 64,
+                                       .few_rows_segments = 4,
                                        .block_rows = 96,
                                        .outer_rows = 384,
                                        .block_panels = 8,

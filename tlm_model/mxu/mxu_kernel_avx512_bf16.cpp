@@ -417,8 +417,8 @@ size_t dot_rhs_bytes(int64_t panels, int64_t segments) {
 const MxuKernelSet* mxu_kernels_avx512_bf16() {
   static const MxuKernelSet set = {.nr = DotBlocks::kPanel,
                                    .block_segments = 8,
-                                   .few_rows = 0,
-                                   .few_rows_segments = 0,
+                                   .few_rows = 64,
+                                   .few_rows_segments = 3,
                                    .block_rows = 96,
                                    .outer_rows = 384,
                                    .block_panels = 8,

@@ -108,6 +108,62 @@ bool stream_rows(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int6
   return true;
 }
 
+// The rhs that is packed next, fetched while a panel is computed: a part of it beside each block of
+// rows. Packing alone would wait for memory.
+class NextRhs {
+ public:
+  // That of the `p`-th panel, in `parts` parts.
+  NextRhs(const MxuBlockArgs& a, int64_t p, int64_t parts) : a_(a) {
+    if (a.next_segment_count == 0 || p >= a.next_panel_count) {
+      return;
+    }
+    panel_ = &a.next_panels[p];
+    const int64_t bytes = a.rhs_is_bf16 ? 2 : 4;
+    const MxuSegment& first = a.next_segments[0];
+    rows_ = panel_->rhs_columns == nullptr && a.n_rhs_stride == bytes;
+    if (!rows_ && !evenly_apart(a.k_rhs + first.k_first, first.k, bytes)) {
+      return;
+    }
+    count_ = rows_ ? first.k : panel_->count;
+    length_ = (rows_ ? panel_->count : first.k) * bytes;
+    step_ = (a.next_segment_count * count_ + parts - 1) / parts;
+  }
+
+  void fetch_part() {
+    for (int64_t i = 0; i < step_ && s_ < a_.next_segment_count; ++i) {
+      const uint8_t* const run = run_at(a_.next_segments[s_]);
+      for (int64_t byte = 0; byte < length_; byte += kLine) {
+        fetch(run + byte);
+      }
+      if (++run_ >= count_) {
+        run_ = 0;
+        ++s_;
+      }
+    }
+  }
+
+ private:
+  // A row of the panel, or a column of the segment.
+  const uint8_t* run_at(const MxuSegment& segment) const {
+    const uint8_t* const at = a_.rhs + panel_->rhs_offset + segment.rhs_tap;
+    const int64_t* const k_rhs = a_.k_rhs + segment.k_first;
+    if (rows_) {
+      return at + k_rhs[run_ < segment.k ? run_ : 0];
+    }
+    const int64_t* const columns = panel_->rhs_columns;
+    return at + k_rhs[0] + (columns != nullptr ? columns[run_] : run_ * a_.n_rhs_stride);
+  }
+
+  const MxuBlockArgs& a_;
+  const MxuPanel* panel_ = nullptr;
+  bool rows_ = false;
+  int64_t count_ = 0;   // runs of a segment
+  int64_t length_ = 0;  // bytes of a run
+  int64_t step_ = 0;    // runs of a part
+  int64_t s_ = 0;
+  int64_t run_ = 0;
+};
+
 // K computes blocks: at most kMostRows rows by a panel of kPanel columns, in vectors of kWidth.
 template <class K>
 void multiply_panel(const MxuBlockArgs& a, int64_t p, const float* rhs) {
@@ -132,7 +188,9 @@ void multiply_panel(const MxuBlockArgs& a, int64_t p, const float* rhs) {
   // Blocks of nearly equal height: 25 rows are five blocks of five.
   const int64_t height = kernel.height();
   const int64_t blocks = (a.rows + height - 1) / height;
+  NextRhs next(a, p, blocks);
   for (int64_t block = 0; block < blocks; ++block) {
+    next.fetch_part();
     const int64_t row = a.rows * block / blocks;
     const int64_t rows = a.rows * (block + 1) / blocks - row;
     for (int64_t i = 0; i < rows; ++i) {
