@@ -1,14 +1,13 @@
 // Transfers: places of the operands, time, data.
 #include "core/engines/dma.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 
 #include "core/operand_check.hpp"
 #include "core/overlap.hpp"
 #include "kernel/cycles.hpp"
+#include "kernel/host_cache.hpp"
 #include "tpu/spec/fault_regs.hpp"
 #include "tpu/spec/rings.h"
 
@@ -38,8 +37,8 @@ StridedBox one_run(uint64_t bytes, const StridedBox& of) {
 // cache, where the commands that read them come soon.
 uint64_t cached_vmem() {
   constexpr uint64_t kLeast = 32 << 20;
-  static const int64_t cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return std::max(kLeast, static_cast<uint64_t>(std::max<int64_t>(cache, 0)) / 2);
+  static const uint64_t bytes = std::max(kLeast, last_level_cache_bytes() / 2);
+  return bytes;
 }
 
 }  // namespace
@@ -452,6 +451,9 @@ void Dma::start_work(Flight& flight, const DmaPlan& plan, Place src, const Place
   if (dst.vmem) {
     write_vmem(plan.dst, dst.base, operand_length(plan.dst) == plan.box.total_bytes);
   }
+  if (dst.hbm == nullptr && !plan.remote) {
+    vmem_end_ = std::max(vmem_end_, dst.base + static_cast<uint64_t>(plan.dst.extent.high));
+  }
   transfer.deferred = defer(plan, src, dst);
   if (transfer.deferred) {
     return;
@@ -470,7 +472,6 @@ void Dma::start_work(Flight& flight, const DmaPlan& plan, Place src, const Place
                   : transfer.shares ? open_shared(plan, src, dst, transfer)
                                     : view(dst, plan, BoxSide::kDst, transfer.dst_pages);
   if (dst.hbm == nullptr && !plan.remote) {
-    vmem_end_ = std::max(vmem_end_, dst.base + static_cast<uint64_t>(plan.dst.extent.high));
     const auto cores = static_cast<uint64_t>(std::popcount(context().launch.mask));
     to.reused = vmem_end_ * cores <= cached_vmem();
   }
