@@ -9,7 +9,6 @@ namespace tpu::model {
 // Bytes of the last-level cache that one processor reaches, as the kernel tells in `folder`; 0 if
 // it does not say. Not sysconf(): of an AMD host that is the sum over all its parts of the package,
 // of which a thread has one.
-uint64_t last_level_cache_bytes(
-    const std::string& folder = "/sys/devices/system/cpu/cpu0/cache");
+uint64_t last_level_cache_bytes(const std::string& folder = "/sys/devices/system/cpu/cpu0/cache");
 
 }  // namespace tpu::model

@@ -63,6 +63,58 @@ bool may_skip_zeros(const MxuJob& job, const MxuKernelSet& set) {
          job.taps() * job.k() > kMxuSegment;
 }
 
+// Byte offset of index `index` of a counted-stride nest (index 0 outermost).
+template <size_t kLevels>
+int64_t offset_at(const std::array<int64_t, kLevels>& count,
+                  const std::array<int64_t, kLevels>& stride, int64_t index) {
+  int64_t offset = 0;
+  for (size_t level = kLevels; level-- > 0;) {
+    offset += index % count[level] * stride[level];
+    index /= count[level];
+  }
+  return offset;
+}
+
+bool is_zero(const uint8_t* element, bool is_bf16) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, element, is_bf16 ? 2 : 4);
+  bits = is_bf16 ? bits << 16 : bits;
+  return (bits & 0x7f800000U) == 0;  // subnormals count as zeros
+}
+
+// Part of lhs that is not zero, of pairs of neighbours of a chain if a slot holds two terms; by a
+// few runs of elements spread over rows and taps.
+double density_of_lhs(const MxuJob& job, int64_t slot_terms) {
+  constexpr int64_t kRuns = 64;
+  constexpr int64_t kRun = 32;
+  constexpr int64_t kChains = 2;
+  const int64_t run = std::min(kRun, job.k());
+  int64_t slots = 0;
+  int64_t nonzero = 0;
+  for (int64_t i = 0; i < kRuns; ++i) {
+    const int64_t row = job.row_begin + i * job.rows() / kRuns;
+    const int64_t k = i * 37 % (job.k() / run) * run;
+    const uint8_t* const first = job.lhs + offset_at(job.m_count, job.m_lhs_stride, row) +
+                                 offset_at(job.t_count, job.t_lhs_stride, i % job.taps()) +
+                                 k * job.lhs_element();
+    for (int64_t at = 0; at < run; ++at) {
+      if (at / kChains % slot_terms != 0) {
+        continue;  // the slot's later term
+      }
+      bool any = false;
+      for (int64_t term = at; term < run && term < at + kChains * slot_terms; term += kChains) {
+        any |= !is_zero(first + term * job.lhs_element(), job.lhs_is_bf16);
+      }
+      ++slots;
+      nonzero += any ? 1 : 0;
+    }
+  }
+  return static_cast<double>(nonzero) / static_cast<double>(slots);
+}
+
+// Whether a command is worth a look at its lhs, or at a sample of it.
+bool has_many_terms(const MxuJob& job) { return job.terms() >= int64_t{4} << 20; }
+
 // What a thread keeps between jobs.
 struct Workspace {
   std::vector<KBlock> k_blocks;
@@ -210,12 +262,16 @@ class FastRun {
     placed_ = true;
   }
 
-  // Of few rows packing takes longer than the products, so that zeros are not worth a look.
+  // Of few rows packing takes longer than the products, so that zeros are not worth a look. Where a
+  // sample has few, nobody looks for more: to compute over all of K, all of rhs is packed first,
+  // without products beside it that it could be fetched during.
   void choose_k_step(const MxuJob& job) {
     const auto segments = static_cast<int64_t>(plan_.segments.size());
     few_rows_ = rows_ <= set_.few_rows && segments > 2 * set_.few_rows_segments;
     k_step_ = std::min(few_rows_ ? set_.few_rows_segments : set_.block_segments, segments);
-    skips_zeros_ = !few_rows_ && may_skip_zeros(job, set_);
+    skips_zeros_ =
+        !few_rows_ && may_skip_zeros(job, set_) &&
+        (!has_many_terms(job) || density_of_lhs(job, set_.slot_terms) < set_.sparse_below);
   }
 
   void choose_row_blocks(const MxuJob& job) {
@@ -246,12 +302,11 @@ class FastRun {
     const auto segment_count = static_cast<int64_t>(plan_.segments.size());
     space_.k_blocks.clear();
     for (int64_t s = 0; s < segment_count; s += k_step_) {
-      KBlock block{
-          .first = s,
-          .count = std::min(k_step_, segment_count - s),
-          .k = 0,
-          .packed = false,
-          .rhs_finite = false};
+      KBlock block{.first = s,
+                   .count = std::min(k_step_, segment_count - s),
+                   .k = 0,
+                   .packed = false,
+                   .rhs_finite = false};
       for (int64_t i = 0; i < block.count; ++i) {
         block.k += plan_.segments[static_cast<size_t>(s + i)].k;
       }
@@ -288,8 +343,8 @@ class FastRun {
     args_.rhs_finite = block.rhs_finite;
   }
 
-  // Has the rhs that is packed behind K block i's fetched: the next one's, or the first one's of the
-  // `panels` that follow.
+  // Has the rhs that is packed behind that of K block i fetched: of the next one, or of the first
+  // one for the `panels` that follow.
   void fetch_behind(size_t i, int64_t panels) {
     const bool end = i + 1 == space_.k_blocks.size();
     const KBlock& next = space_.k_blocks[end ? 0 : i + 1];
@@ -388,51 +443,12 @@ class FastRun {
   bool keep_ = false;    // every K block's packed rhs has a place of its own
 };
 
-// Byte offset of index `index` of a counted-stride nest (index 0 outermost).
-template <size_t kLevels>
-int64_t offset_at(const std::array<int64_t, kLevels>& count,
-                  const std::array<int64_t, kLevels>& stride, int64_t index) {
-  int64_t offset = 0;
-  for (size_t level = kLevels; level-- > 0;) {
-    offset += index % count[level] * stride[level];
-    index /= count[level];
-  }
-  return offset;
-}
-
-bool is_zero(const uint8_t* element, bool is_bf16) {
-  uint32_t bits = 0;
-  std::memcpy(&bits, element, is_bf16 ? 2 : 4);
-  bits = is_bf16 ? bits << 16 : bits;
-  return (bits & 0x7f800000U) == 0;  // subnormals count as zeros
-}
-
-// Part of lhs that is not zero, by a few runs of elements spread over rows and taps.
-double density_of_lhs(const MxuJob& job) {
-  constexpr int64_t kRuns = 64;
-  constexpr int64_t kRun = 32;
-  const int64_t run = std::min(kRun, job.k());
-  int64_t zeros = 0;
-  for (int64_t i = 0; i < kRuns; ++i) {
-    const int64_t row = job.row_begin + i * job.rows() / kRuns;
-    const int64_t k = i * 37 % (job.k() / run) * run;
-    const uint8_t* const first = job.lhs + offset_at(job.m_count, job.m_lhs_stride, row) +
-                                 offset_at(job.t_count, job.t_lhs_stride, i % job.taps()) +
-                                 k * job.lhs_element();
-    for (int64_t at = 0; at < run; ++at) {
-      zeros += is_zero(first + at * job.lhs_element(), job.lhs_is_bf16) ? 1 : 0;
-    }
-  }
-  return 1.0 - static_cast<double>(zeros) / static_cast<double>(kRuns * run);
-}
-
-// Whether `set`, which leaves out zeros of lhs, is faster at this job than one that does all terms
-// at a higher pace; it is where less than `density` of lhs is not zero.
-bool worth_skipping_zeros(const MxuJob& job, const MxuKernelSet& set, double density) {
-  constexpr int64_t kTerms = int64_t{4} << 20;  // of a job that is worth a look
-  return may_skip_zeros(job, set) && job.rows() > set.few_rows &&
-         job.n_count[1] % set.sparse_columns == 0 && job.terms() >= kTerms &&
-         density_of_lhs(job) < density;
+// Whether `few`, which leaves out zeros of lhs, is faster than `set`, which does all terms at a
+// higher pace.
+bool worth_skipping_zeros(const MxuJob& job, const MxuKernelSet& few, const MxuKernelSet& set) {
+  return set.skip_below_density > 0 && may_skip_zeros(job, few) && job.rows() > few.few_rows &&
+         job.n_count[1] % few.sparse_columns == 0 && has_many_terms(job) &&
+         density_of_lhs(job, few.slot_terms) < set.skip_below_density;
 }
 
 bool has_avx512() {
@@ -565,8 +581,7 @@ const MxuKernelSet& MxuFastEngine::kernels_for(const MxuJob& job) const {
   constexpr int64_t kFewTerms = 16;
   const MxuKernelSet* const few = kernels_->few_terms;
   const bool use_few =
-      few != nullptr &&
-      (job.k() < kFewTerms || worth_skipping_zeros(job, *few, kernels_->skip_below_density));
+      few != nullptr && (job.k() < kFewTerms || worth_skipping_zeros(job, *few, *kernels_));
   return use_few ? *few : *kernels_;
 }
 

@@ -71,9 +71,8 @@ struct MxuBlockArgs {
   // to its elements only).
   const float** row_at;
   int64_t* segment_at;
-  // One bit for each float from lhs_first on, set where it is not zero (or subnormal, which counts
-  // as zero). Written along with the floats; readable for 8 bytes beyond the last. Null if
-  // multiply_sparse will not be asked.
+  // One bit for each slot from lhs_first on, set where a term of it is not zero. Written along with
+  // the slots; readable for 8 bytes beyond the last. Null if multiply_sparse will not be asked.
   const float* lhs_first;
   uint8_t* lhs_bits;
   bool rhs_finite;  // what pack_rhs returned
@@ -107,6 +106,7 @@ struct MxuKernelSet {
   const MxuKernelSet* few_terms;
   double skip_below_density;
   int64_t sparse_columns;  // 0: no multiply_sparse
+  double sparse_below;     // part of lhs' slots that are not zero: at more, nobody asks it
   size_t (*lhs_bytes)(int64_t rows, int64_t segments);
   size_t (*rhs_bytes)(int64_t panels, int64_t segments);
   void (*pack_lhs)(const MxuBlockArgs&);

@@ -4,6 +4,7 @@
 
 #include "mxu/mxu_fma_kernel.hpp"
 #include "mxu/mxu_short.hpp"
+#include "mxu/mxu_sparse.hpp"
 
 namespace tpu::model {
 namespace {
@@ -182,6 +183,12 @@ void fma_multiply(const MxuBlockArgs& a) {
   multiply_chunks<FmaBlocks<V>>(a, [&](int64_t vectors) {
     return a.segment_count == 1 ? table.one[vectors] : table.many[vectors][terms];
   });
+}
+
+// Few terms are computed faster than looked at.
+template <class V>
+int64_t fma_multiply_sparse(const MxuBlockArgs* blocks, int64_t count) {
+  return count == 1 && has_few_terms(blocks[0]) ? 0 : multiply_nonzero<V>(blocks, count);
 }
 
 }  // namespace

@@ -94,6 +94,7 @@ const MxuKernelSet* mxu_kernels_amx() {
                                    .few_terms = mxu_kernels_avx512(),
                                    .skip_below_density = kSkipBelowDensity,
                                    .sparse_columns = 0,
+                                   .sparse_below = 0.0,
                                    .lhs_bytes = amx_lhs_bytes,
                                    .rhs_bytes = amx_rhs_bytes,
                                    .pack_lhs = amx_pack_lhs,

@@ -2,7 +2,6 @@
 #include <immintrin.h>
 
 #include "mxu/mxu_fma_short.hpp"
-#include "mxu/mxu_fma_sparse.hpp"
 
 namespace tpu::model {
 namespace {
@@ -13,6 +12,8 @@ struct Avx2 {
   static constexpr int64_t kVectors = 2;
   static constexpr int64_t kRows = 3;
   static constexpr bool kBothChains = true;
+  static constexpr int64_t kSlotTerms = 1;
+  static constexpr double kSparseBelow = 0.75;  // measured: docs/performance.md
   static F zero() { return _mm256_setzero_ps(); }
   static F load(const float* at) { return _mm256_load_ps(at); }
   static F loadu(const float* at) { return _mm256_loadu_ps(at); }
@@ -57,6 +58,7 @@ const MxuKernelSet* mxu_kernels_avx2() {
                                        .few_terms = nullptr,
                                        .skip_below_density = 0.0,
                                        .sparse_columns = SparseSegment<Avx2>::kColumns,
+                                       .sparse_below = Avx2::kSparseBelow,
                                        .lhs_bytes = fma_lhs_bytes,
                                        .rhs_bytes = fma_rhs_bytes<Avx2>,
                                        .pack_lhs = fma_pack_lhs<Avx2>,

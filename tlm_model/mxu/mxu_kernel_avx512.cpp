@@ -2,7 +2,6 @@
 #include <immintrin.h>
 
 #include "mxu/mxu_fma_short.hpp"
-#include "mxu/mxu_fma_sparse.hpp"
 
 namespace tpu::model {
 namespace {
@@ -13,6 +12,8 @@ struct Avx512 {
   static constexpr int64_t kVectors = 4;
   static constexpr int64_t kRows = 6;
   static constexpr bool kBothChains = false;
+  static constexpr int64_t kSlotTerms = 1;
+  static constexpr double kSparseBelow = 0.75;  // measured: docs/performance.md
   static F zero() { return _mm512_setzero_ps(); }
   static F load(const float* at) { return _mm512_load_ps(at); }
   static F loadu(const float* at) { return _mm512_loadu_ps(at); }
@@ -74,6 +75,7 @@ const MxuKernelSet* mxu_kernels_avx512() {
                                        .few_terms = nullptr,
                                        .skip_below_density = 0.0,
                                        .sparse_columns = SparseSegment<Avx512>::kColumns,
+                                       .sparse_below = Avx512::kSparseBelow,
                                        .lhs_bytes = fma_lhs_bytes,
                                        .rhs_bytes = fma_rhs_bytes<Avx512>,
                                        .pack_lhs = fma_pack_lhs<Avx512>,

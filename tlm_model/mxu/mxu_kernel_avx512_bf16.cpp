@@ -13,6 +13,7 @@
 #include "mxu/mxu_fma_pack.hpp"
 #include "mxu/mxu_panel.hpp"
 #include "mxu/mxu_short.hpp"
+#include "mxu/mxu_sparse.hpp"
 
 namespace tpu::model {
 namespace {
@@ -76,8 +77,14 @@ inline __attribute__((always_inline)) __m512i segment_of(const uint8_t* from, in
 
 // ---- lhs
 
+// A bit for each pair of a segment that has a term which is not zero.
+inline void mark_pairs(__m512i pairs, uint8_t* bits) {
+  const __mmask16 mask = _mm512_test_epi32_mask(pairs, _mm512_set1_epi32(0x7fff7fff));
+  std::memcpy(bits, &mask, sizeof mask);
+}
+
 template <bool kBf16>
-void pair_range(const uint8_t* from, int64_t count, float* to) {
+void pair_range(const uint8_t* from, int64_t count, float* to, uint8_t* bits) {
   constexpr int64_t kAheadBytes = 4096;
   constexpr int64_t kBytes = kBf16 ? 2 : 4;
   for (int64_t i = 0; i < count; i += kMxuSegment, from += kMxuSegment * kBytes, to += kSlots) {
@@ -86,6 +93,9 @@ void pair_range(const uint8_t* from, int64_t count, float* to) {
       fetch(from + kAheadBytes + byte);
     }
     const __m512i pairs = segment_of<kBf16>(from, terms);
+    if (bits != nullptr) {
+      mark_pairs(pairs, bits + i / kMxuSegment * (kSlots / 8));
+    }
     if (terms == kMxuSegment) {
       _mm512_storeu_si512(to, pairs);
     } else {
@@ -96,9 +106,8 @@ void pair_range(const uint8_t* from, int64_t count, float* to) {
   }
 }
 
-void dot_round_range(const uint8_t* from, bool is_bf16, int64_t count, float* to,
-                     uint8_t* /*bits*/) {
-  (is_bf16 ? pair_range<true> : pair_range<false>)(from, count, to);
+void dot_round_range(const uint8_t* from, bool is_bf16, int64_t count, float* to, uint8_t* bits) {
+  (is_bf16 ? pair_range<true> : pair_range<false>)(from, count, to, bits);
 }
 
 inline int64_t dot_lhs_pitch(int64_t segments) { return segments * kSlots + kPitchSlots; }
@@ -119,7 +128,11 @@ void pair_rows(const MxuBlockArgs& a) {
       for (int64_t byte = 0; byte < kMxuSegment * kBytes; byte += 64) {
         fetch(segment + a.k * kBytes + byte);  // the next K block's, as a rule
       }
-      _mm512_storeu_si512(to, segment_of<kBf16>(segment, a.segments[s].k));
+      const __m512i pairs = segment_of<kBf16>(segment, a.segments[s].k);
+      _mm512_storeu_si512(to, pairs);
+      if (a.lhs_bits != nullptr) {
+        mark_pairs(pairs, a.lhs_bits + (to - packed) / 8);
+      }
     }
   }
 }
@@ -139,6 +152,13 @@ struct PairedSegment {
   int64_t s;
   int64_t width;
   float* to;
+  __mmask32* infinite;  // gets bits where an infinity or a NaN is
+
+  void store(float* at, __m512i pairs) const {
+    const __m512i exponent = _mm512_set1_epi32(0x7f807f80);
+    *infinite |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(pairs, exponent), exponent);
+    _mm512_storeu_si512(at, pairs);
+  }
 
   const MxuSegment& segment() const { return a.segments[s]; }
   const uint8_t* base() const { return a.rhs + panel.rhs_offset + segment().rhs_tap; }
@@ -174,7 +194,7 @@ struct PairedSegment {
                                       late < segment().k ? columns : 0,
                                       early < segment().k ? from + k_rhs[early] + at : nullptr,
                                       early < segment().k ? columns : 0);
-          _mm512_storeu_si512(pairs + n, pairs_of(both));
+          store(pairs + n, pairs_of(both));
         }
       }
     }
@@ -208,7 +228,7 @@ struct PairedSegment {
           fetch(at + k_rhs[0] + next);
           fetch(at + k_rhs[0] + next + 64);
         }
-        _mm512_storeu_si512(columns[i], pairs);
+        store(columns[i], pairs);
       }
       for (int64_t slot = 0; slot < kSlots; slot += kVec) {
         __m256 r[kVec];
@@ -233,19 +253,20 @@ struct PairedSegment {
 };
 
 template <bool kBf16>
-void pair_panels(const MxuBlockArgs& a) {
+bool pair_panels(const MxuBlockArgs& a) {
+  __mmask32 infinite = 0;
   auto* to = static_cast<float*>(a.packed_rhs);
   for (int64_t p = 0; p < a.panel_count; ++p) {
     const int64_t width = panel_width(a.panels[p], kLanes);
     for (int64_t s = 0; s < a.segment_count; ++s, to += kSlots * width) {
-      PairedSegment<kBf16>{a, a.panels[p], s, width, to}.pack();
+      PairedSegment<kBf16>{a, a.panels[p], s, width, to, &infinite}.pack();
     }
   }
+  return infinite == 0;
 }
 
 bool dot_pack_rhs(const MxuBlockArgs& a) {
-  (a.rhs_is_bf16 ? pair_panels<true> : pair_panels<false>)(a);
-  return false;  // nobody asks
+  return (a.rhs_is_bf16 ? pair_panels<true> : pair_panels<false>)(a);
 }
 
 // ---- blocks
@@ -393,6 +414,35 @@ struct ShortDots {
   }
 };
 
+// Pairs of lhs that are not zero: mxu_sparse.hpp.
+struct Dots {
+  using F = __m512;
+  static constexpr int64_t kWidth = kLanes;
+  static constexpr int64_t kVectors = kMostVectors;
+  static constexpr int64_t kSlotTerms = 2;
+  static constexpr double kSparseBelow = 0.72;  // measured: docs/performance.md
+  static F zero() { return _mm512_setzero_ps(); }
+  static F load(const float* at) { return _mm512_load_ps(at); }
+  static F loadu(const float* at) { return _mm512_loadu_ps(at); }
+  static void store(float* at, F value) { _mm512_storeu_ps(at, value); }
+  static void storeu(float* at, F value) { _mm512_storeu_ps(at, value); }
+  static F broadcast(const float* at) {
+    int32_t pair = 0;
+    std::memcpy(&pair, at, sizeof pair);
+    return _mm512_castsi512_ps(_mm512_set1_epi32(pair));
+  }
+  static F add(F a, F b) { return _mm512_add_ps(a, b); }
+  static F fma(F a, F b, F c) { return dot(c, _mm512_castps_si512(a), _mm512_castps_si512(b)); }
+  static bool any_minus_zero(F a) {
+    return _mm512_cmpeq_epi32_mask(_mm512_castps_si512(a), _mm512_set1_epi32(INT32_MIN)) != 0;
+  }
+  static F canonical(F a) { return tpu::model::canonical(a); }
+};
+
+int64_t dot_multiply_sparse(const MxuBlockArgs* blocks, int64_t count) {
+  return count == 1 && ends_in_one_segment(blocks[0]) ? 0 : multiply_nonzero<Dots>(blocks, count);
+}
+
 void dot_multiply(const MxuBlockArgs& a) {
   static constexpr const ShortFn* table[kMostVectors] = {
       kShortRows<ShortDots<3, 1>, ShortDots<1, 1>>, kShortRows<ShortDots<3, 2>, ShortDots<1, 2>>,
@@ -430,14 +480,15 @@ const MxuKernelSet* mxu_kernels_avx512_bf16() {
                                    .even_rows = 1,
                                    .bf16_in_place = false,
                                    .few_terms = mxu_kernels_avx512(),
-                                   .skip_below_density = 0.35,  // measured: docs/performance.md
-                                   .sparse_columns = 0,
+                                   .skip_below_density = 0.0,
+                                   .sparse_columns = SparseSegment<Dots>::kColumns,
+                                   .sparse_below = Dots::kSparseBelow,
                                    .lhs_bytes = dot_lhs_bytes,
                                    .rhs_bytes = dot_rhs_bytes,
                                    .pack_lhs = dot_pack_lhs,
                                    .pack_rhs = dot_pack_rhs,
                                    .multiply = dot_multiply,
-                                   .multiply_sparse = nullptr,
+                                   .multiply_sparse = dot_multiply_sparse,
                                    .round_range = dot_round_range};
   return &set;
 }

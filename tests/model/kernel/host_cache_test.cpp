@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string>
 
 namespace {
 
@@ -22,7 +23,9 @@ class HostCacheTest : public ::testing::Test {
     std::ofstream(folder_ / index / "size") << size << '\n';
   }
 
-  const std::filesystem::path folder_ = std::filesystem::path(testing::TempDir()) / "host_cache";
+  const std::filesystem::path folder_ =
+      std::filesystem::path(testing::TempDir()) /
+      (std::string("host_cache_") + testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 TEST_F(HostCacheTest, IsTheSizeOfTheHighestLevel) {

@@ -17,6 +17,7 @@ using test::OwnedJob;
 using test::Values;
 
 constexpr double kDensities[] = {0, 0.02, 0.05, 0.25, 0.5, 0.95};
+constexpr int64_t kManyRows = 66;  // of fewer, long commands do not look for zeros
 
 // Keeps about `density` of the elements; the others become zeros of both signs and subnormals.
 void thin(std::vector<uint8_t>& bytes, bool bf16, double density, std::mt19937_64& rng) {
@@ -39,6 +40,7 @@ TEST(MxuSparse, MatchesReferenceAtAnyDensity) {
   for (const test::PackedShape& shape :
        {test::PackedShape{.rows = 1, .k = 1, .n = 128},
         {.rows = 50, .k = 300, .n = 128},
+        {.rows = 81, .k = 300, .n = 128},
         {.rows = 13, .k = 130, .n = 200, .accumulate = true},
         {.rows = 100, .k = 127, .n = 330, .lhs_bf16 = true},
         {.rows = 200, .k = 321, .n = 64, .lhs_bf16 = true, .rhs_bf16 = true, .accumulate = true},
@@ -55,9 +57,9 @@ TEST(MxuSparse, MatchesReferenceAtAnyDensity) {
 }
 
 TEST(MxuSparse, MatchesReferenceWithOneElement) {
-  OwnedJob owned = test::packed_job({.rows = 40, .k = 290, .n = 128}, 1, Values::kNormal);
+  OwnedJob owned = test::packed_job({.rows = kManyRows, .k = 290, .n = 128}, 1, Values::kNormal);
   std::mt19937_64 rng(1);
-  for (const int64_t at : {int64_t{0}, int64_t{31}, int64_t{256}, int64_t{40 * 290 - 1}}) {
+  for (const int64_t at : {int64_t{0}, int64_t{31}, int64_t{256}, kManyRows * 290 - 1}) {
     thin(owned.lhs, false, 0, rng);
     set_f32(owned.lhs, at, 1.75F);
     expect_same(owned, "element " + std::to_string(at));
@@ -99,7 +101,7 @@ TEST(MxuSparse, MatchesReferenceWhereDensityVaries) {
 TEST(MxuSparse, ZerosMeetInfinitiesAndNans) {
   for (const float special : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
     for (const int64_t place : {int64_t{0}, int64_t{128 * 20 + 70}, int64_t{128 * 511 + 127}}) {
-      for (const int64_t rows : {20, 300}) {
+      for (const int64_t rows : {int64_t{20}, kManyRows, int64_t{300}}) {
         OwnedJob owned = test::packed_job({.rows = rows, .k = 512, .n = 128}, 3, Values::kNormal);
         std::mt19937_64 rng(3);
         thin(owned.lhs, false, 0.1, rng);
@@ -119,7 +121,7 @@ TEST(MxuSparse, ZerosMeetInfinitiesAndNans) {
 // K = 126 and 127 end with terms beyond K, which are +0 too.
 TEST(MxuSparse, FlushedSumsMeetZeros) {
   constexpr float kTiny = 0x1p-70F;  // its square underflows
-  constexpr int64_t kRows = 64, kColumns = 128;
+  constexpr int64_t kRows = kManyRows, kColumns = 128;
   for (const int64_t k : {128, 127, 126, 256}) {
     OwnedJob owned = test::packed_job({.rows = kRows, .k = k, .n = kColumns, .accumulate = true}, 1,
                                       Values::kNormal);
@@ -153,7 +155,7 @@ TEST(MxuSparse, MatchesReferenceWhereSumsUnderflow) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     std::mt19937_64 rng(seed);
     const int64_t k = std::array<int64_t, 7>{125, 126, 127, 128, 256, 383, 320}[seed % 7];
-    OwnedJob owned = test::packed_job({.rows = 60, .k = k, .n = 128, .accumulate = seed % 4 != 0},
+    OwnedJob owned = test::packed_job({.rows = 70, .k = k, .n = 128, .accumulate = seed % 4 != 0},
                                       seed, Values::kNormal);
     if (k == 320) {  // two taps: empty segments behind the first, in the middle of a block
       owned.job.k_count[2] = 160;

@@ -110,6 +110,16 @@ TPU_EMULATED __mmask16 test_epi32_mask(__m512i a, __m512i b) {
 TPU_EMULATED __mmask16 cmpeq_epi32_mask(__m512i a, __m512i b) {
   return mask_of(bits_as<I32x16>(a) == bits_as<I32x16>(b));
 }
+TPU_EMULATED __mmask32 cmpeq_epi16_mask(__m512i a, __m512i b) {
+  uint16_t x[32], y[32];
+  std::memcpy(x, &a, sizeof x);
+  std::memcpy(y, &b, sizeof y);
+  __mmask32 mask = 0;
+  for (unsigned i = 0; i < 32; ++i) {
+    mask |= static_cast<__mmask32>(x[i] == y[i] ? 1U : 0U) << i;
+  }
+  return mask;
+}
 
 // ---- masked memory: element by element, so that masked elements may lie outside of any page
 template <class Vector, class Element>
@@ -271,6 +281,7 @@ TPU_EMULATED __m512 dpbf16_ps(__m512 sum, __m512i a, __m512i b) {
 #define _mm512_mask_set1_epi32 tpu::emulation::mask_set1_epi32
 #define _mm512_test_epi32_mask tpu::emulation::test_epi32_mask
 #define _mm512_cmpeq_epi32_mask tpu::emulation::cmpeq_epi32_mask
+#define _mm512_cmpeq_epi16_mask tpu::emulation::cmpeq_epi16_mask
 #define _mm512_maskz_loadu_ps tpu::emulation::masked_load<__m512, float>
 #define _mm512_maskz_loadu_epi32 tpu::emulation::masked_load<__m512i, int32_t>
 #define _mm256_maskz_loadu_epi16 tpu::emulation::masked_load<__m256i, uint16_t>

@@ -1,7 +1,8 @@
-// Kernel of the fast engine for lhs with many zeros (behind a relu, say): one row of lhs and eight
-// vectors of columns at a time, visiting only the non-zero elements. Its bits are those of the
-// dense kernel, so that the choice between them is free. Included by one unit per instruction set;
-// everything is internal to it.
+// Kernels of the fast engine for lhs with many zeros (behind a relu, say): one row of lhs and eight
+// vectors of columns at a time, visiting only the non-zero elements, or the pairs of AVX512_BF16
+// that hold one. Their bits are those of the dense kernels, so that the choice between them is
+// free. Templates over a vector type V. Included by one unit per instruction set; everything is
+// internal to it.
 //
 // Why terms with a zero of lhs may be left out. Such a term adds +0 or -0 to a chain, if rhs is
 // finite there (pack_rhs looks; else the dense kernel runs). In round to nearest
@@ -28,25 +29,31 @@
 #include <cstring>
 
 #include "mxu/mxu_fast_kernels.hpp"
-#include "mxu/mxu_fma_short.hpp"
+#include "mxu/mxu_panel.hpp"
 
 namespace tpu::model {
 namespace {
 
-constexpr uint32_t kEvenTerms = 0x55555555U;
+constexpr uint32_t kEvenSlots = 0x55555555U;  // even chain, odd chain, even, ...
 
-// Where the bits of one segment's elements of lhs lie.
+// Slots of a segment: terms, or pairs of two neighbours of one chain, zeros behind the last.
+template <class V>
+inline int64_t sparse_slots(int64_t terms) {
+  return V::kSlotTerms == 1 ? terms : kMxuSegment / V::kSlotTerms;
+}
+
+// Where the bits of one segment's slots of lhs lie.
 struct LhsBits {
   const uint8_t* bits;
   const float* first;  // of bit 0
   int64_t at;          // of the segment in a row
-  uint32_t keep;       // its terms
+  uint32_t keep;       // its slots
 
-  LhsBits(const MxuBlockArgs& a, int64_t s)
+  LhsBits(const MxuBlockArgs& a, int64_t s, int64_t slots)
       : bits(a.lhs_bits),
         first(a.lhs_first),
         at(a.segment_at[s]),
-        keep(0xffffffffU >> (kMxuSegment - a.segments[s].k)) {}
+        keep(0xffffffffU >> (32 - slots)) {}
 
   inline __attribute__((always_inline)) uint32_t of(const float* row) const {
     const auto bit = static_cast<uint64_t>(row - first + at);
@@ -57,22 +64,23 @@ struct LhsBits {
 };
 
 // Whether enough elements of the blocks are zero, from every fourth row.
-inline bool is_sparse(const MxuBlockArgs* blocks, int64_t count) {
-  constexpr int64_t kLimit = 75;  // percent that are not
+template <class V>
+bool is_sparse(const MxuBlockArgs* blocks, int64_t count) {
   constexpr int64_t kStep = 4;
   int64_t nonzero = 0;
   int64_t all = 0;
   for (int64_t b = 0; b < count; ++b) {
     const MxuBlockArgs& a = blocks[b];
     for (int64_t s = 0; s < a.segment_count; ++s) {
-      const LhsBits bits(a, s);
+      const int64_t slots = sparse_slots<V>(a.segments[s].k);
+      const LhsBits bits(a, s, slots);
       for (int64_t row = 0; row < a.rows; row += kStep) {
         nonzero += __builtin_popcount(bits.of(a.row_at[row]));
       }
-      all += (a.rows + kStep - 1) / kStep * a.segments[s].k;
+      all += (a.rows + kStep - 1) / kStep * slots;
     }
   }
-  return nonzero * 100 <= kLimit * all;
+  return static_cast<double>(nonzero) <= V::kSparseBelow * static_cast<double>(all);
 }
 
 // A segment of a row and eight vectors of columns, from panels that lie `pitch` floats apart.
@@ -86,13 +94,13 @@ struct SparseSegment {
 
   const float* rhs[kPanels];
 
-  // Of term k of panels that begin there.
+  // Of slot k of panels that begin there.
   static inline __attribute__((always_inline)) F weight(const float* const (&panels)[kPanels],
                                                         int64_t k, int v) {
     return V::load(panels[v / V::kVectors] + k * kPanelWidth + v % V::kVectors * V::kWidth);
   }
 
-  // The terms of `mask`, ascending.
+  // The slots of `mask`, ascending.
   inline __attribute__((always_inline)) void chain(const float* lhs, uint32_t mask,
                                                    F (&acc)[kVectors]) const {
 #pragma GCC unroll 8
@@ -124,12 +132,12 @@ struct SparseSegment {
                                                  float* running) const {
     alignas(64) float even[kColumns];
     F acc[kVectors];
-    chain(lhs, mask & kEvenTerms, acc);
+    chain(lhs, mask & kEvenSlots, acc);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       V::store(even + v * V::kWidth, acc[v]);
     }
-    chain(lhs, mask & ~kEvenTerms, acc);
+    chain(lhs, mask & ~kEvenSlots, acc);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       acc[v] = V::add(V::load(even + v * V::kWidth), acc[v]);
@@ -138,16 +146,16 @@ struct SparseSegment {
     }
   }
 
-  // The same with all terms, and those beyond K as one +0.
-  void add_dense(const float* lhs, int64_t terms, float* running) const {
+  // The same with all slots, and terms beyond K that have none as one +0.
+  void add_dense(const float* lhs, int64_t slots, float* running) const {
     for (int v = 0; v < kVectors; ++v) {
       F sum = V::zero();
       for (int64_t first = 0; first < 2; ++first) {
         F chain = V::zero();
-        for (int64_t k = first; k < terms; k += 2) {
+        for (int64_t k = first; k < slots; k += 2) {
           chain = V::fma(V::broadcast(lhs + k), weight(rhs, k, v), chain);
         }
-        if (terms <= kMxuSegment - 2 + first) {
+        if (V::kSlotTerms == 1 && slots <= kMxuSegment - 2 + first) {
           chain = V::add(chain, V::zero());
         }
         sum = first == 0 ? chain : V::add(sum, chain);
@@ -215,7 +223,8 @@ class SparseGroup {
       }
       for_segments([&](const MxuBlockArgs& a, int64_t s, const S& segment, bool first) {
         const auto add = first ? add_sparse_rows<V, true> : add_sparse_rows<V, false>;
-        add(segment, LhsBits(a, s), a.row_at + row, rows, running_[0]);
+        add(segment, LhsBits(a, s, sparse_slots<V>(a.segments[s].k)), a.row_at + row, rows,
+            running_[0]);
         for (int64_t i = 0; a.segments[s].pad && i < rows; ++i) {
           S::add_zero(running_[i]);
         }
@@ -239,15 +248,20 @@ class SparseGroup {
     bool first = a_.zero_start;
     for (int64_t b = 0; b < count_; ++b) {
       const MxuBlockArgs& a = blocks_[b];
-      const float* rhs = static_cast<const float*>(a.packed_rhs) + panel_ * a.k * S::kPanelWidth;
+      int64_t slots = 0;
+      for (int64_t s = 0; s < a.segment_count; ++s) {
+        slots += sparse_slots<V>(a.segments[s].k);
+      }
+      const int64_t panel = slots * S::kPanelWidth;
+      const float* rhs = static_cast<const float*>(a.packed_rhs) + panel_ * panel;
       for (int64_t s = 0; s < a.segment_count; ++s) {
         S segment;
         for (int64_t p = 0; p < kPanels; ++p) {
-          segment.rhs[p] = rhs + p * a.k * S::kPanelWidth;
+          segment.rhs[p] = rhs + p * panel;
         }
         f(a, s, segment, first);
         first = false;
-        rhs += a.segments[s].k * S::kPanelWidth;
+        rhs += sparse_slots<V>(a.segments[s].k) * S::kPanelWidth;
       }
     }
   }
@@ -294,7 +308,7 @@ class SparseGroup {
       load(row, running);
     }
     for_segments([&](const MxuBlockArgs& a, int64_t s, const S& segment, bool) {
-      segment.add_dense(a.row_at[row] + a.segment_at[s], a.segments[s].k, running);
+      segment.add_dense(a.row_at[row] + a.segment_at[s], sparse_slots<V>(a.segments[s].k), running);
       if (a.segments[s].pad) {
         S::add_zero(running);
       }
@@ -309,18 +323,15 @@ class SparseGroup {
 };
 
 // Consecutive K blocks of the same rows and panels. Returns how many panels it computed: none if
-// lhs is not sparse. Kernels for few terms are faster than skipping some of them.
+// lhs is not sparse.
 template <class V>
-int64_t fma_multiply_sparse(const MxuBlockArgs* blocks, int64_t count) {
-  if (count == 1 && has_few_terms(blocks[0])) {
-    return 0;
-  }
+int64_t multiply_nonzero(const MxuBlockArgs* blocks, int64_t count) {
   for (int64_t b = 0; b < count; ++b) {
     if (!blocks[b].rhs_finite) {
       return 0;
     }
   }
-  if (!SparseGroup<V>::takes(blocks[0], 0) || !is_sparse(blocks, count)) {
+  if (!SparseGroup<V>::takes(blocks[0], 0) || !is_sparse<V>(blocks, count)) {
     return 0;
   }
   int64_t panel = 0;
