@@ -123,7 +123,7 @@ struct Workspace {
   std::vector<const float*> row_at;
   std::vector<int64_t> segment_at;
   std::vector<MxuBlockArgs> block_args;
-  std::vector<int64_t> panels_done;  // by row block
+  std::vector<int64_t> panels_done;  // by row block, of those asked over all of K
   std::vector<MxuLhsRange> ranges;   // by job
 };
 
@@ -165,27 +165,20 @@ class FastRun {
     for (int64_t p = 0; p < panel_count; p += step) {
       args_.panels = plan_.panels.data() + p;
       args_.panel_count = std::min(step, panel_count - p);
+      next_panel_count_ = std::min(step, panel_count - p - args_.panel_count);
       const int64_t outer = rows_at_once();
-      keep_ = rows_ > outer || over_k_;
+      const int64_t first = std::min(over_k_ ? block_rows_ : outer, rows_);
+      keep_ = rows_ > first;
       for (KBlock& block : space_.k_blocks) {
         block.packed = false;
-        if (over_k_) {
-          pack_rhs(block);
-        }
       }
-      for (int64_t row = 0; row < rows_; row += outer) {
+      by_k_blocks(0, first, accumulate, p == 0);
+      for (int64_t row = first; row < rows_; row += outer) {
         const int64_t end = std::min(row + outer, rows_);
-        multiply_over_k(row, end, accumulate);
-        for (size_t i = 0; i < space_.k_blocks.size(); ++i) {
-          KBlock& block = space_.k_blocks[i];
-          if (!block.packed) {
-            pack_rhs(block);
-            fetch_behind(i, std::min(step, panel_count - p - args_.panel_count));
-          }
-          use(block, accumulate);
-          args_.packed_rhs = packed_rhs(block);
-          row_blocks(row, end, p == 0);
+        if (over_k_) {
+          multiply_over_k(row, end, accumulate);
         }
+        by_k_blocks(row, end, accumulate, p == 0);
       }
     }
   }
@@ -344,14 +337,14 @@ class FastRun {
   }
 
   // Has the rhs that is packed behind that of K block i fetched: of the next one, or of the first
-  // one for the `panels` that follow.
-  void fetch_behind(size_t i, int64_t panels) {
+  // one for the panels that follow.
+  void fetch_behind(size_t i) {
     const bool end = i + 1 == space_.k_blocks.size();
     const KBlock& next = space_.k_blocks[end ? 0 : i + 1];
     args_.next_segments = plan_.segments.data() + next.first;
     args_.next_segment_count = next.count;
     args_.next_panels = args_.panels + (end ? args_.panel_count : 0);
-    args_.next_panel_count = end ? panels : args_.panel_count;
+    args_.next_panel_count = end ? next_panel_count_ : args_.panel_count;
   }
 
   // Place of a block's packed rhs.
@@ -377,11 +370,10 @@ class FastRun {
     block.packed = keep_;
   }
 
-  // With all of K at hand, rows of many zeros are computed first, in one go. Notes the panels that
+  // With all of K packed, rows of many zeros are computed first, in one go. Notes the panels that
   // are done.
   void multiply_over_k(int64_t begin, int64_t end, bool accumulate) {
-    space_.panels_done.assign(static_cast<size_t>((end - begin - 1) / block_rows_ + 1), 0);
-    for (int64_t row = begin; over_k_ && row < end; row += block_rows_) {
+    for (int64_t row = begin; row < end; row += block_rows_) {
       space_.block_args.clear();
       use_rows(row, end);
       for (const KBlock& block : space_.k_blocks) {
@@ -389,9 +381,24 @@ class FastRun {
         args_.packed_rhs = packed_rhs(block);
         space_.block_args.push_back(args_);
       }
-      space_.panels_done[static_cast<size_t>((row - begin) / block_rows_)] = set_.multiply_sparse(
-          space_.block_args.data(), static_cast<int64_t>(space_.block_args.size()));
+      space_.panels_done.push_back(set_.multiply_sparse(
+          space_.block_args.data(), static_cast<int64_t>(space_.block_args.size())));
     }
+  }
+
+  // Rows [begin, end), one K block after the other: packs rhs unless that is done.
+  void by_k_blocks(int64_t begin, int64_t end, bool accumulate, bool first_panels) {
+    for (size_t i = 0; i < space_.k_blocks.size(); ++i) {
+      KBlock& block = space_.k_blocks[i];
+      if (!block.packed) {
+        pack_rhs(block);
+        fetch_behind(i);
+      }
+      use(block, accumulate);
+      args_.packed_rhs = packed_rhs(block);
+      row_blocks(begin, end, first_panels);
+    }
+    space_.panels_done.clear();
   }
 
   void use_rows(int64_t row, int64_t end) {
@@ -407,7 +414,9 @@ class FastRun {
   void row_blocks(int64_t begin, int64_t end, bool first_panels) {
     const bool packed = !first_panels && rows_ <= block_rows_ && space_.k_blocks.size() == 1;
     for (int64_t row = begin; row < end; row += block_rows_) {
-      args_.first_panel = space_.panels_done[static_cast<size_t>((row - begin) / block_rows_)];
+      const auto block = static_cast<size_t>((row - begin) / block_rows_);
+      const bool asked = block < space_.panels_done.size();
+      args_.first_panel = asked ? space_.panels_done[block] : 0;
       if (args_.first_panel == args_.panel_count) {
         continue;
       }
@@ -421,7 +430,7 @@ class FastRun {
                  static_cast<int64_t>(bytes / sizeof(float)));
         set_.pack_lhs(args_);
       }
-      if (!over_k_ && skips_zeros_) {
+      if (skips_zeros_ && !asked) {
         args_.first_panel = set_.multiply_sparse(&args_, 1);
       }
       set_.multiply(args_);
@@ -439,8 +448,10 @@ class FastRun {
   int64_t k_step_ = 0;     // segments of a K block
   int64_t block_rows_ = 0;
   bool skips_zeros_ = false;
-  bool over_k_ = false;  // multiply_sparse gets all of K
-  bool keep_ = false;    // every K block's packed rhs has a place of its own
+  bool over_k_ =
+      false;  // multiply_sparse gets all of K, but for the rows beside which it is packed
+  int64_t next_panel_count_ = 0;  // of the column block that follows
+  bool keep_ = false;             // every K block's packed rhs has a place of its own
 };
 
 // Whether `few`, which leaves out zeros of lhs, is faster than `set`, which does all terms at a

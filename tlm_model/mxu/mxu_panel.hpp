@@ -112,8 +112,9 @@ bool stream_rows(const MxuBlockArgs& a, const MxuPanel& panel, int64_t row, int6
 // rows. Packing alone would wait for memory.
 class NextRhs {
  public:
+  NextRhs() = default;
   // That of the `p`-th panel, in `parts` parts.
-  NextRhs(const MxuBlockArgs& a, int64_t p, int64_t parts) : a_(a) {
+  NextRhs(const MxuBlockArgs& a, int64_t p, int64_t parts) : a_(&a) {
     if (a.next_segment_count == 0 || p >= a.next_panel_count) {
       return;
     }
@@ -130,8 +131,8 @@ class NextRhs {
   }
 
   void fetch_part() {
-    for (int64_t i = 0; i < step_ && s_ < a_.next_segment_count; ++i) {
-      const uint8_t* const run = run_at(a_.next_segments[s_]);
+    for (int64_t i = 0; i < step_ && s_ < a_->next_segment_count; ++i) {
+      const uint8_t* const run = run_at(a_->next_segments[s_]);
       for (int64_t byte = 0; byte < length_; byte += kLine) {
         fetch(run + byte);
       }
@@ -145,16 +146,16 @@ class NextRhs {
  private:
   // A row of the panel, or a column of the segment.
   const uint8_t* run_at(const MxuSegment& segment) const {
-    const uint8_t* const at = a_.rhs + panel_->rhs_offset + segment.rhs_tap;
-    const int64_t* const k_rhs = a_.k_rhs + segment.k_first;
+    const uint8_t* const at = a_->rhs + panel_->rhs_offset + segment.rhs_tap;
+    const int64_t* const k_rhs = a_->k_rhs + segment.k_first;
     if (rows_) {
       return at + k_rhs[run_ < segment.k ? run_ : 0];
     }
     const int64_t* const columns = panel_->rhs_columns;
-    return at + k_rhs[0] + (columns != nullptr ? columns[run_] : run_ * a_.n_rhs_stride);
+    return at + k_rhs[0] + (columns != nullptr ? columns[run_] : run_ * a_->n_rhs_stride);
   }
 
-  const MxuBlockArgs& a_;
+  const MxuBlockArgs* a_ = nullptr;
   const MxuPanel* panel_ = nullptr;
   bool rows_ = false;
   int64_t count_ = 0;   // runs of a segment

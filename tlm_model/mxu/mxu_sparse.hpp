@@ -216,6 +216,11 @@ class SparseGroup {
 
   // Running values of some rows and a segment of rhs stay in the first-level cache.
   void run() {
+    const int64_t groups = (a_.rows + kRows - 1) / kRows;
+    NextRhs next[kPanels];
+    for (int64_t p = 0; p < kPanels; ++p) {
+      next[p] = NextRhs(a_, panel_ + p, groups * a_.segment_count * (kRows / kFetchRows));
+    }
     for (int64_t row = 0; row < a_.rows; row += kRows) {
       const int64_t rows = a_.rows - row < kRows ? a_.rows - row : kRows;
       for (int64_t i = 0; i < rows && !a_.zero_start; ++i) {
@@ -223,8 +228,14 @@ class SparseGroup {
       }
       for_segments([&](const MxuBlockArgs& a, int64_t s, const S& segment, bool first) {
         const auto add = first ? add_sparse_rows<V, true> : add_sparse_rows<V, false>;
-        add(segment, LhsBits(a, s, sparse_slots<V>(a.segments[s].k)), a.row_at + row, rows,
-            running_[0]);
+        const LhsBits bits(a, s, sparse_slots<V>(a.segments[s].k));
+        const int64_t step = a.next_segment_count > 0 ? kFetchRows : kRows;
+        for (int64_t i = 0; i < rows; i += step) {
+          for (NextRhs& panel : next) {
+            panel.fetch_part();
+          }
+          add(segment, bits, a.row_at + row + i, rows - i < step ? rows - i : step, running_[i]);
+        }
         for (int64_t i = 0; a.segments[s].pad && i < rows; ++i) {
           S::add_zero(running_[i]);
         }
@@ -241,6 +252,7 @@ class SparseGroup {
  private:
   using F = typename V::F;
   static constexpr int64_t kRows = 48;
+  static constexpr int64_t kFetchRows = 12;  // between parts of what is fetched meanwhile
 
   // f(K block, its segment, the segment's rhs, whether results begin at +0 there)
   template <class Fn>
