@@ -161,6 +161,7 @@ class FastRun {
   void run(bool accumulate) {
     const auto panel_count = static_cast<int64_t>(plan_.panels.size());
     make_k_blocks();
+    space_.panels_done.clear();
     const int64_t step = panels_at_once();
     for (int64_t p = 0; p < panel_count; p += step) {
       args_.panels = plan_.panels.data() + p;
@@ -282,7 +283,7 @@ class FastRun {
                        rows_ * job.n() * 4 >= kManyBytes;
   }
 
-  // Where the bits of `count` floats go.
+  // Where the bits of `count` elements of lhs go: one for each slot.
   void mark_lhs(const float* first, int64_t count) {
     if (!skips_zeros_) {
       return;

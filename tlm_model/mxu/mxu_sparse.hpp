@@ -63,7 +63,7 @@ struct LhsBits {
   }
 };
 
-// Whether enough elements of the blocks are zero, from every fourth row.
+// Whether enough slots of the blocks are zero, from every fourth row.
 template <class V>
 bool is_sparse(const MxuBlockArgs* blocks, int64_t count) {
   constexpr int64_t kStep = 4;
@@ -216,10 +216,10 @@ class SparseGroup {
 
   // Running values of some rows and a segment of rhs stay in the first-level cache.
   void run() {
-    const int64_t groups = (a_.rows + kRows - 1) / kRows;
+    const int64_t parts = (a_.rows + kFetchRows - 1) / kFetchRows * a_.segment_count;
     NextRhs next[kPanels];
     for (int64_t p = 0; p < kPanels; ++p) {
-      next[p] = NextRhs(a_, panel_ + p, groups * a_.segment_count * (kRows / kFetchRows));
+      next[p] = NextRhs(a_, panel_ + p, parts);
     }
     for (int64_t row = 0; row < a_.rows; row += kRows) {
       const int64_t rows = a_.rows - row < kRows ? a_.rows - row : kRows;

@@ -107,6 +107,8 @@ TEST(MxuSparse, ZerosMeetInfinitiesAndNans) {
         thin(owned.lhs, false, 0.1, rng);
         set_f32(owned.rhs, place, special);
         expect_same(owned, "in rhs at " + std::to_string(place));
+        test::transpose_rhs(owned);
+        expect_same(owned, "in transposed rhs at " + std::to_string(place));
         OwnedJob other = test::packed_job({.rows = rows, .k = 512, .n = 128}, 4, Values::kNormal);
         thin(other.lhs, false, 0.1, rng);
         set_f32(other.lhs, place % (rows * 512), special);
