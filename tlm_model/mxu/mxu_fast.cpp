@@ -166,7 +166,6 @@ class FastRun {
     for (int64_t p = 0; p < panel_count; p += step) {
       args_.panels = plan_.panels.data() + p;
       args_.panel_count = std::min(step, panel_count - p);
-      next_panel_count_ = std::min(step, panel_count - p - args_.panel_count);
       const int64_t outer = rows_at_once();
       const int64_t first = std::min(over_k_ ? block_rows_ : outer, rows_);
       keep_ = rows_ > first;
@@ -345,7 +344,7 @@ class FastRun {
     args_.next_segments = plan_.segments.data() + next.first;
     args_.next_segment_count = next.count;
     args_.next_panels = args_.panels + (end ? args_.panel_count : 0);
-    args_.next_panel_count = end ? next_panel_count_ : args_.panel_count;
+    args_.next_panel_count = plan_.panels.data() + plan_.panels.size() - args_.next_panels;
   }
 
   // Place of a block's packed rhs.
@@ -449,10 +448,8 @@ class FastRun {
   int64_t k_step_ = 0;     // segments of a K block
   int64_t block_rows_ = 0;
   bool skips_zeros_ = false;
-  bool over_k_ =
-      false;  // multiply_sparse gets all of K, but for the rows beside which it is packed
-  int64_t next_panel_count_ = 0;  // of the column block that follows
-  bool keep_ = false;             // every K block's packed rhs has a place of its own
+  bool over_k_ = false;  // multiply_sparse gets all of K, behind the first block of rows
+  bool keep_ = false;    // every K block's packed rhs has a place of its own
 };
 
 // Whether `few`, which leaves out zeros of lhs, is faster than `set`, which does all terms at a

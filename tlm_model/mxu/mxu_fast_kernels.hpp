@@ -58,7 +58,7 @@ struct MxuBlockArgs {
   bool pads;            // the command's last segment has `pad`
   bool stream_out;      // results are many, of few terms each: better stored around the caches
   // Segments and panels whose rhs is packed next, for kernels to fetch meanwhile (those of long
-  // commands, without AMX); counts of 0 if there is nothing to fetch.
+  // commands, without AMX), of as many panels as they compute; counts of 0 if there is none.
   const MxuSegment* next_segments;
   int64_t next_segment_count;
   const MxuPanel* next_panels;

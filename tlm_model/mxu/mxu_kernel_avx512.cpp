@@ -1,24 +1,17 @@
 // AVX-512 kernels of the fast engine: blocks of 6 rows by 64 columns.
 #include <immintrin.h>
 
+#include "mxu/mxu_floats512.hpp"
 #include "mxu/mxu_fma_short.hpp"
 
 namespace tpu::model {
 namespace {
 
-struct Avx512 {
-  using F = __m512;
-  static constexpr int64_t kWidth = 16;
-  static constexpr int64_t kVectors = 4;
+struct Avx512 : Floats512 {
   static constexpr int64_t kRows = 6;
   static constexpr bool kBothChains = false;
   static constexpr int64_t kSlotTerms = 1;
   static constexpr double kSparseBelow = 0.75;  // measured: docs/performance.md
-  static F zero() { return _mm512_setzero_ps(); }
-  static F load(const float* at) { return _mm512_load_ps(at); }
-  static F loadu(const float* at) { return _mm512_loadu_ps(at); }
-  static void store(float* at, F value) { _mm512_storeu_ps(at, value); }
-  static void storeu(float* at, F value) { _mm512_storeu_ps(at, value); }
   static void stream(float* at, F value) { _mm512_stream_ps(at, value); }
   static void keep([[maybe_unused]] F& value) {
 #ifdef __AVX512F__  // emulated vectors are in no register
@@ -26,7 +19,6 @@ struct Avx512 {
 #endif
   }
   static F broadcast(const float* at) { return _mm512_set1_ps(*at); }
-  static F add(F a, F b) { return _mm512_add_ps(a, b); }
   static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
   static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
   static F round(const float* from) {
@@ -44,15 +36,6 @@ struct Avx512 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
   }
   static bool any_nan(F a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q) != 0; }
-  static bool any_minus_zero(F a) {
-    return _mm512_cmpeq_epi32_mask(_mm512_castps_si512(a), _mm512_set1_epi32(INT32_MIN)) != 0;
-  }
-  static F canonical(F a) {
-    return canonical_if(_mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), _mm512_castps_si512(a));
-  }
-  static F canonical_if(__mmask16 nan, __m512i bits) {
-    return _mm512_castsi512_ps(_mm512_mask_set1_epi32(bits, nan, 0x7fc00000));
-  }
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "mxu/mxu_bf16.hpp"
 #include "mxu/mxu_fast_kernels.hpp"
+#include "mxu/mxu_floats512.hpp"
 #include "mxu/mxu_fma_pack.hpp"
 #include "mxu/mxu_panel.hpp"
 #include "mxu/mxu_short.hpp"
@@ -18,8 +19,8 @@
 namespace tpu::model {
 namespace {
 
-constexpr int64_t kLanes = 16;
-constexpr int64_t kMostVectors = 4;
+constexpr int64_t kLanes = Floats512::kWidth;
+constexpr int64_t kMostVectors = Floats512::kVectors;
 constexpr int64_t kGroup = 4;                      // terms that make a pair of either chain
 constexpr int64_t kGroups = kMxuSegment / kGroup;  // of a segment
 constexpr int64_t kSlots = kMxuSegment / 2;        // pairs of a segment
@@ -296,11 +297,6 @@ inline __attribute__((always_inline)) void chain_step(const float* const (&a)[MR
   }
 }
 
-inline __m512 canonical(__m512 value) {
-  return _mm512_castsi512_ps(_mm512_mask_set1_epi32(
-      _mm512_castps_si512(value), _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q), 0x7fc00000));
-}
-
 // running = running + (even + odd), both chains in registers.
 template <int MR, int NV>
 inline __attribute__((always_inline)) void add_dot_segment(const BlockArgs& args, int64_t s,
@@ -333,7 +329,7 @@ inline __attribute__((always_inline)) void add_dot_segment(const BlockArgs& args
       const __m512 sum = _mm512_add_ps(even[i][v], odd[i][v]);
       __m512 running = _mm512_add_ps(start ? _mm512_setzero_ps() : _mm512_loadu_ps(c), sum);
       running = pad ? _mm512_add_ps(running, _mm512_setzero_ps()) : running;
-      _mm512_storeu_ps(c, last ? canonical(running) : running);
+      _mm512_storeu_ps(c, last ? Floats512::canonical(running) : running);
     }
   }
 }
@@ -403,7 +399,7 @@ struct ShortDots {
         if (!args.zero_start) {
           sum[i][v] = _mm512_add_ps(_mm512_loadu_ps(out[i] + v * kLanes), sum[i][v]);
         }
-        sum[i][v] = canonical(_mm512_add_ps(sum[i][v], _mm512_setzero_ps()));
+        sum[i][v] = Floats512::canonical(_mm512_add_ps(sum[i][v], _mm512_setzero_ps()));
         if constexpr (kStream) {
           _mm512_stream_ps(out[i] + v * kLanes, sum[i][v]);
         } else {
@@ -415,28 +411,15 @@ struct ShortDots {
 };
 
 // Pairs of lhs that are not zero: mxu_sparse.hpp.
-struct Dots {
-  using F = __m512;
-  static constexpr int64_t kWidth = kLanes;
-  static constexpr int64_t kVectors = kMostVectors;
+struct Dots : Floats512 {
   static constexpr int64_t kSlotTerms = 2;
-  static constexpr double kSparseBelow = 0.72;  // measured: docs/performance.md
-  static F zero() { return _mm512_setzero_ps(); }
-  static F load(const float* at) { return _mm512_load_ps(at); }
-  static F loadu(const float* at) { return _mm512_loadu_ps(at); }
-  static void store(float* at, F value) { _mm512_storeu_ps(at, value); }
-  static void storeu(float* at, F value) { _mm512_storeu_ps(at, value); }
+  static constexpr double kSparseBelow = 0.72;  // of pairs; measured: docs/performance.md
   static F broadcast(const float* at) {
     int32_t pair = 0;
     std::memcpy(&pair, at, sizeof pair);
     return _mm512_castsi512_ps(_mm512_set1_epi32(pair));
   }
-  static F add(F a, F b) { return _mm512_add_ps(a, b); }
   static F fma(F a, F b, F c) { return dot(c, _mm512_castps_si512(a), _mm512_castps_si512(b)); }
-  static bool any_minus_zero(F a) {
-    return _mm512_cmpeq_epi32_mask(_mm512_castps_si512(a), _mm512_set1_epi32(INT32_MIN)) != 0;
-  }
-  static F canonical(F a) { return tpu::model::canonical(a); }
 };
 
 int64_t dot_multiply_sparse(const MxuBlockArgs* blocks, int64_t count) {

@@ -260,10 +260,8 @@ class SparseGroup {
     bool first = a_.zero_start;
     for (int64_t b = 0; b < count_; ++b) {
       const MxuBlockArgs& a = blocks_[b];
-      int64_t slots = 0;
-      for (int64_t s = 0; s < a.segment_count; ++s) {
-        slots += sparse_slots<V>(a.segments[s].k);
-      }
+      const int64_t slots =
+          V::kSlotTerms == 1 ? a.k : a.segment_count * sparse_slots<V>(kMxuSegment);
       const int64_t panel = slots * S::kPanelWidth;
       const float* rhs = static_cast<const float*>(a.packed_rhs) + panel_ * panel;
       for (int64_t s = 0; s < a.segment_count; ++s) {
