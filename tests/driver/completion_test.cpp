@@ -82,6 +82,29 @@ TEST_P(Completion, WhatComesAfterAnEventOfTheHostIsSentByItself) {
   EXPECT_EQ(copy.to_host().bytes, sent_.bytes);
 }
 
+// The completion thread copies into staging memory without the lock: meanwhile nothing of the
+// upload is on the board, and it is not over either.
+TEST_P(Completion, WhoWaitsMeetsAnUploadThatIsBeingSent) {
+  const auto bytes = std::make_shared<const std::vector<std::byte>>(12 << 20, std::byte{5});
+  for (int i = 0; i < 24; ++i) {
+    const HostEvent gate = board_.make_event();
+    const Buffer buffer = board_.put(1, DType::kU8, {int64_t{12} << 20}, bytes, {gate.event()});
+    gate.set();
+    std::this_thread::sleep_for(i / 3 * 200us);
+    if (i % 3 == 0) {
+      EXPECT_NO_THROW(buffer.ready().wait());
+    } else if (i % 3 == 1) {
+      board_.synchronize();
+    } else {
+      board_.change_time_limit(5);  // waits until the board is idle
+    }
+    EXPECT_TRUE(buffer.ready().ready()) << i;
+    if (i < 3) {
+      EXPECT_EQ(buffer.to_host().bytes, *bytes);
+    }
+  }
+}
+
 // The read waits in the driver until the other core's copy is over.
 TEST_P(Completion, WhatWaitsForAnotherCoreIsSentByItself) {
   for (int i = 0; i < 50; ++i) {

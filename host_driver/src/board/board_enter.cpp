@@ -92,7 +92,8 @@ BoardImpl::Entry::~Entry() {
   const auto console = lines.empty() ? nullptr : board_.console_;
   const bool work = kind_ != EntryKind::kWait && board_.busy();
   const auto thread = work ? board_.completion_thread_ : nullptr;
-  if (kind_ == EntryKind::kWait && board_.waiting_.empty() && !board_.busy()) {
+  if (kind_ == EntryKind::kWait && board_.waiting_.empty() && !board_.busy() &&
+      !board_.being_sent()) {
     board_.passed_over_ = false;  // it is over
   }
   board_.mutex_.unlock();

@@ -157,6 +157,23 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   friend class Entry;
   BoardImpl() = default;
 
+  /// An operation whose commands are being sent, by a thread that may have left the lock to others.
+  class Sending {
+   public:
+    Sending(BoardImpl& board, const Operation& op) : board_(board), op_(op) {
+      board_.sending_.push_back(&op_);
+    }
+    ~Sending() {
+      board_.sending_.erase(std::find(board_.sending_.begin(), board_.sending_.end(), &op_));
+      board_.wake_host_waiters();
+    }
+    Sending(const Sending&) = delete;
+    Sending& operator=(const Sending&) = delete;
+
+   private:
+    BoardImpl& board_;
+    const Operation& op_;
+  };
   /// An operation that commands are added to. It is sealed when this goes out of scope; when that
   /// is by an exception, it has failed: what is out is waited for, but what comes in is dropped.
   class Submission {
@@ -170,6 +187,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
    private:
     BoardImpl& board_;
     std::shared_ptr<Operation> op_;
+    const Sending sending_{board_, *op_};
     int exceptions_ = std::uncaught_exceptions();
   };
 
@@ -313,28 +331,13 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
     void leave() const;
     BoardImpl& board_;
   };
-  /// An operation of which commands are being sent.
-  class Sending {
-   public:
-    Sending(BoardImpl& board, const Operation& op) : board_(board), op_(op) {
-      board_.sending_.push_back(&op_);
-    }
-    ~Sending() {
-      board_.sending_.erase(std::find(board_.sending_.begin(), board_.sending_.end(), &op_));
-    }
-    Sending(const Sending&) = delete;
-    Sending& operator=(const Sending&) = delete;
-
-   private:
-    BoardImpl& board_;
-    const Operation& op_;
-  };
 
   // board_limit.cpp
   void spend_host_time(uint64_t cycles);
   void prepare_input(uint64_t bytes);
 
   // board_wait.cpp
+  void wake_host_waiters();
   uint64_t host_news();
   void await_host(uint64_t news, Deadline deadline);
   void check_after(const std::vector<Event>& after) const;
@@ -344,6 +347,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void send_now(const std::shared_ptr<Operation>& op, const std::function<void()>& send);
   void send_waiting();
   bool busy(uint64_t last = UINT64_MAX) const;
+  bool being_sent(uint64_t last = UINT64_MAX) const;
   bool run_until_idle(Deadline deadline = std::nullopt, uint64_t last = UINT64_MAX);
 
   // board_transfer.cpp
@@ -507,7 +511,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
 
   std::mutex host_mutex_;  // leaf lock
   std::condition_variable host_turn_;
-  uint64_t host_news_ = 0;  // events of the host's own that were set
+  uint64_t host_news_ = 0;  // events of the host's own that were set, operations that were sent
 
   std::mutex retired_mutex_;  // leaf lock
   struct RetiredId {

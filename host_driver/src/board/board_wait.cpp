@@ -54,12 +54,16 @@ HostEvent BoardImpl::make_host_event() {
   return Access::host_event(std::move(event));
 }
 
-void BoardImpl::note_host_event() {
+void BoardImpl::wake_host_waiters() {
   {
     const std::lock_guard<std::mutex> guard(host_mutex_);
     ++host_news_;
   }
   host_turn_.notify_all();
+}
+
+void BoardImpl::note_host_event() {
+  wake_host_waiters();
   if (const auto& thread = completion_thread_) {
     thread->call_is_over();  // what came after the event may be sent
   }
@@ -70,7 +74,7 @@ uint64_t BoardImpl::host_news() {
   return host_news_;
 }
 
-// Without the board lock: until an event of the host's own has been set since `news`.
+// Without the board lock: until there are more news than `news`.
 void BoardImpl::await_host(uint64_t news, Deadline deadline) {
   std::unique_lock<std::mutex> guard(host_mutex_);
   const auto changed = [&] { return host_news_ != news; };
@@ -188,17 +192,29 @@ bool BoardImpl::busy(uint64_t last) const {
   return anything_open(last) || !retry_.empty() || !failed_launches_.empty();
 }
 
+// A thread that copies into staging memory leaves the lock to others: nothing of its operation may
+// be on the board yet, and all that was submitted earlier over.
+bool BoardImpl::being_sent(uint64_t last) const {
+  return std::any_of(sending_.begin(), sending_.end(),
+                     [&](const Operation* op) { return op->number <= last; });
+}
+
 // Nothing of these operations on the board, and nothing left that could be sent; false: the
 // deadline came first.
 bool BoardImpl::run_until_idle(Deadline deadline, uint64_t last) {
   send_waiting();
-  while (!broken_ && busy(last)) {
+  while (!broken_ && (busy(last) || being_sent(last))) {
     if (late(deadline)) {
       drain();
-      return !busy(last);
+      return !busy(last) && !being_sent(last);
     }
-    pump(deadline, {.to_end = true});
+    const uint64_t news = host_news();
+    const bool progress = pump(deadline, {.to_end = true});
     send_waiting();
+    if (!progress && !busy(last) && being_sent(last)) {
+      const WithoutLock sender(*this);
+      await_host(news, deadline);
+    }
   }
   return true;
 }
@@ -235,7 +251,7 @@ bool BoardImpl::wait(EventState& event, Deadline deadline) {
       if (progress || busy() || !event.open()) {
         continue;
       }
-      if (!event.off_ring) {
+      if (!event.off_ring && !being_sent()) {
         set_event(event, std::make_shared<Error>(ErrorCode::kInternal,
                                                  "nothing in flight can make this event ready"));
         break;
