@@ -82,8 +82,9 @@ void fuse_epilogues(KernelProgram& program, bool by_columns) {
     const bool more_readers = std::any_of(std::next(loop), kernels.end(), reads);
     // The contraction moves to the loop kernel's place: nobody else waits for it.
     const auto after = std::make_shared<Kernel>(*loop);
-    if (by_columns && after->loop().first == 0) {
-      split_flat_loop(after->as<LoopPart>().nest, current->out->type.dims.back());
+    const auto& dims = current->out->type.dims;
+    if (by_columns && after->loop().first == 0 && !dims.empty()) {  // a scalar has no columns
+      split_flat_loop(after->as<LoopPart>().nest, dims.back());
     }
     Kernel& joined = *loop;
     joined.kind = KernelClass::kContract;

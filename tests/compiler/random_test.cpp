@@ -240,7 +240,7 @@ class Generator {
   std::vector<Value*> values_;
 };
 
-void run_seed(uint32_t seed) {
+void run_seed(uint32_t seed, Style style) {
   Generator g(seed);
   Module& m = g.make();
   if (seed % 2 == 0) {
@@ -251,6 +251,7 @@ void run_seed(uint32_t seed) {
   o.tolerance = 0;
   o.data_seed = seed;
   o.order_seeds = {seed};
+  o.style = style;
   static constexpr std::array<const char*, 4> kVmem = {"core.vmem_kib=64", "core.vmem_kib=96",
                                                        "core.vmem_kib=256", "core.vmem_kib=16384"};
   o.overrides = {kVmem[seed % 4]};
@@ -267,15 +268,20 @@ void run_seed(uint32_t seed) {
 
 constexpr uint32_t kSeeds = 300;
 
-TEST(RandomGraphs, EqualTheInterpreter) {
+class RandomGraphs : public testing::TestWithParam<Style> {};
+
+TEST_P(RandomGraphs, EqualTheInterpreter) {
   if (const char* seed = std::getenv("TPU_TEST_SEED"); seed != nullptr) {
-    run_seed(static_cast<uint32_t>(std::stoul(seed)));
+    run_seed(static_cast<uint32_t>(std::stoul(seed)), GetParam());
     return;
   }
   for (uint32_t seed = 1; seed <= kSeeds && !HasFailure(); ++seed) {
-    run_seed(seed);
+    run_seed(seed, GetParam());
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Styles, RandomGraphs, testing::Values(Style::kBest, Style::kXla2019),
+                         [](const auto& of) { return std::string(name_of(of.param)); });
 
 }  // namespace
 }  // namespace tpu::compiler::test

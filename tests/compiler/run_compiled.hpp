@@ -16,6 +16,7 @@
 #include "ir/interpreter.hpp"
 #include "ir/verify.hpp"
 #include "legalize/legalize.hpp"
+#include "style.hpp"
 #include "untimed_core.hpp"
 
 namespace tpu::compiler::test {
@@ -24,6 +25,7 @@ struct RunOptions {
   std::vector<std::string> overrides;  // of the board
   std::string board = "v3_8";
   std::vector<int> cores;  // of the board, by partition
+  Style style = Style::kBest;
   // Of a float, relative to the larger of 1 and the value: sums of the two may differ in order,
   // and transcendentals by a few units in the last place. 0: equal bits.
   double tolerance = 2e-5;
@@ -178,6 +180,7 @@ inline Outcome check_graph(Module& module, const RunOptions& o = {}) {
   verify(module);
   CompileOptions options;
   options.cores = o.cores;
+  options.style = o.style;
   // TPU_TEST_DUMP=1 prints kernels and commands.
   if (std::getenv("TPU_TEST_DUMP") != nullptr) {
     options.dump_after = {"kernels", "listing"};
