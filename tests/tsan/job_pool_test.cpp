@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
@@ -95,6 +97,55 @@ class AlikeJob : public Job {
   }
   int* row = nullptr;
 };
+
+// Each part waits until all have begun: a thread that sleeps on shows as parts that never meet.
+class MeetingJob : public Job {
+ public:
+  explicit MeetingJob(int parts) : parts_(parts) { set_parts(parts); }
+  void run_part(int /*part*/) override {
+    ++begun_;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (begun_ < parts_ && std::chrono::steady_clock::now() < end) {
+      std::this_thread::yield();
+    }
+    met_ += begun_ >= parts_ ? 1 : 0;
+    if (std::this_thread::get_id() != owner_) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));  // who joins falls asleep
+    }
+  }
+  int met() const { return met_; }
+
+ private:
+  const int parts_;
+  const std::thread::id owner_ = std::this_thread::get_id();
+  std::atomic<int> begun_ = 0;
+  std::atomic<int> met_ = 0;
+};
+
+// The pauses let threads fall asleep, awake, or on the way; the last job's end wakes the one who
+// joins, its successor in the strand the workers.
+TEST(JobPoolThreads, WorkWakesThreadsThatSleep) {
+  constexpr int kThreads = 3;
+  JobPool pool(kThreads);
+  JobStrand strand;
+  for (int i = 0; i < 150; ++i) {
+    std::this_thread::sleep_for(std::chrono::microseconds(i % 5 * 30));
+    MeetingJob first(kThreads);
+    MeetingJob second(kThreads);
+    MeetingJob third(kThreads - 1);  // workers alone
+    JobStrand other;
+    pool.launch(strand, first);
+    pool.launch(strand, second);
+    pool.join(second);
+    EXPECT_EQ(first.met() + second.met(), 2 * kThreads);
+    pool.launch(other, third);
+    for (int waits = 0; third.met() < kThreads - 1 && waits < 60'000; ++waits) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(third.met(), kThreads - 1);
+    pool.join(third);
+  }
+}
 
 TEST(JobPoolThreads, JobsThatAreRunTogetherAreRunOnce) {
   constexpr size_t kStrands = 8;
