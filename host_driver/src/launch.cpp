@@ -182,6 +182,9 @@ void BoardImpl::submit_launch(const std::shared_ptr<Operation>& op,
   }
   try {
     send_in_order(op, [this, op] {
+      if (broken_) {
+        check_usable();  // the call has waited for room, and the board was closed meanwhile
+      }
       // No more waiting can happen but for room in the rings, which keeps the order.
       give_launch_id(*op);
       submit_gang(op);

@@ -259,6 +259,37 @@ TEST_F(SimCall, WhoAnswersMayNotWaitForTheBoard) {
   EXPECT_EQ(program.run({x}, with(doubling())).outputs[0].to_host().bytes, twice(x_).bytes);
 }
 
+class SimCallSmall : public SimCall {
+ protected:
+  SimCallSmall() : SimCall(small_staging()) {}
+  static OpenOptions small_staging() {
+    OpenOptions options;
+    options.staging_bytes = 64 << 10;
+    return options;
+  }
+};
+
+// The upload waits for room in the staging memory, as who answers may not: it is not his.
+TEST_F(SimCallSmall, WhoAnswersDoesNotSendWhatOthersHaveSubmitted) {
+  const Executable program = load();
+  const HostEvent gate = board_.make_event();
+  const HostArray sent = counting(DType::kI32, {16});
+  const Buffer source = board_.put(2, sent);
+  const auto bytes = std::make_shared<const std::vector<std::byte>>(1 << 20, std::byte{3});
+  const Buffer others = board_.put(1, DType::kU8, {1 << 20}, bytes, {gate.event()});
+  Buffer copy;
+  RunOptions options;
+  options.on_host_call = [&](const HostCallInfo& call, size_t, std::span<std::byte>) {
+    if (call.to_host) {
+      gate.set();
+      copy = board_.copy(source, 2);
+    }
+  };
+  program.run({program.put(0, counting(DType::kI32, {1024}))}, options).done.wait();
+  EXPECT_EQ(others.to_host().bytes, *bytes);
+  EXPECT_EQ(copy.to_host().bytes, sent.bytes);
+}
+
 TEST_F(SimCall, EachCoreCallsForItself) {
   const Executable program = load(kCalls, 4);
   const RunResult result = program.run({program.put(0, x_)}, with(doubling()));

@@ -321,7 +321,8 @@ class Board {
   /// kDrain: waits for what was submitted, but not for HostEvents: what comes behind one that is
   /// not set ends with Cancelled. kCancel: launches that run are aborted, those behind them do not
   /// start; all end with Cancelled. Throws FailedPrecondition when a trace or waves could not be
-  /// completed or show nothing; the board is closed then, too. A second call does nothing.
+  /// completed or show nothing; the board is closed then, too. A second call does nothing; one
+  /// beside the first returns with it, and with kCancel ends what that waits for.
   void close(CloseMode mode = CloseMode::kDrain) const;
 
  private:

@@ -59,7 +59,7 @@ bool BoardImpl::await_answer(Deadline deadline) {
                 "who answers a host call must not wait for the board: it waits for the answer");
   }
   const uint64_t news = host_news();
-  const WithoutLock free(*this);
+  const WithoutLock free(*this, deadline);
   await_host(news, deadline);
   return true;
 }
@@ -165,7 +165,7 @@ void BoardImpl::answer_call(const std::shared_ptr<Operation>& op, size_t part) {
     return;
   }
   const std::shared_ptr<StagingRange> range = staged;
-  const HostCallHandler handler = op->on_host_call;
+  HostCallHandler handler = op->on_host_call;
   ErrorPtr error;
   answering_ = true;
   {
@@ -179,6 +179,7 @@ void BoardImpl::answer_call(const std::shared_ptr<Operation>& op, size_t part) {
     answers_call = false;
   }
   answering_ = false;
+  dropped_.push_back(std::move(handler));
   note_host_event();
   if (gone(*op, part)) {
     return;

@@ -88,6 +88,7 @@ BoardImpl::Entry::~Entry() {
   // Who only looks leaves callbacks to those who made events ready.
   auto callbacks = kind_ == EntryKind::kLook ? decltype(board_.callbacks_)()
                                              : std::exchange(board_.callbacks_, {});
+  const auto dropped = std::exchange(board_.dropped_, {});
   const auto lines = std::exchange(board_.console_lines_, {});
   const auto console = lines.empty() ? nullptr : board_.console_;
   const bool work = kind_ != EntryKind::kWait && board_.busy();
@@ -126,10 +127,14 @@ void BoardImpl::end_run() {
   running_ = false;
 }
 
+void BoardImpl::lock_again(Deadline patience) {
+  mutex_.lock_again(patience, [this] { interrupt_run(); });
+}
+
 // Calls that wait for the board take effect, then the caller goes on.
-void BoardImpl::hand_over() {
+void BoardImpl::hand_over(Deadline deadline) {
   mutex_.unlock();
-  mutex_.lock();
+  lock_again(deadline);
 }
 
 bool BoardImpl::let_time_pass() {

@@ -288,7 +288,7 @@ bool BoardImpl::await_batch(Deadline deadline, bool sleeps) {
     const auto until =
         !deadline || (feed.dry_at && *feed.dry_at < *deadline) ? feed.dry_at : deadline;
     if (!feed.ended) {  // it may have been since; then the news have been, too
-      const WithoutLock others(*this);
+      const WithoutLock others(*this, deadline);
       await_host(news, until);
     }
   }

@@ -110,7 +110,7 @@ BoardCounters BoardImpl::counters() {
     }
     seal(ops.back());
   }
-  run_until_idle();
+  run_until_idle(std::nullopt, ops.back()->number);  // not for what others go on submitting
   check_unbroken();
   std::vector<CoreCounters> cores;
   const TransportStats stats = transport_->stats();

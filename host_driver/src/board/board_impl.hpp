@@ -199,7 +199,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void interrupt_run();
   bool begin_run();
   void end_run();
-  void hand_over();
+  void lock_again(Deadline patience);
+  void hand_over(Deadline deadline);
 
   /// While one lives, the thread that lets board time pass hands the lock to nobody.
   class KeepLock {
@@ -212,16 +213,22 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
    private:
     BoardImpl& board_;
   };
-  /// A stretch of a call that uses nothing of the board.
+  /// A stretch of a call that uses nothing of the board. Who goes on with a call (`patience` is
+  /// over) parks the board for that; who waits, when his deadline has come.
   class WithoutLock {
    public:
-    explicit WithoutLock(BoardImpl& board) : board_(board) { board_.mutex_.unlock(); }
-    ~WithoutLock() { board_.mutex_.lock(); }
+    explicit WithoutLock(BoardImpl& board,
+                         Deadline patience = std::chrono::steady_clock::time_point())
+        : board_(board), patience_(patience) {
+      board_.mutex_.unlock();
+    }
+    ~WithoutLock() { board_.lock_again(patience_); }
     WithoutLock(const WithoutLock&) = delete;
     WithoutLock& operator=(const WithoutLock&) = delete;
 
    private:
     BoardImpl& board_;
+    Deadline patience_;
   };
 
   // board_open.cpp
@@ -468,6 +475,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
 
   FifoMutex mutex_;
   std::vector<std::pair<EventCallback, ErrorPtr>> callbacks_;
+  std::vector<HostCallHandler> dropped_;  // to go away without the lock: their ends may call
   std::function<void(int, const std::string&)> console_;  // OpenOptions::console
   std::vector<ConsoleLine> console_lines_;                // to be delivered without the lock
   std::vector<std::shared_ptr<Operation>>
@@ -487,6 +495,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   uint64_t op_count_ = 0;
   uint32_t launch_count_ = 0;  // wraps; 0 is no launch id
   bool closed_ = false;
+  bool closing_ = false;  // a thread does so
   ErrorPtr broken_;
   bool broken_told_ = false;  // a call has said so; later ones are Unavailable
   ErrorPtr cancelled_;        // launches that have not started end with this

@@ -59,7 +59,7 @@ RunOutcome BoardImpl::run_timed(Deadline deadline, bool to_end) {
     const bool look = cancelled_ && (slice.count() == 0 || slice > kCancelLook);
     const auto start = std::chrono::steady_clock::now();
     if (!begin_run()) {
-      hand_over();
+      hand_over(deadline);
       outcome.expired = true;
       break;  // what the caller waits for may have come
     }
@@ -111,7 +111,9 @@ void BoardImpl::prepare_input(uint64_t bytes) {
   try {
     spend_host_time(cycles);
   } catch (...) {
-    transport_->host_prepares(false);
+    if (transport_) {  // else the board was closed meanwhile
+      transport_->host_prepares(false);
+    }
     throw;
   }
   transport_->host_prepares(false);

@@ -118,7 +118,12 @@ Device make_device(size_t index, const spec::BoardParams& params, HostArena& are
 }  // namespace
 
 std::shared_ptr<BoardImpl> BoardImpl::open(const OpenOptions& options) {
-  std::shared_ptr<BoardImpl> board(new BoardImpl());
+  // A child process leaves it alone: its threads, which may wait for it, are in the other process.
+  std::shared_ptr<BoardImpl> board(new BoardImpl(), [](const BoardImpl* impl) {
+    if (!impl->in_child()) {
+      delete impl;
+    }
+  });
   try {
     board->connect(options);
     deliver(board->console_, std::exchange(board->console_lines_, {}));
@@ -360,12 +365,22 @@ void BoardImpl::boot(const std::vector<int>& ids, bool retried) {
 }
 
 void BoardImpl::close(CloseMode mode) {
-  const Entry entry(*this, EntryKind::kLook);
+  // The completion thread runs the callbacks, where there is one.
+  const Entry entry(*this, completion_thread_ ? EntryKind::kLook : EntryKind::kCall);
+  const ErrorPtr closed = std::make_shared<Error>(ErrorCode::kCancelled, "the board is closed");
   if (closed_) {
+    if (mode == CloseMode::kCancel && !broken_ && !cancelled_) {
+      cancelled_ = closed;
+      abort_launches();
+    }
+    while (closing_ && !answers_here()) {  // another thread does it
+      const uint64_t news = host_news();
+      const WithoutLock closer(*this, std::nullopt);
+      await_host(news, std::nullopt);
+    }
     return;
   }
-  closed_ = true;
-  const ErrorPtr closed = std::make_shared<Error>(ErrorCode::kCancelled, "the board is closed");
+  closed_ = closing_ = true;
   std::string unwritten;  // of what OpenOptions ask for
   std::string trouble;
   try {
@@ -399,6 +414,8 @@ void BoardImpl::close(CloseMode mode) {
     }
   }
   transport_.reset();
+  closing_ = false;
+  wake_host_waiters();  // who closes it too
   if (!trouble.empty()) {
     throw Error(ErrorCode::kInternal, trouble);
   }
@@ -408,12 +425,6 @@ void BoardImpl::close(CloseMode mode) {
 }
 
 BoardImpl::~BoardImpl() {
-  if (forks_so_far() != forks_) {
-    // Their threads are in the other process.
-    static_cast<void>(transport_.release());
-    static_cast<void>(new std::shared_ptr<CompletionThread>(std::move(completion_thread_)));
-    return;
-  }
   try {
     close(CloseMode::kCancel);
   } catch (const std::exception&) {

@@ -116,7 +116,7 @@ bool BoardImpl::pump_once(Deadline deadline, Pumping how) {
   progress = serve_calls() || progress;
   send_feeds();
   starves_ = false;
-  if (!progress) {
+  if (!progress && !broken_) {
     parts_noted_ = false;
     const bool moving = run_board(deadline, how.to_end);
     progress = drain() || parts_noted_;

@@ -311,7 +311,9 @@ void BoardImpl::finish(Operation& op, ErrorPtr error) {
   op.program.reset();
   op.feed.reset();
   op.residence.reset();
-  op.on_host_call = nullptr;
+  if (op.on_host_call) {
+    dropped_.push_back(std::exchange(op.on_host_call, nullptr));
+  }
   op.calls.clear();
   for (const auto& command : op.commands) {
     if (!command) {
@@ -359,6 +361,7 @@ std::shared_ptr<Allocation> BoardImpl::allocate(int device, uint64_t bytes,
 // Contents of HBM may lie in host memory, which comes when it is touched: what it has no room for
 // is refused before. Ranges that no longer belong to anything keep theirs for the next ones.
 void BoardImpl::need_room_behind(uint64_t bytes, const std::string& what) {
+  check_unbroken();  // the call may have waited
   const auto held = bytes < kSmallHostBytes ? std::nullopt : transport_->stats().hbm_host_bytes;
   if (!held) {
     return;

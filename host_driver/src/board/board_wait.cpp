@@ -158,9 +158,9 @@ void BoardImpl::send_now(const std::shared_ptr<Operation>& op, const std::functi
 }
 
 // Sends what waits no more. Sending may wait for room, which comes back here: then the outer call
-// goes on with what is left.
+// goes on with what is left. Who answers a host call must not wait: he leaves it to others.
 void BoardImpl::send_waiting() {
-  if (sending_waiting_ || waiting_.empty()) {
+  if (sending_waiting_ || waiting_.empty() || answers_here()) {
     return;
   }
   sending_waiting_ = true;
@@ -212,7 +212,7 @@ bool BoardImpl::run_until_idle(Deadline deadline, uint64_t last) {
     const bool progress = pump(deadline, {.to_end = true});
     send_waiting();
     if (!progress && !busy(last) && being_sent(last)) {
-      const WithoutLock sender(*this);
+      const WithoutLock sender(*this, deadline);
       await_host(news, deadline);
     }
   }

@@ -30,6 +30,22 @@ bool FifoMutex::lock(Deadline deadline, const std::function<void()>& urge, bool*
   return in_time;
 }
 
+void FifoMutex::lock_again(Deadline patience, const std::function<void()>& urge) {
+  std::unique_lock<std::mutex> guard(mutex_);
+  const uint64_t ticket = next_ticket_++;
+  const auto served = [&] { return ticket == serving_; };
+  if (!patience) {
+    turn_.wait(guard, served);
+  } else if (!turn_.wait_until(guard, *patience, served)) {
+    ++urgent_;
+    guard.unlock();
+    urge();
+    guard.lock();
+    turn_.wait(guard, served);
+    --urgent_;
+  }
+}
+
 void FifoMutex::unlock() {
   {
     const std::lock_guard<std::mutex> guard(mutex_);

@@ -22,6 +22,9 @@ class FifoMutex {
   /// somebody else has the mutex; the caller counts as urgent() until he is served.
   bool lock(Deadline deadline = std::nullopt, const std::function<void()>& urge = nullptr,
             bool* waited = nullptr);
+  /// After an unlock() of a caller who goes on: he waits quietly until `patience` ends, and then
+  /// urges as above. Empty: he never does.
+  void lock_again(Deadline patience, const std::function<void()>& urge);
   void unlock();
 
   bool urgent() const { return urgent_.load() > 0; }
