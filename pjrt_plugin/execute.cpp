@@ -21,19 +21,32 @@ void check_live(const PJRT_LoadedExecutable& executable) {
 
 driver::Executable executable_on(PJRT_LoadedExecutable& executable,
                                  const std::vector<PJRT_Device*>& devices) {
-  const std::lock_guard lock(executable.mutex);
-  check_live(executable);
-  for (const auto& [device, there] : executable.loaded) {
-    if (device == devices[0]->id) {
-      return there;
+  const auto find = [&]() -> const driver::Executable* {
+    check_live(executable);
+    for (const auto& [device, there] : executable.loaded) {
+      if (device == devices[0]->id) {
+        return &there;
+      }
+    }
+    return nullptr;
+  };
+  {
+    const std::lock_guard lock(executable.mutex);
+    if (const auto* there = find()) {
+      return *there;
     }
   }
   std::vector<int> ids;
   for (const PJRT_Device* device : devices) {
     ids.push_back(device->id);
   }
+  // Without the lock: the call runs callbacks, which may execute the same program.
   const driver::Executable made =
       executable.client->process->board().load(executable.info->program->executable, ids);
+  const std::lock_guard lock(executable.mutex);
+  if (const auto* there = find()) {
+    return *there;  // another thread was faster
+  }
   executable.loaded.emplace_back(devices[0]->id, made);
   return made;
 }

@@ -104,7 +104,6 @@ void call(PJRT_Buffer_ToHostBuffer_Args& args) {
   args.event = new PJRT_Event{buffer.read({static_cast<std::byte*>(args.dst), buffer.bytes()})};
 }
 
-// The driver reads whole arrays: a part goes through memory of our own.
 void call(PJRT_Buffer_CopyRawToHost_Args& args) {
   const driver::Buffer& buffer = live_buffer(args.buffer, "buffer");
   const uint64_t size = buffer.bytes();
@@ -116,19 +115,9 @@ void call(PJRT_Buffer_CopyRawToHost_Args& args) {
     throw_invalid("dst is null");
   }
   refuse_in_host_call();
-  auto whole = std::make_shared<std::vector<std::byte>>(size);
-  const driver::HostEvent copied = args.buffer->device->client->process->board().make_event();
-  const driver::Event read = buffer.read(*whole);
-  read.on_ready([whole, copied, dst = args.dst, offset = args.offset,
-                 bytes = args.transfer_size](const std::shared_ptr<const driver::Error>& error) {
-    if (error) {
-      copied.fail(*error);
-      return;
-    }
-    std::memcpy(dst, whole->data() + offset, static_cast<size_t>(bytes));
-    copied.set();
-  });
-  args.event = new PJRT_Event{copied.event()};
+  args.event = new PJRT_Event{buffer.read_part(
+      static_cast<uint64_t>(args.offset),
+      {static_cast<std::byte*>(args.dst), static_cast<size_t>(args.transfer_size)})};
 }
 
 void call(PJRT_Buffer_CopyToDevice_Args& args) {

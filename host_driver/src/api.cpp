@@ -134,10 +134,21 @@ Event Buffer::read(std::span<std::byte> out, const std::vector<Event>& after) co
         ErrorCode::kInvalidArgument,
         fmt::format("the buffer has {} bytes, room for {} was given", state_->bytes, out.size()));
   }
-  const ByteSink sink = [out](uint64_t at, std::span<const std::byte> piece) {
-    std::memcpy(out.data() + at, piece.data(), piece.size());
+  return read_part(0, out, after);
+}
+
+Event Buffer::read_part(uint64_t first, std::span<std::byte> out,
+                        const std::vector<Event>& after) const {
+  need(state_);
+  if (first > state_->bytes || out.size() > state_->bytes - first) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("the buffer has {} bytes, {} from {} on were asked for", state_->bytes,
+                            out.size(), first));
+  }
+  const ByteSink sink = [out, first](uint64_t at, std::span<const std::byte> piece) {
+    std::memcpy(out.data() + (at - first), piece.data(), piece.size());
   };
-  return state_->board->read({{state_, {{0, state_->bytes}}, sink}}, after);
+  return state_->board->read({{state_, {{first, first + out.size()}}, sink}}, after);
 }
 
 HostArray Buffer::to_host() const {

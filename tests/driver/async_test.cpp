@@ -283,6 +283,26 @@ TEST_P(Async, ArraysAreReadWithOneEvent) {
   }
 }
 
+TEST_P(Async, PartsOfABufferAreReadIntoTheirPlace) {
+  const HostArray sent = counting(DType::kU8, {(20 << 20) + 3});  // goes in pieces
+  const Buffer buffer = board_.put(3, sent);
+  const auto all = static_cast<uint64_t>(sent.bytes.size());
+  for (const auto& [first, count] :
+       {std::pair<uint64_t, uint64_t>{0, all}, {all - 1, 1}, {12345, (17 << 20) + 1}, {all, 0}}) {
+    std::vector<std::byte> out(count + 2, std::byte{0xAB});
+    buffer.read_part(first, std::span(out).subspan(1, count)).wait();
+    EXPECT_EQ(out.front(), std::byte{0xAB});
+    EXPECT_EQ(out.back(), std::byte{0xAB});
+    EXPECT_TRUE(std::equal(out.begin() + 1, out.end() - 1,
+                           sent.bytes.begin() + static_cast<ptrdiff_t>(first)))
+        << first;
+  }
+  std::vector<std::byte> out(2);
+  for (const uint64_t first : {all - 1, all + 1, UINT64_MAX}) {
+    EXPECT_EQ(code_of([&] { buffer.read_part(first, out); }), ErrorCode::kInvalidArgument);
+  }
+}
+
 TEST_P(Async, AWaitThatEndsEarlyLeavesEverythingUsable) {
   const HostArray sent = counting(DType::kU8, {6 << 20});
   const Buffer buffer = board_.put(3, sent);

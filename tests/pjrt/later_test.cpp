@@ -1,6 +1,10 @@
 // What comes later: buffers that are filled piece by piece, events of the caller, errors as
 // buffers; and topologies as bytes.
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "plugin_calls.hpp"
 
@@ -113,6 +117,110 @@ TEST_F(PjrtLater, BuffersAreThereWithTheirLastPieceAndProgramsWaitForThem) {
   EXPECT_EQ(transfer(manager, 1, std::vector<float>(64 * 256, 4.0F), 0, true).text, "");
   destroy(manager);
   EXPECT_EQ(download(execute(program, {{x, y}}, 1)[0][0]), std::vector<float>(64 * 256, 7.0F));
+}
+
+PJRT_Event* copy_raw(PJRT_Buffer* buffer, std::vector<float>& to, int64_t first,
+                     Outcome* outcome = nullptr) {
+  auto args = args_of<PJRT_Buffer_CopyRawToHost_Args>();
+  args.buffer = buffer;
+  args.dst = to.data();
+  args.offset = first * static_cast<int64_t>(sizeof(float));
+  args.transfer_size = static_cast<int64_t>(to.size() * sizeof(float));
+  const Outcome got = outcome_of(api().PJRT_Buffer_CopyRawToHost(&args));
+  if (outcome != nullptr) {
+    *outcome = got;
+  } else {
+    EXPECT_EQ(got.text, "");
+  }
+  return args.event;
+}
+
+TEST_F(PjrtLater, PartsOfABufferAreReadIntoTheirPlace) {
+  std::vector<float> values(100'000);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(i);
+  }
+  const auto [buffer, uploaded] = upload(client_, device_of(client_, 0), values, {100'000});
+  ASSERT_EQ(uploaded.text, "");
+  for (const auto& [first, count] :
+       {std::pair<int64_t, size_t>{0, 100'000}, {0, 1}, {99'999, 1}, {33'333, 50'001}, {7, 0}}) {
+    std::vector<float> to(count);
+    EXPECT_EQ(await(copy_raw(buffer, to, first)).text, "");
+    const auto begin = values.begin() + first;
+    EXPECT_EQ(to, std::vector<float>(begin, begin + static_cast<ptrdiff_t>(count))) << first;
+  }
+  std::vector<float> beyond(2);
+  Outcome outcome;
+  copy_raw(buffer, beyond, 99'999, &outcome);
+  EXPECT_EQ(outcome.code, PJRT_Error_Code_INVALID_ARGUMENT) << outcome.text;
+}
+
+// What is in flight ends with the process, whatever it is.
+TEST(PjrtExit, AReadInFlightDoesNotKeepTheProcessFromEnding) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        PJRT_Client* client = make_client();
+        auto& to = *new std::vector<float>(1 << 20);  // reads write there until the board is closed
+        const auto uploaded =
+            upload(client, device_of(client, 0), std::vector<float>(to.size(), 1.0F), {1 << 20});
+        for (int i = 0; i < 20; ++i) {
+          copy_raw(uploaded.first, to, 0);
+        }
+        std::exit(7);
+      },
+      testing::ExitedWithCode(7), "");
+}
+
+// The first execution loads the program, which waits for room while the ring is full of reads, and
+// then runs the callbacks of those that are over.
+TEST_F(PjrtLater, ACallbackExecutesTheProgramThatIsBeingLoaded) {
+  constexpr size_t kReads = 300;
+  static PJRT_LoadedExecutable* program = nullptr;
+  static PJRT_Buffer* x = nullptr;
+  static std::atomic<int> executed = 0;
+  static std::atomic<bool> armed = false;
+  program = compile(client_, graph("data/one_op/add.mlirbc")).first;
+  x = upload(client_, device_of(client_, 0), std::vector<float>(64 * 256, 2.0F), {64, 256}).first;
+  static const auto launch = [] {
+    auto options = args_of<PJRT_ExecuteOptions>();
+    PJRT_Buffer* const arguments[2] = {x, x};
+    PJRT_Buffer* results[1] = {};
+    PJRT_Buffer* const* argument_lists[1] = {arguments};
+    PJRT_Buffer** output_lists[1] = {results};
+    auto args = args_of<PJRT_LoadedExecutable_Execute_Args>();
+    args.executable = program;
+    args.options = &options;
+    args.argument_lists = argument_lists;
+    args.num_devices = 1;
+    args.num_args = 2;
+    args.output_lists = output_lists;
+    EXPECT_EQ(outcome_of(api().PJRT_LoadedExecutable_Execute(&args)).text, "");
+    ++executed;
+  };
+  std::vector<std::vector<float>> to(kReads, std::vector<float>(64 * 256));
+  for (auto& values : to) {
+    auto read = args_of<PJRT_Buffer_ToHostBuffer_Args>();
+    read.src = x;
+    read.dst = values.data();
+    read.dst_size = values.size() * sizeof(float);
+    TPU_PJRT_OK(PJRT_Buffer_ToHostBuffer, read);
+    auto ready = args_of<PJRT_Event_OnReady_Args>();
+    ready.event = read.event;
+    ready.callback = [](PJRT_Error*, void*) {
+      if (armed.exchange(false)) {
+        launch();
+      }
+    };
+    TPU_PJRT_OK(PJRT_Event_OnReady, ready);
+  }
+  armed = true;
+  launch();
+  EXPECT_EQ(download(x), std::vector<float>(64 * 256, 2.0F));
+  for (int waits = 0; executed < 2 && waits < 30'000; ++waits) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(executed, 2);
 }
 
 TEST_F(PjrtLater, WhatIsNeverFilledFails) {

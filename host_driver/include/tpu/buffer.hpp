@@ -51,6 +51,10 @@ class Buffer {
   /// and the call returns when the last of them is started; with an event in `after` that is not
   /// ready it returns at once. When it throws, `out` is not written any more.
   Event read(std::span<std::byte> out, const std::vector<Event>& after = {}) const;
+  /// The same of the bytes from `first` on, as many as `out` has. InvalidArgument when the array
+  /// ends before.
+  Event read_part(uint64_t first, std::span<std::byte> out,
+                  const std::vector<Event>& after = {}) const;
 
   /// Copies to the host and waits. Throws what read() and Event::wait() throw, and
   /// ResourceExhausted when the host has no room for the array.
