@@ -309,6 +309,7 @@ TEST_F(AnyProgram, WrongListsAreNamed) {
     EXPECT_THAT(refusal(), HasSubstr(text));
   };
   evals({"loss", "state"}, "is a metric, not state");
+  evals({"first", "first"}, "program.eval_results: \"first\" stands there twice");
   evals({"correct", "first"}, "result 0 must be the number of correct predictions");
   config_ = good;
   config_.learning_rate.reset();

@@ -422,6 +422,37 @@ TEST_F(TrainerTest, ACheckpointOfAnotherOrderIsRefused) {
   other.eval_count = 31;
   EXPECT_THAT(refused(other), HasSubstr("data.eval_count is 31"));
   EXPECT_THAT(refused(config_, {.max_steps = 4}), HasSubstr("stands at step 5; 4 steps are asked"));
+  other = config_;
+  other.epochs = 1;
+  Trainer longer(board_, config_, train_program(), eval_program());
+  longer.train({}, hooks());
+  const Checkpoint behind = longer.checkpoint();
+  try {
+    const Trainer second(board_, other, train_program(), eval_program(), true, &behind);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.message(),
+              "the checkpoint stands at step " + std::to_string(behind.step) + "; " +
+                  std::to_string(behind.step / config_.epochs) +
+                  " steps are asked for; give more --steps or epochs, or leave --resume out");
+  }
+}
+
+TEST_F(TrainerTest, AnEvalProgramOfOtherCoresIsRefused) {
+  ProgramBuilder eval(1);
+  eval.argument(DType::kF32, {});
+  eval.argument(DType::kF32, {kEvalBatch, kPixels});
+  eval.argument(DType::kI32, {kEvalBatch});
+  eval.argument(DType::kF32, {kEvalBatch});
+  eval.result(DType::kF32, {});
+  try {
+    const Trainer trainer(board_, config_, train_program(), board_.load(eval.bytes(), 0));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("argument 0, f32[], lies on the program's 1 cores in "
+                                           "another way than state leaf 0 on the 8 of"));
+    EXPECT_THAT(error.message(), HasSubstr("compile both for the same cores (--cores)"));
+  }
 }
 
 // The best evaluation is saved when it is there, whatever else is due, and is known to a run that

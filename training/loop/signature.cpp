@@ -136,6 +136,9 @@ class Reading {
     if (entry == "-") {
       return {Role::kIgnored};
     }
+    if (std::find(metrics.begin(), metrics.end(), entry) != metrics.end()) {
+      refuse(fmt::format("program.{}: \"{}\" stands there twice", list_.key, entry));
+    }
     metrics.push_back(entry);
     return {Role::kMetric, metrics.size() - 1};
   }

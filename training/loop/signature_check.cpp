@@ -141,10 +141,17 @@ void check_eval_state(const Executable& program, const Signature& signature,
     }
     const ParameterInfo& mine = program.arguments()[i];
     const ParameterInfo& leaf = train.arguments()[*in_train];
-    if (mine.dtype != leaf.dtype || mine.shape != leaf.shape ||
-        mine.layout.offsets != leaf.layout.offsets) {
+    if (mine.dtype != leaf.dtype || mine.shape != leaf.shape) {
       refuse(fmt::format("{}: argument {} is {}, but state leaf {} of {} is {}", program.name(), i,
                          type_of(mine), place.index, train.name(), type_of(leaf)));
+    }
+    if (mine.layout.offsets != leaf.layout.offsets) {
+      refuse(
+          fmt::format("{}: argument {}, {}, lies on the program's {} cores in another way than "
+                      "state leaf {} on the {} of {}; compile both for the same cores (--cores) "
+                      "and shardings",
+                      program.name(), i, type_of(mine), program.partitions(), place.index,
+                      train.partitions(), train.name()));
     }
   }
 }

@@ -191,6 +191,15 @@ void Trainer::go_on_from(const Checkpoint& from) {
   first_step_ = submitted_ = from.step;
 }
 
+void Trainer::refuse_fewer(int64_t stands_at, int64_t planned) {
+  if (stands_at > planned) {
+    refuse(
+        fmt::format("the checkpoint stands at step {}; {} steps are asked for; give more "
+                    "--steps or epochs, or leave --resume out",
+                    stands_at, planned));
+  }
+}
+
 // A step takes one batch, so that a checkpoint without a position has one all the same.
 void Trainer::restore_input(const Checkpoint& from) {
   input::Position position = batches_->position();
@@ -204,6 +213,7 @@ void Trainer::restore_input(const Checkpoint& from) {
     }
   }
   position.next = static_cast<uint64_t>(from.step);
+  refuse_fewer(from.step, planned_steps(0));
   try {
     batches_->restore(position);
   } catch (const Error& error) {
@@ -338,12 +348,7 @@ bool Trainer::end_epoch(int64_t epoch, int64_t planned, bool stop, const TrainHo
 
 bool Trainer::train(const TrainLimits& limits, const TrainHooks& hooks) {
   const int64_t planned = planned_steps(limits.max_steps);
-  if (first_step_ > planned) {
-    refuse(
-        fmt::format("the checkpoint stands at step {}; {} steps are asked for; give more "
-                    "--steps or epochs, or leave --resume out",
-                    first_step_, planned));
-  }
+  refuse_fewer(first_step_, planned);
   if (submitted_ == planned && evaluator_ && has_data_ && !epochs_.empty() &&
       !epochs_.back().eval) {
     epochs_.pop_back();  // the run ends here, with an evaluation that was not due before
