@@ -20,18 +20,11 @@ using test::code_of;
 using test::counting;
 using test::hbm_used;
 using test::NullBoard;
-using test::ProgramBuilder;
+using test::passing;
 
 Array one_part(const Buffer& buffer) {
   const Layout layout{buffer.shape(), {Shape(buffer.shape().size(), 0)}, true};
   return Array(buffer.dtype(), buffer.shape(), layout, {buffer});
-}
-
-std::vector<std::byte> passing_program(const Shape& shape) {
-  ProgramBuilder builder(1);
-  builder.argument(DType::kI32, shape);
-  builder.result(DType::kI32, shape, false, 0);
-  return builder.bytes();
 }
 
 class Async : public ::testing::TestWithParam<const char*> {
@@ -78,7 +71,7 @@ TEST_P(Async, CopiesOverTheLinksTakeLongerThanWithinACore) {
 
 TEST_P(Async, LaunchesComeBehindCopiesFromOtherCores) {
   const HostArray sent = counting(DType::kI32, {70000});
-  const auto bytes = passing_program(sent.shape);
+  const auto bytes = passing(1, sent.shape).bytes();
   const Executable on_3 = board_.load(bytes, 3);
   const Executable on_6 = board_.load(bytes, 6);
   Array state = on_3.put(0, sent);
@@ -98,7 +91,7 @@ TEST_P(Async, CopiesToCoresThatAreNotThereAreRefused) {
 
 TEST_P(Async, WorkWaitsForAnEventOfTheHost) {
   const HostArray sent = counting(DType::kI32, {5000});
-  const Executable program = board_.load(passing_program(sent.shape), 2);
+  const Executable program = board_.load(passing(1, sent.shape).bytes(), 2);
   const Array state = program.put(0, sent);
   const HostEvent go = board_.make_event();
   RunOptions behind;
@@ -123,7 +116,7 @@ TEST_P(Async, AnUploadMayWaitForItsBytes) {
   auto bytes = std::make_shared<std::vector<std::byte>>(sent.bytes.size());
   const HostEvent filled = board_.make_event();
   const Buffer buffer = board_.put(3, sent.dtype, sent.shape, bytes, {filled.event()});
-  const Executable program = board_.load(passing_program(sent.shape), 3);
+  const Executable program = board_.load(passing(1, sent.shape).bytes(), 3);
   const RunResult result =
       program.run({Array(sent.dtype, sent.shape, {sent.shape, {{0}}, false}, {buffer})});
   EXPECT_EQ(board_.put(3, sent).to_host().bytes, sent.bytes) << "other work overtakes it";
@@ -203,7 +196,7 @@ TEST_P(Async, CallbacksOfEventsOfTheHostMayNotWait) {
 
 TEST_P(Async, AFailedEventFailsWhatDependsOnItAndGivesBack) {
   const HostArray sent = counting(DType::kI32, {64});
-  const Executable program = board_.load(passing_program(sent.shape), 4);
+  const Executable program = board_.load(passing(1, sent.shape).bytes(), 4);
   const Array state = program.put(0, sent);
   const HostEvent go = board_.make_event();
   RunOptions behind;
@@ -244,7 +237,7 @@ TEST_P(Async, EventsAreSetOnceAndNotForgotten) {
 
 TEST_P(Async, ClosingCancelsWhatTheHostNeverLetGo) {
   const HostArray sent = counting(DType::kI32, {64});
-  const Executable program = board_.load(passing_program(sent.shape));
+  const Executable program = board_.load(passing(1, sent.shape).bytes());
   const Array state = program.put(0, sent);
   const HostEvent go = board_.make_event();
   RunOptions behind;
@@ -325,7 +318,7 @@ TEST_P(Async, AWaitThatEndsEarlyLeavesEverythingUsable) {
 
 TEST_P(Async, ACallerAdvancesTheBoardForAWhile) {
   const HostArray sent = counting(DType::kI32, {4096});
-  const Executable program = board_.load(passing_program({4096}));
+  const Executable program = board_.load(passing(1, {4096}).bytes());
   const RunResult result = program.run({program.put(0, sent)});
   EXPECT_FALSE(result.done.advance_for(0ns));
   EXPECT_TRUE(result.done.advance_for(60s));
@@ -350,7 +343,7 @@ INSTANTIATE_TEST_SUITE_P(Sim, Async, ::testing::Values("sim"));
 TEST(AsyncOrder, WritersComeBehindReadersThatWait) {
   const NullBoard n;
   const HostArray sent = counting(DType::kI32, {16});
-  const Executable program = n.board.load(passing_program(sent.shape), 1);
+  const Executable program = n.board.load(passing(1, sent.shape).bytes(), 1);
   const Array state = program.put(0, sent);
   n.board.synchronize();
   int launches = 0;
@@ -380,7 +373,7 @@ TEST(AsyncOrder, AThreadGivesUpWhileAnotherOneWaits) {
   options.time_limit = 1.0;
   const NullBoard n(options);
   const HostArray sent = counting(DType::kI32, {16});
-  const Executable program = n.board.load(passing_program(sent.shape), 1);
+  const Executable program = n.board.load(passing(1, sent.shape).bytes(), 1);
   const Array state = program.put(0, sent);
   n.board.synchronize();
   n.null->endless_launches = 1;

@@ -8,7 +8,7 @@ namespace tpu::driver {
 namespace {
 
 using test::counting;
-using test::ProgramBuilder;
+using test::passing;
 
 Board open_board(const char* transport) {
   OpenOptions options;
@@ -27,13 +27,6 @@ std::string refusal(const std::function<void()>& call,
   }
   ADD_FAILURE() << "no error was thrown";
   return {};
-}
-
-std::vector<std::byte> passing_program() {
-  ProgramBuilder builder(1);
-  builder.argument(DType::kI32, {16});
-  builder.result(DType::kI32, {16}, false, 0);
-  return builder.bytes();
 }
 
 TEST(Boards, OfTheNullTransportLiveSideBySideAndOneAfterTheOther) {
@@ -57,8 +50,8 @@ TEST(Boards, OfTheNullTransportLiveSideBySideAndOneAfterTheOther) {
 TEST(Boards, RefuseBuffersOfOtherBoards) {
   const Board first = open_board("null");
   const Board second = open_board("null");
-  const Executable program = second.load(passing_program());
-  const Executable twin = first.load(passing_program());
+  const Executable program = second.load(passing(1).bytes());
+  const Executable twin = first.load(passing(1).bytes());
   const Array foreign = twin.put(0, counting(DType::kI32, {16}));
   EXPECT_NE(refusal([&] { second.clone(foreign.parts()[0]); }).find("another board"),
             std::string::npos);
@@ -80,7 +73,7 @@ TEST(Boards, ArraysMadeOfPiecesThatDoNotFitAreRefused) {
   refusal([&] {
     static_cast<void>(Array(DType::kI32, {8}, {{8}, {{0}}, true}, {part}).to_host());
   });
-  const Executable program = board.load(passing_program());
+  const Executable program = board.load(passing(1).bytes());
   refusal([&] { program.run({Array(DType::kI32, {16}, layout, {Buffer()})}); });
 }
 
@@ -103,7 +96,7 @@ class ClosedBoard : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ClosedBoard, EveryCallSaysThatItIsClosed) {
   const Board board = open_board(GetParam());
-  const Executable program = board.load(passing_program());
+  const Executable program = board.load(passing(1).bytes());
   const HostArray host = counting(DType::kI32, {16});
   const Array array = program.put(0, host);
   const Buffer buffer = board.put(0, host);
@@ -111,7 +104,7 @@ TEST_P(ClosedBoard, EveryCallSaysThatItIsClosed) {
   board.close();
   std::vector<std::byte> out(buffer.bytes());
   const std::vector<std::function<void()>> calls = {
-      [&] { board.load(passing_program()); },
+      [&] { board.load(passing(1).bytes()); },
       [&] { board.put(0, host); },
       [&] { board.zeros(0, DType::kF32, {4}); },
       [&] { board.clone(buffer); },

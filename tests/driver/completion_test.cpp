@@ -22,16 +22,10 @@ using namespace std::chrono_literals;
 using test::code_of;
 using test::counting;
 using test::NullBoard;
+using test::passing;
 using test::ProgramBuilder;
 
 constexpr auto kPatience = 60s;  // of the tests, for what takes milliseconds
-
-std::vector<std::byte> passing(uint32_t partitions) {
-  ProgramBuilder builder(partitions);
-  builder.argument(DType::kI32, {16});
-  builder.result(DType::kI32, {16}, false, 0);
-  return builder.bytes();
-}
 
 OpenOptions with_thread(const char* transport = "null") {
   OpenOptions options;
@@ -57,7 +51,7 @@ class Completion : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(Completion, EventsBecomeReadyWithoutACallerWhoWaits) {
-  const Executable program = board_.load(passing(8), std::vector<int>());
+  const Executable program = board_.load(passing(8).bytes(), std::vector<int>());
   for (int i = 0; i < 5; ++i) {
     const RunResult result = program.run({program.put(0, sent_)});
     std::vector<std::byte> out(sent_.bytes.size());
@@ -70,7 +64,7 @@ TEST_P(Completion, EventsBecomeReadyWithoutACallerWhoWaits) {
 }
 
 TEST_P(Completion, WhatComesAfterAnEventOfTheHostIsSentByItself) {
-  const Executable program = board_.load(passing(1), std::vector<int>{2});
+  const Executable program = board_.load(passing(1).bytes(), std::vector<int>{2});
   const HostEvent gate = board_.make_event();
   const RunResult result =
       program.run({program.put(0, sent_)}, {.steps = 1, .keep = {}, .after = {gate.event()}});
@@ -135,7 +129,7 @@ TEST_P(Completion, CallbacksGoOnWithTheWork) {
 
 // The caller lets time pass himself; what he has no time for comes by itself.
 TEST_P(Completion, ACallerAdvancesTheBoardForAWhile) {
-  const Executable program = board_.load(passing(8), std::vector<int>());
+  const Executable program = board_.load(passing(8).bytes(), std::vector<int>());
   for (int i = 0; i < 20; ++i) {
     const RunResult result = program.run({program.put(0, sent_)});
     const bool ready = result.done.advance_for(i % 2 == 0 ? 0ns : 20us);
@@ -151,8 +145,8 @@ TEST_P(Completion, ACallerAdvancesTheBoardForAWhile) {
 
 // Each thread moves its own arrays over all cores and runs programs on them; some wait, some poll.
 TEST_P(Completion, ThreadsShareTheBoard) {
-  const auto one = passing(1);
-  const auto gang = passing(8);
+  const auto one = passing(1).bytes();
+  const auto gang = passing(8).bytes();
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&, t] {
@@ -248,7 +242,7 @@ TEST(CompletionNull, CallsReturnWhileALaunchRuns) {
     options.completion_thread = thread;
     const NullBoard n(options);
     const HostArray sent = counting(DType::kI32, {16});
-    const Executable program = n.board.load(passing(1), 0);
+    const Executable program = n.board.load(passing(1).bytes(), 0);
     const Array state = program.put(0, sent);
     n.board.synchronize();
     n.null->endless_launches = 1;
@@ -256,7 +250,7 @@ TEST(CompletionNull, CallsReturnWhileALaunchRuns) {
     std::thread waiter([&] { EXPECT_NE(done.wait_for_error(), nullptr); });
     std::this_thread::sleep_for(5ms);
     const auto start = std::chrono::steady_clock::now();
-    const Executable other = n.board.load(passing(1), 1);  // which waits for the board
+    const Executable other = n.board.load(passing(1).bytes(), 1);  // which waits for the board
     for (int i = 0; i < 20; ++i) {
       EXPECT_EQ(other.run({other.put(0, sent)}).outputs[0].to_host().bytes, sent.bytes);
       std::this_thread::sleep_for(1ms);
@@ -294,7 +288,7 @@ TEST(CompletionDeathTest, AProcessEndsWithWorkInFlight) {
         {
           alarm(60);
           const auto* board = new Board(Board::open(with_thread(transport)));  // never closed
-          const auto* program = new Executable(board->load(passing(8), std::vector<int>()));
+          const auto* program = new Executable(board->load(passing(8).bytes(), std::vector<int>()));
           std::thread([&] {
             for (;;) {
               try {

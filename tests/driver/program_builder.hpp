@@ -111,6 +111,14 @@ class ProgramBuilder {
   size_t padding_ = 0;
 };
 
+/// Its result takes over its argument, i32 of that shape.
+inline ProgramBuilder passing(uint32_t partitions, const Shape& shape = {16}) {
+  ProgramBuilder builder(partitions);
+  builder.argument(DType::kI32, shape);
+  builder.result(DType::kI32, shape, false, 0);
+  return builder;
+}
+
 inline HostArray counting(DType dtype, const Shape& shape, uint8_t start = 1) {
   HostArray array{dtype, shape, {}};
   array.bytes.resize(element_count(shape) * dtype_bytes(dtype));

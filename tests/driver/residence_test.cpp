@@ -16,17 +16,11 @@ using test::code_of;
 using test::counting;
 using test::hbm_used;
 using test::NullBoard;
+using test::passing;
 using test::ProgramBuilder;
 
 constexpr int kProgramIds = 64;
 using Devices = std::vector<int>;
-
-ProgramBuilder passing(uint32_t partitions) {
-  ProgramBuilder builder(partitions);
-  builder.argument(DType::kI32, {16});
-  builder.result(DType::kI32, {16}, false, 0);
-  return builder;
-}
 
 std::shared_ptr<const exe::ExecutableT> in_memory(ProgramBuilder builder) {
   return std::make_shared<exe::ExecutableT>(exe::read_executable(builder.bytes()));

@@ -22,17 +22,11 @@ using namespace std::chrono_literals;
 using test::code_of;
 using test::counting;
 using test::NullBoard;
+using test::passing;
 using test::ProgramBuilder;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kSoon = 2s;  // for what takes milliseconds; launches go on for longer
-
-std::vector<std::byte> passing(int64_t elements) {
-  ProgramBuilder builder(1);
-  builder.argument(DType::kI32, {elements});
-  builder.result(DType::kI32, {elements}, false, 0);
-  return builder.bytes();
-}
 
 OpenOptions with_limit(double seconds, bool completion_thread = false) {
   OpenOptions options;
@@ -43,7 +37,7 @@ OpenOptions with_limit(double seconds, bool completion_thread = false) {
 
 // A launch on TPU:0 that ends at its time limit, or with the board.
 Event endless_launch(const NullBoard& n) {
-  const Executable program = n.board.load(passing(16), 0);
+  const Executable program = n.board.load(passing(1).bytes(), 0);
   const Array state = program.put(0, counting(DType::kI32, {16}));
   n.board.synchronize();
   n.null->endless_launches = 1;
@@ -160,7 +154,7 @@ TEST(Closing, TheSecondToCloseCancelsAndWaitsForTheFirst) {
 TEST(Closing, ALaunchThatWaitsForRoomIsRefused) {
   const NullBoard n(with_limit(30));
   constexpr int64_t kLarge = int64_t{9} << 28;
-  const Executable keeps = n.board.load(passing(kLarge), 0);
+  const Executable keeps = n.board.load(passing(1, {kLarge}).bytes(), 0);
   ProgramBuilder makes_large(1);
   makes_large.argument(DType::kI32, {16});
   makes_large.result(DType::kI32, {kLarge});
@@ -201,7 +195,7 @@ TEST(Closing, AChildProcessDropsABoardThatAThreadWaitsFor) {
 TEST(Closing, AHandlerGoesAwayWithoutTheLock) {
   const NullBoard n(with_limit(0));
   const HostArray sent = counting(DType::kI32, {16});
-  const Executable program = n.board.load(passing(16), 0);
+  const Executable program = n.board.load(passing(1).bytes(), 0);
   const Array state = program.put(0, sent);
   std::atomic<int> called = 0;
   {

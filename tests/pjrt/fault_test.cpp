@@ -31,21 +31,9 @@ std::pair<PJRT_Buffer*, Outcome> launch(PJRT_LoadedExecutable* program, PJRT_Buf
   auto options = args_of<PJRT_ExecuteOptions>();
   options.non_donatable_input_indices = kept.data();
   options.num_non_donatable_input_indices = kept.size();
-  PJRT_Buffer* const* const arguments = &argument;
-  PJRT_Buffer* result = nullptr;
-  PJRT_Buffer** const results = &result;
-  PJRT_Event* done = nullptr;
-  auto args = args_of<PJRT_LoadedExecutable_Execute_Args>();
-  args.executable = program;
-  args.options = &options;
-  args.argument_lists = &arguments;
-  args.num_devices = 1;
-  args.num_args = 1;
-  args.output_lists = &results;
-  args.device_complete_events = &done;
-  const Outcome submitted = outcome_of(api().PJRT_LoadedExecutable_Execute(&args));
-  EXPECT_EQ(submitted.text, "");
-  return {result, await(done)};
+  const Launch launched = submit(program, {{argument}}, 1, options);
+  EXPECT_EQ(launched.outcome.text, "");
+  return {launched.results[0][0], await(launched.ends[0])};
 }
 
 void expect_place(const Outcome& outcome) {

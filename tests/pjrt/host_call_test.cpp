@@ -76,23 +76,12 @@ class PjrtHostCall : public ::testing::Test {
     options.send_callbacks = &sends;
     options.recv_callbacks = &receives;
     options.num_send_ops = options.num_recv_ops = callbacks;
-    PJRT_Buffer* const* const arguments = &argument;
-    PJRT_Buffer* output = nullptr;
-    PJRT_Buffer** const outputs = &output;
-    PJRT_Event* done = nullptr;
-    auto args = args_of<PJRT_LoadedExecutable_Execute_Args>();
-    args.executable = program;
-    args.options = &options;
-    args.argument_lists = &arguments;
-    args.num_devices = 1;
-    args.num_args = 1;
-    args.output_lists = &outputs;
-    args.device_complete_events = &done;
-    if (Outcome refused = outcome_of(api().PJRT_LoadedExecutable_Execute(&args));
-        !refused.text.empty()) {
-      return refused;
+    const Launch launched = submit(program, {{argument}}, 1, options);
+    if (!launched.outcome.text.empty()) {
+      return launched.outcome;
     }
-    Outcome ended = await(done);
+    PJRT_Buffer* const output = launched.results[0][0];
+    Outcome ended = await(launched.ends[0]);
     if (ended.text.empty()) {
       result = download(output);
     }

@@ -183,19 +183,7 @@ TEST_F(PjrtLater, ACallbackExecutesTheProgramThatIsBeingLoaded) {
   program = compile(client_, graph("data/one_op/add.mlirbc")).first;
   x = upload(client_, device_of(client_, 0), std::vector<float>(64 * 256, 2.0F), {64, 256}).first;
   static const auto launch = [] {
-    auto options = args_of<PJRT_ExecuteOptions>();
-    PJRT_Buffer* const arguments[2] = {x, x};
-    PJRT_Buffer* results[1] = {};
-    PJRT_Buffer* const* argument_lists[1] = {arguments};
-    PJRT_Buffer** output_lists[1] = {results};
-    auto args = args_of<PJRT_LoadedExecutable_Execute_Args>();
-    args.executable = program;
-    args.options = &options;
-    args.argument_lists = argument_lists;
-    args.num_devices = 1;
-    args.num_args = 2;
-    args.output_lists = output_lists;
-    EXPECT_EQ(outcome_of(api().PJRT_LoadedExecutable_Execute(&args)).text, "");
+    EXPECT_EQ(submit(program, {{x, x}}, 1).outcome.text, "");
     ++executed;
   };
   std::vector<std::vector<float>> to(kReads, std::vector<float>(64 * 256));

@@ -109,20 +109,26 @@ inline void destroy(PJRT_Buffer* buffer) {
   EXPECT_EQ(api().PJRT_Buffer_Destroy(&args), nullptr);
 }
 
-// One launch: arguments by device, each a list. Results by device.
-inline std::vector<std::vector<PJRT_Buffer*>> execute(
-    PJRT_LoadedExecutable* executable, std::vector<std::vector<PJRT_Buffer*>> arguments,
-    size_t results, Outcome* outcome = nullptr) {
-  auto options = args_of<PJRT_ExecuteOptions>();
-  std::vector<std::vector<PJRT_Buffer*>> outputs(arguments.size(),
-                                                 std::vector<PJRT_Buffer*>(results));
+// Results and ends by device.
+struct Launch {
+  Outcome outcome;
+  std::vector<std::vector<PJRT_Buffer*>> results;
+  std::vector<PJRT_Event*> ends;
+};
+
+// Arguments by device, each a list. Waits for nothing.
+inline Launch submit(PJRT_LoadedExecutable* executable,
+                     const std::vector<std::vector<PJRT_Buffer*>>& arguments, size_t results,
+                     PJRT_ExecuteOptions options = args_of<PJRT_ExecuteOptions>()) {
+  Launch launch;
+  launch.results.assign(arguments.size(), std::vector<PJRT_Buffer*>(results));
+  launch.ends.resize(arguments.size());
   std::vector<PJRT_Buffer* const*> argument_lists;
   std::vector<PJRT_Buffer**> output_lists;
   for (size_t d = 0; d < arguments.size(); ++d) {
     argument_lists.push_back(arguments[d].data());
-    output_lists.push_back(outputs[d].data());
+    output_lists.push_back(launch.results[d].data());
   }
-  std::vector<PJRT_Event*> events(arguments.size());
   auto args = args_of<PJRT_LoadedExecutable_Execute_Args>();
   args.executable = executable;
   args.options = &options;
@@ -130,17 +136,25 @@ inline std::vector<std::vector<PJRT_Buffer*>> execute(
   args.num_devices = arguments.size();
   args.num_args = arguments[0].size();
   args.output_lists = output_lists.data();
-  args.device_complete_events = events.data();
-  const Outcome done = outcome_of(api().PJRT_LoadedExecutable_Execute(&args));
+  args.device_complete_events = launch.ends.data();
+  launch.outcome = outcome_of(api().PJRT_LoadedExecutable_Execute(&args));
+  return launch;
+}
+
+// Results by device, when the launch is over. `outcome`: of one that is refused.
+inline std::vector<std::vector<PJRT_Buffer*>> execute(
+    PJRT_LoadedExecutable* executable, const std::vector<std::vector<PJRT_Buffer*>>& arguments,
+    size_t results, Outcome* outcome = nullptr) {
+  Launch launch = submit(executable, arguments, results);
   if (outcome != nullptr) {
-    *outcome = done;
+    *outcome = launch.outcome;
     return {};
   }
-  EXPECT_EQ(done.text, "");
-  for (PJRT_Event* event : events) {
+  EXPECT_EQ(launch.outcome.text, "");
+  for (PJRT_Event* event : launch.ends) {
     EXPECT_EQ(await(event).text, "");
   }
-  return outputs;
+  return std::move(launch.results);
 }
 
 }  // namespace tpu::test

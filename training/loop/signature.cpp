@@ -136,11 +136,12 @@ class Reading {
     if (entry == "-") {
       return {Role::kIgnored};
     }
-    if (std::find(metrics.begin(), metrics.end(), entry) != metrics.end()) {
-      refuse(fmt::format("program.{}: \"{}\" stands there twice", list_.key, entry));
+    const auto known = std::find(metrics.begin(), metrics.end(), entry);
+    const auto index = static_cast<size_t>(known - metrics.begin());
+    if (known == metrics.end()) {
+      metrics.push_back(entry);
     }
-    metrics.push_back(entry);
-    return {Role::kMetric, metrics.size() - 1};
+    return {Role::kMetric, index};
   }
 
   const TrainConfig& config_;

@@ -46,6 +46,16 @@ std::vector<ParameterInfo> input_infos(const Signature& signature, const Executa
   return infos;
 }
 
+// A checkpoint behind the end of the run.
+void refuse_fewer(int64_t stands_at, int64_t planned) {
+  if (stands_at > planned) {
+    refuse(
+        fmt::format("the checkpoint stands at step {}; {} steps are asked for; give more "
+                    "--steps or epochs, or leave --resume out",
+                    stands_at, planned));
+  }
+}
+
 // Evaluations behind the best one, and the best value.
 struct Wait {
   int64_t evaluations = 0;
@@ -189,15 +199,6 @@ void Trainer::go_on_from(const Checkpoint& from) {
     best_ = from.best;
   }
   first_step_ = submitted_ = from.step;
-}
-
-void Trainer::refuse_fewer(int64_t stands_at, int64_t planned) {
-  if (stands_at > planned) {
-    refuse(
-        fmt::format("the checkpoint stands at step {}; {} steps are asked for; give more "
-                    "--steps or epochs, or leave --resume out",
-                    stands_at, planned));
-  }
 }
 
 // A step takes one batch, so that a checkpoint without a position has one all the same.

@@ -135,7 +135,6 @@ class Trainer {
 
   void go_on_from(const Checkpoint& from);
   void restore_input(const Checkpoint& from);
-  static void refuse_fewer(int64_t stands_at, int64_t planned);
   input::Position input_position() const;
   std::vector<driver::ParameterInfo> leaf_infos() const;
   void put_state(const std::vector<driver::HostArray>& leaves);

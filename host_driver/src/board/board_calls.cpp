@@ -58,9 +58,7 @@ bool BoardImpl::await_answer(Deadline deadline) {
     throw Error(ErrorCode::kFailedPrecondition,
                 "who answers a host call must not wait for the board: it waits for the answer");
   }
-  const uint64_t news = host_news();
-  const WithoutLock free(*this, deadline);
-  await_host(news, deadline);
+  leave_until(host_news(), deadline);
   return true;
 }
 

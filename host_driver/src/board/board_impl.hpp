@@ -347,6 +347,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void wake_host_waiters();
   uint64_t host_news();
   void await_host(uint64_t news, Deadline deadline);
+  void leave_until(uint64_t news, Deadline deadline);
   void check_after(const std::vector<Event>& after) const;
   void depend(Operation& op, const std::vector<Event>& after) const;
   bool waits_at_host(const Operation& op, size_t earlier) const;

@@ -374,9 +374,7 @@ void BoardImpl::close(CloseMode mode) {
       abort_launches();
     }
     while (closing_ && !answers_here()) {  // another thread does it
-      const uint64_t news = host_news();
-      const WithoutLock closer(*this, std::nullopt);
-      await_host(news, std::nullopt);
+      leave_until(host_news(), std::nullopt);
     }
     return;
   }

@@ -85,6 +85,12 @@ void BoardImpl::await_host(uint64_t news, Deadline deadline) {
   }
 }
 
+// Likewise with the lock, which others have meanwhile.
+void BoardImpl::leave_until(uint64_t news, Deadline deadline) {
+  const WithoutLock others(*this, deadline);
+  await_host(news, deadline);
+}
+
 void BoardImpl::check_after(const std::vector<Event>& after) const {
   for (const Event& event : after) {
     const auto& state = Access::state(event);
@@ -203,17 +209,17 @@ bool BoardImpl::being_sent(uint64_t last) const {
 // deadline came first.
 bool BoardImpl::run_until_idle(Deadline deadline, uint64_t last) {
   send_waiting();
-  while (!broken_ && (busy(last) || being_sent(last))) {
+  const auto idle = [&] { return !busy(last) && !being_sent(last); };
+  while (!broken_ && !idle()) {
     if (late(deadline)) {
       drain();
-      return !busy(last) && !being_sent(last);
+      return idle();
     }
     const uint64_t news = host_news();
     const bool progress = pump(deadline, {.to_end = true});
     send_waiting();
     if (!progress && !busy(last) && being_sent(last)) {
-      const WithoutLock sender(*this, deadline);
-      await_host(news, deadline);
+      leave_until(news, deadline);
     }
   }
   return true;

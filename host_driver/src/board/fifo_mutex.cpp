@@ -3,46 +3,49 @@
 
 namespace tpu::driver {
 
-bool FifoMutex::lock(Deadline deadline, const std::function<void()>& urge, bool* waited) {
-  std::unique_lock<std::mutex> guard(mutex_);
-  const uint64_t ticket = next_ticket_++;
+bool FifoMutex::await_turn(Guard& guard, uint64_t ticket, Deadline until) {
   const auto served = [&] { return ticket == serving_; };
-  if (waited != nullptr) {
-    *waited = !served();
+  if (until) {
+    return turn_.wait_until(guard, *until, served);
   }
-  if (served()) {
+  turn_.wait(guard, served);
+  return true;
+}
+
+bool FifoMutex::urge_turn(Guard& guard, uint64_t ticket, Deadline until,
+                          const std::function<void()>& urge) {
+  ++urgent_;
+  guard.unlock();
+  urge();
+  guard.lock();
+  const bool in_time = await_turn(guard, ticket, until);
+  --urgent_;
+  return in_time;
+}
+
+bool FifoMutex::lock(Deadline deadline, const std::function<void()>& urge, bool* waited) {
+  Guard guard(mutex_);
+  const uint64_t ticket = next_ticket_++;
+  const bool free = ticket == serving_;
+  if (waited != nullptr) {
+    *waited = !free;
+  }
+  if (free) {
     return true;
   }
-  if (urge) {
-    ++urgent_;
-    guard.unlock();
-    urge();
-    guard.lock();
-  }
-  bool in_time = true;
-  if (!deadline) {
-    turn_.wait(guard, served);
-  } else if (!turn_.wait_until(guard, *deadline, served)) {
+  const bool in_time =
+      urge ? urge_turn(guard, ticket, deadline, urge) : await_turn(guard, ticket, deadline);
+  if (!in_time) {
     given_up_.insert(ticket);
-    in_time = false;
   }
-  urgent_ -= urge ? 1 : 0;
   return in_time;
 }
 
 void FifoMutex::lock_again(Deadline patience, const std::function<void()>& urge) {
-  std::unique_lock<std::mutex> guard(mutex_);
+  Guard guard(mutex_);
   const uint64_t ticket = next_ticket_++;
-  const auto served = [&] { return ticket == serving_; };
-  if (!patience) {
-    turn_.wait(guard, served);
-  } else if (!turn_.wait_until(guard, *patience, served)) {
-    ++urgent_;
-    guard.unlock();
-    urge();
-    guard.lock();
-    turn_.wait(guard, served);
-    --urgent_;
+  if (!await_turn(guard, ticket, patience)) {
+    urge_turn(guard, ticket, std::nullopt, urge);
   }
 }
 

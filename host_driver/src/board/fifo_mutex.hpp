@@ -30,6 +30,10 @@ class FifoMutex {
   bool urgent() const { return urgent_.load() > 0; }
 
  private:
+  using Guard = std::unique_lock<std::mutex>;
+  bool await_turn(Guard& guard, uint64_t ticket, Deadline until);
+  bool urge_turn(Guard& guard, uint64_t ticket, Deadline until, const std::function<void()>& urge);
+
   std::mutex mutex_;
   std::condition_variable turn_;
   uint64_t next_ticket_ = 0;
