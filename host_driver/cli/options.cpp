@@ -14,6 +14,9 @@ namespace {
 
 constexpr double kMostTimeLimit = 1e9;  // as TPUBOARD_TIME_LIMIT
 
+// Of numbers without sign, of which CLI11 takes -1 for the largest.
+const CLI::Range kCounted(int64_t{0}, int64_t{1} << 62);
+
 // Which part of the board and of the run --waves shows.
 void add_waves_window(CLI::App& command, BoardArguments& arguments, CLI::Option* waves,
                       CLI::Option* steps) {
@@ -75,6 +78,7 @@ void add_step_record_options(CLI::App& command, BoardArguments& arguments) {
   command
       .add_option("--record-step", arguments.open.sim.record_step,
                   "Step of the run in --record, counted from 0")
+      ->check(kCounted)
       ->needs(record)
       ->capture_default_str()
       ->type_name("N");
@@ -164,6 +168,7 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
       .add_option("--schedule-seed", arguments.open.sim.schedule_seed,
                   "Start commands later by random legal delays: step S of the run by those of "
                   "seed N + S (0: none)")
+      ->check(kCounted)
       ->capture_default_str()
       ->type_name("N");
   command.add_flag("--profile", arguments.open.sim.profile,
@@ -192,6 +197,12 @@ std::function<std::string(const std::string& text)> seconds_between(double least
         CLI::detail::lexical_cast(text, seconds) && seconds >= least && seconds <= most;
     return valid ? std::string()
                  : fmt::format("{} is no number of seconds from {} to {}", text, least, most);
+  };
+}
+
+std::function<std::string(const std::string& text)> folder_named() {
+  return [](const std::string& text) {
+    return text.empty() ? std::string("an empty text is no folder; . is this one") : std::string();
   };
 }
 

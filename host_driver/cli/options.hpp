@@ -20,6 +20,10 @@ void add_board_options(CLI::App& command, BoardArguments& arguments);
 /// CLI::Range takes, nor infinity is one.
 std::function<std::string(const std::string& text)> seconds_between(double least, double most);
 
+/// A check for CLI::Option::check(): the path of a folder, which "" (a variable of the shell that
+/// is not set) is not.
+std::function<std::string(const std::string& text)> folder_named();
+
 /// Throws InvalidArgument when writing `output` would replace one of the files `inputs`, by any
 /// name or link.
 void refuse_overwrite(const std::string& output, const std::vector<std::string>& inputs);

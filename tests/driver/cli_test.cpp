@@ -60,6 +60,14 @@ TEST_F(Cli, WrongUsageEndsWithTwo) {
   EXPECT_EQ(call({"debug", "p.mlirbc", "--record", "r"}), 2);
   EXPECT_EQ(call({"run", "p", "--mxu-waves-tiles", "0..1"}), 2);
   EXPECT_NE(error_.find("--mxu-waves-tiles requires --mxu-waves"), std::string::npos) << error_;
+  EXPECT_EQ(call({"run", "p", "--schedule-seed", "-1"}), 2);
+  EXPECT_NE(error_.find("--schedule-seed: Value -1 not in range 0 to"), std::string::npos)
+      << error_;
+  EXPECT_EQ(call({"run", "p", "--record", "r", "--record-step", "-1"}), 2);
+  EXPECT_EQ(call({"run", "p", "--out-dir", ""}), 2);
+  EXPECT_NE(error_.find("--out-dir: an empty text is no folder"), std::string::npos) << error_;
+  EXPECT_EQ(call({"train", "p.toml", "--out", ""}), 2);
+  EXPECT_EQ(call({"sweep", "p.toml", "--out", ""}), 2);
 }
 
 TEST_F(Cli, TheNullBoardSaysWhatItCannotShow) {

@@ -53,6 +53,8 @@ HostArray ones(DType dtype, const Shape& shape) {
   return array;
 }
 
+constexpr uint16_t kBf16Infinity = 0x7F80;
+
 // Numbers `value(i)` in f64, rounded to f32 and then to bf16 when the program takes that.
 template <typename Value>
 HostArray floats(const char* rule, DType dtype, const Shape& shape, size_t leaf, Value value) {
@@ -64,8 +66,13 @@ HostArray floats(const char* rule, DType dtype, const Shape& shape, size_t leaf,
   const uint64_t count = element_count(shape);
   const uint64_t element = dtype_bytes(dtype);
   for (uint64_t i = 0; i < count; ++i) {
-    const auto rounded = static_cast<float>(value(i));
+    const double number = value(i);
+    const auto rounded = static_cast<float>(number);
     const uint16_t half = bf16_from_f32(rounded);
+    if (std::isinf(rounded) || (dtype == DType::kBf16 && (half & 0x7FFF) == kBf16Infinity)) {
+      refuse(fmt::format("state leaf {}: {} makes {}, which is infinite as {}", leaf, rule, number,
+                         type_text(dtype, shape)));
+    }
     const void* bits = dtype == DType::kF32 ? static_cast<const void*>(&rounded) : &half;
     std::memcpy(array.bytes.data() + i * element, bits, element);
   }

@@ -92,6 +92,18 @@ TEST(InitialLeaf, ConstantsOfAnyType) {
   EXPECT_EQ(leaf(255, DType::kU8).bytes[1], std::byte{255});
 }
 
+TEST(InitialLeaf, NothingBecomesInfiniteSilently) {
+  const auto leaf = [](InitKind kind, double value, DType dtype) {
+    return initial_leaf({kind, {}, value}, dtype, {2}, kStateSeed, 3);
+  };
+  EXPECT_EQ(values_of(leaf(InitKind::kConstant, 3.4e38, DType::kF32))[1], 3.4e38f);
+  EXPECT_THROW(leaf(InitKind::kConstant, 1e300, DType::kF32), Error);
+  EXPECT_THROW(leaf(InitKind::kConstant, -3.41e38, DType::kF32), Error);
+  EXPECT_THROW(leaf(InitKind::kNormal, 1e300, DType::kF32), Error);
+  EXPECT_NO_THROW(leaf(InitKind::kConstant, 3.38e38, DType::kBf16));
+  EXPECT_THROW(leaf(InitKind::kConstant, 3.4e38, DType::kBf16), Error);  // rounds up
+}
+
 TEST(InitialLeaf, NormalHasTheDeviationThatIsGiven) {
   const std::vector<float> values =
       values_of(initial_leaf({InitKind::kNormal, {}, 0.02}, DType::kF32, {20000}, kStateSeed, 3));
