@@ -198,6 +198,9 @@ void call(PJRT_Device_MemoryStats_Args& args) {
   answer.bytes_limit_is_set = true;
   answer.largest_free_block_bytes = static_cast<int64_t>(info.hbm_largest_free);
   answer.largest_free_block_bytes_is_set = true;
+  answer.bytes_reserved_is_set = true;  // none: what no array or program holds is free
+  answer.bytes_reservable_limit = answer.bytes_limit;
+  answer.bytes_reservable_limit_is_set = true;
   args = answer;
 }
 

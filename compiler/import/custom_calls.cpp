@@ -13,6 +13,7 @@ namespace {
 constexpr std::string_view kApproxTopK = "ApproxTopK";
 constexpr std::string_view kPlacement = "annotate_device_placement";
 constexpr std::string_view kSink = "dce_sink";  // jax.lax: a value that is made and not read
+constexpr std::string_view kLayout = "LayoutConstraint";  // jax: how XLA should lay an array out
 
 struct Target {
   std::string_view name;
@@ -71,7 +72,9 @@ void Normaliser::custom_call(const OpReader& reader, Region& to) {
     // What nothing reads is not computed, whoever asks for it.
   } else if (target == kSink) {
     reader.fail("custom_call target 'dce_sink' with results");
-  } else {  // check_target() knows no other
+  } else if (target == kLayout) {
+    identity(reader);  // how arrays lie within a program is the compiler's own
+  } else {             // check_target() knows no other
     device_placement(reader);
   }
 }
@@ -79,7 +82,8 @@ void Normaliser::custom_call(const OpReader& reader, Region& to) {
 void Normaliser::check_target(const OpReader& reader) const {
   const std::string target = reader.text("call_target_name");
   const bool known = target == kApproxTopK || target == kPlacement || target == kSink ||
-                     target == kGspmdConstraint || target == kGspmdEnter || target == kGspmdLeave ||
+                     target == kLayout || target == kGspmdConstraint || target == kGspmdEnter ||
+                     target == kGspmdLeave ||
                      std::any_of(kMatrixTargets.begin(), kMatrixTargets.end(),
                                  [&](const Target& t) { return t.name == target; });
   if (!known) {

@@ -247,6 +247,10 @@ GspmdSharding read_gspmd(std::string_view text, size_t rank, int64_t cores, Mesh
   }
   out.manual = parser.take("manual");
   out.unknown = parser.take("unknown");
+  if (out.unknown && (parser.take("shard_as ") || parser.take("shard_like "))) {
+    out.attrs.group = parser.numbers()[0];
+    out.attrs.open.assign(rank, true);
+  }
   if (out.manual || out.unknown) {
     return out;
   }

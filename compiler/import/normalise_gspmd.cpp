@@ -69,11 +69,12 @@ bool Normaliser::gspmd_custom_call(const OpReader& reader, Region& to) {
   }
   const Type type = operand(reader, 0)->type;
   const GspmdSharding sharding = gspmd_of(reader, type.dims.size());
-  const bool says_nothing = sharding.manual || sharding.unknown ||
+  const bool says_nothing = sharding.manual || (sharding.unknown && !sharding.attrs.group) ||
                             (type.dims.empty() && sharding.attrs.sharding.unreduced.empty());
   if (gspmd_.belongs(op) || cores_.num_cores == 1 || says_nothing) {
     identity(reader);
   } else {
+    check_group(reader, sharding.attrs.group, type.dims);
     define_results(reader, *to.append(Kind::kShardingConstraint, operands(reader), {type},
                                       sharding.attrs, reader.loc()));
   }

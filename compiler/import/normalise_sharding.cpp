@@ -1,5 +1,7 @@
 // jax.shard_map (sdy.manual_computation) and sharding constraints: kept as ops of the global graph,
 // for the pass `partition`. See normaliser.hpp.
+#include <algorithm>
+
 #include "import/normaliser.hpp"
 
 namespace tpu::compiler::frontend {
@@ -39,6 +41,8 @@ void Normaliser::convert_sdy(const OpReader& reader, Region& to) {
     sharding_constraint(reader, Kind::kShardingConstraint, to);
   } else if (op.name == "reshard") {
     sharding_constraint(reader, Kind::kReshard, to);
+  } else if (op.name == "sharding_group") {
+    sharding_group(reader, to);
   } else {
     reader.fail("this op is not supported");
   }
@@ -58,6 +62,40 @@ void Normaliser::sharding_constraint(const OpReader& reader, Kind kind, Region& 
       reader, *to.append(kind, operands(reader), {type},
                          shardings_.tensor(reader, reader.property("sharding"), type.dims.size()),
                          reader.loc()));
+}
+
+void Normaliser::check_group(const OpReader& reader, std::optional<int64_t> group,
+                             const Dims& dims) {
+  if (!group) {
+    return;
+  }
+  const Dims& others = group_dims_.emplace(*group, dims).first->second;
+  if (dims != others) {
+    reader.fail("an array of shape " + to_string(dims) + " cannot lie like those of group " +
+                std::to_string(*group) + ", whose shape is " + to_string(others));
+  }
+}
+
+// The op has no result: who reads the value further on reads that of a constraint which leaves all
+// open. A group names a value in the region that makes it.
+void Normaliser::sharding_group(const OpReader& reader, Region& to) {
+  const RawOp& op = reader.raw();
+  if (op.operands.size() != 1 || !op.results.empty()) {
+    reader.fail("wrong number of operands or results");
+  }
+  const int64_t group = reader.integer("group_id");
+  Value* const value = operand(reader, 0);
+  const Dims dims = value->type.dims;
+  check_group(reader, group, dims);
+  const Region* const maker = value->def != nullptr ? value->def->parent : value->owner;
+  if (cores_.num_cores == 1 || dims.empty() || maker != &to) {
+    return;
+  }
+  ShardingAttrs attrs{.sharding = {}, .open = std::vector<bool>(dims.size(), true), .group = group};
+  Value* const alike = to.append(Kind::kShardingConstraint, operands(reader), {value->type},
+                                 std::move(attrs), reader.loc())
+                           ->result();
+  std::replace(values_.begin(), values_.end(), value, alike);  // it may have come through casts
 }
 
 void Normaliser::manual_computation(const OpReader& reader, Region& to) {

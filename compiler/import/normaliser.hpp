@@ -99,6 +99,9 @@ class Normaliser {
 
   void convert_sdy(const OpReader& reader, Region& to);
   void sharding_constraint(const OpReader& reader, Kind kind, Region& to);
+  void sharding_group(const OpReader& reader, Region& to);
+  // Throws unless all arrays of a group have this shape.
+  void check_group(const OpReader& reader, std::optional<int64_t> group, const Dims& dims);
   void manual_computation(const OpReader& reader, Region& to);
 
   GspmdSharding gspmd_of(const OpReader& reader, size_t rank);  // attribute of an op
@@ -147,8 +150,9 @@ class Normaliser {
   const GspmdShardMaps gspmd_;
   Module out_;
   std::map<std::string, const RawOp*> functions_;
-  std::vector<Value*> values_;  // by value number
-  LocRef outer_loc_;            // of the enclosing shard_map
+  std::vector<Value*> values_;          // by value number
+  std::map<int64_t, Dims> group_dims_;  // of the arrays of a sharding group
+  LocRef outer_loc_;                    // of the enclosing shard_map
   size_t num_ops_ = 0;
 };
 

@@ -128,6 +128,7 @@ constexpr Line kSdy[] = {
     {"mesh", "", "mesh sym_name"},
     {"manual_computation", "", "in_shardings manual_axes out_shardings"},
     {"sharding_constraint reshard", "", "sharding"},
+    {"sharding_group", "", "group_id"},
     {"return", "", ""},
 };
 

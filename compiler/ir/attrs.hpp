@@ -168,10 +168,12 @@ struct CustomCallAttrs {
   bool operator==(const CustomCallAttrs&) const = default;
 };
 
-// What the program asks for of one array: dimensions that are open may be cut further.
+// What the program asks for of one array: dimensions that are open may be cut further. Arrays of a
+// group (jax.experimental.shard_alike) should lie alike.
 struct ShardingAttrs {
   Sharding sharding;
   std::vector<bool> open;  // per dimension
+  std::optional<int64_t> group = {};
   bool operator==(const ShardingAttrs&) const = default;
 };
 // jax.shard_map: the region is what one core computes of its parts of the operands.

@@ -215,7 +215,8 @@ std::optional<Kind> simple_reducer(const Region& body) {
 
 static bool acts(const Op& op) {
   return op.kind == Kind::kSend || op.kind == Kind::kRecv ||
-         (op.kind == Kind::kCustomCall && op.as<CustomCallAttrs>().has_side_effect);
+         (op.kind == Kind::kCustomCall && op.as<CustomCallAttrs>().has_side_effect) ||
+         (op.kind == Kind::kShardingConstraint && op.as<ShardingAttrs>().group);  // of others
 }
 
 bool has_side_effect(const Op& op) {

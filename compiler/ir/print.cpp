@@ -256,7 +256,12 @@ struct AttrPrinter {
     }
   }
   void operator()(const CustomCallAttrs& a) { f.add("target", a.target); }
-  void operator()(const ShardingAttrs& a) { f.add("sharding", wanted_text(mesh, a)); }
+  void operator()(const ShardingAttrs& a) {
+    f.add("sharding", wanted_text(mesh, a));
+    if (a.group) {
+      f.add("group", *a.group);
+    }
+  }
   void operator()(const ManualAttrs& a) {
     const auto list = [&](const std::vector<ShardingAttrs>& all) {
       std::string text = "(";

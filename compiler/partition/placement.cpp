@@ -114,7 +114,7 @@ class Placer {
   }
 
   static bool is_replicated_constraint(const Op& op) {
-    return op.as<ShardingAttrs>().sharding.is_replicated();
+    return op.as<ShardingAttrs>().sharding.is_replicated() && !op.as<ShardingAttrs>().group;
   }
 
   // No shard_map and no constraint that cuts inside of a region: of shard_map, a loop, a branch.

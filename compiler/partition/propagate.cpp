@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace tpu::compiler {
 namespace {
@@ -82,6 +83,7 @@ Placements::Placements(const Module& module, const UnreducedArrays& unreduced)
   number(module.main->body);
   seed_all();
   relate(module.main->body);
+  relate_groups();
   propagate();
 }
 
@@ -188,9 +190,19 @@ void Placements::relate_manual(const Op& op) {
   for (size_t i = 0; i < op.operands.size(); ++i) {
     tie(op.operands[i], a.in[i], op.regions[0]->args[i].get());
   }
+  // Arrays of a body lie otherwise than those outside.
+  const auto outside = std::exchange(groups_, {});
   relate(*op.regions[0]);
+  relate_groups();
+  groups_ = outside;
   for (size_t i = 0; i < op.results.size(); ++i) {
     tie(op.result(i), a.out[i], op.regions[0]->terminator()->operands[i]);
+  }
+}
+
+void Placements::relate_groups() {
+  for (const auto& [group, arrays] : groups_) {
+    relate_same(arrays);
   }
 }
 
@@ -218,6 +230,9 @@ void Placements::relate(const Region& region) {
       case Kind::kShardingConstraint:
       case Kind::kReshard:
         relate_same({op->operands[0], op->result()});
+        if (const auto group = op->as<ShardingAttrs>().group) {
+          groups_[*group].push_back(op->result());
+        }
         break;
       case Kind::kManualComputation:
         relate_manual(*op);

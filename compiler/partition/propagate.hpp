@@ -6,6 +6,7 @@
 // of it what each core computes. Private to the pass `partition`.
 #pragma once
 
+#include <map>
 #include <unordered_map>
 
 #include "partition/spec.hpp"
@@ -51,6 +52,7 @@ class Placements {
   void relate_op(const Op& op);
   void relate_manual(const Op& op);
   void relate_same(const std::vector<const Value*>& values);
+  void relate_groups();
   void add_tensor(Relation& relation, const Value* v, const DimFactors& dims,
                   const Spec* within = nullptr);
   void propagate();
@@ -69,7 +71,8 @@ class Placements {
   std::vector<std::vector<bool>> fixed_;  // dimensions that may not be cut further
   std::unordered_map<const Op*, FactorRule> rules_;
   std::vector<std::unique_ptr<FactorRule>> same_;
-  std::vector<Relation> relations_;  // in program order
+  std::vector<Relation> relations_;                      // in program order
+  std::map<int64_t, std::vector<const Value*>> groups_;  // of the region at hand; by number
 };
 
 }  // namespace tpu::compiler

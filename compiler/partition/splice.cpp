@@ -79,7 +79,7 @@ class IdleConstraints {
     if (op.type().is_scalar()) {
       return in_reducer || !terms_;
     }
-    return a.sharding.is_replicated() && a.open.size() == op.type().dims.size() &&
+    return !a.group && a.sharding.is_replicated() && a.open.size() == op.type().dims.size() &&
            std::all_of(a.open.begin(), a.open.end(), [](bool open) { return open; });
   }
 

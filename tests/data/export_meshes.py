@@ -32,6 +32,19 @@ def constrained(meshes: str, shardings: list[str]) -> bytes:
         return _jax.mlir.serialize_portable_artifact(ir.Module.parse(text), "1.8.0", True)
 
 
+def grouped(second: str) -> bytes:
+    """A program of Shardy's text whose arguments, the first of which is cut, should lie alike."""
+    t = "tensor<8x8xf32>"
+    args = f'%a: {t} {{sdy.sharding = #sdy.sharding<@grid, [{{"a"}}, {{"b"}}]>}}, %b: {second}'
+    text = ("module @m attributes {mhlo.num_partitions = 8 : i32} {\n"
+            'sdy.mesh @grid = <["a"=4, "b"=2]>\n'
+            f"func.func public @main({args}) -> {second} {{\n"
+            f"  sdy.sharding_group %a group_id=5 : {t}\n  sdy.sharding_group %b group_id=5 : {second}\n"
+            f"  return %b : {second}\n}}\n}}")
+    with mlir.make_ir_context():
+        return _jax.mlir.serialize_portable_artifact(ir.Module.parse(text), "1.8.0", True)
+
+
 def shardy() -> dict[str, bytes]:
     grid = 'sdy.mesh @grid = <["a"=4, "b"=2]>\n'
     turned = 'sdy.mesh @turned = <["c"=2, "d"=4], device_ids=[0, 2, 4, 6, 1, 3, 5, 7]>\n'
@@ -56,6 +69,8 @@ def shardy() -> dict[str, bytes]:
             ['@grid, [{"rows"}, {"cols"}]']).replace(b"cols\0", b"rows\0"),
         "mesh_unreduced": constrained(grid, [
             '@grid, [{"a"}, {}], unreduced={"b"}', '@grid, [{}, {}], unreduced={"a":(2)2, "b"}']),
+        "sharding_group": grouped("tensor<8x8xf32>"),
+        "bad_sharding_group": grouped("tensor<8x4xf32>"),
     }
 
 

@@ -14,6 +14,8 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.layout import Layout, with_layout_constraint
+from jax.experimental.shard_alike import shard_alike
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 CPU = jax.devices("cpu")[0]
@@ -231,6 +233,11 @@ def sharding() -> None:
     compare("drawn by parts", split, on_cpu(lambda: draw(jax.random.key(5))), 0)
     kept = jax.jit(jnp.sin)(placed[1]).sharding
     assert kept.is_equivalent_to(NamedSharding(mesh, P("data")), 2), kept
+    alike = jax.jit(lambda a: shard_alike(a, jnp.arange(16 * 24, dtype=jnp.float32).reshape(16, 24))[1])(placed[1])
+    compare("alike", alike, np.arange(16 * 24, dtype=np.float32).reshape(16, 24), 0)
+    assert alike.sharding.is_equivalent_to(NamedSharding(mesh, P("data")), 2), alike.sharding
+    laid_out = jax.jit(lambda a: with_layout_constraint(a.T, Layout((1, 0))) * 2)(placed[1])
+    compare("laid out", laid_out, x.T * 2, 0)
     compare("each alone", [jax.jit(jnp.sin)(jax.device_put(x, d)) for d in devices], [np.sin(x)] * 8, CLOSE)
 
 
@@ -433,6 +440,7 @@ def transfers() -> None:
     refused("RESOURCE_EXHAUSTED", lambda: jax.jit(lambda a: jnp.sort(a[:, None] * a, axis=0))(jnp.ones(70000)))
     stats = devices[0].memory_stats()
     assert stats["bytes_limit"] == 16 << 30 and stats["bytes_in_use"] > 0, stats
+    assert stats["bytes_reservable_limit"] == stats["bytes_limit"] and stats["bytes_reserved"] == 0, stats
     for bad in (jnp.float16, jnp.complex64):
         refused("UNIMPLEMENTED", lambda kind=bad: jnp.ones(3, kind))
 

@@ -154,6 +154,23 @@ TEST(ImportMeshes, UnreducedAxes) {
   EXPECT_EQ(all[1].sharding.unreduced, (std::vector<int>{1, 2}));
 }
 
+// The op has no result: what is returned is the constraint's.
+TEST(ImportMeshes, GroupsOfArraysThatLieAlike) {
+  const Module m = load("sharding_group");
+  const auto all = constraints(m);
+  ASSERT_EQ(all.size(), 2u);
+  for (const ShardingAttrs& a : all) {
+    ASSERT_TRUE(a.group);
+    EXPECT_EQ(*a.group, *all[0].group);
+    EXPECT_TRUE(a.sharding.is_replicated());
+    EXPECT_EQ(a.open, (std::vector<bool>{true, true}));
+  }
+  EXPECT_EQ(m.main->body.terminator()->operands[0], m.main->body.ops[1]->result());
+  EXPECT_THAT(error_of("bad_sharding_group"),
+              HasSubstr("sdy.sharding_group: an array of shape [8,4] cannot lie like those of "
+                        "group "));
+}
+
 TEST(ImportGspmd, ArgumentsAreCut) {
   const Module m = load("gspmd_argument");
   ASSERT_TRUE(m.main->args[0].wanted);
@@ -215,6 +232,16 @@ TEST_F(ReadGspmd, Words) {
   }
   EXPECT_TRUE(frontend::read_gspmd("{manual}", 2, 8, atoms_).manual);
   EXPECT_TRUE(frontend::read_gspmd("{unknown}", 2, 8, atoms_).unknown);
+}
+
+TEST_F(ReadGspmd, Groups) {
+  EXPECT_FALSE(frontend::read_gspmd("{unknown}", 2, 8, atoms_).attrs.group);
+  for (const char* text : {"{unknown shard_as 12}", "{unknown shard_like 12}"}) {
+    const GspmdSharding s = frontend::read_gspmd(text, 2, 8, atoms_);
+    EXPECT_EQ(s.attrs.group, 12) << text;
+    EXPECT_EQ(s.attrs.open, (std::vector<bool>{true, true})) << text;
+  }
+  EXPECT_THAT(error("{unknown shard_as x}", 1), HasSubstr("a number was expected"));
 }
 
 TEST_F(ReadGspmd, ManualAxes) {

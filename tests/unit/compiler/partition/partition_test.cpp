@@ -162,6 +162,42 @@ TEST(Partition, OpenDimensionsMayStayCut) {
   EXPECT_EQ(kinds(g.local({g.abs_map(y, f32({4, 2}), {{0}, {}}, {{0}, {}})})), "abs return");
 }
 
+ShardingAttrs alike(int64_t group, size_t rank) {
+  ShardingAttrs a;
+  a.open.assign(rank, true);
+  a.group = group;
+  return a;
+}
+
+// Also where nobody reads the array that says how.
+TEST(Partition, ArraysOfAGroupLieAlike) {
+  Global g;
+  Value* x = g.arg_wanted(f32({16, 2}), {{0}, {1}});
+  Value* y = g.arg(f32({16, 2}));
+  g.op(Kind::kShardingConstraint, {x}, f32({16, 2}), alike(3, 2));
+  Value* like = g.op(Kind::kShardingConstraint, {y}, f32({16, 2}), alike(3, 2));
+  Value* other = g.op(Kind::kShardingConstraint, {y}, f32({16, 2}), alike(4, 2));
+  const Module& m = g.local({like, other});
+  EXPECT_EQ(m.main->results[0].sharding.dim_axes, (Cut{{0}, {1}}));
+  EXPECT_EQ(count_of(m.main->body, Kind::kShardingConstraint), 0);
+}
+
+// An axis that is the body's own does not cut there what it cuts outside.
+TEST(Partition, GroupsEndWithTheBodyOfAShardMap) {
+  Global g;
+  Value* x = g.arg_wanted(f32({16}), {{0}});
+  g.op(Kind::kShardingConstraint, {x}, f32({16}), alike(3, 1));
+  Value* map =
+      g.op(Kind::kManualComputation, {x}, f32({16}), ManualAttrs{{by({{0}})}, {by({{0}})}, {0}});
+  Region* body = map->def->add_region();
+  Value* part = body->add_arg(f32({4}));
+  Op* same =
+      body->append(Kind::kShardingConstraint, {part}, {f32({4})}, alike(3, 1), unknown_loc());
+  Op* abs = body->append(Kind::kAbs, {same->result()}, {f32({4})}, NoAttrs{}, unknown_loc());
+  body->append(Kind::kReturn, {abs->result()}, {}, NoAttrs{}, unknown_loc());
+  EXPECT_EQ(kinds(g.local({map})), "reshape abs reshape return");
+}
+
 TEST(Partition, DonatedArgumentsTakeResultsOfTheirSharding) {
   Global g;
   Value* x = g.arg(f32({16}));
