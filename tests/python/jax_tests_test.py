@@ -31,6 +31,8 @@ class SampleTest(unittest.TestCase):
             with self.subTest(i=i): raise RuntimeError("UNIMPLEMENTED: x: element type f16 is not supported")
     @unittest.expectedFailure
     def test_g_fails_as_expected(self): self.fail()
+
+setattr(SampleTest, "test_h_has\\n a line break", lambda self: None)
 '''
 
 
@@ -43,6 +45,13 @@ class JaxTests(unittest.TestCase):
             (refused + "f.py:1: stablehlo.complex: this op is not supported; complex numbers are", "type"),
             (refused + "a.py:1:2: stablehlo.custom_call: custom_call target 'InspectSharding' is not supported",
              "inspection"),
+            (refused + "a.py:1:2: stablehlo.custom_call: the program places an array in the memory 'pinned_host'",
+             "memory"),
+            ("ValueError: Could not find memory addressable by device TPU v3. Device TPU v3 can", "memory"),
+            ("AssertionError: Unexpected XLA layout override: (XLA) Layout(major_to_minor=(0, 1)", "layout"),
+            (refused + "a.py:1:2: stablehlo.fft: this op is not supported; multiply by matrices", "fft"),
+            (refused + "a.py:1:2: stablehlo.custom_call: custom_call target 'CustomSPMDPartitioning' is not supported",
+             "partitioner"),
             ("UNKNOWN: a.py:1: error: 'sdy.sharding_constraint' op unsupported op for export to XLA", "text of XLA"),
             ("AssertionError: \\nNot equal to tolerance rtol=1e-06", "ours"),
             (refused + "a.py:1:2: stablehlo.add: after the pass 'partition': the result must be f32[2]", "ours"),
@@ -63,13 +72,16 @@ class JaxTests(unittest.TestCase):
             (folder / "sample_test.py").write_text(SAMPLE, encoding="utf-8")
             (folder / "plugin.so").touch()  # no test of the sample uses JAX
             command = [sys.executable, str(SCRIPTS / "jax_tests.py"), "--plugin", str(folder / "plugin.so"), "--tests",
-                       name, "--out", name, "--limit", "5", "--json", str(folder / "r.json"), "sample_test"]
+                       name, "--out", name, "--limit", "5", "--json", str(folder / "r.json"), "none_test",
+                       "sample_test"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 1, done.stderr)  # some are ours
+            self.assertIn("no tests in ", done.stderr)
             results = json.loads((folder / "r.json").read_text(encoding="utf-8"))["sample_test"]
         self.assertEqual([(result["test"][16], result["outcome"], result["reason"]) for result in results],
                          [("a", "passed", ""), ("b", "failed", "ours"), ("c", "crashed", "ours"), ("d", "hung", "ours"),
-                          ("e", "skipped", ""), ("f", "failed", "type"), ("g", "passed", "")])
+                          ("e", "skipped", ""), ("f", "failed", "type"), ("g", "passed", ""),
+                          ("h", "passed", "")])
 
 
 if __name__ == "__main__":
