@@ -1,5 +1,5 @@
-// Transposes of the cross-lane unit: tiles whose rows and columns are whole cache lines of words on
-// both sides, inside them 4 x 4 words in vector registers.
+// Transposes of the cross-lane unit: tiles whose rows and columns are whole cache lines on both
+// sides, inside them 4 x 4 words or 8 x 8 halves of words in vector registers.
 #include <emmintrin.h>
 
 #include <algorithm>
@@ -31,45 +31,157 @@ constexpr uint64_t kStreamedBytes = 64 * 1024;
 constexpr uint64_t kCacheLine = 64;
 
 bool streams(const TransposeShape& s, const uint8_t* dst) {
-  return s.elem_bytes == 4 && s.rows * s.cols * s.elem_bytes >= kStreamedBytes &&
+  return (s.elem_bytes == 4 || s.elem_bytes == 2) &&
+         s.rows * s.cols * s.elem_bytes >= kStreamedBytes &&
          reinterpret_cast<uintptr_t>(dst) % kCacheLine == 0 &&
          static_cast<uint64_t>(s.dst_pitch) % kCacheLine == 0;
 }
 
-// 4 x 4 words.
-template <bool kStream>
-void transpose_words(const uint8_t* in, int64_t in_pitch, uint8_t* out, int64_t out_pitch) {
-  const auto row = [&](int64_t r) {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + r * in_pitch));
-  };
-  const __m128i a = row(0), b = row(1), c = row(2), d = row(3);
-  const __m128i ab_low = _mm_unpacklo_epi32(a, b), ab_high = _mm_unpackhi_epi32(a, b);
-  const __m128i cd_low = _mm_unpacklo_epi32(c, d), cd_high = _mm_unpackhi_epi32(c, d);
-  const auto store = [&](int64_t r, __m128i value) {
-    auto* to = reinterpret_cast<__m128i*>(out + r * out_pitch);
-    kStream ? _mm_stream_si128(to, value) : _mm_storeu_si128(to, value);
-  };
-  store(0, _mm_unpacklo_epi64(ab_low, cd_low));
-  store(1, _mm_unpackhi_epi64(ab_low, cd_low));
-  store(2, _mm_unpacklo_epi64(ab_high, cd_high));
-  store(3, _mm_unpackhi_epi64(ab_high, cd_high));
+void store16(uint8_t* to, __m128i value) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value);
 }
 
-template <bool kStream>
-void transpose_word_tile(const TransposeShape& s, const uint8_t* src, uint8_t* dst, uint64_t row,
-                         uint64_t row_end, uint64_t col, uint64_t col_end) {
-  const uint64_t rows = row + (row_end - row) / 4 * 4;
-  const uint64_t cols = col + (col_end - col) / 4 * 4;
-  for (uint64_t c = col; c < cols; c += 4) {
-    for (uint64_t r = row; r < rows; r += 4) {
-      transpose_words<kStream>(
-          src + static_cast<int64_t>(r) * s.src_pitch + static_cast<int64_t>(4 * c), s.src_pitch,
-          dst + static_cast<int64_t>(c) * s.dst_pitch + static_cast<int64_t>(4 * r), s.dst_pitch);
+// Square blocks in vector registers, by type of elements; none of others.
+template <typename T>
+struct Block {
+  static constexpr uint64_t kSize = 0;
+};
+
+template <>
+struct Block<uint32_t> {
+  static constexpr uint64_t kSize = 4;
+
+  static void transpose(const uint8_t* in, int64_t in_pitch, uint8_t* out, int64_t out_pitch) {
+    const auto row = [&](int64_t r) {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + r * in_pitch));
+    };
+    const __m128i a = row(0), b = row(1), c = row(2), d = row(3);
+    const __m128i ab_low = _mm_unpacklo_epi32(a, b), ab_high = _mm_unpackhi_epi32(a, b);
+    const __m128i cd_low = _mm_unpacklo_epi32(c, d), cd_high = _mm_unpackhi_epi32(c, d);
+    store16(out, _mm_unpacklo_epi64(ab_low, cd_low));
+    store16(out + out_pitch, _mm_unpackhi_epi64(ab_low, cd_low));
+    store16(out + 2 * out_pitch, _mm_unpacklo_epi64(ab_high, cd_high));
+    store16(out + 3 * out_pitch, _mm_unpackhi_epi64(ab_high, cd_high));
+  }
+};
+
+template <>
+struct Block<uint16_t> {
+  static constexpr uint64_t kSize = 8;
+
+  static void transpose(const uint8_t* in, int64_t in_pitch, uint8_t* out, int64_t out_pitch) {
+    const auto row = [&](int64_t r) {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + r * in_pitch));
+    };
+    __m128i pairs[8];  // rows 2p and 2p + 1: columns 0 to 3, then 4 to 7
+    for (int64_t p = 0; p < 4; ++p) {
+      const __m128i even = row(2 * p), odd = row(2 * p + 1);
+      pairs[p] = _mm_unpacklo_epi16(even, odd);
+      pairs[4 + p] = _mm_unpackhi_epi16(even, odd);
+    }
+    for (int64_t half = 0; half < 2; ++half) {
+      const __m128i* const p = pairs + 4 * half;
+      const __m128i upper_low = _mm_unpacklo_epi32(p[0], p[1]);
+      const __m128i upper_high = _mm_unpackhi_epi32(p[0], p[1]);
+      const __m128i lower_low = _mm_unpacklo_epi32(p[2], p[3]);
+      const __m128i lower_high = _mm_unpackhi_epi32(p[2], p[3]);
+      uint8_t* const to = out + 4 * half * out_pitch;
+      store16(to, _mm_unpacklo_epi64(upper_low, lower_low));
+      store16(to + out_pitch, _mm_unpackhi_epi64(upper_low, lower_low));
+      store16(to + 2 * out_pitch, _mm_unpacklo_epi64(upper_high, lower_high));
+      store16(to + 3 * out_pitch, _mm_unpackhi_epi64(upper_high, lower_high));
     }
   }
-  transpose_elements<uint32_t>(s, src, dst, rows, row_end, col, cols);
-  transpose_elements<uint32_t>(s, src, dst, row, row_end, cols, col_end);
+};
+
+template <typename T>
+void transpose_tile(const TransposeShape& s, const uint8_t* src, uint8_t* dst, uint64_t row,
+                    uint64_t row_end, uint64_t col, uint64_t col_end) {
+  constexpr uint64_t kSize = Block<T>::kSize;
+  const uint64_t rows = row + (row_end - row) / kSize * kSize;
+  const uint64_t cols = col + (col_end - col) / kSize * kSize;
+  for (uint64_t c = col; c < cols; c += kSize) {
+    for (uint64_t r = row; r < rows; r += kSize) {
+      Block<T>::transpose(
+          src + static_cast<int64_t>(r) * s.src_pitch + static_cast<int64_t>(c * sizeof(T)),
+          s.src_pitch,
+          dst + static_cast<int64_t>(c) * s.dst_pitch + static_cast<int64_t>(r * sizeof(T)),
+          s.dst_pitch);
+    }
+  }
+  transpose_elements<T>(s, src, dst, rows, row_end, col, cols);
+  transpose_elements<T>(s, src, dst, row, row_end, cols, col_end);
 }
+
+// A tile of as many rows as make lines of the cache, around the caches. Each line is whole before
+// it is stored: lines by turns leave the processor in parts.
+template <typename T>
+void stream_tile(const TransposeShape& s, const uint8_t* src, uint8_t* dst, uint64_t row,
+                 uint64_t col, uint64_t col_end) {
+  constexpr uint64_t kRows = kCacheLine / sizeof(T);
+  alignas(kCacheLine) uint8_t lines[kRows][kCacheLine];
+  TransposeShape tile = s;
+  tile.dst_pitch = kCacheLine;
+  const uint8_t* const in =
+      src + static_cast<int64_t>(row) * s.src_pitch + static_cast<int64_t>(col * sizeof(T));
+  transpose_tile<T>(tile, in, lines[0], 0, kRows, 0, col_end - col);
+  for (uint64_t c = col; c < col_end; ++c) {
+    auto* const to = reinterpret_cast<__m128i*>(dst + static_cast<int64_t>(c) * s.dst_pitch +
+                                                static_cast<int64_t>(row * sizeof(T)));
+    const auto* const line = reinterpret_cast<const __m128i*>(lines[c - col]);
+    for (int i = 0; i < 4; ++i) {
+      _mm_stream_si128(to + i, _mm_load_si128(line + i));
+    }
+  }
+}
+
+// Walks over tiles some way ahead of those that are transposed, and has what they read fetched into
+// the second-level cache: rows lie too far apart for the processor to see where they go on.
+template <typename T, uint64_t kTile>
+class TilesAhead {
+ public:
+  TilesAhead(const TransposeShape& s, const uint8_t* src, const uint8_t* dst, uint64_t row,
+             uint64_t row_end)
+      : s_(s), src_(src), dst_(dst), row_(row), row_end_(row_end) {
+    constexpr int kTilesAhead = 4;
+    for (int i = 0; i < kTilesAhead; ++i) {
+      step();
+    }
+  }
+
+  void fetch() {
+    const uint64_t end = std::min(row_ + kTile, row_end_);
+    const uint8_t* at =
+        src_ + static_cast<int64_t>(row_) * s_.src_pitch + static_cast<int64_t>(col_ * sizeof(T));
+    for (uint64_t r = row_; r < end; ++r, at += s_.src_pitch) {
+      _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
+    }
+    if (dst_ != nullptr && row_ < row_end_) {
+      const uint64_t col_end = std::min(col_ + kTile, s_.cols);
+      const uint8_t* to =
+          dst_ + static_cast<int64_t>(col_) * s_.dst_pitch + static_cast<int64_t>(row_ * sizeof(T));
+      for (uint64_t c = col_; c < col_end; ++c, to += s_.dst_pitch) {
+        __builtin_prefetch(to + kTile * sizeof(T) - 1, 1, 2);
+      }
+    }
+    step();
+  }
+
+ private:
+  void step() {
+    col_ += kTile;
+    if (col_ >= s_.cols) {
+      col_ = 0;
+      row_ += kTile;
+    }
+  }
+
+  const TransposeShape& s_;
+  const uint8_t* src_;
+  const uint8_t* dst_;
+  uint64_t row_, row_end_;
+  uint64_t col_ = 0;
+};
 
 // Rows [row_begin, row_end), the first a multiple of a tile's.
 template <typename T>
@@ -77,13 +189,18 @@ void transpose_rows(const TransposeShape& s, const uint8_t* src, uint8_t* dst, u
                     uint64_t row_end) {
   constexpr uint64_t kTile = std::max<uint64_t>(16, kCacheLine / sizeof(T));
   const bool stream = streams(s, dst);
+  TilesAhead<T, kTile> ahead(s, src, stream ? nullptr : dst, row_begin, row_end);
   for (uint64_t r = row_begin; r < row_end; r += kTile) {
     const uint64_t r_end = std::min(r + kTile, row_end);
     for (uint64_t c = 0; c < s.cols; c += kTile) {
       const uint64_t c_end = std::min(c + kTile, s.cols);
-      if constexpr (sizeof(T) == 4) {
-        stream&& r_end - r == kTile ? transpose_word_tile<true>(s, src, dst, r, r_end, c, c_end)
-                                    : transpose_word_tile<false>(s, src, dst, r, r_end, c, c_end);
+      ahead.fetch();
+      if constexpr (Block<T>::kSize != 0) {
+        if (stream && r_end - r == kTile) {
+          stream_tile<T>(s, src, dst, r, c, c_end);
+        } else {
+          transpose_tile<T>(s, src, dst, r, r_end, c, c_end);
+        }
       } else {
         transpose_elements<T>(s, src, dst, r, r_end, c, c_end);
       }

@@ -229,32 +229,40 @@ TEST(StridedBox, TransposeInParts) {
 }
 
 // Large enough to go around the caches, at aligned and other places.
+template <typename T>
+void check_large_transpose(uint32_t rows, uint32_t cols, uint32_t offset) {
+  const uint32_t line = 64 / sizeof(T);
+  const uint32_t pitch = (rows + line - 1) / line * line;
+  const TransposeShape s{.elem_bytes = sizeof(T),
+                         .batch = 1,
+                         .rows = rows,
+                         .cols = cols,
+                         .src_pitch = static_cast<int64_t>(sizeof(T) * (cols + 3)),
+                         .dst_pitch = static_cast<int64_t>(sizeof(T) * pitch),
+                         .src_batch = 0,
+                         .dst_batch = 0};
+  std::vector<T> src(size_t{rows} * (cols + 3));
+  std::iota(src.begin(), src.end(), T{1});
+  std::vector<T> memory(size_t{cols} * pitch + 2 * line, 0);
+  auto* dst =
+      reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64) + offset;
+  for (int part = 0; part < 3; ++part) {
+    transpose_box(s, reinterpret_cast<const uint8_t*>(src.data()), reinterpret_cast<uint8_t*>(dst),
+                  part, 3);
+  }
+  for (size_t c = 0; c < cols; ++c) {
+    for (size_t r = 0; r < pitch; ++r) {
+      ASSERT_EQ(dst[c * pitch + r], r < rows ? src[r * (cols + 3) + c] : 0)
+          << sizeof(T) << ' ' << r << ' ' << c;
+    }
+  }
+}
+
 TEST(StridedBox, LargeTransposes) {
   for (const auto& [rows, cols, offset] :
        {std::array<uint32_t, 3>{400, 88, 0}, {399, 90, 0}, {400, 88, 4}, {25, 1500, 0}}) {
-    const uint32_t pitch = (rows + 15) / 16 * 16;
-    const TransposeShape s{.elem_bytes = 4,
-                           .batch = 1,
-                           .rows = rows,
-                           .cols = cols,
-                           .src_pitch = 4 * (cols + 3),
-                           .dst_pitch = 4 * pitch,
-                           .src_batch = 0,
-                           .dst_batch = 0};
-    std::vector<uint32_t> src(size_t{rows} * (cols + 3));
-    std::iota(src.begin(), src.end(), 1u);
-    std::vector<uint32_t> memory(size_t{cols} * pitch + 32, 0);
-    auto* dst = reinterpret_cast<uint32_t*>(
-        (reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64 + offset);
-    for (int part = 0; part < 3; ++part) {
-      transpose_box(s, reinterpret_cast<const uint8_t*>(src.data()),
-                    reinterpret_cast<uint8_t*>(dst), part, 3);
-    }
-    for (size_t c = 0; c < cols; ++c) {
-      for (size_t r = 0; r < pitch; ++r) {
-        ASSERT_EQ(dst[c * pitch + r], r < rows ? src[r * (cols + 3) + c] : 0) << r << ' ' << c;
-      }
-    }
+    check_large_transpose<uint32_t>(rows, cols, offset);
+    check_large_transpose<uint16_t>(2 * rows, cols, offset);
   }
 }
 
