@@ -244,8 +244,8 @@ void check_large_transpose(uint32_t rows, uint32_t cols, uint32_t offset) {
   std::vector<T> src(size_t{rows} * (cols + 3));
   std::iota(src.begin(), src.end(), T{1});
   std::vector<T> memory(size_t{cols} * pitch + 2 * line, 0);
-  auto* dst =
-      reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64) + offset;
+  const size_t past_line = reinterpret_cast<uintptr_t>(memory.data()) % 64;
+  T* const dst = memory.data() + (64 - past_line) / sizeof(T) + offset;
   for (int part = 0; part < 3; ++part) {
     transpose_box(s, reinterpret_cast<const uint8_t*>(src.data()), reinterpret_cast<uint8_t*>(dst),
                   part, 3);
