@@ -139,14 +139,15 @@ def start(module: str, args: argparse.Namespace, log: IO[str], *options: str) ->
                             text=True)
 
 
-def names_of(module: str, args: argparse.Namespace) -> list[str]:
-    """The tests of a file: all, or the sample of --cases. None where it cannot be read, which is told."""
+def names_of(module: str, args: argparse.Namespace) -> list[str] | None:
+    """The tests of a file: all, or the sample of --cases. None where it has none or cannot be read, which is told."""
     errors = args.out / f"{module}.list"
     with errors.open("w", encoding="utf-8") as log:
         output, _ = start(module, args, log, "--list").communicate()
     names = [json.loads(line)["name"] for line in output.splitlines()]
     if not names:
         print(f"jax_tests: no tests in {args.tests / module}.py; {errors} says why", file=sys.stderr)
+        return None
     names = [name for name in names if re.search(args.match, name)]
     if args.cases and args.cases < len(names):
         names = [names[i * len(names) // args.cases] for i in range(args.cases)]
@@ -182,9 +183,9 @@ def run_some(module: str, names: list[str], args: argparse.Namespace) -> list[Re
     return list(results.values())
 
 
-def run_file(module: str, args: argparse.Namespace) -> list[Result]:
-    """Runs the tests of a file, with a fresh process behind each that crashes or hangs."""
-    left = names_of(module, args)
+def run_file(module: str, names: list[str], args: argparse.Namespace) -> list[Result]:
+    """Runs these tests of a file, with a fresh process behind each that crashes or hangs."""
+    left = names
     results: list[Result] = []
     while left:
         some = run_some(module, left, args)
@@ -244,11 +245,13 @@ def main() -> int:
     args.plugin = args.plugin.resolve()
     args.out.mkdir(parents=True, exist_ok=True)
     args.tests = (args.tests or clone(args.out)).resolve()
-    results = {}
+    results, unread = {}, False
     for module in args.files:
-        results[module] = run_file(module, args)
-        if not results[module]:
+        names = names_of(module, args)
+        if names is None:
+            unread = True
             continue
+        results[module] = run_file(module, names, args)
         counts = Counter(result.reason or result.outcome for result in results[module])
         print(f"{module}: " + ", ".join(f"{count} {what}" for what, count in counts.most_common()), flush=True)
     if args.json:
@@ -256,7 +259,7 @@ def main() -> int:
         args.json.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
     if args.markdown:
         args.markdown.write_text(markdown(results), encoding="utf-8")
-    return int(any(not some or any(result.reason == "ours" for result in some) for some in results.values()))
+    return int(unread or any(result.reason == "ours" for some in results.values() for result in some))
 
 
 if __name__ == "__main__":

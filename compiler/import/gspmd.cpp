@@ -246,12 +246,15 @@ GspmdSharding read_gspmd(std::string_view text, size_t rank, int64_t cores, Mesh
     return out;  // also what one device has: the others may have it too
   }
   out.manual = parser.take("manual");
-  out.unknown = parser.take("unknown");
-  if (out.unknown && (parser.take("shard_as ") || parser.take("shard_like "))) {
-    out.attrs.group = parser.numbers()[0];
-    out.attrs.open.assign(rank, true);
+  if (parser.take("unknown")) {
+    out.unknown = !parser.take("shard_as ") && !parser.take("shard_like ");
+    if (!out.unknown) {
+      out.attrs.group = parser.numbers()[0];
+      out.attrs.open.assign(rank, true);
+    }
+    return out;
   }
-  if (out.manual || out.unknown) {
+  if (out.manual) {
     return out;
   }
   parser.need("devices=");

@@ -69,7 +69,7 @@ bool Normaliser::gspmd_custom_call(const OpReader& reader, Region& to) {
   }
   const Type type = operand(reader, 0)->type;
   const GspmdSharding sharding = gspmd_of(reader, type.dims.size());
-  const bool says_nothing = sharding.manual || (sharding.unknown && !sharding.attrs.group) ||
+  const bool says_nothing = sharding.manual || sharding.unknown ||
                             (type.dims.empty() && sharding.attrs.sharding.unreduced.empty());
   if (gspmd_.belongs(op) || cores_.num_cores == 1 || says_nothing) {
     identity(reader);

@@ -286,7 +286,7 @@ void add_run_command(CLI::App& app) {
       ->allow_extra_args(false)
       ->type_name("K=FILE.npy");
   command->add_option("--out-dir", arguments->out_dir, "Folder for the outputs 0.npy, 1.npy, ...")
-      ->check(folder_named())
+      ->check(folder_named)
       ->type_name("DIR");
   command->add_option("--json", arguments->json, "Figures of the run; -: standard output")
       ->type_name("FILE");

@@ -200,10 +200,8 @@ std::function<std::string(const std::string& text)> seconds_between(double least
   };
 }
 
-std::function<std::string(const std::string& text)> folder_named() {
-  return [](const std::string& text) {
-    return text.empty() ? std::string("an empty text is no folder; . is this one") : std::string();
-  };
+std::string folder_named(const std::string& text) {
+  return text.empty() ? "an empty text is no folder; . is this one" : "";
 }
 
 void refuse_overwrite(const std::string& output, const std::vector<std::string>& inputs) {

@@ -22,7 +22,7 @@ std::function<std::string(const std::string& text)> seconds_between(double least
 
 /// A check for CLI::Option::check(): the path of a folder, which "" (a variable of the shell that
 /// is not set) is not.
-std::function<std::string(const std::string& text)> folder_named();
+std::string folder_named(const std::string& text);
 
 /// Throws InvalidArgument when writing `output` would replace one of the files `inputs`, by any
 /// name or link.

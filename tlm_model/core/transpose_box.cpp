@@ -30,15 +30,21 @@ void transpose_elements(const TransposeShape& s, const uint8_t* src, uint8_t* ds
 constexpr uint64_t kStreamedBytes = 64 * 1024;
 constexpr uint64_t kCacheLine = 64;
 
-bool streams(const TransposeShape& s, const uint8_t* dst) {
-  return (s.elem_bytes == 4 || s.elem_bytes == 2) &&
-         s.rows * s.cols * s.elem_bytes >= kStreamedBytes &&
-         reinterpret_cast<uintptr_t>(dst) % kCacheLine == 0 &&
-         static_cast<uint64_t>(s.dst_pitch) % kCacheLine == 0;
+__m128i load16(const uint8_t* from) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
 }
 
-void store16(uint8_t* to, __m128i value) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value);
+// Four columns of the words of a, b, c and d.
+void store_columns(__m128i a, __m128i b, __m128i c, __m128i d, uint8_t* out, int64_t out_pitch) {
+  const __m128i ab_low = _mm_unpacklo_epi32(a, b), ab_high = _mm_unpackhi_epi32(a, b);
+  const __m128i cd_low = _mm_unpacklo_epi32(c, d), cd_high = _mm_unpackhi_epi32(c, d);
+  const auto store = [&](int64_t column, __m128i value) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + column * out_pitch), value);
+  };
+  store(0, _mm_unpacklo_epi64(ab_low, cd_low));
+  store(1, _mm_unpackhi_epi64(ab_low, cd_low));
+  store(2, _mm_unpacklo_epi64(ab_high, cd_high));
+  store(3, _mm_unpackhi_epi64(ab_high, cd_high));
 }
 
 // Square blocks in vector registers, by type of elements; none of others.
@@ -52,47 +58,35 @@ struct Block<uint32_t> {
   static constexpr uint64_t kSize = 4;
 
   static void transpose(const uint8_t* in, int64_t in_pitch, uint8_t* out, int64_t out_pitch) {
-    const auto row = [&](int64_t r) {
-      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + r * in_pitch));
-    };
-    const __m128i a = row(0), b = row(1), c = row(2), d = row(3);
-    const __m128i ab_low = _mm_unpacklo_epi32(a, b), ab_high = _mm_unpackhi_epi32(a, b);
-    const __m128i cd_low = _mm_unpacklo_epi32(c, d), cd_high = _mm_unpackhi_epi32(c, d);
-    store16(out, _mm_unpacklo_epi64(ab_low, cd_low));
-    store16(out + out_pitch, _mm_unpackhi_epi64(ab_low, cd_low));
-    store16(out + 2 * out_pitch, _mm_unpacklo_epi64(ab_high, cd_high));
-    store16(out + 3 * out_pitch, _mm_unpackhi_epi64(ab_high, cd_high));
+    store_columns(load16(in), load16(in + in_pitch), load16(in + 2 * in_pitch),
+                  load16(in + 3 * in_pitch), out, out_pitch);
   }
 };
 
+// Neighbours of two rows are words.
 template <>
 struct Block<uint16_t> {
   static constexpr uint64_t kSize = 8;
 
   static void transpose(const uint8_t* in, int64_t in_pitch, uint8_t* out, int64_t out_pitch) {
-    const auto row = [&](int64_t r) {
-      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + r * in_pitch));
-    };
-    __m128i pairs[8];  // rows 2p and 2p + 1: columns 0 to 3, then 4 to 7
+    __m128i low[4], high[4];  // rows 2p and 2p + 1: columns 0 to 3, and 4 to 7
     for (int64_t p = 0; p < 4; ++p) {
-      const __m128i even = row(2 * p), odd = row(2 * p + 1);
-      pairs[p] = _mm_unpacklo_epi16(even, odd);
-      pairs[4 + p] = _mm_unpackhi_epi16(even, odd);
+      const __m128i even = load16(in + 2 * p * in_pitch);
+      const __m128i odd = load16(in + (2 * p + 1) * in_pitch);
+      low[p] = _mm_unpacklo_epi16(even, odd);
+      high[p] = _mm_unpackhi_epi16(even, odd);
     }
-    for (int64_t half = 0; half < 2; ++half) {
-      const __m128i* const p = pairs + 4 * half;
-      const __m128i upper_low = _mm_unpacklo_epi32(p[0], p[1]);
-      const __m128i upper_high = _mm_unpackhi_epi32(p[0], p[1]);
-      const __m128i lower_low = _mm_unpacklo_epi32(p[2], p[3]);
-      const __m128i lower_high = _mm_unpackhi_epi32(p[2], p[3]);
-      uint8_t* const to = out + 4 * half * out_pitch;
-      store16(to, _mm_unpacklo_epi64(upper_low, lower_low));
-      store16(to + out_pitch, _mm_unpackhi_epi64(upper_low, lower_low));
-      store16(to + 2 * out_pitch, _mm_unpacklo_epi64(upper_high, lower_high));
-      store16(to + 3 * out_pitch, _mm_unpackhi_epi64(upper_high, lower_high));
-    }
+    store_columns(low[0], low[1], low[2], low[3], out, out_pitch);
+    store_columns(high[0], high[1], high[2], high[3], out + 4 * out_pitch, out_pitch);
   }
 };
+
+template <typename T>
+bool streams(const TransposeShape& s, const uint8_t* dst) {
+  return Block<T>::kSize != 0 && s.rows * s.cols * sizeof(T) >= kStreamedBytes &&
+         reinterpret_cast<uintptr_t>(dst) % kCacheLine == 0 &&
+         static_cast<uint64_t>(s.dst_pitch) % kCacheLine == 0;
+}
 
 template <typename T>
 void transpose_tile(const TransposeShape& s, const uint8_t* src, uint8_t* dst, uint64_t row,
@@ -136,7 +130,8 @@ void stream_tile(const TransposeShape& s, const uint8_t* src, uint8_t* dst, uint
 }
 
 // Walks over tiles some way ahead of those that are transposed, and has what they read fetched into
-// the second-level cache: rows lie too far apart for the processor to see where they go on.
+// the second-level cache, with what they write to `dst` (null: around the caches): rows lie too far
+// apart for the processor to see where they go on.
 template <typename T, uint64_t kTile>
 class TilesAhead {
  public:
@@ -188,7 +183,7 @@ template <typename T>
 void transpose_rows(const TransposeShape& s, const uint8_t* src, uint8_t* dst, uint64_t row_begin,
                     uint64_t row_end) {
   constexpr uint64_t kTile = std::max<uint64_t>(16, kCacheLine / sizeof(T));
-  const bool stream = streams(s, dst);
+  const bool stream = streams<T>(s, dst);
   TilesAhead<T, kTile> ahead(s, src, stream ? nullptr : dst, row_begin, row_end);
   for (uint64_t r = row_begin; r < row_end; r += kTile) {
     const uint64_t r_end = std::min(r + kTile, row_end);

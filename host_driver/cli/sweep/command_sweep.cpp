@@ -291,7 +291,7 @@ void add_sweep_command(CLI::App& app) {
   command
       ->add_option("--out", arguments->out,
                    "Folder for the rows, the table and the plots (default: out/ and FILE's name)")
-      ->check(folder_named())
+      ->check(folder_named)
       ->type_name("DIR");
   command
       ->add_option("--jobs", arguments->jobs,

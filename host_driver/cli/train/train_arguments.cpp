@@ -102,7 +102,7 @@ void add_train_options(CLI::App& command, TrainArguments& arguments) {
                    "Show figures of the board instead of the bar, on standard error: a view, or "
                    "lines of JSON where that is no terminal");
   command.add_option("--out,--out-dir", arguments.out, "Folder for run.json and the checkpoint")
-      ->check(folder_named())
+      ->check(folder_named)
       ->capture_default_str()
       ->type_name("DIR");
   command.add_option("--json", arguments.json, "A second copy of run.json; -: standard output")
