@@ -8,6 +8,7 @@
 #include "tpu/spec/fault_regs.h"
 #include "tpu/spec/gsync_regs.h"
 #include "tpu/spec/hart_map.h"
+#include "tpu/spec/infeed_regs.h"
 #include "tpu/spec/irq_regs.h"
 #include "tpu/spec/perf_regs.h"
 #include "tpu/spec/seq_regs.h"
@@ -127,9 +128,7 @@ void MockDevice::write(uint32_t addr, uint32_t value) {
       }
       return;
     case TPU_HART_TIMER_BASE:
-      timer_armed = offset == TPU_TIMER_CMP_HI_OFFSET ? true
-                    : offset == TPU_TIMER_CTRL_OFFSET ? false
-                                                      : timer_armed;
+      write_timer(offset, value);
       return;
     case TPU_HART_HOSTDMA_BASE:
       write_hostdma(offset, value);
@@ -141,10 +140,53 @@ void MockDevice::write(uint32_t addr, uint32_t value) {
       write_gsync(offset, value);
       return;
     case TPU_HART_FAULT_BASE:
+      records_taken += offset == TPU_FAULT_VALID_OFFSET ? 1 : 0;
+      return;
     case TPU_HART_PERF_BASE:
+      counter_snapshots += offset == TPU_PERF_SNAPSHOT_OFFSET ? 1 : 0;
+      return;
     case TPU_HART_INFEED_BASE:
+      write_infeed(offset, value);
+      return;
     case TPU_HART_CONSOLE_BASE:
     case TPU_HART_SEM_BASE:
+      return;
+    default:
+      ++bad_accesses;
+  }
+}
+
+void MockDevice::write_timer(uint32_t offset, uint32_t value) {
+  switch (offset) {
+    case TPU_TIMER_CMP_LO_OFFSET:
+    case TPU_TIMER_CMP_HI_OFFSET:
+      set_half(timer_at, offset == TPU_TIMER_CMP_HI_OFFSET, value);
+      timer_armed = timer_armed || offset == TPU_TIMER_CMP_HI_OFFSET;
+      return;
+    case TPU_TIMER_CTRL_OFFSET:
+      timer_armed = false;
+      return;
+    default:
+      ++bad_accesses;
+  }
+}
+
+void MockDevice::write_infeed(uint32_t offset, uint32_t value) {
+  switch (offset) {
+    case TPU_INFEED_FULL_OFFSET:
+      infeed.full = value;
+      return;
+    case TPU_INFEED_FREE_OFFSET:
+      infeed.free = value;
+      return;
+    case TPU_INFEED_PUSH_OFFSET:
+      infeed.full += value;
+      return;
+    case TPU_INFEED_POP_OFFSET:
+      infeed.free += value;
+      return;
+    case TPU_INFEED_WANT_OFFSET:
+      infeed.want = value;
       return;
     default:
       ++bad_accesses;
@@ -361,6 +403,12 @@ void MockDevice::write_gsync(uint32_t offset, uint32_t value) {
 void MockDevice::release() {
   barrier_waiting = false;
   gsync[TPU_GSYNC_STATE_OFFSET / 4] |= TPU_GSYNC_STATE_RELEASED_MASK;
+  raise(TPU_IRQ_BARRIER);
+}
+
+void MockDevice::lose_peer() {
+  barrier_waiting = false;
+  gsync[TPU_GSYNC_STATE_OFFSET / 4] |= TPU_GSYNC_STATE_PEER_LOST_MASK;
   raise(TPU_IRQ_BARRIER);
 }
 

@@ -40,7 +40,8 @@ class MockDevice {
   bool dma_busy(uint32_t context) const { return contexts[context].busy; }
   bool finish_dma(uint32_t context);  // false: the context is idle
   bool finish_any_dma();
-  void release();  // ends a barrier
+  void release();    // ends a barrier
+  void lose_peer();  // PEER_TIMEOUT is over in a barrier
   void abort(uint32_t tag, uint32_t origin, uint32_t code);
   void finish_program();
   void fault_program(const tpu_fault_record_t& record);
@@ -75,6 +76,7 @@ class MockDevice {
   uint32_t dma_done = 0;
   uint64_t time = 0;
   bool timer_armed = false;
+  uint64_t timer_at = 0;
   bool program_running = false;
   bool draining = false;  // the sequencer was stopped
   bool barrier_waiting = false;
@@ -82,6 +84,13 @@ class MockDevice {
   uint32_t barrier_kind = 0;
   int32_t bad_slot = -1;  // what SLOT_CHECK finds
   tpu_fault_record_t record{};
+  unsigned records_taken = 0;  // FAULT.VALID was cleared
+  struct Infeed {
+    uint32_t full = 0;
+    uint32_t free = 0;
+    uint32_t want = 0;
+  } infeed;
+  unsigned counter_snapshots = 0;
 
   unsigned programs_started = 0;
   unsigned seq_resets = 0;
@@ -102,6 +111,8 @@ class MockDevice {
   void write_hostdma(uint32_t offset, uint32_t value);
   void write_seq(uint32_t offset, uint32_t value);
   void write_gsync(uint32_t offset, uint32_t value);
+  void write_timer(uint32_t offset, uint32_t value);
+  void write_infeed(uint32_t offset, uint32_t value);
   uint32_t transfer(Context& context);
   std::span<uint8_t> local_bytes(const Context& context);
 };
