@@ -11,7 +11,8 @@ namespace {
 thread_local std::string last_message;
 
 static_assert(TPU_F32 == static_cast<int>(driver::DType::kF32) &&
-              TPU_U64 == static_cast<int>(driver::DType::kU64));
+              TPU_U64 == static_cast<int>(driver::DType::kU64) &&
+              TPU_C64 == static_cast<int>(driver::DType::kC64));
 
 }  // namespace
 

@@ -212,12 +212,18 @@ class Assembler {
     exe_.slots.push_back(std::move(s));
   }
 
+  static exe::Elem parse_elem(Directive& d) {
+    const std::string elem(d.find("elem").value_or("f32"));
+    if (elem == exe::elem_name(exe::Elem::c64)) {
+      return exe::Elem::c64;
+    }
+    return static_cast<exe::Elem>(text::parse_name(elem, spec::kElemNames, "element type"));
+  }
+
   std::unique_ptr<exe::TensorT> tensor(Directive& d) const {
     auto t = std::make_unique<exe::TensorT>();
     t->name = text::parse_string(d.word(1, "a name in quotes"));
-    const auto elem = d.find("elem");
-    t->elem = static_cast<exe::Elem>(
-        text::parse_name(elem.value_or("f32"), spec::kElemNames, "element type"));
+    t->elem = parse_elem(d);
     t->global_dims = d.list("global");
     t->local_dims = d.list("local", t->global_dims);
     t->offsets = d.list("offsets", std::vector<int64_t>(t->local_dims.size() * exe_.partitions, 0));
@@ -268,9 +274,7 @@ class Assembler {
 
   void temporary(Directive& d) {
     auto t = std::make_unique<exe::TemporaryT>();
-    const auto elem = d.find("elem");
-    t->elem = static_cast<exe::Elem>(
-        text::parse_name(elem.value_or("f32"), spec::kElemNames, "element type"));
+    t->elem = parse_elem(d);
     t->dims = d.list("dims");
     t->offset = d.number64("offset");
     t->bytes = d.number64("bytes");

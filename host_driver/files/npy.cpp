@@ -25,13 +25,13 @@ struct Descr {
   DType dtype;
 };
 // The first of a type is the one that is written.
-constexpr std::array<Descr, 22> kDescrs = {{
+constexpr std::array<Descr, 24> kDescrs = {{
     {"<f4", DType::kF32}, {"<V2", DType::kBf16}, {"|V2", DType::kBf16}, {"<i4", DType::kI32},
     {"<u4", DType::kU32}, {"|i1", DType::kI8},   {"<i1", DType::kI8},   {"i1", DType::kI8},
     {"|u1", DType::kU8},  {"<u1", DType::kU8},   {"u1", DType::kU8},    {"|b1", DType::kI1},
     {"<b1", DType::kI1},  {"?", DType::kI1},     {"<i2", DType::kI16},  {"<u2", DType::kU16},
     {"<i8", DType::kI64}, {"<u8", DType::kU64},  {"V2", DType::kBf16},  {"<bf2", DType::kBf16},
-    {"=f4", DType::kF32}, {"=i4", DType::kI32},
+    {"=f4", DType::kF32}, {"=i4", DType::kI32},  {"<c8", DType::kC64},  {"=c8", DType::kC64},
 }};
 
 [[noreturn]] void refuse(const std::string& name, const std::string& what) {

@@ -22,7 +22,7 @@ static_assert(same(DType::kI8, exe::Elem::i8) && same(DType::kU8, exe::Elem::ui8
 static_assert(same(DType::kI16, exe::Elem::i16) && same(DType::kU16, exe::Elem::ui16));
 static_assert(same(DType::kI32, exe::Elem::i32) && same(DType::kU32, exe::Elem::ui32));
 static_assert(same(DType::kI64, exe::Elem::i64) && same(DType::kU64, exe::Elem::ui64));
-static_assert(same(DType::kU64, exe::Elem::MAX));
+static_assert(same(DType::kC64, exe::Elem::c64) && same(DType::kC64, exe::Elem::MAX));
 
 constexpr uint64_t kMaxCount = uint64_t{1} << 62;
 

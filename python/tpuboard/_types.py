@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 # In the order of tpu_dtype.
-_NAMES = ("float32", "bfloat16", "int32", "uint32", "int8", "uint8", "bool", "int16", "uint16", "int64", "uint64")
+_NAMES = ("float32", "bfloat16", "int32", "uint32", "int8", "uint8", "bool", "int16", "uint16", "int64", "uint64",
+          "complex64")
 _BFLOAT16 = _NAMES.index("bfloat16")
 
 
@@ -25,5 +26,5 @@ def board_dtype(dtype: np.dtype) -> int:
     """Index of the board's type; TypeError for one that it lacks."""
     if dtype.name in _NAMES and dtype.isnative:
         return _NAMES.index(dtype.name)
-    hint = "; use float32 or bfloat16" if dtype.kind == "f" else ""
+    hint = {"f": "; use float32 or bfloat16", "c": "; use complex64"}.get(dtype.kind, "")
     raise TypeError(f"the board has no {dtype}{hint} (it has {', '.join(_NAMES)})")

@@ -129,8 +129,9 @@ uint64_t check_fits(const ExecutableT& exe) {
 
 }  // namespace
 
-// Element types are numbered as in the instruction set (spec/isa/commands.toml).
-static_assert(static_cast<int>(Elem::MAX) + 1 == spec::kElemCount);
+// Element types are numbered as in the instruction set (spec/isa/commands.toml), which ends before
+// those of the host.
+static_assert(static_cast<int>(Elem::c64) == spec::kElemCount && Elem::c64 == Elem::MAX);
 static_assert(static_cast<spec::Elem>(Elem::f32) == spec::Elem::kF32);
 static_assert(static_cast<spec::Elem>(Elem::bf16) == spec::Elem::kBf16);
 static_assert(static_cast<spec::Elem>(Elem::i32) == spec::Elem::kI32);
@@ -147,6 +148,7 @@ uint64_t elem_bytes(Elem elem) {
   switch (elem) {
     case Elem::i64:
     case Elem::ui64:
+    case Elem::c64:
       return 8;
     case Elem::f32:
     case Elem::i32:
@@ -166,6 +168,9 @@ uint64_t elem_bytes(Elem elem) {
 
 const char* elem_name(Elem elem) {
   const auto index = static_cast<size_t>(elem);
+  if (elem == Elem::c64) {
+    return "c64";
+  }
   return index < spec::kElemNames.size() ? spec::kElemNames[index].data() : "";
 }
 

@@ -51,7 +51,7 @@ TEST_P(Transfer, ArraysLargerThanStagingMemoryComeBack) {
   EXPECT_EQ(hbm_used(board_), std::vector<uint64_t>(8, 0));
 }
 
-// Half floats, complex numbers and the like: only their size is known.
+// Half floats, complex128 and the like: only their size is known.
 TEST_P(Transfer, ElementsOfUnknownMeaningMoveAndNoProgramTakesThem) {
   ProgramBuilder builder(1);
   builder.argument(DType::kF32, {6, 5});

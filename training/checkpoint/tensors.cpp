@@ -19,7 +19,7 @@ using driver::HostArray;
 
 namespace {
 
-constexpr std::array<std::pair<DType, const char*>, 11> kTypes = {{{DType::kF32, "F32"},
+constexpr std::array<std::pair<DType, const char*>, 12> kTypes = {{{DType::kF32, "F32"},
                                                                    {DType::kBf16, "BF16"},
                                                                    {DType::kI32, "I32"},
                                                                    {DType::kU32, "U32"},
@@ -29,7 +29,8 @@ constexpr std::array<std::pair<DType, const char*>, 11> kTypes = {{{DType::kF32,
                                                                    {DType::kI16, "I16"},
                                                                    {DType::kU16, "U16"},
                                                                    {DType::kI64, "I64"},
-                                                                   {DType::kU64, "U64"}}};
+                                                                   {DType::kU64, "U64"},
+                                                                   {DType::kC64, "C64"}}};
 
 template <typename Action>
 auto as_error(Action action) {

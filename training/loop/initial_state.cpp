@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstring>
 
 #include "files/npy.hpp"
@@ -44,6 +45,9 @@ HostArray ones(DType dtype, const Shape& shape) {
       break;
     case DType::kBf16:
       fill(array, bf16_from_f32(1.0f));
+      break;
+    case DType::kC64:
+      fill(array, std::complex<float>(1.0f));
       break;
     default:
       for (size_t at = 0; at < array.bytes.size(); at += dtype_bytes(dtype)) {
@@ -85,6 +89,14 @@ HostArray constant(DType dtype, const Shape& shape, double number, size_t leaf) 
     return floats("constant", dtype, shape, leaf, [&](uint64_t) { return number; });
   }
   HostArray array = zeros(dtype, shape);
+  if (dtype == DType::kC64) {
+    const HostArray real =
+        floats("constant", DType::kF32, {1}, leaf, [&](uint64_t) { return number; });
+    for (size_t at = 0; at < array.bytes.size(); at += 2 * real.bytes.size()) {
+      std::memcpy(array.bytes.data() + at, real.bytes.data(), real.bytes.size());
+    }
+    return array;
+  }
   const auto bytes = static_cast<size_t>(dtype_bytes(dtype));
   const bool is_signed =
       dtype == DType::kI8 || dtype == DType::kI16 || dtype == DType::kI32 || dtype == DType::kI64;

@@ -140,7 +140,8 @@ void tpu_op_times_destroy(tpu_op_times* times);
 
 /* ---- Programs ----------------------------------------------------------------------------- */
 
-/* Element types; i1 is one byte 0 or 1, bf16 the upper half of an f32. All little-endian. */
+/* Element types; i1 is one byte 0 or 1, bf16 the upper half of an f32, a complex64 its real and its
+ * imaginary part, f32 each. All little-endian. */
 typedef enum tpu_dtype {
   TPU_F32 = 0,
   TPU_BF16 = 1,
@@ -152,7 +153,8 @@ typedef enum tpu_dtype {
   TPU_I16 = 7,
   TPU_U16 = 8,
   TPU_I64 = 9,
-  TPU_U64 = 10
+  TPU_U64 = 10,
+  TPU_C64 = 11
 } tpu_dtype;
 
 /* A compiled program, on no core yet. */

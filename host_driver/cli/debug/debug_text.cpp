@@ -87,7 +87,22 @@ std::vector<double> numbers_of(const HostArray& array) {
   return all;
 }
 
+namespace {
+
+// Complex numbers as pairs of their parts.
+HostArray parts_of(const HostArray& array) {
+  HostArray parts = array;
+  parts.dtype = DType::kF32;
+  parts.shape.push_back(2);
+  return parts;
+}
+
+}  // namespace
+
 std::string array_text(const HostArray& array) {
+  if (array.dtype == DType::kC64) {
+    return type_text(array.dtype, array.shape) + " as " + array_text(parts_of(array));
+  }
   const std::vector<double> all = numbers_of(array);
   if (all.empty()) {
     return type_text(array.dtype, array.shape) + ": no elements\n";
@@ -114,6 +129,9 @@ std::string array_text(const HostArray& array) {
 }
 
 std::string elements_text(const HostArray& array, size_t first, size_t count) {
+  if (array.dtype == DType::kC64) {
+    return elements_text(parts_of(array), 2 * first, 2 * count);
+  }
   const std::vector<double> all = numbers_of(array);
   if (first >= all.size()) {
     refuse(fmt::format("{}: the array has {} elements", first, all.size()));

@@ -23,7 +23,7 @@ using training::RandomStream;
 constexpr uint64_t kStateSeed = 11;
 
 std::vector<float> values_of(const HostArray& array) {
-  EXPECT_EQ(array.dtype, DType::kF32);
+  EXPECT_TRUE(array.dtype == DType::kF32 || array.dtype == DType::kC64);
   std::vector<float> values(array.bytes.size() / sizeof(float));
   std::memcpy(values.data(), array.bytes.data(), array.bytes.size());
   return values;
@@ -90,6 +90,10 @@ TEST(InitialLeaf, ConstantsOfAnyType) {
   EXPECT_THROW(leaf(2, DType::kI1), Error);
   EXPECT_THROW(leaf(-1, DType::kU8), Error);
   EXPECT_EQ(leaf(255, DType::kU8).bytes[1], std::byte{255});
+  EXPECT_EQ(values_of(leaf(0.5, DType::kC64)), (std::vector<float>{0.5f, 0, 0.5f, 0}));
+  EXPECT_THROW(leaf(1e300, DType::kC64), Error);
+  EXPECT_EQ(values_of(initial_leaf({InitKind::kOnes, {}}, DType::kC64, {2}, kStateSeed, 0)),
+            (std::vector<float>{1, 0, 1, 0}));
 }
 
 TEST(InitialLeaf, NothingBecomesInfiniteSilently) {

@@ -50,7 +50,8 @@ TEST(Npy, ReadsAllVersionsAndTypes) {
        {Case{"<f4", DType::kF32}, Case{"<V2", DType::kBf16}, Case{"|V2", DType::kBf16},
         Case{"<i4", DType::kI32}, Case{"<u4", DType::kU32}, Case{"|i1", DType::kI8},
         Case{"|u1", DType::kU8}, Case{"|b1", DType::kI1}, Case{"<i2", DType::kI16},
-        Case{"<u2", DType::kU16}, Case{"<i8", DType::kI64}, Case{"<u8", DType::kU64}}) {
+        Case{"<u2", DType::kU16}, Case{"<i8", DType::kI64}, Case{"<u8", DType::kU64},
+        Case{"<c8", DType::kC64}}) {
     for (const char major : {char{1}, char{2}, char{3}}) {
       const auto bytes = file(std::string("{'descr': '") + c.descr +
                                   "', 'fortran_order': False, 'shape': (2, 3), }      \n",
@@ -79,7 +80,7 @@ TEST(Npy, ReadsScalarsVectorsAndEmptyArrays) {
 
 TEST(Npy, WritesWhatItReads) {
   for (const Shape& shape : {Shape{}, Shape{0}, Shape{3}, Shape{2, 5, 1}, Shape(40, 1)}) {
-    for (int type = 0; type <= static_cast<int>(DType::kU64); ++type) {
+    for (int type = 0; type <= static_cast<int>(DType::kC64); ++type) {
       HostArray array{static_cast<DType>(type), shape, {}};
       array.bytes.resize(element_count(shape) * dtype_bytes(array.dtype), std::byte{0x5A});
       const auto bytes = format_npy(array);
