@@ -21,13 +21,28 @@ namespace tpu::compiler {
 
 namespace {
 
+exe::Elem exe_elem(Elem elem) {
+  return is_complex(elem) ? exe::Elem::c64 : static_cast<exe::Elem>(isa_elem(elem));
+}
+
+// The array of an argument or result as the host sees it.
+template <typename Info>
+Type host_type(const Info& info) {
+  Type type = info.global;
+  if (info.is_complex) {
+    type.elem = Elem::kComplex64;
+    type.dims.pop_back();
+  }
+  return type;
+}
+
 std::unique_ptr<exe::TensorT> tensor(const Module& module, const Type& global, const Type& local,
                                      const Sharding& sharding, const std::string& name, int slot) {
   auto t = std::make_unique<exe::TensorT>();
   t->name = name;
-  t->elem = static_cast<exe::Elem>(isa_elem(global.elem));
+  t->elem = exe_elem(global.elem);
   t->global_dims = global.dims;
-  t->local_dims = Dims(local.dims.begin(),  // without the words of a 64-bit element
+  t->local_dims = Dims(local.dims.begin(),  // without the words of a 64-bit or complex element
                        local.dims.begin() + static_cast<ptrdiff_t>(global.dims.size()));
   t->replicated = sharding.is_replicated();
   t->slot = static_cast<uint32_t>(slot);
@@ -95,12 +110,13 @@ void check_format(const Module& module) {
     }
   };
   for (size_t i = 0; i < main.args.size(); ++i) {
-    check(main.args[i].global, "argument " + std::to_string(i), main.args[i].name, "", main.loc);
+    check(host_type(main.args[i]), "argument " + std::to_string(i), main.args[i].name, "",
+          main.loc);
   }
   const Op* ret = main.body.terminator();
   for (size_t i = 0; i < ret->operands.size(); ++i) {
     const Op* def = ret->operands[i]->def;
-    check(main.results[i].global, "result " + std::to_string(i), main.results[i].name,
+    check(host_type(main.results[i]), "result " + std::to_string(i), main.results[i].name,
           def == nullptr ? "" : std::string(kind_name(def->kind)),
           def == nullptr ? main.loc : def->loc);
   }
@@ -130,12 +146,12 @@ void add_parameters(exe::ExecutableT& e, const Module& module) {
   const Op* ret = main.body.terminator();
   const auto args = main.body.args.size();
   for (size_t i = 0; i < args; ++i) {
-    e.args.push_back(tensor(module, main.args[i].global, main.body.args[i]->type,
+    e.args.push_back(tensor(module, host_type(main.args[i]), main.body.args[i]->type,
                             main.args[i].sharding, main.args[i].name, static_cast<int>(i)));
     e.args.back()->donated_to = main.args[i].alias_result;
   }
   for (size_t i = 0; i < ret->operands.size(); ++i) {
-    e.results.push_back(tensor(module, main.results[i].global, ret->operands[i]->type,
+    e.results.push_back(tensor(module, host_type(main.results[i]), ret->operands[i]->type,
                                main.results[i].sharding, main.results[i].name,
                                static_cast<int>(args + i)));
   }
@@ -186,7 +202,7 @@ void add_host_calls(exe::ExecutableT& e, const Listing& listing) {
     call->channel = attrs.channel;
     call->to_host = made.op->kind == Kind::kSend;
     call->partition = static_cast<int32_t>(attrs.partition);
-    call->elem = static_cast<exe::Elem>(isa_elem(attrs.array.elem));
+    call->elem = exe_elem(attrs.array.elem);
     call->dims = attrs.array.dims;
     call->slot = static_cast<uint32_t>(made.place.slot);
     call->offset = static_cast<uint64_t>(made.place.offset);

@@ -1,6 +1,7 @@
 // See pipeline.hpp.
 #include "pipeline.hpp"
 
+#include "legalize/complex/split_complex.hpp"
 #include "legalize/legalize.hpp"
 #include "legalize/linalg/linalg.hpp"
 #include "partition/partition.hpp"
@@ -19,6 +20,7 @@ const std::vector<Pass>& canonical_passes() {
   static const std::vector<Pass> passes = {
       {"inline", [](Module& m) { inline_calls(m); }},
       {"multiply_add", [](Module& m) { fuse_multiply_add(m); }},
+      {"split_complex", [](Module& m) { split_complex(m); }},
       {"splice", splice},
       {"simplify_global",
        [](Module& m) {

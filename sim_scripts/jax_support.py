@@ -30,6 +30,7 @@ FUNCTIONS = {
     "nn_functions": "`jax.nn` and its initialisers",
     "random_functions": "`jax.random`",
     "scipy_functions": "`jax.numpy.linalg`, `jax.scipy`, `jax.image`",
+    "complex_functions": "`jax.numpy.fft`, complex numbers",
 }
 PROGRAMS = {
     "pmap": "`jax.pmap`",

@@ -31,11 +31,10 @@ REPOSITORY = "https://github.com/jax-ml/jax"
 
 # Reason of a failure -> what an error of the plugin says; the first that fits. What fits none is for us to mend.
 REASONS = [
-    ("type", r"UNIMPLEMENTED: .*(element type \S+ is not supported|is no type of the board|complex numbers are)"),
+    ("type", r"UNIMPLEMENTED: .*(element type \S+ is not supported|is no type of the board)"),
     ("inspection", r"UNIMPLEMENTED: .*custom_call target 'InspectSharding' is not supported"),
     ("memory", r"UNIMPLEMENTED: .*places an array in the memory|Could not find memory addressable by device"),
     ("layout", r"Unexpected XLA layout override"),
-    ("fft", r"UNIMPLEMENTED: .*stablehlo\.fft: this op is not supported"),
     ("partitioner", r"UNIMPLEMENTED: .*custom_call target 'CustomSPMDPartitioning' is not supported"),
     # The test reads HLO, which jaxlib cannot make of a program with Shardy's operations.
     ("text of XLA", r"UNKNOWN: .*unsupported op for export to XLA"),

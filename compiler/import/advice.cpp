@@ -18,8 +18,6 @@ constexpr std::string_view kOfPython =
 constexpr std::string_view kForTpu =
     "the program was exported for CPUs: export it with jax.export.export(f, platforms=['tpu'])";
 constexpr std::string_view kFixedSizes = "export the program for fixed sizes";
-constexpr std::string_view kComplex =
-    "complex numbers are not supported: use two float32 arrays for the real and imaginary part";
 
 struct Advice {
   std::string_view name;  // of an op, or the start of a custom call's target
@@ -27,7 +25,6 @@ struct Advice {
 };
 
 constexpr std::array kOps = std::to_array<Advice>({
-    {"complex", kComplex},
     {"infeed", kNoFeeds},
     {"outfeed", kNoFeeds},
     {"dynamic_broadcast_in_dim", kFixedSizes},
@@ -41,13 +38,8 @@ constexpr std::array kOps = std::to_array<Advice>({
     {"set_dimension_size", kFixedSizes},
     {"einsum", "use dot_general (jax.numpy.einsum makes it)"},
     {"unary_einsum", "use reduce and transpose (jax.numpy.einsum makes them)"},
-    {"fft",
-     "multiply by matrices of cosines and sines (products of real numbers), or compute it on the "
-     "host"},
     {"get_tuple_element", "return several results instead of a tuple"},
     {"tuple", "return several results instead of a tuple"},
-    {"imag", kComplex},
-    {"real", kComplex},
     {"torch_index_select", "use gather (jax.numpy.take makes it)"},
     {"uniform_dequantize", "use integer types and multiply by the scale"},
     {"uniform_quantize", "use integer types and multiply by the scale"},

@@ -137,9 +137,8 @@ std::string advice(Elem e) {
     case Elem::kFloat8:
     case Elem::kTf32:
       return "; use bfloat16 or float32";
-    case Elem::kComplex64:
     case Elem::kComplex128:
-      return "; use two float32 arrays for the real and imaginary part";
+      return "; use complex64";
     default:
       return "; use a standard integer type";
   }

@@ -202,10 +202,13 @@ RngAttrs rng(Kind kind, const OpReader& op) {
 }
 
 TriangularSolveAttrs triangular_solve(const OpReader& op) {
-  constexpr int64_t kNoTranspose = 1, kAdjoint = 3;  // of real numbers the same as the transpose
+  constexpr int64_t kNoTranspose = 1, kAdjoint = 3;
   const int64_t transpose = op.enumeration("transpose_a", kAdjoint);
-  return {op.boolean("left_side"), op.boolean("lower"), transpose > kNoTranspose,
-          op.boolean("unit_diagonal")};
+  return {.left = op.boolean("left_side"),
+          .lower = op.boolean("lower"),
+          .transpose = transpose > kNoTranspose,
+          .conjugate = transpose == kAdjoint,
+          .unit_diagonal = op.boolean("unit_diagonal")};
 }
 
 }  // namespace
@@ -236,6 +239,8 @@ Attrs convert_attrs(Kind kind, const OpReader& op, const CoreCounts& cores) {
       return dot(op);
     case Kind::kConvolution:
       return conv(op);
+    case Kind::kFft:
+      return FftAttrs{static_cast<FftType>(op.enumeration("fft_type", 3)), op.dims("fft_length")};
     case Kind::kSlice:
       return SliceAttrs{op.dims("start_indices"), op.dims("limit_indices"), op.dims("strides")};
     case Kind::kPad:

@@ -75,6 +75,12 @@ struct ConvAttrs {
   Precision lhs_precision = Precision::kDefault, rhs_precision = Precision::kDefault;
   bool operator==(const ConvAttrs&) const = default;
 };
+enum class FftType : uint8_t { kFft, kIfft, kRfft, kIrfft };
+struct FftAttrs {  // over the last length.size() dimensions; lengths of the real side
+  FftType type = FftType::kFft;
+  Dims length;
+  bool operator==(const FftAttrs&) const = default;
+};
 struct GatherAttrs {
   Dims offset_dims, collapsed_slice_dims, operand_batching_dims, start_indices_batching_dims,
       start_index_map, slice_sizes;
@@ -146,6 +152,7 @@ struct TriangularSolveAttrs {  // left: a x = b, else x a = b
   bool left = true;
   bool lower = false;
   bool transpose = false;
+  bool conjugate = false;  // with `transpose`, of complex numbers
   bool unit_diagonal = false;
   bool operator==(const TriangularSolveAttrs&) const = default;
 };
@@ -182,12 +189,12 @@ struct ManualAttrs {
   std::vector<int> manual_axes;        // of the mesh; along others the region is global
   bool operator==(const ManualAttrs&) const = default;
 };
-using Attrs =
-    std::variant<NoAttrs, ConstantAttrs, DimAttrs, DimsAttrs, CompareAttrs, DotAttrs, SliceAttrs,
-                 PadAttrs, WindowAttrs, WindowViewAttrs, ConvAttrs, GatherAttrs, ScatterAttrs,
-                 IndexedAttrs, SortAttrs, CollectiveAttrs, HostAttrs, PermuteAttrs, BatchNormAttrs,
-                 ReducePrecisionAttrs, RngAttrs, CholeskyAttrs, TriangularSolveAttrs, EighAttrs,
-                 CallAttrs, CustomCallAttrs, ShardingAttrs, ManualAttrs>;
+using Attrs = std::variant<NoAttrs, ConstantAttrs, DimAttrs, DimsAttrs, CompareAttrs, DotAttrs,
+                           SliceAttrs, PadAttrs, WindowAttrs, WindowViewAttrs, ConvAttrs, FftAttrs,
+                           GatherAttrs, ScatterAttrs, IndexedAttrs, SortAttrs, CollectiveAttrs,
+                           HostAttrs, PermuteAttrs, BatchNormAttrs, ReducePrecisionAttrs, RngAttrs,
+                           CholeskyAttrs, TriangularSolveAttrs, EighAttrs, CallAttrs,
+                           CustomCallAttrs, ShardingAttrs, ManualAttrs>;
 
 // Same bits of value and same type; constants compare their contents.
 bool attrs_equal(const Attrs& a, const Attrs& b);

@@ -78,12 +78,14 @@ struct ArgInfo {
   int alias_result = -1;  // `tf.aliasing_output`: this result takes the argument's memory
   bool donated = false;   // the argument's memory may be reused (`jax.buffer_donor` or aliasing)
   std::optional<ShardingAttrs> wanted = {};  // what the program says; nothing: it leaves it open
+  bool is_complex = false;  // the host's array is complex64; `global` has its parts as [.., 2]
 };
 struct ResultInfo {
   std::string name;  // from `jax.result_info`; may be empty
   Type global;
   Sharding sharding;
   std::optional<ShardingAttrs> wanted = {};
+  bool is_complex = false;  // as in ArgInfo
 };
 
 struct Function {

@@ -26,6 +26,7 @@ namespace tpu::compiler {
   X(kExp, "exponential", NoAttrs, 1, 1, 0)                      \
   X(kExpm1, "exponential_minus_one", NoAttrs, 1, 1, 0)          \
   X(kFloor, "floor", NoAttrs, 1, 1, 0)                          \
+  X(kImag, "imag", NoAttrs, 1, 1, 0) /* gone after the pass `split_complex` */ \
   X(kIsFinite, "is_finite", NoAttrs, 1, 1, 0)                   \
   X(kLog, "log", NoAttrs, 1, 1, 0)                              \
   X(kLog1p, "log_plus_one", NoAttrs, 1, 1, 0)                   \
@@ -33,6 +34,7 @@ namespace tpu::compiler {
   X(kNegate, "negate", NoAttrs, 1, 1, 0)                        \
   X(kNot, "not", NoAttrs, 1, 1, 0)                              \
   X(kPopcnt, "popcnt", NoAttrs, 1, 1, 0)                        \
+  X(kReal, "real", NoAttrs, 1, 1, 0) /* gone after the pass `split_complex` */ \
   X(kRoundAfz, "round_nearest_afz", NoAttrs, 1, 1, 0)           \
   X(kRoundEven, "round_nearest_even", NoAttrs, 1, 1, 0)         \
   X(kRsqrt, "rsqrt", NoAttrs, 1, 1, 0)                          \
@@ -48,6 +50,7 @@ namespace tpu::compiler {
   X(kAnd, "and", NoAttrs, 2, 1, 0)                              \
   X(kAtan2, "atan2", NoAttrs, 2, 1, 0)                          \
   X(kCompare, "compare", CompareAttrs, 2, 1, 0)                 \
+  X(kComplex, "complex", NoAttrs, 2, 1, 0) /* gone after the pass `split_complex` */ \
   X(kDivide, "divide", NoAttrs, 2, 1, 0)                        \
   X(kMaximum, "maximum", NoAttrs, 2, 1, 0)                      \
   X(kMinimum, "minimum", NoAttrs, 2, 1, 0)                      \
@@ -82,6 +85,7 @@ namespace tpu::compiler {
   /* contraction */                                             \
   X(kDotGeneral, "dot_general", DotAttrs, 2, 1, 0)              \
   X(kConvolution, "convolution", ConvAttrs, 2, 1, 0)            \
+  X(kFft, "fft", FftAttrs, 1, 1, 0) /* gone after the pass `split_complex` */ \
   /* with regions */                                            \
   X(kReduce, "reduce", DimsAttrs, -1, -1, 1)                    \
   X(kReduceWindow, "reduce_window", WindowAttrs, -1, -1, 1)     \

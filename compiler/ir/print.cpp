@@ -1,7 +1,9 @@
 // Text form of the graph. Values are numbered in program order, so equal graphs print equally.
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <sstream>
 
 #include "ir/graph.hpp"
@@ -12,6 +14,13 @@ namespace {
 constexpr int64_t kShownElements = 8;
 
 std::string number_text(const Dense& d, int64_t i) {
+  if (is_complex(d.type.elem)) {
+    std::array<float, 2> parts{};
+    std::memcpy(parts.data(), d.element(i), sizeof parts);
+    char text[80];
+    std::snprintf(text, sizeof text, "(%.9g,%.9g)", parts[0], parts[1]);
+    return text;
+  }
   if (!is_float(d.type.elem)) {
     return d.type.elem == Elem::kU64 ? std::to_string(static_cast<uint64_t>(d.as_int(i)))
                                      : std::to_string(d.as_int(i));
@@ -175,6 +184,11 @@ struct AttrPrinter {
     f.add("feature_groups", a.feature_groups);
     f.add("batch_groups", a.batch_groups);
     add_precision(f, a.lhs_precision, a.rhs_precision);
+  }
+  void operator()(const FftAttrs& a) {
+    static const char* const kTypes[] = {"fft", "ifft", "rfft", "irfft"};
+    f.add("type", std::string(kTypes[static_cast<size_t>(a.type)]));
+    f.add("length", a.length);
   }
   void operator()(const GatherAttrs& a) {
     f.add("offset_dims", a.offset_dims);

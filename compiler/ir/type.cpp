@@ -18,10 +18,10 @@ struct ElemFacts {
   int64_t bytes;
 };
 constexpr std::array<ElemFacts, 22> kElemFacts = {{
-    {"i1", 1},   {"i8", 1},        {"i16", 2},         {"i32", 4},   {"i64", 8}, {"ui8", 1},
-    {"ui16", 2}, {"ui32", 4},      {"ui64", 8},        {"bf16", 2},  {"f32", 4}, {"i2", 1},
-    {"i4", 1},   {"ui2", 1},       {"ui4", 1},         {"f16", 2},   {"f64", 8}, {"tf32", 4},
-    {"f8", 1},   {"complex64", 8}, {"complex128", 16}, {"index", 8},
+    {"i1", 1},   {"i8", 1},   {"i16", 2},         {"i32", 4},   {"i64", 8}, {"ui8", 1},
+    {"ui16", 2}, {"ui32", 4}, {"ui64", 8},        {"bf16", 2},  {"f32", 4}, {"complex64", 8},
+    {"i2", 1},   {"i4", 1},   {"ui2", 1},         {"ui4", 1},   {"f16", 2}, {"f64", 8},
+    {"tf32", 4}, {"f8", 1},   {"complex128", 16}, {"index", 8},
 }};
 
 const ElemFacts& facts(Elem e) { return kElemFacts.at(static_cast<size_t>(e)); }
@@ -48,7 +48,8 @@ void store_int(Elem e, int64_t value, std::byte* p) {
 
 }  // namespace
 
-bool is_supported(Elem e) { return e <= Elem::kF32; }
+bool is_supported(Elem e) { return e <= Elem::kComplex64; }
+bool is_complex(Elem e) { return e == Elem::kComplex64; }
 bool is_float(Elem e) { return e == Elem::kBf16 || e == Elem::kF32; }
 bool is_signed(Elem e) { return e >= Elem::kI8 && e <= Elem::kI64; }
 bool is_unsigned(Elem e) { return e >= Elem::kU8 && e <= Elem::kU64; }

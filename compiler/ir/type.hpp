@@ -25,6 +25,7 @@ enum class Elem : uint8_t {
   kU64,
   kBf16,
   kF32,
+  kComplex64,  // gone after the pass `split_complex`
   // Named, but refused by the import.
   kI2,
   kI4,
@@ -34,13 +35,13 @@ enum class Elem : uint8_t {
   kF64,
   kTf32,
   kFloat8,
-  kComplex64,
   kComplex128,
   kIndex,
 };
 
 bool is_supported(Elem e);
 bool is_float(Elem e);       // bf16, f32
+bool is_complex(Elem e);     // complex64
 bool is_signed(Elem e);      // i8 .. i64
 bool is_unsigned(Elem e);    // ui8 .. ui64
 bool is_integer(Elem e);     // signed or unsigned, without i1

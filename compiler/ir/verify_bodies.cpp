@@ -167,6 +167,33 @@ void TypeRule::convolution() const {
   }
 }
 
+void TypeRule::fft() const {
+  const auto& a = op_.as<FftAttrs>();
+  const size_t rank = a.length.size();
+  const bool real_in = a.type == FftType::kRfft;
+  const bool real_out = a.type == FftType::kIrfft;
+  check(rank >= 1 && rank <= 3 && in(0).rank() >= static_cast<int64_t>(rank),
+        "must have 1 to 3 lengths, at most one for each dimension");
+  check(in(0).elem == (real_in ? Elem::kF32 : Elem::kComplex64), [&] {
+    return "must take " + std::string(elem_name(real_in ? Elem::kF32 : Elem::kComplex64));
+  });
+  Dims want = in(0).dims;
+  const size_t first = want.size() - rank;
+  for (size_t i = 0; i < rank; ++i) {
+    const bool half = i + 1 == rank && real_out;
+    const int64_t size = half && a.length[i] > 0 ? a.length[i] / 2 + 1 : a.length[i];
+    check(want[first + i] == size, [&] {
+      return "dimension " + std::to_string(first + i) + " must have " + std::to_string(size) +
+             " elements";
+    });
+    want[first + i] = a.length[i];
+  }
+  if (real_in && want.back() > 0) {
+    want.back() = want.back() / 2 + 1;
+  }
+  check_result(want, real_out ? Elem::kF32 : Elem::kComplex64);
+}
+
 void TypeRule::window() const {
   const auto& a = op_.as<WindowAttrs>();
   const int64_t rank = in(0).rank();

@@ -17,7 +17,7 @@ Dims behind(Dims batch, std::initializer_list<int64_t> sizes) {
 
 void TypeRule::matrix_op() const {
   const Type& a = in(0);
-  check(is_float(a.elem) && a.rank() >= 2, "must take matrices of floats");
+  check((is_float(a.elem) || is_complex(a.elem)) && a.rank() >= 2, "must take matrices of floats");
   const Dims batch(a.dims.begin(), a.dims.end() - 2);
   const int64_t rows = a.dims[a.dims.size() - 2];
   const int64_t columns = a.dims.back();
@@ -54,7 +54,7 @@ void TypeRule::matrix_op() const {
     default:  // eigh
       check(rows == columns, "the matrix must be square");
       is(out(0), a.elem, {rows, rows});
-      return is(out(1), a.elem, {rows});
+      return is(out(1), is_complex(a.elem) ? Elem::kF32 : a.elem, {rows});
   }
 }
 

@@ -61,6 +61,7 @@ class TypeRule {
   static int64_t positions(int64_t n, int64_t size, int64_t stride, int64_t low, int64_t high,
                            int64_t base, int64_t dilation);
   void convolution() const;
+  void fft() const;
   void window() const;
   void gather() const;
   void scatter() const;

@@ -65,23 +65,37 @@ void TypeRule::unary() const {
   switch (op_.kind) {
     case Kind::kConvert:
       return;
+    case Kind::kReal:
+    case Kind::kImag:
+      check(e == Elem::kF32 || is_complex(e), "must take f32 or complex64");
+      return check_result(in(0).dims, Elem::kF32);
     case Kind::kIsFinite:
       check(is_float(e) && out().elem == Elem::kI1, "must take floats and give i1");
       return;
     case Kind::kNot:
-      check(!is_float(e), "must take integers or i1");
+      check(!is_float(e) && !is_complex(e), "must take integers or i1");
       break;
     case Kind::kClz:
     case Kind::kPopcnt:
       check(is_integer(e), "must take integers");
       break;
     case Kind::kAbs:
+      check(e != Elem::kI1, "must take numbers");
+      return check_result(in(0).dims, is_complex(e) ? Elem::kF32 : e);
     case Kind::kSign:
     case Kind::kNegate:
-      check(is_float(e) || is_integer(e), "must take numbers");
+      check(e != Elem::kI1, "must take numbers");
+      break;
+    case Kind::kCeil:
+    case Kind::kErf:
+    case Kind::kFloor:
+    case Kind::kReducePrecision:
+    case Kind::kRoundAfz:
+    case Kind::kRoundEven:
+      check(is_float(e), "must take floats");
       break;
     default:
-      check(is_float(e), "must take floats");
+      check(is_float(e) || is_complex(e), "must take floats");
       break;
   }
   check(out().elem == e, "operand and result must have one type");
@@ -107,12 +121,16 @@ void TypeRule::binary() const {
     check_result(in(0).dims, Elem::kI1);
     return;
   }
+  if (op_.kind == Kind::kComplex) {
+    check(e == Elem::kF32, "must take f32");
+    return check_result(in(0).dims, Elem::kComplex64);
+  }
   check_result(in(0).dims, e);
   switch (op_.kind) {
     case Kind::kAnd:
     case Kind::kOr:
     case Kind::kXor:
-      check(!is_float(e), "must take integers or i1");
+      check(!is_float(e) && !is_complex(e), "must take integers or i1");
       break;
     case Kind::kShiftLeft:
     case Kind::kShiftRightArith:
@@ -120,7 +138,7 @@ void TypeRule::binary() const {
       check(is_integer(e), "must take integers");
       break;
     case Kind::kAtan2:
-      check(is_float(e), "must take floats");
+      check(is_float(e) || is_complex(e), "must take floats");
       break;
     case Kind::kSubtract:
     case Kind::kDivide:
@@ -191,6 +209,8 @@ void TypeRule::other() const {
       return dot();
     case Kind::kConvolution:
       return convolution();
+    case Kind::kFft:
+      return fft();
     case Kind::kReduceWindow:
     case Kind::kSelectAndScatter:
       return window();

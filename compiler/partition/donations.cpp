@@ -8,7 +8,8 @@ namespace tpu::compiler {
 void assign_donations(Function& f) {
   std::set<int> taken;
   const auto fits = [&](const ArgInfo& a, const ResultInfo& result) {
-    return result.global == a.global && result.sharding == a.sharding;
+    return result.global == a.global && result.is_complex == a.is_complex &&
+           result.sharding == a.sharding;
   };
   for (ArgInfo& a : f.args) {
     if (a.alias_result >= 0 &&

@@ -158,6 +158,10 @@ def fft(x):
     return jnp.abs(jnp.fft.fft(x)[0])
 
 
+def narrow_types(x):
+    return x.astype(jnp.float16), x.astype(jnp.float8_e5m2)
+
+
 def auto_sharding(x):
     return x * 2.0 + jnp.sum(x)
 
@@ -208,7 +212,8 @@ def table() -> dict:
         "outside_ops": (jax.jit(outside_ops), (arg(()), arg((16, 3)))),
         "sharded_outside": (jax.jit(sharded_outside), (arg((16, 3)),)),
         "shard_map_in_loop": (jax.jit(shard_map_in_loop), (arg((16, 3)),)),
-        "bad_complex": (jax.jit(fft), (arg((8,)),)),
+        "spectrum": (jax.jit(fft), (arg((8,)),)),
+        "bad_types": (jax.jit(narrow_types), (arg((8,)),)),
         "auto_sharding": (
             jax.jit(auto_sharding, in_shardings=NamedSharding(mesh8(), P("data"))), (arg((16,)),)),
         "bad_f16": (jax.jit(f16_add), (arg((2,), jnp.float16),)),

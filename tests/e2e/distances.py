@@ -57,6 +57,8 @@ def difference(ours: np.ndarray, theirs: np.ndarray, ulp: int = 0, l2: float | N
         ours = ours.view(theirs.dtype)
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
         return f"{ours.dtype}{ours.shape}, expected {theirs.dtype}{theirs.shape}"
+    if theirs.dtype.kind == "c":  # both parts of each element
+        ours, theirs = (np.ascontiguousarray(v)[..., None].view(v.real.dtype) for v in (ours, theirs))
     if theirs.dtype.kind != "f" and theirs.dtype.name != "bfloat16":
         return None if np.array_equal(ours, theirs) else f"{int((ours != theirs).sum())} elements differ"
     if l2 is None:

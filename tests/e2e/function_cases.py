@@ -361,17 +361,31 @@ def scipy_functions() -> list[Case]:
     ]
 
 
+def complex_functions() -> list[Case]:
+    """Complex numbers and transforms; more of them in complex_cases.py."""
+    z = (X + 1j * X[::-1]).astype(np.complex64)
+    return [
+        *_of("fft", jnp.fft, "fft ifft rfft irfft hfft ihfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn "
+             "fftshift ifftshift", X, l2=2e-6),
+        *_of("complex", jnp, "abs angle conj real imag exp log sqrt sin cos tan sinh cosh tanh square sum mean cumsum "
+             "transpose ravel isfinite isnan iscomplex", z, l2=5e-6),
+        *_lambdas("complex", ("complex64", lambda x: x.astype(jnp.complex64) * 2, X),
+                  ("multiply", lambda x: x * x[::-1], z), ("divide", lambda x: x / (x[::-1] + 3), z),
+                  ("power", lambda x: x**2.5, z), l2=5e-6),
+        *_lambdas("signal", ("fftconvolve", jsp.signal.fftconvolve, VECTOR, OTHER[:4]),
+                  ("stft", lambda x: jsp.signal.stft(x, nperseg=8), np.tile(VECTOR, 4)), l2=5e-6),
+    ]
+
+
 GROUPS = (numpy_elementwise, numpy_reductions, numpy_products, numpy_shapes, lax_functions, nn_functions,
-          random_functions, scipy_functions)
+          random_functions, scipy_functions, complex_functions)
 
 
 def refused() -> list[Case]:
-    """What the board does not have: complex numbers, f16."""
+    """What the board does not have: f16; what JAX does not make for TPUs."""
     return [
-        *_of("fft", jnp.fft, "fft ifft rfft irfft fft2 ifft2", X),
         *_of("linalg", jnp.linalg, "eig eigvals", SQUARE),
         *_lambdas("np", ("roots", lambda x: jnp.roots(x, strip_zeros=False), VECTOR[:4]),
-                  ("complex64", lambda x: x.astype(jnp.complex64) * 2, X),
                   ("float16", lambda x: x.astype(jnp.float16) * 2, X)),
     ]
 

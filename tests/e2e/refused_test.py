@@ -53,15 +53,14 @@ def from_jax() -> list[Case]:
         Case("in_library", ("f16", "called from"), lambda m: optax.tree.cast(m, jnp.float16), (MATRIX,)),
         Case("rng", ("rng", "jax.random"), lambda v: lax.rng_uniform(v[0], v[1], (4,)), (VECTOR,)),
         Case("custom_call", ("custom_call", "lapack", "platforms=['tpu']"), lambda m: jnp.linalg.inv(m), (MATRIX,)),
-        Case("fft", ("2 things", "stablehlo.fft: this op", "cosines", "stablehlo.convert: element type complex64",
-                     "real and imaginary"), lambda v: jnp.abs(jnp.fft.fft(v)), (VECTOR,)),
+        Case("two_things", ("2 things", "stablehlo.convert: element type f16", "stablehlo.convert: element type f8"),
+             lambda v: (v.astype(jnp.float16), v.astype(jnp.float8_e5m2)), (VECTOR,)),
         Case("f16", ("f16", "bfloat16"), lambda v: v.astype(jnp.float16), (VECTOR,)),
         Case("f8", ("f8", "bfloat16"), lambda v: v.astype(jnp.float8_e4m3fn), (VECTOR,)),
         # Where the type comes from, not what follows from it: the call that returns it, the sum, the comparison.
         Case("in_calls", ("stablehlo.convert: element type f16 is not supported by the TPU; use bfloat16",),
              lambda v: (lambda u: u + u > u)(jax.jit(lambda u: u.astype(jnp.float16))(v)), (VECTOR,),
              absent=("things", "stablehlo.call", "stablehlo.add")),
-        Case("complex", ("complex",), lambda v: lax.complex(v, v), (VECTOR,)),
         Case("i4", ("i4", "standard integer"), lambda v: v.astype(jnp.int4), (VECTOR,)),
         Case("scatter_rounds", ("scatter", "1024 rounds", "smaller windows"),
              lambda v, i: v.at[i].add(jnp.ones((1100, 3_000_000))), huge),
@@ -95,9 +94,9 @@ def from_text() -> list[Case]:
          "%0 = stablehlo.custom_call @annotate_device_placement(%a) {has_side_effect = true, "
          'mhlo.frontend_attributes = {_xla_buffer_placement = "pinned_host"}} : (tensor<8xf32>) -> tensor<8xf32>',
          "%0", "8xf32"),
-        ("fft", "cosines",
-         "%f = stablehlo.fft %a, type = RFFT, length = [8] : (tensor<8xf32>) -> tensor<5xcomplex<f32>> "
-         "%0 = stablehlo.real %f : (tensor<5xcomplex<f32>>) -> tensor<5xf32>", "%0", "5xf32"),
+        ("remainder", "not supported on complex64", "%z = stablehlo.complex %a, %a : tensor<8xcomplex<f32>> "
+         "%r = stablehlo.remainder %z, %z : tensor<8xcomplex<f32>> "
+         "%0 = stablehlo.real %r : (tensor<8xcomplex<f32>>) -> tensor<8xf32>", "%0", "8xf32"),
         ("tuple", "several results", f"%t = stablehlo.tuple %a, %a : {pair} "
          f"%0 = stablehlo.get_tuple_element %t[0] : ({pair}) -> tensor<8xf32>", "%0", "8xf32"),
         ("send", "jax.lax.ppermute",

@@ -41,7 +41,8 @@ def compare(name: str, got: object, expected: object, bound: float) -> None:
         if bound == 0 or a.dtype.kind in "iub":
             np.testing.assert_array_equal(a, b, err_msg=name)
         elif a.size:
-            a, b = a.astype(np.float64), b.astype(np.float64)
+            wide = np.complex128 if a.dtype.kind == "c" else np.float64
+            a, b = a.astype(wide), b.astype(wide)
             np.testing.assert_allclose(a, b, rtol=0, atol=bound * max(1e-30, np.abs(b).max()), err_msg=name)
 
 
@@ -409,11 +410,11 @@ def owners() -> None:
 def transfers() -> None:
     """Up, down, across, donated, deleted; every type; strides."""
     devices, x = jax.devices(), values(6, 10)
-    for kind in ("float32", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "bool"):
+    for kind in ("float32", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "bool", "complex64"):
         array = (x * 10).astype(kind)
         np.testing.assert_array_equal(np.asarray(jax.device_put(array, devices[3])), array)
     with jax.enable_x64(True):  # types that no program computes with
-        for kind in ("float16", "float64", "complex64", "complex128", jnp.int4, jnp.uint4, jnp.int2, jnp.float8_e4m3fn,
+        for kind in ("float16", "float64", "complex128", jnp.int4, jnp.uint4, jnp.int2, jnp.float8_e4m3fn,
                      jnp.float8_e5m2, jnp.float4_e2m1fn):
             array = x.astype(kind)
             moved = jax.device_put(jax.device_put(array.T, devices[3]), devices[6])
@@ -441,8 +442,53 @@ def transfers() -> None:
     stats = devices[0].memory_stats()
     assert stats["bytes_limit"] == 16 << 30 and stats["bytes_in_use"] > 0, stats
     assert stats["bytes_reservable_limit"] == stats["bytes_limit"] and stats["bytes_reserved"] == 0, stats
-    for bad in (jnp.float16, jnp.complex64):
+    for bad in (jnp.float16, jnp.float8_e5m2):
         refused("UNIMPLEMENTED", lambda kind=bad: jnp.ones(3, kind))
+
+
+def complex_numbers() -> None:
+    """Transforms and arithmetic, on one core and with arrays cut over eight; donated, in callbacks, in loops."""
+    x, y = values(16, 48) + 1j * values(16, 48, seed=1), values(16, 48, seed=2)
+    x = x.astype(np.complex64)
+    check("fft", jnp.fft.fft, x)
+    check("two dimensions", lambda a: jnp.fft.ifft2(jnp.fft.fft2(a) * a.conj()), x)
+    check("real", lambda a: jnp.fft.irfft(jnp.fft.rfft(a) * 1j, 48), y)
+    check("gradient", jax.grad(lambda a: jnp.sum(jnp.abs(jnp.fft.fft(a)) ** 3)), y)
+    check("functions", lambda a: (jnp.exp(a), jnp.sqrt(a), a / (1 + a * a), a**2.5, jnp.abs(a)), x)
+    check("loop", lambda a: jax.lax.fori_loop(0, 5, lambda i, v: v * a / (1 + jnp.abs(v)), a), x)
+    long = values(2**17) + 1j * values(2**17, seed=3)
+    check("long", jnp.fft.fft, long.astype(np.complex64))
+    exact = np.fft.fft(long.astype(np.complex64).astype(np.complex128))
+    made = np.asarray(jax.jit(jnp.fft.fft)(long.astype(np.complex64)))
+    assert np.linalg.norm(made - exact) < 1.5e-6 * np.linalg.norm(exact)
+
+    mesh = Mesh(np.array(jax.devices()), "d")
+    for spec in (P("d"), P(None, "d"), P()):
+        cut = jax.device_put(x, NamedSharding(mesh, spec))
+        for name, function in (("scaled", lambda a: a * (2 + 1j)), ("rows", lambda a: jnp.fft.fft(a, axis=1)),
+                               ("columns", lambda a: jnp.fft.fft(a, axis=0)), ("sum", lambda a: jnp.sum(a, 0)),
+                               ("product", lambda a: jnp.einsum("ij,kj->ik", a, a.conj(), precision="highest")),
+                               ("moved", lambda a: jnp.roll(a.T, 3, 0))):
+            compare(f"{name} {spec}", jax.jit(function)(cut), on_cpu(function, x), CLOSE)
+        kept = jax.jit(lambda a: a * 1j, out_shardings=NamedSharding(mesh, P("d")))(cut)
+        assert kept.sharding.spec == P("d") and kept.addressable_shards[3].data.shape == (2, 48)
+        compare("parts", [np.asarray(s.data) for s in kept.addressable_shards],
+                [(x * 1j)[2 * i : 2 * i + 2] for i in range(8)], CLOSE)
+    total = jax.shard_map(lambda a: jax.lax.psum(jnp.fft.fft(a), "d"), mesh=mesh, in_specs=P("d"), out_specs=P())
+    compare("psum", jax.jit(total)(x), on_cpu(lambda a: jnp.fft.fft(a).reshape(8, 2, 48).sum(0), x), CLOSE)
+
+    before = jax.device_put(x, jax.devices()[1])
+    address = before.unsafe_buffer_pointer()
+    after = jax.jit(lambda a: a + 1j, donate_argnums=0)(before)
+    assert before.is_deleted() and after.unsafe_buffer_pointer() == address
+    compare("donated", after, x + np.complex64(1j), 0)
+
+    def called(a: jax.Array) -> jax.Array:
+        return jax.pure_callback(lambda v: np.conj(v) + 1, jax.ShapeDtypeStruct(a.shape, a.dtype), a * 2)
+
+    check("callback", called, x)
+    with jax.enable_x64(True):
+        refused("UNIMPLEMENTED", lambda: jax.jit(lambda a: a * 2)(x.astype(np.complex128)))
 
 
 def keras() -> None:
@@ -496,7 +542,7 @@ def keras() -> None:
 
 
 GROUPS = {g.__name__: g for g in (arithmetic, control, random, training, sharding, borders, orders, unreduced, cores,
-                                  owners, transfers, keras)}
+                                  owners, transfers, complex_numbers, keras)}
 
 
 def main() -> int:

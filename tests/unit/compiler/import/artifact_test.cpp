@@ -172,17 +172,31 @@ TEST(Import, RefusesUnknownCustomCalls) {
 }
 
 TEST(Import, ListsAllThatIsNotSupported) {
-  const std::string e = error_of("bad_complex");
+  const std::string e = error_of("bad_types");
   EXPECT_THAT(e, HasSubstr("2 things in this program are not supported:\n  export_graphs.py:"));
-  EXPECT_THAT(e, HasSubstr("stablehlo.convert: element type complex64"));
-  EXPECT_THAT(e, HasSubstr("stablehlo.fft: this op is not supported; multiply by matrices"));
+  EXPECT_THAT(e, HasSubstr("stablehlo.convert: element type f16 is not supported"));
+  EXPECT_THAT(e, HasSubstr("stablehlo.convert: element type f8 is not supported"));
   EXPECT_THAT(error_of("bad_f16"), Not(HasSubstr("things")));
 }
 
-TEST(Import, RefusesComplexNumbers) {
-  const std::string e = error_of("bad_complex");
-  EXPECT_THAT(e, HasSubstr("export_graphs.py:"));
-  EXPECT_THAT(e, HasSubstr("complex64 is not supported by the TPU"));
+TEST(Import, KeepsComplexNumbersAndTransforms) {
+  const Module m = load("spectrum");
+  std::vector<const Op*> transforms;
+  walk(m.main->body, [&](const Op& op) {
+    if (op.kind == Kind::kFft) {
+      transforms.push_back(&op);
+    }
+  });
+  for (const auto& f : m.functions) {
+    walk(f->body, [&](const Op& op) {
+      if (op.kind == Kind::kFft) {
+        transforms.push_back(&op);
+      }
+    });
+  }
+  ASSERT_EQ(transforms.size(), 1U);
+  EXPECT_EQ(transforms[0]->as<FftAttrs>(), (FftAttrs{FftType::kFft, {8}}));
+  EXPECT_EQ(transforms[0]->type(), (Type{Elem::kComplex64, {8}}));
 }
 
 TEST(Import, RefusesF64) {

@@ -1,0 +1,272 @@
+// Functions of complex numbers: see complex_math.hpp.
+#include "legalize/complex/complex_math.hpp"
+
+namespace tpu::compiler {
+
+std::optional<Complex> ComplexMath::unary(Kind kind, const Complex& a) {
+  switch (kind) {
+    case Kind::kNegate:
+      return negate(a);
+    case Kind::kSign:
+      return sign(a);
+    case Kind::kExp:
+      return exponential(a);
+    case Kind::kExpm1:
+      return exponential_minus_one(a);
+    case Kind::kLog:
+      return log(a);
+    case Kind::kLog1p:
+      return log_plus_one(a);
+    case Kind::kLogistic:
+      return logistic(a);
+    case Kind::kSqrt:
+      return sqrt(a);
+    case Kind::kRsqrt:
+      return rsqrt(a);
+    case Kind::kCbrt:
+      return cbrt(a);
+    case Kind::kSine:
+      return sine(a);
+    case Kind::kCosine:
+      return cosine(a);
+    case Kind::kTan:
+      return tan(a);
+    case Kind::kTanh:
+      return tanh(a);
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<Complex> ComplexMath::binary(Kind kind, const Complex& a, const Complex& b) {
+  switch (kind) {
+    case Kind::kAdd:
+      return add(a, b);
+    case Kind::kSubtract:
+      return subtract(a, b);
+    case Kind::kMultiply:
+      return multiply(a, b);
+    case Kind::kDivide:
+      return divide(a, b);
+    case Kind::kPower:
+      return power(a, b);
+    case Kind::kAtan2:
+      return atan2(a, b);
+    case Kind::kMaximum:
+    case Kind::kMinimum:
+      return extreme(kind, a, b);
+    default:
+      return std::nullopt;
+  }
+}
+
+// Knuth: a + b = hi + lo, exactly.
+ComplexMath::Double ComplexMath::two_sum(Value* a, Value* b) {
+  Value* sum = b_.add(a, b);
+  Value* part = b_.sub(sum, a);
+  return {sum, b_.add(b_.sub(a, b_.sub(sum, part)), b_.sub(b, part))};
+}
+
+ComplexMath::Double ComplexMath::square(Value* x) {
+  Value* product = b_.mul(x, x);
+  return {product, fma(x, x, negate(product))};
+}
+
+Value* ComplexMath::squares_plus(Value* first, Value* x, Value* y) {
+  const Double xx = square(x), yy = square(y);
+  const Double some = two_sum(first, xx.hi);
+  const Double all = two_sum(some.hi, yy.hi);
+  return b_.add(all.hi, b_.add(b_.add(all.lo, some.lo), b_.add(xx.lo, yy.lo)));
+}
+
+// Near the unit circle from |a|^2 - 1, without its cancellation; elsewhere log(large * root).
+Value* ComplexMath::log_of_absolute(const Complex& a) {
+  Value* x = magnitude(a.re);
+  Value* y = magnitude(a.im);
+  Value* large = b_.max(x, y);
+  Value* ratio = b_.div(b_.min(x, y), large);
+  Value* root = b_.unary(Kind::kLog1p, b_.mul(ratio, ratio));
+  Value* far = b_.add(b_.unary(Kind::kLog, large), times(root, 0.5));
+  Value* near = times(b_.unary(Kind::kLog1p, squares_plus(number(x, -1), x, y)), 0.5);
+  Value* is_near = b_.logical_and(test(kGt, large, 0.5), test(kLt, large, 2));
+  Value* out = b_.select(is_near, near, far);
+  Value* plain = b_.logical_or(test(kEq, large, 0), test(kEq, large, kInfinity));
+  return b_.select(plain, b_.unary(Kind::kLog, large), out);
+}
+
+// In two factors: e^re may be out of range where its product with a sine is not.
+Complex ComplexMath::exponential(const Complex& a) {
+  Value* half = b_.unary(Kind::kExp, times(a.re, 0.5));
+  const auto part = [&](Kind kind) { return b_.mul(b_.mul(half, b_.unary(kind, a.im)), half); };
+  Value* is_real = test(kEq, a.im, 0);
+  return {b_.select(is_real, b_.unary(Kind::kExp, a.re), part(Kind::kCosine)),
+          b_.select(is_real, a.im, part(Kind::kSine))};
+}
+
+// Re: (e^re - 1) cos im - 2 sin^2(im / 2).
+Complex ComplexMath::exponential_minus_one(const Complex& a) {
+  const Complex e = exponential(a);
+  Value* sine = b_.unary(Kind::kSine, times(a.im, 0.5));
+  Value* less = b_.mul(b_.unary(Kind::kExpm1, a.re), b_.unary(Kind::kCosine, a.im));
+  Value* small = b_.sub(less, times(b_.mul(sine, sine), 2));
+  constexpr double kLarge = 20;  // from here on the 1 does not count
+  Value* re = b_.select(test(kGt, a.re, kLarge), e.re, small);
+  Value* is_real = test(kEq, a.im, 0);
+  return {b_.select(is_real, b_.unary(Kind::kExpm1, a.re), re), e.im};
+}
+
+Complex ComplexMath::log(const Complex& a) { return {log_of_absolute(a), phase(a)}; }
+
+// |1 + a|^2 - 1 = 2 re + re^2 + im^2 where a is not large.
+Complex ComplexMath::log_plus_one(const Complex& a) {
+  const Complex sum = {plus(a.re, 1), a.im};
+  Value* large = b_.max(magnitude(a.re), magnitude(a.im));
+  Value* inner = squares_plus(times(a.re, 2), a.re, a.im);
+  Value* near = times(b_.unary(Kind::kLog1p, inner), 0.5);
+  return {b_.select(test(kLt, large, 1), near, log_of_absolute(sum)), phase(sum)};
+}
+
+Complex ComplexMath::logistic(const Complex& a) {
+  const Complex e = exponential(negate(a));
+  return divide(splat(a.re->type, 1, 0), {plus(e.re, 1), e.im});
+}
+
+// t = sqrt((|re| + |a|) / 2) is the larger part, im / (2 t) the other; a is scaled by a power of
+// four so that sums stay in range and small numbers keep their bits.
+Complex ComplexMath::sqrt(const Complex& a) {
+  Value* large = b_.max(magnitude(a.re), magnitude(a.im));
+  const auto choose = [&](double big, double small, double other) {
+    return b_.select(
+        test(kGe, large, 0x1p120), number(large, big),
+        b_.select(test(kLt, large, 0x1p-80), number(large, small), number(large, other)));
+  };
+  Value* factor = choose(0x1p-8, 0x1p48, 1);
+  Value* root_of_factor = choose(0x1p4, 0x1p-24, 1);
+  const Complex c = scale(a, factor);
+  Value* mean = b_.add(times(magnitude(c.re), 0.5), times(absolute(c), 0.5));
+  Value* t = b_.unary(Kind::kSqrt, mean);
+  Value* other = b_.div(times(magnitude(c.im), 0.5), t);
+  t = b_.mul(t, root_of_factor);
+  other = b_.mul(other, root_of_factor);
+  Value* positive = test(kGe, a.re, 0);
+  Value* not_a_number = b_.logical_or(is_nan(a.re), is_nan(a.im));
+  Complex out = {b_.select(positive, t, other), with_sign_of(b_.select(positive, other, t), a.im)};
+  Value* zero = b_.zeros_like(a.re);
+  Value* infinite = number(a.re, kInfinity);
+  out = select(test(kEq, large, 0), {zero, a.im}, out);
+  // Of an infinite real part the other part is 0 unless it is infinite, too.
+  Value* on_axis = b_.logical_and(is_infinite(a.re), is_finite(a.im));
+  Value* none = with_sign_of(zero, a.im);
+  out = select(on_axis, select(positive, {infinite, none}, {zero, with_sign_of(infinite, a.im)}),
+               out);
+  out = select(is_infinite(a.im), {infinite, a.im}, out);
+  return select(not_a_number, {b_.add(a.re, a.im), b_.add(a.re, a.im)}, out);
+}
+
+// conj(r) / |a| with r = sqrt(a).
+Complex ComplexMath::rsqrt(const Complex& a) {
+  const Complex r = sqrt(a);
+  Value* length = absolute(r);
+  const Complex unit = {b_.div(r.re, length), b_.div(negate(r.im), length)};
+  const Complex out = {b_.div(unit.re, length), b_.div(unit.im, length)};
+  Value* infinite = b_.logical_or(is_infinite(a.re), is_infinite(a.im));
+  Value* zero = b_.zeros_like(a.re);
+  return select(infinite, {zero, negate(with_sign_of(zero, a.im))}, out);
+}
+
+Complex ComplexMath::cbrt(const Complex& a) {
+  Value* length = b_.unary(Kind::kCbrt, absolute(a));
+  Value* angle = b_.div(phase(a), number(a.re, 3));
+  return {b_.mul(length, b_.unary(Kind::kCosine, angle)),
+          b_.mul(length, b_.unary(Kind::kSine, angle))};
+}
+
+// From e^|x| - 1, which is exact for small x; in two factors for large x.
+ComplexMath::Hyperbolic ComplexMath::hyperbolic(Value* x) {
+  Value* length = magnitude(x);
+  Value* less = b_.unary(Kind::kExpm1, length);
+  Value* more = plus(less, 1);
+  Value* small_sinh = times(b_.add(less, b_.div(less, more)), 0.5);
+  Value* small_cosh = times(b_.add(more, b_.div(number(x, 1), more)), 0.5);
+  constexpr double kLarge = 20;  // from here on e^-|x| does not count
+  Value* half = b_.unary(Kind::kExp, times(length, 0.5));
+  Value* large = b_.mul(times(half, 0.5), half);
+  Value* is_large = test(kGt, length, kLarge);
+  return {with_sign_of(b_.select(is_large, large, small_sinh), x),
+          b_.select(is_large, large, small_cosh)};
+}
+
+// The imaginary part of a real number is a zero, also where the other factor is infinite.
+Complex ComplexMath::sine(const Complex& a) {
+  const Hyperbolic h = hyperbolic(a.im);
+  Value* im = b_.mul(b_.unary(Kind::kCosine, a.re), h.sinh);
+  Value* sine = b_.unary(Kind::kSine, a.re);
+  return {b_.select(test(kEq, a.re, 0), a.re, b_.mul(sine, h.cosh)),
+          b_.select(test(kEq, a.im, 0), a.im, im)};
+}
+
+Complex ComplexMath::cosine(const Complex& a) {
+  const Hyperbolic h = hyperbolic(a.im);
+  Value* sine = b_.unary(Kind::kSine, a.re);
+  Value* im = negate(b_.mul(sine, h.sinh));
+  Value* zero = b_.logical_or(test(kEq, a.re, 0), test(kEq, a.im, 0));
+  return {b_.mul(b_.unary(Kind::kCosine, a.re), h.cosh),
+          b_.select(zero, negate(b_.mul(a.re, a.im)), im)};
+}
+
+Complex ComplexMath::tan(const Complex& a) {
+  const Complex t = tanh({negate(a.im), a.re});  // tan a = -i tanh(i a)
+  return {t.im, negate(t.re)};
+}
+
+// With s = sinh re, c = cosh re: (s c + i sin im cos im) / (s^2 + cos^2 im). Beyond 20 the real
+// part is 1 and the other 2 sin(2 im) e^(-2 re).
+Complex ComplexMath::tanh(const Complex& a) {
+  constexpr double kLarge = 20;
+  const Hyperbolic h =
+      hyperbolic(b_.max(b_.min(a.re, number(a.re, kLarge)), number(a.re, -kLarge)));
+  Value* sine = b_.unary(Kind::kSine, a.im);
+  Value* cosine = b_.unary(Kind::kCosine, a.im);
+  Value* below = b_.add(b_.mul(h.sinh, h.sinh), b_.mul(cosine, cosine));
+  Value* product = b_.mul(sine, cosine);
+  Complex out = {b_.div(b_.mul(h.sinh, h.cosh), below), b_.div(product, below)};
+  Value* length = magnitude(a.re);
+  Value* fade = b_.unary(Kind::kExp, times(length, -2));
+  Value* far = b_.mul(times(product, 4), fade);
+  far = b_.select(is_finite(a.im), far, with_sign_of(b_.zeros_like(far), a.im));
+  out = select(test(kGt, length, kLarge), {with_sign_of(number(length, 1), a.re), far}, out);
+  return {out.re, b_.select(test(kEq, a.im, 0), a.im, out.im)};
+}
+
+// e^(b log a), the magnitude by f32's own power. A base of 0 gives 0 for exponents with a positive
+// real part and no imaginary one, an exponent of 0 gives 1.
+Complex ComplexMath::power(const Complex& a, const Complex& b) {
+  Value* length = absolute(a);
+  Value* angle = phase(a);
+  Value* turned = b_.unary(Kind::kExp, negate(b_.mul(b.im, angle)));
+  turned = b_.select(test(kEq, b.im, 0), number(turned, 1), turned);
+  Value* size = b_.mul(b_.binary(Kind::kPower, length, b.re), turned);
+  Value* logs = b_.mul(b.im, log_of_absolute(a));
+  logs = b_.select(test(kEq, b.im, 0), b_.zeros_like(logs), logs);
+  Value* theta = b_.add(b_.mul(b.re, angle), logs);
+  Value* is_flat = test(kEq, theta, 0);
+  Value* none = b_.zeros_like(theta);
+  Complex out = {b_.mul(size, b_.unary(Kind::kCosine, theta)),
+                 b_.select(is_flat, none, b_.mul(size, b_.unary(Kind::kSine, theta)))};
+  Value* real_exponent = test(kEq, b.im, 0);
+  Value* vanishes =
+      b_.logical_and(b_.logical_and(test(kEq, length, 0), test(kGt, b.re, 0)), real_exponent);
+  out = select(vanishes, splat(none->type, 0, 0), out);
+  Value* is_one = b_.logical_and(test(kEq, b.re, 0), real_exponent);
+  return select(is_one, splat(none->type, 1, 0), out);
+}
+
+// -i log((x + i y) / sqrt(x^2 + y^2)).
+Complex ComplexMath::atan2(const Complex& y, const Complex& x) {
+  const Complex sum = add(x, {negate(y.im), y.re});
+  const Complex root = sqrt(add(multiply(x, x), multiply(y, y)));
+  const Complex l = log(divide(sum, root));
+  return {l.im, negate(l.re)};
+}
+
+}  // namespace tpu::compiler
