@@ -21,6 +21,7 @@ import json
 import statistics
 import subprocess
 import sys
+import tempfile
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,10 +120,11 @@ class Bench:
         """The graph."""
         path = self.out / ("-".join([Path(case.export[0]).stem, *case.export[2::2]]) + ".mlirbc")
         if not path.exists():
-            new = path.with_suffix(".part")
-            subprocess.run([sys.executable, HERE / case.export[0], *case.export[1:], "--out", new], check=True,
-                           stdout=subprocess.DEVNULL)
-            new.rename(path)
+            with tempfile.TemporaryDirectory(dir=self.out) as folder:  # another process may do the same
+                new = Path(folder) / path.name
+                subprocess.run([sys.executable, HERE / case.export[0], *case.export[1:], "--out", new], check=True,
+                               stdout=subprocess.DEVNULL)
+                new.rename(path)
         return path
 
     def call(self, tool: str, *arguments: str | Path) -> None:
@@ -140,14 +142,12 @@ class Bench:
         kept = self.out / f"{graph.stem}.{case.board}.{style}.{key}.json"
         if not kept.exists():
             board = ["--board", case.board, *(text for change in overrides for text in ("--set", change))]
-            executable, new = self.out / f"{key}.tpuexe", kept.with_suffix(".part")
-            try:
+            with tempfile.TemporaryDirectory(dir=self.out) as folder:
+                executable, new = Path(folder) / f"{key}.tpuexe", Path(folder) / kept.name
                 self.call("tpuc", graph, *board, "--style", style, "-o", executable)
                 self.call("tpuboard", "report", executable, *board, "--changes", "0", "--json", new)
-            finally:
-                executable.unlink(missing_ok=True)
-            new.write_text(json.dumps(summary(json.loads(new.read_text(encoding="utf-8")))), encoding="utf-8")
-            new.rename(kept)
+                new.write_text(json.dumps(summary(json.loads(new.read_text(encoding="utf-8")))), encoding="utf-8")
+                new.rename(kept)
         return json.loads(kept.read_text(encoding="utf-8"))
 
 

@@ -74,9 +74,11 @@ def main() -> None:
         return
     args.out.mkdir(parents=True, exist_ok=True)
     for path, data in zip(targets, convert(download()), strict=True):
-        partial = path.with_suffix(".partial")
-        partial.write_bytes(data)
-        partial.rename(path)
+        # A name of its own: another process may do the same.
+        with tempfile.NamedTemporaryFile(dir=args.out, prefix=path.name + ".", suffix=".part", delete=False) as partial:
+            partial.write(data)
+        Path(partial.name).chmod(0o644)
+        Path(partial.name).rename(path)
     print(f"digits: {EXAMPLES} images of {PACKAGE} in {args.out}")
 
 

@@ -7,8 +7,8 @@
 
 namespace tpu::compiler {
 
-// Writes beside the file and renames, so that an error leaves what was there before. Devices and
-// pipes are written as they are. Throws Error with the path and the system's reason.
+// An error leaves what was there before (file/output_file.hpp). Devices and pipes are written as
+// they are. Throws Error with the path and the system's reason.
 void write_file(const std::string& path, std::span<const std::byte> bytes);
 
 // Where the executable of a program goes if nobody says: "a/tanh.mlirbc" -> "tanh.tpuexe", in the
