@@ -74,6 +74,7 @@ std::vector<Array> place_inputs(const Executable& program,
                       type_text(info.dtype, info.shape), type_text(array.dtype, array.shape)));
     }
     placed.push_back(program.put(i, array));
+    npy.check();
   }
   for (const Array& array : placed) {
     array.wait();

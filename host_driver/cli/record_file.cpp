@@ -27,13 +27,13 @@ void write_record_file(const std::string& path, const Board& board) {
 
 bool is_record_file(const std::string& path) {
   const FileBytes file(path);
-  return spec::is_record(file.get());
+  return file.use([](auto bytes) { return spec::is_record(bytes); });
 }
 
 spec::StepRecord read_record_file(const std::string& path) {
   const FileBytes file(path);
   try {
-    return spec::read_record(file.get());
+    return file.use([](auto bytes) { return spec::read_record(bytes); });
   } catch (const spec::RecordError& error) {
     throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, error.what()));
   }

@@ -1,21 +1,37 @@
 // Files and folders of the command, with errors that say which path, why, and what to do. Output
-// never stands half written under its name: it is made beside it and renamed.
+// never stands half written under its name: it is made apart from it and renamed (output_file.hpp).
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
+
+#include "tpu/error.hpp"
+
+namespace tpu::spec {
+class OutputFile;
+}
 
 namespace tpu::driver {
 
-/// Whole file; throws InvalidArgument when it cannot be read or is a folder or a device,
+/// A file that cannot be opened or read just now, or was changed while it was read: that says
+/// nothing about what it holds.
+class UnreadableFile : public Error {
+ public:
+  explicit UnreadableFile(const std::string& message)
+      : Error(ErrorCode::kInvalidArgument, message) {}
+};
+
+/// Whole file; throws UnreadableFile when it cannot be read or is a folder or a device,
 /// ResourceExhausted when the host has no memory for it.
 std::vector<std::byte> read_file(const std::string& path);
 
-/// The bytes of a file that need not fit into memory: an ordinary file is mapped and must not be
-/// cut while this is there; what cannot be mapped is read. Throws as read_file().
+/// The bytes of a file that need not fit into memory: an ordinary file is mapped; what cannot be
+/// mapped is read. Throws as read_file().
 class FileBytes {
  public:
   explicit FileBytes(const std::string& path);
@@ -23,10 +39,34 @@ class FileBytes {
   FileBytes(const FileBytes&) = delete;
   FileBytes& operator=(const FileBytes&) = delete;
 
+  /// What is made of them counts when check() has returned since.
   std::span<const std::byte> get() const { return bytes_; }
+  /// Throws UnreadableFile when another process has changed the file since it was opened, or some
+  /// of it could not be read: the bytes may be anything then.
+  void check() const;
+  /// `body` of the bytes, and check(), whose error is the one that counts.
+  template <typename Body>
+  auto use(const Body& body) const {
+    try {
+      if constexpr (std::is_void_v<decltype(body(bytes_))>) {
+        body(bytes_);
+        check();
+      } else {
+        auto result = body(bytes_);
+        check();
+        return result;
+      }
+    } catch (...) {
+      check();
+      throw;
+    }
+  }
 
  private:
-  void* mapping_ = nullptr;
+  struct Mapping;
+
+  std::string path_;
+  std::unique_ptr<Mapping> mapping_;
   std::vector<std::byte> read_;
   std::span<const std::byte> bytes_;
 };
@@ -51,11 +91,12 @@ class FileWriter {
   void finish();
 
  private:
-  std::string name_;    // for errors
-  std::string target_;  // what is replaced; empty: nothing is
-  std::string beside_;  // what is written until then
+  template <typename Action>
+  void attempt(Action action);
+
+  std::string name_;  // for errors
   Durability durability_;
-  int file_ = -1;
+  std::unique_ptr<spec::OutputFile> file_;
 };
 
 /// Throws as write_file() would now, before the work whose result is to be written there. Leaves
@@ -83,12 +124,8 @@ class FolderLock {
   int folder_;
 };
 
-/// Writes a file that is not there yet, and waits until it is on the disk. Throws as
-/// write_file().
-void write_synced_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
-
-/// Waits until the names in a folder are on the disk. Throws as write_file().
-void sync_folder(const std::filesystem::path& path);
+/// Waits until what has been written to a file is on the disk. Throws as write_file().
+void sync_file(const std::string& path);
 
 /// All of `bytes` to an open file; false with errno on the first error.
 bool write_all(int file, std::span<const std::byte> bytes);

@@ -229,12 +229,15 @@ HostArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
   return copy_of(parse_view(bytes, name));
 }
 
-NpyFile::NpyFile(const std::string& path) : file_(path), view_(parse_view(file_.get(), path)) {}
+NpyFile::NpyFile(const std::string& path)
+    : file_(path), view_(file_.use([&](auto bytes) { return parse_view(bytes, path); })) {}
 
 HostArray read_npy(const std::string& path) {
   const NpyFile file(path);
   need_host_room(file.view().bytes.size(), path);
-  return copy_of(file.view());
+  HostArray array = copy_of(file.view());
+  file.check();
+  return array;
 }
 
 std::string npy_header(DType dtype, const Shape& dims) {

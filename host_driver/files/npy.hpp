@@ -20,8 +20,11 @@ HostArray read_npy(const std::string& path);
 class NpyFile {
  public:
   explicit NpyFile(const std::string& path);
-  /// Of all of it; valid as long as this is there.
+  /// Of all of it; valid as long as this is there. What is made of it counts when check() has
+  /// returned since.
   const HostView& view() const { return view_; }
+  /// As FileBytes::check().
+  void check() const { file_.check(); }
 
  private:
   FileBytes file_;

@@ -64,9 +64,9 @@ std::optional<DType> board_dtype(const std::string& safetensors_dtype) {
 }
 
 TensorFile::TensorFile(const std::string& path)
-    : path_(path),
-      file_(path),
-      contents_(as_error([this] { return spec::parse_safetensors(file_.get(), path_); })) {
+    : path_(path), file_(path), contents_(as_error([this] {
+        return file_.use([this](auto bytes) { return spec::parse_safetensors(bytes, path_); });
+      })) {
   for (size_t i = 0; i < contents_.tensors.size(); ++i) {
     places_[contents_.tensors[i].name] = i;
   }
@@ -91,7 +91,9 @@ HostArray TensorFile::read(const spec::Tensor& tensor) const {
   }
   driver::need_host_room(tensor.bytes, path_);
   const auto from = bytes(tensor);
-  return {*dtype, tensor.shape, {from.begin(), from.end()}};
+  HostArray array{*dtype, tensor.shape, {from.begin(), from.end()}};
+  check();
+  return array;
 }
 
 void write_tensors(const std::filesystem::path& path, const NamedViews& tensors,

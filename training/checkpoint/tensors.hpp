@@ -31,7 +31,10 @@ class TensorFile {
   const std::map<std::string, std::string>& metadata() const { return contents_.metadata; }
   /// nullptr: there is none.
   const spec::Tensor* find(const std::string& name) const;
+  /// Where they lie in the file; what is made of them counts when check() has returned since.
   std::span<const std::byte> bytes(const spec::Tensor& tensor) const;
+  /// As FileBytes::check().
+  void check() const { file_.check(); }
   /// A copy; throws InvalidArgument for an element type that no program takes, ResourceExhausted
   /// when the host has no room.
   driver::HostArray read(const spec::Tensor& tensor) const;

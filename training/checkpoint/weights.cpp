@@ -138,6 +138,7 @@ HostArray rounded(const TensorFile& file, const spec::Tensor& tensor, DType dtyp
     const void* bits = dtype == DType::kF32 ? static_cast<const void*>(&value) : &half;
     std::memcpy(out.bytes.data() + i * element, bits, element);
   }
+  file.check();
   return out;
 }
 

@@ -37,7 +37,7 @@ Column safetensors_column(const std::string& path, const std::string& member) {
   const auto file = std::make_shared<driver::FileBytes>(path);
   spec::Safetensors content;
   try {
-    content = spec::parse_safetensors(file->get(), path);
+    content = file->use([&](auto bytes) { return spec::parse_safetensors(bytes, path); });
   } catch (const spec::FileError& error) {
     refuse(error.what());
   }
@@ -49,9 +49,9 @@ Column safetensors_column(const std::string& path, const std::string& member) {
     }
     for (const TypeName& known : kSafetensorsTypes) {
       if (known.name == tensor.dtype) {
-        return {
-            fmt::format("{}, tensor '{}'", path, member), file,
-            HostView(known.type, tensor.shape, file->get().subspan(tensor.begin, tensor.bytes))};
+        return {fmt::format("{}, tensor '{}'", path, member), file,
+                HostView(known.type, tensor.shape, file->get().subspan(tensor.begin, tensor.bytes)),
+                [file] { file->check(); }};
       }
     }
     refuse(fmt::format("{}, tensor '{}': elements of type {} cannot be fed to a program", path,
@@ -70,7 +70,7 @@ Column raw_column(const std::string& path, const Feature& feature) {
                        file->get().size(), one));
   }
   shape.insert(shape.begin(), static_cast<int64_t>(file->get().size() / one));
-  return {path, file, HostView(type, shape, file->get())};
+  return {path, file, HostView(type, shape, file->get()), [file] { file->check(); }};
 }
 
 class ArrayReader : public Reader {
@@ -106,6 +106,13 @@ class ArraySource : public Source {
   uint64_t examples() const override { return count(columns_.front()); }
   std::unique_ptr<Reader> reader() const override {
     return std::make_unique<ArrayReader>(columns_);
+  }
+  void check() const override {
+    for (const Column& column : columns_) {
+      if (column.check) {
+        column.check();
+      }
+    }
   }
   std::string place(uint64_t example) const override {
     std::vector<std::string_view> names;
@@ -154,7 +161,7 @@ Column open_column(const std::string& path, const std::string& member, const Fea
   const std::string& name = member.empty() ? feature.name : member;
   if (path.ends_with(".npy")) {
     const auto file = std::make_shared<driver::NpyFile>(path);
-    return {path, file, file->view()};
+    return {path, file, file->view(), [file] { file->check(); }};
   }
   if (path.ends_with(".npz")) {
     return memory_column(fmt::format("{}, array '{}'", path, name), driver::read_npz(path, name));

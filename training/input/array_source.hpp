@@ -3,6 +3,7 @@
 // format allows it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct Column {
   std::string name;  ///< for errors: file and member
   std::shared_ptr<const void> owner;
   driver::HostView view;
+  std::function<void()> check = {};  ///< of a mapped file, as FileBytes::check()
 };
 
 /// By the file's suffix: .npy, .npz and .safetensors (`member`: which array of it; `feature.name`

@@ -309,6 +309,7 @@ void BatchPipeline::State::run_rows(Worker& worker, Job& job, uint64_t first, ui
     for (; row < first + count; ++row) {
       bytes += run_row(worker, job, row);
     }
+    source_->check();
   } catch (...) {
     failure = std::current_exception();
   }

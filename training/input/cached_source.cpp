@@ -33,6 +33,7 @@ class CachedSource : public Source {
   std::unique_ptr<Reader> reader() const override;
   std::string place(uint64_t example) const override { return source_->place(example); }
   std::string identity() const override { return source_->identity(); }
+  void check() const override { source_->check(); }
 
   const Kept* kept(uint64_t example) const {
     return kept_[example].load(std::memory_order_acquire);

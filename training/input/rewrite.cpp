@@ -77,6 +77,7 @@ void write_shard(const std::string& path, Compression compression, const Source&
       return;
     }
   }
+  source.check();
   writer.finish();
   tally.add(end - told);
 }

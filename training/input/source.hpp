@@ -47,6 +47,9 @@ class Source {
   virtual std::string place(uint64_t example) const = 0;
   /// What tells these data from others when a run is resumed: counts, sizes, types.
   virtual std::string identity() const = 0;
+  /// Throws driver::Error when a file was changed since it was opened: what was read since the last
+  /// call counts only when this has returned.
+  virtual void check() const {}
   /// A hint: these examples are read soon, in about this order.
   virtual void expect(uint64_t first, uint64_t count) const;
 };

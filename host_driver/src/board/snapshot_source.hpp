@@ -21,7 +21,7 @@ class SnapshotSource {
   template <typename Body>
   void load(const Body& body) {
     try {
-      body(reader_);
+      bytes_.use([&](auto /*of reader_*/) { body(reader_); });
     } catch (const spec::ArchiveError& error) {
       throw bad(path_, error);
     }
@@ -33,7 +33,7 @@ class SnapshotSource {
   }
   static spec::SnapshotReader checked(const std::string& path, const FileBytes& bytes) {
     try {
-      return spec::SnapshotReader(bytes.get());
+      return bytes.use([](auto all) { return spec::SnapshotReader(all); });
     } catch (const spec::ArchiveError& error) {
       throw bad(path, error);
     }

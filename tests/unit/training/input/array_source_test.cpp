@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "arrays.hpp"
 #include "file/safetensors.hpp"
 #include "files/files.hpp"
 #include "files/npy.hpp"
+#include "input/batch_pipeline.hpp"
+#include "input/rewrite.hpp"
 
 namespace tpu::input {
 namespace {
@@ -59,6 +62,39 @@ TEST(InputArrays, ReadSafetensors) {
               open_column(path, "x", label_feature());
             }).find(path + ": has no tensor 'x'; it has "),
             0u);
+}
+
+// Another process cuts the file while it is converted: no shard comes out of it.
+TEST(InputArrays, AFileThatIsCutMeanwhileIsNamed) {
+  const ScratchFolder folder;
+  constexpr size_t kExamples = 20000;
+  driver::write_npy(folder.file("l.npy"),
+                    array_of(DType::kI32, {kExamples}, std::vector<int32_t>(kExamples, 7)));
+  const std::vector<Column> columns = {open_column(folder.file("l.npy"), "", label_feature())};
+  const RecordFiles files{.prefix = folder.file("o"), .threads = 1};
+  const std::string said = error_of([&] {
+    write_records({"label"}, columns, files, [&](uint64_t /*done*/, uint64_t /*all*/) {
+      std::filesystem::resize_file(folder.file("l.npy"), 100);
+    });
+  });
+  EXPECT_EQ(said.find(folder.file("l.npy") + ": was changed while it was read"), 0u) << said;
+  EXPECT_FALSE(std::filesystem::exists(files.paths()[0]));
+}
+
+TEST(InputArrays, ABatchOfAFileThatIsCutIsNotGiven) {
+  const ScratchFolder folder;
+  driver::write_npy(folder.file("l.npy"),
+                    array_of(DType::kI32, {8192}, std::vector<int32_t>(8192, 7)));
+  const auto source = array_source({open_column(folder.file("l.npy"), "", label_feature())});
+  BatchPipeline pipeline(source, {label_feature()}, {.batch = 4096, .prefetch = 1});
+  Batch batch;
+  EXPECT_TRUE(pipeline.next(batch));
+  std::filesystem::resize_file(folder.file("l.npy"), 4096);
+  const std::string said = error_of([&] {
+    while (pipeline.next(batch)) {  // one may have been read before
+    }
+  });
+  EXPECT_EQ(said.find(folder.file("l.npy") + ": was changed while it was read"), 0u) << said;
 }
 
 TEST(InputArrays, ReadRawBytes) {
