@@ -218,6 +218,14 @@ std::string json_text(const Json& json, const std::string& path) {
   }
 }
 
+uint64_t length_at(std::span<const std::byte> first) {
+  uint64_t length = 0;
+  for (size_t i = 0; i < kLengthBytes; ++i) {
+    length |= static_cast<uint64_t>(first[i]) << (8 * i);
+  }
+  return length;
+}
+
 std::string length_prefix(uint64_t length) {
   std::string out;
   for (size_t i = 0; i < kLengthBytes; ++i) {
@@ -234,14 +242,33 @@ uint64_t safetensors_element_bytes(std::string_view dtype) {
   return found == kTypes.end() ? 0 : found->bytes;
 }
 
+std::optional<uint64_t> safetensors_header_bytes(std::span<const std::byte> first) {
+  if (first.size() < kLengthBytes) {
+    return std::nullopt;
+  }
+  const uint64_t length = length_at(first);
+  return length <= kMaxSafetensorsHeader ? std::optional(length) : std::nullopt;
+}
+
+std::map<std::string, std::string> safetensors_metadata(std::string_view header) {
+  const std::string path;
+  std::map<std::string, std::string> metadata;
+  try {
+    const Json parsed = parse_header(header, path);
+    if (const auto found = parsed.find(kMetadata); found != parsed.end()) {
+      check_metadata(*found, metadata, path);
+    }
+  } catch (const FileError&) {
+    metadata.clear();
+  }
+  return metadata;
+}
+
 Safetensors parse_safetensors(std::span<const std::byte> file, const std::string& path) {
   if (file.size() < kLengthBytes) {
     damaged(path, fmt::format("{} bytes hold no header", file.size()));
   }
-  uint64_t length = 0;
-  for (size_t i = 0; i < kLengthBytes; ++i) {
-    length |= static_cast<uint64_t>(file[i]) << (8 * i);
-  }
+  const uint64_t length = length_at(file);
   if (length > kMaxSafetensorsHeader) {
     damaged(path, fmt::format("its first 8 bytes say that the header has {} bytes; {} are the most",
                               length, kMaxSafetensorsHeader));

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,6 +38,12 @@ uint64_t safetensors_element_bytes(std::string_view dtype);
 /// header that is cut or no JSON, names that come twice, types, shapes and sizes that do not fit,
 /// bytes that overlap, leave a hole or lie outside of the file.
 Safetensors parse_safetensors(std::span<const std::byte> file, const std::string& path);
+
+/// The length of the header that follows, of a file's first 8 bytes; nothing when no file of the
+/// format begins so.
+std::optional<uint64_t> safetensors_header_bytes(std::span<const std::byte> first);
+/// The metadata of a header, without a look at its tensors; empty when it is none or has none.
+std::map<std::string, std::string> safetensors_metadata(std::string_view header);
 
 /// Gives the tensors of a file that is to be written their order (wide elements first, so that all
 /// are aligned; else as they came) and their places. What comes back stands before their bytes.

@@ -2,8 +2,12 @@
 // other metadata and of every tensor with its name and type).
 #include "checkpoint/checkpoint.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -187,6 +191,7 @@ void check_digest(const TensorFile& file) {
     }
     digest.add(name, *dtype, tensor->shape, file.bytes(*tensor));
   });
+  file.check();
   if (said == file.metadata().end() || digest.finish() != said->second) {
     damaged(file.path(), "its bytes do not have the SHA-256 that it names");
   }
@@ -290,6 +295,31 @@ Checkpoint read_checkpoint(const fs::path& path) {
   checkpoint.losses.resize(static_cast<size_t>(checkpoint.step));
   std::memcpy(checkpoint.losses.data(), losses.bytes.data(), losses.bytes.size());
   return checkpoint;
+}
+
+bool holds_own_checkpoint(const fs::path& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) {
+    return false;
+  }
+  const auto read_at = [file](uint64_t at, std::span<std::byte> to) {
+    const ssize_t count = ::pread(file, to.data(), to.size(), static_cast<off_t>(at));
+    return std::cmp_equal(count, to.size());
+  };
+  struct stat info {};
+  std::array<std::byte, sizeof(uint64_t)> first{};
+  std::vector<std::byte> header;
+  bool there = ::fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid() &&
+               read_at(0, first);
+  const auto length = there ? spec::safetensors_header_bytes(first) : std::nullopt;
+  there = length && std::cmp_less(*length, info.st_size);
+  if (there) {
+    header.resize(*length);
+    there = read_at(first.size(), header);
+  }
+  ::close(file);
+  const std::string_view text(reinterpret_cast<const char*>(header.data()), header.size());
+  return there && spec::safetensors_metadata(text).contains(kVersionKey);
 }
 
 std::vector<std::string> changed_parts(const RunParts& checkpoint, const RunParts& run) {

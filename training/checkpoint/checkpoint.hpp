@@ -86,9 +86,14 @@ std::string leaf_name(size_t leaf);
 /// Error (as FileWriter), the old one or none is there, or the new one.
 void write_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint);
 
-/// Throws InvalidArgument when the file is damaged or no checkpoint, FailedPrecondition when
-/// another version wrote it, ResourceExhausted when the host has no room.
+/// Throws InvalidArgument when the file is damaged or no checkpoint, UnreadableFile (files.hpp) when
+/// it cannot be opened or read just now, FailedPrecondition when another version wrote it,
+/// ResourceExhausted when the host has no room.
 Checkpoint read_checkpoint(const std::filesystem::path& path);
+
+/// By its header, which must be whole: an ordinary file of this user, no link, that a run has
+/// written as a checkpoint of whatever version; its rest may be cut or damaged.
+bool holds_own_checkpoint(const std::filesystem::path& path);
 
 /// What makes the rest of a run another one: a text each.
 std::vector<std::string> changed_parts(const RunParts& checkpoint, const RunParts& run);

@@ -11,7 +11,9 @@
 #include <string_view>
 #include <utility>
 
+#include "file/output_file.hpp"
 #include "files/checked.hpp"
+#include "files/files.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::training {
@@ -26,7 +28,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view kRun = "run";
 constexpr std::string_view kStep = "step";
 constexpr std::string_view kSuffix = ".safetensors";
-constexpr std::string_view kHalfWritten = ".part";  // of FileWriter
 constexpr const char* kEarlierForm = "checkpoint.json";
 
 // The number at the front of `text`, which loses it; nothing unless it is written as text() does.
@@ -49,21 +50,41 @@ bool take_word(std::string_view& text, std::string_view word) {
 
 std::vector<std::string> entries(const fs::path& folder) {
   std::vector<std::string> out;
-  std::error_code none;  // no folder, no checkpoints
-  for (fs::directory_iterator at(folder, none), end; at != end; at.increment(none)) {
+  std::error_code failed;
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
     out.push_back(at->path().filename().string());
+  }
+  const bool none = failed == std::errc::no_such_file_or_directory ||
+                    failed == std::errc::not_a_directory;  // no folder, no checkpoints
+  if (failed && !none) {
+    throw driver::UnreadableFile(
+        fmt::format("{}: cannot be read: {}", folder.string(), failed.message()));
   }
   return out;
 }
 
-// A name that only FileWriter gives, of a process that is gone: the folder is locked.
-bool is_half_written(const std::string& entry) {
-  if (!entry.ends_with(kHalfWritten)) {
+// A checkpoint under a name that only FileWriter gives, of a process that is gone: the folder is
+// locked.
+bool is_half_written(const fs::path& folder, const std::string& entry) {
+  if (!entry.ends_with(spec::kPartSuffix) || !holds_own_checkpoint(folder / entry)) {
     return false;
   }
   const size_t suffix = entry.find(kSuffix);
   return suffix != std::string::npos &&
          CheckpointName::parse(entry.substr(0, suffix + kSuffix.size())).has_value();
+}
+
+// What becomes of a file from which no run goes on.
+std::string put_aside(const fs::path& path) {
+  if (!holds_own_checkpoint(path)) {
+    return "it is left as it is";
+  }
+  fs::path aside = path;
+  aside += ".damaged";
+  std::error_code failed;
+  fs::rename(path, aside, failed);
+  return failed ? fmt::format("it keeps its name ({})", failed.message())
+                : fmt::format("it is called {} from here on", aside.filename().string());
 }
 
 }  // namespace
@@ -106,7 +127,7 @@ void CheckpointFolder::open() {
                             path_.string(), std::strerror(errno)));
   }
   for (const std::string& entry : entries(path_)) {
-    if (is_half_written(entry)) {
+    if (is_half_written(path_, entry)) {
       std::error_code none;  // it takes room, no more
       fs::remove(path_ / entry, none);
     }
@@ -115,10 +136,14 @@ void CheckpointFolder::open() {
 
 std::vector<CheckpointName> CheckpointFolder::names() const { return checkpoint_names(path_); }
 
-std::optional<CheckpointName> CheckpointFolder::newest() const { return newest_checkpoint(path_); }
+std::optional<CheckpointName> CheckpointFolder::newest() const {
+  const std::vector<CheckpointName> all = names();
+  return all.empty() ? std::nullopt : std::optional(all.back());
+}
 
 Checkpoint CheckpointFolder::resume(const std::function<void(const std::string&)>& say) {
-  if (!fs::is_directory(path_) || (names().empty() && !fs::exists(path_ / kEarlierForm))) {
+  std::error_code none;
+  if (names().empty() && !fs::exists(path_ / kEarlierForm, none)) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("{}: no checkpoint to resume from; without --resume the run starts "
                             "anew",
@@ -139,14 +164,14 @@ Checkpoint CheckpointFolder::resume(const std::function<void(const std::string&)
       Checkpoint checkpoint = read_checkpoint(newest_file);
       run_ = left.back().run;
       return checkpoint;
+    } catch (const driver::UnreadableFile&) {
+      throw;  // which says nothing about what it holds
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kInvalidArgument || left.size() == 1) {
         throw;
       }
-      fs::path aside = newest_file;
-      fs::rename(newest_file, aside += ".damaged");
-      say(fmt::format("{}; it is called {} from here on, and the one before it is taken: {}",
-                      error.message(), aside.filename().string(), left.end()[-2].text()));
+      say(fmt::format("{}; {}, and the one before it is taken: {}", error.message(),
+                      put_aside(newest_file), left.end()[-2].text()));
     }
   }
   throw Error(ErrorCode::kInternal, "no checkpoint was tried");
@@ -158,14 +183,29 @@ void CheckpointFolder::save(const Checkpoint& checkpoint) {
     const auto last = newest();
     run_ = last ? last->run + 1 : 1;
   }
-  write_checkpoint(file({.run = *run_, .step = checkpoint.step}), checkpoint);
-  remove_rest(checkpoint);
+  const fs::path target = file({.run = *run_, .step = checkpoint.step});
+  std::error_code none;
+  if (fs::exists(fs::symlink_status(target, none)) && !holds_own_checkpoint(target)) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                fmt::format("{}: is no checkpoint of this user's runs and is not replaced; move it "
+                            "away, or choose another folder",
+                            target.string()));
+  }
+  write_checkpoint(target, checkpoint);
+  try {
+    remove_rest(checkpoint);
+  } catch (const driver::UnreadableFile&) {
+    // The next one tries again.
+  }
 }
 
 void CheckpointFolder::remove_rest(const Checkpoint& saved) const {
   const std::vector<CheckpointName> all = names();
   size_t newer = 0;
   for (auto name = all.rbegin(); name != all.rend(); ++name) {
+    if (!holds_own_checkpoint(file(*name))) {
+      continue;
+    }
     const bool mine = name->run == *run_;
     const bool best = mine && saved.best && saved.best->step == name->step;
     if (mine && newer < keep_) {
@@ -189,8 +229,12 @@ std::vector<CheckpointName> checkpoint_names(const fs::path& folder) {
 }
 
 std::optional<CheckpointName> newest_checkpoint(const fs::path& folder) {
-  const std::vector<CheckpointName> names = checkpoint_names(folder);
-  return names.empty() ? std::nullopt : std::optional(names.back());
+  try {
+    const std::vector<CheckpointName> names = checkpoint_names(folder);
+    return names.empty() ? std::nullopt : std::optional(names.back());
+  } catch (const driver::UnreadableFile&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace tpu::training

@@ -16,7 +16,9 @@
 
 namespace tpu::training {
 
-/// What a file of the folder is, by its name; in the order of writing.
+/// What a file of the folder is called; in the order of writing. What it is says its header
+/// (holds_own_checkpoint()), and only what this user's runs have written is renamed, replaced or
+/// removed.
 struct CheckpointName {
   int64_t run = 1;
   int64_t step = 0;
@@ -37,7 +39,9 @@ class CheckpointFolder {
   void open();
 
   /// The newest complete checkpoint; the run goes on from there. Damaged ones that are newer get
-  /// the suffix .damaged, and `say` is told of each. Throws InvalidArgument when there is none.
+  /// the suffix .damaged, files of others are passed over, and `say` is told of each. Throws
+  /// InvalidArgument when there is none, and UnreadableFile when a newer one cannot be opened or
+  /// read just now: it may be as good as any.
   Checkpoint resume(const std::function<void(const std::string&)>& say);
 
   /// Writes a checkpoint and removes those that are not kept any more. Throws as
@@ -59,9 +63,10 @@ class CheckpointFolder {
   std::optional<int64_t> run_;  // known with the first resume or save
 };
 
-/// The checkpoints of a folder by their names, in the order of writing.
+/// The checkpoints of a folder by their names, in the order of writing. Throws UnreadableFile for a
+/// folder that is there and cannot be read.
 std::vector<CheckpointName> checkpoint_names(const std::filesystem::path& folder);
-/// The newest of them; for messages.
+/// The newest of them; for messages: none where they cannot be read.
 std::optional<CheckpointName> newest_checkpoint(const std::filesystem::path& folder);
 
 }  // namespace tpu::training

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.hpp"
+#include "files/files.hpp"
 #include "files/npz.hpp"
 #include "files/refuse.hpp"
 #include "tpu/error.hpp"
@@ -101,6 +102,8 @@ std::vector<HostArray> load_folder(const std::string& path, const Leaves& leaves
     std::vector<HostArray> values;
     try {
       values = read_checkpoint(file).leaves;
+    } catch (const driver::UnreadableFile&) {
+      throw;  // it may be as good as any
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kInvalidArgument) {
         throw;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -246,15 +247,90 @@ TEST_F(Checkpoints, OtherFilesStayAndHalfWrittenOnesGo) {
         "run1.step3.safetensors", "step99999999999999999999.safetensors"}) {
     std::ofstream(folder_ / name) << "mine";
   }
-  std::ofstream(folder_ / "step7.safetensors.123.part") << "half";
-  std::ofstream(folder_ / "run2.step7.safetensors.123.part") << "half";
+  std::ofstream(folder_ / "step7.safetensors.0123456789abcdef.part") << "of another program";
+  for (const char* name :
+       {"run2.step7.safetensors.123.part", "step7.safetensors.0123456789abcdee.part"}) {
+    write_checkpoint(folder_ / name, sample(7));
+    fs::resize_file(folder_ / name, fs::file_size(folder_ / name) - 5);
+  }
   CheckpointFolder folder(folder_, 1);
   folder.save(sample(1));
   folder.save(sample(2));
   EXPECT_THAT(kept(),
               ElementsAre("model.safetensors", "notes.part", "notes.txt", "run1.step3.safetensors",
                           "step.safetensors", "step01.safetensors", "step2.safetensors",
+                          "step7.safetensors.0123456789abcdef.part",
                           "step99999999999999999999.safetensors"));
+}
+
+// Weights of another tool under a checkpoint's name.
+TEST_F(Checkpoints, FilesOfOthersUnderTheirNamesStay) {
+  fs::create_directories(folder_);
+  const std::vector<float> values(3);
+  const NamedViews tensors = {
+      {"w", driver::HostView(DType::kF32, {3}, std::as_bytes(std::span(values)))}};
+  write_tensors(folder_ / "step5000.safetensors", tensors, {{"format", "pt"}});
+  std::ofstream(folder_ / "step6000.safetensors") << "no safetensors at all";
+  {
+    CheckpointFolder folder(folder_, 1);
+    for (const int64_t step : {1, 2, 3}) {
+      folder.save(sample(step));
+    }
+    EXPECT_THAT(kept(), ElementsAre("run2.step3.safetensors", "step5000.safetensors",
+                                    "step6000.safetensors"));
+    std::ofstream(folder_ / "run2.step4.safetensors") << "mine";
+    EXPECT_THAT(refusal([&] { folder.save(sample(4)); }),
+                HasSubstr("run2.step4.safetensors: is no checkpoint of this user's runs and is not "
+                          "replaced"));
+  }
+  std::vector<std::string> said;
+  EXPECT_EQ(resume(&said).step, 3);
+  EXPECT_THAT(said, ElementsAre(HasSubstr("run2.step4.safetensors: no safetensors file or a "
+                                          "damaged one")));
+  EXPECT_THAT(said[0], HasSubstr("; it is left as it is, and the one before it is taken: "
+                                 "run2.step3.safetensors"));
+  EXPECT_THAT(kept(), ElementsAre("run2.step3.safetensors", "run2.step4.safetensors",
+                                  "step5000.safetensors", "step6000.safetensors"));
+}
+
+TEST_F(Checkpoints, LinksAndFilesOfOtherUsersAreNotRemoved) {
+  write_checkpoint(root_ / "elsewhere.safetensors", sample(1));
+  fs::create_directories(folder_);
+  fs::create_symlink(root_ / "elsewhere.safetensors", folder_ / "step1.safetensors");
+  write_checkpoint(folder_ / "step2.safetensors", sample(2));
+  const bool root = geteuid() == 0;
+  if (root) {
+    ASSERT_EQ(::chown((folder_ / "step2.safetensors").c_str(), 65534, 65534), 0);
+  }
+  CheckpointFolder(folder_, 1).save(sample(3));
+  EXPECT_TRUE(fs::is_symlink(folder_ / "step1.safetensors"));
+  EXPECT_EQ(fs::exists(folder_ / "step2.safetensors"), root);
+}
+
+// That a file cannot be opened just now says nothing about what it holds.
+TEST_F(Checkpoints, OneThatCannotBeOpenedIsNotDamaged) {
+  {
+    CheckpointFolder folder(folder_, 2);
+    for (const int64_t step : {5, 6}) {
+      folder.save(sample(step));
+    }
+  }
+  fs::permissions(folder_ / "step6.safetensors", fs::perms::none);
+  const pid_t child = fork();
+  if (child == 0) {
+    constexpr uid_t kNobody = 65534;  // root opens everything: another user tries it
+    if (geteuid() == 0 && (::chown(folder_.c_str(), kNobody, kNobody) != 0 ||
+                           setgid(kNobody) != 0 || setuid(kNobody) != 0)) {
+      _exit(2);
+    }
+    const std::string said = refusal([this] { resume(); });
+    const char* const expected = "step6.safetensors: cannot be opened: Permission denied";
+    _exit(said.find(expected) != std::string::npos ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_THAT(kept(), ElementsAre("step5.safetensors", "step6.safetensors"));
 }
 
 TEST_F(Checkpoints, AFolderHasOneRunAtATime) {

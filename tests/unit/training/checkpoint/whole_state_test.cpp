@@ -133,6 +133,10 @@ TEST_F(WholeState, TheNewestCompleteCheckpointOfAFolderIsTaken) {
   EXPECT_THAT(said_[0], HasSubstr("step20.safetensors"));
   EXPECT_THAT(said_[0], HasSubstr("; it is passed over"));
   EXPECT_TRUE(fs::exists(checkpoint_file(20)));  // the folder may be another run's
+  // One that cannot be opened just now is not known to be worse.
+  fs::create_symlink(fs::path(checkpoint_file(30)).filename(), checkpoint_file(30));
+  EXPECT_THAT(load(folder_.string()),
+              HasSubstr("step30.safetensors: cannot be opened: Too many levels"));
 }
 
 TEST_F(WholeState, AFolderWithoutAStateThatFitsIsRefused) {
