@@ -2,6 +2,7 @@
 #include "compiled_program.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <mutex>
 #include <unordered_map>
 
@@ -125,8 +126,9 @@ LivePrograms& live_programs() {
 
 ProgramCache& program_cache() {
   const ClientOptions& options = ProcessBoard::options();
-  static auto* cache = new ProgramCache(options.cache ? options.cache_folder : std::string(),
-                                        options.cache_mib << 20);
+  static auto* cache = new ProgramCache(
+      options.cache ? options.cache_folder : std::string(), options.cache_mib << 20,
+      [](const std::string& text) { std::fprintf(stderr, "tpuboard: %s\n", text.c_str()); });
   return *cache;
 }
 

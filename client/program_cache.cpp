@@ -11,16 +11,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "board/board_loader.hpp"
+#include "file/output_file.hpp"
 #include "file/whole_file.hpp"
 
 namespace tpu::client {
@@ -102,9 +103,90 @@ class Hash {
   std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
 };
 
-constexpr const char kSuffix[] = ".tpuexe";
+constexpr std::string_view kSuffix = ".cached";
 // What a process that ended while it wrote has left; nobody writes for so long.
 constexpr std::chrono::hours kAbandoned{1};
+
+// In front of the executable, with the key behind it: what tells a file of the cache, and of which
+// program, whatever its name.
+struct Head {
+  std::array<char, 8> magic = {'T', 'P', 'U', 'C', 'A', 'C', 'H', 'E'};
+  uint32_t version = 1;
+  uint32_t key_bytes = 0;
+  bool operator==(const Head&) const = default;
+};
+constexpr size_t kMostKeyBytes = 256;
+
+std::string head_of(const std::string& key) {
+  Head head;
+  head.key_bytes = static_cast<uint32_t>(key.size());
+  return std::string(reinterpret_cast<const char*>(&head), sizeof head) + key;
+}
+
+// A file of the folder, opened as it stands there: links are not followed.
+class CacheFile {
+ public:
+  explicit CacheFile(const std::string& path)
+      : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)),
+        error_(file_ < 0 ? errno : 0) {
+    if (file_ >= 0 && ::fstat(file_, &facts_) != 0) {
+      error_ = errno;
+    }
+  }
+  ~CacheFile() {
+    if (file_ >= 0) {
+      ::close(file_);
+    }
+  }
+  CacheFile(const CacheFile&) = delete;
+  CacheFile& operator=(const CacheFile&) = delete;
+
+  int error() const { return error_; }
+  const struct stat& facts() const { return facts_; }
+  // Why this is no file that this user's cache has written under `key`; empty: it is one.
+  std::string foreign(const std::string& key) const {
+    if (error_ != 0) {
+      return std::strerror(error_);
+    }
+    if (!S_ISREG(facts_.st_mode)) {
+      return "is no ordinary file";
+    }
+    if (facts_.st_uid != ::geteuid()) {
+      return fmt::format("belongs to the user {}", facts_.st_uid);
+    }
+    const std::string wanted = head_of(key);
+    return key.size() <= kMostKeyBytes && text(0, wanted.size()) == wanted
+               ? std::string()
+               : "is no file of the cache, or that of another program";
+  }
+  // What is there of so many bytes.
+  std::string text(uint64_t at, size_t count) const {
+    std::string bytes(count, '\0');
+    size_t used = 0;
+    while (used < count) {
+      const ssize_t n =
+          ::pread(file_, bytes.data() + used, count - used, static_cast<off_t>(at + used));
+      if (n < 0 && errno == EINTR) {
+        continue;
+      }
+      if (n <= 0) {
+        break;
+      }
+      used += static_cast<size_t>(n);
+    }
+    bytes.resize(used);
+    return bytes;
+  }
+  void touch() const {
+    const timespec now_and_as_it_was[] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+    ::futimens(file_, now_and_as_it_was);
+  }
+
+ private:
+  int file_;
+  int error_;
+  struct stat facts_ {};
+};
 
 struct KeptFile {
   std::string path;
@@ -112,23 +194,33 @@ struct KeptFile {
   timespec used = {};  // time of access, set by find()
 };
 
+bool is_abandoned(const struct stat& facts) {
+  return std::chrono::system_clock::from_time_t(facts.st_mtime) + kAbandoned <
+         std::chrono::system_clock::now();
+}
+
+// The files that a cache of this user has written; half written ones that were left go.
 std::vector<KeptFile> kept_files(const std::string& folder) {
   std::vector<KeptFile> files;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
-    const std::string path = entry->path().string();
-    struct stat facts {};
-    if (path.find(kSuffix) == std::string::npos || ::stat(path.c_str(), &facts) != 0 ||
-        !S_ISREG(facts.st_mode)) {
+    const std::string name = entry->path().filename().string();
+    const std::string_view target = spec::part_target(name);
+    const std::string_view whole = target.empty() ? std::string_view(name) : target;
+    if (!whole.ends_with(kSuffix)) {
       continue;
     }
-    if (path.ends_with(kSuffix)) {
-      files.push_back({path, static_cast<uint64_t>(facts.st_size), facts.st_atim});
-    } else if (std::chrono::system_clock::from_time_t(facts.st_mtime) + kAbandoned <
-               std::chrono::system_clock::now()) {
+    const CacheFile file(entry->path().string());
+    if (!file.foreign(std::string(whole.substr(0, whole.size() - kSuffix.size()))).empty()) {
+      continue;
+    }
+    if (target.empty()) {
+      files.push_back({entry->path().string(), static_cast<uint64_t>(file.facts().st_size),
+                       file.facts().st_atim});
+    } else if (is_abandoned(file.facts())) {
       std::error_code gone;
-      fs::remove(path, gone);
+      fs::remove(entry->path(), gone);
     }
   }
   return files;
@@ -154,22 +246,51 @@ std::string program_key(std::span<const std::byte> artifact, const spec::BoardPa
   return hash.hex();
 }
 
+ProgramCache::ProgramCache(std::string folder, uint64_t limit_bytes,
+                           std::function<void(const std::string&)> say)
+    : folder_(std::move(folder)),
+      limit_bytes_(limit_bytes),
+      say_(std::move(say)),
+      unseen_bytes_(limit_bytes) {}
+
 std::string ProgramCache::path_of(const std::string& key) const {
-  return folder_ + "/" + key + kSuffix;
+  return folder_ + "/" + key + std::string(kSuffix);
+}
+
+void ProgramCache::complain(const std::string& path, const std::string& why) const {
+  const std::lock_guard lock(said_mutex_);
+  if (!said_) {
+    said_ = true;
+    say_(
+        fmt::format("compile cache: {}: {}; programs are compiled anew. TPUBOARD_CACHE=FOLDER "
+                    "names another folder, TPUBOARD_CACHE=off none",
+                    path, why));
+  }
 }
 
 std::optional<exe::ExecutableT> ProgramCache::find(const std::string& key) const {
-  if (folder_.empty() || build_id().empty() || !fs::exists(path_of(key))) {
+  if (folder_.empty() || build_id().empty()) {
     return std::nullopt;
   }
   const std::string path = path_of(key);
+  const CacheFile file(path);
+  if (file.error() == ENOENT) {
+    return std::nullopt;
+  }
+  if (const std::string why = file.foreign(key); !why.empty()) {
+    complain(path, why);
+    return std::nullopt;
+  }
   try {
-    exe::ExecutableT kept = exe::read_executable(spec::read_whole_file(path));
-    const timespec now_and_as_it_was[] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
-    ::utimensat(AT_FDCWD, path.c_str(), now_and_as_it_was, 0);
+    const uint64_t head = head_of(key).size();
+    const auto size = static_cast<uint64_t>(file.facts().st_size);
+    const std::string container = file.text(head, std::min(size, spec::kMaxInputBytes) - head);
+    exe::ExecutableT kept = exe::read_executable(std::as_bytes(std::span(container)));
+    file.touch();
     return kept;
-  } catch (const std::exception&) {
-    return std::nullopt;  // it is compiled anew, and replaced
+  } catch (const std::exception& error) {
+    complain(path, error.what());  // and it is replaced
+    return std::nullopt;
   }
 }
 
@@ -198,27 +319,28 @@ void ProgramCache::make_room(const std::string& kept_path, uint64_t bytes) {
   }
 }
 
+// A program that is compiled is not lost because it cannot be kept.
 void ProgramCache::keep(const std::string& key, const exe::ExecutableT& executable) {
   if (folder_.empty() || build_id().empty()) {
     return;
   }
-  static std::atomic<unsigned> count{0};
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  const std::vector<std::byte> container = exe::write_executable(executable);
-  const std::string made = fmt::format("{}.{}.{}", path_of(key), getpid(), count++);
-  std::ofstream file(made, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(container.data()),
-             static_cast<std::streamsize>(container.size()));
-  file.close();
-  if (file) {
-    fs::rename(made, path_of(key), error);
+  const std::string path = path_of(key);
+  try {
+    fs::create_directories(folder_);
+    const CacheFile there(path);
+    if (const std::string why = there.foreign(key); !why.empty() && there.error() != ENOENT) {
+      return complain(path, why);  // and stays as it is
+    }
+    const std::vector<std::byte> container = exe::write_executable(executable);
+    const std::string head = head_of(key);
+    spec::OutputFile file(path);
+    file.add(std::as_bytes(std::span(head)));
+    file.add(container);
+    file.finish();
+    make_room(path, head.size() + container.size());
+  } catch (const std::exception& error) {
+    complain(path, error.what());
   }
-  if (!file || error) {
-    fs::remove(made, error);
-    return;
-  }
-  make_room(path_of(key), container.size());
 }
 
 }  // namespace tpu::client

@@ -1,10 +1,13 @@
-// ProgramCache: executables in a folder, one file each, named after what they were made from. A
-// file that is damaged counts as none; a folder that cannot be written keeps nothing. Several
-// processes may use one folder: files appear whole, by rename.
+// ProgramCache: executables in a folder, one file each, named after what they were made from. What
+// a file is says its head (magic and key), not its name, and only files of one's own user are
+// believed, replaced and removed. A file that is damaged counts as none; a folder that cannot be
+// read or written keeps nothing, which is said once. Several processes may use one folder: files
+// appear whole.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -27,18 +30,24 @@ class ProgramCache {
   // Empty folder: keeps nothing. What was not used for longest goes when the files have more than
   // `limit_bytes` together; looked at by the first program that is kept, and each time that this
   // object has kept an eighth of the limit since, so that the folder may be so much larger.
-  ProgramCache(std::string folder, uint64_t limit_bytes)
-      : folder_(std::move(folder)), limit_bytes_(limit_bytes), unseen_bytes_(limit_bytes) {}
+  // `say`: is told the first thing that goes wrong.
+  ProgramCache(std::string folder, uint64_t limit_bytes,
+               std::function<void(const std::string&)> say);
 
+  // Neither throws: a program is compiled whatever the cache does.
   std::optional<exe::ExecutableT> find(const std::string& key) const;
   void keep(const std::string& key, const exe::ExecutableT& executable);
 
  private:
   std::string path_of(const std::string& key) const;
   void make_room(const std::string& kept_path, uint64_t bytes);
+  void complain(const std::string& path, const std::string& why) const;
 
   const std::string folder_;
   const uint64_t limit_bytes_;
+  const std::function<void(const std::string&)> say_;
+  mutable std::mutex said_mutex_;
+  mutable bool said_ = false;
   std::mutex mutex_;       // of what follows
   uint64_t unseen_bytes_;  // kept since the folder was looked at
 };

@@ -153,7 +153,7 @@ for options in ({{}}, {{"name": "other"}}, {{"update_sharding": "on"}}):
         with tempfile.TemporaryDirectory() as folder:
             texts = [subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True,
                                     env=os.environ | {"TPUBOARD_CACHE": folder}).stdout for _ in range(2)]
-            self.assertEqual(len(list(Path(folder).glob("*.tpuexe"))), 3)
+            self.assertEqual(len(list(Path(folder).glob("*.cached"))), 3)
         self.assertEqual(texts[0], texts[1])
         self.assertEqual([line.split()[0] for line in texts[0].splitlines()], ["main", "other", "main"])
 
