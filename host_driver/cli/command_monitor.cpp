@@ -105,6 +105,11 @@ void run_monitor(const MonitorArguments& arguments) {
     become_exporter(folder, arguments);
   }
   const int64_t pid = monitor::choose_job(folder, arguments.pid);
+  if (arguments.pid == 0) {
+    for (const std::string& why : monitor::list_jobs(folder).unreadable) {
+      fmt::print(stderr, "tpuboard: {}\n", why);
+    }
+  }
   if (arguments.once) {
     show_once(need_news(folder, pid), arguments.json);
   } else {

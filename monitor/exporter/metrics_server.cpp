@@ -1,8 +1,8 @@
 // Metrics over HTTP, for processes of this host.
 #include <fmt/format.h>
-#include <httplib.h>
 
 #include "exporter/servers.hpp"
+#include "exporter/timed_http.hpp"
 #include "job/jobs.hpp"
 #include "readers/prometheus.hpp"
 #include "tpu/error.hpp"
@@ -19,7 +19,7 @@ class MetricsServer : public Server {
       : folder_(std::move(folder)), pid_(pid) {
     http_.Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
       try {
-        response.set_content(prometheus_text(jobs()), "text/plain; version=0.0.4");
+        response.set_content(text(), "text/plain; version=0.0.4");
       } catch (const driver::Error& error) {
         response.status = kFailed;
         response.set_content(std::string(error.message()) + "\n", "text/plain");
@@ -42,20 +42,29 @@ class MetricsServer : public Server {
   void serve() override { http_.listen_after_bind(); }
 
  private:
-  std::vector<Report> jobs() const {
+  // One job that cannot be read does not hide the others.
+  std::string text() const {
+    JobList list = list_jobs(folder_);
     std::vector<Report> jobs;
-    for (const int64_t job : running_jobs(folder_)) {
-      JobNews news = read_job(folder_, job);
-      if (news.report && (pid_ == 0 || pid_ == job)) {
-        jobs.push_back(std::move(*news.report));
+    for (const int64_t job : list.running) {
+      if (pid_ != 0 && pid_ != job) {
+        continue;
+      }
+      try {
+        JobNews news = read_job(folder_, job);
+        if (news.report) {
+          jobs.push_back(std::move(*news.report));
+        }
+      } catch (const driver::Error& error) {  // since the list was made
+        list.unreadable.push_back(error.message());
       }
     }
-    return jobs;
+    return prometheus_text(jobs, list.unreadable);
   }
 
   const std::filesystem::path folder_;
   const int64_t pid_;
-  httplib::Server http_;
+  TimedHttpServer http_;
   int port_ = 0;
 };
 

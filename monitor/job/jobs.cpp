@@ -3,12 +3,15 @@
 // killed.
 #include "job/jobs.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
@@ -55,17 +58,69 @@ std::optional<std::string> text_of(const fs::path& path) {
   return text.str();
 }
 
+[[noreturn]] void refuse(const std::string& text) {
+  throw Error(ErrorCode::kFailedPrecondition, text);
+}
+
+// A file of the folder as it stands there, no longer than a job writes: links are not followed, and
+// a pipe is not waited for.
+struct OpenJobFile {
+  std::string text;
+  uid_t owner = 0;
+  time_t written = 0;
+};
+
+// Nothing: there is none. Throws for what is no file of a job.
+std::optional<OpenJobFile> open_job(const fs::path& path) {
+  constexpr size_t kMostBytes = size_t{1} << 24;
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0 && errno == ENOENT) {
+    return std::nullopt;
+  }
+  if (file < 0) {
+    refuse(fmt::format("{}: cannot be opened: {}", path.string(), std::strerror(errno)));
+  }
+  struct stat found {};
+  OpenJobFile opened;
+  const bool regular = fstat(file, &found) == 0 && S_ISREG(found.st_mode);
+  std::array<char, 65536> piece{};
+  ssize_t count = 0;
+  while (regular && opened.text.size() <= kMostBytes &&
+         (count = read(file, piece.data(), piece.size())) > 0) {
+    opened.text.append(piece.data(), static_cast<size_t>(count));
+  }
+  close(file);
+  if (!regular || opened.text.size() > kMostBytes) {
+    refuse(fmt::format("{}: not the figures of a job; delete it", path.string()));
+  }
+  opened.owner = found.st_uid;
+  opened.written = found.st_mtime;
+  return opened;
+}
+
+// The user that a process runs as; nothing when there is none.
+std::optional<uid_t> process_user(int64_t pid) {
+  struct stat process {};
+  return stat(fmt::format("/proc/{}", pid).c_str(), &process) == 0 ? std::optional(process.st_uid)
+                                                                   : std::nullopt;
+}
+
+// One's own, or, for root, that of the process.
+bool is_believed(uid_t owner, int64_t pid) {
+  return owner == geteuid() || (geteuid() == 0 && process_user(pid) == owner);
+}
+
 // Root sees all.
 void need_own(const fs::path& folder) {
   struct stat found {};
-  if (lstat(folder.c_str(), &found) != 0) {
+  if (stat(folder.c_str(), &found) != 0) {
     return;
   }
   if (geteuid() != 0 && found.st_uid != geteuid()) {
-    throw Error(ErrorCode::kFailedPrecondition,
-                fmt::format("{}: the jobs there are those of the user {}; run the monitor as this "
-                            "user",
-                            folder.string(), user_name(found.st_uid)));
+    refuse(
+        fmt::format("{}: the jobs there are those of the user {}; run the monitor as this "
+                    "user",
+                    folder.string(), user_name(found.st_uid)));
   }
 }
 
@@ -74,20 +129,47 @@ void need_job(const fs::path& folder, int64_t pid) {
   if (read_job(folder, pid).report) {
     return;
   }
-  struct stat process {};
-  if (stat(fmt::format("/proc/{}", pid).c_str(), &process) != 0) {
-    throw Error(ErrorCode::kFailedPrecondition, fmt::format("there is no process {}", pid));
+  const std::optional<uid_t> user = process_user(pid);
+  if (!user) {
+    refuse(fmt::format("there is no process {}", pid));
   }
-  throw Error(ErrorCode::kFailedPrecondition,
-              process.st_uid != geteuid()
-                  ? fmt::format("process {} belongs to the user {}; run the monitor as this user",
-                                pid, user_name(process.st_uid))
-                  : fmt::format("process {} has no board open, or tells nothing of it in {}", pid,
-                                folder.string()));
+  refuse(*user != geteuid()
+             ? fmt::format("process {} belongs to the user {}; run the monitor as this user", pid,
+                           user_name(*user))
+             : fmt::format("process {} has no board open, or tells nothing of it in {}", pid,
+                           folder.string()));
 }
 
 bool alive(const Report& report) {
   return process_start(report.now.pid) == report.now.process_start;
+}
+
+// The file of a job of this user that was killed: its own text says of which process it is, and
+// that process is gone. One of another container looks so too, but has news every second.
+bool was_left(const fs::path& path, int64_t pid) {
+  constexpr double kSilentSeconds = 60;
+  try {
+    const std::optional<OpenJobFile> file = open_job(path);
+    if (!file || file->owner != geteuid() ||
+        seconds_since_1970() - static_cast<double>(file->written) < kSilentSeconds) {
+      return false;
+    }
+    const Report report = report_from(file->text, path.string());
+    return report.now.pid == pid && !alive(report);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void remove_left(const fs::path& folder) {
+  std::error_code none;
+  for (fs::directory_iterator at(folder, none), end; !none && at != end; at.increment(none)) {
+    const std::optional<int64_t> pid = pid_of(at->path());
+    if (pid && was_left(at->path(), *pid)) {
+      std::error_code gone;
+      fs::remove(at->path(), gone);
+    }
+  }
 }
 
 }  // namespace
@@ -133,10 +215,11 @@ JobFile::JobFile(const fs::path& folder) : path_(file_of(folder, getpid())), pid
     throw Error(ErrorCode::kFailedPrecondition,
                 fmt::format("{}: is no folder of this user alone", folder.string()));
   }
+  remove_left(folder);
 }
 
 JobFile::~JobFile() {
-  if (pid_ == getpid()) {
+  if (written_ && pid_ == getpid()) {
     std::error_code none;
     fs::remove(path_, none);
   }
@@ -145,39 +228,56 @@ JobFile::~JobFile() {
 void JobFile::write(const Report& report) const {
   const std::string text = json_line(report) + "\n";
   driver::write_file(path_.string(), std::as_bytes(std::span(text)));
+  written_ = true;
 }
 
-std::vector<int64_t> running_jobs(const fs::path& folder) {
+JobList list_jobs(const fs::path& folder) {
   need_own(folder);
-  std::vector<int64_t> jobs;
+  JobList list;
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none)) {
-    const std::optional<int64_t> pid = pid_of(entry.path());
+  for (fs::directory_iterator at(folder, none), end; !none && at != end; at.increment(none)) {
+    const std::optional<int64_t> pid = pid_of(at->path());
     if (!pid) {
       continue;
     }
-    if (read_job(folder, *pid).report) {
-      jobs.push_back(*pid);
-    } else {
-      fs::remove(entry.path(), none);
+    try {
+      if (read_job(folder, *pid).report) {
+        list.running.push_back(*pid);
+      }
+    } catch (const Error& error) {
+      list.unreadable.push_back(error.message());
     }
   }
-  std::sort(jobs.begin(), jobs.end());
-  return jobs;
+  std::sort(list.running.begin(), list.running.end());
+  std::sort(list.unreadable.begin(), list.unreadable.end());
+  return list;
 }
+
+std::vector<int64_t> running_jobs(const fs::path& folder) { return list_jobs(folder).running; }
 
 JobNews read_job(const fs::path& folder, int64_t pid) {
   const fs::path path = file_of(folder, pid);
-  const std::optional<std::string> text = text_of(path);
-  if (!text) {
+  // What a process that is gone has left is not read.
+  if (!process_start(pid)) {
+    std::error_code none;
+    return {std::nullopt, fs::exists(path, none) ? JobEnd::kKilled : JobEnd::kDone};
+  }
+  const std::optional<OpenJobFile> file = open_job(path);
+  if (!file) {
     return {std::nullopt, JobEnd::kDone};
   }
-  if (!process_start(pid)) {  // whatever it left; or it is just taking its file away
-    return {std::nullopt, fs::exists(path) ? JobEnd::kKilled : JobEnd::kDone};
+  if (!is_believed(file->owner, pid)) {
+    refuse(fmt::format("{}: is a file of the user {}, not of the one of process {}", path.string(),
+                       user_name(file->owner), pid));
   }
-  Report report = report_from(*text, path.string());
+  Report report = report_from(file->text, path.string());
+  if (report.now.pid != pid) {
+    refuse(fmt::format("{}: not the figures of process {}, but of {}; delete it", path.string(),
+                       pid, report.now.pid));
+  }
   if (!alive(report)) {
-    return {std::nullopt, fs::exists(path) ? JobEnd::kKilled : JobEnd::kDone};
+    std::error_code none;
+    return {std::nullopt, fs::exists(path, none) ? JobEnd::kKilled : JobEnd::kDone};
   }
   return {std::move(report), JobEnd::kDone};
 }
@@ -188,10 +288,11 @@ int64_t choose_job(const fs::path& folder, int64_t pid) {
     need_job(folder, pid);
     return pid;
   }
-  const std::vector<int64_t> jobs = running_jobs(folder);
+  const JobList found = list_jobs(folder);
+  const std::vector<int64_t>& jobs = found.running;
   if (jobs.empty()) {
-    throw Error(ErrorCode::kFailedPrecondition,
-                fmt::format("no job is running (none tells of itself in {})", folder.string()));
+    refuse(fmt::format("no job is running (none tells of itself in {}){}{}", folder.string(),
+                       found.unreadable.empty() ? "" : "\n", fmt::join(found.unreadable, "\n")));
   }
   if (jobs.size() > 1) {
     std::string list;

@@ -1,6 +1,7 @@
 // Where the jobs of a user tell of themselves: a folder with one file a process, replaced whenever
 // there is news, taken away when the job ends. A file whose process is gone was left by a job that
-// was killed.
+// was killed; the next job of the user takes it away. Who only looks changes nothing, and believes
+// a file when its owner is the user of its process.
 #pragma once
 
 #include <filesystem>
@@ -21,10 +22,10 @@ std::optional<uint64_t> process_start(int64_t pid);
 /// The file of this process.
 class JobFile {
  public:
-  /// Throws driver::Error (FailedPrecondition) for a folder that cannot be made or that others may
-  /// write to.
+  /// Takes away what killed jobs of this user have left there. Throws driver::Error
+  /// (FailedPrecondition) for a folder that cannot be made or that others may write to.
   explicit JobFile(const std::filesystem::path& folder);
-  /// Takes the file away, unless this is a child made by fork().
+  /// Takes the file away, if it was written and this is no child made by fork().
   ~JobFile();
   JobFile(const JobFile&) = delete;
   JobFile& operator=(const JobFile&) = delete;
@@ -35,10 +36,17 @@ class JobFile {
  private:
   std::filesystem::path path_;
   int64_t pid_;
+  mutable bool written_ = false;
 };
 
-/// Processes with a file in the folder, by number; files of those that are gone are taken away.
+/// What a look into the folder finds.
+struct JobList {
+  std::vector<int64_t> running;         ///< processes with a file, by number
+  std::vector<std::string> unreadable;  ///< of a process each: file and what is wrong with it
+};
 /// Throws driver::Error when the folder is another user's.
+JobList list_jobs(const std::filesystem::path& folder);
+/// Those that can be read.
 std::vector<int64_t> running_jobs(const std::filesystem::path& folder);
 
 /// Why a job has no more news.
@@ -49,11 +57,12 @@ struct JobNews {
   std::optional<Report> report;
   JobEnd end = JobEnd::kDone;  ///< without a report
 };
-/// Throws driver::Error for a file that is none of a job's, though there is such a process.
+/// Throws driver::Error for a file that is none of a job's, or not of the user of its process, though
+/// there is such a process.
 JobNews read_job(const std::filesystem::path& folder, int64_t pid);
 
-/// The job `pid`, or the only one there is (0). Throws driver::Error that says what there is: no
-/// job, several, no such process, one of another user.
+/// The job `pid`, or the only one there is (0), beside files that cannot be read. Throws
+/// driver::Error that says what there is: no job, several, no such process, one of another user.
 int64_t choose_job(const std::filesystem::path& folder, int64_t pid);
 
 }  // namespace tpu::monitor

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <utility>
 
 #include "tpu/error.hpp"
@@ -62,8 +63,8 @@ Sampler::Sampler(const driver::Board& board, SamplerOptions options)
   job_.started = seconds_since_1970();
   try {
     file_.emplace(options_.folder);
-  } catch (const driver::Error&) {
-    // Seen by nobody, then.
+  } catch (const driver::Error& error) {
+    stop_publishing(error.message());
   }
   if (file_ || options_.show) {
     thread_ = start_without_signals([this] { run(); });
@@ -122,13 +123,27 @@ bool Sampler::look() {
     if (options_.show) {
       options_.show(report);
     }
-    if (file_) {
-      file_->write(report);
-    }
+    publish(report);
     return true;
   } catch (const std::exception&) {
-    return false;  // the board is closed or broke, the disk is full: whoever works there says so
+    return false;  // the board is closed or broke: whoever works there says so
   }
+}
+
+void Sampler::publish(const Report& report) {
+  if (!file_) {
+    return;
+  }
+  try {
+    file_->write(report);
+  } catch (const driver::Error& error) {
+    stop_publishing(error.message());
+  }
+}
+
+void Sampler::stop_publishing(const std::string& why) {
+  std::fprintf(stderr, "tpuboard: %s; tpuboard monitor will not see this job\n", why.c_str());
+  file_.reset();
 }
 
 Snapshot Sampler::take() const {

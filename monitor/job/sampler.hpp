@@ -26,7 +26,7 @@ struct SamplerOptions {
 };
 
 /// A job never fails or waits because it cannot be monitored: where the folder cannot be written,
-/// nothing is published.
+/// that is said on standard error once, and nothing is published.
 class Sampler {
  public:
   Sampler(const driver::Board& board, SamplerOptions options);
@@ -42,6 +42,8 @@ class Sampler {
  private:
   void run();
   bool look();
+  void publish(const Report& report);
+  void stop_publishing(const std::string& why);
   Snapshot take() const;
 
   driver::Board board_;

@@ -166,8 +166,16 @@ constexpr FamilyInfo kFamilies[] = {
 
 }  // namespace
 
-std::string prometheus_text(const std::vector<Report>& jobs) {
+std::string prometheus_text(const std::vector<Report>& jobs,
+                            const std::vector<std::string>& unreadable) {
   std::string text;
+  for (const std::string& why : unreadable) {
+    text += fmt::format("# {}\n", escaped(why));
+  }
+  text += fmt::format(
+      "# HELP {0} Files of running processes that cannot be read.\n# TYPE {0} {1}\n"
+      "{0} {2}\n",
+      "tpuboard_unreadable_job_files", kGauge, unreadable.size());
   for (const FamilyInfo& info : kFamilies) {
     text += fmt::format("# HELP {} {}\n# TYPE {} {}\n", info.name, info.help, info.name, info.type);
     Family family(text, info.name);

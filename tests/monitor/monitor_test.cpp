@@ -7,10 +7,8 @@
 
 #include <array>
 #include <cmath>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <limits>
 #include <thread>
 
@@ -21,47 +19,15 @@
 #include "tests/driver/copy_program.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
+#include "tests/monitor/job_folder.hpp"
 #include "tpu/tpu.hpp"
 
 namespace tpu::monitor {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-Snapshot snapshot_of_two_cores() {
-  Snapshot shot;
-  shot.pid = getpid();
-  shot.process_start = process_start(getpid()).value();
-  shot.command = "tpuboard train c.toml";
-  shot.board = "v3_8";
-  shot.clock_hz = 1000;
-  shot.peak_flops_per_cycle = 10;
-  shot.started = shot.taken = 100;
-  shot.cores.resize(2);
-  return shot;
-}
-
-// Between two moments: 1,000 cycles, in which core 0 has worked and core 1 has never had a program.
-Report some_report() {
-  const Snapshot from = snapshot_of_two_cores();
-  Report report{from, {}};
-  report.now.taken = 102;
-  report.now.cycles = 1000;
-  CoreSnapshot& core = report.now.cores[0];
-  core.programs = 3;
-  core.mxu_flops = 2500;
-  core.hbm_read_bytes = 3'000'000'000;
-  core.hbm_written_bytes = 1'000'000'000;
-  core.link_sent_bytes = 500'000'000;
-  core.times = {400, 200, 100, 50, 150, 100};
-  report.now.cores[1].times = {0, 0, 0, 0, 0, 1000};
-  report.now.progress = Progress{40, 100, 2, 0.25, {{"accuracy", 0.5}}};
-  report.lately = figures(from, report.now);
-  return report;
-}
 
 TEST(MonitorFigures, AreThoseOfTheCoresThatWork) {
   const Figures lately = some_report().lately;
@@ -143,159 +109,6 @@ TEST(MonitorView, TellsWhatTheJobDoes) {
   EXPECT_THAT(view(some_report(), 65), HasSubstr("no news for 1 min 05 s"));
 }
 
-class MonitorJobs : public ::testing::Test {
- protected:
-  void SetUp() override {
-    folder_ =
-        std::filesystem::temp_directory_path() / ("tpu_monitor_test" + std::to_string(getpid()));
-    std::filesystem::remove_all(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string choice_error(int64_t pid) const {
-    try {
-      choose_job(folder_, pid);
-    } catch (const driver::Error& error) {
-      return error.message();
-    }
-    return "none";
-  }
-
-  // A process that publishes and then waits until it is killed.
-  pid_t start_job() const {
-    std::array<int, 2> ready{};
-    EXPECT_EQ(pipe(ready.data()), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-      const JobFile file(folder_);
-      Report report = some_report();
-      report.now.pid = getpid();
-      report.now.process_start = process_start(getpid()).value();
-      file.write(report);
-      [[maybe_unused]] const ssize_t told = ::write(ready[1], "x", 1);
-      for (;;) {
-        pause();
-      }
-    }
-    char byte = 0;
-    EXPECT_EQ(::read(ready[0], &byte, 1), 1);
-    close(ready[0]);
-    close(ready[1]);
-    return child;
-  }
-  static void end_job(pid_t job) {
-    kill(job, SIGKILL);
-    waitpid(job, nullptr, 0);
-  }
-
-  std::filesystem::path folder_;
-};
-
-TEST_F(MonitorJobs, AJobIsSeenUntilItEnds) {
-  EXPECT_THAT(choice_error(0), HasSubstr("no job is running"));
-  {
-    const JobFile file(folder_);
-    file.write(some_report());
-    EXPECT_EQ(choose_job(folder_, 0), getpid());
-    EXPECT_EQ(read_job(folder_, getpid()).report->now.command, "tpuboard train c.toml");
-  }
-  const JobNews news = read_job(folder_, getpid());
-  EXPECT_FALSE(news.report);
-  EXPECT_EQ(news.end, JobEnd::kDone);
-  EXPECT_THAT(running_jobs(folder_), IsEmpty());
-}
-
-TEST_F(MonitorJobs, AKilledJobIsToldFromOneThatEnded) {
-  const pid_t job = start_job();
-  EXPECT_THAT(running_jobs(folder_), ElementsAre(job));
-  end_job(job);
-  EXPECT_EQ(read_job(folder_, job).end, JobEnd::kKilled);
-  EXPECT_THAT(choice_error(0), HasSubstr("no job is running"));
-  EXPECT_THAT(std::filesystem::exists(folder_ / (std::to_string(job) + ".json")), false)
-      << "what it left is taken away";
-}
-
-TEST_F(MonitorJobs, WhatADeadProcessLeftIsTakenAwayUnread) {
-  std::filesystem::create_directory(folder_);
-  const auto file = folder_ / (std::to_string(int64_t{1} << 39) + ".json");
-  std::ofstream(file) << R"({"format": 7})";
-  EXPECT_THAT(running_jobs(folder_), IsEmpty());
-  EXPECT_FALSE(std::filesystem::exists(file));
-}
-
-TEST_F(MonitorJobs, ANumberThatIsUsedAgainIsAnotherProcess) {
-  const JobFile file(folder_);
-  Report report = some_report();
-  ++report.now.process_start;
-  file.write(report);
-  EXPECT_THAT(running_jobs(folder_), IsEmpty());
-}
-
-TEST_F(MonitorJobs, OneOfTwoJobsIsChosenByItsNumber) {
-  const pid_t first = start_job();
-  const pid_t second = start_job();
-  EXPECT_THAT(choice_error(0),
-              AllOf(HasSubstr("2 jobs are running; choose one:"),
-                    HasSubstr("--pid " + std::to_string(first) + "  tpuboard train c.toml"),
-                    HasSubstr("--pid " + std::to_string(second))));
-  EXPECT_EQ(choose_job(folder_, second), second);
-  EXPECT_THAT(choice_error(getpid()), HasSubstr("has no board open"));
-  EXPECT_THAT(choice_error(int64_t{1} << 39), HasSubstr("there is no process"));
-  end_job(first);
-  end_job(second);
-}
-
-TEST_F(MonitorJobs, AFileThatIsNoJobsIsNamed) {
-  std::filesystem::create_directory(folder_);
-  std::ofstream(folder_ / "notes.txt") << "not a job";
-  EXPECT_THAT(choice_error(0), HasSubstr("no job is running"));
-  const std::string file = std::to_string(getpid()) + ".json";
-  std::ofstream(folder_ / file) << "{}";
-  EXPECT_THAT(choice_error(0), HasSubstr(file + ": not the figures of a job; delete it"));
-  EXPECT_THAT(choice_error(getpid()), HasSubstr(file + ": not the figures of a job; delete it"));
-  const pid_t job = start_job();
-  EXPECT_EQ(choose_job(folder_, job), job) << "another's file is in the way";
-  end_job(job);
-}
-
-// In a process of another user where this one is root's; else root's folder is another's already.
-TEST_F(MonitorJobs, JobsOfAnotherUserAreRefusedByName) {
-  const pid_t child = fork();
-  if (child == 0) {
-    constexpr uid_t kNobody = 65534;
-    if (geteuid() == 0 && setuid(kNobody) != 0) {
-      _exit(2);
-    }
-    const auto says = [](const std::function<void()>& call, const std::string& text) {
-      try {
-        call();
-      } catch (const driver::Error& error) {
-        return std::string(error.message()).find(text) != std::string::npos;
-      }
-      return false;
-    };
-    const bool folder = says([] { running_jobs("/usr"); }, "are those of the user root");
-    const bool process = says([this] { choose_job(folder_, 1); }, "belongs to the user root");
-    const bool publish = says([] { const JobFile file("/usr"); }, "no folder of this user");
-    _exit(folder && process && publish ? 0 : 1);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
-}
-
-TEST_F(MonitorJobs, AChildOfAJobIsNoneAndLeavesItsFile) {
-  const JobFile file(folder_);
-  file.write(some_report());
-  const pid_t child = fork();
-  if (child == 0) {
-    file.~JobFile();
-    _exit(0);
-  }
-  waitpid(child, nullptr, 0);
-  EXPECT_EQ(choose_job(folder_, 0), getpid());
-}
-
 TEST_F(MonitorJobs, ASamplerPublishesWhileItLives) {
   const driver::test::NullBoard made;
   const driver::Board& board = made.board;
@@ -338,10 +151,13 @@ TEST_F(MonitorJobs, WhereNothingCanBePublishedTheJobGoesOn) {
   const driver::test::NullBoard made;
   const driver::Board& board = made.board;
   std::ofstream(folder_.string()) << "a file in the place of the folder";
+  ::testing::internal::CaptureStderr();
   Sampler sampler(board, {.command = "test", .folder = folder_, .show = {}});
   sampler.progress({});
   sampler.stop();
   board.close();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("is no folder of this user alone; tpuboard monitor will not see this job"));
 }
 
 #ifdef TPU_HAVE_SIM_TRANSPORT

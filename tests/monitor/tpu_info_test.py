@@ -6,9 +6,13 @@ Usage: tpu_info_test.py TPUBOARD DATA_FOLDER SCRIPT PYTHON. Exit code 77, "skipp
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import socket
 import subprocess
 import sys
+import time
 import unittest
 import urllib.error
 import urllib.request
@@ -93,7 +97,43 @@ class Served(JobTest):
             job.wait()
             text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
             self.assertNotIn("{", text)
-            self.assertEqual(list((self.folder / "tpuboard").iterdir()), [], "what it left")
+            self.assertEqual([file.name for file in (self.folder / "tpuboard").iterdir()], [f"{job.pid}.json"],
+                             "who looks deletes nothing")
+
+    def test_one_file_of_another_version_does_not_hide_the_others(self) -> None:
+        _, port = self.serve("--prometheus", "0")
+        with self.job() as job:
+            (self.folder / "tpuboard" / f"{os.getpid()}.json").write_text('{"format": 2}')
+            text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
+            self.assertIn(f'tpuboard_steps_total{{pid="{job.pid}"}} ', text)
+            self.assertIn("tpuboard_unreadable_job_files 1\n", text)
+            self.assertIn("format 2 of another version", text)
+            once = self.call("monitor", "--once", "--json")
+            self.assertEqual(json.loads(once.stdout)["pid"], job.pid, once.stderr)
+            self.assertIn("format 2 of another version", once.stderr)
+
+    def test_slow_clients_do_not_stop_the_others(self) -> None:
+        """More of them than the library has threads, each with a line of its request now and then."""
+        _, port = self.serve("--prometheus", "0")
+        request = f"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n".encode()
+        with contextlib.ExitStack() as stack:
+            slow = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(24)]
+            for client in slow:
+                client.sendall(request)
+            begin = time.monotonic()
+            ended: set[int] = set()
+            while len(ended) < len(slow):
+                self.assertLess(time.monotonic() - begin, 30, f"{len(ended)} of {len(slow)} have ended")
+                asked = time.monotonic()
+                text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
+                self.assertIn("# TYPE tpuboard_loss gauge", text)
+                self.assertLess(time.monotonic() - asked, 3)
+                for number, client in enumerate(slow):
+                    try:
+                        client.sendall(b"a: b\r\n")
+                    except OSError:
+                        ended.add(number)
+                time.sleep(0.2)
 
     def test_without_jobs_there_are_no_samples(self) -> None:
         _, port = self.serve("--prometheus", "0")
