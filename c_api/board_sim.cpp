@@ -6,6 +6,9 @@ using namespace tpu::c_api;  // NOLINT: the calls are its only users
 
 tpu_status tpu_board_change(const char* const* variables, const char* const* values, size_t count) {
   return guarded([&] {
+    constexpr size_t kMostVariables = 1024;
+    need_most(count, kMostVariables, "count",
+              "at most " + std::to_string(kMostVariables) + " variables are changed at a time");
     tpu::client::Environment changes;
     for (size_t i = 0; i < count; ++i) {
       const char* variable = (&need(variables, "variables"))[i];

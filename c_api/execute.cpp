@@ -16,7 +16,12 @@ std::vector<driver::Array> arguments_of(tpu_array* const* arguments, size_t coun
   return arrays;
 }
 
-driver::RunOptions options_of(const tpu_run_options& from) {
+driver::RunOptions options_of(const tpu_run_options& from, size_t argument_count) {
+  constexpr size_t kMostEvents = 65536;
+  need_most(from.keep_count, argument_count, "options->keep_count",
+            "the program has " + std::to_string(argument_count) + " arguments");
+  need_most(from.after_count, kMostEvents, "options->after_count",
+            "a launch waits for at most " + std::to_string(kMostEvents) + " events");
   driver::RunOptions options;
   options.steps = std::max(from.steps, 1U);
   for (size_t i = 0; i < from.keep_count; ++i) {
@@ -57,11 +62,14 @@ tpu_status tpu_load(const tpu_program* program, const int32_t* devices, size_t c
                     tpu_executable** out) {
   return guarded([&] {
     need(out, "out");
+    const tpu_program& from = need(program, "program");
     std::vector<int> on;
     if (count > 0) {
+      const uint32_t partitions = from.executable->partitions;
+      need_most(count, partitions, "count",
+                "the program runs on " + std::to_string(partitions) + " cores");
       on.assign(&need(devices, "devices"), devices + count);
     }
-    const tpu_program& from = need(program, "program");
     const tpu::driver::Board& board = ProcessBoard::get().board();
     *out = new tpu_executable{board.load(from.executable, on)};
   });
@@ -88,8 +96,13 @@ tpu_status tpu_run(const tpu_executable* executable, tpu_array* const* arguments
     if (result_count > 0) {
       need(results, "results");
     }
-    run(program, arguments_of(arguments, argument_count), options_of(taken(options, "options")),
-        results, done);
+    const size_t wanted = program.arguments().size();
+    if (argument_count != wanted) {
+      refuse(std::to_string(argument_count) + " arguments, the program takes " +
+             std::to_string(wanted));
+    }
+    run(program, arguments_of(arguments, argument_count),
+        options_of(taken(options, "options"), argument_count), results, done);
   });
 }
 

@@ -72,6 +72,14 @@ T& need(T* pointer, const char* name) {
   return *pointer;
 }
 
+// Before the first entry of a list is read: a count that was not set would read whatever lies
+// behind the list.
+inline void need_most(size_t count, size_t most, const char* name, const std::string& why) {
+  if (count > most) {
+    refuse(std::string(name) + " is " + std::to_string(count) + "; " + why);
+  }
+}
+
 // No version of a struct is larger: a field that was not set is noticed.
 constexpr size_t kMostStructBytes = 4096;
 

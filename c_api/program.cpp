@@ -1,5 +1,8 @@
 // Compiled programs: made from an artifact or a file, and what is known of them before they are
 // loaded.
+#include <utility>
+
+#include "board/board_loader.hpp"
 #include "compiled_program.hpp"
 #include "handles.hpp"
 #include "process_board.hpp"
@@ -30,14 +33,32 @@ std::unique_ptr<tpu_program> program_of(std::shared_ptr<const exe::ExecutableT> 
   return program;
 }
 
+// The cores of the partitions, each another one of the board.
+std::vector<int> cores_of(const tpu_compile_options& from) {
+  if (from.core_count == 0) {
+    return {};
+  }
+  const auto all = static_cast<size_t>(spec::core_count(client::ProcessBoard::params()));
+  need_most(from.core_count, all, "options->core_count",
+            "the board has " + std::to_string(all) + " cores");
+  std::vector<int> cores(&need(from.cores, "options->cores"), from.cores + from.core_count);
+  std::vector<bool> taken(all);
+  for (const int core : cores) {
+    if (core < 0 || std::cmp_greater_equal(core, all) || taken[static_cast<size_t>(core)]) {
+      refuse("options->cores names core " + std::to_string(core) +
+             ", which is taken or not on the board; its cores are 0 to " + std::to_string(all - 1));
+    }
+    taken[static_cast<size_t>(core)] = true;
+  }
+  return cores;
+}
+
 std::unique_ptr<tpu_program> compiled(std::span<const std::byte> artifact,
                                       const tpu_compile_options& from) {
   client::ProgramForm form;
   form.name = from.name == nullptr ? "main" : from.name;
   form.update_sharding = update_sharding(from.update_sharding);
-  if (from.core_count > 0) {
-    form.cores.assign(&need(from.cores, "options->cores"), from.cores + from.core_count);
-  }
+  form.cores = cores_of(from);
   const auto program = client::compile_program(artifact, form);
   const uint32_t partitions = program->executable->partitions;
   if (!form.cores.empty() && form.cores.size() != partitions) {

@@ -96,6 +96,22 @@ static tpu_program* compile(const char* path) {
   options.struct_size = 3;
   CHECK(tpu_compile(artifact, bytes, &options, &none) == TPU_INVALID_ARGUMENT);
   CHECK(tpu_compile(artifact, bytes, NULL, NULL) == TPU_INVALID_ARGUMENT);
+  /* Lists are not read before their lengths are known to be possible. */
+  const int32_t core = 0;
+  options.struct_size = sizeof options;
+  options.cores = &core;
+  options.core_count = SIZE_MAX / sizeof core;
+  CHECK(tpu_compile(artifact, bytes, &options, &none) == TPU_INVALID_ARGUMENT && none == NULL);
+  CHECK(strstr(tpu_error_message(), "the board has 8 cores") != NULL);
+  const int32_t away[] = {0, 8, -1, INT32_MAX, 0};
+  options.cores = away;
+  for (options.core_count = 2; options.core_count <= 4; ++options.core_count) {
+    CHECK(tpu_compile(artifact, bytes, &options, &none) == TPU_INVALID_ARGUMENT && none == NULL);
+    CHECK(strstr(tpu_error_message(), "names core 8") != NULL);
+  }
+  options.cores = away + 2;
+  options.core_count = 1;
+  CHECK(tpu_compile(artifact, bytes, &options, &none) == TPU_INVALID_ARGUMENT && none == NULL);
   CHECK(tpu_compile(NULL, 0, NULL, &none) == TPU_INVALID_ARGUMENT);
   free(artifact);
   return program;
@@ -132,6 +148,32 @@ static void put_arguments(const tpu_executable* layer, tpu_array* arguments[3]) 
   CHECK(tpu_array_put(8, &hosts[0], &none) == TPU_INVALID_ARGUMENT && none == NULL);
 }
 
+/* Counts that cannot be are refused before an entry is read: the lists here have one. */
+static void check_counts(const tpu_program* program, const tpu_executable* layer,
+                         tpu_array* const* arguments) {
+  const int32_t device = 0;
+  tpu_executable* none = NULL;
+  CHECK(tpu_load(program, &device, SIZE_MAX / 8, &none) == TPU_INVALID_ARGUMENT && none == NULL);
+  CHECK(strstr(tpu_error_message(), "the program runs on 1 cores") != NULL);
+  tpu_array* result = NULL;
+  CHECK(tpu_run(layer, arguments, SIZE_MAX / 8, NULL, &result, 1, NULL) == TPU_INVALID_ARGUMENT);
+  CHECK(strstr(tpu_error_message(), "the program takes 3") != NULL);
+  const uint32_t kept = 0;
+  tpu_run_options options = {.struct_size = sizeof options, .keep = &kept};
+  options.keep_count = SIZE_MAX / 8;
+  CHECK(tpu_run(layer, arguments, 3, &options, &result, 1, NULL) == TPU_INVALID_ARGUMENT);
+  CHECK(strstr(tpu_error_message(), "options->keep_count") != NULL);
+  const tpu_event* const after = NULL;
+  options.keep_count = 0;
+  options.after = &after;
+  options.after_count = SIZE_MAX / 8;
+  CHECK(tpu_run(layer, arguments, 3, &options, &result, 1, NULL) == TPU_INVALID_ARGUMENT);
+  CHECK(strstr(tpu_error_message(), "options->after_count") != NULL);
+  const char* const text = "1";
+  CHECK(tpu_board_change(&text, &text, SIZE_MAX / 8) == TPU_INVALID_ARGUMENT);
+  CHECK(strstr(tpu_error_message(), "variables are changed at a time") != NULL);
+}
+
 static void run(const tpu_program* program) {
   const int32_t device = 3;
   tpu_executable* layer = NULL;
@@ -143,6 +185,7 @@ static void run(const tpu_program* program) {
   int calls = 0;
   CHECK(tpu_run(layer, arguments, 3, NULL, &result, 2, &done) == TPU_INVALID_ARGUMENT);
   CHECK(tpu_run(layer, arguments, 2, NULL, &result, 1, &done) == TPU_INVALID_ARGUMENT);
+  check_counts(program, layer, arguments);
   CALL(tpu_run(layer, arguments, 3, NULL, &result, 1, &done));
   CALL(tpu_event_on_ready(done, count_call, &calls));
   CALL(tpu_event_wait(done, -1));
