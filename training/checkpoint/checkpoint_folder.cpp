@@ -112,8 +112,9 @@ std::optional<CheckpointName> CheckpointName::parse(const std::string& name) {
   return out;
 }
 
-CheckpointFolder::CheckpointFolder(fs::path path, size_t keep)
-    : path_(std::move(path)), keep_(keep) {}
+CheckpointFolder::CheckpointFolder(fs::path path, size_t keep,
+                                   std::function<void(const std::string&)> say)
+    : path_(std::move(path)), keep_(keep), say_(std::move(say)) {}
 
 void CheckpointFolder::open() {
   if (lock_) {
@@ -184,18 +185,38 @@ void CheckpointFolder::save(const Checkpoint& checkpoint) {
     run_ = last ? last->run + 1 : 1;
   }
   const fs::path target = file({.run = *run_, .step = checkpoint.step});
-  std::error_code none;
-  if (fs::exists(fs::symlink_status(target, none)) && !holds_own_checkpoint(target)) {
-    throw Error(ErrorCode::kFailedPrecondition,
-                fmt::format("{}: is no checkpoint of this user's runs and is not replaced; move it "
-                            "away, or choose another folder",
-                            target.string()));
-  }
+  make_place(target);
   write_checkpoint(target, checkpoint);
   try {
     remove_rest(checkpoint);
   } catch (const driver::UnreadableFile&) {
     // The next one tries again.
+  }
+}
+
+// A file of others is not lost, nor is the checkpoint that needs its name.
+void CheckpointFolder::make_place(const fs::path& target) const {
+  const auto there = [](const fs::path& path) {
+    std::error_code none;
+    return fs::exists(fs::symlink_status(path, none));
+  };
+  if (!there(target) || holds_own_checkpoint(target)) {
+    return;
+  }
+  fs::path aside;
+  for (int number = 1; aside.empty() || there(aside); ++number) {
+    aside = target.string() + (number == 1 ? ".other" : fmt::format(".other{}", number));
+  }
+  std::error_code failed;
+  fs::rename(target, aside, failed);
+  if (failed) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                fmt::format("{}: is no checkpoint of this user's runs and cannot be moved away: {}",
+                            target.string(), failed.message()));
+  }
+  if (say_) {
+    say_(fmt::format("{}: was no checkpoint of this user's runs; it is called {} from here on",
+                     target.string(), aside.filename().string()));
   }
 }
 

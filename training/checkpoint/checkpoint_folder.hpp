@@ -30,8 +30,10 @@ struct CheckpointName {
 
 class CheckpointFolder {
  public:
-  /// Changes nothing yet. `keep`: how many are kept beside the best one; at least 1.
-  CheckpointFolder(std::filesystem::path path, size_t keep);
+  /// Changes nothing yet. `keep`: how many are kept beside the best one; at least 1. `say` is told
+  /// when save() moves a file of others away; by the thread that calls it.
+  CheckpointFolder(std::filesystem::path path, size_t keep,
+                   std::function<void(const std::string&)> say = {});
 
   /// Makes the folder and locks it until the object goes; removes what a killed run has left half
   /// written. The other calls do so by themselves. Throws FailedPrecondition when the folder cannot
@@ -44,8 +46,9 @@ class CheckpointFolder {
   /// read just now: it may be as good as any.
   Checkpoint resume(const std::function<void(const std::string&)>& say);
 
-  /// Writes a checkpoint and removes those that are not kept any more. Throws as
-  /// write_checkpoint(); what was there before is as it was then.
+  /// Writes a checkpoint and removes those that are not kept any more. A file of others that has
+  /// its name gets the suffix .other. Throws as write_checkpoint(); what was there before is as it
+  /// was then.
   void save(const Checkpoint& checkpoint);
 
   const std::filesystem::path& path() const { return path_; }
@@ -55,10 +58,12 @@ class CheckpointFolder {
  private:
   std::vector<CheckpointName> names() const;
   std::filesystem::path file(const CheckpointName& name) const { return path_ / name.text(); }
+  void make_place(const std::filesystem::path& target) const;
   void remove_rest(const Checkpoint& saved) const;
 
   const std::filesystem::path path_;
   const size_t keep_;
+  const std::function<void(const std::string&)> say_;
   std::optional<driver::FolderLock> lock_;
   std::optional<int64_t> run_;  // known with the first resume or save
 };

@@ -30,7 +30,7 @@ double host_seconds_from(Clock::time_point start) {
 
 RunCheckpoints::RunCheckpoints(std::filesystem::path folder, const training::CheckpointRules& rules)
     : rules_(rules),
-      folder_(std::move(folder), static_cast<size_t>(rules.keep)),
+      folder_(std::move(folder), static_cast<size_t>(rules.keep), say),
       writer_([this](const Checkpoint& made) { folder_.save(made); }) {}
 
 Checkpoint RunCheckpoints::resume() {

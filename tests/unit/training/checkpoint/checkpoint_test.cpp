@@ -272,16 +272,23 @@ TEST_F(Checkpoints, FilesOfOthersUnderTheirNamesStay) {
   write_tensors(folder_ / "step5000.safetensors", tensors, {{"format", "pt"}});
   std::ofstream(folder_ / "step6000.safetensors") << "no safetensors at all";
   {
-    CheckpointFolder folder(folder_, 1);
+    std::vector<std::string> moved;
+    CheckpointFolder folder(folder_, 1, [&](const std::string& text) { moved.push_back(text); });
     for (const int64_t step : {1, 2, 3}) {
       folder.save(sample(step));
     }
     EXPECT_THAT(kept(), ElementsAre("run2.step3.safetensors", "step5000.safetensors",
                                     "step6000.safetensors"));
+    EXPECT_THAT(moved, ::testing::IsEmpty());
+    for (const char* text : {"mine", "too"}) {
+      std::ofstream(folder_ / "run2.step3.safetensors") << text;
+      folder.save(sample(3));
+    }
+    EXPECT_THAT(moved, ElementsAre(HasSubstr("run2.step3.safetensors: was no checkpoint of this "
+                                             "user's runs; it is called "
+                                             "run2.step3.safetensors.other from here on"),
+                                   HasSubstr("run2.step3.safetensors.other2 from here on")));
     std::ofstream(folder_ / "run2.step4.safetensors") << "mine";
-    EXPECT_THAT(refusal([&] { folder.save(sample(4)); }),
-                HasSubstr("run2.step4.safetensors: is no checkpoint of this user's runs and is not "
-                          "replaced"));
   }
   std::vector<std::string> said;
   EXPECT_EQ(resume(&said).step, 3);
@@ -289,8 +296,10 @@ TEST_F(Checkpoints, FilesOfOthersUnderTheirNamesStay) {
                                           "damaged one")));
   EXPECT_THAT(said[0], HasSubstr("; it is left as it is, and the one before it is taken: "
                                  "run2.step3.safetensors"));
-  EXPECT_THAT(kept(), ElementsAre("run2.step3.safetensors", "run2.step4.safetensors",
+  EXPECT_THAT(kept(), ElementsAre("run2.step3.safetensors", "run2.step3.safetensors.other",
+                                  "run2.step3.safetensors.other2", "run2.step4.safetensors",
                                   "step5000.safetensors", "step6000.safetensors"));
+  EXPECT_EQ(fs::file_size(folder_ / "run2.step3.safetensors.other"), 4u);
 }
 
 TEST_F(Checkpoints, LinksAndFilesOfOtherUsersAreNotRemoved) {
