@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 
+#include "cli/attempts.hpp"
 #include "cli/commands.hpp"
 #include "cli/host_limits.hpp"
 #include "cli/options.hpp"
@@ -202,9 +203,9 @@ std::optional<HostLimits> limits_for(const SimOptions& sim) {
   return measure_host_limits(sim.simd.empty() ? best : sim.simd);
 }
 
-// What went wrong with files at the end, or null: the figures come first.
-std::exception_ptr bench_program(Report& report, const BenchArguments& arguments,
-                                 const std::string& path) {
+// Files at the end are tried: the figures come first.
+void bench_program(Report& report, const BenchArguments& arguments, const std::string& path,
+                   Attempts& attempts) {
   OpenOptions options = open_options(arguments.board);
   options.sim.no_data = !arguments.with_data && !arguments.dense && !options.sim.profile;
   const std::vector<std::byte> image = program_bytes(path, options);
@@ -255,14 +256,9 @@ std::exception_ptr bench_program(Report& report, const BenchArguments& arguments
     profile.print(launches);
     report.add("profile", profile.json(launches));
   }
-  try {
-    xprof.write(board);
-    write_record_file(arguments.board.record, board);
-    board.close();
-  } catch (const Error&) {
-    return std::current_exception();
-  }
-  return nullptr;
+  attempts.attempt([&] { xprof.write(board); });
+  attempts.attempt([&] { write_record_file(arguments.board.record, board); });
+  attempts.attempt([&] { board.close(); });
 }
 
 void bench(const BenchArguments& arguments) {
@@ -270,7 +266,7 @@ void bench(const BenchArguments& arguments) {
               {arguments.program});
   const JsonOutput json(arguments.json);
   Report report;
-  std::exception_ptr trouble;
+  Attempts attempts;
   const std::vector<std::string> simds = host_simd();
   if (simds.empty()) {
     report.missing("mxu_avx2", "MXU engine 512^3, 1 thread", "this host has neither AVX2 nor more");
@@ -286,14 +282,12 @@ void bench(const BenchArguments& arguments) {
     report.missing("engine_commands", "board model",
                    "name a program: tpuboard bench PROGRAM.mlirbc");
   } else {
-    trouble = bench_program(report, arguments, path);
+    bench_program(report, arguments, path, attempts);
   }
   if (json.wanted()) {
-    json.write(report.json());
+    attempts.attempt([&] { json.write(report.json()); });
   }
-  if (trouble) {
-    std::rethrow_exception(trouble);
-  }
+  attempts.finish();
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "cli/attempts.hpp"
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "cli/program_file.hpp"
@@ -71,16 +72,17 @@ void report(const ReportArguments& arguments) {
                                            : spec::read_record(std::as_bytes(std::span(bytes)));
   const unsigned threads = options.sim.threads > 0 ? static_cast<unsigned>(options.sim.threads)
                                                    : std::thread::hardware_concurrency();
-  if (!recorded && !arguments.board.record.empty()) {
-    write_file(arguments.board.record, std::as_bytes(std::span(bytes)));
-  }
   const nlohmann::ordered_json figures = step_report(record, arguments.changes, threads);
+  Attempts attempts;
   if (!arguments.page.empty()) {
     const std::string page = report_page(figures);
-    write_file(arguments.page, std::as_bytes(std::span(page)));
+    attempts.attempt([&] { write_file(arguments.page, std::as_bytes(std::span(page))); });
   }
   if (json.wanted()) {
-    json.write(figures);
+    attempts.attempt([&] { json.write(figures); });
+  }
+  if (!recorded && !arguments.board.record.empty()) {
+    attempts.attempt([&] { write_file(arguments.board.record, std::as_bytes(std::span(bytes))); });
   }
   fmt::print("{}: step {}, {} cycles, {:.3f} us; the re-timing model says {} ({:+.2f} %)\n",
              record.program, record.step, figures["cycles"].get<uint64_t>(),
@@ -93,6 +95,7 @@ void report(const ReportArguments& arguments) {
                change["name"].get<std::string>(), change["source"].empty() ? "" : "  ",
                change["source"].get<std::string>());
   }
+  attempts.finish();
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 
+#include "cli/attempts.hpp"
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
@@ -70,7 +71,12 @@ std::pair<Executable, std::vector<Array>> take_saved(const Board& board, const s
   }
   std::vector<Array> arguments;
   for (size_t i = 0; i < program->second.arguments().size(); ++i) {
-    arguments.push_back(items.arrays.at(std::to_string(i)));
+    const auto array = items.arrays.find(std::to_string(i));
+    if (array == items.arrays.end()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: argument {} of the run was not saved there", file, i));
+    }
+    arguments.push_back(array->second);
   }
   return {program->second, std::move(arguments)};
 }
@@ -157,26 +163,46 @@ Executable load_on(const Board& board, const std::vector<std::byte>& image,
   return program;
 }
 
-// Files and digest of the outputs, piece by piece. Without data in, the board without data has none
-// to give out: its outputs are zeros, whose bytes the host need not have.
+// The file of one output, as long as it can be written.
+class OutputNpy {
+ public:
+  OutputNpy(Attempts& attempts, const std::string& path, const Array& array) : attempts_(attempts) {
+    if (attempts_.attempt([&] { file_.emplace(path); })) {
+      const std::string header = npy_header(array.dtype(), array.shape());
+      write([&](FileWriter& file) { file.add(std::as_bytes(std::span(header))); });
+    }
+  }
+  template <typename Action>
+  void write(const Action& action) {
+    if (file_ && !attempts_.attempt([&] { action(*file_); })) {
+      file_.reset();
+    }
+  }
+
+ private:
+  Attempts& attempts_;
+  std::optional<FileWriter> file_;
+};
+
+// Files and digest of the outputs, piece by piece; a file that cannot be written stops no other one.
+// Without data in, the board without data has none to give out: its outputs are zeros, whose bytes
+// the host need not have.
 std::string take_outputs(const RunResult& result, const RunArguments& arguments,
-                         const OpenOptions& options) {
+                         const OpenOptions& options, Attempts& attempts) {
   const bool zeros = options.sim.no_data && options.transport == "sim" && arguments.inputs.empty();
   Digest digest(Digest::Zeros::kCounted);
   for (size_t k = 0; k < result.outputs.size(); ++k) {
     const Array& array = result.outputs[k];
-    std::optional<FileWriter> file;
+    std::optional<OutputNpy> file;
     if (!arguments.out_dir.empty()) {
-      file.emplace(output_file(arguments, k));
-      const std::string header = npy_header(array.dtype(), array.shape());
-      file->add(std::as_bytes(std::span(header)));
+      file.emplace(attempts, output_file(arguments, k), array);
     }
     digest.begin(array.dtype(), array.shape());
     if (zeros) {
       const uint64_t bytes = byte_count(array.dtype(), array.shape());
       digest.add_zeros(bytes);
       if (file) {
-        file->add_zeros(bytes);
+        file->write([&](FileWriter& to) { to.add_zeros(bytes); });
       }
     } else {
       // Without data the cores compute nothing, so that their copies may well differ.
@@ -184,13 +210,13 @@ std::string take_outputs(const RunResult& result, const RunArguments& arguments,
           [&](std::span<const std::byte> piece) {
             digest.add_bytes(piece);
             if (file) {
-              file->add(piece);
+              file->write([&](FileWriter& to) { to.add(piece); });
             }
           },
           options.sim.no_data ? "" : fmt::format("output {}", k));
     }
     if (file) {
-      file->finish();
+      file->write([](FileWriter& to) { to.finish(); });
     }
   }
   return digest.finish();
@@ -253,22 +279,24 @@ void run(const RunArguments& arguments) {
   profile.close();
   sampler.stop();
   window.close();
-  if (!arguments.save_snapshot.empty()) {
-    save_run(board, arguments.save_snapshot, program, placed);
-  }
 
-  const std::string hash = take_outputs(result, arguments, options);
+  Attempts attempts;
+  const std::string hash = take_outputs(result, arguments, options, attempts);
   if (json.wanted()) {
-    json.write(figures(window, seconds, hash, board));
+    attempts.attempt([&] { json.write(figures(window, seconds, hash, board)); });
   }
   fmt::print("{}: {} cycles, {:.3f} us, MXU {:.2f} %, idle {:.2f} %, digest {}\n", program.name(),
              window.cycles(), window.seconds() * 1e6, window.mxu_utilization() * 100,
              window.idle() * 100, hash.substr(0, 16));
   profile.print(static_cast<double>(arguments.launches));
-  xprof.write(board);
-  write_record_file(arguments.board.record, board);
-  board.close();
-  require_clean(window.last());
+  if (!arguments.save_snapshot.empty()) {
+    attempts.attempt([&] { save_run(board, arguments.save_snapshot, program, placed); });
+  }
+  attempts.attempt([&] { xprof.write(board); });
+  attempts.attempt([&] { write_record_file(arguments.board.record, board); });
+  attempts.attempt([&] { board.close(); });
+  attempts.attempt([&] { require_clean(window.last()); });
+  attempts.finish();
 }
 
 }  // namespace

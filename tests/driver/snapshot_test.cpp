@@ -270,6 +270,25 @@ TEST_F(Snapshot, TheCommandGoesOnWithASavedRun) {
   EXPECT_THAT(run("--from-snapshot " + saved + " --save-snapshot " + full), HasSubstr(full + ": "));
 }
 
+// Results come first: what is wanted beside them costs none of them, and every failure is said.
+TEST_F(Snapshot, AFullDiskDoesNotCostTheResultsOfARun) {
+  compiled("mlp_adam.mlirbc");
+  const std::string said =
+      run(file("program.tpuexe") + " --no-data --out-dir " + file("results") + " --json " +
+          file("out.json") + " --save-snapshot /dev/full --record /dev/full");
+  EXPECT_THAT(said, HasSubstr("digest "));
+  for (const char* name : {"results/0.npy", "out.json"}) {
+    EXPECT_TRUE(std::filesystem::exists(file(name))) << name << ": " << said;
+  }
+  size_t failures = 0;
+  for (size_t at = said.find("/dev/full: cannot be written: No space left");
+       at != std::string::npos;
+       at = said.find("/dev/full: cannot be written: No space left", at + 1)) {
+    ++failures;
+  }
+  EXPECT_EQ(failures, 2U) << said;
+}
+
 // A board of its own with a small array and program, saved.
 class SnapshotFile : public Snapshot {
  protected:

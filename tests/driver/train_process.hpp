@@ -125,6 +125,19 @@ checkpoint = "checkpoint"
     return name ? training::read_checkpoint(folder / name->text()).step : -1;
   }
 
+  // Rows of metrics.jsonl of the steps 1 to `last`, each of them there once.
+  int64_t rows_up_to(const std::string& out, int64_t last) const {
+    std::ifstream file(path(out + "/metrics.jsonl"));
+    int64_t rows = 0;
+    for (std::string line; std::getline(file, line);) {
+      const Json row = Json::parse(line, nullptr, false);
+      if (row.is_object() && row.contains("loss") && row["step"].get<int64_t>() <= last) {
+        EXPECT_EQ(row["step"].get<int64_t>(), ++rows);
+      }
+    }
+    return rows;
+  }
+
   // The run in `out`, which has ended early, goes on for two more epochs; then it must be as one
   // that never stopped.
   void expect_resumes(const std::string& out) const {

@@ -54,6 +54,7 @@ TEST_F(TrainProcess, CtrlCInTheMiddleOfAStepLosesNoStep) {
     EXPECT_EQ(WEXITSTATUS(ended.status), 128 + SIGINT);
     const int64_t saved = newest("a");
     ASSERT_GT(saved, before);
+    EXPECT_EQ(rows_up_to("a", saved), saved) << "rows of steps that the checkpoint holds";
     EXPECT_EQ(report("a")["losses"].size(), static_cast<size_t>(saved));
     before = saved;
     options = {"--resume"};

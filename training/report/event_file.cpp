@@ -29,10 +29,15 @@ report::Event event_at(int64_t step) {
 }  // namespace
 
 EventFile::EventFile(const std::filesystem::path& folder, int64_t step) {
-  const std::string path =
-      (folder / fmt::format("events.out.tfevents.{}.tpuboard", static_cast<int64_t>(wall_time())))
-          .string();
-  file_.reset(std::fopen(path.c_str(), "wb"));
+  const auto second = static_cast<int64_t>(wall_time());
+  std::string path;
+  // One of the same second is that of a run that was ended and goes on: it keeps its events.
+  for (int number = 0; file_ == nullptr && (number == 0 || errno == EEXIST); ++number) {
+    path = (folder / fmt::format("events.out.tfevents.{}.{}tpuboard", second,
+                                 number == 0 ? "" : fmt::format("{}.", number)))
+               .string();
+    file_.reset(std::fopen(path.c_str(), "wbxe"));
+  }
   if (file_ == nullptr) {
     throw driver::Error(driver::ErrorCode::kFailedPrecondition,
                         fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));

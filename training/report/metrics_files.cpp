@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string_view>
 
 #include "files/files.hpp"
@@ -69,12 +70,35 @@ MetricsFiles::MetricsFiles(const std::filesystem::path& folder, int64_t step)
         return EventFile(folder / kEvents, step);
       }()) {
   read_rows(step);
-  steps_.open(folder / kSteps, std::ios::binary | std::ios::trunc);
-  evaluations_.open(folder / kEvaluations, std::ios::binary | std::ios::trunc);
-  lines_.open(folder / kLines, std::ios::binary | std::ios::trunc);
+  begin_files();
+}
+
+// The rows that are kept are written anew as whole files: whenever the run is killed, they are
+// there, and the rest is appended.
+void MetricsFiles::begin_files() {
+  std::string steps;
+  std::string evaluations;
+  std::string lines;
   for (const FigureRow& row : rows_) {
-    write(row);
+    std::string& csv = row.evaluation ? evaluations : steps;
+    csv += (csv.empty() ? csv_header(row) : std::string()) + csv_line(row);
+    lines += json_line(row);
   }
+  steps_header_ = !steps.empty();
+  evaluations_header_ = !evaluations.empty();
+  const auto begin = [&](const char* name, const std::string& text, std::ofstream& file) {
+    try {
+      const std::filesystem::path path = folder_ / name;
+      driver::write_file(path.string(), std::as_bytes(std::span(text)),
+                         driver::Durability::kSynced);
+      file.open(path, std::ios::binary | std::ios::app);
+    } catch (const driver::Error& error) {
+      failure_ = failure_.empty() ? error.message() : failure_;
+    }
+  };
+  begin(kLines, lines, lines_);
+  begin(kSteps, steps, steps_);
+  begin(kEvaluations, evaluations, evaluations_);
 }
 
 // A line that a crash has cut is left out.
@@ -113,23 +137,36 @@ void MetricsFiles::add(const FigureRow& row) {
   // Who looks at a run that goes on need not wait for its end.
   if (const auto now = std::chrono::steady_clock::now(); now - flushed_ > std::chrono::seconds(1)) {
     flushed_ = now;
-    steps_.flush();
-    evaluations_.flush();
-    lines_.flush();
-    events_.flush();
+    flush();
+  }
+}
+
+bool MetricsFiles::flush() {
+  steps_.flush();
+  evaluations_.flush();
+  lines_.flush();
+  return events_.flush() && steps_.good() && evaluations_.good() && lines_.good();
+}
+
+void MetricsFiles::sync() {
+  if (!flush()) {
+    return;
+  }
+  try {
+    for (const char* name : {kLines, kSteps, kEvaluations}) {
+      driver::sync_file((folder_ / name).string());
+    }
+  } catch (const driver::Error& error) {
+    failure_ = failure_.empty() ? error.message() : failure_;
   }
 }
 
 void MetricsFiles::finish() {
-  steps_.flush();
-  evaluations_.flush();
-  lines_.flush();
-  const bool written = events_.flush() && steps_.good() && evaluations_.good() && lines_.good();
-  if (!written) {
+  if (!flush() || !failure_.empty()) {
     throw driver::Error(
         driver::ErrorCode::kResourceExhausted,
-        fmt::format("{}: the metrics of the run could not be written; is the disk full?",
-                    folder_.string()));
+        fmt::format("{}: the metrics of the run could not be written{}", folder_.string(),
+                    failure_.empty() ? "; is the disk full?" : ": " + failure_));
   }
 }
 

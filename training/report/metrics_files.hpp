@@ -1,6 +1,7 @@
 // The figures of a run as files, written while it goes on: metrics.csv (steps), evaluations.csv,
 // metrics.jsonl (both, one object a line), tensorboard/ (both). A run that goes on from a
-// checkpoint keeps what the files have of the steps before it.
+// checkpoint keeps what the files have of the steps before it; so they are on the disk before the
+// checkpoint is (sync()).
 #pragma once
 
 #include <chrono>
@@ -21,6 +22,8 @@ class MetricsFiles {
   MetricsFiles(const std::filesystem::path& folder, int64_t step);
 
   void add(const FigureRow& row);
+  /// All rows are on the disk when it returns, or finish() will throw.
+  void sync();
   /// Throws Error (ResourceExhausted) when a file could not be written.
   void finish();
 
@@ -31,7 +34,9 @@ class MetricsFiles {
 
  private:
   void read_rows(int64_t step);
+  void begin_files();
   void write(const FigureRow& row);
+  bool flush();
 
   std::filesystem::path folder_;
   std::vector<FigureRow> rows_;
@@ -42,6 +47,7 @@ class MetricsFiles {
   bool steps_header_ = false;
   bool evaluations_header_ = false;
   std::chrono::steady_clock::time_point flushed_;
+  std::string failure_;  // the first one, for finish()
 };
 
 }  // namespace tpu::training

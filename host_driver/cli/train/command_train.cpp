@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
 
 #include "checkpoint/checkpoint_folder.hpp"
+#include "cli/attempts.hpp"
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
@@ -77,27 +77,6 @@ fs::path checkpoint_folder(const fs::path& out, const TrainConfig& config) {
   return folder;
 }
 
-// The first error of several things that are all tried.
-class FirstError {
- public:
-  template <typename Action>
-  void attempt(Action action) {
-    try {
-      action();
-    } catch (...) {
-      first_ = first_ ? first_ : std::current_exception();
-    }
-  }
-  void rethrow() const {
-    if (first_) {
-      std::rethrow_exception(first_);
-    }
-  }
-
- private:
-  std::exception_ptr first_;
-};
-
 // A run that is stopped by a signal writes a checkpoint in any case.
 bool keeps_checkpoints(const TrainArguments& arguments, const TrainConfig& config) {
   const training::CheckpointRules& rules = config.checkpoints;
@@ -145,6 +124,7 @@ class TrainRun {
                            .save =
                                [this] {
                                  if (keeps_) {
+                                   metrics_.sync();  // what --resume goes on from has its rows
                                    checkpoints_.save_on_the_way(trainer_);
                                  }
                                  meter_.skip();
@@ -164,9 +144,10 @@ class TrainRun {
     }
   }
 
-  // Checkpoint and figures; each is tried, whatever happens to the others.
-  void write_results(int signal, Clock::time_point start, const JsonOutput& json) {
-    FirstError errors;
+  // Checkpoint and figures.
+  void write_results(int signal, Clock::time_point start, const JsonOutput& json,
+                     Attempts& errors) {
+    metrics_.sync();
     std::string digest;
     if (trainer_.has_data() && (keeps_ || signal != 0)) {
       const Checkpoint end = trainer_.checkpoint();
@@ -189,7 +170,6 @@ class TrainRun {
     if (json.wanted()) {
       errors.attempt([&] { json.write(report); });
     }
-    errors.rethrow();
   }
 
   std::string stop_text(int signal) const {
@@ -220,6 +200,7 @@ class TrainRun {
     std::optional<Checkpoint> rest = trainer_.has_data() ? trainer_.rescue() : std::nullopt;
     std::string wrong;
     if (rest) {
+      metrics_.sync();
       try {
         checkpoints_.save(*rest, trainer_);
       } catch (const std::exception& error) {
@@ -404,7 +385,8 @@ void train(const TrainArguments& arguments) {
   const int signal = run.train();
   profile.close();
   sampler.stop();
-  run.write_results(signal, start, json);
+  Attempts errors;
+  run.write_results(signal, start, json, errors);
   profile.print(static_cast<double>(std::max<int64_t>(1, trainer.steps_run())));
   if (signal != 0) {
     fmt::print(stderr, "tpuboard: {}\n", run.stop_text(signal));
@@ -412,10 +394,11 @@ void train(const TrainArguments& arguments) {
     fmt::print("stopped after step {} of {}: {}\n", trainer.losses().size(),
                trainer.planned_steps(arguments.steps), early);
   }
-  xprof.write(board);
-  write_record_file(arguments.board.record, board);
-  board.close();
-  require_clean(trainer.window().last());
+  errors.attempt([&] { xprof.write(board); });
+  errors.attempt([&] { write_record_file(arguments.board.record, board); });
+  errors.attempt([&] { board.close(); });
+  errors.attempt([&] { require_clean(trainer.window().last()); });
+  errors.finish();
   if (signal != 0) {
     throw StoppedBySignal(signal);
   }

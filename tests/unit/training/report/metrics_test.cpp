@@ -134,6 +134,24 @@ TEST_F(Metrics, ARunThatGoesOnKeepsTheRowsBeforeIt) {
   EXPECT_EQ(text("evaluations.csv"), "");
 }
 
+// A run that is killed behind a checkpoint has the rows of its steps: they do not wait for the next
+// flush, which is a second later, nor for a part of the file to be written again.
+TEST_F(Metrics, RowsAreThereBeforeACheckpointIs) {
+  MetricsFiles killed(folder_, 0);
+  for (int64_t i = 1; i <= 3; ++i) {
+    killed.add(step(i));
+  }
+  killed.sync();
+  EXPECT_THAT(text("metrics.jsonl"), HasSubstr("{\"step\":3,"));
+  EXPECT_THAT(text("metrics.csv"), HasSubstr("\n3,1,"));
+  const MetricsFiles resumed(folder_, 3);
+  EXPECT_EQ(resumed.rows().size(), 3u);
+  EXPECT_THAT(text("metrics.jsonl"), HasSubstr("{\"step\":3,")) << "at once, not at its first row";
+  EXPECT_THAT(text("metrics.csv"), HasSubstr("\n3,1,"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / "tensorboard"), {}), 2)
+      << "the events of the run before stay";
+}
+
 TEST_F(Metrics, WhatCannotBeWrittenIsSaid) {
   std::filesystem::create_directories(folder_ / "metrics.csv");
   MetricsFiles files(folder_, 0);
