@@ -11,6 +11,7 @@
 #include "cli/sweep/sweep_folder.hpp"
 #include "cli/sweep/sweep_table.hpp"
 #include "files/files.hpp"
+#include "report/line_plot.hpp"
 #include "tests/driver/cli_fixture.hpp"
 #include "tpu/error.hpp"
 
@@ -385,6 +386,24 @@ TEST_F(CliSweep, ARowBeginsWithAnEmptyFolder) {
   EXPECT_FALSE(std::filesystem::exists(folder.row(0) / "out"));
 }
 
+TEST_F(CliSweep, ARowsFolderThatNoSweepHasFilledIsNotEmptied) {
+  const Sweep read = sweep(front_ + "[grid]\nlaunches = [1]\n");
+  const SweepFolder folder(path("o"), read);
+  make_folder(folder.row(0) / "out" / "mine");
+  try {
+    folder.begin(0);
+    FAIL() << "begun";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("out: no row of a sweep has written it"));
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder.row(0) / "out" / "mine"));
+  std::filesystem::remove_all(folder.row(0) / "out");
+  folder.begin(0);
+  make_folder(folder.row(0) / "out");
+  folder.begin(0);  // as behind a sweep that was killed
+  EXPECT_FALSE(std::filesystem::exists(folder.row(0) / "out"));
+}
+
 TEST_F(CliSweep, AgainRunsWhatIsComplete) {
   const Sweep read = sweep(front_ + "[grid]\nlaunches = [1, 2]\n");
   const SweepFolder folder(path("o"), read);
@@ -409,13 +428,16 @@ TEST_F(CliSweep, PlotsAreOfTheNumbersThereAre) {
     folder.end(row, {RowState::kDone, "", 4, 2}, folder.stamp(row));
   }
   make_folder(folder.root() / "plots");
-  save("o/plots/loss_by_launches.svg", "of an axis that was");
+  save("o/plots/loss_by_launches.svg",
+       training::line_plot({"loss", "launches"}, {{"c", {{1, 2}, {2, 3}}}}));
+  save("o/plots/mine_by_hand.svg", "of the user");
   const SweepTable table(read, folder);
   EXPECT_EQ(table.json()["rows"][0]["figures"]["step_ms"], 0.0075);
   table.write();
   EXPECT_TRUE(std::filesystem::exists(path("o/plots/step_ms_by_set.hbm.gbps_per_chip.svg")));
   EXPECT_FALSE(std::filesystem::exists(path("o/plots/step_ms_by_simd.svg")));
   EXPECT_FALSE(std::filesystem::exists(path("o/plots/loss_by_launches.svg")));
+  EXPECT_TRUE(std::filesystem::exists(path("o/plots/mine_by_hand.svg")));
 }
 
 TEST(SweepShell, AWordStaysOne) {

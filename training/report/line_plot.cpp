@@ -175,10 +175,9 @@ std::string line_plot(const PlotText& text, const std::vector<Curve>& curves) {
   }
   const bool below = names_below(curves);
   const double height = kHeight + (below ? kLine * static_cast<double>(curves.size()) + 8 : 0);
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{}\" "
-      "font-family=\"sans-serif\" font-size=\"12\">\n",
-      kWidth, height, kWidth);
+  std::string svg =
+      fmt::format("{}{} {}\" width=\"{}\" font-family=\"sans-serif\" font-size=\"12\">\n",
+                  kPlotHead, kWidth, height, kWidth);
   const Span x = span_of(points, true);
   const Span y = span_of(points, false);
   svg += axes(text, x, y);

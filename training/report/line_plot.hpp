@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,10 @@ struct PlotText {
   std::string x;
   bool log_x = false;
 };
+
+/// How line_plot() begins.
+inline constexpr std::string_view kPlotHead =
+    "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ";
 
 /// An <svg> element. Long curves are drawn by means over neighbouring points, short ones with dots.
 std::string line_plot(const PlotText& text, const std::vector<Curve>& curves);

@@ -19,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kBegun = "begun.json";
 constexpr const char* kRecord = "row.json";
 constexpr const char* kFigures = "figures.json";
 constexpr const char* kOut = "out";
@@ -125,12 +126,34 @@ RowRecord SweepFolder::read(size_t number) const {
 
 Json SweepFolder::figures(size_t number) const { return parsed(row(number) / kFigures); }
 
+// The folder's name alone does not say that a sweep has filled it.
+bool SweepFolder::has_begun(size_t number) const {
+  for (const char* name : {kBegun, kRecord}) {
+    const Json json = parsed(row(number) / name);
+    if (json.is_object() && json.contains("words") && json.contains("name")) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void SweepFolder::begin(size_t number) const {
   const fs::path folder = row(number);
-  if (fs::is_directory(folder / kOut)) {
+  const bool begun = has_begun(number);
+  for (const char* name : {kOut, kRecord, kFigures}) {
+    if (!begun && fs::exists(fs::symlink_status(folder / name))) {
+      throw Error(ErrorCode::kFailedPrecondition,
+                  fmt::format("{}: no row of a sweep has written it; move it away, or choose "
+                              "another folder with --out",
+                              (folder / name).string()));
+    }
+  }
+  if (fs::is_directory(fs::symlink_status(folder / kOut))) {
     const FolderLock none_trains(folder / kOut);  // a run whose sweep was killed may go on
     fs::remove_all(folder / kOut);
   }
+  write_json_file((folder / kBegun).string(),
+                  {{"name", sweep_.rows[number].name}, {"words", words(number)}});
   fs::remove(folder / kRecord);
   fs::remove(folder / kFigures);
 }

@@ -38,13 +38,15 @@ class SweepFolder {
   /// What the command said by --json; null when it said nothing.
   nlohmann::ordered_json figures(size_t number) const;
   /// Empties the row's folder, which is there, of an earlier run. Throws Error
-  /// (FailedPrecondition) when that run still goes on.
+  /// (FailedPrecondition) when that run still goes on, or no row has written what is there.
   void begin(size_t number) const;
   /// What the row reads, as it is: taken before a run, which may not see what changes meanwhile.
   std::string stamp(size_t number) const;
   void end(size_t number, const RowRecord& record, const std::string& stamp) const;
 
  private:
+  bool has_begun(size_t number) const;
+
   const std::filesystem::path root_;
   const Sweep& sweep_;
 };

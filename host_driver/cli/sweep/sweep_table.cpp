@@ -365,14 +365,37 @@ std::map<std::string, std::string> SweepTable::plots() const {
   return files;
 }
 
+namespace {
+
+// What an earlier write() has drawn, and nothing else that lies there.
+void remove_plots(const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  for (fs::directory_iterator at(folder, none), end; !none && at != end; at.increment(none)) {
+    const std::string name = at->path().filename().string();
+    std::error_code unknown;
+    if (!name.ends_with(".svg") || name.find("_by_") == std::string::npos ||
+        !fs::is_regular_file(at->symlink_status(unknown))) {
+      continue;
+    }
+    const std::vector<std::byte> bytes = read_file(at->path().string());
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (text.starts_with(training::kPlotHead)) {
+      fs::remove(at->path(), unknown);
+    }
+  }
+}
+
+}  // namespace
+
 void SweepTable::write() const {
   const auto write_text = [&](const std::string& name, const std::string& text) {
     write_file((folder_.root() / name).string(), std::as_bytes(std::span(text)));
   };
   write_text("sweep.csv", csv());
   write_json_file((folder_.root() / "sweep.json").string(), json());
-  std::filesystem::remove_all(folder_.root() / kPlots);  // those of axes that are no more
   make_folder(folder_.root() / kPlots);
+  remove_plots(folder_.root() / kPlots);  // those of axes that are no more
   for (const auto& [name, svg] : plots()) {
     write_text(std::string(kPlots) + "/" + name, svg);
   }
