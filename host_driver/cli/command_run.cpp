@@ -184,7 +184,7 @@ class OutputNpy {
   std::optional<FileWriter> file_;
 };
 
-// Files and digest of the outputs, piece by piece; a file that cannot be written stops no other one.
+// Files and digest of the outputs, piece by piece; a file that cannot be written stops no other.
 // Without data in, the board without data has none to give out: its outputs are zeros, whose bytes
 // the host need not have.
 std::string take_outputs(const RunResult& result, const RunArguments& arguments,

@@ -1,5 +1,5 @@
 // Mapped where that can be done. Pages that are lost are found by lost_pages.hpp; the rest of the
-// last page of a file that was cut reads as zeros without a word, so size and time are compared too.
+// last page of a file that was cut reads as zeros, so size and time are compared too.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>

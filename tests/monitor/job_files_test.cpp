@@ -1,4 +1,4 @@
-// The files of jobs: which jobs there are, what is believed and removed of what lies in their folder.
+// The files of jobs: which jobs there are, what is believed and removed of what lies in the folder.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

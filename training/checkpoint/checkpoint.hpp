@@ -86,8 +86,8 @@ std::string leaf_name(size_t leaf);
 /// Error (as FileWriter), the old one or none is there, or the new one.
 void write_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint);
 
-/// Throws InvalidArgument when the file is damaged or no checkpoint, UnreadableFile (files.hpp) when
-/// it cannot be opened or read just now, FailedPrecondition when another version wrote it,
+/// Throws InvalidArgument when the file is damaged or no checkpoint, UnreadableFile (files.hpp)
+/// when it cannot be opened or read just now, FailedPrecondition when another version wrote it,
 /// ResourceExhausted when the host has no room.
 Checkpoint read_checkpoint(const std::filesystem::path& path);
 
