@@ -44,6 +44,14 @@ class Archive {
   /// Bytes that the section still has; only when loading.
   virtual uint64_t left() const = 0;
 
+  /// What has been loaded and is no state that could have been saved; `what` is for people. Before
+  /// the value is used: for an index, a length, an enumeration, a time. Nothing when saving.
+  void need(bool good, const char* what) const {
+    if (loading_ && !good) {
+      throw ArchiveError(what);
+    }
+  }
+
   void bytes(uint8_t* data, uint64_t count) {
     bytes(std::as_writable_bytes(std::span(data, count)));
   }
@@ -51,6 +59,24 @@ class Archive {
   template <typename... T>
   void operator()(T&... fields) {
     (field(fields), ...);
+  }
+
+  /// A list that is as long on every board of these numbers.
+  template <typename T>
+  void fixed(std::vector<T>& values) {
+    const size_t count = values.size();
+    (*this)(values);
+    need(values.size() == count, "a list has another length than on this board");
+  }
+  /// An enumeration whose values go from 0 to `last`.
+  template <typename Enum>
+  requires std::is_enum_v<Enum>
+  void choice(Enum& value, Enum last) {
+    auto number = static_cast<std::underlying_type_t<Enum>>(value);
+    (*this)(number);
+    need(number >= 0 && number <= static_cast<std::underlying_type_t<Enum>>(last),
+         "a choice is none of those that there are");
+    value = static_cast<Enum>(number);
   }
 
   /// The size of a container; of one that is loaded no more than the section has bytes for.
@@ -66,10 +92,13 @@ class Archive {
   explicit Archive(bool loading) : loading_(loading) {}
 
  private:
-  // One object, one pattern of bytes: integers, enumerations and structs of these without holes.
+  // One object, one pattern of bytes, and every pattern an object: integers, and structs of these
+  // without holes. Structs with a flag have a visit_state(); an enumeration is a choice().
   template <typename T>
-  static constexpr bool kPlain = !HasState<T> && std::is_trivially_copyable_v<T> &&
-                                 std::has_unique_object_representations_v<T>;
+  static constexpr bool kPlain =
+      !HasState<T> && std::is_trivially_copyable_v<T> &&
+      std::has_unique_object_representations_v<T> && !std::is_same_v<T, bool> &&
+      (!std::is_enum_v<T> || std::is_same_v<T, std::byte>);
 
   template <typename T>
   void plain(T* first, size_t count) {
@@ -84,6 +113,12 @@ class Archive {
       static_assert(kPlain<T>, "give it a visit_state() function");
       plain(&value, 1);
     }
+  }
+  void field(bool& flag) {
+    uint8_t byte = flag ? 1 : 0;
+    plain(&byte, 1);
+    need(byte <= 1, "a flag is neither 0 nor 1");
+    flag = byte != 0;
   }
   template <typename T, size_t kCount>
   void field(std::array<T, kCount>& values) {
@@ -108,9 +143,9 @@ class Archive {
   void field(std::vector<bool>& flags) {
     flags.resize(size(flags.size(), 1));
     for (size_t i = 0; i < flags.size(); ++i) {
-      uint8_t flag = flags[i] ? 1 : 0;
-      plain(&flag, 1);
-      flags[i] = flag != 0;
+      bool flag = flags[i];
+      field(flag);
+      flags[i] = flag;
     }
   }
   template <typename Values>

@@ -280,7 +280,8 @@ bool Core::quiet() const {
 }
 
 void Core::visit_state(spec::Archive& archive) {
-  archive(launch_, probe_, *seq_, *sem_, *fault_, *perf_, *slots_, *smem_, *vmem_, smem_unknown_);
+  archive(launch_, probe_, *seq_, *sem_, *fault_, *perf_, *slots_, *smem_, *vmem_);
+  archive.fixed(smem_unknown_);
   for (Engine* engine : engines_) {
     archive(*engine);
   }

@@ -16,6 +16,7 @@
 #include "core/ports.hpp"
 #include "core/program.hpp"
 #include "kernel/activity.hpp"
+#include "kernel/cycles.hpp"
 #include "kernel/job_pool.hpp"
 #include "kernel/remote_if.hpp"
 #include "probe/core_probe.hpp"
@@ -65,7 +66,10 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   void stop() override;
   void resume() override { stopped_ = false; }
   // Of an engine that is idle.
-  void visit_state(spec::Archive& archive) { archive(next_start_, stopped_); }
+  void visit_state(spec::Archive& archive) {
+    archive(next_start_, stopped_);
+    archive.need(is_near(next_start_), "an engine starts too late");
+  }
 
  protected:
   // A started command. done_at may be kNever until the engine knows it (settle).

@@ -11,6 +11,7 @@
 #include "probe/events.hpp"
 #include "tpu/spec/isa.hpp"
 #include "tpu/spec/rings.h"
+#include "tpu/spec/seq_regs.hpp"
 
 namespace tpu::model {
 
@@ -119,6 +120,8 @@ struct LaunchState {
   void visit_state(spec::Archive& archive) {
     archive(step, job_step, replica, cores, mask, tag, launch, slot_bank, slot_count, tag_open,
             first_open_step, inbound);
+    archive.need(slot_bank < spec::seq::kSlotBanks && slot_count <= spec::seq::kSlotEntries,
+                 "a launch has slots that its core has not");
   }
 };
 

@@ -46,7 +46,10 @@ class Semaphores : public RegisterBlock, public SemaphoreIf {
   void forget_waiters();  // a new program starts
   void count_stale() { ++stale_; }
   // With no signal on its way.
-  void visit_state(spec::Archive& archive) { archive(entries_, stale_); }
+  void visit_state(spec::Archive& archive) {
+    archive.fixed(entries_);
+    archive(stale_);
+  }
 
  protected:
   uint32_t read_register(uint32_t offset) const override;
@@ -58,7 +61,10 @@ class Semaphores : public RegisterBlock, public SemaphoreIf {
     uint32_t wanted = 0;
     int waiter = -1;  // unit
     sc_core::sc_event* wake = nullptr;
-    void visit_state(spec::Archive& archive) { archive(value, wanted, waiter); }
+    void visit_state(spec::Archive& archive) {
+      archive(value, wanted, waiter);
+      archive.need(waiter >= -1 && waiter < kUnits, "a semaphore waits for no unit of its core");
+    }
   };
   struct Pending {
     uint64_t at;

@@ -309,6 +309,8 @@ void Sequencer::visit_state(spec::Archive& archive) {
   archive(state_, refused_, irq_status_, irq_enable_, program_address_, program_version_,
           slot_result_, watchdog_cycles_, x_, unknown_, pc_, time_, charged_, call_, issued_,
           issued_ever_, seen_work_);
+  archive.need(state_ <= seq::kStateAborted && state_ != seq::kStateRunning && is_near(time_),
+               "a sequencer is in a state that cannot be saved");
   if (archive.loading()) {
     irq_event_.notify(sc_core::SC_ZERO_TIME);
   }

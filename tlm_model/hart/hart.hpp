@@ -132,6 +132,10 @@ class Hart {
             mepc_, mcause_, mtval_, mcycle_offset_, minstret_offset_, mmio_.addr, mmio_.data,
             mmio_.size_bytes, mmio_.write, mmio_insn_, mmio_pending_, waiting_, dead_,
             in_exception_);
+    const uint32_t size = mmio_.size_bytes;
+    archive.need(pc_ % 2 == 0 && mmio_insn_.rd < regs_.size() &&
+                     (!mmio_pending_ || size == 1 || size == 2 || size == 4),
+                 "a hart stands at no access that it can make");
   }
   void set_breakpoint(uint32_t addr);
   void clear_breakpoint(uint32_t addr);

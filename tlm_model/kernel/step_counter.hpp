@@ -37,7 +37,10 @@ class StepCounter {
   }
 
   uint64_t begun() const { return begun_; }
-  void visit_state(spec::Archive& archive) { archive(open_, begun_); }
+  void visit_state(spec::Archive& archive) {
+    archive(open_, begun_);
+    archive.need(open_.size() <= kMostOpen, "more steps are open than a board keeps");
+  }
 
  private:
   static constexpr size_t kMostOpen = 64;

@@ -12,6 +12,7 @@
 
 #include "mgmt/reg_block.hpp"
 #include "probe/probe_set.hpp"
+#include "tpu/spec/console_regs.hpp"
 
 namespace tpu::model {
 
@@ -46,7 +47,11 @@ class Console : public RegBlock {
   bool write(uint32_t offset, uint32_t value) override;
   // Ends a line that has begun: nobody goes on writing it.
   void flush();
-  void visit_state(spec::Archive& archive) { archive(line_, args_); }
+  void visit_state(spec::Archive& archive) {
+    archive(line_, args_);
+    archive.need(line_.size() < kLineBytes && args_.size() <= spec::console::kLogArgs,
+                 "a line of the console is too long");
+  }
 
  private:
   static constexpr size_t kLineBytes = 256;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "file/archive.hpp"
 #include "hart/hart_code.hpp"
 #include "hart/hart_debugger.hpp"
 #include "kernel/activity.hpp"
@@ -18,6 +19,11 @@ namespace tpu::model {
 // Packet of the control channel: 32 bytes on the link, priority over data, so only latency counts.
 struct ControlPacket {
   enum class Type : uint8_t { kArrive, kRelease, kAbortRequest, kAbort };
+  void visit_state(spec::Archive& archive) {
+    archive.choice(type, Type::kAbort);
+    archive(kind, code, origin, tag, mask, step);
+  }
+
   Type type;
   uint8_t kind;    // gsync KIND_*
   uint8_t code;    // gsync CODE_*

@@ -43,8 +43,19 @@ void Gsync::visit_state(spec::Archive& archive) {
   archive(tag_, mask_, step_, abort_tag_, abort_mask_, abort_info_, abort_count_, peer_timeout_,
           waiting_kind_, released_, aborted_, peer_lost_, barriers_, aborted_tags_, next_aborted_,
           packets_);
+  archive.need(next_aborted_ < kAbortedKept, "an aborted gang has no place");
+  const auto in_board = [this](uint32_t mask) { return (mask & ~all_cores()) == 0; };
   std::vector<Arrival> arrivals(inbox_.begin(), inbox_.end());
   archive(arrivals);
+  for (const Arrival& arrival : arrivals) {
+    archive.need(is_ahead(arrival.at) && arrival.from < fabric_.control.size() &&
+                     in_board(arrival.packet.mask),
+                 "a packet between cores comes from nowhere");
+  }
+  for (const Barrier& barrier : barriers_) {
+    archive.need(in_board(barrier.mask), "a barrier is for cores that are not there");
+  }
+  archive.need(in_board(mask_) && in_board(abort_mask_), "a gang has cores that are not there");
   if (archive.loading() && !arrivals.empty()) {
     inbox_.insert(arrivals.begin(), arrivals.end());
     for (size_t i = 0; i < inbox_.size(); ++i) {
@@ -52,6 +63,11 @@ void Gsync::visit_state(spec::Archive& archive) {
     }
     inbox_event_.notify(from_cycles(inbox_.begin()->at - now_cycles()));
   }
+}
+
+uint32_t Gsync::all_cores() const {
+  const uint32_t cores = static_cast<uint32_t>(fabric_.control.size());
+  return cores >= 32 ? ~0U : (1U << cores) - 1;
 }
 
 uint32_t Gsync::root_of(uint32_t mask) const {
@@ -101,8 +117,7 @@ bool Gsync::read(uint32_t offset, uint32_t& value) {
 }
 
 bool Gsync::write(uint32_t offset, uint32_t value) {
-  const uint32_t cores = static_cast<uint32_t>(fabric_.control.size());
-  const uint32_t all = cores >= 32 ? ~0U : (1U << cores) - 1;
+  const uint32_t all = all_cores();
   switch (offset) {
     case regs::kTag:
       tag_ = value;

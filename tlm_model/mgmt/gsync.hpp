@@ -84,6 +84,7 @@ class Gsync : public sc_core::sc_module, public RegBlock, public ControlIf {
   void forget_old(uint32_t youngest);
   void released(const ControlPacket& packet);
   void aborted(const ControlPacket& packet);
+  uint32_t all_cores() const;  // a bit each
   uint32_t root_of(uint32_t mask) const;
   uint32_t state() const;
 

@@ -63,6 +63,9 @@ void HartUnit::set_halt(bool halt) {
 
 void HartUnit::visit_state(spec::Archive& archive) {
   archive(hart_, run_, halt_, lost_, step_, awake_since_, asleep_since_, generation_, reset_pc_);
+  archive.need((step_.until == kNever || is_ahead(step_.until)) && awake_since_ <= now_cycles() &&
+                   (asleep_since_ == kNever || asleep_since_ <= now_cycles()),
+               "a hart runs at another time than the board");
   if (archive.loading()) {
     awake_.set(step_.until != kNever);
     control_event_.notify(sc_core::SC_ZERO_TIME);

@@ -59,7 +59,11 @@ class HartUnit : public sc_core::sc_module, private HartClock::Sleeper {
     uint64_t until = kNever;  // none is under way
     HartStop reason{};
     uint32_t generation = 0;
-    void visit_state(spec::Archive& archive) { archive(until, reason, generation); }
+    void visit_state(spec::Archive& archive) {
+      archive(until);
+      archive.choice(reason, HartStop::kWatch);
+      archive(generation);
+    }
   };
 
   enum class Waits : uint8_t {

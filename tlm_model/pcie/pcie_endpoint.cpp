@@ -68,6 +68,15 @@ uint32_t PcieEndpoint::host_read(int bar, uint64_t offset) {
 void PcieEndpoint::visit_state(spec::Archive& archive) {
   archive(down_free_at_, up_last_at_, time_high_, irq_pending_, irq_mask_, held_, delivered_,
           errors_, down_, up_);
+  const auto vector_ok = [](int vector) {
+    return vector == kNoMsi || (vector >= 0 && vector < static_cast<int>(chip_page::kMsiVectors));
+  };
+  archive.need(
+      is_near(down_free_at_) && is_near(up_last_at_) &&
+          std::ranges::all_of(down_, [](const auto& each) { return is_near(each.at); }) &&
+          std::ranges::all_of(
+              up_, [&](const auto& each) { return is_near(each.at) && vector_ok(each.vector); }),
+      "a packet of PCIe comes too late or has no interrupt vector");
   if (archive.loading()) {
     for (size_t i = 0; i < savable_activity(); ++i) {
       activity_.begin();

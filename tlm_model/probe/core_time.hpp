@@ -53,6 +53,7 @@ class CoreTimes {
     uploads_ += change;
   }
 
+  // Of a core that runs nothing.
   void visit_state(spec::Archive& archive) { archive(values_, since_, runs_, uploads_, busy_); }
 
   Values at(uint64_t now) const {

@@ -72,6 +72,11 @@ void BoardImpl::visit_driver(spec::Archive& archive) {
   }
   const std::lock_guard<std::mutex> guard(retired_mutex_);
   archive(retired_);
+  for (const RetiredId& id : retired_) {
+    archive.need(
+        id.device >= 0 && std::cmp_less(id.device, devices_.size()) && id.id < TPU_MAX_PROGRAMS,
+        "a program that is gone was on a core that is not there");
+  }
 }
 
 // The order of the file.
@@ -135,11 +140,12 @@ void BoardImpl::restore(SnapshotSource& source) {
 }
 
 void BoardImpl::restore_records(SnapshotRecords& records) {
+  check_records(records, devices_.size());
   for (RangeRecord& range : records.ranges) {
     range.memory = Allocation::make_at(devices_.at(static_cast<size_t>(range.device)).memory,
                                        range.address, range.bytes, range.label);
     if (!range.memory) {
-      throw spec::ArchiveError("two ranges of HBM lie in one place");
+      throw spec::ArchiveError("a range of HBM lies outside, or where another one does");
     }
   }
   // The ids of programs that nobody named are given back before others get them.
@@ -151,7 +157,11 @@ void BoardImpl::restore_records(SnapshotRecords& records) {
     record.program = restore_program(record, records);
     programs_.push_back(record.program);
     for (const ProgramRecord::Part& part : record.parts) {
-      owned[static_cast<size_t>(part.device)][part.id] = true;
+      const auto device = static_cast<size_t>(part.device);
+      if (!devices_[device].program_used[part.id] || owned[device][part.id]) {
+        throw spec::ArchiveError("two programs have one number on a core, or none");
+      }
+      owned[device][part.id] = true;
     }
   }
   for (const Device& device : devices_) {
@@ -165,8 +175,19 @@ void BoardImpl::restore_records(SnapshotRecords& records) {
 
 std::shared_ptr<LoadedProgram> BoardImpl::restore_program(const ProgramRecord& record,
                                                           const SnapshotRecords& records) {
-  auto program = std::make_shared<LoadedProgram>(
-      std::make_shared<exe::ExecutableT>(exe::read_executable(record.executable)), record.devices);
+  std::shared_ptr<exe::ExecutableT> executable;
+  try {
+    executable = std::make_shared<exe::ExecutableT>(exe::read_executable(record.executable));
+    check_program(record, *executable, records);
+    place_of(*executable, record.names[0], record.devices);
+    need_same(executable->board_hash == hash_, "board",
+              fmt::format("hash {:016x}", executable->board_hash), fmt::format("{:016x}", hash_));
+  } catch (const exe::ExecutableError& error) {
+    throw spec::ArchiveError(error.what());
+  } catch (const Error& error) {
+    throw spec::ArchiveError(error.message());
+  }
+  auto program = std::make_shared<LoadedProgram>(executable, record.devices);
   program->last_use = record.last_use;
   if (record.parts.empty()) {
     return program;

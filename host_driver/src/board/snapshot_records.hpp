@@ -8,11 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "exe/executable.hpp"
 #include "file/archive.hpp"
 #include "src/board/operation.hpp"
 #include "tpu/board.hpp"
 
 namespace tpu::driver {
+
+/// A type of elements: the numbers of those that there are have a gap.
+void visit_dtype(spec::Archive& archive, DType& dtype);
 
 struct RangeRecord {
   int device = 0;
@@ -34,7 +38,9 @@ struct BufferRecord {
   std::vector<uint32_t> parts;  ///< memory of all owners
 
   void visit_state(spec::Archive& archive) {
-    archive(device, dtype, shape, by_owners, owned, memory, parts);
+    archive(device);
+    visit_dtype(archive, dtype);
+    archive(shape, by_owners, owned, memory, parts);
   }
 };
 
@@ -46,8 +52,9 @@ struct ArrayRecord {
   std::vector<BufferRecord> parts;
 
   void visit_state(spec::Archive& archive) {
-    archive(name, dtype, shape, layout.local, layout.offsets, layout.replicated, layout.terms,
-            parts);
+    archive(name);
+    visit_dtype(archive, dtype);
+    archive(shape, layout.local, layout.offsets, layout.replicated, layout.terms, parts);
   }
 };
 
@@ -82,6 +89,13 @@ struct SnapshotRecords {
     archive(ranges, programs, arrays, note_names, note_texts);
   }
 };
+
+/// Of what was loaded, before anything is made of it: every number that names a device, a range or
+/// an owner does so, and every range has the bytes of what lies there. Throws ArchiveError.
+void check_records(const SnapshotRecords& records, size_t devices);
+/// The same of a program's parts: those of its executable.
+void check_program(const ProgramRecord& record, const exe::ExecutableT& exe,
+                   const SnapshotRecords& records);
 
 /// Makes records of objects.
 class SnapshotCollector {
