@@ -7,23 +7,17 @@
 #include <set>
 
 #include "asm/text.hpp"
+#include "exe/code_text.hpp"
 #include "tpu/spec/program_image.h"
 
 namespace tpu::compiler {
 
 namespace {
 
-using text::print_field;
+using exe::command_info;
+using exe::field_is_zero;
+using exe::print_field;
 using text::quote;
-
-const spec::CommandInfo* command_info(uint8_t opcode) {
-  for (const spec::CommandInfo& c : spec::kCommands) {
-    if (static_cast<uint8_t>(c.opcode) == opcode) {
-      return &c;
-    }
-  }
-  return nullptr;
-}
 
 template <typename Number>
 std::string list(const std::vector<Number>& v) {
@@ -173,7 +167,7 @@ class Disassembler {
       }
       const auto op = static_cast<uint8_t>(code_[at]);
       if (op >= 32) {
-        scalar(read<spec::ScalarInsn>(at));
+        scalar(at, read<spec::ScalarInsn>(at));
         at += 8;
       } else {
         at += command(at);
@@ -181,27 +175,16 @@ class Disassembler {
     }
   }
 
-  void scalar(const spec::ScalarInsn& i) {
+  // Errors, traces and waves name statements by their words.
+  void statement(size_t at, const std::string& text) {
+    line("  " + text + "  ; word " + std::to_string(at / 8));
+  }
+
+  void scalar(size_t at, const spec::ScalarInsn& i) {
     if (i.op - 32u >= spec::kScalarInsns.size()) {
       throw Error("unknown scalar opcode " + std::to_string(i.op));
     }
-    const spec::ScalarInfo& info = spec::kScalarInsns[i.op - 32u];
-    std::string s = "  " + std::string(info.name);
-    std::string_view form = info.form;
-    for (bool first = true; !form.empty(); first = false) {
-      const size_t comma = std::min(form.find(','), form.size());
-      const std::string_view f = form.substr(0, comma);
-      form.remove_prefix(std::min(comma + 1, form.size()));
-      s += first ? " " : ", ";
-      if (f == "imm") {
-        s += std::to_string(i.imm);
-      } else if (f == "target") {
-        s += "L" + std::to_string(i.imm);
-      } else {
-        s += "r" + std::to_string(f == "rd" ? i.rd : f == "rs1" ? i.rs1 : i.rs2);
-      }
-    }
-    line(s);
+    statement(at, exe::print_scalar(i));
   }
 
   size_t command(size_t at) {
@@ -211,28 +194,10 @@ class Disassembler {
         size_t{head.words} * 8 < static_cast<size_t>(info.bytes)) {
       throw Error("the command at word " + std::to_string(at / 8) + " has an impossible head");
     }
-    const std::byte* base = code_ + at;
-    std::string s = "  " + std::string(spec::kQueueNames[head.queue]) + "." +
-                    std::string(info.name) + " op=" + std::to_string(head.op_id);
-    if (head.flags != 0) {
-      s += " flags=" + text::print_flags(head.flags, info.flags);
-    }
-    for (const spec::Wait& w : head.wait) {
-      s += w.valid() ? " wait=" + text::print_wait(w) : "";
-    }
-    for (const spec::Signal& g : head.signal) {
-      s += g.valid() ? " signal=" + text::print_signal(g) : "";
-    }
     const bool vpu = info.opcode == spec::Opcode::kVpuKernel;
-    for (int i = 0; i < info.field_count; ++i) {
-      const spec::FieldInfo& f = info.fields[i];
-      if (vpu && f.name == "program") {
-        s += " program=@" + programs_.at(read<spec::VpuKernelCommand>(at).program);
-      } else if (!(vpu && f.name == "accesses") && !text::field_is_zero(f, base)) {
-        s += " " + std::string(f.name) + "=" + print_field(f, base);
-      }
-    }
-    line(s);
+    statement(
+        at, exe::print_command(code_ + at, info,
+                               vpu ? programs_.at(read<spec::VpuKernelCommand>(at).program) : ""));
     if (vpu) {
       accesses(at);
     }
@@ -243,10 +208,10 @@ class Disassembler {
     const auto c = read<spec::VpuKernelCommand>(at);
     for (size_t i = 0; i < c.accesses; ++i) {
       const auto a = read<spec::VpuAccess>(at + sizeof(c) + i * sizeof(spec::VpuAccess));
-      std::string s = "  .access addr=" + text::print_address(a.addr);
+      std::string s = "  .access addr=" + exe::print_address(a.addr);
       for (const spec::FieldInfo& f : text::kAccessFields) {
         const auto* base = reinterpret_cast<const std::byte*>(&a);
-        if (!text::field_is_zero(f, base)) {
+        if (!field_is_zero(f, base)) {
           s += " " + std::string(f.name) + "=" + print_field(f, base);
         }
       }

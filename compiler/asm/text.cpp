@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "exe/code_text.hpp"
 #include "file/near_names.hpp"
 
 namespace tpu::compiler::text {
@@ -16,59 +17,17 @@ namespace {
 
 [[noreturn]] void fail(const std::string& what) { throw Error(what); }
 
-size_t scalar_size(FieldType t) {
-  switch (t) {
-    case FieldType::kU8:
-    case FieldType::kI8:
-      return 1;
-    case FieldType::kU16:
-    case FieldType::kI16:
-      return 2;
-    case FieldType::kU32:
-    case FieldType::kI32:
-      return 4;
-    case FieldType::kU64:
-    case FieldType::kI64:
-      return 8;
-    case FieldType::kAddr:
-      return sizeof(spec::Addr);
-    default:
-      fail("a field type that has no text form");
-  }
-}
-
-bool is_signed(FieldType t) {
-  return t == FieldType::kI8 || t == FieldType::kI16 || t == FieldType::kI32 ||
-         t == FieldType::kI64;
-}
-
-std::string print_scalar(FieldType t, const std::byte* p) {
-  if (t == FieldType::kAddr) {
-    spec::Addr a;
-    std::memcpy(&a, p, sizeof a);
-    return print_address(a);
-  }
-  const size_t bytes = scalar_size(t);
-  uint64_t v = 0;
-  std::memcpy(&v, p, bytes);
-  if (is_signed(t)) {
-    const auto shift = static_cast<int>(64 - 8 * bytes);
-    return std::to_string(static_cast<int64_t>(v << shift) >> shift);
-  }
-  return std::to_string(v);
-}
-
 void parse_scalar(FieldType t, std::string_view s, std::byte* p) {
   if (t == FieldType::kAddr) {
     const spec::Addr a = parse_address(s);
     std::memcpy(p, &a, sizeof a);
     return;
   }
-  const size_t bytes = scalar_size(t);
+  const size_t bytes = exe::scalar_bytes(t);
   const int64_t v = parse_number(s);
   if (bytes < 8) {
     const int64_t top = int64_t{1} << (8 * bytes);
-    const bool fits = is_signed(t) ? v >= -top / 2 && v < top / 2 : v >= 0 && v < top;
+    const bool fits = exe::is_signed(t) ? v >= -top / 2 && v < top / 2 : v >= 0 && v < top;
     if (!fits) {
       fail("value " + std::string(s) + " does not fit into " + std::to_string(bytes) + " bytes");
     }
@@ -93,7 +52,6 @@ int64_t in_range(std::string_view s, int64_t limit, std::string_view what) {
   return parse_range(s, 0, limit - 1, what);
 }
 
-// Insertions, deletions and changes of one letter that make `a` to `b`.
 }  // namespace
 
 std::string quote(std::string_view s) {
@@ -138,19 +96,6 @@ std::string parse_string(std::string_view s) {
   return out;
 }
 
-std::string print_address(const spec::Addr& a) {
-  std::string out = a.space < spec::kSpaceCount ? std::string(spec::kSpaceNames[a.space])
-                                                : std::to_string(a.space);
-  if (a.space == static_cast<uint8_t>(spec::Space::kHbm) || a.slot != 0) {
-    out += "[" + std::to_string(a.slot) + "]";
-  }
-  out += (a.offset < 0 ? "" : "+") + std::to_string(a.offset);
-  if (a.reg != 0) {
-    out += "+r" + std::to_string(a.reg);
-  }
-  return out;
-}
-
 spec::Addr parse_address(std::string_view s) {
   spec::Addr a{};
   size_t i = s.find_first_of("[+-");
@@ -179,29 +124,6 @@ spec::Addr parse_address(std::string_view s) {
   return a;
 }
 
-bool field_is_zero(const FieldInfo& f, const std::byte* base) {
-  const size_t bytes = scalar_size(f.type) * static_cast<size_t>(f.count);
-  for (size_t i = 0; i < bytes; ++i) {
-    if (base[static_cast<size_t>(f.offset) + i] != std::byte{0}) {
-      return false;
-    }
-  }
-  return true;
-}
-
-std::string print_field(const FieldInfo& f, const std::byte* base) {
-  const std::byte* p = base + f.offset;
-  if (f.count == 1) {
-    return print_scalar(f.type, p);
-  }
-  std::string out = "[";
-  for (int i = 0; i < f.count; ++i) {
-    out += (i == 0 ? "" : ",") +
-           print_scalar(f.type, p + scalar_size(f.type) * static_cast<size_t>(i));
-  }
-  return out + "]";
-}
-
 void parse_field(const FieldInfo& f, std::string_view value, std::byte* base) {
   std::byte* p = base + f.offset;
   if (f.count == 1) {
@@ -217,19 +139,8 @@ void parse_field(const FieldInfo& f, std::string_view value, std::byte* base) {
          std::to_string(list.size()));
   }
   for (size_t i = 0; i < list.size(); ++i) {
-    parse_scalar(f.type, list[i], p + scalar_size(f.type) * i);
+    parse_scalar(f.type, list[i], p + exe::scalar_bytes(f.type) * i);
   }
-}
-
-std::string print_flags(uint8_t flags, std::span<const std::string_view> names) {
-  std::string out;
-  for (size_t bit = 0; bit < names.size(); ++bit) {
-    if ((flags >> bit & 1) != 0) {
-      out += (out.empty() ? "" : "+") + std::string(names[bit]);
-    }
-  }
-  const unsigned rest = flags & ~((1u << names.size()) - 1);
-  return rest == 0 ? out : out + (out.empty() ? "" : "+") + std::to_string(rest);
 }
 
 uint8_t parse_flags(std::string_view s, std::span<const std::string_view> names) {
@@ -246,15 +157,6 @@ uint8_t parse_flags(std::string_view s, std::span<const std::string_view> names)
     }
   }
   return static_cast<uint8_t>(flags);
-}
-
-std::string print_wait(const spec::Wait& w) {
-  return std::to_string(w.sem) + ":" + std::to_string(w.value) + (w.take() ? ":take" : "");
-}
-
-std::string print_signal(const spec::Signal& s) {
-  return std::to_string(s.sem) + ":" + std::to_string(s.value) +
-         (s.remote() ? ":r" + std::to_string(s.peer_reg) : "");
 }
 
 spec::Wait parse_wait(std::string_view s) {

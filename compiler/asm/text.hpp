@@ -19,20 +19,10 @@ inline constexpr std::string_view kSections[9] = {"pre",    "enter0", "enter1", 
 
 std::string quote(std::string_view s);  // with \" \\ \n and \xNN escapes
 
-std::string print_address(const spec::Addr& a);  // "hbm[3]+64+r5", "vmem+0", "none+12"
+// What exe/code_text.hpp prints, back to values.
 spec::Addr parse_address(std::string_view s);
-
-// Value of one field of a struct in memory, and back; arrays are "[a,b]".
-bool field_is_zero(const spec::FieldInfo& f, const std::byte* base);
-std::string print_field(const spec::FieldInfo& f, const std::byte* base);
 void parse_field(const spec::FieldInfo& f, std::string_view value, std::byte* base);
-
-// Flags of a command by name, joined by '+': "accumulate+rhs_transposed"; bits without a name, or
-// all of them, as a number.
-std::string print_flags(uint8_t flags, std::span<const std::string_view> names);
 uint8_t parse_flags(std::string_view s, std::span<const std::string_view> names);
-std::string print_wait(const spec::Wait& w);      // "3:1:take"
-std::string print_signal(const spec::Signal& s);  // "3:1", "3:1:r2" when remote
 spec::Wait parse_wait(std::string_view s);
 spec::Signal parse_signal(std::string_view s);
 

@@ -372,7 +372,7 @@ TEST_F(Cli, ObjdumpListsAProgram) {
             std::string::npos)
       << out_;
   EXPECT_NE(out_.find("op 0: dot_general at model.py:42"), std::string::npos);
-  EXPECT_NE(out_.find("halt"), std::string::npos);
+  EXPECT_NE(out_.find("halt  ; word "), std::string::npos);
   EXPECT_EQ(call({"objdump", path("x.npy")}), 1);
 }
 

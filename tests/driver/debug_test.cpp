@@ -133,6 +133,11 @@ TEST_F(Debug, FindsAFlippedBitInAKernelOfAResidualBlock) {
     const size_t at = found.text.find("the first op that differs: on core 0, ");
     ASSERT_NE(at, std::string::npos) << i << ": " << found.text;
     EXPECT_THAT(behind(found.text.substr(at), "> %"), HasSubstr(" = " + all[i].op)) << i;
+    // The command's statement, as the listing has it.
+    const std::string word = std::to_string(std::stoul(behind(found.text.substr(at), " at word ")));
+    const size_t shown = found.text.find('\n', found.text.find(" at word ", at)) + 1;
+    const std::string statement = found.text.substr(shown, found.text.find('\n', shown) - shown);
+    EXPECT_THAT(all[i].listing, HasSubstr(statement.substr(4) + "  ; word " + word + "\n")) << i;
   }
 }
 

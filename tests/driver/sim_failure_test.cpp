@@ -75,6 +75,21 @@ TEST_F(SimFailure, FaultsHaveTheCoresOwnWordsAndWhereItsHartStands) {
   }
 }
 
+// Of the program: what it refused, and the words by which the listing names statements.
+TEST_F(SimFailure, FaultsShowTheStatementBetweenItsNeighbours) {
+  const auto error = expect_fault(changed("dst=hbm[1]+0", "dst=hbm[1]+64"), "SLOT_RANGE");
+  ASSERT_NE(error, nullptr);
+  const std::string text = error->message();
+  const size_t before = text.find("\n  word 0: dma_in.dma op=");
+  const size_t here = text.find("\n> word ");
+  const size_t behind = text.find("\n  word 42: swait r1, r0, 1", here);
+  EXPECT_LT(before, here) << text;
+  EXPECT_LT(here, behind) << text;
+  EXPECT_NE(behind, std::string::npos) << text;
+  EXPECT_NE(text.find("dma_out.dma", here), std::string::npos) << text;
+  EXPECT_NE(text.find("dst=hbm[1]+64", here), std::string::npos) << text;
+}
+
 TEST_F(SimFailure, AccessOutsideOfVmemNamesIt) {
   expect_fault(changed("dst=vmem+0", "dst=vmem+16777215"), "VMEM_RANGE");
 }

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "exe/code_text.hpp"
 #include "files/refuse.hpp"
 #include "tpu/spec/isa.hpp"
 
@@ -162,6 +163,9 @@ std::string command_text(const spec::LoggedCommand& command, const exe::Executab
   }
   text += command.done == 0 ? fmt::format(", cycle {} to no end", command.start)
                             : fmt::format(", cycles {} to {}", command.start, command.done);
+  for (const exe::CodeLine& line : exe::code_around(program, command.pc, 0)) {
+    text += "\n      " + line.text;
+  }
   text += command.operands.empty() ? "" : "\n     ";
   for (const spec::OperandRange& operand : command.operands) {
     text += operand_text(operand);

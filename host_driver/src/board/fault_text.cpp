@@ -6,6 +6,7 @@
 #include <array>
 #include <memory>
 
+#include "exe/code_text.hpp"
 #include "src/board/operation.hpp"
 #include "tpu/spec/fault_regs.hpp"
 #include "tpu/spec/isa.hpp"
@@ -302,6 +303,34 @@ ErrorPlace op_place(const exe::ExecutableT& program, uint32_t op_id, int device)
   return place;
 }
 
+namespace {
+
+// The statement where the fault was raised, between its neighbours; empty where the fault is of no
+// statement.
+std::string statements_text(const tpu_fault_record_t& record, const exe::ExecutableT& program) {
+  switch (record.code) {
+    case TPU_FAULT_NONE:
+    case TPU_FAULT_PEER_LOST:
+    case TPU_FAULT_HOST_DMA:
+    case TPU_FAULT_FW_TRAP:
+    case TPU_FAULT_LINK_DOWN:
+    case TPU_FAULT_GANG_MISMATCH:
+    case TPU_FAULT_HOST_ABORT:
+    case TPU_FAULT_NOT_STARTED:
+      return {};
+    default:
+      break;
+  }
+  std::string text;
+  for (const exe::CodeLine& line : exe::code_around(program, record.pc, 1)) {
+    text +=
+        fmt::format("\n{} word {}: {}", line.word == record.pc ? ">" : " ", line.word, line.text);
+  }
+  return text;
+}
+
+}  // namespace
+
 std::shared_ptr<const Error> fault_error(const tpu_fault_record_t& record,
                                          const exe::ExecutableT& program, int device,
                                          const std::string& stall_text,
@@ -314,6 +343,7 @@ std::shared_ptr<const Error> fault_error(const tpu_fault_record_t& record,
     told.code = TPU_FAULT_DEADLOCK;  // the driver took it off because nothing was in flight
   }
   std::string text = fmt::format("{}: {}", program.name, record_text(told, trap_place)) + core_text;
+  text += statements_text(told, program);
   if (!stall_text.empty()) {
     text += "\nwho waits for whom:\n" + stall_text;
   }

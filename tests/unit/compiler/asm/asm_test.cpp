@@ -10,6 +10,7 @@
 #include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
 #include "compile.hpp"
+#include "exe/code_text.hpp"
 #include "import/import.hpp"
 #include "untimed_core.hpp"
 
@@ -46,19 +47,19 @@ TEST(Assembler, CoresRoundTrip) {
   EXPECT_EQ(exe::write_executable(e), exe::write_executable(assemble(text, "again", board)));
 }
 
-// The code block "asm" of the manual page.
-std::string manual_example() {
+// A code block "asm" of the manual page; `program`: its name.
+std::string manual_example(const std::string& program) {
   std::ifstream in(TPU_ASSEMBLER_MANUAL);
   const std::string text((std::istreambuf_iterator<char>(in)), {});
   const std::string open = "```asm\n";
-  const size_t from = text.find(open) + open.size();
+  const size_t from = text.find(open + ".program \"" + program + "\"") + open.size();
   return text.substr(from, text.find("```", from) - from);
 }
 
 TEST(Assembler, ExampleOfTheManualRuns) {
   const spec::BoardParams board = spec::load_board("v3_8");
-  const exe::ExecutableT e =
-      exe::read_executable(exe::write_executable(assemble(manual_example(), "axpy.s", board)));
+  const exe::ExecutableT e = exe::read_executable(
+      exe::write_executable(assemble(manual_example("axpy"), "axpy.s", board)));
   EXPECT_EQ(e.hbm_bytes, 16000u);
   test::UntimedMachine machine(e, board);
   std::vector<float> x(2000);
@@ -74,6 +75,29 @@ TEST(Assembler, ExampleOfTheManualRuns) {
   for (size_t i = 0; i < x.size(); ++i) {
     ASSERT_EQ(y[i], 2 * x[i] + 1) << i;
   }
+}
+
+// What errors and traces call "word 73" can be found in the listing, and read again.
+TEST(Disassembler, StatementsHaveTheirWords) {
+  const spec::BoardParams board = spec::load_board("v3_8");
+  const exe::ExecutableT e = assemble(manual_example("axpy"), "axpy.s", board);
+  const std::string text = disassemble(e);
+  EXPECT_NE(text.find("  li r5, 0  ; word 0\n  li r6, 8000  ; word 1\nL2:\n  dma_in.dma"),
+            std::string::npos)
+      << text;
+  const std::vector<exe::CodeLine> lines = exe::code_around(e, 2, 1);
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[0].word, 1U);
+  EXPECT_EQ(lines[0].text, "li r6, 8000");
+  EXPECT_EQ(lines[1].word, 2U);
+  EXPECT_EQ(lines[1].text.substr(0, 31), "dma_in.dma op=0 signal=0:1 src=");
+  EXPECT_EQ(lines[2].text.substr(0, 19), "vpu.vpu_kernel op=0");
+  for (const exe::CodeLine& line : exe::code_around(e, 0, 100)) {
+    const std::string listed = "  " + line.text + "  ; word " + std::to_string(line.word) + "\n";
+    EXPECT_NE(text.find(listed), std::string::npos) << listed;
+  }
+  EXPECT_TRUE(exe::code_around(e, 3, 1).empty());     // inside of a command
+  EXPECT_TRUE(exe::code_around(e, 9999, 1).empty());  // behind the code
 }
 
 TEST(Assembler, BoardWithoutHashIsTheBoardAssembledFor) {
