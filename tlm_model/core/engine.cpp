@@ -139,7 +139,7 @@ bool Engine::waits_met(const QueuedCommand& queued) {
       info.semaphore = wait.sem;
       info.wanted = wait.value;
       info.value = sem_port->value(wait.sem);
-      fault_port->raise(info, "semaphore " + std::to_string(wait.sem) + " has two waiting queues");
+      fault_port->raise(info, two_waiters_text(wait.sem, sem_port->waiter(wait.sem), unit_));
       return false;
     }
     if (sem_port->value(wait.sem) < wait.value) {

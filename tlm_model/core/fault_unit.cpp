@@ -21,6 +21,18 @@ FaultInfo fault_of(const DecodedCommand& command, uint16_t code, int unit) {
   return info;
 }
 
+std::string two_waiters_text(uint32_t semaphore, int first, int unit) {
+  const auto name = [](int number) {
+    return number == kSequencerUnit ? std::string("sequencer")
+                                    : std::string(spec::kQueueNames[static_cast<size_t>(number)]);
+  };
+  return name(unit) + " waits for semaphore " + std::to_string(semaphore) + ", for which " +
+         name(first) +
+         " waits or has waited: a semaphore has one waiting queue for the whole program; signal "
+         "another semaphore for " +
+         name(unit);
+}
+
 FaultUnit::FaultUnit(sc_core::sc_module_name name, uint32_t core_id, const LaunchState& launch,
                      Heads heads, CoreProbe& probe, std::function<void()> on_fault)
     : RegisterBlock(name),

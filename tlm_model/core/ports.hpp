@@ -64,8 +64,10 @@ class CommandQueueIf : public virtual sc_core::sc_interface {
 class SemaphoreIf : public virtual sc_core::sc_interface {
  public:
   virtual uint32_t value(uint32_t semaphore) const = 0;
-  // Names `unit` as the one that waits for this semaphore in this program; false if another does.
+  // Names `unit` as the one that waits for this semaphore in this program; false if another does,
+  // or has done.
   virtual bool claim(uint32_t semaphore, int unit) = 0;
+  virtual int waiter(uint32_t semaphore) const = 0;  // the unit that was named; below 0: none
   // Notifies `wake` when the value is at least `wanted`. One waiter a semaphore; replaced by the
   // next call.
   virtual void wake_when(uint32_t semaphore, uint32_t wanted, sc_core::sc_event& wake) = 0;
@@ -92,6 +94,9 @@ struct FaultInfo {
 
 // Of a command: its place and op.
 FaultInfo fault_of(const DecodedCommand& command, uint16_t code, int unit = kSequencerUnit);
+
+// For people, of FAULT_SEM_TWO_WAITERS: `unit` waits for a semaphore that `first` has claimed.
+std::string two_waiters_text(uint32_t semaphore, int first, int unit);
 
 class FaultIf : public virtual sc_core::sc_interface {
  public:

@@ -31,6 +31,7 @@ class Semaphores : public RegisterBlock, public SemaphoreIf {
 
   uint32_t value(uint32_t semaphore) const override { return entries_[semaphore].value; }
   bool claim(uint32_t semaphore, int unit) override;
+  int waiter(uint32_t semaphore) const override { return entries_[semaphore].waiter; }
   void wake_when(uint32_t semaphore, uint32_t wanted, sc_core::sc_event& wake) override;
   void take(uint32_t semaphore, uint32_t amount) override;
   void add(uint32_t semaphore, uint32_t amount) override;

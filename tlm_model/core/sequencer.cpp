@@ -166,8 +166,9 @@ bool Sequencer::execute_timed(const ProgramItem& item, uint64_t now) {
       break;
     case Op::kSwait:
       if (!parts_.semaphores->claim(insn.rs1, kSequencerUnit)) {
-        scalar_fault(TPU_FAULT_SEM_TWO_WAITERS, insn.rs1,
-                     "semaphore " + std::to_string(insn.rs1) + " has two waiting queues");
+        scalar_fault(
+            TPU_FAULT_SEM_TWO_WAITERS, insn.rs1,
+            two_waiters_text(insn.rs1, parts_.semaphores->waiter(insn.rs1), kSequencerUnit));
         return false;
       }
       if (parts_.semaphores->value(insn.rs1) < amount) {

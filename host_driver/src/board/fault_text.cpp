@@ -34,7 +34,7 @@ constexpr std::array<FaultName, 22> kFaults = {
      {"ILLEGAL_INSN", "unknown instruction, or pc outside of the program"},
      {"SEM_OVERFLOW", "semaphore above its range"},
      {"SEM_NONZERO_AT_END", "a semaphore is not zero at the end of the program"},
-     {"SEM_TWO_WAITERS", "two queues wait on one semaphore"},
+     {"SEM_TWO_WAITERS", "a second queue waits for a semaphore"},
      {"REMOTE_STRAY", "remote write or signal of an unknown gang"},
      {"WATCHDOG", "no progress for the time of the watchdog"},
      {"DEADLOCK", "nothing is in flight and the program is not done"},

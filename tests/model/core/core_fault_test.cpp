@@ -179,6 +179,26 @@ TEST_F(CoreFault, SemaphoreRules) {
   two.halt();
   run(two);
   expect_fault(TPU_FAULT_SEM_TWO_WAITERS, Queue::kXlu);
+  EXPECT_NE(bench.cores[0]->fault().text().find(
+                "xlu waits for semaphore 6, for which vpu waits or has waited: a semaphore has one "
+                "waiting queue for the whole program; signal another semaphore for xlu"),
+            std::string::npos)
+      << bench.cores[0]->fault().text();
+
+  ProgramBuilder later;  // the wait of the first is over
+  later.nop(Queue::kDmaIn, Sync().signal(6, 1));
+  later.nop(Queue::kVpu, Sync().wait(6).signal(7, 1));
+  later.scalar(spec::ScalarOp::kSwait, 0, 7, 0, 1);
+  later.scalar(spec::ScalarOp::kSsignal, 0, 6, 0, 1);
+  later.scalar(spec::ScalarOp::kSwait, 0, 6, 0, 1);
+  later.halt();
+  run(later);
+  expect_fault(TPU_FAULT_SEM_TWO_WAITERS);
+  EXPECT_NE(bench.cores[0]->fault().text().find(
+                "sequencer waits for semaphore 6, for which vpu waits or has waited"),
+            std::string::npos)
+      << bench.cores[0]->fault().text();
+  bench.write32(0, CoreBench::kSem, spec::sem::kClear, 1);
 
   ProgramBuilder overflow;  // up to the limit, and one beyond
   overflow.scalar(spec::ScalarOp::kSsignal, 0, 7, 0, spec::sem::kLimit);

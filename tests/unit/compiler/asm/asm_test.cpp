@@ -4,7 +4,9 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <random>
+#include <set>
 
 #include "asm/assembler.hpp"
 #include "asm/disassembler.hpp"
@@ -75,6 +77,21 @@ TEST(Assembler, ExampleOfTheManualRuns) {
   for (size_t i = 0; i < x.size(); ++i) {
     ASSERT_EQ(y[i], 2 * x[i] + 1) << i;
   }
+}
+
+// Each semaphore has one waiting queue; nobody waits for ever.
+TEST(Assembler, TheManualsExampleOfTwoWaitingQueuesRuns) {
+  const spec::BoardParams board = spec::load_board("v3_8");
+  const exe::ExecutableT e = assemble(manual_example("two_readers"), "two_readers.s", board);
+  test::UntimedMachine(e, board).run();
+  std::map<int, std::set<std::string>> waiting;
+  for (const exe::CodeLine& line : exe::code_around(e, 0, 100)) {
+    for (size_t at = line.text.find("wait="); at != std::string::npos;
+         at = line.text.find("wait=", at + 1)) {
+      waiting[std::stoi(line.text.substr(at + 5))].insert(line.text.substr(0, line.text.find('.')));
+    }
+  }
+  EXPECT_EQ(waiting, (std::map<int, std::set<std::string>>{{0, {"vpu"}}, {1, {"xlu"}}}));
 }
 
 // What errors and traces call "word 73" can be found in the listing, and read again.
