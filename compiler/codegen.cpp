@@ -14,7 +14,6 @@
 #include "program/encode.hpp"
 #include "program/estimate.hpp"
 #include "program/semaphores.hpp"
-#include "tpu/spec/rings.h"
 #include "vpu/vpu_gen.hpp"
 
 namespace tpu::compiler {
@@ -122,14 +121,6 @@ void check_format(const Module& module) {
   }
 }
 
-void check_slots(const Listing& listing) {
-  if (listing.slots.size() > TPU_MAX_SLOTS) {
-    throw HbmExhausted("the program needs " + std::to_string(listing.slots.size()) +
-                       " binding slots (arguments, results and constants), a launch has " +
-                       std::to_string(TPU_MAX_SLOTS) + "; join small arrays to larger ones");
-  }
-}
-
 void own(exe::TensorT& tensor, const ShardedState& state, const Module& module) {
   int64_t elements = 1;
   for (const int64_t d : tensor.local_dims) {
@@ -141,19 +132,18 @@ void own(exe::TensorT& tensor, const ShardedState& state, const Module& module) 
   }
 }
 
-void add_parameters(exe::ExecutableT& e, const Module& module) {
+void add_parameters(exe::ExecutableT& e, const Module& module,
+                    const std::vector<int>& result_slots) {
   const Function& main = *module.main;
   const Op* ret = main.body.terminator();
-  const auto args = main.body.args.size();
-  for (size_t i = 0; i < args; ++i) {
+  for (size_t i = 0; i < main.body.args.size(); ++i) {
     e.args.push_back(tensor(module, host_type(main.args[i]), main.body.args[i]->type,
                             main.args[i].sharding, main.args[i].name, static_cast<int>(i)));
     e.args.back()->donated_to = main.args[i].alias_result;
   }
   for (size_t i = 0; i < ret->operands.size(); ++i) {
     e.results.push_back(tensor(module, host_type(main.results[i]), ret->operands[i]->type,
-                               main.results[i].sharding, main.results[i].name,
-                               static_cast<int>(args + i)));
+                               main.results[i].sharding, main.results[i].name, result_slots[i]));
   }
 }
 
@@ -163,9 +153,8 @@ void add_slots(exe::ExecutableT& e, const Listing& listing) {
     slot->kind = s.kind;
     slot->bytes = s.bytes;
     slot->index = s.index;
-    slot->alias_of = s.alias_of;
     e.slots.push_back(std::move(slot));
-    e.hbm_bytes += s.alias_of < 0 ? s.bytes : 0;
+    e.hbm_bytes += s.bytes;
   }
 }
 
@@ -289,8 +278,6 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   insert_semaphores(listing, emitted.first_remote_semaphore, [&](double done) {
     tell(options, "semaphores", kSemaphoresBegin + (kEncodeBegins - kSemaphoresBegin) * done);
   });
-  check_slots(listing);
-
   tell(options, "image", kEncodeBegins);
   exe::ExecutableT e;
   e.name = module.name;
@@ -304,7 +291,7 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   info.cores = e.partitions;
   info.board_hash = e.board_hash;
   e.image = bytes_of(encode_image(listing, info));
-  add_parameters(e, module);
+  add_parameters(e, module, emitted.result_slots);
   add_slots(e, listing);
   if (e.hbm_bytes > static_cast<uint64_t>(board.hbm.gib_per_core) << 30) {
     throw Error("the program needs " + std::to_string(e.hbm_bytes) + " bytes of HBM, a core has " +

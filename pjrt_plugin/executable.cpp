@@ -112,10 +112,17 @@ uint64_t bytes_of(const std::vector<std::unique_ptr<exe::SlotT>>& slots, exe::Sl
   return bytes;
 }
 
-uint64_t alias_bytes(const exe::ExecutableT& program) {
-  uint64_t bytes = 0;
-  for (const auto& slot : program.slots) {
-    bytes += slot->kind == exe::SlotKind::result && slot->alias_of >= 0 ? slot->bytes : 0;
+struct ResultBytes {
+  uint64_t all = 0;
+  uint64_t donated = 0;  // of them in the memory of arguments
+};
+
+ResultBytes result_bytes(const exe::ExecutableT& program) {
+  ResultBytes bytes;
+  for (const auto& result : program.results) {
+    const exe::SlotT& slot = *program.slots[result->slot];
+    bytes.all += slot.bytes;
+    bytes.donated += slot.kind == exe::SlotKind::argument ? slot.bytes : 0;
   }
   return bytes;
 }
@@ -224,8 +231,9 @@ void call(PJRT_Executable_GetCompiledMemoryStats_Args& args) {
   answer.generated_code_size_in_bytes = static_cast<int64_t>(exe.image.size());
   answer.argument_size_in_bytes =
       static_cast<int64_t>(bytes_of(exe.slots, exe::SlotKind::argument));
-  answer.output_size_in_bytes = static_cast<int64_t>(bytes_of(exe.slots, exe::SlotKind::result));
-  answer.alias_size_in_bytes = static_cast<int64_t>(alias_bytes(exe));
+  const ResultBytes results = result_bytes(exe);
+  answer.output_size_in_bytes = static_cast<int64_t>(results.all);
+  answer.alias_size_in_bytes = static_cast<int64_t>(results.donated);
   answer.temp_size_in_bytes = static_cast<int64_t>(bytes_of(exe.slots, exe::SlotKind::scratch) +
                                                    bytes_of(exe.slots, exe::SlotKind::constant));
   answer.peak_memory_in_bytes = static_cast<int64_t>(exe.hbm_bytes);

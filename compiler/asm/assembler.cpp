@@ -140,7 +140,7 @@ class Assembler {
     }
     uint64_t bytes = 0;
     for (const auto& s : exe_.slots) {
-      bytes += s->alias_of < 0 ? s->bytes : 0;
+      bytes += s->bytes;
     }
     exe_.hbm_bytes = hbm_bytes_ < 0 ? bytes : static_cast<uint64_t>(hbm_bytes_);
     return std::move(exe_);
@@ -208,7 +208,6 @@ class Assembler {
     s->kind = static_cast<exe::SlotKind>(kind);
     s->bytes = d.number64("bytes");
     s->index = d.number32("index", count_[kind]++);
-    s->alias_of = static_cast<int32_t>(d.number("alias_of", -1, -1, INT32_MAX));
     exe_.slots.push_back(std::move(s));
   }
 

@@ -4,7 +4,7 @@
 //   .program "add"                            name of the executable
 //   .partitions 1                             cores that run it together; cores=[5]: these ones
 //   .slot argument bytes=512                  binding slots, in order
-//   .slot result bytes=512 alias_of=0
+//   .slot result bytes=512
 //   .arg "x" elem=f32 global=[128] slot=0     local and offsets default to the whole array
 //   .result "y" elem=f32 global=[128] slot=1
 //   .op "add" file="model.py" line=3          what `op=` of a command refers to

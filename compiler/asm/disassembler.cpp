@@ -118,8 +118,7 @@ class Disassembler {
          (exe_.cores.empty() ? "" : " cores=" + list(exe_.cores)));
     for (const auto& s : exe_.slots) {
       line(std::string(".slot ") + exe::EnumNameSlotKind(s->kind) +
-           " bytes=" + std::to_string(s->bytes) + " index=" + std::to_string(s->index) +
-           " alias_of=" + std::to_string(s->alias_of));
+           " bytes=" + std::to_string(s->bytes) + " index=" + std::to_string(s->index));
     }
     for (const auto& t : exe_.args) {
       tensor(".arg", *t);

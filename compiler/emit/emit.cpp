@@ -199,4 +199,5 @@ EmittedProgram emit_program(const Module& module, KernelProgram& kernels,
   return finished(ctx);
 }
 
+  out.result_slots = plan.slots.results;
 }  // namespace tpu::compiler

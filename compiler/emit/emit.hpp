@@ -18,6 +18,7 @@ struct EmittedProgram {
   Listing listing;
   std::vector<exe::OpInfoT> ops;
   std::vector<std::vector<std::byte>> constants;
+  std::vector<int> result_slots;  // binding slot of each result
   uint64_t matmul_flops = 0;
   int64_t vmem_peak = 0;
   int first_remote_semaphore = 0;

@@ -63,11 +63,10 @@ bool may_replace(const KernelProgram& program, const Value* made, const Value* o
 // the argument afterwards; a loop kernel may read it element by element at the same time.
 static bool result_may_overwrite(const Module& module, const KernelProgram& kernels,
                                  const Slots& slots, const Value* result, int slot) {
-  const int root = slots.root(slot);
-  if (root == slot) {
+  if (slots.list[static_cast<size_t>(slot)].kind == exe::SlotKind::result) {
     return true;
   }
-  const Value* argument = module.main->body.args[static_cast<size_t>(root)].get();
+  const Value* argument = module.main->body.args[static_cast<size_t>(slot)].get();
   return may_replace(kernels, result, argument);
 }
 
@@ -80,7 +79,7 @@ std::vector<const Value*> place_results(const Module& module, const KernelProgra
       continue;
     }
     Buffer& b = memory.at(k.reads[0]);
-    const int slot = slots.first_result + static_cast<int>(k.move().result);
+    const int slot = slots.results[k.move().result];
     if (b.slot < 0 && result_may_overwrite(module, kernels, slots, k.reads[0], slot)) {
       b.slot = slot;
       b.must_store = true;
@@ -95,7 +94,7 @@ void revise_results(const Module& module, const KernelProgram& kernels, const Sl
   for (size_t r = 0; r < homes.size(); ++r) {
     const Value* v = homes[r];
     if (v == nullptr || made_before(kernels, order, v) ||
-        result_may_overwrite(module, kernels, slots, v, slots.first_result + static_cast<int>(r))) {
+        result_may_overwrite(module, kernels, slots, v, slots.results[r])) {
       continue;
     }
     Buffer& b = memory.at(v);

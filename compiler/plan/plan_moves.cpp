@@ -31,9 +31,8 @@ void save_overwritten_arguments(PlanContext& ctx, uint32_t id) {
       continue;
     }
     for (const Kernel& w : ctx.kernels.kernels) {
-      const int target = ctx.slots.first_result + static_cast<int>(w.move().result);
-      if (w.kind != KernelClass::kCopyOut || w.order == k.order ||
-          ctx.slots.root(target) != ctx.slots.root(b.slot) ||
+      const int target = ctx.slots.results[w.move().result];
+      if (w.kind != KernelClass::kCopyOut || w.order == k.order || target != b.slot ||
           ctx.result_home[w.move().result] == k.reads[0]) {
         continue;
       }
@@ -133,9 +132,8 @@ std::optional<Step> plan_copy_out(PlanContext& ctx, const Kernel& k) {
   const uint32_t id = ctx.ops.id(k);
   save_overwritten_arguments(ctx, id);
   const Buffer& b = ctx.memory.at(k.reads[0]);
-  const int slot = ctx.slots.first_result + static_cast<int>(k.move().result);
-  const bool same_place = b.slot >= 0 && !b.scratch && b.in_hbm && b.offset == 0 &&
-                          ctx.slots.root(slot) == ctx.slots.root(b.slot);
+  const int slot = ctx.slots.results[k.move().result];
+  const bool same_place = b.slot >= 0 && !b.scratch && b.in_hbm && b.offset == 0 && slot == b.slot;
   if (b.bytes > 0 && ctx.result_home[k.move().result] != k.reads[0] && !same_place) {
     ctx.memory.move({place_of(b), hbm_addr(slot, 0), b.bytes, elem_bytes(b.value->type.elem), id});
   }

@@ -21,9 +21,8 @@ struct Transfer {
   int64_t bytes = 0, unit = 1;
 };
 
-Place bytes_of(const Buffer& b, const Slots& slots) {
-  return b.vmem >= 0 ? Place{true, -1, b.vmem}
-                     : Place{false, b.slot < 0 ? -1 : slots.root(b.slot), b.offset};
+Place bytes_of(const Buffer& b) {
+  return b.vmem >= 0 ? Place{true, -1, b.vmem} : Place{false, b.slot, b.offset};
 }
 
 spec::Addr address(const Place& p) { return p.vmem ? vmem_addr(p.at) : hbm_addr(p.slot, p.at); }
@@ -193,10 +192,9 @@ void yield(Residency& memory, const Slots& slots, const Kernel& yield, const Op&
       continue;
     }
     const Buffer &from = memory.at(yield.control().carried[i]), &to = memory.at(owner.result(i));
-    Place src = bytes_of(from, slots);
-    const Place dst = bytes_of(to, slots), home{false, dst.slot, from.offset};
-    if (!dst.vmem && from.in_hbm && from.slot >= 0 && slots.root(from.slot) == dst.slot &&
-        home == dst) {
+    Place src = bytes_of(from);
+    const Place dst = bytes_of(to), home{false, dst.slot, from.offset};
+    if (!dst.vmem && from.in_hbm && from.slot >= 0 && from.slot == dst.slot && home == dst) {
       src = dst;  // it was written there
     }
     moves.push_back({src, dst, to.bytes, elem_bytes(to.value->type.elem)});
@@ -245,7 +243,7 @@ void place_carried(Residency& memory, const Slots& slots, const Kernel& k, uint3
   // Before any of them changes hands.
   std::vector<Place> source(k.control().carried.size());
   for (const size_t i : order) {
-    source[i] = bytes_of(memory.at(k.control().carried[i]), slots);
+    source[i] = bytes_of(memory.at(k.control().carried[i]));
   }
   for (const size_t i : order) {
     Buffer &init = memory.at(k.control().carried[i]), &out = memory.at(op.result(i));
@@ -260,7 +258,7 @@ void place_carried(Residency& memory, const Slots& slots, const Kernel& k, uint3
       take_home(memory, init, out);
     }
     give_region_home(memory, out);
-    moves.push_back({source[i], bytes_of(out, slots), out.bytes, elem_bytes(out.value->type.elem)});
+    moves.push_back({source[i], bytes_of(out), out.bytes, elem_bytes(out.value->type.elem)});
   }
   transfer_all(memory, slots, std::move(moves), id);
   memory.pins().clear();

@@ -187,22 +187,31 @@ std::string lines_of(const std::vector<std::pair<std::string, int64_t>>& buffers
   return out + (rest > 0 ? "\n    " + std::to_string(rest) + " bytes: others" : "");
 }
 
-}  // namespace
-
-std::string memory_report(const std::vector<SlotInfo>& slots, const Scratch& scratch,
-                          const std::vector<exe::OpInfoT>& ops) {
-  std::vector<std::pair<std::string, int64_t>> kept, temporary;
+std::string slot_lines(const std::vector<SlotInfo>& slots) {
+  std::vector<std::pair<std::string, int64_t>> kept;
   int64_t bytes = 0;
   for (const SlotInfo& s : slots) {
-    if (s.alias_of < 0 && s.kind != exe::SlotKind::scratch) {
+    if (s.kind != exe::SlotKind::scratch) {
       kept.emplace_back(std::string(exe::EnumNameSlotKind(s.kind)) + " " + std::to_string(s.index) +
                             (s.name.empty() ? "" : " (" + s.name + ")"),
                         static_cast<int64_t>(s.bytes));
       bytes += kept.back().second;
     }
   }
-  std::string out =
-      "  arguments, results and constants: " + std::to_string(bytes) + " bytes" + lines_of(kept);
+  return "  arguments, results and constants: " + std::to_string(bytes) + " bytes" + lines_of(kept);
+}
+
+std::string kernel_place(const exe::OpInfoT& op) {
+  return "(" + op.name + (op.file.empty() ? "" : " at " + op.file + ":" + std::to_string(op.line)) +
+         ")";
+}
+
+}  // namespace
+
+std::string memory_report(const std::vector<SlotInfo>& slots, const Scratch& scratch,
+                          const std::vector<exe::OpInfoT>& ops) {
+  std::string out = slot_lines(slots);
+  std::vector<std::pair<std::string, int64_t>> temporary;
   const std::vector<Scratch::Temporary> peak = scratch.peak();
   if (peak.empty()) {
     return out;
@@ -215,11 +224,25 @@ std::string memory_report(const std::vector<SlotInfo>& slots, const Scratch& scr
   out += "\n  temporaries: " + std::to_string(scratch.bytes()) + " bytes, of which " +
          std::to_string(scratch.peak_bytes()) + " are in use at a time";
   if (latest < ops.size()) {
-    const exe::OpInfoT& op = ops[latest];
-    out += ", in kernel " + std::to_string(latest) + " (" + op.name +
-           (op.file.empty() ? "" : " at " + op.file + ":" + std::to_string(op.line)) + ")";
+    out += ", in kernel " + std::to_string(latest) + " " + kernel_place(ops[latest]);
   }
   return out + lines_of(temporary);
+}
+
+std::string memory_report(const std::vector<SlotInfo>& slots,
+                          const std::vector<const Value*>& alive, const exe::OpInfoT& op) {
+  std::string out = slot_lines(slots);
+  if (alive.empty()) {
+    return out;
+  }
+  std::vector<std::pair<std::string, int64_t>> temporary;
+  int64_t bytes = 0;
+  for (const Value* v : alive) {
+    temporary.emplace_back(name_of(v), v->type.bytes());
+    bytes += v->type.bytes();
+  }
+  return out + "\n  temporaries: " + std::to_string(bytes) + " bytes in use at a time, in kernel " +
+         kernel_place(op) + lines_of(temporary);
 }
 
 }  // namespace tpu::compiler

@@ -58,5 +58,8 @@ class Scratch {
 // that made them. `ops`: the op table of the listing.
 std::string memory_report(const std::vector<SlotInfo>& slots, const Scratch& scratch,
                           const std::vector<exe::OpInfoT>& ops);
+// The same of values that are alive together in kernel `op`.
+std::string memory_report(const std::vector<SlotInfo>& slots,
+                          const std::vector<const Value*>& alive, const exe::OpInfoT& op);
 
 }  // namespace tpu::compiler

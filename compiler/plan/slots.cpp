@@ -1,10 +1,12 @@
 #include "plan/slots.hpp"
 
+#include <array>
 #include <set>
 #include <string>
 
 #include "ir/error_kinds.hpp"
 #include "plan/scratch.hpp"
+#include "tpu/spec/rings.h"
 
 namespace tpu::compiler {
 
@@ -19,6 +21,22 @@ int add_slot(Slots& slots, exe::SlotKind kind, int64_t bytes, size_t index,
   s.name = name;
   slots.list.push_back(s);
   return static_cast<int>(slots.list.size()) - 1;
+}
+
+void add_results(Slots& slots, const Function& main) {
+  const Op* ret = main.body.terminator();
+  slots.results.assign(ret->operands.size(), -1);
+  for (size_t i = 0; i < main.args.size(); ++i) {
+    if (const int r = main.args[i].alias_result; r >= 0) {
+      slots.results[static_cast<size_t>(r)] = static_cast<int>(i);
+    }
+  }
+  for (size_t i = 0; i < slots.results.size(); ++i) {
+    if (slots.results[i] < 0) {
+      slots.results[i] = add_slot(slots, exe::SlotKind::result, ret->operands[i]->type.bytes(), i,
+                                  main.results[i].name);
+    }
+  }
 }
 
 // Constants that a kernel reads from a buffer that no kernel writes.
@@ -39,6 +57,27 @@ void add_constants(Slots& slots, const KernelProgram& kernels) {
   });
 }
 
+// A launch binds a limited number of arrays.
+void check_count(const std::vector<SlotInfo>& slots) {
+  if (slots.size() <= TPU_MAX_SLOTS) {
+    return;
+  }
+  std::array<size_t, 4> of_kind{};
+  for (const SlotInfo& slot : slots) {
+    ++of_kind.at(static_cast<size_t>(slot.kind));
+  }
+  const auto count = [&](exe::SlotKind kind) {
+    return std::to_string(of_kind.at(static_cast<size_t>(kind)));
+  };
+  throw HbmExhausted(
+      "the program needs " + std::to_string(slots.size()) + " binding slots (" +
+      count(exe::SlotKind::argument) + " arguments, " + count(exe::SlotKind::result) +
+      " results that take no donated argument's memory, " + count(exe::SlotKind::constant) +
+      " constants, scratch), a launch has " + std::to_string(TPU_MAX_SLOTS) +
+      "; stack the arrays of layers of one shape and go over them with jax.lax.scan, donate what "
+      "the step replaces (donate_argnums), or join small arrays to larger ones");
+}
+
 }  // namespace
 
 Slots make_slots(const Module& module, const KernelProgram& kernels,
@@ -50,22 +89,13 @@ Slots make_slots(const Module& module, const KernelProgram& kernels,
     slots.homes.emplace_back(
         v, add_slot(slots, exe::SlotKind::argument, v->type.bytes(), i, main.args[i].name));
   }
-  slots.first_result = static_cast<int>(slots.list.size());
-  const Op* ret = main.body.terminator();
-  for (size_t i = 0; i < ret->operands.size(); ++i) {
-    add_slot(slots, exe::SlotKind::result, ret->operands[i]->type.bytes(), i, main.results[i].name);
-  }
-  for (size_t i = 0; i < main.args.size(); ++i) {
-    const int r = main.args[i].alias_result;
-    if (r >= 0) {
-      slots.list[static_cast<size_t>(slots.first_result + r)].alias_of = static_cast<int>(i);
-    }
-  }
+  add_results(slots, main);
   add_constants(slots, kernels);
   slots.scratch = add_slot(slots, exe::SlotKind::scratch, 0, 0, "scratch");
+  check_count(slots.list);
   int64_t bytes = 0;
   for (const SlotInfo& s : slots.list) {
-    bytes += s.alias_of < 0 ? static_cast<int64_t>(s.bytes) : 0;
+    bytes += static_cast<int64_t>(s.bytes);
   }
   if (bytes > board.hbm.gib_per_core << 30) {
     throw HbmExhausted("arguments, results and constants need " + std::to_string(bytes) +

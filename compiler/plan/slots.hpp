@@ -1,5 +1,6 @@
 // The binding slots of a program: arguments, results, constants, scratch; and the values that lie
-// in them when it starts.
+// in them when it starts. A result that takes the memory of a donated argument has that argument's
+// slot, and none of its own.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +17,8 @@ struct Slots {
   std::vector<SlotInfo> list;
   std::vector<std::vector<std::byte>> constants;
   std::vector<std::pair<const Value*, int>> homes;  // arguments and constants
-  int first_result = 0;
+  std::vector<int> results;                         // slot of each result
   int scratch = -1;
-
-  int root(int slot) const { return root_slot(list, slot); }
 };
 
 // Throws Error if arguments, results and constants do not fit into HBM.

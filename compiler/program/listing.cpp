@@ -31,13 +31,6 @@ const spec::CommandHeader& Command::head() const {
   return std::visit([](const auto& c) -> const spec::CommandHeader& { return c.head; }, body);
 }
 
-int root_slot(const std::vector<SlotInfo>& slots, int slot) {
-  while (slots[static_cast<size_t>(slot)].alias_of >= 0) {
-    slot = slots[static_cast<size_t>(slot)].alias_of;
-  }
-  return slot;
-}
-
 int Listing::add_program(VpuProgram program) {
   const auto it = std::find(programs.begin(), programs.end(), program);
   if (it != programs.end()) {
@@ -112,13 +105,13 @@ namespace {
 
 // The tightest range that MemRange can say. Windows stand in for operands whose address depends on
 // a register; what another core holds is not here.
-void add(const Listing& listing, const spec::CommandOperand& operand, std::vector<MemRange>& out) {
+void add(const spec::CommandOperand& operand, std::vector<MemRange>& out) {
   MemRange range;
   range.space = static_cast<Space>(operand.address.space);
   if (operand.address.reg != 0 || operand.remote || range.space == Space::kNone) {
     return;
   }
-  range.slot = range.space == Space::kHbm ? listing.root_slot(operand.address.slot) : 0;
+  range.slot = range.space == Space::kHbm ? operand.address.slot : 0;
   range.lo = operand.address.offset;
   std::vector<spec::StridePattern::Level> levels;
   for (auto level : operand.bytes.levels()) {
@@ -156,19 +149,19 @@ void add_all(const Listing& l, const Command& cmd, const spec::VpuKernelCommand&
              std::vector<MemRange>& out) {
   for (const spec::VpuInsn& insn : l.programs[static_cast<size_t>(cmd.program)].code) {
     if (spec::is_vpu_memory_op(insn)) {
-      add(l, spec::operand(c, cmd.accesses[insn.imm], insn), out);
+      add(spec::operand(c, cmd.accesses[insn.imm], insn), out);
     }
   }
 }
 
 // What is read first, then what is written.
 template <typename C>
-void add_all(const Listing& l, const Command&, const C& c, std::vector<MemRange>& out) {
+void add_all(const Listing&, const Command&, const C& c, std::vector<MemRange>& out) {
   const auto operands = spec::operands(c);
   for (const bool write : {false, true}) {
     for (const spec::CommandOperand& operand : operands) {
       if (operand.write == write) {
-        add(l, operand, out);
+        add(operand, out);
       }
     }
   }

@@ -20,7 +20,7 @@ struct Op;
 // Bytes [lo, hi) of a memory; with pitch > 0 only the bytes lo + r * pitch + [0, width).
 struct MemRange {
   spec::Space space = spec::Space::kVmem;
-  int slot = 0;  // HBM: binding slot (the root of an alias chain); VMEM and SMEM: 0
+  int slot = 0;  // HBM: binding slot; VMEM and SMEM: 0
   int64_t lo = 0, hi = 0;
   int64_t pitch = 0, width = 0;
   bool write = false;
@@ -81,7 +81,6 @@ struct SlotInfo {
   exe::SlotKind kind = exe::SlotKind::scratch;
   uint64_t bytes = 0;
   uint32_t index = 0;
-  int alias_of = -1;
   std::string name;
 };
 
@@ -91,8 +90,6 @@ struct HostCall {
   uint32_t op_id = 0;
   spec::Addr place{};
 };
-
-int root_slot(const std::vector<SlotInfo>& slots, int slot);  // follows alias_of
 
 // Items of a listing: enough for a sort of 2^25 elements, and few enough to be compiled in seconds.
 inline constexpr size_t kMaxItems = size_t{1} << 20;
@@ -105,7 +102,6 @@ struct Listing {
   std::vector<SlotInfo> slots;
   std::vector<HostCall> host_calls;
 
-  int root_slot(int slot) const { return compiler::root_slot(slots, slot); }
   int add_program(VpuProgram program);
   int append(Command command);  // returns the item index
   void append(spec::ScalarOp op, int rd, int rs1, int rs2, int32_t imm);

@@ -57,9 +57,8 @@ std::string header_listing(const exe::ExecutableT& exe) {
   }
   for (size_t i = 0; i < exe.slots.size(); ++i) {
     const exe::SlotT& slot = *exe.slots[i];
-    text += fmt::format("slot {}: {} {}, {} bytes", i, exe::EnumNameSlotKind(slot.kind), slot.index,
-                        slot.bytes);
-    text += slot.alias_of >= 0 ? fmt::format(", same memory as slot {}\n", slot.alias_of) : "\n";
+    text += fmt::format("slot {}: {} {}, {} bytes\n", i, exe::EnumNameSlotKind(slot.kind),
+                        slot.index, slot.bytes);
   }
   for (size_t i = 0; i < exe.ops.size(); ++i) {
     const exe::OpInfoT& op = *exe.ops[i];

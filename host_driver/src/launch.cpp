@@ -271,9 +271,9 @@ std::vector<std::shared_ptr<Allocation>> BoardImpl::bind_slots(
     if (op.feed && op.feed->gives(r)) {
       continue;
     }
-    slots[s] = slot.alias_of >= 0
-                   ? slots[static_cast<size_t>(slot.alias_of)]
-                   : allocate(part.device, slot.bytes, fmt::format("result {} of {}", r, exe.name));
+    if (slot.kind == exe::SlotKind::result) {  // else in the memory of a donated argument
+      slots[s] = allocate(part.device, slot.bytes, fmt::format("result {} of {}", r, exe.name));
+    }
     auto state = make_buffer(part.device, program.info->results[r].dtype,
                              program.info->results[r].layout.local, slots[s], op.event);
     state->owned = program.result_owned[r];
@@ -298,8 +298,10 @@ std::shared_ptr<Command> BoardImpl::launch_command(
     row.base = slots[s] ? slots[s]->address() : 0;
     row.size = slots[s] ? exe.slots[s]->bytes : 0;
     const exe::SlotKind kind = exe.slots[s]->kind;
-    const bool written = kind == exe::SlotKind::result || kind == exe::SlotKind::scratch;
-    if (slots[s] && written && exe.slots[s]->alias_of < 0) {
+    const bool fresh = kind == exe::SlotKind::result || kind == exe::SlotKind::scratch;
+    const bool donated =
+        kind == exe::SlotKind::argument && exe.args[exe.slots[s]->index]->donated_to >= 0;
+    if (slots[s] && fresh) {
       row.flags = TPU_SLOT_FLAG_FRESH;
     }
     if (const FeedSlot* fed = op.feed ? op.feed->fed_slot(static_cast<uint32_t>(s), p) : nullptr) {
@@ -309,8 +311,11 @@ std::shared_ptr<Command> BoardImpl::launch_command(
       row.stride = static_cast<uint32_t>(fed->stride);
     }
     std::memcpy(table.data() + s * sizeof(row), &row, sizeof(row));
-    if (slots[s]) {
-      (written ? command->writes : command->reads).push_back(slots[s]);
+    if (slots[s] && !fresh) {
+      command->reads.push_back(slots[s]);
+    }
+    if (slots[s] && (fresh || donated)) {
+      command->writes.push_back(slots[s]);
     }
   }
   command->keep = {staged};

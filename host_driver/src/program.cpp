@@ -94,9 +94,7 @@ ProgramCost program_cost(const exe::ExecutableT& exe) {
         cost.argument_bytes += slot->bytes;
         break;
       case exe::SlotKind::result:
-        cost.result_bytes += slot->bytes;
-        cost.donated_bytes += slot->alias_of >= 0 ? slot->bytes : 0;
-        break;
+        break;  // below, with those in the slots of donated arguments
       case exe::SlotKind::constant:
         cost.constant_bytes += slot->bytes;
         break;
@@ -104,6 +102,11 @@ ProgramCost program_cost(const exe::ExecutableT& exe) {
         cost.scratch_bytes += slot->bytes;
         break;
     }
+  }
+  for (const auto& result : exe.results) {
+    const exe::SlotT& slot = *exe.slots[result->slot];
+    cost.result_bytes += slot.bytes;
+    cost.donated_bytes += slot.kind == exe::SlotKind::argument ? slot.bytes : 0;
   }
   cost.hbm_bytes = cost.code_bytes + cost.argument_bytes + cost.result_bytes - cost.donated_bytes +
                    cost.constant_bytes + cost.scratch_bytes;

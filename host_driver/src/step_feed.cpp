@@ -121,7 +121,7 @@ std::shared_ptr<StepFeedState> BoardImpl::make_feed(const std::shared_ptr<Operat
   }
   for (const size_t r : options.outfeed) {
     const std::string what = fmt::format("result {}", r);
-    if (exe.slots[exe.results[r]->slot]->alias_of >= 0 || program.result_owned[r]) {
+    if (exe.slots[exe.results[r]->slot]->kind != exe::SlotKind::result || program.result_owned[r]) {
       refuse(what);
     }
     feed->outfeed.push_back(make_slot(r, *exe.results[r], program.info->results[r], exe, what));

@@ -14,7 +14,8 @@
 namespace tpu::exe {
 namespace {
 
-constexpr std::array<char, 8> kMagic = {'T', 'P', 'U', 'E', 'X', 'E', '0', '1'};
+constexpr std::array<char, 8> kMagic = {'T', 'P', 'U', 'E', 'X', 'E', '0', '2'};
+constexpr size_t kFormatAt = 6;  // of the magic: its version
 constexpr size_t kHeadBytes = 8 + 8 + SHA256_DIGEST_LENGTH;
 constexpr size_t kTableBytes = 128;  // at most, of one table without its vectors and strings
 
@@ -211,7 +212,9 @@ void repair_hash(std::vector<std::byte>& bytes) {
 
 ExecutableT read_executable(std::span<const std::byte> bytes) {
   if (bytes.size() < kHeadBytes || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
-    refuse("not a tpuboard executable (magic TPUEXE01 missing); tpuc makes one of a program");
+    refuse(bytes.size() >= kHeadBytes && std::memcmp(bytes.data(), kMagic.data(), kFormatAt) == 0
+               ? "an executable of another format version; compile the program again"
+               : "not a tpuboard executable (magic TPUEXE02 missing); tpuc makes one of a program");
   }
   uint64_t size = 0;
   std::memcpy(&size, bytes.data() + 8, sizeof(size));

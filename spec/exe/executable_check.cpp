@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -32,7 +33,9 @@ void check_counts(const ExecutableT& exe) {
         "two partitions on one core");
   check(exe.slots.size() <= TPU_MAX_SLOTS, "{} slots; a launch has at most {}", exe.slots.size(),
         TPU_MAX_SLOTS);
-  check(exe.args.size() + exe.results.size() <= exe.slots.size(),
+  const auto donated = std::ranges::count_if(
+      exe.args, [](const auto& argument) { return argument->donated_to >= 0; });
+  check(exe.args.size() + exe.results.size() <= exe.slots.size() + static_cast<size_t>(donated),
         "more arguments and results than slots");
 }
 
@@ -63,8 +66,6 @@ void check_slots(const ExecutableT& exe) {
                            : slot.kind == SlotKind::constant ? exe.constants.size()
                                                              : SIZE_MAX;
     check(slot.index < entries, "index of slot {}", i);
-    check(slot.alias_of >= -1 && slot.alias_of < static_cast<int64_t>(exe.slots.size()),
-          "alias of slot {}", i);
     if (slot.kind == SlotKind::constant) {
       check(exe.constants[slot.index]->data.size() <= slot.bytes, "constant of slot {}", i);
     } else if (slot.kind != SlotKind::scratch) {
@@ -139,7 +140,11 @@ void check_tensor(const TensorT& tensor, const ExecutableT& exe, SlotKind kind, 
   check_terms(tensor, exe.partitions, what);
   check(tensor.slot < exe.slots.size(), "{} names a slot that does not exist", what);
   const SlotT& slot = *exe.slots[tensor.slot];
-  check(slot.kind == kind && slot.index == index, "{} names a slot of another kind", what);
+  // A result may lie in the slot of the argument that is donated to it.
+  const bool donated = kind == SlotKind::result && slot.kind == SlotKind::argument &&
+                       exe.args[slot.index]->donated_to == static_cast<int64_t>(index);
+  check(donated || (slot.kind == kind && slot.index == index), "{} names a slot of another kind",
+        what);
   check(slot.bytes >= element_count(tensor.local_dims) * elem_bytes(tensor.elem),
         "{} is larger than its slot", what);
 }
@@ -148,14 +153,8 @@ void check_tensor(const TensorT& tensor, const ExecutableT& exe, SlotKind kind, 
 void check_donations(const ExecutableT& exe) {
   for (size_t i = 0; i < exe.slots.size(); ++i) {
     const SlotT& slot = *exe.slots[i];
-    if (slot.alias_of < 0) {
-      continue;
-    }
-    const SlotT& root = *exe.slots[static_cast<size_t>(slot.alias_of)];
-    check(slot.kind == SlotKind::result && root.kind == SlotKind::argument &&
-              root.bytes >= slot.bytes &&
-              exe.args[root.index]->donated_to == static_cast<int64_t>(slot.index),
-          "alias of slot {}", i);
+    check(slot.kind != SlotKind::result || exe.results[slot.index]->slot == i,
+          "slot {} is of a result that lies in another one", i);
   }
   for (size_t i = 0; i < exe.args.size(); ++i) {
     const TensorT& argument = *exe.args[i];
@@ -164,7 +163,7 @@ void check_donations(const ExecutableT& exe) {
         "donation of argument {}", i);
     if (argument.donated_to >= 0) {
       const TensorT& result = *exe.results[static_cast<size_t>(argument.donated_to)];
-      check(exe.slots[result.slot]->alias_of == static_cast<int64_t>(argument.slot),
+      check(result.slot == argument.slot,
             "argument {} is donated to a result that does not take its memory", i);
     }
   }

@@ -143,7 +143,7 @@ class AnyProgram : public ::testing::Test {
     const float loss = static_cast<int>(rates_.size()) == nan_at_ ? NAN : state;
     for (NullLaunchPart& part : launch.parts) {
       put(part, 4, std::vector<float>{loss});
-      put(part, 6, std::vector<float>{state});
+      put(part, 1, std::vector<float>{state});
     }
     return std::nullopt;
   }

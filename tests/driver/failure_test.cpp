@@ -67,7 +67,7 @@ TEST_F(Failure, ExecutorSeesSlotsAndChangesMemory) {
       for (std::byte& value : data) {
         value = static_cast<std::byte>(static_cast<uint8_t>(value) + launch.steps);
       }
-      part.hbm->write(part.slots[2].base, data);
+      part.hbm->write(part.slots[0].base, data);
     }
     return std::nullopt;
   };

@@ -23,12 +23,11 @@ using test::counting;
 constexpr const char* kSlots = R"(.partitions 2
 .slot argument bytes=4096
 .slot argument bytes=4096
-.slot result bytes=4096 alias_of=0
 .slot result bytes=4096
 .arg "s" elem=i32 global=[2048] local=[1024] offsets=[0,1024] replicated=0 slot=0 donated_to=0
 .arg "x" elem=i32 global=[2048] local=[1024] offsets=[0,1024] replicated=0 slot=1
-.result "s" elem=i32 global=[2048] local=[1024] offsets=[0,1024] replicated=0 slot=2
-.result "y" elem=i32 global=[2048] local=[1024] offsets=[0,1024] replicated=0 slot=3
+.result "s" elem=i32 global=[2048] local=[1024] offsets=[0,1024] replicated=0 slot=0
+.result "y" elem=i32 global=[2048] local=[1024] offsets=[0,1024] replicated=0 slot=2
 )";
 
 std::string move(const std::string& head, const std::string& from, const std::string& to) {
@@ -40,8 +39,8 @@ std::string delay_line() {
   return std::string(".program \"delay\"\n") + kSlots +
          move("dma_in.dma signal=0:1", "hbm[0]+0", "vmem+0") +
          move("dma_in.dma signal=1:1", "hbm[1]+0", "vmem+4096") +
-         move("dma_out.dma wait=0:1:take", "vmem+0", "hbm[3]+0") +
-         move("dma_out.dma wait=1:1:take signal=2:1", "vmem+4096", "hbm[2]+0") +
+         move("dma_out.dma wait=0:1:take", "vmem+0", "hbm[2]+0") +
+         move("dma_out.dma wait=1:1:take signal=2:1", "vmem+4096", "hbm[0]+0") +
          "  swait r2, r0, 1\n  halt\n";
 }
 
@@ -66,8 +65,8 @@ std::optional<tpu_fault_record_t> run_null(NullLaunch& launch) {
         data[i].resize(part.slots[i].size);
         part.hbm->read(part.slots[i].base, data[i]);
       }
-      part.hbm->write(part.slots[3].base, data[0]);
-      part.hbm->write(part.slots[2].base, data[1]);
+      part.hbm->write(part.slots[2].base, data[0]);
+      part.hbm->write(part.slots[0].base, data[1]);
     }
   }
   return std::nullopt;

@@ -37,14 +37,15 @@ class ProgramBuilder {
     return static_cast<uint32_t>(exe_.args.size() - 1);
   }
 
-  /// `alias`: the argument that is donated to this result; -1: own memory.
+  /// `alias`: the argument that is donated to this result, and whose slot it has; -1: own memory.
   void result(DType dtype, const Shape& shape, bool sharded = false, int alias = -1) {
     const size_t index = exe_.results.size();
     exe_.results.push_back(tensor(dtype, shape, sharded, exe::SlotKind::result, index));
     if (alias >= 0) {
       exe::TensorT& argument = *exe_.args[static_cast<size_t>(alias)];
       argument.donated_to = static_cast<int>(index);
-      exe_.slots.back()->alias_of = static_cast<int>(argument.slot);
+      exe_.results.back()->slot = argument.slot;
+      exe_.slots.pop_back();
     }
   }
 

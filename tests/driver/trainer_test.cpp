@@ -107,8 +107,8 @@ class TrainerTest : public ::testing::Test {
     return board_.load(eval.bytes());
   }
 
-  // A train launch has the slots state, images, labels, state, loss; an eval launch one more
-  // argument and one result less.
+  // A train launch has the slots state (which it updates), images, labels, loss; an eval launch one
+  // more argument.
   std::optional<tpu_fault_record_t> execute(NullLaunch& launch) {
     std::vector<float> images;
     std::vector<int32_t> labels;
@@ -143,8 +143,8 @@ class TrainerTest : public ::testing::Test {
       state = state * 0.99f + images[i] * label;
     }
     for (NullLaunchPart& part : launch.parts) {
-      put_number(part, 3, state);
-      put_number(part, 4, state - before);
+      put_number(part, 0, state);
+      put_number(part, 3, state - before);
     }
     return std::nullopt;
   }
@@ -327,7 +327,7 @@ TEST_F(TrainerTest, AReplicaThatDiffersIsFoundWithinSomeCheckpoints) {
   Trainer trainer(board_, config_, train_program(), eval_program());
   null_->executor = [this](NullLaunch& launch) {
     const auto fault = execute(launch);
-    put_number(launch.parts[5], 3, 1e6f);
+    put_number(launch.parts[5], 0, 1e6f);
     return fault;
   };
   std::vector<std::string> said;

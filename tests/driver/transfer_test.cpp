@@ -333,7 +333,7 @@ TEST(TransferSize, AConstantLargerThanTheUsualStagingMemoryIsLoaded) {
   const Executable program = n.board.load(builder.bytes());
   std::vector<std::byte> last(16);
   n.null->executor = [&](NullLaunch& launch) -> std::optional<tpu_fault_record_t> {
-    const tpu_slot_entry_t& slot = launch.parts[0].slots[2];
+    const tpu_slot_entry_t& slot = launch.parts[0].slots[1];
     launch.parts[0].hbm->read(slot.base + slot.size - last.size(), last);
     return std::nullopt;
   };

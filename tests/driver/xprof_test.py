@@ -43,7 +43,7 @@ def bytes_of(listing: str) -> tuple[int, int]:
     changes: dict[int, int] = {}
     for line in listing.splitlines():
         words = dict(re.findall(r"(\w+)=(-?\d+)", line))
-        if line.startswith(".slot ") and not line.startswith(".slot scratch") and words["alias_of"] == "-1":
+        if line.startswith(".slot ") and not line.startswith(".slot scratch"):
             kept += int(words["bytes"])
         if line.startswith(".temporary "):
             changes[int(words["from"])] = int(words["bytes"])

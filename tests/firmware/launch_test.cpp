@@ -60,6 +60,22 @@ TEST_F(FirmwareTest, NextLaunchIsBoundIntoTheOtherBankWhileOneRuns) {
   EXPECT_EQ(device_.seq[TPU_SEQ_SLOT_BANK_OFFSET / 4], bank ^ 1U);
 }
 
+// The largest table: all of a bank, each entry of which is checked.
+TEST_F(FirmwareTest, BindsAsManySlotsAsALaunchMayHave) {
+  const uint64_t bytes = uint64_t{TPU_MAX_SLOTS} * sizeof(tpu_slot_entry_t);
+  ASSERT_EQ(bytes, TPU_SLOT_BANK_BYTES);
+  device_.host.resize(std::max<size_t>(device_.host.size(), RingHost::kTable + bytes));
+  open();
+  load_program(TPU_MAX_SLOTS);
+  EXPECT_EQ(status_of(host_.launch(5, TPU_MAX_SLOTS, 1, 1, kAlone), TPU_OP_LAUNCH), TPU_STATUS_OK);
+  EXPECT_EQ(device_.contexts[TPU_HOSTDMA_CTX_TABLE].bytes, bytes);
+  EXPECT_EQ(device_.slots_checked, TPU_MAX_SLOTS);
+  EXPECT_EQ(device_.seq[TPU_SEQ_SLOT_COUNT_OFFSET / 4], TPU_MAX_SLOTS);
+  device_.bad_slot = TPU_MAX_SLOTS - 1;
+  EXPECT_EQ(status_of(host_.launch(5, TPU_MAX_SLOTS, 2, 1, kAlone), TPU_OP_LAUNCH),
+            TPU_STATUS_NO_SLOT);
+}
+
 TEST_F(FirmwareTest, RefusedLaunchTellsItsGangAndHolds) {
   struct Case {
     uint32_t status;
@@ -72,7 +88,7 @@ TEST_F(FirmwareTest, RefusedLaunchTellsItsGangAndHolds) {
       {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.steps = 0; }},
       {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.reserved = 1; }},
       {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.reserved2 = 1; }},
-      {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.slots = 2049; }},
+      {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.slots = TPU_MAX_SLOTS + 1; }},
       {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.replica = 2; }},
       {TPU_STATUS_BAD_FIELD,
        [](tpu_command_launch_t& l) { l.core_mask = kAlone | 1U << MockDevice::kCores; }},

@@ -367,6 +367,7 @@ void MockDevice::write_seq(uint32_t offset, uint32_t value) {
       seq[offset / 4] &= ~value;
       return;
     case TPU_SEQ_SLOT_CHECK_OFFSET:
+      slots_checked = (value & TPU_SEQ_SLOT_CHECK_COUNT_MASK) >> TPU_SEQ_SLOT_CHECK_COUNT_SHIFT;
       seq[TPU_SEQ_SLOT_RESULT_OFFSET / 4] =
           bad_slot < 0 ? 0U : TPU_SEQ_SLOT_RESULT_BAD_MASK | static_cast<uint32_t>(bad_slot);
       return;

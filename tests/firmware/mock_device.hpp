@@ -82,7 +82,8 @@ class MockDevice {
   bool barrier_waiting = false;
   bool echo_pending = false;  // this core's abort of its own gang has not come back from the root
   uint32_t barrier_kind = 0;
-  int32_t bad_slot = -1;  // what SLOT_CHECK finds
+  int32_t bad_slot = -1;       // what SLOT_CHECK finds
+  uint32_t slots_checked = 0;  // entries of the last SLOT_CHECK
   tpu_fault_record_t record{};
   unsigned records_taken = 0;  // FAULT.VALID was cleared
   struct Infeed {

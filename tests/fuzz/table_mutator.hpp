@@ -100,7 +100,7 @@ class TableMutator {
       return;
     }
     exe::SlotT& slot = *any(exe.slots);
-    switch (below(5)) {
+    switch (below(4)) {
       case 0:
         slot.kind = static_cast<exe::SlotKind>(below(6));
         break;
@@ -109,9 +109,6 @@ class TableMutator {
         break;
       case 2:
         slot.index = edge(slot.index, exe.slots.size());
-        break;
-      case 3:
-        slot.alias_of = edge(slot.alias_of, exe.slots.size());
         break;
       default:
         reorder(exe.slots);
@@ -207,9 +204,10 @@ class TableMutator {
     const size_t r = below(exe.results.size());
     exe::TensorT& arg = *any(exe.args);
     arg.donated_to = static_cast<int32_t>(r);
-    if (exe.results[r]->slot < exe.slots.size()) {
-      exe.slots[exe.results[r]->slot]->alias_of = static_cast<int32_t>(arg.slot);
-    }
+    exe.results[r]->slot = arg.slot;
+    std::erase_if(exe.slots, [&](const auto& slot) {  // the result's own, which nothing names now
+      return below(2) == 0 && slot->kind == exe::SlotKind::result && slot->index == r;
+    });
   }
 
   void change_constant(exe::ExecutableT& exe) {

@@ -76,9 +76,9 @@ TEST(PjrtDonation, AnArgumentThatTheCallKeepsStays) {
   PJRT_Client* client = make_client();
   const std::vector<float> values(kElements, 7.0F);
   PJRT_Buffer* argument = upload(client, device_of(client, 3), values, {kElements}).first;
-  PJRT_LoadedExecutable* program =
-      load_copy(client, {{"slot=0\n", "slot=0 donated_to=0\n"},
-                         {".slot result bytes=4096", ".slot result bytes=4096 alias_of=0"}});
+  PJRT_LoadedExecutable* program = load_copy(client, {{"slot=0\n", "slot=0 donated_to=0\n"},
+                                                      {".slot result bytes=4096\n", ""},
+                                                      {"slot=1\n", "slot=0\n"}});
   const auto [copy, kept] = launch(program, argument, {0});
   EXPECT_EQ(kept.text, "");
   EXPECT_FALSE(is_deleted(argument));

@@ -35,7 +35,6 @@ UntimedMachine::State::State(const exe::ExecutableT& e, const spec::BoardParams&
   program.code.assign(e.image.begin() + header.header_bytes, e.image.end());
   for (const auto& s : e.slots) {
     compiler::SlotInfo info;
-    info.alias_of = s->alias_of;
     info.bytes = s->bytes;
     program.listing.slots.push_back(info);
   }
@@ -79,7 +78,7 @@ void UntimedMachine::State::init(Core& c) const {
 std::vector<uint8_t>& UntimedMachine::State::memory(Core& c, const spec::Addr& a) {
   switch (static_cast<Space>(a.space)) {
     case Space::kHbm:
-      return c.slots[static_cast<size_t>(program.listing.root_slot(a.slot))];
+      return c.slots[a.slot];
     case Space::kVmem:
       return c.vmem;
     case Space::kSmem:
@@ -286,9 +285,7 @@ void UntimedMachine::set_argument(int core, size_t index, const std::vector<uint
 void UntimedMachine::run() { state_->run(); }
 
 std::vector<uint8_t> UntimedMachine::result(int core, size_t index) const {
-  const int slot =
-      state_->program.listing.root_slot(static_cast<int>(state_->exe.results[index]->slot));
-  return state_->cores[static_cast<size_t>(core)].slots[static_cast<size_t>(slot)];
+  return state_->cores[static_cast<size_t>(core)].slots[state_->exe.results[index]->slot];
 }
 
 std::vector<uint8_t> UntimedMachine::argument(int core, size_t index) const {

@@ -214,7 +214,7 @@ TEST_P(DriverThreads, LaunchesAreFedAndTheirResultsTaken) {
     for (NullLaunchPart& part : launch.parts) {
       std::vector<std::byte> batch(part.slots[1].size);
       part.hbm->read(part.slots[1].base, batch);
-      part.hbm->write(part.slots[3].base, batch);
+      part.hbm->write(part.slots[2].base, batch);
     }
     return std::nullopt;
   };

@@ -114,14 +114,9 @@ class HloMemory {
  public:
   explicit HloMemory(const exe::ExecutableT& exe) : exe_(exe) {
     add_ops();
-    for (size_t i = 0; i < exe.slots.size(); ++i) {
-      if (exe.slots[i]->alias_of < 0 && exe.slots[i]->kind != exe::SlotKind::scratch) {
-        add_slot(*exe.slots[i]);
-      }
-    }
     for (const auto& slot : exe.slots) {
-      if (slot->alias_of >= 0) {
-        live_out(static_cast<size_t>(slot->alias_of));
+      if (slot->kind != exe::SlotKind::scratch) {
+        add_slot(*slot);
       }
     }
     add_temporaries();
@@ -154,6 +149,12 @@ class HloMemory {
     return {true, tensor.elem, tensor.local_dims};
   }
 
+  // What holds a result at the end: its own slot, or the one of an argument donated to it.
+  bool live_out(const exe::SlotT& slot) const {
+    return slot.kind == exe::SlotKind::result ||
+           (slot.kind == exe::SlotKind::argument && exe_.args.at(slot.index)->donated_to >= 0);
+  }
+
   void add_slot(const exe::SlotT& slot) {
     const std::string number = "." + std::to_string(slot.index);
     Instruction from;
@@ -176,16 +177,8 @@ class HloMemory {
     allocations_.push_back({.bytes = slot.bytes,
                             .kind = slot.kind,
                             .index = slot.index,
-                            .live_out = slot.kind == exe::SlotKind::result,
+                            .live_out = live_out(slot),
                             .assigned = {{buffer, 0}}});
-  }
-
-  // A result lies in the memory of an argument.
-  void live_out(size_t slot) {
-    for (Allocation& a : allocations_) {
-      a.live_out =
-          a.live_out || (a.kind == exe_.slots.at(slot)->kind && a.index == exe_.slots[slot]->index);
-    }
   }
 
   // The first one of an operation is what its instruction makes.

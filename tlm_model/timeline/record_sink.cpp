@@ -86,9 +86,6 @@ void RecordSink::describe(uint32_t launch) {
     record_.ops.push_back({op->name, op->file, op->line});
   }
   for (const auto& slot : program->slots) {
-    if (slot->alias_of >= 0) {
-      continue;
-    }
     switch (slot->kind) {
       case exe::SlotKind::argument:
         record_.argument_bytes += slot->bytes;

@@ -50,8 +50,7 @@ void finish_inflight(EmitContext& ctx) {
 }
 
 bool needs_inflight(EmitContext& ctx, const Kernel& k) {
-  return ctx.inflight != nullptr &&
-         must_follow(k, *ctx.inflight->plan.kernel, ctx.plan.slots, ctx.plan.memory);
+  return ctx.inflight != nullptr && must_follow(k, *ctx.inflight->plan.kernel, ctx.plan.memory);
 }
 
 void start_inflight(EmitContext& ctx, const Step& step, const StreamPlan& plan) {

@@ -10,14 +10,14 @@ constexpr int64_t kZeroPieceBytes = 512 * 1024;
 constexpr int64_t kMostExchanged = UINT32_MAX;  // along one stride of a command
 constexpr int64_t kPage = 4096;                 // pieces begin where pages do
 
-MemRange whole_range(const Slots& slots, const Buffer& b, bool write) {
+MemRange whole_range(const Buffer& b, bool write) {
   MemRange r;
   r.write = write;
   if (b.vmem >= 0) {
     r.lo = b.vmem;
   } else {
     r.space = spec::Space::kHbm;
-    r.slot = slots.root(b.slot);
+    r.slot = b.slot;
     r.lo = b.offset;
   }
   r.hi = r.lo + b.bytes;
@@ -124,8 +124,8 @@ std::optional<PermuteSteps> permute_steps(const Op& op, int64_t cores, const Dir
 
 }  // namespace
 
-std::optional<std::vector<DirectPlan>> plan_direct(const Kernel& k, const Slots& slots,
-                                                   int64_t cores, const spec::BoardParams& board,
+std::optional<std::vector<DirectPlan>> plan_direct(const Kernel& k, int64_t cores,
+                                                   const spec::BoardParams& board,
                                                    Residency& memory, uint32_t op_id) {
   const Op& op = *k.ops[0];
   Reservation whole(memory);
@@ -138,8 +138,8 @@ std::optional<std::vector<DirectPlan>> plan_direct(const Kernel& k, const Slots&
     DirectPlan& plan = plans.emplace_back();
     plan.src = place_of(in);
     plan.dst = place_of(out);
-    plan.reads = whole_range(slots, in, false);
-    plan.writes = whole_range(slots, out, true);
+    plan.reads = whole_range(in, false);
+    plan.writes = whole_range(out, true);
     plan.bytes = in.bytes;
     plan.unit = elem_bytes(op.type(i).elem);
     if (op.kind == Kind::kCollectivePermute) {

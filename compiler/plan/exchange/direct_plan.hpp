@@ -42,8 +42,8 @@ struct DirectPlan {
 };
 
 // By operand. Nothing: too little VMEM. Throws Error for pieces that no command can move.
-std::optional<std::vector<DirectPlan>> plan_direct(const Kernel& k, const Slots& slots,
-                                                   int64_t cores, const spec::BoardParams& board,
+std::optional<std::vector<DirectPlan>> plan_direct(const Kernel& k, int64_t cores,
+                                                   const spec::BoardParams& board,
                                                    Residency& memory, uint32_t op_id);
 
 }  // namespace tpu::compiler

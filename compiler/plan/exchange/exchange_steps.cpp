@@ -16,7 +16,7 @@ std::optional<StreamPlan> plan_streamed_here(PlanContext& ctx, const Kernel& k,
   const auto next = std::find_if(ctx.kernels.kernels.begin(), ctx.kernels.kernels.end(),
                                  [&](const Kernel& other) { return other.order > k.order; });
   site.next = site.overlaps && next != ctx.kernels.kernels.end() ? &*next : nullptr;
-  return plan_streamed(k, site, ctx.slots, ctx.memory, op_id);
+  return plan_streamed(k, site, ctx.memory, op_id);
 }
 
 template <typename Plan>
@@ -41,9 +41,8 @@ std::optional<Step> plan_all_reduce(PlanContext& ctx, const Kernel& k) {
 }
 
 std::optional<Step> plan_exchange(PlanContext& ctx, const Kernel& k) {
-  return step_of(
-      ctx, k,
-      plan_direct(k, ctx.slots, ctx.module.num_cores, ctx.board, ctx.memory, ctx.ops.id(k)));
+  return step_of(ctx, k,
+                 plan_direct(k, ctx.module.num_cores, ctx.board, ctx.memory, ctx.ops.id(k)));
 }
 
 }  // namespace tpu::compiler

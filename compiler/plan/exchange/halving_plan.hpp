@@ -20,7 +20,7 @@ struct UpdateOperand {
   const Value* value = nullptr;
   bool input = false;
   spec::Addr home{};
-  int root = -1;  // slot of the home, behind aliases
+  int root = -1;  // slot of the home
 };
 
 struct UpdatePlan {

@@ -54,7 +54,7 @@ void prepare_buffers(Residency& memory, const Kernel& k, uint32_t op_id) {
   }
 }
 
-UpdatePlan plan_update(const Update& u, const Slots& slots, Residency& memory) {
+UpdatePlan plan_update(const Update& u, Residency& memory) {
   UpdatePlan plan;
   plan.update = &u;
   plan.operands = update_operands(u);
@@ -62,7 +62,7 @@ UpdatePlan plan_update(const Update& u, const Slots& slots, Residency& memory) {
     if (o.input || lists(u.sharded, o.value)) {
       const Buffer& b = memory.at(o.value);
       o.home = home_of(b);
-      o.root = slots.root(b.slot);
+      o.root = b.slot;
     }
   }
   for (const Value* w : u.gathered) {
@@ -71,10 +71,10 @@ UpdatePlan plan_update(const Update& u, const Slots& slots, Residency& memory) {
   return plan;
 }
 
-void cut_pieces(StreamPlan& plan, const Slots& slots, Residency& memory) {
+void cut_pieces(StreamPlan& plan, Residency& memory) {
   const Kernel& k = *plan.kernel;
   for (const Update& u : k.exchange().updates) {
-    plan.updates.push_back(plan_update(u, slots, memory));
+    plan.updates.push_back(plan_update(u, memory));
   }
   for (const Span& span : k.exchange().spans) {
     HalvingPlan::Piece p;
@@ -120,8 +120,8 @@ bool load_scalars(Residency& memory, StreamPlan& plan, uint32_t op_id) {
 
 }  // namespace
 
-std::optional<StreamPlan> plan_streamed(const Kernel& k, const StreamSite& site, const Slots& slots,
-                                        Residency& memory, uint32_t op_id) {
+std::optional<StreamPlan> plan_streamed(const Kernel& k, const StreamSite& site, Residency& memory,
+                                        uint32_t op_id) {
   Reservation whole(memory);
   prepare_buffers(memory, k, op_id);
   StreamPlan pieces;
@@ -130,8 +130,8 @@ std::optional<StreamPlan> plan_streamed(const Kernel& k, const StreamSite& site,
   pieces.exchange = site.exchange;
   pieces.bytes = site.piece_bytes;
   pieces.unit = elem_bytes(k.ops[0]->operand_type(0).elem);
-  cut_pieces(pieces, slots, memory);
-  const bool alone = site.next == nullptr || must_follow(*site.next, k, slots, memory);
+  cut_pieces(pieces, memory);
+  const bool alone = site.next == nullptr || must_follow(*site.next, k, memory);
   for (int64_t lag = alone ? 2 : 1; lag > 0; --lag) {  // with less VMEM beside other kernels
     Reservation attempt(memory);
     StreamPlan plan = pieces;
@@ -168,7 +168,7 @@ void end_streamed(Residency& memory, const StreamPlan& plan) {
   memory.pins().held.clear();
 }
 
-bool must_follow(const Kernel& k, const Kernel& streamed, const Slots& slots, Residency& memory) {
+bool must_follow(const Kernel& k, const Kernel& streamed, Residency& memory) {
   switch (k.kind) {
     case KernelClass::kLoop:
     case KernelClass::kContract:
@@ -183,9 +183,7 @@ bool must_follow(const Kernel& k, const Kernel& streamed, const Slots& slots, Re
     return true;
   }
   const auto& held = memory.pins().held;
-  const auto root = [&](const Buffer& b) {
-    return b.slot < 0 || b.scratch ? -1 : slots.root(b.slot);
-  };
+  const auto root = [&](const Buffer& b) { return b.slot < 0 || b.scratch ? -1 : b.slot; };
   return std::any_of(k.writes.begin(), k.writes.end(), [&](const Value* v) {
     const int slot = root(memory.at(v));
     return slot >= 0 &&

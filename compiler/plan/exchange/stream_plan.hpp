@@ -21,8 +21,8 @@ struct StreamSite {
 };
 
 // Nothing: too little VMEM. What the exchange uses is held until end_streamed.
-std::optional<StreamPlan> plan_streamed(const Kernel& k, const StreamSite& site, const Slots& slots,
-                                        Residency& memory, uint32_t op_id);
+std::optional<StreamPlan> plan_streamed(const Kernel& k, const StreamSite& site, Residency& memory,
+                                        uint32_t op_id);
 // Where the operand of a piece lies by now: other kernels move it.
 void find_operand(Residency& memory, StreamPlan& plan, int64_t piece);
 // Its results are at home; its VMEM goes back. An exchange that does not overlap has ended when
@@ -31,6 +31,6 @@ void end_streamed(Residency& memory, const StreamPlan& plan);
 
 // True if `k` cannot run beside the exchange `streamed`, whose buffers are held: it reads what the
 // exchange makes, or writes memory that it uses.
-bool must_follow(const Kernel& k, const Kernel& streamed, const Slots& slots, Residency& memory);
+bool must_follow(const Kernel& k, const Kernel& streamed, Residency& memory);
 
 }  // namespace tpu::compiler

@@ -51,11 +51,11 @@ int64_t find_starts(Residency& memory, const Kernel& k, const Dims& strides, siz
   return known;
 }
 
-MemRange whole(const Slots& slots, const Buffer& b, bool write) {
+MemRange whole(const Buffer& b, bool write) {
   const spec::Addr base = place_of(b);
   MemRange r;
   r.space = static_cast<spec::Space>(base.space);
-  r.slot = b.vmem >= 0 ? 0 : slots.root(b.slot);
+  r.slot = b.vmem >= 0 ? 0 : b.slot;
   r.lo = base.offset;
   r.hi = base.offset + b.bytes;
   r.write = write;
@@ -63,7 +63,7 @@ MemRange whole(const Slots& slots, const Buffer& b, bool write) {
 }
 
 // The result takes the operand's place. False: there must be a copy.
-bool update_in_place(Residency& memory, const Slots& slots, const Kernel& k) {
+bool update_in_place(Residency& memory, const Kernel& k) {
   Buffer &in = memory.at(k.reads[0]), &out = memory.at(k.out);
   const bool read_too = std::count(k.reads.begin(), k.reads.end(), k.reads[0]) > 1;
   if (memory.next_read(in) != INT32_MAX || read_too || in.must_store ||
@@ -75,7 +75,7 @@ bool update_in_place(Residency& memory, const Slots& slots, const Kernel& k) {
     return true;
   }
   if (out.slot >= 0) {
-    return in.slot >= 0 && slots.root(in.slot) == slots.root(out.slot) && in.offset == out.offset;
+    return in.slot >= 0 && in.slot == out.slot && in.offset == out.offset;
   }
   if (!in.scratch) {
     return false;
@@ -86,7 +86,7 @@ bool update_in_place(Residency& memory, const Slots& slots, const Kernel& k) {
 
 }  // namespace
 
-DynamicPlan plan_dynamic_slice(const Kernel& k, const Slots& slots, Residency& memory) {
+DynamicPlan plan_dynamic_slice(const Kernel& k, Residency& memory) {
   const Op& op = *k.ops[0];
   const View& view = k.move().view.view;
   const Buffer& in = memory.at(k.move().view.value);
@@ -99,13 +99,12 @@ DynamicPlan plan_dynamic_slice(const Kernel& k, const Slots& slots, Residency& m
   const int64_t known = find_starts(memory, k, view.stride, 1, sizes, plan);
   plan.src = place_of(in, view.offset * plan.unit + known);
   plan.dst = place_of(out);
-  plan.window = whole(slots, in, false);
+  plan.window = whole(in, false);
   plan.dims = box(sizes, view.stride, row_major_strides(sizes), plan.unit);
   return plan;
 }
 
-DynamicPlan plan_dynamic_update(const Kernel& k, const Slots& slots, Residency& memory,
-                                uint32_t op_id) {
+DynamicPlan plan_dynamic_update(const Kernel& k, Residency& memory, uint32_t op_id) {
   const Op& op = *k.ops[0];
   const View& view = k.move().view.view;
   const Buffer &in = memory.at(k.reads[0]), &update = memory.at(k.move().view.value);
@@ -114,7 +113,7 @@ DynamicPlan plan_dynamic_update(const Kernel& k, const Slots& slots, Residency& 
   plan.update = true;
   memory.pins().pin({&in, &update, &out});
   plan.unit = elem_bytes(op.type().elem);
-  if (!update_in_place(memory, slots, k)) {
+  if (!update_in_place(memory, k)) {
     place_result(memory, out);
     memory.move({place_of(in), place_of(out), out.bytes, plan.unit, op_id});
   }
@@ -125,7 +124,7 @@ DynamicPlan plan_dynamic_update(const Kernel& k, const Slots& slots, Residency& 
     const int64_t known = find_starts(memory, k, pitch, 2, sizes, plan);
     plan.src = place_of(update, view.offset * plan.unit);
     plan.dst = place_of(out, known);
-    plan.window = whole(slots, out, true);
+    plan.window = whole(out, true);
     plan.dims = box(sizes, view.stride, pitch, plan.unit);
   }
   return plan;

@@ -28,8 +28,7 @@ struct DynamicPlan {
 };
 
 // Moves are noted in `memory`; operands and result stay pinned.
-DynamicPlan plan_dynamic_slice(const Kernel& k, const Slots& slots, Residency& memory);
-DynamicPlan plan_dynamic_update(const Kernel& k, const Slots& slots, Residency& memory,
-                                uint32_t op_id);
+DynamicPlan plan_dynamic_slice(const Kernel& k, Residency& memory);
+DynamicPlan plan_dynamic_update(const Kernel& k, Residency& memory, uint32_t op_id);
 
 }  // namespace tpu::compiler

@@ -32,8 +32,7 @@ std::vector<CopyDim> window_dims(const Dims& table, const Dims& window, int64_t 
 }
 
 // `to` becomes a copy of `from`, or takes its place where that is possible.
-void copy_of(Residency& memory, const Slots& slots, const Kernel& k, Buffer& from, Buffer& to,
-             uint32_t op_id) {
+void copy_of(Residency& memory, const Kernel& k, Buffer& from, Buffer& to, uint32_t op_id) {
   if (may_take_vmem(memory, k, from)) {
     take_vmem(memory, from, to);
     return;
@@ -44,7 +43,7 @@ void copy_of(Residency& memory, const Slots& slots, const Kernel& k, Buffer& fro
   }
   place_result(memory, to);
   if (to.vmem < 0 && from.vmem < 0 && to.slot >= 0 && from.slot >= 0 && to.offset == from.offset &&
-      slots.root(to.slot) == slots.root(from.slot)) {
+      to.slot == from.slot) {
     return;  // donated: updated in place
   }
   memory.move({place_of(from), place_of(to), from.bytes, elem_bytes(from.value->type.elem), op_id});
@@ -91,9 +90,8 @@ bool may_take_vmem(Residency& memory, const Kernel& k, const Buffer& from) {
          may_overwrite(memory, k, from);
 }
 
-std::optional<IndexedPlan> plan_indexed(const Kernel& k, const Slots& slots,
-                                        const spec::BoardParams& board, Residency& memory,
-                                        uint32_t op_id) {
+std::optional<IndexedPlan> plan_indexed(const Kernel& k, const spec::BoardParams& board,
+                                        Residency& memory, uint32_t op_id) {
   const Op& op = *k.ops[0];
   const Buffer& list = memory.at(k.reads[1]);
   Buffer& out = memory.at(op.result());
@@ -103,7 +101,7 @@ std::optional<IndexedPlan> plan_indexed(const Kernel& k, const Slots& slots,
   memory.pins().pin({&memory.at(k.reads[0]), &list, &out});
   if (plan.scatter) {
     memory.pins().add(memory.at(k.reads[2]));
-    copy_of(memory, slots, k, memory.at(k.reads[0]), out, op_id);
+    copy_of(memory, k, memory.at(k.reads[0]), out, op_id);
   } else {
     place_result(memory, out);
   }

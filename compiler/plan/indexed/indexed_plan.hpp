@@ -24,9 +24,8 @@ struct IndexedPlan {
 };
 
 // Nothing: too little VMEM. Moves are noted in `memory`; operands and result stay pinned.
-std::optional<IndexedPlan> plan_indexed(const Kernel& k, const Slots& slots,
-                                        const spec::BoardParams& board, Residency& memory,
-                                        uint32_t op_id);
+std::optional<IndexedPlan> plan_indexed(const Kernel& k, const spec::BoardParams& board,
+                                        Residency& memory, uint32_t op_id);
 
 // True if the kernel may write over the operand: nobody reads it afterwards, and it was made in the
 // same region (values from outside and region arguments must be there again in the next iteration

@@ -25,15 +25,14 @@ std::optional<Step> plan_indexed_kernel(PlanContext& ctx, const Kernel& k) {
   if (k.ops[0]->kind == Kind::kIndexedCombine) {
     return finished_step(ctx, k, plan_combine(k, ctx.board, ctx.memory, id));
   }
-  return finished_step(ctx, k, plan_indexed(k, ctx.slots, ctx.board, ctx.memory, id));
+  return finished_step(ctx, k, plan_indexed(k, ctx.board, ctx.memory, id));
 }
 
 std::optional<Step> plan_dynamic(PlanContext& ctx, const Kernel& k) {
   const bool slice = k.kind == KernelClass::kDynamicSlice;
-  return finished_step(
-      ctx, k,
-      std::optional(slice ? plan_dynamic_slice(k, ctx.slots, ctx.memory)
-                          : plan_dynamic_update(k, ctx.slots, ctx.memory, ctx.ops.id(k))));
+  return finished_step(ctx, k,
+                       std::optional(slice ? plan_dynamic_slice(k, ctx.memory)
+                                           : plan_dynamic_update(k, ctx.memory, ctx.ops.id(k))));
 }
 
 }  // namespace tpu::compiler

@@ -238,6 +238,28 @@ TEST_F(CoreFault, BadImageAndBadSlotTable) {
   EXPECT_FALSE(slot_good(TPU_SLOT_NULL, TPU_SLOT_FLAG_FRESH));
 }
 
+TEST_F(CoreFault, ABankHoldsAsManySlotsAsALaunchMayHave) {
+  constexpr uint32_t kLast = spec::seq::kSlotEntries - 1;
+  static_assert(spec::seq::kSlotEntries == TPU_MAX_SLOTS);
+  for (uint32_t slot = 0; slot <= kLast; ++slot) {
+    bench.bind_slot(0, slot, 0x10000 + 64 * uint64_t{slot}, 64);
+  }
+  const auto checked = [this] {
+    bench.write32(0, CoreBench::kSeq, spec::seq::kSlotCheck, spec::seq::kSlotEntries);
+    return bench.read32(0, CoreBench::kSeq, spec::seq::kSlotResult);
+  };
+  EXPECT_EQ(checked(), 0U);
+  ProgramBuilder p;
+  p.copy(Queue::kDmaIn, hbm(kLast, 0), vmem(0), 64, Sync());
+  p.halt();
+  bench.load(0, p.image(1), spec::seq::kSlotEntries, 1);
+  bench.start(0);
+  bench.run();
+  EXPECT_EQ(bench.state(0), spec::seq::kStateDone);
+  bench.bind_slot(0, kLast, 0x10001, 64);
+  EXPECT_EQ(checked(), spec::seq::kSlotResultBadMask | kLast);
+}
+
 // The core is usable after a fault; commands in flight ended without signals.
 TEST_F(CoreFault, RunsAgainAfterAFault) {
   ProgramBuilder bad;

@@ -37,18 +37,16 @@ class EdgeRemoval : public ::testing::TestWithParam<const char*> {
     run(compiler::compile(artifact, "", bench_.params).executable);
   }
 
-  // On cores 0 .. partitions - 1, with memory for each slot; slots of one value share it.
+  // On cores 0 .. partitions - 1, with memory for each slot.
   void run(const exe::ExecutableT& exe) {
     const uint32_t mask = (1u << exe.partitions) - 1;
     kept_.listen(bench_.probes);
     for (uint32_t core = 0; core < exe.partitions; ++core) {
       uint64_t free = 0x10000;
-      std::vector<uint64_t> base(exe.slots.size());
       for (size_t i = 0; i < exe.slots.size(); ++i) {
         const exe::SlotT& slot = *exe.slots[i];
-        base[i] = slot.alias_of >= 0 ? base[static_cast<size_t>(slot.alias_of)] : free;
-        free += slot.alias_of >= 0 ? 0 : (slot.bytes + 0xfff) / 0x1000 * 0x1000;
-        bench_.bind_slot(core, static_cast<uint32_t>(i), base[i], slot.bytes);
+        bench_.bind_slot(core, static_cast<uint32_t>(i), free, slot.bytes);
+        free += (slot.bytes + 0xfff) / 0x1000 * 0x1000;
       }
       bench_.load(core, exe.image, static_cast<uint32_t>(exe.slots.size()), mask);
     }

@@ -144,15 +144,6 @@ TEST(Executable, RefusesTemporariesThatCannotBe) {
   EXPECT_NE(error([](TemporaryT& t) { t.dims = {-1}; }), "no error");
 }
 
-// Slots 0 and 1 in the other order; parameters follow.
-ExecutableT result_first() {
-  ExecutableT exe = sample();
-  std::swap(exe.slots[0], exe.slots[1]);
-  exe.args[0]->slot = 1;
-  exe.results[0]->slot = 0;
-  return exe;
-}
-
 // Appends the instructions to the code, the first of which is `halt`, and enters behind that.
 ExecutableT with_code(const std::vector<spec::ScalarInsn>& code) {
   ExecutableT exe = sample();
@@ -236,13 +227,37 @@ TEST(Executable, RefusesTablesOfHostCallsThatPointElsewhere) {
               HasSubstr("bytes of host call 1"));
 }
 
-TEST(Executable, AliasIsFollowedOnlyAfterItsSlotWasChecked) {
-  ExecutableT exe = result_first();
-  exe.slots[0]->alias_of = 1;
+// The result takes the memory of the argument, whose slot is the only one.
+ExecutableT donating() {
+  ExecutableT exe = sample();
   exe.args[0]->donated_to = 0;
-  EXPECT_EQ(error_of(write_executable(exe)), "no error");
-  exe.slots[1]->index = 0x40000000;
-  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("index of slot 1"));
+  exe.results[0]->slot = 0;
+  exe.slots.pop_back();
+  reinterpret_cast<tpu_program_image_header_t*>(exe.image.data())->slots = 1;
+  return exe;
+}
+
+TEST(Executable, ADonatedResultHasTheSlotOfItsArgument) {
+  EXPECT_EQ(error_of(write_executable(donating())), "no error");
+  ExecutableT exe = donating();
+  exe.slots[0]->index = 0x40000000;  // looked at before it is followed
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("index of slot 0"));
+  exe = donating();
+  exe.slots[0]->bytes = 4;
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("is larger than its slot"));
+  exe = donating();
+  exe.results[0]->local_dims = exe.results[0]->global_dims = {32, 8};
+  exe.results[0]->offsets.assign(16, 0);
+  exe.results[0]->replicated = true;
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("result 0 is larger than its slot"));
+}
+
+TEST(Executable, SaysThatAFileIsOfAnotherFormat) {
+  std::vector<std::byte> bytes = write_executable(sample());
+  bytes[7] = std::byte{'1'};
+  EXPECT_THAT(error_of(bytes), HasSubstr("another format version; compile the program again"));
+  bytes[0] = std::byte{'X'};
+  EXPECT_THAT(error_of(bytes), HasSubstr("not a tpuboard executable"));
 }
 
 TEST(Executable, RefusesSlotsThatDoNotFitTheParameters) {
@@ -273,17 +288,20 @@ TEST(Executable, RefusesDonationsWithoutBothEnds) {
   ExecutableT exe = sample();
   exe.args[0]->donated_to = 0;
   EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("does not take its memory"));
+  exe = donating();
+  exe.args[0]->donated_to = -1;
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("more arguments and results than slots"));
   exe = sample();
-  exe.slots[1]->alias_of = 0;
-  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("alias of slot 1"));
+  exe.results[0]->slot = 0;  // in the memory of an argument that is not donated
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("result 0 names a slot of another kind"));
   exe = sample();
-  exe.slots[0]->alias_of = 1;  // an argument in the memory of a result
-  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("alias of slot 0"));
+  exe.args[0]->slot = 1;  // an argument in the memory of a result
+  EXPECT_THAT(error_of(write_executable(exe)),
+              HasSubstr("argument 0 names a slot of another kind"));
   exe = sample();
   exe.args[0]->donated_to = 0;
-  exe.slots[1]->alias_of = 0;
-  exe.slots[1]->bytes = 1024;
-  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("alias of slot 1"));
+  exe.results[0]->slot = 0;  // and the slot of its own is still there
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("slot 1 is of a result that lies in"));
 }
 
 TEST(Executable, RefusesArraysThatTheirCoresDoNotMakeUp) {

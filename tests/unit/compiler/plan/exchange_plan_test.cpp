@@ -114,7 +114,7 @@ std::optional<StreamPlan> streamed(Planning& p, bool overlaps = true) {
   site.exchange = exchange_of(*k.ops[0], 8);
   site.piece_bytes = p.program.piece;
   site.overlaps = overlaps;
-  return plan_streamed(k, site, p.slots, p.memory, 3);
+  return plan_streamed(k, site, p.memory, 3);
 }
 
 TEST(StreamPlan, PiecesGoFromHomeToHomeThroughRings) {
@@ -190,7 +190,7 @@ TEST(StreamPlan, ReadersOfTheSumFollow) {
   for (const Kernel& other : p.program.kernels) {
     if (other.kind == KernelClass::kLoop) {
       const bool reads = other.reads[0] == sum;
-      EXPECT_EQ(must_follow(other, k, p.slots, p.memory), reads);
+      EXPECT_EQ(must_follow(other, k, p.memory), reads);
       ++(reads ? readers : others);
     }
   }
@@ -247,7 +247,7 @@ TEST(StreamPlan, AnUpdateHasSlotsForItsOperandsAndAreasForWhatIsGathered) {
   for (const UpdateOperand& o : u.operands) {
     EXPECT_EQ(o.input, o.value != g.new_state);
     EXPECT_EQ(o.home.slot, home_of(p.memory.at(o.value)).slot);
-    EXPECT_EQ(o.root, p.slots.root(p.memory.at(o.value).slot));
+    EXPECT_EQ(o.root, p.memory.at(o.value).slot);
   }
   ASSERT_EQ(u.gathered.size(), 1u);
   EXPECT_EQ(u.gathered[0].offset, home_of(p.memory.at(g.new_weight)).offset);
@@ -267,7 +267,7 @@ TEST(StreamPlan, AnUpdateHasSlotsForItsOperandsAndAreasForWhatIsGathered) {
 }
 
 std::optional<std::vector<DirectPlan>> direct(Planning& p, int64_t cores) {
-  return plan_direct(p.kernel(KernelClass::kExchange), p.slots, cores, p.board, p.memory, 3);
+  return plan_direct(p.kernel(KernelClass::kExchange), cores, p.board, p.memory, 3);
 }
 
 TEST(DirectPlan, StepsOfAGatherPairAllCores) {

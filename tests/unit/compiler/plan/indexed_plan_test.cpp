@@ -25,7 +25,7 @@ struct Rows {
 };
 
 std::optional<IndexedPlan> indexed(Planning& p) {
-  return plan_indexed(p.kernel(KernelClass::kIndexed), p.slots, p.board, p.memory, 3);
+  return plan_indexed(p.kernel(KernelClass::kIndexed), p.board, p.memory, 3);
 }
 
 TEST(IndexedPlan, AListInHbmComesPieceByPiece) {
@@ -177,8 +177,7 @@ TEST(DynamicPlan, KnownStartsAreInTheAddress) {
   Value* out = b.op(Kind::kDynamicSlice, {x, b.constant(i32({}), 100), column}, f32({4, 8}),
                     DimsAttrs{{4, 8}});
   Planning p(b.done({out}), 64);
-  const DynamicPlan plan =
-      plan_dynamic_slice(p.kernel(KernelClass::kDynamicSlice), p.slots, p.memory);
+  const DynamicPlan plan = plan_dynamic_slice(p.kernel(KernelClass::kDynamicSlice), p.memory);
   EXPECT_EQ(plan.src.offset, home_of(p.memory.at(x)).offset + 12 * 32 * 4);
   ASSERT_EQ(plan.starts.size(), 1u);
   EXPECT_EQ(plan.starts[0].limit, 24);
@@ -205,7 +204,7 @@ TEST(DynamicPlan, AnUpdateIsInPlaceIfNobodyReadsTheOperandAgain) {
     const Kernel& k = p.kernel(KernelClass::kDynamicUpdate);
     ASSERT_TRUE(p.memory.place(p.memory.at(x)));
     const int64_t place = p.memory.at(x).vmem;
-    const DynamicPlan plan = plan_dynamic_update(k, p.slots, p.memory, 3);
+    const DynamicPlan plan = plan_dynamic_update(k, p.memory, 3);
     EXPECT_EQ(p.memory.take_moves().size(), again ? 1u : 0u);
     EXPECT_EQ(p.memory.at(x).vmem, again ? place : -1);
     EXPECT_EQ(plan.dst.offset, p.memory.at(out).vmem);
