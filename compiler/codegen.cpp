@@ -294,8 +294,9 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   add_parameters(e, module, emitted.result_slots);
   add_slots(e, listing);
   if (e.hbm_bytes > static_cast<uint64_t>(board.hbm.gib_per_core) << 30) {
-    throw Error("the program needs " + std::to_string(e.hbm_bytes) + " bytes of HBM, a core has " +
-                std::to_string(board.hbm.gib_per_core) + " GiB:\n" + emitted.memory());
+    throw HbmExhausted("the program needs " + std::to_string(e.hbm_bytes) +
+                       " bytes of HBM, a core has " + std::to_string(board.hbm.gib_per_core) +
+                       " GiB:\n" + emitted.memory());
   }
   add_tables(e, emitted);
   add_host_calls(e, listing);

@@ -8,6 +8,7 @@
 
 #include "import/advice.hpp"
 #include "import/codes.hpp"
+#include "ir/error_kinds.hpp"
 
 namespace tpu::compiler::frontend {
 namespace {
@@ -307,6 +308,24 @@ bool OpReader::is_token(uint32_t type_index) const {
          (t.dialect == Dialect::kStablehlo && t.code == bytecode::stablehlo_type::kToken);
 }
 
+// Sizes beyond the bounds. What no board could hold is too large for memory, not unsupported.
+void OpReader::refuse_shape(const RawType& t, Elem elem) const {
+  const Type whole{elem, Dims(t.shape.begin(), t.shape.end())};
+  double bytes = static_cast<double>(elem_bytes(elem));
+  for (const int64_t d : t.shape) {
+    bytes *= static_cast<double>(std::max<int64_t>(d, 0));
+  }
+  const std::string bounds =
+      ": a dimension has at most 2^31 - 1 elements, an array 4 TiB; use more and shorter "
+      "dimensions, or cut the array into parts";
+  if (bytes > static_cast<double>(kMaxBytes)) {
+    throw HbmExhausted(
+        "an array of type " + to_string(whole) + " is too large for any memory" + bounds, name_,
+        loc_);
+  }
+  fail("shape " + to_string(whole.dims) + " is not supported" + bounds);
+}
+
 Type OpReader::type(uint32_t type_index) const {
   const RawType& t = tables_.raw().types[type_index];
   const bool vhlo_tensor =
@@ -329,9 +348,7 @@ Type OpReader::type(uint32_t type_index) const {
       fail("dynamic shapes are not supported; export the program for fixed sizes");
     }
     if (d < 0 || d > kMaxMagnitude || d > kMaxBytes / count) {
-      fail("shape " + to_string(Dims(t.shape.begin(), t.shape.end())) +
-           " is not supported: a dimension has at most 2^31 - 1 elements, an array 4 TiB; use more "
-           "and shorter dimensions, or cut the array into parts");
+      refuse_shape(t, out.elem);
     }
     count *= std::max<int64_t>(d, 1);
     out.dims.push_back(d);

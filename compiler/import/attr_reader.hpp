@@ -88,6 +88,7 @@ class OpReader {
 
  private:
   Elem elem(uint32_t type_index) const;
+  [[noreturn]] void refuse_shape(const bytecode::RawType& type, Elem elem) const;
   Dense integers(std::string_view property) const;
   void check_magnitude(int64_t value, std::string_view property) const;
 

@@ -41,6 +41,8 @@ Module Normaliser::run() {
     convert_functions();
   } catch (const Contradiction&) {
     throw;
+  } catch (const HbmExhausted&) {
+    throw;
   } catch (const Error& e) {
     fail_all(e);
   }
@@ -58,6 +60,8 @@ void Normaliser::convert_functions() {
         convert_function(*op);
       } catch (const Contradiction& e) {
         throw Contradiction(e.message(), e.op(), nested_loc(caller_loc(*op), e.loc()));
+      } catch (const HbmExhausted& e) {
+        throw HbmExhausted(e.message(), e.op(), nested_loc(caller_loc(*op), e.loc()));
       } catch (const Error& e) {
         throw Error(e.message(), e.op(), nested_loc(caller_loc(*op), e.loc()));
       }

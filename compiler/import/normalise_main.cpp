@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "import/normaliser.hpp"
+#include "ir/error_kinds.hpp"
 
 namespace tpu::compiler::frontend {
 
@@ -121,6 +122,9 @@ bool Normaliser::gives_token(const OpReader& reader, size_t i) const {
 Type Normaliser::arg_type(const OpReader& reader, const RawRegion& body, size_t i) {
   try {
     return reader.type(body.args[i].type);
+  } catch (const HbmExhausted& e) {
+    const OpReader user = user_of_argument(reader, body, i);
+    throw HbmExhausted(argument_text(body, i) + ": " + e.message(), user.name(), user.loc());
   } catch (const Error& e) {
     user_of_argument(reader, body, i).fail(argument_text(body, i) + ": " + e.message());
   }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "plan/in_place.hpp"
+#include "plan/least_memory.hpp"
 
 namespace tpu::compiler {
 
@@ -32,7 +33,9 @@ PlanContext::PlanContext(const Module& m, KernelProgram& k, const spec::BoardPar
       slots(make_slots(m, k, b)),
       pads(find_virtual_pads(m, k, whole_limit(b))),
       memory(k, slots, pads, b, whole_limit(b)),
-      result_home(place_results(m, k, slots, memory)) {}
+      result_home(place_results(m, k, slots, memory)) {
+  check_least_memory(k, slots, pads, b);
+}
 
 Step begin_step(PlanContext& ctx, const Kernel& k) {
   Step step;
