@@ -9,9 +9,12 @@
 #include "data_parallel.hpp"
 #include "export/stablehlo_text.hpp"
 #include "import/import.hpp"
+#include "ir/error_kinds.hpp"
+#include "ir/verify.hpp"
 #include "kept_values.hpp"
 #include "kernel/buckets.hpp"
 #include "kernel/kernel_passes.hpp"
+#include "legalize/dot_parts.hpp"
 #include "passes/operand_casts.hpp"
 #include "pipeline.hpp"
 
@@ -56,6 +59,29 @@ std::vector<Pass> passes_for(const CompileOptions& options, CompileReport& repor
 std::string contradiction(const CompileOptions& options) {
   if (options.update_sharding == UpdateSharding::kOn && !rules_of(options.style).shard_updates) {
     return "--style " + std::string(name_of(options.style)) +
+// Ops that are cut into parts, one after the other; the share of all that a core takes from which
+// on that is worth it, and how many parts all of it makes.
+constexpr int kMostCuts = 32;
+constexpr double kLeastShare = 1.0 / 16;
+constexpr double kPartsOfAll = 16;
+
+// What makes the program too long becomes a loop.
+exe::ExecutableT generate_in_loops(Module& module, const spec::BoardParams& board,
+                                   const CompileOptions& options) {
+  for (int cuts = 0;; ++cuts) {
+    try {
+      return generate(module, board, options);
+    } catch (const ProgramTooLong& e) {
+      const auto parts = static_cast<int64_t>(e.share() * kPartsOfAll) + 1;
+      if (cuts == kMostCuts || e.share() < kLeastShare ||
+          !loop_over_dot_parts(module, e.most(), parts)) {
+        throw;
+      }
+      verify(module);
+    }
+  }
+}
+
            " never shards updates, and --update-sharding=on wants it; leave one of them out";
   }
   return {};
@@ -125,7 +151,7 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
   if (options.keep_values) {
     code.update_sharding = UpdateSharding::kOff;  // cores would keep parts of what they update
   }
-  out.executable = generate(module, board, code);
+  out.executable = generate_in_loops(module, board, code);
   out.report.moved = std::move(module.moved);
   out.report.graph = std::move(module);
   if (options.update_sharding == UpdateSharding::kOn && out.executable.sharded_update_bytes == 0) {

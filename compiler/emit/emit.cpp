@@ -7,6 +7,7 @@
 
 #include "emit/context.hpp"
 #include "emit/exchange/inflight.hpp"
+#include "ir/error_kinds.hpp"
 
 namespace tpu::compiler {
 
@@ -30,9 +31,50 @@ Error error_at(const Kernel& k, const std::string& text) {
   return Error(text, op == nullptr ? "" : source_name(op->kind), op == nullptr ? nullptr : op->loc);
 }
 
-Error too_long(const Kernel& k) {
-  return error_at(k, "the program grows beyond " + std::to_string(kMaxItems) +
-                         " instructions at this op, which touches" + arrays_of(k) + kAdvice);
+// Items of the listing by op table entry; those that name none belong to the command in front.
+std::vector<size_t> items_by_op(const Listing& listing, size_t ops) {
+  std::vector<size_t> items(ops);
+  uint32_t id = 0;
+  for (const Item& item : listing.items) {
+    if (const auto* command = std::get_if<Command>(&item)) {
+      id = command->head().op_id;
+    }
+    if (id < ops) {
+      items[id] += 1;
+    }
+  }
+  return items;
+}
+
+// Names the kernel that is written out most, wherever the listing was full.
+ProgramTooLong too_long(const EmitContext& ctx) {
+  const PlanContext& plan = ctx.plan;
+  const std::vector<size_t> items = items_by_op(ctx.sink.listing, plan.ops.list().size());
+  const auto most = std::ranges::max_element(items);
+  const std::optional<int> order =
+      most == items.end() ? std::nullopt
+                          : plan.ops.order(static_cast<uint32_t>(most - items.begin()));
+  const Kernel* kernel = nullptr;
+  for_each_kernel(plan.kernels,
+                  [&](const Kernel& k) { kernel = order && k.order == *order ? &k : kernel; });
+  const std::string limit =
+      "the program grows beyond " + std::to_string(kMaxItems) + " instructions";
+  if (kernel == nullptr) {
+    return {Error(limit), nullptr, 1};
+  }
+  const auto dot = std::ranges::find(kernel->ops, Kind::kDotGeneral, &Op::kind);
+  const Op* op = dot != kernel->ops.end() ? *dot
+                 : kernel->ops.empty()    ? nullptr
+                                          : kernel->ops.back();
+  const double share = static_cast<double>(*most) / kMaxItems;
+  constexpr double kFew = 1.0 / 16;
+  return {
+      error_at(*kernel, limit + "; " + std::to_string(*most) +
+                            " of them are of this op, which touches" + arrays_of(*kernel) +
+                            (share < kFew ? ", and no other op has more; go over equal layers with "
+                                            "jax.lax.scan, or compute less at a time"
+                                          : kAdvice)),
+      op, share};
 }
 
 Error too_large(const Kernel& k, const spec::BoardParams& board) {
@@ -133,12 +175,8 @@ void emit_all(EmitContext& ctx, const std::function<void(double done)>& progress
   size_t behind = 0;
   ctx.sink.insn(spec::ScalarOp::kRid, kPartitionRegister, 0, 0, 0);
   for (const Kernel& k : ctx.plan.kernels.kernels) {
-    try {
-      emit_kernel(ctx, k);
-      end_kernel(ctx, rules);
-    } catch (const ListingFull&) {
-      throw too_long(k);
-    }
+    emit_kernel(ctx, k);
+    end_kernel(ctx, rules);
     if (progress) {  // kernels that are cut become more
       const size_t all = std::max(++behind, ctx.plan.kernels.kernels.size());
       progress(static_cast<double>(behind) / static_cast<double>(all));
@@ -161,6 +199,7 @@ EmittedProgram finished(EmitContext& ctx) {
   out.scratch = std::move(scratch);
   out.ops = plan.ops.list();
   out.constants = plan.slots.constants;
+  out.result_slots = plan.slots.results;
   out.matmul_flops = plan.ops.matmul_flops();
   out.vmem_peak = plan.memory.vmem_peak();
   out.first_remote_semaphore = ctx.channels.first_semaphore();
@@ -195,9 +234,12 @@ EmittedProgram emit_program(const Module& module, KernelProgram& kernels,
   if (!rules.keep_values) {
     plan.memory.keep_nothing();
   }
-  emit_all(ctx, progress, rules);
+  try {
+    emit_all(ctx, progress, rules);
+  } catch (const ListingFull&) {
+    throw too_long(ctx);
+  }
   return finished(ctx);
 }
 
-  out.result_slots = plan.slots.results;
 }  // namespace tpu::compiler

@@ -5,6 +5,8 @@
 
 namespace tpu::compiler {
 
+struct Op;
+
 // The program is good, the board too small: a core has less memory than it needs. The text lists
 // the largest buffers.
 class HbmExhausted : public Error {
@@ -17,6 +19,21 @@ class Unsupported : public Error {
  public:
   using Error::Error;
   explicit Unsupported(const Error& error) : Error(error) {}
+};
+
+// The program has more instructions than a core takes.
+class ProgramTooLong : public Unsupported {
+ public:
+  ProgramTooLong(const Error& error, const Op* most, double share)
+      : Unsupported(error), most_(most), share_(share) {}
+  // The op that is written out most, of the graph that was compiled; null: of no op.
+  const Op* most() const { return most_; }
+  // What it takes of all that a core takes, as far as it was written out.
+  double share() const { return share_; }
+
+ private:
+  const Op* most_;
+  double share_;
 };
 
 // The program says of an array what cannot be, such as an axis that its mesh lacks.

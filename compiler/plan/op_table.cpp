@@ -1,5 +1,7 @@
 #include "plan/op_table.hpp"
 
+#include <algorithm>
+
 namespace tpu::compiler {
 
 uint64_t OpTable::flops_of(const Kernel& k) const {
@@ -14,6 +16,11 @@ void OpTable::undo(const Mark& mark) {
   ops_.resize(mark.ops);
   std::erase_if(ids_, [&](const auto& id) { return id.second >= mark.ops; });
   matmul_flops_ = mark.matmul_flops;
+}
+
+std::optional<int> OpTable::order(uint32_t id) const {
+  const auto found = std::ranges::find(ids_, id, [](const auto& entry) { return entry.second; });
+  return found == ids_.end() ? std::nullopt : std::optional(found->first);
 }
 
 // The names of the kernel's ops, the source line of the last one that has any.

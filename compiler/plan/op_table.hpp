@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,8 @@ namespace tpu::compiler {
 
 class OpTable {
  public:
-  uint32_t id(const Kernel& k);  // added if it is new
+  uint32_t id(const Kernel& k);                 // added if it is new
+  std::optional<int> order(uint32_t id) const;  // of the kernel with that entry
   // Undoes what has been added and counted since.
   struct Mark {
     size_t ops;

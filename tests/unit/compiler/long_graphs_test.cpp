@@ -6,6 +6,7 @@
 #include "board/board_loader.hpp"
 #include "compile.hpp"
 #include "graph_builder.hpp"
+#include "ir/error_kinds.hpp"
 
 namespace tpu::compiler::test {
 namespace {
@@ -103,7 +104,103 @@ TEST(LongGraphs, SortsBeyondTheLimitOfAProgramAreRefused) {
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), testing::HasSubstr("test.py:1:1: "));
     EXPECT_THAT(e.what(), testing::HasSubstr("the program grows beyond 1048576 instructions"));
+    EXPECT_THAT(e.what(),
+                testing::HasSubstr("of them are of this op, which touches f32[268435456"));
   }
+}
+
+Type bf16(Dims dims) { return {Elem::kBf16, std::move(dims)}; }
+
+// n x n matrices, three of them one after the other.
+Module& products(GraphBuilder& b, int64_t n) {
+  const Type type = bf16({n, n});
+  const DotAttrs rows{{}, {}, {1}, {0}};
+  Value* x = b.arg(type);
+  Value* square = b.op(Kind::kDotGeneral, {x, x}, type, rows);
+  Value* cube = b.op(Kind::kDotGeneral, {square, x}, type, rows);
+  Value* most = b.reduce(cube, b.constant(bf16({}), 0), {0, 1}, bf16({}), Kind::kMaximum);
+  return b.done({most});
+}
+
+// Two products of which one alone fills a program, and which fit into memory.
+TEST(LongGraphs, MatmulsBeyondTheLimitOfAProgramBecomeLoops) {
+  GraphBuilder b;
+  const exe::ExecutableT e = compiled(products(b, 48'000));
+  EXPECT_EQ(e.matmul_flops, 2 * uint64_t{2} * 48'000 * 48'000 * 48'000);
+}
+
+std::string exhausted(Module& m, const std::vector<std::string>& overrides = {}) {
+  try {
+    compile(std::move(m), spec::load_board("v3_8", overrides));
+  } catch (const HbmExhausted& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// Whatever else would be wrong with it: the largest arrays, and no command is made.
+TEST(LongGraphs, MemoryIsLookedAtFirst) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({8}));
+  const Type type = bf16({1'000'000, 1'000'000});
+  Value* spread = b.op(Kind::kBroadcastInDim, {b.op(Kind::kConvert, {x}, bf16({8}))},
+                       bf16({1'000'000, 8}), DimsAttrs{{1}});
+  Value* large = b.op(Kind::kDotGeneral, {spread, spread}, type, DotAttrs{{}, {}, {1}, {1}});
+  Value* square = b.op(Kind::kDotGeneral, {large, large}, type, DotAttrs{{}, {}, {1}, {0}});
+  Value* most = b.reduce(square, b.constant(bf16({}), 0), {0, 1}, bf16({}), Kind::kMaximum);
+  const std::string text = exhausted(b.done({most}));
+  EXPECT_THAT(text, testing::HasSubstr("test.py:"));
+  EXPECT_THAT(text, testing::HasSubstr("the program needs at least "));
+  EXPECT_THAT(text, testing::HasSubstr("a core has 16 GiB"));
+  EXPECT_THAT(text, testing::HasSubstr(
+                        "2000000000000 bytes: bf16[1000000,1000000] of dot_general at test.py:"));
+}
+
+// 2 x 384 MiB and little more in 1 GiB: a result that others read lies in its place from the start,
+// and a value takes the place of what it is made of.
+TEST(LongGraphs, WhatFitsIsNotRefused) {
+  const Type type = f32({10'000, 10'000});
+  const Type thin = f32({10'000, 8});
+  GraphBuilder b;
+  Value* x = b.arg(type);
+  Value* y = b.op(Kind::kExp, {x}, type);
+  Value* z = b.op(Kind::kDotGeneral, {y, b.arg(thin)}, thin, DotAttrs{{}, {}, {1}, {0}});
+  EXPECT_EQ(exhausted(b.done({y, z}), {"hbm.gib_per_core=1"}), "");
+  GraphBuilder more;
+  Value* a = more.arg(type);
+  Value* s = more.op(Kind::kDotGeneral, {a, a}, type, DotAttrs{{}, {}, {1}, {0}});
+  Value* t = more.op(Kind::kDotGeneral, {s, a}, type, DotAttrs{{}, {}, {1}, {0}});
+  Value* most = more.reduce(t, more.constant(f32({}), 0), {0, 1}, f32({}), Kind::kMaximum);
+  EXPECT_THAT(exhausted(more.done({most}), {"hbm.gib_per_core=1"}),
+              testing::HasSubstr("the program needs "));
+}
+
+// Arrays of n elements under an optimiser that keeps one more of each; `donated`: in their memory.
+Module& training(GraphBuilder& b, int n, bool donated) {
+  std::vector<Value*> results;
+  Value* rate = b.arg(f32({8}));
+  for (int i = 0; i < n; ++i) {
+    Value* v = b.arg(f32({8}));
+    b.module().main->args.back().alias_result = donated ? i : -1;
+    results.push_back(b.op(Kind::kAdd, {v, rate}, f32({8})));
+  }
+  return b.done(results);
+}
+
+TEST(LongGraphs, DonatedArraysHaveOneSlot) {
+  GraphBuilder b;
+  EXPECT_EQ(compiled(training(b, 9'000, true)).slots.size(), 9'002U);
+}
+
+TEST(LongGraphs, MoreSlotsThanALaunchHasAreRefusedWithWhatHelps) {
+  GraphBuilder b;
+  const std::string text = exhausted(training(b, 9'000, false));
+  EXPECT_THAT(text,
+              testing::HasSubstr("the program needs 18002 binding slots (9001 arguments, 9000 "
+                                 "results that take no donated argument's memory"));
+  EXPECT_THAT(text, testing::HasSubstr("a launch has 16384"));
+  EXPECT_THAT(text, testing::HasSubstr("jax.lax.scan"));
+  EXPECT_THAT(text, testing::HasSubstr("donate_argnums"));
 }
 
 // A command counts 32 bits of elements: longer copies and fills are cut.

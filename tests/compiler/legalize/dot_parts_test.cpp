@@ -1,0 +1,88 @@
+// Matmuls as loops over parts of their results: the bits of the whole ones.
+#include "legalize/dot_parts.hpp"
+
+#include <functional>
+
+#include "../../unit/compiler/graph_builder.hpp"
+#include "../run_compiled.hpp"
+
+namespace tpu::compiler::test {
+namespace {
+
+using Make = std::function<Value*(GraphBuilder&)>;
+
+Value* dot(GraphBuilder& b, const Type& lhs, const Type& rhs, const DotAttrs& attrs,
+           const Type& result) {
+  return b.op(Kind::kDotGeneral, {b.arg(lhs), b.arg(rhs)}, result, attrs);
+}
+
+// Runs the graph as it is and in parts; gives the size of a part along `dim`, 0: it is not cut.
+int64_t compare(const Make& make, int64_t parts, size_t dim) {
+  RunOptions o;
+  o.overrides = {"core.vmem_kib=256"};
+  GraphBuilder whole;
+  Value* v = make(whole);
+  const Outcome want = check_graph(whole.done({v}), o);
+  GraphBuilder cut;
+  Value* d = make(cut);
+  Module& module = cut.done({d});
+  if (!loop_over_dot_parts(module, d->def, parts)) {
+    return 0;
+  }
+  verify(module);
+  int64_t size = 0;
+  walk(module.main->body,
+       [&](const Op& op) { size = op.kind == Kind::kDotGeneral ? op.type().dims[dim] : size; });
+  const Outcome got = check_graph(module, o);
+  EXPECT_EQ(got.results[0][0].data, want.results[0][0].data);
+  return size;
+}
+
+DotAttrs plain() { return {{}, {}, {1}, {0}}; }
+
+TEST(DotParts, RowsThatDivide) {
+  const auto make = [](GraphBuilder& b) {
+    return dot(b, f32({320, 150}), f32({150, 70}), plain(), f32({320, 70}));
+  };
+  EXPECT_EQ(compare(make, 4, 0), 80);
+  EXPECT_EQ(compare(make, 7, 0), 40) << "eight parts are of one size";
+}
+
+// The last part begins earlier.
+TEST(DotParts, RowsThatDoNot) {
+  const auto make = [](GraphBuilder& b) {
+    return dot(b, f32({317, 150}), f32({150, 70}), plain(), f32({317, 70}));
+  };
+  EXPECT_EQ(compare(make, 4, 0), 80);
+}
+
+TEST(DotParts, ColumnsAndBatches) {
+  const auto columns = [](GraphBuilder& b) {
+    return dot(b, f32({150, 30}), f32({150, 200}), {{}, {}, {0}, {0}}, f32({30, 200}));
+  };
+  EXPECT_EQ(compare(columns, 5, 1), 40);
+  const auto batches = [](GraphBuilder& b) {
+    return dot(b, f32({9, 60, 33}), f32({33, 60, 8}), {{1}, {1}, {2}, {0}}, f32({60, 9, 8}));
+  };
+  EXPECT_EQ(compare(batches, 3, 0), 20);
+}
+
+TEST(DotParts, Bfloat16) {
+  const Type left{Elem::kBf16, {256, 300}}, right{Elem::kBf16, {300, 128}};
+  const Type result{Elem::kBf16, {256, 128}};
+  EXPECT_EQ(compare([&](GraphBuilder& b) { return dot(b, left, right, plain(), result); }, 2, 0),
+            128);
+}
+
+TEST(DotParts, WhatHasNothingToCutStays) {
+  const auto make = [](GraphBuilder& b) {
+    return dot(b, f32({150}), f32({150}), {{}, {}, {0}, {0}}, f32({}));
+  };
+  EXPECT_EQ(compare(make, 2, 0), 0);
+  GraphBuilder b;
+  Value* x = b.op(Kind::kNegate, {b.arg(f32({64}))}, f32({64}));
+  EXPECT_FALSE(loop_over_dot_parts(b.done({x}), x->def, 2));
+}
+
+}  // namespace
+}  // namespace tpu::compiler::test
