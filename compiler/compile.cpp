@@ -33,6 +33,11 @@ std::vector<std::string> why_unsharded(const exe::ExecutableT& e, const spec::Bo
   return e.notes;
 }
 
+std::string moved_line(const MovedArray& m) {
+  return "sharding: " + std::string(kind_name(m.kind)) + " of " + to_string(m.type) + ", " +
+         std::to_string(m.bytes) + " bytes a core, for " + m.op + " at " + to_string(*m.loc);
+}
+
 // What is watched or kept is so in the graph of one core, before ops change their form.
 std::vector<Pass> passes_for(const CompileOptions& options, CompileReport& report) {
   std::vector<Pass> passes = compile_passes();
@@ -54,11 +59,6 @@ std::vector<Pass> passes_for(const CompileOptions& options, CompileReport& repor
   return passes;
 }
 
-}  // namespace
-
-std::string contradiction(const CompileOptions& options) {
-  if (options.update_sharding == UpdateSharding::kOn && !rules_of(options.style).shard_updates) {
-    return "--style " + std::string(name_of(options.style)) +
 // Ops that are cut into parts, one after the other; the share of all that a core takes from which
 // on that is worth it, and how many parts all of it makes.
 constexpr int kMostCuts = 32;
@@ -82,6 +82,11 @@ exe::ExecutableT generate_in_loops(Module& module, const spec::BoardParams& boar
   }
 }
 
+}  // namespace
+
+std::string contradiction(const CompileOptions& options) {
+  if (options.update_sharding == UpdateSharding::kOn && !rules_of(options.style).shard_updates) {
+    return "--style " + std::string(name_of(options.style)) +
            " never shards updates, and --update-sharding=on wants it; leave one of them out";
   }
   return {};
@@ -105,10 +110,18 @@ std::vector<std::string> describe_moved(const std::vector<MovedArray>& moved) {
   }
   std::stable_sort(arrays.begin(), arrays.end(),
                    [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
+  std::vector<std::pair<std::string, int64_t>> equal;  // lines, and how many arrays each is of
   for (const MovedArray* m : arrays) {
-    lines.push_back("sharding: " + std::string(kind_name(m->kind)) + " of " + to_string(m->type) +
-                    ", " + std::to_string(m->bytes) + " bytes a core, for " + m->op + " at " +
-                    to_string(*m->loc));
+    const std::string line = moved_line(*m);
+    const auto known = std::ranges::find(equal, line, &std::pair<std::string, int64_t>::first);
+    if (known == equal.end()) {
+      equal.emplace_back(line, 1);
+    } else {
+      ++known->second;
+    }
+  }
+  for (const auto& [line, count] : equal) {
+    lines.push_back(line + (count > 1 ? " (" + std::to_string(count) + " times)" : ""));
   }
   return lines;
 }

@@ -43,16 +43,43 @@ class Sharder {
         try {
           shard(*exchange, span);
           report_.bytes += span.bytes;
-          report_.notes.push_back("update sharded: " + what);
+          note("", what, span.bytes);
         } catch (const Refused& r) {
-          report_.notes.push_back("update not sharded: " + what + ": " + r.why);
+          note(r.why, what, span.bytes);
         }
       }
+    }
+    for (const Noted& n : noted_) {
+      report_.notes.push_back(text(n));
     }
     return std::move(report_);
   }
 
  private:
+  // Sums that are sharded, or are not for one reason.
+  struct Noted {
+    std::string why;   // empty: they are
+    std::string what;  // the first of them
+    int64_t count = 0, bytes = 0;
+  };
+
+  void note(const std::string& why, const std::string& what, int64_t bytes) {
+    auto n = std::ranges::find(noted_, why, &Noted::why);
+    if (n == noted_.end()) {
+      n = noted_.insert(n, {why, what});
+    }
+    ++n->count;
+    n->bytes += bytes;
+  }
+
+  static std::string text(const Noted& n) {
+    return std::string("update ") + (n.why.empty() ? "sharded: " : "not sharded: ") + n.what +
+           (n.count > 1 ? " and " + std::to_string(n.count - 1) + " more, " +
+                              std::to_string(n.bytes) + " bytes"
+                        : "") +
+           (n.why.empty() ? "" : ": " + n.why);
+  }
+
   // The kernels that form the update of one sum, in order.
   struct Candidate {
     const Value* sum = nullptr;
@@ -413,6 +440,7 @@ class Sharder {
   const Module& module_;
   const spec::BoardParams* board_;  // null: sharded wherever it is legal
   ShardReport report_;
+  std::vector<Noted> noted_;
   std::vector<const Value*> inputs_;
   std::map<const Value*, bool> uniform_;  // for look-up only
 };

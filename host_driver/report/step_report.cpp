@@ -41,6 +41,7 @@ class Report {
 
   Json run(size_t changes, unsigned threads) const {
     Json json = head();
+    json["notes"] = record_.notes;
     json["kinds"] = kTimeKindNames;
     json["idle_kinds_from"] = static_cast<size_t>(TimeKind::kIssue);
     json["average"] = average();

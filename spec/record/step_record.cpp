@@ -14,7 +14,7 @@
 namespace tpu::spec {
 namespace {
 
-constexpr std::string_view kMagic = "TPUREC01";
+constexpr std::string_view kMagic = "TPUREC02";
 
 class RecordWriter final : public Archive {
  public:

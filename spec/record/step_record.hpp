@@ -96,6 +96,7 @@ struct StepRecord {
   uint64_t step = 0;                 // of the board
   uint64_t left_out = 0;  // commands beyond kMostRecordedCommands; the rest is empty then
   std::vector<RecordedOp> ops{};
+  std::vector<std::string> notes{};  // of the compiler, such as what turned update sharding off
   std::vector<RecordedCore> cores{};
   std::vector<LiveBytes> vmem{}, hbm{};  // of the first core
   // HBM that the program holds on a core.
@@ -104,8 +105,8 @@ struct StepRecord {
   uint64_t begin() const;  // of the first core to begin
   uint64_t end() const;    // of the last one to end
   void visit_state(Archive& archive) {
-    archive(program, board, step, left_out, ops, cores, vmem, hbm, argument_bytes, result_bytes,
-            constant_bytes, scratch_bytes);
+    archive(program, board, step, left_out, ops, notes, cores, vmem, hbm, argument_bytes,
+            result_bytes, constant_bytes, scratch_bytes);
   }
 };
 

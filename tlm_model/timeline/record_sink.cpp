@@ -82,6 +82,7 @@ void RecordSink::describe(uint32_t launch) {
     return;
   }
   record_.program = program->name;
+  record_.notes = program->notes;
   for (const auto& op : program->ops) {
     record_.ops.push_back({op->name, op->file, op->line});
   }

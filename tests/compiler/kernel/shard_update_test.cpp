@@ -152,6 +152,28 @@ TEST(UpdateSharding, ClippingByTheNormIsNotSharded) {
   EXPECT_NE(e.notes[0].find("not sharded"), std::string::npos) << e.notes[0];
 }
 
+// However many arrays it keeps from being sharded.
+TEST(UpdateSharding, OneReasonIsSaidOnce) {
+  GraphBuilder b(8);
+  b.module().mesh.axes = {{"d", 8}};
+  const Type type = f32({3 * kPiece});
+  CollectiveAttrs pairs;
+  pairs.groups = {{0, 1}, {2, 3}, {4, 5}, {6, 7}};
+  std::vector<Value*> results;
+  for (int i = 0; i < 3; ++i) {
+    Value* p = b.arg(type);
+    b.module().main->args.back().alias_result = i;
+    Value* x = b.arg(type);
+    Value* sum = b.with_body(b.op(Kind::kAllReduce, {x}, type, pairs), Kind::kAdd);
+    results.push_back(b.op(Kind::kSubtract, {p, sum}, type));
+  }
+  const exe::ExecutableT e = compile(b.done(results), UpdateSharding::kOn);
+  ASSERT_EQ(e.notes.size(), 1U);
+  EXPECT_NE(e.notes[0].find(" and 2 more, "), std::string::npos) << e.notes[0];
+  EXPECT_NE(e.notes[0].find(" bytes: the sum is not over all cores"), std::string::npos)
+      << e.notes[0];
+}
+
 // State of each core's own cannot be updated by another.
 TEST(UpdateSharding, StateThatDiffersBetweenCoresIsNotSharded) {
   UpdateGraph g({3 * kPiece});

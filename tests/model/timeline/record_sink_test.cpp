@@ -61,6 +61,7 @@ class Record : public ::testing::Test {
 TEST_F(Record, HoldsTheCommandsOfItsStepAlone) {
   auto program = std::make_shared<exe::ExecutableT>();
   program->name = "mlp";
+  program->notes = {"update not sharded"};
   program->ops.push_back(std::make_unique<exe::OpInfoT>());
   program->ops[0]->name = "dot";
   program->slots.push_back(std::make_unique<exe::SlotT>());
@@ -77,6 +78,7 @@ TEST_F(Record, HoldsTheCommandsOfItsStepAlone) {
   step(false, 200);
   const spec::StepRecord record = take();
   EXPECT_EQ(record.program, "mlp");
+  EXPECT_THAT(record.notes, testing::ElementsAre("update not sharded"));
   EXPECT_EQ(record.scratch_bytes, 512u);
   ASSERT_THAT(record.cores, SizeIs(1));
   const spec::RecordedCore& core = record.cores[0];
