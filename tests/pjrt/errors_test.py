@@ -122,6 +122,19 @@ def memory() -> None:
     expect("32 GiB", lambda: jax.jit(large)(X[0]), "RESOURCE_EXHAUSTED", "a core has 16 GiB",
            "34359738368 bytes: result 0 (result[0])")
 
+    def inside(n: int) -> jax.Array:
+        x = jnp.ones((n, n), jnp.bfloat16)
+        x = jax.nn.softmax(x @ x) + x.sum(0)
+        return (x @ x)[0, 0]
+
+    for n in (10**5, 10**6):
+        expect(f"{n} x {n}", lambda n=n: jax.jit(inside, static_argnums=0).lower(n).compile(), "RESOURCE_EXHAUSTED",
+               "the program needs at least", "a core has 16 GiB", f"{2 * n * n} bytes: bf16[{n},{n}] of",
+               line(inside, "softmax"))
+    for n in (10**9, 3 * 10**9):  # the bytes of the last one have more than 63 bits
+        expect(f"{n} x {n}", lambda n=n: jax.jit(inside, static_argnums=0).lower(n).compile(), "RESOURCE_EXHAUSTED",
+               f"an array of type bf16[{n},{n}] is too large", line(inside, "ones"))
+
 
 def meshes() -> None:
     """Device lists and shardings that cannot be."""
