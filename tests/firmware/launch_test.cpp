@@ -64,7 +64,6 @@ TEST_F(FirmwareTest, NextLaunchIsBoundIntoTheOtherBankWhileOneRuns) {
 TEST_F(FirmwareTest, BindsAsManySlotsAsALaunchMayHave) {
   const uint64_t bytes = uint64_t{TPU_MAX_SLOTS} * sizeof(tpu_slot_entry_t);
   ASSERT_EQ(bytes, TPU_SLOT_BANK_BYTES);
-  device_.host.resize(std::max<size_t>(device_.host.size(), RingHost::kTable + bytes));
   open();
   load_program(TPU_MAX_SLOTS);
   EXPECT_EQ(status_of(host_.launch(5, TPU_MAX_SLOTS, 1, 1, kAlone), TPU_OP_LAUNCH), TPU_STATUS_OK);
