@@ -84,9 +84,6 @@ void add_layouts(ExecutableInfo& info, const exe::ExecutableT& exe) {
 }
 
 void check_options(const BuildOptions& build, const exe::ExecutableT& program) {
-  if (build.tupled_arguments) {
-    throw_unimplemented("compile options: arguments in a tuple");
-  }
   const int64_t devices = build.replicas * build.partitions;
   if (devices != program.partitions) {
     throw_invalid("compile options: " + std::to_string(devices) +

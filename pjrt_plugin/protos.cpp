@@ -250,9 +250,6 @@ BuildOptions read_build_options(std::string_view bytes) {
   Reader reader(bytes);
   while (const auto field = reader.next()) {
     switch (field->number) {
-      case 2:
-        options.tupled_arguments = field->value != 0;
-        break;
       case 3:
         read_executable_options(field->bytes, options);
         break;

@@ -11,12 +11,12 @@
 
 namespace tpu::pjrt {
 
-/// Of CompileOptionsProto.
+/// Of CompileOptionsProto. Without parameter_is_tupled_arguments, which JAX sets for more than 2,000
+/// arguments: it says how a runtime of XLA passes them on. They come one by one to the plugin.
 struct BuildOptions {
   int64_t replicas = 1;
   int64_t partitions = 1;
   bool portable = false;  ///< for any device, named when it runs
-  bool tupled_arguments = false;
   int64_t device_ordinal = -1;
   std::string assignment;    ///< DeviceAssignmentProto as received; may be empty
   std::vector<int> devices;  ///< of it: id by partition, replicas outermost; may be empty

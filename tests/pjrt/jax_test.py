@@ -541,8 +541,28 @@ def keras() -> None:
     keras.distribution.set_distribution(None)
 
 
-GROUPS = {g.__name__: g for g in (arithmetic, control, random, training, sharding, borders, orders, unreduced, cores,
-                                  owners, transfers, complex_numbers, keras)}
+def many_arrays() -> None:
+    """More donated arrays than JAX passes to a TPU without a tuple, each another one, in place on eight cores."""
+    mesh = Mesh(np.array(jax.devices()), ("d",))
+    x = np.arange(16, dtype=np.float32)
+    arrays = [np.full(8, i, np.float32) for i in range(2500)]
+
+    @partial(jax.jit, donate_argnums=0)
+    def step(arrays: list[jax.Array], x: jax.Array) -> list[jax.Array]:
+        return [2 * a + x.sum() + i for i, a in enumerate(arrays)]
+
+    state = jax.device_put(arrays, NamedSharding(mesh, P()))
+    batch = jax.device_put(x, NamedSharding(mesh, P("d")))
+    for _ in range(2):
+        before, state = state, step(state, batch)
+        assert all(a.is_deleted() for a in before)
+        arrays = [2 * a + 120 + i for i, a in enumerate(arrays)]
+    for want, got in zip(arrays, state, strict=True):
+        np.testing.assert_array_equal(np.asarray(got), want)
+
+
+GROUPS = {g.__name__: g for g in (arithmetic, control, random, training, sharding, borders, orders, unreduced,
+                                  many_arrays, cores, owners, transfers, complex_numbers, keras)}
 
 
 def main() -> int:
