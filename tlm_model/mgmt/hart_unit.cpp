@@ -7,6 +7,8 @@
 #include "hart/hart_csr.hpp"
 #include "kernel/cycles.hpp"
 #include "kernel/host_profile.hpp"
+#include "tpu/spec/hart_map.h"
+#include "tpu/spec/sysctl_regs.hpp"
 
 namespace tpu::model {
 namespace {
@@ -279,6 +281,10 @@ void HartUnit::serve_access() {
   uint32_t data = hart_.pending_mmio().data;
   const bool served = device_access(hart_.pending_mmio(), data);
   tell(HartEvent::Kind::kMmio, data);
+  if (hart_.pending_mmio().write &&
+      hart_.pending_mmio().addr == TPU_HART_SYSCTL_BASE + spec::sysctl::kHeartbeat) {
+    awake_since_ = now_cycles();  // at work, however much there is of it
+  }
   if (served) {
     hart_.complete_mmio(data);
   } else {

@@ -469,6 +469,25 @@ TEST(Mgmt, HartThatNeverSleepsIsLost) {
   EXPECT_NE(bench.read32(0, chip_page::kIrqPending) & 1U << chip_page::kMsiChip, 0U);
 }
 
+// Thousands of small transfers in a row leave no time to sleep.
+TEST(Mgmt, HartThatSaysThatItWorksIsNot) {
+  MgmtBench bench;
+  HartProgram program;
+  program.li(7, 40);
+  program.li(8, 0x40000);  // the begin of the outer loop
+  program.raw(rv::addi(8, 8, -1));
+  program.raw(rv::bne(8, 0, -4));
+  program.store(kSysctl + core_page::kHeartbeat, 1);
+  program.raw(rv::addi(7, 7, -1));
+  program.raw(rv::bne(7, 0, -4 * 10));
+  program.sleep_forever();
+  bench.start(1, program);
+  EXPECT_TRUE(bench.run());
+  EXPECT_GT(bench.now(),
+            static_cast<uint64_t>(2 * bench.params.mgmt.watchdog_us * bench.params.core.clock_mhz));
+  EXPECT_NE(bench.read_page(1, core_page::kFwState), core_page::kStateDead);
+}
+
 TEST(HostPort, SecondBoardInAProcessIsRefused) {
   MgmtBench bench;
   EXPECT_THROW(MgmtBench{}, KernelError);
