@@ -23,7 +23,7 @@ using test::counting;
 constexpr const char* kSlots = R"(.partitions 2
 .slot argument bytes=4096
 .slot argument bytes=4096
-.slot result bytes=4096
+.slot result bytes=4096 index=1
 .arg "s" elem=i32 global=[2048] local=[1024] offsets=[0,1024] replicated=0 slot=0 donated_to=0
 .arg "x" elem=i32 global=[2048] local=[1024] offsets=[0,1024] replicated=0 slot=1
 .result "s" elem=i32 global=[2048] local=[1024] offsets=[0,1024] replicated=0 slot=0

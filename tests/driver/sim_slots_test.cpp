@@ -21,13 +21,16 @@ using compiler::test::f32;
 
 constexpr int64_t kElements = 16;
 
+// Shapes of several sizes.
+Shape dims_of(size_t i) { return {kElements, 1 + static_cast<int64_t>(i % 61)}; }
+
 // arrays[i] = arrays[i] + (sum of x over the cores) + i, each in the memory of its argument.
 exe::ExecutableT updates(size_t arrays, int64_t cores) {
   compiler::test::GraphBuilder b(cores);
   compiler::Module& module = b.module();
   std::vector<Value*> of;
   for (size_t i = 0; i < arrays; ++i) {
-    of.push_back(b.arg(f32({kElements})));
+    of.push_back(b.arg(f32(dims_of(i))));
     module.main->args.back().alias_result = static_cast<int>(i);
   }
   Value* sum = b.arg(f32({kElements}));
@@ -45,9 +48,10 @@ exe::ExecutableT updates(size_t arrays, int64_t cores) {
   }
   std::vector<Value*> results;
   for (size_t i = 0; i < arrays; ++i) {
-    Value* number = b.constant(f32({kElements}), static_cast<double>(i));
-    results.push_back(b.op(Kind::kAdd, {of[i], b.op(Kind::kAdd, {sum, number}, f32({kElements}))},
-                           f32({kElements})));
+    const compiler::Type type = f32(dims_of(i));
+    Value* rows = b.op(Kind::kBroadcastInDim, {sum}, type, compiler::DimsAttrs{{0}});
+    Value* number = b.constant(type, static_cast<double>(i));
+    results.push_back(b.op(Kind::kAdd, {of[i], b.op(Kind::kAdd, {rows, number}, type)}, type));
   }
   return compiler::compile(std::move(b.done(results)), spec::load_board("v3_8")).executable;
 }
@@ -71,7 +75,7 @@ void run_updates(size_t arrays, int64_t cores) {
   std::vector<Array> arguments;
   for (size_t i = 0; i < arrays; ++i) {
     arguments.push_back(program.put(
-        i, filled({kElements}, [i](size_t at) { return static_cast<float>(3 * i + at); })));
+        i, filled(dims_of(i), [i](size_t at) { return static_cast<float>(3 * i + at); })));
   }
   arguments.push_back(program.put(arrays, filled({cores * kElements}, [](size_t at) {
                                     return static_cast<float>(at / kElements + 1);
@@ -83,7 +87,7 @@ void run_updates(size_t arrays, int64_t cores) {
   const auto sum = static_cast<float>(cores * (cores + 1) / 2);
   size_t wrong = 0;
   for (size_t i = 0; i < arrays; ++i) {
-    const HostArray want = filled({kElements}, [&](size_t at) {
+    const HostArray want = filled(dims_of(i), [&](size_t at) {
       return static_cast<float>(3 * i + at) + kSteps * (sum + static_cast<float>(i));
     });
     wrong += result.outputs[i].to_host_checked("array").bytes == want.bytes ? 0 : 1;
