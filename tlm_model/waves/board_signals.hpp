@@ -33,6 +33,7 @@ struct OperandSignals {
 struct QueueSignals {
   uint32_t busy = kNoSignal;
   uint32_t state = kNoSignal;
+  uint32_t op = kNoSignal;
   uint32_t opcode = kNoSignal;
   uint32_t op_id = kNoSignal;
   uint32_t pc = kNoSignal;
@@ -54,7 +55,7 @@ struct HartSignals {
 
 struct CoreSignals {
   uint32_t running, step, launch;
-  uint32_t seq_pc, seq_op_id, seq_state, seq_wait_index, seq_wait_value;
+  uint32_t seq_pc, seq_op_id, seq_op, seq_state, seq_wait_index, seq_wait_value;
   uint32_t fault_code, fault_count;
   uint32_t irq_pending, irq_enable, irq_line;
   uint32_t hbm_read_rate, hbm_write_rate, ici_sent_rate, ici_received_rate;

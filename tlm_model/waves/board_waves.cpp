@@ -4,14 +4,10 @@
 #include <algorithm>
 
 #include "command/bandwidth_share.hpp"
-#include "tpu/spec/core_page_regs.hpp"
-#include "tpu/spec/irq_regs.hpp"
 #include "waves/wave_views.hpp"
 
 namespace tpu::model {
 namespace {
-
-constexpr uint32_t kChangesAtOnce = 1024;  // before the writer is told the time
 
 std::vector<std::string> core_paths(const WaveBoard& board) {
   std::vector<std::string> paths;
@@ -49,6 +45,7 @@ BoardWaves::BoardWaves(const BoardWavesOptions& options)
       tree_(options.scopes),
       signals_(add_board_signals(options.board, tree_)),
       trigger_(trigger_of(options)),
+      texts_(options.programs, signals_.cores.size()),
       queues_(signals_.cores.size(), std::vector<Queue>(spec::kQueueCount)),
       rates_(signals_.cores.size()),
       irqs_(signals_.cores.size()) {
@@ -57,12 +54,15 @@ BoardWaves::BoardWaves(const BoardWavesOptions& options)
   }
   tree_.check();
   values_.assign(tree_.signals().size(), 0);
-  fst_ = std::make_unique<FstProcess>(FstOptions{.path = options.path,
-                                                 .clock_mhz = options.clock_mhz,
-                                                 .keep_cycles = options.before_cycles,
-                                                 .one_thread = verilog_.empty()});
+  fst_ =
+      std::make_unique<FstProcess>(FstOptions{.path = options.path,
+                                              .clock_mhz = options.clock_mhz,
+                                              .keep_cycles = options.before_cycles,
+                                              .one_thread = verilog_.empty(),
+                                              .write_views = [this](const WaveSpan& span) {
+                                                return write_wave_views(options_.path, tree_, span);
+                                              }});
   tree_.declare(*fst_);
-  error_ = write_wave_views(options.path, tree_);
 }
 
 BoardWaves::~BoardWaves() {
@@ -95,26 +95,6 @@ void BoardWaves::listen(ProbeSet& probes) {
   if (const auto pc = trigger_.watched_pc()) {
     probes.watch_pc(*pc);
   }
-}
-
-// At simulated time: whether the event is to be shown.
-template <class Event>
-bool BoardWaves::hear(const Event& event) {
-  if (window_ == Window::kAfter) {
-    return false;
-  }
-  now_ = event.cycle;
-  if (window_ == Window::kBefore && trigger_.hit(event)) {
-    open(trigger_.begin(event.cycle));
-  } else if (event.cycle >= close_at_) {
-    close(close_at_);
-    return false;
-  }
-  if (changes_ >= kChangesAtOnce) {
-    changes_ = 0;
-    fst_->reached(event.cycle);
-  }
-  return true;
 }
 
 void BoardWaves::open(uint64_t cycle) {
@@ -179,6 +159,7 @@ void BoardWaves::program(const ProgramEvent& event) {
   if (event.begin) {
     begun_ = std::max(begun_, event.step + 1);
     trigger_.begin_step(event.core, event.launch);
+    texts_.begin(event.core, event.launch);
   }
   if (event.begin && event.step >= end_step_ && window_ == Window::kOpen) {
     close(event.cycle);
@@ -197,6 +178,7 @@ void BoardWaves::program(const ProgramEvent& event) {
     set(core.seq_pc, event.cycle, 0);
     return;
   }
+  set(core.seq_op, event.cycle, WaveTexts::kNothing);
   for (uint32_t unit = 0; unit < spec::kQueueCount; ++unit) {  // what is queued is dropped
     Queue& queue = queues_[event.core][unit];
     queue.queued = 0;
@@ -216,6 +198,9 @@ void BoardWaves::issue(const IssueEvent& event) {
   const CoreSignals& core = signals_.cores[event.source.core];
   set(core.seq_pc, event.cycle, event.source.pc);
   set(core.seq_op_id, event.cycle, event.source.op_id);
+  if (core.seq_op != kNoSignal) {
+    set(core.seq_op, event.cycle, texts_.runs(*fst_, event.source));
+  }
   ++queues_[event.source.core][event.source.unit].queued;
   show_queue(event.cycle, event.source.core, event.source.unit);
 }
@@ -240,10 +225,18 @@ void BoardWaves::wait(const WaitEvent& event) {
         event.begin ? state : static_cast<uint64_t>(WaveSequencerState::kRuns));
     set(core.seq_wait_index, event.cycle, event.index);
     set(core.seq_wait_value, event.cycle, event.wanted);
+    if (core.seq_op != kNoSignal) {
+      set(core.seq_op, event.cycle,
+          event.begin ? texts_.waits(*fst_, event) : texts_.runs(*fst_, event.source));
+    }
     return;
   }
-  queues_[event.source.core][event.source.unit].waits = event.begin;
   const QueueSignals& queue = core.queues[event.source.unit];
+  Queue& known = queues_[event.source.core][event.source.unit];
+  known.waits = event.begin;
+  if (event.begin && queue.op != kNoSignal) {
+    known.waiting = texts_.waits(*fst_, event);
+  }
   set(queue.wait_semaphore, event.cycle, event.index);
   set(queue.wait_value, event.cycle, event.wanted);
   show_queue(event.cycle, event.source.core, event.source.unit);
@@ -265,9 +258,26 @@ void BoardWaves::show_queue(uint64_t cycle, uint32_t core, uint32_t unit) {
   set(signals.in_flight, cycle, queue.in_flight);
   set(signals.busy, cycle, queue.in_flight != 0 ? 1 : 0);
   set(signals.state, cycle, static_cast<uint64_t>(state));
+  if (signals.op != kNoSignal) {
+    set(signals.op, cycle, text_of(queue, state));
+  }
   if (queue.in_flight == 0) {
     set(signals.opcode, cycle, 0);
   }
+}
+
+uint32_t BoardWaves::text_of(const Queue& queue, WaveQueueState state) {
+  switch (state) {
+    case WaveQueueState::kIdle:
+      break;
+    case WaveQueueState::kQueued:
+      return texts_.queued(*fst_);
+    case WaveQueueState::kWaits:
+      return queue.waiting;
+    case WaveQueueState::kRuns:
+      return queue.running;
+  }
+  return WaveTexts::kNothing;
 }
 
 void BoardWaves::start(const StartEvent& event) {
@@ -283,6 +293,9 @@ void BoardWaves::start(const StartEvent& event) {
   set(signals.opcode, event.cycle, event.source.opcode);
   set(signals.op_id, event.cycle, event.source.op_id);
   set(signals.pc, event.cycle, event.source.pc);
+  if (signals.op != kNoSignal) {
+    queue.running = texts_.runs(*fst_, event.source);
+  }
   show_queue(event.cycle, event.source.core, event.source.unit);
 }
 
@@ -396,77 +409,6 @@ void BoardWaves::flow(const FlowEvent& event) {
   }
 }
 
-void BoardWaves::fault(const FaultEvent& event) {
-  if (!hear(event)) {
-    return;
-  }
-  const CoreSignals& core = signals_.cores[event.source.core];
-  set(core.fault_code, event.cycle, event.code);
-  if (core.fault_count != kNoSignal) {
-    set(core.fault_count, event.cycle, values_[core.fault_count] + 1);
-  }
-}
-
-void BoardWaves::hart(const HartEvent& event) {
-  if (!hear(event)) {
-    return;
-  }
-  const HartSignals& hart = signals_.cores[event.core].hart;
-  set(hart.pc, event.cycle, event.pc);
-  if (event.kind == HartEvent::Kind::kMmio) {
-    set(hart.mmio_address, event.cycle, event.address);
-    set(hart.mmio_data, event.cycle, event.data);
-    set(hart.mmio_write, event.cycle, event.write ? 1 : 0);
-    return;
-  }
-  constexpr uint64_t kMachineMode = 3;
-  set(hart.wfi, event.cycle, event.kind == HartEvent::Kind::kSleep ? 1 : 0);
-  set(hart.mode, event.cycle, kMachineMode);
-  set(hart.mstatus, event.cycle, event.mstatus);
-  set(hart.mie, event.cycle, event.mie);
-  set(hart.mip, event.cycle, event.mip);
-  set(hart.mepc, event.cycle, event.mepc);
-  set(hart.mcause, event.cycle, event.mcause);
-  set(hart.mtval, event.cycle, event.mtval);
-}
-
-void BoardWaves::hart_pc(const HartPcEvent& event) {
-  if (hear(event)) {
-    set(signals_.cores[event.core].hart.pc, event.cycle, event.pc);
-  }
-}
-
-void BoardWaves::semaphore(const SemaphoreEvent& event) {
-  if (hear(event)) {
-    set(signals_.cores[event.core].semaphores[event.semaphore], event.cycle, event.value);
-  }
-}
-
-void BoardWaves::device_register(const RegisterEvent& event) {
-  if (!hear(event)) {
-    return;
-  }
-  if (event.block == RegisterEvent::Block::kChipPage) {
-    set(signals_.msi_pending[event.index], event.cycle, event.value);
-    return;
-  }
-  CoreSignals& core = signals_.cores[event.index];
-  if (event.block == RegisterEvent::Block::kCorePage) {
-    const uint32_t value = event.offset == spec::core_page::kFwState
-                               ? event.value & spec::core_page::kFwStateStateMask
-                               : event.value;
-    set(core.page.at(event.offset / 4), event.cycle, value);
-    return;
-  }
-  uint32_t& known =
-      event.offset == spec::irq::kPending ? irqs_[event.index].pending : irqs_[event.index].enable;
-  known = event.value;
-  set(core.irq_pending, event.cycle, irqs_[event.index].pending);
-  set(core.irq_enable, event.cycle, irqs_[event.index].enable);
-  set(core.irq_line, event.cycle,
-      (irqs_[event.index].pending & irqs_[event.index].enable) != 0 ? 1 : 0);
-}
-
 std::string BoardWaves::never_opened() const {
   std::string text = "waves: nothing was recorded in " + options_.path + ": ";
   if (by_steps(options_)) {
@@ -485,6 +427,7 @@ std::string BoardWaves::finish() {
     return error_;
   }
   tell_open(false);
+  window_ = Window::kAfter;
   const std::string error = fst_->finish(true);
   error_ = error.empty() ? error_ : error;
   fst_.reset();

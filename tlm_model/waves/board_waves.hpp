@@ -1,6 +1,6 @@
 // Waves of the board: every event of the probe becomes changes of signals, for one window of the
 // run. The window opens at a trigger; the writer may keep cycles from before it. Which signals
-// there are: board_signals.cpp; files for viewers: wave_views.hpp.
+// there are: board_signals.cpp; words in them: wave_texts.hpp; files for viewers: wave_views.hpp.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,7 @@
 #include "waves/fst_process.hpp"
 #include "waves/signal_tree.hpp"
 #include "waves/verilog_ports.hpp"
+#include "waves/wave_texts.hpp"
 #include "waves/wave_trigger.hpp"
 
 namespace tpu::model {
@@ -78,6 +79,8 @@ class BoardWaves final : public ProbeSink {
     uint32_t queued = 0;
     uint32_t in_flight = 0;
     bool waits = false;
+    uint32_t running = WaveTexts::kNothing;  // the command that started last, in words
+    uint32_t waiting = WaveTexts::kNothing;  // its head
   };
   struct Transfer {
     ProbeSource source;
@@ -91,6 +94,8 @@ class BoardWaves final : public ProbeSink {
     uint64_t hbm_read = 0, hbm_write = 0, sent = 0, received = 0;
   };
 
+  static constexpr uint32_t kChangesAtOnce = 1024;  // before the writer is told the time
+
   template <class Event>
   bool hear(const Event& event);
   void open(uint64_t cycle);
@@ -98,6 +103,7 @@ class BoardWaves final : public ProbeSink {
   void tell_open(bool open);
   void set(uint32_t signal, uint64_t cycle, uint64_t value);
   void show_queue(uint64_t cycle, uint32_t core, uint32_t unit);
+  uint32_t text_of(const Queue& queue, WaveQueueState state);
   void show_operand(uint64_t cycle, const OperandSignals& signals, const AccessRange& range);
   void add_rate(const Transfer& transfer, uint64_t cycle, uint64_t rate, bool remove);
   void hold_verilog(const ProbeSource& source, uint64_t cycle);
@@ -108,6 +114,7 @@ class BoardWaves final : public ProbeSink {
   BoardSignals signals_;
   std::vector<VerilogPorts> verilog_;  // by options_.verilog
   WaveTrigger trigger_;
+  WaveTexts texts_;
   std::unique_ptr<FstProcess> fst_;
   std::string error_;
   std::vector<uint64_t> values_;            // by signal
@@ -125,5 +132,25 @@ class BoardWaves final : public ProbeSink {
   uint64_t now_ = 0;
   uint32_t changes_ = 0;  // since the writer was told the time
 };
+
+// At simulated time: whether the event is to be shown.
+template <class Event>
+bool BoardWaves::hear(const Event& event) {
+  if (window_ == Window::kAfter) {
+    return false;
+  }
+  now_ = event.cycle;
+  if (window_ == Window::kBefore && trigger_.hit(event)) {
+    open(trigger_.begin(event.cycle));
+  } else if (event.cycle >= close_at_) {
+    close(close_at_);
+    return false;
+  }
+  if (changes_ >= kChangesAtOnce) {
+    changes_ = 0;
+    fst_->reached(event.cycle);
+  }
+  return true;
+}
 
 }  // namespace tpu::model

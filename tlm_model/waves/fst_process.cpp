@@ -145,6 +145,11 @@ uint32_t FstProcess::add_signal(std::string_view name, uint32_t width, uint32_t 
   return signals_++;
 }
 
+uint32_t FstProcess::add_text(std::string_view text, WaveTone tone) {
+  put({WaveRecord::Kind::kText, static_cast<uint32_t>(tone), 0, text.size()}, text);
+  return ++texts_;
+}
+
 void FstProcess::set_words(uint32_t signal, uint64_t cycle, std::span<const uint32_t> words) {
   put({WaveRecord::Kind::kSetWords, signal, cycle, words.size_bytes()},
       {reinterpret_cast<const char*>(words.data()), words.size_bytes()});
@@ -192,6 +197,9 @@ std::string FstProcess::finish(bool keep) {
       got == 1 && ack == kWaveAcknowledge && WIFEXITED(status) && WEXITSTATUS(status) == 0;
   if (WIFEXITED(status) && WEXITSTATUS(status) == kWaveFileTaken) {
     error_ = "waves: " + path_ + " was taken by another run; give each its own file";
+  } else if (WIFEXITED(status) && WEXITSTATUS(status) == kWaveViewsFailed) {
+    error_ = "waves: writing the files for viewers beside " + path_ +
+             " failed (is the disk full?); the wave file is whole";
   } else if (!whole && error_.empty()) {
     error_ = "waves: writing " + path_ + " failed (is the disk full?); the file is incomplete";
   }

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "waves/wave_records.hpp"
+#include "waves/wave_span.hpp"
 
 namespace tpu::model {
 
@@ -23,6 +25,9 @@ struct FstOptions {
   uint64_t clock_mhz = 0;    // times in the file are picoseconds, rounded down from whole cycles
   uint64_t keep_cycles = 0;  // that are written from before the window
   bool one_thread = false;   // sets all values
+  // Called in the helper when the file is closed, also when the board was killed: writes the files
+  // for viewers. False: one could not be written.
+  std::function<bool(const WaveSpan&)> write_views{};
 };
 
 class FstProcess {
@@ -39,6 +44,11 @@ class FstProcess {
   uint32_t add_enum(std::string_view name, uint32_t bits,
                     std::span<const std::pair<uint64_t, std::string_view>> values);
   uint32_t add_signal(std::string_view name, uint32_t width, uint32_t enum_number = 0);
+  // Its values are numbers of texts. In the file it is a string, and beside it NAME_number: GTKWave
+  // colours numbers by a file of their names, and no strings.
+  uint32_t add_text_signal(std::string_view name) { return add_signal(name, 0); }
+  // Number of a text, from 1 on; 0 is the empty text. At any time before it is a value.
+  uint32_t add_text(std::string_view text, WaveTone tone);
 
   // All signals are 0 at first. Of several values for one cycle the last one counts.
   void set(uint32_t signal, uint64_t cycle, uint64_t value) {
@@ -76,6 +86,7 @@ class FstProcess {
   int socket_ = -1;
   uint32_t signals_ = 0;
   uint32_t enums_ = 0;
+  uint32_t texts_ = 0;
 };
 
 }  // namespace tpu::model

@@ -71,6 +71,10 @@ int FstWriter::run() {
   if (!readable()) {
     return 1;
   }
+  span_.texts = texts_;
+  if (options_.write_views && !options_.write_views(span_)) {
+    return kWaveViewsFailed;
+  }
   return complete && ::write(socket_, &kWaveAcknowledge, 1) == 1 ? 0 : 1;
 }
 
@@ -169,6 +173,8 @@ bool FstWriter::take(const WaveRecord& record) {
     fstWriterSetScope(fst_, FST_ST_VCD_MODULE, text_.c_str(), nullptr);
   } else if (record.kind == Kind::kEnum) {
     add_enum(record);
+  } else if (record.kind == Kind::kText) {
+    texts_.push_back({text_, static_cast<WaveTone>(record.signal)});
   } else {
     add_signal(record);
   }
@@ -206,13 +212,21 @@ void FstWriter::add_signal(const WaveRecord& record) {
     fstWriterEmitEnumTableRef(fst_, enums_.at(record.cycle - 1));
   }
   Signal& signal = signals_.emplace_back();
-  signal.handle =
-      fstWriterCreateVar(fst_, FST_VT_VCD_WIRE, FST_VD_IMPLICIT, record.signal, text_.c_str(), 0);
   signal.width = record.signal;
+  signal.handle =
+      create(signal.width == 0 ? FST_VT_GEN_STRING : FST_VT_VCD_WIRE, signal.width, text_);
+  if (signal.width == 0) {
+    signal.number = create(FST_VT_VCD_WIRE, kWaveTextBits, text_ + "_number");
+  }
   if (record.signal > 64) {
     signal.value = kNoWords;
     zero_.resize(std::max(zero_.size(), (size_t{record.signal} + 31) / 32));
   }
+}
+
+uint32_t FstWriter::create(uint32_t type, uint32_t width, const std::string& name) {
+  return fstWriterCreateVar(fst_, static_cast<fstVarType>(type), FST_VD_IMPLICIT, width,
+                            name.c_str(), 0);
 }
 
 void FstWriter::queue(uint64_t cycle, uint32_t signal, uint64_t value) {
@@ -256,11 +270,12 @@ void FstWriter::pass(const Change& change) {
   if (change.signal == kOpenMark) {
     if (state_ == State::kBefore) {
       open_window(change.cycle);
+      span_.trigger = picoseconds(change.cycle);
     }
   } else if (change.signal == kCloseMark) {
     if (state_ == State::kOpen) {
       write_cycle();
-      fstWriterEmitTimeChange(fst_, picoseconds(change.cycle));
+      emit_time(change.cycle);
       state_ = State::kAfter;
     }
   } else if (state_ == State::kOpen) {
@@ -285,6 +300,7 @@ void FstWriter::open_window(uint64_t cycle) {
     kept_.pop_front();
   }
   now_ = kept_.empty() ? cycle : std::min(cycle, kept_.front().cycle);
+  span_.begin = picoseconds(now_);
   state_ = State::kOpen;
   for (uint32_t signal = 0; signal < signals_.size(); ++signal) {
     signals_[signal].touched = true;
@@ -330,10 +346,26 @@ void FstWriter::emit(Signal& signal) {
     fstWriterEmitValueChangeVec32(fst_, signal.handle, signal.width, signal.written_words.data());
     return;
   }
-  char text[64];
-  write_bits(signal.value, signal.width, text);
-  fstWriterEmitValueChange(fst_, signal.handle, text);
   signal.written = signal.value;
+  if (signal.width == 0) {
+    const std::string& text = texts_.at(signal.value).text;
+    fstWriterEmitVariableLengthValueChange(fst_, signal.handle, text.data(),
+                                           static_cast<uint32_t>(text.size()));
+    emit_bits(signal.number, kWaveTextBits, signal.value);
+    return;
+  }
+  emit_bits(signal.handle, signal.width, signal.value);
+}
+
+void FstWriter::emit_bits(uint32_t handle, uint32_t width, uint64_t value) {
+  char text[64];
+  write_bits(value, width, text);
+  fstWriterEmitValueChange(fst_, handle, text);
+}
+
+void FstWriter::emit_time(uint64_t cycle) {
+  span_.end = picoseconds(cycle);
+  fstWriterEmitTimeChange(fst_, span_.end);
 }
 
 // Each signal once for a cycle, with the value that it has at its end.
@@ -347,7 +379,7 @@ void FstWriter::write_cycle() {
       continue;
     }
     if (!std::exchange(told, true)) {
-      fstWriterEmitTimeChange(fst_, picoseconds(now_));
+      emit_time(now_);
     }
     emit(signal);
     ++in_block_;

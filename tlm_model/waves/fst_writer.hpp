@@ -14,7 +14,10 @@
 namespace tpu::model {
 
 inline constexpr char kWaveAcknowledge = 'K';
-inline constexpr int kWaveFileTaken = 2;  // exit status of the helper: another run took the file
+// Exit status of the helper: another run took the file; it is whole, but files beside it are not.
+inline constexpr int kWaveFileTaken = 2;
+inline constexpr int kWaveViewsFailed = 3;
+inline constexpr uint32_t kWaveTextBits = 24;  // of the number of a text
 
 class FstWriter {
  public:
@@ -36,7 +39,8 @@ class FstWriter {
   static constexpr uint32_t kCloseMark = UINT32_MAX - 1;
   struct Signal {
     uint32_t handle = 0;  // of the FST library
-    uint32_t width = 0;
+    uint32_t width = 0;   // 0: its values are texts
+    uint32_t number = 0;  // handle of NAME_number
     bool touched = false;
     bool shown = false;    // the file has a value of it:
     uint64_t written = 0;  // this one
@@ -53,12 +57,15 @@ class FstWriter {
   bool take(const WaveRecord& record);
   void add_enum(const WaveRecord& record);
   void add_signal(const WaveRecord& record);
+  uint32_t create(uint32_t type, uint32_t width, const std::string& name);
   void queue(uint64_t cycle, uint32_t signal, uint64_t value);
   uint64_t keep_words(Words words);
   void set_value(const Change& change);
   bool changed(const Signal& signal) const;
   std::span<const uint32_t> words_of(const Signal& signal) const;
   void emit(Signal& signal);
+  void emit_bits(uint32_t handle, uint32_t width, uint64_t value);
+  void emit_time(uint64_t cycle);
   void settle(uint64_t end);
   void pass(const Change& change);
   void open_window(uint64_t cycle);
@@ -80,6 +87,7 @@ class FstWriter {
   std::string text_;  // behind the record
 
   std::vector<uint32_t> enums_;  // handles
+  std::vector<WaveText> texts_ = {{}};
   std::vector<Signal> signals_;
   std::vector<Words> words_;          // of wide values that are on their way or present
   std::vector<uint64_t> free_words_;  // numbers in it
@@ -90,6 +98,7 @@ class FstWriter {
   uint64_t now_ = 0;
   uint32_t in_block_ = 0;  // changes of the block that the library collects
   State state_ = State::kBefore;
+  WaveSpan span_;
 };
 
 }  // namespace tpu::model

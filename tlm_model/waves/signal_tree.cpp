@@ -39,7 +39,7 @@ std::vector<std::string> parts_of(const std::string& path) {
 SignalTree::SignalTree(std::vector<std::string> globs)
     : globs_(std::move(globs)), matched_(globs_.size()) {}
 
-uint32_t SignalTree::add(const std::string& path, uint32_t width, WaveEnum names) {
+uint32_t SignalTree::add(const std::string& path, WaveKind kind) {
   bool wanted = globs_.empty();
   for (size_t i = 0; i < globs_.size(); ++i) {
     const bool taken = takes(globs_[i], path);
@@ -50,7 +50,7 @@ uint32_t SignalTree::add(const std::string& path, uint32_t width, WaveEnum names
   if (!wanted) {
     return kNoSignal;
   }
-  signals_.push_back({path, width, names});
+  signals_.push_back({path, kind});
   return static_cast<uint32_t>(signals_.size() - 1);
 }
 
@@ -75,14 +75,14 @@ std::string SignalTree::near(const std::string& glob) const {
 }
 
 void SignalTree::declare(FstProcess& fst) const {
-  std::map<const void*, uint32_t> enums;  // by its first entry
+  std::map<const WaveEnum*, uint32_t> enums;
   std::vector<std::string> open;
   for (const Signal& signal : signals_) {
     uint32_t number = 0;
-    if (!signal.names.empty()) {
-      uint32_t& known = enums[signal.names.data()];
+    if (const WaveEnum* const names = signal.kind.names) {
+      uint32_t& known = enums[names];
       if (known == 0) {
-        known = fst.add_enum("e" + std::to_string(enums.size()), signal.width, signal.names);
+        known = fst.add_enum(names->name, signal.kind.width, names->values);
       }
       number = known;
     }
@@ -96,7 +96,7 @@ void SignalTree::declare(FstProcess& fst) const {
     for (; open.size() < scope.size(); open.push_back(scope[open.size()])) {
       fst.push_scope(scope[open.size()]);
     }
-    fst.add_signal(name, signal.width, number);
+    fst.add_signal(name, signal.kind.width, number);
   }
   for (; !open.empty(); open.pop_back()) {
     fst.pop_scope();

@@ -15,22 +15,38 @@ namespace tpu::model {
 
 inline constexpr uint32_t kNoSignal = UINT32_MAX;
 
-using WaveEnum = std::span<const std::pair<uint64_t, std::string_view>>;
+struct WaveEnum {
+  std::string_view name;
+  std::span<const std::pair<uint64_t, std::string_view>> values;
+};
+
+// How viewers write the values of a signal.
+enum class WaveFormat : uint8_t { kDecimal, kHex, kNames, kText };
+struct WaveKind {
+  uint32_t width = 0;  // in bits
+  WaveFormat format = WaveFormat::kDecimal;
+  const WaveEnum* names = nullptr;  // of kNames; outlives the tree
+};
+constexpr WaveKind wave_number(uint32_t width) { return {width}; }
+constexpr WaveKind wave_hex(uint32_t width) { return {width, WaveFormat::kHex}; }
+constexpr WaveKind wave_names(uint32_t width, const WaveEnum& names) {
+  return {width, WaveFormat::kNames, &names};
+}
+// Numbers of texts, see FstProcess::add_text_signal().
+constexpr WaveKind wave_text() { return {0, WaveFormat::kText}; }
 
 class SignalTree {
  public:
   struct Signal {
     std::string path;
-    uint32_t width;
-    WaveEnum names;  // of its values; empty for numbers
+    WaveKind kind;
   };
 
   // No globs: every signal.
   explicit SignalTree(std::vector<std::string> globs);
 
-  // A signal for the file: its number, or kNoSignal where nobody asked for it. `names` must outlive
-  // the tree.
-  uint32_t add(const std::string& path, uint32_t width, WaveEnum names = {});
+  // A signal for the file: its number, or kNoSignal where nobody asked for it.
+  uint32_t add(const std::string& path, WaveKind kind);
   // Throws std::runtime_error for a glob that has matched nothing, with paths that are like it.
   void check() const;
   // To the file, scope by scope.

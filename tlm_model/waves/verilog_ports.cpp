@@ -8,20 +8,20 @@ namespace tpu::model {
 
 VerilogPorts::VerilogPorts(const VerilogUnit& unit, SignalTree& tree)
     : rows_(unit.rows), cols_(unit.cols) {
-  const auto add = [&](const char* name, uint32_t width) {
-    return tree.add(unit.path + ".rtl." + name, width);
+  const auto add = [&](const char* name, WaveKind kind) {
+    return tree.add(unit.path + ".rtl." + name, kind);
   };
-  w_valid_ = add("w_valid", 1);
-  w_ = add("w", cols_ * 32);
-  x_valid_ = add("x_valid", 1);
-  x_swap_ = add("x_swap", 1);
-  x_ = add("x", rows_ * 16);
-  acc_ = add("acc", cols_ * 32);
-  y_valid_ = add("y_valid", 1);
-  y_ = add("y", cols_ * 32);
-  busy_ = add("busy", 1);
-  tile_ = add("tile", 64);
-  op_id_ = add("op_id", 32);
+  w_valid_ = add("w_valid", wave_number(1));
+  w_ = add("w", wave_hex(cols_ * 32));
+  x_valid_ = add("x_valid", wave_number(1));
+  x_swap_ = add("x_swap", wave_number(1));
+  x_ = add("x", wave_hex(rows_ * 16));
+  acc_ = add("acc", wave_hex(cols_ * 32));
+  y_valid_ = add("y_valid", wave_number(1));
+  y_ = add("y", wave_hex(cols_ * 32));
+  busy_ = add("busy", wave_number(1));
+  tile_ = add("tile", wave_number(64));
+  op_id_ = add("op_id", wave_number(32));
 }
 
 void VerilogPorts::set_words(FstProcess& fst, uint32_t signal, uint64_t cycle,

@@ -14,8 +14,10 @@ struct WaveRecord {
     kScope,     // bytes: its name
     kUpscope,   //
     kEnum,      // signal: lowest number of bits; bytes: its name, then "VALUE NAME", by line
-    kSignal,    // signal: width in bits; cycle: number of its enum, 0 for none; bytes: its name
-    kSet,       // signal, cycle; value
+    kSignal,    // signal: width in bits, 0 for text; cycle: number of its enum, 0 for none;
+                // bytes: its name
+    kText,      // signal: its WaveTone; bytes: a text, which gets the next number
+    kSet,       // signal, cycle; value, of a text its number
     kSetWords,  // signal, cycle; bytes: words, the lowest first
     kReached,   // cycle
     kOpen,      // cycle: what changes from then on is written

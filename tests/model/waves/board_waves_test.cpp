@@ -296,20 +296,62 @@ TEST(BoardWaves, AGlobThatMatchesNothingListsNearNames) {
   }
 }
 
-TEST(BoardWaves, FilesForViewersNameEverySignal) {
+std::string text_of(const std::string& name) {
+  std::ifstream file(temp_file(name));
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+TEST(BoardWaves, FilesForViewersShowAFewRowsAndTheRestInClosedGroups) {
   BoardWavesOptions options = one_core("views.fst");
   options.scopes = {"board.chip0.core0.vpu", "*.pcie"};
-  EXPECT_THAT(BoardWaves(options).finish(), HasSubstr("none ran"));
-  const auto text = [](const std::string& name) {
-    std::ifstream file(temp_file(name));
-    return std::string(std::istreambuf_iterator<char>(file), {});
-  };
-  EXPECT_THAT(text("views.gtkw"), HasSubstr("views.fst\""));
-  EXPECT_THAT(text("views.gtkw"), HasSubstr("\nboard.chip0.core0.vpu.op_id[31:0]\n"));
-  EXPECT_THAT(text("views.gtkw"), HasSubstr("\nboard.chip0.pcie.msi_pending[31:0]\n"));
-  EXPECT_THAT(text("views.chip0.core0.gtkw"), HasSubstr("\nboard.chip0.core0.vpu.busy\n"));
-  EXPECT_THAT(text("views.chip0.core0.gtkw"), Not(HasSubstr("pcie")));
-  EXPECT_THAT(text("views.sucl"), HasSubstr("\nvariable_add board.chip0.core0.vpu.busy\n"));
+  BoardWaves waves(options);
+  Board board(waves);
+  board.program(10, 0, true);
+  board.program(90, 0, false);
+  EXPECT_EQ(waves.finish(), "");
+  // A core alone: the file of the board shows it as its own file does, and what is on no core too.
+  for (const std::string name : {"views.gtkw", "views.chip0.core0.gtkw"}) {
+    const std::string text = text_of(name);
+    EXPECT_THAT(text, HasSubstr("views.fst\"\n"));
+    EXPECT_THAT(text, HasSubstr("[timestart] 10000\n")) << name;
+    EXPECT_THAT(text, HasSubstr(" 10000 10000\n[markername] A          trigger\n"));
+    EXPECT_THAT(text, HasSubstr("@100000028\n+{vpu state} board.chip0.core0.vpu.state[1:0]\n"));
+    EXPECT_THAT(text,
+                HasSubstr("views.ops.txt\n+{vpu op} board.chip0.core0.vpu.op_number[23:0]\n"));
+    EXPECT_THAT(text, HasSubstr("+{vpu queued} board.chip0.core0.vpu.queued[15:0]\n"));
+    EXPECT_THAT(text, HasSubstr("@c00200\n-vpu\n"));
+    EXPECT_THAT(text, HasSubstr("@24\n+{op_id} board.chip0.core0.vpu.op_id[31:0]\n"));
+    EXPECT_THAT(text,
+                HasSubstr("@22\n+{read0_address} board.chip0.core0.vpu.read0_address[39:0]\n"));
+    EXPECT_THAT(text, HasSubstr("@1401200\n-vpu\n"));
+  }
+  const std::string pcie = "@22\n+{msi_pending} board.chip0.pcie.msi_pending[31:0]\n";
+  EXPECT_THAT(text_of("views.gtkw"), HasSubstr(pcie));
+  EXPECT_THAT(text_of("views.chip0.core0.gtkw"), Not(HasSubstr("pcie")));
+  EXPECT_THAT(text_of("views.sucl"), HasSubstr("\nvariable_add board.chip0.core0.vpu.op\n"));
+  EXPECT_THAT(text_of("views.sucl"), HasSubstr("\ncursor_set 10000\nmarker_set trigger 10000\n"));
+  EXPECT_THAT(text_of("views.sucl"), HasSubstr("\nscope_add_as_group board.chip0.core0.vpu\n"));
+  EXPECT_THAT(text_of("views.sucl"),
+              HasSubstr("\nitem_focus c\nitem_rename vpu queued\nitem_set_format Unsigned\n"));
+}
+
+TEST(BoardWaves, TheBoardHasARowForEachEngine) {
+  BoardWavesOptions options = one_core("rows.fst");
+  options.board.chips = 2;
+  BoardWaves waves(options);
+  Board(waves).program(0, 0, true);
+  EXPECT_EQ(waves.finish(), "");
+  const std::string text = text_of("rows.gtkw");
+  for (const std::string core : {"chip0.core0", "chip1.core0"}) {
+    EXPECT_THAT(text, HasSubstr("@800200\n-" + core + "\n"));
+    for (const std::string unit : {"seq", "mxu0", "mxu1", "vpu", "xlu", "dma_in", "dma_remote"}) {
+      EXPECT_THAT(text, HasSubstr("+{" + unit + "} board." + core + "." + unit + ".op_number"));
+    }
+  }
+  EXPECT_THAT(text, Not(HasSubstr("vpu.state")));
+  EXPECT_THAT(text_of("rows.sucl"),
+              HasSubstr("\ndivider_add chip1_core0\nvariable_add board.chip1.core0.seq.op\n"));
+  EXPECT_THAT(text_of("rows.chip1.core0.gtkw"), HasSubstr("board.chip1.core0.vpu.state"));
 }
 
 // A run of two steps in which op 3 and op 4 run, a semaphore rises and core 0 faults at the end.
@@ -391,6 +433,50 @@ void name_program(LaunchPrograms& programs, uint32_t launch) {
     program->ops.push_back(std::move(op));
   }
   programs.name(launch, program);
+}
+
+// Texts, as strings of the file and as names and colours of numbers for GTKWave.
+TEST(BoardWaves, UnitsSayInWordsWhatTheyDo) {
+  LaunchPrograms programs;
+  name_program(programs, 0);
+  BoardWavesOptions options = one_core("words.fst");
+  options.programs = &programs;
+  BoardWaves waves(options);
+  Board board(waves);
+  board.program(0, 0, true);
+  board.issue(10, spec::Queue::kVpu, spec::Opcode::kVpuKernel, 1);
+  const ProbeSource head = {.unit = static_cast<uint32_t>(spec::Queue::kVpu), .op_id = 1};
+  waves.wait({.cycle = 11, .source = head, .index = 5, .wanted = 2, .begin = true});
+  waves.wait({.cycle = 14, .source = head, .index = 5, .wanted = 2, .begin = false});
+  board.start(14, spec::Queue::kVpu, spec::Opcode::kVpuKernel, 1);
+  ProbeSource sequencer = {.unit = static_cast<uint32_t>(kSequencerUnit), .op_id = 9};
+  waves.wait({.cycle = 15,
+              .source = sequencer,
+              .what = WaitEvent::For::kQueue,
+              .index = static_cast<uint32_t>(spec::Queue::kVpu),
+              .begin = true});
+  waves.wait({.cycle = 18,
+              .source = sequencer,
+              .what = WaitEvent::For::kQueue,
+              .index = static_cast<uint32_t>(spec::Queue::kVpu)});
+  board.done(20, spec::Queue::kVpu, spec::Opcode::kVpuKernel);
+  board.program(30, 0, false);
+  EXPECT_EQ(waves.finish(), "");
+  const Changes changes = read_fst(temp_file("words.fst"));
+  EXPECT_EQ(since(changes, "board.chip0.core0.vpu.op", 1000),
+            (std::vector<Change>{{10000, "queued"},
+                                 {11000, "waits sem5>=2 add train.py:42"},
+                                 {14000, "add train.py:42"},
+                                 {20000, ""}}));
+  EXPECT_EQ(
+      since(changes, "board.chip0.core0.seq.op", 1000),
+      (std::vector<Change>{
+          {10000, "add train.py:42"}, {15000, "waits vpu op9"}, {18000, "op9"}, {30000, ""}}));
+  const std::string tones = text_of("words.ops.txt");
+  EXPECT_THAT(tones, HasSubstr("\n000000 -\n"));
+  EXPECT_THAT(tones, HasSubstr(" ?SteelBlue4?queued\n"));
+  EXPECT_THAT(tones, HasSubstr(" ?DarkOrange4?waits sem5>=2 add train.py:42\n"));
+  EXPECT_THAT(tones, HasSubstr(" ?DarkGreen?add train.py:42\n"));
 }
 
 TEST(BoardWaves, ValuesFirmwareVerilogAndSourceLinesOpenTheWindow) {

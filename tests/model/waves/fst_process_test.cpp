@@ -13,6 +13,7 @@
 #include <array>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 
 #include "fst_reader.hpp"
 
@@ -57,6 +58,60 @@ TEST(FstProcess, RoundTrip) {
   EXPECT_EQ(changes.at("top.state")[1], (Change{3000, "odd"}));
   EXPECT_EQ(changes.at("top.wide")[6],
             (Change{18000, "1001" + std::string(32, '0') + std::string(29, '0') + "110"}));
+}
+
+TEST(FstProcess, TextsAreStringsAndNumbers) {
+  FstProcess fst(file_of("texts.fst"));
+  const uint32_t op = fst.add_text_signal("op");
+  fst.open(0);
+  EXPECT_EQ(fst.add_text("dot train.py:7", WaveTone::kRuns), 1U);
+  fst.set(op, 3, 1);
+  EXPECT_EQ(fst.add_text("waits sem5>=2", WaveTone::kWaits), 2U);
+  fst.set(op, 4, 2);
+  fst.set(op, 9, 0);
+  EXPECT_EQ(fst.finish(), "");
+  const Changes changes = read_fst(temp_file("texts.fst"));
+  EXPECT_EQ(changes.at("op"),
+            (std::vector<Change>{
+                {0, ""}, {3000, "dot train.py:7"}, {4000, "waits sem5>=2"}, {9000, ""}}));
+  const std::vector<Change>& numbers = changes.at("op_number");
+  ASSERT_EQ(numbers.size(), 4U);
+  EXPECT_EQ(numbers[2], (Change{4000, std::string(22, '0') + "10"}));
+}
+
+// What viewers are told: from when to when, which event opened the window, and the texts.
+TEST(FstProcess, FilesForViewersComeWhenTheTimesAreKnown) {
+  const std::string view = temp_file("span.txt");
+  std::filesystem::remove(view);
+  FstOptions options = file_of("span.fst", 100);
+  options.write_views = [&](const WaveSpan& span) {
+    std::ofstream(view) << span.begin << " " << span.trigger.value_or(1) << " " << span.end << " "
+                        << span.texts.size() << " " << span.texts.back().text;
+    return true;
+  };
+  FstProcess fst(options);
+  const uint32_t count = fst.add_signal("count", 16);
+  fst.add_text("a text", WaveTone::kRuns);
+  for (uint64_t t = 0; t < 2000; t += 10) {
+    fst.set(count, t, t);
+    if (t == 1000) {
+      EXPECT_FALSE(std::filesystem::exists(view));
+      fst.open(1000);
+    }
+  }
+  fst.close(1500);
+  EXPECT_EQ(fst.finish(), "");
+  std::ifstream file(view);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}),
+            "900000 1000000 1500000 2 a text");
+}
+
+TEST(FstProcess, AFileForViewersThatCannotBeWrittenIsSaid) {
+  FstOptions options = file_of("views.fst");
+  options.write_views = [](const WaveSpan&) { return false; };
+  FstProcess fst(options);
+  fst.set(fst.add_signal("count", 16), 0, 1);
+  EXPECT_THAT(fst.finish(), HasSubstr("writing the files for viewers beside"));
 }
 
 // The hart runs ahead, the Verilog behind: the file is in order of time, and each signal has one
@@ -104,10 +159,17 @@ TEST(FstProcess, KeepsCyclesFromBeforeTheWindow) {
 // SIGKILL: nothing runs any more in the process of the board.
 TEST(FstProcess, AKilledBoardLeavesItsLastCycles) {
   ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // to wait for the helper
+  const std::string view = temp_file("killed.txt");
+  std::filesystem::remove(view);
   const pid_t board = ::fork();
   ASSERT_GE(board, 0);
   if (board == 0) {
-    FstProcess fst(file_of("killed.fst", 50));
+    FstOptions options = file_of("killed.fst", 50);
+    options.write_views = [&](const WaveSpan& span) {
+      std::ofstream(view) << span.begin << " " << span.end << " " << span.trigger.has_value();
+      return true;
+    };
+    FstProcess fst(options);
     const uint32_t count = fst.add_signal("count", 32);
     for (uint64_t t = 0; t <= 20'000; ++t) {
       fst.set(count, t, t);
@@ -126,6 +188,8 @@ TEST(FstProcess, AKilledBoardLeavesItsLastCycles) {
   ASSERT_EQ(changes.size(), 51U);
   EXPECT_EQ(changes.front().time, 19'950'000U);
   EXPECT_EQ(std::stoul(changes.back().value, nullptr, 2), 20'000U);
+  std::ifstream file(view);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "19950000 20000000 0");
 }
 
 TEST(FstProcess, RefusesAPathThatCannotBeCreated) {
