@@ -12,7 +12,7 @@
 namespace tpu::pjrt {
 
 /// Of CompileOptionsProto. Without parameter_is_tupled_arguments, which JAX sets for more than
-/// 2,000 arguments: it says how a runtime of XLA passes them on. They come one by one to the plugin.
+/// 2,000 arguments: it says how a runtime of XLA passes them on. The plugin has them one by one.
 struct BuildOptions {
   int64_t replicas = 1;
   int64_t partitions = 1;
