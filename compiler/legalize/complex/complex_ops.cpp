@@ -3,6 +3,7 @@
 
 #include <array>
 #include <functional>
+#include <numeric>
 
 namespace tpu::compiler {
 namespace {
@@ -72,12 +73,16 @@ Complex unpack_complex(Value* words, Rewriter& rw) {
   return {re, part(1)};
 }
 
+// By a choice in each place: stores of every other number would cost a granule of HBM each.
 Value* pack_complex(const Complex& x, Rewriter& rw) {
   Builder b(rw);
   Dims dims = x.re->type.dims;
-  dims.push_back(1);
-  Value* re = b.reshape(x.re, dims);
-  return b.concatenate({re, b.reshape(x.im, dims)}, static_cast<int64_t>(dims.size()) - 1);
+  Dims where(dims.size());
+  std::iota(where.begin(), where.end(), 0);
+  dims.push_back(2);
+  Value* place = b.iota({Elem::kI32, dims}, static_cast<int64_t>(where.size()));
+  return b.select(b.compare(CompareDirection::kEq, place, b.zeros_like(place)),
+                  b.broadcast(x.re, dims, where), b.broadcast(x.im, dims, where));
 }
 
 bool has_bodies_of_parts(const Op& op) {
