@@ -227,7 +227,7 @@ std::string trap_text(const tpu_fault_record_t& record, const std::string& place
   const uint32_t cause = record.hart_mcause;
   std::string what;
   if (record.detail == TPU_STATUS_TIMEOUT) {
-    what = "ran for longer than mgmt.watchdog_us without a rest";
+    what = "ran for longer than mgmt.watchdog_us without a rest or a heartbeat";
   } else if ((cause & kInterrupt) != 0) {
     what = fmt::format("trapped: interrupt {}", cause & ~kInterrupt);
   } else {
