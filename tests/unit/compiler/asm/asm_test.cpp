@@ -35,7 +35,8 @@ TEST_P(RoundTrip, GivesTheSameBytes) {
 
 INSTANTIATE_TEST_SUITE_P(Artifacts, RoundTrip,
                          testing::Values("dense", "elementwise", "dots", "shapes", "constants",
-                                         "integers", "collectives", "mlp_adam", "train_step"),
+                                         "integers", "collectives", "mlp_adam", "spectrum",
+                                         "train_step"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
 TEST(Assembler, CoresRoundTrip) {

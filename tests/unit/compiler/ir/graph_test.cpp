@@ -34,7 +34,7 @@ TEST(Graph, NamesOfKindsComeBack) {
     const auto kind = static_cast<Kind>(i);
     EXPECT_EQ(kind_from_name(kind_name(kind)), kind);
   }
-  EXPECT_FALSE(kind_from_name("fft"));
+  EXPECT_FALSE(kind_from_name("infeed"));
 }
 
 TEST(Graph, SimpleReducerSeesThroughOperandOrder) {
