@@ -42,7 +42,7 @@ std::vector<float> load_floats(const Tensor& t) {
   for (size_t i = 0; i < out.size(); ++i) {
     uint16_t v;
     std::memcpy(&v, t.data.data() + 2 * i, 2);
-    out[i] = std::bit_cast<float>(spec::bf16_widen_bits(v));
+    out[i] = std::bit_cast<float>(spec::bf16_to_f32_bits(v));
   }
   return out;
 }

@@ -1,8 +1,7 @@
 // bfloat16 (1 sign, 8 exponent, 7 fraction bits) under the number law; values travel as uint16_t
-// bits. Law: f32 to bf16 rounds to nearest even; subnormal inputs become zero of their sign, so no
-// subnormal is ever made; NaNs become 0x7fc0. Both conversions obey it; bf16_widen_bits is the
-// plain shift for operands that are read under DAZ anyway (the MXU's multiplier reads subnormals as
-// zero).
+// bits. Law: bf16 to f32 is exact, subnormals and NaN payloads included: a bf16 is the upper half
+// of its f32. So is f32 to bf16 where the f32 is one of those, hence values that only move keep
+// their bits. Others round to nearest even: subnormals become zero of their sign, NaNs 0x7fc0.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +12,18 @@ namespace tpu::spec {
 
 inline constexpr uint16_t kBf16CanonicalNan = 0x7fc0u;
 
-constexpr uint32_t bf16_widen_bits(uint16_t bits) { return uint32_t{bits} << 16; }
+constexpr uint32_t bf16_to_f32_bits(uint16_t bits) { return uint32_t{bits} << 16; }
 
 constexpr uint16_t bf16_from_f32_bits(uint32_t bits) {
+  if ((bits & 0xffffu) == 0) {
+    return static_cast<uint16_t>(bits >> 16);
+  }
   const uint32_t value = f32_canonical(bits);
   if (f32_is_nan(value)) {
     return kBf16CanonicalNan;
   }
   return static_cast<uint16_t>((value + 0x7fffu + ((value >> 16) & 1u)) >> 16);
 }
-
-constexpr uint32_t bf16_to_f32_bits(uint16_t bits) { return f32_canonical(bf16_widen_bits(bits)); }
 
 constexpr uint16_t bf16_from_f32(float value) { return bf16_from_f32_bits(f32_bits(value)); }
 constexpr float bf16_to_f32(uint16_t bits) { return f32_from_bits(bf16_to_f32_bits(bits)); }

@@ -21,8 +21,8 @@ constexpr uint32_t mxu_chain_bits(const uint16_t* w, const uint16_t* x, size_t k
                                   size_t end, size_t step) {
   uint32_t chain = 0;
   for (size_t row = first; row < end; row += step) {
-    const uint32_t wv = row < k ? bf16_widen_bits(w[row]) : 0;
-    const uint32_t xv = row < k ? bf16_widen_bits(x[row]) : 0;
+    const uint32_t wv = row < k ? bf16_to_f32_bits(w[row]) : 0;
+    const uint32_t xv = row < k ? bf16_to_f32_bits(x[row]) : 0;
     chain = f32_fma_bits(wv, xv, chain);
   }
   return chain;

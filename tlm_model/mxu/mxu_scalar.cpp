@@ -106,7 +106,7 @@ void MxuScalarEngine::run(const MxuJob& job) {
   for (const MxuTile& tile : mxu_tiles(job, shape_)) {
     mxu_pack_weights(job, offsets, tile, shape_, s.weight_bits.data());
     for (size_t i = 0; i < s.weights.size(); ++i) {
-      s.weights[i] = spec::f32_from_bits(spec::bf16_widen_bits(s.weight_bits[i]));
+      s.weights[i] = spec::f32_from_bits(spec::bf16_to_f32_bits(s.weight_bits[i]));
     }
     const size_t segments =
         (static_cast<size_t>(tile.k_rows) + shape_.segment_rows - 1) / shape_.segment_rows;
@@ -125,7 +125,7 @@ void MxuScalarEngine::run(const MxuJob& job) {
       }
       if (use_host_fma_) {
         for (size_t k = 0; k < args.rows; ++k) {
-          s.x[k] = spec::f32_from_bits(spec::bf16_widen_bits(s.x_bits[k]));
+          s.x[k] = spec::f32_from_bits(spec::bf16_to_f32_bits(s.x_bits[k]));
         }
         host_row(args, s);
       } else {

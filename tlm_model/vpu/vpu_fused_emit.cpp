@@ -64,32 +64,37 @@ bool takes_any_nan(const FusedOp& op) {
     case VpuOp::kRsqrtF:
     case VpuOp::kMinF:
     case VpuOp::kMaxF:
-    case VpuOp::kAbsF:
-    case VpuOp::kNegF:
     case VpuOp::kFloorF:
     case VpuOp::kCeilF:
     case VpuOp::kRoundRneF:
-    case VpuOp::kRbf16:
     case VpuOp::kCmpF:
       return true;
-    case VpuOp::kStore:
-      return static_cast<Elem>(op.detail) == Elem::kBf16;
     default:
       return false;
   }
 }
 
+bool rounds_to_bf16(const FusedOp& op) {
+  const auto code = static_cast<VpuOp>(op.op);
+  return code == VpuOp::kRbf16 ||
+         (code == VpuOp::kStore && static_cast<Elem>(op.detail) == Elem::kBf16);
+}
+
 // Operations that are emitted with NaNs as the host makes them.
 bool may_be_raw_nan(const FusedOp& op) {
+  return takes_any_nan(op) && static_cast<VpuOp>(op.op) != VpuOp::kCmpF;
+}
+
+// Number of the first source whose value the result is, or is but for its sign; 3: of none.
+size_t first_passed_on(const FusedOp& op) {
   switch (static_cast<VpuOp>(op.op)) {
-    case VpuOp::kLoad:
-      return static_cast<Elem>(op.detail) == Elem::kBf16;
-    case VpuOp::kStore:
-    case VpuOp::kRbf16:
-    case VpuOp::kCmpF:
-      return false;
+    case VpuOp::kAbsF:
+    case VpuOp::kNegF:
+      return 0;
+    case VpuOp::kSelect:
+      return 1;
     default:
-      return takes_any_nan(op);
+      return 3;
   }
 }
 
@@ -110,8 +115,8 @@ FusedEmitter::FusedEmitter(FusedIsa isa, std::span<const FusedOp> ops)
 
 bool FusedEmitter::emit() {
   find_uses();
+  find_facts();
   find_raw_nans();
-  find_flushed();
   if (!assign_registers()) {
     return false;
   }
@@ -135,38 +140,53 @@ void FusedEmitter::find_uses() {
 void FusedEmitter::find_raw_nans() {
   for (size_t i = ops_.size(); i-- > 0;) {
     const FusedOp& op = ops_[i];
-    const bool passes_on = static_cast<VpuOp>(op.op) == VpuOp::kSelect;
     for (size_t k = 0; k < op.source.size(); ++k) {
       if ((op.source[k] & kFusedConstant) == 0) {
-        const bool raw = takes_any_nan(op) || (passes_on && k > 0 && values_[i].raw_nan);
-        values_[op.source[k]].raw_nan &= raw;
+        Value& value = values_[op.source[k]];
+        const bool passed_on = k >= first_passed_on(op) && values_[i].raw_nan;
+        const bool rounded = rounds_to_bf16(op) && value.facts.canonical && !value.facts.bf16;
+        value.raw_nan &= takes_any_nan(op) || passed_on || rounded;
       }
     }
   }
 }
 
-bool FusedEmitter::is_flushed(uint16_t source) const {
-  return (source & kFusedConstant) == 0 && values_[source].flushed;
+FusedEmitter::Facts FusedEmitter::facts_of(uint16_t source) const {
+  return (source & kFusedConstant) == 0 ? values_[source].facts : Facts{};
 }
 
-void FusedEmitter::find_flushed() {
+void FusedEmitter::find_facts() {
   for (size_t i = 0; i < ops_.size(); ++i) {
     const FusedOp& op = ops_[i];
+    Facts& facts = values_[i].facts;
     switch (static_cast<VpuOp>(op.op)) {
       case VpuOp::kLoad:
-        values_[i].flushed = static_cast<Elem>(op.detail) == Elem::kBf16;
+        facts.bf16 = static_cast<Elem>(op.detail) == Elem::kBf16;
         break;
-      case VpuOp::kSelect:
-        values_[i].flushed = is_flushed(op.source[1]) && is_flushed(op.source[2]);
+      case VpuOp::kSelect: {
+        const Facts yes = facts_of(op.source[1]), no = facts_of(op.source[2]);
+        facts = {.flushed = yes.flushed && no.flushed,
+                 .canonical = yes.canonical && no.canonical,
+                 .bf16 = yes.bf16 && no.bf16};
+        break;
+      }
+      case VpuOp::kAbsF:
+      case VpuOp::kNegF:
+        facts = facts_of(op.source[0]);
+        facts.canonical = false;
         break;
       case VpuOp::kI2f:
       case VpuOp::kU2f:
-        values_[i].flushed = true;
+        facts.flushed = facts.canonical = true;
+        break;
+      case VpuOp::kRbf16:
+        facts = facts_of(op.source[0]);
+        facts.bf16 = true;
         break;
       case VpuOp::kCmpF:
         break;
       default:
-        values_[i].flushed = takes_any_nan(op);
+        facts.flushed = facts.canonical = takes_any_nan(op);
     }
   }
 }
@@ -257,7 +277,7 @@ FusedEmitter::Vector FusedEmitter::reg(uint16_t source, int scratch) {
 }
 
 FusedEmitter::Vector FusedEmitter::flushed_source(uint16_t source, int scratch) {
-  if (is_flushed(source)) {
+  if (facts_of(source).flushed) {
     return reg(source, scratch);
   }
   vmulps(vector(scratch), reg(source, scratch), constant_word(kFloatOne));
@@ -412,10 +432,10 @@ bool FusedEmitter::emit_float(const FusedOp& op, Vector d) {
       emit_min_max(op, d, static_cast<VpuOp>(op.op) == VpuOp::kMaxF);
       return true;
     case VpuOp::kAbsF:
-      vandps(d, flushed_source(a, 0), constant_word(~kSignBit));
+      vandps(d, reg(a, 0), constant_word(~kSignBit));
       return true;
     case VpuOp::kNegF:
-      vxorps(d, flushed_source(a, 0), constant_word(kSignBit));
+      vxorps(d, reg(a, 0), constant_word(kSignBit));
       return true;
     case VpuOp::kFloorF:
       emit_round(op, d, 1);
@@ -427,7 +447,7 @@ bool FusedEmitter::emit_float(const FusedOp& op, Vector d) {
       emit_round(op, d, 0);
       return true;
     case VpuOp::kRbf16:
-      vandps(d, emit_bf16(a), constant_word(0xffff0000u));
+      vandps(d, emit_rounded_bf16(a), constant_word(0xffff0000u));
       return true;
     case VpuOp::kCmpF:
       emit_compare(op, d);
@@ -476,7 +496,8 @@ void FusedEmitter::emit_round(const FusedOp& op, Vector d, uint8_t mode) {
   }
 }
 
-// The source rounded to bf16 in the upper half of scratch register 1; the lower half is noise.
+// The source rounded to bf16 in the upper half of scratch register 1, NaNs and subnormals of bf16
+// too; the lower half is noise.
 FusedEmitter::Vector FusedEmitter::emit_bf16(uint16_t source) {
   const Vector x = flushed_source(source, 0), r = vector(1);
   vpsrld(r, x, 16);
@@ -484,6 +505,30 @@ FusedEmitter::Vector FusedEmitter::emit_bf16(uint16_t source) {
   vpaddd(r, r, constant_word(0x7fff));
   vpaddd(r, r, x);
   nan_where(r, x, x);
+  return r;
+}
+
+// bf16 of the source in the upper half of a register: words whose lower half is zero as they are,
+// others rounded.
+FusedEmitter::Vector FusedEmitter::emit_rounded_bf16(uint16_t source) {
+  const Facts facts = facts_of(source);
+  if (facts.bf16) {
+    return reg(source, 0);
+  }
+  const Vector r = emit_bf16(source);
+  if (facts.canonical) {  // rounding leaves such words as they are, too
+    return r;
+  }
+  const Vector x = reg(source, 0);
+  if (wide()) {
+    vptestnmd(k1, x, constant_word(0xffffu));
+    vmovaps(r | k1, x);
+  } else {
+    vandps(vector(2), x, constant_word(0xffffu));
+    vxorps(vector(0), vector(0), vector(0));
+    vpcmpeqd(vector(2), vector(2), vector(0));
+    vblendvps(r, r, any(source), vector(2));
+  }
   return r;
 }
 
@@ -626,7 +671,6 @@ void FusedEmitter::emit_load(const FusedOp& op, Vector d) {
     case Elem::kBf16:
       vpmovzxwd(d, from);
       vpslld(d, d, 16);
-      vmulps(d, d, constant_word(kFloatOne));
       break;
     case Elem::kUi16:
       vpmovzxwd(d, from);
@@ -649,12 +693,10 @@ void FusedEmitter::emit_load(const FusedOp& op, Vector d) {
 void FusedEmitter::emit_store(const FusedOp& op) {
   const uint16_t value = op.source[0];
   switch (static_cast<Elem>(op.detail)) {
-    case Elem::kBf16: {
-      const Vector r = emit_bf16(value);
-      vpsrld(r, r, 16);
-      store_halves(memory(op), r);
+    case Elem::kBf16:
+      vpsrld(vector(1), emit_rounded_bf16(value), 16);
+      store_halves(memory(op), vector(1));
       break;
-    }
     case Elem::kUi16:
     case Elem::kI16:
       vandps(vector(1), reg(value, 0), constant_word(0xffff));

@@ -26,17 +26,22 @@ class FusedEmitter : private Xbyak::CodeGenerator {
 
  private:
   using Vector = Xbyak::Xmm;  // of the width in use
+  struct Facts {
+    bool flushed = false;    // no subnormal
+    bool canonical = false;  // no NaN but the canonical one, or one that stands for it (raw_nan)
+    bool bf16 = false;       // the lower half is zero
+  };
   struct Value {
     int reg = 0;
     int last_use = -1;
-    bool raw_nan = true;   // nobody can tell its NaN from the canonical one
-    bool flushed = false;  // no subnormal
+    bool raw_nan = true;  // nobody can tell its NaN from the canonical one
+    Facts facts;
   };
 
   void find_uses();
+  void find_facts();
   void find_raw_nans();
-  void find_flushed();
-  bool is_flushed(uint16_t source) const;
+  Facts facts_of(uint16_t source) const;
   bool assign_registers();
   void assign_constants();
 
@@ -55,6 +60,7 @@ class FusedEmitter : private Xbyak::CodeGenerator {
   void emit_select(const FusedOp& op, Vector d);
   void emit_round(const FusedOp& op, Vector d, uint8_t mode);
   Vector emit_bf16(uint16_t source);
+  Vector emit_rounded_bf16(uint16_t source);
   void store_halves(const Xbyak::Address& to, Vector from);
   void store_bytes(const Xbyak::Address& to, Vector from);
   void nan_where(Vector d, Vector a, const Xbyak::Operand& b);

@@ -42,8 +42,8 @@ inline U max_f(U a, U b) {
   const U r = T::select(T::value(a) == T::value(b), a & b, high);
   return T::select(ordered(a, b), flushed(r), T::splat_u(kNanBits));
 }
-inline U abs_f(U a) { return finish(flush(T::value(a & kMagnitude))); }
-inline U neg_f(U a) { return finish(flush(T::value(a ^ kSign))); }
+inline U abs_f(U a) { return a & kMagnitude; }
+inline U neg_f(U a) { return a ^ kSign; }
 inline U sign_f(U a) {
   const U c = canonical(a);
   const U one = (c & kSign) | 0x3f800000u;
@@ -84,11 +84,12 @@ inline U ceil_f(U a) {
   const F r = near + T::select(near < x, T::splat(1.0f), T::splat(0.0f));
   return keep_nan(c, with_sign(r, c));
 }
-// Rounds to bfloat16 in the upper half of the word; NaN stays 0x7fc00000.
+// Rounds to bfloat16 in the upper half of the word, unless it holds one already; a NaN becomes
+// 0x7fc00000.
 inline U rbf16(U a) {
   const U c = canonical(a);
   const U rounded = (c + 0x7fffu + ((c >> 16u) & 1u)) & 0xffff0000u;
-  return keep_nan(c, rounded);
+  return T::select((a & 0xffffu) == U{}, a, keep_nan(c, rounded));
 }
 inline U sqrt_f(U a) { return finish(T::sqrt(T::value(a))); }
 inline U rsqrt_f(U a) { return T::bits(Functions::rsqrt(T::value(a))); }

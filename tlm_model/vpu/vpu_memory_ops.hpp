@@ -24,7 +24,8 @@ inline uint32_t canonical_word(uint32_t x) {
 }
 inline uint32_t round_bf16_word(uint32_t x) {
   const uint32_t c = canonical_word(x);
-  return c == kNanBits ? c >> 16 : (c + 0x7fffu + ((c >> 16) & 1u)) >> 16;
+  const uint32_t rounded = c == kNanBits ? c : c + 0x7fffu + ((c >> 16) & 1u);
+  return ((x & 0xffffu) == 0 ? x : rounded) >> 16;
 }
 
 // Element types: how a word leaves and enters memory.
@@ -33,9 +34,9 @@ struct WordElem {
   static uint32_t widen(Memory x) { return x; }
   static Memory narrow(uint32_t x) { return x; }
 };
-struct Bf16Elem {
+struct Bf16Elem {  // exact where a word is a bf16: moves keep all bits
   using Memory = Half;
-  static uint32_t widen(Memory x) { return canonical_word(static_cast<uint32_t>(x) << 16); }
+  static uint32_t widen(Memory x) { return static_cast<uint32_t>(x) << 16; }
   static Memory narrow(uint32_t x) { return static_cast<Memory>(round_bf16_word(x)); }
 };
 struct HalfElem {

@@ -110,9 +110,9 @@ inline uint32_t lane_op(VpuOp op, uint32_t a, uint32_t b, uint32_t c, uint32_t i
     case VpuOp::kFmaF:
       return spec::f32_fma_bits(a, b, c);
     case VpuOp::kAbsF:
-      return flushed(std::fabs(as_float(a)));
+      return a & spec::kF32MagnitudeMask;
     case VpuOp::kNegF:
-      return flushed(-as_float(a));
+      return a ^ spec::kF32SignMask;
     case VpuOp::kSignF:
       return spec::f32_is_nan(a) || spec::f32_is_zero(a)
                  ? spec::f32_canonical(a)
@@ -126,7 +126,7 @@ inline uint32_t lane_op(VpuOp op, uint32_t a, uint32_t b, uint32_t c, uint32_t i
     case VpuOp::kRoundRneF:
       return flushed(std::nearbyint(as_float(a)));
     case VpuOp::kRbf16:
-      return spec::bf16_widen_bits(spec::bf16_from_f32_bits(a));
+      return spec::bf16_to_f32_bits(spec::bf16_from_f32_bits(a));
     case VpuOp::kSqrtF:
       return spec::f32_sqrt_bits(a);
     case VpuOp::kRsqrtF:
