@@ -140,6 +140,10 @@ struct ReducePrecisionAttrs {
   int64_t exponent_bits = 8, mantissa_bits = 23;
   bool operator==(const ReducePrecisionAttrs&) const = default;
 };
+// True if the format holds every value of the type: operands stay as they are, NaNs too.
+inline bool is_exact(const ReducePrecisionAttrs& a, Elem elem) {
+  return a.exponent_bits >= 8 && a.mantissa_bits >= (elem == Elem::kBf16 ? 7 : 23);
+}
 struct RngAttrs {  // rng_bit_generator: default, three_fry, philox; rng: uniform, normal
   std::string algorithm;
   bool operator==(const RngAttrs&) const = default;

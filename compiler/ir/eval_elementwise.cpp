@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "arith/bf16.hpp"
 #include "arith/f32.hpp"
 #include "arith/trigonometric.hpp"
 #include "ir/compare_values.hpp"
@@ -51,16 +52,17 @@ float sign_of(float x) {
   return x > 0 ? 1.0f : -1.0f;
 }
 
-float flip(float x, uint32_t and_mask, uint32_t xor_mask) {
-  return spec::f32_from_bits((spec::f32_bits(canonical(x)) & and_mask) ^ xor_mask);
+// Operations on the sign bit: NaN payloads and subnormals stay.
+bool is_sign_rule(Kind kind) { return kind == Kind::kAbs || kind == Kind::kNegate; }
+
+float with_sign_rule(Kind kind, float x) {
+  const uint32_t bits = spec::f32_bits(x);
+  return spec::f32_from_bits(kind == Kind::kAbs ? bits & spec::kF32MagnitudeMask
+                                                : bits ^ spec::kF32SignMask);
 }
 
 float unary_float(Kind kind, float x) {
   switch (kind) {
-    case Kind::kAbs:
-      return flip(x, spec::kF32MagnitudeMask, 0);
-    case Kind::kNegate:
-      return std::isnan(x) ? x : flip(x, ~0u, spec::kF32SignMask);
     case Kind::kSign:
       return sign_of(x);
     case Kind::kSqrt:
@@ -293,11 +295,7 @@ Tensor convert(const Tensor& in, const Type& type) {
   if (is_float(in.type.elem)) {
     const auto x = load_floats(in);
     if (is_float(to)) {
-      std::vector<float> y(x.size());
-      for (size_t i = 0; i < x.size(); ++i) {
-        y[i] = canonical(x[i]);
-      }
-      store_floats(y, out);
+      store_floats(x, out);
       return out;
     }
     std::vector<int64_t> y(x.size());
@@ -397,10 +395,15 @@ uint32_t reduced(uint32_t bits, int64_t exponent_bits, int64_t mantissa_bits) {
 
 Tensor reduce_precision(const Op& op, const Tensor& in) {
   const auto& a = op.as<ReducePrecisionAttrs>();
+  if (is_exact(a, in.type.elem)) {
+    return in;
+  }
   auto x = load_floats(in);
+  const bool is_bf16 = a.exponent_bits == 8 && a.mantissa_bits == 7;
   for (float& v : x) {
-    v = canonical(
-        spec::f32_from_bits(reduced(spec::f32_bits(v), a.exponent_bits, a.mantissa_bits)));
+    v = is_bf16 ? spec::bf16_to_f32(spec::bf16_from_f32(v))
+                : canonical(spec::f32_from_bits(
+                      reduced(spec::f32_bits(v), a.exponent_bits, a.mantissa_bits)));
   }
   Tensor out = make_tensor(in.type);
   store_floats(x, out);
@@ -427,7 +430,7 @@ Tensor unary(Kind kind, const Tensor& in, Elem to) {
     return out;
   }
   for (float& v : x) {
-    v = canonical(unary_float(kind, v));
+    v = is_sign_rule(kind) ? with_sign_rule(kind, v) : canonical(unary_float(kind, v));
   }
   store_floats(x, out);
   return out;

@@ -2,7 +2,7 @@
 //   before   y = gather(table f32[8192,512], i i32[25,1]) {slices 1 x 512}
 //   after    list = clamp(i, 0, 8191) * 512; y = indexed_read(table, list) {window 1 x 512}
 //   before   y = gather(x f32[25,10], label i32[25,1]) {operand_batching 0, slices 1 x 1}
-//   after    y = reduce max over v of select(iota == clamp(label), x, -inf)
+//   after    y = reduce or over v of select(iota == clamp(label), bits of x, 0)
 #include <algorithm>
 
 #include "legalize/index_space.hpp"
@@ -70,7 +70,8 @@ class Gather {
                     IndexedAttrs{a_.slice_sizes});
   }
 
-  // Domain: records, then the operand's dims; batching dims are of size 1 there.
+  // Domain: records, then the operand's dims; batching dims are of size 1 there. Floats are looked
+  // up by their bits, which no arithmetic changes then.
   Value* by_comparison(IndexSpace& space) {
     const auto n = static_cast<int64_t>(space.records().size());
     Dims domain = space.records(), where, searched;
@@ -98,10 +99,21 @@ class Gather {
       return x;
     }
     const Elem e = x->type.elem;
-    const double none = is_float(e) ? -__builtin_inf() : 0;
-    Value* picked = b_.select(found, x, b_.splat(x->type, none));
-    return b_.reduce(is_float(e) ? Kind::kMaximum : Kind::kOr, picked, b_.splat({e, {}}, none),
-                     searched);
+    if (is_float(e)) {
+      x = b_.bitcast(b_.convert(x, Elem::kF32), {Elem::kU32, x->type.dims});
+    }
+    Value* picked = b_.select(found, x, b_.splat_int(x->type, 0));
+    Value* y = b_.reduce(Kind::kOr, picked, b_.splat_int({x->type.elem, {}}, 0), searched);
+    return is_float(e) ? from_bits(y, e) : y;
+  }
+
+  // Of a float in f32, which holds a bf16 in its upper half.
+  Value* from_bits(Value* word, Elem e) {
+    if (e == Elem::kBf16) {
+      word = b_.binary(Kind::kShiftRightLogical, word, b_.splat_int(word->type, 16));
+      word = b_.convert(word, Elem::kU16);
+    }
+    return b_.bitcast(word, {e, word->type.dims});
   }
 
   // From records and window to the result: collapsed dims go, offset dims to their places.

@@ -214,11 +214,11 @@ class Scatter {
     Value* u = b_.select(m.hit, m.updates[0], identity(kind, m.updates[0]->type));
     Value* sum = b_.reduce(kind, u, none, m.update_dims);
     Value* y = b_.binary(kind, x, sum);
-    if (kind != Kind::kAdd || !is_float(e)) {
+    if (!is_float(e)) {
       return y;
     }
-    // -0 without an update stays -0.
-    return b_.select(b_.compare(CompareDirection::kEq, sum, b_.splat(sum->type, 0)), x, y);
+    // Without an update all bits stay, those of -0, NaNs and subnormals too.
+    return b_.select(b_.compare(CompareDirection::kEq, sum, identity(kind, sum->type)), x, y);
   }
 
   Value* identity(Kind kind, const Type& type) {

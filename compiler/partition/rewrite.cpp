@@ -245,16 +245,19 @@ void Rewrite::compute_sum(const Op& op, std::vector<Value*> operands, Type type,
       type.elem == Elem::kBf16 && (op.kind == Kind::kDotGeneral || op.kind == Kind::kConvolution);
   type.elem = wide ? Elem::kF32 : type.elem;
   Value* out = local_op(op, operands, {std::move(type)})->result();
-  if (op.kind == Kind::kGather) {
-    out = table->own(out);
-  }
   for (const int axis : unreduced_.of(op.result())) {
     if (std::erase(summed, axis) != 0) {
       terms.push_back(axis);
     }
   }
   std::sort(terms.begin(), terms.end());
-  out = mover_.sum(out, std::move(summed), rule.reducer, spec, placements_.of(op.result()));
+  if (op.kind == Kind::kGather && terms.empty()) {
+    out = gathered_bits(*table, out, std::move(summed), rule.reducer, spec,
+                        placements_.of(op.result()));
+  } else {
+    out = op.kind == Kind::kGather ? table->own(out) : out;
+    out = mover_.sum(out, std::move(summed), rule.reducer, spec, placements_.of(op.result()));
+  }
   if (wide) {
     out = mover_.make(Kind::kConvert, {out}, {Elem::kBf16, out->type.dims});
   }
@@ -262,6 +265,20 @@ void Rewrite::compute_sum(const Op& op, std::vector<Value*> operands, Type type,
     out = combine(op, out, once, rule.reducer, spec, terms);
   }
   define(op.result(), out, std::move(spec), std::move(terms));
+}
+
+// What one core of the axes has and the others do not, on all of them. Floats travel as their bits,
+// which a sum with zeros would not keep.
+Value* Rewrite::gathered_bits(TablePart& table, Value* own, Axes axes, Kind reducer, Spec& spec,
+                              const Spec& wanted) {
+  const Elem elem = own->type.elem;
+  if (!is_float(elem)) {
+    return mover_.sum(table.own(own), std::move(axes), reducer, spec, wanted);
+  }
+  const Elem word = elem == Elem::kBf16 ? Elem::kU16 : Elem::kU32;
+  Value* bits = mover_.make(Kind::kBitcastConvert, {own}, {word, own->type.dims});
+  bits = mover_.sum(table.own(bits), std::move(axes), Kind::kOr, spec, wanted);
+  return mover_.make(Kind::kBitcastConvert, {bits}, {elem, bits->type.dims});
 }
 
 // What must be combined into the result once, and not by every core.

@@ -37,6 +37,8 @@ class Rewrite {
                    Axes terms, std::optional<TablePart>& table);
   std::vector<Axes> cuts(const Op& op, const FactorRule& rule) const;
   Op* local_op(const Op& op, const std::vector<Value*>& operands, std::vector<Type> types);
+  Value* gathered_bits(TablePart& table, Value* own, Axes axes, Kind reducer, Spec& spec,
+                       const Spec& wanted);
   Value* combine(const Op& op, Value* x, Value* once, Kind reducer, const Spec& spec,
                  const Axes& unreduced);
   bool reduce_parts(const Op& op, const FactorRule& rule, const std::vector<Axes>& axes);

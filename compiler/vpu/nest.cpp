@@ -2,8 +2,10 @@
 #include "vpu/nest.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
+#include <cstring>
+
+#include "arith/bf16.hpp"
 
 namespace tpu::compiler {
 
@@ -425,9 +427,16 @@ const Value* view_root(const Value* value, const NestContext& context) {
 
 uint32_t register_bits(const Dense& constant) {
   switch (constant.type.elem) {
-    case Elem::kF32:
-    case Elem::kBf16:
-      return std::bit_cast<uint32_t>(static_cast<float>(constant.as_double(0)));
+    case Elem::kF32: {
+      uint32_t bits = 0;
+      std::memcpy(&bits, constant.element(0), sizeof bits);
+      return bits;
+    }
+    case Elem::kBf16: {
+      uint16_t bits = 0;
+      std::memcpy(&bits, constant.element(0), sizeof bits);
+      return spec::bf16_to_f32_bits(bits);
+    }
     default:
       return static_cast<uint32_t>(constant.as_int(0));
   }

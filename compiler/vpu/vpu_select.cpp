@@ -277,14 +277,14 @@ int VpuSelector::bitcast(const Op& op, int x) {
 }
 
 // As XLA does it: significand to nearest even, then exponents beyond the range give infinity or a
-// zero. NaN stays NaN.
+// zero. NaN stays NaN. The format of bf16 is a conversion to it.
 int VpuSelector::reduce_precision(const Op& op, int x) {
   const auto& a = op.as<ReducePrecisionAttrs>();
+  if (is_exact(a, op.type().elem)) {
+    return x;
+  }
   if (a.exponent_bits == 8 && a.mantissa_bits == 7) {
     return make(VpuOp::kRbf16, x);
-  }
-  if (a.exponent_bits >= 8 && a.mantissa_bits >= 23) {
-    return x;
   }
   int y = x;
   if (a.mantissa_bits < 23) {

@@ -33,7 +33,21 @@ struct RunOptions {
   std::vector<uint32_t> order_seeds = {0, 7};  // of the untimed machine
   double low = -2, high = 2;                   // of random floats
   bool small_integers = false;                 // floats are integers: every sum is exact
+  bool any_bits = false;  // floats of all bits, NaN payloads and subnormals among them
 };
+
+// Of a float: every fourth is a subnormal, every fourth a NaN or an infinity.
+inline uint32_t random_bits(std::mt19937& random) {
+  const auto bits = static_cast<uint32_t>(random());
+  switch (random() % 4) {
+    case 0:
+      return bits & 0x807fffffu;
+    case 1:
+      return bits | 0x7f800000u;
+    default:
+      return bits;
+  }
+}
 
 inline Tensor random_tensor(const Type& type, std::mt19937& random, const RunOptions& o) {
   Tensor t = make_tensor(type);
@@ -43,6 +57,12 @@ inline Tensor random_tensor(const Type& type, std::mt19937& random, const RunOpt
     float f = real(random);
     if (o.small_integers) {
       f = std::round(f);
+    }
+    if (o.any_bits && is_float(type.elem)) {
+      const uint32_t bits = random_bits(random);
+      const size_t bytes = type.elem == Elem::kBf16 ? 2 : 4;
+      std::memcpy(p, reinterpret_cast<const std::byte*>(&bits) + 4 - bytes, bytes);
+      continue;
     }
     switch (type.elem) {
       case Elem::kF32:

@@ -150,6 +150,26 @@ TEST(Gather, RandomForms) {
   }
 }
 
+RunOptions any_bits(uint32_t seed, bool small_vmem) {
+  RunOptions o = exact(seed, small_vmem);
+  o.small_integers = false;
+  o.any_bits = true;
+  return o;
+}
+
+TEST(Gather, KeepsNanPayloadsAndSubnormals) {
+  std::mt19937 random(17);
+  for (uint32_t round = 0; round < 60; ++round) {
+    const Form f = random_form(random, round % 3 == 0 ? 40 : 7);
+    GraphBuilder b;
+    Value* x = b.arg({round % 2 == 0 ? Elem::kF32 : Elem::kBf16, f.operand});
+    Value* i = shifted(b, b.arg(i32(f.indices)), 3);
+    SCOPED_TRACE("round " + std::to_string(round) + " " + to_string(f.operand) + " by " +
+                 to_string(f.indices) + " slices " + to_string(f.slices));
+    check_graph(b.done({gather_of(b, f, x, i)}), any_bits(round, round % 5 == 0));
+  }
+}
+
 // Large enough for lists, results in HBM, and lists that pass through VMEM in pieces.
 TEST(Gather, LongListsAndLargeTables) {
   for (const bool small : {false, true}) {
@@ -191,6 +211,26 @@ TEST(Scatter, RandomForms) {
     SCOPED_TRACE("round " + std::to_string(round) + " " + to_string(f.operand) + " by " +
                  to_string(f.indices) + " updates " + to_string(f.result));
     check_graph(b.done({y}), exact(round, round % 5 == 0));
+  }
+}
+
+// Elements without an update, and updates that replace.
+TEST(Scatter, KeepsNanPayloadsAndSubnormals) {
+  std::mt19937 random(18);
+  for (uint32_t round = 0; round < 60; ++round) {
+    const Form f = random_form(random, round % 3 == 0 ? 40 : 7);
+    const Elem elem = round % 2 == 0 ? Elem::kF32 : Elem::kBf16;
+    GraphBuilder b;
+    Value* x = b.arg({elem, f.operand});
+    Value* i = shifted(b, b.arg(i32(f.indices)), 2);
+    Value* u = b.arg({elem, f.result});
+    Value* number = b.constant(u->type, 1.5);
+    SCOPED_TRACE("round " + std::to_string(round) + " " + to_string(f.operand) + " by " +
+                 to_string(f.indices) + " updates " + to_string(f.result));
+    check_graph(b.done({with_set_body(scatter_of(b, f, x, i, u)),
+                        b.with_body(scatter_of(b, f, x, i, number), Kind::kMaximum),
+                        b.with_body(scatter_of(b, f, x, i, number), Kind::kMinimum)}),
+                any_bits(round, round % 5 == 0));
   }
 }
 

@@ -114,6 +114,32 @@ TEST(Interpreter, FloatToIntegerSaturates) {
   EXPECT_THAT(values<uint8_t>(out[1]), ElementsAre(2, 0, 255, 0, 0));
 }
 
+// All 65,536: to f32 and back, and by changes of the sign.
+TEST(Interpreter, MovesKeepTheBitsOfBf16) {
+  constexpr int64_t kCount = 65536;
+  const Type half{Elem::kBf16, {kCount}};
+  std::vector<uint16_t> all(kCount), negative(kCount), magnitude(kCount);
+  std::vector<uint32_t> wide(kCount);
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i] = static_cast<uint16_t>(i);
+    negative[i] = all[i] ^ 0x8000u;
+    magnitude[i] = all[i] & 0x7fffu;
+    wide[i] = static_cast<uint32_t>(i) << 16;
+  }
+  GraphBuilder b;
+  Value* x = b.arg(half);
+  Value* w = b.op(Kind::kConvert, {x}, f32({kCount}));
+  Module& m = b.done({w, b.op(Kind::kConvert, {w}, half), b.op(Kind::kNegate, {x}, half),
+                      b.op(Kind::kAbs, {x}, half),
+                      b.op(Kind::kReducePrecision, {x}, half, ReducePrecisionAttrs{8, 7})});
+  const auto out = run(m, {tensor(half, all)});
+  EXPECT_EQ(values<uint32_t>(out[0]), wide);
+  EXPECT_EQ(values<uint16_t>(out[1]), all);
+  EXPECT_EQ(values<uint16_t>(out[2]), negative);
+  EXPECT_EQ(values<uint16_t>(out[3]), magnitude);
+  EXPECT_EQ(values<uint16_t>(out[4]), all);
+}
+
 TEST(Interpreter, ComparisonsWithNanAreFalseExceptNotEqual) {
   for (int d = 0; d < 6; ++d) {
     GraphBuilder b;

@@ -2,6 +2,8 @@
 // partly out of bounds: a gather moves them in, a scatter leaves them out.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "distribution.hpp"
 
 namespace tpu::compiler::test {
@@ -44,6 +46,37 @@ TEST(Indexed, TruthsOfACutTableArePicked) {
               return {g.op(Kind::kConvert, {picked}, f32({8, 4}))};
             }),
             "all_reduce");
+}
+
+// NaN payloads, subnormals and -0: a sum would lose them.
+TEST(Indexed, BitsOfACutTableArePicked) {
+  for (const Elem elem : {Elem::kBf16, Elem::kF32}) {
+    const Elem word = elem == Elem::kF32 ? Elem::kU32 : Elem::kU16;
+    const Build build = [&](Graph& g) -> Values {
+      Value* table = g.cut_arg({word, {16, 4}}, {{1, 2}, {}});
+      Value* words = g.cut_arg(i32({8, 1}), {{0}, {}});
+      table = g.op(Kind::kBitcastConvert, {table}, {elem, {16, 4}});
+      Value* picked = g.op(Kind::kGather, {table, words}, {elem, {8, 4}}, rows());
+      return {g.op(Kind::kBitcastConvert, {picked}, {word, {8, 4}})};
+    };
+    Graph one(false), many(true);
+    Module& whole = one.done(build(one));
+    splice(whole);
+    Module& m = partitioned(many, build);
+    Tensor table = make_tensor({word, {16, 4}});
+    const auto bytes = static_cast<size_t>(elem_bytes(word));
+    for (uint32_t i = 0; i < 64; ++i) {
+      const uint32_t bits = (i % 2 == 0 ? 0x80000000u : 0xff800000u) | i << 16;
+      std::memcpy(table.data.data() + i * bytes,
+                  reinterpret_cast<const std::byte*>(&bits) + 4 - bytes, bytes);
+    }
+    const std::vector<Tensor> args = {table,
+                                      tensor<int32_t>(i32({8, 1}), {0, 3, 15, 7, 7, 1, 12, 9})};
+    const auto expected = interpret(whole, {args})[0];
+    const auto got = join_results(m, interpret(m, split_arguments(m, args)));
+    EXPECT_EQ(got[0].data, expected[0].data);
+    EXPECT_EQ(count_of(m.main->body, Kind::kAllReduce), 1);
+  }
 }
 
 TEST(Indexed, ASmallTableIsGathered) {

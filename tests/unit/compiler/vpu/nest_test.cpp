@@ -17,6 +17,15 @@ NestContext nothing_copied() {
   return c;
 }
 
+// A signalling NaN and a subnormal: no conversion on the way may change them.
+TEST(Nest, ConstantsInRegistersKeepTheirBits) {
+  for (const uint32_t bits : {0x7f810000u, 0xffc10000u, 0x00010000u, 0x80010000u}) {
+    const auto half = static_cast<uint16_t>(bits >> 16);
+    EXPECT_EQ(register_bits(make_dense_of<uint32_t>(f32({}), {bits | 1})), bits | 1);
+    EXPECT_EQ(register_bits(make_dense_of<uint16_t>({Elem::kBf16, {}}, {half})), bits);
+  }
+}
+
 TEST(Nest, BroadcastIsStrideZeroAndDenseDimsMerge) {
   GraphBuilder b;
   Value* x = b.arg(f32({3, 4, 5}));
