@@ -218,6 +218,11 @@ def mapped_in_a_loop_whole(x: jax.Array) -> jax.Array:
     return lax.scan(body, x * 0.5, None, length=3)
 
 
+def take_bits(kind: type, table: jax.Array, rows: jax.Array) -> jax.Array:
+    """Rows of a table of floats that is given by its bits."""
+    return lax.bitcast_convert_type(lax.bitcast_convert_type(table, kind)[rows], table.dtype)
+
+
 def until_small(x: jax.Array) -> jax.Array:
     return lax.while_loop(lambda v: jnp.max(jnp.abs(v)) > 0.1, lambda v: v * 0.5, x)
 
@@ -249,6 +254,11 @@ SMALL = [
     ShardedCase("argmax_columns", lambda x: jnp.argmax(x, 0), (normal(16, 9),), (P("data"),),
                 moves={"all_gather": 2}, exact=True),
     ShardedCase("take", lambda t, i: t[i], (normal(20, 6), integers(20, 16)), (P(), P("data")), exact=True),
+    # NaN payloads, subnormals and -0 of a table that is cut by words.
+    *(ShardedCase(f"take_bits_{np.dtype(kind).name}", partial(take_bits, kind),
+                  (np.arange(0, 65536, 8, dtype=np.uint16).astype(word).reshape(1024, 8) << shift, integers(1024, 64)),
+                  (P("data"), P()), moves={"all_reduce": 1}, exact=True)
+      for kind, word, shift in ((jnp.bfloat16, np.uint16, 0), (jnp.float32, np.uint32, 16))),
     ShardedCase("scatter_add", lambda t, i, u: t.at[i].add(u), (normal(20, 6), integers(20, 16), normal(16, 6)),
                 (P(), P("data"), P("data")), moves={"all_reduce": 1}, l2=1e-6),
     # The array before its slices, and the result: its rows lie by a part of the axis, as no result may.
