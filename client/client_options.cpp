@@ -83,6 +83,14 @@ constexpr Variable kVariables[] = {
      }},
     {"BOARD", [](const std::string& text, Reading& to) { to.board.open.preset = text; }},
     {"SET", [](const std::string& text, Reading& to) { to.board.open.overrides = list_of(text); }},
+    {"STYLE",
+     [](const std::string& text, Reading& to) {
+       std::vector<std::string> names;
+       for (const auto& [name, style] : compiler::style_names()) {
+         names.push_back(name);
+       }
+       to.options.style = compiler::style_names().at(one_of(text, names));
+     }},
     {"THREADS", [](const std::string& text,
                    Reading& to) { to.board.open.sim.threads = whole_number_of(text, 1024); }},
     {"SIMD",

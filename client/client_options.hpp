@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "compile.hpp"
 #include "tpu/board.hpp"
 
 namespace tpu::client {
@@ -14,7 +15,8 @@ namespace tpu::client {
 struct ClientOptions {
   std::string platform = "tpu";  // name under which frameworks see the board: tpu | tpuboard
   driver::OpenOptions open;
-  std::string call_log;       // "stderr", a file, or empty: none
+  std::string call_log;  // "stderr", a file, or empty: none
+  compiler::Style style = compiler::Style::kBest;
   bool cache = true;          // keep executables on disk
   std::string cache_folder;   // empty: none can be named (no home folder)
   uint64_t cache_mib = 1024;  // most that the folder is to hold

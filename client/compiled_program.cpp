@@ -30,11 +30,14 @@ void refuse_text(std::span<const std::byte> artifact) {
 
 // Of what the key does not hold otherwise; empty for what frameworks ask for.
 std::string form_text(const ProgramForm& form) {
+  const compiler::Style style = ProcessBoard::options().style;
+  const std::string styled =
+      style == compiler::Style::kBest ? "" : std::string(compiler::name_of(style));
   const ProgramForm usual;
   if (form.name == usual.name && form.update_sharding == usual.update_sharding) {
-    return {};
+    return styled;
   }
-  return std::to_string(static_cast<int>(form.update_sharding)) + " " + form.name;
+  return std::to_string(static_cast<int>(form.update_sharding)) + styled + " " + form.name;
 }
 
 // `call` of the compiler, with its errors as those of the driver.
@@ -58,6 +61,7 @@ auto of_compiler(Call call) {
 // All that it has to say goes into the notes, where the cache keeps it.
 compiler::Compiled compiled(std::span<const std::byte> artifact, const ProgramForm& form) {
   compiler::CompileOptions options;
+  options.style = ProcessBoard::options().style;
   options.update_sharding = form.update_sharding;
   options.cores = form.cores;
   compiler::Compiled made = of_compiler(

@@ -15,6 +15,7 @@
 #include "kernel/buckets.hpp"
 #include "kernel/kernel_passes.hpp"
 #include "legalize/dot_parts.hpp"
+#include "legalize/legalize.hpp"
 #include "passes/operand_casts.hpp"
 #include "pipeline.hpp"
 
@@ -52,6 +53,10 @@ std::vector<Pass> passes_for(const CompileOptions& options, CompileReport& repor
       return pass.name == canonical_passes().back().name;
     });
     passes.insert(last + 1, {"keep_values", keep_values});
+  }
+  if (rules_of(options.style).vector_products_in_f32) {
+    const auto splice = std::ranges::find(passes, "splice", &Pass::name);
+    passes.insert(splice + 1, {"vector_products", expand_vector_products});
   }
   if (!rules_of(options.style).casts_in_memory) {
     passes.push_back({"operand_casts", [](Module& m) { read_arguments_uncast(m); }});

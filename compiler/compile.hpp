@@ -27,8 +27,7 @@ enum class UpdateSharding : uint8_t {
 };
 
 struct CompileOptions {
-  // Values have the same bits in all styles where sums over cores and roundings do not say
-  // otherwise (docs/numerics.md).
+  // Values have the same bits in all styles but those whose rules say otherwise (style.hpp).
   Style style = Style::kBest;
   UpdateSharding update_sharding = UpdateSharding::kAuto;
   // One more result, behind the others: which values are not finite (finite_watch.hpp).

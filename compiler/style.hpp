@@ -1,8 +1,9 @@
 // Styles: in which manner a program is compiled. `best` is the fastest that this compiler makes.
 // `xla2019` makes what the production compiler of 2018 to 2019 made, as far as its traces tell, so
-// that times can be compared with those of boards that existed. A style is a set of rules, each
-// with its evidence (style.cpp); nothing else in the compiler asks for the style.
-// docs/timing_truth.md holds the measurements, docs/adr/0053-compile-styles.md the reasons.
+// that times can be compared with those of boards that existed. `xla2023` is `best` with what is
+// known of the numbers of the compiler of 2023. A style is a set of rules, each with its evidence
+// (style.cpp); nothing else in the compiler asks for the style. docs/timing_truth.md holds the
+// measurements, docs/adr/0053-compile-styles.md the reasons.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace tpu::compiler {
 
-enum class Style : uint8_t { kBest, kXla2019 };
+enum class Style : uint8_t { kBest, kXla2019, kXla2023 };
 
 struct StyleRules {
   // Updates of replicated state may be cut over the cores (shard_update.hpp).
@@ -35,6 +36,9 @@ struct StyleRules {
   bool values_in_vmem = true;
   // Commands of a kernel may run beside those of the kernels around it.
   bool overlap_kernels = true;
+  // A product of f32 with a vector runs on the vector unit in full f32 (false: on the matrix unit,
+  // which rounds operands to bf16). Changes values.
+  bool vector_products_in_f32 = false;
 };
 
 StyleRules rules_of(Style style);

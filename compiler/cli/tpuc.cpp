@@ -178,10 +178,11 @@ void add_options(CLI::App& app, Arguments& a) {
       ->option_text("auto|on|off [auto]");
   app.add_option(
          "--style", a.style,
-         "best, or xla2019: as the production compiler of 2018 to 2019 did it, for times that "
-         "are held against boards of that time (docs/timing_truth.md)")
+         "best; xla2019: as the production compiler of 2018 to 2019 did it, for times that are "
+         "compared with boards of that time (docs/timing_truth.md); xla2023: products with a "
+         "vector in full f32 (docs/numerics.md)")
       ->check(CLI::IsMember(&tpu::compiler::style_names()))
-      ->option_text("best|xla2019 [best]");
+      ->option_text("best|xla2019|xla2023 [best]");
   app.final_callback([&a] {
     if (const std::string why = tpu::compiler::contradiction(options_of(a)); !why.empty()) {
       throw CLI::ValidationError(why);

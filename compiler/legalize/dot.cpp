@@ -1,6 +1,8 @@
 // dot_general in forms that the matrix unit does not take: precision high and highest (parts in
-// bf16 along one more contracting dimension), integers (multiply and reduce on the vector unit).
+// bf16 along one more contracting dimension), integers (multiply and reduce on the vector unit);
+// and products of f32 with a vector, where a style wants them there.
 #include <algorithm>
+#include <array>
 
 #include "legalize/contraction_parts.hpp"
 #include "legalize/legalize.hpp"
@@ -54,8 +56,12 @@ Value* on_vectors(const Op& op, Builder& b) {
   const auto& a = op.as<DotAttrs>();
   // Narrow integers in 32 bits: the low bits of sums and products are the same.
   const Elem result = op.type().elem;
-  const Elem wide = elem_bytes(result) >= 4 ? result : is_signed(result) ? Elem::kI32 : Elem::kU32;
-  const auto in = contraction_operands(b, op.operands[0], op.operands[1], wide);
+  const Elem wide = is_float(result)          ? Elem::kF32
+                    : elem_bytes(result) >= 4 ? result
+                    : is_signed(result)       ? Elem::kI32
+                                              : Elem::kU32;
+  const std::array<Value*, 2> in = {b.convert(op.operands[0], wide),
+                                    b.convert(op.operands[1], wide)};
   Dims m, n;
   Value* x = flatten(b, in[0], a.lhs_batch, a.lhs_contract, m);
   Value* y = flatten(b, in[1], a.rhs_batch, a.rhs_contract, n);
@@ -65,7 +71,34 @@ Value* on_vectors(const Op& op, Builder& b) {
   return b.reshape(b.convert(sum, result), op.type().dims);
 }
 
+// True if the operand has one element outside of batch and contracting dimensions.
+bool is_vector(const Type& type, const Dims& batch, const Dims& contract) {
+  int64_t free = type.count();
+  for (const Dims* dims : {&batch, &contract}) {
+    for (const int64_t d : *dims) {
+      free /= std::max<int64_t>(type.dims[static_cast<size_t>(d)], 1);
+    }
+  }
+  return free == 1;
+}
+
 }  // namespace
+
+std::vector<Value*> vector_product(Op& op, Rewriter& rw) {
+  if (op.kind != Kind::kDotGeneral || !is_float(op.type().elem)) {
+    return {};
+  }
+  const auto& a = op.as<DotAttrs>();
+  const Type &lhs = op.operand_type(0), &rhs = op.operand_type(1);
+  const bool rounds = lhs.elem != Elem::kBf16 || rhs.elem != Elem::kBf16;  // on the matrix unit
+  const bool vector =
+      is_vector(lhs, a.lhs_batch, a.lhs_contract) || is_vector(rhs, a.rhs_batch, a.rhs_contract);
+  if (!rounds || !vector) {
+    return {};
+  }
+  Builder b(rw);
+  return {on_vectors(op, b)};
+}
 
 std::vector<Value*> dot_general(Op& op, Rewriter& rw) {
   Builder b(rw);

@@ -79,6 +79,10 @@ void expand_batch_norms(Module& module) {
   });
 }
 
+void expand_vector_products(Module& module) {
+  Rewriter().run(module.main->body, legalization::vector_product);
+}
+
 bool legalize_wide(Module& module) {
   Rewriter().run(module.main->body, legalization::random);
   for (int round = 0; round < kMaxRounds; ++round) {

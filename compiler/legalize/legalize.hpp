@@ -22,12 +22,17 @@ bool legalize_wide(Module& module);
 // which the sharding pass makes sums over cores.
 void expand_batch_norms(Module& module);
 
+// Products of f32 where one side is a vector, as multiply and add on the vector unit, for the graph
+// as the program has it: neither sharding nor simplification then decides over their precision.
+void expand_vector_products(Module& module);
+
 namespace legalization {
 
 // Each file `<family>.cpp` offers `std::vector<Value*> <family>(Op&, Rewriter&)`, declared
 // here and called by legalize.cpp for its kinds.
 std::vector<Value*> convolution(Op& op, Rewriter& rw);
 std::vector<Value*> dot_general(Op& op, Rewriter& rw);
+std::vector<Value*> vector_product(Op& op, Rewriter& rw);  // dot_general of f32 with a vector
 std::vector<Value*> reduce(Op& op, Rewriter& rw);
 std::vector<Value*> reduce_window(Op& op, Rewriter& rw);
 std::vector<Value*> select_and_scatter(Op& op, Rewriter& rw);

@@ -94,7 +94,7 @@ TEST_F(Tpuc, StylesThatThereAreNotOrThatContradictAreWrongUsage) {
   const std::string program = data("mlp_sgd.mlirbc") + " -o /dev/null ";
   const Result unknown = tpuc(program + "--style xla2018");
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_NE(unknown.text.find("--style: xla2018 not in {best,xla2019}"), std::string::npos)
+  EXPECT_NE(unknown.text.find("--style: xla2018 not in {best,xla2019,xla2023}"), std::string::npos)
       << unknown.text;
   const Result contradiction = tpuc(program + "--style xla2019 --update-sharding=on");
   EXPECT_EQ(contradiction.code, 2);

@@ -317,6 +317,37 @@ TEST(Style, Xla2019LetsTilesSpanTapsAndSumsTheSame) {
   }
 }
 
+// Largest error of a product of f32 that is compiled in `style`: of `rows` x 64 and 64 x 48.
+double error_of_product(int64_t rows, Style style) {
+  GraphBuilder b;
+  DotAttrs attrs;
+  attrs.lhs_contract = {1};
+  attrs.rhs_contract = {0};
+  Value* x = b.arg(f32({rows, 64}));
+  Value* w = b.arg(f32({64, 48}));
+  Module& module = b.done({b.op(Kind::kDotGeneral, {x, w}, f32({rows, 48}), attrs)});
+  const auto args = random_arguments(module, RunOptions{});
+  const spec::BoardParams board = spec::load_board("v3_8");
+  Compiled made = compile(std::move(module), board, options_of(style));
+  const Outcome got = run_executable(made.report.graph, std::move(made.executable), board, args, 0);
+  double worst = 0;
+  for (int64_t i = 0; i < rows * 48; ++i) {
+    double sum = 0;
+    for (int64_t k = 0; k < 64; ++k) {
+      sum += element(args[0][0], i / 48 * 64 + k) * element(args[0][1], k * 48 + i % 48);
+    }
+    worst = std::max(worst, std::abs(sum - element(got.results[0][0], i)));
+  }
+  return worst;
+}
+
+TEST(Style, Xla2023ComputesProductsWithAVectorInF32) {
+  constexpr double kExact = 1e-4, kRounded = 1e-3;  // of sums of 64 products of up to 4
+  EXPECT_LT(error_of_product(1, Style::kXla2023), kExact);
+  EXPECT_GT(error_of_product(2, Style::kXla2023), kRounded);
+  EXPECT_GT(error_of_product(1, Style::kBest), kRounded);
+}
+
 TEST(Style, ContradictionsAreRefused) {
   CompileOptions options = options_of(Style::kXla2019);
   EXPECT_EQ(contradiction(options), "");
