@@ -226,7 +226,8 @@ TEST(SimHangFile, WhatCannotBeWrittenIsSaid) {
   const auto error =
       program.run({program.put(0, counting(DType::kI32, {1024}))}).done.wait_for_error();
   ASSERT_NE(error, nullptr);
-  EXPECT_THAT(error->message(), HasSubstr("hang.json: No such file or directory"));
+  EXPECT_THAT(error->message(),
+              HasSubstr("hang.json: cannot be written: No such file or directory"));
   board.close();
 }
 

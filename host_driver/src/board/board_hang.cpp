@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <optional>
+#include <span>
 
+#include "files/files.hpp"
 #include "src/board/board_impl.hpp"
 #include "src/board/firmware.hpp"
 #include "src/board/hang_report.hpp"
@@ -47,12 +47,11 @@ std::string BoardImpl::tell_hang(const char* kind, const Operation* op,
   }
   std::string text = hang_text(report) + stats.waits_text;
   if (!hang_report_.empty()) {
-    std::ofstream file(hang_report_, std::ios::binary | std::ios::trunc);
-    file << hang_json(report);
-    file.close();
-    if (!file) {
-      text += fmt::format("the report of the hang was not written to {}: {}\n", hang_report_,
-                          std::strerror(errno));
+    try {
+      const std::string json = hang_json(report);
+      write_file(hang_report_, std::as_bytes(std::span(json)));
+    } catch (const Error& error) {
+      text += fmt::format("the report of the hang was not written: {}\n", error.message());
     }
   }
   return text;
