@@ -131,6 +131,24 @@ def refused(bins: Path, folder: Path) -> str | None:
     return f"exit {done.returncode}, {missing} not in: {done.stderr}" if done.returncode != 1 or missing else None
 
 
+def pair_in_a_branch(bins: Path, folder: Path) -> str | None:
+    """Two cores alone take a branch in which one sends to the other: nobody else is waited for."""
+    def body(x):
+        i = lax.axis_index("data")
+        return lax.cond((i == 0) | (i == 3), lambda v: lax.ppermute(v, "data", [(0, 3)]), lambda v: v * 2, x)
+
+    x = np.arange(1, 9, dtype=np.float32)
+    done = _compile(bins, folder, _sharded(body, P("data"), P("data")), (x,))
+    if done.returncode != 0:
+        return done.stderr
+    done = _run(bins, folder, (x,), "--check", "--out-dir", str(folder))
+    if done.returncode != 0:
+        return done.stdout + done.stderr
+    out, want = np.load(folder / "0.npy"), 2 * x
+    want[0], want[3] = 0, x[0]
+    return None if np.array_equal(out, want) else f"{out} is not {want}"
+
+
 def endless(bins: Path, folder: Path) -> str | None:
     """A loop that never ends: a fault with its line and the iteration; the limit comes from the board."""
     def loop(x):
@@ -231,7 +249,7 @@ def tight(bins: Path, folder: Path) -> str | None:
     return None
 
 
-TESTS = (eight_cores, tight, refused, endless, timing_only, embedding_gradient)
+TESTS = (eight_cores, tight, refused, pair_in_a_branch, endless, timing_only, embedding_gradient)
 
 if __name__ == "__main__":
     sys.exit(case_runner.run_all(TESTS, case_runner.parser(__doc__).parse_args(),

@@ -77,6 +77,8 @@ GroupSteps group_steps(const Op& op, size_t i, int64_t cores) {
   return steps;
 }
 
+// The end of each chain of pairs sends to its beginning, a core without a pair to itself: no core
+// waits for one that the pairs do not tie to it, and that may be in another branch.
 PermuteSteps pair_all(const Op& op, int64_t count) {
   const auto cores = static_cast<size_t>(count);
   PermuteSteps steps;
@@ -88,14 +90,16 @@ PermuteSteps pair_all(const Op& op, int64_t count) {
     steps.sends[static_cast<size_t>(p[0])] = 1;
     receives[static_cast<size_t>(p[1])] = true;
   }
-  for (size_t c = 0, next = 0; c < cores; ++c) {
-    if (steps.receiver[c] < 0) {
-      while (receives[next]) {
-        ++next;
-      }
-      steps.receiver[c] = static_cast<int64_t>(next++);
-      steps.partial = true;
+  for (size_t first = 0; first < cores; ++first) {
+    if (receives[first]) {
+      continue;
     }
+    size_t last = first;
+    while (steps.sends[last] != 0) {
+      last = static_cast<size_t>(steps.receiver[last]);
+    }
+    steps.receiver[last] = static_cast<int64_t>(first);
+    steps.partial = true;
   }
   return steps;
 }

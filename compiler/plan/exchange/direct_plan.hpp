@@ -21,8 +21,8 @@ struct GroupSteps {
   std::vector<std::vector<int64_t>> receivers;  // of each core, by step; step 0: the core itself
 };
 
-// collective_permute: the pairs made a permutation of all cores, the rest paired in ascending
-// order. Cores that send nothing send zeros to those that receive nothing; then every piece passes
+// collective_permute: the pairs made a permutation of all cores, the end of each chain with its
+// beginning. Cores that send nothing send zeros to those that receive nothing; then every piece passes
 // through VMEM.
 struct PermuteSteps {
   std::vector<int64_t> receiver, sends;  // by core; sends: 0 or 1
